@@ -48,8 +48,9 @@ static void up(end *e, int fd, uint32_t rank, const task *t)
     must(e->memory != NULL);
     memset(e->memory, 1, 2 * t->bytes);
     if ((rig_table->caps & WEFT_LINK_REGISTER) != 0)
-        must(rig_table->register_memory(e->n.link, e->memory, 2 * t->bytes, -1, &e->region) ==
-             WEFT_OK);
+        must(rig_table->register_memory(
+                 e->n.link, &(weft_memory){sizeof(weft_memory), 0, e->memory, 2 * t->bytes, -1, 0},
+                 &e->region) == WEFT_OK);
     swap_address(&e->n, &e->other, fd);
     e->c = node_connect(&e->n, &e->other, 0);
     conn_ready(e->c);
@@ -57,7 +58,7 @@ static void up(end *e, int fd, uint32_t rank, const task *t)
 
 static void look(end *e)
 {
-    must(rig_table->progress(e->c, &e->sent, &e->received) == WEFT_OK);
+    must(rig_table->progress(e->c, 0, &e->sent, &e->received) == WEFT_OK);
 }
 
 static void look_or_sleep(end *e, const task *t)
@@ -65,17 +66,17 @@ static void look_or_sleep(end *e, const task *t)
     uint64_t sent = e->sent, received = e->received;
     look(e);
     if (t->sleeps && e->sent == sent && e->received == received)
-        must(rig_table->wait(e->n.link, POLL_US, SLEEP_US) == WEFT_OK);
+        must(rig_table->wait(e->n.link, POLL_US, SLEEP_US, 0) == WEFT_OK);
 }
 
 static void receive(end *e, const task *t)
 {
-    must(rig_table->recv(e->c, e->memory + t->bytes, t->bytes, e->region) == WEFT_OK);
+    must(rig_table->recv(e->c, e->memory + t->bytes, t->bytes, e->region, 0) == WEFT_OK);
 }
 
 static void send_one(end *e, const task *t)
 {
-    must(rig_table->send(e->c, e->memory, t->bytes, e->region) == WEFT_OK);
+    must(rig_table->send(e->c, e->memory, t->bytes, e->region, 0) == WEFT_OK);
 }
 
 static int by_size(const void *a, const void *b)
@@ -118,7 +119,7 @@ static double stream(end *e, const task *t)
                 send_one(e, t);
             look_or_sleep(e, t);
         }
-        must(rig_table->recv(e->c, NULL, 0, NULL) == WEFT_OK); /* all have come */
+        must(rig_table->recv(e->c, NULL, 0, NULL, 0) == WEFT_OK); /* all have come */
         while (e->received < 1)
             look_or_sleep(e, t);
     } else {
@@ -129,7 +130,7 @@ static double stream(end *e, const task *t)
             for (; posted < t->count && posted - e->received < WINDOW; posted++)
                 receive(e, t);
         }
-        must(rig_table->send(e->c, NULL, 0, NULL) == WEFT_OK);
+        must(rig_table->send(e->c, NULL, 0, NULL, 0) == WEFT_OK);
         while (e->sent < 1)
             look_or_sleep(e, t);
     }

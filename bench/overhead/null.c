@@ -20,6 +20,7 @@ static weft_status probe(void *m, const weft_conf *c, int32_t *score)
 
 static char one; /* what every opaque pointer points to */
 static void *memory;
+static const weft_host *host_table; /* one job a process: this device is for measurements alone */
 
 static weft_status open_device(void *m, const weft_device_args *a, weft_device **out)
 {
@@ -69,34 +70,40 @@ static weft_status event(weft_device *d, weft_event **out)
     return WEFT_OK;
 }
 
-static weft_status record(weft_event *e, weft_stream *s)
+static weft_status record(weft_event *e, weft_stream *s, uint32_t flags)
 {
     (void)e, (void)s;
-    return WEFT_OK;
+    return weft_check_flags(host_table, flags, 0);
 }
 
-static weft_status stream_wait(weft_stream *s, weft_event *e)
+static weft_status stream_wait(weft_stream *s, weft_event *e, uint32_t flags)
 {
     (void)s, (void)e;
-    return WEFT_OK;
+    return weft_check_flags(host_table, flags, 0);
 }
 
-static weft_status event_query(weft_event *e)
+static weft_status event_query(weft_event *e, uint32_t flags)
 {
     (void)e;
-    return WEFT_OK;
+    return weft_check_flags(host_table, flags, 0);
 }
 
-static weft_status copy(weft_device *d, weft_stream *s, void *to, const void *from, uint64_t bytes)
+static weft_status copy(weft_device *d, weft_stream *s, void *to, const void *from, uint64_t bytes,
+                        uint32_t flags)
 {
     (void)d, (void)s;
+    if (flags)
+        return weft_refuse_unknown(host_table);
     memcpy(to, from, bytes);
     return WEFT_OK;
 }
 
-static weft_status fill(weft_device *d, weft_stream *s, void *to, int32_t byte, uint64_t bytes)
+static weft_status fill(weft_device *d, weft_stream *s, void *to, int32_t byte, uint64_t bytes,
+                        uint32_t flags)
 {
     (void)d, (void)s;
+    if (flags)
+        return weft_refuse_unknown(host_table);
     memset(to, byte, bytes);
     return WEFT_OK;
 }
@@ -114,10 +121,10 @@ static void release(weft_prepared *p)
 }
 
 static weft_status run(weft_prepared *p, weft_stream *s, const void *const *in, void *const *out,
-                       void *workspace)
+                       void *workspace, uint32_t flags)
 {
     (void)p, (void)s, (void)in, (void)out, (void)workspace;
-    return WEFT_OK;
+    return weft_check_flags(host_table, flags, 0);
 }
 
 static const weft_device_table table = {.struct_size = sizeof table,
@@ -140,12 +147,12 @@ static const weft_device_table table = {.struct_size = sizeof table,
                                         .release = release,
                                         .run = run};
 static const weft_component null_device = {sizeof null_device,        0,    "weft.device/1", "null",
-                                           "kernels that do nothing", NULL, &table};
+                                           "kernels that do nothing", NULL, &table,          NULL};
 static const weft_component *const components[] = {&null_device, NULL};
 
 static weft_status open_module(const weft_host *host, void **module)
 {
-    (void)host;
+    host_table = host;
     *module = &one;
     return WEFT_OK;
 }

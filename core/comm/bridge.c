@@ -112,14 +112,14 @@ static int which_for(const weft_link *l, uint32_t peer)
     return l->machine[peer] == l->machine[l->me] ? INTRA : INTER;
 }
 
-static weft_status bridge_connect(weft_link *l, uint32_t peer, uint32_t channel,
-                                  const void *address, uint64_t bytes, weft_conn **out)
+static weft_status bridge_connect(weft_link *l, const weft_conn_args *args, weft_conn **out)
 {
+    const uint32_t peer = args->peer;
     uint64_t n = 0;
     if (peer >= l->ranks)
         return err_fail(WEFT_USAGE, "rank %u is not in the job", peer);
     int which = which_for(l, peer);
-    const void *at = read_pair(address, bytes, which, &n);
+    const void *at = read_pair(args->address, args->bytes, which, &n);
     if (!at)
         return err_fail(WEFT_DATA,
                         "the address of rank %u is not one of %s and %s: all ranks must run the "
@@ -128,8 +128,10 @@ static weft_status bridge_connect(weft_link *l, uint32_t peer, uint32_t channel,
     weft_conn *c = mem_alloc(sizeof *c);
     *c = (weft_conn){.bridge = l, .part = &l->part[which], .which = which};
     weft_conn *inner = NULL;
-    weft_status st =
-        PLUGIN_CALL(c->part->table, connect, c->part->link, peer, channel, at, n, &inner);
+    weft_conn_args own = *args;
+    own.address = at;
+    own.bytes = n;
+    weft_status st = PLUGIN_CALL(c->part->table, connect, c->part->link, &own, &inner);
     if (st != WEFT_OK) {
         free(c);
         return st;
@@ -164,23 +166,26 @@ static weft_region *region_of(const weft_conn *c, const weft_region *r)
     return r ? r->region[c->which] : NULL;
 }
 
-static weft_status bridge_send(weft_conn *c, const void *from, uint64_t bytes, weft_region *r)
+static weft_status bridge_send(weft_conn *c, const void *from, uint64_t bytes, weft_region *r,
+                               uint32_t flags)
 {
-    weft_status st = PLUGIN_POLL(c->part->table, send, c->conn, from, bytes, region_of(c, r));
+    weft_status st =
+        PLUGIN_POLL(c->part->table, send, c->conn, from, bytes, region_of(c, r), flags);
     c->part->flying += st == WEFT_OK;
     return st;
 }
 
-static weft_status bridge_recv(weft_conn *c, void *to, uint64_t bytes, weft_region *r)
+static weft_status bridge_recv(weft_conn *c, void *to, uint64_t bytes, weft_region *r,
+                               uint32_t flags)
 {
-    weft_status st = PLUGIN_POLL(c->part->table, recv, c->conn, to, bytes, region_of(c, r));
+    weft_status st = PLUGIN_POLL(c->part->table, recv, c->conn, to, bytes, region_of(c, r), flags);
     c->part->flying += st == WEFT_OK;
     return st;
 }
 
-static weft_status bridge_progress(weft_conn *c, uint64_t *sent, uint64_t *received)
+static weft_status bridge_progress(weft_conn *c, uint32_t flags, uint64_t *sent, uint64_t *received)
 {
-    weft_status st = PLUGIN_CALL(c->part->table, progress, c->conn, sent, received);
+    weft_status st = PLUGIN_CALL(c->part->table, progress, c->conn, flags, sent, received);
     if (st == WEFT_OK) {
         c->part->flying -= (*sent - c->sent) + (*received - c->received);
         c->sent = *sent;
@@ -194,14 +199,14 @@ static int is_busy(const part *p)
     return p->flying || p->waiting;
 }
 
-static weft_status bridge_wait(weft_link *l, uint32_t spin_us, uint32_t timeout_us)
+static weft_status bridge_wait(weft_link *l, uint32_t spin_us, uint32_t timeout_us, uint32_t flags)
 {
     int intra = is_busy(&l->part[INTRA]), inter = is_busy(&l->part[INTER]);
     uint32_t most = intra != inter || timeout_us < SLICE_US ? timeout_us : SLICE_US;
     weft_status st = WEFT_OK;
     for (int i = 0; i < 2 && (st == WEFT_OK || st == WEFT_BUSY); i++)
         if (intra == inter || is_busy(&l->part[i]))
-            st = PLUGIN_CALL(l->part[i].table, wait, l->part[i].link, spin_us, most);
+            st = PLUGIN_CALL(l->part[i].table, wait, l->part[i].link, spin_us, most, flags);
     return st;
 }
 
@@ -230,8 +235,7 @@ static int registers(const part *p)
     return (p->table->caps & WEFT_LINK_REGISTER) && p->table->register_memory;
 }
 
-static weft_status bridge_register(weft_link *l, void *base, uint64_t bytes, int32_t fd,
-                                   weft_region **out)
+static weft_status bridge_register(weft_link *l, const weft_memory *memory, weft_region **out)
 {
     weft_region *r = mem_alloc(sizeof *r);
     r->bridge = l;
@@ -239,8 +243,7 @@ static weft_status bridge_register(weft_link *l, void *base, uint64_t bytes, int
     for (int i = 0; i < 2 && st == WEFT_OK; i++) {
         weft_region *inner = NULL;
         if (registers(&l->part[i]))
-            st = PLUGIN_CALL(l->part[i].table, register_memory, l->part[i].link, base, bytes, fd,
-                             &inner);
+            st = PLUGIN_CALL(l->part[i].table, register_memory, l->part[i].link, memory, &inner);
         r->region[i] = inner;
     }
     if (st != WEFT_OK) {

@@ -68,7 +68,8 @@ static weft_status register_memory(comm_link *l)
             l->component->name);
     if (!a->base || !(maps_any(l) || (l->table->caps & WEFT_LINK_REGISTER)))
         return WEFT_OK;
-    return PLUGIN_CALL(l->table, register_memory, l->link, a->base, a->bytes, a->fd, &l->region);
+    const weft_memory m = {sizeof m, 0, a->base, a->bytes, a->fd, 0};
+    return PLUGIN_CALL(l->table, register_memory, l->link, &m, &l->region);
 }
 
 static void info_name(const comm_link *l, uint32_t rank, uint32_t meeting, char out[200])
@@ -230,14 +231,12 @@ static weft_status map_peer(comm_link *l, const comm_channel *c, uint32_t peer,
         if (op->attached)
             st = find_place(op, peer, theirs);
     }
-    if (st != WEFT_OK)
+    if (st != WEFT_OK || !needed || l->mapped[rank])
         return st;
-    if (!needed || l->mapped[rank])
-        return WEFT_OK;
     if (theirs->key_bytes == 0)
         return err_fail(WEFT_PEER, "channel %s: rank %u offers no memory to map", c->name, rank);
     void *base = NULL;
-    st = PLUGIN_CALL(l->table, map, l->link, rank, theirs->key, theirs->key_bytes, &base);
+    st = PLUGIN_CALL(l->table, map, l->link, rank, theirs->key, theirs->key_bytes, 0, &base);
     if (st != WEFT_OK)
         return st;
     l->mapped[rank] = base;
@@ -288,9 +287,10 @@ static weft_status begin_channel(comm_link *l, comm_channel *c, link_info **info
         weft_status st = compare(c, k, infos[rank]);
         if (st == WEFT_OK)
             st = map_peer(l, c, k, infos[rank]);
+        weft_conn_args a = {sizeof a, 0, rank, number_for(l, c, rank), infos[rank]->address, 0};
+        a.bytes = infos[rank]->address_bytes;
         if (st == WEFT_OK)
-            st = PLUGIN_CALL(l->table, connect, l->link, rank, number_for(l, c, rank),
-                             infos[rank]->address, infos[rank]->address_bytes, &c->wire[k].conn);
+            st = PLUGIN_CALL(l->table, connect, l->link, &a, &c->wire[k].conn);
         if (st != WEFT_OK) {
             err_context("channel %s, connecting to rank %u over %s", c->name, rank,
                         l->component->name);
@@ -340,7 +340,7 @@ static weft_status await_ready(comm_link *l, uint64_t deadline_ns)
                             "link %s: %u connections are not up in time, one to rank %u%s%s",
                             l->component->name, count, rank, why[0] ? ": " : "", why);
         }
-        st = PLUGIN_CALL(l->table, wait, l->link, 0, WAIT_US);
+        st = PLUGIN_CALL(l->table, wait, l->link, 0, WAIT_US, 0);
         if (st != WEFT_OK && st != WEFT_BUSY)
             return st;
     }

@@ -129,8 +129,9 @@ static weft_status post(comm_op *op, uint32_t lane, int sending, int *posted)
     comm_link *link = op->channel->link;
     weft_conn *conn = op->channel->wire[l->peer].conn;
     char *memory = s->bytes ? comm_op_resolve(op, &op->program.place[s->place], s->bytes) : NULL;
-    weft_status st = sending ? PLUGIN_POLL(link->table, send, conn, memory, s->bytes, link->region)
-                             : PLUGIN_POLL(link->table, recv, conn, memory, s->bytes, link->region);
+    weft_status st = sending
+                         ? PLUGIN_POLL(link->table, send, conn, memory, s->bytes, link->region, 0)
+                         : PLUGIN_POLL(link->table, recv, conn, memory, s->bytes, link->region, 0);
     if (st == WEFT_BUSY) { /* its queue is full: retry after a completion */
         op->dirty = 1;
         return WEFT_OK;
@@ -186,7 +187,7 @@ static weft_status poll_all(comm_op *op, int *moved)
             continue;
         comm_wire *w = &op->channel->wire[op->program.lane[i].peer];
         uint64_t sent, received;
-        weft_status st = PLUGIN_CALL(table, progress, w->conn, &sent, &received);
+        weft_status st = PLUGIN_CALL(table, progress, w->conn, 0, &sent, &received);
         if (st == WEFT_BUSY)
             continue;
         if (st != WEFT_OK)

@@ -54,7 +54,7 @@ static weft_status prepare_sum(const comm_staging *s, const sched_request *r, ui
                                      .dst = (uint16_t)(n + i - 1),
                                      .a = i == 1 ? 0 : (uint16_t)(n + i - 2),
                                      .b = i,
-                                     .scalar = count == 1};
+                                     .flags = count == 1 ? WEFT_EW_SCALAR : 0};
     const weft_ew_program program = {sizeof program, (uint32_t)n - 1, 2 * (uint32_t)n - 1, -1, step,
                                      &last};
     const weft_opspec spec = {.struct_size = sizeof spec,
@@ -117,13 +117,13 @@ static weft_status enqueue(comm_op *op, weft_stream *stream, const sched_step *s
                             op->channel->ranks[place[i].rank]);
     void *first = comm_op_resolve(op, &place[s->nfrom], s->bytes);
     if (first && s->what == SCHED_REDUCE)
-        st = PLUGIN_CALL(d->table, run, op->sum, stream, from, &first, NULL);
+        st = PLUGIN_CALL(d->table, run, op->sum, stream, from, &first, NULL, 0);
     for (uint32_t i = s->what == SCHED_REDUCE; i < s->nto && st == WEFT_OK; i++) {
         void *to = comm_op_resolve(op, &place[s->nfrom + i], s->bytes);
         st = !first || !to
                  ? err_fail(WEFT_DATA, "%s: a peer named a buffer outside its arena", op->name)
                  : PLUGIN_CALL(d->table, copy, d->device, stream, to,
-                               s->what == SCHED_REDUCE ? first : from[0], s->bytes);
+                               s->what == SCHED_REDUCE ? first : from[0], s->bytes, 0);
     }
     return st;
 }
@@ -163,7 +163,7 @@ void comm_import_peer_free(comm_world *w)
         for (uint32_t k = 0; k < w->links.at[i]->ops.n; k++) {
             const comm_op *op = w->links.at[i]->ops.at[k];
             while (op->attached && op->staged->done && !late &&
-                   PLUGIN_POLL(d->table, event_query, op->staged->done) == WEFT_BUSY) {
+                   PLUGIN_POLL(d->table, event_query, op->staged->done, 0) == WEFT_BUSY) {
                 late = clock_ns() > until;
                 nanosleep(&(struct timespec){0, 100000}, NULL);
             }

@@ -36,7 +36,7 @@ static void sleep_in_link(comm_link *l, int walking, uint64_t deadline_ns, weft_
     int wanted = !walking && (atomic_load(&l->claimed) || atomic_load(&l->stop));
     int handed = atomic_load(&l->handed_in) != atomic_load(&l->handed_out);
     if (!wanted && !handed)
-        *st = PLUGIN_CALL(l->table, wait, l->link, 0, (uint32_t)us);
+        *st = PLUGIN_CALL(l->table, wait, l->link, 0, (uint32_t)us, 0);
     atomic_store(&l->asleep, 0);
 }
 

@@ -103,12 +103,12 @@ static weft_status open_gate(comm_op *op)
 {
     comm_world *w = op->channel->link->world;
     const comm_staging *s = &w->arena.stage;
-    weft_status st = PLUGIN_CALL(s->table, record, w->ready, s->compute);
+    weft_status st = PLUGIN_CALL(s->table, record, w->ready, s->compute, 0);
     if (st == WEFT_OK)
-        st = PLUGIN_CALL(s->table, stream_wait, w->fetches, w->ready);
+        st = PLUGIN_CALL(s->table, stream_wait, w->fetches, w->ready, 0);
     return st != WEFT_OK
                ? st
-               : PLUGIN_CALL(s->table, flag_set, w->fetches, op->staged->gate, op->started);
+               : PLUGIN_CALL(s->table, flag_set, w->fetches, op->staged->gate, op->started, 0);
 }
 
 static weft_status enqueue_fetches(comm_op *op, const char *in)
@@ -120,9 +120,9 @@ static weft_status enqueue_fetches(comm_op *op, const char *in)
     for (uint32_t i = 0; i < g->fetches && st == WEFT_OK; i++) {
         sched_span p = sched_mirror_piece(op->in_bytes, i);
         st = PLUGIN_CALL(s->table, copy, s->device, w->fetches, op->base[SCHED_IN] + p.at,
-                         in + p.at, p.bytes);
+                         in + p.at, p.bytes, 0);
         if (st == WEFT_OK)
-            st = PLUGIN_CALL(s->table, flag_set, w->fetches, &g->fetched[i], op->started);
+            st = PLUGIN_CALL(s->table, flag_set, w->fetches, &g->fetched[i], op->started, 0);
     }
     return st;
 }
@@ -133,15 +133,15 @@ static weft_status enqueue_stores(comm_op *op, char *out)
     const comm_staging *s = &w->arena.stage;
     comm_staged *g = op->staged;
     weft_stream *stream = op->channel->stores;
-    weft_status st = PLUGIN_CALL(s->table, stream_wait, stream, w->ready);
+    weft_status st = PLUGIN_CALL(s->table, stream_wait, stream, w->ready, 0);
     for (uint32_t i = 0; i < g->stores && st == WEFT_OK; i++) {
         sched_span p = sched_mirror_piece(op->out_bytes, i);
-        st = PLUGIN_CALL(s->table, flag_wait, stream, &g->stored[i], op->started);
+        st = PLUGIN_CALL(s->table, flag_wait, stream, &g->stored[i], op->started, 0);
         if (st == WEFT_OK)
             st = PLUGIN_CALL(s->table, copy, s->device, stream, out + p.at,
-                             op->base[SCHED_OUT] + p.at, p.bytes);
+                             op->base[SCHED_OUT] + p.at, p.bytes, 0);
     }
-    return st == WEFT_OK ? PLUGIN_CALL(s->table, record, g->done, stream) : st;
+    return st == WEFT_OK ? PLUGIN_CALL(s->table, record, g->done, stream, 0) : st;
 }
 
 /* Enqueues an operation that the device executes, between its two flags. */
@@ -151,14 +151,14 @@ static weft_status enqueue_work(comm_op *op)
     const comm_staging *s = &w->arena.stage;
     comm_staged *g = op->staged;
     weft_stream *stream = op->channel->stores;
-    weft_status st = PLUGIN_CALL(s->table, stream_wait, stream, w->ready);
+    weft_status st = PLUGIN_CALL(s->table, stream_wait, stream, w->ready, 0);
     if (st == WEFT_OK)
-        st = PLUGIN_CALL(s->table, flag_wait, stream, g->stored, op->started);
+        st = PLUGIN_CALL(s->table, flag_wait, stream, g->stored, op->started, 0);
     if (st == WEFT_OK)
         st = comm_import_peer_start(op, stream);
     if (st == WEFT_OK)
-        st = PLUGIN_CALL(s->table, flag_set, stream, g->fetched, op->started);
-    return st == WEFT_OK ? PLUGIN_CALL(s->table, record, g->done, stream) : st;
+        st = PLUGIN_CALL(s->table, flag_set, stream, g->fetched, op->started, 0);
+    return st == WEFT_OK ? PLUGIN_CALL(s->table, record, g->done, stream, 0) : st;
 }
 
 weft_status comm_staging_start(comm_op *op, const void *in, void *out)
@@ -175,7 +175,7 @@ weft_status comm_staging_start(comm_op *op, const void *in, void *out)
 weft_status comm_staging_finish(comm_op *op)
 {
     const comm_staging *s = &op->channel->link->world->arena.stage;
-    return PLUGIN_CALL(s->table, stream_wait, s->compute, op->staged->done);
+    return PLUGIN_CALL(s->table, stream_wait, s->compute, op->staged->done, 0);
 }
 
 static int is_raised(const uint32_t *flag, uint32_t start)

@@ -203,16 +203,17 @@ static uint32_t conf_reals(void *ctx, const char *key, double *out, uint32_t cap
     return o ? config_read_reals(config_text(b->config, name), out, cap) : 0;
 }
 
-const weft_conf *config_conf(config *c, const char *section, const weft_option *const *options)
+const weft_conf *config_conf(config *c, const char *section, const weft_component *component)
 {
+    const weft_option *const *options = component->options;
     static const weft_option *const none[] = {NULL};
     options = options ? options : none;
     for (bound_conf *b = c->confs; b; b = b->next)
-        if (b->options == options && !strcmp(b->section, section))
+        if (b->conf.component == component && !strcmp(b->section, section))
             return &b->conf;
     bound_conf *b = pool_alloc(&c->pool, sizeof *b);
     *b = (bound_conf){
-        .conf = {sizeof b->conf, 0, b, conf_text, conf_integer, conf_real, conf_reals},
+        .conf = {sizeof b->conf, 0, b, component, conf_text, conf_integer, conf_real, conf_reals},
         .next = c->confs,
         .config = c,
         .section = pool_text(&c->pool, section),

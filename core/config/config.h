@@ -112,8 +112,9 @@ bool config_line_at(const config *c, uint32_t i, config_line *out);
  * "`except`.anything". The caller frees it. */
 char *config_written(const config *c, const char *except);
 
-/* The options of one component as its plugin sees them; lives as long as `c`. */
-const weft_conf *config_conf(config *c, const char *section, const weft_option *const *options);
+/* The options of one component as its plugin sees them; lives as long as `c`, and the component
+ * longer. */
+const weft_conf *config_conf(config *c, const char *section, const weft_component *component);
 
 /* The job as text, defaults filled in, one key a line under its section, keys in a fixed order:
  * what a checkpoint keeps and what ranks compare. The caller frees it. */

@@ -145,7 +145,7 @@ uint32_t config_read_reals(const char *text, double *reals, uint32_t cap)
     uint32_t n;
     if (!walk_reals(&any, text, reals, cap, &n, why))
         return 0;
-    return n < cap ? n : cap;
+    return n;
 }
 
 /* "a|b|c" to words; the count, or 0 if there are too many or one is empty. */
@@ -240,9 +240,6 @@ static bool key_well_formed(const char *key)
 
 weft_status config_option_check(const weft_option *o)
 {
-    if (o->struct_size < sizeof *o)
-        return err_fail(WEFT_USAGE, "an option of %u bytes; %zu is the size in this ABI",
-                        o->struct_size, sizeof *o);
     if (!key_well_formed(o->key))
         return err_fail(WEFT_USAGE,
                         "an option whose key is not made of a-z, 0-9 and '_', 1 to %d bytes",

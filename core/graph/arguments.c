@@ -85,6 +85,37 @@ weft_status graph_check_pointer(const char *call, const char *what, const void *
     return p ? WEFT_OK : err_fail(WEFT_USAGE, "%s(): %s is NULL", call, what);
 }
 
+weft_status graph_check_flags(const char *call, uint32_t flags, uint32_t known)
+{
+    if (!(flags & ~known))
+        return WEFT_OK;
+    return err_fail(WEFT_UNSUPPORTED, "%s(): the flags 0x%x are not known to this version of weft",
+                    call, flags & ~known);
+}
+
+/* No struct of this ABI is as large: a larger size is garbage, and is not read. */
+#define MOST_BYTES 65536u
+
+weft_status graph_take_args(const char *call, const void *args, void *to, size_t size,
+                            uint32_t known)
+{
+    weft_status st = graph_check_pointer(call, "args", args);
+    if (st != WEFT_OK)
+        return st;
+    const uint32_t have = *(const uint32_t *)args;
+    if (have < 2 * sizeof have || have > MOST_BYTES)
+        return err_fail(WEFT_USAGE,
+                        "%s(): struct_size of the arguments is %u; set it to sizeof of the struct",
+                        call, have);
+    if (!weft_tail_is_zero(args, size))
+        return err_fail(WEFT_UNSUPPORTED,
+                        "%s(): the arguments use fields behind the %zu bytes that this version of "
+                        "weft knows; a newer weft is needed",
+                        call, size);
+    weft_take(to, size, args);
+    return graph_check_flags(call, ((const uint32_t *)to)[1], known);
+}
+
 weft_status graph_check_text(const char *call, const char *what, const char *text, size_t most)
 {
     if (!text)
@@ -145,8 +176,9 @@ weft_status graph_check_shape(const char *call, const char *of, const weft_shape
     for (uint32_t i = 0; st == WEFT_OK && i < s->rank; i++)
         st = check_axis(call, of, s, i, &elements);
     if (st == WEFT_OK && s->dtype && !weft_dtype_size(s->dtype))
-        st = err_fail(WEFT_USAGE, "%s(): %s has the unknown element type %u", call, of, s->dtype);
-    return st;
+        st = err_fail(WEFT_UNSUPPORTED, "%s(): %s has the unknown element type %u", call, of,
+                      s->dtype);
+    return st != WEFT_OK ? st : graph_check_flags(call, s->flags | s->reserved, 0);
 }
 
 weft_status graph_check_tensor(const graph *g, const char *call, const char *what, weft_tensor t)
@@ -205,6 +237,24 @@ weft_status graph_check_input(const graph *g, const char *name, const weft_shape
 
 /* --- ops --- */
 
+#define MOST_ATTR_BYTES 4096u
+
+static weft_status check_attr_bytes(const char *id, const weft_attr *a)
+{
+    if (a->flags)
+        return err_fail(
+            WEFT_UNSUPPORTED,
+            "builder.op(): the attribute '%s' of %s has the flags 0x%x; this version of "
+            "weft knows none",
+            a->key, id, a->flags);
+    if (a->bytes > MOST_ATTR_BYTES || (a->bytes && !a->data))
+        return err_fail(WEFT_USAGE,
+                        "builder.op(): the attribute '%s' of %s has %u bytes at %s; at most %u are "
+                        "possible, and not at NULL",
+                        a->key, id, a->bytes, a->data ? "an address" : "NULL", MOST_ATTR_BYTES);
+    return WEFT_OK;
+}
+
 weft_status graph_check_attrs(const char *id, const weft_attr *attrs, uint32_t n)
 {
     if (n > GRAPH_MOST_ATTRS)
@@ -218,6 +268,8 @@ weft_status graph_check_attrs(const char *id, const weft_attr *attrs, uint32_t n
             if (!strcmp(attrs[k].key, attrs[i].key))
                 st = err_fail(WEFT_USAGE, "builder.op(): %s has the attribute '%s' twice", id,
                               attrs[i].key);
+        if (st == WEFT_OK)
+            st = check_attr_bytes(id, &attrs[i]);
     }
     return st;
 }

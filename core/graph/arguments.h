@@ -39,6 +39,15 @@ weft_status graph_check_call(graph *g, uint32_t call);
 /* WEFT_USAGE with "`call`(): `what` is NULL" when it is. */
 weft_status graph_check_pointer(const char *call, const char *what, const void *p);
 
+/* WEFT_UNSUPPORTED when `flags` has a bit that is not in `known`. */
+weft_status graph_check_flags(const char *call, uint32_t flags, uint32_t known);
+
+/* Copies the argument struct `args` of a plugin into `to`, `size` bytes of which all that begin
+ * with struct_size and flags, whatever size its author knew. WEFT_UNSUPPORTED when it asks for what
+ * this program does not know: a flag that is not in `known`, or a field behind the end. */
+weft_status graph_take_args(const char *call, const void *args, void *to, size_t size,
+                            uint32_t known);
+
 /* Text of 1 to `most` bytes, all printable ASCII. At most `most` + 1 bytes are read. */
 weft_status graph_check_text(const char *call, const char *what, const char *text, size_t most);
 
@@ -68,8 +77,7 @@ weft_status graph_check_input(const graph *g, const char *name, const weft_shape
 weft_status graph_check_assigned(const graph *g, weft_tensor dst, weft_tensor src);
 
 /* The builder's comm() (builder_comm.c): appends communication, see weft/graph.h. */
-weft_status graph_comm(void *ctx, uint32_t kind, uint32_t redop, const char *mesh_axis,
-                       const char *axis, uint32_t root, weft_tensor in, weft_tensor *out);
+weft_status graph_comm(void *ctx, const weft_comm_args *args, weft_tensor in, weft_tensor *out);
 
 /* Checks the status that a plugin's function returned: an invalid status becomes WEFT_INTERNAL, and
  * a failure without a message gets one that names `who` ("op acme.x") and `call`. */

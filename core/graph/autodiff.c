@@ -52,7 +52,7 @@ static weft_status into_grad(graph *g, weft_tensor param, weft_tensor d, uint32_
     }
     weft_builder b = graph_builder(g);
     weft_tensor out;
-    weft_status st = b.op(g, "accumulate", NULL, 0, &d, 1, &out, 1);
+    weft_status st = b.op(g, "accumulate", NULL, 0, &d, 1, 0, &out, 1);
     if (st == WEFT_OK)
         g->nodes.at[g->nodes.n - 1].out[0] = sum;
     return st;
@@ -72,7 +72,7 @@ static weft_status contribute(graph *g, weft_tensor *grads, weft_tensor t, weft_
     }
     weft_builder b = graph_builder(g);
     weft_tensor both[2] = {grads[t], d};
-    weft_status st = b.op(g, "add", NULL, 0, both, 2, &grads[t], 1);
+    weft_status st = b.op(g, "add", NULL, 0, both, 2, 0, &grads[t], 1);
     if (st != WEFT_OK)
         return st;
     g->nodes.at[g->nodes.n - 1].join = true;
@@ -124,12 +124,13 @@ static weft_status check_gradients(const graph *g, const node *n, weft_status st
 static weft_status one_part(graph *g, const node *n, const weft_opcall *call, uint32_t part,
                             weft_tensor *din, weft_tensor *grads)
 {
-    weft_builder b = graph_builder(g);
+    const weft_builder b = graph_builder(g);
+    const weft_op_self self = graph_op_self(n, &b);
     g->phase = part == WEFT_GRAD_INPUTS ? PHASE_INPUTS : PHASE_PARAMS;
     uint32_t first_new = g->nodes.n;
     g->deriving = n->id;
     g->calls = 0;
-    weft_status st = PLUGIN_CALL(n->op, grad, &b, call, part, din);
+    weft_status st = PLUGIN_CALL(n->op, grad, &self, call, part, din);
     g->deriving = NULL;
     if (st != WEFT_OK || !n->own)
         st = check_gradients(g, n, st, din);
@@ -158,7 +159,10 @@ static weft_status shift_back(graph *g, const node *n, weft_tensor *d)
 {
     weft_builder b = graph_builder(g);
     const char *axis = g->mesh->name[n->mesh_axis];
-    return b.comm(g, WEFT_SHIFT, 0, axis, NULL, g->mesh->size[n->mesh_axis] - n->root, *d, d);
+    return b.comm(g,
+                  &(weft_comm_args){sizeof(weft_comm_args), 0, WEFT_SHIFT, 0, axis, NULL,
+                                    g->mesh->size[n->mesh_axis] - n->root, 0},
+                  *d, d);
 }
 
 static weft_status one_node(graph *g, uint32_t at, weft_tensor *grads)
@@ -198,7 +202,7 @@ weft_status graph_backward(graph *g, weft_tensor loss)
     uint32_t forward = g->nodes.n;
     weft_tensor one;
     weft_builder b = graph_builder(g);
-    weft_status st = b.constant(g, 1.0, &one);
+    weft_status st = b.constant(g, 1.0, 0, &one);
     if (st != WEFT_OK)
         return st;
     /* Only forward tensors are looked up, and they all exist by now. */

@@ -37,10 +37,12 @@ static uint32_t b_kind(void *ctx, weft_tensor t)
     return ctx && known(ctx, t) ? graph_tensor(ctx, t)->kind : 0;
 }
 
-static weft_status b_block(void *ctx, const char *name)
+static weft_status b_block(void *ctx, const char *name, uint32_t flags)
 {
     graph *g = ctx;
     weft_status st = graph_check_call(g, CALL_BLOCK);
+    if (st == WEFT_OK)
+        st = graph_check_flags("builder.block", flags, 0);
     if (st == WEFT_OK)
         st = graph_check_name("builder.block", "name", name);
     if (st != WEFT_OK)
@@ -64,16 +66,19 @@ static weft_status check_new(const graph *g, const char *call, const char *name,
     return st;
 }
 
-static weft_status b_input(void *ctx, const char *name, const weft_shape *shape, weft_tensor *out)
+static weft_status b_input(void *ctx, const weft_input_args *args, weft_tensor *out)
 {
     graph *g = ctx;
+    weft_input_args a = {0};
     weft_status st = graph_check_call(g, CALL_INPUT);
     if (st == WEFT_OK)
-        st = check_new(g, "builder.input", name, shape, out);
-    if (st == WEFT_OK && g->replacing)
-        st = graph_check_input(g, name, shape);
+        st = graph_take_args("builder.input", args, &a, sizeof a, 0);
     if (st == WEFT_OK)
-        *out = graph_add(g, name, WEFT_T_INPUT, shape);
+        st = check_new(g, "builder.input", a.name, a.shape, out);
+    if (st == WEFT_OK && g->replacing)
+        st = graph_check_input(g, a.name, a.shape);
+    if (st == WEFT_OK)
+        *out = graph_add(g, a.name, WEFT_T_INPUT, a.shape);
     return st;
 }
 
@@ -93,28 +98,37 @@ static weft_status check_init(const char *name, const char *init)
         init);
 }
 
-static weft_status b_param(void *ctx, const char *name, const weft_shape *shape, const char *init,
-                           uint32_t flags, weft_tensor *out)
+static weft_status check_param(graph *g, const weft_param_args *a, const weft_tensor *out)
 {
-    const uint32_t all = WEFT_PARAM_MATRIX | WEFT_PARAM_PAD;
-    graph *g = ctx;
-    weft_status st = graph_check_call(g, CALL_PARAM);
+    weft_status st = check_new(g, "builder.param", a->name, a->shape, out);
     if (st == WEFT_OK)
-        st = check_new(g, "builder.param", name, shape, out);
-    if (st == WEFT_OK)
-        st = check_init(name, init);
-    if (st == WEFT_OK && flags & ~all)
-        st = err_fail(WEFT_USAGE, "builder.param(): %s has the unknown flags 0x%x", name,
-                      flags & ~all);
-    if (st == WEFT_OK && shape->dtype && shape->dtype != g->compute)
+        st = check_init(a->name, a->init);
+    if (st == WEFT_OK && a->role)
+        st = graph_check_text("builder.param", "role", a->role, WEFT_MAX_NAME - 1);
+    if (st == WEFT_OK && a->shape->dtype && a->shape->dtype != g->compute)
         st = err_fail(WEFT_USAGE,
                       "builder.param(): %s has the element type %u; a parameter has the job's: 0",
-                      name, shape->dtype);
+                      a->name, a->shape->dtype);
+    return st;
+}
+
+static weft_status b_param(void *ctx, const weft_param_args *args, weft_tensor *out)
+{
+    graph *g = ctx;
+    weft_param_args a = {0};
+    weft_status st = graph_check_call(g, CALL_PARAM);
+    if (st == WEFT_OK)
+        st = graph_take_args("builder.param", args, &a, sizeof a,
+                             WEFT_PARAM_MATRIX | WEFT_PARAM_PAD);
+    if (st == WEFT_OK)
+        st = check_param(g, &a, out);
     if (st != WEFT_OK)
         return st;
-    *out = graph_add(g, name, WEFT_T_PARAM, shape);
-    graph_tensor(g, *out)->init = pool_text(&g->pool, init);
-    graph_tensor(g, *out)->flags = flags;
+    *out = graph_add(g, a.name, WEFT_T_PARAM, a.shape);
+    tensor *t = graph_tensor(g, *out);
+    t->init = pool_text(&g->pool, a.init);
+    t->role = a.role ? pool_text(&g->pool, a.role) : NULL;
+    t->flags = a.flags;
     return WEFT_OK;
 }
 
@@ -128,10 +142,12 @@ static weft_status find_scalar(graph *g, const char *name, weft_tensor *out)
     return WEFT_OK;
 }
 
-static weft_status b_scalar(void *ctx, const char *name, weft_tensor *out)
+static weft_status b_scalar(void *ctx, const char *name, uint32_t flags, weft_tensor *out)
 {
     graph *g = ctx;
     weft_status st = graph_check_call(g, CALL_SCALAR);
+    if (st == WEFT_OK)
+        st = graph_check_flags("builder.scalar", flags, 0);
     if (st == WEFT_OK)
         st = graph_check_name("builder.scalar", "name", name);
     if (st == WEFT_OK)
@@ -139,10 +155,12 @@ static weft_status b_scalar(void *ctx, const char *name, weft_tensor *out)
     return st != WEFT_OK ? st : find_scalar(g, name, out);
 }
 
-static weft_status b_constant(void *ctx, double value, weft_tensor *out)
+static weft_status b_constant(void *ctx, double value, uint32_t flags, weft_tensor *out)
 {
     graph *g = ctx;
     weft_status st = graph_check_call(g, CALL_CONSTANT);
+    if (st == WEFT_OK)
+        st = graph_check_flags("builder.constant", flags, 0);
     if (st == WEFT_OK)
         st = graph_check_pointer("builder.constant", "out", out);
     if (st == WEFT_OK && isnan(value))
@@ -229,11 +247,29 @@ static weft_status b_state(void *ctx, const char *name, weft_tensor like, uint32
     return WEFT_OK;
 }
 
-static const weft_op *find_op(const graph *g, const char *id, bool *own)
+static const weft_op *find_op(const graph *g, const char *id, bool *own, weft_op_self *self)
 {
     const weft_op *op = graph_core_op(id);
     *own = op;
-    return op || !g->find ? op : g->find(g->find_ctx, id);
+    return op || !g->find ? op : g->find(g->find_ctx, id, self);
+}
+
+weft_op_self graph_op_self(const node *n, const weft_builder *b)
+{
+    return (weft_op_self){sizeof(weft_op_self), 0, n->module, n->conf, b};
+}
+
+double graph_node_flops(const graph *g, const node *n)
+{
+    weft_shape in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS];
+    if (!n->op || !n->op->flops)
+        return 0;
+    for (uint32_t k = 0; k < n->nin; k++)
+        in[k] = graph_local_shape(g, n->in[k]);
+    for (uint32_t k = 0; k < n->nout; k++)
+        out[k] = graph_local_shape(g, n->out[k]);
+    const weft_op_self self = graph_op_self(n, NULL);
+    return PLUGIN_GET(n->op, flops, &self, n->attrs, n->nattr, in, n->nin, out, n->nout);
 }
 
 static weft_status check_operands(const graph *g, const char *id, const weft_attr *attrs,
@@ -257,17 +293,19 @@ static weft_status check_operands(const graph *g, const char *id, const weft_att
 }
 
 /* The shapes of the outputs, from the op's infer(). */
-static weft_status infer(graph *g, const weft_op *op, const char *id, bool own, const node *n,
-                         weft_shape *out)
+static weft_status infer(graph *g, const char *id, const node *n, weft_shape *out)
 {
+    const weft_op *op = n->op;
+    const bool own = n->own;
     weft_shape in[WEFT_MAX_OPERANDS] = {0};
     for (uint32_t i = 0; i < n->nin; i++)
         in[i] = graph_tensor(g, n->in[i])->shape;
-    uint32_t count = 0;
+    uint32_t count = WEFT_MAX_OPERANDS;
     const char *was = g->looking;
-    weft_builder b = graph_builder(g);
+    const weft_builder b = graph_builder(g);
+    const weft_op_self self = graph_op_self(n, &b);
     g->looking = "infer";
-    weft_status st = PLUGIN_CALL(op, infer, &b, n->attrs, n->nattr, in, n->nin, out, &count);
+    weft_status st = PLUGIN_CALL(op, infer, &self, n->attrs, n->nattr, in, n->nin, out, &count);
     g->looking = was;
     if (st != WEFT_OK) {
         char who[2 * WEFT_MAX_NAME];
@@ -288,33 +326,57 @@ static weft_status infer(graph *g, const weft_op *op, const char *id, bool own, 
     return st;
 }
 
-static weft_status b_op(void *ctx, const char *id, const weft_attr *attrs, uint32_t nattr,
-                        const weft_tensor *in, uint32_t nin, weft_tensor *out, uint32_t nout)
+/* The graph's own copy of the attributes. */
+static void copy_attrs(graph *g, node *n, const weft_attr *attrs)
 {
-    graph *g = ctx;
-    bool own;
-    weft_shape to[WEFT_MAX_OPERANDS] = {0};
+    weft_attr *own = (weft_attr *)n->attrs;
+    for (uint32_t i = 0; i < n->nattr; i++) {
+        own[i] = attrs[i];
+        own[i].key = pool_text(&g->pool, attrs[i].key);
+        if (attrs[i].bytes)
+            own[i].data =
+                memcpy(pool_alloc(&g->pool, attrs[i].bytes), attrs[i].data, attrs[i].bytes);
+    }
+}
+
+/* Looks up the op and checks the call; *asked becomes a node without an identity yet. */
+static weft_status check_op(graph *g, const char *id, uint32_t flags, node *asked, weft_shape *to,
+                            const weft_tensor *out)
+{
+    weft_op_self self = {0};
     weft_status st = graph_check_call(g, CALL_OP);
     if (st == WEFT_OK)
+        st = graph_check_flags("builder.op", flags, 0);
+    if (st == WEFT_OK)
         st = graph_check_text("builder.op", "id", id, WEFT_MAX_NAME - 1);
-    const weft_op *op = st != WEFT_OK ? NULL : find_op(g, id, &own);
-    if (st == WEFT_OK && !op)
+    asked->op = st != WEFT_OK ? NULL : find_op(g, id, &asked->own, &self);
+    asked->module = self.module;
+    asked->conf = self.conf;
+    if (st == WEFT_OK && !asked->op)
         st = err_fail(WEFT_USAGE, "unknown op '%s'", id);
     if (st == WEFT_OK)
-        st = check_operands(g, id, attrs, nattr, in, nin, out, nout);
-    const node asked = {
+        st = check_operands(g, id, asked->attrs, asked->nattr, asked->in, asked->nin, out,
+                            asked->nout);
+    return st != WEFT_OK ? st : infer(g, id, asked, to);
+}
+
+static weft_status b_op(void *ctx, const char *id, const weft_attr *attrs, uint32_t nattr,
+                        const weft_tensor *in, uint32_t nin, uint32_t flags, weft_tensor *out,
+                        uint32_t nout)
+{
+    graph *g = ctx;
+    weft_shape to[WEFT_MAX_OPERANDS] = {0};
+    node asked = {
         .attrs = attrs, .nattr = nattr, .in = (weft_tensor *)in, .nin = nin, .nout = nout};
-    if (st == WEFT_OK)
-        st = infer(g, op, id, own, &asked, to);
+    weft_status st = check_op(g, id, flags, &asked, to, out);
     if (st != WEFT_OK)
         return st;
     node *n = graph_node(g, id, nattr, nin, nout);
-    n->op = op;
-    n->own = own;
-    for (uint32_t i = 0; i < nattr; i++) {
-        ((weft_attr *)n->attrs)[i] = attrs[i];
-        ((weft_attr *)n->attrs)[i].key = pool_text(&g->pool, attrs[i].key);
-    }
+    n->op = asked.op;
+    n->own = asked.own;
+    n->module = asked.module;
+    n->conf = asked.conf;
+    copy_attrs(g, n, attrs);
     if (nin)
         memcpy(n->in, in, nin * sizeof *in);
     uint32_t number = g->nodes.n;
@@ -348,10 +410,12 @@ static weft_status check_stand_in(const graph *g, weft_tensor dst, weft_tensor s
     return WEFT_OK;
 }
 
-static weft_status b_assign(void *ctx, weft_tensor dst, weft_tensor src)
+static weft_status b_assign(void *ctx, weft_tensor dst, weft_tensor src, uint32_t flags)
 {
     graph *g = ctx;
     weft_status st = graph_check_call(g, CALL_ASSIGN);
+    if (st == WEFT_OK)
+        st = graph_check_flags("builder.assign", flags, 0);
     if (st == WEFT_OK)
         st = graph_check_tensor(g, "builder.assign", "dst", dst);
     if (st == WEFT_OK)

@@ -74,34 +74,44 @@ static weft_status check_comm(const graph *g, uint32_t kind, uint32_t redop, con
 
 /* Logically the identity: only the placement changes, which place.c derives. A shift rotates the
  * parts of a split tensor by `root` parts. */
-weft_status graph_comm(void *ctx, uint32_t kind, uint32_t redop, const char *axis_of_mesh,
-                       const char *axis, uint32_t root, weft_tensor in, weft_tensor *out)
+static weft_status check_args(graph *g, const weft_comm_args *a, weft_tensor in,
+                              const weft_tensor *out)
 {
-    graph *g = ctx;
-    weft_status st = graph_check_call(g, CALL_COMM);
+    weft_status st = graph_check_pointer("builder.comm", "out", out);
     if (st == WEFT_OK)
-        st = graph_check_pointer("builder.comm", "out", out);
-    if (st == WEFT_OK)
-        st = graph_check_text("builder.comm", "mesh_axis", axis_of_mesh, WEFT_MAX_NAME - 1);
-    if (st == WEFT_OK && axis)
-        st = graph_check_text("builder.comm", "axis", axis, WEFT_MAX_NAME - 1);
+        st = graph_check_text("builder.comm", "mesh_axis", a->mesh_axis, WEFT_MAX_NAME - 1);
+    if (st == WEFT_OK && a->axis)
+        st = graph_check_text("builder.comm", "axis", a->axis, WEFT_MAX_NAME - 1);
     if (st == WEFT_OK)
         st = graph_check_tensor(g, "builder.comm", "in", in);
+    return st;
+}
+
+weft_status graph_comm(void *ctx, const weft_comm_args *args, weft_tensor in, weft_tensor *out)
+{
+    graph *g = ctx;
+    weft_comm_args c = {0};
+    weft_status st = graph_check_call(g, CALL_COMM);
+    if (st == WEFT_OK)
+        st = graph_take_args("builder.comm", args, &c, sizeof c, 0);
+    if (st == WEFT_OK)
+        st = check_args(g, &c, in, out);
     if (st != WEFT_OK)
         return st;
-    int a = graph_mesh_axis(g->mesh, axis_of_mesh);
-    st = a < 0 ? no_axis(g, axis_of_mesh) : check_comm(g, kind, redop, axis, root, (uint32_t)a, in);
+    const int a = graph_mesh_axis(g->mesh, c.mesh_axis);
+    st = a < 0 ? no_axis(g, c.mesh_axis)
+               : check_comm(g, c.kind, c.redop, c.axis, c.root, (uint32_t)a, in);
     if (st != WEFT_OK)
         return st;
     if (g->mesh->size[a] == 1) {
         *out = in;
         return WEFT_OK;
     }
-    node *n = graph_node(g, comm_id(kind), 0, 1, 1);
-    n->comm = kind;
-    n->redop = redop;
+    node *n = graph_node(g, comm_id(c.kind), 0, 1, 1);
+    n->comm = c.kind;
+    n->redop = c.redop;
     n->mesh_axis = (uint32_t)a;
-    n->root = root;
+    n->root = c.root;
     n->in[0] = in;
     char name[2 * WEFT_MAX_NAME];
     uint32_t number = g->nodes.n;

@@ -65,6 +65,11 @@ static weft_status check_claim(const graph *g, const node *n, uint32_t a, uint32
             "op %s: its shard() says that coordinate %u of %s alone has output %u, and it "
             "holds no input alone",
             n->id, p.axis, g->mesh->name[a], output);
+    if (p.flags || p.reserved)
+        return err_fail(WEFT_UNSUPPORTED,
+                        "op %s: its shard() sets flags 0x%x in the placement of output %u; this "
+                        "version of weft knows none",
+                        n->id, p.flags | p.reserved, output);
     if (p.kind != WEFT_HELD && p.axis)
         return err_fail(WEFT_USAGE,
                         "op %s: its shard() names axis %u of output %u, which is not split; 0 is "
@@ -82,17 +87,18 @@ static const char *twin_of(const mesh *m, uint32_t a)
     return NULL;
 }
 
-static weft_status ask(graph *g, const node *n, const weft_opcall *call, uint32_t size,
+static weft_status ask(graph *g, const node *n, uint32_t a, const weft_opcall *call, uint32_t size,
                        const weft_place *in, weft_place *out)
 {
     char who[2 * WEFT_MAX_NAME];
     const char *was = g->looking;
-    weft_builder b = graph_builder(g);
+    const weft_builder b = graph_builder(g);
+    const weft_op_self self = graph_op_self(n, &b);
     snprintf(who, sizeof who, "op %s", n->id);
     memset(out, 0, WEFT_MAX_OPERANDS * sizeof *out);
     g->looking = "shard";
-    weft_status st =
-        graph_check_return(PLUGIN_CALL(n->op, shard, &b, call, size, in, out), who, "shard");
+    weft_status st = PLUGIN_CALL(n->op, shard, &self, call, g->mesh->name[a], size, in, out);
+    st = graph_check_return(st, who, "shard");
     g->looking = was;
     return st;
 }
@@ -103,7 +109,7 @@ static weft_status check_alone(graph *g, const node *n, uint32_t a, const weft_o
 {
     weft_place alone[WEFT_MAX_OPERANDS];
     const char *twin = twin_of(g->mesh, a);
-    bool same = !twin || ask(g, n, call, 1, in, alone) == WEFT_OK;
+    bool same = !twin || ask(g, n, a, call, 1, in, alone) == WEFT_OK;
     for (uint32_t k = 0; twin && same && k < n->nout; k++)
         same = out[k].kind == alone[k].kind && out[k].axis == alone[k].axis;
     if (same)
@@ -120,7 +126,7 @@ weft_status graph_check_placement(graph *g, uint32_t i, uint32_t a, const weft_o
                                   const weft_place *in, weft_place *out)
 {
     const node n = g->nodes.at[i];
-    weft_status st = ask(g, &n, call, g->mesh->size[a], in, out);
+    weft_status st = ask(g, &n, a, call, g->mesh->size[a], in, out);
     for (uint32_t k = 0; st == WEFT_OK && k < n.nout; k++)
         st = check_claim(g, &n, a, k, in, out[k]);
     return st != WEFT_OK ? st : check_alone(g, &n, a, call, in, out);

@@ -67,8 +67,8 @@ static weft_status operand(fuser *u, weft_tensor t, uint16_t *out)
         weft_status st = take_register(u, &r);
         if (st != WEFT_OK)
             return st;
-        *vec_push(&u->steps) =
-            (weft_ew_step){.op = WEFT_EW_CONST, .dst = r, .scalar = 1, .imm = (float)x->value};
+        *vec_push(&u->steps) = (weft_ew_step){
+            .op = WEFT_EW_CONST, .dst = r, .flags = WEFT_EW_SCALAR, .imm = (float)x->value};
         u->reg[t] = (uint16_t)(r + 1);
         u->scalar[t] = 1;
     }
@@ -90,7 +90,8 @@ static weft_status fuse_node(fuser *u, const node *n)
     weft_status st = take_register(u, &dst);
     if (st != WEFT_OK)
         return st;
-    *vec_push(&u->steps) = (weft_ew_step){(uint16_t)n->op->ew, dst, r[0], r[1], r[2], scalar, 0};
+    *vec_push(&u->steps) =
+        (weft_ew_step){(uint16_t)n->op->ew, dst, r[0], r[1], r[2], scalar ? WEFT_EW_SCALAR : 0, 0};
     u->reg[n->out[0]] = (uint16_t)(dst + 1);
     u->scalar[n->out[0]] = (uint8_t)scalar;
     return WEFT_OK;

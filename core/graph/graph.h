@@ -36,6 +36,7 @@ typedef struct tensor {
     weft_place place[WEFT_MAX_MESH];
     weft_place want[WEFT_MAX_MESH]; /* activations: SPLIT where an edit requests it */
     const char *init;               /* parameters */
+    const char *role;               /* parameters; NULL: none */
     weft_tensor grad;               /* parameters: its WEFT_T_GRAD tensor, once it has one */
     weft_tensor of;                 /* WEFT_T_GRAD: the parameter; state: the parameter */
     weft_tensor grad_for;           /* gradients of activations: of which tensor; placed like it */
@@ -56,6 +57,8 @@ typedef struct tensor {
 typedef struct node {
     const char *id;    /* op id; of communication "all_reduce" ... */
     const weft_op *op; /* NULL for communication and assignments */
+    void *module;      /* of the op's plugin, and its options; NULL: the core's */
+    const weft_conf *conf;
     const weft_attr *attrs;
     weft_tensor *in, *out;
     uint32_t nattr, nin, nout;
@@ -71,7 +74,8 @@ typedef struct node {
     uint32_t put_first, put_end; /* ... */
 } node;
 
-typedef const weft_op *(*op_finder)(void *ctx, const char *id);
+/* An op of a plugin by its id; NULL: none. Fills `module` and `conf` of *self. */
+typedef const weft_op *(*op_finder)(void *ctx, const char *id, weft_op_self *self);
 
 typedef struct graph {
     pool pool;
@@ -104,6 +108,12 @@ weft_tensor graph_find(const graph *g, const char *name); /* 0: none */
 
 /* The builder bound to `g`; valid as long as the graph. */
 weft_builder graph_builder(graph *g);
+
+/* Floating-point operations of a node on one rank, by local shapes; 0 without an op. [plan] */
+double graph_node_flops(const graph *g, const node *n);
+
+/* The first argument of the functions of a node's op; `b` is the graph's builder. [plan] */
+weft_op_self graph_op_self(const node *n, const weft_builder *b);
 
 /* Shape of `t` on one rank: split axes divided, rounded up where they do not divide evenly. */
 weft_shape graph_local_shape(const graph *g, weft_tensor t);

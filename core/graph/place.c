@@ -53,7 +53,7 @@ static weft_status split_one(graph *g, weft_tensor handle, const char *axis, uin
     bool pads = t->kind == WEFT_T_PARAM && (t->flags & WEFT_PARAM_PAD) && k == 0;
     if (to->kind != WEFT_SPLIT && !pads && now.axes[k].size % g->mesh->size[a])
         return indivisible(g, t, &now.axes[k], a);
-    *to = (weft_place){WEFT_SPLIT, k};
+    *to = (weft_place){WEFT_SPLIT, k, 0, 0};
     return WEFT_OK;
 }
 
@@ -86,7 +86,8 @@ static weft_status shard_node(graph *g, uint32_t i, uint32_t a, weft_place *out)
         return graph_shard_by_names(&b, n->op, n->id, &call, in, out);
     if (!n->own)
         return graph_check_placement(g, i, a, &call, in, out);
-    return PLUGIN_CALL(n->op, shard, &b, &call, g->mesh->size[a], in, out);
+    const weft_op_self self = graph_op_self(n, &b);
+    return PLUGIN_CALL(n->op, shard, &self, &call, g->mesh->name[a], g->mesh->size[a], in, out);
 }
 
 static bool partial(weft_place p)
@@ -119,7 +120,10 @@ static weft_status put_before(visit *v, uint32_t kind, weft_tensor in, weft_plac
     g->block = n.block;
     g->phase = n.phase;
     weft_builder b = graph_builder(g);
-    weft_status st = b.comm(g, kind, redop, g->mesh->name[v->a], axis, 0, in, out);
+    weft_status st = b.comm(
+        g,
+        &(weft_comm_args){sizeof(weft_comm_args), 0, kind, redop, g->mesh->name[v->a], axis, 0, 0},
+        in, out);
     g->block = block;
     g->phase = phase;
     if (st != WEFT_OK)
@@ -152,7 +156,7 @@ static void read_instead(graph *g, uint32_t from, uint32_t end, weft_tensor old,
  * except a sum of contributions. */
 static weft_place goal(const visit *v, const tensor *t, bool *due)
 {
-    const weft_place whole = {WEFT_WHOLE, 0};
+    const weft_place whole = {WEFT_WHOLE, 0, 0, 0};
     *due = t->want[v->a].kind == WEFT_SPLIT;
     if (*due || !t->grad_for)
         return t->want[v->a];
@@ -233,7 +237,7 @@ static bool same_place(weft_place x, weft_place y)
  * the parameter's. */
 static weft_status place_sum(const graph *g, tensor *t, uint32_t a, weft_place now)
 {
-    weft_place as = t->of ? graph_tensor(g, t->of)->place[a] : (weft_place){WEFT_WHOLE, 0};
+    weft_place as = t->of ? graph_tensor(g, t->of)->place[a] : (weft_place){WEFT_WHOLE, 0, 0, 0};
     bool fits = as.kind == WEFT_SPLIT ? same_place(as, now) : now.kind != WEFT_SPLIT;
     if (!fits || (t->placed >> a & 1 && !same_place(t->place[a], now)))
         return err_fail(WEFT_USAGE, "the contributions to %s are placed unlike over %s", t->name,
@@ -309,7 +313,7 @@ static weft_status place_comm(const graph *g, const node *n)
 {
     const tensor *in = graph_tensor(g, n->in[0]);
     tensor *out = graph_tensor(g, n->out[0]);
-    weft_place had = in->place[n->mesh_axis], now = {WEFT_WHOLE, 0};
+    weft_place had = in->place[n->mesh_axis], now = {WEFT_WHOLE, 0, 0, 0};
     if (n->comm == WEFT_SHIFT) {
         memcpy(out->place, in->place, sizeof out->place);
         return had.kind == WEFT_SPLIT ? WEFT_OK

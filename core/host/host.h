@@ -24,7 +24,9 @@ typedef struct component {
     const weft_option *const *options; /* never NULL; may be empty */
     const void *table;
     const weft_manifest *manifest;
-    void *module; /* after host_open(); NULL before */
+    const weft_component *own;   /* the host's copy, with these options and this table */
+    const weft_conf *no_options; /* of ops and kernels, which have no section in the INI */
+    void *module;                /* after host_open(); NULL before */
 } component;
 
 /* `dirs` is the user's "DIR:DIR" or NULL. [setup] */

@@ -1,5 +1,9 @@
-/* host/interfaces.c: every interface that the host knows: the size of its table and its mandatory
- * members. A new interface is an entry here and nothing else in this folder. */
+/* host/interfaces.c: every interface that the host knows: the size of its table, the least size
+ * that a plugin's table may have, and its mandatory members. A new interface is an entry here and
+ * nothing else in this folder.
+ *
+ * LEAST names the last member of the table in ABI 0.9: it never changes. Members behind it are
+ * optional for good, and are in no list of slots without a condition on caps. */
 #include <stdlib.h>
 #include <string.h>
 #include <weft/coll.h>
@@ -86,6 +90,7 @@ static const slot coll_slots[] = {
     SLOT(weft_coll_table, call),
     SLOT(weft_coll_table, health),
     SLOT(weft_coll_table, abort),
+    WITH(weft_coll_table, test, WEFT_COLL_HOST),
     END,
 };
 
@@ -103,16 +108,22 @@ static const slot kernel_slots[] = {
     END,
 };
 
+#define LEAST(type, member) (uint32_t) WEFT_END_OF(type, member)
+
 static const interface interfaces[] = {
-    {"weft.device/1", "device", sizeof(weft_device_table), offsetof(weft_device_table, caps),
-     device_slots},
-    {"weft.link/1", "comm", sizeof(weft_link_table), offsetof(weft_link_table, caps), link_slots},
-    {"weft.coll/1", "comm", sizeof(weft_coll_table), offsetof(weft_coll_table, caps), coll_slots},
-    {"weft.strategy/1", "parallel", sizeof(weft_strategy), 0, strategy_slots},
-    {"weft.rule/1", "optim", sizeof(weft_rule), 0, rule_slots},
-    {"weft.placement/1", "optim", sizeof(weft_placement), 0, placement_slots},
-    {"weft.op/1", NULL, sizeof(weft_op), 0, op_slots},
-    {"weft.kernel/1", NULL, sizeof(weft_kernel), 0, kernel_slots},
+    {"weft.device/1", "device", sizeof(weft_device_table), LEAST(weft_device_table, import_peer),
+     offsetof(weft_device_table, caps), device_slots},
+    {"weft.link/1", "comm", sizeof(weft_link_table), LEAST(weft_link_table, write),
+     offsetof(weft_link_table, caps), link_slots},
+    {"weft.coll/1", "comm", sizeof(weft_coll_table), LEAST(weft_coll_table, test),
+     offsetof(weft_coll_table, caps), coll_slots},
+    {"weft.strategy/1", "parallel", sizeof(weft_strategy), LEAST(weft_strategy, list), 0,
+     strategy_slots},
+    {"weft.rule/1", "optim", sizeof(weft_rule), LEAST(weft_rule, update), 0, rule_slots},
+    {"weft.placement/1", "optim", sizeof(weft_placement), LEAST(weft_placement, edit), 0,
+     placement_slots},
+    {"weft.op/1", NULL, sizeof(weft_op), LEAST(weft_op, first_axis), 0, op_slots},
+    {"weft.kernel/1", NULL, sizeof(weft_kernel), LEAST(weft_kernel, run), 0, kernel_slots},
 };
 
 #define COUNT (sizeof interfaces / sizeof *interfaces)

@@ -1,8 +1,15 @@
 /* host/manifest.c: checks a manifest against the rules of weft/plugin.h.
  *
  * Manifests are data; no code of the plugin runs here. Each error names the field that differs,
- * with its value and the expected value. */
+ * with its value and the expected value.
+ *
+ * A plugin may be older or newer than this program (weft/base.h, Growth). So every table is copied
+ * into a zeroed one of this program's size: an older plugin's lacks the end, which then reads as
+ * absent; a newer one's is accepted if its unknown end is all zero. The size that a plugin states
+ * is trusted up to MOST_BYTES: what lies there is the plugin's own constant data. */
+#include <stdio.h>
 #include <string.h>
+#include <weft/strategy.h>
 
 #include "base/err.h"
 #include "config/config.h"
@@ -20,8 +27,41 @@ static weft_status differs(const char *field, uint64_t is, uint64_t wanted)
                     field, (unsigned long long)is, (unsigned long long)wanted);
 }
 
+/* Larger than any table of this ABI: a size above it is garbage. */
+#define MOST_BYTES 65536u
+
+/* The growth rule, for a table that begins with struct_size at `at` bytes: at least `least` bytes,
+ * and zeros behind the `known` ones. */
+static weft_status check_size_at(const char *owner, const char *what, const void *table, size_t at,
+                                 size_t least, size_t known)
+{
+    uint32_t size;
+    memcpy(&size, (const char *)table + at, sizeof size);
+    if (size < least)
+        return err_fail(WEFT_USAGE, "%s: its %s has %u bytes, at least %zu are needed", owner, what,
+                        size, least);
+    if (size > MOST_BYTES)
+        return err_fail(WEFT_USAGE, "%s: its %s claims %u bytes; set struct_size to its sizeof",
+                        owner, what, size);
+    for (size_t i = known; i < size; i++)
+        if (((const char *)table)[i])
+            return err_fail(
+                WEFT_UNSUPPORTED,
+                "%s: its %s has %u bytes and uses byte %zu; this program knows %zu bytes "
+                "of it, so the plugin needs a newer weft",
+                owner, what, size, i, known);
+    return WEFT_OK;
+}
+
+static weft_status check_size(const char *owner, const char *what, const void *table, size_t least,
+                              size_t known)
+{
+    return check_size_at(owner, what, table, 0, least, known);
+}
+
 static weft_status judge_numbers(const weft_manifest *m)
 {
+    weft_status st;
     if (m->magic != WEFT_MAGIC)
         return err_fail(WEFT_USAGE,
                         "manifest field magic is 0x%08x instead of 0x%08x; this is not a weft "
@@ -29,15 +69,21 @@ static weft_status judge_numbers(const weft_manifest *m)
                         m->magic, WEFT_MAGIC);
     if (m->abi_major != WEFT_ABI_MAJOR)
         return differs("abi_major", m->abi_major, WEFT_ABI_MAJOR);
-    if (m->abi_minor != WEFT_ABI_MINOR) /* exact while the major is 0 */
-        return differs("abi_minor", m->abi_minor, WEFT_ABI_MINOR);
+    if (m->abi_minor < WEFT_ABI_LEAST_MINOR)
+        return err_fail(WEFT_USAGE,
+                        "manifest field abi_minor is %u, this program needs %u or later; build the "
+                        "plugin again with the headers of this program",
+                        m->abi_minor, WEFT_ABI_LEAST_MINOR);
     if (m->abi_tag != WEFT_ABI_TAG)
         return err_fail(WEFT_USAGE,
                         "manifest field abi_tag is 0x%llx, this program has 0x%llx; the "
                         "plugin was built for another kind of machine",
                         (unsigned long long)m->abi_tag, (unsigned long long)WEFT_ABI_TAG);
-    if (m->struct_size != sizeof *m)
-        return differs("struct_size", m->struct_size, sizeof *m);
+    st = check_size_at(m->id ? m->id : "the plugin", "manifest", m,
+                       offsetof(weft_manifest, struct_size), WEFT_END_OF(weft_manifest, close),
+                       sizeof *m);
+    if (st != WEFT_OK)
+        return st;
     if (m->flags)
         return differs("flags", m->flags, 0);
     if (!host_plugin_name_well_formed(m->id))
@@ -49,35 +95,53 @@ static weft_status judge_numbers(const weft_manifest *m)
     return WEFT_OK;
 }
 
-static weft_status judge_options(const weft_component *c)
+/* The host's own copies of a component's options, NULL-ended. */
+static weft_status adopt_options(object *o, const weft_component *c, const weft_option *const **out)
 {
-    for (uint32_t i = 0; c->options && c->options[i]; i++) {
-        if (i == OPTIONS_MAX)
+    static const weft_option *const none[] = {NULL};
+    uint32_t n = 0;
+    while (c->options && c->options[n])
+        if (n++ == OPTIONS_MAX)
             return err_fail(WEFT_USAGE, "component '%s' has more than %d options", c->name,
                             OPTIONS_MAX);
-        if (config_option_check(c->options[i]) != WEFT_OK) {
+    const weft_option **own = pool_array(&o->owner->pool, n + 1, sizeof *own);
+    for (uint32_t i = 0; i < n; i++) {
+        weft_option *copy = pool_alloc(&o->owner->pool, sizeof *copy);
+        weft_status st = check_size(c->name, "option", c->options[i], WEFT_END_OF(weft_option, max),
+                                    sizeof *copy);
+        if (st != WEFT_OK)
+            return st;
+        weft_take(copy, sizeof *copy, c->options[i]);
+        copy->struct_size = sizeof *copy;
+        own[i] = copy;
+        if (config_option_check(copy) != WEFT_OK) {
             err_context("component '%s'", c->name);
             return WEFT_USAGE;
         }
         for (uint32_t j = 0; j < i; j++)
-            if (!strcmp(c->options[j]->key, c->options[i]->key))
+            if (!strcmp(own[j]->key, copy->key))
                 return err_fail(WEFT_USAGE, "component '%s' has two options '%s'", c->name,
-                                c->options[i]->key);
+                                copy->key);
     }
+    *out = n ? own : none;
     return WEFT_OK;
 }
 
-static weft_status judge_component(const weft_component *c)
+/* The host's own copy of a component, without its table. */
+static weft_status adopt_component(object *o, const weft_component *c, weft_component *own)
 {
-    if (c->struct_size != sizeof *c)
-        return err_fail(WEFT_USAGE, "a component of %u bytes; %zu is the size in this ABI",
-                        c->struct_size, sizeof *c);
+    weft_status st =
+        check_size(o->manifest->id, "component", c, WEFT_END_OF(weft_component, user), sizeof *own);
+    if (st != WEFT_OK)
+        return st;
+    weft_take(own, sizeof *own, c);
+    own->struct_size = sizeof *own;
     if (!host_plugin_name_well_formed(c->name))
         return err_fail(WEFT_USAGE,
                         "component name '%.64s' is not made of a-z, 0-9, single '.' and '_'",
                         c->name ? c->name : "NULL");
     if (c->flags)
-        return err_fail(WEFT_USAGE, "component '%s' has flags 0x%x; 0 is expected", c->name,
+        return err_fail(WEFT_UNSUPPORTED, "component '%s' has flags 0x%x; 0 is expected", c->name,
                         c->flags);
     if (!host_interface_well_formed(c->iface))
         return err_fail(WEFT_USAGE,
@@ -85,7 +149,7 @@ static weft_status judge_component(const weft_component *c)
                         c->name, c->iface ? c->iface : "NULL");
     if (!c->help)
         return err_fail(WEFT_USAGE, "component '%s' has no line of help", c->name);
-    return judge_options(c);
+    return adopt_options(o, c, &own->options);
 }
 
 /* Checks the mandatory members, given the capabilities of the table. */
@@ -106,43 +170,74 @@ static weft_status judge_slots(const weft_component *c, const interface *i, cons
 }
 
 /* The host's own copy of a table: the part that both know, then zeros. */
-static weft_status adopt_table(object *o, const weft_component *c, const interface *i, void **out)
+static weft_status adopt_table(object *o, const weft_component *c, const interface *i,
+                               const void **out)
 {
-    uint32_t size;
     if (!c->table)
         return err_fail(WEFT_USAGE, "component '%s': its %s table is NULL", c->name, i->id);
-    memcpy(&size, c->table, sizeof size);
-    if (size < i->size)
-        return err_fail(WEFT_USAGE, "component '%s': its %s table has %u bytes, %u are needed",
-                        c->name, i->id, size, i->size);
-    *out = pool_alloc(&o->owner->pool, i->size);
-    host_call_register(o->owner, *out, o->manifest->id, o->path);
-    memcpy(*out, c->table, i->size);
-    memcpy(*out, &i->size, sizeof i->size);
-    return judge_slots(c, i, *out);
+    char what[WEFT_MAX_NAME + 16];
+    snprintf(what, sizeof what, "%s table", i->id);
+    weft_status st = check_size(c->name, what, c->table, i->least, i->size);
+    if (st != WEFT_OK)
+        return st;
+    void *own = pool_alloc(&o->owner->pool, i->size);
+    host_call_register(o->owner, own, o->manifest->id, o->path);
+    weft_take(own, i->size, c->table);
+    memcpy(own, &i->size, sizeof i->size);
+    *out = own;
+    return judge_slots(c, i, own);
 }
 
-static weft_status adopt(object *o, const weft_component *c, component *out)
+/* The mesh axes of a strategy are sized structs as well, behind a pointer of its table. What is
+ * wrong with one of them is an error of the job that names the strategy (resolve/plugins.c); a copy
+ * keeps the size that the plugin states. */
+static weft_status adopt_axes(object *o, const char *name, weft_strategy *s)
 {
-    static const weft_option *const none[] = {NULL};
-    void *table = NULL;
-    const interface *i = host_interface_find(c->iface);
-    if (i) { /* an interface that this host does not know is listed by name and never called */
-        weft_status st = adopt_table(o, c, i, &table);
+    uint32_t n = 0;
+    while (s->axes && s->axes[n])
+        if (n++ == COMPONENTS_MAX)
+            return err_fail(WEFT_USAGE, "component '%s' has more than %d mesh axes", name,
+                            COMPONENTS_MAX);
+    if (!n)
+        return WEFT_OK;
+    const weft_mesh_axis **own = pool_array(&o->owner->pool, n + 1, sizeof *own);
+    for (uint32_t i = 0; i < n; i++) {
+        weft_mesh_axis *copy = pool_alloc(&o->owner->pool, sizeof *copy);
+        weft_status st = check_size(name, "mesh axis", s->axes[i], 0, sizeof *copy);
         if (st != WEFT_OK)
             return st;
+        weft_take(copy, sizeof *copy, s->axes[i]);
+        own[i] = copy;
     }
+    s->axes = own;
+    return WEFT_OK;
+}
+
+static weft_status adopt(object *o, const weft_component *from, component *out)
+{
+    weft_component *own = pool_alloc(&o->owner->pool, sizeof *own);
+    weft_status st = adopt_component(o, from, own);
+    if (st != WEFT_OK)
+        return st;
+    const interface *i = host_interface_find(own->iface);
+    own->table = NULL;
+    if (i) /* an interface that this host does not know is listed by name and never called */
+        st = adopt_table(o, from, i, &own->table);
+    if (st == WEFT_OK && i && !strcmp(i->id, "weft.strategy/1"))
+        st = adopt_axes(o, own->name, (weft_strategy *)own->table);
     *out = (component){
         .kind = i && i->kind ? i->kind : o->kind,
-        .iface = c->iface,
-        .name = c->name,
-        .help = c->help,
+        .iface = own->iface,
+        .name = own->name,
+        .help = own->help,
         .path = o->path,
-        .options = c->options ? c->options : none,
-        .table = table,
+        .options = own->options,
+        .table = own->table,
         .manifest = o->manifest,
+        .own = own,
+        .no_options = host_empty_conf(&o->owner->pool, own),
     };
-    return WEFT_OK;
+    return st;
 }
 
 weft_status host_validate_manifest(object *o, const weft_manifest *m)
@@ -161,14 +256,12 @@ weft_status host_validate_manifest(object *o, const weft_manifest *m)
     o->components = pool_array(&o->owner->pool, n, sizeof *o->components);
     for (uint32_t i = 0; i < n; i++) {
         const weft_component *c = m->components[i];
-        st = judge_component(c);
+        st = adopt(o, c, &o->components[i].shown);
         for (uint32_t j = 0; j < i && st == WEFT_OK; j++)
             if (!strcmp(m->components[j]->name, c->name) &&
                 !strcmp(m->components[j]->iface, c->iface))
                 st =
                     err_fail(WEFT_USAGE, "component '%s' of %s is listed twice", c->name, c->iface);
-        if (st == WEFT_OK)
-            st = adopt(o, c, &o->components[i].shown);
         if (st != WEFT_OK)
             return st;
         o->components[i].from = o;

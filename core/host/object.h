@@ -22,6 +22,7 @@ typedef struct interface {
     const char *id;   /* "weft.link/1" */
     const char *kind; /* NULL: any folder */
     uint32_t size;    /* of the table, in this program */
+    uint32_t least;   /* ... in ABI 0.9: what every plugin's table has */
     uint32_t caps;    /* offset of its 64-bit caps; 0: it has none */
     const slot *slots;
 } interface;
@@ -95,5 +96,8 @@ weft_status host_file_check_elf(const trusted *t);
 
 /* serve.c */
 void host_object_close(object *o);
+
+/* Values for a component whose interface has no options: every getter answers NULL or 0. */
+const weft_conf *host_empty_conf(pool *p, const weft_component *c);
 
 #endif

@@ -103,6 +103,53 @@ void host_serve(host *h, const char *id, const void *table)
     *vec_push(&h->served) = (served){pool_text(&h->pool, id), table};
 }
 
+/* --- values of a component without options --- */
+
+static void undeclared(void *ctx, const char *key)
+{
+    log_line(WEFT_LOG_WARN,
+             "the plugin component '%s' asks for the key '%.64s', and has no options",
+             ((const weft_component *)ctx)->name, key ? key : "NULL");
+}
+
+static const char *empty_text(void *ctx, const char *key)
+{
+    undeclared(ctx, key);
+    return NULL;
+}
+
+static int64_t empty_integer(void *ctx, const char *key)
+{
+    undeclared(ctx, key);
+    return 0;
+}
+
+static double empty_real(void *ctx, const char *key)
+{
+    undeclared(ctx, key);
+    return 0;
+}
+
+static uint32_t empty_reals(void *ctx, const char *key, double *out, uint32_t room)
+{
+    (void)out;
+    (void)room;
+    undeclared(ctx, key);
+    return 0;
+}
+
+const weft_conf *host_empty_conf(pool *p, const weft_component *c)
+{
+    weft_conf *conf = pool_alloc(p, sizeof *conf);
+    *conf = (weft_conf){
+        sizeof *conf,  0,          (void *)(uintptr_t)c, c, empty_text,
+        empty_integer, empty_real, empty_reals,
+    };
+    return conf;
+}
+
+/* --- the life of a module --- */
+
 static void show_module(object *o)
 {
     for (uint32_t i = 0; i < o->n; i++)

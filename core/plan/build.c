@@ -59,16 +59,19 @@ static weft_status data_ranks(plan *p, const graph *g, uint32_t *sharing)
 }
 
 /* Find an op among those of the plugins loaded so far. */
-static const weft_op *plugin_op(void *ctx, const char *id)
+static const weft_op *plugin_op(void *ctx, const char *id, weft_op_self *self)
 {
     uint32_t n = host_loaded(ctx, "weft.op/1", NULL, 0);
-    const component **all = mem_alloc(n * sizeof *all + 1);
-    const weft_op *found = NULL;
+    const component **all = mem_alloc(n * sizeof *all + 1), *found = NULL;
     n = host_loaded(ctx, "weft.op/1", all, n);
     for (uint32_t i = 0; !found && i < n; i++)
-        found = strcmp(all[i]->name, id) ? NULL : all[i]->table;
+        found = strcmp(all[i]->name, id) ? NULL : all[i];
     free(all);
-    return found;
+    if (!found || host_open(ctx, found) != WEFT_OK)
+        return NULL;
+    self->module = found->module;
+    self->conf = found->no_options;
+    return found->table;
 }
 
 /* Build the forward graph of one micro-batch of all data-parallel ranks, split by the strategies.
@@ -125,10 +128,10 @@ static weft_status sum_loss(graph *g, weft_tensor loss)
 {
     weft_builder b = graph_builder(g);
     weft_tensor sum, out;
-    weft_status st = b.scalar(b.ctx, "loss", &sum);
+    weft_status st = b.scalar(b.ctx, "loss", 0, &sum);
     g->block = graph_tensor(g, loss)->block;
     if (st == WEFT_OK)
-        st = b.op(b.ctx, "accumulate", NULL, 0, &loss, 1, &out, 1);
+        st = b.op(b.ctx, "accumulate", NULL, 0, &loss, 1, 0, &out, 1);
     if (st != WEFT_OK)
         return st;
     g->nodes.at[g->nodes.n - 1].out[0] = sum;

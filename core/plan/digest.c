@@ -38,6 +38,8 @@ static void mix_spec(uint64_t *h, const weft_opspec *op)
         mix_text(h, op->attrs[i].key);
         digest_mix(h, &op->attrs[i].i, sizeof op->attrs[i].i);
         digest_mix(h, &op->attrs[i].f, sizeof op->attrs[i].f);
+        if (op->attrs[i].bytes)
+            digest_mix(h, op->attrs[i].data, op->attrs[i].bytes);
     }
     if (op->program) {
         digest_mix(h, op->program->steps, op->program->nsteps * sizeof *op->program->steps);

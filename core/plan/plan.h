@@ -68,6 +68,7 @@ typedef struct kernel {
     double flops;
     const weft_kernel *own;        /* a plugin's kernel, for an op that the device lacks; or NULL */
     void *module;                  /* the plugin's */
+    const weft_conf *conf;         /* likewise */
     uint64_t first[WEFT_MAX_MESH]; /* added to the attribute "first" per coordinate */
 } kernel;
 

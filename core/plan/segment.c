@@ -40,7 +40,9 @@ static bool same_spec(const weft_opspec *a, const weft_opspec *b)
         return false;
     for (uint32_t i = 0; i < a->nattr; i++)
         if (strcmp(a->attrs[i].key, b->attrs[i].key) || a->attrs[i].i != b->attrs[i].i ||
-            memcmp(&a->attrs[i].f, &b->attrs[i].f, sizeof(double)))
+            memcmp(&a->attrs[i].f, &b->attrs[i].f, sizeof(double)) ||
+            a->attrs[i].bytes != b->attrs[i].bytes ||
+            (a->attrs[i].bytes && memcmp(a->attrs[i].data, b->attrs[i].data, a->attrs[i].bytes)))
             return false;
     return true;
 }
@@ -57,8 +59,11 @@ static void own_spec(pool *p, weft_opspec *s)
 {
     s->id = pool_text(p, s->id);
     weft_attr *attrs = copied(p, s->attrs, s->nattr * sizeof *attrs);
-    for (uint32_t i = 0; i < s->nattr; i++)
+    for (uint32_t i = 0; i < s->nattr; i++) {
         attrs[i].key = pool_text(p, attrs[i].key);
+        if (attrs[i].bytes)
+            attrs[i].data = copied(p, attrs[i].data, attrs[i].bytes);
+    }
     s->attrs = attrs;
     s->in = copied(p, s->in, s->nin * sizeof *s->in);
     s->out = copied(p, s->out, s->nout * sizeof *s->out);
@@ -98,8 +103,9 @@ static weft_status find_need(const plan *p, const weft_opspec *op, kernel *k)
         k->own = other->table;
         st = host_open(p->spec->host, other);
         k->module = other->module;
+        k->conf = other->no_options;
         if (st == WEFT_OK)
-            st = PLUGIN_ASK(k->own, query, k->module, op, &need);
+            st = PLUGIN_ASK(k->own, query, k->module, other->no_options, op, &need);
     }
     if (st != WEFT_OK)
         err_context("device %s, op %s", d->c->name, op->id);

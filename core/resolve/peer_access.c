@@ -14,7 +14,7 @@
 #include <string.h>
 
 typedef struct ipc_domain {
-    char text[64]; /* empty: none */
+    char text[65]; /* empty: none */
     char why[192]; /* ... and the reason */
 } ipc_domain;
 
@@ -38,7 +38,8 @@ static weft_status exchange_domains(const resolver *r, ipc_domain *all)
     const weft_device_args args = {sizeof args, 0, who->local_rank, who->local_ranks,
                                    r->spec->device.conf};
     err_clear();
-    if (PLUGIN_ASK(device, ipc_domain, r->spec->device.c->module, &args, mine.text)) {
+    uint64_t bytes = sizeof mine.text - 1;
+    if (PLUGIN_ASK(device, ipc_domain, r->spec->device.c->module, &args, mine.text, &bytes)) {
         mine.text[0] = 0;
         snprintf(mine.why, sizeof mine.why, "%s", err_text());
         err_clear();

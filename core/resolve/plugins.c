@@ -50,7 +50,7 @@ static bool is_word(const char *text)
 /* Check a mesh axis, which is constant data of the plugin, like its options. */
 static weft_status check_axis(const component *c, const weft_mesh_axis *axis)
 {
-    if (axis->struct_size != sizeof *axis)
+    if (axis->struct_size < WEFT_END_OF(weft_mesh_axis, help))
         return err_fail(WEFT_USAGE,
                         "%s: strategy %s: a mesh axis of %u bytes; %zu is the size here", c->path,
                         c->name, axis->struct_size, sizeof *axis);

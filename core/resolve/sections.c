@@ -157,5 +157,5 @@ weft_status resolve_sections(resolver *r)
 
 const weft_conf *resolve_transport_conf(resolver *r, const component *c)
 {
-    return config_conf(r->cfg, pool_printf(&r->spec->pool, "comm.%s", c->name), c->options);
+    return config_conf(r->cfg, pool_printf(&r->spec->pool, "comm.%s", c->name), c->own);
 }

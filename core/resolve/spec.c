@@ -24,7 +24,7 @@ static weft_status open_plugin(resolver *r, spec_plugin *p, const char *section)
 {
     if (!p->c)
         return WEFT_OK;
-    p->conf = config_conf(r->cfg, section, p->c->options);
+    p->conf = config_conf(r->cfg, section, p->c->own);
     return host_open(r->spec->host, p->c);
 }
 

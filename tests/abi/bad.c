@@ -16,6 +16,7 @@ enum {
     MAGIC,
     MAJOR,
     MINOR,
+    MINOR_NEWER,
     TAG,
     SIZE,
     FLAGS,
@@ -38,6 +39,8 @@ enum {
     NO_TABLE,
     SHORT_TABLE,
     GROWN_TABLE,
+    GROWN_ZERO,
+    HUGE_TABLE,
     MISSING_SLOT,
     PROMISED_SLOT,
     TWICE,
@@ -54,10 +57,10 @@ static weft_status update(void *module, const weft_conf *conf, const weft_builde
     return WEFT_OK;
 }
 
-static weft_status infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+static weft_status infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                          const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
-    (void)b, (void)attrs, (void)nattr, (void)nin;
+    (void)self->b, (void)attrs, (void)nattr, (void)nin;
     out[0] = in[0];
     *nout = 1;
     return WEFT_OK;
@@ -120,9 +123,12 @@ static const struct grown {
     weft_rule rule;
     const void *later; /* a member that this host does not know */
 } table = {
-    {PICK(SHORT_TABLE, 8, PICK(GROWN_TABLE, sizeof(struct grown), sizeof(weft_rule))),
+    {PICK(SHORT_TABLE, 8,
+          PICK(HUGE_TABLE, 0xffffffffu,
+               PICK(GROWN_TABLE, sizeof(struct grown),
+                    PICK(GROWN_ZERO, sizeof(struct grown), sizeof(weft_rule))))),
      WEFT_UNIT_ELEMENT, PICK(MISSING_SLOT, NULL, update)},
-    &table,
+    PICK(GROWN_TABLE, &table, NULL),
 };
 static const weft_op twice = {.struct_size = sizeof(weft_op), .infer = infer};
 
@@ -138,16 +144,17 @@ static const weft_component rule = {
     PICK(NO_HELP, NULL, "does nothing"),
     (const weft_option *const[]){&first, &second, NULL},
     PICK(NO_TABLE, NULL, &table),
+    NULL,
 };
 static const weft_component rule_too = {
     sizeof(weft_component), 0,    "weft.rule/1", PICK(TWICE, "good", "good_too"),
-    "does nothing, too",    NULL, &table.rule};
+    "does nothing, too",    NULL, &table.rule,   NULL};
 static const weft_component op = {
-    sizeof(weft_component), 0, "weft.op/1", "acme.twice", "the same", NULL, &twice};
+    sizeof(weft_component), 0, "weft.op/1", "acme.twice", "the same", NULL, &twice, NULL};
 static const weft_component foreign = {
-    sizeof(weft_component), 0, "org.acme.rail/3", "rail", "for somebody else", NULL, "?"};
+    sizeof(weft_component), 0, "org.acme.rail/3", "rail", "for somebody else", NULL, "?", NULL};
 static const weft_component mapper = {
-    sizeof(weft_component), 0, "weft.link/1", "mapper", "promises", NULL, &promising};
+    sizeof(weft_component), 0, "weft.link/1", "mapper", "promises", NULL, &promising, NULL};
 
 /* --- the module --- */
 
@@ -187,7 +194,7 @@ static const weft_manifest manifest = {
     PICK(MAGIC, 0x12345678u, WEFT_MAGIC),
     PICK(SIZE, 72, sizeof(weft_manifest)),
     PICK(MAJOR, 1, WEFT_ABI_MAJOR),
-    PICK(MINOR, WEFT_ABI_MINOR + 1, WEFT_ABI_MINOR),
+    PICK(MINOR, WEFT_ABI_LEAST_MINOR - 1, PICK(MINOR_NEWER, WEFT_ABI_MINOR + 1, WEFT_ABI_MINOR)),
     PICK(FLAGS, 2, 0),
     PICK(TAG, 4, WEFT_ABI_TAG),
     PICK(ID, "Weft Test", "weft.test"),

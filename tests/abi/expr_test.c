@@ -27,8 +27,9 @@ static weft_status count(sheet *s)
     return ++s->calls == s->fail_at ? WEFT_USAGE : WEFT_OK;
 }
 
-static weft_status constant(void *ctx, double value, weft_tensor *out)
+static weft_status constant(void *ctx, double value, uint32_t flags, weft_tensor *out)
 {
+    assert_int_equal(flags, 0);
     sheet *s = ctx;
     *out = ++s->tensors;
     for (int i = 0; i < N; i++)
@@ -60,8 +61,10 @@ static double apply(const char *id, double x, double y, double z)
 }
 
 static weft_status op(void *ctx, const char *id, const weft_attr *attrs, uint32_t nattr,
-                      const weft_tensor *in, uint32_t nin, weft_tensor *out, uint32_t nout)
+                      const weft_tensor *in, uint32_t nin, uint32_t flags, weft_tensor *out,
+                      uint32_t nout)
 {
+    assert_int_equal(flags, 0);
     sheet *s = ctx;
     double sum = 0;
     assert_true(nin >= 1 && nin <= 3 && nout == 1 && (nattr == 0) == !attrs);
@@ -76,8 +79,9 @@ static weft_status op(void *ctx, const char *id, const weft_attr *attrs, uint32_
     return count(s);
 }
 
-static weft_status assign(void *ctx, weft_tensor to, weft_tensor from)
+static weft_status assign(void *ctx, weft_tensor to, weft_tensor from, uint32_t flags)
 {
+    assert_int_equal(flags, 0);
     sheet *s = ctx;
     memcpy(s->next[to], s->value[from], sizeof s->next[to]);
     s->assigned[to]++;
@@ -135,7 +139,7 @@ static void norms_and_choices(void **unused)
     s.tensors = 1;
     weft_tensor norm = weft_norm(&e, 1), zero = weft_number(&e, 0);
     weft_tensor chosen = weft_op3(&e, "select", norm, zero, 1); /* where the parameter is not 0 */
-    const weft_attr attr = {"exact", 1, 0};
+    const weft_attr attr = WEFT_ATTR_INT("exact", 1);
     weft_tensor last = weft_op_with(&e, "sqrt", &attr, 1, &norm, 1);
     double sum = 0;
     for (int i = 0; i < N; i++)

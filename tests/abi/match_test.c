@@ -23,10 +23,10 @@ static void sizes_by_letter(void **unused)
 {
     (void)unused;
     weft_match m;
-    const weft_operand in[] = {{WEFT_BF16, 3, {7, 2, 5}},
-                               {WEFT_BF16, 3, {4, 2, 5}},
-                               {WEFT_BF16, 1, {4}}},
-                       out[] = {{WEFT_BF16, 2, {7, 4}}}, flat[] = {{WEFT_BF16, 1, {7}}};
+    const weft_operand in[] = {{WEFT_BF16, 3, 0, 0, {7, 2, 5}},
+                               {WEFT_BF16, 3, 0, 0, {4, 2, 5}},
+                               {WEFT_BF16, 1, 0, 0, {4}}},
+                       out[] = {{WEFT_BF16, 2, 0, 0, {7, 4}}}, flat[] = {{WEFT_BF16, 1, 0, 0, {7}}};
     /* The group I takes all axes that the word leaves; it is bound where O is looked for. */
     assert_int_equal(match(&m, LINEAR, in, 3, out, 1), WEFT_OK);
     assert_int_equal(m.size['T' - 'A'], 7);
@@ -52,37 +52,41 @@ static void types_and_axes(void **unused)
         uint32_t n;
         weft_status st;
     } row[] = {
-        {"cA", "", {{WEFT_F16, 1, {3}}}, 1, WEFT_OK},
+        {"cA", "", {{WEFT_F16, 1, 0, 0, {3}}}, 1, WEFT_OK},
         {"cA",
          "op op: the test device has no kernel for input 0 in int32; it takes fp32, bf16 or "
          "fp16",
-         {{WEFT_I32, 1, {3}}},
+         {{WEFT_I32, 1, 0, 0, {3}}},
          1,
          WEFT_UNSUPPORTED},
         {"cA cA",
          "the type of the other operands",
-         {{WEFT_F16, 1, {3}}, {WEFT_BF16, 1, {3}}},
+         {{WEFT_F16, 1, 0, 0, {3}}, {WEFT_BF16, 1, 0, 0, {3}}},
          2,
          WEFT_UNSUPPORTED},
-        {"cA gA", "", {{WEFT_F16, 1, {3}}, {WEFT_F32, 1, {3}}}, 2, WEFT_OK},
+        {"cA gA", "", {{WEFT_F16, 1, 0, 0, {3}}, {WEFT_F32, 1, 0, 0, {3}}}, 2, WEFT_OK},
         {"cA gA",
          "fp32 or the compute type",
-         {{WEFT_F16, 1, {3}}, {WEFT_BF16, 1, {3}}},
+         {{WEFT_F16, 1, 0, 0, {3}}, {WEFT_BF16, 1, 0, 0, {3}}},
          2,
          WEFT_UNSUPPORTED},
-        {"fA", "it takes fp32", {{WEFT_F16, 1, {3}}}, 1, WEFT_UNSUPPORTED},
-        {"iA", "it takes int32", {{WEFT_F32, 1, {3}}}, 1, WEFT_UNSUPPORTED},
-        {"xA", "", {{WEFT_U8, 1, {3}}}, 1, WEFT_OK},
-        {"cA cA", "sizes that do not fit", {{WEFT_F32, 1, {3}}, {WEFT_F32, 1, {4}}}, 2, WEFT_USAGE},
-        {"cA3", "", {{WEFT_F32, 2, {9, 3}}}, 1, WEFT_OK},
-        {"cA3", "no axis of three", {{WEFT_F32, 2, {9, 4}}}, 1, WEFT_USAGE},
-        {"cA", "too many axes", {{WEFT_F32, 2, {9, 4}}}, 1, WEFT_USAGE},
-        {"cAB", "too few axes", {{WEFT_F32, 1, {9}}}, 1, WEFT_USAGE},
-        {"c*AB", "too few axes", {{WEFT_F32, 0, {0}}}, 1, WEFT_USAGE},
-        {"cA", "invalid type or shape", {{99, 1, {9}}}, 1, WEFT_USAGE},
-        {"cA", "invalid type or shape", {{WEFT_F32, 1, {0}}}, 1, WEFT_USAGE},
-        {"cA", "invalid type or shape", {{WEFT_F32, 99, {1}}}, 1, WEFT_USAGE},
-        {"c*A", "invalid type or shape", {{WEFT_F32, 2, {INT64_MAX, 2}}}, 1, WEFT_USAGE},
+        {"fA", "it takes fp32", {{WEFT_F16, 1, 0, 0, {3}}}, 1, WEFT_UNSUPPORTED},
+        {"iA", "it takes int32", {{WEFT_F32, 1, 0, 0, {3}}}, 1, WEFT_UNSUPPORTED},
+        {"xA", "", {{WEFT_U8, 1, 0, 0, {3}}}, 1, WEFT_OK},
+        {"cA cA",
+         "sizes that do not fit",
+         {{WEFT_F32, 1, 0, 0, {3}}, {WEFT_F32, 1, 0, 0, {4}}},
+         2,
+         WEFT_USAGE},
+        {"cA3", "", {{WEFT_F32, 2, 0, 0, {9, 3}}}, 1, WEFT_OK},
+        {"cA3", "no axis of three", {{WEFT_F32, 2, 0, 0, {9, 4}}}, 1, WEFT_USAGE},
+        {"cA", "too many axes", {{WEFT_F32, 2, 0, 0, {9, 4}}}, 1, WEFT_USAGE},
+        {"cAB", "too few axes", {{WEFT_F32, 1, 0, 0, {9}}}, 1, WEFT_USAGE},
+        {"c*AB", "too few axes", {{WEFT_F32, 0, 0, 0, {0}}}, 1, WEFT_USAGE},
+        {"cA", "invalid type or shape", {{99, 1, 0, 0, {9}}}, 1, WEFT_USAGE},
+        {"cA", "invalid type or shape", {{WEFT_F32, 1, 0, 0, {0}}}, 1, WEFT_USAGE},
+        {"cA", "invalid type or shape", {{WEFT_F32, 99, 0, 0, {1}}}, 1, WEFT_USAGE},
+        {"c*A", "invalid type or shape", {{WEFT_F32, 2, 0, 0, {INT64_MAX, 2}}}, 1, WEFT_USAGE},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         weft_match m;
@@ -96,7 +100,7 @@ static void unread_outputs(void **unused)
 {
     (void)unused;
     weft_match m;
-    const weft_operand x = {WEFT_F32, 1, {3}}, none = {0, 0, {0}};
+    const weft_operand x = {WEFT_F32, 1, 0, 0, {3}}, none = {0, 0, 0, 0, {0}};
     assert_int_equal(match(&m, "cA", "cA~", &x, 1, &none, 1), WEFT_OK);
     assert_int_equal(match(&m, "cA", "cA~", &x, 1, &x, 1), WEFT_OK);
     assert_int_equal(match(&m, "cA", "-", &x, 1, &none, 1), WEFT_OK);
@@ -110,7 +114,7 @@ static void unread_outputs(void **unused)
 static void attributes(void **unused)
 {
     (void)unused;
-    const weft_attr attrs[] = {{"causal", 1, 0}, {"eps", 0, 1e-5}};
+    const weft_attr attrs[] = {WEFT_ATTR_INT("causal", 1), WEFT_ATTR_REAL("eps", 1e-5)};
     const weft_opspec spec = {.struct_size = sizeof spec, .attrs = attrs, .nattr = 2};
     assert_int_equal(weft_attr_i(&spec, "causal", 7), 1);
     assert_int_equal(weft_attr_i(&spec, "rows", 7), 7);

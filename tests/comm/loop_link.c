@@ -83,10 +83,10 @@ static weft_status loop_address(weft_link *l, void *out, uint64_t *bytes)
     return WEFT_OK;
 }
 
-static weft_status loop_connect(weft_link *l, uint32_t peer, uint32_t channel, const void *address,
-                                uint64_t bytes, weft_conn **out)
+static weft_status loop_connect(weft_link *l, const weft_conn_args *args, weft_conn **out)
 {
-    if (bytes != sizeof peer || memcmp(address, &peer, sizeof peer) != 0)
+    const uint32_t peer = args->peer, channel = args->channel;
+    if (args->bytes != sizeof peer || memcmp(args->address, &peer, sizeof peer) != 0)
         return err_fail(WEFT_INTERNAL, "the address of rank %u is another's", peer);
     weft_conn *c = calloc(1, sizeof *c);
     c->link = l;
@@ -171,13 +171,19 @@ static weft_status add(weft_conn *c, int sending, void *at, uint64_t bytes, weft
     return st;
 }
 
-static weft_status loop_send(weft_conn *c, const void *from, uint64_t bytes, weft_region *region)
+static weft_status loop_send(weft_conn *c, const void *from, uint64_t bytes, weft_region *region,
+                             uint32_t flags)
 {
+    if (flags)
+        return err_fail(WEFT_UNSUPPORTED, "flags");
     return add(c, 1, (void *)(uintptr_t)from, bytes, region);
 }
 
-static weft_status loop_recv(weft_conn *c, void *to, uint64_t bytes, weft_region *region)
+static weft_status loop_recv(weft_conn *c, void *to, uint64_t bytes, weft_region *region,
+                             uint32_t flags)
 {
+    if (flags)
+        return err_fail(WEFT_UNSUPPORTED, "flags");
     return add(c, 0, to, bytes, region);
 }
 
@@ -243,9 +249,10 @@ static void tell(loop_hub *h, weft_conn *c)
     c->told_received = c->received;
 }
 
-static weft_status loop_progress(weft_conn *c, uint64_t *sent, uint64_t *received)
+static weft_status loop_progress(weft_conn *c, uint32_t flags, uint64_t *sent, uint64_t *received)
 {
     loop_hub *h = c->link->hub;
+    (void)flags;
     pthread_mutex_lock(&h->lock);
     weft_status st = state_of(c);
     if (st == WEFT_OK && !withheld(h, c)) {
@@ -262,10 +269,10 @@ static weft_status loop_progress(weft_conn *c, uint64_t *sent, uint64_t *receive
     return st;
 }
 
-static weft_status loop_wait(weft_link *l, uint32_t spin_us, uint32_t timeout_us)
+static weft_status loop_wait(weft_link *l, uint32_t spin_us, uint32_t timeout_us, uint32_t flags)
 {
     struct timespec until;
-    (void)spin_us;
+    (void)spin_us, (void)flags;
     clock_gettime(CLOCK_REALTIME, &until);
     uint64_t ns = (uint64_t)until.tv_nsec + timeout_us * 1000ull;
     until.tv_sec += (time_t)(ns / 1000000000u);
@@ -296,11 +303,9 @@ static void loop_abort(weft_link *l)
     pthread_mutex_unlock(&l->hub->lock);
 }
 
-static weft_status loop_register(weft_link *l, void *base, uint64_t bytes, int32_t fd,
-                                 weft_region **out)
+static weft_status loop_register(weft_link *l, const weft_memory *m, weft_region **out)
 {
-    (void)fd;
-    l->region = (struct weft_region){base, bytes};
+    l->region = (struct weft_region){m->base, m->bytes};
     *out = &l->region;
     return WEFT_OK;
 }
@@ -318,9 +323,9 @@ static weft_status loop_key(weft_region *r, void *out, uint64_t *bytes)
 }
 
 static weft_status loop_map(weft_link *l, uint32_t peer, const void *key, uint64_t bytes,
-                            void **base)
+                            uint32_t flags, void **base)
 {
-    (void)l, (void)peer;
+    (void)l, (void)peer, (void)flags;
     if (bytes != sizeof *base)
         return err_fail(WEFT_DATA, "a key of %llu bytes", (unsigned long long)bytes);
     memcpy(base, key, sizeof *base);

@@ -88,7 +88,7 @@ static weft_status refuse(void *ctx, weft_status code, const char *text)
 static weft_operand operand(uint32_t dtype, uint32_t rank, int64_t a, int64_t b, int64_t c,
                             int64_t d)
 {
-    return (weft_operand){dtype, rank, {a, b, c, d}};
+    return (weft_operand){dtype, rank, 0, 0, {a, b, c, d}};
 }
 
 static uint64_t planned(const struct sdpa_shape *s)
@@ -106,7 +106,8 @@ static uint64_t planned(const struct sdpa_shape *s)
     const weft_operand kv = operand(type, 3, n, s->kv_heads, s->dim, 0);
     const weft_operand qkv = operand(type, 4, n, 3, s->heads, s->dim);
     const weft_operand lse = operand(WEFT_F32, 2, n, s->heads, 0, 0);
-    const weft_attr attrs[] = {{"sequence", s->length, 0}, {"causal", s->causal, 0}};
+    const weft_attr attrs[] = {WEFT_ATTR_INT("sequence", s->length),
+                               WEFT_ATTR_INT("causal", s->causal)};
     const weft_operand apart[] = {y, y, kv, kv, y, lse}, fused[] = {y, qkv, y, lse};
     const weft_operand forward[] = {y, lse}, backward[] = {y, kv, kv};
     const weft_opspec spec = {.struct_size = sizeof spec,

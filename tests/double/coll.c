@@ -240,36 +240,45 @@ static void c_close(weft_comm *c)
     free(c);
 }
 
-static weft_status c_register(weft_comm *c, void *base, uint64_t bytes)
+static weft_status c_register(weft_comm *c, void *base, uint64_t bytes, uint32_t flags)
 {
-    (void)c, (void)base, (void)bytes;
+    (void)c, (void)base, (void)bytes, (void)flags;
     return WEFT_UNSUPPORTED;
 }
 
-static weft_status c_begin(void *module)
+static weft_status c_begin(void *module, uint32_t flags)
 {
     (void)module;
+    rule(!flags, "an unknown flag");
     rule(!in_group, "a group within a group");
     in_group = 1;
     return WEFT_OK;
 }
 
-static weft_status c_end(void *module)
+static weft_status c_end(void *module, uint32_t flags)
 {
     (void)module;
+    rule(!flags, "an unknown flag");
     rule(in_group, "an end without a beginning");
     in_group = 0;
     may_lag = 1;
     return WEFT_BUSY;
 }
 
-static weft_status c_call(weft_comm *c, uint32_t kind, uint32_t redop, uint32_t dtype,
-                          const void *in, void *out, uint64_t count, uint32_t root, void *stream)
+static weft_status c_call(weft_comm *c, const weft_coll_call *call)
 {
-    double_native *native = stream;
+    double_native *native = call->stream;
+    rule(!call->flags && weft_knows(call), "an unknown flag or field");
     rule(in_group, "a call outside a group");
     rule(atomic_load(&c->s->joined) == c->n, "a call before everybody is there");
-    op o = {c, kind, redop, dtype, root, double_here(in), double_here(out), count};
+    op o = {c,
+            call->kind,
+            call->redop,
+            call->dtype,
+            call->root,
+            double_here(call->in),
+            double_here(call->out),
+            call->count};
     atomic_fetch_add(&c->queued, 1);
     native->enqueue(native, run_op, &o, sizeof o);
     return WEFT_OK;
@@ -287,6 +296,7 @@ static void c_abort(weft_comm *c)
 }
 
 static const weft_coll_table table = {.struct_size = sizeof table,
+                                      .caps = WEFT_COLL_STREAM,
                                       .probe = c_probe,
                                       .id = c_id,
                                       .open = c_open,

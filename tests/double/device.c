@@ -18,14 +18,12 @@
 #include "joined.h"
 #include "native.h"
 
-#define ROOM 4096u /* tasks of a stream */
-#define MOST 32u   /* operands, streams */
+enum { ROOM = 4096, MOST = 32 }; /* tasks of a stream; operands, streams */
 
 typedef struct task {
     void (*fn)(void *ctx);
     char ctx[640];
 } task;
-
 struct weft_event {
     atomic_uint recorded, reached;
 };
@@ -170,20 +168,26 @@ static weft_status d_event(weft_device *d, weft_event **out)
     return WEFT_OK;
 }
 
-static weft_status d_record(weft_event *e, weft_stream *s)
+static weft_status d_record(weft_event *e, weft_stream *s, uint32_t flags)
 {
+    if (flags)
+        return weft_refuse_unknown(host);
     uint32_t value = atomic_fetch_add(&e->recorded, 1) + 1;
     return put(s, reach, &(mark){e, s->device, value}, sizeof(mark));
 }
 
-static weft_status d_stream_wait(weft_stream *s, weft_event *e)
+static weft_status d_stream_wait(weft_stream *s, weft_event *e, uint32_t flags)
 {
+    if (flags)
+        return weft_refuse_unknown(host);
     return put(s, hold, &(mark){e, s->device, atomic_load(&e->recorded)}, sizeof(mark));
 }
 
-static weft_status d_event_query(weft_event *e)
+static weft_status d_event_query(weft_event *e, uint32_t flags)
 {
-    return atomic_load(&e->reached) == atomic_load(&e->recorded) ? WEFT_OK : WEFT_BUSY;
+    return flags                                                   ? weft_refuse_unknown(host)
+           : atomic_load(&e->reached) == atomic_load(&e->recorded) ? WEFT_OK
+                                                                   : WEFT_BUSY;
 }
 
 typedef struct flag {
@@ -205,13 +209,17 @@ static void flag_write(void *ctx)
     __atomic_store_n(f->at, f->value, __ATOMIC_RELEASE);
 }
 
-static weft_status d_flag_wait(weft_stream *s, const uint32_t *at, uint32_t v)
+static weft_status d_flag_wait(weft_stream *s, const uint32_t *at, uint32_t v, uint32_t flags)
 {
+    if (flags)
+        return weft_refuse_unknown(host);
     return put(s, flag_hold, &(flag){(uint32_t *)(uintptr_t)at, v, s->device}, sizeof(flag));
 }
 
-static weft_status d_flag_set(weft_stream *s, uint32_t *at, uint32_t v)
+static weft_status d_flag_set(weft_stream *s, uint32_t *at, uint32_t v, uint32_t flags)
 {
+    if (flags)
+        return weft_refuse_unknown(host);
     return put(s, flag_write, &(flag){at, v, s->device}, sizeof(flag));
 }
 
@@ -243,16 +251,21 @@ static int is_ours(const void *p)
 
 /* As with CUDA: host memory that is not host_memory() is read before the call returns. */
 static weft_status d_copy(weft_device *d, weft_stream *s, void *to, const void *from,
-                          uint64_t bytes)
+                          uint64_t bytes, uint32_t flags)
 {
+    if (flags)
+        return weft_refuse_unknown(host);
     (void)d;
     if (!is_ours(to) && !is_ours(from))
         return host->fail(host->ctx, WEFT_USAGE, "double: copy() between two host places");
     return put(s, copy_now, &(move){to, from, bytes, 0}, sizeof(move));
 }
 
-static weft_status d_fill(weft_device *d, weft_stream *s, void *to, int32_t byte, uint64_t bytes)
+static weft_status d_fill(weft_device *d, weft_stream *s, void *to, int32_t byte, uint64_t bytes,
+                          uint32_t flags)
 {
+    if (flags)
+        return weft_refuse_unknown(host);
     (void)d;
     return put(s, fill_now, &(move){to, NULL, bytes, byte}, sizeof(move));
 }
@@ -266,14 +279,15 @@ static weft_status d_arena(weft_device *d, uint64_t bytes, int32_t want_fd, void
 }
 
 /* DOUBLE_DEVICES: how many of them a machine has, which its ranks share; 0: none that is shared. */
-static weft_status d_ipc_domain(void *module, const weft_device_args *args, char text[64])
+static weft_status d_ipc_domain(void *module, const weft_device_args *args, char *text,
+                                uint64_t *bytes)
 {
     (void)module;
     const char *n = getenv("DOUBLE_DEVICES");
-    const unsigned long devices = n ? strtoul(n, NULL, 10) : 1;
+    const unsigned long devices = strtoul(n ? n : "1", NULL, 10);
     if (!devices)
         return host->fail(host->ctx, WEFT_UNSUPPORTED, "double: its memory is nobody else's");
-    snprintf(text, 64, "double %lu", args->local_rank % devices);
+    *bytes = (uint64_t)snprintf(text, *bytes, "double %lu", args->local_rank % devices);
     return WEFT_OK;
 }
 
@@ -335,8 +349,10 @@ static weft_status d_prepare(weft_device *d, const weft_opspec *spec, weft_prepa
 }
 
 static weft_status d_run(weft_prepared *p, weft_stream *s, const void *const *in, void *const *out,
-                         void *workspace)
+                         void *workspace, uint32_t flags)
 {
+    if (flags)
+        return weft_refuse_unknown(host);
     run r = {.p = p, .workspace = double_here(workspace)};
     for (uint32_t i = 0; i < p->ops.nin; i++)
         r.in[i] = double_here(in[i]);
@@ -402,9 +418,10 @@ static weft_status d_query(void *module, const weft_conf *conf, const weft_opspe
                              : st;
 }
 
-static const char *d_fuse(void *module, const char *const *ids, const uint32_t *joins, uint32_t n)
+static const char *d_fuse(void *module, const weft_conf *conf, const char *const *ids,
+                          const uint32_t *joins, uint32_t n)
 {
-    (void)module;
+    (void)module, (void)conf;
     return joined_name(ids, joins, n);
 }
 

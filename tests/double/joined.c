@@ -190,7 +190,7 @@ static weft_status run_member(const weft_device_table *cpu, weft_stream *s, cons
         void *to = out[number(r->joined, x->out[k]) - r->nin];
         writes[k] = !to ? r->absent : to;
     }
-    return cpu->run(r->inner[m], s, reads, writes, workspace);
+    return cpu->run(r->inner[m], s, reads, writes, workspace, 0);
 }
 
 weft_status joined_run(const weft_device_table *cpu, weft_stream *s, const joined_ready *r,
@@ -198,7 +198,7 @@ weft_status joined_run(const weft_device_table *cpu, weft_stream *s, const joine
 {
     weft_status st = WEFT_OK;
     if (!r->joined)
-        return cpu->run(r->inner[0], s, in, out, workspace);
+        return cpu->run(r->inner[0], s, in, out, workspace, 0);
     for (uint32_t m = 0; st == WEFT_OK && m < r->joined->n; m++)
         st = run_member(cpu, s, r, m, in, out, workspace);
     return st;

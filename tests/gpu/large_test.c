@@ -63,8 +63,8 @@ struct heads {
 
 static void add_attrs(struct call *c, const struct heads *h)
 {
-    c->attr[0] = (weft_attr){"sequence", h->sequence, 0};
-    c->attr[1] = (weft_attr){"causal", h->causal, 0};
+    c->attr[0] = (weft_attr)WEFT_ATTR_INT("sequence", h->sequence);
+    c->attr[1] = (weft_attr)WEFT_ATTR_INT("causal", h->causal);
     c->nattr = 2;
 }
 

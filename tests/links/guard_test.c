@@ -197,8 +197,8 @@ static void test_encrypted_payload(void **state)
     for (uint64_t i = 0; i < 20; i++) {
         uint64_t bytes = i == 10 ? BYTES : i * i * 100;
         memset(in, 0, BYTES);
-        assert_int_equal(rig_table->send(i % 2 ? p.a : p.b, out, bytes, NULL), WEFT_OK);
-        assert_int_equal(rig_table->recv(i % 2 ? p.b : p.a, in, bytes, NULL), WEFT_OK);
+        assert_int_equal(rig_table->send(i % 2 ? p.a : p.b, out, bytes, NULL, 0), WEFT_OK);
+        assert_int_equal(rig_table->recv(i % 2 ? p.b : p.a, in, bytes, NULL, 0), WEFT_OK);
         want[i % 2 ? 0 : 2]++;
         want[i % 2 ? 3 : 1]++;
         pair_finish(p, want);
@@ -241,8 +241,8 @@ static void test_strangers_are_dropped(void **state)
     assert_int_equal(pair_fate(a, b, 30), WEFT_OK);
     uint8_t sent = 42, got = 0;
     uint64_t want[4] = {1, 0, 0, 1};
-    assert_int_equal(rig_table->send(a, &sent, 1, NULL), WEFT_OK);
-    assert_int_equal(rig_table->recv(b, &got, 1, NULL), WEFT_OK);
+    assert_int_equal(rig_table->send(a, &sent, 1, NULL, 0), WEFT_OK);
+    assert_int_equal(rig_table->recv(b, &got, 1, NULL, 0), WEFT_OK);
     pair_finish((pair){a, b}, want);
     assert_int_equal(got, 42);
     for (int i = 0; i < STRANGERS; i++)
@@ -271,8 +271,8 @@ static void test_over_ipv6(void **state)
         assert_int_equal(node_open(&n[r]), WEFT_OK);
     }
     pair p = pair_up(&n[0], &n[1], 0);
-    assert_int_equal(rig_table->send(p.a, &sent, sizeof sent, NULL), WEFT_OK);
-    assert_int_equal(rig_table->recv(p.b, &got, sizeof got, NULL), WEFT_OK);
+    assert_int_equal(rig_table->send(p.a, &sent, sizeof sent, NULL, 0), WEFT_OK);
+    assert_int_equal(rig_table->recv(p.b, &got, sizeof got, NULL, 0), WEFT_OK);
     pair_finish(p, want);
     assert_int_equal(got, 6);
     node_close(&n[0]);
@@ -310,7 +310,7 @@ static void test_silence_gives_way(void **state)
         fd[i] = stranger(&to, NULL, 0);
     for (double until = rig_now() + 15; open > PLACES && rig_now() < until;) {
         assert_int_equal(rig_table->ready(a), WEFT_BUSY);
-        assert_int_equal(rig_table->wait(n[0].link, 0, 20000), WEFT_OK);
+        assert_int_equal(rig_table->wait(n[0].link, 0, 20000, 0), WEFT_OK);
         open = held(fd, SILENT);
     }
     assert_int_equal(open, PLACES);
@@ -349,8 +349,8 @@ static void test_closes_when_all_are_up(void **state)
         assert_int_equal(held(fd, SILENT), 0);
         uint8_t sent = 42, got = 0;
         uint64_t want[4] = {1, 0, 0, 1};
-        assert_int_equal(rig_table->send(p.a, &sent, 1, NULL), WEFT_OK);
-        assert_int_equal(rig_table->recv(p.b, &got, 1, NULL), WEFT_OK);
+        assert_int_equal(rig_table->send(p.a, &sent, 1, NULL, 0), WEFT_OK);
+        assert_int_equal(rig_table->recv(p.b, &got, 1, NULL, 0), WEFT_OK);
         pair_finish(p, want);
         assert_int_equal(got, 42);
     }
@@ -371,7 +371,7 @@ static void test_dials_until_let_in(void **state)
     weft_conn *b = node_connect(&n[1], &n[0], 0);
     for (int i = 0; i < 30; i++) { /* it waits in the backlog */
         assert_int_equal(rig_table->ready(b), WEFT_BUSY);
-        assert_int_equal(rig_table->wait(n[1].link, 0, 1000), WEFT_OK);
+        assert_int_equal(rig_table->wait(n[1].link, 0, 1000, 0), WEFT_OK);
     }
     char local[4][64];
     assert_int_equal(listening(local, 4), 1); /* the highest rank awaits nobody */

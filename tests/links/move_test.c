@@ -53,8 +53,8 @@ static void down(two *t)
 static void post(two *t, bool back, const void *from, void *to, uint64_t bytes)
 {
     weft_conn *source = back ? t->p.b : t->p.a, *sink = back ? t->p.a : t->p.b;
-    assert_int_equal(rig_table->send(source, from, bytes, NULL), WEFT_OK);
-    assert_int_equal(rig_table->recv(sink, to, bytes, NULL), WEFT_OK);
+    assert_int_equal(rig_table->send(source, from, bytes, NULL, 0), WEFT_OK);
+    assert_int_equal(rig_table->recv(sink, to, bytes, NULL, 0), WEFT_OK);
     t->posted[back ? 2 : 0]++;
     t->posted[back ? 1 : 3]++;
 }
@@ -163,14 +163,14 @@ static void test_full_queue_is_busy(void **state)
     (void)state;
     up(&t);
     weft_status st;
-    while ((st = rig_table->recv(t.p.b, bytes, sizeof bytes, NULL)) == WEFT_OK && n < 1000000)
+    while ((st = rig_table->recv(t.p.b, bytes, sizeof bytes, NULL, 0)) == WEFT_OK && n < 1000000)
         n++;
     assert_int_equal(st, WEFT_BUSY);
     assert_true(n >= 64);
     for (uint64_t sent = 0; sent < n; sent++)
-        while (rig_table->send(t.p.a, bytes, sizeof bytes, NULL) == WEFT_BUSY) {
-            assert_int_equal(rig_table->progress(t.p.a, &got[0], &got[1]), WEFT_OK);
-            assert_int_equal(rig_table->progress(t.p.b, &got[2], &got[3]), WEFT_OK);
+        while (rig_table->send(t.p.a, bytes, sizeof bytes, NULL, 0) == WEFT_BUSY) {
+            assert_int_equal(rig_table->progress(t.p.a, 0, &got[0], &got[1]), WEFT_OK);
+            assert_int_equal(rig_table->progress(t.p.b, 0, &got[2], &got[3]), WEFT_OK);
         }
     t.posted[0] = t.posted[3] = n;
     finish(&t);
@@ -266,14 +266,14 @@ static void test_counts_that_differ_are_refused(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         two t;
         up(&t);
-        assert_int_equal(rig_table->send(t.p.a, out, cases[i][0], NULL), WEFT_OK);
-        assert_int_equal(rig_table->recv(t.p.b, in, cases[i][1], NULL), WEFT_OK);
+        assert_int_equal(rig_table->send(t.p.a, out, cases[i][0], NULL, 0), WEFT_OK);
+        assert_int_equal(rig_table->recv(t.p.b, in, cases[i][1], NULL, 0), WEFT_OK);
         weft_status st = WEFT_OK;
         uint64_t a, b;
         for (double until = rig_now() + 10; st == WEFT_OK && rig_now() < until;) {
             if (!t.alone)
-                assert_int_equal(rig_table->progress(t.p.a, &a, &b), WEFT_OK);
-            st = rig_table->progress(t.p.b, &a, &b);
+                assert_int_equal(rig_table->progress(t.p.a, 0, &a, &b), WEFT_OK);
+            st = rig_table->progress(t.p.b, 0, &a, &b);
         }
         assert_int_equal(st, WEFT_PEER);
         snprintf(sent, sizeof sent, "%d bytes", (int)cases[i][0]);
@@ -300,8 +300,8 @@ static void test_channels_apart(void **state)
         out[c] = malloc(bytes);
         in[c] = calloc(1, bytes);
         pattern_fill(out[c], bytes, c);
-        assert_int_equal(rig_table->send(p[c].a, out[c], bytes, NULL), WEFT_OK);
-        assert_int_equal(rig_table->recv(p[c].b, in[c], bytes, NULL), WEFT_OK);
+        assert_int_equal(rig_table->send(p[c].a, out[c], bytes, NULL, 0), WEFT_OK);
+        assert_int_equal(rig_table->recv(p[c].b, in[c], bytes, NULL, 0), WEFT_OK);
     }
     for (uint32_t c = CHANNELS; c-- > 0;) {
         uint64_t apart[4] = {1, 0, 0, 1}, both[4] = {1, 1, 1, 1};

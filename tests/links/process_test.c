@@ -45,10 +45,10 @@ static void finish_both(node *n, weft_conn *next, weft_conn *last, uint64_t i)
 {
     uint64_t sent = 0, received = 0, unused;
     for (double until = rig_now() + rig_patience(); sent < i || received < i;) {
-        must(rig_table->progress(next, &sent, &unused) == WEFT_OK);
-        must(rig_table->progress(last, &unused, &received) == WEFT_OK);
+        must(rig_table->progress(next, 0, &sent, &unused) == WEFT_OK);
+        must(rig_table->progress(last, 0, &unused, &received) == WEFT_OK);
         if (sent < i || received < i)
-            must(rig_table->wait(n->link, 10, 100000) == WEFT_OK);
+            must(rig_table->wait(n->link, 10, 100000, 0) == WEFT_OK);
         must(rig_now() < until);
     }
 }
@@ -116,8 +116,8 @@ static int victim_rank(int fd, uint32_t rank, void *arg)
     uint64_t sent, received;
     if (v->sends)
         for (int i = 0; i < 16; i++)
-            must(rig_table->send(c, bytes, sizeof bytes, NULL) == WEFT_OK);
-    must(rig_table->progress(c, &sent, &received) == WEFT_OK);
+            must(rig_table->send(c, bytes, sizeof bytes, NULL, 0) == WEFT_OK);
+    must(rig_table->progress(c, 0, &sent, &received) == WEFT_OK);
     tell(fd, "r", 1);
     while (v->stays)
         pause();
@@ -141,9 +141,9 @@ static void die(victim v, bool parent_sends)
     hear(fd, &ready, 1);
     for (int i = 0; i < 20; i++) {
         if (parent_sends)
-            assert_int_equal(rig_table->send(c, bytes, sizeof bytes, NULL), WEFT_OK);
+            assert_int_equal(rig_table->send(c, bytes, sizeof bytes, NULL, 0), WEFT_OK);
         else
-            assert_int_equal(rig_table->recv(c, bytes, 1 << 20, NULL), WEFT_OK);
+            assert_int_equal(rig_table->recv(c, bytes, 1 << 20, NULL, 0), WEFT_OK);
     }
     if (v.stays)
         kill(pid, SIGKILL);
@@ -151,7 +151,7 @@ static void die(victim v, bool parent_sends)
     assert_int_equal(conn_fate(&n, c, 20), WEFT_PEER);
     assert_true(rig_now() - start < 5); /* a few 100 ms; slack for a busy machine */
     assert_non_null(strstr(fake_why(), "rank 1"));
-    assert_int_equal(rig_table->send(c, bytes, 1, NULL), WEFT_PEER); /* and it stays so */
+    assert_int_equal(rig_table->send(c, bytes, 1, NULL, 0), WEFT_PEER); /* and it stays so */
     child_end(pid);
     close(fd);
     node_close(&n);
@@ -210,7 +210,9 @@ static void test_peer_gone_before_connect(void **state)
     assert_int_equal(node_open(&n), WEFT_OK);
     weft_conn *c = NULL;
     double until = rig_now() + 10;
-    weft_status st = rig_table->connect(n.link, 0, 0, peer.address, peer.address_bytes, &c);
+    weft_status st = rig_table->connect(
+        n.link,
+        &(weft_conn_args){sizeof(weft_conn_args), 0, 0, 0, peer.address, peer.address_bytes}, &c);
     while ((st == WEFT_OK || st == WEFT_BUSY) && rig_now() < until)
         st = rig_table->ready(c);
     assert_int_equal(st, WEFT_PEER);

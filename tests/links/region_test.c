@@ -59,9 +59,11 @@ static void up(two *t)
         assert_int_equal(node_open(&t->n[r]), WEFT_OK);
         for (int i = 0; i < 2; i++)
             s->memory[i] = calloc(2, HALF);
-        assert_int_equal(
-            rig_table->register_memory(t->n[r].link, s->memory[1], 2 * HALF, -1, &s->region),
-            WEFT_OK);
+        assert_int_equal(rig_table->register_memory(
+                             t->n[r].link,
+                             &(weft_memory){sizeof(weft_memory), 0, s->memory[1], 2 * HALF, -1, 0},
+                             &s->region),
+                         WEFT_OK);
         s->key_bytes = KEY_BYTES;
         assert_int_equal(rig_table->key(s->region, s->key, &s->key_bytes), WEFT_OK);
     }
@@ -123,8 +125,8 @@ static void one_round(two *t)
         const letter *one = &l[from][next[what]++];
         weft_region *r = t->s[end].region;
         assert_int_equal(
-            what % 2 ? rig_table->recv(c, one->to, one->bytes, one->to_known ? r : NULL)
-                     : rig_table->send(c, one->from, one->bytes, one->from_known ? r : NULL),
+            what % 2 ? rig_table->recv(c, one->to, one->bytes, one->to_known ? r : NULL, 0)
+                     : rig_table->send(c, one->from, one->bytes, one->from_known ? r : NULL, 0),
             WEFT_OK);
         t->posted[2 * end + what % 2]++;
         left--;
@@ -205,15 +207,15 @@ static void test_lengths_that_differ_are_refused(void **state)
         up(&t);
         for (size_t k = 0; k < 2; k++)
             if (k == i % 2)
-                assert_int_equal(rig_table->send(t.p.a, t.s[0].memory[1], n[0], t.s[0].region),
+                assert_int_equal(rig_table->send(t.p.a, t.s[0].memory[1], n[0], t.s[0].region, 0),
                                  WEFT_OK);
             else
-                assert_int_equal(rig_table->recv(t.p.b, t.s[1].memory[1], n[1], t.s[1].region),
+                assert_int_equal(rig_table->recv(t.p.b, t.s[1].memory[1], n[1], t.s[1].region, 0),
                                  WEFT_OK);
         weft_status st = WEFT_OK;
         for (double until = rig_now() + 10; st == WEFT_OK && rig_now() < until;) {
-            assert_int_equal(rig_table->progress(t.p.a, &a, &b), WEFT_OK);
-            st = rig_table->progress(t.p.b, &a, &b);
+            assert_int_equal(rig_table->progress(t.p.a, 0, &a, &b), WEFT_OK);
+            st = rig_table->progress(t.p.b, 0, &a, &b);
         }
         assert_int_equal(st, WEFT_PEER);
         for (int k = 0; k < 2; k++) {
@@ -232,10 +234,10 @@ static void test_outside_of_the_region(void **state)
     begin(&t, 3);
     up(&t);
     uint8_t *at = t.s[0].memory[1];
-    assert_int_equal(rig_table->send(t.p.a, at + 1, 2 * HALF, t.s[0].region), WEFT_USAGE);
-    assert_int_equal(rig_table->send(t.p.a, at - 1, 8, t.s[0].region), WEFT_USAGE);
-    assert_int_equal(rig_table->recv(t.p.a, at + 2 * HALF, 1, t.s[0].region), WEFT_USAGE);
-    assert_int_equal(rig_table->recv(t.p.a, NULL, 1, t.s[0].region), WEFT_USAGE);
+    assert_int_equal(rig_table->send(t.p.a, at + 1, 2 * HALF, t.s[0].region, 0), WEFT_USAGE);
+    assert_int_equal(rig_table->send(t.p.a, at - 1, 8, t.s[0].region, 0), WEFT_USAGE);
+    assert_int_equal(rig_table->recv(t.p.a, at + 2 * HALF, 1, t.s[0].region, 0), WEFT_USAGE);
+    assert_int_equal(rig_table->recv(t.p.a, NULL, 1, t.s[0].region, 0), WEFT_USAGE);
     one_round(&t); /* and nothing has happened */
     down(&t);
 }
@@ -244,8 +246,9 @@ static void test_outside_of_the_region(void **state)
 
 static weft_status put(two *t, uint64_t at, uint64_t bytes, uint64_t to, bool notify)
 {
-    weft_status st = rig_table->write(t->p.a, t->s[0].memory[1] + at, bytes, t->s[0].region,
-                                      t->s[1].key, t->s[1].key_bytes, to, notify);
+    weft_status st = rig_table->write(
+        t->p.a, &(weft_write){sizeof(weft_write), (uint32_t)(notify), t->s[0].memory[1] + at, bytes,
+                              t->s[0].region, t->s[1].key, t->s[1].key_bytes, to});
     if (st == WEFT_OK)
         t->posted[0]++;
     return st;
@@ -273,19 +276,19 @@ static void test_writes_are_there_first(void **state)
         memset(to + HALF, 0, next);
         uint64_t signals = i % 2, sent = 0, received = 0, none;
         if (signals)
-            assert_int_equal(rig_table->recv(t.p.b, NULL, 0, NULL), WEFT_OK);
-        assert_int_equal(rig_table->recv(t.p.b, to + HALF, next, t.s[1].region), WEFT_OK);
+            assert_int_equal(rig_table->recv(t.p.b, NULL, 0, NULL, 0), WEFT_OK);
+        assert_int_equal(rig_table->recv(t.p.b, to + HALF, next, t.s[1].region, 0), WEFT_OK);
         t.posted[3] += signals + 1;
         for (int k = 0; k < 20; k++) /* the sender learns of it first */
-            assert_int_equal(rig_table->progress(k % 2 ? t.p.a : t.p.b, &sent, &none), WEFT_OK);
+            assert_int_equal(rig_table->progress(k % 2 ? t.p.a : t.p.b, 0, &sent, &none), WEFT_OK);
         assert_int_equal(put(&t, 0, n, 128, i % 2), WEFT_OK);
-        assert_int_equal(rig_table->send(t.p.a, from + HALF, next, t.s[0].region), WEFT_OK);
+        assert_int_equal(rig_table->send(t.p.a, from + HALF, next, t.s[0].region, 0), WEFT_OK);
         t.posted[0]++;
         for (double until = rig_now() + rig_patience(); received < t.posted[3];) {
-            assert_int_equal(rig_table->progress(t.p.b, &none, &received), WEFT_OK);
+            assert_int_equal(rig_table->progress(t.p.b, 0, &none, &received), WEFT_OK);
             if (received == t.posted[3] || (signals && received == t.posted[3] - 1))
                 assert_memory_equal(to + 128, from, n);
-            assert_int_equal(rig_table->progress(t.p.a, &sent, &none), WEFT_OK);
+            assert_int_equal(rig_table->progress(t.p.a, 0, &sent, &none), WEFT_OK);
             assert_true(rig_now() < until);
         }
         assert_memory_equal(to + HALF, from + HALF, next);

@@ -178,7 +178,10 @@ weft_conn *node_connect(node *n, const node *peer, uint32_t channel)
 {
     weft_conn *c = NULL;
     weft_status st =
-        rig_table->connect(n->link, peer->rank, channel, peer->address, peer->address_bytes, &c);
+        rig_table->connect(n->link,
+                           &(weft_conn_args){sizeof(weft_conn_args), 0, peer->rank, channel,
+                                             peer->address, peer->address_bytes},
+                           &c);
     check(st, rig_now() + 1, "connect");
     return c;
 }
@@ -215,8 +218,8 @@ void pair_finish(pair p, const uint64_t want[4])
     double until = rig_now() + rig_patience();
     for (;;) {
         uint64_t got[4];
-        check(rig_table->progress(p.a, &got[0], &got[1]), until, "progress");
-        check(rig_table->progress(p.b, &got[2], &got[3]), until, "progress");
+        check(rig_table->progress(p.a, 0, &got[0], &got[1]), until, "progress");
+        check(rig_table->progress(p.b, 0, &got[2], &got[3]), until, "progress");
         bool done = true;
         for (int i = 0; i < 4; i++) {
             must(got[i] <= want[i]);
@@ -232,10 +235,10 @@ void conn_send(node *n, weft_conn *c, const void *from, uint64_t bytes)
     double until = rig_now() + rig_patience();
     weft_status st;
     uint64_t sent, received;
-    while ((st = rig_table->send(c, from, bytes, NULL)) != WEFT_OK) {
+    while ((st = rig_table->send(c, from, bytes, NULL, 0)) != WEFT_OK) {
         check(st, until, "send");
-        check(rig_table->wait(n->link, 0, 10000), until, "wait");
-        check(rig_table->progress(c, &sent, &received), until, "progress");
+        check(rig_table->wait(n->link, 0, 10000, 0), until, "wait");
+        check(rig_table->progress(c, 0, &sent, &received), until, "progress");
     }
 }
 
@@ -244,10 +247,10 @@ void conn_recv(node *n, weft_conn *c, void *to, uint64_t bytes)
     double until = rig_now() + rig_patience();
     weft_status st;
     uint64_t sent, received;
-    while ((st = rig_table->recv(c, to, bytes, NULL)) != WEFT_OK) {
+    while ((st = rig_table->recv(c, to, bytes, NULL, 0)) != WEFT_OK) {
         check(st, until, "recv");
-        check(rig_table->wait(n->link, 0, 10000), until, "wait");
-        check(rig_table->progress(c, &sent, &received), until, "progress");
+        check(rig_table->wait(n->link, 0, 10000, 0), until, "wait");
+        check(rig_table->progress(c, 0, &sent, &received), until, "progress");
     }
 }
 
@@ -256,10 +259,10 @@ void conn_finish(node *n, weft_conn *c, uint64_t sent, uint64_t received)
     double until = rig_now() + rig_patience();
     for (;;) {
         uint64_t s, r;
-        check(rig_table->progress(c, &s, &r), until, "progress");
+        check(rig_table->progress(c, 0, &s, &r), until, "progress");
         if (s >= sent && r >= received)
             return;
-        check(rig_table->wait(n->link, 20, 1000000), until, "wait");
+        check(rig_table->wait(n->link, 20, 1000000, 0), until, "wait");
     }
 }
 
@@ -268,10 +271,10 @@ weft_status conn_fate(node *n, weft_conn *c, double seconds)
     double until = rig_now() + seconds;
     uint64_t sent, received;
     while (rig_now() < until) {
-        weft_status st = rig_table->progress(c, &sent, &received);
+        weft_status st = rig_table->progress(c, 0, &sent, &received);
         if (st != WEFT_OK)
             return st;
-        st = rig_table->wait(n->link, 0, 20000);
+        st = rig_table->wait(n->link, 0, 20000, 0);
         if (st != WEFT_OK)
             return st;
     }

@@ -98,17 +98,17 @@ static void one_life(uint64_t seed)
     }
     for (int round = 0; round < 6; round++) {
         uint64_t bytes = next(&seed) % 3 ? next(&seed) % 57 : next(&seed) % BYTES;
-        (void)!rig_table->send(p.a, out, bytes, NULL);
-        (void)!rig_table->recv(p.b, in + GUARD, bytes, NULL);
+        (void)!rig_table->send(p.a, out, bytes, NULL, 0);
+        (void)!rig_table->recv(p.b, in + GUARD, bytes, NULL, 0);
         for (int i = 0; i < 5; i++) {
-            (void)!rig_table->progress(p.a, &a, &b);
+            (void)!rig_table->progress(p.a, 0, &a, &b);
             for (int k = 0; k < shares && i == 0 && bytes > 64 && seed % 2 == 0; k++)
                 forge(&s[k], bytes, &seed);
             if (i == 2)
                 scribble(&s[next(&seed) % (uint64_t)shares], &seed);
-            (void)!rig_table->progress(p.b, &a, &b);
+            (void)!rig_table->progress(p.b, 0, &a, &b);
         }
-        (void)!rig_table->wait(n[1].link, 0, 10);
+        (void)!rig_table->wait(n[1].link, 0, 10, 0);
     }
     for (int i = 0; i < GUARD; i++)
         assert_true(in[i] == 0x77 && in[GUARD + BYTES + i] == 0x77);

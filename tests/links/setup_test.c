@@ -79,8 +79,8 @@ static void live(bool alone)
     for (uint32_t c = 0; c < 2; c++) {
         pair p = pair_up(&n[0], &n[alone ? 0 : 1], c);
         uint64_t apart[4] = {1, 0, 0, 1}, both[4] = {1, 1, 1, 1};
-        assert_int_equal(rig_table->send(p.a, out, sizeof out, NULL), WEFT_OK);
-        assert_int_equal(rig_table->recv(p.b, in, sizeof in, NULL), WEFT_OK);
+        assert_int_equal(rig_table->send(p.a, out, sizeof out, NULL, 0), WEFT_OK);
+        assert_int_equal(rig_table->recv(p.b, in, sizeof in, NULL, 0), WEFT_OK);
         pair_finish(p, alone ? both : apart);
         if (c == 0) /* the other is left to destroy() */
             pair_down(p);
@@ -127,8 +127,8 @@ static void test_connect_again(void **state)
         pair p = pair_up(&n[0], &n[alone ? 0 : 1], 9);
         uint64_t apart[4] = {1, 0, 0, 1}, both[4] = {1, 1, 1, 1};
         pattern_fill(out, sizeof out, i);
-        assert_int_equal(rig_table->send(p.a, out, sizeof out, NULL), WEFT_OK);
-        assert_int_equal(rig_table->recv(p.b, in, sizeof in, NULL), WEFT_OK);
+        assert_int_equal(rig_table->send(p.a, out, sizeof out, NULL, 0), WEFT_OK);
+        assert_int_equal(rig_table->recv(p.b, in, sizeof in, NULL, 0), WEFT_OK);
         pair_finish(p, alone ? both : apart);
         assert_memory_equal(in, out, sizeof in);
         pair_down(p);
@@ -153,7 +153,7 @@ static void test_connect_before_the_peer_does(void **state)
         *first = node_connect(&n[late ? 0 : 1], &n[late ? 1 : 0], 4);
         for (int i = 0; i < 50; i++) {
             assert_int_equal(rig_table->ready(*first), WEFT_BUSY);
-            assert_int_equal(rig_table->wait(n[late ? 0 : 1].link, 0, 1000), WEFT_OK);
+            assert_int_equal(rig_table->wait(n[late ? 0 : 1].link, 0, 1000, 0), WEFT_OK);
         }
         *second = node_connect(&n[late ? 1 : 0], &n[late ? 0 : 1], 4);
         weft_status a = WEFT_BUSY, b = WEFT_BUSY;
@@ -184,7 +184,11 @@ static void test_damaged_addresses(void **state)
     uint64_t lengths[] = {0, 1, n[0].address_bytes - 1, n[0].address_bytes + 1, 4096};
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         weft_conn *c = NULL;
-        assert_int_not_equal(rig_table->connect(n[1].link, 0, 0, good, lengths[i], &c), WEFT_OK);
+        assert_int_not_equal(
+            rig_table->connect(n[1].link,
+                               &(weft_conn_args){sizeof(weft_conn_args), 0, 0, 0, good, lengths[i]},
+                               &c),
+            WEFT_OK);
     }
     for (uint64_t at = 0; at < n[0].address_bytes; at++)
         for (int bit = 0; bit < 8; bit += 3) {
@@ -192,7 +196,10 @@ static void test_damaged_addresses(void **state)
             weft_conn *c = NULL;
             memcpy(bad, good, sizeof bad);
             bad[at] ^= (uint8_t)(1 << bit);
-            if (rig_table->connect(n[1].link, 0, 0, bad, n[0].address_bytes, &c) != WEFT_OK)
+            if (rig_table->connect(
+                    n[1].link,
+                    &(weft_conn_args){sizeof(weft_conn_args), 0, 0, 0, bad, n[0].address_bytes},
+                    &c) != WEFT_OK)
                 continue;
             for (int i = 0; i < 3 && !rig_listens(); i++) {
                 (void)!rig_table->ready(listener);
@@ -213,9 +220,15 @@ static void test_wrong_peers_are_refused(void **state)
     if (rig_alone())
         skip();
     nodes_up(n, 2);
-    assert_int_equal(rig_table->connect(n[0].link, 0, 0, n[1].address, n[1].address_bytes, &c),
+    assert_int_equal(rig_table->connect(n[0].link,
+                                        &(weft_conn_args){sizeof(weft_conn_args), 0, 0, 0,
+                                                          n[1].address, n[1].address_bytes},
+                                        &c),
                      WEFT_USAGE);
-    assert_int_equal(rig_table->connect(n[0].link, 2, 0, n[1].address, n[1].address_bytes, &c),
+    assert_int_equal(rig_table->connect(n[0].link,
+                                        &(weft_conn_args){sizeof(weft_conn_args), 0, 2, 0,
+                                                          n[1].address, n[1].address_bytes},
+                                        &c),
                      WEFT_USAGE);
     node_close(&n[0]);
     node_close(&n[1]);
@@ -236,8 +249,10 @@ static void arena_up(arena *a, node *n, uint64_t bytes)
     a->fd = memfd_create("arena", MFD_CLOEXEC);
     assert_int_equal(ftruncate(a->fd, (off_t)bytes), 0);
     a->base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, a->fd, 0);
-    assert_int_equal(rig_table->register_memory(n->link, a->base, bytes, a->fd, &a->region),
-                     WEFT_OK);
+    assert_int_equal(
+        rig_table->register_memory(
+            n->link, &(weft_memory){sizeof(weft_memory), 0, a->base, bytes, a->fd, 0}, &a->region),
+        WEFT_OK);
     a->key_bytes = sizeof a->key;
     assert_int_equal(rig_table->key(a->region, a->key, &a->key_bytes), WEFT_OK);
 }
@@ -262,14 +277,17 @@ static void test_mapped_arenas(void **state)
     nodes_up(n, 2);
     arena_up(&a, &n[0], BYTES);
     weft_region *left = NULL; /* to destroy() */
-    assert_int_equal(rig_table->register_memory(n[0].link, a.base, BYTES, a.fd, &left), WEFT_OK);
+    assert_int_equal(
+        rig_table->register_memory(
+            n[0].link, &(weft_memory){sizeof(weft_memory), 0, a.base, BYTES, a.fd, 0}, &left),
+        WEFT_OK);
     rig_table->deregister_memory(NULL);
     pair p = pair_up(&n[0], &n[1], 0);
-    assert_int_equal(rig_table->map(n[1].link, 0, a.key, a.key_bytes, &seen), WEFT_OK);
+    assert_int_equal(rig_table->map(n[1].link, 0, a.key, a.key_bytes, 0, &seen), WEFT_OK);
     assert_ptr_not_equal(seen, a.base);
     pattern_fill(a.base, BYTES, 21);
-    assert_int_equal(rig_table->send(p.a, NULL, 0, NULL), WEFT_OK);
-    assert_int_equal(rig_table->recv(p.b, NULL, 0, NULL), WEFT_OK);
+    assert_int_equal(rig_table->send(p.a, NULL, 0, NULL, 0), WEFT_OK);
+    assert_int_equal(rig_table->recv(p.b, NULL, 0, NULL, 0), WEFT_OK);
     pair_finish(p, done);
     assert_true(pattern_holds(seen, BYTES, 21));
     pattern_fill(seen, BYTES, 22); /* and back */
@@ -295,22 +313,24 @@ static void test_wrong_keys_map_nothing(void **state)
     nodes_up(n, 2);
     arena_up(&a, &n[0], BYTES);
     arena_up(&other, &n[0], BYTES);
-    assert_int_not_equal(rig_table->map(n[1].link, 0, a.key, a.key_bytes - 1, &seen), WEFT_OK);
-    assert_int_not_equal(rig_table->map(n[1].link, 1, a.key, a.key_bytes, &seen), WEFT_OK);
+    assert_int_not_equal(rig_table->map(n[1].link, 0, a.key, a.key_bytes - 1, 0, &seen), WEFT_OK);
+    assert_int_not_equal(rig_table->map(n[1].link, 1, a.key, a.key_bytes, 0, &seen), WEFT_OK);
     for (uint64_t at = 0; at < a.key_bytes; at++) {
         uint8_t bad[4096];
         memcpy(bad, a.key, sizeof bad);
         bad[at] ^= 0x10;
         tried++;
-        mapped += rig_table->map(n[1].link, 0, bad, a.key_bytes, &seen) == WEFT_OK;
+        mapped += rig_table->map(n[1].link, 0, bad, a.key_bytes, 0, &seen) == WEFT_OK;
     }
     assert_true(mapped <= 3); /* a smaller byte count is a lawful request */
     assert_true(tried > 64);
     close(a.fd); /* another file stands under the number that the key tells */
     a.fd = dup(other.fd);
-    assert_int_not_equal(rig_table->map(n[1].link, 0, a.key, a.key_bytes, &seen), WEFT_OK);
-    assert_int_equal(rig_table->register_memory(n[0].link, a.base, BYTES, -1, &a.region),
-                     WEFT_UNSUPPORTED);
+    assert_int_not_equal(rig_table->map(n[1].link, 0, a.key, a.key_bytes, 0, &seen), WEFT_OK);
+    assert_int_equal(
+        rig_table->register_memory(
+            n[0].link, &(weft_memory){sizeof(weft_memory), 0, a.base, BYTES, -1, 0}, &a.region),
+        WEFT_UNSUPPORTED);
     node_close(&n[1]);
     arena_down(&other, BYTES);
     rig_table->deregister_memory(a.region);

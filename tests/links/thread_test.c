@@ -123,16 +123,16 @@ static void test_wake_ends_a_wait(void **state)
     uint64_t sent, received;
     (void)state;
     up(&t);
-    assert_int_equal(rig_table->recv(t.p.a, &byte, 1, NULL), WEFT_OK);
-    assert_int_equal(rig_table->progress(t.p.a, &sent, &received), WEFT_OK);
+    assert_int_equal(rig_table->recv(t.p.a, &byte, 1, NULL, 0), WEFT_OK);
+    assert_int_equal(rig_table->progress(t.p.a, 0, &sent, &received), WEFT_OK);
     assert_int_equal(pthread_create(&other, NULL, wake_later, &t.n[0]), 0);
     double start = rig_now();
-    assert_int_equal(rig_table->wait(t.n[0].link, 0, 30000000), WEFT_OK);
+    assert_int_equal(rig_table->wait(t.n[0].link, 0, 30000000, 0), WEFT_OK);
     assert_true(rig_now() - start < 20);
     pthread_join(other, NULL);
     rig_table->wake(t.n[0].link); /* before the wait: not lost either */
     start = rig_now();
-    assert_int_equal(rig_table->wait(t.n[0].link, 0, 30000000), WEFT_OK);
+    assert_int_equal(rig_table->wait(t.n[0].link, 0, 30000000, 0), WEFT_OK);
     assert_true(rig_now() - start < 20);
     down(&t);
 }
@@ -144,11 +144,11 @@ static void test_wait_ends_by_itself(void **state)
     uint64_t sent, received;
     (void)state;
     up(&t);
-    assert_int_equal(rig_table->recv(t.p.a, &byte, 1, NULL), WEFT_OK);
-    assert_int_equal(rig_table->progress(t.p.a, &sent, &received), WEFT_OK);
+    assert_int_equal(rig_table->recv(t.p.a, &byte, 1, NULL, 0), WEFT_OK);
+    assert_int_equal(rig_table->progress(t.p.a, 0, &sent, &received), WEFT_OK);
     double start = rig_now();
     for (int i = 0; i < 5; i++)
-        assert_int_equal(rig_table->wait(t.n[0].link, 1000, 20000), WEFT_OK);
+        assert_int_equal(rig_table->wait(t.n[0].link, 1000, 20000, 0), WEFT_OK);
     assert_true(rig_now() - start < 20);
     down(&t);
 }
@@ -165,7 +165,7 @@ static void *wait_for_failure(void *arg)
 {
     side *s = arg;
     uint8_t byte = 0;
-    if (rig_table->recv(s->c, &byte, 1, NULL) == WEFT_OK)
+    if (rig_table->recv(s->c, &byte, 1, NULL, 0) == WEFT_OK)
         s->fate = conn_fate(s->n, s->c, 30);
     return NULL;
 }
@@ -185,10 +185,10 @@ static void test_abort_fails_both_ends(void **state)
     pthread_join(other, NULL);
     assert_int_equal(t.s[0].fate, WEFT_PEER);
     assert_int_equal(t.s[1].fate, WEFT_PEER);
-    assert_int_equal(rig_table->send(t.p.a, &byte, 1, NULL), WEFT_PEER);
-    assert_int_equal(rig_table->recv(t.p.a, &byte, 1, NULL), WEFT_PEER);
-    assert_int_equal(rig_table->progress(t.p.a, &sent, &received), WEFT_PEER);
-    assert_int_equal(rig_table->wait(t.n[0].link, 0, 1000), WEFT_PEER);
+    assert_int_equal(rig_table->send(t.p.a, &byte, 1, NULL, 0), WEFT_PEER);
+    assert_int_equal(rig_table->recv(t.p.a, &byte, 1, NULL, 0), WEFT_PEER);
+    assert_int_equal(rig_table->progress(t.p.a, 0, &sent, &received), WEFT_PEER);
+    assert_int_equal(rig_table->wait(t.n[0].link, 0, 1000, 0), WEFT_PEER);
     assert_int_equal(rig_table->ready(t.p.a), WEFT_PEER);
     down(&t);
 }
@@ -211,8 +211,8 @@ static void test_last_words_arrive(void **state)
         conn_recv(&t.n[1], t.p.b, in[i], sizeof in[i]);
     conn_finish(&t.n[1], t.p.b, 0, 3);
     assert_memory_equal(in, out, sizeof out);
-    assert_int_equal(rig_table->progress(t.p.b, &sent, &received), WEFT_OK);
-    assert_int_equal(rig_table->recv(t.p.b, in, 1, NULL), WEFT_OK); /* one more is too many */
+    assert_int_equal(rig_table->progress(t.p.b, 0, &sent, &received), WEFT_OK);
+    assert_int_equal(rig_table->recv(t.p.b, in, 1, NULL, 0), WEFT_OK); /* one more is too many */
     assert_int_equal(conn_fate(&t.n[1], t.p.b, 20), WEFT_PEER);
     assert_non_null(strstr(fake_why(), "rank 0"));
     rig_table->disconnect(t.p.b);

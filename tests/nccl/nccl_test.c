@@ -120,7 +120,7 @@ static weft_comm *open_one(void)
     assert_int_equal(table->ready(c), WEFT_BUSY);
     assert_int_equal(table->ready(c), WEFT_OK);
     state->answer = ncclSuccess;
-    assert_int_equal(table->register_memory(c, memory, sizeof memory), WEFT_OK);
+    assert_int_equal(table->register_memory(c, memory, sizeof memory, 0), WEFT_OK);
     assert_string_equal(state->calls, "id;init 1/4 u blocking=0 ctas=4;register 4096;");
     state->calls[0] = 0;
     return c;
@@ -145,7 +145,8 @@ static void probed(void **ctx)
 
 static void call(weft_comm *c, uint32_t kind, uint32_t dtype, uint32_t root)
 {
-    assert_int_equal(table->call(c, kind, WEFT_MAX, dtype, memory, memory, 64, root, memory),
+    assert_int_equal(table->call(c, &(weft_coll_call){sizeof(weft_coll_call), 0, kind, WEFT_MAX,
+                                                      dtype, root, memory, memory, 64, memory}),
                      WEFT_OK);
 }
 
@@ -154,7 +155,7 @@ static void one_call_a_kind(void **ctx)
     (void)ctx;
     weft_comm *c = open_one();
     state->answer = ncclInProgress; /* what is enqueued in a group is under way */
-    assert_int_equal(table->begin(module), WEFT_OK);
+    assert_int_equal(table->begin(module, 0), WEFT_OK);
     call(c, WEFT_ALL_REDUCE, WEFT_BF16, 0);
     call(c, WEFT_REDUCE_SCATTER, WEFT_F32, 0);
     call(c, WEFT_ALL_GATHER, WEFT_F32, 0);
@@ -162,7 +163,7 @@ static void one_call_a_kind(void **ctx)
     call(c, WEFT_REDUCE, WEFT_I32, 3);
     call(c, WEFT_SEND, WEFT_F16, 2);
     call(c, WEFT_RECV, WEFT_F16, 0);
-    assert_int_equal(table->end(module), WEFT_BUSY); /* the core polls ready() then */
+    assert_int_equal(table->end(module, 0), WEFT_BUSY); /* the core polls ready() then */
     state->answer = ncclSuccess;
     char want[512];
     snprintf(want, sizeof want,
@@ -180,7 +181,8 @@ static void one_call_a_kind(void **ctx)
                         "send 16 to 3 from 192;recv 16 from 3 at 192;"
                         "recv 16 from 0 at 0;send 16 to 1 from 0;recv 16 from 1 at 64;"
                         "recv 16 from 2 at 128;recv 16 from 3 at 192;recv 16 from 0 at 0;");
-    assert_int_equal(table->call(c, WEFT_BARRIER, 0, WEFT_F32, NULL, NULL, 0, 0, memory),
+    assert_int_equal(table->call(c, &(weft_coll_call){sizeof(weft_coll_call), 0, WEFT_BARRIER, 0,
+                                                      WEFT_F32, 0, NULL, NULL, 0, memory}),
                      WEFT_UNSUPPORTED);
     table->close(c);
 }
@@ -212,8 +214,8 @@ static void failures(void **ctx)
     state->state = ncclSystemError;
     assert_int_equal(table->ready(c), WEFT_IO);
     state->answer = ncclInvalidUsage;
-    assert_int_equal(table->end(module), WEFT_USAGE);
-    assert_int_equal(table->register_memory(c, memory, 64), WEFT_UNSUPPORTED);
+    assert_int_equal(table->end(module, 0), WEFT_USAGE);
+    assert_int_equal(table->register_memory(c, memory, 64, 0), WEFT_UNSUPPORTED);
     table->abort(c);
     table->close(c);
 }

@@ -39,7 +39,7 @@ void add_output(struct call *c, uint32_t dtype, uint32_t rank, const int64_t *si
 
 static void add_attr(struct call *c, const char *key, int64_t i, double f)
 {
-    c->attr[c->nattr++] = (weft_attr){key, i, f};
+    c->attr[c->nattr++] = (weft_attr){key, i, f, NULL, 0, 0};
 }
 
 /* Axes of a row of features. */

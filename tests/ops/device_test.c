@@ -93,12 +93,12 @@ static void test_copies(void **state)
     open_auto(&b);
     assert_int_equal(b.t->host_memory(b.d, sizeof text, &host), WEFT_OK);
     assert_int_equal(b.t->event(b.d, &e), WEFT_OK);
-    assert_int_equal(b.t->copy(b.d, b.s, host, text, sizeof text), WEFT_OK);
-    assert_int_equal(b.t->record(e, b.s), WEFT_OK);
-    assert_int_equal(b.t->stream_wait(b.s, e), WEFT_OK);
-    assert_int_equal(b.t->event_query(e), WEFT_OK);
+    assert_int_equal(b.t->copy(b.d, b.s, host, text, sizeof text, 0), WEFT_OK);
+    assert_int_equal(b.t->record(e, b.s, 0), WEFT_OK);
+    assert_int_equal(b.t->stream_wait(b.s, e, 0), WEFT_OK);
+    assert_int_equal(b.t->event_query(e, 0), WEFT_OK);
     assert_string_equal(host, "weft");
-    assert_int_equal(b.t->fill(b.d, b.s, host, 'x', 4), WEFT_OK);
+    assert_int_equal(b.t->fill(b.d, b.s, host, 'x', 4, 0), WEFT_OK);
     assert_string_equal(host, "xxxx");
     bench_close(&b);
 }

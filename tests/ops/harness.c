@@ -154,8 +154,8 @@ void bench_close(struct bench *b)
 
 void bench_finish(struct bench *b)
 {
-    weft_status st = b->t->record(b->e, b->s);
-    while (st == WEFT_OK && (st = b->t->event_query(b->e)) == WEFT_BUSY)
+    weft_status st = b->t->record(b->e, b->s, 0);
+    while (st == WEFT_OK && (st = b->t->event_query(b->e, 0)) == WEFT_BUSY)
         ;
     if (st != WEFT_OK)
         fail_msg("%s", b->said);
@@ -341,8 +341,8 @@ static char *put_there(struct shelf *s, const char *from, uint64_t bytes)
     s->used += whole;
     if (s->used > ARENA)
         fail_msg("a call that is too large for the harness");
-    assert_int_equal(s->b->t->copy(s->b->d, s->b->s, at - GUARD, from - GUARD, bytes + 2 * GUARD),
-                     WEFT_OK);
+    assert_int_equal(
+        s->b->t->copy(s->b->d, s->b->s, at - GUARD, from - GUARD, bytes + 2 * GUARD, 0), WEFT_OK);
     bench_finish(s->b);
     return at;
 }
@@ -360,15 +360,15 @@ static void run_there(struct bench *b, const struct call *c, weft_prepared *p, c
             c->alias[k] ? at_in[c->alias[k] - 1] : put_there(&s, out[k], bytes_of(&c->out[k]));
     char *ws = b->arena + s.used;
     assert_true(s.used + workspace + GUARD <= ARENA);
-    assert_int_equal(b->t->fill(b->d, b->s, ws, POISON, workspace + GUARD), WEFT_OK);
-    if (b->t->run(p, b->s, (const void *const *)at_in, (void *const *)at_out, ws) != WEFT_OK)
+    assert_int_equal(b->t->fill(b->d, b->s, ws, POISON, workspace + GUARD, 0), WEFT_OK);
+    if (b->t->run(p, b->s, (const void *const *)at_in, (void *const *)at_out, ws, 0) != WEFT_OK)
         fail_msg("%s: %s", c->id, b->said);
     for (uint32_t k = 0; k < c->nout; k++)
         if (out[k])
             assert_int_equal(b->t->copy(b->d, b->s, out[k] - GUARD, at_out[k] - GUARD,
-                                        bytes_of(&c->out[k]) + 2 * GUARD),
+                                        bytes_of(&c->out[k]) + 2 * GUARD, 0),
                              WEFT_OK);
-    assert_int_equal(b->t->copy(b->d, b->s, tail, ws + workspace, GUARD), WEFT_OK);
+    assert_int_equal(b->t->copy(b->d, b->s, tail, ws + workspace, GUARD, 0), WEFT_OK);
     bench_finish(b);
     for (int i = 0; i < GUARD; i++)
         assert_int_equal(tail[i], POISON);
@@ -379,7 +379,8 @@ static void run_here(struct bench *b, weft_prepared *p, char **in, char **out, u
     char *ws = NULL;
     assert_int_equal(posix_memalign((void **)&ws, 64, workspace + GUARD), 0);
     memset(ws, POISON, workspace + GUARD);
-    assert_int_equal(b->t->run(p, b->s, (const void *const *)in, (void *const *)out, ws), WEFT_OK);
+    assert_int_equal(b->t->run(p, b->s, (const void *const *)in, (void *const *)out, ws, 0),
+                     WEFT_OK);
     for (uint64_t i = 0; i < GUARD; i++)
         assert_int_equal((unsigned char)ws[workspace + i], POISON);
     free(ws);

@@ -41,7 +41,7 @@ static const char *ask(struct bench *b, const char *first, const char *second, u
 {
     const char *const ids[] = {first, second};
     const uint32_t joined[] = {0, join};
-    return b->t->fuse(b->module, ids, joined, 2);
+    return b->t->fuse(b->module, NULL, ids, joined, 2);
 }
 
 static void test_names(void **state)
@@ -59,7 +59,7 @@ static void test_names(void **state)
     assert_null(ask(&b, "linear.dx", "colsum", WEFT_FUSE_SHARED_INPUT));
     const char *const three[] = {"linear.dx", "gelu.dx", "colsum"};
     const uint32_t feeds[] = {0, WEFT_FUSE_CHAINED, WEFT_FUSE_CHAINED};
-    assert_null(b.t->fuse(b.module, three, feeds, 3));
+    assert_null(b.t->fuse(b.module, NULL, three, feeds, 3));
     bench_close(&b);
 }
 

@@ -26,17 +26,20 @@ static uint32_t mesh_size(void *ctx, const char *axis)
     return strcmp(axis, "dp") ? 0 : ((record *)ctx)->mesh;
 }
 
-static weft_status on_split(void *ctx, const char *tensors, const char *axis, const char *mesh_axis)
+static weft_status on_split(void *ctx, const char *tensors, const char *axis, const char *mesh_axis,
+                            uint32_t flags)
 {
+    assert_int_equal(flags, 0);
     record *r = ctx;
     snprintf(r->text, sizeof r->text, "split %s along %s over %s", tensors, axis, mesh_axis);
     return r->g ? graph_split(r->g, tensors, axis, 0) : WEFT_OK;
 }
 
 static weft_status on_sync(void *ctx, const char *params, const char *mesh_axis, uint32_t when,
-                           uint64_t bytes)
+                           uint64_t bytes, uint32_t flags)
 {
     record *r = ctx;
+    assert_int_equal(flags, 0);
     snprintf(r->text, sizeof r->text, "sync %s over %s %u %u", params, mesh_axis, when,
              (uint32_t)bytes);
     return WEFT_OK;

@@ -51,12 +51,13 @@ static uint32_t option_reals(void *ctx, const char *key, double *out, uint32_t c
 {
     char *p = (char *)option_text(ctx, key);
     uint32_t n = 0;
-    while (n < cap) {
-        out[n++] = strtod(p, &p);
-        if (*p++ != ',')
-            break;
+    for (;; p++) {
+        const double value = strtod(p, &p);
+        if (n++ < cap)
+            out[n - 1] = value;
+        if (*p != ',')
+            return n;
     }
-    return n;
 }
 
 static int64_t option_integer(void *ctx, const char *key)
@@ -66,7 +67,7 @@ static int64_t option_integer(void *ctx, const char *key)
 
 static weft_conf conf_of(option_values *v)
 {
-    return (weft_conf){sizeof(weft_conf), 0,           v,           option_text,
+    return (weft_conf){sizeof(weft_conf), 0,           v,           v->of, option_text,
                        option_integer,    option_real, option_reals};
 }
 

@@ -44,11 +44,11 @@ static weft_status write_rule(update *u, const char *rule, const char *options, 
     u->p = graph_add(&u->g, "p", WEFT_T_PARAM, &s);
     u->grad = graph_add(&u->g, "g", WEFT_T_ACTIVATION, &s);
     u->g.state_of = "p";
-    assert_int_equal(b.scalar(b.ctx, "lr", &u->lr), WEFT_OK);
-    assert_int_equal(b.scalar(b.ctx, "count", &u->count), WEFT_OK);
-    assert_int_equal(b.scalar(b.ctx, "gate", &u->gate), WEFT_OK);
+    assert_int_equal(b.scalar(b.ctx, "lr", 0, &u->lr), WEFT_OK);
+    assert_int_equal(b.scalar(b.ctx, "count", 0, &u->count), WEFT_OK);
+    assert_int_equal(b.scalar(b.ctx, "gate", 0, &u->gate), WEFT_OK);
     assert_int_equal(table->unit, WEFT_UNIT_ELEMENT);
-    weft_update call = {sizeof call, flags, "p", u->p, u->grad, u->lr, u->count};
+    weft_update call = {sizeof call, flags, "p", u->p, u->grad, u->lr, u->count, NULL};
     weft_status st = table->update(NULL, &conf, &b, &call);
     for (weft_tensor t = 1; t <= u->g.tensors.n; t++)
         u->states += graph_tensor(&u->g, t)->kind == WEFT_T_STATE;

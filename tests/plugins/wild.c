@@ -55,10 +55,10 @@ static weft_status update(void *module, const weft_conf *conf, const weft_builde
     weft_tensor step, next, in[] = {u->grad, u->lr};
     weft_status st = wild("update");
     if (st == WEFT_OK)
-        st = b->op(b->ctx, "mul", NULL, 0, in, 2, &step, 1);
+        st = b->op(b->ctx, "mul", NULL, 0, in, 2, 0, &step, 1);
     if (st == WEFT_OK)
-        st = b->op(b->ctx, "sub", NULL, 0, (weft_tensor[]){u->param, step}, 2, &next, 1);
-    return st == WEFT_OK ? b->assign(b->ctx, u->param, next) : st;
+        st = b->op(b->ctx, "sub", NULL, 0, (weft_tensor[]){u->param, step}, 2, 0, &next, 1);
+    return st == WEFT_OK ? b->assign(b->ctx, u->param, next, 0) : st;
 }
 
 static weft_status probe(void *module, const weft_conf *conf, const weft_link_group *group,
@@ -113,9 +113,10 @@ static const weft_link_table link_table = {
 static const weft_rule rule_table = {sizeof rule_table, WEFT_UNIT_ELEMENT, update};
 
 static const weft_component rule = {
-    sizeof rule, 0, "weft.rule/1", "test.wild", "a rule that misbehaves", NULL, &rule_table};
+    sizeof rule, 0, "weft.rule/1", "test.wild", "a rule that misbehaves", NULL, &rule_table, NULL};
 static const weft_component way = {
-    sizeof way, 0, "weft.link/1", "test.wild", "a transport that misbehaves", NULL, &link_table};
+    sizeof way, 0,           "weft.link/1", "test.wild", "a transport that misbehaves",
+    NULL,       &link_table, NULL};
 static const weft_component *const components[] = {&rule, &way, NULL};
 
 static weft_status wild_open(const weft_host *host, void **module)

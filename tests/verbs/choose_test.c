@@ -160,7 +160,10 @@ static void test_list_of_devices(void **state)
         n[i].options[0][0] = "devices";
         n[i].options[0][1] = "b0, a0";
         assert_int_equal(node_open(&n[i]), WEFT_OK);
-        assert_int_equal(rig_table->register_memory(n[i].link, i ? in : out, sizeof in, -1, &r[i]),
+        assert_int_equal(rig_table->register_memory(
+                             n[i].link,
+                             &(weft_memory){sizeof(weft_memory), 0, i ? in : out, sizeof in, -1, 0},
+                             &r[i]),
                          WEFT_OK);
     }
     (void)double_joined(&before, &on);
@@ -170,8 +173,8 @@ static void test_list_of_devices(void **state)
         seen[c] = on;
         pattern_fill(out, sizeof out, c);
         uint64_t requests = double_requests(IBV_WR_RDMA_WRITE_WITH_IMM);
-        assert_int_equal(rig_table->send(p.a, out, sizeof out, r[0]), WEFT_OK);
-        assert_int_equal(rig_table->recv(p.b, in, sizeof in, r[1]), WEFT_OK);
+        assert_int_equal(rig_table->send(p.a, out, sizeof out, r[0], 0), WEFT_OK);
+        assert_int_equal(rig_table->recv(p.b, in, sizeof in, r[1], 0), WEFT_OK);
         pair_finish(p, want);
         assert_memory_equal(in, out, sizeof in);
         assert_int_equal(double_requests(IBV_WR_RDMA_WRITE_WITH_IMM) - requests, 2);

@@ -14,8 +14,10 @@ static void up(node n[2], uint8_t *memory[2], weft_region *r[2], pair *p)
     nodes_up(n, 2);
     for (int i = 0; i < 2; i++) {
         memory[i] = calloc(1, BYTES);
-        assert_int_equal(rig_table->register_memory(n[i].link, memory[i], BYTES, -1, &r[i]),
-                         WEFT_OK);
+        assert_int_equal(
+            rig_table->register_memory(
+                n[i].link, &(weft_memory){sizeof(weft_memory), 0, memory[i], BYTES, -1, 0}, &r[i]),
+            WEFT_OK);
     }
     *p = pair_up(&n[0], &n[1], 6);
 }
@@ -41,20 +43,20 @@ static void test_queue_pairs_that_fail(void **state)
     weft_status a = WEFT_OK, b = WEFT_OK;
     (void)state;
     up(n, memory, r, &p);
-    assert_int_equal(rig_table->recv(p.b, memory[1], BYTES, r[1]), WEFT_OK);
+    assert_int_equal(rig_table->recv(p.b, memory[1], BYTES, r[1], 0), WEFT_OK);
     for (double until = rig_now() + 0.2; rig_now() < until;) /* the credit arrives */
-        assert_int_equal(rig_table->progress(p.a, &x, &y), WEFT_OK);
+        assert_int_equal(rig_table->progress(p.a, 0, &x, &y), WEFT_OK);
     rig_table->deregister_memory(r[1]);
-    assert_int_equal(rig_table->send(p.a, memory[0], BYTES, r[0]), WEFT_OK);
+    assert_int_equal(rig_table->send(p.a, memory[0], BYTES, r[0], 0), WEFT_OK);
     for (double until = rig_now() + 20; a == WEFT_OK && rig_now() < until;)
-        a = rig_table->progress(p.a, &x, &y);
+        a = rig_table->progress(p.a, 0, &x, &y);
     assert_int_equal(a, WEFT_PEER);
     printf("%s\n", fake_why());
     assert_non_null(strstr(fake_why(), "writing a message to rank 1 on channel 6"));
     assert_non_null(strstr(fake_why(), "remote access error"));
     rig_table->abort(n[0].link); /* as the core does with a rank that has failed */
     for (double until = rig_now() + 20; b == WEFT_OK && rig_now() < until;)
-        b = rig_table->progress(p.b, &x, &y);
+        b = rig_table->progress(p.b, 0, &x, &y);
     assert_true(b == WEFT_PEER || b == WEFT_IO);
     printf("%s\n", fake_why());
     assert_non_null(strstr(fake_why(), "rank 0"));
@@ -72,7 +74,9 @@ static int poor_child(int fd, uint32_t rank, void *arg)
         return 1;
     node_init(&n, 0, 2);
     must(node_open(&n) == WEFT_OK);
-    must(rig_table->register_memory(n.link, memory, BYTES, -1, &r) == WEFT_NO_MEMORY);
+    must(rig_table->register_memory(n.link,
+                                    &(weft_memory){sizeof(weft_memory), 0, memory, BYTES, -1, 0},
+                                    &r) == WEFT_NO_MEMORY);
     printf("%s\n", fake_why());
     must(strstr(fake_why(), "8388608 bytes") != NULL);
     must(strstr(fake_why(), "ulimit -l") != NULL);
@@ -103,13 +107,13 @@ static void test_last_words(void **state)
         up(n, memory, r, &p);
         for (uint64_t i = 0; i < 20; i++) {
             pattern_fill(memory[0], 64, i);
-            assert_int_equal(rig_table->send(p.a, memory[0], 64, r[0]), WEFT_OK);
+            assert_int_equal(rig_table->send(p.a, memory[0], 64, r[0], 0), WEFT_OK);
         }
         rig_table->disconnect(p.a);
         for (uint64_t i = 0; i < 20; i++)
-            assert_int_equal(rig_table->recv(p.b, memory[1] + 64 * i, 64, r[1]), WEFT_OK);
+            assert_int_equal(rig_table->recv(p.b, memory[1] + 64 * i, 64, r[1], 0), WEFT_OK);
         for (double until = rig_now() + 20; y < 20 && rig_now() < until;)
-            assert_int_equal(rig_table->progress(p.b, &x, &y), WEFT_OK);
+            assert_int_equal(rig_table->progress(p.b, 0, &x, &y), WEFT_OK);
         for (uint64_t i = 0; i < 20; i++)
             assert_true(pattern_holds(memory[1] + 64 * i, 64, i));
         down(n, memory);

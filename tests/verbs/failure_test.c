@@ -25,8 +25,11 @@ static void up(two *t)
     for (uint32_t i = 0; i < 2; i++) {
         node_init(&t->n[i], i, 2);
         assert_int_equal(node_open(&t->n[i]), WEFT_OK);
-        assert_int_equal(
-            rig_table->register_memory(t->n[i].link, i ? in : out, BYTES, -1, &t->r[i]), WEFT_OK);
+        assert_int_equal(rig_table->register_memory(
+                             t->n[i].link,
+                             &(weft_memory){sizeof(weft_memory), 0, i ? in : out, BYTES, -1, 0},
+                             &t->r[i]),
+                         WEFT_OK);
     }
     t->p = pair_up(&t->n[0], &t->n[1], 4);
 }
@@ -63,14 +66,14 @@ static void said(const char *const *words)
 static weft_status fate(two *t, uint64_t bytes)
 {
     uint64_t x, y;
-    weft_status st = rig_table->send(t->p.a, out, bytes, t->r[0]);
+    weft_status st = rig_table->send(t->p.a, out, bytes, t->r[0], 0);
     assert_int_equal(st, WEFT_OK);
-    assert_int_equal(rig_table->recv(t->p.b, in, bytes, t->r[1]), WEFT_OK);
+    assert_int_equal(rig_table->recv(t->p.b, in, bytes, t->r[1], 0), WEFT_OK);
     for (double until = rig_now() + 10; st == WEFT_OK && rig_now() < until;) {
-        (void)!rig_table->progress(t->p.b, &x, &y);
-        st = rig_table->progress(t->p.a, &x, &y);
+        (void)!rig_table->progress(t->p.b, 0, &x, &y);
+        st = rig_table->progress(t->p.a, 0, &x, &y);
         if (st == WEFT_OK)
-            assert_int_equal(rig_table->wait(t->n[0].link, 0, 2000), WEFT_OK);
+            assert_int_equal(rig_table->wait(t->n[0].link, 0, 2000, 0), WEFT_OK);
     }
     return st;
 }
@@ -96,7 +99,7 @@ static void test_every_status_is_a_sentence(void **state)
             if (status <= IBV_WC_GENERAL_ERR && status != IBV_WC_GENERAL_ERR)
                 assert_null(strstr(first, "has no name"));
             /* and it stays so, in the same words */
-            assert_int_equal(rig_table->send(t.p.a, out, 1, t.r[0]), st);
+            assert_int_equal(rig_table->send(t.p.a, out, 1, t.r[0], 0), st);
             assert_string_equal(fake_why(), first);
             down(&t);
         }
@@ -133,9 +136,9 @@ static void test_credits_that_fail(void **state)
     (void)state;
     up(&t);
     double_fail_sends(IBV_WR_SEND, IBV_WC_RETRY_EXC_ERR);
-    assert_int_equal(rig_table->recv(t.p.b, in, BYTES, t.r[1]), WEFT_OK);
+    assert_int_equal(rig_table->recv(t.p.b, in, BYTES, t.r[1], 0), WEFT_OK);
     for (double until = rig_now() + 10; st == WEFT_OK && rig_now() < until;)
-        st = rig_table->progress(t.p.b, &x, &y);
+        st = rig_table->progress(t.p.b, 0, &x, &y);
     assert_int_equal(st, WEFT_PEER);
     SAID("rank 0", "sending a credit to", "tries");
     down(&t);
@@ -150,15 +153,15 @@ static void test_withdrawn_memory(void **state)
         uint64_t x, y;
         weft_status st = WEFT_OK;
         up(&t);
-        assert_int_equal(rig_table->recv(t.p.b, in, BYTES, t.r[1]), WEFT_OK);
+        assert_int_equal(rig_table->recv(t.p.b, in, BYTES, t.r[1], 0), WEFT_OK);
         for (int i = 0; i < 100; i++) /* the credit arrives */
-            assert_int_equal(rig_table->progress(t.p.a, &x, &y), WEFT_OK);
+            assert_int_equal(rig_table->progress(t.p.a, 0, &x, &y), WEFT_OK);
         double_unplug(1); /* so that the message is posted and stays */
-        assert_int_equal(rig_table->send(t.p.a, out, BYTES, t.r[0]), WEFT_OK);
+        assert_int_equal(rig_table->send(t.p.a, out, BYTES, t.r[0], 0), WEFT_OK);
         rig_table->deregister_memory(t.r[end]);
         double_unplug(0);
         for (double until = rig_now() + 10; st == WEFT_OK && rig_now() < until;)
-            st = rig_table->progress(t.p.a, &x, &y);
+            st = rig_table->progress(t.p.a, 0, &x, &y);
         assert_int_equal(st, end ? WEFT_PEER : WEFT_USAGE);
         SAID("rank 1", end ? "remote access error" : "local protection error");
         down(&t);
@@ -193,11 +196,11 @@ static void test_events_of_the_device(void **state)
         up(&t);
         double_event(events[i].type);
         weft_status a = WEFT_OK, b = WEFT_OK;
-        assert_int_equal(rig_table->recv(t.p.b, in, BYTES, t.r[1]), WEFT_OK);
-        assert_int_equal(rig_table->recv(t.p.a, out, BYTES, t.r[0]), WEFT_OK);
+        assert_int_equal(rig_table->recv(t.p.b, in, BYTES, t.r[1], 0), WEFT_OK);
+        assert_int_equal(rig_table->recv(t.p.a, out, BYTES, t.r[0], 0), WEFT_OK);
         for (double until = rig_now() + 10; a == WEFT_OK && b == WEFT_OK && rig_now() < until;) {
-            a = rig_table->progress(t.p.a, &x, &y);
-            b = a == WEFT_OK ? rig_table->progress(t.p.b, &x, &y) : WEFT_OK;
+            a = rig_table->progress(t.p.a, 0, &x, &y);
+            b = a == WEFT_OK ? rig_table->progress(t.p.b, 0, &x, &y) : WEFT_OK;
         }
         assert_int_equal(a == WEFT_OK ? b : a, WEFT_IO);
         SAID("double0", "channel 4", events[i].words);
@@ -219,14 +222,14 @@ static void test_port_down(void **state)
         assert_int_equal(node_open(&t.n[i]), WEFT_OK);
     }
     t.p = pair_up(&t.n[0], &t.n[1], 4); /* events go to the device that was opened last: b's */
-    assert_int_equal(rig_table->recv(t.p.b, in, 5, NULL), WEFT_OK);
+    assert_int_equal(rig_table->recv(t.p.b, in, 5, NULL, 0), WEFT_OK);
     double_event(IBV_EVENT_PORT_ERR);
     assert_int_equal(conn_fate(&t.n[1], t.p.b, 0.2), WEFT_OK);
     double_event(IBV_EVENT_PORT_ACTIVE);
     assert_int_equal(conn_fate(&t.n[1], t.p.b, 1.5), WEFT_OK);
-    assert_int_equal(rig_table->send(t.p.a, out, 5, NULL), WEFT_OK);
+    assert_int_equal(rig_table->send(t.p.a, out, 5, NULL, 0), WEFT_OK);
     pair_finish(t.p, want);
-    assert_int_equal(rig_table->recv(t.p.b, in, 5, NULL), WEFT_OK);
+    assert_int_equal(rig_table->recv(t.p.b, in, 5, NULL, 0), WEFT_OK);
     double_event(IBV_EVENT_PORT_ERR);
     double start = rig_now();
     assert_int_equal(conn_fate(&t.n[1], t.p.b, 10), WEFT_IO);
@@ -243,11 +246,16 @@ static void test_registration_limit(void **state)
     double_limit(BYTES - 1);
     node_init(&n, 0, 2);
     assert_int_equal(node_open(&n), WEFT_OK);
-    assert_int_equal(rig_table->register_memory(n.link, out, BYTES, -1, &r), WEFT_NO_MEMORY);
+    assert_int_equal(rig_table->register_memory(
+                         n.link, &(weft_memory){sizeof(weft_memory), 0, out, BYTES, -1, 0}, &r),
+                     WEFT_NO_MEMORY);
     SAID("double0", "300000 bytes", "ulimit -l");
     weft_conn *c = NULL;
     double_limit(1000);
-    assert_int_equal(rig_table->connect(n.link, 1, 0, n.address, n.address_bytes, &c),
+    assert_int_equal(rig_table->connect(n.link,
+                                        &(weft_conn_args){sizeof(weft_conn_args), 0, 1, 0,
+                                                          n.address, n.address_bytes},
+                                        &c),
                      WEFT_NO_MEMORY);
     SAID("double0", "rank 1", "ulimit -l");
     node_close(&n);
@@ -267,10 +275,14 @@ static weft_status whole_life(void)
         if (st == WEFT_OK)
             st = node_open(&n[i]);
         if (st == WEFT_OK)
-            st = rig_table->register_memory(n[i].link, i ? in : out, BYTES, -1, &r);
+            st = rig_table->register_memory(
+                n[i].link, &(weft_memory){sizeof(weft_memory), 0, i ? in : out, BYTES, -1, 0}, &r);
     }
     for (uint32_t i = 0; i < 2 && st == WEFT_OK; i++)
-        st = rig_table->connect(n[i].link, !i, 0, n[!i].address, n[!i].address_bytes, &c[i]);
+        st = rig_table->connect(
+            n[i].link,
+            &(weft_conn_args){sizeof(weft_conn_args), 0, !i, 0, n[!i].address, n[!i].address_bytes},
+            &c[i]);
     for (weft_status a = WEFT_BUSY, b = WEFT_BUSY;
          st == WEFT_OK && (a != WEFT_OK || b != WEFT_OK);) {
         a = rig_table->ready(c[0]);
@@ -319,7 +331,9 @@ static void device_memory(bool dmabuf)
         node_init(&t.n[i], i, 2);
         assert_int_equal(node_open(&t.n[i]), WEFT_OK);
         assert_int_equal(
-            rig_table->register_memory(t.n[i].link, i ? in : out, BYTES, pipes[0], &t.r[i]),
+            rig_table->register_memory(
+                t.n[i].link,
+                &(weft_memory){sizeof(weft_memory), 0, i ? in : out, BYTES, pipes[0], 0}, &t.r[i]),
             WEFT_OK);
     }
     t.p = pair_up(&t.n[0], &t.n[1], 4);
@@ -327,8 +341,8 @@ static void device_memory(bool dmabuf)
         uint64_t reads = double_requests(IBV_WR_RDMA_READ);
         pattern_fill(out, BYTES - 8, i);
         memset(in, 0, BYTES);
-        assert_int_equal(rig_table->send(t.p.a, out, sizes[i], t.r[0]), WEFT_OK);
-        assert_int_equal(rig_table->recv(t.p.b, in, sizes[i], t.r[1]), WEFT_OK);
+        assert_int_equal(rig_table->send(t.p.a, out, sizes[i], t.r[0], 0), WEFT_OK);
+        assert_int_equal(rig_table->recv(t.p.b, in, sizes[i], t.r[1], 0), WEFT_OK);
         want[0]++;
         want[3]++;
         pair_finish(t.p, want);
@@ -357,12 +371,16 @@ static void test_device_memory_that_nobody_registers(void **state)
     node_init(&n, 0, 2);
     assert_int_equal(node_open(&n), WEFT_OK);
     double_fail_call("reg_mr", 1, EFAULT);
-    assert_int_equal(rig_table->register_memory(n.link, out, BYTES, pipes[0], &r),
-                     WEFT_UNSUPPORTED);
+    assert_int_equal(
+        rig_table->register_memory(
+            n.link, &(weft_memory){sizeof(weft_memory), 0, out, BYTES, pipes[0], 0}, &r),
+        WEFT_UNSUPPORTED);
     SAID("double0", "dmabuf", "nvidia_peermem", "host memory");
     double_fail_call("reg_mr", 1, EFAULT); /* memory that the host cannot read, without one */
-    assert_int_equal(rig_table->register_memory(n.link, (void *)4096, BYTES, -1, &r),
-                     WEFT_UNSUPPORTED);
+    assert_int_equal(
+        rig_table->register_memory(
+            n.link, &(weft_memory){sizeof(weft_memory), 0, (void *)4096, BYTES, -1, 0}, &r),
+        WEFT_UNSUPPORTED);
     SAID("dmabuf");
     node_close(&n);
     close(pipes[0]);

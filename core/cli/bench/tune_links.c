@@ -103,7 +103,7 @@ static spec_link alone(const tune_set *t, const component *c)
 {
     char section[80];
     snprintf(section, sizeof section, "comm.%.64s", c->name);
-    return (spec_link){.c = c, .conf = config_conf(t->cfg, section, c->options)};
+    return (spec_link){.c = c, .conf = config_conf(t->cfg, section, c->own)};
 }
 
 bool cli_tune_maps(const tune_set *t, const tune_probe *p)

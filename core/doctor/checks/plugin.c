@@ -53,7 +53,7 @@ static weft_status probe(probe_request *t, int32_t *score)
     err_clear();
     if (st != WEFT_OK)
         return st;
-    const weft_conf *conf = config_conf(t->cfg, section, c->options);
+    const weft_conf *conf = config_conf(t->cfg, section, c->own);
     if (device)
         return PLUGIN_CALL((const weft_device_table *)c->table, probe, c->module, conf, score);
     if (is(c, "weft.coll/1"))

@@ -8,7 +8,7 @@
 void graph_layer_block(graph_layers *m, const char *name)
 {
     if (m->st == WEFT_OK)
-        m->st = m->b->block(m->b->ctx, name);
+        m->st = m->b->block(m->b->ctx, name, 0);
 }
 
 weft_tensor graph_layer_input(graph_layers *m, const char *name)
@@ -17,7 +17,8 @@ weft_tensor graph_layer_input(graph_layers *m, const char *name)
     shape.axes[0] = (weft_axis){"tokens", m->o->batch * m->o->sequence};
     weft_tensor out = 0;
     if (m->st == WEFT_OK)
-        m->st = m->b->input(m->b->ctx, name, &shape, &out);
+        m->st = m->b->input(m->b->ctx, &(weft_input_args){sizeof(weft_input_args), 0, name, &shape},
+                            &out);
     return out;
 }
 
@@ -33,7 +34,9 @@ weft_tensor graph_layer_param(graph_layers *m, const char *name, uint32_t rank,
         flags |= WEFT_PARAM_PAD; /* rows that are looked up, or whose logits the loss ignores */
     weft_tensor out = 0;
     if (m->st == WEFT_OK)
-        m->st = m->b->param(m->b->ctx, full, &shape, init, flags, &out);
+        m->st = m->b->param(
+            m->b->ctx, &(weft_param_args){sizeof(weft_param_args), flags, full, &shape, init, NULL},
+            &out);
     return out;
 }
 
@@ -45,7 +48,7 @@ weft_tensor graph_layer_op(graph_layers *m, const char *id, const weft_attr *att
         nin++;
     weft_tensor out[WEFT_MAX_OPERANDS] = {0};
     if (m->st == WEFT_OK)
-        m->st = m->b->op(m->b->ctx, id, attrs, nattr, in, nin, out, nout);
+        m->st = m->b->op(m->b->ctx, id, attrs, nattr, in, nin, 0, out, nout);
     return out[0];
 }
 
@@ -79,9 +82,9 @@ weft_tensor graph_layer_loss(graph_layers *m, weft_tensor logits)
         return graph_layer_op(m, "softmax_xent.loss", &weight, 1,
                               (weft_tensor[GRAPH_LAYER_INPUTS]){logits, targets}, 1);
     if (m->st == WEFT_OK)
-        m->st = m->b->scalar(m->b->ctx, "scale", &scale);
+        m->st = m->b->scalar(m->b->ctx, "scale", 0, &scale);
     if (m->st == WEFT_OK)
         m->st = m->b->op(m->b->ctx, "softmax_xent", &weight, 1,
-                         (weft_tensor[]){logits, targets, scale}, 3, out, 2);
+                         (weft_tensor[]){logits, targets, scale}, 3, 0, out, 2);
     return out[1];
 }

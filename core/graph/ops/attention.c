@@ -34,20 +34,20 @@ static weft_status check_groups(const weft_builder *b, const weft_shape *q, cons
                          (long long)q->axes[1].size, (long long)k->axes[1].size);
 }
 
-static weft_status attention_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+static weft_status attention_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                                    const weft_shape *in, uint32_t nin, weft_shape *out,
                                    uint32_t *nout)
 {
     weft_status st =
         graph_op_infer(nin == 1 ? "attention: qkv[t,q,h,d] -> y[t,h,d] lse[t,h]:f32"
                                 : "attention: q[t,h,d] k[t,g,d] v[t,g,d] -> y[t,h,d] lse[t,h]:f32",
-                       b, in, nin, out, nout);
+                       self->b, in, nin, out, nout);
     if (st == WEFT_OK)
-        st = nin == 1 ? check_fused(b, &in[0]) : check_groups(b, &in[0], &in[1]);
-    return st != WEFT_OK ? st : graph_op_check_sequence(b, "attention", attrs, nattr, &in[0]);
+        st = nin == 1 ? check_fused(self->b, &in[0]) : check_groups(self->b, &in[0], &in[1]);
+    return st != WEFT_OK ? st : graph_op_check_sequence(self->b, "attention", attrs, nattr, &in[0]);
 }
 
-static weft_status dx_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+static weft_status dx_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                             const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     weft_status st =
@@ -55,30 +55,32 @@ static weft_status dx_infer(const weft_builder *b, const weft_attr *attrs, uint3
                                   "dqkv[t,q,h,d]"
                                 : "attention.dx: dy[t,h,d] q[t,h,d] k[t,g,d] v[t,g,d] y[t,h,d] "
                                   "lse[t,h]:f32 -> dq[t,h,d] dk[t,g,d] dv[t,g,d]",
-                       b, in, nin, out, nout);
+                       self->b, in, nin, out, nout);
     if (st == WEFT_OK)
-        st = nin == 4 ? check_fused(b, &in[1]) : check_groups(b, &in[1], &in[2]);
-    return st != WEFT_OK ? st : graph_op_check_sequence(b, "attention.dx", attrs, nattr, &in[0]);
+        st = nin == 4 ? check_fused(self->b, &in[1]) : check_groups(self->b, &in[1], &in[2]);
+    return st != WEFT_OK ? st
+                         : graph_op_check_sequence(self->b, "attention.dx", attrs, nattr, &in[0]);
 }
 
 /* One op computes all gradients, at the first phase that needs any; the other phase finds them in
  * din. */
-static weft_status attention_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+static weft_status attention_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
                                   weft_tensor *din)
 {
-    weft_status st = graph_op_first_only(b, call);
+    weft_status st = graph_op_first_only(self->b, call);
     bool wanted = false;
     weft_tensor in[6] = {call->dout[0]};
     uint32_t n = 1;
     for (uint32_t i = 0; i < call->nin; i++) {
-        wanted |= graph_op_expects(b, call, i, phase);
+        wanted |= graph_op_expects(self->b, call, i, phase);
         in[n++] = call->in[i];
     }
     if (st != WEFT_OK || !call->dout[0] || !wanted || din[0])
         return st;
     in[n++] = call->out[0];
     in[n++] = call->out[1];
-    return b->op(b->ctx, "attention.dx", call->attrs, call->nattr, in, n, din, call->nin);
+    return self->b->op(self->b->ctx, "attention.dx", call->attrs, call->nattr, in, n, 0, din,
+                       call->nin);
 }
 
 /* The grouped form: the heads are axis 1 of every operand, under two names. */
@@ -105,33 +107,40 @@ static bool along_heads(const weft_opcall *call, const weft_place *in)
     return any;
 }
 
-static weft_status attention_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
-                                   const weft_place *in, weft_place *out)
+static weft_status attention_shard(const weft_op_self *self, const weft_opcall *call,
+                                   const char *mesh_axis, uint32_t size, const weft_place *in,
+                                   weft_place *out)
 {
+    (void)mesh_axis;
     bool fused = call->nin == 1;
     if (!fused && along_heads(call, in))
-        return heads_shard(b, call, in, out);
+        return heads_shard(self->b, call, in, out);
     weft_status st =
-        graph_op_shard(b, call, in, out, &(shard_rule){.only = 1u << 0 | (fused ? 4u : 0)});
-    return st != WEFT_OK ? st : graph_op_check_split(b, "attention", call, size, in[0]);
+        graph_op_shard(self->b, call, in, out, &(shard_rule){.only = 1u << 0 | (fused ? 4u : 0)});
+    return st != WEFT_OK ? st : graph_op_check_split(self->b, "attention", call, size, in[0]);
 }
 
-static weft_status dx_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
-                            const weft_place *in, weft_place *out)
+static weft_status dx_shard(const weft_op_self *self, const weft_opcall *call,
+                            const char *mesh_axis, uint32_t size, const weft_place *in,
+                            weft_place *out)
 {
+    (void)mesh_axis;
     bool fused = call->nin == 4;
     if (!fused && along_heads(call, in))
-        return heads_shard(b, call, in, out);
-    weft_status st = graph_op_shard(
-        b, call, in, out, &(shard_rule){.terms = "a-----", .only = 1u << 0 | (fused ? 2u : 0)});
-    return st != WEFT_OK ? st : graph_op_check_split(b, "attention", call, size, in[0]);
+        return heads_shard(self->b, call, in, out);
+    weft_status st =
+        graph_op_shard(self->b, call, in, out,
+                       &(shard_rule){.terms = "a-----", .only = 1u << 0 | (fused ? 2u : 0)});
+    return st != WEFT_OK ? st : graph_op_check_split(self->b, "attention", call, size, in[0]);
 }
 
 /* Scores and their product with the values: 2 and 2 for every pair of positions and feature; a
  * causal pass needs half the pairs. */
-static double attention_flops(const weft_attr *attrs, uint32_t nattr, const weft_shape *in,
-                              uint32_t nin, const weft_shape *out, uint32_t nout)
+static double attention_flops(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
+                              const weft_shape *in, uint32_t nin, const weft_shape *out,
+                              uint32_t nout)
 {
+    (void)self;
     (void)in, (void)nin, (void)nout;
     double sequence = (double)graph_op_attr_i(attrs, nattr, "sequence", 1);
     double half = graph_op_attr_i(attrs, nattr, "causal", 0) ? 0.5 : 1.0;
@@ -139,11 +148,11 @@ static double attention_flops(const weft_attr *attrs, uint32_t nattr, const weft
 }
 
 /* Twice the forward pass. Recomputing the scores is not counted, like other recomputation. */
-static double dx_flops(const weft_attr *attrs, uint32_t nattr, const weft_shape *in, uint32_t nin,
-                       const weft_shape *out, uint32_t nout)
+static double dx_flops(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
+                       const weft_shape *in, uint32_t nin, const weft_shape *out, uint32_t nout)
 {
     (void)nin, (void)out;
-    return 2.0 * attention_flops(attrs, nattr, in, 1, in, nout);
+    return 2.0 * attention_flops(self, attrs, nattr, in, 1, in, nout);
 }
 
 const op_entry graph_op_attention_family[] = {

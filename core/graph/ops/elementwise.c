@@ -51,25 +51,25 @@ static weft_status infer_n(uint32_t arity, const weft_builder *b, const weft_sha
     return WEFT_OK;
 }
 
-static weft_status infer1(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+static weft_status infer1(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                           const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return infer_n(1, b, in, nin, out, nout);
+    return infer_n(1, self->b, in, nin, out, nout);
 }
 
-static weft_status infer2(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+static weft_status infer2(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                           const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return infer_n(2, b, in, nin, out, nout);
+    return infer_n(2, self->b, in, nin, out, nout);
 }
 
-static weft_status infer3(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+static weft_status infer3(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                           const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return infer_n(3, b, in, nin, out, nout);
+    return infer_n(3, self->b, in, nin, out, nout);
 }
 
 /* --- Gradients --- */
@@ -94,7 +94,7 @@ static weft_tensor number(formula *f, double value)
 {
     weft_tensor out = 0;
     if (f->st == WEFT_OK)
-        f->st = f->b->constant(f->b->ctx, value, &out);
+        f->st = f->b->constant(f->b->ctx, value, 0, &out);
     return out;
 }
 
@@ -132,38 +132,38 @@ static bool wanted(formula *f, uint32_t i)
     return false;
 }
 
-static weft_status copy_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+static weft_status copy_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
                              weft_tensor *din)
 {
-    formula f = begin(b, call, phase);
+    formula f = begin(self->b, call, phase);
     if (wanted(&f, 0))
         din[0] = call->dout[0];
     return f.st;
 }
 
-static weft_status neg_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+static weft_status neg_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
                             weft_tensor *din)
 {
-    formula f = begin(b, call, phase);
+    formula f = begin(self->b, call, phase);
     if (wanted(&f, 0))
         din[0] = term(&f, "neg", call->dout[0], 0);
     return f.st;
 }
 
-static weft_status add_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+static weft_status add_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
                             weft_tensor *din)
 {
-    formula f = begin(b, call, phase);
+    formula f = begin(self->b, call, phase);
     for (uint32_t i = 0; i < 2; i++)
         if (wanted(&f, i))
             din[i] = call->dout[0];
     return f.st;
 }
 
-static weft_status sub_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+static weft_status sub_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
                             weft_tensor *din)
 {
-    formula f = begin(b, call, phase);
+    formula f = begin(self->b, call, phase);
     if (wanted(&f, 0))
         din[0] = call->dout[0];
     if (wanted(&f, 1))
@@ -171,10 +171,10 @@ static weft_status sub_grad(const weft_builder *b, const weft_opcall *call, uint
     return f.st;
 }
 
-static weft_status mul_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+static weft_status mul_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
                             weft_tensor *din)
 {
-    formula f = begin(b, call, phase);
+    formula f = begin(self->b, call, phase);
     for (uint32_t i = 0; i < 2; i++)
         if (wanted(&f, i))
             din[i] = term(&f, "mul", call->dout[0], call->in[1 - i]);
@@ -182,10 +182,10 @@ static weft_status mul_grad(const weft_builder *b, const weft_opcall *call, uint
 }
 
 /* y = a / c: dy / c, and -dy y / c */
-static weft_status div_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+static weft_status div_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
                             weft_tensor *din)
 {
-    formula f = begin(b, call, phase);
+    formula f = begin(self->b, call, phase);
     if (wanted(&f, 0))
         din[0] = term(&f, "div", call->dout[0], call->in[1]);
     if (wanted(&f, 1)) {
@@ -209,60 +209,60 @@ static weft_status choice_grad(const weft_builder *b, const weft_opcall *call, u
     return f.st;
 }
 
-static weft_status min_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+static weft_status min_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
                             weft_tensor *din)
 {
-    return choice_grad(b, call, phase, din, call->in[1], call->in[0]);
+    return choice_grad(self->b, call, phase, din, call->in[1], call->in[0]);
 }
 
-static weft_status max_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+static weft_status max_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
                             weft_tensor *din)
 {
-    return choice_grad(b, call, phase, din, call->in[0], call->in[1]);
+    return choice_grad(self->b, call, phase, din, call->in[0], call->in[1]);
 }
 
 /* dy / 2y */
-static weft_status sqrt_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+static weft_status sqrt_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
                              weft_tensor *din)
 {
-    formula f = begin(b, call, phase);
+    formula f = begin(self->b, call, phase);
     if (wanted(&f, 0))
         din[0] = term(&f, "div", call->dout[0], term(&f, "add", call->out[0], call->out[0]));
     return f.st;
 }
 
-static weft_status abs_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+static weft_status abs_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
                             weft_tensor *din)
 {
-    formula f = begin(b, call, phase);
+    formula f = begin(self->b, call, phase);
     if (wanted(&f, 0))
         din[0] = term(&f, "mul", call->dout[0], term(&f, "sign", call->in[0], 0));
     return f.st;
 }
 
-static weft_status exp_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+static weft_status exp_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
                             weft_tensor *din)
 {
-    formula f = begin(b, call, phase);
+    formula f = begin(self->b, call, phase);
     if (wanted(&f, 0))
         din[0] = term(&f, "mul", call->dout[0], call->out[0]);
     return f.st;
 }
 
-static weft_status log_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+static weft_status log_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
                             weft_tensor *din)
 {
-    formula f = begin(b, call, phase);
+    formula f = begin(self->b, call, phase);
     if (wanted(&f, 0))
         din[0] = term(&f, "div", call->dout[0], call->in[0]);
     return f.st;
 }
 
 /* y = a^c: dy c a^(c-1), and dy y log a */
-static weft_status pow_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+static weft_status pow_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
                             weft_tensor *din)
 {
-    formula f = begin(b, call, phase);
+    formula f = begin(self->b, call, phase);
     weft_tensor a = call->in[0], c = call->in[1], dy = call->dout[0];
     if (wanted(&f, 0)) {
         weft_tensor power = term(&f, "pow", a, term(&f, "sub", c, number(&f, 1)));
@@ -274,10 +274,10 @@ static weft_status pow_grad(const weft_builder *b, const weft_opcall *call, uint
 }
 
 /* -dy sin a, with the sine as a phase-shifted cosine */
-static weft_status cos_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+static weft_status cos_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
                             weft_tensor *din)
 {
-    formula f = begin(b, call, phase);
+    formula f = begin(self->b, call, phase);
     if (wanted(&f, 0)) {
         weft_tensor quarter = number(&f, 1.57079632679489661923);
         weft_tensor minus_sine = term(&f, "cos", term(&f, "add", call->in[0], quarter), 0);
@@ -286,10 +286,10 @@ static weft_status cos_grad(const weft_builder *b, const weft_opcall *call, uint
     return f.st;
 }
 
-static weft_status select_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+static weft_status select_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
                                weft_tensor *din)
 {
-    formula f = begin(b, call, phase);
+    formula f = begin(self->b, call, phase);
     for (uint32_t i = 0; i < 2; i++)
         if (wanted(&f, i)) {
             weft_tensor zero = number(&f, 0), dy = call->dout[0];
@@ -299,41 +299,49 @@ static weft_status select_grad(const weft_builder *b, const weft_opcall *call, u
 }
 
 /* Constant almost everywhere. */
-static weft_status flat_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+static weft_status flat_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
                              weft_tensor *din)
 {
-    (void)b, (void)call, (void)phase, (void)din;
+    (void)self->b, (void)call, (void)phase, (void)din;
     return WEFT_OK;
 }
 
 /* --- Partial sums: ops that are linear in them pass them on --- */
 
-static weft_status same_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
-                              const weft_place *in, weft_place *out)
+static weft_status same_shard(const weft_op_self *self, const weft_opcall *call,
+                              const char *mesh_axis, uint32_t size, const weft_place *in,
+                              weft_place *out)
 {
+    (void)mesh_axis;
     (void)size;
-    return graph_op_shard(b, call, in, out, &(shard_rule){.terms = "a"});
+    return graph_op_shard(self->b, call, in, out, &(shard_rule){.terms = "a"});
 }
 
-static weft_status sum_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
-                             const weft_place *in, weft_place *out)
+static weft_status sum_shard(const weft_op_self *self, const weft_opcall *call,
+                             const char *mesh_axis, uint32_t size, const weft_place *in,
+                             weft_place *out)
 {
+    (void)mesh_axis;
     (void)size;
-    return graph_op_shard(b, call, in, out, &(shard_rule){.terms = "ab"});
+    return graph_op_shard(self->b, call, in, out, &(shard_rule){.terms = "ab"});
 }
 
-static weft_status mul_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
-                             const weft_place *in, weft_place *out)
+static weft_status mul_shard(const weft_op_self *self, const weft_opcall *call,
+                             const char *mesh_axis, uint32_t size, const weft_place *in,
+                             weft_place *out)
 {
+    (void)mesh_axis;
     (void)size;
-    return graph_op_shard(b, call, in, out, &(shard_rule){.terms = "aa"});
+    return graph_op_shard(self->b, call, in, out, &(shard_rule){.terms = "aa"});
 }
 
-static weft_status select_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
-                                const weft_place *in, weft_place *out)
+static weft_status select_shard(const weft_op_self *self, const weft_opcall *call,
+                                const char *mesh_axis, uint32_t size, const weft_place *in,
+                                weft_place *out)
 {
+    (void)mesh_axis;
     (void)size;
-    return graph_op_shard(b, call, in, out, &(shard_rule){.terms = "ab-"});
+    return graph_op_shard(self->b, call, in, out, &(shard_rule){.terms = "ab-"});
 }
 
 #define EW(word, code, arity, gradient, sharding)                                                  \

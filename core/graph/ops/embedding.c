@@ -5,43 +5,49 @@
  * comes from the one rank that has it. Padding rows are never read. */
 #include "graph/ops/util.h"
 
-static weft_status embedding_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+static weft_status embedding_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                                    const weft_shape *in, uint32_t nin, weft_shape *out,
                                    uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return graph_op_infer("embedding: table[v,F..] ids[t]:i32 -> y[t,F..]", b, in, nin, out, nout);
+    return graph_op_infer("embedding: table[v,F..] ids[t]:i32 -> y[t,F..]", self->b, in, nin, out,
+                          nout);
 }
 
-static weft_status dw_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+static weft_status dw_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                             const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return graph_op_infer("embedding.dw: dy[t,F..] ids[t]:i32 table[v,F..] -> dtable[v,F..]", b, in,
-                          nin, out, nout);
+    return graph_op_infer("embedding.dw: dy[t,F..] ids[t]:i32 table[v,F..] -> dtable[v,F..]",
+                          self->b, in, nin, out, nout);
 }
 
-static weft_status embedding_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+static weft_status embedding_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
                                   weft_tensor *din)
 {
-    if (!call->dout[0] || !graph_op_expects(b, call, 0, phase))
+    if (!call->dout[0] || !graph_op_expects(self->b, call, 0, phase))
         return WEFT_OK;
     weft_tensor in[] = {call->dout[0], call->in[1], call->in[0]};
-    return b->op(b->ctx, "embedding.dw", call->attrs, call->nattr, in, 3, &din[0], 1);
+    return self->b->op(self->b->ctx, "embedding.dw", call->attrs, call->nattr, in, 3, 0, &din[0],
+                       1);
 }
 
-static weft_status embedding_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
-                                   const weft_place *in, weft_place *out)
+static weft_status embedding_shard(const weft_op_self *self, const weft_opcall *call,
+                                   const char *mesh_axis, uint32_t size, const weft_place *in,
+                                   weft_place *out)
 {
+    (void)mesh_axis;
     (void)size;
-    return graph_op_shard(b, call, in, out, &(shard_rule){.terms = "a-", .sums = 1});
+    return graph_op_shard(self->b, call, in, out, &(shard_rule){.terms = "a-", .sums = 1});
 }
 
-static weft_status dw_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
-                            const weft_place *in, weft_place *out)
+static weft_status dw_shard(const weft_op_self *self, const weft_opcall *call,
+                            const char *mesh_axis, uint32_t size, const weft_place *in,
+                            weft_place *out)
 {
+    (void)mesh_axis;
     (void)size;
-    return graph_op_shard(b, call, in, out, &(shard_rule){.terms = "a--", .sums = 1});
+    return graph_op_shard(self->b, call, in, out, &(shard_rule){.terms = "a--", .sums = 1});
 }
 
 const op_entry graph_op_embedding_family[] = {

@@ -6,75 +6,84 @@
  */
 #include "graph/ops/util.h"
 
-static weft_status linear_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+static weft_status linear_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                                 const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return graph_op_infer("linear: x[t,I..] w[O..,I..] b?[O..] -> y[t,O..]", b, in, nin, out, nout);
+    return graph_op_infer("linear: x[t,I..] w[O..,I..] b?[O..] -> y[t,O..]", self->b, in, nin, out,
+                          nout);
 }
 
-static weft_status dx_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+static weft_status dx_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                             const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return graph_op_infer("linear.dx: dy[t,O..] w[O..,I..] -> dx[t,I..]", b, in, nin, out, nout);
+    return graph_op_infer("linear.dx: dy[t,O..] w[O..,I..] -> dx[t,I..]", self->b, in, nin, out,
+                          nout);
 }
 
-static weft_status dw_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+static weft_status dw_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                             const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return graph_op_infer("linear.dw: dy[t,O..] x[t,I..] -> dw[O..,I..]", b, in, nin, out, nout);
+    return graph_op_infer("linear.dw: dy[t,O..] x[t,I..] -> dw[O..,I..]", self->b, in, nin, out,
+                          nout);
 }
 
-static weft_status colsum_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+static weft_status colsum_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                                 const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return graph_op_infer("colsum: dy[t,O..] -> db[O..]", b, in, nin, out, nout);
+    return graph_op_infer("colsum: dy[t,O..] -> db[O..]", self->b, in, nin, out, nout);
 }
 
-static weft_status linear_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+static weft_status linear_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
                                weft_tensor *din)
 {
     weft_tensor dy = call->dout[0], x = call->in[0], w = call->in[1];
     weft_status st = WEFT_OK;
     if (!dy)
         return WEFT_OK;
-    if (graph_op_expects(b, call, 0, phase))
-        st = graph_op_append(b, "linear.dx", (weft_tensor[]){dy, w}, 2, &din[0]);
-    if (st == WEFT_OK && graph_op_expects(b, call, 1, phase))
-        st = graph_op_append(b, "linear.dw", (weft_tensor[]){dy, x}, 2, &din[1]);
-    if (st == WEFT_OK && graph_op_expects(b, call, 2, phase))
-        st = graph_op_append(b, "colsum", &dy, 1, &din[2]);
+    if (graph_op_expects(self->b, call, 0, phase))
+        st = graph_op_append(self->b, "linear.dx", (weft_tensor[]){dy, w}, 2, &din[0]);
+    if (st == WEFT_OK && graph_op_expects(self->b, call, 1, phase))
+        st = graph_op_append(self->b, "linear.dw", (weft_tensor[]){dy, x}, 2, &din[1]);
+    if (st == WEFT_OK && graph_op_expects(self->b, call, 2, phase))
+        st = graph_op_append(self->b, "colsum", &dy, 1, &din[2]);
     return st;
 }
 
-static weft_status linear_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
-                                const weft_place *in, weft_place *out)
+static weft_status linear_shard(const weft_op_self *self, const weft_opcall *call,
+                                const char *mesh_axis, uint32_t size, const weft_place *in,
+                                weft_place *out)
 {
+    (void)mesh_axis;
     (void)size;
-    return graph_op_shard(b, call, in, out, &(shard_rule){.terms = "aab", .sums = 1});
+    return graph_op_shard(self->b, call, in, out, &(shard_rule){.terms = "aab", .sums = 1});
 }
 
-static weft_status product_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
-                                 const weft_place *in, weft_place *out)
+static weft_status product_shard(const weft_op_self *self, const weft_opcall *call,
+                                 const char *mesh_axis, uint32_t size, const weft_place *in,
+                                 weft_place *out)
 {
+    (void)mesh_axis;
     (void)size;
-    return graph_op_shard(b, call, in, out, &(shard_rule){.terms = "aa", .sums = 1});
+    return graph_op_shard(self->b, call, in, out, &(shard_rule){.terms = "aa", .sums = 1});
 }
 
 /* 2 m n k: a multiplication and an addition for every token and element of the weight. */
-static double linear_flops(const weft_attr *attrs, uint32_t nattr, const weft_shape *in,
-                           uint32_t nin, const weft_shape *out, uint32_t nout)
+static double linear_flops(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
+                           const weft_shape *in, uint32_t nin, const weft_shape *out, uint32_t nout)
 {
+    (void)self;
     (void)attrs, (void)nattr, (void)nin, (void)out, (void)nout;
     return 2.0 * (double)in[0].axes[0].size * (double)graph_op_elements(&in[1]);
 }
 
-static double dw_flops(const weft_attr *attrs, uint32_t nattr, const weft_shape *in, uint32_t nin,
-                       const weft_shape *out, uint32_t nout)
+static double dw_flops(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
+                       const weft_shape *in, uint32_t nin, const weft_shape *out, uint32_t nout)
 {
+    (void)self;
     (void)attrs, (void)nattr, (void)nin, (void)nout;
     return 2.0 * (double)in[0].axes[0].size * (double)graph_op_elements(&out[0]);
 }

@@ -17,40 +17,42 @@ static weft_status check_valid(const weft_builder *b, const weft_attr *attrs, ui
         (long long)valid, (long long)columns);
 }
 
-static weft_status xent_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+static weft_status xent_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                               const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     weft_status st = graph_op_infer("softmax_xent: logits[t,v] targets[t]:i32 scale[]:f32 -> "
                                     "dlogits[t,v] loss[]:f32",
-                                    b, in, nin, out, nout);
-    return st != WEFT_OK ? st : check_valid(b, attrs, nattr, &in[0]);
+                                    self->b, in, nin, out, nout);
+    return st != WEFT_OK ? st : check_valid(self->b, attrs, nattr, &in[0]);
 }
 
-static weft_status loss_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+static weft_status loss_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                               const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     weft_status st = graph_op_infer("softmax_xent.loss: logits[t,v] targets[t]:i32 -> loss[]:f32",
-                                    b, in, nin, out, nout);
-    return st != WEFT_OK ? st : check_valid(b, attrs, nattr, &in[0]);
+                                    self->b, in, nin, out, nout);
+    return st != WEFT_OK ? st : check_valid(self->b, attrs, nattr, &in[0]);
 }
 
 /* The loss is where the backward pass begins: its own gradient is one. */
-static weft_status xent_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+static weft_status xent_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
                              weft_tensor *din)
 {
     if (call->dout[0])
-        return graph_op_fail(b, WEFT_UNSUPPORTED,
+        return graph_op_fail(self->b, WEFT_UNSUPPORTED,
                              "the gradient of the logits has no gradient itself");
-    if (call->dout[1] && graph_op_expects(b, call, 0, phase))
+    if (call->dout[1] && graph_op_expects(self->b, call, 0, phase))
         din[0] = call->out[0];
     return WEFT_OK;
 }
 
-static weft_status xent_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
-                              const weft_place *in, weft_place *out)
+static weft_status xent_shard(const weft_op_self *self, const weft_opcall *call,
+                              const char *mesh_axis, uint32_t size, const weft_place *in,
+                              weft_place *out)
 {
+    (void)mesh_axis;
     (void)size;
-    return graph_op_shard(b, call, in, out, &(shard_rule){.only = 1u << 0, .sums = 1});
+    return graph_op_shard(self->b, call, in, out, &(shard_rule){.only = 1u << 0, .sums = 1});
 }
 
 const op_entry graph_op_loss_family[] = {

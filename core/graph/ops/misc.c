@@ -6,105 +6,113 @@
  * none. */
 #include "graph/ops/util.h"
 
-static weft_status gelu_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+static weft_status gelu_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                               const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return graph_op_infer("gelu: x[t,F..] b?[F..] -> y[t,F..]", b, in, nin, out, nout);
+    return graph_op_infer("gelu: x[t,F..] b?[F..] -> y[t,F..]", self->b, in, nin, out, nout);
 }
 
-static weft_status gelu_dx_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+static weft_status gelu_dx_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                                  const weft_shape *in, uint32_t nin, weft_shape *out,
                                  uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return graph_op_infer("gelu.dx: dy[t,F..] x[t,F..] b?[F..] -> dx[t,F..]", b, in, nin, out,
+    return graph_op_infer("gelu.dx: dy[t,F..] x[t,F..] b?[F..] -> dx[t,F..]", self->b, in, nin, out,
                           nout);
 }
 
-static weft_status residual_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+static weft_status residual_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                                   const weft_shape *in, uint32_t nin, weft_shape *out,
                                   uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return graph_op_infer("bias_residual: x[t,F..] b[F..] r[t,F..] -> y[t,F..]", b, in, nin, out,
-                          nout);
+    return graph_op_infer("bias_residual: x[t,F..] b[F..] r[t,F..] -> y[t,F..]", self->b, in, nin,
+                          out, nout);
 }
 
-static weft_status accumulate_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
-                                    const weft_shape *in, uint32_t nin, weft_shape *out,
-                                    uint32_t *nout)
+static weft_status accumulate_infer(const weft_op_self *self, const weft_attr *attrs,
+                                    uint32_t nattr, const weft_shape *in, uint32_t nin,
+                                    weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
     bool scalar = nin == 1 && !in[0].rank;
-    return graph_op_infer(scalar ? "accumulate: x[] -> sum[]" : "accumulate: x[F..] -> sum[F..]", b,
-                          in, nin, out, nout);
+    return graph_op_infer(scalar ? "accumulate: x[] -> sum[]" : "accumulate: x[F..] -> sum[F..]",
+                          self->b, in, nin, out, nout);
 }
 
-static weft_status sumsq_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+static weft_status sumsq_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                                const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
     bool scalar = nin == 1 && !in[0].rank;
-    return graph_op_infer(scalar ? "sumsq: x[] -> sum[]:f32" : "sumsq: x[F..] -> sum[]:f32", b, in,
-                          nin, out, nout);
+    return graph_op_infer(scalar ? "sumsq: x[] -> sum[]:f32" : "sumsq: x[F..] -> sum[]:f32",
+                          self->b, in, nin, out, nout);
 }
 
 /* The bias has the column sums of x's gradient. `din` still holds what the part for inputs wrote;
  * where x needed none, or the parts are built apart, that gradient is formed here. */
-static weft_status gelu_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+static weft_status gelu_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
                              weft_tensor *din)
 {
     weft_status st = WEFT_OK;
-    bool bias = graph_op_expects(b, call, 1, phase);
-    if (!call->dout[0] || (!bias && !graph_op_expects(b, call, 0, phase)))
+    bool bias = graph_op_expects(self->b, call, 1, phase);
+    if (!call->dout[0] || (!bias && !graph_op_expects(self->b, call, 0, phase)))
         return WEFT_OK;
     weft_tensor in[3] = {call->dout[0], call->in[0], call->nin > 1 ? call->in[1] : 0};
     if (!din[0])
-        st = graph_op_append(b, "gelu.dx", in, 1 + call->nin, &din[0]);
-    return st != WEFT_OK || !bias ? st : graph_op_append(b, "colsum", &din[0], 1, &din[1]);
+        st = graph_op_append(self->b, "gelu.dx", in, 1 + call->nin, &din[0]);
+    return st != WEFT_OK || !bias ? st : graph_op_append(self->b, "colsum", &din[0], 1, &din[1]);
 }
 
-static weft_status residual_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+static weft_status residual_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
                                  weft_tensor *din)
 {
     if (!call->dout[0])
         return WEFT_OK;
     for (uint32_t i = 0; i < 3; i += 2)
-        if (graph_op_expects(b, call, i, phase))
+        if (graph_op_expects(self->b, call, i, phase))
             din[i] = call->dout[0];
-    return graph_op_expects(b, call, 1, phase)
-               ? graph_op_append(b, "colsum", &call->dout[0], 1, &din[1])
+    return graph_op_expects(self->b, call, 1, phase)
+               ? graph_op_append(self->b, "colsum", &call->dout[0], 1, &din[1])
                : WEFT_OK;
 }
 
-static weft_status gelu_dx_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
-                                 const weft_place *in, weft_place *out)
+static weft_status gelu_dx_shard(const weft_op_self *self, const weft_opcall *call,
+                                 const char *mesh_axis, uint32_t size, const weft_place *in,
+                                 weft_place *out)
 {
+    (void)mesh_axis;
     (void)size;
-    return graph_op_shard(b, call, in, out, &(shard_rule){.terms = "a--"});
+    return graph_op_shard(self->b, call, in, out, &(shard_rule){.terms = "a--"});
 }
 
-static weft_status residual_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
-                                  const weft_place *in, weft_place *out)
+static weft_status residual_shard(const weft_op_self *self, const weft_opcall *call,
+                                  const char *mesh_axis, uint32_t size, const weft_place *in,
+                                  weft_place *out)
 {
+    (void)mesh_axis;
     (void)size;
-    return graph_op_shard(b, call, in, out, &(shard_rule){.terms = "abc"});
+    return graph_op_shard(self->b, call, in, out, &(shard_rule){.terms = "abc"});
 }
 
-static weft_status accumulate_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
-                                    const weft_place *in, weft_place *out)
+static weft_status accumulate_shard(const weft_op_self *self, const weft_opcall *call,
+                                    const char *mesh_axis, uint32_t size, const weft_place *in,
+                                    weft_place *out)
 {
+    (void)mesh_axis;
     (void)size;
-    return graph_op_shard(b, call, in, out, &(shard_rule){.terms = "a"});
+    return graph_op_shard(self->b, call, in, out, &(shard_rule){.terms = "a"});
 }
 
 /* Squares of a partial sum are not partial squares; of parts of a tensor, they are. */
-static weft_status sumsq_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
-                               const weft_place *in, weft_place *out)
+static weft_status sumsq_shard(const weft_op_self *self, const weft_opcall *call,
+                               const char *mesh_axis, uint32_t size, const weft_place *in,
+                               weft_place *out)
 {
+    (void)mesh_axis;
     (void)size;
-    return graph_op_shard(b, call, in, out, &(shard_rule){.sums = 1});
+    return graph_op_shard(self->b, call, in, out, &(shard_rule){.sums = 1});
 }
 
 const op_entry graph_op_misc_family[] = {

@@ -7,39 +7,43 @@
 
 #include "graph/ops/util.h"
 
-static weft_status rename_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+static weft_status rename_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                                 const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     if (nin != 1 || nattr != 1 || attrs[0].i < 0 || attrs[0].i >= (int64_t)in[0].rank)
         return graph_op_fail(
-            b, WEFT_USAGE,
+            self->b, WEFT_USAGE,
             "rename takes one tensor and one attribute: the axis's new name as key, "
             "its number as value");
     out[0] = in[0];
     out[0].axes[attrs[0].i].name = attrs[0].key;
     for (uint32_t i = 0; i < in[0].rank; i++)
         if ((int64_t)i != attrs[0].i && !strcmp(in[0].axes[i].name, attrs[0].key))
-            return graph_op_fail(b, WEFT_USAGE, "rename: the tensor has an axis '%s' already",
+            return graph_op_fail(self->b, WEFT_USAGE, "rename: the tensor has an axis '%s' already",
                                  attrs[0].key);
     *nout = 1;
     return WEFT_OK;
 }
 
-static weft_status rename_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+static weft_status rename_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
                                weft_tensor *din)
 {
     weft_shape was;
-    if (!call->dout[0] || !graph_op_expects(b, call, 0, phase))
+    if (!call->dout[0] || !graph_op_expects(self->b, call, 0, phase))
         return WEFT_OK;
-    weft_status st = b->shape(b->ctx, call->in[0], &was);
-    const weft_attr back = {was.axes[call->attrs[0].i].name, call->attrs[0].i, 0};
-    return st != WEFT_OK ? st : b->op(b->ctx, "rename", &back, 1, &call->dout[0], 1, &din[0], 1);
+    weft_status st = self->b->shape(self->b->ctx, call->in[0], &was);
+    const weft_attr back = WEFT_ATTR_INT(was.axes[call->attrs[0].i].name, call->attrs[0].i);
+    return st != WEFT_OK
+               ? st
+               : self->b->op(self->b->ctx, "rename", &back, 1, &call->dout[0], 1, 0, &din[0], 1);
 }
 
-static weft_status rename_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
-                                const weft_place *in, weft_place *out)
+static weft_status rename_shard(const weft_op_self *self, const weft_opcall *call,
+                                const char *mesh_axis, uint32_t size, const weft_place *in,
+                                weft_place *out)
 {
-    (void)b, (void)call, (void)size;
+    (void)mesh_axis;
+    (void)self->b, (void)call, (void)size;
     out[0] = in[0];
     return WEFT_OK;
 }

@@ -5,63 +5,71 @@
  * backward pass. */
 #include "graph/ops/util.h"
 
-static weft_status norm_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+static weft_status norm_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                               const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return graph_op_infer("rmsnorm: x[t,c] g[c] -> y[t,c] rstd[t]:f32", b, in, nin, out, nout);
-}
-
-static weft_status dx_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
-                            const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
-{
-    (void)attrs, (void)nattr;
-    return graph_op_infer("rmsnorm.dx: dy[t,c] x[t,c] g[c] rstd[t]:f32 -> dx[t,c]", b, in, nin, out,
+    return graph_op_infer("rmsnorm: x[t,c] g[c] -> y[t,c] rstd[t]:f32", self->b, in, nin, out,
                           nout);
 }
 
-static weft_status dw_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+static weft_status dx_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                             const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return graph_op_infer("rmsnorm.dw: dy[t,c] x[t,c] rstd[t]:f32 -> dg[c]", b, in, nin, out, nout);
+    return graph_op_infer("rmsnorm.dx: dy[t,c] x[t,c] g[c] rstd[t]:f32 -> dx[t,c]", self->b, in,
+                          nin, out, nout);
 }
 
-static weft_status norm_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+static weft_status dw_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
+                            const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
+{
+    (void)attrs, (void)nattr;
+    return graph_op_infer("rmsnorm.dw: dy[t,c] x[t,c] rstd[t]:f32 -> dg[c]", self->b, in, nin, out,
+                          nout);
+}
+
+static weft_status norm_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
                              weft_tensor *din)
 {
     weft_tensor dy = call->dout[0], x = call->in[0], rstd = call->out[1];
-    weft_status st = graph_op_first_only(b, call);
+    weft_status st = graph_op_first_only(self->b, call);
     if (st != WEFT_OK || !dy)
         return st;
-    if (graph_op_expects(b, call, 0, phase))
-        st =
-            graph_op_append(b, "rmsnorm.dx", (weft_tensor[]){dy, x, call->in[1], rstd}, 4, &din[0]);
-    if (st != WEFT_OK || !graph_op_expects(b, call, 1, phase))
+    if (graph_op_expects(self->b, call, 0, phase))
+        st = graph_op_append(self->b, "rmsnorm.dx", (weft_tensor[]){dy, x, call->in[1], rstd}, 4,
+                             &din[0]);
+    if (st != WEFT_OK || !graph_op_expects(self->b, call, 1, phase))
         return st;
-    return graph_op_append(b, "rmsnorm.dw", (weft_tensor[]){dy, x, rstd}, 3, &din[1]);
+    return graph_op_append(self->b, "rmsnorm.dw", (weft_tensor[]){dy, x, rstd}, 3, &din[1]);
 }
 
-static weft_status norm_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
-                              const weft_place *in, weft_place *out)
+static weft_status norm_shard(const weft_op_self *self, const weft_opcall *call,
+                              const char *mesh_axis, uint32_t size, const weft_place *in,
+                              weft_place *out)
 {
+    (void)mesh_axis;
     (void)size;
-    return graph_op_shard(b, call, in, out, &(shard_rule){.only = 1u << 0});
+    return graph_op_shard(self->b, call, in, out, &(shard_rule){.only = 1u << 0});
 }
 
 /* Both gradients are linear in dy; dg adds up over the tokens. */
-static weft_status dx_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
-                            const weft_place *in, weft_place *out)
+static weft_status dx_shard(const weft_op_self *self, const weft_opcall *call,
+                            const char *mesh_axis, uint32_t size, const weft_place *in,
+                            weft_place *out)
 {
+    (void)mesh_axis;
     (void)size;
-    return graph_op_shard(b, call, in, out, &(shard_rule){.terms = "a---", .only = 1u << 0});
+    return graph_op_shard(self->b, call, in, out, &(shard_rule){.terms = "a---", .only = 1u << 0});
 }
 
-static weft_status dw_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
-                            const weft_place *in, weft_place *out)
+static weft_status dw_shard(const weft_op_self *self, const weft_opcall *call,
+                            const char *mesh_axis, uint32_t size, const weft_place *in,
+                            weft_place *out)
 {
+    (void)mesh_axis;
     (void)size;
-    return graph_op_shard(b, call, in, out,
+    return graph_op_shard(self->b, call, in, out,
                           &(shard_rule){.terms = "a--", .only = 1u << 0, .sums = 1});
 }
 

@@ -14,28 +14,28 @@
 
 #include "graph/ops/util.h"
 
-static weft_status rope_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+static weft_status rope_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                               const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
-    weft_status st = graph_op_infer("rope: x[t,h,d] -> y[t,h,d]", b, in, nin, out, nout);
+    weft_status st = graph_op_infer("rope: x[t,h,d] -> y[t,h,d]", self->b, in, nin, out, nout);
     if (st != WEFT_OK)
         return st;
     int64_t sign = graph_op_attr_i(attrs, nattr, "sign", 1);
     if (in[0].axes[2].size % 2)
-        return graph_op_fail(b, WEFT_USAGE,
+        return graph_op_fail(self->b, WEFT_USAGE,
                              "rope turns pairs of elements, so the axis '%s' must be even; it has "
                              "%lld elements",
                              in[0].axes[2].name, (long long)in[0].axes[2].size);
     if (!(graph_op_attr_f(attrs, nattr, "theta", 1e4) > 0) || (sign != 1 && sign != -1))
-        return graph_op_fail(b, WEFT_USAGE,
+        return graph_op_fail(self->b, WEFT_USAGE,
                              "rope needs a positive attribute 'theta' and a 'sign' of 1 or -1");
-    return graph_op_check_sequence(b, "rope", attrs, nattr, &in[0]);
+    return graph_op_check_sequence(self->b, "rope", attrs, nattr, &in[0]);
 }
 
-static weft_status rope_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+static weft_status rope_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
                              weft_tensor *din)
 {
-    if (!call->dout[0] || !graph_op_expects(b, call, 0, phase))
+    if (!call->dout[0] || !graph_op_expects(self->b, call, 0, phase))
         return WEFT_OK;
     weft_attr attrs[8];
     uint32_t n = 0;
@@ -44,15 +44,17 @@ static weft_status rope_grad(const weft_builder *b, const weft_opcall *call, uin
             attrs[n++] = call->attrs[i];
     attrs[n++] =
         (weft_attr){.key = "sign", .i = -graph_op_attr_i(call->attrs, call->nattr, "sign", 1)};
-    return b->op(b->ctx, "rope", attrs, n, &call->dout[0], 1, &din[0], 1);
+    return self->b->op(self->b->ctx, "rope", attrs, n, &call->dout[0], 1, 0, &din[0], 1);
 }
 
-static weft_status rope_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
-                              const weft_place *in, weft_place *out)
+static weft_status rope_shard(const weft_op_self *self, const weft_opcall *call,
+                              const char *mesh_axis, uint32_t size, const weft_place *in,
+                              weft_place *out)
 {
-    weft_status st =
-        graph_op_shard(b, call, in, out, &(shard_rule){.terms = "a", .only = 1u << 0 | 1u << 1});
-    return st != WEFT_OK ? st : graph_op_check_split(b, "rope", call, size, in[0]);
+    (void)mesh_axis;
+    weft_status st = graph_op_shard(self->b, call, in, out,
+                                    &(shard_rule){.terms = "a", .only = 1u << 0 | 1u << 1});
+    return st != WEFT_OK ? st : graph_op_check_split(self->b, "rope", call, size, in[0]);
 }
 
 const op_entry graph_op_rope_family[] = {

@@ -111,8 +111,8 @@ static weft_status place_split(const shard *s, weft_place *out)
         int at = graph_op_axis(&shape, s->axis);
         if (at < 0 && (st = check_sum(s)) != WEFT_OK)
             return st;
-        out[i] =
-            at < 0 ? (weft_place){WEFT_PARTIAL_SUM, 0} : (weft_place){WEFT_SPLIT, (uint32_t)at};
+        out[i] = at < 0 ? (weft_place){WEFT_PARTIAL_SUM, 0, 0, 0}
+                        : (weft_place){WEFT_SPLIT, (uint32_t)at, 0, 0};
     }
     return WEFT_OK;
 }
@@ -141,7 +141,7 @@ static weft_status place_partial(const shard *s, uint32_t first, weft_place *out
                 input_name(s, first), input_name(s, i));
     }
     for (uint32_t i = 0; i < s->call->nout; i++)
-        out[i] = (weft_place){WEFT_PARTIAL_SUM, 0};
+        out[i] = (weft_place){WEFT_PARTIAL_SUM, 0, 0, 0};
     return WEFT_OK;
 }
 
@@ -188,7 +188,7 @@ weft_status graph_op_shard(const weft_builder *b, const weft_opcall *call, const
     if (s.axis)
         return place_split(&s, out);
     for (i = 0; i < call->nout; i++)
-        out[i] = (weft_place){WEFT_WHOLE, 0};
+        out[i] = (weft_place){WEFT_WHOLE, 0, 0, 0};
     return WEFT_OK;
 }
 

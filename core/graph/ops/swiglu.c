@@ -5,46 +5,51 @@
  * data of another rank. The gradient needs only dy and the two inputs. */
 #include "graph/ops/util.h"
 
-static weft_status swiglu_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+static weft_status swiglu_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                                 const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return graph_op_infer("swiglu: gate[t,F..] up[t,F..] -> y[t,F..]", b, in, nin, out, nout);
+    return graph_op_infer("swiglu: gate[t,F..] up[t,F..] -> y[t,F..]", self->b, in, nin, out, nout);
 }
 
-static weft_status dx_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+static weft_status dx_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                             const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
     return graph_op_infer("swiglu.dx: dy[t,F..] gate[t,F..] up[t,F..] -> dgate[t,F..] dup[t,F..]",
-                          b, in, nin, out, nout);
+                          self->b, in, nin, out, nout);
 }
 
 /* One op computes both gradients, at the first phase that needs any; the other finds them in
  * din. */
-static weft_status swiglu_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+static weft_status swiglu_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
                                weft_tensor *din)
 {
-    bool wanted = graph_op_expects(b, call, 0, phase) || graph_op_expects(b, call, 1, phase);
+    bool wanted =
+        graph_op_expects(self->b, call, 0, phase) || graph_op_expects(self->b, call, 1, phase);
     if (!call->dout[0] || !wanted || din[0])
         return WEFT_OK;
     weft_tensor in[] = {call->dout[0], call->in[0], call->in[1]};
-    return b->op(b->ctx, "swiglu.dx", NULL, 0, in, 3, din, 2);
+    return self->b->op(self->b->ctx, "swiglu.dx", NULL, 0, in, 3, 0, din, 2);
 }
 
 /* Linear in up alone. */
-static weft_status swiglu_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
-                                const weft_place *in, weft_place *out)
+static weft_status swiglu_shard(const weft_op_self *self, const weft_opcall *call,
+                                const char *mesh_axis, uint32_t size, const weft_place *in,
+                                weft_place *out)
 {
+    (void)mesh_axis;
     (void)size;
-    return graph_op_shard(b, call, in, out, &(shard_rule){.terms = "-a"});
+    return graph_op_shard(self->b, call, in, out, &(shard_rule){.terms = "-a"});
 }
 
-static weft_status dx_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
-                            const weft_place *in, weft_place *out)
+static weft_status dx_shard(const weft_op_self *self, const weft_opcall *call,
+                            const char *mesh_axis, uint32_t size, const weft_place *in,
+                            weft_place *out)
 {
+    (void)mesh_axis;
     (void)size;
-    return graph_op_shard(b, call, in, out, &(shard_rule){.terms = "a--"});
+    return graph_op_shard(self->b, call, in, out, &(shard_rule){.terms = "a--"});
 }
 
 const op_entry graph_op_swiglu_family[] = {

@@ -122,5 +122,5 @@ weft_status graph_op_first_only(const weft_builder *b, const weft_opcall *call)
 weft_status graph_op_append(const weft_builder *b, const char *id, const weft_tensor *in,
                             uint32_t nin, weft_tensor *out)
 {
-    return b->op(b->ctx, id, NULL, 0, in, nin, out, 1);
+    return b->op(b->ctx, id, NULL, 0, in, nin, 0, out, 1);
 }

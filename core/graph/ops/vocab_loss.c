@@ -15,59 +15,60 @@
  * three times, where softmax_xent reads them once. */
 #include "graph/ops/util.h"
 
-static weft_status max_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+static weft_status max_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                              const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return graph_op_infer("xent.max: logits[t,v] -> max[t]:f32", b, in, nin, out, nout);
+    return graph_op_infer("xent.max: logits[t,v] -> max[t]:f32", self->b, in, nin, out, nout);
 }
 
-static weft_status sums_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+static weft_status sums_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                               const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    weft_status st = graph_op_infer(
-        "xent.sums: logits[t,v] targets[t]:i32 max[t]:f32 -> sums[t]:f32", b, in, nin, out, nout);
+    weft_status st =
+        graph_op_infer("xent.sums: logits[t,v] targets[t]:i32 max[t]:f32 -> sums[t]:f32", self->b,
+                       in, nin, out, nout);
     if (st == WEFT_OK) /* exponentials, target */
         out[0].axes[out[0].rank++] = (weft_axis){"sums", 2};
     return st;
 }
 
-static weft_status finish_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+static weft_status finish_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                                 const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
     return graph_op_infer(
         "xent.finish: logits[t,v] targets[t]:i32 max[t]:f32 sums[t,s]:f32 scale[]:f32 "
         "-> dlogits[t,v] loss[]:f32",
-        b, in, nin, out, nout);
+        self->b, in, nin, out, nout);
 }
 
-static weft_status loss_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+static weft_status loss_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                               const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return graph_op_infer("xent.loss: targets[t]:i32 max[t]:f32 sums[t,s]:f32 -> loss[]:f32", b, in,
-                          nin, out, nout);
+    return graph_op_infer("xent.loss: targets[t]:i32 max[t]:f32 sums[t,s]:f32 -> loss[]:f32",
+                          self->b, in, nin, out, nout);
 }
 
 /* As softmax_xent. The formula already includes that maximum and sums depend on the logits. */
-static weft_status finish_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+static weft_status finish_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
                                weft_tensor *din)
 {
     if (call->dout[0])
-        return graph_op_fail(b, WEFT_UNSUPPORTED,
+        return graph_op_fail(self->b, WEFT_UNSUPPORTED,
                              "the gradient of the logits has no gradient itself");
-    if (call->dout[1] && graph_op_expects(b, call, 0, phase))
+    if (call->dout[1] && graph_op_expects(self->b, call, 0, phase))
         din[0] = call->out[0];
     return WEFT_OK;
 }
 
 /* These two have no gradient. */
-static weft_status no_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+static weft_status no_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
                            weft_tensor *din)
 {
-    (void)b, (void)call, (void)phase, (void)din;
+    (void)self->b, (void)call, (void)phase, (void)din;
     return WEFT_OK;
 }
 
@@ -90,32 +91,40 @@ static weft_status shard(const weft_builder *b, const weft_opcall *call, const w
     return WEFT_OK;
 }
 
-static weft_status max_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
-                             const weft_place *in, weft_place *out)
+static weft_status max_shard(const weft_op_self *self, const weft_opcall *call,
+                             const char *mesh_axis, uint32_t size, const weft_place *in,
+                             weft_place *out)
 {
+    (void)mesh_axis;
     (void)size;
-    return shard(b, call, in, out, (weft_place){WEFT_PARTIAL_MAX, 0});
+    return shard(self->b, call, in, out, (weft_place){WEFT_PARTIAL_MAX, 0, 0, 0});
 }
 
-static weft_status sums_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
-                              const weft_place *in, weft_place *out)
+static weft_status sums_shard(const weft_op_self *self, const weft_opcall *call,
+                              const char *mesh_axis, uint32_t size, const weft_place *in,
+                              weft_place *out)
 {
+    (void)mesh_axis;
     (void)size;
-    return shard(b, call, in, out, (weft_place){WEFT_PARTIAL_SUM, 0});
+    return shard(self->b, call, in, out, (weft_place){WEFT_PARTIAL_SUM, 0, 0, 0});
 }
 
-static weft_status finish_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
-                                const weft_place *in, weft_place *out)
+static weft_status finish_shard(const weft_op_self *self, const weft_opcall *call,
+                                const char *mesh_axis, uint32_t size, const weft_place *in,
+                                weft_place *out)
 {
+    (void)mesh_axis;
     (void)size;
-    return shard(b, call, in, out, (weft_place){WEFT_SPLIT, 1});
+    return shard(self->b, call, in, out, (weft_place){WEFT_SPLIT, 1, 0, 0});
 }
 
-static weft_status loss_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
-                              const weft_place *in, weft_place *out)
+static weft_status loss_shard(const weft_op_self *self, const weft_opcall *call,
+                              const char *mesh_axis, uint32_t size, const weft_place *in,
+                              weft_place *out)
 {
+    (void)mesh_axis;
     (void)size;
-    return graph_op_shard(b, call, in, out, &(shard_rule){.only = 1u << 0, .sums = 1});
+    return graph_op_shard(self->b, call, in, out, &(shard_rule){.only = 1u << 0, .sums = 1});
 }
 
 #define COLUMNS .first_input = 1, .first_axis = 1

@@ -31,8 +31,8 @@ static weft_status end(edit_state *e, const char *call, weft_status st)
     return st;
 }
 
-/* Count one more edit. */
-static weft_status begin(edit_state *e, const char *call)
+/* Count one more edit; none of them knows a flag. */
+static weft_status begin(edit_state *e, const char *call, uint32_t flags)
 {
     if (!e)
         return err_fail(WEFT_USAGE, "%s() is called with ctx NULL; pass the table's own", call);
@@ -40,7 +40,7 @@ static weft_status begin(edit_state *e, const char *call)
         return err_fail(WEFT_USAGE,
                         "%s() is called while emit() writes graph; emit edits one by one", call);
     if (e->edits++ < EDITS_MOST)
-        return WEFT_OK;
+        return graph_check_flags(call, flags, 0);
     return err_fail(WEFT_NO_MEMORY,
                     "%s() in phase %u: the plugin has emitted %u edits in one call, which is the "
                     "limit; check for an endless loop",
@@ -59,10 +59,11 @@ static weft_status axis(const char *call, const char *name)
 
 /* --- the table --- */
 
-static weft_status a_split(void *ctx, const char *tensors, const char *name, const char *mesh_axis)
+static weft_status a_split(void *ctx, const char *tensors, const char *name, const char *mesh_axis,
+                           uint32_t flags)
 {
     static const char call[] = "edits.split";
-    weft_status st = begin(ctx, call);
+    weft_status st = begin(ctx, call, flags);
     if (st == WEFT_OK)
         st = glob(call, "tensors", tensors);
     if (st == WEFT_OK)
@@ -72,18 +73,18 @@ static weft_status a_split(void *ctx, const char *tensors, const char *name, con
     return end(ctx, call, st != WEFT_OK ? st : plan_edit_split(ctx, tensors, name, mesh_axis));
 }
 
-static weft_status a_replace(void *ctx, uint32_t op, weft_emit emit, void *user)
+static weft_status a_replace(void *ctx, uint32_t op, uint32_t flags, weft_emit emit, void *user)
 {
     static const char call[] = "edits.replace";
-    weft_status st = begin(ctx, call);
+    weft_status st = begin(ctx, call, flags);
     return end(ctx, call, st != WEFT_OK ? st : plan_edit_replace(ctx, op, emit, user));
 }
 
 static weft_status a_group(void *ctx, const char *name, const char *mesh_axis,
-                           const uint32_t *coords, uint32_t n)
+                           const uint32_t *coords, uint32_t n, uint32_t flags)
 {
     static const char call[] = "edits.group";
-    weft_status st = begin(ctx, call);
+    weft_status st = begin(ctx, call, flags);
     if (st == WEFT_OK)
         st = graph_check_name(call, "name", name);
     if (st == WEFT_OK)
@@ -94,11 +95,11 @@ static weft_status a_group(void *ctx, const char *name, const char *mesh_axis,
 }
 
 static weft_status a_stage(void *ctx, const char *blocks, const char *mesh_axis, uint32_t stage,
-                           uint32_t chunk)
+                           uint32_t chunk, uint32_t flags)
 {
     static const char call[] = "edits.stage";
     edit_state *e = state(ctx);
-    weft_status st = begin(e, call);
+    weft_status st = begin(e, call, flags);
     if (st == WEFT_OK)
         st = glob(call, "blocks", blocks);
     if (st == WEFT_OK)
@@ -110,11 +111,11 @@ static weft_status a_stage(void *ctx, const char *blocks, const char *mesh_axis,
 }
 
 static weft_status a_order(void *ctx, const char *mesh_axis, uint32_t stage, const weft_work *cells,
-                           uint32_t n)
+                           uint32_t n, uint32_t flags)
 {
     static const char call[] = "edits.order";
     edit_state *e = state(ctx);
-    weft_status st = begin(e, call);
+    weft_status st = begin(e, call, flags);
     if (st == WEFT_OK)
         st = axis(call, mesh_axis);
     if (st == WEFT_OK)
@@ -131,10 +132,10 @@ static weft_status a_order(void *ctx, const char *mesh_axis, uint32_t stage, con
 }
 
 static weft_status a_sync(void *ctx, const char *params, const char *mesh_axis, uint32_t when,
-                          uint64_t bucket_bytes)
+                          uint64_t bucket_bytes, uint32_t flags)
 {
     static const char call[] = "edits.sync";
-    weft_status st = begin(ctx, call);
+    weft_status st = begin(ctx, call, flags);
     if (st == WEFT_OK)
         st = glob(call, "params", params);
     if (st == WEFT_OK)
@@ -144,10 +145,10 @@ static weft_status a_sync(void *ctx, const char *params, const char *mesh_axis, 
 }
 
 static weft_status a_store(void *ctx, uint32_t what, const char *params, const char *mesh_axis,
-                           uint32_t ahead)
+                           uint32_t ahead, uint32_t flags)
 {
     static const char call[] = "edits.shard";
-    weft_status st = begin(ctx, call);
+    weft_status st = begin(ctx, call, flags);
     if (st == WEFT_OK)
         st = glob(call, "params", params);
     if (st == WEFT_OK)
@@ -156,10 +157,11 @@ static weft_status a_store(void *ctx, uint32_t what, const char *params, const c
                st != WEFT_OK ? st : plan_edit_shard(ctx, what, params, mesh_axis, ahead));
 }
 
-static weft_status a_list(void *ctx, const char *name, uint32_t every, weft_emit emit, void *user)
+static weft_status a_list(void *ctx, const char *name, uint32_t every, uint32_t flags,
+                          weft_emit emit, void *user)
 {
     static const char call[] = "edits.periodic_list";
-    weft_status st = begin(ctx, call);
+    weft_status st = begin(ctx, call, flags);
     if (st == WEFT_OK)
         st = graph_check_name(call, "name", name);
     if (st == WEFT_OK)
@@ -168,10 +170,11 @@ static weft_status a_list(void *ctx, const char *name, uint32_t every, weft_emit
                st != WEFT_OK ? st : plan_edit_periodic_list(ctx, name, every, emit, user));
 }
 
-static weft_status a_keep(void *ctx, const char *tensors, uint32_t how, const char *mesh_axis)
+static weft_status a_keep(void *ctx, const char *tensors, uint32_t how, const char *mesh_axis,
+                          uint32_t flags)
 {
     static const char call[] = "edits.activations";
-    weft_status st = begin(ctx, call);
+    weft_status st = begin(ctx, call, flags);
     if (st == WEFT_OK)
         st = glob(call, "tensors", tensors);
     if (st == WEFT_OK && mesh_axis)
@@ -179,20 +182,20 @@ static weft_status a_keep(void *ctx, const char *tensors, uint32_t how, const ch
     return end(ctx, call, st != WEFT_OK ? st : plan_edit_activations(ctx, tensors, how, mesh_axis));
 }
 
-static weft_status a_carry(void *ctx, const char *params, uint32_t versions)
+static weft_status a_carry(void *ctx, const char *params, uint32_t versions, uint32_t flags)
 {
     static const char call[] = "edits.weight_versions";
-    weft_status st = begin(ctx, call);
+    weft_status st = begin(ctx, call, flags);
     if (st == WEFT_OK)
         st = glob(call, "params", params);
     return end(ctx, call, st != WEFT_OK ? st : plan_edit_weight_versions(ctx, params, versions));
 }
 
 /* A single line of text, in any language. */
-static weft_status a_changes(void *ctx, const char *text)
+static weft_status a_changes(void *ctx, const char *text, uint32_t flags)
 {
     static const char call[] = "edits.changes_results";
-    weft_status st = begin(ctx, call);
+    weft_status st = begin(ctx, call, flags);
     if (st == WEFT_OK)
         st = graph_check_pointer(call, "text", text);
     const size_t n = st != WEFT_OK ? 0 : strnlen(text, EDITS_MOST_LINE + 1);

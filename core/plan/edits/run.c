@@ -33,8 +33,8 @@ static weft_status run_placement(edit_state *e, const weft_view *view, const wef
     e->owner = pool_printf(e->pool, "placement %s", placement->c->name);
     e->placing = true;
     plan_edits_begin(e);
-    weft_status st = PLUGIN_CALL(table, edit, placement->c->module, placement->conf, view, edits,
-                                 axes, rule->unit);
+    const weft_placement_args args = {sizeof args, 0, view, edits, axes, rule->unit, 0};
+    weft_status st = PLUGIN_CALL(table, edit, placement->c->module, placement->conf, &args);
     e->placing = false;
     return plan_edits_answer(e, st);
 }

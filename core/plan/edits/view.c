@@ -2,11 +2,23 @@
 #include "plan/edits/emitters.h"
 
 #include "base/err.h"
-#include "host/call.h"
 
 static edit_state *state(void *ctx)
 {
     return ctx;
+}
+
+/* Answers into a struct of the plugin, whose size the plugin has set. */
+static weft_status give(const edit_state *e, const char *call, void *out, const void *answer)
+{
+    if (*(uint32_t *)out < 2 * sizeof(uint32_t))
+        return err_fail(
+            WEFT_USAGE,
+            "%s: %s(): struct_size of the struct to fill is %u; zero the struct and set "
+            "it to sizeof of the struct before the call",
+            e->owner, call, *(uint32_t *)out);
+    weft_give(out, answer);
+    return WEFT_OK;
 }
 
 static uint32_t v_mesh(void *ctx, const char *axis)
@@ -25,24 +37,24 @@ static uint32_t v_tensors(void *ctx)
     return ctx ? state(ctx)->g->tensors.n : 0;
 }
 
-static weft_status v_tensor(void *ctx, weft_tensor t, weft_shape *shape, const char **name,
-                            uint32_t *kind, uint32_t *block)
+static weft_status v_tensor(void *ctx, weft_tensor t, weft_tensor_info *out)
 {
     edit_state *e = state(ctx);
-    if (!ctx || !shape || !name || !kind || !block)
-        return plan_edits_null(ctx, "view.tensor",
-                               !shape  ? "shape"
-                               : !name ? "name"
-                               : !kind ? "kind"
-                                       : "block");
+    if (!ctx || !out)
+        return plan_edits_null(ctx, "view.tensor", "out");
     if (t < 1 || t > e->g->tensors.n)
         return err_fail(WEFT_USAGE, "the graph has no tensor number %u", t);
     const tensor *x = graph_tensor(e->g, t);
-    *shape = e->phase >= WEFT_PHASE_SYNC ? graph_local_shape(e->g, t) : x->shape;
-    *name = x->name;
-    *kind = x->kind;
-    *block = x->block;
-    return WEFT_OK;
+    const weft_tensor_info info = {
+        .struct_size = sizeof info,
+        .flags = x->kind == WEFT_T_PARAM ? x->flags : 0,
+        .name = x->name,
+        .role = x->role,
+        .kind = x->kind,
+        .block = x->block,
+        .shape = e->phase >= WEFT_PHASE_SYNC ? graph_local_shape(e->g, t) : x->shape,
+    };
+    return give(e, "view.tensor", out, &info);
 }
 
 static weft_status v_place(void *ctx, weft_tensor t, const char *axis, weft_place *out)
@@ -73,14 +85,9 @@ static double v_flops(void *ctx, uint32_t block)
     double sum = 0;
     for (uint32_t i = 0; g && i < g->nodes.n; i++) {
         const node *n = &g->nodes.at[i];
-        if (n->block != block || n->phase != PHASE_FORWARD || !n->op || !n->op->flops)
+        if (n->block != block || n->phase != PHASE_FORWARD || !n->op)
             continue;
-        weft_shape in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS];
-        for (uint32_t k = 0; k < n->nin; k++)
-            in[k] = graph_local_shape(g, n->in[k]);
-        for (uint32_t k = 0; k < n->nout; k++)
-            out[k] = graph_local_shape(g, n->out[k]);
-        sum += PLUGIN_GET(n->op, flops, n->attrs, n->nattr, in, n->nin, out, n->nout);
+        sum += graph_node_flops(g, n);
     }
     return sum;
 }
@@ -109,8 +116,9 @@ static weft_status v_op(void *ctx, uint32_t i, const char **id, weft_opcall *cal
         return err_fail(WEFT_USAGE, "the graph has no op number %u", i);
     const node *n = &g->nodes.at[i];
     *id = n->id;
-    *call = (weft_opcall){sizeof *call, n->nattr, n->attrs, n->nin, n->nout, n->in, n->out, NULL};
-    return WEFT_OK;
+    const weft_opcall answer = {sizeof answer, n->nattr, n->attrs, n->nin,
+                                n->nout,       n->in,    n->out,   NULL};
+    return give(state(ctx), "view.op", call, &answer);
 }
 
 weft_view plan_edits_view(edit_state *e)

@@ -194,7 +194,7 @@ static const char *name_of(const fusing *j, const unit *u)
         if (m && !joins[m])
             return NULL;
     }
-    return PLUGIN_GET(table, fuse, d->c->module, ids, joins, u->n);
+    return PLUGIN_GET(table, fuse, d->c->module, d->conf, ids, joins, u->n);
 }
 
 /* Does the device have a kernel for these operands? */

@@ -138,18 +138,6 @@ static weft_status ref_of(lowering *l, weft_tensor t, ref *out)
     return err_fail(WEFT_INTERNAL, "tensor %s has no place", x->name);
 }
 
-static double node_flops(const graph *g, const node *n)
-{
-    weft_shape in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS];
-    if (!n->op->flops)
-        return 0;
-    for (uint32_t k = 0; k < n->nin; k++)
-        in[k] = graph_local_shape(g, n->in[k]);
-    for (uint32_t k = 0; k < n->nout; k++)
-        out[k] = graph_local_shape(g, n->out[k]);
-    return PLUGIN_GET(n->op, flops, n->attrs, n->nattr, in, n->nin, out, n->nout);
-}
-
 /* Make a one-step program of a single elementwise op. */
 static void single_step(const node *n, weft_ew_step *step, uint16_t *reg, weft_ew_program *p)
 {
@@ -217,7 +205,7 @@ static weft_status lower_compute(lowering *l, uint32_t seg, uint32_t at)
         op.attrs = attrs;
         op.nattr = with_first(n, attrs);
     }
-    return plan_segment_add_at(l->b->p, seg, &op, n->recomputed ? 0 : node_flops(g, n), refs,
+    return plan_segment_add_at(l->b->p, seg, &op, n->recomputed ? 0 : graph_node_flops(g, n), refs,
                                begins);
 }
 
@@ -230,7 +218,8 @@ static weft_status lower_fused(lowering *l, uint32_t seg, const unit *u)
     unit_call c;
     double flops = 0;
     for (uint32_t m = 0; m < u->n; m++)
-        flops += g->nodes.at[u->node[m]].recomputed ? 0 : node_flops(g, &g->nodes.at[u->node[m]]);
+        flops +=
+            g->nodes.at[u->node[m]].recomputed ? 0 : graph_node_flops(g, &g->nodes.at[u->node[m]]);
     for (uint32_t k = 0; k < u->nin + u->nout; k++) {
         const weft_tensor t = k < u->nin ? u->in[k] : u->out[k - u->nin];
         refs[k] = (ref){BASE_ABSOLUTE, 1, 0};

@@ -258,8 +258,8 @@ static weft_status accumulate(builder *b, list *l, uint32_t group, uint64_t from
 {
     const flat_block *k = &b->f->blocks.at[b->f->groups.at[group].block];
     uint64_t slice = b->f->groups.at[group].count / k->parts;
-    weft_operand io[2] = {{b->g->grad_dtype, 1, {(int64_t)slice}},
-                          {b->g->grad_dtype, 1, {(int64_t)slice}}};
+    weft_operand io[2] = {{b->g->grad_dtype, 1, 0, 0, {(int64_t)slice}},
+                          {b->g->grad_dtype, 1, 0, 0, {(int64_t)slice}}};
     ref refs[2] = {{BASE_FIRST, 0, 0}, {BASE_FIRST + 1, 0, 0}};
     weft_opspec op = {.struct_size = sizeof op,
                       .id = "accumulate",

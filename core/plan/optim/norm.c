@@ -93,7 +93,7 @@ static weft_status square_stretch(builder *b, list *l, const bucket *k, const st
         bases[BASE_FIRST] = own.at;
         stride = own.shift;
     }
-    weft_operand io[2] = {{b->g->grad_dtype, 1, {(int64_t)n}}, {.dtype = WEFT_F32}};
+    weft_operand io[2] = {{b->g->grad_dtype, 1, 0, 0, {(int64_t)n}}, {.dtype = WEFT_F32}};
     ref refs[2] = {{BASE_FIRST, 0, 0},
                    {BASE_ABSOLUTE, 0, plan_scalar_offset(b->p, x->scalar[kind], 0)}};
     weft_opspec op = {.struct_size = sizeof op,
@@ -128,7 +128,8 @@ static weft_status add_kinds(builder *b, list *l, const kinds *x)
 {
     weft_operand io[MAX_KINDS + 1] = {{0}};
     ref refs[MAX_KINDS + 1];
-    weft_ew_step steps[MAX_KINDS] = {{.op = WEFT_EW_CONST, .dst = (uint16_t)x->n, .scalar = 1}};
+    weft_ew_step steps[MAX_KINDS] = {
+        {.op = WEFT_EW_CONST, .dst = (uint16_t)x->n, .flags = WEFT_EW_SCALAR}};
     uint16_t reg = (uint16_t)x->n;
     for (uint32_t i = 0; i <= x->n; i++) {
         io[i].dtype = WEFT_F32;
@@ -136,8 +137,11 @@ static weft_status add_kinds(builder *b, list *l, const kinds *x)
             (ref){BASE_ABSOLUTE, 0, plan_scalar_offset(b->p, i < x->n ? x->scalar[i] : "sumsq", 0)};
     }
     for (uint32_t i = 0; i + 1 < x->n; i++)
-        steps[i] = (weft_ew_step){
-            .op = WEFT_EW_ADD, .dst = reg, .a = i ? reg : 0, .b = (uint16_t)(i + 1), .scalar = 1};
+        steps[i] = (weft_ew_step){.op = WEFT_EW_ADD,
+                                  .dst = reg,
+                                  .a = i ? reg : 0,
+                                  .b = (uint16_t)(i + 1),
+                                  .flags = WEFT_EW_SCALAR};
     const weft_ew_program program = {
         sizeof program, x->n ? x->n - 1 : 1, x->n + 1, -1, steps, &reg};
     weft_opspec op = {.struct_size = sizeof op,

@@ -128,7 +128,7 @@ static weft_status assign_copies(making *m)
         graph_tensor(&m->g, copy)->of = x.out[0];
         memcpy(graph_tensor(&m->g, copy)->place, was.place, sizeof was.place);
         weft_builder w = graph_builder(&m->g);
-        weft_status st = w.assign(w.ctx, copy, x.in[0]);
+        weft_status st = w.assign(w.ctx, copy, x.in[0], 0);
         if (st != WEFT_OK)
             return st;
     }
@@ -171,7 +171,7 @@ static void part_ways(builder *b)
         for (uint32_t a = 0; a < b->g->mesh->n; a++)
             if (b->f->params.at[i].never_axes >> a & 1)
                 graph_tensor(b->g, graph_find(b->g, b->f->params.at[i].name))->place[a] =
-                    (weft_place){WEFT_PARTIAL_SUM, 0};
+                    (weft_place){WEFT_PARTIAL_SUM, 0, 0, 0};
 }
 
 weft_status plan_periodic_lists(builder *b, const edit_state *e)

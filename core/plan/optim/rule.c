@@ -73,14 +73,14 @@ weft_status plan_rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor
     weft_builder w = graph_builder(g);
     weft_tensor clip, scaled[1];
     weft_update u = {.struct_size = sizeof u, .flags = flags, .name = "p", .param = param};
-    weft_status st = w.scalar(w.ctx, "clip", &clip);
+    weft_status st = w.scalar(w.ctx, "clip", 0, &clip);
     if (st == WEFT_OK)
-        st = w.scalar(w.ctx, "lr", &u.lr);
+        st = w.scalar(w.ctx, "lr", 0, &u.lr);
     if (st == WEFT_OK)
-        st = w.scalar(w.ctx, "count", &u.count);
+        st = w.scalar(w.ctx, "count", 0, &u.count);
     weft_tensor both[2] = {grad, clip};
     if (st == WEFT_OK)
-        st = w.op(w.ctx, "mul", NULL, 0, both, 2, scaled, 1);
+        st = w.op(w.ctx, "mul", NULL, 0, both, 2, 0, scaled, 1);
     u.grad = scaled[0];
     g->state_of = "p";
     if (st == WEFT_OK)
@@ -90,9 +90,9 @@ weft_status plan_rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor
         st = check_assigned(g, param);
     uint32_t times;
     if (st == WEFT_OK && copy)
-        st = w.assign(w.ctx, copy, assigned(g, param, &times));
+        st = w.assign(w.ctx, copy, assigned(g, param, &times), 0);
     if (st == WEFT_OK)
-        st = w.scalar(w.ctx, "gate", gate);
+        st = w.scalar(w.ctx, "gate", 0, gate);
     if (st == WEFT_OK)
         st = check_states(g, param);
     if (st != WEFT_OK)

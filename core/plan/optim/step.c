@@ -28,7 +28,7 @@ static weft_tensor number(scalars *s, double value)
 {
     weft_tensor t = 0;
     if (s->st == WEFT_OK)
-        s->st = s->w.constant(s->w.ctx, value, &t);
+        s->st = s->w.constant(s->w.ctx, value, 0, &t);
     return t;
 }
 
@@ -36,7 +36,7 @@ static weft_tensor named(scalars *s, const char *name)
 {
     weft_tensor t = 0;
     if (s->st == WEFT_OK)
-        s->st = s->w.scalar(s->w.ctx, name, &t);
+        s->st = s->w.scalar(s->w.ctx, name, 0, &t);
     return t;
 }
 
@@ -44,7 +44,7 @@ static weft_tensor apply(scalars *s, const char *id, weft_tensor a, weft_tensor 
 {
     weft_tensor in[3] = {a, b, c}, out = 0;
     if (s->st == WEFT_OK)
-        s->st = s->w.op(s->w.ctx, id, NULL, 0, in, c ? 3 : b ? 2 : 1, &out, 1);
+        s->st = s->w.op(s->w.ctx, id, NULL, 0, in, c ? 3 : b ? 2 : 1, 0, &out, 1);
     return out;
 }
 
@@ -52,7 +52,7 @@ static void set(scalars *s, const char *name, weft_tensor value)
 {
     weft_tensor to = named(s, name);
     if (s->st == WEFT_OK)
-        s->st = s->w.assign(s->w.ctx, to, value);
+        s->st = s->w.assign(s->w.ctx, to, value, 0);
 }
 
 /* The number of updates including this one. fp32 counts only to 2^24, so the count is the sum of

@@ -111,7 +111,7 @@ static weft_status update_range(builder *b, list *l, group *k, const range *r)
         flat_place_in x = plan_rule_region(b, from, r->first, r->group, &io[i].dtype);
         bases[nbases] = x.at;
         shifts[nbases] = x.shift;
-        io[i] = (weft_operand){io[i].dtype, 1, {(int64_t)r->count}};
+        io[i] = (weft_operand){io[i].dtype, 1, 0, 0, {(int64_t)r->count}};
         refs[i] = (ref){nbases++, 0, 0};
     }
     weft_opspec op = {.struct_size = sizeof op,

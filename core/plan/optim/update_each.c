@@ -43,7 +43,7 @@ static void shape_of(const builder *b, const flat_param *p, weft_shape *shape, w
             n *= b->g->mesh->size[a];
             place[a].axis = 0;
         }
-    place[k->axis] = (weft_place){WEFT_SPLIT, 0};
+    place[k->axis] = (weft_place){WEFT_SPLIT, 0, 0, 0};
     *shape = (weft_shape){.dtype = WEFT_F32, .rank = 1, .axes = {{"elements", n}}};
 }
 

@@ -10,9 +10,9 @@
 
 weft_status run_exec_sync(executor *e)
 {
-    weft_status st = PLUGIN_CALL(e->table, record, e->event, e->stream);
+    weft_status st = PLUGIN_CALL(e->table, record, e->event, e->stream, 0);
     uint64_t until = 0;
-    while (st == WEFT_OK && (st = PLUGIN_POLL(e->table, event_query, e->event)) == WEFT_BUSY) {
+    while (st == WEFT_OK && (st = PLUGIN_POLL(e->table, event_query, e->event, 0)) == WEFT_BUSY) {
         uint64_t now = clock_ns();
         until = until ? until : now + (uint64_t)(e->deadline * 1e9);
         st = job_failure(e->job);
@@ -28,13 +28,14 @@ weft_status run_exec_sync(executor *e)
 weft_status run_exec_write(executor *e, uint64_t offset, const void *from, uint64_t bytes)
 {
     weft_status st =
-        PLUGIN_CALL(e->table, copy, e->device, e->stream, e->base + offset, from, bytes);
+        PLUGIN_CALL(e->table, copy, e->device, e->stream, e->base + offset, from, bytes, 0);
     return st != WEFT_OK ? st : run_exec_sync(e);
 }
 
 weft_status run_exec_read(executor *e, uint64_t offset, void *to, uint64_t bytes)
 {
-    weft_status st = PLUGIN_CALL(e->table, copy, e->device, e->stream, to, e->base + offset, bytes);
+    weft_status st =
+        PLUGIN_CALL(e->table, copy, e->device, e->stream, to, e->base + offset, bytes, 0);
     return st != WEFT_OK ? st : run_exec_sync(e);
 }
 
@@ -51,7 +52,8 @@ weft_status run_exec_view(executor *e, uint64_t offset, uint64_t bytes, pool *co
 
 weft_status run_exec_zero(executor *e, uint64_t offset, uint64_t bytes)
 {
-    weft_status st = PLUGIN_CALL(e->table, fill, e->device, e->stream, e->base + offset, 0, bytes);
+    weft_status st =
+        PLUGIN_CALL(e->table, fill, e->device, e->stream, e->base + offset, 0, bytes, 0);
     return st != WEFT_OK ? st : run_exec_sync(e);
 }
 

@@ -29,9 +29,9 @@ static weft_status prepare_here(executor *e, uint32_t i)
     }
     op.attrs = attrs;
     weft_prepared *own = NULL;
-    weft_status st = k->own
-                         ? PLUGIN_CALL(k->own, prepare, k->module, &op, native(e), &e->kernels[i])
-                         : PLUGIN_CALL(e->table, prepare, e->device, &op, &own);
+    weft_status st =
+        k->own ? PLUGIN_CALL(k->own, prepare, k->module, k->conf, &op, native(e), &e->kernels[i])
+               : PLUGIN_CALL(e->table, prepare, e->device, &op, &own);
     if (!k->own)
         e->kernels[i] = own;
     free(attrs);
@@ -58,8 +58,8 @@ static inline weft_status run(executor *e, uint32_t number, const void *const *i
     const kernel *k = &e->plan->kernels.at[number];
     void *workspace = e->base + e->plan->workspace;
     if (k->own)
-        return PLUGIN_CALL(k->own, run, e->kernels[number], native(e), in, out, workspace);
-    return e->table->run(e->kernels[number], e->stream, in, out, workspace);
+        return PLUGIN_CALL(k->own, run, e->kernels[number], native(e), in, out, workspace, 0);
+    return e->table->run(e->kernels[number], e->stream, in, out, workspace, 0);
 }
 
 /* In a traced step: wait for the device after each kernel, to measure it. */

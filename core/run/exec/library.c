@@ -107,7 +107,7 @@ static weft_status open_line(colls *c, uint32_t number, const uint32_t *ranks)
     if (st == WEFT_OK)
         st = until_ready(c, l, ch->name);
     if (st == WEFT_OK && l->table->register_memory)
-        st = PLUGIN_ASK(l->table, register_memory, l->comm, c->d.base, p->bytes.peak);
+        st = PLUGIN_ASK(l->table, register_memory, l->comm, c->d.base, p->bytes.peak, 0);
     if (st == WEFT_UNSUPPORTED) {
         err_clear();
         st = WEFT_OK;
@@ -199,19 +199,24 @@ static weft_status call(const line *l, const collective *x, const void *in, void
 {
     if (x->kind != WEFT_SHIFT || x->root == 0)
         return PLUGIN_CALL(l->table, call, l->comm,
-                           x->kind == WEFT_SHIFT ? WEFT_BROADCAST : x->kind, x->redop, x->dtype, in,
-                           out, x->count, x->root, native);
+                           &(weft_coll_call){sizeof(weft_coll_call), 0,
+                                             x->kind == WEFT_SHIFT ? WEFT_BROADCAST : x->kind,
+                                             x->redop, x->dtype, x->root, in, out, x->count,
+                                             native});
     uint32_t to = (l->me + x->root) % l->n, from = (l->me + l->n - x->root) % l->n;
-    weft_status st = PLUGIN_CALL(l->table, call, l->comm, WEFT_SEND, 0, x->dtype, in, NULL,
-                                 x->count, to, native);
-    return st != WEFT_OK ? st
-                         : PLUGIN_CALL(l->table, call, l->comm, WEFT_RECV, 0, x->dtype, NULL, out,
-                                       x->count, from, native);
+    weft_status st = PLUGIN_CALL(l->table, call, l->comm,
+                                 &(weft_coll_call){sizeof(weft_coll_call), 0, WEFT_SEND, 0,
+                                                   x->dtype, to, in, NULL, x->count, native});
+    return st != WEFT_OK
+               ? st
+               : PLUGIN_CALL(l->table, call, l->comm,
+                             &(weft_coll_call){sizeof(weft_coll_call), 0, WEFT_RECV, 0, x->dtype,
+                                               from, NULL, out, x->count, native});
 }
 
 static weft_status launch(colls *c, const line *l)
 {
-    weft_status st = PLUGIN_POLL(l->table, end, l->module);
+    weft_status st = PLUGIN_POLL(l->table, end, l->module, 0);
     if (st == WEFT_BUSY)
         st = WEFT_OK;
     for (uint32_t i = 0; i < c->groups && st == WEFT_OK; i++) {
@@ -219,7 +224,7 @@ static weft_status launch(colls *c, const line *l)
         const line *one = &c->line[c->plan->collectives.at[number].channel];
         st = until_ready(c, one, c->plan->collectives.at[number].name);
         if (st == WEFT_OK)
-            st = PLUGIN_CALL(c->d.table, record, c->done[number], one->stream);
+            st = PLUGIN_CALL(c->d.table, record, c->done[number], one->stream, 0);
     }
     c->groups = 0;
     return st;
@@ -230,11 +235,11 @@ weft_status run_library_start(colls *c, uint32_t number, uint64_t from, uint64_t
 {
     const collective *x = &c->plan->collectives.at[number];
     const line *l = &c->line[x->channel];
-    weft_status st = PLUGIN_CALL(c->d.table, record, c->before, c->d.compute);
+    weft_status st = PLUGIN_CALL(c->d.table, record, c->before, c->d.compute, 0);
     if (st == WEFT_OK)
-        st = PLUGIN_CALL(c->d.table, stream_wait, l->stream, c->before);
+        st = PLUGIN_CALL(c->d.table, stream_wait, l->stream, c->before, 0);
     if (st == WEFT_OK && first)
-        st = PLUGIN_CALL(l->table, begin, l->module);
+        st = PLUGIN_CALL(l->table, begin, l->module, 0);
     if (st != WEFT_OK)
         return st;
     c->group[c->groups++] = number;
@@ -242,7 +247,7 @@ weft_status run_library_start(colls *c, uint32_t number, uint64_t from, uint64_t
     st = call(l, x, c->d.base + from, c->d.base + to,
               PLUGIN_GET(c->d.table, native_stream, l->stream));
     if (st != WEFT_OK) /* end the open group also after a failure */
-        (void)!PLUGIN_POLL(l->table, end, l->module);
+        (void)!PLUGIN_POLL(l->table, end, l->module, 0);
     else if (last)
         st = launch(c, l);
     return st;
@@ -250,7 +255,7 @@ weft_status run_library_start(colls *c, uint32_t number, uint64_t from, uint64_t
 
 weft_status run_library_wait(colls *c, uint32_t number)
 {
-    return PLUGIN_CALL(c->d.table, stream_wait, c->d.compute, c->done[number]);
+    return PLUGIN_CALL(c->d.table, stream_wait, c->d.compute, c->done[number], 0);
 }
 
 uint64_t run_library_sent(const colls *c)

@@ -77,8 +77,9 @@ static bool place(const executor *e, product *x, uint64_t workspace)
 static weft_status prepare(executor *e, product *x, bool *fits)
 {
     const uint32_t type = e->plan->spec->compute;
-    weft_operand in[2] = {{type, 2, {x->rows, x->width}}, {type, 2, {x->width, x->width}}};
-    weft_operand out = {type, 2, {x->rows, x->width}};
+    weft_operand in[2] = {{type, 2, 0, 0, {x->rows, x->width}},
+                          {type, 2, 0, 0, {x->width, x->width}}};
+    weft_operand out = {type, 2, 0, 0, {x->rows, x->width}};
     weft_opspec op = {
         .struct_size = sizeof op, .id = "linear", .nin = 2, .nout = 1, .in = in, .out = &out};
     weft_requirements need = {.struct_size = sizeof need};
@@ -109,7 +110,7 @@ static weft_status run(executor *e, const product *x, uint64_t times, uint64_t *
     const uint64_t began = clock_ns();
     weft_status st = WEFT_OK;
     for (uint64_t i = 0; st == WEFT_OK && i < times; i++)
-        st = PLUGIN_CALL(e->table, run, x->kernel, e->stream, in, out, x->workspace);
+        st = PLUGIN_CALL(e->table, run, x->kernel, e->stream, in, out, x->workspace, 0);
     if (st == WEFT_OK)
         st = run_exec_sync(e);
     *ns = clock_ns() - began;

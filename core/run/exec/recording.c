@@ -50,7 +50,7 @@ static uint32_t run_end(const plan *p, const list *l, uint32_t i, uint64_t *inst
 
 static weft_status record(executor *e, graph_run *r, bool *can)
 {
-    weft_status st = PLUGIN_CALL(e->table, capture_begin, e->stream);
+    weft_status st = PLUGIN_CALL(e->table, capture_begin, e->stream, 0);
     *can = st != WEFT_UNSUPPORTED;
     if (!*can) {
         err_clear();

@@ -72,7 +72,7 @@ static weft_status replay(executor *e, const list *l, uint32_t i, uint32_t end, 
     for (; i < end; i++)
         mark(e, l, i);
     weft_status st = job_failure(e->job);
-    return st != WEFT_OK ? st : PLUGIN_CALL(e->table, replay, work, e->stream);
+    return st != WEFT_OK ? st : PLUGIN_CALL(e->table, replay, work, e->stream, 0);
 }
 
 static weft_status run_entry(executor *e, const list *l, uint32_t i)

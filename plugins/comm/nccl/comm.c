@@ -128,8 +128,10 @@ weft_status comm_health(weft_comm *c)
     return st == WEFT_BUSY ? WEFT_OK : st;
 }
 
-weft_status comm_register(weft_comm *c, void *base, uint64_t bytes)
+weft_status comm_register(weft_comm *c, void *base, uint64_t bytes, uint32_t flags)
 {
+    if (flags)
+        return weft_refuse_unknown(c->m->host);
     ncclResult_t r = c->m->nccl.CommRegister(c->comm, base, bytes, &c->handle);
     if (r == ncclSuccess || r == ncclInProgress)
         return WEFT_OK;
@@ -173,16 +175,20 @@ void comm_close(weft_comm *c)
     c->m->host->free(c->m->host->ctx, c);
 }
 
-weft_status comm_begin(void *module)
+weft_status comm_begin(void *module, uint32_t flags)
 {
     nccl_module *m = module;
+    if (flags)
+        return weft_refuse_unknown(m->host);
     weft_status st = said(m, m->nccl.GroupStart(), "beginning a group");
     return st == WEFT_BUSY ? WEFT_OK : st;
 }
 
-weft_status comm_end(void *module)
+weft_status comm_end(void *module, uint32_t flags)
 {
     nccl_module *m = module;
+    if (flags)
+        return weft_refuse_unknown(m->host);
     return said(m, m->nccl.GroupEnd(), "launching a group");
 }
 
@@ -253,17 +259,20 @@ static ncclResult_t enqueue(const request *q, uint32_t kind)
     }
 }
 
-weft_status comm_call(weft_comm *c, uint32_t kind, uint32_t redop, uint32_t dtype, const void *in,
-                      void *out, uint64_t count, uint32_t root, void *stream)
+weft_status comm_call(weft_comm *c, const weft_coll_call *call)
 {
     static const ncclRedOp_t ops[] = {ncclSum, ncclSum, ncclMax, ncclMin};
-    request q = {c,           in,      out,       count, weft_dtype_size(dtype),
-                 ncclFloat32, ncclSum, (int)root, stream};
+    const uint32_t kind = call->kind;
+    request q = {c,           call->in, call->out,       call->count, weft_dtype_size(call->dtype),
+                 ncclFloat32, ncclSum,  (int)call->root, call->stream};
+    weft_status st = weft_check_args(c->m->host, call, sizeof *call, 0);
+    if (st != WEFT_OK)
+        return st;
     if (kind < WEFT_ALL_REDUCE || kind > WEFT_RECV || kind == WEFT_BARRIER ||
-        !type_of(dtype, &q.type) || redop >= sizeof ops / sizeof *ops)
+        !type_of(call->dtype, &q.type) || call->redop >= sizeof ops / sizeof *ops)
         return nccl_fail(c->m, WEFT_UNSUPPORTED, "NCCL has no operation of kind %u, type %u", kind,
-                         dtype);
-    q.op = ops[redop];
-    weft_status st = said(c->m, enqueue(&q, kind), "enqueueing an operation");
+                         call->dtype);
+    q.op = ops[call->redop];
+    st = said(c->m, enqueue(&q, kind), "enqueueing an operation");
     return st == WEFT_BUSY ? WEFT_OK : st;
 }

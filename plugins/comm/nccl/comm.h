@@ -8,11 +8,10 @@ weft_status comm_id(void *module, const weft_conf *conf, void *out, uint64_t *by
 weft_status comm_open(void *module, const weft_coll_args *args, weft_comm **out);
 weft_status comm_ready(weft_comm *c);
 void comm_close(weft_comm *c);
-weft_status comm_register(weft_comm *c, void *base, uint64_t bytes);
-weft_status comm_begin(void *module);
-weft_status comm_end(void *module);
-weft_status comm_call(weft_comm *c, uint32_t kind, uint32_t redop, uint32_t dtype, const void *in,
-                      void *out, uint64_t count, uint32_t root, void *stream);
+weft_status comm_register(weft_comm *c, void *base, uint64_t bytes, uint32_t flags);
+weft_status comm_begin(void *module, uint32_t flags);
+weft_status comm_end(void *module, uint32_t flags);
+weft_status comm_call(weft_comm *c, const weft_coll_call *call);
 weft_status comm_health(weft_comm *c);
 void comm_abort(weft_comm *c);
 

@@ -95,6 +95,7 @@ static weft_status nccl_probe(void *module, const weft_conf *conf, uint32_t caps
 
 static const weft_coll_table table = {
     .struct_size = sizeof table,
+    .caps = WEFT_COLL_STREAM,
     .probe = nccl_probe,
     .id = comm_id,
     .open = comm_open,

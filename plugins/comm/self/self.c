@@ -1,8 +1,7 @@
 /* plugins/comm/self: a loopback transport, the smallest complete plugin. Read this one first.
  *
- * It carries messages of a rank to itself: the k-th send of a connection is copied to the k-th
- * receive. Functions are in the order in which the core calls them (weft/link.h), the manifest
- * last. */
+ * The k-th send of a connection is copied to its k-th receive. Functions are in the order in which
+ * the core calls them (weft/link.h), the manifest last. */
 #include <weft/link.h>
 
 #include <stdio.h>
@@ -35,14 +34,12 @@ static weft_status self_probe(void *module, const weft_conf *conf, const weft_li
 /* --- The link. `module` is what open() returned: here the host's table --- */
 static weft_status self_create(void *module, const weft_link_args *args, weft_link **out)
 {
-    (void)args; /* a real transport listens on args->bind_addr */
-    const weft_host *host = module;
-    weft_link *l = host->alloc(host->ctx, sizeof *l, 0);
-    if (!l)
-        return host->fail(host->ctx, WEFT_NO_MEMORY, "no memory for a link");
-    l->host = host;
-    *out = l;
-    return WEFT_OK;
+    const weft_host *host = module; /* a real transport listens on args->bind_addr */
+    weft_status st = weft_check_args(host, args, sizeof *args, 0);
+    weft_link *l = weft_new(host, sizeof *l, &st);
+    if (l)
+        (*out = l)->host = host;
+    return st;
 }
 
 static void self_destroy(weft_link *l)
@@ -59,19 +56,15 @@ static weft_status self_address(weft_link *l, void *out, uint64_t *bytes)
 }
 
 /* --- A connection. connect() begins; ready() reports that both ends are up --- */
-static weft_status self_connect(weft_link *l, uint32_t peer, uint32_t channel, const void *address,
-                                uint64_t bytes, weft_conn **out)
+static weft_status self_connect(weft_link *l, const weft_conn_args *args, weft_conn **out)
 {
-    (void)channel, (void)address, (void)bytes;
-    if (peer != 0)
-        return l->host->fail(l->host->ctx, WEFT_USAGE,
-                             "self carries jobs of one rank: name another transport");
-    weft_conn *c = l->host->alloc(l->host->ctx, sizeof *c, 0);
-    if (!c)
-        return l->host->fail(l->host->ctx, WEFT_NO_MEMORY, "no memory for a connection");
-    c->link = l;
-    *out = c;
-    return WEFT_OK;
+    weft_status st = weft_check_args(l->host, args, sizeof *args, 0);
+    if (st == WEFT_OK && args->peer != 0)
+        st = l->host->fail(l->host->ctx, WEFT_USAGE, "self serves jobs of one rank: name another");
+    weft_conn *c = weft_new(l->host, sizeof *c, &st);
+    if (c)
+        (*out = c)->link = l;
+    return st;
 }
 
 static weft_status self_ready(weft_conn *c)
@@ -87,28 +80,34 @@ static void self_disconnect(weft_conn *c)
 }
 
 /* --- Messages. Posting only queues; progress() moves and counts --- */
-static weft_status post(weft_conn *c, struct iovec *queue, uint64_t *posted, struct iovec m)
+static weft_status post(weft_conn *c, struct iovec *queue, uint64_t *posted, struct iovec m,
+                        uint32_t flags)
 {
+    if (flags) /* none is known yet: one that is set asks for more than this plugin can do */
+        return weft_refuse_unknown(c->link->host);
     if (*posted - c->done == QUEUE)
         return WEFT_BUSY;
     queue[(*posted)++ % QUEUE] = m;
     return self_ready(c);
 }
 
-static weft_status self_send(weft_conn *c, const void *from, uint64_t bytes, weft_region *region)
+static weft_status self_send(weft_conn *c, const void *from, uint64_t bytes, weft_region *region,
+                             uint32_t flags)
 {
     (void)region;
-    return post(c, c->send, &c->sends, (struct iovec){(void *)(uintptr_t)from, bytes});
+    return post(c, c->send, &c->sends, (struct iovec){(void *)(uintptr_t)from, bytes}, flags);
 }
 
-static weft_status self_recv(weft_conn *c, void *to, uint64_t bytes, weft_region *region)
+static weft_status self_recv(weft_conn *c, void *to, uint64_t bytes, weft_region *r, uint32_t flags)
 {
-    (void)region;
-    return post(c, c->recv, &c->recvs, (struct iovec){to, bytes});
+    (void)r;
+    return post(c, c->recv, &c->recvs, (struct iovec){to, bytes}, flags);
 }
 
-static weft_status self_progress(weft_conn *c, uint64_t *sent, uint64_t *received)
+static weft_status self_progress(weft_conn *c, uint32_t flags, uint64_t *sent, uint64_t *received)
 {
+    if (flags)
+        return weft_refuse_unknown(c->link->host);
     for (; c->done < c->sends && c->done < c->recvs; c->done++) {
         const struct iovec from = c->send[c->done % QUEUE], to = c->recv[c->done % QUEUE];
         char why[96];
@@ -122,10 +121,10 @@ static weft_status self_progress(weft_conn *c, uint64_t *sent, uint64_t *receive
     return self_ready(c);
 }
 
-static weft_status self_wait(weft_link *l, uint32_t spin_us, uint32_t timeout_us)
+static weft_status self_wait(weft_link *l, uint32_t spin_us, uint32_t timeout_us, uint32_t flags)
 {
-    (void)l, (void)spin_us, (void)timeout_us; /* only the caller makes progress, so do not sleep */
-    return WEFT_OK;
+    (void)spin_us, (void)timeout_us; /* only the caller makes progress, so do not sleep */
+    return weft_check_flags(l->host, flags, 0);
 }
 
 static void self_wake(weft_link *l)
@@ -145,6 +144,6 @@ static const weft_link_table table = {
     self_address, self_connect, self_ready, self_disconnect, self_send, self_recv, self_progress,
     self_wait, self_wake, self_abort, NULL, NULL, NULL, NULL, NULL};
 static const weft_component self = {
-    sizeof self, 0, "weft.link/1", "self", "one rank that sends to itself", NULL, &table};
+    sizeof self, 0, "weft.link/1", "self", "one rank that sends to itself", NULL, &table, NULL};
 static const weft_component *const components[] = {&self, NULL};
 WEFT_PLUGIN("weft.self", "0.1.0", "Apache-2.0", components, weft_open_host, NULL);

@@ -36,6 +36,50 @@ static weft_status shm_open(const weft_host *host, void **module)
     return WEFT_OK;
 }
 
+/* --- the calls of the table: what is unknown is refused, the rest is shm.h's --- */
+
+static weft_status connect_to(weft_link *l, const weft_conn_args *args, weft_conn **out)
+{
+    const weft_status st = weft_check_args(l->host, args, sizeof *args, 0);
+    return st != WEFT_OK
+               ? st
+               : shm_connect(l, args->peer, args->channel, args->address, args->bytes, out);
+}
+
+static weft_status send_to(weft_conn *c, const void *from, uint64_t bytes, weft_region *region,
+                           uint32_t flags)
+{
+    return flags ? weft_refuse_unknown(c->link->host) : shm_send(c, from, bytes, region);
+}
+
+static weft_status recv_from(weft_conn *c, void *to, uint64_t bytes, weft_region *region,
+                             uint32_t flags)
+{
+    return flags ? weft_refuse_unknown(c->link->host) : shm_recv(c, to, bytes, region);
+}
+
+static weft_status progress(weft_conn *c, uint32_t flags, uint64_t *sent, uint64_t *received)
+{
+    return flags ? weft_refuse_unknown(c->link->host) : shm_progress(c, sent, received);
+}
+
+static weft_status wait_for(weft_link *l, uint32_t spin_us, uint32_t timeout_us, uint32_t flags)
+{
+    return flags ? weft_refuse_unknown(l->host) : shm_wait(l, spin_us, timeout_us);
+}
+
+static weft_status register_memory(weft_link *l, const weft_memory *m, weft_region **out)
+{
+    const weft_status st = weft_check_args(l->host, m, sizeof *m, 0);
+    return st != WEFT_OK ? st : shm_register(l, m->base, m->bytes, m->fd, out);
+}
+
+static weft_status map(weft_link *l, uint32_t rank, const void *key, uint64_t bytes, uint32_t flags,
+                       void **base)
+{
+    return flags ? weft_refuse_unknown(l->host) : shm_map_region(l, rank, key, bytes, base);
+}
+
 static const weft_link_table table = {
     .struct_size = sizeof table,
     .channels = 0,
@@ -44,19 +88,19 @@ static const weft_link_table table = {
     .create = shm_create,
     .destroy = shm_destroy,
     .address = shm_address,
-    .connect = shm_connect,
+    .connect = connect_to,
     .ready = shm_ready,
     .disconnect = shm_disconnect,
-    .send = shm_send,
-    .recv = shm_recv,
-    .progress = shm_progress,
-    .wait = shm_wait,
+    .send = send_to,
+    .recv = recv_from,
+    .progress = progress,
+    .wait = wait_for,
     .wake = shm_wake,
     .abort = shm_abort,
-    .register_memory = shm_register,
+    .register_memory = register_memory,
     .deregister_memory = shm_deregister,
     .key = shm_key,
-    .map = shm_map_region,
+    .map = map,
 };
 
 static const weft_component component = {

@@ -56,6 +56,38 @@ static void tcp_close(void *module)
         m->host->free(m->host->ctx, m);
 }
 
+/* --- the calls of the table: what is unknown is refused, the rest is tcp.h's --- */
+
+static weft_status connect_to(weft_link *l, const weft_conn_args *args, weft_conn **out)
+{
+    const weft_status st = weft_check_args(l->net.host, args, sizeof *args, 0);
+    return st != WEFT_OK
+               ? st
+               : tcp_connect(l, args->peer, args->channel, args->address, args->bytes, out);
+}
+
+static weft_status send_to(weft_conn *c, const void *from, uint64_t bytes, weft_region *region,
+                           uint32_t flags)
+{
+    return flags ? weft_refuse_unknown(c->peer.link->host) : tcp_send(c, from, bytes, region);
+}
+
+static weft_status recv_from(weft_conn *c, void *to, uint64_t bytes, weft_region *region,
+                             uint32_t flags)
+{
+    return flags ? weft_refuse_unknown(c->peer.link->host) : tcp_recv(c, to, bytes, region);
+}
+
+static weft_status progress(weft_conn *c, uint32_t flags, uint64_t *sent, uint64_t *received)
+{
+    return flags ? weft_refuse_unknown(c->peer.link->host) : tcp_progress(c, sent, received);
+}
+
+static weft_status wait_for(weft_link *l, uint32_t spin_us, uint32_t timeout_us, uint32_t flags)
+{
+    return flags ? weft_refuse_unknown(l->net.host) : tcp_wait(l, spin_us, timeout_us);
+}
+
 static const weft_link_table table = {
     .struct_size = sizeof table,
     .channels = 0,
@@ -64,13 +96,13 @@ static const weft_link_table table = {
     .create = tcp_create,
     .destroy = tcp_destroy,
     .address = tcp_address,
-    .connect = tcp_connect,
+    .connect = connect_to,
     .ready = tcp_ready,
     .disconnect = tcp_disconnect,
-    .send = tcp_send,
-    .recv = tcp_recv,
-    .progress = tcp_progress,
-    .wait = tcp_wait,
+    .send = send_to,
+    .recv = recv_from,
+    .progress = progress,
+    .wait = wait_for,
     .wake = tcp_wake,
     .abort = tcp_abort,
 };

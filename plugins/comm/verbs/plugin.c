@@ -138,6 +138,52 @@ static void verbs_close(void *module)
         m->host->free(m->host->ctx, m);
 }
 
+/* --- the calls of the table: what is unknown is refused, the rest is verbs.h's --- */
+
+static weft_status connect_to(weft_link *l, const weft_conn_args *args, weft_conn **out)
+{
+    const weft_status st = weft_check_args(l->net.host, args, sizeof *args, 0);
+    return st != WEFT_OK
+               ? st
+               : verbs_connect(l, args->peer, args->channel, args->address, args->bytes, out);
+}
+
+static weft_status send_to(weft_conn *c, const void *from, uint64_t bytes, weft_region *region,
+                           uint32_t flags)
+{
+    return flags ? weft_refuse_unknown(c->link->net.host) : verbs_send(c, from, bytes, region);
+}
+
+static weft_status recv_from(weft_conn *c, void *to, uint64_t bytes, weft_region *region,
+                             uint32_t flags)
+{
+    return flags ? weft_refuse_unknown(c->link->net.host) : verbs_recv(c, to, bytes, region);
+}
+
+static weft_status progress(weft_conn *c, uint32_t flags, uint64_t *sent, uint64_t *received)
+{
+    return flags ? weft_refuse_unknown(c->link->net.host) : verbs_progress(c, sent, received);
+}
+
+static weft_status wait_for(weft_link *l, uint32_t spin_us, uint32_t timeout_us, uint32_t flags)
+{
+    return flags ? weft_refuse_unknown(l->net.host) : verbs_wait(l, spin_us, timeout_us);
+}
+
+static weft_status register_memory(weft_link *l, const weft_memory *m, weft_region **out)
+{
+    const weft_status st = weft_check_args(l->net.host, m, sizeof *m, 0);
+    return st != WEFT_OK ? st : verbs_register(l, m->base, m->bytes, m->fd, out);
+}
+
+static weft_status write_to(weft_conn *c, const weft_write *w)
+{
+    const weft_status st = weft_check_args(c->link->net.host, w, sizeof *w, WEFT_WRITE_NOTIFY);
+    return st != WEFT_OK ? st
+                         : verbs_write(c, w->from, w->bytes, w->region, w->key, w->key_bytes,
+                                       w->offset, (w->flags & WEFT_WRITE_NOTIFY) != 0);
+}
+
 static const weft_link_table table = {
     .struct_size = sizeof table,
     .channels = 0,
@@ -147,19 +193,19 @@ static const weft_link_table table = {
     .create = verbs_create,
     .destroy = verbs_destroy,
     .address = verbs_address,
-    .connect = verbs_connect,
+    .connect = connect_to,
     .ready = verbs_ready,
     .disconnect = verbs_disconnect,
-    .send = verbs_send,
-    .recv = verbs_recv,
-    .progress = verbs_progress,
-    .wait = verbs_wait,
+    .send = send_to,
+    .recv = recv_from,
+    .progress = progress,
+    .wait = wait_for,
     .wake = verbs_wake,
     .abort = verbs_abort,
-    .register_memory = verbs_register,
+    .register_memory = register_memory,
     .deregister_memory = verbs_deregister,
     .key = verbs_key,
-    .write = verbs_write,
+    .write = write_to,
 };
 
 static const weft_component component = {

@@ -39,7 +39,7 @@ static weft_status query(void *module, const weft_conf *conf, const weft_opspec 
     (void)conf;
     weft_status st = cpu_op_plan(module, spec, &op, &a, &workspace);
     if (st == WEFT_OK)
-        *out = (weft_requirements){.struct_size = sizeof *out, .workspace = workspace};
+        weft_give(out, &(weft_requirements){.struct_size = sizeof *out, .workspace = workspace});
     return st;
 }
 

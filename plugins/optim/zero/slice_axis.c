@@ -12,9 +12,14 @@ const weft_option zero_slice_axis = {
     .help =
         "mesh axis to shard over, one whose ranks share the data; auto: the one with most ranks"};
 
-weft_status zero_find_axis(const weft_host *host, const weft_conf *conf, const weft_view *view,
-                           const char *const *axes, const char **out)
+weft_status zero_find_axis(const weft_host *host, const weft_conf *conf,
+                           const weft_placement_args *args, const char **out)
 {
+    const weft_view *view = args->view;
+    const char *const *axes = args->mesh_axes;
+    const weft_status known = weft_check_args(host, args, sizeof *args, 0);
+    if (known != WEFT_OK)
+        return known;
     const char *name = conf->text(conf->ctx, "slice_axis");
     char all[256] = "", text[512];
     *out = NULL;

@@ -8,9 +8,10 @@
 extern const weft_option zero_slice_axis;
 
 /* The axis that the option names or, with `auto`, the data-parallel axis with most ranks; the
- * shards are replicated over the other data-parallel axes. `axes` is what the placement's edit()
- * got. WEFT_USAGE with an error message for any other name. [plan] */
-weft_status zero_find_axis(const weft_host *host, const weft_conf *conf, const weft_view *view,
-                           const char *const *axes, const char **out);
+ * shards are replicated over the other data-parallel axes. `args` is what the placement's edit()
+ * got; WEFT_UNSUPPORTED where it asks for what is not known. WEFT_USAGE with an error message for
+ * any other name. [plan] */
+weft_status zero_find_axis(const weft_host *host, const weft_conf *conf,
+                           const weft_placement_args *args, const char **out);
 
 #endif

@@ -20,13 +20,12 @@
 
 static const weft_option *const options[] = {&zero_slice_axis, NULL};
 
-static weft_status zero1_edit(void *module, const weft_conf *conf, const weft_view *view,
-                              const weft_edits *edits, const char *const *mesh_axes, uint32_t unit)
+static weft_status zero1_edit(void *module, const weft_conf *conf, const weft_placement_args *args)
 {
-    (void)unit; /* the host knows whether the rule allows sharding */
+    const weft_edits *edits = args->edits; /* the host knows whether the rule allows sharding */
     const char *axis;
-    weft_status st = zero_find_axis(module, conf, view, mesh_axes, &axis);
-    return st != WEFT_OK ? st : edits->shard(edits->ctx, WEFT_SHARD_STATE, "*", axis, 0);
+    weft_status st = zero_find_axis(module, conf, args, &axis);
+    return st != WEFT_OK ? st : edits->shard(edits->ctx, WEFT_SHARD_STATE, "*", axis, 0, 0);
 }
 
 static const weft_placement table = {sizeof table, 0, zero1_edit};

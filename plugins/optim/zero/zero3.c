@@ -21,21 +21,20 @@ static const weft_option prefetch = {.struct_size = sizeof prefetch,
                                      .max = 1024};
 static const weft_option *const options[] = {&prefetch, &zero_slice_axis, NULL};
 
-static weft_status zero3_edit(void *module, const weft_conf *conf, const weft_view *view,
-                              const weft_edits *edits, const char *const *mesh_axes, uint32_t unit)
+static weft_status zero3_edit(void *module, const weft_conf *conf, const weft_placement_args *args)
 {
-    (void)unit; /* the host knows whether the rule allows sharding */
+    const weft_edits *edits = args->edits; /* the host knows whether the rule allows sharding */
     uint32_t ahead = (uint32_t)conf->integer(conf->ctx, "prefetch");
     const char *axis;
-    weft_status st = zero_find_axis(module, conf, view, mesh_axes, &axis);
+    weft_status st = zero_find_axis(module, conf, args, &axis);
     if (st == WEFT_OK)
-        st = edits->shard(edits->ctx, WEFT_SHARD_STATE, "*", axis, 0);
+        st = edits->shard(edits->ctx, WEFT_SHARD_STATE, "*", axis, 0, 0);
     if (st == WEFT_OK)
-        st = edits->shard(edits->ctx, WEFT_SHARD_GRADS, "*", axis, 0);
+        st = edits->shard(edits->ctx, WEFT_SHARD_GRADS, "*", axis, 0, 0);
     if (st == WEFT_OK) /* 0: the bucket size of [train] bucket_mb */
-        st = edits->sync(edits->ctx, "*", axis, WEFT_SYNC_EVERY, 0);
+        st = edits->sync(edits->ctx, "*", axis, WEFT_SYNC_EVERY, 0, 0);
     if (st == WEFT_OK)
-        st = edits->shard(edits->ctx, WEFT_SHARD_PARAMS, "*", axis, ahead);
+        st = edits->shard(edits->ctx, WEFT_SHARD_PARAMS, "*", axis, ahead, 0);
     return st;
 }
 

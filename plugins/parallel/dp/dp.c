@@ -28,9 +28,9 @@ static weft_status dp_edit(void *module, const weft_conf *conf, uint32_t phase,
     if (view->mesh(view->ctx, AXIS) < 2) /* a single coordinate: nothing to split */
         return WEFT_OK;
     if (phase == WEFT_PHASE_SPLIT)
-        return edits->split(edits->ctx, "tokens|targets|positions", "tokens", AXIS);
+        return edits->split(edits->ctx, "tokens|targets|positions", "tokens", AXIS, 0);
     if (phase == WEFT_PHASE_SYNC) /* 0: the bucket size of [train] bucket_mb */
-        return edits->sync(edits->ctx, "*", AXIS, WEFT_SYNC_LAST, 0);
+        return edits->sync(edits->ctx, "*", AXIS, WEFT_SYNC_LAST, 0, 0);
     return WEFT_OK; /* no edits for stages or memory */
 }
 

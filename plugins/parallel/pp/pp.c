@@ -143,7 +143,7 @@ static weft_status emit_orders(const weft_host *host, const weft_conf *conf, con
         work ? WEFT_OK : host->fail(host->ctx, WEFT_NO_MEMORY, "no memory for a schedule");
     for (; st == WEFT_OK && shape.stage < stages; shape.stage++) {
         schedule_of(conf, chunks)(&shape, work);
-        st = edits->order(edits->ctx, AXIS, shape.stage, work, (uint32_t)n);
+        st = edits->order(edits->ctx, AXIS, shape.stage, work, (uint32_t)n, 0);
     }
     host->free(host->ctx, work);
     return st;
@@ -167,7 +167,7 @@ static weft_status pp_edit(void *module, const weft_conf *conf, uint32_t phase,
     if (st == WEFT_OK)
         st = pp_tied(host, view, edits, AXIS, of, stages, phase == WEFT_PHASE_SYNC);
     for (uint32_t i = 0; st == WEFT_OK && phase == WEFT_PHASE_STAGE && i < blocks; i++)
-        st = edits->stage(edits->ctx, view->block(view->ctx, i), AXIS, of[i], of[blocks + i]);
+        st = edits->stage(edits->ctx, view->block(view->ctx, i), AXIS, of[i], of[blocks + i], 0);
     if (st == WEFT_OK && phase == WEFT_PHASE_STAGE)
         st = emit_orders(host, conf, view, edits, stages, chunks);
     host->free(host->ctx, of);

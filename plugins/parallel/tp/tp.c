@@ -114,8 +114,12 @@ static weft_status check_size(const splitting *s, const weft_shape *shape, size_
 static weft_status look(const splitting *s, weft_tensor t, weft_shape *shape, const char **name,
                         uint32_t *kind)
 {
-    uint32_t block;
-    return s->view->tensor(s->view->ctx, t, shape, name, kind, &block);
+    weft_tensor_info info = {.struct_size = sizeof info};
+    const weft_status st = s->view->tensor(s->view->ctx, t, &info);
+    *shape = info.shape;
+    *name = info.name;
+    *kind = info.kind;
+    return st;
 }
 
 static weft_status cut_weights(const splitting *s)
@@ -131,7 +135,7 @@ static weft_status cut_weights(const splitting *s)
             continue;
         st = check_size(s, &shape, c);
         if (st == WEFT_OK)
-            st = s->edits->split(s->edits->ctx, name, cuts[c].name, AXIS);
+            st = s->edits->split(s->edits->ctx, name, cuts[c].name, AXIS, 0);
     }
     return st;
 }
@@ -168,16 +172,17 @@ static weft_status emit_loss(void *user, const weft_builder *b)
     const weft_attr attrs[] = {{.key = "valid", .i = valid_of(l->call, l->vocab)},
                                {.key = "weight", .f = weight_of(l->call)}};
     weft_tensor max, sums, made[2] = {0};
-    weft_status st = b->op(b->ctx, "xent.max", attrs, 1, in, 1, &max, 1);
+    weft_status st = b->op(b->ctx, "xent.max", attrs, 1, in, 1, 0, &max, 1);
     if (st == WEFT_OK)
-        st = b->op(b->ctx, "xent.sums", attrs, 1, (weft_tensor[]){in[0], in[1], max}, 3, &sums, 1);
+        st = b->op(b->ctx, "xent.sums", attrs, 1, (weft_tensor[]){in[0], in[1], max}, 3, 0, &sums,
+                   1);
     if (st == WEFT_OK && l->with_grad)
         st = b->op(b->ctx, "xent.finish", attrs, 2, (weft_tensor[]){in[0], in[1], max, sums, in[2]},
-                   5, made, 2);
+                   5, 0, made, 2);
     else if (st == WEFT_OK)
-        st = b->op(b->ctx, "xent.loss", attrs, 2, (weft_tensor[]){in[1], max, sums}, 3, made, 1);
+        st = b->op(b->ctx, "xent.loss", attrs, 2, (weft_tensor[]){in[1], max, sums}, 3, 0, made, 1);
     for (uint32_t i = 0; st == WEFT_OK && i < l->call->nout; i++)
-        st = b->assign(b->ctx, out[i], made[i]);
+        st = b->assign(b->ctx, out[i], made[i], 0);
     return st;
 }
 
@@ -187,7 +192,7 @@ static weft_status replace_losses(const splitting *s)
     uint32_t ops = s->view->ops(s->view->ctx);
     for (uint32_t i = 0; st == WEFT_OK && i < ops; i++) {
         const char *id, *name;
-        weft_opcall call;
+        weft_opcall call = {.struct_size = sizeof call};
         weft_shape logits;
         uint32_t kind;
         st = s->view->op(s->view->ctx, i, &id, &call);
@@ -197,7 +202,7 @@ static weft_status replace_losses(const splitting *s)
         if (st != WEFT_OK || !has_axis(&logits, "vocab"))
             continue;
         loss l = {&call, call.nout == 2, logits.axes[1].size};
-        st = s->edits->replace(s->edits->ctx, i, emit_loss, &l);
+        st = s->edits->replace(s->edits->ctx, i, 0, emit_loss, &l);
     }
     return st;
 }
@@ -239,7 +244,7 @@ static weft_status find_sums(const splitting *s, const marks *m)
     for (uint32_t i = 0; st == WEFT_OK && i < 2 * ops;
          i++) { /* first the readers, then the partial sums */
         const char *id;
-        weft_opcall call;
+        weft_opcall call = {.struct_size = sizeof call};
         int sum = 0;
         st = s->view->op(s->view->ctx, i % ops, &id, &call);
         for (uint32_t k = 0; st == WEFT_OK && i < ops && k < call.nin; k++)
@@ -268,7 +273,7 @@ static weft_status cut_sequence(const splitting *s)
         const char *name;
         uint32_t kind;
         if (m.wanted[t] && (st = look(s, t, &shape, &name, &kind)) == WEFT_OK)
-            st = s->edits->split(s->edits->ctx, name, shape.axes[0].name, AXIS);
+            st = s->edits->split(s->edits->ctx, name, shape.axes[0].name, AXIS, 0);
     }
     s->host->free(s->host->ctx, room);
     return st;
@@ -282,7 +287,7 @@ static weft_status tp_edit(void *module, const weft_conf *conf, uint32_t phase,
     if (s.ranks < 2)
         return WEFT_OK;
     if (phase == WEFT_PHASE_SYNC)
-        return edits->sync(edits->ctx, "*", AXIS, WEFT_SYNC_LAST, 0);
+        return edits->sync(edits->ctx, "*", AXIS, WEFT_SYNC_LAST, 0, 0);
     if (phase != WEFT_PHASE_SPLIT)
         return WEFT_OK;
     weft_status st = cut_weights(&s);

@@ -16,17 +16,38 @@
  *   [collective]  every rank of the group makes the same call in the same order
  *
  * [compute] and [progress] name roles, not OS threads: the host promises only that two threads
- * never enter one object at once. A comment and its tags apply to the members below it, up to the
- * next comment that has tags.
+ * never enter one object at once. Two objects of one module (two links, two communicators) may be
+ * entered by two threads at once, so data that objects of a module share needs a lock. A comment
+ * and its tags apply to the members below it, up to the next comment that has tags.
+ *
+ * A plugin may start threads of its own between open() and close(). They block all signals, call
+ * no host function but those tagged [any], and have ended when close() returns. After open() the
+ * host may fork: the child executes another program or ends, and calls no plugin.
+ *
+ * What belongs to the process belongs to the host: a plugin leaves the environment, the working
+ * folder, the umask, the locale, signal handlers and masks, the floating-point mode and a driver's
+ * current context as it found them. There is one exception: a library that has no other setting
+ * than an environment variable may be set up so in open(), where the variable is unset. A library
+ * that may be initialized once a process only (MPI) is initialized by the first open() that needs
+ * it, counted, and finalized never or at exit. No C++ exception and no longjmp() leaves a plugin's
+ * function.
  *
  * Ownership, unless a comment says otherwise. Arguments are borrowed until the call returns: copy
- * the data, do not keep the pointer. The plugin owns what its call returns; it lives as long as the
- * object that was asked. The caller releases what a call creates (**out) once, by the function for
- * it, or it is released with the object that created it.
+ * the data, do not keep the pointer. The host table and a weft_conf live until close() returns. The
+ * plugin owns what its call returns; it lives as long as the object that was asked. The manifest
+ * and all that it points to is constant and lives as long as the process. The caller releases what
+ * a call creates (**out) once, by the function for it, or it is released with the object that
+ * created it.
  *
  * Failure, unless a comment says otherwise. A failed call has no effect that its caller can see and
  * leaves no object behind; only calls whose comment names WEFT_BUSY return it. A function without a
  * status cannot fail. A plugin does not end the process, and writes to neither stdout nor stderr.
+ *
+ * The unknown. In every flags word, capability word, reserved word and field that a later version
+ * adds, 0 means "as before". A value that the callee does not know (a flag, an element type, a kind
+ * of collective, an op, a phase, a non-zero field behind the end of a struct that it knows) is
+ * WEFT_UNSUPPORTED with a message, and never ignored. A status that the caller does not know is a
+ * failure and is passed on unchanged. Flags words whose comment lists no flag are 0.
  *
  * Sizes and counts are 64 bits wide and in bytes unless a name or comment says elements. No enum,
  * bit-field, bool, long or libc object crosses the ABI between host and plugin, except the status
@@ -64,7 +85,12 @@ WEFT_EXTERN_C_BEGIN
 /* Status codes, sorted by who must act. Append only, never renumbered. The code that first detects
  * a failure records it with weft_host.fail(); its callers only pass the status on. Out-parameters
  * are written on WEFT_OK alone. */
-typedef enum WEFT_CHECKED weft_status {
+#ifdef __cplusplus
+#define WEFT_STATUS_BASE : int32_t /* so that an unknown status is a value like any other */
+#else
+#define WEFT_STATUS_BASE
+#endif
+typedef enum WEFT_CHECKED weft_status WEFT_STATUS_BASE{
     WEFT_OK = 0,
     WEFT_BUSY = 1,        /* not finished yet: call again; never recorded as a failure */
     WEFT_UNSUPPORTED = 2, /* a valid request that this plugin cannot serve */
@@ -102,24 +128,81 @@ static inline uint64_t weft_dtype_size(uint32_t dtype)
     }
 }
 
-/* Limits, so that tables are plain arrays. A tensor has at most WEFT_MAX_AXES axes, an op at most
- * WEFT_MAX_OPERANDS inputs and as many outputs, a mesh at most WEFT_MAX_MESH axes; names are at
- * most WEFT_MAX_NAME bytes with the terminating zero. Exceeding a limit is an error with a
- * message. */
-#define WEFT_MAX_AXES 6
-#define WEFT_MAX_OPERANDS 12
-#define WEFT_MAX_MESH 6
+/* Limits. A tensor has at most WEFT_MAX_AXES axes: the size of weft_shape follows from it, so it is
+ * part of WEFT_ABI_TAG and never changes. The others may rise in a later version, so calls that
+ * fill an array get its room: an op has at most WEFT_MAX_OPERANDS inputs and as many outputs, a
+ * mesh at most WEFT_MAX_MESH axes; names are at most WEFT_MAX_NAME bytes with the terminating zero.
+ * Exceeding a limit is an error with a message. */
+#define WEFT_MAX_AXES 8
+#define WEFT_MAX_OPERANDS 32
+#define WEFT_MAX_MESH 8
 #define WEFT_MAX_NAME 64
 
-/* ABI layout rule. The first member of a table is its size when the plugin was compiled; the host
- * copies that many bytes into a zeroed table of its own, so a NULL member means absent. WEFT_FREEZE
- * asserts a layout: exact size, and no tail padding that a later member could use. While the ABI is
- * 0.x the host requires an exact match of major and minor, and these sizes may still change with
- * the minor; from 1.0 on tables only grow at their end. */
+/* --- Growth ---
+ *
+ * Tables and argument structs begin with struct_size, their size in the headers that their author
+ * compiled with, and grow only at their end. Three rules let any 0.9 or later plugin work in any
+ * 0.9 or later host:
+ *
+ *   - A table or struct from an older author is shorter: what it lacks reads as 0.
+ *   - One from a newer author is longer: it is accepted when the unknown part is all zero, and
+ *     otherwise refused with WEFT_UNSUPPORTED (weft_knows()).
+ *   - A callee writes into a struct of the caller no more than the caller has (weft_give()).
+ *
+ * A member that a later version adds is optional for good: test it with WEFT_HAS() before use. What
+ * is in the headers of 0.9 needs no test, except members marked OPT. Structs that are passed in
+ * arrays have no struct_size and never grow; each has a flags word instead. WEFT_FREEZE asserts a
+ * layout: exact size, and no tail padding that a later member could use. */
 #define WEFT_END_OF(type, member) (offsetof(type, member) + sizeof(((type *)0)->member))
 #define WEFT_FREEZE(type, last, bytes)                                                             \
     WEFT_STATIC_ASSERT(sizeof(type) == (bytes) && WEFT_END_OF(type, last) == (bytes),              \
-                       "the layout of " #type " is law: change the ABI minor with it")
+                       "the layout of " #type " is law: append, and change the ABI minor with it")
+
+/* Whether the struct behind the pointer `p` reaches to the member, and has it set. */
+#define WEFT_HAS(p, member)                                                                        \
+    ((size_t)((const char *)(&(p)->member + 1) - (const char *)(p)) <= (p)->struct_size &&         \
+     (p)->member)
+
+/* 1 when a struct has nothing but zeros behind its first `known` bytes; `sized` begins with its
+ * struct_size. [any] */
+static inline int32_t weft_tail_is_zero(const void *sized, size_t known)
+{
+    const unsigned char *bytes = (const unsigned char *)sized;
+    const uint32_t size = *(const uint32_t *)sized;
+    for (size_t i = known; i < size; i++)
+        if (bytes[i])
+            return 0;
+    return 1;
+}
+
+/* 1 when the callee knows all that the arguments behind the pointer ask for; else it returns
+ * WEFT_UNSUPPORTED with a message. Flags are tested apart. */
+#define weft_knows(args) weft_tail_is_zero((args), sizeof *(args))
+
+/* The host's and the plugin's own copy of a sized struct, `size` bytes with the part that the
+ * author of `from` lacks as zeros. [any] */
+static inline void weft_take(void *to, size_t size, const void *from)
+{
+    unsigned char *out = (unsigned char *)to;
+    const unsigned char *in = (const unsigned char *)from;
+    const uint32_t have = *(const uint32_t *)from;
+    for (size_t i = 0; i < size; i++)
+        out[i] = i < have ? in[i] : 0;
+    *(uint32_t *)to = have < size ? have : (uint32_t)size;
+}
+
+/* Answer into a struct of the caller, who has zeroed it and set its struct_size: copies the part
+ * that both know; struct_size becomes the number of bytes that were given. [any] */
+static inline void weft_give(void *out, const void *value)
+{
+    unsigned char *to = (unsigned char *)out;
+    const unsigned char *from = (const unsigned char *)value;
+    const uint32_t room = *(const uint32_t *)out, have = *(const uint32_t *)value;
+    const uint32_t n = room < have ? room : have;
+    for (uint32_t i = 4; i < n; i++)
+        to[i] = from[i];
+    *(uint32_t *)out = n;
+}
 
 WEFT_STATIC_ASSERT(sizeof(weft_status) == 4, "a status is four bytes on both sides");
 WEFT_STATIC_ASSERT(sizeof(void *) == 8, "weft is for 64-bit machines");

@@ -1,14 +1,19 @@
 /* weft/coll.h: the kinds of collectives, and collective libraries, "weft.coll/1".
  *
- * A coll plugin wraps a library such as NCCL whose operations are ordered on a device stream. With
- * such a plugin the core runs none of its own algorithms: it opens one communicator per channel and
- * enqueues the plan's operations, in the plan's order, in the plan's groups. Streams are the
- * driver's own (device.h, native_stream), because a plugin never sees another plugin's tables; a
- * device without native streams cannot use a coll plugin. 16-bit sums round as the library does.
+ * A coll plugin wraps a library of collectives: NCCL, whose operations are ordered on a device
+ * stream, or MPI, UCC and oneCCL, which work on host memory. With such a plugin the core runs none
+ * of its own algorithms: it opens one communicator per channel and starts the plan's operations, in
+ * the plan's order, in the plan's groups. 16-bit sums round as the library does.
+ *
+ * On a stream (WEFT_COLL_STREAM) call() enqueues, and the work is ordered on the driver's own
+ * stream (device.h, native_stream), because a plugin never sees another plugin's tables. On host
+ * memory (WEFT_COLL_HOST) there is no stream: end() starts the group, and test() advances it and
+ * counts the groups that are complete.
  *
  * Set-up never blocks indefinitely: open() only begins, ready() is polled under a deadline.
  * health() reports a failure; abort() may be slow or hang inside the library, so the host calls it
- * on a helper thread, waits a bounded time, and exits.
+ * on a helper thread, waits a bounded time, and exits. A library that needs an exchange of bytes
+ * among the ranks before it can work takes it from "weft.host.kv/1" (host.h).
  */
 #ifndef WEFT_COLL_H
 #define WEFT_COLL_H
@@ -47,17 +52,36 @@ typedef struct weft_coll_args {
     weft_comm *parent; /* idle, to be split: all its ranks call open() alike, in this order; NULL */
     uint32_t color;    /* with a parent: equal in one group, unlike in any two */
     uint32_t reserved; /* 0 */
-    void *stream;      /* a native stream of the device: work in its context */
+    void *stream; /* a native stream of the device: work in its context; NULL: on host memory */
     const weft_conf *conf;
+    const uint32_t *members; /* [ranks] of the group, as ranks of the whole job */
 } weft_coll_args;
-WEFT_FREEZE(weft_coll_args, conf, 64);
+WEFT_FREEZE(weft_coll_args, members, 72);
+
+/* One operation. */
+typedef struct weft_coll_call {
+    uint32_t struct_size, flags;
+    uint32_t kind;  /* WEFT_ALL_REDUCE ... */
+    uint32_t redop; /* WEFT_SUM ... where the kind reduces, else 0 */
+    uint32_t dtype; /* of the elements */
+    uint32_t root;  /* as the list of kinds says */
+    const void *in;
+    void *out;
+    uint64_t count; /* elements of the larger side */
+    void *stream;   /* the native stream; NULL: on host memory */
+} weft_coll_call;
+WEFT_FREEZE(weft_coll_call, stream, 56);
+
+#define WEFT_COLL_STREAM 1u /* operations on memory of a device with native streams */
+#define WEFT_COLL_HOST 2u   /* operations on host memory; test() is there */
 
 typedef struct weft_coll_table {
     uint32_t struct_size;
     uint32_t channels; /* communicators that may have operations in flight at once; 0: any number */
-    uint64_t caps;     /* 0 */
+    uint64_t caps;     /* WEFT_COLL_..., at least one */
 
-    /* 0 and a recorded reason where the library or a fitting device is missing. [setup] */
+    /* Score 0 where the library or a fitting device is missing: the reason is recorded by
+     * weft_host.fail(), and the call returns WEFT_OK. [setup] */
     weft_status (*probe)(void *module, const weft_conf *conf, uint32_t device_caps, int32_t *score);
 
     /* Bytes that identify a new communicator, made on one rank and carried to the others by the
@@ -77,19 +101,19 @@ typedef struct weft_coll_table {
 
     /* Register memory that will be sent from and received into; close() deregisters it.
      * WEFT_UNSUPPORTED: the host continues without. OPT [setup] [collective] */
-    weft_status (*register_memory)(weft_comm *c, void *base, uint64_t bytes);
+    weft_status (*register_memory)(weft_comm *c, void *base, uint64_t bytes, uint32_t flags);
 
     /* Calls between begin and end of a module form one group, which starts as one. Both come from
      * one thread, end() after a call that failed too. WEFT_BUSY from end(): the library is still
      * launching; the host polls ready() of the group's communicators until WEFT_OK before it puts
      * anything more on their streams. [compute] */
-    weft_status (*begin)(void *module);
-    weft_status (*end)(void *module);
+    weft_status (*begin)(void *module, uint32_t flags);
+    weft_status (*end)(void *module, uint32_t flags);
 
-    /* Enqueue one operation on the native stream, always inside a group. Never blocks. A kind or
-     * type that the library lacks is WEFT_UNSUPPORTED. [compute] [collective] */
-    weft_status (*call)(weft_comm *c, uint32_t kind, uint32_t redop, uint32_t dtype, const void *in,
-                        void *out, uint64_t count, uint32_t root, void *stream);
+    /* Enqueue one operation, always inside a group. Never blocks. A kind or type that the library
+     * lacks is WEFT_UNSUPPORTED. On host memory the buffers are borrowed until test() has counted
+     * the group. [compute] [collective] */
+    weft_status (*call)(weft_comm *c, const weft_coll_call *call);
 
     /* WEFT_OK, or what has gone wrong since: WEFT_PEER, WEFT_IO. Cheap. [progress] */
     weft_status (*health)(weft_comm *c);
@@ -97,8 +121,13 @@ typedef struct weft_coll_table {
     /* Abort all operations in flight; only close() follows. May hang: called on a thread that can
      * be abandoned, while another is in a call of `c`. [any] */
     void (*abort)(weft_comm *c);
+
+    /* Advance the operations on host memory, and return how many groups with an operation on this
+     * communicator are complete here since it was opened: counted in the order in which they were
+     * started. Never blocks. OPT with WEFT_COLL_HOST [progress] [compute] */
+    weft_status (*test)(weft_comm *c, uint32_t flags, uint64_t *done);
 } weft_coll_table;
-WEFT_FREEZE(weft_coll_table, abort, 104);
+WEFT_FREEZE(weft_coll_table, test, 112);
 
 WEFT_EXTERN_C_END
 

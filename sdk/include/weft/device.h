@@ -34,12 +34,14 @@ typedef struct weft_event weft_event;
 typedef struct weft_prepared weft_prepared;
 typedef struct weft_capture weft_capture;
 
-/* One operand of one rank: element type and sizes, dense, row-major. rank 0 is one element. */
+/* One operand of one rank: element type and sizes, dense, row-major. rank 0 is one element. Passed
+ * in arrays: never grows. */
 typedef struct weft_operand {
     uint32_t dtype, rank;
+    uint32_t flags, reserved; /* 0: dense, row-major */
     int64_t size[WEFT_MAX_AXES];
 } weft_operand;
-WEFT_FREEZE(weft_operand, size, 56);
+WEFT_FREEZE(weft_operand, size, 80);
 
 #define WEFT_SPEC_ACCUMULATE 1u    /* outputs += result instead of = result */
 #define WEFT_SPEC_DETERMINISTIC 2u /* the same bits every time */
@@ -95,7 +97,8 @@ typedef struct weft_device_table {
 
     /* --- plan half: no driver, no hardware; pure --- */
 
-    /* WEFT_OK and the need, or WEFT_UNSUPPORTED when there is no kernel for this spec. [plan] */
+    /* WEFT_OK and the need (by weft_give()), or WEFT_UNSUPPORTED when there is no kernel for this
+     * spec. Planning calls it from one thread, before and without open(). [plan] */
     weft_status (*query)(void *module, const weft_conf *conf, const weft_opspec *spec,
                          weft_requirements *out);
 
@@ -107,11 +110,13 @@ typedef struct weft_device_table {
      * has the attributes of all members; chains with a duplicate key are not asked for. query()
      * then says whether it serves these sizes, otherwise the members stay separate. A constant
      * string. OPT [plan] */
-    const char *(*fuse)(void *module, const char *const *ids, const uint32_t *joins, uint32_t n);
+    const char *(*fuse)(void *module, const weft_conf *conf, const char *const *ids,
+                        const uint32_t *joins, uint32_t n);
 
     /* --- run half --- */
 
-    /* Score 0 with a recorded reason when this machine has no such device. [setup] */
+    /* Score 0 when this machine has no such device: the reason is recorded by weft_host.fail(), and
+     * the call returns WEFT_OK. [setup] */
     weft_status (*probe)(void *module, const weft_conf *conf, int32_t *score);
     weft_status (*open)(void *module, const weft_device_args *args,
                         weft_device **out);  /* [setup] */
@@ -132,19 +137,21 @@ typedef struct weft_device_table {
     weft_status (*event)(weft_device *d, weft_event **out);
 
     /* An event refers to its latest record, and counts as reached before the first. [compute] */
-    weft_status (*record)(weft_event *e, weft_stream *s);
+    weft_status (*record)(weft_event *e, weft_stream *s, uint32_t flags);
 
     /* Later work of s waits for e. [compute] */
-    weft_status (*stream_wait)(weft_stream *s, weft_event *e);
+    weft_status (*stream_wait)(weft_stream *s, weft_event *e, uint32_t flags);
 
     /* WEFT_OK: the event is reached; WEFT_BUSY: not yet. [compute] [progress] */
-    weft_status (*event_query)(weft_event *e);
+    weft_status (*event_query)(weft_event *e, uint32_t flags);
 
     /* Between any memory spaces, ordered on the stream; both are borrowed until the stream has
      * passed it. In a step, host memory is that of host_memory(); other host memory may block.
      * [compute] [setup] */
-    weft_status (*copy)(weft_device *d, weft_stream *s, void *to, const void *from, uint64_t bytes);
-    weft_status (*fill)(weft_device *d, weft_stream *s, void *to, int32_t byte, uint64_t bytes);
+    weft_status (*copy)(weft_device *d, weft_stream *s, void *to, const void *from, uint64_t bytes,
+                        uint32_t flags);
+    weft_status (*fill)(weft_device *d, weft_stream *s, void *to, int32_t byte, uint64_t bytes,
+                        uint32_t flags);
 
     /* Prepare an op: choose kernels (by timing, if you like, in memory of its own), build
      * primitives. release() is called when no run is in flight; NULL is allowed. [setup] */
@@ -156,34 +163,36 @@ typedef struct weft_device_table {
      * borrowed for the call; runs of one prepared op may be in flight on several streams. [compute]
      */
     weft_status (*run)(weft_prepared *p, weft_stream *s, const void *const *in, void *const *out,
-                       void *workspace);
+                       void *workspace, uint32_t flags);
 
     /* A 32-bit flag in host_memory(), 4-byte aligned: flag_wait lets the stream wait until it holds
      * at least v, compared as (int32_t)(*flag - v) >= 0; flag_set writes v when the stream gets
      * there, after all its earlier work is visible to the host. OPT with WEFT_DEV_FLAGS
      * [compute] */
-    weft_status (*flag_wait)(weft_stream *s, const uint32_t *flag, uint32_t v);
-    weft_status (*flag_set)(weft_stream *s, uint32_t *flag, uint32_t v);
+    weft_status (*flag_wait)(weft_stream *s, const uint32_t *flag, uint32_t v, uint32_t flags);
+    weft_status (*flag_set)(weft_stream *s, uint32_t *flag, uint32_t v, uint32_t flags);
 
     /* Record what is enqueued on the stream between begin and end instead of running it, with fixed
      * addresses and flag values; streams that wait for an event recorded inside belong to the
      * recording and must be joined (waited for) before the end. When end() fails the recording is
      * over. Freed by close. OPT with WEFT_DEV_CAPTURE [setup] */
-    weft_status (*capture_begin)(weft_stream *s);
+    weft_status (*capture_begin)(weft_stream *s, uint32_t flags);
     weft_status (*capture_end)(weft_stream *s, weft_capture **out);
 
     /* Replay a recording, in order on the stream. OPT with WEFT_DEV_CAPTURE [compute] */
-    weft_status (*replay)(weft_capture *c, weft_stream *s);
+    weft_status (*replay)(weft_capture *c, weft_stream *s, uint32_t flags);
 
     /* The driver's own stream (a cudaStream_t), for coll/1 and kernel/1; NULL where there is none.
      * OPT [any] */
     void *(*native_stream)(weft_stream *s);
 
-    /* The IPC domain of a rank's arena, as a text of at most 63 bytes: ranks of one machine with
-     * the same text may import_peer() each other's arenas. Called before open(), when all inputs of
-     * the plan are settled. WEFT_UNSUPPORTED with a recorded reason where import is impossible. OPT
-     * with WEFT_DEV_IMPORT_PEER [setup] */
-    weft_status (*ipc_domain)(void *module, const weft_device_args *args, char text[64]);
+    /* The IPC domain of a rank's arena, as a text; *bytes is the room on entry (64 at least) and
+     * the length on return, without a zero: ranks of one machine with the same text may
+     * import_peer() each other's arenas. Called before open(), when all inputs of the plan are
+     * settled. WEFT_UNSUPPORTED with a recorded reason where import is impossible. OPT with
+     * WEFT_DEV_IMPORT_PEER [setup] */
+    weft_status (*ipc_domain)(void *module, const weft_device_args *args, char *text,
+                              uint64_t *bytes);
 
     /* The arena of another process, mapped into this device's addresses until close(): copies and
      * prepared ops read and write it like the local one. `bytes` and `fd` are those of arena() in

@@ -50,7 +50,7 @@ static inline weft_tensor weft_op_with(weft_expr *e, const char *id, const weft_
 {
     weft_tensor out = 0;
     if (e->st == WEFT_OK)
-        e->st = e->b->op(e->b->ctx, id, attrs, nattr, in, nin, &out, 1);
+        e->st = e->b->op(e->b->ctx, id, attrs, nattr, in, nin, 0, &out, 1);
     return out;
 }
 
@@ -80,7 +80,7 @@ static inline weft_tensor weft_number(weft_expr *e, double value)
 {
     weft_tensor out = 0;
     if (e->st == WEFT_OK)
-        e->st = e->b->constant(e->b->ctx, value, &out);
+        e->st = e->b->constant(e->b->ctx, value, 0, &out);
     return out;
 }
 
@@ -98,7 +98,7 @@ static inline weft_tensor weft_state(weft_expr *e, const char *name, weft_tensor
 static inline void weft_assign(weft_expr *e, weft_tensor to, weft_tensor value)
 {
     if (e->st == WEFT_OK)
-        e->st = e->b->assign(e->b->ctx, to, value);
+        e->st = e->b->assign(e->b->ctx, to, value, 0);
 }
 
 /* x times a constant factor */

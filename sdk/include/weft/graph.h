@@ -31,9 +31,10 @@ typedef struct weft_axis {
  * This struct is passed in arrays: it never grows. */
 typedef struct weft_shape {
     uint32_t dtype, rank;
+    uint32_t flags, reserved; /* 0: dense, row-major */
     weft_axis axes[WEFT_MAX_AXES];
 } weft_shape;
-WEFT_FREEZE(weft_shape, axes, 104);
+WEFT_FREEZE(weft_shape, axes, 144);
 
 /* What a tensor is for. */
 #define WEFT_T_INPUT 1u      /* filled for each micro-batch: tokens, targets, positions */
@@ -43,21 +44,74 @@ WEFT_FREEZE(weft_shape, axes, 104);
 #define WEFT_T_STATE 5u      /* an update rule's own, kept across steps and in checkpoints */
 #define WEFT_T_SCALAR 6u     /* one fp32 in plan memory that ops read and write */
 
-/* A number given to an op: a whole number or a real, by key. An op that needs a name (of an axis)
- * takes it as a key. An op reads either i or f of a key and ignores the other. Passed in arrays:
- * never grows. */
+/* An attribute of an op, by key: a whole number, a real, or bytes. An op that needs a name (of an
+ * axis) takes it as a key. An op reads one of the three and ignores the others; the host copies the
+ * bytes, at most 4096, and they count in what makes two ops equal. Passed in arrays: never grows.
+ */
 typedef struct weft_attr {
     const char *key;
     int64_t i;
     double f;
+    const void *data;
+    uint32_t bytes, flags;
 } weft_attr;
-WEFT_FREEZE(weft_attr, f, 24);
+WEFT_FREEZE(weft_attr, flags, 40);
+
+/* Initializers: const weft_attr attrs[] = {WEFT_ATTR_INT("causal", 1), WEFT_ATTR_REAL("eps",
+ * 1e-5)};
+ */
+#define WEFT_ATTR_INT(key, value)                                                                  \
+    {                                                                                              \
+        key, value, 0, NULL, 0, 0                                                                  \
+    }
+#define WEFT_ATTR_REAL(key, value)                                                                 \
+    {                                                                                              \
+        key, 0, value, NULL, 0, 0                                                                  \
+    }
+
+/* An input to declare. The core fills it for each micro-batch by its name. */
+typedef struct weft_input_args {
+    uint32_t struct_size, flags;
+    const char *name; /* "tokens" */
+    const weft_shape *shape;
+} weft_input_args;
+WEFT_FREEZE(weft_input_args, shape, 24);
 
 #define WEFT_PARAM_MATRIX 1u /* a matrix in the optimizer's eyes: weight decay applies */
 
 /* The tensor may be zero-padded at the end where it is split along its first axis: the ops that
  * read it handle that, and what is derived from padding is zero. */
 #define WEFT_PARAM_PAD 2u
+
+/* A parameter to declare. The full name is that of the block and this one: "block.0.attn.qkv.w". */
+typedef struct weft_param_args {
+    uint32_t struct_size, flags; /* WEFT_PARAM_... */
+    const char *name;            /* "attn.qkv.w" */
+    const weft_shape *shape;
+
+    /* "zeros", "ones" or "normal:0.02" (mean 0, that deviation); element e depends on (seed, full
+     * name, e) alone. */
+    const char *init;
+
+    /* What the parameter is, whatever its family calls it: how strategies and rules find it.
+     * "embedding", "position", "norm", "bias", "attention.qkv", "attention.query", "attention.key",
+     * "attention.value", "attention.out", "ffn.up", "ffn.gate", "ffn.down", "head"; a third party's
+     * own take a reverse domain. NULL: none. */
+    const char *role;
+} weft_param_args;
+WEFT_FREEZE(weft_param_args, role, 40);
+
+/* Communication to append: builder.comm(). */
+typedef struct weft_comm_args {
+    uint32_t struct_size, flags;
+    uint32_t kind;         /* WEFT_ALL_REDUCE ... of coll.h but neither SEND, RECV nor BARRIER */
+    uint32_t redop;        /* WEFT_SUM ... where the kind reduces */
+    const char *mesh_axis; /* a mesh axis, or a group by its name (strategy.h) */
+    const char *axis;      /* the tensor axis that the kind cuts or joins; NULL otherwise */
+    uint32_t root;         /* a coordinate, or how far to SHIFT; else 0 */
+    uint32_t reserved;
+} weft_comm_args;
+WEFT_FREEZE(weft_comm_args, reserved, 40);
 
 /* Scalars with a meaning, by name (builder.scalar). All fp32, one element.
  *   "lr"       the learning rate of this step, schedule included
@@ -80,21 +134,16 @@ typedef struct weft_builder {
     /* Begin the block `name`; everything until the next call belongs to it. Blocks whose ops,
      * shapes and attributes are equal share one copy of their instructions: number them at the end
      * of the name ("block.0", "block.1"). Models only. [plan] */
-    weft_status (*block)(void *ctx, const char *name);
+    weft_status (*block)(void *ctx, const char *name, uint32_t flags);
 
-    /* A tensor that the core fills for each micro-batch. [plan] */
-    weft_status (*input)(void *ctx, const char *name, const weft_shape *shape, weft_tensor *out);
-
-    /* A parameter, full name "block.0.attn.qkv.w". `init` is "zeros", "ones" or "normal:0.02" (mean
-     * 0, that deviation); element e depends on (seed, name, e) alone. flags: WEFT_PARAM_... [plan]
-     */
-    weft_status (*param)(void *ctx, const char *name, const weft_shape *shape, const char *init,
-                         uint32_t flags, weft_tensor *out);
+    /* A tensor that the core fills for each micro-batch; a learned one. [plan] */
+    weft_status (*input)(void *ctx, const weft_input_args *args, weft_tensor *out);
+    weft_status (*param)(void *ctx, const weft_param_args *args, weft_tensor *out);
 
     /* A scalar from the list above, or a new one that starts at 0. New ones that a rule or a list
      * assigns are in checkpoints. [plan] */
-    weft_status (*scalar)(void *ctx, const char *name, weft_tensor *out);
-    weft_status (*constant)(void *ctx, double value, weft_tensor *out);
+    weft_status (*scalar)(void *ctx, const char *name, uint32_t flags, weft_tensor *out);
+    weft_status (*constant)(void *ctx, double value, uint32_t flags, weft_tensor *out);
 
     /* State beside the parameter now updated, or in a list beside the parameter `like`; zero at the
      * start. `name` is a suffix ("m"), which rule and lists must not both use. The axes are those
@@ -108,24 +157,21 @@ typedef struct weft_builder {
      * tensors whose names begin with the id and '#' and are unique. Unknown ids, shapes that do not
      * fit: WEFT_USAGE with a message. [plan] */
     weft_status (*op)(void *ctx, const char *id, const weft_attr *attrs, uint32_t nattr,
-                      const weft_tensor *in, uint32_t nin, weft_tensor *out, uint32_t nout);
+                      const weft_tensor *in, uint32_t nin, uint32_t flags, weft_tensor *out,
+                      uint32_t nout);
 
-    /* Append communication along a mesh axis, or a group (strategy.h) by its name (groups: not yet
-     * in this version, WEFT_USAGE): kind is WEFT_ALL_REDUCE ... of coll.h but neither SEND, RECV
-     * nor BARRIER; `axis` the name of a tensor axis where the kind cuts or joins one (NULL
-     * otherwise; ALL_TO_ALL cuts it, and joins the one that was split); `root` a coordinate, or how
-     * far to SHIFT, else 0. A SHIFT takes what is split over the axis: coordinate c has the part of
-     * c - r then. Its gradient is the conjugate: gather and reduce-scatter, shift by r and by n -
-     * r. A mesh axis of size 1 copies nothing: the output is the input. [plan] */
-    weft_status (*comm)(void *ctx, uint32_t kind, uint32_t redop, const char *mesh_axis,
-                        const char *axis, uint32_t root, weft_tensor in, weft_tensor *out);
+    /* Append communication along a mesh axis. ALL_TO_ALL cuts the named tensor axis, and joins the
+     * one that was split. A SHIFT takes what is split over the axis: coordinate c has the part of
+     * c - root then. Its gradient is the conjugate: gather and reduce-scatter, shift by r and by n
+     * - r. A mesh axis of size 1 copies nothing: the output is the input. [plan] */
+    weft_status (*comm)(void *ctx, const weft_comm_args *args, weft_tensor in, weft_tensor *out);
 
     /* Assign src to dst (a parameter, state or scalar) at the end of the step: updates and lists.
      * In a rule a scalar may be assigned only from scalars, equally for every parameter, and once a
      * step; those of the list above cannot be assigned. In a replacement dst is an output of the
      * replaced op, of src's shape and type, and src replaces it from now on: assign each output
      * that has a reader once. [plan] */
-    weft_status (*assign)(void *ctx, weft_tensor dst, weft_tensor src);
+    weft_status (*assign)(void *ctx, weft_tensor dst, weft_tensor src, uint32_t flags);
 
     /* Record why building fails; returns `code`. [plan] */
     weft_status (*fail)(void *ctx, weft_status code, const char *text);

@@ -62,13 +62,49 @@ typedef struct weft_link_group {
 } weft_link_group;
 WEFT_FREEZE(weft_link_group, bind_addr, 24);
 
+/* A connection to begin. */
+typedef struct weft_conn_args {
+    uint32_t struct_size, flags;
+    uint32_t peer;    /* its rank in the whole job */
+    uint32_t channel; /* a number that both ends use, unique among the connections of the link with
+                       * that peer; other links of the module may use it too */
+    const void *address; /* what the peer's address() wrote */
+    uint64_t bytes;
+} weft_conn_args;
+WEFT_FREEZE(weft_conn_args, bytes, 32);
+
+/* Memory to register: the arena, of which `fd` is a descriptor of the kind in caps, or any host
+ * memory, with -1; -1 also where the device has no such kind. */
+typedef struct weft_memory {
+    uint32_t struct_size, flags;
+    void *base;
+    uint64_t bytes;
+    int32_t fd;
+    uint32_t reserved;
+} weft_memory;
+WEFT_FREEZE(weft_memory, reserved, 32);
+
+/* An RDMA-style write of bytes at `offset` of the peer's region. */
+#define WEFT_WRITE_NOTIFY 1u /* ordered among the sends, and matches a receive of 0 bytes */
+typedef struct weft_write {
+    uint32_t struct_size, flags; /* WEFT_WRITE_... */
+    const void *from;
+    uint64_t bytes;
+    weft_region *region; /* covers `from` when WEFT_LINK_REGISTER is set, else NULL */
+    const void *key;     /* what the peer's key() wrote */
+    uint64_t key_bytes;
+    uint64_t offset;
+} weft_write;
+WEFT_FREEZE(weft_write, offset, 56);
+
 typedef struct weft_link_table {
     uint32_t struct_size;
     uint32_t channels; /* how many channels may have operations in flight at once; 0: any number */
     uint64_t caps;     /* WEFT_LINK_... */
 
-    /* Score of the link for this group here: 0 not at all, with a recorded reason; higher is better
-     * (a loopback tcp 10, shared memory 50, an RDMA NIC 80). [setup] */
+    /* Score of the link for this group here; higher is better (a loopback tcp 10, shared memory 50,
+     * an RDMA NIC 80). 0: not at all; the reason is recorded by weft_host.fail(), and the call
+     * returns WEFT_OK. Also asked by `weft plan`, with bind_addr NULL. [setup] */
     weft_status (*probe)(void *module, const weft_conf *conf, const weft_link_group *group,
                          int32_t *score);
 
@@ -80,13 +116,12 @@ typedef struct weft_link_table {
      * connection (a queue pair's number) its two ends tell each other in ready(). [setup] */
     weft_status (*address)(weft_link *l, void *out, uint64_t *bytes);
 
-    /* Begin a connection with `peer` for `channel` (a number that both ends use); both ends call
-     * it, and the plugin decides who dials. Never blocks: ready() returns WEFT_BUSY until both ends
-     * are up and have authenticated each other. The dialer retries until it succeeds: the peer may
-     * be late, or busy with other sockets. ready() may record why it is WEFT_BUSY; the core reports
-     * that at its deadline. [setup] */
-    weft_status (*connect)(weft_link *l, uint32_t peer, uint32_t channel, const void *address,
-                           uint64_t bytes, weft_conn **out);
+    /* Begin a connection; both ends call it, and the plugin decides who dials. Never blocks:
+     * ready() returns WEFT_BUSY until both ends are up and have authenticated each other. The
+     * dialer retries until it succeeds: the peer may be late, or busy with other sockets. ready()
+     * may record why it is WEFT_BUSY; the core reports that at its deadline. A pair may connect
+     * again on the same channel after both ends have disconnected. [setup] */
+    weft_status (*connect)(weft_link *l, const weft_conn_args *args, weft_conn **out);
     weft_status (*ready)(weft_conn *c);
 
     /* On return no posted memory is accessed any more. NULL allowed. [setup] */
@@ -96,30 +131,30 @@ typedef struct weft_link_table {
      * matching count of progress() has passed it. WEFT_BUSY: the queue is full (it holds 64 at
      * least), post again after progress(). `region` covers the memory when WEFT_LINK_REGISTER is
      * set, else NULL. [progress] */
-    weft_status (*send)(weft_conn *c, const void *from, uint64_t bytes, weft_region *region);
-    weft_status (*recv)(weft_conn *c, void *to, uint64_t bytes, weft_region *region);
+    weft_status (*send)(weft_conn *c, const void *from, uint64_t bytes, weft_region *region,
+                        uint32_t flags);
+    weft_status (*recv)(weft_conn *c, void *to, uint64_t bytes, weft_region *region,
+                        uint32_t flags);
 
     /* Advance the transfers, and return how many sends and receives of this connection have
      * completed since it began: completions are counted in posting order, even if later ones finish
-     * first. A completed send's memory may be written again. [progress] */
-    weft_status (*progress)(weft_conn *c, uint64_t *sent, uint64_t *received);
+     * first. A completed send's memory may be written again. Valid without posted work. [progress]
+     */
+    weft_status (*progress)(weft_conn *c, uint32_t flags, uint64_t *sent, uint64_t *received);
 
     /* Sleep until a connection with posted work may make progress, wake() is called, or
      * `timeout_us` is over; early returns are fine. `spin_us` first polls that long without
      * sleeping. [progress] */
-    weft_status (*wait)(weft_link *l, uint32_t spin_us, uint32_t timeout_us);
+    weft_status (*wait)(weft_link *l, uint32_t spin_us, uint32_t timeout_us, uint32_t flags);
     void (*wake)(weft_link *l); /* [any] */
 
     /* Make every call on this link that needs a peer fail with WEFT_PEER from now on, and let both
      * ends notice. Resources are still released by the usual calls. [any] */
     void (*abort)(weft_link *l);
 
-    /* Memory registration: the arena, of which `fd` is a descriptor of the kind in caps, or any
-     * host memory, with -1; -1 also where the device has no such kind. Register before connect(),
-     * deregister after the last use (NULL allowed); destroy() deregisters the rest. OPT with
-     * REGISTER, MAP or WRITE [setup] */
-    weft_status (*register_memory)(weft_link *l, void *base, uint64_t bytes, int32_t fd,
-                                   weft_region **out);
+    /* Register memory before connect(), deregister it after the last use (NULL allowed); destroy()
+     * deregisters the rest. OPT with REGISTER, MAP or WRITE [setup] */
+    weft_status (*register_memory)(weft_link *l, const weft_memory *memory, weft_region **out);
     void (*deregister_memory)(weft_region *r);
 
     /* Up to *bytes bytes (4096) that a peer needs for map() or write(), its length among them: both
@@ -130,14 +165,13 @@ typedef struct weft_link_table {
      * the users of an arena of its kind (the host, or the device). What is written there before a
      * send is visible to the peer after the matching receive. The peer does not help: it may be in
      * the same call. OPT with WEFT_LINK_MAP [setup] */
-    weft_status (*map)(weft_link *l, uint32_t peer, const void *key, uint64_t bytes, void **base);
+    weft_status (*map)(weft_link *l, uint32_t peer, const void *key, uint64_t bytes, uint32_t flags,
+                       void **base);
 
-    /* RDMA-style write of bytes at `offset` of the peer's region; counts in `sent`. With `notify`
-     * it is ordered among the sends and matches a receive of 0 bytes; without, it matches none. A
+    /* Post a write; it counts in `sent`. Without WEFT_WRITE_NOTIFY it matches no receive. A
      * completed receive implies that all writes posted on the connection before its send have
-     * arrived. `key` is what the peer's key() wrote. OPT with WEFT_LINK_WRITE [progress] */
-    weft_status (*write)(weft_conn *c, const void *from, uint64_t bytes, weft_region *region,
-                         const void *key, uint64_t key_bytes, uint64_t offset, int32_t notify);
+     * arrived. OPT with WEFT_LINK_WRITE [progress] */
+    weft_status (*write)(weft_conn *c, const weft_write *w);
 } weft_link_table;
 WEFT_FREEZE(weft_link_table, write, 160);
 

@@ -12,6 +12,7 @@
 #define WEFT_OP_H
 
 #include <weft/graph.h>
+#include <weft/plugin.h>
 
 WEFT_EXTERN_C_BEGIN
 
@@ -22,11 +23,13 @@ WEFT_EXTERN_C_BEGIN
 #define WEFT_PARTIAL_MAX 3u /* ... the maximum */
 #define WEFT_HELD 4u        /* only coordinate `axis` has it (a pipeline stage) */
 
+/* Passed in arrays: never grows. */
 typedef struct weft_place {
     uint32_t kind;
     uint32_t axis; /* WEFT_SPLIT: index of the tensor axis; WEFT_HELD: the coordinate; else 0 */
+    uint32_t flags, reserved; /* 0: equal consecutive parts */
 } weft_place;
-WEFT_FREEZE(weft_place, axis, 8);
+WEFT_FREEZE(weft_place, reserved, 16);
 
 /* A call of an op in the graph. Arrays have nin and nout elements; dout holds the gradient of each
  * output, 0 where none flows, and is NULL except in grad(). */
@@ -37,6 +40,17 @@ typedef struct weft_opcall {
     const weft_tensor *in, *out, *dout;
 } weft_opcall;
 WEFT_FREEZE(weft_opcall, dout, 48);
+
+/* Who is called: the first argument of each function of an op. A core op has neither module nor
+ * options. */
+typedef struct weft_op_self {
+    uint32_t struct_size, flags;
+    void *module; /* of the op's plugin */
+    const weft_conf
+        *conf; /* its component's; component->name is the id, component->user the rest */
+    const weft_builder *b; /* of the graph; flops() only records failures with it */
+} weft_op_self;
+WEFT_FREEZE(weft_op_self, b, 32);
 
 /* The two parts of a gradient, which a schedule may run separately. */
 #define WEFT_GRAD_INPUTS 1u /* B: gradients of activations, needed by the block before */
@@ -52,31 +66,31 @@ typedef struct weft_op {
     uint32_t ew;       /* WEFT_EW_... of an elementwise op, else 0 */
     uint32_t in_place; /* k > 0: output 0 may overwrite input k-1 if nothing reads it later */
 
-    /* Shapes of the outputs from those of the inputs, and their number (`out` has room for
-     * WEFT_MAX_OPERANDS; names may be those of inputs or constants). Sizes are the whole job's, or
+    /* Shapes of the outputs from those of the inputs, and their number: `out` has room for *nout on
+     * entry and is zeroed; names may be those of inputs or constants. Sizes are the whole job's, or
      * those of one rank: the function must work for both. [plan] */
-    weft_status (*infer)(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+    weft_status (*infer)(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                          const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout);
 
     /* Write the gradient into the graph: for WEFT_GRAD_INPUTS fill din[i] for inputs that are
      * activations, for WEFT_GRAD_PARAMS for those that are parameters; leave 0 where none flows.
      * INPUTS is asked first, and what it filled is still in din for PARAMS. NULL: the op has no
      * gradient. The inputs and outputs that it reads are kept until backward. OPT [plan] */
-    weft_status (*grad)(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+    weft_status (*grad)(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
                         weft_tensor *din);
 
-    /* Placement of the outputs (WEFT_WHOLE on entry) along one mesh axis of `size` coordinates.
+    /* Placement of the outputs (WEFT_WHOLE on entry) along `mesh_axis` of `size` coordinates.
      * WEFT_UNSUPPORTED with a message when the op cannot compute on these placements: the host then
      * completes partial inputs and asks once more. NULL: by axis names alone, as in weft/graph.h;
      * every axis may be split except those in `whole`. OPT [plan] */
-    weft_status (*shard)(const weft_builder *b, const weft_opcall *call, uint32_t size,
-                         const weft_place *in, weft_place *out);
+    weft_status (*shard)(const weft_op_self *self, const weft_opcall *call, const char *mesh_axis,
+                         uint32_t size, const weft_place *in, weft_place *out);
     const char *whole; /* "embed,head_dim": axes that the op needs whole; NULL: none. OPT */
 
     /* Floating-point operations, multiply and add counted separately; NULL: negligible. OPT
      * [plan] */
-    double (*flops)(const weft_attr *attrs, uint32_t nattr, const weft_shape *in, uint32_t nin,
-                    const weft_shape *out, uint32_t nout);
+    double (*flops)(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
+                    const weft_shape *in, uint32_t nin, const weft_shape *out, uint32_t nout);
 
     /* k > 0: where axis `first_axis` of input k-1 is split, the kernels get the index at which this
      * rank's part begins, as the whole-number attribute "first" (rows of a vocabulary). */
@@ -111,13 +125,14 @@ WEFT_FREEZE(weft_op, first_axis, 64);
 #define WEFT_EW_COS 18u
 #define WEFT_EW_CONST 19u /* the number imm */
 
-typedef struct weft_ew_step {
-    uint16_t op, dst, a, b, c, scalar; /* scalar: 1 when every operand is a scalar */
+#define WEFT_EW_SCALAR 1u             /* every operand of the step is a scalar */
+typedef struct weft_ew_step {         /* passed in arrays: never grows */
+    uint16_t op, dst, a, b, c, flags; /* WEFT_EW_SCALAR */
     float imm;
 } weft_ew_step;
 WEFT_FREEZE(weft_ew_step, imm, 16);
 
-#define WEFT_EW_MAX_REGISTERS 64
+#define WEFT_EW_MAX_REGISTERS 64 /* as many operands as an op may have, and 32 more at least */
 
 typedef struct weft_ew_program {
     uint32_t struct_size, nsteps, nregs;
@@ -129,7 +144,7 @@ WEFT_FREEZE(weft_ew_program, out_reg, 32);
 
 /* --- A kernel of an op for one device, interface "weft.kernel/1" ---
  *
- * The same four calls that a device has for its own ops, with the same rules (device.h); `stream`
+ * The same calls that a device has for its own ops, with the same rules (device.h); `stream`
  * is the device's native stream, or NULL on a device that computes on the calling thread. prepare()
  * gets one too, to find the context into which it loads its code. */
 struct weft_opspec;
@@ -137,13 +152,13 @@ struct weft_requirements;
 typedef struct weft_kernel {
     uint32_t struct_size, flags;
     const char *op, *device; /* op id, device component name */
-    weft_status (*query)(void *module, const struct weft_opspec *spec,
+    weft_status (*query)(void *module, const weft_conf *conf, const struct weft_opspec *spec,
                          struct weft_requirements *out); /* [plan] */
-    weft_status (*prepare)(void *module, const struct weft_opspec *spec, void *stream,
-                           void **out); /* [setup] */
-    void (*release)(void *prepared);    /* [setup] */
+    weft_status (*prepare)(void *module, const weft_conf *conf, const struct weft_opspec *spec,
+                           void *stream, void **out); /* [setup] */
+    void (*release)(void *prepared);                  /* [setup] */
     weft_status (*run)(void *prepared, void *stream, const void *const *in, void *const *out,
-                       void *workspace); /* [compute] */
+                       void *workspace, uint32_t flags); /* [compute] */
 } weft_kernel;
 WEFT_FREEZE(weft_kernel, run, 56);
 

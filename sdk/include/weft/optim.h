@@ -34,8 +34,9 @@ typedef struct weft_update {
     const char *name;        /* of the parameter, or of a range: for messages only */
     weft_tensor param, grad; /* same shape */
     weft_tensor lr, count;   /* scalars: this step's learning rate; updates, this one included */
+    const char *role;        /* weft_param_args.role; NULL: none, or a range of several */
 } weft_update;
-WEFT_FREEZE(weft_update, count, 32);
+WEFT_FREEZE(weft_update, role, 40);
 
 typedef struct weft_rule {
     uint32_t struct_size;
@@ -48,15 +49,24 @@ typedef struct weft_rule {
 } weft_rule;
 WEFT_FREEZE(weft_rule, update, 16);
 
+typedef struct weft_placement_args {
+    uint32_t struct_size, flags;
+    const weft_view *view;
+    const weft_edits *edits;
+    const char *const *mesh_axes; /* NULL-ended: over which the job's data is split, outermost
+                                     first */
+    uint32_t unit;                /* the rule's */
+    uint32_t reserved;
+} weft_placement_args;
+WEFT_FREEZE(weft_placement_args, reserved, 40);
+
 typedef struct weft_placement {
     uint32_t struct_size, flags;
 
-    /* Emit shard and sync edits, in WEFT_PHASE_SYNC, after all strategies. `mesh_axes` is the
-     * NULL-terminated list of axes over which the job's data is split, outermost first; `unit` is
-     * the rule's. A sync edit emitted here overrides the strategy's along that axis. The user sets
-     * the type in which gradients are summed ([train] accumulate). [plan] */
-    weft_status (*edit)(void *module, const weft_conf *conf, const weft_view *view,
-                        const weft_edits *edits, const char *const *mesh_axes, uint32_t unit);
+    /* Emit shard and sync edits, in WEFT_PHASE_SYNC, after all strategies. A sync edit emitted here
+     * overrides the strategy's along that axis. The user sets the type in which gradients are
+     * summed ([train] accumulate). [plan] */
+    weft_status (*edit)(void *module, const weft_conf *conf, const weft_placement_args *args);
 } weft_placement;
 WEFT_FREEZE(weft_placement, edit, 16);
 

@@ -1,14 +1,17 @@
 /* weft/plugin.h: the manifest, components and options of a plugin, and the host calls it may use.
  *
  * A plugin is one shared object with one exported symbol, weft_plugin_entry(), which returns
- * constant data: the manifest. The host validates that data before it runs any other code of the
- * plugin:
+ * constant data: the manifest. The host validates that data before it calls anything else of the
+ * plugin. (Constructors of the object run even earlier, in dlopen(): they must do nothing that can
+ * be observed.)
  *
  *   1. dlopen(path, RTLD_NOW | RTLD_LOCAL); the object must export weft_plugin_entry itself
- *   2. magic, ABI numbers and layout tag must match, else loading fails and names the field
+ *   2. magic, ABI major and layout tag must match and the ABI minor be 9 or later, else loading
+ *      fails and names the field; what differs between minors is settled by sizes (base.h, Growth)
  *   3. each component: an interface that the host knows, a table with its mandatory members
  *   4. the user's INI is checked against the component's options; defaults are filled in
- *   5. open() once a job, then the calls of the component's table, then close()
+ *   5. open() once a job, then the calls of the component's table, then close(). `weft plan` opens
+ *      modules too, so open() touches no driver, device or network
  *
  * Objects are never unloaded. A plugin links no weft library; everything that it may call comes as
  * a table. Plugins do not see each other: a strategy names a collective, never a transport.
@@ -26,10 +29,12 @@
 WEFT_EXTERN_C_BEGIN
 
 #define WEFT_ABI_MAJOR 0u
-#define WEFT_ABI_MINOR 5u
-#define WEFT_MAGIC 0x54464557u /* "WEFT" */
+#define WEFT_ABI_MINOR 9u
+#define WEFT_ABI_LEAST_MINOR 9u /* the oldest that this version still loads */
+#define WEFT_MAGIC 0x54464557u  /* "WEFT" */
 #define WEFT_ABI_TAG                                                                               \
-    ((uint64_t)sizeof(void *) | (uint64_t)sizeof(size_t) << 8 | (uint64_t)__BYTE_ORDER__ << 16)
+    ((uint64_t)sizeof(void *) | (uint64_t)sizeof(size_t) << 8 | (uint64_t)__BYTE_ORDER__ << 16 |   \
+     (uint64_t)WEFT_MAX_AXES << 32)
 
 /* --- Options: the INI keys of a component, as data ---
  *
@@ -57,18 +62,26 @@ typedef struct weft_option {
 } weft_option;
 WEFT_FREEZE(weft_option, max, 56);
 
-/* The values of one component's options, checked and with defaults filled in. The strings are the
- * host's and live as long as the module. A key that the component did not declare is a bug of the
- * plugin: the getters then answer NULL or 0 and log who asked. [any] */
+struct weft_component;
+
+/* The values of one component's options, checked and with defaults filled in, and the component
+ * itself: a function that serves several components (a bridge to another language) finds its own
+ * data in component->user. The table and its strings are the host's and live until close() returns.
+ * A key that the component did not declare is a bug of the plugin: the getters then answer NULL or
+ * 0 and log who asked. [any] */
 typedef struct weft_conf {
     uint32_t struct_size, flags;
     void *ctx;
+    const struct weft_component *component;
     const char *(*text)(void *ctx, const char *key); /* as written, trimmed */
     int64_t (*integer)(void *ctx, const char *key);  /* INT, BYTES, AUTO_INT; BOOL as 0 or 1 */
     double (*real)(void *ctx, const char *key);      /* REAL, SECONDS */
-    uint32_t (*reals)(void *ctx, const char *key, double *out, uint32_t cap); /* count, <= cap */
+
+    /* REALS: how many the user gave, of which at most `room` are written to `out`. Compare it with
+     * the number that you need: too many are the user's mistake as well. */
+    uint32_t (*reals)(void *ctx, const char *key, double *out, uint32_t room);
 } weft_conf;
-WEFT_FREEZE(weft_conf, reals, 48);
+WEFT_FREEZE(weft_conf, reals, 56);
 
 /* --- Host table: lives until close() has returned --- */
 #define WEFT_LOG_ERROR 0
@@ -82,8 +95,8 @@ typedef struct weft_host {
     void *ctx; /* pass it back, never look inside */
 
     /* Zeroed memory, aligned to `align` (a power of two, 0 for 16). NULL when there is none. The
-     * caller gives it back with free() of the same table; free(NULL) does nothing. Not inside a
-     * step. [any] */
+     * caller gives it back with free() of the same table; free(NULL) does nothing. From any thread,
+     * but not from a call tagged [compute] or [progress]. [any] */
     void *(*alloc)(void *ctx, uint64_t bytes, uint64_t align);
     void (*free)(void *ctx, void *p);
 
@@ -110,8 +123,9 @@ typedef struct weft_component {
     const char *help;            /* one line for `weft plugins` */
     const weft_option *const *options; /* NULL-ended array of pointers; NULL: none */
     const void *table;                 /* const, of the type that `iface` names, its size first */
+    void *user;                        /* the plugin's own; weft_conf.component leads to it */
 } weft_component;
-WEFT_FREEZE(weft_component, table, 48);
+WEFT_FREEZE(weft_component, user, 56);
 
 typedef struct weft_manifest {
     uint32_t magic, struct_size;             /* WEFT_MAGIC, sizeof(weft_manifest) */
@@ -149,6 +163,42 @@ static inline weft_status weft_open_host(const weft_host *host, void **module)
 {
     *module = (void *)(uintptr_t)host;
     return WEFT_OK;
+}
+
+/* Zeroed memory for an object, given back with host->free(). NULL when *st is a failure already,
+ * and when there is none: *st is then WEFT_NO_MEMORY with a message. [setup] */
+static inline void *weft_new(const weft_host *host, uint64_t bytes, weft_status *st)
+{
+    void *p = *st == WEFT_OK ? host->alloc(host->ctx, bytes, 0) : NULL;
+    if (*st == WEFT_OK && !p)
+        *st = (host->fail)(host->ctx, WEFT_NO_MEMORY, "no memory for an object of this plugin");
+    return p;
+}
+
+/* The failure of a call that asks for a flag or field which the plugin does not know: the rule on
+ * the unknown of base.h. [any] */
+static inline weft_status weft_refuse_unknown(const weft_host *host)
+{
+    return (host->fail)(host->ctx, WEFT_UNSUPPORTED,
+                        "the call asks for a flag or a field that this plugin does not know: the "
+                        "program is newer than the plugin");
+}
+
+/* WEFT_OK when a flags word has no bit but those in `known`. [any] */
+static inline weft_status weft_check_flags(const weft_host *host, uint64_t flags, uint64_t known)
+{
+    return flags & ~known ? weft_refuse_unknown(host) : WEFT_OK;
+}
+
+/* WEFT_OK when the plugin knows all that an argument struct asks for. The struct begins with
+ * struct_size and flags; `size` is its sizeof in the plugin, `known` the flags that it knows. [any]
+ */
+static inline weft_status weft_check_args(const weft_host *host, const void *args, size_t size,
+                                          uint32_t known)
+{
+    return !weft_tail_is_zero(args, size) || (((const uint32_t *)args)[1] & ~known)
+               ? weft_refuse_unknown(host)
+               : WEFT_OK;
 }
 
 /* The entry symbol and the manifest, once in a plugin, at file scope:

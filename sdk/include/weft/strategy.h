@@ -56,9 +56,21 @@ WEFT_FREEZE(weft_mesh_axis, help, 32);
 #define WEFT_WORK_BACKWARD_PARAMS 4u /* W alone, after its B */
 typedef struct weft_work {
     uint32_t chunk, micro_batch, phase;
-    uint32_t reserved; /* 0 */
+    uint32_t flags;
 } weft_work;
-WEFT_FREEZE(weft_work, reserved, 16);
+WEFT_FREEZE(weft_work, flags, 16);
+
+/* What the view says of a tensor. Activations have names that begin with the id of the op that
+ * makes them, so "attention#*.0" is the first output of every attention; the number is the op's in
+ * the whole graph. */
+typedef struct weft_tensor_info {
+    uint32_t struct_size, flags; /* flags: WEFT_PARAM_... of a parameter */
+    const char *name, *role;     /* role: weft_param_args.role, or NULL */
+    uint32_t kind;               /* WEFT_T_... */
+    uint32_t block;              /* where it was built */
+    weft_shape shape;
+} weft_tensor_info;
+WEFT_FREEZE(weft_tensor_info, shape, 176);
 
 /* --- The view: what a strategy reads ---
  *
@@ -72,12 +84,10 @@ typedef struct weft_view {
     uint32_t (*mesh)(void *ctx, const char *mesh_axis); /* its size; 0: no such axis in this job */
     uint32_t (*micro_batches)(void *ctx);               /* of one step */
 
-    /* Activations have names that begin with the id of the op that makes them, so "attention#*.0"
-     * is the first output of every attention; the number is the op's in the whole graph. kind is
-     * WEFT_T_...; block is where it was built. */
+    /* `out` is zeroed by the caller, with its struct_size. A tensor that was replaced keeps its
+     * name. */
     uint32_t (*tensors)(void *ctx);
-    weft_status (*tensor)(void *ctx, weft_tensor t, weft_shape *shape, const char **name,
-                          uint32_t *kind, uint32_t *block);
+    weft_status (*tensor)(void *ctx, weft_tensor t, weft_tensor_info *out);
 
     /* After the phases before this one: in WEFT_PHASE_SPLIT nothing has been propagated yet. */
     weft_status (*place)(void *ctx, weft_tensor t, const char *mesh_axis, weft_place *out);
@@ -88,7 +98,8 @@ typedef struct weft_view {
     uint32_t (*ops)(void *ctx);
 
     /* An op's id and operands: how a strategy finds what it replaces, and the names of what it
-     * splits. Communication and assignments are ops too, without attributes. */
+     * splits. Communication and assignments are ops too, without attributes. The caller zeroes
+     * *call and sets its struct_size. */
     weft_status (*op)(void *ctx, uint32_t op, const char **id, weft_opcall *call);
 } weft_view;
 WEFT_FREEZE(weft_view, op, 104);
@@ -116,7 +127,8 @@ typedef weft_status (*weft_emit)(void *user, const weft_builder *b);
 /* --- What it emits ---
  *
  * Names are globs with '*', alternatives separated by '|'. An edit over a mesh axis of size 1 is
- * valid and does nothing. Any status but WEFT_OK ends the planning: pass it on. All [plan]. */
+ * valid and does nothing. Any status but WEFT_OK ends the planning: pass it on. No edit knows a
+ * flag yet. All [plan]. */
 typedef struct weft_edits {
     uint32_t struct_size, flags;
     void *ctx;
@@ -125,61 +137,64 @@ typedef struct weft_edits {
      * parts; at least one must match. Other placements are propagated: an activation that is a
      * partial sum and has a split edit is reduce-scattered (sequence parallelism is this edit on
      * the sums); one that is split and needed whole is all-gathered. */
-    weft_status (*split)(void *ctx, const char *tensors, const char *axis, const char *mesh_axis);
+    weft_status (*split)(void *ctx, const char *tensors, const char *axis, const char *mesh_axis,
+                         uint32_t flags);
 
     /* Replace op number `op` by the ops that `emit` builds. They read its inputs, by their handles,
      * and assign() names the tensor that replaces each of its outputs. Their gradient is derived
      * like any other. Handles and op numbers read before stay valid. */
-    weft_status (*replace)(void *ctx, uint32_t op, weft_emit emit, void *user);
+    weft_status (*replace)(void *ctx, uint32_t op, uint32_t flags, weft_emit emit, void *user);
 
     /* A named channel over n coordinates of one mesh axis, ascending: one at each position on the
      * other axes. Its name may then stand where sync() and the builder's comm() ask for a mesh axis
      * (a tied embedding: {first stage, last stage} of "pp"). */
     weft_status (*group)(void *ctx, const char *name, const char *mesh_axis, const uint32_t *coords,
-                         uint32_t n);
+                         uint32_t n, uint32_t flags);
 
     /* Assign the blocks that match to pipeline stage `stage` of the mesh axis, as its chunk number
      * `chunk`. Every block needs a stage once any has one; data runs through chunk 0 of the stages,
      * then chunk 1. Exact names distinguish "block.1" from "block.10". */
     weft_status (*stage)(void *ctx, const char *blocks, const char *mesh_axis, uint32_t stage,
-                         uint32_t chunk);
+                         uint32_t chunk, uint32_t flags);
 
     /* The schedule of coordinate `stage`. Every (chunk, micro-batch) exactly once a phase. */
     weft_status (*order)(void *ctx, const char *mesh_axis, uint32_t stage, const weft_work *work,
-                         uint32_t n);
+                         uint32_t n, uint32_t flags);
 
     /* Sum the gradients of the parameters that match over the mesh axis, in buckets of at most
      * `bucket_bytes` (0: what the job's [train] bucket_mb says); `when` is WEFT_SYNC_.... Of those
      * that match, the ones that are no partial sum over the axis (split experts) are left alone, so
      * "*" is safe. A gradient that is partial and never synced is an error. */
     weft_status (*sync)(void *ctx, const char *params, const char *mesh_axis, uint32_t when,
-                        uint64_t bucket_bytes);
+                        uint64_t bucket_bytes, uint32_t flags);
 
     /* Shard state, gradients or parameters over the mesh axis, cut at the rule's units. `ahead`:
      * how many blocks a gather runs ahead of use (parameters). */
     weft_status (*shard)(void *ctx, uint32_t what, const char *params, const char *mesh_axis,
-                         uint32_t ahead);
+                         uint32_t ahead, uint32_t flags);
 
     /* A separate list that runs after every `every`-th step, on every rank: what `emit` writes over
      * parameters (the fp32 masters), states and scalars. List names are global to the job: prefix
      * yours. Where gradients are never summed over an axis (WEFT_SYNC_NEVER) replicas diverge: a
      * gradient is 1 / n of the mean over the coordinate's own tokens, and a parameter counts as a
      * partial sum, which a list may complete. */
-    weft_status (*periodic_list)(void *ctx, const char *name, uint32_t every, weft_emit emit,
-                                 void *user);
+    weft_status (*periodic_list)(void *ctx, const char *name, uint32_t every, uint32_t flags,
+                                 weft_emit emit, void *user);
 
     /* How activations that backward needs are kept; at least one must match. mesh_axis for
      * WEFT_ACTIVATION_SPLIT, else NULL. Tensors that other blocks read (live-out), and all of a
      * block that adds to the loss, are always kept whole. Takes precedence over [train]
      * recompute. */
-    weft_status (*activations)(void *ctx, const char *tensors, uint32_t how, const char *mesh_axis);
+    weft_status (*activations)(void *ctx, const char *tensors, uint32_t how, const char *mesh_axis,
+                               uint32_t flags);
 
     /* Keep `versions` versions of the parameters that match (asynchronous schedules): a backward
      * uses the one that its forward used. Report it with changes_results(). */
-    weft_status (*weight_versions)(void *ctx, const char *params, uint32_t versions);
+    weft_status (*weight_versions)(void *ctx, const char *params, uint32_t versions,
+                                   uint32_t flags);
 
     /* Declare, in one line for the user, how this plugin makes results depend on the layout. */
-    weft_status (*changes_results)(void *ctx, const char *text);
+    weft_status (*changes_results)(void *ctx, const char *text, uint32_t flags);
 } weft_edits;
 WEFT_FREEZE(weft_edits, changes_results, 104);
 

@@ -17,8 +17,9 @@ static weft_status update(void *module, const weft_conf *conf, const weft_builde
 {
     (void)module;
     weft_expr f = {b, WEFT_OK};
-    double betas[3], decay = conf->real(conf->ctx, "weight_decay");
-    if (conf->reals(conf->ctx, "betas", betas, 3) != 2) /* room for one too many */
+    double betas[2], decay = conf->real(conf->ctx, "weight_decay");
+    if (conf->reals(conf->ctx, "betas", betas, 2) !=
+        2) /* the answer counts those beyond the room, too */
         return b->fail(b->ctx, WEFT_USAGE, "optim.betas: acme.lion takes two numbers");
     weft_tensor m = weft_state(&f, "m", u->param);
     weft_tensor step = weft_op1(&f, "sign", mix(&f, betas[0], m, u->grad));
@@ -42,6 +43,7 @@ static const weft_option decay = {
 static const weft_option *const options[] = {&betas, &decay, NULL};
 static const weft_rule rule = {sizeof rule, WEFT_UNIT_ELEMENT, update};
 static const weft_component lion = {
-    sizeof lion, 0, "weft.rule/1", "acme.lion", "steps by the sign of the moment", options, &rule};
+    sizeof lion, 0,     "weft.rule/1", "acme.lion", "steps by the sign of the moment",
+    options,     &rule, NULL};
 static const weft_component *const components[] = {&lion, NULL};
 WEFT_PLUGIN("org.acme.lion", "1", "", components, weft_open_host, NULL);

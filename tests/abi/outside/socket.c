@@ -153,19 +153,19 @@ static void abort_link(weft_link *l)
 
 /* --- connections --- */
 
-static weft_status connect_to(weft_link *l, uint32_t peer, uint32_t channel, const void *where,
-                              uint64_t bytes, weft_conn **out)
+static weft_status connect_to(weft_link *l, const weft_conn_args *args, weft_conn **out)
 {
     int slot = 0;
-    (void)where, (void)bytes;
+    if (weft_check_args(l->host, args, sizeof *args, 0) != WEFT_OK)
+        return WEFT_UNSUPPORTED;
     while (slot < CONNS && l->conns[slot])
         slot++;
     weft_conn *c = slot < CONNS ? l->host->alloc(l->host->ctx, sizeof *c, 0) : NULL;
     if (!c)
         return l->host->fail(l->host->ctx, WEFT_NO_MEMORY, "too many connections");
     c->link = l;
-    c->peer = peer;
-    c->channel = channel;
+    c->peer = args->peer;
+    c->channel = args->channel;
     c->fd = -1;
     l->conns[slot] = *out = c;
     return WEFT_OK;
@@ -253,8 +253,10 @@ static void disconnect(weft_conn *c)
 
 /* --- messages --- */
 
-static weft_status post(weft_conn *c, queue *q, void *at, uint64_t bytes)
+static weft_status post(weft_conn *c, queue *q, void *at, uint64_t bytes, uint32_t flags)
 {
+    if (flags)
+        return weft_refuse_unknown(c->link->host);
     if (atomic_load(&c->link->aborted))
         return gone(c);
     if (q->posted - q->done == QUEUE)
@@ -263,16 +265,18 @@ static weft_status post(weft_conn *c, queue *q, void *at, uint64_t bytes)
     return WEFT_OK;
 }
 
-static weft_status post_send(weft_conn *c, const void *from, uint64_t bytes, weft_region *none)
+static weft_status post_send(weft_conn *c, const void *from, uint64_t bytes, weft_region *none,
+                             uint32_t flags)
 {
     (void)none;
-    return post(c, &c->out, (void *)from, bytes);
+    return post(c, &c->out, (void *)from, bytes, flags);
 }
 
-static weft_status post_recv(weft_conn *c, void *to, uint64_t bytes, weft_region *none)
+static weft_status post_recv(weft_conn *c, void *to, uint64_t bytes, weft_region *none,
+                             uint32_t flags)
 {
     (void)none;
-    return post(c, &c->in, to, bytes);
+    return post(c, &c->in, to, bytes, flags);
 }
 
 /* Where the next byte of a message lies, and how many follow it there: header first, then body. */
@@ -308,8 +312,10 @@ static weft_status move(weft_conn *c, queue *q, int out)
     return WEFT_OK;
 }
 
-static weft_status progress(weft_conn *c, uint64_t *sent, uint64_t *received)
+static weft_status progress(weft_conn *c, uint32_t flags, uint64_t *sent, uint64_t *received)
 {
+    if (flags)
+        return weft_refuse_unknown(c->link->host);
     weft_status st = atomic_load(&c->link->aborted) ? gone(c) : move(c, &c->out, 1);
     if (st == WEFT_OK)
         st = move(c, &c->in, 0);
@@ -320,8 +326,10 @@ static weft_status progress(weft_conn *c, uint64_t *sent, uint64_t *received)
     return st;
 }
 
-static weft_status wait_for(weft_link *l, uint32_t spin_us, uint32_t timeout_us)
+static weft_status wait_for(weft_link *l, uint32_t spin_us, uint32_t timeout_us, uint32_t flags)
 {
+    if (flags)
+        return weft_refuse_unknown(l->host);
     struct pollfd fds[CONNS + 1] = {{.fd = l->event, .events = POLLIN}};
     nfds_t n = 1;
     (void)spin_us;
@@ -361,6 +369,7 @@ static const weft_link_table table = {
     .abort = abort_link,
 };
 static const weft_component component = {
-    sizeof component, 0, "weft.link/1", "acme.socket", "Unix sockets on one machine", NULL, &table};
+    sizeof component, 0,   "weft.link/1", "acme.socket", "Unix sockets on one machine", NULL,
+    &table,           NULL};
 static const weft_component *const components[] = {&component, NULL};
 WEFT_PLUGIN("org.acme.socket", "1", "", components, weft_open_host, NULL);

@@ -66,11 +66,10 @@ static weft_status create(void *module, const weft_link_args *args, weft_link **
     return below->create(module, args, out);
 }
 
-static weft_status connect_late(weft_link *l, uint32_t peer, uint32_t channel, const void *address,
-                                uint64_t bytes, weft_conn **out)
+static weft_status connect_late(weft_link *l, const weft_conn_args *args, weft_conn **out)
 {
     sleep_at("connect");
-    return below->connect(l, peer, channel, address, bytes, out);
+    return below->connect(l, args, out);
 }
 
 static weft_status module_open(const weft_host *h, void **module)

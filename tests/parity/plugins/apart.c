@@ -29,20 +29,20 @@ static const weft_option *const options[] = {&inner, &say, NULL};
 static weft_status count(const weft_builder *b)
 {
     weft_tensor rounds, one = 0, next = 0;
-    weft_status st = b->scalar(b->ctx, "test.rounds", &rounds);
+    weft_status st = b->scalar(b->ctx, "test.rounds", 0, &rounds);
     if (st == WEFT_OK)
-        st = b->constant(b->ctx, 1, &one);
+        st = b->constant(b->ctx, 1, 0, &one);
     const weft_tensor in[] = {rounds, one};
     if (st == WEFT_OK)
-        st = b->op(b->ctx, "add", NULL, 0, in, 2, &next, 1);
-    return st != WEFT_OK ? st : b->assign(b->ctx, rounds, next);
+        st = b->op(b->ctx, "add", NULL, 0, in, 2, 0, &next, 1);
+    return st != WEFT_OK ? st : b->assign(b->ctx, rounds, next, 0);
 }
 
 static weft_status average(void *user, const weft_builder *b)
 {
     const weft_view *view = user;
     weft_tensor share = 0;
-    weft_status st = b->constant(b->ctx, 1.0 / view->mesh(view->ctx, AXIS), &share);
+    weft_status st = b->constant(b->ctx, 1.0 / view->mesh(view->ctx, AXIS), 0, &share);
     if (st == WEFT_OK)
         st = count(b);
     const uint32_t n = view->tensors(view->ctx);
@@ -50,12 +50,15 @@ static weft_status average(void *user, const weft_builder *b)
         weft_tensor sum = 0, mean = 0;
         if (b->kind(b->ctx, t) != WEFT_T_PARAM)
             continue;
-        st = b->comm(b->ctx, WEFT_ALL_REDUCE, WEFT_SUM, AXIS, NULL, 0, t, &sum);
+        st = b->comm(b->ctx,
+                     &(weft_comm_args){sizeof(weft_comm_args), 0, WEFT_ALL_REDUCE, WEFT_SUM, AXIS,
+                                       NULL, 0, 0},
+                     t, &sum);
         const weft_tensor in[] = {sum, share};
         if (st == WEFT_OK)
-            st = b->op(b->ctx, "mul", NULL, 0, in, 2, &mean, 1);
+            st = b->op(b->ctx, "mul", NULL, 0, in, 2, 0, &mean, 1);
         if (st == WEFT_OK)
-            st = b->assign(b->ctx, t, mean);
+            st = b->assign(b->ctx, t, mean, 0);
     }
     return st;
 }
@@ -67,10 +70,10 @@ static weft_status norm(void *user, const weft_builder *b)
     weft_tensor t = 1, to, square = 0;
     while (t < view->tensors(view->ctx) && b->kind(b->ctx, t) != WEFT_T_PARAM)
         t++;
-    weft_status st = b->scalar(b->ctx, "test.norm", &to);
+    weft_status st = b->scalar(b->ctx, "test.norm", 0, &to);
     if (st == WEFT_OK)
-        st = b->op(b->ctx, "sumsq", NULL, 0, &t, 1, &square, 1);
-    return st != WEFT_OK ? st : b->assign(b->ctx, to, square);
+        st = b->op(b->ctx, "sumsq", NULL, 0, &t, 1, 0, &square, 1);
+    return st != WEFT_OK ? st : b->assign(b->ctx, to, square, 0);
 }
 
 static weft_status edit(void *module, const weft_conf *conf, uint32_t phase, const weft_view *view,
@@ -82,18 +85,18 @@ static weft_status edit(void *module, const weft_conf *conf, uint32_t phase, con
     if (view->mesh(view->ctx, AXIS) < 2)
         return WEFT_OK;
     if (phase == WEFT_PHASE_SPLIT)
-        return edits->split(edits->ctx, "tokens|targets|positions", "tokens", AXIS);
+        return edits->split(edits->ctx, "tokens|targets|positions", "tokens", AXIS, 0);
     if (phase != WEFT_PHASE_SYNC)
         return WEFT_OK;
     const uint32_t every = (uint32_t)conf->integer(conf->ctx, "inner");
-    weft_status st = edits->sync(edits->ctx, "*", AXIS, WEFT_SYNC_NEVER, 0);
+    weft_status st = edits->sync(edits->ctx, "*", AXIS, WEFT_SYNC_NEVER, 0, 0);
     if (st == WEFT_OK && (all || !strcmp(what, "list")))
-        st = edits->periodic_list(edits->ctx, "test.average", every, average,
+        st = edits->periodic_list(edits->ctx, "test.average", every, 0, average,
                                   (void *)(uintptr_t)view);
     if (st == WEFT_OK && !strcmp(what, "norm"))
-        st = edits->periodic_list(edits->ctx, "test.norm", every, norm, (void *)(uintptr_t)view);
+        st = edits->periodic_list(edits->ctx, "test.norm", every, 0, norm, (void *)(uintptr_t)view);
     if (st == WEFT_OK && (all || !strcmp(what, "words")))
-        st = edits->changes_results(edits->ctx, "workers train apart");
+        st = edits->changes_results(edits->ctx, "workers train apart", 0);
     return st;
 }
 

@@ -6,18 +6,18 @@ static weft_status op(const weft_builder *b, const char *id, weft_tensor x, weft
                       weft_tensor *out)
 {
     const weft_tensor in[] = {x, y};
-    return b->op(b->ctx, id, NULL, 0, in, y ? 2 : 1, out, 1);
+    return b->op(b->ctx, id, NULL, 0, in, y ? 2 : 1, 0, out, 1);
 }
 
 static weft_status next_step(const weft_builder *b, weft_tensor *next)
 {
     weft_tensor step, one;
-    weft_status st = b->scalar(b->ctx, "test.step", &step);
+    weft_status st = b->scalar(b->ctx, "test.step", 0, &step);
     if (st == WEFT_OK)
-        st = b->constant(b->ctx, 1, &one);
+        st = b->constant(b->ctx, 1, 0, &one);
     if (st == WEFT_OK)
         st = op(b, "add", step, one, next);
-    return st != WEFT_OK ? st : b->assign(b->ctx, step, *next);
+    return st != WEFT_OK ? st : b->assign(b->ctx, step, *next, 0);
 }
 
 static weft_status move(const weft_builder *b, const weft_update *u, weft_tensor by)
@@ -32,7 +32,7 @@ static weft_status move(const weft_builder *b, const weft_update *u, weft_tensor
         st = op(b, "mul", by, rate, &change);
     if (st == WEFT_OK)
         st = op(b, "sub", u->param, change, &p);
-    return st != WEFT_OK ? st : b->assign(b->ctx, u->param, p);
+    return st != WEFT_OK ? st : b->assign(b->ctx, u->param, p, 0);
 }
 
 static weft_status elements(void *m, const weft_conf *c, const weft_builder *b,
@@ -46,9 +46,9 @@ static weft_status tensors(void *m, const weft_conf *c, const weft_builder *b, c
 {
     (void)m, (void)c;
     weft_tensor square, size, least, by = 0;
-    weft_status st = b->op(b->ctx, "sumsq", NULL, 0, &u->grad, 1, &square, 1);
+    weft_status st = b->op(b->ctx, "sumsq", NULL, 0, &u->grad, 1, 0, &square, 1);
     if (st == WEFT_OK)
-        st = b->constant(b->ctx, 1e-3, &least);
+        st = b->constant(b->ctx, 1e-3, 0, &least);
     if (st == WEFT_OK)
         st = op(b, "add", square, least, &square);
     if (st == WEFT_OK)
@@ -61,10 +61,10 @@ static weft_status tensors(void *m, const weft_conf *c, const weft_builder *b, c
 static const weft_rule by_element = {sizeof by_element, WEFT_UNIT_ELEMENT, elements};
 static const weft_rule by_tensor = {sizeof by_tensor, WEFT_UNIT_TENSOR, tensors};
 static const weft_component one = {sizeof one,         0,    "weft.rule/1", "test.counting",
-                                   "counts its steps", NULL, &by_element};
+                                   "counts its steps", NULL, &by_element,   NULL};
 static const weft_component two = {
-    sizeof two, 0,         "weft.rule/1", "test.counting_norms", "counts its steps, takes norms",
-    NULL,       &by_tensor};
+    sizeof two, 0,          "weft.rule/1", "test.counting_norms", "counts its steps, takes norms",
+    NULL,       &by_tensor, NULL};
 static const weft_component *const components[] = {&one, &two, NULL};
 
 static weft_status open_module(const weft_host *host, void **module)

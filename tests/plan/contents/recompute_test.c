@@ -153,28 +153,36 @@ static void refusals(void **state)
 static weft_tensor op(weft_builder *b, const char *id, weft_tensor x, weft_tensor y)
 {
     weft_tensor in[2] = {x, y}, out = 0;
-    assert_int_equal(b->op(b->ctx, id, NULL, 0, in, y ? 2 : 1, &out, 1), WEFT_OK);
+    assert_int_equal(b->op(b->ctx, id, NULL, 0, in, y ? 2 : 1, 0, &out, 1), WEFT_OK);
     return out;
 }
 
 /* loss = sum over the tokens of mul(exp(all_reduce(x w)), the same), as a block and what follows */
 static weft_tensor build(graph *g, weft_builder *b)
 {
-    weft_shape x = {WEFT_F32, 2, {{"tokens", 8}, {"embed", 4}}};
-    weft_shape w = {WEFT_F32, 2, {{"ffn", 6}, {"embed", 4}}};
+    weft_shape x = {WEFT_F32, 2, 0, 0, {{"tokens", 8}, {"embed", 4}}};
+    weft_shape w = {WEFT_F32, 2, 0, 0, {{"ffn", 6}, {"embed", 4}}};
     weft_tensor param, t, sum, out;
-    assert_int_equal(b->block(g, "first"), WEFT_OK);
-    assert_int_equal(b->param(g, "x", &x, "ones", 0, &t), WEFT_OK);
+    assert_int_equal(b->block(g, "first", 0), WEFT_OK);
+    assert_int_equal(
+        b->param(g, &(weft_param_args){sizeof(weft_param_args), 0, "x", &x, "ones", NULL}, &t),
+        WEFT_OK);
     t = op(b, "abs", t, 0);
-    assert_int_equal(b->block(g, "middle"), WEFT_OK);
-    assert_int_equal(b->param(g, "w", &w, "ones", 0, &param), WEFT_OK);
+    assert_int_equal(b->block(g, "middle", 0), WEFT_OK);
+    assert_int_equal(
+        b->param(g, &(weft_param_args){sizeof(weft_param_args), 0, "w", &w, "ones", NULL}, &param),
+        WEFT_OK);
     t = op(b, "linear", t, param);
-    assert_int_equal(b->comm(g, WEFT_ALL_REDUCE, WEFT_SUM, "m", NULL, 0, t, &t), WEFT_OK);
+    assert_int_equal(b->comm(g,
+                             &(weft_comm_args){sizeof(weft_comm_args), 0, WEFT_ALL_REDUCE, WEFT_SUM,
+                                               "m", NULL, 0, 0},
+                             t, &t),
+                     WEFT_OK);
     t = op(b, "exp", t, 0);
     t = op(b, "mul", t, t);
-    assert_int_equal(b->block(g, "last"), WEFT_OK);
+    assert_int_equal(b->block(g, "last", 0), WEFT_OK);
     t = op(b, "exp", t, 0);
-    assert_int_equal(b->scalar(g, "loss", &sum), WEFT_OK);
+    assert_int_equal(b->scalar(g, "loss", 0, &sum), WEFT_OK);
     out = op(b, "sumsq", t, 0);
     (void)out;
     g->nodes.at[g->nodes.n - 1].out[0] = sum;
@@ -203,7 +211,7 @@ static void communication(void **state)
     assert_int_equal(graph_backward(&g, loss), WEFT_OK);
     uint32_t before = g.nodes.n;
     for (weft_tensor t = 1; t <= g.tensors.n; t++)
-        graph_tensor(&g, t)->place[0] = (weft_place){WEFT_SPLIT, 0};
+        graph_tensor(&g, t)->place[0] = (weft_place){WEFT_SPLIT, 0, 0, 0};
     assert_int_equal(graph_set_keep(&g, "*", WEFT_ACTIVATION_RECOMPUTE, NULL), WEFT_OK);
     graph_recompute(&g);
     assert_int_equal(g.nodes.n, before + 3); /* the product, its sum, and exp in "middle" */

@@ -4,8 +4,8 @@
 static weft_status step(const weft_builder *b, const weft_update *u)
 {
     weft_tensor in[2] = {u->param, u->grad}, out;
-    weft_status st = b->op(b->ctx, "sub", NULL, 0, in, 2, &out, 1);
-    return st != WEFT_OK ? st : b->assign(b->ctx, u->param, out);
+    weft_status st = b->op(b->ctx, "sub", NULL, 0, in, 2, 0, &out, 1);
+    return st != WEFT_OK ? st : b->assign(b->ctx, u->param, out, 0);
 }
 
 /* Add a state "v" and assign the gradient to it. */
@@ -15,7 +15,7 @@ static weft_status keep(const weft_builder *b, const weft_update *u, weft_tensor
     weft_tensor v;
     weft_status st = b->state(b->ctx, "v", like, dtype, axes, &v);
     if (st == WEFT_OK)
-        st = b->assign(b->ctx, v, u->grad);
+        st = b->assign(b->ctx, v, u->grad, 0);
     return st != WEFT_OK ? st : step(b, u);
 }
 
@@ -43,12 +43,12 @@ static weft_status set_scalar(const weft_builder *b, const weft_update *u, const
                               const char *id, double value)
 {
     weft_tensor to, from = 0;
-    weft_status st = b->scalar(b->ctx, name, &to);
+    weft_status st = b->scalar(b->ctx, name, 0, &to);
     if (st == WEFT_OK && id)
-        st = b->op(b->ctx, id, NULL, 0, &u->grad, 1, &from, 1);
+        st = b->op(b->ctx, id, NULL, 0, &u->grad, 1, 0, &from, 1);
     else if (st == WEFT_OK)
-        st = b->constant(b->ctx, value, &from);
-    return st != WEFT_OK ? st : b->assign(b->ctx, to, from);
+        st = b->constant(b->ctx, value, 0, &from);
+    return st != WEFT_OK ? st : b->assign(b->ctx, to, from, 0);
 }
 
 static weft_status rate(void *m, const weft_conf *c, const weft_builder *b, const weft_update *u)
@@ -90,7 +90,8 @@ static weft_status twice(void *m, const weft_conf *c, const weft_builder *b, con
                                                           #word "." #unit,                         \
                                                           "demands",                               \
                                                           NULL,                                    \
-                                                          &rule_##word##unit}
+                                                          &rule_##word##unit,                      \
+                                                          NULL}
 RULE(narrow, 1);
 RULE(narrow, 2);
 RULE(factored, 1);

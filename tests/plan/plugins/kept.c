@@ -5,7 +5,7 @@ static weft_status keep_in(uint32_t when, uint32_t phase, const weft_edits *e, c
                            uint32_t how)
 {
     return phase == when
-               ? e->activations(e->ctx, names, how, how == WEFT_ACTIVATION_SPLIT ? "rows" : NULL)
+               ? e->activations(e->ctx, names, how, how == WEFT_ACTIVATION_SPLIT ? "rows" : NULL, 0)
                : WEFT_OK;
 }
 
@@ -53,8 +53,9 @@ static weft_status vague(void *m, const weft_conf *c, uint32_t phase, const weft
 
 #define KEEPER(word)                                                                               \
     static const weft_strategy strategy_##word = {sizeof strategy_##word, 0, NULL, word, NULL};    \
-    static const weft_component component_##word = {                                               \
-        sizeof component_##word, 0, "weft.strategy/1", #word, "keeps", NULL, &strategy_##word}
+    static const weft_component component_##word =                                                 \
+        {sizeof component_##word, 0,   "weft.strategy/1", #word, "keeps", NULL,                    \
+         &strategy_##word,        NULL}
 KEEPER(remaker);
 KEEPER(keeper);
 KEEPER(cutter);

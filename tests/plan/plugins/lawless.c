@@ -8,10 +8,9 @@ static weft_status edit(void *m, const weft_conf *c, uint32_t phase, const weft_
     return WEFT_OK;
 }
 
-static weft_status place(void *m, const weft_conf *c, const weft_view *v, const weft_edits *e,
-                         const char *const *axes, uint32_t unit)
+static weft_status place(void *m, const weft_conf *c, const weft_placement_args *args)
 {
-    (void)m, (void)c, (void)v, (void)e, (void)axes, (void)unit;
+    (void)m, (void)c, (void)args;
     return WEFT_OK;
 }
 
@@ -19,8 +18,8 @@ static weft_status update(void *m, const weft_conf *c, const weft_builder *b, co
 {
     (void)m, (void)c;
     weft_tensor in[2] = {u->param, u->grad}, out;
-    weft_status st = b->op(b->ctx, "sub", NULL, 0, in, 2, &out, 1);
-    return st != WEFT_OK ? st : b->assign(b->ctx, u->param, out);
+    weft_status st = b->op(b->ctx, "sub", NULL, 0, in, 2, 0, &out, 1);
+    return st != WEFT_OK ? st : b->assign(b->ctx, u->param, out, 0);
 }
 
 #define SIZE ((uint32_t)sizeof(weft_mesh_axis))
@@ -30,7 +29,8 @@ static weft_status update(void *m, const weft_conf *c, const weft_builder *b, co
     static const weft_strategy strategy_##word = {sizeof strategy_##word, 0, axes_##word, edit,    \
                                                   NULL};                                           \
     static const weft_component component_##word = {                                               \
-        sizeof component_##word, 0, "weft.strategy/1", #word, "lawless", NULL, &strategy_##word}
+        sizeof component_##word, 0,   "weft.strategy/1", #word, "lawless", NULL,                   \
+        &strategy_##word,        NULL}
 AXIS(axis_size, 8, 0, "ax", "ax", "h");
 AXIS(axis_flags, SIZE, 6, "ax", "ax", "h");
 AXIS(axis_unnamed, SIZE, 0, NULL, "ax", "h");
@@ -44,15 +44,15 @@ AXIS(axis_helpless, SIZE, 0, "ax", "ax", NULL);
 
 static const weft_strategy flagged = {sizeof flagged, 4, NULL, edit, NULL};
 static const weft_component component_flagged = {
-    sizeof component_flagged, 0, "weft.strategy/1", "flagged", "lawless", NULL, &flagged};
+    sizeof component_flagged, 0, "weft.strategy/1", "flagged", "lawless", NULL, &flagged, NULL};
 static const weft_placement sealed = {sizeof sealed, 2, place};
 static const weft_component component_sealed = {
-    sizeof component_sealed, 0, "weft.placement/1", "sealed", "lawless", NULL, &sealed};
+    sizeof component_sealed, 0, "weft.placement/1", "sealed", "lawless", NULL, &sealed, NULL};
 
 #define UNIT(n)                                                                                    \
     static const weft_rule rule_##n = {sizeof rule_##n, n, update};                                \
     static const weft_component component_unit##n = {                                              \
-        sizeof component_unit##n, 0, "weft.rule/1", "unit" #n, "lawless", NULL, &rule_##n}
+        sizeof component_unit##n, 0, "weft.rule/1", "unit" #n, "lawless", NULL, &rule_##n, NULL}
 UNIT(0);
 UNIT(4);
 UNIT(99);

@@ -59,7 +59,7 @@ static weft_status split_rows(const weft_view *view, const weft_edits *e, uint32
 {
     if (view->mesh(view->ctx, axis) < 2 || phase != WEFT_PHASE_SPLIT)
         return WEFT_OK;
-    return e->split(e->ctx, INPUTS, "tokens", axis);
+    return e->split(e->ctx, INPUTS, "tokens", axis, 0);
 }
 
 static weft_status edit_rows(void *m, const weft_conf *c, uint32_t phase, const weft_view *view,
@@ -68,9 +68,9 @@ static weft_status edit_rows(void *m, const weft_conf *c, uint32_t phase, const 
     (void)m, (void)c;
     weft_status st = split_rows(view, e, phase, "rows");
     if (st == WEFT_OK && phase == WEFT_PHASE_SYNC)
-        st = e->sync(e->ctx, "embed.*|block.*", "rows", WEFT_SYNC_LAST, 3000);
+        st = e->sync(e->ctx, "embed.*|block.*", "rows", WEFT_SYNC_LAST, 3000, 0);
     if (st == WEFT_OK && phase == WEFT_PHASE_SYNC)
-        st = e->sync(e->ctx, "head.*", "rows", WEFT_SYNC_LAST, 3000);
+        st = e->sync(e->ctx, "head.*", "rows", WEFT_SYNC_LAST, 3000, 0);
     return st;
 }
 
@@ -85,7 +85,7 @@ static weft_status edit_late(void *m, const weft_conf *c, uint32_t phase, const 
                              const weft_edits *e)
 {
     (void)m, (void)c, (void)view;
-    return phase == WEFT_PHASE_SYNC ? e->split(e->ctx, INPUTS, "tokens", "late") : WEFT_OK;
+    return phase == WEFT_PHASE_SYNC ? e->split(e->ctx, INPUTS, "tokens", "late", 0) : WEFT_OK;
 }
 
 static weft_status edit_twice(void *m, const weft_conf *c, uint32_t phase, const weft_view *view,
@@ -94,7 +94,7 @@ static weft_status edit_twice(void *m, const weft_conf *c, uint32_t phase, const
     (void)m, (void)c;
     weft_status st = split_rows(view, e, phase, "twice");
     for (int i = 0; i < 2 && st == WEFT_OK && phase == WEFT_PHASE_SYNC; i++)
-        st = e->sync(e->ctx, "*", "twice", WEFT_SYNC_LAST, 0);
+        st = e->sync(e->ctx, "*", "twice", WEFT_SYNC_LAST, 0, 0);
     return st;
 }
 
@@ -104,16 +104,17 @@ static weft_status edit_twice(void *m, const weft_conf *c, uint32_t phase, const
     static const weft_strategy strategy_##word = {sizeof strategy_##word, 0, axes_##word,          \
                                                   edit_##word, NULL};                              \
     static const weft_component component_##word = {                                               \
-        sizeof component_##word, 0, "weft.strategy/1", #word, "on paper", NULL, &strategy_##word}
+        sizeof component_##word, 0,   "weft.strategy/1", #word, "on paper", NULL,                  \
+        &strategy_##word,        NULL}
 STRATEGY(rows);
 STRATEGY(silent);
 STRATEGY(late);
 STRATEGY(twice);
 
 static const weft_component on_device = {sizeof on_device,    0,    "weft.device/1", "paper",
-                                         "plans, cannot run", NULL, &device};
+                                         "plans, cannot run", NULL, &device,         NULL};
 static const weft_component on_wire = {sizeof on_wire,      0,    "weft.link/1", "paper",
-                                       "plans, cannot run", NULL, &wire};
+                                       "plans, cannot run", NULL, &wire,         NULL};
 static const weft_component *const components[] = {
     &on_device,       &on_wire, &component_rows, &component_silent, &component_late,
     &component_twice, NULL};

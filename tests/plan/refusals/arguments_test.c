@@ -51,8 +51,9 @@ static weft_status nested(void *user, const weft_builder *b)
 {
     const weft_edits *e = user;
     kept = *b;
-    ROW(e->replace(e->ctx, 3, nothing, NULL), "edits.replace() is called while emit() writes");
-    ROW(e->split(e->ctx, "tokens", "tokens", "dp"), "edits.split() is called while emit() writes");
+    ROW(e->replace(e->ctx, 3, 0, nothing, NULL), "edits.replace() is called while emit() writes");
+    ROW(e->split(e->ctx, "tokens", "tokens", "dp", 0),
+        "edits.split() is called while emit() writes");
     return (b->fail)(b->ctx, WEFT_USAGE, "enough");
 }
 
@@ -60,7 +61,7 @@ static void after_emit(void)
 {
     const weft_builder *b = &kept;
     weft_tensor t;
-    const weft_status s = b->constant(b->ctx, 1, &t), r = b->block(b->ctx, "mine");
+    const weft_status s = b->constant(b->ctx, 1, 0, &t), r = b->block(b->ctx, "mine", 0);
     if (!s || !r || !strstr(err_text(), "builder.block() is called in edit(), which may look"))
         fail_msg("'%s'", err_text());
     err_clear();
@@ -70,15 +71,14 @@ static void after_emit(void)
 
 static void looks(const weft_view *v)
 {
-    weft_shape s;
+    weft_tensor_info info = {.struct_size = sizeof info}, unset = {0};
     const char *name;
-    uint32_t kind, block;
     weft_place p;
-    weft_opcall call;
+    weft_opcall call = {.struct_size = sizeof call}, empty = {0};
     assert_int_equal(v->mesh(NULL, "dp") + v->micro_batches(NULL) + v->tensors(NULL), 0);
     assert_int_equal(v->blocks(NULL) + v->ops(NULL) + v->block_params(NULL, 0), 0);
     assert_true(!v->block(NULL, 0) && v->block_flops(NULL, 0) == 0);
-    assert_int_equal(v->tensor(NULL, 1, &s, &name, &kind, &block), WEFT_USAGE);
+    assert_int_equal(v->tensor(NULL, 1, &info), WEFT_USAGE);
     assert_int_equal(v->place(NULL, 1, "dp", &p), WEFT_USAGE);
     assert_int_equal(v->op(NULL, 0, &name, &call), WEFT_USAGE);
     assert_int_equal(v->mesh(v->ctx, NULL), 0);
@@ -86,15 +86,14 @@ static void looks(const weft_view *v)
     assert_null(v->block(v->ctx, 9999));
     assert_true(v->block_flops(v->ctx, 9999) == 0);
     assert_int_equal(v->block_params(v->ctx, 9999), 0);
-    ROW(v->tensor(v->ctx, 1, NULL, &name, &kind, &block), "view.tensor(): shape is NULL");
-    ROW(v->tensor(v->ctx, 1, &s, NULL, &kind, &block), "view.tensor(): name is NULL");
-    ROW(v->tensor(v->ctx, 1, &s, &name, NULL, &block), "view.tensor(): kind is NULL");
-    ROW(v->tensor(v->ctx, 1, &s, &name, &kind, NULL), "view.tensor(): block is NULL");
+    ROW(v->tensor(v->ctx, 1, NULL), "view.tensor(): out is NULL");
+    ROW(v->tensor(v->ctx, 1, &unset), "view.tensor(): struct_size of the struct to fill is 0");
+    ROW(v->op(v->ctx, 0, &name, &empty), "view.op(): struct_size of the struct to fill is 0");
     ROW(v->place(v->ctx, 1, NULL, &p), "view.place(): mesh_axis is NULL");
     ROW(v->place(v->ctx, 1, "dp", NULL), "view.place(): out is NULL");
     ROW(v->op(v->ctx, 0, NULL, &call), "view.op(): id is NULL");
     ROW(v->op(v->ctx, 0, &name, NULL), "view.op(): call is NULL");
-    assert_int_equal(v->tensor(v->ctx, 9999, &s, &name, &kind, &block), WEFT_USAGE);
+    assert_int_equal(v->tensor(v->ctx, 9999, &info), WEFT_USAGE);
     assert_int_equal(v->op(v->ctx, 9999, &name, &call), WEFT_USAGE);
     err_clear();
 }
@@ -103,37 +102,38 @@ static void splits(const weft_edits *e)
 {
     void *c = e->ctx;
     const uint32_t coords[2] = {0, 1}, down[2] = {1, 0}, far[2] = {0, 7};
-    ROW(e->split(c, NULL, "tokens", "dp"), "edits.split(): tensors is NULL");
-    ROW(e->split(c, "", "tokens", "dp"), "edits.split(): tensors is empty");
-    ROW(e->split(c, odd, "tokens", "dp"), "edits.split(): tensors has the byte 0x09");
-    ROW(e->split(c, long_glob, "tokens", "dp"), "is longer than 4096 bytes");
-    ROW(e->split(c, "tokens", NULL, "dp"), "edits.split(): axis is NULL");
-    ROW(e->split(c, "tokens", "", "dp"), "edits.split(): axis is empty");
-    ROW(e->split(c, "tokens", "tokens", NULL), "edits.split(): mesh_axis is NULL");
-    ROW(e->split(c, "tokens", "tokens", ""), "edits.split(): mesh_axis is empty");
-    ROW(e->split(c, "tokens", "tokens", long_name), "is longer than 63 bytes");
-    ROW(e->split(c, "tokens", "tokens", "xy"), "which no strategy of this job brings");
-    ROW(e->split(c, "nowhere", "tokens", "dp"), "no tensor is named 'nowhere'");
-    ROW(e->split(c, "tokens", "rows", "dp"), "has no axis 'rows'");
-    ROW(e->replace(c, 2, NULL, NULL), "edits.replace(): emit is NULL");
-    ROW(e->replace(c, 9999, nothing, NULL), "op number 9999 cannot be replaced");
-    ROW(e->replace(c, UINT32_MAX, nothing, NULL), "cannot be replaced");
-    ROW(e->group(c, NULL, "dp", coords, 2), "edits.group(): name is NULL");
-    ROW(e->group(c, "", "dp", coords, 2), "edits.group(): name is empty");
-    ROW(e->group(c, "g*", "dp", coords, 2), "has a '*' or '|'");
-    ROW(e->group(c, long_name, "dp", coords, 2), "is longer than 63 bytes");
-    ROW(e->group(c, "g", NULL, coords, 2), "edits.group(): mesh_axis is NULL");
-    ROW(e->group(c, "g", "xy", coords, 2), "which no strategy of this job brings");
-    ROW(e->group(c, "g", "dp", NULL, 2), "edits.group(): coords is NULL");
-    ROW(e->group(c, "g", "dp", coords, 0), "makes the group g of 0 coordinates");
-    ROW(e->group(c, "g", "dp", coords, UINT32_MAX), "makes the group g of 4294967295 coordinates");
-    ROW(e->group(c, "g", "dp", down, 2), "are not ascending numbers below 2");
-    ROW(e->group(c, "g", "dp", far, 2), "are not ascending numbers below 2");
-    assert_int_equal(e->group(c, "both", "dp", coords, 2), WEFT_OK);
-    assert_int_equal(e->group(c, "both", "dp", coords, 2), WEFT_OK);
-    ROW(e->group(c, "both", "dp", coords, 1), "the group both twice with different coordinates");
-    ROW(e->sync(c, "*", "dp", WEFT_SYNC_LAST, 0), "it belongs to phase 3");
-    ROW(e->replace(c, 2, nested, (void *)e), "enough");
+    ROW(e->split(c, NULL, "tokens", "dp", 0), "edits.split(): tensors is NULL");
+    ROW(e->split(c, "", "tokens", "dp", 0), "edits.split(): tensors is empty");
+    ROW(e->split(c, odd, "tokens", "dp", 0), "edits.split(): tensors has the byte 0x09");
+    ROW(e->split(c, long_glob, "tokens", "dp", 0), "is longer than 4096 bytes");
+    ROW(e->split(c, "tokens", NULL, "dp", 0), "edits.split(): axis is NULL");
+    ROW(e->split(c, "tokens", "", "dp", 0), "edits.split(): axis is empty");
+    ROW(e->split(c, "tokens", "tokens", NULL, 0), "edits.split(): mesh_axis is NULL");
+    ROW(e->split(c, "tokens", "tokens", "", 0), "edits.split(): mesh_axis is empty");
+    ROW(e->split(c, "tokens", "tokens", long_name, 0), "is longer than 63 bytes");
+    ROW(e->split(c, "tokens", "tokens", "xy", 0), "which no strategy of this job brings");
+    ROW(e->split(c, "nowhere", "tokens", "dp", 0), "no tensor is named 'nowhere'");
+    ROW(e->split(c, "tokens", "rows", "dp", 0), "has no axis 'rows'");
+    ROW(e->replace(c, 2, 0, NULL, NULL), "edits.replace(): emit is NULL");
+    ROW(e->replace(c, 9999, 0, nothing, NULL), "op number 9999 cannot be replaced");
+    ROW(e->replace(c, UINT32_MAX, 0, nothing, NULL), "cannot be replaced");
+    ROW(e->group(c, NULL, "dp", coords, 2, 0), "edits.group(): name is NULL");
+    ROW(e->group(c, "", "dp", coords, 2, 0), "edits.group(): name is empty");
+    ROW(e->group(c, "g*", "dp", coords, 2, 0), "has a '*' or '|'");
+    ROW(e->group(c, long_name, "dp", coords, 2, 0), "is longer than 63 bytes");
+    ROW(e->group(c, "g", NULL, coords, 2, 0), "edits.group(): mesh_axis is NULL");
+    ROW(e->group(c, "g", "xy", coords, 2, 0), "which no strategy of this job brings");
+    ROW(e->group(c, "g", "dp", NULL, 2, 0), "edits.group(): coords is NULL");
+    ROW(e->group(c, "g", "dp", coords, 0, 0), "makes the group g of 0 coordinates");
+    ROW(e->group(c, "g", "dp", coords, UINT32_MAX, 0),
+        "makes the group g of 4294967295 coordinates");
+    ROW(e->group(c, "g", "dp", down, 2, 0), "are not ascending numbers below 2");
+    ROW(e->group(c, "g", "dp", far, 2, 0), "are not ascending numbers below 2");
+    assert_int_equal(e->group(c, "both", "dp", coords, 2, 0), WEFT_OK);
+    assert_int_equal(e->group(c, "both", "dp", coords, 2, 0), WEFT_OK);
+    ROW(e->group(c, "both", "dp", coords, 1, 0), "the group both twice with different coordinates");
+    ROW(e->sync(c, "*", "dp", WEFT_SYNC_LAST, 0, 0), "it belongs to phase 3");
+    ROW(e->replace(c, 2, 0, nested, (void *)e), "enough");
     after_emit();
 }
 
@@ -141,47 +141,48 @@ static void stages(const weft_edits *e)
 {
     void *c = e->ctx;
     const weft_work cell = {0, 0, WEFT_WORK_FORWARD, 0};
-    ROW(e->stage(c, NULL, "dp", 0, 0), "edits.stage(): blocks is NULL");
-    ROW(e->stage(c, "", "dp", 0, 0), "edits.stage(): blocks is empty");
-    ROW(e->stage(c, long_glob, "dp", 0, 0), "is longer than 4096 bytes");
-    ROW(e->stage(c, "*", NULL, 0, 0), "edits.stage(): mesh_axis is NULL");
-    ROW(e->stage(c, "*", "xy", 0, 0), "which no strategy of this job brings");
-    ROW(e->stage(c, "*", "dp", 2, 0), "names stage 2 of dp, which has 2");
-    ROW(e->stage(c, "*", "dp", 0, UINT32_MAX), "edits.stage(): chunk 4294967295 of a model of 4");
-    ROW(e->stage(c, "nowhere", "dp", 0, 0), "no block is named 'nowhere'");
-    ROW(e->order(c, NULL, 0, &cell, 1), "edits.order(): mesh_axis is NULL");
-    ROW(e->order(c, "dp", 0, NULL, 1), "edits.order(): work is NULL");
-    ROW(e->order(c, "dp", 9, &cell, 1), "names stage 9 of dp");
-    ROW(e->order(c, "dp", 0, &cell, 1000), "have at most 48");
-    ROW(e->order(c, "dp", 0, &cell, UINT32_MAX), "edits.order(): 4294967295 cells for stage 0");
+    ROW(e->stage(c, NULL, "dp", 0, 0, 0), "edits.stage(): blocks is NULL");
+    ROW(e->stage(c, "", "dp", 0, 0, 0), "edits.stage(): blocks is empty");
+    ROW(e->stage(c, long_glob, "dp", 0, 0, 0), "is longer than 4096 bytes");
+    ROW(e->stage(c, "*", NULL, 0, 0, 0), "edits.stage(): mesh_axis is NULL");
+    ROW(e->stage(c, "*", "xy", 0, 0, 0), "which no strategy of this job brings");
+    ROW(e->stage(c, "*", "dp", 2, 0, 0), "names stage 2 of dp, which has 2");
+    ROW(e->stage(c, "*", "dp", 0, UINT32_MAX, 0),
+        "edits.stage(): chunk 4294967295 of a model of 4");
+    ROW(e->stage(c, "nowhere", "dp", 0, 0, 0), "no block is named 'nowhere'");
+    ROW(e->order(c, NULL, 0, &cell, 1, 0), "edits.order(): mesh_axis is NULL");
+    ROW(e->order(c, "dp", 0, NULL, 1, 0), "edits.order(): work is NULL");
+    ROW(e->order(c, "dp", 9, &cell, 1, 0), "names stage 9 of dp");
+    ROW(e->order(c, "dp", 0, &cell, 1000, 0), "have at most 48");
+    ROW(e->order(c, "dp", 0, &cell, UINT32_MAX, 0), "edits.order(): 4294967295 cells for stage 0");
 }
 
 static void sums(const weft_edits *e)
 {
     void *c = e->ctx;
-    ROW(e->sync(c, NULL, "dp", WEFT_SYNC_LAST, 0), "edits.sync(): params is NULL");
-    ROW(e->sync(c, "", "dp", WEFT_SYNC_LAST, 0), "edits.sync(): params is empty");
-    ROW(e->sync(c, long_glob, "dp", WEFT_SYNC_LAST, 0), "is longer than 4096 bytes");
-    ROW(e->sync(c, "*", NULL, WEFT_SYNC_LAST, 0), "edits.sync(): mesh_axis is NULL");
-    ROW(e->sync(c, "*", odd, WEFT_SYNC_LAST, 0), "edits.sync(): mesh_axis has the byte 0x09");
-    ROW(e->sync(c, "*", "dp", 0, 0), "at the unknown time 0");
-    ROW(e->sync(c, "*", "dp", 99, 0), "at the unknown time 99");
-    ROW(e->sync(c, "*", "dp", WEFT_SYNC_LAST, 3), "buckets of 3 bytes");
-    ROW(e->shard(c, WEFT_SHARD_STATE, NULL, "dp", 0), "edits.shard(): params is NULL");
-    ROW(e->shard(c, WEFT_SHARD_STATE, "", "dp", 0), "edits.shard(): params is empty");
-    ROW(e->shard(c, WEFT_SHARD_STATE, "*", NULL, 0), "edits.shard(): mesh_axis is NULL");
-    ROW(e->shard(c, 99, "*", "dp", 0), "shards the unknown kind 99");
-    ROW(e->shard(c, WEFT_SHARD_STATE, "nowhere", "dp", 0), "has a name like 'nowhere'");
-    ROW(e->periodic_list(c, NULL, 1, nothing, NULL), "edits.periodic_list(): name is NULL");
-    ROW(e->periodic_list(c, "", 1, nothing, NULL), "edits.periodic_list(): name is empty");
-    ROW(e->periodic_list(c, long_name, 1, nothing, NULL), "is longer than 63 bytes");
-    ROW(e->periodic_list(c, "a|b", 1, nothing, NULL), "has a '*' or '|'");
-    ROW(e->periodic_list(c, "l", 1, NULL, NULL), "edits.periodic_list(): emit is NULL");
-    ROW(e->periodic_list(c, "l", 0, nothing, NULL), "the number of steps must be at least 1");
-    ROW(e->periodic_list(c, "step", 1, nothing, NULL), "already has a list with that name");
-    ROW(e->periodic_list(c, "mine", 1, nested, (void *)e), "enough");
+    ROW(e->sync(c, NULL, "dp", WEFT_SYNC_LAST, 0, 0), "edits.sync(): params is NULL");
+    ROW(e->sync(c, "", "dp", WEFT_SYNC_LAST, 0, 0), "edits.sync(): params is empty");
+    ROW(e->sync(c, long_glob, "dp", WEFT_SYNC_LAST, 0, 0), "is longer than 4096 bytes");
+    ROW(e->sync(c, "*", NULL, WEFT_SYNC_LAST, 0, 0), "edits.sync(): mesh_axis is NULL");
+    ROW(e->sync(c, "*", odd, WEFT_SYNC_LAST, 0, 0), "edits.sync(): mesh_axis has the byte 0x09");
+    ROW(e->sync(c, "*", "dp", 0, 0, 0), "at the unknown time 0");
+    ROW(e->sync(c, "*", "dp", 99, 0, 0), "at the unknown time 99");
+    ROW(e->sync(c, "*", "dp", WEFT_SYNC_LAST, 3, 0), "buckets of 3 bytes");
+    ROW(e->shard(c, WEFT_SHARD_STATE, NULL, "dp", 0, 0), "edits.shard(): params is NULL");
+    ROW(e->shard(c, WEFT_SHARD_STATE, "", "dp", 0, 0), "edits.shard(): params is empty");
+    ROW(e->shard(c, WEFT_SHARD_STATE, "*", NULL, 0, 0), "edits.shard(): mesh_axis is NULL");
+    ROW(e->shard(c, 99, "*", "dp", 0, 0), "shards the unknown kind 99");
+    ROW(e->shard(c, WEFT_SHARD_STATE, "nowhere", "dp", 0, 0), "has a name like 'nowhere'");
+    ROW(e->periodic_list(c, NULL, 1, 0, nothing, NULL), "edits.periodic_list(): name is NULL");
+    ROW(e->periodic_list(c, "", 1, 0, nothing, NULL), "edits.periodic_list(): name is empty");
+    ROW(e->periodic_list(c, long_name, 1, 0, nothing, NULL), "is longer than 63 bytes");
+    ROW(e->periodic_list(c, "a|b", 1, 0, nothing, NULL), "has a '*' or '|'");
+    ROW(e->periodic_list(c, "l", 1, 0, NULL, NULL), "edits.periodic_list(): emit is NULL");
+    ROW(e->periodic_list(c, "l", 0, 0, nothing, NULL), "the number of steps must be at least 1");
+    ROW(e->periodic_list(c, "step", 1, 0, nothing, NULL), "already has a list with that name");
+    ROW(e->periodic_list(c, "mine", 1, 0, nested, (void *)e), "enough");
     after_emit();
-    ROW(e->split(c, "tokens", "tokens", "dp"), "it belongs to phase 1");
+    ROW(e->split(c, "tokens", "tokens", "dp", 0), "it belongs to phase 1");
 }
 
 static void keeps(const weft_edits *e)
@@ -190,21 +191,21 @@ static void keeps(const weft_edits *e)
     char line[1100];
     memset(line, 'l', sizeof line - 1);
     line[sizeof line - 1] = 0;
-    ROW(e->activations(c, NULL, WEFT_ACTIVATION_WHOLE, NULL),
+    ROW(e->activations(c, NULL, WEFT_ACTIVATION_WHOLE, NULL, 0),
         "edits.activations(): tensors is NULL");
-    ROW(e->activations(c, "", WEFT_ACTIVATION_WHOLE, NULL),
+    ROW(e->activations(c, "", WEFT_ACTIVATION_WHOLE, NULL, 0),
         "edits.activations(): tensors is empty");
-    ROW(e->activations(c, "*", 99, NULL), "in the unknown mode 99");
-    ROW(e->activations(c, "*", 0, NULL), "in the unknown mode 0");
-    ROW(e->activations(c, "*", WEFT_ACTIVATION_SPLIT, NULL), "in shards over '(no mesh axis)'");
-    ROW(e->activations(c, "nowhere", WEFT_ACTIVATION_WHOLE, NULL), "has a name like 'nowhere'");
-    ROW(e->weight_versions(c, NULL, 2), "edits.weight_versions(): params is NULL");
-    ROW(e->weight_versions(c, "*", 2), "does not apply");
-    ROW(e->changes_results(c, NULL), "edits.changes_results(): text is NULL");
-    ROW(e->changes_results(c, ""), "the text has no byte");
-    ROW(e->changes_results(c, line), "the text has too many bytes");
-    ROW(e->changes_results(c, "two\nlines"), "the control character 0x0a");
-    ROW(e->periodic_list(c, "l", 1, nothing, NULL), "it belongs to phase 3");
+    ROW(e->activations(c, "*", 99, NULL, 0), "in the unknown mode 99");
+    ROW(e->activations(c, "*", 0, NULL, 0), "in the unknown mode 0");
+    ROW(e->activations(c, "*", WEFT_ACTIVATION_SPLIT, NULL, 0), "in shards over '(no mesh axis)'");
+    ROW(e->activations(c, "nowhere", WEFT_ACTIVATION_WHOLE, NULL, 0), "has a name like 'nowhere'");
+    ROW(e->weight_versions(c, NULL, 2, 0), "edits.weight_versions(): params is NULL");
+    ROW(e->weight_versions(c, "*", 2, 0), "does not apply");
+    ROW(e->changes_results(c, NULL, 0), "edits.changes_results(): text is NULL");
+    ROW(e->changes_results(c, "", 0), "the text has no byte");
+    ROW(e->changes_results(c, line, 0), "the text has too many bytes");
+    ROW(e->changes_results(c, "two\nlines", 0), "the control character 0x0a");
+    ROW(e->periodic_list(c, "l", 1, 0, nothing, NULL), "it belongs to phase 3");
 }
 
 static weft_status edit(void *m, const weft_conf *conf, uint32_t phase, const weft_view *v,
@@ -229,7 +230,8 @@ static weft_status edit(void *m, const weft_conf *conf, uint32_t phase, const we
 
 static component as_strategy(const weft_strategy *table)
 {
-    return (component){"parallel", "weft.strategy/1", "careless", "", "", NULL, table, NULL, NULL};
+    return (component){
+        .kind = "parallel", .iface = "weft.strategy/1", .name = "careless", .table = table};
 }
 
 static void expect(const char *lines, const component *strategy, const component *rule,
@@ -299,21 +301,21 @@ static weft_status update(void *m, const weft_conf *conf, const weft_builder *b,
     const weft_tensor in[2] = {u->param, u->grad};
     weft_tensor t = u->grad, next;
     if (!strcmp(wrong, "scalar"))
-        return b->assign(b->ctx, u->param, u->lr);
+        return b->assign(b->ctx, u->param, u->lr, 0);
     if (!strcmp(wrong, "block"))
-        return b->block(b->ctx, "mine");
+        return b->block(b->ctx, "mine", 0);
     if (!strcmp(wrong, "silent"))
         return WEFT_DATA;
     if (!strcmp(wrong, "number"))
         return (weft_status)1234;
     while (!strcmp(wrong, "endless")) {
-        weft_status st = b->op(b->ctx, "neg", NULL, 0, &t, 1, &next, 1);
+        weft_status st = b->op(b->ctx, "neg", NULL, 0, &t, 1, 0, &next, 1);
         if (st != WEFT_OK)
             return st;
         t = next;
     }
-    weft_status st = b->op(b->ctx, "sub", NULL, 0, in, 2, &t, 1);
-    return st != WEFT_OK ? st : b->assign(b->ctx, u->param, t);
+    weft_status st = b->op(b->ctx, "sub", NULL, 0, in, 2, 0, &t, 1);
+    return st != WEFT_OK ? st : b->assign(b->ctx, u->param, t, 0);
 }
 
 static const weft_rule rules[] = {{sizeof(weft_rule), WEFT_UNIT_ELEMENT, update},
@@ -321,7 +323,7 @@ static const weft_rule rules[] = {{sizeof(weft_rule), WEFT_UNIT_ELEMENT, update}
 
 static component as_rule(const weft_rule *table)
 {
-    return (component){"optim", "weft.rule/1", "mine", "", "", NULL, table, NULL, NULL};
+    return (component){.kind = "optim", .iface = "weft.rule/1", .name = "mine", .table = table};
 }
 
 static void bad_rules(void **state)
@@ -405,16 +407,16 @@ static weft_status endless(void *m, const weft_conf *conf, uint32_t phase, const
     for (uint32_t i = 0; phase == endless_phase && st == WEFT_OK; i++) {
         snprintf(line, sizeof line, "%0*u", (int)sizeof line - 20, i);
         if (phase == WEFT_PHASE_SPLIT)
-            st = i % 2 ? e->split(e->ctx, "tokens|targets", "tokens", "dp")
-                       : e->group(e->ctx, "all", "dp", coords, 2);
+            st = i % 2 ? e->split(e->ctx, "tokens|targets", "tokens", "dp", 0)
+                       : e->group(e->ctx, "all", "dp", coords, 2, 0);
         if (phase == WEFT_PHASE_STAGE)
-            st = e->stage(e->ctx, "*", "dp", 0, 0);
+            st = e->stage(e->ctx, "*", "dp", 0, 0, 0);
         if (phase == WEFT_PHASE_SYNC)
-            st = i % 2 ? e->sync(e->ctx, line, "dp", WEFT_SYNC_LAST, 0)
-                       : e->periodic_list(e->ctx, line + sizeof line - 60, 1, nothing, NULL);
+            st = i % 2 ? e->sync(e->ctx, line, "dp", WEFT_SYNC_LAST, 0, 0)
+                       : e->periodic_list(e->ctx, line + sizeof line - 60, 1, 0, nothing, NULL);
         if (phase == WEFT_PHASE_MEMORY)
-            st = i % 2 ? e->activations(e->ctx, "*#*", WEFT_ACTIVATION_WHOLE, NULL)
-                       : e->changes_results(e->ctx, line);
+            st = i % 2 ? e->activations(e->ctx, "*#*", WEFT_ACTIVATION_WHOLE, NULL, 0)
+                       : e->changes_results(e->ctx, line, 0);
     }
     return st;
 }
@@ -423,7 +425,7 @@ static weft_status endless_list_of(void *user, const weft_builder *b)
 {
     weft_tensor t = *(const weft_tensor *)user;
     for (weft_status st;;)
-        if ((st = b->op(b->ctx, "neg", NULL, 0, &t, 1, &t, 1)) != WEFT_OK)
+        if ((st = b->op(b->ctx, "neg", NULL, 0, &t, 1, 0, &t, 1)) != WEFT_OK)
             return st;
 }
 
@@ -431,13 +433,11 @@ static weft_status endless_list(void *m, const weft_conf *conf, uint32_t phase, 
                                 const weft_edits *e)
 {
     (void)m, (void)conf;
-    uint32_t kind = 0, block;
+    weft_tensor_info info = {.struct_size = sizeof info};
     weft_tensor t = 0;
-    const char *name;
-    weft_shape s;
-    while (kind != WEFT_T_PARAM && v->tensor(v->ctx, ++t, &s, &name, &kind, &block) == WEFT_OK)
-        ;
-    return phase == WEFT_PHASE_SYNC ? e->periodic_list(e->ctx, "mine", 1, endless_list_of, &t)
+    while (info.kind != WEFT_T_PARAM && v->tensor(v->ctx, ++t, &info) == WEFT_OK)
+        info.struct_size = sizeof info;
+    return phase == WEFT_PHASE_SYNC ? e->periodic_list(e->ctx, "mine", 1, 0, endless_list_of, &t)
                                     : WEFT_OK;
 }
 

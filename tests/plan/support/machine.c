@@ -129,8 +129,8 @@ static void build_graph(machine *m, int want)
     weft_tensor loss, sum, out;
     assert_int_equal(graph_model_build(&b, &o, &loss), WEFT_OK);
     split_data(m);
-    assert_int_equal(b.scalar(b.ctx, "loss", &sum), WEFT_OK);
-    assert_int_equal(b.op(b.ctx, "accumulate", NULL, 0, &loss, 1, &out, 1), WEFT_OK);
+    assert_int_equal(b.scalar(b.ctx, "loss", 0, &sum), WEFT_OK);
+    assert_int_equal(b.op(b.ctx, "accumulate", NULL, 0, &loss, 1, 0, &out, 1), WEFT_OK);
     g->nodes.at[g->nodes.n - 1].out[0] = sum;
     graph_tensor(g, sum)->sum = true;
     uint32_t end = g->nodes.n;

@@ -26,6 +26,22 @@ static void row(int line, weft_status got, const char *text)
                  text);
     err_clear();
 }
+#define COMM(kind, redop, mesh_axis, axis, root)                                                   \
+    &(weft_comm_args)                                                                              \
+    {                                                                                              \
+        sizeof(weft_comm_args), 0, kind, redop, mesh_axis, axis, root, 0                           \
+    }
+#define PARAM(name, shape, init, flags)                                                            \
+    &(weft_param_args)                                                                             \
+    {                                                                                              \
+        sizeof(weft_param_args), flags, name, shape, init, NULL                                    \
+    }
+#define INPUT(name, shape)                                                                         \
+    &(weft_input_args)                                                                             \
+    {                                                                                              \
+        sizeof(weft_input_args), 0, name, shape                                                    \
+    }
+
 #define ROW(call, text) row(__LINE__, call, text)
 
 static const weft_axis tokens = {"tokens", 8}, embed = {"embed", 6};
@@ -43,7 +59,7 @@ static weft_tensor op(const net *n, const char *id, weft_tensor x, weft_tensor y
 {
     weft_tensor out;
     const weft_tensor in[2] = {x, y};
-    if (n->b.op(n->b.ctx, id, NULL, 0, in, y ? 2 : 1, &out, 1) != WEFT_OK)
+    if (n->b.op(n->b.ctx, id, NULL, 0, in, y ? 2 : 1, 0, &out, 1) != WEFT_OK)
         fail_msg("%s", err_text());
     return out;
 }
@@ -56,10 +72,11 @@ static void begin(net *n)
     *n = (net){0};
     graph_init(&n->g, &meshes, WEFT_F32, WEFT_F32);
     n->b = graph_builder(&n->g);
-    assert_int_equal(n->b.block(n->b.ctx, "all"), WEFT_OK);
-    assert_int_equal(n->b.input(n->b.ctx, "tokens", &ids, &n->tokens), WEFT_OK);
-    assert_int_equal(n->b.param(n->b.ctx, "table", &rows_of, "zeros", 0, &n->table), WEFT_OK);
-    assert_int_equal(n->b.scalar(n->b.ctx, "lr", &n->scalar), WEFT_OK);
+    assert_int_equal(n->b.block(n->b.ctx, "all", 0), WEFT_OK);
+    assert_int_equal(n->b.input(n->b.ctx, INPUT("tokens", &ids), &n->tokens), WEFT_OK);
+    assert_int_equal(n->b.param(n->b.ctx, PARAM("table", &rows_of, "zeros", 0), &n->table),
+                     WEFT_OK);
+    assert_int_equal(n->b.scalar(n->b.ctx, "lr", 0, &n->scalar), WEFT_OK);
     n->x = op(n, "embedding", n->table, n->tokens);
     n->y = op(n, "neg", n->x, 0);
     n->z = op(n, "exp", n->y, 0);
@@ -72,68 +89,77 @@ static void bad_names_and_shapes(const net *n)
     const weft_builder *b = &n->b;
     weft_tensor t;
     weft_shape s = vec;
-    ROW(b->param(b->ctx, NULL, &vec, "zeros", 0, &t), "builder.param(): name is NULL");
-    ROW(b->param(b->ctx, "", &vec, "zeros", 0, &t), "builder.param(): name is empty");
-    ROW(b->param(b->ctx, long_name, &vec, "zeros", 0, &t), "is longer than 63 bytes");
-    ROW(b->param(b->ctx, odd_name, &vec, "zeros", 0, &t), "has the byte 0x09");
-    ROW(b->param(b->ctx, "\xff", &vec, "zeros", 0, &t), "has the byte 0xff");
-    ROW(b->param(b->ctx, "a*", &vec, "zeros", 0, &t), "has a '*' or '|'");
-    ROW(b->param(b->ctx, "a|b", &vec, "zeros", 0, &t), "has a '*' or '|'");
-    ROW(b->param(b->ctx, "table", &vec, "zeros", 0, &t), "already has a tensor named table");
-    ROW(b->param(b->ctx, "p", NULL, "zeros", 0, &t), "builder.param(): shape is NULL");
-    ROW(b->param(b->ctx, "p", &vec, "zeros", 0, NULL), "builder.param(): out is NULL");
-    s.rank = 7;
-    ROW(b->param(b->ctx, "p", &s, "zeros", 0, &t), "p has 7 axes; at most 6");
+    ROW(b->param(b->ctx, PARAM(NULL, &vec, "zeros", 0), &t), "builder.param(): name is NULL");
+    ROW(b->param(b->ctx, PARAM("", &vec, "zeros", 0), &t), "builder.param(): name is empty");
+    ROW(b->param(b->ctx, PARAM(long_name, &vec, "zeros", 0), &t), "is longer than 63 bytes");
+    ROW(b->param(b->ctx, PARAM(odd_name, &vec, "zeros", 0), &t), "has the byte 0x09");
+    ROW(b->param(b->ctx, PARAM("\xff", &vec, "zeros", 0), &t), "has the byte 0xff");
+    ROW(b->param(b->ctx, PARAM("a*", &vec, "zeros", 0), &t), "has a '*' or '|'");
+    ROW(b->param(b->ctx, PARAM("a|b", &vec, "zeros", 0), &t), "has a '*' or '|'");
+    ROW(b->param(b->ctx, PARAM("table", &vec, "zeros", 0), &t), "already has a tensor named table");
+    ROW(b->param(b->ctx, PARAM("p", NULL, "zeros", 0), &t), "builder.param(): shape is NULL");
+    ROW(b->param(b->ctx, PARAM("p", &vec, "zeros", 0), NULL), "builder.param(): out is NULL");
+    s.rank = 9;
+    ROW(b->param(b->ctx, PARAM("p", &s, "zeros", 0), &t), "p has 9 axes; at most 8");
     s.rank = UINT32_MAX;
-    ROW(b->param(b->ctx, "p", &s, "zeros", 0, &t), "at most 6 are possible");
+    ROW(b->param(b->ctx, PARAM("p", &s, "zeros", 0), &t), "at most 8 are possible");
     s = vec;
     s.axes[0].name = NULL;
-    ROW(b->param(b->ctx, "p", &s, "zeros", 0, &t), "the name of axis 0 of p is NULL");
+    ROW(b->param(b->ctx, PARAM("p", &s, "zeros", 0), &t), "the name of axis 0 of p is NULL");
     s.axes[0].name = "";
-    ROW(b->param(b->ctx, "p", &s, "zeros", 0, &t), "the name of axis 0 of p is empty");
+    ROW(b->param(b->ctx, PARAM("p", &s, "zeros", 0), &t), "the name of axis 0 of p is empty");
     s.axes[0].name = long_name;
-    ROW(b->param(b->ctx, "p", &s, "zeros", 0, &t), "is longer than 63 bytes");
+    ROW(b->param(b->ctx, PARAM("p", &s, "zeros", 0), &t), "is longer than 63 bytes");
     s.axes[0].name = odd_name;
-    ROW(b->param(b->ctx, "p", &s, "zeros", 0, &t), "has the byte 0x09");
+    ROW(b->param(b->ctx, PARAM("p", &s, "zeros", 0), &t), "has the byte 0x09");
     s = vec;
     s.axes[0].size = 0;
-    ROW(b->param(b->ctx, "p", &s, "zeros", 0, &t), "is empty or too large: 0");
+    ROW(b->param(b->ctx, PARAM("p", &s, "zeros", 0), &t), "is empty or too large: 0");
     s.axes[0].size = -3;
-    ROW(b->param(b->ctx, "p", &s, "zeros", 0, &t), "is empty or too large: -3");
+    ROW(b->param(b->ctx, PARAM("p", &s, "zeros", 0), &t), "is empty or too large: -3");
     s = mat;
     s.axes[0].size = s.axes[1].size = INT64_MAX / 2;
-    ROW(b->param(b->ctx, "p", &s, "zeros", 0, &t), "is empty or too large");
+    ROW(b->param(b->ctx, PARAM("p", &s, "zeros", 0), &t), "is empty or too large");
     s = mat;
     s.axes[0].name = "embed";
-    ROW(b->param(b->ctx, "p", &s, "zeros", 0, &t), "has the axis 'embed' twice");
+    ROW(b->param(b->ctx, PARAM("p", &s, "zeros", 0), &t), "has the axis 'embed' twice");
     s = vec;
     s.dtype = 99;
-    ROW(b->param(b->ctx, "p", &s, "zeros", 0, &t), "unknown element type 99");
+    ROW(b->param(b->ctx, PARAM("p", &s, "zeros", 0), &t), "unknown element type 99");
     s.dtype = WEFT_I32;
-    ROW(b->param(b->ctx, "p", &s, "zeros", 0, &t), "a parameter has the job's: 0");
+    ROW(b->param(b->ctx, PARAM("p", &s, "zeros", 0), &t), "a parameter has the job's: 0");
 }
 
 static void bad_params_and_scalars(const net *n)
 {
     const weft_builder *b = &n->b;
     weft_tensor t;
-    ROW(b->param(b->ctx, "p", &vec, NULL, 0, &t), "builder.param(): init is NULL");
-    ROW(b->param(b->ctx, "p", &vec, "", 0, &t), "init is empty");
-    ROW(b->param(b->ctx, "p", &vec, "uniform:1", 0, &t), "must be zeros, ones or normal");
-    ROW(b->param(b->ctx, "p", &vec, "normal:", 0, &t), "must be zeros, ones or normal");
-    ROW(b->param(b->ctx, "p", &vec, "normal:x", 0, &t), "must be zeros, ones or normal");
-    ROW(b->param(b->ctx, "p", &vec, "normal:nan", 0, &t), "must be zeros, ones or normal");
-    ROW(b->param(b->ctx, "p", &vec, "normal:inf", 0, &t), "must be zeros, ones or normal");
-    ROW(b->param(b->ctx, "p", &vec, "normal:-1", 0, &t), "must be zeros, ones or normal");
-    ROW(b->param(b->ctx, "p", &vec, "zeros", 8, &t), "unknown flags 0x8");
-    ROW(b->scalar(b->ctx, NULL, &t), "builder.scalar(): name is NULL");
-    ROW(b->scalar(b->ctx, "", &t), "builder.scalar(): name is empty");
-    ROW(b->scalar(b->ctx, long_name, &t), "is longer than 63 bytes");
-    ROW(b->scalar(b->ctx, odd_name, &t), "has the byte 0x09");
-    ROW(b->scalar(b->ctx, "s", NULL), "builder.scalar(): out is NULL");
-    ROW(b->scalar(b->ctx, "table", &t), "is a tensor, not a scalar");
-    ROW(b->constant(b->ctx, 0.0 / (double)(rows == 0), &t), "is not a number (NaN)");
-    ROW(b->constant(b->ctx, 1, NULL), "builder.constant(): out is NULL");
+    ROW(b->param(b->ctx, PARAM("p", &vec, NULL, 0), &t), "builder.param(): init is NULL");
+    ROW(b->param(b->ctx, PARAM("p", &vec, "", 0), &t), "init is empty");
+    ROW(b->param(b->ctx, PARAM("p", &vec, "uniform:1", 0), &t), "must be zeros, ones or normal");
+    ROW(b->param(b->ctx, PARAM("p", &vec, "normal:", 0), &t), "must be zeros, ones or normal");
+    ROW(b->param(b->ctx, PARAM("p", &vec, "normal:x", 0), &t), "must be zeros, ones or normal");
+    ROW(b->param(b->ctx, PARAM("p", &vec, "normal:nan", 0), &t), "must be zeros, ones or normal");
+    ROW(b->param(b->ctx, PARAM("p", &vec, "normal:inf", 0), &t), "must be zeros, ones or normal");
+    ROW(b->param(b->ctx, PARAM("p", &vec, "normal:-1", 0), &t), "must be zeros, ones or normal");
+    ROW(b->param(b->ctx, PARAM("p", &vec, "zeros", 8), &t), "the flags 0x8 are not known");
+    ROW(b->param(b->ctx, NULL, &t), "builder.param(): args is NULL");
+    ROW(b->param(b->ctx, &(weft_param_args){.struct_size = 4}, &t),
+        "builder.param(): struct_size of the arguments is 4");
+    struct {
+        weft_param_args args;
+        uint64_t later;
+    } grown = {{sizeof grown, 0, "grown", &vec, "zeros", NULL}, 1};
+    ROW(b->param(b->ctx, &grown.args, &t), "use fields behind the 40 bytes");
+    ROW(b->scalar(b->ctx, "s", 1, &t), "builder.scalar(): the flags 0x1 are not known");
+    ROW(b->scalar(b->ctx, NULL, 0, &t), "builder.scalar(): name is NULL");
+    ROW(b->scalar(b->ctx, "", 0, &t), "builder.scalar(): name is empty");
+    ROW(b->scalar(b->ctx, long_name, 0, &t), "is longer than 63 bytes");
+    ROW(b->scalar(b->ctx, odd_name, 0, &t), "has the byte 0x09");
+    ROW(b->scalar(b->ctx, "s", 0, NULL), "builder.scalar(): out is NULL");
+    ROW(b->scalar(b->ctx, "table", 0, &t), "is a tensor, not a scalar");
+    ROW(b->constant(b->ctx, 0.0 / (double)(rows == 0), 0, &t), "is not a number (NaN)");
+    ROW(b->constant(b->ctx, 1, 0, NULL), "builder.constant(): out is NULL");
     ROW((b->fail)(b->ctx, WEFT_IO, NULL), "no reason given");
     ROW((b->fail)(b->ctx, WEFT_IO, ""), "no reason given");
     ROW((b->fail)(b->ctx, WEFT_OK, "so it is"),
@@ -147,39 +173,39 @@ static void bad_params_and_scalars(const net *n)
 static void bad_ops(const net *n)
 {
     const weft_builder *b = &n->b;
-    weft_tensor t[13], in[13] = {n->x, n->x};
+    weft_tensor t[33], in[33] = {n->x, n->x};
     weft_attr twice[2] = {{.key = "k"}, {.key = "k"}}, key = {.key = NULL}, many[16] = {{0}};
     char keys[16][4];
     for (uint32_t i = 0; i < 16; i++) {
         snprintf(keys[i], sizeof keys[i], "k%u", i);
         many[i].key = keys[i];
     }
-    ROW(b->op(b->ctx, NULL, NULL, 0, in, 1, t, 1), "builder.op(): id is NULL");
-    ROW(b->op(b->ctx, "", NULL, 0, in, 1, t, 1), "builder.op(): id is empty");
-    ROW(b->op(b->ctx, long_name, NULL, 0, in, 1, t, 1), "is longer than 63 bytes");
-    ROW(b->op(b->ctx, odd_name, NULL, 0, in, 1, t, 1), "has the byte 0x09");
-    ROW(b->op(b->ctx, "nonsense", NULL, 0, in, 1, t, 1), "unknown op 'nonsense'");
-    ROW(b->op(b->ctx, "neg", NULL, 0, NULL, 1, t, 1), "builder.op(): in is NULL");
-    ROW(b->op(b->ctx, "neg", NULL, 0, in, 1, NULL, 1), "builder.op(): out is NULL");
-    ROW(b->op(b->ctx, "neg", NULL, 0, in, 1, t, 0), "is asked for no output");
-    ROW(b->op(b->ctx, "neg", NULL, 0, in, 13, t, 1), "more than 12 operands: 13 inputs");
-    ROW(b->op(b->ctx, "neg", NULL, 0, in, UINT32_MAX, t, 1), "more than 12 operands");
-    ROW(b->op(b->ctx, "neg", NULL, 0, in, 1, t, 13), "1 inputs, 13 outputs");
-    ROW(b->op(b->ctx, "neg", NULL, 0, in, 1, t, 2), "op neg has 1 outputs, 2 were asked for");
-    ROW(b->op(b->ctx, "neg", NULL, 0, in, 0, t, 1), "neg");
-    ROW(b->op(b->ctx, "neg", NULL, 1, in, 1, t, 1), "builder.op(): attrs is NULL");
-    ROW(b->op(b->ctx, "neg", many, 16, in, 1, t, 1), "neg has 16 attributes; at most 15");
-    ROW(b->op(b->ctx, "neg", many, UINT32_MAX, in, 1, t, 1), "at most 15 are possible");
-    ROW(b->op(b->ctx, "neg", &key, 1, in, 1, t, 1), "the key of an attribute is NULL");
+    ROW(b->op(b->ctx, NULL, NULL, 0, in, 1, 0, t, 1), "builder.op(): id is NULL");
+    ROW(b->op(b->ctx, "", NULL, 0, in, 1, 0, t, 1), "builder.op(): id is empty");
+    ROW(b->op(b->ctx, long_name, NULL, 0, in, 1, 0, t, 1), "is longer than 63 bytes");
+    ROW(b->op(b->ctx, odd_name, NULL, 0, in, 1, 0, t, 1), "has the byte 0x09");
+    ROW(b->op(b->ctx, "nonsense", NULL, 0, in, 1, 0, t, 1), "unknown op 'nonsense'");
+    ROW(b->op(b->ctx, "neg", NULL, 0, NULL, 1, 0, t, 1), "builder.op(): in is NULL");
+    ROW(b->op(b->ctx, "neg", NULL, 0, in, 1, 0, NULL, 1), "builder.op(): out is NULL");
+    ROW(b->op(b->ctx, "neg", NULL, 0, in, 1, 0, t, 0), "is asked for no output");
+    ROW(b->op(b->ctx, "neg", NULL, 0, in, 33, 0, t, 1), "more than 32 operands: 33 inputs");
+    ROW(b->op(b->ctx, "neg", NULL, 0, in, UINT32_MAX, 0, t, 1), "more than 32 operands");
+    ROW(b->op(b->ctx, "neg", NULL, 0, in, 1, 0, t, 33), "1 inputs, 33 outputs");
+    ROW(b->op(b->ctx, "neg", NULL, 0, in, 1, 0, t, 2), "op neg has 1 outputs, 2 were asked for");
+    ROW(b->op(b->ctx, "neg", NULL, 0, in, 0, 0, t, 1), "neg");
+    ROW(b->op(b->ctx, "neg", NULL, 1, in, 1, 0, t, 1), "builder.op(): attrs is NULL");
+    ROW(b->op(b->ctx, "neg", many, 16, in, 1, 0, t, 1), "neg has 16 attributes; at most 15");
+    ROW(b->op(b->ctx, "neg", many, UINT32_MAX, in, 1, 0, t, 1), "at most 15 are possible");
+    ROW(b->op(b->ctx, "neg", &key, 1, in, 1, 0, t, 1), "the key of an attribute is NULL");
     key.key = "";
-    ROW(b->op(b->ctx, "neg", &key, 1, in, 1, t, 1), "the key of an attribute is empty");
+    ROW(b->op(b->ctx, "neg", &key, 1, in, 1, 0, t, 1), "the key of an attribute is empty");
     key.key = long_name;
-    ROW(b->op(b->ctx, "neg", &key, 1, in, 1, t, 1), "is longer than 63 bytes");
-    ROW(b->op(b->ctx, "neg", twice, 2, in, 1, t, 1), "has the attribute 'k' twice");
+    ROW(b->op(b->ctx, "neg", &key, 1, in, 1, 0, t, 1), "is longer than 63 bytes");
+    ROW(b->op(b->ctx, "neg", twice, 2, in, 1, 0, t, 1), "has the attribute 'k' twice");
     in[0] = 0;
-    ROW(b->op(b->ctx, "neg", NULL, 0, in, 1, t, 1), "neg: the graph has no tensor number 0");
+    ROW(b->op(b->ctx, "neg", NULL, 0, in, 1, 0, t, 1), "neg: the graph has no tensor number 0");
     in[0] = 9999;
-    ROW(b->op(b->ctx, "neg", NULL, 0, in, 1, t, 1), "neg: the graph has no tensor number 9999");
+    ROW(b->op(b->ctx, "neg", NULL, 0, in, 1, 0, t, 1), "neg: the graph has no tensor number 9999");
 }
 
 /* --- communication, assignments, looks --- */
@@ -190,24 +216,27 @@ static void bad_communication(const net *n)
     weft_tensor t;
     weft_shape s;
     void *c = b->ctx;
-    ROW(b->comm(c, WEFT_ALL_REDUCE, WEFT_SUM, NULL, NULL, 0, n->x, &t), "mesh_axis is NULL");
-    ROW(b->comm(c, WEFT_ALL_REDUCE, WEFT_SUM, "", NULL, 0, n->x, &t), "mesh_axis is empty");
-    ROW(b->comm(c, WEFT_ALL_REDUCE, WEFT_SUM, long_name, NULL, 0, n->x, &t), "longer than 63");
-    ROW(b->comm(c, WEFT_ALL_REDUCE, WEFT_SUM, "even", NULL, 0, n->x, &t),
+    ROW(b->comm(c, COMM(WEFT_ALL_REDUCE, WEFT_SUM, NULL, NULL, 0), n->x, &t), "mesh_axis is NULL");
+    ROW(b->comm(c, COMM(WEFT_ALL_REDUCE, WEFT_SUM, "", NULL, 0), n->x, &t), "mesh_axis is empty");
+    ROW(b->comm(c, COMM(WEFT_ALL_REDUCE, WEFT_SUM, long_name, NULL, 0), n->x, &t),
+        "longer than 63");
+    ROW(b->comm(c, COMM(WEFT_ALL_REDUCE, WEFT_SUM, "even", NULL, 0), n->x, &t),
         "'even' is not a mesh axis of this job, which has tp, dp; over a group this version sums "
         "gradients alone");
-    ROW(b->comm(c, WEFT_ALL_REDUCE, WEFT_SUM, "tp", NULL, 0, 0, &t), "no tensor number 0");
-    ROW(b->comm(c, WEFT_ALL_REDUCE, WEFT_SUM, "tp", NULL, 0, 9999, &t), "no tensor number 9999");
-    ROW(b->comm(c, WEFT_ALL_REDUCE, WEFT_SUM, "tp", NULL, 0, n->x, NULL), "out is NULL");
-    ROW(b->comm(c, WEFT_ALL_REDUCE, WEFT_MIN, "tp", NULL, 0, n->x, &t), "by the operation 3");
-    ROW(b->comm(c, WEFT_REDUCE_SCATTER, 77, "tp", "tokens", 0, n->x, &t), "by the operation 77");
-    ROW(b->comm(c, WEFT_ALL_REDUCE, WEFT_SUM, "tp", "tokens", 0, n->x, &t), "takes no axis");
-    ROW(b->comm(c, WEFT_ALL_REDUCE, WEFT_SUM, "tp", NULL, 1, n->x, &t), "and no root");
-    ROW(b->comm(c, WEFT_ALL_GATHER, 0, "tp", odd_name, 0, n->x, &t), "has the byte 0x09");
-    ROW(b->comm(c, WEFT_ALL_GATHER, 0, "tp", "embed", 0, n->x, &t), "only the first axis");
-    ROW(b->comm(c, 99, WEFT_SUM, "tp", NULL, 0, n->x, &t), "communication of kind 99");
-    ROW(b->comm(c, WEFT_BARRIER, WEFT_SUM, "tp", NULL, 0, n->x, &t), "cannot be built");
-    ROW(b->comm(c, WEFT_SHIFT, 0, "tp", NULL, 2, n->x, &t), "goes 1 to 1 further");
+    ROW(b->comm(c, COMM(WEFT_ALL_REDUCE, WEFT_SUM, "tp", NULL, 0), 0, &t), "no tensor number 0");
+    ROW(b->comm(c, COMM(WEFT_ALL_REDUCE, WEFT_SUM, "tp", NULL, 0), 9999, &t),
+        "no tensor number 9999");
+    ROW(b->comm(c, COMM(WEFT_ALL_REDUCE, WEFT_SUM, "tp", NULL, 0), n->x, NULL), "out is NULL");
+    ROW(b->comm(c, COMM(WEFT_ALL_REDUCE, WEFT_MIN, "tp", NULL, 0), n->x, &t), "by the operation 3");
+    ROW(b->comm(c, COMM(WEFT_REDUCE_SCATTER, 77, "tp", "tokens", 0), n->x, &t),
+        "by the operation 77");
+    ROW(b->comm(c, COMM(WEFT_ALL_REDUCE, WEFT_SUM, "tp", "tokens", 0), n->x, &t), "takes no axis");
+    ROW(b->comm(c, COMM(WEFT_ALL_REDUCE, WEFT_SUM, "tp", NULL, 1), n->x, &t), "and no root");
+    ROW(b->comm(c, COMM(WEFT_ALL_GATHER, 0, "tp", odd_name, 0), n->x, &t), "has the byte 0x09");
+    ROW(b->comm(c, COMM(WEFT_ALL_GATHER, 0, "tp", "embed", 0), n->x, &t), "only the first axis");
+    ROW(b->comm(c, COMM(99, WEFT_SUM, "tp", NULL, 0), n->x, &t), "communication of kind 99");
+    ROW(b->comm(c, COMM(WEFT_BARRIER, WEFT_SUM, "tp", NULL, 0), n->x, &t), "cannot be built");
+    ROW(b->comm(c, COMM(WEFT_SHIFT, 0, "tp", NULL, 2), n->x, &t), "goes 1 to 1 further");
     ROW(b->shape(c, 0, &s), "no tensor number 0");
     ROW(b->shape(c, n->x, NULL), "builder.shape(): out is NULL");
     ROW(b->shape(NULL, n->x, &s), "builder.shape(): ctx is NULL");
@@ -220,16 +249,17 @@ static void no_ctx(const net *n)
 {
     const weft_builder *b = &n->b;
     weft_tensor t;
-    ROW(b->block(NULL, "b"), "builder.block() is called with ctx NULL");
-    ROW(b->input(NULL, "i", &vec, &t), "builder.input() is called with ctx NULL");
-    ROW(b->param(NULL, "p", &vec, "zeros", 0, &t), "builder.param() is called with ctx NULL");
-    ROW(b->scalar(NULL, "s", &t), "builder.scalar() is called with ctx NULL");
-    ROW(b->constant(NULL, 1, &t), "builder.constant() is called with ctx NULL");
+    ROW(b->block(NULL, "b", 0), "builder.block() is called with ctx NULL");
+    ROW(b->input(NULL, INPUT("i", &vec), &t), "builder.input() is called with ctx NULL");
+    ROW(b->param(NULL, PARAM("p", &vec, "zeros", 0), &t),
+        "builder.param() is called with ctx NULL");
+    ROW(b->scalar(NULL, "s", 0, &t), "builder.scalar() is called with ctx NULL");
+    ROW(b->constant(NULL, 1, 0, &t), "builder.constant() is called with ctx NULL");
     ROW(b->state(NULL, "m", n->table, 0, NULL, &t), "builder.state() is called with ctx NULL");
-    ROW(b->op(NULL, "neg", NULL, 0, &n->x, 1, &t, 1), "builder.op() is called with ctx NULL");
-    ROW(b->comm(NULL, WEFT_ALL_REDUCE, WEFT_SUM, "tp", NULL, 0, n->x, &t),
+    ROW(b->op(NULL, "neg", NULL, 0, &n->x, 1, 0, &t, 1), "builder.op() is called with ctx NULL");
+    ROW(b->comm(NULL, COMM(WEFT_ALL_REDUCE, WEFT_SUM, "tp", NULL, 0), n->x, &t),
         "builder.comm() is called with ctx NULL");
-    ROW(b->assign(NULL, n->table, n->table), "builder.assign() is called with ctx NULL");
+    ROW(b->assign(NULL, n->table, n->table, 0), "builder.assign() is called with ctx NULL");
 }
 
 static void in_a_model(void **state)
@@ -239,17 +269,17 @@ static void in_a_model(void **state)
     weft_tensor t;
     begin(&n);
     const uint32_t nodes = n.g.nodes.n, tensors = n.g.tensors.n;
-    ROW(n.b.block(n.b.ctx, NULL), "builder.block(): name is NULL");
-    ROW(n.b.block(n.b.ctx, ""), "builder.block(): name is empty");
-    ROW(n.b.block(n.b.ctx, long_name), "is longer than 63 bytes");
-    ROW(n.b.input(n.b.ctx, NULL, &vec, &t), "builder.input(): name is NULL");
-    ROW(n.b.input(n.b.ctx, "i", NULL, &t), "builder.input(): shape is NULL");
-    ROW(n.b.input(n.b.ctx, "i", &vec, NULL), "builder.input(): out is NULL");
+    ROW(n.b.block(n.b.ctx, NULL, 0), "builder.block(): name is NULL");
+    ROW(n.b.block(n.b.ctx, "", 0), "builder.block(): name is empty");
+    ROW(n.b.block(n.b.ctx, long_name, 0), "is longer than 63 bytes");
+    ROW(n.b.input(n.b.ctx, INPUT(NULL, &vec), &t), "builder.input(): name is NULL");
+    ROW(n.b.input(n.b.ctx, INPUT("i", NULL), &t), "builder.input(): shape is NULL");
+    ROW(n.b.input(n.b.ctx, INPUT("i", &vec), NULL), "builder.input(): out is NULL");
     ROW(n.b.state(n.b.ctx, "m", n.table, 0, NULL, &t),
         "builder.state() is called in a model; it may be called in: an update rule, a list");
-    ROW(n.b.assign(n.b.ctx, 9999, n.x), "dst: the graph has no tensor number 9999");
-    ROW(n.b.assign(n.b.ctx, n.table, 9999), "src: the graph has no tensor number 9999");
-    ROW(n.b.assign(n.b.ctx, n.x, n.y), "is neither parameter, state nor scalar");
+    ROW(n.b.assign(n.b.ctx, 9999, n.x, 0), "dst: the graph has no tensor number 9999");
+    ROW(n.b.assign(n.b.ctx, n.table, 9999, 0), "src: the graph has no tensor number 9999");
+    ROW(n.b.assign(n.b.ctx, n.x, n.y, 0), "is neither parameter, state nor scalar");
     bad_names_and_shapes(&n);
     bad_params_and_scalars(&n);
     bad_ops(&n);
@@ -267,35 +297,35 @@ static weft_status replacement(void *user, const weft_builder *b)
     const net *n = user;
     weft_tensor t;
     weft_shape ids = {.dtype = WEFT_I32, .rank = 1, .axes = {tokens}}, s = ids;
-    ROW(b->block(b->ctx, "block.1"),
+    ROW(b->block(b->ctx, "block.1", 0),
         "builder.block() is called in a replacement; it may be called in: a model");
     ROW(b->state(b->ctx, "m", n->table, 0, NULL, &t), "builder.state() is called in a replacement");
-    ROW(b->input(b->ctx, "mask", &ids, &t),
+    ROW(b->input(b->ctx, INPUT("mask", &ids), &t),
         "nothing fills an input 'mask'; there are tokens, targets and positions");
-    ROW(b->input(b->ctx, "tokens", &ids, &t), "already has a tensor named tokens");
+    ROW(b->input(b->ctx, INPUT("tokens", &ids), &t), "already has a tensor named tokens");
     s.dtype = 0;
-    ROW(b->input(b->ctx, "positions", &s, &t), "must be WEFT_I32 [tokens 8]");
+    ROW(b->input(b->ctx, INPUT("positions", &s), &t), "must be WEFT_I32 [tokens 8]");
     s = ids;
     s.axes[0].size = 16;
-    ROW(b->input(b->ctx, "positions", &s, &t), "must be WEFT_I32 [tokens 8]");
+    ROW(b->input(b->ctx, INPUT("positions", &s), &t), "must be WEFT_I32 [tokens 8]");
     s.axes[0] = (weft_axis){"rows", 8};
-    ROW(b->input(b->ctx, "positions", &s, &t), "must be WEFT_I32 [tokens 8]");
+    ROW(b->input(b->ctx, INPUT("positions", &s), &t), "must be WEFT_I32 [tokens 8]");
     s = (weft_shape){.dtype = WEFT_I32};
-    ROW(b->input(b->ctx, "positions", &s, &t), "must be WEFT_I32 [tokens 8]");
-    ROW(b->assign(b->ctx, n->x, n->y), "which is not an output of it");
-    ROW(b->assign(b->ctx, n->table, n->y), "which is not an output of it");
-    ROW(b->assign(b->ctx, n->y, n->scalar), "a tensor of another shape or type");
-    ROW(b->assign(b->ctx, 0, n->y), "dst: the graph has no tensor number 0");
-    ROW(b->assign(b->ctx, n->y, 0), "src: the graph has no tensor number 0");
+    ROW(b->input(b->ctx, INPUT("positions", &s), &t), "must be WEFT_I32 [tokens 8]");
+    ROW(b->assign(b->ctx, n->x, n->y, 0), "which is not an output of it");
+    ROW(b->assign(b->ctx, n->table, n->y, 0), "which is not an output of it");
+    ROW(b->assign(b->ctx, n->y, n->scalar, 0), "a tensor of another shape or type");
+    ROW(b->assign(b->ctx, 0, n->y, 0), "dst: the graph has no tensor number 0");
+    ROW(b->assign(b->ctx, n->y, 0, 0), "src: the graph has no tensor number 0");
     bad_names_and_shapes(n);
     bad_params_and_scalars(n);
     bad_ops(n);
     bad_communication(n);
     no_ctx(n);
-    if (b->input(b->ctx, "positions", &ids, &t) != WEFT_OK) /* which it may ask for */
+    if (b->input(b->ctx, INPUT("positions", &ids), &t) != WEFT_OK) /* which it may ask for */
         fail_msg("%s", err_text());
-    return b->op(b->ctx, "neg", NULL, 0, &n->x, 1, &t, 1) != WEFT_OK ||
-           b->assign(b->ctx, n->y, t) != WEFT_OK;
+    return b->op(b->ctx, "neg", NULL, 0, &n->x, 1, 0, &t, 1) != WEFT_OK ||
+           b->assign(b->ctx, n->y, t, 0) != WEFT_OK;
 }
 
 static weft_status without_reason(void *user, const weft_builder *b)
@@ -343,9 +373,9 @@ static void bad_states(const net *n)
     ROW(b->state(c, "m", n->table, 99, NULL, &t), "'m' has the unknown element type 99");
     ROW(b->state(c, "m", n->table, 0, "", &t), "builder.state(): keep is empty");
     ROW(b->state(c, "m", n->table, 0, NULL, NULL), "builder.state(): out is NULL");
-    ROW(b->block(c, "b"), "builder.block() is called in ");
-    ROW(b->input(c, "positions", &vec, &t), "builder.input() is called in ");
-    ROW(b->param(c, "p", &vec, "zeros", 0, &t), "builder.param() is called in ");
+    ROW(b->block(c, "b", 0), "builder.block() is called in ");
+    ROW(b->input(c, INPUT("positions", &vec), &t), "builder.input() is called in ");
+    ROW(b->param(c, PARAM("p", &vec, "zeros", 0), &t), "builder.param() is called in ");
     bad_ops(n);
     bad_communication(n);
     no_ctx(n);
@@ -359,13 +389,14 @@ static void in_a_rule(void **state)
     begin(&n);
     n.g.state_of = "p";
     bad_states(&n);
-    assert_int_equal(n.b.constant(n.b.ctx, 1, &one), WEFT_OK);
+    assert_int_equal(n.b.constant(n.b.ctx, 1, 0, &one), WEFT_OK);
     assert_int_equal(n.b.state(n.b.ctx, "m", n.table, 0, "vocab", &m), WEFT_OK);
-    ROW(n.b.assign(n.b.ctx, n.table, n.scalar), "table cannot take lr, a tensor of another shape");
-    ROW(n.b.assign(n.b.ctx, n.table, one), "table cannot take const.1");
-    ROW(n.b.assign(n.b.ctx, n.table, m), "table cannot take p.m");
-    ROW(n.b.assign(n.b.ctx, n.scalar, n.table), "lr cannot take table");
-    ROW(n.b.assign(n.b.ctx, one, n.scalar), "const.1 is a constant");
+    ROW(n.b.assign(n.b.ctx, n.table, n.scalar, 0),
+        "table cannot take lr, a tensor of another shape");
+    ROW(n.b.assign(n.b.ctx, n.table, one, 0), "table cannot take const.1");
+    ROW(n.b.assign(n.b.ctx, n.table, m, 0), "table cannot take p.m");
+    ROW(n.b.assign(n.b.ctx, n.scalar, n.table, 0), "lr cannot take table");
+    ROW(n.b.assign(n.b.ctx, one, n.scalar, 0), "const.1 is a constant");
     ROW(n.b.state(n.b.ctx, "m", n.table, 0, NULL, &m), "already has a tensor named p.m");
     graph_free(&n.g);
 }
@@ -378,18 +409,20 @@ static void in_a_list(void **state)
     begin(&n);
     n.g.list_after = n.g.tensors.n;
     n.g.state_of = "";
-    ROW(n.b.op(n.b.ctx, "neg", NULL, 0, &n.x, 1, &t, 1), "no longer exists when a list runs");
-    ROW(n.b.op(n.b.ctx, "neg", NULL, 0, &n.tokens, 1, &t, 1), "no longer exists when a list runs");
-    ROW(n.b.comm(n.b.ctx, WEFT_ALL_REDUCE, WEFT_SUM, "tp", NULL, 0, n.x, &t), "no longer exists");
-    ROW(n.b.assign(n.b.ctx, n.table, n.x), "no longer exists when a list runs");
+    ROW(n.b.op(n.b.ctx, "neg", NULL, 0, &n.x, 1, 0, &t, 1), "no longer exists when a list runs");
+    ROW(n.b.op(n.b.ctx, "neg", NULL, 0, &n.tokens, 1, 0, &t, 1),
+        "no longer exists when a list runs");
+    ROW(n.b.comm(n.b.ctx, COMM(WEFT_ALL_REDUCE, WEFT_SUM, "tp", NULL, 0), n.x, &t),
+        "no longer exists");
+    ROW(n.b.assign(n.b.ctx, n.table, n.x, 0), "no longer exists when a list runs");
     ROW(n.b.state(n.b.ctx, "m", n.x, 0, NULL, &t), "no longer exists when a list runs");
     ROW(n.b.state(n.b.ctx, "m", n.scalar, 0, NULL, &t), "like lr, which is not a parameter");
-    ROW(n.b.assign(n.b.ctx, n.table, n.scalar), "table cannot take lr");
+    ROW(n.b.assign(n.b.ctx, n.table, n.scalar, 0), "table cannot take lr");
     ROW(n.b.state(n.b.ctx, "m", n.table, 0, "vocabulary", &t),
         "keep names the axis 'vocabulary', which table has not");
     ROW(n.b.state(n.b.ctx, "m", n.table, 0, "vocab,", &t), "keep names the axis ''");
-    assert_int_equal(n.b.op(n.b.ctx, "neg", NULL, 0, &n.table, 1, &own, 1), WEFT_OK);
-    assert_int_equal(n.b.assign(n.b.ctx, n.table, own), WEFT_OK);
+    assert_int_equal(n.b.op(n.b.ctx, "neg", NULL, 0, &n.table, 1, 0, &own, 1), WEFT_OK);
+    assert_int_equal(n.b.assign(n.b.ctx, n.table, own, 0), WEFT_OK);
     graph_free(&n.g);
 }
 
@@ -399,7 +432,7 @@ static weft_status endless_ops(void *user, const weft_builder *b)
 {
     weft_tensor t = *(const weft_tensor *)user;
     for (;;) {
-        weft_status st = b->op(b->ctx, "neg", NULL, 0, &t, 1, &t, 1);
+        weft_status st = b->op(b->ctx, "neg", NULL, 0, &t, 1, 0, &t, 1);
         if (st != WEFT_OK)
             return st;
     }
@@ -412,7 +445,7 @@ static weft_status endless_params(void *user, const weft_builder *b)
         weft_tensor t;
         char name[32];
         snprintf(name, sizeof name, "p%u", i);
-        weft_status st = b->param(b->ctx, name, &vec, "zeros", 0, &t);
+        weft_status st = b->param(b->ctx, PARAM(name, &vec, "zeros", 0), &t);
         if (st != WEFT_OK)
             return st;
     }

@@ -27,14 +27,18 @@ static weft_tensor param(net *n, const char *name, weft_axis a, weft_axis c)
 {
     weft_shape s = {.rank = c.size ? 2 : 1, .axes = {a, c}};
     weft_tensor t;
-    assert_int_equal(n->b.param(n->b.ctx, name, &s, "zeros", WEFT_PARAM_PAD, &t), WEFT_OK);
+    assert_int_equal(n->b.param(n->b.ctx,
+                                &(weft_param_args){sizeof(weft_param_args), WEFT_PARAM_PAD, name,
+                                                   &s, "zeros", NULL},
+                                &t),
+                     WEFT_OK);
     return t;
 }
 
 static weft_tensor op(net *n, const char *id, const weft_tensor *in, uint32_t nin, uint32_t nout)
 {
     weft_tensor out[3];
-    if (n->b.op(n->b.ctx, id, NULL, 0, in, nin, out, nout) != WEFT_OK)
+    if (n->b.op(n->b.ctx, id, NULL, 0, in, nin, 0, out, nout) != WEFT_OK)
         fail_msg("%s", err_text());
     return out[nout == 2]; /* of the two of a loss, the second */
 }
@@ -44,7 +48,9 @@ static weft_tensor op(net *n, const char *id, const weft_tensor *in, uint32_t ni
 static weft_tensor comm(net *n, uint32_t kind, const char *axis, weft_tensor in)
 {
     weft_tensor out = 0;
-    if (n->b.comm(n->b.ctx, kind, WEFT_SUM, "tp", axis, 0, in, &out) != WEFT_OK)
+    if (n->b.comm(n->b.ctx,
+                  &(weft_comm_args){sizeof(weft_comm_args), 0, kind, WEFT_SUM, "tp", axis, 0, 0},
+                  in, &out) != WEFT_OK)
         fail_msg("%s", err_text());
     return out;
 }
@@ -56,9 +62,15 @@ static void begin(net *n)
     *n = (net){0};
     graph_init(&n->g, &two, WEFT_F32, WEFT_F32);
     n->b = graph_builder(&n->g);
-    assert_int_equal(n->b.block(n->b.ctx, "all"), WEFT_OK);
-    assert_int_equal(n->b.input(n->b.ctx, "tokens", &ids, &n->tokens), WEFT_OK);
-    assert_int_equal(n->b.input(n->b.ctx, "targets", &ids, &n->targets), WEFT_OK);
+    assert_int_equal(n->b.block(n->b.ctx, "all", 0), WEFT_OK);
+    assert_int_equal(n->b.input(n->b.ctx,
+                                &(weft_input_args){sizeof(weft_input_args), 0, "tokens", &ids},
+                                &n->tokens),
+                     WEFT_OK);
+    assert_int_equal(n->b.input(n->b.ctx,
+                                &(weft_input_args){sizeof(weft_input_args), 0, "targets", &ids},
+                                &n->targets),
+                     WEFT_OK);
     n->x = OP(n, "embedding", 1, param(n, "table", vocab, embed), n->tokens);
     weft_tensor h = OP(n, "linear", 1, n->x, param(n, "w1", ffn, embed));
     n->y = OP(n, "linear", 1, h, param(n, "w2", embed, ffn));
@@ -69,7 +81,7 @@ static void end_with_loss(net *n, weft_tensor t)
 {
     weft_tensor scale, logits = OP(n, "linear", 1, t, param(n, "head", vocab, embed));
     assert_int_equal(graph_split(&n->g, "head", "vocab", 0), WEFT_OK);
-    assert_int_equal(n->b.scalar(n->b.ctx, "scale", &scale), WEFT_OK);
+    assert_int_equal(n->b.scalar(n->b.ctx, "scale", 0, &scale), WEFT_OK);
     weft_tensor max = OP(n, "xent.max", 1, logits);
     weft_tensor sums = OP(n, "xent.sums", 1, logits, n->targets, max);
     n->loss = OP(n, "xent.finish", 2, logits, n->targets, max, sums, scale);
@@ -143,29 +155,34 @@ static void expect_refusal(weft_status got, weft_status want, const char *why)
     err_clear();
 }
 
+static weft_status comm_of(net *n, uint32_t kind, uint32_t redop, const char *mesh_axis,
+                           const char *axis, uint32_t root, weft_tensor *out)
+{
+    const weft_comm_args args = {sizeof args, 0, kind, redop, mesh_axis, axis, root, 0};
+    return n->b.comm(n->b.ctx, &args, n->y, out);
+}
+
 static void bad_communication(void **state)
 {
     (void)state;
     net n;
     weft_tensor out;
     begin(&n);
-    weft_status (*c)(void *, uint32_t, uint32_t, const char *, const char *, uint32_t, weft_tensor,
-                     weft_tensor *) = n.b.comm;
-    expect_refusal(c(&n.g, WEFT_ALL_TO_ALL, WEFT_SUM, "tp", NULL, 0, n.y, &out), WEFT_UNSUPPORTED,
+    expect_refusal(comm_of(&n, WEFT_ALL_TO_ALL, WEFT_SUM, "tp", NULL, 0, &out), WEFT_UNSUPPORTED,
                    "cannot be built into a graph in this version");
-    expect_refusal(c(&n.g, WEFT_SHIFT, 0, "tp", "tokens", 1, n.y, &out), WEFT_USAGE,
+    expect_refusal(comm_of(&n, WEFT_SHIFT, 0, "tp", "tokens", 1, &out), WEFT_USAGE,
                    "takes no axis of the tensor");
-    expect_refusal(c(&n.g, WEFT_SHIFT, 0, "tp", NULL, 0, n.y, &out), WEFT_USAGE, "goes 1 to 1");
-    expect_refusal(c(&n.g, WEFT_SHIFT, 0, "tp", NULL, 2, n.y, &out), WEFT_USAGE, "goes 1 to 1");
-    expect_refusal(c(&n.g, WEFT_ALL_REDUCE, WEFT_SUM, "cp", NULL, 0, n.y, &out), WEFT_USAGE,
+    expect_refusal(comm_of(&n, WEFT_SHIFT, 0, "tp", NULL, 0, &out), WEFT_USAGE, "goes 1 to 1");
+    expect_refusal(comm_of(&n, WEFT_SHIFT, 0, "tp", NULL, 2, &out), WEFT_USAGE, "goes 1 to 1");
+    expect_refusal(comm_of(&n, WEFT_ALL_REDUCE, WEFT_SUM, "cp", NULL, 0, &out), WEFT_USAGE,
                    "is not a mesh axis of this job");
-    expect_refusal(c(&n.g, WEFT_ALL_REDUCE, WEFT_SUM, "tp", "tokens", 0, n.y, &out), WEFT_USAGE,
+    expect_refusal(comm_of(&n, WEFT_ALL_REDUCE, WEFT_SUM, "tp", "tokens", 0, &out), WEFT_USAGE,
                    "takes no axis");
-    expect_refusal(c(&n.g, WEFT_ALL_GATHER, WEFT_SUM, "tp", NULL, 0, n.y, &out), WEFT_USAGE,
+    expect_refusal(comm_of(&n, WEFT_ALL_GATHER, WEFT_SUM, "tp", NULL, 0, &out), WEFT_USAGE,
                    "takes an axis");
-    expect_refusal(c(&n.g, WEFT_ALL_GATHER, WEFT_SUM, "tp", "embed", 0, n.y, &out),
-                   WEFT_UNSUPPORTED, "only the first axis");
-    assert_int_equal(c(&n.g, WEFT_ALL_REDUCE, WEFT_SUM, "one", NULL, 0, n.y, &out), WEFT_OK);
+    expect_refusal(comm_of(&n, WEFT_ALL_GATHER, WEFT_SUM, "tp", "embed", 0, &out), WEFT_UNSUPPORTED,
+                   "only the first axis");
+    assert_int_equal(comm_of(&n, WEFT_ALL_REDUCE, WEFT_SUM, "one", NULL, 0, &out), WEFT_OK);
     assert_int_equal(out, n.y);
     comm(&n, WEFT_ALL_REDUCE, NULL, n.x);
     expect_refusal(place(&n, 0), WEFT_USAGE, "is not a partial result there");
@@ -184,13 +201,24 @@ static void shifts(void **state)
     net n = {0};
     graph_init(&n.g, &ring, WEFT_F32, WEFT_F32);
     n.b = graph_builder(&n.g);
-    assert_int_equal(n.b.block(n.b.ctx, "all"), WEFT_OK);
-    assert_int_equal(n.b.input(n.b.ctx, "tokens", &ids, &n.tokens), WEFT_OK);
+    assert_int_equal(n.b.block(n.b.ctx, "all", 0), WEFT_OK);
+    assert_int_equal(n.b.input(n.b.ctx,
+                               &(weft_input_args){sizeof(weft_input_args), 0, "tokens", &ids},
+                               &n.tokens),
+                     WEFT_OK);
     weft_tensor table = param(&n, "table", vocab, embed), moved = 0, nowhere = 0;
     n.x = OP(&n, "embedding", 1, table, n.tokens);
-    assert_int_equal(n.b.comm(n.b.ctx, WEFT_SHIFT, 0, "cp", NULL, 1, n.x, &moved), WEFT_OK);
+    assert_int_equal(
+        n.b.comm(n.b.ctx,
+                 &(weft_comm_args){sizeof(weft_comm_args), 0, WEFT_SHIFT, 0, "cp", NULL, 1, 0}, n.x,
+                 &moved),
+        WEFT_OK);
     n.loss = OP(&n, "sumsq", 1, OP(&n, "mul", 1, n.x, moved));
-    assert_int_equal(n.b.comm(n.b.ctx, WEFT_SHIFT, 0, "cp", NULL, 1, table, &nowhere), WEFT_OK);
+    assert_int_equal(
+        n.b.comm(n.b.ctx,
+                 &(weft_comm_args){sizeof(weft_comm_args), 0, WEFT_SHIFT, 0, "cp", NULL, 1, 0},
+                 table, &nowhere),
+        WEFT_OK);
     assert_int_equal(graph_split(&n.g, "tokens", "tokens", 0), WEFT_OK);
     expect_refusal(place(&n, 0), WEFT_USAGE, "shift over cp: table is not split there");
     n.g.nodes.n--;
@@ -215,15 +243,15 @@ static void assignments(void **state)
     net n;
     begin(&n);
     weft_tensor w = graph_find(&n.g, "w1"), sum;
-    assert_int_equal(n.b.scalar(n.b.ctx, "norm", &sum), WEFT_OK);
-    assert_int_equal(n.b.assign(n.b.ctx, sum, OP(&n, "sumsq", 1, w)), WEFT_OK);
-    assert_int_equal(n.b.assign(n.b.ctx, w, OP(&n, "neg", 1, w)), WEFT_OK);
+    assert_int_equal(n.b.scalar(n.b.ctx, "norm", 0, &sum), WEFT_OK);
+    assert_int_equal(n.b.assign(n.b.ctx, sum, OP(&n, "sumsq", 1, w), 0), WEFT_OK);
+    assert_int_equal(n.b.assign(n.b.ctx, w, OP(&n, "neg", 1, w), 0), WEFT_OK);
     if (place(&n, 0) != WEFT_OK)
         fail_msg("%s", err_text());
     assert_int_equal(count(&n, WEFT_ALL_REDUCE, false), 1);
     weft_tensor whole = param(&n, "whole", ffn, embed);
     uint32_t first = n.g.nodes.n;
-    assert_int_equal(n.b.assign(n.b.ctx, w, OP(&n, "neg", 1, whole)), WEFT_OK);
+    assert_int_equal(n.b.assign(n.b.ctx, w, OP(&n, "neg", 1, whole), 0), WEFT_OK);
     expect_refusal(place(&n, first), WEFT_UNSUPPORTED, "w1 cannot take neg#");
     graph_free(&n.g);
 }
@@ -261,13 +289,13 @@ static weft_status emit(void *user, const weft_builder *b)
     char word[16];
     for (const char *p = w->ids; *p; p += strcspn(p, " "), p += *p == ' ') {
         snprintf(word, sizeof word, "%.*s", (int)strcspn(p, " "), p);
-        weft_status st = b->op(b->ctx, word, NULL, 0, &t, 1, &t, 1);
+        weft_status st = b->op(b->ctx, word, NULL, 0, &t, 1, 0, &t, 1);
         if (st != WEFT_OK)
             return st;
     }
     weft_status st = WEFT_OK;
     for (int i = 0; st == WEFT_OK && i < w->times; i++)
-        st = b->assign(b->ctx, w->to, t);
+        st = b->assign(b->ctx, w->to, t, 0);
     return st;
 }
 

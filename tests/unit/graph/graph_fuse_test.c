@@ -43,8 +43,9 @@ static const char *id_of(uint32_t ew)
 static uint32_t operands(const weft_builder *b, const char *id)
 {
     weft_shape s = {.dtype = WEFT_F32}, in[3] = {s, s, s}, out[1];
-    uint32_t nin = 1, nout;
-    while (graph_core_op(id)->infer(b, NULL, 0, in, nin, out, &nout) != WEFT_OK)
+    uint32_t nin = 1, nout = 1;
+    const weft_op_self self = {.struct_size = sizeof self, .b = b};
+    while (graph_core_op(id)->infer(&self, NULL, 0, in, nin, out, &nout) != WEFT_OK)
         nin++;
     return nin;
 }
@@ -87,7 +88,7 @@ static void make_chain(chain *c, draw *d)
     add_input(c, "t", false);
     for (uint32_t i = 0; i < 3; i++) {
         double value = (double)(float)(0.25 + rng_uniform(d->key, d->at++));
-        assert_int_equal(b.constant(b.ctx, value, &c->pool[c->n++]), WEFT_OK);
+        assert_int_equal(b.constant(b.ctx, value, 0, &c->pool[c->n++]), WEFT_OK);
     }
     for (uint32_t i = 0; i < 20; i++) {
         const char *id = ids[below(d, sizeof ids / sizeof *ids)];
@@ -95,12 +96,12 @@ static void make_chain(chain *c, draw *d)
         uint32_t nin = operands(&b, id);
         for (uint32_t k = 0; k < nin; k++)
             in[k] = c->pool[below(d, c->n)];
-        assert_int_equal(b.op(b.ctx, id, NULL, 0, in, nin, &out, 1), WEFT_OK);
+        assert_int_equal(b.op(b.ctx, id, NULL, 0, in, nin, 0, &out, 1), WEFT_OK);
         c->pool[c->n++] = out;
     }
     for (uint32_t i = c->n; i-- > 0 && c->nstates < 4;) /* the last vectors become the states */
         if (graph_tensor(&c->g, c->pool[i])->shape.rank)
-            assert_int_equal(b.assign(b.ctx, c->states[c->nstates++], c->pool[i]), WEFT_OK);
+            assert_int_equal(b.assign(b.ctx, c->states[c->nstates++], c->pool[i], 0), WEFT_OK);
 }
 
 static void fill(evaluation *e, const chain *c, draw *d)
@@ -179,7 +180,7 @@ static void scalars_are_marked(void **state)
             nin = nin ? operands(&b, id_of(s->op)) : 0;
             bool all =
                 (nin < 1 || scalar[s->a]) && (nin < 2 || scalar[s->b]) && (nin < 3 || scalar[s->c]);
-            assert_int_equal(s->scalar, all);
+            assert_int_equal(s->flags, all ? WEFT_EW_SCALAR : 0);
             scalar[s->dst] = all;
         }
         graph_free(&c.g);
@@ -195,7 +196,7 @@ static void the_gate_is_an_input(void **state)
     make_chain(&c, &d);
     weft_builder b = graph_builder(&c.g);
     weft_tensor gate;
-    assert_int_equal(b.scalar(b.ctx, "gate", &gate), WEFT_OK);
+    assert_int_equal(b.scalar(b.ctx, "gate", 0, &gate), WEFT_OK);
     assert_int_equal(graph_fuse(&c.g, 0, c.g.nodes.n, gate, &f), WEFT_OK);
     assert_in_range(f.program.gate, 0, f.nin - 1);
     assert_int_equal(f.in[f.program.gate], gate);
@@ -211,14 +212,14 @@ static void refused(void **state)
     make_chain(&c, &d);
     weft_builder b = graph_builder(&c.g);
     weft_tensor x = c.states[0], sum;
-    assert_int_equal(b.op(b.ctx, "sumsq", NULL, 0, &x, 1, &sum, 1), WEFT_OK);
+    assert_int_equal(b.op(b.ctx, "sumsq", NULL, 0, &x, 1, 0, &sum, 1), WEFT_OK);
     assert_int_equal(graph_fuse(&c.g, 0, c.g.nodes.n, 0, &f), WEFT_UNSUPPORTED);
     assert_non_null(strstr(err_text(), "sumsq is not elementwise"));
     graph_free(&c.g);
     make_chain(&c, &d);
     b = graph_builder(&c.g);
     for (uint32_t i = 0; i < 70; i++)
-        assert_int_equal(b.op(b.ctx, "neg", NULL, 0, &x, 1, &x, 1), WEFT_OK);
+        assert_int_equal(b.op(b.ctx, "neg", NULL, 0, &x, 1, 0, &x, 1), WEFT_OK);
     assert_int_equal(graph_fuse(&c.g, 0, c.g.nodes.n, 0, &f), WEFT_UNSUPPORTED);
     assert_non_null(strstr(err_text(), "more than 64 values"));
     graph_free(&c.g);

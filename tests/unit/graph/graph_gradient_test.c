@@ -86,12 +86,17 @@ static void one_elementwise(const char *id)
     static const char *const names[] = {"p0", "p1", "p2"};
     weft_shape s = {.dtype = WEFT_F32}, in[3] = {s, s, s}, probe[1];
     weft_tensor p[3], loss;
-    uint32_t nin = 1, one;
-    while (graph_core_op(id)->infer(&b, NULL, 0, in, nin, probe, &one) != WEFT_OK)
+    uint32_t nin = 1, one = 1;
+    const weft_op_self self = {.struct_size = sizeof self, .b = &b};
+    while (graph_core_op(id)->infer(&self, NULL, 0, in, nin, probe, &one) != WEFT_OK)
         nin++;
     for (uint32_t i = 0; i < nin; i++)
-        assert_int_equal(b.param(b.ctx, names[i], &s, "ones", 0, &p[i]), WEFT_OK);
-    assert_int_equal(b.op(b.ctx, id, NULL, 0, p, nin, &loss, 1), WEFT_OK);
+        assert_int_equal(
+            b.param(b.ctx,
+                    &(weft_param_args){sizeof(weft_param_args), 0, names[i], &s, "ones", NULL},
+                    &p[i]),
+            WEFT_OK);
+    assert_int_equal(b.op(b.ctx, id, NULL, 0, p, nin, 0, &loss, 1), WEFT_OK);
     uint32_t forward = g.nodes.n;
     assert_int_equal(graph_backward(&g, loss), WEFT_OK);
     for (uint64_t draw = 0; draw < 5; draw++) {
@@ -247,14 +252,19 @@ static void refused(void **state)
     weft_builder b = graph_builder(&g);
     weft_shape s = {.rank = 2, .axes = {{"t", 2}, {"c", 3}}}, c = {.rank = 1, .axes = {{"c", 3}}};
     weft_tensor x, gain, out[3], y, scalar;
-    assert_int_equal(b.param(b.ctx, "x", &s, "ones", 0, &x), WEFT_OK);
-    assert_int_equal(b.param(b.ctx, "g", &c, "ones", 0, &gain), WEFT_OK);
-    assert_int_equal(b.op(b.ctx, "layernorm", NULL, 0, (weft_tensor[]){x, gain, gain}, 3, out, 3),
+    assert_int_equal(
+        b.param(b.ctx, &(weft_param_args){sizeof(weft_param_args), 0, "x", &s, "ones", NULL}, &x),
+        WEFT_OK);
+    assert_int_equal(b.param(b.ctx,
+                             &(weft_param_args){sizeof(weft_param_args), 0, "g", &c, "ones", NULL},
+                             &gain),
                      WEFT_OK);
+    assert_int_equal(
+        b.op(b.ctx, "layernorm", NULL, 0, (weft_tensor[]){x, gain, gain}, 3, 0, out, 3), WEFT_OK);
     assert_int_equal(graph_backward(&g, out[1]), WEFT_UNSUPPORTED);
     assert_non_null(strstr(err_text(), "by-product"));
-    assert_int_equal(b.op(b.ctx, "sumsq", NULL, 0, &x, 1, &scalar, 1), WEFT_OK);
-    assert_int_equal(b.op(b.ctx, "mul", NULL, 0, (weft_tensor[]){x, scalar}, 2, &y, 1), WEFT_OK);
+    assert_int_equal(b.op(b.ctx, "sumsq", NULL, 0, &x, 1, 0, &scalar, 1), WEFT_OK);
+    assert_int_equal(b.op(b.ctx, "mul", NULL, 0, (weft_tensor[]){x, scalar}, 2, 0, &y, 1), WEFT_OK);
     assert_int_equal(graph_backward(&g, y), WEFT_UNSUPPORTED);
     assert_non_null(strstr(err_text(), "is a scalar in an elementwise op"));
     graph_free(&g);

@@ -62,7 +62,7 @@ static void globs(void **state)
 
 static void said(weft_status got, const char *sentence)
 {
-    assert_int_equal(got, WEFT_USAGE);
+    assert_int_equal(got, strstr(sentence, "unknown element type") ? WEFT_UNSUPPORTED : WEFT_USAGE);
     if (!strstr(err_text(), sentence))
         fail_msg("'%s' does not say '%s'", err_text(), sentence);
 }
@@ -83,18 +83,29 @@ static void the_builder_refuses(void **state)
     char name[WEFT_MAX_NAME + 1];
     memset(name, 'n', WEFT_MAX_NAME);
     name[WEFT_MAX_NAME] = 0;
-    assert_int_equal(b.param(b.ctx, "p", &vector, "zeros", 0, &t), WEFT_OK);
-    said(b.param(b.ctx, "p", &vector, "zeros", 0, &t), "already has a tensor named p");
-    said(b.param(b.ctx, name, &vector, "zeros", 0, &t), "is longer than 63 bytes");
-    said(b.input(b.ctx, "e", &empty, &t), "axis 0 of e, 'n', is empty or too large");
-    said(b.input(b.ctx, "h", &huge, &t), "too large");
-    said(b.input(b.ctx, "w", &twice, &t), "has the axis 'n' twice");
-    said(b.input(b.ctx, "o", &odd, &t), "unknown element type 99");
-    said(b.scalar(b.ctx, "p", &t), "is a tensor, not a scalar");
+    assert_int_equal(
+        b.param(b.ctx, &(weft_param_args){sizeof(weft_param_args), 0, "p", &vector, "zeros", NULL},
+                &t),
+        WEFT_OK);
+    said(b.param(b.ctx, &(weft_param_args){sizeof(weft_param_args), 0, "p", &vector, "zeros", NULL},
+                 &t),
+         "already has a tensor named p");
+    said(b.param(b.ctx,
+                 &(weft_param_args){sizeof(weft_param_args), 0, name, &vector, "zeros", NULL}, &t),
+         "is longer than 63 bytes");
+    said(b.input(b.ctx, &(weft_input_args){sizeof(weft_input_args), 0, "e", &empty}, &t),
+         "axis 0 of e, 'n', is empty or too large");
+    said(b.input(b.ctx, &(weft_input_args){sizeof(weft_input_args), 0, "h", &huge}, &t),
+         "too large");
+    said(b.input(b.ctx, &(weft_input_args){sizeof(weft_input_args), 0, "w", &twice}, &t),
+         "has the axis 'n' twice");
+    said(b.input(b.ctx, &(weft_input_args){sizeof(weft_input_args), 0, "o", &odd}, &t),
+         "unknown element type 99");
+    said(b.scalar(b.ctx, "p", 0, &t), "is a tensor, not a scalar");
     said(b.state(b.ctx, "m", t, 0, NULL, &t), "builder.state() is called in a model");
-    said(b.op(b.ctx, "no.such.op", NULL, 0, &t, 1, out, 1), "no.such.op");
+    said(b.op(b.ctx, "no.such.op", NULL, 0, &t, 1, 0, out, 1), "no.such.op");
     weft_tensor none = 77;
-    said(b.op(b.ctx, "neg", NULL, 0, &none, 1, out, 1), "77");
+    said(b.op(b.ctx, "neg", NULL, 0, &none, 1, 0, out, 1), "77");
     said(b.shape(b.ctx, 77, &vector), "no tensor number 77");
     assert_int_equal(g.nodes.n, 0);
     graph_free(&g);

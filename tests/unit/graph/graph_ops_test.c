@@ -84,17 +84,17 @@ static const infer_case cases[] = {
     {"linear", {X}, NULL, "1 inputs were given"},
     {"linear", {X, "f32 tokens=9,embed=4"}, NULL, "two axes named 'tokens'"},
     {"linear",
-     {X, "f32 a=1,b=1,c=1,d=1,e=1,embed=4", "f32 a=1,b=1,c=1,d=1,e=1"},
-     "f32 tokens=8,a=1,b=1,c=1,d=1,e=1",
+     {X, "f32 a=1,b=1,c=1,d=1,e=1,f=1,g=1,embed=4", "f32 a=1,b=1,c=1,d=1,e=1,f=1,g=1"},
+     "f32 tokens=8,a=1,b=1,c=1,d=1,e=1,f=1,g=1",
      NULL},
     {"linear.dx", {"f32 " T ",ffn=16", "f32 ffn=16,embed=4"}, X, NULL},
     {"linear.dx", {"f32 " T ",ffn=16", "f32 ffn=15,embed=4"}, NULL, "does not fit dy"},
     {"linear.dw", {"f32 " T ",ffn=16", X}, "f32 ffn=16,embed=4", NULL},
     {"linear.dw", {"f32 tokens=9,ffn=16", X}, NULL, "does not fit dy"},
     {"linear.dw",
-     {"f32 " T ",a=1,b=1,c=1,d=1", "f32 " T ",e=1,f=1,g=1"},
+     {"f32 " T ",a=1,b=1,c=1,d=1", "f32 " T ",e=1,f=1,g=1,h=1,i=1"},
      NULL,
-     "dw would have more than 6 axes"},
+     "dw would have more than 8 axes"},
     {"colsum", {"f32 " T ",heads=2,dim=2"}, "f32 heads=2,dim=2", NULL},
     {"colsum", {"f32 " T}, NULL, "cannot be"},
     {"layernorm",
@@ -196,14 +196,15 @@ static void one_case(const infer_case *c)
 {
     graph g;
     graph_init(&g, &alone, WEFT_F32, WEFT_F32);
-    weft_builder b = graph_builder(&g);
+    const weft_builder b = graph_builder(&g);
+    const weft_op_self self = {.struct_size = sizeof self, .b = &b};
     const weft_attr attrs[] = {{.key = "sequence", .i = 4}, {.key = "valid", .i = 6}};
-    uint32_t nattr = strcmp(c->id, "softmax_xent") ? 1 : 2, nin = 0, nout = 0;
+    uint32_t nattr = strcmp(c->id, "softmax_xent") ? 1 : 2, nin = 0, nout = WEFT_MAX_OPERANDS;
     weft_shape in[6], out[WEFT_MAX_OPERANDS];
     char names[6][128], got[512] = "";
     for (; nin < 6 && c->in[nin]; nin++)
         in[nin] = parse(c->in[nin], names[nin]);
-    weft_status st = graph_core_op(c->id)->infer(&b, attrs, nattr, in, nin, out, &nout);
+    weft_status st = graph_core_op(c->id)->infer(&self, attrs, nattr, in, nin, out, &nout);
     if (c->says) {
         assert_int_equal(st, WEFT_USAGE);
         if (!strstr(err_text(), c->says))
@@ -234,10 +235,12 @@ static void attention_needs_its_sequence(void **state)
     graph g;
     char names[128];
     graph_init(&g, &alone, WEFT_F32, WEFT_F32);
-    weft_builder b = graph_builder(&g);
+    const weft_builder b = graph_builder(&g);
+    const weft_op_self self = {.struct_size = sizeof self, .b = &b};
     weft_shape in = parse("f32 tokens=8,three=3,heads=2,dim=5", names), out[2];
-    uint32_t n;
-    assert_int_equal(graph_core_op("attention")->infer(&b, NULL, 0, &in, 1, out, &n), WEFT_USAGE);
+    uint32_t n = WEFT_MAX_OPERANDS;
+    assert_int_equal(graph_core_op("attention")->infer(&self, NULL, 0, &in, 1, out, &n),
+                     WEFT_USAGE);
     assert_non_null(strstr(err_text(), "'sequence'"));
     graph_free(&g);
 }
@@ -246,20 +249,21 @@ static void attention_needs_its_sequence(void **state)
 static void long_names(void **state)
 {
     (void)state;
-    char name[6][WEFT_MAX_NAME];
-    weft_shape s = {.dtype = WEFT_F32, .rank = 6}, in[2], out[2];
-    for (int i = 0; i < 6; i++) {
+    char name[WEFT_MAX_AXES][WEFT_MAX_NAME];
+    weft_shape s = {.dtype = WEFT_F32, .rank = WEFT_MAX_AXES}, in[2], out[2];
+    for (int i = 0; i < WEFT_MAX_AXES; i++) {
         memset(name[i], 'a' + i, sizeof name[i] - 1);
         name[i][WEFT_MAX_NAME - 1] = 0;
         s.axes[i] = (weft_axis){name[i], INT64_MAX};
     }
     graph g;
     graph_init(&g, &alone, WEFT_F32, WEFT_F32);
-    weft_builder b = graph_builder(&g);
-    uint32_t n;
+    const weft_builder b = graph_builder(&g);
+    const weft_op_self self = {.struct_size = sizeof self, .b = &b};
+    uint32_t n = WEFT_MAX_OPERANDS;
     in[0] = in[1] = s;
-    in[1].axes[5].size--;
-    assert_int_equal(graph_core_op("linear")->infer(&b, NULL, 0, in, 2, out, &n), WEFT_USAGE);
+    in[1].axes[WEFT_MAX_AXES - 1].size--;
+    assert_int_equal(graph_core_op("linear")->infer(&self, NULL, 0, in, 2, out, &n), WEFT_USAGE);
     assert_non_null(strstr(err_text(), "does not fit x"));
     graph_free(&g);
 }
@@ -268,26 +272,28 @@ static void long_names(void **state)
 static void costs(void **state)
 {
     (void)state;
+    static const weft_op_self nobody = {.struct_size = sizeof nobody};
     char names[4][128];
     weft_attr attrs[] = {{.key = "sequence", .i = 4}, {.key = "causal", .i = 1}};
     weft_shape x = parse(X, names[0]), w = parse("f32 ffn=16,embed=4", names[1]);
     weft_shape y = parse("f32 tokens=8,ffn=16", names[2]), in[] = {x, w}, dy[] = {y, x};
-    assert_true(graph_core_op("linear")->flops(NULL, 0, in, 2, &y, 1) == 2.0 * 8 * 16 * 4);
-    assert_true(graph_core_op("linear.dw")->flops(NULL, 0, dy, 2, &w, 1) == 2.0 * 8 * 16 * 4);
+    assert_true(graph_core_op("linear")->flops(&nobody, NULL, 0, in, 2, &y, 1) == 2.0 * 8 * 16 * 4);
+    assert_true(graph_core_op("linear.dw")->flops(&nobody, NULL, 0, dy, 2, &w, 1) ==
+                2.0 * 8 * 16 * 4);
     weft_shape q = parse("f32 tokens=8,three=3,heads=2,dim=5", names[3]), a = q;
     a.axes[1] = q.axes[2];
     a.axes[2] = q.axes[3];
     a.rank = 3;
     const weft_op *op = graph_core_op("attention");
-    assert_true(op->flops(attrs, 1, &q, 1, &a, 1) == 4.0 * 8 * 4 * 2 * 5);
-    assert_true(op->flops(attrs, 2, &q, 1, &a, 1) == 2.0 * 8 * 4 * 2 * 5);
+    assert_true(op->flops(&nobody, attrs, 1, &q, 1, &a, 1) == 4.0 * 8 * 4 * 2 * 5);
+    assert_true(op->flops(&nobody, attrs, 2, &q, 1, &a, 1) == 2.0 * 8 * 4 * 2 * 5);
     weft_shape din[] = {a, q};
     op = graph_core_op("attention.dx");
-    assert_true(op->flops(attrs, 2, din, 2, &q, 1) == 4.0 * 8 * 4 * 2 * 5);
+    assert_true(op->flops(&nobody, attrs, 2, din, 2, &q, 1) == 4.0 * 8 * 4 * 2 * 5);
     weft_shape kv = a, grouped[] = {a, kv, kv};
     grouped[1].axes[1].size = grouped[2].axes[1].size = 1; /* shared keys cost as many products */
     op = graph_core_op("attention");
-    assert_true(op->flops(attrs, 2, grouped, 3, &a, 1) == 2.0 * 8 * 4 * 2 * 5);
+    assert_true(op->flops(&nobody, attrs, 2, grouped, 3, &a, 1) == 2.0 * 8 * 4 * 2 * 5);
 }
 
 /* The same numbers under another name: shape, split and gradient go with the axis. */
@@ -297,12 +303,14 @@ static void renamed(void **state)
     mesh m = {.n = 1, .name = {"m"}, .size = {2}};
     graph g;
     graph_init(&g, &m, WEFT_F32, WEFT_F32);
-    weft_builder b = graph_builder(&g);
+    const weft_builder b = graph_builder(&g);
+    const weft_op_self self = {.struct_size = sizeof self, .b = &b};
     weft_shape s = {.dtype = WEFT_F32, .rank = 2, .axes = {{"rows", 4}, {"cols", 6}}}, got;
     weft_tensor x = graph_add(&g, "x", WEFT_T_ACTIVATION, &s), y, dx = 0;
-    graph_tensor(&g, x)->place[0] = (weft_place){WEFT_SPLIT, 1};
-    const weft_attr to = {"others", 1, 0}, taken = {"rows", 1, 0}, beyond = {"others", 2, 0};
-    assert_int_equal(b.op(b.ctx, "rename", &to, 1, &x, 1, &y, 1), WEFT_OK);
+    graph_tensor(&g, x)->place[0] = (weft_place){WEFT_SPLIT, 1, 0, 0};
+    const weft_attr to = WEFT_ATTR_INT("others", 1), taken = WEFT_ATTR_INT("rows", 1),
+                    beyond = WEFT_ATTR_INT("others", 2);
+    assert_int_equal(b.op(b.ctx, "rename", &to, 1, &x, 1, 0, &y, 1), WEFT_OK);
     assert_int_equal(b.shape(b.ctx, y, &got), WEFT_OK);
     assert_string_equal(got.axes[1].name, "others");
     assert_int_equal(got.axes[1].size, 6);
@@ -311,11 +319,11 @@ static void renamed(void **state)
     assert_int_equal(graph_tensor(&g, y)->place[0].kind, WEFT_SPLIT);
     assert_int_equal(graph_tensor(&g, y)->place[0].axis, 1);
     const weft_opcall call = {sizeof call, 1, &to, 1, 1, &x, &y, &y};
-    assert_int_equal(graph_core_op("rename")->grad(&b, &call, WEFT_GRAD_INPUTS, &dx), WEFT_OK);
+    assert_int_equal(graph_core_op("rename")->grad(&self, &call, WEFT_GRAD_INPUTS, &dx), WEFT_OK);
     assert_int_equal(b.shape(b.ctx, dx, &got), WEFT_OK);
     assert_string_equal(got.axes[1].name, "cols");
-    assert_int_equal(b.op(b.ctx, "rename", &taken, 1, &x, 1, &y, 1), WEFT_USAGE);
-    assert_int_equal(b.op(b.ctx, "rename", &beyond, 1, &x, 1, &y, 1), WEFT_USAGE);
+    assert_int_equal(b.op(b.ctx, "rename", &taken, 1, &x, 1, 0, &y, 1), WEFT_USAGE);
+    assert_int_equal(b.op(b.ctx, "rename", &beyond, 1, &x, 1, 0, &y, 1), WEFT_USAGE);
     graph_free(&g);
 }
 

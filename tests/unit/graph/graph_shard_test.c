@@ -152,6 +152,7 @@ static bench *set_up(uint32_t e)
     w->g.block = e;
     uint32_t nin = 0, nout = 0;
     weft_builder b = graph_builder(&w->g);
+    const weft_op_self self = {.struct_size = sizeof self, .b = &b};
     for (; nin < 6 && examples[e].in[nin]; nin++) {
         char name[16];
         snprintf(name, sizeof name, "in.%u", nin);
@@ -161,8 +162,9 @@ static bench *set_up(uint32_t e)
     }
     w->op = graph_core_op(examples[e].id);
     assert_non_null(w->op);
-    assert_int_equal(w->op->infer(&b, attrs, ATTRS, w->is, nin, w->os, &nout), WEFT_OK);
-    assert_int_equal(b.op(b.ctx, examples[e].id, attrs, ATTRS, w->in, nin, w->out, nout), WEFT_OK);
+    assert_int_equal(w->op->infer(&self, attrs, ATTRS, w->is, nin, w->os, &nout), WEFT_OK);
+    assert_int_equal(b.op(b.ctx, examples[e].id, attrs, ATTRS, w->in, nin, 0, w->out, nout),
+                     WEFT_OK);
     w->call = (weft_opcall){sizeof w->call, ATTRS, attrs, nin, nout, w->in, w->out, NULL};
     run(w, attrs, ATTRS, w->is, w->os, w->x, w->y);
     return w;
@@ -177,8 +179,9 @@ static void tear_down(bench *w)
 static weft_status ask(const bench *w, const weft_place *in, weft_place *out)
 {
     weft_builder b = graph_builder((graph *)&w->g);
+    const weft_op_self self = {.struct_size = sizeof self, .b = &b};
     const char *id = examples[w->g.block].id;
-    return w->op->shard ? w->op->shard(&b, &w->call, SIZE, in, out)
+    return w->op->shard ? w->op->shard(&self, &w->call, "tp", SIZE, in, out)
                         : graph_shard_by_names(&b, w->op, id, &w->call, in, out);
 }
 
@@ -231,6 +234,7 @@ static void check_parts(bench *w, const weft_place *in, const weft_place *out)
     static double x[6][MOST], y[3][MOST], sum[3][MOST];
     const example *e = &examples[w->g.block];
     weft_builder b = graph_builder(&w->g);
+    const weft_op_self self = {.struct_size = sizeof self, .b = &b};
     memset(sum, 0, sizeof sum);
     for (int c = 0; c < SIZE; c++) {
         weft_shape is[6], os[3];
@@ -242,7 +246,7 @@ static void check_parts(bench *w, const weft_place *in, const weft_place *out)
             uint32_t i = w->op->first_input - 1, axis = w->op->first_axis;
             a[ATTRS].i = c * (w->is[i].axes[axis].size - is[i].axes[axis].size);
         }
-        assert_int_equal(w->op->infer(&b, a, ATTRS + 1, is, w->call.nin, os, &nout), WEFT_OK);
+        assert_int_equal(w->op->infer(&self, a, ATTRS + 1, is, w->call.nin, os, &nout), WEFT_OK);
         run(w, a, ATTRS + 1, is, os, x, y);
         join_parts(w, out, c, y, sum);
     }
@@ -259,7 +263,7 @@ static void must_accept(const bench *w, weft_place *in, weft_place *out, char ax
     const example *e = &examples[w->g.block];
     for (uint32_t i = 0; i < w->call.nin; i++) {
         const char *at = axis ? strpbrk(e->in[i], axis == 'H' ? "hg" : (char[]){axis, 0}) : NULL;
-        in[i] = at ? (weft_place){WEFT_SPLIT, (uint32_t)(at - e->in[i])} : (weft_place){0, 0};
+        in[i] = at ? (weft_place){WEFT_SPLIT, (uint32_t)(at - e->in[i]), 0, 0} : (weft_place){0};
         if (!axis && (int)i == partial)
             in[i].kind = WEFT_PARTIAL_SUM;
     }
@@ -294,10 +298,10 @@ static bool next_places(const bench *w, weft_place *in)
         uint32_t axis = in[i].kind == WEFT_SPLIT ? in[i].axis + 1 : 0;
         for (; axis < w->is[i].rank; axis++)
             if (w->is[i].axes[axis].size % SIZE == 0) {
-                in[i] = (weft_place){WEFT_SPLIT, axis};
+                in[i] = (weft_place){WEFT_SPLIT, axis, 0, 0};
                 return true;
             }
-        in[i] = (weft_place){0, 0};
+        in[i] = (weft_place){0};
     }
     return false;
 }
@@ -348,10 +352,11 @@ static void sequences_are_not_cut(void **state)
     while (strcmp(examples[e].id, "attention"))
         e++;
     bench *w = set_up(e);
-    weft_place in = {WEFT_SPLIT, 0}, out[3];
+    weft_place in = {WEFT_SPLIT, 0, 0, 0}, out[3];
     weft_builder b = graph_builder(&w->g);
-    assert_int_equal(w->op->shard(&b, &w->call, 2, &in, out), WEFT_OK);
-    assert_int_equal(w->op->shard(&b, &w->call, 4, &in, out), WEFT_UNSUPPORTED);
+    const weft_op_self self = {.struct_size = sizeof self, .b = &b};
+    assert_int_equal(w->op->shard(&self, &w->call, "tp", 2, &in, out), WEFT_OK);
+    assert_int_equal(w->op->shard(&self, &w->call, "tp", 4, &in, out), WEFT_UNSUPPORTED);
     assert_non_null(strstr(err_text(), "would cut a sequence of 4 tokens"));
     tear_down(w);
 }
@@ -360,14 +365,14 @@ static void held_and_maxima(void **state)
 {
     (void)state;
     bench *w = set_up(0);
-    weft_place in[2] = {{WEFT_HELD, 1}, {WEFT_WHOLE, 0}}, out[3];
+    weft_place in[2] = {{WEFT_HELD, 1, 0, 0}, {WEFT_WHOLE, 0, 0, 0}}, out[3];
     assert_int_equal(ask(w, in, out), WEFT_OK);
     assert_int_equal(out[0].kind, WEFT_HELD);
     assert_int_equal(out[0].axis, 1);
-    in[1] = (weft_place){WEFT_HELD, 0};
+    in[1] = (weft_place){WEFT_HELD, 0, 0, 0};
     assert_int_equal(ask(w, in, out), WEFT_UNSUPPORTED);
-    in[0] = (weft_place){WEFT_PARTIAL_MAX, 0};
-    in[1] = (weft_place){WEFT_WHOLE, 0};
+    in[0] = (weft_place){WEFT_PARTIAL_MAX, 0, 0, 0};
+    in[1] = (weft_place){WEFT_WHOLE, 0, 0, 0};
     assert_int_equal(ask(w, in, out), WEFT_UNSUPPORTED);
     tear_down(w);
 }
@@ -380,9 +385,11 @@ static void an_op_by_names_alone(void **state)
     weft_op op = *w->op;
     op.whole = "embed,o";
     weft_builder b = graph_builder(&w->g);
-    weft_place split_t[2] = {{WEFT_SPLIT, 0}}, split_o[2] = {{0, 0}, {WEFT_SPLIT, 0}}, out[3];
-    weft_place split_c[2] = {{WEFT_SPLIT, 1}, {WEFT_SPLIT, 1}},
-               partial[2] = {{WEFT_PARTIAL_SUM, 0}};
+    const weft_op_self self = {.struct_size = sizeof self, .b = &b};
+    weft_place split_t[2] = {{WEFT_SPLIT, 0, 0, 0}}, split_o[2] = {{0}, {WEFT_SPLIT, 0, 0, 0}},
+               out[3];
+    weft_place split_c[2] = {{WEFT_SPLIT, 1, 0, 0}, {WEFT_SPLIT, 1, 0, 0}},
+               partial[2] = {{WEFT_PARTIAL_SUM, 0, 0, 0}};
     assert_int_equal(graph_shard_by_names(&b, &op, "acme", &w->call, split_t, out), WEFT_OK);
     assert_int_equal(out[0].kind, WEFT_SPLIT);
     assert_int_equal(graph_shard_by_names(&b, &op, "acme", &w->call, split_o, out),

@@ -40,23 +40,27 @@ static void make_values(uint64_t seed)
 
 /* --- a device that is memory --- */
 
-static weft_status copy(weft_device *d, weft_stream *s, void *to, const void *from, uint64_t n)
+static weft_status copy(weft_device *d, weft_stream *s, void *to, const void *from, uint64_t n,
+                        uint32_t flags)
 {
+    (void)flags;
     (void)d;
     (void)s;
     memcpy(to, from, n);
     return WEFT_OK;
 }
 
-static weft_status record(weft_event *e, weft_stream *s)
+static weft_status record(weft_event *e, weft_stream *s, uint32_t flags)
 {
+    (void)flags;
     (void)e;
     (void)s;
     return WEFT_OK;
 }
 
-static weft_status query(weft_event *e)
+static weft_status query(weft_event *e, uint32_t flags)
 {
+    (void)flags;
     (void)e;
     return WEFT_OK;
 }

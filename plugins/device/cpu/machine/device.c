@@ -126,38 +126,39 @@ weft_status cpu_event(weft_device *d, weft_event **out)
     return WEFT_OK;
 }
 
-weft_status cpu_record(weft_event *e, weft_stream *s)
-{
-    (void)e;
-    (void)s;
-    return WEFT_OK;
-}
-
-weft_status cpu_stream_wait(weft_stream *s, weft_event *e)
+weft_status cpu_record(weft_event *e, weft_stream *s, uint32_t flags)
 {
     (void)s;
-    (void)e;
-    return WEFT_OK;
+    return weft_check_flags(e->d->m->host, flags, 0);
 }
 
-weft_status cpu_event_query(weft_event *e)
+weft_status cpu_stream_wait(weft_stream *s, weft_event *e, uint32_t flags)
 {
     (void)e;
-    return WEFT_OK;
+    return weft_check_flags(s->d->m->host, flags, 0);
 }
 
-weft_status cpu_copy(weft_device *d, weft_stream *s, void *to, const void *from, uint64_t bytes)
+weft_status cpu_event_query(weft_event *e, uint32_t flags)
 {
-    (void)d;
+    return weft_check_flags(e->d->m->host, flags, 0);
+}
+
+weft_status cpu_copy(weft_device *d, weft_stream *s, void *to, const void *from, uint64_t bytes,
+                     uint32_t flags)
+{
     (void)s;
+    if (flags)
+        return weft_refuse_unknown(d->m->host);
     memmove(to, from, bytes);
     return WEFT_OK;
 }
 
-weft_status cpu_fill(weft_device *d, weft_stream *s, void *to, int32_t byte, uint64_t bytes)
+weft_status cpu_fill(weft_device *d, weft_stream *s, void *to, int32_t byte, uint64_t bytes,
+                     uint32_t flags)
 {
-    (void)d;
     (void)s;
+    if (flags)
+        return weft_refuse_unknown(d->m->host);
     memset(to, byte, bytes);
     return WEFT_OK;
 }
@@ -197,8 +198,10 @@ void cpu_release(weft_prepared *p)
 }
 
 weft_status cpu_run(weft_prepared *p, weft_stream *s, const void *const *in, void *const *out,
-                    void *workspace)
+                    void *workspace, uint32_t flags)
 {
     (void)s;
+    if (flags)
+        return weft_refuse_unknown(p->d->m->host);
     return p->op->run(p, in, out, workspace);
 }

@@ -151,7 +151,7 @@ weft_status gpu_arena(weft_device *d, uint64_t bytes, int32_t want_fd, void **ba
     return WEFT_OK;
 }
 
-weft_status gpu_ipc_domain(void *module, const weft_device_args *args, char text[64])
+weft_status gpu_ipc_domain(void *module, const weft_device_args *args, char *text, uint64_t *bytes)
 {
     const struct gpu_module *m = module;
     weft_device d = {.m = module, .cu = gpu_driver_open(m->host)};
@@ -166,9 +166,14 @@ weft_status gpu_ipc_domain(void *module, const weft_device_args *args, char text
         return gpu_fail(m, WEFT_UNSUPPORTED,
                         "the GPU's memory has no descriptors for other processes");
     st = gpu_check(&d, d.cu->cuDeviceGetUuid(&id, d.gpu), "asking for its number");
-    memcpy(text, "GPU ", 5);
+    char name[4 + 2 * sizeof id.bytes + 1] = "GPU ";
     for (uint32_t i = 0; i < sizeof id.bytes; i++)
-        snprintf(text + 4 + 2 * i, 3, "%02x", (unsigned char)id.bytes[i]);
+        snprintf(name + 4 + 2 * i, 3, "%02x", (unsigned char)id.bytes[i]);
+    if (st == WEFT_OK && *bytes < sizeof name - 1)
+        return gpu_fail(m, WEFT_USAGE, "the name of a GPU does not fit into %llu bytes",
+                        (unsigned long long)*bytes);
+    *bytes = sizeof name - 1;
+    memcpy(text, name, *bytes);
     return st;
 }
 

@@ -74,22 +74,28 @@ void gpu_free_streams(weft_device *d)
     }
 }
 
-weft_status gpu_record(weft_event *e, weft_stream *s)
+weft_status gpu_record(weft_event *e, weft_stream *s, uint32_t flags)
 {
+    if (flags)
+        return weft_refuse_unknown(e->d->m->host);
     weft_status st = gpu_enter(e->d);
     return st != WEFT_OK ? st : gpu_check(e->d, e->d->cu->cuEventRecord(e->cu, s->cu), "an event");
 }
 
-weft_status gpu_stream_wait(weft_stream *s, weft_event *e)
+weft_status gpu_stream_wait(weft_stream *s, weft_event *e, uint32_t flags)
 {
+    if (flags)
+        return weft_refuse_unknown(s->d->m->host);
     weft_status st = gpu_enter(e->d);
     return st != WEFT_OK
                ? st
                : gpu_check(e->d, e->d->cu->cuStreamWaitEvent(s->cu, e->cu, 0), "awaiting an event");
 }
 
-weft_status gpu_event_query(weft_event *e)
+weft_status gpu_event_query(weft_event *e, uint32_t flags)
 {
+    if (flags)
+        return weft_refuse_unknown(e->d->m->host);
     weft_status st = gpu_enter(e->d);
     if (st != WEFT_OK)
         return st;
@@ -97,8 +103,11 @@ weft_status gpu_event_query(weft_event *e)
     return r == CUDA_ERROR_NOT_READY ? WEFT_BUSY : gpu_check(e->d, r, "its work");
 }
 
-weft_status gpu_copy(weft_device *d, weft_stream *s, void *to, const void *from, uint64_t bytes)
+weft_status gpu_copy(weft_device *d, weft_stream *s, void *to, const void *from, uint64_t bytes,
+                     uint32_t flags)
 {
+    if (flags)
+        return weft_refuse_unknown(d->m->host);
     weft_status st = gpu_enter(d);
     if (st != WEFT_OK || bytes == 0)
         return st;
@@ -108,8 +117,11 @@ weft_status gpu_copy(weft_device *d, weft_stream *s, void *to, const void *from,
                      "a copy");
 }
 
-weft_status gpu_fill(weft_device *d, weft_stream *s, void *to, int32_t byte, uint64_t bytes)
+weft_status gpu_fill(weft_device *d, weft_stream *s, void *to, int32_t byte, uint64_t bytes,
+                     uint32_t flags)
 {
+    if (flags)
+        return weft_refuse_unknown(d->m->host);
     weft_status st = gpu_enter(d);
     if (st != WEFT_OK || bytes == 0)
         return st;
@@ -118,8 +130,10 @@ weft_status gpu_fill(weft_device *d, weft_stream *s, void *to, int32_t byte, uin
         "filling memory");
 }
 
-weft_status gpu_flag_wait(weft_stream *s, const uint32_t *flag, uint32_t v)
+weft_status gpu_flag_wait(weft_stream *s, const uint32_t *flag, uint32_t v, uint32_t flags)
 {
+    if (flags)
+        return weft_refuse_unknown(s->d->m->host);
     weft_device *d = s->d;
     weft_status st = gpu_enter(d);
     if (st != WEFT_OK)
@@ -130,8 +144,10 @@ weft_status gpu_flag_wait(weft_stream *s, const uint32_t *flag, uint32_t v)
                      "waiting for a flag");
 }
 
-weft_status gpu_flag_set(weft_stream *s, uint32_t *flag, uint32_t v)
+weft_status gpu_flag_set(weft_stream *s, uint32_t *flag, uint32_t v, uint32_t flags)
 {
+    if (flags)
+        return weft_refuse_unknown(s->d->m->host);
     weft_device *d = s->d;
     weft_status st = gpu_enter(d);
     if (st != WEFT_OK)
@@ -143,8 +159,10 @@ weft_status gpu_flag_set(weft_stream *s, uint32_t *flag, uint32_t v)
 }
 
 /* Relaxed: a library that loads a kernel at its first use may do so while work is recorded. */
-weft_status gpu_capture_begin(weft_stream *s)
+weft_status gpu_capture_begin(weft_stream *s, uint32_t flags)
 {
+    if (flags)
+        return weft_refuse_unknown(s->d->m->host);
     weft_device *d = s->d;
     if (!d->graphs)
         return gpu_fail(d->m, WEFT_UNSUPPORTED, "device.graphs is off");
@@ -184,8 +202,10 @@ weft_status gpu_capture_end(weft_stream *s, weft_capture **out)
     return WEFT_OK;
 }
 
-weft_status gpu_replay(weft_capture *c, weft_stream *s)
+weft_status gpu_replay(weft_capture *c, weft_stream *s, uint32_t flags)
 {
+    if (flags)
+        return weft_refuse_unknown(c->d->m->host);
     weft_device *d = c->d;
     weft_status st = gpu_enter(d);
     return st != WEFT_OK ? st

@@ -36,7 +36,8 @@ static bool has_sums(const struct gpu_op *op)
     return op->form == JOINED_DW_DB || op->form == JOINED_DB_DW;
 }
 
-const char *gpu_fuse(void *module, const char *const *ids, const uint32_t *joins, uint32_t n)
+const char *gpu_fuse(void *module, const weft_conf *conf, const char *const *ids,
+                     const uint32_t *joins, uint32_t n)
 {
     static const struct {
         const char *first, *second;
@@ -50,6 +51,7 @@ const char *gpu_fuse(void *module, const char *const *ids, const uint32_t *joins
         {"colsum", "linear.dw", WEFT_FUSE_SHARED_INPUT, "colsum+linear.dw"},
     };
     (void)module;
+    (void)conf;
     for (size_t k = 0; n == 2 && k < sizeof pairs / sizeof *pairs; k++)
         if (strcmp(ids[0], pairs[k].first) == 0 && strcmp(ids[1], pairs[k].second) == 0 &&
             joins[1] == pairs[k].join)

@@ -190,8 +190,10 @@ void gpu_release(weft_prepared *p)
 }
 
 weft_status gpu_run(weft_prepared *p, weft_stream *s, const void *const *in, void *const *out,
-                    void *workspace)
+                    void *workspace, uint32_t flags)
 {
+    if (flags)
+        return weft_refuse_unknown(p->d->m->host);
     weft_status st = gpu_enter(p->d);
     return st != WEFT_OK ? st : p->op->run(p, s, in, out, workspace);
 }

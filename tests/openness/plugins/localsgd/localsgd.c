@@ -26,18 +26,21 @@ static weft_status average(void *user, const weft_builder *b)
 {
     const weft_view *view = user;
     weft_tensor share = 0;
-    weft_status s = b->constant(b->ctx, 1.0 / view->mesh(view->ctx, AXIS), &share);
+    weft_status s = b->constant(b->ctx, 1.0 / view->mesh(view->ctx, AXIS), 0, &share);
     const uint32_t n = view->tensors(view->ctx);
     for (weft_tensor t = 1; s == WEFT_OK && t <= n; t++) {
         weft_tensor sum = 0, mean = 0;
         if (b->kind(b->ctx, t) != WEFT_T_PARAM)
             continue;
-        s = b->comm(b->ctx, WEFT_ALL_REDUCE, WEFT_SUM, AXIS, NULL, 0, t, &sum);
+        s = b->comm(b->ctx,
+                    &(weft_comm_args){sizeof(weft_comm_args), 0, WEFT_ALL_REDUCE, WEFT_SUM, AXIS,
+                                      NULL, 0, 0},
+                    t, &sum);
         const weft_tensor in[] = {sum, share};
         if (s == WEFT_OK)
-            s = b->op(b->ctx, "mul", NULL, 0, in, 2, &mean, 1);
+            s = b->op(b->ctx, "mul", NULL, 0, in, 2, 0, &mean, 1);
         if (s == WEFT_OK)
-            s = b->assign(b->ctx, t, mean);
+            s = b->assign(b->ctx, t, mean, 0);
     }
     return s;
 }
@@ -49,16 +52,17 @@ static weft_status edit(void *module, const weft_conf *conf, uint32_t phase, con
     if (view->mesh(view->ctx, AXIS) < 2)
         return WEFT_OK;
     if (phase == WEFT_PHASE_SPLIT)
-        return edits->split(edits->ctx, "tokens|targets|positions", "tokens", AXIS);
+        return edits->split(edits->ctx, "tokens|targets|positions", "tokens", AXIS, 0);
     if (phase != WEFT_PHASE_SYNC)
         return WEFT_OK;
     const uint32_t every = (uint32_t)conf->integer(conf->ctx, "inner");
-    weft_status s = edits->sync(edits->ctx, "*", AXIS, WEFT_SYNC_NEVER, 0);
+    weft_status s = edits->sync(edits->ctx, "*", AXIS, WEFT_SYNC_NEVER, 0, 0);
     if (s == WEFT_OK)
-        s = edits->periodic_list(edits->ctx, "acme.average", every, average,
+        s = edits->periodic_list(edits->ctx, "acme.average", every, 0, average,
                                  (void *)(uintptr_t)view);
     if (s == WEFT_OK)
-        s = edits->changes_results(edits->ctx, "workers average their parameters every few steps");
+        s = edits->changes_results(edits->ctx, "workers average their parameters every few steps",
+                                   0);
     return s;
 }
 

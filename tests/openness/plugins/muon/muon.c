@@ -32,7 +32,7 @@ static const double a = 3.4445, b2 = -4.7750, c3 = 2.0315;
 
 static weft_tensor renamed(weft_expr *f, weft_tensor x, int64_t axis, const char *name)
 {
-    const weft_attr attr = {name, axis, 0};
+    const weft_attr attr = WEFT_ATTR_INT(name, axis);
     return weft_op_with(f, "rename", &attr, 1, &x, 1);
 }
 

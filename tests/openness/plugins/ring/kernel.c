@@ -43,9 +43,11 @@ static int64_t seen(const round_of *r, int64_t i)
 }
 
 static weft_status attend(void *prepared, void *stream, const void *const *in, void *const *out,
-                          void *workspace)
+                          void *workspace, uint32_t flags)
 {
     (void)stream;
+    if (flags)
+        return WEFT_UNSUPPORTED;
     const round_of *r = prepared;
     const int later = !r->own;
     float *s = workspace, *ys = out[Y], *lse = out[LSE];
@@ -103,9 +105,11 @@ static void one_query(const round_of *r, const void *const *in, void *const *out
 }
 
 static weft_status attend_dx(void *prepared, void *stream, const void *const *in, void *const *out,
-                             void *workspace)
+                             void *workspace, uint32_t flags)
 {
     (void)stream, (void)workspace;
+    if (flags)
+        return WEFT_UNSUPPORTED;
     const round_of *r = prepared;
     const size_t bytes = (size_t)(r->t * 3 * r->heads * r->d) * sizeof(float);
     memset(out[QKV], 0, bytes);
@@ -117,20 +121,24 @@ static weft_status attend_dx(void *prepared, void *stream, const void *const *in
 }
 
 /* fp32 alone; room for one row of scores. */
-static weft_status query(void *module, const weft_opspec *spec, weft_requirements *out)
+static weft_status query(void *module, const weft_conf *conf, const weft_opspec *spec,
+                         weft_requirements *out)
 {
+    (void)conf;
     const weft_host *host = module;
     for (uint32_t i = 0; i < spec->nin; i++)
         if (spec->in[i].dtype != WEFT_F32)
             return host->fail(host->ctx, WEFT_UNSUPPORTED,
                               "acme.ring computes in fp32 alone: say train.precision = fp32");
-    out->workspace = (uint64_t)spec->in[0].size[0] * sizeof(float);
+    const weft_requirements need = {sizeof need, 0, (uint64_t)spec->in[0].size[0] * sizeof(float)};
+    weft_give(out, &need);
     return WEFT_OK;
 }
 
-static weft_status prepare(void *module, const weft_opspec *spec, void *stream, void **out)
+static weft_status prepare(void *module, const weft_conf *conf, const weft_opspec *spec,
+                           void *stream, void **out)
 {
-    (void)stream;
+    (void)conf, (void)stream;
     const weft_host *host = module;
     const weft_operand *qkv = &spec->in[spec->in[0].rank == 4 ? QKV : OUTPUTS + QKV];
     const int64_t tokens = qkv->size[0], round = ring_attr(spec->attrs, spec->nattr, "round");

@@ -20,24 +20,25 @@ static weft_axis named(const weft_shape *s, uint32_t i)
     return s->axes[i];
 }
 
-static weft_status attend_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+static weft_status attend_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                                 const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
     if ((nin != FIRST_ROUND && nin != LATER_ROUND) || in[QKV].rank != 4)
-        return b->fail(b->ctx, WEFT_USAGE, ATTEND " takes qkv, moved, and two of the round before");
+        return self->b->fail(self->b->ctx, WEFT_USAGE,
+                             ATTEND " takes qkv, moved, and two of the round before");
     const weft_axis t = named(&in[QKV], 0), h = named(&in[QKV], 2), d = named(&in[QKV], 3);
-    out[Y] = (weft_shape){in[QKV].dtype, 3, {t, h, d}};
-    out[LSE] = (weft_shape){WEFT_F32, 2, {t, h}};
+    out[Y] = (weft_shape){in[QKV].dtype, 3, 0, 0, {t, h, d}};
+    out[LSE] = (weft_shape){WEFT_F32, 2, 0, 0, {t, h}};
     *nout = OUTPUTS;
     return WEFT_OK;
 }
 
 /* Each gradient is as what it is the gradient of. */
-static weft_status dx_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+static weft_status dx_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                             const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
-    (void)b, (void)attrs, (void)nattr;
+    (void)self, (void)attrs, (void)nattr;
     *nout = nin - 2 * OUTPUTS;
     for (uint32_t i = 0; i < *nout; i++)
         out[i] = in[OUTPUTS + i];
@@ -45,7 +46,7 @@ static weft_status dx_infer(const weft_builder *b, const weft_attr *attrs, uint3
 }
 
 /* Nothing flows into the last log-sum-exp: nought does. */
-static weft_status grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+static weft_status grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
                         weft_tensor *din)
 {
     weft_tensor in[ALL] = {call->dout[Y], call->dout[LSE]};
@@ -55,19 +56,22 @@ static weft_status grad(const weft_builder *b, const weft_opcall *call, uint32_t
     if (phase != WEFT_GRAD_INPUTS)
         return WEFT_OK;
     if (!in[LSE])
-        st = b->op(b->ctx, "sub", NULL, 0, lse, 2, &in[LSE], 1);
+        st = self->b->op(self->b->ctx, "sub", NULL, 0, lse, 2, 0, &in[LSE], 1);
     for (uint32_t i = 0; i < call->nin; i++)
         in[n++] = call->in[i];
     for (uint32_t i = 0; i < OUTPUTS; i++)
         in[n++] = call->out[i];
-    return st ? st : b->op(b->ctx, ATTEND_DX, call->attrs, call->nattr, in, n, din, call->nin);
+    return st ? st
+              : self->b->op(self->b->ctx, ATTEND_DX, call->attrs, call->nattr, in, n, 0, din,
+                            call->nin);
 }
 
 /* Of coordinates 0 .. rounds - 1 those from `round` on see the keys of this round; the first one's
  * are half hidden. */
-static double flops(const weft_attr *attrs, uint32_t nattr, const weft_shape *in, uint32_t nin,
-                    const weft_shape *out, uint32_t nout)
+static double flops(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
+                    const weft_shape *in, uint32_t nin, const weft_shape *out, uint32_t nout)
 {
+    (void)self;
     (void)nin, (void)out, (void)nout;
     const double rounds = (double)ring_attr(attrs, nattr, "rounds");
     const double round = (double)ring_attr(attrs, nattr, "round");

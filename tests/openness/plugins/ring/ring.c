@@ -44,14 +44,18 @@ static weft_status emit(void *user, const weft_builder *b)
                                    {.key = "round", .i = r},
                                    {.key = "rounds", .i = g->ranks}};
         if (r)
-            st = b->comm(b->ctx, WEFT_SHIFT, 0, AXIS, NULL, 1, in[MOVED], &in[MOVED]);
+            st = b->comm(
+                b->ctx,
+                &(weft_comm_args){sizeof(weft_comm_args), 0, WEFT_SHIFT, 0, AXIS, NULL, 1, 0},
+                in[MOVED], &in[MOVED]);
         if (!st)
-            st = b->op(b->ctx, ATTEND, attrs, 4, in, r ? LATER_ROUND : FIRST_ROUND, out, OUTPUTS);
+            st =
+                b->op(b->ctx, ATTEND, attrs, 4, in, r ? LATER_ROUND : FIRST_ROUND, 0, out, OUTPUTS);
         in[Y_BEFORE] = out[Y];
         in[LSE_BEFORE] = out[LSE];
     }
     for (uint32_t k = 0; !st && k < OUTPUTS; k++)
-        st = b->assign(b->ctx, old->out[k], out[k]);
+        st = b->assign(b->ctx, old->out[k], out[k], 0);
     return st;
 }
 
@@ -62,7 +66,7 @@ static weft_status replace_all(const weft_host *host, const weft_view *view,
     uint32_t ops = view->ops(view->ctx);
     for (uint32_t i = 0; !st && i < ops; i++) {
         const char *id;
-        weft_opcall call;
+        weft_opcall call = {.struct_size = sizeof call};
         st = view->op(view->ctx, i, &id, &call);
         if (st || strcmp(id, "attention"))
             continue;
@@ -71,7 +75,7 @@ static weft_status replace_all(const weft_host *host, const weft_view *view,
                               "acme.ring takes queries, keys and values in one tensor: "
                               "model.family = gpt2");
         ring g = {&call, ranks};
-        st = edits->replace(edits->ctx, i, emit, &g);
+        st = edits->replace(edits->ctx, i, 0, emit, &g);
     }
     return st;
 }
@@ -80,23 +84,23 @@ static weft_status replace_all(const weft_host *host, const weft_view *view,
 static weft_status check_parts(const weft_host *host, const weft_view *view, uint32_t ranks)
 {
     weft_status st = WEFT_OK;
-    uint32_t ops = view->ops(view->ctx), kind, block;
+    uint32_t ops = view->ops(view->ctx);
     for (uint32_t i = 0; !st && i < ops; i++) {
-        const char *id, *name;
-        weft_opcall call;
-        weft_shape qkv;
+        const char *id;
+        weft_opcall call = {.struct_size = sizeof call};
+        weft_tensor_info qkv = {.struct_size = sizeof qkv};
         st = view->op(view->ctx, i, &id, &call);
         if (st || strcmp(id, ATTEND))
             continue;
-        st = view->tensor(view->ctx, call.in[QKV], &qkv, &name, &kind, &block);
+        st = view->tensor(view->ctx, call.in[QKV], &qkv);
         int64_t sequence = ring_attr(call.attrs, call.nattr, "sequence");
-        if (st || qkv.axes[0].size * ranks == sequence)
+        if (st || qkv.shape.axes[0].size * ranks == sequence)
             continue;
         char text[256];
         snprintf(text, sizeof text,
                  "acme.ring: a rank has %lld tokens of a pass, and has to have a part of one "
                  "sequence, 1 / %u of %lld tokens: say train.microbatch = 1",
-                 (long long)qkv.axes[0].size, ranks, (long long)sequence);
+                 (long long)qkv.shape.axes[0].size, ranks, (long long)sequence);
         st = host->fail(host->ctx, WEFT_USAGE, text);
     }
     return st;
@@ -111,13 +115,13 @@ static weft_status edit(void *module, const weft_conf *conf, uint32_t phase, con
     if (ranks < 2)
         return WEFT_OK;
     if (phase == WEFT_PHASE_SPLIT) {
-        st = edits->split(edits->ctx, "tokens|targets|positions", "tokens", AXIS);
+        st = edits->split(edits->ctx, "tokens|targets|positions", "tokens", AXIS, 0);
         return st ? st : replace_all(module, view, edits, ranks);
     }
     if (phase != WEFT_PHASE_SYNC)
         return WEFT_OK;
     st = check_parts(module, view, ranks);
-    return st ? st : edits->sync(edits->ctx, "*", AXIS, WEFT_SYNC_LAST, 0);
+    return st ? st : edits->sync(edits->ctx, "*", AXIS, WEFT_SYNC_LAST, 0, 0);
 }
 
 static const weft_strategy strategy = {.struct_size = sizeof strategy, .axes = axes, .edit = edit};
