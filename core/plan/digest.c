@@ -28,6 +28,16 @@ static void mix_operands(uint64_t *h, const weft_operand *o, uint32_t n)
     }
 }
 
+/* The part's beginning per mesh axis. Axes behind the sixth count where they have a part: so the
+ * digests of plans with fewer axes are those of earlier versions, which had room for six. */
+static void mix_first(uint64_t *h, const uint64_t first[WEFT_MAX_MESH])
+{
+    digest_mix(h, first, 6 * sizeof *first);
+    for (uint32_t a = 6; a < WEFT_MAX_MESH; a++)
+        if (first[a])
+            digest_mix(h, (const uint64_t[]){a, first[a]}, 2 * sizeof *first);
+}
+
 static void mix_spec(uint64_t *h, const weft_opspec *op)
 {
     mix_text(h, op->id);
@@ -60,7 +70,7 @@ void plan_digest(plan *p)
     digest_mix(&h, p->instrs.at, p->instrs.n * sizeof *p->instrs.at);
     for (uint32_t i = 0; i < p->kernels.n; i++) {
         mix_spec(&h, &p->kernels.at[i].spec);
-        digest_mix(&h, p->kernels.at[i].first, sizeof p->kernels.at[i].first);
+        mix_first(&h, p->kernels.at[i].first);
     }
     for (uint32_t i = 0; i < p->scalars.n; i++)
         digest_mix(&h, &p->scalars.at[i].value, sizeof(double));
