@@ -113,7 +113,7 @@ static const slot kernel_slots[] = {
 static const interface interfaces[] = {
     {"weft.device/1", "device", sizeof(weft_device_table), LEAST(weft_device_table, import_peer),
      offsetof(weft_device_table, caps), device_slots},
-    {"weft.link/1", "comm", sizeof(weft_link_table), LEAST(weft_link_table, write),
+    {"weft.link/1", "comm", sizeof(weft_link_table), LEAST(weft_link_table, features),
      offsetof(weft_link_table, caps), link_slots},
     {"weft.coll/1", "comm", sizeof(weft_coll_table), LEAST(weft_coll_table, test),
      offsetof(weft_coll_table, caps), coll_slots},

@@ -52,7 +52,7 @@ struct object {
     adopted *components;
     uint32_t n;
     weft_host table; /* the table that its module calls */
-    bool opened;
+    bool opened, opening;
     bool told; /* that it hides a file of the program's own */
     void *module;
     atomic_llong blocks; /* allocated by alloc() and not freed */

@@ -161,6 +161,9 @@ weft_status host_open(host *h, const component *c)
     object *o = ((const adopted *)c)->from;
     if (o->opened)
         return WEFT_OK;
+    if (o->opening)
+        return err_fail(WEFT_USAGE, "plugin %s opens itself, directly or through other components",
+                        o->manifest->id);
     o->table = (weft_host){
         sizeof o->table, WEFT_ABI_MAJOR,    WEFT_ABI_MINOR, o,          serve_alloc,
         serve_free,      serve_log_enabled, serve_log,      serve_fail, serve_iface,
@@ -171,7 +174,9 @@ weft_status host_open(host *h, const component *c)
     const uint32_t mark = err_count;
     plugin_call outer;
     call_enter(&outer, o, "open");
+    o->opening = true;
     weft_status st = o->manifest->open(&o->table, &module);
+    o->opening = false;
     call_leave(&outer);
     st = call_check(o, "open", st, mark, CALL_PLAIN);
     if (st != WEFT_OK)

@@ -61,13 +61,17 @@ static weft_status probe_one(resolver *r, const component *c, bool same_machine,
     *v = (probe_result){0};
     snprintf(v->name, sizeof v->name, "%.63s", c->name);
     weft_status st = host_open(r->spec->host, c);
+    if (st == WEFT_OK && !strcmp(c->iface, resolve_ifaces[0]))
+        st = resolve_link_features(c, conf);
     if (st == WEFT_OK && r->meeting.job) {
         st = job_address(r->meeting.job, address, sizeof address);
         group.bind_addr = address;
     }
+    if (st != WEFT_OK)
+        return st;
     err_clear();
-    if (st != WEFT_OK || strcmp(c->iface, resolve_ifaces[1]))
-        return st != WEFT_OK ? st : probe_link(r, c, conf, &group, v);
+    if (strcmp(c->iface, resolve_ifaces[1]))
+        return probe_link(r, c, conf, &group, v);
     const weft_coll_table *coll = c->table;
     if (!device->native_stream)
         return err_fail(WEFT_UNSUPPORTED,

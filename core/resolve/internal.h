@@ -31,6 +31,16 @@ const char *resolve_setting(const resolver *r, uint32_t a, const char *what, cha
 weft_status resolve_transports(resolver *r);
 weft_status resolve_axis_transport(resolver *r, uint32_t a); /* even if it has one rank */
 
+/* --- component.c: components that plugins open --- */
+
+/* Let plugins of the job open other components: "weft.host.component/1". Lives as long as the
+ * spec. */
+void resolve_serve_components(resolver *r);
+
+/* Ask an open link for its features with these options (weft/link.h), and note them in the host's
+ * copy of its table. */
+weft_status resolve_link_features(const component *c, const weft_conf *conf);
+
 /* --- candidate.c: probes --- */
 
 /* A transport candidate. It is staged when some rank's transport cannot access device memory, such

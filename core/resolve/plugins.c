@@ -236,6 +236,7 @@ weft_status resolve_plugins(config *cfg, host *h, spec *out)
 {
     *out = (spec){.host = h};
     resolver r = {.cfg = cfg, .spec = out};
+    resolve_serve_components(&r);
     weft_status st = find_strategies(&r);
     if (st == WEFT_OK)
         st = resolve_device(&r);

@@ -202,6 +202,7 @@ weft_status resolve_links(config *cfg, host *h, uint32_t ranks, const resolve_me
     *out = (spec){.host = h, .ranks = ranks};
     out->mesh = (mesh){.n = 1, .name[0] = "ranks", .size[0] = ranks};
     resolver r = resolver_of(cfg, meeting, out);
+    resolve_serve_components(&r);
     weft_status st = resolve_device(&r);
     if (st == WEFT_OK)
         st = resolve_sections(&r);

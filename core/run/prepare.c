@@ -62,9 +62,12 @@ void run_serve_tables(host *h, job *j)
 static weft_status open_host(run_prepared *j, const resolve_meeting *meeting)
 {
     weft_status st = host_create(config_raw(j->cfg, "run.plugins"), &j->host);
-    if (st == WEFT_OK)
-        run_serve_tables(j->host, meeting ? meeting->job : NULL);
-    return st;
+    if (st != WEFT_OK)
+        return st;
+    run_serve_tables(j->host, meeting ? meeting->job : NULL);
+    j->spans = run_spans_create();
+    host_serve(j->host, "weft.host.trace/1", run_spans_table(j->spans));
+    return WEFT_OK;
 }
 
 weft_status run_prepare_links(config *cfg, uint32_t ranks, const resolve_meeting *meeting,
@@ -110,4 +113,5 @@ void run_unprepare(run_prepared *j)
     if (j->valid.map)
         data_close(&j->valid);
     host_destroy(j->host);
+    run_spans_free(j->spans);
 }

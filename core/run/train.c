@@ -377,7 +377,7 @@ static weft_status start(trainer *t, run_resume_mode how)
     if (st == WEFT_OK)
         st = run_exec_create(t->plan, t->j->cfg, t->job, &t->who, t->out, &t->exec);
     if (st == WEFT_OK)
-        st = run_trace_begin(&t->exec.trace, t->job, t->who.rank, t->who.ranks, t->out);
+        st = run_trace_begin(&t->exec.trace, t->j->spans, t->job, &t->who, t->out);
     t->peak_flops = config_real(t->j->cfg, "log.peak_gflops") * 1e9;
     if (st == WEFT_OK && t->peak_flops <= 0)
         st = run_measure_peak(&t->exec, &t->peak_flops);

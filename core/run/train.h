@@ -6,6 +6,7 @@
 #include "job/job.h"
 #include "plan/plan.h"
 #include "resolve/resolve.h"
+#include "run/view/spans.h"
 
 #include <stdbool.h>
 
@@ -18,6 +19,7 @@ typedef struct run_prepared {
     data_file train, valid; /* valid.count 0: none */
     plan_set plans;
     bool planned;
+    run_spans *spans; /* of plugins in the trace */
 } run_prepared;
 
 /* Check `cfg`, open the data and plan for `ranks` ranks (0: as many as the sizes of the mesh axes

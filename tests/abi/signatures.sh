@@ -35,9 +35,11 @@ library() {
 # fits OLD NEW: nothing that OLD has is gone or different in NEW. Of a report of leaf changes the
 # lines of growth are allowed: a struct becomes larger, by members behind its old end.
 fits() {
-  abidiff --leaf-changes-only --no-added-syms "$work/$1.so" "$work/$2.so" >"$work/report" 2>&1 || true
+  abidiff --leaf-changes-only --no-added-syms "$work/$1.so" "$work/$2.so" \
+    >"$work/report" 2>&1 || true
   awk '
-    /summary:/ || /^$/ || /^.struct .* changed:$/ || /^ *[0-9]+ data member insertions?:$/ { next }
+    /summary:/ || /^$/ || /^.struct .* changed:$/ { next }
+    /^ *[0-9]+ data member insertions?:$/ { next }
     /type size changed from [0-9]+ to [0-9]+/ { end = $5; if ($7 > $5) next }
     /, at offset [0-9]+ \(in bits\)/ {
       match($0, /at offset [0-9]+/)
@@ -82,8 +84,8 @@ for frozen in "$@"; do
   library "$frozen" "frozen${frozen##*/}"
   if ! fits "frozen${frozen##*/}" now; then
     cat "$work/report"
-    echo "a plugin built with the headers $frozen does not fit this host any more: undo the change," \
-      "or add a new interface beside the old one (docs/PLUGINS.md, The ABI)"
+    echo "a plugin built with the headers $frozen does not fit this host any more: undo the" \
+      "change, or add a new interface beside the old one (docs/PLUGINS.md, The ABI)"
     status=1
   fi
 done

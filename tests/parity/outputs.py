@@ -116,6 +116,35 @@ class Outputs(w.Bench):
         self.assertEqual([e["name"] for e in ranks[0, 0]], [e["name"] for e in ranks[1, 0]])
         self.assertFalse([x for x in os.listdir(self.path("run")) if x.startswith(".")])
 
+    def test_trace_of_calls(self):
+        """The transport `trace` shows the calls of another one and changes nothing."""
+        job = w.ODD | {"comm.plugin": "tcp", "run.steps": 4}
+        self.train("plain", job, ranks=2)
+        for inner in ("tcp", "shm"):
+            traced = {"comm.plugin": "trace", "comm.trace.inner": inner, "log.trace_steps": "2-3",
+                      "comm.trace.shortest": 0}
+            self.train(inner, job | traced, ranks=2)
+            self.assertEqual([x["loss"] for x in w.metrics(self.path("plain"))],
+                             [x["loss"] for x in w.metrics(self.path(inner))])
+            with open(self.path(inner, "trace.json"), encoding="utf-8") as f:
+                events = json.load(f)["traceEvents"]
+            for rank in (0, 1):
+                spans = [e for e in events
+                         if e["ph"] == "X" and e["pid"] == rank and e["tid"] >= 3]
+                self.assertLessEqual({"send", "recv", "progress"}, {e["name"] for e in spans})
+                self.assertEqual({e["args"]["step"] for e in spans}, {2, 3})
+            lanes = {e["args"]["name"] for e in events if e["name"] == "thread_name"}
+            self.assertIn("plugins, thread 0", lanes)
+
+    def test_trace_of_what(self):
+        for inner, words in (("", "comm.trace.inner is empty"),
+                             ("nosuch", "no comm plugin 'nosuch' in"),
+                             ("self", "self reaches no other rank"),
+                             ("trace", "name an inner component that does not lead back")):
+            job = w.ODD | {"comm.plugin": "trace", "comm.trace.inner": inner}
+            done = self.train("run", job, ranks=2, status=2)
+            self.assertIn(words, done.stderr)
+
     def test_sample(self):
         self.sample(w.EVEN, "block.1.attn.qkv.w")
 

@@ -107,6 +107,8 @@ static void add_place(const executor *e, const list *l, uint32_t i)
 static weft_status run_range(executor *e, const list *l, uint32_t from, uint32_t end)
 {
     const bool traced = run_trace_wants(&e->trace, e->step);
+    if (e->trace.spans)
+        run_spans_step(e->trace.spans, e->step, traced);
     for (uint32_t i = from, next; i < end; i = next) {
         weft_capture *work;
         next = traced ? i : run_recording_end(e, l, i, &work);

@@ -153,24 +153,29 @@ static void lock_path(const char *out_dir, char path[4096])
     snprintf(path, 4096, "%s/.trace.join", out_dir);
 }
 
-weft_status run_trace_begin(trace *t, job *j, uint32_t rank, uint32_t ranks, const char *out_dir)
+weft_status run_trace_begin(trace *t, run_spans *spans, job *j, const job_identity *who,
+                            const char *out_dir)
 {
     char path[4096];
+    t->spans = spans;
     if (t->first > t->last)
         return WEFT_OK;
     lock_path(out_dir, path);
-    if (!rank)
+    if (!who->rank)
         unlink(path); /* of a run that was killed */
-    part_path(out_dir, rank, path);
+    part_path(out_dir, who->rank, path);
     t->part = fopen(path, "we");
     if (!t->part)
         return err_fail_errno(WEFT_IO, "the trace %s cannot be written", path);
-    return note_clock(t, j, rank, ranks, 0);
+    return note_clock(t, j, who->rank, who->ranks, 0);
 }
 
 void run_trace_flush(trace *t)
 {
-    if (!t->part || !t->n)
+    if (!t->part)
+        return;
+    run_spans_flush(t->spans, t->part, TRACE_PLUGIN);
+    if (!t->n)
         return;
     for (uint64_t i = 0; i < t->n; i++) {
         const run_trace_event *e = &t->events[i];
@@ -225,6 +230,14 @@ static double shifted(const clocks *c, uint64_t at)
     return ((double)at + offset) * 1e-3;
 }
 
+static void put_lane(FILE *to, uint32_t rank, uint32_t lane, const char *name)
+{
+    fprintf(to,
+            ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%u,\"tid\":%u,"
+            "\"args\":{\"name\":\"%s\"}}",
+            rank, lane, name);
+}
+
 static void put_names(FILE *to, uint32_t rank)
 {
     static const char *const lanes[] = {"compute", "communication", "kernels"};
@@ -232,27 +245,31 @@ static void put_names(FILE *to, uint32_t rank)
             "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%u,\"args\":{\"name\":\"rank "
             "%u\"}}",
             rank, rank);
-    for (uint32_t i = 0; i < 3; i++)
-        fprintf(to,
-                ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%u,\"tid\":%u,"
-                "\"args\":{\"name\":\"%s\"}}",
-                rank, i, lanes[i]);
+    for (uint32_t i = 0; i < TRACE_PLUGIN; i++)
+        put_lane(to, rank, i, lanes[i]);
 }
 
-static void put_event(FILE *to, uint32_t rank, const clocks *c, char *line)
+/* `named` has a bit for each lane of plugins that has its name in the trace. */
+static void put_event(FILE *to, uint32_t rank, const clocks *c, char *line, uint32_t *named)
 {
     uint32_t lane, step;
     uint64_t began, ended;
     int at = 0;
     char *name = line;
     if (sscanf(line, "e %u %u %" SCNu64 " %" SCNu64 " %n", &lane, &step, &began, &ended, &at) < 4 ||
-        !at || lane > TRACE_KERNEL || ended < began)
+        !at || lane >= TRACE_PLUGIN + SPANS_LANES || ended < began)
         return;
     name += at;
     name[strcspn(name, "\n")] = 0;
     for (char *x = name; *x; x++)
         if (*x == '"' || *x == '\\' || (unsigned char)*x < ' ')
             *x = '?';
+    if (lane >= TRACE_PLUGIN && !(*named >> lane & 1)) {
+        char lane_name[32];
+        snprintf(lane_name, sizeof lane_name, "plugins, thread %u", lane - TRACE_PLUGIN);
+        put_lane(to, rank, lane, lane_name);
+        *named |= 1u << lane;
+    }
     fprintf(to,
             ",\n{\"name\":\"%.*s\",\"ph\":\"X\",\"pid\":%u,\"tid\":%u,\"ts\":%.3f,"
             "\"dur\":%.3f,\"args\":{\"step\":%u}}",
@@ -267,10 +284,11 @@ static bool append(const char *path, uint32_t rank, bool first, FILE *to)
     if (!f)
         return false;
     const clocks c = read_clocks(f);
+    uint32_t named = 0;
     fprintf(to, "%s", first ? "" : ",\n");
     put_names(to, rank);
     while (fgets(line, sizeof line, f))
-        put_event(to, rank, &c, line);
+        put_event(to, rank, &c, line, &named);
     fclose(f);
     return true;
 }
@@ -316,7 +334,7 @@ weft_status run_trace_write(trace *t, job *j, uint32_t rank, uint32_t ranks, con
     weft_status st = note_clock(t, j, rank, ranks, 1), ended = end_part(t);
     uint32_t mine = st != WEFT_OK ? st : ended, *all = mem_alloc(ranks * sizeof *all);
     if (j && st == WEFT_OK) {
-        weft_status x = job_exchange(j, "trace", &mine, sizeof mine, all);
+        weft_status x = job_exchange(j, "trace parts", &mine, sizeof mine, all);
         st = ended != WEFT_OK ? ended : x;
     }
     free(all);

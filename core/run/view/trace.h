@@ -8,12 +8,14 @@
 #define RUN_VIEW_TRACE_H
 
 #include "job/job.h"
+#include "run/view/spans.h"
 
 #include <stdio.h>
 
 #define TRACE_COMPUTE 0u
 #define TRACE_COMM 1u
 #define TRACE_KERNEL 2u /* the kernels of a TRACE_COMPUTE call */
+#define TRACE_PLUGIN 3u /* the first of SPANS_LANES lanes of plugins (spans.h) */
 
 typedef struct run_trace_event {
     const char *name; /* borrowed from the plan */
@@ -25,7 +27,8 @@ typedef struct trace {
     uint64_t first, last; /* steps, both included; first > last: none */
     run_trace_event *events;
     uint64_t n, cap;
-    FILE *part; /* NULL: no steps were chosen, or it is closed */
+    FILE *part;       /* NULL: no steps were chosen, or it is closed */
+    run_spans *spans; /* of plugins; borrowed; NULL: none */
 } trace;
 
 /* `steps`: "10-12", "7" or "" for none. `entries`: the maximum number of events in a step. [setup]
@@ -41,9 +44,11 @@ static inline int run_trace_wants(const trace *t, uint64_t step)
 void run_trace_note(trace *t, const char *name, uint32_t lane, uint64_t step, uint64_t began,
                     uint64_t ended);
 
-/* Open this rank's part in `out_dir` and measure the offset of its clock from that of rank 0. Does
- * nothing if no steps were chosen. [setup] [collective] */
-weft_status run_trace_begin(trace *t, job *j, uint32_t rank, uint32_t ranks, const char *out_dir);
+/* Open this rank's part in `out_dir`, which takes the spans of plugins as well, and measure the
+ * offset of its clock from that of rank 0. Does nothing if no steps were chosen. [setup]
+ * [collective] */
+weft_status run_trace_begin(trace *t, run_spans *spans, job *j, const job_identity *who,
+                            const char *out_dir);
 
 /* Append the stored events to the part. Call it between steps. [setup] */
 void run_trace_flush(trace *t);

@@ -142,7 +142,7 @@ static void self_abort(weft_link *l)
 static const weft_link_table table = {
     sizeof table, 0, WEFT_LINK_HOST | WEFT_LINK_LOCAL, self_probe, self_create, self_destroy,
     self_address, self_connect, self_ready, self_disconnect, self_send, self_recv, self_progress,
-    self_wait, self_wake, self_abort, NULL, NULL, NULL, NULL, NULL};
+    self_wait, self_wake, self_abort, NULL, NULL, NULL, NULL, NULL, NULL};
 static const weft_component self = {
     sizeof self, 0, "weft.link/1", "self", "one rank that sends to itself", NULL, &table, NULL};
 static const weft_component *const components[] = {&self, NULL};

@@ -172,8 +172,14 @@ typedef struct weft_link_table {
      * completed receive implies that all writes posted on the connection before its send have
      * arrived. OPT with WEFT_LINK_WRITE [progress] */
     weft_status (*write)(weft_conn *c, const weft_write *w);
+
+    /* What the link can do with these options, where that differs from the members caps and
+     * channels: for a wrapper, which can do what the link behind it can. Both arguments hold these
+     * members on entry, and may lose bits only. Asked before probe(). OPT [setup] */
+    weft_status (*features)(void *module, const weft_conf *conf, uint64_t *caps,
+                            uint32_t *channels);
 } weft_link_table;
-WEFT_FREEZE(weft_link_table, write, 160);
+WEFT_FREEZE(weft_link_table, features, 168);
 
 WEFT_EXTERN_C_END
 

@@ -1,0 +1,122 @@
+/* run/view/spans.c: see spans.h. */
+#include "run/view/spans.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <weft/host.h>
+
+#define MOST 65536u /* spans between two flushes: 2 MiB */
+
+typedef struct span {
+    const char *name;
+    uint64_t began, ended;
+    uint32_t lane, step;
+} span;
+
+struct run_spans {
+    weft_host_trace table;
+    atomic_bool on;
+    pthread_mutex_t lock; /* of all below */
+    span *at;             /* [MOST]; NULL until a step is traced */
+    uint32_t n, lanes;
+    uint64_t step, dropped;
+    pthread_t thread[SPANS_LANES];
+};
+
+static int32_t is_enabled(void *ctx)
+{
+    return atomic_load_explicit(&((run_spans *)ctx)->on, memory_order_relaxed);
+}
+
+static uint64_t now(void *ctx)
+{
+    (void)ctx;
+    return clock_ns();
+}
+
+/* The lane of the calling thread. */
+static uint32_t lane_here(run_spans *s)
+{
+    const pthread_t self = pthread_self();
+    for (uint32_t i = 0; i < s->lanes; i++)
+        if (pthread_equal(s->thread[i], self))
+            return i;
+    if (s->lanes == SPANS_LANES)
+        return SPANS_LANES - 1;
+    s->thread[s->lanes] = self;
+    return s->lanes++;
+}
+
+static void add(void *ctx, const char *name, uint64_t began, uint64_t ended)
+{
+    run_spans *s = ctx;
+    if (!is_enabled(s) || !name || ended < began)
+        return;
+    pthread_mutex_lock(&s->lock);
+    if (s->n < MOST)
+        s->at[s->n++] = (span){name, began, ended, lane_here(s), (uint32_t)s->step};
+    else
+        s->dropped++;
+    pthread_mutex_unlock(&s->lock);
+}
+
+run_spans *run_spans_create(void)
+{
+    run_spans *s = mem_alloc(sizeof *s);
+    s->table = (weft_host_trace){sizeof s->table, 0, s, is_enabled, now, add};
+    pthread_mutex_init(&s->lock, NULL);
+    return s;
+}
+
+void run_spans_free(run_spans *s)
+{
+    if (!s)
+        return;
+    pthread_mutex_destroy(&s->lock);
+    free(s->at);
+    free(s);
+}
+
+const void *run_spans_table(run_spans *s)
+{
+    return &s->table;
+}
+
+void run_spans_step(run_spans *s, uint64_t step, int on)
+{
+    if (!on && !is_enabled(s))
+        return;
+    pthread_mutex_lock(&s->lock);
+    if (on && !s->at)
+        s->at = mem_alloc(MOST * sizeof *s->at);
+    s->step = step;
+    pthread_mutex_unlock(&s->lock);
+    atomic_store_explicit(&s->on, on != 0, memory_order_relaxed);
+}
+
+void run_spans_flush(run_spans *s, FILE *part, uint32_t first_lane)
+{
+    if (!s || !part)
+        return;
+    pthread_mutex_lock(&s->lock);
+    for (uint32_t i = 0; i < s->n; i++)
+        fprintf(part, "e %u %u %" PRIu64 " %" PRIu64 " %.63s\n", first_lane + s->at[i].lane,
+                s->at[i].step, s->at[i].began, s->at[i].ended, s->at[i].name);
+    const uint64_t dropped = s->dropped;
+    s->n = 0;
+    s->dropped = 0;
+    pthread_mutex_unlock(&s->lock);
+    if (dropped)
+        log_line(WEFT_LOG_WARN,
+                 "the trace lacks %" PRIu64 " spans of plugins: a step has room for %u; trace "
+                 "smaller steps",
+                 dropped, MOST);
+}

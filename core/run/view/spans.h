@@ -1,0 +1,28 @@
+/* run/view/spans.h: spans that plugins put into the trace: "weft.host.trace/1".
+ *
+ * Plugins call from any thread, so a span is stored under a lock, and each thread has a lane of its
+ * own in the trace. Outside traced steps nothing is stored and a call costs one load. */
+#ifndef RUN_VIEW_SPANS_H
+#define RUN_VIEW_SPANS_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#define SPANS_LANES 8u /* threads of plugins that are told apart; further ones share the last */
+
+typedef struct run_spans run_spans;
+
+/* The table of "weft.host.trace/1" is run_spans_table(); it lives as long as the object. [setup] */
+run_spans *run_spans_create(void);
+void run_spans_free(run_spans *s); /* NULL is allowed */
+const void *run_spans_table(run_spans *s);
+
+/* From now on spans belong to `step`, or are not wanted (`on` 0). The first step that is wanted
+ * allocates the room. [setup] */
+void run_spans_step(run_spans *s, uint64_t step, int on);
+
+/* Write the stored spans to `part` as events on the lanes from `first_lane` on, and forget them.
+ * Says once how many did not fit. NULL is allowed. [setup] */
+void run_spans_flush(run_spans *s, FILE *part, uint32_t first_lane);
+
+#endif
