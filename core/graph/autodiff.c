@@ -120,20 +120,25 @@ static weft_status check_gradients(const graph *g, const node *n, weft_status st
     return WEFT_OK;
 }
 
-/* `din` goes from the first part to the second, which may use the gradients of the first. */
-static weft_status one_part(graph *g, const node *n, const weft_opcall *call, uint32_t part,
-                            weft_tensor *din, weft_tensor *grads)
+weft_status graph_derive_part(graph *g, const node *n, const weft_opcall *call, uint32_t part,
+                              weft_tensor *din)
 {
     const weft_builder b = graph_builder(g);
     const weft_op_self self = graph_op_self(n, &b);
     g->phase = part == WEFT_GRAD_INPUTS ? PHASE_INPUTS : PHASE_PARAMS;
-    uint32_t first_new = g->nodes.n;
     g->deriving = n->id;
     g->calls = 0;
     weft_status st = PLUGIN_CALL(n->op, grad, &self, call, part, din);
     g->deriving = NULL;
-    if (st != WEFT_OK || !n->own)
-        st = check_gradients(g, n, st, din);
+    return st != WEFT_OK || !n->own ? check_gradients(g, n, st, din) : WEFT_OK;
+}
+
+/* `din` goes from the first part to the second, which may use the gradients of the first. */
+static weft_status one_part(graph *g, const node *n, const weft_opcall *call, uint32_t part,
+                            weft_tensor *din, weft_tensor *grads)
+{
+    uint32_t first_new = g->nodes.n;
+    weft_status st = graph_derive_part(g, n, call, part, din);
     for (uint32_t i = 0; st == WEFT_OK && i < n->nin; i++) {
         if (!din[i] || !wants_grad(g, n->in[i]))
             continue;

@@ -143,6 +143,13 @@ weft_status graph_propagate(graph *g, uint32_t first, uint32_t *end);
 weft_status graph_replace(graph *g, uint32_t op, weft_emit emit, void *user);
 weft_status graph_apply_replacements(graph *g);
 
+/* What node `i`'s shard() answers along mesh axis `a` for the placements that its inputs have. */
+weft_status graph_shard_node(graph *g, uint32_t i, uint32_t a, weft_place *out);
+
+/* What the grad() of a node's op answers for one part (WEFT_GRAD_...); it appends to the graph. */
+weft_status graph_derive_part(graph *g, const node *n, const weft_opcall *call, uint32_t part,
+                              weft_tensor *din);
+
 /* Append the backward nodes of everything that `loss` depends on, last block first. Each parameter
  * that takes part gets a WEFT_T_GRAD tensor. */
 weft_status graph_backward(graph *g, weft_tensor loss);

@@ -73,8 +73,7 @@ weft_status graph_split(graph *g, const char *glob, const char *axis, uint32_t m
     return WEFT_OK;
 }
 
-/* Placements of node `i`'s outputs along mesh axis `a`. */
-static weft_status shard_node(graph *g, uint32_t i, uint32_t a, weft_place *out)
+weft_status graph_shard_node(graph *g, uint32_t i, uint32_t a, weft_place *out)
 {
     const node *n = &g->nodes.at[i];
     weft_place in[WEFT_MAX_OPERANDS] = {0};
@@ -269,7 +268,7 @@ static weft_status propagate_axis(visit *v)
     weft_place out[WEFT_MAX_OPERANDS] = {0};
     weft_status st = complete(v, false);
     if (st == WEFT_OK)
-        st = shard_node(v->g, v->i, v->a, out);
+        st = graph_shard_node(v->g, v->i, v->a, out);
     for (uint32_t effort = 0; st == WEFT_UNSUPPORTED && effort < 2; effort++) {
         uint32_t before = v->added;
         weft_tensor had[WEFT_MAX_OPERANDS];
@@ -281,7 +280,7 @@ static weft_status propagate_axis(visit *v)
         n = &v->g->nodes.at[v->i];
         if (v->added != before || memcmp(had, n->in, n->nin * sizeof *had)) {
             err_clear(); /* that refusal has been answered */
-            st = shard_node(v->g, v->i, v->a, out);
+            st = graph_shard_node(v->g, v->i, v->a, out);
         }
     }
     if (st != WEFT_OK) {

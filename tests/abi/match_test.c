@@ -72,6 +72,7 @@ static void types_and_axes(void **unused)
          WEFT_UNSUPPORTED},
         {"fA", "it takes fp32", {{WEFT_F16, 1, 0, 0, {3}}}, 1, WEFT_UNSUPPORTED},
         {"iA", "it takes int32", {{WEFT_F32, 1, 0, 0, {3}}}, 1, WEFT_UNSUPPORTED},
+        {"l", "it takes int64", {{WEFT_I32, 0, 0, 0, {0}}}, 1, WEFT_UNSUPPORTED},
         {"xA", "", {{WEFT_U8, 1, 0, 0, {3}}}, 1, WEFT_OK},
         {"cA cA",
          "sizes that do not fit",

@@ -143,7 +143,7 @@ static double attention_flops(const weft_op_self *self, const weft_attr *attrs, 
     (void)self;
     (void)in, (void)nin, (void)nout;
     double sequence = (double)graph_op_attr_i(attrs, nattr, "sequence", 1);
-    double half = graph_op_attr_i(attrs, nattr, "causal", 0) ? 0.5 : 1.0;
+    double half = graph_op_attr_i(attrs, nattr, "causal", 1) ? 0.5 : 1.0;
     return 4.0 * half * sequence * (double)graph_op_elements(&out[0]);
 }
 
@@ -155,14 +155,32 @@ static double dx_flops(const weft_op_self *self, const weft_attr *attrs, uint32_
     return 2.0 * attention_flops(self, attrs, nattr, in, 1, in, nout);
 }
 
+#define ATTRIBUTES                                                                                 \
+    "sequence int - tokens of one sequence: a part of the tokens has whole sequences; "            \
+    "causal int 1 1: a token attends to itself and to those before it, 0: to its whole sequence"
+
 const op_entry graph_op_attention_family[] = {
     {"attention",
      {.struct_size = sizeof(weft_op),
       .infer = attention_infer,
       .grad = attention_grad,
       .shard = attention_shard,
-      .flops = attention_flops}},
+      .flops = attention_flops,
+      .doc = OP_DOC(.help = "y = softmax(q k^T / sqrt(head_dim)) v within each sequence; lse: the "
+                            "log-sum-exp of each row of scores",
+                    .operands = "qkv:cT3HD | q:cTHD k:cTGD v:cTGD",
+                    .results = "y:cTHD lse:fTH | y:cTHD lse:fTH", .attributes = ATTRIBUTES,
+                    .formula = "4 T H D sequence; half if causal")}},
     {"attention.dx",
-     {.struct_size = sizeof(weft_op), .infer = dx_infer, .shard = dx_shard, .flops = dx_flops}},
+     {.struct_size = sizeof(weft_op),
+      .infer = dx_infer,
+      .shard = dx_shard,
+      .flops = dx_flops,
+      .doc = OP_DOC(
+              .help = "the gradients of the inputs of attention",
+              .operands =
+                  "dy:cTHD qkv:cT3HD y:cTHD lse:fTH | dy:cTHD q:cTHD k:cTGD v:cTGD y:cTHD lse:fTH",
+              .results = "dqkv:cT3HD | dq:cTHD dk:cTGD dv:cTGD", .attributes = ATTRIBUTES,
+              .formula = "8 T H D sequence; half if causal")}},
     {0},
 };

@@ -344,33 +344,37 @@ static weft_status select_shard(const weft_op_self *self, const weft_opcall *cal
     return graph_op_shard(self->b, call, in, out, &(shard_rule){.terms = "ab-"});
 }
 
-#define EW(word, code, arity, gradient, sharding)                                                  \
+#define EW_IN1 "a:c*A"
+#define EW_IN2 EW_IN1 " b:c*A"
+#define EW_IN3 EW_IN2 " c:c*A"
+#define EW(word, code, arity, gradient, sharding, text)                                            \
     {                                                                                              \
         word,                                                                                      \
         {                                                                                          \
             .struct_size = sizeof(weft_op), .flags = WEFT_OP_ELEMENTWISE, .ew = WEFT_EW_##code,    \
-            .in_place = 1, .infer = infer##arity, .grad = gradient, .shard = sharding              \
+            .in_place = 1, .infer = infer##arity, .grad = gradient, .shard = sharding,             \
+            .doc = OP_DOC(.help = (text), .operands = EW_IN##arity, .results = "y:c*A")            \
         }                                                                                          \
     }
 
 const op_entry graph_op_elementwise_family[] = {
-    EW("copy", COPY, 1, copy_grad, same_shard),
-    EW("neg", NEG, 1, neg_grad, same_shard),
-    EW("add", ADD, 2, add_grad, sum_shard),
-    EW("sub", SUB, 2, sub_grad, sum_shard),
-    EW("mul", MUL, 2, mul_grad, mul_shard),
-    EW("div", DIV, 2, div_grad, same_shard), /* linear in the numerator */
-    EW("min", MIN, 2, min_grad, NULL),
-    EW("max", MAX, 2, max_grad, NULL),
-    EW("sqrt", SQRT, 1, sqrt_grad, NULL),
-    EW("abs", ABS, 1, abs_grad, NULL),
-    EW("sign", SIGN, 1, flat_grad, NULL),
-    EW("exp", EXP, 1, exp_grad, NULL),
-    EW("log", LOG, 1, log_grad, NULL),
-    EW("pow", POW, 2, pow_grad, NULL),
-    EW("select", SELECT, 3, select_grad, select_shard),
-    EW("less", LESS, 2, flat_grad, NULL),
-    EW("finite", FINITE, 1, flat_grad, NULL),
-    EW("cos", COS, 1, cos_grad, NULL),
+    EW("copy", COPY, 1, copy_grad, same_shard, "y = a"),
+    EW("neg", NEG, 1, neg_grad, same_shard, "y = -a"),
+    EW("add", ADD, 2, add_grad, sum_shard, "y = a + b"),
+    EW("sub", SUB, 2, sub_grad, sum_shard, "y = a - b"),
+    EW("mul", MUL, 2, mul_grad, mul_shard, "y = a b"),
+    EW("div", DIV, 2, div_grad, same_shard, "y = a / b"), /* linear in the numerator */
+    EW("min", MIN, 2, min_grad, NULL, "y = the smaller of a and b"),
+    EW("max", MAX, 2, max_grad, NULL, "y = the larger of a and b"),
+    EW("sqrt", SQRT, 1, sqrt_grad, NULL, "y = the square root of a"),
+    EW("abs", ABS, 1, abs_grad, NULL, "y = |a|"),
+    EW("sign", SIGN, 1, flat_grad, NULL, "y = -1, 0 or 1, the sign of a"),
+    EW("exp", EXP, 1, exp_grad, NULL, "y = e^a"),
+    EW("log", LOG, 1, log_grad, NULL, "y = the natural logarithm of a"),
+    EW("pow", POW, 2, pow_grad, NULL, "y = a^b"),
+    EW("select", SELECT, 3, select_grad, select_shard, "y = a where c is not 0, else b"),
+    EW("less", LESS, 2, flat_grad, NULL, "y = 1 where a < b, else 0"),
+    EW("finite", FINITE, 1, flat_grad, NULL, "y = 1 where a is neither infinite nor a NaN, else 0"),
+    EW("cos", COS, 1, cos_grad, NULL, "y = the cosine of a, in radians"),
     {0},
 };

@@ -55,14 +55,27 @@ static weft_status xent_shard(const weft_op_self *self, const weft_opcall *call,
     return graph_op_shard(self->b, call, in, out, &(shard_rule){.only = 1u << 0, .sums = 1});
 }
 
+#define ATTRIBUTES                                                                                 \
+    "valid int 0 the first columns that are real (0: all), the others have probability 0; "        \
+    "weight real 1 factor of each token's loss"
+
 const op_entry graph_op_loss_family[] = {
     {"softmax_xent",
      {.struct_size = sizeof(weft_op),
       .in_place = 1,
       .infer = xent_infer,
       .grad = xent_grad,
-      .shard = xent_shard}},
+      .shard = xent_shard,
+      .doc =
+          OP_DOC(.help = "loss = weight times the sum of -log softmax(logits)[target] over the "
+                         "tokens whose target is not negative; dlogits = scale times its gradient",
+                 .operands = "logits:cTV targets:iT scale:f", .results = "dlogits:cTV loss:f",
+                 .attributes = ATTRIBUTES)}},
     {"softmax_xent.loss",
-     {.struct_size = sizeof(weft_op), .infer = loss_infer, .shard = xent_shard}},
+     {.struct_size = sizeof(weft_op),
+      .infer = loss_infer,
+      .shard = xent_shard,
+      .doc = OP_DOC(.help = "the loss of softmax_xent alone", .operands = "logits:cTV targets:iT",
+                    .results = "loss:f", .attributes = ATTRIBUTES)}},
     {0},
 };

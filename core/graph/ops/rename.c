@@ -56,6 +56,11 @@ const op_entry graph_op_rename_family[] = {
       .in_place = 1,
       .infer = rename_infer,
       .grad = rename_grad,
-      .shard = rename_shard}},
+      .shard = rename_shard,
+      .doc =
+          OP_DOC(.help = "y = x, of which one axis has another name", .operands = "x:x*A",
+                 .results = "y:x*A",
+                 .attributes =
+                     "*renamed int - the key is the new name, the value the number of the axis")}},
     {0},
 };

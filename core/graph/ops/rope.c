@@ -63,6 +63,12 @@ const op_entry graph_op_rope_family[] = {
       .in_place = 1,
       .infer = rope_infer,
       .grad = rope_grad,
-      .shard = rope_shard}},
+      .shard = rope_shard,
+      .doc = OP_DOC(.help = "y = x, the pairs (i, i + head_dim / 2) of each head turned by sign p "
+                            "theta^(-2 i / head_dim), p the position of the token in its sequence",
+                    .operands = "x:cTHD", .results = "y:cTHD",
+                    .attributes = "sequence int - tokens of one sequence: a part of the tokens has "
+                                  "whole sequences; theta real 10000 the base of the angles; sign "
+                                  "int 1 1, or -1 for the inverse rotation")}},
     {0},
 };

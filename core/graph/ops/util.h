@@ -12,6 +12,13 @@ typedef struct op_entry {
     weft_op op;
 } op_entry;
 
+/* The doc of a core op. The letters of its patterns have one meaning in all core ops. */
+#define OP_DOC(...)                                                                                \
+    (&(const weft_op_doc){.struct_size = sizeof(weft_op_doc), .axes = OP_AXES, __VA_ARGS__})
+#define OP_AXES                                                                                    \
+    "T tokens, A axes, C embed, D head_dim, F features, G kv_heads, H heads, I in, O out, "        \
+    "S sums, V vocab"
+
 /* One family a file, each ended by an entry without id. */
 extern const op_entry graph_op_linear_family[], graph_op_norm_family[], graph_op_rmsnorm_family[],
     graph_op_attention_family[], graph_op_rope_family[], graph_op_embedding_family[],

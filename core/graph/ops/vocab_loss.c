@@ -128,6 +128,10 @@ static weft_status loss_shard(const weft_op_self *self, const weft_opcall *call,
 }
 
 #define COLUMNS .first_input = 1, .first_axis = 1
+#define VALID                                                                                      \
+    "valid int 0 the first columns of the whole vocabulary that are real (0: all), the others "    \
+    "have probability 0"
+#define WEIGHT "weight real 1 factor of each token's loss"
 
 const op_entry graph_op_vocab_loss_family[] = {
     {"xent.max",
@@ -135,20 +139,35 @@ const op_entry graph_op_vocab_loss_family[] = {
       .infer = max_infer,
       .grad = no_grad,
       .shard = max_shard,
-      COLUMNS}},
+      COLUMNS,
+      .doc = OP_DOC(.help = "max[t] = the largest of the logits that are real",
+                    .operands = "logits:cTV", .results = "max:fT", .attributes = VALID)}},
     {"xent.sums",
      {.struct_size = sizeof(weft_op),
       .infer = sums_infer,
       .grad = no_grad,
       .shard = sums_shard,
-      COLUMNS}},
+      COLUMNS,
+      .doc = OP_DOC(.help = "sums[t] = the sum of exp(logits - max), and the logit of the target",
+                    .operands = "logits:cTV targets:iT max:fT", .results = "sums:fTS",
+                    .attributes = VALID)}},
     {"xent.finish",
      {.struct_size = sizeof(weft_op),
       .in_place = 1,
       .infer = finish_infer,
       .grad = finish_grad,
       .shard = finish_shard,
-      COLUMNS}},
-    {"xent.loss", {.struct_size = sizeof(weft_op), .infer = loss_infer, .shard = loss_shard}},
+      COLUMNS,
+      .doc = OP_DOC(.help = "the loss of softmax_xent, and dlogits, from max and sums of the whole "
+                            "vocabulary",
+                    .operands = "logits:cTV targets:iT max:fT sums:fTS scale:f",
+                    .results = "dlogits:cTV loss:f", .attributes = VALID "; " WEIGHT)}},
+    {"xent.loss",
+     {.struct_size = sizeof(weft_op),
+      .infer = loss_infer,
+      .shard = loss_shard,
+      .doc =
+          OP_DOC(.help = "the loss of xent.finish alone", .operands = "targets:iT max:fT sums:fTS",
+                 .results = "loss:f", .attributes = WEIGHT)}},
     {0},
 };

@@ -16,7 +16,7 @@
  *
  *   c     the compute type: fp32, bf16 or fp16, the same in the whole op
  *   g     the type of a gradient: fp32 or the compute type
- *   f i   fp32, int32
+ *   f i l fp32, int32, int64
  *   x     any type: the kernel uses the shape alone
  *
  *   A..Z  an axis; equal letters have equal sizes
@@ -117,6 +117,8 @@ static inline weft_status weft_match_type(weft_match *m, char letter)
         return weft_match_no_type(m, "fp32 or the compute type");
     if (letter == 'f' && t != WEFT_F32)
         return weft_match_no_type(m, "fp32");
+    if (letter == 'l' && t != WEFT_I64)
+        return weft_match_no_type(m, "int64");
     return letter == 'i' && t != WEFT_I32 ? weft_match_no_type(m, "int32") : WEFT_OK;
 }
 

@@ -60,6 +60,25 @@ WEFT_FREEZE(weft_op_self, b, 32);
 #define WEFT_OP_ACCUMULATES 2u /* its kernels can add to their outputs instead of writing them */
 #define WEFT_OP_SHAPE_LAST 4u  /* of the last input only the shape is used: run() may get NULL */
 
+/* What an op is, for readers and tools: `weft ops` prints it, with what shard() and grad() answer
+ * for an example that is built from it. Each text is one line of printable ASCII.
+ *
+ *   operands    "x:cT*I w:c*O*I b:c*O?": for each input its name, a colon and a word of
+ *               weft/match.h; a group (*I) has one axis or more. " | " separates forms that take
+ *               other operands. An elementwise op takes scalars, too
+ *   results     the same for the outputs, in as many forms
+ *   axes        "T tokens, I in, O out": for each letter a name that its axis may have
+ *   attributes  "sequence int - MEANING; eps real 1e-05 MEANING": key, int or real, default ('-':
+ * it must be given) and meaning, without "first". NULL: none. "*in" is a key that names an axis; in
+ * examples it is `in` with the number of that axis, or with 0 if no operand has it formula     what
+ * flops() counts, by letters and keys: "2 T I O". NULL: negligible */
+typedef struct weft_op_doc {
+    uint32_t struct_size, flags; /* flags: 0 */
+    const char *help;            /* what it computes: "y = x w^T + b" */
+    const char *operands, *results, *axes, *attributes, *formula;
+} weft_op_doc;
+WEFT_FREEZE(weft_op_doc, formula, 56);
+
 typedef struct weft_op {
     uint32_t struct_size;
     uint32_t flags;    /* WEFT_OP_... */
@@ -95,8 +114,10 @@ typedef struct weft_op {
     /* k > 0: where axis `first_axis` of input k-1 is split, the kernels get the index at which this
      * rank's part begins, as the whole-number attribute "first" (rows of a vocabulary). */
     uint32_t first_input, first_axis;
+
+    const weft_op_doc *doc; /* NULL: `weft ops` knows its name alone. OPT */
 } weft_op;
-WEFT_FREEZE(weft_op, first_axis, 64);
+WEFT_FREEZE(weft_op, doc, 72);
 
 /* --- Elementwise programs ---
  *

@@ -285,8 +285,10 @@ static void costs(void **state)
     a.axes[2] = q.axes[3];
     a.rank = 3;
     const weft_op *op = graph_core_op("attention");
-    assert_true(op->flops(&nobody, attrs, 1, &q, 1, &a, 1) == 4.0 * 8 * 4 * 2 * 5);
+    const weft_attr full[] = {{.key = "sequence", .i = 4}, {.key = "causal", .i = 0}};
+    assert_true(op->flops(&nobody, full, 2, &q, 1, &a, 1) == 4.0 * 8 * 4 * 2 * 5);
     assert_true(op->flops(&nobody, attrs, 2, &q, 1, &a, 1) == 2.0 * 8 * 4 * 2 * 5);
+    assert_true(op->flops(&nobody, attrs, 1, &q, 1, &a, 1) == 2.0 * 8 * 4 * 2 * 5); /* default */
     weft_shape din[] = {a, q};
     op = graph_core_op("attention.dx");
     assert_true(op->flops(&nobody, attrs, 2, din, 2, &q, 1) == 4.0 * 8 * 4 * 2 * 5);

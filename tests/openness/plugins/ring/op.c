@@ -84,14 +84,40 @@ static double flops(const weft_op_self *self, const weft_attr *attrs, uint32_t n
     return seen * work * (in[0].rank == 4 ? 1 : 2);
 }
 
+#define AXES "T tokens, H heads, D head_dim"
+#define ATTRIBUTES                                                                                 \
+    "sequence int - tokens of one sequence; causal int 0 1: a token attends to itself and to "     \
+    "those before it; round int 0 the round, from 0; rounds int - how many there are"
+#define FORMULA                                                                                    \
+    " T H D sequence / rounds, times the part of the ranks that see the keys of this round"
+static const weft_op_doc attend_doc = {
+    .struct_size = sizeof attend_doc,
+    .help = "one round of ring attention, merged with what the rounds before have made",
+    .operands = "qkv:cT3HD moved:cT3HD | qkv:cT3HD moved:cT3HD y_before:cTHD lse_before:fTH",
+    .results = "y:cTHD lse:fTH | y:cTHD lse:fTH",
+    .axes = AXES,
+    .attributes = ATTRIBUTES,
+    .formula = "4" FORMULA};
+static const weft_op_doc attend_dx_doc = {
+    .struct_size = sizeof attend_dx_doc,
+    .help = "the gradients of the inputs of " ATTEND,
+    .operands = "dy:cTHD dlse:fTH qkv:cT3HD moved:cT3HD y:cTHD lse:fTH | dy:cTHD dlse:fTH "
+                "qkv:cT3HD moved:cT3HD y_before:cTHD lse_before:fTH y:cTHD lse:fTH",
+    .results = "dqkv:cT3HD dmoved:cT3HD | dqkv:cT3HD dmoved:cT3HD dy_before:cTHD dlse_before:fTH",
+    .axes = AXES,
+    .attributes = ATTRIBUTES,
+    .formula = "8" FORMULA};
+
 const weft_op ring_attend = {.struct_size = sizeof ring_attend,
                              .infer = attend_infer,
                              .grad = grad,
                              .whole = "three,head_dim",
                              .flops = flops,
-                             .first_input = 1};
+                             .first_input = 1,
+                             .doc = &attend_doc};
 const weft_op ring_attend_dx = {.struct_size = sizeof ring_attend_dx,
                                 .infer = dx_infer,
                                 .whole = "three,head_dim",
                                 .flops = flops,
-                                .first_input = 1};
+                                .first_input = 1,
+                                .doc = &attend_dx_doc};

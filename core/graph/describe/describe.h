@@ -1,0 +1,106 @@
+/* graph/describe/describe.h: what an op is, from its doc (weft/op.h) and from its own functions.
+ *
+ * The doc names operands, shapes and attributes. Everything else is asked: an example of the op is
+ * built in a graph of its own, and shard() and grad() answer for it as they do in a plan. So a
+ * description cannot differ from what a plan does. All functions: [plan]. */
+#ifndef GRAPH_DESCRIBE_DESCRIBE_H
+#define GRAPH_DESCRIBE_DESCRIBE_H
+
+#include "graph/graph.h"
+
+#define GRAPH_DOC_FORMS 4
+#define GRAPH_DOC_ATTRS 15
+#define GRAPH_DOC_GROUP 3  /* the most axes of a group in an example */
+#define GRAPH_DOC_TEXT 512 /* the longest text of a doc */
+
+/* One operand. Axis letters are 'A' to 'Z', and '3'; `group` has bit k where letter k is a group of
+ * one axis or more. */
+typedef struct graph_doc_operand {
+    char name[24];
+    char type; /* 'c' 'g' 'f' 'i' 'l' 'x', see weft/match.h */
+    uint32_t n, group;
+    char letter[WEFT_MAX_AXES];
+    bool optional; /* the last input may be absent */
+} graph_doc_operand;
+
+typedef struct graph_doc_form {
+    uint32_t nin, nout;
+    graph_doc_operand in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS];
+} graph_doc_form;
+
+typedef struct graph_doc_attr {
+    char key[WEFT_MAX_NAME]; /* "*in": the name of an axis */
+    bool real, required;
+    double dflt; /* unless required */
+    char meaning[GRAPH_DOC_TEXT];
+} graph_doc_attr;
+
+typedef struct graph_doc {
+    const char *id;
+    const weft_op *op;
+    weft_op_doc text;
+    uint32_t nforms, nattrs;
+    graph_doc_form form[GRAPH_DOC_FORMS];
+    graph_doc_attr attr[GRAPH_DOC_ATTRS];
+    char axis[26][GRAPH_DOC_GROUP][WEFT_MAX_NAME]; /* by letter - 'A': "in", "in2", "in3" */
+} graph_doc;
+
+/* Parse the doc of an op. WEFT_USAGE names the op, the text and what is wrong with it; WEFT_ABSENT
+ * (no message): it has none. `out` refers to `op` and `id`. */
+weft_status graph_doc_read(const char *id, const weft_op *op, graph_doc *out);
+
+/* The name of axis k of an operand, "three" for '3'. A group is one axis. [any] */
+const char *graph_doc_axis(const graph_doc *d, const graph_doc_operand *o, uint32_t k);
+
+/* An example: a form of the op, with its first `nin` inputs, and groups of `group` axes. Sizes are
+ * even. */
+typedef struct graph_doc_call {
+    const graph_doc *doc;
+    const graph_doc_form *form;
+    uint32_t nin, group;
+    op_finder find; /* ops of plugins, that grad() may append; NULL: none */
+    void *find_ctx;
+} graph_doc_call;
+
+/* Every example of an op with groups of one axis: each form, first with its optional input and then
+ * without. Returns their number; `out` has room for GRAPH_DOC_CALLS. */
+#define GRAPH_DOC_CALLS (2 * GRAPH_DOC_FORMS)
+uint32_t graph_doc_calls(const graph_doc *d, graph_doc_call *out);
+
+/* The shapes that the doc says, of inputs and outputs, in fp32 where the type is free. WEFT_USAGE
+ * where an operand would have more axes than a tensor can. */
+weft_status graph_doc_shapes(const graph_doc_call *c, weft_shape *in, weft_shape *out);
+
+/* Values for the attributes: defaults, and 1 for those without; of a key "*in", the key "in" and
+ * the number of the axis in the first operand that has it, else 0. Returns how many there are;
+ * `out` has room for GRAPH_DOC_ATTRS. */
+uint32_t graph_doc_attrs(const graph_doc_call *c, weft_attr *out);
+
+/* How placements along one mesh axis of two coordinates pass through the op. */
+typedef struct graph_doc_row {
+    char split[3];    /* the axes along which every input that has one is split; "": none */
+    uint32_t partial; /* the inputs that are partial sums, a bit each */
+    bool accepted;
+    weft_place out[WEFT_MAX_OPERANDS];
+} graph_doc_row;
+#define GRAPH_DOC_ROWS 96
+
+/* "y, lse split": the outputs of a row of the form; "refused". */
+const char *graph_doc_row_text(const graph_doc *d, const graph_doc_form *f, const graph_doc_row *r,
+                               char text[GRAPH_DOC_TEXT]);
+
+/* The rows: a split along each axis letter, in the order of the inputs; pairs of letters that are
+ * accepted together only; and the sets of up to three partial sums that are accepted. Inputs not in
+ * a row are whole. WEFT_USAGE: infer() does not accept the documented operands. */
+weft_status graph_doc_placements(const graph_doc_call *c, graph_doc_row rows[GRAPH_DOC_ROWS],
+                                 uint32_t *n);
+
+/* Which inputs get a gradient. */
+typedef struct graph_doc_gradient {
+    uint32_t from; /* outputs into which a gradient may flow, a bit each; 0: no gradient */
+    uint32_t inputs, params;  /* inputs with a gradient in the parts B and W, a bit each */
+    char ops[GRAPH_DOC_TEXT]; /* the ids of the ops that it appends, separated by blanks */
+} graph_doc_gradient;
+weft_status graph_doc_gradients(const graph_doc_call *c, graph_doc_gradient *out);
+
+#endif
