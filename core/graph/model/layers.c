@@ -22,6 +22,46 @@ weft_tensor graph_layer_input(graph_layers *m, const char *name)
     return out;
 }
 
+/* What a parameter is (weft_param_args.role), by its name in the block: every family uses these
+ * names. */
+static const char *role_of(const char *name)
+{
+    static const struct {
+        const char *name, *role;
+    } roles[] = {
+        {"embed.tok.w", "embedding"},
+        {"embed.pos.w", "position"},
+        {"ln1.g", "norm"}, /* of gpt2 */
+        {"ln1.b", "norm"},
+        {"ln2.g", "norm"},
+        {"ln2.b", "norm"},
+        {"ln.g", "norm"},
+        {"ln.b", "norm"},
+        {"attn.qkv.w", "attention.qkv"},
+        {"attn.qkv.b", "bias"},
+        {"attn.out.w", "attention.out"},
+        {"attn.out.b", "bias"},
+        {"ffn.in.w", "ffn.up"},
+        {"ffn.in.b", "bias"},
+        {"ffn.out.w", "ffn.down"},
+        {"ffn.out.b", "bias"},
+        {"norm1.g", "norm"}, /* of llama */
+        {"norm2.g", "norm"},
+        {"norm.g", "norm"},
+        {"attn.q.w", "attention.query"},
+        {"attn.k.w", "attention.key"},
+        {"attn.v.w", "attention.value"},
+        {"ffn.gate.w", "ffn.gate"},
+        {"ffn.up.w", "ffn.up"},
+        {"ffn.down.w", "ffn.down"},
+        {"w", "head"},
+    };
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+        if (!strcmp(roles[i].name, name))
+            return roles[i].role;
+    return NULL;
+}
+
 weft_tensor graph_layer_param(graph_layers *m, const char *name, uint32_t rank,
                               const weft_axis *axes, const char *init)
 {
@@ -35,7 +75,8 @@ weft_tensor graph_layer_param(graph_layers *m, const char *name, uint32_t rank,
     weft_tensor out = 0;
     if (m->st == WEFT_OK)
         m->st = m->b->param(
-            m->b->ctx, &(weft_param_args){sizeof(weft_param_args), flags, full, &shape, init, NULL},
+            m->b->ctx,
+            &(weft_param_args){sizeof(weft_param_args), flags, full, &shape, init, role_of(name)},
             &out);
     return out;
 }

@@ -21,7 +21,8 @@ void graph_layer_block(graph_layers *m, const char *name);
 /* An i32 input [tokens]. */
 weft_tensor graph_layer_input(graph_layers *m, const char *name);
 
-/* A parameter PREFIX + `name`. `init`: "zeros", "ones" or "normal:DEVIATION". */
+/* A parameter PREFIX + `name`, with the role that goes with the name. `init`: "zeros", "ones" or
+ * "normal:DEVIATION". */
 weft_tensor graph_layer_param(graph_layers *m, const char *name, uint32_t rank,
                               const weft_axis *axes, const char *init);
 
