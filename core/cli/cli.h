@@ -15,7 +15,7 @@ typedef struct command {
 
 extern const command cli_cmd_train, cli_cmd_plan, cli_cmd_plugins, cli_cmd_data, cli_cmd_key,
     cli_cmd_sample, cli_cmd_ckpt, cli_cmd_flight, cli_cmd_bench, cli_cmd_tune, cli_cmd_config,
-    cli_cmd_doctor;
+    cli_cmd_doctor, cli_cmd_ops;
 
 /* NULL-ended, in the order in which `weft --help` prints them. */
 extern const command *const commands[];
@@ -41,6 +41,11 @@ typedef struct cli_job {
 } cli_job;
 bool cli_parse_job(const command *c, int argc, char **argv, const char *const *flags,
                    const char *const *valued, cli_job *out, int *status);
+
+/* [NAME] [JOB.ini] [section.key=value ...]: the name, NULL if there is none, and the job that was
+ * given, else NULL; the caller destroys it. */
+struct config;
+weft_status cli_read_words(int argc, char **argv, const char **name, struct config **cfg);
 
 /* A whole number in [min, max]; false when it is none. */
 bool cli_number(const char *text, uint64_t min, uint64_t max, uint64_t *out);

@@ -90,8 +90,7 @@ static bool is_job(const char *word)
     return n > 4 && !strcmp(word + n - 4, ".ini");
 }
 
-/* The job's plugin folders, if a job is given. */
-static weft_status read_words(int argc, char **argv, const char **name, config **cfg)
+weft_status cli_read_words(int argc, char **argv, const char **name, config **cfg)
 {
     const char *overrides[64], *ini = NULL;
     uint32_t n = 0;
@@ -118,7 +117,7 @@ static int run(int argc, char **argv)
     const component **all;
     const char *name = NULL;
     uint32_t n;
-    weft_status st = read_words(argc, argv, &name, &cfg);
+    weft_status st = cli_read_words(argc, argv, &name, &cfg);
     if (st == WEFT_OK)
         st = host_create(cfg ? config_raw(cfg, "run.plugins") : NULL, &h);
     if (st == WEFT_OK)

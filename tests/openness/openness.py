@@ -232,6 +232,20 @@ class Ring(Compared):
         blocks, passes, tokens = 2, 12, 4
         self.assertEqual(sent["shift"], 2 * 3 * blocks * passes * tokens * 3 * 32 * 4)
 
+    def test_its_ops_are_described(self):
+        """From their docs, and by what their own functions answer."""
+        place = f"run.plugins={PLUGINS}"
+        self.assertIn("acme.ring.attend.dx ", w.weft("ops", place).stdout)
+        said = " ".join(w.weft("ops", "acme.ring.attend", place).stdout.split())
+        for text in ("of org.acme.ring", "form 2 of 2",
+                     "y_before [tokens, heads, head_dim] compute gradient: yes",
+                     "split along tokens y, lse split", "split along head_dim refused",
+                     "gradient: of y, lse; appends sub acme.ring.attend.dx",
+                     "rounds int required how many there are", 'the attribute "first"'):
+            self.assertIn(text, said)
+        op = json.loads(w.weft("ops", "acme.ring.attend", place, "--json").stdout)
+        self.assertEqual((op["plugin"], len(op["forms"])), ("org.acme.ring", 2))
+
     def test_sweep_counts_shifts(self):
         with open(self.path("sweep.ini"), "w", encoding="utf-8") as f:
             f.write(f"[sweep]\nranks = 2\nrepeats = 1\nsteps = 2\nout = {self.path('swept')}\n")
