@@ -1,0 +1,210 @@
+/* doc_test.c: the docs of the core's ops (weft/op.h) against a device's kernels: a kernel exists
+ * for the documented operands in each compute type; attributes have the documented defaults and do
+ * something; and flags hold: what accumulates, may overwrite its input, or uses a shape alone. */
+#include "cases.h"
+#include "graph/describe/describe.h"
+#include "graph/ops/ops.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { VOCAB = 16 };
+
+static int64_t size_of(char letter)
+{
+    static const struct {
+        char letter;
+        int64_t size;
+    } sizes[] = {{'T', 8}, {'3', 3}, {'H', 4}, {'G', 2}, {'D', 8}, {'V', VOCAB}, {'S', 2}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i].letter == letter)
+            return sizes[i].size;
+    return 12;
+}
+
+static uint32_t type_of(const graph_doc_operand *o, uint32_t ct)
+{
+    return o->type == 'f' || o->type == 'g' ? WEFT_F32
+           : o->type == 'i'                 ? WEFT_I32
+           : o->type == 'l'                 ? WEFT_I64
+                                            : ct;
+}
+
+/* Positive values, of which logarithms and roots exist; ids of the vocabulary. */
+static void make(struct call *c, const graph_doc_call *d, uint32_t ct)
+{
+    memset(c, 0, sizeof *c);
+    c->id = d->doc->id;
+    for (uint32_t i = 0; i < d->nin + d->form->nout; i++) {
+        const graph_doc_operand *o = i < d->nin ? &d->form->in[i] : &d->form->out[i - d->nin];
+        int64_t size[WEFT_MAX_AXES];
+        for (uint32_t k = 0; k < o->n; k++)
+            size[k] = size_of(o->letter[k]);
+        if (i < d->nin)
+            add_input(c, type_of(o, ct), o->n, size, o->type == 'i' ? 0 : 0.2,
+                      o->type == 'i' ? VOCAB : 1.2);
+        else
+            add_output(c, type_of(o, ct), o->n, size);
+    }
+    c->nattr = graph_doc_attrs(d, c->attr);
+    for (uint32_t i = 0; i < c->nattr; i++)
+        if (!strcmp(c->attr[i].key, "sequence"))
+            c->attr[i].i = 4;
+}
+
+typedef void (*check)(struct bench *b, const graph_doc_call *d, struct call *c);
+
+/* `f` for every op of the core, form, and compute type. `rename` is a copy to a device. */
+static void for_all(check f)
+{
+    static graph_doc doc;
+    struct bench b;
+    const char *id;
+    uint32_t asked = 0;
+    assert_int_equal(bench_open(&b, "auto", 2), WEFT_OK);
+    for (uint32_t i = 0; (id = graph_core_op_id(i)); i++) {
+        graph_doc_call calls[GRAPH_DOC_CALLS];
+        assert_int_equal(graph_doc_read(id, graph_core_op(id), &doc), WEFT_OK);
+        for (uint32_t k = graph_doc_calls(&doc, calls); strcmp(id, "rename") && k-- > 0;)
+            for (uint32_t ct = WEFT_F32; ct <= WEFT_F16; ct++, asked++) {
+                struct call c;
+                make(&c, &calls[k], ct);
+                f(&b, &calls[k], &c);
+                call_free(&c);
+            }
+    }
+    assert_in_range(asked, 100, 1000);
+    bench_close(&b);
+}
+
+static weft_status query(struct bench *b, const struct call *c)
+{
+    const weft_opspec spec = spec_of(c);
+    weft_requirements need = {.struct_size = sizeof need};
+    b->said[0] = 0;
+    return b->t->query(b->module, &b->conf, &spec, &need);
+}
+
+static void has_a_kernel(struct bench *b, const graph_doc_call *d, struct call *c)
+{
+    const bool accumulates = d->doc->op->flags & WEFT_OP_ACCUMULATES;
+    if (query(b, c) != WEFT_OK)
+        fail_msg("%s, operands %s: %s", c->id, d->doc->text.operands, b->said);
+    c->flags = WEFT_SPEC_ACCUMULATE;
+    if ((query(b, c) == WEFT_OK) != accumulates)
+        fail_msg("%s: its flags say that its kernels %s; the device: %s", c->id,
+                 accumulates ? "accumulate" : "do not accumulate", b->said);
+}
+
+static void documented_operands_have_kernels(void **state)
+{
+    (void)state;
+    for_all(has_a_kernel);
+}
+
+static uint64_t bytes_of(const weft_operand *o)
+{
+    return (uint64_t)count_of(o) * weft_dtype_size(o->dtype);
+}
+
+/* The bits of all outputs, one behind the other; the caller frees them. */
+static char *run(struct bench *b, const struct call *c, uint64_t *bytes)
+{
+    void *got[WEFT_MAX_OPERANDS] = {0};
+    char *all = NULL;
+    *bytes = 0;
+    device_run(b, c, got);
+    for (uint32_t k = 0; k < c->nout; k++) {
+        const uint64_t n = bytes_of(&c->out[k]);
+        all = realloc(all, *bytes + n);
+        memcpy(all + *bytes, got[k], n);
+        *bytes += n;
+        free(got[k]);
+    }
+    return all;
+}
+
+static bool same(struct bench *b, const struct call *x, const struct call *y)
+{
+    uint64_t n, m;
+    char *one = run(b, x, &n), *other = run(b, y, &m);
+    const bool equal = n == m && !memcmp(one, other, n);
+    free(one);
+    free(other);
+    return equal;
+}
+
+/* Another lawful value of an attribute; false: there is none whose effect the outputs show. */
+static bool change(const char *id, weft_attr *a)
+{
+    if (!strcmp(a->key, "first") && !strcmp(id, "xent.max"))
+        return false; /* it matters only beside `valid` */
+    a->i = !strcmp(a->key, "sign")       ? -1
+           : !strcmp(a->key, "valid")    ? VOCAB / 2
+           : !strcmp(a->key, "sequence") ? 8
+           : !strcmp(a->key, "causal")   ? 0
+                                         : 3;
+    a->f = a->f * 7 + 0.5;
+    return true;
+}
+
+static void has_these_attributes(struct bench *b, const graph_doc_call *d, struct call *c)
+{
+    const weft_attr first = {.key = "first"};
+    if (d->doc->op->first_input)
+        c->attr[c->nattr++] = first;
+    for (uint32_t k = 0; k < c->nattr; k++) {
+        struct call less = *c, other = *c;
+        const bool dflt = k >= d->doc->nattrs || !d->doc->attr[k].required;
+        less.attr[k] = less.attr[--less.nattr];
+        if (dflt && !same(b, c, &less))
+            fail_msg("%s: without %s it computes something else than with the documented default",
+                     c->id, c->attr[k].key);
+        if (change(c->id, &other.attr[k]) && same(b, c, &other))
+            fail_msg("%s: another %s changes nothing", c->id, c->attr[k].key);
+    }
+}
+
+static void attributes_are_those_of_the_kernels(void **state)
+{
+    (void)state;
+    for_all(has_these_attributes);
+}
+
+static void keeps_its_flags(struct bench *b, const graph_doc_call *d, struct call *c)
+{
+    const weft_op *op = d->doc->op;
+    struct call over = *c;
+    if (op->in_place &&
+        weft_dtype_size(c->in[op->in_place - 1].dtype) == weft_dtype_size(c->out[0].dtype)) {
+        over.alias[0] = (int)op->in_place;
+        if (!same(b, c, &over))
+            fail_msg("%s: over input %u it computes something else", c->id, op->in_place - 1);
+    }
+    if (op->flags & WEFT_OP_SHAPE_LAST) {
+        double *const x = c->x[c->nin - 1];
+        uint64_t n, m;
+        char *one = run(b, c, &n);
+        for (int64_t i = 0; i < count_of(&c->in[c->nin - 1]); i++)
+            x[i] = -x[i];
+        char *other = run(b, c, &m);
+        assert_true(n == m && !memcmp(one, other, n));
+        free(one);
+        free(other);
+    }
+}
+
+static void flags_hold(void **state)
+{
+    (void)state;
+    for_all(keeps_its_flags);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(documented_operands_have_kernels),
+        cmocka_unit_test(attributes_are_those_of_the_kernels),
+        cmocka_unit_test(flags_hold),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
