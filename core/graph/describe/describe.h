@@ -20,7 +20,7 @@ typedef struct graph_doc_operand {
     char type; /* 'c' 'g' 'f' 'i' 'l' 'x', see weft/match.h */
     uint32_t n, group;
     char letter[WEFT_MAX_AXES];
-    bool optional; /* the last input may be absent */
+    bool optional; /* an input that may be absent, with those behind it */
 } graph_doc_operand;
 
 typedef struct graph_doc_form {
@@ -62,9 +62,11 @@ typedef struct graph_doc_call {
     void *find_ctx;
 } graph_doc_call;
 
-/* Every example of an op with groups of one axis: each form, first with its optional input and then
- * without. Returns their number; `out` has room for GRAPH_DOC_CALLS. */
-#define GRAPH_DOC_CALLS (2 * GRAPH_DOC_FORMS)
+/* Every example of an op with groups of one axis: each form, first with its optional inputs and
+ * then without the last, without the last two, and so on. Returns their number; `out` has room for
+ * GRAPH_DOC_CALLS. */
+#define GRAPH_DOC_OPTIONAL 3 /* the most inputs that examples leave out */
+#define GRAPH_DOC_CALLS ((1 + GRAPH_DOC_OPTIONAL) * GRAPH_DOC_FORMS)
 uint32_t graph_doc_calls(const graph_doc *d, graph_doc_call *out);
 
 /* The shapes that the doc says, of inputs and outputs, in fp32 where the type is free. WEFT_USAGE

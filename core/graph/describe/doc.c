@@ -70,13 +70,15 @@ static weft_status read_side(const reader *r, const char **at, graph_doc_operand
             return wrong(r, *at, "too many operands");
         st = read_operand(r, at, &out[*n]);
         const char *p = *at;
+        if (st == WEFT_OK && *n && out[*n - 1].optional && !out[*n].optional)
+            st = wrong(r, p, "an input that has to be given follows one that may be absent");
         if (st != WEFT_OK)
             return st;
         if (!*p || !strncmp(p, " | ", 3)) {
             (*n)++;
             return WEFT_OK;
         }
-        if (*p != ' ' || out[*n].optional)
+        if (*p != ' ')
             return wrong(r, p, "the operand must end here");
         *at = p + 1;
     }
@@ -225,9 +227,12 @@ uint32_t graph_doc_calls(const graph_doc *d, graph_doc_call *out)
     uint32_t n = 0;
     for (uint32_t f = 0; f < d->nforms; f++) {
         const graph_doc_form *form = &d->form[f];
-        out[n++] = (graph_doc_call){.doc = d, .form = form, .nin = form->nin, .group = 1};
-        if (form->nin && form->in[form->nin - 1].optional)
-            out[n++] = (graph_doc_call){.doc = d, .form = form, .nin = form->nin - 1, .group = 1};
+        uint32_t nin = form->nin, fewest = nin;
+        while (fewest && form->nin - fewest < GRAPH_DOC_OPTIONAL && form->in[fewest - 1].optional)
+            fewest--;
+        do
+            out[n++] = (graph_doc_call){.doc = d, .form = form, .nin = nin, .group = 1};
+        while (nin-- > fewest);
     }
     return n;
 }

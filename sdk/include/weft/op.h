@@ -64,14 +64,16 @@ WEFT_FREEZE(weft_op_self, b, 32);
  * for an example that is built from it. Each text is one line of printable ASCII.
  *
  *   operands    "x:cT*I w:c*O*I b:c*O?": for each input its name, a colon and a word of
- *               weft/match.h; a group (*I) has one axis or more. " | " separates forms that take
- *               other operands. An elementwise op takes scalars, too
+ *               weft/match.h; a group (*I) has one axis or more. Several inputs at the end may have
+ *               the '?'. " | " separates forms that take other operands. An elementwise op takes
+ *               scalars, too
  *   results     the same for the outputs, in as many forms
  *   axes        "T tokens, I in, O out": for each letter a name that its axis may have
  *   attributes  "sequence int - MEANING; eps real 1e-05 MEANING": key, int or real, default ('-':
- * it must be given) and meaning, without "first". NULL: none. "*in" is a key that names an axis; in
- * examples it is `in` with the number of that axis, or with 0 if no operand has it formula     what
- * flops() counts, by letters and keys: "2 T I O". NULL: negligible */
+ *               it must be given) and meaning, without "first". NULL: none. "*in" is a key that
+ *               names an axis; in examples it is `in` with the number of that axis, or with 0 if no
+ *               operand has it
+ *   formula     what flops() counts, by letters and keys: "2 T I O". NULL: negligible */
 typedef struct weft_op_doc {
     uint32_t struct_size, flags; /* flags: 0 */
     const char *help;            /* what it computes: "y = x w^T + b" */

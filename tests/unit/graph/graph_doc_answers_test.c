@@ -201,7 +201,8 @@ static const struct {
     {{.help = "h", .operands = "x:z", .results = "y:c"}, "a type is expected: c, g, f, i, l or x"},
     {{.help = "h", .operands = "x:c*t", .results = "y:c"}, "an axis is expected"},
     {{.help = "h", .operands = "x:cABCDEFGHI", .results = "y:c"}, "too many axes"},
-    {{.help = "h", .operands = "x:c? z:c", .results = "y:c"}, "the operand must end here"},
+    {{.help = "h", .operands = "x:c? z:c", .results = "y:c"}, "has to be given follows one"},
+    {{.help = "h", .operands = "x:c ", .results = "y:c"}, "a name of lower-case letters"},
     {{.help = "h", .operands = "x:c | z:c", .results = "y:c"}, "2 forms of operands and 1 of"},
     {{.help = "h", .operands = "x:cT", .results = "y:c"},
      "axes of its doc, \"\", at \"T\": this axis"},
@@ -229,6 +230,25 @@ static void bad_docs_are_refused(void **state)
     }
 }
 
+/* Inputs at the end that may be absent: an example with all of them, and one for each number. */
+static void several_inputs_may_be_absent(void **state)
+{
+    static graph_doc d;
+    graph_doc_call c[GRAPH_DOC_CALLS];
+    (void)state;
+    weft_op op = *graph_core_op("linear");
+    const weft_op_doc doc = {.struct_size = sizeof doc,
+                             .help = "h",
+                             .operands = "x:c b:c? r:c? | x:c z:c | u:c? v:c? w:c? x:c?",
+                             .results = "y:c | y:c | y:c"};
+    op.doc = &doc;
+    assert_int_equal(graph_doc_read("acme.x", &op, &d), WEFT_OK);
+    static const uint32_t want[] = {3, 2, 1, 2, 4, 3, 2, 1};
+    assert_int_equal(graph_doc_calls(&d, c), sizeof want / sizeof *want);
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++)
+        assert_int_equal(c[i].nin, want[i]);
+}
+
 /* The members that an older plugin does not have are absent; an op need not have a doc. */
 static void short_docs_are_read(void **state)
 {
@@ -254,6 +274,7 @@ int main(void)
         cmocka_unit_test(rows_hold_for_groups),
         cmocka_unit_test(gradients_are_those_of_the_formulas),
         cmocka_unit_test(bad_docs_are_refused),
+        cmocka_unit_test(several_inputs_may_be_absent),
         cmocka_unit_test(short_docs_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -240,7 +240,7 @@ static bool documented_number(const fixture *f, uint32_t nin)
 {
     for (uint32_t k = 0; k < f->doc.nforms; k++) {
         const graph_doc_form *form = &f->doc.form[k];
-        if (nin == form->nin || (nin + 1 == form->nin && form->in[nin].optional))
+        if (nin <= form->nin && (nin == form->nin || form->in[nin].optional))
             return true;
     }
     return false;
