@@ -287,7 +287,7 @@ static uint32_t operands(uint32_t ew)
     case WEFT_EW_POW:
     case WEFT_EW_LESS: return 2;
     case WEFT_EW_SELECT: return 3;
-    default: return ew >= WEFT_EW_COPY && ew < WEFT_EW_CONST ? 1 : 0;
+    default: return ew >= WEFT_EW_COPY && ew <= WEFT_EW_FLOOR && ew != WEFT_EW_CONST ? 1 : 0;
     }
 }
 

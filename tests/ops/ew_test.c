@@ -27,6 +27,8 @@ static double apply(uint32_t op, double a, double b, double c)
     case WEFT_EW_SELECT: return c != 0 ? a : b;
     case WEFT_EW_LESS: return a < b;
     case WEFT_EW_FINITE: return isfinite(a);
+    case WEFT_EW_ROUND: return nearbyint(a);
+    case WEFT_EW_FLOOR: return floor(a);
     default: return cos(a);
     }
 }
@@ -45,11 +47,13 @@ static const struct {
     {"log", WEFT_EW_LOG, 1, 0, 9},        {"pow", WEFT_EW_POW, 2, 0, 9},
     {"select", WEFT_EW_SELECT, 3, -9, 9}, {"less", WEFT_EW_LESS, 2, -9, 9},
     {"finite", WEFT_EW_FINITE, 1, -9, 9}, {"cos", WEFT_EW_COS, 1, -9, 9},
+    {"round", WEFT_EW_ROUND, 1, -9, 9},   {"floor", WEFT_EW_FLOOR, 1, -9, 9},
 };
 
-static const double special[] = {0.0,   -0.0,  1.0,    -1.0,   INFINITY, -INFINITY,
-                                 NAN,   1e-40, -1e-45, 3e38,   -3e38,    1.17549435e-38,
-                                 88.72, 88.73, -87.4,  -103.9, -104.1,   0.70710678};
+static const double special[] = {
+    0.0,   -0.0,           1.0,   -1.0,       INFINITY, -INFINITY, NAN,    1e-40,      -1e-45, 3e38,
+    -3e38, 1.17549435e-38, 88.72, 88.73,      -87.4,    -103.9,    -104.1, 0.70710678, 0.5,    1.5,
+    2.5,   -0.5,           -2.5,  0.49999997, 8388607.5};
 
 /* Relative error, except that results below the normal numbers count by their last place. */
 static void expect_accurate(const char *id, const char *isa, const struct call *c, const float *got,

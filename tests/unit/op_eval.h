@@ -446,7 +446,8 @@ static double eval_number(const char *id, double a, double b, double c)
     static const struct {
         const char *id;
         double (*f)(double);
-    } one[] = {{"sqrt", sqrt}, {"abs", fabs}, {"exp", exp}, {"log", log}, {"cos", cos}};
+    } one[] = {{"sqrt", sqrt}, {"abs", fabs},        {"exp", exp},    {"log", log},
+               {"cos", cos},   {"round", nearbyint}, {"floor", floor}};
     for (size_t i = 0; i < sizeof one / sizeof *one; i++)
         if (!strcmp(id, one[i].id))
             return one[i].f(a);

@@ -376,5 +376,7 @@ const op_entry graph_op_elementwise_family[] = {
     EW("less", LESS, 2, flat_grad, NULL, "y = 1 where a < b, else 0"),
     EW("finite", FINITE, 1, flat_grad, NULL, "y = 1 where a is neither infinite nor a NaN, else 0"),
     EW("cos", COS, 1, cos_grad, NULL, "y = the cosine of a, in radians"),
+    EW("round", ROUND, 1, flat_grad, NULL, "y = the whole number nearest to a, ties to even"),
+    EW("floor", FLOOR, 1, flat_grad, NULL, "y = the largest whole number that is not above a"),
     {0},
 };

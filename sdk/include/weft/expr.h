@@ -20,6 +20,7 @@
  *   mul x y   x * y        log x    natural logarithm  sign x        -1, 0 or 1
  *   div x y   x / y        neg x    -x                 abs x         |x|
  *   max x y   the larger   min x y  the smaller        pow x y       x to the y
+ *   round x   to the nearest whole number, ties to even; floor x to the next smaller one
  *
  * Others: "sumsq" x is the sum of all squares, one element; "linear" x w is the product of x [rows,
  * in] and w transposed [out, in]; "rename" gives an axis another name.

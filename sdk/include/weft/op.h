@@ -147,6 +147,8 @@ WEFT_FREEZE(weft_op, doc, 72);
 #define WEFT_EW_FINITE 17u /* 1 when a is neither infinite nor a NaN, else 0 */
 #define WEFT_EW_COS 18u
 #define WEFT_EW_CONST 19u /* the number imm */
+#define WEFT_EW_ROUND 20u /* to the nearest whole number, ties to even */
+#define WEFT_EW_FLOOR 21u /* to the next whole number that is not larger */
 
 #define WEFT_EW_SCALAR 1u             /* every operand of the step is a scalar */
 typedef struct weft_ew_step {         /* passed in arrays: never grows */

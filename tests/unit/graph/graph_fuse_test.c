@@ -76,9 +76,9 @@ static weft_tensor add_input(chain *c, const char *name, bool vector)
 
 static void make_chain(chain *c, draw *d)
 {
-    static const char *const ids[] = {"add",  "sub", "mul",    "div", "min",    "max", "sqrt",
-                                      "neg",  "abs", "sign",   "exp", "log",    "pow", "less",
-                                      "copy", "cos", "select", "mul", "finite", "add"};
+    static const char *const ids[] = {
+        "add", "sub", "mul",  "div",  "min", "max",    "sqrt", "neg",    "abs", "sign",  "exp",
+        "log", "pow", "less", "copy", "cos", "select", "mul",  "finite", "add", "round", "floor"};
     *c = (chain){0};
     graph_init(&c->g, &alone, WEFT_F32, WEFT_F32);
     weft_builder b = graph_builder(&c->g);

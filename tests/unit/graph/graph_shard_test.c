@@ -87,6 +87,8 @@ static const example examples[] = {
     {"less", {"tc", "tc"}, "tc"},
     {"finite", {"tc"}, "tc"},
     {"cos", {"tc"}, "tc"},
+    {"round", {"tc"}, "tc"},
+    {"floor", {"tc"}, "tc"},
 };
 #define EXAMPLES (sizeof examples / sizeof *examples)
 

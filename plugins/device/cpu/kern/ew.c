@@ -67,6 +67,23 @@ INLINE vf sign_of(vf a)
     return v_select(a != a, a, signed_one);
 }
 
+/* From 2^23 on every fp32 number is whole. Below, adding 2^23 rounds to whole numbers; subtracting
+ * it restores the size, and the sign bit the sign of zero. */
+INLINE vf round_of(vf a)
+{
+    const vi sign = (vi)a & (vi)v_set1(-0.0f);
+    const vf huge = v_set1(0x1p23f), size = (vf)((vi)a ^ sign);
+    const vf whole = (size + huge) - huge;
+    return v_select((vi)(size < huge), (vf)((vi)whole | sign), a);
+}
+
+INLINE vf floor_of(vf a)
+{
+    const vi sign = (vi)a & (vi)v_set1(-0.0f);
+    const vf r = round_of(a);
+    return (vf)((vi)(r - BIT(r > a)) | sign);
+}
+
 /* v_min and v_max return b when a is NaN; this restores the NaN of a. */
 INLINE vf keep_nan(vf r, vf a)
 {
@@ -94,6 +111,8 @@ static __attribute__((noinline)) void rare(const struct ew_step *s, float *d, co
         case WEFT_EW_SIGN: r = sign_of(a); break;
         case WEFT_EW_EXP: r = v_exp(a); break;
         case WEFT_EW_LOG: r = v_log(a); break;
+        case WEFT_EW_ROUND: r = round_of(a); break;
+        case WEFT_EW_FLOOR: r = floor_of(a); break;
         default: r = BIT(((vi)a & magnitude) < inf); break;
         }
         v_store(d + i, r);

@@ -66,6 +66,8 @@ static const struct cpu_op ops[] = {
     {"less", NULL, NULL, EW, .form = WEFT_EW_LESS},
     {"finite", NULL, NULL, EW, .form = WEFT_EW_FINITE},
     {"cos", NULL, NULL, EW, .form = WEFT_EW_COS},
+    {"round", NULL, NULL, EW, .form = WEFT_EW_ROUND},
+    {"floor", NULL, NULL, EW, .form = WEFT_EW_FLOOR},
 };
 
 /* Ops that may accumulate into outputs: those with a gradient type, accumulate and sumsq. */

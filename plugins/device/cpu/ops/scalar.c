@@ -87,6 +87,8 @@ float cpu_apply(uint32_t ew, float a, float b, float c)
     case WEFT_EW_SELECT: return c != 0.0f ? a : b;
     case WEFT_EW_LESS: return a < b;
     case WEFT_EW_FINITE: return isfinite(a);
+    case WEFT_EW_ROUND: return rintf(a);
+    case WEFT_EW_FLOOR: return floorf(a);
     case EW_INVERSE: return inverse(a);
     default: return cosf(a);
     }

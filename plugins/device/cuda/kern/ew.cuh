@@ -62,6 +62,8 @@ FN void apply(uint32_t op, const float (&a)[N], const float (&b)[N], const float
     case WEFT_EW_SELECT: EACH(c[i] != 0 ? a[i] : b[i]);
     case WEFT_EW_LESS: EACH(a[i] < b[i] ? 1.0f : 0.0f);
     case WEFT_EW_FINITE: EACH(fabsf(a[i]) < INFINITY ? 1.0f : 0.0f);
+    case WEFT_EW_ROUND: EACH(rintf(a[i]));
+    case WEFT_EW_FLOOR: EACH(floorf(a[i]));
     case EW_MULADD: EACH(fmaf(a[i], b[i], c[i]));
     case EW_NMULADD: EACH(fmaf(-a[i], b[i], c[i]));
     default: EACH(slow_function(op, a[i], b[i]));

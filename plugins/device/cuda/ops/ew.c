@@ -56,6 +56,8 @@ static uint32_t arity(uint32_t op)
     case WEFT_EW_EXP:
     case WEFT_EW_LOG:
     case WEFT_EW_FINITE:
+    case WEFT_EW_ROUND:
+    case WEFT_EW_FLOOR:
     case EW_INVERSE:
     case WEFT_EW_COS: return 1;
     case WEFT_EW_SELECT:
@@ -112,7 +114,7 @@ static weft_status number_step(struct build *b, const weft_ew_step *s, uint32_t 
 {
     const uint32_t reg[3] = {s->a, s->b, s->c};
     struct value *v = &b->v[b->nvalue];
-    if (s->op < WEFT_EW_COPY || s->op > WEFT_EW_CONST)
+    if (s->op < WEFT_EW_COPY || s->op > WEFT_EW_FLOOR)
         return refuse(b, "the program has an unknown step");
     *v = (struct value){.op = s->op, .imm = s->imm, .scalar = true};
     for (uint32_t i = 0; i < arity(s->op); i++) {

@@ -81,6 +81,8 @@ static const struct gpu_op ops[] = {
     {"less", EW, .form = WEFT_EW_LESS},
     {"finite", EW, .form = WEFT_EW_FINITE},
     {"cos", EW, .form = WEFT_EW_COS},
+    {"round", EW, .form = WEFT_EW_ROUND},
+    {"floor", EW, .form = WEFT_EW_FLOOR},
 };
 
 /* Which ops may add into their outputs: those with a gradient type in them, and the flat sums. */
