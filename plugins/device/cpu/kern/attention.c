@@ -11,8 +11,8 @@
  * number of threads. It loses when heads x sequences are fewer than the threads. */
 #include "attention.h"
 #include "impl.h"
+#include "kern/simd/panel.h"
 #include "kern/simd/vmath.h"
-#include "panel.h"
 #include <math.h>
 
 enum { BQ = 32, BK = 128 }; /* queries and keys per block */

@@ -14,8 +14,8 @@
  * forms are the plain rows. */
 #include "attention.h"
 #include "impl.h"
+#include "kern/simd/panel.h"
 #include "kern/simd/vmath.h"
-#include "panel.h"
 
 enum { BQ = 32, BK = 128 }; /* queries and keys per block */
 

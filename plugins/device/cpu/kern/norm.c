@@ -4,7 +4,7 @@
  * the cache: for the mean, for the mean square of x - mean (no cancellation), for the result. The
  * gradient of x needs two sums over the row; those of g and b are column sums (colsum.c). */
 #include "impl.h"
-#include "rowsum.h"
+#include "kern/simd/rowsum.h"
 #include <math.h>
 
 /* x - mean, zero in lanes beyond the row's end, so that they do not add to the sum of squares. */

@@ -4,7 +4,7 @@
  * second time from the cache. The gradient of x needs one sum over the row; the gradient of g is a
  * column sum (colsum.c). */
 #include "impl.h"
-#include "rowsum.h"
+#include "kern/simd/rowsum.h"
 #include <math.h>
 
 INLINE vf square(vf x)

@@ -1,4 +1,4 @@
-/* kern/rowsum.h: sums over a row. */
+/* kern/simd/rowsum.h: sums over a row. */
 #ifndef CPU_ROWSUM_H
 #define CPU_ROWSUM_H
 

@@ -1,4 +1,4 @@
-/* kern/panel.h: small matrix products (GEMM) on buffers that each thread packs.
+/* kern/simd/panel.h: small matrix products (GEMM) on buffers that each thread packs.
  *
  * C [m,n] = or += A [m,k] B [k,n] in fp32, m a multiple of MR and n of VL. Operands consist of
  * 32-bit units: one fp32 number, or two bf16 adjacent along k; k counts units, so one loop handles
