@@ -1,5 +1,6 @@
 /* ops_test.c: every op but the products against the referee, at odd sizes. */
 #include "sweep.h"
+#include <math.h>
 #include <stdlib.h>
 
 static const struct sizes rows[] = {
@@ -144,6 +145,71 @@ static void test_flat(void **state)
     CHECK_ALL(flats, 1, "accumulate", "sumsq");
 }
 
+/* --- cast, from each type to each --- */
+
+static const uint32_t all_types[] = {WEFT_F32, WEFT_BF16, WEFT_F16, WEFT_I32, WEFT_U8};
+/* No subnormal bf16: AVX512-BF16 makes zeros of them. */
+static const double edges[] = {
+    0.0,   -0.0,  0.5,      1.5,  2.5,       -0.5, -1.5,    254.5,     255.5,
+    300.0, -1.0,  1e9,      -1e9, 3e9,       -3e9, 65519.0, 65520.0,   2147483520.0,
+    1e38,  -1e38, INFINITY, NAN,  -INFINITY, 1e-7, 1e-30,   8388609.0, -2147483648.0};
+
+static int is_whole(uint32_t dtype)
+{
+    return dtype == WEFT_I32 || dtype == WEFT_U8;
+}
+
+/* Nearest, ties to even, in the type's range; NaN is 0 where there is none. */
+static double cast_to(double x, uint32_t dtype)
+{
+    if (!is_whole(dtype))
+        return rounded(x, dtype);
+    const double lo = dtype == WEFT_U8 ? 0 : INT32_MIN, hi = dtype == WEFT_U8 ? 255 : INT32_MAX;
+    return isnan(x) ? 0 : fmin(hi, fmax(lo, nearbyint(x)));
+}
+
+static void check_cast(struct bench *b, uint32_t from, uint32_t to, int64_t n)
+{
+    struct call c = {.id = "cast"};
+    void *got[WEFT_MAX_OPERANDS];
+    const int64_t most = is_whole(to) ? 400 : 1 << 24; /* larger ones go by way of fp32 */
+    add_input(&c, from, 1, &n, from == WEFT_U8 ? 0 : -most, from == WEFT_U8 ? 256 : most);
+    for (int64_t i = 0; i < n && i < (int64_t)(sizeof edges / sizeof *edges); i++)
+        if (from != WEFT_U8 && (from != WEFT_I32 || fabs(edges[i]) <= 0x1p24))
+            c.x[0][i] = rounded(edges[i], from);
+    add_output(&c, to, 1, &n);
+    c.attr[c.nattr++] = (weft_attr)WEFT_ATTR_INT("dtype", to);
+    device_run(b, &c, got);
+    double *have = malloc((size_t)n * sizeof *have);
+    decode(have, to, got[0], n);
+    for (int64_t i = 0; i < n; i++) {
+        const double want = cast_to(c.x[0][i], to);
+        if (have[i] != want && !(isnan(have[i]) && isnan(want)))
+            fail_msg("cast from type %u to %u on %s: %.9g became %.9g, should be %.9g", from, to,
+                     b->isa, c.x[0][i], have[i], want);
+    }
+    free(have);
+    free(got[0]);
+    call_free(&c);
+}
+
+static void test_cast(void **state)
+{
+    static const int64_t sizes[] = {1, 29, 256, 300, 140001};
+    (void)state;
+    if (!bench_is_cpu())
+        skip();
+    for (const char *const *isa = bench_isas(); *isa; isa++) {
+        struct bench b;
+        assert_int_equal(bench_open(&b, *isa, 2), WEFT_OK);
+        for (int from = 0; from < 5; from++)
+            for (int to = 0; to < 5; to++)
+                for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+                    check_cast(&b, all_types[from], all_types[to], sizes[k]);
+        bench_close(&b);
+    }
+}
+
 /* The gradient may lie over the logits, and other results over an operand of their shape. */
 static void test_in_place(void **state)
 {
@@ -192,7 +258,7 @@ int main(void)
         cmocka_unit_test(test_xent),          cmocka_unit_test(test_flat),
         cmocka_unit_test(test_in_place),      cmocka_unit_test(test_grouped),
         cmocka_unit_test(test_rope),          cmocka_unit_test(test_vocab),
-        cmocka_unit_test(test_ready_at_once),
+        cmocka_unit_test(test_ready_at_once), cmocka_unit_test(test_cast),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -441,6 +441,8 @@ static void eval_sumsq(const eval_call *c)
     c->out[0][0] = eval_dot(c->in[0], c->in[0], eval_elements(&c->is[0]));
 }
 
+#include "op_eval_axis.h"
+
 static double eval_number(const char *id, double a, double b, double c)
 {
     static const struct {
@@ -523,6 +525,7 @@ static void eval_op(const eval_call *c)
         {"gelu.dx", eval_bias},
         {"bias_residual", eval_bias},
         {"sumsq", eval_sumsq},
+        {"cast", eval_cast},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (!strcmp(c->id, table[i].id)) {

@@ -1,9 +1,15 @@
-/* graph/ops/misc.c: biases that come with what follows them, and sums.
+/* graph/ops/misc.c: biases that come with what follows them, sums, and conversion of types.
  *
  * bias_residual reads and writes each activation once where two ops would do so twice. The bias is
  * a parameter of its own, so that in a row-parallel product, whose result is a partial sum, it is
  * added once, after the sum. So may that of gelu be; where the product before has it, it needs
- * none. */
+ * none.
+ *
+ * cast converts to the element type that its attribute "dtype" names: fp32, bf16, f16, i32 or u8,
+ * from any of them. To a 16-bit type it rounds to nearest even, and what is too large becomes
+ * infinite; to i32 and u8 it rounds to the nearest whole number, ties to even, and saturates, with
+ * NaN as 0. It is an op of its own, not a step of an elementwise program, because values inside of
+ * a program are fp32 and would not be rounded. */
 #include "graph/ops/util.h"
 
 static weft_status gelu_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
@@ -48,6 +54,52 @@ static weft_status sumsq_infer(const weft_op_self *self, const weft_attr *attrs,
     bool scalar = nin == 1 && !in[0].rank;
     return graph_op_infer(scalar ? "sumsq: x[] -> sum[]:f32" : "sumsq: x[F..] -> sum[]:f32",
                           self->b, in, nin, out, nout);
+}
+
+static bool is_float(uint32_t dtype)
+{
+    return dtype == WEFT_F32 || dtype == WEFT_BF16 || dtype == WEFT_F16;
+}
+
+static bool casts(uint32_t dtype)
+{
+    return is_float(dtype) || dtype == WEFT_I32 || dtype == WEFT_U8;
+}
+
+static weft_status cast_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
+                              const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
+{
+    const int64_t to = graph_op_attr_i(attrs, nattr, "dtype", 0);
+    char text[OP_TEXT];
+    if (nin != 1)
+        return graph_op_fail(self->b, WEFT_USAGE, "cast takes one tensor, not %u", nin);
+    if (!casts(in[0].dtype))
+        return graph_op_fail(self->b, WEFT_USAGE, "cast: %s is neither fp32, bf16, f16, i32 nor u8",
+                             graph_op_shape_text(&in[0], text));
+    if (to < 0 || to > WEFT_U8 || !casts((uint32_t)to))
+        return graph_op_fail(self->b, WEFT_USAGE,
+                             "cast needs the attribute 'dtype', WEFT_F32, WEFT_BF16, WEFT_F16, "
+                             "WEFT_I32 or WEFT_U8; it is %lld",
+                             (long long)to);
+    out[0] = in[0];
+    out[0].dtype = (uint32_t)to;
+    *nout = 1;
+    return WEFT_OK;
+}
+
+/* Between floating point; whole numbers have no gradient. */
+static weft_status cast_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
+                             weft_tensor *din)
+{
+    weft_shape x;
+    if (!call->dout[0] || !graph_op_expects(self->b, call, 0, phase))
+        return WEFT_OK;
+    weft_status st = self->b->shape(self->b->ctx, call->in[0], &x);
+    const int64_t to = graph_op_attr_i(call->attrs, call->nattr, "dtype", 0);
+    if (st != WEFT_OK || !is_float(x.dtype) || !is_float((uint32_t)to))
+        return st;
+    const weft_attr back = WEFT_ATTR_INT("dtype", x.dtype);
+    return self->b->op(self->b->ctx, "cast", &back, 1, &call->dout[0], 1, 0, &din[0], 1);
 }
 
 /* The bias has the column sums of x's gradient. `din` still holds what the part for inputs wrote;
@@ -149,5 +201,12 @@ const op_entry graph_op_misc_family[] = {
       .shard = sumsq_shard,
       .doc = OP_DOC(.help = "sum = the sum of the squares of all elements",
                     .operands = "x:c*F | x:c", .results = "sum:f | sum:f")}},
+    {"cast",
+     {.struct_size = sizeof(weft_op),
+      .infer = cast_infer,
+      .grad = cast_grad,
+      .doc = OP_DOC(.help = "y = x in another element type; whole numbers saturate",
+                    .operands = "x:x*F", .results = "y:x*F",
+                    .attributes = "dtype int - the element type of y, WEFT_F32 ... WEFT_U8")}},
     {0},
 };

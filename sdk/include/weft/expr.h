@@ -25,6 +25,11 @@
  * Others: "sumsq" x is the sum of all squares, one element; "linear" x w is the product of x [rows,
  * in] and w transposed [out, in]; "rename" gives an axis another name.
  *
+ * "cast" x converts to another element type, by the attribute "dtype": WEFT_F32, BF16, F16, I32 or
+ * U8. 16-bit types round to nearest even; WEFT_I32 and WEFT_U8 round to the nearest whole number,
+ * ties to even, and saturate, with NaN as 0. It is no elementwise op: operands of those are
+ * floating point.
+ *
  * Shapes. Operands have the same shape, or one element, which is broadcast. The core completes a
  * sum of squares over a sharded tensor over the ranks.
  *
@@ -100,6 +105,13 @@ static inline void weft_assign(weft_expr *e, weft_tensor to, weft_tensor value)
 {
     if (e->st == WEFT_OK)
         e->st = e->b->assign(e->b->ctx, to, value, 0);
+}
+
+/* x as another element type (WEFT_U8): see "cast" above. */
+static inline weft_tensor weft_cast(weft_expr *e, weft_tensor x, uint32_t dtype)
+{
+    const weft_attr to = WEFT_ATTR_INT("dtype", dtype);
+    return weft_op_with(e, "cast", &to, 1, &x, 1);
 }
 
 /* x times a constant factor */

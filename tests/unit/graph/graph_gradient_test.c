@@ -243,6 +243,56 @@ static void loss_scale(void **state)
     graph_free(&g);
 }
 
+/* --- ops that no model has: a small graph each --- */
+
+static weft_tensor apply(const weft_builder *b, const char *id, weft_attr a, weft_tensor x,
+                         weft_tensor y)
+{
+    weft_tensor out;
+    if (b->op(b->ctx, id, &a, a.key ? 1 : 0, (weft_tensor[]){x, y}, y ? 2 : 1, 0, &out, 1) !=
+        WEFT_OK)
+        fail_msg("%s: %s", id, err_text());
+    return out;
+}
+
+static weft_tensor one_param(const weft_builder *b, const char *name, weft_shape s)
+{
+    weft_tensor p;
+    const weft_param_args args = {sizeof args, 0, name, &s, "ones", NULL};
+    assert_int_equal(b->param(b->ctx, &args, &p), WEFT_OK);
+    return p;
+}
+
+static weft_tensor casts(const weft_builder *b)
+{
+    weft_tensor x = one_param(b, "x", (weft_shape){0});
+    weft_tensor low = apply(b, "cast", (weft_attr)WEFT_ATTR_INT("dtype", WEFT_BF16), x, 0);
+    weft_tensor high = apply(b, "cast", (weft_attr)WEFT_ATTR_INT("dtype", WEFT_F32), low, 0);
+    return apply(b, "mul", (weft_attr){0}, high, high);
+}
+
+static void small_graph(weft_tensor (*build)(const weft_builder *b), int64_t least)
+{
+    graph g;
+    graph_init(&g, &alone, WEFT_F32, WEFT_F32);
+    weft_builder b = graph_builder(&g);
+    weft_tensor loss = build(&b);
+    uint32_t forward = g.nodes.n;
+    assert_int_equal(graph_backward(&g, loss), WEFT_OK);
+    evaluation e = eval_begin(&g);
+    fill(&e);
+    assert_true(check_params(&g, &e, forward, loss) >= least);
+    note_ops(&g, forward);
+    eval_end(&e);
+    graph_free(&g);
+}
+
+static void other_ops(void **state)
+{
+    (void)state;
+    small_graph(casts, 1);
+}
+
 /* What has no gradient says so instead of training on a wrong one. */
 static void refused(void **state)
 {
@@ -289,10 +339,15 @@ static void every_op_is_compared(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elementwise_ops), cmocka_unit_test(gpt2_tied),
-        cmocka_unit_test(gpt2_untied),     cmocka_unit_test(loss_scale),
-        cmocka_unit_test(llama_tied),      cmocka_unit_test(llama_untied),
-        cmocka_unit_test(refused),         cmocka_unit_test(every_op_is_compared),
+        cmocka_unit_test(elementwise_ops),
+        cmocka_unit_test(gpt2_tied),
+        cmocka_unit_test(gpt2_untied),
+        cmocka_unit_test(loss_scale),
+        cmocka_unit_test(llama_tied),
+        cmocka_unit_test(llama_untied),
+        cmocka_unit_test(refused),
+        cmocka_unit_test(other_ops),
+        cmocka_unit_test(every_op_is_compared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,20 +67,10 @@ INLINE vf sign_of(vf a)
     return v_select(a != a, a, signed_one);
 }
 
-/* From 2^23 on every fp32 number is whole. Below, adding 2^23 rounds to whole numbers; subtracting
- * it restores the size, and the sign bit the sign of zero. */
-INLINE vf round_of(vf a)
-{
-    const vi sign = (vi)a & (vi)v_set1(-0.0f);
-    const vf huge = v_set1(0x1p23f), size = (vf)((vi)a ^ sign);
-    const vf whole = (size + huge) - huge;
-    return v_select((vi)(size < huge), (vf)((vi)whole | sign), a);
-}
-
 INLINE vf floor_of(vf a)
 {
     const vi sign = (vi)a & (vi)v_set1(-0.0f);
-    const vf r = round_of(a);
+    const vf r = v_round(a);
     return (vf)((vi)(r - BIT(r > a)) | sign);
 }
 
@@ -111,7 +101,7 @@ static __attribute__((noinline)) void rare(const struct ew_step *s, float *d, co
         case WEFT_EW_SIGN: r = sign_of(a); break;
         case WEFT_EW_EXP: r = v_exp(a); break;
         case WEFT_EW_LOG: r = v_log(a); break;
-        case WEFT_EW_ROUND: r = round_of(a); break;
+        case WEFT_EW_ROUND: r = v_round(a); break;
         case WEFT_EW_FLOOR: r = floor_of(a); break;
         default: r = BIT(((vi)a & magnitude) < inf); break;
         }

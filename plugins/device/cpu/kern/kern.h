@@ -64,6 +64,7 @@ typedef void cpu_kernel(const struct cpu_job *j, int64_t begin, int64_t end, cha
     X(embedding)                                                                                   \
     X(embedding_dw)                                                                                \
     X(accumulate)                                                                                  \
+    X(cast)                                                                                        \
     X(sumsq)                                                                                       \
     X(ew)                                                                                          \
     X(attention)                                                                                   \
@@ -88,7 +89,7 @@ extern const struct cpu_kernels cpu_kernels_plain; /* the only set on non-x86-64
 #define KERNEL(name) CPU_JOIN(cpu_##name, CPU_SUFFIX)
 
 /* Items: what one unit of a kernel's range is. */
-#define FLAT_BLOCK 65536 /* elements of an item of accumulate and sumsq */
+#define FLAT_BLOCK 65536 /* elements of an item of accumulate, cast and sumsq */
 #define EW_TILE 256      /* elements of an item of ew; floats of a slot */
 #define COLUMN_BLOCK 64  /* columns of an item of the column sums */
 

@@ -46,6 +46,7 @@ static const struct cpu_op ops[] = {
     {"xent.finish", "cTV iT fT fTP f", "cTV f", plan_vocab, .run = run_xent, AT(vocab_finish)},
     {"xent.loss", "iT fT fTP", "f", plan_vocab, .run = run_xent, AT(vocab_loss)},
     {"accumulate", NULL, NULL, plan_flat, .run = run_flat, AT(accumulate)},
+    {"cast", NULL, NULL, plan_cast, .run = run_flat, AT(cast)},
     {"sumsq", NULL, NULL, plan_sumsq, .run = run_sumsq, AT(sumsq)},
     {"ew", NULL, NULL, EW},
     {"copy", NULL, NULL, EW, .form = WEFT_EW_COPY},

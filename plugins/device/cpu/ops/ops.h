@@ -19,6 +19,7 @@ CPU_PLAN(plan_attention);
 CPU_PLAN(plan_xent);
 CPU_PLAN(plan_vocab);
 CPU_PLAN(plan_flat);
+CPU_PLAN(plan_cast);
 CPU_PLAN(plan_sumsq);
 weft_status ready_attention(weft_prepared *p, const weft_opspec *spec);
 CPU_RUN(run_rows);

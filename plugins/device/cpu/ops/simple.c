@@ -230,6 +230,30 @@ CPU_PLAN(plan_flat)
     return WEFT_OK;
 }
 
+static bool casts(uint32_t dtype)
+{
+    return is_float(dtype) || dtype == WEFT_I32 || dtype == WEFT_U8;
+}
+
+/* x [N] of fp32, bf16, f16, i32 or u8 to another of them. */
+CPU_PLAN(plan_cast)
+{
+    (void)op;
+    (void)match;
+    (void)workspace;
+    a->rows = spec->nin == 1 ? weft_elements(&spec->in[0]) : 0;
+    if (!a->rows || spec->nout != 1 || weft_elements(&spec->out[0]) != a->rows)
+        return cpu_fail(m, WEFT_USAGE, "op %s: it takes one tensor and gives one of its size",
+                        spec->id);
+    a->dt = spec->in[0].dtype;
+    a->gt[0] = spec->out[0].dtype;
+    if (!casts(a->dt) || !casts(a->gt[0]))
+        return cpu_fail(m, WEFT_UNSUPPORTED,
+                        "op %s: the cpu device has it for fp32, bf16, fp16, int32 and bytes",
+                        spec->id);
+    return WEFT_OK;
+}
+
 static int64_t flat_items(const struct cpu_args *a)
 {
     return (a->rows + FLAT_BLOCK - 1) / FLAT_BLOCK;

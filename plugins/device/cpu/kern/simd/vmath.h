@@ -82,4 +82,15 @@ INLINE vf v_logistic(vf x)
     return v_set1(1.0f) / (v_exp_low(v_min(v_set1(88.0f), -x)) + 1.0f);
 }
 
+/* To the nearest whole number, ties to even. From 2^23 on every fp32 number is whole. Below, adding
+ * 2^23 rounds to whole numbers; subtracting it restores the size, and the sign bit the sign of
+ * zero. */
+INLINE vf v_round(vf a)
+{
+    const vi sign = (vi)a & (vi)v_set1(-0.0f);
+    const vf huge = v_set1(0x1p23f), size = (vf)((vi)a ^ sign);
+    const vf whole = (size + huge) - huge;
+    return v_select((vi)(size < huge), (vf)((vi)whole | sign), a);
+}
+
 #endif
