@@ -159,6 +159,20 @@ static weft_tensor parts_of(const graph *g, weft_tensor t)
     return by && by->comm == WEFT_ALL_GATHER ? by->in[0] : t;
 }
 
+/* What backward reads as output `t` of node `at`: the sum or maximum, where it was completed. */
+static weft_tensor complete_of(const graph *g, uint32_t at, weft_tensor t)
+{
+    const tensor *x = graph_tensor(g, t);
+    bool partial = false;
+    for (uint32_t a = 0; a < g->mesh->n; a++)
+        partial |= x->place[a].kind == WEFT_PARTIAL_SUM || x->place[a].kind == WEFT_PARTIAL_MAX;
+    for (uint32_t i = at + 1; partial && i < g->nodes.n; i++) {
+        const node *n = &g->nodes.at[i];
+        t = n->comm == WEFT_ALL_REDUCE && n->in[0] == t ? n->out[0] : t;
+    }
+    return t;
+}
+
 /* The gradient of a shift: the shift in the opposite direction. */
 static weft_status shift_back(graph *g, const node *n, weft_tensor *d)
 {
@@ -174,6 +188,7 @@ static weft_status one_node(graph *g, uint32_t at, weft_tensor *grads)
 {
     node n = g->nodes.at[at]; /* a copy: the array grows below; the output arrays stay */
     weft_tensor in[WEFT_MAX_OPERANDS] = {0}, dout[WEFT_MAX_OPERANDS] = {0};
+    weft_tensor out[WEFT_MAX_OPERANDS] = {0};
     bool any = false;
     for (uint32_t k = 0; k < n.nin; k++)
         in[k] = parts_of(g, n.in[k]);
@@ -181,6 +196,7 @@ static weft_status one_node(graph *g, uint32_t at, weft_tensor *grads)
     for (uint32_t k = 0; k < n.nout; k++) {
         dout[k] = grads[n.out[k]];
         any |= dout[k] != 0;
+        out[k] = complete_of(g, at, n.out[k]);
         if (dout[k])
             belongs(g, dout[k], n.out[k]);
     }
@@ -196,7 +212,7 @@ static weft_status one_node(graph *g, uint32_t at, weft_tensor *grads)
     }
     if (!n.op || !n.op->grad)
         return err_fail(WEFT_USAGE, "op %s has no gradient, and the loss depends on it", n.id);
-    weft_opcall call = {sizeof call, n.nattr, n.attrs, n.nin, n.nout, n.in, n.out, dout};
+    weft_opcall call = {sizeof call, n.nattr, n.attrs, n.nin, n.nout, n.in, out, dout};
     weft_tensor din[WEFT_MAX_OPERANDS] = {0};
     weft_status st = one_part(g, &n, &call, WEFT_GRAD_INPUTS, din, grads);
     return st != WEFT_OK ? st : one_part(g, &n, &call, WEFT_GRAD_PARAMS, din, grads);

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -152,6 +153,69 @@ static void norms_and_choices(void **unused)
     }
 }
 
+/* --- along an axis: x is [one 1, n N] --- */
+
+static weft_status shape(void *ctx, weft_tensor t, weft_shape *out)
+{
+    *out = (weft_shape){.dtype = WEFT_F32, .rank = 2, .axes = {{"one", 1}, {"n", N}}};
+    assert_true(t >= 1);
+    return count(ctx);
+}
+
+/* What an op was asked, as text. */
+static char asked[256];
+
+static weft_status note(void *ctx, const char *id, const weft_attr *attrs, uint32_t nattr,
+                        const weft_tensor *in, uint32_t nin, uint32_t flags, weft_tensor *out,
+                        uint32_t nout)
+{
+    assert_int_equal(flags, 0);
+    size_t used = (size_t)snprintf(asked, sizeof asked, "%s", id);
+    for (uint32_t i = 0; i < nin; i++)
+        used += (size_t)snprintf(asked + used, sizeof asked - used, " %u", in[i]);
+    for (uint32_t i = 0; i < nattr; i++)
+        used += (size_t)snprintf(asked + used, sizeof asked - used, " %s=%lld", attrs[i].key,
+                                 (long long)attrs[i].i);
+    assert_int_equal(nout, 1);
+    *out = ++((sheet *)ctx)->tensors;
+    return count(ctx);
+}
+
+static void axes_have_numbers(void **unused)
+{
+    (void)unused;
+    static sheet s;
+    const weft_builder b = {
+        .struct_size = sizeof b, .ctx = &s, .constant = constant, .shape = shape, .op = note};
+    weft_expr e = {&b, WEFT_OK};
+    memset(&s, 0, sizeof s);
+    s.tensors = 2;
+    weft_sum_axis(&e, 1, "n");
+    assert_string_equal(asked, "sum_axis 1 n=1");
+    weft_max_axis(&e, 2, "one");
+    assert_string_equal(asked, "max_axis 2 one=0");
+    weft_broadcast(&e, 1, 2, "one");
+    assert_string_equal(asked, "broadcast 1 2 one=0");
+    weft_repeat(&e, 1, "two", 2, 9);
+    assert_string_equal(asked, "repeat 1 two=2 size=9");
+    weft_sum_axis(&e, 1, "on"); /* which builder.op() refuses */
+    assert_string_equal(asked, "sum_axis 1 on=-1");
+    weft_round(&e, 1);
+    assert_string_equal(asked, "round 1");
+    weft_floor(&e, 1);
+    assert_string_equal(asked, "floor 1");
+    weft_cast(&e, 1, WEFT_U8);
+    assert_string_equal(asked, "cast 1 dtype=7");
+    const weft_tensor mean = weft_mean_axis(&e, 1, "n");
+    assert_int_equal(mean, s.tensors);
+    assert_memory_equal(asked, "mul ", 4);
+    assert_true(fabs(s.value[mean - 1][0] - 1.0 / N) < 1e-12); /* the constant before it */
+    assert_int_equal(e.st, WEFT_OK);
+    s.fail_at = s.calls + 1;
+    assert_int_equal(weft_mean_axis(&e, 1, "n"), 0);
+    assert_int_equal(e.st, WEFT_USAGE);
+}
+
 /* Whichever call fails, it is the last, and its status is the formula's. */
 static void the_first_failure_is_kept(void **unused)
 {
@@ -175,6 +239,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(formulas_are_loops),
         cmocka_unit_test(norms_and_choices),
+        cmocka_unit_test(axes_have_numbers),
         cmocka_unit_test(the_first_failure_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -380,6 +380,10 @@ void make_call(struct call *c, const char *id, const struct sizes *n, uint32_t c
         make_joined(c, n, ct, gt);
         return;
     }
+    if (is_axis(id)) {
+        make_axis(c, n, ct, gt);
+        return;
+    }
     for (size_t k = 0; k < sizeof makers / sizeof *makers; k++)
         if (strncmp(id, makers[k].prefix, strlen(makers[k].prefix)) == 0) {
             makers[k].make(c, n, ct, gt);

@@ -16,6 +16,10 @@ struct sizes {
  * forward op (mean, rstd, y, lse) are the referee's. */
 void make_call(struct call *c, const char *id, const struct sizes *n, uint32_t ct, uint32_t gt);
 
+/* axis.c: ops along an axis. */
+int is_axis(const char *id);
+void make_axis(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt);
+
 /* The pieces: an operand with values in [lo, hi), and outputs without values. */
 double *add_input(struct call *c, uint32_t dtype, uint32_t rank, const int64_t *size, double lo,
                   double hi);

@@ -1,4 +1,5 @@
 /* ops_test.c: every op but the products against the referee, at odd sizes. */
+#include "referee.h"
 #include "sweep.h"
 #include <math.h>
 #include <stdlib.h>
@@ -145,6 +146,59 @@ static void test_flat(void **state)
     CHECK_ALL(flats, 1, "accumulate", "sumsq");
 }
 
+/* Before, along and behind the axis: one number, rows, columns, pieces of a long axis, and columns
+ * that leave vectors and blocks open. */
+static const struct sizes axes[] = {
+    {.tokens = 1, .inner = 1, .cols = 1},      {.tokens = 1, .inner = 7, .cols = 1},
+    {.tokens = 5, .inner = 3, .cols = 2},      {.tokens = 9, .inner = 17, .cols = 12},
+    {.tokens = 33, .inner = 65, .cols = 1},    {.tokens = 2, .inner = 1, .cols = 35},
+    {.tokens = 7, .inner = 300, .cols = 515},  {.tokens = 1, .inner = 1030, .cols = 1100},
+    {.tokens = 3, .inner = 140001, .cols = 1}, {.tokens = 1, .inner = 40000, .cols = 5},
+    {.tokens = 2, .inner = 3, .cols = 70001},  {.tokens = 20001, .inner = 9, .cols = 1},
+};
+
+static void test_axes(void **state)
+{
+    (void)state;
+    if (!bench_is_cpu())
+        skip();
+    CHECK_ALL(axes, 1, "sum_axis");
+    CHECK_ALL(axes, 0, "max_axis", "broadcast", "repeat");
+}
+
+/* Where the largest is not a number, or there is none above minus infinity. */
+static void test_strange_maxima(void **state)
+{
+    (void)state;
+    if (!bench_is_cpu())
+        skip();
+    for (const char *const *isa = bench_isas(); *isa; isa++) {
+        struct bench b;
+        assert_int_equal(bench_open(&b, *isa, 2), WEFT_OK);
+        for (int64_t inner = 1; inner < 8; inner += 6)
+            for (int64_t at = 0; at < 37; at++) {
+                const struct sizes n = {.tokens = 2, .inner = 37, .cols = inner};
+                struct call c;
+                void *got[WEFT_MAX_OPERANDS];
+                make_call(&c, "max_axis", &n, WEFT_F32, WEFT_F32);
+                c.x[0][at * inner] = NAN;
+                for (int64_t k = 0; k < 37; k++)
+                    c.x[0][(37 + k) * inner] = k < at ? -3e38 : -INFINITY;
+                referee_axis(&c);
+                device_run(&b, &c, got);
+                for (int64_t i = 0; i < 2 * inner; i++)
+                    if (((float *)got[0])[i] != (float)c.y[0][i] && !isnan(c.y[0][i]))
+                        fail_msg("maximum %lld of 37 by %lld: %g, should be %g", (long long)i,
+                                 (long long)inner, (double)((float *)got[0])[i], c.y[0][i]);
+                assert_true(isnan(((float *)got[0])[0]) && isnan(c.y[0][0]));
+                assert_true(!isfinite(c.y[0][inner]) == (at == 0));
+                free(got[0]);
+                call_free(&c);
+            }
+        bench_close(&b);
+    }
+}
+
 /* --- cast, from each type to each --- */
 
 static const uint32_t all_types[] = {WEFT_F32, WEFT_BF16, WEFT_F16, WEFT_I32, WEFT_U8};
@@ -259,6 +313,7 @@ int main(void)
         cmocka_unit_test(test_in_place),      cmocka_unit_test(test_grouped),
         cmocka_unit_test(test_rope),          cmocka_unit_test(test_vocab),
         cmocka_unit_test(test_ready_at_once), cmocka_unit_test(test_cast),
+        cmocka_unit_test(test_axes),          cmocka_unit_test(test_strange_maxima),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -493,7 +493,7 @@ void referee(const struct call *c)
             ops[k].run(c);
             return;
         }
-    if (is_joined(c->id))
-        return referee_joined(c);
+    if (is_joined(c->id) || is_axis(c->id))
+        return is_axis(c->id) ? referee_axis(c) : referee_joined(c);
     fail_msg("the referee does not know op %s", c->id);
 }

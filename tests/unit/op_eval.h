@@ -526,6 +526,10 @@ static void eval_op(const eval_call *c)
         {"bias_residual", eval_bias},
         {"sumsq", eval_sumsq},
         {"cast", eval_cast},
+        {"sum_axis", eval_axis},
+        {"max_axis", eval_axis},
+        {"broadcast", eval_axis},
+        {"repeat", eval_axis},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (!strcmp(c->id, table[i].id)) {

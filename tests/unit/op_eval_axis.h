@@ -1,4 +1,4 @@
-/* Part of op_eval.h: conversions of type. */
+/* Part of op_eval.h: conversions of type, and ops along an axis. */
 #ifndef OP_EVAL_AXIS_H
 #define OP_EVAL_AXIS_H
 
@@ -11,6 +11,28 @@ static void eval_cast(const eval_call *c)
     for (int64_t i = 0; i < eval_elements(&c->os[0]); i++) {
         double x = c->in[0][i], whole = isnan(x) ? 0 : fmin(hi, fmax(lo, nearbyint(x)));
         c->out[0][i] = to == WEFT_U8 || to == WEFT_I32 ? whole : x;
+    }
+}
+
+/* Element (outer, k, inner) of the operand that has the axis, and (outer, inner) of the other. */
+static void eval_axis(const eval_call *c)
+{
+    int reduces = strstr(c->id, "_axis") != NULL, max = c->id[0] == 'm';
+    const weft_shape *full = reduces ? &c->is[0] : &c->os[0];
+    int64_t at = c->attrs[!strcmp(c->attrs[0].key, "size")].i, n = full->axes[at].size, inner = 1;
+    for (uint32_t i = (uint32_t)at + 1; i < full->rank; i++)
+        inner *= full->axes[i].size;
+    for (int64_t i = 0; i < eval_elements(full) / n; i++) {
+        double r = max ? -INFINITY : 0;
+        for (int64_t k = 0; k < n; k++) {
+            int64_t e = (i / inner * n + k) * inner + i % inner;
+            if (reduces)
+                r = max ? fmax(r, c->in[0][e]) : r + c->in[0][e];
+            else
+                c->out[0][e] = c->in[0][i];
+        }
+        if (reduces)
+            c->out[0][i] = r;
     }
 }
 

@@ -11,6 +11,7 @@
  *   ops/ops.c           the table of ops
  *   ops/product.c       linear and its gradients (oneDNN)
  *   ops/simple.c        ops that are one parallel run of a kernel, with pre- and post-processing
+ *   ops/axis.c          sums, maxima and broadcasts along an axis
  *   ops/rope.c          rotary embedding: its table of angles
  *   ops/ew.c, chain.c   compile elementwise programs for kern/ew.c
  *   ops/scalar.c        scalar values of elementwise programs

@@ -25,6 +25,14 @@
  * Others: "sumsq" x is the sum of all squares, one element; "linear" x w is the product of x [rows,
  * in] and w transposed [out, in]; "rename" gives an axis another name.
  *
+ * Along one axis, which is named by an attribute: its name is the key, its number the value. The
+ * functions below find the number.
+ *
+ *   sum_axis x         the sum over the axis, which the result does not have
+ *   max_axis x         the maximum over it
+ *   broadcast x like   x repeated along an axis of `like`, which x does not have; of `like` only
+ * the shape is used repeat x           the same along a new axis; the attribute "size" is its size
+ *
  * "cast" x converts to another element type, by the attribute "dtype": WEFT_F32, BF16, F16, I32 or
  * U8. 16-bit types round to nearest even; WEFT_I32 and WEFT_U8 round to the nearest whole number,
  * ties to even, and saturate, with NaN as 0. It is no elementwise op: operands of those are
@@ -107,17 +115,86 @@ static inline void weft_assign(weft_expr *e, weft_tensor to, weft_tensor value)
         e->st = e->b->assign(e->b->ctx, to, value, 0);
 }
 
+/* x times a constant factor */
+static inline weft_tensor weft_scale(weft_expr *e, weft_tensor x, double factor)
+{
+    return weft_op2(e, "mul", x, weft_number(e, factor));
+}
+
+/* The number of the axis `name` in x; -1, which every op refuses, if it has none. */
+static inline int64_t weft_axis_number(weft_expr *e, weft_tensor x, const char *name)
+{
+    weft_shape s;
+    s.rank = 0;
+    if (e->st == WEFT_OK)
+        e->st = e->b->shape(e->b->ctx, x, &s);
+    for (uint32_t i = 0; e->st == WEFT_OK && i < s.rank; i++) {
+        uint32_t k = 0;
+        while (name[k] && name[k] == s.axes[i].name[k])
+            k++;
+        if (name[k] == s.axes[i].name[k])
+            return i;
+    }
+    return -1;
+}
+
+/* The sum and the maximum of x over its axis `name`. */
+static inline weft_tensor weft_sum_axis(weft_expr *e, weft_tensor x, const char *name)
+{
+    const weft_attr axis = WEFT_ATTR_INT(name, weft_axis_number(e, x, name));
+    return weft_op_with(e, "sum_axis", &axis, 1, &x, 1);
+}
+
+static inline weft_tensor weft_max_axis(weft_expr *e, weft_tensor x, const char *name)
+{
+    const weft_attr axis = WEFT_ATTR_INT(name, weft_axis_number(e, x, name));
+    return weft_op_with(e, "max_axis", &axis, 1, &x, 1);
+}
+
+/* The mean of x over its axis `name`. */
+static inline weft_tensor weft_mean_axis(weft_expr *e, weft_tensor x, const char *name)
+{
+    weft_shape s;
+    const int64_t number = weft_axis_number(e, x, name);
+    const weft_tensor sum = weft_sum_axis(e, x, name);
+    if (e->st == WEFT_OK)
+        e->st = e->b->shape(e->b->ctx, x, &s);
+    return weft_scale(e, sum, e->st == WEFT_OK ? 1.0 / (double)s.axes[number].size : 0);
+}
+
+/* x, which lacks the axis `name` of `like`, repeated along it. */
+static inline weft_tensor weft_broadcast(weft_expr *e, weft_tensor x, weft_tensor like,
+                                         const char *name)
+{
+    const weft_tensor in[] = {x, like};
+    const weft_attr axis = WEFT_ATTR_INT(name, weft_axis_number(e, like, name));
+    return weft_op_with(e, "broadcast", &axis, 1, in, 2);
+}
+
+/* x repeated along a new axis of `size` elements, which is number `number` of the result. */
+static inline weft_tensor weft_repeat(weft_expr *e, weft_tensor x, const char *name, int64_t number,
+                                      int64_t size)
+{
+    const weft_attr axis[] = {WEFT_ATTR_INT(name, number), WEFT_ATTR_INT("size", size)};
+    return weft_op_with(e, "repeat", axis, 2, &x, 1);
+}
+
+/* The nearest whole number, ties to even, and the next smaller one. */
+static inline weft_tensor weft_round(weft_expr *e, weft_tensor x)
+{
+    return weft_op1(e, "round", x);
+}
+
+static inline weft_tensor weft_floor(weft_expr *e, weft_tensor x)
+{
+    return weft_op1(e, "floor", x);
+}
+
 /* x as another element type (WEFT_U8): see "cast" above. */
 static inline weft_tensor weft_cast(weft_expr *e, weft_tensor x, uint32_t dtype)
 {
     const weft_attr to = WEFT_ATTR_INT("dtype", dtype);
     return weft_op_with(e, "cast", &to, 1, &x, 1);
-}
-
-/* x times a constant factor */
-static inline weft_tensor weft_scale(weft_expr *e, weft_tensor x, double factor)
-{
-    return weft_op2(e, "mul", x, weft_number(e, factor));
 }
 
 /* The Euclidean norm of a whole tensor, one element. The rule's unit is then WEFT_UNIT_TENSOR or

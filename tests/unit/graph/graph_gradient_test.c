@@ -271,6 +271,53 @@ static weft_tensor casts(const weft_builder *b)
     return apply(b, "mul", (weft_attr){0}, high, high);
 }
 
+static const weft_shape cube = {.rank = 3, .axes = {{"a", 3}, {"b", 4}, {"c", 5}}};
+
+/* The sum of the products of x and y, over all axes. */
+static weft_tensor sum_up(const weft_builder *b, weft_tensor x, weft_tensor y)
+{
+    weft_shape s;
+    weft_tensor z = apply(b, "mul", (weft_attr){0}, x, y);
+    assert_int_equal(b->shape(b->ctx, z, &s), WEFT_OK);
+    for (uint32_t i = s.rank; i-- > 0;)
+        z = apply(b, "sum_axis", (weft_attr)WEFT_ATTR_INT(s.axes[i].name, i), z, 0);
+    return z;
+}
+
+/* Sums of squares along each axis in turn, with weights of their own. */
+static weft_tensor sums(const weft_builder *b)
+{
+    weft_tensor x = one_param(b, "x", cube), square = apply(b, "mul", (weft_attr){0}, x, x),
+                all = 0;
+    for (uint32_t i = 0; i < 3; i++) {
+        weft_shape rest = {.rank = 2, .axes = {cube.axes[!i], cube.axes[i < 2 ? 2 : 1]}};
+        weft_tensor w = one_param(b, (const char *[]){"w0", "w1", "w2"}[i], rest);
+        weft_tensor y =
+            apply(b, "sum_axis", (weft_attr)WEFT_ATTR_INT(cube.axes[i].name, i), square, 0);
+        weft_tensor part = sum_up(b, y, w);
+        all = all ? apply(b, "add", (weft_attr){0}, all, part) : part;
+    }
+    return all;
+}
+
+static weft_tensor maxima(const weft_builder *b)
+{
+    weft_tensor x = one_param(b, "x", cube), square = apply(b, "mul", (weft_attr){0}, x, x);
+    weft_shape rest = {.rank = 2, .axes = {cube.axes[0], cube.axes[2]}};
+    weft_tensor y = apply(b, "max_axis", (weft_attr)WEFT_ATTR_INT("b", 1), square, 0);
+    return sum_up(b, y, one_param(b, "w", rest));
+}
+
+static weft_tensor broadcasts(const weft_builder *b)
+{
+    weft_shape rest = {.rank = 2, .axes = {cube.axes[0], cube.axes[2]}};
+    weft_tensor x = one_param(b, "x", rest), w = one_param(b, "w", cube), y;
+    weft_tensor like = apply(b, "broadcast", (weft_attr)WEFT_ATTR_INT("b", 1), x, w);
+    const weft_attr size[] = {WEFT_ATTR_INT("size", 4), WEFT_ATTR_INT("b", 1)};
+    assert_int_equal(b->op(b->ctx, "repeat", size, 2, &x, 1, 0, &y, 1), WEFT_OK);
+    return sum_up(b, apply(b, "mul", (weft_attr){0}, like, y), w);
+}
+
 static void small_graph(weft_tensor (*build)(const weft_builder *b), int64_t least)
 {
     graph g;
@@ -291,6 +338,9 @@ static void other_ops(void **state)
 {
     (void)state;
     small_graph(casts, 1);
+    small_graph(sums, 60 + 20 + 15 + 12);
+    small_graph(maxima, 60 + 15);
+    small_graph(broadcasts, 60 + 15);
 }
 
 /* What has no gradient says so instead of training on a wrong one. */

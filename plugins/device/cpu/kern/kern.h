@@ -21,6 +21,8 @@ struct cpu_args {
     int64_t fused;      /* ... queries, keys and values are one operand */
     int64_t sequence, causal;
     int64_t table, first; /* embedding: rows of the table, id of its first row */
+    int64_t outer, along; /* axis ops: elements before and along the axis; `inner` behind it */
+    int64_t chunk;        /* ... elements along the axis that an item has */
     int64_t valid;        /* columns of the logits that are not padding */
     double eps, weight;
     uint32_t dt;              /* element type of inputs and activations */
@@ -64,6 +66,9 @@ typedef void cpu_kernel(const struct cpu_job *j, int64_t begin, int64_t end, cha
     X(embedding)                                                                                   \
     X(embedding_dw)                                                                                \
     X(accumulate)                                                                                  \
+    X(sum_axis)                                                                                    \
+    X(max_axis)                                                                                    \
+    X(broadcast)                                                                                   \
     X(cast)                                                                                        \
     X(sumsq)                                                                                       \
     X(ew)                                                                                          \

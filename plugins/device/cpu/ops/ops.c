@@ -46,6 +46,10 @@ static const struct cpu_op ops[] = {
     {"xent.finish", "cTV iT fT fTP f", "cTV f", plan_vocab, .run = run_xent, AT(vocab_finish)},
     {"xent.loss", "iT fT fTP", "f", plan_vocab, .run = run_xent, AT(vocab_loss)},
     {"accumulate", NULL, NULL, plan_flat, .run = run_flat, AT(accumulate)},
+    {"sum_axis", NULL, NULL, plan_reduce, .run = run_reduce, AT(sum_axis)},
+    {"max_axis", NULL, NULL, plan_reduce, .run = run_reduce, AT(max_axis)},
+    {"broadcast", NULL, NULL, plan_broadcast, .run = run_broadcast, AT(broadcast)},
+    {"repeat", NULL, NULL, plan_broadcast, .run = run_broadcast, AT(broadcast)},
     {"cast", NULL, NULL, plan_cast, .run = run_flat, AT(cast)},
     {"sumsq", NULL, NULL, plan_sumsq, .run = run_sumsq, AT(sumsq)},
     {"ew", NULL, NULL, EW},
@@ -71,10 +75,13 @@ static const struct cpu_op ops[] = {
     {"floor", NULL, NULL, EW, .form = WEFT_EW_FLOOR},
 };
 
-/* Ops that may accumulate into outputs: those with a gradient type, accumulate and sumsq. */
+/* Ops that may accumulate into outputs: those with a gradient type, and sums of any shape. */
 static bool may_accumulate(const struct cpu_op *op)
 {
-    return op->out ? op->out[0] == 'g' : op->plan == plan_flat || op->plan == plan_sumsq;
+    if (op->out)
+        return op->out[0] == 'g';
+    return op->plan == plan_flat || op->plan == plan_sumsq ||
+           op->kernel == offsetof(struct cpu_kernels, sum_axis);
 }
 
 static weft_status refuse(const struct cpu_module *m, const weft_opspec *spec)

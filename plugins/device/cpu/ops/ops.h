@@ -30,6 +30,12 @@ CPU_RUN(run_xent);
 CPU_RUN(run_flat);
 CPU_RUN(run_sumsq);
 
+/* axis.c */
+CPU_PLAN(plan_reduce);
+CPU_PLAN(plan_broadcast);
+CPU_RUN(run_reduce);
+CPU_RUN(run_broadcast);
+
 /* rope.c */
 CPU_PLAN(plan_rope);
 weft_status ready_rope(weft_prepared *p, const weft_opspec *spec);
