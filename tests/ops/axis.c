@@ -1,14 +1,15 @@
-/* axis.c: ops along an axis: what cases.c and referee.c have of them.
+/* axis.c: ops along an axis, and batched products: what cases.c and referee.c have of them.
  *
  * The sizes of a case are `tokens` before the axis, `inner` along it and `cols` behind it; a size
- * of 1 is no axis at all, and one that three divides is two. */
+ * of 1 is no axis at all, and one that three divides is two. Of a product `heads` is the batch. */
 #include "cases.h"
 #include "referee.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const ids[] = {"sum_axis", "max_axis", "broadcast", "repeat"};
+static const char *const ids[] = {"sum_axis", "max_axis", "broadcast", "repeat",
+                                  "bmm",      "bmm.dx",   "bmm.dw"};
 
 int is_axis(const char *id)
 {
@@ -29,9 +30,33 @@ static uint32_t add_axes(int64_t *size, uint32_t rank, int64_t n)
     return rank;
 }
 
+/* Operands [batch.., rows, cols]. */
+static void make_bmm(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+{
+    int64_t x[WEFT_MAX_AXES] = {0}, w[WEFT_MAX_AXES], y[WEFT_MAX_AXES];
+    uint32_t at = add_axes(x, 0, n->heads);
+    if (at == 0)
+        x[at++] = 1; /* a batch of one is an axis too */
+    memcpy(w, x, sizeof x);
+    memcpy(y, x, sizeof x);
+    x[at] = y[at] = n->tokens;
+    w[at] = y[at + 1] = n->cols;
+    x[at + 1] = w[at + 1] = n->inner;
+    add_input(c, ct, at + 2, strcmp(c->id, "bmm") == 0 ? x : y, -2, 2);
+    add_input(c, ct, at + 2, strcmp(c->id, "bmm.dw") == 0 ? x : w, -1, 1);
+    if (strcmp(c->id, "bmm.dw") == 0)
+        add_output(c, gt, at + 2, w);
+    else
+        add_output(c, ct, at + 2, strcmp(c->id, "bmm") == 0 ? y : x);
+}
+
 void make_axis(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
 {
     int64_t full[WEFT_MAX_AXES], rest[WEFT_MAX_AXES];
+    if (strncmp(c->id, "bmm", 3) == 0) {
+        make_bmm(c, n, ct, gt);
+        return;
+    }
     const uint32_t at = add_axes(full, 0, n->tokens);
     full[at] = n->inner;
     const uint32_t rank = add_axes(full, at + 1, n->cols);
@@ -54,9 +79,30 @@ void make_axis(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
     c->x[1] = NULL; /* only its shape is used: no address */
 }
 
+/* The sum over l of a [i, l] b [j, l], in which each operand may have its axes the other way. */
+static void referee_bmm(const struct call *c)
+{
+    const uint32_t r = c->in[0].rank;
+    const int dx = strcmp(c->id, "bmm.dx") == 0, dw = strcmp(c->id, "bmm.dw") == 0;
+    const int64_t m = c->out[0].size[r - 2], n = c->out[0].size[r - 1];
+    const int64_t k = c->in[0].size[dw ? r - 2 : r - 1], batch = count_of(&c->out[0]) / m / n;
+    for (int64_t e = 0; e < batch * m * n; e++) {
+        const int64_t i = e / n % m, j = e % n;
+        const double *a = c->x[0] + e / n / m * m * k, *b = c->x[1] + e / n / m * n * k;
+        double sum = 0;
+        for (int64_t l = 0; l < k; l++)
+            sum += a[dw ? l * m + i : i * k + l] * b[dx || dw ? l * n + j : j * k + l];
+        c->y[0][e] = sum + (c->flags & WEFT_SPEC_ACCUMULATE ? c->y[0][e] : 0);
+    }
+}
+
 /* Element (outer, k, inner) of the operand that has the axis, and (outer, inner) of the other. */
 void referee_axis(const struct call *c)
 {
+    if (strncmp(c->id, "bmm", 3) == 0) {
+        referee_bmm(c);
+        return;
+    }
     const int reduces = c->id[0] == 's' || c->id[0] == 'm', sums = c->id[0] == 's';
     const weft_operand *full = reduces ? &c->in[0] : &c->out[0];
     const int64_t at = c->attr[0].i, n = full->size[at];

@@ -16,7 +16,7 @@ struct sizes {
  * forward op (mean, rstd, y, lse) are the referee's. */
 void make_call(struct call *c, const char *id, const struct sizes *n, uint32_t ct, uint32_t gt);
 
-/* axis.c: ops along an axis. */
+/* axis.c: ops along an axis, and batched products. */
 int is_axis(const char *id);
 void make_axis(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt);
 

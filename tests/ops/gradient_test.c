@@ -32,6 +32,8 @@ static const struct gradient gradients[] = {
     {"softmax_xent.loss", "softmax_xent", "01r", "0"},
     {"sum_axis", "broadcast", "r0", "0"}, /* from here on: the cpu alone */
     {"broadcast", "sum_axis", "r", "0"},
+    {"bmm", "bmm.dx", "r1", "0"},
+    {"bmm", "bmm.dw", "r0", "1"},
 };
 
 static const struct sizes cases[] = {

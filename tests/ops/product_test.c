@@ -1,5 +1,5 @@
-/* product_test.c: linear and its gradients against the referee. They are oneDNN's, so our own
- * kernels' instruction sets do not matter; CTest runs this once more with oneDNN held to AVX2,
+/* product_test.c: linear, bmm and their gradients against the referee. They are oneDNN's, so our
+ * own kernels' instruction sets do not matter; CTest runs this once more with oneDNN held to AVX2,
  * where bf16 goes through fp32 copies. */
 #include "sweep.h"
 
@@ -43,9 +43,30 @@ static void test_cut_products(void **state)
     SWEEP(isas, outputs_cut, 0, "linear");
 }
 
+static const struct sizes batches[] = {
+    {.heads = 1, .tokens = 3, .cols = 7, .inner = 17},
+    {.heads = 2, .tokens = 1, .cols = 1, .inner = 1},
+    {.heads = 7, .tokens = 17, .cols = 33, .inner = 5},
+    {.heads = 3, .tokens = 65, .cols = 48, .inner = 130},
+    {.heads = 12, .tokens = 1, .cols = 64, .inner = 96},
+    {.heads = 64, .tokens = 9, .cols = 3, .inner = 16},
+    {.heads = 4, .tokens = 300, .cols = 260, .inner = 200},
+};
+
+static void test_batches(void **state)
+{
+    static const char *const isas[] = {"auto", NULL};
+    (void)state;
+    if (!bench_is_cpu())
+        skip();
+    SWEEP(isas, batches, 0, "bmm", "bmm.dx");
+    SWEEP(isas, batches, 1, "bmm.dw");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_products),
-                                       cmocka_unit_test(test_cut_products)};
+                                       cmocka_unit_test(test_cut_products),
+                                       cmocka_unit_test(test_batches)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
 /* Put into c->y what the op gives for c->x (added to what y holds, if the call accumulates). */
 void referee(const struct call *c);
 
-/* axis.c: its part for ops along an axis. */
+/* axis.c: its part for ops along an axis and batched products. */
 void referee_axis(const struct call *c);
 
 #endif

@@ -530,6 +530,9 @@ static void eval_op(const eval_call *c)
         {"max_axis", eval_axis},
         {"broadcast", eval_axis},
         {"repeat", eval_axis},
+        {"bmm", eval_bmm},
+        {"bmm.dx", eval_bmm},
+        {"bmm.dw", eval_bmm},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (!strcmp(c->id, table[i].id)) {

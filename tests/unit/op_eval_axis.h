@@ -1,4 +1,4 @@
-/* Part of op_eval.h: conversions of type, and ops along an axis. */
+/* Part of op_eval.h: conversions of type, ops along an axis and batched products. */
 #ifndef OP_EVAL_AXIS_H
 #define OP_EVAL_AXIS_H
 
@@ -33,6 +33,21 @@ static void eval_axis(const eval_call *c)
         }
         if (reduces)
             c->out[0][i] = r;
+    }
+}
+
+/* The sum over l of a [i, l] b [j, l], in which each operand may have its axes the other way. */
+static void eval_bmm(const eval_call *c)
+{
+    int dx = !strcmp(c->id, "bmm.dx"), dw = !strcmp(c->id, "bmm.dw");
+    const weft_axis *x = &c->is[0].axes[c->is[0].rank - 2], *y = &c->os[0].axes[c->os[0].rank - 2];
+    int64_t m = y[0].size, n = y[1].size, k = x[!dw].size;
+    for (int64_t e = 0; e < eval_elements(&c->os[0]); e++) {
+        int64_t batch = e / n / m, i = e / n % m, j = e % n;
+        c->out[0][e] = 0;
+        for (int64_t l = 0; l < k; l++)
+            c->out[0][e] += c->in[0][batch * m * k + (dw ? l * m + i : i * k + l)] *
+                            c->in[1][batch * n * k + (dx || dw ? l * n + j : j * k + l)];
     }
 }
 

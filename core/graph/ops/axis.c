@@ -270,25 +270,39 @@ static weft_status broadcast_shard(const weft_op_self *self, const weft_opcall *
     return graph_op_shard(self->b, call, place, out, &(shard_rule){.terms = "a-"});
 }
 
+#define AXIS_DOC "*along int - the key is the name of the axis, the value its number"
+
 const op_entry graph_op_axis_family[] = {
     {"sum_axis",
      {.struct_size = sizeof(weft_op),
       .flags = WEFT_OP_ACCUMULATES,
       .infer = sum_infer,
       .grad = sum_grad,
-      .shard = sum_shard}},
+      .shard = sum_shard,
+      .doc = OP_DOC(.help = "y = the sum of x along one axis", .operands = "x:cN*A",
+                    .results = "y:c*A", .attributes = AXIS_DOC)}},
     {"max_axis",
-     {.struct_size = sizeof(weft_op), .infer = max_infer, .grad = max_grad, .shard = max_shard}},
+     {.struct_size = sizeof(weft_op),
+      .infer = max_infer,
+      .grad = max_grad,
+      .shard = max_shard,
+      .doc = OP_DOC(.help = "y = the maximum of x along one axis", .operands = "x:cN*A",
+                    .results = "y:c*A", .attributes = AXIS_DOC)}},
     {"broadcast",
      {.struct_size = sizeof(weft_op),
       .flags = WEFT_OP_SHAPE_LAST,
       .infer = broadcast_infer,
       .grad = broadcast_grad,
-      .shard = broadcast_shard}},
+      .shard = broadcast_shard,
+      .doc = OP_DOC(.help = "y = x at every index of an axis that like has and x has not",
+                    .operands = "x:c*A like:cN*A", .results = "y:cN*A", .attributes = AXIS_DOC)}},
     {"repeat",
      {.struct_size = sizeof(weft_op),
       .infer = repeat_infer,
       .grad = broadcast_grad,
-      .shard = broadcast_shard}},
+      .shard = broadcast_shard,
+      .doc = OP_DOC(.help = "y = x at every index of a new axis", .operands = "x:c*A",
+                    .results = "y:cN*A",
+                    .attributes = AXIS_DOC "; size int - elements of the new axis")}},
     {0},
 };

@@ -3,7 +3,10 @@
  * The weight is [O.., I..], the input [t, I..], the result [t, O..]; O and I may be several axes.
  * Its gradients are products of the same three: dx = dy w, dw = dy^T x, db = the column sums of dy.
  * Split along O the result is split; along I in both operands, it is a partial sum; along t, dw is.
- */
+ *
+ * bmm has a product for each index of the leading axes, which both operands have (the experts of a
+ * layer): x [B.., m, k], w [B.., n, k], y [B.., m, n]. Its gradients are bmm.dx, dy w, and bmm.dw,
+ * dy^T x. Split along an axis of B all three are split. */
 #include "graph/ops/util.h"
 
 static weft_status linear_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
@@ -37,6 +40,29 @@ static weft_status colsum_infer(const weft_op_self *self, const weft_attr *attrs
     return graph_op_infer("colsum: dy[t,O..] -> db[O..]", self->b, in, nin, out, nout);
 }
 
+static weft_status bmm_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
+                             const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
+{
+    (void)attrs, (void)nattr;
+    return graph_op_infer("bmm: x[B..,m,k] w[B..,n,k] -> y[B..,m,n]", self->b, in, nin, out, nout);
+}
+
+static weft_status bmm_dx_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
+                                const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
+{
+    (void)attrs, (void)nattr;
+    return graph_op_infer("bmm.dx: dy[B..,m,n] w[B..,n,k] -> dx[B..,m,k]", self->b, in, nin, out,
+                          nout);
+}
+
+static weft_status bmm_dw_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
+                                const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
+{
+    (void)attrs, (void)nattr;
+    return graph_op_infer("bmm.dw: dy[B..,m,n] x[B..,m,k] -> dw[B..,n,k]", self->b, in, nin, out,
+                          nout);
+}
+
 static weft_status linear_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
                                weft_tensor *din)
 {
@@ -50,6 +76,20 @@ static weft_status linear_grad(const weft_op_self *self, const weft_opcall *call
         st = graph_op_append(self->b, "linear.dw", (weft_tensor[]){dy, x}, 2, &din[1]);
     if (st == WEFT_OK && graph_op_expects(self->b, call, 2, phase))
         st = graph_op_append(self->b, "colsum", &dy, 1, &din[2]);
+    return st;
+}
+
+static weft_status bmm_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
+                            weft_tensor *din)
+{
+    weft_tensor dy = call->dout[0], x = call->in[0], w = call->in[1];
+    weft_status st = WEFT_OK;
+    if (!dy)
+        return WEFT_OK;
+    if (graph_op_expects(self->b, call, 0, phase))
+        st = graph_op_append(self->b, "bmm.dx", (weft_tensor[]){dy, w}, 2, &din[0]);
+    if (st == WEFT_OK && graph_op_expects(self->b, call, 1, phase))
+        st = graph_op_append(self->b, "bmm.dw", (weft_tensor[]){dy, x}, 2, &din[1]);
     return st;
 }
 
@@ -88,6 +128,14 @@ static double dw_flops(const weft_op_self *self, const weft_attr *attrs, uint32_
     return 2.0 * (double)in[0].axes[0].size * (double)graph_op_elements(&out[0]);
 }
 
+/* 2 m n k for each product: in all three the first operand lacks only the result's last axis. */
+static double bmm_flops(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
+                        const weft_shape *in, uint32_t nin, const weft_shape *out, uint32_t nout)
+{
+    (void)self, (void)attrs, (void)nattr, (void)nin, (void)nout;
+    return 2.0 * (double)graph_op_elements(&in[0]) * (double)out[0].axes[out[0].rank - 1].size;
+}
+
 const op_entry graph_op_linear_family[] = {
     {"linear",
      {.struct_size = sizeof(weft_op),
@@ -113,6 +161,31 @@ const op_entry graph_op_linear_family[] = {
       .flops = dw_flops,
       .doc = OP_DOC(.help = "dw = dy^T x: the gradient of w in linear",
                     .operands = "dy:cT*O x:cT*I", .results = "dw:g*O*I", .formula = "2 T I O")}},
+    {"bmm",
+     {.struct_size = sizeof(weft_op),
+      .infer = bmm_infer,
+      .grad = bmm_grad,
+      .shard = product_shard,
+      .flops = bmm_flops,
+      .doc = OP_DOC(.help = "y = x w^T for each index of the leading axes: batched products",
+                    .operands = "x:c*BMI w:c*BOI", .results = "y:c*BMO", .formula = "2 B M O I")}},
+    {"bmm.dx",
+     {.struct_size = sizeof(weft_op),
+      .infer = bmm_dx_infer,
+      .shard = product_shard,
+      .flops = bmm_flops,
+      .doc =
+          OP_DOC(.help = "dx = dy w for each index: the gradient of x in bmm",
+                 .operands = "dy:c*BMO w:c*BOI", .results = "dx:c*BMI", .formula = "2 B M O I")}},
+    {"bmm.dw",
+     {.struct_size = sizeof(weft_op),
+      .flags = WEFT_OP_ACCUMULATES,
+      .infer = bmm_dw_infer,
+      .shard = product_shard,
+      .flops = bmm_flops,
+      .doc =
+          OP_DOC(.help = "dw = dy^T x for each index: the gradient of w in bmm",
+                 .operands = "dy:c*BMO x:c*BMI", .results = "dw:g*BOI", .formula = "2 B M O I")}},
     {"colsum",
      {.struct_size = sizeof(weft_op),
       .flags = WEFT_OP_ACCUMULATES,

@@ -23,7 +23,8 @@
  *   round x   to the nearest whole number, ties to even; floor x to the next smaller one
  *
  * Others: "sumsq" x is the sum of all squares, one element; "linear" x w is the product of x [rows,
- * in] and w transposed [out, in]; "rename" gives an axis another name.
+ * in] and w transposed [out, in]; "bmm" x w is the same for each index of leading axes that both
+ * have: x [batch.., rows, in], w [batch.., out, in]; "rename" gives an axis another name.
  *
  * Along one axis, which is named by an attribute: its name is the key, its number the value. The
  * functions below find the number.

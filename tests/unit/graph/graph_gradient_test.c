@@ -318,6 +318,16 @@ static weft_tensor broadcasts(const weft_builder *b)
     return sum_up(b, apply(b, "mul", (weft_attr){0}, like, y), w);
 }
 
+static weft_tensor products(const weft_builder *b)
+{
+    weft_shape s = cube, z = {.rank = 3, .axes = {cube.axes[0], cube.axes[1], {"n", 2}}};
+    s.axes[1] = z.axes[2];
+    weft_tensor x = one_param(b, "x", cube), w = one_param(b, "w", s);
+    weft_tensor act = apply(b, "mul", (weft_attr){0}, w, w); /* of a parameter and an activation */
+    weft_tensor y = apply(b, "bmm", (weft_attr){0}, x, act);
+    return sum_up(b, apply(b, "bmm", (weft_attr){0}, x, w), apply(b, "mul", (weft_attr){0}, y, y));
+}
+
 static void small_graph(weft_tensor (*build)(const weft_builder *b), int64_t least)
 {
     graph g;
@@ -338,6 +348,7 @@ static void other_ops(void **state)
 {
     (void)state;
     small_graph(casts, 1);
+    small_graph(products, 60 + 30);
     small_graph(sums, 60 + 20 + 15 + 12);
     small_graph(maxima, 60 + 15);
     small_graph(broadcasts, 60 + 15);

@@ -95,6 +95,22 @@ static const infer_case cases[] = {
      {"f32 " T ",a=1,b=1,c=1,d=1", "f32 " T ",e=1,f=1,g=1,h=1,i=1"},
      NULL,
      "dw would have more than 8 axes"},
+    {"bmm",
+     {"bf16 experts=3," T ",embed=4", "bf16 experts=3,ffn=16,embed=4"},
+     "bf16 experts=3,tokens=8,ffn=16",
+     NULL},
+    {"bmm",
+     {"f32 a=2,b=3," T ",embed=4", "f32 a=2,b=3,ffn=16,embed=4"},
+     "f32 a=2,b=3,tokens=8,ffn=16",
+     NULL},
+    {"bmm", {X, "f32 ffn=16,embed=4"}, NULL, "x cannot be f32 [tokens 8, embed 4]"},
+    {"bmm", {"f32 e=3," T ",embed=4", "f32 e=2,ffn=16,embed=4"}, NULL, "does not fit x"},
+    {"bmm", {"f32 e=3," T ",embed=4", "f32 e=3,tokens=8,embed=4"}, NULL, "two axes named"},
+    {"bmm.dx",
+     {"f32 e=3," T ",ffn=16", "f32 e=3,ffn=16,embed=4"},
+     "f32 e=3,tokens=8,embed=4",
+     NULL},
+    {"bmm.dw", {"f32 e=3," T ",ffn=16", "f32 e=3," T ",embed=4"}, "f32 e=3,ffn=16,embed=4", NULL},
     {"colsum", {"f32 " T ",heads=2,dim=2"}, "f32 heads=2,dim=2", NULL},
     {"colsum", {"f32 " T}, NULL, "cannot be"},
     {"layernorm",
@@ -280,6 +296,16 @@ static void costs(void **state)
     assert_true(graph_core_op("linear")->flops(&nobody, NULL, 0, in, 2, &y, 1) == 2.0 * 8 * 16 * 4);
     assert_true(graph_core_op("linear.dw")->flops(&nobody, NULL, 0, dy, 2, &w, 1) ==
                 2.0 * 8 * 16 * 4);
+    weft_shape bx = parse("f32 e=3,tokens=8,embed=4", names[0]);
+    weft_shape bw = parse("f32 e=3,ffn=16,embed=4", names[1]);
+    weft_shape by = parse("f32 e=3,tokens=8,ffn=16", names[2]);
+    const double all = 2.0 * 3 * 8 * 16 * 4;
+    assert_true(graph_core_op("bmm")->flops(&nobody, NULL, 0, (weft_shape[]){bx, bw}, 2, &by, 1) ==
+                all);
+    assert_true(
+        graph_core_op("bmm.dx")->flops(&nobody, NULL, 0, (weft_shape[]){by, bw}, 2, &bx, 1) == all);
+    assert_true(
+        graph_core_op("bmm.dw")->flops(&nobody, NULL, 0, (weft_shape[]){by, bx}, 2, &bw, 1) == all);
     weft_shape q = parse("f32 tokens=8,three=3,heads=2,dim=5", names[3]), a = q;
     a.axes[1] = q.axes[2];
     a.axes[2] = q.axes[3];
