@@ -3,7 +3,7 @@
 
 Installs BUILD to a fresh prefix, builds plugins/ against it with find_package(weft), and trains
 with them. Each is compared with one rank, in loss, gradient norm and in the parameters after the
-last step; LAMB and Muon are compared with their formulas, in plain Python, as well.
+last step; LAMB, Muon and Adafactor are compared with their formulas, in plain Python, as well.
 
 The bounds. fp32 sums in another order differ by some 1e-7, which 20 updates enlarge: 1e-5 of a loss
 or norm, and 1e-4 of the largest element of a tensor. In the formulas the gradient is recovered from
@@ -205,6 +205,47 @@ class Muon(Formula):
         # takes its own part of a matrix.
         self.refused(JOB | self.MUON | {"parallel.strategy": "tp", "model.context": 16},
                      "update of embed.pos.w")
+
+
+class Adafactor(Formula):
+    ADAFACTOR = {"optim.rule": "acme.adafactor", "optim.lr": 0.005}
+
+    def test_like_one_rank(self):
+        tied = {"model.tied": "on", "model.vocab": 257}  # rows that pad the table count nothing
+        self.like_one_rank(JOB | self.ADAFACTOR | tied, (
+            (2, {}), (2, {"parallel.strategy": "pp"}), (2, {"parallel.strategy": "tp"}),
+            (4, TP_DP)))
+
+    @staticmethod
+    def factored(v, shape):
+        """r c / s of each matrix of the last two axes."""
+        rows, columns = shape[-2:]
+        out = []
+        for at in range(0, len(v), rows * columns):
+            x = [v[at + i * columns:at + (i + 1) * columns] for i in range(rows)]
+            r, c = [math.fsum(row) for row in x], [math.fsum(col) for col in zip(*x)]
+            s = math.fsum(r)
+            out += [a * b / s for a in r for b in c]
+        return out
+
+    def test_formula(self):
+        lr, b1, b2, ranks = 0.005, 0.9, 0.999, set()
+        for count, name, shape, old, new, g, states in self.steps(
+                self.ADAFACTOR, lambda x, y: (y - b1 * x) / (1 - b1)):
+            ranks.add(len(shape))
+            m = [b1 * x + (1 - b1) * y for x, y in zip(states["m"][0], g)]
+            v = [b2 * x + (1 - b2) * (y * y + 1e-30) for x, y in zip(states["v"][0], g)]
+            self.close(states["m"][1], m, 1e-5, f"m of {name} after step {count}")
+            self.close(states["v"][1], v, 1e-5, f"v of {name} after step {count}")
+            m, v = ([x / (1 - b**count) for x in states[k][1]] for k, b in (("m", b1), ("v", b2)))
+            by = self.factored(v, shape) if len(shape) > 1 else v
+            u = [x / (math.sqrt(y) + 1e-6) for x, y in zip(m, by)]
+            rms = math.hypot(*u) / math.sqrt(len(u))
+            self.moved(old, new, [lr * x / max(1, rms) for x in u], f"{name} at step {count}")
+        self.assertLessEqual({1, 2, 4}, ranks)
+
+    def test_what_cannot_be_is_said(self):
+        self.refused(JOB | self.ADAFACTOR | {"optim.placement": "zero1"}, "needs whole matrices")
 
 
 class Ring(Compared):
