@@ -31,7 +31,8 @@ typedef struct graph_doc_form {
 typedef struct graph_doc_attr {
     char key[WEFT_MAX_NAME]; /* "*in": the name of an axis */
     bool real, required;
-    double dflt; /* unless required */
+    char size_of; /* required: a letter whose size it has in examples; 0: it is 1 there */
+    double dflt;  /* unless required */
     char meaning[GRAPH_DOC_TEXT];
 } graph_doc_attr;
 

@@ -131,12 +131,14 @@ static weft_status read_attr(const reader *r, const char *p, size_t n, graph_doc
         return wrong(r, p, "a key, a type, a default and a meaning are expected");
     if (!strcmp(key, "*"))
         return wrong(r, p, "the name of an axis is expected after '*'");
-    *a = (graph_doc_attr){.real = !strcmp(type, "real"), .required = !strcmp(dflt, "-")};
+    *a = (graph_doc_attr){.real = !strcmp(type, "real")};
+    a->required = *dflt == '-' && (!dflt[1] || (dflt[1] >= 'A' && dflt[1] <= 'Z' && !dflt[2]));
+    a->size_of = a->required ? dflt[1] : 0;
     if (!a->real && strcmp(type, "int"))
         return wrong(r, p, "the type int or real is expected after the key");
     a->dflt = a->required ? 1 : strtod(dflt, &end);
     if (end && *end)
-        return wrong(r, p, "a number or '-' is expected after the type");
+        return wrong(r, p, "a number, '-' or '-' and a letter is expected after the type");
     memcpy(a->key, key, strlen(key) + 1);
     memcpy(a->meaning, next, strlen(next) + 1);
     return WEFT_OK;

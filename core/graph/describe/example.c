@@ -74,14 +74,30 @@ static int64_t number_of(const graph_doc_call *c, const char *name)
     return 0;
 }
 
+/* What a whole-number attribute is in an example. */
+static int64_t value_of(const graph_doc_call *c, const graph_doc_attr *a)
+{
+    weft_shape in[WEFT_MAX_OPERANDS] = {0}, out[WEFT_MAX_OPERANDS] = {0};
+    if (*a->key == '*')
+        return number_of(c, a->key + 1);
+    if (!a->size_of || graph_doc_shapes(c, in, out) != WEFT_OK)
+        return (int64_t)a->dflt;
+    const char *name = c->doc->axis[a->size_of - 'A'][0];
+    for (uint32_t i = 0; i < c->nin + c->form->nout; i++) {
+        const weft_shape *s = i < c->nin ? &in[i] : &out[i - c->nin];
+        for (uint32_t k = 0; k < s->rank; k++)
+            if (!strcmp(s->axes[k].name, name))
+                return s->axes[k].size;
+    }
+    return (int64_t)a->dflt;
+}
+
 uint32_t graph_doc_attrs(const graph_doc_call *c, weft_attr *out)
 {
     for (uint32_t i = 0; i < c->doc->nattrs; i++) {
         const graph_doc_attr *a = &c->doc->attr[i];
-        const char *axis = *a->key == '*' ? a->key + 1 : NULL;
-        out[i] = (weft_attr){.key = axis ? axis : a->key,
-                             .i = axis ? number_of(c, axis) : (int64_t)a->dflt,
-                             .f = a->dflt};
+        out[i] = (weft_attr){
+            .key = *a->key == '*' ? a->key + 1 : a->key, .i = value_of(c, a), .f = a->dflt};
     }
     return c->doc->nattrs;
 }

@@ -5,7 +5,7 @@
  * Split along O the result is split; along I in both operands, it is a partial sum; along t, dw is.
  *
  * bmm has a product for each index of the leading axes, which both operands have (the experts of a
- * layer): x [B.., m, k], w [B.., n, k], y [B.., m, n]. Its gradients are bmm.dx, dy w, and bmm.dw,
+ * layer): x [B.., m, i], w [B.., o, i], y [B.., m, o]. Its gradients are bmm.dx, dy w, and bmm.dw,
  * dy^T x. Split along an axis of B all three are split. */
 #include "graph/ops/util.h"
 
@@ -44,14 +44,14 @@ static weft_status bmm_infer(const weft_op_self *self, const weft_attr *attrs, u
                              const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return graph_op_infer("bmm: x[B..,m,k] w[B..,n,k] -> y[B..,m,n]", self->b, in, nin, out, nout);
+    return graph_op_infer("bmm: x[B..,m,i] w[B..,o,i] -> y[B..,m,o]", self->b, in, nin, out, nout);
 }
 
 static weft_status bmm_dx_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                                 const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return graph_op_infer("bmm.dx: dy[B..,m,n] w[B..,n,k] -> dx[B..,m,k]", self->b, in, nin, out,
+    return graph_op_infer("bmm.dx: dy[B..,m,o] w[B..,o,i] -> dx[B..,m,i]", self->b, in, nin, out,
                           nout);
 }
 
@@ -59,7 +59,7 @@ static weft_status bmm_dw_infer(const weft_op_self *self, const weft_attr *attrs
                                 const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return graph_op_infer("bmm.dw: dy[B..,m,n] x[B..,m,k] -> dw[B..,n,k]", self->b, in, nin, out,
+    return graph_op_infer("bmm.dw: dy[B..,m,o] x[B..,m,i] -> dw[B..,o,i]", self->b, in, nin, out,
                           nout);
 }
 

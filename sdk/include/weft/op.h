@@ -70,7 +70,8 @@ WEFT_FREEZE(weft_op_self, b, 32);
  *   results     the same for the outputs, in as many forms
  *   axes        "T tokens, I in, O out": for each letter a name that its axis may have
  *   attributes  "sequence int - MEANING; eps real 1e-05 MEANING": key, int or real, default ('-':
- *               it must be given) and meaning, without "first". NULL: none. "*in" is a key that
+ *               it must be given; '-N': it has the size of the letter N in examples) and meaning,
+ *               without "first". NULL: none. "*in" is a key that
  *               names an axis; in examples it is `in` with the number of that axis, or with 0 if no
  *               operand has it
  *   formula     what flops() counts, by letters and keys: "2 T I O". NULL: negligible */

@@ -318,11 +318,24 @@ static void sign(const graph_doc_operand *o, bool types, char *to, size_t cap)
                               : "");
 }
 
+/* Ops of any element type, which no wrong type leads to a message, and ops along a named axis,
+ * whose sentences name the axis and have no signature. */
+static bool has_no_signature(const fixture *f)
+{
+    for (uint32_t i = 0; i < f->doc.nattrs; i++)
+        if (!strcmp(f->doc.attr[i].key, "*along"))
+            return true;
+    for (uint32_t i = 0; i < f->call.form->nin; i++)
+        if (f->call.form->in[i].type != 'x')
+            return false;
+    return true;
+}
+
 static void names_are_those_of_messages_in(fixture *f)
 {
     char want[512] = "", one[64];
     weft_shape none[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS];
-    if (f->doc.op->flags & WEFT_OP_ELEMENTWISE)
+    if ((f->doc.op->flags & WEFT_OP_ELEMENTWISE) || has_no_signature(f))
         return;
     for (uint32_t i = 0; i < f->call.nin; i++) { /* of a wrong type: refused, with the signature */
         none[i] = f->in[i];
