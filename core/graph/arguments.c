@@ -197,19 +197,21 @@ weft_status graph_check_tensor(const graph *g, const char *call, const char *wha
     return WEFT_OK;
 }
 
+static bool is_float(uint32_t dtype)
+{
+    return dtype == WEFT_F32 || dtype == WEFT_BF16 || dtype == WEFT_F16;
+}
+
 weft_status graph_check_assigned(const graph *g, weft_tensor dst, weft_tensor src)
 {
     const tensor *to = graph_tensor(g, dst), *from = graph_tensor(g, src);
     const weft_shape *a = &to->shape, *b = &from->shape;
-    bool like = a->rank == b->rank && (!g->state_of || a->dtype == b->dtype);
+    const bool rounds = to->kind == WEFT_T_STATE && is_float(a->dtype) && is_float(b->dtype);
+    bool like = a->rank == b->rank && (!g->state_of || a->dtype == b->dtype || rounds);
     for (uint32_t k = 0; like && k < a->rank; k++)
         like = a->axes[k].size == b->axes[k].size && !strcmp(a->axes[k].name, b->axes[k].name);
     if (to->constant)
         return err_fail(WEFT_USAGE, "builder.assign(): %s is a constant", to->name);
-    const weft_tensor p = g->state_of ? graph_find(g, g->state_of) : 0; /* a rule's parameter */
-    const weft_shape *whole = p && to->kind == WEFT_T_STATE ? &graph_tensor(g, p)->shape : a;
-    if (whole->rank != a->rank || whole->dtype != a->dtype)
-        return WEFT_OK; /* a state unlike the parameter is refused when the rule is done */
     if (!like)
         return err_fail(WEFT_USAGE,
                         "builder.assign(): %s cannot take %s, a tensor of another shape or "

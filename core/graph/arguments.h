@@ -76,6 +76,9 @@ weft_status graph_check_input(const graph *g, const char *name, const weft_shape
 /* Checks that tensor `src` has the axes of `dst`, to which it is assigned. */
 weft_status graph_check_assigned(const graph *g, weft_tensor dst, weft_tensor src);
 
+/* The builder's state() (builder_state.c), see weft/graph.h. */
+weft_status graph_state(void *ctx, const weft_state_args *args, weft_tensor *out);
+
 /* The builder's comm() (builder_comm.c): appends communication, see weft/graph.h. */
 weft_status graph_comm(void *ctx, const weft_comm_args *args, weft_tensor in, weft_tensor *out);
 

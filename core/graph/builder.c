@@ -177,76 +177,6 @@ static weft_status b_constant(void *ctx, double value, uint32_t flags, weft_tens
     return WEFT_OK;
 }
 
-static bool in_list(const char *list, const char *word)
-{
-    size_t n = strlen(word);
-    for (const char *p = list; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
-        if (!strncmp(p, word, n) && (p[n] == ',' || !p[n]))
-            return true;
-    return false;
-}
-
-/* Every word of `keep` is an axis of the tensor. */
-static weft_status check_keep(const tensor *like, const char *keep)
-{
-    char word[WEFT_MAX_NAME];
-    weft_status st = WEFT_OK;
-    for (const char *p = keep; st == WEFT_OK && p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
-        bool found = false;
-        snprintf(word, sizeof word, "%.*s", (int)strcspn(p, ","), p);
-        for (uint32_t i = 0; i < like->shape.rank; i++)
-            found |= !strcmp(like->shape.axes[i].name, word);
-        if (!found)
-            st = err_fail(WEFT_USAGE, "builder.state(): keep names the axis '%s', which %s has not",
-                          word, like->name);
-    }
-    return st;
-}
-
-static weft_status check_state(const graph *g, const char *name, weft_tensor like, uint32_t dtype,
-                               const char *keep, const weft_tensor *out)
-{
-    weft_status st = graph_check_name("builder.state", "name", name);
-    if (st == WEFT_OK)
-        st = graph_check_pointer("builder.state", "out", out);
-    if (st == WEFT_OK)
-        st = graph_check_tensor(g, "builder.state", "like", like);
-    if (st == WEFT_OK && !*g->state_of && graph_tensor(g, like)->kind != WEFT_T_PARAM)
-        st = err_fail(WEFT_USAGE, "builder.state(): '%s' is like %s, which is not a parameter",
-                      name, graph_tensor(g, like)->name);
-    if (st == WEFT_OK && dtype && !weft_dtype_size(dtype))
-        st = err_fail(WEFT_USAGE, "builder.state(): '%s' has the unknown element type %u", name,
-                      dtype);
-    if (st == WEFT_OK && keep)
-        st = graph_check_text("builder.state", "keep", keep, WEFT_MAX_AXES * WEFT_MAX_NAME);
-    /* a rule may be shown a parameter flat, without the axes that it names */
-    return st != WEFT_OK || !keep || *g->state_of ? st : check_keep(graph_tensor(g, like), keep);
-}
-
-static weft_status b_state(void *ctx, const char *name, weft_tensor like, uint32_t dtype,
-                           const char *keep, weft_tensor *out)
-{
-    graph *g = ctx;
-    weft_status st = graph_check_call(g, CALL_STATE);
-    if (st == WEFT_OK)
-        st = check_state(g, name, like, dtype, keep, out);
-    if (st != WEFT_OK)
-        return st;
-    weft_shape whole = graph_tensor(g, like)->shape, shape = {.dtype = dtype ? dtype : WEFT_F32};
-    for (uint32_t i = 0; i < whole.rank; i++)
-        if (!keep || in_list(keep, whole.axes[i].name))
-            shape.axes[shape.rank++] = whole.axes[i];
-    char full[2 * WEFT_MAX_NAME];
-    snprintf(full, sizeof full, "%s.%s", *g->state_of ? g->state_of : graph_tensor(g, like)->name,
-             name);
-    st = check_new(g, "builder.state", full, &shape, out);
-    if (st != WEFT_OK)
-        return st;
-    *out = graph_add(g, full, WEFT_T_STATE, &shape);
-    graph_tensor(g, *out)->of = like;
-    return WEFT_OK;
-}
-
 static const weft_op *find_op(const graph *g, const char *id, bool *own, weft_op_self *self)
 {
     const weft_op *op = graph_core_op(id);
@@ -371,6 +301,8 @@ static weft_status b_op(void *ctx, const char *id, const weft_attr *attrs, uint3
     weft_status st = check_op(g, id, flags, &asked, to, out);
     if (st != WEFT_OK)
         return st;
+    if (g->state_of && (asked.op->flags & WEFT_OP_ELEMENTWISE))
+        to[0].dtype = WEFT_F32; /* of states in 16 bits, too */
     node *n = graph_node(g, id, nattr, nin, nout);
     n->op = asked.op;
     n->own = asked.own;
@@ -461,7 +393,7 @@ weft_builder graph_builder(graph *g)
                           b_param,
                           b_scalar,
                           b_constant,
-                          b_state,
+                          graph_state,
                           b_op,
                           graph_comm,
                           b_assign,

@@ -34,15 +34,20 @@ typedef struct tensor {
     uint32_t producer;    /* 1 + node, 0 for inputs, parameters, ... */
     weft_shape shape;     /* the whole job's */
     weft_place place[WEFT_MAX_MESH];
-    weft_place want[WEFT_MAX_MESH]; /* activations: SPLIT where an edit requests it */
-    const char *init;               /* parameters */
-    const char *role;               /* parameters; NULL: none */
-    weft_tensor grad;               /* parameters: its WEFT_T_GRAD tensor, once it has one */
-    weft_tensor of;                 /* WEFT_T_GRAD: the parameter; state: the parameter */
-    weft_tensor grad_for;           /* gradients of activations: of which tensor; placed like it */
-    weft_tensor gathered[2];        /* its latest all-gather, in forward and in backward */
-    uint64_t placed; /* sums: bit a: a contribution has been placed along mesh axis a */
-    double value;    /* constants: scalar with `constant` set */
+    weft_place want[WEFT_MAX_MESH];  /* activations: SPLIT where an edit requests it */
+    const char *init;                /* parameters; states, NULL: zeros */
+    bool full;                       /* states: has all axes of its parameter, in order */
+    uint32_t follows[WEFT_MAX_AXES]; /* states: [axis] 1 + the parameter's axis that splits it; 0 */
+    const char *role;                /* parameters; NULL: none */
+    weft_tensor grad;                /* parameters: its WEFT_T_GRAD tensor, once it has one */
+    weft_tensor of;                  /* WEFT_T_GRAD: the parameter; state: the parameter */
+    weft_tensor grad_for;            /* gradients of activations: of which tensor; placed like it */
+    weft_tensor gathered[2];         /* its latest all-gather, in forward and in backward */
+    uint64_t placed;     /* sums: bit a: a contribution has been placed along mesh axis a */
+    weft_tensor part_of; /* a rank's own part of this tensor, along part_axis; 0: not so */
+    uint32_t part_axis;
+    uint64_t room; /* elements of its memory on a rank; 0: its own number */
+    double value;  /* constants: scalar with `constant` set */
     bool constant;
     bool sum;               /* contributions to it add up over the step: gradients, the loss */
     uint32_t keep;          /* WEFT_ACTIVATION_... for backward; 0: whole, the default */
@@ -90,6 +95,7 @@ typedef struct graph {
     void *find_ctx;
     const char
         *state_of;      /* name of the parameter whose update is being built; "": any; NULL: none */
+    bool by_element;    /* that update sees ranges of many parameters, without their axes */
     uint32_t replacing; /* 1 + the node whose replacement is being built */
     const char *deriving;   /* id of the op whose grad() is running */
     const char *looking;    /* "infer" or "shard": the function of an op that is running */

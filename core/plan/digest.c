@@ -57,6 +57,15 @@ static void mix_spec(uint64_t *h, const weft_opspec *op)
     }
 }
 
+/* How a state starts, and its type, where they are not 0 in fp32. */
+static void mix_start(uint64_t *h, const piece *x)
+{
+    if (x->name == x->param || (!x->init && x->shape.dtype == WEFT_F32))
+        return;
+    mix_text(h, x->init ? x->init : "zeros");
+    digest_mix(h, &x->shape.dtype, sizeof x->shape.dtype);
+}
+
 void plan_digest(plan *p)
 {
     uint64_t h = DIGEST_BEGIN;
@@ -72,6 +81,8 @@ void plan_digest(plan *p)
         mix_spec(&h, &p->kernels.at[i].spec);
         mix_first(&h, p->kernels.at[i].first);
     }
+    for (uint32_t i = 0; i < p->pieces.n; i++)
+        mix_start(&h, &p->pieces.at[i]);
     for (uint32_t i = 0; i < p->scalars.n; i++)
         digest_mix(&h, &p->scalars.at[i].value, sizeof(double));
     for (uint32_t i = 0; i < p->collectives.n; i++) {

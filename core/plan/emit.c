@@ -40,18 +40,22 @@ weft_status plan_emit_op(plan *p, list *l, const weft_opspec *op, const emission
     return WEFT_OK;
 }
 
-/* The program that writes 0. */
-static const weft_ew_step zero_step = {.op = WEFT_EW_CONST, .flags = WEFT_EW_SCALAR};
-static const uint16_t zero_reg = 0;
-static const weft_ew_program zero_program = {sizeof zero_program, 1, 1, -1, &zero_step, &zero_reg};
+weft_status plan_segment_add_fill(plan *p, uint32_t seg, uint32_t dtype, uint64_t elements,
+                                  float value, ref where)
+{
+    const weft_ew_step step = {.op = WEFT_EW_CONST, .flags = WEFT_EW_SCALAR, .imm = value};
+    const uint16_t reg = 0;
+    const weft_ew_program program = {sizeof program, 1, 1, -1, &step, &reg};
+    const weft_operand io = {dtype, elements ? 1 : 0, 0, 0, {(int64_t)elements}};
+    const weft_opspec op = {
+        .struct_size = sizeof op, .id = "ew", .nout = 1, .out = &io, .program = &program};
+    return plan_segment_add(p, seg, &op, 0, &where); /* keeps a copy of the program */
+}
 
 weft_status plan_segment_add_zero(plan *p, uint32_t seg, uint32_t dtype, uint64_t elements,
                                   ref where)
 {
-    const weft_operand io = {dtype, elements ? 1 : 0, 0, 0, {(int64_t)elements}};
-    const weft_opspec op = {
-        .struct_size = sizeof op, .id = "ew", .nout = 1, .out = &io, .program = &zero_program};
-    return plan_segment_add(p, seg, &op, 0, &where);
+    return plan_segment_add_fill(p, seg, dtype, elements, 0, where);
 }
 
 weft_status plan_emit_zero(plan *p, list *l, const char *name, uint64_t at)

@@ -53,7 +53,11 @@ weft_status plan_emit_op(plan *p, list *l, const weft_opspec *op, const emission
 weft_status plan_segment_add_zero(plan *p, uint32_t seg, uint32_t dtype, uint64_t elements,
                                   ref where);
 
-/* The same as an entry of its own, of one fp32 number at an arena offset. */
+/* The same with another value. */
+weft_status plan_segment_add_fill(plan *p, uint32_t seg, uint32_t dtype, uint64_t elements,
+                                  float value, ref where);
+
+/* Write 0 as an entry of its own, to one fp32 number at an arena offset. */
 weft_status plan_emit_zero(plan *p, list *l, const char *name, uint64_t at);
 
 /* Add the collective to the plan and start it; *number is for plan_emit_wait(). */

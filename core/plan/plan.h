@@ -164,14 +164,14 @@ typedef struct piece {
     const char *name; /* "block.0.attn.qkv.w", "block.0.attn.qkv.w.m" */
     const char *param;
     const char *init;              /* NULL: zeros */
-    weft_shape shape;              /* whole, fp32 */
+    weft_shape shape;              /* whole; fp32, or the type of a state */
     uint32_t only[WEFT_MAX_MESH];  /* [mesh axis] 1 + the coordinate that has it; 0: all have it */
     uint32_t split[WEFT_MAX_MESH]; /* [mesh axis] 1 + the tensor axis that it splits; 0: none */
     uint64_t replica_axes; /* bit a: coordinates of mesh axis a have replicas of their own value */
     uint32_t shard_axis;   /* 1 + the mesh axis of the slices; 0: not sharded */
     uint64_t pos, slice;   /* elements; pos 0 if the block is a group of its own */
     bool sliced, copy_sliced; /* the region has only the own slice: values; compute copy */
-    uint64_t offset;          /* of the fp32 values */
+    uint64_t offset;          /* of the values: fp32, or the type of a state */
     uint64_t copy;            /* of the compute copy, or UINT64_MAX */
     uint32_t copy_dtype;
     uint32_t writer; /* which rank writes it: plan_writes(); or PLAN_WRITER_ELSEWHERE */
@@ -297,12 +297,12 @@ uint64_t *plan_bases(const plan *p, uint32_t rank);
 typedef struct extent {
     int64_t start[WEFT_MAX_AXES], size[WEFT_MAX_AXES]; /* the block, without padding */
     uint64_t first, count; /* of the block, flattened with the last axis fastest; 0: nothing */
-    uint64_t offset, copy; /* of element `first`: fp32 value, compute copy; UINT64_MAX: not here */
+    uint64_t offset, copy; /* of element `first`: value, compute copy; UINT64_MAX: not here */
 } extent;
 
-#define PLAN_EXTENT_HELD 0u   /* whose fp32 values are in the arena */
+#define PLAN_EXTENT_HELD 0u   /* whose values are in the arena */
 #define PLAN_EXTENT_COPIED 1u /* whose compute copies are */
-#define PLAN_EXTENT_OWNED 2u  /* whose fp32 values the rank updates and saves: its own slice */
+#define PLAN_EXTENT_OWNED 2u  /* whose values the rank updates and saves: its own slice */
 void plan_extent(const plan *p, const piece *x, uint32_t rank, uint32_t what, extent *out);
 
 /* Whether `rank` writes its owned extent into checkpoints. Of the ranks that own the same extent

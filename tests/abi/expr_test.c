@@ -38,11 +38,12 @@ static weft_status constant(void *ctx, double value, uint32_t flags, weft_tensor
     return count(s);
 }
 
-static weft_status state(void *ctx, const char *name, weft_tensor like, uint32_t dtype,
-                         const char *keep, weft_tensor *out)
+static weft_status state(void *ctx, const weft_state_args *args, weft_tensor *out)
 {
-    assert_string_equal(name, "v");
-    assert_true(like && !dtype && !keep);
+    assert_string_equal(args->name, "v");
+    assert_int_equal(args->struct_size, sizeof *args);
+    assert_true(args->like && !args->flags && !args->dtype && !args->reserved);
+    assert_true(!args->keep && !args->shape && !args->init);
     *out = ++((sheet *)ctx)->tensors;
     return count(ctx);
 }

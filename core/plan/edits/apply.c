@@ -79,8 +79,6 @@ weft_status plan_edit_shard(void *ctx, uint32_t what, const char *params, const 
                             uint32_t ahead)
 {
     edit_state *e = state(ctx);
-    const spec_plugin *rule = &e->s->rule;
-    const weft_rule *table = rule->c->table;
     uint32_t a = 0;
     bool any = false;
     weft_status st = plan_edits_in_phase(e, WEFT_PHASE_SYNC, "shard");
@@ -91,12 +89,6 @@ weft_status plan_edit_shard(void *ctx, uint32_t what, const char *params, const 
             WEFT_USAGE,
             "%s shards the unknown kind %u, or shards over the group %s instead of a mesh axis",
             e->owner, what, axis);
-    if (st == WEFT_OK && table->unit == WEFT_UNIT_MATRIX)
-        st = err_fail(
-            WEFT_UNSUPPORTED,
-            "%s shards parameters at any element, and optim.rule = %s needs whole matrices; this "
-            "version has no placement for such rules: set optim.placement = none",
-            e->owner, rule->c->name);
     for (uint32_t i = 0; st == WEFT_OK && !any && i < e->g->tensors.n; i++)
         any = e->g->tensors.at[i].kind == WEFT_T_PARAM &&
               graph_glob_match(params, e->g->tensors.at[i].name);

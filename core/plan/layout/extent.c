@@ -75,7 +75,7 @@ void plan_extent(const plan *p, const piece *x, uint32_t rank, uint32_t what, ex
         return;
     out->first = at.from - x->pos;
     out->count = at.to - at.from;
-    out->offset = address(x->offset, 4, x->sliced, own, at);
+    out->offset = address(x->offset, weft_dtype_size(x->shape.dtype), x->sliced, own, at);
     out->copy = address(x->copy, weft_dtype_size(x->copy_dtype), x->copy_sliced, own, at);
 }
 

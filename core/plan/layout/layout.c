@@ -252,4 +252,5 @@ void plan_flat_free(flat *f)
     free(f->blocks.at);
     free(f->groups.at);
     free(f->states.at);
+    free(f->own_states.at);
 }

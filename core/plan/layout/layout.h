@@ -9,7 +9,12 @@
  * A block may be sharded over a mesh axis: its state (FLAT_STATE), also its gradients, also its
  * parameters. It then consists of groups, ranges of parameters of one kind; coordinate c owns slice
  * c of each. A region with only the own slices is shorter and has its own element indices
- * (at[level]). */
+ * (at[level]).
+ *
+ * A state of an elementwise rule or of a list is such a region (flat_state): every parameter has
+ * it. A rule of whole parameters declares states for each parameter, of any type and axes; each has
+ * memory of its own (own_state). Of those with all axes of the parameter a coordinate has the slice
+ * that it updates; the others are whole. */
 #ifndef PLAN_LAYOUT_LAYOUT_H
 #define PLAN_LAYOUT_LAYOUT_H
 
@@ -61,14 +66,28 @@ typedef struct flat_group {
 
 typedef struct flat_state {
     const char *name; /* suffix */
+    const char *init; /* NULL: zeros */
+    uint32_t dtype;
     uint64_t offset;
 } flat_state;
+
+typedef struct own_state {
+    const char *name; /* suffix */
+    const char *init; /* NULL: zeros */
+    uint32_t param;   /* index into `params` */
+    bool sliced;      /* as the group of its parameter */
+    weft_shape whole;
+    weft_place place[WEFT_MAX_MESH];
+    uint64_t elements; /* in memory, of the slice if sliced */
+    uint64_t offset;
+} own_state;
 
 typedef struct flat {
     VEC(flat_param) params;
     VEC(flat_block) blocks;
     VEC(flat_group) groups; /* of all sharded blocks */
     VEC(flat_state) states;
+    VEC(own_state) own_states;        /* those of a parameter next to each other */
     uint64_t size[FLAT_LEVELS];       /* elements of a region that is sharded from level on */
     uint64_t compute, master, grads;  /* region offsets; master == compute in fp32 jobs */
     uint32_t compute_size, grad_size; /* bytes an element */

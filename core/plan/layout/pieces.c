@@ -25,44 +25,81 @@ static void set_slices(const flat *f, const flat_param *p, uint32_t level, piece
     x->copy_sliced = k->level >= FLAT_PARAMS;
 }
 
-static void add_piece(builder *b, const flat_param *p, const char *suffix, uint64_t region,
-                      uint32_t level)
+static const char *text(builder *b, const char *of)
+{
+    return of ? pool_text(&b->p->pool, of) : NULL;
+}
+
+/* A piece of a parameter or of its state `suffix`, placed over the mesh. A single number is an axis
+ * of one element. */
+static piece *add_placed(builder *b, const flat_param *p, const char *suffix,
+                         const weft_shape *whole, const weft_place *place)
 {
     plan *pl = b->p;
     piece *x = vec_push(&pl->pieces);
-    *x = (piece){.param = pool_text(&pl->pool, p->name), .copy = UINT64_MAX};
+    *x = (piece){.param = pool_text(&pl->pool, p->name), .shape = *whole, .copy = UINT64_MAX};
     x->name = suffix ? pool_printf(&pl->pool, "%s.%s", p->name, suffix) : x->param;
-    x->init = suffix ? NULL : pool_text(&pl->pool, p->init);
-    x->shape = p->whole;
-    x->shape.dtype = WEFT_F32;
+    if (!x->shape.rank)
+        x->shape.axes[x->shape.rank++] = (weft_axis){"number", 1};
     for (uint32_t i = 0; i < x->shape.rank; i++)
         x->shape.axes[i].name = pool_text(&pl->pool, x->shape.axes[i].name);
     for (uint32_t a = 0; a < WEFT_MAX_MESH; a++) {
-        x->split[a] = p->place[a].kind == WEFT_SPLIT ? 1 + p->place[a].axis : 0;
-        x->only[a] = p->place[a].kind == WEFT_HELD ? 1 + p->place[a].axis : 0;
+        x->split[a] = place[a].kind == WEFT_SPLIT ? 1 + place[a].axis : 0;
+        x->only[a] = place[a].kind == WEFT_HELD ? 1 + place[a].axis : 0;
     }
     if (b->stages->axis >= 0)
         x->only[b->stages->axis] = 1 + b->stages->mine;
     x->replica_axes = p->never_axes & p->partial_axes;
     x->writer = p->not_owned ? PLAN_WRITER_ELSEWHERE : 0;
-    set_slices(b->f, p, level, x);
-    x->offset = piece_at(b->f, p, level, region, 4);
-    if (!suffix && b->f->compute != b->f->master) {
-        x->copy = piece_at(b->f, p, FLAT_PARAMS, b->f->compute, b->f->compute_size);
+    return x;
+}
+
+static void add_param(builder *b, const flat_param *p)
+{
+    const flat *f = b->f;
+    uint32_t level = f->compute == f->master ? FLAT_PARAMS : FLAT_STATE;
+    weft_shape whole = p->whole;
+    whole.dtype = WEFT_F32;
+    piece *x = add_placed(b, p, NULL, &whole, p->place);
+    x->init = text(b, p->init);
+    set_slices(f, p, level, x);
+    x->offset = piece_at(f, p, level, f->master, 4);
+    if (f->compute != f->master) {
+        x->copy = piece_at(f, p, FLAT_PARAMS, f->compute, f->compute_size);
         x->copy_dtype = b->g->compute;
     }
+}
+
+static void add_flat_state(builder *b, const flat_param *p, const flat_state *k)
+{
+    weft_shape whole = p->whole;
+    whole.dtype = k->dtype;
+    piece *x = add_placed(b, p, k->name, &whole, p->place);
+    x->init = text(b, k->init);
+    set_slices(b->f, p, FLAT_STATE, x);
+    x->offset = piece_at(b->f, p, FLAT_STATE, k->offset, weft_dtype_size(k->dtype));
+}
+
+static void add_own_state(builder *b, const own_state *k)
+{
+    const flat_param *p = &b->f->params.at[k->param];
+    piece *x = add_placed(b, p, k->name, &k->whole, k->place);
+    x->init = text(b, k->init);
+    if (k->sliced)
+        set_slices(b->f, p, FLAT_STATE, x);
+    x->offset = k->offset;
 }
 
 weft_status plan_pieces(builder *b)
 {
     plan *p = b->p;
     const flat *f = b->f;
-    uint32_t level = f->compute == f->master ? FLAT_PARAMS : FLAT_STATE;
-    for (uint32_t i = 0; i < f->params.n; i++) {
-        add_piece(b, &f->params.at[i], NULL, f->master, level);
+    for (uint32_t i = 0, own = 0; i < f->params.n; i++) {
+        add_param(b, &f->params.at[i]);
         for (uint32_t k = 0; k < f->states.n; k++)
-            add_piece(b, &f->params.at[i], f->states.at[k].name, f->states.at[k].offset,
-                      FLAT_STATE);
+            add_flat_state(b, &f->params.at[i], &f->states.at[k]);
+        for (; own < f->own_states.n && f->own_states.at[own].param == i; own++)
+            add_own_state(b, &f->own_states.at[own]);
     }
     plan_choose_writers(p);
     for (uint32_t i = 0; i < p->pieces.n; i++)

@@ -76,7 +76,14 @@ weft_status plan_regions_state(builder *b, bool train)
     flat *f = b->f;
     uint64_t at = b->zones.zone;
     for (uint32_t i = 0; i < f->states.n; i++)
-        f->states.at[i].offset = region(&at, f->size[FLAT_STATE] * 4);
+        f->states.at[i].offset =
+            region(&at, f->size[FLAT_STATE] * weft_dtype_size(f->states.at[i].dtype));
+    for (uint32_t i = 0; i < f->own_states.n; i++) {
+        own_state *x = &f->own_states.at[i];
+        x->offset = at;
+        at += (x->elements * weft_dtype_size(x->whole.dtype) + 63) & ~(uint64_t)63;
+    }
+    at = (at + 4095) & ~(uint64_t)4095;
     b->p->bytes.state += at - b->zones.zone;
     uint64_t start = at;
     if (train)

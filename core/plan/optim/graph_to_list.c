@@ -21,6 +21,13 @@ static uint64_t elements(const graph *g, weft_tensor t)
     return graph_shape_elements(&s);
 }
 
+/* ... of its memory */
+static uint64_t room(const graph *g, weft_tensor t)
+{
+    const uint64_t most = graph_tensor(g, t)->room;
+    return most ? most : elements(g, t);
+}
+
 static bool elementwise(const node *n)
 {
     return n->assign || (n->op && (n->op->flags & WEFT_OP_ELEMENTWISE));
@@ -131,6 +138,11 @@ static void divide_into_runs(graph_to_list *s)
     for (uint32_t i = 0; i < s->order.n; i++)
         for (uint32_t k = 0; k < s->order.at[i].nin; k++)
             s->last[s->order.at[i].in[k]] = s->run_of[i] + 1;
+    for (weft_tensor t = 1; t <= s->g->tensors.n; t++) {
+        const weft_tensor of = graph_tensor(s->g, t)->part_of;
+        if (of && s->last[t] > s->last[of])
+            s->last[of] = s->last[t];
+    }
     for (uint32_t i = 0; i < s->order.n; i++)
         for (uint32_t k = 0; k < s->order.at[i].nout && !s->order.at[i].assign; k++) {
             weft_tensor t = s->order.at[i].out[k];
@@ -152,14 +164,18 @@ static tensor_place place_of(graph_to_list *s, weft_tensor t)
 {
     const tensor *x = graph_tensor(s->g, t);
     tensor_place h = {.dtype = x->shape.dtype};
-    if (x->kind == WEFT_T_SCALAR) {
+    if (x->part_of) {
+        h.at = place_of(s, x->part_of).at;
+        h.axis = x->part_axis;
+        h.shift = elements(s->g, t) * weft_dtype_size(h.dtype);
+    } else if (x->kind == WEFT_T_SCALAR) {
         h.at = plan_scalar_offset(s->b->p, x->name, x->constant ? x->value : 0);
     } else if (s->cell[t]) {
         h.at = s->b->zones.zone + s->cell[t] - 1;
     } else if (!s->job->find(s->job->ctx, t, &h)) {
         if (!s->temp[t])
             s->temp[t] = 1 + plan_space_take(&s->b->zones.activations,
-                                             elements(s->g, t) * weft_dtype_size(x->shape.dtype));
+                                             room(s->g, t) * weft_dtype_size(x->shape.dtype));
         h.at = s->b->zones.zone + s->temp[t] - 1;
     }
     return h;
@@ -239,11 +255,36 @@ static weft_status emit_node(graph_to_list *s, const node *n)
     return st != WEFT_OK ? st : emit_operands(s, &o, &op);
 }
 
+/* Fill the memory of a whole tensor up to its room: with 0 behind it and, for the real elements,
+ * with 1. */
+static weft_status emit_fill(graph_to_list *s, const node *n)
+{
+    plan *p = s->b->p;
+    const bool real = !n->nin;
+    const weft_tensor t = real ? n->out[0] : n->in[0];
+    const tensor_place h = place_of(s, t);
+    const uint64_t mine = elements(s->g, t), most = room(s->g, t);
+    const ref first = {BASE_FIRST, 0, 0}, behind = {BASE_FIRST, 0, mine * weft_dtype_size(h.dtype)};
+    const uint64_t bases[BASE_FIRST + 1] = {[BASE_FIRST] = h.at};
+    weft_status st = WEFT_OK;
+    if (most == mine && !real)
+        return WEFT_OK;
+    uint32_t seg = plan_segment_begin(p, s->job->name);
+    if (real)
+        st = plan_segment_add_fill(p, seg, h.dtype, mine, 1, first);
+    if (st == WEFT_OK && most > mine)
+        st = plan_segment_add_fill(p, seg, h.dtype, most - mine, 0, behind);
+    if (st == WEFT_OK)
+        plan_list_call(p, s->l, plan_segment_end(p, seg, BASE_FIRST + 1), bases, BASE_FIRST + 1, 0,
+                       s->job->name);
+    return st;
+}
+
 static weft_status emit_comm(graph_to_list *s, const node *n)
 {
     plan *p = s->b->p;
     const tensor_place in = place_of(s, n->in[0]), out = place_of(s, n->out[0]);
-    const uint64_t a = elements(s->g, n->in[0]), z = elements(s->g, n->out[0]);
+    const uint64_t a = room(s->g, n->in[0]), z = room(s->g, n->out[0]);
     collective c = {.channel = plan_channel(p, "update", n->mesh_axis),
                     .kind = n->comm,
                     .redop = n->redop,
@@ -269,8 +310,7 @@ static void give_back(graph_to_list *s, uint32_t run, bool all)
     for (weft_tensor t = 1; t <= s->g->tensors.n; t++)
         if (s->temp[t] && (all || s->last[t] <= run + 1)) {
             plan_space_give(&s->b->zones.activations, s->temp[t] - 1,
-                            elements(s->g, t) *
-                                weft_dtype_size(graph_tensor(s->g, t)->shape.dtype));
+                            room(s->g, t) * weft_dtype_size(graph_tensor(s->g, t)->shape.dtype));
             s->temp[t] = 0;
         }
 }
@@ -308,7 +348,10 @@ weft_status plan_graph_to_list_resume(graph_to_list *s)
             break;
         for (k = i + 1; k < s->order.n && s->run_of[k] == s->run_of[i];)
             k++;
-        st = elementwise(x) ? emit_program(s, i, k) : x->comm ? emit_comm(s, x) : emit_node(s, x);
+        st = elementwise(x) ? emit_program(s, i, k)
+             : x->comm      ? emit_comm(s, x)
+             : !x->op       ? emit_fill(s, x)
+                            : emit_node(s, x);
         give_back(s, s->run_of[i], false);
     }
     if (st != WEFT_OK)
@@ -327,9 +370,10 @@ bool plan_graph_to_list_held(const graph_to_list *s, uint64_t *held)
     for (uint32_t i = 0; i < s->order.n; i++)
         for (uint32_t k = 0; k < s->order.at[i].nout && !s->order.at[i].assign; k++) {
             const weft_tensor t = s->order.at[i].out[k];
-            if (s->wanted[t] && (!waits || s->last[t] > s->run_of[first]) &&
-                elements(s->g, t) > 1 && !s->job->find(s->job->ctx, t, &h))
-                bytes += elements(s->g, t) * weft_dtype_size(graph_tensor(s->g, t)->shape.dtype);
+            if (s->wanted[t] && !graph_tensor(s->g, t)->part_of &&
+                (!waits || s->last[t] > s->run_of[first]) && elements(s->g, t) > 1 &&
+                !s->job->find(s->job->ctx, t, &h))
+                bytes += room(s->g, t) * weft_dtype_size(graph_tensor(s->g, t)->shape.dtype);
         }
     *held = bytes;
     return waits;

@@ -28,6 +28,14 @@ static int find_state(const flat *f, const char *suffix)
     return -1;
 }
 
+static bool is_of_rule(const flat *f, const char *suffix)
+{
+    for (uint32_t i = 0; i < f->own_states.n; i++)
+        if (!strcmp(f->own_states.at[i].name, suffix))
+            return true;
+    return false;
+}
+
 weft_status plan_periodic_states(builder *b, const edit_state *e)
 {
     const uint32_t of_rule = b->f->states.n;
@@ -37,17 +45,22 @@ weft_status plan_periodic_states(builder *b, const edit_state *e)
             continue;
         const char *suffix = suffix_of(b->g, x);
         const int have = find_state(b->f, suffix);
-        if (have >= 0 && (uint32_t)have < of_rule)
+        if ((have >= 0 && (uint32_t)have < of_rule) || is_of_rule(b->f, suffix))
             return err_fail(WEFT_USAGE,
                             "a periodic list declares the state '%s', and so does the update rule",
                             suffix);
-        if (x->shape.dtype != WEFT_F32 || x->shape.rank != graph_tensor(b->g, x->of)->shape.rank)
-            return err_fail(
-                WEFT_UNSUPPORTED,
-                "%s: states of a periodic list must be fp32 with the shape of their parameter",
-                x->name);
+        const flat_state want = {pool_text(&b->p->pool, suffix),
+                                 x->init ? pool_text(&b->p->pool, x->init) : NULL, x->shape.dtype,
+                                 0};
+        const flat_state *old = have < 0 ? &want : &b->f->states.at[have];
+        if (old->dtype != want.dtype ||
+            strcmp(old->init ? old->init : "", want.init ? want.init : ""))
+            return err_fail(WEFT_USAGE,
+                            "%s: periodic lists declare the state '%s' with different types or "
+                            "initial values",
+                            x->name, suffix);
         if (have < 0)
-            *vec_push(&b->f->states) = (flat_state){pool_text(&b->p->pool, suffix), 0};
+            *vec_push(&b->f->states) = want;
     }
     return WEFT_OK;
 }

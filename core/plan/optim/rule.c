@@ -7,13 +7,21 @@
 
 #include <string.h>
 
-uint32_t plan_rule_state(builder *b, const char *full)
+const char *plan_rule_suffix(const tensor *state)
 {
-    const char *suffix = strchr(full, '.') + 1;
+    return strchr(state->name, '.') + 1;
+}
+
+uint32_t plan_rule_state(builder *b, const tensor *state)
+{
+    const char *suffix = plan_rule_suffix(state);
     for (uint32_t i = 0; i < b->f->states.n; i++)
         if (!strcmp(b->f->states.at[i].name, suffix))
             return i;
-    *vec_push(&b->f->states) = (flat_state){pool_text(&b->p->pool, suffix), 0};
+    pool *p = &b->p->pool;
+    *vec_push(&b->f->states) =
+        (flat_state){pool_text(p, suffix), state->init ? pool_text(p, state->init) : NULL,
+                     state->shape.dtype, 0};
     return b->f->states.n - 1;
 }
 
@@ -45,26 +53,6 @@ static weft_status check_assigned(const graph *g, weft_tensor param)
     return WEFT_OK;
 }
 
-/* Check that a state has one fp32 element for each element of its parameter. */
-static weft_status check_states(const graph *g, weft_tensor param)
-{
-    const weft_shape *p = &graph_tensor(g, param)->shape;
-    for (weft_tensor t = 1; t <= g->tensors.n; t++) {
-        const tensor *x = graph_tensor(g, t);
-        bool like = x->shape.rank == p->rank && x->shape.dtype == WEFT_F32;
-        for (uint32_t i = 0; like && i < p->rank; i++)
-            like = x->shape.axes[i].size == p->axes[i].size &&
-                   !strcmp(x->shape.axes[i].name, p->axes[i].name);
-        if (x->kind == WEFT_T_STATE && !like)
-            return err_fail(WEFT_UNSUPPORTED,
-                            "state() declares %s with another shape or type than its parameter "
-                            "(dtype, keep or like); this version supports fp32 of the same shape "
-                            "only: set dtype to 0, keep to NULL and like to the parameter",
-                            x->name);
-    }
-    return WEFT_OK;
-}
-
 weft_status plan_rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor grad,
                             weft_tensor copy, uint32_t flags, weft_tensor *gate)
 {
@@ -83,6 +71,7 @@ weft_status plan_rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor
         st = w.op(w.ctx, "mul", NULL, 0, both, 2, 0, scaled, 1);
     u.grad = scaled[0];
     g->state_of = "p";
+    g->by_element = plan_rule_by_element(b);
     if (st == WEFT_OK)
         st = graph_check_return(PLUGIN_CALL(table, update, rule->c->module, rule->conf, &w, &u),
                                 "the rule", "update");
@@ -93,8 +82,6 @@ weft_status plan_rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor
         st = w.assign(w.ctx, copy, assigned(g, param, &times), 0);
     if (st == WEFT_OK)
         st = w.scalar(w.ctx, "gate", 0, gate);
-    if (st == WEFT_OK)
-        st = check_states(g, param);
     if (st != WEFT_OK)
         err_context("update rule %s", rule->c->name);
     return st != WEFT_OK ? st : plan_rule_scalars_take(b, g, *gate);
@@ -110,10 +97,13 @@ flat_place_in plan_rule_region(const builder *b, uint32_t from, uint64_t first, 
                                uint32_t *dtype)
 {
     const flat *f = b->f;
-    uint64_t region = from >= RULE_STATE ? f->states.at[from - RULE_STATE].offset : f->master;
+    uint64_t region = f->master;
     uint32_t level = FLAT_STATE;
     *dtype = WEFT_F32;
-    if (from == RULE_GRAD) {
+    if (from >= RULE_STATE) {
+        region = f->states.at[from - RULE_STATE].offset;
+        *dtype = f->states.at[from - RULE_STATE].dtype;
+    } else if (from == RULE_GRAD) {
         region = f->grads;
         level = FLAT_GRADS;
         *dtype = b->g->grad_dtype;

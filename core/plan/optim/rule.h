@@ -24,8 +24,11 @@ bool plan_rule_by_element(const builder *b);
 weft_status plan_rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor grad,
                             weft_tensor copy, uint32_t flags, weft_tensor *gate);
 
-/* Index of the state "p.SUFFIX"; a new one is added. */
-uint32_t plan_rule_state(builder *b, const char *full);
+/* The suffix of a state "p.SUFFIX" of the rule. */
+const char *plan_rule_suffix(const tensor *state);
+
+/* Index of a state of an elementwise rule; a new one is added. */
+uint32_t plan_rule_state(builder *b, const tensor *state);
 
 /* Address of elements from `first` on in the region RULE_...; slice_of: 1 + the group whose own
  * slice is meant, 0: unsharded. */

@@ -41,6 +41,19 @@ static weft_status run_rule(builder *b, group *k)
     return st;
 }
 
+/* A state is one region for all parameters. */
+static weft_status check_alike(builder *b, const tensor *x)
+{
+    const uint32_t at = plan_rule_state(b, x); /* may move the array */
+    const flat_state *k = &b->f->states.at[at];
+    if (k->dtype == x->shape.dtype && !strcmp(k->init ? k->init : "", x->init ? x->init : ""))
+        return WEFT_OK;
+    return err_fail(WEFT_USAGE,
+                    "update rule %s: state() declares '%s' with one type or init for matrices and "
+                    "another for the rest; in a rule of unit element they are equal",
+                    b->p->spec->rule.c->name, k->name);
+}
+
 weft_status plan_update_prepare(builder *b)
 {
     b->rule = pool_alloc(&b->p->pool, sizeof *b->rule);
@@ -60,9 +73,11 @@ weft_status plan_update_prepare(builder *b)
         weft_status st = run_rule(b, k);
         if (st != WEFT_OK)
             return st;
-        for (uint32_t t = 1; t <= k->g.tensors.n; t++)
+        for (uint32_t t = 1; st == WEFT_OK && t <= k->g.tensors.n; t++)
             if (graph_tensor(&k->g, t)->kind == WEFT_T_STATE)
-                plan_rule_state(b, graph_tensor(&k->g, t)->name);
+                st = check_alike(b, graph_tensor(&k->g, t));
+        if (st != WEFT_OK)
+            return st;
     }
     return WEFT_OK;
 }
@@ -76,7 +91,7 @@ static uint32_t source_of(builder *b, const group *k, weft_tensor t)
         return RULE_GRAD;
     if (t == k->copy)
         return RULE_COPY;
-    return x->kind == WEFT_T_STATE ? RULE_STATE + plan_rule_state(b, x->name) : RULE_SCALAR;
+    return x->kind == WEFT_T_STATE ? RULE_STATE + plan_rule_state(b, x) : RULE_SCALAR;
 }
 
 /* A range of elements for one call of the rule: of an unsharded block, or the own slice of a group

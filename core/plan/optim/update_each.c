@@ -2,15 +2,17 @@
  *
  * The rule is built once for parameters of equal shape, flags and placement, its placements are
  * propagated as in a model, and it is written into the list for each of them (graph_to_list.c). The
- * norm of a parameter that tensor parallelism splits is completed over its mesh axis, and so is
- * that of a sharded one. A sharded parameter is a group of its own and appears flat, [elements],
- * each coordinate with its slice; padding stays zero under rules that map zeros to zero. */
+ * norm of a parameter that tensor parallelism splits is completed over its mesh axis. A parameter
+ * that a placement shards is a group of its own, and slices.c decides what is computed on slices.
+ *
+ * Each parameter has the states that its graph declares, with memory of their own. */
 #include "plan/optim/optim.h"
 
 #include "base/err.h"
 #include "plan/lower/zero_schedule.h"
 #include "plan/optim/graph_to_list.h"
 #include "plan/optim/rule.h"
+#include "plan/optim/slices.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,31 +22,25 @@ typedef struct kin { /* parameters that share a graph */
     weft_tensor param, grad, copy, gate;
     weft_shape shape;
     weft_place place[WEFT_MAX_MESH];
+    slices how; /* count 0: whole */
     uint32_t flags, end;
+    VEC(weft_tensor) states;
 } kin;
 
 struct each_state {
     VEC(kin *) kins;
-    kin **of; /* [flat param] */
+    kin **of;         /* [flat param] */
+    uint32_t *states; /* [flat param] its first own_state */
 };
 
-/* The shape that the rule sees: the parameter's axes, or flat if it is sharded. */
-static void shape_of(const builder *b, const flat_param *p, weft_shape *shape, weft_place *place)
+static void describe(const builder *b, const flat_param *p, kin *out)
 {
     const flat_block *k = &b->f->blocks.at[p->block];
-    memcpy(place, p->place, WEFT_MAX_MESH * sizeof *place);
-    *shape = p->whole;
-    shape->dtype = WEFT_F32;
-    if (!k->level)
-        return;
-    int64_t n = (int64_t)b->f->groups.at[p->group].count;
-    for (uint32_t a = 0; a < b->g->mesh->n; a++)
-        if (p->place[a].kind == WEFT_SPLIT) {
-            n *= b->g->mesh->size[a];
-            place[a].axis = 0;
-        }
-    place[k->axis] = (weft_place){WEFT_SPLIT, 0, 0, 0};
-    *shape = (weft_shape){.dtype = WEFT_F32, .rank = 1, .axes = {{"elements", n}}};
+    *out = (kin){.flags = p->flags, .shape = p->whole};
+    out->shape.dtype = WEFT_F32;
+    memcpy(out->place, p->place, sizeof out->place);
+    if (k->level)
+        out->how = (slices){k->axis, k->parts, b->f->groups.at[p->group].count};
 }
 
 static bool same_shape(const weft_shape *a, const weft_shape *b)
@@ -62,6 +58,48 @@ static weft_tensor add(kin *k, const char *name, uint32_t kind)
     return t;
 }
 
+/* A state is split where its parameter's axis of the same name is. Only the first axis may be split
+ * unevenly, so that padding comes last in memory. */
+static weft_status place_state(const kin *k, tensor *x)
+{
+    const mesh *m = k->g.mesh;
+    for (uint32_t a = 0; a < m->n; a++) {
+        x->place[a] = k->place[a].kind == WEFT_SPLIT ? (weft_place){0} : k->place[a];
+        for (uint32_t i = 0; k->place[a].kind == WEFT_SPLIT && i < x->shape.rank; i++)
+            if (x->follows[i] == k->place[a].axis + 1)
+                x->place[a] = (weft_place){WEFT_SPLIT, i, 0, 0};
+    }
+    int64_t left[WEFT_MAX_AXES];
+    for (uint32_t i = 0; i < x->shape.rank; i++)
+        left[i] = x->shape.axes[i].size;
+    for (uint32_t a = 0; a < m->n; a++) {
+        const uint32_t i = x->place[a].axis;
+        if (x->place[a].kind != WEFT_SPLIT)
+            continue;
+        if (i && left[i] % m->size[a])
+            return err_fail(WEFT_UNSUPPORTED,
+                            "the state %s has the axis '%s', which %s = %u does not divide, behind "
+                            "another one: declare it first",
+                            x->name, x->shape.axes[i].name, m->name[a], m->size[a]);
+        left[i] /= m->size[a];
+    }
+    return WEFT_OK;
+}
+
+/* Change the graph into one over slices. */
+static weft_status slice(kin *k)
+{
+    bool *sliced = mem_alloc(k->g.tensors.n + 1);
+    for (weft_tensor t = 1; t <= k->g.tensors.n; t++) {
+        const tensor *x = graph_tensor(&k->g, t);
+        sliced[t] = t == k->param || t == k->grad || (k->copy && t == k->copy) ||
+                    (x->kind == WEFT_T_STATE && x->full && x->shape.rank);
+    }
+    weft_status st = plan_slices_apply(&k->g, k->param, &k->how, sliced, &k->end);
+    free(sliced);
+    return st;
+}
+
 static weft_status make(builder *b, kin *k)
 {
     graph_init(&k->g, b->g->mesh, WEFT_F32, WEFT_F32);
@@ -76,11 +114,39 @@ static weft_status make(builder *b, kin *k)
         tensor *x = graph_tensor(&k->g, t);
         if (x->kind != WEFT_T_STATE)
             continue;
-        memcpy(x->place, k->place, sizeof k->place);
-        plan_rule_state(b, x->name);
+        *vec_push(&k->states) = t;
+        st = place_state(k, x);
     }
     k->end = k->g.nodes.n;
-    return st != WEFT_OK ? st : graph_propagate(&k->g, 0, &k->end);
+    if (st == WEFT_OK)
+        st = graph_propagate(&k->g, 0, &k->end);
+    return st == WEFT_OK && k->how.count ? slice(k) : st;
+}
+
+/* Add the states of parameter `i`; slice() has changed the shapes of those that are sliced. */
+static void add_states(builder *b, const kin *k, uint32_t i)
+{
+    pool *p = &b->p->pool;
+    b->rule->each->states[i] = b->f->own_states.n;
+    for (uint32_t n = 0; n < k->states.n; n++) {
+        const tensor *x = graph_tensor(&k->g, k->states.at[n]);
+        const weft_shape local = graph_local_shape(&k->g, k->states.at[n]);
+        own_state *s = vec_push(&b->f->own_states);
+        *s = (own_state){.name = pool_text(p, plan_rule_suffix(x)),
+                         .init = x->init ? pool_text(p, x->init) : NULL,
+                         .param = i,
+                         .sliced = k->how.count && x->full && x->shape.rank,
+                         .whole = x->shape,
+                         .elements = graph_shape_elements(&local)};
+        memcpy(s->place, x->place, sizeof s->place);
+        if (s->sliced) {
+            s->whole = k->shape;
+            s->whole.dtype = x->shape.dtype;
+            memcpy(s->place, k->place, sizeof s->place);
+        }
+        for (uint32_t a = 0; a < s->whole.rank; a++)
+            s->whole.axes[a].name = pool_text(p, s->whole.axes[a].name);
+    }
 }
 
 weft_status plan_each_prepare(builder *b)
@@ -88,26 +154,30 @@ weft_status plan_each_prepare(builder *b)
     struct each_state *e = pool_alloc(&b->p->pool, sizeof *e);
     b->rule->each = e;
     e->of = pool_array(&b->p->pool, b->f->params.n, sizeof *e->of);
+    e->states = pool_array(&b->p->pool, b->f->params.n, sizeof *e->states);
     for (uint32_t i = 0; i < b->f->params.n; i++) {
         const flat_param *p = &b->f->params.at[i];
-        kin like = {.flags = p->flags};
-        shape_of(b, p, &like.shape, like.place);
+        kin like;
+        describe(b, p, &like);
         for (uint32_t k = 0; k < e->kins.n && !e->of[i]; k++) {
             kin *x = e->kins.at[k];
             if (x->flags == like.flags && same_shape(&x->shape, &like.shape) &&
-                !memcmp(x->place, like.place, sizeof like.place))
+                !memcmp(x->place, like.place, sizeof like.place) &&
+                !memcmp(&x->how, &like.how, sizeof like.how))
                 e->of[i] = x;
         }
-        if (e->of[i])
-            continue;
-        kin *fresh = mem_alloc(sizeof *fresh);
-        *fresh = like;
-        *vec_push(&e->kins) = e->of[i] = fresh;
-        weft_status st = make(b, fresh);
+        weft_status st = WEFT_OK;
+        if (!e->of[i]) {
+            kin *fresh = mem_alloc(sizeof *fresh);
+            *fresh = like;
+            *vec_push(&e->kins) = e->of[i] = fresh;
+            st = make(b, fresh);
+        }
         if (st != WEFT_OK) {
             err_context("update of %s", p->name);
             return st;
         }
+        add_states(b, e->of[i], i);
     }
     return WEFT_OK;
 }
@@ -118,19 +188,30 @@ typedef struct finding {
     const flat_param *p;
 } finding;
 
+static bool find_own_state(const finding *f, weft_tensor t, tensor_place *out)
+{
+    const flat *all = f->b->f;
+    const uint32_t param = (uint32_t)(f->p - all->params.at);
+    for (uint32_t i = 0; i < f->k->states.n; i++) {
+        const own_state *s = &all->own_states.at[f->b->rule->each->states[param] + i];
+        if (f->k->states.at[i] == t)
+            *out = (tensor_place){.at = s->offset, .dtype = s->whole.dtype};
+    }
+    return true;
+}
+
 static bool find(void *ctx, weft_tensor t, tensor_place *out)
 {
     const finding *f = ctx;
-    const tensor *x = graph_tensor(&f->k->g, t);
     uint32_t from;
+    if (graph_tensor(&f->k->g, t)->kind == WEFT_T_STATE)
+        return find_own_state(f, t, out);
     if (t == f->k->param)
         from = RULE_PARAM;
     else if (t == f->k->grad)
         from = RULE_GRAD;
-    else if (t == f->k->copy)
+    else if (f->k->copy && t == f->k->copy)
         from = RULE_COPY;
-    else if (x->kind == WEFT_T_STATE)
-        from = RULE_STATE + plan_rule_state(f->b, x->name);
     else
         return false;
     const flat_block *k = &f->b->f->blocks.at[f->p->block];
@@ -173,6 +254,7 @@ void plan_each_free(builder *b)
 {
     for (uint32_t i = 0; b->rule->each && i < b->rule->each->kins.n; i++) {
         graph_free(&b->rule->each->kins.at[i]->g);
+        free(b->rule->each->kins.at[i]->states.at);
         free(b->rule->each->kins.at[i]);
     }
     if (b->rule->each)

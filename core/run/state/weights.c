@@ -1,216 +1,20 @@
 /* run/state/weights.c: see weights.h.
  *
- * A rank holds one or two extents of the same block of a tensor (plan.h): the fp32 values and the
- * compute copy, either of which may be a slice of the other. Values pass through host memory in
- * chunks of the longer extent, and each is written to the extents that contain it. */
-#define _GNU_SOURCE
+ * Values pass through host memory in chunks of the longer extent of a tensor (local.h), and each is
+ * written to the extents that contain it. */
 #include "run/state/weights.h"
 
 #include "base/err.h"
 #include "base/lengthy.h"
 #include "base/log.h"
-#include "base/number/box.h"
-#include "base/number/half.h"
-#include "base/number/rng.h"
 #include "run/exec/arena.h"
+#include "run/state/local.h"
 #include "run/state/replica.h"
 #include "run/state/residual.h"
 
-#include <pthread.h>
-#include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define CHUNK (1u << 18) /* elements in host memory at once */
-#define MAX_THREADS 16u
-
-/* This rank's part of a piece. */
-typedef struct local {
-    const piece *x;
-    extent held, copied;
-    uint64_t first, end; /* of the block's elements: the union of both */
-} local;
-
-static local find_local(const executor *e, const piece *x)
-{
-    local l = {.x = x};
-    plan_extent(e->plan, x, e->rank, PLAN_EXTENT_HELD, &l.held);
-    plan_extent(e->plan, x, e->rank, PLAN_EXTENT_COPIED, &l.copied);
-    const extent *longer = l.copied.count > l.held.count ? &l.copied : &l.held;
-    l.first = longer->first;
-    l.end = longer->first + longer->count;
-    return l;
-}
-
-/* Convert n values to 16 bits. */
-static void narrow(uint32_t dtype, const float *v, uint64_t n, uint16_t *out)
-{
-    if (dtype == WEFT_F16)
-        for (uint64_t i = 0; i < n; i++)
-            out[i] = f16_from(v[i]);
-    else
-        for (uint64_t i = 0; i < n; i++)
-            out[i] = bf16_from(v[i]);
-}
-
-/* Intersects the elements [*from, *to) of a block with `x`; false: empty. */
-static bool meet(const extent *x, uint64_t *from, uint64_t *to)
-{
-    *from = *from < x->first ? x->first : *from;
-    *to = *to > x->first + x->count ? x->first + x->count : *to;
-    return *from < *to;
-}
-
-/* Write n fp32 values, starting at element `first` of the block, to the master and to the compute
- * copy if there is one. scratch [n] */
-static weft_status put(executor *e, const local *l, uint64_t first, const float *v, uint64_t n,
-                       uint16_t *scratch)
-{
-    uint64_t from = first, to = first + n;
-    if (meet(&l->held, &from, &to)) {
-        weft_status st = run_exec_write(e, l->held.offset + (from - l->held.first) * 4,
-                                        v + from - first, (to - from) * 4);
-        if (st != WEFT_OK)
-            return st;
-    }
-    from = first;
-    to = first + n;
-    if (!meet(&l->copied, &from, &to))
-        return WEFT_OK;
-    narrow(l->x->copy_dtype, v + (from - first), to - from, scratch);
-    return run_exec_write(e, l->copied.copy + (from - l->copied.first) * 2, scratch,
-                          (to - from) * 2);
-}
-
-static weft_status parse_init(const char *text, double *mean, double *deviation)
-{
-    *mean = *deviation = 0;
-    if (!strcmp(text, "zeros"))
-        return WEFT_OK;
-    if (!strcmp(text, "ones")) {
-        *mean = 1;
-        return WEFT_OK;
-    }
-    char *end = NULL;
-    if (!strncmp(text, "normal:", 7))
-        *deviation = strtod(text + 7, &end);
-    if (!end || *end || end == text + 7)
-        return err_fail(WEFT_USAGE, "initial values '%s' are not zeros, ones or normal:DEVIATION",
-                        text);
-    return WEFT_OK;
-}
-
-/* --- initial values: some threads draw chunks, then this thread writes them --- */
-
-typedef struct chunk {
-    local l;
-    uint64_t first, n, key;
-    double mean, deviation;
-    float *v; /* [CHUNK] */
-    pthread_t thread;
-    bool started;
-} chunk;
-
-/* A value depends on the element's index in the whole tensor, not on the block. */
-static void *draw(void *arg)
-{
-    chunk *k = arg;
-    const piece *x = k->l.x;
-    box whole = {.rank = x->shape.rank}, block = whole;
-    box_rows rows;
-    uint64_t at[2], done = 0;
-    for (uint32_t i = 0; i < whole.rank; i++)
-        whole.size[i] = x->shape.axes[i].size;
-    const extent *any = k->l.held.count ? &k->l.held : &k->l.copied;
-    memcpy(block.start, any->start, sizeof block.start);
-    memcpy(block.size, any->size, sizeof block.size);
-    box_common(&block, &whole, &rows);
-    for (uint64_t i = box_row_from(&rows, 0, k->first); done < k->n; i++) {
-        box_row(&rows, i, at);
-        uint64_t skip = k->first + done - at[0], n = rows.length - skip;
-        if (n > k->n - done)
-            n = k->n - done;
-        if (k->deviation != 0)
-            rng_normals(k->key, at[1] + skip, n, (float)k->deviation, k->v + done);
-        else
-            for (uint64_t j = 0; j < n; j++)
-                k->v[done + j] = (float)k->mean;
-        done += n;
-    }
-    return NULL;
-}
-
-typedef struct cursor { /* the next chunk: its piece, and its first element */
-    uint32_t piece;
-    uint64_t done;
-} cursor;
-
-/* The next chunk of the pieces with initial values; n is 0 after the last. */
-static weft_status next_chunk(const executor *e, uint64_t seed, cursor *c, chunk *out)
-{
-    for (; c->piece < e->plan->pieces.n; *c = (cursor){.piece = c->piece + 1}) {
-        const piece *x = &e->plan->pieces.at[c->piece];
-        if (!x->init)
-            continue;
-        out->l = find_local(e, x);
-        uint64_t left = out->l.end - out->l.first - c->done;
-        if (!left)
-            continue;
-        out->first = out->l.first + c->done;
-        out->n = left < CHUNK ? left : CHUNK;
-        out->key = rng_key(seed, x->name);
-        c->done += out->n;
-        return parse_init(x->init, &out->mean, &out->deviation);
-    }
-    out->n = 0;
-    return WEFT_OK;
-}
-
-static void draw_all(chunk *k, uint32_t n)
-{
-    for (uint32_t i = 1; i < n; i++)
-        k[i].started = pthread_create(&k[i].thread, NULL, draw, &k[i]) == 0;
-    draw(&k[0]);
-    for (uint32_t i = 1; i < n; i++)
-        if (k[i].started)
-            pthread_join(k[i].thread, NULL);
-        else
-            draw(&k[i]);
-}
-
-static uint32_t usable_threads(void)
-{
-    cpu_set_t set;
-    uint32_t n = sched_getaffinity(0, sizeof set, &set) ? 1 : (uint32_t)CPU_COUNT(&set);
-    return n < 1 ? 1 : n < MAX_THREADS ? n : MAX_THREADS;
-}
-
-weft_status run_weights_init(executor *e, uint64_t seed)
-{
-    uint32_t threads = usable_threads(), n;
-    chunk *k = mem_alloc(threads * sizeof *k);
-    uint16_t *scratch = mem_alloc(CHUNK * sizeof *scratch);
-    cursor c = {0};
-    weft_status st = WEFT_OK;
-    for (uint32_t i = 0; i < threads; i++)
-        k[i].v = mem_alloc(CHUNK * sizeof *k[i].v);
-    do {
-        for (n = 0; st == WEFT_OK && n < threads; n++) {
-            st = next_chunk(e, seed, &c, &k[n]);
-            if (!k[n].n)
-                break;
-        }
-        if (st == WEFT_OK && n)
-            draw_all(k, n);
-        for (uint32_t i = 0; st == WEFT_OK && i < n; i++)
-            st = put(e, &k[i].l, k[i].first, k[i].v, k[i].n, scratch);
-    } while (st == WEFT_OK && n);
-    for (uint32_t i = 0; i < threads; i++)
-        free(k[i].v);
-    free(k);
-    free(scratch);
-    return st;
-}
 
 /* --- checkpoints --- */
 
@@ -219,7 +23,7 @@ weft_status run_weights_init(executor *e, uint64_t seed)
 
 static void describe(const piece *p, const extent *x, ckpt_piece *out)
 {
-    *out = (ckpt_piece){.name = p->name, .dtype = WEFT_F32, .rank = p->shape.rank};
+    *out = (ckpt_piece){.name = p->name, .dtype = p->shape.dtype, .rank = p->shape.rank};
     for (uint32_t i = 0; i < p->shape.rank; i++)
         out->shape[i] = p->shape.axes[i].size;
     memcpy(out->start, x->start, sizeof out->start);
@@ -238,17 +42,17 @@ static weft_status load_piece(executor *e, const ckpt *c, const piece *p, float 
                               uint16_t *scratch, lengthy *progress)
 {
     ckpt_piece want;
-    local l = find_local(e, p);
+    local l = run_local_find(e, p);
     char name[REPLICA_NAME];
     describe(p, l.held.count ? &l.held : &l.copied, &want);
     want.name = run_replica_name(p, plan_replica(e->plan, p, e->rank), name);
     want.name = ckpt_has(c, want.name) ? want.name : p->name;
-    for (uint64_t first = l.first; first < l.end; first += CHUNK) {
+    for (uint64_t first = l.first; first < l.end; first += LOCAL_CHUNK) {
         want.first = first;
-        want.count = l.end - first < CHUNK ? l.end - first : CHUNK;
+        want.count = l.end - first < LOCAL_CHUNK ? l.end - first : LOCAL_CHUNK;
         weft_status st = ckpt_read(c, &want, v);
         if (st == WEFT_OK)
-            st = put(e, &l, first, v, want.count, scratch);
+            st = run_local_put(e, &l, first, v, want.count, scratch);
         if (st != WEFT_OK)
             return st;
         lengthy_add(progress, want.count * sizeof *v);
@@ -260,7 +64,7 @@ static void begin_progress(const executor *e, lengthy *progress)
 {
     uint64_t elements = 0;
     for (uint32_t i = 0; i < e->plan->pieces.n; i++) {
-        const local l = find_local(e, &e->plan->pieces.at[i]);
+        const local l = run_local_find(e, &e->plan->pieces.at[i]);
         elements += l.end - l.first;
     }
     lengthy_begin(progress, "the checkpoint is loaded", elements * sizeof(float));
@@ -329,8 +133,8 @@ static weft_status load_scalar(executor *e, const ckpt *c, const scalar_slot *x)
 
 weft_status run_weights_load(executor *e, const plan_set *plans, const ckpt *c)
 {
-    float *v = mem_alloc(CHUNK * sizeof *v);
-    uint16_t *scratch = mem_alloc(CHUNK * sizeof *scratch);
+    float *v = mem_alloc(LOCAL_CHUNK * sizeof *v);
+    uint16_t *scratch = mem_alloc(LOCAL_CHUNK * sizeof *scratch);
     lengthy progress;
     weft_status st = nothing_over(plans, c);
     begin_progress(e, &progress);
@@ -365,7 +169,8 @@ static weft_status collect(executor *e, ckpt_piece *out, uint32_t *n, char (*nam
         describe(p, &own, x);
         x->name = run_replica_name(p, plan_replica(e->plan, p, e->rank),
                                    pool_alloc(copies, REPLICA_NAME));
-        weft_status st = run_exec_view(e, own.offset, x->count * 4, copies, &x->data);
+        weft_status st =
+            run_exec_view(e, own.offset, x->count * weft_dtype_size(x->dtype), copies, &x->data);
         if (st != WEFT_OK)
             return st;
     }

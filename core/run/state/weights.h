@@ -5,8 +5,8 @@
 #include "ckpt/ckpt.h"
 #include "run/exec/executor.h"
 
-/* Initialize parameters from (seed, name, element) and states with zero. The values do not depend
- * on the layout. [setup] */
+/* Initialize parameters from (seed, name, element) and states as they say, else with zero. The
+ * values do not depend on the layout. [setup] */
 weft_status run_weights_init(executor *e, uint64_t seed);
 
 /* Load this rank's part of all parameters, and for a training plan of all states and counters, from

@@ -99,13 +99,22 @@ static inline weft_tensor weft_number(weft_expr *e, double value)
     return out;
 }
 
-/* State of the shape of `like`, in fp32, zero at the start; `name` as builder.state() takes it. */
-static inline weft_tensor weft_state(weft_expr *e, const char *name, weft_tensor like)
+/* A state with any type, axes and initial value (weft_state_args): a row of factored moments is
+ *   weft_state_of(&e, &(weft_state_args){sizeof(weft_state_args), .name = "r", .like = u->param,
+ *                                        .keep = shape.axes[0].name}) */
+static inline weft_tensor weft_state_of(weft_expr *e, const weft_state_args *args)
 {
     weft_tensor out = 0;
     if (e->st == WEFT_OK)
-        e->st = e->b->state(e->b->ctx, name, like, 0, NULL, &out);
+        e->st = e->b->state(e->b->ctx, args, &out);
     return out;
+}
+
+/* State of the shape of `like`, in fp32, zero at the start. */
+static inline weft_tensor weft_state(weft_expr *e, const char *name, weft_tensor like)
+{
+    const weft_state_args args = {sizeof args, 0, name, like, 0, 0, NULL, NULL, NULL};
+    return weft_state_of(e, &args);
 }
 
 /* Assign `value` to `to` at the end of the step (builder.assign): all other ops of the step read

@@ -122,6 +122,39 @@ WEFT_FREEZE(weft_comm_args, reserved, 40);
  *   "gate"     1, or 0 when the step is skipped: every assignment of an update obeys it
  *   "norm"     global gradient norm before clipping, each element counted once */
 
+/* What builder.state() makes: a tensor beside a parameter, the same for every layout of the job.
+ * Set struct_size, name and like; a member that is 0 or NULL takes its default.
+ *
+ *   name   a suffix ("m"): the checkpoint calls it "block.0.attn.qkv.w.m". A rule and lists must
+ *          not use the same one.
+ *   like   the parameter; in a list any parameter, in a rule the one that is updated
+ *   dtype  WEFT_F32 (the default), WEFT_BF16, WEFT_F16, WEFT_U8 or WEFT_I32. Elementwise ops read
+ *          16-bit floats as fp32, and assign() rounds to them. The other two are kept as they are.
+ *   keep   names of the axes of `like` that the state has, separated by commas (a factored moment:
+ *          "ffn"); "" is one number, NULL all axes
+ *   shape  a shape of its own, instead of keep; its dtype is ignored. An axis with the name of an
+ *          axis of `like` has its size too, and is split wherever that axis is; others are whole on
+ *          every rank. Two axes need two names: [ffn, ffn'] for a matrix over an axis.
+ *   init   "zeros" (the default), "ones", "constant:X", or "eye": 1 on the diagonal of a square
+ *          matrix, else 0
+ *
+ * A placement shards a state that has all axes of its parameter. Any other state is whole on each
+ * of the coordinates among which the parameter is sharded, and each of them assigns it the same.
+ *
+ * A rule of WEFT_UNIT_ELEMENT may have states of any type of floats and any initial value, but only
+ * with the axes of the parameter (keep and shape NULL), and so may a list. */
+typedef struct weft_state_args {
+    uint32_t struct_size, flags; /* flags: 0 */
+    const char *name;
+    weft_tensor like;
+    uint32_t dtype;
+    uint32_t reserved; /* 0 */
+    const char *keep;
+    const weft_shape *shape;
+    const char *init;
+} weft_state_args;
+WEFT_FREEZE(weft_state_args, init, 56);
+
 typedef struct weft_builder {
     uint32_t struct_size, flags;
     void *ctx; /* first argument of every call below */
@@ -145,13 +178,9 @@ typedef struct weft_builder {
     weft_status (*scalar)(void *ctx, const char *name, uint32_t flags, weft_tensor *out);
     weft_status (*constant)(void *ctx, double value, uint32_t flags, weft_tensor *out);
 
-    /* State beside the parameter now updated, or in a list beside the parameter `like`; zero at the
-     * start. `name` is a suffix ("m"), which rule and lists must not both use. The axes are those
-     * of `like`, or of them only the names in `keep`, separated by commas (a factored moment:
-     * "ffn"); NULL keeps all. dtype 0 is fp32. Rules and lists only. This version keeps fp32 of the
-     * parameter's shape: any other dtype, keep or like is WEFT_UNSUPPORTED. [plan] */
-    weft_status (*state)(void *ctx, const char *name, weft_tensor like, uint32_t dtype,
-                         const char *keep, weft_tensor *out);
+    /* State of a parameter, kept across steps and in checkpoints: see weft_state_args. Rules and
+     * lists only. WEFT_UNSUPPORTED: what this rule or list cannot have, with the reason. [plan] */
+    weft_status (*state)(void *ctx, const weft_state_args *args, weft_tensor *out);
 
     /* Append an op. `nout` must be what the op's infer() says; `out` receives the handles, of
      * tensors whose names begin with the id and '#' and are unique. Unknown ids, shapes that do not
@@ -167,6 +196,7 @@ typedef struct weft_builder {
     weft_status (*comm)(void *ctx, const weft_comm_args *args, weft_tensor in, weft_tensor *out);
 
     /* Assign src to dst (a parameter, state or scalar) at the end of the step: updates and lists.
+     * The shapes are equal, and so are the types, but a state in 16 bits takes fp32, rounded.
      * In a rule a scalar may be assigned only from scalars, equally for every parameter, and once a
      * step; those of the list above cannot be assigned. In a replacement dst is an output of the
      * replaced op, of src's shape and type, and src replaces it from now on: assign each output

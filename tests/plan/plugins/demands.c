@@ -13,16 +13,18 @@ static weft_status keep(const weft_builder *b, const weft_update *u, weft_tensor
                         uint32_t dtype, const char *axes)
 {
     weft_tensor v;
-    weft_status st = b->state(b->ctx, "v", like, dtype, axes, &v);
+    const weft_state_args args = {sizeof args, .name = "v", .like = like, .dtype = dtype,
+                                  .keep = axes};
+    weft_status st = b->state(b->ctx, &args, &v);
     if (st == WEFT_OK)
         st = b->assign(b->ctx, v, u->grad, 0);
     return st != WEFT_OK ? st : step(b, u);
 }
 
-static weft_status narrow(void *m, const weft_conf *c, const weft_builder *b, const weft_update *u)
+static weft_status bytes(void *m, const weft_conf *c, const weft_builder *b, const weft_update *u)
 {
     (void)m, (void)c;
-    return keep(b, u, u->param, WEFT_BF16, NULL);
+    return keep(b, u, u->param, WEFT_U8, NULL);
 }
 
 static weft_status factored(void *m, const weft_conf *c, const weft_builder *b,
@@ -92,8 +94,8 @@ static weft_status twice(void *m, const weft_conf *c, const weft_builder *b, con
                                                           NULL,                                    \
                                                           &rule_##word##unit,                      \
                                                           NULL}
-RULE(narrow, 1);
-RULE(narrow, 2);
+RULE(bytes, 1);
+RULE(bytes, 2);
 RULE(factored, 1);
 RULE(factored, 2);
 RULE(single, 1);
@@ -105,7 +107,7 @@ RULE(by_flags, 2);
 RULE(twice, 1);
 
 static const weft_component *const components[] = {
-    &component_narrow1,   &component_narrow2,   &component_factored1, &component_factored2,
+    &component_bytes1,    &component_bytes2,    &component_factored1, &component_factored2,
     &component_single1,   &component_rate1,     &component_rate2,     &component_norms2,
     &component_by_flags1, &component_by_flags2, &component_twice1,    NULL};
 

@@ -34,11 +34,11 @@ static void refused(const char *rule, const char *call, const char *why)
 static void states(void **state)
 {
     (void)state;
-    refused("narrow.1", "state()", "another shape or type than its parameter");
-    refused("narrow.2", "state()", "another shape or type than its parameter");
-    refused("factored.1", "state()", "another shape or type than its parameter");
-    refused("factored.2", "state()", "another shape or type than its parameter");
-    refused("single.1", "state()", "another shape or type than its parameter");
+    refused("bytes.1", "state()", "a state is fp32, bf16 or fp16");
+    refused("bytes.2", "assign()", "a tensor of another shape or type");
+    refused("factored.1", "state()", "the rule's unit is WEFT_UNIT_ELEMENT");
+    refused("factored.2", "state()", "keep of 'v' names the axis 'ffn', which p has not");
+    refused("single.1", "state()", "is not the parameter that is updated");
 }
 
 static void scalars(void **state)

@@ -158,7 +158,6 @@ static void refusals(void **state)
 #define OVER_DP "[parallel]\nstrategy = dp\n[optim]\nplacement = "
     refused("[optim]\nplacement = zero1\n", 1, "in this job none do (parallel.strategy = none)");
     refused(OVER_DP "zero2\n", 1, "in this job none do (parallel.dp = 1)");
-    refused(OVER_DP "zero1\nrule = matrices\n", 2, "optim.rule = matrices needs whole matrices");
     refused(OVER_DP "half\n", 2, "sharded gradients need sharded state");
     refused(OVER_DP "some\n", 2, "differently from the rest of its block block.0");
     refused(OVER_DP "once\n", 2, "it is summed there once a step");
@@ -218,6 +217,32 @@ static void no_data_axis(void **state)
     }
 }
 
+/* A rule of unit matrix that is elementwise gathers nothing: it sends what any rule sends, and
+ * the padding of groups of one parameter. */
+static void whole_matrices(void **state)
+{
+    (void)state;
+    for (uint32_t k = 1; k <= 3; k++) {
+        planned plain, matrices;
+        char text[512];
+        const char *const rules[] = {"sgd\nmomentum = 0", "matrices"};
+        for (uint32_t i = 0; i < 2; i++) {
+            planned *j = i ? &matrices : &plain;
+            snprintf(text, sizeof text,
+                     TINY "batch = 12\nmicrobatch = 2\n" OVER_DP "zero%u\nrule = %s\n", k,
+                     rules[i]);
+            if (planned_make(text, 2, SPEC_TRAIN, j) != WEFT_OK)
+                fail_msg("%s", err_text());
+        }
+        for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_ALL_GATHER; kind++) {
+            const double a = (double)plan_sent(plain.plan, kind);
+            near((double)plan_sent(matrices.plan, kind), a, 0.1, "sent", k);
+        }
+        planned_free(&plain);
+        planned_free(&matrices);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -227,6 +252,7 @@ int main(void)
         cmocka_unit_test(bytes_sent),
         cmocka_unit_test(whole_for_a_while),
         cmocka_unit_test(refusals),
+        cmocka_unit_test(whole_matrices),
         cmocka_unit_test(over_which_axis),
         cmocka_unit_test(no_data_axis),
     };

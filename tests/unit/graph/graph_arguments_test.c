@@ -36,6 +36,11 @@ static void row(int line, weft_status got, const char *text)
     {                                                                                              \
         sizeof(weft_param_args), flags, name, shape, init, NULL                                    \
     }
+#define ARGS(suffix, tensor, type, axes)                                                           \
+    &(weft_state_args)                                                                             \
+    {                                                                                              \
+        sizeof(weft_state_args), .name = suffix, .like = tensor, .dtype = type, .keep = axes       \
+    }
 #define INPUT(name, shape)                                                                         \
     &(weft_input_args)                                                                             \
     {                                                                                              \
@@ -255,7 +260,8 @@ static void no_ctx(const net *n)
         "builder.param() is called with ctx NULL");
     ROW(b->scalar(NULL, "s", 0, &t), "builder.scalar() is called with ctx NULL");
     ROW(b->constant(NULL, 1, 0, &t), "builder.constant() is called with ctx NULL");
-    ROW(b->state(NULL, "m", n->table, 0, NULL, &t), "builder.state() is called with ctx NULL");
+    ROW(b->state(NULL, ARGS("m", n->table, 0, NULL), &t),
+        "builder.state() is called with ctx NULL");
     ROW(b->op(NULL, "neg", NULL, 0, &n->x, 1, 0, &t, 1), "builder.op() is called with ctx NULL");
     ROW(b->comm(NULL, COMM(WEFT_ALL_REDUCE, WEFT_SUM, "tp", NULL, 0), n->x, &t),
         "builder.comm() is called with ctx NULL");
@@ -275,7 +281,7 @@ static void in_a_model(void **state)
     ROW(n.b.input(n.b.ctx, INPUT(NULL, &vec), &t), "builder.input(): name is NULL");
     ROW(n.b.input(n.b.ctx, INPUT("i", NULL), &t), "builder.input(): shape is NULL");
     ROW(n.b.input(n.b.ctx, INPUT("i", &vec), NULL), "builder.input(): out is NULL");
-    ROW(n.b.state(n.b.ctx, "m", n.table, 0, NULL, &t),
+    ROW(n.b.state(n.b.ctx, ARGS("m", n.table, 0, NULL), &t),
         "builder.state() is called in a model; it may be called in: an update rule, a list");
     ROW(n.b.assign(n.b.ctx, 9999, n.x, 0), "dst: the graph has no tensor number 9999");
     ROW(n.b.assign(n.b.ctx, n.table, 9999, 0), "src: the graph has no tensor number 9999");
@@ -299,7 +305,8 @@ static weft_status replacement(void *user, const weft_builder *b)
     weft_shape ids = {.dtype = WEFT_I32, .rank = 1, .axes = {tokens}}, s = ids;
     ROW(b->block(b->ctx, "block.1", 0),
         "builder.block() is called in a replacement; it may be called in: a model");
-    ROW(b->state(b->ctx, "m", n->table, 0, NULL, &t), "builder.state() is called in a replacement");
+    ROW(b->state(b->ctx, ARGS("m", n->table, 0, NULL), &t),
+        "builder.state() is called in a replacement");
     ROW(b->input(b->ctx, INPUT("mask", &ids), &t),
         "nothing fills an input 'mask'; there are tokens, targets and positions");
     ROW(b->input(b->ctx, INPUT("tokens", &ids), &t), "already has a tensor named tokens");
@@ -364,15 +371,14 @@ static void bad_states(const net *n)
     const weft_builder *b = &n->b;
     weft_tensor t;
     void *c = b->ctx;
-    ROW(b->state(c, NULL, n->table, 0, NULL, &t), "builder.state(): name is NULL");
-    ROW(b->state(c, "", n->table, 0, NULL, &t), "builder.state(): name is empty");
-    ROW(b->state(c, long_name, n->table, 0, NULL, &t), "is longer than 63 bytes");
-    ROW(b->state(c, "m*", n->table, 0, NULL, &t), "has a '*' or '|'");
-    ROW(b->state(c, "m", 0, 0, NULL, &t), "like: the graph has no tensor number 0");
-    ROW(b->state(c, "m", 9999, 0, NULL, &t), "like: the graph has no tensor number 9999");
-    ROW(b->state(c, "m", n->table, 99, NULL, &t), "'m' has the unknown element type 99");
-    ROW(b->state(c, "m", n->table, 0, "", &t), "builder.state(): keep is empty");
-    ROW(b->state(c, "m", n->table, 0, NULL, NULL), "builder.state(): out is NULL");
+    ROW(b->state(c, ARGS(NULL, n->table, 0, NULL), &t), "builder.state(): name is NULL");
+    ROW(b->state(c, ARGS("", n->table, 0, NULL), &t), "builder.state(): name is empty");
+    ROW(b->state(c, ARGS(long_name, n->table, 0, NULL), &t), "is longer than 63 bytes");
+    ROW(b->state(c, ARGS("m*", n->table, 0, NULL), &t), "has a '*' or '|'");
+    ROW(b->state(c, ARGS("m", 0, 0, NULL), &t), "like: the graph has no tensor number 0");
+    ROW(b->state(c, ARGS("m", 9999, 0, NULL), &t), "like: the graph has no tensor number 9999");
+    ROW(b->state(c, ARGS("m", n->table, 99, NULL), &t), "'m' has the unknown element type 99");
+    ROW(b->state(c, ARGS("m", n->table, 0, NULL), NULL), "builder.state(): out is NULL");
     ROW(b->block(c, "b", 0), "builder.block() is called in ");
     ROW(b->input(c, INPUT("positions", &vec), &t), "builder.input() is called in ");
     ROW(b->param(c, PARAM("p", &vec, "zeros", 0), &t), "builder.param() is called in ");
@@ -387,17 +393,17 @@ static void in_a_rule(void **state)
     net n;
     weft_tensor one, m;
     begin(&n);
-    n.g.state_of = "p";
+    n.g.state_of = "table";
     bad_states(&n);
     assert_int_equal(n.b.constant(n.b.ctx, 1, 0, &one), WEFT_OK);
-    assert_int_equal(n.b.state(n.b.ctx, "m", n.table, 0, "vocab", &m), WEFT_OK);
+    assert_int_equal(n.b.state(n.b.ctx, ARGS("m", n.table, 0, "vocab"), &m), WEFT_OK);
     ROW(n.b.assign(n.b.ctx, n.table, n.scalar, 0),
         "table cannot take lr, a tensor of another shape");
     ROW(n.b.assign(n.b.ctx, n.table, one, 0), "table cannot take const.1");
-    ROW(n.b.assign(n.b.ctx, n.table, m, 0), "table cannot take p.m");
+    ROW(n.b.assign(n.b.ctx, n.table, m, 0), "table cannot take table.m");
     ROW(n.b.assign(n.b.ctx, n.scalar, n.table, 0), "lr cannot take table");
     ROW(n.b.assign(n.b.ctx, one, n.scalar, 0), "const.1 is a constant");
-    ROW(n.b.state(n.b.ctx, "m", n.table, 0, NULL, &m), "already has a tensor named p.m");
+    ROW(n.b.state(n.b.ctx, ARGS("m", n.table, 0, NULL), &m), "already has a tensor named table.m");
     graph_free(&n.g);
 }
 
@@ -415,12 +421,9 @@ static void in_a_list(void **state)
     ROW(n.b.comm(n.b.ctx, COMM(WEFT_ALL_REDUCE, WEFT_SUM, "tp", NULL, 0), n.x, &t),
         "no longer exists");
     ROW(n.b.assign(n.b.ctx, n.table, n.x, 0), "no longer exists when a list runs");
-    ROW(n.b.state(n.b.ctx, "m", n.x, 0, NULL, &t), "no longer exists when a list runs");
-    ROW(n.b.state(n.b.ctx, "m", n.scalar, 0, NULL, &t), "like lr, which is not a parameter");
+    ROW(n.b.state(n.b.ctx, ARGS("m", n.x, 0, NULL), &t), "no longer exists when a list runs");
+    ROW(n.b.state(n.b.ctx, ARGS("m", n.scalar, 0, NULL), &t), "like lr, which is not a parameter");
     ROW(n.b.assign(n.b.ctx, n.table, n.scalar, 0), "table cannot take lr");
-    ROW(n.b.state(n.b.ctx, "m", n.table, 0, "vocabulary", &t),
-        "keep names the axis 'vocabulary', which table has not");
-    ROW(n.b.state(n.b.ctx, "m", n.table, 0, "vocab,", &t), "keep names the axis ''");
     assert_int_equal(n.b.op(n.b.ctx, "neg", NULL, 0, &n.table, 1, 0, &own, 1), WEFT_OK);
     assert_int_equal(n.b.assign(n.b.ctx, n.table, own, 0), WEFT_OK);
     graph_free(&n.g);

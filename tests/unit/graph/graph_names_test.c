@@ -102,7 +102,8 @@ static void the_builder_refuses(void **state)
     said(b.input(b.ctx, &(weft_input_args){sizeof(weft_input_args), 0, "o", &odd}, &t),
          "unknown element type 99");
     said(b.scalar(b.ctx, "p", 0, &t), "is a tensor, not a scalar");
-    said(b.state(b.ctx, "m", t, 0, NULL, &t), "builder.state() is called in a model");
+    said(b.state(b.ctx, &(weft_state_args){sizeof(weft_state_args), .name = "m", .like = t}, &t),
+         "builder.state() is called in a model");
     said(b.op(b.ctx, "no.such.op", NULL, 0, &t, 1, 0, out, 1), "no.such.op");
     weft_tensor none = 77;
     said(b.op(b.ctx, "neg", NULL, 0, &none, 1, 0, out, 1), "77");

@@ -1,0 +1,154 @@
+/* run/state/initial.c: initial values of parameters and states (run_weights_init of weights.h).
+ *
+ * Some threads draw chunks, then the calling thread writes them. What has no `init` starts as the
+ * arena does, at 0. */
+#define _GNU_SOURCE
+#include "run/state/weights.h"
+
+#include "base/err.h"
+#include "base/number/box.h"
+#include "base/number/rng.h"
+#include "run/state/local.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_THREADS 16u
+
+typedef struct values { /* normally distributed, or all equal, or those of the diagonal */
+    double mean, deviation;
+    bool diagonal;
+} values;
+
+static weft_status parse_init(const char *text, values *out)
+{
+    *out = (values){.mean = !strcmp(text, "ones") || !strcmp(text, "eye")};
+    out->diagonal = !strcmp(text, "eye");
+    if (!strcmp(text, "zeros") || out->mean != 0)
+        return WEFT_OK;
+    char *end = NULL;
+    const char *from = strchr(text, ':');
+    double *to = !strncmp(text, "normal:", 7) ? &out->deviation : &out->mean;
+    if (from && (to == &out->deviation || !strncmp(text, "constant:", 9)))
+        *to = strtod(from + 1, &end);
+    if (!end || *end || end == from + 1)
+        return err_fail(WEFT_USAGE,
+                        "initial values '%s' are not zeros, ones, eye, constant:X or "
+                        "normal:DEVIATION",
+                        text);
+    return WEFT_OK;
+}
+
+typedef struct chunk {
+    local l;
+    uint64_t first, n, key;
+    values how;
+    float *v; /* [LOCAL_CHUNK] */
+    pthread_t thread;
+    bool started;
+} chunk;
+
+/* A value depends on the element's index in the whole tensor, not on the block. */
+static void *draw(void *arg)
+{
+    chunk *k = arg;
+    const piece *x = k->l.x;
+    box whole = {.rank = x->shape.rank}, block = whole;
+    box_rows rows;
+    uint64_t at[2], done = 0;
+    const uint64_t diagonal = (uint64_t)x->shape.axes[x->shape.rank - 1].size + 1;
+    for (uint32_t i = 0; i < whole.rank; i++)
+        whole.size[i] = x->shape.axes[i].size;
+    const extent *any = k->l.held.count ? &k->l.held : &k->l.copied;
+    memcpy(block.start, any->start, sizeof block.start);
+    memcpy(block.size, any->size, sizeof block.size);
+    box_common(&block, &whole, &rows);
+    for (uint64_t i = box_row_from(&rows, 0, k->first); done < k->n; i++) {
+        box_row(&rows, i, at);
+        uint64_t skip = k->first + done - at[0], n = rows.length - skip;
+        if (n > k->n - done)
+            n = k->n - done;
+        if (k->how.deviation != 0)
+            rng_normals(k->key, at[1] + skip, n, (float)k->how.deviation, k->v + done);
+        for (uint64_t j = 0; j < n && k->how.deviation == 0; j++)
+            k->v[done + j] =
+                !k->how.diagonal || (at[1] + skip + j) % diagonal == 0 ? (float)k->how.mean : 0;
+        done += n;
+    }
+    run_local_convert(x->shape.dtype, k->v, k->n, k->v);
+    return NULL;
+}
+
+typedef struct cursor { /* the next chunk: its piece, and its first element */
+    uint32_t piece;
+    uint64_t done;
+} cursor;
+
+/* The next chunk of the pieces with initial values; n is 0 after the last. */
+static weft_status next_chunk(const executor *e, uint64_t seed, cursor *c, chunk *out)
+{
+    for (; c->piece < e->plan->pieces.n; *c = (cursor){.piece = c->piece + 1}) {
+        const piece *x = &e->plan->pieces.at[c->piece];
+        if (!x->init)
+            continue;
+        out->l = run_local_find(e, x);
+        uint64_t left = out->l.end - out->l.first - c->done;
+        if (!left)
+            continue;
+        out->first = out->l.first + c->done;
+        out->n = left < LOCAL_CHUNK ? left : LOCAL_CHUNK;
+        out->key = rng_key(seed, x->name);
+        c->done += out->n;
+        return parse_init(x->init, &out->how);
+    }
+    out->n = 0;
+    return WEFT_OK;
+}
+
+static void draw_all(chunk *k, uint32_t n)
+{
+    for (uint32_t i = 1; i < n; i++)
+        k[i].started = pthread_create(&k[i].thread, NULL, draw, &k[i]) == 0;
+    draw(&k[0]);
+    for (uint32_t i = 1; i < n; i++)
+        if (k[i].started)
+            pthread_join(k[i].thread, NULL);
+        else
+            draw(&k[i]);
+}
+
+static uint32_t usable_threads(void)
+{
+    cpu_set_t set;
+    uint32_t n = sched_getaffinity(0, sizeof set, &set) ? 1 : (uint32_t)CPU_COUNT(&set);
+    return n < 1 ? 1 : n < MAX_THREADS ? n : MAX_THREADS;
+}
+
+weft_status run_weights_init(executor *e, uint64_t seed)
+{
+    uint32_t threads = usable_threads(), n;
+    chunk *k = mem_alloc(threads * sizeof *k);
+    uint16_t *scratch = mem_alloc(LOCAL_CHUNK * sizeof *scratch);
+    cursor c = {0};
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; i < threads; i++)
+        k[i].v = mem_alloc(LOCAL_CHUNK * sizeof *k[i].v);
+    do {
+        for (n = 0; st == WEFT_OK && n < threads; n++) {
+            st = next_chunk(e, seed, &c, &k[n]);
+            if (!k[n].n)
+                break;
+        }
+        if (st == WEFT_OK && n)
+            draw_all(k, n);
+        for (uint32_t i = 0; st == WEFT_OK && i < n; i++)
+            st = run_local_put(e, &k[i].l, k[i].first, k[i].v, k[i].n, scratch);
+    } while (st == WEFT_OK && n);
+    for (uint32_t i = 0; i < threads; i++)
+        free(k[i].v);
+    free(k);
+    free(scratch);
+    return st;
+}
