@@ -11,6 +11,18 @@ import os
 import struct
 
 
+CODES = {"F32": "f", "BF16": "H", "I32": "i", "U8": "B"}
+
+
+def numbers(dtype, data):
+    """The elements as an array; bf16 as fp32, of which it is the upper half."""
+    values = array.array(CODES[dtype])
+    values.frombytes(data)
+    if dtype != "BF16":
+        return values
+    return array.array("f", array.array("I", (x << 16 for x in values)).tobytes())
+
+
 def read_shard(path):
     """[(name, shape of the whole, block as (from, to) by axis, first element of it, values)]"""
     with open(path, "rb") as f:
@@ -20,10 +32,9 @@ def read_shard(path):
     meta, out = header.pop("__metadata__", {}), []
     for key, entry in header.items():
         name, *part = key.split("@")
-        if entry["dtype"] != "F32":
-            raise ValueError(f"{path}: {key} is {entry['dtype']}, not F32")
-        values = array.array("f")
-        values.frombytes(data[slice(*entry["data_offsets"])])
+        if entry["dtype"] not in CODES:
+            raise ValueError(f"{path}: {key} is {entry['dtype']}, not one of {', '.join(CODES)}")
+        values = numbers(entry["dtype"], data[slice(*entry["data_offsets"])])
         shape = entry["shape"]
         if part:
             shape = meta["shape:" + name]
@@ -45,12 +56,14 @@ def places(shape, block):
 
 
 def read(folder):
-    """{name: (shape, array of all elements)} of a checkpoint folder."""
+    """{name: (shape, array of all elements)} of a checkpoint folder; an array of whole numbers where
+    the elements are."""
     tensors = {}
     for path in sorted(glob.glob(os.path.join(folder, "*.safetensors"))):
         for name, shape, block, first, values in read_shard(path):
             if name not in tensors:
-                tensors[name] = (shape, array.array("f", bytes(4 * math.prod(shape))))
+                empty = array.array(values.typecode, bytes(values.itemsize * math.prod(shape)))
+                tensors[name] = (shape, empty)
             whole = tensors[name][1]
             if block == [(0, n) for n in shape]:
                 whole[first : first + len(values)] = values

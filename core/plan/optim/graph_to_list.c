@@ -28,9 +28,16 @@ static uint64_t room(const graph *g, weft_tensor t)
     return most ? most : elements(g, t);
 }
 
-static bool elementwise(const node *n)
+/* An assignment of bytes or whole numbers, which no elementwise op computes with. */
+static bool moves_bits(const graph *g, const node *n)
 {
-    return n->assign || (n->op && (n->op->flags & WEFT_OP_ELEMENTWISE));
+    const uint32_t dtype = n->assign ? graph_tensor(g, n->out[0])->shape.dtype : 0;
+    return dtype == WEFT_U8 || dtype == WEFT_I32;
+}
+
+static bool elementwise(const graph *g, const node *n)
+{
+    return (n->assign && !moves_bits(g, n)) || (n->op && (n->op->flags & WEFT_OP_ELEMENTWISE));
 }
 
 /* Elements of a run that has node `n`; 1 for scalars. */
@@ -128,7 +135,7 @@ static void divide_into_runs(graph_to_list *s)
     for (uint32_t i = 0; i < s->order.n; i++) {
         const node *n = &s->order.at[i];
         const uint64_t w = width(s->g, n);
-        bool joins = i && elementwise(n) && elementwise(&s->order.at[i - 1]) &&
+        bool joins = i && elementwise(s->g, n) && elementwise(s->g, &s->order.at[i - 1]) &&
                      (w == 1 || now == 1 || w == now);
         if (i && !joins)
             run++;
@@ -255,6 +262,33 @@ static weft_status emit_node(graph_to_list *s, const node *n)
     return st != WEFT_OK ? st : emit_operands(s, &o, &op);
 }
 
+/* Copy the bits as 32-bit words, which an elementwise copy does not change; memory is a multiple of
+ * 64 bytes. */
+static weft_status emit_bits(graph_to_list *s, const node *n)
+{
+    static const weft_ew_step copy = {.op = WEFT_EW_COPY, .dst = 2};
+    static const uint16_t reg = 2;
+    const weft_ew_program program = {sizeof program, 1, 3, s->job->gate ? 1 : -1, &copy, &reg};
+    operands o = {.nbases = BASE_FIRST};
+    weft_status st = add_operand(s, &o, n->in[0], true);
+    if (st == WEFT_OK && s->job->gate)
+        st = add_operand(s, &o, s->job->gate, true);
+    if (st == WEFT_OK)
+        st = add_operand(s, &o, n->out[0], true);
+    const uint64_t bytes = elements(s->g, n->out[0]) * weft_dtype_size(o.io[0].dtype);
+    for (uint32_t i = 0; i < o.n; i++)
+        if (o.io[i].dtype != WEFT_F32)
+            o.io[i] = (weft_operand){WEFT_F32, 1, 0, 0, {(int64_t)((bytes + 3) / 4)}};
+    const weft_opspec op = {.struct_size = sizeof op,
+                            .id = "ew",
+                            .nin = o.n - 1,
+                            .nout = 1,
+                            .in = o.io,
+                            .out = o.io + o.n - 1,
+                            .program = &program};
+    return st != WEFT_OK ? st : emit_operands(s, &o, &op);
+}
+
 /* Fill the memory of a whole tensor up to its room: with 0 behind it and, for the real elements,
  * with 1. */
 static weft_status emit_fill(graph_to_list *s, const node *n)
@@ -348,10 +382,11 @@ weft_status plan_graph_to_list_resume(graph_to_list *s)
             break;
         for (k = i + 1; k < s->order.n && s->run_of[k] == s->run_of[i];)
             k++;
-        st = elementwise(x) ? emit_program(s, i, k)
-             : x->comm      ? emit_comm(s, x)
-             : !x->op       ? emit_fill(s, x)
-                            : emit_node(s, x);
+        st = elementwise(s->g, x) ? emit_program(s, i, k)
+             : x->comm            ? emit_comm(s, x)
+             : x->assign          ? emit_bits(s, x)
+             : !x->op             ? emit_fill(s, x)
+                                  : emit_node(s, x);
         give_back(s, s->run_of[i], false);
     }
     if (st != WEFT_OK)
