@@ -404,7 +404,8 @@ class Shampoo(Formula):
     def test_like_one_rank(self):
         self.like_one_rank(JOB | self.RULE, (
             (2, {}), (2, {"parallel.strategy": "tp"}), (4, PP_DP),
-            *((2, {"optim.placement": p}) for p in ZERO), (4, TP_DP | {"optim.placement": "zero3"})))
+            *((2, {"optim.placement": p}) for p in ZERO),
+            (4, TP_DP | {"optim.placement": "zero3"})))
 
     def test_formula(self):
         lr, seen, squares = 0.02, set(), {}

@@ -56,8 +56,8 @@ def places(shape, block):
 
 
 def read(folder):
-    """{name: (shape, array of all elements)} of a checkpoint folder; an array of whole numbers where
-    the elements are."""
+    """{name: (shape, array of all elements)} of a checkpoint folder; whole numbers where the
+    elements are."""
     tensors = {}
     for path in sorted(glob.glob(os.path.join(folder, "*.safetensors"))):
         for name, shape, block, first, values in read_shard(path):

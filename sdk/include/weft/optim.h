@@ -17,10 +17,12 @@
 
 WEFT_EXTERN_C_BEGIN
 
-/* The unit that a placement must not split. With WEFT_UNIT_ELEMENT the rule may use elementwise ops
- * only, and may get a flat range [elements] of many parameters instead of one parameter with its
- * own axes; a rule that reduces (a norm, a row sum) or multiplies matrices needs one of the
- * others. */
+/* What an update sees. With WEFT_UNIT_ELEMENT the rule may use elementwise ops only, and may get a
+ * flat range [elements] of many parameters instead of one parameter with its own axes; a rule that
+ * reduces (a norm, a row sum), multiplies matrices or has states with other axes needs one of the
+ * others, and sees each parameter with its axes. A placement shards parameters of any unit, at any
+ * element: elementwise ops and sums of squares work on slices, and the core gathers a tensor before
+ * any other op. */
 #define WEFT_UNIT_ELEMENT 1u /* none: every element is updated independently */
 #define WEFT_UNIT_TENSOR 2u  /* a parameter */
 #define WEFT_UNIT_MATRIX 3u  /* the last two axes of a parameter */
