@@ -43,9 +43,10 @@ static uint64_t elements(const graph *g, weft_tensor t)
     return graph_shape_elements(&s);
 }
 
+/* Does it compute each element from those at its place? */
 static bool elementwise(const node *n)
 {
-    return n->op && (n->op->flags & WEFT_OP_ELEMENTWISE);
+    return n->op && ((n->op->flags & WEFT_OP_ELEMENTWISE) || (n->own && !strcmp(n->id, "cast")));
 }
 
 static bool sums_squares(const node *n)
