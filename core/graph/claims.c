@@ -78,16 +78,7 @@ static weft_status check_claim(const graph *g, const node *n, uint32_t a, uint32
     return WEFT_OK;
 }
 
-/* A mesh axis of the same size as `a`; NULL: none. */
-static const char *twin_of(const mesh *m, uint32_t a)
-{
-    for (uint32_t x = 0; x < m->n; x++)
-        if (x != a && m->size[x] == m->size[a])
-            return m->name[x];
-    return NULL;
-}
-
-static weft_status ask(graph *g, const node *n, uint32_t a, const weft_opcall *call, uint32_t size,
+static weft_status ask(graph *g, const node *n, uint32_t a, const weft_opcall *call,
                        const weft_place *in, weft_place *out)
 {
     char who[2 * WEFT_MAX_NAME];
@@ -97,37 +88,19 @@ static weft_status ask(graph *g, const node *n, uint32_t a, const weft_opcall *c
     snprintf(who, sizeof who, "op %s", n->id);
     memset(out, 0, WEFT_MAX_OPERANDS * sizeof *out);
     g->looking = "shard";
-    weft_status st = PLUGIN_CALL(n->op, shard, &self, call, g->mesh->name[a], size, in, out);
+    weft_status st =
+        PLUGIN_CALL(n->op, shard, &self, call, g->mesh->name[a], g->mesh->size[a], in, out);
     st = graph_check_return(st, who, "shard");
     g->looking = was;
     return st;
-}
-
-/* Checks that shard() gives the same result for one coordinate. */
-static weft_status check_alone(graph *g, const node *n, uint32_t a, const weft_opcall *call,
-                               const weft_place *in, const weft_place *out)
-{
-    weft_place alone[WEFT_MAX_OPERANDS];
-    const char *twin = twin_of(g->mesh, a);
-    bool same = !twin || ask(g, n, a, call, 1, in, alone) == WEFT_OK;
-    for (uint32_t k = 0; twin && same && k < n->nout; k++)
-        same = out[k].kind == alone[k].kind && out[k].axis == alone[k].axis;
-    if (same)
-        return WEFT_OK;
-    const char *name = g->mesh->name[a];
-    return err_fail(
-        WEFT_USAGE,
-        "op %s: its shard() goes by how many coordinates a mesh axis has, and %s and %s "
-        "have %u each, so that they cannot be distinguished; give %s and %s different sizes",
-        n->id, name, twin, g->mesh->size[a], name, twin);
 }
 
 weft_status graph_check_placement(graph *g, uint32_t i, uint32_t a, const weft_opcall *call,
                                   const weft_place *in, weft_place *out)
 {
     const node n = g->nodes.at[i];
-    weft_status st = ask(g, &n, a, call, g->mesh->size[a], in, out);
+    weft_status st = ask(g, &n, a, call, in, out);
     for (uint32_t k = 0; st == WEFT_OK && k < n.nout; k++)
         st = check_claim(g, &n, a, k, in, out[k]);
-    return st != WEFT_OK ? st : check_alone(g, &n, a, call, in, out);
+    return st;
 }

@@ -10,11 +10,8 @@
 /* Calls shard() of node `i` along mesh axis `a`, and checks its result.
  *
  * A split must divide evenly, or continue along an axis that an input is already split along (whose
- * padding is zero); a coordinate may hold an output alone only where it holds an input.
- *
- * shard() gets the size of the mesh axis and not its name. Where several mesh axes of the job have
- * the same size, an op that depends on the size cannot tell them apart: its result must then equal
- * its result for size 1. WEFT_USAGE says what to do. [plan] */
+ * padding is zero); a coordinate may hold an output alone only where it holds an input. WEFT_USAGE
+ * says what is wrong. [plan] */
 weft_status graph_check_placement(graph *g, uint32_t i, uint32_t a, const weft_opcall *call,
                                   const weft_place *in, weft_place *out);
 

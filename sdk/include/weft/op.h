@@ -102,9 +102,10 @@ typedef struct weft_op {
                         weft_tensor *din);
 
     /* Placement of the outputs (WEFT_WHOLE on entry) along `mesh_axis` of `size` coordinates.
-     * WEFT_UNSUPPORTED with a message when the op cannot compute on these placements: the host then
-     * completes partial inputs and asks once more. NULL: by axis names alone, as in weft/graph.h;
-     * every axis may be split except those in `whole`. OPT [plan] */
+     * Several axes of a job may have one size: tell them apart by name. WEFT_UNSUPPORTED with a
+     * message when the op cannot compute on these placements: the host then completes partial
+     * inputs and asks once more. NULL: by axis names alone, as in weft/graph.h; every axis may be
+     * split except those in `whole`. OPT [plan] */
     weft_status (*shard)(const weft_op_self *self, const weft_opcall *call, const char *mesh_axis,
                          uint32_t size, const weft_place *in, weft_place *out);
     const char *whole; /* "embed,head_dim": axes that the op needs whole; NULL: none. OPT */

@@ -209,11 +209,11 @@ SHARD(building)
     return self->b->op(self->b->ctx, "neg", NULL, 0, call->in, 1, 0, &t, 1);
 }
 
-/* What a context-parallel op does that knows its axis by having 2 coordinates: it turns a split of
- * tokens into one of heads. */
-SHARD(by_size)
+/* What a context-parallel op does that knows its axis by name: it turns a split of tokens into one
+ * of heads. */
+SHARD(by_name)
 {
-    out[0] = size == 2 ? (weft_place){WEFT_SPLIT, 1, 0, 0} : in[0];
+    out[0] = strcmp(mesh_axis, "cp") ? in[0] : (weft_place){WEFT_SPLIT, 1, 0, 0};
     return WEFT_OK;
 }
 
@@ -268,7 +268,7 @@ static const struct {
     {"x.sum_of_axis", OP(.infer = like_input, .shard = sum_of_axis)},
     {"x.without_reason", OP(.infer = like_input, .shard = without_reason)},
     {"x.building", OP(.infer = like_input, .shard = building)},
-    {"x.by_size", OP(.infer = like_input, .shard = by_size)},
+    {"x.by_name", OP(.infer = like_input, .shard = by_name)},
     {"x.divides", OP(.infer = like_input, .shard = divides)},
 };
 
@@ -437,36 +437,51 @@ static void bad_claims(void **state)
     }
 }
 
-/* shard() is told a size. Where two mesh axes have it, an op that goes by it is refused; one that
- * does not is served, and so is one whose axis has a size of its own. */
+/* shard() is told the name of the mesh axis: an op that goes by it is placed right also where other
+ * axes have the same size, and once for each axis that has more than one coordinate. */
 static void axes_of_one_size(void **state)
 {
     (void)state;
     static const struct {
         const char *id;
         mesh m;
-        uint32_t data; /* mesh axes over which tokens are split */
-        bool served;
+        uint32_t data;                 /* mesh axes over which tokens are split */
+        weft_place out[WEFT_MAX_MESH]; /* [mesh axis] */
     } jobs[] = {
-        {"x.by_size", {.n = 1, .name = {"cp"}, .size = {2}}, 1, true},
-        {"x.by_size", {.n = 2, .name = {"cp", "dp"}, .size = {2, 4}}, 3, true},
-        {"x.by_size", {.n = 2, .name = {"cp", "dp"}, .size = {2, 2}}, 3, false},
-        {"x.by_size", {.n = 2, .name = {"cp", "pp"}, .size = {2, 2}}, 1, false},
-        {"x.by_size", {.n = 3, .name = {"tp", "cp", "dp"}, .size = {4, 2, 4}}, 2, true},
-        {"x.as_input", {.n = 2, .name = {"cp", "dp"}, .size = {2, 2}}, 3, true},
-        {"x.divides", {.n = 2, .name = {"cp", "dp"}, .size = {2, 2}}, 3, true},
-        {"neg", {.n = 2, .name = {"cp", "dp"}, .size = {2, 2}}, 3, true},
+        {"x.by_name", {.n = 1, .name = {"cp"}, .size = {2}}, 1, {{WEFT_SPLIT, 1, 0, 0}}},
+        {"x.by_name",
+         {.n = 2, .name = {"cp", "dp"}, .size = {2, 4}},
+         3,
+         {{WEFT_SPLIT, 1, 0, 0}, {WEFT_SPLIT, 0, 0, 0}}},
+        {"x.by_name",
+         {.n = 2, .name = {"cp", "dp"}, .size = {2, 2}},
+         3,
+         {{WEFT_SPLIT, 1, 0, 0}, {WEFT_SPLIT, 0, 0, 0}}},
+        {"x.by_name",
+         {.n = 2, .name = {"dp", "cp"}, .size = {2, 2}},
+         3,
+         {{WEFT_SPLIT, 0, 0, 0}, {WEFT_SPLIT, 1, 0, 0}}},
+        {"x.by_name", {.n = 2, .name = {"cp", "pp"}, .size = {2, 2}}, 1, {{WEFT_SPLIT, 1, 0, 0}}},
+        {"x.by_name",
+         {.n = 3, .name = {"tp", "cp", "dp"}, .size = {2, 2, 2}},
+         6,
+         {{0}, {WEFT_SPLIT, 1, 0, 0}, {WEFT_SPLIT, 0, 0, 0}}},
+        {"x.divides",
+         {.n = 2, .name = {"cp", "dp"}, .size = {2, 2}},
+         3,
+         {{WEFT_SPLIT, 0, 0, 0}, {WEFT_SPLIT, 0, 0, 0}}},
     };
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
         net n;
         weft_tensor t;
         begin(&n, &jobs[i].m, 8, jobs[i].data);
         assert_int_equal(put(&n, jobs[i].id, &t), WEFT_OK);
-        weft_status st = place(&n);
-        if (jobs[i].served && st != WEFT_OK)
+        if (place(&n) != WEFT_OK)
             fail_msg("job %zu: %s", i, err_text());
-        if (!jobs[i].served)
-            expect(st, "goes by how many coordinates a mesh axis has");
+        for (uint32_t a = 0; a < jobs[i].m.n; a++) {
+            assert_int_equal(graph_tensor(&n.g, t)->place[a].kind, jobs[i].out[a].kind);
+            assert_int_equal(graph_tensor(&n.g, t)->place[a].axis, jobs[i].out[a].axis);
+        }
         graph_free(&n.g);
     }
 }
