@@ -30,7 +30,7 @@ static void test_all(void **state)
     (void)state;
     CHECK_ALL(sizes, 0, "embedding", "layernorm", "layernorm.dx", "rmsnorm", "rmsnorm.dx", "linear",
               "linear.dx", "gelu", "gelu.dx", "bias_residual", "swiglu", "swiglu.dx", "rope",
-              "attention", "attention.dx", "softmax_xent", "softmax_xent.loss");
+              "attention", "attention.dx", "softmax_xent", "softmax_xent.loss", "interchange");
     CHECK_ALL(sizes, 1, "embedding.dw", "layernorm.dw", "rmsnorm.dw", "linear.dw", "colsum",
               "accumulate", "sumsq");
     CHECK_ALL(sizes, 0, "linear+gelu", "linear+bias_residual", "linear.dx+gelu.dx");

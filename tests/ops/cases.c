@@ -363,17 +363,36 @@ static void make_flat(struct call *c, const struct sizes *n, uint32_t ct, uint32
         output_rows(c, gt, n->tokens, n->cols);
 }
 
+/* [tokens, heads, dim] to [heads, tokens, dim] */
+static void make_interchange(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+{
+    const int64_t from[3] = {n->tokens, n->heads, n->dim}, to[3] = {n->heads, n->tokens, n->dim};
+    (void)gt;
+    add_input(c, ct, 3, from, -2, 2);
+    add_output(c, ct, 3, to);
+}
+
 void make_call(struct call *c, const char *id, const struct sizes *n, uint32_t ct, uint32_t gt)
 {
     static const struct {
         const char *prefix;
         void (*make)(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt);
     } makers[] = {
-        {"linear", make_linear},       {"embedding", make_embedding}, {"layernorm", make_layernorm},
-        {"attention", make_attention}, {"rmsnorm", make_rmsnorm},     {"swiglu", make_swiglu},
-        {"rope", make_rope},           {"softmax", make_xent},        {"xent.", make_vocab},
-        {"accumulate", make_flat},     {"sumsq", make_flat},          {"gelu", make_rows},
-        {"bias_residual", make_rows},  {"colsum", make_rows},
+        {"linear", make_linear},
+        {"embedding", make_embedding},
+        {"layernorm", make_layernorm},
+        {"attention", make_attention},
+        {"rmsnorm", make_rmsnorm},
+        {"swiglu", make_swiglu},
+        {"rope", make_rope},
+        {"softmax", make_xent},
+        {"xent.", make_vocab},
+        {"accumulate", make_flat},
+        {"sumsq", make_flat},
+        {"gelu", make_rows},
+        {"bias_residual", make_rows},
+        {"colsum", make_rows},
+        {"interchange", make_interchange},
     };
     *c = (struct call){.id = id};
     if (is_joined(id)) {

@@ -264,6 +264,19 @@ static void test_cast(void **state)
     }
 }
 
+/* Rows of whole vectors and others, more and fewer than threads. */
+static const struct sizes orders[] = {
+    {.tokens = 1, .heads = 1, .dim = 1},     {.tokens = 5, .heads = 3, .dim = 7},
+    {.tokens = 2, .heads = 96, .dim = 16},   {.tokens = 96, .heads = 2, .dim = 64},
+    {.tokens = 3, .heads = 4, .dim = 20000},
+};
+
+static void test_interchange(void **state)
+{
+    (void)state;
+    CHECK_ALL(orders, 0, "interchange");
+}
+
 /* The gradient may lie over the logits, and other results over an operand of their shape. */
 static void test_in_place(void **state)
 {
@@ -314,6 +327,7 @@ int main(void)
         cmocka_unit_test(test_rope),          cmocka_unit_test(test_vocab),
         cmocka_unit_test(test_ready_at_once), cmocka_unit_test(test_cast),
         cmocka_unit_test(test_axes),          cmocka_unit_test(test_strange_maxima),
+        cmocka_unit_test(test_interchange),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,6 +55,7 @@ static const struct cpu_op ops[] = {
     {"repeat", NULL, NULL, plan_broadcast, .run = run_broadcast, AT(broadcast)},
     {"cast", NULL, NULL, plan_cast, .run = run_flat, AT(cast)},
     {"sumsq", NULL, NULL, plan_sumsq, .run = run_sumsq, AT(sumsq)},
+    {"interchange", "cABC", "cBAC", plan_interchange, .run = run_interchange},
     {"ew", NULL, NULL, EW},
     {"copy", NULL, NULL, EW, .form = WEFT_EW_COPY},
     {"add", NULL, NULL, EW, .form = WEFT_EW_ADD},

@@ -21,6 +21,7 @@ CPU_PLAN(plan_vocab);
 CPU_PLAN(plan_flat);
 CPU_PLAN(plan_cast);
 CPU_PLAN(plan_sumsq);
+CPU_PLAN(plan_interchange);
 weft_status ready_attention(weft_prepared *p, const weft_opspec *spec);
 CPU_RUN(run_rows);
 CPU_RUN(run_columns);
@@ -29,6 +30,7 @@ CPU_RUN(run_attention);
 CPU_RUN(run_xent);
 CPU_RUN(run_flat);
 CPU_RUN(run_sumsq);
+CPU_RUN(run_interchange);
 
 /* axis.c */
 CPU_PLAN(plan_reduce);

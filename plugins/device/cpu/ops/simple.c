@@ -294,3 +294,32 @@ CPU_RUN(run_sumsq)
     *total = (float)(p->a.accumulate ? (double)*total + sum : sum);
     return WEFT_OK;
 }
+
+CPU_PLAN(plan_interchange)
+{
+    (void)op;
+    (void)m;
+    (void)spec;
+    (void)workspace;
+    a->rows = size_of(match, 'A');
+    a->table = size_of(match, 'B');
+    a->cols = size_of(match, 'C');
+    return WEFT_OK;
+}
+
+/* in: x [A, B, C]; out: y [B, A, C], the same bits. Item: a row of C elements of y. */
+static void interchange(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch)
+{
+    (void)scratch;
+    const int64_t rows = j->a->rows, bytes = j->a->cols * (j->a->dt == WEFT_F32 ? 4 : 2);
+    for (int64_t i = begin; i < end; i++)
+        memcpy((char *)j->out[0] + i * bytes,
+               (const char *)j->in[0] + (i % rows * j->a->table + i / rows) * bytes, (size_t)bytes);
+}
+
+CPU_RUN(run_interchange)
+{
+    const struct cpu_job j = {&p->a, in, out, ws};
+    cpu_par(p->d, interchange, &j, p->a.rows * p->a.table, SMALL / p->a.cols);
+    return WEFT_OK;
+}

@@ -89,3 +89,19 @@ ENTRY(loss_total, SUM_BLOCK, struct gpu_job)
     if (thread() == 0)
         *(float *)j.out[j.z.loss] = (float)(sum * (double)j.z.weight);
 }
+
+/* in: x [A, B, C]; out: y [B, A, C]; A is rows, B is parts. A thread takes W elements of y. Values
+ * pass through fp32, which has every one of a 16-bit type. */
+template <class T, int W> FN void interchange_at(const struct gpu_job &j)
+{
+    const int64_t vectors = j.z.cols / W, i = block() * ROW_BLOCK + thread();
+    const int64_t row = i / vectors, within = i % vectors * W;
+    if (row >= j.z.rows * j.z.parts)
+        return;
+    const int64_t from = row % j.z.rows * j.z.parts + row / j.z.rows;
+    float x[W];
+    load<W>((const T *)j.in[0] + from * j.z.cols + within, x);
+    store<W>((T *)j.out[0] + row * j.z.cols + within, x);
+}
+
+FOR_ROWS(interchange, ROW_BLOCK, interchange_at)

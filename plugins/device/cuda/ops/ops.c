@@ -62,6 +62,8 @@ static const struct gpu_op ops[] = {
     {"xent.loss", "iT fT fTP", "f", K("xent_loss", "loss_total"), VOCAB, .run = run_loss},
     {"accumulate", NULL, NULL, K("accumulate"), .plan = plan_flat, .run = run_flat},
     {"sumsq", NULL, NULL, K("sumsq_part", "sumsq_total"), .plan = plan_sumsq, .run = run_sumsq},
+    {"interchange", "cABC", "cBAC", K("interchange*"), .plan = plan_interchange,
+     .run = run_interchange},
     {"ew", EW},
     {"copy", EW, .form = WEFT_EW_COPY},
     {"add", EW, .form = WEFT_EW_ADD},

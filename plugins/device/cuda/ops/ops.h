@@ -27,6 +27,7 @@ GPU_PLAN(plan_xent);
 GPU_PLAN(plan_vocab);
 GPU_PLAN(plan_flat);
 GPU_PLAN(plan_sumsq);
+GPU_PLAN(plan_interchange);
 GPU_RUN(run_rows);
 GPU_RUN(run_teams);
 GPU_RUN(run_columns);
@@ -35,6 +36,7 @@ GPU_RUN(run_xent);
 GPU_RUN(run_loss);
 GPU_RUN(run_flat);
 GPU_RUN(run_sumsq);
+GPU_RUN(run_interchange);
 
 /* tune.c */
 /* Milliseconds that an op takes at its best as it is now, on memory of our own; negative: no memory

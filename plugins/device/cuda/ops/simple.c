@@ -221,3 +221,25 @@ GPU_RUN(run_sumsq)
     weft_status st = gpu_launch(p->d, p->f[0], s, part, &j);
     return st != WEFT_OK ? st : gpu_launch(p->d, p->f[1], s, total, &j);
 }
+
+/* x [A, B, C] to y [B, A, C]. */
+GPU_PLAN(plan_interchange)
+{
+    (void)op;
+    (void)m;
+    (void)spec;
+    (void)workspace;
+    z->rows = size_of(match, 'A');
+    z->parts = size_of(match, 'B');
+    z->cols = size_of(match, 'C');
+    z->wide = z->cols % WIDE == 0;
+    return WEFT_OK;
+}
+
+GPU_RUN(run_interchange)
+{
+    const struct gpu_job j = gpu_job_of(p, in, out, ws);
+    const int64_t all = p->z.rows * p->z.parts * vectors(&p->z);
+    const struct gpu_grid grid = {pieces(all, ROW_BLOCK), 1, ROW_BLOCK, 0};
+    return gpu_launch(p->d, p->f[0], s, grid, &j);
+}
