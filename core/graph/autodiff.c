@@ -173,15 +173,25 @@ static weft_tensor complete_of(const graph *g, uint32_t at, weft_tensor t)
     return t;
 }
 
-/* The gradient of a shift: the shift in the opposite direction. */
-static weft_status shift_back(graph *g, const node *n, weft_tensor *d)
+/* The gradient of communication, which moves it back: of a shift, the shift in the opposite
+ * direction; of an all-to-all, the one that cuts what was joined. Others are the identity in the
+ * logical graph: where ranks need other parts of the gradient, place.c inserts what it takes. */
+static weft_status comm_back(graph *g, const node *n, weft_tensor *d)
 {
     weft_builder b = graph_builder(g);
     const char *axis = g->mesh->name[n->mesh_axis];
-    return b.comm(g,
-                  &(weft_comm_args){sizeof(weft_comm_args), 0, WEFT_SHIFT, 0, axis, NULL,
-                                    g->mesh->size[n->mesh_axis] - n->root, 0},
-                  *d, d);
+    weft_comm_args c = {.struct_size = sizeof c, .kind = n->comm, .mesh_axis = axis};
+    if (n->comm == WEFT_SHIFT) {
+        c.root = g->mesh->size[n->mesh_axis] - n->root;
+        return b.comm(g, &c, *d, d);
+    }
+    if (n->comm != WEFT_ALL_TO_ALL)
+        return WEFT_OK;
+    const tensor *from = graph_tensor(g, n->in[0]);
+    if (n->joins == NO_AXIS)
+        return err_fail(WEFT_INTERNAL, "all_to_all of %s has not been placed", from->name);
+    c.axis = from->shape.axes[n->joins].name;
+    return b.comm(g, &c, *d, d);
 }
 
 static weft_status one_node(graph *g, uint32_t at, weft_tensor *grads)
@@ -203,9 +213,9 @@ static weft_status one_node(graph *g, uint32_t at, weft_tensor *grads)
     if (!any)
         return WEFT_OK;
     g->block = n.block;
-    if (n.comm) { /* in the logical graph it is the identity, except for a shift */
+    if (n.comm) {
         g->phase = PHASE_INPUTS;
-        weft_status st = n.comm == WEFT_SHIFT ? shift_back(g, &n, &dout[0]) : WEFT_OK;
+        weft_status st = comm_back(g, &n, &dout[0]);
         if (st != WEFT_OK)
             return st;
         return contribute(g, grads, n.in[0], dout[0]);

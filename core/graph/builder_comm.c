@@ -12,9 +12,19 @@ static const char *comm_id(uint32_t kind)
     case WEFT_ALL_REDUCE: return "all_reduce";
     case WEFT_REDUCE_SCATTER: return "reduce_scatter";
     case WEFT_ALL_GATHER: return "all_gather";
+    case WEFT_ALL_TO_ALL: return "all_to_all";
     case WEFT_SHIFT: return "shift";
     default: return NULL;
     }
+}
+
+/* Index of the tensor axis `name`; rank: it has none. */
+static uint32_t axis_of(const tensor *t, const char *name)
+{
+    uint32_t k = 0;
+    while (k < t->shape.rank && strcmp(t->shape.axes[k].name, name))
+        k++;
+    return k;
 }
 
 static weft_status check_shift(const tensor *t, const char *axis, uint32_t root, uint32_t size)
@@ -53,9 +63,11 @@ static weft_status check_comm(const graph *g, uint32_t kind, uint32_t redop, con
     if (!id)
         return err_fail(WEFT_UNSUPPORTED,
                         "communication of kind %u cannot be built into a graph in "
-                        "this version; all-reduce, reduce-scatter, all-gather and shift can",
+                        "this version; all-reduce, reduce-scatter, all-gather, all-to-all and "
+                        "shift can",
                         kind);
-    if (kind != WEFT_ALL_GATHER && redop != WEFT_SUM && redop != WEFT_MAX)
+    if ((kind == WEFT_ALL_REDUCE || kind == WEFT_REDUCE_SCATTER) && redop != WEFT_SUM &&
+        redop != WEFT_MAX)
         return err_fail(
             WEFT_UNSUPPORTED,
             "builder.comm(): %s of %s by the operation %u; a graph has sums (WEFT_SUM) and "
@@ -64,16 +76,11 @@ static weft_status check_comm(const graph *g, uint32_t kind, uint32_t redop, con
     if (root || (kind == WEFT_ALL_REDUCE) != !axis)
         return err_fail(WEFT_USAGE, "%s of %s takes %s axis of the tensor, and no root", id,
                         t->name, kind == WEFT_ALL_REDUCE ? "no" : "an");
-    if (!axis || (t->shape.rank && !strcmp(t->shape.axes[0].name, axis)))
+    if (!axis || axis_of(t, axis) < t->shape.rank)
         return WEFT_OK;
-    return err_fail(WEFT_UNSUPPORTED,
-                    "%s of %s along '%s': only the first axis of a tensor can be split or joined, "
-                    "because its parts are contiguous in memory; another axis would need a copy",
-                    id, t->name, axis);
+    return err_fail(WEFT_USAGE, "%s of %s along '%s': it has no such axis", id, t->name, axis);
 }
 
-/* Logically the identity: only the placement changes, which place.c derives. A shift rotates the
- * parts of a split tensor by `root` parts. */
 static weft_status check_args(graph *g, const weft_comm_args *a, weft_tensor in,
                               const weft_tensor *out)
 {
@@ -87,6 +94,8 @@ static weft_status check_args(graph *g, const weft_comm_args *a, weft_tensor in,
     return st;
 }
 
+/* Logically the identity: only the placement changes, which place.c derives: also the axis that an
+ * all-to-all joins. A shift rotates the parts of a split tensor by `root` parts. */
 weft_status graph_comm(void *ctx, const weft_comm_args *args, weft_tensor in, weft_tensor *out)
 {
     graph *g = ctx;
@@ -112,6 +121,8 @@ weft_status graph_comm(void *ctx, const weft_comm_args *args, weft_tensor in, we
     n->redop = c.redop;
     n->mesh_axis = (uint32_t)a;
     n->root = c.root;
+    n->cuts = c.axis ? axis_of(graph_tensor(g, in), c.axis) : NO_AXIS;
+    n->joins = c.kind == WEFT_ALL_GATHER ? n->cuts : NO_AXIS;
     n->in[0] = in;
     char name[2 * WEFT_MAX_NAME];
     uint32_t number = g->nodes.n;

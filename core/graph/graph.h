@@ -43,7 +43,8 @@ typedef struct tensor {
     weft_tensor of;                  /* WEFT_T_GRAD: the parameter; state: the parameter */
     weft_tensor grad_for;            /* gradients of activations: of which tensor; placed like it */
     weft_tensor gathered[2];         /* its latest all-gather, in forward and in backward */
-    uint64_t placed;     /* sums: bit a: a contribution has been placed along mesh axis a */
+    uint64_t along;  /* bit a: communication over mesh axis a cuts or joins it, not along axis 0 */
+    uint64_t placed; /* sums: bit a: a contribution has been placed along mesh axis a */
     weft_tensor part_of; /* a rank's own part of this tensor, along part_axis; 0: not so */
     uint32_t part_axis;
     uint64_t room; /* elements of its memory on a rank; 0: its own number */
@@ -53,6 +54,8 @@ typedef struct tensor {
     uint32_t keep;          /* WEFT_ACTIVATION_... for backward; 0: whole, the default */
     const char *keep_owner; /* plugin that set it; NULL: the job did */
 } tensor;
+
+#define NO_AXIS UINT32_MAX
 
 #define PHASE_FORWARD 1u
 #define PHASE_INPUTS 2u /* B */
@@ -71,6 +74,9 @@ typedef struct node {
     uint32_t comm, redop; /* WEFT_ALL_REDUCE ...; 0: computes */
     uint32_t mesh_axis;
     uint32_t root;   /* of a shift: how far */
+    uint32_t cuts;   /* reduce-scatter, all-to-all: the tensor axis that it splits */
+    uint32_t joins;  /* all-gather, all-to-all: the tensor axis that it completes; NO_AXIS: place.c
+                        has not been here */
     bool assign;     /* out[0] (parameter, state, scalar) takes in[0] */
     bool recomputed; /* recomputes a forward node for backward: not counted as model FLOPs */
     bool own;        /* op belongs to the core, not to a plugin */
@@ -90,6 +96,7 @@ typedef struct graph {
     const mesh *mesh;
     uint32_t compute;      /* WEFT_F32, WEFT_BF16, WEFT_F16 */
     uint32_t grad_dtype;   /* of WEFT_T_GRAD */
+    uint64_t along;        /* the bits of `along` of all tensors */
     uint32_t phase, block; /* where the builder appends */
     op_finder find;        /* ops of plugins, after the core's own; may be NULL */
     void *find_ctx;

@@ -9,7 +9,8 @@
  *      the placement of its tensor. Contributions to one gradient are added up first, and the sum
  *      is completed once.
  *   2. Any other partial sum is completed before an op that is not linear in it.
- *   3. A tensor split along its first axis is all-gathered before an op that needs it whole.
+ *   3. A tensor split along its first axis is all-gathered before an op that needs it whole. So is
+ *      one split along another axis where communication has cut or joined it there.
  *
  * This yields the two all-reduces of a tensor-parallel block, and their conjugates in backward. All
  * later readers share a completed sum; readers of the same block and direction share a gathered
@@ -18,23 +19,10 @@
 #include "graph/arguments.h"
 #include "graph/claims.h"
 #include "graph/ops/ops.h"
+#include "graph/place_comm.h"
 #include "host/call.h"
 
-#include <stdio.h>
 #include <string.h>
-
-static weft_status indivisible(const graph *g, const tensor *t, const weft_axis *axis, uint32_t a)
-{
-    char legal[160] = "1";
-    size_t used = 1;
-    for (int64_t n = 2; n <= axis->size && n <= 1024 && used < sizeof legal - 8; n++)
-        if (axis->size % n == 0)
-            used += (size_t)snprintf(legal + used, sizeof legal - used, ", %lld", (long long)n);
-    return err_fail(
-        WEFT_USAGE,
-        "axis '%s' of %s has %lld elements, which %s = %u does not divide; possible are %s",
-        axis->name, t->name, (long long)axis->size, g->mesh->name[a], g->mesh->size[a], legal);
-}
 
 static weft_status split_one(graph *g, weft_tensor handle, const char *axis, uint32_t a)
 {
@@ -52,7 +40,7 @@ static weft_status split_one(graph *g, weft_tensor handle, const char *axis, uin
                         t->name, g->mesh->name[a], axis, now.axes[to->axis].name);
     bool pads = t->kind == WEFT_T_PARAM && (t->flags & WEFT_PARAM_PAD) && k == 0;
     if (to->kind != WEFT_SPLIT && !pads && now.axes[k].size % g->mesh->size[a])
-        return indivisible(g, t, &now.axes[k], a);
+        return graph_indivisible(g, t, &now.axes[k], a);
     *to = (weft_place){WEFT_SPLIT, k, 0, 0};
     return WEFT_OK;
 }
@@ -114,7 +102,8 @@ static weft_status put_before(visit *v, uint32_t kind, weft_tensor in, weft_plac
     uint32_t at = there ? t->producer : v->i;
     const node n = g->nodes.at[there ? at - 1 : at];
     uint32_t redop = t->place[v->a].kind == WEFT_PARTIAL_MAX ? WEFT_MAX : WEFT_SUM;
-    const char *axis = kind == WEFT_ALL_REDUCE ? NULL : t->shape.axes[0].name;
+    const uint32_t along = kind == WEFT_ALL_GATHER ? t->place[v->a].axis : to.axis;
+    const char *axis = kind == WEFT_ALL_REDUCE ? NULL : t->shape.axes[along].name;
     uint32_t block = g->block, phase = g->phase;
     g->block = n.block;
     g->phase = n.phase;
@@ -130,6 +119,8 @@ static weft_status put_before(visit *v, uint32_t kind, weft_tensor in, weft_plac
     tensor *made = graph_tensor(g, *out);
     memcpy(made->place, graph_tensor(g, in)->place, sizeof made->place);
     made->place[v->a] = to;
+    if (kind == WEFT_REDUCE_SCATTER && to.axis)
+        graph_note_along(g, made, v->a);
     node fresh = g->nodes.at[g->nodes.n - 1];
     memmove(&g->nodes.at[at + 1], &g->nodes.at[at], (g->nodes.n - 1 - at) * sizeof(node));
     g->nodes.at[at] = fresh;
@@ -161,15 +152,7 @@ static weft_place goal(const visit *v, const tensor *t, bool *due)
         return t->want[v->a];
     weft_place p = graph_tensor(v->g, t->grad_for)->place[v->a];
     *due = !partial(p) && !v->g->nodes.at[v->i].join;
-    return p.kind == WEFT_SPLIT && p.axis == 0 ? p : whole;
-}
-
-static weft_status check_parts(const visit *v, weft_tensor t)
-{
-    weft_shape local = graph_local_shape(v->g, t);
-    if (local.axes[0].size % v->g->mesh->size[v->a] == 0)
-        return WEFT_OK;
-    return indivisible(v->g, graph_tensor(v->g, t), &local.axes[0], v->a);
+    return p.kind == WEFT_SPLIT ? p : whole;
 }
 
 /* Completes the partial inputs: those that are due, or all. All later readers take the result. */
@@ -184,7 +167,7 @@ static weft_status complete(visit *v, bool all)
         if (!partial(t->place[v->a]) || (!all && !due))
             continue;
         bool cuts = to.kind == WEFT_SPLIT;
-        weft_status st = cuts ? check_parts(v, in) : WEFT_OK;
+        weft_status st = cuts ? graph_check_parts(g, in, to.axis, v->a) : WEFT_OK;
         if (st == WEFT_OK)
             st = put_before(v, cuts ? WEFT_REDUCE_SCATTER : WEFT_ALL_REDUCE, in, to, &out);
         if (st != WEFT_OK)
@@ -204,16 +187,29 @@ static weft_tensor gathered(const visit *v, const tensor *t, uint32_t backward)
     return by->mesh_axis == v->a && by->block == v->g->nodes.at[v->i].block ? have : 0;
 }
 
-/* All-gathers the inputs that are split along their first axis, for this node. */
-static weft_status gather(visit *v)
+/* Along another axis than the first only what communication has cut or joined there, and if that is
+ * not enough, in the backward pass of such communication `anything`. Elsewhere such a split is a
+ * mistake of a strategy more often than not. */
+static bool may_gather(const visit *v, const tensor *t, bool anything)
+{
+    const weft_place p = t->place[v->a];
+    if (t->kind != WEFT_T_ACTIVATION || p.kind != WEFT_SPLIT)
+        return false;
+    uint64_t along = t->along | (t->grad_for ? graph_tensor(v->g, t->grad_for)->along : 0);
+    if (anything && v->g->nodes.at[v->i].phase != PHASE_FORWARD)
+        along = v->g->along;
+    return p.axis == 0 || along >> v->a & 1;
+}
+
+/* All-gathers the inputs that are split, for this node. */
+static weft_status gather(visit *v, bool anything)
 {
     graph *g = v->g;
     for (uint32_t k = 0; k < g->nodes.at[v->i].nin; k++) {
         weft_tensor in = g->nodes.at[v->i].in[k];
         const tensor *t = graph_tensor(g, in);
         uint32_t backward = g->nodes.at[v->i].phase != PHASE_FORWARD;
-        if (t->kind != WEFT_T_ACTIVATION || t->place[v->a].kind != WEFT_SPLIT ||
-            t->place[v->a].axis != 0)
+        if (!may_gather(v, t, anything))
             continue;
         weft_tensor out = gathered(v, t, backward);
         weft_status st = out ? WEFT_OK : put_before(v, WEFT_ALL_GATHER, in, (weft_place){0}, &out);
@@ -234,15 +230,26 @@ static bool same_place(weft_place x, weft_place y)
 
 /* All contributions to a sum have one placement; those to the gradient of a split parameter have
  * the parameter's. */
-static weft_status place_sum(const graph *g, tensor *t, uint32_t a, weft_place now)
+static bool fits_sum(const graph *g, const tensor *t, uint32_t a, weft_place now)
 {
     weft_place as = t->of ? graph_tensor(g, t->of)->place[a] : (weft_place){WEFT_WHOLE, 0, 0, 0};
     bool fits = as.kind == WEFT_SPLIT ? same_place(as, now) : now.kind != WEFT_SPLIT;
-    if (!fits || (t->placed >> a & 1 && !same_place(t->place[a], now)))
-        return err_fail(WEFT_USAGE, "the contributions to %s are placed unlike over %s", t->name,
-                        g->mesh->name[a]);
-    t->placed |= (uint64_t)1 << a;
-    return WEFT_OK;
+    return fits && (!(t->placed >> a & 1) || same_place(t->place[a], now));
+}
+
+/* shard_node(), which is asked again where a contribution to a sum would be split and the sum is
+ * not: with gathered inputs it may be whole. */
+static weft_status try_node(const visit *v, weft_place *out)
+{
+    weft_status st = graph_shard_node(v->g, v->i, v->a, out);
+    const node *n = &v->g->nodes.at[v->i];
+    for (uint32_t k = 0; st == WEFT_OK && k < n->nout; k++) {
+        const tensor *t = graph_tensor(v->g, n->out[k]);
+        if (t->sum && !fits_sum(v->g, t, v->a, out[k]))
+            st = err_fail(WEFT_UNSUPPORTED, "the contributions to %s are placed unlike over %s",
+                          t->name, v->g->mesh->name[v->a]);
+    }
+    return st;
 }
 
 static weft_status set_places(graph *g, uint32_t i, uint32_t a, const weft_place *out)
@@ -250,9 +257,7 @@ static weft_status set_places(graph *g, uint32_t i, uint32_t a, const weft_place
     const node *n = &g->nodes.at[i];
     for (uint32_t k = 0; k < n->nout; k++) {
         tensor *t = graph_tensor(g, n->out[k]);
-        weft_status st = t->sum ? place_sum(g, t, a, out[k]) : WEFT_OK;
-        if (st != WEFT_OK)
-            return st;
+        t->placed |= t->sum ? (uint64_t)1 << a : 0;
         t->place[a] = out[k];
         if (t->want[a].kind == WEFT_SPLIT && !partial(out[k]) && !same_place(out[k], t->want[a]))
             return err_fail(WEFT_USAGE,
@@ -268,19 +273,19 @@ static weft_status propagate_axis(visit *v)
     weft_place out[WEFT_MAX_OPERANDS] = {0};
     weft_status st = complete(v, false);
     if (st == WEFT_OK)
-        st = graph_shard_node(v->g, v->i, v->a, out);
-    for (uint32_t effort = 0; st == WEFT_UNSUPPORTED && effort < 2; effort++) {
+        st = try_node(v, out);
+    for (uint32_t effort = 0; st == WEFT_UNSUPPORTED && effort < 3; effort++) {
         uint32_t before = v->added;
         weft_tensor had[WEFT_MAX_OPERANDS];
         const node *n = &v->g->nodes.at[v->i];
         memcpy(had, n->in, n->nin * sizeof *had);
-        weft_status put = effort ? gather(v) : complete(v, true);
+        weft_status put = effort ? gather(v, effort > 1) : complete(v, true);
         if (put != WEFT_OK)
             return put;
         n = &v->g->nodes.at[v->i];
         if (v->added != before || memcmp(had, n->in, n->nin * sizeof *had)) {
             err_clear(); /* that refusal has been answered */
-            st = graph_shard_node(v->g, v->i, v->a, out);
+            st = try_node(v, out);
         }
     }
     if (st != WEFT_OK) {
@@ -307,36 +312,21 @@ static weft_status take_axis(visit *v)
                     to->name, from->name, v->g->mesh->name[v->a]);
 }
 
-/* Placement of explicit communication (comm()). */
-static weft_status place_comm(const graph *g, const node *n)
+/* Explicit communication (comm()). An all-to-all needs parts: what backward gives it as a partial
+ * sum is completed first. */
+static weft_status comm_node(graph *g, uint32_t *i, uint32_t *end)
 {
-    const tensor *in = graph_tensor(g, n->in[0]);
-    tensor *out = graph_tensor(g, n->out[0]);
-    weft_place had = in->place[n->mesh_axis], now = {WEFT_WHOLE, 0, 0, 0};
-    if (n->comm == WEFT_SHIFT) {
-        memcpy(out->place, in->place, sizeof out->place);
-        return had.kind == WEFT_SPLIT ? WEFT_OK
-                                      : err_fail(WEFT_USAGE, "shift over %s: %s is not split there",
-                                                 g->mesh->name[n->mesh_axis], in->name);
-    }
-    uint32_t needs = n->redop == WEFT_MAX ? WEFT_PARTIAL_MAX : WEFT_PARTIAL_SUM;
-    if (n->comm == WEFT_ALL_GATHER)
-        needs = WEFT_SPLIT;
-    if (had.kind != needs || had.axis != 0)
-        return err_fail(
-            WEFT_USAGE, "%s over %s: %s is not a %s there", n->id, g->mesh->name[n->mesh_axis],
-            in->name, needs == WEFT_SPLIT ? "tensor split along its first axis" : "partial result");
-    if (n->comm == WEFT_REDUCE_SCATTER)
-        now.kind = WEFT_SPLIT;
-    memcpy(out->place, in->place, sizeof out->place);
-    out->place[n->mesh_axis] = now;
-    return WEFT_OK;
+    visit v = {g, *i, g->nodes.at[*i].mesh_axis, 0};
+    weft_status st = g->nodes.at[*i].comm == WEFT_ALL_TO_ALL ? complete(&v, true) : WEFT_OK;
+    *i = v.i;
+    *end += v.added;
+    return st == WEFT_OK ? graph_place_comm(g, &g->nodes.at[*i]) : st;
 }
 
 weft_status graph_propagate(graph *g, uint32_t first, uint32_t *end)
 {
     for (uint32_t i = first; i < *end; i++) {
-        weft_status st = g->nodes.at[i].comm ? place_comm(g, &g->nodes.at[i]) : WEFT_OK;
+        weft_status st = g->nodes.at[i].comm ? comm_node(g, &i, end) : WEFT_OK;
         for (uint32_t a = 0; st == WEFT_OK && !g->nodes.at[i].comm && a < g->mesh->n; a++) {
             if (g->mesh->size[a] == 1)
                 continue;

@@ -4,6 +4,7 @@
  * reader. A tensor that a block's forward produces and its backward reads is saved in the block's
  * slot. A tensor that two blocks use is a live-in or live-out of both. */
 #include "plan/builder.h"
+#include "plan/lower/repack.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +50,17 @@ weft_operand plan_lower_operand(const graph *g, weft_tensor t)
     return o;
 }
 
+/* k > 0: the output may share the memory of input k - 1. A collective that packs and unpacks, or
+ * neither, would overwrite parts of an all-to-all that it has not sent. */
+static uint32_t in_place(const graph *g, const node *n)
+{
+    if (!n->comm)
+        return n->op ? n->op->in_place : 0;
+    repack r;
+    plan_repack_find(g, n, &r);
+    return n->comm != WEFT_SHIFT && (n->comm != WEFT_ALL_TO_ALL || r.packs != r.unpacks);
+}
+
 static void share_places(builder *b)
 {
     graph *g = b->g;
@@ -58,7 +70,7 @@ static void share_places(builder *b)
             last[g->nodes.at[i].in[k]] = i;
     for (uint32_t i = 0; i < g->nodes.n; i++) {
         const node *n = &g->nodes.at[i];
-        uint32_t k = n->op ? n->op->in_place : n->comm && n->comm != WEFT_SHIFT ? 1 : 0;
+        uint32_t k = in_place(g, n);
         if (!k || k > n->nin)
             continue;
         weft_tensor from = n->in[k - 1], to = n->out[0];

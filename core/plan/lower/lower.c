@@ -14,6 +14,7 @@
 #include "host/call.h"
 #include "plan/emit.h"
 #include "plan/lower/fusion.h"
+#include "plan/lower/repack.h"
 #include "plan/scalar.h"
 
 #include <stdlib.h>
@@ -27,7 +28,7 @@ typedef struct lowering {
     VEC(uint32_t) nodes;
     unit_list units; /* the nodes after fusion */
     VEC(lifetime) frame;
-    VEC(weft_tensor) frame_of;
+    VEC(weft_tensor) frame_of; /* 0: the temporary of communication */
     bool first;
 } lowering;
 
@@ -58,11 +59,24 @@ static void frame_touch(lowering *l, weft_tensor t, uint32_t when)
     *vec_push(&l->frame) = (lifetime){graph_shape_bytes(&local), 0, when, when};
 }
 
+/* The temporary of communication that packs or unpacks: at unit `when` alone. */
+static void frame_repack(lowering *l, const node *n, uint32_t when)
+{
+    repack r;
+    plan_repack_find(l->b->g, n, &r);
+    if (!r.bytes)
+        return;
+    *vec_push(&l->frame_of) = 0;
+    *vec_push(&l->frame) = (lifetime){r.bytes, 0, when, when};
+}
+
 static void place_frame(lowering *l)
 {
     for (uint32_t i = 0; i < l->units.n; i++) {
         const unit *u = &l->units.at[i];
         const node *n = &l->b->g->nodes.at[u->node[0]];
+        if (n->comm)
+            frame_repack(l, n, i);
         for (uint32_t k = 0; k < (u->id ? u->nin : n->nin); k++)
             if (u->id || !plan_node_shape_only(n, k))
                 frame_touch(l, u->id ? u->in[k] : n->in[k], i);
@@ -231,10 +245,59 @@ static weft_status lower_fused(lowering *l, uint32_t seg, const unit *u)
     return plan_segment_add_at(l->b->p, seg, &c.op, flops, refs, nowhere);
 }
 
-static weft_status lower_comm(lowering *l, const node *n)
+/* Add a copy to segment *seg, which begins here if it is UINT32_MAX. */
+static weft_status add_repack(lowering *l, uint32_t *seg, const char *name, const repack *r,
+                              const int64_t from[3], const ref refs[2])
 {
+    weft_operand io[2];
+    weft_opspec op;
+    plan_repack_spec(r, from, io, &op);
+    if (*seg == UINT32_MAX)
+        *seg = plan_segment_begin(l->b->p, name);
+    return plan_segment_add(l->b->p, *seg, &op, 0, refs);
+}
+
+static void end_segment(lowering *l, uint32_t *seg)
+{
+    if (*seg == UINT32_MAX)
+        return;
+    const uint32_t number = plan_segment_end(l->b->p, *seg, BASE_FIRST + l->r->ninout);
+    *vec_push(&l->r->items) = (item){.segment = number};
+    *seg = UINT32_MAX;
+}
+
+/* The address of the temporary at unit `when`. */
+static ref temporary(const lowering *l, uint32_t when)
+{
+    uint32_t i = 0;
+    while (l->frame_of.at[i] || l->frame.at[i].from != when)
+        i++;
+    return (ref){BASE_FRAME, 0, l->frame.at[i].offset};
+}
+
+/* Communication, with the copies before and after it (repack.h). *seg is the segment before it, and
+ * on return the one after it, which has the second copy. With both copies the first goes straight
+ * to the output, and the temporary is what arrives. */
+static weft_status lower_comm(lowering *l, const node *n, uint32_t when, uint32_t *seg,
+                              const char *name)
+{
+    repack r;
+    ref in, out;
+    plan_repack_find(l->b->g, n, &r);
+    if (!r.packs)
+        end_segment(l, seg);
+    weft_status st = ref_of(l, n->in[0], &in);
+    if (st == WEFT_OK)
+        st = ref_of(l, n->out[0], &out);
+    const ref temp = r.bytes ? temporary(l, when) : (ref){0};
+    const ref from = !r.packs ? in : r.unpacks ? out : temp, to = r.unpacks ? temp : out;
+    if (st == WEFT_OK && r.packs)
+        st = add_repack(l, seg, name, &r, r.pack, (ref[]){in, from});
+    end_segment(l, seg);
     item *it = vec_push(&l->r->items);
     *it = (item){.comm = true,
+                 .in = from,
+                 .out = to,
                  .name = graph_tensor(l->b->g, n->in[0])->name,
                  .kind = n->comm,
                  .mesh_axis = n->mesh_axis,
@@ -245,8 +308,8 @@ static weft_status lower_comm(lowering *l, const node *n)
         graph_local_shape(l->b->g, n->comm == WEFT_ALL_GATHER ? n->out[0] : n->in[0]);
     it->dtype = local.dtype;
     it->count = graph_shape_elements(&local);
-    weft_status st = ref_of(l, n->in[0], &it->in);
-    return st != WEFT_OK ? st : ref_of(l, n->out[0], &it->out);
+    return st != WEFT_OK || !r.unpacks ? st
+                                       : add_repack(l, seg, name, &r, r.unpack, (ref[]){temp, out});
 }
 
 weft_status plan_lower_block(builder *b, uint32_t block, uint32_t phases, bool first,
@@ -263,14 +326,11 @@ weft_status plan_lower_block(builder *b, uint32_t block, uint32_t phases, bool f
     for (uint32_t i = 0; st == WEFT_OK && i <= l.units.n; i++) {
         const unit *u = i < l.units.n ? &l.units.at[i] : NULL;
         const node *n = u ? &b->g->nodes.at[u->node[0]] : NULL;
-        if ((!n || n->comm) && seg != UINT32_MAX) {
-            seg = plan_segment_end(b->p, seg, BASE_FIRST + out->ninout);
-            *vec_push(&out->items) = (item){.segment = seg};
-            seg = UINT32_MAX;
-        }
-        if (n && n->comm) {
-            st = lower_comm(&l, n);
-        } else if (n) {
+        if (!n) {
+            end_segment(&l, &seg);
+        } else if (n->comm) {
+            st = lower_comm(&l, n, i, &seg, name);
+        } else {
             if (seg == UINT32_MAX)
                 seg = plan_segment_begin(b->p, name);
             st = u->id ? lower_fused(&l, seg, u) : lower_compute(&l, seg, u->node[0]);

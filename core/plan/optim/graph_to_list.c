@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "plan/collective.h"
 #include "plan/emit.h"
+#include "plan/lower/repack.h"
 #include "plan/scalar.h"
 
 #include <stdlib.h>
@@ -314,9 +315,47 @@ static weft_status emit_fill(graph_to_list *s, const node *n)
     return st;
 }
 
+static weft_status emit_copy(graph_to_list *s, const repack *r, const int64_t from[3],
+                             uint64_t read, uint64_t write)
+{
+    const uint64_t bases[BASE_FIRST + 2] = {[BASE_FIRST] = read, write};
+    const ref refs[2] = {{BASE_FIRST, 0, 0}, {BASE_FIRST + 1, 0, 0}};
+    weft_operand io[2];
+    weft_opspec op;
+    plan_repack_spec(r, from, io, &op);
+    return plan_emit_op(
+        s->b->p, s->l, &op,
+        &(emission){
+            .segment = s->job->name, .refs = refs, .bases = bases, .nbases = BASE_FIRST + 2});
+}
+
+/* A collective with the copies of lower/repack.h before and after it. With both, the first goes
+ * straight to the output. */
+static weft_status emit_repacked(graph_to_list *s, const repack *r, collective *c)
+{
+    const uint64_t in = c->in, out = c->out;
+    const uint64_t temp = plan_space_take(&s->b->zones.activations, r->bytes);
+    weft_status st = WEFT_OK;
+    if (c->in_shift || c->out_shift)
+        st =
+            err_fail(WEFT_UNSUPPORTED,
+                     "%s: communication of slices along another axis than the first", s->job->name);
+    c->in = !r->packs ? in : r->unpacks ? out : s->b->zones.zone + temp;
+    c->out = r->unpacks ? s->b->zones.zone + temp : out;
+    if (st == WEFT_OK && r->packs)
+        st = emit_copy(s, r, r->pack, in, c->in);
+    if (st == WEFT_OK)
+        st = plan_emit_collective(s->b, s->l, c, 0);
+    if (st == WEFT_OK && r->unpacks)
+        st = emit_copy(s, r, r->unpack, c->out, out);
+    plan_space_give(&s->b->zones.activations, temp, r->bytes);
+    return st;
+}
+
 static weft_status emit_comm(graph_to_list *s, const node *n)
 {
     plan *p = s->b->p;
+    repack r;
     const tensor_place in = place_of(s, n->in[0]), out = place_of(s, n->out[0]);
     const uint64_t a = room(s->g, n->in[0]), z = room(s->g, n->out[0]);
     collective c = {.channel = plan_channel(p, "update", n->mesh_axis),
@@ -336,7 +375,8 @@ static weft_status emit_comm(graph_to_list *s, const node *n)
     }
     c.name = pool_printf(&p->pool, "%s of %s, %s", plan_kind_name(n->comm),
                          graph_tensor(s->g, n->in[0])->name, s->job->name);
-    return plan_emit_collective(s->b, s->l, &c, 0);
+    plan_repack_find(s->g, n, &r);
+    return r.bytes ? emit_repacked(s, &r, &c) : plan_emit_collective(s->b, s->l, &c, 0);
 }
 
 static void give_back(graph_to_list *s, uint32_t run, bool all)

@@ -192,7 +192,11 @@ typedef struct weft_builder {
     /* Append communication along a mesh axis. ALL_TO_ALL cuts the named tensor axis, and joins the
      * one that was split. A SHIFT takes what is split over the axis: coordinate c has the part of
      * c - root then. Its gradient is the conjugate: gather and reduce-scatter, shift by r and by n
-     * - r. A mesh axis of size 1 copies nothing: the output is the input. [plan] */
+     * - r, all-to-all and the one that cuts the joined axis. A mesh axis of size 1 copies nothing:
+     * the output is the input. Along the first axis parts are contiguous; where another axis is cut
+     * or joined, a copy before or after reads and writes the tensor once, through a temporary of
+     * its size. An ALL_TO_ALL needs that no mesh axis inside its own (named before it) splits the
+     * axes that it cuts and joins. [plan] */
     weft_status (*comm)(void *ctx, const weft_comm_args *args, weft_tensor in, weft_tensor *out);
 
     /* Assign src to dst (a parameter, state or scalar) at the end of the step: updates and lists.

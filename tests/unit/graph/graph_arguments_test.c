@@ -238,7 +238,10 @@ static void bad_communication(const net *n)
     ROW(b->comm(c, COMM(WEFT_ALL_REDUCE, WEFT_SUM, "tp", "tokens", 0), n->x, &t), "takes no axis");
     ROW(b->comm(c, COMM(WEFT_ALL_REDUCE, WEFT_SUM, "tp", NULL, 1), n->x, &t), "and no root");
     ROW(b->comm(c, COMM(WEFT_ALL_GATHER, 0, "tp", odd_name, 0), n->x, &t), "has the byte 0x09");
-    ROW(b->comm(c, COMM(WEFT_ALL_GATHER, 0, "tp", "embed", 0), n->x, &t), "only the first axis");
+    ROW(b->comm(c, COMM(WEFT_ALL_GATHER, 0, "tp", "ffn", 0), n->x, &t), "it has no such axis");
+    ROW(b->comm(c, COMM(WEFT_ALL_TO_ALL, 0, "tp", "ffn", 0), n->x, &t), "it has no such axis");
+    ROW(b->comm(c, COMM(WEFT_ALL_TO_ALL, 0, "tp", NULL, 0), n->x, &t), "takes an axis");
+    ROW(b->comm(c, COMM(WEFT_ALL_TO_ALL, 0, "tp", "embed", 1), n->x, &t), "and no root");
     ROW(b->comm(c, COMM(99, WEFT_SUM, "tp", NULL, 0), n->x, &t), "communication of kind 99");
     ROW(b->comm(c, COMM(WEFT_BARRIER, WEFT_SUM, "tp", NULL, 0), n->x, &t), "cannot be built");
     ROW(b->comm(c, COMM(WEFT_SHIFT, 0, "tp", NULL, 2), n->x, &t), "goes 1 to 1 further");
