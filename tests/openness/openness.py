@@ -499,6 +499,48 @@ class Ring(Compared):
         self.refused(self.RING | w.LLAMA, "model.family = gpt2")
 
 
+class Ulysses(Compared):
+    ULYSSES = JOB | {"parallel.strategy": "acme.ulysses", "optim.lr": 1e-2}
+
+    def with_(self, strategy, **more):
+        return {"parallel.strategy": strategy, "parallel.cp": 2} | more
+
+    def test_like_one_rank(self):
+        job = self.ULYSSES | {"data.valid": self.path("valid.bin"), "train.eval_every": 10,
+                              "train.eval_batches": 2}
+        self.like_one_rank(job, ((2, {}), (4, {}), (2, {"train.recompute": "block"}),
+                                 (2, {"comm.plugin": "tcp"})))
+
+    def test_beside_others(self):
+        zero3 = {"optim.placement": "zero3"}
+        self.like_one_rank(self.ULYSSES, (
+            (4, self.with_("acme.ulysses, dp")), (4, self.with_("acme.ulysses, dp", **zero3)),
+            (2, self.with_("acme.ulysses", **zero3)), (4, self.with_("acme.ulysses, tp")),
+            (4, self.with_("acme.ulysses, pp")), (4, self.with_("acme.ulysses, pp", **zero3))))
+
+    def test_llama(self):
+        """Rotary embeddings and shared keys go with the heads."""
+        llama = w.LLAMA | {"model.kv_heads": 2}
+        self.like_one_rank(self.ULYSSES | llama, (
+            (2, {}), (4, self.with_("acme.ulysses, dp"))))
+
+    def test_what_it_sends(self):
+        """Three fourths of queries, keys and values, and of the result, there and back, a block and
+        pass; a gradient goes back in each direction's place."""
+        plan = w.weft("plan", "-n", 4, self.ini, "--json", *self.options("plan", self.ULYSSES))
+        sent = json.loads(plan.stdout)["ranks"][0]["sent"]
+        blocks, passes, tokens, embed = 2, 4, 3 * 16 // 4, 32
+        self.assertEqual(sent["all_to_all"],
+                         2 * (3 + 1) * blocks * passes * tokens * embed * 4 * 3 // 4)
+
+    def test_what_cannot_be_is_said(self):
+        self.refused(self.ULYSSES | {"parallel.strategy": "dp, acme.ulysses", "parallel.cp": 2},
+                     "parallel.cp splits sequences", ranks=4)
+        self.refused(self.ULYSSES | {"parallel.strategy": "tp, acme.ulysses", "parallel.cp": 2},
+                     "name the strategy of cp before that of tp", ranks=4)
+        self.refused(self.ULYSSES | w.LLAMA, "axis 'kv_heads' of")
+
+
 class LocalSgd(Compared):
     """With an average after every step, plain SGD and twice the rate (a worker's gradient is half
     of its own mean) it is data parallelism. With a longer period it is not, and says so."""
