@@ -29,7 +29,7 @@ int graph_mesh_axis(const mesh *m, const char *name); /* -1: none */
 
 typedef struct tensor {
     const char *name;
-    uint32_t kind, flags; /* WEFT_T_..., WEFT_PARAM_... */
+    uint32_t kind, flags; /* WEFT_T_... or TENSOR_REMOVED, WEFT_PARAM_... */
     uint32_t block;       /* that it was built in */
     uint32_t producer;    /* 1 + node, 0 for inputs, parameters, ... */
     weft_shape shape;     /* the whole job's */
@@ -56,6 +56,7 @@ typedef struct tensor {
 } tensor;
 
 #define NO_AXIS UINT32_MAX
+#define TENSOR_REMOVED 0u /* a parameter that replacements have left without readers */
 
 #define PHASE_FORWARD 1u
 #define PHASE_INPUTS 2u /* B */

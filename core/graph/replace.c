@@ -3,11 +3,15 @@
  * What a replacement builds is appended, so that handles and numbers that a strategy has read stay
  * valid; graph_apply_replacements() moves it to the position of the replaced op. A tensor assigned
  * to an output of the replaced op takes over that output's handle and name, so its readers are
- * unchanged. */
+ * unchanged.
+ *
+ * What only replaced ops have read is not computed any more, nor what only that has read;
+ * parameters among it are removed. */
 #include "base/err.h"
 #include "graph/arguments.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static bool read_by_others(const graph *g, weft_tensor t, uint32_t first)
 {
@@ -112,6 +116,38 @@ static void put(const graph *g, uint32_t i, node_list *to)
         put(g, k, to);
 }
 
+/* Drops the nodes that replacements have left without readers, in one walk from the end, since
+ * readers come after what they read. `lost` [tensor]: a replaced op has read it. */
+static void drop_unread(graph *g, node_list *order, bool *lost)
+{
+    uint32_t *reads = mem_alloc((g->tensors.n + 1) * sizeof *reads), kept = order->n;
+    for (uint32_t i = 0; i < order->n; i++)
+        for (uint32_t k = 0; k < order->at[i].nin; k++)
+            reads[order->at[i].in[k]]++;
+    for (uint32_t i = order->n; i-- > 0;) {
+        const node n = order->at[i];
+        bool any = false, read = false;
+        for (uint32_t k = 0; k < n.nout; k++) {
+            any |= lost[n.out[k]];
+            read |= reads[n.out[k]] != 0 || graph_tensor(g, n.out[k])->kind != WEFT_T_ACTIVATION;
+        }
+        if (read || !any) {
+            order->at[--kept] = n;
+            continue;
+        }
+        for (uint32_t k = 0; k < n.nin; k++) {
+            reads[n.in[k]]--;
+            lost[n.in[k]] = true;
+        }
+    }
+    order->n -= kept;
+    memmove(order->at, order->at + kept, order->n * sizeof *order->at);
+    for (weft_tensor t = 1; t <= g->tensors.n; t++)
+        if (lost[t] && !reads[t] && graph_tensor(g, t)->kind == WEFT_T_PARAM)
+            graph_tensor(g, t)->kind = TENSOR_REMOVED;
+    free(reads);
+}
+
 /* Numbers the producers in the new order; every tensor must be made before it is read. */
 static weft_status number_producers(graph *g)
 {
@@ -134,18 +170,23 @@ static weft_status number_producers(graph *g)
 
 weft_status graph_apply_replacements(graph *g)
 {
-    bool any = false, *inside = mem_alloc(g->nodes.n + 1);
+    bool any = false, *inside = mem_alloc(g->nodes.n + 1), *lost = mem_alloc(g->tensors.n + 1);
     for (uint32_t i = 0; i < g->nodes.n; i++) {
         const node *n = &g->nodes.at[i];
         any |= n->replaced;
         for (uint32_t k = n->put_first; n->replaced && k < n->put_end; k++)
             inside[k] = true;
+        for (uint32_t k = 0; n->replaced && !n->assign && k < n->nin; k++)
+            lost[n->in[k]] = true;
     }
     node_list order = {0};
     for (uint32_t i = 0; any && i < g->nodes.n; i++)
         if (!inside[i])
             put(g, i, &order);
+    if (any)
+        drop_unread(g, &order, lost);
     free(inside);
+    free(lost);
     if (!any)
         return WEFT_OK;
     free(g->nodes.at);

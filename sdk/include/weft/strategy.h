@@ -142,7 +142,9 @@ typedef struct weft_edits {
 
     /* Replace op number `op` by the ops that `emit` builds. They read its inputs, by their handles,
      * and assign() names the tensor that replaces each of its outputs. Their gradient is derived
-     * like any other. Handles and op numbers read before stay valid. */
+     * like any other. Handles and op numbers read before stay valid. Ops whose outputs only
+     * replaced ops have read are not run, and parameters that nothing reads any more are removed:
+     * of such a tensor the view says kind 0 from the next phase on. */
     weft_status (*replace)(void *ctx, uint32_t op, uint32_t flags, weft_emit emit, void *user);
 
     /* A named channel over n coordinates of one mesh axis, ascending: one at each position on the

@@ -355,6 +355,37 @@ static void a_replacement_replaced(void **state)
     graph_free(&n.g);
 }
 
+/* exp(abs(y)) becomes cos(x): what leads to abs is not run, unless something else reads it. */
+static void what_only_the_replaced_read(void **state)
+{
+    (void)state;
+    for (int shared = 0; shared < 2; shared++) {
+        net n;
+        begin(&n);
+        weft_tensor a = OP(&n, "abs", 1, n.y), e = OP(&n, "exp", 1, a);
+        if (shared)
+            OP(&n, "sqrt", 1, n.y);
+        OP(&n, "neg", 1, e);
+        weft_tensor unread = OP(&n, "sign", 1, n.x); /* nobody reads it, and nobody has */
+        wish other = {n.x, e, "cos", 1};
+        assert_int_equal(graph_replace(&n.g, number_of(&n, e), emit, &other), WEFT_OK);
+        assert_int_equal(graph_apply_replacements(&n.g), WEFT_OK);
+        const char *const few[] = {"embedding", "cos", "neg", "sign"};
+        const char *const more[] = {"embedding", "linear", "linear", "cos", "sqrt", "neg", "sign"};
+        assert_int_equal(n.g.nodes.n, shared ? 7 : 4);
+        for (uint32_t i = 0; i < n.g.nodes.n; i++)
+            assert_string_equal(n.g.nodes.at[i].id, shared ? more[i] : few[i]);
+        assert_int_equal(graph_tensor(&n.g, unread)->producer, n.g.nodes.n);
+        assert_int_equal(graph_tensor(&n.g, a)->producer, 0);
+        for (int w = 0; w < 3; w++) {
+            const char *const names[] = {"w1", "w2", "table"};
+            const uint32_t kind = graph_tensor(&n.g, graph_find(&n.g, names[w]))->kind;
+            assert_int_equal(kind, shared || w == 2 ? WEFT_T_PARAM : TENSOR_REMOVED);
+        }
+        graph_free(&n.g);
+    }
+}
+
 static void bad_replacements(void **state)
 {
     (void)state;
@@ -401,6 +432,7 @@ int main(void)
         cmocka_unit_test(bad_splits),
         cmocka_unit_test(ops_in_the_place_of_one),
         cmocka_unit_test(a_replacement_replaced),
+        cmocka_unit_test(what_only_the_replaced_read),
         cmocka_unit_test(bad_replacements),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
