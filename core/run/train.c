@@ -1,5 +1,5 @@
 /* run/train.c: the training loop. All decisions are in the plan, so a step only fills the inputs,
- * walks the list and reads four scalars. */
+ * walks the list and reads the scalars. */
 #include "run/train.h"
 
 #include "base/clock.h"
@@ -15,6 +15,7 @@
 #include "run/exec/peak.h"
 #include "run/exec/walk.h"
 #include "run/memory_check.h"
+#include "run/scalars.h"
 #include "run/state/outdir.h"
 #include "run/state/resume.h"
 #include "run/state/weights.h"
@@ -37,6 +38,7 @@ typedef struct trainer {
     const char *out;
     outlock lock; /* of `out` */
     FILE *metrics;
+    run_scalars scalars;
     progress progress;
     int32_t *tokens, *targets, *positions; /* [microbatch, sequence] of one pass */
     uint64_t first, steps, skips_in_a_row;
@@ -141,17 +143,12 @@ static void tell_skipped(const trainer *t, const metrics *m)
 static weft_status read_results(trainer *t, metrics *m)
 {
     double gate = 1;
-    weft_status st = run_exec_scalar(&t->exec, "loss", &m->loss);
-    if (st == WEFT_OK)
-        st = run_exec_scalar(&t->exec, "norm", &m->grad_norm);
-    if (st == WEFT_OK)
-        st = run_exec_scalar(&t->exec, "lr", &m->lr);
-    if (st == WEFT_OK)
-        st = run_exec_scalar(&t->exec, "skipped", &m->skipped);
-    if (st == WEFT_OK)
-        st = run_exec_scalar(&t->exec, "gate", &gate);
-    if (st == WEFT_OK && t->j->spec.scaled)
-        st = run_exec_scalar(&t->exec, "scale", &m->scale);
+    static const char *const names[] = {"loss", "norm", "lr", "gate", "skipped", "scale"};
+    double *const to[] = {&m->loss, &m->grad_norm, &m->lr, &gate, &m->skipped, &m->scale};
+    const size_t n = sizeof to / sizeof *to - !t->j->spec.scaled;
+    weft_status st = run_scalars_read(&t->scalars);
+    for (size_t i = 0; st == WEFT_OK && i < n; i++)
+        st = run_scalars_value(&t->scalars, names[i], to[i]);
     if (st != WEFT_OK)
         return st;
     t->skips_in_a_row = gate != 0 ? 0 : t->skips_in_a_row + 1;
@@ -195,7 +192,8 @@ static weft_status one_step(trainer *t, uint64_t step, metrics *m)
     const run_exec_times before = t->exec.times;
     uint64_t began = clock_ns();
     uint64_t sent = bytes_sent(t);
-    *m = (metrics){.step = step, .valid_loss = -1};
+    *m = (metrics){
+        .step = step, .valid_loss = -1, .told = t->scalars.told, .ntold = t->scalars.ntold};
     t->exec.step = step;
     weft_status st = fill_step(t, step);
     if (st == WEFT_OK)
@@ -390,6 +388,7 @@ static weft_status start(trainer *t, run_resume_mode how)
         return st;
     announce(t);
     take_buffers(t);
+    run_scalars_begin(&t->scalars, &t->exec);
     run_progress_begin(&t->progress, t->first, t->steps,
                        (uint64_t)config_int(t->j->cfg, "log.progress"));
     return WEFT_OK;
@@ -494,6 +493,7 @@ int run_train_rank(config *cfg, run_resume_mode resume)
         fclose(t.metrics);
     run_outlock_release(&t.lock, 1);
     free(t.tokens);
+    run_scalars_free(&t.scalars);
     run_unprepare(&j);
     job_free_hosts(&t.hosts);
     return status;

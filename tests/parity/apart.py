@@ -131,6 +131,7 @@ class Sent(w.Bench):
         often = sum(average["sent"].values())
         self.assertGreater(often, 4 * 20000)  # all parameters, which no other sum has
         for x in w.metrics(self.path("run")):
+            self.assertEqual(x["test.rounds"], x["step"] // 4)
             self.assertEqual(x["comm_bytes"], step + often * (x["step"] % 4 == 0), x["step"])
         self.assertRegex(self.plan(), r"  all_reduce +[0-9.]+ KiB  \(list test\.average: "
                                       r"[0-9.]+ KiB every 4 steps\)")

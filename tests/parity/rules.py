@@ -31,6 +31,13 @@ class OwnScalar(w.Bench):
     def counted(self, out, step):
         return list(w.tensors(self.path(out), step)["scalar.test.step"][1])
 
+    def told(self, out, steps):
+        """The scalar is in the metrics, one without a dot is not, but in the checkpoint, too."""
+        lines = w.metrics(self.path(out))
+        self.assertEqual([x["test.step"] for x in lines], steps)
+        self.assertFalse(any("quiet" in x for x in lines))
+        self.assertEqual(list(w.tensors(self.path(out), 12)["scalar.quiet"][1]), steps[-1:])
+
     def near(self, one, many):
         a, b = w.metrics(self.path(one)), w.metrics(self.path(many))
         for x, y in zip(a, b, strict=True):
@@ -47,6 +54,7 @@ class OwnScalar(w.Bench):
                 self.near("one", "many")
                 self.assertEqual(self.counted("one", 12), [12])
                 self.assertEqual(self.counted("many", 12), [12])
+                self.told("many", list(range(1, 13)))
 
     def test_by_element(self):
         self.check("test.counting")
@@ -82,6 +90,7 @@ class OwnScalar(w.Bench):
         skipped = w.metrics(self.path("scaled"))[-1]["skipped"]
         self.assertGreater(skipped, 0)
         self.assertEqual(self.counted("scaled", 12), [12 - skipped])
+        self.told("scaled", [x["step"] - x["skipped"] for x in w.metrics(self.path("scaled"))])
 
 
 class Count(w.Bench):

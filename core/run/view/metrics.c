@@ -91,6 +91,20 @@ static void number(FILE *f, const char *name, double v)
         fprintf(f, ",\"%s\":null", name);
 }
 
+/* A scalar of a plugin, whose name may have signs that JSON does not. */
+static void told(FILE *f, const metric *x)
+{
+    char name[2 * WEFT_MAX_NAME];
+    size_t n = 0;
+    for (const char *p = x->name; *p && n < sizeof name - 2; p++) {
+        if (*p == '"' || *p == '\\')
+            name[n++] = '\\';
+        name[n++] = *p;
+    }
+    name[n] = 0;
+    number(f, name, x->value);
+}
+
 weft_status run_metrics_write(FILE *f, const metrics *m)
 {
     fprintf(f, "{\"step\":%" PRIu64, m->step);
@@ -113,6 +127,8 @@ weft_status run_metrics_write(FILE *f, const metrics *m)
         fprintf(f, ",\"scale\":%.17g", m->scale);
     if (m->valid_loss >= 0 || isnan(m->valid_loss))
         number(f, "valid_loss", m->valid_loss);
+    for (uint32_t i = 0; i < m->ntold; i++)
+        told(f, &m->told[i]);
     fprintf(f, ",\"version\":%d}\n", METRICS_VERSION);
     if (fflush(f) || ferror(f))
         return err_fail_errno(WEFT_IO, "metrics.jsonl cannot be written");

@@ -12,6 +12,11 @@
  * regular file. [setup] */
 weft_status run_metrics_open(const char *out, uint64_t after, FILE **file);
 
+typedef struct metric {
+    const char *name;
+    double value;
+} metric;
+
 typedef struct metrics {
     uint64_t step, tokens, comm_bytes, peak_bytes;
     double loss, grad_norm, lr, step_ms, tokens_per_s;
@@ -21,6 +26,8 @@ typedef struct metrics {
     double skipped;    /* steps skipped so far */
     double scale;      /* loss scale after the step; 0: the loss is not scaled */
     const char *flops_rule;
+    const metric *told; /* [ntold] scalars of plugins, whose names have a dot */
+    uint32_t ntold;
 } metrics;
 
 /* Write one line and flush it. A full disk is WEFT_IO. */

@@ -174,7 +174,8 @@ typedef struct weft_builder {
     weft_status (*param)(void *ctx, const weft_param_args *args, weft_tensor *out);
 
     /* A scalar from the list above, or a new one that starts at 0. New ones that a rule or a list
-     * assigns are in checkpoints. [plan] */
+     * assigns are in checkpoints, and where the name has a dot ("acme.load") in the metrics of each
+     * step. [plan] */
     weft_status (*scalar)(void *ctx, const char *name, uint32_t flags, weft_tensor *out);
     weft_status (*constant)(void *ctx, double value, uint32_t flags, weft_tensor *out);
 

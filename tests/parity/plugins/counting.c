@@ -17,7 +17,12 @@ static weft_status next_step(const weft_builder *b, weft_tensor *next)
         st = b->constant(b->ctx, 1, 0, &one);
     if (st == WEFT_OK)
         st = op(b, "add", step, one, next);
-    return st != WEFT_OK ? st : b->assign(b->ctx, step, *next, 0);
+    weft_tensor quiet = 0;
+    if (st == WEFT_OK)
+        st = b->assign(b->ctx, step, *next, 0);
+    if (st == WEFT_OK) /* without a dot: the metrics do not have it */
+        st = b->scalar(b->ctx, "quiet", 0, &quiet);
+    return st != WEFT_OK ? st : b->assign(b->ctx, quiet, *next, 0);
 }
 
 static weft_status move(const weft_builder *b, const weft_update *u, weft_tensor by)
