@@ -38,7 +38,6 @@ static weft_status check_shift(const tensor *t, const char *axis, uint32_t root,
         t->name, root, size, size - 1);
 }
 
-/* Reports that `name` is no mesh axis: it names a group, or nothing. */
 static weft_status no_axis(const graph *g, const char *name)
 {
     char axes[WEFT_MAX_MESH * WEFT_MAX_NAME] = "";
@@ -46,11 +45,37 @@ static weft_status no_axis(const graph *g, const char *name)
         const size_t used = strlen(axes);
         snprintf(axes + used, sizeof axes - used, "%s%s", a ? ", " : "", g->mesh->name[a]);
     }
-    return err_fail(
-        WEFT_USAGE,
-        "builder.comm(): '%s' is not a mesh axis of this job, which has %s; over a group this "
-        "version sums gradients alone, by the edit sync",
-        name, *axes ? axes : "none");
+    return err_fail(WEFT_USAGE,
+                    "builder.comm(): '%s' is neither a mesh axis of this job, which has %s, nor a "
+                    "group that an edit has made",
+                    name, *axes ? axes : "none");
+}
+
+/* Finds a mesh axis, or 1 + a group of it in *group. */
+static weft_status find_axis(const graph *g, const char *name, uint32_t *axis, uint32_t *group)
+{
+    const int a = graph_mesh_axis(g->mesh, name);
+    *group = 0;
+    *axis = (uint32_t)a;
+    for (uint32_t i = 0; a < 0 && i < g->ngroups; i++)
+        if (!strcmp(g->groups[i].name, name)) {
+            *group = i + 1;
+            *axis = g->groups[i].mesh_axis;
+        }
+    return a >= 0 || *group ? WEFT_OK : no_axis(g, name);
+}
+
+/* Coordinates outside a group keep what they have, so tensors that are the same everywhere, or
+ * parts of one, cannot be: only a periodic list has tensors of which each coordinate has its own.
+ */
+static weft_status check_group(const graph *g, uint32_t kind, const char *name)
+{
+    if (g->state_of && !*g->state_of && kind == WEFT_ALL_REDUCE)
+        return WEFT_OK;
+    return err_fail(WEFT_UNSUPPORTED,
+                    "builder.comm() over the group '%s': a group all-reduces in a periodic list, "
+                    "and sums gradients by the edit sync; other communication is over a mesh axis",
+                    name);
 }
 
 static weft_status check_comm(const graph *g, uint32_t kind, uint32_t redop, const char *axis,
@@ -107,19 +132,23 @@ weft_status graph_comm(void *ctx, const weft_comm_args *args, weft_tensor in, we
         st = check_args(g, &c, in, out);
     if (st != WEFT_OK)
         return st;
-    const int a = graph_mesh_axis(g->mesh, c.mesh_axis);
-    st = a < 0 ? no_axis(g, c.mesh_axis)
-               : check_comm(g, c.kind, c.redop, c.axis, c.root, (uint32_t)a, in);
+    uint32_t a, group;
+    st = find_axis(g, c.mesh_axis, &a, &group);
+    if (st == WEFT_OK && group)
+        st = check_group(g, c.kind, c.mesh_axis);
+    if (st == WEFT_OK)
+        st = check_comm(g, c.kind, c.redop, c.axis, c.root, a, in);
     if (st != WEFT_OK)
         return st;
-    if (g->mesh->size[a] == 1) {
+    if (g->mesh->size[a] == 1 || (group && g->groups[group - 1].n == 1)) {
         *out = in;
         return WEFT_OK;
     }
     node *n = graph_node(g, comm_id(c.kind), 0, 1, 1);
     n->comm = c.kind;
     n->redop = c.redop;
-    n->mesh_axis = (uint32_t)a;
+    n->mesh_axis = a;
+    n->group = group;
     n->root = c.root;
     n->cuts = c.axis ? axis_of(graph_tensor(g, in), c.axis) : NO_AXIS;
     n->joins = c.kind == WEFT_ALL_GATHER ? n->cuts : NO_AXIS;

@@ -27,6 +27,13 @@ uint32_t graph_mesh_rank_at(const mesh *m, uint32_t rank, uint32_t a, uint32_t c
 uint32_t graph_mesh_ranks(const mesh *m);
 int graph_mesh_axis(const mesh *m, const char *name); /* -1: none */
 
+/* Some coordinates of a mesh axis, by name (strategy.h, group). */
+typedef struct graph_group {
+    const char *name;
+    uint32_t mesh_axis, n;
+    const uint32_t *coords; /* [n] ascending */
+} graph_group;
+
 typedef struct tensor {
     const char *name;
     uint32_t kind, flags; /* WEFT_T_... or TENSOR_REMOVED, WEFT_PARAM_... */
@@ -74,6 +81,7 @@ typedef struct node {
     uint32_t block, phase;
     uint32_t comm, redop; /* WEFT_ALL_REDUCE ...; 0: computes */
     uint32_t mesh_axis;
+    uint32_t group;  /* 1 + the group over which it communicates; 0: the whole mesh axis */
     uint32_t root;   /* of a shift: how far */
     uint32_t cuts;   /* reduce-scatter, all-to-all: the tensor axis that it splits */
     uint32_t joins;  /* all-gather, all-to-all: the tensor axis that it completes; NO_AXIS: place.c
@@ -95,6 +103,8 @@ typedef struct graph {
     VEC(node) nodes;
     VEC(const char *) blocks;
     const mesh *mesh;
+    const graph_group *groups; /* [ngroups] of the job, as far as strategies have made them */
+    uint32_t ngroups;
     uint32_t compute;      /* WEFT_F32, WEFT_BF16, WEFT_F16 */
     uint32_t grad_dtype;   /* of WEFT_T_GRAD */
     uint64_t along;        /* the bits of `along` of all tensors */

@@ -72,6 +72,22 @@ static weft_status place_shift(const graph *g, const node *n)
     return err_fail(WEFT_USAGE, "shift over %s: %s is not split there", over, in->name);
 }
 
+/* Each coordinate has its own value before and after, which is a partial sum in a list
+ * (plan/optim/periodic.c). */
+static weft_status place_group(const graph *g, const node *n)
+{
+    const tensor *in = graph_tensor(g, n->in[0]);
+    const graph_group *k = &g->groups[n->group - 1];
+    memcpy(graph_tensor(g, n->out[0])->place, in->place, sizeof in->place);
+    if (in->place[n->mesh_axis].kind == WEFT_PARTIAL_SUM)
+        return WEFT_OK;
+    return err_fail(
+        WEFT_USAGE,
+        "%s over the group %s: the coordinates of %s do not have values of their own of "
+        "%s, as they have where its gradient is never summed (WEFT_SYNC_NEVER)",
+        n->id, k->name, g->mesh->name[n->mesh_axis], in->name);
+}
+
 /* The axis that is cut is not joined, and both are in order (see the top). */
 static weft_status check_all_to_all(const graph *g, const node *n)
 {
@@ -128,6 +144,8 @@ weft_status graph_place_comm(graph *g, node *n)
     weft_place now = {WEFT_WHOLE, 0, 0, 0};
     uint32_t needs = n->redop == WEFT_MAX ? WEFT_PARTIAL_MAX : WEFT_PARTIAL_SUM;
     weft_status st = WEFT_OK;
+    if (n->group)
+        return place_group(g, n);
     if (n->comm == WEFT_SHIFT)
         return place_shift(g, n);
     if (n->comm == WEFT_ALL_GATHER || n->comm == WEFT_ALL_TO_ALL)

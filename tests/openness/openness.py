@@ -588,5 +588,53 @@ class LocalSgd(Compared):
         self.assertIn("workers average their parameters", plan.stdout)
 
 
+class Gossip(Compared):
+    """With both pairings after every step, four peers are data parallelism at four times the rate
+    (a peer's gradient is a quarter of its own mean)."""
+
+    GOSSIP = JOB | {"parallel.strategy": "acme.gossip", "optim.rule": "sgd", "optim.momentum": 0,
+                    "train.clip": 0, "optim.lr": 0.8}
+
+    def losses(self, out):
+        return [x["loss"] for x in w.metrics(self.path(out))]
+
+    def test_every_step_is_data_parallelism(self):
+        dp = self.GOSSIP | {"parallel.strategy": "dp"}
+        for ranks, comm in ((2, {}), (4, {}), (4, {"comm.plugin": "tcp"})):
+            with self.subTest(ranks=ranks, comm=comm):
+                self.train("plain", dp | comm | {"optim.lr": 0.8 / ranks}, ranks=ranks)
+                self.train("pairs", self.GOSSIP | comm, ranks=ranks)
+                for a, b in zip(self.losses("plain"), self.losses("pairs")):
+                    self.assertLessEqual(abs(a - b), 1e-5 * a)
+                a, b = w.tensors(self.path("plain"), 20), w.tensors(self.path("pairs"), 20)
+                self.assertLessEqual(w.furthest(a, b, [n for n in a if "qkv.b" not in n])[0], 1e-4)
+
+    def test_every_fourth_is_not(self):
+        self.train("one", self.GOSSIP, ranks=4)
+        self.train("four", self.GOSSIP | {"parallel.odd": 4}, ranks=4)
+        one, many = self.losses("one"), self.losses("four")
+        self.assertEqual(one[0], many[0])
+        self.assertTrue(any(abs(a - b) > 1e-5 * a for a, b in zip(one[1:], many[1:])))
+        self.assertLess(many[-1], many[0] - 0.1)
+
+    def test_pairs_are_equal(self):
+        """After the even list alone, 0 and 1 have the same parameters, and 2 and 3 have others."""
+        self.train("even", self.GOSSIP | {"parallel.odd": 1000}, ranks=4)
+        saved = w.tensors(self.path("even"), 20)
+        params = [n for n in saved if not n.startswith(("replica.", "scalar."))]
+        for name in params:
+            own, *others = (list(saved[f"replica.{r}.{name}" if r else name][1]) for r in range(4))
+            self.assertEqual(own, others[0], name)
+            self.assertEqual(others[1], others[2], name)
+        self.assertTrue(any(list(saved[n][1]) != list(saved["replica.2." + n][1]) for n in params))
+
+    def test_odd_number(self):
+        self.refused(self.GOSSIP, "parallel.peers must be even", ranks=3)
+
+    def test_it_says_so(self):
+        plan = w.weft("plan", "-n", 2, self.ini, *self.options("plan", self.GOSSIP))
+        self.assertIn("peers average in pairs", plan.stdout)
+
+
 if __name__ == "__main__":
     w.main()

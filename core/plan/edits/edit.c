@@ -37,6 +37,12 @@ weft_status plan_edits_in_phase(const edit_state *e, uint32_t phase, const char 
                     e->owner, edit, e->phase, phase);
 }
 
+void plan_edits_show_groups(edit_state *e)
+{
+    e->g->groups = e->groups.at;
+    e->g->ngroups = e->groups.n;
+}
+
 weft_status plan_edits_axis(const edit_state *e, const char *name, uint32_t *out)
 {
     int a = graph_mesh_axis(&e->s->mesh, name);

@@ -31,6 +31,9 @@ weft_status plan_edits_null(const edit_state *e, const char *call, const char *w
 /* WEFT_USAGE unless `phase` is the current one. */
 weft_status plan_edits_in_phase(const edit_state *e, uint32_t phase, const char *edit);
 
+/* Let the graph's comm() find the groups that there are. */
+void plan_edits_show_groups(edit_state *e);
+
 /* The mesh axis of this name, or FIRST_GROUP + the group. */
 weft_status plan_edits_axis(const edit_state *e, const char *name, uint32_t *out);
 

@@ -44,6 +44,7 @@ weft_status plan_edits_run(edit_state *e, uint32_t phase)
     weft_view view = plan_edits_view(e);
     weft_edits edits = plan_edits_table(e);
     e->phase = phase;
+    plan_edits_show_groups(e);
     weft_status marked = WEFT_OK;
     if (phase == WEFT_PHASE_MEMORY && e->s->recompute)
         marked = graph_set_keep(e->g, e->s->recompute, WEFT_ACTIVATION_RECOMPUTE, NULL);

@@ -83,7 +83,7 @@ weft_status plan_edit_order(void *ctx, const char *axis, uint32_t stage, const w
 }
 
 /* Is it the same group? Each graph is planned several times, always with the same groups. */
-static weft_status same_group(const edit_state *e, const group_edit *have, uint32_t axis,
+static weft_status same_group(const edit_state *e, const graph_group *have, uint32_t axis,
                               const uint32_t *coords, uint32_t n)
 {
     if (have->mesh_axis == axis && have->n == n &&
@@ -121,7 +121,8 @@ weft_status plan_edit_group(void *ctx, const char *name, const char *axis, const
         return err_fail(WEFT_USAGE, "%s: the table of groups has no room for %s", e->owner, name);
     uint32_t *copy = pool_array(e->pool, n, sizeof *copy);
     memcpy(copy, coords, n * sizeof *copy);
-    *vec_push(&e->groups) = (group_edit){pool_text(e->pool, name), a, n, copy};
+    *vec_push(&e->groups) = (graph_group){pool_text(e->pool, name), a, n, copy};
+    plan_edits_show_groups(e);
     return WEFT_OK;
 }
 

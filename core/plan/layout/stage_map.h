@@ -6,6 +6,7 @@
 #define PLAN_LAYOUT_STAGE_MAP_H
 
 #include "base/mem.h"
+#include "graph/graph.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,13 +35,7 @@ bool plan_stage_here(const struct stage_map *m, uint32_t block);
 /* The mesh axis of the stages as a bit; 0 without stages. */
 uint64_t plan_stage_axis_bit(const struct stage_map *m);
 
-typedef struct group_edit { /* a channel over some coordinates of an axis, by name */
-    const char *name;
-    uint32_t mesh_axis, n;
-    const uint32_t *coords;
-} group_edit;
-
-typedef VEC(group_edit) group_list;
+typedef VEC(graph_group) group_list;
 
 #define FIRST_GROUP 32u /* in place of a mesh axis, FIRST_GROUP + i is group i */
 

@@ -105,7 +105,7 @@ uint32_t plan_grads_channel(const builder *b, uint32_t axis)
 {
     if (axis < FIRST_GROUP)
         return plan_channel(b->p, "grads", axis);
-    const group_edit *k = &b->groups->at[axis - FIRST_GROUP];
+    const graph_group *k = &b->groups->at[axis - FIRST_GROUP];
     return plan_channel_some(b->p, k->name, k->mesh_axis, k->coords, k->n);
 }
 

@@ -66,7 +66,7 @@ static bool read_later(const graph *g, uint32_t at, uint32_t end)
 bool plan_graph_to_list_sums_number(const graph_to_list *s, const node *n)
 {
     tensor_place h;
-    if (n->comm != WEFT_ALL_REDUCE)
+    if (n->comm != WEFT_ALL_REDUCE || n->group)
         return false;
     for (uint32_t k = 0; k < 2; k++) {
         const weft_tensor t = k ? n->out[0] : n->in[0];
@@ -352,13 +352,40 @@ static weft_status emit_repacked(graph_to_list *s, const repack *r, collective *
     return st;
 }
 
+/* Over a group: all ranks copy, then those of the group communicate in place. */
+static weft_status emit_grouped(graph_to_list *s, const node *n, collective *c)
+{
+    static const weft_ew_step step = {.op = WEFT_EW_COPY, .dst = 1};
+    static const uint16_t reg = 1;
+    static const weft_ew_program program = {sizeof program, 1, 2, -1, &step, &reg};
+    const graph_group *k = &s->g->groups[n->group - 1];
+    plan *p = s->b->p;
+    operands o = {.nbases = BASE_FIRST};
+    weft_status st = add_operand(s, &o, n->in[0], true);
+    if (st == WEFT_OK)
+        st = add_operand(s, &o, n->out[0], true);
+    const weft_opspec op = {.struct_size = sizeof op,
+                            .id = "ew",
+                            .nin = 1,
+                            .nout = 1,
+                            .in = o.io,
+                            .out = o.io + 1,
+                            .program = &program};
+    if (st == WEFT_OK)
+        st = emit_operands(s, &o, &op);
+    c->in = c->out;
+    c->channel = plan_channel_some(p, pool_printf(&p->pool, "%s.update", k->name), k->mesh_axis,
+                                   k->coords, k->n);
+    return st == WEFT_OK ? plan_emit_collective(s->b, s->l, c, 0) : st;
+}
+
 static weft_status emit_comm(graph_to_list *s, const node *n)
 {
     plan *p = s->b->p;
     repack r;
     const tensor_place in = place_of(s, n->in[0]), out = place_of(s, n->out[0]);
     const uint64_t a = room(s->g, n->in[0]), z = room(s->g, n->out[0]);
-    collective c = {.channel = plan_channel(p, "update", n->mesh_axis),
+    collective c = {.channel = n->group ? 0 : plan_channel(p, "update", n->mesh_axis),
                     .kind = n->comm,
                     .redop = n->redop,
                     .dtype = in.dtype,
@@ -375,6 +402,8 @@ static weft_status emit_comm(graph_to_list *s, const node *n)
     }
     c.name = pool_printf(&p->pool, "%s of %s, %s", plan_kind_name(n->comm),
                          graph_tensor(s->g, n->in[0])->name, s->job->name);
+    if (n->group)
+        return emit_grouped(s, n, &c);
     plan_repack_find(s->g, n, &r);
     return r.bytes ? emit_repacked(s, &r, &c) : plan_emit_collective(s->b, s->l, &c, 0);
 }

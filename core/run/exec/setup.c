@@ -142,11 +142,11 @@ static weft_status add_operations(executor *e, comm_channel *const *channels)
         const collective *c = &p->collectives.at[i];
         const uint64_t at = graph_mesh_coord(&p->spec->mesh, e->rank, c->shift_axis);
         uint32_t me;
-        plan_group(p, c->channel, e->rank, ranks, &me);
+        const uint32_t n = plan_group(p, c->channel, e->rank, ranks, &me);
         e->from[i] = c->in + at * c->in_shift;
         e->to[i] = c->out + at * c->out_shift;
-        if (resolve_collective_library(&p->spec->links[p->channels.at[c->channel].link]))
-            continue;
+        if (!n || resolve_collective_library(&p->spec->links[p->channels.at[c->channel].link]))
+            continue; /* of other ranks, or of a library */
         st = plan_schedule(p, c, me, &e->schedules[i]);
         if (st == WEFT_OK && sched_scratch_bytes(e->schedules[i]) > c->scratch_bytes)
             st = err_fail(WEFT_INTERNAL, "%s needs more scratch memory than the plan has", c->name);

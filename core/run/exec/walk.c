@@ -34,6 +34,8 @@ static weft_status start(executor *e, const list *l, uint32_t i)
     if (run_library_has(e->colls, what))
         return run_library_start(e->colls, what, e->from[what], e->to[what],
                                  i == 0 || !joins(e, l, i - 1, what), !joins(e, l, i + 1, what));
+    if (!e->ops[what]) /* of a group without this rank */
+        return WEFT_OK;
     const bool staged = comm_is_staged(e->ops[what]); /* the device waits, not the host */
     char *scratch = (staged ? e->host : e->base) + e->plan->collectives.at[what].scratch;
     weft_status st = staged ? WEFT_OK : run_exec_sync(e);
@@ -47,6 +49,8 @@ static weft_status wait(executor *e, const entry *x)
     uint64_t began = clock_ns();
     if (run_library_has(e->colls, x->what))
         return run_library_wait(e->colls, x->what);
+    if (!e->ops[x->what])
+        return WEFT_OK;
     weft_status st = comm_wait(e->ops[x->what], e->deadline);
     const bool pair = plan_between_two(&e->plan->collectives.at[x->what]);
     *(pair ? &e->times.bubble_ns : &e->times.exposed_ns) += clock_ns() - began;

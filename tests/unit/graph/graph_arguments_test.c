@@ -226,8 +226,7 @@ static void bad_communication(const net *n)
     ROW(b->comm(c, COMM(WEFT_ALL_REDUCE, WEFT_SUM, long_name, NULL, 0), n->x, &t),
         "longer than 63");
     ROW(b->comm(c, COMM(WEFT_ALL_REDUCE, WEFT_SUM, "even", NULL, 0), n->x, &t),
-        "'even' is not a mesh axis of this job, which has tp, dp; over a group this version sums "
-        "gradients alone");
+        "'even' is neither a mesh axis of this job, which has tp, dp, nor a group");
     ROW(b->comm(c, COMM(WEFT_ALL_REDUCE, WEFT_SUM, "tp", NULL, 0), 0, &t), "no tensor number 0");
     ROW(b->comm(c, COMM(WEFT_ALL_REDUCE, WEFT_SUM, "tp", NULL, 0), 9999, &t),
         "no tensor number 9999");

@@ -177,7 +177,7 @@ static void bad_communication(void **state)
     expect_refusal(comm_of(&n, WEFT_SHIFT, 0, "tp", NULL, 0, &out), WEFT_USAGE, "goes 1 to 1");
     expect_refusal(comm_of(&n, WEFT_SHIFT, 0, "tp", NULL, 2, &out), WEFT_USAGE, "goes 1 to 1");
     expect_refusal(comm_of(&n, WEFT_ALL_REDUCE, WEFT_SUM, "cp", NULL, 0, &out), WEFT_USAGE,
-                   "is not a mesh axis of this job");
+                   "is neither a mesh axis of this job");
     expect_refusal(comm_of(&n, WEFT_ALL_REDUCE, WEFT_SUM, "tp", "tokens", 0, &out), WEFT_USAGE,
                    "takes no axis");
     expect_refusal(comm_of(&n, WEFT_ALL_GATHER, WEFT_SUM, "tp", NULL, 0, &out), WEFT_USAGE,
