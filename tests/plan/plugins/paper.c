@@ -47,6 +47,7 @@ static void fill_slots(void)
     end = (void **)(void *)(&wire + 1);
     for (; slot < end; slot++)
         *slot = *slot ? *slot : UNUSED;
+    wire.features = NULL;
     device.fuse = NULL; /* no op fusion */
     device.probe = probe_device;
     wire.probe = probe_link;
