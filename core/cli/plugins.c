@@ -41,6 +41,10 @@ static void print_one(const component *c)
     char section[128];
     printf("%s %s: %s\n  interface %s, version %s, %s\n", c->kind, c->name, c->help, c->iface,
            c->manifest->version, c->path);
+    if (!strcmp(c->kind, "op")) {
+        printf("it has no keys; a job uses it by naming its file in run.use\n");
+        return;
+    }
     printf("keys in [%s]:\n", section_of(c, section));
     print_axes(c);
     config_print_options(stdout, c->options, 0, column_of(c));
@@ -167,7 +171,7 @@ static void print_reference(const component *const *all, uint32_t n)
     cli_tune_print_keys(stdout, 1);
     for (uint32_t i = 0; i < n; i++) {
         char section[128];
-        if (!all[i]->iface)
+        if (!all[i]->iface || !strcmp(all[i]->kind, "op"))
             continue;
         printf("\n## [%s] with the plugin %s: %s\n\n", section_of(all[i], section), all[i]->name,
                all[i]->help);
@@ -199,7 +203,7 @@ static void print_combinations(const component *const *all, uint32_t n)
     printf("\n## What plugins ask for\n\nA plugin refuses what only it can know. The meaning of "
            "its keys says what they go with.\n");
     for (uint32_t i = 0; i < n; i++) {
-        if (!all[i]->iface || !strcmp(all[i]->kind, "device") ||
+        if (!all[i]->iface || !strcmp(all[i]->kind, "device") || !strcmp(all[i]->kind, "op") ||
             !strcmp(all[i]->iface, "weft.rule/1"))
             continue;
         printf("\n- `%s` (%s): %s\n", all[i]->name, all[i]->kind, all[i]->help);

@@ -42,6 +42,7 @@ static const weft_option *const run_options[] = {
     TEXT(FREE, "key", "",
          "file with the job's key (weft key -o FILE), for ranks started by others"),
     TEXT(FREE, "plugins", "", "folders DIR:DIR that are searched for plugins first"),
+    TEXT(FREE, "use", "", "plugins NAME, NAME whose ops and kernels the job uses"),
     SECONDS(FREE, "frozen_after", "5", 0.1, 86400,
             "a rank without a heartbeat for so long has failed"),
     SECONDS(FREE, "deadline", "60", 0.1, 86400, "no wait inside a step lasts longer"),

@@ -18,7 +18,7 @@
 
 #define PLACES_MAX 64
 
-static const char *const kinds[] = {"device", "comm", "parallel", "optim"};
+const char *const host_kinds[] = {"op", "device", "comm", "parallel", "optim", NULL};
 
 /* --- places --- */
 
@@ -79,6 +79,7 @@ void host_destroy(host *h)
     free(h->objects.at);
     free(h->served.at);
     free(h->opened.at);
+    free(h->used.at);
     pool_free(&h->pool);
     free(h);
 }
@@ -180,25 +181,35 @@ static search scan_all(host *h, const char *kind, const char *name, const char *
 {
     search s = {0};
     scan(h, kind, name, ifaces, &s);
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds && !s.found; k++)
-        if (strcmp(kinds[k], kind)) {
+    for (size_t k = 0; host_kinds[k] && !s.found; k++)
+        if (strcmp(host_kinds[k], kind)) {
             search other = {0};
-            scan(h, kinds[k], name, ifaces, &other);
+            scan(h, host_kinds[k], name, ifaces, &other);
             s.found = other.found;
         }
     return s;
 }
 
-/* Names of other components that would fit. */
-static names alike(const host *h, const char *name, const char *const *ifaces)
+/* "/a/op/acme.gelu.so" to "acme.gelu". */
+static const char *stem_of(host *h, const char *path)
+{
+    const char *base = strrchr(path, '/') + 1;
+    return pool_printf(&h->pool, "%.*s", (int)strlen(base) - 3, base);
+}
+
+/* Names of other components that would fit; a file with ops is named by its own name, too. */
+static names alike(host *h, const char *name, const char *const *ifaces)
 {
     names known = {0};
     for (uint32_t i = 0; i < h->objects.n; i++)
         for (uint32_t j = 0; j < h->objects.at[i]->n; j++) {
             const component *c = &h->objects.at[i]->components[j].shown;
             for (uint32_t k = 0; c->table && ifaces[k]; k++)
-                if (!strcmp(c->iface, ifaces[k]) && strcmp(c->name, name))
+                if (!strcmp(c->iface, ifaces[k]) && strcmp(c->name, name)) {
                     *vec_push(&known) = c->name;
+                    if (!strcmp(c->kind, "op"))
+                        *vec_push(&known) = stem_of(h, c->path);
+                }
         }
     if (known.n)
         qsort(known.at, known.n, sizeof *known.at, by_name);
@@ -206,8 +217,7 @@ static names alike(const host *h, const char *name, const char *const *ifaces)
 }
 
 /* The nearest of them, else all. */
-static void say_alike(const host *h, const char *name, const char *const *ifaces, char *text,
-                      size_t cap)
+static void say_alike(host *h, const char *name, const char *const *ifaces, char *text, size_t cap)
 {
     names known = alike(h, name, ifaces);
     const char *near = config_nearest(name, known.at, known.n);
@@ -219,8 +229,8 @@ static void say_alike(const host *h, const char *name, const char *const *ifaces
     free(known.at);
 }
 
-static weft_status not_found(const host *h, const char *kind, const char *name,
-                             const char *const *ifaces, const search *s)
+static weft_status not_found(host *h, const char *kind, const char *name, const char *const *ifaces,
+                             const search *s)
 {
     char text[2048] = "";
     for (uint32_t p = 0; p < h->places.n; p++)
@@ -302,9 +312,7 @@ static const component *refused(host *h, const char *kind, const char *path, con
 
 static const component *refused_file(host *h, const char *kind, const char *path)
 {
-    const char *base = strrchr(path, '/') + 1;
-    return refused(h, kind, path, pool_printf(&h->pool, "%.*s", (int)strlen(base) - 3, base),
-                   err_text());
+    return refused(h, kind, path, stem_of(h, path), err_text());
 }
 
 typedef VEC(const component *) listing;
@@ -342,8 +350,8 @@ static void list_kind(host *h, const char *kind, listing *out)
 weft_status host_list(host *h, const component ***out, uint32_t *n)
 {
     listing all = {0};
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
-        list_kind(h, kinds[k], &all);
+    for (size_t k = 0; host_kinds[k]; k++)
+        list_kind(h, host_kinds[k], &all);
     if (all.n)
         qsort(all.at, all.n, sizeof *all.at, by_kind_and_name);
     err_clear();
@@ -353,19 +361,4 @@ weft_status host_list(host *h, const component ***out, uint32_t *n)
         memcpy(*out, all.at, all.n * sizeof **out);
     free(all.at);
     return WEFT_OK;
-}
-
-uint32_t host_loaded(host *h, const char *iface, const component **out, uint32_t cap)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < h->objects.n; i++)
-        for (uint32_t j = 0; j < h->objects.at[i]->n; j++) {
-            const component *c = &h->objects.at[i]->components[j].shown;
-            if (!c->table || strcmp(c->iface, iface))
-                continue;
-            if (n < cap)
-                out[n] = c;
-            n++;
-        }
-    return n;
 }

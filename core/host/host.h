@@ -18,7 +18,7 @@ typedef struct host host; /* opaque */
 
 /* A component that passed the checks. `table` is the host's own zero-padded copy. */
 typedef struct component {
-    const char *kind;  /* "device", "comm", "parallel", "optim" */
+    const char *kind;  /* "device", "comm", "parallel", "optim", "op" */
     const char *iface; /* "weft.link/1" */
     const char *name, *help, *path;
     const weft_option *const *options; /* never NULL; may be empty */
@@ -49,8 +49,17 @@ void host_serve(host *h, const char *id, const void *table);
  * be used come with iface NULL and the reason in `help`. For `weft plugins`. */
 weft_status host_list(host *h, const component ***out, uint32_t *n);
 
-/* Every component of an interface ("weft.op/1", "weft.kernel/1") in the objects loaded so far:
- * returns their number; writes at most `cap` of them. */
-uint32_t host_loaded(host *h, const char *iface, const component **out, uint32_t cap);
+/* The job uses `c`: the ops and kernels of its whole object are the job's. Objects that were loaded
+ * only to look into them, as the probes of `auto` do, are not used. Fails if another object in use
+ * has an op of the same name. */
+weft_status host_use(host *h, const component *c);
+
+/* The same for a name in run.use: a file NAME.so in the folder of any kind, else an op or a kernel
+ * of that name in any file. A failure names the nearest known name. */
+weft_status host_use_named(host *h, const char *name);
+
+/* Every component of an interface ("weft.op/1", "weft.kernel/1") in the objects in use, in the
+ * order of use: returns their number; writes at most `cap` of them. */
+uint32_t host_used(const host *h, const char *iface, const component **out, uint32_t cap);
 
 #endif

@@ -122,8 +122,8 @@ static const interface interfaces[] = {
     {"weft.rule/1", "optim", sizeof(weft_rule), LEAST(weft_rule, update), 0, rule_slots},
     {"weft.placement/1", "optim", sizeof(weft_placement), LEAST(weft_placement, edit), 0,
      placement_slots},
-    {"weft.op/1", NULL, sizeof(weft_op), LEAST(weft_op, first_axis), 0, op_slots},
-    {"weft.kernel/1", NULL, sizeof(weft_kernel), LEAST(weft_kernel, run), 0, kernel_slots},
+    {"weft.op/1", "op", sizeof(weft_op), LEAST(weft_op, first_axis), 0, op_slots},
+    {"weft.kernel/1", "op", sizeof(weft_kernel), LEAST(weft_kernel, run), 0, kernel_slots},
 };
 
 #define COUNT (sizeof interfaces / sizeof *interfaces)

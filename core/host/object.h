@@ -70,7 +70,11 @@ struct host {
     VEC(object *) objects;
     VEC(served) served;
     VEC(object *) opened; /* in that order */
+    VEC(object *) used;   /* by the job: used.c */
 };
+
+/* host.c: the kinds of plugins, which are the names of their folders; NULL-ended. */
+extern const char *const host_kinds[];
 
 /* object.c: the object at `path`, loaded and checked at most once under all its names. An object
  * that cannot be used fails with the same record every time. */

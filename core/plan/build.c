@@ -58,12 +58,12 @@ static weft_status data_ranks(plan *p, const graph *g, uint32_t *sharing)
     return WEFT_OK;
 }
 
-/* Find an op among those of the plugins loaded so far. */
+/* Find an op among those of the plugins that the job uses. */
 static const weft_op *plugin_op(void *ctx, const char *id, weft_op_self *self)
 {
-    uint32_t n = host_loaded(ctx, "weft.op/1", NULL, 0);
+    uint32_t n = host_used(ctx, "weft.op/1", NULL, 0);
     const component **all = mem_alloc(n * sizeof *all + 1), *found = NULL;
-    n = host_loaded(ctx, "weft.op/1", all, n);
+    n = host_used(ctx, "weft.op/1", all, n);
     for (uint32_t i = 0; !found && i < n; i++)
         found = strcmp(all[i]->name, id) ? NULL : all[i];
     free(all);

@@ -75,12 +75,12 @@ static void own_spec(pool *p, weft_opspec *s)
     }
 }
 
-/* Find a plugin's kernel for this op and device among the plugins loaded so far. */
+/* Find a plugin's kernel for this op and device among the plugins that the job uses. */
 static const component *plugin_kernel(const spec *s, const char *id)
 {
-    uint32_t n = host_loaded(s->host, "weft.kernel/1", NULL, 0);
+    uint32_t n = host_used(s->host, "weft.kernel/1", NULL, 0);
     const component **all = mem_alloc(n * sizeof *all + 1), *found = NULL;
-    n = host_loaded(s->host, "weft.kernel/1", all, n);
+    n = host_used(s->host, "weft.kernel/1", all, n);
     for (uint32_t i = 0; !found && i < n; i++) {
         const weft_kernel *k = all[i]->table;
         if (!strcmp(k->op, id) && !strcmp(k->device, s->device.c->name))

@@ -13,6 +13,7 @@ typedef struct resolver {
 
 /* --- plugins.c --- */
 weft_status resolve_device(resolver *r);
+weft_status resolve_use(resolver *r);        /* the plugins of run.use */
 weft_status resolve_check_keys(resolver *r); /* the config against all keys */
 
 /* --- sections.c: keys of [comm], [comm.AXIS] and [comm.TRANSPORT] --- */

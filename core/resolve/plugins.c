@@ -16,6 +16,8 @@ static weft_status find(resolver *r, const char *kind, const char *name, const c
                         const char *const *ifaces, const char *section, const component **out)
 {
     weft_status st = host_find(r->spec->host, kind, name, ifaces, out);
+    if (st == WEFT_OK)
+        st = host_use(r->spec->host, *out);
     if (st != WEFT_OK) {
         err_context("%s: %s", config_where(r->cfg, key), key);
         return st;
@@ -121,14 +123,23 @@ static weft_status check_unit(const component *c)
         c->path, c->name, rule->unit);
 }
 
+/* The next name of a list with commas, without spaces; NULL at its end. */
+static char *next_word(char **rest)
+{
+    char *word = strsep(rest, ",");
+    if (!word)
+        return NULL;
+    word += strspn(word, " \t");
+    word[strcspn(word, " \t")] = 0;
+    return word;
+}
+
 /* Add the strategies of a list; one that represents a list is replaced by it. */
 static weft_status add_strategies(resolver *r, const char *list, bool nested)
 {
     char *rest = pool_text(&r->spec->pool, list);
-    for (char *word; (word = strsep(&rest, ","));) {
+    for (char *word; (word = next_word(&rest));) {
         const component *c;
-        word += strspn(word, " \t");
-        word[strcspn(word, " \t")] = 0;
         weft_status st =
             find(r, "parallel", word, "parallel.strategy", strategy_ifaces, "parallel", &c);
         if (st != WEFT_OK)
@@ -183,7 +194,7 @@ static void add_unused(resolver *r)
     if (host_list(r->spec->host, &all, &n) != WEFT_OK)
         return;
     for (uint32_t i = 0; i < n; i++) {
-        if (!all[i]->iface || !strcmp(all[i]->kind, "comm"))
+        if (!all[i]->iface || !strcmp(all[i]->kind, "comm") || !strcmp(all[i]->kind, "op"))
             continue;
         (void)!config_add(r->cfg, all[i]->kind,
                           pool_printf(&r->spec->pool, "plugin %s", all[i]->name), all[i]->options);
@@ -232,6 +243,20 @@ static weft_status find_placement(resolver *r)
     return check_flags(*c, "placement", ((const weft_placement *)(*c)->table)->flags);
 }
 
+weft_status resolve_use(resolver *r)
+{
+    char *rest = pool_text(&r->spec->pool, config_text(r->cfg, "run.use"));
+    rest = *rest ? rest : NULL;
+    for (char *word; (word = next_word(&rest));) {
+        weft_status st = host_use_named(r->spec->host, word);
+        if (st != WEFT_OK) {
+            err_context("%s: run.use", config_where(r->cfg, "run.use"));
+            return st;
+        }
+    }
+    return WEFT_OK;
+}
+
 weft_status resolve_plugins(config *cfg, host *h, spec *out)
 {
     *out = (spec){.host = h};
@@ -246,5 +271,7 @@ weft_status resolve_plugins(config *cfg, host *h, spec *out)
         st = find_placement(&r);
     if (st == WEFT_OK)
         st = resolve_sections(&r);
+    if (st == WEFT_OK)
+        st = resolve_use(&r);
     return st == WEFT_OK ? resolve_check_keys(&r) : st;
 }

@@ -66,7 +66,8 @@ static weft_status add_transport(resolver *r, const char *name, const char *wher
         err_context("%s", where);
         return st;
     }
-    return resolve_transport_keys(r, c);
+    st = host_use(r->spec->host, c);
+    return st == WEFT_OK ? resolve_transport_keys(r, c) : st;
 }
 
 const char *resolve_setting(const resolver *r, uint32_t a, const char *what, char key[128])

@@ -207,6 +207,8 @@ weft_status resolve_links(config *cfg, host *h, uint32_t ranks, const resolve_me
     if (st == WEFT_OK)
         st = resolve_sections(&r);
     if (st == WEFT_OK)
+        st = resolve_use(&r);
+    if (st == WEFT_OK)
         st = resolve_check_keys(&r);
     if (st == WEFT_OK)
         st = open_plugin(&r, &out->device, "device");

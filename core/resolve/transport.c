@@ -57,8 +57,10 @@ static weft_status take(resolver *r, uint32_t a, const char *what, bool same_mac
 {
     char key[128];
     const char *name = pool_text(&r->spec->pool, resolve_setting(r, a, what, key));
-    return strcmp(name, "auto") ? take_named(r, a, name, key, same_machine, out)
-                                : resolve_best(r, a, same_machine, !strcmp(what, "near"), out);
+    if (strcmp(name, "auto"))
+        return take_named(r, a, name, key, same_machine, out);
+    weft_status st = resolve_best(r, a, same_machine, !strcmp(what, "near"), out);
+    return st == WEFT_OK ? host_use(r->spec->host, out->c) : st;
 }
 
 /* Selects the second, intra-node transport of an axis that spans machines. */

@@ -146,11 +146,40 @@ static void a_lawful_component_is_found(void **state)
     assert_ptr_equal(too->manifest, c->manifest);
     assert_non_null(too->options);
     assert_null(too->options[0]);
-    assert_int_equal(host_loaded(h, "weft.op/1", op, 2), 1);
+    assert_int_equal(host_used(h, "weft.op/1", op, 2), 0); /* loaded, but not used */
+    assert_int_equal(host_use(h, c), WEFT_OK);
+    assert_int_equal(host_use(h, too), WEFT_OK); /* the same object */
+    assert_int_equal(host_used(h, "weft.op/1", op, 2), 1);
     assert_string_equal(op[0]->name, "acme.twice");
-    assert_string_equal(op[0]->kind, "optim");
-    assert_int_equal(host_loaded(h, "weft.rule/1", op, 1), 2);
-    assert_int_equal(host_loaded(h, "org.acme.rail/3", op, 1), 0);
+    assert_string_equal(op[0]->kind, "op");
+    assert_int_equal(host_used(h, "weft.rule/1", op, 1), 2);
+    assert_int_equal(host_used(h, "org.acme.rail/3", op, 1), 0);
+    host_destroy(h);
+}
+
+static void a_job_names_files_of_ops(void **state)
+{
+    (void)state;
+    host *h = hosts(PLUGINS "/one:" PLUGINS);
+    const component *c = NULL;
+    assert_int_equal(host_use_named(h, "acme.twise"), WEFT_USAGE);
+    assert_non_null(strstr(err_text(), "did you mean 'acme.twice'?"));
+    err_clear();
+    assert_int_equal(host_use_named(h, "goood"), WEFT_USAGE); /* near the name of a file */
+    assert_non_null(strstr(err_text(), "did you mean 'good'?"));
+    err_clear();
+    assert_int_equal(host_use_named(h, "a/b"), WEFT_USAGE);
+    err_clear();
+    assert_int_equal(host_used(h, "weft.op/1", &c, 1), 0);
+
+    assert_int_equal(host_use_named(h, "acme.twice"), WEFT_OK); /* the op; in either file */
+    assert_int_equal(host_used(h, "weft.op/1", &c, 1), 1);
+    assert_string_equal(c->path, PLUGINS "/one/optim/good.so");
+    assert_int_equal(host_use_named(h, "good"), WEFT_OK); /* the same file */
+    assert_int_equal(host_used(h, "weft.op/1", &c, 1), 1);
+    assert_int_equal(host_use_named(h, "grown_table"), WEFT_USAGE);
+    assert_non_null(strstr(err_text(), "the op 'acme.twice' is in " PLUGINS "/one/optim/good.so "
+                                       "and in " PLUGINS "/optim/grown_table.so"));
     host_destroy(h);
 }
 
@@ -371,6 +400,7 @@ int main(void)
         cmocka_unit_test(lawless_plugins_are_refused),
         cmocka_unit_test(a_refusal_is_the_same_twice),
         cmocka_unit_test(a_lawful_component_is_found),
+        cmocka_unit_test(a_job_names_files_of_ops),
         cmocka_unit_test(a_grown_table_is_cut_to_what_is_known),
         cmocka_unit_test(what_is_not_there_has_a_neighbour),
         cmocka_unit_test(one_file_is_one_object),

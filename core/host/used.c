@@ -1,0 +1,114 @@
+/* host/used.c: the objects that a job uses; their ops and kernels are those of the job.
+ *
+ * An object may be loaded only because a search by component name or the probes of `auto` looked
+ * into it. So what is loaded differs between machines and settings, and counts for nothing: ops and
+ * kernels come from the objects that a key of the job names, or that it let `auto` choose. */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "host/object.h"
+
+static const char *const op_ifaces[] = {"weft.op/1", "weft.kernel/1", NULL};
+
+static const component *named_op(const object *o, const char *name)
+{
+    for (uint32_t i = 0; i < o->n; i++) {
+        const component *c = &o->components[i].shown;
+        if (c->table && !strcmp(c->iface, op_ifaces[0]) && !strcmp(c->name, name))
+            return c;
+    }
+    return NULL;
+}
+
+/* An op of one name in two objects: which one is meant would depend on the order of the keys. */
+static weft_status check_ops(const host *h, const object *o)
+{
+    for (uint32_t i = 0; i < h->used.n; i++)
+        for (uint32_t k = 0; k < o->n; k++) {
+            const component *c = &o->components[k].shown;
+            if (c->table && !strcmp(c->iface, op_ifaces[0]) && named_op(h->used.at[i], c->name))
+                return err_fail(WEFT_USAGE,
+                                "the op '%s' is in %s and in %s, and the job names both files: "
+                                "name one of them",
+                                c->name, h->used.at[i]->path, o->path);
+        }
+    return WEFT_OK;
+}
+
+static weft_status use_object(host *h, object *o)
+{
+    for (uint32_t i = 0; i < h->used.n; i++)
+        if (h->used.at[i] == o)
+            return WEFT_OK;
+    weft_status st = check_ops(h, o);
+    if (st == WEFT_OK)
+        *vec_push(&h->used) = o;
+    return st;
+}
+
+weft_status host_use(host *h, const component *c)
+{
+    return use_object(h, ((const adopted *)c)->from);
+}
+
+static bool has_ops(const object *o)
+{
+    for (uint32_t i = 0; i < o->n; i++)
+        for (uint32_t k = 0; op_ifaces[k]; k++)
+            if (o->components[i].shown.table && !strcmp(o->components[i].shown.iface, op_ifaces[k]))
+                return true;
+    return false;
+}
+
+/* The first file NAME.so in the folder of any kind. *out NULL: there is none. */
+static weft_status find_file(host *h, const char *name, object **out)
+{
+    *out = NULL;
+    for (uint32_t p = 0; p < h->places.n; p++)
+        for (const char *const *kind = host_kinds; *kind; kind++) {
+            const char *path = pool_printf(&h->pool, "%s/%s/%s.so", h->places.at[p], *kind, name);
+            if (!access(path, F_OK) || (errno != ENOENT && errno != ENOTDIR))
+                return host_object_load(h, *kind, path, out);
+        }
+    return WEFT_OK;
+}
+
+weft_status host_use_named(host *h, const char *name)
+{
+    object *o;
+    if (!host_plugin_name_well_formed(name))
+        return err_fail(WEFT_USAGE,
+                        "'%.80s' is not a plugin name; names are made of a-z, 0-9, single '.' "
+                        "and '_'",
+                        name);
+    weft_status st = find_file(h, name, &o);
+    if (st != WEFT_OK)
+        return st;
+    if (o && !has_ops(o))
+        return err_fail(WEFT_USAGE,
+                        "%s has neither an op nor a kernel; run.use names files that have some, "
+                        "other plugins are named by the key of their kind",
+                        o->path);
+    if (o)
+        return use_object(h, o);
+    const component *c;
+    st = host_find(h, "op", name, op_ifaces, &c); /* a component of a file with another name */
+    return st == WEFT_OK ? host_use(h, c) : st;
+}
+
+uint32_t host_used(const host *h, const char *iface, const component **out, uint32_t cap)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < h->used.n; i++)
+        for (uint32_t j = 0; j < h->used.at[i]->n; j++) {
+            const component *c = &h->used.at[i]->components[j].shown;
+            if (!c->table || strcmp(c->iface, iface))
+                continue;
+            if (n < cap)
+                out[n] = c;
+            n++;
+        }
+    return n;
+}
