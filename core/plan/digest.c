@@ -79,6 +79,8 @@ void plan_digest(plan *p)
     digest_mix(&h, p->instrs.at, p->instrs.n * sizeof *p->instrs.at);
     for (uint32_t i = 0; i < p->kernels.n; i++) {
         mix_spec(&h, &p->kernels.at[i].spec);
+        if (p->kernels.at[i].from) /* else as before plugins had kernels */
+            mix_text(&h, p->kernels.at[i].from);
         mix_first(&h, p->kernels.at[i].first);
     }
     for (uint32_t i = 0; i < p->pieces.n; i++)

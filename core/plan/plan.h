@@ -66,7 +66,8 @@ typedef struct kernel {
     weft_opspec spec;   /* arrays owned by the plan's pool */
     uint64_t workspace; /* upper bound in bytes, declared by the device */
     double flops;
-    const weft_kernel *own;        /* a plugin's kernel, for an op that the device lacks; or NULL */
+    const weft_kernel *own;        /* a plugin's kernel; NULL: the device's */
+    const char *from;              /* its name, or NULL */
     void *module;                  /* the plugin's */
     const weft_conf *conf;         /* likewise */
     uint64_t first[WEFT_MAX_MESH]; /* added to the attribute "first" per coordinate */

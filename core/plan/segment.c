@@ -5,9 +5,6 @@
  * declare them equal. */
 #include "plan/emit.h"
 
-#include "base/err.h"
-#include "host/call.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,44 +72,6 @@ static void own_spec(pool *p, weft_opspec *s)
     }
 }
 
-/* Find a plugin's kernel for this op and device among the plugins that the job uses. */
-static const component *plugin_kernel(const spec *s, const char *id)
-{
-    uint32_t n = host_used(s->host, "weft.kernel/1", NULL, 0);
-    const component **all = mem_alloc(n * sizeof *all + 1), *found = NULL;
-    n = host_used(s->host, "weft.kernel/1", all, n);
-    for (uint32_t i = 0; !found && i < n; i++) {
-        const weft_kernel *k = all[i]->table;
-        if (!strcmp(k->op, id) && !strcmp(k->device, s->device.c->name))
-            found = all[i];
-    }
-    free(all);
-    return found;
-}
-
-/* Use the device's own kernel or, if it has none, a plugin's. */
-static weft_status find_need(const plan *p, const weft_opspec *op, kernel *k)
-{
-    const spec_plugin *d = &p->spec->device;
-    const weft_device_table *table = d->c->table;
-    weft_requirements need = {.struct_size = sizeof need};
-    weft_status st = PLUGIN_ASK(table, query, d->c->module, d->conf, op, &need);
-    const component *other = st == WEFT_UNSUPPORTED ? plugin_kernel(p->spec, op->id) : NULL;
-    if (other) {
-        err_clear();
-        k->own = other->table;
-        st = host_open(p->spec->host, other);
-        k->module = other->module;
-        k->conf = other->no_options;
-        if (st == WEFT_OK)
-            st = PLUGIN_ASK(k->own, query, k->module, other->no_options, op, &need);
-    }
-    if (st != WEFT_OK)
-        err_context("device %s, op %s", d->c->name, op->id);
-    k->workspace = need.workspace;
-    return st;
-}
-
 /* Find or add the kernel of an op; equal ones are shared. */
 static weft_status find_kernel(plan *p, const weft_opspec *wanted, double flops,
                                const uint64_t first[WEFT_MAX_MESH], uint32_t *out)
@@ -128,7 +87,7 @@ static weft_status find_kernel(plan *p, const weft_opspec *wanted, double flops,
         }
     kernel k = {.spec = *op, .flops = flops};
     memcpy(k.first, first, sizeof k.first);
-    weft_status st = find_need(p, op, &k);
+    weft_status st = plan_kernel_choose(p, op, &k);
     if (st != WEFT_OK)
         return st;
     *vec_push(&p->kernels) = k;

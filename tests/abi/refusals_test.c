@@ -160,7 +160,7 @@ static void a_lawful_component_is_found(void **state)
 static void a_job_names_files_of_ops(void **state)
 {
     (void)state;
-    host *h = hosts(PLUGINS "/one:" PLUGINS);
+    host *h = hosts(PLUGINS "/one:" PLUGINS "/again");
     const component *c = NULL;
     assert_int_equal(host_use_named(h, "acme.twise"), WEFT_USAGE);
     assert_non_null(strstr(err_text(), "did you mean 'acme.twice'?"));
@@ -172,14 +172,32 @@ static void a_job_names_files_of_ops(void **state)
     err_clear();
     assert_int_equal(host_used(h, "weft.op/1", &c, 1), 0);
 
-    assert_int_equal(host_use_named(h, "acme.twice"), WEFT_OK); /* the op; in either file */
+    assert_int_equal(host_use_named(h, "good"), WEFT_OK);
     assert_int_equal(host_used(h, "weft.op/1", &c, 1), 1);
     assert_string_equal(c->path, PLUGINS "/one/optim/good.so");
     assert_int_equal(host_use_named(h, "good"), WEFT_OK); /* the same file */
     assert_int_equal(host_used(h, "weft.op/1", &c, 1), 1);
-    assert_int_equal(host_use_named(h, "grown_table"), WEFT_USAGE);
+    assert_int_equal(host_use_named(h, "again"), WEFT_USAGE);
     assert_non_null(strstr(err_text(), "the op 'acme.twice' is in " PLUGINS "/one/optim/good.so "
-                                       "and in " PLUGINS "/optim/grown_table.so"));
+                                       "and in " PLUGINS "/again/op/again.so"));
+    host_destroy(h);
+
+    h = hosts(PLUGINS "/again"); /* a rule in a folder of another kind */
+    assert_int_equal(host_find(h, "optim", "good_too", rules, &c), WEFT_OK);
+    assert_string_equal(c->kind, "optim");
+    const component **all;
+    uint32_t n;
+    assert_int_equal(host_list(h, &all, &n), WEFT_OK);
+    uint32_t rules_seen = 0, ops_seen = 0;
+    for (uint32_t k = 0; k < n; k++)
+        if (!strcmp(all[k]->path, PLUGINS "/again/op/again.so") && all[k]->iface) {
+            rules_seen += !strcmp(all[k]->kind, "optim");
+            ops_seen += !strcmp(all[k]->kind, "op");
+        }
+    assert_int_equal(host_use_named(h, "acme.twice"), WEFT_OK); /* a component of again.so */
+    assert_int_equal(host_used(h, "weft.op/1", &c, 1), 1);
+    assert_int_equal(rules_seen, 2);
+    assert_int_equal(ops_seen, 1);
     host_destroy(h);
 }
 

@@ -132,6 +132,54 @@ class Formula(Compared):
                    1.2e-7 * max(map(abs, old)))
 
 
+class Kernels(Compared):
+    """A file of kernels alone: named by run.use, and taken by their scores."""
+
+    GELU = JOB | {"run.use": "acme.gelu"}
+
+    def kernels(self, job):
+        words = self.ini, "--json", *self.options("plan", job)
+        plan = json.loads(w.weft("plan", "-n", 2, "--list", *words).stdout)
+        ops = [op for e in plan["step"] for op in e.get("ops", ())]
+        return (json.loads(w.weft("plan", "-n", 2, *words).stdout)["digest"],
+                {op["op"]: op.get("kernel") for op in ops})
+
+    def test_higher_score_is_taken(self):
+        digest, without = self.kernels(JOB)
+        other, has = self.kernels(self.GELU)
+        self.assertEqual(set(without.values()), {None}, "nothing of it without run.use")
+        self.assertEqual(has.pop("gelu"), "acme.gelu")  # and not acme.late_gelu
+        self.assertEqual(set(has.values()), {None}, "the device's own elsewhere")
+        self.assertNotEqual(digest, other)
+        text = w.weft("plan", "-n", 2, self.ini, "--list", *self.options("plan", self.GELU)).stdout
+        self.assertRegex(text, r"gelu .* by acme\.gelu\n")
+
+    def test_no_score_for_another_type(self):
+        _, has = self.kernels(self.GELU | {"train.precision": "bf16"})
+        self.assertEqual(set(has.values()), {None})
+
+    def test_results(self):
+        self.train("device", JOB, ranks=2)
+        self.train("plugin", self.GELU, ranks=2)
+        self.near("device", "plugin")
+        self.assertNotEqual(w.tensors(self.path("device"), 20), w.tensors(self.path("plugin"), 20),
+                            "the same bits: it has not been called")
+
+    def test_auto_brings_nothing(self):
+        """Looking for a transport loads files of all kinds, and takes nothing from them."""
+        _, has = self.kernels(JOB | {"comm.plugin": "auto"})
+        self.assertEqual(set(has.values()), {None})
+
+    def test_names(self):
+        self.refused(JOB | {"run.use": "acme.gelo"}, "did you mean 'acme.gelu'?")
+        self.refused(JOB | {"run.use": "acme.lamb"}, "has neither an op nor a kernel")
+        _, has = self.kernels(JOB | {"run.use": "acme.ring, acme.late_gelu"})
+        self.assertEqual(has["gelu"], "acme.gelu", "one file, named by a component")
+        said = w.weft("plugins", "run.plugins=" + PLUGINS).stdout
+        self.assertRegex(said, r"(?m)^op +acme\.gelu +weft\.kernel/1 ")
+        self.assertEqual(len([x for x in said.splitlines() if x.split()[1] == "acme.gelu"]), 1)
+
+
 class Lamb(Formula):
     LAMB = {"optim.rule": "acme.lamb", "optim.lr": 0.05, "train.clip": 0.5}
 

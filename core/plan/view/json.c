@@ -127,6 +127,8 @@ static json_t *call_json(const plan *p, const entry *e)
             json_array_append_new(size, bytes(plan_operand_bytes(p, x, k)));
         }
         json_object_set_new(op, "op", json_string(p->kernels.at[x->kernel].spec.id));
+        if (p->kernels.at[x->kernel].from)
+            json_object_set_new(op, "kernel", json_string(p->kernels.at[x->kernel].from));
         json_object_set_new(op, "in", in);
         json_object_set_new(op, "out", out);
         json_object_set_new(op, "base", base);

@@ -142,6 +142,8 @@ static void print_segment(const plan *p, const entry *e, FILE *to)
                 fprintf(to, " %#" PRIx64 " (%s, %" PRIu64 " B)", bases[r->base] + r->offset,
                         plan_base_name(r->base), plan_operand_bytes(p, x, k));
         }
+        if (p->kernels.at[x->kernel].from)
+            fprintf(to, " by %s", p->kernels.at[x->kernel].from);
         fprintf(to, "\n");
     }
 }

@@ -186,8 +186,16 @@ typedef struct weft_kernel {
     void (*release)(void *prepared);                  /* [setup] */
     weft_status (*run)(void *prepared, void *stream, const void *const *in, void *const *out,
                        void *workspace, uint32_t flags); /* [compute] */
+
+    /* How well the kernel suits `spec`, compared with others of the same op and device. The
+     * device's own kernel counts 50, and so does a kernel without score(). The highest score is
+     * taken whose query() accepts `spec`; at equal scores the device's own, then the first by
+     * component name. 0 or less: not for this spec. The choice is part of the plan, so the answer
+     * follows from `spec` alone, never from the machine, and is the same on every rank. A chain
+     * that the device fuses is an op of another id. OPT [plan] */
+    int32_t (*score)(void *module, const weft_conf *conf, const struct weft_opspec *spec);
 } weft_kernel;
-WEFT_FREEZE(weft_kernel, run, 56);
+WEFT_FREEZE(weft_kernel, score, 64);
 
 WEFT_EXTERN_C_END
 
