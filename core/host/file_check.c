@@ -4,13 +4,15 @@
  * the loader maps a file as its headers say, so a truncated file would end the program with a bus
  * error instead of a message.
  *
- * All checks use descriptors, and object.c loads through the same ones: folders above the checked
- * ones may be renamed at any time without another file being loaded. */
+ * All checks use descriptors, from the root to the file, and object.c loads through the same ones:
+ * a folder may be renamed at any time without an unchecked file being loaded. */
 #define _GNU_SOURCE /* O_PATH */
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <limits.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,10 +27,28 @@ static bool is_ours(const struct stat *st)
     return st->st_uid == 0 || st->st_uid == geteuid();
 }
 
+/* Whether the group is the user's private one, as systems with umask 002 give each user: it has
+ * the user's name, is the user's first group, and lists nobody else. */
+static bool is_private_group(gid_t gid)
+{
+    struct passwd user, *u = NULL;
+    struct group group, *g = NULL;
+    char text[2][4096];
+    if (getpwuid_r(geteuid(), &user, text[0], sizeof text[0], &u) || !u || u->pw_gid != gid ||
+        getgrgid_r(gid, &group, text[1], sizeof text[1], &g) || !g ||
+        strcmp(g->gr_name, u->pw_name))
+        return false;
+    for (char **member = g->gr_mem; *member; member++)
+        if (strcmp(*member, u->pw_name))
+            return false;
+    return true;
+}
+
 /* Only root and the user may be able to rename files in a folder. In a folder with the sticky bit
- * only owners rename. A user's private group cannot be told from a project's, so the folder must be
- * closed to its group as well; an access list also shows as group bits. */
-static weft_status trust_folder(int fd, const char *name)
+ * only owners rename. The two folders of the file must be closed to their group whatever it is: a
+ * primary group may have members that no list names, and an access list also shows as group bits.
+ * A folder `above` them may be open to the user's private group. */
+static weft_status trust_folder(int fd, const char *name, bool above)
 {
     struct stat st;
     if (fd < 0 || fstat(fd, &st))
@@ -41,63 +61,150 @@ static weft_status trust_folder(int fd, const char *name)
     if (st.st_mode & S_IWOTH)
         return err_fail(WEFT_USAGE, "its folder %s may be written by everybody; chmod go-w %s",
                         name, name);
-    if (st.st_mode & S_IWGRP)
+    if ((st.st_mode & S_IWGRP) && !(above && is_private_group(st.st_gid)))
         return err_fail(WEFT_USAGE, "its folder %s may be written by all of group %u; chmod g-w %s",
                         name, st.st_gid, name);
     return WEFT_OK;
 }
 
-/* "/a/b/c" to "/a/b"; false: there is no parent. */
-static bool cut_last(char *path)
-{
-    char *slash = strrchr(path, '/');
-    if (!slash)
-        return false;
-    slash[slash == path] = 0;
-    return true;
-}
+/* --- the way to the file --- */
 
-static weft_status trust_at(int at, const char *path, const char *name, int *out)
-{
-    int fd = openat(at, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    weft_status st = trust_folder(fd, name);
-    if (st == WEFT_OK && out)
-        *out = fd;
-    else if (fd >= 0)
-        close(fd);
-    return st;
-}
+#define LINKS_MAX 40
 
-/* The folder of the file t->real and the one above it; the first stays open. */
-static weft_status trust_folders(trusted *t)
-{
-    char name[PATH_MAX];
-    snprintf(name, sizeof name, "%s", t->real);
-    cut_last(name);
-    weft_status st = trust_at(AT_FDCWD, name, name, &t->folder);
-    if (st == WEFT_OK && cut_last(name))
-        st = trust_at(t->folder, "..", name, NULL);
-    return st;
-}
+typedef struct way {
+    char name[PATH_MAX]; /* of the folder reached, without links; "": the root */
+    char rest[PATH_MAX]; /* what is left to follow */
+    char own[PATH_MAX];  /* the running program */
+    int fd;              /* O_PATH of the folder reached */
+    int links;           /* followed so far */
+} way;
 
-/* If a link or a linked folder was followed, its owners are checked as well. */
-static weft_status trust_way(const char *path)
+static uint32_t parts_left(const char *rest)
 {
-    char name[PATH_MAX];
-    struct stat link;
-    if (lstat(path, &link))
-        return err_fail_errno(WEFT_USAGE, "cannot look at it");
-    if (S_ISLNK(link.st_mode) && !is_ours(&link))
-        return err_fail(WEFT_USAGE, "it is a link of user %u, who is neither root nor you",
-                        link.st_uid);
-    if (snprintf(name, sizeof name, "%s", path) >= (int)sizeof name)
-        return err_fail(WEFT_USAGE, "its path is longer than %d bytes", PATH_MAX);
-    for (int up = 0; up < 2 && cut_last(name); up++) {
-        weft_status st = trust_at(AT_FDCWD, name, name, NULL);
-        if (st != WEFT_OK)
-            return st;
+    uint32_t n = 0;
+    for (rest += strspn(rest, "/"); *rest; rest += strspn(rest, "/")) {
+        n++;
+        rest += strcspn(rest, "/");
     }
-    return WEFT_OK;
+    return n;
+}
+
+/* Whoever can rename a folder above the program can replace the program itself. Such a folder is
+ * not checked, so a program in a tree of a group finds its own plugins. */
+static bool leads_to_program(const way *w)
+{
+    const size_t n = strlen(w->name);
+    return !strncmp(w->own, w->name, n) && w->own[n] == '/';
+}
+
+/* Replace the folder reached by the open folder `fd`. */
+static weft_status arrive(way *w, int fd)
+{
+    if (w->fd >= 0)
+        close(w->fd);
+    w->fd = fd;
+    const bool above = parts_left(w->rest) > 2;
+    if (fd >= 0 && above && leads_to_program(w))
+        return WEFT_OK;
+    return trust_folder(fd, *w->name ? w->name : "/", above);
+}
+
+static weft_status arrive_at_root(way *w)
+{
+    *w->name = 0;
+    return arrive(w, open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
+}
+
+static weft_status too_long(void)
+{
+    return err_fail(WEFT_USAGE, "its path is longer than %d bytes", PATH_MAX);
+}
+
+static weft_status follow_link(way *w, int link, const struct stat *st)
+{
+    char target[PATH_MAX], rest[PATH_MAX];
+    const ssize_t n = readlinkat(link, "", target, sizeof target - 1);
+    if (!is_ours(st))
+        return err_fail(WEFT_USAGE, "it is a link of user %u, who is neither root nor you",
+                        st->st_uid);
+    if (n <= 0 || ++w->links > LINKS_MAX)
+        return err_fail(WEFT_USAGE, "a link on the way to it cannot be followed");
+    target[n] = 0;
+    if (snprintf(rest, sizeof rest, "%s/%s", target, w->rest) >= (int)sizeof rest)
+        return too_long();
+    memcpy(w->rest, rest, sizeof rest);
+    return *target == '/' ? arrive_at_root(w) : WEFT_OK;
+}
+
+static weft_status enter(way *w, int fd, const char *part)
+{
+    const size_t n = strlen(w->name);
+    if (strcmp(part, "..")) {
+        if (snprintf(w->name + n, sizeof w->name - n, "/%s", part) >= (int)(sizeof w->name - n)) {
+            close(fd);
+            return too_long();
+        }
+    } else if (n) {
+        *strrchr(w->name, '/') = 0;
+    }
+    return arrive(w, fd);
+}
+
+/* Follow the first part of w->rest; *last: it is the file. */
+static weft_status step(way *w, bool *last)
+{
+    char part[NAME_MAX + 1];
+    struct stat st;
+    const char *at = w->rest + strspn(w->rest, "/");
+    const size_t n = strcspn(at, "/");
+    if (!n || n > NAME_MAX)
+        return err_fail(WEFT_USAGE, "its path does not end in the name of a file");
+    snprintf(part, sizeof part, "%.*s", (int)n, at);
+    memmove(w->rest, at + n, strlen(at + n) + 1);
+    if (!strcmp(part, "."))
+        return WEFT_OK;
+    /* O_DIRECTORY mounts what is mounted on demand */
+    int fd = openat(w->fd, part, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0)
+        return enter(w, fd, part);
+    fd = openat(w->fd, part, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st)) {
+        weft_status failed = err_fail_errno(WEFT_USAGE, "cannot look at it");
+        if (fd >= 0)
+            close(fd);
+        return failed;
+    }
+    weft_status found = S_ISLNK(st.st_mode) ? follow_link(w, fd, &st) : WEFT_OK;
+    *last = !S_ISLNK(st.st_mode);
+    close(fd);
+    return found;
+}
+
+/* Check every folder and link from the root to the file; its folder stays open. The checks hold for
+ * the descriptors by which the next folder is opened. */
+static weft_status trust_way(const char *path, trusted *t)
+{
+    way w = {.fd = -1};
+    char cwd[PATH_MAX] = "";
+    if (*path != '/' && !getcwd(cwd, sizeof cwd))
+        return err_fail_errno(WEFT_USAGE, "cannot name the current folder");
+    if (snprintf(w.rest, sizeof w.rest, "%s/%s", cwd, path) >= (int)sizeof w.rest)
+        return too_long();
+    const ssize_t n = readlink("/proc/self/exe", w.own, sizeof w.own - 1);
+    w.own[n > 0 ? n : 0] = 0;
+    bool last = false;
+    weft_status st = arrive_at_root(&w);
+    while (st == WEFT_OK && !last && parts_left(w.rest))
+        st = step(&w, &last);
+    const size_t folder = (size_t)(strrchr(t->real, '/') - t->real);
+    if (st == WEFT_OK && (strlen(w.name) != folder || memcmp(w.name, t->real, folder)))
+        st = last ? err_fail(WEFT_USAGE, "its path changes while it is looked at")
+                  : err_fail(WEFT_USAGE, "it is not a file");
+    if (st == WEFT_OK)
+        t->folder = w.fd;
+    else if (w.fd >= 0)
+        close(w.fd);
+    return st;
 }
 
 static weft_status trust_file(trusted *t)
@@ -124,9 +231,7 @@ weft_status host_file_check_open(const char *path, trusted *t)
         t->real[0] = 0;
         return err_fail_errno(WEFT_USAGE, "cannot find it");
     }
-    weft_status st = trust_way(path);
-    if (st == WEFT_OK)
-        st = trust_folders(t);
+    weft_status st = trust_way(path, t);
     return st == WEFT_OK ? trust_file(t) : st;
 }
 

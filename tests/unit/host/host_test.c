@@ -220,6 +220,41 @@ static void what_a_group_can_write_is_refused(void **state)
     refused("it is not a shared object");
 }
 
+/* The folders above the two of the file count as well. */
+static void the_whole_way_is_checked(void **state)
+{
+    (void)state;
+    char above[80], deep[96], from[112], moved[128], sentence[512];
+    const component *c;
+    put_bytes("x", 1);
+    snprintf(above, sizeof above, "%s/above", place);
+    snprintf(deep, sizeof deep, "%s/a", above);
+    snprintf(from, sizeof from, "%s/optim", deep);
+    snprintf(moved, sizeof moved, "%s/one.so", from);
+    assert_int_equal(mkdir(above, 0755) | mkdir(deep, 0755) | mkdir(from, 0755), 0);
+    assert_int_equal(rename(file, moved), 0);
+    /* a group that is not the user's own, which only root can give */
+    for (mode_t mode = chown(above, -1, 4321) ? 0757 : 0775; mode; mode = mode == 0775   ? 0757
+                                                                          : mode == 0757 ? 01777
+                                                                                         : 0) {
+        host *h;
+        chmod(above, mode);
+        assert_int_equal(host_create(deep, &h), WEFT_OK);
+        assert_int_equal(host_find(h, "optim", "one", rules, &c), WEFT_USAGE);
+        snprintf(sentence, sizeof sentence, "%s: its folder %s may be written by %s", moved, above,
+                 mode == 0775 ? "all of group" : "everybody");
+        if (mode & S_ISVTX)
+            snprintf(sentence, sizeof sentence, "%s: it is not a shared object", moved);
+        assert_memory_equal(err_text(), sentence, strlen(sentence));
+        err_clear();
+        host_destroy(h);
+    }
+    remove(moved);
+    rmdir(from);
+    rmdir(deep);
+    rmdir(above);
+}
+
 /* A link is as good as its owner, and as the folder that it lies in. */
 static void a_link_of_others_is_refused(void **state)
 {
@@ -298,6 +333,7 @@ int main(void)
         TEST(broken_objects_are_refused),
         TEST(what_others_can_write_is_refused),
         TEST(what_a_group_can_write_is_refused),
+        TEST(the_whole_way_is_checked),
         TEST(a_link_of_others_is_refused),
         TEST(what_belongs_to_others_is_refused),
         TEST(a_failed_search_says_what_it_passed_over),
