@@ -242,22 +242,25 @@ static weft_status not_found(host *h, const char *kind, const char *name, const 
     return err_fail(WEFT_USAGE, "no %s plugin '%s' in %s", kind, name, text);
 }
 
-/* A file hides one of the same name that comes with the program: the user may not expect that. One
- * rank logs it. */
+/* A file hides one of the same name in a place that is searched later: the user may not expect
+ * that. One rank logs it. */
 static void say_hidden(const host *h, uint32_t place, const char *kind, const char *name, object *o)
 {
-    struct stat st;
-    const char *own = h->places.at[h->places.n - 1];
-    if (o->told || !h->has_own || place + 1 == h->places.n || log_rank() > 0)
+    if (o->told || log_rank() > 0)
         return;
     o->told = true;
-    char file[PATH_MAX];
-    int n = snprintf(file, sizeof file, "%s/%s/%s.so", own, kind, name);
-    if (n < (int)sizeof file && !stat(file, &st) && (st.st_ino != o->ino || st.st_dev != o->dev))
-        log_line(WEFT_LOG_WARN,
-                 "the %s plugin '%s' is loaded from %s, which takes the place of %s, the one that "
-                 "comes with the program",
-                 kind, name, o->path, file);
+    for (uint32_t p = place + 1; p < h->places.n; p++) {
+        struct stat st;
+        char file[PATH_MAX];
+        int n = snprintf(file, sizeof file, "%s/%s/%s.so", h->places.at[p], kind, name);
+        if (n < (int)sizeof file && !stat(file, &st) &&
+            (st.st_ino != o->ino || st.st_dev != o->dev))
+            log_line(WEFT_LOG_WARN,
+                     "the %s plugin '%s' is loaded from %s, which takes the place of %s%s", kind,
+                     name, o->path, file,
+                     h->has_own && p + 1 == h->places.n ? ", the one that comes with the program"
+                                                        : "");
+    }
 }
 
 weft_status host_find(host *h, const char *kind, const char *name, const char *const *ifaces,

@@ -5,13 +5,16 @@
  * folders of the other kinds. The manifest is checked before any code of the plugin runs; a named
  * plugin that cannot be used is an error with the reason. Objects are never unloaded.
  *
- * A file is checked and loaded through descriptors of its folder and itself, so that renaming a
- * folder above cannot substitute another file. Its folder and the parent must belong to root or the
- * user and be closed to group and others, or have the sticky bit; the same holds for the folders of
- * a link to it. Only the owner may change a link: it must be root or the user. */
+ * A file is checked and loaded through descriptors, from the root to itself, so that renaming a
+ * folder cannot substitute an unchecked file. Every folder on the way, also on that of a link, must
+ * belong to root or the user and be closed to group and others, or have the sticky bit; one above
+ * the file's own two may be open to the user's private group. Folders above the running program are
+ * exempt, except the file's own two: who can rename them can replace the program. Only the owner
+ * may change a link: it must be root or the user. */
 #ifndef HOST_HOST_H
 #define HOST_HOST_H
 
+#include <stdbool.h>
 #include <weft/plugin.h>
 
 typedef struct host host; /* opaque */
@@ -61,5 +64,15 @@ weft_status host_use_named(host *h, const char *name);
 /* Every component of an interface ("weft.op/1", "weft.kernel/1") in the objects in use, in the
  * order of use: returns their number; writes at most `cap` of them. */
 uint32_t host_used(const host *h, const char *iface, const component **out, uint32_t cap);
+
+/* A file in use, and the SHA-256 of its bytes in hexadecimal. */
+typedef struct host_file {
+    const char *id, *path; /* of its manifest; without links */
+    char digest[65];
+} host_file;
+
+/* The files in use, in the order of use; *out is the host's. `digests`: reads each, and fails if a
+ * file is no longer the one that was loaded; else the digests are empty. [setup] */
+weft_status host_used_files(host *h, bool digests, const host_file **out, uint32_t *n);
 
 #endif

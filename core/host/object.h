@@ -53,7 +53,7 @@ struct object {
     uint32_t n;
     weft_host table; /* the table that its module calls */
     bool opened, opening;
-    bool told; /* that it hides a file of the program's own */
+    bool told; /* what it hides */
     void *module;
     atomic_llong blocks; /* allocated by alloc() and not freed */
 };

@@ -4,6 +4,8 @@
  * into it. So what is loaded differs between machines and settings, and counts for nothing: ops and
  * kernels come from the objects that a key of the job names, or that it let `auto` choose. */
 #include <errno.h>
+#include <openssl/evp.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -111,4 +113,53 @@ uint32_t host_used(const host *h, const char *iface, const component **out, uint
             n++;
         }
     return n;
+}
+
+/* --- files --- */
+
+static weft_status digest_stream(const object *o, FILE *f, EVP_MD_CTX *hash, char hex[65])
+{
+    unsigned char block[65536], sum[32];
+    struct stat st;
+    if (fstat(fileno(f), &st))
+        return err_fail_errno(WEFT_IO, "cannot look at %s", o->path);
+    if (st.st_dev != o->dev || st.st_ino != o->ino)
+        return err_fail(WEFT_IO, "%s has been replaced since this job loaded it: start again",
+                        o->path);
+    bool good = hash && EVP_DigestInit_ex(hash, EVP_sha256(), NULL);
+    for (size_t n; good && (n = fread(block, 1, sizeof block, f));)
+        good = EVP_DigestUpdate(hash, block, n);
+    if (!good || ferror(f) || !EVP_DigestFinal_ex(hash, sum, NULL))
+        return err_fail(WEFT_IO, "cannot compute the SHA-256 of %s", o->path);
+    for (uint32_t i = 0; i < sizeof sum; i++)
+        snprintf(hex + 2 * i, 3, "%02x", sum[i]);
+    return WEFT_OK;
+}
+
+static weft_status digest_file(const object *o, char hex[65])
+{
+    FILE *f = fopen(o->path, "rbe");
+    if (!f)
+        return err_fail_errno(WEFT_IO, "cannot open %s", o->path);
+    EVP_MD_CTX *hash = EVP_MD_CTX_new();
+    weft_status st = digest_stream(o, f, hash, hex);
+    EVP_MD_CTX_free(hash);
+    fclose(f);
+    return st;
+}
+
+weft_status host_used_files(host *h, bool digests, const host_file **out, uint32_t *n)
+{
+    host_file *files = pool_array(&h->pool, h->used.n + 1, sizeof *files);
+    weft_status st = WEFT_OK;
+    *n = h->used.n;
+    *out = files;
+    for (uint32_t i = 0; st == WEFT_OK && i < *n; i++) {
+        const object *o = h->used.at[i];
+        files[i].id = o->manifest->id;
+        files[i].path = o->path;
+        if (digests)
+            st = digest_file(o, files[i].digest);
+    }
+    return st;
 }

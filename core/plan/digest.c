@@ -3,6 +3,8 @@
 
 #include "plan/plan.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 static void mix_text(uint64_t *h, const char *text)
@@ -64,6 +66,54 @@ static void mix_start(uint64_t *h, const piece *x)
         return;
     mix_text(h, x->init ? x->init : "zeros");
     digest_mix(h, &x->shape.dtype, sizeof x->shape.dtype);
+}
+
+/* --- parts, to name what differs --- */
+
+#define SEGMENTS_NAMED 256u /* each with a line of its own */
+
+static uint64_t segment_digest(const plan *p, const segment *s)
+{
+    uint64_t h = DIGEST_BEGIN;
+    mix_text(&h, s->name);
+    for (uint32_t i = 0; i < s->n; i++) {
+        const instr *x = &p->instrs.at[s->first + i];
+        mix_spec(&h, &p->kernels.at[x->kernel].spec);
+        mix_text(&h, p->kernels.at[x->kernel].from ? p->kernels.at[x->kernel].from : "");
+        for (uint32_t k = 0; k < x->nin + x->nout; k++) {
+            const ref *r = &p->refs.at[x->first_ref + k];
+            const uint64_t numbers[] = {r->base, r->absent, r->offset};
+            digest_mix(&h, numbers, sizeof numbers);
+        }
+    }
+    return h;
+}
+
+static void print_list(const list *l, const char *stage, FILE *to)
+{
+    uint64_t h = DIGEST_BEGIN;
+    mix_list(&h, l);
+    fprintf(to, "%slist %s %016" PRIx64 "\n", stage, l->name ? l->name : "(empty)", h);
+}
+
+void plan_print_parts(const plan *p, const char *stage, FILE *to)
+{
+    uint64_t rest = DIGEST_BEGIN;
+    for (uint32_t i = 0; i < p->segments.n; i++) {
+        const segment *s = &p->segments.at[i];
+        const uint64_t h = segment_digest(p, s);
+        if (i < SEGMENTS_NAMED)
+            fprintf(to, "%ssegment %u, %s %016" PRIx64 "\n", stage, i, s->name, h);
+        else
+            digest_mix(&rest, &h, sizeof h);
+    }
+    fprintf(to, "%sthe segments after %u %016" PRIx64 "\n", stage, SEGMENTS_NAMED, rest);
+    print_list(&p->step, stage, to);
+    print_list(&p->eval, stage, to);
+    print_list(&p->save, stage, to);
+    for (uint32_t i = 0; i < p->extra.n; i++)
+        print_list(&p->extra.at[i].l, stage, to);
+    fprintf(to, "%scollectives, scalars or memory %016" PRIx64 "\n", stage, p->digest);
 }
 
 void plan_digest(plan *p)

@@ -265,6 +265,10 @@ typedef struct plan_set {
     VEC(plan_timing) timings; /* of the passes that ran, in order */
 } plan_set;
 
+/* A line "WHAT DIGEST" for each segment and list of the plan, then one for the rest: the first that
+ * differs between two ranks says where their plans part. `stage` begins each line. [any] */
+void plan_print_parts(const plan *p, const char *stage, FILE *to);
+
 /* Plan the job. Pure: opens no device and communicates with no rank. `out` is initialised; free it
  * with plan_free() also after a failure. [plan] */
 weft_status plan_build(const spec *s, plan_set *out);

@@ -14,7 +14,7 @@
 #define RUNS 64u      /* ... in this many evenly spaced runs, so that a large file is not read */
 
 typedef struct notes {
-    uint64_t resume, settings, train, valid, plan;
+    uint64_t resume, settings, train, valid, files, plan;
 } notes;
 
 /* Whether it is a cost by which algorithms are selected. Costs must be equal on all ranks, whatever
@@ -116,9 +116,96 @@ static weft_status name_setting(uint32_t rank, const char *mine, const char *zer
                     a < 200 ? (int)a : 200, mine, b < 200 ? (int)b : 200, zero);
 }
 
-/* `r` differs from rank 0; `mine` and `zero` are settings when it is this rank, else NULL. */
+/* The files of plugins in use, a line "plugin ID DIGEST PATH" each; the caller frees it. */
+static weft_status list_files(const run_prepared *j, char **out, uint64_t *mark)
+{
+    const host_file *files;
+    uint32_t n = 0;
+    size_t bytes;
+    FILE *to = open_memstream(out, &bytes);
+    if (!to)
+        return err_fail(WEFT_NO_MEMORY, "no memory for the list of plugins");
+    weft_status st = host_used_files(j->host, true, &files, &n);
+    *mark = DIGEST_BEGIN;
+    for (uint32_t i = 0; st == WEFT_OK && i < n; i++) {
+        fprintf(to, "plugin %s %s %s\n", files[i].id, files[i].digest, files[i].path);
+        digest_mix(mark, files[i].id, strlen(files[i].id) + 1);
+        digest_mix(mark, files[i].digest, sizeof files[i].digest);
+    }
+    fclose(to);
+    return st;
+}
+
+static char *list_parts(const plan_set *set)
+{
+    char *out = NULL, stage[32] = "";
+    size_t bytes;
+    FILE *to = open_memstream(&out, &bytes);
+    for (uint32_t i = 0; to && i < set->n; i++) {
+        if (set->n > 1)
+            snprintf(stage, sizeof stage, "stage %u: ", i);
+        plan_print_parts(&set->at[i], stage, to);
+    }
+    if (to)
+        fclose(to);
+    return out;
+}
+
+/* One line of list_files(). */
+typedef struct file_line {
+    char id[WEFT_MAX_NAME + 1], digest[65], path[1025];
+} file_line;
+
+static const char *read_line(const char *at, file_line *out)
+{
+    *out = (file_line){{0}, {0}, {0}};
+    sscanf(at, "plugin %64s %64s %1024[^\n]", out->id, out->digest, out->path);
+    at += strcspn(at, "\n");
+    return at + (*at != 0);
+}
+
+static weft_status name_file(uint32_t rank, const char *mine, const char *zero)
+{
+    file_line a, b;
+    do {
+        mine = read_line(mine, &a);
+        zero = read_line(zero, &b);
+    } while (*a.id && !strcmp(a.id, b.id) && !strcmp(a.digest, b.digest));
+    if (strcmp(a.id, b.id))
+        return err_fail(WEFT_USAGE,
+                        "rank %u uses the plugin %s (%s) where rank 0 uses %s (%s): install the "
+                        "same plugins on every machine",
+                        rank, *a.id ? a.id : "none", a.path, *b.id ? b.id : "none", b.path);
+    return err_fail(WEFT_USAGE,
+                    "rank %u and rank 0 have loaded different files of the plugin %s: SHA-256 %s "
+                    "(%s) on rank %u, %s (%s) on rank 0; install the same build on every machine",
+                    rank, a.id, a.digest, a.path, rank, b.digest, b.path);
+}
+
+static weft_status name_part(uint32_t rank, const char *mine, const char *zero)
+{
+    size_t a = strcspn(mine, "\n"), b = strcspn(zero, "\n");
+    while (a && a == b && !memcmp(mine, zero, a + 1)) {
+        mine += a + 1;
+        zero += b + 1;
+        a = strcspn(mine, "\n");
+        b = strcspn(zero, "\n");
+    }
+    const int n = a > 17 ? (int)a - 17 : 0; /* without the digest */
+    return err_fail(WEFT_USAGE,
+                    "rank %u has another plan than rank 0, which differs first in %.*s: both must "
+                    "run the same program and plugins",
+                    rank, n ? n : 20, n ? mine : "the number of stages");
+}
+
+/* What ranks other than 0 fetch of rank 0: text that names a difference. */
+typedef struct sheets {
+    char *settings, *files, *parts;
+} sheets;
+
+/* `r` differs from rank 0; `mine` and `zero` are there when it is this rank, else NULL. */
 static weft_status name_difference(uint32_t r, const notes *has, const notes *first,
-                                   const char *mine, const char *zero)
+                                   const sheets *mine, const sheets *zero)
 {
     static const char *const words[] = {"without --resume", "with --resume", "with --resume=auto",
                                         "with --resume=force"};
@@ -126,23 +213,34 @@ static weft_status name_difference(uint32_t r, const notes *has, const notes *fi
         return err_fail(WEFT_USAGE, "rank %u was started %s and rank 0 %s: start all ranks alike",
                         r, words[has->resume & 3], words[first->resume & 3]);
     if (has->settings != first->settings && mine)
-        return name_setting(r, mine, zero);
+        return name_setting(r, mine->settings, zero->settings);
     if (has->settings != first->settings)
         return err_fail(WEFT_USAGE, "rank %u has other settings than rank 0, and reports which", r);
     if (has->train != first->train || has->valid != first->valid)
         return err_fail(WEFT_USAGE, "rank %u has other tokens in data.%s than rank 0", r,
                         has->train != first->train ? "train" : "valid");
-    return err_fail(
-        WEFT_USAGE,
-        "rank %u has another plan than rank 0: both must run the same program and plugins", r);
+    if (has->files != first->files)
+        return mine ? name_file(r, mine->files, zero->files)
+                    : err_fail(WEFT_USAGE,
+                               "rank %u has loaded other plugin files than rank 0, and reports "
+                               "which",
+                               r);
+    return mine ? name_part(r, mine->parts, zero->parts)
+                : err_fail(WEFT_USAGE,
+                           "rank %u has another plan than rank 0, and reports where they differ: "
+                           "both must run the same program and plugins",
+                           r);
 }
 
-static weft_status compare(const run_prepared *j, job *meeting, const job_identity *who,
-                           run_resume_mode resume, const char *mine, const char *zero)
+static weft_status compare(const run_prepared *j, job *meeting, const job_identity *who, notes own,
+                           const sheets *mine, const sheets *zero)
 {
-    notes own = {resume, 0, data_mark(&j->train), data_mark(&j->valid), j->plans.digest};
     notes *all = mem_alloc(who->ranks * sizeof *all);
-    digest_mix(&own.settings, mine, strlen(mine));
+    own.train = data_mark(&j->train);
+    own.valid = data_mark(&j->valid);
+    own.plan = j->plans.digest;
+    own.settings = 0;
+    digest_mix(&own.settings, mine->settings, strlen(mine->settings));
     weft_status st = job_exchange(meeting, "agree", &own, sizeof own, all);
     if (st == WEFT_OK && memcmp(&own, all, sizeof own))
         st = name_difference(who->rank, &own, all, mine, zero);
@@ -153,24 +251,47 @@ static weft_status compare(const run_prepared *j, job *meeting, const job_identi
     return st;
 }
 
+/* Rank 0 puts a text into the store, and the others fetch it. */
+static weft_status share(job *j, const job_identity *who, const config *cfg, const char *name,
+                         const char *mine, char **zero)
+{
+    uint64_t bytes = 0;
+    void *got = NULL;
+    if (!who->rank)
+        return job_put(j, name, mine, strlen(mine) + 1);
+    weft_status st = job_get(j, name, config_real(cfg, "run.join_timeout"), &got, &bytes);
+    *zero = got;
+    if (st == WEFT_OK && (!bytes || (*zero)[bytes - 1]))
+        st = err_fail(WEFT_DATA, "rank 0 sent %s that are not text", name);
+    return st;
+}
+
+static void drop(sheets *s)
+{
+    free(s->settings);
+    free(s->files);
+    free(s->parts);
+}
+
 weft_status run_check_consistency(const run_prepared *mine, job *j, const job_identity *who,
                                   run_resume_mode resume)
 {
     if (!j)
         return WEFT_OK;
-    void *zero = NULL;
-    uint64_t bytes = 0;
-    char *settings = shared_settings(mine->cfg);
-    weft_status st = WEFT_OK;
-    if (!who->rank)
-        st = job_put(j, "settings", settings, strlen(settings) + 1);
-    else
-        st = job_get(j, "settings", config_real(mine->cfg, "run.join_timeout"), &zero, &bytes);
-    if (st == WEFT_OK && zero && (!bytes || ((char *)zero)[bytes - 1]))
-        st = err_fail(WEFT_DATA, "rank 0 sent settings that are not text");
+    sheets own = {shared_settings(mine->cfg), NULL, list_parts(&mine->plans)}, zero = {0};
+    notes has = {.resume = resume};
+    weft_status st = list_files(mine, &own.files, &has.files);
+    if (st == WEFT_OK && !own.parts)
+        st = err_fail(WEFT_NO_MEMORY, "no memory for the parts of the plan");
     if (st == WEFT_OK)
-        st = compare(mine, j, who, resume, settings, zero);
-    free(zero);
-    free(settings);
+        st = share(j, who, mine->cfg, "settings", own.settings, &zero.settings);
+    if (st == WEFT_OK)
+        st = share(j, who, mine->cfg, "plugin files", own.files, &zero.files);
+    if (st == WEFT_OK)
+        st = share(j, who, mine->cfg, "parts of the plan", own.parts, &zero.parts);
+    if (st == WEFT_OK)
+        st = compare(mine, j, who, has, &own, &zero);
+    drop(&zero);
+    drop(&own);
     return st;
 }

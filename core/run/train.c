@@ -16,6 +16,7 @@
 #include "run/exec/walk.h"
 #include "run/memory_check.h"
 #include "run/scalars.h"
+#include "run/plugins_log.h"
 #include "run/state/outdir.h"
 #include "run/state/resume.h"
 #include "run/state/weights.h"
@@ -355,8 +356,7 @@ static void announce(const trainer *t)
              (unsigned long long)t->plan->param_elements, s->ranks, s->ranks == 1 ? "" : "s",
              (unsigned long long)(t->j->plans.peak >> 20),
              PLUGIN_GET(t->exec.table, describe, t->exec.device));
-    if (s->comm_choice)
-        log_line(WEFT_LOG_INFO, "%s", s->comm_choice);
+    run_log_plugins(s);
     if (t->plan->changes)
         log_line(WEFT_LOG_WARN, "results depend on the layout: %s", t->plan->changes);
     if (t->peak_flops > 0)

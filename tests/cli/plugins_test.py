@@ -63,6 +63,18 @@ class Plugins(started.Case):
         self.assertIn(f"plugin weft.sgd is loaded from {self.path('p/optim/sgd.so')}", said)
         self.assertNotIn("takes the place", self.weft("plan", "tiny.ini", "optim.rule=sgd")[1])
 
+    def test_any_two_places_are_told(self):
+        lib = os.path.join(os.path.dirname(os.path.dirname(started.WEFT)), "lib", "weft")
+        for place in ("p", "q"):
+            os.makedirs(self.path(place, "optim"))
+            shutil.copy(os.path.join(lib, "optim", "sgd.so"),
+                        self.path(place, "optim", "acme.so"))
+        said = self.weft("plugins", "run.plugins=p:q")[1]
+        self.assertNotIn("takes the place", said)
+        said = self.weft("plan", "tiny.ini", "run.plugins=p:q", "optim.rule=acme", status=2)[1]
+        self.assertIn(f"is loaded from {self.path('p/optim/acme.so')}, which takes the place of "
+                      "q/optim/acme.so", said)
+
     def test_the_folders_of_a_job_are_looked_into(self):
         os.makedirs(self.path("p", "optim"))
         lib = os.path.join(os.path.dirname(os.path.dirname(started.WEFT)), "lib", "weft")

@@ -4,6 +4,7 @@
 Ranks that the environment describes, with a key file, train bit for bit as those of the launcher
 (mpirun: tests/mpi). A rank that was told something else (another value in its job file, other
 data, --resume) or has another key is named, and nothing is trained."""
+import hashlib
 import os
 import shutil
 import socket
@@ -11,6 +12,7 @@ import subprocess
 
 import weft_jobs as w
 
+PLUGINS = os.path.join(os.path.dirname(w.WEFT), "..", "tests", "parity", "plugins")
 JOB = w.ODD | {"checkpoint.every": 20, "comm.plugin": "tcp"}
 
 
@@ -88,6 +90,35 @@ class Join(w.Bench):
                      "rank 1", "has comm.tcp.bandwidth = 3, which rank 0 lacks", status=(2,))
         self.refused([tuned, JOB | self.key], "rank 1", "lacks comm.tcp.latency = 20",
                      status=(2,))
+
+    def test_other_plugin_file(self):
+        """A byte behind the end of the file: it works the same, and is not the same build."""
+        lib = os.path.join(os.path.dirname(os.path.dirname(w.WEFT)), "lib", "weft")
+        os.makedirs(self.path("own/optim"), exist_ok=True)
+        name = JOB["optim.rule"] if "optim.rule" in JOB else "adamw"
+        digest, copy = [], self.path(f"own/optim/{name}.so")
+        with open(os.path.join(lib, "optim", name + ".so"), "rb") as f:
+            data = f.read()
+        with open(copy, "wb") as f:
+            f.write(data + b"\n")
+        os.chmod(copy, 0o644)
+        for bytes_ in (data + b"\n", data):
+            digest.append(hashlib.sha256(bytes_).hexdigest())
+        own = JOB | self.key | {"run.plugins": self.path("own")}
+        self.refused([JOB | self.key, own], "rank 1", f"different files of the plugin weft.{name}",
+                     f"SHA-256 {digest[0]} ({os.path.realpath(copy)}) on rank 1",
+                     f"{digest[1]} ({os.path.realpath(lib)}/optim/{name}.so) on rank 0",
+                     status=(2,))
+        for status, text in self.start("joined", [own] * 2):
+            self.assertEqual(status, 0, text)
+        self.same_run("launched", "joined", 20)
+
+    def test_other_plan(self):
+        """The same files, and another choice of a kernel by one rank."""
+        moody = JOB | self.key | {"run.plugins": PLUGINS, "run.use": "moody"}
+        ended = self.refused([moody] * 2, "rank 1 has another plan than rank 0", status=(2,))
+        said = " ".join(ended[1][1].split())
+        self.assertRegex(said, r"differs first in segment \d+, forward block")
 
     def test_the_odd_one_out_of_three(self):
         job = JOB | self.key | {"train.microbatch": 4}
