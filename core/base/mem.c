@@ -1,6 +1,7 @@
 /* base/mem.c: see mem.h. */
 #include "base/mem.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,27 @@ static _Noreturn void out_of_memory(uint64_t bytes)
     fprintf(stderr, "weft error: no memory left for %llu bytes of set-up data\n",
             (unsigned long long)bytes);
     _exit(1); /* handlers of exit() may need memory, or report the plugin that called us */
+}
+
+static _Atomic uint64_t limit = UINT64_MAX, in_pools;
+static void (*_Atomic on_over)(uint64_t bytes);
+
+void mem_limit(uint64_t bytes, void (*over)(uint64_t bytes))
+{
+    atomic_store(&on_over, over);
+    atomic_store(&limit, bytes);
+}
+
+void mem_check(uint64_t bytes)
+{
+    if (bytes > atomic_load_explicit(&limit, memory_order_relaxed))
+        (atomic_load(&on_over))(bytes);
+}
+
+void mem_count(int64_t bytes)
+{
+    mem_check(atomic_fetch_add_explicit(&in_pools, (uint64_t)bytes, memory_order_relaxed) +
+              (uint64_t)bytes);
 }
 
 void *mem_alloc(uint64_t bytes)
@@ -37,6 +59,7 @@ void *mem_more(void *at, uint32_t *cap, uint64_t size)
     uint64_t bytes;
     if (more > UINT32_MAX || !check_mul(more, size, &bytes))
         out_of_memory(UINT64_MAX);
+    mem_check(bytes);
     at = mem_grow(at, bytes);
     memset((char *)at + *cap * size, 0, bytes - *cap * size);
     *cap = (uint32_t)more;

@@ -11,6 +11,14 @@
 void *mem_alloc(uint64_t bytes); /* zeroed */
 void *mem_grow(void *p, uint64_t bytes);
 
+/* At most `bytes` in all pools together, and in one growing array. Beyond that `over`, which does
+ * not return, is called with what they would have. UINT64_MAX: no limit, as at first. [setup] */
+void mem_limit(uint64_t bytes, void (*over)(uint64_t bytes));
+
+/* `bytes` more (or fewer) in pools; a growing array of `bytes` in all. For pool.c and VEC. */
+void mem_count(int64_t bytes);
+void mem_check(uint64_t bytes);
+
 /* A growing array: VEC(int) v = {0}; *vec_push(&v) = 3; free(v.at). Elements move as it grows. */
 #define VEC(type)                                                                                  \
     struct {                                                                                       \

@@ -23,6 +23,7 @@ void *pool_alloc(pool *p, uint64_t bytes)
     pool_chunk *c = p->chunks;
     if (!c || c->size - c->used < need) {
         uint64_t size = need > 65536 ? need : 65536;
+        mem_count((int64_t)(sizeof *c + size));
         c = mem_alloc(sizeof *c + size);
         c->size = size;
         c->next = p->chunks;
@@ -66,6 +67,7 @@ void pool_free(pool *p)
 {
     for (pool_chunk *c = p->chunks, *next; c; c = next) {
         next = c->next;
+        mem_count(-(int64_t)(sizeof *c + c->size));
         free(c);
     }
     *p = (pool){0};

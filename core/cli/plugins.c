@@ -8,6 +8,7 @@
 #include "config/config.h"
 #include "config/constraints.h"
 #include "host/host.h"
+#include "host/watch.h"
 #include "resolve/spec.h"
 
 #include <stdio.h>
@@ -122,6 +123,7 @@ static int run(int argc, char **argv)
     const char *name = NULL;
     uint32_t n;
     weft_status st = cli_read_words(argc, argv, &name, &cfg);
+    host_limits_set(cfg);
     if (st == WEFT_OK)
         st = host_create(cfg ? config_raw(cfg, "run.plugins") : NULL, &h);
     if (st == WEFT_OK)

@@ -46,6 +46,13 @@ static const weft_option *const run_options[] = {
     SECONDS(FREE, "frozen_after", "5", 0.1, 86400,
             "a rank without a heartbeat for so long has failed"),
     SECONDS(FREE, "deadline", "60", 0.1, 86400, "no wait inside a step lasts longer"),
+    SECONDS(FREE, "call_deadline", "60", 0, 86400,
+            "a call of a plugin that lasts longer, in a step or while planning, ends the job; 0: "
+            "no limit, for a debugger"),
+    SECONDS(FREE, "setup_deadline", "300", 0, 86400,
+            "the same for a call that opens, connects, prepares or closes something"),
+    INT(FREE, "planning_mb", "8192", 16, 1e9,
+        "MiB that planning may take on a rank, and that a plugin may take from the core meanwhile"),
     SECONDS(FREE, "join_timeout", "60", 0.1, 86400, "all ranks must join within it"),
     NULL,
 };

@@ -3,6 +3,7 @@
 #include "doctor/sandbox.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "host/watch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -84,7 +85,7 @@ json_t *doctor_run_sandboxed(json_t *(*what)(void *ctx), void *ctx, uint32_t sec
         return NULL;
     }
     fflush(NULL);
-    pid_t pid = fork();
+    pid_t pid = host_watch_fork();
     if (pid == 0) {
         close(ends[0]);
         child(what, ctx, ends[1]);

@@ -10,10 +10,10 @@
 
 #include "base/mem.h"
 
-_Thread_local plugin_call host_plugin_now;
+_Thread_local call_slot host_call_slot;
 
-/* A list that readers walk without a lock. Removed entries stay allocated, because a reader may be
- * at one; there are as many as hosts per process, which are few. */
+/* A list that signal handlers walk without a lock. Removed entries stay allocated, because a reader
+ * may be at one; there are as many as hosts per process, which are few. */
 typedef struct entry {
     struct entry *_Atomic next;
     const void *owner;
@@ -64,11 +64,25 @@ bool host_call_whose(const void *key, const char **name, const char **path)
     return false;
 }
 
+bool host_call_describe(const void *key, const char *call, char *out, size_t size)
+{
+    const char *name, *path;
+    pthread_mutex_lock(&lock); /* the owner frees the texts after host_call_forget() */
+    const bool owned = host_call_whose(key, &name, &path);
+    if (owned)
+        snprintf(out, size, "%s() of the plugin %s (%s)", call, name, path);
+    pthread_mutex_unlock(&lock);
+    return owned;
+}
+
 const char *host_call_current(const char **name, const char **path)
 {
-    for (const plugin_call *c = &host_plugin_now; c; c = c->outer)
-        if (host_call_whose(c->key, name, path))
-            return c->call;
+    uint32_t depth = atomic_load_explicit(&host_call_slot.depth, memory_order_relaxed);
+    for (depth = depth < CALL_DEPTH ? depth : CALL_DEPTH; depth > 0; depth--) {
+        const call_frame *f = &host_call_slot.frame[depth - 1];
+        if (host_call_whose(atomic_load_explicit(&f->key, memory_order_relaxed), name, path))
+            return atomic_load_explicit(&f->call, memory_order_relaxed);
+    }
     return NULL;
 }
 

@@ -2,44 +2,81 @@
  *
  * Every call of a member of a plugin's table goes through a macro of this header. The macro notes,
  * per thread, which table and which member are being called, and checks the returned status against
- * weft/base.h. So a handler of crashes or of exit(), and later a watchdog, can name the plugin and
- * the call, and every failure has a message. The cost is a few plain stores to thread-local memory;
- * the owner of the table is looked up only after a failure. Tables of the core with the same type
- * may be called in this way, too; they belong to no plugin.
+ * weft/base.h. So a handler of crashes or of exit() and a watchdog (watch.h) can name the plugin
+ * and the call, and every failure has a message. The cost is a few plain stores to thread-local
+ * memory; the owner of the table is looked up only after a failure. Tables of the core with the
+ * same type may be called in this way, too; they belong to no plugin.
  *
  * The macros evaluate the table more than once, and must not be nested in each other's arguments.
  * All are [any]. */
 #ifndef HOST_CALL_H
 #define HOST_CALL_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "base/err.h"
 
-/* The call that the thread is in. Calls nest: a plugin calls the core back, which calls another
- * plugin. */
-typedef struct plugin_call {
-    const void *key;  /* the table, or another key of host_call_register(); NULL: in none */
-    const char *call; /* "update" */
-    uint64_t number; /* incremented by each call of the thread: the same number twice means one call
-                        that lasts */
-    const struct plugin_call *outer; /* the enclosing call, on the stack */
-} plugin_call;
+#define CALL_DEPTH 16u /* deeper calls are counted, but not noted */
 
-extern _Thread_local plugin_call host_plugin_now;
+/* A call that a thread is in. Only its thread writes the first three; another one may read them
+ * (watch.h). A pair of equal numbers, read before and after the other two, says that these belong
+ * to that call: the number is 0 while they change, and a release store orders each after the one
+ * before, which is a plain store on x86. */
+typedef struct call_frame {
+    _Atomic(const void *) key;  /* the table, or another key of host_call_register() */
+    _Atomic(const char *) call; /* "update" */
+    _Atomic uint64_t number;    /* every call of the thread has another; 0: none */
+    uint64_t seen, ms;          /* of the watchdog: the number at its last look, and since when */
+} call_frame;
 
-/* `outer` receives the enclosing call, and lives until call_leave(). */
-static inline void call_enter(plugin_call *outer, const void *key, const char *call)
+/* The calls of one thread. They nest: a plugin calls the core back, which calls another plugin. */
+typedef struct call_slot {
+    call_frame frame[CALL_DEPTH];
+    _Atomic uint32_t depth;
+    bool listed; /* the watchdog knows this slot */
+    uint64_t count;
+    struct call_slot *next; /* of the watchdog */
+} call_slot;
+
+extern _Thread_local call_slot host_call_slot;
+
+/* Add the slot of this thread to those that the watchdog reads; watch.c. */
+void host_watch_add(void);
+
+static inline call_frame *call_frame_at(call_slot *s, uint32_t depth)
 {
-    *outer = host_plugin_now;
-    host_plugin_now = (plugin_call){key, call, outer->number + 1, outer};
+    return &s->frame[depth < CALL_DEPTH ? depth : CALL_DEPTH - 1];
 }
 
-static inline void call_leave(const plugin_call *outer)
+static inline void call_enter(const void *key, const char *call)
 {
-    host_plugin_now.key = outer->key;
-    host_plugin_now.call = outer->call;
-    host_plugin_now.outer = outer->outer;
+    call_slot *s = &host_call_slot;
+    const uint32_t depth = atomic_load_explicit(&s->depth, memory_order_relaxed);
+    call_frame *f = call_frame_at(s, depth);
+    if (__builtin_expect(!s->listed, 0))
+        host_watch_add();
+    atomic_store_explicit(&f->key, key, memory_order_release);
+    atomic_store_explicit(&f->call, call, memory_order_release);
+    atomic_store_explicit(&f->number, ++s->count, memory_order_release);
+    atomic_store_explicit(&s->depth, depth + 1, memory_order_relaxed);
+}
+
+static inline void call_leave(void)
+{
+    call_slot *s = &host_call_slot;
+    const uint32_t depth = atomic_load_explicit(&s->depth, memory_order_relaxed) - 1;
+    atomic_store_explicit(&call_frame_at(s, depth)->number, 0, memory_order_relaxed);
+    atomic_store_explicit(&s->depth, depth, memory_order_relaxed);
+}
+
+/* The innermost call begins its next piece, which has a deadline of its own: kernels that run in a
+ * row are noted as one call. */
+static inline void call_next(void)
+{
+    call_slot *s = &host_call_slot;
+    const uint32_t depth = atomic_load_explicit(&s->depth, memory_order_relaxed);
+    atomic_store_explicit(&call_frame_at(s, depth - 1)->number, ++s->count, memory_order_release);
 }
 
 /* What a call may return besides WEFT_OK and failures. */
@@ -63,10 +100,9 @@ static inline weft_status call_check(const void *key, const char *call, weft_sta
 #define PLUGIN_STATUS(may, table, member, ...)                                                     \
     ({                                                                                             \
         const uint32_t mark_ = err_count;                                                          \
-        plugin_call outer_;                                                                        \
-        call_enter(&outer_, (table), #member);                                                     \
+        call_enter((table), #member);                                                              \
         const weft_status status_ = (table)->member(__VA_ARGS__);                                  \
-        call_leave(&outer_);                                                                       \
+        call_leave();                                                                              \
         call_check((table), #member, status_, mark_, (may));                                       \
     })
 
@@ -78,18 +114,16 @@ static inline weft_status call_check(const void *key, const char *call, weft_sta
 /* A member that returns another type, and one that returns nothing. */
 #define PLUGIN_GET(table, member, ...)                                                             \
     ({                                                                                             \
-        plugin_call outer_;                                                                        \
-        call_enter(&outer_, (table), #member);                                                     \
+        call_enter((table), #member);                                                              \
         __auto_type got_ = (table)->member(__VA_ARGS__);                                           \
-        call_leave(&outer_);                                                                       \
+        call_leave();                                                                              \
         got_;                                                                                      \
     })
 #define PLUGIN_DO(table, member, ...)                                                              \
     do {                                                                                           \
-        plugin_call outer_;                                                                        \
-        call_enter(&outer_, (table), #member);                                                     \
+        call_enter((table), #member);                                                              \
         (table)->member(__VA_ARGS__);                                                              \
-        call_leave(&outer_);                                                                       \
+        call_leave();                                                                              \
     } while (0)
 
 /* --- owner of a key --- */
@@ -105,6 +139,9 @@ const char *host_call_current(const char **name, const char **path);
 
 /* The owner of `key`; false: none. Safe in a signal handler, too. */
 bool host_call_whose(const void *key, const char **name, const char **path);
+
+/* "update() of the plugin acme.lion (PATH)" for a call of any thread; false: `key` has no owner. */
+bool host_call_describe(const void *key, const char *call, char *out, size_t size);
 
 /* --- crash.c --- */
 

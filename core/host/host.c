@@ -15,6 +15,7 @@
 #include "config/config.h"
 #include "host/call.h"
 #include "host/object.h"
+#include "host/watch.h"
 
 #define PLACES_MAX 64
 
@@ -64,6 +65,8 @@ weft_status host_create(const char *dirs, host **out)
         return st;
     }
     add_own_place(h);
+    host_watch_begin();
+    h->watched = true;
     *out = h;
     return WEFT_OK;
 }
@@ -75,6 +78,8 @@ void host_destroy(host *h)
     for (uint32_t i = h->opened.n; i-- > 0;)
         host_object_close(h->opened.at[i]);
     host_call_forget(h);
+    if (h->watched)
+        host_watch_end();
     free(h->places.at);
     free(h->objects.at);
     free(h->served.at);

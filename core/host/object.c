@@ -106,10 +106,9 @@ static weft_status load_by_descriptor(const object *o, const trusted *t, void **
         return err_fail_errno(WEFT_IO, "cannot keep its folder open");
     int folder = snprintf(via, sizeof via, "/proc/self/fd/%d/", fd);
     snprintf(via + folder, sizeof via - (size_t)folder, "%s", strrchr(t->real, '/') + 1);
-    plugin_call outer;
-    call_enter(&outer, o, "constructor"); /* dlopen() runs them */
+    call_enter(o, "constructor"); /* dlopen() runs them */
     *handle = dlopen(via, RTLD_NOW | RTLD_LOCAL);
-    call_leave(&outer);
+    call_leave();
     if (!*handle)
         return loader_failed(t, via);
     name_maps(*handle, t, via, (size_t)folder);
@@ -148,10 +147,9 @@ static weft_status load(object *o, const trusted *t)
         st = find_entry(handle, &entry);
     if (st != WEFT_OK)
         return st;
-    plugin_call outer;
-    call_enter(&outer, o, ENTRY);
+    call_enter(o, ENTRY);
     const weft_manifest *m = entry();
-    call_leave(&outer);
+    call_leave();
     if (!m)
         return err_fail(WEFT_USAGE, "its " ENTRY "() returned NULL");
     return host_validate_manifest(o, m);

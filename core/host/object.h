@@ -55,7 +55,9 @@ struct object {
     bool opened, opening;
     bool told; /* what it hides */
     void *module;
-    atomic_llong blocks; /* allocated by alloc() and not freed */
+    atomic_llong blocks;   /* allocated by alloc() and not freed */
+    _Atomic uint64_t held; /* their bytes */
+    atomic_int refused;    /* alloc() has said that they are too many */
 };
 
 typedef struct served {
@@ -65,6 +67,7 @@ typedef struct served {
 
 struct host {
     pool pool;
+    bool watched; /* host_watch_begin() was called for it */
     VEC(const char *) places;
     bool has_own; /* the last place is the program's own */
     VEC(object *) objects;

@@ -1,4 +1,5 @@
 /* host/serve.c: the table that a plugin calls, and the life cycle of its module. */
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include "base/log.h"
 #include "host/call.h"
 #include "host/object.h"
+#include "host/watch.h"
 
 /* A plugin's text as one line of the log. */
 static void one_line(const char *text, char out[1024])
@@ -17,23 +19,46 @@ static void one_line(const char *text, char out[1024])
     out[n] = 0;
 }
 
+/* Whether the plugin may hold so many bytes more in the call that it is in. The first refusal is
+ * logged; the plugin reports a lack of memory, or crashes and is named. */
+static bool may_hold(object *o, uint64_t bytes)
+{
+    const uint64_t held = atomic_load_explicit(&o->held, memory_order_relaxed);
+    const char *name, *path, *call = host_call_current(&name, &path);
+    const uint64_t most = host_limits_bytes(call);
+    if (held <= most && bytes <= most - held)
+        return true;
+    if (!atomic_exchange(&o->refused, 1))
+        log_line(WEFT_LOG_ERROR,
+                 "%s() of the plugin %s (%s) holds %llu MiB of the core's memory and asks for %llu "
+                 "bytes more, which it does not get: while planning a plugin may hold %llu MiB "
+                 "(run.planning_mb)",
+                 call, name, path, (unsigned long long)(held >> 20), (unsigned long long)bytes,
+                 (unsigned long long)(most >> 20));
+    return false;
+}
+
 static void *serve_alloc(void *ctx, uint64_t bytes, uint64_t align)
 {
     object *o = ctx;
     void *p = NULL;
     align = align < 16 ? 16 : align;
-    if ((align & (align - 1)) || bytes > INT64_MAX || posix_memalign(&p, align, bytes ? bytes : 1))
+    if ((align & (align - 1)) || bytes > INT64_MAX || !may_hold(o, bytes) ||
+        posix_memalign(&p, align, bytes ? bytes : 1))
         return NULL;
     memset(p, 0, bytes ? bytes : 1);
     atomic_fetch_add(&o->blocks, 1);
+    atomic_fetch_add_explicit(&o->held, malloc_usable_size(p), memory_order_relaxed);
     return p;
 }
 
 static void serve_free(void *ctx, void *p)
 {
     object *o = ctx;
-    if (p)
+    if (p) {
         atomic_fetch_sub(&o->blocks, 1);
+        atomic_fetch_sub_explicit(&o->held, malloc_usable_size(p), memory_order_relaxed);
+    }
     free(p);
 }
 
@@ -172,12 +197,11 @@ weft_status host_open(host *h, const component *c)
     log_line(WEFT_LOG_DEBUG, "plugin %s is loaded from %s", o->manifest->id, o->path);
     err_clear();
     const uint32_t mark = err_count;
-    plugin_call outer;
-    call_enter(&outer, o, "open");
+    call_enter(o, "open");
     o->opening = true;
     weft_status st = o->manifest->open(&o->table, &module);
     o->opening = false;
-    call_leave(&outer);
+    call_leave();
     st = call_check(o, "open", st, mark, CALL_PLAIN);
     if (st != WEFT_OK)
         return st;
@@ -190,11 +214,10 @@ weft_status host_open(host *h, const component *c)
 
 void host_object_close(object *o)
 {
-    plugin_call outer;
-    call_enter(&outer, o, "close");
+    call_enter(o, "close");
     if (o->manifest->close)
         o->manifest->close(o->module);
-    call_leave(&outer);
+    call_leave();
     o->opened = false;
     o->module = NULL;
     show_module(o);

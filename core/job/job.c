@@ -1,4 +1,4 @@
-/* job/job.c: the calls of job.h: join, requests, leave.
+/* job/job.c: the calls of job.h but job_leave(): join, requests.
  *
  * All ranks make requests in the same way: a request is left under the lock, and the answer arrives
  * in the mailbox, from the store in this process or over the wire. Every wait here ends when a rank
@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "job/client.h"
 #include "job/launch/control.h"
+#include "job/leave.h"
 #include "job/mailbox.h"
 #include "job/server.h"
 #include "job/store/parts.h"
@@ -28,7 +29,6 @@
 #define FROZEN_DEFAULT 5.0
 #define FROZEN_LEAST 1.0
 #define JOIN_DEFAULT 60.0
-#define TELL_MS 2000
 #define MISSING_MS 5000 /* until rank 0 first logs who is missing */
 #define LATE_MS 5000    /* extra time for an answer beyond the timeout given to the store */
 
@@ -122,29 +122,12 @@ static weft_status open_parts(job *j, const job_options *opt)
     return job_key_obtain(&j->who, opt->key_file, j->key);
 }
 
-/* End the thread and close the connections of the store; state that sessions and other threads use
- * stays. */
-static void part(job *j)
-{
-    if (j->running) {
-        pthread_mutex_lock(&j->lock);
-        j->stop = true;
-        pthread_mutex_unlock(&j->lock);
-        job_wake(j);
-        pthread_join(j->thread, NULL);
-        j->running = false;
-    }
-    if (j->server)
-        job_server_free(j);
-    if (j->client)
-        job_client_free(j);
-}
-
 void job_free(job *j)
 {
     if (!j)
         return;
-    part(j);
+    job_forget(j); /* before its locks go */
+    job_part(j);
     if (j->ready) {
         pthread_mutex_destroy(&j->asking);
         pthread_mutex_destroy(&j->lock);
@@ -215,6 +198,7 @@ weft_status job_join(const job_identity *who, const job_options *opt, job **out)
         st = wait_joined(j);
     if (st == WEFT_OK) {
         *out = j;
+        job_remember(j);
         return WEFT_OK;
     }
     char text[JOB_TEXT];
@@ -223,87 +207,6 @@ weft_status job_join(const job_identity *who, const job_options *opt, job **out)
         job_leave(j, st, text);
     job_free(j);
     return err_fail(st, "%s", text);
-}
-
-/* --- leaving --- */
-
-/* Rank 0 knows that the job cannot begin, and its ranks connect one by one: those that connect
- * within this time get the reason, instead of a timeout. Under our launcher, the launcher tells
- * them. */
-static void wait_told(job *j)
-{
-    uint64_t until = clock_ms() + TELL_MS;
-    while (j->server && j->running && !j->joined && j->control_fd < 0 && !job_server_all_told(j) &&
-           job_wait_moved(j, until))
-        continue;
-}
-
-static void wait_parted(job *j)
-{
-    uint64_t until = clock_ms() + 2000;
-    while (j->server && j->running && !j->parted && job_wait_moved(j, until))
-        continue;
-}
-
-/* Say what failed here and see it off. A rank that gave up because of another one leaves room for
- * the better explanation when it is the judge itself. */
-static void leave_badly(job *j, weft_status st, const char *text)
-{
-    char full[JOB_CAUSE_TEXT];
-    snprintf(full, sizeof full, "rank %u failed: %.900s", j->who.rank, text);
-    if (!atomic_load(&j->failed))
-        job_control_send(j->control_fd, CONTROL_CAUSE, j->who.rank,
-                         st == WEFT_PEER ? JOB_CAUSE_SECOND : JOB_CAUSE_SURE, full);
-    if (j->server && j->running)
-        job_server_bye(j, 0, st, text);
-    else if (j->client)
-        job_client_bye(j, st, text);
-    uint64_t until = clock_ms() + 500;
-    while (j->server && j->running && !atomic_load(&j->failed) && job_wait_moved(j, until))
-        continue;
-    until = clock_ms() + 250;
-    while (j->running && !j->drained && job_wait_moved(j, until))
-        continue;
-}
-
-static bool leave_well(job *j)
-{
-    if (j->server)
-        job_server_bye(j, 0, WEFT_OK, "");
-    else
-        job_client_bye(j, WEFT_OK, "");
-    uint64_t until = clock_ms() + milliseconds(LEAVE_SECONDS);
-    while (!j->all_left && !atomic_load(&j->failed) && job_wait_moved(j, until))
-        continue;
-    if (j->all_left)
-        wait_parted(j);
-    else if (atomic_load(&j->failed))
-        (void)job_fail_here(j);
-    else
-        (void)err_fail(WEFT_PEER, "not all ranks have finished %.0f s after this one",
-                       LEAVE_SECONDS);
-    return j->all_left;
-}
-
-bool job_leave(job *j, weft_status st, const char *text)
-{
-    if (!j)
-        return st == WEFT_OK;
-    pthread_mutex_lock(&j->lock);
-    const bool failed = atomic_load(&j->failed);
-    bool good = st == WEFT_OK && !failed;
-    j->leaving = true;
-    if (good)
-        good = leave_well(j);
-    else if (st != WEFT_OK)
-        leave_badly(j, st, text ? text : "");
-    else
-        (void)job_fail_here(j);
-    if (failed)
-        wait_told(j);
-    pthread_mutex_unlock(&j->lock);
-    part(j);
-    return good;
 }
 
 /* --- asking --- */

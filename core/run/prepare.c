@@ -1,6 +1,7 @@
 /* run/prepare.c: makes a checked plan from a config; see train.h. */
 #include "base/err.h"
 #include "base/log.h"
+#include "host/watch.h"
 #include "run/train.h"
 
 #include <string.h>
@@ -61,6 +62,7 @@ void run_serve_tables(host *h, job *j)
 
 static weft_status open_host(run_prepared *j, const resolve_meeting *meeting)
 {
+    host_limits_set(j->cfg);
     weft_status st = host_create(config_raw(j->cfg, "run.plugins"), &j->host);
     if (st != WEFT_OK)
         return st;

@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/number/half.h"
 #include "base/number/rng.h"
+#include "host/watch.h"
 #include "resolve/resolve.h"
 #include "run/exec/arena.h"
 #include "run/exec/walk.h"
@@ -66,6 +67,7 @@ static weft_status open_model(sampler *s, const ckpt *c)
          i++) /* with `vocab = 0` the size comes from the weights, not from the data */
         if (!strcmp(p[i].name, "embed.tok.w") && p[i].shape[0] < (1 << 24))
             vocab = (uint32_t)p[i].shape[0];
+    host_limits_set(s->cfg);
     st = host_create(s->o->plugins ? s->o->plugins : config_raw(s->cfg, "run.plugins"), &s->host);
     if (st == WEFT_OK)
         st = resolve_plugins(s->cfg, s->host, &s->spec);

@@ -29,6 +29,10 @@ __attribute__((no_sanitize("undefined"))) static weft_status wild(const char *ca
     const char *deed = wish + n + 1;
     if (!strcmp(deed, "exit"))
         exit(0);
+    while (!strcmp(deed, "hang"))
+        pause();
+    while (!strcmp(deed, "spin"))
+        zero = 0;
     if (!strcmp(deed, "crash"))
         *(volatile int *)nowhere = 1;
     if (!strcmp(deed, "divide"))
@@ -48,12 +52,30 @@ __attribute__((constructor)) static void loaded(void)
     (void)!wild("constructor");
 }
 
+/* Ask for more and more: bytes of the core's, or tensors. */
+static weft_status grow(const weft_host *host, const weft_builder *b, const weft_update *u)
+{
+    const char *wish = getenv("WEFT_WILD");
+    weft_tensor sum = u->grad;
+    weft_status st = WEFT_OK;
+    if (!wish || strncmp(wish, "update more ", 12))
+        return WEFT_OK;
+    while (!strcmp(wish + 12, "bytes"))
+        if (!host->alloc(host->ctx, 1 << 20, 0))
+            return host->fail(host->ctx, WEFT_NO_MEMORY, "no memory for this rule");
+    while (!strcmp(wish + 12, "names") && st == WEFT_OK)
+        st = b->op(b->ctx, "add", NULL, 0, (weft_tensor[]){sum, u->grad}, 2, 0, &sum, 1);
+    return st;
+}
+
 static weft_status update(void *module, const weft_conf *conf, const weft_builder *b,
                           const weft_update *u)
 {
     (void)module, (void)conf;
     weft_tensor step, next, in[] = {u->grad, u->lr};
     weft_status st = wild("update");
+    if (st == WEFT_OK)
+        st = grow(module, b, u);
     if (st == WEFT_OK)
         st = b->op(b->ctx, "mul", NULL, 0, in, 2, 0, &step, 1);
     if (st == WEFT_OK)

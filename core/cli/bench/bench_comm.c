@@ -14,6 +14,7 @@
 #include "cli/bench/measuring.h"
 #include "cli/cli.h"
 #include "config/config.h"
+#include "host/watch.h"
 #include "job/launch/launch.h"
 #include "resolve/topology.h"
 #include "run/train.h"
@@ -196,6 +197,7 @@ static weft_status print_table(bench *b, uint32_t op)
 static weft_status find_links(bench *b)
 {
     const resolve_meeting meeting = {.hosts = b->job ? &b->hosts : NULL, .job = b->job};
+    host_limits_set(b->cfg);
     weft_status st = host_create(config_raw(b->cfg, "run.plugins"), &b->host);
     if (st == WEFT_OK)
         run_serve_tables(b->host, b->job);

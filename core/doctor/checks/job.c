@@ -4,6 +4,7 @@
 #include "doctor/checks/checks.h"
 
 #include "base/err.h"
+#include "host/watch.h"
 #include "resolve/topology.h"
 #include "run/train.h"
 
@@ -23,6 +24,7 @@ static weft_status check_file(const config *given)
     spec s = {0};
     config *cfg = config_copy(given, NULL);
     host *h = NULL;
+    host_limits_set(cfg);
     weft_status st = host_create(config_raw(cfg, "run.plugins"), &h);
     if (st == WEFT_OK)
         st = resolve_plugins(cfg, h, &s);

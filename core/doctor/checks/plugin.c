@@ -7,6 +7,7 @@
 #include "config/config.h"
 #include "host/call.h"
 #include "host/host.h"
+#include "host/watch.h"
 #include "run/train.h"
 
 #include <errno.h>
@@ -128,6 +129,7 @@ void doctor_check_plugins(doctor *d)
 {
     probe_request t = {0};
     weft_status st = config_load(NULL, NULL, 0, &t.cfg);
+    host_limits_set(d->job ? d->job->cfg : NULL);
     if (st == WEFT_OK)
         st = host_create(d->job ? config_raw(d->job->cfg, "run.plugins") : NULL, &t.host);
     if (st == WEFT_OK) {

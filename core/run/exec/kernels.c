@@ -57,6 +57,7 @@ static inline weft_status run(executor *e, uint32_t number, const void *const *i
 {
     const kernel *k = &e->plan->kernels.at[number];
     void *workspace = e->base + e->plan->workspace;
+    call_next();
     if (k->own)
         return PLUGIN_CALL(k->own, run, e->kernels[number], native(e), in, out, workspace, 0);
     return e->table->run(e->kernels[number], e->stream, in, out, workspace, 0);
@@ -87,8 +88,7 @@ weft_status run_kernels_call(executor *e, const entry *x)
     const bool traced = run_trace_wants(&e->trace, e->step);
     const uint32_t mark = err_count;
     weft_status st = WEFT_OK;
-    plugin_call outer;
-    call_enter(&outer, e->table, "run");
+    call_enter(e->table, "run");
     uint32_t i = 0;
     for (; st == WEFT_OK && i < s->n; i++) {
         const instr *n = &p->instrs.at[s->first + i];
@@ -101,7 +101,7 @@ weft_status run_kernels_call(executor *e, const entry *x)
             out[k] = address(e, bases, &r[n->nin + k]);
         st = traced ? run_traced(e, n->kernel, in, out) : run(e, n->kernel, in, out);
     }
-    call_leave(&outer);
+    call_leave();
     if (st != WEFT_OK) {
         st = host_call_check(e->table, "run", st, mark, CALL_PLAIN);
         err_context("op %s", p->kernels.at[p->instrs.at[s->first + i - 1].kernel].spec.id);

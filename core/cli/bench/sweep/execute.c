@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "host/watch.h"
 #include "run/train.h"
 
 #include <errno.h>
@@ -113,6 +114,16 @@ static void plan_here(const sweep *s, config *cfg, uint32_t ranks, sweep_plan *o
     out->sent = plan_sent_in(plan_of(&p.plans, 0), s->warmup + 1, s->warmup + s->steps) / s->steps;
 }
 
+static int answer_to; /* in the child */
+
+/* Planning has ended with this sentence: a plugin does not return (host/watch.h). */
+static bool answer_late(const char *text)
+{
+    sweep_plan late = {.status = WEFT_INTERNAL};
+    snprintf(late.why, sizeof late.why, "%s", text);
+    return write(answer_to, &late, sizeof late) == (ssize_t)sizeof late;
+}
+
 /* The answer of the child, or why there is none. */
 static void hear_plan(int from, pid_t child, sweep_plan *out)
 {
@@ -146,6 +157,8 @@ static void plan_in_child(const sweep *s, config *cfg, uint32_t ranks, sweep_pla
     pid_t child = fork();
     if (child == 0) {
         sweep_plan mine = {0};
+        answer_to = ends[1];
+        host_watch_report_to(answer_late);
         plan_here(s, cfg, ranks, &mine);
         _exit(write(ends[1], &mine, sizeof mine) == (ssize_t)sizeof mine ? 0 : 1);
     }

@@ -1,0 +1,364 @@
+/* host/watch.c: the watchdog.
+ *
+ * A plugin that does not return from a call would stop its rank without a word: nothing else looks
+ * into a call. One thread of each process that has a host does. Each thread that calls plugins has
+ * a slot (call.h), a stack of its calls in progress, each with a number that is never used again.
+ * The watchdog looks at all slots several times within the shortest deadline. A number that it sees
+ * again is a call that lasts; one that it has not seen is a new call. So only the watchdog reads
+ * the clock, and a call costs a few stores (bench/overhead/calls.c): no lock, no clock.
+ *
+ * 1. A tick adds the time since the last one to each call that is still there. A gap counts as at
+ *    most a few ticks: a process that was stopped, by a debugger or a signal, was not slow.
+ * 2. The deadline depends on the member: calls that open, connect, prepare or close something may
+ *    take long for a good reason (run.setup_deadline); all others may not (run.call_deadline).
+ * 3. Where calls nest, all of them last. The watchdog names the innermost one of a plugin, unless
+ *    it is young: then the outer plugin calls in an endless loop.
+ * 4. The end is that of a failed rank: the reporter (job/stuck.c) tells rank 0 and the launcher,
+ *    and the process exits with status 1. Nothing is closed, since closing would wait for the call.
+ *
+ * A call is noticed up to a tick late, and one that ends while it is reported is reported all the
+ * same. Threads that a plugin starts are not watched. */
+#include "host/watch.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "host/call.h"
+
+#define TICK_LEAST_MS 10u
+#define TICK_MOST_MS 500u
+#define TICKS 10u /* within the shortest deadline */
+#define GAP 4u    /* ticks that a gap counts as at most */
+
+/* Members that plan: with them a plugin may hold run.planning_mb. */
+static const char *const planning[] = {"update", "edit",  "grad", "shard", "infer",
+                                       "query",  "flops", "fuse", "probe"};
+
+/* Members that may take long; see 2. above. */
+static const char *const slow[] = {
+    "open",    "close",  "arena",    "host_memory",       "stream",     "event",      "prepare",
+    "release", "create", "destroy",  "register_memory",   "key",        "map",        "connect",
+    "ready",   "id",     "describe", "deregister_memory", "disconnect", "import_peer"};
+
+static struct watch {
+    pthread_mutex_t gate; /* held by begin, end and fork */
+    pthread_mutex_t lock; /* of the members below */
+    pthread_cond_t moved;
+    call_slot *slots;
+    uint64_t call_ms, setup_ms; /* 0: no deadline */
+    _Atomic uint64_t bytes;     /* of planning */
+    bool stop;
+    host_watch_reporter *reporter;
+    uint32_t users; /* under the gate */
+    bool running;
+    pthread_t thread;
+} watch = {.gate = PTHREAD_MUTEX_INITIALIZER,
+           .lock = PTHREAD_MUTEX_INITIALIZER,
+           .call_ms = 60000,
+           .setup_ms = 300000,
+           .bytes = UINT64_MAX};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t at_thread_end;
+
+/* --- slots --- */
+
+static void forget_slot(void *slot)
+{
+    call_slot *s = slot;
+    pthread_mutex_lock(&watch.lock);
+    call_slot **at = &watch.slots;
+    while (*at && *at != s)
+        at = &(*at)->next;
+    if (*at)
+        *at = s->next;
+    s->listed = false;
+    pthread_mutex_unlock(&watch.lock);
+}
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&watch.lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&watch.lock);
+}
+
+/* Only the thread that forked is left. */
+static void in_child(void)
+{
+    pthread_mutex_unlock(&watch.lock);
+    pthread_mutex_init(&watch.gate, NULL);
+    watch.slots = host_call_slot.listed ? &host_call_slot : NULL;
+    host_call_slot.next = NULL;
+    watch.users = 0;
+    watch.running = false;
+}
+
+static void prepare(void)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&watch.moved, &attr);
+    pthread_condattr_destroy(&attr);
+    pthread_key_create(&at_thread_end, forget_slot);
+    pthread_atfork(before_fork, after_fork, in_child);
+}
+
+void host_watch_add(void)
+{
+    call_slot *s = &host_call_slot;
+    pthread_once(&once, prepare);
+    pthread_setspecific(at_thread_end, s);
+    pthread_mutex_lock(&watch.lock);
+    s->next = watch.slots;
+    watch.slots = s;
+    s->listed = true;
+    pthread_mutex_unlock(&watch.lock);
+}
+
+/* --- looking --- */
+
+static bool is_in(const char *const *list, size_t n, const char *call)
+{
+    while (n > 0 && strcmp(call, list[n - 1]) != 0)
+        n--;
+    return n > 0;
+}
+
+static bool is_slow(const char *call)
+{
+    return is_in(slow, sizeof slow / sizeof *slow, call);
+}
+
+/* A call as the watchdog has read it, whole. */
+typedef struct looked {
+    const void *key;
+    const char *call;
+    uint64_t ms; /* 0: none, or a new one */
+} looked;
+
+static looked look_at(call_frame *f, uint64_t gap)
+{
+    looked l = {0};
+    const uint64_t number = atomic_load_explicit(&f->number, memory_order_acquire);
+    l.key = atomic_load_explicit(&f->key, memory_order_acquire);
+    l.call = atomic_load_explicit(&f->call, memory_order_acquire);
+    const bool whole = atomic_load_explicit(&f->number, memory_order_relaxed) == number;
+    f->ms = number && whole && number == f->seen ? f->ms + gap : 0;
+    f->seen = whole ? number : 0;
+    l.ms = f->ms;
+    return l;
+}
+
+static uint64_t deadline_of(const looked *l)
+{
+    return is_slow(l->call) ? watch.setup_ms : watch.call_ms;
+}
+
+/* The sentence about the call that is to blame, of those that lie within one that is too late. */
+static bool blame(const looked *l, uint32_t n, uint64_t age, char *out, size_t size)
+{
+    char who[1200];
+    for (uint32_t i = n; i-- > 0;) {
+        if (l[i].ms * 2 < age || !host_call_describe(l[i].key, l[i].call, who, sizeof who))
+            continue;
+        const char *key = is_slow(l[i].call) ? "run.setup_deadline" : "run.call_deadline";
+        const uint64_t most = deadline_of(&l[i]);
+        snprintf(out, size,
+                 "%s does not return: %.4g s have passed, all that %s allows; the plugin hangs "
+                 "or is too slow: report it to its author, use another one, or set %s higher (0: "
+                 "no limit, for a debugger)",
+                 who, (double)(most ? most : age) / 1000, key, key);
+        return true;
+    }
+    return false;
+}
+
+static bool is_late(call_slot *s, uint64_t gap, char *text, size_t size)
+{
+    looked l[CALL_DEPTH];
+    uint32_t n = 0;
+    uint64_t age = 0; /* of the outermost call that is too late */
+    for (; n < CALL_DEPTH; n++) {
+        l[n] = look_at(&s->frame[n], gap);
+        if (!s->frame[n].seen)
+            break;
+        const uint64_t most = deadline_of(&l[n]);
+        if (!age && most && l[n].ms >= most)
+            age = l[n].ms;
+    }
+    return age && blame(l, n, age, text, size);
+}
+
+static uint64_t tick_ms(void)
+{
+    const uint64_t a = watch.call_ms, b = watch.setup_ms;
+    const uint64_t least = !a || (b && b < a) ? b : a;
+    const uint64_t tick = least / TICKS;
+    return !least                 ? TICK_MOST_MS
+           : tick < TICK_LEAST_MS ? TICK_LEAST_MS
+           : tick > TICK_MOST_MS  ? TICK_MOST_MS
+                                  : tick;
+}
+
+/* Until then, or until somebody signals a change. */
+static void wait_until(uint64_t ms)
+{
+    const struct timespec t = {(time_t)(ms / 1000), (long)(ms % 1000 * 1000000)};
+    if (!watch.stop)
+        pthread_cond_timedwait(&watch.moved, &watch.lock, &t);
+}
+
+static void *body(void *unused)
+{
+    (void)unused;
+    char text[1800]; /* a record of job/launch/control.h takes 2 KiB */
+    bool late = false;
+    pthread_mutex_lock(&watch.lock);
+    uint64_t last = clock_ms();
+    while (!watch.stop && !late) {
+        const uint64_t tick = tick_ms();
+        wait_until(last + tick);
+        const uint64_t now = clock_ms(), gap = now - last < GAP * tick ? now - last : GAP * tick;
+        for (call_slot *s = watch.slots; s && !late && !watch.stop; s = s->next)
+            late = is_late(s, gap, text, sizeof text);
+        last = now;
+    }
+    pthread_mutex_unlock(&watch.lock);
+    if (late)
+        host_watch_end_process(text);
+    return NULL;
+}
+
+/* --- begin and end, under the gate --- */
+
+static void start(void)
+{
+    sigset_t all, before;
+    watch.stop = false;
+    sigfillset(&all); /* signals are for the other threads */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    watch.running = !pthread_create(&watch.thread, NULL, body, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!watch.running)
+        log_line(WEFT_LOG_WARN, "no thread for the watchdog: calls of plugins have no deadline");
+}
+
+static void stop(void)
+{
+    if (!watch.running)
+        return;
+    pthread_mutex_lock(&watch.lock);
+    watch.stop = true;
+    pthread_cond_signal(&watch.moved);
+    pthread_mutex_unlock(&watch.lock);
+    pthread_join(watch.thread, NULL);
+    watch.running = false;
+}
+
+void host_watch_begin(void)
+{
+    pthread_once(&once, prepare);
+    pthread_mutex_lock(&watch.gate);
+    if (!watch.users++)
+        start();
+    pthread_mutex_unlock(&watch.gate);
+}
+
+void host_watch_end(void)
+{
+    pthread_mutex_lock(&watch.gate);
+    if (!--watch.users)
+        stop();
+    pthread_mutex_unlock(&watch.gate);
+}
+
+pid_t host_watch_fork(void)
+{
+    pthread_once(&once, prepare);
+    pthread_mutex_lock(&watch.gate);
+    const bool ran = watch.running;
+    stop();
+    const pid_t pid = fork();
+    if (pid == 0)
+        return 0; /* in_child() has made the gate anew */
+    if (ran)
+        start();
+    pthread_mutex_unlock(&watch.gate);
+    return pid;
+}
+
+void host_watch_report_to(host_watch_reporter *reporter)
+{
+    pthread_mutex_lock(&watch.lock);
+    watch.reporter = reporter;
+    pthread_mutex_unlock(&watch.lock);
+}
+
+void host_watch_end_process(const char *text)
+{
+    pthread_mutex_lock(&watch.lock);
+    host_watch_reporter *reporter = watch.reporter;
+    pthread_mutex_unlock(&watch.lock);
+    if (!reporter || !reporter(text))
+        log_line(WEFT_LOG_ERROR, "%s", text);
+    _exit(1); /* handlers of exit() would wait for the plugin */
+}
+
+/* --- limits --- */
+
+static uint64_t milliseconds(double seconds)
+{
+    return seconds > 0 ? (uint64_t)(seconds * 1000) : 0;
+}
+
+uint64_t host_limits_bytes(const char *call)
+{
+    const bool plans = call && is_in(planning, sizeof planning / sizeof *planning, call);
+    return plans ? atomic_load_explicit(&watch.bytes, memory_order_relaxed) : UINT64_MAX;
+}
+
+/* The pools and arrays of planning have more than they may: base/mem.h. */
+static _Noreturn void too_much(uint64_t bytes)
+{
+    char text[1800], who[1200] = "no call of a plugin";
+    const char *name, *path, *call = host_call_current(&name, &path);
+    if (call)
+        snprintf(who, sizeof who, "%s() of the plugin %s (%s)", call, name, path);
+    snprintf(text, sizeof text,
+             "planning takes %llu MiB, more than run.planning_mb allows, during %s; the plugin "
+             "asks without end, or the job is large: then set run.planning_mb higher",
+             (unsigned long long)(bytes >> 20), who);
+    host_watch_end_process(text);
+}
+
+void host_limits_set(const config *cfg)
+{
+    if (!cfg)
+        return;
+    if (config_check_section(cfg, "run") != WEFT_OK) {
+        err_clear();
+        return;
+    }
+    const uint64_t call = milliseconds(config_real(cfg, "run.call_deadline"));
+    const uint64_t setup = milliseconds(config_real(cfg, "run.setup_deadline"));
+    const uint64_t bytes = (uint64_t)config_int(cfg, "run.planning_mb") << 20;
+    pthread_once(&once, prepare);
+    pthread_mutex_lock(&watch.lock);
+    watch.call_ms = call;
+    watch.setup_ms = setup;
+    pthread_cond_signal(&watch.moved);
+    pthread_mutex_unlock(&watch.lock);
+    atomic_store_explicit(&watch.bytes, bytes, memory_order_relaxed);
+    mem_limit(bytes, too_much);
+}

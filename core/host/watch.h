@@ -1,0 +1,35 @@
+/* host/watch.h: a deadline for every call of a plugin. watch.c has the idea. */
+#ifndef HOST_WATCH_H
+#define HOST_WATCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "config/config.h"
+
+/* Take run.call_deadline, run.setup_deadline and run.planning_mb from `cfg`, before its check: if
+ * [run] has an error, which the check reports, or `cfg` is NULL, the limits stay. [setup] */
+void host_limits_set(const config *cfg);
+
+/* Bytes that a plugin may hold through its host's alloc() when it asks in `call`. [any] */
+uint64_t host_limits_bytes(const char *call);
+
+/* The watchdog runs between these; they nest. host_create() and host_destroy() call them. [setup]
+ */
+void host_watch_begin(void);
+void host_watch_end(void);
+
+/* fork() without the watchdog's thread, so that a process with one other thread is forked as such.
+ * The child process has no watchdog before it calls host_watch_begin(). [setup] */
+pid_t host_watch_fork(void);
+
+/* Who tells the other ranks and the launcher of this process's end, from the watchdog's thread:
+ * true if `text` is printed elsewhere. NULL: nobody. [setup] */
+typedef bool host_watch_reporter(const char *text);
+void host_watch_report_to(host_watch_reporter *reporter);
+
+/* End this process with status 1 and the sentence, as the watchdog does. [any] */
+_Noreturn void host_watch_end_process(const char *text);
+
+#endif

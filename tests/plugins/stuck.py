@@ -1,0 +1,174 @@
+"""stuck.py WEFT SOURCE WILD STUCK: does a call that never returns end the job, and in words?
+
+tests/plugins/stuck.c is tcp and cpu, of which one call does not return; wild.c is an update rule
+that does not. Each test waits for far longer than the deadline that it sets, and fails if the
+program needs it."""
+import os
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
+STUCK = os.path.abspath(sys.argv.pop(4))
+PLACE = os.path.abspath(sys.argv.pop(3))
+import started  # noqa: E402  (tests/cli/started.py)
+
+FILE = os.path.join(STUCK, "comm", "test.stuck.so")
+ID = f"of the plugin org.test.stuck ({FILE})"
+RULE = f"of the plugin org.test.wild ({os.path.join(PLACE, 'optim', 'test.wild.so')})"
+OWN = os.path.join(os.path.dirname(os.path.dirname(started.WEFT)), "lib", "weft")
+SLACK = 60 if os.environ.get("WEFT_SANITIZED") else 20  # seconds, for a loaded machine
+SHORT = "run.call_deadline=0.5", "run.setup_deadline=0.7"
+
+
+class Stuck(started.Case):
+    def setUp(self):
+        super().setUp()
+        self.make_data()
+        self.write("job.ini", started.TINY.replace(
+            "[run]\n", f"[run]\nplugins = {PLACE}:{STUCK}\n"))
+
+    def stuck(self, call, *words, command="train", variable="WEFT_STUCK"):
+        """Standard error, output and status of a run in which `call` does not return."""
+        env = os.environ | {"WEFT_STUCK_TCP": os.path.join(OWN, "comm", "tcp.so"),
+                            "WEFT_STUCK_CPU": os.path.join(OWN, "device", "cpu.so"),
+                            variable: call}
+        began = time.monotonic()
+        done = subprocess.run([started.WEFT, command, *words], cwd=self.place, env=env,
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              errors="replace", timeout=300)
+        took = time.monotonic() - began
+        self.assertLess(took, SLACK, f"{call}: {done.stderr}")
+        self.assertNotIn("Sanitizer", done.stderr)
+        return done.stderr, done.returncode, done.stdout
+
+    def ends(self, call, *words, who=ID, key="call", **how):
+        said, status, _ = self.stuck(call, *words, *SHORT, **how)
+        name = call.split()[0]
+        limit = "0.5" if key == "call" else "0.7"
+        self.assertIn(f"{name}() {who} does not return: {limit} s have passed, all that "
+                      f"run.{key}_deadline allows; ", said)
+        self.assertEqual(status, 1, said)
+        return said
+
+    def test_it_trains_when_it_returns(self):
+        said, status, _ = self.stuck("nothing", "-n", "2", "job.ini", "parallel.strategy=dp",
+                                     "comm.plugin=test.stuck", "device.plugin=test.stuck")
+        self.assertEqual(status, 0, said)
+
+    def test_calls_of_planning(self):
+        for command in "plan", "train":
+            self.ends("query", "job.ini", "device.plugin=test.stuck", command=command)
+        self.ends("update hang", "job.ini", "optim.rule=test.wild", command="plan", who=RULE,
+                  variable="WEFT_WILD")
+        self.ends("update spin", "job.ini", "optim.rule=test.wild", who=RULE,
+                  variable="WEFT_WILD")
+        self.ends("open hang", "job.ini", "optim.rule=test.wild", who=RULE, key="setup",
+                  variable="WEFT_WILD")
+
+    def test_the_constructor_and_the_entry(self):
+        who = RULE.replace("org.test.wild", "test.wild.so")  # no better name is known yet
+        for call in "constructor", "weft_plugin_entry":
+            self.ends(f"{call} hang", "job.ini", "optim.rule=test.wild", command="plan", who=who,
+                      variable="WEFT_WILD")
+
+    def test_close_after_the_last_step(self):
+        self.ends("close hang", "job.ini", "optim.rule=test.wild", who=RULE, key="setup",
+                  variable="WEFT_WILD")
+
+    def test_calls_of_the_device(self):
+        for call in "open", "prepare", "close":
+            self.ends(call, "job.ini", "device.plugin=test.stuck", key="setup")
+        self.ends("run", "job.ini", "device.plugin=test.stuck")
+
+    def two(self, call, key="call", **how):
+        return self.ends(call, "-n", "2", "job.ini", "parallel.strategy=dp",
+                         "comm.plugin=test.stuck", "run.deadline=40", "run.join_timeout=40",
+                         key=key, **how)
+
+    def test_a_probe_that_hangs_ends_auto(self):
+        for command in "plan", "train":
+            self.ends("probe", "-n", "2", "job.ini", "parallel.strategy=dp", command=command)
+
+    def test_calls_of_a_link_on_all_ranks(self):
+        for call in "send", "progress", "wait":
+            self.two(call)
+        for call in "create", "connect", "disconnect":
+            self.two(call, key="setup")
+
+    def test_calls_of_a_link_on_one_rank(self):
+        for rank in "0", "1":
+            said = self.two(f"progress {rank}")
+            self.assertIn(f"rank {rank}", said)
+            said = self.two(f"create {rank}", key="setup")
+            self.assertIn(f"rank {rank}", said)
+
+    def test_ranks_without_our_launcher(self):
+        """Rank 0 hangs; rank 1, started by somebody else, learns of it from the store."""
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(started.free_port()),
+                 "WORLD_SIZE": "2", "WEFT_STUCK": "progress 0",
+                 "WEFT_STUCK_TCP": os.path.join(OWN, "comm", "tcp.so"),
+                 "WEFT_STUCK_CPU": os.path.join(OWN, "device", "cpu.so")}
+        self.weft("key", "-o", "job.key")
+        words = ["train", "job.ini", "parallel.strategy=dp", "comm.plugin=test.stuck",
+                 "run.key=job.key", "run.deadline=100", *SHORT]
+        ranks = [subprocess.Popen([started.WEFT, *words], cwd=self.place, text=True,
+                                  env=os.environ | place | {"RANK": str(r)},
+                                  stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+                 for r in range(2)]
+        said = [p.communicate(timeout=SLACK)[1] for p in ranks]
+        self.assertEqual([p.returncode for p in ranks], [1, 1], said)
+        self.assertIn(f"weft rank 0 error: progress() {ID} does not return", said[0])
+        self.assertIn(f"rank 0 failed: progress() {ID} does not return", said[1])
+
+    def test_a_row_of_a_sweep_and_the_doctor(self):
+        self.write("sweep.ini", self.read("job.ini").decode() +
+                   "[sweep]\nout = sweep\nsteps = 1\nwarmup = 0\ntrain.microbatch = 1, 2\n")
+        said, _, out = self.stuck("query", "sweep.ini", "device.plugin=test.stuck", *SHORT,
+                                  command="bench")
+        self.assertIn(f"query() {ID} does not return", out + said)
+        said, _, out = self.stuck("query", "job.ini", "device.plugin=test.stuck", *SHORT,
+                                  command="doctor")
+        self.assertIn(f"query() {ID} does not return", out + said)
+
+    def test_no_deadline(self):
+        """0 switches it off: the job is still there when this test ends it."""
+        env = os.environ | {"WEFT_WILD": "update hang"}
+        with subprocess.Popen([started.WEFT, "plan", "job.ini", "optim.rule=test.wild",
+                               "run.call_deadline=0", "run.setup_deadline=0.2"], cwd=self.place,
+                              env=env, stderr=subprocess.DEVNULL) as p:
+            with self.assertRaises(subprocess.TimeoutExpired):
+                p.wait(timeout=2)
+            p.kill()
+
+    def test_time_in_which_it_was_stopped_does_not_count(self):
+        env = os.environ | {"WEFT_WILD": "update hang"}
+        with subprocess.Popen([started.WEFT, "plan", "job.ini", "optim.rule=test.wild",
+                               "run.call_deadline=3"], cwd=self.place, env=env,
+                              stderr=subprocess.DEVNULL) as p:
+            time.sleep(0.5)
+            p.send_signal(19)  # SIGSTOP
+            time.sleep(4)
+            p.send_signal(18)  # SIGCONT
+            began = time.monotonic()
+            self.assertEqual(p.wait(timeout=SLACK), 1)
+            self.assertGreater(time.monotonic() - began, 0.7)
+
+    def test_memory_of_planning_is_capped(self):
+        said, status, _ = self.stuck("update more bytes", "job.ini", "optim.rule=test.wild",
+                                     "run.planning_mb=64", command="plan", variable="WEFT_WILD")
+        self.assertEqual(status, 1, said)
+        self.assertIn(f"update() {RULE} holds 6", said)
+        self.assertIn(" MiB of the core's memory and asks for 1048576 bytes more, which it does "
+                      "not get: while planning a plugin may hold 64 MiB (run.planning_mb)", said)
+        self.assertIn("plugin org.test.wild: no memory for this rule", said)
+        said, status, _ = self.stuck("update more names", "job.ini", "optim.rule=test.wild",
+                                     "run.planning_mb=16", command="plan", variable="WEFT_WILD")
+        self.assertEqual(status, 1, said)
+        self.assertRegex(said, "planning takes [0-9]+ MiB, more than run.planning_mb allows, "
+                               "during update\\(\\) of the plugin org.test.wild")
+
+
+if __name__ == "__main__":
+    started.main()
