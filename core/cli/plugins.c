@@ -126,8 +126,10 @@ static int run(int argc, char **argv)
     host_limits_set(cfg);
     if (st == WEFT_OK)
         st = host_create(cfg ? config_raw(cfg, "run.plugins") : NULL, &h);
-    if (st == WEFT_OK)
+    if (st == WEFT_OK) {
+        host_try_all(h);
         st = host_list(h, &all, &n);
+    }
     if (st == WEFT_OK && name)
         st = find_and_print(all, n, name);
     else if (st == WEFT_OK)
@@ -228,8 +230,10 @@ static int reference(int argc, char **argv)
     if (argc > 1 && !combinations)
         return cli_usage(&cli_cmd_config, "it takes no arguments but 'combinations'");
     weft_status st = host_create(NULL, &h);
-    if (st == WEFT_OK)
+    if (st == WEFT_OK) {
+        host_try_all(h);
         st = host_list(h, &all, &n);
+    }
     if (st == WEFT_OK)
         (combinations ? print_combinations : print_reference)(all, n);
     host_destroy(h);

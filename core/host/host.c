@@ -85,6 +85,7 @@ void host_destroy(host *h)
     free(h->served.at);
     free(h->opened.at);
     free(h->used.at);
+    free(h->bad.at);
     pool_free(&h->pool);
     free(h);
 }
@@ -136,7 +137,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-typedef VEC(const char *) names;
+typedef object_files names;
 
 /* The .so files of PLACE/KIND, as paths, sorted; a folder that is not there has none. */
 static void list_files(host *h, const char *place, const char *kind, names *out)
@@ -353,6 +354,17 @@ static void list_kind(host *h, const char *kind, listing *out)
             list_object(h, o, out);
     }
     free(files.at);
+}
+
+void host_try_all(host *h)
+{
+    for (size_t k = 0; host_kinds[k]; k++) {
+        names files = {0};
+        for (uint32_t p = 0; p < h->places.n; p++)
+            list_files(h, h->places.at[p], host_kinds[k], &files);
+        host_try_files(h, host_kinds[k], &files);
+        free(files.at);
+    }
 }
 
 weft_status host_list(host *h, const component ***out, uint32_t *n)

@@ -48,6 +48,12 @@ weft_status host_open(host *h, const component *c);
 /* Let weft_host.iface(id) answer `table`. Before host_open(). */
 void host_serve(host *h, const char *id, const void *table);
 
+/* Load every file of every place in a child process first: a file whose code crashes, exits or does
+ * not return is refused from then on, with the reason, and never loaded by this process. Without
+ * it, such a file ends the process with a message that names it. For commands that only list. Call
+ * it while the process has one thread. [setup] */
+void host_try_all(host *h);
+
 /* Every component installed in every place searched, sorted by kind and name; objects that cannot
  * be used come with iface NULL and the reason in `help`. For `weft plugins`. */
 weft_status host_list(host *h, const component ***out, uint32_t *n);

@@ -136,11 +136,23 @@ static weft_status find_entry(void *handle, weft_plugin_entry_fn *out)
     return WEFT_OK;
 }
 
+/* A file that has ended a process that tried it is not loaded. */
+static weft_status check_tried(const object *o)
+{
+    const host *h = o->owner;
+    for (uint32_t i = 0; i < h->bad.n; i++)
+        if (h->bad.at[i].dev == o->dev && h->bad.at[i].ino == o->ino)
+            return err_fail(WEFT_USAGE, "%s", h->bad.at[i].why);
+    return WEFT_OK;
+}
+
 static weft_status load(object *o, const trusted *t)
 {
     weft_plugin_entry_fn entry = NULL;
     void *handle = NULL;
-    weft_status st = host_file_check_elf(t);
+    weft_status st = check_tried(o);
+    if (st == WEFT_OK)
+        st = host_file_check_elf(t);
     if (st == WEFT_OK)
         st = load_by_descriptor(o, t, &handle);
     if (st == WEFT_OK)

@@ -65,9 +65,18 @@ typedef struct served {
     const void *table;
 } served;
 
+typedef VEC(const char *) object_files;
+
+typedef struct bad_file { /* of host_try_all() */
+    dev_t dev;
+    ino_t ino;
+    const char *why;
+} bad_file;
+
 struct host {
     pool pool;
     bool watched; /* host_watch_begin() was called for it */
+    VEC(bad_file) bad;
     VEC(const char *) places;
     bool has_own; /* the last place is the program's own */
     VEC(object *) objects;
@@ -82,6 +91,9 @@ extern const char *const host_kinds[];
 /* object.c: the object at `path`, loaded and checked at most once under all its names. An object
  * that cannot be used fails with the same record every time. */
 weft_status host_object_load(host *h, const char *kind, const char *path, object **out);
+
+/* try.c: load these files in child processes, and add those that do not survive it to h->bad. */
+void host_try_files(host *h, const char *kind, const object_files *files);
 
 /* manifest.c: check the manifest and adopt its components. */
 weft_status host_validate_manifest(object *o, const weft_manifest *m);

@@ -362,3 +362,20 @@ void host_limits_set(const config *cfg)
     atomic_store_explicit(&watch.bytes, bytes, memory_order_relaxed);
     mem_limit(bytes, too_much);
 }
+
+void host_limits_shorten(double seconds)
+{
+    pthread_mutex_lock(&watch.lock);
+    const uint64_t most = milliseconds(seconds);
+    if (watch.call_ms > most)
+        watch.call_ms = most;
+    pthread_mutex_unlock(&watch.lock);
+}
+
+double host_limits_call(void)
+{
+    pthread_mutex_lock(&watch.lock);
+    const uint64_t ms = watch.call_ms;
+    pthread_mutex_unlock(&watch.lock);
+    return (double)ms / 1000;
+}

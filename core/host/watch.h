@@ -12,6 +12,11 @@
  * [run] has an error, which the check reports, or `cfg` is NULL, the limits stay. [setup] */
 void host_limits_set(const config *cfg);
 
+/* At most so many seconds for a call that may not take long, and what holds now; 0: no limit.
+ * [setup] */
+void host_limits_shorten(double seconds);
+double host_limits_call(void);
+
 /* Bytes that a plugin may hold through its host's alloc() when it asks in `call`. [any] */
 uint64_t host_limits_bytes(const char *call);
 

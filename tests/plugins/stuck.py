@@ -155,6 +155,22 @@ class Stuck(started.Case):
             self.assertEqual(p.wait(timeout=SLACK), 1)
             self.assertGreater(time.monotonic() - began, 0.7)
 
+    def test_listing_goes_on_after_a_bad_file(self):
+        for call in "constructor", "weft_plugin_entry":
+            for deed, why in (("crash", f"signal 11 (SIGSEGV) during {call}() of the plugin"),
+                              ("exit", f"exit() was called during {call}() of the plugin"),
+                              ("hang", f"{call}() of the plugin")):
+                said, status, out = self.stuck(f"{call} {deed}", f"run.plugins={PLACE}",
+                                               "run.call_deadline=0.5", command="plugins",
+                                               variable="WEFT_WILD")
+                self.assertEqual(status, 0, said)
+                bad = [x for x in out.splitlines() if "test.wild" in x]
+                self.assertEqual(len(bad), 1, out)
+                self.assertRegex(bad[0], "^optim +test.wild +unusable: ")
+                self.assertIn(why, bad[0])
+                for name in "tcp", "cpu", "adamw", "zero3", "tp":
+                    self.assertRegex(out, rf"(?m)^\w+ +{name} +weft\.")
+
     def test_memory_of_planning_is_capped(self):
         said, status, _ = self.stuck("update more bytes", "job.ini", "optim.rule=test.wild",
                                      "run.planning_mb=64", command="plan", variable="WEFT_WILD")

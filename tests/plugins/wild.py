@@ -71,8 +71,7 @@ class Wild(started.Case):
     def test_a_crash_while_loading_names_the_file(self):
         who = f"the plugin test.wild.so ({FILE})"
         for call in ("constructor", "weft_plugin_entry"):
-            self.crash(f"{call} crash", signal.SIGSEGV, "run.plugins=" + PLACE,
-                       command="plugins", who=who)
+            self.crash(f"{call} crash", signal.SIGSEGV, "job.ini", command="plan", who=who)
 
     def test_a_crash_of_a_rank_names_the_rank_too(self):
         self.crash("create crash", signal.SIGSEGV, "-n", "2", "job.ini", "parallel.strategy=dp",

@@ -109,6 +109,7 @@ static void probe_all(doctor *d, probe_request *t)
 {
     const component **all;
     uint32_t n;
+    host_try_all(t->host);
     if (host_list(t->host, &all, &n) != WEFT_OK) {
         doctor_add_line(d, "%s", err_text());
         return;

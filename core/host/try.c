@@ -1,0 +1,165 @@
+/* host/try.c: whether files survive being loaded (host_try_all() of host.h).
+ *
+ * Constructors and the entry function of a plugin are code of others, which may crash, exit or hang
+ * before anything is known about it. One child process loads file after file and says through
+ * shared memory at which it is. If it ends before the last one, that file is bad, the last line of
+ * its handler of crashes or of its watchdog is the reason, and another child goes on after it. So
+ * the usual case costs one fork. The caller's process then loads what has survived. */
+#define _GNU_SOURCE
+#include "host/object.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "host/watch.h"
+
+#define TRY_SECONDS 10 /* for a constructor or an entry, at most; less if run.call_deadline is */
+#define LATE_MS 2000   /* what the child's watchdog may need beyond that */
+#define LOOK_MS 100
+#define SAID_MAX 4096
+
+typedef struct attempt {
+    pid_t pid;
+    int ended, from; /* pidfd; what it says on standard error */
+    char said[SAID_MAX];
+    size_t n;
+} attempt;
+
+_Noreturn static void child(host *h, const char *kind, const object_files *files,
+                            _Atomic uint32_t *at, int to)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (nowhere >= 0)
+        dup2(nowhere, STDOUT_FILENO);
+    dup2(to, STDERR_FILENO);
+    host_watch_report_to(NULL);
+    host_limits_shorten(TRY_SECONDS);
+    host_watch_begin();
+    for (uint32_t i = atomic_load(at); i < files->n; i++) {
+        object *o;
+        atomic_store(at, i);
+        (void)!host_object_load(h, kind, files->at[i], &o);
+    }
+    atomic_store(at, files->n);
+    _exit(0);
+}
+
+/* What has arrived, and true at its end. The rest of a long text is dropped. */
+static bool hear(attempt *a)
+{
+    char part[1024];
+    for (;;) {
+        const ssize_t n = read(a->from, part, sizeof part);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n == 0;
+        const size_t room = sizeof a->said - 1 - a->n, more = (size_t)n < room ? (size_t)n : room;
+        memcpy(a->said + a->n, part, more);
+        a->n += more;
+    }
+}
+
+/* Until the child has ended; false: it had to be ended, having stayed too long at one file. */
+static bool stand_by(attempt *a, const _Atomic uint32_t *at)
+{
+    const double limit = host_limits_call();
+    const uint64_t most = (uint64_t)((limit < TRY_SECONDS ? limit : TRY_SECONDS) * 1000) + LATE_MS;
+    uint64_t since = clock_ms();
+    uint32_t before = atomic_load(at);
+    bool over = false, hung_up = false;
+    while (!over) {
+        struct pollfd p[2] = {{.fd = a->ended, .events = POLLIN},
+                              {.fd = hung_up ? -1 : a->from, .events = POLLIN}};
+        (void)poll(p, 2, LOOK_MS);
+        hung_up = hung_up || hear(a);
+        over = p[0].revents != 0 || a->ended < 0;
+        const uint32_t now = atomic_load(at);
+        since = now != before ? clock_ms() : since;
+        before = now;
+        if (!over && limit > 0 && clock_ms() - since > most) {
+            kill(a->pid, SIGKILL);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The sentence of its last message, or how it has ended. */
+static void explain(const attempt *a, int status, bool in_time, char *why, size_t size)
+{
+    const char *line = a->said;
+    while (line && strncmp(line, "weft ", 5) != 0) {
+        line = strchr(line, '\n');
+        line = line ? line + 1 : NULL;
+    }
+    const char *text = line ? strstr(line, "error: ") : NULL;
+    if (text)
+        snprintf(why, size, "its code does not survive being loaded: %.*s",
+                 (int)strcspn(text + 7, "\n"), text + 7);
+    else if (!in_time)
+        snprintf(why, size, "its code does not return when it is loaded");
+    else if (WIFSIGNALED(status))
+        snprintf(why, size, "its code does not survive being loaded: signal %d (%s)",
+                 WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else
+        snprintf(why, size, "its code ended the process with status %d when it was loaded",
+                 WEXITSTATUS(status));
+}
+
+/* Run one child from file *at on; false: none could be started. */
+static bool try_from(host *h, const char *kind, const object_files *files, _Atomic uint32_t *at)
+{
+    int ends[2], status = 0;
+    char why[2048];
+    struct stat st;
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
+        return false;
+    fcntl(ends[1], F_SETFL, 0); /* the child's: what does not fit waits */
+    fflush(NULL);
+    attempt a = {.pid = host_watch_fork(), .from = ends[0]};
+    if (a.pid == 0)
+        child(h, kind, files, at, ends[1]);
+    close(ends[1]);
+    a.ended = a.pid > 0 ? pidfd_open(a.pid, 0) : -1;
+    const bool in_time = a.pid > 0 && stand_by(&a, at);
+    while (a.pid > 0 && waitpid(a.pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    (void)hear(&a);
+    close(a.from);
+    if (a.ended >= 0)
+        close(a.ended);
+    const uint32_t i = atomic_load(at);
+    if (a.pid > 0 && i < files->n) {
+        explain(&a, status, in_time, why, sizeof why);
+        if (!stat(files->at[i], &st))
+            *vec_push(&h->bad) = (bad_file){st.st_dev, st.st_ino, pool_text(&h->pool, why)};
+        atomic_store(at, i + 1);
+    }
+    return a.pid > 0;
+}
+
+void host_try_files(host *h, const char *kind, const object_files *files)
+{
+    _Atomic uint32_t *at =
+        mmap(NULL, sizeof *at, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED)
+        return;
+    atomic_store(at, 0);
+    while (atomic_load(at) < files->n && try_from(h, kind, files, at))
+        continue;
+    munmap(at, sizeof *at);
+}
