@@ -159,6 +159,23 @@ static weft_status post_all(comm_op *op)
     return WEFT_OK;
 }
 
+/* A count of progress() that cannot be. */
+static weft_status miscounted(comm_op *op, uint32_t peer, int sending, uint64_t now, uint64_t seen,
+                              uint64_t posted)
+{
+    const char *const what = sending ? "sends" : "receives", *name, *path;
+    const comm_link *l = op->channel->link;
+    if (!host_call_whose(l->table, &name, &path))
+        name = l->component->name;
+    const unsigned long long counts = now, before = seen, all = posted;
+    err_fail(WEFT_INTERNAL, "plugin %s: its progress() counts %llu finished %s; %s %llu", name,
+             counts, what,
+             now < seen ? "its last call counted more, and a count never falls:"
+                        : "so many were not posted on this connection, only",
+             now < seen ? before : all);
+    return comm_op_fail(op, peer, WEFT_INTERNAL);
+}
+
 /* Completes the steps of a lane that the link has finished since the last call. */
 static weft_status settle(comm_op *op, uint32_t lane, int sending, uint64_t now)
 {
@@ -169,10 +186,7 @@ static weft_status settle(comm_op *op, uint32_t lane, int sending, uint64_t now)
     uint32_t *done = sending ? &state->send_done : &state->recv_done;
     uint32_t posted = sending ? state->send_posted : state->recv_posted;
     if (now - *seen > posted - *done)
-        return comm_op_fail(op, l->peer,
-                            err_fail(WEFT_INTERNAL,
-                                     "the link counts more finished %s than were posted",
-                                     sending ? "sends" : "receives"));
+        return miscounted(op, l->peer, sending, now, *seen, *seen + posted - *done);
     for (; *seen < now; ++*seen)
         complete(op, op->program.order[(sending ? l->send : l->recv) + (*done)++]);
     return WEFT_OK;
@@ -186,7 +200,7 @@ static weft_status poll_all(comm_op *op, int *moved)
         if (state->send_posted == state->send_done && state->recv_posted == state->recv_done)
             continue;
         comm_wire *w = &op->channel->wire[op->program.lane[i].peer];
-        uint64_t sent, received;
+        uint64_t sent = w->sent, received = w->received;
         weft_status st = PLUGIN_CALL(table, progress, w->conn, 0, &sent, &received);
         if (st == WEFT_BUSY)
             continue;

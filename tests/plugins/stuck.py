@@ -104,6 +104,18 @@ class Stuck(started.Case):
             said = self.two(f"create {rank}", key="setup")
             self.assertIn(f"rank {rank}", said)
 
+    def test_counts_that_cannot_be(self):
+        words = ("-n", "2", "job.ini", "parallel.strategy=dp", "comm.plugin=test.stuck",
+                 "run.deadline=20")
+        said, status, _ = self.stuck("ahead", *words, variable="WEFT_MISCOUNT")
+        self.assertEqual(status, 1, said)
+        self.assertRegex(said, "plugin org.test.stuck: its progress\\(\\) counts [0-9]+ finished "
+                               "sends; so many were not posted on this connection, only [0-9]+")
+        said, status, _ = self.stuck("back", *words, variable="WEFT_MISCOUNT")
+        self.assertEqual(status, 1, said)
+        self.assertRegex(said, "plugin org.test.stuck: its progress\\(\\) counts 0 finished sends; "
+                               "its last call counted more, and a count never falls: [0-9]+")
+
     def test_ranks_without_our_launcher(self):
         """Rank 0 hangs; rank 1, started by somebody else, learns of it from the store."""
         place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(started.free_port()),
