@@ -41,7 +41,7 @@ typedef struct tensor {
     uint32_t producer;    /* 1 + node, 0 for inputs, parameters, ... */
     weft_shape shape;     /* the whole job's */
     weft_place place[WEFT_MAX_MESH];
-    weft_place want[WEFT_MAX_MESH];  /* activations: SPLIT where an edit requests it */
+    uint8_t want[WEFT_MAX_MESH];     /* activations: 1 + the axis to split, by an edit; 0 */
     const char *init;                /* parameters; states, NULL: zeros */
     bool full;                       /* states: has all axes of its parameter, in order */
     uint32_t follows[WEFT_MAX_AXES]; /* states: [axis] 1 + the parameter's axis that splits it; 0 */

@@ -24,10 +24,18 @@
 
 #include <string.h>
 
+/* The split that an edit requests of an activation, or whole. */
+static weft_place wanted(const tensor *t, uint32_t a)
+{
+    return t->want[a] ? (weft_place){WEFT_SPLIT, t->want[a] - 1u, 0, 0}
+                      : (weft_place){WEFT_WHOLE, 0, 0, 0};
+}
+
 static weft_status split_one(graph *g, weft_tensor handle, const char *axis, uint32_t a)
 {
     tensor *t = graph_tensor(g, handle);
-    weft_place *to = t->kind == WEFT_T_ACTIVATION ? &t->want[a] : &t->place[a];
+    const bool activation = t->kind == WEFT_T_ACTIVATION;
+    const weft_place had = activation ? wanted(t, a) : t->place[a];
     weft_shape now = graph_local_shape(g, handle);
     uint32_t k = 0;
     while (k < now.rank && strcmp(now.axes[k].name, axis))
@@ -35,13 +43,16 @@ static weft_status split_one(graph *g, weft_tensor handle, const char *axis, uin
     if (k == now.rank)
         return err_fail(WEFT_USAGE, "tensor %s has no axis '%s' to split over %s", t->name, axis,
                         g->mesh->name[a]);
-    if (to->kind == WEFT_SPLIT && to->axis != k)
+    if (had.kind == WEFT_SPLIT && had.axis != k)
         return err_fail(WEFT_USAGE, "%s cannot be split over %s both along '%s' and along '%s'",
-                        t->name, g->mesh->name[a], axis, now.axes[to->axis].name);
+                        t->name, g->mesh->name[a], axis, now.axes[had.axis].name);
     bool pads = t->kind == WEFT_T_PARAM && (t->flags & WEFT_PARAM_PAD) && k == 0;
-    if (to->kind != WEFT_SPLIT && !pads && now.axes[k].size % g->mesh->size[a])
+    if (had.kind != WEFT_SPLIT && !pads && now.axes[k].size % g->mesh->size[a])
         return graph_indivisible(g, t, &now.axes[k], a);
-    *to = (weft_place){WEFT_SPLIT, k, 0, 0};
+    if (activation)
+        t->want[a] = (uint8_t)(k + 1);
+    else
+        t->place[a] = (weft_place){WEFT_SPLIT, k, 0, 0};
     return WEFT_OK;
 }
 
@@ -147,9 +158,9 @@ static void read_instead(graph *g, uint32_t from, uint32_t end, weft_tensor old,
 static weft_place goal(const visit *v, const tensor *t, bool *due)
 {
     const weft_place whole = {WEFT_WHOLE, 0, 0, 0};
-    *due = t->want[v->a].kind == WEFT_SPLIT;
+    *due = t->want[v->a] != 0;
     if (*due || !t->grad_for)
-        return t->want[v->a];
+        return wanted(t, v->a);
     weft_place p = graph_tensor(v->g, t->grad_for)->place[v->a];
     *due = !partial(p) && !v->g->nodes.at[v->i].join;
     return p.kind == WEFT_SPLIT ? p : whole;
@@ -259,11 +270,11 @@ static weft_status set_places(graph *g, uint32_t i, uint32_t a, const weft_place
         tensor *t = graph_tensor(g, n->out[k]);
         t->placed |= t->sum ? (uint64_t)1 << a : 0;
         t->place[a] = out[k];
-        if (t->want[a].kind == WEFT_SPLIT && !partial(out[k]) && !same_place(out[k], t->want[a]))
+        if (t->want[a] && !partial(out[k]) && !same_place(out[k], wanted(t, a)))
             return err_fail(WEFT_USAGE,
                             "%s cannot be split over %s along '%s', because its op places it "
                             "differently; only a partial sum can be split there",
-                            t->name, g->mesh->name[a], t->shape.axes[t->want[a].axis].name);
+                            t->name, g->mesh->name[a], t->shape.axes[t->want[a] - 1].name);
     }
     return WEFT_OK;
 }

@@ -55,6 +55,7 @@ const graph_name graph_names_nodes[] = {
     {"all_reduce", "communication; its input is partial, its output whole"},
     {"reduce_scatter", "communication; its input is partial, its output split"},
     {"all_gather", "communication; its input is split, its output whole"},
+    {"all_to_all", "communication; its input is split along one axis, its output along another"},
     {"shift", "communication; each coordinate gets the part of another one"},
     {"assign", "its input replaces its output at the end of the step"},
     {0},

@@ -211,7 +211,7 @@ static const struct {
     {{GOOD, .attributes = "k int 1"}, "a default and a meaning"},
     {{GOOD, .attributes = "* int - m"}, "the name of an axis is expected"},
     {{GOOD, .attributes = "k text 1 m"}, "the type int or real"},
-    {{GOOD, .attributes = "k int one m"}, "a number or '-'"},
+    {{GOOD, .attributes = "k int one m"}, "a number, '-'"},
 };
 
 static void bad_docs_are_refused(void **state)

@@ -1,5 +1,5 @@
-/* referee_flat.c: see referee_flat.h. */
-#include "referee_flat.h"
+/* flat.c: see flat.h. */
+#include "flat.h"
 #include <string.h>
 
 static void put(const struct call *c, int64_t i, double v)

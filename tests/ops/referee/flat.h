@@ -1,4 +1,4 @@
-/* referee_flat.h: the ops that know no axes: sums of flat ranges, and the order of elements. */
+/* flat.h: the ops that know no axes: sums of flat ranges, and the order of elements. */
 #ifndef OPS_REFEREE_FLAT_H
 #define OPS_REFEREE_FLAT_H
 

@@ -1,7 +1,7 @@
 /* referee.c: naive loops, straight from the definitions, with no thought for speed. */
 #include "referee.h"
+#include "flat.h"
 #include "joined.h"
-#include "referee_flat.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
