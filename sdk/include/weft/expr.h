@@ -31,8 +31,9 @@
  *
  *   sum_axis x         the sum over the axis, which the result does not have
  *   max_axis x         the maximum over it
- *   broadcast x like   x repeated along an axis of `like`, which x does not have; of `like` only
- * the shape is used repeat x           the same along a new axis; the attribute "size" is its size
+ *   broadcast x like   x repeated along an axis that `like` has and x has not; of
+ *                      `like` only the shape is used
+ *   repeat x           the same along a new axis; the attribute "size" is its size
  *
  * "cast" x converts to another element type, by the attribute "dtype": WEFT_F32, BF16, F16, I32 or
  * U8. 16-bit types round to nearest even; WEFT_I32 and WEFT_U8 round to the nearest whole number,
