@@ -112,7 +112,11 @@ static weft_status arrive(way *w, int fd)
 static weft_status arrive_at_root(way *w)
 {
     *w->name = 0;
-    return arrive(w, open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
+    /* An emulator of another CPU may put a root of its own in the place of "/". */
+    int fd = open("/proc/self/root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return arrive(w, fd);
 }
 
 static weft_status too_long(void)

@@ -60,9 +60,17 @@ static weft_status grow(const weft_host *host, const weft_builder *b, const weft
     weft_status st = WEFT_OK;
     if (!wish || strncmp(wish, "update more ", 12))
         return WEFT_OK;
-    while (!strcmp(wish + 12, "bytes"))
-        if (!host->alloc(host->ctx, 1 << 20, 0))
-            return host->fail(host->ctx, WEFT_NO_MEMORY, "no memory for this rule");
+    if (!strcmp(wish + 12, "bytes")) {
+        void **last = NULL; /* each block begins with the address of the one before */
+        for (void **more = NULL; (more = host->alloc(host->ctx, 1 << 20, 0)); last = more)
+            *more = last;
+        while (last) {
+            void **before = *last;
+            host->free(host->ctx, last);
+            last = before;
+        }
+        return host->fail(host->ctx, WEFT_NO_MEMORY, "no memory for this rule");
+    }
     while (!strcmp(wish + 12, "names") && st == WEFT_OK)
         st = b->op(b->ctx, "add", NULL, 0, (weft_tensor[]){sum, u->grad}, 2, 0, &sum, 1);
     return st;
