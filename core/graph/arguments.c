@@ -2,6 +2,8 @@
 #include "graph/arguments.h"
 
 #include "base/err.h"
+#include "base/sized.h"
+#include "graph/ops/util.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -85,37 +87,6 @@ weft_status graph_check_pointer(const char *call, const char *what, const void *
     return p ? WEFT_OK : err_fail(WEFT_USAGE, "%s(): %s is NULL", call, what);
 }
 
-weft_status graph_check_flags(const char *call, uint32_t flags, uint32_t known)
-{
-    if (!(flags & ~known))
-        return WEFT_OK;
-    return err_fail(WEFT_UNSUPPORTED, "%s(): the flags 0x%x are not known to this version of weft",
-                    call, flags & ~known);
-}
-
-/* No struct of this ABI is as large: a larger size is garbage, and is not read. */
-#define MOST_BYTES 65536u
-
-weft_status graph_take_args(const char *call, const void *args, void *to, size_t size,
-                            uint32_t known)
-{
-    weft_status st = graph_check_pointer(call, "args", args);
-    if (st != WEFT_OK)
-        return st;
-    const uint32_t have = *(const uint32_t *)args;
-    if (have < 2 * sizeof have || have > MOST_BYTES)
-        return err_fail(WEFT_USAGE,
-                        "%s(): struct_size of the arguments is %u; set it to sizeof of the struct",
-                        call, have);
-    if (!weft_tail_is_zero(args, size))
-        return err_fail(WEFT_UNSUPPORTED,
-                        "%s(): the arguments use fields behind the %zu bytes that this version of "
-                        "weft knows; a newer weft is needed",
-                        call, size);
-    weft_take(to, size, args);
-    return graph_check_flags(call, ((const uint32_t *)to)[1], known);
-}
-
 weft_status graph_check_text(const char *call, const char *what, const char *text, size_t most)
 {
     if (!text)
@@ -178,7 +149,7 @@ weft_status graph_check_shape(const char *call, const char *of, const weft_shape
     if (st == WEFT_OK && s->dtype && !weft_dtype_size(s->dtype))
         st = err_fail(WEFT_UNSUPPORTED, "%s(): %s has the unknown element type %u", call, of,
                       s->dtype);
-    return st != WEFT_OK ? st : graph_check_flags(call, s->flags | s->reserved, 0);
+    return st != WEFT_OK ? st : sized_check_flags(call, s->flags | s->reserved, 0);
 }
 
 weft_status graph_check_tensor(const graph *g, const char *call, const char *what, weft_tensor t)
@@ -197,16 +168,12 @@ weft_status graph_check_tensor(const graph *g, const char *call, const char *wha
     return WEFT_OK;
 }
 
-static bool is_float(uint32_t dtype)
-{
-    return dtype == WEFT_F32 || dtype == WEFT_BF16 || dtype == WEFT_F16;
-}
-
 weft_status graph_check_assigned(const graph *g, weft_tensor dst, weft_tensor src)
 {
     const tensor *to = graph_tensor(g, dst), *from = graph_tensor(g, src);
     const weft_shape *a = &to->shape, *b = &from->shape;
-    const bool rounds = to->kind == WEFT_T_STATE && is_float(a->dtype) && is_float(b->dtype);
+    const bool rounds =
+        to->kind == WEFT_T_STATE && graph_op_is_compute(a->dtype) && graph_op_is_compute(b->dtype);
     bool like = a->rank == b->rank && (!g->state_of || a->dtype == b->dtype || rounds);
     for (uint32_t k = 0; like && k < a->rank; k++)
         like = a->axes[k].size == b->axes[k].size && !strcmp(a->axes[k].name, b->axes[k].name);

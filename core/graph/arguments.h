@@ -39,15 +39,6 @@ weft_status graph_check_call(graph *g, uint32_t call);
 /* WEFT_USAGE with "`call`(): `what` is NULL" when it is. */
 weft_status graph_check_pointer(const char *call, const char *what, const void *p);
 
-/* WEFT_UNSUPPORTED when `flags` has a bit that is not in `known`. */
-weft_status graph_check_flags(const char *call, uint32_t flags, uint32_t known);
-
-/* Copies the argument struct `args` of a plugin into `to`, `size` bytes of which all that begin
- * with struct_size and flags, whatever size its author knew. WEFT_UNSUPPORTED when it asks for what
- * this program does not know: a flag that is not in `known`, or a field behind the end. */
-weft_status graph_take_args(const char *call, const void *args, void *to, size_t size,
-                            uint32_t known);
-
 /* Text of 1 to `most` bytes, all printable ASCII. At most `most` + 1 bytes are read. */
 weft_status graph_check_text(const char *call, const char *what, const char *text, size_t most);
 

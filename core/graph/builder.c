@@ -1,5 +1,6 @@
 /* graph/builder.c: the builder table of weft/graph.h over a graph. */
 #include "base/err.h"
+#include "base/sized.h"
 #include "graph/arguments.h"
 #include "graph/ops/ops.h"
 #include "host/call.h"
@@ -42,7 +43,7 @@ static weft_status b_block(void *ctx, const char *name, uint32_t flags)
     graph *g = ctx;
     weft_status st = graph_check_call(g, CALL_BLOCK);
     if (st == WEFT_OK)
-        st = graph_check_flags("builder.block", flags, 0);
+        st = sized_check_flags("builder.block", flags, 0);
     if (st == WEFT_OK)
         st = graph_check_name("builder.block", "name", name);
     if (st != WEFT_OK)
@@ -72,7 +73,7 @@ static weft_status b_input(void *ctx, const weft_input_args *args, weft_tensor *
     weft_input_args a = {0};
     weft_status st = graph_check_call(g, CALL_INPUT);
     if (st == WEFT_OK)
-        st = graph_take_args("builder.input", args, &a, sizeof a, 0);
+        st = sized_take("builder.input", args, &a, sizeof a, 0);
     if (st == WEFT_OK)
         st = check_new(g, "builder.input", a.name, a.shape, out);
     if (st == WEFT_OK && g->replacing)
@@ -118,8 +119,7 @@ static weft_status b_param(void *ctx, const weft_param_args *args, weft_tensor *
     weft_param_args a = {0};
     weft_status st = graph_check_call(g, CALL_PARAM);
     if (st == WEFT_OK)
-        st = graph_take_args("builder.param", args, &a, sizeof a,
-                             WEFT_PARAM_MATRIX | WEFT_PARAM_PAD);
+        st = sized_take("builder.param", args, &a, sizeof a, WEFT_PARAM_MATRIX | WEFT_PARAM_PAD);
     if (st == WEFT_OK)
         st = check_param(g, &a, out);
     if (st != WEFT_OK)
@@ -147,7 +147,7 @@ static weft_status b_scalar(void *ctx, const char *name, uint32_t flags, weft_te
     graph *g = ctx;
     weft_status st = graph_check_call(g, CALL_SCALAR);
     if (st == WEFT_OK)
-        st = graph_check_flags("builder.scalar", flags, 0);
+        st = sized_check_flags("builder.scalar", flags, 0);
     if (st == WEFT_OK)
         st = graph_check_name("builder.scalar", "name", name);
     if (st == WEFT_OK)
@@ -160,7 +160,7 @@ static weft_status b_constant(void *ctx, double value, uint32_t flags, weft_tens
     graph *g = ctx;
     weft_status st = graph_check_call(g, CALL_CONSTANT);
     if (st == WEFT_OK)
-        st = graph_check_flags("builder.constant", flags, 0);
+        st = sized_check_flags("builder.constant", flags, 0);
     if (st == WEFT_OK)
         st = graph_check_pointer("builder.constant", "out", out);
     if (st == WEFT_OK && isnan(value))
@@ -276,7 +276,7 @@ static weft_status check_op(graph *g, const char *id, uint32_t flags, node *aske
     weft_op_self self = {0};
     weft_status st = graph_check_call(g, CALL_OP);
     if (st == WEFT_OK)
-        st = graph_check_flags("builder.op", flags, 0);
+        st = sized_check_flags("builder.op", flags, 0);
     if (st == WEFT_OK)
         st = graph_check_text("builder.op", "id", id, WEFT_MAX_NAME - 1);
     asked->op = st != WEFT_OK ? NULL : find_op(g, id, &asked->own, &self);
@@ -347,7 +347,7 @@ static weft_status b_assign(void *ctx, weft_tensor dst, weft_tensor src, uint32_
     graph *g = ctx;
     weft_status st = graph_check_call(g, CALL_ASSIGN);
     if (st == WEFT_OK)
-        st = graph_check_flags("builder.assign", flags, 0);
+        st = sized_check_flags("builder.assign", flags, 0);
     if (st == WEFT_OK)
         st = graph_check_tensor(g, "builder.assign", "dst", dst);
     if (st == WEFT_OK)

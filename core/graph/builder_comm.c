@@ -1,5 +1,6 @@
 /* graph/builder_comm.c: the builder's comm(): explicit communication in a graph. */
 #include "base/err.h"
+#include "base/sized.h"
 #include "graph/arguments.h"
 
 #include <stdio.h>
@@ -127,7 +128,7 @@ weft_status graph_comm(void *ctx, const weft_comm_args *args, weft_tensor in, we
     weft_comm_args c = {0};
     weft_status st = graph_check_call(g, CALL_COMM);
     if (st == WEFT_OK)
-        st = graph_take_args("builder.comm", args, &c, sizeof c, 0);
+        st = sized_take("builder.comm", args, &c, sizeof c, 0);
     if (st == WEFT_OK)
         st = check_args(g, &c, in, out);
     if (st != WEFT_OK)

@@ -4,7 +4,9 @@
  * An axis of a state follows the axis of the same name of `like`: where that one is split, so is
  * this. An axis with another name is whole everywhere. */
 #include "base/err.h"
+#include "base/sized.h"
 #include "graph/arguments.h"
+#include "graph/ops/util.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -42,8 +44,8 @@ static weft_status check_like(const graph *g, const weft_state_args *x)
 static weft_status check_type(const graph *g, const weft_state_args *x)
 {
     const uint32_t d = x->dtype;
-    const bool floating = !d || d == WEFT_F32 || d == WEFT_BF16 || d == WEFT_F16;
-    if (floating || ((d == WEFT_U8 || d == WEFT_I32) && *g->state_of && !g->by_element))
+    if (!d || graph_op_is_compute(d) ||
+        ((d == WEFT_U8 || d == WEFT_I32) && *g->state_of && !g->by_element))
         return WEFT_OK;
     if (!weft_dtype_size(d))
         return err_fail(WEFT_USAGE, CALL "(): '%s' has the unknown element type %u", x->name, d);
@@ -166,9 +168,9 @@ weft_status graph_state(void *ctx, const weft_state_args *args, weft_tensor *out
     char full[2 * WEFT_MAX_NAME];
     weft_status st = graph_check_call(g, CALL_STATE);
     if (st == WEFT_OK)
-        st = graph_take_args(CALL, args, &x, sizeof x, 0);
+        st = sized_take(CALL, args, &x, sizeof x, 0);
     if (st == WEFT_OK)
-        st = graph_check_flags(CALL, x.reserved, 0);
+        st = sized_check_flags(CALL, x.reserved, 0);
     if (st == WEFT_OK)
         st = check_name(g, &x, out, full);
     if (st == WEFT_OK)

@@ -6,12 +6,13 @@
  * A plugin may be older or newer than this program (weft/base.h, Growth). So every table is copied
  * into a zeroed one of this program's size: an older plugin's lacks the end, which then reads as
  * absent; a newer one's is accepted if its unknown end is all zero. The size that a plugin states
- * is trusted up to MOST_BYTES: what lies there is the plugin's own constant data. */
+ * is trusted up to SIZED_MOST: what lies there is the plugin's own constant data. */
 #include <stdio.h>
 #include <string.h>
 #include <weft/strategy.h>
 
 #include "base/err.h"
+#include "base/sized.h"
 #include "config/config.h"
 #include "host/call.h"
 #include "host/object.h"
@@ -27,9 +28,6 @@ static weft_status differs(const char *field, uint64_t is, uint64_t wanted)
                     field, (unsigned long long)is, (unsigned long long)wanted);
 }
 
-/* Larger than any table of this ABI: a size above it is garbage. */
-#define MOST_BYTES 65536u
-
 /* The growth rule, for a table that begins with struct_size at `at` bytes: at least `least` bytes,
  * and zeros behind the `known` ones. */
 static weft_status check_size_at(const char *owner, const char *what, const void *table, size_t at,
@@ -40,7 +38,7 @@ static weft_status check_size_at(const char *owner, const char *what, const void
     if (size < least)
         return err_fail(WEFT_USAGE, "%s: its %s has %u bytes, at least %zu are needed", owner, what,
                         size, least);
-    if (size > MOST_BYTES)
+    if (size > SIZED_MOST)
         return err_fail(WEFT_USAGE, "%s: its %s claims %u bytes; set struct_size to its sizeof",
                         owner, what, size);
     for (size_t i = known; i < size; i++)
@@ -53,10 +51,25 @@ static weft_status check_size_at(const char *owner, const char *what, const void
     return WEFT_OK;
 }
 
-static weft_status check_size(const char *owner, const char *what, const void *table, size_t least,
-                              size_t known)
+/* The host's own copy of such a struct, `size` bytes at `own`. Its struct_size is the part of the
+ * plugin's own that this program knows. */
+static weft_status adopt_sized(const char *owner, const char *what, const void *from, size_t least,
+                               void *own, size_t size)
 {
-    return check_size_at(owner, what, table, 0, least, known);
+    weft_status st = check_size_at(owner, what, from, 0, least, size);
+    if (st == WEFT_OK)
+        weft_take(own, size, from);
+    return st;
+}
+
+/* ... which reads as one of this program's size. */
+static weft_status adopt_whole(const char *owner, const char *what, const void *from, size_t least,
+                               void *own, uint32_t size)
+{
+    weft_status st = adopt_sized(owner, what, from, least, own, size);
+    if (st == WEFT_OK)
+        memcpy(own, &size, sizeof size);
+    return st;
 }
 
 static weft_status judge_numbers(const weft_manifest *m)
@@ -98,7 +111,6 @@ static weft_status judge_numbers(const weft_manifest *m)
 /* The host's own copies of a component's options, NULL-ended. */
 static weft_status adopt_options(object *o, const weft_component *c, const weft_option *const **out)
 {
-    static const weft_option *const none[] = {NULL};
     uint32_t n = 0;
     while (c->options && c->options[n])
         if (n++ == OPTIONS_MAX)
@@ -107,12 +119,10 @@ static weft_status adopt_options(object *o, const weft_component *c, const weft_
     const weft_option **own = pool_array(&o->owner->pool, n + 1, sizeof *own);
     for (uint32_t i = 0; i < n; i++) {
         weft_option *copy = pool_alloc(&o->owner->pool, sizeof *copy);
-        weft_status st = check_size(c->name, "option", c->options[i], WEFT_END_OF(weft_option, max),
-                                    sizeof *copy);
+        weft_status st = adopt_whole(c->name, "option", c->options[i],
+                                     WEFT_END_OF(weft_option, max), copy, sizeof *copy);
         if (st != WEFT_OK)
             return st;
-        weft_take(copy, sizeof *copy, c->options[i]);
-        copy->struct_size = sizeof *copy;
         own[i] = copy;
         if (config_option_check(copy) != WEFT_OK) {
             err_context("component '%s'", c->name);
@@ -123,19 +133,17 @@ static weft_status adopt_options(object *o, const weft_component *c, const weft_
                 return err_fail(WEFT_USAGE, "component '%s' has two options '%s'", c->name,
                                 copy->key);
     }
-    *out = n ? own : none;
+    *out = own;
     return WEFT_OK;
 }
 
 /* The host's own copy of a component, without its table. */
 static weft_status adopt_component(object *o, const weft_component *c, weft_component *own)
 {
-    weft_status st =
-        check_size(o->manifest->id, "component", c, WEFT_END_OF(weft_component, user), sizeof *own);
+    weft_status st = adopt_whole(o->manifest->id, "component", c, WEFT_END_OF(weft_component, user),
+                                 own, sizeof *own);
     if (st != WEFT_OK)
         return st;
-    weft_take(own, sizeof *own, c);
-    own->struct_size = sizeof *own;
     if (!host_plugin_name_well_formed(c->name))
         return err_fail(WEFT_USAGE,
                         "component name '%.64s' is not made of a-z, 0-9, single '.' and '_'",
@@ -177,13 +185,11 @@ static weft_status adopt_table(object *o, const weft_component *c, const interfa
         return err_fail(WEFT_USAGE, "component '%s': its %s table is NULL", c->name, i->id);
     char what[WEFT_MAX_NAME + 16];
     snprintf(what, sizeof what, "%s table", i->id);
-    weft_status st = check_size(c->name, what, c->table, i->least, i->size);
+    void *own = pool_alloc(&o->owner->pool, i->size);
+    weft_status st = adopt_whole(c->name, what, c->table, i->least, own, i->size);
     if (st != WEFT_OK)
         return st;
-    void *own = pool_alloc(&o->owner->pool, i->size);
     host_call_register(o->owner, own, o->manifest->id, o->path);
-    weft_take(own, i->size, c->table);
-    memcpy(own, &i->size, sizeof i->size);
     *out = own;
     return judge_slots(c, i, own);
 }
@@ -203,10 +209,9 @@ static weft_status adopt_axes(object *o, const char *name, weft_strategy *s)
     const weft_mesh_axis **own = pool_array(&o->owner->pool, n + 1, sizeof *own);
     for (uint32_t i = 0; i < n; i++) {
         weft_mesh_axis *copy = pool_alloc(&o->owner->pool, sizeof *copy);
-        weft_status st = check_size(name, "mesh axis", s->axes[i], 0, sizeof *copy);
+        weft_status st = adopt_sized(name, "mesh axis", s->axes[i], 0, copy, sizeof *copy);
         if (st != WEFT_OK)
             return st;
-        weft_take(copy, sizeof *copy, s->axes[i]);
         own[i] = copy;
     }
     s->axes = own;

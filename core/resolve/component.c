@@ -7,6 +7,7 @@
 #include "resolve/internal.h"
 
 #include "base/err.h"
+#include "base/sized.h"
 #include "host/call.h"
 
 #include <string.h>
@@ -22,18 +23,19 @@ typedef struct component_server {
 /* A chain of wrappers that is longer is a circle: each link of it asks for the next. */
 #define MOST_DEPTH 8u
 
-static weft_status take_args(const weft_component_args *args, weft_component_args *a)
+static weft_status take_args(const weft_component_args *args, const weft_component_ref *out,
+                             weft_component_args *a)
 {
-    if (!args || args->struct_size < sizeof(uint32_t) * 2)
-        return err_fail(WEFT_USAGE, "component.open(): args is NULL or has no struct_size");
-    weft_take(a, sizeof *a, args);
-    if (!weft_tail_is_zero(args, sizeof *a) || a->flags)
-        return err_fail(WEFT_UNSUPPORTED,
-                        "component.open(): the arguments use flags or fields that this version of "
-                        "weft does not know");
-    if (!a->iface || !a->name)
-        return err_fail(WEFT_USAGE, "component.open(): %s is NULL", a->iface ? "name" : "iface");
-    return WEFT_OK;
+    static const char call[] = "component.open";
+    weft_status st = sized_take(call, args, a, sizeof *a, 0);
+    if (st != WEFT_OK)
+        return st;
+    if (!a->iface || !a->name || !out)
+        return err_fail(WEFT_USAGE, "%s(): %s is NULL", call,
+                        !a->iface  ? "iface"
+                        : !a->name ? "name"
+                                   : "out");
+    return sized_check_out(call, out);
 }
 
 /* Add the keys of the component's section, which the wrapper's job may have set, and check them. */
@@ -62,11 +64,9 @@ static weft_status open_component(void *ctx, const weft_component_args *args,
     component_server *s = ctx;
     weft_component_args a = {0};
     weft_component_ref ref = {.struct_size = sizeof ref};
-    weft_status st = take_args(args, &a);
+    weft_status st = take_args(args, out, &a);
     if (st != WEFT_OK)
         return st;
-    if (!out || out->struct_size < sizeof(uint32_t) * 2)
-        return err_fail(WEFT_USAGE, "component.open(): out is NULL or has no struct_size");
     if (strcmp(a.iface, resolve_ifaces[0]) && strcmp(a.iface, resolve_ifaces[1]))
         return err_fail(WEFT_UNSUPPORTED,
                         "component.open(): %s '%s': this version of weft opens %s and %s for other "

@@ -59,36 +59,33 @@ weft_status graph_doc_shapes(const graph_doc_call *c, weft_shape *in, weft_shape
     return st;
 }
 
-/* The number of the axis `name` in the first operand that has it, inputs first; 0: none has. */
-static int64_t number_of(const graph_doc_call *c, const char *name)
+/* The axis `name` of the first operand that has it, inputs first: its number and size. False: none
+ * has. */
+static bool find_axis(const graph_doc_call *c, const char *name, int64_t *number, int64_t *size)
 {
     weft_shape in[WEFT_MAX_OPERANDS] = {0}, out[WEFT_MAX_OPERANDS] = {0};
     if (graph_doc_shapes(c, in, out) != WEFT_OK)
-        return 0;
+        return false;
     for (uint32_t i = 0; i < c->nin + c->form->nout; i++) {
         const weft_shape *s = i < c->nin ? &in[i] : &out[i - c->nin];
         for (uint32_t k = 0; k < s->rank; k++)
-            if (!strcmp(s->axes[k].name, name))
-                return k;
+            if (!strcmp(s->axes[k].name, name)) {
+                *number = k;
+                *size = s->axes[k].size;
+                return true;
+            }
     }
-    return 0;
+    return false;
 }
 
 /* What a whole-number attribute is in an example. */
 static int64_t value_of(const graph_doc_call *c, const graph_doc_attr *a)
 {
-    weft_shape in[WEFT_MAX_OPERANDS] = {0}, out[WEFT_MAX_OPERANDS] = {0};
+    int64_t number, size;
     if (*a->key == '*')
-        return number_of(c, a->key + 1);
-    if (!a->size_of || graph_doc_shapes(c, in, out) != WEFT_OK)
-        return (int64_t)a->dflt;
-    const char *name = c->doc->axis[a->size_of - 'A'][0];
-    for (uint32_t i = 0; i < c->nin + c->form->nout; i++) {
-        const weft_shape *s = i < c->nin ? &in[i] : &out[i - c->nin];
-        for (uint32_t k = 0; k < s->rank; k++)
-            if (!strcmp(s->axes[k].name, name))
-                return s->axes[k].size;
-    }
+        return find_axis(c, a->key + 1, &number, &size) ? number : 0;
+    if (a->size_of && find_axis(c, c->doc->axis[a->size_of - 'A'][0], &number, &size))
+        return size;
     return (int64_t)a->dflt;
 }
 

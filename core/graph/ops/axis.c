@@ -59,18 +59,13 @@ static weft_shape without(const weft_shape *s, int64_t axis)
     return r;
 }
 
-static bool is_float(uint32_t dtype)
-{
-    return dtype == WEFT_F32 || dtype == WEFT_BF16 || dtype == WEFT_F16 || dtype == WEFT_F64;
-}
-
 static weft_status reduce_infer(const weft_builder *b, const char *id, const weft_attr *attrs,
                                 uint32_t nattr, const weft_shape *in, uint32_t nin, weft_shape *out,
                                 uint32_t *nout)
 {
     char text[OP_TEXT];
     weft_status st = check(b, id, attrs, nattr, nin, 1, &in[0]);
-    if (st == WEFT_OK && !is_float(in[0].dtype))
+    if (st == WEFT_OK && !graph_op_is_float(in[0].dtype))
         st = graph_op_fail(b, WEFT_USAGE, "%s works on floating point, not on %s", id,
                            graph_op_shape_text(&in[0], text));
     if (st != WEFT_OK)

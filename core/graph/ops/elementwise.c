@@ -7,11 +7,6 @@
 
 #include "graph/ops/util.h"
 
-static bool is_float(uint32_t dtype)
-{
-    return dtype == WEFT_F32 || dtype == WEFT_BF16 || dtype == WEFT_F16 || dtype == WEFT_F64;
-}
-
 static bool same_shape(const weft_shape *a, const weft_shape *c)
 {
     bool same = a->rank == c->rank;
@@ -32,7 +27,7 @@ static weft_status infer_n(uint32_t arity, const weft_builder *b, const weft_sha
         full++;
     weft_shape result = in[full];
     for (uint32_t i = 0; i < nin; i++) {
-        if (!is_float(in[i].dtype))
+        if (!graph_op_is_float(in[i].dtype))
             return graph_op_fail(b, WEFT_USAGE, "elementwise ops work on floating point, not on %s",
                                  graph_op_shape_text(&in[i], a));
         if (!in[i].rank && result.rank)

@@ -57,11 +57,6 @@ static bool is_group(char letter)
     return letter >= 'A' && letter <= 'Z';
 }
 
-static bool is_float(uint32_t dtype)
-{
-    return dtype == WEFT_F32 || dtype == WEFT_BF16 || dtype == WEFT_F16 || dtype == WEFT_F64;
-}
-
 /* "..., but w is f32 [ffn 16, embed 5]" and, when `other` is another input, which it contradicts */
 static weft_status misfit(const match *m, uint32_t i, uint32_t other)
 {
@@ -89,7 +84,7 @@ static weft_status match_dtype(match *m, uint32_t i)
     uint32_t want = m->ops[i].dtype, have = m->in[i].dtype;
     if (want)
         return want == have ? WEFT_OK : misfit(m, i, i);
-    if (!m->dtype && is_float(have))
+    if (!m->dtype && graph_op_is_float(have))
         m->dtype = have;
     return m->dtype == have ? WEFT_OK : misfit(m, i, typed_by(m));
 }

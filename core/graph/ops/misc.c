@@ -56,14 +56,9 @@ static weft_status sumsq_infer(const weft_op_self *self, const weft_attr *attrs,
                           self->b, in, nin, out, nout);
 }
 
-static bool is_float(uint32_t dtype)
-{
-    return dtype == WEFT_F32 || dtype == WEFT_BF16 || dtype == WEFT_F16;
-}
-
 static bool casts(uint32_t dtype)
 {
-    return is_float(dtype) || dtype == WEFT_I32 || dtype == WEFT_U8;
+    return graph_op_is_compute(dtype) || dtype == WEFT_I32 || dtype == WEFT_U8;
 }
 
 static weft_status cast_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
@@ -96,7 +91,7 @@ static weft_status cast_grad(const weft_op_self *self, const weft_opcall *call, 
         return WEFT_OK;
     weft_status st = self->b->shape(self->b->ctx, call->in[0], &x);
     const int64_t to = graph_op_attr_i(call->attrs, call->nattr, "dtype", 0);
-    if (st != WEFT_OK || !is_float(x.dtype) || !is_float((uint32_t)to))
+    if (st != WEFT_OK || !graph_op_is_compute(x.dtype) || !graph_op_is_compute((uint32_t)to))
         return st;
     const weft_attr back = WEFT_ATTR_INT("dtype", x.dtype);
     return self->b->op(self->b->ctx, "cast", &back, 1, &call->dout[0], 1, 0, &din[0], 1);

@@ -34,6 +34,17 @@ weft_status graph_op_fail(const weft_builder *b, weft_status code, const char *f
 #define OP_TEXT 640
 const char *graph_op_shape_text(const weft_shape *s, char text[OP_TEXT]);
 
+/* Types that tensors are computed in, and those of real numbers. */
+static inline bool graph_op_is_compute(uint32_t dtype)
+{
+    return dtype == WEFT_F32 || dtype == WEFT_BF16 || dtype == WEFT_F16;
+}
+
+static inline bool graph_op_is_float(uint32_t dtype)
+{
+    return graph_op_is_compute(dtype) || dtype == WEFT_F64;
+}
+
 /* Index of the axis `name` in `s`, or -1. */
 int graph_op_axis(const weft_shape *s, const char *name);
 int64_t graph_op_elements(const weft_shape *s); /* product of all sizes */

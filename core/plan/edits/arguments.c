@@ -6,6 +6,7 @@
 #include "plan/edits/emitters.h"
 
 #include "base/err.h"
+#include "base/sized.h"
 #include "graph/arguments.h"
 
 #include <string.h>
@@ -40,7 +41,7 @@ static weft_status begin(edit_state *e, const char *call, uint32_t flags)
         return err_fail(WEFT_USAGE,
                         "%s() is called while emit() writes graph; emit edits one by one", call);
     if (e->edits++ < EDITS_MOST)
-        return graph_check_flags(call, flags, 0);
+        return sized_check_flags(call, flags, 0);
     return err_fail(WEFT_NO_MEMORY,
                     "%s() in phase %u: the plugin has emitted %u edits in one call, which is the "
                     "limit; check for an endless loop",

@@ -2,6 +2,7 @@
 #include "plan/edits/emitters.h"
 
 #include "base/err.h"
+#include "base/sized.h"
 
 static edit_state *state(void *ctx)
 {
@@ -11,14 +12,12 @@ static edit_state *state(void *ctx)
 /* Answers into a struct of the plugin, whose size the plugin has set. */
 static weft_status give(const edit_state *e, const char *call, void *out, const void *answer)
 {
-    if (*(uint32_t *)out < 2 * sizeof(uint32_t))
-        return err_fail(
-            WEFT_USAGE,
-            "%s: %s(): struct_size of the struct to fill is %u; zero the struct and set "
-            "it to sizeof of the struct before the call",
-            e->owner, call, *(uint32_t *)out);
-    weft_give(out, answer);
-    return WEFT_OK;
+    weft_status st = sized_check_out(call, out);
+    if (st == WEFT_OK)
+        weft_give(out, answer);
+    else
+        err_context("%s", e->owner);
+    return st;
 }
 
 static uint32_t v_mesh(void *ctx, const char *axis)
