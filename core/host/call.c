@@ -64,13 +64,18 @@ bool host_call_whose(const void *key, const char **name, const char **path)
     return false;
 }
 
+static void describe(const char *name, const char *path, const char *call, char *out, size_t size)
+{
+    snprintf(out, size, "%s() of the plugin %s (%s)", call, name, path);
+}
+
 bool host_call_describe(const void *key, const char *call, char *out, size_t size)
 {
     const char *name, *path;
     pthread_mutex_lock(&lock); /* the owner frees the texts after host_call_forget() */
     const bool owned = host_call_whose(key, &name, &path);
     if (owned)
-        snprintf(out, size, "%s() of the plugin %s (%s)", call, name, path);
+        describe(name, path, call, out, size);
     pthread_mutex_unlock(&lock);
     return owned;
 }
@@ -84,6 +89,14 @@ const char *host_call_current(const char **name, const char **path)
             return atomic_load_explicit(&f->call, memory_order_relaxed);
     }
     return NULL;
+}
+
+bool host_call_describe_current(char *out, size_t size)
+{
+    const char *name, *path, *call = host_call_current(&name, &path);
+    if (call)
+        describe(name, path, call, out, size);
+    return call;
 }
 
 static const char *status_name(weft_status st)

@@ -143,6 +143,9 @@ bool host_call_whose(const void *key, const char **name, const char **path);
 /* "update() of the plugin acme.lion (PATH)" for a call of any thread; false: `key` has no owner. */
 bool host_call_describe(const void *key, const char *call, char *out, size_t size);
 
+/* The same for the innermost plugin call of this thread; false: none. */
+bool host_call_describe_current(char *out, size_t size);
+
 /* --- crash.c --- */
 
 /* Install handlers, once, before the first thread: a fatal signal (SIGSEGV, SIGBUS, SIGFPE, SIGILL,

@@ -92,17 +92,6 @@ void host_destroy(host *h)
 
 /* --- lookup --- */
 
-static const component *find_in(const object *o, const char *name, const char *const *ifaces)
-{
-    for (; *ifaces; ifaces++)
-        for (uint32_t i = 0; i < o->n; i++) {
-            const component *c = &o->components[i].shown;
-            if (c->table && !strcmp(c->iface, *ifaces) && !strcmp(c->name, name))
-                return c;
-        }
-    return NULL;
-}
-
 static void append(char *out, size_t size, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -174,7 +163,7 @@ static void scan(host *h, const char *folder, const char *name, const char *cons
     for (uint32_t i = 0; i < files.n && !s->found; i++) {
         object *o;
         if (host_object_load(h, folder, files.at[i], &o) == WEFT_OK)
-            s->found = find_in(o, name, ifaces);
+            s->found = host_object_find(o, name, ifaces);
         else if (!s->refused++)
             s->why = pool_text(&h->pool, err_text());
     }
@@ -286,7 +275,7 @@ weft_status host_find(host *h, const char *kind, const char *name, const char *c
         if (st != WEFT_OK)
             return st;
         say_hidden(h, p, kind, name, o);
-        *out = find_in(o, name, ifaces);
+        *out = host_object_find(o, name, ifaces);
         return *out ? WEFT_OK : not_inside(o, name, ifaces);
     }
     search s = scan_all(h, kind, name, ifaces);

@@ -218,3 +218,14 @@ weft_status host_object_load(host *h, const char *kind, const char *path, object
     host_file_check_close(&t);
     return st;
 }
+
+const component *host_object_find(const object *o, const char *name, const char *const *ifaces)
+{
+    for (; *ifaces; ifaces++)
+        for (uint32_t i = 0; i < o->n; i++) {
+            const component *c = &o->components[i].shown;
+            if (c->table && !strcmp(c->iface, *ifaces) && !strcmp(c->name, name))
+                return c;
+        }
+    return NULL;
+}

@@ -92,6 +92,10 @@ extern const char *const host_kinds[];
  * that cannot be used fails with the same record every time. */
 weft_status host_object_load(host *h, const char *kind, const char *path, object **out);
 
+/* The component `name` with one of the interfaces, which are NULL-ended and tried in order; NULL:
+ * the object has none that can be used. */
+const component *host_object_find(const object *o, const char *name, const char *const *ifaces);
+
 /* try.c: load these files in child processes, and add those that do not survive it to h->bad. */
 void host_try_files(host *h, const char *kind, const object_files *files);
 

@@ -24,16 +24,15 @@ static void one_line(const char *text, char out[1024])
 static bool may_hold(object *o, uint64_t bytes)
 {
     const uint64_t held = atomic_load_explicit(&o->held, memory_order_relaxed);
-    const char *name, *path, *call = host_call_current(&name, &path);
-    const uint64_t most = host_limits_bytes(call);
-    if (held <= most && bytes <= most - held)
+    const uint64_t most = host_limits_bytes();
+    char who[1200];
+    if ((held <= most && bytes <= most - held) || !host_limits_plans())
         return true;
-    if (!atomic_exchange(&o->refused, 1))
+    if (!atomic_exchange(&o->refused, 1) && host_call_describe_current(who, sizeof who))
         log_line(WEFT_LOG_ERROR,
-                 "%s() of the plugin %s (%s) holds %llu MiB of the core's memory and asks for %llu "
-                 "bytes more, which it does not get: while planning a plugin may hold %llu MiB "
-                 "(run.planning_mb)",
-                 call, name, path, (unsigned long long)(held >> 20), (unsigned long long)bytes,
+                 "%s holds %llu MiB of the core's memory and asks for %llu bytes more, which it "
+                 "does not get: while planning a plugin may hold %llu MiB (run.planning_mb)",
+                 who, (unsigned long long)(held >> 20), (unsigned long long)bytes,
                  (unsigned long long)(most >> 20));
     return false;
 }

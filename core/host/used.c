@@ -14,23 +14,15 @@
 
 static const char *const op_ifaces[] = {"weft.op/1", "weft.kernel/1", NULL};
 
-static const component *named_op(const object *o, const char *name)
-{
-    for (uint32_t i = 0; i < o->n; i++) {
-        const component *c = &o->components[i].shown;
-        if (c->table && !strcmp(c->iface, op_ifaces[0]) && !strcmp(c->name, name))
-            return c;
-    }
-    return NULL;
-}
-
 /* An op of one name in two objects: which one is meant would depend on the order of the keys. */
 static weft_status check_ops(const host *h, const object *o)
 {
+    const char *const ops[] = {op_ifaces[0], NULL};
     for (uint32_t i = 0; i < h->used.n; i++)
         for (uint32_t k = 0; k < o->n; k++) {
             const component *c = &o->components[k].shown;
-            if (c->table && !strcmp(c->iface, op_ifaces[0]) && named_op(h->used.at[i], c->name))
+            if (c->table && !strcmp(c->iface, *ops) &&
+                host_object_find(h->used.at[i], c->name, ops))
                 return err_fail(WEFT_USAGE,
                                 "the op '%s' is in %s and in %s, and the job names both files: "
                                 "name one of them",

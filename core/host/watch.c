@@ -13,7 +13,7 @@
  *    take long for a good reason (run.setup_deadline); all others may not (run.call_deadline).
  * 3. Where calls nest, all of them last. The watchdog names the innermost one of a plugin, unless
  *    it is young: then the outer plugin calls in an endless loop.
- * 4. The end is that of a failed rank: the reporter (job/stuck.c) tells rank 0 and the launcher,
+ * 4. The end is that of a failed rank: the reporter (job/leave.c) tells rank 0 and the launcher,
  *    and the process exits with status 1. Nothing is closed, since closing would wait for the call.
  *
  * A call is noticed up to a tick late, and one that ends while it is reported is reported all the
@@ -322,19 +322,23 @@ static uint64_t milliseconds(double seconds)
     return seconds > 0 ? (uint64_t)(seconds * 1000) : 0;
 }
 
-uint64_t host_limits_bytes(const char *call)
+uint64_t host_limits_bytes(void)
 {
-    const bool plans = call && is_in(planning, sizeof planning / sizeof *planning, call);
-    return plans ? atomic_load_explicit(&watch.bytes, memory_order_relaxed) : UINT64_MAX;
+    return atomic_load_explicit(&watch.bytes, memory_order_relaxed);
+}
+
+bool host_limits_plans(void)
+{
+    const char *name, *path, *call = host_call_current(&name, &path);
+    return call && is_in(planning, sizeof planning / sizeof *planning, call);
 }
 
 /* The pools and arrays of planning have more than they may: base/mem.h. */
 static _Noreturn void too_much(uint64_t bytes)
 {
-    char text[1800], who[1200] = "no call of a plugin";
-    const char *name, *path, *call = host_call_current(&name, &path);
-    if (call)
-        snprintf(who, sizeof who, "%s() of the plugin %s (%s)", call, name, path);
+    char text[1800], who[1200];
+    if (!host_call_describe_current(who, sizeof who))
+        snprintf(who, sizeof who, "no call of a plugin");
     snprintf(text, sizeof text,
              "planning takes %llu MiB, more than run.planning_mb allows, during %s; the plugin "
              "asks without end, or the job is large: then set run.planning_mb higher",

@@ -17,8 +17,10 @@ void host_limits_set(const config *cfg);
 void host_limits_shorten(double seconds);
 double host_limits_call(void);
 
-/* Bytes that a plugin may hold through its host's alloc() when it asks in `call`. [any] */
-uint64_t host_limits_bytes(const char *call);
+/* Bytes that a plugin may hold through its host's alloc() when it asks in a call that plans, and
+ * whether this thread is in such a call. The first is one load. [any] */
+uint64_t host_limits_bytes(void);
+bool host_limits_plans(void);
 
 /* The watchdog runs between these; they nest. host_create() and host_destroy() call them. [setup]
  */

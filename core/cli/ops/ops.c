@@ -25,13 +25,20 @@ static bool is_op(const component *c)
     return c->iface && !strcmp(c->iface, "weft.op/1");
 }
 
+/* The op of a plugin; NULL: none has the name. */
+static const component *named(const vocabulary *w, const char *id)
+{
+    for (uint32_t i = 0; i < w->n; i++)
+        if (is_op(w->all[i]) && !strcmp(w->all[i]->name, id))
+            return w->all[i];
+    return NULL;
+}
+
 /* Ops of plugins, for the graph of an example. */
 static const weft_op *find_op(void *ctx, const char *id, weft_op_self *self)
 {
     const vocabulary *w = ctx;
-    const component *c = NULL;
-    for (uint32_t i = 0; i < w->n && !c; i++)
-        c = is_op(w->all[i]) && !strcmp(w->all[i]->name, id) ? w->all[i] : NULL;
+    const component *c = named(w, id);
     if (!c || host_open(w->h, c) != WEFT_OK)
         return NULL;
     self->module = c->module;
@@ -147,11 +154,8 @@ static weft_status no_such_op(const vocabulary *w, const char *name)
 
 static weft_status print_one(vocabulary *w, const char *name, bool json)
 {
-    const component *from = NULL;
     const weft_op *op = graph_core_op(name);
-    for (uint32_t i = 0; !op && !from && i < w->n; i++)
-        if (is_op(w->all[i]) && !strcmp(w->all[i]->name, name))
-            from = w->all[i];
+    const component *from = op ? NULL : named(w, name);
     if (!op && !from)
         return no_such_op(w, name);
     weft_status st = learn(w, name, from, from ? from->table : op);

@@ -83,7 +83,7 @@ static weft_status print_section(const ops_facts *f, void *user)
     return WEFT_OK;
 }
 
-static void put_partials(const ops_facts *f, const ops_variant *v)
+static void put_partials(const ops_variant *v)
 {
     char names[GRAPH_DOC_TEXT];
     const char *between = "";
@@ -95,7 +95,6 @@ static void put_partials(const ops_facts *f, const ops_variant *v)
             between = "; ";
         }
     printf("%s", *between ? "" : "none");
-    (void)f;
 }
 
 static weft_status print_elementwise(const ops_facts *f, void *user)
@@ -110,7 +109,7 @@ static weft_status print_elementwise(const ops_facts *f, void *user)
     printf("%s | ", names);
     put_cell(f->doc.text.help);
     printf(" | ");
-    put_partials(f, v);
+    put_partials(v);
     cli_ops_set(v->call.form->in, v->gradient.inputs & v->gradient.params, names);
     printf(" | %s |\n", *names ? names : "none");
     return WEFT_OK;
