@@ -3,12 +3,15 @@
  * when the layout was last changed on purpose. */
 #include <stdio.h>
 #include <weft/coll.h>
+#include <weft/data.h>
 #include <weft/device.h>
 #include <weft/host.h>
 #include <weft/link.h>
+#include <weft/model.h>
 #include <weft/op.h>
 #include <weft/optim.h>
 #include <weft/plugin.h>
+#include <weft/sink.h>
 #include <weft/strategy.h>
 
 #define TYPE(type) printf("%s: %zu\n", #type, sizeof(type))

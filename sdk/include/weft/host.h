@@ -5,6 +5,8 @@
  *   "weft.host.tls/1"        authenticate a socket with the job's key
  *   "weft.host.component/1"  open another component of the job by its name: for wrappers
  *   "weft.host.trace/1"      put spans of time into the job's trace
+ *   "weft.host.kv/1"         exchange bytes with the other ranks while setting up
+ *   "weft.host.metrics/1"    put values among the metrics of a step
  */
 #ifndef WEFT_HOST_H
 #define WEFT_HOST_H
@@ -101,6 +103,65 @@ typedef struct weft_host_trace {
     void (*span)(void *ctx, const char *name, uint64_t began_ns, uint64_t ended_ns);
 } weft_host_trace;
 WEFT_FREEZE(weft_host_trace, span, 40);
+
+/* --- "weft.host.kv/1" ---
+ *
+ * Bytes among ranks over the job's store, which only ranks with the job's key reach: for libraries
+ * that need an exchange before they can communicate themselves. Keys of a plugin are its own: those
+ * of another plugin are others. In a job of one rank the table works too; while planning every call
+ * is WEFT_UNSUPPORTED. A value has at most 64 KiB, all values of a job 64 MiB. */
+typedef struct weft_kv_gather {
+    uint32_t struct_size, flags;
+    const char *key;         /* names this exchange: once a job */
+    const uint32_t *members; /* [n] ranks of the job, ascending, this one among them; NULL: all */
+    uint32_t n;
+    uint32_t reserved;
+    const void *in; /* `bytes` of this rank, the same number on all */
+    uint64_t bytes;
+    void *out; /* [n * bytes], in the order of the members */
+} weft_kv_gather;
+WEFT_FREEZE(weft_kv_gather, out, 56);
+
+typedef struct weft_host_kv {
+    uint32_t struct_size, flags;
+    void *ctx;
+    uint32_t rank, ranks; /* of the job */
+
+    /* Publish. A key is 1 to 63 bytes of printable text, is set once and stays until the job ends;
+     * setting it again is WEFT_USAGE. [setup] */
+    weft_status (*put)(void *ctx, const char *key, const void *data, uint64_t bytes);
+
+    /* Copy the value. *bytes is the room on entry and the number on return. WEFT_BUSY: no rank has
+     * set it yet; a value that is longer than the room is WEFT_USAGE. Never waits. [setup] */
+    weft_status (*get)(void *ctx, const char *key, void *out, uint64_t *bytes);
+
+    /* All members call it; returns when all have, at most run.join_timeout later. A member that has
+     * failed is WEFT_PEER, and is named. [setup] [collective] */
+    weft_status (*all_gather)(void *ctx, const weft_kv_gather *args);
+} weft_host_kv;
+WEFT_FREEZE(weft_host_kv, all_gather, 48);
+
+/* --- "weft.host.metrics/1" ---
+ *
+ * Values that a plugin adds to the metrics of the step that runs (or, between steps, of the next).
+ * They reach the sinks (sink.h) on rank 0; values of other ranks are not sent. */
+#define WEFT_METRICS_LAST 1u /* the last value of a step counts */
+#define WEFT_METRICS_SUM 2u  /* values of a step are added */
+#define WEFT_METRICS_MAX 3u  /* the largest of a step counts */
+
+typedef struct weft_host_metrics {
+    uint32_t struct_size, flags;
+    void *ctx;
+
+    /* A number for add(), the same for the same name. The name has a dot ("acme.retries") and at
+     * most 63 printable bytes; `how` is WEFT_METRICS_.... At most 256 names a job. [setup] */
+    weft_status (*declare)(void *ctx, const char *name, const char *unit, uint32_t how,
+                           uint32_t flags, uint32_t *out);
+
+    /* Takes no lock and no memory. An unknown number is ignored. [any] */
+    void (*add)(void *ctx, uint32_t metric, double value);
+} weft_host_metrics;
+WEFT_FREEZE(weft_host_metrics, add, 32);
 
 WEFT_EXTERN_C_END
 

@@ -19,7 +19,8 @@
  * One .so may carry several components, of several kinds. Interfaces are named by a string with
  * their major number: "weft.device/1" (device.h), "weft.link/1" (link.h), "weft.coll/1" (coll.h),
  * "weft.strategy/1" (strategy.h), "weft.rule/1" and "weft.placement/1" (optim.h), "weft.op/1" and
- * "weft.kernel/1" (op.h). A third party's own names take a reverse domain: "org.acme.rail/1".
+ * "weft.kernel/1" (op.h), "weft.model/1" (model.h), "weft.data/1" and "weft.tokenizer/1" (data.h),
+ * "weft.sink/1" (sink.h). A third party's own names take a reverse domain: "org.acme.rail/1".
  */
 #ifndef WEFT_PLUGIN_H
 #define WEFT_PLUGIN_H
@@ -39,8 +40,9 @@ WEFT_EXTERN_C_BEGIN
 /* --- Options: the INI keys of a component, as data ---
  *
  * The host parses, checks and documents them; the plugin reads validated values. Sections of the
- * keys: device, strategy, rule and placement components use the section of their kind ([device],
- * [parallel], [optim]); a link or coll component uses [comm.NAME]. Ops and kernels have none. */
+ * keys: device, strategy, rule, placement, model, data and tokenizer components use the section of
+ * their kind ([device], [parallel], [optim], [model], [data], [tokenizer]); a link or coll
+ * component uses [comm.NAME], a sink [sink.NAME]. Ops and kernels have none. */
 #define WEFT_OPT_BOOL 1u     /* on | off (also true/false, yes/no, 1/0) */
 #define WEFT_OPT_INT 2u      /* whole number in [min, max] */
 #define WEFT_OPT_REAL 3u     /* real number in [min, max] */
