@@ -48,6 +48,11 @@ weft_status host_open(host *h, const component *c);
 /* Let weft_host.iface(id) answer `table`. Before host_open(). */
 void host_serve(host *h, const char *id, const void *table);
 
+/* The same with a table for each plugin: `make` gets `ctx` and the plugin's id at every call of
+ * iface(), from any thread. */
+typedef const void *(*host_make_table)(void *ctx, const char *plugin);
+void host_serve_each(host *h, const char *id, host_make_table make, void *ctx);
+
 /* Load every file of every place in a child process first: a file whose code crashes, exits or does
  * not return is refused from then on, with the reason, and never loaded by this process. Without
  * it, such a file ends the process with a message that names it. For commands that only list. Call

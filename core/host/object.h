@@ -63,6 +63,8 @@ struct object {
 typedef struct served {
     const char *id;
     const void *table;
+    host_make_table make; /* NULL: all plugins get `table` */
+    void *ctx;
 } served;
 
 typedef VEC(const char *) object_files;

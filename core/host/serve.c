@@ -111,20 +111,35 @@ static const void *serve_iface(void *ctx, const char *id)
 {
     const object *o = ctx;
     const host *h = o->owner;
-    for (uint32_t i = 0; id && i < h->served.n; i++)
-        if (!strcmp(h->served.at[i].id, id))
-            return h->served.at[i].table;
+    for (uint32_t i = 0; id && i < h->served.n; i++) {
+        const served *s = &h->served.at[i];
+        if (!strcmp(s->id, id))
+            return s->make ? s->make(s->ctx, o->manifest->id) : s->table;
+    }
     return NULL;
+}
+
+/* The entry of `id`, added if there is none. */
+static served *entry_of(host *h, const char *id)
+{
+    for (uint32_t i = 0; i < h->served.n; i++)
+        if (!strcmp(h->served.at[i].id, id))
+            return &h->served.at[i];
+    served *s = vec_push(&h->served);
+    *s = (served){.id = pool_text(&h->pool, id)};
+    return s;
 }
 
 void host_serve(host *h, const char *id, const void *table)
 {
-    for (uint32_t i = 0; i < h->served.n; i++)
-        if (!strcmp(h->served.at[i].id, id)) {
-            h->served.at[i].table = table;
-            return;
-        }
-    *vec_push(&h->served) = (served){pool_text(&h->pool, id), table};
+    served *s = entry_of(h, id);
+    *s = (served){.id = s->id, .table = table};
+}
+
+void host_serve_each(host *h, const char *id, host_make_table make, void *ctx)
+{
+    served *s = entry_of(h, id);
+    *s = (served){.id = s->id, .make = make, .ctx = ctx};
 }
 
 /* --- values of a component without options --- */

@@ -22,6 +22,7 @@
 #include "job/leave.h"
 #include "job/mailbox.h"
 #include "job/server.h"
+#include "job/store/gather.h"
 #include "job/store/parts.h"
 #include "job/wire/address.h"
 #include "job/wire/key.h"
@@ -273,6 +274,53 @@ weft_status job_get(job *j, const char *key, double deadline, void **value, uint
     if (!j)
         return err_fail(WEFT_USAGE, "no job has been joined, so '%s' cannot be read", key);
     return ask(j, WIRE_GET, key, NULL, 0, milliseconds(deadline), value, bytes);
+}
+
+weft_status job_add(job *j, const char *key, const void *value, uint64_t bytes)
+{
+    return ask(j, WIRE_ADD, key, value, bytes, j->join_ms, NULL, NULL);
+}
+
+weft_status job_find(job *j, const char *key, void **value, uint64_t *bytes)
+{
+    const weft_status st = ask(j, WIRE_FIND, key, NULL, 0, j->join_ms, value, bytes);
+    if (st == WEFT_BUSY)
+        err_clear();
+    return st;
+}
+
+static weft_status gather_piece(job *j, const char *key, const gather_request *r, uint64_t wait_ms,
+                                uint8_t *all)
+{
+    void *answer = NULL;
+    uint64_t n = 0, bytes;
+    uint8_t *request = job_gather_pack(r, &bytes);
+    weft_status st = ask(j, WIRE_GATHER, key, request, bytes, wait_ms, &answer, &n);
+    free(request);
+    if (st == WEFT_OK &&
+        (st = job_parts_spread(answer, n, r->n, r->bytes, all, r->total)) != WEFT_OK)
+        err_context("gathering '%s'", key);
+    free(answer);
+    return st;
+}
+
+weft_status job_gather(job *j, const char *key, const uint32_t *members, uint32_t n,
+                       const void *mine, uint64_t bytes, void *all)
+{
+    const uint64_t most = job_store_piece(j->who.ranks, 1), until = clock_ms() + j->join_ms;
+    gather_request r = {.total = bytes, .n = members ? n : j->who.ranks, .member = members};
+    uint64_t at = 0;
+    do {
+        const uint64_t now = clock_ms();
+        r.bytes = bytes - at < most ? bytes - at : most;
+        r.piece = r.bytes ? (const uint8_t *)mine + at : NULL;
+        const weft_status st = gather_piece(j, key, &r, now < until ? until - now : 0,
+                                            r.bytes ? (uint8_t *)all + at : NULL);
+        if (st != WEFT_OK)
+            return st;
+        at += r.bytes;
+    } while (at < bytes);
+    return WEFT_OK;
 }
 
 static weft_status exchange_piece(job *j, const char *name, const void *part, uint64_t piece,

@@ -66,6 +66,17 @@ void job_free(job *j);
 weft_status job_put(job *j, const char *key, const void *value, uint64_t bytes);
 weft_status job_get(job *j, const char *key, double deadline, void **value, uint64_t *bytes);
 
+/* For kv.h, keys and values as above. add stores a key that is new, else WEFT_USAGE; find returns
+ * WEFT_BUSY without a record while no rank has set the key. [setup] */
+weft_status job_add(job *j, const char *key, const void *value, uint64_t bytes);
+weft_status job_find(job *j, const char *key, void **value, uint64_t *bytes);
+
+/* All-gather among `n` ranks, this one among them: `members` ascends, NULL is all ranks of the job.
+ * At most 64 KiB a rank, at most run.join_timeout. Ranks without a common member may use the same
+ * key at the same time. [setup] [collective] */
+weft_status job_gather(job *j, const char *key, const uint32_t *members, uint32_t n,
+                       const void *mine, uint64_t bytes, void *all);
+
 /* All-gather: all ranks give `bytes` bytes and get those of all ranks in rank order (ranks *
  * bytes). With `bytes` 0 it is a barrier. The timeout is that of job_join(); the error names the
  * missing ranks. [setup] [collective] */

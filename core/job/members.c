@@ -147,12 +147,14 @@ static void request(job *j, uint32_t rank, uint32_t type, const char *key, const
                     uint64_t bytes, uint64_t due)
 {
     store *s = j->server->store;
-    if (type == WIRE_PUT)
-        job_store_put(s, rank, key, value, bytes);
-    else if (type == WIRE_GET)
-        job_store_get(s, rank, key, due);
-    else
-        job_store_exchange(s, rank, key, value, bytes, due);
+    switch (type) {
+    case WIRE_PUT: job_store_put(s, rank, key, value, bytes); break;
+    case WIRE_GET: job_store_get(s, rank, key, due); break;
+    case WIRE_ADD: job_store_add(s, rank, key, value, bytes); break;
+    case WIRE_FIND: job_store_find(s, rank, key); break;
+    case WIRE_GATHER: job_gathers_join(j->server->gathers, rank, key, value, bytes, due); break;
+    default: job_store_exchange(s, rank, key, value, bytes, due);
+    }
 }
 
 void job_server_ask(job *j, uint32_t type, const char *key, const void *value, uint64_t bytes,
@@ -165,6 +167,7 @@ void job_server_ask(job *j, uint32_t type, const char *key, const void *value, u
 void job_server_give_up(job *j)
 {
     job_store_tick(j->server->store, UINT64_MAX);
+    job_gathers_tick(j->server->gathers, UINT64_MAX);
 }
 
 /* --- leaving --- */
@@ -257,6 +260,9 @@ static bool take_frame(job *j, peer *p, const job_wire_frame *f)
     case WIRE_HELD: return take_begun(j, m, f);
     case WIRE_PUT:
     case WIRE_GET:
+    case WIRE_ADD:
+    case WIRE_FIND:
+    case WIRE_GATHER:
     case WIRE_EXCHANGE: return take_request(j, p, f);
     case WIRE_BYE:
         job_wire_text(f, text, sizeof text);

@@ -9,6 +9,7 @@
 
 #include "job/decide/event.h"
 #include "job/state.h"
+#include "job/store/gather.h"
 #include "job/wire/handshake.h"
 
 #define STRANGERS_MAX 24 /* connections not admitted yet, at once at most */
@@ -42,6 +43,7 @@ typedef struct member { /* one rank; rank 0 has no connection */
 
 struct server {
     store *store;
+    gathers *gathers;
     member *members;          /* by rank */
     uint32_t confirmed, left; /* numbers of ranks */
     int listen_fd, epoll_fd;

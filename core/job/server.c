@@ -282,6 +282,7 @@ static void tick(job *j)
     job_members_tick(j);
     job_members_decide(j);
     job_store_tick(s->store, now);
+    job_gathers_tick(s->gathers, now);
     job_members_judge(j);
 }
 
@@ -353,6 +354,7 @@ static void prepare(job *j, server *s)
 {
     s->listen_fd = s->epoll_fd = -1;
     s->store = job_store_open(j->who.ranks, job_members_reply, j);
+    s->gathers = job_gathers_open(j->who.ranks, job_members_reply, j);
     s->members = mem_alloc((uint64_t)j->who.ranks * sizeof *s->members);
     s->members[0].joined = true;
     s->members[0].confirmed = true;
@@ -400,6 +402,7 @@ void job_server_free(job *j)
     if (s->epoll_fd >= 0)
         close(s->epoll_fd);
     job_store_close(s->store);
+    job_gathers_close(s->gathers);
     free(s->members);
     free(s);
     j->server = NULL;

@@ -5,21 +5,6 @@
 #include "run/train.h"
 
 #include <string.h>
-#include <weft/host.h>
-
-/* Planning opens no connections; the table exists so that a probe finds the interface. */
-static weft_status no_job(void *ctx, int32_t fd, int32_t server, const char *label, weft_tls **out)
-{
-    (void)ctx, (void)fd, (void)server, (void)label, (void)out;
-    return err_fail(WEFT_USAGE, "sockets can only be authenticated inside a job");
-}
-
-static const weft_host_tls planning_tls = {.struct_size = sizeof planning_tls, .start = no_job};
-
-const void *run_planning_tls(void)
-{
-    return &planning_tls;
-}
 
 static weft_status open_data(run_prepared *j)
 {
@@ -55,28 +40,27 @@ static weft_status check_lengths(const run_prepared *j)
     return WEFT_OK;
 }
 
-void run_serve_tables(host *h, job *j)
+/* Whether there are other ranks, or this one is the job. */
+static bool only_plans(const resolve_meeting *meeting, uint32_t ranks)
 {
-    host_serve(h, "weft.host.tls/1", j ? job_tls_table(j) : &planning_tls);
+    return !meeting || meeting->on_paper || (!meeting->job && ranks != 1);
 }
 
-static weft_status open_host(run_prepared *j, const resolve_meeting *meeting)
+static weft_status open_host(run_prepared *j, uint32_t ranks, const resolve_meeting *meeting)
 {
     host_limits_set(j->cfg);
     weft_status st = host_create(config_raw(j->cfg, "run.plugins"), &j->host);
-    if (st != WEFT_OK)
-        return st;
-    run_serve_tables(j->host, meeting ? meeting->job : NULL);
-    j->spans = run_spans_create();
-    host_serve(j->host, "weft.host.trace/1", run_spans_table(j->spans));
-    return WEFT_OK;
+    if (st == WEFT_OK)
+        run_tables_serve(&j->tables, j->host, meeting ? meeting->job : NULL,
+                         only_plans(meeting, ranks));
+    return st;
 }
 
 weft_status run_prepare_links(config *cfg, uint32_t ranks, const resolve_meeting *meeting,
                               run_prepared *out)
 {
     *out = (run_prepared){.cfg = cfg};
-    weft_status st = open_host(out, meeting);
+    weft_status st = open_host(out, ranks, meeting);
     return st != WEFT_OK ? st : resolve_links(out->cfg, out->host, ranks, meeting, &out->spec);
 }
 
@@ -84,7 +68,7 @@ weft_status run_prepare(config *cfg, uint32_t ranks, bool with_data, const resol
                         run_prepared *out)
 {
     *out = (run_prepared){.cfg = cfg};
-    weft_status st = open_host(out, meeting);
+    weft_status st = open_host(out, ranks, meeting);
     if (st == WEFT_OK)
         st = resolve_plugins(out->cfg, out->host, &out->spec);
     if (st != WEFT_OK)
@@ -115,5 +99,5 @@ void run_unprepare(run_prepared *j)
     if (j->valid.map)
         data_close(&j->valid);
     host_destroy(j->host);
-    run_spans_free(j->spans);
+    run_tables_free(&j->tables);
 }

@@ -226,8 +226,7 @@ static weft_status save(trainer *t, uint64_t step)
                             (uint32_t)config_int(t->j->cfg, "checkpoint.keep"));
 }
 
-/* Stops on request after `step`, which may be saved already. A job without checkpoints saves
- * none. */
+/* Stops on request after `step`, which may be saved already. Without checkpoints it saves none. */
 static weft_status stop_after(trainer *t, uint64_t step, uint64_t saved)
 {
     bool saves = config_int(t->j->cfg, "checkpoint.every") > 0;
@@ -375,7 +374,7 @@ static weft_status start(trainer *t, run_resume_mode how)
     if (st == WEFT_OK)
         st = run_exec_create(t->plan, t->j->cfg, t->job, &t->who, t->out, &t->exec);
     if (st == WEFT_OK)
-        st = run_trace_begin(&t->exec.trace, t->j->spans, t->job, &t->who, t->out);
+        st = run_trace_begin(&t->exec.trace, t->j->tables.spans, t->job, &t->who, t->out);
     t->peak_flops = config_real(t->j->cfg, "log.peak_gflops") * 1e9;
     if (st == WEFT_OK && t->peak_flops <= 0)
         st = run_measure_peak(&t->exec, &t->peak_flops);
@@ -478,6 +477,7 @@ int run_train_rank(config *cfg, run_resume_mode resume)
     snprintf(why, sizeof why, "%s", st != WEFT_OK ? err_text() : "");
     if (t.who.rank) /* before rank 0, which removes the lock */
         run_outlock_release(&t.lock, 0);
+    run_tables_end(&j.tables);
     if (!job_leave(t.job, st, st != WEFT_OK ? why : NULL) && st == WEFT_OK) {
         snprintf(why, sizeof why, "%s", err_text());
         st = WEFT_PEER;

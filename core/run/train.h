@@ -6,7 +6,7 @@
 #include "job/job.h"
 #include "plan/plan.h"
 #include "resolve/resolve.h"
-#include "run/view/spans.h"
+#include "run/tables.h"
 
 #include <stdbool.h>
 
@@ -19,7 +19,7 @@ typedef struct run_prepared {
     data_file train, valid; /* valid.count 0: none */
     plan_set plans;
     bool planned;
-    run_spans *spans; /* of plugins in the trace */
+    run_tables tables; /* served to the plugins */
 } run_prepared;
 
 /* Check `cfg`, open the data and plan for `ranks` ranks (0: as many as the sizes of the mesh axes
@@ -34,17 +34,11 @@ weft_status run_prepare(config *cfg, uint32_t ranks, bool with_data, const resol
  * [setup] */
 weft_status run_prepare_links(config *cfg, uint32_t ranks, const resolve_meeting *meeting,
                               run_prepared *out);
-/* Offers plugins the host's tables: those of a job that has been joined, or while planning (`j`
- * NULL) tables whose functions fail. [setup] */
-void run_serve_tables(host *h, job *j);
 void run_unprepare(run_prepared *j);
 
 /* Rendezvous with the other ranks as set in [run], which is checked first; *out is unchanged for
  * one rank. [setup] [collective] */
 weft_status run_train_join(const job_identity *who, const config *cfg, job **out);
-
-/* The table "weft.host.tls/1" for plugins that are probed while planning: its functions fail. */
-const void *run_planning_tls(void);
 
 /* Where a run starts. */
 typedef enum run_resume_mode {

@@ -62,6 +62,7 @@ typedef struct bench {
     const config *job_cfg; /* the job file and the command line, as loaded; NULL: no job file */
     config *cfg;           /* what of it concerns bench comm */
     host *host;
+    run_tables tables;
     job *job;
     comm_world *world;
     comm_arena arena;
@@ -200,7 +201,7 @@ static weft_status find_links(bench *b)
     host_limits_set(b->cfg);
     weft_status st = host_create(config_raw(b->cfg, "run.plugins"), &b->host);
     if (st == WEFT_OK)
-        run_serve_tables(b->host, b->job);
+        run_tables_serve(&b->tables, b->host, b->job, !b->job);
     if (st == WEFT_OK && b->job)
         st = job_find_hosts(b->job, &b->who, &b->hosts);
     if (st == WEFT_OK)
@@ -258,12 +259,14 @@ static int run_rank(bench *b)
         st = print_table(b, i);
     if (st == WEFT_OK)
         st = close_files(b);
+    run_tables_end(&b->tables);
     int status = cli_measure_leave(b->job, b->world, st);
     for (uint32_t i = 0; i < b->n; i++)
         cli_measure_destroy(b->m[i]);
     resolve_free(&b->spec);
     job_free_hosts(&b->hosts);
     host_destroy(b->host);
+    run_tables_free(&b->tables);
     config_destroy(b->cfg);
     return status;
 }
@@ -281,6 +284,7 @@ static weft_status check_request(const bench *given)
         st = parse_ops(&b);
     resolve_free(&b.spec);
     host_destroy(b.host);
+    run_tables_free(&b.tables);
     config_destroy(b.cfg);
     return st;
 }

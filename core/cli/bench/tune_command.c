@@ -237,6 +237,7 @@ static int run_rank(tuner *t)
         st = set_up(t);
     if (st == WEFT_OK)
         st = measure_all(t);
+    run_tables_end(&t->p.tables);
     int status = cli_measure_leave(t->job, t->world, st);
     release(t);
     return status;

@@ -129,17 +129,19 @@ static void probe_all(doctor *d, probe_request *t)
 void doctor_check_plugins(doctor *d)
 {
     probe_request t = {0};
+    run_tables tables = {0};
     weft_status st = config_load(NULL, NULL, 0, &t.cfg);
     host_limits_set(d->job ? d->job->cfg : NULL);
     if (st == WEFT_OK)
         st = host_create(d->job ? config_raw(d->job->cfg, "run.plugins") : NULL, &t.host);
     if (st == WEFT_OK) {
-        host_serve(t.host, "weft.host.tls/1", run_planning_tls());
+        run_tables_serve(&tables, t.host, NULL, true);
         probe_all(d, &t);
     } else {
         doctor_add_line(d, "%s", err_text());
     }
     host_destroy(t.host);
+    run_tables_free(&tables);
     config_destroy(t.cfg);
 }
 

@@ -39,9 +39,9 @@ struct store {
     uint32_t ranks;
     store_reply reply;
     void *ctx;
-    void *items; /* a tree of item, by key */
-    uint64_t bytes;
-    waiter *waiters; /* by rank */
+    void *items;           /* a tree of item, by key */
+    uint64_t bytes, added; /* of all items; of those that were added */
+    waiter *waiters;       /* by rank */
     gathering now;
 };
 
@@ -114,21 +114,27 @@ static item *find_or_add(store *s, const char *key)
     return NULL;
 }
 
-void job_store_put(store *s, uint32_t rank, const char *key, const void *value, uint64_t bytes)
+/* What a value takes of the limits beside its bytes. */
+static uint64_t cost_of(const char *key)
+{
+    return strlen(key) + sizeof(item) + 1;
+}
+
+static bool store_value(store *s, uint32_t rank, const char *key, const void *value, uint64_t bytes)
 {
     const item *old = find(s, key);
-    uint64_t less = old ? old->bytes : 0, more = bytes + (old ? 0 : strlen(key) + sizeof *old + 1);
+    uint64_t less = old ? old->bytes : 0, more = bytes + (old ? 0 : cost_of(key));
     if (s->bytes - less > STORE_BYTES_MAX - more) {
         refuse(s, rank, WEFT_NO_MEMORY,
                "the job's store is full: '%s' with %llu bytes would take it "
                "over %llu MiB",
                key, (unsigned long long)bytes, (unsigned long long)(STORE_BYTES_MAX >> 20));
-        return;
+        return false;
     }
     item *i = find_or_add(s, key);
     if (!i) {
         refuse(s, rank, WEFT_NO_MEMORY, "rank 0 has no memory left for the key '%s'", key);
-        return;
+        return false;
     }
     s->bytes = s->bytes - less + more;
     free(i->value);
@@ -142,6 +148,31 @@ void job_store_put(store *s, uint32_t rank, const char *key, const void *value, 
             s->waiters[r].waits = false;
             s->reply(s->ctx, r, WEFT_OK, i->value, i->bytes);
         }
+    return true;
+}
+
+void job_store_put(store *s, uint32_t rank, const char *key, const void *value, uint64_t bytes)
+{
+    (void)store_value(s, rank, key, value, bytes);
+}
+
+void job_store_add(store *s, uint32_t rank, const char *key, const void *value, uint64_t bytes)
+{
+    const uint64_t more = bytes + cost_of(key);
+    if (find(s, key))
+        refuse(s, rank, WEFT_USAGE, "'%s' is set already, and a key is set once", key);
+    else if (s->added > STORE_ADDED_MAX - more)
+        refuse(s, rank, WEFT_NO_MEMORY,
+               "'%s' with %llu bytes does not fit: plugins may put %llu MiB into the job's store",
+               key, (unsigned long long)bytes, (unsigned long long)(STORE_ADDED_MAX >> 20));
+    else if (store_value(s, rank, key, value, bytes))
+        s->added += more;
+}
+
+void job_store_find(store *s, uint32_t rank, const char *key)
+{
+    const item *i = find(s, key);
+    s->reply(s->ctx, rank, i ? WEFT_OK : WEFT_BUSY, i ? i->value : NULL, i ? i->bytes : 0);
 }
 
 void job_store_get(store *s, uint32_t rank, const char *key, uint64_t due)

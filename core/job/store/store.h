@@ -10,6 +10,7 @@
 
 #define STORE_ANSWERS_MAX (UINT64_C(64) << 20) /* all answers of one exchange, in memory */
 #define STORE_BYTES_MAX (UINT64_C(256) << 20)  /* all keys and values together */
+#define STORE_ADDED_MAX (UINT64_C(64) << 20)   /* ... of them those of job_store_add() */
 
 typedef struct store store;
 
@@ -22,6 +23,11 @@ void job_store_close(store *s); /* NULL allowed */
 
 void job_store_put(store *s, uint32_t rank, const char *key, const void *value, uint64_t bytes);
 void job_store_get(store *s, uint32_t rank, const char *key, uint64_t due);
+
+/* For tables of plugins (job/kv.h). add stores a key for good: WEFT_USAGE if it is there. find is
+ * get without waiting: WEFT_BUSY if it is not. */
+void job_store_add(store *s, uint32_t rank, const char *key, const void *value, uint64_t bytes);
+void job_store_find(store *s, uint32_t rank, const char *key);
 
 /* Answered with the parts of all ranks, as in parts.h, once the last has arrived. WEFT_BUSY: too
  * many distinct parts for the memory limit of all answers; the ranks retry with smaller pieces.

@@ -31,7 +31,13 @@
 #define WIRE_HELD 15u /* to the store: the step that this rank has begun, u64 */
 #define WIRE_LAST 16u /* to a rank: the last step, u64, 0: none; arg is the signal */
 
-#define WIRE_PROTOCOL 3u /* incremented with every change that the other end must know of */
+#define WIRE_ADD 17u  /* to the store: key and value, which must be new */
+#define WIRE_FIND 18u /* to the store: key; WEFT_BUSY at once if it is not there */
+#define WIRE_GATHER                                                                                \
+    19u /* to the store: key and a request of store/gather.h; arg is the timeout                   \
+         */
+
+#define WIRE_PROTOCOL 4u /* incremented with every change that the other end must know of */
 #define WIRE_HEAD 16
 #define WIRE_KEY_MAX 200u
 #define WIRE_VALUE_MAX (1u << 20)

@@ -108,15 +108,17 @@ WEFT_FREEZE(weft_host_trace, span, 40);
  *
  * Bytes among ranks over the job's store, which only ranks with the job's key reach: for libraries
  * that need an exchange before they can communicate themselves. Keys of a plugin are its own: those
- * of another plugin are others. In a job of one rank the table works too; while planning every call
- * is WEFT_UNSUPPORTED. A value has at most 64 KiB, all values of a job 64 MiB. */
+ * of another plugin are others. In a job of one rank the table works too; while planning and after
+ * the job's end every call is WEFT_UNSUPPORTED. A value has at most 64 KiB, all values of a job and
+ * their keys 64 MiB. */
 typedef struct weft_kv_gather {
     uint32_t struct_size, flags;
-    const char *key;         /* names this exchange: once a job */
+    const char *key; /* names this exchange: a rank uses it once a job. Groups that share no rank
+                        may use the same */
     const uint32_t *members; /* [n] ranks of the job, ascending, this one among them; NULL: all */
-    uint32_t n;
-    uint32_t reserved;
-    const void *in; /* `bytes` of this rank, the same number on all */
+    uint32_t n;              /* 0 is allowed for all */
+    uint32_t reserved;       /* 0 */
+    const void *in; /* `bytes` of this rank, the same number on all; may be this rank's in `out` */
     uint64_t bytes;
     void *out; /* [n * bytes], in the order of the members */
 } weft_kv_gather;
@@ -125,7 +127,7 @@ WEFT_FREEZE(weft_kv_gather, out, 56);
 typedef struct weft_host_kv {
     uint32_t struct_size, flags;
     void *ctx;
-    uint32_t rank, ranks; /* of the job */
+    uint32_t rank, ranks; /* of the job; while planning 0 */
 
     /* Publish. A key is 1 to 63 bytes of printable text, is set once and stays until the job ends;
      * setting it again is WEFT_USAGE. [setup] */
