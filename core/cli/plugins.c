@@ -10,14 +10,15 @@
 #include "host/host.h"
 #include "host/watch.h"
 #include "resolve/spec.h"
+#include "run/view/metrics.h"
 
 #include <stdio.h>
 #include <string.h>
 
 static const char *section_of(const component *c, char out[128])
 {
-    snprintf(out, 128, "%s%s%s", c->kind, strcmp(c->kind, "comm") ? "" : ".",
-             strcmp(c->kind, "comm") ? "" : c->name);
+    const bool own = !strcmp(c->kind, "comm") || !strcmp(c->kind, "sink");
+    snprintf(out, 128, "%s%s%s", c->kind, own ? "." : "", own ? c->name : "");
     return out;
 }
 
@@ -208,7 +209,7 @@ static void print_combinations(const component *const *all, uint32_t n)
            "its keys says what they go with.\n");
     for (uint32_t i = 0; i < n; i++) {
         if (!all[i]->iface || !strcmp(all[i]->kind, "device") || !strcmp(all[i]->kind, "op") ||
-            !strcmp(all[i]->iface, "weft.rule/1"))
+            !strcmp(all[i]->kind, "sink") || !strcmp(all[i]->iface, "weft.rule/1"))
             continue;
         printf("\n- `%s` (%s): %s\n", all[i]->name, all[i]->kind, all[i]->help);
         const weft_strategy *st = all[i]->table;
@@ -227,8 +228,12 @@ static int reference(int argc, char **argv)
     const component **all;
     uint32_t n;
     bool combinations = argc == 2 && !strcmp(argv[1], "combinations");
+    if (argc == 2 && !strcmp(argv[1], "metrics")) {
+        run_metrics_print_page(stdout);
+        return 0;
+    }
     if (argc > 1 && !combinations)
-        return cli_usage(&cli_cmd_config, "it takes no arguments but 'combinations'");
+        return cli_usage(&cli_cmd_config, "it takes no arguments but 'combinations' or 'metrics'");
     weft_status st = host_create(NULL, &h);
     if (st == WEFT_OK) {
         host_try_all(h);
@@ -241,7 +246,8 @@ static int reference(int argc, char **argv)
 }
 
 const command cli_cmd_config = {
-    "config", "[combinations]",
+    "config", "[combinations | metrics]",
     "Print every key of a job file, of the core and of the plugins installed.\n\n"
-    "  combinations   what combines with what and why not: docs/COMBINATIONS.md",
+    "  combinations   what combines with what and why not: docs/COMBINATIONS.md\n"
+    "  metrics        the values of a step that sinks get: docs/METRICS.md",
     reference};

@@ -177,6 +177,9 @@ static const weft_option *const log_options[] = {
     REAL(FREE, "peak_gflops", "0", 0, 1e9,
          "peak of a rank that MFU divides by; 0: measured at the start, the mean over all "
          "ranks while all are at work"),
+    TEXT(FREE, "sinks", "jsonl",
+         "plugins NAME, NAME that get the metrics of every step; jsonl writes OUT/metrics.jsonl; "
+         "empty: none"),
     INT(FREE, "progress", "1", 0, 1e12, "a line on the terminal every so many steps; 0: none"),
     NULL,
 };

@@ -19,7 +19,7 @@
 
 #define PLACES_MAX 64
 
-const char *const host_kinds[] = {"op", "device", "comm", "parallel", "optim", NULL};
+const char *const host_kinds[] = {"op", "device", "comm", "parallel", "optim", "sink", NULL};
 
 /* --- places --- */
 

@@ -11,6 +11,7 @@
 #include <weft/link.h>
 #include <weft/op.h>
 #include <weft/optim.h>
+#include <weft/sink.h>
 #include <weft/strategy.h>
 
 #include "host/object.h"
@@ -108,6 +109,13 @@ static const slot kernel_slots[] = {
     END,
 };
 
+static const slot sink_slots[] = {
+    SLOT(weft_sink_table, open),
+    SLOT(weft_sink_table, metrics),
+    SLOT(weft_sink_table, close),
+    END,
+};
+
 #define LEAST(type, member) (uint32_t) WEFT_END_OF(type, member)
 
 static const interface interfaces[] = {
@@ -122,6 +130,7 @@ static const interface interfaces[] = {
     {"weft.rule/1", "optim", sizeof(weft_rule), LEAST(weft_rule, update), 0, rule_slots},
     {"weft.placement/1", "optim", sizeof(weft_placement), LEAST(weft_placement, edit), 0,
      placement_slots},
+    {"weft.sink/1", "sink", sizeof(weft_sink_table), LEAST(weft_sink_table, close), 0, sink_slots},
     {"weft.op/1", "op", sizeof(weft_op), LEAST(weft_op, first_axis), 0, op_slots},
     {"weft.kernel/1", "op", sizeof(weft_kernel), LEAST(weft_kernel, run), 0, kernel_slots},
 };

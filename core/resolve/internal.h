@@ -4,12 +4,28 @@
 
 #include "resolve/resolve.h"
 
+#include <string.h>
+
 /* A spec while it is filled in. */
 typedef struct resolver {
     config *cfg;
     spec *spec;
     resolve_meeting meeting;
 } resolver;
+
+/* The next name of a list with commas, without spaces; NULL at its end. */
+static inline char *resolve_next_word(char **rest)
+{
+    char *word = strsep(rest, ",");
+    if (!word)
+        return NULL;
+    word += strspn(word, " \t");
+    word[strcspn(word, " \t")] = 0;
+    return word;
+}
+
+/* --- sinks.c --- */
+weft_status resolve_sinks(resolver *r); /* the plugins of log.sinks */
 
 /* --- plugins.c --- */
 weft_status resolve_device(resolver *r);

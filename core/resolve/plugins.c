@@ -123,22 +123,11 @@ static weft_status check_unit(const component *c)
         c->path, c->name, rule->unit);
 }
 
-/* The next name of a list with commas, without spaces; NULL at its end. */
-static char *next_word(char **rest)
-{
-    char *word = strsep(rest, ",");
-    if (!word)
-        return NULL;
-    word += strspn(word, " \t");
-    word[strcspn(word, " \t")] = 0;
-    return word;
-}
-
 /* Add the strategies of a list; one that represents a list is replaced by it. */
 static weft_status add_strategies(resolver *r, const char *list, bool nested)
 {
     char *rest = pool_text(&r->spec->pool, list);
-    for (char *word; (word = next_word(&rest));) {
+    for (char *word; (word = resolve_next_word(&rest));) {
         const component *c;
         weft_status st =
             find(r, "parallel", word, "parallel.strategy", strategy_ifaces, "parallel", &c);
@@ -196,7 +185,9 @@ static void add_unused(resolver *r)
     for (uint32_t i = 0; i < n; i++) {
         if (!all[i]->iface || !strcmp(all[i]->kind, "comm") || !strcmp(all[i]->kind, "op"))
             continue;
-        (void)!config_add(r->cfg, all[i]->kind,
+        const bool own = !strcmp(all[i]->kind, "sink"); /* a section for each */
+        (void)!config_add(r->cfg,
+                          own ? pool_printf(&r->spec->pool, "sink.%s", all[i]->name) : all[i]->kind,
                           pool_printf(&r->spec->pool, "plugin %s", all[i]->name), all[i]->options);
         if (!strcmp(all[i]->iface, strategy_ifaces[0]))
             add_unused_axes(r, all[i]);
@@ -247,7 +238,7 @@ weft_status resolve_use(resolver *r)
 {
     char *rest = pool_text(&r->spec->pool, config_text(r->cfg, "run.use"));
     rest = *rest ? rest : NULL;
-    for (char *word; (word = next_word(&rest));) {
+    for (char *word; (word = resolve_next_word(&rest));) {
         weft_status st = host_use_named(r->spec->host, word);
         if (st != WEFT_OK) {
             err_context("%s: run.use", config_where(r->cfg, "run.use"));
@@ -271,6 +262,8 @@ weft_status resolve_plugins(config *cfg, host *h, spec *out)
         st = find_placement(&r);
     if (st == WEFT_OK)
         st = resolve_sections(&r);
+    if (st == WEFT_OK)
+        st = resolve_sinks(&r);
     if (st == WEFT_OK)
         st = resolve_use(&r);
     return st == WEFT_OK ? resolve_check_keys(&r) : st;

@@ -21,6 +21,8 @@
 #define SPEC_TRAIN 0
 #define SPEC_FORWARD 1 /* logits of one sequence: sampling */
 
+#define SPEC_SINKS 8u /* the most of a job */
+
 typedef struct spec_plugin {
     const component *c;
     const weft_conf *conf;
@@ -71,6 +73,8 @@ typedef struct spec {
     spec_plugin device, rule, placement; /* placement.c NULL: none */
     spec_plugin strategies[WEFT_MAX_MESH];
     uint32_t nstrategies;
+    const component *sinks[SPEC_SINKS]; /* of log.sinks; not open */
+    uint32_t nsinks;
     host_map hosts;
     spec_link links[WEFT_MAX_MESH]; /* one per distinct transport or pair of transports */
     uint32_t nlinks;

@@ -34,7 +34,8 @@ typedef struct sampler {
     uint64_t n;    /* tokens so far, at most context */
 } sampler;
 
-/* The text of the job that wrote the checkpoint without [parallel] and [comm], for one rank. */
+/* The text of the job that wrote the checkpoint for one rank that samples: without [parallel],
+ * [comm] and sinks. */
 static char *one_rank_text(const char *text)
 {
     char *out = mem_alloc(strlen(text) + 1), *to = out;
@@ -43,7 +44,8 @@ static char *one_rank_text(const char *text)
         size_t n = strcspn(line, "\n");
         n += line[n] == '\n';
         if (*line == '[')
-            drop = !strncmp(line, "[parallel]", 10) || !strncmp(line, "[comm", 5);
+            drop = !strncmp(line, "[parallel]", 10) || !strncmp(line, "[comm", 5) ||
+                   !strncmp(line, "[sink", 5);
         if (!drop) {
             memcpy(to, line, n);
             to += n;
@@ -68,7 +70,10 @@ static weft_status open_model(sampler *s, const ckpt *c)
         if (!strcmp(p[i].name, "embed.tok.w") && p[i].shape[0] < (1 << 24))
             vocab = (uint32_t)p[i].shape[0];
     host_limits_set(s->cfg);
-    st = host_create(s->o->plugins ? s->o->plugins : config_raw(s->cfg, "run.plugins"), &s->host);
+    st = config_set(s->cfg, "log.sinks", "", "weft sample");
+    if (st == WEFT_OK)
+        st = host_create(s->o->plugins ? s->o->plugins : config_raw(s->cfg, "run.plugins"),
+                         &s->host);
     if (st == WEFT_OK)
         st = resolve_plugins(s->cfg, s->host, &s->spec);
     if (st == WEFT_OK)

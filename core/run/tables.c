@@ -18,10 +18,12 @@ void run_tables_serve(run_tables *t, host *h, job *j, bool planning)
 {
     *t = (run_tables){
         .spans = run_spans_create(),
+        .meter = run_meter_create(),
         .kv = job_kv_create(j, planning ? JOB_KV_PLANNING : JOB_KV_JOB),
     };
     host_serve(h, "weft.host.tls/1", j ? job_tls_table(j) : &planning_tls);
     host_serve(h, "weft.host.trace/1", run_spans_table(t->spans));
+    host_serve(h, "weft.host.metrics/1", run_meter_table(t->meter));
     host_serve_each(h, "weft.host.kv/1", job_kv_table, t->kv);
 }
 
@@ -34,5 +36,6 @@ void run_tables_free(run_tables *t)
 {
     run_spans_free(t->spans);
     job_kv_free(t->kv);
+    run_meter_free(t->meter);
     *t = (run_tables){0};
 }

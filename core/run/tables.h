@@ -7,11 +7,13 @@
 #include "host/host.h"
 #include "job/job.h"
 #include "job/kv.h"
+#include "run/view/meter.h"
 #include "run/view/spans.h"
 
 typedef struct run_tables {
     run_spans *spans; /* "weft.host.trace/1" */
     job_kv *kv;       /* "weft.host.kv/1" */
+    run_meter *meter; /* "weft.host.metrics/1" */
 } run_tables;
 
 /* Offer plugins the tables of a job that has been joined, of a job of one rank (`j` NULL), or

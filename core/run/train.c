@@ -2,7 +2,6 @@
  * walks the list and reads the scalars. */
 #include "run/train.h"
 
-#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "host/call.h"
@@ -11,23 +10,20 @@
 #include "job/stop.h"
 #include "run/consistency.h"
 #include "run/exec/arena.h"
-#include "run/exec/library.h"
 #include "run/exec/peak.h"
 #include "run/exec/walk.h"
 #include "run/memory_check.h"
 #include "run/plugins_log.h"
-#include "run/scalars.h"
+#include "run/results.h"
 #include "run/state/outdir.h"
 #include "run/state/resume.h"
 #include "run/state/weights.h"
-#include "run/view/metrics.h"
 #include "run/view/progress.h"
+#include "run/view/sinks.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define SKIPS_IN_A_ROW 20
 
 typedef struct trainer {
     run_prepared *j;
@@ -38,12 +34,11 @@ typedef struct trainer {
     const plan *plan; /* of this rank's stage */
     const char *out;
     outlock lock; /* of `out` */
-    FILE *metrics;
-    run_scalars scalars;
+    run_sinks sinks;
+    run_results results;
     progress progress;
     int32_t *tokens, *targets, *positions; /* [microbatch, sequence] of one pass */
-    uint64_t first, steps, skips_in_a_row;
-    double peak_flops;
+    uint64_t first, steps;
     int stopped;      /* the signal that requested a stop; 0: none */
     uint64_t stop_at; /* ... after this step */
     bool saved;       /* ... and it is in a checkpoint */
@@ -131,70 +126,10 @@ static weft_status evaluate(trainer *t, double *out)
 
 /* --- one step --- */
 
-static void tell_skipped(const trainer *t, const metrics *m)
-{
-    char scale[64] = "";
-    if (m->scale > 0)
-        snprintf(scale, sizeof scale, "; the loss scale is now %.0f", m->scale);
-    if (t->who.rank == 0)
-        log_line(WEFT_LOG_WARN, "step %llu is skipped: the gradient norm is not finite%s",
-                 (unsigned long long)m->step, scale);
-}
-
-static weft_status read_results(trainer *t, metrics *m)
-{
-    double gate = 1;
-    static const char *const names[] = {"loss", "norm", "lr", "gate", "skipped", "scale"};
-    double *const to[] = {&m->loss, &m->grad_norm, &m->lr, &gate, &m->skipped, &m->scale};
-    const size_t n = sizeof to / sizeof *to - !t->j->spec.scaled;
-    weft_status st = run_scalars_read(&t->scalars);
-    for (size_t i = 0; st == WEFT_OK && i < n; i++)
-        st = run_scalars_value(&t->scalars, names[i], to[i]);
-    if (st != WEFT_OK)
-        return st;
-    t->skips_in_a_row = gate != 0 ? 0 : t->skips_in_a_row + 1;
-    if (gate == 0)
-        tell_skipped(t, m);
-    if (t->skips_in_a_row >= SKIPS_IN_A_ROW && m->scale <= 1) /* above 1, a lower scale may help */
-        return err_fail(WEFT_IO,
-                        "the gradient norm was not finite in %d consecutive steps: the run has "
-                        "diverged; try a lower optim.lr",
-                        SKIPS_IN_A_ROW);
-    return WEFT_OK;
-}
-
-static uint64_t bytes_sent(const trainer *t)
-{
-    const executor *e = &t->exec;
-    return (e->world ? comm_bytes_sent(e->world) : 0) + run_library_sent(e->colls);
-}
-
-static void measure(trainer *t, metrics *m, uint64_t ns, const run_exec_times *before,
-                    uint64_t sent)
-{
-    const spec *s = &t->j->spec;
-    double seconds = (double)ns * 1e-9;
-    m->tokens = s->batch * (uint64_t)s->model.sequence;
-    m->step_ms = seconds * 1e3;
-    m->tokens_per_s = (double)m->tokens / seconds;
-    m->mfu = t->peak_flops > 0 ? t->plan->flops_step / seconds / t->peak_flops : 0;
-    m->flops_rule = "products and attention of the plan, forward and backward";
-    m->comm_bytes = sent;
-    const run_exec_times *now = &t->exec.times;
-    m->exposed_comm_ms = (double)(now->exposed_ns - before->exposed_ns) * 1e-6;
-    m->bubble_ms = (double)(now->bubble_ns - before->bubble_ns) * 1e-6;
-    m->optimizer_ms = (double)(now->tail_ns - before->tail_ns) * 1e-6;
-    m->compute_ms = m->step_ms - m->exposed_comm_ms - m->bubble_ms - m->optimizer_ms;
-    m->peak_bytes = t->j->plans.peak;
-}
-
 static weft_status one_step(trainer *t, uint64_t step, metrics *m)
 {
-    const run_exec_times before = t->exec.times;
-    uint64_t began = clock_ns();
-    uint64_t sent = bytes_sent(t);
-    *m = (metrics){
-        .step = step, .valid_loss = -1, .told = t->scalars.told, .ntold = t->scalars.ntold};
+    run_results_begin(&t->results);
+    *m = (metrics){.step = step, .valid_loss = -1};
     t->exec.step = step;
     weft_status st = fill_step(t, step);
     if (st == WEFT_OK)
@@ -202,10 +137,8 @@ static weft_status one_step(trainer *t, uint64_t step, metrics *m)
     for (uint32_t i = 0; st == WEFT_OK && i < t->plan->extra.n; i++)
         if (step % t->plan->extra.at[i].every == 0)
             st = run_exec_list(&t->exec, &t->plan->extra.at[i].l);
-    if (st != WEFT_OK)
-        return st;
-    measure(t, m, clock_ns() - began, &before, bytes_sent(t) - sent);
-    st = read_results(t, m);
+    if (st == WEFT_OK)
+        st = run_results_end(&t->results, m);
     uint64_t every = (uint64_t)config_int(t->j->cfg, "train.eval_every");
     if (st == WEFT_OK && t->j->valid.count && every && (step % every == 0 || step == t->steps))
         st = evaluate(t, &m->valid_loss);
@@ -217,13 +150,23 @@ static weft_status report(trainer *t, const metrics *m)
     if (t->who.rank)
         return WEFT_OK;
     run_progress_step(&t->progress, m);
-    return run_metrics_write(t->metrics, m);
+    weft_status st = run_sinks_step(&t->sinks, m);
+    if (st == WEFT_OK && m->skips)
+        st = run_sinks_event(&t->sinks, "skipped", m->step,
+                             "the gradient norm of step %llu is not finite",
+                             (unsigned long long)m->step);
+    if (st == WEFT_OK && run_metrics_evaluated(m))
+        st = run_sinks_event(&t->sinks, "evaluation", m->step, "valid_loss %.9g", m->valid_loss);
+    return st;
 }
 
 static weft_status save(trainer *t, uint64_t step)
 {
-    return run_weights_save(&t->exec, t->out, step,
-                            (uint32_t)config_int(t->j->cfg, "checkpoint.keep"));
+    weft_status st = run_weights_save(&t->exec, t->out, step,
+                                      (uint32_t)config_int(t->j->cfg, "checkpoint.keep"));
+    return st != WEFT_OK ? st
+                         : run_sinks_event(&t->sinks, "checkpoint", step, "saved step %llu in %s",
+                                           (unsigned long long)step, t->out);
 }
 
 /* Stops on request after `step`, which may be saved already. Without checkpoints it saves none. */
@@ -233,6 +176,9 @@ static weft_status stop_after(trainer *t, uint64_t step, uint64_t saved)
     weft_status st = saves && step != saved ? save(t, step) : WEFT_OK;
     t->stop_at = step;
     t->saved = saves || step == saved;
+    if (st == WEFT_OK)
+        st = run_sinks_event(&t->sinks, "stop", step, "stopped by %s after step %llu",
+                             job_stop_name(t->stopped), (unsigned long long)step);
     if (st == WEFT_OK && t->saved && !t->who.rank && step)
         log_line(
             WEFT_LOG_WARN,
@@ -358,8 +304,25 @@ static void announce(const trainer *t)
     run_log_plugins(s);
     if (t->plan->changes)
         log_line(WEFT_LOG_WARN, "results depend on the layout: %s", t->plan->changes);
-    if (t->peak_flops > 0)
-        log_line(WEFT_LOG_INFO, "MFU divides by %.4g GFLOP/s a rank", t->peak_flops * 1e-9);
+    if (t->results.peak_flops > 0)
+        log_line(WEFT_LOG_INFO, "MFU divides by %.4g GFLOP/s a rank", t->results.peak_flops * 1e-9);
+}
+
+static weft_status open_sinks(trainer *t, bool resume)
+{
+    const run_sinks_for f = {.spec = &t->j->spec,
+                             .cfg = t->j->cfg,
+                             .meter = t->j->tables.meter,
+                             .ranks = t->who.ranks,
+                             .told = t->plan->scalars.n,
+                             .after = resume ? t->first - 1 : 0};
+    weft_status st = run_sinks_open(&f, &t->sinks);
+    return st != WEFT_OK ? st
+                         : run_sinks_event(&t->sinks, resume ? "resume" : "begin", f.after,
+                                           "%s: steps %llu to %llu, ranks: %u",
+                                           resume ? "the run continues" : "the run begins",
+                                           (unsigned long long)t->first,
+                                           (unsigned long long)t->steps, t->who.ranks);
 }
 
 static weft_status start(trainer *t, run_resume_mode how)
@@ -375,19 +338,21 @@ static weft_status start(trainer *t, run_resume_mode how)
         st = run_exec_create(t->plan, t->j->cfg, t->job, &t->who, t->out, &t->exec);
     if (st == WEFT_OK)
         st = run_trace_begin(&t->exec.trace, t->j->tables.spans, t->job, &t->who, t->out);
-    t->peak_flops = config_real(t->j->cfg, "log.peak_gflops") * 1e9;
-    if (st == WEFT_OK && t->peak_flops <= 0)
-        st = run_measure_peak(&t->exec, &t->peak_flops);
+    run_results *r = &t->results;
+    *r = (run_results){.exec = &t->exec, .spec = &t->j->spec, .peak_bytes = t->j->plans.peak};
+    r->peak_flops = config_real(t->j->cfg, "log.peak_gflops") * 1e9;
+    if (st == WEFT_OK && r->peak_flops <= 0)
+        st = run_measure_peak(&t->exec, &r->peak_flops);
     if (st == WEFT_OK)
         st = begin_or_resume(t, c);
     ckpt_close(c);
     if (st == WEFT_OK && t->who.rank == 0)
-        st = run_metrics_open(t->out, resume ? t->first - 1 : 0, &t->metrics);
+        st = open_sinks(t, resume);
     if (st != WEFT_OK)
         return st;
     announce(t);
     take_buffers(t);
-    run_scalars_begin(&t->scalars, &t->exec);
+    run_scalars_begin(&r->scalars, &t->exec);
     run_progress_begin(&t->progress, t->first, t->steps,
                        (uint64_t)config_int(t->j->cfg, "log.progress"));
     return WEFT_OK;
@@ -482,6 +447,8 @@ int run_train_rank(config *cfg, run_resume_mode resume)
         snprintf(why, sizeof why, "%s", err_text());
         st = WEFT_PEER;
     }
+    (void)!run_sinks_event(&t.sinks, "end", t.exec.step, "%s", *why ? why : "the run is complete");
+    run_sinks_close(&t.sinks);
     int status = exit_status(&t, st, why);
     if (*why && !job_launch_say(why))
         log_line(WEFT_LOG_ERROR, "%s", why);
@@ -489,11 +456,9 @@ int run_train_rank(config *cfg, run_resume_mode resume)
         run_trace_rescue(&t.exec.trace, t.who.ranks, t.out);
     run_exec_destroy(&t.exec, st != WEFT_OK); /* its links use the job until here */
     job_free(t.job);
-    if (t.metrics)
-        fclose(t.metrics);
     run_outlock_release(&t.lock, 1);
     free(t.tokens);
-    run_scalars_free(&t.scalars);
+    run_scalars_free(&t.results.scalars);
     run_unprepare(&j);
     job_free_hosts(&t.hosts);
     return status;

@@ -95,5 +95,11 @@ class Plugins(started.Case):
         self.assertEqual(kept, out, "docs/CONFIG.md is old: weft config > docs/CONFIG.md")
 
 
+    def test_the_page_of_metrics_is_current(self):
+        out, _ = self.weft("config", "metrics")
+        with open(os.path.join(started.SOURCE, "docs", "METRICS.md"), encoding="utf-8") as f:
+            self.assertEqual(f.read(), out, "it is old: weft config metrics > docs/METRICS.md")
+
+
 if __name__ == "__main__":
     started.main()

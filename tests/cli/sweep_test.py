@@ -134,6 +134,7 @@ class Sweep(started.Case):
                            ("ranks = 1\nskip = ranks=1\n", "leave nothing to run"),
                            ("deadline = 0\n", "sweep.deadline: '0'"),
                            ("train.bathc = 1, 2\n", "unknown key 'bathc'"),
+                           ("log.sinks = ,\n", "the list of log.sinks has a value without"),
                            ("parallel.strategy = dpp\n", "none of the 1 combinations")):
             self.write("sweep.ini", SWEEP + lists)
             self.refused("bench", "sweep.ini", why=why)

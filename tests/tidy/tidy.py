@@ -158,7 +158,7 @@ def rule_layers():
 
 
 def plugin_names():
-    folders = [p for kind in KINDS for p in (tree.ROOT / "plugins" / kind).iterdir()]
+    folders = (tree.ROOT / "plugins").glob("*/*")
     names = {p.name for p in folders if p.is_dir() and p not in tree.shared_folders()}
     for f in files(*CODE, under=["plugins"]):
         names |= set(re.findall(r'"(\w+)", *"[^"]*", *(?:NULL|\w*options)', text(f)))

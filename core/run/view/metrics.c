@@ -1,136 +1,127 @@
 /* run/view/metrics.c: see metrics.h. */
 #include "run/view/metrics.h"
 
-#include "base/err.h"
-#include "base/log.h"
-#include "base/version.h"
-
-#include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <stddef.h>
 
-#define METRICS_VERSION 1 /* of each line */
+/* When a value is there. */
+typedef enum presence { ALWAYS, IF_SKIPPED, IF_SCALED, IF_EVALUATED } presence;
 
-static uint64_t step_of(const char *line)
-{
-    const char *p = strstr(line, "\"step\":");
-    return p && strchr(p, '\n') ? strtoull(p + 7, NULL, 10) : UINT64_MAX;
-}
+typedef struct about {
+    const char *name, *unit, *meaning;
+    uint32_t offset; /* in metrics */
+    bool whole;      /* a uint64_t there, else a double */
+    bool counts;     /* WEFT_METRIC_COUNTER */
+    presence when;
+} about;
 
-/* Lines without a version have version 1. */
-static weft_status check_version(const char *line)
-{
-    static const char mark[] = "\"version\":";
-    const char *p = strstr(line, mark);
-    return p ? version_check("metrics.jsonl", version_after(p, strlen(p), mark), METRICS_VERSION)
-             : WEFT_OK;
-}
-
-/* Truncate the file before the first line of a later step; not if it cannot be read. */
-static weft_status cut_after(FILE *f, uint64_t after)
-{
-    char line[8192];
-    long keep = 0;
-    uint64_t last = 0, step;
-    for (; fgets(line, sizeof line, f) && (step = step_of(line)) <= after; last = step) {
-        weft_status st = check_version(line);
-        if (st != WEFT_OK)
-            return st;
-        keep = ftell(f);
+#define REAL(member, unit, when, meaning)                                                          \
+    {                                                                                              \
+#member, unit, meaning, offsetof(metrics, member), false, false, when                      \
     }
-    if (ferror(f))
-        return err_fail_errno(WEFT_IO, "metrics.jsonl cannot be read");
-    if (keep < 0 || fflush(f) || ftruncate(fileno(f), keep) || fseek(f, keep, SEEK_SET))
-        return err_fail_errno(WEFT_IO, "metrics.jsonl cannot be cut after step %llu",
-                              (unsigned long long)after);
-    if (after && !keep)
-        log_line(WEFT_LOG_WARN,
-                 "metrics.jsonl of earlier steps is missing: it starts at step %" PRIu64,
-                 after + 1);
-    else if (last < after)
-        log_line(WEFT_LOG_WARN,
-                 "metrics.jsonl ended after step %" PRIu64 ": it continues with step %" PRIu64
-                 ", and the steps between are missing",
-                 last, after + 1);
-    return WEFT_OK;
-}
-
-weft_status run_metrics_open(const char *out, uint64_t after, FILE **file)
-{
-    char path[4096];
-    struct stat info;
-    snprintf(path, sizeof path, "%s/metrics.jsonl", out);
-    /* without O_NONBLOCK a FIFO would keep open() waiting for a reader */
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
-    if (fd >= 0 && (fstat(fd, &info) || !S_ISREG(info.st_mode))) {
-        close(fd);
-        return err_fail(WEFT_USAGE, "%s is not a regular file: remove it", path);
+#define COUNTER(member, unit, when, meaning)                                                       \
+    {                                                                                              \
+#member, unit, meaning, offsetof(metrics, member), false, true, when                       \
     }
-    FILE *f = fd < 0 ? NULL : fdopen(fd, "r+");
-    if (!f)
-        return err_fail_errno(WEFT_IO, "%s cannot be opened", path);
-    weft_status st = cut_after(f, after);
-    if (st != WEFT_OK)
-        fclose(f);
-    else
-        *file = f;
-    return st;
-}
-
-/* JSON has no NaN and no infinity: they become null. */
-static void number(FILE *f, const char *name, double v)
-{
-    if (isfinite(v))
-        fprintf(f, ",\"%s\":%.9g", name, v);
-    else
-        fprintf(f, ",\"%s\":null", name);
-}
-
-/* A scalar of a plugin, whose name may have signs that JSON does not. */
-static void told(FILE *f, const metric *x)
-{
-    char name[2 * WEFT_MAX_NAME];
-    size_t n = 0;
-    for (const char *p = x->name; *p && n < sizeof name - 2; p++) {
-        if (*p == '"' || *p == '\\')
-            name[n++] = '\\';
-        name[n++] = *p;
+#define WHOLE(member, unit, when, meaning)                                                         \
+    {                                                                                              \
+#member, unit, meaning, offsetof(metrics, member), true, false, when                       \
     }
-    name[n] = 0;
-    number(f, name, x->value);
+
+/* In the order in which sinks get them. */
+static const about table[] = {
+    REAL(loss, "", ALWAYS, "loss of the step, the mean over its tokens and all ranks"),
+    REAL(grad_norm, "", ALWAYS, "norm of all gradients, before clipping"),
+    REAL(lr, "", ALWAYS, "learning rate of the step"),
+    WHOLE(tokens, "tokens", ALWAYS, "tokens of the step, all ranks"),
+    REAL(step_ms, "ms", ALWAYS, "time of the step on rank 0, without evaluation and saving"),
+    REAL(tokens_per_s, "tokens/s", ALWAYS, "tokens / step_ms"),
+    REAL(mfu, "", ALWAYS,
+         "operations of products and attention, forward and backward / time / the peak rate of all "
+         "ranks (log.peak_gflops); 0: the peak is unknown"),
+    WHOLE(comm_bytes, "bytes", ALWAYS, "bytes that rank 0 has sent in the step"),
+    REAL(exposed_comm_ms, "ms", ALWAYS,
+         "the part of step_ms in which rank 0 waited for communication"),
+    WHOLE(peak_bytes, "bytes", ALWAYS, "memory of the busiest rank's plan"),
+    REAL(compute_ms, "ms", ALWAYS, "the rest of step_ms"),
+    REAL(bubble_ms, "ms", ALWAYS,
+         "the part of step_ms in which rank 0 waited for another pipeline stage"),
+    REAL(optimizer_ms, "ms", ALWAYS,
+         "the part of step_ms after the last gradient: norm, clipping, update"),
+    COUNTER(skipped, "steps", IF_SKIPPED,
+            "steps so far that changed nothing, since their gradient norm was not finite"),
+    REAL(scale, "", IF_SCALED, "loss scale after the step"),
+    REAL(valid_loss, "", IF_EVALUATED, "loss on data.valid after the step"),
+};
+
+#define ROWS ((uint32_t)(sizeof table / sizeof *table))
+
+static const char *const absences[] = {
+    [ALWAYS] = "never",
+    [IF_SKIPPED] = "while the loss is not scaled and no step was skipped",
+    [IF_SCALED] = "while the loss is not scaled",
+    [IF_EVALUATED] = "unless the step is followed by an evaluation",
+};
+
+bool run_metrics_evaluated(const metrics *m)
+{
+    return m->valid_loss >= 0 || isnan(m->valid_loss);
 }
 
-weft_status run_metrics_write(FILE *f, const metrics *m)
+static bool is_there(const metrics *m, presence when)
 {
-    fprintf(f, "{\"step\":%" PRIu64, m->step);
-    number(f, "loss", m->loss);
-    number(f, "grad_norm", m->grad_norm);
-    number(f, "lr", m->lr);
-    fprintf(f, ",\"tokens\":%" PRIu64, m->tokens);
-    number(f, "step_ms", m->step_ms);
-    number(f, "tokens_per_s", m->tokens_per_s);
-    number(f, "mfu", m->mfu);
-    fprintf(f, ",\"flops_rule\":\"%s\",\"comm_bytes\":%" PRIu64, m->flops_rule, m->comm_bytes);
-    number(f, "exposed_comm_ms", m->exposed_comm_ms);
-    fprintf(f, ",\"peak_bytes\":%" PRIu64, m->peak_bytes);
-    number(f, "compute_ms", m->compute_ms);
-    number(f, "bubble_ms", m->bubble_ms);
-    number(f, "optimizer_ms", m->optimizer_ms);
-    if (m->skipped > 0 || m->scale > 0)
-        number(f, "skipped", m->skipped);
-    if (m->scale > 0)
-        fprintf(f, ",\"scale\":%.17g", m->scale);
-    if (m->valid_loss >= 0 || isnan(m->valid_loss))
-        number(f, "valid_loss", m->valid_loss);
+    switch (when) {
+    case IF_SKIPPED: return m->skipped > 0 || m->scale > 0;
+    case IF_SCALED: return m->scale > 0;
+    case IF_EVALUATED: return run_metrics_evaluated(m);
+    default: return true;
+    }
+}
+
+static double value_of(const metrics *m, const about *a)
+{
+    const char *at = (const char *)m + a->offset;
+    return a->whole ? (double)*(const uint64_t *)(const void *)at
+                    : *(const double *)(const void *)at;
+}
+
+uint32_t run_metrics_most(uint32_t told)
+{
+    return ROWS + told;
+}
+
+uint32_t run_metrics_list(const metrics *m, weft_metric *out)
+{
+    uint32_t n = 0;
+    for (const about *a = table; a < table + ROWS; a++)
+        if (is_there(m, a->when))
+            out[n++] = (weft_metric){a->name, a->unit, value_of(m, a),
+                                     a->counts ? WEFT_METRIC_COUNTER : WEFT_METRIC_GAUGE, 0};
     for (uint32_t i = 0; i < m->ntold; i++)
-        told(f, &m->told[i]);
-    fprintf(f, ",\"version\":%d}\n", METRICS_VERSION);
-    if (fflush(f) || ferror(f))
-        return err_fail_errno(WEFT_IO, "metrics.jsonl cannot be written");
-    return WEFT_OK;
+        out[n++] = (weft_metric){m->told[i].name, "", m->told[i].value, WEFT_METRIC_GAUGE, 0};
+    return n;
+}
+
+void run_metrics_print_page(FILE *out)
+{
+    fprintf(out,
+            "# Every metric of a step\n\n"
+            "Written by `weft config metrics`; a test compares it with the program.\n\n"
+            "Rank 0 hands these values to the sinks that `[log] sinks` names, after every step, in "
+            "this order. A gauge is a value of\nthe step; a counter grows from the begin of the "
+            "run, also through a resume. A value may be infinite or not a number.\n\n"
+            "| name | unit | kind | meaning | absent |\n|---|---|---|---|---|\n");
+    for (const about *a = table; a < table + ROWS; a++)
+        fprintf(out, "| `%s` | %s | %s | %s | %s |\n", a->name, a->unit,
+                a->counts ? "counter" : "gauge", a->meaning, absences[a->when]);
+    fprintf(out, "\n"
+                 "Names with a dot are those of plugins. They follow in this order:\n\n"
+                 "1. scalars that update rules and periodic lists assign: gauges, present in every "
+                 "step;\n"
+                 "2. values that plugins add through `weft.host.metrics/1` "
+                 "([host.h](../sdk/include/weft/host.h)): gauges, absent in a step in\n"
+                 "   which rank 0 has added none. Their meaning is described by the plugin.\n\n"
+                 "The sink `jsonl` writes a line for each step into `OUT/metrics.jsonl`: `step`, "
+                 "the values (`null` where JSON has no number),\n"
+                 "`flops_rule` (what `mfu` counts) and `version` (of the line).\n");
 }

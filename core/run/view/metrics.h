@@ -1,16 +1,12 @@
-/* run/view/metrics.h: OUT/metrics.jsonl, one JSON object per step. */
+/* run/view/metrics.h: the values of a step, and the table that says what each is. docs/METRICS.md
+ * is printed from it. */
 #ifndef RUN_VIEW_METRICS_H
 #define RUN_VIEW_METRICS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <weft/base.h>
-
-/* Open OUT/metrics.jsonl for appending; create it if it does not exist. With `after` > 0, lines of
- * later steps and an incomplete last line are removed first, and the log says if lines up to
- * `after` are missing. WEFT_IO: it cannot be read, and is unchanged. WEFT_USAGE: it is not a
- * regular file. [setup] */
-weft_status run_metrics_open(const char *out, uint64_t after, FILE **file);
+#include <weft/sink.h>
 
 typedef struct metric {
     const char *name;
@@ -22,15 +18,25 @@ typedef struct metrics {
     double loss, grad_norm, lr, step_ms, tokens_per_s;
     double mfu; /* operations of a step / its time / the peak rate of all ranks */
     double exposed_comm_ms, compute_ms, bubble_ms, optimizer_ms; /* add up to step_ms */
-    double valid_loss; /* < 0: not evaluated in this step */
-    double skipped;    /* steps skipped so far */
-    double scale;      /* loss scale after the step; 0: the loss is not scaled */
-    const char *flops_rule;
+    double valid_loss;  /* < 0: not evaluated in this step */
+    double skipped;     /* steps skipped so far */
+    double scale;       /* loss scale after the step; 0: the loss is not scaled */
     const metric *told; /* [ntold] scalars of plugins, whose names have a dot */
     uint32_t ntold;
+    bool skips; /* this step was skipped */
 } metrics;
 
-/* Write one line and flush it. A full disk is WEFT_IO. */
-weft_status run_metrics_write(FILE *file, const metrics *m);
+/* The most values that run_metrics_list() writes for a step with `told` scalars. */
+uint32_t run_metrics_most(uint32_t told);
+
+/* What sinks get of a step: its values that are not absent, always in the same order. Returns how
+ * many. [compute] */
+uint32_t run_metrics_list(const metrics *m, weft_metric *out);
+
+/* Whether the step was evaluated. */
+bool run_metrics_evaluated(const metrics *m);
+
+/* docs/METRICS.md. */
+void run_metrics_print_page(FILE *out);
 
 #endif

@@ -105,6 +105,10 @@ static void plan_here(const sweep *s, config *cfg, uint32_t ranks, sweep_plan *o
     run_prepared p;
     log_setup(WEFT_LOG_ERROR, -1);
     out->status = run_prepare(cfg, ranks, true, NULL, &p);
+    if (out->status == WEFT_OK && !p.spec.nsinks)
+        out->status = config_fail(cfg, "log.sinks",
+                                  "it names no sink, and a sweep reads OUT/metrics.jsonl of each "
+                                  "run: name the sink that writes it (jsonl)");
     snprintf(out->why, sizeof out->why, "%s", out->status ? err_text() : "");
     if (out->status)
         return;
@@ -277,6 +281,12 @@ static void settle(sweep *s, sweep_row *r, const sweep_try *t, int status, bool 
                        : pool_printf(&s->pool, "ended by signal %d", WTERMSIG(status));
     } else if (cli_sweep_measure(s, r, t)) {
         r->status = SWEEP_DONE;
+    } else if (access(pool_printf(&s->pool, "%s/metrics.jsonl", t->folder), F_OK)) {
+        r->status = SWEEP_FAILED;
+        r->why = pool_printf(&s->pool,
+                             "%s has no metrics.jsonl, which a sweep reads: log.sinks has to name "
+                             "the sink that writes it (jsonl)",
+                             t->folder);
     } else {
         r->status = SWEEP_FAILED;
         r->why = pool_printf(&s->pool, "%s/metrics.jsonl has not all of the %llu steps", t->folder,

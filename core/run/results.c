@@ -1,0 +1,77 @@
+/* run/results.c: see results.h. */
+#include "run/results.h"
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "comm/comm.h"
+#include "run/exec/library.h"
+
+#include <stdio.h>
+
+#define SKIPS_IN_A_ROW 20
+
+static uint64_t bytes_sent(const executor *e)
+{
+    return (e->world ? comm_bytes_sent(e->world) : 0) + run_library_sent(e->colls);
+}
+
+void run_results_begin(run_results *r)
+{
+    r->before = r->exec->times;
+    r->began_ns = clock_ns();
+    r->sent = bytes_sent(r->exec);
+}
+
+static void measure(const run_results *r, metrics *m)
+{
+    const spec *s = r->spec;
+    const run_exec_times *now = &r->exec->times;
+    const double seconds = (double)(clock_ns() - r->began_ns) * 1e-9;
+    m->tokens = s->batch * (uint64_t)s->model.sequence;
+    m->step_ms = seconds * 1e3;
+    m->tokens_per_s = (double)m->tokens / seconds;
+    m->mfu = r->peak_flops > 0 ? r->exec->plan->flops_step / seconds / r->peak_flops : 0;
+    m->comm_bytes = bytes_sent(r->exec) - r->sent;
+    m->exposed_comm_ms = (double)(now->exposed_ns - r->before.exposed_ns) * 1e-6;
+    m->bubble_ms = (double)(now->bubble_ns - r->before.bubble_ns) * 1e-6;
+    m->optimizer_ms = (double)(now->tail_ns - r->before.tail_ns) * 1e-6;
+    m->compute_ms = m->step_ms - m->exposed_comm_ms - m->bubble_ms - m->optimizer_ms;
+    m->peak_bytes = r->peak_bytes;
+}
+
+static void tell_skipped(const metrics *m)
+{
+    char scale[64] = "";
+    if (m->scale > 0)
+        snprintf(scale, sizeof scale, "; the loss scale is now %.0f", m->scale);
+    if (log_rank() <= 0)
+        log_line(WEFT_LOG_WARN, "step %llu is skipped: the gradient norm is not finite%s",
+                 (unsigned long long)m->step, scale);
+}
+
+weft_status run_results_end(run_results *r, metrics *m)
+{
+    double gate = 1;
+    static const char *const names[] = {"loss", "norm", "lr", "gate", "skipped", "scale"};
+    double *const to[] = {&m->loss, &m->grad_norm, &m->lr, &gate, &m->skipped, &m->scale};
+    const size_t n = sizeof to / sizeof *to - !r->spec->scaled;
+    measure(r, m);
+    weft_status st = run_scalars_read(&r->scalars);
+    for (size_t i = 0; st == WEFT_OK && i < n; i++)
+        st = run_scalars_value(&r->scalars, names[i], to[i]);
+    if (st != WEFT_OK)
+        return st;
+    m->told = r->scalars.told;
+    m->ntold = r->scalars.ntold;
+    m->skips = gate == 0;
+    r->skips_in_a_row = m->skips ? r->skips_in_a_row + 1 : 0;
+    if (m->skips)
+        tell_skipped(m);
+    if (r->skips_in_a_row >= SKIPS_IN_A_ROW && m->scale <= 1) /* above 1, a lower scale may help */
+        return err_fail(WEFT_IO,
+                        "the gradient norm was not finite in %d consecutive steps: the run has "
+                        "diverged; try a lower optim.lr",
+                        SKIPS_IN_A_ROW);
+    return WEFT_OK;
+}

@@ -1,0 +1,105 @@
+/* run/view/sinks.c: see sinks.h. */
+#include "run/view/sinks.h"
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "config/config.h"
+#include "host/call.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const weft_sink_table *table_of(const run_sinks *s, uint32_t i)
+{
+    return s->spec->sinks[i]->table;
+}
+
+static weft_status open_one(const run_sinks_for *f, const component *c, weft_sink **out)
+{
+    char section[128];
+    snprintf(section, sizeof section, "sink.%s", c->name);
+    const weft_sink_args args = {.struct_size = sizeof args,
+                                 .rank = 0,
+                                 .ranks = f->ranks,
+                                 .job = config_text(f->cfg, "run.name"),
+                                 .out = config_text(f->cfg, "run.out"),
+                                 .after = f->after,
+                                 .conf = config_conf(f->cfg, section, c->own)};
+    const weft_sink_table *table = c->table;
+    weft_status st = host_open(f->spec->host, c);
+    if (st == WEFT_OK)
+        st = PLUGIN_CALL(table, open, c->module, &args, out);
+    if (st == WEFT_OK && !*out)
+        st = err_fail(WEFT_INTERNAL, "its open() returned WEFT_OK and no sink");
+    if (st != WEFT_OK)
+        err_context("sink %s", c->name);
+    return st;
+}
+
+weft_status run_sinks_open(const run_sinks_for *f, run_sinks *out)
+{
+    weft_status st = WEFT_OK;
+    *out = (run_sinks){.spec = f->spec, .meter = f->meter};
+    out->values = mem_alloc((run_metrics_most(f->told) + METER_MOST) * sizeof *out->values);
+    while (st == WEFT_OK && out->n < f->spec->nsinks) {
+        st = open_one(f, f->spec->sinks[out->n], &out->open[out->n]);
+        out->n += st == WEFT_OK;
+    }
+    return st;
+}
+
+weft_status run_sinks_step(run_sinks *s, const metrics *m)
+{
+    if (!s->n)
+        return WEFT_OK;
+    uint32_t n = run_metrics_list(m, s->values);
+    n += run_meter_collect(s->meter, s->values, n, s->values + n);
+    weft_status st = WEFT_OK;
+    err_clear(); /* of failures that a sink has handled itself */
+    for (uint32_t i = 0; st == WEFT_OK && i < s->n; i++) {
+        st = PLUGIN_CALL(table_of(s, i), metrics, s->open[i], m->step, s->values, n, 0);
+        if (st != WEFT_OK)
+            err_context("sink %s", s->spec->sinks[i]->name);
+    }
+    return st;
+}
+
+weft_status run_sinks_event(run_sinks *s, const char *name, uint64_t step, const char *fmt, ...)
+{
+    char text[1024];
+    struct timespec now;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    for (char *c = text; *c; c++) /* one line */
+        *c = (unsigned char)*c < 32 || *c == 127 ? ' ' : *c;
+    clock_gettime(CLOCK_REALTIME, &now);
+    const weft_event e = {.struct_size = sizeof e,
+                          .name = name,
+                          .text = text,
+                          .step = step,
+                          .time_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec};
+    weft_status st = WEFT_OK;
+    err_clear();
+    for (uint32_t i = 0; st == WEFT_OK && i < s->n; i++) {
+        if (!table_of(s, i)->event)
+            continue;
+        st = PLUGIN_CALL(table_of(s, i), event, s->open[i], &e);
+        if (st != WEFT_OK)
+            err_context("sink %s", s->spec->sinks[i]->name);
+    }
+    return st;
+}
+
+void run_sinks_close(run_sinks *s)
+{
+    while (s->n) {
+        s->n--;
+        PLUGIN_DO(table_of(s, s->n), close, s->open[s->n]);
+    }
+    free(s->values);
+    *s = (run_sinks){0};
+}
