@@ -14,15 +14,18 @@ import math
 import operator
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PLACE = tempfile.mkdtemp(prefix="weft-openness-")
 BUILD, sys.argv[1] = sys.argv[1], os.path.join(PLACE, "prefix", "bin", "weft")
 sys.path.insert(0, os.path.join(HERE, "..", "parity"))
+import exposition  # noqa: E402  (tests/openness/exposition.py)
 import weft_jobs as w  # noqa: E402
 
 PLUGINS = os.path.join(PLACE, "build", "lib", "weft")
@@ -682,6 +685,155 @@ class Gossip(Compared):
     def test_it_says_so(self):
         plan = w.weft("plan", "-n", 2, self.ini, *self.options("plan", self.GOSSIP))
         self.assertIn("peers average in pairs", plan.stdout)
+
+
+class Prometheus(Compared):
+    """A sink with a thread of its own, which clients ask while the job trains."""
+
+    JOB = JOB | ALONE | {"run.steps": 4000, "checkpoint.every": 0, "run.name": 'my "own" job',
+                         "log.sinks": "jsonl, acme.prometheus", "model.layers": 1}
+
+    def start(self, out, **more):
+        job = {"data.valid": self.path("valid.bin"), "train.eval_every": 500}
+        run = w.Running(self, out, self.JOB | job | more, 1)
+        address = os.path.join(run.out, "prometheus.address")
+        run.until(lambda: w.read_text(address).endswith("\n"), "an address")
+        return run, w.read_text(address).strip()
+
+    def scrape(self, address):
+        status, text = exposition.ask(address)
+        self.assertEqual(status, 200)
+        values, types = exposition.parse(text)
+        self.assertTrue(all(("job", r"my \"own\" job") in labels for _, labels in values))
+        return {name: v for (name, labels), v in values.items() if len(labels) == 1}, values, types
+
+    def test_values_are_those_of_the_file(self):
+        run, address = self.start("scraped")
+        seen = {}
+        run.until_step(1)
+
+        def four():
+            got, _, types = self.scrape(address)
+            if got["weft_step"] > 0:
+                seen[int(got["weft_step"])] = got
+            self.assertLessEqual(set(types.values()), {"gauge", "counter"})
+            return len(seen) >= 4
+
+        run.until(four, "four steps")
+        run.until_step(max(seen))
+        lines = {x["step"]: x for x in w.metrics(run.out)}
+        for step, got in seen.items():
+            names = set(lines[step]) - {"step", "flops_rule", "version"}
+            self.assertEqual(set(got) - {"weft_step"}, {"weft_" + n for n in names})
+            for name in names:
+                self.assertLessEqual(abs(got["weft_" + name] - lines[step][name]),
+                                     1e-8 * abs(got["weft_" + name]), name)
+        self.assertIn(f"metrics are served at http://{address}/metrics", run.said())
+
+    def test_events_are_counted(self):
+        run, address = self.start("events", **{"run.steps": 100000, "checkpoint.every": 20})
+        run.until_step(41)
+        _, values, types = self.scrape(address)
+        count = {dict(labels)["event"]: v for (name, labels), v in values.items()
+                 if name == "weft_events_total"}
+        self.assertEqual(types["weft_events_total"], "counter")
+        self.assertEqual(count["begin"], 1)
+        self.assertGreaterEqual(count["checkpoint"], 2)
+
+    def test_hostile_clients(self):
+        """A crowd that says nothing, garbage, and requests without end: others are served."""
+        run, address = self.start("hostile", **{"run.steps": 1000000})
+        files = len(os.listdir(f"/proc/{run.pid}/fd"))
+        crowd = [socket.create_connection(address.split(":"), 10) for _ in range(40)]
+        for s in crowd:
+            self.addCleanup(s.close)
+        for s in crowd[::2]:
+            s.sendall(b"GET /metr")
+        for request, answers in ((b"", (0,)), (b"\0\0\0\0", (400, 0)), (b"GET\r\n\r\n", (400,)),
+                                 (b"GET / HTTP/1.1\r\n\r\n", (404,)),
+                                 (b"POST /metrics HTTP/1.1\r\n\r\n", (405,)),
+                                 (b"GET /metrics HTTP/2.0\r\n\r\n", (400,)),
+                                 (b"GET /" + b"x" * 3000 + b" HTTP/1.1\r\n\r\n", (400,)),
+                                 (b"x" * 100000, (431, 0)),
+                                 (b"GET /metrics?a=b HTTP/1.0\r\n\r\n", (200,))):
+            with self.subTest(request=request[:40]):
+                if request:
+                    self.assertIn(exposition.ask(address, request)[0], answers)
+                began = time.monotonic()
+                self.scrape(address)
+                self.assertLess(time.monotonic() - began, 2 * w.SLOW)
+        self.assertLess(len(os.listdir(f"/proc/{run.pid}/fd")), files + 12)
+        self.assertIsNone(run.process.poll())
+
+    def test_the_end(self):
+        """No thread is left to wait for, and the port is free again; a wrong address is said."""
+        run, address = self.start("ends", **{"run.steps": 50})
+        held = socket.create_connection(address.split(":"), 10)
+        self.assertEqual(run.wait(), 0)
+        held.close()
+        for listen, why in (("nowhere", "is not ADDRESS:PORT"), ("127.0.0.1:99999", "is not"),
+                            ("203.0.113.1:0", "cannot listen at '203.0.113.1:0'")):
+            said = self.train("wrong", self.JOB | {"sink.acme.prometheus.listen": listen},
+                              status=2).stderr
+            self.assertIn(why, " ".join(said.split()))
+
+
+class Throttle(Compared):
+    """A wrapper: another transport at a limited rate."""
+
+    SLOW = JOB | {"parallel.strategy": "dp", "run.steps": 10, "checkpoint.every": 0,
+                  "comm.plugin": "acme.throttle", "comm.acme.throttle.inner": "tcp",
+                  "log.sinks": "jsonl"}
+
+    def test_it_takes_its_time(self):
+        rate = 2000000
+        self.train("fast", self.SLOW | {"comm.plugin": "tcp"}, ranks=2)
+        self.train("slow", self.SLOW | {"comm.acme.throttle.rate": rate}, ranks=2)
+        self.same_run("fast", "slow", skip=(*w.NO_TIME, "acme.throttle.waited_ms"))
+        for x in w.metrics(self.path("slow")):
+            least = 1000 * x["comm_bytes"] / rate
+            self.assertGreater(least, 5)
+            self.assertGreaterEqual(x["step_ms"], 0.99 * least, x["step"])
+            self.assertGreater(x["acme.throttle.waited_ms"], 0)
+        fast, slow = (sum(x["step_ms"] for x in w.metrics(self.path(n))) for n in ("fast", "slow"))
+        self.assertGreater(slow, fast)
+
+    def test_a_rate_that_does_not_matter(self):
+        job = self.SLOW | {"comm.acme.throttle.rate": "100G"}
+        for inner in ("tcp", "shm"):
+            self.train("plain", job | {"comm.plugin": inner}, ranks=2)
+            self.train("wrapped", job | {"comm.acme.throttle.inner": inner}, ranks=2)
+            self.assertEqual(self.losses("plain"), self.losses("wrapped"))
+
+    def test_ranks_with_other_rates(self):
+        """They are told, by what the ranks exchange through the host's kv table."""
+        key, port = self.path("key"), w.free_port()
+        w.weft("key", "-o", key)
+        job = self.SLOW | {"run.key": key}
+        ranks = []
+        for rank in (0, 1):
+            words = self.options("rates", job | {"comm.acme.throttle.rate": f"{rank + 1}M"})
+            ranks.append(subprocess.Popen(
+                [w.WEFT, "train", self.ini, *words], stdin=subprocess.DEVNULL, text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                env=w.environment({"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
+                                   "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})))
+        said = [" ".join(r.communicate(timeout=w.TIMEOUT)[0].split()) for r in ranks]
+        self.assertTrue(all(r.returncode for r in ranks))
+        self.assertTrue(any("rank 1 has comm.acme.throttle.rate = 2097152, this rank 1048576" in x
+                            or "rank 0 has comm.acme.throttle.rate = 1048576, this rank 2097152"
+                            in x for x in said), said)
+
+    def losses(self, out):
+        return [x["loss"] for x in w.metrics(self.path(out))]
+
+    def test_refusals(self):
+        for inner, why in (("", "inner is empty"), ("nothing", "no comm plugin 'nothing'"),
+                           ("acme.throttle", "does not lead back to the wrapper")):
+            said = self.train("refused", self.SLOW | {"comm.acme.throttle.inner": inner},
+                              ranks=2, status=None)
+            self.assertNotEqual(said.returncode, 0)
+            self.assertIn(why, " ".join(said.stderr.split()))
 
 
 if __name__ == "__main__":
