@@ -134,10 +134,16 @@ class Sweep(started.Case):
                            ("ranks = 1\nskip = ranks=1\n", "leave nothing to run"),
                            ("deadline = 0\n", "sweep.deadline: '0'"),
                            ("train.bathc = 1, 2\n", "unknown key 'bathc'"),
-                           ("log.sinks = ,\n", "the list of log.sinks has a value without"),
                            ("parallel.strategy = dpp\n", "none of the 1 combinations")):
             self.write("sweep.ini", SWEEP + lists)
             self.refused("bench", "sweep.ini", why=why)
+
+    def test_a_job_without_metrics(self):
+        """The runs of a sweep are read from metrics.jsonl, which a sink writes."""
+        self.write("sweep.ini", SWEEP.replace("[log]\n", "[log]\nsinks =\n"))
+        for words in ((), ("--plan",)):
+            self.refused("bench", "sweep.ini", *words, why="log.sinks: it names no sink, and a "
+                         "sweep reads OUT/metrics.jsonl of each run")
 
     def test_the_sweep_that_comes_along(self):
         self.demo_data()

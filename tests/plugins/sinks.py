@@ -100,6 +100,17 @@ class Sinks(started.Case):
         self.assertNotIn("later", str(events))
         self.assertEqual([x["step"] for x in self.lines()], [1, 2, 3, 4])
 
+    def test_events_of_a_newer_weft(self):
+        words = "job.ini", "log.sinks=jsonl", "sink.jsonl.events=on", "run.steps=2"
+        self.weft("train", *words)
+        for version, why in (("2", "has version 2, and this program reads versions up to 1"),
+                             ("x", "has no valid version number")):
+            text = self.read("run", "events.jsonl").decode()
+            self.write("run/events.jsonl", text.replace('"version":1', '"version":' + version))
+            said = self.fails("log.sinks=jsonl", "sink.jsonl.events=on", "--resume", status=2)
+            self.assertIn("events.jsonl " + why, said)
+            self.write("run/events.jsonl", text)
+
     def test_without_sinks(self):
         self.weft("train", "job.ini", "log.sinks=")
         self.assertNotIn("metrics.jsonl", self.names("run"))
