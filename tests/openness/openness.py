@@ -795,8 +795,6 @@ class Throttle(Compared):
             self.assertGreater(least, 5)
             self.assertGreaterEqual(x["step_ms"], 0.99 * least, x["step"])
             self.assertGreater(x["acme.throttle.waited_ms"], 0)
-        fast, slow = (sum(x["step_ms"] for x in w.metrics(self.path(n))) for n in ("fast", "slow"))
-        self.assertGreater(slow, fast)
 
     def test_a_rate_that_does_not_matter(self):
         job = self.SLOW | {"comm.acme.throttle.rate": "100G"}

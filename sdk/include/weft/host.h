@@ -155,8 +155,10 @@ typedef struct weft_host_metrics {
     uint32_t struct_size, flags;
     void *ctx;
 
-    /* A number for add(), the same for the same name. The name has a dot ("acme.retries") and at
-     * most 63 printable bytes; `how` is WEFT_METRICS_.... At most 256 names a job. [setup] */
+    /* A number for add(), never 0, the same for the same name. The name has a dot ("acme.retries"),
+     * no space and at most 63 printable bytes, the unit at most 31 (NULL: none); `how` is
+     * WEFT_METRICS_.... Another unit or `how` for a name is WEFT_USAGE. At most 256 names a job.
+     * [setup] */
     weft_status (*declare)(void *ctx, const char *name, const char *unit, uint32_t how,
                            uint32_t flags, uint32_t *out);
 

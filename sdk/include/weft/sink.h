@@ -49,7 +49,7 @@ WEFT_FREEZE(weft_metric, flags, 32);
 typedef struct weft_event {
     uint32_t struct_size, flags;
     const char *name; /* "begin", "resume", "evaluation", "checkpoint", "skipped", "stop", "end" */
-    const char *text; /* one line for people */
+    const char *text; /* one line for people; of the "end" of a failed job: why */
     uint64_t step;    /* after which; 0: before the first */
     uint64_t time_ns; /* since 1970, UTC */
 } weft_event;
