@@ -123,7 +123,7 @@ static const interface interfaces[] = {
      offsetof(weft_device_table, caps), device_slots},
     {"weft.link/1", "comm", sizeof(weft_link_table), LEAST(weft_link_table, features),
      offsetof(weft_link_table, caps), link_slots},
-    {"weft.coll/1", "comm", sizeof(weft_coll_table), LEAST(weft_coll_table, test),
+    {"weft.coll/1", "comm", sizeof(weft_coll_table), LEAST(weft_coll_table, supports),
      offsetof(weft_coll_table, caps), coll_slots},
     {"weft.strategy/1", "parallel", sizeof(weft_strategy), LEAST(weft_strategy, list), 0,
      strategy_slots},

@@ -51,6 +51,25 @@ static weft_status probe_link(resolver *r, const component *c, const weft_conf *
     return PLUGIN_CALL(link, probe, c->module, conf, group, &v->score);
 }
 
+/* Whether a library of collectives works on the memory of the device. */
+static weft_status check_memory(const resolver *r, const component *c)
+{
+    const weft_device_table *device = r->spec->device.c->table;
+    const weft_coll_table *coll = c->table;
+    const char *name = r->spec->device.c->name;
+    if (resolve_is_on_host(r->spec) && (coll->caps & WEFT_COLL_HOST))
+        return WEFT_OK;
+    if (!(coll->caps & WEFT_COLL_STREAM))
+        return err_fail(WEFT_UNSUPPORTED,
+                        "%s works on host memory only, and the memory of device %s is its own",
+                        c->name, name);
+    if (resolve_is_on_host(r->spec) || !device->native_stream)
+        return err_fail(WEFT_UNSUPPORTED,
+                        "%s needs a device with streams of a driver, and %s has none", c->name,
+                        name);
+    return WEFT_OK;
+}
+
 /* The result of this rank's probe. */
 static weft_status probe_one(resolver *r, const component *c, bool same_machine, probe_result *v)
 {
@@ -73,11 +92,10 @@ static weft_status probe_one(resolver *r, const component *c, bool same_machine,
     if (strcmp(c->iface, resolve_ifaces[1]))
         return probe_link(r, c, conf, &group, v);
     const weft_coll_table *coll = c->table;
-    if (!device->native_stream)
-        return err_fail(WEFT_UNSUPPORTED,
-                        "%s needs a device with streams of a driver, and %s has none", c->name,
-                        r->spec->device.c->name);
-    return PLUGIN_CALL(coll, probe, c->module, conf, (uint32_t)device->caps, &v->score);
+    st = check_memory(r, c);
+    return st != WEFT_OK
+               ? st
+               : PLUGIN_CALL(coll, probe, c->module, conf, (uint32_t)device->caps, &v->score);
 }
 
 /* List all installed transports and add their keys. `links`: no libraries of collectives. */

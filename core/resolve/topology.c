@@ -36,6 +36,11 @@ const weft_coll_table *resolve_collective_library(const spec_link *l)
     return l->c && l->c->iface && !strcmp(l->c->iface, "weft.coll/1") ? l->c->table : NULL;
 }
 
+bool resolve_is_on_host(const spec *s)
+{
+    return ((const weft_device_table *)s->device.c->table)->caps & WEFT_DEV_HOST_MEMORY;
+}
+
 bool resolve_is_staged(const spec *s, const spec_link *l)
 {
     return !resolve_collective_library(l) &&

@@ -32,6 +32,9 @@ const sched_layout *resolve_group_layout(const spec *s, pool *p, const rank_grou
 uint64_t resolve_link_caps(const spec *s, const spec_link *l);
 /* The functions of a transport with its own collectives; NULL: it is a link. */
 const weft_coll_table *resolve_collective_library(const spec_link *l);
+/* Whether libraries of collectives work on host memory in this job: the device's memory is the
+ * host's. Otherwise they work on the device's streams. */
+bool resolve_is_on_host(const spec *s);
 
 /* Whether device data is staged in host memory, because the transport cannot access device
  * memory. */

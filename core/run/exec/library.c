@@ -1,7 +1,6 @@
 /* run/exec/library.c: see library.h. */
 #define _GNU_SOURCE
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -10,6 +9,7 @@
 #include "base/err.h"
 #include "host/call.h"
 #include "resolve/topology.h"
+#include "run/exec/host_library.h"
 #include "run/exec/library.h"
 
 #define ID_ROOM 4096u
@@ -33,8 +33,8 @@ struct colls {
     weft_event **done;       /* [collectives] */
     weft_event *before;      /* on the compute stream, of the latest start */
     uint32_t *group, groups; /* collectives of the group that is open */
+    host_library *host;      /* NULL: on streams of the device */
     uint64_t sent;
-    atomic_int gave_up;
 };
 
 int run_library_has(const colls *c, uint32_t number)
@@ -92,7 +92,7 @@ static weft_status open_line(colls *c, uint32_t number, const uint32_t *ranks)
     l->table = resolve_collective_library(link);
     l->module = link->c->module;
     weft_status st = share_id(c, l, ch->name, ranks[0], id, &bytes, link->conf);
-    if (st == WEFT_OK)
+    if (st == WEFT_OK && !c->host)
         st = PLUGIN_CALL(c->d.table, stream, c->d.device, 1, &l->stream);
     if (st != WEFT_OK)
         return st;
@@ -101,8 +101,10 @@ static weft_status open_line(colls *c, uint32_t number, const uint32_t *ranks)
                            .ranks = l->n,
                            .id = id,
                            .id_bytes = bytes,
-                           .stream = PLUGIN_GET(c->d.table, native_stream, l->stream),
-                           .conf = link->conf};
+                           .conf = link->conf,
+                           .members = ranks};
+    if (!c->host)
+        args.stream = PLUGIN_GET(c->d.table, native_stream, l->stream);
     st = PLUGIN_CALL(l->table, open, l->module, &args, &l->comm);
     if (st == WEFT_OK)
         st = until_ready(c, l, ch->name);
@@ -114,8 +116,29 @@ static weft_status open_line(colls *c, uint32_t number, const uint32_t *ranks)
     }
     if (st == WEFT_OK)
         st = until_ready(c, l, ch->name);
+    if (st == WEFT_OK && c->host)
+        run_host_library_add(c->host, number, l->comm);
     if (st != WEFT_OK)
         err_context("channel %s over %s", ch->name, link->c->name);
+    return st;
+}
+
+/* Whether the library has the kinds and types of this rank's collectives, where it can tell. */
+static weft_status ask_supported(const colls *c, uint32_t number)
+{
+    const collective *x = &c->plan->collectives.at[number];
+    const line *l = &c->line[x->channel];
+    const char *library = c->plan->spec->links[c->plan->channels.at[x->channel].link].c->name;
+    if (!l->table->supports)
+        return WEFT_OK;
+    const uint32_t kinds[] = {x->kind == WEFT_SHIFT ? WEFT_SEND : x->kind,
+                              x->kind == WEFT_SHIFT ? WEFT_RECV : x->kind};
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; i < 2 && st == WEFT_OK; i++)
+        st = PLUGIN_CALL(l->table, supports, l->module, kinds[i], x->redop, x->dtype);
+    if (st != WEFT_OK)
+        err_context("%s on channel %s over %s", x->name, c->plan->channels.at[x->channel].name,
+                    library);
     return st;
 }
 
@@ -132,10 +155,12 @@ static weft_status open_lines(colls *c)
             st = open_line(c, i, ranks);
     }
     for (uint32_t i = 0; i < p->collectives.n && st == WEFT_OK; i++)
+        st = run_library_has(c, i) ? ask_supported(c, i) : WEFT_OK;
+    for (uint32_t i = 0; i < p->collectives.n && st == WEFT_OK && !c->host; i++)
         if (run_library_has(c, i))
             st = PLUGIN_CALL(c->d.table, event, c->d.device, &c->done[i]);
     free(ranks);
-    return st != WEFT_OK ? st : PLUGIN_CALL(c->d.table, event, c->d.device, &c->before);
+    return st != WEFT_OK || c->host ? st : PLUGIN_CALL(c->d.table, event, c->d.device, &c->before);
 }
 
 weft_status run_library_create(const plan *p, job *j, uint32_t rank, const run_library_device *d,
@@ -156,7 +181,17 @@ weft_status run_library_create(const plan *p, job *j, uint32_t rank, const run_l
     c->line = mem_alloc(p->channels.n * sizeof *c->line);
     c->done = mem_alloc(p->collectives.n * sizeof(weft_event *) + 1);
     c->group = mem_alloc(p->collectives.n * sizeof *c->group + 1);
-    return open_lines(c);
+    weft_status st = WEFT_OK;
+    if (resolve_is_on_host(p->spec))
+        st = run_host_library_create(p, j, &c->host);
+    return st != WEFT_OK ? st : open_lines(c);
+}
+
+static void close_all(colls *c)
+{
+    for (uint32_t i = 0; i < c->plan->channels.n; i++)
+        if (c->line[i].comm)
+            PLUGIN_DO(c->line[i].table, close, c->line[i].comm);
 }
 
 static void *give_up(void *arg)
@@ -165,7 +200,8 @@ static void *give_up(void *arg)
     for (uint32_t i = 0; i < c->plan->channels.n; i++)
         if (c->line[i].comm)
             PLUGIN_DO(c->line[i].table, abort, c->line[i].comm);
-    atomic_store(&c->gave_up, 1);
+    if (c->host && run_host_library_stop(c->host, GIVE_UP_S))
+        close_all(c);
     return NULL;
 }
 
@@ -181,37 +217,51 @@ static bool abort_all(colls *c)
     return pthread_timedjoin_np(helper, NULL, &end) == 0;
 }
 
-void run_library_destroy(colls *c, int failed)
+bool run_library_destroy(colls *c, bool failed)
 {
-    if (!c || (failed && !abort_all(c)))
-        return;
-    for (uint32_t i = 0; i < c->plan->channels.n; i++)
-        if (c->line[i].comm)
-            PLUGIN_DO(c->line[i].table, close, c->line[i].comm);
+    if (!c)
+        return true;
+    if (failed && !abort_all(c))
+        return false;
+    if (c->host && !run_host_library_stop(c->host, GIVE_UP_S))
+        return false;
+    if (!c->host || !failed)
+        close_all(c);
+    run_host_library_free(c->host);
     free(c->line);
     free(c->done);
     free(c->group);
     free(c);
+    return true;
+}
+
+static weft_status call_one(const line *l, const collective *x, weft_coll_call like)
+{
+    like.struct_size = sizeof like;
+    like.dtype = x->dtype;
+    like.count = x->count;
+    return PLUGIN_CALL(l->table, call, l->comm, &like);
 }
 
 /* A shift is a send to one neighbour and a receive from the other. */
 static weft_status call(const line *l, const collective *x, const void *in, void *out, void *native)
 {
-    if (x->kind != WEFT_SHIFT || x->root == 0)
-        return PLUGIN_CALL(l->table, call, l->comm,
-                           &(weft_coll_call){sizeof(weft_coll_call), 0,
-                                             x->kind == WEFT_SHIFT ? WEFT_BROADCAST : x->kind,
-                                             x->redop, x->dtype, x->root, in, out, x->count,
-                                             native});
-    uint32_t to = (l->me + x->root) % l->n, from = (l->me + l->n - x->root) % l->n;
-    weft_status st = PLUGIN_CALL(l->table, call, l->comm,
-                                 &(weft_coll_call){sizeof(weft_coll_call), 0, WEFT_SEND, 0,
-                                                   x->dtype, to, in, NULL, x->count, native});
+    const weft_coll_call whole = {.kind = x->kind,
+                                  .redop = x->redop,
+                                  .root = x->root,
+                                  .in = in,
+                                  .out = out,
+                                  .stream = native};
+    if (x->kind != WEFT_SHIFT)
+        return call_one(l, x, whole);
+    const uint32_t to = (l->me + x->root) % l->n, from = (l->me + l->n - x->root) % l->n;
+    weft_status st =
+        call_one(l, x, (weft_coll_call){.kind = WEFT_SEND, .root = to, .in = in, .stream = native});
     return st != WEFT_OK
                ? st
-               : PLUGIN_CALL(l->table, call, l->comm,
-                             &(weft_coll_call){sizeof(weft_coll_call), 0, WEFT_RECV, 0, x->dtype,
-                                               from, NULL, out, x->count, native});
+               : call_one(l, x,
+                          (weft_coll_call){
+                              .kind = WEFT_RECV, .root = from, .out = out, .stream = native});
 }
 
 static weft_status launch(colls *c, const line *l)
@@ -230,32 +280,107 @@ static weft_status launch(colls *c, const line *l)
     return st;
 }
 
-weft_status run_library_start(colls *c, uint32_t number, uint64_t from, uint64_t to, int first,
-                              int last)
+/* --- on host memory --- */
+
+/* Start the group that is open, and leave. */
+static weft_status launch_on_host(colls *c, const line *l, bool overlap)
+{
+    weft_status st = PLUGIN_POLL(l->table, end, l->module, 0);
+    st = st == WEFT_BUSY ? WEFT_OK : st;
+    for (uint32_t i = 0; i < c->groups && st == WEFT_OK; i++) {
+        const collective *x = &c->plan->collectives.at[c->group[i]];
+        st = until_ready(c, &c->line[x->channel], x->name);
+    }
+    if (st == WEFT_OK)
+        run_host_library_started(c->host, c->group, c->groups);
+    c->groups = 0;
+    run_host_library_leave(c->host, overlap && st == WEFT_OK);
+    return st;
+}
+
+/* Whether a collective of the channel may join the open group. With a limit on channels, a group
+ * has one channel, so that waiting for room is enough. */
+static bool may_join(const colls *c, uint32_t on)
+{
+    return !c->line[on].table->channels || c->plan->collectives.at[c->group[0]].channel == on;
+}
+
+static weft_status open_group(colls *c, uint32_t on)
+{
+    const line *l = &c->line[on];
+    weft_status st = run_host_library_enter(c->host);
+    if (st == WEFT_OK)
+        st = run_host_library_wait_room(c->host, on, c->d.deadline);
+    if (st == WEFT_OK)
+        st = PLUGIN_CALL(l->table, begin, l->module, 0);
+    if (st != WEFT_OK)
+        run_host_library_leave(c->host, false);
+    return st;
+}
+
+static weft_status start_on_host(colls *c, uint32_t number, const library_start *s)
 {
     const collective *x = &c->plan->collectives.at[number];
     const line *l = &c->line[x->channel];
+    weft_status st = WEFT_OK;
+    if (c->groups && !may_join(c, x->channel))
+        st = launch_on_host(c, l, false);
+    if (st == WEFT_OK && !c->groups)
+        st = open_group(c, x->channel);
+    if (st != WEFT_OK)
+        return st;
+    c->group[c->groups++] = number;
+    c->sent += x->sent;
+    st = call(l, x, c->d.base + s->from, c->d.base + s->to, NULL);
+    if (st == WEFT_OK)
+        return s->last ? launch_on_host(c, l, s->overlap) : WEFT_OK;
+    (void)!PLUGIN_POLL(l->table, end, l->module, 0);
+    c->groups = 0;
+    run_host_library_leave(c->host, false);
+    return st;
+}
+
+/* --- both --- */
+
+weft_status run_library_start(colls *c, uint32_t number, const library_start *s)
+{
+    const collective *x = &c->plan->collectives.at[number];
+    const line *l = &c->line[x->channel];
+    if (c->host)
+        return start_on_host(c, number, s);
     weft_status st = PLUGIN_CALL(c->d.table, record, c->before, c->d.compute, 0);
     if (st == WEFT_OK)
         st = PLUGIN_CALL(c->d.table, stream_wait, l->stream, c->before, 0);
-    if (st == WEFT_OK && first)
+    if (st == WEFT_OK && s->first)
         st = PLUGIN_CALL(l->table, begin, l->module, 0);
     if (st != WEFT_OK)
         return st;
     c->group[c->groups++] = number;
     c->sent += x->sent;
-    st = call(l, x, c->d.base + from, c->d.base + to,
+    st = call(l, x, c->d.base + s->from, c->d.base + s->to,
               PLUGIN_GET(c->d.table, native_stream, l->stream));
     if (st != WEFT_OK) /* end the open group also after a failure */
         (void)!PLUGIN_POLL(l->table, end, l->module, 0);
-    else if (last)
+    else if (s->last)
         st = launch(c, l);
     return st;
 }
 
 weft_status run_library_wait(colls *c, uint32_t number)
 {
+    if (c->host)
+        return run_host_library_wait(c->host, number, c->d.deadline);
     return PLUGIN_CALL(c->d.table, stream_wait, c->d.compute, c->done[number], 0);
+}
+
+bool run_library_on_host(const colls *c)
+{
+    return c && c->host;
+}
+
+void run_library_times(const colls *c, uint32_t number, uint64_t *began, uint64_t *ended)
+{
+    run_host_library_times(c->host, number, began, ended);
 }
 
 uint64_t run_library_sent(const colls *c)
@@ -265,13 +390,16 @@ uint64_t run_library_sent(const colls *c)
 
 weft_status run_library_health(colls *c)
 {
-    for (uint32_t i = 0; c && i < c->plan->channels.n; i++) {
+    if (!c)
+        return WEFT_OK;
+    weft_status st = c->host ? run_host_library_enter(c->host) : WEFT_OK;
+    for (uint32_t i = 0; st == WEFT_OK && i < c->plan->channels.n; i++) {
         const line *l = &c->line[i];
-        weft_status st = l->comm ? PLUGIN_CALL(l->table, health, l->comm) : WEFT_OK;
-        if (st != WEFT_OK) {
+        st = l->comm ? PLUGIN_CALL(l->table, health, l->comm) : WEFT_OK;
+        if (st != WEFT_OK)
             err_context("channel %s", c->plan->channels.at[i].name);
-            return st;
-        }
     }
-    return WEFT_OK;
+    if (c->host)
+        run_host_library_leave(c->host, false);
+    return st;
 }

@@ -180,7 +180,7 @@ static weft_status connect_ranks(executor *e, const job_identity *who, const com
         return WEFT_OK;
     comm_channel **channels = mem_alloc(p->channels.n * sizeof *channels + 1);
     uint32_t index[WEFT_MAX_MESH];
-    const run_library_device device = {e->table, e->device, e->stream, e->base};
+    const run_library_device device = {e->table, e->device, e->stream, e->base, e->deadline};
     const double patience = config_real(e->cfg, "run.join_timeout");
     weft_status st = comm_world_create(e->job, who, &e->world);
     for (uint32_t i = 0; st == WEFT_OK && i < p->spec->nlinks; i++)
@@ -237,13 +237,13 @@ weft_status run_exec_create(const plan *p, const config *cfg, job *j, const job_
 
 void run_exec_destroy(executor *e, int failed)
 {
-    run_library_destroy(e->colls, failed);
+    const bool quiet = run_library_destroy(e->colls, failed);
     comm_world_destroy(e->world);
     for (uint32_t i = 0; e->schedules && i < e->plan->collectives.n; i++)
         sched_free(e->schedules[i]);
     run_recordings_free(e);
     run_kernels_release(e);
-    if (e->device)
+    if (e->device && (quiet || !run_library_on_host(e->colls)))
         PLUGIN_DO(e->table, close, e->device);
     free(e->ops);
     free(e->bases);

@@ -28,12 +28,28 @@ static bool joins(const executor *e, const list *l, uint32_t i, uint32_t like)
            p->channels.at[p->collectives.at[like].channel].link;
 }
 
+/* Whether computation follows the group of starts that ends with entry `i`. */
+static bool overlaps(const list *l, uint32_t i)
+{
+    return i + 1 < l->entries.n && l->entries.at[i + 1].kind != ENTRY_WAIT;
+}
+
+static weft_status start_library(executor *e, const list *l, uint32_t i)
+{
+    const uint32_t what = l->entries.at[i].what;
+    const library_start s = {e->from[what], e->to[what], i == 0 || !joins(e, l, i - 1, what),
+                             !joins(e, l, i + 1, what), overlaps(l, i)};
+    weft_status st = WEFT_OK;
+    if (s.first && run_library_on_host(e->colls))
+        st = run_exec_sync(e);
+    return st != WEFT_OK ? st : run_library_start(e->colls, what, &s);
+}
+
 static weft_status start(executor *e, const list *l, uint32_t i)
 {
     const uint32_t what = l->entries.at[i].what;
     if (run_library_has(e->colls, what))
-        return run_library_start(e->colls, what, e->from[what], e->to[what],
-                                 i == 0 || !joins(e, l, i - 1, what), !joins(e, l, i + 1, what));
+        return start_library(e, l, i);
     if (!e->ops[what]) /* of a group without this rank */
         return WEFT_OK;
     const bool staged = comm_is_staged(e->ops[what]); /* the device waits, not the host */
@@ -47,16 +63,21 @@ static weft_status start(executor *e, const list *l, uint32_t i)
 static weft_status wait(executor *e, const entry *x)
 {
     uint64_t began = clock_ns();
-    if (run_library_has(e->colls, x->what))
+    const bool library = run_library_has(e->colls, x->what);
+    if (library && !run_library_on_host(e->colls))
         return run_library_wait(e->colls, x->what);
-    if (!e->ops[x->what])
+    if (!library && !e->ops[x->what])
         return WEFT_OK;
-    weft_status st = comm_wait(e->ops[x->what], e->deadline);
+    weft_status st =
+        library ? run_library_wait(e->colls, x->what) : comm_wait(e->ops[x->what], e->deadline);
     const bool pair = plan_between_two(&e->plan->collectives.at[x->what]);
     *(pair ? &e->times.bubble_ns : &e->times.exposed_ns) += clock_ns() - began;
     if (st == WEFT_OK && run_trace_wants(&e->trace, e->step)) {
         uint64_t from, to;
-        comm_times(e->ops[x->what], &from, &to);
+        if (library)
+            run_library_times(e->colls, x->what, &from, &to);
+        else
+            comm_times(e->ops[x->what], &from, &to);
         run_trace_note(&e->trace, x->name, TRACE_COMM, e->step, from, to);
     }
     return st;

@@ -16,9 +16,10 @@
  *   [collective]  every rank of the group makes the same call in the same order
  *
  * [compute] and [progress] name roles, not OS threads: the host promises only that two threads
- * never enter one object at once. Two objects of one module (two links, two communicators) may be
- * entered by two threads at once, so data that objects of a module share needs a lock. A comment
- * and its tags apply to the members below it, up to the next comment that has tags.
+ * never enter one object at once. Two objects of one module (two links) may be entered by two
+ * threads at once, so data that objects of a module share needs a lock; communicators of a coll
+ * module on host memory may not (coll.h). A comment and its tags apply to the members below it, up
+ * to the next comment that has tags.
  *
  * A plugin may start threads of its own between open() and close(). They block all signals, call
  * no host function but those tagged [any], and have ended when close() returns. After open() the

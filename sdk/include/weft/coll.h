@@ -8,7 +8,15 @@
  * On a stream (WEFT_COLL_STREAM) call() enqueues, and the work is ordered on the driver's own
  * stream (device.h, native_stream), because a plugin never sees another plugin's tables. On host
  * memory (WEFT_COLL_HOST) there is no stream: end() starts the group, and test() advances it and
- * counts the groups that are complete.
+ * counts the groups that are complete. A device with WEFT_DEV_HOST_MEMORY takes the second, any
+ * other device the first.
+ *
+ * Threads. On host memory two threads call a module: the compute thread starts groups and waits,
+ * and while it computes, a progress thread calls test() at intervals. The host holds one lock for
+ * all communicators of a module: two threads are never in begin() ... end(), ready(), health() or
+ * test() at once, and no other call comes between begin() and its end(). So MPI needs
+ * MPI_THREAD_SERIALIZED. Only abort() may meet another call. A library that is global to a process
+ * and serves other plugins too (a link over MPI) needs a lock of its own, or full thread support.
  *
  * Set-up never blocks indefinitely: open() only begins, ready() is polled under a deadline.
  * health() reports a failure; abort() may be slow or hang inside the library, so the host calls it
@@ -36,7 +44,9 @@ WEFT_EXTERN_C_BEGIN
 #define WEFT_BARRIER 9u        /* no rank leaves before all have entered; count 0 */
 #define WEFT_SEND 10u          /* in [count] -> root (the peer) */
 #define WEFT_RECV 11u          /* root (the peer) -> out [count] */
-#define WEFT_SHIFT 12u /* in [count] -> out [count] of the rank `root` further, cyclically */
+/* In [count] -> out [count] of the rank `root` further, cyclically. The host asks a coll plugin for
+ * a send and a receive in one group instead. */
+#define WEFT_SHIFT 12u
 
 #define WEFT_SUM 1u
 #define WEFT_MAX 2u
@@ -103,16 +113,17 @@ typedef struct weft_coll_table {
      * WEFT_UNSUPPORTED: the host continues without. OPT [setup] [collective] */
     weft_status (*register_memory)(weft_comm *c, void *base, uint64_t bytes, uint32_t flags);
 
-    /* Calls between begin and end of a module form one group, which starts as one. Both come from
-     * one thread, end() after a call that failed too. WEFT_BUSY from end(): the library is still
-     * launching; the host polls ready() of the group's communicators until WEFT_OK before it puts
-     * anything more on their streams. [compute] */
+    /* Calls between begin and end of a module form one group, which starts as one: sends and
+     * receives in it do not wait for each other. Its operations may be of several communicators.
+     * Both calls come from one thread, end() after a call that failed too. WEFT_BUSY from end():
+     * the library is still launching; the host polls ready() of the group's communicators until
+     * WEFT_OK before it puts anything more on their streams. [compute] */
     weft_status (*begin)(void *module, uint32_t flags);
     weft_status (*end)(void *module, uint32_t flags);
 
     /* Enqueue one operation, always inside a group. Never blocks. A kind or type that the library
-     * lacks is WEFT_UNSUPPORTED. On host memory the buffers are borrowed until test() has counted
-     * the group. [compute] [collective] */
+     * lacks is WEFT_UNSUPPORTED. Sends of a pair match its receives in order. On host memory the
+     * buffers are borrowed until test() has counted the group. [compute] [collective] */
     weft_status (*call)(weft_comm *c, const weft_coll_call *call);
 
     /* WEFT_OK, or what has gone wrong since: WEFT_PEER, WEFT_IO. Cheap. [progress] */
@@ -123,11 +134,18 @@ typedef struct weft_coll_table {
     void (*abort)(weft_comm *c);
 
     /* Advance the operations on host memory, and return how many groups with an operation on this
-     * communicator are complete here since it was opened: counted in the order in which they were
-     * started. Never blocks. OPT with WEFT_COLL_HOST [progress] [compute] */
+     * communicator are complete here since it was opened, as far as their operations on it go:
+     * counted in the order in which they were started. A count never falls and never exceeds the
+     * groups that were started. The buffers of a counted group are the caller's again, whatever
+     * other ranks are at. Never blocks. OPT with WEFT_COLL_HOST [progress] [compute] */
     weft_status (*test)(weft_comm *c, uint32_t flags, uint64_t *done);
+
+    /* Whether call() serves this kind with this operator (0: none) and element type; else
+     * WEFT_UNSUPPORTED with a message. Asked before the first step, so that a job ends there and
+     * not in a step. NULL: call() answers. OPT [setup] */
+    weft_status (*supports)(void *module, uint32_t kind, uint32_t redop, uint32_t dtype);
 } weft_coll_table;
-WEFT_FREEZE(weft_coll_table, test, 112);
+WEFT_FREEZE(weft_coll_table, supports, 120);
 
 WEFT_EXTERN_C_END
 

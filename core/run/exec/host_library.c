@@ -1,0 +1,339 @@
+/* run/exec/host_library.c: see host_library.h.
+ *
+ * A communicator completes its groups in start order, so a count identifies what is complete: the
+ * collective that went into the third group is complete when test() has counted three. */
+#define _GNU_SOURCE
+#include "run/exec/host_library.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "host/call.h"
+#include "resolve/topology.h"
+
+#define AWAKE_NS 200000u /* polling and yielding before the first nap */
+#define NAP_NS 50000     /* between two polls */
+#define CAUSE_MS 2000u   /* a failed library waits so long for the job to know the cause */
+
+typedef struct host_line {
+    const weft_coll_table *table; /* NULL: not a channel of such a library, or not ours */
+    const char *plugin, *name;
+    weft_comm *comm;
+    uint32_t link;
+    uint64_t started, done; /* groups */
+} host_line;
+
+typedef struct flight_of {
+    uint64_t group; /* of the communicator's groups, from 1 */
+    uint64_t began, ended;
+} flight_of;
+
+struct host_library {
+    const plan *plan;
+    job *job;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    pthread_t thread;
+    bool running, stop;
+    host_line *line;  /* [channels] */
+    flight_of *of;    /* [collectives] */
+    uint32_t *flying; /* [flights] collectives, in start order */
+    uint32_t flights;
+    weft_status failed; /* what the text below says */
+    char text[1024];
+};
+
+static weft_status stored(const host_library *h)
+{
+    return h->failed == WEFT_OK ? WEFT_OK : err_fail(h->failed, "%s", h->text);
+}
+
+/* Store the record of this thread as the failure. */
+static weft_status store(host_library *h, weft_status st)
+{
+    snprintf(h->text, sizeof h->text, "%s", err_text());
+    return h->failed = st;
+}
+
+/* The job knows the root cause of a lost peer, but may learn it later than the library. */
+static weft_status find_cause(host_library *h, weft_status st)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "%s", err_text());
+    for (uint32_t ms = 0; (st == WEFT_PEER || st == WEFT_IO) && ms < CAUSE_MS; ms++) {
+        if (job_failure(h->job) != WEFT_OK)
+            return WEFT_PEER;
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    }
+    return err_fail(st, "%s", text);
+}
+
+/* The oldest operation in flight on a channel, for messages. */
+static const char *oldest(const host_library *h, uint32_t number)
+{
+    const plan *p = h->plan;
+    for (uint32_t i = 0; i < h->flights; i++)
+        if (p->collectives.at[h->flying[i]].channel == number)
+            return p->collectives.at[h->flying[i]].name;
+    return "a collective";
+}
+
+/* A count of test() that cannot be. */
+static weft_status miscounted(const host_line *l, uint64_t now)
+{
+    const unsigned long long counts = now, before = l->done, all = l->started;
+    if (now < l->done)
+        return err_fail(WEFT_INTERNAL,
+                        "plugin %s: its test() counts %llu complete groups; its last call counted "
+                        "%llu, and a count never falls",
+                        l->plugin, counts, before);
+    return err_fail(WEFT_INTERNAL,
+                    "plugin %s: its test() counts %llu complete groups; only %llu were started on "
+                    "this communicator",
+                    l->plugin, counts, all);
+}
+
+static void land(host_library *h, uint32_t number)
+{
+    const uint64_t now = clock_ns();
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < h->flights; i++) {
+        flight_of *of = &h->of[h->flying[i]];
+        if (h->plan->collectives.at[h->flying[i]].channel == number &&
+            of->group <= h->line[number].done)
+            of->ended = now;
+        else
+            h->flying[left++] = h->flying[i];
+    }
+    h->flights = left;
+}
+
+static weft_status poll_line(host_library *h, uint32_t number)
+{
+    host_line *l = &h->line[number];
+    uint64_t done = l->done;
+    weft_status st = PLUGIN_CALL(l->table, test, l->comm, 0, &done);
+    if (st == WEFT_OK && (done < l->done || done > l->started))
+        st = miscounted(l, done);
+    if (st == WEFT_OK && done > l->done) {
+        l->done = done;
+        land(h, number);
+    }
+    if (st == WEFT_OK)
+        return WEFT_OK;
+    st = find_cause(h, st);
+    err_context("%s on channel %s over %s", oldest(h, number), l->name, l->plugin);
+    return store(h, st);
+}
+
+/* Advance all communicators with groups in flight. */
+static weft_status poll_all(host_library *h)
+{
+    weft_status st = stored(h);
+    for (uint32_t i = 0; st == WEFT_OK && i < h->plan->channels.n; i++)
+        if (h->line[i].started > h->line[i].done)
+            st = poll_line(h, i);
+    return st;
+}
+
+static weft_status check_health(host_library *h)
+{
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; st == WEFT_OK && i < h->plan->channels.n; i++) {
+        const host_line *l = &h->line[i];
+        if (l->started > l->done)
+            st = PLUGIN_CALL(l->table, health, l->comm);
+        if (st == WEFT_OK)
+            continue;
+        st = find_cause(h, st);
+        err_context("%s on channel %s over %s", oldest(h, i), l->name, l->plugin);
+        st = store(h, st);
+    }
+    return st;
+}
+
+static void *progress(void *arg)
+{
+    host_library *h = arg;
+    pthread_mutex_lock(&h->lock);
+    while (!h->stop) {
+        if (!h->flights || h->failed != WEFT_OK || poll_all(h) != WEFT_OK) {
+            pthread_cond_wait(&h->wake, &h->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&h->lock);
+        nanosleep(&(struct timespec){0, NAP_NS}, NULL);
+        pthread_mutex_lock(&h->lock);
+    }
+    pthread_mutex_unlock(&h->lock);
+    return NULL;
+}
+
+/* --- waiting --- */
+
+static weft_status too_late(host_library *h, uint32_t number, const char *name, double seconds)
+{
+    const host_line *l = &h->line[number];
+    return store(h, err_fail(WEFT_PEER,
+                             "%s on channel %s over %s: not finished after %g s; test() of the "
+                             "plugin %s counts %llu of the %llu groups started on this "
+                             "communicator: a rank has not started its part, or the library hangs",
+                             name, l->name, l->plugin, seconds, l->plugin,
+                             (unsigned long long)l->done, (unsigned long long)l->started));
+}
+
+/* One idle moment: yield first, since most operations are short, then nap. */
+static weft_status idle(host_library *h, uint64_t began)
+{
+    weft_status st = job_failure(h->job);
+    if (st != WEFT_OK)
+        return st;
+    if (clock_ns() - began < AWAKE_NS) {
+        sched_yield();
+        return WEFT_OK;
+    }
+    nanosleep(&(struct timespec){0, NAP_NS}, NULL);
+    return check_health(h);
+}
+
+static bool has_room(const host_library *h, uint32_t number)
+{
+    const host_line *l = &h->line[number];
+    uint32_t active = 0;
+    for (uint32_t i = 0; i < h->plan->channels.n; i++)
+        active += h->line[i].link == l->link && h->line[i].started > h->line[i].done;
+    return !l->table->channels || l->started > l->done || active < l->table->channels;
+}
+
+weft_status run_host_library_wait_room(host_library *h, uint32_t number, double deadline)
+{
+    const uint64_t began = clock_ns(), end = began + (uint64_t)(deadline * 1e9);
+    weft_status st = WEFT_OK;
+    while (st == WEFT_OK && !has_room(h, number)) {
+        st = poll_all(h);
+        if (st == WEFT_OK)
+            st = idle(h, began);
+        if (st == WEFT_OK && clock_ns() > end)
+            for (uint32_t i = 0; st == WEFT_OK && i < h->plan->channels.n; i++)
+                if (h->line[i].started > h->line[i].done)
+                    st = too_late(h, i, oldest(h, i), deadline);
+    }
+    return st;
+}
+
+weft_status run_host_library_wait(host_library *h, uint32_t number, double deadline)
+{
+    const collective *x = &h->plan->collectives.at[number];
+    const uint64_t began = clock_ns(), end = began + (uint64_t)(deadline * 1e9);
+    weft_status st = run_host_library_enter(h);
+    while (st == WEFT_OK && h->line[x->channel].done < h->of[number].group) {
+        st = poll_all(h);
+        if (st != WEFT_OK || h->line[x->channel].done >= h->of[number].group)
+            break;
+        st = idle(h, began);
+        if (st == WEFT_OK && clock_ns() > end)
+            st = too_late(h, x->channel, x->name, deadline);
+    }
+    run_host_library_leave(h, true);
+    return st;
+}
+
+/* --- the lock, and what is in flight --- */
+
+weft_status run_host_library_enter(host_library *h)
+{
+    pthread_mutex_lock(&h->lock);
+    return stored(h);
+}
+
+void run_host_library_leave(host_library *h, bool overlap)
+{
+    if (overlap && h->flights)
+        pthread_cond_signal(&h->wake);
+    pthread_mutex_unlock(&h->lock);
+}
+
+void run_host_library_started(host_library *h, const uint32_t *collectives, uint32_t n)
+{
+    const uint64_t now = clock_ns();
+    for (uint32_t i = 0; i < n; i++) {
+        host_line *l = &h->line[h->plan->collectives.at[collectives[i]].channel];
+        bool first = true; /* of its channel in this group */
+        for (uint32_t k = 0; k < i; k++)
+            first &= &h->line[h->plan->collectives.at[collectives[k]].channel] != l;
+        l->started += first;
+        h->of[collectives[i]] = (flight_of){l->started, now, 0};
+        h->flying[h->flights++] = collectives[i];
+    }
+}
+
+void run_host_library_times(const host_library *h, uint32_t number, uint64_t *began,
+                            uint64_t *ended)
+{
+    *began = h->of[number].began;
+    *ended = h->of[number].ended;
+}
+
+/* --- set-up --- */
+
+void run_host_library_add(host_library *h, uint32_t number, weft_comm *comm)
+{
+    const uint32_t link = h->plan->channels.at[number].link;
+    const spec_link *l = &h->plan->spec->links[link];
+    h->line[number] = (host_line){.table = resolve_collective_library(l),
+                                  .plugin = l->c->name,
+                                  .name = h->plan->channels.at[number].name,
+                                  .comm = comm,
+                                  .link = link};
+}
+
+weft_status run_host_library_create(const plan *p, job *j, host_library **out)
+{
+    host_library *h = mem_alloc(sizeof *h);
+    h->plan = p;
+    h->job = j;
+    h->line = mem_alloc(p->channels.n * sizeof *h->line + 1);
+    h->of = mem_alloc(p->collectives.n * sizeof *h->of + 1);
+    h->flying = mem_alloc(p->collectives.n * sizeof *h->flying + 1);
+    pthread_mutex_init(&h->lock, NULL);
+    pthread_cond_init(&h->wake, NULL);
+    *out = h;
+    if (pthread_create(&h->thread, NULL, progress, h) != 0)
+        return err_fail_errno(WEFT_NO_MEMORY, "no thread to advance collectives");
+    h->running = true;
+    return WEFT_OK;
+}
+
+bool run_host_library_stop(host_library *h, double seconds)
+{
+    struct timespec end;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += (time_t)seconds;
+    if (!h->running)
+        return true;
+    if (pthread_mutex_timedlock(&h->lock, &end) != 0)
+        return false;
+    h->stop = true;
+    pthread_cond_signal(&h->wake);
+    pthread_mutex_unlock(&h->lock);
+    h->running = pthread_timedjoin_np(h->thread, NULL, &end) != 0;
+    return !h->running;
+}
+
+void run_host_library_free(host_library *h)
+{
+    if (!h)
+        return;
+    pthread_mutex_destroy(&h->lock);
+    pthread_cond_destroy(&h->wake);
+    free(h->line);
+    free(h->of);
+    free(h->flying);
+    free(h);
+}
