@@ -592,6 +592,23 @@ class Ulysses(Compared):
         self.refused(self.ULYSSES | w.LLAMA, "axis 'kv_heads' of")
 
 
+class HostColl(Compared):
+    """A library of collectives from outside, in all kinds of layout; tests/coll asks more."""
+
+    def test_like_one_rank(self):
+        self.like_one_rank(JOB | {"comm.plugin": "acme.hostcoll"}, (
+            (2, {}), (4, TP_DP | {"optim.placement": "zero3"}), (4, PP_DP)))
+
+    def test_like_links(self):
+        """Shifts, all-to-alls, and all-reduces in groups of two: the bits of `direct` over tcp."""
+        for ranks, job in ((4, Ring.RING), (4, Ulysses.ULYSSES), (4, Gossip.GOSSIP)):
+            with self.subTest(strategy=job["parallel.strategy"]):
+                self.train("link", job | {"comm.plugin": "tcp", "comm.algorithm": "direct"},
+                           ranks=ranks)
+                self.train("library", job | {"comm.plugin": "acme.hostcoll"}, ranks=ranks)
+                self.same_run("link", "library", 20, w.NO_TIME + ("peak_bytes", "comm_bytes"))
+
+
 class LocalSgd(Compared):
     """With an average after every step, plain SGD and twice the rate (a worker's gradient is half
     of its own mean) it is data parallelism. With a longer period it is not, and says so."""
