@@ -22,13 +22,12 @@ import time
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PLACE = tempfile.mkdtemp(prefix="weft-openness-")
-BUILD, sys.argv[1] = sys.argv[1], os.path.join(PLACE, "prefix", "bin", "weft")
 sys.path.insert(0, os.path.join(HERE, "..", "parity"))
 import exposition  # noqa: E402  (tests/openness/exposition.py)
+import installed  # noqa: E402  (installed.py; before weft_jobs: it sets the program)
 import weft_jobs as w  # noqa: E402
 
-PLUGINS = os.path.join(PLACE, "build", "lib", "weft")
+PLUGINS = installed.PLUGINS
 JOB = w.EVEN | {"run.plugins": PLUGINS, "checkpoint.every": 20, "comm.plugin": "shm",
                 "train.precision": "fp32", "model.context": 48}
 ALONE = {"parallel.strategy": "none"}
@@ -38,15 +37,7 @@ PP_DP = {"parallel.strategy": "pp, dp", "parallel.pp": 2}
 
 
 def setUpModule():
-    unittest.addModuleCleanup(shutil.rmtree, PLACE, ignore_errors=True)
-    prefix, build = os.path.join(PLACE, "prefix"), os.path.join(PLACE, "build")
-    for words in (["cmake", "--install", BUILD, "--prefix", prefix],
-                  ["cmake", "-S", os.path.join(HERE, "plugins"), "-B", build,
-                   "-DCMAKE_PREFIX_PATH=" + prefix],
-                  ["cmake", "--build", build]):
-        done = subprocess.run(words, capture_output=True, text=True)
-        if done.returncode:
-            raise AssertionError(f"{' '.join(words)}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    installed.build()
 
 
 class Compared(w.Bench):
