@@ -107,6 +107,18 @@ class Coll(w.Bench):
                                                 "comm.brokencoll.score": score}), ranks=2)
             self.assertRegex(said.stdout + said.stderr, f"mesh axis dp goes over {best}")
 
+    def test_links_are_measured(self):
+        place = f"run.plugins={PLUGINS}"
+        for words in (("bench", "comm"), ("tune", "comm")):
+            said = w.weft(*words, "-n", 2, place, "comm.plugin=acme.hostcoll", status=2).stderr
+            self.assertIn("acme.hostcoll brings its own collectives", " ".join(said.split()))
+        job = self.job(TP, {"parallel.strategy": "tp, dp", "comm.tp.plugin": "acme.hostcoll",
+                            "comm.dp.plugin": "shm"})
+        said = w.weft("tune", "comm", "-n", 4, "-o", self.path("tuned.ini"), self.ini,
+                      "tune.passes=1", "tune.op=all_reduce", *self.options("tuned", job)).stdout
+        self.assertIn("# shm on mesh axis dp", said)
+        self.assertNotIn("hostcoll", said)
+
     def test_plan_and_trace(self):
         job = self.job(self.LIBRARY, SMALL, {"log.trace_steps": "2-3"})
         self.train("traced", job, ranks=2)

@@ -208,6 +208,8 @@ static weft_status find_links(bench *b)
         st = resolve_links(b->cfg, b->host, b->who.ranks, &meeting, &b->spec);
     if (st == WEFT_OK && b->who.ranks == 1)
         st = resolve_axis(b->cfg, &meeting, &b->spec, 0);
+    if (st == WEFT_OK)
+        st = cli_measure_check_links(&b->spec);
     return st == WEFT_OK ? sched_rules_check(b->cfg, "comm.algorithm", NULL) : st;
 }
 

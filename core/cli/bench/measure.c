@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "resolve/topology.h"
 #include "schedule/algorithm.h"
 
 #define PATIENCE 120.0 /* seconds for one operation */
@@ -99,6 +100,21 @@ static weft_status add_helpers(measure *m, comm_channel *c)
         st = add(m, c, &m->slowest, &one);
     one.redop = WEFT_SUM;
     return st == WEFT_OK ? add(m, c, &m->total, &one) : st;
+}
+
+weft_status cli_measure_check_links(const spec *s)
+{
+    const char *library = NULL;
+    for (uint32_t i = 0; i < s->nlinks; i++) {
+        if (!resolve_collective_library(&s->links[i]))
+            return WEFT_OK;
+        library = s->links[i].c->name;
+    }
+    return !library ? WEFT_OK
+                    : err_fail(WEFT_UNSUPPORTED,
+                               "%s brings its own collectives; the core's algorithms are measured, "
+                               "which run over links: set comm.plugin to a link, such as tcp",
+                               library);
 }
 
 weft_status cli_measure_create(comm_channel *c, const cli_measure_request *q, measure **out)

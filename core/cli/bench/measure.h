@@ -4,6 +4,7 @@
 #define CLI_BENCH_MEASURE_H
 
 #include "comm/comm.h"
+#include "resolve/spec.h"
 
 typedef struct measure measure; /* opaque: the operations of all sizes */
 
@@ -31,6 +32,10 @@ typedef struct cli_measure_row {
 
 /* Whether this algorithm exists and supports the operation; q->algorithm is ignored. [any] */
 int cli_measure_able(const cli_measure_request *q, const char *algorithm);
+
+/* Fails if every mesh axis with several ranks goes over a library of collectives: what is measured
+ * are the core's algorithms over links. [setup] */
+weft_status cli_measure_check_links(const spec *s);
 
 /* Adds the operations of all sizes to the channel. Between comm_add_channel() and comm_connect().
  * [setup] [collective] */

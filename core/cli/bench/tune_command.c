@@ -104,6 +104,8 @@ static weft_status set_up(tuner *t)
     if (st == WEFT_OK)
         st = load_job(t, t->who.ranks);
     if (st == WEFT_OK)
+        st = cli_measure_check_links(&t->p.spec);
+    if (st == WEFT_OK)
         st = comm_world_create(t->job, &t->who, &t->world);
     if (st != WEFT_OK)
         return st;

@@ -90,6 +90,8 @@ void cli_tune_find(const spec *s, config *cfg, const config *keys, uint32_t rank
         if (s->mesh.size[a] < 2)
             continue;
         const spec_link *l = &s->links[s->axis_link[a]];
+        if (resolve_collective_library(l))
+            continue;
         if (l->intra.c)
             want(out, l->intra.c, a, INSIDE);
         want(out, l->c, a, l->intra.c ? BETWEEN : WHOLE);
