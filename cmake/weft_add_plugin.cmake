@@ -36,8 +36,13 @@ function(weft_add_plugin KIND NAME)
   target_link_libraries(${target} PRIVATE ${ARG_LIBRARIES})
   set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME ${NAME}
     C_VISIBILITY_PRESET hidden CXX_VISIBILITY_PRESET hidden POSITION_INDEPENDENT_CODE ON
-    BUILD_RPATH "\$ORIGIN/../.."
+    BUILD_RPATH "\$ORIGIN/../.." INSTALL_RPATH "\$ORIGIN/../.."
     LIBRARY_OUTPUT_DIRECTORY ${ARG_OUTPUT_DIR}/${KIND} LINK_DEPENDS ${WEFT_EXPORT_MAP})
+  # CMake ends the run path of a build tree with ':', which means the working folder. Only a plugin
+  # that links libraries of its own build tree needs that path.
+  if(WEFT_SDK_IN_TREE OR NOT ARG_LIBRARIES)
+    set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON)
+  endif()
   target_link_options(${target} PRIVATE LINKER:--version-script=${WEFT_EXPORT_MAP}
     LINKER:--exclude-libs,ALL)
   if(NOT WEFT_SANITIZE)
