@@ -1,10 +1,12 @@
-/* cli/plugins.c: weft plugins [NAME], and weft config, the reference that docs/CONFIG.md holds. */
+/* cli/plugins.c: weft plugins [NAME], the entry of weft plugins check, and weft config, the
+ * reference that docs/CONFIG.md holds. */
 #include "cli/cli.h"
 
 #include "base/err.h"
 #include "cli/bench/bench_comm.h"
 #include "cli/bench/sweep/sweep.h"
 #include "cli/bench/tune_command.h"
+#include "cli/check.h"
 #include "config/config.h"
 #include "config/constraints.h"
 #include "host/host.h"
@@ -123,6 +125,8 @@ static int run(int argc, char **argv)
     const component **all;
     const char *name = NULL;
     uint32_t n;
+    if (argc > 1 && !strcmp(argv[1], "check"))
+        return cli_check(argc, argv);
     weft_status st = cli_read_words(argc, argv, &name, &cfg);
     host_limits_set(cfg);
     if (st == WEFT_OK)
@@ -141,10 +145,16 @@ static int run(int argc, char **argv)
 }
 
 const command cli_cmd_plugins = {
-    "plugins", "[NAME] [JOB.ini] [section.key=value ...]",
+    "plugins",
+    "[NAME] [JOB.ini] [section.key=value ...]  or  check FILE.so [--only N,N-M] [--seed S] "
+    "[--json]",
     "List the plugins that are installed, or print the keys of one, with types and defaults.\n\n"
     "  JOB.ini          look into the folders of its run.plugins too; run.plugins=DIR does the "
-    "same",
+    "same\n"
+    "  check FILE.so    test a plugin against the SDK's rules: docs/CHECKS.md; --list prints the "
+    "checks,\n"
+    "                   --in-process runs one (--only N) without a process of its own, for a "
+    "debugger",
     run};
 
 static void print_reference(const component *const *all, uint32_t n)

@@ -286,6 +286,28 @@ weft_status host_find(host *h, const char *kind, const char *name, const char *c
     return WEFT_OK;
 }
 
+weft_status host_load_file(host *h, const char *path, const component *const **out, uint32_t *n)
+{
+    object *o;
+    const char *folder = ""; /* PLACE/KIND/NAME.so */
+    for (uint32_t k = 0; host_kinds[k]; k++) {
+        const char *name = strrchr(path, '/');
+        const size_t length = strlen(host_kinds[k]);
+        if (name && (size_t)(name - path) > length && name[-1 - (ptrdiff_t)length] == '/' &&
+            !strncmp(name - length, host_kinds[k], length))
+            folder = host_kinds[k];
+    }
+    weft_status st = host_object_load(h, folder, path, &o);
+    if (st != WEFT_OK)
+        return st;
+    const component **all = pool_array(&h->pool, o->n, sizeof *all);
+    for (uint32_t i = 0; i < o->n; i++)
+        all[i] = &o->components[i].shown;
+    *out = all;
+    *n = o->n;
+    return WEFT_OK;
+}
+
 /* --- listing --- */
 
 static int by_kind_and_name(const void *a, const void *b)

@@ -63,6 +63,11 @@ void host_try_all(host *h);
  * be used come with iface NULL and the reason in `help`. For `weft plugins`. */
 weft_status host_list(host *h, const component ***out, uint32_t *n);
 
+/* Load and check the file `path`, whatever its name and folder: its components, in the order of the
+ * manifest. The array lives as long as the host. Those of interfaces that the host does not know
+ * have a NULL table. [setup] */
+weft_status host_load_file(host *h, const char *path, const component *const **out, uint32_t *n);
+
 /* The job uses `c`: the ops and kernels of its whole object are the job's. Objects that were loaded
  * only to look into them, as the probes of `auto` do, are not used. Fails if another object in use
  * has an op of the same name. */

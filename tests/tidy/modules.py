@@ -13,7 +13,8 @@ from collections import Counter, defaultdict
 import tree
 from tree import CODE, SCRIPTS, files, name
 
-LAYERS = "base config host graph job schedule resolve plan comm data ckpt run doctor cli".split()
+LAYERS = ("base config host graph job schedule resolve plan comm data ckpt run doctor check "
+          "cli").split()
 # Those before it that a module does without: schedules and plans are pure.
 FORBIDDEN = {"schedule": "host graph job", "plan": "config job", "comm": "graph resolve plan"}
 FOLDER_FILES = 20

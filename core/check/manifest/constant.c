@@ -1,0 +1,97 @@
+/* check/manifest/constant.c: that the manifest is constant data. */
+#include "base/err.h"
+#include "check/manifest/manifest.h"
+#include "host/object.h"
+
+#include <string.h>
+
+#define THREADS 8
+#define CALLS 100
+
+static uint64_t hash(uint64_t h, const void *from, size_t bytes)
+{
+    const unsigned char *at = from;
+    for (size_t i = 0; i < bytes; i++)
+        h = (h ^ at[i]) * 1099511628211u;
+    return h;
+}
+
+static uint64_t hash_text(uint64_t h, const char *text)
+{
+    return text ? hash(h, text, strlen(text) + 1) : h;
+}
+
+/* All bytes that the manifest leads to. */
+static uint64_t hash_manifest(const weft_manifest *m)
+{
+    uint64_t h = hash(14695981039346656037u, m, sizeof *m);
+    h = hash_text(hash_text(hash_text(hash_text(h, m->id), m->version), m->license), m->build);
+    for (uint32_t i = 0; m->components && m->components[i]; i++) {
+        const weft_component *c = m->components[i];
+        h = hash(h, c, sizeof *c);
+        h = hash_text(hash_text(hash_text(h, c->iface), c->name), c->help);
+        for (const weft_option *const *o = c->options; o && *o; o++) {
+            h = hash(h, *o, sizeof **o);
+            h = hash_text(hash_text(h, (*o)->key), (*o)->dflt);
+            h = hash_text(hash_text(h, (*o)->help), (*o)->choices);
+        }
+        const interface *known = host_interface_find(c->iface);
+        if (known && c->table)
+            h = hash(h, c->table, known->least);
+    }
+    return h;
+}
+
+typedef struct caller {
+    check_entry entry;
+    const weft_manifest *wanted;
+    uint64_t bytes;
+} caller;
+
+static void *call_often(void *arg)
+{
+    const caller *c = arg;
+    for (int i = 0; i < CALLS; i++) {
+        const weft_manifest *m = c->entry();
+        if (m != c->wanted)
+            check_fail("weft_plugin_entry() returned another pointer in a later call; the manifest "
+                       "is constant data");
+        if (hash_manifest(m) != c->bytes)
+            check_fail("the manifest has other bytes in a later call of weft_plugin_entry()");
+    }
+    return NULL;
+}
+
+void check_manifest_constant(check_run *r)
+{
+    void *handle;
+    pthread_t threads[THREADS];
+    caller c = {check_raw_entry(r, &handle), NULL, 0};
+    c.wanted = c.entry ? c.entry() : NULL;
+    if (!c.wanted)
+        check_fail("%s", c.entry ? "weft_plugin_entry() returned NULL" : err_text());
+    c.bytes = hash_manifest(c.wanted);
+    call_often(&c);
+    for (int i = 0; i < THREADS; i++)
+        if (pthread_create(&threads[i], NULL, call_often, &c))
+            check_fail("no thread for the check");
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+}
+
+void check_manifest_unchanged(check_run *r)
+{
+    static check_host h;
+    void *module = NULL;
+    check_load(r);
+    const weft_manifest *m = r->components[0]->manifest;
+    const uint64_t before = hash_manifest(m);
+    check_host_begin(&h, "the host");
+    const weft_status st = check_open(r, &h, &module);
+    if (hash_manifest(m) != before)
+        check_fail("open() changed the manifest or a table that it leads to; they are constant");
+    if (st == WEFT_OK)
+        check_close(r, module);
+    if (hash_manifest(m) != before)
+        check_fail("close() changed the manifest or a table that it leads to; they are constant");
+}

@@ -1,0 +1,73 @@
+/* check/page.c: see page.h. The first result of all processes of a check counts. */
+#define _GNU_SOURCE /* memfd_create */
+#include "check/page.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+const char *const check_outcome_names[] = {"none",           "pass",  "fail",
+                                           "not applicable", "crash", "time out"};
+
+static check_page *page;
+
+int check_page_create(check_page **out)
+{
+    int fd = memfd_create("weft-check", 0); /* inherited by the child */
+    if (fd < 0)
+        return -1;
+    if (ftruncate(fd, sizeof(check_page)) || !(*out = check_page_map(fd))) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+check_page *check_page_map(int fd)
+{
+    void *p = mmap(NULL, sizeof(check_page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+void check_page_use(check_page *p)
+{
+    page = p;
+}
+
+void check_page_write(check_outcome outcome, const char *text)
+{
+    if (!page) {
+        dprintf(STDOUT_FILENO, "%s%s%s\n", check_outcome_names[outcome], *text ? ": " : "", text);
+        return;
+    }
+    if (atomic_exchange(&page->taken, 1))
+        return;
+    size_t n = strnlen(text, CHECK_TEXT - 1);
+    memcpy(page->text, text, n);
+    page->text[n] = 0;
+    atomic_store(&page->outcome, (uint32_t)outcome);
+}
+
+_Noreturn static void finish(check_outcome outcome, const char *fmt, va_list ap)
+{
+    char text[CHECK_TEXT];
+    vsnprintf(text, sizeof text, fmt, ap);
+    check_page_write(outcome, text);
+    _exit(outcome == CHECK_FAIL);
+}
+
+void check_fail(const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    finish(CHECK_FAIL, fmt, ap);
+}
+
+void check_not_applicable(const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    finish(CHECK_NOT_APPLICABLE, fmt, ap);
+}

@@ -1,0 +1,29 @@
+/* check/page.h: the result of one check, in memory that its processes and the parent share; private
+ * to this folder. */
+#ifndef CHECK_PAGE_H
+#define CHECK_PAGE_H
+
+#include "check/check.h"
+
+#include <stdatomic.h>
+
+#define CHECK_TEXT 3000
+
+typedef struct check_page {
+    _Atomic uint32_t outcome; /* check_outcome, once the text is complete */
+    _Atomic uint32_t taken;   /* 1: somebody writes */
+    char text[CHECK_TEXT];    /* the sentence */
+} check_page;
+
+int check_page_create(check_page **out); /* a descriptor that a child inherits; -1: none */
+check_page *check_page_map(int fd);      /* NULL: not possible */
+
+/* The page of this process. Without one, results go to standard output. */
+void check_page_use(check_page *p);
+
+/* Write a result unless there is one. Safe in a signal handler: `text` is complete. */
+void check_page_write(check_outcome outcome, const char *text);
+
+extern const char *const check_outcome_names[]; /* [CHECK_OUTCOMES] */
+
+#endif

@@ -1,0 +1,104 @@
+/* check/report.c: prints the results. See report.h. */
+#include "check/report.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool is_bad(const check_result *r)
+{
+    return r->outcome != CHECK_PASS && r->outcome != CHECK_NOT_APPLICABLE;
+}
+
+static uint32_t count(const check_report *r, check_outcome outcome)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < r->n; i++)
+        n += r->at[i].outcome == outcome;
+    return n;
+}
+
+static const char *repeat(const check_report *r, const check_result *x, char *out, size_t size)
+{
+    snprintf(out, size, "weft plugins check %s --only %u --seed %llu", r->request->path,
+             x->of->number, (unsigned long long)r->request->seed);
+    return out;
+}
+
+void check_report_progress(const check_report *r, uint32_t done)
+{
+    if (!isatty(STDERR_FILENO))
+        return;
+    if (done == r->n)
+        fprintf(stderr, "\r\033[K");
+    else
+        fprintf(stderr, "\r%u of %u checks", done, r->n);
+    fflush(stderr);
+}
+
+static void print_bad(const check_report *r, const check_result *x)
+{
+    char again[8192];
+    printf("check %u (%s): %s: %s\n  checked: %s\n  repeat: %s\n", x->of->number, x->group->name,
+           check_outcome_names[x->outcome], x->text, x->of->title,
+           repeat(r, x, again, sizeof again));
+    if (x->output && *x->output) {
+        printf("  output:\n");
+        for (const char *at = x->output; *at;) {
+            const size_t n = strcspn(at, "\n");
+            printf("    %.*s\n", (int)n, at);
+            at += n + (at[n] == '\n');
+        }
+    }
+}
+
+static void print_text(const check_report *r)
+{
+    for (uint32_t i = 0; i < r->n; i++) {
+        const check_result *x = &r->at[i];
+        if (is_bad(x))
+            print_bad(r, x);
+        else if (x->outcome == CHECK_NOT_APPLICABLE &&
+                 strncmp(x->text, "it has no component", strlen("it has no component")) != 0)
+            printf("check %u (%s): not applicable: %s\n", x->of->number, x->group->name, x->text);
+    }
+    const uint32_t passed = count(r, CHECK_PASS), skipped = count(r, CHECK_NOT_APPLICABLE);
+    printf("%s: %u checks passed, %u failed, %u not applicable (%.1f s)\n", r->request->path,
+           passed, r->n - passed - skipped, skipped, r->seconds);
+}
+
+static int print_json(const check_report *r)
+{
+    char again[8192];
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < r->n; i++) {
+        const check_result *x = &r->at[i];
+        json_t *one = json_pack("{s:I,s:s,s:s,s:s,s:f,s:s}", "number", (json_int_t)x->of->number,
+                                "group", x->group->name, "title", x->of->title, "result",
+                                check_outcome_names[x->outcome], "seconds", x->seconds, "repeat",
+                                repeat(r, x, again, sizeof again));
+        json_object_set_new(one, "text", json_stringn(x->text, strlen(x->text)));
+        json_object_set_new(one, "output", json_string(x->output ? x->output : ""));
+        json_array_append_new(list, one);
+    }
+    const uint32_t passed = count(r, CHECK_PASS), skipped = count(r, CHECK_NOT_APPLICABLE);
+    json_t *all = json_pack("{s:s,s:I,s:I,s:I,s:I,s:f,s:o}", "file", r->request->path, "seed",
+                            (json_int_t)r->request->seed, "passed", (json_int_t)passed, "failed",
+                            (json_int_t)(r->n - passed - skipped), "not_applicable",
+                            (json_int_t)skipped, "seconds", r->seconds, "checks", list);
+    const int bad = json_dumpf(all, stdout, JSON_INDENT(1)) || putchar('\n') == EOF;
+    json_decref(all);
+    return bad;
+}
+
+int check_report_print(const check_report *r)
+{
+    bool bad = false;
+    for (uint32_t i = 0; i < r->n; i++)
+        bad = bad || is_bad(&r->at[i]);
+    if (r->request->json)
+        return print_json(r) ? 1 : bad;
+    print_text(r);
+    return bad;
+}

@@ -1,0 +1,169 @@
+/* check/rig_state.c: what belongs to the process, and guarded memory. See rig.h. */
+#define _GNU_SOURCE
+#include "check/rig.h"
+
+#include <dirent.h>
+#include <fenv.h>
+#include <locale.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static uint64_t hash(uint64_t h, const void *from, size_t bytes)
+{
+    const unsigned char *at = from;
+    for (size_t i = 0; i < bytes; i++)
+        h = (h ^ at[i]) * 1099511628211u;
+    return h;
+}
+
+static uint32_t entries(const char *folder, uint64_t *names)
+{
+    uint32_t n = 0;
+    DIR *d = opendir(folder);
+    if (!d)
+        return 0;
+    const int own = dirfd(d);
+    for (struct dirent *e = readdir(d); e; e = readdir(d)) {
+        if (e->d_name[0] == '.' || strtol(e->d_name, NULL, 10) == own)
+            continue;
+        n++;
+        *names += hash(14695981039346656037u, e->d_name, strlen(e->d_name)); /* in any order */
+    }
+    closedir(d);
+    return n;
+}
+
+static void take_mappings(check_state *s)
+{
+    char line[4352];
+    FILE *f = fopen("/proc/self/maps", "re");
+    while (f && fgets(line, sizeof line, f)) {
+        char *end;
+        const uint64_t from = strtoull(line, &end, 16);
+        s->bytes += *end == '-' ? strtoull(end + 1, NULL, 16) - from : 0;
+        s->mappings++;
+    }
+    if (f)
+        fclose(f);
+}
+
+static void take_signals(check_state *s)
+{
+    sigset_t blocked;
+    s->signals = 14695981039346656037u;
+    for (int i = 1; i < SIGRTMIN; i++) {
+        struct sigaction act;
+        if (sigaction(i, NULL, &act))
+            continue;
+        s->signals = hash(s->signals, &act.sa_flags, sizeof act.sa_flags);
+        s->signals = hash(s->signals, &act.sa_handler, sizeof act.sa_handler);
+    }
+    sigemptyset(&blocked);
+    pthread_sigmask(SIG_SETMASK, NULL, &blocked);
+    for (int i = 1; i < 64; i++)
+        s->mask |= (uint64_t)(sigismember(&blocked, i) == 1) << i;
+}
+
+/* Rounding, and on x86-64 denormals as zero, too. */
+#if defined(__x86_64__)
+static uint32_t control_word(void)
+{
+    return __builtin_ia32_stmxcsr() & ~0x3fu; /* without the flags of past exceptions */
+}
+#else
+static uint32_t control_word(void)
+{
+    return (uint32_t)fegetround();
+}
+#endif
+
+void check_state_take(check_state *s)
+{
+    uint64_t names = 0;
+    memset(s, 0, sizeof *s);
+    s->threads = entries("/proc/self/task", &names);
+    s->descriptors = entries("/proc/self/fd", &s->fds);
+    take_mappings(s);
+    s->environment = 14695981039346656037u;
+    for (char **e = environ; e && *e; e++)
+        s->environment = hash(s->environment, *e, strlen(*e) + 1);
+    take_signals(s);
+    if (!getcwd(s->folder, sizeof s->folder))
+        s->folder[0] = 0;
+    snprintf(s->locale, sizeof s->locale, "%s", setlocale(LC_ALL, NULL));
+    s->umask = umask(0);
+    umask((mode_t)s->umask);
+    s->control = control_word();
+}
+
+const char *check_state_compare(const check_state *a, const check_state *b, uint32_t what)
+{
+    static char text[128];
+    if (what & CHECK_STATE_OWNED) {
+        if (a->environment != b->environment)
+            return "the environment differs";
+        if (strcmp(a->folder, b->folder))
+            return "the working folder differs";
+        if (strcmp(a->locale, b->locale))
+            return "the locale differs";
+        if (a->umask != b->umask)
+            return "the umask differs";
+        if (a->signals != b->signals)
+            return "the handler of a signal differs";
+        if (a->mask != b->mask)
+            return "the mask of blocked signals differs";
+        if (a->control != b->control)
+            return "the floating-point mode differs (rounding, or denormals as zero)";
+    }
+    if (what & CHECK_STATE_THREADS && a->threads != b->threads) {
+        snprintf(text, sizeof text, "there are %u threads instead of %u", b->threads, a->threads);
+        return text;
+    }
+    if (what & CHECK_STATE_FILES && (a->descriptors != b->descriptors || a->fds != b->fds)) {
+        snprintf(text, sizeof text, "%u descriptors are open instead of %u, or others",
+                 b->descriptors, a->descriptors);
+        return text;
+    }
+    return "";
+}
+
+/* --- guarded memory --- */
+
+static size_t page_bytes(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static size_t rounded(size_t bytes)
+{
+    const size_t page = page_bytes();
+    return (bytes + page - 1) / page * page;
+}
+
+void *check_guard(const void *from, size_t bytes)
+{
+    const size_t page = page_bytes(), inner = rounded(bytes);
+    char *p =
+        mmap(NULL, inner + 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        check_fail("no memory for %zu guarded bytes", bytes);
+    mprotect(p, page, PROT_NONE);
+    mprotect(p + page + inner, page, PROT_NONE);
+    char *at = p + page + inner - bytes;
+    if (from)
+        memcpy(at, from, bytes);
+    return at;
+}
+
+void check_guard_free(void *p, size_t bytes)
+{
+    const size_t page = page_bytes(), inner = rounded(bytes);
+    munmap((char *)p + bytes - inner - page, inner + 2 * page);
+}

@@ -1,0 +1,279 @@
+/* check/run.c: the parent: starts a process for each check, two at a time, and reports.
+ *
+ * The parent never loads the plugin. A first process lists its interfaces, so that checks of others
+ * need no process. */
+#define _GNU_SOURCE /* memfd_create */
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "check/child.h"
+#include "check/report.h"
+#include "check/rig.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define AT_ONCE 2u
+#define GRACE_MS 1000u /* after the deadline of the process itself */
+
+typedef struct slot {
+    pid_t pid; /* 0: free */
+    check_page *page;
+    int output;
+    uint64_t since, until; /* ms */
+    check_result *of;
+} slot;
+
+/* --- one process --- */
+
+_Noreturn static void become(const check_request *q, uint32_t number, int result, int output)
+{
+    char only[16], seed[24], fd[16];
+    snprintf(only, sizeof only, "%u", number);
+    snprintf(seed, sizeof seed, "%llu", (unsigned long long)q->seed);
+    snprintf(fd, sizeof fd, "%d", result);
+    setpgid(0, 0); /* ended with all that it starts */
+    dup2(output, STDOUT_FILENO);
+    dup2(output, STDERR_FILENO);
+    close(output);
+    const char *argv[] = {"weft",   "plugins", "check", q->path, "--only", only,
+                          "--seed", seed,      "--of",  fd,      NULL};
+    execv("/proc/self/exe", (char *const *)(uintptr_t)argv);
+    _exit(2);
+}
+
+static weft_status start(const check_request *q, uint32_t number, check_result *of, slot *s)
+{
+    const check_group *group;
+    const check *c = check_find(number, &group);
+    const uint32_t seconds = c && c->seconds ? c->seconds : CHECK_SECONDS;
+    const int result = check_page_create(&s->page);
+    s->output = memfd_create("weft-check-output", MFD_CLOEXEC);
+    if (result < 0 || s->output < 0)
+        return err_fail_errno(WEFT_IO, "no memory for the result of a check");
+    fflush(NULL);
+    s->since = clock_ms();
+    s->until = s->since + seconds * 1000u + GRACE_MS;
+    s->of = of;
+    s->pid = fork();
+    if (!s->pid)
+        become(q, number, result, s->output);
+    close(result);
+    return s->pid < 0 ? err_fail_errno(WEFT_IO, "no process for a check") : WEFT_OK;
+}
+
+static char *text_of(int fd)
+{
+    enum { MOST = 4000 };
+    const off_t size = lseek(fd, 0, SEEK_END), from = size > MOST ? size - MOST : 0;
+    char *text = mem_alloc(MOST + 1);
+    ssize_t n = pread(fd, text, MOST, from);
+    text[n > 0 ? n : 0] = 0;
+    for (char *at = text; *at; at++)
+        if ((unsigned char)*at < 32 || (unsigned char)*at > 126)
+            *at = *at == '\n' ? '\n' : '?';
+    return text;
+}
+
+/* What a process that wrote no result died of. */
+static void without_result(check_result *r, int status, bool late)
+{
+    r->outcome = late ? CHECK_TIMEOUT : CHECK_CRASH;
+    if (late)
+        snprintf(r->text, sizeof r->text,
+                 "the process did not end after its deadline: the plugin "
+                 "blocks signals, or waits in the system");
+    else if (WIFSIGNALED(status))
+        snprintf(r->text, sizeof r->text, "the process was ended by SIG%s",
+                 sigabbrev_np(WTERMSIG(status)));
+    else
+        snprintf(r->text, sizeof r->text,
+                 "the process ended with status %d in the middle of the check: _exit() or a "
+                 "system call ended it",
+                 WEXITSTATUS(status));
+}
+
+/* Take the result of a process that has ended, or end it if it is late. */
+static bool finish(slot *s)
+{
+    int status = 0;
+    const bool late = clock_ms() > s->until;
+    if (late)
+        kill(s->pid, SIGKILL);
+    const pid_t got = waitpid(s->pid, &status, late ? 0 : WNOHANG);
+    if (!got || (got < 0 && errno == EINTR))
+        return false;
+    kill(-s->pid, SIGKILL); /* ranks and whatever the plugin has started */
+    check_result *r = s->of;
+    r->outcome = (check_outcome)atomic_load(&s->page->outcome);
+    snprintf(r->text, sizeof r->text, "%s", s->page->text);
+    if (r->outcome == CHECK_NONE)
+        without_result(r, status, late);
+    r->seconds = (double)(clock_ms() - s->since) / 1000;
+    r->output = text_of(s->output);
+    munmap(s->page, sizeof *s->page);
+    close(s->output);
+    s->pid = 0;
+    return true;
+}
+
+static void wait_a_little(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+/* --- all --- */
+
+static bool is_wanted(const char *only, uint32_t number)
+{
+    for (const char *at = only; *at;) {
+        char *end;
+        const unsigned long from = strtoul(at, &end, 10);
+        unsigned long to = from;
+        if (*end == '-')
+            to = strtoul(end + 1, &end, 10);
+        if (number >= from && number <= to)
+            return true;
+        at = end + (*end == ',');
+    }
+    return false;
+}
+
+static weft_status parse_only(const char *only)
+{
+    for (const char *at = only; *at;) {
+        const size_t digits = strspn(at, "0123456789");
+        const char *end = at + digits;
+        size_t second = 1;
+        if (*end == '-') {
+            second = strspn(end + 1, "0123456789");
+            end += 1 + second;
+        }
+        if (!digits || digits > 6 || !second || second > 6 || (*end && (*end != ',' || !end[1])))
+            return err_fail(WEFT_USAGE,
+                            "--only takes numbers and ranges of checks, as 1-14,53; '%s' is "
+                            "neither (--list prints the numbers)",
+                            only);
+        at = end + (*end == ',');
+    }
+    return WEFT_OK;
+}
+
+/* A check whose interfaces the plugin lacks needs no process. */
+static bool is_foreign(const check *c, const char *interfaces)
+{
+    char one[WEFT_MAX_NAME];
+    if (!c->ifaces || !interfaces)
+        return false;
+    for (const char *at = interfaces; *at; at += strcspn(at, " "), at += *at == ' ') {
+        snprintf(one, sizeof one, "%.*s", (int)strcspn(at, " "), at);
+        if (check_lists(c->ifaces, one))
+            return false;
+    }
+    return true;
+}
+
+static weft_status run_all(const check_request *q, check_report *report, const char *interfaces)
+{
+    slot slots[AT_ONCE] = {0};
+    weft_status st = WEFT_OK;
+    uint32_t next = 0, done = 0;
+    while (st == WEFT_OK && done < report->n) {
+        for (uint32_t i = 0; i < AT_ONCE && st == WEFT_OK; i++) {
+            if (slots[i].pid)
+                done += finish(&slots[i]);
+            while (next < report->n && is_foreign(report->at[next].of, interfaces)) {
+                check_result *r = &report->at[next++];
+                r->outcome = CHECK_NOT_APPLICABLE;
+                snprintf(r->text, sizeof r->text, "it has no component of %s", r->of->ifaces);
+                done++;
+            }
+            if (!slots[i].pid && next < report->n) {
+                check_result *r = &report->at[next++];
+                st = start(q, r->of->number, r, &slots[i]);
+            }
+        }
+        check_report_progress(report, done);
+        wait_a_little();
+    }
+    for (uint32_t i = 0; i < AT_ONCE; i++)
+        if (slots[i].pid > 0) {
+            kill(-slots[i].pid, SIGKILL);
+            kill(slots[i].pid, SIGKILL);
+            waitpid(slots[i].pid, NULL, 0);
+        }
+    return st;
+}
+
+static weft_status find_interfaces(const check_request *q, check_result *found)
+{
+    slot s = {0};
+    weft_status st = start(q, 0, found, &s);
+    while (st == WEFT_OK && !finish(&s))
+        wait_a_little();
+    return st;
+}
+
+static weft_status choose(const check_request *q, check_report *report)
+{
+    for (const check_group *const *g = check_groups; *g; g++)
+        for (const check *c = (*g)->checks; c->number; c++)
+            if (!q->only || is_wanted(q->only, c->number))
+                *vec_push(report) = (check_result){.of = c, .group = *g};
+    return report->n
+               ? WEFT_OK
+               : err_fail(WEFT_USAGE, "no check has the number %s (--list prints them)", q->only);
+}
+
+static weft_status parent(const check_request *q, check_report *report)
+{
+    check_result found = {0};
+    weft_status st = find_interfaces(q, &found);
+    free(found.output);
+    const uint64_t since = clock_ms();
+    if (st == WEFT_OK)
+        st = run_all(q, report, found.outcome == CHECK_PASS ? found.text : NULL);
+    report->seconds = (double)(clock_ms() - since) / 1000;
+    return st;
+}
+
+static int answer(weft_status st)
+{
+    fprintf(stderr, "weft plugins check: %s\n", err_text());
+    return st == WEFT_USAGE ? 2 : 1;
+}
+
+int check_command(const check_request *given)
+{
+    check_request q = *given;
+    check_report report = {.request = &q};
+    char path[PATH_MAX];
+    weft_status st = q.only ? parse_only(q.only) : WEFT_OK;
+    if (st == WEFT_OK && !realpath(q.path, path))
+        st = err_fail_errno(WEFT_USAGE, "cannot find the plugin %s", q.path);
+    q.path = path;
+    if (st == WEFT_OK && (q.result >= 0 || q.in_process)) {
+        const check_group *group;
+        const uint32_t number = q.only ? (uint32_t)strtoul(q.only, NULL, 10) : 0;
+        if (q.result >= 0 || check_find(number, &group))
+            return check_child_run(&q, number);
+        st = err_fail(WEFT_USAGE, "--in-process takes --only with the number of one check");
+    }
+    if (st == WEFT_OK)
+        st = choose(&q, &report);
+    if (st == WEFT_OK)
+        st = parent(&q, &report);
+    const int status = st == WEFT_OK ? check_report_print(&report) : answer(st);
+    for (uint32_t i = 0; i < report.n; i++)
+        free(report.at[i].output);
+    free(report.at);
+    return status;
+}

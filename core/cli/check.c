@@ -1,0 +1,66 @@
+/* cli/check.c: weft plugins check. The checks are in core/check. */
+#include "cli/check.h"
+
+#include "check/check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define USAGE                                                                                      \
+    "usage: weft plugins check FILE.so [--only N[,N-M...]] [--seed S] [--json] [--in-process]\n"   \
+    "       weft plugins check --list\n"
+
+static int refuse(const char *what, const char *word)
+{
+    fprintf(stderr, "weft plugins check: %s%s\n" USAGE, what, word);
+    return 2;
+}
+
+static bool number(const char *text, uint64_t most, uint64_t *out)
+{
+    char *end = NULL;
+    if (!text || !*text || strspn(text, "0123456789") != strlen(text) || strlen(text) > 19)
+        return false;
+    *out = strtoull(text, &end, 10);
+    return *out <= most;
+}
+
+int cli_check(int argc, char **argv)
+{
+    check_request q = {.seed = 1, .result = -1};
+    uint64_t fd;
+    for (int i = 2; i < argc; i++) {
+        const char *word = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
+        if (!strcmp(word, "--list") || !strcmp(word, "--page")) {
+            (!strcmp(word, "--list") ? check_print_list : check_print_page)();
+            return 0;
+        }
+        if (!strcmp(word, "--json")) {
+            q.json = true;
+        } else if (!strcmp(word, "--in-process")) {
+            q.in_process = true;
+        } else if (!strcmp(word, "--only")) {
+            q.only = value;
+            if (!value || !*value)
+                return refuse("--only takes the numbers of checks, as 1-14,53", "");
+            i++;
+        } else if (!strcmp(word, "--seed")) {
+            if (!number(value, INT64_MAX, &q.seed))
+                return refuse("--seed takes a whole number", "");
+            i++;
+        } else if (!strcmp(word, "--of")) { /* of the process of one check: the result's memory */
+            if (!number(value, 1u << 20, &fd))
+                return refuse("--of is for weft itself", "");
+            q.result = (int)fd;
+            i++;
+        } else if (*word == '-') {
+            return refuse("there is no option ", word);
+        } else if (q.path) {
+            return refuse("one file at a time: ", word);
+        } else {
+            q.path = word;
+        }
+    }
+    return q.path ? check_command(&q) : refuse("name the plugin's file", "");
+}
