@@ -65,10 +65,12 @@ const weft_conf *check_conf(check_host *h, const component *c);
 
 /* --- modules: rig_load.c --- */
 
-/* open(), close(). check_open() returns what the plugin returned. */
-weft_status check_open(const check_run *r, check_host *h, void **module);
-void check_close(const check_run *r, void *module);
-const char *check_status(weft_status st); /* "WEFT_OK"; "an unknown status" */
+/* open(), close(). check_open() returns what the plugin returned. After check_load() the manifest
+ * is that of check_manifest(). */
+weft_status check_open(const weft_manifest *m, check_host *h, void **module);
+void check_close(const weft_manifest *m, void *module);
+const weft_manifest *check_manifest(check_run *r); /* after check_load() */
+const char *check_status(weft_status st);          /* "WEFT_OK"; "an unknown status" */
 
 /* --- the state of the process: rig_state.c --- */
 

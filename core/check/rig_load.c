@@ -52,15 +52,23 @@ const weft_manifest *check_load_raw(const check_run *r)
     return m;
 }
 
-weft_status check_open(const check_run *r, check_host *h, void **module)
+const weft_manifest *check_manifest(check_run *r)
 {
-    const weft_manifest *m = r->components[0]->manifest;
+    check_load(r);
+    return r->components[0]->manifest;
+}
+
+weft_status check_open(const weft_manifest *m, check_host *h, void **module)
+{
+    static char owner;
+    if (!m->open)
+        check_fail("the manifest has no open()");
+    host_call_register(&owner, m, m->id ? m->id : "without an id", "");
     return PLUGIN_GET(m, open, h->table, module);
 }
 
-void check_close(const check_run *r, void *module)
+void check_close(const weft_manifest *m, void *module)
 {
-    const weft_manifest *m = r->components[0]->manifest;
     if (m->close)
         PLUGIN_DO(m, close, module);
 }

@@ -105,12 +105,14 @@ void check_file_reload(check_run *r)
 
 static void open_and_exit(void *arg)
 {
-    check_run *r = arg;
+    const check_run *r = arg;
     static check_host h;
     void *module = NULL;
-    check_load(r);
+    const weft_manifest *m = check_load_raw(r);
+    if (!m)
+        check_fail("%s", err_text());
     check_host_begin(&h, "the host");
-    const weft_status st = check_open(r, &h, &module);
+    const weft_status st = check_open(m, &h, &module);
     if (st != WEFT_OK)
         check_fail("open() returned %s: %s", check_status(st), h.why);
     check_watch_exit();

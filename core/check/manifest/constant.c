@@ -1,7 +1,6 @@
 /* check/manifest/constant.c: that the manifest is constant data. */
 #include "base/err.h"
 #include "check/manifest/manifest.h"
-#include "host/object.h"
 
 #include <string.h>
 
@@ -35,7 +34,7 @@ static uint64_t hash_manifest(const weft_manifest *m)
             h = hash_text(hash_text(h, (*o)->key), (*o)->dflt);
             h = hash_text(hash_text(h, (*o)->help), (*o)->choices);
         }
-        const interface *known = host_interface_find(c->iface);
+        const interface *known = check_manifest_interface(c);
         if (known && c->table)
             h = hash(h, c->table, known->least);
     }
@@ -83,15 +82,14 @@ void check_manifest_unchanged(check_run *r)
 {
     static check_host h;
     void *module = NULL;
-    check_load(r);
-    const weft_manifest *m = r->components[0]->manifest;
+    const weft_manifest *m = check_manifest_raw(r);
     const uint64_t before = hash_manifest(m);
     check_host_begin(&h, "the host");
-    const weft_status st = check_open(r, &h, &module);
+    const weft_status st = check_open(m, &h, &module);
     if (hash_manifest(m) != before)
         check_fail("open() changed the manifest or a table that it leads to; they are constant");
     if (st == WEFT_OK)
-        check_close(r, module);
+        check_close(m, module);
     if (hash_manifest(m) != before)
         check_fail("close() changed the manifest or a table that it leads to; they are constant");
 }

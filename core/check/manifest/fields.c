@@ -1,7 +1,6 @@
 /* check/manifest/fields.c: the fields of the manifest and of its components. */
 #include "base/err.h"
 #include "check/manifest/manifest.h"
-#include "host/object.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +17,11 @@ const weft_manifest *check_manifest_raw(check_run *r)
     if (!m)
         check_fail("%s", err_text());
     return m;
+}
+
+const interface *check_manifest_interface(const weft_component *c)
+{
+    return c->iface ? host_interface_find(c->iface) : NULL;
 }
 
 void check_manifest_numbers(check_run *r)
@@ -52,7 +56,7 @@ void check_manifest_names(check_run *r)
         if (!host_plugin_name_well_formed(name))
             check_fail("the component name '%.80s' is not made of a-z, 0-9, '_' and single '.'",
                        name ? name : "NULL");
-        if (!is_ours(m) && !strchr(name, '.') && host_interface_find(m->components[i]->iface))
+        if (!is_ours(m) && !strchr(name, '.') && check_manifest_interface(m->components[i]))
             check_fail("the component name '%s' has no dot; names without one are weft's own, so "
                        "write acme.%s",
                        name, name);
@@ -119,7 +123,7 @@ void check_manifest_sizes(check_run *r)
         for (const weft_option *const *o = c->options; o && *o; o++)
             check_size(c->name, "option", *o, (*o)->struct_size, WEFT_END_OF(weft_option, max),
                        sizeof **o);
-        const interface *known = host_interface_find(c->iface);
+        const interface *known = check_manifest_interface(c);
         if (!known || !c->table)
             continue;
         check_size(c->name, "table", c->table, size_of(c->table), known->least, known->size);
@@ -186,7 +190,7 @@ void check_manifest_reserved(check_run *r)
         if (c->flags)
             check_fail("component '%s' has the flags 0x%x; weft/plugin.h defines none", c->name,
                        c->flags);
-        if (host_interface_find(c->iface) && c->table)
+        if (check_manifest_interface(c) && c->table)
             check_words(c);
     }
 }

@@ -3,6 +3,7 @@
 #define CHECK_MANIFEST_MANIFEST_H
 
 #include "check/rig.h"
+#include "host/object.h"
 
 /* fields.c: the manifest and its components. */
 void check_manifest_numbers(check_run *r);
@@ -26,5 +27,8 @@ void check_manifest_keys(check_run *r);
 
 /* The manifest without the host's checks. check_fail() where the file cannot be loaded. */
 const weft_manifest *check_manifest_raw(check_run *r);
+
+/* NULL: the host does not know the interface, or it is NULL. */
+const interface *check_manifest_interface(const weft_component *c);
 
 #endif

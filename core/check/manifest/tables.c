@@ -1,7 +1,6 @@
 /* check/manifest/tables.c: the members of tables, and the options. */
 #include "base/err.h"
 #include "check/manifest/manifest.h"
-#include "host/object.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +29,7 @@ static void for_slots(check_run *r, each_slot *look)
     const weft_manifest *m = check_manifest_raw(r);
     for (uint32_t k = 0; m->components[k]; k++) {
         const weft_component *c = m->components[k];
-        const interface *i = host_interface_find(c->iface);
+        const interface *i = check_manifest_interface(c);
         if (i && !c->table)
             check_fail("component '%s' has no table", c->name);
         for (const slot *s = i ? i->slots : NULL; s && s->name; s++)
@@ -97,7 +96,7 @@ void check_manifest_defaults(check_run *r)
 /* The core's keys of the section that a component's options belong to (weft/plugin.h). */
 static const weft_option *const *core_options(const weft_component *c)
 {
-    const interface *i = host_interface_find(c->iface);
+    const interface *i = check_manifest_interface(c);
     if (i && i->kind && !strcmp(i->kind, "comm"))
         return config_link_options();
     for (const config_section *s = config_core_sections(); i && i->kind && s->name; s++)
