@@ -1,0 +1,199 @@
+/* tests/check/bad/bad.c: one plugin, and every way of failing a check of `weft plugins check`.
+ *
+ * Built with -DBAD=GOOD it passes all. Each name of expected.txt breaks one rule, so that the check
+ * of that number fails and none with a lower number. */
+#include <stdbool.h>
+#include <stdlib.h>
+#include <time.h>
+#include <weft/coll.h>
+#include <weft/optim.h>
+
+enum {
+    GOOD,
+    SECOND_SYMBOL,
+    NO_ENTRY,
+    WANTS_SYMBOL,
+    TEXT_RELOCATIONS,
+    EXECUTABLE_STACK, /* by the linker; so are RUN_PATH and WRITABLE */
+    RUN_PATH,
+    STATIC_TLS,
+    CONSTRUCTOR,
+    SLOW_LOAD,
+    WRITABLE,
+    DESTRUCTOR,
+    EXIT_WHILE_OPEN,
+    MAGIC,
+    BUILDS,
+    WRITES,
+    NO_DOT,
+    INTERFACE,
+    SIZE,
+    MEMBER,
+    CAPABILITY,
+    FLAGS,
+    DEFAULT,
+    HELP,
+    KEY,
+    PRINTABLE,
+    TWICE
+};
+#define PICK(which, odd, usual) (BAD == (which) ? (odd) : (usual))
+
+/* --- the object --- */
+
+static bool is_open;
+
+__attribute__((visibility("default"))) int a_second_symbol(void);
+int a_second_symbol(void) /* exported where the export map is left out */
+{
+    return 2;
+}
+
+extern int weft_of_the_program(void);
+
+static int many(void)
+{
+    static _Thread_local char bytes[1100] __attribute__((tls_model("initial-exec")));
+    volatile char *at = bytes;
+    return at[BAD % 1100];
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+    if (BAD == CONSTRUCTOR)
+        setenv("WEFT_BAD", "1", 1);
+    if (BAD == SLOW_LOAD)
+        nanosleep(&(struct timespec){.tv_nsec = 150000000}, NULL);
+    if (BAD == STATIC_TLS && many())
+        abort();
+    if (BAD == WANTS_SYMBOL)
+        weft_of_the_program();
+}
+
+__attribute__((destructor)) static void end(void)
+{
+    if (BAD == DESTRUCTOR || (BAD == EXIT_WHILE_OPEN && is_open))
+        abort();
+}
+
+/* An address among the instructions, which the loader has to write there. */
+static const int target = 1;
+__attribute__((used)) static void relocated(void)
+{
+    if (BAD == TEXT_RELOCATIONS)
+        __asm__ volatile("1: .quad %c0" : : "i"(&target));
+}
+
+/* --- the tables --- */
+
+static weft_status update(void *module, const weft_conf *conf, const weft_builder *b,
+                          const weft_update *u)
+{
+    (void)module, (void)conf;
+    return b->assign(b->ctx, u->param, u->param, 0);
+}
+
+static weft_status any(void)
+{
+    return WEFT_UNSUPPORTED;
+}
+
+#define ANY(member) .member = (void *)any
+static const weft_coll_table coll_table = {
+    .struct_size = sizeof coll_table,
+    .caps = WEFT_COLL_STREAM,
+    ANY(probe),
+    ANY(id),
+    ANY(open),
+    ANY(ready),
+    ANY(close),
+    ANY(begin),
+    ANY(end),
+    ANY(call),
+    ANY(health),
+    ANY(abort),
+    ANY(test),
+};
+
+static const weft_option momentum = {.struct_size = sizeof momentum,
+                                     .type = WEFT_OPT_REAL,
+                                     .key = PICK(KEY, "lr", "momentum"),
+                                     .dflt = PICK(DEFAULT, "2", "0.9"),
+                                     .help = "weight of the past",
+                                     .min = 0,
+                                     .max = 1};
+static const weft_option *const options[] = {&momentum, NULL};
+
+static const weft_rule rule_table = {sizeof rule_table, WEFT_UNIT_ELEMENT,
+                                     PICK(MEMBER, NULL, update)};
+static const weft_component rule = {
+    .struct_size = PICK(SIZE, 40, sizeof rule),
+    .flags = PICK(FLAGS, 4, 0),
+    .iface = PICK(INTERFACE, "weft.rule/9", "weft.rule/1"),
+    .name = PICK(NO_DOT, "bad", "acme.bad"),
+    .help = PICK(HELP, "changes nothing.", "changes nothing"),
+    .options = options,
+    .table = &rule_table,
+};
+static const weft_component coll = {
+    .struct_size = sizeof coll,
+    .iface = "weft.coll/1",
+    .name = "acme.coll",
+    .help = "does nothing",
+    .table = &coll_table,
+};
+
+/* Not constant: WRITES changes it. */
+static const weft_component *components[] = {
+    &rule, PICK(CAPABILITY, &coll, PICK(TWICE, &rule, NULL)), NULL};
+
+/* --- the module --- */
+
+static weft_status bad_open(const weft_host *host, void **module)
+{
+    static weft_component other;
+    weft_status st = WEFT_OK;
+    is_open = true;
+    if (BAD == WRITES) {
+        other = rule;
+        other.help = "does nothing";
+        components[0] = &other;
+    }
+    const weft_host **m = weft_new(host, sizeof *m, &st);
+    if (st != WEFT_OK)
+        return st;
+    *m = host;
+    *module = m;
+    return WEFT_OK;
+}
+
+static void bad_close(void *module)
+{
+    const weft_host **m = module;
+    is_open = false;
+    if (m)
+        (*m)->free((*m)->ctx, m);
+}
+
+#define MANIFEST                                                                                   \
+    {                                                                                              \
+        PICK(MAGIC, 0x12345678u, WEFT_MAGIC), sizeof(weft_manifest), WEFT_ABI_MAJOR,               \
+            WEFT_ABI_MINOR, 0, WEFT_ABI_TAG, "org.acme.bad", PICK(PRINTABLE, "1\n", "1"), "MIT",   \
+            __VERSION__, components, bad_open, bad_close                                           \
+    }
+static const weft_manifest manifests[2] = {MANIFEST, MANIFEST};
+
+static const weft_manifest *entry(void)
+{
+    static unsigned calls;
+    return &manifests[BAD == BUILDS ? calls++ & 1 : 0];
+}
+
+#ifndef BAD_NO_ENTRY
+const weft_manifest *weft_plugin_entry(void)
+{
+    return entry();
+}
+#else
+__attribute__((used)) static const weft_manifest *(*const kept)(void) = entry;
+#endif
