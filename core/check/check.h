@@ -94,6 +94,7 @@ void check_print_list(void); /* number, group, title */
 void check_print_page(void); /* docs/CHECKS.md */
 
 /* --- groups --- */
-extern const check_group check_group_file, check_group_manifest;
+extern const check_group check_group_file, check_group_manifest, check_group_version,
+    check_group_life, check_group_conduct;
 
 #endif

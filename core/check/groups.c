@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-const check_group *const check_groups[] = {&check_group_file, &check_group_manifest, NULL};
+const check_group *const check_groups[] = {&check_group_file,    &check_group_manifest,
+                                           &check_group_version, &check_group_life,
+                                           &check_group_conduct, NULL};
 
 const check *check_find(uint32_t number, const check_group **group)
 {

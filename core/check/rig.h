@@ -33,6 +33,15 @@ bool check_lists(const char *list, const char *iface); /* "a/1|b/1" has "b/1" */
 #define CHECK_LINE 256
 #define CHECK_LINES 256
 
+/* Sorts of wrong calls of the host table. */
+typedef enum check_misuse {
+    CHECK_MISUSE_MEMORY, /* alloc() and free() */
+    CHECK_MISUSE_LOG,
+    CHECK_MISUSE_FAIL,
+    CHECK_MISUSE_KEY, /* of a weft_conf */
+    CHECK_MISUSES
+} check_misuse;
+
 typedef struct check_block check_block;
 
 /* A host for one module. The functions of the table may be called from any thread. */
@@ -43,13 +52,13 @@ typedef struct check_host {
     const void *tls;        /* served as weft.host.tls/1; NULL: none */
     uint64_t fail_at;       /* the allocation with this number (1 is the next) fails; 0: none */
     pthread_mutex_t lock;
-    check_block *blocks;               /* that are not given back */
-    uint64_t allocs, live;             /* allocations so far; blocks that are not given back */
-    uint64_t records;                  /* calls of fail() */
-    weft_status code;                  /* of the first record since check_host_clear() */
-    char why[1024];                    /* its text; "" without one */
-    char misuse[CHECK_LINE];           /* the first wrong call of the table; "": none */
-    char log[CHECK_LINES][CHECK_LINE]; /* lines, cut */
+    check_block *blocks;                    /* that are not given back */
+    uint64_t allocs, live;                  /* allocations so far; blocks that are not given back */
+    uint64_t records;                       /* calls of fail() */
+    weft_status code;                       /* of the first record since check_host_clear() */
+    char why[1024];                         /* its text; "" without one */
+    char misuse[CHECK_MISUSES][CHECK_LINE]; /* the first wrong call of each sort; "": none */
+    char log[CHECK_LINES][CHECK_LINE];      /* lines, cut */
     uint32_t lines;
     VEC(config *) configs;
 } check_host;
@@ -76,9 +85,11 @@ const char *check_status(weft_status st);          /* "WEFT_OK"; "an unknown sta
 
 typedef struct check_state {
     uint32_t threads, descriptors;
-    uint64_t mappings;                  /* lines of /proc/self/maps */
-    uint64_t bytes;                     /* of all mappings */
-    uint64_t environment, signals, fds; /* hashes */
+    uint64_t mappings;       /* lines of /proc/self/maps */
+    uint64_t bytes;          /* of all mappings */
+    uint64_t signals, fds;   /* hashes */
+    char environment[65536]; /* NAME=VALUE, each with its zero */
+    uint32_t nenvironment;   /* bytes */
     char folder[4096], locale[256];
     uint32_t umask, control; /* control: the floating-point control word */
     uint64_t mask;           /* blocked signals */
@@ -87,6 +98,7 @@ typedef struct check_state {
 #define CHECK_STATE_OWNED 1u   /* what belongs to the process: environment, folder, signals, ... */
 #define CHECK_STATE_FILES 2u   /* descriptors */
 #define CHECK_STATE_THREADS 4u /* threads */
+#define CHECK_STATE_NEW 8u     /* new environment variables, which open() may set (weft/base.h) */
 
 void check_state_take(check_state *s);
 

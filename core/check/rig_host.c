@@ -17,10 +17,10 @@ struct check_block {
     uint64_t bytes;
 };
 
-static void misuse(check_host *h, const char *what)
+static void misuse(check_host *h, check_misuse sort, const char *what)
 {
-    if (!h->misuse[0])
-        snprintf(h->misuse, sizeof h->misuse, "%s", what);
+    if (!h->misuse[sort][0])
+        snprintf(h->misuse[sort], CHECK_LINE, "%s", what);
 }
 
 static void *host_alloc(void *ctx, uint64_t bytes, uint64_t align)
@@ -32,7 +32,8 @@ static void *host_alloc(void *ctx, uint64_t bytes, uint64_t align)
     h->allocs++;
     const bool fails = h->fail_at && !--h->fail_at;
     if (align & (align - 1))
-        misuse(h, "alloc() was called with an alignment that is no power of two");
+        misuse(h, CHECK_MISUSE_MEMORY,
+               "alloc() was called with an alignment that is no power of two");
     else if (!fails && bytes <= (uint64_t)1 << 40 &&
              !posix_memalign(&p, align, bytes ? bytes : 1)) {
         memset(p, 0, bytes ? bytes : 1);
@@ -62,8 +63,9 @@ static void host_free(void *ctx, void *p)
         free(p);
         free(b);
     } else {
-        misuse(h, "free() was called with memory that alloc() of the same table did not give, or "
-                  "twice");
+        misuse(h, CHECK_MISUSE_MEMORY,
+               "free() was called with memory that alloc() of the same table did not give, or "
+               "twice");
     }
     pthread_mutex_unlock(&h->lock);
 }
@@ -79,9 +81,10 @@ static void host_log(void *ctx, int32_t level, const char *text)
     check_host *h = ctx;
     pthread_mutex_lock(&h->lock);
     if (!text)
-        misuse(h, "log() was called with NULL");
+        misuse(h, CHECK_MISUSE_LOG, "log() was called with NULL");
     else if (level < WEFT_LOG_ERROR || level > WEFT_LOG_DEBUG)
-        misuse(h, "log() was called with a level that weft/plugin.h does not define");
+        misuse(h, CHECK_MISUSE_LOG,
+               "log() was called with a level that weft/plugin.h does not define");
     else if (h->lines < CHECK_LINES)
         snprintf(h->log[h->lines++], CHECK_LINE, "%s", text);
     pthread_mutex_unlock(&h->lock);
@@ -93,9 +96,9 @@ static weft_status host_fail(void *ctx, weft_status code, const char *text)
     pthread_mutex_lock(&h->lock);
     h->records++;
     if (!text || !*text)
-        misuse(h, "fail() was called without a text");
+        misuse(h, CHECK_MISUSE_FAIL, "fail() was called without a text");
     else if (code == WEFT_OK || code == WEFT_BUSY)
-        misuse(h, "fail() was called with a status that is no failure");
+        misuse(h, CHECK_MISUSE_FAIL, "fail() was called with a status that is no failure");
     else if (!h->why[0]) {
         snprintf(h->why, sizeof h->why, "%s", text);
         h->code = code;
@@ -166,7 +169,7 @@ static bool declared(asked *a, const char *key)
     snprintf(text, sizeof text,
              "component '%s' asks for the option '%s', which it does not declare", a->c->name,
              key ? key : "NULL");
-    misuse(a->h, text);
+    misuse(a->h, CHECK_MISUSE_KEY, text);
     return false;
 }
 

@@ -91,9 +91,13 @@ void check_state_take(check_state *s)
     s->threads = entries("/proc/self/task", &names);
     s->descriptors = entries("/proc/self/fd", &s->fds);
     take_mappings(s);
-    s->environment = 14695981039346656037u;
-    for (char **e = environ; e && *e; e++)
-        s->environment = hash(s->environment, *e, strlen(*e) + 1);
+    for (char **e = environ; e && *e; e++) {
+        const size_t n = strlen(*e) + 1;
+        if (n > sizeof s->environment - s->nenvironment)
+            break;
+        memcpy(s->environment + s->nenvironment, *e, n);
+        s->nenvironment += (uint32_t)n;
+    }
     take_signals(s);
     if (!getcwd(s->folder, sizeof s->folder))
         s->folder[0] = 0;
@@ -103,12 +107,39 @@ void check_state_take(check_state *s)
     s->control = control_word();
 }
 
+/* The first variable of `a` that `b` has not, or with another value; NULL: none. */
+static const char *variable_lost(const check_state *a, const check_state *b)
+{
+    for (uint32_t i = 0; i < a->nenvironment; i += (uint32_t)strlen(a->environment + i) + 1) {
+        bool found = false;
+        for (uint32_t k = 0; !found && k < b->nenvironment;
+             k += (uint32_t)strlen(b->environment + k) + 1)
+            found = !strcmp(a->environment + i, b->environment + k);
+        if (!found)
+            return a->environment + i;
+    }
+    return NULL;
+}
+
+static const char *compare_environment(const check_state *a, const check_state *b, bool fresh)
+{
+    static char text[128];
+    const char *lost = variable_lost(a, b);
+    if (!lost && fresh)
+        lost = variable_lost(b, a);
+    if (!lost)
+        return "";
+    snprintf(text, sizeof text, "the environment differs (%.*s)", (int)strcspn(lost, "="), lost);
+    return text;
+}
+
 const char *check_state_compare(const check_state *a, const check_state *b, uint32_t what)
 {
     static char text[128];
     if (what & CHECK_STATE_OWNED) {
-        if (a->environment != b->environment)
-            return "the environment differs";
+        const char *environment = compare_environment(a, b, what & CHECK_STATE_NEW);
+        if (*environment)
+            return environment;
         if (strcmp(a->folder, b->folder))
             return "the working folder differs";
         if (strcmp(a->locale, b->locale))

@@ -1,0 +1,22 @@
+/* check/conduct/conduct.c: what no call of a plugin may do: the table of the group. */
+#include "check/conduct/conduct.h"
+
+#define PLANS "weft.rule/1|weft.strategy/1|weft.placement/1"
+
+static const check checks[] = {
+    {50, NULL, 20, "The plugin writes nothing to standard output and error",
+     "bytes arrive there during a life", check_conduct_silent},
+    {52, NULL, 20,
+     "Environment, working folder, umask, locale, signals and floating-point mode are unchanged",
+     "one of them differs after a life", check_conduct_state},
+    {56, PLANS, 20, "Planning is pure: the same job gives the same plan, also in another module",
+     "the second plan has another digest", check_conduct_pure},
+    {58, PLANS, 20, "A module may be entered by one thread after another",
+     "a plan made in another thread differs or fails: thread-local data", check_conduct_threads},
+    {61, NULL, 20, "The plugin asks for options that it declares, and no others",
+     "an undeclared key", check_conduct_keys},
+    {62, NULL, 20, "Log lines are one line of printable text, and no format",
+     "a newline, a control character, NULL or an unknown level", check_conduct_log},
+    {0},
+};
+const check_group check_group_conduct = {"conduct", "Conduct", checks};

@@ -1,0 +1,41 @@
+/* check/drive/drive.c: drives every component of a plugin. See drive.h. */
+#include "check/drive/drive.h"
+
+#include <string.h>
+
+static const struct {
+    const char *iface;
+    weft_status (*run)(check_drive *d, const component *c);
+} drivers[] = {
+    {"weft.rule/1", check_drive_plan},      {"weft.strategy/1", check_drive_plan},
+    {"weft.placement/1", check_drive_plan}, {"weft.device/1", check_drive_device},
+    {"weft.link/1", check_drive_link},      {"weft.coll/1", check_drive_coll},
+};
+
+weft_status check_drive_all(check_drive *d)
+{
+    weft_status st = WEFT_OK;
+    d->absent = NULL;
+    d->digest = 0;
+    for (uint32_t i = 0; st == WEFT_OK && i < d->run->n; i++)
+        for (size_t k = 0; st == WEFT_OK && k < sizeof drivers / sizeof *drivers; k++)
+            if (!strcmp(d->run->components[i]->iface, drivers[k].iface)) {
+                d->of = d->run->components[i]->name;
+                st = drivers[k].run(d, d->run->components[i]);
+            }
+    return st;
+}
+
+void check_drive_life(check_drive *d)
+{
+    const weft_manifest *m = check_manifest(d->run);
+    d->where = "open";
+    d->of = m->id;
+    weft_status st = check_open(m, d->host, &d->module);
+    if (st == WEFT_OK)
+        st = check_drive_all(d);
+    if (st != WEFT_OK)
+        check_fail("a lawful call failed: %s() of '%s' returned %s: %s", d->where, d->of,
+                   check_status(st), check_drive_why(d));
+    check_close(m, d->module);
+}

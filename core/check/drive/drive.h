@@ -1,0 +1,48 @@
+/* check/drive/drive.h: a short lawful life of every component of a plugin, for checks of any kind
+ * of plugin: what the plugin did meanwhile is what such a check looks at.
+ *
+ *   weft.rule/1, weft.strategy/1, weft.placement/1   a small job is planned with the component; ops
+ *                                                    and kernels of the file take part where its
+ *                                                    strategies use them
+ *   weft.device/1   query and fuse; where probe() finds a device, also arena, copies and an op
+ *   weft.link/1     two links of the module in this process: connect, send, receive, disconnect
+ *   weft.coll/1     probe
+ *
+ * This folder has the calls of plugins' tables that such a life makes; `where` is the last one. */
+#ifndef CHECK_DRIVE_DRIVE_H
+#define CHECK_DRIVE_DRIVE_H
+
+#include "check/rig.h"
+
+typedef struct check_drive {
+    check_run *run; /* check_load() has been called */
+    check_host *host;
+    void *module;
+    const char *where; /* "the member create of 'tcp'" is where = "create" and of = "tcp" */
+    const char *of;
+    const char *absent; /* why a component was not driven to its end: no device; NULL: all were */
+    uint64_t digest;    /* of the plans that were made */
+} check_drive;
+
+/* Returns the first failure. Its sentence is in the host's record, or in err_text() where it was
+ * recorded with a builder. */
+weft_status check_drive_all(check_drive *d);
+
+/* One component. */
+weft_status check_drive_plan(check_drive *d, const component *c);
+weft_status check_drive_device(check_drive *d, const component *c);
+weft_status check_drive_link(check_drive *d, const component *c);
+weft_status check_drive_coll(check_drive *d, const component *c);
+
+/* Whether the answer of probe() means that the component cannot be used here, which is recorded
+ * with a sentence: d->absent is set, and the record forgotten. */
+bool check_drive_absent(check_drive *d, weft_status st, int32_t score);
+
+/* open(), check_drive_all(), close(), with check_fail() on the first failure; d->run is loaded. The
+ * host is begun by the caller and still there. */
+void check_drive_life(check_drive *d);
+
+/* The sentence of the last failure; "" without one. */
+const char *check_drive_why(const check_drive *d);
+
+#endif

@@ -1,0 +1,143 @@
+/* check/drive/plan.c: plans a small job with one component, as `weft plan` does.
+ *
+ * The spec is written here instead of resolved: the model, a mesh with two coordinates on each axis
+ * that the component brings, and stand-ins for what the component is not: a device that has a
+ * kernel for every op, a link, a rule that changes nothing, and a strategy that splits the batch.
+ * Kernels of the file itself are never asked for, because the stand-in device has all. */
+#include "plan/plan.h"
+
+#include "base/err.h"
+#include "check/drive/drive.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* --- stand-ins --- */
+
+static weft_status has_all(void *module, const weft_conf *conf, const weft_opspec *op,
+                           weft_requirements *out)
+{
+    (void)module, (void)conf, (void)op, (void)out;
+    return WEFT_OK;
+}
+
+static weft_status keeps(void *module, const weft_conf *conf, const weft_builder *b,
+                         const weft_update *u)
+{
+    (void)module, (void)conf;
+    return b->assign(b->ctx, u->param, u->param, 0);
+}
+
+static weft_status split_batch(void *module, const weft_conf *conf, uint32_t phase,
+                               const weft_view *view, const weft_edits *edits)
+{
+    (void)module, (void)conf, (void)view;
+    if (phase == WEFT_PHASE_SPLIT)
+        return edits->split(edits->ctx, "tokens|targets|positions", "tokens", "batch", 0);
+    if (phase == WEFT_PHASE_SYNC)
+        return edits->sync(edits->ctx, "*", "batch", WEFT_SYNC_LAST, 0, 0);
+    return WEFT_OK;
+}
+
+static const weft_device_table device_table = {
+    .struct_size = sizeof device_table, .caps = WEFT_DEV_HOST_MEMORY, .query = has_all};
+static const weft_link_table link_table = {.struct_size = sizeof link_table,
+                                           .caps = WEFT_LINK_HOST};
+static const weft_rule rule_table = {sizeof rule_table, WEFT_UNIT_ELEMENT, keeps};
+static const weft_strategy batch_table = {.struct_size = sizeof batch_table, .edit = split_batch};
+
+static const component device = {
+    .kind = "device", .iface = "weft.device/1", .name = "check.device", .table = &device_table};
+static const component link_ = {
+    .kind = "comm", .iface = "weft.link/1", .name = "check.link", .table = &link_table};
+static const component rule = {
+    .kind = "optim", .iface = "weft.rule/1", .name = "check.rule", .table = &rule_table};
+static const component batch = {
+    .kind = "parallel", .iface = "weft.strategy/1", .name = "check.batch", .table = &batch_table};
+
+/* --- the job --- */
+
+static void add_axis(spec *s, const char *name)
+{
+    const uint32_t a = s->mesh.n++;
+    s->mesh.name[a] = name;
+    s->mesh.size[a] = 2;
+    s->size_key[a] = name;
+    s->axis_algorithm[a] = "auto";
+    s->ranks *= 2;
+}
+
+static void add_strategy(spec *s, const component *c, const weft_conf *conf)
+{
+    const weft_strategy *t = c->table;
+    s->strategies[s->nstrategies++] = (spec_plugin){c, conf};
+    for (uint32_t i = 0; t->axes && t->axes[i] && s->mesh.n < WEFT_MAX_MESH; i++) {
+        if (t->axes[i]->flags & WEFT_AXIS_SEQUENCE)
+            s->sequence_axes |= (uint64_t)1 << s->mesh.n;
+        add_axis(s, t->axes[i]->name);
+    }
+}
+
+static void make_spec(spec *s, check_drive *d, const char *family)
+{
+    *s = (spec){.host = d->run->h,
+                .want = SPEC_TRAIN,
+                .ranks = 1,
+                .device = {&device, NULL},
+                .rule = {&rule, NULL},
+                .nlinks = 1,
+                .batch = 32,
+                .microbatch = 1, /* a strategy may split one sequence */
+                .compute = WEFT_F32,
+                .grad_dtype = WEFT_F32,
+                .precision = "fp32",
+                .compress = "none",
+                .loss_scale = 1,
+                .clip = 1,
+                .bucket_bytes = 1 << 20,
+                .schedule = {SPEC_CONSTANT, 1e-3, 0, 0, 10}};
+    s->links[0].c = &link_;
+    s->model = (graph_model_options){.family = family,
+                                     .layers = 4,
+                                     .heads = 4,
+                                     .embed = 32,
+                                     .ffn = 64,
+                                     .context = 16,
+                                     .vocab = 64,
+                                     .tied = MODEL_TIED_AUTO,
+                                     .sequence = 16};
+}
+
+static weft_status plan_with(check_drive *d, const component *own, const weft_conf *conf,
+                             const char *family)
+{
+    spec s;
+    plan_set p = {0};
+    make_spec(&s, d, family);
+    if (!strcmp(own->iface, "weft.strategy/1")) {
+        add_strategy(&s, own, conf);
+    } else {
+        add_strategy(&s, &batch, NULL);
+        add_axis(&s, "batch");
+        *(!strcmp(own->iface, "weft.rule/1") ? &s.rule : &s.placement) = (spec_plugin){own, conf};
+    }
+    err_clear();
+    weft_status st = plan_build(&s, &p);
+    if (st == WEFT_OK)
+        st = plan_check(&p);
+    d->digest = d->digest * 31 + p.digest;
+    plan_free(&p);
+    pool_free(&s.pool);
+    return st;
+}
+
+weft_status check_drive_plan(check_drive *d, const component *c)
+{
+    component own = *c;
+    const weft_strategy *t = c->table;
+    if (!strcmp(c->iface, "weft.strategy/1") && t->list) /* its edit() is never called */
+        return WEFT_OK;
+    own.module = d->module;
+    d->where = !strcmp(c->iface, "weft.rule/1") ? "update" : "edit";
+    return plan_with(d, &own, check_conf(d->host, c), "gpt2");
+}

@@ -1,0 +1,27 @@
+/* check/life/life.c: modules and objects from open to close: the table of the group. */
+#include "check/life/life.h"
+
+static const check checks[] = {
+    {39, NULL, 20, "open() and close() 1,000 times leave nothing behind",
+     "descriptors, threads, mappings or blocks of memory grow", check_life_repeat},
+    {40, NULL, 20, "Two modules with hosts of their own do not mix",
+     "calls with one module allocate, log or fail through the other's host: global data",
+     check_life_two_hosts},
+    {41, NULL, 30,
+     "When an allocation fails, the call fails with WEFT_NO_MEMORY and gives all back",
+     "a crash, another status, or a leak after the k-th allocation failed", check_life_no_memory},
+    {42, NULL, 30, "Every failure records a sentence", "a failing call leaves no record",
+     check_life_sentence},
+    {43, NULL, 20, "A call that succeeds records no failure, except a probe() without a score",
+     "fail() is called, and the call returns WEFT_OK", check_life_no_record},
+    {45, NULL, 20, "A failing open() does not write to *module", "half an object in *module",
+     check_life_untouched},
+    {46, NULL, 20, "After close() no thread and no descriptor of the plugin is left",
+     "a thread still runs, or a descriptor is open", check_life_threads},
+    {47, NULL, 20, "All memory goes back through the table that gave it, once",
+     "free() with foreign memory, twice, or never", check_life_memory},
+    {49, NULL, 20, "A forked child of a process with an open module can end",
+     "the child hangs or crashes in _exit()", check_life_fork},
+    {0},
+};
+const check_group check_group_life = {"life", "Life", checks};
