@@ -438,8 +438,11 @@ weft_status ready_ew(weft_prepared *p, const weft_opspec *spec)
         return cpu_fail(m, WEFT_NO_MEMORY, "op %s: no memory for its program", spec->id);
     p->extra = r;
     p->a.ew = &r->code;
-    return cpu_scratch_reserve(p->d, r->code.nslot * sizeof(float) * EW_TILE +
-                                         r->code.ninstr * sizeof(struct ew_step));
+    const weft_status st = cpu_scratch_reserve(p->d, r->code.nslot * sizeof(float) * EW_TILE +
+                                                         r->code.ninstr * sizeof(struct ew_step));
+    if (st != WEFT_OK)
+        drop_ew(p);
+    return st;
 }
 
 void drop_ew(weft_prepared *p)
