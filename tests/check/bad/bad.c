@@ -2,10 +2,15 @@
  *
  * Built with -DBAD=GOOD it passes all. Each name of expected.txt breaks one rule, so that the check
  * of that number fails and none with a lower number. */
+#include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 #include <weft/coll.h>
+#include <weft/expr.h>
 #include <weft/optim.h>
 
 enum {
@@ -35,7 +40,24 @@ enum {
     HELP,
     KEY,
     PRINTABLE,
-    TWICE
+    TWICE,
+    READS_BEHIND,
+    EXACT_HOST,
+    LEAKS_DESCRIPTOR,
+    GLOBAL_HOST,
+    LEAKS_ON_FAILURE,
+    SILENT_FAILURE,
+    STALE_RECORD,
+    HALF_OBJECT,
+    LEAKS_THREAD,
+    FOREIGN_MEMORY,
+    FORK_HANGS,
+    PRINTS,
+    CHANGES_UMASK,
+    IMPURE,
+    THREAD_LOCAL,
+    UNDECLARED,
+    LOGS_TWO_LINES
 };
 #define PICK(which, odd, usual) (BAD == (which) ? (odd) : (usual))
 
@@ -86,11 +108,47 @@ __attribute__((used)) static void relocated(void)
 
 /* --- the tables --- */
 
+static const weft_host *last_host; /* of the module that was opened last */
+static _Thread_local bool opened_here;
+
+static void *sleep_forever(void *arg)
+{
+    for (;;)
+        pause();
+    return arg;
+}
+
+/* What a call of the bad plugin does besides its work. */
+static void misbehave(const weft_host *host, const weft_conf *conf)
+{
+    pthread_t thread;
+    if (BAD == GLOBAL_HOST)
+        last_host->log(last_host->ctx, WEFT_LOG_DEBUG, "an update");
+    if (BAD == LEAKS_THREAD && !pthread_create(&thread, NULL, sleep_forever, NULL))
+        pthread_detach(thread);
+    if (BAD == PRINTS)
+        puts("an update");
+    if (BAD == CHANGES_UMASK)
+        umask(077);
+    if (BAD == UNDECLARED)
+        (void)conf->real(conf->ctx, "beta");
+    if (BAD == LOGS_TWO_LINES)
+        host->log(host->ctx, WEFT_LOG_DEBUG, "an\nupdate");
+}
+
+/* param -= lr * grad, and times 1 */
 static weft_status update(void *module, const weft_conf *conf, const weft_builder *b,
                           const weft_update *u)
 {
-    (void)module, (void)conf;
-    return b->assign(b->ctx, u->param, u->param, 0);
+    static unsigned calls;
+    weft_expr f = {b, WEFT_OK};
+    misbehave(*(const weft_host **)module, conf);
+    const double one = BAD == IMPURE         ? ++calls
+                       : BAD == THREAD_LOCAL ? 2 - opened_here
+                                             : conf->real(conf->ctx, "momentum") + 0.1;
+    const weft_tensor step = weft_op2(&f, "mul", u->grad, weft_number(&f, one));
+    weft_assign(&f, u->param, weft_op2(&f, "sub", u->param, weft_op2(&f, "mul", step, u->lr)));
+    return f.st;
 }
 
 static weft_status any(void)
@@ -149,19 +207,53 @@ static const weft_component *components[] = {
 
 /* --- the module --- */
 
-static weft_status bad_open(const weft_host *host, void **module)
+static void hang(void)
+{
+    for (;;)
+        pause();
+}
+
+/* What open() of the bad plugin does besides its work. */
+static weft_status open_badly(const weft_host *host)
 {
     static weft_component other;
-    weft_status st = WEFT_OK;
-    is_open = true;
+    static bool forks;
     if (BAD == WRITES) {
         other = rule;
         other.help = "does nothing";
         components[0] = &other;
     }
-    const weft_host **m = weft_new(host, sizeof *m, &st);
-    if (st != WEFT_OK)
+    if (BAD == READS_BEHIND && ((const volatile char *)host)[sizeof *host] == 42)
+        return WEFT_OK;
+    if (BAD == EXACT_HOST && host->struct_size != sizeof *host)
+        return (host->fail)(host->ctx, WEFT_UNSUPPORTED, "this host is another one");
+    if (BAD == LEAKS_DESCRIPTOR && dup(STDIN_FILENO) < 0)
+        return WEFT_OK;
+    if (BAD == FORK_HANGS && !forks)
+        forks = !pthread_atfork(NULL, NULL, hang);
+    if (BAD == STALE_RECORD)
+        return (host->fail)(host->ctx, WEFT_IO, "this was tried first") == WEFT_IO ? WEFT_OK
+                                                                                   : WEFT_IO;
+    return WEFT_OK;
+}
+
+static weft_status bad_open(const weft_host *host, void **module)
+{
+    weft_status st = open_badly(host);
+    is_open = opened_here = true;
+    last_host = host;
+    const weft_host **m = BAD == SILENT_FAILURE ? host->alloc(host->ctx, sizeof *m, 0)
+                                                : weft_new(host, sizeof *m, &st);
+    if (BAD == HALF_OBJECT)
+        *module = m;
+    if (!m)
+        return st == WEFT_OK ? WEFT_NO_MEMORY : st;
+    void *more = weft_new(host, 100, &st);
+    if (!more && BAD != LEAKS_ON_FAILURE)
+        host->free(host->ctx, m);
+    if (!more)
         return st;
+    host->free(host->ctx, more);
     *m = host;
     *module = m;
     return WEFT_OK;
@@ -169,10 +261,14 @@ static weft_status bad_open(const weft_host *host, void **module)
 
 static void bad_close(void *module)
 {
+    static int foreign;
     const weft_host **m = module;
     is_open = false;
-    if (m)
-        (*m)->free((*m)->ctx, m);
+    if (!m)
+        return;
+    if (BAD == FOREIGN_MEMORY)
+        (*m)->free((*m)->ctx, &foreign);
+    (*m)->free((*m)->ctx, m);
 }
 
 #define MANIFEST                                                                                   \
