@@ -72,16 +72,17 @@ static weft_status nccl_probe(void *module, const weft_conf *conf, uint32_t caps
     nccl_module *m = module;
     int gpus = 0;
     *score = 0;
-    if (!(caps & WEFT_DEV_CUDA_MEMORY))
-        return nccl_fail(m, WEFT_UNSUPPORTED,
-                         "nccl transfers memory of NVIDIA GPUs only, and the device is not one");
-    weft_status st = nccl_load(m);
+    weft_status st = caps & WEFT_DEV_CUDA_MEMORY
+                         ? nccl_load(m)
+                         : nccl_fail(m, WEFT_UNSUPPORTED,
+                                     "nccl transfers memory of NVIDIA GPUs only, and the device "
+                                     "is not one");
     if (st == WEFT_OK && (m->driver.cuInit(0) || m->driver.cuDeviceGetCount(&gpus) || !gpus))
         st = nccl_fail(m, WEFT_ABSENT, "the NVIDIA driver finds no GPU");
     if (st == WEFT_OK)
         st = check_sharing(m, gpus);
     if (st != WEFT_OK)
-        return st;
+        return WEFT_OK; /* score 0; the reason is recorded */
     const char *names = conf->text(conf->ctx, "interface");
     if (names && *names) /* NCCL reads it when the first communicator is opened */
         setenv("NCCL_SOCKET_IFNAME", names, 1);

@@ -101,6 +101,8 @@ static weft_status trace_probe(void *module, const weft_conf *conf, const weft_l
     weft_component_ref ref;
     weft_status st = open_inner((const weft_host *)module, conf, &ref);
     *score = 0;
+    if (st == WEFT_UNSUPPORTED || st == WEFT_USAGE || st == WEFT_ABSENT)
+        return WEFT_OK; /* no inner transport here; the reason is recorded */
     if (st != WEFT_OK)
         return st;
     st = ((const weft_link_table *)ref.table)->probe(ref.module, ref.conf, group, score);
