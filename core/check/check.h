@@ -2,22 +2,35 @@
  * its own.
  *
  * How to add a check:
- *   1. Write `static void name(check_run *r)` in a file of the group's folder (core/check/GROUP/).
- *      It returns when the plugin is right. Otherwise it calls check_fail() with a sentence: what
- *      was asked, what the plugin did, what the SDK says. check_fail() ends the process, so nothing
- *      has to be undone and no status is passed on. Helpers are in rig.h.
- *   2. Add a row to the group's table: number, interfaces, deadline, title, how a bad plugin shows.
- *      Numbers are stable: they are never reused or renumbered. A new group is a table, an entry in
- *      groups.c and a declaration at the end of this header.
- *   3. Add a bad plugin to tests/check/bad on which this check fails and no lower-numbered one, and
- *      its line to tests/check/bad/expected.txt.
+ *   1. Write `void check_GROUP_WORD(check_run *r)` in a file of the group's folder,
+ *      core/check/GROUP/. It returns when the plugin is right. Otherwise it calls check_fail() with
+ *      a sentence: what was asked, what the plugin did, what the SDK says. check_fail() ends the
+ *      process, so nothing has to be undone and no status is passed on.
+ *   2. Declare it in GROUP/GROUP.h and add a row to the table in GROUP/GROUP.c: number, interfaces,
+ *      deadline, title, how a bad plugin shows. Numbers are stable: they are never reused or
+ *      renumbered.
+ *   3. Add a bad plugin to tests/check/bad/SET.c, a name of its enum, on which this check fails and
+ *      no check with a lower number, and its line to tests/check/bad/SET.expected: number, name, a
+ *      phrase of the sentence. SET is the group, or `any` for checks of every plugin. A new set is
+ *      these two files; the first line of .expected is `kind KIND`, the folder of the plugin (comm,
+ *      device, op, optim, parallel). CMake builds SET.c once a line with -DBAD=NAME, and once with
+ *      -DBAD=GOOD: that plugin passes all checks.
  *   4. `weft plugins check --page > docs/CHECKS.md`; a test compares it.
+ *   5. `ctest -R check`: every bad plugin of the set fails at its check, and every plugin of the
+ *      tree and of tests/check/right passes.
+ *
+ * What checks share:
+ *   rig.h          loading, a host that counts and can fail, options, TLS with a key, the state of
+ *                  the process, memory before a guard page, ranks in processes of their own
+ *   drive/drive.h  a short lawful life of every component, for checks of any kind of plugin
+ *   link/link.h    ranks that are connected by the plugin's transport
  *
  * To debug: `gdb --args weft plugins check FILE.so --only N --in-process`.
  *
- * A check is "not applicable" only because of what the plugin is: no component of its interfaces,
- * an optional member that is absent, or a probe() that says that this machine lacks the device. A
- * tool or privilege that the check needs and lacks is a failure with a reason. */
+ * A check is "not applicable" only because of what the plugin or the machine is: no component of
+ * its interfaces, an optional member that is absent, or a probe() that says that this machine lacks
+ * the device (check_absent()). A tool or privilege that the check needs and lacks is a failure with
+ * a reason. All checks of a plugin take less than 20 s together. */
 #ifndef CHECK_CHECK_H
 #define CHECK_CHECK_H
 
@@ -74,6 +87,11 @@ _Noreturn void check_fail(const char *fmt, ...) __attribute__((format(printf, 1,
 /* The check does not concern this plugin, for a reason that its kind or its probe() gives. */
 _Noreturn void check_not_applicable(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+/* A part of the check cannot run on this machine, which lacks a device or a library. The check goes
+ * on with the other parts. If it returns, its result is "not applicable" with the first of these
+ * reasons, since a pass would promise more than was seen. Does not end the process. */
+void check_absent(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
 #define check_that(condition, ...) ((condition) ? (void)0 : check_fail(__VA_ARGS__))
 
 /* --- the command --- */
@@ -95,6 +113,7 @@ void check_print_page(void); /* docs/CHECKS.md */
 
 /* --- groups --- */
 extern const check_group check_group_file, check_group_manifest, check_group_version,
-    check_group_life, check_group_conduct;
+    check_group_life, check_group_conduct, check_group_device, check_group_link, check_group_coll,
+    check_group_strategy, check_group_rule, check_group_op;
 
 #endif

@@ -50,6 +50,30 @@ void check_page_write(check_outcome outcome, const char *text)
     atomic_store(&page->outcome, (uint32_t)outcome);
 }
 
+void check_absent(const char *fmt, ...)
+{
+    char text[CHECK_TEXT];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (!page)
+        dprintf(STDOUT_FILENO, "absent: %s\n", text);
+    else if (!atomic_exchange(&page->lacks, 1))
+        memcpy(page->absent, text, sizeof text);
+}
+
+void check_page_end(void)
+{
+    const bool lacks = page && page->absent[0];
+    check_page_write(lacks ? CHECK_NOT_APPLICABLE : CHECK_PASS, lacks ? page->absent : "");
+}
+
+bool check_page_is_written(void)
+{
+    return page && atomic_load(&page->outcome) != CHECK_NONE;
+}
+
 _Noreturn static void finish(check_outcome outcome, const char *fmt, va_list ap)
 {
     char text[CHECK_TEXT];

@@ -12,7 +12,9 @@
 typedef struct check_page {
     _Atomic uint32_t outcome; /* check_outcome, once the text is complete */
     _Atomic uint32_t taken;   /* 1: somebody writes */
+    _Atomic uint32_t lacks;   /* 1: somebody writes `absent` */
     char text[CHECK_TEXT];    /* the sentence */
+    char absent[CHECK_TEXT];  /* what the machine lacks; "": nothing */
 } check_page;
 
 int check_page_create(check_page **out); /* a descriptor that a child inherits; -1: none */
@@ -23,6 +25,11 @@ void check_page_use(check_page *p);
 
 /* Write a result unless there is one. Safe in a signal handler: `text` is complete. */
 void check_page_write(check_outcome outcome, const char *text);
+
+bool check_page_is_written(void);
+
+/* The check has returned: it passes, or is not applicable after check_absent(). */
+void check_page_end(void);
 
 extern const char *const check_outcome_names[]; /* [CHECK_OUTCOMES] */
 

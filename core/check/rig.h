@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <sys/types.h>
+#include <weft/host.h>
 
 /* --- loading: rig_load.c --- */
 
@@ -49,7 +50,9 @@ typedef struct check_host {
     weft_host own;          /* the table, complete */
     const weft_host *table; /* what the plugin gets: `own`, or a copy at a guard page */
     const char *name;       /* for messages: "the first host" */
-    const void *tls;        /* served as weft.host.tls/1; NULL: none */
+    weft_host_tls tls;      /* served as weft.host.tls/1 unless `bare` */
+    uint64_t key;           /* of the TLS */
+    bool bare;              /* iface() is always NULL */
     uint64_t fail_at;       /* the allocation with this number (1 is the next) fails; 0: none */
     pthread_mutex_t lock;
     check_block *blocks;                    /* that are not given back */
@@ -67,6 +70,9 @@ typedef struct check_host {
 void check_host_begin(check_host *h, const char *name);
 void check_host_end(check_host *h);
 void check_host_clear(check_host *h); /* forget the record */
+
+/* Serve TLS with another key; check_host_begin() serves it with key 1. rig_tls.c */
+void check_host_tls(check_host *h, uint64_t key);
 
 /* The options of a component with their defaults, or a lawful value for an option without one;
  * lives until check_host_end(). A key that was not declared is a misuse. */
@@ -125,9 +131,9 @@ typedef struct check_rank {
 #define CHECK_EXCHANGE 4096u /* bytes of a rank at most */
 
 /* Run `fn` in `n` processes, at most 16, forked from this one; returns when all have returned from
- * it. check_fail() in a rank ends all. A rank that dies otherwise is a failure, unless
- * check_rank_dies() has announced it. Fork before a module is open: plugins' threads are not
- * copied. */
+ * it. check_fail() and check_not_applicable() in a rank end all. A rank that dies otherwise is a
+ * failure, unless check_rank_dies() has announced it. Fork before a module is open: plugins'
+ * threads are not copied. */
 void check_ranks(check_run *r, uint32_t n, void (*fn)(check_rank *k), void *arg, uint32_t seconds);
 
 /* Every rank gives `bytes`, at most CHECK_EXCHANGE, and gets those of all, rank by rank, into

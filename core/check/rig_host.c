@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <weft/host.h>
 
 struct check_block {
     check_block *next;
@@ -97,9 +96,9 @@ static weft_status host_fail(void *ctx, weft_status code, const char *text)
     h->records++;
     if (!text || !*text)
         misuse(h, CHECK_MISUSE_FAIL, "fail() was called without a text");
-    else if (code == WEFT_OK || code == WEFT_BUSY)
+    else if (code == WEFT_OK)
         misuse(h, CHECK_MISUSE_FAIL, "fail() was called with a status that is no failure");
-    else if (!h->why[0]) {
+    else if (!h->why[0] && code != WEFT_BUSY) { /* ready() may say why it waits */
         snprintf(h->why, sizeof h->why, "%s", text);
         h->code = code;
     }
@@ -110,7 +109,7 @@ static weft_status host_fail(void *ctx, weft_status code, const char *text)
 static const void *host_iface(void *ctx, const char *id)
 {
     const check_host *h = ctx;
-    return id && !strcmp(id, "weft.host.tls/1") ? h->tls : NULL;
+    return id && !h->bare && !strcmp(id, "weft.host.tls/1") ? &h->tls : NULL;
 }
 
 void check_host_begin(check_host *h, const char *name)
@@ -129,6 +128,7 @@ void check_host_begin(check_host *h, const char *name)
                          .fail = host_fail,
                          .iface = host_iface};
     h->table = &h->own;
+    check_host_tls(h, 1);
 }
 
 void check_host_end(check_host *h)

@@ -5,6 +5,7 @@
  * overwrite what another still reads. */
 #define _GNU_SOURCE
 #include "base/clock.h"
+#include "check/page.h"
 #include "check/rig.h"
 #include "check/watch.h"
 #include "host/watch.h"
@@ -83,13 +84,9 @@ _Noreturn static void be_rank(check_rank *k, void (*fn)(check_rank *k), uint32_t
     _exit(0);
 }
 
-void check_ranks(check_run *r, uint32_t n, void (*fn)(check_rank *k), void *arg, uint32_t seconds)
+static void start_ranks(check_run *r, check_meeting *m, uint32_t n, void (*fn)(check_rank *k),
+                        void *arg, uint32_t seconds)
 {
-    check_meeting *m =
-        mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (m == MAP_FAILED || !n || n > RANKS_MOST)
-        check_fail("no memory for %u ranks, or too many", n);
-    m->until = clock_ms() + seconds * 1000ull;
     for (uint32_t i = 0; i < n; i++) {
         check_rank k = {i, n, r, arg, m};
         const pid_t pid = host_watch_fork();
@@ -101,25 +98,48 @@ void check_ranks(check_run *r, uint32_t n, void (*fn)(check_rank *k), void *arg,
         }
         atomic_store(&m->process[i], pid);
     }
+}
+
+/* Wait for one rank. Returns whether one has ended. */
+static bool end_one(check_meeting *m, uint32_t n)
+{
+    int status;
+    const pid_t pid = waitpid(-1, &status, WNOHANG);
+    for (uint32_t i = 0; pid > 0 && i < n; i++) {
+        if (atomic_load(&m->process[i]) != pid)
+            continue;
+        atomic_store(&m->process[i], 0);
+        if (check_page_is_written()) { /* by a rank, for the whole check */
+            end_all(m, n);
+            _exit(1);
+        }
+        if (status && !atomic_load(&m->dies[i])) {
+            end_all(m, n);
+            check_fail("rank %u ended with the wait status 0x%x", i, (unsigned)status);
+        }
+        return true;
+    }
+    return false;
+}
+
+void check_ranks(check_run *r, uint32_t n, void (*fn)(check_rank *k), void *arg, uint32_t seconds)
+{
+    check_meeting *m =
+        mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (m == MAP_FAILED || !n || n > RANKS_MOST)
+        check_fail("no memory for %u ranks, or too many", n);
+    m->until = clock_ms() + seconds * 1000ull;
+    start_ranks(r, m, n, fn, arg, seconds);
     for (uint32_t left = n; left;) {
-        int status;
-        const pid_t pid = waitpid(-1, &status, WNOHANG);
-        for (uint32_t i = 0; pid > 0 && i < n; i++) {
-            if (atomic_load(&m->process[i]) != pid)
-                continue;
-            atomic_store(&m->process[i], 0);
+        if (end_one(m, n)) {
             left--;
-            if (status && !atomic_load(&m->dies[i])) { /* its result is on the page already */
-                end_all(m, n);
-                check_fail("rank %u ended with the wait status 0x%x", i, (unsigned)status);
-            }
+            continue;
         }
         if (clock_ms() > m->until + 500) {
             end_all(m, n);
             check_fail("a rank did not end within %u seconds", seconds);
         }
-        if (pid <= 0)
-            nap();
+        nap();
     }
     munmap(m, sizeof *m);
 }

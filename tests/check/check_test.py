@@ -1,8 +1,8 @@
 """Does weft plugins check find each bad plugin, and pass every right one?
 
 usage: check_test.py WEFT BUILD SOURCE [Class.test]
-BUILD/tests/check/plugins/optim/NUMBER_NAME.so are bad plugins, one a check: that check fails, with
-the phrase of bad/expected.txt, and no check with a lower number does.
+BUILD/tests/check/plugins/SET/KIND/NUMBER_NAME.so are bad plugins, one a check: that check fails,
+with the phrase of bad/SET.expected, and no check with a lower number does. NUMBER 0 passes all.
 """
 import json
 import os
@@ -12,7 +12,7 @@ import unittest
 from pathlib import Path
 
 WEFT, BUILD, SOURCE = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
-BAD = BUILD / "tests" / "check" / "plugins" / "optim"
+SETS = {path.stem: path for path in sorted((SOURCE / "tests" / "check" / "bad").glob("*.expected"))}
 
 
 def weft(*words):
@@ -25,27 +25,36 @@ def report(path, *words):
     return done.returncode, json.loads(done.stdout)
 
 
-def expected():
-    lines = (SOURCE / "tests" / "check" / "bad" / "expected.txt").read_text().splitlines()
-    rows = [line.split(None, 2) for line in lines if line and not line.startswith("#")]
-    return [(int(number), name, phrase) for number, name, phrase in rows]
+def expected(name):
+    """The kind of a set, and (number, name, phrase) of its plugins."""
+    lines = SETS[name].read_text().splitlines()
+    rows = [line.split(None, 2) for line in lines[1:] if line and not line.startswith("#")]
+    return lines[0].split()[1], [(int(number), rule, phrase) for number, rule, phrase in rows]
+
+
+def plugin(name, number, rule):
+    kind = expected(name)[0]
+    return BUILD / "tests" / "check" / "plugins" / name / kind / f"{number}_{rule.lower()}.so"
 
 
 class Bad(unittest.TestCase):
-    def test_each(self):
-        for number, name, phrase in expected():
-            with self.subTest(f"{number} {name}"):
-                path = BAD / f"{number}_{name.lower()}.so"
-                status, found = report(path, "--only", f"1-{number}")
+    """Each set has a test, test_SET."""
+
+    def check_set(self, name):
+        for number, rule, phrase in expected(name)[1]:
+            with self.subTest(f"{number} {rule}"):
+                status, found = report(plugin(name, number, rule), "--only", f"1-{number}")
                 self.assertEqual(status, 1)
                 bad = [c for c in found["checks"]
                        if c["result"] not in ("pass", "not applicable")]
                 self.assertEqual([c["number"] for c in bad], [number], bad)
                 self.assertIn(phrase, bad[0]["text"])
+        status, found = report(plugin(name, 0, "good"))
+        self.assertEqual(status, 0, [c for c in found["checks"] if c["result"] != "pass"])
 
-    def test_every_check_has_one(self):
-        listed = {int(line.split()[0]) for line in weft("--list").stdout.splitlines()}
-        self.assertEqual(listed, {number for number, _, _ in expected()})
+
+for each in SETS:
+    setattr(Bad, f"test_{each}", lambda self, name=each: self.check_set(name))
 
 
 class Right(unittest.TestCase):
@@ -65,13 +74,14 @@ class Right(unittest.TestCase):
                        if c["result"] not in ("pass", "not applicable")]
                 self.assertEqual((status, bad), (0, []))
 
-    def test_good(self):
-        self.assertEqual(report(BAD / "0_good.so")[0], 0)
+    def test_every_check_has_a_bad_plugin(self):
+        listed = {int(line.split()[0]) for line in weft("--list").stdout.splitlines()}
+        self.assertEqual(listed, {row[0] for name in SETS for row in expected(name)[1]})
 
 
 class Command(unittest.TestCase):
     def test_wrong_requests(self):
-        good = BAD / "0_good.so"
+        good = plugin("any", 0, "good")
         for words in ([], ["none.so"], [good, good], [good, "--only", "x"], [good, "--only", "9-"],
                       [good, "--only", "9999"], [good, "--seed", "-1"], [good, "--frobnicate"],
                       [good, "--in-process"]):
@@ -81,8 +91,8 @@ class Command(unittest.TestCase):
                 self.assertIn("weft plugins check: ", done.stderr)
 
     def test_repeat(self):
-        number, name, phrase = expected()[0]
-        path = BAD / f"{number}_{name.lower()}.so"
+        number, rule, phrase = expected("any")[1][0]
+        path = plugin("any", number, rule)
         done = weft(path, "--seed", "7", "--only", str(number))
         line = [x for x in done.stdout.splitlines() if x.startswith("  repeat: ")][0]
         words = line.split()[1:]
@@ -93,7 +103,7 @@ class Command(unittest.TestCase):
         self.assertIn(phrase, again.stdout)
 
     def test_in_process(self):
-        done = weft(BAD / "0_good.so", "--only", "16", "--in-process")
+        done = weft(plugin("any", 0, "good"), "--only", "16", "--in-process")
         self.assertEqual((done.returncode, done.stdout), (0, "pass\n"))
 
     def test_not_a_plugin(self):

@@ -12,17 +12,27 @@ static const struct {
     {"weft.link/1", check_drive_link},      {"weft.coll/1", check_drive_coll},
 };
 
+static weft_status drive_one(check_drive *d, const component *c)
+{
+    weft_status st = WEFT_OK;
+    d->of = c->name;
+    d->absent[0] = 0;
+    for (size_t k = 0; st == WEFT_OK && k < sizeof drivers / sizeof *drivers; k++)
+        if (!strcmp(c->iface, drivers[k].iface))
+            st = drivers[k].run(d, c);
+    if (st == WEFT_OK && d->absent[0])
+        check_absent("'%s' cannot be used on this machine, so only a part of its calls was "
+                     "checked: %s",
+                     c->name, d->absent);
+    return st;
+}
+
 weft_status check_drive_all(check_drive *d)
 {
     weft_status st = WEFT_OK;
-    d->absent = NULL;
     d->digest = 0;
     for (uint32_t i = 0; st == WEFT_OK && i < d->run->n; i++)
-        for (size_t k = 0; st == WEFT_OK && k < sizeof drivers / sizeof *drivers; k++)
-            if (!strcmp(d->run->components[i]->iface, drivers[k].iface)) {
-                d->of = d->run->components[i]->name;
-                st = drivers[k].run(d, d->run->components[i]);
-            }
+        st = drive_one(d, d->run->components[i]);
     return st;
 }
 

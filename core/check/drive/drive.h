@@ -20,12 +20,13 @@ typedef struct check_drive {
     void *module;
     const char *where; /* "the member create of 'tcp'" is where = "create" and of = "tcp" */
     const char *of;
-    const char *absent; /* why a component was not driven to its end: no device; NULL: all were */
-    uint64_t digest;    /* of the plans that were made */
+    uint64_t digest;   /* of the plans that were made */
+    char absent[1024]; /* why the last component was not driven to its end: no device; "": it was */
 } check_drive;
 
 /* Returns the first failure. Its sentence is in the host's record, or in err_text() where it was
- * recorded with a builder. */
+ * recorded with a builder. A component that cannot be used on this machine is driven as far as it
+ * goes, and noted by check_absent(). */
 weft_status check_drive_all(check_drive *d);
 
 /* One component. */
@@ -34,8 +35,8 @@ weft_status check_drive_device(check_drive *d, const component *c);
 weft_status check_drive_link(check_drive *d, const component *c);
 weft_status check_drive_coll(check_drive *d, const component *c);
 
-/* Whether the answer of probe() means that the component cannot be used here, which is recorded
- * with a sentence: d->absent is set, and the record forgotten. */
+/* Whether the answer of probe() means that the component cannot be used here: d->absent becomes its
+ * reason, and the record is forgotten. */
 bool check_drive_absent(check_drive *d, weft_status st, int32_t score);
 
 /* open(), check_drive_all(), close(), with check_fail() on the first failure; d->run is loaded. The

@@ -153,7 +153,7 @@ weft_status check_drive_link(check_drive *d, const component *c)
         check_host_clear(d->host);
         st = WEFT_OK;
     } else if (w->n == 1 && st == WEFT_OK) {
-        d->absent = NULL;
+        d->absent[0] = 0;
     }
     free(w);
     return st;

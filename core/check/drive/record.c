@@ -2,6 +2,8 @@
 #include "base/err.h"
 #include "check/drive/drive.h"
 
+#include <stdio.h>
+
 const char *check_drive_why(const check_drive *d)
 {
     return d->host->why[0] ? d->host->why : err_text();
@@ -9,10 +11,10 @@ const char *check_drive_why(const check_drive *d)
 
 bool check_drive_absent(check_drive *d, weft_status st, int32_t score)
 {
-    const bool refused = (st == WEFT_UNSUPPORTED || st == WEFT_ABSENT) && d->host->why[0];
-    if (!refused && (st != WEFT_OK || score > 0))
+    if (st != WEFT_OK || score > 0)
         return false;
-    d->absent = "probe() says that the component cannot be used here";
+    snprintf(d->absent, sizeof d->absent, "%s",
+             d->host->why[0] ? d->host->why : "its probe() gives no reason");
     check_host_clear(d->host);
     return true;
 }

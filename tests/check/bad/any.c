@@ -1,6 +1,6 @@
-/* tests/check/bad/bad.c: one plugin, and every way of failing a check of `weft plugins check`.
+/* tests/check/bad/any.c: one plugin, and ways of failing the checks that concern every plugin.
  *
- * Built with -DBAD=GOOD it passes all. Each name of expected.txt breaks one rule, so that the check
+ * Built with -DBAD=GOOD it passes all. Each name of any.expected breaks one rule, so that the check
  * of that number fails and none with a lower number. */
 #include <pthread.h>
 #include <stdbool.h>

@@ -1,0 +1,184 @@
+/* check/link/end.c: one rank of a check of a transport. See link.h. */
+#include "base/clock.h"
+#include "base/err.h"
+#include "check/link/link.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define WAIT_US 1000u
+
+static const char *why(const check_end *e)
+{
+    return e->host.why[0] ? e->host.why : err_text()[0] ? err_text() : "no sentence was recorded";
+}
+
+void check_end_ok(check_end *e, weft_status st, const char *member)
+{
+    if (st != WEFT_OK)
+        check_fail("%s() of '%s' returned %s on rank %u, and the call is lawful: %s", member,
+                   e->c->name, check_status(st), e->rank, why(e));
+}
+
+/* Every rank gives its part; parts may be longer than one exchange. */
+static void tell_all(check_end *e)
+{
+    static unsigned char all[16 * CHECK_EXCHANGE];
+    check_rank_exchange(e->k, &e->address_bytes[e->rank], sizeof *e->address_bytes, all);
+    memcpy(e->address_bytes, all, e->ranks * sizeof *e->address_bytes);
+    check_rank_exchange(e->k, e->address[e->rank], sizeof *e->address, all);
+    memcpy(e->address, all, e->ranks * sizeof *e->address);
+}
+
+static void add_memory(check_end *e, uint64_t bytes)
+{
+    const weft_memory memory = {sizeof memory, 0, e->memory, bytes, -1, 0};
+    if (bytes && e->t->caps & WEFT_LINK_REGISTER)
+        check_end_ok(e, CHECK_LINK(e, register_memory, e->link, &memory, &e->region),
+                     "register_memory");
+}
+
+void check_end_up(check_end *e)
+{
+    const check_link_job *job = ((const check_link_of *)e->k->arg)->job;
+    const weft_link_args args = {.struct_size = sizeof args,
+                                 .rank = e->rank,
+                                 .ranks = e->ranks,
+                                 .local_rank = e->rank,
+                                 .local_ranks = e->ranks,
+                                 .conf = e->conf,
+                                 .bind_addr = "127.0.0.1",
+                                 .job_id = ((const check_link_of *)e->k->arg)->id};
+    check_end_ok(e, CHECK_LINK(e, create, e->module, &args, &e->link), "create");
+    add_memory(e, job->memory);
+    e->address_bytes[e->rank] = sizeof *e->address;
+    check_end_ok(e,
+                 CHECK_LINK(e, address, e->link, e->address[e->rank], &e->address_bytes[e->rank]),
+                 "address");
+    if (e->address_bytes[e->rank] > sizeof *e->address)
+        check_fail("address() of '%s' has %llu bytes; 4096 at most", e->c->name,
+                   (unsigned long long)e->address_bytes[e->rank]);
+    tell_all(e);
+}
+
+weft_conn *check_end_begin(check_end *e, uint32_t peer, uint32_t channel)
+{
+    const weft_conn_args args = {sizeof args,           0, peer, channel, e->address[peer],
+                                 e->address_bytes[peer]};
+    weft_conn *c = NULL;
+    check_end_ok(e, CHECK_LINK(e, connect, e->link, &args, &c), "connect");
+    for (uint32_t i = 0; i < CHECK_LINK_CONNS; i++)
+        if (!e->conns[i]) {
+            e->conns[i] = c;
+            return c;
+        }
+    check_fail("the check has more than %u connections", CHECK_LINK_CONNS);
+}
+
+void check_end_wait(check_end *e, const char *what)
+{
+    if (clock_ms() > e->until)
+        check_fail("rank %u of '%s' still waits for %s at the deadline%s%s", e->rank, e->c->name,
+                   what, e->host.why[0] ? ": " : "", e->host.why);
+    check_end_ok(e, CHECK_LINK(e, wait, e->link, 0, WAIT_US, 0), "wait");
+}
+
+void check_end_ready(check_end *e, weft_conn *c)
+{
+    for (;;) {
+        const weft_status st = CHECK_LINK(e, ready, c);
+        if (st == WEFT_OK)
+            return;
+        if (st != WEFT_BUSY)
+            check_end_ok(e, st, "ready");
+        check_end_wait(e, "ready()");
+    }
+}
+
+weft_conn *check_end_connect(check_end *e, uint32_t peer, uint32_t channel)
+{
+    weft_conn *c = check_end_begin(e, peer, channel);
+    check_end_ready(e, c);
+    return c;
+}
+
+void check_end_down(check_end *e, weft_conn *c)
+{
+    PLUGIN_DO(e->t, disconnect, c);
+    for (uint32_t i = 0; i < CHECK_LINK_CONNS; i++)
+        if (e->conns[i] == c)
+            e->conns[i] = NULL;
+}
+
+void check_end_progress(check_end *e, weft_conn *c, uint64_t *sent, uint64_t *received)
+{
+    check_end_ok(e, CHECK_LINK(e, progress, c, 0, sent, received), "progress");
+}
+
+void check_end_finish(check_end *e, weft_conn *c, uint64_t sent, uint64_t received)
+{
+    for (;;) {
+        uint64_t out = 0, in = 0;
+        check_end_progress(e, c, &out, &in);
+        if (out > sent || in > received)
+            check_fail("progress() of '%s' counts %llu sends and %llu receives; %llu and %llu were "
+                       "posted",
+                       e->c->name, (unsigned long long)out, (unsigned long long)in,
+                       (unsigned long long)sent, (unsigned long long)received);
+        if (out == sent && in == received)
+            return;
+        check_end_wait(e, "messages to complete");
+    }
+}
+
+void check_end_send(check_end *e, weft_conn *c, const void *from, uint64_t bytes)
+{
+    uint64_t out, in;
+    weft_status st;
+    while ((st = CHECK_LINK(e, send, c, from, bytes, e->region, 0)) == WEFT_BUSY) {
+        check_end_progress(e, c, &out, &in);
+        check_end_wait(e, "room in the queue of sends");
+    }
+    check_end_ok(e, st, "send");
+}
+
+void check_end_recv(check_end *e, weft_conn *c, void *to, uint64_t bytes)
+{
+    uint64_t out, in;
+    weft_status st;
+    while ((st = CHECK_LINK(e, recv, c, to, bytes, e->region, 0)) == WEFT_BUSY) {
+        check_end_progress(e, c, &out, &in);
+        check_end_wait(e, "room in the queue of receives");
+    }
+    check_end_ok(e, st, "recv");
+}
+
+weft_status check_end_fate(check_end *e, weft_conn *c, uint32_t ms)
+{
+    const uint64_t until = clock_ms() + ms;
+    while (clock_ms() < until) {
+        uint64_t out, in;
+        weft_status st = CHECK_LINK(e, progress, c, 0, &out, &in);
+        if (st == WEFT_OK)
+            st = CHECK_LINK(e, wait, e->link, 0, WAIT_US, 0);
+        if (st != WEFT_OK)
+            return st;
+    }
+    return WEFT_OK;
+}
+
+void check_pattern(void *to, uint64_t bytes, uint64_t seed)
+{
+    unsigned char *at = to;
+    for (uint64_t i = 0; i < bytes; i++)
+        at[i] = (unsigned char)((i * 2654435761u + seed * 40503u) >> 7);
+}
+
+bool check_pattern_holds(const void *from, uint64_t bytes, uint64_t seed)
+{
+    const unsigned char *at = from;
+    for (uint64_t i = 0; i < bytes; i++)
+        if (at[i] != (unsigned char)((i * 2654435761u + seed * 40503u) >> 7))
+            return false;
+    return true;
+}

@@ -1,0 +1,261 @@
+/* bad/link.c: the links and connections of a transport that fails checks of the group link. Each
+ * name of link.expected breaks one rule. See link.h. */
+#define _GNU_SOURCE
+#include "link.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static weft_status failed(weft_link *l, weft_status code, const char *what)
+{
+    char text[160];
+    snprintf(text, sizeof text, "%s: %s", what, strerror(errno));
+    return l->host->fail(l->host->ctx, code, text);
+}
+
+weft_status link_gone(weft_conn *c)
+{
+    char text[80];
+    snprintf(text, sizeof text, "rank %u has hung up", c->peer);
+    return c->link->host->fail(c->link->host->ctx, WEFT_PEER, text);
+}
+
+static socklen_t address_of(const weft_link *l, uint32_t rank, struct sockaddr_un *a)
+{
+    memset(a, 0, sizeof *a);
+    a->sun_family = AF_UNIX;
+    int n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "%s-%u", l->name, rank);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+static int same_user(int fd)
+{
+    struct ucred who;
+    socklen_t n = sizeof who;
+    return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) && who.uid == geteuid();
+}
+
+/* --- the link --- */
+
+static weft_status probe(void *module, const weft_conf *conf, const weft_link_group *group,
+                         int32_t *score)
+{
+    const weft_host *host = module;
+    (void)conf;
+    *score = group->same_machine && (group->device_caps & 1) ? 5 : 0;
+    if (!*score)
+        (void)!host->fail(host->ctx, WEFT_UNSUPPORTED,
+                          "it joins ranks of one machine, from host memory");
+    return WEFT_OK;
+}
+
+static void destroy(weft_link *l)
+{
+    if (!l)
+        return;
+    for (int i = 0; i < CONNS; i++)
+        if (l->guests[i].fd >= 0)
+            close(l->guests[i].fd);
+    if (l->fd >= 0)
+        close(l->fd);
+    if (l->event >= 0)
+        close(l->event);
+    l->host->free(l->host->ctx, l);
+}
+
+static weft_status create(void *module, const weft_link_args *args, weft_link **out)
+{
+    const weft_host *host = module;
+    struct sockaddr_un a;
+    weft_link *l = host->alloc(host->ctx, sizeof *l, 0);
+    if (!l)
+        return host->fail(host->ctx, WEFT_NO_MEMORY, "no memory for a link");
+    l->host = host;
+    l->rank = args->rank;
+    for (int i = 0; i < CONNS; i++)
+        l->guests[i].fd = -1;
+    snprintf(l->name, sizeof l->name, "acme-%.80s", args->job_id);
+    l->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    l->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    socklen_t n = address_of(l, l->rank, &a);
+    if (l->event < 0 || l->fd < 0 || bind(l->fd, (struct sockaddr *)&a, n) ||
+        listen(l->fd, CONNS)) {
+        weft_status st = failed(l, WEFT_IO, "cannot listen");
+        destroy(l);
+        return st;
+    }
+    *out = l;
+    return WEFT_OK;
+}
+
+static weft_status address(weft_link *l, void *out, uint64_t *bytes)
+{
+    (void)l, (void)out;
+    *bytes = 0; /* the job's id and a rank say all */
+    return WEFT_OK;
+}
+
+static void wake(weft_link *l)
+{
+    (void)!write(l->event, &(uint64_t){1}, 8);
+}
+
+static void abort_link(weft_link *l)
+{
+    atomic_store(&l->aborted, 1);
+    wake(l);
+}
+
+/* --- connections --- */
+
+static weft_status connect_to(weft_link *l, const weft_conn_args *args, weft_conn **out)
+{
+    int slot = 0;
+    if (weft_check_args(l->host, args, sizeof *args, 0) != WEFT_OK)
+        return WEFT_UNSUPPORTED;
+    while (slot < CONNS && l->conns[slot])
+        slot++;
+    weft_conn *c = slot < CONNS ? l->host->alloc(l->host->ctx, sizeof *c, 0) : NULL;
+    if (!c)
+        return l->host->fail(l->host->ctx, WEFT_NO_MEMORY, "too many connections");
+    c->link = l;
+    c->peer = args->peer;
+    c->channel = args->channel;
+    c->fd = -1;
+    l->conns[slot] = *out = c;
+    return WEFT_OK;
+}
+
+/* Dial once; the greeting is small enough to go out whole. */
+static weft_status dial(weft_conn *c)
+{
+    struct sockaddr_un a;
+    uint32_t greeting[2] = {c->link->rank, c->channel};
+    socklen_t n = address_of(c->link, c->peer, &a);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return failed(c->link, WEFT_IO, "no socket");
+    if (connect(fd, (struct sockaddr *)&a, n)) {
+        int early = errno == EAGAIN || errno == ECONNREFUSED;
+        weft_status st = early ? WEFT_BUSY : failed(c->link, WEFT_PEER, "cannot dial");
+        close(fd);
+        return st;
+    }
+    if (!same_user(fd) || send(fd, greeting, sizeof greeting, MSG_NOSIGNAL) != sizeof greeting) {
+        weft_status st = failed(c->link, WEFT_PEER, "the other end is not of this job");
+        close(fd);
+        return st;
+    }
+    c->fd = fd;
+    return WEFT_OK;
+}
+
+/* Let in who waits at the door, and read their greetings. */
+static void receive_guests(weft_link *l)
+{
+    for (int i = 0; i < CONNS; i++) {
+        guest *g = &l->guests[i];
+        if (g->fd < 0) {
+            *g = (guest){.fd = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)};
+            if (g->fd >= 0 && !same_user(g->fd)) {
+                close(g->fd);
+                g->fd = -1;
+            }
+        }
+        if (g->fd < 0 || g->got == sizeof g->name)
+            continue;
+        ssize_t n = recv(g->fd, (char *)g->name + g->got, sizeof g->name - g->got, 0);
+        if (n > 0)
+            g->got += (uint32_t)n;
+        else if (!n || errno != EAGAIN) {
+            close(g->fd);
+            g->fd = -1;
+        }
+    }
+}
+
+static weft_status ready(weft_conn *c)
+{
+    weft_link *l = c->link;
+    if (c->fd >= 0)
+        return WEFT_OK;
+    if (l->rank < c->peer)
+        return dial(c);
+    receive_guests(l);
+    for (int i = 0; i < CONNS; i++) {
+        guest *g = &l->guests[i];
+        if (g->fd >= 0 && g->got == sizeof g->name && g->name[0] == c->peer &&
+            g->name[1] == c->channel) {
+            c->fd = g->fd;
+            g->fd = -1;
+            return WEFT_OK;
+        }
+    }
+    return WEFT_BUSY;
+}
+
+static void disconnect(weft_conn *c)
+{
+    if (!c)
+        return;
+    for (int i = 0; i < CONNS; i++)
+        if (c->link->conns[i] == c)
+            c->link->conns[i] = NULL;
+    if (c->fd >= 0)
+        close(c->fd);
+    c->link->host->free(c->link->host->ctx, c);
+}
+
+static weft_status wait_for(weft_link *l, uint32_t spin_us, uint32_t timeout_us, uint32_t flags)
+{
+    if (flags)
+        return weft_refuse_unknown(l->host);
+    struct pollfd fds[CONNS + 1] = {{.fd = l->event, .events = POLLIN}};
+    nfds_t n = 1;
+    (void)spin_us;
+    for (int i = 0; i < CONNS; i++) {
+        weft_conn *c = l->conns[i];
+        if (!c || c->fd < 0)
+            continue;
+        short events = (short)((c->in.done < c->in.posted ? POLLIN : 0) |
+                               (c->out.done < c->out.posted ? POLLOUT : 0));
+        if (events)
+            fds[n++] = (struct pollfd){.fd = c->fd, .events = events};
+    }
+    struct timespec t = {timeout_us / 1000000, (long)(timeout_us % 1000000) * 1000};
+    uint64_t woken;
+    (void)!ppoll(fds, n, &t, NULL);
+    (void)!read(l->event, &woken, sizeof woken);
+    return WEFT_OK;
+}
+
+/* --- the plugin --- */
+
+static const weft_link_table table = {
+    .struct_size = sizeof table,
+    .caps = WEFT_LINK_HOST | WEFT_LINK_LOCAL,
+    .probe = probe,
+    .create = create,
+    .destroy = destroy,
+    .address = address,
+    .connect = connect_to,
+    .ready = ready,
+    .disconnect = disconnect,
+    .send = link_send,
+    .recv = link_recv,
+    .progress = link_progress,
+    .wait = wait_for,
+    .wake = wake,
+    .abort = abort_link,
+};
+static const weft_component component = {
+    sizeof component, 0,   "weft.link/1", "acme.bad", "Unix sockets on one machine", NULL,
+    &table,           NULL};
+static const weft_component *const components[] = {&component, NULL};
+WEFT_PLUGIN("org.acme.bad", "1", "", components, weft_open_host, NULL);

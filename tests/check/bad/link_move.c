@@ -1,0 +1,95 @@
+/* bad/link_move.c: messages. See link.h. */
+#define _GNU_SOURCE
+#include "link.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+
+/* The message posted last and the one before change places. */
+static void swap_equals(queue *q)
+{
+    message *last = &q->m[(q->posted - 1) % QUEUE], *before = &q->m[(q->posted - 2) % QUEUE];
+    if (q->posted - q->done < 2 || before->moved || last->bytes != before->bytes)
+        return;
+    char *at = last->at;
+    last->at = before->at;
+    before->at = at;
+}
+
+static weft_status post(weft_conn *c, queue *q, void *at, uint64_t bytes, uint32_t flags)
+{
+    if (flags)
+        return weft_refuse_unknown(c->link->host);
+    if (atomic_load(&c->link->aborted))
+        return link_gone(c);
+    if (q->posted - q->done == QUEUE)
+        return WEFT_BUSY;
+    if (BAD == CUTS_AT_4_GIB)
+        bytes = (uint32_t)bytes;
+    q->m[q->posted++ % QUEUE] = (message){at, bytes, bytes, 0};
+    if (BAD == SWAPS_EQUALS && q == &c->in)
+        swap_equals(q);
+    return WEFT_OK;
+}
+
+weft_status link_send(weft_conn *c, const void *from, uint64_t bytes, weft_region *none,
+                      uint32_t flags)
+{
+    (void)none;
+    return post(c, &c->out, (void *)from, bytes, flags);
+}
+
+weft_status link_recv(weft_conn *c, void *to, uint64_t bytes, weft_region *none, uint32_t flags)
+{
+    (void)none;
+    return post(c, &c->in, to, bytes, flags);
+}
+
+/* Where the next byte of a message lies, and how many follow it there: header first, then body. */
+static char *next_bytes(message *m, uint64_t *left)
+{
+    if (m->moved < sizeof m->header) {
+        *left = sizeof m->header - m->moved;
+        return (char *)&m->header + m->moved;
+    }
+    *left = m->bytes - (m->moved - sizeof m->header);
+    return m->at + (m->moved - sizeof m->header);
+}
+
+/* Move what can be moved of one direction. */
+static weft_status move(weft_conn *c, queue *q, int out)
+{
+    while (q->done < q->posted) {
+        message *m = &q->m[q->done % QUEUE];
+        uint64_t left;
+        char *at = next_bytes(m, &left);
+        ssize_t n = out ? send(c->fd, at, left, MSG_NOSIGNAL) : recv(c->fd, at, left, 0);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return WEFT_OK;
+        if (n <= 0 && BAD == DEAF_TO_DEATH)
+            return WEFT_OK;
+        if (n <= 0)
+            return link_gone(c);
+        m->moved += (uint64_t)n;
+        if (m->moved >= sizeof m->header && m->header != m->bytes)
+            return c->link->host->fail(c->link->host->ctx, WEFT_PEER,
+                                       "a message has another length than expected");
+        if (m->moved == sizeof m->header + m->bytes)
+            q->done++;
+    }
+    return WEFT_OK;
+}
+
+weft_status link_progress(weft_conn *c, uint32_t flags, uint64_t *sent, uint64_t *received)
+{
+    if (flags)
+        return weft_refuse_unknown(c->link->host);
+    weft_status st = atomic_load(&c->link->aborted) ? link_gone(c) : move(c, &c->out, 1);
+    if (st == WEFT_OK)
+        st = move(c, &c->in, 0);
+    if (st == WEFT_OK) {
+        *sent = c->out.done;
+        *received = c->in.done;
+    }
+    return st;
+}
