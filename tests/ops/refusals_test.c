@@ -88,7 +88,7 @@ static void test_program_refusals(void **state)
     refused(&b, &c, WEFT_USAGE, "register that it does not have");
     step.dst = 2;
     step.op = 99;
-    refused(&b, &c, WEFT_USAGE, "unknown step");
+    refused(&b, &c, WEFT_UNSUPPORTED, "unknown step");
     step.op = WEFT_EW_ADD;
     out[0] = 4;
     refused(&b, &c, WEFT_USAGE, "an output has no value");

@@ -60,7 +60,8 @@ weft_status plan_rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor
     const weft_rule *table = rule->c->table;
     weft_builder w = graph_builder(g);
     weft_tensor clip, scaled[1];
-    weft_update u = {.struct_size = sizeof u, .flags = flags, .name = "p", .param = param};
+    weft_update u = {
+        .struct_size = sizeof u, .flags = flags & WEFT_PARAM_MATRIX, .name = "p", .param = param};
     weft_status st = w.scalar(w.ctx, "clip", 0, &clip);
     if (st == WEFT_OK)
         st = w.scalar(w.ctx, "lr", 0, &u.lr);

@@ -24,11 +24,11 @@ struct weft_conn { /* one for each (peer, channel) */
 static weft_status self_probe(void *module, const weft_conf *conf, const weft_link_group *group,
                               int32_t *score)
 {
-    (void)conf, (void)group; /* `auto` probes only groups of two or more ranks */
+    (void)conf; /* `auto` probes only groups of two or more ranks */
     const weft_host *host = module;
     (void)!host->fail(host->ctx, WEFT_UNSUPPORTED, "self reaches no other rank");
     *score = 0;
-    return WEFT_OK;
+    return weft_check_args(host, group, sizeof *group, 0);
 }
 
 /* --- The link. `module` is what open() returned: here the host's table --- */

@@ -76,6 +76,9 @@ static uint32_t power_of_two(int64_t v)
 weft_status shm_create(void *module, const weft_link_args *args, weft_link **out)
 {
     const weft_host *host = module;
+    weft_status st = weft_check_args(host, args, sizeof *args, 0);
+    if (st != WEFT_OK)
+        return st;
     weft_link *l = host->alloc(host->ctx, sizeof *l, 0);
     if (!l)
         return shm_fail(host, WEFT_NO_MEMORY, "no memory for a link");
@@ -87,7 +90,7 @@ weft_status shm_create(void *module, const weft_link_args *args, weft_link **out
     l->fd = -1;
     l->alive = epoll_create1(EPOLL_CLOEXEC);
     pthread_mutex_init(&l->lock, NULL);
-    weft_status st = shm_segment(l);
+    st = shm_segment(l);
     if (st != WEFT_OK) {
         shm_destroy(l);
         return st;

@@ -17,8 +17,11 @@ static weft_status shm_probe(void *module, const weft_conf *conf, const weft_lin
                              int32_t *score)
 {
     const weft_host *host = module;
+    const weft_status st = weft_check_args(host, group, sizeof *group, 0);
     (void)conf;
     *score = 0;
+    if (st != WEFT_OK)
+        return st;
     if (group->same_machine == 0)
         (void)!shm_fail(host, WEFT_UNSUPPORTED,
                         "shm reaches ranks of one machine only, and the group is on several");

@@ -22,6 +22,9 @@ weft_status tcp_create(void *module, const weft_link_args *args, weft_link **out
 {
     const weft_host *host = ((tcp_module *)module)->host;
     const weft_conf *conf = args->conf;
+    weft_status st = weft_check_args(host, args, sizeof *args, 0);
+    if (st != WEFT_OK)
+        return st;
     weft_link *l = host->alloc(host->ctx, sizeof *l, 0);
     if (!l)
         return sockets_fail(host, WEFT_NO_MEMORY, "no memory for a link");
@@ -32,7 +35,7 @@ weft_status tcp_create(void *module, const weft_link_args *args, weft_link **out
     if (l->net.send_buffer == 0 && args->local_ranks == args->ranks)
         l->net.send_buffer = local_send_buffer(args->local_ranks);
     l->net.receive_buffer = (int)conf->integer(conf->ctx, "rcvbuf");
-    weft_status st = sockets_open(&l->net, host, &transport, args);
+    st = sockets_open(&l->net, host, &transport, args);
     if (st != WEFT_OK) {
         tcp_destroy(l);
         return st;

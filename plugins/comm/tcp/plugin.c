@@ -29,8 +29,11 @@ static weft_status tcp_probe(void *module, const weft_conf *conf, const weft_lin
                              int32_t *score)
 {
     tcp_module *m = module;
+    const weft_status st = weft_check_args(m->host, group, sizeof *group, 0);
     (void)conf;
     *score = 0;
+    if (st != WEFT_OK)
+        return st;
     if ((group->device_caps & WEFT_DEV_HOST_MEMORY) == 0)
         (void)!sockets_fail(m->host, WEFT_UNSUPPORTED,
                             "tcp moves host memory only, and this device has other memory");

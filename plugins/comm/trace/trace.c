@@ -99,8 +99,11 @@ static weft_status trace_probe(void *module, const weft_conf *conf, const weft_l
                                int32_t *score)
 {
     weft_component_ref ref;
-    weft_status st = open_inner((const weft_host *)module, conf, &ref);
+    weft_status st = weft_check_args((const weft_host *)module, group, sizeof *group, 0);
     *score = 0;
+    if (st != WEFT_OK)
+        return st;
+    st = open_inner((const weft_host *)module, conf, &ref);
     if (st == WEFT_UNSUPPORTED || st == WEFT_USAGE || st == WEFT_ABSENT)
         return WEFT_OK; /* no inner transport here; the reason is recorded */
     if (st != WEFT_OK)

@@ -77,11 +77,14 @@ weft_status verbs_create(void *module, const weft_link_args *args, weft_link **o
 {
     verbs_module *m = module;
     const weft_host *host = m->host;
+    weft_status st = weft_check_args(host, args, sizeof *args, 0);
+    if (st != WEFT_OK)
+        return st;
     weft_link *l = host->alloc(host->ctx, sizeof *l, 0);
     if (!l)
         return sockets_fail(host, WEFT_NO_MEMORY, "no memory for a link");
     l->api = &m->api;
-    weft_status st = start(l, m, args);
+    st = start(l, m, args);
     if (st != WEFT_OK) {
         verbs_destroy(l);
         return st;

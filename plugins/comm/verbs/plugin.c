@@ -101,7 +101,10 @@ static weft_status verbs_probe(void *module, const weft_conf *conf, const weft_l
     rail found[RAILS];
     uint32_t n = 0;
     *score = 0;
-    weft_status st = can_move(m, group->device_caps);
+    weft_status st = weft_check_args(m->host, group, sizeof *group, 0);
+    if (st != WEFT_OK)
+        return st;
+    st = can_move(m, group->device_caps);
     if (st == WEFT_OK)
         st = verbs_load(m);
     if (st == WEFT_OK)

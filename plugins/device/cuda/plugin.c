@@ -41,8 +41,8 @@ static weft_status query(void *module, const weft_conf *conf, const weft_opspec 
     if (st == WEFT_OK && op->plan == plan_joined && conf->integer(conf->ctx, "joined") == 0)
         st = gpu_fail(module, WEFT_UNSUPPORTED, "op %s: device.joined is off", spec->id);
     if (st == WEFT_OK)
-        *out = (weft_requirements){.struct_size = sizeof *out,
-                                   .workspace = (workspace + 63) / 64 * 64};
+        weft_give(out, &(weft_requirements){.struct_size = sizeof *out,
+                                            .workspace = (workspace + 63) / 64 * 64});
     return st;
 }
 

@@ -27,9 +27,10 @@ static const weft_option *const options[] = {&betas, &adam_eps, &weight_decay, N
 static weft_status adam_update(void *module, const weft_conf *conf, const weft_builder *b,
                                const weft_update *u)
 {
-    (void)module;
     adam_options o;
-    weft_expr f = {b, adam_read_options(conf, b, u, &o)};
+    weft_expr f = {b, weft_check_args((const weft_host *)module, u, sizeof *u, WEFT_PARAM_MATRIX)};
+    if (f.st == WEFT_OK)
+        f.st = adam_read_options(conf, b, u, &o);
     if (f.st != WEFT_OK)
         return f.st;
     weft_tensor g = u->grad;

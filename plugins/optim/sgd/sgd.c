@@ -29,10 +29,9 @@ static const weft_option *const options[] = {&momentum, &weight_decay, NULL};
 static weft_status sgd_update(void *module, const weft_conf *conf, const weft_builder *b,
                               const weft_update *u)
 {
-    (void)module;
     double keep = conf->real(conf->ctx, "momentum");
     double decay = u->flags & WEFT_PARAM_MATRIX ? conf->real(conf->ctx, "weight_decay") : 0;
-    weft_expr f = {b, WEFT_OK};
+    weft_expr f = {b, weft_check_args((const weft_host *)module, u, sizeof *u, WEFT_PARAM_MATRIX)};
     weft_tensor g = u->grad;
     if (decay != 0)
         g = weft_op2(&f, "add", g, weft_op2(&f, "mul", u->param, weft_number(&f, decay)));

@@ -15,8 +15,7 @@ static weft_tensor mix(weft_expr *f, double w, weft_tensor a, weft_tensor c)
 static weft_status update(void *module, const weft_conf *conf, const weft_builder *b,
                           const weft_update *u)
 {
-    (void)module;
-    weft_expr f = {b, WEFT_OK};
+    weft_expr f = {b, weft_check_args((const weft_host *)module, u, sizeof *u, WEFT_PARAM_MATRIX)};
     double betas[2], decay = conf->real(conf->ctx, "weight_decay");
     if (conf->reals(conf->ctx, "betas", betas, 2) !=
         2) /* the answer counts those beyond the room, too */

@@ -58,11 +58,14 @@ static weft_status open_parts(weft_device *d, const weft_device_args *args)
 weft_status cpu_open(void *module, const weft_device_args *args, weft_device **out)
 {
     struct cpu_module *m = module;
+    weft_status st = weft_check_args(m->host, args, sizeof *args, WEFT_SPEC_DETERMINISTIC);
+    if (st != WEFT_OK)
+        return st;
     weft_device *d = take(m, sizeof *d);
     if (!d)
         return WEFT_NO_MEMORY;
     d->m = m;
-    weft_status st = open_parts(d, args);
+    st = open_parts(d, args);
     if (st != WEFT_OK) {
         cpu_close(d);
         return st;

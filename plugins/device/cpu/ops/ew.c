@@ -90,12 +90,12 @@ static bool is_float(uint32_t dtype)
 static weft_status operand_count(struct build *b, const weft_operand *o)
 {
     const int64_t n = weft_elements(o);
-    if (!n)
-        return refuse(b, "an operand has an invalid type or shape");
-    if (!is_float(o->dtype))
+    if (!is_float(o->dtype) || o->flags)
         return cpu_fail(b->m, WEFT_UNSUPPORTED,
-                        "op %s: the cpu device has elementwise ops for fp32, bf16 and fp16",
+                        "op %s: the cpu device has elementwise ops for dense fp32, bf16 and fp16",
                         b->spec->id);
+    if (!n)
+        return refuse(b, "an operand has an invalid shape");
     if (n != 1 && b->count != 1 && n != b->count)
         return refuse(b, "operands differ in size");
     if (n != 1)
@@ -131,7 +131,8 @@ static weft_status number_step(struct build *b, const weft_ew_step *s, uint32_t 
     const uint32_t reg[3] = {s->a, s->b, s->c}, n = arity(s->op);
     struct value *v = &b->v[b->nvalue];
     if (s->op < WEFT_EW_COPY || s->op > WEFT_EW_FLOOR)
-        return refuse(b, "the program has an unknown step");
+        return cpu_fail(b->m, WEFT_UNSUPPORTED, "op %s: the program has an unknown step",
+                        b->spec->id);
     *v = (struct value){.op = s->op, .imm = s->imm, .scalar = b->count > 1};
     for (uint32_t i = 0; i < n; i++) {
         if (reg[i] >= nregs || now[reg[i]] == UINT32_MAX)

@@ -127,6 +127,10 @@ static bool says(const weft_conf *conf, const char *key, const char *value)
 static weft_status open_parts(weft_device *d, const weft_device_args *args)
 {
     const weft_conf *conf = args->conf;
+    const weft_status known =
+        weft_check_args(d->m->host, args, sizeof *args, WEFT_SPEC_DETERMINISTIC);
+    if (known != WEFT_OK)
+        return known;
     d->cu = gpu_driver_open(d->m->host);
     if (!d->cu)
         return WEFT_ABSENT;

@@ -125,7 +125,11 @@ static weft_status plan_found(const struct gpu_module *m, const weft_opspec *spe
 weft_status gpu_op_plan(const struct gpu_module *m, const weft_opspec *spec,
                         const struct gpu_op **op, struct gpu_sizes *z, uint64_t *workspace)
 {
+    const weft_status st = weft_check_args(m->host, spec, sizeof *spec,
+                                           WEFT_SPEC_ACCUMULATE | WEFT_SPEC_DETERMINISTIC);
     *op = NULL;
+    if (st != WEFT_OK)
+        return st;
     for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
         if (strcmp(ops[k].id, spec->id) == 0 && spec->nin >= ops[k].from)
             *op = &ops[k];

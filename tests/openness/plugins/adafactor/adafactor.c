@@ -83,10 +83,13 @@ static weft_tensor rms(work *w, weft_tensor x)
 static weft_status update(void *module, const weft_conf *conf, const weft_builder *b,
                           const weft_update *u)
 {
-    (void)module;
-    work w = {.f = {b, WEFT_OK}, .param = u->param, .rows = 1, .columns = 1};
+    work w = {.f = {b, weft_check_args((const weft_host *)module, u, sizeof *u, WEFT_PARAM_MATRIX)},
+              .param = u->param,
+              .rows = 1,
+              .columns = 1};
     weft_expr *f = &w.f;
-    f->st = b->shape(b->ctx, u->param, &w.shape);
+    if (f->st == WEFT_OK)
+        f->st = b->shape(b->ctx, u->param, &w.shape);
     for (uint32_t i = 0; f->st == WEFT_OK && i < w.shape.rank; i++)
         *(i + 1 < w.shape.rank ? &w.rows : &w.columns) *= (double)w.shape.axes[i].size;
     w.share = weft_op1(f, "exp", weft_scale(f, weft_op1(f, "log", u->count), -0.8));

@@ -33,8 +33,7 @@ static weft_tensor moment(weft_expr *f, const char *name, weft_tensor like, doub
 static weft_status update(void *module, const weft_conf *conf, const weft_builder *b,
                           const weft_update *u)
 {
-    (void)module;
-    weft_expr f = {b, WEFT_OK};
+    weft_expr f = {b, weft_check_args((const weft_host *)module, u, sizeof *u, WEFT_PARAM_MATRIX)};
     double decay = u->flags & WEFT_PARAM_MATRIX ? conf->real(conf->ctx, "weight_decay") : 0;
     weft_tensor m = moment(&f, "m", u->param, 0.9, u->grad, u->count);
     weft_tensor v =

@@ -73,11 +73,11 @@ static weft_tensor orthogonal(weft_expr *f, weft_tensor u, const weft_shape *sha
 static weft_status update(void *module, const weft_conf *conf, const weft_builder *b,
                           const weft_update *u)
 {
-    (void)module;
-    weft_expr f = {b, WEFT_OK};
+    weft_expr f = {b, weft_check_args((const weft_host *)module, u, sizeof *u, WEFT_PARAM_MATRIX)};
     weft_shape shape;
     double mu = conf->real(conf->ctx, "momentum");
-    f.st = b->shape(b->ctx, u->param, &shape);
+    if (f.st == WEFT_OK)
+        f.st = b->shape(b->ctx, u->param, &shape);
     weft_tensor old = weft_state(&f, "m", u->param);
     weft_tensor now = weft_op2(&f, "add", weft_scale(&f, old, mu), u->grad);
     weft_tensor way = weft_op2(&f, "add", u->grad, weft_scale(&f, now, mu));

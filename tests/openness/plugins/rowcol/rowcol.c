@@ -66,10 +66,10 @@ static weft_tensor clipped(weft_expr *f, weft_tensor u, const weft_shape *s, dou
 static weft_status update(void *module, const weft_conf *conf, const weft_builder *b,
                           const weft_update *u)
 {
-    (void)module;
-    weft_expr f = {b, WEFT_OK};
+    weft_expr f = {b, weft_check_args((const weft_host *)module, u, sizeof *u, WEFT_PARAM_MATRIX)};
     weft_shape s = {.rank = 0};
-    f.st = b->shape(b->ctx, u->param, &s);
+    if (f.st == WEFT_OK)
+        f.st = b->shape(b->ctx, u->param, &s);
     weft_tensor square = weft_op2(&f, "mul", u->grad, u->grad);
     weft_tensor m = moment(&f, "m", u->param, b1, u->grad);
     weft_tensor v =

@@ -69,10 +69,12 @@ static weft_tensor scaled(weft_expr *f, const weft_update *u, weft_tensor way,
 static weft_status update(void *module, const weft_conf *conf, const weft_builder *b,
                           const weft_update *u)
 {
-    (void)module, (void)conf;
-    weft_expr e = {b, WEFT_OK}, *f = &e;
+    (void)conf;
+    weft_expr e = {b, weft_check_args((const weft_host *)module, u, sizeof *u, WEFT_PARAM_MATRIX)},
+              *f = &e;
     weft_shape shape;
-    f->st = b->shape(b->ctx, u->param, &shape);
+    if (f->st == WEFT_OK)
+        f->st = b->shape(b->ctx, u->param, &shape);
     weft_tensor m = weft_state(f, "m", u->param);
     weft_tensor way = weft_op2(f, "add", weft_scale(f, m, 0.9), u->grad);
     weft_assign(f, m, way);
