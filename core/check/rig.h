@@ -53,6 +53,7 @@ typedef struct check_host {
     weft_host_tls tls;      /* served as weft.host.tls/1 unless `bare` */
     uint64_t key;           /* of the TLS */
     bool bare;              /* iface() is always NULL */
+    bool guards;            /* a weft_conf ends at a page without access */
     uint64_t fail_at;       /* the allocation with this number (1 is the next) fails; 0: none */
     pthread_mutex_t lock;
     check_block *blocks;                    /* that are not given back */

@@ -242,5 +242,5 @@ const weft_conf *check_conf(check_host *h, const component *c)
     a->conf.integer = ask_integer;
     a->conf.real = ask_real;
     a->conf.reals = ask_reals;
-    return &a->conf;
+    return h->guards ? check_guard(&a->conf, sizeof a->conf) : &a->conf;
 }

@@ -12,6 +12,7 @@
 #ifndef CHECK_DRIVE_DRIVE_H
 #define CHECK_DRIVE_DRIVE_H
 
+#include "check/drive/lend.h"
 #include "check/rig.h"
 
 typedef struct check_drive {
@@ -20,7 +21,10 @@ typedef struct check_drive {
     void *module;
     const char *where; /* "the member create of 'tcp'" is where = "create" and of = "tcp" */
     const char *of;
-    uint64_t digest;   /* of the plans that were made */
+    check_lend lend;     /* how arguments are altered */
+    int32_t score;       /* of the last probe() */
+    const char *without; /* "fuse": an optional member that is not called; NULL: all are */
+    uint64_t digest;     /* of the plans that were made */
     char absent[1024]; /* why the last component was not driven to its end: no device; "": it was */
 } check_drive;
 
@@ -38,6 +42,8 @@ weft_status check_drive_coll(check_drive *d, const component *c);
 /* Whether the answer of probe() means that the component cannot be used here: d->absent becomes its
  * reason, and the record is forgotten. */
 bool check_drive_absent(check_drive *d, weft_status st, int32_t score);
+
+bool check_drive_is_without(const check_drive *d, const char *member);
 
 /* open(), check_drive_all(), close(), with check_fail() on the first failure; d->run is loaded. The
  * host is begun by the caller and still there. */

@@ -33,19 +33,21 @@ typedef struct two {
 } two;
 
 #define CALL(w, member, ...) ((w)->d->where = #member, PLUGIN_GET((w)->t, member, __VA_ARGS__))
+#define LENT(w, ...) check_lend_end(&(w)->d->lend, CALL(w, __VA_ARGS__))
 
 static weft_status create(two *w, uint32_t rank, uint32_t ranks)
 {
     end *e = &w->at[rank];
+    check_lend *l = &w->d->lend;
     const weft_link_args args = {.struct_size = sizeof args,
                                  .rank = rank,
                                  .ranks = ranks,
                                  .local_rank = rank,
                                  .local_ranks = ranks,
                                  .conf = w->conf,
-                                 .bind_addr = "127.0.0.1",
-                                 .job_id = w->job};
-    weft_status st = CALL(w, create, w->module, &args, &e->link);
+                                 .bind_addr = check_lend_text(l, "127.0.0.1"),
+                                 .job_id = check_lend_text(l, w->job)};
+    weft_status st = LENT(w, create, w->module, CHECK_LEND(l, weft_link_args, &args), &e->link);
     e->bytes = sizeof e->address;
     return st == WEFT_OK ? CALL(w, address, e->link, e->address, &e->bytes) : st;
 }
@@ -59,12 +61,14 @@ static weft_status create_all(two *w)
 static weft_status connect_all(two *w)
 {
     const uint64_t until = clock_ms() + (w->n == 1 ? ALONE_MS : PATIENCE_MS);
+    check_lend *l = &w->d->lend;
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; st == WEFT_OK && i < w->n; i++) {
         const uint32_t peer = w->n - 1 - i;
-        const weft_conn_args args = {sizeof args,      0, peer, 0, w->at[peer].address,
-                                     w->at[peer].bytes};
-        st = CALL(w, connect, w->at[i].link, &args, &w->at[i].conn);
+        const end *to = &w->at[peer];
+        const weft_conn_args args = {
+            sizeof args, 0, peer, 0, check_lend_bytes(l, to->address, to->bytes), to->bytes};
+        st = LENT(w, connect, w->at[i].link, CHECK_LEND(l, weft_conn_args, &args), &w->at[i].conn);
     }
     for (bool up = false; st == WEFT_OK && !up;) {
         up = true;
@@ -89,15 +93,17 @@ static weft_status exchange(two *w)
     for (uint32_t i = 0; st == WEFT_OK && i < w->n; i++) {
         for (uint32_t k = 0; k < MESSAGE; k++)
             w->at[i].out[k] = (unsigned char)(k * 7 + i);
-        st = CALL(w, recv, w->at[i].conn, w->at[i].in, MESSAGE, NULL, 0);
+        st = LENT(w, recv, w->at[i].conn, w->at[i].in, MESSAGE, NULL, CHECK_FLAGS(w->d, recv));
         if (st == WEFT_OK)
-            st = CALL(w, send, w->at[i].conn, w->at[i].out, MESSAGE, NULL, 0);
+            st = LENT(w, send, w->at[i].conn, w->at[i].out, MESSAGE, NULL, CHECK_FLAGS(w->d, send));
     }
     for (bool done = false; st == WEFT_OK && !done;) {
         done = true;
         for (uint32_t i = 0; st == WEFT_OK && i < w->n; i++) {
             uint64_t sent = 0, received = 0;
-            st = CALL(w, progress, w->at[i].conn, 0, &sent, &received);
+            st = LENT(w, progress, w->at[i].conn, CHECK_FLAGS(w->d, progress), &sent, &received);
+            if (st == WEFT_OK && !done)
+                st = LENT(w, wait, w->at[i].link, 0, 0, CHECK_FLAGS(w->d, wait));
             done = done && sent == 1 && received == 1;
         }
         if (clock_ms() > until)
@@ -128,6 +134,31 @@ static weft_status live(two *w)
     return st;
 }
 
+/* As the host asks, before probe(). */
+static weft_status ask_features(two *w)
+{
+    uint64_t caps = w->t->caps;
+    uint32_t channels = w->t->channels;
+    if (!WEFT_HAS(w->t, features) || check_drive_is_without(w->d, "features"))
+        return WEFT_OK;
+    const weft_status st = CALL(w, features, w->module, w->conf, &caps, &channels);
+    if (st == WEFT_OK && caps & ~w->t->caps)
+        check_fail("features() of '%s' adds capabilities (0x%llx) to those of its table; it may "
+                   "take some away",
+                   w->d->of, (unsigned long long)(caps & ~w->t->caps));
+    return st;
+}
+
+static weft_status ask_probe(two *w, int32_t *score)
+{
+    check_lend *l = &w->d->lend;
+    const weft_link_group group = {.struct_size = sizeof group,
+                                   .same_machine = 1,
+                                   .device_caps = WEFT_DEV_HOST_MEMORY,
+                                   .bind_addr = check_lend_text(l, "127.0.0.1")};
+    return LENT(w, probe, w->module, w->conf, CHECK_LEND(l, weft_link_group, &group), score);
+}
+
 weft_status check_drive_link(check_drive *d, const component *c)
 {
     two *w = calloc(1, sizeof *w);
@@ -141,11 +172,9 @@ weft_status check_drive_link(check_drive *d, const component *c)
     w->conf = check_conf(d->host, c);
     snprintf(w->job, sizeof w->job, "%08x%08x%016llx", (unsigned)getpid(), jobs++,
              (unsigned long long)clock_ns());
-    const weft_link_group group = {.struct_size = sizeof group,
-                                   .same_machine = 1,
-                                   .device_caps = WEFT_DEV_HOST_MEMORY,
-                                   .bind_addr = "127.0.0.1"};
-    weft_status st = CALL(w, probe, w->module, w->conf, &group, &score);
+    weft_status st = ask_features(w);
+    if (st == WEFT_OK)
+        st = ask_probe(w, &score);
     w->n = check_drive_absent(d, st, score) ? 1 : 2;
     if (w->n == 1 || st == WEFT_OK) /* absent here, or a transport of one rank: reaches itself */
         st = live(w);

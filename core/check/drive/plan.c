@@ -131,13 +131,77 @@ static weft_status plan_with(check_drive *d, const component *own, const weft_co
     return st;
 }
 
+/* --- the component, behind functions that lend its arguments --- */
+
+typedef struct behind { /* the module that the core calls */
+    check_drive *d;
+    const component *c;
+} behind;
+
+static weft_status behind_update(void *module, const weft_conf *conf, const weft_builder *b,
+                                 const weft_update *u)
+{
+    const behind *w = module;
+    check_lend *l = &w->d->lend;
+    const weft_rule *t = w->c->table;
+    weft_update lent = *u;
+    lent.name = check_lend_text(l, u->name);
+    lent.role = check_lend_text(l, u->role);
+    b = check_lend_table(l, check_below_builder(l, b));
+    u = CHECK_LEND(l, weft_update, &lent);
+    w->d->where = "update";
+    return check_lend_end(l, PLUGIN_GET(t, update, w->d->module, conf, b, u));
+}
+
+static weft_status behind_edit(void *module, const weft_conf *conf, uint32_t phase,
+                               const weft_view *view, const weft_edits *edits)
+{
+    const behind *w = module;
+    check_lend *l = &w->d->lend;
+    const weft_strategy *t = w->c->table;
+    view = check_lend_table(l, check_below_view(l, view));
+    edits = check_lend_table(l, check_below_edits(l, edits));
+    w->d->where = "edit";
+    return check_lend_end(l, PLUGIN_GET(t, edit, w->d->module, conf, phase, view, edits));
+}
+
+static weft_status behind_place(void *module, const weft_conf *conf,
+                                const weft_placement_args *args)
+{
+    const behind *w = module;
+    check_lend *l = &w->d->lend;
+    const weft_placement *t = w->c->table;
+    const char *axes[WEFT_MAX_MESH + 1] = {0};
+    weft_placement_args lent = *args;
+    uint32_t n = 0;
+    for (; n < WEFT_MAX_MESH && args->mesh_axes[n]; n++)
+        axes[n] = check_lend_text(l, args->mesh_axes[n]);
+    lent.mesh_axes = check_lend_bytes(l, axes, (n + 1) * sizeof *axes);
+    lent.view = check_lend_table(l, check_below_view(l, args->view));
+    lent.edits = check_lend_table(l, check_below_edits(l, args->edits));
+    args = CHECK_LEND(l, weft_placement_args, &lent);
+    w->d->where = "edit";
+    return check_lend_end(l, PLUGIN_GET(t, edit, w->d->module, conf, args));
+}
+
 weft_status check_drive_plan(check_drive *d, const component *c)
 {
     component own = *c;
-    const weft_strategy *t = c->table;
-    if (!strcmp(c->iface, "weft.strategy/1") && t->list) /* its edit() is never called */
-        return WEFT_OK;
-    own.module = d->module;
+    behind w = {d, c};
+    const weft_strategy *strategy = c->table;
+    const weft_rule *rule_of = c->table;
+    const weft_strategy strategy_lent = {sizeof strategy_lent, 0, strategy->axes, behind_edit,
+                                         NULL};
+    const weft_placement place_lent = {sizeof place_lent, 0, behind_place};
+    const weft_rule rule_lent = {sizeof rule_lent, rule_of->unit, behind_update};
+    if (!strcmp(c->iface, "weft.strategy/1")) {
+        if (strategy->list) /* its edit() is never called */
+            return WEFT_OK;
+        own.table = &strategy_lent;
+    } else {
+        own.table = !strcmp(c->iface, "weft.rule/1") ? (const void *)&rule_lent : &place_lent;
+    }
+    own.module = &w;
     d->where = !strcmp(c->iface, "weft.rule/1") ? "update" : "edit";
     return plan_with(d, &own, check_conf(d->host, c), "gpt2");
 }

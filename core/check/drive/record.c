@@ -3,6 +3,7 @@
 #include "check/drive/drive.h"
 
 #include <stdio.h>
+#include <string.h>
 
 const char *check_drive_why(const check_drive *d)
 {
@@ -11,10 +12,16 @@ const char *check_drive_why(const check_drive *d)
 
 bool check_drive_absent(check_drive *d, weft_status st, int32_t score)
 {
+    d->score = score;
     if (st != WEFT_OK || score > 0)
         return false;
     snprintf(d->absent, sizeof d->absent, "%s",
              d->host->why[0] ? d->host->why : "its probe() gives no reason");
     check_host_clear(d->host);
     return true;
+}
+
+bool check_drive_is_without(const check_drive *d, const char *member)
+{
+    return d->without && !strcmp(d->without, member);
 }

@@ -63,9 +63,14 @@ void check_file_own_entry(check_run *r)
                "weft/plugin.h and use WEFT_PLUGIN(), once");
 }
 
-/* Whether the program itself, not one of its libraries, defines the symbol. */
+/* Whether the program itself, not one of its libraries, defines the symbol. The runtime of a
+ * sanitizer may be linked into the program. */
 static bool is_of_program(const char *name)
 {
+    static const char *const runtimes[] = {"__asan_", "__ubsan_", "__tsan_", "__sanitizer_"};
+    for (size_t i = 0; i < sizeof runtimes / sizeof *runtimes; i++)
+        if (!strncmp(name, runtimes[i], strlen(runtimes[i])))
+            return false;
     struct link_map *defined = NULL;
     Dl_info info;
     void *symbol = dlsym(RTLD_DEFAULT, name);

@@ -1,42 +1,33 @@
-/* check/version/version.c: old and new hosts: the table of the group, and its checks. */
-#include "check/drive/drive.h"
+/* check/version/version.c: old and new hosts: the table of the group. */
+#include "check/version/version.h"
 
-#include <string.h>
-
-static check_host h;
-
-/* A life with a host table of its own size before a page without access. */
-static void cut_host(check_run *r)
-{
-    check_drive d = {.run = r, .host = &h};
-    check_host_begin(&h, "the host");
-    h.own.struct_size = WEFT_END_OF(weft_host, iface);
-    h.table = check_guard(&h.own, WEFT_END_OF(weft_host, iface));
-    check_drive_life(&d);
-}
-
-/* A life with a host of a later minor, whose table is longer; the tail is 0. */
-static void grown_host(check_run *r)
-{
-    struct {
-        weft_host own;
-        void *later[8];
-    } grown;
-    check_drive d = {.run = r, .host = &h};
-    check_host_begin(&h, "the host");
-    memset(&grown, 0, sizeof grown);
-    grown.own = h.own;
-    grown.own.struct_size = sizeof grown;
-    grown.own.abi_minor = WEFT_ABI_MINOR + 5;
-    h.table = &grown.own;
-    check_drive_life(&d);
-}
+#define PLANS "weft.rule/1|weft.strategy/1|weft.placement/1"
+#define DRIVEN PLANS "|weft.device/1|weft.link/1"
 
 static const check checks[] = {
-    {29, NULL, 20, "The plugin works with the host table of ABI 0.9, and reads nothing behind it",
-     "a crash at the page behind the table", cut_host},
-    {32, NULL, 20, "The plugin works with a host of a later minor", "a refusal of a longer table",
-     grown_host},
+    {29, NULL, 20,
+     "The plugin works with the host table and options of ABI 0.9, and reads nothing behind them",
+     "a crash at the page behind the table", check_version_host},
+    {30, PLANS, 20,
+     "The plugin works with builder, view and edits of ABI 0.9, and reads nothing behind them",
+     "a crash at the page behind the table", check_version_tables},
+    {31, DRIVEN, 20,
+     "The plugin works with argument structs of ABI 0.9, and reads nothing behind them",
+     "a crash at the page behind the struct", check_version_args},
+    {32, NULL, 20, "The plugin works with a host of a later minor",
+     "a refusal of a longer table or struct whose new part is zero", check_version_later},
+    {33, DRIVEN, 20, "Argument structs with a new part that is not zero are WEFT_UNSUPPORTED",
+     "the call succeeds, or fails with another status", check_version_asks},
+    {34, "weft.device/1", 20, "An answer is no longer than the caller's struct",
+     "a crash at the page behind the struct: the plugin stores its own size", check_version_out},
+    {35, "weft.device/1|weft.link/1", 20, "Optional members need not be called",
+     "a life without the call of one of them fails", check_version_optional},
+    {36, NULL, 20, "A host whose iface() is always NULL is served or refused with a sentence",
+     "a crash, or a failure without a sentence", check_version_bare},
+    {37, DRIVEN, 20, "Unknown flags, types, opcodes and ops are WEFT_UNSUPPORTED",
+     "the call succeeds, or fails with another status", check_version_unknown},
+    {38, PLANS, 20, "A status that is not known, from the core's tables, is passed on unchanged",
+     "the call succeeds, or fails with another status", check_version_status},
     {0},
 };
 const check_group check_group_version = {"version", "Versions", checks};

@@ -141,7 +141,8 @@ static weft_status update(void *module, const weft_conf *conf, const weft_builde
                           const weft_update *u)
 {
     static unsigned calls;
-    weft_expr f = {b, WEFT_OK};
+    weft_expr f = {b,
+                   weft_check_args(*(const weft_host **)module, u, sizeof *u, WEFT_PARAM_MATRIX)};
     misbehave(*(const weft_host **)module, conf);
     const double one = BAD == IMPURE         ? ++calls
                        : BAD == THREAD_LOCAL ? 2 - opened_here

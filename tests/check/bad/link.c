@@ -48,6 +48,9 @@ static weft_status probe(void *module, const weft_conf *conf, const weft_link_gr
 {
     const weft_host *host = module;
     (void)conf;
+    const weft_status st = weft_check_args(host, group, sizeof *group, 0);
+    if (st != WEFT_OK)
+        return st;
     *score = group->same_machine && (group->device_caps & 1) ? 5 : 0;
     if (!*score)
         (void)!host->fail(host->ctx, WEFT_UNSUPPORTED,
@@ -73,6 +76,9 @@ static weft_status create(void *module, const weft_link_args *args, weft_link **
 {
     const weft_host *host = module;
     struct sockaddr_un a;
+    weft_status st = weft_check_args(host, args, sizeof *args, 0);
+    if (st != WEFT_OK)
+        return st;
     weft_link *l = host->alloc(host->ctx, sizeof *l, 0);
     if (!l)
         return host->fail(host->ctx, WEFT_NO_MEMORY, "no memory for a link");
@@ -86,7 +92,7 @@ static weft_status create(void *module, const weft_link_args *args, weft_link **
     socklen_t n = address_of(l, l->rank, &a);
     if (l->event < 0 || l->fd < 0 || bind(l->fd, (struct sockaddr *)&a, n) ||
         listen(l->fd, CONNS)) {
-        weft_status st = failed(l, WEFT_IO, "cannot listen");
+        st = failed(l, WEFT_IO, "cannot listen");
         destroy(l);
         return st;
     }

@@ -1,0 +1,174 @@
+/* bad/version.c: a rule and a device in hosts of other versions, and their ways of failing. The
+ * device has its plan half only: its probe() finds nothing. Each name of version.expected breaks
+ * one rule. */
+#include <stdbool.h>
+#include <string.h>
+#include <weft/device.h>
+#include <weft/expr.h>
+#include <weft/host.h>
+#include <weft/optim.h>
+
+enum {
+    GOOD,
+    BEHIND_BUILDER,
+    BEHIND_ARGS,
+    IGNORES_TAIL,
+    WRITES_BEHIND,
+    NEEDS_FUSE,
+    NEEDS_TLS,
+    IGNORES_TYPE,
+    SWALLOWS
+};
+
+typedef struct module {
+    const weft_host *host;
+    bool fused;
+} module;
+
+static weft_status refuse(const module *m, const char *why)
+{
+    return (m->host->fail)(m->host->ctx, WEFT_UNSUPPORTED, why);
+}
+
+/* --- the rule --- */
+
+static int byte_behind(const void *table, size_t size)
+{
+    return ((const volatile char *)table)[size];
+}
+
+static weft_status update(void *of, const weft_conf *conf, const weft_builder *b,
+                          const weft_update *u)
+{
+    const weft_host *host = ((module *)of)->host;
+    weft_expr f = {b, BAD == IGNORES_TAIL ? weft_check_flags(host, u->flags, WEFT_PARAM_MATRIX)
+                                          : weft_check_args(host, u, sizeof *u, WEFT_PARAM_MATRIX)};
+    (void)conf;
+    if (BAD == BEHIND_BUILDER && byte_behind(b, sizeof *b) == 42)
+        return WEFT_OK;
+    if (BAD == BEHIND_ARGS && byte_behind(u, sizeof *u) == 42)
+        return WEFT_OK;
+    weft_assign(&f, u->param, weft_op2(&f, "sub", u->param, weft_op2(&f, "mul", u->grad, u->lr)));
+    return BAD == SWALLOWS && f.st > WEFT_INTERNAL ? WEFT_INTERNAL : f.st;
+}
+
+/* --- the device --- */
+
+static bool is_add(const weft_ew_program *p)
+{
+    return p && p->nsteps == 1 && p->steps[0].op == WEFT_EW_ADD;
+}
+
+static weft_status query(void *of, const weft_conf *conf, const weft_opspec *spec,
+                         weft_requirements *out)
+{
+    const module *m = of;
+    const weft_status st = weft_check_args(m->host, spec, sizeof *spec,
+                                           WEFT_SPEC_ACCUMULATE | WEFT_SPEC_DETERMINISTIC);
+    (void)conf;
+    if (st != WEFT_OK)
+        return st;
+    if (strcmp(spec->id, "ew") != 0 || spec->nin != 2 || !is_add(spec->program))
+        return refuse(m, "it adds two tensors, and nothing else");
+    for (uint32_t i = 0; i < 2; i++)
+        if (spec->in[i].flags || (BAD != IGNORES_TYPE && spec->in[i].dtype != WEFT_F32))
+            return refuse(m, "it adds dense fp32 tensors");
+    const weft_requirements need = {sizeof need, 0, 256};
+    if (BAD == WRITES_BEHIND)
+        memset(out, 0, sizeof *out + 8);
+    weft_give(out, &need);
+    return WEFT_OK;
+}
+
+static const char *fuse(void *of, const weft_conf *conf, const char *const *ids,
+                        const uint32_t *joins, uint32_t n)
+{
+    (void)conf, (void)ids, (void)joins, (void)n;
+    ((module *)of)->fused = true;
+    return NULL;
+}
+
+static weft_status probe(void *of, const weft_conf *conf, int32_t *score)
+{
+    const module *m = of;
+    (void)conf;
+    if (BAD == NEEDS_FUSE && !m->fused)
+        return (m->host->fail)(m->host->ctx, WEFT_IO, "fuse() has not been called");
+    *score = 0;
+    (void)!refuse(m, "there is no such device");
+    return WEFT_OK;
+}
+
+static weft_status any(void)
+{
+    return WEFT_UNSUPPORTED;
+}
+
+static void nothing(void)
+{
+}
+
+#define ANY(member) .member = (void *)any
+#define NOTHING(member) .member = (void *)nothing
+static const weft_device_table device_table = {
+    .struct_size = sizeof device_table,
+    .caps = WEFT_DEV_HOST_MEMORY,
+    .query = query,
+    .fuse = fuse,
+    .probe = probe,
+    ANY(open),
+    NOTHING(close),
+    ANY(describe),
+    ANY(arena),
+    ANY(host_memory),
+    ANY(stream),
+    ANY(event),
+    ANY(record),
+    ANY(stream_wait),
+    ANY(event_query),
+    ANY(copy),
+    ANY(fill),
+    ANY(prepare),
+    NOTHING(release),
+    ANY(run),
+};
+static const weft_rule rule_table = {sizeof rule_table, WEFT_UNIT_ELEMENT, update};
+
+static const weft_component rule = {
+    .struct_size = sizeof rule,
+    .iface = "weft.rule/1",
+    .name = "acme.rule",
+    .help = "subtracts the gradient",
+    .table = &rule_table,
+};
+static const weft_component device = {
+    .struct_size = sizeof device,
+    .iface = "weft.device/1",
+    .name = "acme.device",
+    .help = "adds, on paper",
+    .table = &device_table,
+};
+static const weft_component *const components[] = {&rule, &device, NULL};
+
+static weft_status open_module(const weft_host *host, void **out)
+{
+    weft_status st = WEFT_OK;
+    module *m = weft_new(host, sizeof *m, &st);
+    if (!m)
+        return st;
+    m->host = host;
+    if (BAD == NEEDS_TLS &&
+        !((const weft_host_tls *)(host->iface)(host->ctx, "weft.host.tls/1"))->struct_size)
+        st = WEFT_INTERNAL;
+    *out = m;
+    return st;
+}
+
+static void close_module(void *of)
+{
+    module *m = of;
+    if (m)
+        m->host->free(m->host->ctx, m);
+}
+
+WEFT_PLUGIN("org.acme.version", "1", "MIT", components, open_module, close_module);
