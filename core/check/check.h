@@ -92,6 +92,9 @@ _Noreturn void check_not_applicable(const char *fmt, ...) __attribute__((format(
  * reasons, since a pass would promise more than was seen. Does not end the process. */
 void check_absent(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+/* The check has seen all that it looks for, whatever check_absent() says. */
+_Noreturn void check_pass(void);
+
 #define check_that(condition, ...) ((condition) ? (void)0 : check_fail(__VA_ARGS__))
 
 /* --- the command --- */

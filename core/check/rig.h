@@ -12,6 +12,7 @@
 #include "host/call.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <sys/types.h>
 #include <weft/host.h>
@@ -39,11 +40,15 @@ typedef enum check_misuse {
     CHECK_MISUSE_MEMORY, /* alloc() and free() */
     CHECK_MISUSE_LOG,
     CHECK_MISUSE_FAIL,
-    CHECK_MISUSE_KEY, /* of a weft_conf */
+    CHECK_MISUSE_KEY,  /* of a weft_conf */
+    CHECK_MISUSE_STEP, /* what a call in a step may not do */
     CHECK_MISUSES
 } check_misuse;
 
 typedef struct check_block check_block;
+
+/* The call in a step ([compute] or [progress]) that a driver makes now, "progress"; NULL: none. */
+extern _Atomic(const char *) check_step;
 
 /* A host for one module. The functions of the table may be called from any thread. */
 typedef struct check_host {
@@ -65,6 +70,8 @@ typedef struct check_host {
     char log[CHECK_LINES][CHECK_LINE];      /* lines, cut */
     uint32_t lines;
     VEC(config *) configs;
+    const component *set_of; /* whose option `set_key` has the value `set_value` in check_conf() */
+    const char *set_key, *set_value;
 } check_host;
 
 /* `h` is the caller's; check_host_end() frees what is left and checks nothing. */
@@ -78,6 +85,9 @@ void check_host_tls(check_host *h, uint64_t key);
 /* The options of a component with their defaults, or a lawful value for an option without one;
  * lives until check_host_end(). A key that was not declared is a misuse. */
 const weft_conf *check_conf(check_host *h, const component *c);
+
+/* Something that a call in a step may not do; the first is kept. [any] */
+void check_host_step(check_host *h, const char *what);
 
 /* --- modules: rig_load.c --- */
 

@@ -22,6 +22,27 @@ static void misuse(check_host *h, check_misuse sort, const char *what)
         snprintf(h->misuse[sort], CHECK_LINE, "%s", what);
 }
 
+_Atomic(const char *) check_step;
+
+static void note_step(check_host *h, const char *what)
+{
+    const char *member = atomic_load(&check_step);
+    char text[CHECK_LINE];
+    if (!member)
+        return;
+    snprintf(text, sizeof text, "%s was called in %s()", what, member);
+    misuse(h, CHECK_MISUSE_STEP, text);
+}
+
+void check_host_step(check_host *h, const char *what)
+{
+    if (!atomic_load(&check_step))
+        return;
+    pthread_mutex_lock(&h->lock);
+    note_step(h, what);
+    pthread_mutex_unlock(&h->lock);
+}
+
 static void *host_alloc(void *ctx, uint64_t bytes, uint64_t align)
 {
     check_host *h = ctx;
@@ -29,6 +50,7 @@ static void *host_alloc(void *ctx, uint64_t bytes, uint64_t align)
     align = align < 16 ? 16 : align;
     pthread_mutex_lock(&h->lock);
     h->allocs++;
+    note_step(h, "alloc() of the host table");
     const bool fails = h->fail_at && !--h->fail_at;
     if (align & (align - 1))
         misuse(h, CHECK_MISUSE_MEMORY,
@@ -218,9 +240,13 @@ const weft_conf *check_conf(check_host *h, const component *c)
     for (const weft_option *const *o = c->options; *o; o++) {
         char value[256];
         const size_t n = strlen(text);
-        if ((*o)->dflt)
+        const bool set = h->set_of == c && !strcmp(h->set_key, (*o)->key);
+        if ((*o)->dflt && !set)
             continue;
-        make_up(*o, value, sizeof value);
+        if (set)
+            snprintf(value, sizeof value, "%s", h->set_value);
+        else
+            make_up(*o, value, sizeof value);
         snprintf(text + n, sizeof text - n, "%s = %s\n", (*o)->key, value);
     }
     weft_status st = config_load_text(text, "the check", &cfg);

@@ -58,17 +58,24 @@ const weft_manifest *check_manifest(check_run *r)
     return r->components[0]->manifest;
 }
 
-weft_status check_open(const weft_manifest *m, check_host *h, void **module)
+/* So that a crash in open() or close() is named. */
+static void name_calls(const weft_manifest *m)
 {
     static char owner;
+    host_call_register(&owner, m, m->id ? m->id : "without an id", "");
+}
+
+weft_status check_open(const weft_manifest *m, check_host *h, void **module)
+{
     if (!m->open)
         check_fail("the manifest has no open()");
-    host_call_register(&owner, m, m->id ? m->id : "without an id", "");
+    name_calls(m);
     return PLUGIN_GET(m, open, h->table, module);
 }
 
 void check_close(const weft_manifest *m, void *module)
 {
+    name_calls(m);
     if (m->close)
         PLUGIN_DO(m, close, module);
 }

@@ -2,21 +2,34 @@
 #include "check/conduct/conduct.h"
 
 #define PLANS "weft.rule/1|weft.strategy/1|weft.placement/1"
+#define STEPS "weft.device/1|weft.link/1"
+#define DRIVEN PLANS "|" STEPS
 
 static const check checks[] = {
     {50, NULL, 20, "The plugin writes nothing to standard output and error",
      "bytes arrive there during a life", check_conduct_silent},
+    {51, NULL, 20, "No call ends the process, whatever lawful values the options have",
+     "exit(), abort(), a signal, or a failure without a sentence", check_conduct_options},
     {52, NULL, 20,
      "Environment, working folder, umask, locale, signals and floating-point mode are unchanged",
      "one of them differs after a life", check_conduct_state},
+    {53, DRIVEN, 20, "What a call borrows is not used after it has returned",
+     "a crash: the memory has no access any more", check_conduct_borrow},
+    {54, STEPS, 20, "Calls in a step take no memory, descriptor or thread",
+     "alloc(), malloc(), open(), mmap() or pthread_create() in a call of a step",
+     check_conduct_step},
     {56, PLANS, 20, "Planning is pure: the same job gives the same plan, also in another module",
      "the second plan has another digest", check_conduct_pure},
     {58, PLANS, 20, "A module may be entered by one thread after another",
      "a plan made in another thread differs or fails: thread-local data", check_conduct_threads},
+    {60, NULL, 20, "No C++ exception leaves the plugin when operator new throws",
+     "the process is ended by SIGABRT", check_conduct_exceptions},
     {61, NULL, 20, "The plugin asks for options that it declares, and no others",
      "an undeclared key", check_conduct_keys},
     {62, NULL, 20, "Log lines are one line of printable text, and no format",
      "a newline, a control character, NULL or an unknown level", check_conduct_log},
+    {63, "weft.device/1", 20, "Strings that calls return stay as they are",
+     "fuse() returns another text in the same place after 1,000 calls", check_conduct_strings},
     {0},
 };
 const check_group check_group_conduct = {"conduct", "Conduct", checks};

@@ -14,4 +14,12 @@ void check_conduct_threads(check_run *r);
 void check_conduct_keys(check_run *r);
 void check_conduct_log(check_run *r);
 
+/* borrow.c */
+void check_conduct_borrow(check_run *r);
+void check_conduct_strings(check_run *r);
+
+void check_conduct_options(check_run *r);    /* options.c */
+void check_conduct_step(check_run *r);       /* step.c */
+void check_conduct_exceptions(check_run *r); /* exceptions.c */
+
 #endif

@@ -10,12 +10,14 @@
 
 #define CALL(d, t, member, ...) ((d)->where = #member, PLUGIN_GET(t, member, __VA_ARGS__))
 #define LENT(d, ...) check_lend_end(&(d)->lend, CALL(d, __VA_ARGS__))
+#define STEP(d, t, member, ...) CHECK_STEP(#member, LENT(d, t, member, __VA_ARGS__))
 
 /* out = a + b, as the core writes it. */
 static const weft_ew_step steps[] = {{WEFT_EW_ADD, 2, 0, 1, 0, 0, 0}};
 static const uint16_t outs[] = {2};
 
 typedef struct job { /* what a device computes */
+    weft_ew_step steps[sizeof steps / sizeof *steps];
     weft_ew_program program;
     weft_operand in[2], out[1];
     weft_opspec spec;
@@ -43,14 +45,18 @@ static void make_job(job *j)
 static const weft_opspec *lend_spec(check_drive *d, const job *j, job *kept)
 {
     check_lend *l = &d->lend;
-    static weft_ew_step step[sizeof steps / sizeof *steps];
+    weft_ew_step *step = kept->steps;
     memcpy(step, steps, sizeof steps);
     weft_operand in[2] = {j->in[0], j->in[1]};
     step->op = (uint16_t)check_lend_value(l, "the opcode of a step of \"ew\"", step->op, 60000);
     in[1].dtype = check_lend_value(l, "the type of an operand", in[1].dtype, 250);
     in[1].flags = check_lend_value(l, "the flags of an operand", 0, CHECK_LEND_FLAG);
     const bool odd_id = check_lend_value(l, "the id of an op", 0, 1);
-    *kept = (job){.program = j->program, .in = {in[0], in[1]}, .out = {j->out[0]}, .spec = j->spec};
+    kept->program = j->program;
+    kept->in[0] = in[0];
+    kept->in[1] = in[1];
+    kept->out[0] = j->out[0];
+    kept->spec = j->spec;
     kept->program.steps = check_lend_bytes(l, step, sizeof steps);
     kept->program.out_reg = check_lend_bytes(l, outs, sizeof outs);
     kept->spec.id = check_lend_text(l, odd_id ? "acme.check.no_such_op" : j->spec.id);
@@ -70,58 +76,108 @@ static weft_status ask_query(check_drive *d, const weft_device_table *t, const w
     return st;
 }
 
-static weft_status run_job(check_drive *d, const weft_device_table *t, weft_device *dev, job *j,
-                           weft_stream *s, char *base)
+/* Places in the arena, and in the host memory. */
+#define AT_A 0
+#define AT_B 65536
+#define AT_OUT 131072
+#define AT_WORKSPACE 262144
+#define STAGING ((uint64_t)3 * ELEMENTS * sizeof(float))
+
+typedef struct half { /* the run half */
+    check_drive *d;
+    const weft_device_table *t;
+    weft_device *dev;
+    weft_stream *s;
+    weft_event *e;
+    char *base;
+    float *staging; /* a, b, a + b */
+} half;
+
+static weft_status copy(half *h, void *to, const void *from)
+{
+    return STEP(h->d, h->t, copy, h->dev, h->s, to, from, ELEMENTS * sizeof(float),
+                CHECK_FLAGS(h->d, copy));
+}
+
+static weft_status compute(half *h, const job *j)
 {
     weft_prepared *p = NULL;
-    const void *in[2] = {base, base + 65536};
-    void *out[1] = {base + 131072};
+    const void *in[2] = {h->base + AT_A, h->base + AT_B};
+    void *out[1] = {h->base + AT_OUT};
     job kept;
-    weft_status st = LENT(d, t, prepare, dev, lend_spec(d, j, &kept), &p);
+    weft_status st = LENT(h->d, h->t, prepare, h->dev, lend_spec(h->d, j, &kept), &p);
     if (st == WEFT_OK)
-        st = LENT(d, t, run, p, s, in, out, base + 262144, CHECK_FLAGS(d, run));
-    if (st == WEFT_OK || p)
-        PLUGIN_DO(t, release, p);
+        st =
+            STEP(h->d, h->t, run, p, h->s, in, out, h->base + AT_WORKSPACE, CHECK_FLAGS(h->d, run));
+    if (st == WEFT_OK)
+        st = copy(h, h->staging + 2 * ELEMENTS, out[0]);
+    if (st == WEFT_OK)
+        st = STEP(h->d, h->t, record, h->e, h->s, CHECK_FLAGS(h->d, record));
+    while (st == WEFT_OK) {
+        st = STEP(h->d, h->t, event_query, h->e, CHECK_FLAGS(h->d, event_query));
+        if (st == WEFT_OK)
+            break;
+        st = st == WEFT_BUSY ? WEFT_OK : st;
+    }
+    if (p) {
+        const char *where = h->d->where;
+        PLUGIN_DO(h->t, release, p);
+        h->d->where = where;
+    }
+    for (uint32_t i = 0; st == WEFT_OK && i < ELEMENTS; i++)
+        if (h->staging[2 * ELEMENTS + i] != h->staging[i] + h->staging[ELEMENTS + i])
+            check_fail("'%s' adds %g and %g and gets %g (element %u of %u)", h->d->of,
+                       (double)h->staging[i], (double)h->staging[ELEMENTS + i],
+                       (double)h->staging[2 * ELEMENTS + i], i, ELEMENTS);
+    return st;
+}
+
+static weft_status bring_up(half *h, const weft_conf *conf)
+{
+    check_drive *d = h->d;
+    const weft_device_table *t = h->t;
+    const weft_device_args args = {sizeof args, 0, 0, 1, conf};
+    const weft_device_args *lent = CHECK_LEND(&d->lend, weft_device_args, &args);
+    int32_t fd = -1;
+    void *base = NULL, *staging = NULL;
+    weft_status st = LENT(d, t, open, d->module, lent, &h->dev);
+    if (st == WEFT_OK && !CALL(d, t, describe, h->dev))
+        check_fail("describe() of '%s' returned NULL", d->of);
+    if (st == WEFT_OK)
+        st = CALL(d, t, arena, h->dev, ARENA, 0, &base, &fd);
+    if (st == WEFT_OK)
+        st = CALL(d, t, host_memory, h->dev, STAGING, &staging);
+    if (st == WEFT_OK)
+        st = CALL(d, t, stream, h->dev, 0, &h->s);
+    if (st == WEFT_OK && t->native_stream && !check_drive_is_without(d, "native_stream"))
+        (void)CALL(d, t, native_stream, h->s);
+    if (st == WEFT_OK)
+        st = CALL(d, t, event, h->dev, &h->e);
+    h->base = base;
+    h->staging = staging;
     return st;
 }
 
 static weft_status run_half(check_drive *d, const weft_device_table *t, const weft_conf *conf,
                             job *j, bool computes)
 {
-    const weft_device_args args = {sizeof args, 0, 0, 1, conf};
-    const weft_device_args *lent = CHECK_LEND(&d->lend, weft_device_args, &args);
-    weft_device *dev = NULL;
-    weft_stream *s = NULL;
-    weft_event *e = NULL;
-    void *base = NULL, *staging = NULL;
-    int32_t fd = -1;
-    weft_status st = LENT(d, t, open, d->module, lent, &dev);
-    if (st == WEFT_OK && !CALL(d, t, describe, dev))
-        check_fail("describe() of '%s' returned NULL", d->of);
+    static _Atomic uint32_t salt;
+    half h = {.d = d, .t = t};
+    weft_status st = bring_up(&h, conf);
+    const float more = (float)(atomic_fetch_add(&salt, 1) % 1000);
+    for (uint32_t i = 0; st == WEFT_OK && i < 2 * ELEMENTS; i++)
+        h.staging[i] = (float)i + more;
     if (st == WEFT_OK)
-        st = CALL(d, t, arena, dev, ARENA, 0, &base, &fd);
+        st = STEP(d, t, fill, h.dev, h.s, h.base, 0, ARENA, CHECK_FLAGS(d, fill));
     if (st == WEFT_OK)
-        st = CALL(d, t, host_memory, dev, 4096, &staging);
+        st = copy(&h, h.base + AT_A, h.staging);
     if (st == WEFT_OK)
-        st = CALL(d, t, stream, dev, 0, &s);
-    if (st == WEFT_OK && t->native_stream && !check_drive_is_without(d, "native_stream"))
-        (void)CALL(d, t, native_stream, s);
-    if (st == WEFT_OK)
-        st = CALL(d, t, event, dev, &e);
-    if (st == WEFT_OK)
-        st = LENT(d, t, fill, dev, s, base, 0, ARENA, CHECK_FLAGS(d, fill));
-    if (st == WEFT_OK && computes && j->need.workspace <= ARENA - 262144)
-        st = run_job(d, t, dev, j, s, base);
-    if (st == WEFT_OK)
-        st = LENT(d, t, copy, dev, s, staging, base, 4096, CHECK_FLAGS(d, copy));
-    if (st == WEFT_OK)
-        st = LENT(d, t, record, e, s, CHECK_FLAGS(d, record));
-    if (st == WEFT_OK)
-        do
-            st = LENT(d, t, event_query, e, CHECK_FLAGS(d, event_query));
-        while (st == WEFT_BUSY);
+        st = copy(&h, h.base + AT_B, h.staging + ELEMENTS);
+    if (st == WEFT_OK && computes && j->need.workspace <= ARENA - AT_WORKSPACE)
+        st = compute(&h, j);
     const char *where = d->where;
-    PLUGIN_DO(t, close, dev);
+    if (h.dev)
+        PLUGIN_DO(t, close, h.dev);
     d->where = where;
     return st;
 }
@@ -142,6 +198,8 @@ weft_status check_drive_device(check_drive *d, const component *c)
     check_host_clear(d->host);
     if (t->fuse && !check_drive_is_without(d, "fuse"))
         CALL(d, t, fuse, d->module, conf, chain, joins, 2);
+    if (d->paper)
+        return WEFT_OK;
     st = CALL(d, t, probe, d->module, conf, &score);
     if (check_drive_absent(d, st, score))
         return WEFT_OK;
@@ -152,7 +210,9 @@ weft_status check_drive_coll(check_drive *d, const component *c)
 {
     const weft_coll_table *t = c->table;
     int32_t score = 0;
-    const weft_status st =
-        CALL(d, t, probe, d->module, check_conf(d->host, c), WEFT_DEV_HOST_MEMORY, &score);
+    const uint32_t memory = t->caps & WEFT_COLL_HOST ? WEFT_DEV_HOST_MEMORY : WEFT_DEV_CUDA_MEMORY;
+    if (d->paper)
+        return WEFT_OK;
+    const weft_status st = CALL(d, t, probe, d->module, check_conf(d->host, c), memory, &score);
     return check_drive_absent(d, st, score) ? WEFT_OK : st;
 }

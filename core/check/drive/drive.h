@@ -23,6 +23,7 @@ typedef struct check_drive {
     const char *of;
     check_lend lend;     /* how arguments are altered */
     int32_t score;       /* of the last probe() */
+    bool paper;          /* only calls that a plan makes */
     const char *without; /* "fuse": an optional member that is not called; NULL: all are */
     uint64_t digest;     /* of the plans that were made */
     char absent[1024]; /* why the last component was not driven to its end: no device; "": it was */
@@ -44,6 +45,15 @@ weft_status check_drive_coll(check_drive *d, const component *c);
 bool check_drive_absent(check_drive *d, weft_status st, int32_t score);
 
 bool check_drive_is_without(const check_drive *d, const char *member);
+
+/* A call in a step, which check_step names. */
+#define CHECK_STEP(name, call)                                                                     \
+    ({                                                                                             \
+        atomic_store(&check_step, name);                                                           \
+        const weft_status step_ = (call);                                                          \
+        atomic_store(&check_step, NULL);                                                           \
+        step_;                                                                                     \
+    })
 
 /* open(), check_drive_all(), close(), with check_fail() on the first failure; d->run is loaded. The
  * host is begun by the caller and still there. */

@@ -29,6 +29,8 @@ static const check checks[] = {
      check_file_reload},
     {13, NULL, 0, "exit() works while a module is open", "a crash or a hang in exit()",
      check_file_exit},
+    {14, NULL, 20, "A library that is loaded by dlopen() and absent is named",
+     "a status other than WEFT_ABSENT, or a sentence without the name", check_file_absent},
     {0},
 };
 const check_group check_group_file = {"file", "File and loading", checks};

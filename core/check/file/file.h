@@ -20,4 +20,6 @@ void check_file_load_time(check_run *r);
 void check_file_reload(check_run *r);
 void check_file_exit(check_run *r);
 
+void check_file_absent(check_run *r); /* absent.c */
+
 #endif

@@ -11,6 +11,9 @@ void check_life_threads(check_run *r);
 void check_life_memory(check_run *r);
 void check_life_fork(check_run *r);
 
+void check_life_null(check_run *r);  /* null.c */
+void check_life_paper(check_run *r); /* paper.c */
+
 /* failure.c */
 void check_life_no_memory(check_run *r);
 void check_life_sentence(check_run *r);

@@ -1,5 +1,5 @@
 /* check/link/link.h: what checks of transports share: ranks in processes of their own, each with a
- * host, a module and a link; private to this folder.
+ * host, a module and a link.
  *
  * A check is a function that each rank runs with its end. Calls of the plugin go through CHECK_LINK
  * or through a function below; those end the check with the plugin's sentence when a lawful call

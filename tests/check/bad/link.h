@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <weft/link.h>
 
-enum { GOOD, SWAPS_EQUALS, CUTS_AT_4_GIB, DEAF_TO_DEATH };
+enum { GOOD, SWAPS_EQUALS, CUTS_AT_4_GIB, DEAF_TO_DEATH, TAKES_MEMORY };
 #define PICK(which, odd, usual) (BAD == (which) ? (odd) : (usual))
 
 enum { QUEUE = 64, CONNS = 64 };

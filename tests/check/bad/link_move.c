@@ -3,6 +3,7 @@
 #include "link.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 
 /* The message posted last and the one before change places. */
@@ -27,7 +28,7 @@ static weft_status post(weft_conn *c, queue *q, void *at, uint64_t bytes, uint32
     if (BAD == CUTS_AT_4_GIB)
         bytes = (uint32_t)bytes;
     q->m[q->posted++ % QUEUE] = (message){at, bytes, bytes, 0};
-    if (BAD == SWAPS_EQUALS && q == &c->in)
+    if (BAD == SWAPS_EQUALS && q == &c->out)
         swap_equals(q);
     return WEFT_OK;
 }
@@ -84,6 +85,10 @@ weft_status link_progress(weft_conn *c, uint32_t flags, uint64_t *sent, uint64_t
 {
     if (flags)
         return weft_refuse_unknown(c->link->host);
+    if (BAD == TAKES_MEMORY) {
+        void *volatile p = malloc(64);
+        free(p);
+    }
     weft_status st = atomic_load(&c->link->aborted) ? link_gone(c) : move(c, &c->out, 1);
     if (st == WEFT_OK)
         st = move(c, &c->in, 0);

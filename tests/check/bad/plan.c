@@ -1,8 +1,12 @@
-/* bad/version.c: a rule and a device in hosts of other versions, and their ways of failing. The
- * device has its plan half only: its probe() finds nothing. Each name of version.expected breaks
- * one rule. */
+/* bad/plan.c: a rule and a device that only plans, and their ways of failing. The device has its
+ * plan half only: its probe() finds no library. Each name of plan.expected breaks one rule. */
+#include <dlfcn.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 #include <weft/device.h>
 #include <weft/expr.h>
 #include <weft/host.h>
@@ -17,12 +21,19 @@ enum {
     NEEDS_FUSE,
     NEEDS_TLS,
     IGNORES_TYPE,
-    SWALLOWS
+    SWALLOWS,
+    NAMELESS,
+    CLOSE_NULL,
+    OPENS_SOCKET,
+    ENDS_AT_BOUND,
+    KEEPS_NAME,
+    ROTATES
 };
 
 typedef struct module {
     const weft_host *host;
     bool fused;
+    const char *name; /* of the last parameter */
 } module;
 
 static weft_status refuse(const module *m, const char *why)
@@ -40,10 +51,15 @@ static int byte_behind(const void *table, size_t size)
 static weft_status update(void *of, const weft_conf *conf, const weft_builder *b,
                           const weft_update *u)
 {
-    const weft_host *host = ((module *)of)->host;
+    module *m = of;
+    const weft_host *host = m->host;
     weft_expr f = {b, BAD == IGNORES_TAIL ? weft_check_flags(host, u->flags, WEFT_PARAM_MATRIX)
                                           : weft_check_args(host, u, sizeof *u, WEFT_PARAM_MATRIX)};
-    (void)conf;
+    if (conf->real(conf->ctx, "strength") >= 1 && BAD == ENDS_AT_BOUND)
+        exit(1);
+    if (BAD == KEEPS_NAME && m->name && !*m->name)
+        return WEFT_OK;
+    m->name = u->name;
     if (BAD == BEHIND_BUILDER && byte_behind(b, sizeof *b) == 42)
         return WEFT_OK;
     if (BAD == BEHIND_ARGS && byte_behind(u, sizeof *u) == 42)
@@ -83,9 +99,16 @@ static weft_status query(void *of, const weft_conf *conf, const weft_opspec *spe
 static const char *fuse(void *of, const weft_conf *conf, const char *const *ids,
                         const uint32_t *joins, uint32_t n)
 {
-    (void)conf, (void)ids, (void)joins, (void)n;
+    static char text[40];
+    static unsigned calls;
+    (void)conf, (void)joins, (void)n;
     ((module *)of)->fused = true;
-    return NULL;
+    if (strcmp(ids[0], "mul") != 0)
+        return NULL;
+    if (BAD != ROTATES)
+        return "acme.mul_more";
+    snprintf(text, sizeof text, "acme.mul_%u", calls++);
+    return text;
 }
 
 static weft_status probe(void *of, const weft_conf *conf, int32_t *score)
@@ -95,7 +118,8 @@ static weft_status probe(void *of, const weft_conf *conf, int32_t *score)
     if (BAD == NEEDS_FUSE && !m->fused)
         return (m->host->fail)(m->host->ctx, WEFT_IO, "fuse() has not been called");
     *score = 0;
-    (void)!refuse(m, "there is no such device");
+    if (!dlopen("libacme-device.so.1", RTLD_NOW | RTLD_LOCAL))
+        (void)!refuse(m, BAD == NAMELESS ? "a library is missing" : dlerror());
     return WEFT_OK;
 }
 
@@ -134,11 +158,19 @@ static const weft_device_table device_table = {
 };
 static const weft_rule rule_table = {sizeof rule_table, WEFT_UNIT_ELEMENT, update};
 
+static const weft_option strength = {.struct_size = sizeof strength,
+                                     .type = WEFT_OPT_REAL,
+                                     .key = "strength",
+                                     .dflt = "0.5",
+                                     .help = "says nothing",
+                                     .max = 1};
+static const weft_option *const options[] = {&strength, NULL};
 static const weft_component rule = {
     .struct_size = sizeof rule,
     .iface = "weft.rule/1",
     .name = "acme.rule",
     .help = "subtracts the gradient",
+    .options = options,
     .table = &rule_table,
 };
 static const weft_component device = {
@@ -157,6 +189,8 @@ static weft_status open_module(const weft_host *host, void **out)
     if (!m)
         return st;
     m->host = host;
+    if (BAD == OPENS_SOCKET)
+        close(socket(AF_INET, SOCK_STREAM, 0));
     if (BAD == NEEDS_TLS &&
         !((const weft_host_tls *)(host->iface)(host->ctx, "weft.host.tls/1"))->struct_size)
         st = WEFT_INTERNAL;
@@ -167,8 +201,8 @@ static weft_status open_module(const weft_host *host, void **out)
 static void close_module(void *of)
 {
     module *m = of;
-    if (m)
+    if (m || BAD == CLOSE_NULL)
         m->host->free(m->host->ctx, m);
 }
 
-WEFT_PLUGIN("org.acme.version", "1", "MIT", components, open_module, close_module);
+WEFT_PLUGIN("org.acme.plan", "1", "MIT", components, open_module, close_module);
