@@ -252,7 +252,9 @@ const weft_conf *check_conf(check_host *h, const component *c)
     weft_status st = config_load_text(text, "the check", &cfg);
     if (st != WEFT_OK)
         check_fail("no values for the options of '%s': %s", c->name, err_text());
+    pthread_mutex_lock(&h->lock);
     *vec_push(&h->configs) = cfg;
+    pthread_mutex_unlock(&h->lock);
     st = config_add(cfg, "check", c->name, c->options);
     if (st == WEFT_OK)
         st = config_check_section(cfg, "check");

@@ -18,6 +18,12 @@ void check_conduct_log(check_run *r);
 void check_conduct_borrow(check_run *r);
 void check_conduct_strings(check_run *r);
 
+void check_conduct_objects(check_run *r); /* objects.c */
+
+/* peers.c */
+void check_conduct_blocks(check_run *r);
+void check_conduct_any(check_run *r);
+
 void check_conduct_options(check_run *r);    /* options.c */
 void check_conduct_step(check_run *r);       /* step.c */
 void check_conduct_exceptions(check_run *r); /* exceptions.c */

@@ -17,6 +17,9 @@ static weft_status drive_one(check_drive *d, const component *c)
     weft_status st = WEFT_OK;
     d->of = c->name;
     d->absent[0] = 0;
+    if (d->objects && strcmp(c->iface, "weft.link/1") != 0 &&
+        strcmp(c->iface, "weft.device/1") != 0)
+        return WEFT_OK;
     for (size_t k = 0; st == WEFT_OK && k < sizeof drivers / sizeof *drivers; k++)
         if (!strcmp(c->iface, drivers[k].iface))
             st = drivers[k].run(d, c);

@@ -23,6 +23,7 @@ typedef struct check_drive {
     const char *of;
     check_lend lend;     /* how arguments are altered */
     int32_t score;       /* of the last probe() */
+    bool objects;        /* only links and devices, whose objects may be entered at once */
     bool paper;          /* only calls that a plan makes */
     const char *without; /* "fuse": an optional member that is not called; NULL: all are */
     uint64_t digest;     /* of the plans that were made */

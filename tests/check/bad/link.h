@@ -9,7 +9,16 @@
 #include <stdatomic.h>
 #include <weft/link.h>
 
-enum { GOOD, SWAPS_EQUALS, CUTS_AT_4_GIB, DEAF_TO_DEATH, TAKES_MEMORY };
+enum {
+    GOOD,
+    SWAPS_EQUALS,
+    CUTS_AT_4_GIB,
+    DEAF_TO_DEATH,
+    TAKES_MEMORY,
+    BLOCKS,
+    WAKE_ALONE,
+    SHARED_BUFFER
+};
 #define PICK(which, odd, usual) (BAD == (which) ? (odd) : (usual))
 
 enum { QUEUE = 64, CONNS = 64 };

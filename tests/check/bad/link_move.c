@@ -3,8 +3,11 @@
 #include "link.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 
 /* The message posted last and the one before change places. */
 static void swap_equals(queue *q)
@@ -57,6 +60,16 @@ static char *next_bytes(message *m, uint64_t *left)
     return m->at + (m->moved - sizeof m->header);
 }
 
+/* send() by way of a buffer that all connections have in common. */
+static ssize_t send_shared(int fd, const char *at, uint64_t bytes)
+{
+    static char buffer[256];
+    const size_t n = bytes < sizeof buffer ? bytes : sizeof buffer;
+    memcpy(buffer, at, n);
+    nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+    return send(fd, buffer, n, MSG_NOSIGNAL);
+}
+
 /* Move what can be moved of one direction. */
 static weft_status move(weft_conn *c, queue *q, int out)
 {
@@ -64,7 +77,9 @@ static weft_status move(weft_conn *c, queue *q, int out)
         message *m = &q->m[q->done % QUEUE];
         uint64_t left;
         char *at = next_bytes(m, &left);
-        ssize_t n = out ? send(c->fd, at, left, MSG_NOSIGNAL) : recv(c->fd, at, left, 0);
+        ssize_t n = out && BAD == SHARED_BUFFER ? send_shared(c->fd, at, left)
+                    : out                       ? send(c->fd, at, left, MSG_NOSIGNAL)
+                                                : recv(c->fd, at, left, 0);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return WEFT_OK;
         if (n <= 0 && BAD == DEAF_TO_DEATH)
@@ -85,6 +100,8 @@ weft_status link_progress(weft_conn *c, uint32_t flags, uint64_t *sent, uint64_t
 {
     if (flags)
         return weft_refuse_unknown(c->link->host);
+    if (BAD == BLOCKS)
+        poll(&(struct pollfd){.fd = c->fd, .events = POLLIN}, 1, 10);
     if (BAD == TAKES_MEMORY) {
         void *volatile p = malloc(64);
         free(p);
