@@ -95,6 +95,9 @@ void check_absent(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The check has seen all that it looks for, whatever check_absent() says. */
 _Noreturn void check_pass(void);
 
+/* The check whose sequence of calls `--reproduce SEED` repeats. */
+#define CHECK_SEQUENCES "181"
+
 #define check_that(condition, ...) ((condition) ? (void)0 : check_fail(__VA_ARGS__))
 
 /* --- the command --- */
@@ -117,6 +120,6 @@ void check_print_page(void); /* docs/CHECKS.md */
 /* --- groups --- */
 extern const check_group check_group_file, check_group_manifest, check_group_version,
     check_group_life, check_group_conduct, check_group_device, check_group_link, check_group_coll,
-    check_group_strategy, check_group_rule, check_group_op;
+    check_group_strategy, check_group_rule, check_group_op, check_group_fuzz;
 
 #endif

@@ -26,6 +26,7 @@ typedef struct search {
     uint32_t written;
     const char *imports; /* asked for */
     bool found;
+    check_text *text;
 } search;
 
 typedef struct dynamic { /* the parts of the dynamic section that name slots */
@@ -97,6 +98,14 @@ static int look_at(struct dl_phdr_info *o, size_t size, void *arg)
     name = name ? name + 1 : o->dlpi_name;
     if (s->inside ? !covers(o, s->inside) : strncmp(name, s->library, strlen(s->library)) != 0)
         return GO_ON;
+    for (uint32_t i = 0; s->text && i < o->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &o->dlpi_phdr[i];
+        const uintptr_t from = o->dlpi_addr + p->p_vaddr;
+        if (p->p_type == PT_LOAD && (p->p_flags & PF_X) != 0) {
+            *s->text = (check_text){from, from + p->p_memsz};
+            s->found = true;
+        }
+    }
     const dynamic d = read_dynamic(o);
     for (int k = 0; k < 2 && d.symbols && d.strings; k++)
         for (size_t i = 0; d.rela[k] && i < d.bytes[k] / sizeof *d.rela[k]; i++) {
@@ -124,6 +133,13 @@ uint32_t check_hook_library(const char *name, const check_hooks *list)
 bool check_hook_imports(const void *inside, const char *symbol)
 {
     search s = {.inside = inside, .imports = symbol};
+    dl_iterate_phdr(look_at, &s);
+    return s.found;
+}
+
+bool check_hook_text(const void *inside, check_text *out)
+{
+    search s = {.inside = inside, .text = out};
     dl_iterate_phdr(look_at, &s);
     return s.found;
 }

@@ -1,4 +1,4 @@
-/* check/hook.h: replaces functions that a shared object imports.
+/* check/hook.h: replaces functions that a shared object imports, and finds its instructions.
  *
  * The object's slots for the symbol get another address, so its own calls go to the check's
  * function; calls of other objects stay. What the object calls through a pointer that it took
@@ -20,5 +20,11 @@ uint32_t check_hook_library(const char *name, const check_hooks *list); /* "libs
 
 /* Whether the object imports the symbol. */
 bool check_hook_imports(const void *inside, const char *symbol);
+
+/* The instructions of the object; false: there is no such object. */
+typedef struct check_text {
+    uintptr_t from, to;
+} check_text;
+bool check_hook_text(const void *inside, check_text *out);
 
 #endif

@@ -9,6 +9,7 @@
 
 #define USAGE                                                                                      \
     "usage: weft plugins check FILE.so [--only N[,N-M...]] [--seed S] [--json] [--in-process]\n"   \
+    "       weft plugins check FILE.so --reproduce SEED\n"                                         \
     "       weft plugins check --list\n"
 
 static int refuse(const char *what, const char *word)
@@ -45,9 +46,11 @@ int cli_check(int argc, char **argv)
             if (!value || !*value)
                 return refuse("--only takes the numbers of checks, as 1-14,53", "");
             i++;
-        } else if (!strcmp(word, "--seed")) {
+        } else if (!strcmp(word, "--seed") || !strcmp(word, "--reproduce")) {
             if (!number(value, INT64_MAX, &q.seed))
-                return refuse("--seed takes a whole number", "");
+                return refuse(word, " takes a whole number");
+            if (!strcmp(word, "--reproduce")) /* the sequence of calls with that seed */
+                q.only = CHECK_SEQUENCES;
             i++;
         } else if (!strcmp(word, "--of")) { /* of the process of one check: the result's memory */
             if (!number(value, 1u << 20, &fd))

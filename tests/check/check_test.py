@@ -84,6 +84,7 @@ class Command(unittest.TestCase):
         good = plugin("any", 0, "good")
         for words in ([], ["none.so"], [good, good], [good, "--only", "x"], [good, "--only", "9-"],
                       [good, "--only", "9999"], [good, "--seed", "-1"], [good, "--frobnicate"],
+                      [good, "--reproduce"],
                       [good, "--in-process"]):
             with self.subTest(words):
                 done = weft(*words)
@@ -101,6 +102,26 @@ class Command(unittest.TestCase):
         again = subprocess.run([WEFT] + words[1:], capture_output=True, text=True, check=False)
         self.assertEqual(again.returncode, 1)
         self.assertIn(phrase, again.stdout)
+
+    def test_reproduce(self):
+        number, rule, phrase = expected("link")[1][-1]
+        path = plugin("link", number, rule)
+        text = report(path, "--only", str(number))[1]["checks"][0]["text"]
+        words = text.rstrip(")").split()[-2:]
+        self.assertEqual(words[0], "--reproduce", text)
+        self.assertEqual(report(path, *words)[1]["checks"][0]["text"], text)
+
+    def test_absent(self):
+        path = plugin("plan", 0, "good")
+        status, found = report(path, "--only", "29")
+        reason = found["checks"][0]
+        self.assertEqual((status, found["passed"], found["not_applicable"]), (0, 0, 1))
+        self.assertEqual(reason["result"], "not applicable")
+        self.assertIn("libacme-device.so.1", reason["text"])
+        done = weft(path, "--only", "29")
+        self.assertIn("check 29 (version): not applicable: 'acme.device' cannot be used",
+                      done.stdout)
+        self.assertIn("0 checks passed, 0 failed, 1 not applicable", done.stdout)
 
     def test_in_process(self):
         done = weft(plugin("any", 0, "good"), "--only", "16", "--in-process")

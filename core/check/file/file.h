@@ -20,6 +20,7 @@ void check_file_load_time(check_run *r);
 void check_file_reload(check_run *r);
 void check_file_exit(check_run *r);
 
-void check_file_absent(check_run *r); /* absent.c */
+void check_file_absent(check_run *r);   /* absent.c */
+void check_file_baseline(check_run *r); /* baseline.c */
 
 #endif

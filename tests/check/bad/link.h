@@ -17,7 +17,8 @@ enum {
     TAKES_MEMORY,
     BLOCKS,
     WAKE_ALONE,
-    SHARED_BUFFER
+    SHARED_BUFFER,
+    FORGETS_AFTER_NOTHING
 };
 #define PICK(which, odd, usual) (BAD == (which) ? (odd) : (usual))
 

@@ -12,6 +12,12 @@
 #include <weft/host.h>
 #include <weft/optim.h>
 
+#if defined(__x86_64__)
+#define NEW "vzeroupper"
+#else
+#define NEW ""
+#endif
+
 enum {
     GOOD,
     BEHIND_BUILDER,
@@ -27,7 +33,8 @@ enum {
     OPENS_SOCKET,
     ENDS_AT_BOUND,
     KEEPS_NAME,
-    ROTATES
+    ROTATES,
+    NEW_INSTRUCTION
 };
 
 typedef struct module {
@@ -182,6 +189,12 @@ static const weft_component device = {
 };
 static const weft_component *const components[] = {&rule, &device, NULL};
 
+/* An instruction of AVX. */
+static void use_new_instruction(void)
+{
+    __asm__ volatile(NEW);
+}
+
 static weft_status open_module(const weft_host *host, void **out)
 {
     weft_status st = WEFT_OK;
@@ -189,6 +202,8 @@ static weft_status open_module(const weft_host *host, void **out)
     if (!m)
         return st;
     m->host = host;
+    if (BAD == NEW_INSTRUCTION)
+        use_new_instruction();
     if (BAD == OPENS_SOCKET)
         close(socket(AF_INET, SOCK_STREAM, 0));
     if (BAD == NEEDS_TLS &&
