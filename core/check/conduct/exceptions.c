@@ -2,10 +2,12 @@
  *
  * operator new throws where malloc() returns NULL. So malloc() is replaced in the plugin and in the
  * C++ library, and fails for the k-th call of a life, for every k. */
+#define _GNU_SOURCE /* RTLD_DEFAULT */
 #include "base/err.h"
 #include "check/conduct/conduct.h"
 #include "check/hook.h"
 
+#include <dlfcn.h>
 #include <stdlib.h>
 
 #define MOST 500u /* lives */
@@ -51,6 +53,9 @@ void check_conduct_exceptions(check_run *r)
     if (!check_hook_imports(m, "__gxx_personality_v0") && !check_hook_imports(m, "_Znwm") &&
         !check_hook_imports(m, "__cxa_throw"))
         check_not_applicable("it does not use the C++ library");
+    if (dlsym(RTLD_DEFAULT, "__asan_init"))
+        check_not_applicable("this program is built with AddressSanitizer, whose operator new does "
+                             "not call malloc()");
     check_hook_object(m, hooks);
     check_hook_library("libstdc++.so", hooks);
     check_hook_library("libc++.so", hooks);
