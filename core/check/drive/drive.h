@@ -15,12 +15,19 @@
 #include "check/drive/lend.h"
 #include "check/rig.h"
 
+/* The job that is planned; 0 and NULL: a small one. */
+typedef struct check_drive_job {
+    const char *family;
+    uint32_t layers, heads, embed, vocab, batch;
+} check_drive_job;
+
 typedef struct check_drive {
     check_run *run; /* check_load() has been called */
     check_host *host;
     void *module;
     const char *where; /* "the member create of 'tcp'" is where = "create" and of = "tcp" */
     const char *of;
+    check_drive_job job;
     check_lend lend;     /* how arguments are altered */
     int32_t score;       /* of the last probe() */
     bool objects;        /* only links and devices, whose objects may be entered at once */

@@ -78,15 +78,21 @@ static void add_strategy(spec *s, const component *c, const weft_conf *conf)
     }
 }
 
-static void make_spec(spec *s, check_drive *d, const char *family)
+static uint32_t either(uint32_t given, uint32_t usual)
 {
+    return given ? given : usual;
+}
+
+static void make_spec(spec *s, const check_drive *d)
+{
+    const check_drive_job *j = &d->job;
     *s = (spec){.host = d->run->h,
                 .want = SPEC_TRAIN,
                 .ranks = 1,
                 .device = {&device, NULL},
                 .rule = {&rule, NULL},
                 .nlinks = 1,
-                .batch = 32,
+                .batch = either(j->batch, 32),
                 .microbatch = 1, /* a strategy may split one sequence */
                 .compute = WEFT_F32,
                 .grad_dtype = WEFT_F32,
@@ -97,23 +103,22 @@ static void make_spec(spec *s, check_drive *d, const char *family)
                 .bucket_bytes = 1 << 20,
                 .schedule = {SPEC_CONSTANT, 1e-3, 0, 0, 10}};
     s->links[0].c = &link_;
-    s->model = (graph_model_options){.family = family,
-                                     .layers = 4,
-                                     .heads = 4,
-                                     .embed = 32,
-                                     .ffn = 64,
+    s->model = (graph_model_options){.family = j->family ? j->family : "gpt2",
+                                     .layers = either(j->layers, 4),
+                                     .heads = either(j->heads, 4),
+                                     .embed = either(j->embed, 32),
+                                     .ffn = 2 * either(j->embed, 32),
                                      .context = 16,
-                                     .vocab = 64,
+                                     .vocab = either(j->vocab, 64),
                                      .tied = MODEL_TIED_AUTO,
                                      .sequence = 16};
 }
 
-static weft_status plan_with(check_drive *d, const component *own, const weft_conf *conf,
-                             const char *family)
+static weft_status plan_with(check_drive *d, const component *own, const weft_conf *conf)
 {
     spec s;
     plan_set p = {0};
-    make_spec(&s, d, family);
+    make_spec(&s, d);
     if (!strcmp(own->iface, "weft.strategy/1")) {
         add_strategy(&s, own, conf);
     } else {
@@ -203,5 +208,5 @@ weft_status check_drive_plan(check_drive *d, const component *c)
     }
     own.module = &w;
     d->where = !strcmp(c->iface, "weft.rule/1") ? "update" : "edit";
-    return plan_with(d, &own, check_conf(d->host, c), "gpt2");
+    return plan_with(d, &own, check_conf(d->host, c));
 }

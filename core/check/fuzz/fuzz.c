@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define SEQUENCES 40u
+#define PLANS "weft.rule/1|weft.strategy/1|weft.placement/1"
 
 static check_host h;
 
@@ -12,7 +13,9 @@ static bool run_one(check_sequence *s)
 {
     if (!strcmp(s->c->iface, "weft.link/1"))
         return check_sequence_links(s);
-    return strcmp(s->c->iface, "weft.device/1") != 0 || check_sequence_devices(s);
+    if (!strcmp(s->c->iface, "weft.device/1"))
+        return check_sequence_devices(s);
+    return !check_lists(PLANS, s->c->iface) || check_sequence_plans(s);
 }
 
 void check_fuzz_sequences(check_run *r)
@@ -42,9 +45,9 @@ void check_fuzz_sequences(check_run *r)
 }
 
 static const check checks[] = {
-    {181, "weft.link/1|weft.device/1", 25,
+    {181, PLANS "|weft.link/1|weft.device/1", 25,
      "Lawful calls in any order give the right result (--reproduce SEED repeats a sequence)",
-     "a crash, a failure, or wrong bytes after some sequence", check_fuzz_sequences},
+     "a crash, a failure, wrong bytes or another plan after some sequence", check_fuzz_sequences},
     {0},
 };
 const check_group check_group_fuzz = {"fuzz", "Fuzz and soak", checks};

@@ -35,6 +35,7 @@ void check_sequence_ok(check_sequence *s, weft_status st, const char *member); /
 /* One sequence each; false: the component cannot be used here. */
 bool check_sequence_links(check_sequence *s);   /* links.c */
 bool check_sequence_devices(check_sequence *s); /* devices.c */
+bool check_sequence_plans(check_sequence *s);   /* plans.c */
 
 void check_fuzz_sequences(check_run *r);
 

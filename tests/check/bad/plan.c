@@ -34,12 +34,14 @@ enum {
     ENDS_AT_BOUND,
     KEEPS_NAME,
     ROTATES,
-    NEW_INSTRUCTION
+    NEW_INSTRUCTION,
+    REMEMBERS
 };
 
 typedef struct module {
     const weft_host *host;
     bool fused;
+    unsigned updates;
     const char *name; /* of the last parameter */
 } module;
 
@@ -67,11 +69,14 @@ static weft_status update(void *of, const weft_conf *conf, const weft_builder *b
     if (BAD == KEEPS_NAME && m->name && !*m->name)
         return WEFT_OK;
     m->name = u->name;
+    const double factor = ++m->updates > 8 && BAD == REMEMBERS ? 2 : 1;
     if (BAD == BEHIND_BUILDER && byte_behind(b, sizeof *b) == 42)
         return WEFT_OK;
     if (BAD == BEHIND_ARGS && byte_behind(u, sizeof *u) == 42)
         return WEFT_OK;
-    weft_assign(&f, u->param, weft_op2(&f, "sub", u->param, weft_op2(&f, "mul", u->grad, u->lr)));
+    weft_assign(
+        &f, u->param,
+        weft_op2(&f, "sub", u->param, weft_op2(&f, "mul", weft_scale(&f, u->grad, factor), u->lr)));
     return BAD == SWALLOWS && f.st > WEFT_INTERNAL ? WEFT_INTERNAL : f.st;
 }
 
