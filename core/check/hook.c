@@ -19,7 +19,7 @@
 #define IS_SLOT(type) false
 #endif
 
-typedef struct search {
+typedef struct lookup {
     const void *inside;  /* an address in the object, or NULL */
     const char *library; /* a part of its file's name */
     const check_hooks *list;
@@ -27,7 +27,7 @@ typedef struct search {
     const char *imports; /* asked for */
     bool found;
     check_text *text;
-} search;
+} lookup;
 
 typedef struct dynamic { /* the parts of the dynamic section that name slots */
     const ElfW(Rela) * rela[2];
@@ -76,7 +76,7 @@ static void write_slot(void *slot, void (*with)(void))
         memcpy(slot, &with, sizeof with);
 }
 
-static void replace(search *s, const struct dl_phdr_info *o, const ElfW(Rela) * r,
+static void replace(lookup *s, const struct dl_phdr_info *o, const ElfW(Rela) * r,
                     const char *symbol)
 {
     if (s->imports && !strcmp(s->imports, symbol))
@@ -93,7 +93,7 @@ enum { GO_ON, STOP };
 static int look_at(struct dl_phdr_info *o, size_t size, void *arg)
 {
     (void)size;
-    search *s = arg;
+    lookup *s = arg;
     const char *name = strrchr(o->dlpi_name, '/');
     name = name ? name + 1 : o->dlpi_name;
     if (s->inside ? !covers(o, s->inside) : strncmp(name, s->library, strlen(s->library)) != 0)
@@ -118,28 +118,28 @@ static int look_at(struct dl_phdr_info *o, size_t size, void *arg)
 
 uint32_t check_hook_object(const void *inside, const check_hooks *list)
 {
-    search s = {.inside = inside, .list = list};
+    lookup s = {.inside = inside, .list = list};
     dl_iterate_phdr(look_at, &s);
     return s.written;
 }
 
 uint32_t check_hook_library(const char *name, const check_hooks *list)
 {
-    search s = {.library = name, .list = list};
+    lookup s = {.library = name, .list = list};
     dl_iterate_phdr(look_at, &s);
     return s.written;
 }
 
 bool check_hook_imports(const void *inside, const char *symbol)
 {
-    search s = {.inside = inside, .imports = symbol};
+    lookup s = {.inside = inside, .imports = symbol};
     dl_iterate_phdr(look_at, &s);
     return s.found;
 }
 
 bool check_hook_text(const void *inside, check_text *out)
 {
-    search s = {.inside = inside, .text = out};
+    lookup s = {.inside = inside, .text = out};
     dl_iterate_phdr(look_at, &s);
     return s.found;
 }

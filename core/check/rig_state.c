@@ -1,5 +1,6 @@
 /* check/rig_state.c: what belongs to the process, and guarded memory. See rig.h. */
 #define _GNU_SOURCE
+#include "base/number/digest.h"
 #include "check/rig.h"
 
 #include <dirent.h>
@@ -15,14 +16,6 @@
 
 extern char **environ;
 
-static uint64_t hash(uint64_t h, const void *from, size_t bytes)
-{
-    const unsigned char *at = from;
-    for (size_t i = 0; i < bytes; i++)
-        h = (h ^ at[i]) * 1099511628211u;
-    return h;
-}
-
 static uint32_t entries(const char *folder, uint64_t *names)
 {
     uint32_t n = 0;
@@ -34,7 +27,9 @@ static uint32_t entries(const char *folder, uint64_t *names)
         if (e->d_name[0] == '.' || strtol(e->d_name, NULL, 10) == own)
             continue;
         n++;
-        *names += hash(14695981039346656037u, e->d_name, strlen(e->d_name)); /* in any order */
+        uint64_t name = DIGEST_BEGIN;
+        digest_mix(&name, e->d_name, strlen(e->d_name));
+        *names += name; /* in any order */
     }
     closedir(d);
     return n;
@@ -57,13 +52,13 @@ static void take_mappings(check_state *s)
 static void take_signals(check_state *s)
 {
     sigset_t blocked;
-    s->signals = 14695981039346656037u;
+    s->signals = DIGEST_BEGIN;
     for (int i = 1; i < SIGRTMIN; i++) {
         struct sigaction act;
         if (sigaction(i, NULL, &act))
             continue;
-        s->signals = hash(s->signals, &act.sa_flags, sizeof act.sa_flags);
-        s->signals = hash(s->signals, &act.sa_handler, sizeof act.sa_handler);
+        digest_mix(&s->signals, &act.sa_flags, sizeof act.sa_flags);
+        digest_mix(&s->signals, &act.sa_handler, sizeof act.sa_handler);
     }
     sigemptyset(&blocked);
     pthread_sigmask(SIG_SETMASK, NULL, &blocked);

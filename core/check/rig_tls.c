@@ -1,6 +1,7 @@
 /* check/rig_tls.c: "weft.host.tls/1" of a check: the job's own TLS, with a key that the check
  * chooses. Hosts of one key accept each other; those of two keys do not. */
 #include "base/err.h"
+#include "base/number/digest.h"
 #include "check/rig.h"
 #include "job/wire/tls.h"
 
@@ -12,8 +13,7 @@ static tls_context *context; /* of this process; forked processes have a copy */
 static void derive(const check_host *h, const char *label, uint8_t out[32])
 {
     uint64_t state = h->key;
-    for (const char *at = label; *at; at++)
-        state = (state ^ (unsigned char)*at) * 1099511628211u;
+    digest_mix(&state, label, strlen(label));
     for (size_t i = 0; i < 4; i++) {
         const uint64_t x = check_random(&state);
         memcpy(out + 8 * i, &x, sizeof x);

@@ -1,5 +1,6 @@
 /* check/manifest/constant.c: that the manifest is constant data. */
 #include "base/err.h"
+#include "base/number/digest.h"
 #include "check/manifest/manifest.h"
 
 #include <string.h>
@@ -7,36 +8,35 @@
 #define THREADS 8
 #define CALLS 100
 
-static uint64_t hash(uint64_t h, const void *from, size_t bytes)
+static void mix_text(uint64_t *h, const char *text)
 {
-    const unsigned char *at = from;
-    for (size_t i = 0; i < bytes; i++)
-        h = (h ^ at[i]) * 1099511628211u;
-    return h;
+    if (text)
+        digest_mix(h, text, strlen(text) + 1);
 }
 
-static uint64_t hash_text(uint64_t h, const char *text)
-{
-    return text ? hash(h, text, strlen(text) + 1) : h;
-}
-
-/* All bytes that the manifest leads to. */
+/* A digest of all bytes that the manifest leads to. */
 static uint64_t hash_manifest(const weft_manifest *m)
 {
-    uint64_t h = hash(14695981039346656037u, m, sizeof *m);
-    h = hash_text(hash_text(hash_text(hash_text(h, m->id), m->version), m->license), m->build);
+    uint64_t h = DIGEST_BEGIN;
+    digest_mix(&h, m, sizeof *m);
+    const char *const about[] = {m->id, m->version, m->license, m->build};
+    for (size_t i = 0; i < sizeof about / sizeof *about; i++)
+        mix_text(&h, about[i]);
     for (uint32_t i = 0; m->components && m->components[i]; i++) {
         const weft_component *c = m->components[i];
-        h = hash(h, c, sizeof *c);
-        h = hash_text(hash_text(hash_text(h, c->iface), c->name), c->help);
+        const char *const texts[] = {c->iface, c->name, c->help};
+        digest_mix(&h, c, sizeof *c);
+        for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
+            mix_text(&h, texts[k]);
         for (const weft_option *const *o = c->options; o && *o; o++) {
-            h = hash(h, *o, sizeof **o);
-            h = hash_text(hash_text(h, (*o)->key), (*o)->dflt);
-            h = hash_text(hash_text(h, (*o)->help), (*o)->choices);
+            const char *const words[] = {(*o)->key, (*o)->dflt, (*o)->help, (*o)->choices};
+            digest_mix(&h, *o, sizeof **o);
+            for (size_t k = 0; k < sizeof words / sizeof *words; k++)
+                mix_text(&h, words[k]);
         }
         const interface *known = check_manifest_interface(c);
         if (known && c->table)
-            h = hash(h, c->table, known->least);
+            digest_mix(&h, c->table, known->least);
     }
     return h;
 }
