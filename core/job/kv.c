@@ -4,7 +4,6 @@
 
 #include <pthread.h>
 #include <search.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,6 @@
 #include "job/store/gather.h"
 
 #define KEY_MAX 63u
-#define VALUE_MAX 65536u
 
 /* The answer of the store in this process. */
 typedef struct local_answer {
@@ -128,9 +126,9 @@ static weft_status full_key(const plugin_kv *p, const char *call, const char *ke
 
 static weft_status check_value(const char *call, const char *key, const void *data, uint64_t bytes)
 {
-    if (bytes > VALUE_MAX)
+    if (bytes > GATHER_VALUE_MAX)
         return err_fail(WEFT_USAGE, "kv.%s(): the value of '%s' has %llu bytes; the most is %u",
-                        call, key, (unsigned long long)bytes, VALUE_MAX);
+                        call, key, (unsigned long long)bytes, GATHER_VALUE_MAX);
     if (bytes && !data)
         return err_fail(WEFT_USAGE, "kv.%s(): the value of '%s' is NULL", call, key);
     return WEFT_OK;
@@ -284,15 +282,14 @@ const void *job_kv_table(void *of, const char *plugin)
         p = mem_alloc(sizeof *p);
         p->of = kv;
         snprintf(p->id, sizeof p->id, "%s", plugin);
-        const bool planning = kv->kind == JOB_KV_PLANNING;
         p->table = (weft_host_kv){
             sizeof p->table,
             0,
             p,
             kv->job ? kv->job->who.rank : 0,
-            kv->job    ? kv->job->who.ranks
-            : planning ? 0
-                       : 1,
+            kv->job   ? kv->job->who.ranks
+            : kv->own ? 1
+                      : 0,
             table_put,
             table_get,
             table_all_gather,

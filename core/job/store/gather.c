@@ -11,26 +11,15 @@
 
 /* --- requests --- */
 
-static uint32_t get32(const uint8_t *p)
-{
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
-static void put32(uint8_t *p, uint32_t v)
-{
-    for (int i = 0; i < 4; i++)
-        p[i] = (uint8_t)(v >> (8 * i));
-}
-
 uint8_t *job_gather_pack(const gather_request *r, uint64_t *bytes)
 {
     const uint32_t listed = r->member ? r->n : 0;
     *bytes = GATHER_HEAD + 4 * (uint64_t)listed + r->bytes;
     uint8_t *out = mem_alloc(*bytes), *to = out + GATHER_HEAD;
     job_wire_put64(out, r->total);
-    put32(out + 8, listed);
+    job_wire_put32(out + 8, listed);
     for (uint32_t i = 0; i < listed; i++, to += 4)
-        put32(to, r->member[i]);
+        job_wire_put32(to, r->member[i]);
     if (r->bytes)
         memcpy(to, r->piece, r->bytes);
     return out;
@@ -43,7 +32,7 @@ static const char *take_members(const uint8_t *from, uint32_t rank, uint32_t ran
     uint32_t *member = mem_alloc(out->n * sizeof *member);
     const char *wrong = NULL;
     for (uint32_t i = 0; i < out->n && !wrong; i++) {
-        member[i] = get32(from + (uint64_t)i * 4);
+        member[i] = job_wire_get32(from + (uint64_t)i * 4);
         if (member[i] >= ranks || (i && member[i] <= member[i - 1]))
             wrong = "its members are not ranks of the job in ascending order";
         inside = inside || member[i] == rank;
@@ -64,9 +53,9 @@ const char *job_gather_unpack(const uint8_t *from, uint64_t bytes, uint32_t rank
     if (bytes < GATHER_HEAD)
         return "its head is incomplete";
     out->total = job_wire_get64(from);
-    out->n = get32(from + 8);
+    out->n = job_wire_get32(from + 8);
     const uint64_t listed = 4 * (uint64_t)out->n;
-    if (get32(from + 12) || out->n > ranks || listed > bytes - GATHER_HEAD)
+    if (job_wire_get32(from + 12) || out->n > ranks || listed > bytes - GATHER_HEAD)
         return "its list of members is incomplete";
     out->piece = from + GATHER_HEAD + listed;
     out->bytes = bytes - GATHER_HEAD - listed;

@@ -13,13 +13,13 @@
 
 #define OUT_KEEP (64u << 10) /* a larger output buffer is freed when it is empty */
 
-static void put32(uint8_t *to, uint32_t v)
+void job_wire_put32(uint8_t *to, uint32_t v)
 {
     v = htole32(v);
     memcpy(to, &v, 4);
 }
 
-static uint32_t get32(const uint8_t *from)
+uint32_t job_wire_get32(const uint8_t *from)
 {
     uint32_t v;
     memcpy(&v, from, 4);
@@ -48,8 +48,8 @@ void job_wire_version(char out[WIRE_VERSION])
 
 void job_wire_pack_hello(const job_wire_hello *h, uint8_t out[HELLO_BYTES])
 {
-    put32(out, h->rank);
-    put32(out + 4, h->ranks);
+    job_wire_put32(out, h->rank);
+    job_wire_put32(out + 4, h->ranks);
     job_wire_put64(out + 8, h->process);
     job_wire_put64(out + 16, h->launch);
     memcpy(out + 24, h->version, WIRE_VERSION);
@@ -66,8 +66,8 @@ bool job_wire_unpack_hello(const job_wire_frame *f, job_wire_hello *out)
 {
     if (f->type != WIRE_HELLO || f->bytes != HELLO_BYTES)
         return false;
-    out->rank = get32(f->body);
-    out->ranks = get32(f->body + 4);
+    out->rank = job_wire_get32(f->body);
+    out->ranks = job_wire_get32(f->body + 4);
     out->process = job_wire_get64(f->body + 8);
     out->launch = job_wire_get64(f->body + 16);
     memcpy(out->version, f->body + 24, WIRE_VERSION);
@@ -134,7 +134,7 @@ void job_wire_close(wire *w)
 
 static weft_status begin_body(wire *w)
 {
-    w->bytes = get32(w->head);
+    w->bytes = job_wire_get32(w->head);
     if (w->bytes > w->limit)
         return err_fail(WEFT_DATA, "a frame of %u bytes came where at most %u are allowed",
                         w->bytes, w->limit);
@@ -165,8 +165,8 @@ weft_status job_wire_take(wire *w, job_wire_frame *out)
             return st;
     }
     w->whole = true;
-    *out = (job_wire_frame){w->bytes, get32(w->head + 4), get32(w->head + 8), get32(w->head + 12),
-                            w->body};
+    *out = (job_wire_frame){w->bytes, job_wire_get32(w->head + 4), job_wire_get32(w->head + 8),
+                            job_wire_get32(w->head + 12), w->body};
     return WEFT_OK;
 }
 
@@ -190,10 +190,10 @@ void job_wire_send2(wire *w, uint32_t type, uint32_t arg, uint32_t seq, const vo
     if (w->fd < 0)
         return;
     uint8_t *to = reserve(w, (uint64_t)WIRE_HEAD + a_bytes + b_bytes);
-    put32(to, a_bytes + b_bytes);
-    put32(to + 4, type);
-    put32(to + 8, arg);
-    put32(to + 12, seq);
+    job_wire_put32(to, a_bytes + b_bytes);
+    job_wire_put32(to + 4, type);
+    job_wire_put32(to + 8, arg);
+    job_wire_put32(to + 12, seq);
     if (a_bytes)
         memcpy(to + WIRE_HEAD, a, a_bytes);
     if (b_bytes)

@@ -103,6 +103,9 @@ bool job_wire_key(const job_wire_frame *f, char key[WIRE_KEY_MAX + 1], const uin
 /* The text of a body, truncated to `bytes` - 1, with control characters made visible. */
 void job_wire_text(const job_wire_frame *f, char *out, uint32_t bytes);
 
+/* Numbers of messages are little-endian. */
+void job_wire_put32(uint8_t *to, uint32_t v);
+uint32_t job_wire_get32(const uint8_t *from);
 void job_wire_put64(uint8_t *to, uint64_t v);
 uint64_t job_wire_get64(const uint8_t *from);
 
