@@ -10,6 +10,8 @@
 #include "job/job.h"
 #include "schedule/schedule.h"
 
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <weft/device.h>
 
 typedef struct comm_world comm_world;     /* all links of this rank */
@@ -89,6 +91,11 @@ weft_status comm_test(comm_op *op);
  * `deadline` seconds pass (WEFT_PEER naming the ranks still missing, the channel and the
  * operation). [compute] */
 weft_status comm_wait(comm_op *op, double deadline);
+
+/* After a broken connection: wait up to 2 s for the job to learn the root cause. Whether it has;
+ * the error record is then the job's. The wait also ends when *failed is no longer WEFT_OK; NULL:
+ * it does not. False at once for a job of one rank. [any] */
+bool comm_cause_known(job *j, const atomic_int *failed);
 
 /* Payload bytes sent by this rank so far. [any] */
 uint64_t comm_bytes_sent(const comm_world *w);

@@ -35,13 +35,13 @@ weft_status comm_world_fail(comm_world *w, weft_status st)
     return comm_world_failed(w);
 }
 
-static bool job_says_why(comm_world *w)
+bool comm_cause_known(job *j, const atomic_int *failed)
 {
     const struct timespec moment = {0, 1000000};
-    for (uint32_t ms = 0; w->job && ms < GRACE_MS; ms++) {
-        if (atomic_load(&w->failed) != WEFT_OK)
+    for (uint32_t ms = 0; j && ms < GRACE_MS; ms++) {
+        if (failed && atomic_load(failed) != WEFT_OK)
             return false;
-        if (job_failure(w->job) != WEFT_OK)
+        if (job_failure(j) != WEFT_OK)
             return true;
         nanosleep(&moment, NULL);
     }
@@ -54,7 +54,7 @@ weft_status comm_op_fail(comm_op *op, uint32_t peer, weft_status st)
     comm_world *w = c->link->world;
     char text[1024];
     snprintf(text, sizeof text, "%s", err_text());
-    if ((st == WEFT_PEER || st == WEFT_IO) && job_says_why(w))
+    if ((st == WEFT_PEER || st == WEFT_IO) && comm_cause_known(w->job, &w->failed))
         st = WEFT_PEER; /* the error record is now the job's */
     else
         st = err_fail(st, "with rank %u: %s", c->ranks[peer], text);

@@ -7,19 +7,19 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "comm/comm.h"
 #include "host/call.h"
 #include "resolve/topology.h"
 
 #define AWAKE_NS 200000u /* polling and yielding before the first nap */
 #define NAP_NS 50000     /* between two polls */
-#define CAUSE_MS 2000u   /* a failed library waits so long for the job to know the cause */
 
 typedef struct host_line {
     const weft_coll_table *table; /* NULL: not a channel of such a library, or not ours */
@@ -66,11 +66,8 @@ static weft_status find_cause(host_library *h, weft_status st)
 {
     char text[1024];
     snprintf(text, sizeof text, "%s", err_text());
-    for (uint32_t ms = 0; (st == WEFT_PEER || st == WEFT_IO) && ms < CAUSE_MS; ms++) {
-        if (job_failure(h->job) != WEFT_OK)
-            return WEFT_PEER;
-        nanosleep(&(struct timespec){0, 1000000}, NULL);
-    }
+    if ((st == WEFT_PEER || st == WEFT_IO) && comm_cause_known(h->job, NULL))
+        return WEFT_PEER;
     return err_fail(st, "%s", text);
 }
 
@@ -82,6 +79,15 @@ static const char *oldest(const host_library *h, uint32_t number)
         if (p->collectives.at[h->flying[i]].channel == number)
             return p->collectives.at[h->flying[i]].name;
     return "a collective";
+}
+
+/* A call of the library on this channel has failed. */
+static weft_status fail_line(host_library *h, uint32_t number, weft_status st)
+{
+    const host_line *l = &h->line[number];
+    st = find_cause(h, st);
+    err_context("%s on channel %s over %s", oldest(h, number), l->name, l->plugin);
+    return store(h, st);
 }
 
 /* A count of test() that cannot be. */
@@ -125,11 +131,7 @@ static weft_status poll_line(host_library *h, uint32_t number)
         l->done = done;
         land(h, number);
     }
-    if (st == WEFT_OK)
-        return WEFT_OK;
-    st = find_cause(h, st);
-    err_context("%s on channel %s over %s", oldest(h, number), l->name, l->plugin);
-    return store(h, st);
+    return st == WEFT_OK ? WEFT_OK : fail_line(h, number, st);
 }
 
 /* Advance all communicators with groups in flight. */
@@ -149,11 +151,8 @@ static weft_status check_health(host_library *h)
         const host_line *l = &h->line[i];
         if (l->started > l->done)
             st = PLUGIN_CALL(l->table, health, l->comm);
-        if (st == WEFT_OK)
-            continue;
-        st = find_cause(h, st);
-        err_context("%s on channel %s over %s", oldest(h, i), l->name, l->plugin);
-        st = store(h, st);
+        if (st != WEFT_OK)
+            st = fail_line(h, i, st);
     }
     return st;
 }
@@ -217,8 +216,9 @@ weft_status run_host_library_wait_room(host_library *h, uint32_t number, double 
     weft_status st = WEFT_OK;
     while (st == WEFT_OK && !has_room(h, number)) {
         st = poll_all(h);
-        if (st == WEFT_OK)
-            st = idle(h, began);
+        if (st != WEFT_OK || has_room(h, number))
+            break;
+        st = idle(h, began);
         if (st == WEFT_OK && clock_ns() > end)
             for (uint32_t i = 0; st == WEFT_OK && i < h->plan->channels.n; i++)
                 if (h->line[i].started > h->line[i].done)

@@ -131,10 +131,10 @@ static weft_status ask_supported(const colls *c, uint32_t number)
     const char *library = c->plan->spec->links[c->plan->channels.at[x->channel].link].c->name;
     if (!l->table->supports)
         return WEFT_OK;
-    const uint32_t kinds[] = {x->kind == WEFT_SHIFT ? WEFT_SEND : x->kind,
-                              x->kind == WEFT_SHIFT ? WEFT_RECV : x->kind};
+    const bool pair = x->kind == WEFT_SHIFT; /* a send and a receive */
+    const uint32_t kinds[] = {pair ? WEFT_SEND : x->kind, WEFT_RECV}, n = pair ? 2 : 1;
     weft_status st = WEFT_OK;
-    for (uint32_t i = 0; i < 2 && st == WEFT_OK; i++)
+    for (uint32_t i = 0; i < n && st == WEFT_OK; i++)
         st = PLUGIN_CALL(l->table, supports, l->module, kinds[i], x->redop, x->dtype);
     if (st != WEFT_OK)
         err_context("%s on channel %s over %s", x->name, c->plan->channels.at[x->channel].name,

@@ -7,8 +7,8 @@
 #include "host/call.h"
 
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 static const weft_sink_table *table_of(const run_sinks *s, uint32_t i)
