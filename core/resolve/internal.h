@@ -2,6 +2,7 @@
 #ifndef RESOLVE_INTERNAL_H
 #define RESOLVE_INTERNAL_H
 
+#include "base/err.h"
 #include "resolve/resolve.h"
 
 #include <string.h>
@@ -22,6 +23,14 @@ static inline char *resolve_next_word(char **rest)
     word += strspn(word, " \t");
     word[strcspn(word, " \t")] = 0;
     return word;
+}
+
+/* WEFT_USAGE if the table of a component, a `kind` for messages, has a flag. */
+static inline weft_status resolve_check_flags(const component *c, const char *kind, uint32_t flags)
+{
+    return flags ? err_fail(WEFT_USAGE, "%s: the table of %s %s has flags 0x%x; 0 is expected",
+                            c->path, kind, c->name, flags)
+                 : WEFT_OK;
 }
 
 /* --- sinks.c --- */

@@ -104,13 +104,6 @@ static weft_status add_axes(resolver *r, const component *c)
 
 #define MOST_LIST 1024u /* bytes of a list of strategies */
 
-static weft_status check_flags(const component *c, const char *kind, uint32_t flags)
-{
-    return flags ? err_fail(WEFT_USAGE, "%s: the table of %s %s has flags 0x%x; 0 is expected",
-                            c->path, kind, c->name, flags)
-                 : WEFT_OK;
-}
-
 static weft_status check_unit(const component *c)
 {
     const weft_rule *rule = c->table;
@@ -134,7 +127,7 @@ static weft_status add_strategies(resolver *r, const char *list, bool nested)
         if (st != WEFT_OK)
             return st;
         const weft_strategy *table = c->table;
-        st = check_flags(c, "strategy", table->flags);
+        st = resolve_check_flags(c, "strategy", table->flags);
         if (st != WEFT_OK)
             return st;
         if (table->list && strnlen(table->list, MOST_LIST) == MOST_LIST)
@@ -231,7 +224,7 @@ static weft_status find_placement(resolver *r)
     weft_status st = find(r, "optim", name, "optim.placement", placement_ifaces, "optim", c);
     if (st != WEFT_OK)
         return st;
-    return check_flags(*c, "placement", ((const weft_placement *)(*c)->table)->flags);
+    return resolve_check_flags(*c, "placement", ((const weft_placement *)(*c)->table)->flags);
 }
 
 weft_status resolve_use(resolver *r)

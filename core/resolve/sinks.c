@@ -3,7 +3,6 @@
 #include "config/config.h"
 #include "resolve/internal.h"
 
-#include <string.h>
 #include <weft/sink.h>
 
 static const char *const sink_ifaces[] = {"weft.sink/1", NULL};
@@ -17,11 +16,7 @@ static weft_status check(const resolver *r, const component *c)
     if (s->nsinks == SPEC_SINKS)
         return err_fail(WEFT_UNSUPPORTED, "'%s' is one too many: a job has at most %u sinks",
                         c->name, SPEC_SINKS);
-    const uint32_t flags = ((const weft_sink_table *)c->table)->flags;
-    if (flags)
-        return err_fail(WEFT_USAGE, "%s: the table of sink %s has flags 0x%x; 0 is expected",
-                        c->path, c->name, flags);
-    return WEFT_OK;
+    return resolve_check_flags(c, "sink", ((const weft_sink_table *)c->table)->flags);
 }
 
 static weft_status add_sink(resolver *r, const char *name)
