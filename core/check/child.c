@@ -33,7 +33,6 @@ int check_child_run(const check_request *q, uint32_t number)
 {
     const check_group *group;
     check_run r = {.now = check_find(number, &group), .path = q->path, .seed = q->seed};
-    const uint32_t seconds = r.now && r.now->seconds ? r.now->seconds : CHECK_SECONDS;
     if (q->result >= 0) {
         check_page *p = check_page_map(q->result);
         if (!p)
@@ -43,14 +42,14 @@ int check_child_run(const check_request *q, uint32_t number)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
     }
     if (!q->in_process) /* under a debugger nothing ends the process */
-        check_watch(seconds);
+        check_watch(check_seconds(r.now));
     if (!number) {
         list_interfaces(&r);
     } else {
         if (r.now->ifaces) {
             check_load(&r);
             if (!concerns(&r))
-                check_not_applicable("it has no component of %s", r.now->ifaces);
+                check_not_applicable(CHECK_FOREIGN "%s", r.now->ifaces);
         }
         r.now->run(&r);
         check_page_end();

@@ -4,7 +4,11 @@
 
 #include "check/page.h"
 
-#define CHECK_SECONDS 10u
+/* The deadline of a check; NULL: of the process that lists the interfaces. */
+static inline uint32_t check_seconds(const check *c)
+{
+    return c && c->seconds ? c->seconds : 10;
+}
 
 /* Run check `number` here, in a process without another thread. Its result goes to q->result, or to
  * standard output with q->in_process. Number 0 writes the interfaces of the plugin, separated by

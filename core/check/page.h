@@ -31,6 +31,9 @@ bool check_page_is_written(void);
 /* The check has returned: it passes, or is not applicable after check_absent(). */
 void check_page_end(void);
 
+/* How the text of a check begins that does not concern a plugin: it is counted, not printed. */
+#define CHECK_FOREIGN "it has no component of "
+
 extern const char *const check_outcome_names[]; /* [CHECK_OUTCOMES] */
 
 #endif

@@ -60,7 +60,7 @@ static void print_text(const check_report *r)
         if (is_bad(x))
             print_bad(r, x);
         else if (x->outcome == CHECK_NOT_APPLICABLE &&
-                 strncmp(x->text, "it has no component", strlen("it has no component")) != 0)
+                 strncmp(x->text, CHECK_FOREIGN, strlen(CHECK_FOREIGN)) != 0)
             printf("check %u (%s): not applicable: %s\n", x->of->number, x->group->name, x->text);
     }
     const uint32_t passed = count(r, CHECK_PASS), skipped = count(r, CHECK_NOT_APPLICABLE);

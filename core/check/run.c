@@ -54,14 +54,13 @@ static weft_status start(const check_request *q, uint32_t number, check_result *
 {
     const check_group *group;
     const check *c = check_find(number, &group);
-    const uint32_t seconds = c && c->seconds ? c->seconds : CHECK_SECONDS;
     const int result = check_page_create(&s->page);
     s->output = memfd_create("weft-check-output", MFD_CLOEXEC);
     if (result < 0 || s->output < 0)
         return err_fail_errno(WEFT_IO, "no memory for the result of a check");
     fflush(NULL);
     s->since = clock_ms();
-    s->until = s->since + seconds * 1000u + GRACE_MS;
+    s->until = s->since + check_seconds(c) * 1000u + GRACE_MS;
     s->of = of;
     s->pid = fork();
     if (!s->pid)
@@ -193,7 +192,7 @@ static weft_status run_all(const check_request *q, check_report *report, const c
             while (next < report->n && is_foreign(report->at[next].of, interfaces)) {
                 check_result *r = &report->at[next++];
                 r->outcome = CHECK_NOT_APPLICABLE;
-                snprintf(r->text, sizeof r->text, "it has no component of %s", r->of->ifaces);
+                snprintf(r->text, sizeof r->text, CHECK_FOREIGN "%s", r->of->ifaces);
                 done++;
             }
             if (!slots[i].pid && next < report->n) {
