@@ -99,10 +99,6 @@ static const struct row {
          "each head {dim} elements: family {model.family} rotates them in pairs, so "
          "that must be even",
          "rotary positions turn pairs of elements"},
-    [CONSTRAINT_DROPOUT] =
-        {"model.dropout",
-         "model.dropout is {model.dropout}; only 0 is possible: dropout is not supported",
-         "no op of this version draws random numbers in a step"},
     [CONSTRAINT_NO_VOCAB] =
         {"model.vocab, data.train",
          "0 means what the data says, but the job has no data; name data.train, or "

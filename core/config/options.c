@@ -35,7 +35,8 @@ typedef struct core_option {
 static const weft_option *const run_options[] = {
     TEXT(FREE, "name", "demo", "name of the job, for people"),
     TEXT(FREE, "out", "runs/demo", "folder for metrics, trace, checkpoints and flight records"),
-    INT(BINDS, "seed", "1", 0, HUGE_BOUND, "initial weights and the data order depend on it"),
+    INT(BINDS, "seed", "1", 0, HUGE_BOUND,
+        "initial weights, the data order and dropout depend on it"),
     INT(FREE, "steps", "200", 1, 1e12, "updates to do"),
     FLAG(FREE, "deterministic", "off",
          "the same layout twice gives the same bits, on every device"),
@@ -73,7 +74,8 @@ static const weft_option *const graph_model_options[] = {
     REAL(BINDS, "norm_eps", "1e-5", 1e-12, 1,
          "added to the variance before normalisations divide by it"),
     REAL(BINDS, "dropout", "0", 0, 0.99,
-         "probability that an activation is dropped while training"),
+         "training: probability that an element is dropped from the embedding and from what "
+         "attention and ffn add to the residual stream; attention weights have no dropout"),
     NULL,
 };
 

@@ -190,13 +190,18 @@ weft_status graph_check_assigned(const graph *g, weft_tensor dst, weft_tensor sr
 weft_status graph_check_input(const graph *g, const char *name, const weft_shape *s)
 {
     const weft_tensor tokens = graph_find(g, "tokens");
+    const bool number = !strcmp(name, "first_token");
     const int64_t n = tokens ? graph_tensor(g, tokens)->shape.axes[0].size : 0;
-    if (strcmp(name, "tokens") && strcmp(name, "targets") && strcmp(name, "positions"))
+    if (strcmp(name, "tokens") && strcmp(name, "targets") && strcmp(name, "positions") && !number)
         return err_fail(
             WEFT_USAGE,
-            "builder.input(): nothing fills an input '%s'; there are tokens, targets and "
-            "positions",
+            "builder.input(): nothing fills an input '%s'; there are tokens, targets, positions "
+            "and first_token",
             name);
+    if (number && (s->dtype != WEFT_I64 || s->rank))
+        return err_fail(WEFT_USAGE, "builder.input(): 'first_token' must be WEFT_I64 []");
+    if (number)
+        return WEFT_OK;
     if (s->dtype != WEFT_I32 || s->rank != 1 || strcmp(s->axes[0].name, "tokens") ||
         s->axes[0].size != n)
         return err_fail(WEFT_USAGE, "builder.input(): '%s' must be WEFT_I32 [tokens %lld]", name,
@@ -293,7 +298,8 @@ static weft_status check_elementwise(const weft_op *op, const char *id, const we
 weft_status graph_check_op(const weft_op *op, const char *id, const weft_shape *in, uint32_t nin,
                            const weft_shape *out, uint32_t nout)
 {
-    const uint32_t flags = WEFT_OP_ELEMENTWISE | WEFT_OP_ACCUMULATES | WEFT_OP_SHAPE_LAST;
+    const uint32_t flags =
+        WEFT_OP_ELEMENTWISE | WEFT_OP_ACCUMULATES | WEFT_OP_SHAPE_LAST | WEFT_OP_NUMBERED;
     const uint32_t first = op->first_input;
     if (op->flags & ~flags)
         return err_fail(WEFT_USAGE, "op %s: its table has the unknown flags 0x%x", id,
@@ -304,6 +310,12 @@ weft_status graph_check_op(const weft_op *op, const char *id, const weft_shape *
             "op %s: its table has first_input = %u and first_axis = %u, and the op has no "
             "such axis",
             id, first, op->first_axis);
+    if (op->flags & WEFT_OP_NUMBERED && (!first || op->first_axis))
+        return err_fail(WEFT_USAGE,
+                        "op %s: its table has WEFT_OP_NUMBERED, first_input = %u and first_axis = "
+                        "%u; first_input must name the tensor that is numbered, and first_axis is "
+                        "0",
+                        id, first, op->first_axis);
     return op->flags & WEFT_OP_ELEMENTWISE ? check_elementwise(op, id, in, nin, out, nout)
                                            : WEFT_OK;
 }
@@ -316,4 +328,34 @@ weft_status graph_check_return(weft_status st, const char *who, const char *call
     return st != WEFT_OK && !*err_text()
                ? err_fail(st, "%s: its %s() failed and gave no reason", who, call)
                : st;
+}
+
+/* The stream of an op of the core that draws; false: it does not draw. */
+static bool stream_of(const node *n, int64_t *stream)
+{
+    if (!n->own || !(n->op->flags & WEFT_OP_NUMBERED))
+        return false;
+    *stream = 0;
+    for (uint32_t i = 0; i < n->nattr; i++)
+        if (!strcmp(n->attrs[i].key, "stream"))
+            *stream = n->attrs[i].i;
+    return true;
+}
+
+weft_status graph_check_stream(const graph *g, const char *id, const node *n)
+{
+    int64_t mine, other;
+    if (g->phase != PHASE_FORWARD || !stream_of(n, &mine))
+        return WEFT_OK;
+    for (uint32_t i = 0; i < g->nodes.n; i++) {
+        const node *k = &g->nodes.at[i];
+        if (k->phase == PHASE_FORWARD && !k->replaced && i + 1 != g->replacing &&
+            stream_of(k, &other) && other == mine)
+            return err_fail(WEFT_USAGE,
+                            "op %s: its stream, %lld, is that of op number %u, %s, and would give "
+                            "both the same random numbers; give it a name of its own "
+                            "(weft_stream_of()), or read the numbers that are there",
+                            id, (long long)mine, i, k->id);
+    }
+    return WEFT_OK;
 }

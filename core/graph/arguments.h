@@ -61,6 +61,10 @@ weft_status graph_check_attrs(const char *id, const weft_attr *attrs, uint32_t n
 weft_status graph_check_op(const weft_op *op, const char *id, const weft_shape *in, uint32_t nin,
                            const weft_shape *out, uint32_t nout);
 
+/* Checks that no other op of the forward pass, or of a rule, draws random numbers of the same
+ * stream as `n`, an op `id` that is about to be appended. */
+weft_status graph_check_stream(const graph *g, const char *id, const node *n);
+
 /* An input that a replacement reads: it must exist, with the shape that the core fills. */
 weft_status graph_check_input(const graph *g, const char *name, const weft_shape *s);
 

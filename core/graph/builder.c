@@ -67,6 +67,14 @@ static weft_status check_new(const graph *g, const char *call, const char *name,
     return st;
 }
 
+/* The arguments of a call for a tensor that the graph may have already. */
+static weft_status check_again(const char *call, const char *name, const weft_shape *shape,
+                               const weft_tensor *out)
+{
+    const weft_status st = graph_check_shape(call, name, shape);
+    return st == WEFT_OK ? graph_check_pointer(call, "out", out) : st;
+}
+
 static weft_status b_input(void *ctx, const weft_input_args *args, weft_tensor *out)
 {
     graph *g = ctx;
@@ -74,12 +82,17 @@ static weft_status b_input(void *ctx, const weft_input_args *args, weft_tensor *
     weft_status st = graph_check_call(g, CALL_INPUT);
     if (st == WEFT_OK)
         st = sized_take("builder.input", args, &a, sizeof a, 0);
+    const bool number = st == WEFT_OK && a.name && !strcmp(a.name, "first_token");
+    weft_tensor have = number ? graph_find(g, a.name) : 0;
+    if (have && graph_tensor(g, have)->kind != WEFT_T_INPUT)
+        have = 0;
     if (st == WEFT_OK)
-        st = check_new(g, "builder.input", a.name, a.shape, out);
-    if (st == WEFT_OK && g->replacing)
+        st = have ? check_again("builder.input", a.name, a.shape, out)
+                  : check_new(g, "builder.input", a.name, a.shape, out);
+    if (st == WEFT_OK && (g->replacing || number))
         st = graph_check_input(g, a.name, a.shape);
-    if (st == WEFT_OK)
-        *out = graph_add(g, a.name, WEFT_T_INPUT, a.shape);
+    if (st == WEFT_OK) /* several ops of a graph share the number */
+        *out = have ? have : graph_add(g, a.name, WEFT_T_INPUT, a.shape);
     return st;
 }
 
@@ -299,6 +312,8 @@ static weft_status b_op(void *ctx, const char *id, const weft_attr *attrs, uint3
     node asked = {
         .attrs = attrs, .nattr = nattr, .in = (weft_tensor *)in, .nin = nin, .nout = nout};
     weft_status st = check_op(g, id, flags, &asked, to, out);
+    if (st == WEFT_OK)
+        st = graph_check_stream(g, id, &asked);
     if (st != WEFT_OK)
         return st;
     if (g->state_of && (asked.op->flags & WEFT_OP_ELEMENTWISE))

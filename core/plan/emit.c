@@ -30,9 +30,9 @@ void plan_list_shift(plan *p, const list *l, uint32_t base, uint32_t mesh_axis, 
 
 weft_status plan_emit_op(plan *p, list *l, const weft_opspec *op, const emission *x)
 {
-    static const uint64_t zeros[BASE_FIRST] = {0};
+    static const uint64_t zeros[BASE_FIRST] = {0}, nowhere[WEFT_MAX_MESH] = {0};
     uint32_t seg = plan_segment_begin(p, x->segment), nbases = x->bases ? x->nbases : BASE_FIRST;
-    weft_status st = plan_segment_add(p, seg, op, 0, x->refs);
+    weft_status st = plan_segment_add_at(p, seg, op, 0, x->refs, x->first ? x->first : nowhere);
     if (st != WEFT_OK)
         return st;
     plan_list_call(p, l, plan_segment_end(p, seg, nbases), x->bases ? x->bases : zeros, nbases,

@@ -48,6 +48,7 @@ typedef struct emission {
     const uint64_t *bases; /* [nbases]; NULL: all 0, BASE_FIRST of them */
     uint32_t nbases;
     uint32_t micro_batch;
+    const uint64_t *first; /* [WEFT_MAX_MESH] as plan_segment_add_at() takes it; NULL: all 0 */
 } emission;
 weft_status plan_emit_op(plan *p, list *l, const weft_opspec *op, const emission *x);
 

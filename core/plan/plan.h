@@ -182,7 +182,8 @@ typedef struct piece {
 typedef struct input_slot {
     const char *name;
     uint64_t offset, stride,
-        elements; /* of micro-batch 0; between them; per rank and micro-batch */
+        elements;   /* of micro-batch 0; between them; per rank and micro-batch */
+    uint64_t bytes; /* of these elements */
 } input_slot;
 
 /* Whether checkpoints have a scalar, and what happens if it is missing. */

@@ -181,6 +181,7 @@ weft_status resolve_spec(config *cfg, uint32_t ranks, uint32_t vocab,
     s->want = want;
     weft_status st = set_model(&r, vocab);
     set_training(&r);
+    s->seed = (uint64_t)config_int(cfg, "run.seed");
     if (st == WEFT_OK)
         st = size_mesh(&r);
     if (st == WEFT_OK)

@@ -89,6 +89,7 @@ typedef struct spec {
     const char *comm_choice;   /* what auto chose and why, for the log; NULL: nothing to choose */
     graph_model_options model; /* batch and weight are set by the plan */
     uint64_t batch, microbatch;
+    uint64_t seed; /* run.seed */
     uint32_t compute, grad_dtype;
     const char *precision; /* name of `compute` in the INI */
     double clip;

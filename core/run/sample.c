@@ -85,8 +85,11 @@ static weft_status fill(sampler *s)
 {
     for (uint32_t i = 0; i < s->plans.at[0].inputs.n; i++) {
         const input_slot *x = &s->plans.at[0].inputs.at[i];
-        const int32_t *from = strcmp(x->name, "positions") ? s->tokens : s->positions;
-        weft_status st = run_exec_write(&s->exec, x->offset, from, x->elements * 4);
+        static const int64_t first_token = 0;
+        const void *from = !strcmp(x->name, "positions")     ? (const void *)s->positions
+                           : !strcmp(x->name, "first_token") ? (const void *)&first_token
+                                                             : (const void *)s->tokens;
+        weft_status st = run_exec_write(&s->exec, x->offset, from, x->bytes);
         if (st != WEFT_OK)
             return st;
     }

@@ -12,6 +12,7 @@
 #include "run/exec/arena.h"
 #include "run/exec/peak.h"
 #include "run/exec/walk.h"
+#include "run/inputs.h"
 #include "run/memory_check.h"
 #include "run/plugins_log.h"
 #include "run/results.h"
@@ -37,7 +38,7 @@ typedef struct trainer {
     run_sinks sinks;
     run_results results;
     progress progress;
-    int32_t *tokens, *targets, *positions; /* [microbatch, sequence] of one pass */
+    run_inputs inputs; /* of one pass */
     uint64_t first, steps;
     int stopped;      /* the signal that requested a stop; 0: none */
     uint64_t stop_at; /* ... after this step */
@@ -45,23 +46,6 @@ typedef struct trainer {
 } trainer;
 
 /* --- inputs --- */
-
-static weft_status fill(trainer *t, uint32_t micro_batch)
-{
-    const plan *p = t->plan;
-    uint32_t part = plan_token_part(p, t->who.rank);
-    for (uint32_t i = 0; i < p->inputs.n; i++) {
-        const input_slot *x = &p->inputs.at[i];
-        const int32_t *from = !strcmp(x->name, "tokens")    ? t->tokens
-                              : !strcmp(x->name, "targets") ? t->targets
-                                                            : t->positions;
-        weft_status st = run_exec_write(&t->exec, x->offset + micro_batch * x->stride,
-                                        from + part * x->elements, x->elements * 4);
-        if (st != WEFT_OK)
-            return st;
-    }
-    return WEFT_OK;
-}
 
 /* Sample numbers count over the whole job: step, then pass, then part of the micro-batch. */
 static weft_status fill_step(trainer *t, uint64_t step)
@@ -73,23 +57,14 @@ static weft_status fill_step(trainer *t, uint64_t step)
             (step - 1) * s->batch + micro_batch * micro * t->plan->sharing + part * micro;
         weft_status st =
             data_samples(&t->j->train, (uint64_t)config_int(t->j->cfg, "run.seed"), sample, micro,
-                         (uint64_t)s->model.sequence, t->tokens, t->targets);
+                         (uint64_t)s->model.sequence, t->inputs.tokens, t->inputs.targets);
+        t->inputs.first_token = (int64_t)((sample - part * micro) * (uint64_t)s->model.sequence);
         if (st == WEFT_OK)
-            st = fill(t, micro_batch);
+            st = run_inputs_fill(&t->exec, micro_batch, &t->inputs);
         if (st != WEFT_OK)
             return st;
     }
     return WEFT_OK;
-}
-
-static void take_buffers(trainer *t)
-{
-    uint64_t sequence = (uint64_t)t->j->spec.model.sequence, n = t->j->spec.microbatch * sequence;
-    t->tokens = mem_alloc(3 * n * 4); /* and the other two */
-    t->targets = t->tokens + n;
-    t->positions = t->targets + n;
-    for (uint64_t i = 0; i < n; i++)
-        t->positions[i] = (int32_t)(i % sequence);
 }
 
 /* --- evaluation: the same windows on every layout, in whole batches --- */
@@ -108,10 +83,11 @@ static weft_status evaluate(trainer *t, double *out)
         weft_status st = WEFT_OK;
         for (uint64_t k = 0; st == WEFT_OK && k < s->microbatch; k++)
             st = data_window(&t->j->valid, (r * per_run + part + k) % windows, sequence,
-                             t->tokens + k * sequence, t->targets + k * sequence);
+                             t->inputs.tokens + k * sequence, t->inputs.targets + k * sequence);
         double loss;
+        t->inputs.first_token = (int64_t)(r * per_run * sequence);
         if (st == WEFT_OK)
-            st = fill(t, 0);
+            st = run_inputs_fill(&t->exec, 0, &t->inputs);
         if (st == WEFT_OK)
             st = run_exec_list(&t->exec, &t->plan->eval);
         if (st == WEFT_OK)
@@ -131,7 +107,9 @@ static weft_status one_step(trainer *t, uint64_t step, metrics *m)
     run_results_begin(&t->results);
     *m = (metrics){.step = step, .valid_loss = -1};
     t->exec.step = step;
-    weft_status st = fill_step(t, step);
+    weft_status st = run_inputs_step(&t->exec, step);
+    if (st == WEFT_OK)
+        st = fill_step(t, step);
     if (st == WEFT_OK)
         st = run_exec_list(&t->exec, &t->plan->step);
     for (uint32_t i = 0; st == WEFT_OK && i < t->plan->extra.n; i++)
@@ -351,7 +329,7 @@ static weft_status start(trainer *t, run_resume_mode how)
     if (st != WEFT_OK)
         return st;
     announce(t);
-    take_buffers(t);
+    run_inputs_take(&t->inputs, t->j->spec.microbatch, (uint64_t)t->j->spec.model.sequence);
     run_scalars_begin(&r->scalars, &t->exec);
     run_progress_begin(&t->progress, t->first, t->steps,
                        (uint64_t)config_int(t->j->cfg, "log.progress"));
@@ -457,7 +435,7 @@ int run_train_rank(config *cfg, run_resume_mode resume)
     run_exec_destroy(&t.exec, st != WEFT_OK); /* its links use the job until here */
     job_free(t.job);
     run_outlock_release(&t.lock, 1);
-    free(t.tokens);
+    run_inputs_free(&t.inputs);
     run_scalars_free(&t.results.scalars);
     run_unprepare(&j);
     job_free_hosts(&t.hosts);

@@ -1,4 +1,4 @@
-/* expr_test.c: formulas of weft/expr.h against plain loops.
+/* expr_test.c: formulas of weft/expr.h and weft/random.h against plain loops.
  *
  * The builder here computes each op at once, on arrays of N numbers, so that a formula has values.
  */
@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include <weft/expr.h>
+#include <weft/random.h>
 
 enum { N = 5, MOST = 64 };
 
@@ -235,13 +235,59 @@ static void the_first_failure_is_kept(void **unused)
     }
 }
 
+/* --- random numbers --- */
+
+static weft_status input(void *ctx, const weft_input_args *args, weft_tensor *out)
+{
+    assert_true(args->struct_size == sizeof *args && !args->flags);
+    assert_string_equal(args->name, "first_token");
+    assert_true(args->shape->dtype == WEFT_I64 && !args->shape->rank);
+    *out = 90;
+    return count(ctx);
+}
+
+static weft_status draw(void *ctx, const char *id, const weft_attr *attrs, uint32_t nattr,
+                        const weft_tensor *in, uint32_t nin, uint32_t flags, weft_tensor *out,
+                        uint32_t nout)
+{
+    assert_int_equal(flags, 0);
+    const int dropout = !strcmp(id, "dropout");
+    assert_true(dropout || !strcmp(id, "random"));
+    assert_true(nattr == 2 && nin == 2 && nout == 1);
+    assert_string_equal(attrs[0].key, "stream");
+    assert_true((uint64_t)attrs[0].i == 0x85944171f73967e8); /* of "foobar" */
+    assert_string_equal(attrs[1].key, dropout ? "p" : "distribution");
+    assert_true(dropout ? attrs[1].f == 0.25 : attrs[1].i == 1);
+    assert_true(in[dropout] == 90 && in[!dropout] == 7);
+    *out = dropout ? 91 : 92;
+    return count(ctx);
+}
+
+/* The published FNV-1a of three texts, and what the ops are called with. */
+static void random_numbers(void **unused)
+{
+    (void)unused;
+    static sheet s;
+    const weft_builder b = {.struct_size = sizeof b, .ctx = &s, .input = input, .op = draw};
+    assert_true((uint64_t)weft_stream_of("") == 0xcbf29ce484222325);
+    assert_true((uint64_t)weft_stream_of("a") == 0xaf63dc4c8601ec8c);
+    assert_true((uint64_t)weft_stream_of("foobar") == 0x85944171f73967e8);
+    memset(&s, 0, sizeof s);
+    weft_expr e = {&b, WEFT_OK};
+    assert_int_equal(weft_dropout(&e, 7, 0.25, "foobar"), 91);
+    assert_int_equal(weft_random(&e, WEFT_NORMAL, "foobar", weft_first_token(&e), 7), 92);
+    assert_true(e.st == WEFT_OK && s.calls == 4);
+    s.fail_at = 5;
+    assert_int_equal(weft_dropout(&e, 7, 0.25, "foobar"), 0);
+    assert_true(e.st == WEFT_USAGE && s.calls == 5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(formulas_are_loops),
-        cmocka_unit_test(norms_and_choices),
-        cmocka_unit_test(axes_have_numbers),
-        cmocka_unit_test(the_first_failure_is_kept),
+        cmocka_unit_test(formulas_are_loops), cmocka_unit_test(norms_and_choices),
+        cmocka_unit_test(axes_have_numbers),  cmocka_unit_test(the_first_failure_is_kept),
+        cmocka_unit_test(random_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,7 +45,12 @@ def op_lines(op):
         yield f"{at} attribute {a['key']} = {a['type']} {default}"
     if op["first_input"]:
         of = op["forms"][0]["inputs"][op["first_input"] - 1]
-        yield f"{at} attribute first = int, along {of['axes'][op['first_axis']]} of {of['name']}"
+        if "numbered" in op["flags"]:
+            for key in ("seed", "first", "whole.K"):
+                yield f"{at} attribute {key} = int, of the elements of {of['name']}"
+        else:
+            axis = of["axes"][op["first_axis"]]
+            yield f"{at} attribute first = int, along {axis} of {of['name']}"
     for flag in op["flags"]:
         yield f"{at} flag {flag} = {op['ew'] if flag == 'elementwise' else 'yes'}"
 
@@ -64,9 +69,9 @@ def all_lines():
     said = json.loads(done.stdout)
     names = said["names"]
     found = [line for op in said["ops"] if not op["plugin"] for line in op_lines(op)]
-    for kind, one in (("axes", "axis"), ("scalars", "scalar"), ("blocks", "block"),
-                      ("reserved_scalars", "reserved scalar"), ("nodes", "node"),
-                      ("device_ops", "device op")):
+    for kind, one in (("axes", "axis"), ("inputs", "input"), ("scalars", "scalar"),
+                      ("blocks", "block"), ("reserved_scalars", "reserved scalar"),
+                      ("nodes", "node"), ("device_ops", "device op")):
         found += [f"{one} {e['name']}" for e in names[kind]]
     for e in names["mesh_axes"]:
         found.append(f"mesh axis {e['name']} = parallel.{e['key']} of {e['strategy']}")

@@ -34,7 +34,6 @@ ROWS = [  # ranks, what is asked for
     (1, "model.kv_heads=1"),
     (1, "model.rope_theta=5e5"),
     (1, LLAMA, "model.embed=18", "model.heads=2"),
-    (1, "model.dropout=0.1"),
     (1, "model.vocab=0", "data.train="),
     (1, "model.vocab=100"),
 ]

@@ -92,9 +92,7 @@ class Ini(started.Case):
         self.bad("[train]\nloss_scale = 0\n", "bad.ini:2: train.loss_scale")
         self.bad("[train]\nloss_scale = dynamic\n", "bad.ini:2: train.loss_scale")
         self.bad("[train]\nscale_window = -1\n", "bad.ini:2: train.scale_window")
-
-    def test_what_this_version_lacks_is_said(self):
-        self.bad("[model]\ndropout = 0.1\n", "model.dropout")
+        self.bad("[model]\ndropout = 1\n", "bad.ini:2: model.dropout")
 
     def test_command_line(self):
         self.refused("plan", "tiny.ini", "train.bathc=1", why="command line: unknown key 'bathc'")

@@ -23,7 +23,9 @@ double *add_input(struct call *c, uint32_t dtype, uint32_t rank, const int64_t *
     const int64_t n = count_of(&c->in[k]);
     c->x[k] = malloc((size_t)n * sizeof(double));
     for (int64_t i = 0; i < n; i++)
-        c->x[k][i] = rounded(dtype == WEFT_I32 ? floor(uniform(lo, hi)) : uniform(lo, hi), dtype);
+        c->x[k][i] = rounded(dtype == WEFT_I32 || dtype == WEFT_I64 ? floor(uniform(lo, hi))
+                                                                    : uniform(lo, hi),
+                             dtype);
     return c->x[k];
 }
 
@@ -372,6 +374,41 @@ static void make_interchange(struct call *c, const struct sizes *n, uint32_t ct,
     add_output(c, ct, 3, to);
 }
 
+/* A part of a tensor that has `heads` more on axis 1 and `valid` more on the last axis; of random
+ * numbers that are normal when `causal`, timed by the step when `bias`. */
+static void make_random(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+{
+    const int dropout = strcmp(c->id, "dropout") == 0, by_step = !dropout && n->bias;
+    static const char *const keys[] = {"whole.0", "whole.1", "whole.2"};
+    (void)gt;
+    if (dropout)
+        input_rows(c, ct, n->tokens, n->cols);
+    add_input(c, by_step ? WEFT_F32 : WEFT_I64, 0, NULL, 1e6, 1e7);
+    c->x[dropout][0] = floor(c->x[dropout][0]);
+    if (dropout && n->bias) {
+        input_features(c, ct, n->cols);
+        if (n->bias > 1)
+            input_rows(c, ct, n->tokens, n->cols);
+    } else if (!dropout) {
+        input_rows(c, ct, n->tokens, n->cols);
+        free(c->x[1]);
+        c->x[1] = NULL; /* only its shape is used: no address */
+    }
+    output_rows(c, dropout ? ct : WEFT_F32, n->tokens, n->cols);
+    for (uint32_t k = 0; k < c->out[0].rank; k++)
+        add_attr(c, keys[k],
+                 c->out[0].size[k] + (k == 1 ? n->heads : 0) +
+                     (k && k + 1 == c->out[0].rank ? n->valid : 0),
+                 0);
+    add_attr(c, "first", n->first, 0);
+    add_attr(c, "seed", 0x299f31d0a4093822, 0);
+    add_attr(c, "stream", 0x0370734413198a2e, 0);
+    if (dropout)
+        add_attr(c, "p", 0, 0.3);
+    else
+        add_attr(c, "distribution", n->causal, 0);
+}
+
 void make_call(struct call *c, const char *id, const struct sizes *n, uint32_t ct, uint32_t gt)
 {
     static const struct {
@@ -393,6 +430,8 @@ void make_call(struct call *c, const char *id, const struct sizes *n, uint32_t c
         {"bias_residual", make_rows},
         {"colsum", make_rows},
         {"interchange", make_interchange},
+        {"random", make_random},
+        {"dropout", make_random},
     };
     *c = (struct call){.id = id};
     if (is_joined(id)) {

@@ -57,8 +57,8 @@ typedef void (*check)(struct bench *b, const graph_doc_call *d, struct call *c);
 /* Ops for rules and replacements that the cuda device has no kernels for. */
 static bool is_of_cpu_alone(const char *id)
 {
-    static const char *const ids[] = {"cast",   "sum_axis", "max_axis", "broadcast",
-                                      "repeat", "bmm",      "bmm.dx",   "bmm.dw"};
+    static const char *const ids[] = {"cast", "sum_axis", "max_axis", "broadcast", "repeat",
+                                      "bmm",  "bmm.dx",   "bmm.dw",   "random",    "dropout"};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
         if (!strcmp(ids[i], id))
             return true;
@@ -151,13 +151,16 @@ static bool change(const char *id, weft_attr *a)
 {
     if (!strcmp(a->key, "first") && !strcmp(id, "xent.max"))
         return false; /* it matters only beside `valid` */
-    if (is_of_cpu_alone(id))
+    if (is_of_cpu_alone(id) && strcmp(id, "random") && strcmp(id, "dropout"))
         return false; /* axis, size and type of these are those of their operands, said again */
-    a->i = !strcmp(a->key, "sign")       ? -1
-           : !strcmp(a->key, "valid")    ? VOCAB / 2
-           : !strcmp(a->key, "sequence") ? 8
-           : !strcmp(a->key, "causal")   ? 0
-                                         : 3;
+    if (!strcmp(id, "dropout") && strcmp(a->key, "p"))
+        return false; /* they matter only beside `p`: random_test.c */
+    a->i = !strcmp(a->key, "sign")           ? -1
+           : !strcmp(a->key, "valid")        ? VOCAB / 2
+           : !strcmp(a->key, "sequence")     ? 8
+           : !strcmp(a->key, "causal")       ? 0
+           : !strcmp(a->key, "distribution") ? 1
+                                             : 3;
     a->f = a->f * 7 + 0.5;
     return true;
 }

@@ -248,6 +248,7 @@ void encode(void *to, uint32_t dtype, const double *from, int64_t n)
         case WEFT_BF16: ((uint16_t *)to)[i] = to_small(from[i], 7, -126, 127); break;
         case WEFT_F16: ((uint16_t *)to)[i] = to_small(from[i], 10, -14, 15); break;
         case WEFT_U8: ((uint8_t *)to)[i] = (uint8_t)from[i]; break;
+        case WEFT_I64: ((int64_t *)to)[i] = (int64_t)from[i]; break;
         default: ((int32_t *)to)[i] = (int32_t)from[i]; break;
         }
 }
@@ -260,6 +261,7 @@ void decode(double *to, uint32_t dtype, const void *from, int64_t n)
         case WEFT_BF16: to[i] = from_small(((const uint16_t *)from)[i], 7, -126, 127); break;
         case WEFT_F16: to[i] = from_small(((const uint16_t *)from)[i], 10, -14, 15); break;
         case WEFT_U8: to[i] = ((const uint8_t *)from)[i]; break;
+        case WEFT_I64: to[i] = (double)((const int64_t *)from)[i]; break;
         default: to[i] = ((const int32_t *)from)[i]; break;
         }
 }

@@ -50,7 +50,7 @@ const char *const *bench_isas(void);
  * the referee expects. */
 struct call {
     const char *id;
-    weft_attr attr[4];
+    weft_attr attr[12];
     uint32_t nattr, nin, nout, flags;
     weft_operand in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS];
     double *x[WEFT_MAX_OPERANDS], *y[WEFT_MAX_OPERANDS]; /* an output of type 0 is not read */

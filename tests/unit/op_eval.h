@@ -9,6 +9,8 @@
 #include <string.h>
 #include <weft/op.h>
 
+#include "philox.h"
+
 typedef struct eval_call {
     const char *id;
     const weft_attr *attrs;
@@ -436,6 +438,51 @@ static void eval_swiglu(const eval_call *c)
     }
 }
 
+/* The number of element i of a part of operand `s`; whole sizes are attributes, or those of s. */
+static uint64_t eval_numbered(const eval_call *c, const weft_shape *s, double time, int64_t i)
+{
+    uint64_t number = (uint64_t)eval_attr(c, "first")->i, distance = 1, rest = (uint64_t)i;
+    for (uint32_t k = s->rank; k-- > 0;) {
+        char key[16] = "whole.0";
+        key[6] = (char)('0' + k);
+        const uint64_t own = (uint64_t)s->axes[k].size;
+        const int64_t whole = eval_attr(c, key)->i;
+        number += rest % own * distance;
+        rest /= own;
+        if (k)
+            distance *= whole ? (uint64_t)whole : own;
+    }
+    if (c->is[0].dtype == WEFT_F32) /* the unit of time is a row, or that of steps */
+        distance = (uint64_t)1 << 40;
+    return number + (uint64_t)time * distance;
+}
+
+static void eval_random(const eval_call *c)
+{
+    const uint64_t stream = (uint64_t)eval_attr(c, "stream")->i;
+    const uint64_t seed = (uint64_t)eval_attr(c, "seed")->i;
+    for (int64_t i = 0; i < eval_elements(&c->os[0]); i++) {
+        const uint64_t n = eval_numbered(c, &c->os[0], c->in[0][0], i);
+        c->out[0][i] = eval_attr(c, "distribution")->i ? philox_normal(n, stream, seed)
+                                                       : philox_uniform(n, stream, seed);
+    }
+}
+
+static void eval_dropout(const eval_call *c)
+{
+    const double p = eval_attr(c, "p")->f;
+    eval_call numbers = *c;
+    const weft_shape time = {.dtype = WEFT_I64};
+    numbers.is = &time;
+    for (int64_t i = 0; i < eval_elements(&c->os[0]); i++) {
+        const uint64_t n = eval_numbered(&numbers, &c->os[0], c->in[1][0], i);
+        const double x = c->in[0][i] + eval_perhaps(c, 2, i % eval_columns(&c->os[0]));
+        const int drops = philox_drops(n, (uint64_t)eval_attr(c, "stream")->i,
+                                       (uint64_t)eval_attr(c, "seed")->i, p);
+        c->out[0][i] = (drops ? 0 : x / (1 - p)) + eval_perhaps(c, 3, i);
+    }
+}
+
 static void eval_sumsq(const eval_call *c)
 {
     c->out[0][0] = eval_dot(c->in[0], c->in[0], eval_elements(&c->is[0]));
@@ -533,6 +580,8 @@ static void eval_op(const eval_call *c)
         {"bmm", eval_bmm},
         {"bmm.dx", eval_bmm},
         {"bmm.dw", eval_bmm},
+        {"random", eval_random},
+        {"dropout", eval_dropout},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (!strcmp(c->id, table[i].id)) {

@@ -136,9 +136,14 @@ void cli_ops_flags(const ops_facts *f, const char *prefix)
     if (op->first_input && op->first_input <= form->nin &&
         op->first_axis < form->in[op->first_input - 1].n) {
         const graph_doc_operand *o = &form->in[op->first_input - 1];
-        printf(
-            "%skernels get the attribute \"first\", an int: where the rank's part of the axis %s "
-            "of %s begins; 0 where it is whole\n",
-            prefix, graph_doc_axis(&f->doc, o, op->first_axis), o->name);
+        if (op->flags & WEFT_OP_NUMBERED)
+            printf("%skernels get the attributes \"seed\", \"first\" and \"whole.K\", ints: "
+                   "run.seed, the number of the rank's first element in the whole %s, and the "
+                   "size of the whole axis K\n",
+                   prefix, o->name);
+        else
+            printf("%skernels get the attribute \"first\", an int: where the rank's part of the "
+                   "axis %s of %s begins; 0 where it is whole\n",
+                   prefix, graph_doc_axis(&f->doc, o, op->first_axis), o->name);
     }
 }

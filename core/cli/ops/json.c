@@ -88,6 +88,8 @@ static json_t *flags_of(const weft_op *op)
         json_array_append_new(a, json_string("accumulates"));
     if (op->flags & WEFT_OP_SHAPE_LAST)
         json_array_append_new(a, json_string("shape_last"));
+    if (op->flags & WEFT_OP_NUMBERED)
+        json_array_append_new(a, json_string("numbered"));
     return a;
 }
 

@@ -191,7 +191,8 @@ weft_status cli_ops_names_page(const ops_source *s)
     print_mesh(json_object_get(names, "mesh_axes"));
     print_list("Axes of tensors", "Names of axes in the model families.", "axis",
                json_object_get(names, "axes"));
-    print_list("Inputs", "All are int32 [tokens]. The core fills them for each micro-batch.",
+    print_list("Inputs",
+               "All but first_token are int32 [tokens]. The core fills them for each micro-batch.",
                "input", json_object_get(names, "inputs"));
     print_list("Scalars",
                "What `builder.scalar()` gives by name; all are one fp32, and the core writes them.",

@@ -22,6 +22,7 @@ const graph_name graph_names_inputs[] = {
     {"tokens", "ids of the tokens"},
     {"targets", "ids of the tokens that follow; a negative id counts nothing"},
     {"positions", "position of each token in its sequence, from 0"},
+    {"first_token", "an int64 scalar: number in the whole run of the micro-batch's first token"},
     {0},
 };
 
@@ -33,6 +34,7 @@ const graph_name graph_names_scalars[] = {
     {"clip", "factor for gradients: clipping and the inverse of the loss scale in one"},
     {"gate", "1, or 0 when the step is skipped: every assignment of an update obeys it"},
     {"norm", "global gradient norm before clipping, each element counted once"},
+    {"step", "number of this step, 1 at the first; moves on a skipped step; exact up to 2^24"},
     {0},
 };
 

@@ -7,7 +7,8 @@
  *
  * and the head is a last normalisation and a product with the vocabulary, whose weight is that of
  * the token embedding when tied. The two projections into the residual stream have their bias added
- * after the product, so that tensor parallelism can cut the product (ops/misc.c). */
+ * after the product, so that tensor parallelism can cut the product (ops/misc.c). While training
+ * with dropout, it applies to the embedding and to what attn.out and ffn.out add to x. */
 #include <stdio.h>
 
 #include "base/err.h"
@@ -47,7 +48,8 @@ static weft_tensor embed_tokens(graph_layers *m, weft_tensor *table)
                                    (weft_tensor[GRAPH_LAYER_INPUTS]){*table, tokens}, 1);
     weft_tensor p = graph_layer_op(m, "embedding", NULL, 0,
                                    (weft_tensor[GRAPH_LAYER_INPUTS]){places, positions}, 1);
-    return graph_layer_op(m, "add", NULL, 0, (weft_tensor[GRAPH_LAYER_INPUTS]){t, p}, 1);
+    weft_tensor x = graph_layer_op(m, "add", NULL, 0, (weft_tensor[GRAPH_LAYER_INPUTS]){t, p}, 1);
+    return graph_layer_dropout(m, "embed.drop", x, 0, 0);
 }
 
 static weft_tensor attention(graph_layers *m, weft_tensor x, const char *init)
@@ -65,8 +67,7 @@ static weft_tensor attention(graph_layers *m, weft_tensor x, const char *init)
     w = graph_layer_param(m, "attn.out.w", 3, (weft_axis[]){embed, qkv[1], qkv[2]}, init);
     b = graph_layer_param(m, "attn.out.b", 1, &embed, "zeros");
     y = graph_layer_linear(m, y, w, 0);
-    return graph_layer_op(m, "bias_residual", NULL, 0, (weft_tensor[GRAPH_LAYER_INPUTS]){y, b, x},
-                          1);
+    return graph_layer_dropout(m, "attn.drop", y, b, x);
 }
 
 static weft_tensor feed_forward(graph_layers *m, weft_tensor x, const char *init)
@@ -81,8 +82,7 @@ static weft_tensor feed_forward(graph_layers *m, weft_tensor x, const char *init
     w = graph_layer_param(m, "ffn.out.w", 2, (weft_axis[]){embed, ffn}, init);
     b = graph_layer_param(m, "ffn.out.b", 1, &embed, "zeros");
     y = graph_layer_linear(m, y, w, 0);
-    return graph_layer_op(m, "bias_residual", NULL, 0, (weft_tensor[GRAPH_LAYER_INPUTS]){y, b, x},
-                          1);
+    return graph_layer_dropout(m, "ffn.drop", y, b, x);
 }
 
 static weft_tensor head(graph_layers *m, weft_tensor x, weft_tensor table)

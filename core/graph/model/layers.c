@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <weft/random.h>
 
 void graph_layer_block(graph_layers *m, const char *name)
 {
@@ -96,6 +97,29 @@ weft_tensor graph_layer_op(graph_layers *m, const char *id, const weft_attr *att
 weft_tensor graph_layer_linear(graph_layers *m, weft_tensor x, weft_tensor w, weft_tensor b)
 {
     return graph_layer_op(m, "linear", NULL, 0, (weft_tensor[GRAPH_LAYER_INPUTS]){x, w, b}, 1);
+}
+
+static weft_tensor add(graph_layers *m, weft_tensor x, weft_tensor y)
+{
+    return graph_layer_op(m, "add", NULL, 0, (weft_tensor[GRAPH_LAYER_INPUTS]){x, y}, 1);
+}
+
+weft_tensor graph_layer_dropout(graph_layers *m, const char *name, weft_tensor x, weft_tensor b,
+                                weft_tensor r)
+{
+    char stream[WEFT_MAX_NAME];
+    weft_expr e = {m->b, m->st};
+    snprintf(stream, sizeof stream, "%s%s", m->prefix, name);
+    const weft_attr attrs[] = {WEFT_ATTR_INT("stream", weft_stream_of(stream)),
+                               WEFT_ATTR_REAL("p", m->o->dropout)};
+    if (m->o->dropout == 0 || m->o->want != MODEL_TRAIN) {
+        const weft_tensor in[GRAPH_LAYER_INPUTS] = {x, b, r};
+        return b ? graph_layer_op(m, "bias_residual", NULL, 0, in, 1) : r ? add(m, r, x) : x;
+    }
+    const weft_tensor in[GRAPH_LAYER_INPUTS] = {x, weft_first_token(&e), b, r};
+    m->st = e.st;
+    x = graph_layer_op(m, "dropout", attrs, 2, in, 1);
+    return !b && r ? add(m, r, x) : x;
 }
 
 void graph_layer_begin(graph_layers *m, int64_t i, char prefix[GRAPH_LAYER_PREFIX])

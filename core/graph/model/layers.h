@@ -36,6 +36,12 @@ weft_tensor graph_layer_op(graph_layers *m, const char *id, const weft_attr *att
 /* y [t, O..] of x [t, I..] and w [O.., I..]; b [O..] may be 0. */
 weft_tensor graph_layer_linear(graph_layers *m, weft_tensor x, weft_tensor w, weft_tensor b);
 
+/* Dropout of x + b, added to r, with numbers of the stream PREFIX + `name`; b [O..] and r, or r
+ * alone, may be 0. Without dropout in these options: x itself, bias_residual of all three, or the
+ * sum of x and r. */
+weft_tensor graph_layer_dropout(graph_layers *m, const char *name, weft_tensor x, weft_tensor b,
+                                weft_tensor r);
+
 /* Begin layer i: the block "block.I", with the prefix "block.I." for its parameters. `prefix` is
  * the caller's memory, in use until the next layer begins. */
 void graph_layer_begin(graph_layers *m, int64_t i, char prefix[GRAPH_LAYER_PREFIX]);

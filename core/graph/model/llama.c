@@ -9,7 +9,8 @@
  * tied. Normalisations have no mean, and nothing has a bias. With kv_heads below heads,
  * neighbouring heads of queries share one of keys and values. Queries, keys and values are three
  * products, as gate and up are two, so that a strategy may cut `heads` and `kv_heads`, or `ffn`,
- * each along its own name. */
+ * each along its own name. While training with dropout, it applies to the embedding and to what
+ * attn.out and ffn.down add to x. */
 #include <stdio.h>
 
 #include "base/err.h"
@@ -30,11 +31,6 @@ static weft_tensor norm(graph_layers *m, const char *name, weft_tensor x)
     snprintf(gain, sizeof gain, "%s.g", name);
     weft_tensor g = graph_layer_param(m, gain, 1, &embed, "ones");
     return graph_layer_op(m, "rmsnorm", &eps, 1, (weft_tensor[GRAPH_LAYER_INPUTS]){x, g}, 2);
-}
-
-static weft_tensor add(graph_layers *m, weft_tensor x, weft_tensor y)
-{
-    return graph_layer_op(m, "add", NULL, 0, (weft_tensor[GRAPH_LAYER_INPUTS]){x, y}, 1);
 }
 
 /* x [t, embed] times a weight named `name`: [t, heads, head_dim]. */
@@ -66,7 +62,8 @@ static weft_tensor attention(graph_layers *m, weft_tensor x, const char *init)
     weft_tensor y =
         graph_layer_op(m, "attention", attrs, 2, (weft_tensor[GRAPH_LAYER_INPUTS]){q, k, v}, 2);
     const weft_axis out[] = {axis("embed", o->embed), heads, axis("head_dim", o->embed / o->heads)};
-    return add(m, x, graph_layer_linear(m, y, graph_layer_param(m, "attn.out.w", 3, out, init), 0));
+    y = graph_layer_linear(m, y, graph_layer_param(m, "attn.out.w", 3, out, init), 0);
+    return graph_layer_dropout(m, "attn.drop", y, 0, x);
 }
 
 static weft_tensor feed_forward(graph_layers *m, weft_tensor x, const char *init)
@@ -80,7 +77,8 @@ static weft_tensor feed_forward(graph_layers *m, weft_tensor x, const char *init
         graph_layer_linear(m, n, graph_layer_param(m, "ffn.up.w", 2, in, GRAPH_INIT_NORMAL), 0);
     weft_tensor y =
         graph_layer_op(m, "swiglu", NULL, 0, (weft_tensor[GRAPH_LAYER_INPUTS]){gate, up}, 1);
-    return add(m, x, graph_layer_linear(m, y, graph_layer_param(m, "ffn.down.w", 2, out, init), 0));
+    y = graph_layer_linear(m, y, graph_layer_param(m, "ffn.down.w", 2, out, init), 0);
+    return graph_layer_dropout(m, "ffn.drop", y, 0, x);
 }
 
 static weft_status llama_build(const weft_builder *b, const graph_model_options *o,
@@ -95,6 +93,7 @@ static weft_status llama_build(const weft_builder *b, const graph_model_options 
     weft_tensor tokens = graph_layer_input(&m, "tokens");
     weft_tensor x = graph_layer_op(&m, "embedding", NULL, 0,
                                    (weft_tensor[GRAPH_LAYER_INPUTS]){table, tokens}, 1);
+    x = graph_layer_dropout(&m, "embed.drop", x, 0, 0);
     for (int64_t i = 0; i < o->layers; i++) {
         graph_layer_begin(&m, i, prefix);
         x = attention(&m, x, init);

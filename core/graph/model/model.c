@@ -62,11 +62,9 @@ static weft_status check_shape(const graph_model_options *o)
                              (config_fact[]){{"model.heads", o->heads, NULL},
                                              {"model.kv_heads", o->kv_heads, NULL},
                                              {0}});
-    char dropout[32];
-    snprintf(dropout, sizeof dropout, "%g", o->dropout);
-    if (o->dropout != 0)
-        return config_refuse(CONSTRAINT_DROPOUT, NULL, NULL,
-                             (config_fact[]){{"model.dropout", 0, dropout}, {0}});
+    if (!(o->dropout >= 0 && o->dropout < 1))
+        return err_fail(WEFT_USAGE, "model.dropout is %g; it must be at least 0 and below 1",
+                        o->dropout);
     return WEFT_OK;
 }
 

@@ -19,12 +19,13 @@ typedef struct graph_model_options {
     const char *family;
     int64_t layers, heads, kv_heads; /* kv_heads 0: as heads */
     int64_t embed, ffn, context, vocab;
-    int tied;         /* does the head share the embedding's weights: 1, 0 or MODEL_TIED_AUTO */
-    int64_t batch;    /* sequences of a micro-batch, over the whole data-parallel job */
-    int64_t sequence; /* tokens a sequence */
-    double weight;    /* of a token's loss: 1 / tokens in a step */
-    int want;         /* MODEL_... */
-    double dropout;
+    int tied;          /* does the head share the embedding's weights: 1, 0 or MODEL_TIED_AUTO */
+    int64_t batch;     /* sequences of a micro-batch, over the whole data-parallel job */
+    int64_t sequence;  /* tokens a sequence */
+    double weight;     /* of a token's loss: 1 / tokens in a step */
+    int want;          /* MODEL_... */
+    double dropout;    /* probability that an element of the embedding, or of what a block adds to
+                          the residual stream, is dropped; only with MODEL_TRAIN */
     double rope_theta; /* base of the rotary angles; 0: MODEL_ROPE_THETA */
     double norm_eps;   /* added to the variance that a normalisation divides by; 0: 1e-5 */
 } graph_model_options;

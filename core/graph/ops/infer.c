@@ -46,7 +46,7 @@ static const char *parse_operand(const char *p, operand *o)
             o->letter[o->n++] = *p;
     p++;
     if (*p == ':') {
-        o->dtype = p[1] == 'i' ? WEFT_I32 : WEFT_F32;
+        o->dtype = p[1] != 'i' ? WEFT_F32 : p[2] == '6' ? WEFT_I64 : WEFT_I32;
         p += 4;
     }
     return *p == ' ' ? p + 1 : p;

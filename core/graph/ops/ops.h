@@ -7,8 +7,8 @@
  *
  * A small letter stands for one axis, a capital with ".." for one or more; equal letters must be
  * equal axes, in name and in size; "?" marks an input that may be left out. Element types: none
- * written is the op's compute type (that of its first such operand), ":i32" and ":f32" are fixed.
- * [] is a scalar.
+ * written is the op's compute type (that of its first such operand), ":i32", ":i64" and ":f32" are
+ * fixed. [] is a scalar.
  *
  * To add an op:
  *   - here: a file with its table, one family a file (misc.c has ops of a few lines); the family in

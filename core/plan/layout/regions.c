@@ -8,10 +8,11 @@
 
 #include <string.h>
 
-/* Is it one of the inputs that run/train.c fills? */
+/* Is it one of the inputs that run/inputs.c fills? */
 static bool is_filled(const char *input)
 {
-    return !strcmp(input, "tokens") || !strcmp(input, "targets") || !strcmp(input, "positions");
+    return !strcmp(input, "tokens") || !strcmp(input, "targets") || !strcmp(input, "positions") ||
+           !strcmp(input, "first_token");
 }
 
 static weft_status count_inputs(plan *p, const graph *g, uint64_t micro_batches, uint64_t *at)
@@ -22,13 +23,13 @@ static weft_status count_inputs(plan *p, const graph *g, uint64_t micro_batches,
         if (!is_filled(g->tensors.at[i].name))
             return err_fail(WEFT_USAGE,
                             "the graph has an input '%s', which nothing fills; there are tokens, "
-                            "targets and positions",
+                            "targets, positions and first_token",
                             g->tensors.at[i].name);
         weft_shape local = graph_local_shape(g, i + 1);
         input_slot *x = vec_push(&p->inputs);
         *x = (input_slot){pool_text(&p->pool, g->tensors.at[i].name), *at, 0,
-                          graph_shape_elements(&local)};
-        x->stride = (graph_shape_bytes(&local) + 63) & ~(uint64_t)63;
+                          graph_shape_elements(&local), graph_shape_bytes(&local)};
+        x->stride = (x->bytes + 63) & ~(uint64_t)63;
         *at += x->stride * micro_batches;
     }
     return WEFT_OK;

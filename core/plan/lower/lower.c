@@ -15,6 +15,7 @@
 #include "plan/emit.h"
 #include "plan/lower/fusion.h"
 #include "plan/lower/repack.h"
+#include "plan/position.h"
 #include "plan/scalar.h"
 
 #include <stdlib.h>
@@ -162,29 +163,6 @@ static void single_step(const node *n, weft_ew_step *step, uint16_t *reg, weft_e
     *p = (weft_ew_program){sizeof *p, 1, n->nin + 1, -1, step, reg};
 }
 
-#define MAX_ATTRS 16u
-
-/* Does the op need the index at which this rank's part of an axis begins? */
-static bool wants_first(const graph *g, const node *n, uint64_t first[WEFT_MAX_MESH])
-{
-    uint32_t k = n->op->first_input;
-    return k && k <= n->nin && n->nattr <= MAX_ATTRS &&
-           graph_local_start(g, n->in[k - 1], n->op->first_axis, first);
-}
-
-/* Copy the node's attributes, with "first", which is 0 unless the graph sets it. */
-static uint32_t with_first(const node *n, weft_attr *out)
-{
-    bool there = false;
-    for (uint32_t i = 0; i < n->nattr; i++) {
-        out[i] = n->attrs[i];
-        there |= !strcmp(out[i].key, "first");
-    }
-    if (!there)
-        out[n->nattr] = (weft_attr){.key = "first"};
-    return n->nattr + !there;
-}
-
 static weft_status lower_compute(lowering *l, uint32_t seg, uint32_t at)
 {
     const graph *g = l->b->g;
@@ -213,11 +191,12 @@ static weft_status lower_compute(lowering *l, uint32_t seg, uint32_t at)
         io,        io + n->nin, ew ? &program : NULL};
     if (plan_node_adds(l->b, at, l->first))
         op.flags |= WEFT_SPEC_ACCUMULATE;
-    uint64_t begins[WEFT_MAX_MESH] = {0};
-    weft_attr attrs[MAX_ATTRS + 1];
-    if (wants_first(g, n, begins)) {
+    uint64_t begins[WEFT_MAX_MESH];
+    weft_attr attrs[POSITION_ATTRS];
+    const uint32_t nattr = plan_position(l->b->p, g, n, NULL, attrs, begins);
+    if (nattr) {
         op.attrs = attrs;
-        op.nattr = with_first(n, attrs);
+        op.nattr = nattr;
     }
     return plan_segment_add_at(l->b->p, seg, &op, n->recomputed ? 0 : graph_node_flops(g, n), refs,
                                begins);

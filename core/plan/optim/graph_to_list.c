@@ -11,6 +11,7 @@
 #include "plan/collective.h"
 #include "plan/emit.h"
 #include "plan/lower/repack.h"
+#include "plan/position.h"
 #include "plan/scalar.h"
 
 #include <stdlib.h>
@@ -210,12 +211,15 @@ static weft_status add_operand(graph_to_list *s, operands *o, weft_tensor t, boo
     return WEFT_OK;
 }
 
-static weft_status emit_operands(graph_to_list *s, operands *o, const weft_opspec *op)
+static weft_status emit_operands(graph_to_list *s, operands *o, const weft_opspec *op,
+                                 const uint64_t *first)
 {
-    weft_status st = plan_emit_op(
-        s->b->p, s->l, op,
-        &(emission){
-            .segment = s->job->name, .refs = o->refs, .bases = o->bases, .nbases = o->nbases});
+    weft_status st = plan_emit_op(s->b->p, s->l, op,
+                                  &(emission){.segment = s->job->name,
+                                              .refs = o->refs,
+                                              .bases = o->bases,
+                                              .nbases = o->nbases,
+                                              .first = first});
     if (st != WEFT_OK)
         return st;
     for (uint32_t i = BASE_FIRST; i < o->nbases; i++)
@@ -243,24 +247,27 @@ static weft_status emit_program(graph_to_list *s, uint32_t first, uint32_t end)
                             .in = o.io,
                             .out = o.io + f.nin,
                             .program = &f.program};
-    return st != WEFT_OK || !f.nout ? st : emit_operands(s, &o, &op);
+    return st != WEFT_OK || !f.nout ? st : emit_operands(s, &o, &op, NULL);
 }
 
 static weft_status emit_node(graph_to_list *s, const node *n)
 {
     operands o = {.nbases = BASE_FIRST};
     weft_status st = WEFT_OK;
+    weft_attr attrs[POSITION_ATTRS];
+    uint64_t first[WEFT_MAX_MESH];
+    const uint32_t nattr = plan_position(s->b->p, s->g, n, s->job->param, attrs, first);
     for (uint32_t k = 0; st == WEFT_OK && k < n->nin + n->nout; k++)
         st = add_operand(s, &o, k < n->nin ? n->in[k] : n->out[k - n->nin], false);
     const weft_opspec op = {.struct_size = sizeof op,
                             .id = n->id,
-                            .attrs = n->attrs,
-                            .nattr = n->nattr,
+                            .attrs = nattr ? attrs : n->attrs,
+                            .nattr = nattr ? nattr : n->nattr,
                             .nin = n->nin,
                             .nout = n->nout,
                             .in = o.io,
                             .out = o.io + n->nin};
-    return st != WEFT_OK ? st : emit_operands(s, &o, &op);
+    return st != WEFT_OK ? st : emit_operands(s, &o, &op, first);
 }
 
 /* Copy the bits as 32-bit words, which an elementwise copy does not change; memory is a multiple of
@@ -287,7 +294,7 @@ static weft_status emit_bits(graph_to_list *s, const node *n)
                             .in = o.io,
                             .out = o.io + o.n - 1,
                             .program = &program};
-    return st != WEFT_OK ? st : emit_operands(s, &o, &op);
+    return st != WEFT_OK ? st : emit_operands(s, &o, &op, NULL);
 }
 
 /* Fill the memory of a whole tensor up to its room: with 0 behind it and, for the real elements,
@@ -372,7 +379,7 @@ static weft_status emit_grouped(graph_to_list *s, const node *n, collective *c)
                             .out = o.io + 1,
                             .program = &program};
     if (st == WEFT_OK)
-        st = emit_operands(s, &o, &op);
+        st = emit_operands(s, &o, &op, NULL);
     c->in = c->out;
     c->channel = plan_channel_some(p, pool_printf(&p->pool, "%s.update", k->name), k->mesh_axis,
                                    k->coords, k->n);

@@ -20,6 +20,7 @@ typedef struct graph_to_list_job {
     /* Find the address of a parameter, gradient or state; false for a temporary. */
     bool (*find)(void *ctx, weft_tensor t, tensor_place *out);
     void *ctx;
+    const char *param; /* of an update: the parameter, whose random numbers are its own; or NULL */
 } graph_to_list_job;
 
 typedef struct graph_to_list_work { /* nodes [first, end) of a graph */

@@ -163,7 +163,8 @@ static weft_status make_list(builder *b, const list_edit *x, list *l)
                              SCALAR_OF_PLUGIN);
     if (st == WEFT_OK)
         st = graph_propagate(&m.g, 0, &end);
-    const graph_to_list_job what = {pool_printf(&b->p->pool, "list %s", x->name), 0, find, &m};
+    const graph_to_list_job what = {
+        .name = pool_printf(&b->p->pool, "list %s", x->name), .find = find, .ctx = &m};
     if (st == WEFT_OK)
         st = plan_graph_to_list(b, l, &m.g, 0, end, &what);
     free(m.elsewhere);

@@ -237,7 +237,7 @@ weft_status plan_each_updates(builder *b, list *l)
             &k->g,
             0,
             k->end,
-            {pool_printf(&b->p->pool, "update %s", p->name), k->gate, find, &f[i]}};
+            {pool_printf(&b->p->pool, "update %s", p->name), k->gate, find, &f[i], p->name}};
     }
     for (uint32_t i = 0, done; st == WEFT_OK && i < n; i += done) {
         st = plan_graphs_to_list(b, l, w + i, n - i, &done);

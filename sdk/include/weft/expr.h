@@ -38,7 +38,7 @@
  * "cast" x converts to another element type, by the attribute "dtype": WEFT_F32, BF16, F16, I32 or
  * U8. 16-bit types round to nearest even; WEFT_I32 and WEFT_U8 round to the nearest whole number,
  * ties to even, and saturate, with NaN as 0. It is no elementwise op: operands of those are
- * floating point.
+ * floating point. Random numbers and dropout: weft/random.h.
  *
  * Shapes. Operands have the same shape, or one element, which is broadcast. The core completes a
  * sum of squares over a sharded tensor over the ranks.

@@ -37,7 +37,7 @@ typedef struct weft_shape {
 WEFT_FREEZE(weft_shape, axes, 144);
 
 /* What a tensor is for. */
-#define WEFT_T_INPUT 1u      /* filled for each micro-batch: tokens, targets, positions */
+#define WEFT_T_INPUT 1u      /* filled for each micro-batch: see builder.input */
 #define WEFT_T_PARAM 2u      /* learned; fp32 master copy, and a compute copy for 16-bit types */
 #define WEFT_T_ACTIVATION 3u /* made by an op in a pass */
 #define WEFT_T_GRAD 4u       /* the sum of a parameter's gradient over the step */
@@ -120,7 +120,8 @@ WEFT_FREEZE(weft_comm_args, reserved, 40);
  *   "scale"    loss scale: what the loss gradient is multiplied by; 1 without scaling
  *   "clip"     factor for gradients: clipping and the inverse of the loss scale in one
  *   "gate"     1, or 0 when the step is skipped: every assignment of an update obeys it
- *   "norm"     global gradient norm before clipping, each element counted once */
+ *   "norm"     global gradient norm before clipping, each element counted once
+ *   "step"     number of this step, 1 at the first; moves on a skipped step; exact up to 2^24 */
 
 /* What builder.state() makes: a tensor beside a parameter, the same for every layout of the job.
  * Set struct_size, name and like; a member that is 0 or NULL takes its default.
@@ -169,8 +170,13 @@ typedef struct weft_builder {
      * of the name ("block.0", "block.1"). Models only. [plan] */
     weft_status (*block)(void *ctx, const char *name, uint32_t flags);
 
-    /* A tensor that the core fills for each micro-batch; a learned one. [plan] */
+    /* A tensor that the core fills for each micro-batch: "tokens", "targets" and "positions" are
+     * WEFT_I32 [tokens]. "first_token" is WEFT_I64 []: the number in the whole run of the
+     * micro-batch's first token. Tokens are numbered by step, sequence and position, so that a
+     * token has one number on every layout; asked for again, it is the same tensor. [plan] */
     weft_status (*input)(void *ctx, const weft_input_args *args, weft_tensor *out);
+
+    /* A learned tensor. [plan] */
     weft_status (*param)(void *ctx, const weft_param_args *args, weft_tensor *out);
 
     /* A scalar from the list above, or a new one that starts at 0. New ones that a rule or a list

@@ -60,6 +60,13 @@ WEFT_FREEZE(weft_op_self, b, 32);
 #define WEFT_OP_ACCUMULATES 2u /* its kernels can add to their outputs instead of writing them */
 #define WEFT_OP_SHAPE_LAST 4u  /* of the last input only the shape is used: run() may get NULL */
 
+/* What its kernels compute depends on where an element lies in the whole tensor (random numbers).
+ * `first_input` names a tensor whose elements are numbered in row-major order over the whole job's
+ * sizes, and `first_axis` is 0. The kernels get the whole-number attributes "seed" (run.seed),
+ * "first" (number of this rank's first element) and "whole.K" (the whole job's size of its axis
+ * K, for each K from 0), in place of attributes of these names that the graph sets. */
+#define WEFT_OP_NUMBERED 8u
+
 /* What an op is, for readers and tools: `weft ops` prints it, with what shard() and grad() answer
  * for an example that is built from it. Each text is one line of printable ASCII.
  *
@@ -71,9 +78,9 @@ WEFT_FREEZE(weft_op_self, b, 32);
  *   axes        "T tokens, I in, O out": for each letter a name that its axis may have
  *   attributes  "sequence int - MEANING; eps real 1e-05 MEANING": key, int or real, default ('-':
  *               it must be given; '-N': it has the size of the letter N in examples) and meaning,
- *               without "first". NULL: none. "*in" is a key that
- *               names an axis; in examples it is `in` with the number of that axis, or with 0 if no
- *               operand has it
+ *               without those that the core gives ("first", WEFT_OP_NUMBERED). NULL: none. "*in"
+ *               is a key that names an axis; in examples it is `in` with the number of that axis,
+ *               or with 0 if no operand has it
  *   formula     what flops() counts, by letters and keys: "2 T I O". NULL: negligible */
 typedef struct weft_op_doc {
     uint32_t struct_size, flags; /* flags: 0 */

@@ -480,7 +480,7 @@ void referee(const struct call *c)
         }
     if (is_joined(c->id) || is_axis(c->id))
         return is_axis(c->id) ? referee_axis(c) : referee_joined(c);
-    if (referee_flat(c))
+    if (referee_flat(c) || referee_random(c))
         return;
     fail_msg("the referee does not know op %s", c->id);
 }

@@ -10,4 +10,7 @@ void referee(const struct call *c);
 /* axis.c: its part for ops along an axis and batched products. */
 void referee_axis(const struct call *c);
 
+/* random.c: random and dropout. 0: the op is neither. */
+int referee_random(const struct call *c);
+
 #endif

@@ -109,7 +109,7 @@ static void split_data(machine *m)
             continue;
         m->axes++;
         for (weft_tensor t = 1; t <= m->g.tensors.n; t++)
-            if (graph_tensor(&m->g, t)->kind == WEFT_T_INPUT)
+            if (graph_tensor(&m->g, t)->kind == WEFT_T_INPUT && graph_tensor(&m->g, t)->shape.rank)
                 assert_int_equal(graph_split(&m->g, graph_tensor(&m->g, t)->name, "tokens", a),
                                  WEFT_OK);
     }
@@ -187,8 +187,8 @@ static void place_inputs(machine *m)
         tag t = {T_INPUT, 0, 0, graph_find(&m->g, x->name), 0};
         for (uint32_t pass = 0; t.id && pass < m->p->micro_batches; pass++) {
             t.n = (uint16_t)pass;
-            expect(m, x->offset + pass * x->stride, x->elements * 4, (tag){0}, x->name);
-            mark(m, x->offset + pass * x->stride, x->elements * 4, t);
+            expect(m, x->offset + pass * x->stride, x->bytes, (tag){0}, x->name);
+            mark(m, x->offset + pass * x->stride, x->bytes, t);
         }
     }
 }

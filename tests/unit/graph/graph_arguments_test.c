@@ -310,7 +310,8 @@ static weft_status replacement(void *user, const weft_builder *b)
     ROW(b->state(b->ctx, ARGS("m", n->table, 0, NULL), &t),
         "builder.state() is called in a replacement");
     ROW(b->input(b->ctx, INPUT("mask", &ids), &t),
-        "nothing fills an input 'mask'; there are tokens, targets and positions");
+        "nothing fills an input 'mask'; there are tokens, targets, positions and first_token");
+    ROW(b->input(b->ctx, INPUT("first_token", &ids), &t), "'first_token' must be WEFT_I64 []");
     ROW(b->input(b->ctx, INPUT("tokens", &ids), &t), "already has a tensor named tokens");
     s.dtype = 0;
     ROW(b->input(b->ctx, INPUT("positions", &s), &t), "must be WEFT_I32 [tokens 8]");
@@ -333,6 +334,12 @@ static weft_status replacement(void *user, const weft_builder *b)
     no_ctx(n);
     if (b->input(b->ctx, INPUT("positions", &ids), &t) != WEFT_OK) /* which it may ask for */
         fail_msg("%s", err_text());
+    weft_tensor again;
+    s = (weft_shape){.dtype = WEFT_I64};
+    if (b->input(b->ctx, INPUT("first_token", &s), &t) != WEFT_OK ||
+        b->input(b->ctx, INPUT("first_token", &s), &again) != WEFT_OK || t != again)
+        fail_msg("%s", err_text());
+    ROW(b->input(b->ctx, INPUT("first_token", &ids), &t), "'first_token' must be WEFT_I64 []");
     return b->op(b->ctx, "neg", NULL, 0, &n->x, 1, 0, &t, 1) != WEFT_OK ||
            b->assign(b->ctx, n->y, t, 0) != WEFT_OK;
 }

@@ -314,6 +314,7 @@ static void sign(const graph_doc_operand *o, bool types, char *to, size_t cap)
     snprintf(to + n, cap - n, "]%s",
              !types           ? ""
              : o->type == 'i' ? ":i32"
+             : o->type == 'l' ? ":i64"
              : o->type == 'f' ? ":f32"
                               : "");
 }

@@ -240,8 +240,10 @@ static void impossible_sizes(void **state)
         refuse(&o, wrong[i].says);
     }
     graph_model_options o = published();
-    o.dropout = 0.1;
-    refuse(&o, "model.dropout is 0.1");
+    o.dropout = 1;
+    refuse(&o, "model.dropout is 1; it must be at least 0 and below 1");
+    o.dropout = -0.5;
+    refuse(&o, "model.dropout is -0.5");
     o = published();
     o.family = "bert";
     refuse(&o, "model.family = bert is not a model family of this version: gpt2, llama");

@@ -21,13 +21,17 @@ static weft_shape parse(const char *spec, char text[128])
     static const struct {
         const char *word;
         uint32_t dtype;
-    } types[] = {{"f32", WEFT_F32}, {"bf16", WEFT_BF16}, {"f16", WEFT_F16}, {"i32", WEFT_I32}};
+    } types[] = {{"f32", WEFT_F32},
+                 {"bf16", WEFT_BF16},
+                 {"f16", WEFT_F16},
+                 {"i32", WEFT_I32},
+                 {"i64", WEFT_I64}};
     weft_shape s = {0};
     snprintf(text, 128, "%s", spec);
     char *p = strchr(text, ' ');
     if (p)
         *p++ = 0;
-    for (size_t i = 0; i < 4; i++)
+    for (size_t i = 0; i < 5; i++)
         if (!strcmp(text, types[i].word))
             s.dtype = types[i].dtype;
     for (char *axis = p ? strtok(p, ",") : NULL; axis; axis = strtok(NULL, ",")) {
@@ -111,6 +115,24 @@ static const infer_case cases[] = {
      "f32 e=3,tokens=8,embed=4",
      NULL},
     {"bmm.dw", {"f32 e=3," T ",ffn=16", "f32 e=3," T ",embed=4"}, "f32 e=3,ffn=16,embed=4", NULL},
+    {"random", {"i64", "bf16 " T ",embed=4"}, X, NULL},
+    {"random", {"i64", "f32 " T}, "f32 tokens=8", NULL},
+    {"random", {"f32", "bf16 ffn=3,embed=4"}, "f32 ffn=3,embed=4", NULL},
+    {"random", {"f32", X}, NULL, "the time is not that of f32 [tokens 8, embed 4]"},
+    {"random", {"i64", "f32 ffn=3,embed=4"}, NULL, "the time is not that of f32 [ffn 3, embed 4]"},
+    {"random", {"i64", "f32 embed=4,tokens=8"}, NULL, "the input 'first_token' for tensors whose"},
+    {"random", {"i32", X}, NULL, "time cannot be i32 []"},
+    {"random", {X}, NULL, "1 inputs were given"},
+    {"dropout", {X, "i64"}, X, NULL},
+    {"dropout",
+     {"bf16 " T ",heads=2,dim=2", "i64", "bf16 heads=2,dim=2"},
+     "bf16 tokens=8,heads=2,dim=2",
+     NULL},
+    {"dropout", {X, "i64", "f32 embed=4", X}, X, NULL},
+    {"dropout", {X, "i64", "f32 embed=5"}, NULL, "b, which is f32 [embed 5], does not fit x"},
+    {"dropout", {X, "f32"}, NULL, "time cannot be f32 []"},
+    {"dropout", {"f32 ffn=3,embed=4", "i64"}, NULL, "which dropout does not take"},
+    {"dropout", {"f32 " T, "i64"}, NULL, "x cannot be f32 [tokens 8]"},
     {"colsum", {"f32 " T ",heads=2,dim=2"}, "f32 heads=2,dim=2", NULL},
     {"colsum", {"f32 " T}, NULL, "cannot be"},
     {"layernorm",

@@ -26,7 +26,8 @@
 
 typedef struct example {
     const char *id;
-    const char *in[6];  /* axes of each input, a letter each (sizes in size_of()); ":i" ids */
+    const char *in[6];  /* axes of each input, a letter each (sizes in size_of()); ":i" ids, ":l" a
+                         * number */
     const char *accept; /* splits that must work, as axis letters; "+k": partial input k; "@c1": the
                          * op is along axis c, number 1 */
 } example;
@@ -70,6 +71,13 @@ static const example examples[] = {
     {"gelu.dx", {"tc", "tc", "c"}, "tc+0"},
     {"gelu.dx", {"tc", "tc"}, "tc+0"},
     {"bias_residual", {"tc", "c", "tc"}, "tc"},
+    {"random", {":l", "tc"}, "tc+1"},
+    {"random", {":l", "thd"}, "thd+1"},
+    {"random", {"", "ophd"}, "ophd+1"},
+    {"dropout", {"tc", ":l"}, "tc"},
+    {"dropout", {"thd", ":l"}, "thd"},
+    {"dropout", {"tc", ":l", "c"}, "tc"},
+    {"dropout", {"tophd", ":l", "ophd", "tophd"}, "tophd"},
     {"accumulate", {"tc"}, "tc+0"},
     {"sumsq", {"tc"}, "tc"},
     {"cast", {"tc"}, "tc"},
@@ -113,7 +121,7 @@ static const example examples[] = {
 
 static const char *name_of(char axis)
 {
-    static const char *const names[] = {"t", "c", "o", "p", "q", "h", "g", "d", "v"};
+    static const char *const names[] = {"tokens", "c", "o", "p", "q", "h", "g", "d", "v"};
     return names[strchr("tcopqhgdv", axis) - "tcopqhgdv"];
 }
 
@@ -124,10 +132,11 @@ static int64_t size_of(char axis)
     return sizes[strchr(letters, axis) - letters];
 }
 
-static const weft_attr attrs[] = {{.key = "eps", .f = 1e-3},
-                                  {.key = "sequence", .i = 4},
-                                  {.key = "causal", .i = 1},
-                                  {.key = "weight", .f = 0.25}};
+static const weft_attr attrs[] = {
+    {.key = "eps", .f = 1e-3}, {.key = "sequence", .i = 4},
+    {.key = "causal", .i = 1}, {.key = "weight", .f = 0.25},
+    {.key = "p", .f = 0.5},    {.key = "stream", .i = 0x123456789abcdef},
+    {.key = "seed", .i = 77}};
 #define ATTRS (sizeof attrs / sizeof *attrs)
 
 /* The op's attributes: those of `attrs`, or where it has own ones those alone. */
@@ -160,18 +169,20 @@ typedef struct bench {
 
 static weft_shape shape_of(const char *axes)
 {
-    weft_shape s = {.dtype = strchr(axes, ':') ? WEFT_I32 : WEFT_F32};
+    const char *type = strchr(axes, ':');
+    weft_shape s = {.dtype = !type ? WEFT_F32 : type[1] == 'l' ? WEFT_I64 : WEFT_I32};
     for (; *axes && *axes != ':'; axes++)
         s.axes[s.rank++] = (weft_axis){name_of(*axes), size_of(*axes)};
     return s;
 }
 
-/* Positive numbers, fit for logarithms; ids below the vocabulary. */
+/* Positive numbers, fit for logarithms; ids below the vocabulary; a large number of a token. */
 static void fill(double *x, const weft_shape *s, uint64_t key)
 {
     for (int64_t i = 0; i < eval_elements(s); i++)
-        x[i] = s->dtype == WEFT_I32 ? (double)rng_below(key, (uint64_t)i, (uint64_t)size_of('v'))
-                                    : 0.2 + rng_uniform(key, (uint64_t)i);
+        x[i] = s->dtype == WEFT_I32   ? (double)rng_below(key, (uint64_t)i, (uint64_t)size_of('v'))
+               : s->dtype == WEFT_I64 ? 0x123456789p0
+                                      : 0.2 + rng_uniform(key, (uint64_t)i);
 }
 
 static void run(const bench *w, const weft_attr *a, uint32_t nattr, const weft_shape *is,
@@ -271,6 +282,28 @@ static void join_parts(const bench *w, const weft_place *place, int c, double (*
     }
 }
 
+/* The attributes of coordinate c's part, of shapes `is`. */
+static uint32_t part_attrs(const bench *w, const weft_shape *is, int c, weft_attr *a)
+{
+    static const char *const keys[] = {"whole.0", "whole.1", "whole.2", "whole.3", "whole.4"};
+    const weft_shape *whole = &w->is[w->op->first_input - 1], *part = &is[w->op->first_input - 1];
+    uint32_t n = w->call.nattr;
+    int64_t distance = 1, first = 0;
+    memcpy(a, w->attrs, sizeof w->attrs);
+    if (!w->op->first_input)
+        return n;
+    for (uint32_t k = whole->rank; k-- > 0; distance *= whole->axes[k].size) {
+        const int64_t begin = c * (whole->axes[k].size - part->axes[k].size);
+        if (w->op->flags & WEFT_OP_NUMBERED)
+            a[n++] = (weft_attr)WEFT_ATTR_INT(keys[k], whole->axes[k].size);
+        first += w->op->flags & WEFT_OP_NUMBERED ? begin * distance
+                 : k == w->op->first_axis        ? begin
+                                                 : 0;
+    }
+    a[n++] = (weft_attr)WEFT_ATTR_INT("first", first);
+    return n;
+}
+
 /* The parts of an accepted placement, computed and joined, against the whole. */
 static void check_parts(bench *w, const weft_place *in, const weft_place *out)
 {
@@ -282,15 +315,9 @@ static void check_parts(bench *w, const weft_place *in, const weft_place *out)
     for (int c = 0; c < SIZE; c++) {
         weft_shape is[6], os[3];
         uint32_t nout;
-        weft_attr a[ATTRS + 1] = {0};
-        uint32_t n = w->call.nattr;
-        memcpy(a, w->attrs, sizeof w->attrs);
+        weft_attr a[ATTRS + 6];
         take_parts(w, in, c, is, x);
-        if (w->op->first_input) {
-            uint32_t i = w->op->first_input - 1, axis = w->op->first_axis;
-            a[n++] = (weft_attr)WEFT_ATTR_INT(
-                "first", c * (w->is[i].axes[axis].size - is[i].axes[axis].size));
-        }
+        const uint32_t n = part_attrs(w, is, c, a);
         assert_int_equal(w->op->infer(&self, a, n, is, w->call.nin, os, &nout), WEFT_OK);
         run(w, a, n, is, os, x, y);
         join_parts(w, out, c, y, sum);

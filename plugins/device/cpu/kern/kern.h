@@ -11,6 +11,17 @@
 #include <stdint.h>
 #include <weft/op.h>
 
+/* Elements of an op by their numbers in the whole tensor (random/random.c): `runs` runs of `length`
+ * neighbours each. A run begins at first + time * unit + the sum over the outer axes, slowest
+ * first, of its index along each times `step`. */
+struct cpu_numbers {
+    int64_t runs, length, blocks; /* blocks: items of a run */
+    uint64_t seed, stream, first, unit;
+    uint32_t outer, by_step; /* axes; 1: time is the scalar "step" */
+    int64_t size[WEFT_MAX_AXES];
+    uint64_t step[WEFT_MAX_AXES];
+};
+
 /* The arguments of a prepared op; each op uses some of them. */
 struct cpu_args {
     int64_t rows;       /* tokens, or elements of a flat op */
@@ -30,7 +41,8 @@ struct cpu_args {
     uint32_t nin;             /* number of inputs; the last may be absent */
     int32_t accumulate, loss; /* loss: number of the loss output */
     const struct ew_code *ew;
-    const float *turn; /* rope: cosines, then sines, of the pairs [sequence][2][dim/2] */
+    struct cpu_numbers numbers; /* random, dropout */
+    const float *turn;          /* rope: cosines, then sines, of the pairs [sequence][2][dim/2] */
 };
 
 struct cpu_job {
@@ -65,6 +77,8 @@ typedef void cpu_kernel(const struct cpu_job *j, int64_t begin, int64_t end, cha
     X(vocab_loss)                                                                                  \
     X(embedding)                                                                                   \
     X(embedding_dw)                                                                                \
+    X(random)                                                                                      \
+    X(dropout)                                                                                     \
     X(accumulate)                                                                                  \
     X(sum_axis)                                                                                    \
     X(max_axis)                                                                                    \
@@ -95,6 +109,7 @@ extern const struct cpu_kernels cpu_kernels_plain; /* the only set on non-x86-64
 
 /* Items: what one unit of a kernel's range is. */
 #define FLAT_BLOCK 65536 /* elements of an item of accumulate, cast and sumsq */
+#define DRAW_BLOCK 8192  /* elements of an item of random and dropout */
 #define EW_TILE 256      /* elements of an item of ew; floats of a slot */
 #define COLUMN_BLOCK 64  /* columns of an item of the column sums */
 

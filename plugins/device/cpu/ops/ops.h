@@ -43,6 +43,10 @@ CPU_PLAN(plan_rope);
 weft_status ready_rope(weft_prepared *p, const weft_opspec *spec);
 void drop_rope(weft_prepared *p);
 
+/* random.c */
+CPU_PLAN(plan_random);
+CPU_RUN(run_random);
+
 /* product.c */
 #define PRODUCT_Y 1u  /* y = x w' + b */
 #define PRODUCT_DX 2u /* dx = dy w */

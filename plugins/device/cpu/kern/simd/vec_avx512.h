@@ -65,6 +65,12 @@ static inline vf v_from_int(vi a)
     return _mm512_cvtepi32_ps((__m512i)a);
 }
 
+/* The 64-bit products of lanes 0, 2, ...: lower halves there, upper halves in the next lanes. */
+static inline vu v_mul_even(vu a, vu b)
+{
+    return (vu)_mm512_mul_epu32((__m512i)a, (__m512i)b);
+}
+
 static inline vf v_load_bf16(const uint16_t *p)
 {
     __m256i h = _mm256_loadu_si256((const void *)p);

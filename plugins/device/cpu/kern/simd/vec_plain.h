@@ -61,6 +61,16 @@ static inline vf v_from_int(vi a)
     return __builtin_convertvector(a, vf);
 }
 
+typedef uint64_t vq __attribute__((vector_size(16)));
+
+/* Also where the first lane is the upper half. */
+static inline vu v_mul_even(vu a, vu b)
+{
+    const vq even = {(uint64_t)a[0] * b[0], (uint64_t)a[2] * b[2]};
+    return (vu){(uint32_t)even[0], (uint32_t)(even[0] >> 32), (uint32_t)even[1],
+                (uint32_t)(even[1] >> 32)};
+}
+
 /* Load four 16-bit numbers into the low halves of lanes. */
 static inline vu v_load_low16(const uint16_t *p)
 {

@@ -58,6 +58,11 @@ static inline vf v_from_int(vi a)
     return _mm_cvtepi32_ps((__m128i)a);
 }
 
+static inline vu v_mul_even(vu a, vu b)
+{
+    return (vu)_mm_mul_epu32((__m128i)a, (__m128i)b);
+}
+
 static inline vf v_load_bf16(const uint16_t *p)
 {
     __m128i h = _mm_loadl_epi64((const void *)p);

@@ -58,6 +58,11 @@ static inline vf v_from_int(vi a)
     return _mm256_cvtepi32_ps((__m256i)a);
 }
 
+static inline vu v_mul_even(vu a, vu b)
+{
+    return (vu)_mm256_mul_epu32((__m256i)a, (__m256i)b);
+}
+
 static inline vf v_load_bf16(const uint16_t *p)
 {
     __m128i h = _mm_loadu_si128((const void *)p);
