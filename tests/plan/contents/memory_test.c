@@ -81,6 +81,29 @@ static void some_in_slices(void **state)
              2);
 }
 
+/* Dropout draws again in backward, may overwrite its input, and reads an input without tokens. */
+static void dropout(void **state)
+{
+    (void)state;
+    static const char *const families[] = {"", "family = llama\n"};
+    static const char *const jobs[] = {
+        "batch = 12\nmicrobatch = 2\n[parallel]\nstrategy = dp\n",
+        "batch = 12\nmicrobatch = 2\nrecompute = block\nprecision = fp32\n[parallel]\n"
+        "strategy = dp\n[optim]\nplacement = zero3\n",
+        "batch = 12\nmicrobatch = 2\nrecompute = selective\naccumulate = compute\n[parallel]\n"
+        "strategy = dp\n[optim]\nplacement = zero1\n",
+        "batch = 12\nmicrobatch = 1\n[parallel]\nstrategy = dp, rows\ndp = 2\nrows = 3\n"};
+    for (uint32_t f = 0; f < 2; f++)
+        for (uint32_t k = 0; k < 4; k++) {
+            char text[1024];
+            snprintf(text, sizeof text,
+                     "[model]\n%slayers = 2\nheads = 3\nembed = 18\nffn = 37\ncontext = 12\n"
+                     "vocab = 23\ndropout = 0.1\n[train]\nsequence = 7\nclip = 1\n%s",
+                     families[f], jobs[k]);
+            walk_all(text, k == 3 ? 6 : 3);
+        }
+}
+
 #define IN_SLICES(placement) "[optim]\nplacement = zero" placement "\n"
 
 static void in_slices(void **state)
@@ -134,15 +157,16 @@ static void drawn(void **state)
         snprintf(
             text, sizeof text,
             "[model]\nlayers = %u\nheads = %u\nembed = %u\nffn = %u\ncontext = 16\nvocab = %u\n"
-            "tied = %s\n[train]\nsequence = %u\nbatch = %u\nmicrobatch = %u\nprecision = %s\n"
+            "tied = %s\ndropout = %s\n[train]\nsequence = %u\nbatch = %u\nmicrobatch = "
+            "%u\nprecision = %s\n"
             "accumulate = %s\nbucket_mb = %g\n[parallel]\nstrategy = %s\n[optim]\nrule = %s\n"
             "placement = %s\n[comm]\nalgorithm = %s\n",
             (unsigned)(1 + r[4] % 4), heads, heads * (unsigned)(1 + r[5] % 9),
             (unsigned)(1 + r[6] % 70), (unsigned)(2 + r[7] % 90), r[8] % 2 ? "on" : "off",
-            (unsigned)(1 + r[9] % 16), ranks * micro * passes, micro, r[10] % 2 ? "fp32" : "bf16",
-            r[10] % 3 ? "fp32" : "compute", r[11] % 2 ? 0.001 : 0.02, ranks > 1 ? "dp" : "none",
-            r[11] % 3 ? "adamw" : "sgd", placements[ranks > 1 ? r[12] % 4 : 0],
-            r[11] % 5 ? "auto" : "ring");
+            r[8] % 3 ? "0" : "0.2", (unsigned)(1 + r[9] % 16), ranks * micro * passes, micro,
+            r[10] % 2 ? "fp32" : "bf16", r[10] % 3 ? "fp32" : "compute", r[11] % 2 ? 0.001 : 0.02,
+            ranks > 1 ? "dp" : "none", r[11] % 3 ? "adamw" : "sgd",
+            placements[ranks > 1 ? r[12] % 4 : 0], r[11] % 5 ? "auto" : "ring");
         walk_all(text, ranks);
     }
 }
@@ -203,6 +227,7 @@ int main(void)
         cmocka_unit_test(in_slices_over_one_axis),
         cmocka_unit_test(some_in_slices),
         cmocka_unit_test(llama),
+        cmocka_unit_test(dropout),
         cmocka_unit_test(drawn),
         cmocka_unit_test(room_for_every_rank),
     };
