@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-JOBS = ("tied", "untied", "llama")
+JOBS = ("tied", "untied", "llama", "dropout", "llama_dropout")
 FAR = 1e-6  # of a number, after 20 steps in fp64; recorded.json may be of another version
 
 

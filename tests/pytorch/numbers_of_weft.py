@@ -12,7 +12,8 @@ HEADER_WORDS = 256
 
 def words(key, counter, stream):
     """Four uniform 32-bit words."""
-    c = [counter & MASK, counter >> 32, counter * 0 + stream, counter * 0]
+    none = counter * 0
+    c = [counter & MASK, counter >> 32, none + (stream & MASK), none + (stream >> 32)]
     k = [key & MASK, key >> 32]
     for _ in range(10):
         p0, p1 = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
@@ -50,6 +51,22 @@ def normals(key, n, lib=None):
     if lib:
         return lib.stack(pair(pairs, lib), axis=1).reshape(-1)[:n]
     return [x for p in pairs for x in pair(p, math)][:n]
+
+
+def stream_of(name):
+    """The number of a stream of random numbers in a step: FNV-1a."""
+    h = 14695981039346656037
+    for byte in name.encode():
+        h = ((h ^ byte) * 1099511628211) & 0xFFFFFFFFFFFFFFFF
+    return h
+
+
+def kept(seed, name, first, n, p, lib):
+    """Which of the elements first ... first + n - 1 of a stream dropout keeps; `lib` is numpy."""
+    number = lib.arange(first, first + n, dtype=lib.uint64)
+    counter = number // 64 * 16 + number % 16
+    word = lib.choose((number % 64 // 16).astype(lib.int64), words(seed, counter, stream_of(name)))
+    return word >= int(p * 2.0**32)
 
 
 def read_tokens(path):

@@ -3,10 +3,11 @@
 
   reference.py JOB.ini... [-o recorded.json] [--fp32] [--weights CHECKPOINT] [--tokens FILE]
 
-Model, optimizer and clipping are PyTorch's own; only the initial weights and the order of the data
-follow weft, from numbers_of_weft.py or a checkpoint. Without --tokens the data are those of
-tokens.py. Recorded of each job are loss, gradient norm and learning rate of every step; and of
-every parameter, as its norm and a few elements, the start, the first gradient and the end."""
+Model, optimizer and clipping are PyTorch's own; only the initial weights, the order of the data and
+the elements that dropout drops follow weft, from numbers_of_weft.py or a checkpoint. Without
+--tokens the data are those of tokens.py. Recorded of each job are loss, gradient norm and learning
+rate of every step; and of every parameter, as its norm and a few elements, the start, the first
+gradient and the end."""
 import argparse
 import configparser
 import json
@@ -29,6 +30,8 @@ def read_job(path):
     if ini["model"]["family"] == "llama":
         model["kv_heads"] = int(ini["model"]["kv_heads"])
         model["rope_theta"] = float(ini["model"]["rope_theta"])
+    if ini["model"].getfloat("dropout", 0):
+        model["dropout"] = ini["model"].getfloat("dropout")
     optim = ini["optim"]
     return dict(
         model,
@@ -146,7 +149,17 @@ def causal_attention(q, k, v):
     return torch.softmax(scores.masked_fill(later, -math.inf), -1) @ v
 
 
-def llama_forward(job, p, tokens):
+def dropout(job, x, name, step):
+    """x [batch, sequence, embed] of a step, counted from 0, with the elements dropped that weft
+    drops: it numbers the tokens of the run."""
+    if "dropout" not in job:
+        return x
+    first = step * job["batch"] * job["sequence"] * job["embed"]
+    keep = numbers.kept(job["seed"], name, first, x.numel(), job["dropout"], numpy)
+    return x * torch.tensor(keep).reshape(x.shape) / (1 - job["dropout"])
+
+
+def llama_forward(job, p, tokens, step):
     b, s = tokens.shape
     h, kv = job["heads"], job["kv_heads"]
 
@@ -156,7 +169,7 @@ def llama_forward(job, p, tokens):
     def project(x, name):
         return torch.einsum("bse,hde->bhsd", x, p[name])
 
-    x = p["embed.tok.w"][tokens]
+    x = dropout(job, p["embed.tok.w"][tokens], "embed.drop", step)
     for i in range(job["layers"]):
         n = f"block.{i}."
         y = norm(x, n + "norm1")
@@ -164,24 +177,25 @@ def llama_forward(job, p, tokens):
         k = rotate(project(y, n + "attn.k.w"), job["rope_theta"])
         k, v = (t.repeat_interleave(h // kv, 1) for t in (k, project(y, n + "attn.v.w")))
         y = causal_attention(q, k, v)
-        x = x + torch.einsum("bhsd,ehd->bse", y, p[n + "attn.out.w"])
+        y = torch.einsum("bhsd,ehd->bse", y, p[n + "attn.out.w"])
+        x = x + dropout(job, y, n + "attn.drop", step)
         y = norm(x, n + "norm2")
         y = F.silu(y @ p[n + "ffn.gate.w"].T) * (y @ p[n + "ffn.up.w"].T)
-        x = x + y @ p[n + "ffn.down.w"].T
+        x = x + dropout(job, y @ p[n + "ffn.down.w"].T, n + "ffn.drop", step)
     return norm(x, "head.norm") @ p["embed.tok.w" if job["tied"] else "head.w"].T
 
 
-def forward(job, p, tokens):
+def forward(job, p, tokens, step):
     """Logits [batch, sequence, vocab] of tokens [batch, sequence]."""
     if is_llama(job):
-        return llama_forward(job, p, tokens)
+        return llama_forward(job, p, tokens, step)
     b, s = tokens.shape
     e, h = job["embed"], job["heads"]
 
     def norm(x, name):
         return F.layer_norm(x, (e,), p[name + ".g"], p[name + ".b"], eps=1e-5)
 
-    x = p["embed.tok.w"][tokens] + p["embed.pos.w"][:s]
+    x = dropout(job, p["embed.tok.w"][tokens] + p["embed.pos.w"][:s], "embed.drop", step)
     for i in range(job["layers"]):
         n = f"block.{i}."
         qkv = norm(x, n + "ln1") @ p[n + "attn.qkv.w"].reshape(3 * e, e).T
@@ -189,10 +203,11 @@ def forward(job, p, tokens):
         q, k, v = qkv.permute(2, 0, 3, 1, 4)
         y = causal_attention(q, k, v)
         y = y.transpose(1, 2).reshape(b, s, e)
-        x = x + y @ p[n + "attn.out.w"].reshape(e, e).T + p[n + "attn.out.b"]
+        y = y @ p[n + "attn.out.w"].reshape(e, e).T + p[n + "attn.out.b"]
+        x = x + dropout(job, y, n + "attn.drop", step)
         y = norm(x, n + "ln2") @ p[n + "ffn.in.w"].T + p[n + "ffn.in.b"]
         y = F.gelu(y, approximate="tanh")
-        x = x + y @ p[n + "ffn.out.w"].T + p[n + "ffn.out.b"]
+        x = x + dropout(job, y @ p[n + "ffn.out.w"].T + p[n + "ffn.out.b"], n + "ffn.drop", step)
     return norm(x, "head.ln") @ p["embed.tok.w" if job["tied"] else "head.w"].T
 
 
@@ -243,7 +258,7 @@ def train(job, p, tokens):
     for step in range(job["steps"]):
         x, y = batch(job, tokens, step)
         optimizer.zero_grad()
-        loss = F.cross_entropy(forward(job, p, x).reshape(-1, job["vocab"]), y.reshape(-1))
+        loss = F.cross_entropy(forward(job, p, x, step).reshape(-1, job["vocab"]), y.reshape(-1))
         loss.backward()
         if step == 0:
             grads = {name: summary(t.grad) for name, t in p.items()}
