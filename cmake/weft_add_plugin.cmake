@@ -2,8 +2,8 @@
 #
 # One plugin: a module KIND/NAME.so without a lib prefix, hidden visibility, an export map with the
 # one symbol, and no undefined symbol left (-z defs). Sources may lie in sub-folders: includes are
-# written from the folder that calls this function. KIND is device, comm, parallel, optim, sink or
-# op (ops and kernels alone).
+# written from the folder that calls this function. KIND is device, comm, parallel, optim, model,
+# data, tokenizer, sink or op (ops and kernels alone).
 # The file is written to OUTPUT_DIR/KIND (lib/weft of the build tree unless given). It and the two
 # folders are closed to the group where the user's files are open to it (umask 002), because the
 # host loads nothing that others can write.
@@ -12,9 +12,10 @@ set(WEFT_EXPORT_MAP ${CMAKE_CURRENT_LIST_DIR}/plugin.map CACHE INTERNAL "")
 
 function(weft_add_plugin KIND NAME)
   cmake_parse_arguments(ARG "" "OUTPUT_DIR" "SOURCES;LIBRARIES" ${ARGN})
-  if(NOT KIND MATCHES "^(device|comm|parallel|optim|op|sink)$")
+  if(NOT KIND MATCHES "^(device|comm|parallel|optim|model|data|tokenizer|sink|op)$")
     message(FATAL_ERROR
-      "weft_add_plugin: kind '${KIND}' is none of device, comm, parallel, optim, op, sink")
+      "weft_add_plugin: kind '${KIND}' is none of device, comm, parallel, optim, model, data, "
+      "tokenizer, sink, op")
   endif()
   set(install ${WEFT_SDK_IN_TREE})
   if(ARG_OUTPUT_DIR)

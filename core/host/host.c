@@ -19,7 +19,8 @@
 
 #define PLACES_MAX 64
 
-const char *const host_kinds[] = {"op", "device", "comm", "parallel", "optim", "sink", NULL};
+const char *const host_kinds[] = {"op",    "device", "comm",      "parallel", "optim",
+                                  "model", "data",   "tokenizer", "sink",     NULL};
 
 /* --- places --- */
 

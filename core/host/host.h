@@ -21,7 +21,7 @@ typedef struct host host; /* opaque */
 
 /* A component that passed the checks. `table` is the host's own zero-padded copy. */
 typedef struct component {
-    const char *kind;  /* "device", "comm", "parallel", "optim", "op", "sink" */
+    const char *kind;  /* one of host_kinds: "device", "comm", "model" */
     const char *iface; /* "weft.link/1" */
     const char *name, *help, *path;
     const weft_option *const *options; /* never NULL; may be empty */

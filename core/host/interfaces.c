@@ -9,6 +9,7 @@
 #include <weft/coll.h>
 #include <weft/device.h>
 #include <weft/link.h>
+#include <weft/model.h>
 #include <weft/op.h>
 #include <weft/optim.h>
 #include <weft/sink.h>
@@ -98,6 +99,11 @@ static const slot coll_slots[] = {
 static const slot strategy_slots[] = {SLOT(weft_strategy, edit), END};
 static const slot rule_slots[] = {SLOT(weft_rule, update), END};
 static const slot placement_slots[] = {SLOT(weft_placement, edit), END};
+static const slot model_slots[] = {
+    SLOT(weft_model_table, describe),
+    SLOT(weft_model_table, build),
+    END,
+};
 static const slot op_slots[] = {SLOT(weft_op, infer), END};
 static const slot kernel_slots[] = {
     SLOT(weft_kernel, op),
@@ -131,6 +137,8 @@ static const interface interfaces[] = {
     {"weft.placement/1", "optim", sizeof(weft_placement), LEAST(weft_placement, edit), 0,
      placement_slots},
     {"weft.sink/1", "sink", sizeof(weft_sink_table), LEAST(weft_sink_table, close), 0, sink_slots},
+    {"weft.model/1", "model", sizeof(weft_model_table), LEAST(weft_model_table, formats), 0,
+     model_slots},
     {"weft.op/1", "op", sizeof(weft_op), LEAST(weft_op, first_axis), 0, op_slots},
     {"weft.kernel/1", "op", sizeof(weft_kernel), LEAST(weft_kernel, run), 0, kernel_slots},
 };
