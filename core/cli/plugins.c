@@ -27,7 +27,8 @@ static const char *section_of(const component *c, char out[128])
 /* Which keys of a plugin are binding keys on resume (config/differ.h). */
 static config_column column_of(const component *c)
 {
-    return !strcmp(c->iface, "weft.rule/1") ? CONFIG_BIND : CONFIG_FREE;
+    const bool binds = !strcmp(c->iface, "weft.rule/1") || !strcmp(c->iface, "weft.model/1");
+    return binds ? CONFIG_BIND : CONFIG_FREE;
 }
 
 static void print_axes(const component *c)

@@ -74,40 +74,9 @@ static const struct row {
                           "{train.microbatch} times the {sharing} ranks that share the data",
                           "a step is whole micro-batches, equally many on each of these ranks"},
     [CONSTRAINT_SEQUENCE] =
-        {"train.sequence, model.context",
-         "{train.sequence} tokens are more than model.context = {model.context}",
+        {"train.sequence, model.family",
+         "{train.sequence} tokens are more than the context of the model, {context}",
          "positions are known up to the context"},
-    [CONSTRAINT_HEADS] = {"model.heads, model.embed",
-                          "{model.heads} heads do not divide model.embed = {model.embed}",
-                          "each head has an equal part of the residual stream"},
-    [CONSTRAINT_KV_HEADS] = {"model.kv_heads, model.heads",
-                             "model.heads is {model.heads} and model.kv_heads is {model.kv_heads}: "
-                             "heads must be a multiple of kv_heads",
-                             "equally many heads share each head of keys and values"},
-    [CONSTRAINT_OWN_KV_HEADS] =
-        {"model.kv_heads, model.heads, model.family",
-         "model.kv_heads is {model.kv_heads} and model.heads is {model.heads}: "
-         "in family {model.family} every head has its own keys and values; leave kv_heads out",
-         "grouped queries belong to the family llama"},
-    [CONSTRAINT_NO_ROTATION] = {"model.rope_theta, model.family",
-                                "model.rope_theta is {model.rope_theta}, but family {model.family} "
-                                "learns its positions and rotates nothing; leave rope_theta out",
-                                "the key would have no effect"},
-    [CONSTRAINT_PAIRS] =
-        {"model.embed, model.heads, model.family",
-         "model.embed is {model.embed} and model.heads is {model.heads}, which gives "
-         "each head {dim} elements: family {model.family} rotates them in pairs, so "
-         "that must be even",
-         "rotary positions turn pairs of elements"},
-    [CONSTRAINT_NO_VOCAB] =
-        {"model.vocab, data.train",
-         "0 means what the data says, but the job has no data; name data.train, or "
-         "give a number",
-         "a model without a vocabulary has no embedding"},
-    [CONSTRAINT_VOCAB] = {"model.vocab, data.train",
-                          "the data has tokens up to {last}, the model only {model.vocab}; 0 takes "
-                          "what the data says",
-                          "a token needs a row in the embedding"},
 };
 
 static const config_fact *find_fact(const config_fact *facts, const char *name, size_t n)

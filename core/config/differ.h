@@ -4,8 +4,8 @@
  * and the order of the samples, the update rule, the learning rate, the precision, what rounds or
  * clips gradients. All other keys are free: how long a run is, how it is laid out over ranks, what
  * carries and computes it, what is logged and saved, and where. The core's tables have a column for
- * it (options.c). Of plugins, keys of update rules bind, and keys of strategies, placements,
- * transports and devices are free, since results do not depend on the layout. */
+ * it (options.c). Of plugins, keys of model families and update rules bind, and keys of strategies,
+ * placements, transports and devices are free, since results do not depend on the layout. */
 #ifndef CONFIG_DIFFER_H
 #define CONFIG_DIFFER_H
 

@@ -58,24 +58,8 @@ static const weft_option *const run_options[] = {
     NULL,
 };
 
-static const weft_option *const graph_model_options[] = {
-    CHOICE(BINDS, "family", "gpt2", "gpt2|llama", "which transformer is built"),
-    INT(BINDS, "layers", "12", 1, 1024, "transformer blocks"),
-    INT(BINDS, "heads", "12", 1, 65536, "attention heads"),
-    AUTO(BINDS, "kv_heads", "auto", 1, 65536, "heads of keys and values; auto: as many as heads"),
-    INT(BINDS, "embed", "768", 1, 1048576, "width of the residual stream"),
-    INT(BINDS, "ffn", "3072", 1, 4194304, "inner width of the feed-forward part"),
-    INT(BINDS, "context", "1024", 1, 16777216, "longest sequence, in tokens"),
-    INT(BINDS, "vocab", "50257", 0, 16777216, "tokens known; 0: what the data says"),
-    CHOICE(BINDS, "tied", "auto", "auto|on|off",
-           "the head shares the weights of the embedding; auto: in gpt2 on, in llama off"),
-    REAL(BINDS, "rope_theta", "10000", 1e-6, 1e18,
-         "llama: base of the angles that encode positions"),
-    REAL(BINDS, "norm_eps", "1e-5", 1e-12, 1,
-         "added to the variance before normalisations divide by it"),
-    REAL(BINDS, "dropout", "0", 0, 0.99,
-         "training: probability that an element is dropped from the embedding and from what "
-         "attention and ffn add to the residual stream; attention weights have no dropout"),
+static const weft_option *const model_options[] = {
+    TEXT(BINDS, "family", "gpt2", "model family that is built"),
     NULL,
 };
 
@@ -88,7 +72,8 @@ static const weft_option *const data_options[] = {
 static const weft_option *const train_options[] = {
     INT(BINDS, "batch", "32", 1, 16777216, "sequences a step, whole job"),
     INT(FREE, "microbatch", "4", 1, 1048576, "sequences a pass, a data-parallel rank"),
-    INT(BINDS, "sequence", "1024", 1, 16777216, "tokens a sequence, up to model.context"),
+    INT(BINDS, "sequence", "1024", 1, 16777216,
+        "tokens a sequence, up to the context of the model"),
     CHOICE(BINDS, "precision", "bf16", "fp32|bf16|fp16", "type that passes compute in"),
     AUTO(BINDS, "loss_scale", "auto", 1, 1LL << 40,
          "fp16: what the loss gradient is first multiplied by; auto: 65536"),
@@ -188,7 +173,7 @@ static const weft_option *const log_options[] = {
 
 static const config_section sections[] = {
     {"run", "the job as a whole", run_options},
-    {"model", "what is trained", graph_model_options},
+    {"model", "what is trained", model_options},
     {"data", "what it is trained on", data_options},
     {"train", "one step", train_options},
     {"parallel", "how ranks share the work", parallel_options},

@@ -198,3 +198,15 @@ weft_status data_window(const data_file *f, uint64_t w, uint64_t sequence, int32
     }
     return copy_window(f, w * sequence, sequence, tokens, targets);
 }
+
+void data_describe(uint32_t vocab, weft_data_info *out)
+{
+    static const weft_field fields[] = {
+        {.name = "tokens", .help = "ids of the tokens", .dtype = WEFT_I32},
+        {.name = "targets", .help = "ids of the tokens that follow", .dtype = WEFT_I32},
+    };
+    *out = (weft_data_info){.struct_size = sizeof *out,
+                            .vocab = vocab,
+                            .nfields = sizeof fields / sizeof *fields,
+                            .fields = fields};
+}

@@ -8,7 +8,7 @@
 #ifndef DATA_DATA_H
 #define DATA_DATA_H
 
-#include <weft/base.h>
+#include <weft/data.h>
 
 #define DATA_MAGIC_GPT2 20240520u /* words: magic, version 1, tokens */
 #define DATA_MAGIC 20261121u      /* magic, version 1, tokens, vocabulary, upper half of tokens   */
@@ -32,6 +32,9 @@ typedef struct data_file {
  * files fail with a message. [setup] */
 weft_status data_open(const char *path, data_file *out);
 void data_close(data_file *f);
+
+/* What a token file has for training: the fields tokens and targets, and its vocabulary. [any] */
+void data_describe(uint32_t vocab, weft_data_info *out);
 
 /* WEFT_USAGE, naming file and numbers, unless the file has a window of `sequence` + 1 tokens. */
 weft_status data_require(const data_file *f, uint64_t sequence);

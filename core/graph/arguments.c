@@ -70,6 +70,10 @@ weft_status graph_check_call(graph *g, uint32_t call)
     const uint32_t here = place_of(g);
     if (!(calls[number].where >> here & 1))
         return misplaced(name, calls[number].where, here);
+    if (g->rows && !g->blocks.n && call != CALL_BLOCK)
+        return err_fail(WEFT_USAGE,
+                        "builder.%s() comes before builder.block(): all of a model is in blocks",
+                        name);
     const uint32_t most = g->deriving ? GRAPH_MOST_CALLS_GRADIENT : GRAPH_MOST_CALLS;
     if (here && ++g->calls > most)
         return err_fail(
@@ -108,10 +112,11 @@ weft_status graph_check_text(const char *call, const char *what, const char *tex
 weft_status graph_check_name(const char *call, const char *what, const char *name)
 {
     weft_status st = graph_check_text(call, what, name, WEFT_MAX_NAME - 1);
-    if (st == WEFT_OK && strpbrk(name, "*|"))
+    if (st == WEFT_OK && (strpbrk(name, "*|") || *name == '@'))
         st = err_fail(WEFT_USAGE,
-                      "%s(): %s, '%s', has a '*' or '|', which names of edits use as signs", call,
-                      what, name);
+                      "%s(): %s, '%s', has a '*' or '|' or begins with '@', which names of edits "
+                      "use as signs",
+                      call, what, name);
     return st;
 }
 
@@ -184,28 +189,6 @@ weft_status graph_check_assigned(const graph *g, weft_tensor dst, weft_tensor sr
                         "builder.assign(): %s cannot take %s, a tensor of another shape or "
                         "type",
                         to->name, from->name);
-    return WEFT_OK;
-}
-
-weft_status graph_check_input(const graph *g, const char *name, const weft_shape *s)
-{
-    const weft_tensor tokens = graph_find(g, "tokens");
-    const bool number = !strcmp(name, "first_token");
-    const int64_t n = tokens ? graph_tensor(g, tokens)->shape.axes[0].size : 0;
-    if (strcmp(name, "tokens") && strcmp(name, "targets") && strcmp(name, "positions") && !number)
-        return err_fail(
-            WEFT_USAGE,
-            "builder.input(): nothing fills an input '%s'; there are tokens, targets, positions "
-            "and first_token",
-            name);
-    if (number && (s->dtype != WEFT_I64 || s->rank))
-        return err_fail(WEFT_USAGE, "builder.input(): 'first_token' must be WEFT_I64 []");
-    if (number)
-        return WEFT_OK;
-    if (s->dtype != WEFT_I32 || s->rank != 1 || strcmp(s->axes[0].name, "tokens") ||
-        s->axes[0].size != n)
-        return err_fail(WEFT_USAGE, "builder.input(): '%s' must be WEFT_I32 [tokens %lld]", name,
-                        (long long)n);
     return WEFT_OK;
 }
 

@@ -43,7 +43,7 @@ weft_status graph_check_pointer(const char *call, const char *what, const void *
 weft_status graph_check_text(const char *call, const char *what, const char *text, size_t most);
 
 /* The name of a tensor, block, axis or list: 1 to WEFT_MAX_NAME - 1 bytes of printable ASCII
- * without '*' and '|', which are special in the globs of edits. */
+ * without '*', '|' and a leading '@', which are special in the globs of edits. */
 weft_status graph_check_name(const char *call, const char *what, const char *name);
 
 /* A shape that a plugin has made; `of` names the tensor in the message. */
@@ -64,9 +64,6 @@ weft_status graph_check_op(const weft_op *op, const char *id, const weft_shape *
 /* Checks that no other op of the forward pass, or of a rule, draws random numbers of the same
  * stream as `n`, an op `id` that is about to be appended. */
 weft_status graph_check_stream(const graph *g, const char *id, const node *n);
-
-/* An input that a replacement reads: it must exist, with the shape that the core fills. */
-weft_status graph_check_input(const graph *g, const char *name, const weft_shape *s);
 
 /* Checks that tensor `src` has the axes of `dst`, to which it is assigned. */
 weft_status graph_check_assigned(const graph *g, weft_tensor dst, weft_tensor src);

@@ -2,6 +2,7 @@
 #include "base/err.h"
 #include "base/sized.h"
 #include "graph/arguments.h"
+#include "graph/inputs.h"
 #include "graph/ops/ops.h"
 #include "host/call.h"
 
@@ -82,14 +83,14 @@ static weft_status b_input(void *ctx, const weft_input_args *args, weft_tensor *
     weft_status st = graph_check_call(g, CALL_INPUT);
     if (st == WEFT_OK)
         st = sized_take("builder.input", args, &a, sizeof a, 0);
-    const bool number = st == WEFT_OK && a.name && !strcmp(a.name, "first_token");
+    const bool number = st == WEFT_OK && a.name && !strcmp(a.name, GRAPH_FIRST_TOKEN);
     weft_tensor have = number ? graph_find(g, a.name) : 0;
     if (have && graph_tensor(g, have)->kind != WEFT_T_INPUT)
         have = 0;
     if (st == WEFT_OK)
         st = have ? check_again("builder.input", a.name, a.shape, out)
                   : check_new(g, "builder.input", a.name, a.shape, out);
-    if (st == WEFT_OK && (g->replacing || number))
+    if (st == WEFT_OK && (g->replacing || number || g->rows))
         st = graph_check_input(g, a.name, a.shape);
     if (st == WEFT_OK) /* several ops of a graph share the number */
         *out = have ? have : graph_add(g, a.name, WEFT_T_INPUT, a.shape);

@@ -185,13 +185,25 @@ static bool match_one(const char *glob, const char *end, const char *name)
     return glob == end;
 }
 
-bool graph_glob_match(const char *glob, const char *name)
+bool graph_glob_match_role(const char *glob, const char *name, const char *role)
 {
     for (const char *end;; glob = end + 1) {
         end = strchrnul(glob, '|');
-        if (match_one(glob, end, name))
+        const bool by_role = *glob == '@';
+        if (by_role ? role && match_one(glob + 1, end, role) : match_one(glob, end, name))
             return true;
         if (!*end)
             return false;
     }
+}
+
+bool graph_glob_match(const char *glob, const char *name)
+{
+    return graph_glob_match_role(glob, name, NULL);
+}
+
+bool graph_glob_match_tensor(const char *glob, const tensor *t)
+{
+    const bool rows = t->kind == WEFT_T_INPUT && t->shape.rank;
+    return graph_glob_match_role(glob, t->name, rows ? "input" : t->role);
 }

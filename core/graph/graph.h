@@ -109,7 +109,11 @@ typedef struct graph {
     uint32_t grad_dtype;   /* of WEFT_T_GRAD */
     uint64_t along;        /* the bits of `along` of all tensors */
     uint32_t phase, block; /* where the builder appends */
-    op_finder find;        /* ops of plugins, after the core's own; may be NULL */
+    const struct weft_field
+        *fields; /* [nfields] inputs that data fills; NULL: unknown (inputs.h) */
+    uint32_t nfields;
+    int64_t rows;   /* of every input but scalars; 0: those of the first input */
+    op_finder find; /* ops of plugins, after the core's own; may be NULL */
     void *find_ctx;
     const char
         *state_of;      /* name of the parameter whose update is being built; "": any; NULL: none */
@@ -205,5 +209,10 @@ weft_status graph_fuse_wanted(graph *g, uint32_t first, uint32_t end, weft_tenso
 
 /* '*' matches any run of characters; alternatives are separated by '|'. */
 bool graph_glob_match(const char *glob, const char *name);
+
+/* The same for a tensor by its name and its role (NULL: none): an alternative "@ROLE" matches the
+ * role, and "@input" an input that has rows. */
+bool graph_glob_match_role(const char *glob, const char *name, const char *role);
+bool graph_glob_match_tensor(const char *glob, const tensor *t);
 
 #endif

@@ -60,7 +60,7 @@ weft_status graph_split(graph *g, const char *glob, const char *axis, uint32_t m
 {
     bool any = false;
     for (uint32_t i = 0; i < g->tensors.n; i++) {
-        if (!graph_glob_match(glob, g->tensors.at[i].name))
+        if (!graph_glob_match_tensor(glob, &g->tensors.at[i]))
             continue;
         any = true;
         weft_status st = split_one(g, i + 1, axis, mesh_axis);

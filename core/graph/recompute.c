@@ -29,7 +29,7 @@ weft_status graph_set_keep(graph *g, const char *glob, uint32_t how, const char 
         const node *n = &g->nodes.at[i];
         for (uint32_t k = 0; n->phase == PHASE_FORWARD && k < n->nout; k++) {
             tensor *t = graph_tensor(g, n->out[k]);
-            if (t->kind != WEFT_T_ACTIVATION || !graph_glob_match(glob, t->name))
+            if (t->kind != WEFT_T_ACTIVATION || !graph_glob_match_tensor(glob, t))
                 continue;
             any = true;
             if (t->keep_owner && t->keep != how)

@@ -3,19 +3,22 @@
  * A table names the passes; one loop runs them in order and measures each. plan.h documents them.
  *
  * The number of data-parallel ranks is found by building the graph once with a batch that any mesh
- * divides: the strategies split it, and the mesh axes over which `tokens` is then split are the
+ * divides: the strategies split it, and the mesh axes over which its inputs are then split are the
  * data-parallel ones. The second graph has the true sizes. */
 #include "plan/builder.h"
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/number/digest.h"
+#include "graph/inputs.h"
+#include "host/call.h"
 #include "plan/collective.h"
 #include "plan/emit.h"
 #include "plan/layout/shard_level.h"
 #include "plan/lower/compress.h"
 #include "plan/lower/sync.h"
 #include "plan/lower/zero_schedule.h"
+#include "plan/model.h"
 #include "plan/optim/optim.h"
 #include "plan/optim/rule.h"
 #include "plan/scalar.h"
@@ -33,6 +36,7 @@ typedef struct making {
     builder b;
     uint32_t sharing;   /* data-parallel ranks */
     weft_tensor result; /* the loss of a micro-batch, or the logits */
+    uint64_t built;     /* what the family has built: plan/model.h */
 } making;
 
 /* --- graphs --- */
@@ -41,7 +45,7 @@ typedef struct making {
  * sequences. */
 static weft_status data_ranks(plan *p, const graph *g, uint32_t *sharing)
 {
-    weft_tensor t = graph_find(g, "tokens");
+    const weft_tensor t = graph_first_input(g);
     *sharing = 1;
     for (uint32_t a = 0; t && a < g->mesh->n; a++) {
         if (graph_tensor(g, t)->place[a].kind != WEFT_SPLIT)
@@ -76,22 +80,18 @@ static const weft_op *plugin_op(void *ctx, const char *id, weft_op_self *self)
 
 /* Build the forward graph of one micro-batch of all data-parallel ranks, split by the strategies.
  * `batch`: samples over which the loss is averaged. */
-static weft_status forward_graph(graph *g, edit_state *e, const spec *s, uint32_t sharing, int want,
-                                 double batch, weft_tensor *result)
+static weft_status forward_graph(making *m, graph *g, uint32_t sharing, uint32_t want, double batch,
+                                 weft_tensor *result)
 {
+    const spec *s = m->s;
     graph_init(g, &s->mesh, s->compute, s->grad_dtype);
     g->find = plugin_op;
     g->find_ctx = s->host;
-    graph_model_options m = s->model;
-    m.batch = (int64_t)(s->microbatch * sharing);
-    m.weight = 1.0 / (batch * (double)m.sequence);
-    m.want = want;
-    weft_builder b = graph_builder(g);
-    weft_status st = graph_model_build(&b, &m, result);
+    weft_status st = plan_model_build(g, s, sharing, batch, want, &m->built, result);
     if (st != WEFT_OK)
         return st;
-    e->g = g;
-    return s->want == SPEC_TRAIN ? plan_edits_run(e, WEFT_PHASE_SPLIT) : WEFT_OK;
+    m->edits.g = g;
+    return s->want == SPEC_TRAIN ? plan_edits_run(&m->edits, WEFT_PHASE_SPLIT) : WEFT_OK;
 }
 
 static weft_status check_batch(const spec *s, uint32_t sharing)
@@ -111,7 +111,7 @@ static weft_status find_sharing(making *m)
     const spec *s = m->s;
     graph probe;
     weft_tensor loss;
-    weft_status st = forward_graph(&probe, &m->edits, s, s->ranks, 0, 1, &loss);
+    weft_status st = forward_graph(m, &probe, s->ranks, WEFT_MODEL_TRAIN, 1, &loss);
     if (st == WEFT_OK)
         st = data_ranks(m->p, &probe, &m->sharing);
     graph_free(&probe);
@@ -142,7 +142,7 @@ static weft_status sum_loss(graph *g, weft_tensor loss)
 static weft_status make_forward(making *m)
 {
     weft_status st =
-        forward_graph(&m->g, &m->edits, m->s, m->sharing, 0, (double)m->s->batch, &m->result);
+        forward_graph(m, &m->g, m->sharing, WEFT_MODEL_TRAIN, (double)m->s->batch, &m->result);
     if (st == WEFT_OK)
         st = sum_loss(&m->g, m->result);
     uint32_t end = m->g.nodes.n;
@@ -168,7 +168,7 @@ static weft_status make_eval(making *m)
     const double batch = (double)m->s->microbatch * m->sharing;
     graph_free(&m->g);
     plan_liveness_free(&m->b.live);
-    weft_status st = forward_graph(&m->g, &m->edits, m->s, m->sharing, 1, batch, &m->result);
+    weft_status st = forward_graph(m, &m->g, m->sharing, WEFT_MODEL_EVAL, batch, &m->result);
     if (st == WEFT_OK)
         st = sum_loss(&m->g, m->result);
     uint32_t end = m->g.nodes.n;
@@ -178,7 +178,7 @@ static weft_status make_eval(making *m)
 static weft_status make_logits(making *m)
 {
     const double batch = (double)m->s->microbatch * m->sharing;
-    weft_status st = forward_graph(&m->g, &m->edits, m->s, m->sharing, 2, batch, &m->result);
+    weft_status st = forward_graph(m, &m->g, m->sharing, WEFT_MODEL_LOGITS, batch, &m->result);
     uint32_t end = m->g.nodes.n;
     m->b.live.result = m->result;
     return st == WEFT_OK ? graph_propagate(&m->g, 0, &end) : st;

@@ -184,6 +184,8 @@ typedef struct input_slot {
     uint64_t offset, stride,
         elements;   /* of micro-batch 0; between them; per rank and micro-batch */
     uint64_t bytes; /* of these elements */
+    uint32_t dtype; /* WEFT_F32 data in a 16-bit type is rounded when it is written */
+    uint32_t rank;  /* 0: one number, the same on all ranks */
 } input_slot;
 
 /* Whether checkpoints have a scalar, and what happens if it is missing. */

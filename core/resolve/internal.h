@@ -41,6 +41,12 @@ weft_status resolve_device(resolver *r);
 weft_status resolve_use(resolver *r);        /* the plugins of run.use */
 weft_status resolve_check_keys(resolver *r); /* the config against all keys */
 
+/* --- model.c --- */
+
+/* Open the model family, ask it about itself, and take the fields and the rows of the data, which
+ * is NULL where there is none. */
+weft_status resolve_model(resolver *r, const weft_data_info *data);
+
 /* --- sections.c: keys of [comm], [comm.AXIS] and [comm.TRANSPORT] --- */
 extern const char *const resolve_ifaces[]; /* of links, of libraries of collectives; NULL-ended */
 

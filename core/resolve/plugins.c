@@ -10,6 +10,7 @@ static const char *const strategy_ifaces[] = {"weft.strategy/1", NULL};
 static const char *const device_ifaces[] = {"weft.device/1", NULL};
 static const char *const rule_ifaces[] = {"weft.rule/1", NULL};
 static const char *const placement_ifaces[] = {"weft.placement/1", NULL};
+static const char *const model_ifaces[] = {"weft.model/1", NULL};
 
 /* Find one component by the name under `key` and add its options to `section`. */
 static weft_status find(resolver *r, const char *kind, const char *name, const char *key,
@@ -227,6 +228,19 @@ static weft_status find_placement(resolver *r)
     return resolve_check_flags(*c, "placement", ((const weft_placement *)(*c)->table)->flags);
 }
 
+static weft_status find_family(resolver *r)
+{
+    const component **c = &r->spec->family.c;
+    weft_status st = find(r, "model", config_text(r->cfg, "model.family"), "model.family",
+                          model_ifaces, "model", c);
+    if (st == WEFT_OK)
+        st =
+            resolve_check_flags(*c, "model family", ((const weft_model_table *)(*c)->table)->flags);
+    if (st == WEFT_OK)
+        config_bind(r->cfg, "model", (*c)->options);
+    return st;
+}
+
 weft_status resolve_use(resolver *r)
 {
     char *rest = pool_text(&r->spec->pool, config_text(r->cfg, "run.use"));
@@ -247,6 +261,8 @@ weft_status resolve_plugins(config *cfg, host *h, spec *out)
     resolver r = {.cfg = cfg, .spec = out};
     resolve_serve_components(&r);
     weft_status st = find_strategies(&r);
+    if (st == WEFT_OK)
+        st = find_family(&r);
     if (st == WEFT_OK)
         st = resolve_device(&r);
     if (st == WEFT_OK)

@@ -24,15 +24,21 @@ typedef struct resolve_meeting {
     bool on_paper;           /* planning only: transports that are absent here are accepted */
 } resolve_meeting;
 
-/* Find the plugins that the job names (strategies, device, update rule, placement, transports), add
- * their keys, and check the whole config. Opens no module. `out` is initialised. [setup] */
+/* Find the plugins that the job names (strategies, model family, device, update rule, placement,
+ * transports), add their keys, and check the whole config. Opens no module. `out` is initialised.
+ * [setup] */
 weft_status resolve_plugins(config *cfg, host *h, spec *out);
 
-/* After resolve_plugins(): open the modules and fill in the rest. `vocab` is that of the data (0:
- * no data), `want` is SPEC_TRAIN or SPEC_FORWARD. `meeting` NULL: one machine, no other ranks;
- * with a job every rank has to call this. [setup] [collective] */
-weft_status resolve_spec(config *cfg, uint32_t ranks, uint32_t vocab,
+/* After resolve_plugins(): open the modules and fill in the rest. `data` says what the job's data
+ * has; NULL: the job is planned without data, and the inputs that its model declares are accepted.
+ * `want` is SPEC_TRAIN or SPEC_FORWARD. `meeting` NULL: one machine, no other ranks; with a job
+ * every rank has to call this. [setup] [collective] */
+weft_status resolve_spec(config *cfg, uint32_t ranks, const weft_data_info *data,
                          const resolve_meeting *meeting, int want, spec *s);
+
+/* After resolve_plugins(): can the job not be planned without data, because its model takes a size
+ * from it? [setup] */
+bool resolve_needs_data(config *cfg, spec *s);
 
 /* Resolve only the transports, to measure them without a model: one mesh axis of all `ranks` over
  * comm.plugin. Instead of the two above. [setup] [collective] */

@@ -120,47 +120,6 @@ static void set_training(const resolver *r)
     s->bucket_bytes = (uint64_t)(config_real(c, "train.bucket_mb") * 1048576.0);
 }
 
-static weft_status set_model(resolver *r, uint32_t vocab)
-{
-    const config *c = r->cfg;
-    graph_model_options *m = &r->spec->model;
-    m->family = config_text(c, "model.family");
-    m->layers = config_int(c, "model.layers");
-    m->heads = config_int(c, "model.heads");
-    m->kv_heads = config_int(c, "model.kv_heads");
-    m->embed = config_int(c, "model.embed");
-    m->ffn = config_int(c, "model.ffn");
-    m->context = config_int(c, "model.context");
-    m->vocab = config_int(c, "model.vocab");
-    const char *tied = config_text(c, "model.tied");
-    m->tied = strcmp(tied, "auto") ? !strcmp(tied, "on") : MODEL_TIED_AUTO;
-    m->rope_theta = config_real(c, "model.rope_theta");
-    m->norm_eps = config_real(c, "model.norm_eps");
-    m->dropout = config_real(c, "model.dropout");
-    m->sequence = config_int(c, "train.sequence");
-    r->spec->batch = (uint64_t)config_int(c, "train.batch");
-    r->spec->microbatch = (uint64_t)config_int(c, "train.microbatch");
-    if (!config_given(c, "train.sequence") && m->sequence > m->context)
-        m->sequence = m->context;
-    if (!m->vocab && !vocab)
-        return config_refuse(CONSTRAINT_NO_VOCAB, c, NULL, (config_fact[]){{0}});
-    m->vocab = m->vocab ? m->vocab : vocab;
-    if (vocab > m->vocab)
-        return config_refuse(
-            CONSTRAINT_VOCAB, c, NULL,
-            (config_fact[]){{"last", vocab - 1, NULL}, {"model.vocab", m->vocab, NULL}, {0}});
-    if (m->sequence > m->context)
-        return config_refuse(CONSTRAINT_SEQUENCE, c, NULL,
-                             (config_fact[]){{"train.sequence", m->sequence, NULL},
-                                             {"model.context", m->context, NULL},
-                                             {0}});
-    if (m->embed % m->heads)
-        return config_refuse(
-            CONSTRAINT_HEADS, c, NULL,
-            (config_fact[]){{"model.heads", m->heads, NULL}, {"model.embed", m->embed, NULL}, {0}});
-    return WEFT_OK;
-}
-
 /* Store the place of each key that a later error may name, as config_fail() writes it. */
 static void keep_origins(resolver *r)
 {
@@ -173,13 +132,15 @@ static void keep_origins(resolver *r)
     }
 }
 
-weft_status resolve_spec(config *cfg, uint32_t ranks, uint32_t vocab,
+weft_status resolve_spec(config *cfg, uint32_t ranks, const weft_data_info *data,
                          const resolve_meeting *meeting, int want, spec *s)
 {
     resolver r = resolver_of(cfg, meeting, s);
     s->ranks = ranks;
     s->want = want;
-    weft_status st = set_model(&r, vocab);
+    s->batch = (uint64_t)config_int(cfg, "train.batch");
+    s->microbatch = (uint64_t)config_int(cfg, "train.microbatch");
+    weft_status st = resolve_model(&r, data);
     set_training(&r);
     s->seed = (uint64_t)config_int(cfg, "run.seed");
     if (st == WEFT_OK)
@@ -192,7 +153,7 @@ weft_status resolve_spec(config *cfg, uint32_t ranks, uint32_t vocab,
         keep_origins(&r);
     if (want == SPEC_FORWARD) {
         s->microbatch = s->batch = 1;
-        s->model.sequence = s->model.context;
+        s->sequence = s->model.context ? s->model.context : s->sequence;
     }
     return st;
 }

@@ -8,13 +8,13 @@
 
 #include "config/constraints.h"
 #include "graph/graph.h"
-#include "graph/model/model.h"
 #include "host/host.h"
 #include "schedule/schedule.h"
 
 #include <stdio.h>
 #include <weft/device.h>
 #include <weft/link.h>
+#include <weft/model.h>
 #include <weft/optim.h>
 #include <weft/strategy.h>
 
@@ -85,9 +85,13 @@ typedef struct spec {
     const char *compress;                       /* value of comm.compress */
     bool feedback;                              /* compression has error feedback */
     const sched_cost *axis_cost[WEFT_MAX_MESH]; /* measured; NULL: not measured */
-    uint64_t attached;         /* bit a: devices along mesh axis a import each other's arenas */
-    const char *comm_choice;   /* what auto chose and why, for the log; NULL: nothing to choose */
-    graph_model_options model; /* batch and weight are set by the plan */
+    uint64_t attached;       /* bit a: devices along mesh axis a import each other's arenas */
+    const char *comm_choice; /* what auto chose and why, for the log; NULL: nothing to choose */
+    spec_plugin family;
+    weft_model_info model;    /* what the family says of itself */
+    int64_t sequence;         /* rows of a sample */
+    const weft_field *fields; /* [nfields] of the data; NULL: planning without data */
+    uint32_t nfields;
     uint64_t batch, microbatch;
     uint64_t seed; /* run.seed */
     uint32_t compute, grad_dtype;

@@ -1,41 +1,89 @@
 /* run/inputs.c: see inputs.h. */
 #include "run/inputs.h"
 
+#include "base/err.h"
+#include "base/number/half.h"
 #include "run/exec/arena.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-void run_inputs_take(run_inputs *in, uint64_t microbatch, uint64_t sequence)
+static uint64_t row_bytes(const weft_field *f)
 {
-    const uint64_t n = microbatch * sequence;
-    in->tokens = mem_alloc(3 * n * 4); /* and the other two */
-    in->targets = in->tokens + n;
-    in->positions = in->targets + n;
-    for (uint64_t i = 0; i < n; i++)
+    uint64_t n = weft_dtype_size(f->dtype);
+    for (uint32_t k = 0; k < f->rank; k++)
+        n *= (uint64_t)f->axes[k].size;
+    return n;
+}
+
+static bool is_rounded(const input_slot *x, const weft_field *f)
+{
+    return f && f->dtype == WEFT_F32 && x->dtype != WEFT_F32;
+}
+
+void run_inputs_take(run_inputs *in, const plan *p)
+{
+    const spec *s = p->spec;
+    const uint64_t sequence = (uint64_t)s->sequence, rows = s->microbatch * sequence;
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < s->nfields; i++)
+        in->field[i] = mem_alloc(rows * row_bytes(&s->fields[i]));
+    for (uint32_t i = 0; i < p->inputs.n; i++) {
+        const input_slot *x = &p->inputs.at[i];
+        if (is_rounded(x, graph_find_field(s->fields, s->nfields, x->name)))
+            most = x->elements > most ? x->elements : most;
+    }
+    in->rounded = most ? mem_alloc(most * sizeof *in->rounded) : NULL;
+    in->positions = mem_alloc(rows * sizeof *in->positions);
+    for (uint64_t i = 0; i < rows; i++)
         in->positions[i] = (int32_t)(i % sequence);
 }
 
 void run_inputs_free(run_inputs *in)
 {
-    free(in->tokens);
+    for (uint32_t i = 0; i < GRAPH_MOST_FIELDS; i++)
+        free(in->field[i]);
+    free(in->positions);
+    free(in->rounded);
     *in = (run_inputs){0};
+}
+
+static const void *rounded(const run_inputs *in, const input_slot *x, const float *from)
+{
+    for (uint64_t i = 0; i < x->elements; i++)
+        in->rounded[i] = x->dtype == WEFT_F16 ? f16_from(from[i]) : bf16_from(from[i]);
+    return in->rounded;
+}
+
+/* The memory from which an input is written. */
+static weft_status source_of(const executor *e, const run_inputs *in, const input_slot *x,
+                             const void **out)
+{
+    const spec *s = e->plan->spec;
+    const uint64_t before = plan_token_part(e->plan, e->rank) * x->elements;
+    const weft_field *f = graph_find_field(s->fields, s->nfields, x->name);
+    *out = &in->first_token;
+    if (!strcmp(x->name, GRAPH_FIRST_TOKEN))
+        return WEFT_OK;
+    if (!f)
+        return err_fail(WEFT_INTERNAL, "no field of the data fills the input '%s'", x->name);
+    const bool own = f < s->fields || f >= s->fields + s->nfields;
+    const char *rows = own ? (const char *)in->positions : in->field[f - s->fields];
+    *out = rows + before * weft_dtype_size(f->dtype);
+    if (is_rounded(x, f))
+        *out = rounded(in, x, *out);
+    return WEFT_OK;
 }
 
 weft_status run_inputs_fill(executor *e, uint32_t micro_batch, const run_inputs *in)
 {
-    const plan *p = e->plan;
-    const uint32_t part = plan_token_part(p, e->rank);
     weft_status st = WEFT_OK;
-    for (uint32_t i = 0; st == WEFT_OK && i < p->inputs.n; i++) {
-        const input_slot *x = &p->inputs.at[i];
-        const int32_t *rows = !strcmp(x->name, "tokens")    ? in->tokens
-                              : !strcmp(x->name, "targets") ? in->targets
-                                                            : in->positions;
-        const void *from = rows + part * x->elements;
-        if (!strcmp(x->name, "first_token"))
-            from = &in->first_token;
-        st = run_exec_write(e, x->offset + micro_batch * x->stride, from, x->bytes);
+    for (uint32_t i = 0; st == WEFT_OK && i < e->plan->inputs.n; i++) {
+        const input_slot *x = &e->plan->inputs.at[i];
+        const void *from;
+        st = source_of(e, in, x, &from);
+        if (st == WEFT_OK)
+            st = run_exec_write(e, x->offset + micro_batch * x->stride, from, x->bytes);
     }
     return st;
 }

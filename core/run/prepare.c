@@ -30,11 +30,11 @@ static weft_status open_data(run_prepared *j)
 
 static weft_status check_lengths(const run_prepared *j)
 {
-    uint64_t need = (uint64_t)j->spec.model.sequence + 1;
+    uint64_t need = (uint64_t)j->spec.sequence + 1;
     if (j->train.count < need)
         return config_fail(j->cfg, "data.train", "the file has %llu tokens; a sequence needs %llu",
                            (unsigned long long)j->train.count, (unsigned long long)need);
-    if (j->valid.count && !data_windows(&j->valid, (uint64_t)j->spec.model.sequence))
+    if (j->valid.count && !data_windows(&j->valid, (uint64_t)j->spec.sequence))
         return config_fail(j->cfg, "data.valid", "the file has %llu tokens; a sequence needs %llu",
                            (unsigned long long)j->valid.count, (unsigned long long)need);
     return WEFT_OK;
@@ -74,12 +74,16 @@ weft_status run_prepare(config *cfg, uint32_t ranks, bool with_data, const resol
     if (st != WEFT_OK)
         return st;
     log_setup(log_level_from(config_text(out->cfg, "log.level")), log_rank());
-    bool asks_data = !config_int(out->cfg, "model.vocab") && *config_text(out->cfg, "data.train");
+    weft_data_info data;
+    const bool asks_data = !with_data && *config_text(out->cfg, "data.train") &&
+                           resolve_needs_data(out->cfg, &out->spec);
     if (with_data || asks_data)
         st = open_data(out);
-    if (st == WEFT_OK)
+    if (st == WEFT_OK) {
+        data_describe(out->train.vocab, &data);
         st = resolve_spec(out->cfg, ranks ? ranks : resolve_sizes(out->cfg, &out->spec),
-                          out->train.vocab, meeting, SPEC_TRAIN, &out->spec);
+                          out->train.map ? &data : NULL, meeting, SPEC_TRAIN, &out->spec);
+    }
     if (st == WEFT_OK && with_data)
         st = check_lengths(out);
     if (st == WEFT_OK) {

@@ -28,7 +28,7 @@ static void measure(const run_results *r, metrics *m)
     const spec *s = r->spec;
     const run_exec_times *now = &r->exec->times;
     const double seconds = (double)(clock_ns() - r->began_ns) * 1e-9;
-    m->tokens = s->batch * (uint64_t)s->model.sequence;
+    m->tokens = s->batch * (uint64_t)s->sequence;
     m->step_ms = seconds * 1e3;
     m->tokens_per_s = (double)m->tokens / seconds;
     m->mfu = r->peak_flops > 0 ? r->exec->plan->flops_step / seconds / r->peak_flops : 0;

@@ -9,6 +9,8 @@
 #include "base/err.h"
 #include "base/number/half.h"
 #include "base/number/rng.h"
+#include "data/data.h"
+#include "graph/inputs.h"
 #include "host/watch.h"
 #include "resolve/resolve.h"
 #include "run/exec/arena.h"
@@ -56,6 +58,19 @@ static char *one_rank_text(const char *text)
     return out;
 }
 
+/* Text is sampled from models that map tokens to logits of the next one. */
+static weft_status open_spec(sampler *s, uint32_t vocab)
+{
+    weft_data_info data;
+    data_describe(vocab, &data);
+    weft_status st = resolve_spec(s->cfg, 1, &data, NULL, SPEC_FORWARD, &s->spec);
+    if (st == WEFT_OK && (!s->spec.model.vocab || !s->spec.model.context))
+        st = err_fail(WEFT_USAGE,
+                      "model family %s has no vocabulary or no context: it continues no text",
+                      s->spec.family.c->name);
+    return st;
+}
+
 static weft_status open_model(sampler *s, const ckpt *c)
 {
     char *text = one_rank_text(ckpt_job_text(c));
@@ -77,7 +92,7 @@ static weft_status open_model(sampler *s, const ckpt *c)
     if (st == WEFT_OK)
         st = resolve_plugins(s->cfg, s->host, &s->spec);
     if (st == WEFT_OK)
-        st = resolve_spec(s->cfg, 1, vocab, NULL, SPEC_FORWARD, &s->spec);
+        st = open_spec(s, vocab);
     return st != WEFT_OK ? st : plan_build(&s->spec, &s->plans);
 }
 
@@ -86,9 +101,9 @@ static weft_status fill(sampler *s)
     for (uint32_t i = 0; i < s->plans.at[0].inputs.n; i++) {
         const input_slot *x = &s->plans.at[0].inputs.at[i];
         static const int64_t first_token = 0;
-        const void *from = !strcmp(x->name, "positions")     ? (const void *)s->positions
-                           : !strcmp(x->name, "first_token") ? (const void *)&first_token
-                                                             : (const void *)s->tokens;
+        const void *from = !strcmp(x->name, GRAPH_POSITIONS)     ? (const void *)s->positions
+                           : !strcmp(x->name, GRAPH_FIRST_TOKEN) ? (const void *)&first_token
+                                                                 : (const void *)s->tokens;
         weft_status st = run_exec_write(&s->exec, x->offset, from, x->bytes);
         if (st != WEFT_OK)
             return st;

@@ -57,8 +57,8 @@ static weft_status fill_step(trainer *t, uint64_t step)
             (step - 1) * s->batch + micro_batch * micro * t->plan->sharing + part * micro;
         weft_status st =
             data_samples(&t->j->train, (uint64_t)config_int(t->j->cfg, "run.seed"), sample, micro,
-                         (uint64_t)s->model.sequence, t->inputs.tokens, t->inputs.targets);
-        t->inputs.first_token = (int64_t)((sample - part * micro) * (uint64_t)s->model.sequence);
+                         (uint64_t)s->sequence, t->inputs.field[0], t->inputs.field[1]);
+        t->inputs.first_token = (int64_t)((sample - part * micro) * (uint64_t)s->sequence);
         if (st == WEFT_OK)
             st = run_inputs_fill(&t->exec, micro_batch, &t->inputs);
         if (st != WEFT_OK)
@@ -72,7 +72,7 @@ static weft_status fill_step(trainer *t, uint64_t step)
 static weft_status evaluate(trainer *t, double *out)
 {
     const spec *s = &t->j->spec;
-    uint64_t sequence = (uint64_t)s->model.sequence, windows = data_windows(&t->j->valid, sequence);
+    uint64_t sequence = (uint64_t)s->sequence, windows = data_windows(&t->j->valid, sequence);
     uint64_t wanted = (uint64_t)config_int(t->j->cfg, "train.eval_batches");
     uint64_t whole = (windows + s->batch - 1) / s->batch; /* the last batch wraps around */
     uint64_t batches = wanted < whole ? wanted : whole;
@@ -83,7 +83,8 @@ static weft_status evaluate(trainer *t, double *out)
         weft_status st = WEFT_OK;
         for (uint64_t k = 0; st == WEFT_OK && k < s->microbatch; k++)
             st = data_window(&t->j->valid, (r * per_run + part + k) % windows, sequence,
-                             t->inputs.tokens + k * sequence, t->inputs.targets + k * sequence);
+                             (int32_t *)t->inputs.field[0] + k * sequence,
+                             (int32_t *)t->inputs.field[1] + k * sequence);
         double loss;
         t->inputs.first_token = (int64_t)(r * per_run * sequence);
         if (st == WEFT_OK)
@@ -329,7 +330,7 @@ static weft_status start(trainer *t, run_resume_mode how)
     if (st != WEFT_OK)
         return st;
     announce(t);
-    run_inputs_take(&t->inputs, t->j->spec.microbatch, (uint64_t)t->j->spec.model.sequence);
+    run_inputs_take(&t->inputs, t->plan);
     run_scalars_begin(&r->scalars, &t->exec);
     run_progress_begin(&t->progress, t->first, t->steps,
                        (uint64_t)config_int(t->j->cfg, "log.progress"));

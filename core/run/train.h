@@ -23,7 +23,7 @@ typedef struct run_prepared {
 } run_prepared;
 
 /* Check `cfg`, open the data and plan for `ranks` ranks (0: as many as the sizes of the mesh axes
- * multiply to). `with_data` false leaves the data alone, unless model.vocab asks for it; `meeting`
+ * multiply to). `with_data` false leaves the data alone, unless the model asks for it; `meeting`
  * NULL: only planning, for one machine. `cfg` gets the keys of plugins and has to outlive `out`; to
  * prepare a job twice, use config_copy(). Free with run_unprepare() also after a failure. [setup]
  */

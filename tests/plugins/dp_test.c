@@ -6,11 +6,12 @@
 
 #include "base/err.h"
 #include "graph/graph.h"
-#include "graph/model/model.h"
 
 #include <weft/strategy.h>
 
 #include <cmocka.h>
+
+#include "family.h"
 
 #include "open.h"
 
@@ -64,7 +65,7 @@ static void what_it_says(void **state)
     (void)state;
     record r = {.mesh = 4};
     assert_int_equal(ask(&r, WEFT_PHASE_SPLIT), WEFT_OK);
-    assert_string_equal(r.text, "split tokens|targets|positions along tokens over dp");
+    assert_string_equal(r.text, "split @input along tokens over dp");
     assert_int_equal(ask(&r, WEFT_PHASE_STAGE), WEFT_OK);
     assert_string_equal(r.text, "");
     assert_int_equal(ask(&r, WEFT_PHASE_SYNC), WEFT_OK);
@@ -92,9 +93,9 @@ static void all_else_follows(void **state)
     graph g;
     graph_init(&g, &two, WEFT_F32, WEFT_F32);
     weft_builder b = graph_builder(&g);
-    graph_model_options o = {"gpt2", 2, 2, 0, 8, 12, 16, 11, 1, 4, 16, 1.0, MODEL_TRAIN, 0, 0, 0};
+    family_options o = {"gpt2", 2, 2, 0, 8, 12, 16, 11, 1, 4, 16, 1.0, WEFT_MODEL_TRAIN, 0, 0, 0};
     weft_tensor loss;
-    assert_int_equal(graph_model_build(&b, &o, &loss), WEFT_OK);
+    assert_int_equal(family_build(&b, &o, &loss), WEFT_OK);
     record r = {.mesh = 2, .g = &g};
     assert_int_equal(ask(&r, WEFT_PHASE_SPLIT), WEFT_OK);
     uint32_t end = g.nodes.n;

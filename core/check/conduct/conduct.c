@@ -1,7 +1,7 @@
 /* check/conduct/conduct.c: what no call of a plugin may do: the table of the group. */
 #include "check/conduct/conduct.h"
 
-#define PLANS "weft.rule/1|weft.strategy/1|weft.placement/1"
+#define PLANS "weft.rule/1|weft.strategy/1|weft.placement/1|weft.model/1"
 #define STEPS "weft.device/1|weft.link/1"
 #define DRIVEN PLANS "|" STEPS
 

@@ -11,7 +11,7 @@ static check_host h;
 static void live(check_run *r, const component *c, const char *key, const char *value)
 {
     const weft_manifest *m = check_manifest(r);
-    check_drive d = {.run = r, .host = &h, .where = "open", .of = m->id};
+    check_drive d = {.run = r, .host = &h, .where = "open", .of = m->id, .large = true};
     check_host_begin(&h, "the host");
     h.set_of = c;
     h.set_key = key;

@@ -10,6 +10,7 @@ static const struct {
     {"weft.rule/1", check_drive_plan},      {"weft.strategy/1", check_drive_plan},
     {"weft.placement/1", check_drive_plan}, {"weft.device/1", check_drive_device},
     {"weft.link/1", check_drive_link},      {"weft.coll/1", check_drive_coll},
+    {"weft.model/1", check_drive_plan},
 };
 
 static weft_status drive_one(check_drive *d, const component *c)

@@ -4,6 +4,7 @@
  *   weft.rule/1, weft.strategy/1, weft.placement/1   a small job is planned with the component; ops
  *                                                    and kernels of the file take part where its
  *                                                    strategies use them
+ *   weft.model/1    a small job of the family is planned
  *   weft.device/1   query and fuse; where probe() finds a device, also arena, copies and an op
  *   weft.link/1     two links of the module in this process: connect, send, receive, disconnect
  *   weft.coll/1     probe
@@ -15,9 +16,11 @@
 #include "check/drive/lend.h"
 #include "check/rig.h"
 
+#include <weft/model.h>
+
 /* The job that is planned; 0 and NULL: a small one. */
 typedef struct check_drive_job {
-    const char *family;
+    uint32_t family; /* 0: the default of model.family; else another one that is installed */
     uint32_t layers, heads, embed, vocab, batch;
 } check_drive_job;
 
@@ -32,6 +35,7 @@ typedef struct check_drive {
     int32_t score;       /* of the last probe() */
     bool objects;        /* only links and devices, whose objects may be entered at once */
     bool paper;          /* only calls that a plan makes */
+    bool large;          /* the model may be as large as its options allow: it is not planned */
     const char *without; /* "fuse": an optional member that is not called; NULL: all are */
     uint64_t digest;     /* of the plans that were made */
     char absent[1024]; /* why the last component was not driven to its end: no device; "": it was */
@@ -41,6 +45,22 @@ typedef struct check_drive {
  * recorded with a builder. A component that cannot be used on this machine is driven as far as it
  * goes, and noted by check_absent(). */
 weft_status check_drive_all(check_drive *d);
+
+/* A component behind a table that lends its arguments: the module that the core calls. */
+typedef struct check_behind {
+    check_drive *d;
+    const component *c;
+} check_behind;
+
+/* The table of a model family behind such a module; then, for the spec: describe() of the family
+ * under check, or an installed family with its options, which the caller destroys after the plan.
+ * s->family.c stays NULL, and d->absent says why, where there is none that can be planned. */
+struct spec;
+extern const weft_model_table check_drive_model_lent;
+weft_status check_drive_describe(check_drive *d, const component *own, const weft_conf *conf,
+                                 struct spec *s);
+weft_status check_drive_build(struct spec *s); /* its graphs alone */
+weft_status check_drive_family(check_drive *d, struct spec *s, config **options);
 
 /* One component. */
 weft_status check_drive_plan(check_drive *d, const component *c);

@@ -33,7 +33,7 @@ static weft_status split_batch(void *module, const weft_conf *conf, uint32_t pha
 {
     (void)module, (void)conf, (void)view;
     if (phase == WEFT_PHASE_SPLIT)
-        return edits->split(edits->ctx, "tokens|targets|positions", "tokens", "batch", 0);
+        return edits->split(edits->ctx, "@input", "tokens", "batch", 0);
     if (phase == WEFT_PHASE_SYNC)
         return edits->sync(edits->ctx, "*", "batch", WEFT_SYNC_LAST, 0, 0);
     return WEFT_OK;
@@ -78,21 +78,15 @@ static void add_strategy(spec *s, const component *c, const weft_conf *conf)
     }
 }
 
-static uint32_t either(uint32_t given, uint32_t usual)
-{
-    return given ? given : usual;
-}
-
 static void make_spec(spec *s, const check_drive *d)
 {
-    const check_drive_job *j = &d->job;
     *s = (spec){.host = d->run->h,
                 .want = SPEC_TRAIN,
                 .ranks = 1,
                 .device = {&device, NULL},
                 .rule = {&rule, NULL},
                 .nlinks = 1,
-                .batch = either(j->batch, 32),
+                .batch = d->job.batch ? d->job.batch : 32,
                 .microbatch = 1, /* a strategy may split one sequence */
                 .compute = WEFT_F32,
                 .grad_dtype = WEFT_F32,
@@ -103,50 +97,48 @@ static void make_spec(spec *s, const check_drive *d)
                 .bucket_bytes = 1 << 20,
                 .schedule = {SPEC_CONSTANT, 1e-3, 0, 0, 10}};
     s->links[0].c = &link_;
-    s->model = (graph_model_options){.family = j->family ? j->family : "gpt2",
-                                     .layers = either(j->layers, 4),
-                                     .heads = either(j->heads, 4),
-                                     .embed = either(j->embed, 32),
-                                     .ffn = 2 * either(j->embed, 32),
-                                     .context = 16,
-                                     .vocab = either(j->vocab, 64),
-                                     .tied = MODEL_TIED_AUTO,
-                                     .sequence = 16};
 }
 
 static weft_status plan_with(check_drive *d, const component *own, const weft_conf *conf)
 {
     spec s;
     plan_set p = {0};
+    config *options = NULL;
     make_spec(&s, d);
     if (!strcmp(own->iface, "weft.strategy/1")) {
         add_strategy(&s, own, conf);
     } else {
         add_strategy(&s, &batch, NULL);
         add_axis(&s, "batch");
-        *(!strcmp(own->iface, "weft.rule/1") ? &s.rule : &s.placement) = (spec_plugin){own, conf};
     }
-    err_clear();
-    weft_status st = plan_build(&s, &p);
-    if (st == WEFT_OK)
-        st = plan_check(&p);
-    d->digest = d->digest * 31 + p.digest;
-    plan_free(&p);
+    if (!strcmp(own->iface, "weft.rule/1"))
+        s.rule = (spec_plugin){own, conf};
+    if (!strcmp(own->iface, "weft.placement/1"))
+        s.placement = (spec_plugin){own, conf};
+    const bool is_model = !strcmp(own->iface, "weft.model/1");
+    weft_status st =
+        is_model ? check_drive_describe(d, own, conf, &s) : check_drive_family(d, &s, &options);
+    if (st == WEFT_OK && is_model && d->large && s.family.c) {
+        st = check_drive_build(&s);
+    } else if (st == WEFT_OK && s.family.c) {
+        err_clear();
+        st = plan_build(&s, &p);
+        if (st == WEFT_OK)
+            st = plan_check(&p);
+        d->digest = d->digest * 31 + p.digest;
+        plan_free(&p);
+    }
+    config_destroy(options);
     pool_free(&s.pool);
     return st;
 }
 
 /* --- the component, behind functions that lend its arguments --- */
 
-typedef struct behind { /* the module that the core calls */
-    check_drive *d;
-    const component *c;
-} behind;
-
 static weft_status behind_update(void *module, const weft_conf *conf, const weft_builder *b,
                                  const weft_update *u)
 {
-    const behind *w = module;
+    const check_behind *w = module;
     check_lend *l = &w->d->lend;
     const weft_rule *t = w->c->table;
     weft_update lent = *u;
@@ -161,7 +153,7 @@ static weft_status behind_update(void *module, const weft_conf *conf, const weft
 static weft_status behind_edit(void *module, const weft_conf *conf, uint32_t phase,
                                const weft_view *view, const weft_edits *edits)
 {
-    const behind *w = module;
+    const check_behind *w = module;
     check_lend *l = &w->d->lend;
     const weft_strategy *t = w->c->table;
     view = check_lend_table(l, check_below_view(l, view));
@@ -173,7 +165,7 @@ static weft_status behind_edit(void *module, const weft_conf *conf, uint32_t pha
 static weft_status behind_place(void *module, const weft_conf *conf,
                                 const weft_placement_args *args)
 {
-    const behind *w = module;
+    const check_behind *w = module;
     check_lend *l = &w->d->lend;
     const weft_placement *t = w->c->table;
     const char *axes[WEFT_MAX_MESH + 1] = {0};
@@ -192,21 +184,27 @@ static weft_status behind_place(void *module, const weft_conf *conf,
 weft_status check_drive_plan(check_drive *d, const component *c)
 {
     component own = *c;
-    behind w = {d, c};
+    check_behind w = {d, c};
     const weft_strategy *strategy = c->table;
     const weft_rule *rule_of = c->table;
     const weft_strategy strategy_lent = {sizeof strategy_lent, 0, strategy->axes, behind_edit,
                                          NULL};
     const weft_placement place_lent = {sizeof place_lent, 0, behind_place};
     const weft_rule rule_lent = {sizeof rule_lent, rule_of->unit, behind_update};
-    if (!strcmp(c->iface, "weft.strategy/1")) {
-        if (strategy->list) /* its edit() is never called */
-            return WEFT_OK;
-        own.table = &strategy_lent;
-    } else {
-        own.table = !strcmp(c->iface, "weft.rule/1") ? (const void *)&rule_lent : &place_lent;
-    }
+    const struct {
+        const char *iface, *where;
+        const void *table;
+    } lent[] = {{"weft.strategy/1", "edit", &strategy_lent},
+                {"weft.placement/1", "edit", &place_lent},
+                {"weft.rule/1", "update", &rule_lent},
+                {"weft.model/1", "describe", &check_drive_model_lent}};
+    if (!strcmp(c->iface, "weft.strategy/1") && strategy->list) /* its edit() is never called */
+        return WEFT_OK;
+    for (size_t i = 0; i < sizeof lent / sizeof *lent; i++)
+        if (!strcmp(c->iface, lent[i].iface)) {
+            own.table = lent[i].table;
+            d->where = lent[i].where;
+        }
     own.module = &w;
-    d->where = !strcmp(c->iface, "weft.rule/1") ? "update" : "edit";
     return plan_with(d, &own, check_conf(d->host, c));
 }

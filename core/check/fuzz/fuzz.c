@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define SEQUENCES 40u
-#define PLANS "weft.rule/1|weft.strategy/1|weft.placement/1"
+#define PLANS "weft.rule/1|weft.strategy/1|weft.placement/1|weft.model/1"
 
 static check_host h;
 

@@ -23,7 +23,7 @@ static uint32_t one_of(check_sequence *s, uint32_t a, uint32_t b, uint32_t c)
 
 static void draw(check_sequence *s, planned *p)
 {
-    p->job = (check_drive_job){.family = check_sequence_below(s, 2) ? "gpt2" : "llama",
+    p->job = (check_drive_job){.family = (uint32_t)check_sequence_below(s, 2),
                                .layers = one_of(s, 2, 4, 6),
                                .heads = one_of(s, 2, 4, 8),
                                .embed = one_of(s, 32, 64, 96),
@@ -33,8 +33,8 @@ static void draw(check_sequence *s, planned *p)
 
 static void describe(const planned *p, char *out, size_t size)
 {
-    snprintf(out, size, "%s with %u layers, %u heads, embed %u, vocab %u, batch %u", p->job.family,
-             p->job.layers, p->job.heads, p->job.embed, p->job.vocab, p->job.batch);
+    snprintf(out, size, "family %u with %u layers, %u heads, embed %u, vocab %u, batch %u",
+             p->job.family, p->job.layers, p->job.heads, p->job.embed, p->job.vocab, p->job.batch);
 }
 
 static void plan(check_sequence *s, planned *p)

@@ -1,7 +1,7 @@
 /* check/version/version.c: old and new hosts: the table of the group. */
 #include "check/version/version.h"
 
-#define PLANS "weft.rule/1|weft.strategy/1|weft.placement/1"
+#define PLANS "weft.rule/1|weft.strategy/1|weft.placement/1|weft.model/1"
 #define DRIVEN PLANS "|weft.device/1|weft.link/1"
 
 static const check checks[] = {

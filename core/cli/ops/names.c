@@ -1,40 +1,19 @@
 /* cli/ops/names.c: the names of the ABI besides ops: mesh axes from the strategies that are
- * installed, parameters from the graphs of the model families, the rest from graph/describe. */
+ * installed, parameters from the graphs that the model families build, the rest from
+ * graph/describe.
+ *
+ * A family is built with its defaults, and again with every other choice of each of its options, so
+ * that parameters which a choice brings are listed, too. */
 #include "cli/ops/ops.h"
 
+#include "base/err.h"
+#include "config/config.h"
 #include "graph/describe/names.h"
-#include "graph/model/model.h"
+#include "host/call.h"
 
 #include <stdio.h>
 #include <string.h>
-
-static const char *const families[] = {"gpt2", "llama"};
-#define FAMILIES (sizeof families / sizeof *families)
-
-/* The graph of a family with one layer and unlike sizes, training an untied head. */
-static weft_status build(const char *family, const mesh *m, graph *g)
-{
-    const graph_model_options o = {.family = family,
-                                   .layers = 1,
-                                   .heads = 4,
-                                   .kv_heads = strcmp(family, "gpt2") ? 2 : 4,
-                                   .embed = 32,
-                                   .ffn = 64,
-                                   .context = 16,
-                                   .vocab = 48,
-                                   .tied = 0,
-                                   .batch = 1,
-                                   .sequence = 8,
-                                   .weight = 1,
-                                   .want = MODEL_TRAIN};
-    weft_tensor loss;
-    graph_init(g, m, WEFT_F32, WEFT_F32);
-    weft_builder b = graph_builder(g);
-    weft_status st = graph_model_build(&b, &o, &loss);
-    if (st != WEFT_OK)
-        graph_free(g);
-    return st;
-}
+#include <weft/model.h>
 
 /* "block.0.ffn.in.w" as "block.N.ffn.in.w" */
 static const char *numbered(const char *name, char text[WEFT_MAX_NAME])
@@ -55,34 +34,136 @@ static json_t *axes_of(const weft_shape *s)
     return a;
 }
 
-/* Parameters and inputs of one family, in the order in which it makes them. */
-static weft_status family_json(const char *family, json_t **out)
+/* What has been seen of one family. */
+typedef struct family {
+    const component *c;
+    json_t *blocks, *inputs, *params;
+} family;
+
+static bool has(const json_t *list, const char *name)
 {
-    const mesh m = {0};
-    graph g;
+    size_t i;
+    json_t *o;
+    json_array_foreach (list, i, o) {
+        const char *known = json_is_string(o) ? json_string_value(o)
+                                              : json_string_value(json_object_get(o, "name"));
+        if (!strcmp(known, name))
+            return true;
+    }
+    return false;
+}
+
+/* Add the names of a graph in the order in which it was built. */
+static void add_names(family *f, const graph *g)
+{
     char text[WEFT_MAX_NAME];
-    weft_status st = build(family, &m, &g);
+    for (weft_tensor i = 1; i <= g->tensors.n; i++) {
+        const tensor *t = graph_tensor(g, i);
+        const char *name = numbered(t->name, text);
+        if (t->kind == WEFT_T_PARAM && !has(f->params, name))
+            json_array_append_new(f->params, json_pack("{s:s, s:o, s:s?, s:b, s:b}", "name", name,
+                                                       "axes", axes_of(&t->shape), "role", t->role,
+                                                       "matrix", !!(t->flags & WEFT_PARAM_MATRIX),
+                                                       "pad", !!(t->flags & WEFT_PARAM_PAD)));
+        if (t->kind == WEFT_T_INPUT && !has(f->inputs, name))
+            json_array_append_new(
+                f->inputs, json_pack("{s:s, s:o}", "name", name, "axes", axes_of(&t->shape)));
+    }
+    for (uint32_t i = 0; i < g->blocks.n; i++) {
+        const char *name = numbered(g->blocks.at[i], text);
+        if (!has(f->blocks, name))
+            json_array_append_new(f->blocks, json_string(name));
+    }
+}
+
+/* The graph for training one sample, at most 8 rows long, of a family that needs no data. */
+static weft_status build(family *f, config *cfg)
+{
+    const weft_model_table *table = f->c->table;
+    const weft_conf *conf = config_conf(cfg, "model", f->c->own);
+    weft_model_info info = {.struct_size = sizeof info};
+    weft_status st = PLUGIN_CALL(table, describe, f->c->module, conf, NULL, &info);
     if (st != WEFT_OK)
         return st;
-    json_t *params = json_array(), *inputs = json_array(), *blocks = json_array();
-    for (weft_tensor i = 1; i <= g.tensors.n; i++) {
-        const tensor *t = graph_tensor(&g, i);
-        if (t->kind == WEFT_T_PARAM)
-            json_array_append_new(params, json_pack("{s:s, s:o, s:s?, s:b, s:b}", "name",
-                                                    numbered(t->name, text), "axes",
-                                                    axes_of(&t->shape), "role", t->role, "matrix",
-                                                    !!(t->flags & WEFT_PARAM_MATRIX), "pad",
-                                                    !!(t->flags & WEFT_PARAM_PAD)));
-        if (t->kind == WEFT_T_INPUT)
-            json_array_append_new(
-                inputs, json_pack("{s:s, s:o}", "name", t->name, "axes", axes_of(&t->shape)));
-    }
-    for (uint32_t i = 0; i < g.blocks.n; i++)
-        json_array_append_new(blocks, json_string(numbered(g.blocks.at[i], text)));
+    const mesh alone = {0};
+    const weft_model_args args = {.struct_size = sizeof args,
+                                  .want = WEFT_MODEL_TRAIN,
+                                  .vocab = info.vocab,
+                                  .batch = 1,
+                                  .sequence =
+                                      info.context > 0 && info.context < 8 ? info.context : 8,
+                                  .weight = 1,
+                                  .conf = conf};
+    graph g;
+    weft_tensor loss = 0;
+    graph_init(&g, &alone, WEFT_F32, WEFT_F32);
+    g.rows = args.batch * args.sequence;
+    const weft_builder b = graph_builder(&g);
+    st = PLUGIN_CALL(table, build, f->c->module, &args, &b, &loss);
+    if (st == WEFT_OK)
+        add_names(f, &g);
     graph_free(&g);
-    *out = json_pack("{s:s, s:o, s:o, s:o}", "name", family, "blocks", blocks, "inputs", inputs,
-                     "params", params);
-    return WEFT_OK;
+    return st;
+}
+
+/* The same with one option set; a value that the family refuses beside its defaults adds nothing.
+ */
+static void build_with(family *f, const char *key, const char *value)
+{
+    config *cfg;
+    char full[128];
+    snprintf(full, sizeof full, "model.%s", key);
+    if (config_load(NULL, NULL, 0, &cfg) != WEFT_OK)
+        return;
+    weft_status st = config_add(cfg, "model", f->c->name, f->c->options);
+    if (st == WEFT_OK)
+        st = config_set(cfg, full, value, NULL);
+    if (st == WEFT_OK)
+        st = config_check(cfg);
+    if (st == WEFT_OK)
+        st = build(f, cfg);
+    config_destroy(cfg);
+    err_clear();
+}
+
+static void build_choices(family *f)
+{
+    for (const weft_option *const *o = f->c->options; *o; o++) {
+        const char *choices = (*o)->type == WEFT_OPT_CHOICE ? (*o)->choices
+                              : (*o)->type == WEFT_OPT_BOOL ? "on|off"
+                                                            : "";
+        for (char word[WEFT_MAX_NAME]; *choices; choices += *choices == '|') {
+            const size_t n = strcspn(choices, "|");
+            snprintf(word, sizeof word, "%.*s", (int)n, choices);
+            build_with(f, (*o)->key, word);
+            choices += n;
+        }
+    }
+}
+
+/* Parameters and inputs of one family; *out is NULL if it cannot be built without data. */
+static weft_status family_json(const ops_source *s, const component *c, json_t **out)
+{
+    config *cfg;
+    weft_status st = host_open(s->host, c);
+    if (st == WEFT_OK)
+        st = config_load(NULL, NULL, 0, &cfg);
+    if (st != WEFT_OK)
+        return st;
+    family f = {c, json_array(), json_array(), json_array()};
+    st = config_add(cfg, "model", c->name, c->options);
+    const bool built = st == WEFT_OK && build(&f, cfg) == WEFT_OK;
+    config_destroy(cfg);
+    if (built)
+        build_choices(&f);
+    err_clear();
+    *out = json_pack("{s:s, s:o, s:o, s:o}", "name", c->name, "blocks", f.blocks, "inputs",
+                     f.inputs, "params", f.params);
+    if (!built) {
+        json_decref(*out);
+        *out = NULL;
+    }
+    return st;
 }
 
 static json_t *list_json(const graph_name *list)
@@ -111,14 +192,18 @@ static json_t *mesh_json(const ops_source *s)
 weft_status cli_ops_names_json(const ops_source *s, json_t **out)
 {
     json_t *all = json_array();
-    for (size_t i = 0; i < FAMILIES; i++) {
-        json_t *one;
-        weft_status st = family_json(families[i], &one);
+    for (uint32_t i = 0; i < s->nplugins; i++) {
+        const component *c = s->plugins[i];
+        json_t *one = NULL;
+        if (!c->iface || strcmp(c->iface, "weft.model/1"))
+            continue;
+        weft_status st = family_json(s, c, &one);
         if (st != WEFT_OK) {
             json_decref(all);
             return st;
         }
-        json_array_append_new(all, one);
+        if (one)
+            json_array_append_new(all, one);
     }
     *out = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "mesh_axes", mesh_json(s),
                      "axes", list_json(graph_names_axes), "inputs", list_json(graph_names_inputs),
@@ -155,13 +240,13 @@ static void print_mesh(json_t *list)
             printf("| `%s` | `%s` | `parallel.%s` | %s |\n", name, strategy, key, meaning);
 }
 
-static void print_family(json_t *family)
+static void print_family(json_t *f)
 {
     size_t i, k;
     json_t *p, *a;
     printf("\n### %s\n\n| parameter | axes | role | flags |\n|---|---|---|---|\n",
-           json_string_value(json_object_get(family, "name")));
-    json_array_foreach (json_object_get(family, "params"), i, p) {
+           json_string_value(json_object_get(f, "name")));
+    json_array_foreach (json_object_get(f, "params"), i, p) {
         const char *role = json_string_value(json_object_get(p, "role"));
         const bool matrix = json_is_true(json_object_get(p, "matrix"));
         const bool pad = json_is_true(json_object_get(p, "pad"));
@@ -176,7 +261,7 @@ static void print_family(json_t *family)
 weft_status cli_ops_names_page(const ops_source *s)
 {
     size_t i;
-    json_t *names, *family;
+    json_t *names, *f;
     weft_status st = cli_ops_names_json(s, &names);
     if (st != WEFT_OK)
         return st;
@@ -203,8 +288,8 @@ weft_status cli_ops_names_page(const ops_source *s)
     printf("\n## Parameters\n\n`N` is the number of a layer. `head.w` is absent where the head is "
            "tied to the embedding. The flags are `WEFT_PARAM_MATRIX` and `WEFT_PARAM_PAD`.\n"
            "A role says what a parameter is for, equally in all families.\n");
-    json_array_foreach (json_object_get(names, "families"), i, family)
-        print_family(family);
+    json_array_foreach (json_object_get(names, "families"), i, f)
+        print_family(f);
     json_decref(names);
     return WEFT_OK;
 }

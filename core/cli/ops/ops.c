@@ -168,7 +168,7 @@ static weft_status print_one(vocabulary *w, const char *name, bool json)
 
 static weft_status answer(vocabulary *w, const char *name, bool json, bool page)
 {
-    const ops_source s = {visit_all, w, w->all, w->n};
+    const ops_source s = {visit_all, w, w->h, w->all, w->n};
     if (name)
         return print_one(w, name, json);
     return json ? print_all_json(&s) : page ? cli_ops_page(&s) : visit_all(w, print_line, NULL);

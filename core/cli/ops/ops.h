@@ -72,6 +72,7 @@ typedef weft_status (*ops_visit)(const ops_facts *f, void *user);
 typedef struct ops_source {
     weft_status (*all)(void *ctx, ops_visit visit, void *user); /* of the core and of plugins */
     void *ctx;
+    host *host;
     const component *const *plugins;
     uint32_t nplugins;
 } ops_source;

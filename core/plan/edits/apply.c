@@ -91,7 +91,7 @@ weft_status plan_edit_shard(void *ctx, uint32_t what, const char *params, const 
             e->owner, what, axis);
     for (uint32_t i = 0; st == WEFT_OK && !any && i < e->g->tensors.n; i++)
         any = e->g->tensors.at[i].kind == WEFT_T_PARAM &&
-              graph_glob_match(params, e->g->tensors.at[i].name);
+              graph_glob_match_tensor(params, &e->g->tensors.at[i]);
     if (st == WEFT_OK && !any)
         st = err_fail(WEFT_USAGE, "%s: no parameter has a name like '%s'", e->owner, params);
     if (st == WEFT_OK && e->s->mesh.size[a] > 1)

@@ -2,6 +2,7 @@
 #include "plan/edits/emitters.h"
 
 #include "base/err.h"
+#include "graph/inputs.h"
 #include "host/call.h"
 
 /* The mesh axes of the job with their keys: "parallel.tp = 2, parallel.dp = 1". */
@@ -20,7 +21,7 @@ static weft_status run_placement(edit_state *e, const weft_view *view, const wef
     const weft_placement *table = placement->c->table;
     const weft_rule *rule = e->s->rule.c->table;
     const char *axes[WEFT_MAX_MESH + 1] = {0};
-    weft_tensor t = graph_find(e->g, "tokens");
+    const weft_tensor t = graph_first_input(e->g);
     uint32_t n = 0;
     for (uint32_t a = e->g->mesh->n; t && a-- > 0;)
         if (graph_tensor(e->g, t)->place[a].kind == WEFT_SPLIT)

@@ -13,7 +13,7 @@ static bool never_summed(const flat *f, const sync_edit *x)
     for (uint32_t i = 0; x->when == WEFT_SYNC_NEVER && i < f->params.n; i++) {
         const flat_param *p = &f->params.at[i];
         if ((p->never_axes & p->partial_axes) >> x->mesh_axis & 1 &&
-            graph_glob_match(x->glob, p->name))
+            graph_glob_match_role(x->glob, p->name, p->role))
             return true;
     }
     return false;

@@ -47,6 +47,7 @@ static void add_param(const graph *g, const struct stage_map *stages, pool *text
     flat_param *p = vec_push(&f->params);
     *p = (flat_param){.block = f->blocks.n - 1, .flags = t->flags};
     p->name = pool_text(texts, t->name); /* the layout outlives the graph */
+    p->role = t->role ? pool_text(texts, t->role) : NULL;
     p->init = pool_text(texts, t->init);
     p->local = graph_local_shape(g, at_tensor);
     p->whole = t->shape;

@@ -29,10 +29,10 @@
 #define FLAT_LEVELS 4u /* 0: nothing is sharded */
 
 typedef struct flat_param {
-    const char *name;
-    uint32_t block, flags; /* block: index into `blocks` below */
-    uint32_t group;        /* if the block is sharded */
-    bool not_owned;        /* another stage counts it in the norm and saves it */
+    const char *name, *role; /* role: weft_param_args.role, or NULL */
+    uint32_t block, flags;   /* block: index into `blocks` below */
+    uint32_t group;          /* if the block is sharded */
+    bool not_owned;          /* another stage counts it in the norm and saves it */
     weft_shape local;
     uint64_t first, count; /* elements */
     const char *init;

@@ -2,33 +2,48 @@
 #include "plan/layout/regions.h"
 
 #include "base/err.h"
+#include "graph/inputs.h"
 #include "plan/builder.h"
 #include "plan/collective.h"
 #include "plan/scalar.h"
 
-#include <string.h>
-
-/* Is it one of the inputs that run/inputs.c fills? */
-static bool is_filled(const char *input)
+/* Ranks read their own rows: all inputs are split along them, over the same mesh axes. */
+static weft_status check_split(const graph *g, const tensor *first, const tensor *t)
 {
-    return !strcmp(input, "tokens") || !strcmp(input, "targets") || !strcmp(input, "positions") ||
-           !strcmp(input, "first_token");
+    for (uint32_t a = 0; a < g->mesh->n; a++) {
+        const bool cuts = t->place[a].kind == WEFT_SPLIT;
+        if (cuts && t->place[a].axis)
+            return err_fail(WEFT_UNSUPPORTED,
+                            "the input '%s' is split over %s along its axis '%s'; inputs are split "
+                            "along their first axis alone",
+                            t->name, g->mesh->name[a], t->shape.axes[t->place[a].axis].name);
+        if (cuts != (first->place[a].kind == WEFT_SPLIT))
+            return err_fail(WEFT_USAGE,
+                            "of the inputs '%s' and '%s' one alone is split over %s; a strategy "
+                            "splits all inputs, which are the tensors \"@input\"",
+                            first->name, t->name, g->mesh->name[a]);
+    }
+    return WEFT_OK;
 }
 
 static weft_status count_inputs(plan *p, const graph *g, uint64_t micro_batches, uint64_t *at)
 {
+    const weft_tensor first = graph_first_input(g);
     for (uint32_t i = 0; i < g->tensors.n; i++) {
-        if (g->tensors.at[i].kind != WEFT_T_INPUT)
+        const tensor *t = &g->tensors.at[i];
+        if (t->kind != WEFT_T_INPUT)
             continue;
-        if (!is_filled(g->tensors.at[i].name))
-            return err_fail(WEFT_USAGE,
-                            "the graph has an input '%s', which nothing fills; there are tokens, "
-                            "targets, positions and first_token",
-                            g->tensors.at[i].name);
+        weft_status st = t->shape.rank ? check_split(g, graph_tensor(g, first), t) : WEFT_OK;
+        if (st != WEFT_OK)
+            return st;
         weft_shape local = graph_local_shape(g, i + 1);
         input_slot *x = vec_push(&p->inputs);
-        *x = (input_slot){pool_text(&p->pool, g->tensors.at[i].name), *at, 0,
-                          graph_shape_elements(&local), graph_shape_bytes(&local)};
+        *x = (input_slot){.name = pool_text(&p->pool, t->name),
+                          .offset = *at,
+                          .elements = graph_shape_elements(&local),
+                          .bytes = graph_shape_bytes(&local),
+                          .dtype = local.dtype,
+                          .rank = local.rank};
         x->stride = (x->bytes + 63) & ~(uint64_t)63;
         *at += x->stride * micro_batches;
     }

@@ -17,7 +17,7 @@ static weft_status read_wish(const edit_state *e, const flat_param *p, wish *out
     *out = (wish){.ahead = 0};
     for (uint32_t i = 0; i < e->stores.n; i++) {
         const store_edit *x = &e->stores.at[i];
-        if (!graph_glob_match(x->glob, p->name))
+        if (!graph_glob_match_role(x->glob, p->name, p->role))
             continue;
         if (out->axis[x->what] && out->axis[x->what] != 1 + x->mesh_axis)
             return err_fail(WEFT_USAGE, "%s and %s shard %s over two mesh axes", out->owner,

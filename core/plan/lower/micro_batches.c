@@ -113,12 +113,15 @@ static weft_status input_base(const walk *w, weft_tensor t, uint32_t micro_batch
     const tensor *x = graph_tensor(w->b->g, t);
     for (uint32_t i = 0; i < w->b->p->inputs.n; i++) {
         const input_slot *s = &w->b->p->inputs.at[i];
-        if (!strcmp(s->name, x->name)) {
+        if (!strcmp(s->name, x->name) && s->dtype == x->shape.dtype) {
             *out = s->offset + s->stride * micro_batch;
             return WEFT_OK;
         }
     }
-    return err_fail(WEFT_USAGE, "nothing fills the input '%s'", x->name);
+    return err_fail(WEFT_USAGE,
+                    "nothing fills the input '%s' of type %u: the graph of a training step has no "
+                    "such input",
+                    x->name, x->shape.dtype);
 }
 
 static weft_status inout_base(walk *w, const work *x, const live_inout *c, uint64_t *out)

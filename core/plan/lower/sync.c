@@ -32,7 +32,7 @@ static weft_status read_syncs(const builder *b, const edit_state *e, flat_param 
     for (uint32_t i = 0; i < e->syncs.n; i++) {
         const sync_edit *x = &e->syncs.at[i];
         uint64_t bit = (uint64_t)1 << x->mesh_axis;
-        if (x->overrides != overrides || !graph_glob_match(x->glob, p->name))
+        if (x->overrides != overrides || !graph_glob_match_role(x->glob, p->name, p->role))
             continue;
         if (seen & bit)
             return err_fail(WEFT_USAGE, "the gradient of %s is summed over %s twice, by %s as well",

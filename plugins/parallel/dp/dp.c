@@ -3,9 +3,9 @@
  * Every coordinate of the mesh axis "dp" holds the whole model and computes its own part of the
  * micro-batch. The strategy emits two edits:
  *
- *   1. Input tensors (the data) are split along their axis "tokens". The split propagates to all
- *      activations, because ops match axes by name. Parameters have no such axis and stay whole;
- *      their gradients, sums over tokens, become partial sums.
+ *   1. The inputs, which are the data, are split along their axis "tokens". The split propagates to
+ *      all activations, because ops match axes by name. Parameters have no such axis and stay
+ *      whole; their gradients, sums over tokens, become partial sums.
  *   2. Those partial sums are completed by an all-reduce after the last micro-batch of a step, in
  *      buckets: a bucket starts once its gradients are final and overlaps with the backward pass of
  *      earlier blocks.
@@ -28,7 +28,7 @@ static weft_status dp_edit(void *module, const weft_conf *conf, uint32_t phase,
     if (view->mesh(view->ctx, AXIS) < 2) /* a single coordinate: nothing to split */
         return WEFT_OK;
     if (phase == WEFT_PHASE_SPLIT)
-        return edits->split(edits->ctx, "tokens|targets|positions", "tokens", AXIS, 0);
+        return edits->split(edits->ctx, "@input", "tokens", AXIS, 0);
     if (phase == WEFT_PHASE_SYNC) /* 0: the bucket size of [train] bucket_mb */
         return edits->sync(edits->ctx, "*", AXIS, WEFT_SYNC_LAST, 0, 0);
     return WEFT_OK; /* no edits for stages or memory */

@@ -126,9 +126,11 @@ typedef weft_status (*weft_emit)(void *user, const weft_builder *b);
 
 /* --- What it emits ---
  *
- * Names are globs with '*', alternatives separated by '|'. An edit over a mesh axis of size 1 is
- * valid and does nothing. Any status but WEFT_OK ends the planning: pass it on. No edit knows a
- * flag yet. All [plan]. */
+ * Names are globs with '*', alternatives separated by '|'. For tensors and parameters "@ROLE" is an
+ * alternative, too: all whose role matches (weft_param_args.role), as "@attention.*". "@input" are
+ * all inputs but scalars, whatever the data calls them: strategies that split the batch use it. An
+ * edit over a mesh axis of size 1 is valid and does nothing. Any status but WEFT_OK ends the
+ * planning: pass it on. No edit knows a flag yet. All [plan]. */
 typedef struct weft_edits {
     uint32_t struct_size, flags;
     void *ctx;

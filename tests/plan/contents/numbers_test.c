@@ -145,8 +145,9 @@ static void sizes_that_do_not_fit(void **state)
     refused(TINY "batch = 3\nmicrobatch = 2\n", 1, "3 sequences are not a multiple of microbatch");
     refused(TINY "batch = 4\nmicrobatch = 2\n" PART, 4, "times the 4 ranks that share the data");
     refused(SIZES("heads = 7\n", ""), 1, "7 heads do not divide model.embed = 768");
-    refused(SIZES("context = 8\n", "sequence = 9\n"), 1, "9 tokens are more than model.context");
-    refused(SIZES("vocab = 0\n", ""), 1, "0 means what the data says, but the job has no data");
+    refused(SIZES("context = 8\n", "sequence = 9\n"), 1,
+            "9 tokens are more than the context of the model, 8");
+    refused(SIZES("vocab = 0\n", ""), 1, "0 means what the data says, but this data has no ids");
     refused(SIZES("family = gpt2\nkv_heads = 3\n", ""), 1, "model.kv_heads is 3");
     refused(SIZES("", "precision = fp8\n"), 1, "precision");
 }

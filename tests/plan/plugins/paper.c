@@ -53,7 +53,7 @@ static void fill_slots(void)
     wire.probe = probe_link;
 }
 
-#define INPUTS "tokens|targets|positions"
+#define INPUTS "@input"
 
 static weft_status split_rows(const weft_view *view, const weft_edits *e, uint32_t phase,
                               const char *axis)

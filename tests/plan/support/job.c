@@ -4,6 +4,11 @@
 
 #include <string.h>
 
+/* What a token file without a vocabulary has. */
+static const weft_field fields[] = {{.name = "tokens", .dtype = WEFT_I32},
+                                    {.name = "targets", .dtype = WEFT_I32}};
+static const weft_data_info data = {.struct_size = sizeof data, .nfields = 2, .fields = fields};
+
 static weft_status make_with(const char *text, uint32_t ranks, int want, const component *strategy,
                              const component *rule, planned *out)
 {
@@ -17,7 +22,7 @@ static weft_status make_with(const char *text, uint32_t ranks, int want, const c
     if (st == WEFT_OK)
         st = resolve_plugins(out->cfg, out->host, &out->spec);
     if (st == WEFT_OK)
-        st = resolve_spec(out->cfg, ranks, 0, &(resolve_meeting){.hosts = &out->hosts}, want,
+        st = resolve_spec(out->cfg, ranks, &data, &(resolve_meeting){.hosts = &out->hosts}, want,
                           &out->spec);
     out->built = st == WEFT_OK;
     if (strategy)

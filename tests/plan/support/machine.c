@@ -120,14 +120,20 @@ static void build_graph(machine *m, int want)
     const spec *s = m->p->spec;
     graph *g = &m->g;
     graph_init(g, &s->mesh, s->compute, s->grad_dtype);
-    graph_model_options o = s->model;
-    o.batch = (int64_t)(s->microbatch * m->p->sharing);
-    double sequences = want ? (double)o.batch : (double)s->batch;
-    o.weight = 1 / (sequences * (double)o.sequence);
-    o.want = want;
+    const component *c = s->family.c;
+    const weft_model_table *family = c->table;
+    const int64_t batch = (int64_t)(s->microbatch * m->p->sharing);
+    const double samples = want ? (double)batch : (double)s->batch;
+    const weft_model_args args = {.struct_size = sizeof args,
+                                  .want = want ? WEFT_MODEL_EVAL : WEFT_MODEL_TRAIN,
+                                  .vocab = s->model.vocab,
+                                  .batch = batch,
+                                  .sequence = s->sequence,
+                                  .weight = 1 / (samples * (double)s->sequence),
+                                  .conf = s->family.conf};
     weft_builder b = graph_builder(g);
     weft_tensor loss, sum, out;
-    assert_int_equal(graph_model_build(&b, &o, &loss), WEFT_OK);
+    assert_int_equal(family->build(c->module, &args, &b, &loss), WEFT_OK);
     split_data(m);
     assert_int_equal(b.scalar(b.ctx, "loss", 0, &sum), WEFT_OK);
     assert_int_equal(b.op(b.ctx, "accumulate", NULL, 0, &loss, 1, 0, &out, 1), WEFT_OK);

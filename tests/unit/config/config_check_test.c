@@ -208,8 +208,8 @@ static void defaults_fill_in(void **state)
     assert_int_equal(config_check(c), WEFT_OK);
     assert_int_equal(config_int(c, "train.batch"), 32);
     assert_true(config_real(c, "optim.lr") == 6e-4);
-    assert_int_equal(config_int(c, "model.kv_heads"), 0);
-    assert_string_equal(config_text(c, "model.tied"), "auto");
+    assert_int_equal(config_int(c, "train.loss_scale"), 0);
+    assert_string_equal(config_text(c, "model.family"), "gpt2");
     assert_string_equal(config_text(c, "parallel.strategy"), "none");
     assert_null(config_section_at(c, 0));
     config_destroy(c);

@@ -7,11 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "graph/arguments.h"
+#include "graph/inputs.h"
 
 #include <cmocka.h>
 
@@ -49,6 +49,7 @@ static void row(int line, weft_status got, const char *text)
 
 #define ROW(call, text) row(__LINE__, call, text)
 
+static const weft_field fields[] = {{.name = "tokens", .dtype = WEFT_I32}};
 static const weft_axis tokens = {"tokens", 8}, embed = {"embed", 6};
 static char long_name[80], odd_name[] = "a\tb";
 static weft_shape vec = {.rank = 1, .axes = {{"embed", 6}}};
@@ -76,6 +77,7 @@ static void begin(net *n)
     memset(long_name, 'n', sizeof long_name - 1);
     *n = (net){0};
     graph_init(&n->g, &meshes, WEFT_F32, WEFT_F32);
+    n->g.fields = fields, n->g.nfields = 1;
     n->b = graph_builder(&n->g);
     assert_int_equal(n->b.block(n->b.ctx, "all", 0), WEFT_OK);
     assert_int_equal(n->b.input(n->b.ctx, INPUT("tokens", &ids), &n->tokens), WEFT_OK);
@@ -310,7 +312,7 @@ static weft_status replacement(void *user, const weft_builder *b)
     ROW(b->state(b->ctx, ARGS("m", n->table, 0, NULL), &t),
         "builder.state() is called in a replacement");
     ROW(b->input(b->ctx, INPUT("mask", &ids), &t),
-        "nothing fills an input 'mask'; there are tokens, targets, positions and first_token");
+        "nothing fills an input 'mask'; there are tokens, positions and first_token");
     ROW(b->input(b->ctx, INPUT("first_token", &ids), &t), "'first_token' must be WEFT_I64 []");
     ROW(b->input(b->ctx, INPUT("tokens", &ids), &t), "already has a tensor named tokens");
     s.dtype = 0;

@@ -15,10 +15,11 @@
 #include "base/err.h"
 #include "base/number/rng.h"
 #include "graph/graph.h"
-#include "graph/model/model.h"
 #include "graph/ops/ops.h"
 
 #include <cmocka.h>
+
+#include "family.h"
 
 #include "graph_eval.h"
 
@@ -127,25 +128,25 @@ static void elementwise_ops(void **state)
         }
 }
 
-static graph_model_options tiny(int tied)
+static family_options tiny(int tied)
 {
-    return (graph_model_options){.family = "gpt2",
-                                 .layers = 2,
-                                 .heads = 2,
-                                 .embed = 6,
-                                 .ffn = 7,
-                                 .context = 5,
-                                 .vocab = 11,
-                                 .tied = tied,
-                                 .batch = 2,
-                                 .sequence = 4,
-                                 .weight = 1.0 / 8};
+    return (family_options){.family = "gpt2",
+                            .layers = 2,
+                            .heads = 2,
+                            .embed = 6,
+                            .ffn = 7,
+                            .context = 5,
+                            .vocab = 11,
+                            .tied = tied,
+                            .batch = 2,
+                            .sequence = 4,
+                            .weight = 1.0 / 8};
 }
 
 /* Queries share keys and values in twos. */
-static graph_model_options tiny_llama(int tied)
+static family_options tiny_llama(int tied)
 {
-    graph_model_options o = tiny(tied);
+    family_options o = tiny(tied);
     o.family = "llama";
     o.heads = 4;
     o.kv_heads = 2;
@@ -172,20 +173,20 @@ static void fill(evaluation *e)
 }
 
 /* `once`: an op that both parts of a gradient share, and which must be there once a block. */
-static void model(graph_model_options o, const char *once)
+static void model(family_options o, const char *once)
 {
     graph g;
     weft_tensor loss;
     graph_init(&g, &alone, WEFT_F32, WEFT_F32);
     weft_builder b = graph_builder(&g);
-    assert_int_equal(graph_model_build(&b, &o, &loss), WEFT_OK);
+    assert_int_equal(family_build(&b, &o, &loss), WEFT_OK);
     uint32_t forward = g.nodes.n;
     assert_int_equal(graph_backward(&g, loss), WEFT_OK);
     evaluation e = eval_begin(&g);
     fill(&e);
     e.value[graph_find(&g, "targets")][3] = -1; /* a target that does not count */
     e.value[graph_find(&g, "scale")][0] = 1;
-    assert_int_equal(check_params(&g, &e, forward, loss), graph_model_params(&o));
+    assert_int_equal(check_params(&g, &e, forward, loss), family_params(&o));
     note_ops(&g, forward);
     uint32_t count = 0;
     for (uint32_t i = 0; i < g.nodes.n; i++)
@@ -223,7 +224,7 @@ static void llama_untied(void **state)
 static void with_dropout(void **state)
 {
     (void)state;
-    graph_model_options o = tiny(1);
+    family_options o = tiny(1);
     o.dropout = 0.4;
     model(o, "gelu.dx");
     o = tiny_llama(0);
@@ -236,11 +237,11 @@ static void loss_scale(void **state)
 {
     (void)state;
     graph g;
-    graph_model_options o = tiny(1);
+    family_options o = tiny(1);
     weft_tensor loss;
     graph_init(&g, &alone, WEFT_F32, WEFT_F32);
     weft_builder b = graph_builder(&g);
-    assert_int_equal(graph_model_build(&b, &o, &loss), WEFT_OK);
+    assert_int_equal(family_build(&b, &o, &loss), WEFT_OK);
     assert_int_equal(graph_backward(&g, loss), WEFT_OK);
     double l[2], d[2];
     for (int i = 0; i < 2; i++) {

@@ -11,9 +11,10 @@
 
 #include "base/err.h"
 #include "graph/graph.h"
-#include "graph/model/model.h"
 
 #include <cmocka.h>
+
+#include "family.h"
 
 #define LAYERS 3
 
@@ -21,22 +22,22 @@ static const mesh two = {.n = 1, .name = {"tp"}, .size = {2}};
 
 static void build(graph *g)
 {
-    const graph_model_options o = {.family = "llama",
-                                   .layers = LAYERS,
-                                   .heads = 8,
-                                   .kv_heads = 2,
-                                   .embed = 32,
-                                   .ffn = 24,
-                                   .context = 6,
-                                   .vocab = 11,
-                                   .tied = MODEL_TIED_AUTO,
-                                   .batch = 2,
-                                   .sequence = 6,
-                                   .weight = 1.0 / 12};
+    const family_options o = {.family = "llama",
+                              .layers = LAYERS,
+                              .heads = 8,
+                              .kv_heads = 2,
+                              .embed = 32,
+                              .ffn = 24,
+                              .context = 6,
+                              .vocab = 11,
+                              .tied = FAMILY_TIED_AUTO,
+                              .batch = 2,
+                              .sequence = 6,
+                              .weight = 1.0 / 12};
     weft_tensor loss;
     graph_init(g, &two, WEFT_F32, WEFT_F32);
     weft_builder b = graph_builder(g);
-    assert_int_equal(graph_model_build(&b, &o, &loss), WEFT_OK);
+    assert_int_equal(family_build(&b, &o, &loss), WEFT_OK);
     assert_int_equal(graph_backward(g, loss), WEFT_OK);
 }
 

@@ -9,36 +9,37 @@
 
 #include "base/err.h"
 #include "graph/graph.h"
-#include "graph/model/model.h"
 
 #include <cmocka.h>
+
+#include "family.h"
 
 static const mesh alone = {0};
 
 /* GPT-2 as it was published, the smallest. */
-static graph_model_options published(void)
+static family_options published(void)
 {
-    return (graph_model_options){.family = "gpt2",
-                                 .layers = 12,
-                                 .heads = 12,
-                                 .embed = 768,
-                                 .ffn = 3072,
-                                 .context = 1024,
-                                 .vocab = 50257,
-                                 .tied = 1,
-                                 .batch = 2,
-                                 .sequence = 1024,
-                                 .weight = 1.0 / 2048};
+    return (family_options){.family = "gpt2",
+                            .layers = 12,
+                            .heads = 12,
+                            .embed = 768,
+                            .ffn = 3072,
+                            .context = 1024,
+                            .vocab = 50257,
+                            .tied = 1,
+                            .batch = 2,
+                            .sequence = 1024,
+                            .weight = 1.0 / 2048};
 }
 
-static int64_t built_params(const graph_model_options *o, uint32_t *count)
+static int64_t built_params(const family_options *o, uint32_t *count)
 {
     graph g;
     weft_tensor loss;
     int64_t n = 0;
     graph_init(&g, &alone, WEFT_BF16, WEFT_F32);
     weft_builder b = graph_builder(&g);
-    assert_int_equal(graph_model_build(&b, o, &loss), WEFT_OK);
+    assert_int_equal(family_build(&b, o, &loss), WEFT_OK);
     *count = 0;
     for (uint32_t i = 0; i < g.tensors.n; i++)
         if (g.tensors.at[i].kind == WEFT_T_PARAM) {
@@ -53,14 +54,14 @@ static void parameter_counts(void **state)
 {
     (void)state;
     uint32_t tensors;
-    graph_model_options o = published();
-    assert_int_equal(graph_model_params(&o), 124439808); /* the published number */
+    family_options o = published();
+    assert_int_equal(family_params(&o), 124439808); /* the published number */
     assert_int_equal(built_params(&o, &tensors), 124439808);
     assert_int_equal(tensors, 2 + 12 * 12 + 2);
     o.tied = 0;
-    assert_int_equal(built_params(&o, &tensors), graph_model_params(&o));
-    o = (graph_model_options){"gpt2", 3, 5, 5, 35, 17, 9, 101, 0, 1, 7, 1.0, MODEL_TRAIN, 0, 0, 0};
-    assert_int_equal(built_params(&o, &tensors), graph_model_params(&o));
+    assert_int_equal(built_params(&o, &tensors), family_params(&o));
+    o = (family_options){"gpt2", 3, 5, 5, 35, 17, 9, 101, 0, 1, 7, 1.0, WEFT_MODEL_TRAIN, 0, 0, 0};
+    assert_int_equal(built_params(&o, &tensors), family_params(&o));
 }
 
 /* Llama 2 7B, Llama 3 8B and TinyLlama 1.1B, as they were published. */
@@ -74,7 +75,7 @@ static void llama_parameter_counts(void **state)
                  {22, 32, 4, 2048, 5632, 32000, 1100048384}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         uint32_t tensors;
-        graph_model_options o = published();
+        family_options o = published();
         o.family = "llama";
         o.layers = known[i].layers;
         o.heads = known[i].heads;
@@ -82,13 +83,13 @@ static void llama_parameter_counts(void **state)
         o.embed = known[i].embed;
         o.ffn = known[i].ffn;
         o.vocab = known[i].vocab;
-        o.tied = MODEL_TIED_AUTO;
-        assert_int_equal(graph_model_params(&o), known[i].params);
+        o.tied = FAMILY_TIED_AUTO;
+        assert_int_equal(family_params(&o), known[i].params);
         assert_int_equal(built_params(&o, &tensors), known[i].params);
         assert_int_equal(tensors, 3 + 9 * known[i].layers);
         o.tied = 1;
-        assert_int_equal(graph_model_params(&o), known[i].params - o.vocab * o.embed);
-        assert_int_equal(built_params(&o, &tensors), graph_model_params(&o));
+        assert_int_equal(family_params(&o), known[i].params - o.vocab * o.embed);
+        assert_int_equal(built_params(&o, &tensors), family_params(&o));
     }
 }
 
@@ -106,10 +107,10 @@ static void names_axes_and_init(void **state)
     (void)state;
     graph g;
     weft_tensor loss;
-    graph_model_options o = published();
+    family_options o = published();
     graph_init(&g, &alone, WEFT_BF16, WEFT_F32);
     weft_builder b = graph_builder(&g);
-    assert_int_equal(graph_model_build(&b, &o, &loss), WEFT_OK);
+    assert_int_equal(family_build(&b, &o, &loss), WEFT_OK);
     const tensor *w = named(&g, "block.11.attn.qkv.w");
     const char *const axes[] = {"three", "heads", "head_dim", "embed"};
     assert_int_equal(w->shape.rank, 4);
@@ -147,13 +148,13 @@ static void llama_names_axes_and_init(void **state)
     (void)state;
     graph g;
     weft_tensor loss;
-    graph_model_options o = published();
+    family_options o = published();
     o.family = "llama";
     o.kv_heads = 4;
     o.tied = 0;
     graph_init(&g, &alone, WEFT_BF16, WEFT_F32);
     weft_builder b = graph_builder(&g);
-    assert_int_equal(graph_model_build(&b, &o, &loss), WEFT_OK);
+    assert_int_equal(family_build(&b, &o, &loss), WEFT_OK);
     expect_axes(named(&g, "block.0.attn.q.w"), "heads head_dim embed");
     expect_axes(named(&g, "block.0.attn.k.w"), "kv_heads head_dim embed");
     expect_axes(named(&g, "block.0.attn.v.w"), "kv_heads head_dim embed");
@@ -179,38 +180,39 @@ static void llama_names_axes_and_init(void **state)
 static void what_is_wanted(void **state)
 {
     (void)state;
-    for (int want = MODEL_TRAIN; want <= MODEL_LOGITS; want++) {
+    for (uint32_t want = WEFT_MODEL_TRAIN; want <= WEFT_MODEL_LOGITS; want++) {
         graph g;
         weft_tensor out;
-        graph_model_options o = published();
+        family_options o = published();
         o.want = want;
         graph_init(&g, &alone, WEFT_BF16, WEFT_F32);
         weft_builder b = graph_builder(&g);
-        assert_int_equal(graph_model_build(&b, &o, &out), WEFT_OK);
+        assert_int_equal(family_build(&b, &o, &out), WEFT_OK);
         const tensor *t = graph_tensor(&g, out);
-        assert_int_equal(t->shape.rank, want == MODEL_LOGITS ? 2 : 0);
-        assert_int_equal(t->shape.dtype, want == MODEL_LOGITS ? WEFT_BF16 : WEFT_F32);
-        assert_int_equal(graph_find(&g, "targets") != 0, want != MODEL_LOGITS);
-        assert_int_equal(graph_find(&g, "scale") != 0, want == MODEL_TRAIN);
+        assert_int_equal(t->shape.rank, want == WEFT_MODEL_LOGITS ? 2 : 0);
+        assert_int_equal(t->shape.dtype, want == WEFT_MODEL_LOGITS ? WEFT_BF16 : WEFT_F32);
+        assert_int_equal(graph_find(&g, "targets") != 0, want != WEFT_MODEL_LOGITS);
+        assert_int_equal(graph_find(&g, "scale") != 0, want == WEFT_MODEL_TRAIN);
         graph_free(&g);
     }
 }
 
-static void refuse(const graph_model_options *o, const char *says)
+static void refuse(const family_options *o, const char *says)
 {
     graph g;
     weft_tensor out = 77;
     graph_init(&g, &alone, WEFT_BF16, WEFT_F32);
     weft_builder b = graph_builder(&g);
-    assert_int_equal(graph_model_build(&b, o, &out), WEFT_USAGE);
+    assert_int_equal(family_build(&b, o, &out), WEFT_USAGE);
     if (!strstr(err_text(), says))
         fail_msg("expected '%s' in: %s", says, err_text());
     assert_int_equal(out, 77);
     assert_int_equal(g.tensors.n, 0);
-    assert_int_equal(graph_model_params(o), 0);
+    assert_int_equal(family_params(o), 0);
     graph_free(&g);
 }
 
+/* Each number has bounds of its own, and some have to fit each other. */
 static void impossible_sizes(void **state)
 {
     (void)state;
@@ -219,34 +221,36 @@ static void impossible_sizes(void **state)
         int64_t value;
         const char *says;
     } wrong[] = {
-        {offsetof(graph_model_options, layers), 0, "model.layers is 0"},
-        {offsetof(graph_model_options, layers), INT64_MAX, "model.layers is"},
-        {offsetof(graph_model_options, heads), -1, "model.heads is -1"},
-        {offsetof(graph_model_options, heads), 7, "7 heads do not divide model.embed = 768"},
-        {offsetof(graph_model_options, kv_heads), 4, "model.kv_heads is 4 and model.heads is 12"},
-        {offsetof(graph_model_options, embed), 0, "model.embed is 0"},
-        {offsetof(graph_model_options, embed), INT64_MAX, "model.embed is"},
-        {offsetof(graph_model_options, ffn), 0, "model.ffn is 0"},
-        {offsetof(graph_model_options, context), 0, "model.context is 0"},
-        {offsetof(graph_model_options, context), 1000, "1024 tokens are more than model.context"},
-        {offsetof(graph_model_options, vocab), 0, "model.vocab is 0"},
-        {offsetof(graph_model_options, vocab), INT64_MAX, "model.vocab is"},
-        {offsetof(graph_model_options, batch), 0, "train.microbatch is 0"},
-        {offsetof(graph_model_options, sequence), 0, "train.sequence is 0"},
+        {offsetof(family_options, layers), 0, "model.layers: "},
+        {offsetof(family_options, layers), 1 << 30, "model.layers: "},
+        {offsetof(family_options, heads), -1, "model.heads: "},
+        {offsetof(family_options, heads), 7,
+         "model.heads: 7 heads do not divide model.embed = 768"},
+        {offsetof(family_options, kv_heads), 4, "model.kv_heads is 4 and model.heads is 12"},
+        {offsetof(family_options, kv_heads), -4, "model.kv_heads: "},
+        {offsetof(family_options, embed), 0, "model.embed: "},
+        {offsetof(family_options, embed), 1 << 30, "model.embed: "},
+        {offsetof(family_options, ffn), 0, "model.ffn: "},
+        {offsetof(family_options, context), 0, "model.context: "},
+        {offsetof(family_options, vocab), 0,
+         "model.vocab: 0 means what the data says, but the job"},
+        {offsetof(family_options, vocab), 1 << 30, "model.vocab: "},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        graph_model_options o = published();
+        family_options o = published();
         memcpy((char *)&o + wrong[i].at, &wrong[i].value, sizeof wrong[i].value);
         refuse(&o, wrong[i].says);
     }
-    graph_model_options o = published();
+    family_options o = published();
     o.dropout = 1;
-    refuse(&o, "model.dropout is 1; it must be at least 0 and below 1");
+    refuse(&o, "model.dropout: ");
     o.dropout = -0.5;
-    refuse(&o, "model.dropout is -0.5");
+    refuse(&o, "model.dropout: ");
     o = published();
     o.family = "bert";
-    refuse(&o, "model.family = bert is not a model family of this version: gpt2, llama");
+    refuse(&o, "no model plugin 'bert' in ");
+    o.family = "llma";
+    refuse(&o, "did you mean 'llama'?");
     o = published();
     o.rope_theta = 5e5;
     refuse(&o, "model.rope_theta is 500000, but family gpt2");
@@ -261,18 +265,60 @@ static void impossible_sizes(void **state)
     refuse(&o, "gives each head 63 elements");
     o.embed = 768;
     o.rope_theta = -1;
-    refuse(&o, "model.rope_theta is -1");
+    refuse(&o, "model.rope_theta: ");
     o = published();
-    o.family = NULL;
-    refuse(&o, "gpt2");
+    o.want = 4;
+    graph g;
+    weft_tensor out;
+    graph_init(&g, &alone, WEFT_BF16, WEFT_F32);
+    weft_builder b = graph_builder(&g);
+    assert_int_equal(family_build(&b, &o, &out), WEFT_UNSUPPORTED);
+    graph_free(&g);
+}
+
+/* The vocabulary of the data, and how it fits the model's. */
+static void vocabulary_of_the_data(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *given;
+        uint32_t data, vocab; /* vocab 0: refused */
+        const char *says;
+    } cases[] = {
+        {"0", 300, 300, NULL},
+        {"512", 300, 512, NULL},
+        {"300", 300, 300, NULL},
+        {"299", 300, 0, "model.vocab: the data has tokens up to 299, the model only 299"},
+        {"0", 0, 0, "model.vocab: 0 means what the data says, but this data has no ids"},
+    };
+    const component *c = family_component("llama");
+    assert_non_null(c);
+    const weft_model_table *table = c->table;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        config *cfg;
+        assert_int_equal(config_load(NULL, NULL, 0, &cfg), WEFT_OK);
+        assert_int_equal(config_add(cfg, "model", "llama", c->options), WEFT_OK);
+        assert_int_equal(config_set(cfg, "model.vocab", cases[i].given, NULL), WEFT_OK);
+        const weft_conf *conf = config_conf(cfg, "model", c->own);
+        const weft_data_info data = {.struct_size = sizeof data, .vocab = cases[i].data};
+        weft_model_info info = {.struct_size = sizeof info};
+        weft_status st = PLUGIN_CALL(table, describe, c->module, conf, &data, &info);
+        assert_int_equal(st, cases[i].vocab ? WEFT_OK : WEFT_USAGE);
+        assert_int_equal(info.vocab, cases[i].vocab);
+        assert_int_equal(info.context, cases[i].vocab ? 1024 : 0);
+        if (!cases[i].vocab && !strstr(err_text(), cases[i].says))
+            fail_msg("expected '%s' in: %s", cases[i].says, err_text());
+        config_destroy(cfg);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parameter_counts),    cmocka_unit_test(llama_parameter_counts),
-        cmocka_unit_test(names_axes_and_init), cmocka_unit_test(llama_names_axes_and_init),
-        cmocka_unit_test(what_is_wanted),      cmocka_unit_test(impossible_sizes),
+        cmocka_unit_test(parameter_counts),       cmocka_unit_test(llama_parameter_counts),
+        cmocka_unit_test(names_axes_and_init),    cmocka_unit_test(llama_names_axes_and_init),
+        cmocka_unit_test(what_is_wanted),         cmocka_unit_test(impossible_sizes),
+        cmocka_unit_test(vocabulary_of_the_data),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

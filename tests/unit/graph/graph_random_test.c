@@ -8,9 +8,10 @@
 
 #include "base/err.h"
 #include "graph/graph.h"
-#include "graph/model/model.h"
 
 #include <cmocka.h>
+
+#include "family.h"
 
 static const mesh alone = {0};
 
@@ -87,26 +88,26 @@ static void dropout_has_streams_of_its_own(void **state)
 {
     (void)state;
     for (int llama = 0; llama < 2; llama++)
-        for (int want = MODEL_TRAIN; want <= MODEL_LOGITS; want++) {
-            graph_model_options o = {.family = llama ? "llama" : "gpt2",
-                                     .layers = 3,
-                                     .heads = 2,
-                                     .embed = 8,
-                                     .ffn = 16,
-                                     .context = 4,
-                                     .vocab = 11,
-                                     .tied = 1,
-                                     .batch = 2,
-                                     .sequence = 4,
-                                     .weight = 1,
-                                     .want = want,
-                                     .dropout = 0.1};
+        for (uint32_t want = WEFT_MODEL_TRAIN; want <= WEFT_MODEL_LOGITS; want++) {
+            family_options o = {.family = llama ? "llama" : "gpt2",
+                                .layers = 3,
+                                .heads = 2,
+                                .embed = 8,
+                                .ffn = 16,
+                                .context = 4,
+                                .vocab = 11,
+                                .tied = 1,
+                                .batch = 2,
+                                .sequence = 4,
+                                .weight = 1,
+                                .want = want,
+                                .dropout = 0.1};
             graph g;
             weft_tensor out;
             uint32_t drawn = 0;
             graph_init(&g, &alone, WEFT_BF16, WEFT_F32);
             const weft_builder b = graph_builder(&g);
-            assert_int_equal(graph_model_build(&b, &o, &out), WEFT_OK);
+            assert_int_equal(family_build(&b, &o, &out), WEFT_OK);
             for (uint32_t i = 0; i < g.nodes.n; i++) {
                 const node *n = &g.nodes.at[i];
                 if (strcmp(n->id, "dropout"))
@@ -117,7 +118,7 @@ static void dropout_has_streams_of_its_own(void **state)
                     if (!strcmp(g.nodes.at[k].id, "dropout"))
                         assert_true(g.nodes.at[k].attrs[0].i != n->attrs[0].i);
             }
-            assert_int_equal(drawn, want == MODEL_TRAIN ? 1 + 2 * o.layers : 0);
+            assert_int_equal(drawn, want == WEFT_MODEL_TRAIN ? 1 + 2 * o.layers : 0);
             graph_free(&g);
         }
 }

@@ -88,7 +88,7 @@ static weft_status edit(void *module, const weft_conf *conf, uint32_t phase, con
     if (n % 2)
         return host->fail(host->ctx, WEFT_USAGE, "parallel.peers must be even: they meet in pairs");
     if (phase == WEFT_PHASE_SPLIT) {
-        s = edits->split(edits->ctx, "tokens|targets|positions", "tokens", AXIS, 0);
+        s = edits->split(edits->ctx, "@input", "tokens", AXIS, 0);
         return s == WEFT_OK ? make_groups(edits, n) : s;
     }
     if (phase != WEFT_PHASE_SYNC)

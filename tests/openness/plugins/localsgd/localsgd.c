@@ -52,7 +52,7 @@ static weft_status edit(void *module, const weft_conf *conf, uint32_t phase, con
     if (view->mesh(view->ctx, AXIS) < 2)
         return WEFT_OK;
     if (phase == WEFT_PHASE_SPLIT)
-        return edits->split(edits->ctx, "tokens|targets|positions", "tokens", AXIS, 0);
+        return edits->split(edits->ctx, "@input", "tokens", AXIS, 0);
     if (phase != WEFT_PHASE_SYNC)
         return WEFT_OK;
     const uint32_t every = (uint32_t)conf->integer(conf->ctx, "inner");

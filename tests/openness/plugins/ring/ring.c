@@ -115,7 +115,7 @@ static weft_status edit(void *module, const weft_conf *conf, uint32_t phase, con
     if (ranks < 2)
         return WEFT_OK;
     if (phase == WEFT_PHASE_SPLIT) {
-        st = edits->split(edits->ctx, "tokens|targets|positions", "tokens", AXIS, 0);
+        st = edits->split(edits->ctx, "@input", "tokens", AXIS, 0);
         return st ? st : replace_all(module, view, edits, ranks);
     }
     if (phase != WEFT_PHASE_SYNC)

@@ -95,7 +95,7 @@ static weft_status edit(void *module, const weft_conf *conf, uint32_t phase, con
         return edits->sync(edits->ctx, "*", AXIS, WEFT_SYNC_LAST, 0, 0);
     if (phase != WEFT_PHASE_SPLIT)
         return WEFT_OK;
-    weft_status st = edits->split(edits->ctx, "tokens|targets|positions", "tokens", AXIS, 0);
+    weft_status st = edits->split(edits->ctx, "@input", "tokens", AXIS, 0);
     return st ? st : replace_all(view, edits);
 }
 

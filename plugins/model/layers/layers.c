@@ -1,21 +1,33 @@
-/* graph/model/layers.c: see layers.h. */
-#include "graph/model/layers.h"
+/* layers.c: see layers.h. */
+#include "layers.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <weft/random.h>
 
-void graph_layer_block(graph_layers *m, const char *name)
+layers layers_begin(const weft_host *host, const weft_model_args *args, const weft_builder *b,
+                    const layers_options *o)
+{
+    layers m = {.b = b, .o = o, .args = args, .prefix = ""};
+    m.st = weft_check_args(host, args, sizeof *args, 0);
+    if (m.st == WEFT_OK && (args->want < WEFT_MODEL_TRAIN || args->want > WEFT_MODEL_LOGITS))
+        m.st = b->fail(b->ctx, WEFT_UNSUPPORTED,
+                       "the program asks for something that this model family does not build: it "
+                       "is newer than the plugin");
+    return m;
+}
+
+void layers_block(layers *m, const char *name)
 {
     if (m->st == WEFT_OK)
         m->st = m->b->block(m->b->ctx, name, 0);
 }
 
-weft_tensor graph_layer_input(graph_layers *m, const char *name)
+weft_tensor layers_input(layers *m, const char *name)
 {
     weft_shape shape = {.dtype = WEFT_I32, .rank = 1};
-    shape.axes[0] = (weft_axis){"tokens", m->o->batch * m->o->sequence};
+    shape.axes[0] = (weft_axis){"tokens", m->args->batch * m->args->sequence};
     weft_tensor out = 0;
     if (m->st == WEFT_OK)
         m->st = m->b->input(m->b->ctx, &(weft_input_args){sizeof(weft_input_args), 0, name, &shape},
@@ -63,8 +75,8 @@ static const char *role_of(const char *name)
     return NULL;
 }
 
-weft_tensor graph_layer_param(graph_layers *m, const char *name, uint32_t rank,
-                              const weft_axis *axes, const char *init)
+weft_tensor layers_param(layers *m, const char *name, uint32_t rank, const weft_axis *axes,
+                         const char *init)
 {
     char full[WEFT_MAX_NAME];
     snprintf(full, sizeof full, "%s%s", m->prefix, name);
@@ -82,11 +94,11 @@ weft_tensor graph_layer_param(graph_layers *m, const char *name, uint32_t rank,
     return out;
 }
 
-weft_tensor graph_layer_op(graph_layers *m, const char *id, const weft_attr *attrs, uint32_t nattr,
-                           const weft_tensor in[GRAPH_LAYER_INPUTS], uint32_t nout)
+weft_tensor layers_op(layers *m, const char *id, const weft_attr *attrs, uint32_t nattr,
+                      const weft_tensor in[LAYERS_INPUTS], uint32_t nout)
 {
     uint32_t nin = 0;
-    while (nin < GRAPH_LAYER_INPUTS && in[nin])
+    while (nin < LAYERS_INPUTS && in[nin])
         nin++;
     weft_tensor out[WEFT_MAX_OPERANDS] = {0};
     if (m->st == WEFT_OK)
@@ -94,58 +106,57 @@ weft_tensor graph_layer_op(graph_layers *m, const char *id, const weft_attr *att
     return out[0];
 }
 
-weft_tensor graph_layer_linear(graph_layers *m, weft_tensor x, weft_tensor w, weft_tensor b)
+weft_tensor layers_linear(layers *m, weft_tensor x, weft_tensor w, weft_tensor b)
 {
-    return graph_layer_op(m, "linear", NULL, 0, (weft_tensor[GRAPH_LAYER_INPUTS]){x, w, b}, 1);
+    return layers_op(m, "linear", NULL, 0, (weft_tensor[LAYERS_INPUTS]){x, w, b}, 1);
 }
 
-static weft_tensor add(graph_layers *m, weft_tensor x, weft_tensor y)
+static weft_tensor add(layers *m, weft_tensor x, weft_tensor y)
 {
-    return graph_layer_op(m, "add", NULL, 0, (weft_tensor[GRAPH_LAYER_INPUTS]){x, y}, 1);
+    return layers_op(m, "add", NULL, 0, (weft_tensor[LAYERS_INPUTS]){x, y}, 1);
 }
 
-weft_tensor graph_layer_dropout(graph_layers *m, const char *name, weft_tensor x, weft_tensor b,
-                                weft_tensor r)
+weft_tensor layers_dropout(layers *m, const char *name, weft_tensor x, weft_tensor b, weft_tensor r)
 {
     char stream[WEFT_MAX_NAME];
     weft_expr e = {m->b, m->st};
     snprintf(stream, sizeof stream, "%s%s", m->prefix, name);
     const weft_attr attrs[] = {WEFT_ATTR_INT("stream", weft_stream_of(stream)),
                                WEFT_ATTR_REAL("p", m->o->dropout)};
-    if (m->o->dropout == 0 || m->o->want != MODEL_TRAIN) {
-        const weft_tensor in[GRAPH_LAYER_INPUTS] = {x, b, r};
-        return b ? graph_layer_op(m, "bias_residual", NULL, 0, in, 1) : r ? add(m, r, x) : x;
+    if (m->o->dropout == 0 || m->args->want != WEFT_MODEL_TRAIN) {
+        const weft_tensor in[LAYERS_INPUTS] = {x, b, r};
+        return b ? layers_op(m, "bias_residual", NULL, 0, in, 1) : r ? add(m, r, x) : x;
     }
-    const weft_tensor in[GRAPH_LAYER_INPUTS] = {x, weft_first_token(&e), b, r};
+    const weft_tensor in[LAYERS_INPUTS] = {x, weft_first_token(&e), b, r};
     m->st = e.st;
-    x = graph_layer_op(m, "dropout", attrs, 2, in, 1);
+    x = layers_op(m, "dropout", attrs, 2, in, 1);
     return !b && r ? add(m, r, x) : x;
 }
 
-void graph_layer_begin(graph_layers *m, int64_t i, char prefix[GRAPH_LAYER_PREFIX])
+void layers_next(layers *m, int64_t i, char prefix[LAYERS_PREFIX])
 {
-    char block[GRAPH_LAYER_PREFIX - 1];
+    char block[LAYERS_PREFIX - 1];
     snprintf(block, sizeof block, "block.%lld", (long long)i);
-    snprintf(prefix, GRAPH_LAYER_PREFIX, "%s.", block);
+    snprintf(prefix, LAYERS_PREFIX, "%s.", block);
     m->prefix = prefix;
-    graph_layer_block(m, block);
+    layers_block(m, block);
 }
 
-void graph_layer_residual_init(const graph_model_options *o, char init[48])
+void layers_residual_init(const layers_options *o, char init[48])
 {
     snprintf(init, 48, "normal:%.17g", 0.02 / sqrt(2.0 * (double)o->layers));
 }
 
-weft_tensor graph_layer_loss(graph_layers *m, weft_tensor logits)
+weft_tensor layers_loss(layers *m, weft_tensor logits)
 {
-    weft_attr weight = {.key = "weight", .f = m->o->weight};
+    weft_attr weight = {.key = "weight", .f = m->args->weight};
     weft_tensor scale = 0, out[2] = {0};
-    if (m->o->want == MODEL_LOGITS)
+    if (m->args->want == WEFT_MODEL_LOGITS)
         return logits;
-    weft_tensor targets = graph_layer_input(m, "targets");
-    if (m->o->want == MODEL_EVAL)
-        return graph_layer_op(m, "softmax_xent.loss", &weight, 1,
-                              (weft_tensor[GRAPH_LAYER_INPUTS]){logits, targets}, 1);
+    weft_tensor targets = layers_input(m, "targets");
+    if (m->args->want == WEFT_MODEL_EVAL)
+        return layers_op(m, "softmax_xent.loss", &weight, 1,
+                         (weft_tensor[LAYERS_INPUTS]){logits, targets}, 1);
     if (m->st == WEFT_OK)
         m->st = m->b->scalar(m->b->ctx, "scale", 0, &scale);
     if (m->st == WEFT_OK)

@@ -1,0 +1,163 @@
+/* check/drive/model.c: the model of the job that plan.c plans: an installed family, or the one that
+ * is under check. */
+#include "plan/model.h"
+#include "base/err.h"
+#include "check/drive/drive.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* --- the family under check, behind functions that lend its arguments --- */
+
+static weft_status behind_describe(void *module, const weft_conf *conf, const weft_data_info *data,
+                                   weft_model_info *out)
+{
+    const check_behind *w = module;
+    check_lend *l = &w->d->lend;
+    const weft_model_table *t = w->c->table;
+    weft_model_info own = {.struct_size = sizeof own};
+    w->d->where = "describe";
+    if (data)
+        data = CHECK_LEND(l, weft_data_info, data);
+    weft_model_info *lent = check_lend_out(l, &own);
+    const weft_status st = PLUGIN_GET(t, describe, w->d->module, conf, data, lent);
+    check_lend_filled(l, &own, lent, "weft_model_info");
+    own.struct_size = sizeof own;
+    *out = own;
+    return check_lend_end(l, st);
+}
+
+static weft_status behind_build(void *module, const weft_model_args *args, const weft_builder *b,
+                                weft_tensor *out)
+{
+    const check_behind *w = module;
+    check_lend *l = &w->d->lend;
+    const weft_model_table *t = w->c->table;
+    b = check_lend_table(l, check_below_builder(l, b));
+    args = CHECK_LEND(l, weft_model_args, args);
+    w->d->where = "build";
+    return check_lend_end(l, PLUGIN_GET(t, build, w->d->module, args, b, out));
+}
+
+const weft_model_table check_drive_model_lent = {.struct_size = sizeof check_drive_model_lent,
+                                                 .describe = behind_describe,
+                                                 .build = behind_build};
+
+static weft_status ask(spec *s, const weft_data_info *data)
+{
+    const weft_model_table *t = s->family.c->table;
+    s->model = (weft_model_info){.struct_size = sizeof s->model};
+    const weft_status st =
+        PLUGIN_CALL(t, describe, s->family.c->module, s->family.conf, data, &s->model);
+    s->sequence = s->model.context > 0 && s->model.context < 16 ? s->model.context : 16;
+    return st;
+}
+
+weft_status check_drive_describe(check_drive *d, const component *own, const weft_conf *conf,
+                                 spec *s)
+{
+    static const weft_field fields[] = {{.name = "tokens", .help = "ids", .dtype = WEFT_I32},
+                                        {.name = "targets", .help = "ids", .dtype = WEFT_I32}};
+    const weft_data_info data = {
+        .struct_size = sizeof data, .samples = 1000, .vocab = 64, .nfields = 2, .fields = fields};
+    s->family = (spec_plugin){own, conf};
+    weft_status st = ask(s, &data);
+    if (st == WEFT_USAGE && !d->lend.altered && !d->large) { /* it needs other fields */
+        snprintf(d->absent, sizeof d->absent, "it takes no tokens and targets: %.900s",
+                 check_drive_why(d));
+        s->family.c = NULL;
+        check_host_clear(d->host);
+        err_clear();
+        return WEFT_OK;
+    }
+    s->fields = fields;
+    s->nfields = 2;
+    return st;
+}
+
+weft_status check_drive_build(spec *s)
+{
+    static const mesh alone = {0};
+    uint64_t built = 0;
+    weft_status st = WEFT_OK;
+    for (uint32_t want = WEFT_MODEL_TRAIN; st == WEFT_OK && want <= WEFT_MODEL_LOGITS; want++) {
+        graph g;
+        weft_tensor result;
+        graph_init(&g, &alone, s->compute, s->grad_dtype);
+        st = plan_model_build(&g, s, 1, (double)s->batch, want, &built, &result);
+        graph_free(&g);
+    }
+    return st;
+}
+
+/* --- the family that others are planned with --- */
+
+static bool declares(const component *c, const char *key)
+{
+    for (const weft_option *const *o = c->options; *o; o++)
+        if (!strcmp((*o)->key, key))
+            return true;
+    return false;
+}
+
+/* Small sizes, as far as the family has such keys. */
+static weft_status set_sizes(config *cfg, const component *c, const check_drive_job *j)
+{
+    const struct {
+        const char *key;
+        uint32_t given, usual;
+    } sizes[] = {
+        {"layers", j->layers, 4},  {"heads", j->heads, 4}, {"embed", j->embed, 32},
+        {"ffn", 2 * j->embed, 64}, {"context", 16, 16},    {"vocab", j->vocab, 64},
+    };
+    weft_status st = config_add(cfg, "model", c->name, c->options);
+    for (size_t i = 0; st == WEFT_OK && i < sizeof sizes / sizeof *sizes; i++) {
+        char key[64], value[16];
+        snprintf(key, sizeof key, "model.%s", sizes[i].key);
+        snprintf(value, sizeof value, "%u", sizes[i].given ? sizes[i].given : sizes[i].usual);
+        if (declares(c, sizes[i].key))
+            st = config_set(cfg, key, value, NULL);
+    }
+    return st == WEFT_OK ? config_check_section(cfg, "model") : st;
+}
+
+/* Number `number` of the installed families, of which the first is the default of model.family. */
+static const component *installed(host *h, const config *cfg, uint32_t number)
+{
+    static const char *const ifaces[] = {"weft.model/1", NULL};
+    const component **all, *c = NULL;
+    uint32_t n, seen = 0;
+    const char *first = config_text(cfg, "model.family");
+    if (!number)
+        return host_find(h, "model", first, ifaces, &c) == WEFT_OK ? c : NULL;
+    if (host_list(h, &all, &n) != WEFT_OK)
+        return NULL;
+    for (uint32_t i = 0; i < n; i++)
+        if (all[i]->iface && !strcmp(all[i]->iface, ifaces[0]) && strcmp(all[i]->name, first) &&
+            ++seen == number)
+            c = all[i];
+    return c;
+}
+
+weft_status check_drive_family(check_drive *d, spec *s, config **options)
+{
+    weft_status st = config_load(NULL, NULL, 0, options);
+    if (st != WEFT_OK)
+        return st;
+    const component *c = installed(d->run->h, *options, d->job.family);
+    if (!c)
+        c = installed(d->run->h, *options, 0);
+    if (!c) {
+        snprintf(d->absent, sizeof d->absent, "no model family is installed to plan with: %.900s",
+                 err_text());
+        err_clear();
+        return WEFT_OK;
+    }
+    st = set_sizes(*options, c, &d->job);
+    if (st == WEFT_OK)
+        st = host_open(d->run->h, c);
+    if (st != WEFT_OK)
+        return st;
+    s->family = (spec_plugin){c, config_conf(*options, "model", c->own)};
+    return ask(s, NULL);
+}
