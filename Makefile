@@ -42,6 +42,7 @@ sanitize: setup
 
 integration: setup
 	@sh cmake/setup.sh integration
+	@sh cmake/python.sh
 	@python3 -B tests/run.py integration
 
 lab:

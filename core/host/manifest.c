@@ -9,6 +9,7 @@
  * is trusted up to SIZED_MOST: what lies there is the plugin's own constant data. */
 #include <stdio.h>
 #include <string.h>
+#include <weft/model.h>
 #include <weft/strategy.h>
 
 #include "base/err.h"
@@ -26,50 +27,6 @@ static weft_status differs(const char *field, uint64_t is, uint64_t wanted)
                     "manifest field %s is %llu, this program has %llu; build the plugin "
                     "again with the headers of this program",
                     field, (unsigned long long)is, (unsigned long long)wanted);
-}
-
-/* The growth rule, for a table that begins with struct_size at `at` bytes: at least `least` bytes,
- * and zeros behind the `known` ones. */
-static weft_status check_size_at(const char *owner, const char *what, const void *table, size_t at,
-                                 size_t least, size_t known)
-{
-    uint32_t size;
-    memcpy(&size, (const char *)table + at, sizeof size);
-    if (size < least)
-        return err_fail(WEFT_USAGE, "%s: its %s has %u bytes, at least %zu are needed", owner, what,
-                        size, least);
-    if (size > SIZED_MOST)
-        return err_fail(WEFT_USAGE, "%s: its %s claims %u bytes; set struct_size to its sizeof",
-                        owner, what, size);
-    for (size_t i = known; i < size; i++)
-        if (((const char *)table)[i])
-            return err_fail(
-                WEFT_UNSUPPORTED,
-                "%s: its %s has %u bytes and uses byte %zu; this program knows %zu bytes "
-                "of it, so the plugin needs a newer weft",
-                owner, what, size, i, known);
-    return WEFT_OK;
-}
-
-/* The host's own copy of such a struct, `size` bytes at `own`. Its struct_size is the part of the
- * plugin's own that this program knows. */
-static weft_status adopt_sized(const char *owner, const char *what, const void *from, size_t least,
-                               void *own, size_t size)
-{
-    weft_status st = check_size_at(owner, what, from, 0, least, size);
-    if (st == WEFT_OK)
-        weft_take(own, size, from);
-    return st;
-}
-
-/* ... which reads as one of this program's size. */
-static weft_status adopt_whole(const char *owner, const char *what, const void *from, size_t least,
-                               void *own, uint32_t size)
-{
-    weft_status st = adopt_sized(owner, what, from, least, own, size);
-    if (st == WEFT_OK)
-        memcpy(own, &size, sizeof size);
-    return st;
 }
 
 static weft_status judge_numbers(const weft_manifest *m)
@@ -92,9 +49,9 @@ static weft_status judge_numbers(const weft_manifest *m)
                         "manifest field abi_tag is 0x%llx, this program has 0x%llx; the "
                         "plugin was built for another kind of machine",
                         (unsigned long long)m->abi_tag, (unsigned long long)WEFT_ABI_TAG);
-    st = check_size_at(m->id ? m->id : "the plugin", "manifest", m,
-                       offsetof(weft_manifest, struct_size), WEFT_END_OF(weft_manifest, close),
-                       sizeof *m);
+    st = host_check_size(m->id ? m->id : "the plugin", "manifest", m,
+                         offsetof(weft_manifest, struct_size), WEFT_END_OF(weft_manifest, close),
+                         sizeof *m);
     if (st != WEFT_OK)
         return st;
     if (m->flags)
@@ -119,8 +76,8 @@ static weft_status adopt_options(object *o, const weft_component *c, const weft_
     const weft_option **own = pool_array(&o->owner->pool, n + 1, sizeof *own);
     for (uint32_t i = 0; i < n; i++) {
         weft_option *copy = pool_alloc(&o->owner->pool, sizeof *copy);
-        weft_status st = adopt_whole(c->name, "option", c->options[i],
-                                     WEFT_END_OF(weft_option, max), copy, sizeof *copy);
+        weft_status st = host_adopt(c->name, "option", c->options[i], WEFT_END_OF(weft_option, max),
+                                    copy, sizeof *copy);
         if (st != WEFT_OK)
             return st;
         own[i] = copy;
@@ -140,8 +97,8 @@ static weft_status adopt_options(object *o, const weft_component *c, const weft_
 /* The host's own copy of a component, without its table. */
 static weft_status adopt_component(object *o, const weft_component *c, weft_component *own)
 {
-    weft_status st = adopt_whole(o->manifest->id, "component", c, WEFT_END_OF(weft_component, user),
-                                 own, sizeof *own);
+    weft_status st = host_adopt(o->manifest->id, "component", c, WEFT_END_OF(weft_component, user),
+                                own, sizeof *own);
     if (st != WEFT_OK)
         return st;
     if (!host_plugin_name_well_formed(c->name))
@@ -186,7 +143,7 @@ static weft_status adopt_table(object *o, const weft_component *c, const interfa
     char what[WEFT_MAX_NAME + 16];
     snprintf(what, sizeof what, "%s table", i->id);
     void *own = pool_alloc(&o->owner->pool, i->size);
-    weft_status st = adopt_whole(c->name, what, c->table, i->least, own, i->size);
+    weft_status st = host_adopt(c->name, what, c->table, i->least, own, i->size);
     if (st != WEFT_OK)
         return st;
     host_call_register(o->owner, own, o->manifest->id, o->path);
@@ -209,7 +166,7 @@ static weft_status adopt_axes(object *o, const char *name, weft_strategy *s)
     const weft_mesh_axis **own = pool_array(&o->owner->pool, n + 1, sizeof *own);
     for (uint32_t i = 0; i < n; i++) {
         weft_mesh_axis *copy = pool_alloc(&o->owner->pool, sizeof *copy);
-        weft_status st = adopt_sized(name, "mesh axis", s->axes[i], 0, copy, sizeof *copy);
+        weft_status st = host_adopt_sized(name, "mesh axis", s->axes[i], 0, copy, sizeof *copy);
         if (st != WEFT_OK)
             return st;
         own[i] = copy;
@@ -230,6 +187,8 @@ static weft_status adopt(object *o, const weft_component *from, component *out)
         st = adopt_table(o, from, i, &own->table);
     if (st == WEFT_OK && i && !strcmp(i->id, "weft.strategy/1"))
         st = adopt_axes(o, own->name, (weft_strategy *)own->table);
+    if (st == WEFT_OK && i && !strcmp(i->id, "weft.model/1"))
+        st = host_adopt_formats(o, own, (weft_model_table *)own->table);
     *out = (component){
         .kind = i && i->kind ? i->kind : o->kind,
         .iface = own->iface,

@@ -101,6 +101,23 @@ const component *host_object_find(const object *o, const char *name, const char 
 /* try.c: load these files in child processes, and add those that do not survive it to h->bad. */
 void host_try_files(host *h, const char *kind, const object_files *files);
 
+/* adopt.c: the growth rule (weft/base.h), for a struct with its struct_size at `at` bytes: at least
+ * `least` bytes, and zeros behind the `known` ones. `owner` and `what` are for messages. */
+weft_status host_check_size(const char *owner, const char *what, const void *table, size_t at,
+                            size_t least, size_t known);
+
+/* The host's own copy of a struct that begins with its size, `size` bytes at `own`: its struct_size
+ * is the part of the plugin's own that this program knows; host_adopt(): it reads as one of this
+ * program's size. */
+weft_status host_adopt_sized(const char *owner, const char *what, const void *from, size_t least,
+                             void *own, size_t size);
+weft_status host_adopt(const char *owner, const char *what, const void *from, size_t least,
+                       void *own, uint32_t size);
+
+/* formats.c: check the tables of names of a model family, and replace them by the host's own. */
+struct weft_model_table;
+weft_status host_adopt_formats(object *o, const weft_component *c, struct weft_model_table *t);
+
 /* manifest.c: check the manifest and adopt its components. */
 weft_status host_validate_manifest(object *o, const weft_manifest *m);
 

@@ -11,6 +11,7 @@
  * training with dropout, it applies to the embedding and to what attn.out and ffn.out add to x. */
 #include <stdio.h>
 
+#include "huggingface.h"
 #include "layers.h"
 
 static weft_axis axis(const char *name, int64_t size)
@@ -164,8 +165,10 @@ static const weft_option *const options[] = {
     &layers_key_ffn,    &layers_key_context,  &layers_key_vocab,   &tied,
     &rope_theta,        &layers_key_norm_eps, &layers_key_dropout, NULL};
 
-static const weft_model_table table = {
-    .struct_size = sizeof table, .describe = gpt2_describe, .build = gpt2_build};
+static const weft_model_table table = {.struct_size = sizeof table,
+                                       .describe = gpt2_describe,
+                                       .build = gpt2_build,
+                                       .formats = gpt2_formats};
 
 static const weft_component component = {.struct_size = sizeof component,
                                          .iface = "weft.model/1",

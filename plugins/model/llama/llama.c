@@ -13,6 +13,7 @@
  * attn.out and ffn.down add to x. */
 #include <stdio.h>
 
+#include "huggingface.h"
 #include "layers.h"
 
 static weft_axis axis(const char *name, int64_t size)
@@ -155,8 +156,10 @@ static const weft_option *const options[] = {
     &layers_key_ffn,    &layers_key_context,  &layers_key_vocab,   &tied,
     &rope_theta,        &layers_key_norm_eps, &layers_key_dropout, NULL};
 
-static const weft_model_table table = {
-    .struct_size = sizeof table, .describe = llama_describe, .build = llama_build};
+static const weft_model_table table = {.struct_size = sizeof table,
+                                       .describe = llama_describe,
+                                       .build = llama_build,
+                                       .formats = llama_formats};
 
 static const weft_component component = {
     .struct_size = sizeof component,

@@ -55,9 +55,12 @@ WEFT_FREEZE(weft_model_info, reserved, 32);
 /* A parameter in a file of another program. */
 typedef struct weft_model_tensor {
     uint32_t struct_size;
-    uint32_t flags;    /* WEFT_TENSOR_... */
-    const char *param; /* "block.*.attn.qkv.w"; '*' is the number of a layer, in both names */
-    const char *name;  /* "h.*.attn.c_attn.weight" */
+    uint32_t flags; /* WEFT_TENSOR_... */
+
+    /* "block.*.attn.qkv.w"; '*' is the number of a layer, in both names. NULL: a tensor that some
+     * files have and that is no parameter (a mask); it is skipped. */
+    const char *param;
+    const char *name; /* "h.*.attn.c_attn.weight" */
 
     /* Axes of the tensor there, slowest first, by the names of the parameter's; axes that are one
      * axis there stand in brackets: "embed (three heads head_dim)". NULL: the axes of the parameter
@@ -67,12 +70,15 @@ typedef struct weft_model_tensor {
 WEFT_FREEZE(weft_model_tensor, axes, 32);
 #define WEFT_TENSOR_BARE 1u /* the name never has the format's prefix */
 
-/* A field of the other program's configuration. */
+/* A field of the other program's configuration. Names separated by '|' are tried in order, and '.'
+ * leads into an object: "rope_theta|rope_parameters.rope_theta". A value is text as it stands in
+ * the file ("1e-05", "true", "null"), or the product or quotient of a number or field and another:
+ * "4*n_embd", "hidden_size/num_attention_heads". */
 typedef struct weft_model_field {
     uint32_t struct_size, flags;
     const char *key; /* of [model]; NULL: weft has no such choice, `values` are the possible ones */
     const char *field; /* "n_layer" */
-    const char *dflt;  /* the value there of a file without the field; NULL: it must be there */
+    const char *dflt;  /* the value of a file without it, or with null; NULL: it must be there */
 
     /* With a key: pairs "THERE=HERE|THERE=HERE" for values that are called otherwise, else NULL.
      * Without: the values that mean what this family computes, "gelu_new|gelu_pytorch_tanh". */
