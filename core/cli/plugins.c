@@ -169,8 +169,8 @@ static void print_reference(const component *const *all, uint32_t n)
         "Values are compared as they are read: 1e-3 is 0.001, and a key that is left out has its "
         "default. *free* keys may change: they say\nhow long a run is, how it is laid out, what "
         "carries and computes it, what is logged and saved, and where. `run.steps` is free, "
-        "and\nschedules that end at the last step follow it. `data.train` may be another path to "
-        "the same tokens. Sizes of mesh axes are free.\n");
+        "and\nschedules that end at the last step follow it. `[data]` may name other paths to the "
+        "same data. Sizes of mesh axes are free.\n");
     const config_section *s = config_core_sections();
     for (; s->name; s++) {
         printf("\n## [%s]: %s\n\n", s->name, s->help);

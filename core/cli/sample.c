@@ -33,9 +33,13 @@ static int run(int argc, char **argv)
 {
     sample_options o = {.prompt = "", .tokens = 200, .temperature = 0.8, .seed = 1};
     const char *dir = NULL;
+    const char *overrides[64];
+    o.overrides = overrides;
     for (int i = 1; i < argc; i++) {
         if (*argv[i] != '-' && !dir)
             dir = argv[i];
+        else if (*argv[i] != '-' && strchr(argv[i], '=') && o.noverrides < 64)
+            overrides[o.noverrides++] = argv[i];
         else if (i + 1 == argc || !option(argv[i], argv[i + 1], &o))
             return cli_usage(&cli_cmd_sample,
                              "%s is unknown, or its value is missing or out of range", argv[i]);
@@ -49,9 +53,13 @@ static int run(int argc, char **argv)
 }
 
 const command cli_cmd_sample = {
-    "sample", "CHECKPOINT --prompt TEXT [--tokens N] [--temperature T] [--top K] [--seed S]",
-    "Write text with a trained model.\n\n"
-    "  --prompt TEXT      text to continue (token numbers, if the model is not byte-level)\n"
+    "sample",
+    "CHECKPOINT --prompt TEXT [--tokens N] [--temperature T] [--top K] [--seed S] "
+    "[section.key=value ...]",
+    "Write text with a trained model. Its job, with other values of keys where they are given, "
+    "names\n"
+    "the tokenizer.\n\n"
+    "  --prompt TEXT      text to continue (token numbers, if no tokenizer has the model's ids)\n"
     "  --tokens N         how much (200)\n"
     "  --temperature T    0 takes the likeliest token each time (0.8)\n"
     "  --top K            draw among the K likeliest; 0: among all (0)\n"

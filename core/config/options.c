@@ -64,8 +64,9 @@ static const weft_option *const model_options[] = {
 };
 
 static const weft_option *const data_options[] = {
-    TEXT(BINDS, "train", "", "token file to learn from (weft data makes one)"),
-    TEXT(FREE, "valid", "", "token file to evaluate on; empty: no evaluation"),
+    TEXT(BINDS, "source", "tokens", "where samples come from"),
+    TEXT(FREE, "tokenizer", "bytes",
+         "how text becomes ids: of sources of text, and of weft sample"),
     NULL,
 };
 

@@ -1,10 +1,11 @@
-/* data/write.c: byte-level token files from texts.
+/* data/write.c: see write.h.
  *
- * The texts are read one after the other as one stream of bytes, block by block: each byte becomes
- * a token of 16 bits, and every DATA_VALID_EVERY-th block goes to the second output. Memory is a
- * buffer an output, however long the texts are. Both outputs are complete and synced under
- * temporary names before either is renamed, and a file that is replaced keeps a second name until
- * both are in place, so a failure of any kind leaves the old files as they were. */
+ * The texts are read one after the other as one stream of bytes, block by block, and encoded as
+ * they come; bytes that the tokenizer keeps for later wait in front of the next block. Every
+ * DATA_VALID_EVERY-th block goes to the second output. Memory is a buffer an output, however long
+ * the texts are. Both outputs are complete and synced under temporary names before either is
+ * renamed, and a file that is replaced keeps a second name until both are in place, so a failure of
+ * any kind leaves the old files as they were. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -18,8 +19,8 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "data/data.h"
 #include "data/file.h"
+#include "data/write.h"
 
 #define BUFFER_TOKENS (16 * DATA_BLOCK)
 
@@ -30,14 +31,21 @@ typedef struct output {
     int fd;             /* -1: not open; while it is, `temp` exists */
     bool kept, renamed; /* `old` is there; `path` is the new file */
     uint64_t tokens;
+    bool wide;     /* 32 bits an id */
     uint32_t held; /* tokens in the buffer */
-    uint16_t buffer[BUFFER_TOKENS];
+    union {
+        uint16_t narrow[BUFFER_TOKENS];
+        uint32_t wide[BUFFER_TOKENS];
+    } buffer;
 } output;
 
 typedef struct job {
     output train, valid;
-    uint64_t at; /* bytes of text read so far */
-    unsigned char block[DATA_BLOCK];
+    const data_tokenizer *tokenizer;
+    uint64_t at;   /* bytes of text read so far */
+    uint32_t held; /* bytes that are read and not encoded */
+    char text[DATA_TOKENIZER_WAITS + DATA_BLOCK];
+    int32_t ids[DATA_BLOCK];
 } job;
 
 static bool same_file(const char *a, const struct stat *b)
@@ -130,16 +138,19 @@ static weft_status output_open(output *o, const char *path)
 
 static weft_status output_flush(output *o)
 {
-    if (data_file_write(o->fd, o->buffer, (uint64_t)o->held * sizeof *o->buffer))
+    if (data_file_write(o->fd, &o->buffer, (uint64_t)o->held * (o->wide ? 4 : 2)))
         return cannot_write(o);
     o->held = 0;
     return WEFT_OK;
 }
 
-static weft_status output_add(output *o, const unsigned char *bytes, uint64_t n)
+static weft_status output_add(output *o, const int32_t *ids, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++) {
-        o->buffer[o->held++] = bytes[i];
+        if (o->wide)
+            o->buffer.wide[o->held++] = (uint32_t)ids[i];
+        else
+            o->buffer.narrow[o->held++] = (uint16_t)ids[i];
         if (o->held < BUFFER_TOKENS)
             continue;
         weft_status st = output_flush(o);
@@ -151,19 +162,45 @@ static weft_status output_add(output *o, const unsigned char *bytes, uint64_t n)
 }
 
 /* Writes the remaining tokens, then the header with their number. */
-static weft_status output_finish(output *o)
+static weft_status output_finish(output *o, uint32_t vocab)
 {
     if (!o->path)
         return WEFT_OK;
     weft_status st = output_flush(o);
     if (st != WEFT_OK)
         return st;
-    uint32_t head[DATA_HEADER_WORDS] = {DATA_MAGIC, 1, (uint32_t)o->tokens, 256,
-                                        (uint32_t)(o->tokens >> 32)};
+    uint32_t head[DATA_HEADER_WORDS] = {DATA_MAGIC, o->wide ? DATA_VERSION_32 : DATA_VERSION_16,
+                                        (uint32_t)o->tokens, vocab, (uint32_t)(o->tokens >> 32)};
     if (lseek(o->fd, 0, SEEK_SET) < 0 || data_file_write(o->fd, head, sizeof head) ||
         data_file_sync(o->fd))
         return cannot_write(o);
     return WEFT_OK;
+}
+
+/* The output of the block that byte `at` of the stream belongs to. */
+static output *output_of(job *j, uint64_t at)
+{
+    const bool last = at / DATA_BLOCK % DATA_VALID_EVERY == DATA_VALID_EVERY - 1;
+    return last && j->valid.path ? &j->valid : &j->train;
+}
+
+/* What is held, as far as it can be encoded; `last`: all of it. */
+static weft_status encode_held(job *j, bool last, output *to)
+{
+    uint32_t at = 0;
+    uint64_t used = 1, n;
+    weft_status st = WEFT_OK;
+    while (st == WEFT_OK && at < j->held && used) {
+        st = data_tokenizer_encode(j->tokenizer, j->text + at, j->held - at, last, j->ids,
+                                   sizeof j->ids / sizeof *j->ids, &used, &n);
+        if (st != WEFT_OK)
+            return st;
+        st = output_add(to, j->ids, n);
+        at += (uint32_t)used;
+    }
+    memmove(j->text, j->text + at, j->held - at);
+    j->held -= at;
+    return st;
 }
 
 /* Whole blocks of the stream, whatever the lengths of the texts: the block that byte `at` belongs
@@ -176,29 +213,38 @@ static weft_status add_text(job *j, const char *text)
     if (fd < 0)
         return err_fail_errno(data_file_status(errno), "cannot read text %s", text);
     uint64_t size = (uint64_t)info.st_size;
+    output *to = &j->train;
     weft_status st = WEFT_OK;
     for (uint64_t done = 0; done < size && st == WEFT_OK;) {
         uint64_t n = DATA_BLOCK - j->at % DATA_BLOCK;
         n = n < size - done ? n : size - done;
-        int rc = data_file_read(fd, j->block, n, done);
+        to = output_of(j, j->at);
+        int rc = data_file_read(fd, j->text + j->held, n, done);
         if (rc > 0)
             st = err_fail(WEFT_DATA, "text %s became shorter while it was read", text);
         else if (rc < 0)
             st = err_fail_errno(WEFT_IO, "cannot read text %s", text);
-        bool last = j->at / DATA_BLOCK % DATA_VALID_EVERY == DATA_VALID_EVERY - 1;
-        if (st == WEFT_OK)
-            st = output_add(last && j->valid.path ? &j->valid : &j->train, j->block, n);
         j->at += n;
         done += n;
+        j->held += (uint32_t)n;
+        if (st == WEFT_OK)
+            st = encode_held(j, done == size || output_of(j, j->at) != to, to);
     }
     close(fd);
-    return st;
+    const int32_t end = (int32_t)j->tokenizer->info.end - 1;
+    return st == WEFT_OK && size && end >= 0 ? output_add(to, &end, 1) : st;
 }
 
 /* A window needs a token and its target, so each file needs two. */
 static weft_status check_amount(const job *j)
 {
+    const output *o = j->valid.path && j->valid.tokens < j->train.tokens ? &j->valid : &j->train;
     uint64_t need = j->valid.path ? (DATA_VALID_EVERY - 1) * DATA_BLOCK + 2 : 2;
+    if (j->at >= need && o->tokens < 2)
+        return err_fail(WEFT_USAGE,
+                        "%s would have %" PRIu64 " tokens of the %" PRIu64
+                        " bytes of text; it needs at least 2",
+                        o->path, o->tokens, j->at);
     if (j->at >= need)
         return WEFT_OK;
     return err_fail(WEFT_USAGE,
@@ -276,34 +322,35 @@ static void output_drop(output *o)
     unlink(o->temp);
 }
 
-static weft_status write_all(job *j, const char *const *texts, uint32_t n, const char *train,
-                             const char *valid)
+static weft_status write_all(job *j, const data_request *r)
 {
-    weft_status st = output_open(&j->train, train);
+    const uint32_t vocab = r->tokenizer->info.vocab;
+    weft_status st = output_open(&j->train, r->train);
     if (st == WEFT_OK)
-        st = output_open(&j->valid, valid);
-    for (uint32_t i = 0; i < n && st == WEFT_OK; i++)
-        st = add_text(j, texts[i]);
+        st = output_open(&j->valid, r->valid);
+    j->train.wide = j->valid.wide = vocab > 65536;
+    for (uint32_t i = 0; i < r->n && st == WEFT_OK; i++)
+        st = add_text(j, r->texts[i]);
     if (st == WEFT_OK)
         st = check_amount(j);
     if (st == WEFT_OK)
-        st = output_finish(&j->train);
+        st = output_finish(&j->train, vocab);
     if (st == WEFT_OK)
-        st = output_finish(&j->valid);
+        st = output_finish(&j->valid, vocab);
     if (st == WEFT_OK)
         st = output_rename(&j->train);
     return st != WEFT_OK ? st : output_rename(&j->valid);
 }
 
-weft_status data_write_bytes(const char *const *texts, uint32_t n, const char *train_path,
-                             const char *valid_path, uint64_t *train_tokens, uint64_t *valid_tokens)
+weft_status data_write(const data_request *r, uint64_t *train_tokens, uint64_t *valid_tokens)
 {
-    weft_status st = check_request(texts, n, train_path, valid_path);
+    weft_status st = check_request(r->texts, r->n, r->train, r->valid);
     if (st != WEFT_OK)
         return st;
     job *j = mem_alloc(sizeof *j);
     j->train.fd = j->valid.fd = -1;
-    st = write_all(j, texts, n, train_path, valid_path);
+    j->tokenizer = r->tokenizer;
+    st = write_all(j, r);
     if (st != WEFT_OK) {
         output_drop(&j->train);
         output_drop(&j->valid);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <weft/coll.h>
+#include <weft/data.h>
 #include <weft/device.h>
 #include <weft/link.h>
 #include <weft/model.h>
@@ -104,6 +105,18 @@ static const slot model_slots[] = {
     SLOT(weft_model_table, build),
     END,
 };
+static const slot data_slots[] = {
+    SLOT(weft_data_table, open),
+    SLOT(weft_data_table, close),
+    SLOT(weft_data_table, info),
+    SLOT(weft_data_table, read),
+    END,
+};
+static const slot tokenizer_slots[] = {
+    SLOT(weft_tokenizer_table, open),   SLOT(weft_tokenizer_table, close),
+    SLOT(weft_tokenizer_table, info),   SLOT(weft_tokenizer_table, encode),
+    SLOT(weft_tokenizer_table, decode), END,
+};
 static const slot op_slots[] = {SLOT(weft_op, infer), END};
 static const slot kernel_slots[] = {
     SLOT(weft_kernel, op),
@@ -139,6 +152,9 @@ static const interface interfaces[] = {
     {"weft.sink/1", "sink", sizeof(weft_sink_table), LEAST(weft_sink_table, close), 0, sink_slots},
     {"weft.model/1", "model", sizeof(weft_model_table), LEAST(weft_model_table, formats), 0,
      model_slots},
+    {"weft.data/1", "data", sizeof(weft_data_table), LEAST(weft_data_table, read), 0, data_slots},
+    {"weft.tokenizer/1", "tokenizer", sizeof(weft_tokenizer_table),
+     LEAST(weft_tokenizer_table, decode), 0, tokenizer_slots},
     {"weft.op/1", "op", sizeof(weft_op), LEAST(weft_op, first_axis), 0, op_slots},
     {"weft.kernel/1", "op", sizeof(weft_kernel), LEAST(weft_kernel, run), 0, kernel_slots},
 };

@@ -1,5 +1,6 @@
-/* resolve/component.c: components that other components open by name ("weft.host.component/1"), and
- * what a link can do with its options.
+/* resolve/component.c: components that other components open by name ("weft.host.component/1"):
+ * transports that wrappers wrap, and tokenizers of sources that read text; and what a link can do
+ * with its options.
  *
  * A wrapper opens its inner component in the middle of a job's set-up. So the inner one's options
  * are added and checked then, and its module is opened; the host closes modules in the reverse
@@ -58,6 +59,28 @@ static weft_status open_transport(component_server *s, const char *const *ifaces
     return strcmp(c->iface, resolve_ifaces[0]) ? WEFT_OK : resolve_link_features(c, ref->conf);
 }
 
+static weft_status open_tokenizer(component_server *s, const char *name, weft_component_ref *ref)
+{
+    const component *c;
+    config *cfg = s->r.cfg;
+    weft_status st = host_find(s->r.spec->host, "tokenizer", name, resolve_tokenizer_ifaces, &c);
+    if (st == WEFT_OK)
+        st = config_add(cfg, "tokenizer", pool_printf(&s->r.spec->pool, "plugin %s", name),
+                        c->options);
+    if (st == WEFT_OK)
+        st = config_check(cfg);
+    if (st == WEFT_OK)
+        st = host_use(s->r.spec->host, c);
+    if (st == WEFT_OK)
+        st = host_open(s->r.spec->host, c);
+    if (st != WEFT_OK)
+        return st;
+    ref->conf = config_conf(cfg, "tokenizer", c->own);
+    ref->table = c->table;
+    ref->module = c->module;
+    return WEFT_OK;
+}
+
 static weft_status open_component(void *ctx, const weft_component_args *args,
                                   weft_component_ref *out)
 {
@@ -67,18 +90,21 @@ static weft_status open_component(void *ctx, const weft_component_args *args,
     weft_status st = take_args(args, out, &a);
     if (st != WEFT_OK)
         return st;
-    if (strcmp(a.iface, resolve_ifaces[0]) && strcmp(a.iface, resolve_ifaces[1]))
+    const bool text = !strcmp(a.iface, resolve_tokenizer_ifaces[0]);
+    if (!text && strcmp(a.iface, resolve_ifaces[0]) && strcmp(a.iface, resolve_ifaces[1]))
         return err_fail(WEFT_UNSUPPORTED,
-                        "component.open(): %s '%s': this version of weft opens %s and %s for other "
-                        "plugins",
-                        a.iface, a.name, resolve_ifaces[0], resolve_ifaces[1]);
+                        "component.open(): %s '%s': this version of weft opens %s, %s and %s for "
+                        "other plugins",
+                        a.iface, a.name, resolve_ifaces[0], resolve_ifaces[1],
+                        resolve_tokenizer_ifaces[0]);
     if (s->depth == MOST_DEPTH)
         return err_fail(WEFT_USAGE,
                         "component.open(): '%s' is opened by %u components, one inside the other; "
                         "name an inner component that does not lead back to the wrapper",
                         a.name, MOST_DEPTH);
     s->depth++;
-    st = open_transport(s, (const char *const[]){a.iface, NULL}, a.name, &ref);
+    st = text ? open_tokenizer(s, a.name, &ref)
+              : open_transport(s, (const char *const[]){a.iface, NULL}, a.name, &ref);
     s->depth--;
     if (st == WEFT_OK)
         weft_give(out, &ref);

@@ -36,10 +36,21 @@ static inline weft_status resolve_check_flags(const component *c, const char *ki
 /* --- sinks.c --- */
 weft_status resolve_sinks(resolver *r); /* the plugins of log.sinks */
 
+/* --- find.c --- */
+extern const char *const resolve_tokenizer_ifaces[];
+
+/* Find one component by the name under `key` and add its options to `section`. */
+weft_status resolve_find(resolver *r, const char *kind, const char *name, const char *key,
+                         const char *const *ifaces, const char *section, const component **out);
+
 /* --- plugins.c --- */
 weft_status resolve_device(resolver *r);
 weft_status resolve_use(resolver *r);        /* the plugins of run.use */
 weft_status resolve_check_keys(resolver *r); /* the config against all keys */
+
+/* --- data.c --- */
+weft_status resolve_data(resolver *r);      /* the source and the tokenizer, which are not opened */
+weft_status resolve_tokenizer(resolver *r); /* the tokenizer alone */
 
 /* --- model.c --- */
 

@@ -7,26 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Put the line of the first key that the record names before it: the family knows keys, the config
- * where they are. */
-static void add_place(const resolver *r)
-{
-    const char *first = NULL, *text = err_text();
-    char key[128], place[128] = "";
-    for (const weft_option *const *o = r->spec->family.c->options; *o; o++) {
-        const int n = snprintf(key, sizeof key, "model.%s", (*o)->key);
-        const char *at = strstr(text, key);
-        const bool ends = at && !strchr("abcdefghijklmnopqrstuvwxyz0123456789_", at[n]);
-        if (ends || (at && !at[n])) {
-            if (!first || at < first)
-                memcpy(place, key, sizeof place);
-            first = !first || at < first ? at : first;
-        }
-    }
-    if (first)
-        err_context("%s", config_where(r->cfg, place));
-}
-
 static weft_status describe(resolver *r, const weft_data_info *data)
 {
     spec *s = r->spec;
@@ -38,7 +18,7 @@ static weft_status describe(resolver *r, const weft_data_info *data)
         return st;
     st = PLUGIN_CALL(table, describe, s->family.c->module, s->family.conf, data, &s->model);
     if (st != WEFT_OK)
-        add_place(r);
+        (void)!resolve_add_place(r->cfg, s->family.c, "model");
     return st;
 }
 

@@ -12,19 +12,17 @@ static const char *const rule_ifaces[] = {"weft.rule/1", NULL};
 static const char *const placement_ifaces[] = {"weft.placement/1", NULL};
 static const char *const model_ifaces[] = {"weft.model/1", NULL};
 
-/* Find one component by the name under `key` and add its options to `section`. */
+/* One that the job uses. */
 static weft_status find(resolver *r, const char *kind, const char *name, const char *key,
                         const char *const *ifaces, const char *section, const component **out)
 {
-    weft_status st = host_find(r->spec->host, kind, name, ifaces, out);
-    if (st == WEFT_OK)
-        st = host_use(r->spec->host, *out);
-    if (st != WEFT_OK) {
-        err_context("%s: %s", config_where(r->cfg, key), key);
+    weft_status st = resolve_find(r, kind, name, key, ifaces, section, out);
+    if (st != WEFT_OK)
         return st;
-    }
-    char *owner = pool_printf(&r->spec->pool, "plugin %s", name);
-    return config_add(r->cfg, section, owner, (*out)->options);
+    st = host_use(r->spec->host, *out);
+    if (st != WEFT_OK)
+        err_context("%s: %s", config_where(r->cfg, key), key);
+    return st;
 }
 
 static const weft_option *const *axis_option(resolver *r, const weft_mesh_axis *axis)
@@ -264,6 +262,8 @@ weft_status resolve_plugins(config *cfg, host *h, spec *out)
     if (st == WEFT_OK)
         st = find_family(&r);
     if (st == WEFT_OK)
+        st = resolve_data(&r);
+    if (st == WEFT_OK)
         st = resolve_device(&r);
     if (st == WEFT_OK)
         st = find_rule(&r);
@@ -275,5 +275,13 @@ weft_status resolve_plugins(config *cfg, host *h, spec *out)
         st = resolve_sinks(&r);
     if (st == WEFT_OK)
         st = resolve_use(&r);
+    return st == WEFT_OK ? resolve_check_keys(&r) : st;
+}
+
+weft_status resolve_text(config *cfg, host *h, spec *out)
+{
+    *out = (spec){.host = h};
+    resolver r = {.cfg = cfg, .spec = out};
+    weft_status st = resolve_tokenizer(&r);
     return st == WEFT_OK ? resolve_check_keys(&r) : st;
 }

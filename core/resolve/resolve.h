@@ -24,9 +24,9 @@ typedef struct resolve_meeting {
     bool on_paper;           /* planning only: transports that are absent here are accepted */
 } resolve_meeting;
 
-/* Find the plugins that the job names (strategies, model family, device, update rule, placement,
- * transports), add their keys, and check the whole config. Opens no module. `out` is initialised.
- * [setup] */
+/* Find the plugins that the job names (strategies, model family, data, device, update rule,
+ * placement, transports), add their keys, and check the whole config. Opens no module. `out` is
+ * initialised. [setup] */
 weft_status resolve_plugins(config *cfg, host *h, spec *out);
 
 /* After resolve_plugins(): open the modules and fill in the rest. `data` says what the job's data
@@ -39,6 +39,19 @@ weft_status resolve_spec(config *cfg, uint32_t ranks, const weft_data_info *data
 /* After resolve_plugins(): can the job not be planned without data, because its model takes a size
  * from it? [setup] */
 bool resolve_needs_data(config *cfg, spec *s);
+
+/* After resolve_plugins(): open the module of the source of samples, or of the tokenizer, and set
+ * its options in the spec. [setup] */
+weft_status resolve_open_source(config *cfg, spec *s);
+weft_status resolve_open_tokenizer(config *cfg, spec *s);
+
+/* Find only the tokenizer, to turn text into ids without a job, and check the keys. Instead of
+ * resolve_plugins(). [setup] */
+weft_status resolve_text(config *cfg, host *h, spec *out);
+
+/* Put the line of the first key of `c` that the error record names before the record: "data.train"
+ * for the key train in `section` "data". False: it names none. [setup] */
+bool resolve_add_place(const config *cfg, const component *c, const char *section);
 
 /* Resolve only the transports, to measure them without a model: one mesh axis of all `ranks` over
  * comm.plugin. Instead of the two above. [setup] [collective] */

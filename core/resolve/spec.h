@@ -87,6 +87,7 @@ typedef struct spec {
     const sched_cost *axis_cost[WEFT_MAX_MESH]; /* measured; NULL: not measured */
     uint64_t attached;       /* bit a: devices along mesh axis a import each other's arenas */
     const char *comm_choice; /* what auto chose and why, for the log; NULL: nothing to choose */
+    spec_plugin source, tokenizer; /* the tokenizer is opened only where text is read */
     spec_plugin family;
     weft_model_info model;    /* what the family says of itself */
     int64_t sequence;         /* rows of a sample */

@@ -10,11 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PROBES 65536u /* tokens of a data file that are compared, ... */
-#define RUNS 64u      /* ... in this many evenly spaced runs, so that a large file is not read */
-
 typedef struct notes {
-    uint64_t resume, settings, train, valid, files, plan;
+    uint64_t resume, settings, data, files, plan;
 } notes;
 
 /* Whether it is a cost by which algorithms are selected. Costs must be equal on all ranks, whatever
@@ -34,7 +31,7 @@ static bool of_a_machine(const char *section, const char *key)
     if (!strcmp(section, "comm") && !strcmp(key, "tuned"))
         return true; /* a path; the contents of the file are compared */
     bool own = !strcmp(section, "device") || !strcmp(section, "log") || !strcmp(section, "data") ||
-               strchr(section, '.');
+               !strcmp(section, "tokenizer") || strchr(section, '.'); /* data: by its identity */
     return own || (!strcmp(section, "run") && (!strcmp(key, "key") || !strcmp(key, "plugins")));
 }
 
@@ -68,19 +65,22 @@ static char *shared_settings(const config *c)
     return out.at;
 }
 
-static uint64_t data_mark(const data_file *f)
+/* What each rank reads, a line "USE data: SOURCE: IDENTITY" each; the caller frees it. */
+static char *list_data(const run_prepared *j)
 {
-    uint64_t h = DIGEST_BEGIN;
-    digest_mix(&h, &f->count, sizeof f->count);
-    digest_mix(&h, &f->vocab, sizeof f->vocab);
-    if (f->count <= PROBES) {
-        digest_mix(&h, f->tokens, f->count * sizeof *f->tokens);
-        return h;
+    const data_set *const sets[] = {&j->train, &j->valid};
+    static const char *const use[] = {"training", "validation"};
+    text out = {0};
+    for (int i = 0; i < 2; i++) {
+        add(&out, use[i]);
+        add(&out, " data: ");
+        add(&out, sets[i]->set ? sets[i]->source->name : "none");
+        add(&out, ": ");
+        add(&out, sets[i]->set ? sets[i]->info.identity : "");
+        add(&out, "\n");
     }
-    const uint64_t length = PROBES / RUNS, last = f->count - length; /* where the last run begins */
-    for (uint64_t i = 0; i < RUNS; i++)
-        digest_mix(&h, f->tokens + last / (RUNS - 1) * i, length * sizeof *f->tokens);
-    return h;
+    *vec_push(&out) = 0;
+    return out.at;
 }
 
 /* Whether the key of the first line is among the keys of `lines`. */
@@ -114,6 +114,23 @@ static weft_status name_setting(uint32_t rank, const char *mine, const char *zer
     return err_fail(WEFT_USAGE,
                     "rank %u has %.*s where rank 0 has %.*s: give every rank the same job", rank,
                     a < 200 ? (int)a : 200, mine, b < 200 ? (int)b : 200, zero);
+}
+
+/* The lines of list_data() are as many on all ranks. */
+static weft_status name_data(uint32_t rank, const char *mine, const char *zero)
+{
+    size_t a = strcspn(mine, "\n"), b = strcspn(zero, "\n");
+    if (a == b && !memcmp(mine, zero, a)) {
+        mine += a + (mine[a] != 0);
+        zero += b + (zero[b] != 0);
+        a = strcspn(mine, "\n");
+        b = strcspn(zero, "\n");
+    }
+    const size_t use = strcspn(mine, ":");
+    return err_fail(WEFT_USAGE,
+                    "rank %u has other %.*s than rank 0: its [data] gives%.*s, that of rank 0%.*s",
+                    rank, (int)use, mine, (int)(a - use - (a > use)), mine + use + (a > use),
+                    b > use ? (int)(b - use - 1) : 0, b > use ? zero + use + 1 : "");
 }
 
 /* The files of plugins in use, a line "plugin ID DIGEST PATH" each; the caller frees it. */
@@ -200,7 +217,7 @@ static weft_status name_part(uint32_t rank, const char *mine, const char *zero)
 
 /* What ranks other than 0 fetch of rank 0: text that names a difference. */
 typedef struct sheets {
-    char *settings, *files, *parts;
+    char *settings, *data, *files, *parts;
 } sheets;
 
 /* `r` differs from rank 0; `mine` and `zero` are there when it is this rank, else NULL. */
@@ -216,9 +233,10 @@ static weft_status name_difference(uint32_t r, const notes *has, const notes *fi
         return name_setting(r, mine->settings, zero->settings);
     if (has->settings != first->settings)
         return err_fail(WEFT_USAGE, "rank %u has other settings than rank 0, and reports which", r);
-    if (has->train != first->train || has->valid != first->valid)
-        return err_fail(WEFT_USAGE, "rank %u has other tokens in data.%s than rank 0", r,
-                        has->train != first->train ? "train" : "valid");
+    if (has->data != first->data)
+        return mine ? name_data(r, mine->data, zero->data)
+                    : err_fail(WEFT_USAGE, "rank %u has other data than rank 0, and reports which",
+                               r);
     if (has->files != first->files)
         return mine ? name_file(r, mine->files, zero->files)
                     : err_fail(WEFT_USAGE,
@@ -236,10 +254,9 @@ static weft_status compare(const run_prepared *j, job *meeting, const job_identi
                            const sheets *mine, const sheets *zero)
 {
     notes *all = mem_alloc(who->ranks * sizeof *all);
-    own.train = data_mark(&j->train);
-    own.valid = data_mark(&j->valid);
     own.plan = j->plans.digest;
-    own.settings = 0;
+    own.settings = own.data = 0;
+    digest_mix(&own.data, mine->data, strlen(mine->data));
     digest_mix(&own.settings, mine->settings, strlen(mine->settings));
     weft_status st = job_exchange(meeting, "agree", &own, sizeof own, all);
     if (st == WEFT_OK && memcmp(&own, all, sizeof own))
@@ -269,6 +286,7 @@ static weft_status share(job *j, const job_identity *who, const config *cfg, con
 static void drop(sheets *s)
 {
     free(s->settings);
+    free(s->data);
     free(s->files);
     free(s->parts);
 }
@@ -278,13 +296,16 @@ weft_status run_check_consistency(const run_prepared *mine, job *j, const job_id
 {
     if (!j)
         return WEFT_OK;
-    sheets own = {shared_settings(mine->cfg), NULL, list_parts(&mine->plans)}, zero = {0};
+    sheets own = {shared_settings(mine->cfg), list_data(mine), NULL, list_parts(&mine->plans)};
+    sheets zero = {0};
     notes has = {.resume = resume};
     weft_status st = list_files(mine, &own.files, &has.files);
     if (st == WEFT_OK && !own.parts)
         st = err_fail(WEFT_NO_MEMORY, "no memory for the parts of the plan");
     if (st == WEFT_OK)
         st = share(j, who, mine->cfg, "settings", own.settings, &zero.settings);
+    if (st == WEFT_OK)
+        st = share(j, who, mine->cfg, "data", own.data, &zero.data);
     if (st == WEFT_OK)
         st = share(j, who, mine->cfg, "plugin files", own.files, &zero.files);
     if (st == WEFT_OK)

@@ -21,13 +21,26 @@ static bool is_rounded(const input_slot *x, const weft_field *f)
     return f && f->dtype == WEFT_F32 && x->dtype != WEFT_F32;
 }
 
+static bool has_input(const plan *p, const char *name)
+{
+    for (uint32_t i = 0; i < p->inputs.n; i++)
+        if (!strcmp(p->inputs.at[i].name, name))
+            return true;
+    return false;
+}
+
 void run_inputs_take(run_inputs *in, const plan *p)
 {
     const spec *s = p->spec;
     const uint64_t sequence = (uint64_t)s->sequence, rows = s->microbatch * sequence;
     uint64_t most = 0;
-    for (uint32_t i = 0; i < s->nfields; i++)
-        in->field[i] = mem_alloc(rows * row_bytes(&s->fields[i]));
+    for (uint32_t i = 0; i < s->nfields; i++) {
+        in->sample_bytes[i] = sequence * row_bytes(&s->fields[i]);
+        if (!has_input(p, s->fields[i].name))
+            continue;
+        in->field[i] = mem_alloc(s->microbatch * in->sample_bytes[i]);
+        in->any = true;
+    }
     for (uint32_t i = 0; i < p->inputs.n; i++) {
         const input_slot *x = &p->inputs.at[i];
         if (is_rounded(x, graph_find_field(s->fields, s->nfields, x->name)))
@@ -53,6 +66,16 @@ static const void *rounded(const run_inputs *in, const input_slot *x, const floa
     for (uint64_t i = 0; i < x->elements; i++)
         in->rounded[i] = x->dtype == WEFT_F16 ? f16_from(from[i]) : bf16_from(from[i]);
     return in->rounded;
+}
+
+weft_status run_inputs_read(run_inputs *in, data_set *from, uint64_t first, uint64_t count,
+                            uint64_t at)
+{
+    void *out[GRAPH_MOST_FIELDS] = {0};
+    for (uint32_t i = 0; i < from->info.nfields; i++)
+        if (in->field[i])
+            out[i] = (char *)in->field[i] + at * in->sample_bytes[i];
+    return in->any ? data_set_read(from, first, count, out) : WEFT_OK;
 }
 
 /* The memory from which an input is written. */

@@ -6,38 +6,69 @@
 
 #include <string.h>
 
-static weft_status open_data(run_prepared *j)
+/* The source knows keys, the job their lines. */
+static weft_status where_wrong(const run_prepared *j, weft_status st)
 {
-    const char *train = config_text(j->cfg, "data.train"),
-               *valid = config_text(j->cfg, "data.valid");
-    if (!*train)
-        return config_fail(
-            j->cfg, "data.train",
-            "the job names no token file for training; `weft data TEXT... -o FILE` makes one");
-    weft_status st = data_open(train, &j->train);
-    if (st != WEFT_OK)
-        err_context("%s: data.train", config_where(j->cfg, "data.train"));
-    if (st == WEFT_OK && *valid) {
-        st = data_open(valid, &j->valid);
-        if (st != WEFT_OK)
-            err_context("%s: data.valid", config_where(j->cfg, "data.valid"));
-    }
-    if (st == WEFT_OK && *valid && j->valid.vocab != j->train.vocab)
-        st = config_fail(j->cfg, "data.valid", "%s has a vocabulary of %u tokens, %s of %u", valid,
-                         j->valid.vocab, train, j->train.vocab);
+    if (!resolve_add_place(j->cfg, j->spec.source.c, "data"))
+        err_context("%s", config_origin(j->cfg, "data.source"));
     return st;
 }
 
-static weft_status check_lengths(const run_prepared *j)
+static weft_status open_set(run_prepared *j, uint32_t use, data_set *out)
 {
-    uint64_t need = (uint64_t)j->spec.sequence + 1;
-    if (j->train.count < need)
-        return config_fail(j->cfg, "data.train", "the file has %llu tokens; a sequence needs %llu",
-                           (unsigned long long)j->train.count, (unsigned long long)need);
-    if (j->valid.count && !data_windows(&j->valid, (uint64_t)j->spec.sequence))
-        return config_fail(j->cfg, "data.valid", "the file has %llu tokens; a sequence needs %llu",
-                           (unsigned long long)j->valid.count, (unsigned long long)need);
+    const spec *s = &j->spec;
+    weft_status st = data_set_open(s->source.c, s->source.conf, use,
+                                   (uint64_t)config_int(j->cfg, "run.seed"), out);
+    return st == WEFT_OK ? st : where_wrong(j, st);
+}
+
+static weft_status open_data(run_prepared *j)
+{
+    weft_status st = resolve_open_source(j->cfg, &j->spec);
+    if (st == WEFT_OK)
+        st = open_set(j, WEFT_DATA_TRAIN, &j->train);
+    if (st == WEFT_OK && j->train.set)
+        st = open_set(j, WEFT_DATA_VALID, &j->valid);
+    if (st == WEFT_OK && j->valid.set)
+        st = data_set_compare(&j->train, &j->valid);
+    return st;
+}
+
+static weft_status need_data(run_prepared *j)
+{
+    weft_status st = open_data(j);
+    const char *source = j->spec.source.c->name;
+    if (st == WEFT_OK && !j->train.set)
+        st =
+            config_fail(j->cfg, "data.source",
+                        "the job names no data for training, and the source is '%s'; `weft plugins "
+                        "%s` lists its keys",
+                        source, source);
+    return st;
+}
+
+/* On paper a job needs no data, unless its model takes a size from it. What the data has is used if
+ * it is here: the rows of a sample, the fields and the vocabulary. */
+static weft_status try_data(run_prepared *j)
+{
+    const bool needs = resolve_needs_data(j->cfg, &j->spec);
+    weft_status st = open_data(j);
+    if (st == WEFT_OK || needs)
+        return st;
+    log_line(WEFT_LOG_DEBUG, "planned without data: %s", err_text());
+    err_clear();
+    data_set_close(&j->train);
+    data_set_close(&j->valid);
     return WEFT_OK;
+}
+
+static weft_status describe_data(run_prepared *j)
+{
+    const uint64_t sequence = (uint64_t)j->spec.sequence;
+    weft_status st = data_set_describe(&j->train, sequence);
+    if (st == WEFT_OK && j->valid.set)
+        st = data_set_describe(&j->valid, sequence);
+    return st == WEFT_OK ? st : where_wrong(j, st);
 }
 
 /* Whether there are other ranks, or this one is the job. */
@@ -74,18 +105,13 @@ weft_status run_prepare(config *cfg, uint32_t ranks, bool with_data, const resol
     if (st != WEFT_OK)
         return st;
     log_setup(log_level_from(config_text(out->cfg, "log.level")), log_rank());
-    weft_data_info data;
-    const bool asks_data = !with_data && *config_text(out->cfg, "data.train") &&
-                           resolve_needs_data(out->cfg, &out->spec);
-    if (with_data || asks_data)
-        st = open_data(out);
-    if (st == WEFT_OK) {
-        data_describe(out->train.vocab, &data);
-        st = resolve_spec(out->cfg, ranks ? ranks : resolve_sizes(out->cfg, &out->spec),
-                          out->train.map ? &data : NULL, meeting, SPEC_TRAIN, &out->spec);
-    }
-    if (st == WEFT_OK && with_data)
-        st = check_lengths(out);
+    st = with_data ? need_data(out) : try_data(out);
+    if (st == WEFT_OK)
+        st =
+            resolve_spec(out->cfg, ranks ? ranks : resolve_sizes(out->cfg, &out->spec),
+                         out->train.set ? &out->train.info : NULL, meeting, SPEC_TRAIN, &out->spec);
+    if (st == WEFT_OK && out->train.set)
+        st = describe_data(out);
     if (st == WEFT_OK) {
         out->planned = true;
         st = plan_build(&out->spec, &out->plans);
@@ -98,10 +124,8 @@ void run_unprepare(run_prepared *j)
     if (j->planned)
         plan_free(&j->plans);
     resolve_free(&j->spec);
-    if (j->train.map)
-        data_close(&j->train);
-    if (j->valid.map)
-        data_close(&j->valid);
+    data_set_close(&j->train);
+    data_set_close(&j->valid);
     host_destroy(j->host);
     run_tables_free(&j->tables);
 }

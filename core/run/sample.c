@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "base/number/half.h"
 #include "base/number/rng.h"
-#include "data/data.h"
+#include "data/tokenizer.h"
 #include "graph/inputs.h"
 #include "host/watch.h"
 #include "resolve/resolve.h"
@@ -31,9 +31,10 @@ typedef struct sampler {
     const sample_options *o;
     int32_t *tokens; /* [context] */
     int32_t *positions;
-    float *logits; /* [vocab] */
-    void *raw;     /* [vocab] in the compute type */
-    uint64_t n;    /* tokens so far, at most context */
+    float *logits;       /* [vocab] */
+    void *raw;           /* [vocab] in the compute type */
+    uint64_t n;          /* tokens so far, at most context */
+    data_tokenizer text; /* .t NULL: prompt and output are numbers */
 } sampler;
 
 /* The text of the job that wrote the checkpoint for one rank that samples: without [parallel],
@@ -61,14 +62,62 @@ static char *one_rank_text(const char *text)
 /* Text is sampled from models that map tokens to logits of the next one. */
 static weft_status open_spec(sampler *s, uint32_t vocab)
 {
-    weft_data_info data;
-    data_describe(vocab, &data);
+    static const weft_field fields[] = {{.name = "tokens", .dtype = WEFT_I32},
+                                        {.name = "targets", .dtype = WEFT_I32}};
+    const weft_data_info data = {
+        .struct_size = sizeof data, .vocab = vocab, .nfields = 2, .fields = fields};
     weft_status st = resolve_spec(s->cfg, 1, &data, NULL, SPEC_FORWARD, &s->spec);
     if (st == WEFT_OK && (!s->spec.model.vocab || !s->spec.model.context))
         st = err_fail(WEFT_USAGE,
                       "model family %s has no vocabulary or no context: it continues no text",
                       s->spec.family.c->name);
     return st;
+}
+
+static bool is_default(const config *cfg, const char *section, const char *key)
+{
+    char full[128];
+    snprintf(full, sizeof full, "%s.%s", section, key);
+    for (const config_section *c = config_core_sections(); c->name; c++)
+        for (const weft_option *const *o = c->options; !strcmp(c->name, section) && *o; o++)
+            if (!strcmp((*o)->key, key))
+                return !strcmp(config_text(cfg, full), (*o)->dflt);
+    return false;
+}
+
+/* The job's tokenizer. Jobs on token files of other programs name none, so one that is the default
+ * has to have exactly the model's vocabulary; else tokens are numbers. */
+static weft_status open_tokenizer(sampler *s)
+{
+    weft_status st = resolve_open_tokenizer(s->cfg, &s->spec);
+    if (st == WEFT_OK)
+        st = data_tokenizer_open(s->spec.tokenizer.c, s->spec.tokenizer.conf, &s->text);
+    if (st != WEFT_OK) {
+        if (!resolve_add_place(s->cfg, s->spec.tokenizer.c, "tokenizer"))
+            err_context("%s", config_origin(s->cfg, "data.tokenizer"));
+        return st;
+    }
+    const uint32_t vocab = s->text.info.vocab;
+    if (is_default(s->cfg, "data", "tokenizer")) {
+        if (vocab != s->spec.model.vocab)
+            data_tokenizer_close(&s->text);
+    } else if (vocab > s->spec.model.vocab) {
+        return config_fail(s->cfg, "data.tokenizer", "it has %u ids, the model %u", vocab,
+                           s->spec.model.vocab);
+    }
+    return WEFT_OK;
+}
+
+/* "tokenizer.vocab=FILE" */
+static weft_status set(config *cfg, const char *line)
+{
+    char key[256];
+    const size_t n = strcspn(line, "=");
+    if (!line[n] || n >= sizeof key)
+        return err_fail(WEFT_USAGE, "'%s' is not section.key=value", line);
+    memcpy(key, line, n);
+    key[n] = 0;
+    return config_set(cfg, key, line + n + 1, NULL);
 }
 
 static weft_status open_model(sampler *s, const ckpt *c)
@@ -86,6 +135,8 @@ static weft_status open_model(sampler *s, const ckpt *c)
             vocab = (uint32_t)p[i].shape[0];
     host_limits_set(s->cfg);
     st = config_set(s->cfg, "log.sinks", "", "weft sample");
+    for (uint32_t i = 0; st == WEFT_OK && i < s->o->noverrides; i++)
+        st = set(s->cfg, s->o->overrides[i]);
     if (st == WEFT_OK)
         st = host_create(s->o->plugins ? s->o->plugins : config_raw(s->cfg, "run.plugins"),
                          &s->host);
@@ -93,6 +144,8 @@ static weft_status open_model(sampler *s, const ckpt *c)
         st = resolve_plugins(s->cfg, s->host, &s->spec);
     if (st == WEFT_OK)
         st = open_spec(s, vocab);
+    if (st == WEFT_OK)
+        st = open_tokenizer(s);
     return st != WEFT_OK ? st : plan_build(&s->spec, &s->plans);
 }
 
@@ -174,36 +227,63 @@ static int32_t draw(const sampler *s, uint64_t index, float *sorted)
     return (int32_t)best;
 }
 
-static void print_token(const sampler *s, int32_t token, FILE *to)
+static weft_status print_token(const sampler *s, int32_t token, FILE *to)
 {
-    if (s->spec.model.vocab == 256)
-        fputc(token, to);
-    else
+    char bytes[DATA_TOKENIZER_BYTES];
+    uint64_t n = 0;
+    if (!s->text.t) {
         fprintf(to, "%" PRId32 " ", token);
+        return WEFT_OK;
+    }
+    if ((uint32_t)token >= s->text.info.vocab) /* a model may have more ids than its tokenizer */
+        return WEFT_OK;
+    weft_status st = data_tokenizer_decode(&s->text, token, bytes, &n);
+    if (st == WEFT_OK)
+        fwrite(bytes, 1, n, to);
+    return st;
 }
 
-static weft_status read_prompt(sampler *s)
+static weft_status read_numbers(sampler *s)
 {
-    uint64_t context = (uint64_t)s->spec.model.context;
-    const char *p = s->o->prompt;
-    while (*p && s->n < context) {
-        int64_t token = (unsigned char)*p;
-        char *end = (char *)p + 1;
-        if (s->spec.model.vocab != 256)
-            token = strtoll(p, &end, 10);
+    const uint64_t context = (uint64_t)s->spec.model.context;
+    for (const char *p = s->o->prompt; *p && s->n < context;) {
+        char *end;
+        const int64_t token = strtoll(p, &end, 10);
         if (end == p || token < 0 || token >= s->spec.model.vocab)
             return err_fail(
                 WEFT_USAGE,
-                "the prompt '%s' must be token numbers below %lld, because the model is "
-                "not byte-level",
+                "the prompt '%s' must be token numbers below %lld, because the job names "
+                "no tokenizer for the ids of its model",
                 s->o->prompt, (long long)s->spec.model.vocab);
         s->tokens[s->n++] = (int32_t)token;
-        for (p = end; s->spec.model.vocab != 256 && (*p == ' ' || *p == ','); p++)
+        for (p = end; *p == ' ' || *p == ','; p++)
             ;
     }
-    if (!s->n)
-        s->tokens[s->n++] = s->spec.model.vocab == 256 ? '\n' : 0;
     return WEFT_OK;
+}
+
+/* Without a prompt, what a text begins with: the id for that, that between texts, or a new line. */
+static weft_status read_prompt(sampler *s)
+{
+    const weft_tokenizer_info *i = &s->text.info;
+    const char *p = *s->o->prompt ? s->o->prompt : "\n";
+    const uint64_t bytes = strlen(p);
+    weft_status st = WEFT_OK;
+    if (!s->text.t) {
+        st = read_numbers(s);
+        s->n += st == WEFT_OK && !s->n; /* the id 0 */
+        return st;
+    }
+    if (!*s->o->prompt && (i->begin || i->end)) {
+        s->tokens[s->n++] = (int32_t)(i->begin ? i->begin : i->end) - 1;
+        return WEFT_OK;
+    }
+    for (uint64_t at = 0, used, n;
+         st == WEFT_OK && at < bytes && s->n < (uint64_t)s->spec.model.context;
+         at += used, s->n += n)
+        st = data_tokenizer_encode(&s->text, p + at, bytes - at, true, s->tokens + s->n,
+                                   (uint64_t)s->spec.model.context - s->n, &used, &n);
+    return st;
 }
 
 static weft_status write_text(sampler *s, FILE *to)
@@ -212,7 +292,7 @@ static weft_status write_text(sampler *s, FILE *to)
     float *sorted = mem_alloc((uint64_t)s->spec.model.vocab * sizeof *sorted);
     weft_status st = read_prompt(s);
     for (uint64_t i = 0; st == WEFT_OK && i < s->n; i++)
-        print_token(s, s->tokens[i], to);
+        st = print_token(s, s->tokens[i], to);
     for (uint64_t i = 0; st == WEFT_OK && i < s->o->tokens; i++) {
         st = run_model(s);
         if (st != WEFT_OK)
@@ -223,7 +303,7 @@ static weft_status write_text(sampler *s, FILE *to)
             s->n = context - context / 2;
         }
         s->tokens[s->n++] = token;
-        print_token(s, token, to);
+        st = print_token(s, token, to);
         fflush(to);
     }
     fputc('\n', to);
@@ -260,6 +340,7 @@ weft_status run_sample_checkpoint(const char *dir, const sample_options *o, FILE
     st = run(&s, c, to);
     run_exec_destroy(&s.exec, 0);
     plan_free(&s.plans);
+    data_tokenizer_close(&s.text);
     resolve_free(&s.spec);
     host_destroy(s.host);
     config_destroy(s.cfg);

@@ -55,9 +55,7 @@ static weft_status fill_step(trainer *t, uint64_t step)
     for (uint32_t micro_batch = 0; micro_batch < t->plan->micro_batches; micro_batch++) {
         uint64_t sample =
             (step - 1) * s->batch + micro_batch * micro * t->plan->sharing + part * micro;
-        weft_status st =
-            data_samples(&t->j->train, (uint64_t)config_int(t->j->cfg, "run.seed"), sample, micro,
-                         (uint64_t)s->sequence, t->inputs.field[0], t->inputs.field[1]);
+        weft_status st = run_inputs_read(&t->inputs, &t->j->train, sample, micro, 0);
         t->inputs.first_token = (int64_t)((sample - part * micro) * (uint64_t)s->sequence);
         if (st == WEFT_OK)
             st = run_inputs_fill(&t->exec, micro_batch, &t->inputs);
@@ -67,26 +65,37 @@ static weft_status fill_step(trainer *t, uint64_t step)
     return WEFT_OK;
 }
 
-/* --- evaluation: the same windows on every layout, in whole batches --- */
+/* --- evaluation: the same samples on every layout, in whole batches --- */
+
+/* A micro-batch of the validation samples from number `first` on; behind the last comes the first
+ * again. */
+static weft_status read_valid(trainer *t, uint64_t first)
+{
+    data_set *valid = &t->j->valid;
+    const uint64_t samples = valid->info.samples, micro = t->j->spec.microbatch;
+    weft_status st = WEFT_OK;
+    for (uint64_t k = 0, n; st == WEFT_OK && k < micro; k += n) {
+        const uint64_t sample = (first + k) % samples;
+        n = micro - k < samples - sample ? micro - k : samples - sample;
+        st = run_inputs_read(&t->inputs, valid, sample, n, k);
+    }
+    return st;
+}
 
 static weft_status evaluate(trainer *t, double *out)
 {
     const spec *s = &t->j->spec;
-    uint64_t sequence = (uint64_t)s->sequence, windows = data_windows(&t->j->valid, sequence);
+    uint64_t samples = t->j->valid.info.samples;
     uint64_t wanted = (uint64_t)config_int(t->j->cfg, "train.eval_batches");
-    uint64_t whole = (windows + s->batch - 1) / s->batch; /* the last batch wraps around */
+    uint64_t whole = samples / s->batch + (samples % s->batch != 0); /* the last one wraps around */
     uint64_t batches = wanted < whole ? wanted : whole;
     uint64_t per_run = s->microbatch * t->plan->sharing, runs = batches * s->batch / per_run;
     uint64_t part = plan_data_part(t->plan, t->who.rank) * s->microbatch;
     double sum = 0;
     for (uint64_t r = 0; r < runs; r++) {
-        weft_status st = WEFT_OK;
-        for (uint64_t k = 0; st == WEFT_OK && k < s->microbatch; k++)
-            st = data_window(&t->j->valid, (r * per_run + part + k) % windows, sequence,
-                             (int32_t *)t->inputs.field[0] + k * sequence,
-                             (int32_t *)t->inputs.field[1] + k * sequence);
+        weft_status st = read_valid(t, r * per_run + part);
         double loss;
-        t->inputs.first_token = (int64_t)(r * per_run * sequence);
+        t->inputs.first_token = (int64_t)(r * per_run * (uint64_t)s->sequence);
         if (st == WEFT_OK)
             st = run_inputs_fill(&t->exec, 0, &t->inputs);
         if (st == WEFT_OK)
@@ -119,7 +128,7 @@ static weft_status one_step(trainer *t, uint64_t step, metrics *m)
     if (st == WEFT_OK)
         st = run_results_end(&t->results, m);
     uint64_t every = (uint64_t)config_int(t->j->cfg, "train.eval_every");
-    if (st == WEFT_OK && t->j->valid.count && every && (step % every == 0 || step == t->steps))
+    if (st == WEFT_OK && t->j->valid.set && every && (step % every == 0 || step == t->steps))
         st = evaluate(t, &m->valid_loss);
     return st;
 }

@@ -2,7 +2,7 @@
 #ifndef RUN_TRAIN_H
 #define RUN_TRAIN_H
 
-#include "data/data.h"
+#include "data/source.h"
 #include "job/job.h"
 #include "plan/plan.h"
 #include "resolve/resolve.h"
@@ -16,16 +16,17 @@ typedef struct run_prepared {
     config *cfg; /* borrowed */
     host *host;
     spec spec;
-    data_file train, valid; /* valid.count 0: none */
+    data_set train, valid; /* .set NULL: none */
     plan_set plans;
     bool planned;
     run_tables tables; /* served to the plugins */
 } run_prepared;
 
 /* Check `cfg`, open the data and plan for `ranks` ranks (0: as many as the sizes of the mesh axes
- * multiply to). `with_data` false leaves the data alone, unless the model asks for it; `meeting`
- * NULL: only planning, for one machine. `cfg` gets the keys of plugins and has to outlive `out`; to
- * prepare a job twice, use config_copy(). Free with run_unprepare() also after a failure. [setup]
+ * multiply to). `with_data` false: data that cannot be opened here is done without, unless the
+ * model asks for it; `meeting` NULL: only planning, for one machine. `cfg` gets the keys of plugins
+ * and has to outlive `out`; to prepare a job twice, use config_copy(). Free with run_unprepare()
+ * also after a failure. [setup]
  */
 weft_status run_prepare(config *cfg, uint32_t ranks, bool with_data, const resolve_meeting *meeting,
                         run_prepared *out);

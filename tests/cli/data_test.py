@@ -55,7 +55,8 @@ class Data(started.Case):
             "cut": (whole[:-100], "bad.bin"),
             "longer": (whole + b"xx", "bad.bin"),
             "foreign": (b"PK\3\4" + whole[4:], "bad.bin"),
-            "version": (whole[:4] + struct.pack("<i", 2) + whole[8:], "bad.bin"),
+            "version": (whole[:4] + struct.pack("<i", 3) + whole[8:], "version 3"),
+            "wide": (whole[:4] + struct.pack("<i", 2) + whole[8:], "tokens of 4 bytes"),
             "count": (whole[:8] + struct.pack("<i", -1) + whole[12:], "bad.bin"),
             "vocabulary": (whole[:12] + struct.pack("<i", 0) + whole[16:], "bad.bin"),
         }
@@ -80,7 +81,7 @@ class Data(started.Case):
         self.weft("data", "few", "-o", "few.bin")
         self.refused("train", "tiny.ini", "data.train=few.bin", why="a sequence needs 17")
         self.refused("train", "tiny.ini", "data.train=none.bin", why="none.bin")
-        self.refused("train", "tiny.ini", "data.train=", why="names no token file")
+        self.refused("train", "tiny.ini", "data.train=", why="no data for training")
         self.refused("train", "tiny.ini", "model.vocab=100", why="the data has tokens up to 255")
         self.refused("train", "tiny.ini", "data.train=.", why="data.train")
 

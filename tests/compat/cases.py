@@ -108,7 +108,7 @@ def chain(count, vocab):
 
 
 def write_tokens(path, tokens, vocab, magic=MAGIC, version=1):
-    """A token file; data/data.h says what its header is."""
+    """A token file; plugins/data/tokens/file.h says what its header is."""
     head = [magic, version, len(tokens)] + ([vocab] if magic == MAGIC else [])
     head += [0] * (HEADER_WORDS - len(head))
     with open(path, "wb") as f:

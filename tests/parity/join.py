@@ -142,7 +142,8 @@ class Join(w.Bench):
         data[1024 + 2 * 1234] ^= 1
         with open(self.path("copy.bin"), "wb") as f:
             f.write(data)
-        self.refused([JOB | self.key, copied], "rank 1", "data.train", status=(2,))
+        self.refused([JOB | self.key, copied], "rank 1", "training data", "4000 tokens of",
+                     status=(2,))
 
     def test_no_data_on_one_rank(self):
         """What a rank alone finds wrong is told by all."""

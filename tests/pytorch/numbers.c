@@ -1,10 +1,12 @@
-/* Prints keys, random numbers and samples as core/ makes them, for numbers_check.py. */
+/* Prints keys and random numbers as core/ makes them, and samples of the source of token files, for
+ * numbers_check.py. */
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "base/err.h"
+#include "../data/lone.h"
 #include "base/number/rng.h"
-#include "data/data.h"
+
+#include <weft/data.h>
 
 #define SEQUENCE 5
 
@@ -22,21 +24,31 @@ static void print_stream(uint64_t seed, const char *name)
 
 static int print_samples(const char *path, uint64_t seed)
 {
-    data_file f;
     int32_t x[3 * SEQUENCE], y[3 * SEQUENCE];
-    if (data_open(path, &f) != WEFT_OK) {
-        fprintf(stderr, "%s\n", err_text());
+    void *module, *const out[] = {x, y};
+    const weft_data_table *t = lone_open(&module)->table;
+    const char *const pairs[] = {"train", path, NULL};
+    const weft_conf conf = lone_conf(pairs);
+    const weft_data_args how = {
+        .struct_size = sizeof how, .use = WEFT_DATA_TRAIN, .seed = seed, .conf = &conf};
+    const weft_read_args what = {.struct_size = sizeof what,
+                                 .first = 40,
+                                 .count = 3,
+                                 .sequence = SEQUENCE,
+                                 .nfields = 2,
+                                 .out = out};
+    weft_data_info info = {.struct_size = sizeof info};
+    weft_dataset *d;
+    if (t->open(module, &how, &d) != WEFT_OK || t->info(d, SEQUENCE, &info) != WEFT_OK ||
+        t->read(d, &what) != WEFT_OK) {
+        fprintf(stderr, "%s\n", lone_why);
         return 1;
     }
-    if (data_samples(&f, seed, 40, 3, SEQUENCE, x, y) != WEFT_OK) {
-        fprintf(stderr, "%s\n", err_text());
-        return 1;
-    }
-    printf("samples %u", f.vocab);
+    printf("samples %u", info.vocab);
     for (int i = 0; i < 3 * SEQUENCE; i++)
         printf(" %" PRId32 " %" PRId32, x[i], y[i]);
     printf("\n");
-    data_close(&f);
+    t->close(d);
     return 0;
 }
 

@@ -166,9 +166,13 @@ def plugin_names():
     return names | set("adamw cuda nccl verbs mpi tp pp hybrid zero1 zero2 zero3".split())
 
 
+# Plugins of data whose names are also words of the core: an axis and a field, and a unit.
+WORDS = {"tokens", "text", "bytes"}
+
+
 def rule_names():
     """The core knows kinds, never names: no plugin or mesh axis stands in its logic as a string."""
-    known = plugin_names()
+    known = plugin_names() - WORDS
     for f in files(".c", ".h", under=["core"]):
         if name(f) == "core/config/options.c":  # what a key that is left out means
             continue

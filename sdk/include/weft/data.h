@@ -14,7 +14,7 @@
  *
  * A source that reads text takes a tokenizer of the job, which it opens by name through
  * "weft.host.component/1" (host.h). Both kinds are opened on every rank, `weft plan` included
- * where it needs the vocabulary or the fields: opening reads headers, never whole files.
+ * where the data is on that machine: opening reads headers, never whole files.
  */
 #ifndef WEFT_DATA_H
 #define WEFT_DATA_H
@@ -46,24 +46,27 @@ typedef struct weft_data_args {
     uint32_t struct_size, flags;
     uint32_t use; /* WEFT_DATA_... */
     uint32_t reserved;
-    uint64_t seed; /* run.seed */
-    const weft_conf *conf;
+    uint64_t seed;         /* run.seed */
+    const weft_conf *conf; /* [data]; a source that declares the option "tokenizer", whose default
+                              is "bytes", finds the name of the job's tokenizer there */
 } weft_data_args;
 WEFT_FREEZE(weft_data_args, conf, 32);
 
 /* What a set has. */
 typedef struct weft_data_info {
     uint32_t struct_size, flags;
-    uint64_t samples; /* of `sequence` rows that can be cut without overlap; at least 1 */
+    uint64_t samples; /* of `sequence` rows that can be cut without overlap; at least 1. A source of
+                         WEFT_DATA_TRAIN that would have to read everything may estimate it */
     uint64_t rows;    /* rows of a sample where the data has them: 1 for vectors. 0: any number, the
                          job asks for train.sequence */
     uint32_t vocab;   /* ids of tokens or classes are below it; 0: there are none */
     uint32_t nfields;
     const weft_field *fields; /* [nfields]; lives until close() */
 
-    /* One line that differs where the content differs: sizes, digests of headers and of places that
-     * are spread over it. Ranks compare it at the start, and checkpoints record it. Lives until
-     * close(). */
+    /* One line that differs where what training sees differs: sizes, options that change samples,
+     * digests of headers and of places that are spread over the content; paths are not in it. Ranks
+     * compare it at the start; checkpoints record it, and a job resumes with the same alone. A
+     * later version of a source may append to the line, behind ", ". Lives until close(). */
     const char *identity;
 } weft_data_info;
 WEFT_FREEZE(weft_data_info, identity, 48);
@@ -89,12 +92,14 @@ typedef struct weft_data_table {
     void (*close)(weft_dataset *d); /* NULL allowed [setup] */
 
     /* Describe the set for samples of `sequence` rows; 0: not known yet, and samples is that of one
-     * row. A set that has not one such sample is WEFT_USAGE. [setup] */
+     * row. Fields, rows and vocabulary are the same every time; so is what read() gives for
+     * `sequence` rows. A set that has not one such sample is WEFT_USAGE. [setup] */
     weft_status (*info)(weft_dataset *d, uint64_t sequence, weft_data_info *out);
 
-    /* Write the samples. May read files, and takes its memory in open(). Damaged content is
-     * WEFT_DATA with its place; an id that is not below info.vocab is never handed out. Between
-     * steps, on the thread that walks the lists. [setup] [compute] */
+    /* Write the samples, of as many rows as the last info() was asked for. May read files, and
+     * takes its memory in open() and info(). Damaged content is WEFT_DATA with its place; an id
+     * that is not below info.vocab is never handed out. Between steps, on the thread that walks the
+     * lists. [setup] [compute] */
     weft_status (*read)(weft_dataset *d, const weft_read_args *args);
 } weft_data_table;
 WEFT_FREEZE(weft_data_table, read, 40);

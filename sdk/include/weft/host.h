@@ -3,7 +3,8 @@
  * weft library to get one.
  *
  *   "weft.host.tls/1"        authenticate a socket with the job's key
- *   "weft.host.component/1"  open another component of the job by its name: for wrappers
+ *   "weft.host.component/1"  open another component of the job by its name: for wrappers, and for
+ *                            sources that need a tokenizer
  *   "weft.host.trace/1"      put spans of time into the job's trace
  *   "weft.host.kv/1"         exchange bytes with the other ranks while setting up
  *   "weft.host.metrics/1"    put values among the metrics of a step
@@ -78,8 +79,9 @@ typedef struct weft_host_component {
     void *ctx;
 
     /* Find, check and open. *out is zeroed by the caller, with its struct_size. This version opens
-     * transports ("weft.link/1", "weft.coll/1"); other interfaces are WEFT_UNSUPPORTED. Not inside
-     * the plugin's open(): options are known from probe() on. [setup] */
+     * transports ("weft.link/1", "weft.coll/1") and, for sources of text, tokenizers
+     * ("weft.tokenizer/1", with the options in [tokenizer]); other interfaces are WEFT_UNSUPPORTED.
+     * Not inside the plugin's open(): options are known from probe() on. [setup] */
     weft_status (*open)(void *ctx, const weft_component_args *args, weft_component_ref *out);
 } weft_host_component;
 WEFT_FREEZE(weft_host_component, open, 24);

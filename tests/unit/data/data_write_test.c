@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 
@@ -13,8 +14,9 @@
 
 #include <cmocka.h>
 
-#include "data/data.h"
+#include "data/write.h"
 #include "file_faults.h"
+#include "host/host.h"
 
 static char folder[] = "/tmp/weft-write-XXXXXX";
 static char a_txt[256], b_txt[256], train_bin[256], valid_bin[256];
@@ -67,21 +69,200 @@ static void put_text(const char *path, uint64_t first, uint64_t n)
     assert_int_equal(fclose(f), 0);
 }
 
+/* The tokenizer of the build whose tokens are bytes. */
+static const data_tokenizer *bytes_tokenizer(void)
+{
+    static const char *const ifaces[] = {"weft.tokenizer/1", NULL};
+    static host *h; /* one of the process */
+    static data_tokenizer t;
+    const component *c;
+    if (h)
+        return &t;
+    assert_int_equal(host_create(NULL, &h), WEFT_OK);
+    assert_int_equal(host_find(h, "tokenizer", "bytes", ifaces, &c), WEFT_OK);
+    assert_int_equal(host_open(h, c), WEFT_OK);
+    assert_int_equal(data_tokenizer_open(c, NULL, &t), WEFT_OK);
+    return &t;
+}
+
+static weft_status write_with(const data_tokenizer *t, const char *const *texts, uint32_t n,
+                              const char *train, const char *valid, uint64_t *ntrain,
+                              uint64_t *nvalid)
+{
+    const data_request r = {texts, n, train, valid, t};
+    return data_write(&r, ntrain, nvalid);
+}
+
+static weft_status write_bytes(const char *const *texts, uint32_t n, const char *train,
+                               const char *valid, uint64_t *ntrain, uint64_t *nvalid)
+{
+    return write_with(bytes_tokenizer(), texts, n, train, valid, ntrain, nvalid);
+}
+
+/* A file that was written: its header, and its tokens as 32 bits. */
+typedef struct contents {
+    uint32_t word[DATA_HEADER_WORDS];
+    uint64_t count;
+    uint32_t *token;
+} contents;
+
+static contents read_file(const char *path)
+{
+    contents c = {0};
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    assert_int_equal(fread(c.word, sizeof c.word, 1, f), 1);
+    assert_int_equal(c.word[0], DATA_MAGIC);
+    c.count = (uint64_t)c.word[4] << 32 | c.word[2];
+    c.token = calloc(c.count + 1, sizeof *c.token);
+    assert_non_null(c.token);
+    for (uint64_t i = 0; i < c.count; i++)
+        assert_int_equal(fread(&c.token[i], c.word[1] == 2 ? 4 : 2, 1, f), 1);
+    assert_int_equal(fgetc(f), EOF);
+    fclose(f);
+    return c;
+}
+
 /* The referee: token t of an output is byte number t among those whose block is its own. */
 static void check_output(const char *path, bool valid, bool split, uint64_t bytes)
 {
-    data_file f;
-    assert_int_equal(data_open(path, &f), WEFT_OK);
-    assert_int_equal(f.vocab, 256);
+    contents f = read_file(path);
+    assert_int_equal(f.word[1], 1);
+    assert_int_equal(f.word[3], 256);
     uint64_t t = 0;
     for (uint64_t i = 0; i < bytes; i++)
         if (!split || valid == (i / 4096 % 20 == 19)) {
             assert_true(t < f.count);
-            assert_int_equal(f.tokens[t], letter(i));
+            assert_int_equal(f.token[t], letter(i));
             t++;
         }
     assert_int_equal(t, f.count);
-    data_close(&f);
+    free(f.token);
+}
+
+/* --- a tokenizer of this test: words of up to three bytes, so that pieces matter --- */
+
+static uint64_t most_waiting; /* bytes that were left for later */
+
+static weft_status threes(weft_tokenizer *t, const weft_encode_args *a, uint64_t *used, uint64_t *n)
+{
+    (void)t;
+    const bool last = a->flags & WEFT_TEXT_LAST;
+    *used = *n = 0;
+    while (*n < a->room && *used < a->bytes && (last || a->bytes - *used >= 3)) {
+        uint32_t id = 0, k = 0;
+        for (; k < 3 && *used < a->bytes; k++)
+            id = id * 256 + (unsigned char)a->text[(*used)++];
+        a->out[(*n)++] = (int32_t)(id + (k == 3 ? 70000 : 0));
+    }
+    most_waiting = a->bytes - *used > most_waiting ? a->bytes - *used : most_waiting;
+    return WEFT_OK;
+}
+
+static weft_status lazy(weft_tokenizer *t, const weft_encode_args *a, uint64_t *used, uint64_t *n)
+{
+    (void)t, (void)a;
+    *used = *n = 0;
+    return WEFT_OK;
+}
+
+static weft_status greedy(weft_tokenizer *t, const weft_encode_args *a, uint64_t *used, uint64_t *n)
+{
+    (void)t;
+    a->out[0] = 300;
+    *used = a->bytes;
+    *n = 1;
+    return WEFT_OK;
+}
+
+static weft_status beyond(weft_tokenizer *t, const weft_encode_args *a, uint64_t *used, uint64_t *n)
+{
+    (void)t;
+    *used = a->bytes + 1;
+    *n = 1;
+    a->out[0] = 0;
+    return WEFT_OK;
+}
+
+static const data_tokenizer *with(weft_status (*encode)(weft_tokenizer *, const weft_encode_args *,
+                                                        uint64_t *, uint64_t *),
+                                  uint32_t vocab, uint32_t end)
+{
+    static weft_tokenizer_table table;
+    static const component c = {.name = "own", .table = &table};
+    static data_tokenizer t;
+    table = (weft_tokenizer_table){.struct_size = sizeof table, .encode = encode};
+    t = (data_tokenizer){&c, NULL, {.struct_size = sizeof t.info, .vocab = vocab, .end = end}};
+    return &t;
+}
+
+static uint64_t put_threes(uint32_t *to, uint64_t at, uint64_t end)
+{
+    uint64_t n = 0;
+    for (; at < end; n++) {
+        const uint64_t stop = end - at < 3 ? end : at + 3;
+        uint32_t id = stop - at == 3 ? 70000 : 0, word = 0;
+        while (at < stop)
+            word = word * 256 + letter(at++);
+        to[n] = id + word;
+    }
+    return n;
+}
+
+/* Encoding goes on over blocks, and begins anew where the output changes or a text ends. */
+static void pieces_are_encoded_as_a_whole(void **state)
+{
+    (void)state;
+    enum { FIRST = 50000, SECOND = 61000, BLOCK = 4096, END = 16900000 };
+    static uint32_t want[2][FIRST + SECOND];
+    uint64_t n[2] = {0}, from = 0, train, valid;
+    put_text(a_txt, 0, FIRST);
+    put_text(b_txt, FIRST, SECOND);
+    for (uint64_t i = 1; i <= FIRST + SECOND; i++) {
+        const bool last = (i - 1) / BLOCK % 20 == 19, next = i / BLOCK % 20 == 19;
+        if (i == FIRST || i == FIRST + SECOND || last != next) {
+            n[last] += put_threes(want[last] + n[last], from, i);
+            from = i;
+        }
+        if (i == FIRST || i == FIRST + SECOND)
+            want[last][n[last]++] = END;
+    }
+    const char *texts[] = {a_txt, b_txt};
+    assert_int_equal(
+        write_with(with(threes, END + 1, END + 1), texts, 2, train_bin, valid_bin, &train, &valid),
+        WEFT_OK);
+    assert_true(most_waiting > 0);
+    for (int i = 0; i < 2; i++) {
+        contents f = read_file(i ? valid_bin : train_bin);
+        assert_int_equal(f.word[1], 2); /* 32 bits, since the vocabulary needs them */
+        assert_int_equal(f.word[3], END + 1);
+        assert_int_equal(f.count, n[i]);
+        assert_int_equal(f.count, i ? valid : train);
+        assert_memory_equal(f.token, want[i], n[i] * sizeof *want[i]);
+        free(f.token);
+    }
+}
+
+static void lawless_tokenizers_are_named(void **state)
+{
+    (void)state;
+    const char *texts[] = {a_txt};
+    const struct {
+        weft_status (*encode)(weft_tokenizer *, const weft_encode_args *, uint64_t *, uint64_t *);
+        const char *why;
+    } bad[] = {{lazy, "uses none of"}, {greedy, "the id 300, outside"}, {beyond, "of 4096 bytes"}};
+    put_text(a_txt, 0, 100000);
+    unlink(train_bin);
+    const int before = files_in_folder();
+    for (size_t i = 0; i < 3; i++) {
+        err_clear();
+        assert_int_equal(
+            write_with(with(bad[i].encode, 256, 0), texts, 1, train_bin, NULL, NULL, NULL),
+            WEFT_USAGE);
+        if (!strstr(err_text(), bad[i].why) || !strstr(err_text(), "tokenizer own"))
+            fail_msg("'%s' does not say '%s'", err_text(), bad[i].why);
+        assert_int_equal(files_in_folder(), before);
+    }
 }
 
 static void texts_become_tokens(void **state)
@@ -94,11 +275,11 @@ static void texts_become_tokens(void **state)
         put_text(a_txt, 0, first[i]);
         put_text(b_txt, first[i], second);
         const char *texts[] = {a_txt, b_txt};
-        assert_int_equal(data_write_bytes(texts, 2, train_bin, valid_bin, &train, &valid), WEFT_OK);
+        assert_int_equal(write_bytes(texts, 2, train_bin, valid_bin, &train, &valid), WEFT_OK);
         assert_int_equal(train + valid, whole);
         check_output(train_bin, false, true, whole);
         check_output(valid_bin, true, true, whole);
-        assert_int_equal(data_write_bytes(texts, 2, train_bin, NULL, &train, NULL), WEFT_OK);
+        assert_int_equal(write_bytes(texts, 2, train_bin, NULL, &train, NULL), WEFT_OK);
         assert_int_equal(train, whole);
         check_output(train_bin, false, false, whole);
     }
@@ -110,7 +291,7 @@ static void request_fails(const char *const *texts, uint32_t n, const char *trai
 {
     int before = files_in_folder();
     err_clear();
-    weft_status st = data_write_bytes(texts, n, train, valid, NULL, NULL);
+    weft_status st = write_bytes(texts, n, train, valid, NULL, NULL);
     assert_int_equal(st, WEFT_USAGE);
     if (!strstr(err_text(), word))
         fail_msg("'%s' does not speak of '%s'", err_text(), word);
@@ -153,7 +334,7 @@ static void refuses_too_little_text(void **state)
     request_fails(a, 1, train_bin, valid_bin, "77826");
     put_text(a_txt, 0, 19 * 4096 + 2);
     uint64_t train, valid;
-    assert_int_equal(data_write_bytes(a, 1, train_bin, valid_bin, &train, &valid), WEFT_OK);
+    assert_int_equal(write_bytes(a, 1, train_bin, valid_bin, &train, &valid), WEFT_OK);
     assert_int_equal(valid, 2);
 }
 
@@ -192,7 +373,7 @@ static void no_failing_call_leaves_litter(void **state)
             put_text(train_bin, 0, 3);
             put_text(valid_bin, 0, 3);
             faults_set(FAULT_ERROR, at, errors[at % 3], for_ever);
-            weft_status st = data_write_bytes(a, 1, train_bin, valid_bin, NULL, NULL);
+            weft_status st = write_bytes(a, 1, train_bin, valid_bin, NULL, NULL);
             bool hit = faults.calls >= at;
             check_after_failure(st == WEFT_OK, whole);
             assert_int_equal(st == WEFT_OK, !hit);
@@ -209,7 +390,7 @@ static void interruptions_and_short_writes_do_no_harm(void **state)
     put_text(a_txt, 0, whole);
     const char *a[] = {a_txt};
     faults_set(FAULT_NONE, 0, 0, false);
-    assert_int_equal(data_write_bytes(a, 1, train_bin, valid_bin, NULL, NULL), WEFT_OK);
+    assert_int_equal(write_bytes(a, 1, train_bin, valid_bin, NULL, NULL), WEFT_OK);
     char log[sizeof faults.log];
     assert_int_equal(faults.hasty_renames, 0); /* synced before they were renamed */
     memcpy(log, faults.log, sizeof log);
@@ -217,10 +398,10 @@ static void interruptions_and_short_writes_do_no_harm(void **state)
         if (log[at - 1] != 'w' && log[at - 1] != 's')
             continue;
         faults_set(FAULT_ERROR, at, EINTR, false);
-        assert_int_equal(data_write_bytes(a, 1, train_bin, valid_bin, NULL, NULL), WEFT_OK);
+        assert_int_equal(write_bytes(a, 1, train_bin, valid_bin, NULL, NULL), WEFT_OK);
         check_after_failure(true, whole);
         faults_set(FAULT_SHORT, at, 0, false);
-        assert_int_equal(data_write_bytes(a, 1, train_bin, valid_bin, NULL, NULL), WEFT_OK);
+        assert_int_equal(write_bytes(a, 1, train_bin, valid_bin, NULL, NULL), WEFT_OK);
         check_after_failure(true, whole);
     }
 }
@@ -237,7 +418,7 @@ static void full_disk_is_said_in_words(void **state)
     small.rlim_max = old.rlim_max;
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-    weft_status st = data_write_bytes(a, 1, train_bin, NULL, NULL, NULL);
+    weft_status st = write_bytes(a, 1, train_bin, NULL, NULL, NULL);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
     assert_int_equal(st, WEFT_IO);
     assert_non_null(strstr(err_text(), "File too large"));
@@ -249,6 +430,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_become_tokens),
+        cmocka_unit_test(pieces_are_encoded_as_a_whole),
+        cmocka_unit_test(lawless_tokenizers_are_named),
         cmocka_unit_test(refuses_lawless_requests),
         cmocka_unit_test(refuses_too_little_text),
         cmocka_unit_test(no_failing_call_leaves_litter),

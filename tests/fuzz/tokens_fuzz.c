@@ -10,8 +10,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/err.h"
-#include "data/data.h"
+#include "../data/lone.h"
+#include "file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
@@ -21,11 +21,11 @@ static void must(int holds)
         abort();
 }
 
-static void check_window(const data_file *f, weft_status st, const int32_t *tokens,
+static void check_window(const file_tokens *f, weft_status st, const int32_t *tokens,
                          const int32_t *targets, uint64_t n)
 {
     if (st != WEFT_OK) {
-        must(st == WEFT_DATA && err_text()[0]);
+        must(st == WEFT_DATA && *lone_why);
         return;
     }
     for (uint64_t i = 0; i < n; i++) {
@@ -35,44 +35,41 @@ static void check_window(const data_file *f, weft_status st, const int32_t *toke
     }
 }
 
-static void use(const data_file *f, uint64_t sequence)
+static void use(const file_tokens *f, uint64_t sequence)
 {
     int32_t tokens[16], targets[16];
-    if (data_require(f, sequence) != WEFT_OK)
-        return;
-    for (uint64_t s = 0; s < 8; s++) {
-        check_window(f, data_samples(f, f->count, s << 61, 1, sequence, tokens, targets), tokens,
+    char identity[160];
+    file_identify(f, identity);
+    must(strlen(identity) < sizeof identity - 1);
+    for (uint64_t w = 0; f->count && w < (f->count - 1) / sequence; w++) {
+        lone_clear();
+        check_window(f, file_copy_window(f, w * sequence, sequence, tokens, targets), tokens,
                      targets, sequence);
-    }
-    uint64_t windows = data_windows(f, sequence);
-    must(windows > 0);
-    for (uint64_t w = 0; w < windows; w++) {
-        check_window(f, data_window(f, w, sequence, tokens, targets), tokens, targets, sequence);
     }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    static const uint8_t zeros[DATA_HEADER_BYTES];
+    static const uint8_t zeros[FILE_HEADER_BYTES];
     char path[64];
-    data_file f;
+    file_tokens f;
     int fd = memfd_create("tokens", MFD_CLOEXEC);
     must(fd >= 0);
-    bool whole = bytes >= DATA_HEADER_BYTES || bytes < 20;
+    bool whole = bytes >= FILE_HEADER_BYTES || bytes < 20;
     size_t head = whole ? bytes : 20;
     must(write(fd, data, head) == (ssize_t)head);
     if (!whole)
         must(write(fd, zeros, sizeof zeros - 20) == (ssize_t)sizeof zeros - 20 &&
              write(fd, data + head, bytes - head) == (ssize_t)(bytes - head));
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    err_clear();
-    if (data_open(path, &f) != WEFT_OK) {
-        must(err_text()[0]);
+    lone_clear();
+    if (file_open(&lone_host, "data.train", path, &f) != WEFT_OK) {
+        must(*lone_why);
     } else {
-        must(f.count == (f.map_bytes - DATA_HEADER_BYTES) / 2);
+        must(f.count == (f.map.bytes - FILE_HEADER_BYTES) / (f.wide ? 4 : 2));
         use(&f, 1);
         use(&f, 16);
-        data_close(&f);
+        file_close(&f);
     }
     close(fd);
     return 0;

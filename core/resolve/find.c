@@ -1,0 +1,17 @@
+/* resolve/find.c: finds one component by its name in the INI. */
+#include "base/err.h"
+#include "resolve/internal.h"
+
+const char *const resolve_tokenizer_ifaces[] = {"weft.tokenizer/1", NULL};
+
+weft_status resolve_find(resolver *r, const char *kind, const char *name, const char *key,
+                         const char *const *ifaces, const char *section, const component **out)
+{
+    weft_status st = host_find(r->spec->host, kind, name, ifaces, out);
+    if (st != WEFT_OK) {
+        err_context("%s: %s", config_where(r->cfg, key), key);
+        return st;
+    }
+    char *owner = pool_printf(&r->spec->pool, "plugin %s", name);
+    return config_add(r->cfg, section, owner, (*out)->options);
+}
