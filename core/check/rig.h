@@ -72,6 +72,7 @@ typedef struct check_host {
     VEC(config *) configs;
     const component *set_of; /* whose option `set_key` has the value `set_value` in check_conf() */
     const char *set_key, *set_value;
+    const char *also_key, *also_value; /* a second one; NULL: none */
 } check_host;
 
 /* `h` is the caller's; check_host_end() frees what is left and checks nothing. */

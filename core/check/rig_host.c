@@ -233,6 +233,16 @@ static void make_up(const weft_option *o, char *out, size_t size)
         snprintf(out, size, "%.17g", bounds ? o->min : 1.0);
 }
 
+/* The value that the check gives an option; NULL: none. */
+static const char *set_value(const check_host *h, const component *c, const char *key)
+{
+    if (h->set_of != c)
+        return NULL;
+    return !strcmp(h->set_key, key)                   ? h->set_value
+           : h->also_key && !strcmp(h->also_key, key) ? h->also_value
+                                                      : NULL;
+}
+
 const weft_conf *check_conf(check_host *h, const component *c)
 {
     char text[16384] = "[check]\n";
@@ -240,11 +250,11 @@ const weft_conf *check_conf(check_host *h, const component *c)
     for (const weft_option *const *o = c->options; *o; o++) {
         char value[256];
         const size_t n = strlen(text);
-        const bool set = h->set_of == c && !strcmp(h->set_key, (*o)->key);
+        const char *set = set_value(h, c, (*o)->key);
         if ((*o)->dflt && !set)
             continue;
         if (set)
-            snprintf(value, sizeof value, "%s", h->set_value);
+            snprintf(value, sizeof value, "%s", set);
         else
             make_up(*o, value, sizeof value);
         snprintf(text + n, sizeof text - n, "%s = %s\n", (*o)->key, value);

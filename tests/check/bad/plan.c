@@ -41,8 +41,8 @@ enum {
 typedef struct module {
     const weft_host *host;
     bool fused;
-    unsigned updates;
-    const char *name; /* of the last parameter */
+    unsigned turns, flags; /* how often the flags of an update differ from those before */
+    const char *name;      /* of the last parameter */
 } module;
 
 static weft_status refuse(const module *m, const char *why)
@@ -69,7 +69,10 @@ static weft_status update(void *of, const weft_conf *conf, const weft_builder *b
     if (BAD == KEEPS_NAME && m->name && !*m->name)
         return WEFT_OK;
     m->name = u->name;
-    const double factor = ++m->updates > 8 && BAD == REMEMBERS ? 2 : 1;
+    m->turns += u->flags != m->flags;
+    m->flags = u->flags;
+    const double usual = 0.5 + conf->real(conf->ctx, "strength");
+    const double factor = m->turns > 8 && BAD == REMEMBERS ? 2 * usual : usual;
     if (BAD == BEHIND_BUILDER && byte_behind(b, sizeof *b) == 42)
         return WEFT_OK;
     if (BAD == BEHIND_ARGS && byte_behind(u, sizeof *u) == 42)
@@ -174,7 +177,7 @@ static const weft_option strength = {.struct_size = sizeof strength,
                                      .type = WEFT_OPT_REAL,
                                      .key = "strength",
                                      .dflt = "0.5",
-                                     .help = "says nothing",
+                                     .help = "factor of the step, less a half",
                                      .max = 1};
 static const weft_option *const options[] = {&strength, NULL};
 static const weft_component rule = {
