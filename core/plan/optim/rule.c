@@ -54,14 +54,17 @@ static weft_status check_assigned(const graph *g, weft_tensor param)
 }
 
 weft_status plan_rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor grad,
-                            weft_tensor copy, uint32_t flags, weft_tensor *gate)
+                            weft_tensor copy, uint32_t flags, const char *role, weft_tensor *gate)
 {
     const spec_plugin *rule = &b->p->spec->rule;
     const weft_rule *table = rule->c->table;
     weft_builder w = graph_builder(g);
     weft_tensor clip, scaled[1];
-    weft_update u = {
-        .struct_size = sizeof u, .flags = flags & WEFT_PARAM_MATRIX, .name = "p", .param = param};
+    weft_update u = {.struct_size = sizeof u,
+                     .flags = flags & WEFT_PARAM_MATRIX,
+                     .name = "p",
+                     .param = param,
+                     .role = role};
     weft_status st = w.scalar(w.ctx, "clip", 0, &clip);
     if (st == WEFT_OK)
         st = w.scalar(w.ctx, "lr", 0, &u.lr);

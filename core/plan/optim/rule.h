@@ -19,10 +19,11 @@ struct rule_state {
 
 bool plan_rule_by_element(const builder *b);
 
-/* Build the rule's update of a parameter; the nodes are added to `g`. *gate is the scalar that is 0
+/* Build the rule's update of a parameter with this role (NULL: none, or several parameters); the
+ * nodes are added to `g`. *gate is the scalar that is 0
  * in a skipped step. WEFT_USAGE or WEFT_UNSUPPORTED names the rule. */
 weft_status plan_rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor grad,
-                            weft_tensor copy, uint32_t flags, weft_tensor *gate);
+                            weft_tensor copy, uint32_t flags, const char *role, weft_tensor *gate);
 
 /* The suffix of a state "p.SUFFIX" of the rule. */
 const char *plan_rule_suffix(const tensor *state);

@@ -32,7 +32,7 @@ struct update_state {
 static weft_status run_rule(builder *b, group *k)
 {
     weft_tensor gate = 0;
-    weft_status st = plan_rule_graph(b, &k->g, k->param, k->grad, k->copy, k->flags, &gate);
+    weft_status st = plan_rule_graph(b, &k->g, k->param, k->grad, k->copy, k->flags, NULL, &gate);
     if (st != WEFT_OK)
         return st;
     st = graph_fuse(&k->g, 0, k->g.nodes.n, gate, &k->f);

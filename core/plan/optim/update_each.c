@@ -1,9 +1,10 @@
 /* plan/optim/update_each.c: update rules that need a whole parameter: one update per parameter.
  *
- * The rule is built once for parameters of equal shape, flags and placement, its placements are
- * propagated as in a model, and it is written into the list for each of them (graph_to_list.c). The
- * norm of a parameter that tensor parallelism splits is completed over its mesh axis. A parameter
- * that a placement shards is a group of its own, and slices.c decides what is computed on slices.
+ * The rule is built once for parameters of equal shape, flags, role and placement, its placements
+ * are propagated as in a model, and it is written into the list for each of them (graph_to_list.c).
+ * The norm of a parameter that tensor parallelism splits is completed over its mesh axis. A
+ * parameter that a placement shards is a group of its own, and slices.c decides what is computed on
+ * slices.
  *
  * Each parameter has the states that its graph declares, with memory of their own. */
 #include "plan/optim/optim.h"
@@ -22,7 +23,8 @@ typedef struct kin { /* parameters that share a graph */
     weft_tensor param, grad, copy, gate;
     weft_shape shape;
     weft_place place[WEFT_MAX_MESH];
-    slices how; /* count 0: whole */
+    slices how;       /* count 0: whole */
+    const char *role; /* NULL: none */
     uint32_t flags, end;
     VEC(weft_tensor) states;
 } kin;
@@ -36,7 +38,7 @@ struct each_state {
 static void describe(const builder *b, const flat_param *p, kin *out)
 {
     const flat_block *k = &b->f->blocks.at[p->block];
-    *out = (kin){.flags = p->flags, .shape = p->whole};
+    *out = (kin){.flags = p->flags, .role = p->role, .shape = p->whole};
     out->shape.dtype = WEFT_F32;
     memcpy(out->place, p->place, sizeof out->place);
     if (k->level)
@@ -49,6 +51,11 @@ static bool same_shape(const weft_shape *a, const weft_shape *b)
     for (uint32_t i = 0; same && i < a->rank; i++)
         same = a->axes[i].size == b->axes[i].size && !strcmp(a->axes[i].name, b->axes[i].name);
     return same;
+}
+
+static bool same_role(const char *a, const char *b)
+{
+    return a && b ? !strcmp(a, b) : !a && !b;
 }
 
 static weft_tensor add(kin *k, const char *name, uint32_t kind)
@@ -109,7 +116,8 @@ static weft_status make(builder *b, kin *k)
     k->grad = add(k, "g", WEFT_T_ACTIVATION);
     if (b->f->compute != b->f->master)
         k->copy = add(k, "copy", WEFT_T_PARAM);
-    weft_status st = plan_rule_graph(b, &k->g, k->param, k->grad, k->copy, k->flags, &k->gate);
+    weft_status st =
+        plan_rule_graph(b, &k->g, k->param, k->grad, k->copy, k->flags, k->role, &k->gate);
     for (weft_tensor t = 1; st == WEFT_OK && t <= k->g.tensors.n; t++) {
         tensor *x = graph_tensor(&k->g, t);
         if (x->kind != WEFT_T_STATE)
@@ -161,7 +169,8 @@ weft_status plan_each_prepare(builder *b)
         describe(b, p, &like);
         for (uint32_t k = 0; k < e->kins.n && !e->of[i]; k++) {
             kin *x = e->kins.at[k];
-            if (x->flags == like.flags && same_shape(&x->shape, &like.shape) &&
+            if (x->flags == like.flags && same_role(x->role, like.role) &&
+                same_shape(&x->shape, &like.shape) &&
                 !memcmp(x->place, like.place, sizeof like.place) &&
                 !memcmp(&x->how, &like.how, sizeof like.how))
                 e->of[i] = x;

@@ -45,7 +45,8 @@ typedef struct weft_rule {
     uint32_t unit; /* WEFT_UNIT_... */
 
     /* Build the update: read param and grad, create states, assign to param and to each state
-     * exactly once. Must build the same graph for parameters of equal shape and flags. [plan] */
+     * exactly once. Must build the same graph for parameters of equal shape, flags and
+     * role. [plan] */
     weft_status (*update)(void *module, const weft_conf *conf, const weft_builder *b,
                           const weft_update *u);
 } weft_rule;
