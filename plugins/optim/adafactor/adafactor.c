@@ -1,14 +1,14 @@
-/* adafactor: Adafactor without momentum (Shazeer and Stern, "Adafactor: adaptive learning rates
- * with sublinear memory cost", 2018), as a third party would write it.
+/* plugins/optim/adafactor: Adafactor without momentum (Shazeer and Stern, "Adafactor: adaptive
+ * learning rates with sublinear memory cost", 2018).
  *
  * Of the second moment of a matrix [rows, columns] only the means of its rows and of its columns
  * are kept, rows + columns numbers instead of rows * columns:
  *
- *   R = b R + (1 - b) mean over columns of (g g + 1e-30)       b = 1 - count^-0.8
+ *   R = b R + (1 - b) mean over columns of (g g + 1e-30)       b = 1 - count^-decay_rate
  *   C = b C + (1 - b) mean over rows of (g g + 1e-30)
  *   V = R C / mean(R)                                          for vectors: V itself, as in Adam
  *   u = g / sqrt(V);  u = u / max(1, rms(u) / clip)
- *   p = p - lr * max(1e-3, rms(p)) * u
+ *   p = p (1 - lr * weight_decay) - lr * max(1e-3, rms(p)) * u
  *
  * Rows are all axes of a parameter but the last, columns the last one. R and C have one axis more,
  * "one", of size 1, over which a product of them is their outer product; sums along an axis are
@@ -26,7 +26,21 @@ static const weft_option clip_option = {.struct_size = sizeof clip_option,
                                         .help = "largest root mean square of an update",
                                         .min = 1e-6,
                                         .max = 1e6};
-static const weft_option *const options[] = {&clip_option, NULL};
+static const weft_option decay_rate = {
+    .struct_size = sizeof decay_rate,
+    .type = WEFT_OPT_REAL,
+    .key = "decay_rate",
+    .dflt = "0.8",
+    .help = "exponent e of the share count^-e that new squares have in the second moment",
+    .max = 1};
+static const weft_option weight_decay = {
+    .struct_size = sizeof weight_decay,
+    .type = WEFT_OPT_REAL,
+    .key = "weight_decay",
+    .dflt = "0",
+    .help = "decoupled weight decay of matrices, times lr each step",
+    .max = 1e6};
+static const weft_option *const options[] = {&clip_option, &decay_rate, &weight_decay, NULL};
 
 typedef struct work {
     weft_expr f;
@@ -92,7 +106,9 @@ static weft_status update(void *module, const weft_conf *conf, const weft_builde
         f->st = b->shape(b->ctx, u->param, &w.shape);
     for (uint32_t i = 0; f->st == WEFT_OK && i < w.shape.rank; i++)
         *(i + 1 < w.shape.rank ? &w.rows : &w.columns) *= (double)w.shape.axes[i].size;
-    w.share = weft_op1(f, "exp", weft_scale(f, weft_op1(f, "log", u->count), -0.8));
+    const double e = conf->real(conf->ctx, "decay_rate");
+    const double decay = u->flags & WEFT_PARAM_MATRIX ? conf->real(conf->ctx, "weight_decay") : 0;
+    w.share = weft_op1(f, "exp", weft_scale(f, weft_op1(f, "log", u->count), -e));
     weft_tensor squares =
         weft_op2(f, "add", weft_op2(f, "mul", u->grad, u->grad), weft_number(f, 1e-30));
     weft_tensor v = second_moment(&w, squares);
@@ -101,17 +117,20 @@ static weft_status update(void *module, const weft_conf *conf, const weft_builde
     way = weft_op2(f, "div", way, weft_op2(f, "max", weft_number(f, 1), most));
     weft_tensor size = weft_op2(f, "max", weft_number(f, 1e-3), rms(&w, u->param));
     weft_tensor rate = weft_op2(f, "mul", size, u->lr);
-    weft_assign(f, u->param, weft_op2(f, "sub", u->param, weft_op2(f, "mul", way, rate)));
+    way = weft_op2(f, "mul", way, rate);
+    if (decay != 0)
+        way = weft_op2(f, "add", way, weft_op2(f, "mul", u->param, weft_scale(f, u->lr, decay)));
+    weft_assign(f, u->param, weft_op2(f, "sub", u->param, way));
     return f->st;
 }
 
 static const weft_rule rule = {sizeof rule, WEFT_UNIT_MATRIX, update};
 static const weft_component component = {.struct_size = sizeof component,
                                          .iface = "weft.rule/1",
-                                         .name = "acme.adafactor",
+                                         .name = "adafactor",
                                          .help = "Adam's step with factored second moments",
                                          .options = options,
                                          .table = &rule};
 static const weft_component *const components[] = {&component, NULL};
 
-WEFT_PLUGIN("org.acme.adafactor", "1", "", components, weft_open_host, NULL);
+WEFT_PLUGIN("weft.adafactor", "0.1.0", "", components, weft_open_host, NULL);

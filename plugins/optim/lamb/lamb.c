@@ -1,5 +1,5 @@
-/* lamb: layer-wise adaptive moments (You et al., "Large batch optimization for deep learning:
- * training BERT in 76 minutes", 2020), as a third party would write it.
+/* plugins/optim/lamb: layer-wise adaptive moments (You et al., "Large batch optimization for deep
+ * learning: training BERT in 76 minutes", 2020).
  *
  *   m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2
  *   u = mhat / (sqrt(vhat) + eps) + decay p
@@ -11,13 +11,26 @@
 #include <weft/expr.h>
 #include <weft/optim.h>
 
+static const weft_option betas = {.struct_size = sizeof betas,
+                                  .type = WEFT_OPT_REALS,
+                                  .key = "betas",
+                                  .dflt = "0.9, 0.999",
+                                  .help = "decay rates of the first and the second moment",
+                                  .max = 0.999999};
+static const weft_option eps = {.struct_size = sizeof eps,
+                                .type = WEFT_OPT_REAL,
+                                .key = "eps",
+                                .dflt = "1e-6",
+                                .help = "added to the root of the second moment",
+                                .min = 1e-30,
+                                .max = 1};
 static const weft_option decay_option = {.struct_size = sizeof decay_option,
                                          .type = WEFT_OPT_REAL,
                                          .key = "weight_decay",
                                          .dflt = "0.01",
                                          .help = "share of matrices added to the direction",
                                          .max = 10};
-static const weft_option *const options[] = {&decay_option, NULL};
+static const weft_option *const options[] = {&betas, &eps, &decay_option, NULL};
 
 /* state = beta state + (1 - beta) x; returns the new value over 1 - beta^count */
 static weft_tensor moment(weft_expr *f, const char *name, weft_tensor like, double beta,
@@ -26,6 +39,8 @@ static weft_tensor moment(weft_expr *f, const char *name, weft_tensor like, doub
     weft_tensor old = weft_state(f, name, like);
     weft_tensor now = weft_op2(f, "add", weft_scale(f, old, beta), weft_scale(f, x, 1 - beta));
     weft_assign(f, old, now);
+    if (beta == 0)
+        return now;
     weft_tensor left = weft_op1(f, "exp", weft_scale(f, count, log(beta)));
     return weft_op2(f, "div", now, weft_op2(f, "sub", weft_number(f, 1), left));
 }
@@ -34,11 +49,17 @@ static weft_status update(void *module, const weft_conf *conf, const weft_builde
                           const weft_update *u)
 {
     weft_expr f = {b, weft_check_args((const weft_host *)module, u, sizeof *u, WEFT_PARAM_MATRIX)};
+    double beta[3];
+    if (conf->reals(conf->ctx, "betas", beta, 3) != 2)
+        return b->fail(b->ctx, WEFT_USAGE,
+                       "optim.betas must be two numbers, for the first and the second moment, such "
+                       "as 0.9, 0.999");
     double decay = u->flags & WEFT_PARAM_MATRIX ? conf->real(conf->ctx, "weight_decay") : 0;
-    weft_tensor m = moment(&f, "m", u->param, 0.9, u->grad, u->count);
+    weft_tensor m = moment(&f, "m", u->param, beta[0], u->grad, u->count);
     weft_tensor v =
-        moment(&f, "v", u->param, 0.999, weft_op2(&f, "mul", u->grad, u->grad), u->count);
-    weft_tensor root = weft_op2(&f, "add", weft_op1(&f, "sqrt", v), weft_number(&f, 1e-6));
+        moment(&f, "v", u->param, beta[1], weft_op2(&f, "mul", u->grad, u->grad), u->count);
+    weft_tensor root =
+        weft_op2(&f, "add", weft_op1(&f, "sqrt", v), weft_number(&f, conf->real(conf->ctx, "eps")));
     weft_tensor way =
         weft_op2(&f, "add", weft_op2(&f, "div", m, root), weft_scale(&f, u->param, decay));
     weft_tensor size = weft_norm(&f, u->param), step = weft_norm(&f, way),
@@ -55,12 +76,13 @@ static weft_status update(void *module, const weft_conf *conf, const weft_builde
 }
 
 static const weft_rule rule = {sizeof rule, WEFT_UNIT_TENSOR, update};
-static const weft_component component = {.struct_size = sizeof component,
-                                         .iface = "weft.rule/1",
-                                         .name = "acme.lamb",
-                                         .help = "LAMB",
-                                         .options = options,
-                                         .table = &rule};
+static const weft_component component = {
+    .struct_size = sizeof component,
+    .iface = "weft.rule/1",
+    .name = "lamb",
+    .help = "Adam with the step of each parameter scaled to its norm (LAMB)",
+    .options = options,
+    .table = &rule};
 static const weft_component *const components[] = {&component, NULL};
 
-WEFT_PLUGIN("org.acme.lamb", "1", "", components, weft_open_host, NULL);
+WEFT_PLUGIN("weft.lamb", "0.1.0", "", components, weft_open_host, NULL);
