@@ -19,7 +19,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-enum { WELCOME = 0, LOGGED_FAILURES = 8 };
+enum { WELCOME = 0, LOGGED_FAILURES = 8, REFUSED_US = 2000000 };
 
 static uint32_t message_bytes(const sockets_link *l)
 {
@@ -83,6 +83,16 @@ static weft_status join(const sockets_link *l, sockets_pending *c)
     return st;
 }
 
+/* Nobody listens at the peer's port. A peer whose other connections are all up listens again once
+ * it has called connect(), so only one that stays away is gone. */
+static bool is_gone(sockets_peer *p)
+{
+    const uint64_t now_us = sockets_now_us();
+    if (!p->refused_at)
+        p->refused_at = now_us;
+    return now_us - p->refused_at > REFUSED_US;
+}
+
 static weft_status step_connecting(sockets_link *l, sockets_pending *c)
 {
     (void)l;
@@ -94,7 +104,8 @@ static weft_status step_connecting(sockets_link *l, sockets_pending *c)
         why = errno;
     if (why != 0) {
         snprintf(c->why, sizeof c->why, "%s", strerror(why));
-        c->final = why == ECONNREFUSED; /* a peer listens before it publishes its address */
+        if (why == ECONNREFUSED)
+            c->final = is_gone(c->peer);
         return WEFT_PEER;
     }
     if (getpeername(c->io.fd, &other.any, &length) != 0)

@@ -40,9 +40,10 @@
  *
  * After the last phase the peer has the descriptor and is `up`. An attempt may fail for a cause
  * that passes: the connection cannot be made yet, was closed, or gets no answer. Then it is
- * repeated after a pause. Any other failure (another key, another version, no listener at the port)
- * makes the peer `broken`, which is final: every later call on it returns the same status and
- * sentence.
+ * repeated after a pause. So is one that is refused, for two seconds: a rank whose connections are
+ * all up does not listen until its next connect(). Any other failure (another key, another version,
+ * no listener for longer) makes the peer `broken`, which is final: every later call on it returns
+ * the same status and sentence.
  *
  * Ownership. The transport allocates and frees links and peers. The library owns the descriptors,
  * TLS sessions and pending connections within them. sockets_disconnect() and sockets_close()
@@ -127,9 +128,10 @@ struct sockets_peer {
     uint32_t rank, channel;
     sockets_endpoint to; /* where the peer listens */
     bool up;
-    weft_status broken; /* not WEFT_OK: final, with the sentence in `why` */
-    uint32_t attempts;  /* that failed */
-    uint64_t dial_at;   /* us: start of this attempt, or of the next one while none is pending */
+    weft_status broken;  /* not WEFT_OK: final, with the sentence in `why` */
+    uint32_t attempts;   /* that failed */
+    uint64_t dial_at;    /* us: start of this attempt, or of the next one while none is pending */
+    uint64_t refused_at; /* us: the first attempt that found no listener; 0: none has */
     char why[SOCKETS_TEXT]; /* until up: why the last attempt failed */
 };
 
