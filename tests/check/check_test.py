@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import unittest
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
 WEFT, BUILD, SOURCE = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
@@ -37,13 +38,23 @@ def plugin(name, number, rule):
     return BUILD / "tests" / "check" / "plugins" / name / kind / f"{number}_{rule.lower()}.so"
 
 
+LONG = 106  # moves 8 GiB: plugins that fail a later check are left out
+
+
+def upto(number):
+    return f"1-{number}" if number <= LONG else f"1-{LONG - 1},{LONG + 1}-{number}"
+
+
 class Bad(unittest.TestCase):
     """Each set has a test, test_SET."""
 
     def check_set(self, name):
-        for number, rule, phrase in expected(name)[1]:
+        rows = expected(name)[1]
+        with ThreadPool(2) as pool:  # most of the time of a check is waiting
+            reports = pool.map(lambda row: report(plugin(name, *row[:2]), "--only", upto(row[0])),
+                               rows)
+        for (number, rule, phrase), (status, found) in zip(rows, reports):
             with self.subTest(f"{number} {rule}"):
-                status, found = report(plugin(name, number, rule), "--only", f"1-{number}")
                 self.assertEqual(status, 1)
                 bad = [c for c in found["checks"]
                        if c["result"] not in ("pass", "not applicable")]

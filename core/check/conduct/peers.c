@@ -10,49 +10,27 @@
 /* --- a stopped peer --- */
 
 #define ROUNDS 300u
-#define LONG_NS ((uint64_t)5000000)
 #define MOST_LONG 10u /* calls that the machine may have interrupted */
 #define MESSAGE 65536u
-
-typedef struct timed {
-    const char *member;
-    uint32_t calls, late;
-    uint64_t longest;
-} timed;
-
-static void note_time(timed *t, uint64_t since)
-{
-    const uint64_t took = clock_ns() - since;
-    t->calls++;
-    t->late += took > LONG_NS;
-    t->longest = took > t->longest ? took : t->longest;
-}
-
-static void is_quick(const check_end *e, const timed *t)
-{
-    if (t->late > MOST_LONG)
-        check_fail("the process of the peer was stopped, and %u of %u calls of %s() of '%s' took "
-                   "more than 5 ms, the longest %.0f ms; a call tagged [progress] does not block",
-                   t->late, t->calls, t->member, e->c->name, (double)t->longest / 1e6);
-}
+#define STOPPED "the process of the peer was stopped"
 
 /* Post as much as the queue takes, and poll. */
 static void poll_stopped(check_end *e, weft_conn *c)
 {
-    timed send = {.member = "send"}, progress = {.member = "progress"};
+    check_timed send = {.member = "send"}, progress = {.member = "progress"};
     check_end_recv(e, c, e->memory + MESSAGE, MESSAGE);
     for (uint32_t i = 0; i < ROUNDS; i++) {
         uint64_t sent, received, since = clock_ns();
         const weft_status st = CHECK_LINK(e, send, c, e->memory, MESSAGE, e->region, 0);
-        note_time(&send, since);
+        check_timed_note(&send, since);
         if (st != WEFT_BUSY)
             check_end_ok(e, st, "send");
         since = clock_ns();
         check_end_progress(e, c, &sent, &received);
-        note_time(&progress, since);
+        check_timed_note(&progress, since);
     }
-    is_quick(e, &send);
-    is_quick(e, &progress);
+    check_timed_judge(e, &send, MOST_LONG, STOPPED);
+    check_timed_judge(e, &progress, MOST_LONG, STOPPED);
 }
 
 static void stopped(check_end *e)

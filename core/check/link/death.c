@@ -1,10 +1,10 @@
-/* check/link/death.c: peers that die. */
+/* check/link/death.c: peers that die, and links that are aborted. */
 #include "check/link/link.h"
 
 #include <signal.h>
 #include <unistd.h>
 
-#define FATE_MS 10000u
+#define FATE_MS 6000u
 
 /* Rank 1 is killed while rank 0 waits for a message of it. */
 static void killed(check_end *e)
@@ -36,5 +36,66 @@ void check_link_death(check_run *r)
 {
     const check_link_job job = {
         .ranks = 2, .seconds = 15, .memory = 4096, .others_only = true, .run = killed};
+    check_link_run(r, &job);
+}
+
+/* --- abort() --- */
+
+#define ABORT_MS 2500u
+
+static void *abort_later(void *arg)
+{
+    check_end *e = arg;
+    usleep(20000);
+    PLUGIN_DO(e->t, abort, e->link);
+    return NULL;
+}
+
+/* Every call that needs a peer fails from now on. */
+static void fails_for_ever(check_end *e, weft_conn *c)
+{
+    uint64_t sent, received;
+    const struct {
+        const char *member;
+        weft_status st;
+    } calls[] = {
+        {"send", CHECK_LINK(e, send, c, e->memory, 8, e->region, 0)},
+        {"recv", CHECK_LINK(e, recv, c, e->memory, 8, e->region, 0)},
+        {"progress", CHECK_LINK(e, progress, c, 0, &sent, &received)},
+        {"ready", CHECK_LINK(e, ready, c)},
+    };
+    for (uint32_t i = 0; i < sizeof calls / sizeof *calls; i++)
+        if (calls[i].st != WEFT_PEER)
+            check_fail("after abort() %s() of '%s' returned %s; every call that needs a peer is "
+                       "WEFT_PEER",
+                       calls[i].member, e->c->name, check_status(calls[i].st));
+}
+
+/* Rank 0 aborts while both wait for a message. */
+static void aborted(check_end *e)
+{
+    pthread_t other;
+    weft_conn *c = check_end_connect(e, e->peer, 0);
+    check_end_recv(e, c, e->memory, 8);
+    check_rank_exchange(e->k, NULL, 0, NULL);
+    if (!e->rank && pthread_create(&other, NULL, abort_later, e))
+        check_fail("no thread for the check");
+    const weft_status st = check_end_fate(e, c, ABORT_MS);
+    if (st != WEFT_PEER)
+        check_fail("rank 0 called abort(), and calls of '%s' on %s end return %s after %u seconds; "
+                   "both ends notice, with WEFT_PEER",
+                   e->c->name, e->rank ? "the other" : "its own", check_status(st),
+                   ABORT_MS / 1000);
+    if (!e->rank) {
+        pthread_join(other, NULL);
+        fails_for_ever(e, c);
+    }
+    check_rank_exchange(e->k, NULL, 0, NULL);
+}
+
+void check_link_abort(check_run *r)
+{
+    const check_link_job job = {
+        .ranks = 2, .seconds = 8, .memory = 8, .others_only = true, .run = aborted};
     check_link_run(r, &job);
 }

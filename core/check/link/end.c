@@ -182,3 +182,36 @@ bool check_pattern_holds(const void *from, uint64_t bytes, uint64_t seed)
             return false;
     return true;
 }
+
+void check_end_rounds(check_end *e, weft_conn *c, uint32_t rounds, uint64_t bytes, uint64_t *done,
+                      const char *what)
+{
+    for (uint32_t i = 0; i < rounds; i++) {
+        const uint64_t k = ++*done;
+        check_pattern(e->memory, bytes, 100 * k + e->rank);
+        check_end_recv(e, c, e->memory + bytes, bytes);
+        check_end_send(e, c, e->memory, bytes);
+        check_end_finish(e, c, k, k);
+        if (!check_pattern_holds(e->memory + bytes, bytes, 100 * k + e->peer))
+            check_fail("%s '%s' delivered other bytes to rank %u than were sent", what, e->c->name,
+                       e->rank);
+    }
+}
+
+#define LONG_NS ((uint64_t)5000000)
+
+void check_timed_note(check_timed *t, uint64_t since)
+{
+    const uint64_t took = clock_ns() - since;
+    t->calls++;
+    t->late += took > LONG_NS;
+    t->longest = took > t->longest ? took : t->longest;
+}
+
+void check_timed_judge(const check_end *e, const check_timed *t, uint32_t most, const char *when)
+{
+    if (t->late > most)
+        check_fail("%s, and %u of %u calls of %s() of '%s' took more than 5 ms, the longest %.0f "
+                   "ms; no call but wait() blocks",
+                   when, t->late, t->calls, t->member, e->c->name, (double)t->longest / 1e6);
+}

@@ -84,14 +84,57 @@ weft_status check_end_fate(check_end *e, weft_conn *c, uint32_t ms);
 /* wait(), a millisecond at most; fails the check after the deadline, where `what` is waited for. */
 void check_end_wait(check_end *e, const char *what);
 
+/* One message each way at a time, `rounds` times, of `bytes` at the beginning of end->memory and of
+ * end->memory + bytes; *done counts those of before on this connection, and becomes the new count.
+ * `what` names the rounds in a failure. */
+void check_end_rounds(check_end *e, weft_conn *c, uint32_t rounds, uint64_t bytes, uint64_t *done,
+                      const char *what);
+
+/* How long calls of one member take; more than `most` calls of over 5 ms are a failure. */
+typedef struct check_timed {
+    const char *member;
+    uint32_t calls, late;
+    uint64_t longest; /* ns */
+} check_timed;
+void check_timed_note(check_timed *t, uint64_t since); /* a call that began at clock_ns() */
+void check_timed_judge(const check_end *e, const check_timed *t, uint32_t most, const char *when);
+
+/* The memory that ranks share, zeros; for check_link_job.arg. Never freed. */
+void *check_link_shared(uint64_t bytes);
+
+/* Listening sockets and bound datagram sockets of this process, up to `cap`: descriptors. */
+uint32_t check_link_doors(int *out, uint32_t cap);
+
 /* Bytes that depend on the seed and on their place, and whether they are there. */
 void check_pattern(void *to, uint64_t bytes, uint64_t seed);
 bool check_pattern_holds(const void *at, uint64_t bytes, uint64_t seed);
 
 /* --- checks --- */
 
-void check_link_order(check_run *r); /* order.c */
-void check_link_sizes(check_run *r); /* sizes.c */
-void check_link_death(check_run *r); /* death.c */
+void check_link_local(check_run *r);     /* reach.c */
+void check_link_address(check_run *r);   /* reach.c */
+void check_link_begin(check_run *r);     /* begin.c */
+void check_link_strangers(check_run *r); /* doors.c */
+void check_link_listens(check_run *r);   /* doors.c */
+void check_link_order(check_run *r);     /* order.c */
+void check_link_sizes(check_run *r);     /* sizes.c */
+void check_link_counts(check_run *r);    /* queue.c */
+void check_link_room(check_run *r);      /* queue.c */
+void check_link_busy(check_run *r);      /* queue.c */
+void check_link_borrow(check_run *r);    /* borrow.c */
+void check_link_after(check_run *r);     /* borrow.c */
+void check_link_late(check_run *r);      /* late.c */
+void check_link_unequal(check_run *r);   /* late.c */
+void check_link_blocked(check_run *r);   /* channels.c */
+void check_link_wake(check_run *r);      /* sleep.c */
+void check_link_idle(check_run *r);      /* sleep.c */
+void check_link_abort(check_run *r);     /* death.c */
+void check_link_death(check_run *r);     /* death.c */
+void check_link_stopped(check_run *r);   /* others.c */
+void check_link_outlive(check_run *r);   /* others.c */
+void check_link_together(check_run *r);  /* channels.c */
+void check_link_reconnect(check_run *r); /* begin.c */
+void check_link_torn(check_run *r);      /* torn.c */
+void check_link_steady(check_run *r);    /* steady.c */
 
 #endif

@@ -22,7 +22,7 @@ typedef struct asked { /* in shared memory: what the first process found */
     char why[1024];
 } asked;
 
-static void *shared(uint64_t bytes)
+void *check_link_shared(uint64_t bytes)
 {
     void *p =
         mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -103,7 +103,7 @@ static void ask(void *arg)
 
 static asked *ask_first(check_run *r, const component *c)
 {
-    asked *a = shared(sizeof *a);
+    asked *a = check_link_shared(sizeof *a);
     bool late;
     a->run = r;
     a->c = c;
@@ -129,8 +129,8 @@ static void be_end(check_rank *k)
     e.peer = (k->rank + 1) % k->ranks;
     e.until = clock_ms() + of->job->seconds * 1000ull;
     e.arg = of->job->arg;
-    e.address = shared(k->ranks * sizeof *e.address);
-    e.memory = shared(of->job->memory);
+    e.address = check_link_shared(k->ranks * sizeof *e.address);
+    e.memory = check_link_shared(of->job->memory);
     check_host_begin(&e.host, "the host of a rank");
     const weft_manifest *m = check_manifest(k->run);
     check_end_ok(&e, check_open(m, &e.host, &e.module), "open");

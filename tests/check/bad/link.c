@@ -4,6 +4,7 @@
 #include "link.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,7 +54,8 @@ static weft_status probe(void *module, const weft_conf *conf, const weft_link_gr
     const weft_status st = weft_check_args(host, group, sizeof *group, 0);
     if (st != WEFT_OK)
         return st;
-    *score = group->same_machine && (group->device_caps & 1) ? 5 : 0;
+    const int near = group->same_machine || BAD == REACHES_ALL;
+    *score = near && (group->device_caps & 1) ? 5 : 0;
     if (!*score)
         (void)!host->fail(host->ctx, WEFT_UNSUPPORTED,
                           "it joins ranks of one machine, from host memory");
@@ -67,11 +69,24 @@ static void destroy(weft_link *l)
     for (int i = 0; i < CONNS; i++)
         if (l->guests[i].fd >= 0)
             close(l->guests[i].fd);
+    for (int i = 0; i < l->nkept; i++)
+        close(l->kept[i]);
+    while (BAD == HANGS_AFTER_FAULTS && l->faults > 1)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     if (l->fd >= 0)
         close(l->fd);
     if (l->event >= 0)
         close(l->event);
     l->host->free(l->host->ctx, l);
+}
+
+static void listen_everywhere(weft_link *l)
+{
+    const struct sockaddr_in any = {.sin_family = AF_INET};
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    l->kept[l->nkept++] = fd;
+    (void)!bind(fd, (const struct sockaddr *)&any, sizeof any);
+    (void)!listen(fd, 1);
 }
 
 static weft_status create(void *module, const weft_link_args *args, weft_link **out)
@@ -98,15 +113,30 @@ static weft_status create(void *module, const weft_link_args *args, weft_link **
         destroy(l);
         return st;
     }
+    if (BAD == LISTENS_EVERYWHERE)
+        listen_everywhere(l);
     *out = l;
     return WEFT_OK;
 }
 
+/* The job's id and a rank say all. */
 static weft_status address(weft_link *l, void *out, uint64_t *bytes)
 {
-    (void)l, (void)out;
-    *bytes = 0; /* the job's id and a rank say all */
+    const uint32_t text[2] = {0x656d6361, l->rank};
+    if (*bytes < ADDRESS)
+        return l->host->fail(l->host->ctx, WEFT_USAGE, "an address has 8 bytes");
+    memcpy(out, text, ADDRESS);
+    *bytes = ADDRESS;
     return WEFT_OK;
+}
+
+static int is_address(const weft_conn_args *args)
+{
+    uint32_t text[2];
+    if (args->bytes != ADDRESS && BAD != TRUSTS_ADDRESS)
+        return 0;
+    memcpy(text, args->address, ADDRESS);
+    return text[0] == 0x656d6361 && text[1] == args->peer;
 }
 
 static void wake(weft_link *l)
@@ -126,6 +156,14 @@ static void abort_link(weft_link *l)
     wake(l);
 }
 
+/* The thread that enters the link ends its connections, so that the peers notice. */
+void link_look(weft_link *l)
+{
+    for (int i = 0; BAD != ABORTS_ALONE && atomic_load(&l->aborted) && i < CONNS; i++)
+        if (l->conns[i] && l->conns[i]->fd >= 0)
+            shutdown(l->conns[i]->fd, SHUT_RDWR);
+}
+
 /* --- connections --- */
 
 static weft_status connect_to(weft_link *l, const weft_conn_args *args, weft_conn **out)
@@ -133,6 +171,10 @@ static weft_status connect_to(weft_link *l, const weft_conn_args *args, weft_con
     int slot = 0;
     if (weft_check_args(l->host, args, sizeof *args, 0) != WEFT_OK)
         return WEFT_UNSUPPORTED;
+    if (!is_address(args)) {
+        l->faults++;
+        return l->host->fail(l->host->ctx, WEFT_DATA, "this is no address of the peer");
+    }
     while (slot < CONNS && l->conns[slot])
         slot++;
     weft_conn *c = slot < CONNS ? l->host->alloc(l->host->ctx, sizeof *c, 0) : NULL;
@@ -167,7 +209,41 @@ static weft_status dial(weft_conn *c)
         return st;
     }
     c->fd = fd;
-    return WEFT_OK;
+    return WEFT_BUSY;
+}
+
+/* Whether the other end has answered. Until then it may also hang up: then dial again. */
+static weft_status answered(weft_conn *c)
+{
+    char byte;
+    const ssize_t n = recv(c->fd, &byte, 1, 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return WEFT_BUSY;
+    if (n == 1) {
+        c->up = 1;
+        return WEFT_OK;
+    }
+    close(c->fd);
+    c->fd = -1;
+    return WEFT_BUSY;
+}
+
+/* A guest who has gone since is no peer. */
+static int is_there(int fd)
+{
+    char byte;
+    const ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+static int served_before(weft_link *l, uint32_t name)
+{
+    for (unsigned i = 0; i < l->nserved; i++)
+        if (l->served[i] == name)
+            return 1;
+    if (l->nserved < CONNS)
+        l->served[l->nserved++] = name;
+    return 0;
 }
 
 /* Let in who waits at the door, and read their greetings. */
@@ -175,6 +251,9 @@ static void receive_guests(weft_link *l)
 {
     for (int i = 0; i < CONNS; i++) {
         guest *g = &l->guests[i];
+        const guest *before = i ? g - 1 : g;
+        if (BAD == SERVES_IN_ORDER && before->fd >= 0 && before->got < sizeof before->name && i)
+            return;
         if (g->fd < 0) {
             *g = (guest){.fd = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)};
             if (g->fd >= 0 && !same_user(g->fd)) {
@@ -185,6 +264,8 @@ static void receive_guests(weft_link *l)
         if (g->fd < 0 || g->got == sizeof g->name)
             continue;
         ssize_t n = recv(g->fd, (char *)g->name + g->got, sizeof g->name - g->got, 0);
+        if (BAD == TRUSTS_GREETING && n > 0 && g->name[0] == UINT32_MAX)
+            abort();
         if (n > 0)
             g->got += (uint32_t)n;
         else if (!n || errno != EAGAIN) {
@@ -194,24 +275,42 @@ static void receive_guests(weft_link *l)
     }
 }
 
+/* The guest who has named this connection gets an answer and becomes its peer. */
+static weft_status match(weft_conn *c)
+{
+    weft_link *l = c->link;
+    for (int i = 0; i < CONNS; i++) {
+        guest *g = &l->guests[i];
+        if (g->fd < 0 || g->got != sizeof g->name || g->name[0] != c->peer ||
+            g->name[1] != c->channel)
+            continue;
+        const int fd = g->fd;
+        g->fd = -1;
+        if (!is_there(fd) || (BAD == REMEMBERS && served_before(l, c->peer << 16 | c->channel)) ||
+            send(fd, "!", 1, MSG_NOSIGNAL) != 1) {
+            close(fd);
+            continue;
+        }
+        c->fd = fd;
+        c->up = 1;
+        return WEFT_OK;
+    }
+    return WEFT_BUSY;
+}
+
 static weft_status ready(weft_conn *c)
 {
     weft_link *l = c->link;
-    if (c->fd >= 0)
+    if (atomic_load(&l->aborted))
+        return link_gone(c);
+    if (c->up)
         return WEFT_OK;
+    if (BAD == READY_BLOCKS)
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     if (l->rank < c->peer)
-        return dial(c);
+        return c->fd < 0 ? dial(c) : answered(c);
     receive_guests(l);
-    for (int i = 0; i < CONNS; i++) {
-        guest *g = &l->guests[i];
-        if (g->fd >= 0 && g->got == sizeof g->name && g->name[0] == c->peer &&
-            g->name[1] == c->channel) {
-            c->fd = g->fd;
-            g->fd = -1;
-            return WEFT_OK;
-        }
-    }
-    return WEFT_BUSY;
+    return match(c);
 }
 
 static void disconnect(weft_conn *c)
@@ -221,8 +320,11 @@ static void disconnect(weft_conn *c)
     for (int i = 0; i < CONNS; i++)
         if (c->link->conns[i] == c)
             c->link->conns[i] = NULL;
+    if (BAD == DISCONNECT_WAITS && c->fd >= 0)
+        poll(&(struct pollfd){.fd = c->fd, .events = POLLRDHUP}, 1, 20);
     if (c->fd >= 0)
         close(c->fd);
+    link_left(c);
     c->link->host->free(c->link->host->ctx, c);
 }
 
@@ -233,9 +335,12 @@ static weft_status wait_for(weft_link *l, uint32_t spin_us, uint32_t timeout_us,
     struct pollfd fds[CONNS + 1] = {{.fd = l->event, .events = POLLIN}};
     nfds_t n = 1;
     (void)spin_us;
+    link_look(l);
+    if (atomic_load(&l->aborted))
+        return l->host->fail(l->host->ctx, WEFT_PEER, "the link was aborted");
     for (int i = 0; i < CONNS; i++) {
         weft_conn *c = l->conns[i];
-        if (!c || c->fd < 0)
+        if (!c || !c->up)
             continue;
         short events = (short)((c->in.done < c->in.posted ? POLLIN : 0) |
                                (c->out.done < c->out.posted ? POLLOUT : 0));
@@ -244,6 +349,11 @@ static weft_status wait_for(weft_link *l, uint32_t spin_us, uint32_t timeout_us,
     }
     struct timespec t = {timeout_us / 1000000, (long)(timeout_us % 1000000) * 1000};
     uint64_t woken;
+    if (BAD == LOSES_WAKE)
+        (void)!read(l->event, &woken, sizeof woken);
+    for (const clock_t since = clock(); BAD == WAIT_SPINS && !poll(fds, n, 0);)
+        if (clock() - since > (clock_t)timeout_us)
+            return WEFT_OK;
     (void)!ppoll(fds, n, &t, NULL);
     (void)!read(l->event, &woken, sizeof woken);
     return WEFT_OK;

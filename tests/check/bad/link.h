@@ -1,8 +1,9 @@
 /* bad/link.h: a transport over Unix sockets between processes of one user, and its ways of failing.
  *
  * Each rank listens at an abstract address made of the job's id and its rank. Of two ranks the
- * lower one dials, and says with its first eight bytes who it is and for which channel. A message
- * is its length in eight bytes, then its bytes. */
+ * lower one dials, and says with its first eight bytes who it is and for which channel; the other
+ * answers with a byte once it wants that connection. A message is its length in eight bytes, then
+ * its bytes. */
 #ifndef BAD_LINK_H
 #define BAD_LINK_H
 
@@ -18,11 +19,36 @@ enum {
     BLOCKS,
     WAKE_ALONE,
     SHARED_BUFFER,
-    FORGETS_AFTER_NOTHING
+    FORGETS_AFTER_NOTHING,
+    REACHES_ALL,
+    TRUSTS_ADDRESS,
+    READY_BLOCKS,
+    SERVES_IN_ORDER,
+    LISTENS_EVERYWHERE,
+    COUNTS_FALL,
+    SHORT_QUEUE,
+    BUSY_POSTS,
+    WRITES_LATER,
+    WRITES_AFTER_END,
+    IMPATIENT,
+    COUNTS_UNNAMED,
+    STUCK_TOGETHER,
+    LOSES_WAKE,
+    WAIT_SPINS,
+    ABORTS_ALONE,
+    DISCONNECT_WAITS,
+    DIES_TOGETHER,
+    ONE_AT_A_TIME,
+    REMEMBERS,
+    TORN_HEADER,
+    KEEPS_DESCRIPTORS,
+    TRUSTS_GREETING,
+    HANGS_AFTER_FAULTS
 };
 #define PICK(which, odd, usual) (BAD == (which) ? (odd) : (usual))
 
-enum { QUEUE = 64, CONNS = 64 };
+enum { QUEUE = 64, ROOM = 2 * QUEUE, CONNS = 64, KEPT = 64, ADDRESS = 8 };
+#define MARK ((uint64_t)0x6143 << 48) /* of a length on the wire */
 
 typedef struct message {
     char *at;
@@ -30,14 +56,14 @@ typedef struct message {
 } message;
 
 typedef struct queue {
-    message m[QUEUE];
+    message m[ROOM];
     uint64_t posted, done;
 } queue;
 
 struct weft_conn {
     weft_link *link;
     uint32_t peer, channel;
-    int fd;
+    int fd, up; /* up: the other end has asked for this connection, too */
     queue out, in;
 };
 
@@ -53,10 +79,16 @@ struct weft_link {
     atomic_int aborted;
     weft_conn *conns[CONNS];
     guest guests[CONNS];
-    char name[100]; /* of the abstract address, without its rank */
+    char name[100];        /* of the abstract address, without its rank */
+    int kept[KEPT], nkept; /* descriptors that a bad plugin keeps; the first is a socket */
+    unsigned sends, served[CONNS], nserved;
+    int faults;
 };
 
+void link_look(weft_link *l); /* end all connections if the link is aborted */
+
 weft_status link_gone(weft_conn *c);
+void link_left(const weft_conn *c); /* it is disconnected */
 weft_status link_send(weft_conn *c, const void *from, uint64_t bytes, weft_region *none,
                       uint32_t flags);
 weft_status link_recv(weft_conn *c, void *to, uint64_t bytes, weft_region *none, uint32_t flags);

@@ -1,0 +1,94 @@
+/* check/link/sleep.c: wait(): whom wake() reaches, and what it costs while nothing happens. */
+#include "base/clock.h"
+#include "check/link/link.h"
+
+#include <time.h>
+#include <unistd.h>
+
+/* --- wake() --- */
+
+#define SLEEP_US 2000000u
+#define MOST_MS 1000u
+
+static void must_have_been_short(const check_end *e, uint64_t since, const char *when)
+{
+    if (clock_ms() - since > MOST_MS)
+        check_fail("wake() was called %s, and wait() of '%s' still slept %llu ms of its %u; a call "
+                   "of wake() ends the wait, or the next one",
+                   when, e->c->name, (unsigned long long)(clock_ms() - since), SLEEP_US / 1000);
+}
+
+static void *wake_later(void *arg)
+{
+    check_end *e = arg;
+    usleep(20000);
+    PLUGIN_DO(e->t, wake, e->link);
+    return NULL;
+}
+
+/* Sleep with a receive posted for which nothing comes. */
+static void woken(check_end *e)
+{
+    pthread_t other;
+    uint64_t sent, received;
+    weft_conn *c = check_end_connect(e, e->peer, 0);
+    if (!e->rank) {
+        check_end_recv(e, c, e->memory, 8);
+        check_end_progress(e, c, &sent, &received);
+        PLUGIN_DO(e->t, wake, e->link);
+        uint64_t since = clock_ms();
+        check_end_ok(e, CHECK_LINK(e, wait, e->link, 0, SLEEP_US, 0), "wait");
+        must_have_been_short(e, since, "before wait()");
+        if (pthread_create(&other, NULL, wake_later, e))
+            check_fail("no thread for the check");
+        since = clock_ms();
+        check_end_ok(e, CHECK_LINK(e, wait, e->link, 0, SLEEP_US, 0), "wait");
+        must_have_been_short(e, since, "by another thread during wait()");
+        pthread_join(other, NULL);
+    }
+    check_rank_exchange(e->k, NULL, 0, NULL);
+}
+
+void check_link_wake(check_run *r)
+{
+    const check_link_job job = {.ranks = 2, .seconds = 8, .memory = 8, .run = woken};
+    check_link_run(r, &job);
+}
+
+/* --- an idle wait --- */
+
+#define IDLE_MS 250u
+
+static uint64_t processor_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void idle(check_end *e)
+{
+    uint64_t sent, received;
+    weft_conn *c = check_end_connect(e, e->peer, 0);
+    check_end_recv(e, c, e->memory, 8);
+    check_end_progress(e, c, &sent, &received);
+    check_rank_exchange(e->k, NULL, 0, NULL);
+    const uint64_t since = clock_ms(), before = processor_ns();
+    while (clock_ms() - since < IDLE_MS) {
+        check_end_ok(e, CHECK_LINK(e, wait, e->link, 0, 50000, 0), "wait");
+        check_end_progress(e, c, &sent, &received);
+    }
+    const double used = (double)(processor_ns() - before) / 1e6;
+    if (used > IDLE_MS / 2.0)
+        check_fail("nothing happened for %u ms, and wait() of '%s' used the processor for %.0f ms; "
+                   "it sleeps until there is something to do",
+                   IDLE_MS, e->c->name, used);
+    check_rank_exchange(e->k, NULL, 0, NULL);
+}
+
+void check_link_idle(check_run *r)
+{
+    const check_link_job job = {
+        .ranks = 2, .seconds = 8, .memory = 8, .others_only = true, .run = idle};
+    check_link_run(r, &job);
+}

@@ -1,0 +1,179 @@
+/* check/link/torn.c: a wire that moves few bytes at a time, and late.
+ *
+ * What the plugin's own calls send on a stream socket is taken whole, and a thread passes it to the
+ * kernel in small pieces with pauses. So the other end receives what a slow network would give it.
+ * close() and shutdown() first pass the rest. */
+#define _GNU_SOURCE
+#include "base/mem.h"
+#include "check/hook.h"
+#include "check/link/link.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SOCKETS 1024
+
+typedef struct wire {
+    VEC(unsigned char) bytes; /* not passed yet, from `at` */
+    uint32_t at;
+} wire;
+
+static wire wires[SOCKETS]; /* by descriptor */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic uint64_t seed;
+static _Atomic uint32_t taken; /* calls so far */
+static bool runs;              /* the thread */
+
+static bool is_stream(int fd)
+{
+    int type = 0;
+    socklen_t n = sizeof type;
+    return fd >= 0 && fd < SOCKETS && !getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &n) &&
+           type == SOCK_STREAM;
+}
+
+/* Pass at most `most` bytes; false: nothing moved. The lock is held. */
+static bool pass(int fd, uint32_t most)
+{
+    wire *w = &wires[fd];
+    const uint32_t left = w->bytes.n - w->at;
+    if (!left)
+        return false;
+    const ssize_t n =
+        send(fd, w->bytes.at + w->at, left < most ? left : most, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && errno != EAGAIN && errno != EINTR)
+        w->at = w->bytes.n; /* the peer has gone: so would these bytes */
+    if (n > 0)
+        w->at += (uint32_t)n;
+    if (w->at == w->bytes.n)
+        w->at = w->bytes.n = 0;
+    return n > 0;
+}
+
+static void *pass_slowly(void *arg)
+{
+    (void)arg;
+    for (uint64_t state = atomic_load(&seed);;) {
+        bool moved = false;
+        pthread_mutex_lock(&lock);
+        for (int fd = 0; fd < SOCKETS; fd++) {
+            const uint64_t what = check_random(&state);
+            moved = pass(fd, (uint32_t)(what % 4 ? 1 + what / 8 % 9 : 600)) || moved;
+        }
+        pthread_mutex_unlock(&lock);
+        if (!moved || check_random(&state) % 64 == 0)
+            nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    }
+    return NULL;
+}
+
+/* Take all of it. */
+static ssize_t take(int fd, const struct iovec *at, size_t n)
+{
+    ssize_t bytes = 0;
+    pthread_t thread;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < n; i++) {
+        const unsigned char *from = at[i].iov_base;
+        for (size_t k = 0; k < at[i].iov_len; k++)
+            *vec_push(&wires[fd].bytes) = from[k];
+        bytes += (ssize_t)at[i].iov_len;
+    }
+    if (!runs && pthread_create(&thread, NULL, pass_slowly, NULL))
+        check_fail("no thread for the check");
+    runs = true;
+    pthread_mutex_unlock(&lock);
+    atomic_fetch_add(&taken, 1);
+    return bytes;
+}
+
+static void flush(int fd)
+{
+    if (fd < 0 || fd >= SOCKETS)
+        return;
+    pthread_mutex_lock(&lock);
+    for (uint32_t i = 0; i < 1000 && wires[fd].bytes.n; i++)
+        if (!pass(fd, UINT32_MAX) && wires[fd].bytes.n)
+            nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    wires[fd].at = wires[fd].bytes.n = 0;
+    pthread_mutex_unlock(&lock);
+}
+
+static ssize_t slow_send(int fd, const void *at, size_t bytes, int flags)
+{
+    const struct iovec one = {(void *)(uintptr_t)at, bytes};
+    return bytes && is_stream(fd) ? take(fd, &one, 1) : send(fd, at, bytes, flags);
+}
+
+static ssize_t slow_write(int fd, const void *at, size_t bytes)
+{
+    const struct iovec one = {(void *)(uintptr_t)at, bytes};
+    return bytes && is_stream(fd) ? take(fd, &one, 1) : write(fd, at, bytes);
+}
+
+static ssize_t slow_writev(int fd, const struct iovec *at, int n)
+{
+    return n > 0 && is_stream(fd) ? take(fd, at, (size_t)n) : writev(fd, at, n);
+}
+
+static ssize_t slow_sendmsg(int fd, const struct msghdr *m, int flags)
+{
+    return !m->msg_controllen && is_stream(fd) ? take(fd, m->msg_iov, m->msg_iovlen)
+                                               : sendmsg(fd, m, flags);
+}
+
+static int slow_close(int fd)
+{
+    flush(fd);
+    return close(fd);
+}
+
+static int slow_shutdown(int fd, int how)
+{
+    flush(fd);
+    return shutdown(fd, how);
+}
+
+#define HOOK(name)                                                                                 \
+    {                                                                                              \
+#name, (void (*)(void))slow_##name                                                         \
+    }
+
+static const check_hooks hooks[] = {HOOK(send),  HOOK(write),    HOOK(writev), HOOK(sendmsg),
+                                    HOOK(close), HOOK(shutdown), {0}};
+
+#define MESSAGES 40u
+#define MOST 3000u
+
+static void over_a_slow_wire(check_end *e)
+{
+    uint64_t state = e->run->seed * 31, done = 0;
+    atomic_store(&seed, e->run->seed + e->rank);
+    check_hook_object(check_manifest(e->run), hooks);
+    weft_conn *c = check_end_connect(e, e->peer, 0);
+    for (uint32_t i = 0; i < MESSAGES; i++)
+        check_end_rounds(e, c, 1, check_random(&state) % MOST, &done,
+                         "over a wire that moves few bytes at a time");
+    if (atomic_load(&taken))
+        atomic_store((_Atomic uint32_t *)e->arg, 1);
+    check_rank_exchange(e->k, NULL, 0, NULL);
+}
+
+void check_link_torn(check_run *r)
+{
+    _Atomic uint32_t *any = check_link_shared(sizeof *any);
+    const check_link_job job = {.ranks = 2,
+                                .seconds = 6,
+                                .memory = 2 * MOST,
+                                .others_only = true,
+                                .run = over_a_slow_wire,
+                                .arg = any};
+    check_link_run(r, &job);
+    if (!atomic_load(any))
+        check_absent("no transport of the file sends on a stream socket by calls of its own");
+}
