@@ -99,7 +99,9 @@ weft_status plan_model_build(graph *g, const spec *s, uint32_t sharing, double a
                                   .batch = batch,
                                   .sequence = s->sequence,
                                   .weight = 1.0 / (average * (double)s->sequence),
-                                  .conf = s->family.conf};
+                                  .conf = s->family.conf,
+                                  .fields = s->nfields ? s->fields : NULL,
+                                  .nfields = s->nfields};
     *result = 0;
     st = PLUGIN_CALL(table, build, c->module, &args, &b, result);
     if (st == WEFT_OK)

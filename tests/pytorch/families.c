@@ -43,7 +43,13 @@ static weft_status print_params(const component *c, const weft_conf *conf)
         return st;
     graph_init(&g, &alone, WEFT_F32, WEFT_F32);
     const weft_builder b = graph_builder(&g);
-    const weft_model_args args = {sizeof args, 0, WEFT_MODEL_TRAIN, info.vocab, 1, 1, 1, conf};
+    const weft_model_args args = {.struct_size = sizeof args,
+                                  .want = WEFT_MODEL_TRAIN,
+                                  .vocab = info.vocab,
+                                  .batch = 1,
+                                  .sequence = 1,
+                                  .weight = 1,
+                                  .conf = conf};
     st = t->build(c->module, &args, &b, &loss);
     for (weft_tensor i = 1; st == WEFT_OK && i <= g.tensors.n; i++) {
         const tensor *x = graph_tensor(&g, i);

@@ -95,9 +95,13 @@ static weft_status family_run(const family_options *o, const weft_builder *b, we
     const weft_conf *conf = config_conf(cfg, "model", c->own);
     *info = (weft_model_info){.struct_size = sizeof *info};
     st = PLUGIN_CALL(table, describe, c->module, conf, NULL, info);
-    const weft_model_args args = {sizeof args, 0,        o->want ? o->want : WEFT_MODEL_TRAIN,
-                                  info->vocab, o->batch, o->sequence,
-                                  o->weight,   conf};
+    const weft_model_args args = {.struct_size = sizeof args,
+                                  .want = o->want ? o->want : WEFT_MODEL_TRAIN,
+                                  .vocab = info->vocab,
+                                  .batch = o->batch,
+                                  .sequence = o->sequence,
+                                  .weight = o->weight,
+                                  .conf = conf};
     if (st == WEFT_OK && b)
         st = PLUGIN_CALL(table, build, c->module, &args, b, out);
     config_destroy(cfg);

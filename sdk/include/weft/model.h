@@ -37,8 +37,10 @@ typedef struct weft_model_args {
      * things than rows (one class an image) multiplies by the rows of a sample first. */
     double weight;
     const weft_conf *conf;
+    const weft_field *fields; /* [nfields] of the job's data; NULL where there is none */
+    uint32_t nfields, reserved;
 } weft_model_args;
-WEFT_FREEZE(weft_model_args, conf, 48);
+WEFT_FREEZE(weft_model_args, reserved, 64);
 
 /* What the core has to know before it builds. */
 typedef struct weft_model_info {

@@ -130,7 +130,9 @@ static void build_graph(machine *m, int want)
                                   .batch = batch,
                                   .sequence = s->sequence,
                                   .weight = 1 / (samples * (double)s->sequence),
-                                  .conf = s->family.conf};
+                                  .conf = s->family.conf,
+                                  .fields = s->fields,
+                                  .nfields = s->nfields};
     weft_builder b = graph_builder(g);
     weft_tensor loss, sum, out;
     assert_int_equal(family->build(c->module, &args, &b, &loss), WEFT_OK);
