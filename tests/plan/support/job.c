@@ -7,10 +7,15 @@
 /* What a token file without a vocabulary has. */
 static const weft_field fields[] = {{.name = "tokens", .dtype = WEFT_I32},
                                     {.name = "targets", .dtype = WEFT_I32}};
-static const weft_data_info data = {.struct_size = sizeof data, .nfields = 2, .fields = fields};
+static const weft_data_info tokens = {.struct_size = sizeof tokens, .nfields = 2, .fields = fields};
 
-static weft_status make_with(const char *text, uint32_t ranks, int want, const component *strategy,
-                             const component *rule, planned *out)
+/* What a job may have instead of its own, or NULL. */
+typedef struct others {
+    const component *strategy, *rule;
+    const weft_data_info *data;
+} others;
+
+static weft_status make_with(const char *text, uint32_t ranks, int want, others o, planned *out)
 {
     static const char head[] =
         "[run]\nplugins = " PAPER "\n[device]\nplugin = paper\n[comm]\nplugin = paper\n";
@@ -22,13 +27,13 @@ static weft_status make_with(const char *text, uint32_t ranks, int want, const c
     if (st == WEFT_OK)
         st = resolve_plugins(out->cfg, out->host, &out->spec);
     if (st == WEFT_OK)
-        st = resolve_spec(out->cfg, ranks, &data, &(resolve_meeting){.hosts = &out->hosts}, want,
-                          &out->spec);
+        st = resolve_spec(out->cfg, ranks, o.data ? o.data : &tokens,
+                          &(resolve_meeting){.hosts = &out->hosts}, want, &out->spec);
     out->built = st == WEFT_OK;
-    if (strategy)
-        out->spec.strategies[0].c = strategy;
-    if (rule)
-        out->spec.rule.c = rule;
+    if (o.strategy)
+        out->spec.strategies[0].c = o.strategy;
+    if (o.rule)
+        out->spec.rule.c = o.rule;
     st = st != WEFT_OK ? st : plan_build(&out->spec, &out->plans);
     out->plan = out->built ? out->plans.at : NULL;
     return st;
@@ -36,7 +41,7 @@ static weft_status make_with(const char *text, uint32_t ranks, int want, const c
 
 static weft_status make(const char *text, uint32_t ranks, int want, planned *out)
 {
-    return make_with(text, ranks, want, NULL, NULL, out);
+    return make_with(text, ranks, want, (others){0}, out);
 }
 
 weft_status planned_with(const char *text, uint32_t ranks, const component *strategy,
@@ -44,7 +49,14 @@ weft_status planned_with(const char *text, uint32_t ranks, const component *stra
 {
     *out = (planned){0};
     job_even_hosts(ranks, 1, &out->hosts);
-    return make_with(text, ranks, SPEC_TRAIN, strategy, rule, out);
+    return make_with(text, ranks, SPEC_TRAIN, (others){.strategy = strategy, .rule = rule}, out);
+}
+
+weft_status planned_of(const char *text, uint32_t ranks, const weft_data_info *data, planned *out)
+{
+    *out = (planned){0};
+    job_even_hosts(ranks, 1, &out->hosts);
+    return make_with(text, ranks, SPEC_TRAIN, (others){.data = data}, out);
 }
 
 weft_status planned_make(const char *text, uint32_t ranks, int want, planned *out)

@@ -25,6 +25,8 @@ weft_status planned_at(const char *text, const uint32_t *size, uint32_t machines
 /* The same with another first strategy and update rule; NULL: the job's own. */
 weft_status planned_with(const char *text, uint32_t ranks, const component *strategy,
                          const component *rule, planned *out);
+/* The same for a job with these data instead of tokens and targets. */
+weft_status planned_of(const char *text, uint32_t ranks, const weft_data_info *data, planned *out);
 void planned_free(planned *j);
 
 /* A GPT-2 of sizes that divide badly; the caller appends lines. */
