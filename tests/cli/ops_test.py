@@ -118,7 +118,8 @@ class Ops(started.Case):
                                   source("sdk", "include", "weft", "op.h")))
         numbers.pop("SCALAR", None)  # a flag
         ops = {op["id"]: op["ew"] for op in self.all()["ops"] if "elementwise" in op["flags"]}
-        self.assertEqual(ops.pop("rename"), int(numbers["COPY"]))
+        for other_axes in ("rename", "merge", "unmerge"):
+            self.assertEqual(ops.pop(other_axes), int(numbers["COPY"]))
         self.assertEqual({name.upper(): str(ew) for name, ew in ops.items()} | {"CONST": "19"},
                          numbers)
 

@@ -490,6 +490,12 @@ static void eval_sumsq(const eval_call *c)
 
 #include "op_eval_axis.h"
 
+/* Gives other axes to the same numbers. */
+static inline bool eval_relabels(const char *id)
+{
+    return !strcmp(id, "rename") || !strcmp(id, "merge") || !strcmp(id, "unmerge");
+}
+
 static double eval_number(const char *id, double a, double b, double c)
 {
     static const struct {
@@ -524,7 +530,7 @@ static double eval_number(const char *id, double a, double b, double c)
         return (a > 0) - (a < 0);
     if (!strcmp(id, "finite"))
         return isfinite(a) != 0;
-    if (strcmp(id, "copy") && strcmp(id, "accumulate") && strcmp(id, "rename"))
+    if (strcmp(id, "copy") && strcmp(id, "accumulate") && !eval_relabels(id))
         fail_msg("op_eval.h does not know op %s: add it to eval_op() or eval_number()", id);
     return a;
 }

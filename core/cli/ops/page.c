@@ -7,7 +7,7 @@
 
 static bool in_table(const ops_facts *f)
 {
-    return !f->from && f->op->flags & WEFT_OP_ELEMENTWISE && strcmp(f->id, "rename");
+    return !f->from && f->op->flags & WEFT_OP_ELEMENTWISE && !f->doc.nattrs;
 }
 
 /* '|' would end a cell. */

@@ -17,7 +17,7 @@ typedef struct op_entry {
     (&(const weft_op_doc){.struct_size = sizeof(weft_op_doc), .axes = OP_AXES, __VA_ARGS__})
 #define OP_AXES                                                                                    \
     "T tokens, A axes, B batch, C embed, D head_dim, F features, G kv_heads, H heads, I in, "      \
-    "M rows, N along, O out, S sums, V vocab"
+    "M rows, N along, O out, P merged, Q outer, R inner, S sums, V vocab"
 
 /* One family a file, each ended by an entry without id. */
 extern const op_entry graph_op_linear_family[], graph_op_norm_family[], graph_op_rmsnorm_family[],

@@ -54,10 +54,11 @@ static bool sums_squares(const node *n)
     return n->own && !strcmp(n->id, "sumsq");
 }
 
-/* A copy under another name: it may as well be made of the gathered tensor. */
+/* A copy with other axes: it may as well be made of the gathered tensor. */
 static bool renames(const node *n)
 {
-    return n->own && !strcmp(n->id, "rename");
+    return n->own &&
+           (!strcmp(n->id, "rename") || !strcmp(n->id, "merge") || !strcmp(n->id, "unmerge"));
 }
 
 /* A tensor of one number has one form only. */

@@ -24,7 +24,8 @@
  *
  * Others: "sumsq" x is the sum of all squares, one element; "linear" x w is the product of x [rows,
  * in] and w transposed [out, in]; "bmm" x w is the same for each index of leading axes that both
- * have: x [batch.., rows, in], w [batch.., out, in]; "rename" gives an axis another name.
+ * have: x [batch.., rows, in], w [batch.., out, in]; "rename" gives an axis another name,
+ * "merge" makes two neighbouring axes one and "unmerge" one axis two.
  *
  * Along one axis, which is named by an attribute: its name is the key, its number the value. The
  * functions below find the number.

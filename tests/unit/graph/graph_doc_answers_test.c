@@ -85,6 +85,15 @@ static const struct {
     {"select", 0, 0, "2", "refused"},
     {"rename", 0, 0, "A", "y split"},
     {"rename", 0, 0, "0", "y partial sum"},
+    {"merge", 0, 0, "A", "y split"},
+    {"merge", 0, 0, "Q", "y split along merged"},
+    {"merge", 0, 0, "R", "refused"},
+    {"merge", 0, 0, "F", "y split"},
+    {"merge", 0, 0, "0", "y partial sum"},
+    {"unmerge", 0, 0, "A", "y split"},
+    {"unmerge", 0, 0, "P", "y split along outer"},
+    {"unmerge", 0, 0, "F", "y split"},
+    {"unmerge", 0, 0, "0", "y partial sum"},
 };
 
 static void placements_follow_from_the_formulas(void **state)
@@ -165,6 +174,8 @@ static const struct {
     {"sign", 0, 0, 0, ""},
     {"less", 0, 0, 0, ""},
     {"rename", 0, 1, 1, "rename"},
+    {"merge", 0, 1, 1, "unmerge"},
+    {"unmerge", 0, 1, 1, "merge"},
     {"sumsq", 0, 0, 0, ""},
 };
 

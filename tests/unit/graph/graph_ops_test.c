@@ -346,41 +346,9 @@ static void costs(void **state)
     assert_true(op->flops(&nobody, attrs, 2, grouped, 3, &a, 1) == 2.0 * 8 * 4 * 2 * 5);
 }
 
-/* The same numbers under another name: shape, split and gradient go with the axis. */
-static void renamed(void **state)
-{
-    (void)state;
-    mesh m = {.n = 1, .name = {"m"}, .size = {2}};
-    graph g;
-    graph_init(&g, &m, WEFT_F32, WEFT_F32);
-    const weft_builder b = graph_builder(&g);
-    const weft_op_self self = {.struct_size = sizeof self, .b = &b};
-    weft_shape s = {.dtype = WEFT_F32, .rank = 2, .axes = {{"rows", 4}, {"cols", 6}}}, got;
-    weft_tensor x = graph_add(&g, "x", WEFT_T_ACTIVATION, &s), y, dx = 0;
-    graph_tensor(&g, x)->place[0] = (weft_place){WEFT_SPLIT, 1, 0, 0};
-    const weft_attr to = WEFT_ATTR_INT("others", 1), taken = WEFT_ATTR_INT("rows", 1),
-                    beyond = WEFT_ATTR_INT("others", 2);
-    assert_int_equal(b.op(b.ctx, "rename", &to, 1, &x, 1, 0, &y, 1), WEFT_OK);
-    assert_int_equal(b.shape(b.ctx, y, &got), WEFT_OK);
-    assert_string_equal(got.axes[1].name, "others");
-    assert_int_equal(got.axes[1].size, 6);
-    uint32_t end = g.nodes.n;
-    assert_int_equal(graph_propagate(&g, 0, &end), WEFT_OK);
-    assert_int_equal(graph_tensor(&g, y)->place[0].kind, WEFT_SPLIT);
-    assert_int_equal(graph_tensor(&g, y)->place[0].axis, 1);
-    const weft_opcall call = {sizeof call, 1, &to, 1, 1, &x, &y, &y};
-    assert_int_equal(graph_core_op("rename")->grad(&self, &call, WEFT_GRAD_INPUTS, &dx), WEFT_OK);
-    assert_int_equal(b.shape(b.ctx, dx, &got), WEFT_OK);
-    assert_string_equal(got.axes[1].name, "cols");
-    assert_int_equal(b.op(b.ctx, "rename", &taken, 1, &x, 1, 0, &y, 1), WEFT_USAGE);
-    assert_int_equal(b.op(b.ctx, "rename", &beyond, 1, &x, 1, 0, &y, 1), WEFT_USAGE);
-    graph_free(&g);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(renamed),
         cmocka_unit_test(shapes),
         cmocka_unit_test(attention_needs_its_sequence),
         cmocka_unit_test(long_names),
