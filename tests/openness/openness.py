@@ -254,6 +254,23 @@ class Muon(Formula):
             *((4, TP_DP | {"optim.placement": p}) for p in ZERO),
             (4, PP_DP | {"optim.placement": "zero3"})))
 
+    def test_llama(self):
+        """Projections to heads that are parameters of their own, of two sizes; gates beside ups."""
+        self.like_one_rank(JOB | self.NEAR | w.LLAMA | {"model.kv_heads": 2}, (
+            (2, {"parallel.strategy": "tp"}), (2, {"optim.placement": "zero3"}),
+            (4, TP_DP | {"optim.placement": "zero1"})))
+
+    @staticmethod
+    def matrices(name, shape, u):
+        """The matrices that the elements u are, as rows: [heads, head_dim] are rows of the fused
+        projections, which are three matrices, and columns of attn.out."""
+        rows, n = shape[0], 1
+        if "attn.qkv" in name:
+            n, rows = shape[0], shape[1] * shape[2]
+        columns = len(u) // n // rows
+        lines = [u[i:i + columns] for i in range(0, len(u), columns)]
+        return [lines[i:i + rows] for i in range(0, len(lines), rows)]
+
     def formula(self, more, mu=0.95, nesterov=True, rounds=5, decay=0.0, adam=0.1, adjusted=None):
         lr, (b1, b2), eps, seen = 0.02, (0.9, 0.95), 1e-8, set()
         adjusted = adjusted or (lambda rows, columns: math.sqrt(max(1, rows / columns)))
@@ -262,7 +279,7 @@ class Muon(Formula):
             share, rate = decay if name.endswith(".w") else 0, lr
             before, now = states["m"]
             if "v" in states:
-                seen.add("embed" if "embed" in name else len(shape))
+                seen.add("embed" if "embed" in name else "vector" if len(shape) < 2 else name)
                 if count > 1:
                     g = [(y - b1 * x) / (1 - b1) for x, y in zip(before, now)]
                 m = [b1 * x + (1 - b1) * y for x, y in zip(before, g)]
@@ -272,17 +289,17 @@ class Muon(Formula):
                      for x, y in zip(now, states["v"][1])]
                 rate = lr * adam
             else:
-                self.assertEqual(len(shape), 2, name)
-                seen.add(shape[0] > shape[1])
                 m = [mu * x + y for x, y in zip(before, g)]
                 u = [x + mu * y for x, y in zip(g, m)] if nesterov else m
-                columns = shape[1]
-                rows = [u[i:i + columns] for i in range(0, len(u), columns)]
-                long = adjusted(*shape)
-                u = [long * x for row in orthogonal(rows, rounds) for x in row]
+                every = self.matrices(name, shape, u)
+                rows, columns = len(every[0]), len(every[0][0])
+                seen |= {"tall" if rows > columns else "wide", len(shape)}
+                long = adjusted(rows, columns)
+                u = [long * x for one in every for row in orthogonal(one, rounds) for x in row]
             self.close(now, m, 1e-5, f"m of {name}")
             self.moved(old, new, [rate * (x + share * p) for x, p in zip(u, old)], name)
-        self.assertLessEqual({True, False, "embed", 1}, seen)
+        self.assertEqual(seen, {"tall", "wide", "embed", "head.w", "vector", "block.0.attn.qkv.b",
+                                2, 3, 4})
 
     def test_formula(self):
         self.formula({})
