@@ -2,6 +2,8 @@
  * look at them as long as it likes; those of CHECK_LEND_POISON lose their access. */
 #include "check/drive/lend.h"
 
+#include "base/err.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -73,11 +75,22 @@ const void *check_lend_struct(check_lend *l, const void *from, const char *type)
     return l->mode == CHECK_LEND_GROWN ? grown(from, false) : from;
 }
 
+weft_status check_lend_later(void)
+{
+    return err_fail(WEFT_UNSUPPORTED, "the check has no function behind the table of this version");
+}
+
 const void *check_lend_table(check_lend *l, const void *from)
 {
     if (l->mode == CHECK_LEND_CUT_TABLES || l->mode == CHECK_LEND_POISON)
         return copy_of(l, from, size_of(from));
-    return l->mode == CHECK_LEND_GROWN ? grown(from, false) : from;
+    if (l->mode != CHECK_LEND_GROWN)
+        return from;
+    weft_status (*const later)(void) = check_lend_later;
+    unsigned char *p = grown(from, false);
+    for (uint32_t at = size_of(from); l->offers && at < size_of(p); at += sizeof later)
+        memcpy(p + at, &later, sizeof later);
+    return p;
 }
 
 const void *check_lend_bytes(check_lend *l, const void *from, size_t bytes)

@@ -19,7 +19,7 @@ typedef enum check_lend_mode {
     CHECK_LEND_CUT_TABLES, /* builder, view and edits end at a page without access */
     CHECK_LEND_CUT_ARGS,   /* argument structs do */
     CHECK_LEND_CUT_OUT,    /* structs that the plugin fills do */
-    CHECK_LEND_GROWN,      /* all are longer, with zeros */
+    CHECK_LEND_GROWN,      /* all are longer, with zeros; see `offers` */
     CHECK_LEND_ASKS,   /* one argument struct, of the type `type`, is longer and not zero there */
     CHECK_LEND_FLAGS,  /* ... has an unknown flag, or one value is unknown */
     CHECK_LEND_POISON, /* after a call, nothing that was lent can be accessed */
@@ -40,6 +40,7 @@ typedef struct check_lend {
     uint32_t ntypes;
     const char *values[CHECK_LEND_TYPES]; /* of check_lend_value(), each once */
     uint32_t nvalues;
+    bool offers;          /* GROWN: the new part of a table is functions */
     bool asked, altered;  /* a struct was altered: for the call that runs, and for one before */
     weft_status answer;   /* of the call that got it */
     VEC(check_lent) lent; /* for the call that runs */
@@ -54,6 +55,9 @@ const void *check_lend_struct(check_lend *l, const void *from, const char *type)
 uint32_t check_lend_value(check_lend *l, const char *what, uint32_t usual, uint32_t odd);
 #define CHECK_FLAGS(d, member)                                                                     \
     check_lend_value(&(d)->lend, "the flags of " #member "()", 0, CHECK_LEND_FLAG)
+
+/* A function of a later version: what the new part of a longer table points to. */
+weft_status check_lend_later(void);
 
 /* A table of the core, and memory without a size of its own. */
 const void *check_lend_table(check_lend *l, const void *from);

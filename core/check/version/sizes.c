@@ -40,19 +40,24 @@ void check_version_out(check_run *r)
     live_with(r, CHECK_LEND_GROWN);
 }
 
-/* A life with a host of a later minor: its table and all structs are longer, the tails are 0. */
+/* A life with a host of a later minor: the tables that it lends have more functions, and structs
+ * are longer, with zeros at the end. A plugin of a later minor may know which functions belong
+ * there, and they are not these: it gets zeros. */
 void check_version_later(check_run *r)
 {
     struct {
         weft_host own;
-        void *later[8];
+        weft_status (*later[8])(void);
     } grown;
-    check_drive d = {.run = r, .host = &h, .lend = {.mode = CHECK_LEND_GROWN}};
+    const bool offers = check_manifest(r)->abi_minor <= WEFT_ABI_MINOR;
+    check_drive d = {.run = r, .host = &h, .lend = {.mode = CHECK_LEND_GROWN, .offers = offers}};
     check_host_begin(&h, "the host");
     memset(&grown, 0, sizeof grown);
     grown.own = h.own;
     grown.own.struct_size = sizeof grown;
     grown.own.abi_minor = WEFT_ABI_MINOR + 5;
+    for (size_t i = 0; offers && i < sizeof grown.later / sizeof *grown.later; i++)
+        grown.later[i] = check_lend_later;
     h.table = &grown.own;
     check_drive_life(&d);
 }

@@ -45,10 +45,12 @@
  * status cannot fail. A plugin does not end the process, and writes to neither stdout nor stderr.
  *
  * The unknown. In every flags word, capability word, reserved word and field that a later version
- * adds, 0 means "as before". A value that the callee does not know (a flag, an element type, a kind
- * of collective, an op, a phase, a non-zero field behind the end of a struct that it knows) is
- * WEFT_UNSUPPORTED with a message, and never ignored. A status that the caller does not know is a
- * failure and is passed on unchanged. Flags words whose comment lists no flag are 0.
+ * adds, 0 means "as before". A request that the callee does not know (a flag, an element type, a
+ * kind of collective, an op, a non-zero field behind the end of an argument struct) is
+ * WEFT_UNSUPPORTED with a message, and never ignored. A phase is no request: in a phase that a
+ * strategy's edit() or an op's grad() does not know, it has nothing to do and returns WEFT_OK. A
+ * status that the caller does not know is a failure and is passed on unchanged. Flags words whose
+ * comment lists no flag are 0.
  *
  * Sizes and counts are 64 bits wide and in bytes unless a name or comment says elements. No enum,
  * bit-field, bool, long or libc object crosses the ABI between host and plugin, except the status
@@ -141,14 +143,20 @@ static inline uint64_t weft_dtype_size(uint32_t dtype)
 
 /* --- Growth ---
  *
- * Tables and argument structs begin with struct_size, their size in the headers that their author
- * compiled with, and grow only at their end. Three rules let any 0.9 or later plugin work in any
- * 0.9 or later host:
+ * Structs that begin with struct_size, their size in the headers that their author compiled with,
+ * grow only at their end. One from an older author is shorter: what it lacks reads as 0. One from a
+ * newer author is longer. What that means depends on the sort of the struct (docs/VERSIONS.md has
+ * the list), so that any plugin of 0.9 or later works in any host of 0.9 or later:
  *
- *   - A table or struct from an older author is shorter: what it lacks reads as 0.
- *   - One from a newer author is longer: it is accepted when the unknown part is all zero, and
- *     otherwise refused with WEFT_UNSUPPORTED (weft_knows()).
- *   - A callee writes into a struct of the caller no more than the caller has (weft_give()).
+ *   lent       a table that the host hands to the plugin (weft_host, weft_conf, builder, view,
+ *              edits, weft.host.*), weft_opcall, weft_op_self, weft_event. It offers: the reader
+ *              takes what it knows, and does not look behind it.
+ *   argument   says what a call has to do. Accepted when the unknown part is all zero, otherwise
+ *              refused with WEFT_UNSUPPORTED (weft_knows()): it asks for something new.
+ *   constant   the plugin's manifest, components, options, tables and descriptions: as arguments,
+ *              but the host refuses when it loads the plugin.
+ *   answer     a callee writes into a struct of the caller no more than the caller has
+ *              (weft_give()).
  *
  * A member that a later version adds is optional for good: test it with WEFT_HAS() before use. What
  * is in the headers of 0.9 needs no test, except members marked OPT. Structs that are passed in
@@ -176,8 +184,8 @@ static inline int32_t weft_tail_is_zero(const void *sized, size_t known)
     return 1;
 }
 
-/* 1 when the callee knows all that the arguments behind the pointer ask for; else it returns
- * WEFT_UNSUPPORTED with a message. Flags are tested apart. */
+/* 1 when the callee knows all that an argument struct asks for; else it returns WEFT_UNSUPPORTED
+ * with a message. Flags are tested apart. Never for a table that the host has lent. */
 #define weft_knows(args) weft_tail_is_zero((args), sizeof *(args))
 
 /* The host's and the plugin's own copy of a sized struct, `size` bytes with the part that the

@@ -85,7 +85,7 @@ typedef struct weft_conf {
 } weft_conf;
 WEFT_FREEZE(weft_conf, reals, 56);
 
-/* --- Host table: lives until close() has returned --- */
+/* --- Host table: lives until close() has returned. Lent: a later host's is longer --- */
 #define WEFT_LOG_ERROR 0
 #define WEFT_LOG_WARN 1
 #define WEFT_LOG_INFO 2

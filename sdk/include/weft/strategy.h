@@ -206,8 +206,9 @@ typedef struct weft_strategy {
     uint32_t struct_size, flags;
     const weft_mesh_axis *const *axes; /* NULL-ended; NULL: brings none */
 
-    /* Called once a phase, in the order in which the user names the strategies. WEFT_OK where there
-     * is nothing to do in a phase, or with axes of size 1. */
+    /* Called once a phase, in the order in which the user names the strategies. WEFT_OK, without an
+     * edit, where there is nothing to do in a phase, in one that a later version adds, and with
+     * axes of size 1. */
     weft_status (*edit)(void *module, const weft_conf *conf, uint32_t phase, const weft_view *view,
                         const weft_edits *edits); /* [plan] */
 

@@ -22,6 +22,7 @@ enum {
     GOOD,
     BEHIND_BUILDER,
     BEHIND_ARGS,
+    EXACT_BUILDER,
     IGNORES_TAIL,
     WRITES_BEHIND,
     NEEDS_FUSE,
@@ -75,6 +76,8 @@ static weft_status update(void *of, const weft_conf *conf, const weft_builder *b
     const double factor = m->turns > 8 && BAD == REMEMBERS ? 2 * usual : usual;
     if (BAD == BEHIND_BUILDER && byte_behind(b, sizeof *b) == 42)
         return WEFT_OK;
+    if (BAD == EXACT_BUILDER && !weft_knows(b))
+        return refuse(m, "this builder is of another version");
     if (BAD == BEHIND_ARGS && byte_behind(u, sizeof *u) == 42)
         return WEFT_OK;
     weft_assign(
