@@ -80,12 +80,13 @@ done
 fits now grown || { cat "$work/report"; echo "signatures: growth counts as a break"; exit 1; }
 
 status=0
-for frozen in "$@"; do
-  library "$frozen" "frozen${frozen##*/}"
-  if ! fits "frozen${frozen##*/}" now; then
+for frozen in "$@"; do # .../frozen/0.9/include
+  version=$(basename "$(dirname "$frozen")")
+  library "$frozen" "frozen$version"
+  if ! fits "frozen$version" now; then
     cat "$work/report"
     echo "a plugin built with the headers $frozen does not fit this host any more: undo the" \
-      "change, or add a new interface beside the old one (docs/PLUGINS.md, The ABI)"
+      "change, or add a new interface beside the old one (docs/VERSIONS.md)"
     status=1
   fi
 done

@@ -216,10 +216,11 @@ static weft_status open_module(const weft_host *host, void **out)
 {
     weft_status st = WEFT_OK;
     module *m = weft_new(host, sizeof *m, &st);
-    if (m)
-        m->host = host;
+    if (!m)
+        return st;
+    m->host = host;
     *out = m;
-    return st;
+    return WEFT_OK;
 }
 
 static void close_module(void *m)
