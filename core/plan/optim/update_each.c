@@ -65,8 +65,8 @@ static weft_tensor add(kin *k, const char *name, uint32_t kind)
     return t;
 }
 
-/* A state is split where its parameter's axis of the same name is. Only the first axis may be split
- * unevenly, so that padding comes last in memory. */
+/* A state is split where its parameter's axis of the same name is. Only the first axis of several
+ * elements may be split unevenly, so that padding comes last in memory. */
 static weft_status place_state(const kin *k, tensor *x)
 {
     const mesh *m = k->g.mesh;
@@ -81,9 +81,12 @@ static weft_status place_state(const kin *k, tensor *x)
         left[i] = x->shape.axes[i].size;
     for (uint32_t a = 0; a < m->n; a++) {
         const uint32_t i = x->place[a].axis;
+        int64_t before = 1;
         if (x->place[a].kind != WEFT_SPLIT)
             continue;
-        if (i && left[i] % m->size[a])
+        for (uint32_t n = 0; n < i; n++)
+            before *= left[n];
+        if (before > 1 && left[i] % m->size[a])
             return err_fail(WEFT_UNSUPPORTED,
                             "the state %s has the axis '%s', which %s = %u does not divide, behind "
                             "another one: declare it first",
