@@ -405,6 +405,25 @@ class Adam8(Formula):
         self.assertLess(last["loss"], first["loss"])
 
 
+class BuiltOutside(Compared):
+    """The rules that weft ships, from their sources and the installed SDK alone: that file is
+    loaded, where run.plugins has it, and trains to the bits of the one that comes with the program,
+    which is loaded elsewhere. So what the tests above say of one holds for both."""
+
+    def test_same_bits(self):
+        for rule in ("lamb", "muon", "adafactor", "adam8"):
+            shipped = {k: v for k, v in JOB.items() if k != "run.plugins"} | {"optim.rule": rule}
+            for ranks, more in ((1, ALONE), (2, {"optim.placement": "zero2"})):
+                with self.subTest(rule=rule, ranks=ranks):
+                    own = self.train("own", shipped | more, ranks=ranks).stderr
+                    self.assertNotIn("takes the place of", own)
+                    said = self.train("outside", shipped | more | {"run.plugins": PLUGINS},
+                                      ranks=ranks).stderr
+                    self.assertIn(f"the optim plugin '{rule}' is loaded from {PLUGINS}/optim/"
+                                  f"{rule}.so, which takes the place of ", " ".join(said.split()))
+                    self.same_run("own", "outside", 20)
+
+
 class RowsAndColumns(Formula):
     ROWCOL = {"optim.rule": "acme.rowcol", "optim.lr": 0.005}
 
