@@ -79,7 +79,7 @@ static void idle(check_end *e)
         check_end_progress(e, c, &sent, &received);
     }
     const double used = (double)(processor_ns() - before) / 1e6;
-    if (used > IDLE_MS / 2.0)
+    if (used > IDLE_MS / 8.0) /* one that spins gets at least that, whatever runs beside it */
         check_fail("nothing happened for %u ms, and wait() of '%s' used the processor for %.0f ms; "
                    "it sleeps until there is something to do",
                    IDLE_MS, e->c->name, used);
