@@ -15,7 +15,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "parity"))
 import installed  # noqa: E402  (installed.py; before weft_jobs: it sets the program)
-import vectors_file as file  # noqa: E402
+import vectors_file as file  # noqa: E402  (vectors_file.py)
 import weft_jobs as w  # noqa: E402
 
 RECORDED = os.environ.get("RECORDED", os.path.join(HERE, "vectors.json"))

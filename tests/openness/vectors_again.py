@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """vectors_again.py BUILD: does the installed PyTorch still compute what vectors.json says?
 
-The recording is made once more and compared number by number; then vectors.py compares weft with the
-new one. 77: no Python here has PyTorch."""
+The recording is made once more and compared number by number; then vectors.py compares weft with
+the new one. 77: no Python here has PyTorch."""
 import json
 import os
 import subprocess

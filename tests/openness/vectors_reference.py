@@ -16,7 +16,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "pytorch"))
 import numbers_of_weft as numbers  # noqa: E402
 import reference  # noqa: E402
-import vectors_file as file  # noqa: E402
+import vectors_file as file  # noqa: E402  (vectors_file.py)
 
 
 def read_job():

@@ -1,9 +1,10 @@
 /* link.c: a transport over Unix sockets between processes of one user.
  *
  * Each rank listens at an abstract address made of the job's id and its rank. Of two ranks the
- * lower one dials, and says with its first eight bytes who it is and for which channel. The kernel
- * vouches for the user at the other end (SO_PEERCRED), which is all the authentication that one
- * machine and one user need. A message is its length in eight bytes, then its bytes. */
+ * lower one dials, and says with its first eight bytes who it is and for which channel; the other
+ * answers with a byte once it wants that connection. The kernel vouches for the user at the other
+ * end (SO_PEERCRED), which is all the authentication that one machine and one user need. A message
+ * is its length in eight bytes, then its bytes. */
 #define _GNU_SOURCE
 #include <weft/link.h>
 
@@ -32,7 +33,7 @@ typedef struct queue {
 struct weft_conn {
     weft_link *link;
     uint32_t peer, channel;
-    int fd;
+    int fd, up; /* up: the other end has asked for this connection, too */
     queue out, in;
 };
 
@@ -157,6 +158,17 @@ static void abort_link(weft_link *l)
     wake(l);
 }
 
+/* The thread that enters the link ends its connections, so that the peers notice. */
+static weft_status aborted(weft_link *l)
+{
+    if (!atomic_load(&l->aborted))
+        return WEFT_OK;
+    for (int i = 0; i < CONNS; i++)
+        if (l->conns[i] && l->conns[i]->fd >= 0)
+            shutdown(l->conns[i]->fd, SHUT_RDWR);
+    return l->host->fail(l->host->ctx, WEFT_PEER, "the link was aborted");
+}
+
 /* --- connections --- */
 
 static weft_status connect_to(weft_link *l, const weft_conn_args *args, weft_conn **out)
@@ -198,7 +210,31 @@ static weft_status dial(weft_conn *c)
         return st;
     }
     c->fd = fd;
-    return WEFT_OK;
+    return WEFT_BUSY;
+}
+
+/* Whether the other end has answered. Until then it may also hang up: then dial again. */
+static weft_status answered(weft_conn *c)
+{
+    char byte;
+    const ssize_t n = recv(c->fd, &byte, 1, 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return WEFT_BUSY;
+    if (n == 1) {
+        c->up = 1;
+        return WEFT_OK;
+    }
+    close(c->fd);
+    c->fd = -1;
+    return WEFT_BUSY;
+}
+
+/* A guest who has gone since is no peer. */
+static int is_there(int fd)
+{
+    char byte;
+    const ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
 /* Let in who waits at the door, and read their greetings. */
@@ -225,24 +261,39 @@ static void receive_guests(weft_link *l)
     }
 }
 
+/* The guest who has named this connection gets an answer and becomes its peer. */
+static weft_status match(weft_conn *c)
+{
+    weft_link *l = c->link;
+    for (int i = 0; i < CONNS; i++) {
+        guest *g = &l->guests[i];
+        if (g->fd < 0 || g->got != sizeof g->name || g->name[0] != c->peer ||
+            g->name[1] != c->channel)
+            continue;
+        const int fd = g->fd;
+        g->fd = -1;
+        if (!is_there(fd) || send(fd, "!", 1, MSG_NOSIGNAL) != 1) {
+            close(fd);
+            continue;
+        }
+        c->fd = fd;
+        c->up = 1;
+        return WEFT_OK;
+    }
+    return WEFT_BUSY;
+}
+
 static weft_status ready(weft_conn *c)
 {
     weft_link *l = c->link;
-    if (c->fd >= 0)
+    if (atomic_load(&l->aborted))
+        return aborted(l);
+    if (c->up)
         return WEFT_OK;
     if (l->rank < c->peer)
-        return dial(c);
+        return c->fd < 0 ? dial(c) : answered(c);
     receive_guests(l);
-    for (int i = 0; i < CONNS; i++) {
-        guest *g = &l->guests[i];
-        if (g->fd >= 0 && g->got == sizeof g->name && g->name[0] == c->peer &&
-            g->name[1] == c->channel) {
-            c->fd = g->fd;
-            g->fd = -1;
-            return WEFT_OK;
-        }
-    }
-    return WEFT_BUSY;
+    return match(c);
 }
 
 static void disconnect(weft_conn *c)
@@ -263,8 +314,9 @@ static weft_status post(weft_conn *c, queue *q, void *at, uint64_t bytes, uint32
 {
     if (flags)
         return weft_refuse_unknown(c->link->host);
-    if (atomic_load(&c->link->aborted))
-        return gone(c);
+    const weft_status st = aborted(c->link);
+    if (st != WEFT_OK)
+        return st;
     if (q->posted - q->done == QUEUE)
         return WEFT_BUSY;
     q->m[q->posted++ % QUEUE] = (message){at, bytes, bytes, 0};
@@ -296,6 +348,14 @@ static char *next_bytes(message *m, uint64_t *left)
     return m->at + (m->moved - sizeof m->header);
 }
 
+static weft_status unequal(const weft_conn *c, const message *m)
+{
+    char text[120];
+    snprintf(text, sizeof text, "rank %u sent %llu bytes, and this rank expects %llu", c->peer,
+             (unsigned long long)m->header, (unsigned long long)m->bytes);
+    return c->link->host->fail(c->link->host->ctx, WEFT_PEER, text);
+}
+
 /* Move what can be moved of one direction. */
 static weft_status move(weft_conn *c, queue *q, int out)
 {
@@ -310,8 +370,7 @@ static weft_status move(weft_conn *c, queue *q, int out)
             return gone(c);
         m->moved += (uint64_t)n;
         if (m->moved >= sizeof m->header && m->header != m->bytes)
-            return c->link->host->fail(c->link->host->ctx, WEFT_PEER,
-                                       "a message has another length than expected");
+            return unequal(c, m);
         if (m->moved == sizeof m->header + m->bytes)
             q->done++;
     }
@@ -322,7 +381,9 @@ static weft_status progress(weft_conn *c, uint32_t flags, uint64_t *sent, uint64
 {
     if (flags)
         return weft_refuse_unknown(c->link->host);
-    weft_status st = atomic_load(&c->link->aborted) ? gone(c) : move(c, &c->out, 1);
+    weft_status st = aborted(c->link);
+    if (st == WEFT_OK)
+        st = move(c, &c->out, 1);
     if (st == WEFT_OK)
         st = move(c, &c->in, 0);
     if (st == WEFT_OK) {
@@ -339,9 +400,12 @@ static weft_status wait_for(weft_link *l, uint32_t spin_us, uint32_t timeout_us,
     struct pollfd fds[CONNS + 1] = {{.fd = l->event, .events = POLLIN}};
     nfds_t n = 1;
     (void)spin_us;
+    const weft_status st = aborted(l);
+    if (st != WEFT_OK)
+        return st;
     for (int i = 0; i < CONNS; i++) {
         weft_conn *c = l->conns[i];
-        if (!c || c->fd < 0)
+        if (!c || !c->up)
             continue;
         short events = (short)((c->in.done < c->in.posted ? POLLIN : 0) |
                                (c->out.done < c->out.posted ? POLLOUT : 0));

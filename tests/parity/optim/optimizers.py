@@ -13,8 +13,10 @@ import json
 import math
 import os
 import shutil
+import sys
 
-import weft_jobs as w
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import weft_jobs as w  # noqa: E402
 
 RULES = {"lamb": {"optim.lr": 0.05}, "muon": {"optim.lr": 0.02, "optim.adam_eps": 1e-5},
          "adafactor": {"optim.lr": 0.025}, "adam8": {"optim.lr": 3e-3}}
