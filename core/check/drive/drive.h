@@ -62,6 +62,11 @@ weft_status check_drive_describe(check_drive *d, const component *own, const wef
 weft_status check_drive_build(struct spec *s); /* its graphs alone */
 weft_status check_drive_family(check_drive *d, struct spec *s, config **options);
 
+/* The job without model, mesh and strategies, and with stand-ins for its other plugins; and a
+ * strategy that splits the batch over an axis "batch", which it does not bring itself. */
+void check_drive_spec(struct spec *s, const check_drive *d);
+extern const component check_drive_batch;
+
 /* One component. */
 weft_status check_drive_plan(check_drive *d, const component *c);
 weft_status check_drive_device(check_drive *d, const component *c);

@@ -52,7 +52,7 @@ static const component link_ = {
     .kind = "comm", .iface = "weft.link/1", .name = "check.link", .table = &link_table};
 static const component rule = {
     .kind = "optim", .iface = "weft.rule/1", .name = "check.rule", .table = &rule_table};
-static const component batch = {
+const component check_drive_batch = {
     .kind = "parallel", .iface = "weft.strategy/1", .name = "check.batch", .table = &batch_table};
 
 /* --- the job --- */
@@ -78,7 +78,7 @@ static void add_strategy(spec *s, const component *c, const weft_conf *conf)
     }
 }
 
-static void make_spec(spec *s, const check_drive *d)
+void check_drive_spec(spec *s, const check_drive *d)
 {
     *s = (spec){.host = d->run->h,
                 .want = SPEC_TRAIN,
@@ -104,11 +104,11 @@ static weft_status plan_with(check_drive *d, const component *own, const weft_co
     spec s;
     plan_set p = {0};
     config *options = NULL;
-    make_spec(&s, d);
+    check_drive_spec(&s, d);
     if (!strcmp(own->iface, "weft.strategy/1")) {
         add_strategy(&s, own, conf);
     } else {
-        add_strategy(&s, &batch, NULL);
+        add_strategy(&s, &check_drive_batch, NULL);
         add_axis(&s, "batch");
     }
     if (!strcmp(own->iface, "weft.rule/1"))
