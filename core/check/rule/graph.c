@@ -133,7 +133,8 @@ static weft_status write_update(check_rule *of, const check_rule_ask *ask, check
     weft_update u = {.struct_size = sizeof u,
                      .flags = ask->flags,
                      .name = ask->name ? ask->name : "p",
-                     .param = x->param};
+                     .param = x->param,
+                     .role = of->table->unit == WEFT_UNIT_ELEMENT ? NULL : ask->role};
     weft_status st = b.scalar(b.ctx, "clip", 0, &clip);
     if (st == WEFT_OK)
         st = b.scalar(b.ctx, "lr", 0, &u.lr);

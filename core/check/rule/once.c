@@ -12,13 +12,17 @@ static const check_rule_ask shapes[] = {
 };
 #define SHAPES (sizeof shapes / sizeof *shapes)
 
-/* Shapes with and without the flag of matrices; false: there are no more. */
+static const char *const roles[] = {NULL, "embedding", "attention.qkv", "norm"};
+#define ROLES (sizeof roles / sizeof *roles)
+
+/* Shapes with and without the flag of matrices, with each role; false: there are no more. */
 static bool next(uint32_t i, check_rule_ask *out)
 {
-    if (i >= 2 * SHAPES)
+    if (i >= 2 * SHAPES * ROLES)
         return false;
-    *out = shapes[i / 2];
+    *out = shapes[i / 2 % SHAPES];
     out->flags = i % 2 ? WEFT_PARAM_MATRIX : 0;
+    out->role = roles[i / 2 / SHAPES];
     return true;
 }
 

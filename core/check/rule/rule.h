@@ -51,6 +51,7 @@ typedef struct check_rule_ask {
     uint32_t flags;      /* WEFT_PARAM_MATRIX */
     uint32_t size[3], n; /* of the parameter; a rule of unit element sees them as one range */
     const char *name;    /* NULL: "p" */
+    const char *role;    /* NULL: none; a rule of unit element gets none */
     uint32_t ranks;      /* over which the first axis is split; 0: it is whole */
 } check_rule_ask;
 
