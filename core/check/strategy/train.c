@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -125,6 +126,18 @@ static const char *family_name(check_spy *s, uint32_t family)
 
 /* --- the process --- */
 
+/* What another launcher may have left in the environment, which would make the job one rank of it.
+ */
+static void forget_launchers(void)
+{
+    static const char *const names[] = {"RANK",         "WORLD_SIZE",           "LOCAL_RANK",
+                                        "MASTER_ADDR",  "OMPI_COMM_WORLD_RANK", "PMI_RANK",
+                                        "SLURM_PROCID", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                                        "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "LOCAL_WORLD_SIZE"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        unsetenv(names[i]);
+}
+
 static pid_t start(const place *p)
 {
     char path[512];
@@ -135,6 +148,8 @@ static pid_t start(const place *p)
     const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     const int none = open("/dev/null", O_RDONLY | O_CLOEXEC);
     setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* the launcher's ranks end with it */
+    forget_launchers();
     if (fd >= 0 && none >= 0 && dup2(fd, 1) == 1 && dup2(fd, 2) == 2 && dup2(none, 0) == 0)
         execv(p->self, p->words);
     _exit(127);
