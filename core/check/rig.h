@@ -57,6 +57,7 @@ typedef struct check_host {
     const char *name;       /* for messages: "the first host" */
     weft_host_tls tls;      /* served as weft.host.tls/1 unless `bare` */
     uint64_t key;           /* of the TLS */
+    const weft_host_kv *kv; /* served as weft.host.kv/1; NULL: not */
     bool bare;              /* iface() is always NULL */
     bool guards;            /* a weft_conf ends at a page without access */
     uint64_t fail_at;       /* the allocation with this number (1 is the next) fails; 0: none */

@@ -131,7 +131,11 @@ static weft_status host_fail(void *ctx, weft_status code, const char *text)
 static const void *host_iface(void *ctx, const char *id)
 {
     const check_host *h = ctx;
-    return id && !h->bare && !strcmp(id, "weft.host.tls/1") ? &h->tls : NULL;
+    if (!id || h->bare)
+        return NULL;
+    return !strcmp(id, "weft.host.tls/1")  ? (const void *)&h->tls
+           : !strcmp(id, "weft.host.kv/1") ? (const void *)h->kv
+                                           : NULL;
 }
 
 void check_host_begin(check_host *h, const char *name)

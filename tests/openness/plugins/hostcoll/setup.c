@@ -216,11 +216,11 @@ static weft_status open_module(const weft_host *host, void **out)
 {
     weft_status st = WEFT_OK;
     module *m = weft_new(host, sizeof *m, &st);
-    if (!m)
-        return st;
-    m->host = host;
-    *out = m;
-    return WEFT_OK;
+    if (m) {
+        m->host = host;
+        *out = m;
+    }
+    return st;
 }
 
 static void close_module(void *m)
