@@ -73,6 +73,7 @@ static void destroy(weft_link *l)
         close(l->kept[i]);
     while (BAD == HANGS_AFTER_FAULTS && l->faults > 1)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    link_end_regions(l);
     if (l->fd >= 0)
         close(l->fd);
     if (l->event >= 0)
@@ -363,7 +364,7 @@ static weft_status wait_for(weft_link *l, uint32_t spin_us, uint32_t timeout_us,
 
 static const weft_link_table table = {
     .struct_size = sizeof table,
-    .caps = WEFT_LINK_HOST | WEFT_LINK_LOCAL,
+    .caps = WEFT_LINK_HOST | WEFT_LINK_LOCAL | WEFT_LINK_MAP | WEFT_LINK_WRITE,
     .probe = probe,
     .create = create,
     .destroy = destroy,
@@ -377,6 +378,11 @@ static const weft_link_table table = {
     .wait = wait_for,
     .wake = wake,
     .abort = abort_link,
+    .register_memory = link_register,
+    .deregister_memory = link_deregister,
+    .key = link_key,
+    .map = link_map,
+    .write = link_write,
 };
 static const weft_component component = {
     sizeof component, 0,   "weft.link/1", "acme.bad", "Unix sockets on one machine", NULL,

@@ -38,6 +38,10 @@ enum {
     ABORTS_ALONE,
     DISCONNECT_WAITS,
     DIES_TOGETHER,
+    LARGER_THAN_FILE,
+    TRUSTS_KEY,
+    MAPS_A_COPY,
+    WRITES_EARLY,
     ONE_AT_A_TIME,
     REMEMBERS,
     TORN_HEADER,
@@ -53,6 +57,9 @@ enum { QUEUE = 64, ROOM = 2 * QUEUE, CONNS = 64, KEPT = 64, ADDRESS = 8 };
 typedef struct message {
     char *at;
     uint64_t bytes, header, moved; /* header: the length on the wire; moved counts it, too */
+    char *to; /* not NULL: a write of `write` bytes there, in a mapped region, before the message */
+    uint64_t write;
+    int alone; /* the write has no message */
 } message;
 
 typedef struct queue {
@@ -83,6 +90,8 @@ struct weft_link {
     int kept[KEPT], nkept; /* descriptors that a bad plugin keeps; the first is a socket */
     unsigned sends, served[CONNS], nserved;
     int faults;
+    weft_region *regions;
+    struct mapping *mappings;
 };
 
 void link_look(weft_link *l); /* end all connections if the link is aborted */
@@ -93,5 +102,15 @@ weft_status link_send(weft_conn *c, const void *from, uint64_t bytes, weft_regio
                       uint32_t flags);
 weft_status link_recv(weft_conn *c, void *to, uint64_t bytes, weft_region *none, uint32_t flags);
 weft_status link_progress(weft_conn *c, uint32_t flags, uint64_t *sent, uint64_t *received);
+
+/* regions: link_region.c */
+void link_end_regions(weft_link *l);
+weft_status link_register(weft_link *l, const weft_memory *memory, weft_region **out);
+void link_deregister(weft_region *r);
+weft_status link_key(weft_region *r, void *out, uint64_t *bytes);
+weft_status link_map(weft_link *l, uint32_t peer, const void *key, uint64_t bytes, uint32_t flags,
+                     void **base);
+weft_status link_write(weft_conn *c, const weft_write *w);
+weft_status link_post_write(weft_conn *c, const weft_write *w, char *to);
 
 #endif
