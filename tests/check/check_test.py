@@ -78,9 +78,10 @@ class Right(unittest.TestCase):
     def all_pass(self, folder, least):
         files = sorted(folder.glob("*/*.so"))
         self.assertGreaterEqual(len(files), least)
-        for path in files:
+        with ThreadPool(2) as pool:
+            reports = pool.map(report, files)
+        for path, (status, found) in zip(files, reports):
             with self.subTest(path.name):
-                status, found = report(path)
                 bad = [(c["number"], c["text"]) for c in found["checks"]
                        if c["result"] not in ("pass", "not applicable")]
                 self.assertEqual((status, bad), (0, []))
@@ -115,7 +116,7 @@ class Command(unittest.TestCase):
         self.assertIn(phrase, again.stdout)
 
     def test_reproduce(self):
-        number, rule, phrase = expected("link")[1][-1]
+        number, rule = next(row[:2] for row in expected("link")[1] if row[0] == 181)
         path = plugin("link", number, rule)
         text = report(path, "--only", str(number))[1]["checks"][0]["text"]
         words = text.rstrip(")").split()[-2:]

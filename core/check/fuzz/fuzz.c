@@ -48,6 +48,11 @@ static const check checks[] = {
     {181, PLANS "|weft.link/1|weft.device/1", 25,
      "Lawful calls in any order give the right result (--reproduce SEED repeats a sequence)",
      "a crash, a failure, wrong bytes or another plan after some sequence", check_fuzz_sequences},
+    {182, "weft.link/1", 14, "Any bytes in addresses, keys and greetings are refused or ignored",
+     "a crash, or a connection that strangers break", check_fuzz_bytes},
+    {184, "weft.link/1", 14,
+     "Refused memory and threads, aborts and deaths together end in failures, and leave nothing",
+     "a call that does not return, or blocks that are not given back", check_fuzz_faults},
     {0},
 };
 const check_group check_group_fuzz = {"fuzz", "Fuzz and soak", checks};

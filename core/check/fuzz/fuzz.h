@@ -38,5 +38,7 @@ bool check_sequence_devices(check_sequence *s); /* devices.c */
 bool check_sequence_plans(check_sequence *s);   /* plans.c */
 
 void check_fuzz_sequences(check_run *r);
+void check_fuzz_bytes(check_run *r);  /* bytes.c */
+void check_fuzz_faults(check_run *r); /* faults.c */
 
 #endif

@@ -111,23 +111,30 @@ void check_link_listens(check_run *r)
 #define STRANGERS 24u
 #define NOISE 64u
 
-/* Dial a door of this process, and say nothing, a little, or noise. It stays open. */
-static void stranger(int door, uint32_t k, uint64_t *seed)
+int check_link_stranger(int door, const void *says, size_t bytes)
 {
     struct sockaddr_storage a = {0};
-    socklen_t bytes = sizeof a;
-    unsigned char noise[NOISE];
-    if (getsockname(door, (struct sockaddr *)&a, &bytes))
-        return;
+    socklen_t n = sizeof a;
+    if (getsockname(door, (struct sockaddr *)&a, &n))
+        return -1;
     const int fd = socket(a.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         check_fail("no socket for a stranger");
-    (void)!connect(fd, (struct sockaddr *)&a, bytes);
+    (void)!connect(fd, (struct sockaddr *)&a, n);
+    if (bytes) {
+        usleep(500);
+        (void)!send(fd, says, bytes, MSG_NOSIGNAL);
+    }
+    return fd;
+}
+
+/* Says nothing, a little, or noise, and stays. */
+static void stranger(int door, uint32_t k, uint64_t *seed)
+{
+    unsigned char noise[NOISE];
     for (uint32_t i = 0; i < NOISE; i++)
         noise[i] = (unsigned char)check_random(seed);
-    usleep(500);
-    if (k % 3)
-        (void)!send(fd, noise, k % 3 == 1 ? 3 : NOISE, MSG_NOSIGNAL);
+    (void)!check_link_stranger(door, noise, k % 3 == 0 ? 0 : k % 3 == 1 ? 3 : NOISE);
 }
 
 static void surround(const check_end *e)

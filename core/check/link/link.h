@@ -105,6 +105,9 @@ void *check_link_shared(uint64_t bytes);
 /* Listening sockets and bound datagram sockets of this process, up to `cap`: descriptors. */
 uint32_t check_link_doors(int *out, uint32_t cap);
 
+/* Dial a listening socket of this process and say these bytes; returns the socket, or -1. */
+int check_link_stranger(int door, const void *says, size_t bytes);
+
 /* Bytes that depend on the seed and on their place, and whether they are there. */
 void check_pattern(void *to, uint64_t bytes, uint64_t seed);
 bool check_pattern_holds(const void *at, uint64_t bytes, uint64_t seed);

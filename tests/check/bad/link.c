@@ -71,7 +71,7 @@ static void destroy(weft_link *l)
             close(l->guests[i].fd);
     for (int i = 0; i < l->nkept; i++)
         close(l->kept[i]);
-    while (BAD == HANGS_AFTER_FAULTS && l->faults > 1)
+    while (BAD == HANGS_AFTER_FAULTS && l->faults && atomic_load(&l->aborted))
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     link_end_regions(l);
     if (l->fd >= 0)
@@ -172,15 +172,15 @@ static weft_status connect_to(weft_link *l, const weft_conn_args *args, weft_con
     int slot = 0;
     if (weft_check_args(l->host, args, sizeof *args, 0) != WEFT_OK)
         return WEFT_UNSUPPORTED;
-    if (!is_address(args)) {
-        l->faults++;
+    if (!is_address(args))
         return l->host->fail(l->host->ctx, WEFT_DATA, "this is no address of the peer");
-    }
     while (slot < CONNS && l->conns[slot])
         slot++;
     weft_conn *c = slot < CONNS ? l->host->alloc(l->host->ctx, sizeof *c, 0) : NULL;
-    if (!c)
+    if (!c) {
+        l->faults++;
         return l->host->fail(l->host->ctx, WEFT_NO_MEMORY, "too many connections");
+    }
     c->link = l;
     c->peer = args->peer;
     c->channel = args->channel;
