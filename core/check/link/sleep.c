@@ -7,8 +7,8 @@
 
 /* --- wake() --- */
 
-#define SLEEP_US 2000000u
-#define MOST_MS 1000u
+#define SLEEP_US 4000000u
+#define MOST_MS 2500u
 
 static void must_have_been_short(const check_end *e, uint64_t since, const char *when)
 {
