@@ -105,10 +105,18 @@ static const weft_option *const *core_options(const weft_component *c)
     return NULL;
 }
 
+/* The one key that a component shares with the core: a source learns the job's tokenizer by it
+ * (weft/data.h). */
+static bool is_shared(const weft_component *c, const weft_option *o, const weft_option *core)
+{
+    return !strcmp(c->iface, "weft.data/1") && !strcmp(o->key, "tokenizer") &&
+           o->type == core->type && o->dflt && !strcmp(o->dflt, core->dflt);
+}
+
 static void check_key(const weft_component *c, const weft_option *o)
 {
     for (const weft_option *const *core = core_options(c); core && *core; core++)
-        if (!strcmp((*core)->key, o->key))
+        if (!strcmp((*core)->key, o->key) && !is_shared(c, o, *core))
             check_fail("component '%s': its option '%s' is a key of the core in the same section; "
                        "give it another name",
                        c->name, o->key);
