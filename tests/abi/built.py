@@ -14,6 +14,8 @@ PLUGINS = {
     "placement": ("optim", "acme.shards", ["placement.c"]),
     "strategy": ("parallel", "acme.crew", ["strategy.cc"]),
     "model": ("model", "acme.bigram", ["model.c"]),
+    "data": ("data", "acme.cycle", ["data.c"]),
+    "tokenizer": ("tokenizer", "acme.bytes", ["tokenizer.c"]),
     "op": ("op", "acme.softcap", ["op.c"]),
     "sink": ("sink", "acme.tsv", ["sink.c"]),
     "device": ("device", "acme.plain", ["device.c"]),

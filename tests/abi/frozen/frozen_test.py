@@ -64,6 +64,8 @@ class Frozen(unittest.TestCase):
         self.near(one, self.train("device", device__plugin="acme.plain"))
         self.near(one, self.train("device2", 2, device__plugin="acme.plain"))
         self.near(one, self.train("library", 2, comm__plugin="acme.hostcoll"))
+        self.train("source", 2, data__train=None, data__source="acme.cycle",
+                   data__tokenizer="acme.bytes")
         lines = [x.split("\t") for x in (self.folder / "one" / "metrics.tsv").read_text()
                  .splitlines()]
         self.near(one, [float(x[2]) for x in lines if x[1] == "loss"])

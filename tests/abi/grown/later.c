@@ -42,9 +42,9 @@ static weft_status update(void *module, const weft_conf *conf, const weft_builde
                                   .name = "m",
                                   .like = u->param,
                                   .later = ASKS == ARGUMENTS};
-    (void)conf;
+    const double keep = conf->real(conf->ctx, "momentum");
     const weft_tensor m = weft_state_of(&f, &args);
-    const weft_tensor next = weft_op2(&f, "add", weft_scale(&f, m, 0.9), u->grad);
+    const weft_tensor next = weft_op2(&f, "add", weft_scale(&f, m, keep), u->grad);
     weft_assign(&f, m, next);
     weft_assign(&f, u->param, weft_op2(&f, "sub", u->param, weft_op2(&f, "mul", next, u->lr)));
     return f.st;
@@ -56,13 +56,14 @@ static weft_status later(void *ctx, uint32_t what)
     return WEFT_OK;
 }
 
-static const weft_option unused = {.struct_size = sizeof unused,
-                                   .type = WEFT_OPT_BOOL,
-                                   .key = "unused",
-                                   .dflt = "off",
-                                   .help = "nothing",
-                                   .later = ASKS == OPTION};
-static const weft_option *const options[] = {&unused, NULL};
+static const weft_option momentum = {.struct_size = sizeof momentum,
+                                     .type = WEFT_OPT_REAL,
+                                     .key = "momentum",
+                                     .dflt = "0.9",
+                                     .help = "share of the last direction that is kept",
+                                     .max = 1,
+                                     .later = ASKS == OPTION};
+static const weft_option *const options[] = {&momentum, NULL};
 static const weft_rule rule = {.struct_size = sizeof rule,
                                .unit = WEFT_UNIT_ELEMENT,
                                .update = update,
