@@ -4,7 +4,7 @@
  *   weft.rule/1, weft.strategy/1, weft.placement/1   a small job is planned with the component; ops
  *                                                    and kernels of the file take part where its
  *                                                    strategies use them
- *   weft.model/1    a small job of the family is planned
+ *   weft.model/1    a small job of the family is planned, of a text, of vectors, or without data
  *   weft.device/1   query and fuse; where probe() finds a device, also arena, copies and an op
  *   weft.link/1     two links of the module in this process: connect, send, receive, disconnect
  *   weft.coll/1     probe

@@ -7,7 +7,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#define UNKNOWN_WANT 77u
+
 /* --- the family under check, behind functions that lend its arguments --- */
+
+static const weft_field *lend_fields(check_lend *l, const weft_field *fields, uint32_t n)
+{
+    return check_lend_bytes(l, fields, n * sizeof *fields);
+}
 
 static weft_status behind_describe(void *module, const weft_conf *conf, const weft_data_info *data,
                                    weft_model_info *out)
@@ -16,9 +23,13 @@ static weft_status behind_describe(void *module, const weft_conf *conf, const we
     check_lend *l = &w->d->lend;
     const weft_model_table *t = w->c->table;
     weft_model_info own = {.struct_size = sizeof own};
+    weft_data_info given;
     w->d->where = "describe";
-    if (data)
-        data = CHECK_LEND(l, weft_data_info, data);
+    if (data) {
+        given = *data;
+        given.fields = lend_fields(l, data->fields, data->nfields);
+        data = CHECK_LEND(l, weft_data_info, &given);
+    }
     weft_model_info *lent = check_lend_out(l, &own);
     const weft_status st = PLUGIN_GET(t, describe, w->d->module, conf, data, lent);
     check_lend_filled(l, &own, lent, "weft_model_info");
@@ -33,8 +44,11 @@ static weft_status behind_build(void *module, const weft_model_args *args, const
     const check_behind *w = module;
     check_lend *l = &w->d->lend;
     const weft_model_table *t = w->c->table;
+    weft_model_args given = *args;
+    given.fields = lend_fields(l, args->fields, args->nfields);
+    given.want = check_lend_value(l, "what build() has to emit", args->want, UNKNOWN_WANT);
     b = check_lend_table(l, check_below_builder(l, b));
-    args = CHECK_LEND(l, weft_model_args, args);
+    args = CHECK_LEND(l, weft_model_args, &given);
     w->d->where = "build";
     return check_lend_end(l, PLUGIN_GET(t, build, w->d->module, args, b, out));
 }
@@ -43,6 +57,23 @@ const weft_model_table check_drive_model_lent = {.struct_size = sizeof check_dri
                                                  .describe = behind_describe,
                                                  .build = behind_build};
 
+/* What jobs have that a family may be made for: a text, vectors, or nothing, where its options give
+ * all sizes. */
+static const weft_field text[] = {{.name = "tokens", .help = "ids", .dtype = WEFT_I32},
+                                  {.name = "targets", .help = "ids", .dtype = WEFT_I32}};
+static const weft_field vectors[] = {
+    {.name = "vectors", .help = "numbers", .dtype = WEFT_F32, .rank = 1, .axes = {{"place", 24}}},
+    {.name = "targets", .help = "classes", .dtype = WEFT_I32}};
+static const weft_data_info sets[] = {
+    {.struct_size = sizeof *sets, .samples = 1000, .vocab = 64, .nfields = 2, .fields = text},
+    {.struct_size = sizeof *sets,
+     .samples = 1000,
+     .rows = 1,
+     .vocab = 16,
+     .nfields = 2,
+     .fields = vectors}};
+#define SETS (sizeof sets / sizeof *sets)
+
 static weft_status ask(spec *s, const weft_data_info *data)
 {
     const weft_model_table *t = s->family.c->table;
@@ -50,29 +81,36 @@ static weft_status ask(spec *s, const weft_data_info *data)
     const weft_status st =
         PLUGIN_CALL(t, describe, s->family.c->module, s->family.conf, data, &s->model);
     s->sequence = s->model.context > 0 && s->model.context < 16 ? s->model.context : 16;
+    if (data && data->rows)
+        s->sequence = (int64_t)data->rows;
+    s->fields = data ? data->fields : NULL;
+    s->nfields = data ? data->nfields : 0;
     return st;
 }
 
 weft_status check_drive_describe(check_drive *d, const component *own, const weft_conf *conf,
                                  spec *s)
 {
-    static const weft_field fields[] = {{.name = "tokens", .help = "ids", .dtype = WEFT_I32},
-                                        {.name = "targets", .help = "ids", .dtype = WEFT_I32}};
-    const weft_data_info data = {
-        .struct_size = sizeof data, .samples = 1000, .vocab = 64, .nfields = 2, .fields = fields};
     s->family = (spec_plugin){own, conf};
-    weft_status st = ask(s, &data);
-    if (st == WEFT_USAGE && !d->lend.altered && !d->large) { /* it needs other fields */
-        snprintf(d->absent, sizeof d->absent, "it takes no tokens and targets: %.900s",
-                 check_drive_why(d));
-        s->family.c = NULL;
+    weft_status st = WEFT_USAGE;
+    for (size_t i = 0; i <= SETS && st == WEFT_USAGE && !d->lend.altered; i++) {
+        if (i == 1) /* it needs other fields */
+            snprintf(d->absent, sizeof d->absent,
+                     "it can be planned for none of the data that "
+                     "this check has; of tokens and targets it says: %.900s",
+                     check_drive_why(d));
         check_host_clear(d->host);
         err_clear();
-        return WEFT_OK;
+        st = ask(s, i < SETS ? &sets[i] : NULL);
     }
-    s->fields = fields;
-    s->nfields = 2;
-    return st;
+    if (st != WEFT_USAGE || d->lend.altered || d->large) {
+        *d->absent = 0;
+        return st;
+    }
+    s->family.c = NULL;
+    check_host_clear(d->host);
+    err_clear();
+    return WEFT_OK;
 }
 
 weft_status check_drive_build(spec *s)

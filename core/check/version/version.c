@@ -19,7 +19,7 @@ static const check checks[] = {
      check_version_later},
     {33, DRIVEN, 20, "Argument structs with a new part that is not zero are WEFT_UNSUPPORTED",
      "the call succeeds, or fails with another status", check_version_asks},
-    {34, "weft.device/1", 20, "An answer is no longer than the caller's struct",
+    {34, "weft.model/1|weft.device/1", 20, "An answer is no longer than the caller's struct",
      "a crash at the page behind the struct: the plugin stores its own size", check_version_out},
     {35, "weft.device/1|weft.link/1", 20, "Optional members need not be called",
      "a life without the call of one of them fails", check_version_optional},
