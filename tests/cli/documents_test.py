@@ -15,7 +15,8 @@ import sys
 
 import started
 
-DOCUMENTS = ["README.md", *sorted(glob.glob("docs/*.md", root_dir=started.SOURCE))]
+DOCUMENTS = ["README.md", *sorted(glob.glob("docs/*.md", root_dir=started.SOURCE)),
+             *sorted(glob.glob("docs/interfaces/*.md", root_dir=started.SOURCE))]
 
 SMALL = f"""#!{sys.executable}
 import os, re, sys
