@@ -179,10 +179,11 @@ static weft_tensor complete_of(const graph *g, uint32_t at, weft_tensor t)
 static weft_status comm_back(graph *g, const node *n, weft_tensor *d)
 {
     weft_builder b = graph_builder(g);
-    const char *axis = g->mesh->name[n->mesh_axis];
+    const graph_group *k = n->group ? &g->groups[n->group - 1] : NULL;
+    const char *axis = k ? k->name : g->mesh->name[n->mesh_axis];
     weft_comm_args c = {.struct_size = sizeof c, .kind = n->comm, .mesh_axis = axis};
     if (n->comm == WEFT_SHIFT) {
-        c.root = g->mesh->size[n->mesh_axis] - n->root;
+        c.root = (k ? k->n : g->mesh->size[n->mesh_axis]) - n->root;
         return b.comm(g, &c, *d, d);
     }
     if (n->comm != WEFT_ALL_TO_ALL)

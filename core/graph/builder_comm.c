@@ -66,26 +66,43 @@ static weft_status find_axis(const graph *g, const char *name, uint32_t *axis, u
     return a >= 0 || *group ? WEFT_OK : no_axis(g, name);
 }
 
-/* Coordinates outside a group keep what they have, so tensors that are the same everywhere, or
- * parts of one, cannot be: only a periodic list has tensors of which each coordinate has its own.
- */
-static weft_status check_group(const graph *g, uint32_t kind, const char *name)
+/* Coordinates outside a group keep what they have. So the result is as much one tensor as before
+ * where parts change places, and where a maximum is taken of some partial maxima. The sum of some
+ * partial sums is none: added up over the mesh axis it counts twice. In a periodic list each
+ * coordinate has a tensor of its own, and what a sum over a group means is the list's affair. */
+static weft_status check_group(const graph *g, const weft_comm_args *c)
 {
-    if (g->state_of && !*g->state_of && kind == WEFT_ALL_REDUCE)
+    const char *name = c->mesh_axis;
+    const bool all = c->kind == WEFT_ALL_REDUCE;
+    if (!g->state_of && (c->kind == WEFT_SHIFT || (all && c->redop == WEFT_MAX)))
         return WEFT_OK;
+    if (g->state_of && !*g->state_of && all)
+        return WEFT_OK;
+    if (g->state_of)
+        return err_fail(WEFT_UNSUPPORTED,
+                        "builder.comm() over the group '%s': in a periodic list a group "
+                        "all-reduces, and a rule communicates over mesh axes",
+                        name);
+    if (all)
+        return err_fail(WEFT_UNSUPPORTED,
+                        "builder.comm() over the group '%s': a sum of some of the partial sums "
+                        "would be counted by each of the group's coordinates; sum over the mesh "
+                        "axis, or gradients over a group by the edit sync",
+                        name);
     return err_fail(WEFT_UNSUPPORTED,
-                    "builder.comm() over the group '%s': a group all-reduces in a periodic list, "
-                    "and sums gradients by the edit sync; other communication is over a mesh axis",
+                    "builder.comm() over the group '%s': in a pass a group shifts parts and takes "
+                    "maxima (WEFT_ALL_REDUCE, WEFT_MAX); of what other kinds make, coordinates "
+                    "outside the group would have parts of another size",
                     name);
 }
 
 static weft_status check_comm(const graph *g, uint32_t kind, uint32_t redop, const char *axis,
-                              uint32_t root, uint32_t a, weft_tensor in)
+                              uint32_t root, uint32_t size, weft_tensor in)
 {
     const char *id = comm_id(kind);
     const tensor *t = graph_tensor(g, in);
     if (kind == WEFT_SHIFT)
-        return check_shift(t, axis, root, g->mesh->size[a]);
+        return check_shift(t, axis, root, size);
     if (!id)
         return err_fail(WEFT_UNSUPPORTED,
                         "communication of kind %u cannot be built into a graph in "
@@ -136,12 +153,14 @@ weft_status graph_comm(void *ctx, const weft_comm_args *args, weft_tensor in, we
     uint32_t a, group;
     st = find_axis(g, c.mesh_axis, &a, &group);
     if (st == WEFT_OK && group)
-        st = check_group(g, c.kind, c.mesh_axis);
-    if (st == WEFT_OK)
-        st = check_comm(g, c.kind, c.redop, c.axis, c.root, a, in);
+        st = check_group(g, &c);
     if (st != WEFT_OK)
         return st;
-    if (g->mesh->size[a] == 1 || (group && g->groups[group - 1].n == 1)) {
+    const uint32_t size = group ? g->groups[group - 1].n : g->mesh->size[a];
+    st = check_comm(g, c.kind, c.redop, c.axis, c.root, size, in);
+    if (st != WEFT_OK)
+        return st;
+    if (size == 1) {
         *out = in;
         return WEFT_OK;
     }

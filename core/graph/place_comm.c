@@ -72,15 +72,24 @@ static weft_status place_shift(const graph *g, const node *n)
     return err_fail(WEFT_USAGE, "shift over %s: %s is not split there", over, in->name);
 }
 
-/* Each coordinate has its own value before and after, which is a partial sum in a list
+/* The placement is as before: parts elsewhere, or a maximum of more of the partial maxima. In a
+ * list each coordinate has its own value before and after, which is a partial sum
  * (plan/optim/periodic.c). */
 static weft_status place_group(const graph *g, const node *n)
 {
     const tensor *in = graph_tensor(g, n->in[0]);
     const graph_group *k = &g->groups[n->group - 1];
+    const bool shifts = n->comm == WEFT_SHIFT, listed = n->phase == PHASE_UPDATE;
+    uint32_t needs = listed ? WEFT_PARTIAL_SUM : WEFT_PARTIAL_MAX;
+    if (shifts)
+        needs = WEFT_SPLIT;
     memcpy(graph_tensor(g, n->out[0])->place, in->place, sizeof in->place);
-    if (in->place[n->mesh_axis].kind == WEFT_PARTIAL_SUM)
+    if (in->place[n->mesh_axis].kind == needs)
         return WEFT_OK;
+    if (!listed)
+        return err_fail(WEFT_USAGE, "%s over the group %s: %s is not %s over %s", n->id, k->name,
+                        in->name, shifts ? "split" : "a partial maximum",
+                        g->mesh->name[n->mesh_axis]);
     return err_fail(
         WEFT_USAGE,
         "%s over the group %s: the coordinates of %s do not have values of their own of "

@@ -254,6 +254,27 @@ static ref temporary(const lowering *l, uint32_t when)
     return (ref){BASE_FRAME, 0, l->frame.at[i].offset};
 }
 
+/* Before communication over a group all ranks copy: those outside the group keep what they have. */
+static weft_status add_group_copy(lowering *l, uint32_t *seg, const char *name, const node *n,
+                                  const ref refs[2])
+{
+    static const weft_ew_step step = {.op = WEFT_EW_COPY, .dst = 1};
+    static const uint16_t reg = 1;
+    static const weft_ew_program program = {sizeof program, 1, 2, -1, &step, &reg};
+    const weft_operand io[2] = {plan_lower_operand(l->b->g, n->in[0]),
+                                plan_lower_operand(l->b->g, n->out[0])};
+    const weft_opspec op = {.struct_size = sizeof op,
+                            .id = "ew",
+                            .nin = 1,
+                            .nout = 1,
+                            .in = io,
+                            .out = io + 1,
+                            .program = &program};
+    if (*seg == UINT32_MAX)
+        *seg = plan_segment_begin(l->b->p, name);
+    return plan_segment_add(l->b->p, *seg, &op, 0, refs);
+}
+
 /* Communication, with the copies before and after it (repack.h). *seg is the segment before it, and
  * on return the one after it, which has the second copy. With both copies the first goes straight
  * to the output, and the temporary is what arrives. */
@@ -263,7 +284,7 @@ static weft_status lower_comm(lowering *l, const node *n, uint32_t when, uint32_
     repack r;
     ref in, out;
     plan_repack_find(l->b->g, n, &r);
-    if (!r.packs)
+    if (!r.packs && !n->group)
         end_segment(l, seg);
     weft_status st = ref_of(l, n->in[0], &in);
     if (st == WEFT_OK)
@@ -272,14 +293,17 @@ static weft_status lower_comm(lowering *l, const node *n, uint32_t when, uint32_
     const ref from = !r.packs ? in : r.unpacks ? out : temp, to = r.unpacks ? temp : out;
     if (st == WEFT_OK && r.packs)
         st = add_repack(l, seg, name, &r, r.pack, (ref[]){in, from});
+    if (st == WEFT_OK && n->group)
+        st = add_group_copy(l, seg, name, n, (ref[]){in, out});
     end_segment(l, seg);
     item *it = vec_push(&l->r->items);
     *it = (item){.comm = true,
-                 .in = from,
+                 .in = n->group && n->comm != WEFT_SHIFT ? to : from,
                  .out = to,
                  .name = graph_tensor(l->b->g, n->in[0])->name,
                  .kind = n->comm,
                  .mesh_axis = n->mesh_axis,
+                 .group = n->group,
                  .redop = n->redop,
                  .root = n->root};
     /* count elements on the larger side */

@@ -11,7 +11,7 @@ typedef struct item { /* a segment, or communication between two of them */
     bool comm;
     uint32_t segment;
     const char *name;
-    uint32_t kind, mesh_axis, redop, dtype, root;
+    uint32_t kind, mesh_axis, group, redop, dtype, root; /* group: 1 + its number; 0: none */
     uint64_t count;
     ref in, out;
 } item;

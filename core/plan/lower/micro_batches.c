@@ -181,7 +181,11 @@ static void give_back(walk *w, const work *x, uint32_t at, const lowered_block *
 static weft_status emit_comm(walk *w, const work *x, const item *it, const uint64_t *bases)
 {
     plan *p = w->b->p;
-    collective c = {.channel = plan_channel(p, "pass", it->mesh_axis), .kind = it->kind};
+    const graph_group *k = it->group ? &w->b->g->groups[it->group - 1] : NULL;
+    collective c = {.kind = it->kind};
+    c.channel = k ? plan_channel_some(p, pool_printf(&p->pool, "%s.pass", k->name), k->mesh_axis,
+                                      k->coords, k->n)
+                  : plan_channel(p, "pass", it->mesh_axis);
     c.name = pool_printf(&p->pool, "%s of %s", plan_kind_title(it->kind), it->name);
     c.redop = it->redop;
     c.root = it->root;

@@ -196,10 +196,12 @@ typedef struct weft_builder {
                       const weft_tensor *in, uint32_t nin, uint32_t flags, weft_tensor *out,
                       uint32_t nout);
 
-    /* Append communication along a mesh axis, or over a group (only an ALL_REDUCE in a list, of
-     * what each coordinate has of its own; the others keep theirs). ALL_TO_ALL cuts the named
-     * tensor axis, and joins the one that was split. A SHIFT takes what is split over the axis:
-     * coordinate c has the part of c - root then. Its gradient is the conjugate: gather and
+    /* Append communication along a mesh axis, or over a group, whose other coordinates keep theirs:
+     * an ALL_REDUCE in a list, of what each coordinate has of its own; in a replacement a SHIFT
+     * among the group's parts, and an ALL_REDUCE by WEFT_MAX of partial maxima, which the core
+     * completes over the others. A model is built before there are groups. ALL_TO_ALL cuts the
+     * named tensor axis, and joins the one that was split. A SHIFT takes what is split over the
+     * axis: coordinate c has the part of c - root then. Its gradient is the conjugate: gather and
      * reduce-scatter, shift by r and by n - r, all-to-all and the one that cuts the joined axis. A
      * mesh axis of size 1 copies nothing: the output is the input. Along the first axis parts are
      * contiguous; where another axis is cut or joined, a copy before or after reads and writes the

@@ -1,73 +1,107 @@
-/* Communication over a group of a mesh axis: what is accepted, and where its output lies. */
+/* graph_group_test.c: communication over a group of a mesh axis: what it may be, and the placements
+ * before and after. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "graph/graph.h"
+#include <weft/coll.h>
 
 #include <cmocka.h>
 
-static void expect(weft_status got, const char *text)
+static const mesh four = {.n = 1, .name = {"m"}, .size = {4}};
+static const uint32_t coords[] = {0, 2, 3};
+static const graph_group groups[] = {{"three", 0, 3, coords}, {"one", 0, 1, coords}};
+
+static weft_tensor begin(graph *g, weft_place place)
 {
-    if (got == WEFT_OK || !strstr(err_text(), text))
-        fail_msg("status %d, '%s' where '%s' was expected", (int)got, err_text(), text);
-    err_clear();
+    const weft_shape s = {.dtype = WEFT_F32, .rank = 2, .axes = {{"tokens", 8}, {"embed", 4}}};
+    graph_init(g, &four, WEFT_F32, WEFT_F32);
+    g->phase = PHASE_FORWARD;
+    g->groups = groups;
+    g->ngroups = 2;
+    weft_tensor x = graph_add(g, "x", WEFT_T_ACTIVATION, &s);
+    graph_tensor(g, x)->place[0] = place;
+    return x;
 }
 
-static weft_status over(const weft_builder *b, uint32_t kind, const char *name, uint32_t root,
-                        weft_tensor in, weft_tensor *out)
+static weft_status over(graph *g, const char *group, uint32_t kind, uint32_t redop,
+                        const char *axis, uint32_t root, weft_tensor x, weft_tensor *out)
 {
-    const uint32_t redop = kind == WEFT_ALL_REDUCE ? WEFT_SUM : 0;
-    const weft_comm_args args = {sizeof args, 0, kind, redop, name, NULL, root, 0};
-    return b->comm(b->ctx, &args, in, out);
+    const weft_builder b = graph_builder(g);
+    const weft_comm_args args = {sizeof args, 0, kind, redop, group, axis, root, 0};
+    return b.comm(b.ctx, &args, x, out);
 }
 
-/* Over a group, only a list all-reduces, and only what each coordinate has of its own. */
-static void over_a_group(void **state)
+/* The placement after it; a text: refused, here or when placements are derived, with that. */
+static void becomes(weft_place before, uint32_t kind, uint32_t redop, const char *axis,
+                    uint32_t root, const char *said)
 {
-    (void)state;
-    static const uint32_t coords[] = {0, 1};
-    static const graph_group groups[] = {{"one", 1, 1, coords}, {"both", 1, 2, coords}};
-    static const mesh m = {.n = 2, .name = {"tp", "dp"}, .size = {2, 2}};
-    const weft_shape s = {.rank = 1, .axes = {{"embed", 4}}};
-    const weft_param_args args = {sizeof args, 0, "table", &s, "zeros", NULL};
     graph g;
-    weft_tensor t, table;
-    graph_init(&g, &m, WEFT_F32, WEFT_F32);
-    const weft_builder builder = graph_builder(&g), *b = &builder;
-    assert_int_equal(b->block(b->ctx, "all", 0), WEFT_OK);
-    assert_int_equal(b->param(b->ctx, &args, &table), WEFT_OK);
-    g.groups = groups;
-    g.ngroups = 2;
-    expect(over(b, WEFT_ALL_REDUCE, "both", 0, table, &t),
-           "over the group 'both': a group all-reduces in a periodic list");
-    g.state_of = "table";
-    expect(over(b, WEFT_ALL_REDUCE, "both", 0, table, &t),
-           "other communication is over a mesh axis");
-    g.list_after = g.tensors.n;
-    g.state_of = "";
-    expect(over(b, WEFT_SHIFT, "both", 1, table, &t), "a group all-reduces");
-    expect(over(b, WEFT_ALL_REDUCE, "bot", 0, table, &t),
-           "'bot' is neither a mesh axis of this job");
-    const uint32_t before = g.nodes.n;
-    assert_int_equal(over(b, WEFT_ALL_REDUCE, "one", 0, table, &t), WEFT_OK);
-    assert_int_equal(t, table);
-    assert_int_equal(over(b, WEFT_ALL_REDUCE, "both", 0, table, &t), WEFT_OK);
+    weft_tensor y = 0, x = begin(&g, before);
+    weft_status st = over(&g, "three", kind, redop, axis, root, x, &y);
     uint32_t end = g.nodes.n;
-    expect(graph_propagate(&g, before, &end), "do not have values of their own of table");
-    graph_tensor(&g, table)->place[1].kind = WEFT_PARTIAL_SUM;
-    end = g.nodes.n;
-    assert_int_equal(graph_propagate(&g, before, &end), WEFT_OK);
-    assert_int_equal(graph_tensor(&g, t)->place[1].kind, WEFT_PARTIAL_SUM);
+    if (st == WEFT_OK)
+        st = graph_propagate(&g, 0, &end);
+    if (said) {
+        assert_int_not_equal(st, WEFT_OK);
+        if (!strstr(err_text(), said))
+            fail_msg("'%s' does not say '%s'", err_text(), said);
+        err_clear();
+    } else {
+        assert_int_equal(st, WEFT_OK);
+        assert_memory_equal(&graph_tensor(&g, y)->place[0], &before, sizeof before);
+        assert_int_equal(g.nodes.at[0].group, 1);
+    }
+    graph_free(&g);
+}
+
+static void in_a_pass(void **state)
+{
+    const weft_place split = {WEFT_SPLIT, 0, 0, 0}, max = {WEFT_PARTIAL_MAX, 0, 0, 0},
+                     sum = {WEFT_PARTIAL_SUM, 0, 0, 0}, whole = {WEFT_WHOLE, 0, 0, 0};
+    (void)state;
+    becomes(split, WEFT_SHIFT, 0, NULL, 1, NULL);
+    becomes(split, WEFT_SHIFT, 0, NULL, 2, NULL);
+    becomes(split, WEFT_SHIFT, 0, NULL, 3, "goes 1 to 2 further");
+    becomes(whole, WEFT_SHIFT, 0, NULL, 1, "shift over the group three: x is not split over m");
+    becomes(max, WEFT_ALL_REDUCE, WEFT_MAX, NULL, 0, NULL);
+    becomes(split, WEFT_ALL_REDUCE, WEFT_MAX, NULL, 0, "x is not a partial maximum over m");
+    becomes(sum, WEFT_ALL_REDUCE, WEFT_SUM, NULL, 0, "would be counted by each");
+    becomes(split, WEFT_ALL_GATHER, 0, "tokens", 0, "in a pass a group shifts parts and takes");
+    becomes(split, WEFT_ALL_TO_ALL, 0, "embed", 0, "in a pass a group shifts parts and takes");
+    becomes(sum, WEFT_REDUCE_SCATTER, WEFT_SUM, "embed", 0, "in a pass a group shifts parts");
+}
+
+/* One coordinate has nobody to communicate with; a rule and a list have other refusals. */
+static void elsewhere(void **state)
+{
+    graph g;
+    weft_tensor y = 0, x = begin(&g, (weft_place){WEFT_PARTIAL_MAX, 0, 0, 0});
+    (void)state;
+    assert_int_equal(over(&g, "one", WEFT_ALL_REDUCE, WEFT_MAX, NULL, 0, x, &y), WEFT_OK);
+    assert_int_equal(y, x);
+    g.state_of = "x";
+    assert_int_equal(over(&g, "three", WEFT_ALL_REDUCE, WEFT_MAX, NULL, 0, x, &y),
+                     WEFT_UNSUPPORTED);
+    assert_non_null(strstr(err_text(), "a rule communicates over mesh axes"));
+    g.state_of = "";
+    assert_int_equal(over(&g, "three", WEFT_SHIFT, 0, NULL, 1, x, &y), WEFT_UNSUPPORTED);
+    assert_non_null(strstr(err_text(), "in a periodic list a group all-reduces"));
+    assert_int_equal(over(&g, "three", WEFT_ALL_REDUCE, WEFT_SUM, NULL, 0, x, &y), WEFT_OK);
     graph_free(&g);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(over_a_group)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(in_a_pass),
+        cmocka_unit_test(elsewhere),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
