@@ -129,6 +129,19 @@ class Vectors(w.Bench):
         self.refused({"train.sequence": 4}, "a sample of the data has 1 rows")
         self.refused({"model.family": "gpt2", "model.heads": 5}, "nothing fills an input 'tokens'")
 
+    def test_plans(self):
+        """A family that takes its sizes from the data is planned where the data is."""
+        plan = ("plan", "-n", 2, self.ini)
+        done = w.weft(*plan, *self.options("plan", {"parallel.strategy": "dp"}))
+        self.assertIn("1953 parameters", done.stdout)
+        gone = {"data.train": self.path("missing"), "parallel.strategy": "dp"}
+        done = w.weft(*plan, *self.options("plan", gone), status=None)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("No such file", done.stderr)
+        done = w.weft(*plan, *self.options("plan", gone | {"data.train": ""}), status=None)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("takes its inputs and classes from the data", " ".join(done.stderr.split()))
+
 
 if __name__ == "__main__":
     w.main()
