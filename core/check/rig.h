@@ -52,15 +52,16 @@ extern _Atomic(const char *) check_step;
 
 /* A host for one module. The functions of the table may be called from any thread. */
 typedef struct check_host {
-    weft_host own;          /* the table, complete */
-    const weft_host *table; /* what the plugin gets: `own`, or a copy at a guard page */
-    const char *name;       /* for messages: "the first host" */
-    weft_host_tls tls;      /* served as weft.host.tls/1 unless `bare` */
-    uint64_t key;           /* of the TLS */
-    const weft_host_kv *kv; /* served as weft.host.kv/1; NULL: not */
-    bool bare;              /* iface() is always NULL */
-    bool guards;            /* a weft_conf ends at a page without access */
-    uint64_t fail_at;       /* the allocation with this number (1 is the next) fails; 0: none */
+    weft_host own;              /* the table, complete */
+    const weft_host *table;     /* what the plugin gets: `own`, or a copy at a guard page */
+    const char *name;           /* for messages: "the first host" */
+    weft_host_tls tls;          /* served as weft.host.tls/1 unless `bare` */
+    uint64_t key;               /* of the TLS */
+    const weft_host_kv *kv;     /* served as weft.host.kv/1; NULL: not */
+    bool bare;                  /* iface() is always NULL */
+    bool guards;                /* a weft_conf ends at a page without access */
+    weft_status (*later)(void); /* a weft_conf has this function behind its end; NULL: none */
+    uint64_t fail_at;           /* the allocation with this number (1 is the next) fails; 0: none */
     pthread_mutex_t lock;
     check_block *blocks;                    /* that are not given back */
     uint64_t allocs, live;                  /* allocations so far; blocks that are not given back */

@@ -247,6 +247,20 @@ static const char *set_value(const check_host *h, const component *c, const char
                                                       : NULL;
 }
 
+/* The conf of a later minor: it has more functions. As long as the process. */
+static const weft_conf *longer(const weft_conf *from, weft_status (*later)(void))
+{
+    struct {
+        weft_conf conf;
+        weft_status (*later[8])(void);
+    } *grown = mem_alloc(sizeof *grown);
+    grown->conf = *from;
+    grown->conf.struct_size = sizeof *grown;
+    for (size_t i = 0; i < sizeof grown->later / sizeof *grown->later; i++)
+        grown->later[i] = later;
+    return &grown->conf;
+}
+
 const weft_conf *check_conf(check_host *h, const component *c)
 {
     char text[16384] = "[check]\n";
@@ -284,5 +298,7 @@ const weft_conf *check_conf(check_host *h, const component *c)
     a->conf.integer = ask_integer;
     a->conf.real = ask_real;
     a->conf.reals = ask_reals;
-    return h->guards ? check_guard(&a->conf, sizeof a->conf) : &a->conf;
+    return h->later    ? longer(&a->conf, h->later)
+           : h->guards ? check_guard(&a->conf, sizeof a->conf)
+                       : &a->conf;
 }

@@ -59,6 +59,7 @@ void check_version_later(check_run *r)
     for (size_t i = 0; offers && i < sizeof grown.later / sizeof *grown.later; i++)
         grown.later[i] = check_lend_later;
     h.table = &grown.own;
+    h.later = offers ? check_lend_later : NULL;
     check_drive_life(&d);
 }
 

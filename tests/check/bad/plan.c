@@ -23,6 +23,7 @@ enum {
     BEHIND_BUILDER,
     BEHIND_ARGS,
     EXACT_BUILDER,
+    EXACT_CONF,
     IGNORES_TAIL,
     WRITES_BEHIND,
     NEEDS_FUSE,
@@ -78,6 +79,8 @@ static weft_status update(void *of, const weft_conf *conf, const weft_builder *b
         return WEFT_OK;
     if (BAD == EXACT_BUILDER && !weft_knows(b))
         return refuse(m, "this builder is of another version");
+    if (BAD == EXACT_CONF && !weft_knows(conf))
+        return refuse(m, "these options are of another version");
     if (BAD == BEHIND_ARGS && byte_behind(u, sizeof *u) == 42)
         return WEFT_OK;
     weft_assign(
