@@ -6,8 +6,10 @@ maxima of some of them before those of all. No number changes, so every bit is t
 what is sent is known."""
 import json
 import os
+import sys
 
-import weft_jobs as w
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import weft_jobs as w  # noqa: E402
 
 PLUGINS = os.path.join(os.path.dirname(w.WEFT), "..", "tests", "parity", "plugins")
 JOB = w.EVEN | {"run.plugins": PLUGINS, "checkpoint.every": 20, "comm.plugin": "shm",
