@@ -1,4 +1,4 @@
-/* cli/plugins.c: weft plugins [NAME], the entry of weft plugins check, and weft config, the
+/* cli/plugins.c: weft plugins [NAME], the entry of its subcommands, and weft config, the
  * reference that docs/CONFIG.md holds. */
 #include "cli/cli.h"
 
@@ -7,6 +7,8 @@
 #include "cli/bench/sweep/sweep.h"
 #include "cli/bench/tune_command.h"
 #include "cli/check.h"
+#include "cli/info.h"
+#include "cli/new.h"
 #include "config/config.h"
 #include "config/constraints.h"
 #include "host/host.h"
@@ -128,6 +130,10 @@ static int run(int argc, char **argv)
     uint32_t n;
     if (argc > 1 && !strcmp(argv[1], "check"))
         return cli_check(argc, argv);
+    if (argc > 1 && !strcmp(argv[1], "new"))
+        return cli_new(argc, argv);
+    if (argc > 1 && !strcmp(argv[1], "info"))
+        return cli_info(argc, argv);
     weft_status st = cli_read_words(argc, argv, &name, &cfg);
     host_limits_set(cfg);
     if (st == WEFT_OK)
@@ -147,11 +153,17 @@ static int run(int argc, char **argv)
 
 const command cli_cmd_plugins = {
     "plugins",
-    "[NAME] [JOB.ini] [section.key=value ...]  or  check FILE.so [--only N,N-M] [--seed S] "
-    "[--json]",
+    "[NAME] [JOB.ini] [section.key=value ...]  or  new KIND NAME [--cxx] [--dir DIR]  or  "
+    "info FILE.so [--json]  or  check FILE.so [--only N,N-M] [--seed S] [--json]",
     "List the plugins that are installed, or print the keys of one, with types and defaults.\n\n"
     "  JOB.ini          look into the folders of its run.plugins too; run.plugins=DIR does the "
     "same\n"
+    "  new KIND NAME    write a folder with a plugin that builds, passes the checks and trains: "
+    "source (--cxx: C++),\n"
+    "                   build files, a job and a test; in the folder DIR\n"
+    "  info FILE.so     what a file says of itself: manifest, components, options, digest; which "
+    "other\n"
+    "                   file has the same names\n"
     "  check FILE.so    test a plugin against the SDK's rules: docs/CHECKS.md; --list prints the "
     "checks,\n"
     "                   --in-process runs one (--only N) without a process of its own, for a "

@@ -91,4 +91,7 @@ typedef struct host_file {
  * file is no longer the one that was loaded; else the digests are empty. [setup] */
 weft_status host_used_files(host *h, bool digests, const host_file **out, uint32_t *n);
 
+/* Is it a name that a component or plugin may have: "tcp", "acme.ring"? [any] */
+bool host_plugin_name_well_formed(const char *name);
+
 #endif

@@ -30,7 +30,6 @@ typedef struct interface {
 const interface *host_interface_find(const char *id);        /* NULL: not known */
 const interface *host_interface_other_major(const char *id); /* "weft.link/1" for /2 */
 bool host_interface_well_formed(const char *id);             /* "name/N", nothing after */
-bool host_plugin_name_well_formed(const char *name);         /* "tcp", "acme.ring" */
 
 /* --- objects --- */
 

@@ -1,4 +1,6 @@
 """weft plugins and weft config: what is installed, what it takes, and the document made of it."""
+import hashlib
+import json
 import os
 import re
 import shutil
@@ -30,6 +32,30 @@ class Plugins(started.Case):
         self.assertIn("weight_decay", self.weft("plugins", "adamw")[0])
         self.assertIn("[comm.tcp]", self.weft("plugins", "tcp")[0])
         self.assertIn("  dp ", self.weft("plugins", "dp")[0])
+
+    def test_info(self):
+        """What a file says of itself, and another file with the same name."""
+        lib = os.path.join(os.path.dirname(os.path.dirname(started.WEFT)), "lib", "weft")
+        own = os.path.join(lib, "optim", "adamw.so")
+        out = self.weft("plugins", "info", own)[0]
+        self.assertIn("optim adamw (weft.rule/1)", out)
+        self.assertIn("(default 1e-8)", out)
+        self.assertNotIn("another plugin", out)
+        os.makedirs(self.path("mine", "optim"), mode=0o755)
+        copy = shutil.copy(own, self.path("mine", "optim", "adamw.so"))
+        os.chmod(copy, 0o755)
+        said = json.loads(self.weft("plugins", "info", copy, "--json", "run.plugins=mine")[0])
+        with open(own, "rb") as f:
+            self.assertEqual(said["sha256"], hashlib.sha256(f.read()).hexdigest())
+        self.assertEqual((said["id"], said["abi"]), ("weft.adamw", said["program_abi"]))
+        component = said["components"][0]
+        self.assertEqual(component["also_in"], [own])
+        self.assertEqual([o["key"] for o in component["options"]],
+                         ["betas", "eps", "weight_decay"])
+        self.refused("plugins", "info", why="takes a FILE.so")
+        self.refused("plugins", "info", "none.so", why="cannot find the plugin none.so")
+        self.refused("plugins", "info", "tiny.ini", why="no ELF header")
+        self.refused("plugins", "info", own, own, why="does not take")
 
     def test_refusals(self):
         self.refused("plugins", "admw", why="did you mean 'adamw'?")

@@ -52,7 +52,8 @@ class Text(started.Case):
         said = self.weft("train", "tiny.ini", *TEXT, "run.out=half", "run.steps=6", "--resume",
                          status=2)[1]
         self.assertIn("data.source", said)
-        out = self.weft("sample", "half/step-00000004", "--prompt", "9 is", "--tokens", 5)[0]
+        out = self.weft("sample", "half/checkpoints/step-00000004", "--prompt", "9 is",
+                        "--tokens", 5)[0]
         self.assertTrue(out.startswith("9 is"))
 
     def test_refusals(self):

@@ -165,11 +165,12 @@ class Bpe(unittest.TestCase):
         done = self.run_weft(
             "train", "-n", "2", "job.ini", "data.train=tokens", "model.layers=1", "model.embed=16",
             "model.heads=2", "model.context=16", f"model.vocab={len(self.names)}",
-            "train.batch=8", "train.microbatch=4", "train.sequence=16", "run.steps=10", "run.out=out",
+            "train.batch=8", "train.microbatch=4", "train.sequence=16", "run.steps=10",
+            "run.out=out",
             "data.tokenizer=acme.bpe", "checkpoint.every=10", "parallel.strategy=dp")
         self.assertEqual(done.returncode, 0, done.stderr)
-        done = self.run_weft("sample", "out/checkpoints/step-00000010", "--prompt", "naïve café 🙂 they'll",
-                             "--tokens", "5")
+        done = self.run_weft("sample", "out/checkpoints/step-00000010", "--prompt",
+                             "naïve café 🙂 they'll", "--tokens", "5")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("naïve café 🙂 they'll", done.stdout)
 

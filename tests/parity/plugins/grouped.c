@@ -108,20 +108,21 @@ static weft_status change(const char *what, uint32_t phase, const weft_view *vie
     return st;
 }
 
+static weft_status edit(void *module, const weft_conf *conf, uint32_t phase, const weft_view *view,
+                        const weft_edits *edits)
+{
+    (void)module;
+    return change(conf->component->name, phase, view, edits);
+}
+
+static const weft_strategy table = {.struct_size = sizeof table, .edit = edit};
+
 #define STRATEGY(name_)                                                                            \
-    static weft_status edit_##name_(void *module, const weft_conf *conf, uint32_t phase,           \
-                                    const weft_view *view, const weft_edits *edits)                \
-    {                                                                                              \
-        (void)module, (void)conf;                                                                  \
-        return change("test." #name_, phase, view, edits);                                         \
-    }                                                                                              \
-    static const weft_strategy table_##name_ = {.struct_size = sizeof(weft_strategy),              \
-                                                .edit = edit_##name_};                             \
     static const weft_component name_ = {.struct_size = sizeof(weft_component),                    \
                                          .iface = "weft.strategy/1",                               \
                                          .name = "test." #name_,                                   \
                                          .help = "communicates over groups of tp",                 \
-                                         .table = &table_##name_};
+                                         .table = &table};
 STRATEGY(grouped)
 STRATEGY(lost)
 STRATEGY(summed)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""classes.py FILE: write the ranges of letters, numbers and white space of Unicode as a C header."""
+"""classes.py FILE: write the ranges of letters, numbers and white space of Unicode as C."""
 import sys
 import unicodedata
 

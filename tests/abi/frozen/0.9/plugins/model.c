@@ -61,6 +61,8 @@ static weft_status build(void *module, const weft_model_args *args, const weft_b
                          weft_tensor *out)
 {
     weft_expr e = {b, weft_check_args((const weft_host *)module, args, sizeof *args, 0)};
+    if (e.st == WEFT_OK && (args->want < WEFT_MODEL_TRAIN || args->want > WEFT_MODEL_LOGITS))
+        e.st = weft_refuse_unknown((const weft_host *)module);
     const double cap = args->conf->real(args->conf->ctx, "cap");
     const weft_attr capped[] = {WEFT_ATTR_REAL("cap", cap)};
     if (e.st == WEFT_OK)

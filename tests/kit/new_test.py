@@ -1,0 +1,105 @@
+"""new_test.py BUILD [--whole]: is what `weft plugins new` writes a plugin that works?
+
+BUILD is installed to a fresh prefix, and everything else happens with that alone, in another
+folder. A sample of kinds, languages and build tools; with --whole all of them.
+"""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD, WHOLE = os.path.abspath(sys.argv[1]), "--whole" in sys.argv
+PLACE = tempfile.mkdtemp(prefix="weft-kit-")
+PREFIX = os.path.join(PLACE, "prefix")
+WEFT = os.path.join(PREFIX, "bin", "weft")
+KINDS = ("link", "coll", "strategy", "rule", "placement", "op", "model", "data", "tokenizer",
+         "sink")
+# Kind, language, build tool.
+ALL = [(k, cxx, tool) for k in KINDS for cxx in (False, True) for tool in ("cmake", "make")]
+SAMPLE = [(k, k in ("rule", "sink", "model"), "make" if k in ("rule", "op", "link") else "cmake")
+          for k in KINDS]
+
+
+def run(words, where, status=0, **more):
+    env = os.environ | {"PKG_CONFIG_PATH": os.path.join(PREFIX, "lib", "pkgconfig"), "WEFT": WEFT}
+    done = subprocess.run(words, cwd=where, capture_output=True, text=True, timeout=300, env=env,
+                          check=False, **more)
+    if done.returncode != status:
+        raise AssertionError(f"{' '.join(words)}: status {done.returncode}\n{done.stdout[-3000:]}"
+                             f"{done.stderr[-3000:]}")
+    return done.stdout + done.stderr
+
+
+def setUpModule():
+    unittest.addModuleCleanup(shutil.rmtree, PLACE, ignore_errors=True)
+    run(["cmake", "--install", BUILD, "--prefix", PREFIX], PLACE)
+
+
+class New(unittest.TestCase):
+    def setUp(self):
+        self.place = tempfile.mkdtemp(dir=PLACE)
+
+    def new(self, *words, status=0):
+        return run([WEFT, "plugins", "new", *words], self.place, status)
+
+    def test_every_kind_works(self):
+        for kind, cxx, tool in ALL if WHOLE else SAMPLE:
+            with self.subTest(kind=kind, cxx=cxx, tool=tool):
+                name = f"{tool}_{'cxx' if cxx else 'c'}"
+                where = os.path.join(self.place, kind + name)
+                os.mkdir(where)
+                self.new(kind, f"acme.{name}", "--dir", where, *["--cxx"] * cxx)
+                folder = os.path.join(where, name)
+                self.assertIn(f"{name}.{'cc' if cxx else 'c'}", os.listdir(folder))
+                self.expect_filled(folder)
+                self.build(folder, tool)
+
+    def expect_filled(self, folder):
+        for file in os.listdir(folder):
+            with open(os.path.join(folder, file), encoding="utf-8") as f:
+                self.assertNotRegex(f.read(), "@[A-Z_]+@", f"{file} has a word to replace")
+
+    def build(self, folder, tool):
+        """Its own build files and its own test: the checks, and a job that trains."""
+        if tool == "make":
+            said = run(["make", "check"], folder)
+        else:
+            run(["cmake", "-B", "build", "-DCMAKE_PREFIX_PATH=" + PREFIX], folder)
+            run(["cmake", "--build", "build"], folder)
+            said = run(["ctest", "--test-dir", "build", "-V"], folder)
+        self.assertIn(" 0 failed", said)
+        self.assertRegex(said, "step +10")
+        self.assertNotIn("warning:", said)
+
+    def test_refusals(self):
+        for words, why in ((("wheel", "acme.a"), "no kind of plugin; there are link"),
+                           (("rule",), "a kind and a name"),
+                           (("rule", "lion"), "a dot between"),
+                           (("rule", "acme."), "no name"), (("rule", "acme/lion.x"), "no name"),
+                           (("rule", "../acme.lion"), "no name"),
+                           (("rule", "acme.9"), "begins with a letter"),
+                           (("rule", "acme." + "x" * 40), "at most 40 bytes"),
+                           (("rule", "acme.a", "--dir", "none"), "cannot make the folder none/a"),
+                           (("rule", "acme.a", "acme.b"), "does not take acme.b")):
+            with self.subTest(words):
+                self.assertIn(why, self.new(*words, status=2))
+                self.assertEqual(os.listdir(self.place), [])
+
+    def test_a_folder_is_not_overwritten(self):
+        os.mkdir(os.path.join(self.place, "lion"))
+        self.assertIn("lion: File exists", self.new("rule", "acme.lion", status=2))
+        self.assertEqual(os.listdir(os.path.join(self.place, "lion")), [])
+
+    def test_without_templates(self):
+        """Nothing is left where a template is missing."""
+        templates = os.path.join(PREFIX, "share", "weft", "templates")
+        os.rename(os.path.join(templates, "common"), os.path.join(self.place, "kept"))
+        self.assertIn("templates", self.new("rule", "acme.lion", status=77))
+        os.rename(os.path.join(self.place, "kept"), os.path.join(templates, "common"))
+        self.assertEqual(os.listdir(self.place), [])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
