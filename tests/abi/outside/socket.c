@@ -249,6 +249,10 @@ static void receive_guests(weft_link *l)
                 g->fd = -1;
             }
         }
+        if (g->fd >= 0 && g->got == sizeof g->name && !is_there(g->fd)) { /* nobody asked for it */
+            close(g->fd);
+            g->fd = -1;
+        }
         if (g->fd < 0 || g->got == sizeof g->name)
             continue;
         ssize_t n = recv(g->fd, (char *)g->name + g->got, sizeof g->name - g->got, 0);
