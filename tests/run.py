@@ -43,8 +43,8 @@ TREE = r"tidy|abi\.headers|abi\.outside|pytorch|runner"
 # tensors of one arena overlap; bounds of the cuda device's kernels are checked by the interpreter
 # of PTX (tests/cuda/ptx/ptx.h).
 ASAN_LEAVES = (r"fault\.(job_(death|launch)|train_frozen)|cuda\.ranks|double\.double|openness"
-               r"|parity\.(compress|layouts|machines|recompute|resume|stages|sums|tensor|zero)"
-               r"|ops\.(joined_test\.cuda_own|ops_test\.cuda)")
+               r"|parity\.(compress|layouts|machines|optimizers|recompute|resume|stages|sums|tensor"
+               r"|zero)|ops\.(joined_test\.cuda_own|ops_test\.cuda)")
 # The thread sanitizer runs what has threads, and builds these folders and the libraries they use.
 TSAN_RUNS = r"links|fault|comm\.(links|threads)|job|unit\.(comm|job|run|log)"
 TSAN_LEAVES = r"fault\.(job_launch|train_frozen)"
