@@ -17,6 +17,7 @@
 #include "run/view/metrics.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *section_of(const component *c, char out[128])
@@ -121,6 +122,49 @@ weft_status cli_read_words(int argc, char **argv, const char **name, config **cf
     return ini || n ? config_load(ini, overrides, n, cfg) : WEFT_OK;
 }
 
+/* The keys of a job whose words are names of plugins, and where each is looked for. */
+static const struct named {
+    const char *key, *kind, *ifaces[2]; /* kind NULL: run.use, files of ops and kernels */
+} named_by[] = {{"model.family", "model", {"weft.model/1", NULL}},
+                {"data.source", "data", {"weft.data/1", NULL}},
+                {"data.tokenizer", "tokenizer", {"weft.tokenizer/1", NULL}},
+                {"device.plugin", "device", {"weft.device/1", NULL}},
+                {"parallel.strategy", "parallel", {"weft.strategy/1", NULL}},
+                {"optim.rule", "optim", {"weft.rule/1", NULL}},
+                {"optim.placement", "optim", {"weft.placement/1", NULL}},
+                {"log.sinks", "sink", {"weft.sink/1", NULL}},
+                {"run.use", NULL, {NULL, NULL}}};
+
+static weft_status print_name(host *h, const config *cfg, const struct named *by, const char *name)
+{
+    const component *c;
+    const char *path = NULL;
+    weft_status st =
+        by->kind ? host_find(h, by->kind, name, by->ifaces, &c) : host_use_named(h, name, &path);
+    if (st == WEFT_OK)
+        printf("%s = %s: %s\n", by->key, name, by->kind ? c->path : path);
+    else
+        err_context("%s: %s", config_where(cfg, by->key), by->key);
+    return st;
+}
+
+/* The file of each plugin that the job names; fails at a name without one. Transports are left
+ * out: the links of a job choose among them. */
+static weft_status print_job(host *h, const config *cfg)
+{
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; st == WEFT_OK && i < sizeof named_by / sizeof *named_by; i++) {
+        const char *text = config_raw(cfg, named_by[i].key);
+        char *words = text ? strdup(text) : NULL, *at = NULL;
+        char *word = words ? strtok_r(words, ", \t", &at) : NULL;
+        for (; st == WEFT_OK && word; word = strtok_r(NULL, ", \t", &at))
+            if (strcmp(word, "auto") && strcmp(word, "none"))
+                st = print_name(h, cfg, &named_by[i], word);
+        free(words);
+    }
+    return st;
+}
+
 static int run(int argc, char **argv)
 {
     host *h = NULL;
@@ -146,6 +190,8 @@ static int run(int argc, char **argv)
         st = find_and_print(all, n, name);
     else if (st == WEFT_OK)
         print_all(all, n);
+    if (st == WEFT_OK && cfg && !name)
+        st = print_job(h, cfg);
     host_destroy(h);
     config_destroy(cfg);
     return cli_fail(st);
@@ -157,7 +203,8 @@ const command cli_cmd_plugins = {
     "info FILE.so [--json]  or  check FILE.so [--only N,N-M] [--seed S] [--json]",
     "List the plugins that are installed, or print the keys of one, with types and defaults.\n\n"
     "  JOB.ini          look into the folders of its run.plugins too; run.plugins=DIR does the "
-    "same\n"
+    "same;\n"
+    "                   then print the file of each plugin that the job names\n"
     "  new KIND NAME    write a folder with a plugin that builds, passes the checks and trains: "
     "source (--cxx: C++),\n"
     "                   build files, a job and a test; in the folder DIR\n"

@@ -74,8 +74,9 @@ weft_status host_load_file(host *h, const char *path, const component *const **o
 weft_status host_use(host *h, const component *c);
 
 /* The same for a name in run.use: a file NAME.so in the folder of any kind, else an op or a kernel
- * of that name in any file. A failure names the nearest known name. */
-weft_status host_use_named(host *h, const char *name);
+ * of that name in any file. *path, unless `path` is NULL: that file, of the host. A failure names
+ * the nearest known name. */
+weft_status host_use_named(host *h, const char *name, const char **path);
 
 /* Every component of an interface ("weft.op/1", "weft.kernel/1") in the objects in use, in the
  * order of use: returns their number; writes at most `cap` of them. */

@@ -69,7 +69,7 @@ static weft_status find_file(host *h, const char *name, object **out)
     return WEFT_OK;
 }
 
-weft_status host_use_named(host *h, const char *name)
+weft_status host_use_named(host *h, const char *name, const char **path)
 {
     object *o;
     if (!host_plugin_name_well_formed(name))
@@ -85,11 +85,15 @@ weft_status host_use_named(host *h, const char *name)
                         "%s has neither an op nor a kernel; run.use names files that have some, "
                         "other plugins are named by the key of their kind",
                         o->path);
-    if (o)
-        return use_object(h, o);
     const component *c;
-    st = host_find(h, "op", name, op_ifaces, &c); /* a component of a file with another name */
-    return st == WEFT_OK ? host_use(h, c) : st;
+    if (!o) /* a component of a file with another name */
+        st = host_find(h, "op", name, op_ifaces, &c);
+    if (st != WEFT_OK)
+        return st;
+    o = o ? o : ((const adopted *)c)->from;
+    if (path)
+        *path = o->path;
+    return use_object(h, o);
 }
 
 uint32_t host_used(const host *h, const char *iface, const component **out, uint32_t cap)

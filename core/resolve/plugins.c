@@ -244,7 +244,7 @@ weft_status resolve_use(resolver *r)
     char *rest = pool_text(&r->spec->pool, config_text(r->cfg, "run.use"));
     rest = *rest ? rest : NULL;
     for (char *word; (word = resolve_next_word(&rest));) {
-        weft_status st = host_use_named(r->spec->host, word);
+        weft_status st = host_use_named(r->spec->host, word, NULL);
         if (st != WEFT_OK) {
             err_context("%s: run.use", config_where(r->cfg, "run.use"));
             return st;

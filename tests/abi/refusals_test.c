@@ -162,22 +162,22 @@ static void a_job_names_files_of_ops(void **state)
     (void)state;
     host *h = hosts(PLUGINS "/one:" PLUGINS "/again");
     const component *c = NULL;
-    assert_int_equal(host_use_named(h, "acme.twise"), WEFT_USAGE);
+    assert_int_equal(host_use_named(h, "acme.twise", NULL), WEFT_USAGE);
     assert_non_null(strstr(err_text(), "did you mean 'acme.twice'?"));
     err_clear();
-    assert_int_equal(host_use_named(h, "goood"), WEFT_USAGE); /* near the name of a file */
+    assert_int_equal(host_use_named(h, "goood", NULL), WEFT_USAGE); /* near the name of a file */
     assert_non_null(strstr(err_text(), "did you mean 'good'?"));
     err_clear();
-    assert_int_equal(host_use_named(h, "a/b"), WEFT_USAGE);
+    assert_int_equal(host_use_named(h, "a/b", NULL), WEFT_USAGE);
     err_clear();
     assert_int_equal(host_used(h, "weft.op/1", &c, 1), 0);
 
-    assert_int_equal(host_use_named(h, "good"), WEFT_OK);
+    assert_int_equal(host_use_named(h, "good", NULL), WEFT_OK);
     assert_int_equal(host_used(h, "weft.op/1", &c, 1), 1);
     assert_string_equal(c->path, PLUGINS "/one/optim/good.so");
-    assert_int_equal(host_use_named(h, "good"), WEFT_OK); /* the same file */
+    assert_int_equal(host_use_named(h, "good", NULL), WEFT_OK); /* the same file */
     assert_int_equal(host_used(h, "weft.op/1", &c, 1), 1);
-    assert_int_equal(host_use_named(h, "again"), WEFT_USAGE);
+    assert_int_equal(host_use_named(h, "again", NULL), WEFT_USAGE);
     assert_non_null(strstr(err_text(), "the op 'acme.twice' is in " PLUGINS "/one/optim/good.so "
                                        "and in " PLUGINS "/again/op/again.so"));
     host_destroy(h);
@@ -194,7 +194,7 @@ static void a_job_names_files_of_ops(void **state)
             rules_seen += !strcmp(all[k]->kind, "optim");
             ops_seen += !strcmp(all[k]->kind, "op");
         }
-    assert_int_equal(host_use_named(h, "acme.twice"), WEFT_OK); /* a component of again.so */
+    assert_int_equal(host_use_named(h, "acme.twice", NULL), WEFT_OK); /* a component of again.so */
     assert_int_equal(host_used(h, "weft.op/1", &c, 1), 1);
     assert_int_equal(rules_seen, 2);
     assert_int_equal(ops_seen, 1);

@@ -64,6 +64,15 @@ class Plugins(started.Case):
         self.refused("plugins", "no.ini", why="cannot open the job file no.ini")
         self.refused("config", "x", why="takes no arguments but")
 
+    def test_a_job_names_files(self):
+        self.write("names.ini", "[optim]\nrule = adamw\n")
+        out, _ = self.weft("plugins", "names.ini")
+        self.assertRegex(out, r"optim\.rule = adamw: /.*/optim/adam.*\.so\n")
+        self.assertNotIn("optim.rule = ", self.weft("plugins")[0])
+        self.refused("plugins", "names.ini", "optim.rule=admw", why="did you mean 'adamw'?")
+        self.refused("plugins", "names.ini", "run.use=acme.none", why="run.use")
+        self.refused("plugins", "names.ini", "run.use=sgd", why="has neither an op nor a kernel")
+
     def test_an_unusable_file_is_listed_with_its_reason(self):
         os.makedirs(self.path("p", "optim"))
         self.write("p/optim/broken.so", "not a plugin")
