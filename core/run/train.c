@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "comm/comm.h"
 #include "host/call.h"
 #include "job/launch/control.h"
 #include "job/launch/launch.h"
@@ -277,7 +278,11 @@ static weft_status prepare_out(trainer *t, run_resume_mode how, bool *resume)
         st = job_exchange(t->job, "out", &mine, sizeof mine, all);
     *resume = all[0] != 0;
     free(all);
-    return st != WEFT_OK || !t->who.rank ? st : run_outlock_join(t->out, &t->lock);
+    if (st != WEFT_OK || !t->who.rank)
+        return st;
+    /* A rank 0 that has failed meanwhile has taken its lock file away: its failure is the cause. */
+    st = run_outlock_join(t->out, &t->lock);
+    return st != WEFT_OK && comm_cause_known(t->job, NULL) ? WEFT_PEER : st;
 }
 
 static void announce(const trainer *t)
