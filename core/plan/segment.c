@@ -25,7 +25,7 @@ static bool same_program(const weft_ew_program *a, const weft_ew_program *b, uin
     if (!a || !b)
         return a == b;
     return a->nsteps == b->nsteps && a->nregs == b->nregs && a->gate == b->gate &&
-           !memcmp(a->steps, b->steps, a->nsteps * sizeof *a->steps) &&
+           (!a->nsteps || !memcmp(a->steps, b->steps, a->nsteps * sizeof *a->steps)) &&
            !memcmp(a->out_reg, b->out_reg, nout * sizeof *a->out_reg);
 }
 
