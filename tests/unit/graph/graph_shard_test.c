@@ -286,12 +286,12 @@ static void join_parts(const bench *w, const weft_place *place, int c, double (*
 static uint32_t part_attrs(const bench *w, const weft_shape *is, int c, weft_attr *a)
 {
     static const char *const keys[] = {"whole.0", "whole.1", "whole.2", "whole.3", "whole.4"};
-    const weft_shape *whole = &w->is[w->op->first_input - 1], *part = &is[w->op->first_input - 1];
     uint32_t n = w->call.nattr;
     int64_t distance = 1, first = 0;
     memcpy(a, w->attrs, sizeof w->attrs);
     if (!w->op->first_input)
         return n;
+    const weft_shape *whole = &w->is[w->op->first_input - 1], *part = &is[w->op->first_input - 1];
     for (uint32_t k = whole->rank; k-- > 0; distance *= whole->axes[k].size) {
         const int64_t begin = c * (whole->axes[k].size - part->axes[k].size);
         if (w->op->flags & WEFT_OP_NUMBERED)
