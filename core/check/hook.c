@@ -20,8 +20,8 @@
 #endif
 
 typedef struct lookup {
-    const void *inside;  /* an address in the object, or NULL */
-    const char *library; /* a part of its file's name */
+    const void *inside;    /* an address in the object, or NULL */
+    const char *file_name; /* a part of its file's name */
     const check_hooks *list;
     uint32_t written;
     const char *imports; /* asked for */
@@ -96,7 +96,7 @@ static int look_at(struct dl_phdr_info *o, size_t size, void *arg)
     lookup *s = arg;
     const char *name = strrchr(o->dlpi_name, '/');
     name = name ? name + 1 : o->dlpi_name;
-    if (s->inside ? !covers(o, s->inside) : strncmp(name, s->library, strlen(s->library)) != 0)
+    if (s->inside ? !covers(o, s->inside) : strncmp(name, s->file_name, strlen(s->file_name)) != 0)
         return GO_ON;
     for (uint32_t i = 0; s->text && i < o->dlpi_phnum; i++) {
         const ElfW(Phdr) *p = &o->dlpi_phdr[i];
@@ -125,7 +125,7 @@ uint32_t check_hook_object(const void *inside, const check_hooks *list)
 
 uint32_t check_hook_library(const char *name, const check_hooks *list)
 {
-    lookup s = {.library = name, .list = list};
+    lookup s = {.file_name = name, .list = list};
     dl_iterate_phdr(look_at, &s);
     return s.written;
 }

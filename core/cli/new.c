@@ -236,14 +236,10 @@ static void remove_folder(const char *folder)
 
 static weft_status find_templates(request *q)
 {
-    char exe[PATH_MAX];
-    const ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
-    if (n <= 0)
+    char prefix[PATH_MAX];
+    if (!host_program_prefix(prefix))
         return err_fail_errno(WEFT_IO, "the path of this program is not known");
-    exe[n] = 0;
-    for (int up = 0; up < 2; up++)
-        exe[strrchr(exe, '/') ? strrchr(exe, '/') - exe : 0] = 0;
-    snprintf(q->from, sizeof q->from, "%.*s/share/weft/templates", PATH_MAX - 32, exe);
+    snprintf(q->from, sizeof q->from, "%.*s/share/weft/templates", PATH_MAX - 32, prefix);
     return WEFT_OK;
 }
 

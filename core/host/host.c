@@ -37,21 +37,28 @@ static weft_status add_places(host *h, const char *list)
     return WEFT_OK;
 }
 
+bool host_program_prefix(char out[PATH_MAX])
+{
+    const ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - 1);
+    if (n <= 0)
+        return false;
+    out[n] = 0;
+    for (int up = 0; up < 2; up++) {
+        char *slash = strrchr(out, '/');
+        if (!slash)
+            return false;
+        *slash = 0;
+    }
+    return true;
+}
+
 /* lib/weft beside the bin that this program was started from. */
 static void add_own_place(host *h)
 {
-    char exe[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
-    if (n <= 0)
+    char prefix[PATH_MAX];
+    if (!host_program_prefix(prefix))
         return;
-    exe[n] = 0;
-    for (int up = 0; up < 2; up++) {
-        char *slash = strrchr(exe, '/');
-        if (!slash)
-            return;
-        *slash = 0;
-    }
-    *vec_push(&h->places) = pool_printf(&h->pool, "%s/lib/weft", exe);
+    *vec_push(&h->places) = pool_printf(&h->pool, "%s/lib/weft", prefix);
     h->has_own = true;
 }
 

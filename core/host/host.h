@@ -14,6 +14,7 @@
 #ifndef HOST_HOST_H
 #define HOST_HOST_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <weft/plugin.h>
 
@@ -94,5 +95,8 @@ weft_status host_used_files(host *h, bool digests, const host_file **out, uint32
 
 /* Is it a name that a component or plugin may have: "tcp", "acme.ring"? [any] */
 bool host_plugin_name_well_formed(const char *name);
+
+/* The folder above the `bin` that this program was started from; false: it is not known. [any] */
+bool host_program_prefix(char out[PATH_MAX]);
 
 #endif
