@@ -102,12 +102,16 @@ _Noreturn void check_pass(void);
 
 /* --- the command --- */
 
+#define CHECK_SETS 16u /* options that a request may set */
+
 typedef struct check_request {
     const char *path;
     const char *only; /* "1-14,53"; NULL: all */
     uint64_t seed;
     bool json, in_process;
     int result; /* of the process of one check: the descriptor of its page; else -1 */
+    const char *set[CHECK_SETS]; /* "key=value": options of the plugin's components */
+    uint32_t nset;
 } check_request;
 
 /* Run the checks and print the report. Returns the exit status: 0 all pass, 1 something failed, 2
@@ -120,6 +124,6 @@ void check_print_page(void); /* docs/CHECKS.md */
 /* --- groups --- */
 extern const check_group check_group_file, check_group_manifest, check_group_version,
     check_group_life, check_group_conduct, check_group_device, check_group_link, check_group_coll,
-    check_group_strategy, check_group_rule, check_group_op, check_group_fuzz;
+    check_group_strategy, check_group_rule, check_group_op, check_group_fuzz, check_group_data;
 
 #endif

@@ -22,6 +22,7 @@ static void list_interfaces(check_run *r)
 {
     char text[CHECK_TEXT] = "";
     check_load(r);
+    check_options_declared(r);
     for (uint32_t i = 0; i < r->n; i++) {
         const size_t n = strlen(text);
         snprintf(text + n, sizeof text - n, "%s%s", i ? " " : "", r->components[i]->iface);
@@ -33,6 +34,7 @@ int check_child_run(const check_request *q, uint32_t number)
 {
     const check_group *group;
     check_run r = {.now = check_find(number, &group), .path = q->path, .seed = q->seed};
+    check_options_set(q->set, q->nset);
     if (q->result >= 0) {
         check_page *p = check_page_map(q->result);
         if (!p)

@@ -23,6 +23,9 @@ static const char *repeat(const check_report *r, const check_result *x, char *ou
 {
     snprintf(out, size, "weft plugins check %s --only %u --seed %llu", r->request->path,
              x->of->number, (unsigned long long)r->request->seed);
+    size_t n = strlen(out);
+    for (uint32_t i = 0; i < r->request->nset && n < size; i++)
+        n += (size_t)snprintf(out + n, size - n, " --set '%s'", r->request->set[i]);
     return out;
 }
 

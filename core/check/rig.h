@@ -52,16 +52,17 @@ extern _Atomic(const char *) check_step;
 
 /* A host for one module. The functions of the table may be called from any thread. */
 typedef struct check_host {
-    weft_host own;              /* the table, complete */
-    const weft_host *table;     /* what the plugin gets: `own`, or a copy at a guard page */
-    const char *name;           /* for messages: "the first host" */
-    weft_host_tls tls;          /* served as weft.host.tls/1 unless `bare` */
-    uint64_t key;               /* of the TLS */
-    const weft_host_kv *kv;     /* served as weft.host.kv/1; NULL: not */
-    bool bare;                  /* iface() is always NULL */
-    bool guards;                /* a weft_conf ends at a page without access */
-    weft_status (*later)(void); /* a weft_conf has this function behind its end; NULL: none */
-    uint64_t fail_at;           /* the allocation with this number (1 is the next) fails; 0: none */
+    weft_host own;                  /* the table, complete */
+    const weft_host *table;         /* what the plugin gets: `own`, or a copy at a guard page */
+    const char *name;               /* for messages: "the first host" */
+    weft_host_tls tls;              /* served as weft.host.tls/1 unless `bare` */
+    uint64_t key;                   /* of the TLS */
+    weft_host_component components; /* served as weft.host.component/1 unless `bare` */
+    const weft_host_kv *kv;         /* served as weft.host.kv/1; NULL: not */
+    bool bare;                      /* iface() is always NULL */
+    bool guards;                    /* a weft_conf ends at a page without access */
+    weft_status (*later)(void);     /* a weft_conf has this function behind its end; NULL: none */
+    uint64_t fail_at; /* the allocation with this number (1 is the next) fails; 0: none */
     pthread_mutex_t lock;
     check_block *blocks;                    /* that are not given back */
     uint64_t allocs, live;                  /* allocations so far; blocks that are not given back */
@@ -85,9 +86,21 @@ void check_host_clear(check_host *h); /* forget the record */
 /* Serve TLS with another key; check_host_begin() serves it with key 1. rig_tls.c */
 void check_host_tls(check_host *h, uint64_t key);
 
+/* Serve a tokenizer of bytes; check_host_begin() does so. rig_tokenizer.c */
+void check_host_components(check_host *h);
+
 /* The options of a component with their defaults, or a lawful value for an option without one;
  * lives until check_host_end(). A key that was not declared is a misuse. */
 const weft_conf *check_conf(check_host *h, const component *c);
+
+/* Values that the user gives options, "key=value": they count for each component that declares the
+ * key, unless a check sets it. check_options_declared() fails the check where none does. */
+void check_options_set(const char *const *set, uint32_t n);
+void check_options_declared(const check_run *r);
+const char *check_options_value(const char *key); /* NULL: none */
+
+/* Whether the component declares the key. */
+const weft_option *check_option(const component *c, const char *key);
 
 /* Something that a call in a step may not do; the first is kept. [any] */
 void check_host_step(check_host *h, const char *what);

@@ -133,9 +133,10 @@ static const void *host_iface(void *ctx, const char *id)
     const check_host *h = ctx;
     if (!id || h->bare)
         return NULL;
-    return !strcmp(id, "weft.host.tls/1")  ? (const void *)&h->tls
-           : !strcmp(id, "weft.host.kv/1") ? (const void *)h->kv
-                                           : NULL;
+    return !strcmp(id, "weft.host.tls/1")         ? (const void *)&h->tls
+           : !strcmp(id, "weft.host.component/1") ? (const void *)&h->components
+           : !strcmp(id, "weft.host.kv/1")        ? (const void *)h->kv
+                                                  : NULL;
 }
 
 void check_host_begin(check_host *h, const char *name)
@@ -155,6 +156,7 @@ void check_host_begin(check_host *h, const char *name)
                          .iface = host_iface};
     h->table = &h->own;
     check_host_tls(h, 1);
+    check_host_components(h);
 }
 
 void check_host_end(check_host *h)
@@ -237,14 +239,53 @@ static void make_up(const weft_option *o, char *out, size_t size)
         snprintf(out, size, "%.17g", bounds ? o->min : 1.0);
 }
 
-/* The value that the check gives an option; NULL: none. */
+/* Of --set. */
+static const char *const *given;
+static uint32_t ngiven;
+
+void check_options_set(const char *const *set, uint32_t n)
+{
+    given = set;
+    ngiven = n;
+}
+
+const weft_option *check_option(const component *c, const char *key)
+{
+    for (const weft_option *const *o = c->options; *o; o++)
+        if (!strcmp((*o)->key, key))
+            return *o;
+    return NULL;
+}
+
+const char *check_options_value(const char *key)
+{
+    const size_t n = strlen(key);
+    for (uint32_t i = ngiven; i-- > 0;) /* the last one counts, as on every command line */
+        if (!strncmp(given[i], key, n) && given[i][n] == '=')
+            return given[i] + n + 1;
+    return NULL;
+}
+
+void check_options_declared(const check_run *r)
+{
+    for (uint32_t i = 0; i < ngiven; i++) {
+        char key[64] = "";
+        bool found = false;
+        strncat(key, given[i], strcspn(given[i], "=") < 63 ? strcspn(given[i], "=") : 63);
+        for (uint32_t k = 0; k < r->n; k++)
+            found = found || check_option(r->components[k], key);
+        check_that(found, "--set %s: no component of the file has the option '%s'", given[i], key);
+    }
+}
+
+/* The value that the check or the user gives an option; NULL: none. */
 static const char *set_value(const check_host *h, const component *c, const char *key)
 {
-    if (h->set_of != c)
-        return NULL;
-    return !strcmp(h->set_key, key)                   ? h->set_value
-           : h->also_key && !strcmp(h->also_key, key) ? h->also_value
-                                                      : NULL;
+    if (h->set_of == c && !strcmp(h->set_key, key))
+        return h->set_value;
+    if (h->set_of == c && h->also_key && !strcmp(h->also_key, key))
+        return h->also_value;
+    return check_options_value(key);
 }
 
 /* The conf of a later minor: it has more functions. As long as the process. */
@@ -266,7 +307,7 @@ const weft_conf *check_conf(check_host *h, const component *c)
     char text[16384] = "[check]\n";
     config *cfg;
     for (const weft_option *const *o = c->options; *o; o++) {
-        char value[256];
+        char value[4200];
         const size_t n = strlen(text);
         const char *set = set_value(h, c, (*o)->key);
         if ((*o)->dflt && !set)

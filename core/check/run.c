@@ -44,8 +44,12 @@ _Noreturn static void become(const check_request *q, uint32_t number, int result
     dup2(output, STDOUT_FILENO);
     dup2(output, STDERR_FILENO);
     close(output);
-    const char *argv[] = {"weft",   "plugins", "check", q->path, "--only", only,
-                          "--seed", seed,      "--of",  fd,      NULL};
+    const char *argv[10 + 2 * CHECK_SETS + 1] = {"weft", "plugins", "check", q->path, "--only",
+                                                 only,   "--seed",  seed,    "--of",  fd};
+    for (uint32_t i = 0; i < q->nset; i++) {
+        argv[10 + 2 * i] = "--set";
+        argv[11 + 2 * i] = q->set[i];
+    }
     execv("/proc/self/exe", (char *const *)(uintptr_t)argv);
     _exit(2);
 }
@@ -237,6 +241,8 @@ static weft_status parent(const check_request *q, check_report *report)
     check_result found = {0};
     weft_status st = find_interfaces(q, &found);
     free(found.output);
+    if (st == WEFT_OK && q->nset && found.outcome == CHECK_FAIL)
+        st = err_fail(WEFT_USAGE, "%s", found.text);
     const uint64_t since = clock_ms();
     if (st == WEFT_OK)
         st = run_all(q, report, found.outcome == CHECK_PASS ? found.text : NULL);

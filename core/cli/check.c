@@ -9,6 +9,7 @@
 
 #define USAGE                                                                                      \
     "usage: weft plugins check FILE.so [--only N[,N-M...]] [--seed S] [--json] [--in-process]\n"   \
+    "                               [--set KEY=VALUE]...\n"                                        \
     "       weft plugins check FILE.so --reproduce SEED\n"                                         \
     "       weft plugins check --list\n"
 
@@ -27,6 +28,16 @@ static bool number(const char *text, uint64_t most, uint64_t *out)
     return *out <= most;
 }
 
+/* --set KEY=VALUE: an option of the plugin's components. */
+static bool set_option(check_request *q, const char *value)
+{
+    const char *sign = value ? strchr(value, '=') : NULL;
+    if (!sign || sign == value || strpbrk(value, "\n\r") || q->nset == CHECK_SETS)
+        return false;
+    q->set[q->nset++] = value;
+    return true;
+}
+
 int cli_check(int argc, char **argv)
 {
     check_request q = {.seed = 1, .result = -1};
@@ -41,6 +52,10 @@ int cli_check(int argc, char **argv)
             q.json = true;
         } else if (!strcmp(word, "--in-process")) {
             q.in_process = true;
+        } else if (!strcmp(word, "--set")) {
+            if (!set_option(&q, value))
+                return refuse("--set takes KEY=VALUE, and stands at most 16 times", "");
+            i++;
         } else if (!strcmp(word, "--only")) {
             q.only = value;
             if (!value || !*value)

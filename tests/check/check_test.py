@@ -135,6 +135,24 @@ class Command(unittest.TestCase):
                       done.stdout)
         self.assertIn("0 checks passed, 0 failed, 1 not applicable", done.stdout)
 
+    def test_set(self):
+        """Options of the user reach the plugin, also in the command that repeats a check."""
+        tokens = BUILD / "lib" / "weft" / "data" / "tokens.so"
+        given = ("--set", "train=/nonexistent/a file", "--only", "186")
+        status, found = report(tokens, *given)
+        self.assertEqual((status, found["not_applicable"]), (0, 1), found)
+        self.assertIn("/nonexistent/a file", found["checks"][0]["text"])
+        self.assertEqual(report(tokens, "--only", "186")[1]["passed"], 1)
+        done = weft(tokens, "--set", "trian=x", "--only", "186")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("no component of the file has the option 'trian'", done.stderr)
+        number, rule, _ = expected("data")[1][2]
+        done = weft(plugin("data", number, rule), "--only", number)
+        self.assertNotIn("--set", done.stdout)
+        for words in (["--set"], ["--set", "x"], ["--set", "=x"], ["--set", "train=x"] * 17):
+            with self.subTest(words):
+                self.assertEqual(weft(tokens, *words).returncode, 2)
+
     def test_in_process(self):
         done = weft(plugin("any", 0, "good"), "--only", "16", "--in-process")
         self.assertEqual((done.returncode, done.stdout), (0, "pass\n"))

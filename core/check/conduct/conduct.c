@@ -3,7 +3,7 @@
 
 #define PLANS "weft.rule/1|weft.strategy/1|weft.placement/1|weft.model/1"
 #define STEPS "weft.device/1|weft.link/1"
-#define DRIVEN PLANS "|" STEPS
+#define DRIVEN PLANS "|" STEPS "|weft.sink/1|weft.data/1|weft.tokenizer/1"
 
 static const check checks[] = {
     {50, NULL, 20, "The plugin writes nothing to standard output and error",
@@ -15,7 +15,7 @@ static const check checks[] = {
      "one of them differs after a life", check_conduct_state},
     {53, DRIVEN, 20, "What a call borrows is not used after it has returned",
      "a crash: the memory has no access any more", check_conduct_borrow},
-    {54, STEPS, 20, "Calls in a step take no memory, descriptor or thread",
+    {54, STEPS "|weft.data/1", 20, "Calls in a step take no memory, descriptor or thread",
      "alloc(), malloc(), open(), mmap() or pthread_create() in a call of a step",
      check_conduct_step},
     {55, "weft.link/1", 14, "send() and progress() do not block while the peer is stopped",

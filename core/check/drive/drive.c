@@ -7,10 +7,11 @@ static const struct {
     const char *iface;
     weft_status (*run)(check_drive *d, const component *c);
 } drivers[] = {
-    {"weft.rule/1", check_drive_plan},      {"weft.strategy/1", check_drive_plan},
-    {"weft.placement/1", check_drive_plan}, {"weft.device/1", check_drive_device},
-    {"weft.link/1", check_drive_link},      {"weft.coll/1", check_drive_coll},
-    {"weft.model/1", check_drive_plan},
+    {"weft.rule/1", check_drive_plan},           {"weft.strategy/1", check_drive_plan},
+    {"weft.placement/1", check_drive_plan},      {"weft.device/1", check_drive_device},
+    {"weft.link/1", check_drive_link},           {"weft.coll/1", check_drive_coll},
+    {"weft.model/1", check_drive_plan},          {"weft.data/1", check_drive_data},
+    {"weft.tokenizer/1", check_drive_tokenizer}, {"weft.sink/1", check_drive_sink},
 };
 
 static weft_status drive_one(check_drive *d, const component *c)

@@ -8,6 +8,9 @@
  *   weft.device/1   query and fuse; where probe() finds a device, also arena, copies and an op
  *   weft.link/1     two links of the module in this process: connect, send, receive, disconnect
  *   weft.coll/1     probe
+ *   weft.data/1     a set for training and one for validation: describe, read
+ *   weft.tokenizer/1   a line: encode, decode
+ *   weft.sink/1     two steps of values and the events of a short run, in a folder of its own
  *
  * This folder has the calls of plugins' tables that such a life makes; `where` is the last one. */
 #ifndef CHECK_DRIVE_DRIVE_H
@@ -72,6 +75,14 @@ weft_status check_drive_plan(check_drive *d, const component *c);
 weft_status check_drive_device(check_drive *d, const component *c);
 weft_status check_drive_link(check_drive *d, const component *c);
 weft_status check_drive_coll(check_drive *d, const component *c);
+weft_status check_drive_data(check_drive *d, const component *c);
+weft_status check_drive_tokenizer(check_drive *d, const component *c);
+weft_status check_drive_sink(check_drive *d, const component *c);
+
+/* The options with which a source may find data: number 0 those that it has, then others that name
+ * a file of the checker; NULL: there are no more. check_drive_files() makes the files, once. */
+const weft_conf *check_drive_data_conf(check_host *h, const component *c, uint32_t number);
+void check_drive_files(void);
 
 /* Whether the answer of probe() means that the component cannot be used here: d->absent becomes its
  * reason, and the record is forgotten. */

@@ -2,7 +2,8 @@
 #include "check/version/version.h"
 
 #define PLANS "weft.rule/1|weft.strategy/1|weft.placement/1|weft.model/1"
-#define DRIVEN PLANS "|weft.device/1|weft.link/1"
+#define DATA "weft.data/1|weft.tokenizer/1"
+#define DRIVEN PLANS "|weft.device/1|weft.link/1|weft.sink/1|" DATA
 
 static const check checks[] = {
     {29, NULL, 20,
@@ -19,9 +20,9 @@ static const check checks[] = {
      check_version_later},
     {33, DRIVEN, 20, "Argument structs with a new part that is not zero are WEFT_UNSUPPORTED",
      "the call succeeds, or fails with another status", check_version_asks},
-    {34, "weft.model/1|weft.device/1", 20, "An answer is no longer than the caller's struct",
+    {34, "weft.model/1|weft.device/1|" DATA, 20, "An answer is no longer than the caller's struct",
      "a crash at the page behind the struct: the plugin stores its own size", check_version_out},
-    {35, "weft.device/1|weft.link/1", 20, "Optional members need not be called",
+    {35, "weft.device/1|weft.link/1|weft.sink/1", 20, "Optional members need not be called",
      "a life without the call of one of them fails", check_version_optional},
     {36, NULL, 20, "A host whose iface() is always NULL is served or refused with a sentence",
      "a crash, or a failure without a sentence", check_version_bare},

@@ -108,11 +108,15 @@ WEFT_FREEZE(weft_data_table, read, 40);
 
 typedef struct weft_tokenizer weft_tokenizer; /* opaque, the plugin's: one loaded vocabulary */
 
+/* Text may be changed before it is encoded: case, spaces, Unicode forms, bytes that are not UTF-8.
+ */
+#define WEFT_TOKENIZER_NORMALIZES 1u
+
 typedef struct weft_tokenizer_info {
-    uint32_t struct_size, flags;
-    uint32_t vocab; /* ids are below it; at least 1 */
-    uint32_t begin; /* id that begins a text, plus 1; 0: it has none */
-    uint32_t end;   /* id that ends a text, plus 1; 0: it has none */
+    uint32_t struct_size, flags; /* WEFT_TOKENIZER_... */
+    uint32_t vocab;              /* ids are below it; at least 1 */
+    uint32_t begin;              /* id that begins a text, plus 1; 0: it has none */
+    uint32_t end;                /* id that ends a text, plus 1; 0: it has none */
     uint32_t reserved;
     const char *identity; /* one line that differs where the vocabulary or the rules differ */
 } weft_tokenizer_info;
@@ -154,8 +158,8 @@ typedef struct weft_tokenizer_table {
                           uint64_t *n);
 
     /* Write the bytes of the ids: *used ids became *bytes bytes. Room for the longest token (1 KiB)
-     * is always enough for one. decode(encode(text)) is the text. An id that is not below the
-     * vocabulary is WEFT_USAGE. [any] */
+     * is always enough for one. decode(encode(text)) is the text, unless info() has
+     * WEFT_TOKENIZER_NORMALIZES. An id that is not below the vocabulary is WEFT_USAGE. [any] */
     weft_status (*decode)(weft_tokenizer *t, const weft_decode_args *args, uint64_t *used,
                           uint64_t *bytes);
 } weft_tokenizer_table;

@@ -66,6 +66,10 @@ static weft_status open_set(void *module, const weft_data_args *args, weft_datas
 {
     const weft_host *host = module;
     weft_status st = weft_check_args(host, args, sizeof *args, 0);
+    if (st == WEFT_OK && args->use != WEFT_DATA_TRAIN && args->use != WEFT_DATA_VALID)
+        st = weft_refuse_unknown(host);
+    if (st != WEFT_OK)
+        return st;
     const weft_conf *conf = args->conf;
     weft_dataset *d = weft_new(host, sizeof *d, &st);
     if (!d)

@@ -1,0 +1,88 @@
+/* check/drive/sink.c: the life of a sink: a folder of its own, two steps of values and the events
+ * of a short run. */
+#define _GNU_SOURCE /* nftw */
+#include "check/drive/drive.h"
+
+#include <ftw.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <weft/sink.h>
+
+#define CALL(d, t, member, ...) ((d)->where = #member, PLUGIN_GET(t, member, __VA_ARGS__))
+#define LENT(d, ...) check_lend_end(&(d)->lend, CALL(d, __VA_ARGS__))
+
+static weft_status event(check_drive *d, const weft_sink_table *t, weft_sink *s, const char *name,
+                         const char *text, uint64_t step)
+{
+    const weft_event e = {.struct_size = sizeof e,
+                          .name = check_lend_text(&d->lend, name),
+                          .text = check_lend_text(&d->lend, text),
+                          .step = step,
+                          .time_ns = 1790000000000000000u + step};
+    if (!WEFT_HAS(t, event) || !t->event || check_drive_is_without(d, "event"))
+        return WEFT_OK;
+    return LENT(d, t, event, s, check_lend_table(&d->lend, &e));
+}
+
+static weft_status metrics(check_drive *d, const weft_sink_table *t, weft_sink *s, uint64_t step)
+{
+    weft_metric values[] = {
+        {"loss", "", 3.5 / (double)step, WEFT_METRIC_GAUGE, 0},
+        {"tokens", "tokens", 1024.0 * (double)step, WEFT_METRIC_COUNTER, 0},
+        {"acme.load", "%", step == 2 ? (double)NAN : (double)INFINITY, WEFT_METRIC_GAUGE, 0},
+    };
+    const uint32_t n = sizeof values / sizeof *values;
+    for (uint32_t i = 0; i < n; i++) {
+        values[i].name = check_lend_text(&d->lend, values[i].name);
+        values[i].unit = check_lend_text(&d->lend, values[i].unit);
+    }
+    return LENT(d, t, metrics, s, step, check_lend_bytes(&d->lend, values, sizeof values), n,
+                CHECK_FLAGS(d, metrics));
+}
+
+static weft_status use(check_drive *d, const weft_sink_table *t, weft_sink *s)
+{
+    weft_status st = event(d, t, s, "begin", "the run begins", 0);
+    for (uint64_t step = 1; st == WEFT_OK && step <= 2; step++)
+        st = metrics(d, t, s, step);
+    if (st == WEFT_OK)
+        st = event(d, t, s, "acme.unknown", "an event of a later version", 2);
+    return st == WEFT_OK ? event(d, t, s, "end", "the run is complete", 2) : st;
+}
+
+static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *at)
+{
+    (void)info, (void)kind, (void)at;
+    return remove(path);
+}
+
+weft_status check_drive_sink(check_drive *d, const component *c)
+{
+    const weft_sink_table *t = c->table;
+    const char *tmp = getenv("TMPDIR");
+    char folder[256];
+    weft_sink *s = NULL;
+    snprintf(folder, sizeof folder, "%.200s/weft-check-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    if (!mkdtemp(folder))
+        check_fail("no folder for the files of a sink: %s cannot be created", folder);
+    const weft_sink_args args = {.struct_size = sizeof args,
+                                 .ranks = 1,
+                                 .job = check_lend_text(&d->lend, "check"),
+                                 .out = check_lend_text(&d->lend, folder),
+                                 .conf = check_conf(d->host, c)};
+    weft_status st = LENT(d, t, open, d->module, CHECK_LEND(&d->lend, weft_sink_args, &args), &s);
+    if ((st == WEFT_USAGE || st == WEFT_IO) && !d->lend.altered) {
+        snprintf(d->absent, sizeof d->absent, "it does not open with these options: %.900s",
+                 check_drive_why(d));
+        check_host_clear(d->host);
+        st = WEFT_OK;
+    } else if (st == WEFT_OK) {
+        st = use(d, t, s);
+        d->where = "close";
+        PLUGIN_DO(t, close, s);
+    }
+    nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    return st;
+}
