@@ -22,6 +22,10 @@ TEXT = ("It's what they'll say: we've 12 apples, 345 pears and I'd like 6 more.\
         "Straßen — naïve café; Привет, мир! これは 本 です 🙂🙂 ٣٤٥ x² ½\t\tend \n")
 
 
+JOB = ("model.layers=1", "model.embed=16", "model.heads=2", "model.context=16", "train.batch=8",
+       "train.microbatch=4", "train.sequence=16", "optim.lr=0.01", "optim.warmup=4", "run.out=out")
+
+
 def alphabet():
     plain = [b for b in range(256) if 32 < b < 127 or 160 < b and b != 173]
     rest = [b for b in range(256) if b not in plain]
@@ -42,8 +46,10 @@ BYTES, WORDS = alphabet(), pattern()
 
 
 def words(data):
-    for m in WORDS.finditer(data.decode("utf-8", "surrogateescape")):
-        yield "".join(BYTES[b] for b in m[0].encode("utf-8", "surrogateescape"))
+    """A byte that is not UTF-8 is a word, and the text before it ends there."""
+    for part in re.split("([\udc80-\udcff])", data.decode("utf-8", "surrogateescape")):
+        for m in WORDS.finditer(part):
+            yield "".join(BYTES[b] for b in m[0].encode("utf-8", "surrogateescape"))
 
 
 def merged(word, pair):
@@ -71,17 +77,17 @@ def learn(data, count):
     return merges
 
 
-class Bpe(unittest.TestCase):
+class Base(unittest.TestCase):
+    """Merges, and the plugin's encoder with them."""
+
     @classmethod
     def setUpClass(cls):
         installed.build("weft_tokenizer_acme.bpe")
         cls.weft, cls.place = sys.argv[1], tempfile.mkdtemp(dir=installed.PLACE)
         cls.merges = learn(TEXT.encode() * 2, 150)
-        names = list(BYTES.values()) + list(dict.fromkeys(a + b for a, b in cls.merges))
+        names = sorted(BYTES.values()) + list(dict.fromkeys(a + b for a, b in cls.merges))
         names.append("<|endoftext|>")
-        random.Random(1).shuffle(names)
         cls.ids, cls.names = {n: i for i, n in enumerate(names)}, names
-        cls.write("vocab.json", json.dumps(cls.ids).encode())
         cls.write("job.ini", b"")
         cls.write("merges.txt", ("#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in cls.merges))
                   .encode())
@@ -108,6 +114,8 @@ class Bpe(unittest.TestCase):
         self.assertEqual(end, self.ids["<|endoftext|>"])
         return ids
 
+
+class Bpe(Base):
     def referee(self, data):
         rank, out = {p: i for i, p in reversed(list(enumerate(self.merges)))}, []
         for word in words(data):
@@ -162,12 +170,10 @@ class Bpe(unittest.TestCase):
     def test_job(self):
         """Trained from such tokens, and sampled: the prompt becomes ids, and ids bytes."""
         self.encode(TEXT.encode() * 20)
-        done = self.run_weft(
-            "train", "-n", "2", "job.ini", "data.train=tokens", "model.layers=1", "model.embed=16",
-            "model.heads=2", "model.context=16", f"model.vocab={len(self.names)}",
-            "train.batch=8", "train.microbatch=4", "train.sequence=16", "run.steps=10",
-            "run.out=out",
-            "data.tokenizer=acme.bpe", "checkpoint.every=10", "parallel.strategy=dp")
+        done = self.run_weft("train", "-n", "2", "job.ini", *JOB, "data.train=tokens",
+                             f"model.vocab={len(self.names)}", "run.steps=10",
+                             "data.tokenizer=acme.bpe", "checkpoint.every=10",
+                             "parallel.strategy=dp")
         self.assertEqual(done.returncode, 0, done.stderr)
         done = self.run_weft("sample", "out/checkpoints/step-00000010", "--prompt",
                              "naïve café 🙂 they'll", "--tokens", "5")
@@ -176,19 +182,48 @@ class Bpe(unittest.TestCase):
 
     def test_damaged_files(self):
         self.write("text", b"a")
-        for name, data, why in (
-                ("vocab", "[1]", "not an object"), ("vocab", '{"a": 0, "a": 1}', "twice"),
-                ("vocab", '{"a": 5}', "ids are"), ("vocab", '{"a": 0', "not an object"),
-                ("vocab", '{"a": 0}', "single byte"), ("vocab", '{"\\u4e00": 0}', "alphabet"),
-                ("vocab", '{"a', "alphabet"), ("vocab", '{"a": 99999999999999999999}', "ids are"),
-                ("merges", "a\n", "space between"), ("merges", "qqq zzz\n", "lacks a token"),
-                ("merges", "a b c\n", "two tokens"), ("merges", "\x00", "byte 0")):
+        for data, why in (
+                ("a", "1: a line is two tokens"), ("a\n", "two tokens"), ("a \n", "two tokens"),
+                ("a b\nqqq zzz\n", "2: a token of this merge"), ("a b c\n", "two tokens"),
+                (" a b\n", "two tokens"), ("a\tb c\n", "alphabet"), ("\u4e00 b\n", "alphabet"),
+                ("\xad b\n", "alphabet"), ("a" * 600 + " b\n", "512 bytes"), ("\x00", "byte 0"),
+                ("a b\na b\x00c\n", "2: it has a byte 0")):
             with self.subTest(data=data):
                 self.write("bad", data.encode())
                 done = self.run_weft("data", "text", "-o", "t", "--tokenizer", "acme.bpe",
-                                     f"{name}=bad")
+                                     "merges=bad")
                 self.assertNotEqual(done.returncode, 0)
                 self.assertIn(why, " ".join(done.stderr.split()))
+                self.assertFalse(os.path.exists(os.path.join(self.place, "t")))
+        for bad in (b"\xff b\n", b"a \xc3"):
+            self.write("bad", bad)
+            self.assertNotEqual(self.run_weft("data", "text", "-o", "t", "--tokenizer", "acme.bpe",
+                                              "merges=bad").returncode, 0)
+
+    def losses(self, *words):
+        done = self.run_weft("train", *words, *JOB, f"model.vocab={len(self.names)}")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(os.path.join(self.place, "out", "metrics.jsonl")) as f:
+            return [json.loads(line)["loss"] for line in f]
+
+    def test_job_from_text(self):
+        """Encoded while it is trained on: two ranks see the samples that one rank sees."""
+        self.write("corpus", TEXT.encode() * 50)
+        words = ("job.ini", "data.source=text", "data.tokenizer=acme.bpe", "data.train=corpus",
+                 "run.steps=20", "train.eval_every=0")
+        two, one = self.losses("-n", "2", *words, "parallel.strategy=dp"), self.losses(*words)
+        self.assertEqual(len(two), 20)
+        self.assertLess(one[-1], one[0] - 1)
+        for a, b in zip(one, two):
+            self.assertAlmostEqual(a, b, delta=2e-4)
+
+    def test_under_400_lines(self):
+        folder = os.path.join(installed.HERE, "plugins", "bpe")
+        lines = 0
+        for name in os.listdir(folder):
+            with open(os.path.join(folder, name)) as f:
+                lines += len(f.readlines())
+        self.assertLess(lines, 400)
 
 
 if __name__ == "__main__":
