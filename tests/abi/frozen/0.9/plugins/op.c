@@ -15,6 +15,19 @@ static double cap_of(const weft_attr *attrs, uint32_t nattr)
 
 /* --- the ops --- */
 
+/* Equal shapes of two axes or more: [tokens, features...]. */
+static int alike(const weft_shape *in, uint32_t nin)
+{
+    for (uint32_t i = 0; i < nin; i++) {
+        if (in[i].rank < 2 || in[i].rank != in[0].rank || in[i].dtype != in[0].dtype)
+            return 0;
+        for (uint32_t k = 0; k < in[i].rank; k++)
+            if (in[i].axes[k].size != in[0].axes[k].size)
+                return 0;
+    }
+    return 1;
+}
+
 /* y is as x, and dx as dy. */
 static weft_status infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                          const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
@@ -23,6 +36,9 @@ static weft_status infer(const weft_op_self *self, const weft_attr *attrs, uint3
     if (nin != takes)
         return self->b->fail(self->b->ctx, WEFT_USAGE,
                              "acme.softcap takes x, and acme.softcap.dx takes dy and y");
+    if (!alike(in, nin))
+        return self->b->fail(self->b->ctx, WEFT_USAGE,
+                             "acme.softcap takes [tokens, features...], and operands of one shape");
     if (!(cap_of(attrs, nattr) > 0))
         return self->b->fail(self->b->ctx, WEFT_USAGE, "acme.softcap: cap has to be above 0");
     if (*nout < 1)
