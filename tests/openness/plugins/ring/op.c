@@ -20,13 +20,46 @@ static weft_axis named(const weft_shape *s, uint32_t i)
     return s->axes[i];
 }
 
+/* Whether each operand has as many axes as its digit says: qkv has [t, three, h, d], and others
+ * have some of these. */
+static int fit(const weft_shape *in, uint32_t nin, const char *ranks, const weft_shape *qkv)
+{
+    for (uint32_t i = 0; i < nin; i++) {
+        if (in[i].rank != (uint32_t)(ranks[i] - '0') ||
+            (in[i].rank == 4 && in[i].axes[1].size != 3))
+            return 0;
+        for (uint32_t k = 0, at = 0; k < in[i].rank; k++, at++) {
+            at += in[i].rank < 4 && at == 1; /* without the axis of three */
+            if (in[i].axes[k].size != qkv->axes[at].size)
+                return 0;
+        }
+    }
+    return 1;
+}
+
+#define SHAPES ", which have the axes [t, three, h, d], [t, h, d] and [t, h]"
+
+/* What both ops have in common. */
+static weft_status check_call(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
+                              uint32_t room, uint32_t results)
+{
+    if (ring_attr(attrs, nattr, "sequence") < 1 || ring_attr(attrs, nattr, "rounds") < 1)
+        return self->b->fail(self->b->ctx, WEFT_USAGE,
+                             ATTEND ": the attributes sequence and rounds have to be 1 or more");
+    if (room < results)
+        return self->b->fail(self->b->ctx, WEFT_USAGE, ATTEND ": no room for all results");
+    return WEFT_OK;
+}
+
 static weft_status attend_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                                 const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
-    (void)attrs, (void)nattr;
-    if ((nin != FIRST_ROUND && nin != LATER_ROUND) || in[QKV].rank != 4)
+    if ((nin != FIRST_ROUND && nin != LATER_ROUND) || !fit(in, nin, "4432", &in[QKV]))
         return self->b->fail(self->b->ctx, WEFT_USAGE,
-                             ATTEND " takes qkv, moved, and two of the round before");
+                             ATTEND " takes qkv, moved, and two of the round before" SHAPES);
+    const weft_status st = check_call(self, attrs, nattr, *nout, OUTPUTS);
+    if (st != WEFT_OK)
+        return st;
     const weft_axis t = named(&in[QKV], 0), h = named(&in[QKV], 2), d = named(&in[QKV], 3);
     out[Y] = (weft_shape){in[QKV].dtype, 3, 0, 0, {t, h, d}};
     out[LSE] = (weft_shape){WEFT_F32, 2, 0, 0, {t, h}};
@@ -38,8 +71,17 @@ static weft_status attend_infer(const weft_op_self *self, const weft_attr *attrs
 static weft_status dx_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                             const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
-    (void)self, (void)attrs, (void)nattr;
-    *nout = nin - 2 * OUTPUTS;
+    const uint32_t inputs = nin - 2 * OUTPUTS;
+    const char *ranks = inputs == FIRST_ROUND ? "324432" : "32443232";
+    if ((inputs != FIRST_ROUND && inputs != LATER_ROUND) ||
+        !fit(in, nin, ranks, &in[OUTPUTS + QKV]))
+        return self->b->fail(self->b->ctx, WEFT_USAGE,
+                             ATTEND_DX " takes the gradients of the outputs of " ATTEND
+                                       ", its inputs and its outputs" SHAPES);
+    const weft_status st = check_call(self, attrs, nattr, *nout, inputs);
+    if (st != WEFT_OK)
+        return st;
+    *nout = inputs;
     for (uint32_t i = 0; i < *nout; i++)
         out[i] = in[OUTPUTS + i];
     return WEFT_OK;
