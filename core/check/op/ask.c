@@ -1,0 +1,92 @@
+/* check/op/ask.c: calls of an op's functions with memory that ends where it may, and an example in
+ * a graph of its own. */
+#include "base/err.h"
+#include "check/op/op.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define PATTERN 0x5a /* of what a function may not write */
+
+void check_op_quiet(const check_op *of)
+{
+    err_clear();
+    check_host_clear(of->host);
+}
+
+void check_op_answered(const check_op *of, const char *call, weft_status st, char why[1024])
+{
+    if ((uint32_t)st > WEFT_INTERNAL || st == WEFT_BUSY)
+        check_fail("%s() of '%s' returned %d: it may return WEFT_OK or a failure of weft/base.h",
+                   call, of->c->name, (int)st);
+    snprintf(why, 1024, "%s", st == WEFT_OK ? "" : of->host->why[0] ? of->host->why : err_text());
+}
+
+/* A copy at the end of a page; of nothing, a pointer that cannot be read. */
+static void *lend(const void *from, size_t bytes)
+{
+    return check_guard(from, bytes);
+}
+
+static bool is_pattern(const weft_shape *s)
+{
+    const unsigned char *at = (const unsigned char *)s;
+    for (size_t i = 0; i < sizeof *s; i++)
+        if (at[i] != PATTERN)
+            return false;
+    return true;
+}
+
+static void check_room(const check_op *of, const weft_shape *out, uint32_t room)
+{
+    for (uint32_t i = room; i < WEFT_MAX_OPERANDS; i++)
+        if (!is_pattern(&out[i]))
+            check_fail("infer() of '%s' wrote result %u, where *nout was %u on entry: that is the "
+                       "room for results, which it may not exceed",
+                       of->c->name, i, room);
+}
+
+void check_op_infer(const check_op *of, const weft_shape *in, uint32_t nin, const weft_attr *attrs,
+                    uint32_t nattr, uint32_t room, check_op_answer *a)
+{
+    graph g;
+    mesh none = {0};
+    graph_init(&g, &none, WEFT_F32, WEFT_F32);
+    g.looking = "infer"; /* builder calls that append are refused */
+    const weft_builder b = graph_builder(&g);
+    const weft_op_self self = {sizeof self, 0, of->module, of->conf, &b};
+    const size_t all = WEFT_MAX_OPERANDS * sizeof *a->out;
+    const weft_shape *lent_in = lend(in, nin * sizeof *in);
+    const weft_attr *lent_attrs = lend(attrs, nattr * sizeof *attrs);
+    weft_shape *out = lend(NULL, all);
+    memset(out + room, PATTERN, all - room * sizeof *out);
+    check_op_quiet(of);
+    a->nout = room;
+    a->st = PLUGIN_GET(of->table, infer, &self, lent_attrs, nattr, lent_in, nin, out, &a->nout);
+    check_op_answered(of, "infer", a->st, a->why);
+    check_room(of, out, room);
+    memcpy(a->out, out, all);
+    check_guard_free((void *)(uintptr_t)lent_in, nin * sizeof *in);
+    check_guard_free((void *)(uintptr_t)lent_attrs, nattr * sizeof *attrs);
+    check_guard_free(out, all);
+    graph_free(&g);
+}
+
+void check_op_build(const check_op_example *e, uint32_t kind, check_op_graph *x)
+{
+    memset(x, 0, sizeof *x);
+    x->ranks = (mesh){.n = 1, .name = {"mesh"}, .size = {2}};
+    graph_init(&x->g, &x->ranks, WEFT_F32, WEFT_F32);
+    x->g.find = e->call.find;
+    x->g.find_ctx = e->call.find_ctx;
+    check_op_quiet(e->of);
+    for (uint32_t i = 0; i < e->nin; i++) {
+        const bool real = e->in[i].dtype == WEFT_F32;
+        x->in[i] =
+            graph_add(&x->g, e->call.form->in[i].name, real ? kind : WEFT_T_INPUT, &e->in[i]);
+    }
+    const weft_builder b = graph_builder(&x->g);
+    if (b.op(b.ctx, e->of->c->name, e->attrs, e->nattr, x->in, e->nin, 0, x->out, e->nout) !=
+        WEFT_OK)
+        check_fail("a graph cannot have '%s' in %s: %s", e->of->c->name, e->text, err_text());
+}

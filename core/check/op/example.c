@@ -1,0 +1,159 @@
+/* check/op/example.c: the ops of a file, and the examples that their docs describe. */
+#include "base/err.h"
+#include "check/op/op.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static check_host lent;
+
+static bool is_op(const component *c)
+{
+    return !strcmp(c->iface, "weft.op/1");
+}
+
+static void one_op(check_op *of, void (*fn)(const check_op *of))
+{
+    static graph_doc doc;
+    of->table = of->c->table;
+    of->conf = check_conf(of->host, of->c);
+    of->doc = NULL;
+    const weft_status st = graph_doc_read(of->c->name, of->table, &doc);
+    if (st != WEFT_OK && st != WEFT_ABSENT)
+        check_fail("the doc of the op cannot be read: %s", err_text());
+    if (st == WEFT_OK)
+        of->doc = &doc;
+    fn(of);
+}
+
+void check_op_each(check_run *r, void (*fn)(const check_op *of))
+{
+    const weft_manifest *m = check_manifest(r);
+    check_op of = {.run = r, .host = &lent};
+    check_host_begin(&lent, "the host");
+    if (check_open(m, &lent, &of.module) != WEFT_OK)
+        check_fail("open() failed: %s", lent.why);
+    for (uint32_t i = 0; i < r->n; i++)
+        if (is_op(of.c = r->components[i]))
+            one_op(&of, fn);
+    check_close(m, of.module);
+    check_host_end(&lent);
+}
+
+/* Ops of the file, which grad() may append. */
+static const weft_op *find_op(void *ctx, const char *id, weft_op_self *self)
+{
+    const check_op *of = ctx;
+    for (uint32_t i = 0; i < of->run->n; i++) {
+        const component *c = of->run->components[i];
+        if (!is_op(c) || strcmp(c->name, id) != 0)
+            continue;
+        self->module = of->module;
+        self->conf = check_conf(of->host, c);
+        return c->table;
+    }
+    return NULL;
+}
+
+/* The examples of graph/describe have axes of up to 4096: 16, 8, 4 and 2 instead. */
+static int64_t small_size(int64_t size)
+{
+    return size == 3 ? 3 : size > 512 ? size / 256 : 2;
+}
+
+static void shrink(check_op_example *e)
+{
+    for (uint32_t i = 0; i < e->nin + e->nout; i++) {
+        weft_shape *s = i < e->nin ? &e->in[i] : &e->out[i - e->nin];
+        for (uint32_t k = 0; k < s->rank; k++)
+            s->axes[k].size = small_size(s->axes[k].size);
+    }
+    for (uint32_t i = 0; i < e->nattr; i++)
+        if (e->of->doc->attr[i].size_of)
+            e->attrs[i].i = small_size(e->attrs[i].i);
+}
+
+/* "x:[16, 8] w:[8]" */
+static void describe(check_op_example *e)
+{
+    size_t n = (size_t)snprintf(e->text, sizeof e->text, "the example");
+    for (uint32_t i = 0; i < e->nin && n < sizeof e->text - 64; i++) {
+        n += (size_t)snprintf(e->text + n, sizeof e->text - n, " %s:[", e->call.form->in[i].name);
+        for (uint32_t k = 0; k < e->in[i].rank && n < sizeof e->text - 40; k++)
+            n += (size_t)snprintf(e->text + n, sizeof e->text - n, "%s%lld", k ? ", " : "",
+                                  (long long)e->in[i].axes[k].size);
+        n += (size_t)snprintf(e->text + n, sizeof e->text - n, "]");
+    }
+}
+
+static void make(const check_op *of, const graph_doc_call *call, bool small, check_op_example *e)
+{
+    *e = (check_op_example){.of = of, .call = *call, .nin = call->nin, .nout = call->form->nout};
+    e->call.find = find_op;
+    e->call.find_ctx = (void *)(uintptr_t)of;
+    if (graph_doc_shapes(&e->call, e->in, e->out) != WEFT_OK)
+        check_fail("no example can be made from the doc of the op: %s", err_text());
+    e->nattr = graph_doc_attrs(&e->call, e->attrs);
+    if (small)
+        shrink(e);
+    describe(e);
+}
+
+static struct {
+    bool small, any;
+    bool (*wants)(const weft_op *op);
+    check_op_use fn;
+} now;
+
+static void each_example(const check_op *of)
+{
+    static check_op_example e;
+    graph_doc_call calls[GRAPH_DOC_CALLS];
+    if (now.wants && !now.wants(of->table))
+        return;
+    now.any = true;
+    if (!of->doc) {
+        check_absent("the op '%s' has no doc, so no example of it can be built: set doc in its "
+                     "weft_op",
+                     of->c->name);
+        return;
+    }
+    const uint32_t n = graph_doc_calls(of->doc, calls);
+    for (uint32_t i = 0; i < n; i++) {
+        make(of, &calls[i], now.small, &e);
+        now.fn(&e);
+    }
+}
+
+void check_op_examples(check_run *r, bool small, bool (*wants)(const weft_op *op), const char *has,
+                       check_op_use fn)
+{
+    now.small = small;
+    now.any = false;
+    now.wants = wants;
+    now.fn = fn;
+    check_op_each(r, each_example);
+    if (!now.any)
+        check_not_applicable("no op of the file has %s", has);
+}
+
+/* --- placements --- */
+
+void check_op_places(const check_op_example *e, const graph_doc_row *row, weft_place *in)
+{
+    for (uint32_t i = 0; i < e->nin; i++) {
+        const graph_doc_operand *o = &e->call.form->in[i];
+        in[i] = (weft_place){.kind = row->partial >> i & 1 ? WEFT_PARTIAL_SUM : WEFT_WHOLE};
+        for (uint32_t k = 0; k < o->n && in[i].kind == WEFT_WHOLE; k++) /* groups of one axis */
+            if (*row->split && strchr(row->split, o->letter[k]))
+                in[i] = (weft_place){.kind = WEFT_SPLIT, .axis = k};
+    }
+}
+
+weft_shape check_op_part(const weft_shape *s, weft_place p)
+{
+    weft_shape part = *s;
+    if (p.kind == WEFT_SPLIT && p.axis < s->rank)
+        part.axes[p.axis].size /= 2;
+    return part;
+}
