@@ -8,6 +8,7 @@
 typedef struct round {
     int64_t t, heads, d;
     int whole, own; /* the keys of this round are all seen; they are those of the queries */
+    int later;      /* there is a result of the rounds before */
     float scale;
 } round_of;
 
@@ -49,7 +50,7 @@ static weft_status attend(void *prepared, void *stream, const void *const *in, v
     if (flags)
         return WEFT_UNSUPPORTED;
     const round_of *r = prepared;
-    const int later = !r->own;
+    const int later = r->later;
     float *s = workspace, *ys = out[Y], *lse = out[LSE];
     for (int64_t i = 0; i < r->t; i++)
         for (int64_t h = 0; h < r->heads; h++) {
@@ -78,7 +79,7 @@ static weft_status attend(void *prepared, void *stream, const void *const *in, v
 static void one_query(const round_of *r, const void *const *in, void *const *out, int64_t i,
                       int64_t h)
 {
-    const int later = !r->own;
+    const int later = r->later;
     const int64_t at = i * r->heads + h;
     const void *const *inputs = in + OUTPUTS;
     const void *const *outputs = inputs + (later ? LATER_ROUND : FIRST_ROUND);
@@ -120,7 +121,12 @@ static weft_status attend_dx(void *prepared, void *stream, const void *const *in
     return WEFT_OK;
 }
 
-/* fp32 alone; room for one row of scores. */
+static const weft_operand *queries(const weft_opspec *spec)
+{
+    return &spec->in[spec->in[0].rank == 4 ? QKV : OUTPUTS + QKV];
+}
+
+/* fp32 alone, and on each rank a part of one sequence; room for one row of scores. */
 static weft_status query(void *module, const weft_conf *conf, const weft_opspec *spec,
                          weft_requirements *out)
 {
@@ -130,6 +136,11 @@ static weft_status query(void *module, const weft_conf *conf, const weft_opspec 
         if (spec->in[i].dtype != WEFT_F32)
             return host->fail(host->ctx, WEFT_UNSUPPORTED,
                               "acme.ring computes in fp32 alone: say train.precision = fp32");
+    if (queries(spec)->size[0] * ring_attr(spec->attrs, spec->nattr, "rounds") !=
+        ring_attr(spec->attrs, spec->nattr, "sequence"))
+        return host->fail(host->ctx, WEFT_UNSUPPORTED,
+                          "acme.ring: the tokens of a rank have to be one part of one sequence, "
+                          "and a sequence has as many parts as there are rounds");
     const weft_requirements need = {sizeof need, 0, (uint64_t)spec->in[0].size[0] * sizeof(float)};
     weft_give(out, &need);
     return WEFT_OK;
@@ -140,14 +151,15 @@ static weft_status prepare(void *module, const weft_conf *conf, const weft_opspe
 {
     (void)conf, (void)stream;
     const weft_host *host = module;
-    const weft_operand *qkv = &spec->in[spec->in[0].rank == 4 ? QKV : OUTPUTS + QKV];
+    const weft_operand *qkv = queries(spec);
     const int64_t tokens = qkv->size[0], round = ring_attr(spec->attrs, spec->nattr, "round");
     const int64_t first = ring_attr(spec->attrs, spec->nattr, "first") %
                           ring_attr(spec->attrs, spec->nattr, "sequence");
     round_of *r = malloc(sizeof *r);
     if (!r)
         return host->fail(host->ctx, WEFT_NO_MEMORY, "acme.ring: no memory for a kernel");
-    *r = (round_of){tokens, qkv->size[2], qkv->size[3], 0, round == 0, 0};
+    *r = (round_of){.t = tokens, .heads = qkv->size[2], .d = qkv->size[3], .own = round == 0};
+    r->later = spec->nin == LATER_ROUND || spec->nin == ALL;
     r->scale = 1 / sqrtf((float)r->d);
     r->whole =
         !ring_attr(spec->attrs, spec->nattr, "causal") || (round > 0 && round <= first / tokens);

@@ -128,7 +128,7 @@ static double flops(const weft_op_self *self, const weft_attr *attrs, uint32_t n
 
 #define AXES "T tokens, H heads, D head_dim"
 #define ATTRIBUTES                                                                                 \
-    "sequence int - tokens of one sequence; causal int 0 1: a token attends to itself and to "     \
+    "sequence int -T tokens of one sequence; causal int 0 1: a token attends to itself and to "    \
     "those before it; round int 0 the round, from 0; rounds int - how many there are"
 #define FORMULA                                                                                    \
     " T H D sequence / rounds, times the part of the ranks that see the keys of this round"
