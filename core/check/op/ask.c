@@ -77,6 +77,7 @@ void check_op_build(const check_op_example *e, uint32_t kind, check_op_graph *x)
     memset(x, 0, sizeof *x);
     x->ranks = (mesh){.n = 1, .name = {"mesh"}, .size = {2}};
     graph_init(&x->g, &x->ranks, WEFT_F32, WEFT_F32);
+    x->g.phase = PHASE_FORWARD;
     x->g.find = e->call.find;
     x->g.find_ctx = e->call.find_ctx;
     check_op_quiet(e->of);
@@ -89,4 +90,52 @@ void check_op_build(const check_op_example *e, uint32_t kind, check_op_graph *x)
     if (b.op(b.ctx, e->of->c->name, e->attrs, e->nattr, x->in, e->nin, 0, x->out, e->nout) !=
         WEFT_OK)
         check_fail("a graph cannot have '%s' in %s: %s", e->of->c->name, e->text, err_text());
+}
+
+/* Both parts, as a plan asks for them. */
+static weft_status ask_grad(const check_op_example *e, uint32_t from, const weft_opcall *call,
+                            check_op_graph *x)
+{
+    static const uint32_t parts[] = {WEFT_GRAD_INPUTS, WEFT_GRAD_PARAMS};
+    const weft_builder b = graph_builder(&x->g);
+    const weft_op_self self = {sizeof self, 0, e->of->module, e->of->conf, &b};
+    weft_tensor din[WEFT_MAX_OPERANDS] = {0};
+    weft_status st = WEFT_OK;
+    char why[1024];
+    for (uint32_t i = 0; st == WEFT_OK && i < 2; i++) {
+        x->g.phase = i ? PHASE_PARAMS : PHASE_INPUTS;
+        x->g.deriving = e->of->c->name;
+        x->g.calls = 0;
+        check_op_quiet(e->of);
+        st = PLUGIN_GET(e->of->table, grad, &self, call, parts[i], din);
+        x->g.deriving = NULL;
+        check_op_answered(e->of, "grad", st, why);
+        if (st != WEFT_OK && !*why)
+            check_fail("grad() of '%s' returned %s without a sentence, where dout[] has a gradient "
+                       "for the outputs of the bits 0x%x alone",
+                       e->of->c->name, check_status(st), from);
+        memcpy(x->din[i], din, sizeof din);
+    }
+    return st;
+}
+
+weft_status check_op_derive(const check_op_example *e, uint32_t kind, uint32_t from,
+                            check_op_graph *x)
+{
+    check_op_build(e, kind, x);
+    for (uint32_t k = 0; k < e->nout; k++) {
+        const weft_shape s = graph_tensor(&x->g, x->out[k])->shape;
+        if (from >> k & 1)
+            x->dout[k] = graph_add(&x->g, "flows.in", WEFT_T_ACTIVATION, &s);
+    }
+    const node n = x->g.nodes.at[0]; /* a copy: the array grows below */
+    const weft_opcall call = {.struct_size = sizeof call,
+                              .nattr = n.nattr,
+                              .attrs = n.attrs,
+                              .nin = n.nin,
+                              .nout = n.nout,
+                              .in = n.in,
+                              .out = n.out,
+                              .dout = x->dout};
+    return ask_grad(e, from, &call, x);
 }

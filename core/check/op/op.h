@@ -64,11 +64,18 @@ typedef struct check_op_graph {
     mesh ranks; /* one axis of two coordinates */
     graph g;    /* the op is its first node */
     weft_tensor in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS], dout[WEFT_MAX_OPERANDS];
+    weft_tensor din[2][WEFT_MAX_OPERANDS]; /* after WEFT_GRAD_INPUTS, and after both parts */
 } check_op_graph;
 
 /* Inputs of real numbers have the kind `kind` (WEFT_T_...). Fails the check if the core or the op
  * refuses. Free with graph_free(). */
 void check_op_build(const check_op_example *e, uint32_t kind, check_op_graph *x);
+
+/* The same, and what grad() appends where a gradient flows into the outputs `from`, a bit each. A
+ * failure without a sentence fails the check. Free with graph_free() in any case. */
+weft_status check_op_derive(const check_op_example *e, uint32_t kind, uint32_t from,
+                            check_op_graph *x);
+bool check_op_has_grad(const weft_op *op);
 
 /* --- placements --- */
 
@@ -81,9 +88,13 @@ weft_shape check_op_part(const weft_shape *s, weft_place p);
 /* --- checks --- */
 void check_op_shapes(check_run *r);     /* infer.c */
 void check_op_refuses(check_run *r);    /* refuse.c */
+void check_op_gradients(check_run *r);  /* finite.c */
 void check_op_subsets(check_run *r);    /* grad.c */
+void check_op_parts(check_run *r);      /* parts.c */
 void check_op_says_why(check_run *r);   /* place.c */
 void check_op_whole_axes(check_run *r); /* place.c */
 void check_op_flops(check_run *r);      /* cost.c */
+void check_op_in_place(check_run *r);   /* parts.c */
+void check_op_keys(check_run *r);       /* keys.c */
 
 #endif

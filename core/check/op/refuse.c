@@ -100,24 +100,45 @@ static void numbers(const check_op_example *e)
     }
 }
 
-/* An axis more where the operand has no group, and one axis less than its letters. Elementwise ops
- * take scalars. */
+/* The axes that an operand has at least: groups may be empty. */
+static uint32_t least(const graph_doc_operand *o)
+{
+    return o->n - (uint32_t)__builtin_popcount(o->group);
+}
+
+/* Whether a form with as many inputs has input i with this number of axes, and of this type. */
+static bool allows(const check_op_example *e, uint32_t i, uint32_t rank, uint32_t dtype)
+{
+    graph_doc_call calls[GRAPH_DOC_CALLS];
+    const uint32_t n = graph_doc_calls(e->of->doc, calls);
+    bool found = false;
+    for (uint32_t c = 0; c < n; c++) {
+        const graph_doc_operand *o = &calls[c].form->in[i];
+        const uint32_t type = o->type == 'i' ? WEFT_I32 : o->type == 'l' ? WEFT_I64 : WEFT_F32;
+        if (calls[c].nin == e->nin && (o->type == 'x' || type == dtype))
+            found |= o->group ? rank >= least(o) : rank == o->n;
+    }
+    return found;
+}
+
+/* An axis more where the operand has no group, and one axis less than it has to have. Elementwise
+ * ops take scalars. */
 static void ranks(const check_op_example *e)
 {
     static change x;
     const bool elementwise = e->of->table->flags & WEFT_OP_ELEMENTWISE;
     for (uint32_t i = 0; i < e->nin; i++)
-        for (int32_t by = -1; by <= 1; by += 2) {
+        for (uint32_t more = 0; more < 2; more++) {
+            const graph_doc_operand *o = &e->call.form->in[i];
             x = (change){.e = *e};
             weft_shape *s = &x.e.in[i];
-            const bool can = by < 0 ? s->rank && !(elementwise && s->rank == 1)
-                                    : s->rank < WEFT_MAX_AXES && !e->call.form->in[i].group;
-            if (by > 0 && can)
+            if (more ? s->rank == WEFT_MAX_AXES || o->group : !least(o) || elementwise)
+                continue;
+            if (more)
                 s->axes[s->rank] = (weft_axis){"check", 2};
-            s->rank += (uint32_t)by;
-            snprintf(x.what, sizeof x.what, "input %u (%s) with %u axes", i,
-                     e->call.form->in[i].name, s->rank);
-            if (can)
+            s->rank = more ? s->rank + 1 : least(o) - 1;
+            snprintf(x.what, sizeof x.what, "input %u (%s) with %u axes", i, o->name, s->rank);
+            if (!allows(e, i, s->rank, s->dtype))
                 must_refuse(&x);
         }
 }
@@ -126,12 +147,11 @@ static void types(const check_op_example *e)
 {
     static change x;
     for (uint32_t i = 0; i < e->nin; i++) {
-        const char type = e->call.form->in[i].type;
         x = (change){.e = *e, .of_type = true};
         x.e.in[i].dtype = e->in[i].dtype == WEFT_F32 ? WEFT_I32 : WEFT_F32;
         snprintf(x.what, sizeof x.what, "input %u (%s) with elements of %s", i,
                  e->call.form->in[i].name, x.e.in[i].dtype == WEFT_I32 ? "int32" : "fp32");
-        if (type != 'x')
+        if (!allows(e, i, e->in[i].rank, x.e.in[i].dtype))
             must_refuse(&x);
     }
 }

@@ -76,15 +76,13 @@ static weft_status grad(const weft_op_self *self, const weft_opcall *call, uint3
     weft_tensor in[] = {call->dout[0], call->dout[1], call->in[0], call->in[1]}, d[2] = {0};
     if (BAD == NEEDS_ALL && !call->dout[1])
         abort();
-    if (BAD == NO_PARAMS && phase == WEFT_GRAD_PARAMS)
-        return WEFT_OK;
     weft_status st = nought(b, call->out[0], &in[0]);
     if (st == WEFT_OK)
         st = nought(b, call->out[1], &in[1]);
     if (st == WEFT_OK)
         st = b->op(b->ctx, "acme.mix.dx", call->attrs, call->nattr, in, 4, 0, d, 2);
     for (uint32_t i = 0; st == WEFT_OK && i < 2; i++)
-        if (b->kind(b->ctx, call->in[i]) == kind)
+        if (b->kind(b->ctx, call->in[i]) == kind && !(BAD == NO_GRADIENT && i))
             din[i] = d[i];
     return st;
 }

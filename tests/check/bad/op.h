@@ -14,7 +14,7 @@ enum {
     NO_ATTRIBUTE,
     SILENT,
     WRONG_GRADIENT,
-    NO_PARAMS,
+    NO_GRADIENT,
     NEEDS_ALL,
     WRONG_PART,
     SILENT_SHARD,
