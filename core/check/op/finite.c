@@ -79,7 +79,7 @@ static bool compute(probe *p, uint32_t first, uint32_t end)
             .id = n->id,
             .op = n->op,
             .attrs = attrs,
-            .nattr = check_op_position(n->op, n->attrs, n->nattr, in, NULL, 0, attrs),
+            .nattr = check_op_position(n->op, n->attrs, n->nattr, in, n->nin, NULL, 0, attrs),
             .nin = n->nin,
             .nout = n->nout,
             .in = in,

@@ -65,6 +65,8 @@ static bool have_device(const check_op *of, char why[1024])
 
 #define SLACK 0x5b /* of bytes behind an operand, up to the next 64 */
 
+#define UNWRITTEN 0xff /* a NaN that no arithmetic gives */
+
 typedef struct memory {
     unsigned char *at;
     size_t bytes, all;
@@ -78,7 +80,7 @@ static memory take(const void *from, size_t bytes)
     if (from)
         memcpy(m.at, from, bytes);
     else
-        memset(m.at, 0xff, bytes); /* what is not written is not a number */
+        memset(m.at, UNWRITTEN, bytes);
     return m;
 }
 
@@ -88,6 +90,16 @@ static bool kept(const memory *m, const void *from)
     for (size_t i = m->bytes; i < m->all; i++)
         same &= m->at[i] == SLACK;
     return same;
+}
+
+/* The first element that has not been written; the number of elements: none. */
+static uint64_t unwritten(const weft_shape *s, const void *x)
+{
+    const uint64_t n = graph_shape_elements(s);
+    uint64_t i = check_op_real(s) ? 0 : n;
+    while (i < n && ((const uint32_t *)x)[i] != UINT32_MAX)
+        i++;
+    return i;
 }
 
 static void drop(memory *m)
@@ -221,6 +233,24 @@ static void run_device(call *c, const void *const *in, void *const *out, void *w
     PLUGIN_DO(t, release, prepared);
 }
 
+/* What run() has written: inputs are as before, and outputs are complete. */
+static void look(const call *c, const memory *in, const memory *out, void *const *to)
+{
+    const check_op_task *t = c->task;
+    const char *who = c->by ? c->by->name : device_name();
+    for (uint32_t i = 0; i < t->nin; i++)
+        if (!kept(&in[i], i + 1 == t->in_place ? NULL : t->from[i]))
+            check_fail("run() of the kernel '%s' writes to input %u or behind it", who, i);
+    for (uint32_t i = 0; i < t->nout; i++) {
+        const uint64_t at = unwritten(&t->out[i], to[i]);
+        if (!kept(&out[i], NULL))
+            check_fail("run() of the kernel '%s' writes behind output %u", who, i);
+        if (at < graph_shape_elements(&t->out[i]))
+            check_fail("run() of the kernel '%s' does not write element %llu of output %u", who,
+                       (unsigned long long)at, i);
+    }
+}
+
 /* Copy the operands to guarded memory, run, and look at what was written. */
 static void run(call *c)
 {
@@ -228,7 +258,6 @@ static void run(call *c)
     memory in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS], work = take(NULL, c->workspace);
     const void *from[WEFT_MAX_OPERANDS];
     void *to[WEFT_MAX_OPERANDS];
-    const char *who = c->by ? c->by->name : device_name();
     for (uint32_t i = 0; i < t->nin; i++)
         from[i] = (in[i] = take(t->from[i], graph_shape_bytes(&t->in[i]))).at;
     for (uint32_t i = 0; i < t->nout; i++)
@@ -241,12 +270,8 @@ static void run(call *c)
         run_kernel(c, from, to, work.at);
     else
         run_device(c, from, to, work.at);
-    for (uint32_t i = 0; i < t->nin; i++)
-        if (!kept(&in[i], i + 1 == t->in_place ? NULL : t->from[i]))
-            check_fail("run() of the kernel '%s' writes to input %u or behind it", who, i);
+    look(c, in, out, to);
     for (uint32_t i = 0; i < t->nout; i++) {
-        if (!kept(&out[i], NULL))
-            check_fail("run() of the kernel '%s' writes behind output %u", who, i);
         memcpy(t->to[i], to[i], out[i].bytes);
         drop(&out[i]);
     }

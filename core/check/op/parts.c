@@ -96,17 +96,17 @@ static bool one_part(cut *c, uint32_t part, void **to)
         out[i] = check_op_part(&e->out[i], c->row->out[i]);
         to[i] = mem_alloc(graph_shape_bytes(&out[i]) + 1);
     }
-    const check_op_task t = {
-        .id = e->of->c->name,
-        .op = e->of->table,
-        .attrs = attrs,
-        .nattr = check_op_position(e->of->table, e->attrs, e->nattr, e->in, c->in, part, attrs),
-        .nin = e->nin,
-        .nout = e->nout,
-        .in = in,
-        .out = out,
-        .from = (const void *const *)from,
-        .to = to};
+    const check_op_task t = {.id = e->of->c->name,
+                             .op = e->of->table,
+                             .attrs = attrs,
+                             .nattr = check_op_position(e->of->table, e->attrs, e->nattr, e->in,
+                                                        e->nin, c->in, part, attrs),
+                             .nin = e->nin,
+                             .nout = e->nout,
+                             .in = in,
+                             .out = out,
+                             .from = (const void *const *)from,
+                             .to = to};
     const bool done = check_op_compute(e->of, &t, why);
     check_op_free(from, e->nin);
     return done;

@@ -113,8 +113,9 @@ static void names_axes(const check_op *of)
     if (!at)
         return;
     if (!of->doc) {
-        check_absent("the op '%s' has no doc, so the axes that its operands can have are not known",
-                     of->c->name);
+        check_absent(
+            "the op '%s' has no doc to read, so the axes that its operands can have are not known",
+            of->c->name);
         return;
     }
     for (;; at++) {

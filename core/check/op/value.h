@@ -43,8 +43,8 @@ void *check_op_numbers(const weft_shape *s, uint64_t *random, bool mixed);
  * WEFT_OP_NUMBERED "seed" and "whole.K". `part` of two parts, `in` the shapes of the whole job. */
 #define CHECK_OP_ATTRS (GRAPH_DOC_ATTRS + WEFT_MAX_AXES + 3)
 uint32_t check_op_position(const weft_op *op, const weft_attr *attrs, uint32_t nattr,
-                           const weft_shape *in, const weft_place *places, uint32_t part,
-                           weft_attr out[CHECK_OP_ATTRS]);
+                           const weft_shape *in, uint32_t nin, const weft_place *places,
+                           uint32_t part, weft_attr out[CHECK_OP_ATTRS]);
 
 /* The values of the example's results from those of its inputs, with memory of its own in to[].
  * False: see check_op_compute(). */

@@ -68,13 +68,13 @@ static void set(weft_attr *attrs, uint32_t *n, const char *key, int64_t value, b
 }
 
 uint32_t check_op_position(const weft_op *op, const weft_attr *attrs, uint32_t nattr,
-                           const weft_shape *in, const weft_place *places, uint32_t part,
-                           weft_attr out[CHECK_OP_ATTRS])
+                           const weft_shape *in, uint32_t nin, const weft_place *places,
+                           uint32_t part, weft_attr out[CHECK_OP_ATTRS])
 {
     static const char *const keys[] = {"whole.0", "whole.1", "whole.2", "whole.3",
                                        "whole.4", "whole.5", "whole.6", "whole.7"};
     memcpy(out, attrs, nattr * sizeof *attrs);
-    if (!op->first_input)
+    if (!op->first_input || op->first_input > nin)
         return nattr;
     const weft_shape *s = &in[op->first_input - 1];
     const weft_place p = places ? places[op->first_input - 1] : (weft_place){0};
@@ -99,7 +99,7 @@ bool check_op_forward(const check_op_example *e, const void *const *from, uint32
 {
     weft_attr attrs[CHECK_OP_ATTRS];
     const uint32_t nattr =
-        check_op_position(e->of->table, e->attrs, e->nattr, e->in, NULL, 0, attrs);
+        check_op_position(e->of->table, e->attrs, e->nattr, e->in, e->nin, NULL, 0, attrs);
     const check_op_task t = {.id = e->of->c->name,
                              .op = e->of->table,
                              .attrs = attrs,

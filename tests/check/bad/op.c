@@ -121,7 +121,7 @@ static const weft_op_doc doc = {.struct_size = sizeof doc,
                                 .help = "x times w, and its sums",
                                 .operands = "x:fTF w:fF",
                                 .results = "y:fTF total:fT",
-                                .axes = AXES,
+                                .axes = BAD == WRONG_DOC ? "T tokens" : AXES,
                                 .attributes = S,
                                 .formula = "4 T F"};
 static const weft_op_doc dx_doc = {.struct_size = sizeof dx_doc,

@@ -65,7 +65,9 @@ static weft_status run(void *of, void *stream, const void *const *in, void *cons
     (void)stream, (void)workspace;
     if (flags)
         return WEFT_UNSUPPORTED;
-    for (int64_t t = 0; t < p->tokens; t++) {
+    if (BAD == WRITES_INPUT)
+        *(float *)(uintptr_t)w = 1;
+    for (int64_t t = 0; t < p->tokens - (BAD == UNWRITTEN); t++) {
         total[t] = 0;
         if (BAD == OVERWRITES) /* and reads x again below */
             for (int64_t f = 0; f < p->features; f++)
