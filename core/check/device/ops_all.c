@@ -1,0 +1,30 @@
+/* check/device/ops_all.c: every call that a device accepts, one after the other. See ops.h. */
+#include "check/device/ops.h"
+#include "graph/ops/ops.h"
+
+/* Whether the device accepts the call, and the rule was called. */
+static bool look(check_bench *b, check_call *c, check_ops_rule rule)
+{
+    const bool yes = check_bench_accepts(b, c, NULL);
+    if (yes)
+        rule(b, c);
+    check_call_end(c);
+    return yes;
+}
+
+void check_ops_all(check_bench *b, check_ops_rule rule)
+{
+    static const check_sizes sizes = {.n = 30011, .rows = 67, .in = 33, .out = 35};
+    static check_call c;
+    uint32_t seen = 0;
+    const char *id;
+    for (uint32_t k = 0; (id = graph_core_op_id(k)); k++)
+        for (uint32_t i = 0; check_example(id, graph_core_op(id), i, WEFT_F32, &c); i++)
+            seen += look(b, &c, rule);
+    for (uint32_t i = 0; check_case(i, &sizes, WEFT_F32, &c); i++)
+        seen += look(b, &c, rule);
+    if (!seen)
+        check_not_applicable("query() of '%s' accepts none of the ops of the core that this check "
+                             "has",
+                             b->who);
+}

@@ -1,0 +1,188 @@
+/* check/op/kernels.c: 179, 180: kernels of the file, on the devices that they name. See kernels.h.
+ */
+#include "check/op/kernels.h"
+
+#include "base/err.h"
+#include "check/device/ops.h"
+#include "graph/ops/ops.h"
+
+#include <math.h>
+#include <string.h>
+
+static const uint32_t types[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
+
+static const component *own(const check_run *r, const char *iface, const char *name)
+{
+    for (uint32_t i = 0; i < r->n; i++)
+        if (r->components[i]->iface && !strcmp(r->components[i]->iface, iface) &&
+            !strcmp(r->components[i]->name, name))
+            return r->components[i];
+    return NULL;
+}
+
+/* The device that a kernel names; NULL: it is not installed here. */
+static const component *device_of(check_run *r, const weft_kernel *k)
+{
+    static const char *const ifaces[] = {"weft.device/1", NULL};
+    const component *c = own(r, ifaces[0], k->device);
+    if (!c && host_find(r->h, "device", k->device, ifaces, &c) != WEFT_OK) {
+        err_clear();
+        return NULL;
+    }
+    return c;
+}
+
+static const weft_op *op_of(const check_run *r, const weft_kernel *k)
+{
+    const component *c = own(r, "weft.op/1", k->op);
+    return c ? c->table : graph_core_op(k->op);
+}
+
+static void open_module(const weft_manifest *m, check_host *h, void **module)
+{
+    const weft_status st = check_open(m, h, module);
+    if (st != WEFT_OK)
+        check_fail("open() of '%s' returned %s: %s", m->id, check_status(st), h->why);
+}
+
+/* Call `fn` for every example that the kernel accepts; returns their number. */
+static uint32_t each_example(check_bench *b, check_ops_rule fn)
+{
+    static check_call c;
+    const weft_op *op = op_of(b->run, b->k);
+    uint32_t seen = 0;
+    for (size_t t = 0; op && t < sizeof types / sizeof *types; t++)
+        for (uint32_t i = 0; check_example(b->k->op, op, i, types[t], &c); i++) {
+            if (check_bench_accepts(b, &c, NULL)) {
+                fn(b, &c);
+                seen++;
+            }
+            check_call_end(&c);
+        }
+    return seen;
+}
+
+/* The bench of one kernel, with its device up. */
+static uint32_t on_device(check_bench *b, check_ops_rule fn)
+{
+    const weft_manifest *m = check_manifest(b->run);
+    static check_host own_host, other;
+    uint32_t seen = 0;
+    check_host_begin(&own_host, "the host");
+    check_host_begin(&other, "the host of the device");
+    b->host = &own_host;
+    open_module(m, &own_host, &b->kmodule);
+    b->module = b->kmodule;
+    if (b->c->manifest != m) {
+        b->other = &other;
+        open_module(b->c->manifest, &other, &b->module);
+    }
+    if (check_bench_up(b))
+        seen = each_example(b, fn);
+    check_bench_down(b);
+    if (b->other)
+        check_close(b->c->manifest, b->module);
+    check_close(m, b->kmodule);
+    check_host_end(&other);
+    check_host_end(&own_host);
+    return seen;
+}
+
+/* Call `fn` for every example of every kernel of the file that can be run here. */
+static void each(check_run *r, check_ops_rule fn)
+{
+    uint32_t seen = 0;
+    check_load(r);
+    for (uint32_t i = 0; i < r->n; i++) {
+        const component *c = r->components[i];
+        if (!c->iface || strcmp(c->iface, "weft.kernel/1") != 0)
+            continue;
+        check_bench b = {.run = r, .kernel = c, .k = c->table, .who = c->name};
+        b.c = device_of(r, b.k);
+        if (b.c)
+            seen += on_device(&b, fn);
+        else
+            check_absent("the device '%s', for which '%s' computes, is not installed here",
+                         b.k->device, c->name);
+    }
+    if (!seen)
+        check_absent("no kernel of the file accepts an example: an example comes from the doc of "
+                     "the op");
+}
+
+/* --- 179 --- */
+
+static void keeps_rules(check_bench *b, check_call *c)
+{
+    static const check_ops_rule rules[] = {
+        check_call_agrees,  check_call_bound,   check_call_same, check_call_inputs,
+        check_call_outside, check_call_streams, check_call_null};
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        rules[i](b, c);
+}
+
+void check_op_kernels(check_run *r)
+{
+    each(r, keeps_rules);
+}
+
+/* --- 180 --- */
+
+static double typical(const weft_operand *o, const void *at)
+{
+    const uint64_t n = check_operand_count(o);
+    double sum = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        const double v = check_operand_get(o, at, i);
+        sum += isfinite(v) ? v * v : 0;
+    }
+    return sqrt(sum / (double)(n ? n : 1));
+}
+
+/* Results differ by the rounding of two algorithms: 1e-3 in fp32, four roundings in 16 bits. */
+static void compare(const check_bench *b, const check_call *c, const check_image *kernel,
+                    const check_image *device)
+{
+    for (uint32_t k = 0; k < c->nout; k++) {
+        const weft_operand *o = &c->out[k];
+        const unsigned char *from = kernel->is + kernel->out[k], *to = device->is + device->out[k];
+        const double tolerance = fmax(1e-3, 4 * check_operand_unit(o->dtype));
+        const double usual = typical(o, to);
+        for (uint64_t i = 0; i < check_operand_count(o); i++) {
+            const double got = check_operand_get(o, from, i), want = check_operand_get(o, to, i);
+            if (got == want || (isnan(got) && isnan(want)) ||
+                fabs(got - want) <= tolerance * (fabs(want) + usual))
+                continue;
+            check_fail("'%s' computes %s, and element %llu of output %u is %.9g; '%s' computes the "
+                       "same, and the device's own kernel makes it %.9g",
+                       b->who, c->what, (unsigned long long)i, k, got, b->c->name, want);
+        }
+    }
+}
+
+static uint32_t pairs; /* examples that both accept */
+
+static void both(check_bench *b, check_call *c)
+{
+    check_image kernel = {0}, device = {0};
+    check_bench of_device = *b;
+    of_device.k = NULL;
+    of_device.who = b->c->name;
+    if (!check_bench_accepts(&of_device, c, NULL))
+        return;
+    check_bench_compute(b, c, &kernel);
+    check_bench_compute(&of_device, c, &device);
+    compare(b, c, &kernel, &device);
+    check_image_end(&kernel);
+    check_image_end(&device);
+    pairs++;
+}
+
+void check_op_kernels_differ(check_run *r)
+{
+    pairs = 0;
+    each(r, both);
+    if (!pairs)
+        check_not_applicable("no device here has a kernel of its own for an op of the file's "
+                             "kernels");
+}
