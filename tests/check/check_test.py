@@ -73,7 +73,7 @@ class Right(unittest.TestCase):
         self.all_pass(BUILD / "lib" / "weft", 18)
 
     def test_third_parties(self):
-        self.all_pass(BUILD / "tests" / "check" / "right", 8)
+        self.all_pass(BUILD / "tests" / "check" / "right", 9)
 
     def all_pass(self, folder, least):
         files = sorted(folder.glob("*/*.so"))

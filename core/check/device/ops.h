@@ -27,7 +27,8 @@ typedef struct check_call {
     char what[200]; /* "linear of [32, 16], [8, 16] in fp32": for messages */
     weft_attr attrs[CHECK_CALL_ATTRS];
     uint32_t nattr, flags, nin, nout;
-    bool shape_last; /* of the last input only the shape is used */
+    bool shape_last;   /* of the last input only the shape is used */
+    uint32_t in_place; /* k > 0: output 0 may lie over input k - 1 */
     weft_operand in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS];
     const weft_ew_program *program;
     double *x[WEFT_MAX_OPERANDS];     /* the values of the inputs, exact in their types */
@@ -81,8 +82,8 @@ double check_case_slack(uint32_t ew, double result);
 
 /* --- the memory of a run: ops_image.c --- */
 
-#define CHECK_RED 256u /* bytes of a red zone */
-#define CHECK_HALF ((uint64_t)32 << 20)
+#define CHECK_RED 256u                  /* bytes of a red zone */
+#define CHECK_HALF ((uint64_t)16 << 20) /* of the arena */
 
 typedef struct check_image {
     uint64_t in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS], workspace, bytes; /* offsets; size */
@@ -104,7 +105,6 @@ typedef struct check_bench {
     weft_stream *s[2];
     weft_event *e;
     char *base, *staging;
-    uint64_t until;          /* ms */
     const component *kernel; /* computes instead of the device's own; NULL: the device's own */
     const weft_kernel *k;
     const char *who; /* for messages: the name of the device or kernel */

@@ -114,6 +114,7 @@ bool check_example(const char *id, const weft_op *op, uint32_t number, uint32_t 
         add_output(out, &of->form->out[k], &s, dtype);
     add_attrs(out, of, &s, 0);
     out->shape_last = op->flags & WEFT_OP_SHAPE_LAST;
+    out->in_place = op->in_place;
     (void)check_call_what(out);
     return true;
 }
@@ -163,6 +164,7 @@ bool check_example_chain(const char *const *ids, uint32_t join, const char *name
         add_output(out, &of->form->out[k], &s, dtype);
     add_attrs(out, of, &s, before);
     out->id = name;
+    out->in_place = 0;
     (void)check_call_what(out);
     return true;
 }

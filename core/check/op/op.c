@@ -27,9 +27,10 @@ static const check checks[] = {
      check_op_in_place},
     {178, OP, 0, "Attributes are told apart by their whole keys, of up to 63 bytes",
      "an attribute whose key begins like the op's own changes an answer", check_op_keys},
-    {179, "weft.kernel/1", 0, "A kernel keeps the rules of a device's kernels: 67, 68 and 84 to 88",
-     "as there", check_op_kernels},
-    {180, "weft.kernel/1", 0, "A kernel has the results of the device's own kernel",
+    {179, "weft.kernel/1", 20,
+     "A kernel keeps the rules of a device's kernels: 67, 68 and 84 to 88", "as there",
+     check_op_kernels},
+    {180, "weft.kernel/1", 20, "A kernel has the results of the device's own kernel",
      "an element differs by more than rounding", check_op_kernels_differ},
     {0},
 };

@@ -121,6 +121,8 @@ static weft_status find(const weft_host *host, const weft_opspec *spec, weft_pre
         }
     if (st != WEFT_OK)
         return st;
+    if (BAD == NO_SENTENCE && spec->nin == 1)
+        return WEFT_UNSUPPORTED;
     snprintf(text, sizeof text, "acme.bad has no kernel for the op %.80s", spec->id);
     return (host->fail)(
         host->ctx, BAD == UNKNOWN_IS_USAGE && spec->nin == 1 ? WEFT_USAGE : WEFT_UNSUPPORTED, text);

@@ -34,7 +34,7 @@ void devop_sumsq(weft_prepared *p, const void *const *in, void *const *out, floa
 
 void devop_both(weft_prepared *p, const void *const *in, void *const *out, float *workspace)
 {
-    if (out[0])
+    if (out[0] || BAD == WRITES_ABSENT)
         devop_accumulate(p, in, out, workspace);
     if (out[1])
         devop_sumsq(p, in, out + 1, workspace);
@@ -117,6 +117,8 @@ void devop_ew(weft_prepared *p, const void *const *in, void *const *out, float *
         for (uint32_t k = 0; k < p->nout; k++)
             ((float *)out[k])[i] = r[p->out_reg[k] % most];
     }
+    for (int64_t i = n - 8; BAD == TAIL_TWICE && p->single == WEFT_EW_NEG && n > 8 && i < n; i++)
+        ((float *)out[0])[i] = -((const float *)in[0])[i]; /* as the last vector */
     if (BAD == BEHIND_OUTPUT && p->single == WEFT_EW_COPY)
         ((float *)out[0])[n] = 0;
     if (BAD == CLEANS_INPUT && p->single == WEFT_EW_ABS)
