@@ -12,9 +12,9 @@
  *   3. Add a bad plugin to tests/check/bad/SET.c, a name of its enum, on which this check fails and
  *      no check with a lower number, and its line to tests/check/bad/SET.expected: number, name, a
  *      phrase of the sentence. SET is the group, or `any` for checks of every plugin. A new set is
- *      these two files; the first line of .expected is `kind KIND`, the folder of the plugin (comm,
- *      device, op, optim, parallel). CMake builds SET.c once a line with -DBAD=NAME, and once with
- *      -DBAD=GOOD: that plugin passes all checks.
+ *      these two files, or a folder SET for SET.c; the first line of .expected is `kind KIND`, the
+ *      folder of the plugin (comm, device, op, optim, parallel). CMake builds SET.c once a line
+ *      with -DBAD=NAME, and once with -DBAD=GOOD: that plugin passes all checks.
  *   4. `weft plugins check --page > docs/CHECKS.md`; a test compares it.
  *   5. `ctest -R check`: every bad plugin of the set fails at its check, and every plugin of the
  *      tree and of tests/check/right passes.
@@ -24,6 +24,7 @@
  *                  the process, memory before a guard page, ranks in processes of their own
  *   drive/drive.h  a short lawful life of every component, for checks of any kind of plugin
  *   link/link.h    ranks that are connected by the plugin's transport
+ *   device/ops.h   ops with operands and values, run on a device or by a kernel
  *
  * To debug: `gdb --args weft plugins check FILE.so --only N --in-process`.
  *

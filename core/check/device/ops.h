@@ -171,6 +171,11 @@ void check_call_null(check_bench *b, check_call *c);    /* 88, ops_zone.c */
  * check is not applicable where there is none. ops_all.c */
 void check_ops_all(check_bench *b, check_ops_rule rule);
 
+/* Call `fn` for every pair of core ops of which the core may ask fuse(), with each join. */
+typedef void (*check_ops_pair)(check_bench *b, const char *first, const char *second,
+                               uint32_t join);
+void check_ops_pairs(check_bench *b, check_ops_pair fn);
+
 /* --- checks --- */
 void check_ops_agree(check_run *r);         /* ops_plan.c */
 void check_ops_bound(check_run *r);         /* ops_zone.c */

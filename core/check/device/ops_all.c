@@ -1,4 +1,5 @@
-/* check/device/ops_all.c: every call that a device accepts, one after the other. See ops.h. */
+/* check/device/ops_all.c: every call that a device accepts, and every pair of ops that it may fuse,
+ * one after the other. See ops.h. */
 #include "check/device/ops.h"
 #include "graph/ops/ops.h"
 
@@ -27,4 +28,22 @@ void check_ops_all(check_bench *b, check_ops_rule rule)
         check_not_applicable("query() of '%s' accepts none of the ops of the core that this check "
                              "has",
                              b->who);
+}
+
+/* Elementwise ops are fused to programs, and ops of these flags stay alone. */
+static bool fusable(const weft_op *op)
+{
+    return !(op->flags & (WEFT_OP_ELEMENTWISE | WEFT_OP_SHAPE_LAST)) && !op->first_input;
+}
+
+void check_ops_pairs(check_bench *b, check_ops_pair fn)
+{
+    const char *first, *second;
+    for (uint32_t i = 0; WEFT_HAS(b->t, fuse) && (first = graph_core_op_id(i)); i++)
+        for (uint32_t k = 0; fusable(graph_core_op(first)) && (second = graph_core_op_id(k)); k++) {
+            if (!fusable(graph_core_op(second)))
+                continue;
+            fn(b, first, second, WEFT_FUSE_CHAINED);
+            fn(b, first, second, WEFT_FUSE_SHARED_INPUT);
+        }
 }

@@ -137,14 +137,9 @@ static void pair(check_bench *b, const char *first, const char *second, uint32_t
 
 static void fuse(check_bench *b)
 {
-    const char *first, *second;
     if (!WEFT_HAS(b->t, fuse))
         check_not_applicable("'%s' has no fuse()", b->who);
-    for (uint32_t i = 0; (first = graph_core_op_id(i)); i++)
-        for (uint32_t k = 0; (second = graph_core_op_id(k)); k++) {
-            pair(b, first, second, WEFT_FUSE_CHAINED);
-            pair(b, first, second, WEFT_FUSE_SHARED_INPUT);
-        }
+    check_ops_pairs(b, pair);
 }
 
 void check_ops_fuse(check_run *r)

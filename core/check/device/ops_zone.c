@@ -1,6 +1,5 @@
 /* check/device/ops_zone.c: 68, 85, 86, 88: which memory a run reads and writes. */
 #include "check/device/ops.h"
-#include "graph/ops/ops.h"
 
 #include <string.h>
 
@@ -205,14 +204,9 @@ static void fused(check_bench *b, const char *first, const char *second, uint32_
 
 static void absent(check_bench *b)
 {
-    const char *first, *second;
     nulls = 0;
     check_ops_all(b, count_null);
-    for (uint32_t i = 0; WEFT_HAS(b->t, fuse) && (first = graph_core_op_id(i)); i++)
-        for (uint32_t k = 0; (second = graph_core_op_id(k)); k++) {
-            fused(b, first, second, WEFT_FUSE_CHAINED);
-            fused(b, first, second, WEFT_FUSE_SHARED_INPUT);
-        }
+    check_ops_pairs(b, fused);
     if (!nulls)
         check_not_applicable("'%s' has no op with an operand that may be NULL", b->who);
 }

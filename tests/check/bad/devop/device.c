@@ -1,5 +1,5 @@
-/* bad/devop.c: a device that fails checks of ops, and a kernel for it. Each name of devop.expected
- * breaks one rule. See devop.h. */
+/* bad/devop/device.c: a device that fails checks of ops, and a kernel for it. Each name of
+ * devop.expected breaks one rule. See devop.h. */
 #include "devop.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
-/* bad/devop.h: a device whose kernels fail checks of ops, and a kernel of the op linear for it.
+/* bad/devop/devop.h: a device that fails checks of ops, and a kernel of the op linear for it.
  *
- * acme.bad computes in fp32 on the calling thread, in plain loops: devop_loops.c has the loops,
- * devop.c the rest. It fuses accumulate and sumsq of one input. */
+ * acme.bad computes in fp32 on the calling thread, in plain loops: loops.c has the loops,
+ * device.c the rest. It fuses accumulate and sumsq of one input. */
 #ifndef BAD_DEVOP_H
 #define BAD_DEVOP_H
 

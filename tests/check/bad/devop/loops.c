@@ -1,4 +1,4 @@
-/* bad/devop_loops.c: the loops of a device that fails checks of ops. See devop.h. */
+/* bad/devop/loops.c: the loops of a device that fails checks of ops. See devop.h. */
 #include "devop.h"
 
 #include <math.h>
