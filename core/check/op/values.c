@@ -5,11 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool check_op_real(const weft_shape *s)
-{
-    return s->dtype == WEFT_F32;
-}
-
 void *check_op_numbers(const weft_shape *s, uint64_t *random, bool mixed)
 {
     const uint64_t n = graph_shape_elements(s);
