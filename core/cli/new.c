@@ -42,6 +42,10 @@ static const template_kind kinds[] = {
      TOKENS, 1},
     {"placement", "optim", "weft.placement/1", "weft/optim.h", "placement.md",
      "a placement of parameters and states", "`[optim] placement`, on two ranks", TOKENS, 2},
+    {"device", "device", "weft.device/1", "weft/device.h", "device.md", "a device",
+     "`[device] plugin`, with the bigram model of `model.c`; `OPS.md` says which ops the device "
+     "has",
+     TOKENS, 1},
     {"op", "op", "weft.op/1, weft.kernel/1", "weft/op.h", "op.md",
      "an op, its gradient and their kernels",
      "`[run] use`; models and strategies of other plugins can then build graphs of it", TOKENS, 1},
@@ -56,8 +60,7 @@ static const template_kind kinds[] = {
 };
 #define KINDS (sizeof kinds / sizeof *kinds)
 #define KIND_WORDS                                                                                 \
-    "link, coll, strategy, rule, placement, op, model, data, tokenizer and sink; a device begins " \
-    "with the sample of docs/interfaces/device.md"
+    "link, coll, strategy, rule, placement, device, op, model, data, tokenizer and sink"
 
 typedef struct request {
     const template_kind *kind;

@@ -3,7 +3,10 @@
 BUILD is installed to a fresh prefix, and everything else happens with that alone, in another
 folder. A sample of kinds, languages and build tools; with --whole all of them.
 """
+import glob
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,8 +17,8 @@ BUILD, WHOLE = os.path.abspath(sys.argv[1]), "--whole" in sys.argv
 PLACE = tempfile.mkdtemp(prefix="weft-kit-")
 PREFIX = os.path.join(PLACE, "prefix")
 WEFT = os.path.join(PREFIX, "bin", "weft")
-KINDS = ("link", "coll", "strategy", "rule", "placement", "op", "model", "data", "tokenizer",
-         "sink")
+KINDS = ("link", "coll", "strategy", "rule", "placement", "device", "op", "model", "data",
+         "tokenizer", "sink")
 # Kind, language, build tool.
 ALL = [(k, cxx, tool) for k in KINDS for cxx in (False, True) for tool in ("cmake", "make")]
 SAMPLE = [(k, k in ("rule", "sink", "model"), "make" if k in ("rule", "op", "link") else "cmake")
@@ -55,6 +58,11 @@ class New(unittest.TestCase):
                 self.assertIn(f"{name}.{'cc' if cxx else 'c'}", os.listdir(folder))
                 self.expect_filled(folder)
                 self.build(folder, tool)
+                file = glob.glob(os.path.join(folder, "build", "lib", "weft", "*", "*.so"))[0]
+                said = json.loads(run([WEFT, "plugins", "info", file, "--json"], folder))
+                self.assertEqual(said["license"], "", "a plugin from outside says its own")
+                if kind == "device":
+                    self.expect_losses_of_cpu(folder, f"acme.{name}")
 
     def expect_filled(self, folder):
         for file in os.listdir(folder):
@@ -72,6 +80,19 @@ class New(unittest.TestCase):
         self.assertIn(" 0 failed", said)
         self.assertRegex(said, "step +10")
         self.assertNotIn("warning:", said)
+
+    def expect_losses_of_cpu(self, folder, name):
+        """Checks and a falling loss do not show a kernel that is slightly wrong."""
+        plugins = os.path.join(folder, "build", "lib", "weft")
+        run([WEFT, "data", "README.md", "-o", "train.bin", f"run.plugins={plugins}"], folder)
+        found = [[float(x) for x in re.findall(r"step +\d+/.* loss ([0-9.]+)", run(
+            [WEFT, "train", "job.ini", f"run.plugins={plugins}", f"run.out={device}",
+             f"device.plugin={device}", "data.train=train.bin"], folder))]
+            for device in (name, "cpu")]
+        self.assertGreater(len(found[0]), 1)
+        self.assertEqual(len(found[0]), len(found[1]))
+        for own, cpu in zip(*found):
+            self.assertAlmostEqual(own, cpu, delta=1e-4 * cpu)
 
     def test_refusals(self):
         for words, why in ((("wheel", "acme.a"), "no kind of plugin; there are link"),
