@@ -62,6 +62,22 @@ static void add_own_place(host *h)
     h->has_own = true;
 }
 
+/* Paths of objects have no links, those of places may. */
+uint32_t host_place_of(const host *h, const char *path, bool *own)
+{
+    uint32_t p = 0;
+    for (; p < h->places.n; p++) {
+        char real[PATH_MAX];
+        const size_t n = realpath(h->places.at[p], real) ? strlen(real) : 0;
+        const size_t given = strlen(h->places.at[p]);
+        if ((n && !strncmp(path, real, n) && path[n] == '/') ||
+            (!strncmp(path, h->places.at[p], given) && path[given] == '/'))
+            break;
+    }
+    *own = h->has_own && p + 1 == h->places.n;
+    return p;
+}
+
 weft_status host_create(const char *dirs, host **out)
 {
     host *h = mem_alloc(sizeof *h);

@@ -64,6 +64,10 @@ void host_try_all(host *h);
  * be used come with iface NULL and the reason in `help`. For `weft plugins`. */
 weft_status host_list(host *h, const component ***out, uint32_t *n);
 
+/* The number of the place, in the order of the search, that the file `path` of a component lies in;
+ * *own: it is the program's. A file in none of them is behind all. [any] */
+uint32_t host_place_of(const host *h, const char *path, bool *own);
+
 /* Load and check the file `path`, whatever its name and folder: its components, in the order of the
  * manifest. The array lives as long as the host. Those of interfaces that the host does not know
  * have a NULL table. [setup] */

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -331,6 +332,30 @@ class Doctor(machine.Case):
     def test_a_library_that_crashes(self):
         checks, _ = self.examine(env={"LD_LIBRARY_PATH": CRASH})
         self.assertIn("was ended by signal 6", checks["libnccl"]["findings"][0]["what"])
+
+    def test_plugins_from_outside(self):
+        """A file that hides another is a note, one that cannot be loaded a problem."""
+        lib = os.path.join(os.path.dirname(os.path.dirname(started.WEFT)), "lib", "weft", "optim")
+        place = self.path("outside")
+        os.makedirs(os.path.join(place, "optim"), mode=0o755)
+        mine = shutil.copy(os.path.join(lib, "adamw.so"), os.path.join(place, "optim"))
+        os.chmod(mine, 0o755)
+        self.assertEqual(self.examine()[0]["plugins"]["facts"]["external"], 0)
+        found = self.examine(env={"WEFT_PLUGIN_PATH": place})[0]["plugins"]
+        self.assertEqual((found["facts"]["external"], found["level"]), (1, "note"))
+        self.assertTrue(any(re.search(r"/optim/adamw\.so: optim adamw \(weft\.rule/1\), ABI \d", x)
+                            for x in found["summary"]), found["summary"])
+        self.assertIn("hides that of", found["findings"][0]["what"])
+        with open(os.path.join(place, "optim", "torn.so"), "wb") as f:
+            f.write(b"not a library")
+        os.chmod(f.name, 0o755)
+        out, _ = self.weft("doctor", "--json", status=1,
+                           env={"WEFT_DOCTOR_ROOT": self.m.folder, "WEFT_PLUGIN_PATH": place})
+        found = {c["id"]: c for c in json.loads(out)["checks"]}["plugins"]
+        self.assertEqual((found["facts"]["external"], found["level"]), (2, "problem"))
+        said = [f["what"] for f in found["findings"] if f["level"] == "problem"]
+        self.assertEqual(len(said), 1)
+        self.assertRegex(said[0], "torn.so cannot be used: .*ELF")
 
     def test_a_file_that_is_no_library(self):
         checks, _ = self.examine()

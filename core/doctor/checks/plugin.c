@@ -2,6 +2,7 @@
  * ranks can map each other's memory. Each probe runs in a child process. */
 #define _GNU_SOURCE
 #include "doctor/checks/checks.h"
+#include "doctor/checks/external.h"
 
 #include "base/err.h"
 #include "config/config.h"
@@ -114,13 +115,16 @@ static void probe_all(doctor *d, probe_request *t)
         doctor_add_line(d, "%s", err_text());
         return;
     }
+    doctor_add_external(d, t->host, all, n);
     for (uint32_t i = 0; i < n; i++)
         if (is(all[i], "weft.device/1"))
             t->device_caps |= (uint32_t)((const weft_device_table *)all[i]->table)->caps;
     for (uint32_t i = 0; i < n; i++) {
         t->c = all[i];
-        if (!t->c->iface)
+        if (!t->c->iface && !doctor_is_external(t->host, t->c))
             report_unusable(d, t->c);
+        else if (!t->c->iface)
+            continue; /* doctor_add_external() has said it */
         else if (!strcmp(t->c->kind, "comm") || is(t->c, "weft.device/1"))
             probe_plugin(d, t);
     }
