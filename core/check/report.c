@@ -3,6 +3,7 @@
 
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -17,6 +18,30 @@ static uint32_t count(const check_report *r, check_outcome outcome)
     for (uint32_t i = 0; i < r->n; i++)
         n += r->at[i].outcome == outcome;
     return n;
+}
+
+/* JSON is UTF-8, and a path may be any bytes: each byte that begins no character becomes U+FFFD. */
+static json_t *text(const char *s)
+{
+    static const char unknown[] = "\xef\xbf\xbd";
+    json_t *whole = json_string(s);
+    if (whole)
+        return whole;
+    const size_t n = strlen(s);
+    char *out = mem_alloc(3 * n + 1), *to = out;
+    for (size_t i = 0, k; i < n; i += k) {
+        json_t *one = NULL;
+        for (k = 1; k <= 4 && k <= n - i && !one; k++)
+            one = json_stringn(s + i, k);
+        k = one ? k - 1 : 1;
+        const size_t bytes = one ? k : 3;
+        memcpy(to, one ? s + i : unknown, bytes);
+        to += bytes;
+        json_decref(one);
+    }
+    whole = json_string(out);
+    free(out);
+    return whole;
 }
 
 static const char *repeat(const check_report *r, const check_result *x, char *out, size_t size)
@@ -77,16 +102,16 @@ static int print_json(const check_report *r)
     json_t *list = json_array();
     for (uint32_t i = 0; i < r->n; i++) {
         const check_result *x = &r->at[i];
-        json_t *one = json_pack("{s:I,s:s,s:s,s:s,s:f,s:s}", "number", (json_int_t)x->of->number,
+        json_t *one = json_pack("{s:I,s:s,s:s,s:s,s:f,s:o}", "number", (json_int_t)x->of->number,
                                 "group", x->group->name, "title", x->of->title, "result",
                                 check_outcome_names[x->outcome], "seconds", x->seconds, "repeat",
-                                repeat(r, x, again, sizeof again));
-        json_object_set_new(one, "text", json_stringn(x->text, strlen(x->text)));
-        json_object_set_new(one, "output", json_string(x->output ? x->output : ""));
+                                text(repeat(r, x, again, sizeof again)));
+        json_object_set_new(one, "text", text(x->text));
+        json_object_set_new(one, "output", text(x->output ? x->output : ""));
         json_array_append_new(list, one);
     }
     const uint32_t passed = count(r, CHECK_PASS), skipped = count(r, CHECK_NOT_APPLICABLE);
-    json_t *all = json_pack("{s:s,s:I,s:I,s:I,s:I,s:f,s:o}", "file", r->request->path, "seed",
+    json_t *all = json_pack("{s:o,s:I,s:I,s:I,s:I,s:f,s:o}", "file", text(r->request->path), "seed",
                             (json_int_t)r->request->seed, "passed", (json_int_t)passed, "failed",
                             (json_int_t)(r->n - passed - skipped), "not_applicable",
                             (json_int_t)skipped, "seconds", r->seconds, "checks", list);

@@ -6,8 +6,10 @@ with the phrase of bad/SET.expected, and no check with a lower number does. NUMB
 """
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
@@ -126,6 +128,24 @@ class Command(unittest.TestCase):
         again = subprocess.run([WEFT] + words[1:], capture_output=True, text=True, check=False)
         self.assertEqual(again.returncode, 1)
         self.assertIn(phrase, again.stdout)
+
+    def test_a_path_that_is_not_utf8(self):
+        """Its bytes that are no character are U+FFFD in JSON; the status is that of the checks."""
+        with tempfile.TemporaryDirectory(prefix="weft-check-") as place:
+            for number, rule, want in ((0, "good", 0), (*expected("any")[1][0][:2], 1)):
+                name = f"{rule.lower()}-\xe9".encode("latin-1") + "\u00e9.so".encode()
+                path = os.path.join(os.fsencode(place), name)
+                shutil.copy(plugin("any", number, rule), path)
+                words = [os.fsencode(WEFT), b"plugins", b"check", path, b"--only", b"1-14"]
+                text = subprocess.run(words, capture_output=True, timeout=120, check=False)
+                self.assertEqual(text.returncode, want, text)
+                self.assertIn(b" checks passed", text.stdout)
+                said = subprocess.run(words + [b"--json"], capture_output=True, timeout=120,
+                                      check=False)
+                self.assertEqual(said.returncode, want, said)
+                found = json.loads(said.stdout.decode())
+                self.assertEqual(found["file"], f"{place}/{rule.lower()}-\ufffd\u00e9.so")
+                self.assertTrue(all(c["text"] is not None for c in found["checks"]))
 
     def test_reproduce(self):
         number, rule = next(row[:2] for row in expected("link")[1] if row[0] == 181)
