@@ -57,6 +57,16 @@ class Plugins(started.Case):
         self.refused("plugins", "info", "tiny.ini", why="no ELF header")
         self.refused("plugins", "info", own, own, why="does not take")
 
+    def test_licences(self):
+        """Every plugin of the tree names that of the tree; what others say is in tests/kit."""
+        lib = os.path.join(os.path.dirname(os.path.dirname(started.WEFT)), "lib", "weft")
+        files = [os.path.join(folder, name) for folder, _, names in os.walk(lib) for name in names
+                 if name.endswith(".so")]
+        self.assertTrue(files)
+        for file in files:
+            said = json.loads(self.weft("plugins", "info", file, "--json")[0])
+            self.assertEqual((file, said["license"]), (file, "Apache-2.0"))
+
     def test_refusals(self):
         self.refused("plugins", "admw", why="did you mean 'adamw'?")
         self.refused("plugins", "../x", why="no plugin is named")

@@ -307,4 +307,4 @@ static const weft_component component = {.struct_size = sizeof component,
                                          .table = &table};
 static const weft_component *const components[] = {&component, NULL};
 
-WEFT_PLUGIN("weft.tp", "0.1.0", "", components, weft_open_host, NULL);
+WEFT_PLUGIN("weft.tp", "0.1.0", "Apache-2.0", components, weft_open_host, NULL);
