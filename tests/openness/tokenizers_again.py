@@ -2,7 +2,7 @@
 """tokenizers_again.py BUILD: does the BPE from outside give the ids of the package tokenizers?
 
 Its trainer learns merges from a text; then its encoder and `weft data --tokenizer acme.bpe` encode
-texts of every kind with them. 77: no Python here has the package."""
+texts of every kind with them. 77: no Python here has the package, or PCRE2 is not here."""
 import json
 import os
 import random
@@ -71,6 +71,6 @@ class Again(bpe.Base):
 
 
 if __name__ == "__main__":
-    if not with_tokenizers():
+    if not bpe.has_pcre2() or not with_tokenizers():
         sys.exit(77)
     unittest.main(argv=sys.argv[:1] + sys.argv[2:])
