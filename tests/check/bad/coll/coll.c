@@ -1,4 +1,4 @@
-/* bad/coll.c: communicators of a library that fails checks of the group coll. Each name of
+/* bad/coll/coll.c: communicators of a library that fails checks of the group coll. Each name of
  * coll.expected breaks one rule. See coll.h. */
 #define _GNU_SOURCE
 #include "coll.h"

@@ -1,5 +1,5 @@
-/* bad/link.c: the links and connections of a transport that fails checks of the group link. Each
- * name of link.expected breaks one rule. See link.h. */
+/* bad/link/link.c: the links and connections of a transport that fails checks of the group link.
+ * Each name of link.expected breaks one rule. See link.h. */
 #define _GNU_SOURCE
 #include "link.h"
 

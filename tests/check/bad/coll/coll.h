@@ -1,4 +1,5 @@
-/* bad/coll.h: a library of collectives in shared memory of one machine, and its ways of failing.
+/* bad/coll/coll.h: a library of collectives in shared memory of one machine, and its ways of
+ * failing.
  *
  * The ranks of a communicator share a file in memory, which rank 0 creates; its id is the process
  * and the descriptor. An operation has two steps: each rank copies its input to its own area and

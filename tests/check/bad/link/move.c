@@ -1,4 +1,4 @@
-/* bad/link_move.c: messages. See link.h. */
+/* bad/link/move.c: messages. See link.h. */
 #define _GNU_SOURCE
 #include "link.h"
 

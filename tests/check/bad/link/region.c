@@ -1,4 +1,4 @@
-/* bad/link_region.c: memory that peers map, and write to. A key names the process and descriptor of
+/* bad/link/region.c: memory that peers map, and write to. A key names the process and descriptor of
  * a file in memory, with a sum that only the ranks of the job can make. See link.h. */
 #define _GNU_SOURCE
 #include "link.h"

@@ -1,4 +1,4 @@
-/* bad/coll_move.c: operations and groups. See coll.h. */
+/* bad/coll/move.c: operations and groups. See coll.h. */
 #define _GNU_SOURCE
 #include "coll.h"
 

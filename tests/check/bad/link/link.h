@@ -1,4 +1,5 @@
-/* bad/link.h: a transport over Unix sockets between processes of one user, and its ways of failing.
+/* bad/link/link.h: a transport over Unix sockets between processes of one user, and its ways of
+ * failing.
  *
  * Each rank listens at an abstract address made of the job's id and its rank. Of two ranks the
  * lower one dials, and says with its first eight bytes who it is and for which channel; the other
