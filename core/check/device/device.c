@@ -1,9 +1,12 @@
 /* check/device/device.c: devices: memory, streams, events and ops: the table of the group. */
+#include "check/device/device.h"
 #include "check/device/ops.h"
 
 #define DEVICES "weft.device/1"
 
 static const check checks[] = {
+    {66, DEVICES, 10, "query() answers without a driver, before probe() and open()",
+     "it returns WEFT_ABSENT, or loads a library", check_device_paper},
     {67, DEVICES, 20, "prepare() takes what query() accepts", "accepted, and then refused",
      check_ops_agree},
     {68, DEVICES, 20, "query() bounds the workspace", "bytes behind the workspace are written",
@@ -12,6 +15,25 @@ static const check checks[] = {
      "another status, or no sentence", check_ops_unknown},
     {70, DEVICES, 0, "fuse() returns constant strings, and query() has a kernel for each",
      "the pointer changes, or a name without a kernel", check_ops_fuse},
+    {71, DEVICES, 10, "A probe() with the score 0 records a reason", "a silent 0",
+     check_device_reason},
+    {72, DEVICES, 10, "The arena is zeroed and aligned to 2 MiB", "old bytes, or an odd address",
+     check_device_arena},
+    {73, DEVICES, 10, "An arena of 2^60 bytes is WEFT_NO_MEMORY with a sentence",
+     "a crash, or another status", check_device_huge},
+    {74, DEVICES, 12, "Each kind of descriptor in the caps works in another process",
+     "no descriptor, or a mapping with other bytes", check_device_mapped},
+    {75, DEVICES, 10, "arena() gives -1 where no descriptor is wanted", "a stray descriptor",
+     check_device_stray},
+    {76, DEVICES, 10, "A stream orders fills, copies and runs", "stale bytes", check_device_order},
+    {77, DEVICES, 10, "record() and stream_wait() order two streams", "bytes from before the event",
+     check_device_streams},
+    {78, DEVICES, 10, "An event without a record is reached, and its latest record counts",
+     "WEFT_BUSY for ever, or WEFT_OK too early", check_device_events},
+    {79, DEVICES, 10, "A reached event stays reached until its next record",
+     "WEFT_OK, then WEFT_BUSY", check_device_back},
+    {80, DEVICES, 12, "Copies of 0, odd and large sizes at odd places are whole",
+     "a copy is cut, or writes beside its piece", check_device_sizes},
     {81, DEVICES, 20, "Ops have the results of double loops", "an element beyond the bound",
      check_ops_results},
     {82, DEVICES, 20, "... with odd and large shapes, too", "elements at the end are wrong",
@@ -34,6 +56,8 @@ static const check checks[] = {
      check_ops_gate},
     {91, DEVICES, 0, "NaN, infinity and denormal numbers are as weft/op.h says",
      "finite says 1 for infinity, or a denormal number is 0", check_ops_special},
+    {98, DEVICES, 10, "close() returns while work is in flight", "it waits for ever",
+     check_device_close},
     {0},
 };
 const check_group check_group_device = {"device", "Device", checks};
