@@ -43,9 +43,9 @@ static void ask_query(check_dev *w)
         if (wanted[0])
             check_fail("query() of '%s' for the op \"%s\" loads %s; the plan half needs no driver",
                        w->c->name, spec.id, wanted);
-        if (st != WEFT_OK && st != WEFT_UNSUPPORTED)
+        if (st == WEFT_ABSENT || st == WEFT_IO)
             check_fail("before probe() and open(), query() of '%s' for the op \"%s\" returned %s: "
-                       "%s; the plan half needs no driver and answers WEFT_OK or WEFT_UNSUPPORTED",
+                       "%s; the plan half needs no driver",
                        w->c->name, spec.id, check_status(st),
                        w->host->why[0] ? w->host->why : "without a reason");
         check_host_clear(w->host);
