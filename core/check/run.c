@@ -2,7 +2,7 @@
  *
  * The parent never loads the plugin. A first process lists its interfaces, so that checks of others
  * need no process. */
-#define _GNU_SOURCE /* memfd_create */
+#define _GNU_SOURCE /* memfd_create, nftw */
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -236,8 +237,27 @@ static weft_status choose(const check_request *q, check_report *report)
                : err_fail(WEFT_USAGE, "no check has the number %s (--list prints them)", q->only);
 }
 
+/* --- files of the checks --- */
+
+static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *at)
+{
+    (void)info, (void)kind, (void)at;
+    return remove(path) && errno != ENOENT;
+}
+
+/* A folder for temporary files of all processes, so that those of a process that crashes are
+ * removed, too. False: the usual one has to do. */
+static bool begin_files(char folder[PATH_MAX])
+{
+    const char *tmp = getenv("TMPDIR");
+    snprintf(folder, PATH_MAX, "%.3000s/weft-check-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    return mkdtemp(folder) && !setenv("TMPDIR", folder, 1);
+}
+
 static weft_status parent(const check_request *q, check_report *report)
 {
+    char folder[PATH_MAX];
+    const bool own = begin_files(folder);
     check_result found = {0};
     weft_status st = find_interfaces(q, &found);
     free(found.output);
@@ -247,6 +267,8 @@ static weft_status parent(const check_request *q, check_report *report)
     if (st == WEFT_OK)
         st = run_all(q, report, found.outcome == CHECK_PASS ? found.text : NULL);
     report->seconds = (double)(clock_ms() - since) / 1000;
+    if (own)
+        nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
     return st;
 }
 

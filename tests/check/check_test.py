@@ -185,6 +185,16 @@ class Command(unittest.TestCase):
             with self.subTest(words):
                 self.assertEqual(weft(tokens, *words).returncode, 2)
 
+    def test_nothing_is_left(self):
+        """Temporary files of a check that crashes are removed."""
+        number, rule, _ = expected("data")[1][0]
+        with tempfile.TemporaryDirectory() as folder:
+            for path in (plugin("any", 0, "good"), plugin("data", number, rule),
+                         BUILD / "lib" / "weft" / "sink" / "jsonl.so"):
+                subprocess.run([WEFT, "plugins", "check", path], capture_output=True, check=False,
+                               env=os.environ | {"TMPDIR": folder})
+                self.assertEqual(os.listdir(folder), [])
+
     def test_in_process(self):
         done = weft(plugin("any", 0, "good"), "--only", "16", "--in-process")
         self.assertEqual((done.returncode, done.stdout), (0, "pass\n"))

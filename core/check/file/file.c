@@ -22,7 +22,7 @@ static const check checks[] = {
      check_file_constructors},
     {9, NULL, 0, "Loading and weft_plugin_entry() take less than 100 ms",
      "the best of five processes takes longer", check_file_load_time},
-    {10, NULL, 15, "weft_plugin_entry() and open() use instructions of x86-64-v2",
+    {10, NULL, 40, "weft_plugin_entry() and open() use instructions of x86-64-v2",
      "an instruction of AVX or later before CPUID was asked: SIGILL on an older processor",
      check_file_baseline},
     {11, NULL, 0, "Only root and the user may write the file and its folders",
