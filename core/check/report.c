@@ -44,13 +44,28 @@ static json_t *text(const char *s)
     return whole;
 }
 
+/* A word of a command, for a shell: in quotes where it has to be. */
+static size_t quote(char *out, size_t size, const char *word)
+{
+    const char *plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./,:=+@%";
+    if (*word && strspn(word, plain) == strlen(word))
+        return (size_t)snprintf(out, size, " %s", word);
+    size_t n = (size_t)snprintf(out, size, " '");
+    for (; *word && n + 8 < size; word++)
+        n += (size_t)snprintf(out + n, size - n, *word == '\'' ? "'\\''" : "%c", *word);
+    return n + (size_t)snprintf(out + n, size - n, "'");
+}
+
 static const char *repeat(const check_report *r, const check_result *x, char *out, size_t size)
 {
-    snprintf(out, size, "weft plugins check %s --only %u --seed %llu", r->request->path,
-             x->of->number, (unsigned long long)r->request->seed);
-    size_t n = strlen(out);
-    for (uint32_t i = 0; i < r->request->nset && n < size; i++)
-        n += (size_t)snprintf(out + n, size - n, " --set '%s'", r->request->set[i]);
+    size_t n = (size_t)snprintf(out, size, "weft plugins check");
+    n += quote(out + n, size - n, r->request->path);
+    n += (size_t)snprintf(out + n, size - n, " --only %u --seed %llu", x->of->number,
+                          (unsigned long long)r->request->seed);
+    for (uint32_t i = 0; i < r->request->nset && n + 16 < size; i++) {
+        n += (size_t)snprintf(out + n, size - n, " --set");
+        n += quote(out + n, size - n, r->request->set[i]);
+    }
     return out;
 }
 

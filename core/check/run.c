@@ -246,20 +246,27 @@ static int remove_one(const char *path, const struct stat *info, int kind, struc
 }
 
 /* A folder for temporary files of all processes, so that those of a process that crashes are
- * removed, too. False: the usual one has to do. */
-static bool begin_files(char folder[PATH_MAX])
+ * removed, too. */
+static weft_status begin_files(char folder[PATH_MAX])
 {
     const char *tmp = getenv("TMPDIR");
-    snprintf(folder, PATH_MAX, "%.3000s/weft-check-XXXXXX", tmp && *tmp ? tmp : "/tmp");
-    return mkdtemp(folder) && !setenv("TMPDIR", folder, 1);
+    snprintf(folder, PATH_MAX, "%.*s/weft-check-XXXXXX", PATH_MAX - 32, tmp && *tmp ? tmp : "/tmp");
+    if (!mkdtemp(folder) || setenv("TMPDIR", folder, 1))
+        return err_fail_errno(WEFT_USAGE,
+                              "cannot make a folder for temporary files of the checks, %s; set "
+                              "TMPDIR to a folder that can be written",
+                              folder);
+    return WEFT_OK;
 }
 
 static weft_status parent(const check_request *q, check_report *report)
 {
     char folder[PATH_MAX];
-    const bool own = begin_files(folder);
+    weft_status st = begin_files(folder);
+    if (st != WEFT_OK)
+        return st;
     check_result found = {0};
-    weft_status st = find_interfaces(q, &found);
+    st = find_interfaces(q, &found);
     free(found.output);
     if (st == WEFT_OK && q->nset && found.outcome == CHECK_FAIL)
         st = err_fail(WEFT_USAGE, "%s", found.text);
@@ -267,8 +274,7 @@ static weft_status parent(const check_request *q, check_report *report)
     if (st == WEFT_OK)
         st = run_all(q, report, found.outcome == CHECK_PASS ? found.text : NULL);
     report->seconds = (double)(clock_ms() - since) / 1000;
-    if (own)
-        nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
     return st;
 }
 
@@ -283,9 +289,12 @@ int check_command(const check_request *given)
     check_request q = *given;
     check_report report = {.request = &q};
     char path[PATH_MAX];
+    struct stat info = {0};
     weft_status st = q.only ? parse_only(q.only) : WEFT_OK;
-    if (st == WEFT_OK && !realpath(q.path, path))
+    if (st == WEFT_OK && (!realpath(q.path, path) || stat(path, &info)))
         st = err_fail_errno(WEFT_USAGE, "cannot find the plugin %s", q.path);
+    if (st == WEFT_OK && !S_ISREG(info.st_mode))
+        st = err_fail(WEFT_USAGE, "%s is not a file, so it is no plugin", q.path);
     q.path = path;
     if (st == WEFT_OK && (q.result >= 0 || q.in_process)) {
         const check_group *group;

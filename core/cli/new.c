@@ -250,13 +250,15 @@ static weft_status check_name(request *q)
 {
     const char *dot = strrchr(q->name, '.');
     if (!host_plugin_name_well_formed(q->name) || !dot || !dot[1] || strlen(q->name) > MOST_NAME)
-        return err_fail(
-            WEFT_USAGE,
-            "'%s' is no name for a plugin of yours; it has a-z, 0-9, '_' and '-', and a "
-            "dot between who makes it and what it is, as acme.lion, at most %d bytes",
-            q->name, MOST_NAME);
+        return err_fail(WEFT_USAGE,
+                        "'%s' is no name for a plugin of yours; it has a-z, 0-9 and '_', and a "
+                        "dot between who makes it and what it is, as acme.lion, at most %d bytes",
+                        q->name, MOST_NAME);
+    if (!strncmp(q->name, "weft.", 5))
+        return err_fail(WEFT_USAGE, "'%s': names that begin with weft. are those of weft itself",
+                        q->name);
     for (size_t i = 0; dot[1 + i]; i++)
-        q->word[i] = dot[1 + i] == '-' ? '_' : dot[1 + i];
+        q->word[i] = dot[1 + i];
     if (*q->word >= '0' && *q->word <= '9')
         return err_fail(WEFT_USAGE, "'%s': what is behind the last dot begins with a letter",
                         q->name);
@@ -306,6 +308,8 @@ int cli_new(int argc, char **argv)
         else
             words[n++] = argv[i];
     }
+    if (dir && !*dir)
+        return cli_fail(err_fail(WEFT_USAGE, "--dir takes a folder; '.' is the one you are in"));
     if (n < 2)
         return cli_fail(err_fail(WEFT_USAGE, "weft "
                                              "plugins new takes a kind and a name: " KIND_WORDS));

@@ -27,6 +27,9 @@ void check_tokenizer_each(check_run *r, void (*fn)(check_tokenizer *k))
         weft_status st = PLUGIN_GET(k.table, open, module, check_conf(&lent, k.c), &k.t);
         if (st == WEFT_OK)
             st = PLUGIN_GET(k.table, info, k.t, &k.info);
+        if (st == WEFT_OK && (!k.info.identity || !*k.info.identity || !k.info.vocab))
+            check_fail("info() of '%s' answers a vocabulary of %u and no identity", k.c->name,
+                       k.info.vocab);
         if (st == WEFT_OK)
             fn(&k);
         else
@@ -63,7 +66,7 @@ uint64_t check_tokenizer_text(const check_run *r, uint32_t i, char *out)
                                         "(if x != 3) {",
                                         "\xef\xbb\xbf",
                                         "e\xcc\x81 "};
-    const uint32_t sizes[] = {1, 7, 300, 4000};
+    const uint32_t sizes[] = {1, 7, 300, i < 4 ? 60000 : 4000};
     uint64_t state = r->seed * 31 + i, n = 0;
     if (i < 8) { /* words, and words with arbitrary bytes between them */
         while (n + 32 < sizes[i % 4]) {
@@ -140,8 +143,9 @@ static uint64_t decode_all(check_tokenizer *k, const int32_t *ids, uint64_t n, u
         const weft_decode_args args = {sizeof args, 0, ids + at, n - at, back + all, here};
         const weft_status st = PLUGIN_GET(k->table, decode, k->t, &args, &used, &bytes);
         if (st != WEFT_OK)
-            check_fail("decode() of '%s' returned %s for ids that encode() gave: %s", k->c->name,
-                       check_status(st), lent.why);
+            check_fail("decode() of '%s' returned %s for %d and later ids, below its vocabulary of "
+                       "%u: %s",
+                       k->c->name, check_status(st), (int)ids[at], k->info.vocab, lent.why);
         if (used > n - at || bytes > here || !used)
             check_fail("decode() of '%s' used %llu of %llu ids and wrote %llu bytes, with room for "
                        "%llu",
@@ -228,6 +232,11 @@ void check_tokenizer_pieces(check_run *r)
 static void limits(check_tokenizer *k)
 {
     const int32_t odd[] = {(int32_t)k->info.vocab, -1, INT32_MAX};
+    const uint32_t step = k->info.vocab / 1000 + 1;
+    for (uint32_t id = 0; id < k->info.vocab; id += step) {
+        whole[0] = (int32_t)id;
+        decode_all(k, whole, 1, DECODE_ROOM); /* a model may give any of them */
+    }
     uint64_t bytes;
     for (uint32_t i = 0; (bytes = check_tokenizer_text(k->run, i, text)); i++) {
         const uint64_t n = check_tokenizer_encode(k, text, bytes, ROOM, whole, 2 * ROOM);

@@ -82,6 +82,10 @@ weft_status check_drive_sink(check_drive *d, const component *c);
 /* The options with which a source may find data: number 0 those that it has, then others that name
  * a file of the checker; NULL: there are no more. check_drive_files() makes the files, once. */
 const weft_conf *check_drive_data_conf(check_host *h, const component *c, uint32_t number);
+
+/* The bytes of one row of a field of the source `of`. A field that no source may have fails the
+ * check. */
+uint64_t check_drive_field_bytes(const char *of, const struct weft_field *f);
 void check_drive_files(void);
 
 /* Whether the answer of probe() means that the component cannot be used here: d->absent becomes its

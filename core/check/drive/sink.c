@@ -4,11 +4,14 @@
 #include "check/drive/drive.h"
 
 #include <ftw.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 #include <weft/sink.h>
+
+#define PLUGINS 256u /* values of plugins in the second step */
 
 #define CALL(d, t, member, ...) ((d)->where = #member, PLUGIN_GET(t, member, __VA_ARGS__))
 #define LENT(d, ...) check_lend_end(&(d)->lend, CALL(d, __VA_ARGS__))
@@ -28,17 +31,24 @@ static weft_status event(check_drive *d, const weft_sink_table *t, weft_sink *s,
 
 static weft_status metrics(check_drive *d, const weft_sink_table *t, weft_sink *s, uint64_t step)
 {
-    weft_metric values[] = {
+    static const double odd[] = {(double)NAN, (double)INFINITY, -1e300, 5e-324};
+    weft_metric values[2 + PLUGINS] = {
         {"loss", "", 3.5 / (double)step, WEFT_METRIC_GAUGE, 0},
         {"tokens", "tokens", 1024.0 * (double)step, WEFT_METRIC_COUNTER, 0},
-        {"acme.load", "%", step == 2 ? (double)NAN : (double)INFINITY, WEFT_METRIC_GAUGE, 0},
     };
-    const uint32_t n = sizeof values / sizeof *values;
+    char names[PLUGINS][64]; /* as long as names of plugins' values may be */
+    for (uint32_t i = 0; i < PLUGINS; i++) {
+        snprintf(names[i], sizeof names[i], "acme.%%s_load_%03u_%.*s", i, (int)(i % 40),
+                 "of_a_queue_that_has_a_name_as_long_as_names_are_allowed_to_be");
+        values[2 + i] = (weft_metric){names[i], i % 2 ? "%" : "a_unit_of_at_most_31_characters",
+                                      odd[i % 4], WEFT_METRIC_GAUGE, 0};
+    }
+    const uint32_t n = step == 1 ? 2 : 2 + PLUGINS;
     for (uint32_t i = 0; i < n; i++) {
         values[i].name = check_lend_text(&d->lend, values[i].name);
         values[i].unit = check_lend_text(&d->lend, values[i].unit);
     }
-    return LENT(d, t, metrics, s, step, check_lend_bytes(&d->lend, values, sizeof values), n,
+    return LENT(d, t, metrics, s, step, check_lend_bytes(&d->lend, values, n * sizeof *values), n,
                 CHECK_FLAGS(d, metrics));
 }
 
@@ -48,7 +58,7 @@ static weft_status use(check_drive *d, const weft_sink_table *t, weft_sink *s)
     for (uint64_t step = 1; st == WEFT_OK && step <= 2; step++)
         st = metrics(d, t, s, step);
     if (st == WEFT_OK)
-        st = event(d, t, s, "acme.unknown", "an event of a later version", 2);
+        st = event(d, t, s, "acme.unknown", "100%s %n of what a later version says", 2);
     return st == WEFT_OK ? event(d, t, s, "end", "the run is complete", 2) : st;
 }
 
@@ -61,10 +71,12 @@ static int remove_one(const char *path, const struct stat *info, int kind, struc
 weft_status check_drive_sink(check_drive *d, const component *c)
 {
     const weft_sink_table *t = c->table;
+    if (d->paper)
+        return WEFT_OK;
     const char *tmp = getenv("TMPDIR");
-    char folder[256];
+    char folder[PATH_MAX];
     weft_sink *s = NULL;
-    snprintf(folder, sizeof folder, "%.200s/weft-check-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    snprintf(folder, sizeof folder, "%.4000s/weft-check-XXXXXX", tmp && *tmp ? tmp : "/tmp");
     if (!mkdtemp(folder))
         check_fail("no folder for the files of a sink: %s cannot be created", folder);
     const weft_sink_args args = {.struct_size = sizeof args,

@@ -75,6 +75,8 @@ weft_status check_drive_tokenizer(check_drive *d, const component *c)
     weft_tokenizer *k = NULL;
     int32_t ids[ROOM];
     uint64_t n = 0;
+    if (d->paper)
+        return WEFT_OK;
     weft_status st = CALL(d, t, open, d->module, check_conf(d->host, c), &k);
     if ((st == WEFT_USAGE || st == WEFT_DATA) && !d->lend.altered) {
         snprintf(d->absent, sizeof d->absent,

@@ -151,7 +151,7 @@ static weft_status merge(input *in)
     const int gap = left && *in->at == ' ';
     in->at += gap;
     const uint32_t right = gap ? next_token(in, s + left, MOST_TOKEN / 2) : 0;
-    if (!right || (*in->at && !strchr("\r\n", *in->at)))
+    if (!right || (*in->at && strcmp(in->at, "\n") && strcmp(in->at, "\r\n")))
         return bad(in, WEFT_DATA,
                    "a line is two tokens in GPT-2's alphabet, of at most 512 bytes each, with a "
                    "space between them");

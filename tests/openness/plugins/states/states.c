@@ -24,8 +24,8 @@ static weft_tensor begun(weft_expr *f, double beta, weft_tensor count)
 static weft_status half(void *module, const weft_conf *conf, const weft_builder *b,
                         const weft_update *u)
 {
-    (void)module, (void)conf;
-    weft_expr f = {b, WEFT_OK};
+    (void)conf;
+    weft_expr f = {b, weft_check_args((const weft_host *)module, u, sizeof *u, WEFT_PARAM_MATRIX)};
     const weft_state_args args = {
         .struct_size = sizeof args, .name = "m", .like = u->param, .dtype = WEFT_BF16};
     weft_tensor m = weft_state_of(&f, &args), v = weft_state(&f, "v", u->param);
@@ -51,8 +51,8 @@ static void keep(weft_expr *f, weft_state_args args)
 static weft_status marks(void *module, const weft_conf *conf, const weft_builder *b,
                          const weft_update *u)
 {
-    (void)module, (void)conf;
-    weft_expr f = {b, WEFT_OK};
+    (void)conf;
+    weft_expr f = {b, weft_check_args((const weft_host *)module, u, sizeof *u, WEFT_PARAM_MATRIX)};
     keep(&f,
          (weft_state_args){.name = "b", .like = u->param, .dtype = WEFT_U8, .init = "constant:7"});
     keep(&f, (weft_state_args){.name = "i",
