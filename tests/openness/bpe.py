@@ -186,7 +186,8 @@ class Bpe(Base):
         for data, why in (
                 ("a", "1: a line is two tokens"), ("a\n", "two tokens"), ("a \n", "two tokens"),
                 ("a b\nqqq zzz\n", "2: a token of this merge"), ("a b c\n", "two tokens"),
-                (" a b\n", "two tokens"), ("a b\rc d\n", "two tokens"), ("a\tb c\n", "alphabet"), ("\u4e00 b\n", "alphabet"),
+                (" a b\n", "two tokens"), ("a b\rc d\n", "two tokens"),
+                ("a\tb c\n", "alphabet"), ("\u4e00 b\n", "alphabet"),
                 ("\xad b\n", "alphabet"), ("a" * 600 + " b\n", "512 bytes"), ("\x00", "byte 0"),
                 ("a b\na b\x00c\n", "2: it has a byte 0")):
             with self.subTest(data=data):
