@@ -200,7 +200,8 @@ static int run(int argc, char **argv)
 const command cli_cmd_plugins = {
     "plugins",
     "[NAME] [JOB.ini] [section.key=value ...]  or  new KIND NAME [--cxx] [--dir DIR]  or  "
-    "info FILE.so [--json]  or  check FILE.so [--only N,N-M] [--seed S] [--json]",
+    "info FILE.so [--json]  or  check FILE.so [--only N,N-M] [--seed S] "
+    "[--set KEY=VALUE] [--json]",
     "List the plugins that are installed, or print the keys of one, with types and defaults.\n\n"
     "  JOB.ini          look into the folders of its run.plugins too; run.plugins=DIR does the "
     "same;\n"
@@ -213,6 +214,7 @@ const command cli_cmd_plugins = {
     "                   file has the same names\n"
     "  check FILE.so    test a plugin against the SDK's rules: docs/CHECKS.md; --list prints the "
     "checks,\n"
+    "                   --set KEY=VALUE gives an option of the plugin a value,\n"
     "                   --in-process runs one (--only N) without a process of its own, for a "
     "debugger",
     run};

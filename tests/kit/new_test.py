@@ -94,6 +94,18 @@ class New(unittest.TestCase):
         for own, cpu in zip(*found):
             self.assertAlmostEqual(own, cpu, delta=1e-4 * cpu)
 
+    def test_installed_documents(self):
+        """Each relative link leads to a file of the installation."""
+        docs, seen = os.path.join(PREFIX, "share", "doc", "weft"), 0
+        for folder, _, files in os.walk(docs):
+            for file in files:
+                with open(os.path.join(folder, file), encoding="utf-8") as f:
+                    links = re.findall(r"\]\(([^)#:\s]+)[^)]*\)", f.read())
+                for link in links:
+                    seen += 1
+                    self.assertTrue(os.path.exists(os.path.join(folder, link)), f"{file}: {link}")
+        self.assertGreater(seen, 40)
+
     def test_refusals(self):
         for words, why in ((("wheel", "acme.a"), "no kind of plugin; there are link"),
                            (("rule",), "a kind and a name"),
