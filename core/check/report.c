@@ -107,8 +107,8 @@ static void print_text(const check_report *r)
             printf("check %u (%s): not applicable: %s\n", x->of->number, x->group->name, x->text);
     }
     const uint32_t passed = count(r, CHECK_PASS), skipped = count(r, CHECK_NOT_APPLICABLE);
-    printf("%s: %u checks passed, %u failed, %u not applicable (%.1f s)\n", r->request->path,
-           passed, r->n - passed - skipped, skipped, r->seconds);
+    printf("%s: %u check%s passed, %u failed, %u not applicable (%.1f s)\n", r->request->path,
+           passed, passed == 1 ? "" : "s", r->n - passed - skipped, skipped, r->seconds);
 }
 
 static int print_json(const check_report *r)

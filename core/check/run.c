@@ -157,6 +157,9 @@ static weft_status parse_only(const char *only)
         const size_t digits = strspn(at, "0123456789");
         const char *end = at + digits;
         size_t second = 1;
+        if (*end == '-' && strtoul(at, NULL, 10) > strtoul(end + 1, NULL, 10))
+            return err_fail(WEFT_USAGE, "--only takes ranges as 1-14; one of '%s' runs backwards",
+                            only);
         if (*end == '-') {
             second = strspn(end + 1, "0123456789");
             end += 1 + second;

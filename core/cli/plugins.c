@@ -89,8 +89,11 @@ static weft_status find_and_print(const component *const *all, uint32_t n, const
     }
     const char *near = config_nearest(name, names, known);
     if (!found)
-        return err_fail(WEFT_USAGE, "no plugin is named '%s'%s%s%s; `weft plugins` lists them",
-                        name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+        return err_fail(WEFT_USAGE, "no plugin is named '%s'%s%s%s; `weft plugins` lists all%s",
+                        name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "",
+                        strchr(name, '.') ? "; one of somebody else's is found with "
+                                            "run.plugins=FOLDER or WEFT_PLUGIN_PATH"
+                                          : "");
     return WEFT_OK;
 }
 

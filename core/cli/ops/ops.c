@@ -148,8 +148,11 @@ static weft_status no_such_op(const vocabulary *w, const char *name)
         if (is_op(w->all[i]))
             known[n++] = w->all[i]->name;
     const char *near = config_nearest(name, known, n);
-    return err_fail(WEFT_USAGE, "no op is named '%s'%s%s%s; `weft ops` lists them", name,
-                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    return err_fail(WEFT_USAGE, "no op is named '%s'%s%s%s; `weft ops` lists all%s", name,
+                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "",
+                    strchr(name, '.') ? "; one of a plugin is found with "
+                                        "run.plugins=FOLDER or WEFT_PLUGIN_PATH"
+                                      : "");
 }
 
 static weft_status print_one(vocabulary *w, const char *name, bool json)
