@@ -138,9 +138,9 @@ typedef struct weft_edits {
     /* Split the tensors (parameters, inputs, activations) along the named tensor axis, into equal
      * parts; at least one must match, and each that matches must have the axis: where tensors of
      * one role have different axes, as biases have, choose them by view->tensors(). Other
-     * placements are propagated: an activation that is a
-     * partial sum and has a split edit is reduce-scattered (sequence parallelism is this edit on
-     * the sums); one that is split and needed whole is all-gathered. */
+     * placements are propagated: an activation that is a partial sum and has a split edit is
+     * reduce-scattered (sequence parallelism is this edit on the sums); one that is split and
+     * needed whole is all-gathered. */
     weft_status (*split)(void *ctx, const char *tensors, const char *axis, const char *mesh_axis,
                          uint32_t flags);
 
