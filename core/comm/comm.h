@@ -40,6 +40,11 @@ typedef struct comm_arena {
 weft_status comm_world_create(job *j, const job_identity *who, comm_world **out);
 void comm_world_destroy(comm_world *w); /* stops the threads, closes links; NULL allowed */
 
+/* abort() of every link that has not had it: a job that has failed calls this before it destroys
+ * the world, also if no operation has failed here. The others know of the failure by then, or take
+ * this for its cause. NULL allowed. [setup] */
+void comm_world_abort(comm_world *w);
+
 /* Adds a link component (already opened by host_open); *index names it below. [setup] */
 weft_status comm_add_link(comm_world *w, const component *link, const weft_conf *conf,
                           uint32_t *index);

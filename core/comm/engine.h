@@ -138,6 +138,7 @@ struct comm_world {
     uint64_t base_ticks, base_ns; /* one moment on both clocks */
     atomic_int failed;            /* a weft_status; the text below is valid once it is set */
     pthread_mutex_t failing;
+    bool aborted; /* the links; under `failing` */
     char text[1024];
 };
 

@@ -20,6 +20,15 @@ weft_status comm_world_failed(comm_world *w)
     return st == WEFT_OK ? WEFT_OK : err_fail(st, "%s", w->text);
 }
 
+/* Once each. The caller holds the lock. */
+static void abort_links(comm_world *w)
+{
+    for (uint32_t i = 0; !w->aborted && i < w->links.n; i++)
+        if (w->links.at[i]->link)
+            PLUGIN_DO(w->links.at[i]->table, abort, w->links.at[i]->link);
+    w->aborted = true;
+}
+
 weft_status comm_world_fail(comm_world *w, weft_status st)
 {
     pthread_mutex_lock(&w->failing);
@@ -28,11 +37,19 @@ weft_status comm_world_fail(comm_world *w, weft_status st)
         snprintf(w->text, sizeof w->text, "%s", err_text());
         atomic_store_explicit(&w->failed, (int)st, memory_order_release);
     }
-    for (uint32_t i = 0; first && i < w->links.n; i++)
-        if (w->links.at[i]->link)
-            PLUGIN_DO(w->links.at[i]->table, abort, w->links.at[i]->link);
+    if (first)
+        abort_links(w);
     pthread_mutex_unlock(&w->failing);
     return comm_world_failed(w);
+}
+
+void comm_world_abort(comm_world *w)
+{
+    if (!w)
+        return;
+    pthread_mutex_lock(&w->failing);
+    abort_links(w);
+    pthread_mutex_unlock(&w->failing);
 }
 
 bool comm_cause_known(job *j, const atomic_int *failed)

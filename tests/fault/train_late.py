@@ -56,6 +56,33 @@ class Late(w.Bench):
             os.kill(pid, signal.SIGCONT)
         self.finish(jobs)
 
+    def ends(self, name, job, kill):
+        """{rank: the calls that ended its link}"""
+        folder = self.path(name + ".ends")
+        os.mkdir(folder)
+        run = w.Running(self, name, BASE | job, 4, extra={"LATE_ENDS": folder})
+        if kill:
+            run.until_step(3)
+            os.kill(run.ranks()[kill], signal.SIGKILL)
+        self.assertEqual(run.wait(), 1 if kill else 0, run.said())
+        found = {}
+        for rank in os.listdir(folder):
+            with open(os.path.join(folder, rank), encoding="utf-8") as f:
+                found[int(rank)] = f.read().split()
+        return found
+
+    def test_ends(self):
+        """abort() comes first after a failure, also on a rank whose own calls have not failed."""
+        for victim in (1, 2, 1, 2):
+            found = self.ends(f"killed{victim}{time.monotonic_ns()}", {"run.steps": 100000}, victim)
+            self.assertEqual(sorted(found), sorted({0, 1, 2, 3} - {victim}))
+            for calls in found.values():
+                self.assertEqual((calls[0], calls[-1]), ("abort", "destroy"), found)
+                self.assertEqual(calls.count("abort"), 1, found)
+        for calls in self.ends("whole", {}, None).values():
+            self.assertNotIn("abort", calls)
+            self.assertEqual(calls[-1], "destroy")
+
 
 if __name__ == "__main__":
     w.main()

@@ -238,6 +238,8 @@ weft_status run_exec_create(const plan *p, const config *cfg, job *j, const job_
 void run_exec_destroy(executor *e, int failed)
 {
     const bool quiet = run_library_destroy(e->colls, failed);
+    if (failed)
+        comm_world_abort(e->world);
     comm_world_destroy(e->world);
     for (uint32_t i = 0; e->schedules && i < e->plan->collectives.n; i++)
         sched_free(e->schedules[i]);

@@ -149,7 +149,8 @@ typedef struct weft_link_table {
     void (*wake)(weft_link *l); /* [any] */
 
     /* Make every call on this link that needs a peer fail with WEFT_PEER from now on, and let both
-     * ends notice. Resources are still released by the usual calls. [any] */
+     * ends notice. Called once when the job has failed, before disconnect() at the latest.
+     * Resources are still released by the usual calls. [any] */
     void (*abort)(weft_link *l);
 
     /* Register memory before connect(), deregister it after the last use (NULL allowed); destroy()

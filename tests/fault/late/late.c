@@ -2,7 +2,9 @@
  * milliseconds when it creates its link, so that it tells its address late; or, with LATE_AT =
  * connect, before its first connection, so that the others wait for it with open listeners.
  *
- * LATE_HELLO names a file for the ClientHello with which that rank would greet rank 0. */
+ * LATE_HELLO names a file for the ClientHello with which that rank would greet rank 0. LATE_ENDS
+ * names a folder in which each rank writes the order in which its link ends: "abort", "disconnect"
+ * and "destroy", a line each. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -23,6 +25,7 @@ static weft_component component;
 static const weft_component *const components[] = {&component, NULL};
 static weft_manifest manifest;
 static int is_late;
+static uint32_t my_rank;
 
 static void sleep_at(const char *place)
 {
@@ -59,6 +62,7 @@ static void write_hello(const char *path, const char *job)
 static weft_status create(void *module, const weft_link_args *args, weft_link **out)
 {
     const char *rank = getenv("LATE_RANK"), *hello = getenv("LATE_HELLO");
+    my_rank = args->rank;
     is_late = rank && args->rank == strtoul(rank, NULL, 10);
     if (is_late && hello)
         write_hello(hello, args->job_id);
@@ -70,6 +74,36 @@ static weft_status connect_late(weft_link *l, const weft_conn_args *args, weft_c
 {
     sleep_at("connect");
     return below->connect(l, args, out);
+}
+
+static void write_end(const char *call)
+{
+    const char *folder = getenv("LATE_ENDS");
+    char path[4200];
+    snprintf(path, sizeof path, "%s/%u", folder ? folder : "", my_rank);
+    FILE *f = folder ? fopen(path, "ae") : NULL;
+    if (f) {
+        fprintf(f, "%s\n", call);
+        fclose(f);
+    }
+}
+
+static void abort_link(weft_link *l)
+{
+    write_end("abort");
+    below->abort(l);
+}
+
+static void disconnect(weft_conn *c)
+{
+    write_end("disconnect");
+    below->disconnect(c);
+}
+
+static void destroy(weft_link *l)
+{
+    write_end("destroy");
+    below->destroy(l);
 }
 
 static weft_status module_open(const weft_host *h, void **module)
@@ -92,6 +126,9 @@ const weft_manifest *weft_plugin_entry(void)
     memcpy(&table, below, sizeof table);
     table.create = create;
     table.connect = connect_late;
+    table.abort = abort_link;
+    table.disconnect = disconnect;
+    table.destroy = destroy;
     component.name = "late";
     component.table = &table;
     manifest = *tcp;
