@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include "base/err.h"
+#include "base/mem.h"
 #include "cli/bench/bench_comm.h"
 #include "cli/bench/sweep/sweep.h"
 #include "cli/bench/tune_command.h"
@@ -34,19 +35,34 @@ static config_column column_of(const component *c)
     return binds ? CONFIG_BIND : CONFIG_FREE;
 }
 
-static void print_axes(const component *c)
+/* The keys of a component: those of its mesh axes, then its options. NULL-ended; the caller frees
+ * it, and `room` lives as long. */
+static const weft_option **keys_of(const component *c, weft_option room[WEFT_MAX_MESH])
 {
-    if (strcmp(c->iface, "weft.strategy/1"))
-        return;
-    const weft_strategy *s = c->table;
-    for (uint32_t i = 0; s->axes && s->axes[i]; i++)
-        printf("  %-14s a number, or auto (default auto): %s\n", s->axes[i]->size_key,
-               s->axes[i]->help);
+    const weft_strategy *s = strcmp(c->iface, "weft.strategy/1") ? NULL : c->table;
+    uint32_t n = 0, naxes = 0;
+    while (c->options && c->options[n])
+        n++;
+    const weft_option **keys = mem_alloc((n + WEFT_MAX_MESH + 1) * sizeof *keys);
+    for (; s && s->axes && s->axes[naxes] && naxes < WEFT_MAX_MESH; naxes++) {
+        room[naxes] = (weft_option){.struct_size = sizeof *room,
+                                    .type = WEFT_OPT_AUTO_INT,
+                                    .key = s->axes[naxes]->size_key,
+                                    .dflt = "auto",
+                                    .help = s->axes[naxes]->help,
+                                    .min = 1,
+                                    .max = 65536};
+        keys[naxes] = &room[naxes];
+    }
+    for (uint32_t i = 0; i < n; i++)
+        keys[naxes + i] = c->options[i];
+    return keys;
 }
 
 static void print_one(const component *c)
 {
     char section[128];
+    weft_option room[WEFT_MAX_MESH];
     printf("%s %s: %s\n  interface %s, version %s, %s\n", c->kind, c->name, c->help, c->iface,
            c->manifest->version, c->path);
     if (!strcmp(c->kind, "op")) {
@@ -54,8 +70,9 @@ static void print_one(const component *c)
         return;
     }
     printf("keys in [%s]:\n", section_of(c, section));
-    print_axes(c);
-    config_print_options(stdout, c->options, 0, column_of(c));
+    const weft_option **keys = keys_of(c, room);
+    config_print_options(stdout, keys, 0, column_of(c));
+    free(keys);
     if (strcmp(c->kind, "comm"))
         return;
     printf("and those of the core, for every transport:\n");
@@ -211,7 +228,9 @@ const command cli_cmd_plugins = {
     "                   then print the file of each plugin that the job names\n"
     "  new KIND NAME    write a folder with a plugin that builds, passes the checks and trains: "
     "source (--cxx: C++),\n"
-    "                   build files, a job and a test; in the folder DIR\n"
+    "                   build files, a job and a test. NAME is WHO.WHAT, and the folder is called "
+    "WHAT;\n"
+    "                   it is made in the folder DIR, which exists, or here\n"
     "  info FILE.so     what a file says of itself: manifest, components, options, digest; which "
     "other\n"
     "                   file has the same names\n"

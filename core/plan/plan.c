@@ -92,6 +92,22 @@ const char *plan_kind_title(uint32_t kind)
     return kind < sizeof kinds / sizeof *kinds ? kinds[kind][1] : "other";
 }
 
+uint64_t plan_list_sent_along(const plan *p, const list *l, uint32_t kind, uint32_t mesh_axis,
+                              uint32_t *starts)
+{
+    uint64_t sum = 0;
+    *starts = 0;
+    for (uint32_t i = 0; i < l->entries.n; i++) {
+        const entry *e = &l->entries.at[i];
+        const collective *c = e->kind == ENTRY_START ? &p->collectives.at[e->what] : NULL;
+        if (!c || c->kind != kind || p->channels.at[c->channel].mesh_axis != mesh_axis)
+            continue;
+        sum += c->sent;
+        ++*starts;
+    }
+    return sum;
+}
+
 uint64_t plan_list_sent(const plan *p, const list *l, uint32_t kind)
 {
     uint64_t sum = 0;

@@ -336,6 +336,10 @@ uint64_t plan_list_sent(const plan *p, const list *l, uint32_t kind);
 const char *plan_kind_name(uint32_t kind);  /* for programs: "all_reduce" */
 const char *plan_kind_title(uint32_t kind); /* for people: "all-reduce" */
 
+/* Of these, those along one mesh axis; *starts: how many collectives that are in the list. */
+uint64_t plan_list_sent_along(const plan *p, const list *l, uint32_t kind, uint32_t mesh_axis,
+                              uint32_t *starts);
+
 /* The same for the step list, without periodic lists. */
 uint64_t plan_sent(const plan *p, uint32_t kind);
 uint64_t plan_plain(const plan *p, uint32_t kind); /* without compression */

@@ -15,11 +15,15 @@ class Plan(started.Case):
         self.assertEqual([r["rank"] for r in p["ranks"]], [0, 1, 2, 3])
         for r in p["ranks"]:
             self.assertEqual(list(r), ["rank", "params", "grads", "state", "activations", "comm",
-                                       "peak", "sent"])
+                                       "peak", "sent", "collectives"])
             parts = ("params", "grads", "state", "activations", "comm")
             self.assertEqual(sum(r[x] for x in parts), r["peak"])
             self.assertTrue(all(isinstance(r[x], int) and r[x] > 0 for x in parts))
             self.assertGreater(r["sent"]["all_reduce"], 0)
+            [along] = r["collectives"]
+            self.assertEqual((along["kind"], along["axis"]), ("all_reduce", "dp"))
+            self.assertEqual(along["sent"], r["sent"]["all_reduce"])
+            self.assertGreater(along["starts"], 1)
         self.assertEqual(p["mesh"], {"dp": 4})
 
     def test_compressed(self):

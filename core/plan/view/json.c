@@ -21,6 +21,26 @@ static json_t *sent_json(const plan *p, const list *l)
     return sent;
 }
 
+/* The same by mesh axis, with the number of collectives. */
+static json_t *along_json(const plan *p, const list *l)
+{
+    json_t *all = json_array();
+    for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++)
+        for (uint32_t a = 0; a < p->spec->mesh.n; a++) {
+            uint32_t starts;
+            const uint64_t sent = plan_list_sent_along(p, l, k, a, &starts);
+            if (!starts)
+                continue;
+            json_t *x = json_object();
+            json_object_set_new(x, "kind", json_string(plan_kind_name(k)));
+            json_object_set_new(x, "axis", json_string(p->spec->mesh.name[a]));
+            json_object_set_new(x, "starts", json_integer(starts));
+            json_object_set_new(x, "sent", bytes(sent));
+            json_array_append_new(all, x);
+        }
+    return all;
+}
+
 /* Periodic lists: what each sends, and how often. */
 static json_t *lists_json(const plan *p)
 {
@@ -53,6 +73,7 @@ static json_t *rank_json(const plan *p, uint32_t rank)
     if (p->bytes.host)
         json_object_set_new(r, "host", bytes(p->bytes.host));
     json_object_set_new(r, "sent", sent_json(p, &p->step));
+    json_object_set_new(r, "collectives", along_json(p, &p->step));
     if (p->extra.n)
         json_object_set_new(r, "lists", lists_json(p));
     if (json_object_size(plain)) { /* of `sent`, what compression shortens; of `comm` */

@@ -44,6 +44,21 @@ static bool print_list_sent(const plan *p, const periodic_list *x, uint32_t kind
     return sent != 0;
 }
 
+/* How many collectives of a kind a step has along each mesh axis, with their bytes. */
+static void print_along(const plan *p, uint32_t kind, FILE *to)
+{
+    char t[32];
+    const char *before = "  ";
+    for (uint32_t a = 0; a < p->spec->mesh.n; a++) {
+        uint32_t starts;
+        const uint64_t sent = plan_list_sent_along(p, &p->step, kind, a, &starts);
+        if (!starts)
+            continue;
+        fprintf(to, "%s%s %u x, %s", before, p->spec->mesh.name[a], starts, human(sent, t));
+        before = "; ";
+    }
+}
+
 static void print_sent(const plan *p, FILE *to)
 {
     char t[32];
@@ -53,6 +68,7 @@ static void print_sent(const plan *p, FILE *to)
         if (!sent)
             continue;
         fprintf(to, "  %-14s %12s", plan_kind_name(k), human(sent, t));
+        print_along(p, k, to);
         if (plain != sent)
             fprintf(to, "  (not compressed: %s)", human(plain, t));
         fprintf(to, "\n");
