@@ -1,5 +1,6 @@
 /* check/conduct/options.c: a life with every option at its bounds, with every choice, and with odd
- * texts: calls may fail with a sentence, and the process goes on. */
+ * texts: calls may fail with a sentence, and the process goes on. The option that is tried loses
+ * what the user gave it (--set); the others keep it. */
 #include "base/err.h"
 #include "check/conduct/conduct.h"
 
@@ -79,4 +80,5 @@ void check_conduct_options(check_run *r)
             try_option(r, r->components[i], *o);
     if (!n)
         check_not_applicable("it has no options");
+    live(r, NULL, "nothing", "set"); /* says so if this machine cannot use it at all */
 }

@@ -135,6 +135,14 @@ static weft_status plan_with(check_drive *d, const component *own, const weft_co
 
 /* --- the component, behind functions that lend its arguments --- */
 
+/* What fails from here on is the core's planning with what the call asked for. */
+static weft_status answered(const check_behind *w, weft_status st, const char *then)
+{
+    if (st == WEFT_OK)
+        w->d->where = then;
+    return st;
+}
+
 static weft_status behind_update(void *module, const weft_conf *conf, const weft_builder *b,
                                  const weft_update *u)
 {
@@ -147,7 +155,8 @@ static weft_status behind_update(void *module, const weft_conf *conf, const weft
     b = check_lend_table(l, check_below_builder(l, b));
     u = CHECK_LEND(l, weft_update, &lent);
     w->d->where = "update";
-    return check_lend_end(l, PLUGIN_GET(t, update, w->d->module, conf, b, u));
+    const weft_status st = PLUGIN_GET(t, update, w->d->module, conf, b, u);
+    return answered(w, check_lend_end(l, st), "the plan after update");
 }
 
 static weft_status behind_edit(void *module, const weft_conf *conf, uint32_t phase,
@@ -159,7 +168,8 @@ static weft_status behind_edit(void *module, const weft_conf *conf, uint32_t pha
     view = check_lend_table(l, check_below_view(l, view));
     edits = check_lend_table(l, check_below_edits(l, edits));
     w->d->where = "edit";
-    return check_lend_end(l, PLUGIN_GET(t, edit, w->d->module, conf, phase, view, edits));
+    const weft_status st = PLUGIN_GET(t, edit, w->d->module, conf, phase, view, edits);
+    return answered(w, check_lend_end(l, st), "the plan after edit");
 }
 
 static weft_status behind_place(void *module, const weft_conf *conf,
@@ -178,7 +188,8 @@ static weft_status behind_place(void *module, const weft_conf *conf,
     lent.edits = check_lend_table(l, check_below_edits(l, args->edits));
     args = CHECK_LEND(l, weft_placement_args, &lent);
     w->d->where = "edit";
-    return check_lend_end(l, PLUGIN_GET(t, edit, w->d->module, conf, args));
+    const weft_status st = PLUGIN_GET(t, edit, w->d->module, conf, args);
+    return answered(w, check_lend_end(l, st), "the plan after edit");
 }
 
 weft_status check_drive_plan(check_drive *d, const component *c)

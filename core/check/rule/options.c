@@ -9,6 +9,7 @@
 #define ROWS 3u
 #define COLUMNS 2u
 #define ELEMENTS (ROWS * COLUMNS)
+#define STEPS 24u /* an option may matter from a later step on */
 
 /* What a rule does with its options: parameters after some steps; or that it refuses them. */
 typedef struct result {
@@ -35,7 +36,7 @@ static bool run(check_rule *of, result *out)
         if (st == WEFT_OK && !unknown) {
             check_rule_gradient(of, 0, 1, start, ELEMENTS);
             check_rule_begin(&v, &x, false, start);
-            for (uint32_t i = 1; i <= 5; i++) {
+            for (uint32_t i = 1; i <= STEPS; i++) {
                 check_rule_gradient(of, i, i % 2 ? 3 : 0.01, grad, ELEMENTS);
                 check_rule_step(&v, grad, 0.01, false);
             }
@@ -106,6 +107,18 @@ static void wrong_number(check_rule *of, const weft_option *o, uint32_t n)
 
 static uint32_t tried;
 
+static void ignored(check_rule *of, const weft_option *o)
+{
+    char values[512] = "", value[256];
+    for (uint32_t i = 0; check_rule_value(o, i, value, sizeof value); i++) {
+        const size_t used = strlen(values);
+        snprintf(values + used, sizeof values - used, "%s%s", i ? ", " : "", value);
+    }
+    check_fail("'%s' gives the same parameters after %u steps with each value of %s that was tried "
+               "(%s), alone and beside the values of its other options, so the option is ignored",
+               of->c->name, STEPS, o->key, values);
+}
+
 static void options(check_rule *of)
 {
     char value[256];
@@ -117,9 +130,7 @@ static void options(check_rule *of)
             wrong_number(of, *o, n - 1);
         if (check_rule_value(*o, 1, value, sizeof value) && !matters(of, *o, NULL, NULL) &&
             !matters_with_others(of, *o))
-            check_fail("'%s' gives the same parameters after 5 steps with each value of %s that "
-                       "was tried, its bounds or choices, so the option is ignored",
-                       of->c->name, (*o)->key);
+            ignored(of, *o);
     }
 }
 

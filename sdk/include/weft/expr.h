@@ -84,7 +84,7 @@ static inline weft_tensor weft_op2(weft_expr *e, const char *id, weft_tensor x, 
     return weft_op_with(e, id, NULL, 0, in, 2);
 }
 
-/* Three inputs: "select". */
+/* Three inputs: "select", which takes the condition last: x where z is not 0, else y. */
 static inline weft_tensor weft_op3(weft_expr *e, const char *id, weft_tensor x, weft_tensor y,
                                    weft_tensor z)
 {

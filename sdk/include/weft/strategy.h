@@ -180,10 +180,11 @@ typedef struct weft_edits {
                          uint32_t ahead, uint32_t flags);
 
     /* A separate list that runs after every `every`-th step, on every rank: what `emit` writes over
-     * parameters (the fp32 masters), states and scalars. List names are global to the job: prefix
-     * yours. Where gradients are never summed over an axis (WEFT_SYNC_NEVER) replicas diverge: a
-     * gradient is 1 / n of the mean over the coordinate's own tokens, and a parameter counts as a
-     * partial sum, which a list may complete. */
+     * parameters (the fp32 masters), states and scalars. States are those of lists: a list reads
+     * neither gradients nor the states of the rule. List names are global to the job: prefix yours.
+     * Where gradients are never summed over an axis (WEFT_SYNC_NEVER) replicas diverge: a gradient
+     * is 1 / n of the mean over the coordinate's own tokens, and a parameter counts as a partial
+     * sum, which a list may complete. */
     weft_status (*periodic_list)(void *ctx, const char *name, uint32_t every, uint32_t flags,
                                  weft_emit emit, void *user);
 
