@@ -283,7 +283,13 @@ static weft_status write_folder(request *q)
     weft_status st = list_files(q, from);
     if (st != WEFT_OK)
         return st;
-    if (mkdir(q->folder, 0777))
+    const bool made = !mkdir(q->folder, 0777);
+    if (!made && errno == ENOENT)
+        return err_fail(WEFT_USAGE,
+                        "the folder of --dir is not there, so %s cannot be made in it: make it "
+                        "first (mkdir -p)",
+                        q->folder);
+    if (!made)
         return err_fail_errno(data_file_status(errno), "cannot make the folder %s", q->folder);
     st = write_all(q, from);
     if (st == WEFT_OK)

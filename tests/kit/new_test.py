@@ -114,7 +114,7 @@ class New(unittest.TestCase):
                            (("rule", "../acme.lion"), "no name"),
                            (("rule", "acme.9"), "begins with a letter"),
                            (("rule", "acme." + "x" * 40), "at most 40 bytes"),
-                           (("rule", "acme.a", "--dir", "none"), "cannot make the folder none/a"),
+                           (("rule", "acme.a", "--dir", "none"), "folder of --dir is not there"),
                            (("rule", "acme.a", "acme.b"), "does not take acme.b")):
             with self.subTest(words):
                 self.assertIn(why, self.new(*words, status=2))
