@@ -41,8 +41,10 @@ TREE = r"tidy|abi\.headers|abi\.outside|pytorch|runner"
 # launcher; and jobs whose numbers are compared with those of one rank. parity.matrix has a sample
 # of such jobs, and tests of plans and of collectives cover the rest. No sanitizer sees that two
 # tensors of one arena overlap; bounds of the cuda device's kernels are checked by the interpreter
-# of PTX (tests/cuda/ptx/ptx.h).
+# of PTX (tests/cuda/ptx/ptx.h). Of the checker it runs every check on right plugins and samples of
+# bad ones: each check is a process that loads all libraries, which takes it five times as long.
 ASAN_LEAVES = (r"fault\.(job_(death|launch)|train_frozen)|cuda\.ranks|double\.double|openness"
+               r"|check\.(bad_|right_tree)"
                r"|parity\.(compress|layouts|machines|optimizers|recompute|resume|stages|sums|tensor"
                r"|zero)|ops\.(joined_test\.cuda_own|ops_test\.cuda)")
 # The thread sanitizer runs what has threads, and builds these folders and the libraries they use.
