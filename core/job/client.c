@@ -21,6 +21,7 @@
 #include "job/client.h"
 #include "job/decide/failure.h"
 #include "job/mailbox.h"
+#include "job/restart/progress.h"
 #include "job/stop.h"
 #include "job/wire/address.h"
 #include "job/wire/handshake.h"
@@ -160,7 +161,8 @@ static void say_hello(job *j, wire *w)
     job_wire_hello h = {.rank = j->who.rank,
                         .ranks = j->who.ranks,
                         .process = j->client->process,
-                        .launch = j->who.launch};
+                        .launch = j->who.launch,
+                        .attempt = job_attempt_number()};
     uint8_t body[HELLO_BYTES];
     job_wire_version(h.version);
     job_wire_pack_hello(&h, body);
@@ -196,6 +198,18 @@ static void send_beat(job *j)
     job_wire_send(&j->client->w, WIRE_BEAT, 0, 0, body, sizeof body);
 }
 
+/* WEFT_IO, which is retried: rank 0 has learned from us that its attempt is over. */
+static weft_status other_attempt(uint32_t newest)
+{
+    const uint32_t own = job_attempt_number();
+    if (newest <= own)
+        return err_fail(WEFT_IO, "rank 0 is still in an attempt before attempt %u", own);
+    job_progress_hear(newest);
+    return err_fail(WEFT_PEER,
+                    "attempt %u of this job has begun, and this process is of attempt %u", newest,
+                    own);
+}
+
 static weft_status welcome(job *j, wire *w, uint64_t until)
 {
     job_wire_frame f;
@@ -216,6 +230,8 @@ static weft_status welcome(job *j, wire *w, uint64_t until)
         return st == WEFT_BUSY ? WEFT_OK : st;
     }
     char why[WIRE_TEXT];
+    if (f.type == WIRE_ATTEMPT)
+        return other_attempt(f.arg);
     if (f.type != WIRE_REFUSED)
         return err_fail(WEFT_DATA, "rank 0 answered the hello of rank %u with a frame of type %u",
                         j->who.rank, f.type);

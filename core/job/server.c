@@ -28,6 +28,7 @@
 #include "job/launch/control.h"
 #include "job/mailbox.h"
 #include "job/members.h"
+#include "job/restart/progress.h"
 #include "job/wire/address.h"
 #include "job/wire/key.h"
 
@@ -135,6 +136,27 @@ static bool is_left_over(const job *j, const job_wire_hello *h, char *why, size_
              "this process, as rank %u, was started for another run of the job than rank 0: the "
              "run numbers of the launcher differ; end processes that are left from earlier runs",
              h->rank);
+    return true;
+}
+
+/* A rank that is left from an older attempt is fenced: it learns the newest number and ends. A rank
+ * of a newer attempt shows that ours is over. */
+static bool is_other_attempt(job *j, peer *p, const job_wire_hello *h)
+{
+    const uint32_t own = job_attempt_number(), newest = h->attempt > own ? h->attempt : own;
+    if (!h->attempt || h->attempt == own || h->attempt > ATTEMPTS_MAX)
+        return false;
+    if (newest > own) {
+        char why[WIRE_TEXT];
+        snprintf(why, sizeof why, "attempt %u of this job has begun, so attempt %u is over", newest,
+                 own);
+        job_progress_hear(newest);
+        give_up_meeting(j, h, why);
+    }
+    job_wire_send(&p->w, WIRE_ATTEMPT, newest, 0, NULL, 0);
+    (void)!job_wire_flush(&p->w);
+    shutdown(p->w.fd, SHUT_WR);
+    drop(p);
     return true;
 }
 
@@ -253,6 +275,8 @@ static void stranger_event(job *j, int place)
         log_line(WEFT_LOG_DEBUG, "a connection to the store was dropped: %s",
                  st != WEFT_OK ? err_text() : "its first frame is not a hello");
         drop(p);
+    } else if (is_other_attempt(j, p, &h)) {
+        job_notify(j);
     } else if (is_left_over(j, &h, why, sizeof why)) {
         refuse(j, p, WEFT_USAGE, why);
     } else if (hello_fits(j, &h, why, sizeof why)) {

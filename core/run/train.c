@@ -8,6 +8,7 @@
 #include "host/call.h"
 #include "job/launch/control.h"
 #include "job/launch/launch.h"
+#include "job/restart/progress.h"
 #include "job/stop.h"
 #include "run/consistency.h"
 #include "run/exec/arena.h"
@@ -118,6 +119,7 @@ static weft_status one_step(trainer *t, uint64_t step, metrics *m)
     run_results_begin(&t->results);
     *m = (metrics){.step = step, .valid_loss = -1};
     t->exec.step = step;
+    job_progress_step(t->who.rank, step);
     weft_status st = run_inputs_step(&t->exec, step);
     if (st == WEFT_OK)
         st = fill_step(t, step);

@@ -118,13 +118,13 @@ class Bench(unittest.TestCase):
 class Running:
     """A job under the launcher, running beside the test."""
 
-    def __init__(self, case, out, job, ranks, resume=False, extra=None):
+    def __init__(self, case, out, job, ranks, resume=False, extra=None, more=()):
         self.out, self.n, self.case = case.path(out), ranks, case
         if not resume:
             shutil.rmtree(self.out, ignore_errors=True)
         self.log = open(case.path(out + ".log"), "w+", encoding="utf-8")
         words = [WEFT, "train", "-n", str(ranks), case.ini, *case.options(out, job)]
-        self.process = subprocess.Popen(words + resume_words(resume),
+        self.process = subprocess.Popen(words + resume_words(resume) + list(more),
                                         env=environment(extra), stdin=subprocess.DEVNULL,
                                         stdout=self.log, stderr=self.log, start_new_session=True)
         self.pid = self.process.pid

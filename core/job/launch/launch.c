@@ -404,7 +404,7 @@ static void reap_unwatched(launch *l)
             waitpid(l->rank[r].child.pid, NULL, 0);
 }
 
-static void name_cause(const launch *l, const rank_state *s)
+static void describe_cause(const launch *l, const rank_state *s, char *out, size_t bytes)
 {
     char own[160];
     int n = snprintf(own, sizeof own, "rank %u ", l->verdict.rank);
@@ -413,19 +413,24 @@ static void name_cause(const launch *l, const rank_state *s)
         job_control_describe_end(&s->end, own + n, sizeof own - (uint32_t)n);
     bool words = told && s->said && s->end.kind == CONTROL_ENDED; /* better than a status */
     if (s->ended && !words && (!told || strncmp(l->told, own, strlen(own)) != 0))
-        log_line(WEFT_LOG_ERROR, "%s", own);
+        snprintf(out, bytes, "%s", own);
     else
-        log_line(WEFT_LOG_ERROR, "%s", told ? l->told : l->verdict.text);
+        snprintf(out, bytes, "%s", told ? l->told : l->verdict.text);
 }
 
 /* Print the messages of the ranks and how the job ended, and choose the exit status. */
-static int conclude(const launch *l)
+static int conclude(const launch *l, job_launch_end *out)
 {
+    char why[CONTROL_TEXT];
     const rank_state *s = &l->rank[l->verdict.rank];
     bool failed = l->verdict.weight, by_itself = s->ended && s->end.kind == CONTROL_ENDED;
     uint32_t code = failed && by_itself ? s->end.code : 1;
     int status = code == 2 || code == 77 ? (int)code : 1;
     bool refused = s->said && status != 1;
+    describe_cause(l, s, why, sizeof why);
+    out->failed = failed && status == 1 && !l->asked && !l->stopped;
+    out->rank = l->verdict.rank;
+    snprintf(out->why, sizeof out->why, "%.255s", by_itself && s->said ? s->said->text : why);
     print_sentences(l, refused ? s->said : NULL);
     if (!failed && (l->stopped || !l->killed))
         return l->stopped ? STOP_STATUS : 0;
@@ -434,7 +439,7 @@ static int conclude(const launch *l)
     if (l->asked && (!failed || !s->ended || by_itself || (int)s->end.code == l->asked))
         log_line(WEFT_LOG_ERROR, "the job was stopped by signal %d", l->asked);
     else if (failed)
-        name_cause(l, s);
+        log_line(WEFT_LOG_ERROR, "%s", why);
     return status;
 }
 
@@ -450,15 +455,22 @@ static void clear(launch *l)
     sigprocmask(SIG_SETMASK, &l->before, NULL);
 }
 
-int job_launch_ranks(uint32_t ranks, char *const argv[], bool stops)
+void job_launch(const job_launch_args *args, job_launch_end *out)
 {
+    const uint32_t ranks = args->ranks;
+    *out = (job_launch_end){.status = 2};
     if (!ranks || ranks > LAUNCH_MAX) {
         log_line(WEFT_LOG_ERROR, "cannot start %u ranks on one machine: 1 to %d can be", ranks,
                  LAUNCH_MAX);
-        return 2;
+        return;
     }
-    launch l = {.spawn = {.ranks = ranks, .argv = argv, .key_fd = -1, .store_fd = -1},
-                .stops = stops};
+    launch l = {.spawn = {.ranks = ranks,
+                          .argv = args->argv,
+                          .attempt = args->attempt,
+                          .progress_fd = job_progress_fd(args->progress),
+                          .key_fd = -1,
+                          .store_fd = -1},
+                .stops = args->stops};
     l.rank = mem_alloc(ranks * sizeof *l.rank);
     l.polls = mem_alloc((2 + 2 * (uint64_t)ranks) * sizeof *l.polls);
     raise_limit(ranks);
@@ -471,7 +483,13 @@ int job_launch_ranks(uint32_t ranks, char *const argv[], bool stops)
         reap_unwatched(&l);
     }
     stand_by(&l);
-    int code = st != WEFT_OK ? 1 : conclude(&l);
+    out->status = st != WEFT_OK ? 1 : conclude(&l, out);
     clear(&l);
-    return code;
+}
+
+int job_launch_ranks(uint32_t ranks, char *const argv[], bool stops)
+{
+    job_launch_end end;
+    job_launch(&(job_launch_args){.ranks = ranks, .argv = argv, .stops = stops}, &end);
+    return end.status;
 }

@@ -16,6 +16,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "job/restart/progress.h"
+
 #define LAUNCH_MAX 1024 /* ranks on one machine */
 
 /* Run `argv` as `ranks` children. argv[0] is this program's own path; the running program itself is
@@ -29,6 +31,24 @@
  * senders signal twice). SIGTSTP stops all ranks. Call it from the main thread, before any other is
  * started: the ranks die with the thread that started them. [setup] */
 int job_launch_ranks(uint32_t ranks, char *const argv[], bool stops);
+
+/* The same for an attempt at a job that may be started again (restart/policy.h). */
+typedef struct job_launch_args {
+    uint32_t ranks;
+    char *const *argv;
+    bool stops;
+    uint32_t attempt;             /* its number, in the environment of the ranks; 0: none */
+    const job_progress *progress; /* lent to the ranks; NULL: none */
+} job_launch_args;
+
+typedef struct job_launch_end {
+    int status;
+    bool failed; /* status 1 because `rank` failed, and no signal has asked for an end */
+    uint32_t rank;
+    char why[256]; /* how, as printed */
+} job_launch_end;
+
+void job_launch(const job_launch_args *args, job_launch_end *out);
 
 /* In a rank: have the launcher print `text`. False when our launcher did not start this process:
  * the caller has to print it. [any] */

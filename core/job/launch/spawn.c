@@ -19,12 +19,14 @@
 #include "config/source.h"
 #include "job/launch/alive.h"
 #include "job/launch/control.h"
+#include "job/restart/progress.h"
 #include "job/wire/address.h"
 #include "job/wire/key.h"
 
 static const char *const ours[] = {
-    "RANK",     "WORLD_SIZE",   "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
-    KEY_FD_ENV, CONTROL_FD_ENV, STORE_FD_ENV, CONFIG_SOURCE_ENV,  ALIVE_FD_ENV,
+    "RANK",        "WORLD_SIZE",    "LOCAL_RANK",   "LOCAL_WORLD_SIZE", "MASTER_ADDR",
+    "MASTER_PORT", KEY_FD_ENV,      CONTROL_FD_ENV, STORE_FD_ENV,       CONFIG_SOURCE_ENV,
+    ALIVE_FD_ENV,  PROGRESS_FD_ENV, ATTEMPT_ENV,
 };
 #define OURS (sizeof ours / sizeof *ours)
 
@@ -61,6 +63,10 @@ static char **make_environment(pool *p, const spawn_job *s, uint32_t rank, int c
         e[k++] = pool_printf(p, CONFIG_SOURCE_ENV "=%d", s->job_fd);
     if (s->alive_fd >= 0)
         e[k++] = pool_printf(p, ALIVE_FD_ENV "=%d", s->alive_fd);
+    if (s->progress_fd >= 0)
+        e[k++] = pool_printf(p, PROGRESS_FD_ENV "=%d", s->progress_fd);
+    if (s->attempt)
+        e[k++] = pool_printf(p, ATTEMPT_ENV "=%u", s->attempt);
     if (!rank && s->store_fd >= 0)
         e[k++] = pool_printf(p, STORE_FD_ENV "=%d", s->store_fd);
     return e;
@@ -81,6 +87,7 @@ static void become_rank(const spawn_job *s, uint32_t rank, pid_t launcher, int c
     if (fcntl(control, F_SETFD, 0) || (s->key_fd >= 0 && fcntl(s->key_fd, F_SETFD, 0)) ||
         (s->job_fd >= 0 && fcntl(s->job_fd, F_SETFD, 0)) ||
         (s->alive_fd >= 0 && fcntl(s->alive_fd, F_SETFD, 0)) ||
+        (s->progress_fd >= 0 && fcntl(s->progress_fd, F_SETFD, 0)) ||
         (!rank && s->store_fd >= 0 && fcntl(s->store_fd, F_SETFD, 0)))
         return;
     sigprocmask(SIG_SETMASK, s->mask, NULL);

@@ -12,6 +12,8 @@ typedef struct spawn_job {
     int key_fd, store_fd; /* close-on-exec; children reopen them across exec; -1: none */
     int job_fd;           /* likewise; owned by config/source.h */
     int alive_fd;         /* alive.h; -1: none */
+    int progress_fd;      /* restart/progress.h; -1: none */
+    uint32_t attempt;     /* the same; 0: none */
     const sigset_t *mask; /* signal mask that the ranks get */
     char *const *argv;
 } spawn_job;

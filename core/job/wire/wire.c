@@ -52,7 +52,9 @@ void job_wire_pack_hello(const job_wire_hello *h, uint8_t out[HELLO_BYTES])
     job_wire_put32(out + 4, h->ranks);
     job_wire_put64(out + 8, h->process);
     job_wire_put64(out + 16, h->launch);
-    memcpy(out + 24, h->version, WIRE_VERSION);
+    job_wire_put32(out + 24, h->attempt);
+    job_wire_put32(out + 28, 0);
+    memcpy(out + 32, h->version, WIRE_VERSION);
 }
 
 static void make_printable(char *text)
@@ -70,7 +72,9 @@ bool job_wire_unpack_hello(const job_wire_frame *f, job_wire_hello *out)
     out->ranks = job_wire_get32(f->body + 4);
     out->process = job_wire_get64(f->body + 8);
     out->launch = job_wire_get64(f->body + 16);
-    memcpy(out->version, f->body + 24, WIRE_VERSION);
+    out->attempt = job_wire_get32(f->body + 24);
+    out->reserved = 0;
+    memcpy(out->version, f->body + 32, WIRE_VERSION);
     out->version[WIRE_VERSION - 1] = 0;
     make_printable(out->version);
     return true;

@@ -37,7 +37,10 @@
     19u /* to the store: key and a request of store/gather.h; arg is the timeout                   \
          */
 
-#define WIRE_PROTOCOL 4u /* incremented with every change that the other end must know of */
+#define WIRE_ATTEMPT                                                                               \
+    20u /* to a rank: arg is the newest attempt (restart/progress.h), not its own */
+
+#define WIRE_PROTOCOL 5u /* incremented with every change that the other end must know of */
 #define WIRE_HEAD 16
 #define WIRE_KEY_MAX 200u
 #define WIRE_VALUE_MAX (1u << 20)
@@ -46,12 +49,14 @@
 #define WIRE_VERSION 48
 #define MEETING_BYTES 16
 
-#define HELLO_BYTES (24 + WIRE_VERSION)
+#define HELLO_BYTES (32 + WIRE_VERSION)
 
 typedef struct job_wire_hello {
     uint32_t rank, ranks;
     uint64_t process; /* random, the same in all attempts of one process */
     uint64_t launch;  /* job_identity.launch */
+    uint32_t attempt; /* restart/progress.h */
+    uint32_t reserved;
     char version[WIRE_VERSION];
 } job_wire_hello;
 

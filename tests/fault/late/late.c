@@ -4,10 +4,12 @@
  *
  * LATE_HELLO names a file for the ClientHello with which that rank would greet rank 0. LATE_ENDS
  * names a folder in which each rank writes the order in which its link ends: "abort", "disconnect"
- * and "destroy", a line each. */
+ * and "destroy", a line each. With LATE_DIES = n rank LATE_RANK kills itself at its n-th send, or,
+ * for 0, when it creates its link. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +28,7 @@ static const weft_component *const components[] = {&component, NULL};
 static weft_manifest manifest;
 static int is_late;
 static uint32_t my_rank;
+static long dies_after = -1; /* sends; -1: it does not */
 
 static void sleep_at(const char *place)
 {
@@ -61,11 +64,15 @@ static void write_hello(const char *path, const char *job)
 
 static weft_status create(void *module, const weft_link_args *args, weft_link **out)
 {
-    const char *rank = getenv("LATE_RANK"), *hello = getenv("LATE_HELLO");
+    const char *rank = getenv("LATE_RANK"), *hello = getenv("LATE_HELLO"),
+               *dies = getenv("LATE_DIES");
     my_rank = args->rank;
     is_late = rank && args->rank == strtoul(rank, NULL, 10);
     if (is_late && hello)
         write_hello(hello, args->job_id);
+    dies_after = is_late && dies ? strtol(dies, NULL, 10) : -1;
+    if (!dies_after)
+        raise(SIGKILL);
     sleep_at("create");
     return below->create(module, args, out);
 }
@@ -74,6 +81,14 @@ static weft_status connect_late(weft_link *l, const weft_conn_args *args, weft_c
 {
     sleep_at("connect");
     return below->connect(l, args, out);
+}
+
+static weft_status send_or_die(weft_conn *c, const void *from, uint64_t bytes, weft_region *region,
+                               uint32_t flags)
+{
+    if (dies_after > 0 && --dies_after == 0)
+        raise(SIGKILL);
+    return below->send(c, from, bytes, region, flags);
 }
 
 static void write_end(const char *call)
@@ -126,6 +141,7 @@ const weft_manifest *weft_plugin_entry(void)
     memcpy(&table, below, sizeof table);
     table.create = create;
     table.connect = connect_late;
+    table.send = send_or_die;
     table.abort = abort_link;
     table.disconnect = disconnect;
     table.destroy = destroy;

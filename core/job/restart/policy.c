@@ -1,0 +1,49 @@
+/* job/restart/policy.c: see policy.h. */
+#include "job/restart/policy.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+job_restart job_restarts_next(job_restarts *r, const job_attempt *a, uint32_t *pause)
+{
+    const job_attempt *last = r->history.n ? &r->history.at[r->history.n - 1] : NULL;
+    const bool progress = a->step > r->furthest;
+    const bool again = last && last->rank == a->rank && last->at == a->at;
+    r->in_a_row = progress ? 1 : r->in_a_row + 1;
+    r->same = again && r->same ? r->same + 1 : 1;
+    r->furthest = progress ? a->step : r->furthest;
+    *vec_push(&r->history) = *a;
+    *pause = 0;
+    for (uint32_t i = 1; i < r->in_a_row && *pause < RESTART_PAUSE_MAX; i++)
+        *pause = *pause ? 2 * *pause : 1;
+    if (*pause > RESTART_PAUSE_MAX)
+        *pause = RESTART_PAUSE_MAX;
+    if (r->least && r->same >= 2 && a->ranks > r->least)
+        return RESTART_FEWER;
+    return r->in_a_row > r->most ? RESTART_END : RESTART_SAME;
+}
+
+void job_restarts_fewer(job_restarts *r)
+{
+    r->in_a_row = r->same = 0;
+}
+
+void job_restarts_print(const job_restarts *r, FILE *to)
+{
+    for (uint32_t i = 0; i < r->history.n; i++) {
+        const job_attempt *a = &r->history.at[i];
+        fprintf(to, "  attempt %u, %u rank%s, %.1f s, ", a->number, a->ranks,
+                a->ranks == 1 ? "" : "s", a->seconds);
+        if (a->step)
+            fprintf(to, "got to step %" PRIu64 ": %s\n", a->step, a->why);
+        else
+            fprintf(to, "before its first step: %s\n", a->why);
+    }
+}
+
+void job_restarts_free(job_restarts *r)
+{
+    free(r->history.at);
+    r->history.at = NULL;
+    r->history.n = 0;
+}

@@ -1,0 +1,43 @@
+/* job/restart/progress.h: how far the ranks of an attempt have come, as the process that may start
+ * them again sees it.
+ *
+ * One page of shared memory: the step that each rank has begun, and the newest attempt that a rank
+ * has heard of. A rank that is killed leaves its last step there. The number of the attempt is in
+ * the environment (WEFT_ATTEMPT), 1 for a job that nobody restarts. */
+#ifndef JOB_RESTART_PROGRESS_H
+#define JOB_RESTART_PROGRESS_H
+
+#include <stdint.h>
+#include <weft/base.h>
+
+#define ATTEMPT_ENV "WEFT_ATTEMPT"
+#define PROGRESS_FD_ENV "WEFT_PROGRESS_FD"
+#define ATTEMPTS_MAX 1000000u
+
+/* --- the side that starts ranks --- */
+
+typedef struct job_progress job_progress;
+
+/* A page for `ranks` ranks, all at step 0. Its descriptor is close-on-exec. [setup] */
+weft_status job_progress_open(uint32_t ranks, job_progress **out);
+int job_progress_fd(const job_progress *p);
+void job_progress_close(job_progress *p); /* NULL allowed */
+
+/* The furthest step that a rank has begun, 0: none; that of one rank; the newest attempt that a
+ * rank has heard of, 0: none. [any] */
+uint64_t job_progress_furthest(const job_progress *p);
+uint64_t job_progress_of(const job_progress *p, uint32_t rank);
+uint32_t job_progress_newest(const job_progress *p);
+
+/* --- a rank's side; without such a page the calls do nothing --- */
+
+/* The attempt that this process belongs to, 1 at least. [any] */
+uint32_t job_attempt_number(void);
+
+/* This rank begins `step`: one store. [any] */
+void job_progress_step(uint32_t rank, uint64_t step);
+
+/* Another process of the job belongs to a newer attempt. [any] */
+void job_progress_hear(uint32_t attempt);
+
+#endif

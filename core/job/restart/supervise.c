@@ -1,0 +1,202 @@
+/* job/restart/supervise.c: see supervise.h. */
+#define _GNU_SOURCE
+#include "job/restart/supervise.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "job/launch/control.h"
+#include "job/restart/policy.h"
+#include "job/restart/progress.h"
+#include "job/stop.h"
+
+typedef struct supervisor {
+    const job_identity *who;
+    const job_supervise_args *args;
+    job_restarts restarts;
+    uint32_t number; /* of the attempt */
+    job_progress *progress;
+    sigset_t caught, before;
+    int signal_fd, asked; /* asked: the first signal that was passed on */
+    pid_t child;
+} supervisor;
+
+static weft_status catch_signals(supervisor *s)
+{
+    static const int wanted[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+    struct sigaction old;
+    sigemptyset(&s->caught);
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        if (!sigaction(wanted[i], NULL, &old) && old.sa_handler != SIG_IGN)
+            sigaddset(&s->caught, wanted[i]);
+    sigprocmask(SIG_BLOCK, &s->caught, &s->before);
+    s->signal_fd = signalfd(-1, &s->caught, SFD_CLOEXEC | SFD_NONBLOCK);
+    return s->signal_fd < 0
+               ? err_fail_errno(WEFT_IO, "rank %u cannot watch for signals", s->who->rank)
+               : WEFT_OK;
+}
+
+/* In the child. Returns only when the program could not be started. The signals stay blocked until
+ * the rank handles them (job_stop_catch). */
+static void become_rank(const supervisor *s, char *const *argv, pid_t parent)
+{
+    char text[16];
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)
+        return;
+    snprintf(text, sizeof text, "%u", s->number);
+    setenv(ATTEMPT_ENV, text, 1);
+    snprintf(text, sizeof text, "%d", job_progress_fd(s->progress));
+    setenv(PROGRESS_FD_ENV, text, 1);
+    if (fcntl(job_progress_fd(s->progress), F_SETFD, 0))
+        return;
+    sigset_t mask = s->before;
+    sigaddset(&mask, SIGTERM);
+    sigaddset(&mask, SIGUSR1);
+    sigprocmask(SIG_SETMASK, &mask, NULL);
+    execv("/proc/self/exe", argv);
+}
+
+static weft_status start(supervisor *s, int *pidfd)
+{
+    char **argv = s->args->arguments(s->args->user, s->restarts.furthest);
+    const pid_t parent = getpid();
+    weft_status st = WEFT_OK;
+    s->child = fork();
+    if (!s->child) {
+        become_rank(s, argv, parent);
+        fprintf(stderr, "weft error: cannot start the program again as a rank: %s\n",
+                strerror(errno));
+        _exit(1);
+    }
+    free(argv);
+    if (s->child < 0)
+        return err_fail_errno(WEFT_IO, "cannot start rank %u", s->who->rank);
+    *pidfd = pidfd_open(s->child, 0);
+    if (*pidfd < 0) {
+        st = err_fail_errno(WEFT_IO, "cannot watch rank %u", s->who->rank);
+        kill(s->child, SIGKILL);
+        waitpid(s->child, NULL, 0);
+    }
+    return st;
+}
+
+/* Until the rank has ended; passes signals on meanwhile. */
+static void stand_by(supervisor *s, int pidfd, job_control_record *end)
+{
+    struct pollfd p[2] = {{.fd = pidfd, .events = POLLIN}, {.fd = s->signal_fd, .events = POLLIN}};
+    struct signalfd_siginfo info;
+    siginfo_t ended = {0};
+    while (!p[0].revents) {
+        poll(p, 2, -1);
+        if (!(p[1].revents & POLLIN) ||
+            read(s->signal_fd, &info, sizeof info) != (ssize_t)sizeof info)
+            continue;
+        s->asked = s->asked ? s->asked : (int)info.ssi_signo;
+        if (info.ssi_code <= 0) /* of a process; the kernel sends to the whole group */
+            kill(s->child, (int)info.ssi_signo);
+    }
+    waitid(P_PIDFD, (id_t)pidfd, &ended, WEXITED);
+    *end =
+        (job_control_record){.kind = ended.si_code == CLD_EXITED ? CONTROL_ENDED : CONTROL_KILLED,
+                             .rank = s->who->rank,
+                             .code = (uint32_t)ended.si_status};
+}
+
+/* Waits; a signal ends the wait and the job. */
+static void pause_for(supervisor *s, uint32_t seconds)
+{
+    struct pollfd p = {.fd = s->signal_fd, .events = POLLIN};
+    struct signalfd_siginfo info;
+    if (seconds && poll(&p, 1, (int)seconds * 1000) > 0 &&
+        read(s->signal_fd, &info, sizeof info) == (ssize_t)sizeof info)
+        s->asked = (int)info.ssi_signo;
+}
+
+/* Whether the rank is started again; what is said of it, rank 0 and a rank that was killed say. */
+static bool goes_on(supervisor *s, const job_control_record *end, double seconds)
+{
+    const bool final = end->kind == CONTROL_ENDED && (!end->code || end->code == 2 ||
+                                                      end->code == 77 || end->code == STOP_STATUS);
+    const uint32_t newest = job_progress_newest(s->progress);
+    const bool speaks = !s->who->rank || end->kind == CONTROL_KILLED;
+    uint32_t pause = 0;
+    if (final || s->asked)
+        return false;
+    if (newest > s->number) { /* it was behind */
+        s->number = newest;
+        return true;
+    }
+    job_attempt a = {.number = s->number,
+                     .ranks = s->who->ranks,
+                     .rank = s->who->rank,
+                     .step = job_progress_of(s->progress, s->who->rank),
+                     .seconds = seconds};
+    a.at = a.step;
+    int n = snprintf(a.why, sizeof a.why, "rank %u ", s->who->rank);
+    job_control_describe_end(end, a.why + n, sizeof a.why - (uint32_t)n);
+    const job_restart next = job_restarts_next(&s->restarts, &a, &pause);
+    if (next == RESTART_END && speaks) {
+        log_line(WEFT_LOG_ERROR,
+                 "the job is not started again: %u attempts in a row got no further than step %llu",
+                 s->restarts.in_a_row, (unsigned long long)s->restarts.furthest);
+        job_restarts_print(&s->restarts, stderr);
+    }
+    if (next == RESTART_END)
+        return false;
+    s->number++;
+    if (speaks)
+        log_line(WEFT_LOG_WARN, "%s after step %llu began: attempt %u begins%s", a.why,
+                 (unsigned long long)a.step, s->number, pause ? " after a pause" : "");
+    pause_for(s, pause);
+    return !s->asked;
+}
+
+static int status_of(const supervisor *s, const job_control_record *end)
+{
+    if (s->asked && end->kind == CONTROL_KILLED && (int)end->code == s->asked)
+        return 128 + s->asked;
+    return end->kind == CONTROL_ENDED ? (int)end->code : 1;
+}
+
+int job_supervise(const job_identity *who, const job_supervise_args *args)
+{
+    supervisor s = {.who = who, .args = args, .number = 1, .signal_fd = -1};
+    s.restarts.most = args->most;
+    job_control_record end = {.kind = CONTROL_ENDED, .code = 1};
+    log_setup(WEFT_LOG_INFO, who->ranks > 1 ? (int)who->rank : -1);
+    weft_status st = catch_signals(&s);
+    for (bool again = true; st == WEFT_OK && again;) {
+        const uint64_t began = clock_ms();
+        int pidfd = -1;
+        st = job_progress_open(who->rank + 1, &s.progress);
+        if (st == WEFT_OK)
+            st = start(&s, &pidfd);
+        if (st != WEFT_OK)
+            break;
+        stand_by(&s, pidfd, &end);
+        close(pidfd);
+        again = goes_on(&s, &end, (double)(clock_ms() - began) * 1e-3);
+        job_progress_close(s.progress);
+        s.progress = NULL;
+    }
+    if (st != WEFT_OK)
+        log_line(WEFT_LOG_ERROR, "%s", err_text());
+    job_progress_close(s.progress);
+    job_restarts_free(&s.restarts);
+    if (s.signal_fd >= 0)
+        close(s.signal_fd);
+    sigprocmask(SIG_SETMASK, &s.before, NULL);
+    return st != WEFT_OK ? 1 : status_of(&s, &end);
+}
