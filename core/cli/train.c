@@ -232,8 +232,16 @@ static int run_alone(cli_job *j, uint32_t most, uint32_t least)
     return job_supervise(&who, &(job_supervise_args){most, supervised_arguments, j});
 }
 
+/* The command without what starts ranks, for messages. */
+static const char *command_of(const cli_job *j, char out[256])
+{
+    snprintf(out, 256, "weft train %.200s%s", j->ini, j->noverrides ? " ..." : "");
+    return out;
+}
+
 static int run(int argc, char **argv)
 {
+    char text[256];
     cli_job j;
     int status = 2;
     uint64_t most = 0, least = 0;
@@ -260,6 +268,8 @@ static int run(int argc, char **argv)
                            "one of --resume, --resume=auto and --resume=force at a time");
     else if (resume_of(&j) != TRAIN_AFRESH && j.flag[DOCTOR])
         status = cli_usage(&cli_cmd_train, "--doctor trains nothing that could be resumed");
+    else if (job_check_tasks(j.ranks, command_of(&j, text)) != WEFT_OK)
+        status = cli_fail(WEFT_USAGE);
     else if (j.ranks > 1)
         status = launch(&j, (uint32_t)most, (uint32_t)least);
     else

@@ -165,6 +165,7 @@ static void say_hello(job *j, wire *w)
                         .attempt = job_attempt_number()};
     uint8_t body[HELLO_BYTES];
     job_wire_version(h.version);
+    job_wire_host(h.host);
     job_wire_pack_hello(&h, body);
     job_wire_send(w, WIRE_HELLO, 0, 0, body, sizeof body);
 }
@@ -254,6 +255,8 @@ static weft_status begin_session(job *j, int fd, uint64_t until)
     else if (st == WEFT_USAGE)
         err_context("rank %u asked for the job at %s port %u", j->who.rank, j->who.addr,
                     j->who.port);
+    if (st == WEFT_OK && j->key_comes)
+        st = job_munge_open(job_handshake_sealed(&g), j->key); /* the last one may be old */
     if (st == WEFT_OK)
         st = job_handshake_key(&g, j->key, psk);
     if (st != WEFT_OK)

@@ -101,6 +101,19 @@ static job *make(const job_identity *who, const job_options *opt)
     return j;
 }
 
+/* In a Slurm step rank 0 makes the key and hands it to the others. */
+static weft_status share_key(job *j)
+{
+    j->key_comes = j->who.rank != 0;
+    if (j->key_comes)
+        return WEFT_OK;
+    weft_status st = job_key_random(j->key, KEY_BYTES);
+    if (st == WEFT_OK && (st = job_munge_seal(j->key, j->sealed)) != WEFT_OK)
+        err_context("the ranks of a Slurm step get their key by munge unless [run] key names a "
+                    "file (`weft key -o FILE` makes one)");
+    return st;
+}
+
 static weft_status open_parts(job *j, const job_options *opt)
 {
     j->key = job_key_alloc();
@@ -120,6 +133,8 @@ static weft_status open_parts(job *j, const job_options *opt)
     j->failure_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (j->wake_fd < 0 || j->failure_fd < 0)
         return err_fail_errno(WEFT_IO, "no descriptor to wake threads with");
+    if (j->who.slurm && !job_key_given(opt->key_file))
+        return share_key(j);
     return job_key_obtain(&j->who, opt->key_file, j->key);
 }
 

@@ -23,13 +23,19 @@ typedef struct job_identity {
     bool launched;    /* started by a launcher: RANK and WORLD_SIZE, or mpirun's or srun's names */
     char addr[256];   /* MASTER_ADDR */
     uint16_t port;    /* MASTER_PORT */
+    bool slurm;       /* a task of a Slurm step that was not told where rank 0 is */
     uint64_t launch;  /* digest of the launcher's name for this run; 0: it has none */
 } job_identity;
 
 /* Read this process's rank from the environment: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR,
  * MASTER_PORT, or OMPI_COMM_WORLD_*, PMI_*, SLURM_* . Contradictions are errors. Nothing set: one
- * rank, not launched. identity.c has the order of precedence. [setup] */
+ * rank, not launched. identity/identity.c has the order of precedence. [setup] */
 weft_status job_identify(job_identity *out);
+
+/* WEFT_USAGE where a launcher has started `weft train -n` once for each of its tasks, or where a
+ * batch script of several tasks starts one rank. `ranks`: of -n, 0 without; `command`: what the
+ * right command starts, for the message. [setup] */
+weft_status job_check_tasks(uint32_t ranks, const char *command);
 
 /* Make a job key and write it to the new file `path`, mode 0600, for `weft key -o FILE`. It is an
  * error if the file exists; it is not overwritten. [setup] */

@@ -86,6 +86,7 @@ static job_sign sign_of(const job *j, uint32_t rank)
     return (job_sign){.rank = rank,
                       .seen = m->joined ? JOB_SEEN_AT : JOB_SEEN_NEVER,
                       .left = m->bye,
+                      .host = j->server->hosts && *m->host ? m->host : NULL,
                       .step = m->step,
                       .place = m->place};
 }

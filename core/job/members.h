@@ -33,9 +33,10 @@ typedef struct member { /* one rank; rank 0 has no connection */
     bool confirmed;   /* has sent a frame since the welcome, so it knows that it is admitted */
     bool told;        /* was told why the job cannot begin */
     uint64_t process; /* job_wire_hello */
-    bool bye, well;   /* bye: it has left; well: with WEFT_OK */
-    uint64_t alive;   /* job.clock at its last sign of life */
-    uint64_t beat;    /* clock_ms() of our last heartbeat to it */
+    char host[HOST_BYTES];
+    bool bye, well; /* bye: it has left; well: with WEFT_OK */
+    uint64_t alive; /* job.clock at its last sign of life */
+    uint64_t beat;  /* clock_ms() of our last heartbeat to it */
     uint64_t step, place;
     bool held;      /* it begins no further step until the last is known (decide/agreement.h) */
     uint64_t begun; /* ... and has begun this one */
@@ -46,6 +47,7 @@ struct server {
     gathers *gathers;
     member *members;          /* by rank */
     uint32_t confirmed, left; /* numbers of ranks */
+    bool hosts;               /* the ranks have different host names */
     int listen_fd, epoll_fd;
     bool listening; /* epoll watches listen_fd */
     peer *strangers[STRANGERS_MAX];

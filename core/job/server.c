@@ -94,7 +94,7 @@ static void let_in(job *j)
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
         job_wire_hold(&p->w, fd);
         p->since = now;
-        if (job_handshake_send(&p->hail, fd) != WEFT_OK) {
+        if (job_handshake_send(&p->hail, fd, j->sealed) != WEFT_OK) {
             drop(p);
             continue;
         }
@@ -228,6 +228,8 @@ static void admit(job *j, int place, const job_wire_hello *h)
     p->w.limit = WIRE_BODY_MAX;
     job_listen_admitted(p->w.fd);
     *m = (member){.p = p, .joined = true, .process = h->process, .alive = j->clock.ms};
+    memcpy(m->host, h->host, sizeof m->host);
+    s->hosts |= *m->host && strcmp(m->host, s->members[0].host) != 0;
     job_wire_send(&p->w, WIRE_WELCOME, 0, 0, j->meeting, sizeof j->meeting);
     job_member_event(j, p); /* it may already have sent more */
 }
@@ -381,6 +383,7 @@ static void prepare(job *j, server *s)
     s->gathers = job_gathers_open(j->who.ranks, job_members_reply, j);
     s->members = mem_alloc((uint64_t)j->who.ranks * sizeof *s->members);
     s->members[0].joined = true;
+    job_wire_host(s->members[0].host);
     s->members[0].confirmed = true;
     s->confirmed = 1;
     for (int i = 0; i < STRANGERS_MAX; i++) {

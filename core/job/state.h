@@ -18,6 +18,7 @@
 #include "job/decide/cause.h"
 #include "job/job.h"
 #include "job/store/store.h"
+#include "job/wire/munge.h"
 #include "job/wire/wire.h"
 
 #define TICK_MS 50
@@ -56,7 +57,9 @@ struct job {
     uint32_t silence_ms; /* without a sign of life for so long: frozen */
     uint32_t beat_ms;
     uint64_t join_ms;
-    uint8_t *key; /* key.h */
+    uint8_t *key;            /* key.h */
+    char sealed[MUNGE_TEXT]; /* rank 0: the key for ranks that have none; "": they have it */
+    bool key_comes;          /* with the greeting of rank 0 */
     uint8_t meeting[MEETING_BYTES];
     tls_context *tls;
     weft_host_tls table;

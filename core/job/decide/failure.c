@@ -38,7 +38,8 @@ job_event job_failure_sign(job_cause *c, const job_view *v, const job_sign *s)
         return (job_event){.kind = JOB_EVENT_NONE};
     char full[JOB_CAUSE_TEXT], place[96];
     describe_place(s, place, sizeof place);
-    snprintf(full, sizeof full, "rank %u %.900s%s", s->rank, s->text, place);
+    snprintf(full, sizeof full, "rank %u %.800s%s%s%.64s", s->rank, s->text, place,
+             s->host ? "; host " : "", s->host ? s->host : "");
     const uint64_t more = s->weight == JOB_CAUSE_GONE && v->launched ? LAUNCHER_MS : 0;
     job_cause_add(c, s->rank, s->weight, v->now + more, full);
     return job_failure_due(c, v);

@@ -21,7 +21,8 @@ typedef struct job_sign {  /* a sign that `rank` failed */
     uint32_t rank, weight; /* weight: a JOB_CAUSE_ */
     const char *text;      /* continues "rank R " */
     job_seen seen;
-    bool left; /* it has left; known only at rank 0 */
+    const char *host; /* of that rank, to be named; NULL: unknown, or all ranks have the same */
+    bool left;        /* it has left; known only at rank 0 */
     uint64_t step, place;
 } job_sign;
 

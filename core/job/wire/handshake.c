@@ -12,18 +12,25 @@
 
 #define MAGIC "weft"
 #define MAGIC_BYTES 4
-#define HEAD_BYTES (JOB_HANDSHAKE_BYTES - JOB_HANDSHAKE_SALT)
+#define HEAD_BYTES 8
+#define SIZE_AT (HEAD_BYTES + JOB_HANDSHAKE_SALT)
 
-weft_status job_handshake_send(greeting *g, int fd)
+weft_status job_handshake_send(greeting *g, int fd, const char *sealed)
 {
+    const uint32_t n = (uint32_t)strlen(sealed);
     const uint32_t version = htole32(WIRE_PROTOCOL);
     memcpy(g->bytes, MAGIC, MAGIC_BYTES);
     memcpy(g->bytes + MAGIC_BYTES, &version, sizeof version);
     weft_status st = job_key_random(g->bytes + HEAD_BYTES, JOB_HANDSHAKE_SALT);
     if (st != WEFT_OK)
         return st;
-    g->got = JOB_HANDSHAKE_BYTES;
-    if (send(fd, g->bytes, JOB_HANDSHAKE_BYTES, MSG_DONTWAIT | MSG_NOSIGNAL) != JOB_HANDSHAKE_BYTES)
+    if (n >= MUNGE_TEXT)
+        return err_fail(WEFT_INTERNAL, "a sealed key of %u bytes", n);
+    g->bytes[SIZE_AT] = (uint8_t)n;
+    g->bytes[SIZE_AT + 1] = (uint8_t)(n >> 8);
+    memcpy(g->bytes + JOB_HANDSHAKE_BYTES, sealed, n);
+    g->got = JOB_HANDSHAKE_BYTES + n;
+    if (send(fd, g->bytes, g->got, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)g->got)
         return err_fail(WEFT_IO, "a new connection did not accept the greeting");
     return WEFT_OK;
 }
@@ -46,10 +53,21 @@ static weft_status check_head(const greeting *g)
     return WEFT_OK;
 }
 
+/* Bytes of the whole greeting, as far as what was received says. */
+static uint32_t expected(const greeting *g)
+{
+    if (g->got < JOB_HANDSHAKE_BYTES)
+        return JOB_HANDSHAKE_BYTES;
+    return JOB_HANDSHAKE_BYTES + (g->bytes[SIZE_AT] | (uint32_t)g->bytes[SIZE_AT + 1] << 8);
+}
+
 weft_status job_handshake_read(greeting *g, int fd)
 {
-    while (g->got < JOB_HANDSHAKE_BYTES) {
-        ssize_t n = recv(fd, g->bytes + g->got, JOB_HANDSHAKE_BYTES - g->got, MSG_DONTWAIT);
+    for (uint32_t whole; g->got < (whole = expected(g));) {
+        if (whole >= sizeof g->bytes)
+            return err_fail(WEFT_USAGE, "rank 0 announces a sealed key of %u bytes",
+                            whole - JOB_HANDSHAKE_BYTES);
+        ssize_t n = recv(fd, g->bytes + g->got, whole - g->got, MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
@@ -61,6 +79,12 @@ weft_status job_handshake_read(greeting *g, int fd)
             return WEFT_USAGE;
     }
     return WEFT_OK;
+}
+
+const char *job_handshake_sealed(greeting *g)
+{
+    g->bytes[g->got] = 0;
+    return (const char *)g->bytes + JOB_HANDSHAKE_BYTES;
 }
 
 weft_status job_handshake_key(const greeting *g, const uint8_t *key, uint8_t psk[32])

@@ -216,6 +216,11 @@ static weft_status read_descriptor(const char *number, uint8_t *key)
     return WEFT_OK;
 }
 
+bool job_key_given(const char *file)
+{
+    return getenv(KEY_FD_ENV) || (file && *file);
+}
+
 weft_status job_key_obtain(const job_identity *who, const char *file, uint8_t *key)
 {
     const char *number = getenv(KEY_FD_ENV);

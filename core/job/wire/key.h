@@ -1,9 +1,10 @@
 /* job/wire/key.h: the job key, how a rank gets it, and the keys derived from it.
  *
  * Whoever holds the 32 bytes can join the job. A rank gets them from an inherited descriptor (a
- * sealed memory file, whose number is in WEFT_KEY_FD) or from a file of mode 0600; never from an
- * argument or the environment, and they are never logged. In memory they have their own page, which
- * is excluded from core dumps. */
+ * sealed memory file, whose number is in WEFT_KEY_FD), from a file of mode 0600, or in a Slurm step
+ * from rank 0 by munge (munge.h), if neither is given; never from an argument or the environment,
+ * and they are never logged. In memory they have their own page, which is excluded from core dumps.
+ */
 #ifndef JOB_KEY_H
 #define JOB_KEY_H
 
@@ -22,6 +23,9 @@ weft_status job_key_random(uint8_t *out, uint32_t bytes);
 /* Make a new random key in a sealed memory file. Returns the descriptor (close-on-exec), or -1 with
  * a record. */
 int job_key_descriptor(void);
+
+/* Is there a descriptor in WEFT_KEY_FD, or a `file`? */
+bool job_key_given(const char *file);
 
 /* Fill `key` from the descriptor in WEFT_KEY_FD, which is then closed, or else from `file`. */
 weft_status job_key_obtain(const job_identity *who, const char *file, uint8_t *key);

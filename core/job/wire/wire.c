@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 #include <weft/plugin.h>
 
@@ -46,6 +47,16 @@ void job_wire_version(char out[WIRE_VERSION])
              WIRE_PROTOCOL);
 }
 
+void job_wire_host(char out[HOST_BYTES])
+{
+    struct utsname machine;
+    const char *node = getenv("SLURMD_NODENAME");
+    memset(out, 0, HOST_BYTES);
+    if (!node || !*node)
+        node = uname(&machine) ? "unknown" : machine.nodename;
+    snprintf(out, HOST_BYTES, "%.63s", node);
+}
+
 void job_wire_pack_hello(const job_wire_hello *h, uint8_t out[HELLO_BYTES])
 {
     job_wire_put32(out, h->rank);
@@ -55,6 +66,7 @@ void job_wire_pack_hello(const job_wire_hello *h, uint8_t out[HELLO_BYTES])
     job_wire_put32(out + 24, h->attempt);
     job_wire_put32(out + 28, 0);
     memcpy(out + 32, h->version, WIRE_VERSION);
+    memcpy(out + 32 + WIRE_VERSION, h->host, HOST_BYTES);
 }
 
 static void make_printable(char *text)
@@ -77,6 +89,9 @@ bool job_wire_unpack_hello(const job_wire_frame *f, job_wire_hello *out)
     memcpy(out->version, f->body + 32, WIRE_VERSION);
     out->version[WIRE_VERSION - 1] = 0;
     make_printable(out->version);
+    memcpy(out->host, f->body + 32 + WIRE_VERSION, HOST_BYTES);
+    out->host[HOST_BYTES - 1] = 0;
+    make_printable(out->host);
     return true;
 }
 

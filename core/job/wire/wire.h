@@ -49,7 +49,8 @@
 #define WIRE_VERSION 48
 #define MEETING_BYTES 16
 
-#define HELLO_BYTES (32 + WIRE_VERSION)
+#define HOST_BYTES 64 /* of a host name, its zero included */
+#define HELLO_BYTES (32 + WIRE_VERSION + HOST_BYTES)
 
 typedef struct job_wire_hello {
     uint32_t rank, ranks;
@@ -58,6 +59,7 @@ typedef struct job_wire_hello {
     uint32_t attempt; /* restart/progress.h */
     uint32_t reserved;
     char version[WIRE_VERSION];
+    char host[HOST_BYTES]; /* for messages: what a scheduler calls this machine */
 } job_wire_hello;
 
 typedef struct job_wire_frame {
@@ -116,6 +118,7 @@ uint64_t job_wire_get64(const uint8_t *from);
 
 /* The version text, which must be the same at both ends. */
 void job_wire_version(char out[WIRE_VERSION]);
+void job_wire_host(char out[HOST_BYTES]); /* SLURMD_NODENAME, or the name of the machine */
 void job_wire_pack_hello(const job_wire_hello *h, uint8_t out[HELLO_BYTES]);
 bool job_wire_unpack_hello(const job_wire_frame *f, job_wire_hello *out);
 

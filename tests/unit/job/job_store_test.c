@@ -181,7 +181,12 @@ static void keys_of_frames(void **state)
 static void hello_frames(void **state)
 {
     (void)state;
-    job_wire_hello h = {.rank = 3, .ranks = 0x12345678, .process = 1ull << 63 | 5, .launch = 6},
+    job_wire_hello h = {.rank = 3,
+                        .ranks = 0x12345678,
+                        .process = 1ull << 63 | 5,
+                        .launch = 6,
+                        .attempt = 9,
+                        .host = "node7"},
                    got;
     uint8_t body[HELLO_BYTES];
     job_wire_version(h.version);
@@ -195,11 +200,12 @@ static void hello_frames(void **state)
     f.type = WIRE_PUT;
     assert_false(job_wire_unpack_hello(&f, &got));
     f.type = WIRE_HELLO;
-    memset(body + HELLO_BYTES - WIRE_VERSION, 0x1b,
-           WIRE_VERSION); /* no end, and escapes for a terminal */
+    memset(body + 32, 0x1b, WIRE_VERSION + HOST_BYTES); /* no end, and escapes for a terminal */
     assert_true(job_wire_unpack_hello(&f, &got));
     assert_int_equal(strlen(got.version), WIRE_VERSION - 1);
     assert_null(strchr(got.version, 0x1b));
+    assert_int_equal(strlen(got.host), HOST_BYTES - 1);
+    assert_null(strchr(got.host, 0x1b));
 }
 
 static void first_cause(void **state)

@@ -1,11 +1,14 @@
-/* job/identity.c: rank and job size from the environment.
+/* job/identity/identity.c: rank and job size from the environment.
  *
  * Launchers set four families of variables. RANK and WORLD_SIZE (ours and torchrun's) have
  * precedence; then mpirun's names (OMPI_COMM_WORLD_* of Open MPI, PMI_* of MPICH and others); then
  * srun's. Contradictions are errors, with one exception: Slurm's variables are inherited by
  * everything inside an allocation, so they never override or contradict another family, and inside
  * a batch script (where SLURM_PROCID is 0 although srun was not called) they are ignored. Under our
- * own launcher only RANK counts. */
+ * own launcher only RANK counts.
+ *
+ * MASTER_ADDR and MASTER_PORT say where rank 0 is. In a Slurm step they need not be set: slurm.h
+ * finds both, and the local numbers too, with every --mpi of srun. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -14,6 +17,7 @@
 
 #include "base/err.h"
 #include "base/number/digest.h"
+#include "job/identity/slurm.h"
 #include "job/job.h"
 #include "job/launch/control.h"
 
@@ -29,6 +33,7 @@ typedef struct reading {
     bool rank_set, size_set, local_set, local_size_set;
     uint32_t rank, size, local, local_size;
     uint64_t launch; /* digest of dialect.run */
+    bool slurm;      /* a task of a Slurm step; slurm.h has the rest */
 } reading;
 
 static const dialect torch = {"RANK",
@@ -166,11 +171,12 @@ static weft_status find(reading *out)
         (st = agree(&torch, &t, &pmi, &p)) != WEFT_OK ||
         (st = agree(&open_mpi, &o, &pmi, &p)) != WEFT_OK)
         return st;
-    if (!t.rank_set && (o.rank_set || p.rank_set)) {
+    if (!t.rank_set && (o.rank_set || p.rank_set))
         *out = o.rank_set ? o : p;
-    } else if (!t.rank_set) {
-        st = read_slurm(&s);
-        *out = s;
+    if (!t.rank_set && !o.rank_set && (st = read_slurm(&s)) == WEFT_OK && s.rank_set &&
+        (!p.rank_set || (p.rank == s.rank && p.size == s.size))) {
+        *out = s; /* srun --mpi=pmi2 sets PMI_*, which lack what is local */
+        out->slurm = true;
     }
     return st;
 }
@@ -181,9 +187,19 @@ static bool is_loopback(const char *addr)
 }
 
 /* MASTER_ADDR and MASTER_PORT, and what of the local numbers follows from them. */
-static weft_status find_meeting(const reading *r, job_identity *out)
+static weft_status find_meeting(reading *r, job_identity *out)
 {
     const char *addr = getenv("MASTER_ADDR");
+    job_slurm_step step = {.port = 0};
+    if (r->slurm && (!addr || !getenv("MASTER_PORT")) && getenv("SLURM_STEP_NODELIST")) {
+        const weft_status st = job_slurm_read(&step);
+        if (st != WEFT_OK)
+            return st;
+        r->local_size = step.local_ranks ? step.local_ranks : r->local_size;
+        r->local_size_set |= step.local_ranks > r->local;
+        addr = addr ? addr : step.addr;
+        out->slurm = true;
+    }
     if (!addr && r->local_size_set && r->local_size < r->size)
         return err_fail(WEFT_USAGE,
                         "the %u ranks of this job are on several machines and MASTER_ADDR is "
@@ -203,7 +219,9 @@ static weft_status find_meeting(const reading *r, job_identity *out)
     weft_status st = number("MASTER_PORT", 65536, &set, &port);
     if (st != WEFT_OK)
         return st;
-    if (!set || !port)
+    if (!set && step.port)
+        port = step.port;
+    if (!port)
         return err_fail(WEFT_USAGE,
                         "this is rank %u of %u and MASTER_PORT is %s: give every rank the same "
                         "free port of rank 0's machine",

@@ -1,0 +1,130 @@
+/* job/identity/slurm.c: see slurm.h. */
+#include "job/identity/slurm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+
+#define PORT_FIRST 20000u
+#define PORTS (32768u - PORT_FIRST)
+#define TASKS_MAX 65536u
+
+/* A whole number at *at, at most `most`; *at is then behind it. */
+static bool take_number(const char **at, uint32_t most, uint32_t *out)
+{
+    uint64_t v = 0;
+    if (**at < '0' || **at > '9')
+        return false;
+    for (; **at >= '0' && **at <= '9'; ++*at) {
+        v = v * 10 + (uint64_t)(**at - '0');
+        if (v > most)
+            return false;
+    }
+    *out = (uint32_t)v;
+    return true;
+}
+
+static bool is_of_name(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_' || c == '.' || c == ':';
+}
+
+bool job_slurm_first_node(const char *list, char *out, size_t bytes)
+{
+    size_t n = 0;
+    for (const char *at = list; *at && *at != ',';) {
+        if (*at == '[') { /* the first number, as it is written */
+            const size_t digits = strspn(++at, "0123456789");
+            if (!digits || n + digits >= bytes || !strchr("-,]", at[digits]) || !at[digits])
+                return false;
+            memcpy(out + n, at, digits);
+            n += digits;
+            at += strspn(at, "0123456789,-");
+            if (*at++ != ']')
+                return false;
+        } else if (is_of_name(*at) && n + 1 < bytes) {
+            out[n++] = *at++;
+        } else {
+            return false;
+        }
+    }
+    out[n] = 0;
+    return n > 0;
+}
+
+bool job_slurm_tasks(const char *list, uint32_t node, uint32_t *tasks, uint32_t *before)
+{
+    uint64_t nodes = 0, sum = 0;
+    for (const char *at = list; *at;) {
+        uint32_t each, times = 1;
+        if (!take_number(&at, TASKS_MAX, &each))
+            return false;
+        if (at[0] == '(' && at[1] == 'x') {
+            at += 2;
+            if (!take_number(&at, TASKS_MAX, &times) || !times || *at++ != ')')
+                return false;
+        }
+        if (node < nodes + times) {
+            sum += (node - nodes) * each;
+            *tasks = each;
+            *before = (uint32_t)sum;
+            return sum <= TASKS_MAX && each > 0;
+        }
+        nodes += times;
+        sum += (uint64_t)times * each;
+        if (sum > TASKS_MAX || (*at && *at++ != ','))
+            return false;
+    }
+    return false;
+}
+
+uint16_t job_slurm_port(uint32_t job, uint32_t step)
+{
+    return (uint16_t)(PORT_FIRST + ((uint64_t)job * 31 + step) % PORTS);
+}
+
+/* --- the environment --- */
+
+static bool number_of(const char *name, uint32_t most, uint32_t *out)
+{
+    const char *text = getenv(name);
+    return text && take_number(&text, most, out) && !*text;
+}
+
+static weft_status find_port(job_slurm_step *out)
+{
+    const char *reserved = getenv("SLURM_STEP_RESV_PORTS");
+    uint32_t port, id, step;
+    if (reserved && take_number(&reserved, 65535, &port) && port) {
+        out->port = (uint16_t)port;
+        return WEFT_OK;
+    }
+    if (!number_of("SLURM_JOB_ID", UINT32_MAX, &id) ||
+        !number_of("SLURM_STEP_ID", UINT32_MAX, &step))
+        return err_fail(WEFT_USAGE,
+                        "this is a task of a Slurm step, and SLURM_JOB_ID or SLURM_STEP_ID is no "
+                        "number: set MASTER_PORT to a free port of rank 0's node on all ranks");
+    out->port = job_slurm_port(id, step);
+    return WEFT_OK;
+}
+
+weft_status job_slurm_read(job_slurm_step *out)
+{
+    const char *nodes = getenv("SLURM_STEP_NODELIST"), *tasks = getenv("SLURM_STEP_TASKS_PER_NODE");
+    uint32_t node, before, n = 0;
+    *out = (job_slurm_step){.port = 0};
+    if (!nodes || !job_slurm_first_node(nodes, out->addr, sizeof out->addr))
+        return err_fail(WEFT_USAGE,
+                        "this is a task of a Slurm step, and SLURM_STEP_NODELIST%s%.100s%s: set "
+                        "MASTER_ADDR to the node of rank 0 on all ranks",
+                        nodes ? "='" : " is not set", nodes ? nodes : "",
+                        nodes ? "' is no list of nodes" : "");
+    if (number_of("SLURM_STEP_NUM_NODES", TASKS_MAX, &n) && n == 1)
+        snprintf(out->addr, sizeof out->addr, "127.0.0.1");
+    if (tasks && number_of("SLURM_NODEID", TASKS_MAX, &node))
+        (void)job_slurm_tasks(tasks, node, &out->local_ranks, &before);
+    return find_port(out);
+}

@@ -1,0 +1,51 @@
+/* job/identity/tasks.c: is `weft train` started where it would train something else than is meant:
+ * once for each task of a launcher, or once instead of for each? */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "job/job.h"
+#include "job/launch/control.h"
+
+/* The value of a variable as a number; 0: there is none. */
+static unsigned long number(const char *name)
+{
+    const char *text = getenv(name);
+    return text && *text >= '0' && *text <= '9' ? strtoul(text, NULL, 10) : 0;
+}
+
+weft_status job_check_tasks(uint32_t ranks, const char *command)
+{
+    static const struct {
+        const char *size, *who;
+    } launchers[] = {{"SLURM_STEP_NUM_TASKS", "srun"},
+                     {"OMPI_COMM_WORLD_SIZE", "mpirun"},
+                     {"PMI_SIZE", "mpiexec"}};
+    if (job_control_descriptor() >= 0)
+        return WEFT_OK; /* a rank of our own launcher */
+    for (size_t i = 0; ranks && i < sizeof launchers / sizeof *launchers; i++) {
+        const unsigned long tasks = number(launchers[i].size);
+        if (tasks > 1)
+            return err_fail(WEFT_USAGE,
+                            "-n %u: %s has started this program %lu times, and each would start a "
+                            "job of its own with %u ranks; leave -n out: `%s -n %lu %s`",
+                            ranks, launchers[i].who, tasks, ranks, launchers[i].who, tasks,
+                            command);
+    }
+    const unsigned long tasks = number("SLURM_NTASKS"), nodes = number("SLURM_JOB_NUM_NODES");
+    if (!number("SLURM_JOB_ID") || number("SLURM_STEP_NUM_TASKS") || getenv("RANK") ||
+        getenv("OMPI_COMM_WORLD_RANK") || getenv("PMI_RANK"))
+        return WEFT_OK;
+    if (ranks && nodes > 1)
+        return err_fail(WEFT_USAGE,
+                        "-n %u starts ranks on this node alone, and the Slurm job has %lu nodes: "
+                        "`srun %s`",
+                        ranks, nodes, command);
+    if (!ranks && tasks > 1)
+        return err_fail(WEFT_USAGE,
+                        "the Slurm job has %lu tasks, and this command would train on one rank: "
+                        "`srun %s`, or with -n 1 if one rank is meant",
+                        tasks, command);
+    return WEFT_OK;
+}

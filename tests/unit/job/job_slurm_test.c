@@ -1,0 +1,166 @@
+/* Are lists of nodes and tasks read as Slurm writes them, and is everything else refused? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/err.h"
+#include "job/identity/slurm.h"
+#include "job/job.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void test_first_node(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {
+        {"n1", "n1"},
+        {"n[1-4]", "n1"},
+        {"n[01-03,7],m2", "n01"},
+        {"node-7.cluster,a", "node-7.cluster"},
+        {"rack[2-3]n[004,9]", "rack2n004"},
+        {"n[12]", "n12"},
+        {"a[0-1]-ib", "a0-ib"},
+    };
+    static const char *const wrong[] = {"",    ",n1",  "n[",      "n[]",      "n[a]",
+                                        "n[1", "n 1",  "n[1-2]]", "n;rm -rf", "n[1[2]]",
+                                        "n\n", "$(x)", "n[-1]"};
+    char out[32];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_true(job_slurm_first_node(rows[i][0], out, sizeof out));
+        assert_string_equal(out, rows[i][1]);
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_false(job_slurm_first_node(wrong[i], out, sizeof out));
+    char exact[4];
+    assert_true(job_slurm_first_node("abc", exact, sizeof exact));
+    assert_false(job_slurm_first_node("abcd", exact, sizeof exact));
+    assert_false(job_slurm_first_node("ab[12]", exact, sizeof exact));
+}
+
+static void test_tasks(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *list;
+        uint32_t node, tasks, before;
+    } rows[] = {{"4", 0, 4, 0},        {"2,1", 0, 2, 0},     {"2,1", 1, 1, 2},
+                {"2(x3),1", 2, 2, 4},  {"2(x3),1", 3, 1, 6}, {"1,3(x2),5", 2, 3, 4},
+                {"1,3(x2),5", 3, 5, 7}};
+    static const struct {
+        const char *list;
+        uint32_t node;
+    } wrong[] = {{"", 0},
+                 {"4", 1},
+                 {"2(x3),1", 4},
+                 {"2(x", 0},
+                 {"2(x)", 0},
+                 {"2(x0)", 0},
+                 {"-1", 0},
+                 {"2(x3", 0},
+                 {"0", 0},
+                 {"99999999999", 0},
+                 {"2(x99999999999)", 0},
+                 {"65536(x3)", 2},
+                 {"2 1", 1},
+                 {"x", 0}};
+    uint32_t tasks, before;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_true(job_slurm_tasks(rows[i].list, rows[i].node, &tasks, &before));
+        assert_int_equal(tasks, rows[i].tasks);
+        assert_int_equal(before, rows[i].before);
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_false(job_slurm_tasks(wrong[i].list, wrong[i].node, &tasks, &before));
+}
+
+static void test_ports(void **state)
+{
+    (void)state;
+    for (uint32_t id = 0; id < 100000; id += 7) {
+        assert_in_range(job_slurm_port(id, id % 5), 20000, 32767);
+        assert_int_not_equal(job_slurm_port(id, 0), job_slurm_port(id, 1));
+        assert_int_not_equal(job_slurm_port(id, 0), job_slurm_port(id + 1, 0));
+    }
+    assert_in_range(job_slurm_port(UINT32_MAX, UINT32_MAX), 20000, 32767);
+}
+
+static void set(const char *settings)
+{
+    clearenv();
+    char text[1024];
+    strncpy(text, settings, sizeof text - 1);
+    text[sizeof text - 1] = 0;
+    for (char *at = NULL, *word = strtok_r(text, " ", &at); word; word = strtok_r(NULL, " ", &at)) {
+        char *value = strchr(word, '=');
+        *value = 0;
+        setenv(word, value + 1, 1);
+    }
+}
+
+#define STEP                                                                                       \
+    "SLURM_JOB_ID=7 SLURM_STEP_ID=1 SLURM_STEP_NUM_TASKS=5 SLURM_PROCID=4 SLURM_LOCALID=0 "        \
+    "SLURM_NODEID=2 SLURM_STEP_NUM_NODES=3 SLURM_STEP_TASKS_PER_NODE=2(x2),1 "                     \
+    "SLURM_STEP_NODELIST=n[3-5] "
+
+static void test_identity(void **state)
+{
+    (void)state;
+    job_identity me;
+    set(STEP);
+    assert_int_equal(job_identify(&me), WEFT_OK);
+    assert_int_equal(me.rank, 4);
+    assert_int_equal(me.ranks, 5);
+    assert_int_equal(me.local_ranks, 1);
+    assert_string_equal(me.addr, "n3");
+    assert_int_equal(me.port, job_slurm_port(7, 1));
+    assert_true(me.slurm);
+    set(STEP "MASTER_ADDR=10.0.0.1 MASTER_PORT=99"); /* the user's words count */
+    assert_int_equal(job_identify(&me), WEFT_OK);
+    assert_string_equal(me.addr, "10.0.0.1");
+    assert_int_equal(me.port, 99);
+    set(STEP "SLURM_STEP_RESV_PORTS=12000-12004");
+    assert_int_equal(job_identify(&me), WEFT_OK);
+    assert_int_equal(me.port, 12000);
+    set(STEP "PMI_RANK=4 PMI_SIZE=5 PMI_JOBID=7.1"); /* srun --mpi=pmi2 */
+    assert_int_equal(job_identify(&me), WEFT_OK);
+    assert_true(me.slurm);
+    assert_true(me.local_rank_said);
+    set(STEP "SLURM_STEP_NODELIST=;");
+    assert_int_equal(job_identify(&me), WEFT_USAGE);
+    assert_non_null(strstr(err_text(), "MASTER_ADDR"));
+}
+
+static void test_wrong_starts(void **state)
+{
+    (void)state;
+    set(STEP);
+    assert_int_equal(job_check_tasks(0, "weft train j.ini"), WEFT_OK);
+    assert_int_equal(job_check_tasks(2, "weft train j.ini"), WEFT_USAGE);
+    assert_non_null(strstr(err_text(), "`srun -n 5 weft train j.ini`"));
+    set("OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=0");
+    assert_int_equal(job_check_tasks(2, "weft train j.ini"), WEFT_USAGE);
+    assert_non_null(strstr(err_text(), "mpirun -n 4"));
+    set("SLURM_JOB_ID=7 SLURM_NTASKS=4 SLURM_JOB_NUM_NODES=1");
+    assert_int_equal(job_check_tasks(0, "weft train j.ini"), WEFT_USAGE);
+    assert_int_equal(job_check_tasks(4, "weft train j.ini"), WEFT_OK);
+    set("SLURM_JOB_ID=7 SLURM_NTASKS=4 SLURM_JOB_NUM_NODES=2");
+    assert_int_equal(job_check_tasks(4, "weft train j.ini"), WEFT_USAGE);
+    set("SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=1");
+    assert_int_equal(job_check_tasks(0, "weft train j.ini"), WEFT_OK);
+    set("A=b");
+    assert_int_equal(job_check_tasks(3, "weft train j.ini"), WEFT_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_first_node),   cmocka_unit_test(test_tasks),
+        cmocka_unit_test(test_ports),        cmocka_unit_test(test_identity),
+        cmocka_unit_test(test_wrong_starts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
