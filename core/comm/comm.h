@@ -58,6 +58,11 @@ typedef struct comm_part {
 weft_status comm_add_pair(comm_world *w, const comm_part *intra, const comm_part *inter,
                           const uint32_t *machine, uint32_t *index);
 
+/* Every message of the link gets a CRC32C, which its receiver compares: 4 bytes a message, which do
+ * not count in comm_bytes_sent(). All ranks do the same. No algorithm may map peers' memory, which
+ * goes past messages, and the host must be able to read what is sent. [setup] */
+void comm_check_link(comm_world *w, uint32_t index);
+
 /* Adds a channel over `ranks` (job ranks in group order) on link `index`. All of its ranks make the
  * same calls in the same order; `name` appears in messages. [setup] [collective] */
 weft_status comm_add_channel(comm_world *w, uint32_t index, const char *name, const uint32_t *ranks,

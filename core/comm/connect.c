@@ -23,9 +23,10 @@
 
 /* Followed by two digests per channel (who, what) and offsets for the device's operations. */
 typedef struct link_info {
-    uint32_t magic, channels, places, reserved;
+    uint32_t magic, channels, places, checked;
     uint64_t address_bytes, key_bytes, arena_bytes, device_bytes;
     comm_fd_passing_address pass; /* the socket that receives descriptors */
+    char host[COMM_HOST];
     unsigned char address[MOST_BLOB], key[MOST_BLOB];
 } link_info;
 
@@ -74,7 +75,10 @@ static weft_status register_memory(comm_link *l)
 
 static void info_name(const comm_link *l, uint32_t rank, uint32_t meeting, char out[200])
 {
-    snprintf(out, 200, "comm/%u/%.64s/%u", meeting, l->component->name, rank);
+    uint32_t number = 0; /* an axis with checksums and one without have links of one name */
+    while (l->world->links.at[number] != l)
+        number++;
+    snprintf(out, 200, "comm/%u/%u/%.64s/%u", meeting, number, l->component->name, rank);
 }
 
 static info_place place_of(const comm_op *op)
@@ -98,11 +102,13 @@ static link_info *make_info(const comm_link *l, const comm_fd_passing_socket *bo
 {
     link_info head = {.magic = INFO_MAGIC,
                       .channels = l->channels.n,
+                      .checked = l->checked,
                       .address_bytes = MOST_BLOB,
                       .key_bytes = MOST_BLOB,
                       .arena_bytes = l->world->arena.bytes,
                       .device_bytes = l->world->arena.stage.bytes,
                       .pass = box->at};
+    (void)!gethostname(head.host, sizeof head.host - 1);
     for (uint32_t i = 0; i < l->ops.n; i++)
         head.places += l->ops.at[i]->attached;
     link_info *mine = mem_alloc(info_bytes(&head));
@@ -166,6 +172,12 @@ static weft_status compare(const comm_channel *c, uint32_t peer, const link_info
 {
     const uint64_t *digest = (const uint64_t *)(theirs + 1);
     uint32_t rank = c->ranks[peer];
+    if (theirs->checked != c->link->checked)
+        return err_fail(WEFT_USAGE,
+                        "channel %s: rank %u sends %s checksums and this rank %s: give [comm] "
+                        "checksum and that of the mesh axis the same value on all ranks",
+                        c->name, rank, theirs->checked ? "with" : "without",
+                        c->link->checked ? "with" : "without");
     for (uint32_t i = 0; i < theirs->channels; i++, digest += 2) {
         if (digest[0] != c->who)
             continue;
@@ -285,6 +297,8 @@ static weft_status begin_channel(comm_link *l, comm_channel *c, link_info **info
         if (k == c->me || !uses_peer(l, c, k))
             continue;
         weft_status st = compare(c, k, infos[rank]);
+        if (l->checked)
+            snprintf(l->host[rank], COMM_HOST, "%.63s", infos[rank]->host);
         if (st == WEFT_OK)
             st = map_peer(l, c, k, infos[rank]);
         weft_conn_args a = {sizeof a, 0, rank, number_for(l, c, rank), infos[rank]->address, 0};
@@ -344,26 +358,6 @@ static weft_status await_ready(comm_link *l, uint64_t deadline_ns)
         if (st != WEFT_OK && st != WEFT_BUSY)
             return st;
     }
-}
-
-/* Allocates what steps need beyond their own memory. */
-static void take_memory(comm_link *l)
-{
-    pool *mem = &l->world->pool;
-    uint32_t widest = 1, room = 1;
-    for (uint32_t i = 0; i < l->ops.n; i++)
-        if (l->ops.at[i]->program.widest > widest)
-            widest = l->ops.at[i]->program.widest;
-    while (room <= l->ops.n)
-        room *= 2;
-    l->handed = pool_array(mem, room, sizeof *l->handed);
-    l->mask = room - 1;
-    l->active = pool_array(mem, l->channels.n, sizeof *l->active);
-    l->from = pool_array(mem, widest, sizeof *l->from);
-    l->to = pool_array(mem, widest, sizeof *l->to);
-    l->mapped = pool_array(mem, l->world->who.ranks, sizeof *l->mapped);
-    l->mapped_bytes = pool_array(mem, l->world->who.ranks, sizeof *l->mapped_bytes);
-    l->attaches = pool_array(mem, l->world->who.ranks, sizeof *l->attaches);
 }
 
 /* Maps the arena received from a rank. */
@@ -441,6 +435,7 @@ static void give_back(comm_link *l)
     pthread_mutex_lock(&l->world->failing);
     if (l->region)
         PLUGIN_DO(l->table, deregister_memory, l->region);
+    comm_checked_free(l);
     PLUGIN_DO(l->table, destroy, l->link);
     l->link = NULL;
     l->region = NULL;
@@ -452,11 +447,13 @@ static weft_status connect_link(comm_link *l, uint32_t meeting, double seconds)
     uint64_t deadline = clock_ns() + (uint64_t)(seconds * 1e9);
     uint32_t ranks = l->world->who.ranks;
     comm_fd_passing_socket box = {.fd = -1};
-    take_memory(l);
+    comm_link_prepare(l);
     weft_status st = attaches_any(l) ? comm_fd_passing_open(&box) : WEFT_OK;
     if (l->world->job) {
         if (st == WEFT_OK)
             st = register_memory(l);
+        if (st == WEFT_OK && l->checked)
+            st = comm_checked_prepare(l);
         if (st == WEFT_OK)
             st = put_info(l, meeting, &box);
     }

@@ -32,6 +32,25 @@ void comm_op_prepare(comm_op *op)
         op->need0[i] = p->step[i].need;
 }
 
+void comm_link_prepare(comm_link *l)
+{
+    pool *mem = &l->world->pool;
+    uint32_t widest = 1, room = 1;
+    for (uint32_t i = 0; i < l->ops.n; i++)
+        if (l->ops.at[i]->program.widest > widest)
+            widest = l->ops.at[i]->program.widest;
+    while (room <= l->ops.n)
+        room *= 2;
+    l->handed = pool_array(mem, room, sizeof *l->handed);
+    l->mask = room - 1;
+    l->active = pool_array(mem, l->channels.n, sizeof *l->active);
+    l->from = pool_array(mem, widest, sizeof *l->from);
+    l->to = pool_array(mem, widest, sizeof *l->to);
+    l->mapped = pool_array(mem, l->world->who.ranks, sizeof *l->mapped);
+    l->mapped_bytes = pool_array(mem, l->world->who.ranks, sizeof *l->mapped_bytes);
+    l->attaches = pool_array(mem, l->world->who.ranks, sizeof *l->attaches);
+}
+
 static uint64_t place_in_arena(const comm_op *op, const char *at)
 {
     const comm_arena *a = &op->channel->link->world->arena;
@@ -45,7 +64,7 @@ static void begin(comm_op *op)
     memset(op->lane, 0, p->lanes * sizeof *op->lane);
     op->ready_head = op->ready_tail = 0;
     op->left = p->steps;
-    op->dirty = 1;
+    op->dirty = COMM_POST;
     for (uint32_t i = 0; i < p->steps && p->moves; i++)
         if (op->need[i] == 0 && p->step[i].what >= SCHED_REDUCE && p->step[i].what != SCHED_FETCH)
             op->ready[op->ready_tail++] = i;
@@ -70,7 +89,7 @@ static void complete(comm_op *op, uint32_t step)
         if (p->step[n].what >= SCHED_REDUCE)
             op->ready[op->ready_tail++] = n;
         else
-            op->dirty = 1;
+            op->dirty |= COMM_POST;
     }
 }
 
@@ -113,7 +132,17 @@ static weft_status run_step(comm_op *op, uint32_t step)
     return WEFT_OK;
 }
 
-/* Posts the next send (or receive) of a lane if it is ready. */
+static weft_status post_whole(comm_op *op, uint32_t lane, const sched_step *s, int sending)
+{
+    comm_link *link = op->channel->link;
+    weft_conn *conn = op->channel->wire[op->program.lane[lane].peer].conn;
+    char *memory = s->bytes ? comm_op_resolve(op, &op->program.place[s->place], s->bytes) : NULL;
+    return sending ? PLUGIN_POLL(link->table, send, conn, memory, s->bytes, link->region, 0)
+                   : PLUGIN_POLL(link->table, recv, conn, memory, s->bytes, link->region, 0);
+}
+
+/* Posts the next send (or receive) of a lane if it is ready; on a checked link a part of it.
+ * *posted: there may be another one to post now. */
 static weft_status post(comm_op *op, uint32_t lane, int sending, int *posted)
 {
     const sched_lane *l = &op->program.lane[lane];
@@ -126,20 +155,20 @@ static weft_status post(comm_op *op, uint32_t lane, int sending, int *posted)
     if (op->need[step])
         return WEFT_OK;
     const sched_step *s = &op->program.step[step];
-    comm_link *link = op->channel->link;
-    weft_conn *conn = op->channel->wire[l->peer].conn;
-    char *memory = s->bytes ? comm_op_resolve(op, &op->program.place[s->place], s->bytes) : NULL;
-    weft_status st = sending
-                         ? PLUGIN_POLL(link->table, send, conn, memory, s->bytes, link->region, 0)
-                         : PLUGIN_POLL(link->table, recv, conn, memory, s->bytes, link->region, 0);
+    const comm_checked *checked = op->channel->wire[l->peer].out;
+    bool whole = true;
+    weft_status st = checked ? comm_checked_post(op, lane, s, sending, &whole)
+                             : post_whole(op, lane, s, sending);
     if (st == WEFT_BUSY) { /* its queue is full: retry after a completion */
-        op->dirty = 1;
+        op->dirty |= COMM_POST;
         return WEFT_OK;
     }
     if (st != WEFT_OK)
         return comm_op_fail(op, l->peer, st);
-    ++*at;
-    *posted = 1;
+    *at += whole;
+    *posted = whole || !sending || checked->post_at == s->bytes;
+    if (!*posted) /* the link moves this piece while the next one is read */
+        op->dirty |= COMM_POST_MORE;
     return WEFT_OK;
 }
 
@@ -184,11 +213,24 @@ static weft_status settle(comm_op *op, uint32_t lane, int sending, uint64_t now)
     comm_wire *w = &op->channel->wire[l->peer];
     uint64_t *seen = sending ? &w->sent : &w->received;
     uint32_t *done = sending ? &state->send_done : &state->recv_done;
+    const comm_checked *checked = sending ? w->out : w->in;
     uint32_t posted = sending ? state->send_posted : state->recv_posted;
-    if (now - *seen > posted - *done)
-        return miscounted(op, l->peer, sending, now, *seen, *seen + posted - *done);
-    for (; *seen < now; ++*seen)
-        complete(op, op->program.order[(sending ? l->send : l->recv) + (*done)++]);
+    uint64_t most = checked ? checked->posted : *seen + posted - *done;
+    if (now - *seen > most - *seen)
+        return miscounted(op, l->peer, sending, now, *seen, most);
+    for (; *seen < now; ++*seen) {
+        uint32_t step = op->program.order[(sending ? l->send : l->recv) + *done];
+        bool whole = true;
+        weft_status st =
+            checked ? comm_checked_settle(op, lane, &op->program.step[step], sending, &whole)
+                    : WEFT_OK;
+        if (st != WEFT_OK)
+            return comm_op_fail(op, l->peer, st);
+        if (!whole)
+            continue;
+        ++*done;
+        complete(op, step);
+    }
     return WEFT_OK;
 }
 
@@ -196,8 +238,7 @@ static weft_status poll_all(comm_op *op, int *moved)
 {
     const weft_link_table *table = op->channel->link->table;
     for (uint32_t i = 0; i < op->program.lanes; i++) {
-        const comm_lane_state *state = &op->lane[i];
-        if (state->send_posted == state->send_done && state->recv_posted == state->recv_done)
+        if (comm_lane_is_idle(op, i))
             continue;
         comm_wire *w = &op->channel->wire[op->program.lane[i].peer];
         uint64_t sent = w->sent, received = w->received;
@@ -237,6 +278,7 @@ static weft_status advance(comm_op *op, int *moved)
         weft_status st = op->dirty ? post_all(op) : WEFT_OK;
         if (st == WEFT_OK)
             st = poll_all(op, &again);
+        again |= op->dirty & COMM_POST_MORE;
         if (st == WEFT_OK && op->ready_head < op->ready_tail) {
             st = run_step(op, op->ready[op->ready_head++]);
             again = 1;

@@ -19,10 +19,24 @@
 
 typedef struct comm_link comm_link;
 
+#define COMM_HOST 64u /* bytes of the name of a host */
+
+/* One direction of a connection of a link with checksums (checked.c). A step with bytes is a row of
+ * messages of the link, its pieces and a trailer with their checksum. */
+typedef struct comm_checked {
+    uint64_t posted;            /* messages of the link */
+    uint64_t post_at, done_at;  /* bytes of the step that is being posted; completed */
+    uint64_t trailers, settled; /* trailers posted; completed */
+    uint64_t flying;            /* bytes of pieces that are posted and not completed */
+    uint32_t crc;               /* of the bytes of the step so far */
+    uint32_t *trailer;          /* ring */
+} comm_checked;
+
 /* A connection of a channel: completions counted by the link so far. */
 typedef struct comm_wire {
     weft_conn *conn;
     uint64_t sent, received;
+    comm_checked *out, *in; /* NULL: without checksums */
 } comm_wire;
 
 /* A staged operation (staging.c), or one that the device executes (import_peer.c): the latter has
@@ -57,6 +71,10 @@ typedef struct comm_lane_state {
     uint32_t send_posted, send_done, recv_posted, recv_done;
 } comm_lane_state;
 
+/* When what could not be posted is tried again. */
+#define COMM_POST 1      /* in the next round, or after a completion */
+#define COMM_POST_MORE 2 /* in the next round: there is more, and nothing to wait for */
+
 struct comm_op {
     comm_channel *channel;
     const sched_schedule *schedule;
@@ -83,7 +101,7 @@ struct comm_op {
     uint32_t *ready;             /* [moves] steps to execute here, in the order they became ready */
     uint32_t ready_head, ready_tail, left;
     comm_lane_state *lane; /* [lanes] */
-    int dirty;             /* sends or receives may be postable */
+    int dirty;             /* sends or receives may be postable: COMM_... */
     uint64_t began, ended; /* clock_ticks(); comm_times() converts */
     comm_op *next;         /* next in the link's queue of operations to begin */
 };
@@ -97,6 +115,9 @@ struct comm_link {
     char **mapped;       /* [job ranks] peers' arenas as mapped here; NULL: not mapped */
     uint64_t *mapped_bytes;
     unsigned char *attaches; /* [job ranks] whether the devices import each other's arenas */
+    bool checked;            /* messages have checksums */
+    weft_region *trailers;   /* memory of all trailers, where the link registers */
+    char (*host)[COMM_HOST]; /* [job ranks] of peers of a checked link */
     VEC(comm_channel *) channels;
     VEC(comm_op *) ops;
 
@@ -155,6 +176,33 @@ static inline void comm_count_one(atomic_uint *n)
 weft_status comm_link_advance(comm_link *l, int *moved);
 int comm_link_has_work(const comm_link *l);
 void comm_op_prepare(comm_op *op); /* memory of a start; once, after its program is made [setup] */
+void comm_link_prepare(comm_link *l); /* memory of all steps; after all operations were added */
+
+/* Is nothing posted to the peer of this lane, or from it, that the link has not finished? */
+static inline bool comm_lane_is_idle(const comm_op *op, uint32_t lane)
+{
+    const comm_wire *w = &op->channel->wire[op->program.lane[lane].peer];
+    const comm_lane_state *s = &op->lane[lane];
+    return w->out ? w->out->posted == w->sent && w->in->posted == w->received
+                  : s->send_posted == s->send_done && s->recv_posted == s->recv_done;
+}
+
+/* --- checked.c: checksums of messages; for wires whose `out` and `in` are set --- */
+
+/* Memory of the trailers of all connections; after they were counted, before the link connects.
+ * [setup] */
+weft_status comm_checked_prepare(comm_link *l);
+void comm_checked_free(comm_link *l); /* [setup] */
+
+/* Posts the next message of a step. *whole: it was the last one of the step. WEFT_BUSY as a link
+ * gives it. */
+weft_status comm_checked_post(comm_op *op, uint32_t lane, const sched_step *s, int sending,
+                              bool *whole);
+
+/* The link has finished the next message of a step. *whole: it was the last one of the step.
+ * WEFT_DATA: the bytes that came are not those that were sent. */
+weft_status comm_checked_settle(comm_op *op, uint32_t lane, const sched_step *s, int sending,
+                                bool *whole);
 
 /* --- staging.c --- */
 

@@ -86,8 +86,7 @@ static void name_late(const comm_op *op, char *text, size_t room)
     uint32_t more = 0;
     text[0] = 0;
     for (uint32_t i = 0; i < op->program.lanes; i++) {
-        const comm_lane_state *s = &op->lane[i];
-        if (s->send_posted == s->send_done && s->recv_posted == s->recv_done)
+        if (comm_lane_is_idle(op, i))
             continue;
         uint32_t rank = op->channel->ranks[op->program.lane[i].peer];
         if (used + 24 < room)

@@ -48,6 +48,7 @@ static void free_link(comm_link *l)
             if (c->wire[k].conn)
                 PLUGIN_DO(l->table, disconnect, c->wire[k].conn);
     }
+    comm_checked_free(l);
     if (l->region)
         PLUGIN_DO(l->table, deregister_memory, l->region);
     if (l->link) /* NULL after give_back(); a bridge's table went with it */
@@ -136,6 +137,11 @@ weft_status comm_add_pair(comm_world *w, const comm_part *intra, const comm_part
     return st;
 }
 
+void comm_check_link(comm_world *w, uint32_t index)
+{
+    w->links.at[index]->checked = true;
+}
+
 weft_status comm_add_channel(comm_world *w, uint32_t index, const char *name, const uint32_t *ranks,
                              uint32_t n, comm_channel **out)
 {
@@ -194,6 +200,11 @@ weft_status comm_add_op(comm_channel *c, const sched_schedule *s, const char *na
                         "%s on channel %s: algorithm '%s' needs a link that maps, and %s "
                         "does not",
                         name, c->name, sched_algorithm_name(s), c->link->component->name);
+    if (sched_maps_peers(s) && c->link->checked)
+        return err_fail(WEFT_USAGE,
+                        "%s on channel %s: algorithm '%s' maps peers' memory, where no message has "
+                        "a checksum; use another algorithm, or a link without checksums",
+                        name, c->name, sched_algorithm_name(s));
     comm_op *op = pool_alloc(&w->pool, sizeof *op);
     op->channel = c;
     op->schedule = s;

@@ -42,6 +42,11 @@ static const struct row {
          "transport {comm.plugin} cannot carry the mesh axis {axis} here: {reason}",
          "a transport that is named is used or refused, never replaced; auto "
          "takes the best of those that can"},
+    [CONSTRAINT_CHECKSUM] =
+        {"comm.checksum, comm.AXIS.checksum, comm.plugin",
+         "the messages of {comm.plugin}, which carries the mesh axis {axis}, cannot have "
+         "checksums: {reason}; set checksum = off for this axis, or name another transport",
+         "checksums are of the core's own messages, and it is the host that computes them"},
     [CONSTRAINT_ALGORITHM] =
         {"comm.algorithm, comm.AXIS.algorithm, comm.plugin",
          "algorithm '{comm.algorithm}' cannot do {operation} over this link; use "

@@ -54,6 +54,9 @@ static const weft_option *const run_options[] = {
             "the same for a call that opens, connects, prepares or closes something"),
     INT(FREE, "planning_mb", "8192", 16, 1e9,
         "MiB that planning may take on a rank, and that a plugin may take from the core meanwhile"),
+    INT(FREE, "verify", "0", 0, 1e12,
+        "after every so many steps ranks compare what they hold copies of, parameters and states, "
+        "by hashes; a difference ends the job with the rank, the host and the tensor; 0: never"),
     SECONDS(FREE, "join_timeout", "60", 0.1, 86400, "all ranks must join within it"),
     NULL,
 };
@@ -129,6 +132,10 @@ static const weft_option *const comm_options[] = {
     FLAG(BINDS, "feedback", "on",
          "error feedback: the compression error is stored, 4 bytes an element, and added in the "
          "next step"),
+    FLAG(FREE, "checksum", "off",
+         "every message carries a CRC32C; a difference ends the job with the ranks, the hosts and "
+         "the bytes. Ranks then do not map each other's memory, and that of a device goes through "
+         "the host"),
     NULL,
 };
 

@@ -12,6 +12,7 @@ typedef struct resolver {
     config *cfg;
     spec *spec;
     resolve_meeting meeting;
+    bool checked; /* the mesh axis that is being resolved has checksums */
 } resolver;
 
 /* The next name of a list with commas, without spaces; NULL at its end. */

@@ -1,6 +1,6 @@
 /* resolve/sections.c: keys and values of the sections [comm], [comm.AXIS] and [comm.TRANSPORT].
  *
- * [comm.AXIS] names the transports, the algorithm and the compression of one mesh axis; a key that
+ * [comm.AXIS] has the transports, algorithm, compression and checksums of one mesh axis; a key that
  * it lacks is taken from [comm]. [comm.TRANSPORT] has the keys of a plugin and those that the core
  * adds to every transport. */
 #include "base/err.h"
@@ -46,8 +46,17 @@ static const weft_option axis_compress = {sizeof(weft_option),
                                           "same|none|fp16|bf16|int8",
                                           0,
                                           0};
-static const weft_option *const axis_options[] = {&axis_plugin, &axis_near, &axis_algorithm,
-                                                  &axis_compress, NULL};
+static const weft_option axis_checksum = {sizeof(weft_option),
+                                          WEFT_OPT_CHOICE,
+                                          "checksum",
+                                          "same",
+                                          "whether messages along this axis carry a CRC32C; same: "
+                                          "as [comm] says",
+                                          "same|off|on",
+                                          0,
+                                          0};
+static const weft_option *const axis_options[] = {&axis_plugin,   &axis_near,     &axis_algorithm,
+                                                  &axis_compress, &axis_checksum, NULL};
 static const weft_option *const axis_binding[] = {&axis_compress, NULL}; /* changes results */
 
 weft_status resolve_transport_keys(resolver *r, const component *c)

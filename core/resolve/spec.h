@@ -35,6 +35,7 @@ typedef struct spec_link {
     const weft_conf *conf;
     spec_plugin intra; /* .c NULL: none */
     bool staged;       /* on some rank it cannot access device memory: data is staged */
+    bool checked;      /* messages have checksums; then no peer's memory is mapped */
 } spec_link;
 
 /* Host map: which ranks share a machine. The arrays are borrowed. */
@@ -80,6 +81,7 @@ typedef struct spec {
     uint32_t nlinks;
     uint32_t axis_link[WEFT_MAX_MESH]; /* transport of a mesh axis */
     const char *axis_algorithm[WEFT_MAX_MESH];
+    bool axis_checked[WEFT_MAX_MESH];           /* messages have checksums */
     uint32_t axis_compress[WEFT_MAX_MESH];      /* SCHED_PLAIN, ...: for gradient sums */
     const char *compress_key[WEFT_MAX_MESH];    /* the key that sets it */
     const char *compress;                       /* value of comm.compress */

@@ -48,25 +48,26 @@ bool resolve_is_staged(const spec *s, const spec_link *l)
             (l->intra.c && !resolve_reaches_device(s, l->intra.c)));
 }
 
-/* A link maps host memory only of a device that exports it. peer_access.c finds devices that import
+/* A link maps host memory only of a device that exports it, and none with checksums, which only
+ * messages have. peer_access.c finds devices that import
  * each other's memory: s->attached. */
-static uint64_t mappable(const spec *s, uint64_t caps)
+static uint64_t mappable(const spec *s, const spec_link *l, uint64_t caps)
 {
     const uint64_t device = ((const weft_device_table *)s->device.c->table)->caps;
-    bool can = (device & WEFT_DEV_EXPORT_FD) && (device & WEFT_DEV_HOST_MEMORY);
+    bool can = (device & WEFT_DEV_EXPORT_FD) && (device & WEFT_DEV_HOST_MEMORY) && !l->checked;
     return can ? caps : caps & ~(uint64_t)WEFT_LINK_MAP;
 }
 
 uint64_t resolve_intra_caps(const spec *s, const spec_link *l)
 {
     const weft_link_table *table = l->intra.c ? l->intra.c->table : l->c->table;
-    return resolve_collective_library(l) ? 0 : mappable(s, table->caps);
+    return resolve_collective_library(l) ? 0 : mappable(s, l, table->caps);
 }
 
 uint64_t resolve_link_caps(const spec *s, const spec_link *l)
 {
     const weft_link_table *inter = l->c->table;
-    uint64_t caps = resolve_collective_library(l) ? 0 : mappable(s, inter->caps);
+    uint64_t caps = resolve_collective_library(l) ? 0 : mappable(s, l, inter->caps);
     return l->intra.c ? sched_pair_caps(resolve_intra_caps(s, l), caps) : caps;
 }
 

@@ -1,4 +1,5 @@
-/* resolve/transport.c: selects each mesh axis' transport, algorithm, compression and costs.
+/* resolve/transport.c: selects each mesh axis' transport, checksums, algorithm, compression and
+ * costs.
  *
  * A transport that the job names is used, or resolving fails. `auto` takes the transport with the
  * best score among those whose probe succeeds on every rank (candidate.c). An axis that spans
@@ -17,11 +18,11 @@ static uint32_t use(resolver *r, candidate inter, candidate intra)
     const bool staged = inter.staged || intra.staged;
     for (uint32_t i = 0; i < r->spec->nlinks; i++)
         if (r->spec->links[i].c == inter.c && r->spec->links[i].intra.c == intra.c &&
-            r->spec->links[i].staged == staged)
+            r->spec->links[i].staged == staged && r->spec->links[i].checked == r->checked)
             return i;
     const spec_plugin inside = {intra.c, intra.c ? resolve_transport_conf(r, intra.c) : NULL};
     r->spec->links[r->spec->nlinks] =
-        (spec_link){inter.c, resolve_transport_conf(r, inter.c), inside, staged};
+        (spec_link){inter.c, resolve_transport_conf(r, inter.c), inside, staged, r->checked};
     return r->spec->nlinks++;
 }
 
@@ -59,7 +60,8 @@ static weft_status take(resolver *r, uint32_t a, const char *what, bool same_mac
     const char *name = pool_text(&r->spec->pool, resolve_setting(r, a, what, key));
     if (strcmp(name, "auto"))
         return take_named(r, a, name, key, same_machine, out);
-    weft_status st = resolve_best(r, a, same_machine, !strcmp(what, "near"), out);
+    const bool links = r->checked || !strcmp(what, "near"); /* no libraries of collectives */
+    weft_status st = resolve_best(r, a, same_machine, links, out);
     return st == WEFT_OK ? host_use(r->spec->host, out->c) : st;
 }
 
@@ -81,11 +83,50 @@ static weft_status take_near(resolver *r, uint32_t a, candidate inter, candidate
     return st;
 }
 
+static bool is_on(const config *c, const char *key)
+{
+    return config_int(c, key) != 0;
+}
+
+static void take_checksum(resolver *r, uint32_t a)
+{
+    char key[128];
+    const char *say = resolve_setting(r, a, "checksum", key);
+    const bool own = !strncmp(key, "comm.", 5) && strchr(key + 5, '.') && strcmp(say, "same");
+    r->spec->axis_checked[a] = own ? !strcmp(say, "on") : is_on(r->cfg, "comm.checksum");
+    r->checked = r->spec->axis_checked[a];
+}
+
+/* Whether the core can compute checksums of what the transport moves. */
+static weft_status check_checksum(const resolver *r, uint32_t a, const component *c)
+{
+    const uint64_t device = ((const weft_device_table *)r->spec->device.c->table)->caps;
+    const bool library = c && !strcmp(c->iface, resolve_ifaces[1]);
+    const bool hidden = !(device & (WEFT_DEV_HOST_MEMORY | WEFT_DEV_FLAGS));
+    char key[128];
+    if (!r->checked || !c || (!library && !hidden))
+        return WEFT_OK;
+    (void)resolve_setting(r, a, "checksum", key);
+    return config_refuse(
+        CONSTRAINT_CHECKSUM, r->cfg, key,
+        (config_fact[]){{"comm.plugin", 0, c->name},
+                        {"axis", 0, r->spec->mesh.name[a]},
+                        {"reason", 0,
+                         library
+                             ? "it has its own collectives, whose messages the core does not see"
+                             : "the host cannot read the memory of the device, and the device "
+                               "cannot copy it to the host in order (WEFT_DEV_FLAGS)"},
+                        {0}});
+}
+
 static weft_status choose_for(resolver *r, uint32_t a)
 {
     candidate inter = {0}, intra = {0};
     uint32_t reach = resolve_reach(r->spec, a);
+    take_checksum(r, a);
     weft_status st = take(r, a, "plugin", reach == REACH_ONE, &inter);
+    if (st == WEFT_OK)
+        st = check_checksum(r, a, inter.c);
     if (st == WEFT_OK && reach == REACH_BOTH && strcmp(inter.c->iface, resolve_ifaces[1]))
         st = take_near(r, a, inter, &intra);
     if (st == WEFT_OK)

@@ -20,7 +20,7 @@ struct weft_link {
     uint32_t rank;
     pthread_cond_t cond;
     int event, aborted;
-    struct weft_region region;
+    struct weft_region region[2]; /* arena and trailers */
 };
 
 typedef struct message {
@@ -148,9 +148,8 @@ static weft_status add(weft_conn *c, int sending, void *at, uint64_t bytes, weft
     pthread_mutex_lock(&h->lock);
     weft_status st = state_of(c);
     uint64_t *n = sending ? &c->sends : &c->recvs, done = sending ? c->sent : c->received;
-    char *base = c->link->region.base;
     if (st == WEFT_OK && (h->table.caps & WEFT_LINK_REGISTER) && bytes &&
-        (!region || (char *)at < base || (char *)at + bytes > base + c->link->region.bytes))
+        (!region || (char *)at < region->base || (char *)at + bytes > region->base + region->bytes))
         st = err_fail(WEFT_INTERNAL, "memory outside the region");
     int refuse = h->busy && *n != done && draw(h, h->busy) == 0;
     if (st == WEFT_OK && (*n - done == QUEUE || refuse))
@@ -206,6 +205,8 @@ static weft_status move(loop_hub *h, weft_conn *from, weft_conn *to)
     n = n < left ? n : left;
     if (n)
         memcpy(r->at + s->done, s->at + s->done, n);
+    if (h->moved < h->flip_at && h->flip_at <= h->moved + n)
+        r->at[s->done + h->flip_at - h->moved - 1] ^= (char)h->flip;
     if (h->lie && s->bytes == 16)
         memset(r->at, 0xff, 16);
     s->done += n;
@@ -305,8 +306,9 @@ static void loop_abort(weft_link *l)
 
 static weft_status loop_register(weft_link *l, const weft_memory *m, weft_region **out)
 {
-    l->region = (struct weft_region){m->base, m->bytes};
-    *out = &l->region;
+    struct weft_region *r = &l->region[l->region[0].base != NULL];
+    *r = (struct weft_region){m->base, m->bytes};
+    *out = r;
     return WEFT_OK;
 }
 

@@ -34,6 +34,8 @@ typedef struct loop_hub {
     int64_t gone;        /* this rank breaks its connections ... */
     uint64_t gone_after; /* ... once this many bytes have moved in all */
     int lie;             /* 16-byte messages arrive as all ones */
+    uint64_t flip_at;    /* of all bytes that move this one, counted from 1, arrives with ... */
+    uint8_t flip;        /* ... these bits inverted */
 } loop_hub;
 
 void loop_begin(loop_hub *h, uint64_t caps, uint32_t channels);

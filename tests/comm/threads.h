@@ -37,6 +37,7 @@ typedef struct job_test {
     uint64_t seed;
     const sched_request *request;
     const char *explain; /* what the job says once all are connected */
+    uint32_t checked;    /* bit r: rank r asks for checksums */
 } job_test;
 
 /* Threads cannot use cmocka's asserts: what fails there ends the program. */

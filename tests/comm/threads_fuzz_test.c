@@ -1,6 +1,6 @@
 /* tests/comm/threads_fuzz_test.c: is the engine right whatever the link does? Operations drawn at
  * random, on several channels of two links that delay, move pieces, refuse posts, buffer or not,
- * say late what has finished, pause, and starve a rank. */
+ * say late what has finished, pause, and starve a rank; every other time with checksums. */
 #include "base/err.h"
 
 #include <setjmp.h>
@@ -30,6 +30,8 @@ static void draw_job(job_test *t, uint64_t seed)
                                     WEFT_LINK_HOST | WEFT_LINK_REGISTER};
     uint64_t random = seed * 0x9e3779b97f4a7c15u, can = caps[drawn_number(&random, 3)];
     uint32_t n = 2 + drawn_number(&random, LOOP_MOST_RANKS - 1);
+    const bool checked = drawn_number(&random, 2);
+    can &= checked ? ~(uint64_t)WEFT_LINK_MAP : UINT64_MAX;
     program.limit = drawn_number(&random, 3);
     program.channels = 1 + drawn_number(&random, 3);
     int at = snprintf(must_note, sizeof must_note,
@@ -46,6 +48,7 @@ static void draw_job(job_test *t, uint64_t seed)
     must_note[sizeof must_note - 2] = '\n';
     begin_test(t, n, can, program.limit);
     t->seed = seed;
+    t->checked = checked ? UINT32_MAX : 0;
     loop_mischief(&t->hub, seed);
     loop_mischief(&t->hub2, seed + 1);
 }

@@ -104,6 +104,8 @@ static weft_status load(bench *b)
         st = take_key(b, "comm.plugin");
     if (st == WEFT_OK && b->job_cfg)
         st = take_key(b, "comm.algorithm");
+    if (st == WEFT_OK && b->job_cfg)
+        st = take_key(b, "comm.checksum");
     return st == WEFT_OK ? config_add(b->cfg, "bench", "weft bench", options) : st;
 }
 
@@ -118,10 +120,15 @@ static weft_status map_arena(bench *b)
 static weft_status add_link(bench *b, uint32_t *index)
 {
     const spec_link *l = &b->spec.links[b->spec.axis_link[0]];
+    weft_status st;
     if (!l->intra.c)
-        return comm_add_link(b->world, l->c, l->conf, index);
-    return comm_add_pair(b->world, &(comm_part){l->intra.c, l->intra.conf},
-                         &(comm_part){l->c, l->conf}, b->hosts.machine, index);
+        st = comm_add_link(b->world, l->c, l->conf, index);
+    else
+        st = comm_add_pair(b->world, &(comm_part){l->intra.c, l->intra.conf},
+                           &(comm_part){l->c, l->conf}, b->hosts.machine, index);
+    if (st == WEFT_OK && l->checked)
+        comm_check_link(b->world, *index);
+    return st;
 }
 
 static weft_status add_operations(bench *b, uint32_t link)

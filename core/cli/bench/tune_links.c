@@ -101,16 +101,23 @@ void cli_tune_find(const spec *s, config *cfg, const config *keys, uint32_t rank
         gather_ranks(out, &out->probe[i]);
 }
 
+/* The transport by itself; with checksums if an axis of the job has them. */
 static spec_link alone(const tune_set *t, const component *c)
 {
     char section[80];
+    bool checked = false;
     snprintf(section, sizeof section, "comm.%.64s", c->name);
-    return (spec_link){.c = c, .conf = config_conf(t->cfg, section, c->own)};
+    for (uint32_t i = 0; i < t->s->nlinks; i++) {
+        const spec_link *l = &t->s->links[i];
+        checked |= l->checked && (l->c == c || l->intra.c == c);
+    }
+    return (spec_link){.c = c, .conf = config_conf(t->cfg, section, c->own), .checked = checked};
 }
 
 bool cli_tune_maps(const tune_set *t, const tune_probe *p)
 {
-    return sched_link_maps(resolve_link_caps(t->s, &(spec_link){.c = p->c}));
+    const spec_link l = alone(t, p->c);
+    return sched_link_maps(resolve_link_caps(t->s, &l));
 }
 
 static weft_status open_probe(tune_set *t, tune_probe *p, comm_world *w)
@@ -120,6 +127,8 @@ static weft_status open_probe(tune_set *t, tune_probe *p, comm_world *w)
     char name[80];
     snprintf(name, sizeof name, "costs.%.64s", p->c->name);
     weft_status st = comm_add_link(w, l.c, l.conf, &p->link);
+    if (st == WEFT_OK && l.checked)
+        comm_check_link(w, p->link);
     if (st != WEFT_OK || p->n < 2)
         return st;
     st = comm_add_channel(w, p->link, name, p->rank, p->n, &c);
@@ -132,6 +141,8 @@ static weft_status open_probe(tune_set *t, tune_probe *p, comm_world *w)
 /* Every applicable algorithm of one collective. */
 static weft_status add_rows(tune_set *t, tune_part *p, uint32_t k, comm_channel *c)
 {
+    spec_link l = t->s->links[p->link];
+    l.checked |= !l.intra.c && alone(t, l.c).checked;
     const double row_seconds = config_real(t->keys, "tune.seconds") + 1e-6; /* 0: no limit */
     cli_measure_request q = {.kind = p->kind[k],
                              .dtype = cli_measure_type(config_text(t->keys, "tune.type")),
@@ -141,7 +152,7 @@ static weft_status add_rows(tune_set *t, tune_part *p, uint32_t k, comm_channel 
                              .min = (uint64_t)config_int(t->keys, "tune.min"),
                              .max = (uint64_t)config_int(t->keys, "tune.max"),
                              .factor = (uint64_t)config_int(t->keys, "tune.factor"),
-                             .link_caps = resolve_link_caps(t->s, &t->s->links[p->link]),
+                             .link_caps = resolve_link_caps(t->s, &l),
                              .layout = p->layout,
                              .seconds = row_seconds / t->passes,
                              .serialized = !cli_measure_is_mutual(p->kind[k])};
@@ -186,6 +197,8 @@ static weft_status open_part(tune_set *t, tune_part *p, comm_world *w)
         st = comm_add_pair(w, &near, &far, s->hosts.machine, &index);
     else
         index = probe_of(t, l->c)->link; /* a world has each transport once */
+    if (st == WEFT_OK && near.link && l->checked)
+        comm_check_link(w, index);
     if (st == WEFT_OK)
         st = comm_add_channel(w, index, name, ranks, p->ranks, &c);
     for (uint32_t k = 0; k < p->kinds && st == WEFT_OK; k++)

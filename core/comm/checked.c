@@ -1,0 +1,162 @@
+/* comm/checked.c: checksums of messages.
+ *
+ * On a link with checksums a step of the schedule with bytes is a row of messages of the link: its
+ * bytes in pieces, and a trailer with the CRC32C of all of them and of the step's number on this
+ * connection, so that a message that took the place of another one is noticed too. Both ends know
+ * every length, so the link needs to know nothing of it. A step without bytes has no trailer.
+ *
+ * A piece fits the cache. The sender reads it just before the link copies it, and posts the next
+ * one while the link is busy with it; the receiver reads it right after the link has written it.
+ * The trailer follows the last piece at once, so a link that batches what is posted sends a short
+ * message and its trailer together. A receive step is complete when its trailer has been compared:
+ * nothing in the schedule reads bytes before that. */
+#include "base/err.h"
+#include "base/number/crc32c.h"
+#include "comm/engine.h"
+#include "comm/place.h"
+#include "host/call.h"
+
+#define PIECE ((uint64_t)512 << 10)
+#define AHEAD (2 * PIECE) /* bytes that a sender reads before the link has moved them */
+#define TRAILERS 64u /* of a connection in each direction, in flight; a power of two */
+#define TRAILER sizeof(uint32_t)
+#define PAGE 4096u
+
+/* Links register whole pages best, so all trailers are in one block of them. */
+static uint32_t *take_block(comm_link *l, uint64_t rings, uint64_t *bytes)
+{
+    *bytes = (rings * TRAILERS * TRAILER + PAGE - 1) / PAGE * PAGE;
+    char *block = pool_alloc(&l->world->pool, *bytes + PAGE);
+    return (uint32_t *)(void *)(block + (PAGE - (uintptr_t)block % PAGE) % PAGE);
+}
+
+static uint64_t count_lanes(const comm_link *l)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < l->channels.n; i++)
+        n += l->channels.at[i]->n;
+    return n;
+}
+
+weft_status comm_checked_prepare(comm_link *l)
+{
+    comm_world *w = l->world;
+    uint64_t lanes = count_lanes(l), bytes;
+    if (!lanes)
+        return WEFT_OK;
+    uint32_t *ring = take_block(l, 2 * lanes, &bytes);
+    comm_checked *k = pool_array(&w->pool, 2 * lanes, sizeof *k);
+    for (uint64_t i = 0; i < 2 * lanes; i++)
+        k[i].trailer = ring + i * TRAILERS;
+    for (uint32_t i = 0; i < l->channels.n; i++)
+        for (uint32_t p = 0; p < l->channels.at[i]->n; p++) {
+            l->channels.at[i]->wire[p].out = k++;
+            l->channels.at[i]->wire[p].in = k++;
+        }
+    l->host = pool_array(&w->pool, w->who.ranks, sizeof *l->host);
+    if (!(l->table->caps & WEFT_LINK_REGISTER))
+        return WEFT_OK;
+    const weft_memory m = {sizeof m, 0, ring, bytes, -1, 0};
+    return PLUGIN_CALL(l->table, register_memory, l->link, &m, &l->trailers);
+}
+
+void comm_checked_free(comm_link *l)
+{
+    if (l->trailers)
+        PLUGIN_DO(l->table, deregister_memory, l->trailers);
+    l->trailers = NULL;
+}
+
+/* One message of the link. */
+static weft_status post_message(comm_op *op, uint32_t peer, int sending, void *at, uint64_t bytes,
+                                weft_region *region)
+{
+    const comm_link *l = op->channel->link;
+    weft_conn *conn = op->channel->wire[peer].conn;
+    return sending ? PLUGIN_POLL(l->table, send, conn, at, bytes, region, 0)
+                   : PLUGIN_POLL(l->table, recv, conn, at, bytes, region, 0);
+}
+
+static weft_status post_trailer(comm_op *op, uint32_t peer, int sending, comm_checked *k)
+{
+    if (k->trailers - k->settled == TRAILERS)
+        return WEFT_BUSY;
+    uint32_t *at = &k->trailer[k->trailers % TRAILERS];
+    *at = sending ? k->crc : ~k->crc;
+    weft_status st = post_message(op, peer, sending, at, TRAILER, op->channel->link->trailers);
+    if (st == WEFT_OK)
+        k->trailers++;
+    return st;
+}
+
+weft_status comm_checked_post(comm_op *op, uint32_t lane, const sched_step *s, int sending,
+                              bool *whole)
+{
+    const uint32_t peer = op->program.lane[lane].peer;
+    const comm_wire *w = &op->channel->wire[peer];
+    comm_checked *k = sending ? w->out : w->in;
+    uint64_t left = s->bytes - k->post_at, n = left < PIECE ? left : PIECE;
+    const bool trailer = s->bytes && !left;
+    weft_status st;
+    if (sending && !trailer && k->flying >= AHEAD)
+        return WEFT_BUSY;
+    *whole = trailer || !s->bytes;
+    if (trailer) {
+        st = post_trailer(op, peer, sending, k);
+    } else {
+        char *at = s->bytes ? comm_op_resolve(op, &op->program.place[s->place], s->bytes) : NULL;
+        at = at ? at + k->post_at : NULL;
+        st = post_message(op, peer, sending, at, n, op->channel->link->region);
+        if (st == WEFT_OK && sending && n)
+            k->crc = crc32c(k->post_at ? k->crc : (uint32_t)k->trailers, at, n);
+    }
+    if (st == WEFT_OK) {
+        k->posted++;
+        k->flying += n;
+        k->post_at = *whole ? 0 : k->post_at + n;
+    }
+    return st;
+}
+
+static const char *buffer_name(uint32_t buffer)
+{
+    static const char *const names[] = {"input", "output", "scratch memory", "table of offsets",
+                                        "residual"};
+    return buffer < sizeof names / sizeof *names ? names[buffer] : "memory";
+}
+
+static weft_status refuse(const comm_op *op, uint32_t peer, const sched_step *s, uint32_t came,
+                          uint32_t wanted)
+{
+    const comm_link *l = op->channel->link;
+    const sched_place *at = &op->program.place[s->place];
+    const uint32_t from = op->channel->ranks[peer], to = l->world->who.rank;
+    const unsigned long long first = at->at, last = at->at + s->bytes - 1;
+    return err_fail(WEFT_DATA,
+                    "a message changed on its way from rank %u (host %s) to rank %u (host %s): "
+                    "bytes %llu to %llu of the %s have the CRC32C %08x, and %08x was sent; the "
+                    "network cards, cables and memory of these hosts are to be checked",
+                    from, l->host[from], to, l->host[to], first, last, buffer_name(at->buffer),
+                    came, wanted);
+}
+
+weft_status comm_checked_settle(comm_op *op, uint32_t lane, const sched_step *s, int sending,
+                                bool *whole)
+{
+    const uint32_t peer = op->program.lane[lane].peer;
+    const comm_wire *w = &op->channel->wire[peer];
+    comm_checked *k = sending ? w->out : w->in;
+    uint64_t left = s->bytes - k->done_at, n = left < PIECE ? left : PIECE;
+    *whole = !left;
+    if (left && !sending) {
+        const char *at = comm_op_resolve(op, &op->program.place[s->place], s->bytes);
+        k->crc = crc32c(k->done_at ? k->crc : (uint32_t)k->settled, at + k->done_at, n);
+    }
+    k->done_at += n;
+    k->flying -= n;
+    if (left || !s->bytes)
+        return WEFT_OK;
+    const uint32_t sent = k->trailer[k->settled++ % TRAILERS];
+    k->done_at = 0;
+    return sending || sent == k->crc ? WEFT_OK : refuse(op, peer, s, k->crc, sent);
+}

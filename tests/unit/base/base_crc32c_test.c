@@ -1,0 +1,87 @@
+/* Does every variant of CRC32C that this CPU has give the numbers of the table, which gives those
+ * of RFC 3720, whatever the length, the address and the place where a message is divided? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/number/crc32c.h"
+
+#include <cmocka.h>
+
+#define ROOM 100000u
+
+static unsigned char bytes[ROOM];
+
+static uint64_t next(uint64_t *random)
+{
+    *random = *random * 6364136223846793005u + 1442695040888963407u;
+    return *random >> 20;
+}
+
+static crc32c_function table(void)
+{
+    const char *name;
+    crc32c_function last = NULL, f;
+    for (uint32_t i = 0; (f = crc32c_variant(i, &name)); i++)
+        last = f;
+    return last;
+}
+
+/* RFC 3720, B.4, and the check value of the catalogues. */
+static void published(void **state)
+{
+    (void)state;
+    const char *name;
+    crc32c_function f;
+    unsigned char b[32];
+    for (uint32_t i = 0; (f = crc32c_variant(i, &name)); i++) {
+        assert_int_equal(f(0, "123456789", 9), 0xe3069283);
+        assert_int_equal(f(0, b, 0), 0);
+        memset(b, 0, sizeof b);
+        assert_int_equal(f(0, b, sizeof b), 0x8a9136aa);
+        memset(b, 0xff, sizeof b);
+        assert_int_equal(f(0, b, sizeof b), 0x62a8ab43);
+        for (uint32_t k = 0; k < sizeof b; k++)
+            b[k] = (unsigned char)k;
+        assert_int_equal(f(0, b, sizeof b), 0x46dd794e);
+    }
+    assert_int_equal(crc32c(0, b, sizeof b), 0x46dd794e);
+}
+
+static void compare(const char *name, crc32c_function f, uint64_t at, uint64_t n, uint32_t seed)
+{
+    if (f(seed, bytes + at, n) == table()(seed, bytes + at, n))
+        return;
+    print_error("%s: %llu bytes at %llu\n", name, (unsigned long long)n, (unsigned long long)at);
+    fail();
+}
+
+static void alike(void **state)
+{
+    (void)state;
+    const char *name;
+    crc32c_function f;
+    uint64_t random = 7;
+    for (uint32_t i = 0; i < ROOM; i++)
+        bytes[i] = (unsigned char)next(&random);
+    for (uint32_t i = 0; (f = crc32c_variant(i, &name)); i++) {
+        print_message("%s\n", name);
+        for (uint64_t n = 0; n < 1600; n++)
+            compare(name, f, n % 64, n, (uint32_t)n * 77);
+        for (uint32_t k = 0; k < 400; k++) {
+            const uint64_t at = next(&random) % 64, n = next(&random) % (ROOM - 64);
+            const uint64_t middle = n ? next(&random) % n : 0;
+            compare(name, f, at, n, (uint32_t)random);
+            assert_int_equal(f(f(0, bytes + at, middle), bytes + at + middle, n - middle),
+                             f(0, bytes + at, n));
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(published), cmocka_unit_test(alike)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
