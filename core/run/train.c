@@ -20,6 +20,7 @@
 #include "run/results.h"
 #include "run/state/outdir.h"
 #include "run/state/resume.h"
+#include "run/state/verify.h"
 #include "run/state/weights.h"
 #include "run/view/progress.h"
 #include "run/view/sinks.h"
@@ -114,6 +115,17 @@ static weft_status evaluate(trainer *t, double *out)
 
 /* --- one step --- */
 
+static weft_status verify(trainer *t, uint64_t step, metrics *m)
+{
+    const uint64_t every = (uint64_t)config_int(t->j->cfg, "run.verify");
+    run_verified v = {0};
+    weft_status st =
+        every && step % every == 0 ? run_verify(&t->exec, &t->j->plans, step, &v) : WEFT_OK;
+    m->verify_bytes = v.bytes;
+    m->verify_ms = v.ms;
+    return st;
+}
+
 static weft_status one_step(trainer *t, uint64_t step, metrics *m)
 {
     run_results_begin(&t->results);
@@ -130,6 +142,8 @@ static weft_status one_step(trainer *t, uint64_t step, metrics *m)
             st = run_exec_list(&t->exec, &t->plan->extra.at[i].l);
     if (st == WEFT_OK)
         st = run_results_end(&t->results, m);
+    if (st == WEFT_OK)
+        st = verify(t, step, m);
     uint64_t every = (uint64_t)config_int(t->j->cfg, "train.eval_every");
     if (st == WEFT_OK && t->j->valid.set && every && (step % every == 0 || step == t->steps))
         st = evaluate(t, &m->valid_loss);
@@ -297,6 +311,9 @@ static void announce(const trainer *t)
              (unsigned long long)(t->j->plans.peak >> 20),
              PLUGIN_GET(t->exec.table, describe, t->exec.device));
     run_log_plugins(s);
+    if (config_int(t->j->cfg, "run.verify") && !run_verify_compares(&t->j->plans))
+        log_line(WEFT_LOG_WARN, "run.verify compares nothing: no rank holds a copy of what another "
+                                "one holds");
     if (t->plan->changes)
         log_line(WEFT_LOG_WARN, "results depend on the layout: %s", t->plan->changes);
     if (t->results.peak_flops > 0)

@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 /* When a value is there. */
-typedef enum presence { ALWAYS, IF_SKIPPED, IF_SCALED, IF_EVALUATED } presence;
+typedef enum presence { ALWAYS, IF_SKIPPED, IF_SCALED, IF_VERIFIED, IF_EVALUATED } presence;
 
 typedef struct about {
     const char *name, *unit, *meaning;
@@ -51,6 +51,11 @@ static const about table[] = {
     COUNTER(skipped, "steps", IF_SKIPPED,
             "steps so far that changed nothing, since their gradient norm was not finite"),
     REAL(scale, "", IF_SCALED, "loss scale after the step"),
+    WHOLE(verify_bytes, "bytes", IF_VERIFIED,
+          "bytes of parameters and states that rank 0 has hashed after the step, to compare them "
+          "with "
+          "the copies of other ranks (run.verify)"),
+    REAL(verify_ms, "ms", IF_VERIFIED, "time of that comparison on rank 0, not in step_ms"),
     REAL(valid_loss, "", IF_EVALUATED, "loss on data.valid after the step"),
 };
 
@@ -60,6 +65,7 @@ static const char *const absences[] = {
     [ALWAYS] = "never",
     [IF_SKIPPED] = "while the loss is not scaled and no step was skipped",
     [IF_SCALED] = "while the loss is not scaled",
+    [IF_VERIFIED] = "unless the step is followed by a comparison of copies",
     [IF_EVALUATED] = "unless the step is followed by an evaluation",
 };
 
@@ -73,6 +79,7 @@ static bool is_there(const metrics *m, presence when)
     switch (when) {
     case IF_SKIPPED: return m->skipped > 0 || m->scale > 0;
     case IF_SCALED: return m->scale > 0;
+    case IF_VERIFIED: return m->verify_bytes > 0;
     case IF_EVALUATED: return run_metrics_evaluated(m);
     default: return true;
     }

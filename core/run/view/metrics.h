@@ -15,6 +15,8 @@ typedef struct metric {
 
 typedef struct metrics {
     uint64_t step, tokens, comm_bytes, peak_bytes;
+    uint64_t verify_bytes; /* hashed after the step; 0: replicas were not compared */
+    double verify_ms;
     double loss, grad_norm, lr, step_ms, tokens_per_s;
     double mfu; /* operations of a step / its time / the peak rate of all ranks */
     double exposed_comm_ms, compute_ms, bubble_ms, optimizer_ms; /* add up to step_ms */
