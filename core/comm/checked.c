@@ -10,6 +10,8 @@
  * The trailer follows the last piece at once, so a link that batches what is posted sends a short
  * message and its trailer together. A receive step is complete when its trailer has been compared:
  * nothing in the schedule reads bytes before that. */
+#include <unistd.h>
+
 #include "base/err.h"
 #include "base/number/crc32c.h"
 #include "comm/engine.h"
@@ -18,7 +20,7 @@
 
 #define PIECE ((uint64_t)512 << 10)
 #define AHEAD (2 * PIECE) /* bytes that a sender reads before the link has moved them */
-#define TRAILERS 64u /* of a connection in each direction, in flight; a power of two */
+#define TRAILERS 64u      /* of a connection in each direction, in flight; a power of two */
 #define TRAILER sizeof(uint32_t)
 #define PAGE 4096u
 
@@ -54,6 +56,7 @@ weft_status comm_checked_prepare(comm_link *l)
             l->channels.at[i]->wire[p].in = k++;
         }
     l->host = pool_array(&w->pool, w->who.ranks, sizeof *l->host);
+    (void)!gethostname(l->host[w->who.rank], COMM_HOST - 1);
     if (!(l->table->caps & WEFT_LINK_REGISTER))
         return WEFT_OK;
     const weft_memory m = {sizeof m, 0, ring, bytes, -1, 0};
@@ -132,7 +135,7 @@ static weft_status refuse(const comm_op *op, uint32_t peer, const sched_step *s,
     const sched_place *at = &op->program.place[s->place];
     const uint32_t from = op->channel->ranks[peer], to = l->world->who.rank;
     const unsigned long long first = at->at, last = at->at + s->bytes - 1;
-    return err_fail(WEFT_DATA,
+    return err_fail(WEFT_IO,
                     "a message changed on its way from rank %u (host %s) to rank %u (host %s): "
                     "bytes %llu to %llu of the %s have the CRC32C %08x, and %08x was sent; the "
                     "network cards, cables and memory of these hosts are to be checked",

@@ -225,7 +225,7 @@ static weft_status settle(comm_op *op, uint32_t lane, int sending, uint64_t now)
             checked ? comm_checked_settle(op, lane, &op->program.step[step], sending, &whole)
                     : WEFT_OK;
         if (st != WEFT_OK)
-            return comm_op_fail(op, l->peer, st);
+            return comm_op_fail_at_once(op, l->peer, st);
         if (!whole)
             continue;
         ++*done;

@@ -200,7 +200,7 @@ weft_status comm_checked_post(comm_op *op, uint32_t lane, const sched_step *s, i
                               bool *whole);
 
 /* The link has finished the next message of a step. *whole: it was the last one of the step.
- * WEFT_DATA: the bytes that came are not those that were sent. */
+ * WEFT_IO: the bytes that came are not those that were sent. */
 weft_status comm_checked_settle(comm_op *op, uint32_t lane, const sched_step *s, int sending,
                                 bool *whole);
 
@@ -255,6 +255,9 @@ weft_status comm_world_failed(comm_world *w); /* WEFT_OK, or the recorded failur
 /* A link's call failed under `op` with group rank `peer`: reports the job's root cause if there is
  * one. */
 weft_status comm_op_fail(comm_op *op, uint32_t peer, weft_status st);
+
+/* The same where the cause is known already. */
+weft_status comm_op_fail_at_once(comm_op *op, uint32_t peer, weft_status st);
 weft_status comm_op_timeout(comm_op *op, double seconds); /* a deadline has passed */
 
 #endif

@@ -71,10 +71,22 @@ weft_status comm_op_fail(comm_op *op, uint32_t peer, weft_status st)
     comm_world *w = c->link->world;
     char text[1024];
     snprintf(text, sizeof text, "%s", err_text());
-    if ((st == WEFT_PEER || st == WEFT_IO) && comm_cause_known(w->job, &w->failed))
-        st = WEFT_PEER; /* the error record is now the job's */
-    else
-        st = err_fail(st, "with rank %u: %s", c->ranks[peer], text);
+    if ((st == WEFT_PEER || st == WEFT_IO) && comm_cause_known(w->job, &w->failed)) {
+        /* the error record is now the job's */
+        err_context("%s on channel %s over %s", op->name, c->name, c->link->component->name);
+        return comm_world_fail(w, WEFT_PEER);
+    }
+    (void)!err_fail(st, "%s", text);
+    return comm_op_fail_at_once(op, peer, st);
+}
+
+weft_status comm_op_fail_at_once(comm_op *op, uint32_t peer, weft_status st)
+{
+    const comm_channel *c = op->channel;
+    comm_world *w = c->link->world;
+    char text[1024];
+    snprintf(text, sizeof text, "%s", err_text());
+    st = err_fail(st, "with rank %u: %s", c->ranks[peer], text);
     err_context("%s on channel %s over %s", op->name, c->name, c->link->component->name);
     return comm_world_fail(w, st);
 }

@@ -26,6 +26,42 @@ static uint32_t use(resolver *r, candidate inter, candidate intra)
     return r->spec->nlinks++;
 }
 
+static bool is_on(const config *c, const char *key)
+{
+    return config_int(c, key) != 0;
+}
+
+static void take_checksum(resolver *r, uint32_t a)
+{
+    char key[128];
+    const char *say = resolve_setting(r, a, "checksum", key);
+    const bool own = !strncmp(key, "comm.", 5) && strchr(key + 5, '.') && strcmp(say, "same");
+    r->spec->axis_checked[a] = own ? !strcmp(say, "on") : is_on(r->cfg, "comm.checksum");
+    r->checked = r->spec->axis_checked[a];
+}
+
+/* Whether the core can compute checksums of what the transport moves. */
+static weft_status check_checksum(const resolver *r, uint32_t a, const component *c)
+{
+    const uint64_t device = ((const weft_device_table *)r->spec->device.c->table)->caps;
+    const bool library = !strcmp(c->iface, resolve_ifaces[1]);
+    const bool hidden = !(device & (WEFT_DEV_HOST_MEMORY | WEFT_DEV_FLAGS));
+    char key[128];
+    if (!r->checked || (!library && !hidden))
+        return WEFT_OK;
+    (void)resolve_setting(r, a, "checksum", key);
+    return config_refuse(
+        CONSTRAINT_CHECKSUM, r->cfg, key,
+        (config_fact[]){{"comm.plugin", 0, c->name},
+                        {"axis", 0, r->spec->mesh.name[a]},
+                        {"reason", 0,
+                         library
+                             ? "it has its own collectives, whose messages the core does not see"
+                             : "the host cannot read the memory of the device, and the device "
+                               "cannot copy it to the host in order (WEFT_DEV_FLAGS)"},
+                        {0}});
+}
+
 /* Use the transport that the job names, or fail. */
 static weft_status take_named(resolver *r, uint32_t a, const char *name, const char *key,
                               bool same_machine, candidate *out)
@@ -33,6 +69,8 @@ static weft_status take_named(resolver *r, uint32_t a, const char *name, const c
     int32_t score;
     const component *c;
     weft_status st = host_find(r->spec->host, "comm", name, resolve_ifaces, &c);
+    if (st == WEFT_OK)
+        st = check_checksum(r, a, c);
     if (st != WEFT_OK)
         return st;
     st = resolve_named(r, a, c, same_machine, &score, out);
@@ -62,6 +100,8 @@ static weft_status take(resolver *r, uint32_t a, const char *what, bool same_mac
         return take_named(r, a, name, key, same_machine, out);
     const bool links = r->checked || !strcmp(what, "near"); /* no libraries of collectives */
     weft_status st = resolve_best(r, a, same_machine, links, out);
+    if (st == WEFT_OK)
+        st = check_checksum(r, a, out->c);
     return st == WEFT_OK ? host_use(r->spec->host, out->c) : st;
 }
 
@@ -83,50 +123,12 @@ static weft_status take_near(resolver *r, uint32_t a, candidate inter, candidate
     return st;
 }
 
-static bool is_on(const config *c, const char *key)
-{
-    return config_int(c, key) != 0;
-}
-
-static void take_checksum(resolver *r, uint32_t a)
-{
-    char key[128];
-    const char *say = resolve_setting(r, a, "checksum", key);
-    const bool own = !strncmp(key, "comm.", 5) && strchr(key + 5, '.') && strcmp(say, "same");
-    r->spec->axis_checked[a] = own ? !strcmp(say, "on") : is_on(r->cfg, "comm.checksum");
-    r->checked = r->spec->axis_checked[a];
-}
-
-/* Whether the core can compute checksums of what the transport moves. */
-static weft_status check_checksum(const resolver *r, uint32_t a, const component *c)
-{
-    const uint64_t device = ((const weft_device_table *)r->spec->device.c->table)->caps;
-    const bool library = c && !strcmp(c->iface, resolve_ifaces[1]);
-    const bool hidden = !(device & (WEFT_DEV_HOST_MEMORY | WEFT_DEV_FLAGS));
-    char key[128];
-    if (!r->checked || !c || (!library && !hidden))
-        return WEFT_OK;
-    (void)resolve_setting(r, a, "checksum", key);
-    return config_refuse(
-        CONSTRAINT_CHECKSUM, r->cfg, key,
-        (config_fact[]){{"comm.plugin", 0, c->name},
-                        {"axis", 0, r->spec->mesh.name[a]},
-                        {"reason", 0,
-                         library
-                             ? "it has its own collectives, whose messages the core does not see"
-                             : "the host cannot read the memory of the device, and the device "
-                               "cannot copy it to the host in order (WEFT_DEV_FLAGS)"},
-                        {0}});
-}
-
 static weft_status choose_for(resolver *r, uint32_t a)
 {
     candidate inter = {0}, intra = {0};
     uint32_t reach = resolve_reach(r->spec, a);
     take_checksum(r, a);
     weft_status st = take(r, a, "plugin", reach == REACH_ONE, &inter);
-    if (st == WEFT_OK)
-        st = check_checksum(r, a, inter.c);
     if (st == WEFT_OK && reach == REACH_BOTH && strcmp(inter.c->iface, resolve_ifaces[1]))
         st = take_near(r, a, inter, &intra);
     if (st == WEFT_OK)

@@ -18,6 +18,8 @@ ROWS = [  # ranks, what is asked for
     (1, "optim.placement=zero3"),
     (2, DP, "comm.plugin=self"),
     (2, "parallel.strategy=tp", "comm.tp.plugin=self"),
+    (2, DP, "comm.plugin=nccl", "comm.checksum=on"),
+    (2, DP, "comm.plugin=nccl", "comm.dp.checksum=on"),
     (2, DP, "comm.plugin=tcp", "comm.algorithm=mapped"),
     (2, DP, "comm.plugin=tcp", "comm.tcp.latency=20"),
     (1, "comm.compress=int8"),

@@ -27,7 +27,7 @@ static void one_op(rank *k)
     pthread_barrier_wait(&k->test->barrier);
     start_piece(&p, 0);
     k->st = comm_wait(p.op, PATIENCE);
-    if (k->st == WEFT_DATA) /* or the others would wait for the cause */
+    if (k->st == WEFT_IO) /* or the others would wait for the cause */
         fake_job_fail(&k->test->job, "another rank has found it");
     if (k->st == WEFT_OK)
         must(naive_first_wrong(&p.r, k->me, p.out, 0, UINT64_MAX) == UINT64_MAX);
@@ -51,7 +51,7 @@ static void check_found(const job_test *t, uint64_t flip_at)
 {
     uint32_t found = 0;
     for (uint32_t i = 0; i < t->n; i++)
-        if (t->rank[i].st == WEFT_DATA) {
+        if (t->rank[i].st == WEFT_IO) {
             char expect[64];
             snprintf(expect, sizeof expect, "to rank %u (host ", i);
             found += strstr(t->rank[i].said, "a message changed on its way from rank ") &&

@@ -219,7 +219,7 @@ static weft_status say(const finding *f, uint64_t step)
             differ++;
         }
     if (first == UINT32_MAX)
-        return err_fail(WEFT_DATA,
+        return err_fail(WEFT_IO,
                         "after step %llu copies of tensors differed between rank %u and those that "
                         "hold the same, and a moment later they did not: memory of one of these "
                         "hosts gives different bits at different times",
@@ -234,12 +234,12 @@ static weft_status say(const finding *f, uint64_t step)
     if (differ > 1)
         snprintf(others, sizeof others, ", the first of %u tensors that differ", differ);
     if (majority)
-        return err_fail(WEFT_DATA,
+        return err_fail(WEFT_IO,
                         "after step %llu %s: other bits of %s%s than the %u ranks that agree; "
                         "memory, a processor or a link changed them: start without that host, from "
                         "a checkpoint of an earlier comparison",
                         (unsigned long long)step, ranks, title, others, most);
-    return err_fail(WEFT_DATA,
+    return err_fail(WEFT_IO,
                     "after step %llu %s: different bits of %s%s, and no majority that says which "
                     "are right; memory, a processor or a link changed them: start from a "
                     "checkpoint of an earlier comparison",

@@ -19,7 +19,7 @@ typedef struct run_verified {
 /* Whether any rank of the job holds a copy of what another one holds. [any] */
 bool run_verify_compares(const plan_set *plans);
 
-/* Hashes this rank's copies after `step` and compares the hashes of all ranks. WEFT_DATA on all of
+/* Hashes this rank's copies after `step` and compares the hashes of all ranks. WEFT_IO on all of
  * them where bits differ: the sentence names the first tensor and the rank that is alone with its
  * bits, or all that hold it where no majority agrees. [compute] [collective] */
 weft_status run_verify(executor *e, const plan_set *plans, uint64_t step, run_verified *out);

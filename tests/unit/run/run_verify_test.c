@@ -238,7 +238,7 @@ static void check_named(const outcome out[RANKS], const layout *l, uint32_t rank
                           : ",");
     snprintf(who, sizeof who, "rank %u (host ", rank);
     for (uint32_t r = 0; r < RANKS; r++) {
-        assert_int_equal(out[r].st, WEFT_DATA);
+        assert_int_equal(out[r].st, WEFT_IO);
         assert_non_null(strstr(out[r].text, "after step 7 "));
         const char *named = strstr(out[r].text, who);
         if (!named || !strstr(out[r].text, title))
