@@ -18,9 +18,9 @@
 #include "comm/place.h"
 #include "host/call.h"
 
-#define PIECE ((uint64_t)512 << 10)
-#define AHEAD (2 * PIECE) /* bytes that a sender reads before the link has moved them */
-#define TRAILERS 64u      /* of a connection in each direction, in flight; a power of two */
+#define PIECE ((uint64_t)1 << 20)
+#define AHEAD PIECE  /* bytes that a sender reads before the link has moved them */
+#define TRAILERS 64u /* of a connection in each direction, in flight; a power of two */
 #define TRAILER sizeof(uint32_t)
 #define PAGE 4096u
 

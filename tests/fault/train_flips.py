@@ -42,7 +42,7 @@ class Flips(w.Bench):
                     said, rf"over flip: with rank \d: a message changed on its way from rank \d "
                     rf"{HOST} to rank {flip['RANK']} {HOST}: bytes \d+ to \d+ of the [\w ]+ have "
                     r"the CRC32C [0-9a-f]{8}, and [0-9a-f]{8} was sent")
-                self.assertRegex(said, r"step \d, entry \d+ .* of list step, ")
+                self.assertRegex(said, r"step \d, entry \d+ of list step: all-reduce of ")
         self.run_with("unnoticed", quiet, 0, {"RANK": 1, "AT": 1003, "BIT": 6})
         self.assertNotEqual(w.lines(self.path("plain")), w.lines(self.path("unnoticed")))
 
