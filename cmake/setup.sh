@@ -21,7 +21,7 @@ listed() { # FOLDER ...: the packages of these folders
 if [ $# -eq 0 ]; then
   packages="make cmake ninja-build pkg-config gcc g++ clang clang-format python3
     libinih-dev libjansson-dev libhwloc-dev libssl-dev libdnnl-dev libcmocka-dev libpcre2-dev
-    fortunes fortunes-min libibverbs-dev librdmacm-dev iproute2 iptables abigail-tools"
+    fortunes fortunes-min libibverbs-dev librdmacm-dev libucx-dev iproute2 iptables abigail-tools"
 elif [ "$1" = integration ]; then
   packages=$(listed tests/*)
 else

@@ -42,7 +42,8 @@ ELSEWHERE = {
         ("tests/abi/outside_test.sh", "CMAKE_PREFIX_PATH"),
 }
 # Statuses besides 0: a machine need not have the hardware.
-ABSENT = {"device.plugin=cuda": (0, 77), "comm.plugin=verbs": (0, 77)}
+ABSENT = {"device.plugin=cuda": (0, 77), "comm.plugin=verbs": (0, 77),
+          "comm.plugin=ucx": (0, 77)}
 
 
 def fenced(name):

@@ -84,7 +84,11 @@ bool rig_has_option(const char *key)
 
 bool rig_listens(void)
 {
-    return strcmp(rig_plugin->name, "tcp") == 0 || strcmp(rig_plugin->name, "verbs") == 0;
+    static const char *const names[] = {"tcp", "verbs", "ucx"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(rig_plugin->name, names[i]) == 0)
+            return true;
+    return false;
 }
 
 double rig_now(void)

@@ -163,7 +163,7 @@ def plugin_names():
     for f in files(*CODE, under=["plugins"]):
         names |= set(re.findall(r'"(\w+)", *"[^"]*", *(?:NULL|\w*options)', text(f)))
         names |= set(re.findall(r'weft_mesh_axis \w+ = \{[^"]*"(\w+)"', text(f)))
-    return names | set("adamw cuda nccl verbs mpi tp pp hybrid zero1 zero2 zero3".split())
+    return names | set("adamw cuda nccl verbs ucx mpi tp pp hybrid zero1 zero2 zero3".split())
 
 
 # Plugins of data whose names are also words of the core: an axis and a field, and a unit.
