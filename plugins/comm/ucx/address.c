@@ -18,14 +18,9 @@ static uint64_t mix(uint64_t digest, const uint8_t *from, uint64_t bytes)
     return digest;
 }
 
-uint64_t ucx_digest(const void *from, uint64_t bytes)
-{
-    return mix(0xcbf29ce484222325u, from, bytes);
-}
-
 static uint64_t digest_of(const uint8_t *address, uint64_t bytes)
 {
-    return mix(ucx_digest(address, AT_DIGEST), address + AT_REST, bytes - AT_REST);
+    return mix(mix(0xcbf29ce484222325u, address, AT_DIGEST), address + AT_REST, bytes - AT_REST);
 }
 
 static void put64(uint8_t *at, uint64_t v)

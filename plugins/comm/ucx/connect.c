@@ -75,61 +75,25 @@ weft_status ucx_join(sockets_peer *p, const uint8_t *theirs)
     if (c->joined)
         return WEFT_OK;
     c->theirs = tag;
-    const weft_status st = ucx_join_endpoint(c);
-    c->joined = st == WEFT_OK;
-    return st;
-}
-
-static void greet(weft_conn *c)
-{
-    if (c->greeting || !c->peer.up)
-        return;
-    c->greeting = true;
-    c->hello_mine = c->mine;
-    c->hello_in = (message){.conn = c, .at = &c->hello_theirs, .bytes = sizeof c->hello_theirs};
-    c->hello_out = (message){.conn = c, .at = &c->hello_mine, .bytes = sizeof c->hello_mine};
-    ucx_issue_recv(&c->hello_in, c->mine | 1);
-    ucx_issue_send(&c->hello_out, c->theirs | 1);
-}
-
-static weft_status greeted(weft_conn *c)
-{
-    const message *in = &c->hello_in, *out = &c->hello_out;
-    if (out->finished && out->status != UCS_OK)
-        return ucx_message_failed(c, out, true);
-    if (in->finished && in->status != UCS_OK && in->status != UCS_ERR_MESSAGE_TRUNCATED)
-        return ucx_message_failed(c, in, true);
-    if (!in->finished || !out->finished)
-        return c->link->net.host->fail(c->link->net.host->ctx, WEFT_BUSY,
-                                       "the peer is authenticated, and UCX has not carried the "
-                                       "first message in both directions yet");
-    if (in->came != in->bytes || c->hello_theirs != c->theirs)
-        return sockets_break(&c->peer, WEFT_DATA,
-                             "the first message of rank %u on channel %u is not a hello of ucx",
-                             c->peer.rank, c->peer.channel);
+    c->joined = true;
     return WEFT_OK;
 }
 
 weft_status ucx_ready(weft_conn *c)
 {
+    weft_link *l = c->link;
     if (!c->ready)
-        ucx_events(c->link, 0);
+        ucx_events(l, 0);
     weft_status st = sockets_ready(&c->peer);
-    for (weft_conn *other = ucx_first(c->link); other; other = ucx_next(other))
-        greet(other); /* a peer may wait for it while this rank waits for another peer */
-    (void)ucx_turn(c->link);
+    (void)ucx_turn(l);
+    ucx_greet(l); /* a peer may wait for it while this rank waits for another peer */
+    if (st == WEFT_OK)
+        st = sockets_usable(&c->peer);
     if (st != WEFT_OK || c->ready)
         return st;
-    c->unseen = false;
-    ucx_check_peer(c);
-    st = sockets_usable(&c->peer);
-    if (st == WEFT_OK)
-        st = greeted(c);
-    if (st != WEFT_OK)
-        return st == WEFT_BUSY ? st : sockets_usable(&c->peer); /* which records why */
-    c->ready = true;
-    ucx_issue(c);
-    return WEFT_OK;
+    return l->net.host->fail(l->net.host->ctx, WEFT_BUSY,
+                             "the peer is authenticated, and UCX has not carried the first message "
+                             "in both directions yet");
 }
 
 static bool in_flight(const weft_conn *c, bool receives)
@@ -149,8 +113,8 @@ static void turn_until_idle(weft_conn *c, bool receives, uint64_t us, bool while
         if (ucx_turn(c->link))
             continue;
         ucx_events(c->link, 100);
-        if (while_alive && (c->gone != GONE_NOT || atomic_load(&c->link->net.aborted) ||
-                            (c->to && c->to->failed != UCS_OK)))
+        if (while_alive &&
+            (c->gone != GONE_NOT || atomic_load(&c->link->net.aborted) || c->failed != UCS_OK))
             return;
     }
 }
@@ -163,7 +127,7 @@ static void cancel(const weft_conn *c, message *m)
 
 /* What was sent may still be on its way: a healthy connection waits for it. A receive that no
  * message has met is cancelled. What remains, a message that the peer is fetching or ought to,
- * ends with the endpoint alone, and with it the other channels of this peer. */
+ * ends with the endpoint. */
 static void drain(weft_conn *c)
 {
     const bool alive = c->ready && c->peer.broken == WEFT_OK && c->gone == GONE_NOT &&
@@ -174,10 +138,9 @@ static void drain(weft_conn *c)
     for (uint64_t i = c->in.done; i < c->in.issued; i++)
         cancel(c, &c->in.m[i % QUEUE]);
     turn_until_idle(c, true, alive ? GRACE_US : 0, false);
-    if (in_flight(c, true) && c->to) {
-        ucx_close_endpoint(c->to, true);
-        turn_until_idle(c, true, DRAIN_US, false);
-    }
+    const bool stuck = in_flight(c, true);
+    ucx_close_endpoint(c, stuck || !alive || c->gone != GONE_NOT || c->failed != UCS_OK);
+    turn_until_idle(c, true, DRAIN_US, false);
 }
 
 void ucx_disconnect(weft_conn *c)
@@ -188,7 +151,6 @@ void ucx_disconnect(weft_conn *c)
     const weft_host *host = l->net.host;
     drain(c);
     const bool alive = c->ready && c->peer.broken == WEFT_OK && c->gone == GONE_NOT;
-    ucx_leave_endpoint(c);
     if (alive && !atomic_load(&l->net.aborted))
         (void)!send(c->peer.io.fd, "B", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
     sockets_disconnect(&c->peer);

@@ -75,14 +75,6 @@ static bool allows_tcp(const char *list)
     return strstr(list, "tcp") || strstr(list, "all");
 }
 
-/* Endpoints report dead peers, and UCX uses only transports for them that can. Its shared memory
- * can where it is told to. Where it is left out, nobody reads that setting, which is no warning. */
-static void handle_errors(const ucx_module *m, ucp_config_t *config)
-{
-    (void)m->api.config_modify(config, "MM_ERROR_HANDLING", "y");
-    (void)m->api.config_modify(config, "WARN_INVALID_CONFIG", "n");
-}
-
 static weft_status configure(const ucx_module *m, const weft_conf *conf,
                              const sockets_endpoint *bound, ucp_config_t *config)
 {
@@ -143,7 +135,9 @@ weft_status ucx_open_context(const ucx_module *m, const weft_conf *conf,
     if (why != UCS_OK)
         return sockets_fail(m->host, WEFT_USAGE, "UCX cannot read its settings (UCX_...): %s",
                             m->api.status_string(why));
-    handle_errors(m, config);
+    /* Endpoints report dead peers, and UCX uses only transports for them that can. Its shared
+     * memory can where it is told to. */
+    (void)m->api.config_modify(config, "MM_ERROR_HANDLING", "y");
     weft_status st = configure(m, conf, bound, config);
     if (st == WEFT_OK)
         why = m->api.init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, out);

@@ -69,16 +69,15 @@ weft_status ucx_message_failed(weft_conn *c, const message *m, bool sending)
 
 void ucx_check_peer(weft_conn *c)
 {
-    const endpoint *e = c->to;
     if (c->gone == GONE_ABORTED) {
         (void)!left(c);
         return;
     }
-    if ((c->gone == GONE_NOT && (!e || e->failed == UCS_OK)) || (c->ready && !ucx_has_posted(c)))
+    if ((c->gone == GONE_NOT && c->failed == UCS_OK) || (c->ready && !ucx_has_posted(c)))
         return;
     const uint64_t now = sockets_now_us();
     if (c->gone != GONE_NOT && now - c->gone_since > GRACE_US)
         (void)!left(c);
-    else if (e && e->failed != UCS_OK && now - e->failed_at > GRACE_US)
-        (void)!lost(c, e->failed);
+    else if (c->failed != UCS_OK && now - c->failed_at > GRACE_US)
+        (void)!lost(c, c->failed);
 }

@@ -39,6 +39,7 @@ static const struct symbol {
     {"ucp_ep_close_nbx", offsetof(ucx_api, ep_close), false},
     {"ucp_tag_send_nbx", offsetof(ucx_api, tag_send), false},
     {"ucp_tag_recv_nbx", offsetof(ucx_api, tag_recv), false},
+    {"ucp_tag_probe_nb", offsetof(ucx_api, tag_probe), false},
     {"ucp_request_check_status", offsetof(ucx_api, request_check), false},
     {"ucp_request_cancel", offsetof(ucx_api, request_cancel), false},
     {"ucp_request_free", offsetof(ucx_api, request_free), false},

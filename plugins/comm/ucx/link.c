@@ -118,7 +118,7 @@ static uint32_t shorten(const weft_link *l, uint32_t timeout_us)
     const uint32_t pause = sockets_pause_us(&l->net);
     uint32_t most = timeout_us < pause ? timeout_us : pause;
     for (const weft_conn *c = ucx_first(l); c; c = ucx_next(c))
-        if ((c->gone != GONE_NOT || (c->to && c->to->failed != UCS_OK)) && most > 10000)
+        if ((c->gone != GONE_NOT || c->failed != UCS_OK) && most > 10000)
             most = 10000;
     return most;
 }

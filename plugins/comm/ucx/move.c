@@ -45,10 +45,10 @@ void ucx_issue_send(message *m, ucp_tag_t tag)
                                      .cb.send = sent,
                                      .user_data = m,
                                      .memory_type = UCS_MEMORY_TYPE_HOST};
-    if (!c->to || !c->to->ep || c->to->failed != UCS_OK)
-        finish(m, c->to && c->to->failed != UCS_OK ? c->to->failed : UCS_ERR_NOT_CONNECTED);
+    if (c->failed != UCS_OK)
+        finish(m, c->failed);
     else
-        started(m, c->link->api->tag_send(c->to->ep, m->at, m->bytes, tag, &how));
+        started(m, c->link->api->tag_send(c->ep, m->at, m->bytes, tag, &how));
 }
 
 /* The number of bytes is asked for by the callback, which UCX also calls at once where the message

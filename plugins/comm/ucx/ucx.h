@@ -6,7 +6,8 @@
  *   context.c   a UCX context: its settings, and which transports it has found
  *   link.c      the link: create, destroy, sleep, abort; how ucx uses sockets
  *   address.c   what address() tells the peers
- *   endpoint.c  UCX endpoints, one for each peer
+ *   endpoint.c  UCX endpoints, one for each connection
+ *   hello.c     the first message in each direction
  *   connect.c   connections: begin, become ready, end
  *   move.c      messages: post, progress
  *   failure.c   peers that have left, and what UCX reports, as sentences
@@ -72,6 +73,8 @@ typedef struct ucx_api {
                                  const ucp_request_param_t *how);
     ucs_status_ptr_t (*tag_recv)(ucp_worker_h worker, void *to, size_t bytes, ucp_tag_t tag,
                                  ucp_tag_t mask, const ucp_request_param_t *how);
+    ucp_tag_message_h (*tag_probe)(ucp_worker_h worker, ucp_tag_t tag, ucp_tag_t mask, int take,
+                                   ucp_tag_recv_info_t *info);
     ucs_status_t (*request_check)(void *request);
     void (*request_cancel)(ucp_worker_h worker, void *request);
     void (*request_free)(void *request);
@@ -90,17 +93,6 @@ typedef struct ucx_found {
     char names[NAMES]; /* "posix/memory, rc_mlx5/mlx5_0:1" */
     bool rdma, tcp;
 } ucx_found;
-
-/* A peer as UCX knows it. All connections with the peer share it. */
-typedef struct endpoint {
-    struct endpoint *next;
-    weft_link *link;
-    ucp_ep_h ep; /* NULL once it is closed */
-    uint32_t rank, users;
-    uint64_t address; /* digest of the peer's address */
-    ucs_status_t failed;
-    uint64_t failed_at; /* us */
-} endpoint;
 
 typedef struct message {
     weft_conn *conn;
@@ -126,8 +118,10 @@ struct weft_conn {
     uint8_t address[ADDRESS_MOST]; /* the peer's */
     uint64_t address_bytes;
     uint64_t mine, theirs; /* tags of what this end receives, of what it sends; hello: plus 1 */
-    bool joined, greeting, ready;
-    endpoint *to;
+    bool joined, came, greeted, ready; /* the hello: has come, is sent, both */
+    ucp_ep_h ep;                       /* NULL before it is made, and once it is closed */
+    ucs_status_t failed;               /* of the endpoint */
+    uint64_t failed_at;                /* us */
     message hello_out, hello_in;
     uint64_t hello_mine, hello_theirs; /* their memory */
     bool unseen;                       /* a message has finished since progress() last looked */
@@ -147,7 +141,6 @@ struct weft_link {
     sockets_source events; /* the worker's descriptor */
     ucp_address_t *address;
     size_t address_bytes;
-    endpoint *endpoints;
 };
 
 static inline weft_conn *ucx_first(const weft_link *l)
@@ -185,14 +178,15 @@ void ucx_wake(weft_link *l);
 void ucx_abort(weft_link *l);
 
 /* address.c */
-uint64_t ucx_digest(const void *from, uint64_t bytes);
 weft_status ucx_address(weft_link *l, void *out, uint64_t *bytes);
 weft_status ucx_check_address(weft_link *l, uint32_t rank, const void *address, uint64_t bytes);
 
 /* endpoint.c */
-weft_status ucx_join_endpoint(weft_conn *c);
-void ucx_leave_endpoint(weft_conn *c);
-void ucx_close_endpoint(endpoint *e, bool force);
+weft_status ucx_open_endpoint(weft_conn *c);
+void ucx_close_endpoint(weft_conn *c, bool force);
+
+/* hello.c */
+void ucx_greet(weft_link *l); /* advance the hellos of all connections */
 
 /* connect.c */
 weft_status ucx_connect(weft_link *l, uint32_t peer, uint32_t channel, const void *address,
