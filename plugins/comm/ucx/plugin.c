@@ -26,9 +26,9 @@ static const weft_option hooks = {.struct_size = sizeof hooks,
                                           "memory, so that it may keep RDMA registrations"};
 static const weft_option *const options[] = {&tls, &devices, &hooks, NULL};
 
-/* Below weft's own transports (tcp 10, verbs 40 and shm 50 on one machine, verbs 80) unless the
- * site has set UCX up for its RDMA devices. */
-enum { SCORE_TUNED = 85, SCORE_RDMA = 60, SCORE_HERE = 20, SCORE_TCP = 5 };
+/* Above verbs (80) where the site has set UCX up for its RDMA devices, else below all transports of
+ * weft, of which tcp (10) is the last. */
+enum { SCORE_TUNED = 85, SCORE_LAST = 5 };
 
 static bool is_set(const weft_conf *conf, const char *key)
 {
@@ -41,12 +41,8 @@ static int32_t rank_of(const ucx_module *m, const weft_conf *conf, const ucx_fou
 {
     const bool tuned = is_set(conf, "tls") || is_set(conf, "devices") || getenv("UCX_TLS") ||
                        getenv("UCX_NET_DEVICES");
-    if (same_machine)
-        return SCORE_HERE;
-    if (found->rdma)
-        return tuned ? SCORE_TUNED : SCORE_RDMA;
-    if (found->tcp)
-        return SCORE_TCP;
+    if (found->rdma || found->tcp || same_machine)
+        return found->rdma && tuned && !same_machine ? SCORE_TUNED : SCORE_LAST;
     (void)!sockets_fail(m->host, WEFT_ABSENT,
                         "UCX finds no RDMA device here and may not use tcp (it has %s), and the "
                         "ranks are on several machines; [comm.ucx] tls=tcp allows it",
