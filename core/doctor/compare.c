@@ -94,6 +94,12 @@ static const rule rules[] = {
     {"libnccl", "version", DOCTOR_WARNING, 0, "the version of NCCL",
      "Different versions cannot communicate.",
      "ldconfig -p | grep nccl  # on each machine, and install one version on all"},
+    {"libucp", "version", DOCTOR_WARNING, 0, "the version of UCX",
+     "Ranks with different minor versions refuse each other.",
+     "ucx_info -v  # on each machine, and install one version on all"},
+    {"libucp", "tls", DOCTOR_WARNING, 0, "UCX_TLS",
+     "Two ranks connect only by a transport that both may use.",
+     "echo $UCX_TLS  # on each machine, in the shell or service that starts ranks"},
 };
 
 /* --- text --- */

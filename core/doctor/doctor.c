@@ -32,6 +32,7 @@ static const doctor_check checks[] = {
     {"gpus", "GPUs and their driver", doctor_check_gpus, false},
     {"libcuda", "the driver's library", doctor_check_libcuda, true},
     {"libnccl", "the collective library for GPUs", doctor_check_libnccl, true},
+    {"libucp", "UCX, and how the site has set it up", doctor_check_libucp, true},
     {"shared", "the size of /dev/shm", doctor_check_shared, false},
     {"peers", "whether ranks of this machine can map each other's memory", doctor_check_peers,
      true},

@@ -16,7 +16,7 @@ from machine import CPU, GPU, IB, NET, NIC, NODE, THP, started
 CRASH = os.path.abspath(sys.argv[3]) if len(sys.argv) > 3 else ""
 
 # What they say depends on the machine that the test runs on.
-LIVE = {"libcuda", "libnccl", "peers", "plugins", "path"}
+LIVE = {"libcuda", "libnccl", "libucp", "peers", "plugins", "path"}
 
 
 def every_cpu(name, text):
@@ -326,6 +326,14 @@ class Doctor(machine.Case):
         self.refused("doctor", "tiny.ini", "--here", "2", why="how many of the -n ranks")
         self.refused("train", "tiny.ini", "--json", why="--json is of --doctor")
         self.refused("train", "tiny.ini", "--doctor", "--resume", why="trains nothing")
+
+    def test_ucx_over_tcp_is_a_note(self):
+        for tls, level in (("rc,sm", "ok"), ("^tcp", "ok"), ("tcp,sm", "note"), ("^rc", "note")):
+            found = self.examine(env={"UCX_TLS": tls})[0]["libucp"]
+            if "version" not in found["facts"]:
+                self.skipTest("there is no libucp here; cmake/setup.sh installs it")
+            self.assertEqual((found["facts"]["tls"], found["level"]), (tls, level))
+            self.assertIn(f"UCX_TLS={tls}", found["summary"])
 
     # --- what it survives ---
 

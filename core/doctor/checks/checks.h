@@ -43,6 +43,8 @@ void doctor_check_rdma(doctor *d);
 void doctor_check_gpus(doctor *d);
 void doctor_check_libcuda(doctor *d);
 void doctor_check_libnccl(doctor *d);
+/* checks/ucp.c */
+void doctor_check_libucp(doctor *d);
 /* checks/plugin.c */
 void doctor_check_plugins(doctor *d);
 void doctor_check_peers(doctor *d);
