@@ -24,7 +24,8 @@ LAYOUTS = [  # ranks, settings
     (4, {"parallel.strategy": "tp, pp", "parallel.tp": 2, "parallel.pp": 2}),
 ]
 # An endless job with much to send.
-ENDLESS = w.EVEN | UCX | {"train.microbatch": 1, "run.steps": 10**8, "optim.lr": 1e-4, "checkpoint.every": 0}
+ENDLESS = w.EVEN | UCX | {"train.microbatch": 1, "run.steps": 10**8, "optim.lr": 1e-4,
+                          "checkpoint.every": 0}
 
 
 class Jobs(w.Bench):

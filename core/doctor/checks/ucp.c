@@ -3,6 +3,7 @@
 #include "doctor/checks/checks.h"
 
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,12 +40,22 @@ static bool report_version(doctor *d)
     return true;
 }
 
+/* UCX's names for what includes its TCP. */
+#define OPEN ",all,tcp,"
+
 /* "^" before a list means all but these. */
 static bool allows_tcp(const char *list)
 {
-    if (list[0] == '^')
-        return !strstr(list, "tcp");
-    return strstr(list, "tcp") || strstr(list, "all");
+    const bool inverse = list[0] == '^';
+    bool named = false;
+    char item[32];
+    for (const char *at = list + inverse; *at; at += *at == ',') {
+        const int n = (int)strcspn(at, ",");
+        snprintf(item, sizeof item, ",%.*s,", n < 28 ? n : 28, at);
+        named |= n > 0 && strstr(OPEN, item);
+        at += n;
+    }
+    return named != inverse;
 }
 
 static void report_settings(doctor *d)
