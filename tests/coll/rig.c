@@ -108,6 +108,26 @@ static const void *iface(void *ctx, const char *id)
     return all && !strcmp(id, "weft.host.kv/1") ? &kv : NULL;
 }
 
+/* --- the options: KEY=VALUE of the command line, else the defaults --- */
+
+static const weft_component *component;
+static char **given;
+
+static const char *text_of(void *ctx, const char *key)
+{
+    const size_t n = strlen(key);
+    (void)ctx;
+    for (char **word = given; *word; word++)
+        if (!strncmp(*word, key, n) && (*word)[n] == '=')
+            return *word + n + 1;
+    for (const weft_option *const *o = component->options; o && *o; o++)
+        if (!strcmp((*o)->key, key))
+            return (*o)->dflt;
+    return NULL;
+}
+
+static weft_conf conf = {.struct_size = sizeof conf, .text = text_of};
+
 static const weft_host host = {.struct_size = sizeof host,
                                .abi_major = WEFT_ABI_MAJOR,
                                .abi_minor = WEFT_ABI_MINOR,
@@ -139,7 +159,7 @@ weft_comm *rig_open(uint32_t which)
     for (uint32_t r = 0; r < MOST; r++)
         members[r] = r;
     if (rig_me == 0) {
-        MUST(rig_table->id(rig_module, NULL, id, &bytes) == WEFT_OK);
+        MUST(rig_table->id(rig_module, &conf, id, &bytes) == WEFT_OK);
         if (all)
             atomic_store(&all->id_bytes[which], bytes + 1);
     }
@@ -149,6 +169,7 @@ weft_comm *rig_open(uint32_t which)
                            .rank = rig_me,
                            .ranks = rig_ranks,
                            .id = id,
+                           .conf = &conf,
                            .id_bytes = all ? atomic_load(&all->id_bytes[which]) - 1 : bytes,
                            .members = members};
     weft_comm *c = NULL;
@@ -164,11 +185,12 @@ weft_comm *rig_open(uint32_t which)
 static int run(const weft_manifest *m, int (*rank)(void))
 {
     int32_t score = -1;
-    rig_table = m->components[0]->table;
+    component = m->components[0];
+    rig_table = component->table;
     MUST(rig_table->caps & WEFT_COLL_HOST);
     MUST(m->open(&host, &rig_module) == WEFT_OK);
-    MUST(rig_table->probe(rig_module, NULL, WEFT_DEV_HOST_MEMORY, &score) == WEFT_OK && score > 0);
-    MUST(rig_table->probe(rig_module, NULL, WEFT_DEV_CUDA_MEMORY, &score) == WEFT_OK && !score);
+    MUST(rig_table->probe(rig_module, &conf, WEFT_DEV_HOST_MEMORY, &score) == WEFT_OK && score > 0);
+    MUST(rig_table->probe(rig_module, &conf, WEFT_DEV_CUDA_MEMORY, &score) == WEFT_OK && !score);
     const int status = rank();
     if (m->close)
         m->close(rig_module);
@@ -203,11 +225,13 @@ static int forked(const weft_manifest *m, uint32_t n, int (*rank)(void))
 
 int rig_main(int argc, char **argv, int (*rank)(void))
 {
+    given = argv + (argc > 2 ? 2 : argc);
     setvbuf(stdout, NULL, _IOLBF, 0);
     void *so = argc > 1 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;
     weft_plugin_entry_fn entry = so ? (weft_plugin_entry_fn)dlsym(so, "weft_plugin_entry") : NULL;
     if (!entry) {
-        fprintf(stderr, "coll_test PLUGIN: %s\n", argc > 1 ? dlerror() : "no plugin");
+        fprintf(stderr, "coll_test PLUGIN [KEY=VALUE ...]: %s\n",
+                argc > 1 ? dlerror() : "no plugin");
         return 2;
     }
     const char *number = getenv("OMPI_COMM_WORLD_RANK"), *size = getenv("OMPI_COMM_WORLD_SIZE");

@@ -1,0 +1,85 @@
+"""launched.py: what the scripts of this folder share: jobs that mpirun starts. A script imports it
+with the program as its first argument, as weft_jobs.py has it."""
+import os
+import shutil
+import subprocess
+import sys
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "parity"))
+import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
+
+PLUGIN = os.path.join(os.path.dirname(w.WEFT), "..", "lib", "weft", "comm", "mpi.so")
+
+
+def needs_mpi():
+    """For setUpModule()."""
+    if not shutil.which("mpirun"):
+        raise unittest.SkipTest("there is no mpirun here; make integration installs it")
+    if not os.path.exists(PLUGIN):
+        raise unittest.SkipTest("the plugin mpi was not built: there was no mpi.h; make "
+                                "integration installs it, and make build builds again")
+
+
+class Launched(w.Bench):
+    JOB = w.EVEN | {"run.steps": 6, "train.batch": 8, "train.microbatch": 2, "checkpoint.every": 3}
+
+    def mpirun(self, ranks, *words, options=(), extra=None):
+        """Begin. Ranks share the machine, so its memory is what MPI communicates through."""
+        root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+        env = w.environment({"MASTER_PORT": str(w.free_port()), "OMPI_MCA_plm": "isolated",
+                             "OMPI_MCA_btl": "self,vader", "TMPDIR": self.path(),
+                             "OMPI_MCA_btl_vader_single_copy_mechanism": "none"} | (extra or {}))
+        run = subprocess.Popen(["mpirun", "-n", str(ranks), "--oversubscribe", *root, *options,
+                                *map(str, words)], env=env, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.addCleanup(run.stdout.close)
+        self.addCleanup(run.wait)
+        self.addCleanup(run.kill)
+        return run
+
+    def over_mpi(self, out, job, ranks, **more):
+        """Begin to train."""
+        key = self.path("key")
+        if not os.path.exists(key):
+            w.weft("key", "-o", key)
+        shutil.rmtree(self.path(out), ignore_errors=True)
+        return self.mpirun(ranks, w.WEFT, "train", self.ini,
+                           *self.options(out, job | {"run.key": key}), **more)
+
+    def said(self, run, status=0, timeout=w.TIMEOUT):
+        """What it has printed, when it has ended with the status (None: any but 0)."""
+        try:
+            text = run.communicate(timeout=timeout)[0]
+        finally:
+            run.kill()
+        if status is None:
+            self.assertNotEqual(run.returncode, 0, text)
+        else:
+            self.assertEqual(run.returncode, status, text)
+        return text
+
+    def near(self, one, two, bound):
+        one, two = w.metrics(self.path(one)), w.metrics(self.path(two))
+        self.assertEqual(len(one), len(two))
+        for a, b in zip(one, two):
+            self.assertLessEqual(abs(a["loss"] - b["loss"]), bound * a["loss"])
+
+
+class Beside(w.Running):
+    """What until_step() needs of a job that another launcher runs."""
+
+    def __init__(self, case, process, out):  # pylint: disable=super-init-not-called
+        self.case, self.process, self.out = case, process, out
+
+    def said(self):
+        return ""
+
+    def rank(self, number):
+        """The process of a rank."""
+        for child in w.children(self.process.pid):
+            said = w.read_text(f"/proc/{child}/environ")
+            if f"OMPI_COMM_WORLD_RANK={number}\0" in said:
+                return child
+        self.case.fail(f"there is no rank {number}")
