@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""transport.py WEFT COLL_TEST: does a job train over MPI, by the shipped plugin?
+"""transport.py WEFT: does a job train over MPI, by the shipped plugin?
 
-coll_test compares its collectives with double loops. A job over its pairs has the bits of the job
-over tcp; one over its collectives, which add in MPI's order, is near. All of it also where MPI
-grants less support for threads."""
+coll_test compares its collectives with double loops, mpi_pairs_test asks its pairs what a link has
+to do. A job over its pairs has the bits of the job over tcp; one over its collectives, which add in
+MPI's order, is near. All of it also where MPI grants less support for threads."""
 import os
-import sys
 
-COLL_TEST = os.path.abspath(sys.argv.pop(2))
-import launched  # noqa: E402  (launched.py)
-from launched import w  # noqa: E402
+import launched
+from launched import w
+
+BIN = os.path.dirname(w.WEFT)
 
 TP = {"parallel.strategy": "tp, dp", "parallel.tp": 2}
 PP = {"parallel.strategy": "pp, dp", "parallel.pp": 2, "parallel.schedule": "1f1b"}
@@ -17,7 +17,7 @@ LAYOUTS = ((2, {}), (2, {"optim.placement": "zero1"}), (3, {"train.batch": 6}),
            (2, {"optim.placement": "zero2"}), (2, {"optim.placement": "zero3"}), (4, TP), (4, PP),
            (4, PP | {"parallel.schedule": "interleaved", "parallel.virtual": 1,
                      "optim.placement": "zero1", "train.microbatch": 1}))
-LEVELS = ("serialized", "funneled")
+LEVELS = ("multiple", "serialized", "funneled")
 
 setUpModule = launched.needs_mpi
 
@@ -29,8 +29,16 @@ class Transport(launched.Launched):
 
     def test_collectives(self):
         for ranks, level in ((1, "multiple"), (2, "serialized"), (3, "funneled"), (4, "multiple")):
-            text = self.said(self.mpirun(ranks, COLL_TEST, launched.PLUGIN, f"threads={level}"))
+            text = self.said(self.mpirun(ranks, os.path.join(BIN, "coll_test"),
+                                         launched.PLUGIN, f"threads={level}"))
             self.assertRegex(text, rf"{ranks} ranks: [1-9]\d+ cases, 0 refused")
+
+    def test_contract(self):
+        for level in LEVELS:
+            run = self.mpirun(2, os.path.join(BIN, "mpi_pairs_test"), launched.PLUGIN, "",
+                              f"threads={level}")
+            text = run.communicate(timeout=w.TIMEOUT)[0]
+            self.assertEqual(text.count("[  PASSED  ] 8 test(s)."), 2, text)
 
     def test_pairs(self):
         for ranks, change in LAYOUTS:
@@ -47,7 +55,7 @@ class Transport(launched.Launched):
 
     def test_levels(self):
         ranks, change = LAYOUTS[5]
-        for level in LEVELS:
+        for level in LEVELS[1:]:
             with self.subTest(level=level):
                 self.train_both(ranks, change, {"comm.plugin": "mpi_pairs",
                                                 "comm.mpi_pairs.threads": level})
