@@ -235,6 +235,8 @@ int rig_main(int argc, char **argv, int (*rank)(void))
         return 2;
     }
     const char *number = getenv("OMPI_COMM_WORLD_RANK"), *size = getenv("OMPI_COMM_WORLD_SIZE");
+    number = number ? number : getenv("PMI_RANK"); /* mpiexec of MPICH */
+    size = size ? size : getenv("PMI_SIZE");
     if (number && size) {
         rig_me = (uint32_t)strtoul(number, NULL, 10);
         rig_ranks = (uint32_t)strtoul(size, NULL, 10);

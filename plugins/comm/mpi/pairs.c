@@ -32,7 +32,7 @@ struct weft_link {
     uint32_t number; /* among the links of this process */
     uint32_t rank, ranks;
     atomic_int aborted, woken;
-    uint64_t moved_ns; /* when a message was last seen to complete */
+    uint64_t idle_ns; /* since when wait() has been called with nothing moving; 0: not so */
 };
 
 static atomic_uint links;
@@ -136,6 +136,7 @@ static weft_status post(weft_conn *c, bool out, char *at, uint64_t bytes, uint32
         p->out = at + i * PIECE;
         p->mark = i + 1 == pieces;
     }
+    c->link->idle_ns = 0;
     mpi_lane_post(lane, (uint32_t)pieces);
     return WEFT_OK;
 }
@@ -163,7 +164,7 @@ static weft_status settle(weft_conn *c, mpi_lane *lane, uint64_t *messages)
     const weft_status st = failed(c, lane);
     const uint64_t finished = atomic_load(&lane->finished);
     if (lane->counted < finished)
-        c->link->moved_ns = now_ns();
+        c->link->idle_ns = 0;
     for (; lane->counted < finished; lane->counted++)
         *messages += lane->ring[lane->counted % lane->room].mark;
     return st;
@@ -203,13 +204,15 @@ static weft_status progress(weft_conn *c, uint32_t flags, uint64_t *sent, uint64
     return st;
 }
 
-/* MPI has nothing to sleep on. For spin_us after the last message it returns at once, so that the
- * caller polls; then it naps. */
+/* MPI has nothing to sleep on. For spin_us it returns at once, so that the caller polls; then it
+ * naps. */
 static weft_status wait_for(weft_link *l, uint32_t spin_us, uint32_t timeout_us, uint32_t flags)
 {
     if (flags)
         return weft_refuse_unknown(l->host);
-    if (atomic_exchange(&l->woken, 0) || now_ns() - l->moved_ns < (uint64_t)spin_us * 1000)
+    const uint64_t now = now_ns();
+    l->idle_ns = l->idle_ns ? l->idle_ns : now;
+    if (atomic_exchange(&l->woken, 0) || now - l->idle_ns < (uint64_t)spin_us * 1000)
         return WEFT_OK;
     const uint32_t us = timeout_us < NAP_US ? timeout_us : NAP_US;
     nanosleep(&(struct timespec){0, (long)us * 1000}, NULL);
