@@ -156,8 +156,8 @@ def report(rows, left_out, plugins, o):
     lines = ["# Transports side by side", "",
              f"    bench/transports.py --rounds {o.rounds} --ranks "
              f"{','.join(map(str, o.ranks))} --steps {o.steps}", "",
-             f"Medians of {o.rounds} interleaved rounds on one machine ({os.cpu_count()} cores). All-reduces of `mpi` are "
-             "those of MPI itself, without weft.", "",
+             f"Medians of {o.rounds} interleaved rounds on one machine ({os.cpu_count()} cores). "
+             "All-reduces of `mpi` are those of MPI itself, without weft.", "",
              "| | unit | " + " | ".join(shown) + " |", "|---|---|" + "---|" * len(shown)]
     for (what, unit), runs in rows.items():
         cells = [f"{statistics.median(runs[p]):.4g}" if p in runs else "" for p in shown]

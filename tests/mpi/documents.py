@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""documents.py WEFT: do the commands of docs/MPI.md run as they are written? `weft` is a script that
-makes the job small; job.ini, with a key, is in the folder."""
+"""documents.py WEFT: do the commands of docs/MPI.md run as they are written? `weft` is a script
+that makes the job small and names a key."""
 import os
 import re
 

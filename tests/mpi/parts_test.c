@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "parts.h"
 
+#include <ftw.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -95,9 +96,15 @@ static void make_path(const char *root, const char *path)
     mkdir(full, 0700);
 }
 
+static int remove_one(const char *path, const struct stat *s, int type, struct FTW *at)
+{
+    (void)s, (void)type, (void)at;
+    return remove(path);
+}
+
 static const char *network_of(const char *device, const char *driver)
 {
-    char root[] = "/tmp/weft-mpi-XXXXXX", path[1024], command[64];
+    char root[] = "/tmp/weft-mpi-XXXXXX", path[1024];
     assert_non_null(mkdtemp(root));
     make_path(root, device);
     if (driver) {
@@ -107,8 +114,7 @@ static const char *network_of(const char *device, const char *driver)
         assert_int_equal(symlink(driver, path), 0);
     }
     const char *found = mpi_network(root);
-    snprintf(command, sizeof command, "rm -r %s", root);
-    assert_int_equal(system(command), 0);
+    assert_int_equal(nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
     return found;
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""refused.py WEFT: what does the plugin mpi say where it cannot be used, and when a rank is lost?"""
+"""refused.py WEFT: what does the plugin mpi say where it cannot be used, and of a lost rank?"""
 import os
 import signal
 import time

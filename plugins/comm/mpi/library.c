@@ -89,11 +89,14 @@ static weft_status find(const weft_host *h, void *library, const char *file, con
     return WEFT_OK;
 }
 
+#ifdef OPEN_MPI
 static weft_status find_handles(const weft_host *h, void *library, const char *file)
 {
-#ifdef OPEN_MPI
     return find(h, library, file, handles, sizeof handles / sizeof *handles);
+}
 #else
+static weft_status find_handles(const weft_host *h, void *library, const char *file)
+{
     (void)h, (void)library, (void)file;
     mpi_api *a = &the.api;
     a->world = MPI_COMM_WORLD;
@@ -108,8 +111,8 @@ static weft_status find_handles(const weft_host *h, void *library, const char *f
     a->max = MPI_MAX;
     a->min = MPI_MIN;
     return WEFT_OK;
-#endif
 }
+#endif
 
 static weft_status load(const weft_host *h, const char *file)
 {
