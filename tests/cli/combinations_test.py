@@ -79,7 +79,7 @@ class Combinations(started.Case):
             kept = f.read()
             for name, kind in re.findall(r"(?m)^- `(\w+)` \((comm|device)\)", kept):
                 if not started.built(kind, name):
-                    kept = re.sub(rf"(?m)^- `{name}` .*\n(?:  - .*\n)*", "", kept)
+                    kept = re.sub(rf"(?m)^- `{name}` .*\n(?:  - .*\n)*\n?", "", kept)
             self.assertEqual(kept, self.document(),
                              "it is old: weft config combinations > docs/COMBINATIONS.md")
 

@@ -3,8 +3,8 @@ their own, so that nothing of it is seen outside and nothing is left of it.
 
     cluster.py FOLDER COMMAND [ARGUMENT...]
 
-starts the cluster with its files in FOLDER, runs COMMAND in it, and ends with its status. Needs root,
-and Debian's slurm-wlm and munge."""
+starts the cluster with its files in FOLDER, runs COMMAND in it, and ends with its status, or with
+77 where it cannot be. Needs root, and Debian's slurm-wlm, munge and iproute2."""
 import os
 import shutil
 import signal
@@ -90,8 +90,9 @@ def start(place):
     daemons.append(subprocess.Popen(["slurmctld", "-D", "-f", f"{place}/slurm.conf"],
                                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
     for i in range(1, NODES + 1):
-        daemons.append(subprocess.Popen(["slurmd", "-D", "-N", f"n{i}", "-f", f"{place}/slurm.conf"],
-                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        command = ["slurmd", "-D", "-N", f"n{i}", "-f", f"{place}/slurm.conf"]
+        daemons.append(subprocess.Popen(command, stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.DEVNULL))
     return daemons
 
 
@@ -107,8 +108,10 @@ def wait_idle():
 
 def main():
     place, *command = sys.argv[1:]
-    if os.geteuid():
-        print("a Slurm cluster in namespaces needs root")
+    may = subprocess.run(["unshare", "-m", "-n", "-p", "-f", "true"], capture_output=True,
+                         text=True)
+    if may.returncode or os.geteuid():
+        print(f"a Slurm cluster in namespaces is not permitted here: {may.stderr.strip()}")
         sys.exit(77)
     if os.environ.get("WEFT_SLURM_INSIDE") != "1":
         shutil.rmtree(place, ignore_errors=True)

@@ -2,8 +2,8 @@
 """jobs.py WEFT, inside cluster.py: do jobs under Slurm do what docs/SLURM.md says?
 
 srun with nothing set and every --mpi that is there; the page's own batch scripts; scancel, a time
-limit, requeue, a killed slurmd, a killed rank, arrays and heterogeneous steps. What comes out has the
-bits of a job of weft's own launcher."""
+limit, requeue, a killed slurmd, a killed rank, arrays and heterogeneous steps. What comes out has
+the bits of a job of weft's own launcher."""
 import os
 import re
 import signal

@@ -8,14 +8,14 @@ static const weft_option library = {
     .type = WEFT_OPT_STRING,
     .key = "library",
     .dflt = "auto",
-    .help = "file or path of the MPI library; auto: that of the MPI which weft was built with",
+    .help = "file or path of the MPI library; auto: that of the build",
 };
 static const weft_option threads = {
     .struct_size = sizeof threads,
     .type = WEFT_OPT_CHOICE,
     .key = "threads",
     .dflt = "multiple",
-    .help = "support for threads to ask of MPI; with funneled a thread of its own makes all calls",
+    .help = "support for threads to ask of MPI; funneled: a thread of its own makes all calls",
     .choices = "multiple|serialized|funneled",
 };
 static const weft_option *const options[] = {&library, &threads, NULL};
