@@ -30,7 +30,7 @@ static uint64_t copy_axes(const plan *p, const piece *x, bool copied)
     uint64_t axes = 0;
     if (copied && x->copy == UINT64_MAX)
         return 0;
-    for (uint32_t a = 0; a < m->n; a++) {
+    for (uint32_t a = 0; a < m->n && a < WEFT_MAX_MESH; a++) {
         const bool divides = x->split[a] || x->only[a] || x->replica_axes >> a & 1 ||
                              (sliced && x->shard_axis == a + 1);
         axes |= (uint64_t)(m->size[a] > 1 && !divides) << a;
