@@ -2,19 +2,23 @@
 # says which test runs in which target.
 WEFT = build/release/bin/weft
 
-.PHONY: help setup build test sanitize integration lab nightly demo bench test-gpu bench-gpu bundle \
-  format clean
+.PHONY: help setup build quick test sanitize integration soak lab nightly demo bench \
+  test-gpu bench-gpu bundle format clean
 
 help:
 	@echo 'make setup    install what building and testing need (Debian; needs a network)'
 	@echo 'make demo     train a small GPT on two processes for a minute, and print what it writes'
 	@echo '              TEXT=FILE trains it on a text of yours'
 	@echo 'make build    build/release/bin/weft and its plugins'
+	@echo 'make quick    builds, and runs the tests of rules, units, plans and schedules; a minute after'
+	@echo '              a change of one file'
 	@echo 'make test     sets up, builds and runs the tests of the release build; 6 minutes on 2 cores'
 	@echo 'make sanitize     the tests again under the address, undefined-behaviour and thread'
 	@echo '              sanitizers; 20 minutes'
 	@echo 'make integration  tests with heavier needs, which it installs: a virtual machine with'
 	@echo '              soft-RoCE, PyTorch, MPI; 15 minutes'
+	@echo 'make soak N=20    the tests of make test N times beside two busy loops; lists what ever fails.'
+	@echo '              SOAK=sanitize: those of make sanitize. TESTS=REGEX: some of them'
 	@echo 'make lab CMD="..."  runs a command in a virtual machine with soft-RoCE and tc'
 	@echo 'make nightly  300 random jobs on several ranks against one rank, collectives in random'
 	@echo '              order, 200 random failures around saves and resumes, verbs on soft-RoCE at'
@@ -34,11 +38,19 @@ build:
 	@sh cmake/configure.sh release
 	@cmake --build --preset release
 
+quick:
+	@python3 -B tests/run.py quick
+
 test: setup
 	@python3 -B tests/run.py test
 
 sanitize: setup
 	@python3 -B tests/run.py sanitize
+
+N ?= 20
+SOAK ?= test
+soak: setup
+	@python3 -B tests/run.py soak $(SOAK) $(N) $(if $(TESTS),-R '$(TESTS)')
 
 integration: setup
 	@sh cmake/setup.sh integration

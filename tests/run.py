@@ -4,15 +4,21 @@
     run.py test           the release build: all tests without one of the labels below
     run.py sanitize       the address and undefined-behaviour sanitizers, then the thread sanitizer
     run.py integration    the release build: the tests with one of the labels below
+    run.py quick          the release build: rules of the tree, units, plans, schedules
+    run.py soak TARGET N  the tests of a target N times beside two busy loops: what ever fails?
     run.py sum TARGET...  the sum of the targets that have run, for .ci/run
 
-Two labels move a test from one target to another; a folder's CMakeLists.txt sets them with
+Three labels move a test from one target to another; a folder's CMakeLists.txt sets them with
 set_tests_properties(... LABELS LABEL):
 
     integration   `make integration` alone: heavier needs, or a whole table that has a sample here
     long          `make integration` instead of `make test`; `make sanitize` runs it as before
+    timed         `make integration` alone, one after another: it asks how long something takes
 
 What the sanitizers leave out stands below, in ASAN_LEAVES and TSAN_RUNS.
+
+A test that fails is run once more, alone. One that passes then is flaky: a line of the summary
+names it, build/flaky/ keeps its first output, and it counts as passed. It is a defect all the same.
 
 A summary ends with "N passed, N failed, N skipped", also in build/summary.txt; the status is 1 when
 a test failed or a build failed. Where CI or WEFT_CI is set, a skip fails too, whether a whole test
@@ -22,6 +28,7 @@ cores, since some only wait)."""
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -29,8 +36,10 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-INTEGRATION = "^integration$"
-LABELS = "^(integration|long)$"
+INTEGRATION = "^(integration|timed)$"
+LABELS = "^(integration|long|timed)$"
+TARGETS = ("test", "sanitize", "integration", "quick")
+QUICK = r"(tidy|unit|plan|schedule)\."
 SLOWEST = 10
 EVERY = 30  # seconds between two lines about a build
 LIMIT = 600  # seconds that a test may take, unless its TIMEOUT says otherwise
@@ -55,11 +64,13 @@ TSAN_BUILDS = ("core", "plugins/*/*", "tests/links", "tests/fault", "tests/comm"
 
 
 class Result:
-    """One test of a report: its status and seconds, and why it or cases in it were skipped."""
+    """One test of a report: its status ("passed", "flaky", "failed" or "skipped"), seconds and
+    output, and why it or cases in it were skipped."""
 
-    def __init__(self, preset, name, status, seconds=0.0, reasons=()):
+    def __init__(self, preset, name, status, seconds=0.0, output=""):
         self.preset, self.name, self.status = preset, name, status
-        self.seconds, self.reasons = seconds, reasons
+        self.seconds, self.output = seconds, output
+        self.reasons = reasons_of(name, status, output)
 
 
 def whole():
@@ -78,15 +89,19 @@ def parts(patterns):
 
 
 def steps(target):
-    """(preset, build targets, options of ctest) of each build of a target."""
+    """(preset, build targets, tests at a time, options of ctest) of each part of a target."""
+    many = parallel()
     if target == "test":
-        return [("release", ["all"], ["-LE", LABELS])]
+        return [("release", ["all"], many, ["-LE", LABELS])]
+    if target == "quick":
+        return [("release", ["all"], many, ["-LE", LABELS, "-R", f"^({QUICK})"])]
     if target == "integration":
-        return [("release", ["all"], ["-L", LABELS])]
+        return [("release", ["all"], many, ["-L", "^(integration|long)$"]),
+                ("release", [], 1, ["-L", "^timed$"])]
     leaves = f"^({TREE})" if whole() else f"^({TREE}|{ASAN_LEAVES})"
     threads = ["-R", f"^({TSAN_RUNS})"] + ([] if whole() else ["-E", f"^({TSAN_LEAVES})"])
-    return [("asan-ubsan", ["all"], ["-LE", INTEGRATION, "-E", leaves]),
-            ("tsan", parts(TSAN_BUILDS), ["-LE", INTEGRATION, *threads])]
+    return [("asan-ubsan", ["all"], many, ["-LE", INTEGRATION, "-E", leaves]),
+            ("tsan", parts(TSAN_BUILDS), many, ["-LE", INTEGRATION, *threads])]
 
 
 # --- skips ---
@@ -160,8 +175,16 @@ def read_report(preset, path):
             status = "skipped" if case.find("skipped") is not None else "failed"
         output = case.findtext("system-out") or ""
         results.append(Result(preset, case.get("name"), status, float(case.get("time") or 0),
-                              reasons_of(case.get("name"), status, output)))
+                              output))
     return results
+
+
+def keep_output(folder, name, result):
+    """Write what a test has printed to build/FOLDER/NAME; the path, as one prints it."""
+    path = ROOT / "build" / folder / name.replace("/", "_")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(result.output, encoding="utf-8", errors="replace")
+    return path.relative_to(ROOT)
 
 
 def build(preset, targets):
@@ -199,27 +222,62 @@ def seed_costs(folder):
     path.write_text("".join(f"{test} 1 {seconds}\n" for seconds, test in rows) + "---\n")
 
 
-def run_step(preset, targets, options):
+def run_ctest(preset, jobs, options):
+    """The results of the tests of one build that the options of ctest choose."""
+    report = ROOT / f"build/{preset}.xml"
+    report.unlink(missing_ok=True)
+    done = subprocess.run(["ctest", "--preset", preset, "-j", str(jobs), "--timeout", str(LIMIT),
+                           "--no-tests=ignore", "--output-junit", str(report),
+                           "--test-output-size-passed", "1000000",
+                           "--test-output-size-failed", "1000000", *options],
+                          cwd=ROOT, check=False)
+    if report.exists():
+        return read_report(preset, report)
+    return [Result(preset, f"ctest of {preset}", "failed")] if done.returncode else []
+
+
+def both(preset, chosen, options):
+    """The options of ctest that choose what `chosen` and `options` choose: of several -R it would
+    take the last one."""
+    if "-R" not in chosen or "-R" not in options:
+        return chosen + options
+    listed = subprocess.run(["ctest", "--preset", preset, "-N", *chosen], cwd=ROOT, text=True,
+                            stdout=subprocess.PIPE, check=False).stdout
+    names = re.findall(r"^ +Test +#\d+: (\S+)", listed, re.M)
+    wanted = options[options.index("-R") + 1]
+    return ["-R", "^(" + "|".join(re.escape(n) for n in names if re.search(wanted, n)) + ")$"]
+
+
+def try_again(results):
+    """Run each test that has failed once more, alone: what passes then is flaky."""
+    for i, first in enumerate(results):
+        if first.status != "failed":
+            continue
+        print(f"=== {first.preset}: {first.name} once more, alone", flush=True)
+        again = run_ctest(first.preset, 1, ["-R", f"^{re.escape(first.name)}$"])
+        if any(r.name == first.name and r.status == "passed" for r in again):
+            results[i] = next(r for r in again if r.name == first.name)
+            results[i].status = "flaky"
+            results[i].kept = keep_output("flaky", f"{first.preset}.{first.name}.txt", first)
+
+
+def parallel():
+    """How many tests run at a time."""
+    return os.environ.get("CTEST_PARALLEL_LEVEL") or len(os.sched_getaffinity(0)) + 1
+
+
+def run_step(preset, targets, jobs, chosen, options):
     """(results, seconds of the build, seconds of the tests) of one build."""
     began = time.monotonic()
     print(f"=== {preset}: building", flush=True)
-    if not build(preset, targets):
+    if targets and not build(preset, targets):
         return [Result(preset, f"the build {preset}", "failed")], time.monotonic() - began, 0
     built = time.monotonic()
     print(f"=== {preset}: built in {built - began:.0f} s; testing", flush=True)
-    report = ROOT / f"build/{preset}.xml"
-    report.unlink(missing_ok=True)
     seed_costs(ROOT / "build" / preset)
-    jobs = os.environ.get("CTEST_PARALLEL_LEVEL") or str(len(os.sched_getaffinity(0)) + 1)
-    subprocess.run(["ctest", "--preset", preset, "-j", jobs, "--timeout", str(LIMIT),
-                    "--no-tests=error", "--output-junit", str(report),
-                    "--test-output-size-passed", "1000000", *options], cwd=ROOT, check=False)
-    took = time.monotonic() - built
-    results = read_report(preset, report) if report.exists() else []
-    if not results:
-        print(f"ctest of {preset} ran no test")
-        results = [Result(preset, f"ctest of {preset}", "failed")]
-    return results, built - began, took
+    results = run_ctest(preset, jobs, both(preset, chosen, options))
+    try_again(results)
+    return results, built - began, time.monotonic() - built
 
 
 # --- summaries ---
@@ -235,13 +293,18 @@ def finish(target, results, minutes, text):
     for result in slow:
         print(f"{result.seconds:8.1f}  {result.name} ({result.preset})")
     judge_skips(results, allowed_skips(), in_ci())
+    flaky = [f"flaky    {r.name} ({r.preset})  [its first output: {r.kept}]"
+             for r in results if r.status == "flaky"]
+    print("\n".join(flaky), end="\n" if flaky else "")
     for result in results:
         if result.status == "failed":
             print(f"FAILED   {result.name} ({result.preset})")
-    counts = [sum(r.status == s for r in results) for s in ("passed", "failed", "skipped")]
+    counts = [sum(r.status in s for r in results)
+              for s in (("passed", "flaky"), ("failed",), ("skipped",))]
     keep = ROOT / "build/summary"
     keep.mkdir(exist_ok=True)
-    (keep / f"{target}.json").write_text(json.dumps({"counts": counts, "minutes": minutes}))
+    (keep / f"{target}.json").write_text(json.dumps(
+        {"counts": counts, "minutes": minutes, "flaky": flaky}))
     print(f"\nmake {target}: {minutes:.1f} minutes ({text})")
     return conclude(counts)
 
@@ -254,33 +317,83 @@ def conclude(counts):
 
 def total(targets):
     """What .ci/run ends with. A target without a summary has not come to its end: it failed."""
-    sums = [0, 0, 0]
+    sums, lines, flaky = [0, 0, 0], [], []
     (ROOT / "build").mkdir(exist_ok=True)
-    print()
     for target in targets:
         path = ROOT / f"build/summary/{target}.json"
-        kept = {"counts": [0, 1, 0], "minutes": 0}
+        kept = {"counts": [0, 1, 0], "minutes": 0, "flaky": []}
         if path.exists():
             kept = json.loads(path.read_text())
-        print(f"make {target:12} {kept['minutes']:5.1f} minutes   {line_of(*kept['counts'])}"
-              f"{'' if path.exists() else ' (it has no summary)'}")
+        lines.append(f"make {target:12} {kept['minutes']:5.1f} minutes   "
+                     f"{line_of(*kept['counts'])}, {len(kept['flaky'])} flaky"
+                     f"{'' if path.exists() else ' (it has no summary)'}")
         sums = [a + b for a, b in zip(sums, kept["counts"])]
+        flaky += kept["flaky"]
+    print("", *flaky, *lines, sep="\n")
     return conclude(sums)
 
 
-def main():
-    if len(sys.argv) > 2 and sys.argv[1] == "sum":
-        return total(sys.argv[2:])
-    if len(sys.argv) < 2 or sys.argv[1] not in ("test", "sanitize", "integration"):
-        print(__doc__)
-        return 2
-    target, began, results, text = sys.argv[1], time.monotonic(), [], []
+def run_target(target, options):
+    began, results, text = time.monotonic(), [], []
     (ROOT / f"build/summary/{target}.json").unlink(missing_ok=True)
-    for preset, targets, options in steps(target):
-        found, building, testing = run_step(preset, targets, options + sys.argv[2:])
+    for preset, targets, jobs, chosen in steps(target):
+        found, building, testing = run_step(preset, targets, jobs, chosen, options)
         results += found
         text.append(f"{preset}: build {building / 60:.1f}, tests {testing / 60:.1f}")
+    for preset in {step[0] for step in steps(target)} - {r.preset for r in results}:
+        print(f"ctest of {preset} ran no test")
+        results.append(Result(preset, f"ctest of {preset}", "failed"))
     return finish(target, results, (time.monotonic() - began) / 60, "; ".join(text))
+
+
+# --- the same tests many times on a busy machine ---
+
+BUSY = "import os, sys\nwhile os.getppid() == int(sys.argv[1]):\n    sum(range(100000))"
+
+
+def soak(target, rounds, options):
+    """Each test that ever fails is listed, with what it printed; nothing is tried again."""
+    for preset, targets, _, _ in steps(target):
+        if targets and not build(preset, targets):
+            return conclude([0, 1, 0])
+        seed_costs(ROOT / "build" / preset)
+    shutil.rmtree(ROOT / "build/soak", ignore_errors=True)
+    passed, skipped, failures = set(), set(), {}
+    busy = [subprocess.Popen([sys.executable, "-c", BUSY, str(os.getpid())]) for _ in range(2)]
+    try:
+        for number in range(1, rounds + 1):
+            began = time.monotonic()
+            for preset, _, jobs, chosen in steps(target):
+                for r in run_ctest(preset, jobs, both(preset, chosen, options)):
+                    name = f"{r.name} ({preset})"
+                    (skipped if r.status == "skipped" else passed).add(name)
+                    if r.status == "failed":
+                        failures.setdefault(name, []).append(keep_output(
+                            "soak", f"{number}.{preset}.{r.name}.txt", r))
+            print(f"=== round {number} of {rounds}: {(time.monotonic() - began) / 60:.1f} minutes; "
+                  f"tests that failed so far: {len(failures)}", flush=True)
+    except KeyboardInterrupt:
+        print(f"=== interrupted in round {number} of {rounds}")
+    finally:
+        for loop in busy:
+            loop.kill()
+            loop.wait()
+    for name, kept in sorted(failures.items()):
+        print(f"FAILED   {name} in {len(kept)} of {rounds} rounds: {', '.join(map(str, kept))}")
+    good = passed - set(failures)
+    return conclude([len(good), len(failures), len(skipped - passed)])
+
+
+def main():
+    words = sys.argv[1:]
+    if len(words) > 1 and words[0] == "sum":
+        return total(words[1:])
+    if len(words) > 2 and words[0] == "soak" and words[1] in TARGETS and words[2].isdigit():
+        return soak(words[1], int(words[2]), words[3:])
+    if words and words[0] in TARGETS:
+        return run_target(words[0], words[1:])
+    print(__doc__)
+    return 2
 
 
 if __name__ == "__main__":

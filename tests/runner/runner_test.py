@@ -17,6 +17,10 @@ SKIPS = """add_test(NAME card COMMAND sh -c "echo there is no card here; exit 77
 set_tests_properties(card PROPERTIES SKIP_RETURN_CODE 77)
 """
 FAILS = "add_test(NAME bad COMMAND false)\n"
+EVERY_SECOND = """add_test(NAME moody COMMAND sh -c
+  "if [ -e ${CMAKE_BINARY_DIR}/failed ]; then rm ${CMAKE_BINARY_DIR}/failed; \
+  else touch ${CMAKE_BINARY_DIR}/failed; echo bad luck; exit 1; fi")
+"""
 LABELLED = """add_test(NAME heavy COMMAND true)
 set_tests_properties(heavy PROPERTIES LABELS integration)
 """
@@ -84,6 +88,30 @@ class Runner(unittest.TestCase):
         said = self.run_target(FAILS, 1, "1 passed, 1 failed, 0 skipped")
         self.assertIn("FAILED   bad (release)\n", said)
 
+    def test_a_test_that_fails_every_second_time(self):
+        """Its first output is kept, and the target passes; a test that always fails fails it."""
+        said = self.run_target(EVERY_SECOND, 0, "2 passed, 0 failed, 0 skipped")
+        kept = "build/flaky/release.moody.txt"
+        self.assertIn(f"flaky    moody (release)  [its first output: {kept}]\n", said)
+        self.assertIn("bad luck", self.read(kept))
+        self.assertNotIn("FAILED   ", said)
+        said = self.run_target(EVERY_SECOND + FAILS, 1, "2 passed, 1 failed, 0 skipped")
+        self.assertIn("FAILED   bad (release)\n", said)
+        self.assertNotIn("flaky    bad", said)
+        said = self.run_target("", 1, "2 passed, 1 failed, 0 skipped", words=("sum", "test"))
+        self.assertIn("flaky    moody (release)", said)
+        self.assertRegex(said, r"make test .* 2 passed, 1 failed, 0 skipped, 1 flaky\n")
+
+    def test_a_soak(self):
+        """Nothing is tried again, every failure is listed with its output, and loops end."""
+        said = self.run_target(EVERY_SECOND, 1, "1 passed, 1 failed, 0 skipped",
+                               words=("soak", "test", "3"))
+        self.assertIn("FAILED   moody (release) in 2 of 3 rounds: "
+                      "build/soak/1.release.moody.txt, build/soak/3.release.moody.txt\n", said)
+        self.assertIn("bad luck", self.read("build/soak/3.release.moody.txt"))
+        self.assertIn("round 3 of 3", said)
+        self.run_target("", 0, "1 passed, 0 failed, 0 skipped", words=("soak", "test", "2"))
+
     def test_a_build_that_fails(self):
         said = self.run_target("message(FATAL_ERROR nonsense)\n", 1,
                                "0 passed, 1 failed, 0 skipped")
@@ -127,13 +155,14 @@ class Runner(unittest.TestCase):
         self.assertIn("card: .* has no sentence", done.stderr)
 
     def test_labels(self):
-        """`long` as well as `integration` moves a test to `make integration`."""
+        """`long` and `timed` as well as `integration` move a test to `make integration`."""
         self.run_target(LABELLED + FAILS, 1, "1 passed, 1 failed, 0 skipped")
         self.run_target(LABELLED + FAILS, 0, "1 passed, 0 failed, 0 skipped",
                         words=("integration",))
-        longer = LABELLED + FAILS + "set_tests_properties(bad PROPERTIES LABELS long)\n"
-        self.run_target(longer, 0, "1 passed, 0 failed, 0 skipped")
-        self.run_target(longer, 1, "1 passed, 1 failed, 0 skipped", words=("integration",))
+        for label in ("long", "timed"):
+            moved = LABELLED + FAILS + f"set_tests_properties(bad PROPERTIES LABELS {label})\n"
+            self.run_target(moved, 0, "1 passed, 0 failed, 0 skipped")
+            self.run_target(moved, 1, "1 passed, 1 failed, 0 skipped", words=("integration",))
 
     def test_the_sum(self):
         """A target that did not come to its end counts as one failure."""
@@ -141,7 +170,7 @@ class Runner(unittest.TestCase):
         self.run_target(LABELLED, 0, "1 passed, 0 failed, 0 skipped", words=("integration",))
         said = self.run_target("", 1, "2 passed, 1 failed, 0 skipped",
                                words=("sum", "test", "integration"))
-        self.assertRegex(said, r"make test +0\.\d minutes   1 passed, 1 failed, 0 skipped\n")
+        self.assertRegex(said, r"make test +0\.\d minutes   1 passed, 1 failed, 0 skipped, 0 flaky\n")
         said = self.run_target("", 1, "1 passed, 1 failed, 0 skipped",
                                words=("sum", "integration", "sanitize"))
         self.assertIn("(it has no summary)", said)
