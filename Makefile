@@ -2,8 +2,8 @@
 # says which test runs in which target.
 WEFT = build/release/bin/weft
 
-.PHONY: help setup build quick test sanitize integration soak lab nightly demo bench \
-  test-gpu bench-gpu bundle format clean
+.PHONY: help setup build quick test sanitize integration soak peers lab nightly demo bench test-gpu \
+  bench-gpu bundle package format clean
 
 help:
 	@echo 'make setup    install what building and testing need (Debian; needs a network)'
@@ -19,15 +19,19 @@ help:
 	@echo '              soft-RoCE, PyTorch, MPI; 15 minutes'
 	@echo 'make soak N=20    the tests of make test N times beside two busy loops; lists what ever fails.'
 	@echo '              SOAK=sanitize: those of make sanitize. TESTS=REGEX: some of them'
+	@echo 'make peers    models of Hugging Face transformers there and back, and what is recorded of'
+	@echo '              them anew; installs some 3 GB from PyPI'
 	@echo 'make lab CMD="..."  runs a command in a virtual machine with soft-RoCE and tc'
 	@echo 'make nightly  300 random jobs on several ranks against one rank, collectives in random'
-	@echo '              order, 200 random failures around saves and resumes, verbs on soft-RoCE at'
-	@echo '              length, and what make sanitize leaves out; about an hour and a'
+	@echo '              order, 200 random failures around saves and resumes, an hour with four ranks a'
+	@echo '              processor that must not be taken for frozen, verbs on soft-RoCE at'
+	@echo '              length, and what make sanitize leaves out; about two hours and a'
 	@echo '              half'
 	@echo 'make bench    collectives and training beside the peers that are installed'
 	@echo 'make test-gpu, make bench-gpu    what needs a GPU, in one report; speed beside PyTorch'
 	@echo 'make bundle   programs, plugins, tests and their libraries in build/bundle, for another'
 	@echo '              machine: tests/gpu/run and bench/gpu/run find them there'
+	@echo 'make package  Debian packages weft, weft-cuda and weft-dev in build/release/package'
 	@echo 'make format   clang-format over the tree'
 	@echo 'make clean    remove build/ (runs/ stays)'
 
@@ -57,6 +61,11 @@ integration: setup
 	@sh cmake/python.sh
 	@python3 -B tests/run.py integration
 
+peers: build
+	@sh cmake/peers.sh
+	@python3 -B tests/hf/peers.py $(WEFT) || [ $$? -eq 77 ]
+	@build/peers/bin/python3 -B tests/generate/record.py $(WEFT) --check || [ $$? -eq 77 ]
+
 lab:
 	@sh cmake/setup.sh tests/lab
 	@tests/lab/run sh -c "$$CMD"
@@ -67,6 +76,7 @@ nightly: build
 	WEFT_PARITY_WHOLE=1 python3 -B tests/parity/matrix.py $(WEFT) Matrix
 	WEFT_PARITY_RANDOM=300 WEFT_PARITY_SEED=$$(date +%j) python3 -B tests/parity/matrix.py $(WEFT) Drawn
 	WEFT_CAMPAIGN=200 WEFT_TEST_SEED=$$(date +%j) python3 -B tests/fault/train_campaign.py $(WEFT)
+	WEFT_BUSY_SECONDS=3600 WEFT_TEST_SEED=$$(date +%j) python3 -B tests/fault/watch/train_busy.py $(WEFT)
 	ctest --preset release -C nightly -R '(ops|cuda)\..*\.ptx'
 	sh cmake/setup.sh tests/lab
 	tests/lab/run -t 1800 env -u WEFT_LAB python3 -B tests/verbs/lab.py $(WEFT) \
@@ -77,6 +87,7 @@ demo: setup build
 	@WEFT=$(WEFT) TEXT='$(TEXT)' sh configs/demo.sh
 
 bench: build
+	python3 bench/weights.py --weft $(WEFT)
 	python3 bench/allreduce.py --weft $(WEFT)
 	python3 bench/scale.py --weft $(WEFT) --no-torch
 	@if python3 -c 'import torch' 2>/dev/null; then python3 bench/train.py --weft $(WEFT); \
@@ -91,6 +102,9 @@ bench-gpu:
 
 bundle: build
 	@sh cmake/bundle.sh
+
+package: build
+	@cd build/release && cpack
 
 format:
 	@find core sdk plugins tests bench \( -name '*.c' -o -name '*.h' -o -name '*.cc' -o -name '*.cu*' \) \

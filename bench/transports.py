@@ -2,10 +2,11 @@
 """All transports side by side on this machine, in turn in each round: latency and bandwidth of a
 pair of ranks, all-reduces, and a training job.
 
-  bench/transports.py [--weft build/release/bin/weft] [--rounds 5] [--ranks 2,4] [--steps 20]
-                      [--only shm,tcp,mpi] [-o bench/results/transports.md]
+  bench/transports.py [--weft build/release/bin/weft] [--rounds 5] [--minutes 8] [--ranks 2,4]
+                      [--steps 20] [--only shm,tcp,mpi] [-o bench/results/transports.md]
 
-Transports are those of the build; those that cannot be used here are named and left out. Ranks over
+Transports are those of the build; those that cannot be used here are named and left out. A round
+that would end after --minutes is not begun (the first always is). Ranks over
 mpi and mpi_pairs are started by mpirun, which shares this machine's memory; `mpi itself` is
 bench/peers/mpi_allreduce.c, without weft. Medians of the rounds, as a table in Markdown. Nothing
 else should run on the machine."""
@@ -19,6 +20,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
@@ -133,10 +135,19 @@ def spread(key, value):
             for size, us in value.items() if size in SIZES}
 
 
+def more_time(b, done, began):
+    """Is there time for another round, as long as those before?"""
+    took = time.monotonic() - began
+    if done:
+        print(f"round {done} of {b.o.rounds}: {took:.0f} s", file=sys.stderr, flush=True)
+    return done < b.o.rounds and (not done or took * (done + 1) / done <= 60 * b.o.minutes)
+
+
 def measure(b, plugins):
-    """{row: {plugin: [runs]}}, and {plugin: why it is left out}."""
-    rows, left_out = {}, {}
-    for _ in range(b.o.rounds):
+    """{row: {plugin: [runs]}}, {plugin: why it is left out}, and the number of rounds."""
+    rows, left_out, done, began = {}, {}, 0, time.monotonic()
+    while more_time(b, done, began):
+        done += 1
         for plugin in plugins:
             for key, one in figures(b, plugin).items():
                 if plugin in left_out:
@@ -148,16 +159,22 @@ def measure(b, plugins):
                     continue
                 for row, value in result.items():
                     rows.setdefault(row, {}).setdefault(plugin, []).append(value)
-    return rows, left_out
+    return rows, left_out, done
 
 
-def report(rows, left_out, plugins, o):
+def processor():
+    with open("/proc/cpuinfo", encoding="utf-8") as f:
+        return next((x.partition(":")[2].strip() for x in f if x.startswith("model name")), "?")
+
+
+def report(rows, left_out, rounds, plugins, o):
     shown = [p for p in plugins if p not in left_out]
     lines = ["# Transports side by side", "",
              f"    bench/transports.py --rounds {o.rounds} --ranks "
              f"{','.join(map(str, o.ranks))} --steps {o.steps}", "",
-             f"Medians of {o.rounds} interleaved rounds on one machine ({os.cpu_count()} cores). "
-             "All-reduces of `mpi` are those of MPI itself, without weft.", "",
+             f"Medians of {rounds} interleaved rounds on one machine ({processor()}, "
+             f"{os.cpu_count()} cores). All-reduces of `mpi` are those of MPI itself, without "
+             "weft. RDMA is in [verbs.md](verbs.md).", "",
              "| | unit | " + " | ".join(shown) + " |", "|---|---|" + "---|" * len(shown)]
     for (what, unit), runs in rows.items():
         cells = [f"{statistics.median(runs[p]):.4g}" if p in runs else "" for p in shown]
@@ -170,6 +187,7 @@ def main():
     a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     a.add_argument("--weft", default=os.path.join(HERE, "..", "build", "release", "bin", "weft"))
     a.add_argument("--rounds", type=int, default=5)
+    a.add_argument("--minutes", type=float, default=8)
     a.add_argument("--ranks", default="2,4")
     a.add_argument("--steps", type=int, default=20)
     a.add_argument("--only", default="")
@@ -180,8 +198,8 @@ def main():
         b = Bench(o, work)
         here = sorted(x[:-3] for x in os.listdir(os.path.join(b.build, "lib/weft/comm"))
                       if x.endswith(".so"))
-        plugins = [p for p in here if p not in ALONE]
-        plugins += ["mpi_pairs"] if "mpi" in plugins else []
+        plugins = [p for p in here if p not in (*ALONE, "mpi")]
+        plugins += ["mpi_pairs", "mpi"] if "mpi" in here else []
         plugins = [p for p in plugins if not o.only or p in o.only.split(",")]
         if "mpi" in plugins and shutil.which("mpicc"):
             subprocess.run(["mpicc", "-O2", "-o", os.path.join(work, "mpi"),

@@ -1,5 +1,7 @@
-# Make the links of the installed documents lead somewhere: headers to where they are installed, and
-# files that only the source tree has become text. DOCS, INCLUDES: the installed folders.
+# Make the links of the installed documents lead somewhere: headers and samples to where they are
+# installed, and files that only the source tree has become text. DOCS, INCLUDES, SAMPLES: the
+# installed folders; headers and samples may be installed later, as another package. SOURCE: the
+# source tree; FOLDERS: those of its folders that are samples.
 file(GLOB_RECURSE pages ${DOCS}/*.md)
 foreach(page ${pages})
   get_filename_component(folder ${page} DIRECTORY)
@@ -16,6 +18,20 @@ foreach(page ${pages})
       string(REPLACE "](${target})" "](${header})" text "${text}")
     elseif(NOT EXISTS ${path})
       string(REGEX REPLACE "^(\\.\\./)+" "" path ${target})
+      set(sample OFF)
+      foreach(one ${FOLDERS})
+        if(path MATCHES "^${one}(/|$)" AND EXISTS ${SOURCE}/${path} AND
+            (IS_DIRECTORY ${SOURCE}/${path} OR path MATCHES "(\\.(c|h|cc|cpp)|CMakeLists\\.txt)$"))
+          set(sample ON)
+        endif()
+      endforeach()
+      if(path MATCHES "^configs(/|$)" AND EXISTS ${SOURCE}/${path})
+        file(RELATIVE_PATH sample ${folder} ${SAMPLES}/../${path})
+        string(REPLACE "](${target})" "](${sample})" text "${text}")
+      elseif(sample)
+        file(RELATIVE_PATH sample ${folder} ${SAMPLES}/${path})
+        string(REPLACE "](${target})" "](${sample})" text "${text}")
+      endif()
       string(REPLACE "](${target})" "] (${path} of the source)" text "${text}")
     endif()
   endforeach()

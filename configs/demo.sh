@@ -12,7 +12,7 @@ else
   [ $# -gt 0 ] || { echo "no text in $fortunes: make setup installs it, or say TEXT=FILE"; exit 1; }
 fi
 mkdir -p runs
-"$WEFT" data "$@" -o runs/demo-train.bin --valid runs/demo-valid.bin
+"$WEFT" data --force "$@" -o runs/demo-train.bin --valid runs/demo-valid.bin
 "$WEFT" train -n 2 configs/demo.ini
 newest=$(ls -d runs/demo/checkpoints/step-* | tail -n 1)
 echo

@@ -16,11 +16,12 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-const command *const commands[] = {
-    &cli_cmd_train,  &cli_cmd_plan, &cli_cmd_bench,   &cli_cmd_tune,
-    &cli_cmd_doctor, &cli_cmd_data, &cli_cmd_sample,  &cli_cmd_ckpt,
-    &cli_cmd_flight, &cli_cmd_key,  &cli_cmd_plugins, &cli_cmd_config,
-    &cli_cmd_ops,    NULL};
+const command *const commands[] = {&cli_cmd_train,  &cli_cmd_plan,   &cli_cmd_sim,
+                                   &cli_cmd_bench,  &cli_cmd_tune,   &cli_cmd_doctor,
+                                   &cli_cmd_data,   &cli_cmd_sample, &cli_cmd_eval,
+                                   &cli_cmd_import, &cli_cmd_export, &cli_cmd_ckpt,
+                                   &cli_cmd_flight, &cli_cmd_key,    &cli_cmd_plugins,
+                                   &cli_cmd_config, &cli_cmd_ops,    NULL};
 
 static int help(void)
 {
@@ -34,6 +35,10 @@ static int help(void)
 
 static int unknown(const char *name)
 {
+    if (!strcmp(name, "version")) {
+        log_line(WEFT_LOG_ERROR, "unknown command 'version'; weft --version prints the version");
+        return 2;
+    }
     const char *names[32];
     uint32_t n = 0;
     for (; commands[n]; n++)
@@ -64,7 +69,7 @@ static int run(int argc, char **argv)
         return answered(argc < 2 ? 2 : 0);
     }
     if (!strcmp(argv[1], "--version")) {
-        printf("weft %s, plugin ABI %u.%u\n", WEFT_VERSION, WEFT_ABI_MAJOR, WEFT_ABI_MINOR);
+        cli_print_version();
         return answered(0);
     }
     for (uint32_t i = 0; commands[i]; i++)

@@ -47,18 +47,23 @@ LIMIT = 600  # seconds that a test may take, unless its TIMEOUT says otherwise
 # Tests of the tree itself have the same result in every build.
 TREE = r"tidy|abi\.headers|abi\.outside|pytorch|runner"
 # What the address sanitizer leaves to `make nightly` (WEFT_WHOLE=1): deaths that are timed; the
-# launcher; and jobs whose numbers are compared with those of one rank. parity.matrix has a sample
-# of such jobs, and tests of plans and of collectives cover the rest. No sanitizer sees that two
-# tensors of one arena overlap; bounds of the cuda device's kernels are checked by the interpreter
-# of PTX (tests/cuda/ptx/ptx.h). Of the checker it runs every check on right plugins and samples of
-# bad ones: each check is a process that loads all libraries, which takes it five times as long.
-ASAN_LEAVES = (r"fault\.(job_(death|launch)|train_frozen)|cuda\.ranks|double\.double|openness"
-               r"|check\.(bad_|right_tree)"
+# launcher; whole jobs in which ranks die or wait, which the thread sanitizer runs; and jobs whose
+# numbers are compared with those of one rank. parity.matrix has a sample of such jobs, and tests of
+# plans and of collectives cover the rest. No sanitizer sees that two tensors of one arena overlap;
+# bounds of the cuda device's kernels are checked by the interpreter of PTX (tests/cuda/ptx/ptx.h).
+# The commands of the documents, and jobs over a library of collectives, are such jobs again.
+# Of the checker it runs every check on right plugins and samples of bad ones: each check is a
+# process that loads all libraries, which takes it five times as long.
+ASAN_LEAVES = (r"fault\.(job_(death|launch)"
+               r"|train_(frozen|stuck|busy|campaign|death|hosts|late|lock|many|flips|restart|stop"
+               r"|strangers))"
+               r"|plugins\.stuck|cli\.documents|coll\.train|abi\.(grown|frozen)|cuda\.ranks"
+               r"|double\.double|openness|check\.(bad_|right_tree)"
                r"|parity\.(compress|layouts|machines|optimizers|recompute|resume|stages|sums|tensor"
                r"|zero)|ops\.(joined_test\.cuda_own|ops_test\.cuda)")
 # The thread sanitizer runs what has threads, and builds these folders and the libraries they use.
 TSAN_RUNS = r"links|fault|comm\.(links|threads)|job|unit\.(comm|job|run|log)"
-TSAN_LEAVES = r"fault\.(job_launch|train_frozen)"
+TSAN_LEAVES = r"fault\.(job_launch|train_(frozen|stuck|busy))"
 TSAN_BUILDS = ("core", "plugins/*/*", "tests/links", "tests/fault", "tests/comm", "tests/schedule",
                "tests/unit")
 

@@ -32,11 +32,12 @@ static table own = {progress, wake};
 
 enum kind { DIRECT, STATUS, NOTHING, NEXT, KINDS };
 static const char *const names[] = {"without the macros", "PLUGIN_CALL", "PLUGIN_DO",
-                                    "call_next and a call"};
+                                    "call_row_next"};
 
 static uint64_t run(enum kind k, const table *volatile *t)
 {
     uint64_t n = 0;
+    call_row row = call_row_begin(CALLS);
     for (uint32_t i = 0; i < CALLS; i++) {
         const table *to = *t;
         if (k == DIRECT && to->progress(&n) != WEFT_OK)
@@ -46,7 +47,7 @@ static uint64_t run(enum kind k, const table *volatile *t)
         if (k == NOTHING)
             PLUGIN_DO(to, wake, &n);
         if (k == NEXT) {
-            call_next();
+            call_row_next(&row);
             if (to->progress(&n) != WEFT_OK)
                 return 0;
         }
@@ -57,7 +58,7 @@ static uint64_t run(enum kind k, const table *volatile *t)
 static double nanoseconds(enum kind k)
 {
     static const table *volatile t = &own;
-    call_enter(&own, "run"); /* call_next() needs a call to be in */
+    call_enter(&own, "run");
     const uint64_t began = clock_ns();
     const uint64_t n = run(k, &t);
     const uint64_t ended = clock_ns();
@@ -76,10 +77,13 @@ int main(void)
     static double ns[KINDS][ROUNDS];
     double median[KINDS];
     int status = 0;
-    host_watch_begin(); /* it reads the slot meanwhile */
+    host_watch_begin();                       /* it reads the slot meanwhile */
+    call_site *sites = host_sites_new(CALLS); /* rows need a call to be in, at sites */
+    call_site_enter(sites);
     for (uint32_t r = 0; r < ROUNDS; r++)
         for (uint32_t k = 0; k < KINDS; k++)
             ns[k][r] = nanoseconds((enum kind)k);
+    host_sites_free(sites);
     host_watch_end();
     for (uint32_t k = 0; k < KINDS; k++) {
         qsort(ns[k], ROUNDS, sizeof ns[k][0], by_value);

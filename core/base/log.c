@@ -2,6 +2,7 @@
 #include "base/log.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -34,6 +35,17 @@ int log_level_from(const char *name)
     return -1;
 }
 
+void log_plain(char *text)
+{
+    for (unsigned char *c = (unsigned char *)text; *c; c++) {
+        const bool c1 = c[0] == 0xc2 && c[1] >= 0x80 && c[1] <= 0x9f;
+        if (c1)
+            c[1] = '?';
+        if (c1 || (*c < 32 && *c != '\n' && *c != '\t') || *c == 127)
+            *c = '?';
+    }
+}
+
 void log_line(int level, const char *fmt, ...)
 {
     if (level > max_level || level < 0)
@@ -46,6 +58,7 @@ void log_line(int level, const char *fmt, ...)
     va_start(ap, fmt);
     int m = vsnprintf(line + n, sizeof line - (size_t)n - 1, fmt, ap);
     va_end(ap);
+    log_plain(line);
     size_t len = (size_t)n + (m < 0 ? 0 : (size_t)m);
     if (len > sizeof line - 2)
         len = sizeof line - 2;

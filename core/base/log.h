@@ -15,6 +15,11 @@ int log_rank(void);
 /* "weft[ rank R] error: text". [any] */
 void log_line(int level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* Replace control characters other than newlines and tabs by '?': names of files and texts of
+ * others go to terminals. Bytes from 128 on stay, since they are UTF-8; but not the control
+ * characters U+0080 to U+009F. [any] */
+void log_plain(char *text);
+
 /* Parse "error", "warn", "info" or "debug"; -1 for anything else. */
 int log_level_from(const char *name);
 

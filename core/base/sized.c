@@ -3,6 +3,8 @@
 
 #include "base/err.h"
 
+#include <string.h>
+
 /* struct_size and the word behind it: every struct has them. */
 #define LEAST (2 * sizeof(uint32_t))
 
@@ -42,4 +44,15 @@ weft_status sized_check_out(const char *call, const void *out)
         "%s(): struct_size of the struct to fill is %u; zero the struct and set it to sizeof of "
         "the struct before the call",
         call, room);
+}
+
+weft_status sized_give(const char *call, void *out, const void *value)
+{
+    const uint32_t room = *(const uint32_t *)out, have = *(const uint32_t *)value;
+    const uint32_t n = room < have ? room : have;
+    if (room < LEAST)
+        return sized_check_out(call, out);
+    memcpy((char *)out + sizeof n, (const char *)value + sizeof n, n - sizeof n);
+    memcpy(out, &n, sizeof n);
+    return WEFT_OK;
 }

@@ -27,4 +27,7 @@ weft_status sized_check_flags(const char *call, uint32_t flags, uint32_t known);
  * is not set. [any] */
 weft_status sized_check_out(const char *call, const void *out);
 
+/* The same, and weft_give(): for calls that a plugin makes often. [any] */
+weft_status sized_give(const char *call, void *out, const void *value);
+
 #endif

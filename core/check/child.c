@@ -42,6 +42,7 @@ int check_child_run(const check_request *q, uint32_t number)
         close(q->result);
         check_page_use(p);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        prctl(PR_SET_CHILD_SUBREAPER, 1); /* so that a daemon of the plugin is seen: rig_state.c */
     }
     if (!q->in_process) /* under a debugger nothing ends the process */
         check_watch(check_seconds(r.now));

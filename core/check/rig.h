@@ -126,14 +126,19 @@ typedef struct check_state {
     char folder[4096], locale[256];
     uint32_t umask, control; /* control: the floating-point control word */
     uint64_t mask;           /* blocked signals */
+    bool children;           /* there is a process that this one, or one of its own, started */
 } check_state;
 
 #define CHECK_STATE_OWNED 1u   /* what belongs to the process: environment, folder, signals, ... */
 #define CHECK_STATE_FILES 2u   /* descriptors */
-#define CHECK_STATE_THREADS 4u /* threads */
+#define CHECK_STATE_THREADS 4u /* threads and processes */
 #define CHECK_STATE_NEW 8u     /* new environment variables, which open() may set (weft/base.h) */
 
 void check_state_take(check_state *s);
+
+/* Whether a process is left, running or not waited for, that this one has started, or whose parent
+ * has ended: a daemon. The process of a check is the reaper of those. */
+bool check_state_children(void);
 
 /* The first difference as a sentence, "" if there is none. */
 const char *check_state_compare(const check_state *before, const check_state *after, uint32_t what);

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -79,6 +80,12 @@ static uint32_t control_word(void)
 }
 #endif
 
+bool check_state_children(void)
+{
+    siginfo_t any = {0};
+    return !waitid(P_ALL, 0, &any, WEXITED | WNOHANG | WNOWAIT | __WALL);
+}
+
 void check_state_take(check_state *s)
 {
     uint64_t names = 0;
@@ -100,6 +107,7 @@ void check_state_take(check_state *s)
     s->umask = umask(0);
     umask((mode_t)s->umask);
     s->control = control_word();
+    s->children = check_state_children();
 }
 
 /* The first variable of `a` that `b` has not, or with another value; NULL: none. */
@@ -152,6 +160,8 @@ const char *check_state_compare(const check_state *a, const check_state *b, uint
         snprintf(text, sizeof text, "there are %u threads instead of %u", b->threads, a->threads);
         return text;
     }
+    if (what & CHECK_STATE_THREADS && b->children && !a->children)
+        return "there is a process that the plugin has started";
     if (what & CHECK_STATE_FILES && (a->descriptors != b->descriptors || a->fds != b->fds)) {
         snprintf(text, sizeof text, "%u descriptors are open instead of %u, or others",
                  b->descriptors, a->descriptors);

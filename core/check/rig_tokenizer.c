@@ -59,8 +59,12 @@ static weft_status decode(weft_tokenizer *t, const weft_decode_args *args, uint6
     return WEFT_OK;
 }
 
-static const weft_tokenizer_table table = {sizeof table, 0,      open_one, close_one,
-                                           describe,     encode, decode};
+static const weft_tokenizer_table table = {.struct_size = sizeof table,
+                                           .open = open_one,
+                                           .close = close_one,
+                                           .info = describe,
+                                           .encode = encode,
+                                           .decode = decode};
 
 static weft_status open_component(void *ctx, const weft_component_args *args,
                                   weft_component_ref *out)

@@ -10,6 +10,7 @@
 #include "check/report.h"
 #include "check/rig.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -19,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -188,7 +190,23 @@ static bool is_foreign(const check *c, const char *interfaces)
     return true;
 }
 
-static weft_status run_all(const check_request *q, check_report *report, const char *interfaces)
+/* Each process loads the file anew, so a file that is built again meanwhile would be judged in part
+ * by what it was before. */
+static weft_status same_file(const check_request *q, const struct stat *was)
+{
+    struct stat is = {0};
+    if (!stat(q->path, &is) && is.st_dev == was->st_dev && is.st_ino == was->st_ino &&
+        is.st_size == was->st_size && is.st_mtim.tv_sec == was->st_mtim.tv_sec &&
+        is.st_mtim.tv_nsec == was->st_mtim.tv_nsec)
+        return WEFT_OK;
+    return err_fail(WEFT_IO,
+                    "%s was replaced or changed while it was checked, so there is no result; run "
+                    "the command again",
+                    q->path);
+}
+
+static weft_status run_all(const check_request *q, const struct stat *file, check_report *report,
+                           const char *interfaces)
 {
     slot slots[AT_ONCE] = {0};
     weft_status st = WEFT_OK;
@@ -208,7 +226,9 @@ static weft_status run_all(const check_request *q, check_report *report, const c
                 st = start(q, r->of->number, r, &slots[i]);
             }
         }
-        check_report_progress(report, done);
+        if (st == WEFT_OK)
+            st = same_file(q, file);
+        check_report_progress(report, st == WEFT_OK ? done : report->n);
         wait_a_little();
     }
     for (uint32_t i = 0; i < AT_ONCE; i++)
@@ -262,21 +282,60 @@ static weft_status begin_files(char folder[PATH_MAX])
     return WEFT_OK;
 }
 
-static weft_status parent(const check_request *q, check_report *report)
+/* --- processes that a plugin has left --- */
+
+/* Whether a process was started by one of the checks: they alone have the folder in TMPDIR. */
+static bool is_of_checks(const char *pid, const char *folder)
+{
+    char path[64], text[65536];
+    snprintf(path, sizeof path, "/proc/%.20s/environ", pid);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = 0;
+    for (const char *at = text; at < text + (n > 0 ? n : 0); at += strlen(at) + 1)
+        if (!strncmp(at, "TMPDIR=", 7) && !strcmp(at + 7, folder))
+            return true;
+    return false;
+}
+
+/* End what outlives its check: a process in a session of its own is not in the group that finish()
+ * ends. It has become a child of this process, which is a subreaper. */
+static void end_left(const char *folder)
+{
+    siginfo_t any = {0};
+    if (waitid(P_ALL, 0, &any, WEXITED | WNOHANG | WNOWAIT))
+        return; /* no child */
+    DIR *all = opendir("/proc");
+    for (struct dirent *e = all ? readdir(all) : NULL; e; e = readdir(all)) {
+        const pid_t pid = (pid_t)strtol(e->d_name, NULL, 10);
+        if (pid > 1 && pid != getpid() && is_of_checks(e->d_name, folder))
+            kill(pid, SIGKILL);
+    }
+    if (all)
+        closedir(all);
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        continue;
+}
+
+static weft_status parent(const check_request *q, const struct stat *file, check_report *report)
 {
     char folder[PATH_MAX];
     weft_status st = begin_files(folder);
     if (st != WEFT_OK)
         return st;
     check_result found = {0};
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
     st = find_interfaces(q, &found);
     free(found.output);
     if (st == WEFT_OK && q->nset && found.outcome == CHECK_FAIL)
         st = err_fail(WEFT_USAGE, "%s", found.text);
     const uint64_t since = clock_ms();
     if (st == WEFT_OK)
-        st = run_all(q, report, found.outcome == CHECK_PASS ? found.text : NULL);
+        st = run_all(q, file, report, found.outcome == CHECK_PASS ? found.text : NULL);
     report->seconds = (double)(clock_ms() - since) / 1000;
+    end_left(folder);
     nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
     return st;
 }
@@ -293,12 +352,16 @@ int check_command(const check_request *given)
     check_report report = {.request = &q};
     char path[PATH_MAX];
     struct stat info = {0};
-    weft_status st = q.only ? parse_only(q.only) : WEFT_OK;
+    weft_status st = host_check_path(q.path);
+    if (st == WEFT_OK && q.only)
+        st = parse_only(q.only);
     if (st == WEFT_OK && (!realpath(q.path, path) || stat(path, &info)))
         st = err_fail_errno(WEFT_USAGE, "cannot find the plugin %s", q.path);
     if (st == WEFT_OK && !S_ISREG(info.st_mode))
         st = err_fail(WEFT_USAGE, "%s is not a file, so it is no plugin", q.path);
     q.path = path;
+    if (st == WEFT_OK)
+        st = host_check_path(path);
     if (st == WEFT_OK && (q.result >= 0 || q.in_process)) {
         const check_group *group;
         const uint32_t number = q.only ? (uint32_t)strtoul(q.only, NULL, 10) : 0;
@@ -309,7 +372,7 @@ int check_command(const check_request *given)
     if (st == WEFT_OK)
         st = choose(&q, &report);
     if (st == WEFT_OK)
-        st = parent(&q, &report);
+        st = parent(&q, &info, &report);
     const int status = st == WEFT_OK ? check_report_print(&report) : answer(st);
     for (uint32_t i = 0; i < report.n; i++)
         free(report.at[i].output);

@@ -42,10 +42,18 @@ weft_status ckpt_paths(const char *out_dir, uint64_t step, char temp[4096], char
  * whose checkpoint exists. One save at a time per process. [setup] */
 weft_status ckpt_begin(const char *out_dir, uint64_t step, char temp[4096], char final[4096]);
 
+/* Asked about once a MiB whether to go on: a status with its record ends the write. NULL: always.
+ */
+typedef struct ckpt_halt {
+    weft_status (*ask)(void *ctx);
+    void *ctx;
+} ckpt_halt;
+
 /* Write this rank's shard, pieces in any order, empty ones left out. fsynced on return. A full
  * disk, a removed folder or a short write fails with a message, and the file is removed. [setup] */
 weft_status ckpt_write_shard(const char *temp, uint32_t shard, uint32_t shards,
-                             const ckpt_piece *pieces, uint32_t n, ckpt_shard_sum *sum);
+                             const ckpt_piece *pieces, uint32_t n, const ckpt_halt *halt,
+                             ckpt_shard_sum *sum);
 
 /* Rank 0, after all shards are written and their checksums gathered: reads and compares the shards'
  * headers, then manifest, rename, sync. Never replaces a checkpoint. Once the new one is durable,
@@ -55,12 +63,38 @@ weft_status ckpt_commit(const char *temp, const char *final, uint64_t step, cons
                         const ckpt_shard_sum *sums, uint32_t shards, uint32_t keep);
 void ckpt_abandon(const char *temp); /* rank 0: removes a temporary folder; NULL allowed */
 
+/* Values that are made while they are written: elements [first, first + count) of a piece, counted
+ * from its first, into `out`. The calls for a piece go forwards. */
+typedef struct ckpt_values {
+    weft_status (*read)(void *ctx, const ckpt_piece *p, uint64_t first, uint64_t count, void *out);
+    void *ctx;
+} ckpt_values;
+
+/* Files that belong beside a checkpoint, written into the open folder. NULL: none. */
+typedef struct ckpt_beside {
+    weft_status (*write)(void *ctx, int folder);
+    void *ctx;
+} ckpt_beside;
+
+/* Write a checkpoint of one shard, with pieces without data, as the folder `dir`, which must not
+ * exist; its parent must. The folder appears complete or not at all. For weights that come from
+ * elsewhere, not for a run: neither locks nor looks at other checkpoints. [setup] */
+weft_status ckpt_write_alone(const char *dir, uint64_t step, const char *job_text,
+                             const ckpt_piece *pieces, uint32_t n, const ckpt_values *values,
+                             const ckpt_beside *beside);
+
 typedef struct ckpt ckpt; /* opaque: an opened, verified checkpoint */
 
 /* Open the folder `dir` and verify all of it: manifest, checksums, headers, and that the pieces of
  * each tensor cover it exactly once. [setup] */
 weft_status ckpt_open(const char *dir, ckpt **out);
 void ckpt_close(ckpt *c);
+
+/* The same before the checksums are known: a thread forms them while tensors are read, which saves
+ * one pass over the files. Nothing that was read may be kept before ckpt_confirm() has succeeded;
+ * it waits for the thread. [setup] */
+weft_status ckpt_open_ahead(const char *dir, ckpt **out);
+weft_status ckpt_confirm(ckpt *c);
 
 typedef struct ckpt_team { /* the ranks that open a checkpoint together */
     struct job *job;       /* NULL: one rank */
@@ -79,6 +113,11 @@ weft_status ckpt_open_newest(const char *out_dir, const ckpt_team *team, ckpt **
  * (.1, .2, ...), which this module never reads, replaces or removes. On failure the job must stop,
  * because its later saves would collide with their names. [setup] */
 weft_status ckpt_set_aside(const char *out_dir, uint64_t step);
+
+/* All ranks open the checkpoint `dir` as above, each hashing its share of the shards. The same on
+ * all ranks, or a failure on all: WEFT_USAGE if one sees another checkpoint there. [setup]
+ * [collective] */
+weft_status ckpt_open_shared(const char *dir, const ckpt_team *team, ckpt **out);
 
 /* Whether a checkpoint exists under OUT/checkpoints, including damaged ones and those set aside,
  * but not unfinished ones of killed jobs. An unreadable folder is an error. [setup] */

@@ -3,10 +3,13 @@
  *   tensor.c    names, types and shapes, checked
  *   header.c    the JSON in front of a shard
  *   shard.c     a shard file: written, and read back with its sum
+ *   sum.c       the SHA-256 of what is written or read
  *   index.c     all ranges of a checkpoint: sorted, and covering each tensor exactly once
  *   manifest.c  manifest.json and its own sum
  *   folder.c    the folder OUT/checkpoints: names, steps, lock, removal
  *   newest.c    which checkpoint all ranks resume from
+ *   confirm.c   the sums of a checkpoint that is read meanwhile
+ *   alone.c     a checkpoint in a folder of any name
  *   save.c, load.c   the other calls of ckpt.h
  *
  * Functions that parse name the fault alone; their callers put file and folder before it with
@@ -14,6 +17,8 @@
 #ifndef CKPT_INTERNAL_H
 #define CKPT_INTERNAL_H
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
 
 #include "base/mem.h"
@@ -74,10 +79,26 @@ weft_status ckpt_header_parse(const char *text, uint64_t bytes, uint64_t data_by
 
 /* --- shard.c --- */
 
+/* ckpt_write_shard(); with `values` pieces have no data. */
+weft_status ckpt_shard_write(const char *temp, uint32_t shard, uint32_t shards,
+                             const ckpt_piece *pieces, uint32_t n, const ckpt_halt *halt,
+                             const ckpt_values *values, ckpt_shard_sum *sum);
+
 /* Read and check the shard `shard` of `shards` in the folder: length as in `sum`, then the sum
- * if `hash`, then the header, whose ranges are appended. `st` gets the file's identity. */
+ * if `hash`, then the header, whose ranges are appended. `st` gets the file's identity. `stop`, if
+ * not NULL, ends it early once it is true, with a failure. */
 weft_status ckpt_shard_check(int folder, uint32_t shard, uint32_t shards, const ckpt_shard_sum *sum,
-                             bool hash, pool *p, ckpt_ranges *out, struct stat *st);
+                             bool hash, const atomic_bool *stop, pool *p, ckpt_ranges *out,
+                             struct stat *st);
+
+/* --- sum.c --- */
+typedef struct ckpt_sum ckpt_sum;
+
+/* `beside`: formed on a thread, if there can be one. Then `data` must stay as it is until the next
+ * call for the sum has returned. */
+ckpt_sum *ckpt_sum_begin(bool beside);
+void ckpt_sum_add(ckpt_sum *s, const void *data, uint64_t n);
+bool ckpt_sum_end(ckpt_sum *s, uint8_t out[32]); /* frees `s`; false: no memory */
 
 /* --- index.c --- */
 void ckpt_ranges_sort(ckpt_ranges *r); /* by name, block, first, shard */
@@ -107,13 +128,36 @@ void ckpt_hex(const uint8_t sum[32], char out[65]);
 #define CKPT_TRAILER (sizeof ",\"sha256\":\"\"}\n" - 1 + 64)
 weft_status ckpt_trailer(const char *body, uint64_t bytes, char out[CKPT_TRAILER + 1]);
 
+/* --- save.c --- */
+
+/* Write the manifest of the shards in the open folder, whose headers are read; `m` has all but the
+ * ranges. */
+weft_status ckpt_complete(int folder, ckpt_manifest *m);
+
 /* --- load.c --- */
+struct ckpt {
+    pool mem;
+    int folder;
+    const char *dir;
+    ckpt_manifest manifest;
+    struct stat *files;  /* [shards], as they were verified            */
+    ckpt_ranges ranges;  /* sorted; from the shards' headers            */
+    ckpt_piece *tensors; /* [n], sorted by name                         */
+    uint32_t *starts;    /* [n + 1], first range of each tensor         */
+    uint32_t n;
+    struct ckpt_confirm *confirm; /* NULL: its sums are compared */
+};
 
 /* The checkpoint in `folder`, which is taken over; `dir` is its name in messages. Checks everything
  * except the checksums of shards that belong to other parts: of `parts` calls with part 0, 1, ...
  * each hashes its share, and together they hash every byte once. */
 weft_status ckpt_open_part(int folder, const char *dir, uint32_t part, uint32_t parts, ckpt **out);
 uint64_t ckpt_digest(const ckpt *c); /* of step and sums, to tell two checkpoints apart */
+
+/* --- confirm.c --- */
+void ckpt_confirm_begin(ckpt *c); /* on a thread; without one when it is asked for */
+void ckpt_confirm_stop(ckpt *c);  /* nobody will ask */
+bool ckpt_same_file(const struct stat *a, const struct stat *b);
 
 /* --- folder.c: names are made from numbers and never taken from a file --- */
 void ckpt_shard_name(uint32_t shard, uint32_t shards, char out[CKPT_FILE_MAX]);

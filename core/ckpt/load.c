@@ -25,18 +25,6 @@
 
 #define WINDOW ((uint64_t)1 << 16) /* bytes of a file that are read for short rows */
 
-struct ckpt {
-    pool mem;
-    int folder;
-    const char *dir;
-    ckpt_manifest manifest;
-    struct stat *files;  /* [shards], as they were verified            */
-    ckpt_ranges ranges;  /* sorted; from the shards' headers            */
-    ckpt_piece *tensors; /* [n], sorted by name                         */
-    uint32_t *starts;    /* [n + 1], first range of each tensor         */
-    uint32_t n;
-};
-
 static weft_status read_text(int fd, uint64_t bytes, char *out)
 {
     int rc = data_file_read(fd, out, bytes, 0);
@@ -83,8 +71,8 @@ static weft_status verify(ckpt *c, uint32_t part, uint32_t parts)
     const ckpt_manifest *m = &c->manifest;
     c->files = pool_array(&c->mem, m->shards, sizeof *c->files);
     for (uint32_t i = 0; i < m->shards && st == WEFT_OK; i++)
-        st = ckpt_shard_check(c->folder, i, m->shards, &m->sums[i], i % parts == part, &c->mem,
-                              &c->ranges, &c->files[i]);
+        st = ckpt_shard_check(c->folder, i, m->shards, &m->sums[i], i % parts == part, NULL,
+                              &c->mem, &c->ranges, &c->files[i]);
     if (st != WEFT_OK)
         return st;
     ckpt_ranges_sort(&c->ranges);
@@ -108,18 +96,33 @@ weft_status ckpt_open_part(int folder, const char *dir, uint32_t part, uint32_t 
     return WEFT_OK;
 }
 
-weft_status ckpt_open(const char *dir, ckpt **out)
+/* Part 0 of 1 has all shards, part 1 of 1 none. */
+static weft_status open_named(const char *dir, uint32_t part, ckpt **out)
 {
     int folder = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0)
         return err_fail_errno(data_file_status(errno), "cannot open checkpoint %s", dir);
-    return ckpt_open_part(folder, dir, 0, 1, out);
+    return ckpt_open_part(folder, dir, part, 1, out);
+}
+
+weft_status ckpt_open(const char *dir, ckpt **out)
+{
+    return open_named(dir, 0, out);
+}
+
+weft_status ckpt_open_ahead(const char *dir, ckpt **out)
+{
+    weft_status st = open_named(dir, 1, out);
+    if (st == WEFT_OK)
+        ckpt_confirm_begin(*out);
+    return st;
 }
 
 void ckpt_close(ckpt *c)
 {
     if (!c)
         return;
+    ckpt_confirm_stop(c);
     close(c->folder);
     free(c->ranges.at);
     free(c->manifest.ranges.at);
@@ -200,13 +203,6 @@ static weft_status find(const ckpt *c, const ckpt_piece *want, box *block, const
     return WEFT_OK;
 }
 
-static bool same_file(const struct stat *a, const struct stat *b)
-{
-    return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
-           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
-           a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
-}
-
 typedef struct reader {
     const ckpt *c;
     int fd; /* -1: none open */
@@ -238,7 +234,7 @@ static weft_status open_shard(reader *r, uint32_t shard)
     r->fd = data_file_open_regular(r->c->folder, name, false, &now);
     if (r->fd < 0)
         return err_fail_errno(WEFT_IO, "checkpoint %s: cannot read shard %s", r->c->dir, name);
-    if (!same_file(&now, &r->c->files[shard]))
+    if (!ckpt_same_file(&now, &r->c->files[shard]))
         return err_fail(WEFT_DATA, "checkpoint %s: shard %s was changed after it was verified",
                         r->c->dir, name);
     return WEFT_OK;

@@ -115,8 +115,8 @@ static weft_status judge(const char *dir, const ckpt_team *t, const verdict *all
     for (uint32_t r = 1; r < t->ranks; r++)
         if (all[r].digest != all[0].digest)
             return err_fail(WEFT_USAGE,
-                            "rank %" PRIu32 " sees another checkpoint in %s than rank 0: run.out "
-                            "must be the same folder for all ranks",
+                            "rank %" PRIu32 " sees another checkpoint in %s than rank 0: it must "
+                            "be the same folder for all ranks",
                             r, dir);
     return WEFT_OK;
 }
@@ -159,6 +159,29 @@ weft_status ckpt_open_newest(const char *out_dir, const ckpt_team *team, ckpt **
                            : try_step(out_dir, &all[0], team, out);
     }
     free(all);
+    return st;
+}
+
+weft_status ckpt_open_shared(const char *dir, const ckpt_team *t, ckpt **out)
+{
+    verdict mine = {0}, *all = mem_alloc(t->ranks * sizeof *all);
+    ckpt *c = NULL;
+    const int folder = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    weft_status st = folder < 0
+                         ? err_fail_errno(data_file_status(errno), "cannot open checkpoint %s", dir)
+                         : ckpt_open_part(folder, dir, t->rank, t->ranks, &c);
+    mine.status = st;
+    mine.digest = c ? ckpt_digest(c) : 0;
+    st = hear_all(t, 0, "shared", st, &mine, sizeof mine, all);
+    if (st == WEFT_OK)
+        st = judge(dir, t, all);
+    if (st == WEFT_DATA && mine.status == WEFT_OK)
+        st = err_fail(WEFT_PEER, "another rank found damage in checkpoint %s", dir);
+    free(all);
+    if (st != WEFT_OK)
+        ckpt_close(c);
+    else
+        *out = c;
     return st;
 }
 

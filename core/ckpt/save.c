@@ -141,8 +141,8 @@ static weft_status gather(int folder, ckpt_manifest *m, pool *p)
 {
     struct stat unused;
     for (uint32_t i = 0; i < m->shards; i++) {
-        weft_status st =
-            ckpt_shard_check(folder, i, m->shards, &m->sums[i], false, p, &m->ranges, &unused);
+        weft_status st = ckpt_shard_check(folder, i, m->shards, &m->sums[i], false, NULL, p,
+                                          &m->ranges, &unused);
         if (st != WEFT_OK)
             return st;
     }
@@ -152,7 +152,7 @@ static weft_status gather(int folder, ckpt_manifest *m, pool *p)
     return ckpt_cover(&m->ranges, p, &tensors, &starts, &n);
 }
 
-static weft_status complete(int folder, ckpt_manifest *m)
+weft_status ckpt_complete(int folder, ckpt_manifest *m)
 {
     pool p = {0};
     char *text = NULL;
@@ -212,7 +212,7 @@ static weft_status commit(int parent, const char *temp, const char *final, ckpt_
     int folder = openat(parent, temp, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (folder < 0)
         return err_fail_errno(WEFT_IO, "cannot open it");
-    weft_status st = complete(folder, m);
+    weft_status st = ckpt_complete(folder, m);
     close(folder);
     if (st != WEFT_OK)
         return st;

@@ -1,12 +1,13 @@
 /* ckpt/shard.c: writes one shard file of one rank, and reads it back with its checksum.
  *
  * The SHA-256 is computed on each block on its way to the file, so the state is read from memory
- * once. Small tensors are gathered into a block first; large ones are written without a copy. */
+ * once. Small tensors are gathered into a block first; large ones are written without a copy.
+ * Values that are made while they are written are made in one of two blocks, while a thread forms
+ * the sum of the other. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,50 +19,63 @@
 #include "ckpt/internal.h"
 #include "data/file.h"
 
-#define BLOCK ((uint64_t)1 << 20) /* fits a second-level cache: written while it is still there */
+#define BLOCK ((uint64_t)1 << 20)  /* fits a second-level cache: written while it is still there */
+#define VALUES ((uint64_t)4 << 20) /* bytes of values that are made at once */
 
 /* --- writing --- */
 
 typedef struct sink {
     int fd;
-    EVP_MD_CTX *hash;
-    unsigned char *block; /* [BLOCK] */
-    uint64_t held, bytes; /* in the block; in the file */
+    ckpt_sum *sum;
+    unsigned char *block, *other; /* [room]; `other` is with the thread of the sum, NULL: none */
+    uint64_t room, held, bytes;   /* of the block; in it; in the file */
+    uint64_t handed;              /* of the file, that the disk was told to write */
     lengthy progress;
+    const ckpt_halt *halt;     /* NULL: nothing ends it */
+    const ckpt_values *values; /* NULL: pieces have data */
+    weft_status halted;
 } sink;
 
 static int sink_put(sink *s, const void *data, uint64_t n)
 {
-    if (!EVP_DigestUpdate(s->hash, data, n)) {
-        errno = ENOMEM;
+    if (s->halt && (s->halted = s->halt->ask(s->halt->ctx)) != WEFT_OK) {
+        errno = ECANCELED;
         return -1;
     }
+    ckpt_sum_add(s->sum, data, n);
     if (data_file_write(s->fd, data, n))
         return -1;
     s->bytes += n;
+    data_file_hand_on(s->fd, &s->handed, s->bytes);
     lengthy_add(&s->progress, n);
     return 0;
 }
 
 static int sink_flush(sink *s)
 {
-    uint64_t n = s->held;
+    const uint64_t n = s->held;
+    const int rc = n ? sink_put(s, s->block, n) : 0;
     s->held = 0;
-    return n ? sink_put(s, s->block, n) : 0;
+    if (s->other) { /* which is free, since the thread takes one after the other */
+        unsigned char *block = s->block;
+        s->block = s->other;
+        s->other = block;
+    }
+    return rc;
 }
 
 static int sink_add(sink *s, const void *data, uint64_t n)
 {
     const unsigned char *at = data;
     while (n) {
-        uint64_t some = BLOCK - s->held < n ? BLOCK - s->held : n;
+        uint64_t some = s->room - s->held < n ? s->room - s->held : n;
         int rc = 0;
-        if (some == BLOCK) {
+        if (some == s->room) {
             rc = sink_put(s, at, some);
         } else {
             memcpy(s->block + s->held, at, some);
             s->held += some;
-            rc = s->held == BLOCK ? sink_flush(s) : 0;
+            rc = s->held == s->room ? sink_flush(s) : 0;
         }
         if (rc)
             return rc;
@@ -69,6 +83,24 @@ static int sink_add(sink *s, const void *data, uint64_t n)
         n -= some;
     }
     return 0;
+}
+
+/* The values of a piece that are made block by block. They are aligned in it, since wide types come
+ * first and the head is padded. */
+static int sink_make(sink *s, const ckpt_piece *p)
+{
+    const uint64_t width = weft_dtype_size(p->dtype);
+    int rc = 0;
+    for (uint64_t first = 0, n; first < p->count && !rc; first += n) {
+        const uint64_t free = (s->room - s->held) / width;
+        n = p->count - first < free ? p->count - first : free;
+        s->halted = s->values->read(s->values->ctx, p, first, n, s->block + s->held);
+        if (s->halted != WEFT_OK)
+            return -1;
+        s->held += n * width;
+        rc = s->room - s->held < 8 ? sink_flush(s) : 0;
+    }
+    return rc;
 }
 
 static int block_order(const ckpt_piece *x, const ckpt_piece *y)
@@ -133,8 +165,11 @@ static int write_pieces(sink *s, const ckpt_piece *const *order, uint32_t n, con
                         uint64_t head_bytes)
 {
     int rc = sink_add(s, head, head_bytes);
-    for (uint32_t i = 0; i < n && !rc; i++)
-        rc = sink_add(s, order[i]->data, order[i]->count * weft_dtype_size(order[i]->dtype));
+    for (uint32_t i = 0; i < n && !rc; i++) {
+        const ckpt_piece *p = order[i];
+        rc = s->values ? sink_make(s, p)
+                       : sink_add(s, p->data, p->count * weft_dtype_size(p->dtype));
+    }
     return rc ? rc : sink_flush(s);
 }
 
@@ -146,7 +181,10 @@ static weft_status write_file(int folder, const char *name, const ckpt_piece *co
     if (s->fd < 0)
         return err_fail_errno(WEFT_IO, "cannot create checkpoint shard %s", name);
     weft_status st = WEFT_OK;
-    if (write_pieces(s, order, n, head, head_bytes) || data_file_sync(s->fd))
+    const int bad = write_pieces(s, order, n, head, head_bytes);
+    if (s->halted != WEFT_OK)
+        st = s->halted;
+    else if (bad || data_file_sync(s->fd))
         st = err_fail_errno(WEFT_IO, "cannot write checkpoint shard %s (after %" PRIu64 " bytes)",
                             name, s->bytes);
     if (close(s->fd) < 0 && st == WEFT_OK)
@@ -159,39 +197,44 @@ static weft_status write_file(int folder, const char *name, const ckpt_piece *co
 }
 
 static weft_status hash_and_write(int folder, const char *name, const ckpt_piece *const *order,
-                                  uint32_t n, ckpt_shard_sum *sum)
+                                  uint32_t n, const ckpt_halt *halt, const ckpt_values *values,
+                                  ckpt_shard_sum *sum)
 {
     char *head;
     uint64_t head_bytes;
     weft_status st = ckpt_header_build(order, n, &head, &head_bytes);
     if (st != WEFT_OK)
         return st;
-    sink s = {.fd = -1, .hash = EVP_MD_CTX_new(), .block = mem_alloc(BLOCK)};
-    uint8_t digest[32];
+    sink s = {.fd = -1, .halt = halt, .values = values, .room = values ? VALUES : BLOCK};
+    s.sum = ckpt_sum_begin(values);
+    s.block = mem_alloc(s.room);
+    s.other = values ? mem_alloc(s.room) : NULL;
     uint64_t all = head_bytes;
     for (uint32_t i = 0; i < n; i++)
         all += order[i]->count * weft_dtype_size(order[i]->dtype);
     lengthy_begin(&s.progress, "a shard of the checkpoint is written", all);
-    if (!s.hash || !EVP_DigestInit_ex(s.hash, EVP_sha256(), NULL))
-        st = err_fail(WEFT_NO_MEMORY, "no memory for the sum of checkpoint shard %s", name);
-    if (st == WEFT_OK)
-        st = write_file(folder, name, order, n, head, head_bytes, &s);
-    if (st == WEFT_OK && !EVP_DigestFinal_ex(s.hash, digest, NULL)) {
-        st = err_fail(WEFT_INTERNAL, "cannot form the sum of checkpoint shard %s", name);
+    st = write_file(folder, name, order, n, head, head_bytes, &s);
+    if (!ckpt_sum_end(s.sum, sum->sha256) && st == WEFT_OK) {
+        st = err_fail(WEFT_NO_MEMORY, "cannot form the sum of checkpoint shard %s", name);
         unlinkat(folder, name, 0);
     }
-    if (st == WEFT_OK) {
-        sum->bytes = s.bytes;
-        memcpy(sum->sha256, digest, sizeof digest);
-    }
-    EVP_MD_CTX_free(s.hash);
+    sum->bytes = s.bytes;
     free(s.block);
+    free(s.other);
     free(head);
     return st;
 }
 
 weft_status ckpt_write_shard(const char *temp, uint32_t shard, uint32_t shards,
-                             const ckpt_piece *pieces, uint32_t n, ckpt_shard_sum *sum)
+                             const ckpt_piece *pieces, uint32_t n, const ckpt_halt *halt,
+                             ckpt_shard_sum *sum)
+{
+    return ckpt_shard_write(temp, shard, shards, pieces, n, halt, NULL, sum);
+}
+
+weft_status ckpt_shard_write(const char *temp, uint32_t shard, uint32_t shards,
+                             const ckpt_piece *pieces, uint32_t n, const ckpt_halt *halt,
+                             const ckpt_values *values, ckpt_shard_sum *sum)
 {
     if (!shards || shards > CKPT_SHARDS_MAX || shard >= shards)
         return err_fail(WEFT_UNSUPPORTED,
@@ -206,7 +249,7 @@ weft_status ckpt_write_shard(const char *temp, uint32_t shard, uint32_t shards,
     ckpt_shard_name(shard, shards, name);
     weft_status st = order_pieces(pieces, n, order, &kept);
     if (st == WEFT_OK)
-        st = hash_and_write(folder, name, order, kept, sum);
+        st = hash_and_write(folder, name, order, kept, halt, values, sum);
     free(order);
     close(folder);
     if (st != WEFT_OK)
@@ -245,52 +288,49 @@ static weft_status read_head(source *s)
     return read_part(s, s->head, 8 + n, 0);
 }
 
-static weft_status hash_rest(const source *s, EVP_MD_CTX *hash, unsigned char *block)
+static weft_status hash_rest(const source *s, ckpt_sum *sum, const atomic_bool *stop,
+                             unsigned char *block)
 {
     lengthy progress;
     lengthy_begin(&progress, "a shard of the checkpoint is verified", s->bytes);
     for (uint64_t at = 8 + s->head_bytes, n; at < s->bytes; at += n) {
         n = s->bytes - at < BLOCK ? s->bytes - at : BLOCK;
+        if (stop && atomic_load_explicit(stop, memory_order_relaxed))
+            return err_fail(WEFT_INTERNAL, "nobody waits for its sum");
         weft_status st = read_part(s, block, n, at);
         if (st != WEFT_OK)
             return st;
-        if (!EVP_DigestUpdate(hash, block, n))
-            return err_fail(WEFT_INTERNAL, "cannot form its sum");
+        ckpt_sum_add(sum, block, n);
         lengthy_add(&progress, n);
     }
     return WEFT_OK;
 }
 
-static weft_status check_sum(const source *s, const ckpt_shard_sum *sum)
+static weft_status check_sum(const source *s, const ckpt_shard_sum *sum, const atomic_bool *stop)
 {
-    EVP_MD_CTX *hash = EVP_MD_CTX_new();
+    ckpt_sum *own = ckpt_sum_begin(false);
     unsigned char *block = mem_alloc(s->bytes < BLOCK ? s->bytes : BLOCK);
     uint8_t digest[32];
-    weft_status st = WEFT_OK;
     posix_fadvise(s->fd, 0, 0, POSIX_FADV_SEQUENTIAL); /* advice: it may be refused */
-    if (!hash || !EVP_DigestInit_ex(hash, EVP_sha256(), NULL) ||
-        !EVP_DigestUpdate(hash, s->head, 8 + s->head_bytes))
+    ckpt_sum_add(own, s->head, 8 + s->head_bytes);
+    weft_status st = hash_rest(s, own, stop, block);
+    if (!ckpt_sum_end(own, digest) && st == WEFT_OK)
         st = err_fail(WEFT_NO_MEMORY, "no memory for its sum");
-    if (st == WEFT_OK)
-        st = hash_rest(s, hash, block);
-    if (st == WEFT_OK && !EVP_DigestFinal_ex(hash, digest, NULL))
-        st = err_fail(WEFT_INTERNAL, "cannot form its sum");
     if (st == WEFT_OK && memcmp(digest, sum->sha256, sizeof digest))
         st = err_fail(WEFT_DATA, "its SHA-256 is not the one that was recorded: it is damaged");
-    EVP_MD_CTX_free(hash);
     free(block);
     return st;
 }
 
 static weft_status check_source(source *s, uint32_t shard, const ckpt_shard_sum *sum, bool hash,
-                                pool *p, ckpt_ranges *out)
+                                const atomic_bool *stop, pool *p, ckpt_ranges *out)
 {
     if (s->bytes != sum->bytes)
         return err_fail(WEFT_DATA, "it is %" PRIu64 " bytes long where %" PRIu64 " were recorded",
                         s->bytes, sum->bytes);
     weft_status st = read_head(s);
     if (st == WEFT_OK && hash)
-        st = check_sum(s, sum);
+        st = check_sum(s, sum, stop);
     if (st != WEFT_OK)
         return st;
     uint64_t data = 8 + s->head_bytes;
@@ -302,7 +342,8 @@ static weft_status check_source(source *s, uint32_t shard, const ckpt_shard_sum 
 }
 
 weft_status ckpt_shard_check(int folder, uint32_t shard, uint32_t shards, const ckpt_shard_sum *sum,
-                             bool hash, pool *p, ckpt_ranges *out, struct stat *info)
+                             bool hash, const atomic_bool *stop, pool *p, ckpt_ranges *out,
+                             struct stat *info)
 {
     char name[CKPT_FILE_MAX];
     ckpt_shard_name(shard, shards, name);
@@ -310,7 +351,7 @@ weft_status ckpt_shard_check(int folder, uint32_t shard, uint32_t shards, const 
     if (s.fd < 0)
         return err_fail_errno(data_file_damage(errno), "cannot read shard %s", name);
     s.bytes = (uint64_t)info->st_size;
-    weft_status st = check_source(&s, shard, sum, hash, p, out);
+    weft_status st = check_source(&s, shard, sum, hash, stop, p, out);
     free(s.head);
     close(s.fd);
     if (st != WEFT_OK)

@@ -47,4 +47,5 @@ static int run(int argc, char **argv)
 
 const command cli_cmd_ckpt = {
     "ckpt", "info|verify DIR",
-    "Verify all of a checkpoint; info also prints its tensors and the job that wrote it.", run};
+    "Verify all of a checkpoint; info also prints its tensors and the job that wrote it.", run,
+    NULL};

@@ -35,6 +35,8 @@ bool cli_help(const command *c, int argc, char **argv)
 {
     for (int i = 1; i < argc; i++)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
+            if (c->more_help && c->more_help(argc, argv))
+                return true;
             printf("usage: weft %s %s\n\n%s\n", c->name, c->usage, c->help);
             return true;
         }

@@ -11,11 +11,13 @@ typedef struct command {
     const char *usage;                 /* after "weft NAME " */
     const char *help;                  /* one line, then more after a newline */
     int (*run)(int argc, char **argv); /* argv[0] is the command's name; returns the exit status */
+    bool (*more_help)(int argc, char **argv); /* prints a subcommand's help; false: it has none.
+                                                 NULL allowed */
 } command;
 
-extern const command cli_cmd_train, cli_cmd_plan, cli_cmd_plugins, cli_cmd_data, cli_cmd_key,
-    cli_cmd_sample, cli_cmd_ckpt, cli_cmd_flight, cli_cmd_bench, cli_cmd_tune, cli_cmd_config,
-    cli_cmd_doctor, cli_cmd_ops;
+extern const command cli_cmd_train, cli_cmd_plan, cli_cmd_sim, cli_cmd_plugins, cli_cmd_data,
+    cli_cmd_key, cli_cmd_sample, cli_cmd_eval, cli_cmd_import, cli_cmd_export, cli_cmd_ckpt,
+    cli_cmd_flight, cli_cmd_bench, cli_cmd_tune, cli_cmd_config, cli_cmd_doctor, cli_cmd_ops;
 
 /* NULL-ended, in the order in which `weft --help` prints them. */
 extern const command *const commands[];
@@ -25,6 +27,12 @@ int cli_fail(weft_status st);
 
 /* err_fail(WEFT_USAGE) with the command's usage behind the sentence; returns 2. */
 int cli_usage(const command *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* What `weft --version` prints: version, ABI of plugins, commit, and how it was built. */
+void cli_print_version(void);
+
+/* The commit of the source tree that was built, "unknown" where it was none of git. */
+const char *cli_commit(void);
 
 /* --help among the arguments: prints it and returns true. */
 bool cli_help(const command *c, int argc, char **argv);
@@ -46,6 +54,9 @@ bool cli_parse_job(const command *c, int argc, char **argv, const char *const *f
  * given, else NULL; the caller destroys it. */
 struct config;
 weft_status cli_read_words(int argc, char **argv, const char **name, struct config **cfg);
+
+/* weft data info, a part of the command `c`; argv[0] is "info". Returns the exit status. */
+int cli_data_info(const command *c, int argc, char **argv);
 
 /* A whole number in [min, max]; false when it is none. */
 bool cli_number(const char *text, uint64_t min, uint64_t max, uint64_t *out);

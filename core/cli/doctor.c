@@ -83,4 +83,4 @@ const command cli_cmd_doctor = {
     "running.\n"
     "WEFT_DOCTOR_ROOT=DIR examines DIR/proc, DIR/sys and DIR/dev, copied from another machine.\n\n"
     "Exit status: 0 nothing keeps a job from running, 1 something does, 2 the request was wrong.",
-    run};
+    run, NULL};

@@ -161,6 +161,8 @@ int cli_info(int argc, char **argv)
     }
     if (!path)
         return cli_fail(err_fail(WEFT_USAGE, "weft plugins info takes a FILE.so"));
+    if (host_check_path(path) != WEFT_OK)
+        return cli_fail(WEFT_USAGE);
     if (!realpath(path, real))
         return cli_fail(err_fail_errno(WEFT_USAGE, "cannot find the plugin %s", path));
     host *h = NULL;
@@ -169,6 +171,7 @@ int cli_info(int argc, char **argv)
     weft_status st = host_create(folders, &h);
     if (st == WEFT_OK) {
         host_try_all(h);
+        host_try_file(h, real);
         st = gather(h, real, facts);
     }
     if (st == WEFT_OK && !as_json)

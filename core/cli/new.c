@@ -299,6 +299,21 @@ static weft_status write_folder(request *q)
     return st;
 }
 
+void cli_new_help(void)
+{
+    printf(
+        "usage: weft plugins new KIND NAME [--cxx] [--dir DIR]\n\n"
+        "Write a folder with a plugin that builds, passes the checks and trains: source, build\n"
+        "files, a job and a test. NAME is WHO.WHAT, and the folder is called WHAT.\n\n"
+        "  --cxx      source in C++\n"
+        "  --dir DIR  where the folder is made, instead of here\n\n"
+        "KIND is one of these; the header has the functions, the page in docs/interfaces (after\n"
+        "an installation share/doc/weft/interfaces) the order of calls and a sample:\n\n");
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        printf("  %-10s %-38s %-16s %s\n", kinds[i].word, kinds[i].what, kinds[i].header,
+               kinds[i].page);
+}
+
 int cli_new(int argc, char **argv)
 {
     request q = {0};

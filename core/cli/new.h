@@ -5,4 +5,7 @@
 /* argv[0] is "plugins", argv[1] "new". Returns the exit status. */
 int cli_new(int argc, char **argv);
 
+/* Print its help: the kinds, with the header and the page of each. */
+void cli_new_help(void);
+
 #endif

@@ -98,4 +98,4 @@ const command cli_cmd_plan = {
     "  --schedule what the stages do when, as a picture, and the share of time that they idle\n"
     "  --passes   the passes of planning in order, and how long each took\n"
     "  --machines M  ranks are spread evenly over M machines, instead of on one",
-    run};
+    run, NULL};

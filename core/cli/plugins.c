@@ -217,6 +217,14 @@ static int run(int argc, char **argv)
     return cli_fail(st);
 }
 
+static bool help_of_new(int argc, char **argv)
+{
+    if (argc < 2 || strcmp(argv[1], "new"))
+        return false;
+    cli_new_help();
+    return true;
+}
+
 const command cli_cmd_plugins = {
     "plugins",
     "[NAME] [JOB.ini] [section.key=value ...]  or  new KIND NAME [--cxx] [--dir DIR]  or  "
@@ -237,9 +245,10 @@ const command cli_cmd_plugins = {
     "  check FILE.so    test a plugin against the SDK's rules: docs/CHECKS.md; --list prints the "
     "checks,\n"
     "                   --set KEY=VALUE gives an option of the plugin a value,\n"
+    "                   --json names every check with its result,\n"
     "                   --in-process runs one (--only N) without a process of its own, for a "
     "debugger",
-    run};
+    run, help_of_new};
 
 static void print_reference(const component *const *all, uint32_t n)
 {
@@ -344,4 +353,4 @@ const command cli_cmd_config = {
     "Print every key of a job file, of the core and of the plugins installed.\n\n"
     "  combinations   what combines with what and why not: docs/COMBINATIONS.md\n"
     "  metrics        the values of a step that sinks get: docs/METRICS.md",
-    reference};
+    reference, NULL};

@@ -1,29 +1,25 @@
 /* cli/train.c: weft train. As launcher it validates the job once, then starts the ranks. */
 #include "cli/cli.h"
 
-#include "base/clock.h"
 #include "base/err.h"
-#include "base/log.h"
 #include "base/mem.h"
+#include "cli/attempts.h"
 #include "doctor/doctor.h"
+#include "job/hosts/agent.h"
 #include "job/launch/control.h"
-#include "job/launch/launch.h"
-#include "job/restart/policy.h"
 #include "job/restart/supervise.h"
 #include "job/stop.h"
 #include "run/train.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static const char *const flags[] = {"--resume", "--resume=auto", "--resume=force",
                                     "--doctor", "--json",        NULL};
 enum { RESUME, AUTO, FORCE, DOCTOR, JSON };
-static const char *const valued[] = {"--restarts", "--restarts-min", NULL};
-enum { RESTARTS, RESTARTS_MIN };
+static const char *const valued[] = {"--restarts", "--restarts-min", "--hosts", "--ssh", NULL};
+enum { RESTARTS, RESTARTS_MIN, HOSTS, SSH };
 #define RESTARTS_MOST 1000u
 
 static run_resume_mode resume_of(const cli_job *j)
@@ -86,111 +82,13 @@ static int run_rank(const cli_job *j)
     return status;
 }
 
-/* --- restarts --- */
-
-typedef struct restarting {
-    const cli_job *job;
-    job_restarts by;
-    uint32_t ranks, number; /* of the next attempt */
-} restarting;
-
-/* Start one attempt, and note how it ended. */
-static int attempt(restarting *r, job_launch_end *end, job_attempt *a)
+static char **attempt_arguments(const cli_job *j, uint64_t furthest)
 {
-    job_progress *p = NULL;
-    const uint64_t began = clock_ms();
-    weft_status st = job_progress_open(r->ranks, &p);
-    *end = (job_launch_end){0};
-    if (st != WEFT_OK)
-        return cli_fail(st);
-    char **argv = rank_arguments(r->job, resume_after(r->job, r->by.furthest));
-    job_launch(
-        &(job_launch_args){
-            .ranks = r->ranks, .argv = argv, .stops = true, .attempt = r->number, .progress = p},
-        end);
-    *a = (job_attempt){.number = r->number,
-                       .ranks = r->ranks,
-                       .step = job_progress_furthest(p),
-                       .rank = end->rank,
-                       .at = job_progress_of(p, end->rank),
-                       .seconds = (double)(clock_ms() - began) * 1e-3};
-    memcpy(a->why, end->why, sizeof a->why);
-    free(argv);
-    job_progress_close(p);
-    return end->status;
+    return rank_arguments(j, resume_after(j, furthest));
 }
 
-/* The largest number of ranks below the present one that the job allows; 0: none, and the error
- * record says what stands in the way of the largest. */
-static uint32_t fewer(const restarting *r)
-{
-    char why[2048] = "";
-    weft_status first = WEFT_OK;
-    for (uint32_t n = r->ranks - 1; n >= r->by.least && n; n--) {
-        const weft_status st = check_job(r->job, n);
-        if (st == WEFT_OK)
-            return n;
-        if (!*why)
-            snprintf(why, sizeof why, "with %u ranks: %s", n, err_text());
-        first = first == WEFT_OK ? st : first;
-    }
-    (void)err_fail(first, "no layout of %u to %u ranks is possible; %s", r->by.least, r->ranks - 1,
-                   why);
-    return 0;
-}
-
-/* What follows a failed attempt. False: the job ends. */
-static bool decide(restarting *r, const job_attempt *a)
-{
-    uint32_t pause = 0, before = r->ranks, n = 0;
-    job_restart next = job_restarts_next(&r->by, a, &pause);
-    if (next == RESTART_FEWER && (n = fewer(r))) {
-        job_restarts_fewer(&r->by);
-        log_line(
-            WEFT_LOG_WARN,
-            "rank %u failed twice in a row in the same step and counts as lost: %u of %u ranks "
-            "continue, the largest number that the job allows; spare: %u",
-            a->rank, n, before, before - 1 - n);
-        r->ranks = n;
-    } else if (next == RESTART_FEWER) {
-        log_line(WEFT_LOG_WARN, "the job cannot continue with fewer ranks: %s", err_text());
-        next = r->by.in_a_row > r->by.most ? RESTART_END : RESTART_SAME;
-    }
-    if (next == RESTART_END) {
-        log_line(WEFT_LOG_ERROR,
-                 "the job is not started again: %u attempts in a row got no further than step %llu",
-                 r->by.in_a_row, (unsigned long long)r->by.furthest);
-        return false;
-    }
-    r->number++;
-    log_line(WEFT_LOG_WARN, "attempt %u begins%s, %s", r->number, pause ? " after a pause" : "",
-             r->by.furthest ? "from the newest checkpoint" : "as the first did");
-    for (struct timespec t = {.tv_sec = pause}; pause && nanosleep(&t, &t) && errno == EINTR;)
-        continue;
-    return true;
-}
-
-static int launch_restarting(const cli_job *j, uint32_t most, uint32_t least)
-{
-    restarting r = {.job = j, .ranks = j->ranks, .number = 1};
-    r.by.most = most;
-    r.by.least = least;
-    int status = 1;
-    for (bool again = true; again;) {
-        job_launch_end end;
-        job_attempt a;
-        status = attempt(&r, &end, &a);
-        job_stop_at_once(true);
-        again = end.failed && decide(&r, &a);
-        job_stop_at_once(false);
-    }
-    if (status == 1)
-        job_restarts_print(&r.by, stderr);
-    job_restarts_free(&r.by);
-    return status;
-}
-
-static int launch(const cli_job *j, uint32_t most, uint32_t least)
+/* `hosts` NULL: the ranks are of this machine. */
+static int launch(const cli_job *j, uint32_t most, uint32_t least, job_host_list *hosts)
 {
     job_stop_catch(false);
     job_stop_at_once(true);
@@ -199,11 +97,34 @@ static int launch(const cli_job *j, uint32_t most, uint32_t least)
     job_stop_at_once(false);
     if (st != WEFT_OK)
         return cli_fail(st);
-    if (most)
-        return launch_restarting(j, most, least);
-    char **argv = rank_arguments(j, resume_of(j));
-    int status = job_launch_ranks(j->ranks, argv, !j->flag[DOCTOR]);
-    free(argv);
+    return cli_attempts_run(&(cli_attempts){.job = j,
+                                            .stops = !j->flag[DOCTOR],
+                                            .ranks = j->ranks,
+                                            .most = most,
+                                            .least = least,
+                                            .hosts = hosts,
+                                            .ssh = j->value[SSH] ? j->value[SSH] : "ssh",
+                                            .arguments = attempt_arguments,
+                                            .check = check_job});
+}
+
+/* --hosts FILE: -n ranks, or as many as the hosts have slots. */
+static int launch_on_hosts(cli_job *j, uint32_t most, uint32_t least)
+{
+    job_host_list hosts;
+    weft_status st = job_host_list_read(j->value[HOSTS], &hosts);
+    if (st != WEFT_OK)
+        return cli_fail(st);
+    const uint32_t slots = job_host_list_slots(&hosts);
+    j->ranks = j->ranks ? j->ranks : slots;
+    if (j->ranks > slots)
+        st = err_fail(WEFT_USAGE,
+                      "-n %u: the %u host%s of %s have %u slot%s; write slots=N behind a host that "
+                      "takes more ranks than one",
+                      j->ranks, hosts.n, hosts.n == 1 ? "" : "s", j->value[HOSTS], slots,
+                      slots == 1 ? "" : "s");
+    const int status = st == WEFT_OK ? launch(j, most, least, &hosts) : cli_fail(st);
+    job_host_list_free(&hosts);
     return status;
 }
 
@@ -225,7 +146,7 @@ static int run_alone(cli_job *j, uint32_t most, uint32_t least)
         return cli_fail(st);
     j->ranks = 1;
     if (!who.launched)
-        return launch(j, most, least);
+        return launch(j, most, least, NULL);
     if (least)
         return cli_usage(&cli_cmd_train, "--restarts-min needs -n or --hosts: only weft's own "
                                          "launcher can leave ranks out");
@@ -239,12 +160,20 @@ static const char *command_of(const cli_job *j, char out[256])
     return out;
 }
 
+/* What --restarts-min may ask for. */
+static uint32_t most_ranks(const cli_job *j)
+{
+    return j->ranks ? j->ranks : j->value[HOSTS] ? 65536 : 1;
+}
+
 static int run(int argc, char **argv)
 {
     char text[256];
     cli_job j;
     int status = 2;
     uint64_t most = 0, least = 0;
+    if (argc == 2 && !strcmp(argv[1], "--agent"))
+        return job_agent_run();
     if (!cli_parse_job(&cli_cmd_train, argc, argv, flags, valued, &j, &status)) {
         free(j.overrides);
         return status;
@@ -254,9 +183,11 @@ static int run(int argc, char **argv)
         status = cli_usage(&cli_cmd_train, "--restarts %s: 1 to %u", restarts, RESTARTS_MOST);
     else if (min && !most)
         status = cli_usage(&cli_cmd_train, "--restarts-min belongs to --restarts");
-    else if (min && !cli_number(min, 1, j.ranks ? j.ranks : 1, &least))
+    else if (min && !cli_number(min, 1, most_ranks(&j), &least))
         status = cli_usage(&cli_cmd_train, "--restarts-min %s: 1 to the %u ranks of -n", min,
-                           j.ranks ? j.ranks : 1);
+                           most_ranks(&j));
+    else if (j.value[SSH] && !j.value[HOSTS])
+        status = cli_usage(&cli_cmd_train, "--ssh belongs to --hosts");
     else if (most && j.flag[DOCTOR])
         status = cli_usage(&cli_cmd_train, "--doctor trains nothing that could be restarted");
     else if (!j.ini)
@@ -270,8 +201,10 @@ static int run(int argc, char **argv)
         status = cli_usage(&cli_cmd_train, "--doctor trains nothing that could be resumed");
     else if (job_check_tasks(j.ranks, command_of(&j, text)) != WEFT_OK)
         status = cli_fail(WEFT_USAGE);
+    else if (j.value[HOSTS])
+        status = launch_on_hosts(&j, (uint32_t)most, (uint32_t)least);
     else if (j.ranks > 1)
-        status = launch(&j, (uint32_t)most, (uint32_t)least);
+        status = launch(&j, (uint32_t)most, (uint32_t)least, NULL);
     else
         status = run_alone(&j, (uint32_t)most, (uint32_t)least);
     free(j.overrides);
@@ -280,12 +213,18 @@ static int run(int argc, char **argv)
 
 const command cli_cmd_train = {
     "train",
-    "[-n RANKS] JOB.ini [section.key=value ...] [--resume[=auto|force]] [--restarts K "
-    "[--restarts-min M]] "
+    "[-n RANKS] [--hosts FILE [--ssh COMMAND]] JOB.ini [section.key=value ...] "
+    "[--resume[=auto|force]] [--restarts K [--restarts-min M]] "
     "[--doctor [--json]]",
     "Train a model as the job file says.\n\n"
     "  -n RANKS   start so many ranks on this machine; without it, and started by mpirun, srun\n"
     "             or with RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT set, it joins as one rank\n"
+    "  --hosts FILE   start the ranks over ssh on the machines of FILE, which has lines\n"
+    "             `NAME slots=N`; -n is the sum of the slots if it is not given. The job file,\n"
+    "             its data and weft have to be at the same paths on all of them, and run.out\n"
+    "             in a folder that they share (docs/SSH.md)\n"
+    "  --ssh COMMAND   instead of ssh, such as \"ssh -p 2222\"\n"
+    "  --agent    what --hosts starts on each host; not for users\n"
     "  --resume   continue from the newest checkpoint under run.out; a job that would compute\n"
     "             something else than the one that saved it is refused (column resume of\n"
     "             weft config)\n"
@@ -296,8 +235,9 @@ const command cli_cmd_train = {
     "             after K restarts in a row that got no further than before, the job ends with "
     "its\n"
     "             history. Under srun or mpirun each rank does this for itself\n"
-    "  --restarts-min M   with -n: when a rank fails twice in a row in the same step, go on with\n"
-    "             fewer ranks, the largest number that the job allows, at least M\n"
+    "  --restarts-min M   with -n: when a rank fails twice in a row in the same step, or the\n"
+    "             hosts that are left have too few slots, go on with fewer ranks, the largest\n"
+    "             number that the job allows, at least M\n"
     "  --doctor   train nothing: what weft doctor says, of every rank's machine, and what differs\n"
     "             between them; --json for programs\n\n"
     "SIGTERM or SIGUSR1, to any rank or to the launcher: all ranks finish the same step, save a\n"
@@ -305,4 +245,4 @@ const command cli_cmd_train = {
     "job at once. SIGINT ends it after the step, without a checkpoint.\n\n"
     "Exit status: 0 done, 1 the run failed, 2 the request was wrong, 75 stopped on request and\n"
     "nothing is lost (start it again with --resume=auto), 77 not possible here.",
-    run};
+    run, NULL};

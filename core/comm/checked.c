@@ -5,11 +5,13 @@
  * connection, so that a message that took the place of another one is noticed too. Both ends know
  * every length, so the link needs to know nothing of it. A step without bytes has no trailer.
  *
- * A piece fits the cache. The sender reads it just before the link copies it, and posts the next
- * one while the link is busy with it; the receiver reads it right after the link has written it.
- * The trailer follows the last piece at once, so a link that batches what is posted sends a short
- * message and its trailer together. A receive step is complete when its trailer has been compared:
- * nothing in the schedule reads bytes before that. */
+ * A few pieces fit the cache of a core. The sender reads one just before the link copies it, and
+ * posts the next one while the link is busy with it; the receiver reads it right after the link has
+ * written it. A sender has no more than AHEAD bytes posted, or the link would find the first ones
+ * out of the cache. A receiver posts all: with less a link waits for it
+ * (bench/results/checksum.md). The trailer follows the last piece at once, so a link that batches
+ * what is posted sends a short message and its trailer together. A receive step is complete when
+ * its trailer has been compared: nothing in the schedule reads bytes before that. */
 #include <unistd.h>
 
 #include "base/err.h"
@@ -18,9 +20,9 @@
 #include "comm/place.h"
 #include "host/call.h"
 
-#define PIECE ((uint64_t)1 << 20)
-#define AHEAD PIECE  /* bytes that a sender reads before the link has moved them */
-#define TRAILERS 64u /* of a connection in each direction, in flight; a power of two */
+#define PIECE ((uint64_t)1 << 17)
+#define AHEAD (8 * PIECE) /* bytes that a sender reads before the link has moved them */
+#define TRAILERS 64u      /* of a connection in each direction, in flight; a power of two */
 #define TRAILER sizeof(uint32_t)
 #define PAGE 4096u
 

@@ -138,6 +138,7 @@ struct comm_link {
 
     pthread_t progress_thread;
     int has_mover;
+    struct call_site *site; /* of the progress thread's calls (host/call.h) */
     pthread_mutex_t park;
     pthread_cond_t unpark;
     atomic_int kicked, parked, stop;

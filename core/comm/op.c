@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "base/number/check.h"
 #include "comm/engine.h"
+#include "host/call.h"
 
 static int in_arena(const comm_world *w, const void *p, uint64_t bytes)
 {
@@ -155,6 +156,7 @@ static weft_status move_until(comm_op *op, double seconds)
     comm_idle state = {0};
     while (!is_finished(op)) {
         int moved;
+        call_tick();
         weft_status st = comm_link_advance(l, &moved);
         if (st == WEFT_OK && moved) {
             state = (comm_idle){0};

@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "comm/engine.h"
 #include "host/call.h"
+#include "host/watch.h"
 
 #define SPINS 30u        /* polls before the first yield */
 #define AWAKE_NS 200000u /* polling and yielding before the first sleep */
@@ -88,6 +89,7 @@ static void move(comm_link *l)
 {
     comm_idle state = {0};
     pthread_mutex_lock(&l->progress_lock);
+    call_site_enter(l->site);
     while (!atomic_load(&l->stop) && !atomic_load(&l->claimed) && comm_link_has_work(l) &&
            atomic_load(&l->world->failed) == WEFT_OK) {
         int moved;
@@ -99,6 +101,7 @@ static void move(comm_link *l)
             break;
     }
     pthread_mutex_unlock(&l->progress_lock);
+    call_site_count(l->site);
 }
 
 static void *progress_main(void *arg)
@@ -132,6 +135,7 @@ void comm_progress_kick(comm_link *l)
 
 weft_status comm_progress_begin(comm_link *l)
 {
+    l->site = host_sites_new(1);
     if (pthread_create(&l->progress_thread, NULL, progress_main, l) != 0)
         return err_fail_errno(WEFT_NO_MEMORY, "link %s: no thread for moving bytes",
                               l->component->name);
@@ -139,10 +143,8 @@ weft_status comm_progress_begin(comm_link *l)
     return WEFT_OK;
 }
 
-void comm_progress_end(comm_link *l)
+static void end_thread(comm_link *l)
 {
-    if (!l->has_mover)
-        return;
     atomic_store(&l->stop, 1);
     pthread_mutex_lock(&l->park);
     pthread_cond_signal(&l->unpark);
@@ -151,6 +153,14 @@ void comm_progress_end(comm_link *l)
         PLUGIN_DO(l->table, wake, l->link);
     pthread_join(l->progress_thread, NULL);
     l->has_mover = 0;
+}
+
+void comm_progress_end(comm_link *l)
+{
+    if (l->has_mover)
+        end_thread(l);
+    host_sites_free(l->site);
+    l->site = NULL;
 }
 
 /* Usually the progress thread is idle and the progress lock is free. */

@@ -29,6 +29,10 @@ typedef struct config_section {
 } config_section;
 const config_section *config_core_sections(void); /* ended by a NULL name */
 
+/* The plugin that is meant where a file of a tokenizer is named in its place; NULL: the word is no
+ * such file. */
+const char *config_tokenizer_of(const char *file);
+
 /* The keys that the core has in the section [comm.NAME] of every transport, besides the plugin's
  * own. NULL-ended. */
 const weft_option *const *config_link_options(void);
@@ -68,6 +72,12 @@ void config_destroy(config *c);
  * A section that nobody added is unknown. [setup] */
 weft_status config_add(config *c, const char *section, const char *owner,
                        const weft_option *const *options);
+
+/* The same for a plugin that the job does not use: its keys are valid and have no effect.
+ * config_dump_used() leaves them out, unless somebody adds them with config_add() as well.
+ * [setup] */
+weft_status config_add_unused(config *c, const char *section, const char *owner,
+                              const weft_option *const *options);
 
 /* Everything in the text against everything added. Reports the first wrong line. [setup] */
 weft_status config_check(config *c);
@@ -119,6 +129,12 @@ const weft_conf *config_conf(config *c, const char *section, const weft_componen
 /* The job as text, defaults filled in, one key a line under its section, keys in a fixed order:
  * what a checkpoint keeps and what ranks compare. The caller frees it. */
 char *config_dump(const config *c);
+
+/* For comparing jobs: a line "section.key = value" for each key, in no fixed order, without keys of
+ * plugins that the job does not use, without sections named `except` or "`except`.anything" (NULL:
+ * none), and with each number in one form, so that 1e-3 and 0.001 are equal. After config_check().
+ * The caller frees it. */
+char *config_dump_used(const config *c, const char *except);
 
 /* Write `text`, one line, as a comment at the end of every config_dump() from here on; a reader of
  * the dump ignores it. [setup] */

@@ -42,10 +42,22 @@ static const weft_option *const run_options[] = {
          "the same layout twice gives the same bits, on every device"),
     TEXT(FREE, "key", "",
          "file with the job's key (weft key -o FILE), for ranks started by others"),
+    TEXT(FREE, "listen", "",
+         "where rank 0 listens, if not at MASTER_ADDR: ADDRESS or ADDRESS:PORT, 0.0.0.0 or :: for "
+         "all; the others connect to MASTER_ADDR and MASTER_PORT"),
+    TEXT(FREE, "address", "",
+         "what this rank's transports listen at and tell the others, if not the address towards "
+         "rank 0: an ADDRESS, an INTERFACE or a network ADDRESS/BITS"),
     TEXT(FREE, "plugins", "", "folders DIR:DIR that are searched for plugins first"),
     TEXT(FREE, "use", "", "plugins NAME, NAME whose ops and kernels the job uses"),
-    SECONDS(FREE, "frozen_after", "5", 0.1, 86400,
-            "a rank without a heartbeat for so long has failed"),
+    SECONDS(
+        FREE, "frozen_after", "2.5", 0.1, 86400,
+        "a rank without a heartbeat for so long has failed; more where the network may fail for "
+        "longer"),
+    SECONDS(FREE, "stuck_after", "2.5", 0, 86400,
+            "a call of a plugin in a step that lasts longer, and 5 times as long as any before at "
+            "its instruction, ends the job, from the fourth time on; call_deadline is the most; 0: "
+            "call_deadline alone"),
     SECONDS(FREE, "deadline", "60", 0.1, 86400, "no wait inside a step lasts longer"),
     SECONDS(FREE, "call_deadline", "60", 0, 86400,
             "a call of a plugin that lasts longer, in a step or while planning, ends the job; 0: "
@@ -160,6 +172,12 @@ static const weft_option *const checkpoint_options[] = {
     INT(FREE, "every", "0", 0, 1e12,
         "save after every so many steps; 0: never, not even when a signal stops the job"),
     INT(FREE, "keep", "2", 0, 1e6, "newest checkpoints that are kept; 0: all"),
+    CHOICE(FREE, "async", "auto", "auto|on|off",
+           "on: a save copies the state into host memory and is written beside the next steps; "
+           "auto: where the machine has the memory (weft plan)"),
+    TEXT(FREE, "init", "",
+         "a run that begins takes its weights from here, and its states are zero: a folder of "
+         "Hugging Face, or a checkpoint; empty: random weights"),
     SECONDS(FREE, "timeout", "3600", 0.1, 604800,
             "a rank waits for the others in a save or a resume at most so long; one that died or "
             "froze is noticed earlier, by run.frozen_after"),
@@ -235,4 +253,13 @@ bool config_option_binds(const weft_option *o)
     for (const config_section *s = sections; s->name && !ours; s++)
         ours = stands_in(s->options, o);
     return ours && ((const core_option *)o)->binds; /* its first member */
+}
+
+const char *config_tokenizer_of(const char *file)
+{
+    const char *dot = strrchr(file, '.');
+    return !dot                     ? NULL
+           : !strcmp(dot, ".json")  ? "hf"
+           : !strcmp(dot, ".model") ? "sentencepiece"
+                                    : NULL;
 }

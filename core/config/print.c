@@ -27,6 +27,22 @@ static bool is_repeated(const config *c, uint32_t i)
     return false;
 }
 
+/* A number in one form; other values as they are. */
+static void add_value(text *out, const declared *d, const char *value)
+{
+    parsed v;
+    char why[VALUE_WHY], number[40] = "";
+    const uint32_t type = d->option->type;
+    if ((type == WEFT_OPT_INT || type == WEFT_OPT_REAL || type == WEFT_OPT_BOOL) &&
+        config_read_value(d->option, value, &v, why)) {
+        if (type == WEFT_OPT_REAL)
+            snprintf(number, sizeof number, "%.17g", v.r);
+        else
+            snprintf(number, sizeof number, "%lld", (long long)v.i);
+    }
+    add(out, *number ? number : value);
+}
+
 static void dump_section(const config *c, const char *section, text *out)
 {
     bool begun = false;
@@ -65,13 +81,38 @@ char *config_dump(const config *c)
     return out.at;
 }
 
+static bool is_within(const char *section, const char *name)
+{
+    const size_t n = strlen(name);
+    return !strncmp(section, name, n) && (!section[n] || section[n] == '.');
+}
+
+char *config_dump_used(const config *c, const char *except)
+{
+    text out = {0};
+    for (uint32_t i = 0; i < c->options.n; i++) {
+        const declared *d = &c->options.at[i];
+        const entry *e = config_entry(c, d->section, d->option->key);
+        if (d->unused || is_repeated(c, i) || (except && is_within(d->section, except)) ||
+            (!e && !d->option->dflt))
+            continue;
+        add(&out, d->section);
+        add(&out, ".");
+        add(&out, d->option->key);
+        add(&out, " = ");
+        add_value(&out, d, e ? e->value : d->option->dflt);
+        add(&out, "\n");
+    }
+    *vec_push(&out) = 0;
+    return out.at;
+}
+
 char *config_written(const config *c, const char *except)
 {
     text out = {0};
-    const size_t n = strlen(except);
     for (uint32_t i = 0; i < c->sections.n; i++) {
         const char *section = c->sections.at[i].section;
-        if (!strncmp(section, except, n) && (!section[n] || section[n] == '.'))
+        if (is_within(section, except))
             continue;
         add(&out, out.n ? "\n[" : "[");
         add(&out, section);

@@ -92,12 +92,13 @@ const declared *config_declared(const config *c, const char *section, const char
 }
 
 static weft_status add_option(config *c, const char *section, const char *owner,
-                              const weft_option *o)
+                              const weft_option *o, bool unused)
 {
     for (uint32_t i = 0; i < c->options.n; i++) {
-        const declared *d = &c->options.at[i];
+        declared *d = &c->options.at[i];
         if (strcmp(d->option->key, o->key) || strcmp(d->section, section))
             continue;
+        d->unused = d->unused && unused;
         if (d->option == o)
             return WEFT_OK;
         if (d->option->type != o->type) {
@@ -110,12 +111,12 @@ static weft_status add_option(config *c, const char *section, const char *owner,
                             section, o->key, d->owner, one, owner, two);
         }
     }
-    *vec_push(&c->options) = (declared){section, owner, o, config_option_binds(o)};
+    *vec_push(&c->options) = (declared){section, owner, o, config_option_binds(o), unused};
     return WEFT_OK;
 }
 
-weft_status config_add(config *c, const char *section, const char *owner,
-                       const weft_option *const *options)
+static weft_status add_options(config *c, const char *section, const char *owner,
+                               const weft_option *const *options, bool unused)
 {
     section = pool_text(&c->pool, section);
     owner = pool_text(&c->pool, owner);
@@ -123,6 +124,18 @@ weft_status config_add(config *c, const char *section, const char *owner,
         *vec_push(&c->knowns) = (known){section};
     weft_status st = WEFT_OK;
     for (; options && *options && st == WEFT_OK; options++)
-        st = add_option(c, section, owner, *options);
+        st = add_option(c, section, owner, *options, unused);
     return st;
+}
+
+weft_status config_add(config *c, const char *section, const char *owner,
+                       const weft_option *const *options)
+{
+    return add_options(c, section, owner, options, false);
+}
+
+weft_status config_add_unused(config *c, const char *section, const char *owner,
+                              const weft_option *const *options)
+{
+    return add_options(c, section, owner, options, true);
 }

@@ -27,6 +27,7 @@ typedef struct declared {
     const char *section, *owner;
     const weft_option *option; /* borrowed */
     bool binds;                /* differ.h */
+    bool unused;               /* of a plugin that the job does not use */
 } declared;
 
 typedef struct known {

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define MOST_AT_ONCE ((uint64_t)1 << 30) /* Linux transfers less than 2 GiB a call */
+#define HAND_ON ((uint64_t)16 << 20)     /* bytes that are much */
 
 int data_file_write(int fd, const void *data, uint64_t bytes)
 {
@@ -26,6 +27,14 @@ int data_file_write(int fd, const void *data, uint64_t bytes)
         bytes -= (uint64_t)w;
     }
     return 0;
+}
+
+void data_file_hand_on(int fd, uint64_t *from, uint64_t done)
+{
+    if (done - *from < HAND_ON)
+        return;
+    sync_file_range(fd, (off_t)*from, (off_t)(done - *from), SYNC_FILE_RANGE_WRITE);
+    *from = done;
 }
 
 int data_file_read(int fd, void *out, uint64_t bytes, uint64_t at)
@@ -47,6 +56,12 @@ int data_file_read(int fd, void *out, uint64_t bytes, uint64_t at)
         bytes -= (uint64_t)r;
     }
     return 0;
+}
+
+bool data_file_is(const char *path, const struct stat *file)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && st.st_dev == file->st_dev && st.st_ino == file->st_ino;
 }
 
 int data_file_sync(int fd)

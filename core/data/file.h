@@ -16,12 +16,20 @@ int data_file_write(int fd, const void *data, uint64_t bytes);
 /* `bytes` from offset `at`: 0, 1 when the file ends before them, or -1 with errno. [any] */
 int data_file_read(int fd, void *out, uint64_t bytes, uint64_t at);
 
+/* Let the disk begin with what was written since `*from`, once it is much, so that the sync at the
+ * end waits for little. `done`: bytes in the file. Advice: what it cannot do, the sync does. [any]
+ */
+void data_file_hand_on(int fd, uint64_t *from, uint64_t done);
+
 /* fsync of a file; of a folder, where a file system that knows none (EINVAL) counts as done. */
 int data_file_sync(int fd);
 int data_file_sync_folder(int fd);
 
 /* fsync of the parent folder of `path`. */
 int data_file_sync_parent(const char *path);
+
+/* Whether `path` leads to this file, by whatever name. [any] */
+bool data_file_is(const char *path, const struct stat *file);
 
 /* Open `name` under `folder` (AT_FDCWD allowed) for reading, without waiting for a writer if it
  * turns out to be a pipe. A symbolic link as last part is refused unless `follow`. Anything but a

@@ -51,20 +51,25 @@ static weft_status ask(data_set *d, uint64_t sequence, weft_data_info *out)
     return st == WEFT_OK ? check_info(d->source->name, out) : st;
 }
 
-weft_status data_set_open(const component *source, const weft_conf *conf, uint32_t use,
-                          uint64_t seed, data_set *out)
+static weft_status open_set(const component *source, const weft_data_args *args, data_set *out)
 {
     const weft_data_table *table = source->table;
-    const weft_data_args args = {
-        .struct_size = sizeof args, .use = use, .seed = seed, .conf = conf};
     *out = (data_set){.source = source};
-    weft_status st = PLUGIN_CALL(table, open, source->module, &args, &out->set);
+    weft_status st = PLUGIN_CALL(table, open, source->module, args, &out->set);
     if (st != WEFT_OK || !out->set)
         return st;
     st = ask(out, 0, &out->info);
     if (st != WEFT_OK)
         data_set_close(out);
     return st;
+}
+
+weft_status data_set_open(const component *source, const weft_conf *conf, uint32_t use,
+                          uint64_t seed, data_set *out)
+{
+    const weft_data_args args = {
+        .struct_size = sizeof args, .use = use, .seed = seed, .conf = conf};
+    return open_set(source, &args, out);
 }
 
 void data_set_close(data_set *d)
@@ -121,6 +126,35 @@ weft_status data_set_describe(data_set *d, uint64_t sequence)
         return st;
     d->info = now;
     d->sequence = sequence;
+    return WEFT_OK;
+}
+
+weft_status data_set_resume(data_set *d, const weft_conf *conf, uint64_t seed, const char *resumes)
+{
+    const weft_data_args args = {.struct_size = sizeof args,
+                                 .use = WEFT_DATA_TRAIN,
+                                 .seed = seed,
+                                 .conf = conf,
+                                 .resumes = resumes};
+    data_set as_then;
+    weft_status st = open_set(d->source, &args, &as_then);
+    if (st == WEFT_UNSUPPORTED) { /* a source of 0.9 */
+        err_clear();
+        return WEFT_OK;
+    }
+    if (st == WEFT_OK && !as_then.set)
+        st = err_fail(WEFT_USAGE, "source %s: the training data is gone", d->source->name);
+    if (st == WEFT_OK)
+        st = compare(d->source->name, &d->info, "the set when it was opened", &as_then.info,
+                     "it now");
+    if (st == WEFT_OK)
+        st = data_set_describe(&as_then, d->sequence);
+    if (st != WEFT_OK) {
+        data_set_close(&as_then);
+        return st;
+    }
+    data_set_close(d);
+    *d = as_then;
     return WEFT_OK;
 }
 

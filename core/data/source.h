@@ -26,6 +26,11 @@ void data_set_close(data_set *d); /* a zeroed one is allowed [setup] */
  * such sample, or its fields, rows or vocabulary are others now. [setup] */
 weft_status data_set_describe(data_set *d, uint64_t sequence);
 
+/* Open the set of training again for a job that goes on from a checkpoint whose data had the
+ * identity `resumes`, which is not what the set has now: the source may have sampled in another way
+ * then (weft_data_args.resumes). A source that does not know of this keeps the set. [setup] */
+weft_status data_set_resume(data_set *d, const weft_conf *conf, uint64_t seed, const char *resumes);
+
 /* WEFT_USAGE, naming the difference, unless both have the same fields, rows and vocabulary. [any]
  */
 weft_status data_set_compare(const data_set *train, const data_set *valid);

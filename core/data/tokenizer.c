@@ -11,11 +11,12 @@
 static weft_status check_info(const data_tokenizer *d)
 {
     const weft_tokenizer_info *i = &d->info;
-    if (i->flags || i->reserved)
-        return err_fail(WEFT_UNSUPPORTED,
-                        "tokenizer %s: info() sets flags or a reserved word; this version of weft "
-                        "knows none",
-                        d->c->name);
+    if (i->flags & ~(WEFT_TOKENIZER_NORMALIZES | WEFT_TOKENIZER_FIRST) || i->reserved)
+        return err_fail(
+            WEFT_UNSUPPORTED,
+            "tokenizer %s: info() sets flags or a reserved word that this version of weft "
+            "does not know",
+            d->c->name);
     if (!i->vocab || i->vocab > MOST_VOCAB || i->begin > i->vocab || i->end > i->vocab)
         return err_fail(WEFT_USAGE,
                         "tokenizer %s: info() gives a vocabulary of %u, begin %u and end %u; 1 to "
@@ -52,9 +53,19 @@ weft_status data_tokenizer_encode(const data_tokenizer *d, const char *text, uin
                                   bool last, int32_t *out, uint64_t room, uint64_t *used,
                                   uint64_t *n)
 {
+    return data_tokenizer_encode_as(d, text, bytes, last ? WEFT_TEXT_LAST : 0, out, room, used, n);
+}
+
+weft_status data_tokenizer_encode_as(const data_tokenizer *d, const char *text, uint64_t bytes,
+                                     uint32_t flags, int32_t *out, uint64_t room, uint64_t *used,
+                                     uint64_t *n)
+{
     const weft_tokenizer_table *table = d->c->table;
+    const bool last = flags & WEFT_TEXT_LAST;
+    if (!(d->info.flags & WEFT_TOKENIZER_FIRST))
+        flags &= ~WEFT_TEXT_FIRST;
     const weft_encode_args args = {.struct_size = sizeof args,
-                                   .flags = last ? WEFT_TEXT_LAST : 0,
+                                   .flags = flags,
                                    .text = text,
                                    .bytes = bytes,
                                    .out = out,
@@ -95,4 +106,23 @@ weft_status data_tokenizer_decode(const data_tokenizer *d, int32_t id,
                       " bytes for one id in room for %u",
                       d->c->name, used, *bytes, DATA_TOKENIZER_BYTES);
     return st;
+}
+
+weft_status data_tokenizer_cut(const data_tokenizer *d, const char *text, uint64_t bytes,
+                               uint64_t *at)
+{
+    const weft_tokenizer_table *table = d->c->table;
+    *at = 0;
+    weft_status st = PLUGIN_CALL(table, cut, d->t, text, bytes, at);
+    if (st == WEFT_OK && *at > bytes)
+        st = err_fail(WEFT_USAGE,
+                      "tokenizer %s: cut() answers %" PRIu64 " of a text of %" PRIu64 " bytes",
+                      d->c->name, *at, bytes);
+    return st;
+}
+
+bool data_tokenizer_cuts(const data_tokenizer *d)
+{
+    const weft_tokenizer_table *table = d->c->table;
+    return WEFT_HAS(table, cut);
 }

@@ -28,6 +28,17 @@ weft_status data_tokenizer_encode(const data_tokenizer *d, const char *text, uin
                                   bool last, int32_t *out, uint64_t room, uint64_t *used,
                                   uint64_t *n);
 
+/* The same with WEFT_TEXT_... as flags; WEFT_TEXT_FIRST is dropped where the tokenizer does not
+ * know it. [any] */
+weft_status data_tokenizer_encode_as(const data_tokenizer *d, const char *text, uint64_t bytes,
+                                     uint32_t flags, int32_t *out, uint64_t room, uint64_t *used,
+                                     uint64_t *n);
+
+/* Whether it has cut(), and what cut() answers. [any] */
+bool data_tokenizer_cuts(const data_tokenizer *d);
+weft_status data_tokenizer_cut(const data_tokenizer *d, const char *text, uint64_t bytes,
+                               uint64_t *at);
+
 /* The bytes of one id, at most 1 KiB. [any] */
 #define DATA_TOKENIZER_BYTES 1024u
 weft_status data_tokenizer_decode(const data_tokenizer *d, int32_t id,

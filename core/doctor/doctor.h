@@ -3,8 +3,10 @@
  * A report is JSON: the printed text, --json and the messages between ranks are all made from it.
  * Its format is {"weft", "host", "boot", "checks": [{"id", "title", "level", "summary": [text],
  * "facts": {name: number or text}, "findings": [{"level", "what", "why", "type"}]}]}, where "type"
- * is the command to type. Levels are "ok", "note" (may cost speed, or is worth knowing), "warning"
- * (costs speed, or fails at scale) and "problem" (the job cannot run).
+ * is the command to type. Levels are "ok", "unknown" (a check, not a finding:
+ * what it needs is not here or cannot be read, so it says nothing about the machine), "note" (may
+ * cost speed, or is worth knowing), "warning" (costs speed, or fails at scale) and "problem" (the
+ * job cannot run).
  *
  * All files are read below the folder that WEFT_DOCTOR_ROOT names; by default that is the root of
  * this machine. So a copy of another machine's /proc and /sys can be examined, and tests can
@@ -18,7 +20,14 @@
 #include <stdio.h>
 #include <weft/base.h>
 
-enum doctor_level { DOCTOR_OK, DOCTOR_NOTE, DOCTOR_WARNING, DOCTOR_PROBLEM, DOCTOR_LEVELS };
+enum doctor_level {
+    DOCTOR_OK,
+    DOCTOR_UNKNOWN,
+    DOCTOR_NOTE,
+    DOCTOR_WARNING,
+    DOCTOR_PROBLEM,
+    DOCTOR_LEVELS
+};
 extern const char *const doctor_levels[DOCTOR_LEVELS];
 
 /* The job to examine the machine for. */

@@ -9,7 +9,7 @@
 #define INDENT 21
 #define DEEPEST 8
 
-const char *const doctor_levels[DOCTOR_LEVELS] = {"ok", "note", "warning", "problem"};
+const char *const doctor_levels[DOCTOR_LEVELS] = {"ok", "unknown", "note", "warning", "problem"};
 
 /* --- writing --- */
 
@@ -60,8 +60,9 @@ static enum doctor_level worst_of(const json_t *list)
 
 void doctor_end_check(doctor *d)
 {
-    enum doctor_level worst = worst_of(json_object_get(d->check, "findings"));
-    json_object_set_new(d->check, "level", json_string(doctor_levels[worst]));
+    const enum doctor_level worst = worst_of(json_object_get(d->check, "findings"));
+    if (worst > level_of(d->check))
+        json_object_set_new(d->check, "level", json_string(doctor_levels[worst]));
     json_array_append_new(d->done, d->check);
     d->check = d->finding = NULL;
 }
@@ -72,6 +73,20 @@ void doctor_add_line(doctor *d, const char *fmt, ...)
     va_start(ap, fmt);
     json_array_append_new(json_object_get(d->check, "summary"), clean(fmt, ap));
     va_end(ap);
+}
+
+void doctor_set_unknown(doctor *d)
+{
+    json_object_set_new(d->check, "level", json_string(doctor_levels[DOCTOR_UNKNOWN]));
+}
+
+void doctor_add_unknown(doctor *d, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    json_array_append_new(json_object_get(d->check, "summary"), clean(fmt, ap));
+    va_end(ap);
+    doctor_set_unknown(d);
 }
 
 /* A fact's name may contain a device's name, so it is cleaned as well. */
@@ -273,12 +288,13 @@ void doctor_print(const json_t *report, FILE *to)
     size_t i, k;
     json_array_foreach (checks, i, c) {
         doctor_print_check(c, to);
+        count[DOCTOR_UNKNOWN] += level_of(c) == DOCTOR_UNKNOWN;
         json_array_foreach (json_object_get(c, "findings"), k, x)
             count[level_of(x)]++;
     }
-    fprintf(to, "\n%s: %zu checks, %u problem%s, %u warning%s, %u note%s\n",
+    fprintf(to, "\n%s: %zu checks, %u problem%s, %u warning%s, %u note%s, %u unknown\n",
             doctor_report_text(report, "host"), json_array_size(checks), count[DOCTOR_PROBLEM],
             count[DOCTOR_PROBLEM] == 1 ? "" : "s", count[DOCTOR_WARNING],
             count[DOCTOR_WARNING] == 1 ? "" : "s", count[DOCTOR_NOTE],
-            count[DOCTOR_NOTE] == 1 ? "" : "s");
+            count[DOCTOR_NOTE] == 1 ? "" : "s", count[DOCTOR_UNKNOWN]);
 }

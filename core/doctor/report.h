@@ -15,6 +15,11 @@ void doctor_end_check(doctor *d);
 /* A line of the summary. */
 void doctor_add_line(doctor *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* A line that says why the check, or a part of it, cannot be made: it is "unknown" unless it has a
+ * finding. */
+void doctor_add_unknown(doctor *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void doctor_set_unknown(doctor *d); /* without a line */
+
 /* A fact: a name with a text or a number. */
 void doctor_add_text(doctor *d, const char *name, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

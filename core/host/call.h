@@ -19,6 +19,8 @@
 
 #define CALL_DEPTH 16u /* deeper calls are counted, but not noted */
 
+typedef struct call_site call_site;
+
 /* A call that a thread is in. Only its thread writes the first three; another one may read them
  * (watch.h). A pair of equal numbers, read before and after the other two, says that these belong
  * to that call: the number is 0 while they change, and a release store orders each after the one
@@ -26,15 +28,26 @@
 typedef struct call_frame {
     _Atomic(const void *) key;  /* the table, or another key of host_call_register() */
     _Atomic(const char *) call; /* "update" */
-    _Atomic uint64_t number;    /* every call of the thread has another; 0: none */
+    _Atomic uint64_t number;    /* call_number(): every call of the thread has another; 0: none */
     uint64_t seen, ms;          /* of the watchdog: the number at its last look, and since when */
+    call_site *site;            /* ... and where the thread was then */
 } call_frame;
+
+/* A place to which a thread comes again and again: an instruction of a step. How long the calls of
+ * plugins took there is the measure for the next one (watch.h). From host_sites_new(). */
+struct call_site {
+    _Atomic uint32_t seen; /* how often what is done here was done to its end, up to CALL_SEEN */
+    uint32_t longest_ms;   /* of the watchdog: the longest call that has ended here */
+};
+
+#define CALL_SEEN 3u /* before that a call may have work to do that is done once */
 
 /* The calls of one thread. They nest: a plugin calls the core back, which calls another plugin. */
 typedef struct call_slot {
     call_frame frame[CALL_DEPTH];
     _Atomic uint32_t depth;
-    bool listed; /* the watchdog knows this slot */
+    _Atomic(call_site *) site; /* NULL: none; else that of index 0 */
+    bool listed;               /* the watchdog knows this slot */
     uint64_t count;
     struct call_slot *next; /* of the watchdog */
 } call_slot;
@@ -49,6 +62,17 @@ static inline call_frame *call_frame_at(call_slot *s, uint32_t depth)
     return &s->frame[depth < CALL_DEPTH ? depth : CALL_DEPTH - 1];
 }
 
+/* The next number, with the index of the site at which it is made, counted from the slot's: so one
+ * store writes both. It comes again after 2^40 calls, which a watchdog that looks often enough does
+ * not take for the same one. */
+#define CALL_INDEX_BITS 24u
+
+static inline uint64_t call_number(call_slot *s, uint64_t index)
+{
+    const uint64_t mask = (UINT64_C(1) << CALL_INDEX_BITS) - 1;
+    return ++s->count << CALL_INDEX_BITS | (index & mask);
+}
+
 static inline void call_enter(const void *key, const char *call)
 {
     call_slot *s = &host_call_slot;
@@ -58,7 +82,7 @@ static inline void call_enter(const void *key, const char *call)
         host_watch_add();
     atomic_store_explicit(&f->key, key, memory_order_release);
     atomic_store_explicit(&f->call, call, memory_order_release);
-    atomic_store_explicit(&f->number, ++s->count, memory_order_release);
+    atomic_store_explicit(&f->number, call_number(s, 0), memory_order_release);
     atomic_store_explicit(&s->depth, depth + 1, memory_order_relaxed);
 }
 
@@ -70,13 +94,59 @@ static inline void call_leave(void)
     atomic_store_explicit(&s->depth, depth, memory_order_relaxed);
 }
 
-/* The innermost call begins its next piece, which has a deadline of its own: kernels that run in a
- * row are noted as one call. */
-static inline void call_next(void)
+/* This thread comes to `site` (NULL: to none), or to an array of them that begins there, and stays
+ * until the next of these calls. Between calls of plugins. */
+static inline void call_site_enter(call_site *site)
+{
+    atomic_store_explicit(&host_call_slot.site, site, memory_order_release);
+}
+
+static inline bool call_site_is_new(const call_site *site)
+{
+    return site && atomic_load_explicit(&site->seen, memory_order_relaxed) < CALL_SEEN;
+}
+
+/* What is done at `site` (NULL: none) was done once more. */
+static inline void call_site_count(call_site *site)
+{
+    if (call_site_is_new(site))
+        atomic_fetch_add_explicit(&site->seen, 1, memory_order_relaxed);
+}
+
+/* Pieces of the outermost call, one at each of the sites from index 0 on, which have deadlines of
+ * their own: kernels that run in a row are noted as one call. Numbers for all of them are taken at
+ * once, so a piece costs an addition and a store. Calls may be made within a piece. */
+typedef struct call_row {
+    call_frame *frame;
+    uint64_t next;
+} call_row;
+
+static inline call_row call_row_begin(uint32_t pieces)
 {
     call_slot *s = &host_call_slot;
     const uint32_t depth = atomic_load_explicit(&s->depth, memory_order_relaxed);
-    atomic_store_explicit(&call_frame_at(s, depth - 1)->number, ++s->count, memory_order_release);
+    const call_row row = {call_frame_at(s, depth - 1), call_number(s, 0)};
+    s->count += pieces;
+    return row;
+}
+
+static inline void call_row_next(call_row *row)
+{
+    atomic_store_explicit(&row->frame->number, row->next, memory_order_release);
+    row->next += (UINT64_C(1) << CALL_INDEX_BITS) | 1; /* the next number, and the next index */
+}
+
+/* The thread moves on, within the innermost call, if it is in one: for loops of the core that
+ * wait. */
+static inline void call_tick(void)
+{
+    call_slot *s = &host_call_slot;
+    const uint32_t depth = atomic_load_explicit(&s->depth, memory_order_relaxed);
+    if (!depth)
+        return;
+    call_frame *f = call_frame_at(s, depth - 1);
+    const uint64_t old = atomic_load_explicit(&f->number, memory_order_relaxed);
+    atomic_store_explicit(&f->number, call_number(s, old), memory_order_release);
 }
 
 /* What a call may return besides WEFT_OK and failures. */

@@ -19,8 +19,25 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/log.h"
 #include "base/number/check.h"
 #include "host/object.h"
+
+weft_status host_check_path(const char *path)
+{
+    char shown[PATH_MAX];
+    snprintf(shown, sizeof shown, "%s", path);
+    log_plain(shown);
+    const bool lines = strpbrk(shown, "\n\t");
+    for (char *at = shown; (at = strpbrk(at, "\n\t"));)
+        *at = '?';
+    if (!lines && !strncmp(shown, path, sizeof shown - 1))
+        return WEFT_OK;
+    return err_fail(WEFT_USAGE,
+                    "'%.1000s': the path of a plugin has control characters, shown as '?'; rename "
+                    "the file or its folder",
+                    shown);
+}
 
 static bool is_ours(const struct stat *st)
 {

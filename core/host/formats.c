@@ -123,8 +123,11 @@ static weft_status check_field(const place *p, const weft_model_field *f)
         st = check_optional(p, "its values", f->values);
     if (st != WEFT_OK)
         return st;
-    if (f->flags)
-        return wrong(p, "it", "has flags; 0 is expected");
+    const bool implied = f->flags & WEFT_FIELD_IMPLIED;
+    if (f->flags & ~WEFT_FIELD_IMPLIED)
+        return wrong(p, "it", "has flags that this version of weft does not know");
+    if (implied && (!f->key || !f->dflt || f->values))
+        return wrong(p, "it", "is implied, and so must have a key, a dflt and no values");
     if (f->key && !declared(p->c, f->key))
         return wrong(p, "its key", "is none of the component's options");
     if (!f->key && !f->values)
@@ -253,9 +256,10 @@ weft_status host_adopt_formats(object *o, const weft_component *c, weft_model_ta
             return st;
         own[i] = copy;
         for (uint32_t k = 0; k < i; k++)
-            if (!strcmp(own[k]->format, copy->format))
-                return err_fail(WEFT_USAGE, "component '%s' has two formats '%s'", c->name,
-                                copy->format);
+            if (!strcmp(own[k]->format, copy->format) &&
+                !strcmp(own[k]->architecture, copy->architecture))
+                return err_fail(WEFT_USAGE, "component '%s' has two formats '%s' of %s", c->name,
+                                copy->format, copy->architecture);
     }
     t->formats = own;
     return WEFT_OK;

@@ -116,6 +116,20 @@ void host_destroy(host *h)
 
 /* --- lookup --- */
 
+void host_try_first(host *h)
+{
+    h->try_first = true;
+}
+
+static weft_status load_object(host *h, const char *kind, const char *path, object **out)
+{
+    bool own;
+    (void)host_place_of(h, path, &own);
+    if (h->try_first && !own)
+        host_try_before(h, kind, path);
+    return host_object_load(h, kind, path, out);
+}
+
 static void append(char *out, size_t size, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -186,7 +200,7 @@ static void scan(host *h, const char *folder, const char *name, const char *cons
         list_files(h, h->places.at[p], folder, &files);
     for (uint32_t i = 0; i < files.n && !s->found; i++) {
         object *o;
-        if (host_object_load(h, folder, files.at[i], &o) == WEFT_OK)
+        if (load_object(h, folder, files.at[i], &o) == WEFT_OK)
             s->found = host_object_find(o, name, ifaces);
         else if (!s->refused++)
             s->why = pool_text(&h->pool, err_text());
@@ -254,6 +268,7 @@ static weft_status not_found(host *h, const char *kind, const char *name, const 
     char text[2048] = "";
     for (uint32_t p = 0; p < h->places.n; p++)
         append(text, sizeof text, "%s%s/%s", p ? ", " : "", h->places.at[p], kind);
+    append(text, sizeof text, "; run.plugins and WEFT_PLUGIN_PATH name further folders");
     say_alike(h, name, ifaces, text, sizeof text);
     if (s->refused)
         append(text, sizeof text, "; files there that cannot be used: %u, the first: %s",
@@ -295,7 +310,7 @@ weft_status host_find(host *h, const char *kind, const char *name, const char *c
         const char *path = pool_printf(&h->pool, "%s/%s/%s.so", h->places.at[p], kind, name);
         if (access(path, F_OK) && (errno == ENOENT || errno == ENOTDIR))
             continue;
-        weft_status st = host_object_load(h, kind, path, &o);
+        weft_status st = load_object(h, kind, path, &o);
         if (st != WEFT_OK)
             return st;
         say_hidden(h, p, kind, name, o);
@@ -321,7 +336,7 @@ weft_status host_load_file(host *h, const char *path, const component *const **o
             !strncmp(name - length, host_kinds[k], length))
             folder = host_kinds[k];
     }
-    weft_status st = host_object_load(h, folder, path, &o);
+    weft_status st = load_object(h, folder, path, &o);
     if (st != WEFT_OK)
         return st;
     const component **all = pool_array(&h->pool, o->n, sizeof *all);
@@ -342,15 +357,26 @@ static int by_kind_and_name(const void *a, const void *b)
     return order ? order : strcmp(x->path, y->path);
 }
 
+/* As it may be printed in a line. */
+static const char *plain(host *h, const char *text)
+{
+    char *own = pool_printf(&h->pool, "%s", text);
+    log_plain(own);
+    for (char *at = own; (at = strpbrk(at, "\n\t"));)
+        *at = '?';
+    return own;
+}
+
 /* How `weft plugins` lists a file or component that cannot be used. */
 static const component *refused(host *h, const char *kind, const char *path, const char *name,
                                 const char *why)
 {
     component *c = pool_alloc(&h->pool, sizeof *c);
     static const weft_option *const none[] = {NULL};
-    *c = (component){.kind = kind, .path = path, .options = none};
-    c->name = pool_text(&h->pool, name);
-    c->help = pool_text(&h->pool, why);
+    *c = (component){.kind = kind, .options = none};
+    c->name = plain(h, name);
+    c->path = plain(h, path);
+    c->help = plain(h, why);
     return c;
 }
 
@@ -378,7 +404,7 @@ static void list_kind(host *h, const char *kind, listing *out)
         list_files(h, h->places.at[p], kind, &files);
     for (uint32_t i = 0; i < files.n; i++) {
         object *o;
-        if (host_object_load(h, kind, files.at[i], &o) != WEFT_OK) {
+        if (load_object(h, kind, files.at[i], &o) != WEFT_OK) {
             *vec_push(out) = refused_file(h, kind, files.at[i]);
             continue;
         }
@@ -397,7 +423,7 @@ void host_try_all(host *h)
         names files = {0};
         for (uint32_t p = 0; p < h->places.n; p++)
             list_files(h, h->places.at[p], host_kinds[k], &files);
-        host_try_files(h, host_kinds[k], &files);
+        host_try_files(h, host_kinds[k], &files, TRY_SECONDS);
         free(files.at);
     }
 }

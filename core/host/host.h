@@ -68,6 +68,18 @@ weft_status host_list(host *h, const component ***out, uint32_t *n);
  * *own: it is the program's. A file in none of them is behind all. [any] */
 uint32_t host_place_of(const host *h, const char *path, bool *own);
 
+/* Whether the path of a plugin is a line of text: a control character in it is refused, since paths
+ * are printed. WEFT_USAGE, with the path as it may be printed. [any] */
+weft_status host_check_path(const char *path);
+
+/* The same as host_try_all() for one file. */
+void host_try_file(host *h, const char *path);
+
+/* From now on try each file outside the program's own folder in this way before it is loaded, while
+ * the process has no thread but the caller's and the watchdog's: _exit() in a constructor would end
+ * a process without a word. For programs that load what a job names. [setup] */
+void host_try_first(host *h);
+
 /* Load and check the file `path`, whatever its name and folder: its components, in the order of the
  * manifest. The array lives as long as the host. Those of interfaces that the host does not know
  * have a NULL table. [setup] */

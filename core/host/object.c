@@ -210,7 +210,14 @@ static weft_status load_trusted(host *h, const char *kind, const trusted *t, obj
 weft_status host_object_load(host *h, const char *kind, const char *path, object **out)
 {
     trusted t;
-    weft_status st = host_file_check_open(path, &t);
+    weft_status st = host_check_path(path);
+    if (st != WEFT_OK)
+        return st;
+    st = host_file_check_open(path, &t);
+    if (st == WEFT_OK && (st = host_check_path(t.real)) != WEFT_OK) {
+        host_file_check_close(&t);
+        return st;
+    }
     if (st != WEFT_OK)
         err_context("%s", t.real[0] ? t.real : path);
     else

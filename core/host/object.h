@@ -78,6 +78,7 @@ struct host {
     pool pool;
     bool watched; /* host_watch_begin() was called for it */
     VEC(bad_file) bad;
+    bool try_first; /* host_try_first() */
     VEC(const char *) places;
     bool has_own; /* the last place is the program's own */
     VEC(object *) objects;
@@ -97,8 +98,14 @@ weft_status host_object_load(host *h, const char *kind, const char *path, object
  * the object has none that can be used. */
 const component *host_object_find(const object *o, const char *name, const char *const *ifaces);
 
-/* try.c: load these files in child processes, and add those that do not survive it to h->bad. */
-void host_try_files(host *h, const char *kind, const object_files *files);
+#define TRY_SECONDS 10 /* for listing */
+
+/* try.c: load these files in child processes, and add those that do not survive it to h->bad; each
+ * has `seconds` at most, and run.call_deadline; 0: only that. */
+void host_try_files(host *h, const char *kind, const object_files *files, double seconds);
+
+/* try.c: what host_try_first() asks for, for a file that is not loaded yet. */
+void host_try_before(host *h, const char *kind, const char *path);
 
 /* adopt.c: the growth rule (weft/base.h), for a struct with its struct_size at `at` bytes: at least
  * `least` bytes, and zeros behind the `known` ones. `owner` and `what` are for messages. */

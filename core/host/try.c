@@ -4,10 +4,12 @@
  * before anything is known about it. One child process loads file after file and says through
  * shared memory at which it is. If it ends before the last one, that file is bad, the last line of
  * its handler of crashes or of its watchdog is the reason, and another child goes on after it. So
- * the usual case costs one fork. The caller's process then loads what has survived. */
+ * the usual case costs one fork. The caller's process then loads what has survived. A program that
+ * loads what a job names tries only what is not its own (host_try_first()). */
 #define _GNU_SOURCE
 #include "host/object.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -25,10 +27,17 @@
 #include "base/log.h"
 #include "host/watch.h"
 
-#define TRY_SECONDS 10 /* for a constructor or an entry, at most; less if run.call_deadline is */
-#define LATE_MS 2000   /* what the child's watchdog may need beyond that */
+#define LATE_MS 2000 /* what the child's watchdog may need beyond that */
 #define LOOK_MS 100
 #define SAID_MAX 4096
+
+typedef struct trial {
+    host *h;
+    const char *kind;
+    const object_files *files;
+    double seconds;       /* for a constructor or an entry, at most; 0: run.call_deadline alone */
+    _Atomic uint32_t *at; /* shared: the file that is being loaded */
+} trial;
 
 typedef struct attempt {
     pid_t pid;
@@ -37,8 +46,7 @@ typedef struct attempt {
     size_t n;
 } attempt;
 
-_Noreturn static void child(host *h, const char *kind, const object_files *files,
-                            _Atomic uint32_t *at, int to)
+_Noreturn static void child(const trial *t, int to)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -46,14 +54,16 @@ _Noreturn static void child(host *h, const char *kind, const object_files *files
         dup2(nowhere, STDOUT_FILENO);
     dup2(to, STDERR_FILENO);
     host_watch_report_to(NULL);
-    host_limits_shorten(TRY_SECONDS);
+    if (t->seconds > 0)
+        host_limits_shorten(t->seconds);
     host_watch_begin();
-    for (uint32_t i = atomic_load(at); i < files->n; i++) {
+    t->h->try_first = false;
+    for (uint32_t i = atomic_load(t->at); i < t->files->n; i++) {
         object *o;
-        atomic_store(at, i);
-        (void)!host_object_load(h, kind, files->at[i], &o);
+        atomic_store(t->at, i);
+        (void)!host_object_load(t->h, t->kind, t->files->at[i], &o);
     }
-    atomic_store(at, files->n);
+    atomic_store(t->at, t->files->n);
     _exit(0);
 }
 
@@ -74,12 +84,12 @@ static bool hear(attempt *a)
 }
 
 /* Until the child has ended; false: it had to be ended, having stayed too long at one file. */
-static bool stand_by(attempt *a, const _Atomic uint32_t *at)
+static bool stand_by(attempt *a, const trial *t)
 {
-    const double limit = host_limits_call();
-    const uint64_t most = (uint64_t)((limit < TRY_SECONDS ? limit : TRY_SECONDS) * 1000) + LATE_MS;
+    const double limit = host_limits_call(), own = t->seconds > 0 ? t->seconds : limit;
+    const uint64_t most = (uint64_t)((limit < own ? limit : own) * 1000) + LATE_MS;
     uint64_t since = clock_ms();
-    uint32_t before = atomic_load(at);
+    uint32_t before = atomic_load(t->at);
     bool over = false, hung_up = false;
     while (!over) {
         struct pollfd p[2] = {{.fd = a->ended, .events = POLLIN},
@@ -87,7 +97,7 @@ static bool stand_by(attempt *a, const _Atomic uint32_t *at)
         (void)poll(p, 2, LOOK_MS);
         hung_up = hung_up || hear(a);
         over = p[0].revents != 0 || a->ended < 0;
-        const uint32_t now = atomic_load(at);
+        const uint32_t now = atomic_load(t->at);
         since = now != before ? clock_ms() : since;
         before = now;
         if (!over && limit > 0 && clock_ms() - since > most) {
@@ -121,7 +131,7 @@ static void explain(const attempt *a, int status, bool in_time, char *why, size_
 }
 
 /* Run one child from file *at on; false: none could be started. */
-static bool try_from(host *h, const char *kind, const object_files *files, _Atomic uint32_t *at)
+static bool try_from(const trial *t)
 {
     int ends[2], status = 0;
     char why[2048];
@@ -132,34 +142,72 @@ static bool try_from(host *h, const char *kind, const object_files *files, _Atom
     fflush(NULL);
     attempt a = {.pid = host_watch_fork(), .from = ends[0]};
     if (a.pid == 0)
-        child(h, kind, files, at, ends[1]);
+        child(t, ends[1]);
     close(ends[1]);
     a.ended = a.pid > 0 ? pidfd_open(a.pid, 0) : -1;
-    const bool in_time = a.pid > 0 && stand_by(&a, at);
+    const bool in_time = a.pid > 0 && stand_by(&a, t);
     while (a.pid > 0 && waitpid(a.pid, &status, 0) < 0 && errno == EINTR)
         ;
     (void)hear(&a);
     close(a.from);
     if (a.ended >= 0)
         close(a.ended);
-    const uint32_t i = atomic_load(at);
-    if (a.pid > 0 && i < files->n) {
+    const uint32_t i = atomic_load(t->at);
+    if (a.pid > 0 && i < t->files->n) {
         explain(&a, status, in_time, why, sizeof why);
-        if (!stat(files->at[i], &st))
-            *vec_push(&h->bad) = (bad_file){st.st_dev, st.st_ino, pool_text(&h->pool, why)};
-        atomic_store(at, i + 1);
+        if (!stat(t->files->at[i], &st))
+            *vec_push(&t->h->bad) = (bad_file){st.st_dev, st.st_ino, pool_text(&t->h->pool, why)};
+        atomic_store(t->at, i + 1);
     }
     return a.pid > 0;
 }
 
-void host_try_files(host *h, const char *kind, const object_files *files)
+void host_try_file(host *h, const char *path)
 {
-    _Atomic uint32_t *at =
-        mmap(NULL, sizeof *at, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED)
+    const char *one[] = {path};
+    const object_files files = {.at = one, .n = 1};
+    host_try_files(h, "", &files, TRY_SECONDS);
+}
+
+void host_try_files(host *h, const char *kind, const object_files *files, double seconds)
+{
+    trial t = {h, kind, files, seconds, NULL};
+    t.at = mmap(NULL, sizeof *t.at, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (t.at == MAP_FAILED)
         return;
-    atomic_store(at, 0);
-    while (atomic_load(at) < files->n && try_from(h, kind, files, at))
+    atomic_store(t.at, 0);
+    while (atomic_load(t.at) < files->n && try_from(&t))
         continue;
-    munmap(at, sizeof *at);
+    munmap(t.at, sizeof *t.at);
+}
+
+/* Whether other threads than the caller's and the watchdog's could hold a lock while it forks. */
+static bool has_company(void)
+{
+    uint32_t n = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    for (const struct dirent *d; tasks && (d = readdir(tasks));)
+        n += d->d_name[0] != '.';
+    if (tasks)
+        closedir(tasks);
+    return n == 0 || n > 2;
+}
+
+static bool is_known(const host *h, const char *path)
+{
+    struct stat st;
+    if (stat(path, &st))
+        return true; /* loading it will say why not */
+    for (uint32_t i = 0; i < h->objects.n; i++)
+        if (h->objects.at[i]->dev == st.st_dev && h->objects.at[i]->ino == st.st_ino)
+            return true;
+    return false;
+}
+
+void host_try_before(host *h, const char *kind, const char *path)
+{
+    const char *one[] = {path};
+    const object_files files = {.at = one, .n = 1};
+    if (!is_known(h, path) && !has_company())
+        host_try_files(h, kind, &files, 0);
 }

@@ -11,9 +11,14 @@
  *    most a few ticks: a process that was stopped, by a debugger or a signal, was not slow.
  * 2. The deadline depends on the member: calls that open, connect, prepare or close something may
  *    take long for a good reason (run.setup_deadline); all others may not (run.call_deadline).
- * 3. Where calls nest, all of them last. The watchdog names the innermost one of a plugin, unless
+ * 3. At a site, to which a thread comes again and again, the deadline follows from the longest call
+ *    there so far, once it has been seen often enough: WATCH_TIMES times that, run.stuck_after at
+ *    least, run.call_deadline at most. Only calls that a look has met are measured, by the same
+ *    clock as the deadline; the others are far below run.stuck_after. At a site the core's own
+ *    calls have this deadline, too, and a moment more: a plugin that holds them up is named first.
+ * 4. Where calls nest, all of them last. The watchdog names the innermost one of a plugin, unless
  *    it is young: then the outer plugin calls in an endless loop.
- * 4. The end is that of a failed rank: the reporter (job/leave.c) tells rank 0 and the launcher,
+ * 5. The end is that of a failed rank: the reporter (job/leave.c) tells rank 0 and the launcher,
  *    and the process exits with status 1. Nothing is closed, since closing would wait for the call.
  *
  * A call is noticed up to a tick late, and one that ends while it is reported is reported all the
@@ -23,6 +28,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -34,7 +40,9 @@
 #define TICK_LEAST_MS 10u
 #define TICK_MOST_MS 500u
 #define TICKS 10u /* within the shortest deadline */
+#define TICKS_AT_SITES 50u
 #define GAP 4u    /* ticks that a gap counts as at most */
+#define MOMENT 3u /* ticks: see 3. above */
 
 /* Members that plan: with them a plugin may hold run.planning_mb. */
 static const char *const planning[] = {"update", "edit",  "grad", "shard", "infer",
@@ -52,7 +60,11 @@ static struct watch {
     pthread_cond_t moved;
     call_slot *slots;
     uint64_t call_ms, setup_ms; /* 0: no deadline */
-    _Atomic uint64_t bytes;     /* of planning */
+    uint64_t stuck_ms;          /* at sites, at least; 0: the same as elsewhere */
+    uint32_t sites;             /* blocks of them */
+    host_watch_whereabouts *say;
+    const void *ctx;        /* of say() */
+    _Atomic uint64_t bytes; /* of planning */
     bool stop;
     host_watch_reporter *reporter;
     uint32_t users; /* under the gate */
@@ -126,6 +138,46 @@ void host_watch_add(void)
     pthread_mutex_unlock(&watch.lock);
 }
 
+/* --- sites --- */
+
+call_site *host_sites_new(uint32_t n)
+{
+    call_site *sites = mem_alloc(((uint64_t)n + 1) * sizeof *sites);
+    sites->longest_ms = n; /* the first one is ours */
+    pthread_mutex_lock(&watch.lock);
+    watch.sites++;
+    pthread_cond_signal(&watch.moved); /* shorter ticks */
+    pthread_mutex_unlock(&watch.lock);
+    return sites + 1;
+}
+
+void host_sites_free(call_site *sites)
+{
+    if (!sites)
+        return;
+    const uintptr_t first = (uintptr_t)sites, end = (uintptr_t)(sites + sites[-1].longest_ms);
+    pthread_mutex_lock(&watch.lock);
+    for (call_slot *s = watch.slots; s; s = s->next) {
+        const uintptr_t at = (uintptr_t)atomic_load_explicit(&s->site, memory_order_relaxed);
+        if (at >= first && at < end)
+            atomic_store_explicit(&s->site, NULL, memory_order_relaxed);
+        for (uint32_t i = 0; i < CALL_DEPTH; i++)
+            if ((uintptr_t)s->frame[i].site >= first && (uintptr_t)s->frame[i].site < end)
+                s->frame[i].site = NULL;
+    }
+    watch.sites--;
+    pthread_mutex_unlock(&watch.lock);
+    free(sites - 1);
+}
+
+void host_watch_place(host_watch_whereabouts *say, const void *ctx)
+{
+    pthread_mutex_lock(&watch.lock);
+    watch.say = say;
+    watch.ctx = ctx;
+    pthread_mutex_unlock(&watch.lock);
+}
+
 /* --- looking --- */
 
 static bool is_in(const char *const *list, size_t n, const char *call)
@@ -140,75 +192,127 @@ static bool is_slow(const char *call)
     return is_in(slow, sizeof slow / sizeof *slow, call);
 }
 
-/* A call as the watchdog has read it, whole. */
+/* A call as the watchdog has read it, whole. It began and ended between two looks: in the middle.
+ */
 typedef struct looked {
     const void *key;
     const char *call;
-    uint64_t ms; /* 0: none, or a new one */
+    const call_site *site; /* NULL: none */
+    uint64_t ms;           /* so far */
+    uint64_t most;         /* its deadline; 0: none */
+    const char *because;   /* the option that says so */
 } looked;
 
-static looked look_at(call_frame *f, uint64_t gap)
+static void set_deadline(looked *l)
 {
+    const bool often = l->site && !call_site_is_new(l->site);
+    l->most = is_slow(l->call) ? watch.setup_ms : watch.call_ms;
+    l->because = is_slow(l->call) ? "run.setup_deadline" : "run.call_deadline";
+    if (!often || !watch.stuck_ms || !watch.call_ms || is_slow(l->call))
+        return;
+    uint64_t most = (uint64_t)WATCH_TIMES * l->site->longest_ms;
+    most = most > watch.stuck_ms ? most : watch.stuck_ms;
+    if (most >= watch.call_ms)
+        return;
+    l->most = most;
+    l->because = "run.stuck_after";
+}
+
+static looked look_at(call_slot *s, call_frame *f, uint64_t gap)
+{
+    const uint64_t mask = (UINT64_C(1) << CALL_INDEX_BITS) - 1;
     looked l = {0};
     const uint64_t number = atomic_load_explicit(&f->number, memory_order_acquire);
     l.key = atomic_load_explicit(&f->key, memory_order_acquire);
     l.call = atomic_load_explicit(&f->call, memory_order_acquire);
+    call_site *site = atomic_load_explicit(&s->site, memory_order_acquire);
     const bool whole = atomic_load_explicit(&f->number, memory_order_relaxed) == number;
-    f->ms = number && whole && number == f->seen ? f->ms + gap : 0;
+    const bool same = number && whole && number == f->seen;
+    const uint64_t took = f->ms + gap / 2;
+    if (!same && f->seen && f->site && took > f->site->longest_ms)
+        f->site->longest_ms = took < UINT32_MAX ? (uint32_t)took : UINT32_MAX;
+    f->ms = same ? f->ms + gap : gap / 2;
     f->seen = whole ? number : 0;
+    f->site = f->seen && site ? site + (s->frame[0].seen & mask) : NULL;
+    l.site = f->site;
     l.ms = f->ms;
+    if (f->seen)
+        set_deadline(&l);
     return l;
 }
 
-static uint64_t deadline_of(const looked *l)
+/* "; it took 0.2 s at most here before", or nothing. */
+static void say_before(const looked *l, char *out, size_t size)
 {
-    return is_slow(l->call) ? watch.setup_ms : watch.call_ms;
+    out[0] = 0;
+    if (l->site && l->site->longest_ms)
+        snprintf(out, size, "; such a call took up to %.2g s here before",
+                 (double)l->site->longest_ms / 1000);
 }
 
 /* The sentence about the call that is to blame, of those that lie within one that is too late. */
 static bool blame(const looked *l, uint32_t n, uint64_t age, char *out, size_t size)
 {
-    char who[1200];
+    char who[1200], before[64];
     for (uint32_t i = n; i-- > 0;) {
         if (l[i].ms * 2 < age || !host_call_describe(l[i].key, l[i].call, who, sizeof who))
             continue;
-        const char *key = is_slow(l[i].call) ? "run.setup_deadline" : "run.call_deadline";
-        const uint64_t most = deadline_of(&l[i]);
+        say_before(&l[i], before, sizeof before);
         snprintf(out, size,
-                 "%s does not return: %.4g s have passed, all that %s allows; the plugin hangs "
+                 "%s does not return: %.4g s have passed, all that %s allows%s; the plugin hangs "
                  "or is too slow: report it to its author, use another one, or set %s higher (0: "
                  "no limit, for a debugger)",
-                 who, (double)(most ? most : age) / 1000, key, key);
+                 who, (double)(l[i].most ? l[i].most : age) / 1000, l[i].because, before,
+                 l[i].because);
         return true;
     }
     return false;
 }
 
-static bool is_late(call_slot *s, uint64_t gap, char *text, size_t size)
+/* No plugin is to blame: the core itself, or who holds its thread. */
+static bool blame_core(const looked *l, uint64_t moment, char *out, size_t size)
+{
+    if (!l->site || !l->most || l->ms < l->most + moment)
+        return false;
+    snprintf(out, size,
+             "its thread does not move: %.4g s have passed, all that %s allows, and it is in no "
+             "call of a plugin; something holds the thread (a debugger, a file system that does "
+             "not answer), or this is an error of weft: set %s to 0 and look with gdb -p",
+             (double)l->most / 1000, l->because, l->because);
+    return true;
+}
+
+static bool is_late(call_slot *s, uint64_t gap, uint64_t tick, char *text, size_t size)
 {
     looked l[CALL_DEPTH];
     uint32_t n = 0;
-    uint64_t age = 0; /* of the outermost call that is too late */
+    const looked *late = NULL; /* the outermost call that is too late */
     for (; n < CALL_DEPTH; n++) {
-        l[n] = look_at(&s->frame[n], gap);
+        l[n] = look_at(s, &s->frame[n], gap);
         if (!s->frame[n].seen)
             break;
-        const uint64_t most = deadline_of(&l[n]);
-        if (!age && most && l[n].ms >= most)
-            age = l[n].ms;
+        if (!late && l[n].most && l[n].ms >= l[n].most)
+            late = &l[n];
     }
-    return age && blame(l, n, age, text, size);
+    if (!late)
+        return false;
+    char where[400] = "";
+    if (!late->site || !watch.say || !watch.say(watch.ctx, late->site, where, sizeof where))
+        where[0] = 0;
+    const size_t at = strlen(where);
+    const int put = snprintf(text, size, "%s%s", where, at ? ": " : "");
+    return blame(l, n, late->ms, text + put, size - (size_t)put) ||
+           blame_core(late, MOMENT * tick, text + put, size - (size_t)put);
 }
 
 static uint64_t tick_ms(void)
 {
     const uint64_t a = watch.call_ms, b = watch.setup_ms;
     const uint64_t least = !a || (b && b < a) ? b : a;
-    const uint64_t tick = least / TICKS;
-    return !least                 ? TICK_MOST_MS
-           : tick < TICK_LEAST_MS ? TICK_LEAST_MS
-           : tick > TICK_MOST_MS  ? TICK_MOST_MS
-                                  : tick;
+    uint64_t tick = least ? least / TICKS : TICK_MOST_MS;
+    if (watch.sites && watch.stuck_ms && a && watch.stuck_ms / TICKS_AT_SITES < tick)
+        tick = watch.stuck_ms / TICKS_AT_SITES;
+    return tick < TICK_LEAST_MS ? TICK_LEAST_MS : tick > TICK_MOST_MS ? TICK_MOST_MS : tick;
 }
 
 /* Until then, or until somebody signals a change. */
@@ -222,7 +326,7 @@ static void wait_until(uint64_t ms)
 static void *body(void *unused)
 {
     (void)unused;
-    char text[1800]; /* a record of job/launch/control.h takes 2 KiB */
+    char text[1900]; /* a record of job/launch/control.h takes 2 KiB */
     bool late = false;
     pthread_mutex_lock(&watch.lock);
     uint64_t last = clock_ms();
@@ -231,7 +335,7 @@ static void *body(void *unused)
         wait_until(last + tick);
         const uint64_t now = clock_ms(), gap = now - last < GAP * tick ? now - last : GAP * tick;
         for (call_slot *s = watch.slots; s && !late && !watch.stop; s = s->next)
-            late = is_late(s, gap, text, sizeof text);
+            late = is_late(s, gap, tick, text, sizeof text);
         last = now;
     }
     pthread_mutex_unlock(&watch.lock);
@@ -356,15 +460,25 @@ void host_limits_set(const config *cfg)
     }
     const uint64_t call = milliseconds(config_real(cfg, "run.call_deadline"));
     const uint64_t setup = milliseconds(config_real(cfg, "run.setup_deadline"));
+    const uint64_t stuck = milliseconds(config_real(cfg, "run.stuck_after"));
     const uint64_t bytes = (uint64_t)config_int(cfg, "run.planning_mb") << 20;
     pthread_once(&once, prepare);
     pthread_mutex_lock(&watch.lock);
     watch.call_ms = call;
     watch.setup_ms = setup;
+    watch.stuck_ms = stuck;
     pthread_cond_signal(&watch.moved);
     pthread_mutex_unlock(&watch.lock);
     atomic_store_explicit(&watch.bytes, bytes, memory_order_relaxed);
     mem_limit(bytes, too_much);
+}
+
+uint64_t host_limits_stuck(uint64_t longest_ms)
+{
+    pthread_mutex_lock(&watch.lock);
+    const uint64_t least = watch.call_ms ? watch.stuck_ms : 0, most = WATCH_TIMES * longest_ms;
+    pthread_mutex_unlock(&watch.lock);
+    return !least || least > most ? least : most;
 }
 
 void host_limits_shorten(double seconds)

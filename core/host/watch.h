@@ -7,10 +7,18 @@
 #include <sys/types.h>
 
 #include "config/config.h"
+#include "host/call.h"
 
-/* Take run.call_deadline, run.setup_deadline and run.planning_mb from `cfg`, before its check: if
- * [run] has an error, which the check reports, or `cfg` is NULL, the limits stay. [setup] */
+/* Take run.call_deadline, run.setup_deadline, run.stuck_after and run.planning_mb from `cfg`,
+ * before its check: if [run] has an error, which the check reports, or `cfg` is NULL, the limits
+ * stay. [setup] */
 void host_limits_set(const config *cfg);
+
+/* The deadline in milliseconds of what took at most `longest_ms` so far: run.stuck_after, or
+ * WATCH_TIMES times that if it is more. 0: none, since run.stuck_after or run.call_deadline is 0.
+ * [any] */
+#define WATCH_TIMES 5u
+uint64_t host_limits_stuck(uint64_t longest_ms);
 
 /* At most so many seconds for a call that may not take long, and what holds now; 0: no limit.
  * [setup] */
@@ -26,6 +34,16 @@ bool host_limits_plans(void);
  */
 void host_watch_begin(void);
 void host_watch_end(void);
+
+/* `n` sites (call.h), for threads that come to them from now on; free them when none does any more.
+ * NULL allowed. [setup] */
+call_site *host_sites_new(uint32_t n);
+void host_sites_free(call_site *sites);
+
+/* Who knows where in its work this process is: writes "rank 1, step 17, entry 34 of list step, X"
+ * for a call at `site`, from the watchdog's thread; false: nowhere. `say` NULL: nobody. [setup] */
+typedef bool host_watch_whereabouts(const void *ctx, const call_site *site, char *out, size_t size);
+void host_watch_place(host_watch_whereabouts *say, const void *ctx);
 
 /* fork() without the watchdog's thread, so that a process with one other thread is forked as such.
  * The child process has no watchdog before it calls host_watch_begin(). [setup] */

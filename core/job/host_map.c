@@ -212,6 +212,7 @@ weft_status job_find_hosts(job *j, job_identity *who, job_hosts *out)
         settle_local(who, all);
         who->one_machine = out->machines == 1;
         job_set_locality(j, who);
+        job_get_address(j, who);
     }
     free(all);
     if (st == WEFT_OK)

@@ -15,9 +15,10 @@ typedef struct job_hosts {
         *distance; /* [ranks] NUMA distance as the system reports it; 0: unknown or irrelevant */
 } job_hosts;
 
-/* Exchange host identities and set local_rank and local_ranks of `who` (and of the job). Ranks with
- * the same boot id are on one host and share its cores and GPUs, even in separate containers. Where
- * the environment says otherwise, a warning is logged and the detected values are used.
+/* Exchange host identities and set local_rank, local_ranks and address of `who` (and of the job).
+ * Ranks with the same boot id are on one host and share its cores and GPUs, even in separate
+ * containers. Where the environment says otherwise, a warning is logged and the detected values are
+ * used.
  *
  * Ranks share a machine if boot id, network namespace and process namespace are equal. Two
  * containers on one host are two machines here, since neither sees the other's memory. `j` NULL:

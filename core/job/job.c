@@ -25,9 +25,10 @@
 #include "job/store/gather.h"
 #include "job/store/parts.h"
 #include "job/wire/address.h"
+#include "job/wire/endpoint.h"
 #include "job/wire/key.h"
 
-#define FROZEN_DEFAULT 5.0
+#define FROZEN_DEFAULT 2.5
 #define FROZEN_LEAST 1.0
 #define JOIN_DEFAULT 60.0
 #define MISSING_MS 5000 /* until rank 0 first logs who is missing */
@@ -114,6 +115,19 @@ static weft_status share_key(job *j)
     return st;
 }
 
+static weft_status take_addresses(job_identity *who, const job_options *opt)
+{
+    const char *listen = opt->listen ? opt->listen : "";
+    if (strlen(listen) >= sizeof who->listen)
+        return err_fail(WEFT_USAGE, "[run] listen = %.80s... has more than %zu bytes", listen,
+                        sizeof who->listen - 1);
+    snprintf(who->listen, sizeof who->listen, "%s", listen);
+    who->address_said = opt->address && *opt->address;
+    return who->address_said
+               ? job_endpoint_find_own(opt->address, who->address, sizeof who->address)
+               : WEFT_OK;
+}
+
 static weft_status open_parts(job *j, const job_options *opt)
 {
     j->key = job_key_alloc();
@@ -128,6 +142,8 @@ static weft_status open_parts(job *j, const job_options *opt)
         return st;
     if (j->who.ranks == 1)
         return job_key_random(j->key, KEY_BYTES);
+    if ((st = take_addresses(&j->who, opt)) != WEFT_OK)
+        return st;
     j->control_fd = job_control_descriptor();
     j->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     j->failure_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

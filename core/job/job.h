@@ -1,12 +1,13 @@
 /* job/job.h: membership of a job: which ranks take part, the rendezvous, and failure detection.
  *
  * Rank 0 keeps a small key-value store behind TLS 1.3 with a pre-shared job key. Every rank has one
- * connection to it, for the rendezvous first and for heartbeats afterwards. Over these connections
- * all ranks learn of a rank that dies or freezes, and each wait in the run polls job_failure().
+ * connection to it, over which all ranks learn of a rank that dies or freezes; each wait in the run
+ * polls job_failure(). Heartbeats of many ranks go by a tree (decide/tree.h).
  *
  * Folders: launch/ starts, watches and ends ranks. wire/ is the connection: addresses, handshake,
- * keys, TLS, frames. store/ is the key-value store, without I/O. decide/ has the pure decisions on
- * failures and stops. The threads of a job, which act on them, are in this folder. */
+ * keys, TLS, frames. meet/ finds rank 0, beats/ exchanges heartbeats. store/ is the key-value
+ * store, without I/O. decide/ has the pure decisions on failures and stops. The threads of a job,
+ * which act on them, are in this folder. */
 #ifndef JOB_JOB_H
 #define JOB_JOB_H
 
@@ -19,16 +20,20 @@ typedef struct job_identity {
     uint32_t rank, ranks;
     uint32_t local_rank, local_ranks; /* on this host: a guess until job_find_hosts() has run */
     bool local_rank_said, local_ranks_said; /* ... or set by the environment */
-    bool one_machine; /* all ranks are known to share one, see job/host_map.h */
-    bool launched;    /* started by a launcher: RANK and WORLD_SIZE, or mpirun's or srun's names */
-    char addr[256];   /* MASTER_ADDR */
-    uint16_t port;    /* MASTER_PORT */
-    bool slurm;       /* a task of a Slurm step that was not told where rank 0 is */
-    uint64_t launch;  /* digest of the launcher's name for this run; 0: it has none */
+    bool one_machine;  /* all ranks are known to share one, see job/host_map.h */
+    bool launched;     /* started by a launcher: RANK and WORLD_SIZE, or mpirun's or srun's names */
+    char addr[256];    /* MASTER_ADDR: where the others reach rank 0 */
+    uint16_t port;     /* MASTER_PORT */
+    char listen[80];   /* rank 0: where it listens, from job_options; "": at MASTER_ADDR */
+    char address[80];  /* this rank's own, for transports: known once it has joined */
+    bool address_said; /* ... it is from job_options */
+    bool slurm;        /* a task of a Slurm step that was not told where rank 0 is */
+    uint64_t launch;   /* digest of the launcher's name for this run; 0: it has none */
 } job_identity;
 
 /* Read this process's rank from the environment: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR,
- * MASTER_PORT, or OMPI_COMM_WORLD_*, PMI_*, SLURM_* . Contradictions are errors. Nothing set: one
+ * MASTER_PORT, or OMPI_COMM_WORLD_*, PMI_*, SLURM_*; of an Indexed Job of Kubernetes
+ * JOB_COMPLETION_INDEX instead of RANK. Contradictions are errors. Nothing set: one
  * rank, not launched. identity/identity.c has the order of precedence. [setup] */
 weft_status job_identify(job_identity *out);
 
@@ -44,8 +49,10 @@ weft_status job_key_write(const char *path);
 typedef struct job_options {
     const char *key_file; /* [run] key: NULL unless given; a descriptor of the launcher wins */
     double frozen_after; /* seconds from a rank's last sign of life until the survivors have exited;
-                            0: 5; the minimum is 1 */
+                            0: 2.5; the minimum is 1 */
     double join_timeout; /* timeout in seconds until all ranks have joined; 0: 60 */
+    const char *listen;  /* [run] listen: an address, ADDRESS:PORT, or NULL */
+    const char *address; /* [run] address: an address, an interface, a network, or NULL */
 } job_options;
 
 /* Connect and wait until all ranks have joined. One rank: opens nothing. [setup] [collective] */

@@ -4,9 +4,9 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "base/err.h"
+#include "base/within.h"
 #include "host/watch.h"
 #include "job/client.h"
 #include "job/launch/control.h"
@@ -14,6 +14,7 @@
 #include "job/server.h"
 
 #define TELL_MS 2000
+#define LOCK_MS 1000 /* the job's lock is held for moments only */
 
 /* End the thread and close the connections of the store; state that sessions and other threads use
  * stays. */
@@ -117,21 +118,12 @@ bool job_leave(job *j, weft_status st, const char *text)
 static pthread_mutex_t current_lock = PTHREAD_MUTEX_INITIALIZER;
 static job *current; /* that the process is a rank of */
 
-/* The job's lock, which is held for moments only; false: it is not to be had. */
-static bool lock_soon(job *j)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += 1;
-    return !pthread_mutex_timedlock(&j->lock, &until);
-}
-
 /* The thread that would report this rank's failure is inside the plugin: the watchdog's thread does
  * so instead. It keeps current_lock, so that no other one frees the job before the process ends. */
 static bool report_for(const char *text)
 {
     pthread_mutex_lock(&current_lock);
-    if (current && lock_soon(current)) {
+    if (current && within_lock(&current->lock, LOCK_MS)) {
         if (!current->leaving && !atomic_load(&current->failed)) {
             current->leaving = true;
             leave_badly(current, WEFT_INTERNAL, text);

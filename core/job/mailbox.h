@@ -43,6 +43,9 @@ int job_read_launcher(job *j, job_control_record *out);
 /* Store the result of the host map: local rank, and whether all ranks share one machine. [setup] */
 void job_set_locality(job *j, const job_identity *who);
 
+/* Copy this rank's own address to `who`, once it has joined. [setup] */
+void job_get_address(job *j, job_identity *who);
+
 /* Start the job thread. It blocks every signal that another thread may handle. */
 weft_status job_start_thread(job *j, void *(*body)(void *));
 

@@ -25,14 +25,14 @@ void job_server_missing(job *j, char *out, uint32_t bytes)
             n += (size_t)snprintf(out + n, bytes - n, "%srank %u", listed++ ? ", " : "", r);
     if (missing > listed && n < bytes)
         n += (size_t)snprintf(out + n, bytes - n, " and %u more", missing - listed);
-    if (s->turned_away && n < bytes)
+    if (s->door.turned_away && n < bytes)
         snprintf(out + n, bytes - n,
                  " (%llu connections were turned away because they did not show "
                  "this job's key%s%s)",
-                 (unsigned long long)s->turned_away, s->last_away[0] ? ", the last from " : "",
-                 s->last_away);
+                 (unsigned long long)s->door.turned_away,
+                 s->door.last_away[0] ? ", the last from " : "", s->door.last_away);
     n = strlen(out);
-    if (n < bytes && j->control_fd < 0 && job_address_is_loopback(s->listen_fd))
+    if (n < bytes && j->control_fd < 0 && job_address_is_loopback(s->door.listen_fd))
         snprintf(
             out + n, bytes - n,
             "; rank 0 listens at a loopback address, since MASTER_ADDR=%.64s leads there on its "
@@ -40,16 +40,34 @@ void job_server_missing(job *j, char *out, uint32_t bytes)
             j->who.addr);
 }
 
-/* --- events --- */
+/* --- sending --- */
+
+void job_members_send(job *j, peer *p, uint32_t type, uint32_t arg, uint32_t seq, const void *body,
+                      uint32_t bytes)
+{
+    server *s = j->server;
+    job_wire_send(&p->w, type, arg, seq, body, bytes);
+    if (!s->members[p->rank].posted)
+        s->posted[s->posted_n++] = p->rank;
+    s->members[p->rank].posted = true;
+}
 
 static void send_all(job *j, uint32_t type, uint32_t arg, const void *body, uint32_t bytes)
 {
     for (uint32_t r = 1; r < j->who.ranks; r++)
         if (j->server->members[r].p)
-            job_wire_send(&j->server->members[r].p->w, type, arg, 0, body, bytes);
+            job_members_send(j, j->server->members[r].p, type, arg, 0, body, bytes);
     j->drained = false;
     job_wake(j);
 }
+
+static void close_member(job *j, peer *p)
+{
+    j->server->open -= p->w.fd >= 0;
+    job_peer_drop(p);
+}
+
+/* --- events --- */
 
 void job_server_declare(job *j, uint32_t rank, const char *text)
 {
@@ -64,7 +82,7 @@ static void send_hold(job *j, uint64_t begun)
     s->members[0].begun = begun;
     for (uint32_t r = 1; r < j->who.ranks; r++)
         if (s->members[r].p && !s->members[r].bye)
-            job_wire_send(&s->members[r].p->w, WIRE_HOLD, (uint32_t)j->halt.number, 0, NULL, 0);
+            job_members_send(j, s->members[r].p, WIRE_HOLD, (uint32_t)j->halt.number, 0, NULL, 0);
     job_wake(j);
 }
 
@@ -87,8 +105,8 @@ static job_sign sign_of(const job *j, uint32_t rank)
                       .seen = m->joined ? JOB_SEEN_AT : JOB_SEEN_NEVER,
                       .left = m->bye,
                       .host = j->server->hosts && *m->host ? m->host : NULL,
-                      .step = m->step,
-                      .place = m->place};
+                      .step = m->mark.step,
+                      .place = m->mark.place};
 }
 
 static void add_sign(job *j, uint32_t rank, uint32_t weight, const char *text)
@@ -115,21 +133,6 @@ void job_members_read_launcher(job *j)
         job_server_declare(j, j->who.rank, JOB_LAUNCHER_ENDED);
 }
 
-void job_members_watch(job *j, peer *p)
-{
-    if (p->w.fd < 0)
-        return;
-    bool writes = (p->w.tls && job_tls_wants(p->w.tls) == 2) || job_wire_unsent(&p->w);
-    /* A stranger's bytes may stay in the socket until its ClientHello is whole: edge-triggered. */
-    uint32_t want = EPOLLIN | (writes ? EPOLLOUT : 0) | (p->admitted ? 0 : (uint32_t)EPOLLET);
-    if (want == p->interest)
-        return;
-    struct epoll_event e = {.events = want, .data.ptr = p};
-    int op = p->interest ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
-    if (!epoll_ctl(j->server->epoll_fd, op, p->w.fd, &e))
-        p->interest = want;
-}
-
 /* --- requests --- */
 
 void job_members_reply(void *ctx, uint32_t rank, weft_status st, const void *bytes, uint64_t n)
@@ -140,7 +143,7 @@ void job_members_reply(void *ctx, uint32_t rank, weft_status st, const void *byt
         job_answer(j, j->box.seq, st, bytes, n);
     } else if (p && p->asked) {
         p->asked = false;
-        job_wire_send(&p->w, WIRE_REPLY, (uint32_t)st, p->seq, bytes, (uint32_t)n);
+        job_members_send(j, p, WIRE_REPLY, (uint32_t)st, p->seq, bytes, (uint32_t)n);
     }
 }
 
@@ -208,8 +211,7 @@ static void violation(job *j, peer *p, const job_wire_frame *f)
     snprintf(text, sizeof text, "broke the protocol of the store (frame of type %u, %u bytes)",
              f->type, f->bytes);
     add_sign(j, p->rank, JOB_CAUSE_SURE, text);
-    job_wire_close(&p->w);
-    p->interest = 0;
+    close_member(j, p);
 }
 
 /* False: the frame violates the protocol. */
@@ -243,6 +245,54 @@ static bool take_begun(const job *j, member *m, const job_wire_frame *f)
     return true;
 }
 
+static void send_beat(job *j, peer *p, uint32_t arg)
+{
+    uint8_t body[BEAT_DOWN_BYTES];
+    const beat_root r = {j->server->number,
+                         {atomic_load_explicit(&j->step, memory_order_relaxed),
+                          atomic_load_explicit(&j->place, memory_order_relaxed)}};
+    job_beat_pack_down(&r, body);
+    job_members_send(j, p, WIRE_BEAT, arg, 0, body, sizeof body);
+}
+
+/* A rank asks for a beat when its parent passes none on. Others get theirs anyway. */
+static bool take_beat(job *j, peer *p, const job_wire_frame *f)
+{
+    server *s = j->server;
+    member *m = &s->members[p->rank];
+    beat_mark mark;
+    uint32_t n;
+    if (!job_beat_unpack_up(f, &m->mark, &n))
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t rank = job_beat_entry(f, i, &mark);
+        if (!job_tree_is_below(&s->tree, p->rank, rank))
+            return false;
+        s->members[rank].mark = mark;
+    }
+    if ((f->arg & BEAT_ASKS) && m->guard.relies && !job_wire_unsent(&p->w))
+        send_beat(j, p, 0);
+    return true;
+}
+
+/* A parent takes over one of its children, or returns it. */
+static bool take_watch(job *j, const peer *p, const job_wire_frame *f)
+{
+    const server *s = j->server;
+    const bool silent = f->type == WIRE_SILENT;
+    if (f->arg >= j->who.ranks || !f->arg || job_tree_parent(&s->tree, f->arg) != p->rank ||
+        f->bytes != (silent ? 8u : 0u))
+        return false;
+    member *m = &s->members[f->arg];
+    if (!silent)
+        job_tree_rely(&m->guard);
+    else
+        job_tree_return(&m->guard, j->clock.ms, job_wire_get64(f->body), j->silence_ms);
+    if (silent && m->p && !m->bye)
+        send_beat(j, m->p, BEAT_ASKS);
+    return true;
+}
+
 static bool take_frame(job *j, peer *p, const job_wire_frame *f)
 {
     member *m = &j->server->members[p->rank];
@@ -251,12 +301,9 @@ static bool take_frame(job *j, peer *p, const job_wire_frame *f)
         j->server->confirmed++;
     m->confirmed = true;
     switch (f->type) {
-    case WIRE_BEAT:
-        if (f->bytes != 16)
-            return false;
-        m->step = job_wire_get64(f->body);
-        m->place = job_wire_get64(f->body + 8);
-        return true;
+    case WIRE_BEAT: return take_beat(j, p, f);
+    case WIRE_WATCHES:
+    case WIRE_SILENT: return take_watch(j, p, f);
     case WIRE_STOP: return take_stop(j, f);
     case WIRE_HELD: return take_begun(j, m, f);
     case WIRE_PUT:
@@ -296,15 +343,14 @@ void job_member_event(job *j, peer *p)
         }
     }
     if (job_tls_heard(p->w.tls) != before)
-        j->server->members[p->rank].alive = j->clock.ms;
-    job_members_watch(j, p);
+        j->server->members[p->rank].guard.heard = j->clock.ms;
+    job_peer_watch(j->server->epoll_fd, p);
 }
 
 void job_member_lost(job *j, peer *p)
 {
     member *m = &j->server->members[p->rank];
-    job_wire_close(&p->w);
-    p->interest = 0;
+    close_member(j, p);
     if (!m->confirmed)
         m->joined = false; /* this attempt ended before the welcome arrived: the rank tries again */
     else if (!m->bye)
@@ -318,12 +364,14 @@ void job_member_lost(job *j, peer *p)
 
 static void check_silence(job *j, uint32_t rank)
 {
-    member *m = &j->server->members[rank];
-    uint64_t silent = j->clock.ms - m->alive;
-    if (m->p->w.fd < 0 || silent < j->silence_ms)
+    const member *m = &j->server->members[rank];
+    if (m->p->w.fd >= 0 && job_tree_is_frozen(&m->guard, j->clock.ms, j->silence_ms))
+        job_member_event(j, m->p); /* with many ranks its bytes may wait in the socket still */
+    if (m->p->w.fd < 0 || !job_tree_is_frozen(&m->guard, j->clock.ms, j->silence_ms))
         return;
     char text[96];
-    snprintf(text, sizeof text, "is frozen: no sign of life for %.1f s", (double)silent / 1000);
+    snprintf(text, sizeof text, "is frozen: no sign of life for %.1f s",
+             (double)(j->clock.ms - m->guard.heard) / 1000);
     add_sign(j, rank, JOB_CAUSE_SURE, text);
 }
 
@@ -363,40 +411,51 @@ void job_members_judge(job *j)
 void job_members_tick(job *j)
 {
     server *s = j->server;
-    uint64_t now = clock_ms();
-    uint8_t body[16];
-    job_wire_put64(body, atomic_load_explicit(&j->step, memory_order_relaxed));
-    job_wire_put64(body + 8, atomic_load_explicit(&j->place, memory_order_relaxed));
+    const uint64_t now = clock_ms();
+    const bool due = now - s->beat >= j->beat_ms;
+    const bool later = now - s->later >= job_tree_interval(true, j->beat_ms, j->silence_ms);
+    s->number += due;
+    s->beat = due ? now : s->beat;
+    s->later = later ? now : s->later;
     for (uint32_t r = 1; r < j->who.ranks; r++) {
-        member *m = &s->members[r];
-        if (!m->p)
+        const member *m = &s->members[r];
+        if (!m->p || m->guard.relies)
             continue;
         check_silence(j, r);
-        if (now - m->beat < j->beat_ms || job_wire_unsent(&m->p->w))
-            continue;
-        m->beat = now;
-        job_wire_send(&m->p->w, WIRE_BEAT, 0, 0, body, sizeof body);
+        const bool near = m->guard.relied || !job_tree_parent(&s->tree, r);
+        if ((near ? due : later) && !job_wire_unsent(&m->p->w))
+            send_beat(j, m->p, BEAT_ASKS);
     }
+}
+
+static void flush(job *j, peer *p)
+{
+    const weft_status st = job_wire_flush(&p->w);
+    if (st != WEFT_OK && st != WEFT_BUSY) {
+        job_member_event(j, p); /* its last words may have come before the end */
+        if (p->w.fd >= 0)
+            job_member_lost(j, p);
+        job_wake(j); /* they may have led to frames for others */
+    }
+    job_peer_watch(j->server->epoll_fd, p);
 }
 
 void job_members_flush(job *j)
 {
     server *s = j->server;
-    bool drained = true, parted = true;
-    for (uint32_t r = 1; r < j->who.ranks; r++) {
-        peer *p = s->members[r].p;
-        if (!p || p->w.fd < 0)
-            continue;
-        weft_status st = job_wire_flush(&p->w);
-        if (st != WEFT_OK && st != WEFT_BUSY) {
-            job_member_event(j, p); /* its last words may have come before the end */
-            if (p->w.fd >= 0)
-                job_member_lost(j, p);
-        }
-        job_members_watch(j, p);
-        drained = drained && !job_wire_unsent(&p->w);
-        parted = parted && p->w.fd < 0;
+    uint32_t *now = s->posted;
+    const uint32_t n = s->posted_n;
+    s->posted = s->other;
+    s->other = now;
+    s->posted_n = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        member *m = &s->members[now[i]];
+        flush(j, m->p);
+        m->posted = m->p->w.fd >= 0 && job_wire_unsent(&m->p->w);
+        if (m->posted)
+            s->posted[s->posted_n++] = now[i];
     }
+    const bool drained = !s->posted_n, parted = !s->open;
     if ((drained && !j->drained) || (parted && !j->parted))
         job_notify(j);
     j->drained = drained;

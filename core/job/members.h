@@ -7,37 +7,25 @@
 #ifndef JOB_MEMBERS_H
 #define JOB_MEMBERS_H
 
+#include "job/beats/frame.h"
 #include "job/decide/event.h"
+#include "job/decide/tree.h"
 #include "job/state.h"
 #include "job/store/gather.h"
-#include "job/wire/handshake.h"
-
-#define STRANGERS_MAX 24 /* connections not admitted yet, at once at most */
-#define STRANGER_MS 2000 /* timeout from connection to hello */
-#define STRANGER_AGE 25  /* no handshake for so long: evicted when all places are taken */
-
-typedef struct peer {  /* one connection */
-    wire w;            /* no session until the first bytes have arrived */
-    greeting hail;     /* the greeting that it was sent */
-    uint32_t interest; /* its epoll events */
-    uint32_t rank;     /* once it is a member */
-    uint32_t seq;      /* of the request that has no reply yet */
-    bool asked;        /* such a request is pending */
-    bool admitted;     /* it belongs to a member */
-    uint64_t since;    /* clock_ms() of its arrival */
-} peer;
+#include "job/wire/door.h"
 
 typedef struct member { /* one rank; rank 0 has no connection */
     peer *p;
+    bool posted;      /* it is in the list of those with frames to send */
     bool joined;      /* admitted */
     bool confirmed;   /* has sent a frame since the welcome, so it knows that it is admitted */
     bool told;        /* was told why the job cannot begin */
     uint64_t process; /* job_wire_hello */
     char host[HOST_BYTES];
+    job_place at;   /* where it listens for its children */
     bool bye, well; /* bye: it has left; well: with WEFT_OK */
-    uint64_t alive; /* job.clock at its last sign of life */
-    uint64_t beat;  /* clock_ms() of our last heartbeat to it */
-    uint64_t step, place;
+    job_guard guard;
+    beat_mark mark;
     bool held;      /* it begins no further step until the last is known (decide/agreement.h) */
     uint64_t begun; /* ... and has begun this one */
 } member;
@@ -45,18 +33,25 @@ typedef struct member { /* one rank; rank 0 has no connection */
 struct server {
     store *store;
     gathers *gathers;
+    job_tree tree;
     member *members;          /* by rank */
     uint32_t confirmed, left; /* numbers of ranks */
+    uint32_t open;            /* connections of members */
     bool hosts;               /* the ranks have different host names */
-    int listen_fd, epoll_fd;
-    bool listening; /* epoll watches listen_fd */
-    peer *strangers[STRANGERS_MAX];
-    uint64_t turned_away; /* connections that failed to prove the key */
-    char last_away[64];   /* address of the last of these */
+    int epoll_fd;
+    door door;
+    uint32_t *posted; /* ranks with frames to send, `posted_n` of them ... */
+    uint32_t posted_n;
+    uint32_t *other; /* ... and room for those that are left */
+    uint64_t ticked; /* clock_ms() of the last look at all members */
+    uint64_t beat;   /* clock_ms() of the last beat ... */
+    uint64_t later;  /* ... and of that to ranks which others are going to watch */
+    uint64_t number; /* of it */
 };
 
-/* Tell epoll which events the connection waits for. */
-void job_members_watch(job *j, peer *p);
+/* Send a frame to an admitted rank. It is queued, and leaves with job_members_flush(). */
+void job_members_send(job *j, peer *p, uint32_t type, uint32_t arg, uint32_t seq, const void *body,
+                      uint32_t bytes);
 
 /* Read and handle all frames received from the rank of `p`. */
 void job_member_event(job *j, peer *p);
@@ -64,7 +59,7 @@ void job_member_event(job *j, peer *p);
 /* The connection of an admitted rank has ended. */
 void job_member_lost(job *j, peer *p);
 
-void job_members_tick(job *j);          /* send heartbeats, look for frozen ranks */
+void job_members_tick(job *j);          /* send heartbeats, look for frozen ranks: every TICK_MS */
 void job_members_decide(job *j);        /* advance the agreement on the last step */
 void job_members_judge(job *j);         /* declare the failure that is due */
 void job_members_flush(job *j);         /* send queued frames, note which connections have ended */

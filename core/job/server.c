@@ -1,12 +1,8 @@
 /* job/server.c: rank 0's thread: admits ranks to the store.
  *
- * A connection is a stranger until it has finished the TLS handshake with the job key and sent a
- * valid hello. A stranger's resources are bounded: one of 24 places, 2 s, 2 KiB read, a small
- * receive buffer in the kernel, and a TLS session only once it has sent something. When all places
- * are taken, the oldest stranger that has not finished its handshake within 25 ms is evicted, so
- * idle or slow connections block nobody; the rest waits in the kernel. An evicted rank tries again.
- * Each connection has its own key (wire/handshake.h), so a recorded handshake cannot be replayed.
- * Once all ranks have joined, the listener is closed for good. */
+ * A connection is admitted when its first frame is a valid hello (wire/door.h). Once all ranks have
+ * joined, the listener is closed for good. What all ranks have to be looked at for is done every
+ * TICK_MS, not in each turn of the loop, so that a turn costs what its events cost. */
 #define _GNU_SOURCE
 #include "job/server.h"
 
@@ -14,6 +10,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,78 +26,14 @@
 #include "job/mailbox.h"
 #include "job/members.h"
 #include "job/restart/progress.h"
+#include "job/stop.h"
 #include "job/wire/address.h"
 #include "job/wire/key.h"
 
 #define EVENTS 64
 
-/* epoll data of the descriptors that are not peers */
-static char at_door, at_wake, at_launcher;
-
-static void drop(peer *p)
-{
-    job_wire_close(&p->w); /* closing the descriptor removes it from epoll */
-    p->interest = 0;
-}
-
-static void watch_door(server *s, bool on)
-{
-    if (s->listen_fd < 0 || on == s->listening)
-        return;
-    struct epoll_event e = {.events = on ? EPOLLIN : 0, .data.ptr = &at_door};
-    if (!epoll_ctl(s->epoll_fd, EPOLL_CTL_MOD, s->listen_fd, &e))
-        s->listening = on;
-}
-
-static void close_door(server *s)
-{
-    for (int i = 0; i < STRANGERS_MAX; i++)
-        drop(s->strangers[i]);
-    if (s->listen_fd >= 0)
-        close(s->listen_fd);
-    s->listen_fd = -1;
-}
-
-/* A free place, or that of the oldest stranger without a finished handshake; NULL: all are too
- * young. */
-static peer *find_place(server *s, uint64_t now)
-{
-    peer *oldest = NULL;
-    for (int i = 0; i < STRANGERS_MAX; i++) {
-        peer *p = s->strangers[i];
-        if (p->w.fd < 0)
-            return p;
-        if (!(p->w.tls && job_tls_shaken(p->w.tls)) && (!oldest || p->since < oldest->since))
-            oldest = p;
-    }
-    return oldest && now - oldest->since >= STRANGER_AGE ? oldest : NULL;
-}
-
-static void let_in(job *j)
-{
-    server *s = j->server;
-    while (s->listen_fd >= 0) {
-        uint64_t now = clock_ms();
-        peer *p = find_place(s, now);
-        int fd = p ? accept4(s->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC) : -1;
-        if (!p || (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED))
-            watch_door(s, false); /* the next tick checks again */
-        if (fd < 0)
-            return;
-        if (p->w.fd >= 0)
-            s->turned_away++;
-        drop(p);
-        int on = 1;
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-        job_wire_hold(&p->w, fd);
-        p->since = now;
-        if (job_handshake_send(&p->hail, fd, j->sealed) != WEFT_OK) {
-            drop(p);
-            continue;
-        }
-        job_members_watch(j, p);
-    }
-}
+/* epoll data of the descriptors that are neither the door nor peers */
+static char at_wake, at_launcher;
 
 /* --- hello --- */
 
@@ -122,7 +55,7 @@ static void refuse(job *j, peer *p, weft_status st, const char *text)
     job_wire_send(&p->w, WIRE_REFUSED, (uint32_t)st, 0, text, (uint32_t)strlen(text));
     (void)!job_wire_flush(&p->w); /* an empty socket buffer takes so little at once */
     shutdown(p->w.fd, SHUT_WR);
-    drop(p);
+    job_peer_drop(p);
     job_notify(j);
 }
 
@@ -156,7 +89,7 @@ static bool is_other_attempt(job *j, peer *p, const job_wire_hello *h)
     job_wire_send(&p->w, WIRE_ATTEMPT, newest, 0, NULL, 0);
     (void)!job_wire_flush(&p->w);
     shutdown(p->w.fd, SHUT_WR);
-    drop(p);
+    job_peer_drop(p);
     return true;
 }
 
@@ -191,9 +124,12 @@ static bool hello_fits(job *j, const job_wire_hello *h, char *why, size_t bytes)
 static void all_met(job *j)
 {
     server *s = j->server;
-    for (uint32_t r = 1; r < j->who.ranks; r++)
-        job_wire_send(&s->members[r].p->w, WIRE_JOINED, 0, 0, NULL, 0);
-    close_door(s);
+    uint8_t body[JOINED_BYTES];
+    for (uint32_t r = 1; r < j->who.ranks; r++) {
+        job_wire_pack_place(&s->members[job_tree_parent(&s->tree, r)].at, body);
+        job_members_send(j, s->members[r].p, WIRE_JOINED, 0, 0, body, sizeof body);
+    }
+    job_door_close(&s->door);
     j->joined = true;
     job_notify(j);
 }
@@ -216,67 +152,40 @@ bool job_server_all_told(const job *j)
 static void admit(job *j, int place, const job_wire_hello *h)
 {
     server *s = j->server;
-    peer *p = s->strangers[place];
     member *m = &s->members[h->rank];
-    s->strangers[place] =
-        m->p ? m->p : mem_alloc(sizeof *p); /* that of an attempt that has ended */
-    if (m->p)
-        drop(m->p);
-    *s->strangers[place] = (peer){.w.fd = -1};
-    p->admitted = true;
-    p->rank = h->rank;
+    if (m->p) { /* that of an attempt that has ended */
+        s->open -= m->p->w.fd >= 0;
+        job_peer_drop(m->p);
+    }
+    peer *p = job_door_admit(&s->door, place, h->rank, m->p);
+    s->open++;
     p->w.limit = WIRE_BODY_MAX;
     job_listen_admitted(p->w.fd);
-    *m = (member){.p = p, .joined = true, .process = h->process, .alive = j->clock.ms};
+    if (!*j->who.address && !job_address_is_loopback(p->w.fd)) /* a wildcard listens */
+        (void)job_address_of_socket(p->w.fd, j->who.address, sizeof j->who.address);
+    *m = (member){.p = p,
+                  .posted = m->posted,
+                  .joined = true,
+                  .process = h->process,
+                  .at = h->at,
+                  .guard.heard = j->clock.ms};
     memcpy(m->host, h->host, sizeof m->host);
     s->hosts |= *m->host && strcmp(m->host, s->members[0].host) != 0;
-    job_wire_send(&p->w, WIRE_WELCOME, 0, 0, j->meeting, sizeof j->meeting);
+    job_members_send(j, p, WIRE_WELCOME, 0, 0, j->meeting, sizeof j->meeting);
     job_member_event(j, p); /* it may already have sent more */
-}
-
-static void name_peer(const peer *p, char *out, size_t bytes)
-{
-    struct sockaddr_storage a;
-    socklen_t n = sizeof a;
-    if (getpeername(p->w.fd, (struct sockaddr *)&a, &n) ||
-        getnameinfo((struct sockaddr *)&a, n, out, (socklen_t)bytes, NULL, 0, NI_NUMERICHOST))
-        out[0] = 0;
-}
-
-/* The first bytes have arrived: now allocate a session. */
-static weft_status begin_session(job *j, peer *p)
-{
-    uint8_t psk[KEY_BYTES];
-    weft_status st = job_handshake_key(&p->hail, j->key, psk);
-    if (st == WEFT_OK)
-        st = job_wire_open(&p->w, j->tls, p->w.fd, true, psk);
-    explicit_bzero(psk, sizeof psk);
-    return st;
 }
 
 static void stranger_event(job *j, int place)
 {
     server *s = j->server;
-    peer *p = s->strangers[place];
-    weft_status st = p->w.tls ? WEFT_OK : begin_session(j, p);
-    if (st == WEFT_OK)
-        st = job_tls_handshake(p->w.tls);
+    peer *p = s->door.strangers[place];
     job_wire_frame f;
     job_wire_hello h;
-    if (st == WEFT_OK)
-        st = job_wire_take(&p->w, &f);
-    if (st == WEFT_BUSY) {
-        job_members_watch(j, p);
-        return;
-    }
     char why[WIRE_TEXT];
-    if (st != WEFT_OK || !job_wire_unpack_hello(&f, &h)) {
-        s->turned_away++;
-        if (st != WEFT_OK && !(p->w.tls && job_tls_lost(p->w.tls)))
-            name_peer(p, s->last_away, sizeof s->last_away);
-        log_line(WEFT_LOG_DEBUG, "a connection to the store was dropped: %s",
-                 st != WEFT_OK ? err_text() : "its first frame is not a hello");
-        drop(p);
+    if (job_door_advance(&s->door, place, &f) != WEFT_OK)
+        return;
+    if (!job_wire_unpack_hello(&f, &h)) {
+        job_door_turn_away(&s->door, place, "its first frame is not a hello");
     } else if (is_other_attempt(j, p, &h)) {
         job_notify(j);
     } else if (is_left_over(j, &h, why, sizeof why)) {
@@ -292,31 +201,32 @@ static void stranger_event(job *j, int place)
 
 /* --- the thread --- */
 
+/* The door is ajar when all of its places are taken; closed, it needs no time. */
+static int wait_ms(const server *s)
+{
+    return s->door.listening || s->door.listen_fd < 0 ? TICK_MS : STRANGER_AGE;
+}
+
 static void tick(job *j)
 {
     server *s = j->server;
-    uint64_t now = clock_ms();
-    awake_tick(&j->clock);
-    for (int i = 0; i < STRANGERS_MAX; i++) {
-        peer *p = s->strangers[i];
-        if (p->w.fd >= 0 && now - p->since >= STRANGER_MS) {
-            s->turned_away++;
-            drop(p);
-        }
+    const uint64_t now = clock_ms();
+    job_door_turn(&s->door);
+    if (now - s->ticked >= TICK_MS) {
+        s->ticked = now;
+        job_members_tick(j);
+        job_store_tick(s->store, now);
+        job_gathers_tick(s->gathers, now);
     }
-    watch_door(s, true);
-    job_members_tick(j);
     job_members_decide(j);
-    job_store_tick(s->store, now);
-    job_gathers_tick(s->gathers, now);
     job_members_judge(j);
 }
 
 static void handle(job *j, void *what)
 {
     server *s = j->server;
-    if (what == &at_door) {
-        let_in(j);
+    if (what == &s->door) {
+        job_door_let_in(&s->door);
     } else if (what == &at_launcher) {
         job_members_read_launcher(j);
         if (j->control_fd < 0)
@@ -326,12 +236,10 @@ static void handle(job *j, void *what)
         (void)!read(j->wake_fd, &count, sizeof count);
     } else {
         peer *p = what;
-        for (int i = 0; i < STRANGERS_MAX; i++)
-            if (s->strangers[i] == p && p->w.fd >= 0) {
-                stranger_event(j, i);
-                return;
-            }
-        if (p->w.fd >= 0)
+        const int place = job_door_place(&s->door, p);
+        if (place >= 0)
+            stranger_event(j, place);
+        else if (p->w.fd >= 0)
             job_member_event(j, p);
     }
 }
@@ -341,9 +249,9 @@ static void *serve(void *arg)
     job *j = arg;
     struct epoll_event events[EVENTS];
     for (bool stop = false; !stop;) {
-        int n = epoll_wait(j->server->epoll_fd, events, EVENTS,
-                           j->server->listening ? TICK_MS : STRANGER_AGE);
+        int n = epoll_wait(j->server->epoll_fd, events, EVENTS, wait_ms(j->server));
         pthread_mutex_lock(&j->lock);
+        awake_tick(&j->clock);
         for (int i = 0; i < n; i++) {
             handle(j, events[i].data.ptr);
             check_met(j);
@@ -378,7 +286,8 @@ static void raise_limit(uint32_t ranks)
 
 static void prepare(job *j, server *s)
 {
-    s->listen_fd = s->epoll_fd = -1;
+    s->epoll_fd = -1;
+    s->tree = (job_tree){j->who.ranks, job_tree_fanout};
     s->store = job_store_open(j->who.ranks, job_members_reply, j);
     s->gathers = job_gathers_open(j->who.ranks, job_members_reply, j);
     s->members = mem_alloc((uint64_t)j->who.ranks * sizeof *s->members);
@@ -386,9 +295,29 @@ static void prepare(job *j, server *s)
     job_wire_host(s->members[0].host);
     s->members[0].confirmed = true;
     s->confirmed = 1;
-    for (int i = 0; i < STRANGERS_MAX; i++) {
-        s->strangers[i] = mem_alloc(sizeof *s->strangers[i]);
-        s->strangers[i]->w.fd = -1;
+    s->posted = mem_alloc((uint64_t)j->who.ranks * sizeof *s->posted);
+    s->other = mem_alloc((uint64_t)j->who.ranks * sizeof *s->other);
+    job_door_prepare(&s->door, j->tls, j->key, j->sealed);
+}
+
+/* A job_resolve_wait(), before the thread runs: a signal ends the waits. */
+static weft_status wait_alone(void *ctx, int fd, uint64_t until)
+{
+    job *j = ctx;
+    for (uint64_t now = clock_ms();; now = clock_ms()) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        const int left = now >= until ? 0 : until - now < TICK_MS ? (int)(until - now) : TICK_MS;
+        const int n = poll(&p, 1, left);
+        pthread_mutex_lock(&j->lock);
+        if (job_stop_asked())
+            job_stop_act(j, &(job_event){.kind = JOB_EVENT_END_WAITS, .number = job_stop_asked()});
+        pthread_mutex_unlock(&j->lock);
+        if (atomic_load(&j->failed))
+            return job_fail_here(j);
+        if (n > 0)
+            return WEFT_OK;
+        if (clock_ms() >= until)
+            return WEFT_BUSY;
     }
 }
 
@@ -400,15 +329,18 @@ weft_status job_server_start(job *j)
         j->joined = true;
         return WEFT_OK; /* only the table, used in the same process */
     }
-    weft_status st = job_listen_open(&j->who, &s->listen_fd);
+    job_resolver r = {
+        .who = &j->who, .deadline = clock_ms() + j->join_ms, .wait = wait_alone, .ctx = j};
+    weft_status st = job_listen_open(&r, &s->door.listen_fd);
     if (st != WEFT_OK)
         return st;
+    if (!*j->who.address)
+        (void)job_address_of_socket(s->door.listen_fd, j->who.address, sizeof j->who.address);
     raise_limit(j->who.ranks);
-    s->listening = true;
-    s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    s->epoll_fd = s->door.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (s->epoll_fd < 0)
         return err_fail_errno(WEFT_IO, "rank 0 cannot watch its connections");
-    if ((st = watch(s, s->listen_fd, &at_door)) != WEFT_OK ||
+    if ((st = job_door_watch(&s->door)) != WEFT_OK ||
         (st = watch(s, j->wake_fd, &at_wake)) != WEFT_OK ||
         (st = watch(s, j->control_fd, &at_launcher)) != WEFT_OK)
         return st;
@@ -418,18 +350,18 @@ weft_status job_server_start(job *j)
 void job_server_free(job *j)
 {
     server *s = j->server;
-    close_door(s);
-    for (int i = 0; i < STRANGERS_MAX; i++)
-        free(s->strangers[i]);
+    job_door_free(&s->door);
     for (uint32_t r = 0; r < j->who.ranks; r++)
         if (s->members[r].p) {
-            drop(s->members[r].p);
+            job_peer_drop(s->members[r].p);
             free(s->members[r].p);
         }
     if (s->epoll_fd >= 0)
         close(s->epoll_fd);
     job_store_close(s->store);
     job_gathers_close(s->gathers);
+    free(s->posted);
+    free(s->other);
     free(s->members);
     free(s);
     j->server = NULL;

@@ -26,8 +26,9 @@
 #define LEAVE_SECONDS 300.0
 
 /* Time during which this process was running. A gap in the thread's own loop (the machine was
- * suspended, the whole job was stopped) counts as at most `most`, so a frozen observer takes no
- * other rank for frozen. A gap because CPUs are scarce still counts in full. */
+ * suspended, the whole job was stopped, CPUs are scarce) counts as at most `most`, so a frozen
+ * observer takes no other rank for frozen. Tick before reading what has arrived: then a sign of
+ * life that waited in the socket while the observer did not run counts from now on. */
 typedef struct awake {
     uint64_t last, ms, most;
 } awake;

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "job/stop.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 /* timeout of the agreement, beyond the time to detect a death */
 #define AGREE_MS 5000
 
-static _Atomic int asked, interrupted, declared;
+static _Atomic int asked, interrupted, declared, wake = -1;
 static atomic_bool at_once, has_launcher;
 static _Atomic uint64_t asked_at;
 
@@ -43,6 +44,15 @@ static uint64_t handler_ms(void)
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
+static void wake_thread(void)
+{
+    const uint64_t one = 1;
+    const int fd = atomic_load(&wake), before = errno;
+    if (fd >= 0)
+        (void)!write(fd, &one, sizeof one);
+    errno = before;
+}
+
 static void on_signal(int number)
 {
     uint64_t now = handler_ms();
@@ -64,7 +74,13 @@ static void on_signal(int number)
     if (!before || number == SIGTERM) {
         atomic_store(&asked_at, now);
         atomic_store(&asked, number);
+        wake_thread();
     }
+}
+
+void job_stop_wake(int fd)
+{
+    atomic_store(&wake, fd);
 }
 
 void job_stop_catch(bool launched)

@@ -10,10 +10,10 @@
  * is nothing to save, and all waits of the job end with a failure that says so. Waits of the
  * agreement end when a rank fails, and at a timeout.
  *
- * The handler sets a flag; the thread polls it every 50 ms. SIGINT ends a rank after its step,
- * without a checkpoint and with status 1. A second SIGTERM (at least half a second after the first,
- * since some senders signal twice at once) or a second SIGINT ends the process; for ranks of our
- * launcher the launcher does this. */
+ * The handler sets a flag and wakes the thread of the job; rank 0's looks every 50 ms. SIGINT ends
+ * a rank after its step, without a checkpoint and with status 1. A second SIGTERM (at least half a
+ * second after the first, since some senders signal twice at once) or a second SIGINT ends the
+ * process; for ranks of our launcher the launcher does this. */
 #ifndef JOB_STOP_H
 #define JOB_STOP_H
 
@@ -32,6 +32,10 @@ void job_stop_catch(bool launched);
  * default effect: for a job of one rank before its first step, and for a launcher that plans. [any]
  */
 void job_stop_at_once(bool on);
+
+/* An eventfd that the handlers write to, so that a thread that waits for it looks at once; -1:
+ * none. [any] */
+void job_stop_wake(int fd);
 
 /* The signal that asked this process to stop, SIGTERM or SIGUSR1; 0: none did. [any] */
 int job_stop_asked(void);

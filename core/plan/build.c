@@ -1,188 +1,24 @@
 /* plan/build.c: the passes that turn a resolved job into its plan.
  *
  * A table names the passes; one loop runs them in order and measures each. plan.h documents them.
- *
- * The number of data-parallel ranks is found by building the graph once with a batch that any mesh
- * divides: the strategies split it, and the mesh axes over which its inputs are then split are the
- * data-parallel ones. The second graph has the true sizes. */
-#include "plan/builder.h"
+ */
+#include "plan/passes/passes.h"
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/number/digest.h"
-#include "graph/inputs.h"
-#include "host/call.h"
 #include "plan/collective.h"
 #include "plan/emit.h"
 #include "plan/layout/shard_level.h"
 #include "plan/lower/compress.h"
 #include "plan/lower/sync.h"
 #include "plan/lower/zero_schedule.h"
-#include "plan/model.h"
 #include "plan/optim/optim.h"
 #include "plan/optim/rule.h"
 #include "plan/scalar.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* One plan under construction. */
-typedef struct making {
-    const spec *s;
-    plan *p;
-    edit_state edits;
-    flat flat;
-    graph g;
-    builder b;
-    uint32_t sharing;   /* data-parallel ranks */
-    weft_tensor result; /* the loss of a micro-batch, or the logits */
-    uint64_t built;     /* what the family has built: plan/model.h */
-} making;
-
-/* --- graphs --- */
-
-/* Data-parallel ranks: the product of the mesh axes that split the input, without those that split
- * sequences. */
-static weft_status data_ranks(plan *p, const graph *g, uint32_t *sharing)
-{
-    const weft_tensor t = graph_first_input(g);
-    *sharing = 1;
-    for (uint32_t a = 0; t && a < g->mesh->n; a++) {
-        if (graph_tensor(g, t)->place[a].kind != WEFT_SPLIT)
-            continue;
-        bool cuts = p->spec->sequence_axes >> a & 1;
-        *(cuts ? &p->cut_axes : &p->data_axes) |= (uint64_t)1 << a;
-        *sharing *= cuts ? 1 : g->mesh->size[a];
-        if (cuts && p->data_axes)
-            return err_fail(WEFT_USAGE,
-                            "%s splits sequences, but a strategy named before it distributes whole "
-                            "sequences: in parallel.strategy, name that one after it",
-                            p->spec->size_key[a]);
-    }
-    return WEFT_OK;
-}
-
-/* Find an op among those of the plugins that the job uses. */
-static const weft_op *plugin_op(void *ctx, const char *id, weft_op_self *self)
-{
-    uint32_t n = host_used(ctx, "weft.op/1", NULL, 0);
-    const component **all = mem_alloc(n * sizeof *all + 1), *found = NULL;
-    n = host_used(ctx, "weft.op/1", all, n);
-    for (uint32_t i = 0; !found && i < n; i++)
-        found = strcmp(all[i]->name, id) ? NULL : all[i];
-    free(all);
-    if (!found || host_open(ctx, found) != WEFT_OK)
-        return NULL;
-    self->module = found->module;
-    self->conf = found->no_options;
-    return found->table;
-}
-
-/* Build the forward graph of one micro-batch of all data-parallel ranks, split by the strategies.
- * `batch`: samples over which the loss is averaged. */
-static weft_status forward_graph(making *m, graph *g, uint32_t sharing, uint32_t want, double batch,
-                                 weft_tensor *result)
-{
-    const spec *s = m->s;
-    graph_init(g, &s->mesh, s->compute, s->grad_dtype);
-    g->find = plugin_op;
-    g->find_ctx = s->host;
-    weft_status st = plan_model_build(g, s, sharing, batch, want, &m->built, result);
-    if (st != WEFT_OK)
-        return st;
-    m->edits.g = g;
-    return s->want == SPEC_TRAIN ? plan_edits_run(&m->edits, WEFT_PHASE_SPLIT) : WEFT_OK;
-}
-
-static weft_status check_batch(const spec *s, uint32_t sharing)
-{
-    const uint64_t each = s->microbatch * sharing;
-    if (s->batch && s->batch % each == 0)
-        return WEFT_OK;
-    return resolve_refuse(s, CONSTRAINT_BATCH, "train.batch",
-                          (config_fact[]){{"train.batch", (long long)s->batch, NULL},
-                                          {"train.microbatch", (long long)s->microbatch, NULL},
-                                          {"sharing", sharing, NULL},
-                                          {0}});
-}
-
-static weft_status find_sharing(making *m)
-{
-    const spec *s = m->s;
-    graph probe;
-    weft_tensor loss;
-    weft_status st = forward_graph(m, &probe, s->ranks, WEFT_MODEL_TRAIN, 1, &loss);
-    if (st == WEFT_OK)
-        st = data_ranks(m->p, &probe, &m->sharing);
-    graph_free(&probe);
-    m->edits.g = NULL;
-    if (st == WEFT_OK)
-        st = check_batch(s, m->sharing);
-    if (st == WEFT_OK)
-        m->edits.micro_batches = s->batch / (s->microbatch * m->sharing);
-    return st;
-}
-
-/* Add the loss of a micro-batch to the scalar that sums over the step. */
-static weft_status sum_loss(graph *g, weft_tensor loss)
-{
-    weft_builder b = graph_builder(g);
-    weft_tensor sum, out;
-    weft_status st = b.scalar(b.ctx, "loss", 0, &sum);
-    g->block = graph_tensor(g, loss)->block;
-    if (st == WEFT_OK)
-        st = b.op(b.ctx, "accumulate", NULL, 0, &loss, 1, 0, &out, 1);
-    if (st != WEFT_OK)
-        return st;
-    g->nodes.at[g->nodes.n - 1].out[0] = sum;
-    graph_tensor(g, sum)->sum = true;
-    return WEFT_OK;
-}
-
-static weft_status make_forward(making *m)
-{
-    weft_status st =
-        forward_graph(m, &m->g, m->sharing, WEFT_MODEL_TRAIN, (double)m->s->batch, &m->result);
-    if (st == WEFT_OK)
-        st = sum_loss(&m->g, m->result);
-    uint32_t end = m->g.nodes.n;
-    return st == WEFT_OK ? graph_propagate(&m->g, 0, &end) : st;
-}
-
-static weft_status make_backward(making *m)
-{
-    const uint32_t forward = m->g.nodes.n;
-    weft_status st = graph_backward(&m->g, m->result);
-    uint32_t end = m->g.nodes.n;
-    if (st == WEFT_OK)
-        st = graph_propagate(&m->g, forward, &end);
-    weft_tensor sum = st == WEFT_OK ? graph_find(&m->g, "loss") : 0;
-    for (uint32_t a = 0; sum && a < m->g.mesh->n; a++)
-        if (graph_tensor(&m->g, sum)->place[a].kind == WEFT_PARTIAL_SUM)
-            m->b.loss_axes |= (uint64_t)1 << a;
-    return st;
-}
-
-static weft_status make_eval(making *m)
-{
-    const double batch = (double)m->s->microbatch * m->sharing;
-    graph_free(&m->g);
-    plan_liveness_free(&m->b.live);
-    weft_status st = forward_graph(m, &m->g, m->sharing, WEFT_MODEL_EVAL, batch, &m->result);
-    if (st == WEFT_OK)
-        st = sum_loss(&m->g, m->result);
-    uint32_t end = m->g.nodes.n;
-    return st == WEFT_OK ? graph_propagate(&m->g, 0, &end) : st;
-}
-
-static weft_status make_logits(making *m)
-{
-    const double batch = (double)m->s->microbatch * m->sharing;
-    weft_status st = forward_graph(m, &m->g, m->sharing, WEFT_MODEL_LOGITS, batch, &m->result);
-    uint32_t end = m->g.nodes.n;
-    m->b.live.result = m->result;
-    return st == WEFT_OK ? graph_propagate(&m->g, 0, &end) : st;
-}
 
 /* --- the other passes, in order --- */
 
@@ -235,9 +71,16 @@ static weft_status add_recompute(making *m)
     return WEFT_OK;
 }
 
+/* Where there is no step, strategies are told a number that every schedule can divide among stages,
+ * and the lists have one. */
+static uint64_t micro_batches_of(const making *m)
+{
+    return m->s->want == SPEC_TRAIN ? m->edits.micro_batches : 1;
+}
+
 static weft_status place_regions(making *m)
 {
-    return plan_regions_params(&m->b, m->edits.micro_batches);
+    return plan_regions_params(&m->b, micro_batches_of(m));
 }
 
 static weft_status ask_rule(making *m)
@@ -281,7 +124,11 @@ static weft_status list_periodic(making *m)
 
 static weft_status list_logits(making *m)
 {
-    return plan_micro_batches(&m->b, &m->p->eval, false, 1);
+    logits_room room;
+    weft_status st = plan_logits_room(m, &room);
+    if (st == WEFT_OK)
+        st = plan_micro_batches(&m->b, &m->p->eval, false, 1);
+    return st == WEFT_OK ? plan_logits_share(m, &m->p->eval, &room) : st;
 }
 
 static weft_status list_pieces(making *m)
@@ -312,38 +159,47 @@ static weft_status add_up_memory(making *m)
 
 #define TRAIN (1u << SPEC_TRAIN)
 #define FORWARD (1u << SPEC_FORWARD)
+#define GENERATE (1u << SPEC_GENERATE)
+#define EVAL (1u << SPEC_EVAL)
+#define ALL (TRAIN | FORWARD | GENERATE | EVAL)
 
 static const struct pass {
     const char *name;
     weft_status (*run)(making *m);
     uint32_t want; /* jobs that need it, bits 1 << spec.want */
 } passes[] = {
-    {"sharing", find_sharing, TRAIN},
-    {"forward graph", make_forward, TRAIN},
-    {"backward graph", make_backward, TRAIN},
-    {"logits graph", make_logits, FORWARD},
-    {"stage edits", ask_stages, TRAIN},
-    {"parameters", list_params, TRAIN | FORWARD},
+    {"sharing", plan_pass_sharing, TRAIN | EVAL},
+    {"forward graph", plan_pass_forward, TRAIN},
+    {"backward graph", plan_pass_backward, TRAIN},
+    {"logits graph", plan_pass_logits, FORWARD},
+    {"prompt graph", plan_pass_prompt, GENERATE},
+    {"eval graph", plan_pass_eval, EVAL},
+    {"stage edits", ask_stages, ALL},
+    {"parameters", list_params, ALL},
     {"sync edits", ask_sync, TRAIN},
     {"memory edits", ask_memory, TRAIN},
     {"gradient sums", find_sums, TRAIN},
     {"compression", check_compression, TRAIN},
     {"shard levels", find_levels, TRAIN},
-    {"flat layout", place_params, TRAIN | FORWARD},
+    {"flat layout", place_params, ALL},
     {"recomputation", add_recompute, TRAIN},
-    {"regions", place_regions, TRAIN | FORWARD},
+    {"regions", place_regions, ALL},
     {"update rule", ask_rule, TRAIN},
     {"list states", list_states, TRAIN},
-    {"state regions", place_states, TRAIN | FORWARD},
+    {"state regions", place_states, ALL},
+    {"caches", plan_pass_caches, GENERATE},
     {"liveness", find_liveness, TRAIN | FORWARD},
     {"micro-batches", list_micro_batches, TRAIN},
     {"logits list", list_logits, FORWARD},
     {"end of step", list_end_of_step, TRAIN},
     {"periodic lists", list_periodic, TRAIN},
-    {"save list", list_pieces, TRAIN | FORWARD},
-    {"eval graph", make_eval, TRAIN},
-    {"eval list", list_eval, TRAIN},
-    {"memory", add_up_memory, TRAIN | FORWARD},
+    {"save list", list_pieces, ALL},
+    {"prompt list", plan_pass_prompt_list, GENERATE},
+    {"decode graph", plan_pass_decode, GENERATE},
+    {"decode list", plan_pass_decode_list, GENERATE},
+    {"eval graph", plan_pass_eval, TRAIN},
+    {"eval list", list_eval, TRAIN | EVAL},
+    {"memory", add_up_memory, ALL},
 };
 
 /* Add to the time of a pass, which runs once per stage. */
@@ -389,8 +245,10 @@ static weft_status build_one(plan_set *set, uint32_t stage, plan *out, int32_t *
     *out = (plan){.spec = s, .step.name = "step", .eval.name = "eval", .save.name = "save"};
     out->stage = stage;
     making m = {.s = s, .p = out, .sharing = 1};
-    m.edits = (edit_state){
-        .s = s, .pool = &out->pool, .micro_batches = 1, .stages = {.axis = -1, .mine = stage}};
+    m.edits = (edit_state){.s = s,
+                           .pool = &out->pool,
+                           .micro_batches = s->want == SPEC_TRAIN ? 1 : s->ranks,
+                           .stages = {.axis = -1, .mine = stage}};
     m.b = (builder){
         .p = out, .g = &m.g, .f = &m.flat, .stages = &m.edits.stages, .groups = &m.edits.groups};
     plan_scalar_offset(out, "scale", s->loss_scale);
@@ -398,7 +256,7 @@ static weft_status build_one(plan_set *set, uint32_t stage, plan *out, int32_t *
     weft_status st = run_passes(set, &m);
     out->changes = m.edits.changes;
     out->sharing = m.sharing;
-    out->micro_batches = (uint32_t)m.edits.micro_batches;
+    out->micro_batches = (uint32_t)micro_batches_of(&m);
     *axis = m.edits.stages.axis;
     free_making(&m);
     return st;

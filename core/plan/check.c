@@ -19,6 +19,7 @@ typedef struct queue {           /* of one channel and one group of ranks */
     VEC(const collective *) ops; /* as the first member started them */
     uint32_t *started;           /* [member] operations it has started */
     uint32_t members, done;
+    uint32_t behind; /* members that have started no more than `done` */
 } queue;
 
 typedef struct machine {
@@ -62,6 +63,7 @@ static weft_status post(machine *m, uint32_t rank, const entry *e)
     const collective *c = &p->collectives.at[e->what];
     queue *q = queue_of(m, c->channel, rank);
     uint32_t nth = q->started[m->me[cell(m, c->channel, rank)]]++;
+    q->behind -= nth == q->done;
     if (nth == q->ops.n) {
         *vec_push(&q->ops) = c;
         return WEFT_OK;
@@ -76,16 +78,16 @@ static weft_status post(machine *m, uint32_t rank, const entry *e)
                     (unsigned long long)c->count, first->name, (unsigned long long)first->count);
 }
 
-/* Complete operations that every member has started. Returns whether there was any. */
-static bool complete(queue *q)
+/* Complete operations that every member has started. */
+static void complete(queue *q)
 {
-    uint32_t least = UINT32_MAX;
+    if (q->behind)
+        return;
+    q->done = UINT32_MAX;
     for (uint32_t i = 0; i < q->members; i++)
-        least = q->started[i] < least ? q->started[i] : least;
-    bool moved = least != UINT32_MAX && least > q->done;
-    if (moved)
-        q->done = least;
-    return moved;
+        q->done = q->started[i] < q->done ? q->started[i] : q->done;
+    for (uint32_t i = 0; i < q->members; i++)
+        q->behind += q->started[i] == q->done;
 }
 
 static bool finished(const machine *m, uint32_t rank, const entry *e)
@@ -185,20 +187,30 @@ static weft_status run(machine *m)
     return WEFT_OK;
 }
 
+/* Enter the group of `rank` on channel `c` for all its members. */
+static void set_group(machine *m, uint32_t c, uint32_t rank, uint32_t *members)
+{
+    uint32_t me, n = plan_group(&m->set->at[0], c, rank, members, &me);
+    if (!n) /* in none: alone */
+        members[0] = rank;
+    n = n ? n : 1;
+    for (uint32_t i = 0; i < n; i++) {
+        m->group[cell(m, c, members[i])] = members[0]; /* a group is identified by its first rank */
+        m->me[cell(m, c, members[i])] = i;
+    }
+    queue *q = &m->queues[cell(m, c, members[0])];
+    q->started = mem_alloc(n * sizeof *q->started);
+    q->members = q->behind = n;
+}
+
 static void set_groups(machine *m)
 {
     uint32_t *members = mem_alloc(m->ranks * sizeof *members);
+    memset(m->group, 0xff, (uint64_t)m->channels * m->ranks * sizeof *m->group);
     for (uint32_t c = 0; c < m->channels; c++)
-        for (uint32_t r = 0; r < m->ranks; r++) {
-            uint32_t me, n = plan_group(&m->set->at[0], c, r, members, &me);
-            uint32_t name = n ? members[0] : r; /* a group is identified by its first rank */
-            m->group[cell(m, c, r)] = name;
-            m->me[cell(m, c, r)] = me;
-            queue *q = &m->queues[cell(m, c, name)];
-            if (!q->started)
-                q->started = mem_alloc((n ? n : 1) * sizeof *q->started);
-            q->members = n ? n : 1;
-        }
+        for (uint32_t r = 0; r < m->ranks; r++)
+            if (m->group[cell(m, c, r)] == UINT32_MAX)
+                set_group(m, c, r, members);
     free(members);
 }
 

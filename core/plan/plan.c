@@ -172,6 +172,7 @@ static void free_one(plan *p)
     free(p->inputs.at);
     free(p->scalars.at);
     free(p->shifts.at);
+    free(p->caches.at);
     free(p->cells.at);
     pool_free(&p->pool);
 }

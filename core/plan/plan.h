@@ -10,13 +10,14 @@
  * mesh (plan_group). A *shift* is what a coordinate changes in an address: a base or a buffer is
  * `stride` bytes further for each step along a mesh axis.
  *
- * Planning is a sequence of passes over one plan (build.c); a job that only samples skips those of
- * training and runs those of the logits instead. In order:
+ * Planning is a sequence of passes over one plan (build.c); a job that samples or evaluates skips
+ * those of training and runs its own instead. In order:
  *
  *   sharing         number of data-parallel ranks, from a first graph with the splits
  *   forward graph   the model of one micro-batch, split edits applied, placements propagated
  *   backward graph  gradients
- *   logits graph    the forward of one sequence (sampling)
+ *   logits graph    the forward of one sequence (sampling without caches)
+ *   prompt graph    the forward of a chunk of a sequence, with caches (sampling)
  *   stage edits     blocks of each pipeline stage, and its order of work
  *   parameters      the parameters of this stage, block by block
  *   sync edits      sums of gradients, sharding, periodic lists of plugins
@@ -30,12 +31,16 @@
  *   update rule     the graphs of the rule, and its states
  *   list states     the states of periodic lists
  *   state regions   states and gradients in the arena
+ *   caches          caches of keys and values in the arena (sampling)
  *   liveness        tensors that share memory, are saved, or are live across blocks
  *   micro-batches   forward and backward as a list, with sums, stages and gathers
- *   logits list     forward as a list (sampling)
+ *   logits list     forward as a list (sampling without caches)
  *   end of step     norm, scalars, updates, loss
  *   periodic lists  the lists of plugins
  *   save list       what each rank writes into a checkpoint
+ *   prompt list     what fills the caches from a chunk, as a list (sampling)
+ *   decode graph    the forward of one row, with caches (sampling)
+ *   decode list     the same as a list, with the logits on every rank (sampling)
  *   eval graph      the forward of one micro-batch without gradients
  *   eval list       the same as a list
  *   memory          workspace, scratch and residuals; bytes by purpose
@@ -100,7 +105,8 @@ typedef struct entry {
 } entry;
 
 typedef struct list {
-    const char *name; /* "step", "eval", "save" */
+    const char *name; /* "step", "eval", "save"; where text is sampled with caches, "prompt" is
+                         plan.step and "decode" plan.eval */
     VEC(entry) entries;
     uint32_t tail; /* first entry after the micro-batches: norm, scalars, updates; 0: none */
 } list;
@@ -200,6 +206,12 @@ typedef struct scalar_slot {
     uint32_t saved; /* SCALAR_...; 0: not in checkpoints */
 } scalar_slot;
 
+/* Keys or values of one attention, for all positions: this rank's [kv_heads, context, head_dim]. */
+typedef struct cache_slot {
+    const char *name; /* "cache.0.k" */
+    uint64_t offset, bytes;
+} cache_slot;
+
 /* Bytes by purpose; they add up to `peak`, the size of the arena. `activations` has inputs,
  * scalars, workspace and gathered parameters as well (plan_regions_finish()). */
 typedef struct plan_bytes {
@@ -235,13 +247,15 @@ typedef struct plan {
     VEC(piece) pieces;
     VEC(input_slot) inputs;
     VEC(scalar_slot) scalars;
+    VEC(cache_slot) caches; /* counted in bytes.state */
+    uint32_t chunk; /* rows of a prompt that the list "prompt" takes at once; 0: no caches */
     list step, eval, save;
     VEC(periodic_list) extra;
     VEC(plan_cell) cells; /* of the step, in order */
     plan_bytes bytes;
     uint64_t residual_bytes; /* error-feedback residuals: part of bytes.comm or bytes.host */
     uint64_t workspace;      /* offset of the workspace shared by all calls */
-    uint64_t logits;         /* offset of the logits of a forward-only plan */
+    uint64_t logits;         /* offset of the logits of a plan for sampling; with caches one row */
     uint64_t param_elements; /* of the model, without padding */
     double flops_step;       /* of one rank in a step: products and attention, no recomputation */
     const char *changes;     /* why results depend on the layout, one reason a line, or NULL */
@@ -323,6 +337,15 @@ bool plan_writes(const plan *p, const piece *x, uint32_t rank);
 uint32_t plan_replicas(const plan *p, const piece *x);
 uint32_t plan_replica(const plan *p, const piece *x, uint32_t rank);
 
+/* Bytes that `rank` writes into a checkpoint, which are also those of the copy that
+ * checkpoint.async makes in host memory; each tensor there begins at a cache line, so it takes
+ * plan_saved_room() bytes. */
+uint64_t plan_saved_bytes(const plan *p, uint32_t rank);
+static inline uint64_t plan_saved_room(uint64_t bytes)
+{
+    return (bytes + 63) & ~(uint64_t)63;
+}
+
 /* Choose the writers of all pieces, balanced by bytes; the same on every rank. */
 void plan_choose_writers(plan *p);
 
@@ -355,6 +378,11 @@ double plan_bubble(const plan_set *p, bool equal);
 uint32_t plan_live(const plan *p);
 
 /* --- output --- */
+
+/* A mesh axis with its transport: "dp 4 over shm+tcp", "tp 1". [any] */
+#define PLAN_AXIS_TEXT 256u /* room for it */
+void plan_mesh_axis(const spec *s, uint32_t a, char *text, size_t room);
+
 void plan_print_schedule(const plan_set *p, FILE *to);
 void plan_print(const plan_set *p, FILE *to);
 

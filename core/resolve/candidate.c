@@ -223,16 +223,23 @@ weft_status resolve_best(resolver *r, uint32_t a, bool same_machine, bool links,
                                  where(same_machine)));
     if (st != WEFT_OK)
         return st;
-    char *why = pool_text(&r->spec->pool, "");
+    const char *why = "", *names = "";
     for (uint32_t i = 0; i < n; i++)
-        if (says[i].score <= 0)
+        if (says[i].score <= 0) {
             why = pool_printf(&r->spec->pool, "%s; not %s: %s", why, c[i]->name, says[i].why);
-        else if (best == MOST_CANDIDATES || is_better(&says[i], &says[best]))
+            names = pool_printf(&r->spec->pool, "%s%s%s", names, *names ? ", " : "", c[i]->name);
+        } else if (best == MOST_CANDIDATES || is_better(&says[i], &says[best])) {
             best = i;
+        }
     if (best == MOST_CANDIDATES)
         return err_fail(WEFT_ABSENT, "no installed transport can carry the mesh axis %s%s here%s",
                         r->spec->mesh.name[a], where(same_machine), why);
     *out = (candidate){c[best], says[best].staged};
-    say(r, a, same_machine, &says[best], why);
+    say(r, a, same_machine, &says[best],
+        *names ? pool_printf(&r->spec->pool, "; not %s: log.level = debug says why", names) : "");
+    if (*why)
+        r->spec->comm_why = pool_printf(
+            &r->spec->pool, "%s%smesh axis %s%s%s", r->spec->comm_why ? r->spec->comm_why : "",
+            r->spec->comm_why ? ". " : "", r->spec->mesh.name[a], where(same_machine), why);
     return WEFT_OK;
 }

@@ -101,8 +101,8 @@ weft_status resolve_named(resolver *r, uint32_t a, const component *c, bool same
                           int32_t *score, candidate *out);
 
 /* The candidate with the best score of all installed transports; a transport's score is the lowest
- * of all ranks. Adds to comm_choice the choice and the reason for rejecting each other one.
- * `links`: no libraries of collectives. [collective] */
+ * of all ranks. Adds to comm_choice the choice, and to comm_why the reason for rejecting each other
+ * one. `links`: no libraries of collectives. [collective] */
 weft_status resolve_best(resolver *r, uint32_t a, bool same_machine, bool links, candidate *out);
 
 /* --- peer_access.c --- */

@@ -162,8 +162,9 @@ static void add_unused_axes(resolver *r, const component *c)
     const weft_strategy *table = c->table;
     for (uint32_t i = 0; i < WEFT_MAX_MESH && table->axes && table->axes[i]; i++)
         if (check_axis(c, table->axes[i]) == WEFT_OK)
-            (void)!config_add(r->cfg, "parallel", pool_printf(&r->spec->pool, "plugin %s", c->name),
-                              axis_option(r, table->axes[i]));
+            (void)!config_add_unused(r->cfg, "parallel",
+                                     pool_printf(&r->spec->pool, "plugin %s", c->name),
+                                     axis_option(r, table->axes[i]));
         else
             err_clear(); /* a plugin that this job does not use */
 }
@@ -178,9 +179,11 @@ static void add_unused(resolver *r)
         if (!all[i]->iface || !strcmp(all[i]->kind, "comm") || !strcmp(all[i]->kind, "op"))
             continue;
         const bool own = !strcmp(all[i]->kind, "sink"); /* a section for each */
-        (void)!config_add(r->cfg,
-                          own ? pool_printf(&r->spec->pool, "sink.%s", all[i]->name) : all[i]->kind,
-                          pool_printf(&r->spec->pool, "plugin %s", all[i]->name), all[i]->options);
+        const char *section =
+            own ? pool_printf(&r->spec->pool, "sink.%s", all[i]->name) : all[i]->kind;
+        (void)!config_add_unused(r->cfg, section,
+                                 pool_printf(&r->spec->pool, "plugin %s", all[i]->name),
+                                 all[i]->options);
         if (!strcmp(all[i]->iface, strategy_ifaces[0]))
             add_unused_axes(r, all[i]);
     }

@@ -151,7 +151,7 @@ weft_status resolve_spec(config *cfg, uint32_t ranks, const weft_data_info *data
         st = resolve_transports(&r);
     if (st == WEFT_OK)
         keep_origins(&r);
-    if (want == SPEC_FORWARD) {
+    if (want == SPEC_FORWARD || want == SPEC_GENERATE) {
         s->microbatch = s->batch = 1;
         s->sequence = s->model.context ? s->model.context : s->sequence;
     }

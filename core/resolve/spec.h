@@ -19,7 +19,9 @@
 #include <weft/strategy.h>
 
 #define SPEC_TRAIN 0
-#define SPEC_FORWARD 1 /* logits of one sequence: sampling */
+#define SPEC_FORWARD 1  /* logits of one whole sequence */
+#define SPEC_GENERATE 2 /* logits of the next rows of a sequence, with caches: sampling */
+#define SPEC_EVAL 3     /* the loss, without gradients and states */
 
 #define SPEC_SINKS 8u /* the most of a job */
 
@@ -87,8 +89,9 @@ typedef struct spec {
     const char *compress;                       /* value of comm.compress */
     bool feedback;                              /* compression has error feedback */
     const sched_cost *axis_cost[WEFT_MAX_MESH]; /* measured; NULL: not measured */
-    uint64_t attached;       /* bit a: devices along mesh axis a import each other's arenas */
-    const char *comm_choice; /* what auto chose and why, for the log; NULL: nothing to choose */
+    uint64_t attached;             /* bit a: devices along mesh axis a import each other's arenas */
+    const char *comm_choice;       /* what auto chose, for the log; NULL: nothing to choose */
+    const char *comm_why;          /* why it did not choose the others; NULL: there are none */
     spec_plugin source, tokenizer; /* the tokenizer is opened only where text is read */
     spec_plugin family;
     weft_model_info model;    /* what the family says of itself */

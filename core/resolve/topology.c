@@ -13,6 +13,8 @@ static uint32_t machine_of(const spec *s, uint32_t rank)
 uint32_t resolve_reach(const spec *s, uint32_t axis)
 {
     bool apart = false, together = false;
+    if (!s->hosts.machine)
+        return REACH_ONE;
     for (uint32_t r = 0; r < s->ranks; r++)
         for (uint32_t i = 0; i < s->mesh.size[axis]; i++) {
             uint32_t other = graph_mesh_rank_at(&s->mesh, r, axis, i);

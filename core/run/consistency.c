@@ -1,6 +1,7 @@
 /* run/consistency.c: see consistency.h. Every rank fetches the settings of rank 0 before the
  * exchange, so that each can name a difference even after another rank has left. */
 #include "run/consistency.h"
+#include "run/state/start.h"
 
 #include "base/err.h"
 #include "base/mem.h"
@@ -32,7 +33,8 @@ static bool of_a_machine(const char *section, const char *key)
         return true; /* a path; the contents of the file are compared */
     bool own = !strcmp(section, "device") || !strcmp(section, "log") || !strcmp(section, "data") ||
                !strcmp(section, "tokenizer") || strchr(section, '.'); /* data: by its identity */
-    return own || (!strcmp(section, "run") && (!strcmp(key, "key") || !strcmp(key, "plugins")));
+    return own || (!strcmp(section, "run") && (!strcmp(key, "key") || !strcmp(key, "plugins") ||
+                                               !strcmp(key, "listen") || !strcmp(key, "address")));
 }
 
 typedef VEC(char) text;
@@ -294,12 +296,13 @@ static void drop(sheets *s)
 weft_status run_check_consistency(const run_prepared *mine, job *j, const job_identity *who,
                                   run_resume_mode resume)
 {
-    if (!j)
-        return WEFT_OK;
+    weft_status st = resume == TRAIN_AFRESH ? run_start_check(mine->cfg, &mine->plans) : WEFT_OK;
+    if (st != WEFT_OK || !j)
+        return st;
     sheets own = {shared_settings(mine->cfg), list_data(mine), NULL, list_parts(&mine->plans)};
     sheets zero = {0};
     notes has = {.resume = resume};
-    weft_status st = list_files(mine, &own.files, &has.files);
+    st = list_files(mine, &own.files, &has.files);
     if (st == WEFT_OK && !own.parts)
         st = err_fail(WEFT_NO_MEMORY, "no memory for the parts of the plan");
     if (st == WEFT_OK)

@@ -2,6 +2,7 @@
 #include "run/memory_check.h"
 
 #include "base/err.h"
+#include "base/log.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -105,21 +106,31 @@ static uint32_t machine_of(const spec *s, uint32_t rank)
     return s->hosts.machine ? s->hosts.machine[rank] : 0;
 }
 
-weft_status run_memory_check(const plan_set *plans, const spec *s, uint32_t rank)
+/* Host memory that the ranks on the machine of `rank` need: their arenas, if the device computes in
+ * it, and with `copies` what they copy for a save. */
+static double needed(const plan_set *plans, const spec *s, uint32_t rank, bool copies,
+                     uint32_t *here)
 {
     const weft_device_table *device = s->device.c->table;
-    const char *of;
-    uint32_t here = 0;
     double need = 0;
-    if (!(device->caps & WEFT_DEV_HOST_MEMORY))
-        return WEFT_OK;
+    *here = 0;
     for (uint32_t r = 0; r < s->ranks; r++) {
         if (machine_of(s, r) != machine_of(s, rank))
             continue;
-        need += (double)plan_of(plans, r)->bytes.peak;
-        here++;
+        const plan *p = plan_of(plans, r);
+        need += device->caps & WEFT_DEV_HOST_MEMORY ? (double)p->bytes.peak : 0;
+        need += copies ? (double)plan_saved_bytes(p, r) : 0;
+        ++*here;
     }
-    const double have = (double)run_memory_available("", &of);
+    return need;
+}
+
+weft_status run_memory_check(const plan_set *plans, const spec *s, uint32_t rank)
+{
+    const char *of;
+    uint32_t here;
+    const double need = needed(plans, s, rank, false, &here);
+    const double have = need > 0 ? (double)run_memory_available("", &of) : 0;
     if (need <= have)
         return WEFT_OK;
     return err_fail(
@@ -127,4 +138,31 @@ weft_status run_memory_check(const plan_set *plans, const spec *s, uint32_t rank
         "the arenas of the %u rank%s on this machine need %.2f GiB together, and %s %.2f "
         "GiB; lower train.microbatch, set train.recompute = block, or use more machines",
         here, here == 1 ? "" : "s", need / 0x1p30, of, have / 0x1p30);
+}
+
+weft_status run_memory_check_copies(const run_prepared *j, uint32_t rank, bool *copies)
+{
+    const char *of, *how = config_text(j->cfg, "checkpoint.async");
+    uint32_t here;
+    *copies = false;
+    if (!config_int(j->cfg, "checkpoint.every") || !strcmp(how, "off"))
+        return WEFT_OK;
+    const double need = needed(&j->plans, &j->spec, rank, true, &here);
+    const double have = (double)run_memory_available("", &of);
+    *copies = need <= have;
+    if (*copies)
+        return WEFT_OK;
+    if (!strcmp(how, "on"))
+        return err_fail(
+            WEFT_NO_MEMORY,
+            "checkpoint.async = on: the memory of the %u rank%s on this machine and the "
+            "copies of what %s save%s need %.2f GiB of host memory together, and %s "
+            "%.2f GiB; with checkpoint.async = off nothing is copied",
+            here, here == 1 ? "" : "s", here == 1 ? "it" : "they", here == 1 ? "s" : "",
+            need / 0x1p30, of, have / 0x1p30);
+    log_line(WEFT_LOG_INFO,
+             "saves stop the run until they are written: with copies of the state the ranks on "
+             "this machine need %.2f GiB of host memory, and %s %.2f GiB",
+             need / 0x1p30, of, have / 0x1p30);
+    return WEFT_OK;
 }

@@ -4,6 +4,7 @@
 #define RUN_MEMORY_CHECK_H
 
 #include "plan/plan.h"
+#include "run/train.h"
 
 /* Bytes of memory available to this process: the minimum of what the machine has available and what
  * its control groups allow; *of is a phrase that says which. UINT64_MAX where neither is known.
@@ -15,5 +16,10 @@ uint64_t run_memory_available(const char *root, const char **of);
  * kernel kills one of them. Call it before any rank allocates its arena, that is before an exchange
  * of all ranks. [setup] */
 weft_status run_memory_check(const plan_set *plans, const spec *s, uint32_t rank);
+
+/* Whether the saves of this rank are asynchronous (checkpoint.async): with `auto`, if the machine
+ * has host memory for the arenas and the copies of all its ranks. WEFT_NO_MEMORY if they are to be
+ * and it has not. Call it after run_memory_check(). [setup] */
+weft_status run_memory_check_copies(const run_prepared *j, uint32_t rank, bool *copies);
 
 #endif

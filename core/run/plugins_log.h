@@ -1,10 +1,12 @@
-/* run/plugins_log.h: which plugins a job uses, for the log. */
+/* run/plugins_log.h: which plugins a job uses, for the log, and whether its tokenizer is that of
+ * its data. */
 #ifndef RUN_PLUGINS_LOG_H
 #define RUN_PLUGINS_LOG_H
 
-#include "resolve/spec.h"
+#include "run/train.h"
 
-/* Log the files in use in one line, and what `auto` chose; for rank 0. [setup] */
-void run_log_plugins(const spec *s);
+/* Log the files in use in one line, and what `auto` chose; for rank 0. Warns where the tokenizer
+ * that the job names has another vocabulary than the data: another one has written it. [setup] */
+void run_log_plugins(run_prepared *j);
 
 #endif

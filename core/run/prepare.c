@@ -55,7 +55,7 @@ static weft_status try_data(run_prepared *j)
     weft_status st = open_data(j);
     if (st == WEFT_OK || needs)
         return st;
-    log_line(WEFT_LOG_DEBUG, "planned without data: %s", err_text());
+    log_line(WEFT_LOG_INFO, "planned without data: %s", err_text());
     err_clear();
     data_set_close(&j->train);
     data_set_close(&j->valid);
@@ -81,9 +81,11 @@ static weft_status open_host(run_prepared *j, uint32_t ranks, const resolve_meet
 {
     host_limits_set(j->cfg);
     weft_status st = host_create(config_raw(j->cfg, "run.plugins"), &j->host);
-    if (st == WEFT_OK)
-        run_tables_serve(&j->tables, j->host, meeting ? meeting->job : NULL,
-                         only_plans(meeting, ranks));
+    if (st != WEFT_OK)
+        return st;
+    host_try_first(j->host);
+    run_tables_serve(&j->tables, j->host, meeting ? meeting->job : NULL,
+                     only_plans(meeting, ranks));
     return st;
 }
 

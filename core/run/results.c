@@ -16,6 +16,18 @@ static uint64_t bytes_sent(const executor *e)
     return (e->world ? comm_bytes_sent(e->world) : 0) + run_library_sent(e->colls);
 }
 
+void run_results_open(run_results *r, uint64_t first)
+{
+    run_scalars_begin(&r->scalars, r->exec);
+    run_ranks_begin(&r->ranks, r->exec->job, r->exec->rank, r->spec->ranks, first);
+}
+
+void run_results_close(run_results *r)
+{
+    run_scalars_free(&r->scalars);
+    run_ranks_free(&r->ranks);
+}
+
 void run_results_begin(run_results *r)
 {
     r->before = r->exec->times;
@@ -73,5 +85,5 @@ weft_status run_results_end(run_results *r, metrics *m)
                         "the gradient norm was not finite in %d consecutive steps: the run has "
                         "diverged; try a lower optim.lr",
                         SKIPS_IN_A_ROW);
-    return WEFT_OK;
+    return run_ranks_step(&r->ranks, m);
 }

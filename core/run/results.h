@@ -5,12 +5,13 @@
 #include "resolve/spec.h"
 #include "run/exec/executor.h"
 #include "run/scalars.h"
-#include "run/view/metrics.h"
+#include "run/view/ranks.h"
 
 typedef struct run_results {
     executor *exec;
     const spec *spec;
     run_scalars scalars;
+    run_ranks ranks; /* their times */
     uint64_t skips_in_a_row;
     uint64_t peak_bytes; /* memory of the busiest rank's plan */
     double peak_flops;   /* of a rank; 0: unknown */
@@ -19,11 +20,16 @@ typedef struct run_results {
     uint64_t began_ns, sent;
 } run_results;
 
+/* `exec` and `spec` are set: make room for what steps measure, of which the first is `first`. */
+void run_results_open(run_results *r, uint64_t first);
+void run_results_close(run_results *r);
+
 /* A step begins. */
 void run_results_begin(run_results *r);
 
 /* The lists of the step have run: measures it and reads its scalars into `m`, which has the number
- * of the step. WEFT_IO: too many steps in a row were skipped. */
+ * of the step, and compares the times of all ranks now and then (view/ranks.h). WEFT_IO: too many
+ * steps in a row were skipped. */
 weft_status run_results_end(run_results *r, metrics *m);
 
 #endif

@@ -4,7 +4,6 @@
 
 #include "base/err.h"
 #include "base/log.h"
-#include "comm/comm.h"
 #include "host/call.h"
 #include "job/launch/control.h"
 #include "job/launch/launch.h"
@@ -18,16 +17,20 @@
 #include "run/memory_check.h"
 #include "run/plugins_log.h"
 #include "run/results.h"
+#include "run/save/saver.h"
 #include "run/state/outdir.h"
 #include "run/state/resume.h"
+#include "run/state/start.h"
 #include "run/state/verify.h"
 #include "run/state/weights.h"
 #include "run/view/progress.h"
 #include "run/view/sinks.h"
 
-#include <math.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define SETTLE_SECONDS 10.0 /* that a save has to its end when the run has failed */
 
 typedef struct trainer {
     run_prepared *j;
@@ -42,6 +45,8 @@ typedef struct trainer {
     run_results results;
     progress progress;
     run_inputs inputs; /* of one pass */
+    run_saver *saver;  /* NULL: no checkpoints */
+    bool copies;       /* saves are written beside the steps */
     uint64_t first, steps;
     int stopped;      /* the signal that requested a stop; 0: none */
     uint64_t stop_at; /* ... after this step */
@@ -129,7 +134,8 @@ static weft_status verify(trainer *t, uint64_t step, metrics *m)
 static weft_status one_step(trainer *t, uint64_t step, metrics *m)
 {
     run_results_begin(&t->results);
-    *m = (metrics){.step = step, .valid_loss = -1};
+    m->step = step;
+    m->valid_loss = -1;
     t->exec.step = step;
     job_progress_step(t->who.rank, step);
     weft_status st = run_inputs_step(&t->exec, step);
@@ -150,71 +156,95 @@ static weft_status one_step(trainer *t, uint64_t step, metrics *m)
     return st;
 }
 
-static weft_status report(trainer *t, const metrics *m)
+static void report(trainer *t, const metrics *m)
 {
     if (t->who.rank)
-        return WEFT_OK;
+        return;
     run_progress_step(&t->progress, m);
-    weft_status st = run_sinks_step(&t->sinks, m);
-    if (st == WEFT_OK && m->skips)
-        st = run_sinks_event(&t->sinks, "skipped", m->step,
-                             "the gradient norm of step %llu is not finite",
-                             (unsigned long long)m->step);
-    if (st == WEFT_OK && run_metrics_evaluated(m))
-        st = run_sinks_event(&t->sinks, "evaluation", m->step, "valid_loss %.9g", m->valid_loss);
+    run_sinks_step(&t->sinks, m);
+    if (m->skips)
+        run_sinks_event(&t->sinks, "skipped", m->step,
+                        "the gradient norm of step %llu is not finite",
+                        (unsigned long long)m->step);
+    if (run_metrics_evaluated(m))
+        run_sinks_event(&t->sinks, "evaluation", m->step, "valid_loss %.9g", m->valid_loss);
+}
+
+/* What saves have done since the last look, for the sinks and for the metrics of the next step. */
+static weft_status look_at_saves(trainer *t, metrics *m)
+{
+    run_save_news news;
+    weft_status st = run_saver_look(t->saver, &news);
+    m->save_stop_ms = news.stop_ms;
+    m->save_copy_ms = news.copy_ms;
+    m->save_write_ms = news.write_ms;
+    if (st == WEFT_OK && news.complete)
+        run_sinks_event(&t->sinks, "checkpoint", news.complete, "saved step %llu in %s",
+                        (unsigned long long)news.complete, t->out);
     return st;
 }
 
-static weft_status save(trainer *t, uint64_t step)
+/* Waits for the last save. */
+static weft_status finish_saves(trainer *t)
 {
-    weft_status st = run_weights_save(&t->exec, t->out, step,
-                                      (uint32_t)config_int(t->j->cfg, "checkpoint.keep"));
-    return st != WEFT_OK ? st
-                         : run_sinks_event(&t->sinks, "checkpoint", step, "saved step %llu in %s",
-                                           (unsigned long long)step, t->out);
+    metrics unused = {0};
+    weft_status st = look_at_saves(t, &unused);
+    if (st == WEFT_OK)
+        st = run_saver_finish(t->saver);
+    return st != WEFT_OK ? st : look_at_saves(t, &unused);
 }
 
 /* Stops on request after `step`, which may be saved already. Without checkpoints it saves none. */
 static weft_status stop_after(trainer *t, uint64_t step, uint64_t saved)
 {
     bool saves = config_int(t->j->cfg, "checkpoint.every") > 0;
-    weft_status st = saves && step != saved ? save(t, step) : WEFT_OK;
+    weft_status st = saves && step != saved ? run_saver_begin(t->saver, step) : WEFT_OK;
+    if (st == WEFT_OK)
+        st = finish_saves(t);
     t->stop_at = step;
     t->saved = saves || step == saved;
     if (st == WEFT_OK)
-        st = run_sinks_event(&t->sinks, "stop", step, "stopped by %s after step %llu",
-                             job_stop_name(t->stopped), (unsigned long long)step);
+        run_sinks_event(&t->sinks, "stop", step, "stopped by %s after step %llu",
+                        job_stop_name(t->stopped), (unsigned long long)step);
     if (st == WEFT_OK && t->saved && !t->who.rank && step)
-        log_line(
-            WEFT_LOG_WARN,
-            "stopped by %s after step %llu, which is saved: --resume=auto continues from there",
-            job_stop_name(t->stopped), (unsigned long long)step);
+        log_line(WEFT_LOG_WARN,
+                 "stopped by %s after step %llu, which is saved: continue with --resume=auto",
+                 job_stop_name(t->stopped), (unsigned long long)step);
+    return st;
+}
+
+/* One step, unless the run ends before it; *saved is the last step that a save was begun of. */
+static weft_status next_step(trainer *t, uint64_t step, uint64_t *saved)
+{
+    const uint64_t every = (uint64_t)config_int(t->j->cfg, "checkpoint.every");
+    const bool due = every && (step % every == 0 || step == t->steps);
+    metrics m = {0};
+    weft_status st = look_at_saves(t, &m);
+    if (st == WEFT_OK)
+        st = job_stop_before(t->job, step, &t->stopped);
+    if (st == WEFT_OK && t->stopped)
+        return stop_after(t, step - 1, *saved);
+    if (st == WEFT_OK)
+        st = one_step(t, step, &m);
+    if (st == WEFT_OK)
+        report(t, &m);
+    run_trace_flush(&t->exec.trace);
+    if (st == WEFT_OK && due)
+        st = run_saver_begin(t->saver, step);
+    *saved = due ? step : *saved;
+    if (st == WEFT_OK && job_stop_interrupted())
+        st = err_fail(WEFT_IO, "stopped by a signal after step %llu", (unsigned long long)step);
     return st;
 }
 
 static weft_status loop(trainer *t)
 {
-    uint64_t every = (uint64_t)config_int(t->j->cfg, "checkpoint.every"), saved = t->first - 1;
+    uint64_t saved = t->first - 1;
     weft_status st = WEFT_OK;
-    for (uint64_t step = t->first; st == WEFT_OK && step <= t->steps; step++) {
-        metrics m;
-        st = job_stop_before(t->job, step, &t->stopped);
-        if (st == WEFT_OK && t->stopped) {
-            st = stop_after(t, step - 1, saved);
-            break;
-        }
-        if (st == WEFT_OK)
-            st = one_step(t, step, &m);
-        if (st == WEFT_OK)
-            st = report(t, &m);
-        run_trace_flush(&t->exec.trace);
-        bool due = every && (step % every == 0 || step == t->steps);
-        if (st == WEFT_OK && due)
-            st = save(t, step);
-        saved = due ? step : saved;
-        if (st == WEFT_OK && job_stop_interrupted())
-            st = err_fail(WEFT_IO, "stopped by a signal after step %llu", (unsigned long long)step);
-    }
+    for (uint64_t step = t->first; st == WEFT_OK && !t->stopped && step <= t->steps; step++)
+        st = next_step(t, step, &saved);
+    if (st == WEFT_OK)
+        st = finish_saves(t);
     if (st == WEFT_OK)
         st = run_trace_write(&t->exec.trace, t->job, t->who.rank, t->who.ranks, t->out);
     return st;
@@ -251,54 +281,38 @@ static weft_status open_checkpoint(trainer *t, bool force, ckpt **out)
 {
     const ckpt_team team = team_of(t);
     weft_status st = ckpt_open_newest(t->out, &team, out);
-    if (st == WEFT_OK && !t->who.rank)
-        st = run_resume_check(t->j, *out, force);
+    if (st == WEFT_OK)
+        st = run_resume_check(t->j, *out, t->who.rank == 0, force);
     if (st == WEFT_OK && t->job)
         st = job_exchange(t->job, "resume", NULL, 0, NULL);
     return st;
 }
 
-/* `c` NULL: start from initial values. */
 static weft_status begin_or_resume(trainer *t, ckpt *c)
 {
     t->first = 1;
     t->steps = (uint64_t)config_int(t->j->cfg, "run.steps");
+    const ckpt_team team = team_of(t);
     if (!c)
-        return run_weights_init(&t->exec, (uint64_t)config_int(t->j->cfg, "run.seed"));
+        return run_start(&t->exec, t->j->cfg, &t->j->plans, &team);
     t->first = ckpt_step(c) + 1;
     weft_status st = all_loaded(t, run_weights_load(&t->exec, &t->j->plans, c));
     if (st == WEFT_OK && t->who.rank == 0)
         st = ckpt_set_aside(t->out, ckpt_step(c));
     if (st == WEFT_OK && t->who.rank == 0)
-        log_line(WEFT_LOG_INFO, "resumed after step %llu of %s", (unsigned long long)t->first - 1,
-                 ckpt_dir(c));
+        log_line(WEFT_LOG_INFO, "resumed after step %" PRIu64 " of %s", t->first - 1, ckpt_dir(c));
     if (st == WEFT_OK && t->who.rank == 0 && t->first > t->steps)
         log_line(WEFT_LOG_WARN, "nothing to do: run.steps = %llu has been reached",
                  (unsigned long long)t->steps);
     return st;
 }
 
-/* Rank 0 prepares OUT and tells the others whether the run resumes from a checkpoint. If it fails,
- * the exchange fails on the others. Then every rank acquires the lock. */
 static weft_status prepare_out(trainer *t, run_resume_mode how, bool *resume)
 {
     /* Ranks of a job that just failed may hold the lock for this long. */
     const double patience = config_real(t->j->cfg, "run.frozen_after");
     const run_outdir_mode wish = {how != TRAIN_AFRESH, how == TRAIN_AFRESH || how == TRAIN_AUTO};
-    weft_status st = WEFT_OK;
-    if (!t->who.rank)
-        st = run_outdir_begin(t->out, wish, patience, &t->lock, resume);
-    uint32_t mine = *resume, *all = mem_alloc(t->who.ranks * sizeof *all);
-    all[0] = mine;
-    if (st == WEFT_OK && t->job) /* no rank writes there before rank 0 is done */
-        st = job_exchange(t->job, "out", &mine, sizeof mine, all);
-    *resume = all[0] != 0;
-    free(all);
-    if (st != WEFT_OK || !t->who.rank)
-        return st;
-    /* A rank 0 that has failed meanwhile has taken its lock file away: its failure is the cause. */
-    st = run_outlock_join(t->out, &t->lock);
-    return st != WEFT_OK && comm_cause_known(t->job, NULL) ? WEFT_PEER : st;
+    return run_outdir_meet(t->out, wish, patience, t->job, &t->who, &t->lock, resume);
 }
 
 static void announce(const trainer *t)
@@ -310,7 +324,7 @@ static void announce(const trainer *t)
              (unsigned long long)t->plan->param_elements, s->ranks, s->ranks == 1 ? "" : "s",
              (unsigned long long)(t->j->plans.peak >> 20),
              PLUGIN_GET(t->exec.table, describe, t->exec.device));
-    run_log_plugins(s);
+    run_log_plugins(t->j);
     if (config_int(t->j->cfg, "run.verify") && !run_verify_compares(&t->j->plans))
         log_line(WEFT_LOG_WARN, "run.verify compares nothing: no rank holds a copy of what another "
                                 "one holds");
@@ -329,12 +343,12 @@ static weft_status open_sinks(trainer *t, bool resume)
                              .told = t->plan->scalars.n,
                              .after = resume ? t->first - 1 : 0};
     weft_status st = run_sinks_open(&f, &t->sinks);
-    return st != WEFT_OK ? st
-                         : run_sinks_event(&t->sinks, resume ? "resume" : "begin", f.after,
-                                           "%s: steps %llu to %llu, ranks: %u",
-                                           resume ? "the run continues" : "the run begins",
-                                           (unsigned long long)t->first,
-                                           (unsigned long long)t->steps, t->who.ranks);
+    if (st == WEFT_OK)
+        run_sinks_event(&t->sinks, resume ? "resume" : "begin", f.after,
+                        "%s: steps %llu to %llu, ranks: %u",
+                        resume ? "the run continues" : "the run begins",
+                        (unsigned long long)t->first, (unsigned long long)t->steps, t->who.ranks);
+    return st;
 }
 
 static weft_status start(trainer *t, run_resume_mode how)
@@ -343,9 +357,9 @@ static weft_status start(trainer *t, run_resume_mode how)
     ckpt *c = NULL;
     weft_status st = prepare_out(t, how, &resume);
     t->plan = plan_of(&t->j->plans, t->who.rank);
-    run_resume_describe_data(t->j);
     if (st == WEFT_OK && resume)
         st = open_checkpoint(t, how == TRAIN_FORCE, &c);
+    run_resume_describe_data(t->j);
     if (st == WEFT_OK)
         st = run_exec_create(t->plan, t->j->cfg, t->job, &t->who, t->out, &t->exec);
     if (st == WEFT_OK)
@@ -360,11 +374,13 @@ static weft_status start(trainer *t, run_resume_mode how)
     ckpt_close(c);
     if (st == WEFT_OK && t->who.rank == 0)
         st = open_sinks(t, resume);
+    if (st == WEFT_OK && config_int(t->j->cfg, "checkpoint.every"))
+        st = run_saver_open(&t->exec, t->out, t->copies, t->j->spec.hosts.cpu_ranks, &t->saver);
     if (st != WEFT_OK)
         return st;
     announce(t);
     run_inputs_take(&t->inputs, t->plan);
-    run_scalars_begin(&r->scalars, &t->exec);
+    run_results_open(r, t->first);
     run_progress_begin(&t->progress, t->first, t->steps,
                        (uint64_t)config_int(t->j->cfg, "log.progress"));
     return WEFT_OK;
@@ -379,7 +395,9 @@ weft_status run_train_join(const job_identity *who, const config *cfg, job **out
     const char *key = config_text(cfg, "run.key");
     const job_options opt = {.key_file = *key ? key : NULL,
                              .frozen_after = config_real(cfg, "run.frozen_after"),
-                             .join_timeout = config_real(cfg, "run.join_timeout")};
+                             .join_timeout = config_real(cfg, "run.join_timeout"),
+                             .listen = config_text(cfg, "run.listen"),
+                             .address = config_text(cfg, "run.address")};
     return who->ranks > 1 ? job_join(who, &opt, out) : WEFT_OK;
 }
 
@@ -395,6 +413,8 @@ static weft_status run(trainer *t, config *cfg, run_resume_mode how)
     if (st == WEFT_OK)
         st = run_memory_check(&t->j->plans, &t->j->spec, t->who.rank);
     if (st == WEFT_OK)
+        st = run_memory_check_copies(t->j, t->who.rank, &t->copies);
+    if (st == WEFT_OK)
         st = run_check_consistency(t->j, t->job, &t->who, how);
     if (st != WEFT_OK)
         return st;
@@ -403,6 +423,7 @@ static weft_status run(trainer *t, config *cfg, run_resume_mode how)
     job_stop_at_once(false);
     if (st == WEFT_OK)
         st = loop(t);
+    run_saver_settle(t->saver, SETTLE_SECONDS);
     run_progress_end(&t->progress);
     return st;
 }
@@ -459,18 +480,19 @@ int run_train_rank(config *cfg, run_resume_mode resume)
         snprintf(why, sizeof why, "%s", err_text());
         st = WEFT_PEER;
     }
-    (void)!run_sinks_event(&t.sinks, "end", t.exec.step, "%s", *why ? why : "the run is complete");
+    run_sinks_event(&t.sinks, "end", t.exec.step, "%s", *why ? why : "the run is complete");
     run_sinks_close(&t.sinks);
     int status = exit_status(&t, st, why);
     if (*why && !job_launch_say(why))
         log_line(WEFT_LOG_ERROR, "%s", why);
     if (st != WEFT_OK)
         run_trace_rescue(&t.exec.trace, t.who.ranks, t.out);
+    run_saver_close(t.saver);
     run_exec_destroy(&t.exec, st != WEFT_OK); /* its links use the job until here */
     job_free(t.job);
-    run_outlock_release(&t.lock, 1);
+    run_outlock_release(&t.lock, st == WEFT_OK ? 1 : 0.2); /* a frozen rank keeps its own */
     run_inputs_free(&t.inputs);
-    run_scalars_free(&t.results.scalars);
+    run_results_close(&t.results);
     run_unprepare(&j);
     job_free_hosts(&t.hosts);
     return status;

@@ -9,7 +9,7 @@ folder=$(mkdir -p "$1" && cd "$1" && pwd)
 packages="libc6 libc6-dev linux-libc-dev libcrypt1 libgcc-s1 libgcc-12-dev libstdc++6
   libstdc++-12-dev libgomp1 libinih1 libinih-dev libjansson4 libjansson-dev libhwloc15 libhwloc-dev
   libudev1 libcap2 libssl3 libssl-dev libdnnl2 libdnnl-dev libcmocka0 libcmocka-dev libibverbs1
-  libibverbs-dev libnl-3-200 libnl-route-3-200"
+  libibverbs-dev libnl-3-200 libnl-route-3-200 zlib1g zlib1g-dev libzstd1 libzstd-dev"
 stamp=$(echo "$packages" | cksum | cut -d ' ' -f 1)
 [ ! -e "$folder/unpacked-$stamp" ] || exit 0
 
@@ -17,7 +17,15 @@ rm -rf "$folder"
 mkdir -p "$folder/root" "$folder/apt/lists/partial" "$folder/apt/cache/archives/partial"
 : >"$folder/apt/status"
 suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
-echo "deb http://deb.debian.org/debian $suite main" >"$folder/apt/sources.list"
+# Where this machine has its own packages from.
+# shellcheck disable=SC2016 # fields of apt's
+mirror=$(apt-get indextargets --format '$(RELEASE) $(COMPONENT) $(REPO_URI)' \
+  'Created-By: Packages' | awk -v suite="$suite" '$1 == suite && $2 == "main" { print $3; exit }')
+if [ -z "$mirror" ]; then
+  echo "sysroot.sh: no source of apt on this machine has $suite main" >&2
+  exit 1
+fi
+echo "deb $mirror $suite main" >"$folder/apt/sources.list"
 cat >"$folder/apt/apt.conf" <<CONF
 APT::Architecture "arm64";
 APT::Architectures { "arm64"; };

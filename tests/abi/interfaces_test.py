@@ -80,6 +80,21 @@ class Pages(unittest.TestCase):
             for first, last in numbers:
                 self.assertLessEqual({first, last}, listed, f"{page}.md: {first} to {last}")
 
+    def test_every_check_of_an_interface_is_named(self):
+        rows = [line.split("|") for line in (SOURCE / "docs/CHECKS.md").read_text().splitlines()
+                if re.match(r"\| \d+ \|", line)]
+        of = {int(row[1]): row[4].replace(",", " ").split() for row in rows}
+        for page, text in PAGES.items():
+            if page == "host":
+                continue
+            ours = {f"weft.{page}/1", "all"} | ({"weft.kernel/1"} if page == "device" else set())
+            part = text.split("## What the checker tests")[1].split("\n## ")[0]
+            named = set()
+            for a, b in re.findall(r"\b(\d+)(?: to (\d+))?\b", part):
+                named.update(range(int(a), int(b or a) + 1))
+            missing = {n for n, interfaces in of.items() if ours & set(interfaces)} - named
+            self.assertEqual(missing, set(), f"{page}.md")
+
     def test_every_op_is_listed_for_devices(self):
         ids = [line.split()[0] for line in built.run([WEFT, "ops"]).stdout.splitlines()]
         self.assertGreater(len(ids), 40)

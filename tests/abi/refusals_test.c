@@ -228,8 +228,8 @@ static void what_is_not_there_has_a_neighbour(void **state)
         *strrchr(exe, '/') = 0;
     assert_int_equal(host_find(h, "optim", "god_too", rules, &c), WEFT_USAGE);
     snprintf(wanted, sizeof wanted,
-             "no optim plugin 'god_too' in %s/optim, %s/lib/weft/optim; did "
-             "you mean 'good_too'?",
+             "no optim plugin 'god_too' in %s/optim, %s/lib/weft/optim; run.plugins and "
+             "WEFT_PLUGIN_PATH name further folders; did you mean 'good_too'?",
              PLUGINS "/one", exe);
     assert_memory_equal(err_text(), wanted, strlen(wanted));
     assert_int_equal(host_find(h, "comm", "good", links, &c), WEFT_USAGE);

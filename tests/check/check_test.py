@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
@@ -109,6 +110,7 @@ class Command(unittest.TestCase):
     def test_wrong_requests(self):
         good = plugin("any", 0, "good")
         for words in ([], ["none.so"], [good, good], [good, "--only", "x"], [good, "--only", "9-"],
+                      [good, "--only", "3-1"], [good, "--only", "1,9-8"],
                       [good, "--only", "9999"], [good, "--seed", "-1"], [good, "--frobnicate"],
                       [good, "--reproduce"],
                       [good, "--in-process"]):
@@ -116,6 +118,45 @@ class Command(unittest.TestCase):
                 done = weft(*words)
                 self.assertEqual(done.returncode, 2, done)
                 self.assertIn("weft plugins check: ", done.stderr)
+
+    def test_a_file_that_is_replaced(self):
+        """There is no verdict that mixes two files."""
+        with tempfile.TemporaryDirectory(prefix="weft-check-") as place:
+            path = Path(place, "rule.so")
+            shutil.copy(plugin("any", 0, "good"), path)
+            with subprocess.Popen([WEFT, "plugins", "check", path], text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+                time.sleep(0.5)
+                shutil.copy(plugin("any", 18, "no_dot"), Path(place, "new"))
+                os.rename(Path(place, "new"), path)
+                said = running.communicate(timeout=60)
+            self.assertEqual((running.returncode, said[0]), (1, ""))
+            self.assertIn("was replaced or changed while it was checked", said[1])
+
+    def test_names_are_printed_as_text(self):
+        with tempfile.TemporaryDirectory(prefix="weft-check-") as place:
+            for name in ("a\033[31m.so", "a\nb.so", "a\x7f.so", "a\u009b1m.so"):
+                path = shutil.copy(plugin("any", 0, "good"), os.path.join(place, name))
+                for words in ([path], [path, "--json"]):
+                    done = weft(*words)
+                    self.assertEqual((done.returncode, done.stdout), (2, ""))
+                    self.assertIn("has control characters, shown as '?'", done.stderr)
+                    self.assertIn("a?", done.stderr)
+                    self.assertEqual(done.stderr.count("\n"), 1)
+                    self.assertRegex(done.stderr, r"^[ -~]+\n$")
+
+    def test_no_daemon_is_left(self):
+        for number, rule in ((8, "daemon_loaded"), (39, "daemon_opened"), (46, "daemon_called")):
+            path = plugin("any", number, rule)
+            self.assertEqual(weft(path, "--only", str(number)).returncode, 1)
+            left = []
+            for process in Path("/proc").glob("[0-9]*"):
+                try:
+                    if str(path).encode() in (process / "cmdline").read_bytes().split(b"\0"):
+                        left.append(process.name)
+                except OSError:
+                    pass
+            self.assertEqual(left, [])
 
     def test_repeat(self):
         number, rule, phrase = expected("any")[1][0]

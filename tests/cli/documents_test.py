@@ -37,6 +37,12 @@ os.execv({started.WEFT!r}, [{started.WEFT!r}, *words])
 
 # What another test runs, and a word that has to be in it.
 ELSEWHERE = {
+    "weft train --hosts hosts job.ini": ("tests/ssh/jobs.py", '"--hosts"'),
+    "weft import hf DIR -o base": ("tests/hf/hf.py", '"import", "hf"'),
+    "weft train -n 2 base/job.ini data.train=TOKENS.bin run.out=runs/tuned checkpoint.every=100":
+        ("tests/hf/hf.py", "/job.ini"),
+    "weft export hf runs/tuned/checkpoints/step-00000200 -o tuned --dtype bf16":
+        ("tests/hf/hf.py", '"export", "hf"'),
     "cmake --install build/release --prefix PREFIX": ("tests/abi/outside_test.sh", "--install"),
     "cmake -S . -B BUILD -DCMAKE_PREFIX_PATH=PREFIX && cmake --build BUILD":
         ("tests/abi/outside_test.sh", "CMAKE_PREFIX_PATH"),

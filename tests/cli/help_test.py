@@ -34,7 +34,9 @@ class Help(started.Case):
 
     def test_version(self):
         out, _ = self.weft("--version")
-        self.assertRegex(out, r"^weft \d+\.\d+\.\d+, plugin ABI \d+\.\d+\n$")
+        self.assertRegex(out, r"^weft \d+\.\d+\.\d+, plugin ABI \d+\.\d+\n"
+                         r"commit (unknown|[0-9a-f]{12}( with changes)?)\n"
+                         r"build  \w+, \w+ [\d.]+, for \w+\n$")
 
     def test_an_answer_that_cannot_be_written(self):
         """It is no success; a reader who has closed the pipe has what it wanted."""

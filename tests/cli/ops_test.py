@@ -37,7 +37,7 @@ class Ops(started.Case):
                      "FLOPs: 2 tokens in out"):
             self.assertIn(text, out)
         out = " ".join(self.weft("ops", "attention")[0].split())
-        for text in ("form 2 of 2", "split along heads and kv_heads y, lse split",
+        for text in ("form 2 of 4", "split along heads and kv_heads y, lse split",
                      "sequence int required tokens of one sequence", "causal int 1 "):
             self.assertIn(text, out)
         out = " ".join(self.weft("ops", "embedding.dw")[0].split())
@@ -51,7 +51,8 @@ class Ops(started.Case):
     def test_json_of_one(self):
         one = json.loads(self.weft("ops", "--json", "rope")[0])
         self.assertEqual(one, next(op for op in self.all()["ops"] if op["id"] == "rope"))
-        (form,) = one["forms"]
+        form, placed = one["forms"]
+        self.assertEqual([i["pattern"] for i in placed["inputs"]], ["cTHD", "iT"])
         self.assertEqual([i["pattern"] for i in form["inputs"]], ["cTHD"])
         self.assertIn({"split": ["head_dim"], "partial": [], "result": None}, form["placements"])
         self.assertIn({"split": [], "partial": ["x"], "result": "y partial sum"},
@@ -60,7 +61,8 @@ class Ops(started.Case):
                          {"of": ["y"], "inputs": ["x"], "params": ["x"], "ops": "rope"})
         self.assertEqual([(a["key"], a["type"], a["default"]) for a in one["attributes"]],
                          [("sequence", "int", None), ("theta", "real", 10000.0),
-                          ("sign", "int", 1.0)])
+                          ("sign", "int", 1.0), ("factor", "real", 1.0),
+                          ("original", "int", 0.0), ("low", "real", 1.0), ("high", "real", 4.0)])
 
     def test_refusals(self):
         self.refused("ops", "liner", why="did you mean 'linear'?")
@@ -93,7 +95,8 @@ class Ops(started.Case):
         self.assertEqual(axes, known("axes"))
         self.assertEqual(used, roles)
         inputs = {i["name"] for f in families for i in f["inputs"]}
-        self.assertEqual(inputs | {"first_token"}, known("inputs"))  # of dropout, which is off
+        of_jobs = {"first_token", "document_positions"}  # of dropout, and of data with documents
+        self.assertEqual(inputs | of_jobs, known("inputs"))
 
     def test_scalars_are_those_of_the_header(self):
         names = self.all()["names"]

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 
 import started
 
@@ -56,6 +57,38 @@ class Plugins(started.Case):
         self.refused("plugins", "info", "none.so", why="cannot find the plugin none.so")
         self.refused("plugins", "info", "tiny.ini", why="no ELF header")
         self.refused("plugins", "info", own, own, why="does not take")
+
+    def test_info_of_a_file_that_ends_the_process(self):
+        for name, body, why in (
+                ("ends", "_exit(0);", "its code ended the process with status 0 when it was"),
+                ("exits", "exit(0);", "does not survive being loaded"),
+                ("crashes", "abort();", "does not survive being loaded")):
+            path = self.path(f"{name}.so")
+            self.write(f"{name}.c", "#include <stdlib.h>\n#include <unistd.h>\n"
+                       f"__attribute__((constructor)) static void begin(void) {{ {body} }}\n")
+            subprocess.run([shutil.which("cc") or "gcc", "-shared", "-fPIC", "-o", path,
+                            self.path(f"{name}.c")], check=True)
+            os.chmod(path, 0o755)
+            for words in ([path], [path, "--json"]):
+                said = self.weft("plugins", "info", *words, status=2)
+                self.assertEqual(said[0], "")
+                self.assertIn(why, said[1])
+                self.assertIn(path, said[1])
+
+    def test_names_of_files_are_printed_as_text(self):
+        lib = os.path.join(os.path.dirname(os.path.dirname(started.WEFT)), "lib", "weft")
+        os.makedirs(self.path("p", "optim"))
+        for name in ("x\033[31m.so", "x\nweft.so"):
+            file = shutil.copy(os.path.join(lib, "optim", "sgd.so"), self.path("p", "optim", name))
+            said = self.weft("plugins", "info", file, status=2)[1]
+            self.assertRegex(said, r"^weft error: '[ -~]*x\?[ -~]*': the path of a plugin has "
+                                   r"control characters[ -~]*\n$")
+        out, err = self.weft("plugins", "run.plugins=p")
+        self.assertRegex(out, r"(?m)^optim +x\?weft +unusable: .* control characters")
+        self.assertRegex(out, r"(?m)^optim +x\?\[31m +unusable: ")
+        self.assertRegex(out + err, r"^[\n -~]*$")
+        self.refused("plan", "tiny.ini", "run.plugins=p", "optim.rule=acme.none",
+                     why="run.plugins and WEFT_PLUGIN_PATH name further folders")
 
     def test_licences(self):
         """Every plugin of the tree names that of the tree; what others say is in tests/kit."""

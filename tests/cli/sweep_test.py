@@ -75,7 +75,7 @@ class Sweep(started.Case):
                 self.assertEqual(int(line["peak_bytes"]), r["peak_bytes"])
             else:
                 self.assertEqual(line["why"], r["why"])
-        self.assertEqual([r["status"] for r in rows], ["done", "done", "done", "skipped"])
+        self.assertEqual([r["status"] for r in rows], ["done", "same", "done", "skipped"])
 
     def test_its_jobs_run_as_they_stand(self):
         self.sweep("ranks = 2\nparallel.strategy = dp\n")
@@ -152,15 +152,28 @@ class Sweep(started.Case):
                            "sweep.optim.placement=none,zero3", "log.peak_gflops=1")
         rows = json.loads(self.read("runs", "sweep", "sweep.json"))["rows"]
         for r in rows:
-            if r["status"] != "skipped":
+            if r["status"] not in ("skipped", "same"):
                 self.assertTrue(r["loss"]["agrees"], r)
                 self.assertEqual(r["sent_bytes"], r["sent_bytes_planned"], r)
         self.assertGreater(sum(r["status"] == "done" for r in rows), 8)
         self.assertIn(" 0 failed", out)
 
+    def test_a_folder_of_somebody_else(self):
+        """It is refused as it is; an empty one is taken."""
+        self.write("sweep.ini", SWEEP + "ranks = 1\n")
+        words = ("sweep.repeats=1", "sweep.reference=off")
+        os.mkdir(self.path("out"))
+        self.write("out/thesis.tex", "x")
+        for more in ((), ("--afresh",)):
+            self.refused("bench", "sweep.ini", *words, *more,
+                         why="has files, such as thesis.tex, and no runs.jsonl of a sweep")
+        os.remove(self.path("out", "thesis.tex"))
+        self.weft("bench", "sweep.ini", *words)
+        self.assertIn("runs.jsonl", os.listdir(self.path("out")))
+
     def test_an_older_sweep_is_kept(self):
-        for _ in range(2):
-            self.sweep("ranks = 1\n", "sweep.repeats=1", "sweep.reference=off")
+        for more in ([], ["--afresh"]):
+            self.sweep("ranks = 1\n", "sweep.repeats=1", "sweep.reference=off", *more)
         self.assertIn("sweep.json", self.names("out.1"))
         self.assertTrue(os.path.exists(self.path("out", "001-1", "metrics.jsonl")))
 

@@ -4,7 +4,7 @@ import json
 import started
 
 TEXT = ("data.source=text", "data.begin=byte", "data.train=one.txt,two.txt", "data.valid=held.txt")
-TOKENS = ("data.train=all.bin", "data.valid=held.bin")
+TOKENS = ("data.train=all.bin", "data.valid=held.bin", "data.order=starts")
 
 
 class Text(started.Case):

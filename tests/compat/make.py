@@ -77,7 +77,7 @@ def make():
     write("sweep.ini", cases.text_of(cases.SWEEP))
     for name, (_, job) in (cases.RUNS | cases.PLANS).items():
         write(f"ini/{name}.ini", cases.text_of(job))
-    version = run("--version").strip()
+    version = run("--version").splitlines()[0]
     runs = {name: train(name, ranks) for name, (ranks, _) in cases.RUNS.items()}
     plans = {name: {"ranks": ranks, "plan": plan_digest(f"ini/{name}.ini", ranks)}
              for name, (ranks, _) in cases.PLANS.items()}

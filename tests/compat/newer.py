@@ -83,9 +83,9 @@ class Newer(old_files.Old):
         self.newer(("ckpt", "verify", f"runs/one/{FOLDER}"), "the checkpoint shard")
 
     def test_tokens(self):
-        for magic, known in ((20261121, 2), (20240520, 1)):
+        for magic, known in ((20261121, 3), (20240520, 1), (20240801, 7)):
             write_tokens(self.path("new", "chain.tokens"), [1, 2, 3] * 40, 16, magic, known + 1)
-            self.newer(("plan", "ini/one.ini"), "the token file", known + 1, known)
+            self.newer(("plan", "ini/one.ini"), "chain.tokens", known + 1, known)
 
     def test_flight(self):
         self.change("runs/one/flight/rank-0000.ring",

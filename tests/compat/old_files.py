@@ -113,7 +113,8 @@ class Resumes(Old):
         """The same job from its first step: data order, initial weights and all steps."""
         for version, name, seen in self.runs():
             out = f"again/{name}"
-            self.weft(version, "train", "-n", seen["ranks"], f"ini/{name}.ini", f"run.out={out}")
+            self.weft(version, "train", "-n", seen["ranks"], f"ini/{name}.ini", f"run.out={out}",
+                      *self.changed[version]["keys"]["now"])
             self.compare(version, name, out, seen)
 
     def test_sampled(self):
@@ -177,7 +178,8 @@ class Files(Old):
                 s.bind(("127.0.0.1", 0))
                 port = s.getsockname()[1]
             place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-            words = ("train", "ini/dp2.ini", "run.key=job.key", "run.out=keyed")
+            words = ("train", "ini/dp2.ini", "run.key=job.key", "run.out=keyed",
+                     *self.changed[version]["keys"]["now"])
             ranks = [self.start(version, words, place | {"RANK": str(r)}) for r in range(2)]
             said = [rank.communicate(timeout=300) for rank in ranks]
             self.assertEqual([rank.returncode for rank in ranks], [0, 0], said)

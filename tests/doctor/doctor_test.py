@@ -221,13 +221,33 @@ class Doctor(machine.Case):
         self.assertEqual(checks["shared"]["level"], "note")
 
     def test_a_machine_without_files(self):
+        """What cannot be read is not called well."""
         checks, _ = self.examine(root=self.path("nowhere"))
         self.assert_others_well(checks, None)
+        self.assertEqual({name: c["level"] for name, c in checks.items() if name not in LIVE},
+                         {name: "unknown" for name in checks if name not in LIVE})
+        out, _ = self.weft("doctor", env={"WEFT_DOCTOR_ROOT": self.path("nowhere")})
+        self.assertRegex(out, r"(?m)^clock +unknown +not reported by the kernel$")
+        self.assertRegex(out, r", 0 notes, \d\d unknown\n")
+
+    def test_one_that_cannot_be_read_is_unknown(self):
+        """... and the others are judged as before; a finding counts for more."""
+        well = {"network", "memory", "limits", "topology", "frequency"}
+        def unknown(checks):
+            return {n for n, c in checks.items() if c["level"] == "unknown" and n not in LIVE}
+
+        self.assertEqual(unknown(self.examine()[0]), {"job", "fit"})
+        self.m.remove("sys/devices/system/clocksource/clocksource0/current_clocksource")
+        self.m.remove("proc/self/limits")
+        checks, _ = self.examine()
+        self.assertEqual(unknown(checks), {"job", "fit", "clock", "limits"})
+        self.assertLessEqual(well - {"limits"},
+                             {n for n, c in checks.items() if c["level"] == "ok"})
 
     def test_this_machine(self):
         out, _ = self.weft("doctor")
         for name in self.weft("doctor", "--list")[0].splitlines():
-            self.assertRegex(out, rf"(?m)^{name.split()[0]} +(ok|note|warning) ")
+            self.assertRegex(out, rf"(?m)^{name.split()[0]} +(ok|unknown|note|warning) ")
 
     def test_people_read_what_programs_read(self):
         CASES["small MTU"][0](self.m)

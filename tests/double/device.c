@@ -17,6 +17,7 @@
 
 #include "joined.h"
 #include "native.h"
+#include "stall.h"
 
 enum { ROOM = 4096, MOST = 32 }; /* tasks of a stream; operands, streams */
 
@@ -64,11 +65,6 @@ static const weft_host *host;
 static const weft_manifest *inner;
 
 /* --- streams --- */
-
-static void nap(uint32_t us)
-{
-    nanosleep(&(struct timespec){0, us * 1000l}, NULL);
-}
 
 static void lag(weft_stream *s)
 {
@@ -150,6 +146,7 @@ typedef struct mark {
 static void reach(void *ctx)
 {
     const mark *m = ctx;
+    hang(&m->d->closing);
     atomic_store(&m->e->reached, m->value);
 }
 
@@ -323,6 +320,7 @@ static void run_now(void *ctx)
 {
     static pthread_mutex_t entered = PTHREAD_MUTEX_INITIALIZER;
     const run *r = ctx;
+    hang_look();
     pthread_mutex_lock(&entered);
     if (joined_run(cpu, r->p->device->inner, &r->p->ops, r->in, r->out, r->workspace) != WEFT_OK)
         atomic_store(&r->p->device->failed, 1);

@@ -11,6 +11,7 @@ import re
 import shutil
 import signal
 import sys
+import time
 import unittest
 import unittest.mock
 
@@ -109,18 +110,21 @@ class Double(w.Bench):
         shutil.copytree(lib, os.path.join(program, "lib"))
         shutil.copytree(PLUGINS, self.path("plugins"))
         job = self.job({"run.plugins": self.path("plugins"), "run.steps": 1,
-                        "checkpoint.every": 0, "train.eval_every": 0}, "double")
+                        "checkpoint.every": 0, "train.eval_every": 0, "log.level": "debug"},
+                       "double")
         with unittest.mock.patch.object(w, "WEFT", os.path.join(program, "bin", "weft")):
             for best, hidden in (("doublecoll", self.path("plugins", "comm", "doublecoll.so")),
                                  ("shm", os.path.join(program, "lib", "weft", "comm", "shm.so")),
                                  ("tcp", os.path.join(program, "lib", "weft", "comm", "tcp.so")),
                                  ("doublefar", None)):
                 said = self.train("best", job, ranks=2)
-                line = re.search("mesh axis dp goes over .*", said.stdout + said.stderr).group()
+                log = said.stdout + said.stderr
+                line = re.search("mesh axis dp goes over .*", log).group()
                 self.assertIn(f"goes over {best} inside machines (score ", line)
-                self.assertIn("not self: ", line)
+                self.assertIn("not self: ", log)
+                self.assertRegex(line, r"; not [a-z_, ]*self[a-z_, ]*: log.level = debug says why")
                 if os.path.exists(os.path.join(program, "lib", "weft", "comm", "verbs.so")):
-                    self.assertRegex(line, "not verbs: .*(libibverbs|device|lock)")
+                    self.assertRegex(log, "not verbs: .*(libibverbs|device|lock)")
                 self.assertEqual(best == "doublefar",
                                  "; through host memory: on rank 1 plugin weft.test.far: " in line)
                 if hidden:
@@ -219,6 +223,24 @@ class Double(w.Bench):
             os.kill(run.ranks()[1], 9)
             self.assertEqual(run.wait(10 * w.SLOW), 1)
             self.assertRegex(run.said(), r"(?m)^weft error: rank 1 was killed by signal 9")
+
+    def test_a_device_does_not_finish(self):
+        """A wait for the device has run.stuck_after, or five times what it took before."""
+        flag = self.path("flag")
+        run = w.Running(self, "hangs", self.job({"parallel.strategy": "none"}, "double") |
+                        {"run.steps": 10**8, "optim.lr": 1e-4, "checkpoint.every": 0}, 1,
+                        extra={"DOUBLE_HANGS": flag})
+        run.until_step(20)
+        began = time.monotonic()
+        with open(flag, "w", encoding="ascii") as f:
+            f.write("x")
+        self.assertEqual(run.wait(10 * w.SLOW), 1)
+        took = time.monotonic() - began
+        self.assertRegex(run.said(), r"(?m)^weft error: rank 0, step \d+, entry \d+ of list "
+                                     r"(step|eval), .*device double has not finished its work: .* "
+                                     r"s have passed, all that run\.stuck_after allows")
+        self.assertGreater(took, 2)
+        self.assertLess(took, 5 * w.SLOW)
 
     def test_a_rank_freezes(self):
         """The devices of the others wait for flags that nobody lets them go on by any more."""

@@ -78,7 +78,7 @@ class Lock(w.Bench):
         for victim in ("launcher", 0, 1):
             with self.subTest(victim=victim):
                 run = w.Running(self, "run", ENDLESS | {"checkpoint.every": 5}, 2)
-                run.until_step(10)
+                run.until_step(11)  # a save has begun after step 10, so that of step 5 is there
                 os.kill(run.pid if victim == "launcher" else run.ranks()[victim], signal.SIGKILL)
                 run.wait()
                 last = w.metrics(run.out)[-1]["step"]  # the ranks may end only now

@@ -2,8 +2,8 @@
 """train_many.py WEFT: do many ranks begin on a machine of few cores, with default settings?
 
 A tiny job over tcp and over shm, every rank a process. Printed for each: seconds to the first step,
-the most resident memory and the most descriptors of a rank. 64 ranks by default; 16, 64 and 256
-with WEFT_WHOLE=1 (`make integration`); 16 under sanitizers."""
+the most resident memory and the most descriptors of a rank. 64 ranks by default; 16, 64 and 256,
+over tcp also 512, with WEFT_WHOLE=1 (`make integration`); 16 under sanitizers."""
 import os
 import sys
 import time
@@ -12,6 +12,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
 
 SIZES = (16, 64, 256) if os.environ.get("WEFT_WHOLE") else (64,) if w.SLOW == 1 else (16,)
+LARGE = (512,) if os.environ.get("WEFT_WHOLE") else ()
 JOB = w.EVEN | {"run.steps": 3, "model.layers": 1, "train.microbatch": 1}
 
 
@@ -47,7 +48,7 @@ class Many(w.Bench):
         self.assertLess(fds, ranks + 150)  # rank 0 has one for each rank
 
     def test_tcp(self):
-        for ranks in SIZES:
+        for ranks in SIZES + LARGE:
             self.check("tcp", ranks)
 
     def test_shm(self):

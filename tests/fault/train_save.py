@@ -8,6 +8,7 @@ in the same way."""
 import errno
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -45,13 +46,13 @@ class Save(w.Bench):
                 before = self.check_whole(run.out)[-1] if run else 0
                 run = w.Running(self, "run", endless, 3, resume=before > 0)
                 run.until_step(before + 2)
-                marks = run.marks()
+                marks, pids = run.marks(), run.until_ranks()
                 self.until_saving(run)
                 time.sleep(random.random() * 0.03)
                 if victim == "launcher":
                     run.process.kill()
                 else:
-                    os.kill(run.ranks()[victim], signal.SIGKILL)
+                    os.kill(pids[victim], signal.SIGKILL)
                 status = run.wait()
                 if victim != "launcher":
                     self.assertEqual(status, 1, run.said())
@@ -120,13 +121,24 @@ class Save(w.Bench):
         self.same_run("whole", "disk/run", 20)
 
     def test_full_disk_in_metrics(self):
+        """The run goes on, says so once, and writes whole lines again when there is room."""
         filler = self.small_disk()
         job = SMALL | {"run.steps": 100000, "checkpoint.every": 0}
         run = w.Running(self, "disk/run", job, 3)
         run.until_step(5)
         self.fill(filler, 0)
+        run.until(lambda: "metrics.jsonl cannot be written" in run.said(), "a warning")
+        os.unlink(filler)
+        run.until(lambda: "metrics.jsonl is written again" in run.said(), "a line")
+        run.process.terminate()
         self.assertEqual(run.wait(), 1)
-        self.assertRegex(run.said(), "metrics.jsonl.*[Nn]o space left")
+        self.assertEqual(run.said().count("cannot be written"), 1)
+        first, last, missing = map(int, re.search(
+            r"again from step (\d+) on; lines since step (\d+) that are missing: (\d+)",
+            " ".join(run.said().split())).groups())
+        steps = [x["step"] for x in w.metrics(run.out)]
+        self.assertEqual(first - last, missing)
+        self.assertEqual(steps, [*range(1, last), *range(first, steps[-1] + 1)])
 
     def test_full_disk_at_the_start(self):
         filler = self.small_disk()

@@ -1,6 +1,7 @@
-/* Any bytes as a token file: refused with words, or every sample and window from it is lawful or
- * refused with words. The first 20 bytes of the input are the first five words of the header, whose
- * rest is zero, unless the input is as long as a header: then it is the file. */
+/* Any bytes as a token file, and as the names of some: refused with words, or every window from it,
+ * its documents included, is lawful or refused with words. The first 32 bytes of the input are the
+ * first eight words of the header, whose rest is zero, unless the input is as long as a header or
+ * shorter than these: then it is the file. */
 #define _GNU_SOURCE
 #include <stdbool.h>
 #include <stdint.h>
@@ -11,7 +12,7 @@
 #include <unistd.h>
 
 #include "../data/lone.h"
-#include "file.h"
+#include "stream.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
@@ -21,56 +22,85 @@ static void must(int holds)
         abort();
 }
 
-static void check_window(const file_tokens *f, weft_status st, const int32_t *tokens,
-                         const int32_t *targets, uint64_t n)
+/* Tokens of the window and one more, and their places. */
+static void check_window(const stream *s, uint64_t start, uint64_t n)
 {
-    if (st != WEFT_OK) {
-        must(st == WEFT_DATA && *lone_why);
-        return;
-    }
-    for (uint64_t i = 0; i < n; i++) {
-        must(tokens[i] >= 0 && (uint32_t)tokens[i] < f->vocab);
-        must(targets[i] >= 0 && (uint32_t)targets[i] < f->vocab);
-        must(i + 1 == n || targets[i] == tokens[i + 1]);
-    }
+    int32_t tokens[17], places[17];
+    lone_clear();
+    weft_status st = stream_copy(s, start, n + 1, tokens);
+    must(st == WEFT_OK || (st == WEFT_DATA && *lone_why));
+    for (uint64_t i = 0; st == WEFT_OK && i <= n; i++)
+        must(tokens[i] >= 0 && (uint32_t)tokens[i] < s->vocab);
+    if (st == WEFT_OK)
+        st = stream_places(s, start, n, tokens, places);
+    must(st == WEFT_OK || (st == WEFT_DATA && *lone_why));
+    for (uint64_t i = 0; st == WEFT_OK && i < n; i++)
+        must(places[i] >= 0 && (uint64_t)places[i] <= i);
 }
 
-static void use(const file_tokens *f, uint64_t sequence)
+static void use(stream *s, uint64_t sequence)
 {
-    int32_t tokens[16], targets[16];
-    char identity[160];
-    file_identify(f, identity);
+    char identity[STREAM_IDENTITY];
+    stream_identify(s, identity);
     must(strlen(identity) < sizeof identity - 1);
-    for (uint64_t w = 0; f->count && w < (f->count - 1) / sequence; w++) {
-        lone_clear();
-        check_window(f, file_copy_window(f, w * sequence, sequence, tokens, targets), tokens,
-                     targets, sequence);
+    for (uint64_t w = 0; s->count && w < (s->count - 1) / sequence; w++)
+        check_window(s, w * sequence, sequence);
+}
+
+static void use_file(char *path)
+{
+    static const char *const boundaries[] = {"index", "begin:0", "end:1"};
+    list_part part = {.paths = &path, .n = 1};
+    stream s;
+    lone_clear();
+    if (stream_open(&lone_host, "data.train", &part, &s) != WEFT_OK) {
+        must(*lone_why);
+        return;
     }
+    for (size_t i = 0; i < 3; i++)
+        if (stream_set_boundary(&s, boundaries[i]) == WEFT_OK) {
+            use(&s, 1);
+            use(&s, 16);
+        }
+    stream_close(&s);
+}
+
+/* The bytes as the value of data.train. Names of folders are not tried: they would be read. */
+static void use_names(const uint8_t *data, size_t bytes)
+{
+    char value[256];
+    list l;
+    if (bytes >= sizeof value || memchr(data, '/', bytes) || memchr(data, '.', bytes))
+        return;
+    memcpy(value, data, bytes);
+    value[bytes] = 0;
+    lone_clear();
+    if (list_read(&lone_host, "data.train", value, &l) != WEFT_OK) {
+        must(*lone_why);
+        return;
+    }
+    must(l.nparts >= 1 && l.nparts <= LIST_PARTS && l.files >= 1);
+    for (uint32_t i = 0; i < l.nparts; i++)
+        must(l.parts[i].n >= 1 && !l.parts[i].weight == !l.parts[0].weight);
+    list_free(&l);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    static const uint8_t zeros[FILE_HEADER_BYTES];
+    static const uint8_t zeros[WEFT_TOKENS_HEADER_BYTES];
     char path[64];
-    file_tokens f;
     int fd = memfd_create("tokens", MFD_CLOEXEC);
     must(fd >= 0);
-    bool whole = bytes >= FILE_HEADER_BYTES || bytes < 20;
-    size_t head = whole ? bytes : 20;
+    bool whole = bytes >= WEFT_TOKENS_HEADER_BYTES || bytes < 32;
+    size_t head = whole ? bytes : 32;
     must(write(fd, data, head) == (ssize_t)head);
     if (!whole)
-        must(write(fd, zeros, sizeof zeros - 20) == (ssize_t)sizeof zeros - 20 &&
+        must(write(fd, zeros, sizeof zeros - head) == (ssize_t)(sizeof zeros - head) &&
              write(fd, data + head, bytes - head) == (ssize_t)(bytes - head));
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    lone_clear();
-    if (file_open(&lone_host, "data.train", path, &f) != WEFT_OK) {
-        must(*lone_why);
-    } else {
-        must(f.count == (f.map.bytes - FILE_HEADER_BYTES) / (f.wide ? 4 : 2));
-        use(&f, 1);
-        use(&f, 16);
-        file_close(&f);
-    }
+    use_file(path);
+    use_names(data, bytes);
+    must(!lone_blocks);
     close(fd);
     return 0;
 }

@@ -64,6 +64,30 @@ class New(unittest.TestCase):
                 if kind == "device":
                     self.expect_losses_of_cpu(folder, f"acme.{name}")
 
+    def test_help(self):
+        """The help names every kind with its header and its page, which are installed."""
+        said = self.new("--help")
+        for kind in {kind for kind, _, _ in ALL}:
+            found = re.search(rf"(?m)^  {kind} .* (weft/\w+\.h) +(\w+\.md)$", said)
+            self.assertIsNotNone(found, kind)
+            for path in ("include/" + found[1], "share/doc/weft/interfaces/" + found[2]):
+                self.assertTrue(os.path.exists(os.path.join(PREFIX, path)), path)
+
+    def test_links_of_installed_pages(self):
+        """Each leads to a file that is installed; rule.md leads to whole rules."""
+        pages = glob.glob(os.path.join(PREFIX, "share/doc/weft/**/*.md"), recursive=True)
+        self.assertGreater(len(pages), 10)
+        links = []
+        for page in pages:
+            with open(page, encoding="utf-8") as f:
+                for target in re.findall(r"\]\(([^()# ]+)[^()]*\)", f.read()):
+                    if ":" not in target:
+                        path = os.path.join(os.path.dirname(page), target)
+                        self.assertTrue(os.path.exists(path), f"{page}: {target}")
+                        links.append(os.path.realpath(path))
+        samples = os.path.realpath(os.path.join(PREFIX, "share/weft/samples"))
+        self.assertIn(os.path.join(samples, "plugins/optim/lamb/lamb.c"), links)
+
     def expect_filled(self, folder):
         for file in os.listdir(folder):
             with open(os.path.join(folder, file), encoding="utf-8") as f:

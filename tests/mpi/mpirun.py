@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""mpirun.py WEFT: do ranks that mpirun starts make the same job as those of the launcher?
+"""mpirun.py WEFT: do ranks that mpirun starts make the same job as those of the launcher, and does
+it go on under --restarts when one is killed?
 
 tests/parity/join.py asks the same of ranks that the environment describes."""
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "parity"))
@@ -13,23 +16,54 @@ import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
 from join import JOB  # noqa: E402  (tests/parity/join.py)
 
 
+@unittest.skipUnless(shutil.which("mpirun"), "there is no mpirun here; make integration installs "
+                                             "it")
 class Mpi(w.Bench):
-    @unittest.skipUnless(shutil.which("mpirun"), "there is no mpirun here; make integration "
-                                                 "installs it")
-    def test_mpirun(self):
-        """Open MPI gives a rank its number in variables of its own; the same bits."""
-        key = self.path("key")
-        w.weft("key", "-o", key)
-        self.train("launched", JOB, ranks=2)
+    def mpirun(self, out, job, *more):
+        """Begin a job of two ranks, as `mpirun -n 2 weft train JOB.ini`."""
+        if not os.path.exists(self.path("key")):
+            w.weft("key", "-o", self.path("key"))
         words = ["mpirun", "-n", "2", "--oversubscribe"]
         words += ["--allow-run-as-root"] if os.geteuid() == 0 else []
         env = w.environment({"MASTER_PORT": str(w.free_port()), "OMPI_MCA_plm": "isolated",
                              "OMPI_MCA_btl": "self", "TMPDIR": self.path()})
-        done = subprocess.run([*words, w.WEFT, "train", self.ini,
-                               *self.options("mpi", JOB | {"run.key": key})], env=env,
-                              timeout=w.TIMEOUT, capture_output=True, text=True)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        run = subprocess.Popen([*words, w.WEFT, "train", self.ini,
+                                *self.options(out, job | {"run.key": self.path("key")}), *more],
+                               env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True)
+        self.addCleanup(run.stdout.close)
+        self.addCleanup(run.wait)
+        self.addCleanup(run.kill)
+        return run
+
+    def ended_well(self, run):
+        said = run.communicate(timeout=w.TIMEOUT)[0]
+        self.assertEqual(run.returncode, 0, said)
+        return said
+
+    def test_mpirun(self):
+        """Open MPI gives a rank its number in variables of its own; the same bits."""
+        self.train("launched", JOB, ranks=2)
+        self.ended_well(self.mpirun("mpi", JOB))
         self.same_run("launched", "mpi", 20)
+
+    def test_restarts(self):
+        """A rank is killed: mpirun's processes stay, and both ranks start again."""
+        job = JOB | {"run.steps": 400, "checkpoint.every": 20, "checkpoint.keep": 100}
+        self.train("whole", job, ranks=2)
+        run = self.mpirun("again", job, "--restarts", "3")
+        metrics = self.path("again", "metrics.jsonl")
+        limit = time.monotonic() + w.TIMEOUT
+        while w.read_text(metrics).count("\n") < 50:
+            self.assertLess(time.monotonic(), limit)
+            time.sleep(0.005)
+        [rank] = [child for parent in w.children(run.pid) for child in w.children(parent)
+                  if "OMPI_COMM_WORLD_RANK=1\0" in w.read_text(f"/proc/{child}/environ")]
+        os.kill(rank, signal.SIGKILL)
+        said = self.ended_well(run)
+        self.assertIn("attempt 2 begins", said)
+        self.assertRegex(said, "resumed after step [1-9]")
+        self.same_run("whole", "again", 400)
 
 
 if __name__ == "__main__":

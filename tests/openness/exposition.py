@@ -1,4 +1,4 @@
-"""exposition.py: a strict reader of Prometheus's text exposition format 0.0.4, and raw HTTP."""
+"""exposition.py: a strict reader of OpenMetrics 1.0's text format, and raw HTTP."""
 import re
 import socket
 
@@ -6,21 +6,25 @@ NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*"'
 NUMBER = r"NaN|[+-]Inf|[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 HELP = re.compile(rf"# HELP ({NAME}) ((?:[^\\\n]|\\[\\n])*)")
-TYPE = re.compile(rf"# TYPE ({NAME}) (counter|gauge|histogram|summary|untyped)")
+TYPE = re.compile(rf"# TYPE ({NAME}) (counter|gauge|unknown)")
 SAMPLE = re.compile(rf"({NAME})(?:{{((?:{LABEL})(?:,{LABEL})*,?)?}})? ({NUMBER})(?: (-?\d+))?")
 
 
 def parse(text):
     """{(name, ((label, value), ...)): value} and {name: type}; ValueError where a line is wrong."""
-    if not text.endswith("\n"):
-        raise ValueError("the last line does not end")
+    if not text.endswith("\n# EOF\n"):
+        raise ValueError("the last line is not # EOF")
     values, types, family, closed = {}, {}, None, set()
-    for line in text[:-1].split("\n"):
+    for line in text[:-7].split("\n"):
         said = HELP.fullmatch(line) or TYPE.fullmatch(line)
         sample = SAMPLE.fullmatch(line)
         if not said and not sample:
             raise ValueError(f"no line of the format: {line!r}")
         name = (said or sample).group(1)
+        if sample and types.get(family) == "counter":
+            if name != family + "_total":
+                raise ValueError(f"a counter without _total: {line!r}")
+            name = family
         if name != family:
             closed.add(family)
             family = name
@@ -32,9 +36,9 @@ def parse(text):
             types[name] = said.group(2)
         if sample:
             labels = tuple(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', sample.group(2) or ""))
-            if (name, labels) in values:
+            if (sample.group(1), labels) in values:
                 raise ValueError(f"{line!r} is there twice")
-            values[name, labels] = float(sample.group(3).replace("Inf", "inf"))
+            values[sample.group(1), labels] = float(sample.group(3).replace("Inf", "inf"))
     return values, types
 
 

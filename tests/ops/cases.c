@@ -173,28 +173,31 @@ static void make_layernorm(struct call *c, const struct sizes *n, uint32_t ct, u
 /* x and g through the referee, for rstd. */
 static void make_rmsnorm(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
 {
-    const int64_t rows[2] = {n->tokens, n->cols}, cols[1] = {n->cols}, tokens[1] = {n->tokens};
+    const uint32_t heads = n->heads ? 1 : 0; /* each head of a token by itself */
+    const int64_t plain[2] = {n->tokens, n->cols}, of_heads[3] = {n->tokens, n->heads, n->cols};
+    const int64_t *rows = heads ? of_heads : plain, cols[1] = {n->cols};
     struct call f = {.id = "rmsnorm"};
     add_attr(&f, "eps", 0, 1e-5);
-    add_input(&f, ct, 2, rows, -1, 3);
+    add_input(&f, ct, 2 + heads, rows, -1, 3);
     add_input(&f, ct, 1, cols, -1, 1);
-    add_output(&f, ct, 2, rows);
-    add_output(&f, WEFT_F32, 1, tokens);
+    add_output(&f, ct, 2 + heads, rows);
+    add_output(&f, WEFT_F32, 1 + heads, rows);
     if (strcmp(c->id, "rmsnorm") == 0) {
         *c = f;
         return;
     }
     referee(&f);
-    add_input(c, ct, 2, rows, -1, 1);
+    add_input(c, ct, 2 + heads, rows, -1, 1);
     const int dx = strcmp(c->id, "rmsnorm.dx") == 0;
-    memcpy(add_input(c, ct, 2, rows, 0, 1), f.x[0], (size_t)(rows[0] * rows[1]) * sizeof(double));
+    memcpy(add_input(c, ct, 2 + heads, rows, 0, 1), f.x[0],
+           (size_t)count_of(&f.in[0]) * sizeof(double));
     if (dx)
         memcpy(add_input(c, ct, 1, cols, 0, 1), f.x[1], (size_t)cols[0] * sizeof(double));
-    double *rstd = add_input(c, WEFT_F32, 1, tokens, 0, 1);
-    for (int64_t i = 0; i < n->tokens; i++)
+    double *rstd = add_input(c, WEFT_F32, 1 + heads, rows, 0, 1);
+    for (int64_t i = 0; i < count_of(&f.out[1]); i++)
         rstd[i] = rounded(f.y[1][i], WEFT_F32);
     if (dx)
-        add_output(c, ct, 2, rows);
+        add_output(c, ct, 2 + heads, rows);
     else
         add_output(c, gt, 1, cols);
     call_free(&f);
@@ -216,16 +219,46 @@ static void make_swiglu(struct call *c, const struct sizes *n, uint32_t ct, uint
         output_rows(c, ct, n->tokens, n->cols);
 }
 
-/* Heads of twice `dim`, so that the halves are of any size. */
+/* Heads of twice `dim`, so that the halves are of any size. With an even number of heads angles are
+ * divided: all, or those that turn seldom in 40 positions. */
 static void make_rope(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
 {
     const int64_t x[3] = {n->tokens, n->heads, 2 * n->dim};
     (void)gt;
     add_input(c, ct, 3, x, -2, 2);
+    if (n->placed) /* positions, some outside the sequence */
+        add_input(c, WEFT_I32, 1, x, -1.5, (double)n->sequence + 1);
     add_output(c, ct, 3, x);
     add_attr(c, "sequence", n->sequence, 0);
     add_attr(c, "theta", 0, 1000);
     add_attr(c, "sign", n->causal ? 1 : -1, 0);
+    add_attr(c, "factor", 0, n->heads % 2 ? 1 : 4);
+    add_attr(c, "original", n->heads % 2 || n->dim % 3 ? 0 : 40, 0);
+    add_attr(c, "low", 0, 1.5);
+    add_attr(c, "high", 0, 3);
+}
+
+/* Caches of `sequence` rows; some positions are outside. `kv_heads` 0: three in one tensor, of
+ * which the part `first` is written. */
+static void make_cached(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+{
+    const int64_t kv = n->kv_heads ? n->kv_heads : n->heads;
+    const int64_t cache[3] = {kv, n->sequence, n->dim}, tokens[1] = {n->tokens};
+    const int64_t qkv[4] = {n->tokens, 3, n->heads, n->dim};
+    const int64_t q[3] = {n->tokens, n->heads, n->dim}, x[3] = {n->tokens, kv, n->dim};
+    const int write = strcmp(c->id, "cache.write") == 0;
+    (void)gt;
+    if (write) {
+        add_input(c, ct, 3, cache, -2, 2);
+        add_input(c, ct, n->kv_heads ? 3 : 4, n->kv_heads ? x : qkv, -2, 2);
+        add_attr(c, "part", n->first, 0);
+    } else {
+        add_input(c, ct, n->kv_heads ? 3 : 4, n->kv_heads ? q : qkv, -2, 2);
+        add_input(c, ct, 3, cache, -2, 2);
+        add_input(c, ct, 3, cache, -2, 2);
+    }
+    add_input(c, WEFT_I32, 1, tokens, -1.5, (double)n->sequence + 1);
+    add_output(c, ct, 3, write ? cache : q);
 }
 
 /* gelu, gelu.dx, bias_residual, colsum */
@@ -275,6 +308,8 @@ static void make_attention(struct call *c, const struct sizes *n, uint32_t ct, u
     add_attr(&f, "causal", n->causal, 0);
     for (uint32_t k = 0; k < count; k++)
         add_input(&f, ct, o[k].rank, o[k].size, -2, 2);
+    if (n->reach)
+        add_input(&f, WEFT_I32, 1, y, -2, (double)n->reach + 1);
     add_output(&f, ct, 3, y);
     add_output(&f, WEFT_F32, 2, y);
     if (strcmp(c->id, "attention") == 0) {
@@ -290,6 +325,8 @@ static void make_attention(struct call *c, const struct sizes *n, uint32_t ct, u
                (size_t)count_of(&o[k]) * sizeof(double));
     give_rounded(c, &f, 0, ct);
     give_rounded(c, &f, 1, WEFT_F32);
+    if (n->reach)
+        memcpy(add_input(c, WEFT_I32, 1, y, 0, 1), f.x[count], (size_t)n->tokens * sizeof(double));
     for (uint32_t k = 0; k < count; k++)
         add_output(c, ct, o[k].rank, o[k].size);
     call_free(&f);
@@ -418,6 +455,8 @@ void make_call(struct call *c, const char *id, const struct sizes *n, uint32_t c
         {"linear", make_linear},
         {"embedding", make_embedding},
         {"layernorm", make_layernorm},
+        {"attention.cached", make_cached},
+        {"cache.write", make_cached},
         {"attention", make_attention},
         {"rmsnorm", make_rmsnorm},
         {"swiglu", make_swiglu},

@@ -9,7 +9,9 @@ struct sizes {
     int64_t tokens, cols, inner, heads, dim, sequence, vocab, valid, first;
     int64_t kv_heads; /* attention: 0 for queries, keys and values in one operand */
     int causal, bias;
-    int unread; /* joined ops: nobody reads what lies between them */
+    int64_t reach; /* attention: 0 for none, else reach is from -2 up to this, at random */
+    int placed;    /* rope: positions are an operand */
+    int unread;    /* joined ops: nobody reads what lies between them */
 };
 
 /* Fill `c` with a call of `id`: compute type `ct`, gradients in `gt`. Inputs that come out of a

@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 /* --- host --- */
 
@@ -378,13 +381,34 @@ static void run_there(struct bench *b, const struct call *c, weft_prepared *p, c
         assert_int_equal(tail[i], POISON);
 }
 
+/* True where the CPU says that the upper halves of vector registers are in use. */
+#if defined(__x86_64__)
+static int upper_in_use(void)
+{
+    enum { TELLS = 4, YMM = 4, ZMM = 64 };
+    uint32_t a, b, c, d, in_use, high;
+    if (!__get_cpuid_count(13, 1, &a, &b, &c, &d) || !(a & TELLS))
+        return 0;
+    __asm__ volatile("xgetbv" : "=a"(in_use), "=d"(high) : "c"(1));
+    return (in_use & (YMM | ZMM)) != 0;
+}
+#else
+static int upper_in_use(void)
+{
+    return 0;
+}
+#endif
+
 static void run_here(struct bench *b, weft_prepared *p, char **in, char **out, uint64_t workspace)
 {
     char *ws = NULL;
     assert_int_equal(posix_memalign((void **)&ws, 64, workspace + GUARD), 0);
     memset(ws, POISON, workspace + GUARD);
-    assert_int_equal(b->t->run(p, b->s, (const void *const *)in, (void *const *)out, ws, 0),
-                     WEFT_OK);
+    const weft_status st = b->t->run(p, b->s, (const void *const *)in, (void *const *)out, ws, 0);
+    const int slow = upper_in_use(); /* code with SSE instructions, from here on */
+    assert_int_equal(st, WEFT_OK);
+    if (slow)
+        fail_msg("kernels %s leave the upper halves of vector registers in use", b->isa);
     for (uint64_t i = 0; i < GUARD; i++)
         assert_int_equal((unsigned char)ws[workspace + i], POISON);
     free(ws);

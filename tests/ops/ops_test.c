@@ -3,6 +3,7 @@
 #include "sweep.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const struct sizes rows[] = {
     {.tokens = 1, .cols = 1, .bias = 1},
@@ -24,10 +25,19 @@ static void test_rows(void **state)
 
 /* A row of one feature has no variance: all that is left is rounding. */
 static const struct sizes norms[] = {
-    {.tokens = 1, .cols = 3},    {.tokens = 3, .cols = 7},     {.tokens = 7, .cols = 17},
-    {.tokens = 65, .cols = 65},  {.tokens = 17, .cols = 257},  {.tokens = 600, .cols = 96},
-    {.tokens = 5, .cols = 1100}, {.tokens = 3, .cols = 1600},  {.tokens = 2, .cols = 2101},
-    {.tokens = 1, .cols = 4609}, {.tokens = 1, .cols = 36872},
+    {.tokens = 1, .cols = 3},
+    {.tokens = 3, .cols = 7},
+    {.tokens = 7, .cols = 17},
+    {.tokens = 65, .cols = 65},
+    {.tokens = 17, .cols = 257},
+    {.tokens = 600, .cols = 96},
+    {.tokens = 5, .cols = 1100},
+    {.tokens = 3, .cols = 1600},
+    {.tokens = 2, .cols = 2101},
+    {.tokens = 1, .cols = 4609},
+    {.tokens = 1, .cols = 36872},
+    {.tokens = 7, .heads = 3, .cols = 17},
+    {.tokens = 65, .heads = 4, .cols = 64},
 };
 
 static void test_norms(void **state)
@@ -94,10 +104,90 @@ static void test_grouped(void **state)
     CHECK_ALL(groups, 0, "attention", "attention.dx");
 }
 
+/* Reach: far, to the token itself, behind the beginning of the sequence, and negative; blocks of
+ * queries whose keys are all in later blocks, and blocks of keys that no query of a block sees. */
+static const struct sizes reaches[] = {
+    {.tokens = 1, .sequence = 1, .heads = 1, .dim = 8, .causal = 1, .reach = 1},
+    {.tokens = 10, .sequence = 5, .heads = 3, .dim = 24, .causal = 1, .reach = 3},
+    {.tokens = 66, .sequence = 33, .heads = 2, .dim = 64, .causal = 1, .reach = 40},
+    {.tokens = 300, .sequence = 300, .heads = 2, .dim = 20, .causal = 1, .reach = 7},
+    {.tokens = 300, .sequence = 300, .heads = 1, .dim = 64, .causal = 1, .reach = 150},
+    {.tokens = 600, .sequence = 300, .heads = 1, .dim = 24, .causal = 1, .reach = 400},
+    {.tokens = 7, .sequence = 7, .heads = 1, .kv_heads = 1, .dim = 9, .causal = 1, .reach = 2},
+    {.tokens = 300,
+     .sequence = 150,
+     .heads = 4,
+     .kv_heads = 2,
+     .dim = 48,
+     .causal = 1,
+     .reach = 20},
+    {.tokens = 260,
+     .sequence = 260,
+     .heads = 3,
+     .kv_heads = 1,
+     .dim = 17,
+     .causal = 1,
+     .reach = 130},
+    {.tokens = 200, .sequence = 200, .heads = 2, .dim = 24, .reach = 60},
+};
+
+static void test_reach(void **state)
+{
+    (void)state;
+    if (!bench_is_cpu())
+        skip(); /* the cuda device has no kernel for it */
+    CHECK_ALL(reaches, 0, "attention", "attention.dx");
+}
+
 static void test_rope(void **state)
 {
     (void)state;
     CHECK_ALL(heads, 0, "rope");
+}
+
+static const struct sizes caches[] = {
+    {.tokens = 1, .sequence = 1, .heads = 1, .dim = 1},
+    {.tokens = 1, .sequence = 9, .heads = 3, .dim = 7, .first = 2},
+    {.tokens = 3, .sequence = 9, .heads = 4, .kv_heads = 2, .dim = 16},
+    {.tokens = 1, .sequence = 33, .heads = 12, .dim = 64, .first = 1},
+    {.tokens = 5, .sequence = 130, .heads = 6, .kv_heads = 1, .dim = 65},
+    {.tokens = 2, .sequence = 700, .heads = 4, .kv_heads = 4, .dim = 128},
+};
+
+static void test_caches(void **state)
+{
+    (void)state;
+    if (bench_is_cpu())
+        CHECK_ALL(caches, 0, "cache.write", "attention.cached");
+}
+
+/* The product of one row has a kernel of its own. */
+static const struct sizes single[] = {
+    {.tokens = 1, .cols = 1, .inner = 1},
+    {.tokens = 1, .cols = 17, .inner = 5, .bias = 1},
+    {.tokens = 1, .cols = 768, .inner = 770},
+    {.tokens = 1, .cols = 1003, .inner = 64, .bias = 1},
+    {.tokens = 1, .cols = 50, .inner = 1537, .bias = 1},
+    {.tokens = 1, .cols = 32, .inner = 3072},
+};
+
+static void test_single_row(void **state)
+{
+    (void)state;
+    CHECK_ALL(single, 0, "linear");
+}
+
+static const struct sizes placed[] = {
+    {.tokens = 1, .sequence = 1, .heads = 1, .dim = 1, .placed = 1},
+    {.tokens = 5, .sequence = 9, .heads = 3, .dim = 7, .placed = 1},
+    {.tokens = 33, .sequence = 64, .heads = 4, .dim = 32, .placed = 1, .causal = 1},
+};
+
+static void test_placed_rope(void **state)
+{
+    (void)state;
+    if (bench_is_cpu())
+        CHECK_ALL(placed, 0, "rope");
 }
 
 static const struct sizes classes[] = {
@@ -283,14 +373,15 @@ static void test_in_place(void **state)
     static const struct {
         const char *id;
         int over;
-    } ops[] = {{"softmax_xent", 1}, {"gelu", 1},         {"gelu.dx", 1}, {"bias_residual", 3},
-               {"layernorm", 1},    {"layernorm.dx", 1}, {"gelu.dx", 2}, {"swiglu.dx", 1},
-               {"rope", 1},         {"xent.finish", 1}};
+    } ops[] = {{"softmax_xent", 1}, {"gelu", 1},         {"gelu.dx", 1},    {"bias_residual", 3},
+               {"layernorm", 1},    {"layernorm.dx", 1}, {"gelu.dx", 2},    {"swiglu.dx", 1},
+               {"rope", 1},         {"xent.finish", 1},  {"cache.write", 1}};
     const struct sizes n = {
         .tokens = 33, .cols = 300, .vocab = 300, .sequence = 11, .heads = 3, .dim = 35};
     (void)state;
     for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
-        sweep_in_place(ops[k].id, &n, ops[k].over);
+        if (bench_is_cpu() || strcmp(ops[k].id, "cache.write"))
+            sweep_in_place(ops[k].id, &n, ops[k].over);
 }
 
 /* Two that are ready at once, the one that wants less later, do not stand in each other's way. */
@@ -327,7 +418,9 @@ int main(void)
         cmocka_unit_test(test_rope),          cmocka_unit_test(test_vocab),
         cmocka_unit_test(test_ready_at_once), cmocka_unit_test(test_cast),
         cmocka_unit_test(test_axes),          cmocka_unit_test(test_strange_maxima),
-        cmocka_unit_test(test_interchange),
+        cmocka_unit_test(test_interchange),   cmocka_unit_test(test_reach),
+        cmocka_unit_test(test_interchange),   cmocka_unit_test(test_caches),
+        cmocka_unit_test(test_single_row),    cmocka_unit_test(test_placed_rope),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -189,7 +189,7 @@ class Machines(w.Bench):
         shutil.copy(w.WEFT, os.path.join(other, "bin", "weft"))
         shutil.copytree(os.path.join(os.path.dirname(w.WEFT), "..", "lib"),
                         os.path.join(other, "lib"), ignore=shutil.ignore_patterns("shm.so"))
-        said = self.run_job("lack", JOB | {"run.steps": 3},
+        said = self.run_job("lack", JOB | {"run.steps": 3, "log.level": "debug"},
                             programs={3: os.path.join(other, "bin", "weft")})
         self.assertIn("mesh axis dp goes over tcp inside machines", said[0])
         self.assertIn("not shm: on rank 3 it is not installed", said[0])

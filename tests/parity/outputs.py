@@ -14,7 +14,7 @@ import weft_jobs as w
 
 KEYS = {"step", "loss", "grad_norm", "lr", "tokens", "step_ms", "tokens_per_s", "mfu", "flops_rule",
         "comm_bytes", "exposed_comm_ms", "peak_bytes", "compute_ms", "bubble_ms", "optimizer_ms",
-        "version"}
+        "version", "time", "host", "attempt"}
 PARTS = ("compute_ms", "exposed_comm_ms", "bubble_ms", "optimizer_ms")  # of step_ms
 SENTENCE = b"the weft crosses the warp over and under. "
 
@@ -38,7 +38,7 @@ class Outputs(w.Bench):
             32 * 96 + 96 + 32 * 32 + 32 + 2 * 32 * 128 + 128 + 32 + 128))
 
     def check_line(self, x, job, plan):
-        self.assertEqual(set(x) - {"valid_loss"}, KEYS)
+        self.assertEqual({k for k in x if k[:6] != "ranks."} - {"valid_loss"}, KEYS)
         self.assertEqual(x["version"], 1)
         self.assertEqual(x["tokens"], job["train.batch"] * job["train.sequence"])
         self.assertEqual(x["peak_bytes"], max(r["peak"] for r in plan["ranks"]))
@@ -63,13 +63,14 @@ class Outputs(w.Bench):
         self.assertGreater(sum(x["bubble_ms"] for x in seen),
                            0.1 * sum(x["step_ms"] for x in seen))
 
-    def divisor(self, slow):
-        """What MFU divides by in a job of two ranks of which rank `slow` has no AVX2."""
-        job = w.EVEN | {"log.peak_gflops": 0, "comm.plugin": "tcp", "run.steps": 1,
-                        "model.embed": 512, "model.ffn": 2048}
+    def uneven(self, slow, **more):
+        """What rank 0 says in a job of two ranks of which rank `slow` has no AVX2."""
+        job = w.EVEN | {"comm.plugin": "tcp", "model.embed": 512, "model.ffn": 2048} | more
         common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
                   "MASTER_PORT": str(random.randint(20000, 30000))}
         ranks = []
+        if not os.path.exists(self.path("job.key")):
+            w.weft("key", "-o", self.path("job.key"))
         for r in (0, 1):
             own = {"RANK": str(r)} | ({"DNNL_MAX_CPU_ISA": "SSE41"} if r == slow else {})
             words = [w.WEFT, "train", self.ini, f"run.key={self.path('job.key')}",
@@ -78,12 +79,37 @@ class Outputs(w.Bench):
                                           stdin=subprocess.DEVNULL, stderr=subprocess.PIPE))
         said = [x.communicate(timeout=w.TIMEOUT)[1] for x in ranks]
         self.assertEqual([x.returncode for x in ranks], [0, 0], said)
-        return float(re.search(rb"MFU divides by (\S+) GFLOP", said[0]).group(1))
+        return said[0]
+
+    def divisor(self, slow):
+        said = self.uneven(slow, **{"log.peak_gflops": 0, "run.steps": 1})
+        return float(re.search(rb"MFU divides by (\S+) GFLOP", said).group(1))
+
+    def test_times_of_all_ranks(self):
+        """The slow rank is found, and rank 0's own times are among them. Other programs on the
+        machine make a try worthless."""
+        for slow in (0, 1):
+            self.assertTrue(any(self.slowest(slow) == (slow, slow) for _ in range(4)), slow)
+        self.train("one", w.EVEN)
+        self.assertFalse([k for x in w.metrics(self.path("one")) for k in x if "ranks." in k])
+
+    def slowest(self, slow):
+        """(the slowest rank, the one that computed for longest) of a step in which `slow` is."""
+        self.uneven(slow, **{"run.steps": 3})
+        seen = [x for x in w.metrics(self.path("run")) if "ranks.steps" in x]
+        self.assertEqual([x["step"] for x in seen[:2]], [1, 2])
+        for x in seen[:2]:  # each of one step
+            self.assertEqual(x["ranks.steps"], 1)
+            for name in ("step_ms", *PARTS):
+                least, mean, most = (x[f"ranks.{name}.{k}"] for k in ("min", "mean", "max"))
+                at = x[f"ranks.{name}.max_rank"]
+                self.assertAlmostEqual(mean, (least + most) / 2, delta=1e-6 * most)
+                self.assertAlmostEqual(x[name], (least, most)[at == 0], delta=1e-5 * most)
+        return seen[1]["ranks.slowest"], seen[1]["ranks.compute_ms.max_rank"]
 
     def test_peak(self):
         """MFU divides by the mean of all ranks' peaks: it does not matter which rank is slow. Other
         programs on the machine make a try worthless."""
-        w.weft("key", "-o", self.path("job.key"))
         for _ in range(4):
             found = [self.divisor(slow) for slow in (0, 1)]
             if max(found) < 1.7 * min(found):
@@ -154,7 +180,7 @@ class Outputs(w.Bench):
     def sample(self, base, parameter):
         with open(self.path("text"), "wb") as f:
             f.write(SENTENCE * 200)
-        w.weft("data", self.path("text"), "-o", self.path("text.bin"))
+        w.weft("data", "--force", self.path("text"), "-o", self.path("text.bin"))
         job = base | {"data.train": self.path("text.bin"), "run.steps": 150, "optim.lr": 1e-2,
                         "checkpoint.every": 150, "comm.plugin": "shm", "optim.warmup": 20}
         self.train("run", job, ranks=2)

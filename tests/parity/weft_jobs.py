@@ -27,7 +27,8 @@ SAMPLE = bool(os.environ.get("WEFT_SAMPLE"))  # make test; make integration runs
 TIMEOUT = 60 * SLOW
 SANITIZERS = re.compile(r"(Address|Leak|Thread|UndefinedBehavior)Sanitizer:|: runtime error:")
 NO_TIME = ("step_ms", "tokens_per_s", "mfu", "exposed_comm_ms", "compute_ms", "bubble_ms",
-           "optimizer_ms")
+           "optimizer_ms", "save_stop_ms", "save_copy_ms", "save_write_ms", "time", "host",
+           "attempt")
 LAUNCHERS = ("RANK", "WORLD_", "LOCAL_", "MASTER_", "OMPI_", "PMI", "SLURM_", "WEFT_PLUGIN")
 
 # No size that a kernel, a cache line or a number of ranks would like.
@@ -118,7 +119,8 @@ class Bench(unittest.TestCase):
 class Running:
     """A job under the launcher, running beside the test."""
 
-    def __init__(self, case, out, job, ranks, resume=False, extra=None, more=()):
+    def __init__(self, case, out, job, ranks, resume=False, extra=None, more=(),
+                 preexec_fn=None):
         self.out, self.n, self.case = case.path(out), ranks, case
         if not resume:
             shutil.rmtree(self.out, ignore_errors=True)
@@ -126,7 +128,8 @@ class Running:
         words = [WEFT, "train", "-n", str(ranks), case.ini, *case.options(out, job)]
         self.process = subprocess.Popen(words + resume_words(resume) + list(more),
                                         env=environment(extra), stdin=subprocess.DEVNULL,
-                                        stdout=self.log, stderr=self.log, start_new_session=True)
+                                        stdout=self.log, stderr=self.log, start_new_session=True,
+                                        preexec_fn=preexec_fn)
         self.pid = self.process.pid
         case.addCleanup(self.end)
 
@@ -292,7 +295,8 @@ def metrics(out):
 def lines(out, skip=NO_TIME):
     """The lines of metrics.jsonl, whose numbers stay text, without the keys in `skip`."""
     whole = [json.loads(line, parse_float=str) for line in written(out)]
-    return [{k: v for k, v in line.items() if k not in skip} for line in whole]
+    return [{k: v for k, v in line.items() if k not in skip and not k.startswith("ranks.")}
+            for line in whole]
 
 
 def folder(out, step):

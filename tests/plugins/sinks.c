@@ -55,6 +55,8 @@ static weft_status test_open(void *module, const weft_sink_args *a, weft_sink **
     const char *breaks = a->conf->text(a->conf->ctx, "breaks");
     char path[4096];
     weft_status st = broken(host, breaks, "open");
+    if (!strcmp(breaks, "usage"))
+        st = host->fail(host->ctx, WEFT_USAGE, "this sink was told to break");
     weft_sink *s = (weft_sink *)weft_new(host, sizeof *s, &st);
     if (!s)
         return st;

@@ -11,6 +11,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 SINKS = os.path.abspath(sys.argv.pop(3))
 import started  # noqa: E402  (tests/cli/started.py)
 
+LINE = ("step", "time", "host", "attempt", "flops_rule", "version")  # of a line of jsonl
 OWN = {"test.sum", "test.last", "test.max"}
 BOTH = "log.sinks=jsonl, test.sink"
 
@@ -50,7 +51,7 @@ class Sinks(started.Case):
         self.assertEqual(sorted(got), [1, 2, 3, 4])
         for line in lines:
             step = got[line["step"]]
-            names = [n for n in line if n not in ("step", "flops_rule", "version")]
+            names = [n for n in line if n not in LINE]
             self.assertEqual(list(step), names)
             for name in names:
                 value = step[name][0]
@@ -73,7 +74,8 @@ class Sinks(started.Case):
         self.assertIsNone(self.lines()[2]["test.last"])
 
     def test_events(self):
-        self.weft("train", "job.ini", BOTH, "run.name=my job", "sink.jsonl.events=on")
+        self.weft("train", "job.ini", BOTH, "run.name=my job", "sink.jsonl.events=on",
+                  "checkpoint.async=off")
         calls = self.calls()
         self.assertEqual(calls[0], "open 0 1 my job 0")
         self.assertEqual(calls[-1], "close")
@@ -129,14 +131,22 @@ class Sinks(started.Case):
         self.refused("train", "job.ini", "sink.unknown.x=on", why="sink.unknown")
 
     def test_a_sink_that_fails(self):
+        """The run goes on without it, and says so once; the other sink gets every step."""
         for call in ("open", "begin", "metrics", "checkpoint", "evaluation"):
             with self.subTest(call=call):
-                said = self.fails(BOTH, "sink.test.sink.breaks=" + call)
-                self.assertIn("sink test.sink: plugin org.test.sink: this sink was told to break",
-                              said)
+                said = " ".join(self.weft("train", "job.ini", BOTH,
+                                          "sink.test.sink.breaks=" + call)[1].split())
+                self.assertEqual(said.count("sink test.sink: plugin org.test.sink: this sink was "
+                                            "told to break; the run goes on without this sink"), 1)
+                self.assertEqual([x["step"] for x in self.lines()], [1, 2, 3, 4])
                 if call != "open":
                     self.assertEqual(self.calls()[-1], "close")
-                    self.assertIn("event end", self.calls()[-2])
+                    self.assertIn(call, self.calls()[-2])
+
+    def test_a_job_that_is_wrong(self):
+        """What a sink says of its options ends the job before its first step."""
+        self.assertIn("this sink was told to break", self.fails(
+            BOTH, "sink.test.sink.breaks=usage", status=2))
 
     def test_a_sink_that_hangs(self):
         said = self.fails(BOTH, "sink.test.sink.breaks=hang metrics", "run.call_deadline=0.5")

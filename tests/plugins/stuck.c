@@ -2,12 +2,18 @@
  *
  * They are tcp and cpu, whose files WEFT_STUCK_TCP and WEFT_STUCK_CPU name, but for one call, which
  * WEFT_STUCK="CALL [RANK]" names: on that rank, or on all, it does not return. RANK is that of the
- * environment of weft's launcher. WEFT_MISCOUNT=back or ahead: progress() counts wrong. */
+ * environment of weft's launcher. With WEFT_STUCK_WHEN=FILE it does return while FILE is empty or
+ * not there; then it appends "RANK SECONDS\n" to FILE.at, the moment by CLOCK_MONOTONIC.
+ * WEFT_STUCK_SPINS: it does not sleep. WEFT_STUCK_TAKES=SECONDS: what each such call takes before.
+ * WEFT_MISCOUNT=back or ahead: progress() counts wrong. */
 #include <dlfcn.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <weft/device.h>
 #include <weft/link.h>
@@ -21,6 +27,30 @@ typedef struct module {
     void *tcp, *cpu;
 } module;
 
+/* Whether the time has come, which is noted. */
+static bool is_time(const char *own)
+{
+    const char *file = getenv("WEFT_STUCK_WHEN"), *takes = getenv("WEFT_STUCK_TAKES");
+    struct stat s;
+    if (!file)
+        return true;
+    if (stat(file, &s) || !s.st_size) {
+        if (takes)
+            usleep((useconds_t)(strtod(takes, NULL) * 1e6));
+        return false;
+    }
+    char path[4096];
+    struct timespec t;
+    snprintf(path, sizeof path, "%s.at", file);
+    FILE *f = fopen(path, "a");
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    if (f) {
+        fprintf(f, "%s %lld.%09ld\n", own ? own : "0", (long long)t.tv_sec, t.tv_nsec);
+        fclose(f);
+    }
+    return true;
+}
+
 static void stick(const char *call)
 {
     const char *wish = getenv("WEFT_STUCK"), *own = getenv("RANK");
@@ -29,8 +59,11 @@ static void stick(const char *call)
         return;
     if (wish[n] && (!own || strcmp(own, wish + n + 1)))
         return;
-    for (;;)
-        pause();
+    if (!is_time(own))
+        return;
+    for (volatile uint64_t turns = 0;; turns++)
+        if (!getenv("WEFT_STUCK_SPINS"))
+            pause();
 }
 
 /* --- the transport --- */
@@ -128,6 +161,12 @@ static weft_status run(weft_prepared *p, weft_stream *s, const void *const *in, 
     return cpu->run(p, s, in, out, workspace, flags);
 }
 
+static weft_status record(weft_event *e, weft_stream *s, uint32_t flags)
+{
+    stick("record");
+    return cpu->record(e, s, flags);
+}
+
 static weft_status domain(void *m, const weft_device_args *args, char *text, uint64_t *bytes)
 {
     return cpu->ipc_domain(((module *)m)->cpu, args, text, bytes);
@@ -187,6 +226,7 @@ __attribute__((constructor)) static void load(void)
     device_table.close = close_device;
     device_table.prepare = prepare;
     device_table.run = run;
+    device_table.record = record;
     device_table.ipc_domain = cpu->ipc_domain ? domain : NULL;
 }
 

@@ -71,7 +71,22 @@ class Wild(started.Case):
     def test_a_crash_while_loading_names_the_file(self):
         who = f"the plugin test.wild.so ({FILE})"
         for call in ("constructor", "weft_plugin_entry"):
-            self.crash(f"{call} crash", signal.SIGSEGV, "job.ini", command="plan", who=who)
+            for command in "plan", "train":
+                said, status = self.wild(f"{call} crash", "job.ini", command=command)
+                self.assertIn(f"signal 11 (SIGSEGV) during {call}() of {who}", said)
+                self.assertNotEqual(status, 0)
+
+    @unittest.skipUnless(PLAIN, "a thread of a sanitizer's forbids trying in a child process")
+    def test_a_silent_end_while_loading_names_the_file(self):
+        two = "-n", "2", "job.ini", "parallel.strategy=dp"
+        for call in "constructor", "weft_plugin_entry":
+            for deed in "_exit", "syscall":
+                for words, command in ((["job.ini"], "plan"), (["job.ini"], "train"),
+                                       (two, "train"), (two, "plan")):
+                    said, status = self.wild(f"{call} {deed}", *words, command=command)
+                    self.assertIn(f"{FILE}: its code ended the process with status 0 when it was "
+                                  "loaded", said)
+                    self.assertNotEqual(status, 0)
 
     def test_a_crash_of_a_rank_names_the_rank_too(self):
         self.crash("create crash", signal.SIGSEGV, "-n", "2", "job.ini", "parallel.strategy=dp",

@@ -91,8 +91,7 @@ static weft_status print_family(const char *name, char *const *options, int n)
         st = config_check(cfg);
     if (st == WEFT_OK) {
         const weft_model_table *t = c->table;
-        for (uint32_t i = 0; t->formats[i]; i++)
-            print_format(t->formats[i]);
+        print_format(t->formats[0]); /* the plain one of Hugging Face */
         st = print_params(c, config_conf(cfg, "model", c->own));
     }
     config_destroy(cfg);

@@ -167,8 +167,8 @@ def refused(program):
     """Models that weft does not have."""
     for family, change, words in (("gpt2", {"activation_function": "relu"}, "gelu_new or"),
                                   ("gpt2", {"scale_attn_weights": False}, "true is expected"),
-                                  ("llama", {"rope_scaling": {"type": "linear"}}, "null is"),
-                                  ("llama", {"head_dim": 77}, "head_dim is 77"),
+                                  ("llama", {"rope_scaling": {"type": "dynamic"}}, "it may be"),
+                                  ("llama", {"mlp_bias": True}, "mlp_bias is true"),
                                   ("llama", {"attention_bias": True}, "false is expected"),
                                   ("llama", {"hidden_size": None}, "has no hidden_size")):
         with open(RECORDED, encoding="utf-8") as f:

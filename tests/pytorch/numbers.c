@@ -22,12 +22,12 @@ static void print_stream(uint64_t seed, const char *name)
     printf("\n");
 }
 
-static int print_samples(const char *path, uint64_t seed)
+static int print_samples(const char *path, uint64_t seed, const char *order)
 {
     int32_t x[3 * SEQUENCE], y[3 * SEQUENCE];
     void *module, *const out[] = {x, y};
     const weft_data_table *t = lone_open(&module)->table;
-    const char *const pairs[] = {"train", path, NULL};
+    const char *const pairs[] = {"train", path, "order", order, NULL};
     const weft_conf conf = lone_conf(pairs);
     const weft_data_args how = {
         .struct_size = sizeof how, .use = WEFT_DATA_TRAIN, .seed = seed, .conf = &conf};
@@ -44,7 +44,7 @@ static int print_samples(const char *path, uint64_t seed)
         fprintf(stderr, "%s\n", lone_why);
         return 1;
     }
-    printf("samples %u", info.vocab);
+    printf("samples %s %u", order, info.vocab);
     for (int i = 0; i < 3 * SEQUENCE; i++)
         printf(" %" PRId32 " %" PRId32, x[i], y[i]);
     printf("\n");
@@ -59,5 +59,6 @@ int main(int argc, char **argv)
         print_stream(seeds[i], "embed.tok.w");
         print_stream(seeds[i], "block.0.attn.qkv.w");
     }
-    return argc == 2 ? print_samples(argv[1], 11) : 2;
+    return argc == 2 ? print_samples(argv[1], 11, "starts") || print_samples(argv[1], 11, "epochs")
+                     : 2;
 }

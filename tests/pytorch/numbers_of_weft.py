@@ -87,9 +87,35 @@ def write_tokens(path, tokens, vocab):
         f.write(struct.pack(f"<{len(tokens)}H", *tokens))
 
 
-def sample(tokens, seed, number, sequence):
+def permuted(key, epoch, n, i):
+    """Where number i comes to in the permutation of the numbers below n."""
+    a = math.isqrt(n - 1) + 1
+    b = -(-n // a)
+    w = words(key, epoch, 4)
+    own = w[0] << 32 | w[1]
+
+    def draw(counter, stream, size):
+        w = words(own, counter, stream)
+        return (w[0] << 32 | w[1]) * size >> 64
+
+    while True:
+        x, y = divmod(i, b)
+        for r in range(4):
+            x = (x + draw(y, 16 + 2 * r, a)) % a
+            y = (y + draw(x, 17 + 2 * r, b)) % b
+        i = x * b + y
+        if i < n:
+            return i
+
+
+def sample(tokens, seed, number, sequence, order="starts"):
     """Inputs and targets of sample `number`."""
-    start = below(key_of(seed, "data.order"), number, len(tokens) - sequence)
+    key = key_of(seed, "data.order")
+    windows = (len(tokens) - 1) // sequence
+    if order == "starts":
+        start = below(key, number, len(tokens) - sequence)
+    else:
+        start = permuted(key, number // windows, windows, number % windows) * sequence
     return tokens[start : start + sequence], tokens[start + 1 : start + sequence + 1]
 
 

@@ -23,6 +23,7 @@ AuthType=auth/munge
 CredType=cred/munge
 StateSaveLocation={place}/state
 SlurmdSpoolDir={place}/spool.%n
+TmpFS={place}/tmp.%n
 SlurmctldPidFile={place}/slurmctld.pid
 SlurmdPidFile={place}/slurmd.%n.pid
 SlurmctldLogFile={place}/slurmctld.log
@@ -34,6 +35,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SwitchType=switch/none
 MpiDefault=none
+MpiParams=ports=18000-18100
 ReturnToService=2
 SlurmdParameters=config_overrides
 KillWait=5
@@ -70,7 +72,7 @@ def write_conf(place):
     with open(os.path.join(place, "slurm.conf"), "w", encoding="utf-8") as f:
         f.write(CONF.format(place=place, nodes=nodes)
                 .replace("SlurmctldHost=ctl", f"SlurmctldHost={os.uname().nodename}(127.0.0.1)"))
-    for name in ["state"] + [f"spool.n{i}" for i in range(1, NODES + 1)]:
+    for name in ["state"] + [f"{x}.n{i}" for i in range(1, NODES + 1) for x in ("spool", "tmp")]:
         os.makedirs(os.path.join(place, name), exist_ok=True)
 
 

@@ -13,10 +13,11 @@ from collections import Counter, defaultdict
 import tree
 from tree import CODE, SCRIPTS, files, name
 
-LAYERS = ("base config host graph job schedule resolve plan comm data ckpt run doctor check "
-          "cli").split()
+LAYERS = ("base config host graph job schedule resolve plan sim comm data ckpt formats run doctor "
+          "check cli").split()
 # Those before it that a module does without: schedules and plans are pure.
-FORBIDDEN = {"schedule": "host graph job", "plan": "config job", "comm": "graph resolve plan"}
+FORBIDDEN = {"schedule": "host graph job", "plan": "config job", "sim": "job",
+             "comm": "graph resolve plan sim"}
 FOLDER_FILES = 20
 # What a module's external names begin with, where that is not the module's name. A header of base/
 # is a topic of its own, and its name is the prefix.

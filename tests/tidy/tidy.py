@@ -166,8 +166,9 @@ def plugin_names():
     return names | set("adamw cuda nccl verbs ucx mpi tp pp hybrid zero1 zero2 zero3".split())
 
 
-# Plugins of data whose names are also words of the core: an axis and a field, and a unit.
-WORDS = {"tokens", "text", "bytes"}
+# Plugins of data whose names are also words of the core: an axis and a field, a unit, and a format
+# of `weft import`.
+WORDS = {"tokens", "text", "bytes", "hf"}
 
 
 def rule_names():

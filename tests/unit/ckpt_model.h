@@ -122,7 +122,7 @@ static inline weft_status save(uint64_t step, uint32_t shards, uint32_t keep)
     weft_status st = ckpt_begin(work, step, temp, final);
     if (st == WEFT_OK) {
         for (uint32_t i = 0; i < shards && st == WEFT_OK; i++)
-            st = ckpt_write_shard(temp, i, shards, shard[i].at, shard[i].n, &sums[i]);
+            st = ckpt_write_shard(temp, i, shards, shard[i].at, shard[i].n, NULL, &sums[i]);
         if (st != WEFT_OK)
             ckpt_abandon(temp);
         else

@@ -139,9 +139,14 @@ static void eval_layernorm_dw(const eval_call *c)
     }
 }
 
+static int64_t eval_last(const weft_shape *x)
+{
+    return x->axes[x->rank - 1].size;
+}
+
 static void eval_rmsnorm(const eval_call *c)
 {
-    int64_t t = c->is[0].axes[0].size, n = eval_columns(&c->is[0]);
+    int64_t n = eval_last(&c->is[0]), t = eval_elements(&c->is[0]) / n;
     for (int64_t i = 0; i < t; i++) {
         const double *x = c->in[0] + i * n;
         double square = 0;
@@ -155,7 +160,7 @@ static void eval_rmsnorm(const eval_call *c)
 
 static void eval_rmsnorm_dx(const eval_call *c)
 {
-    int64_t t = c->is[0].axes[0].size, n = eval_columns(&c->is[0]);
+    int64_t n = eval_last(&c->is[0]), t = eval_elements(&c->is[0]) / n;
     for (int64_t i = 0; i < t; i++) {
         const double *dy = c->in[0] + i * n, *x = c->in[1] + i * n, *g = c->in[2];
         double rstd = c->in[3][i], a = 0;
@@ -168,7 +173,7 @@ static void eval_rmsnorm_dx(const eval_call *c)
 
 static void eval_rmsnorm_dw(const eval_call *c)
 {
-    int64_t t = c->is[0].axes[0].size, n = eval_columns(&c->is[0]);
+    int64_t n = eval_last(&c->is[0]), t = eval_elements(&c->is[0]) / n;
     for (int64_t j = 0; j < n; j++) {
         c->out[0][j] = 0;
         for (int64_t i = 0; i < t; i++)
@@ -176,13 +181,22 @@ static void eval_rmsnorm_dw(const eval_call *c)
     }
 }
 
+#include "op_eval_cached.h"
+
 /* --- Rotation: elements i and i + half of a head are the parts of one complex number --- */
+
+/* Given with the token, and the nearest in the sequence; or counted. */
+static int64_t eval_rope_position(const eval_call *c, int64_t t)
+{
+    const int64_t n = eval_attr(c, "sequence")->i, at = c->nin > 1 ? (int64_t)c->in[1][t] : t % n;
+    return at < 0 ? 0 : at < n ? at : n - 1;
+}
 
 static void eval_rope(const eval_call *c)
 {
     int64_t heads = c->is[0].axes[1].size, dim = c->is[0].axes[2].size, half = dim / 2;
     for (int64_t i = 0; i < eval_elements(&c->is[0]); i++) {
-        int64_t t = i / dim / heads % eval_attr(c, "sequence")->i, at = i % dim, pair = at % half;
+        int64_t t = eval_rope_position(c, i / dim / heads), at = i % dim, pair = at % half;
         double theta = eval_attr(c, "theta")->f, sign = eval_attr(c, "sign")->i < 0 ? -1 : 1;
         double a =
             sign * (double)t * pow(theta > 0 ? theta : 1e4, -2.0 * (double)pair / (double)dim);
@@ -198,6 +212,7 @@ typedef struct eval_heads {
     int64_t tokens, heads, kv_heads, dim, sequence;
     double scale;
     int causal, joined;
+    const double *reach; /* NULL: none */
 } eval_heads;
 
 static eval_heads eval_heads_of(const eval_call *c, uint32_t first)
@@ -211,7 +226,10 @@ static eval_heads eval_heads_of(const eval_call *c, uint32_t first)
                     eval_attr(c, "sequence")->i,
                     0,
                     eval_attr(c, "causal")->i != 0,
-                    joined};
+                    joined,
+                    NULL};
+    const uint32_t operands = (joined ? 1 : 3) + 3 * first;
+    h.reach = c->nin > operands ? c->in[operands] : NULL;
     if (!joined)
         h.kv_heads = c->is[first + 1].axes[1].size;
     h.scale = 1 / sqrt((double)h.dim);
@@ -241,6 +259,8 @@ static void eval_range(const eval_heads *h, int64_t token, int64_t *from, int64_
 {
     *from = token / h->sequence * h->sequence;
     *to = h->causal ? token + 1 : *from + h->sequence;
+    if (h->reach && token - (int64_t)h->reach[token] > *from)
+        *from = token - (int64_t)h->reach[token];
 }
 
 static void eval_attention(const eval_call *c)
@@ -565,6 +585,8 @@ static void eval_op(const eval_call *c)
         {"swiglu", eval_swiglu},
         {"swiglu.dx", eval_swiglu},
         {"attention", eval_attention},
+        {"cache.write", eval_cache_write},
+        {"attention.cached", eval_attention_cached},
         {"attention.dx", eval_attention_dx},
         {"embedding", eval_embedding},
         {"embedding.dw", eval_embedding_dw},

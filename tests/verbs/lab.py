@@ -174,7 +174,8 @@ class Jobs(lab.Jobs):
     def test_auto_takes_what_reaches(self):
         """verbs where each rank has a port with its address, tcp where one has not. Soft-RoCE of
         6.1 has both hosts in one network, where a rank's address may be the other's."""
-        job = SMALL | w.EVEN | {"comm.plugin": "auto", "run.steps": 2, "checkpoint.every": 0}
+        job = SMALL | w.EVEN | {"comm.plugin": "auto", "run.steps": 2, "checkpoint.every": 0,
+                           "log.level": "debug"}
         for best in ("verbs", "tcp"):
             self.start(best, job, (1, 2))
             for rank in self.ranks:
@@ -185,7 +186,7 @@ class Jobs(lab.Jobs):
             self.assertEqual([x.returncode for x in self.ranks], [0, 0], self.said(0))
             if best == "verbs":
                 self.hide_host_2s_device()
-        self.assertRegex(line, r"not verbs: on rank \d .*no active port .*10\.0\.0\.2")
+        self.assertRegex(self.said(0), r"not verbs: on rank \d .*no active port .*10\.0\.0\.2")
 
     def hide_host_2s_device(self):
         def back():

@@ -205,12 +205,34 @@ static uint64_t encode_pieces(check_tokenizer *k, uint64_t bytes, uint64_t step)
     return all;
 }
 
+/* The text cut where cut() says, once from its end and once from its middle. */
+static void cut_pieces(check_tokenizer *k, uint64_t bytes, uint64_t n)
+{
+    for (uint64_t end = bytes; end > bytes / 4; end /= 2) {
+        uint64_t at = 0, all = 0;
+        const weft_status st = PLUGIN_GET(k->table, cut, k->t, text, end, &at);
+        check_that(st == WEFT_OK && at <= end, "cut() of '%s' answers %llu of %llu bytes: %s",
+                   k->c->name, (unsigned long long)at, (unsigned long long)end, lent.why);
+        if (!at || at == bytes)
+            continue;
+        all = check_tokenizer_encode(k, text, at, ROOM, joined, 2 * ROOM);
+        all += check_tokenizer_encode(k, text + at, bytes - at, ROOM, joined + all, 2 * ROOM - all);
+        check_that(all == n && !memcmp(whole, joined, n * sizeof *whole),
+                   "'%s' gives %llu ids for a text of %llu bytes, and other ids (%llu) when it is "
+                   "cut at byte %llu, which cut() names",
+                   k->c->name, (unsigned long long)n, (unsigned long long)bytes,
+                   (unsigned long long)all, (unsigned long long)at);
+    }
+}
+
 static void pieces(check_tokenizer *k)
 {
     static const uint64_t steps[] = {1, 3, 64, 1000};
     uint64_t bytes;
     for (uint32_t i = 0; (bytes = check_tokenizer_text(k->run, i, text)); i++) {
         const uint64_t n = check_tokenizer_encode(k, text, bytes, ROOM, whole, 2 * ROOM);
+        if (WEFT_HAS(k->table, cut))
+            cut_pieces(k, bytes, n);
         for (size_t s = bytes > 1000 ? 2 : 0; s < sizeof steps / sizeof *steps; s++) {
             const uint64_t got = encode_pieces(k, bytes, steps[s]);
             check_that(got == n && !memcmp(whole, joined, n * sizeof *whole),

@@ -62,6 +62,19 @@ double check_call_before(uint64_t i);
 bool check_example(const char *id, const weft_op *op, uint32_t number, uint32_t dtype,
                    check_call *out);
 
+/* The same with other sizes and values. *lawful: infer() of the op takes these sizes and
+ * attributes. `find` finds the ops that the core does not have. */
+#define CHECK_EXAMPLE_SIZES 5u
+typedef struct check_example_how {
+    int64_t size[CHECK_EXAMPLE_SIZES],
+        rest;      /* of the letters, as they appear, and of further ones */
+    double lo, hi; /* of values */
+    const weft_op *(*find)(void *ctx, const char *id, weft_op_self *self);
+    void *find_ctx;
+} check_example_how;
+bool check_example_how_of(const check_example_how *how, const char *id, const weft_op *op,
+                          uint32_t number, uint32_t dtype, bool *lawful, check_call *out);
+
 /* The same for a chain of two ops of the core, as the op `name` that a device fuses them to. Each
  * pair of examples has a number; *fits is false where the two do not fit together. */
 bool check_example_chain(const char *const *ids, uint32_t join, const char *name, uint32_t number,

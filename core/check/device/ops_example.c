@@ -2,7 +2,8 @@
  *
  * Sizes are powers of two that shrink from letter to letter, in the order in which the letters
  * appear, as in examples of `weft ops`: 32, 16, 8, 4, 2. All groups have one axis. Ids are 0 or 1,
- * and other inputs lie between 1/4 and 1. */
+ * and other inputs lie between 1/4 and 1. check_example_how_of() has other sizes and values. */
+#include "base/err.h"
 #include "check/device/ops.h"
 #include "graph/describe/describe.h"
 #include "graph/ops/ops.h"
@@ -10,9 +11,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LARGEST 32
+static const check_example_how usual = {{32, 16, 8, 4, 2}, 2, 0.25, 1, NULL, NULL};
 
 typedef struct letters {
+    const check_example_how *how;
     char letter[26];
     int64_t size[26];
     uint32_t n;
@@ -31,7 +33,7 @@ static int64_t size_of(letters *s, char letter)
     int64_t *known = letter == '3' ? NULL : find(s, letter);
     if (known || letter == '3')
         return known ? *known : 3;
-    const int64_t size = s->n < 5 ? LARGEST >> s->n : 2;
+    const int64_t size = s->n < CHECK_EXAMPLE_SIZES ? s->how->size[s->n] : s->how->rest;
     s->letter[s->n] = letter;
     s->size[s->n++] = size;
     return size;
@@ -49,7 +51,7 @@ static void add_input(check_call *c, const graph_doc_operand *o, letters *s, uin
         size[k] = size_of(s, o->letter[k]);
     const uint32_t type = type_of(o->type, dtype);
     const bool id = type == WEFT_I32 || type == WEFT_I64;
-    double *x = check_call_in(c, type, o->n, size, id ? 0 : 0.25, id ? 2 : 1);
+    double *x = check_call_in(c, type, o->n, size, id ? 0 : s->how->lo, id ? 2 : s->how->hi);
     for (uint64_t i = 0, n = check_operand_count(&c->in[c->nin - 1]); id && i < n; i++)
         x[i] = (double)(i % 3 == 1);
 }
@@ -98,12 +100,41 @@ static bool read_doc(const char *id, const weft_op *op, graph_doc *doc)
     return op && op->doc && graph_doc_read(id, op, doc) == WEFT_OK;
 }
 
+/* Whether infer() takes the call. */
+static bool is_lawful(const check_example_how *how, const graph_doc_call *of, const check_call *c)
+{
+    mesh alone = {0};
+    graph g;
+    weft_tensor in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS];
+    graph_init(&g, &alone, c->nin ? c->in[0].dtype : WEFT_F32, WEFT_F32);
+    g.find = how->find;
+    g.find_ctx = how->find_ctx;
+    for (uint32_t i = 0; i < c->nin; i++) {
+        weft_shape s = {.dtype = c->in[i].dtype, .rank = c->in[i].rank};
+        for (uint32_t k = 0; k < s.rank; k++)
+            s.axes[k] = (weft_axis){graph_doc_axis(of->doc, &of->form->in[i], k), c->in[i].size[k]};
+        in[i] = graph_add(&g, of->form->in[i].name, WEFT_T_INPUT, &s);
+    }
+    const uint32_t nattr = of->doc->nattrs < c->nattr ? of->doc->nattrs : c->nattr; /* the op's */
+    const weft_builder b = graph_builder(&g);
+    const bool taken = b.op(b.ctx, c->id, c->attrs, nattr, in, c->nin, 0, out, c->nout) == WEFT_OK;
+    graph_free(&g);
+    err_clear();
+    return taken;
+}
+
 bool check_example(const char *id, const weft_op *op, uint32_t number, uint32_t dtype,
                    check_call *out)
 {
+    return check_example_how_of(&usual, id, op, number, dtype, NULL, out);
+}
+
+bool check_example_how_of(const check_example_how *how, const char *id, const weft_op *op,
+                          uint32_t number, uint32_t dtype, bool *lawful, check_call *out)
+{
     static graph_doc doc; /* attributes refer to it */
     graph_doc_call calls[GRAPH_DOC_CALLS];
-    letters s = {.n = 0};
+    letters s = {.how = how};
     check_call_begin(out, id);
     if (!read_doc(id, op, &doc) || number >= graph_doc_calls(&doc, calls))
         return false;
@@ -113,6 +144,8 @@ bool check_example(const char *id, const weft_op *op, uint32_t number, uint32_t 
     for (uint32_t k = 0; k < of->form->nout; k++)
         add_output(out, &of->form->out[k], &s, dtype);
     add_attrs(out, of, &s, 0);
+    if (lawful)
+        *lawful = is_lawful(how, of, out);
     out->shape_last = op->flags & WEFT_OP_SHAPE_LAST;
     out->in_place = op->in_place;
     (void)check_call_what(out);
@@ -144,7 +177,7 @@ bool check_example_chain(const char *const *ids, uint32_t join, const char *name
 {
     static graph_doc doc;
     graph_doc_call calls[GRAPH_DOC_CALLS];
-    letters s = {.n = 0};
+    letters s = {.how = &usual};
     const weft_op *second = graph_core_op(ids[1]);
     if (!read_doc(ids[1], second, &doc))
         return false;

@@ -18,7 +18,7 @@ static const check checks[] = {
      "DF_STATIC_TLS with a larger PT_TLS: dlopen() fails in a process with many libraries",
      check_file_tls},
     {8, NULL, 0, "Constructors have no effect that can be observed",
-     "threads, descriptors, environment, handlers or output differ after dlopen()",
+     "threads, processes, descriptors, environment, handlers or output differ after dlopen()",
      check_file_constructors},
     {9, NULL, 0, "Loading and weft_plugin_entry() take less than 100 ms",
      "the best of five processes takes longer", check_file_load_time},

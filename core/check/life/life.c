@@ -3,7 +3,7 @@
 
 static const check checks[] = {
     {39, NULL, 20, "open() and close() 1,000 times leave nothing behind",
-     "descriptors, threads, mappings or blocks of memory grow", check_life_repeat},
+     "descriptors, threads, processes, mappings or blocks of memory grow", check_life_repeat},
     {40, NULL, 20, "Two modules with hosts of their own do not mix",
      "calls with one module allocate, log or fail through the other's host: global data",
      check_life_two_hosts},
@@ -17,8 +17,8 @@ static const check checks[] = {
     {44, NULL, 20, "Calls that give something back accept NULL", "a crash", check_life_null},
     {45, NULL, 20, "A failing open() does not write to *module", "half an object in *module",
      check_life_untouched},
-    {46, NULL, 20, "After close() no thread and no descriptor of the plugin is left",
-     "a thread still runs, or a descriptor is open", check_life_threads},
+    {46, NULL, 20, "After close() no thread, process or descriptor of the plugin is left",
+     "a thread or a daemon still runs, or a descriptor is open", check_life_threads},
     {47, NULL, 20, "All memory goes back through the table that gave it, once",
      "free() with foreign memory, twice, or never", check_life_memory},
     {48, NULL, 20, "open() and planning touch no device, driver or network",

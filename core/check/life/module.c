@@ -31,6 +31,8 @@ void check_life_repeat(check_run *r)
         if (i == SETTLE)
             check_state_take(&before);
         check_close(m, open_module(m, &one));
+        if (check_state_children())
+            check_fail("after open() and close() there is a process that the plugin has started");
         if (one.live)
             check_fail("after close() %llu blocks of memory are not given back",
                        (unsigned long long)one.live);
@@ -79,7 +81,9 @@ void check_life_threads(check_run *r)
     check_drive d = {.run = r, .host = &one};
     const char *text = "";
     check_host_begin(&one, "the host");
-    check_drive_life(&d); /* what libraries keep for the process is there now */
+    check_drive_life(&d); /* what libraries keep for the process is there now, but no process is */
+    if (check_state_children())
+        check_fail("after close(), there is a process that the plugin has started");
     check_state_take(&before);
     check_drive_life(&d);
     for (int i = 0; i < 50; i++) { /* the kernel ends a joined thread a little later */
@@ -89,7 +93,7 @@ void check_life_threads(check_run *r)
             return;
         nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
     }
-    check_fail("after close(), %s than before open()", text);
+    check_fail("after close(), %s; it was not so before open()", text);
 }
 
 void check_life_memory(check_run *r)

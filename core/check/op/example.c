@@ -2,6 +2,7 @@
 #include "base/err.h"
 #include "check/op/op.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -68,6 +69,17 @@ static void shrink(check_op_example *e)
             e->attrs[i].i = small_size(e->attrs[i].i);
 }
 
+void check_op_unknown(const check_op_example *e, const char *fmt, ...)
+{
+    char text[1500];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (!e->varied)
+        check_absent("%s", text);
+}
+
 /* "x:[16, 8] w:[8]" */
 static void describe(check_op_example *e)
 {
@@ -88,7 +100,8 @@ static bool settle(check_op_example *e)
     check_op_answer a;
     check_op_infer(e->of, e->in, e->nin, e->attrs, e->nattr, e->nout, &a);
     if (a.st != WEFT_OK || a.nout != e->nout) {
-        check_absent("'%s' does not take small sizes (%s): %s", e->of->c->name, e->text, a.why);
+        check_op_unknown(e, "'%s' does not take small sizes (%s): %s", e->of->c->name, e->text,
+                         a.why);
         return false;
     }
     memcpy(e->out, a.out, e->nout * sizeof *e->out);
@@ -99,7 +112,8 @@ static bool settle(check_op_example *e)
 
 static bool make(const check_op *of, const graph_doc_call *call, bool small, check_op_example *e)
 {
-    *e = (check_op_example){.of = of, .call = *call, .nin = call->nin, .nout = call->form->nout};
+    *e = (check_op_example){
+        .of = of, .call = *call, .nin = call->nin, .nout = call->form->nout, .scale = 1};
     e->call.find = find_op;
     e->call.find_ctx = (void *)(uintptr_t)of;
     if (graph_doc_shapes(&e->call, e->in, e->out) != WEFT_OK)
@@ -109,6 +123,41 @@ static bool make(const check_op *of, const graph_doc_call *call, bool small, che
         shrink(e);
     describe(e);
     return !small || settle(e);
+}
+
+/* Other attributes: numbers grow, and flags, whose default is 0 or 1, change. False: there are
+ * none. An op that the new ones do not suit refuses them in infer(). */
+static bool vary(check_op_example *e)
+{
+    size_t n = strlen(e->text);
+    for (uint32_t i = 0; i < e->nattr; i++) {
+        const graph_doc_attr *a = &e->of->doc->attr[i];
+        weft_attr *to = &e->attrs[i];
+        const bool flag = !a->real && !a->required && *a->key != '*' && (to->i == 0 || to->i == 1);
+        if (!a->real && !flag)
+            continue;
+        if (a->real)
+            to->f = to->f * 1.75 + 0.375;
+        else
+            to->i = !to->i;
+        e->varied = true;
+        n += (size_t)snprintf(e->text + n, sizeof e->text - n, " %.40s = %g", to->key,
+                              a->real ? to->f : (double)to->i);
+        n = n < sizeof e->text ? n : sizeof e->text - 1;
+    }
+    return e->varied && settle(e);
+}
+
+/* An example again, with values of another size; the results of settle() are the same. */
+static void scaled(const check_op_example *e, double scale, check_op_use fn)
+{
+    static check_op_example again;
+    again = *e;
+    again.scale = scale;
+    again.varied = true;
+    const size_t n = strlen(again.text);
+    snprintf(again.text + n, sizeof again.text - n, ", values times %g", scale);
+    fn(&again);
 }
 
 static struct {
@@ -132,7 +181,14 @@ static void each_example(const check_op *of)
     }
     const uint32_t n = graph_doc_calls(of->doc, calls);
     for (uint32_t i = 0; i < n; i++) {
-        if (make(of, &calls[i], now.small, &e))
+        if (!make(of, &calls[i], now.small, &e))
+            continue;
+        now.fn(&e);
+        if (!now.small)
+            continue;
+        scaled(&e, 32, now.fn);
+        scaled(&e, 1.0 / 32, now.fn);
+        if (vary(&e))
             now.fn(&e);
     }
 }

@@ -39,7 +39,8 @@ static void begin_values(probe *p, bool mixed)
     for (weft_tensor t = 1; t <= g->tensors.n; t++) {
         const tensor *k = graph_tensor(g, t);
         const bool is_input = t <= p->e->nin;
-        p->value[t] = check_op_numbers(&k->shape, &p->random, mixed || !is_input);
+        p->value[t] =
+            check_op_numbers(&k->shape, &p->random, mixed || !is_input, is_input ? p->e->scale : 1);
         if (k->kind == WEFT_T_SCALAR)
             *(float *)p->value[t] = k->constant ? (float)k->value : 1;
     }
@@ -108,40 +109,52 @@ static bool at_value(probe *p, uint32_t i, uint64_t at, float v, void **to)
     return done;
 }
 
-/* L(high) - L(low) for an element of input i; not a number where an op cannot take the values. */
-static double rise(probe *p, uint32_t i, uint64_t at, float low, float high)
+/* The slope of L between two values of an element of input i; not a number where an op cannot take
+ * the values. *noise: how far the rounding of results that are large beside their differences may
+ * put it off, from eight units in the last place of each, added as errors at random are. */
+static double rise(probe *p, uint32_t i, uint64_t at, float low, float high, double *noise)
 {
     const check_op_example *e = p->e;
-    double sum = 0;
+    const double distance = (double)high - (double)low;
+    double sum = 0, squares = 0;
     bool done = at_value(p, i, at, high, p->high);
     done = done && at_value(p, i, at, low, p->low);
     for (uint32_t k = 0; done && k < e->nout; k++)
-        for (uint64_t j = 0; p->from >> k & 1 && j < graph_shape_elements(&e->out[k]); j++)
-            sum += (double)((float *)p->value[p->x.dout[k]])[j] *
-                   ((double)((float *)p->high[k])[j] - (double)((float *)p->low[k])[j]);
+        for (uint64_t j = 0; p->from >> k & 1 && j < graph_shape_elements(&e->out[k]); j++) {
+            const double weight = (double)((float *)p->value[p->x.dout[k]])[j];
+            const double to = (double)((float *)p->high[k])[j];
+            sum += weight * (to - (double)((float *)p->low[k])[j]);
+            squares += weight * to * weight * to;
+        }
+    *noise = 8 * 0x1p-24 * sqrt(squares) / distance;
     check_op_free(p->high, e->nout);
     check_op_free(p->low, e->nout);
-    return done ? sum / ((double)high - (double)low) : (double)NAN;
+    return done ? sum / distance : (double)NAN;
 }
 
-static bool near(double a, double b, double most)
+static bool near(double a, double b, double most, double noise)
 {
-    return fabs(a - b) <= SHARE * fmax(fabs(a), fabs(b)) + OF_MOST * most + 1e-5;
+    return fabs(a - b) <= SHARE * fmax(fabs(a), fabs(b)) + OF_MOST * most + noise + 1e-5;
 }
 
-/* Whether `is` fits the differences about an element; *shown is what they say. Where the op has a
- * kink there, as a maximum has, anything between the slopes of both sides fits. */
+/* Whether `is` fits the differences about an element; *shown is what they say. Distances go by the
+ * size of the inputs and, where these are large, also by the size at which ops are curved. Where
+ * the op has a kink there, as a maximum has, anything between the slopes of both sides fits. */
 static bool fits(probe *p, uint32_t i, uint64_t at, double is, double most, double *shown)
 {
     const float x = ((float *)p->value[p->x.in[i]])[at];
-    const float h[] = {0x1p-6f, 0x1p-9f};
-    for (uint32_t k = 0; k < 2; k++) {
-        *shown = rise(p, i, at, x - h[k], x + h[k]);
-        if (!isfinite(*shown) || near(*shown, is, most))
+    const float scale = (float)p->e->scale;
+    double noise;
+    const float h[] = {0x1p-6f * scale, 0x1p-9f * scale, 0x1p-6f, 0x1p-9f};
+    for (uint32_t k = 0; k < (p->e->scale > 1 ? 4 : 2); k++) {
+        *shown = rise(p, i, at, x - h[k], x + h[k], &noise);
+        if (!isfinite(*shown) || near(*shown, is, most, noise))
             return true;
     }
-    const double left = rise(p, i, at, x - h[1], x), right = rise(p, i, at, x, x + h[1]);
-    return near(left, is, most) || near(right, is, most) || (is < left) != (is < right);
+    const double left = rise(p, i, at, x - h[1], x, &noise),
+                 right = rise(p, i, at, x, x + h[1], &noise);
+    return near(left, is, most, noise) || near(right, is, most, noise) ||
+           (is < left) != (is < right);
 }
 
 /* `got`: the gradient by grad(); NULL: it says that none flows. */
@@ -239,8 +252,8 @@ static void one(const check_op_example *e)
     static probe p;
     p = (probe){.e = e, .from = flows_from(e), .random = e->of->run->seed};
     if (!p.from) {
-        check_absent("grad() of '%s' refuses a gradient of each output (%s): %s", e->of->c->name,
-                     e->text, err_text());
+        check_op_unknown(e, "grad() of '%s' refuses a gradient of each output (%s): %s",
+                         e->of->c->name, e->text, err_text());
         return;
     }
     bool done = true;
@@ -251,7 +264,7 @@ static void one(const check_op_example *e)
         graph_free(&p.x.g);
     }
     if (!done)
-        check_absent("the gradient of '%s' cannot be computed: %s", e->of->c->name, p.why);
+        check_op_unknown(e, "the gradient of '%s' cannot be computed: %s", e->of->c->name, p.why);
 }
 
 void check_op_gradients(check_run *r)

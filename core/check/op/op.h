@@ -31,12 +31,18 @@ typedef struct check_op_example {
     weft_shape in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS];
     weft_attr attrs[GRAPH_DOC_ATTRS];
     uint32_t nin, nout, nattr;
-    char text[320]; /* "the example x:[4096, 2048]", for messages */
+    double scale;   /* of the inputs' values: about 1, 32 or 1/32 */
+    bool varied;    /* other attributes or another scale than in the first of these examples */
+    char text[400]; /* "the example x:[4096, 2048]", for messages */
 } check_op_example;
 
-/* Call `fn` for each example of each op of the file. `wants`: only ops for which it is true; NULL:
- * all. Where it is true for no op, the check is not applicable, because none `has` it. */
+/* Call `fn` for each example of each op of the file; for small ones again with inputs of about 32
+ * and 1/32, and with other numbers and flags in the attributes. `wants`: only ops for which it is
+ * true; NULL: all. Where it is true for no op, the check is not applicable, because none `has` it.
+ */
 typedef void (*check_op_use)(const check_op_example *e);
+void check_op_unknown(const check_op_example *e, const char *fmt, ...) /* check_absent(), unless */
+    __attribute__((format(printf, 2, 3)));                             /* the example is varied */
 void check_op_examples(check_run *r, bool small, bool (*wants)(const weft_op *op), const char *has,
                        check_op_use fn);
 

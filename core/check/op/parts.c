@@ -169,7 +169,7 @@ static void rows(const check_op_example *e, bool of_first)
         n = 0; /* check 169 says so */
     c = (cut){.e = e};
     if (!check_op_random(e, &random, true, c.from, c.whole, why)) {
-        check_absent("'%s' cannot be computed: %s", e->of->c->name, why);
+        check_op_unknown(e, "'%s' cannot be computed: %s", e->of->c->name, why);
         return;
     }
     for (uint32_t i = 0; i < n; i++) {
@@ -207,7 +207,7 @@ static void overwrite(const check_op_example *e)
         check_fail("in_place of '%s' says that %s may overwrite %s, which has another size",
                    e->of->c->name, e->call.form->out[0].name, e->call.form->in[k - 1].name);
     if (!check_op_random(e, &random, true, c.from, c.whole, why)) {
-        check_absent("'%s' cannot be computed: %s", e->of->c->name, why);
+        check_op_unknown(e, "'%s' cannot be computed: %s", e->of->c->name, why);
         return;
     }
     snprintf(text, sizeof text, "in place of %s, as in_place says,", e->call.form->in[k - 1].name);

@@ -36,8 +36,9 @@ bool check_op_compute(const check_op *of, const check_op_task *t, char why[1024]
 
 /* --- values.c --- */
 
-/* Memory for a tensor: numbers between 1/4 and 5/4, with both signs if `mixed`; ids are 0 and 1. */
-void *check_op_numbers(const weft_shape *s, uint64_t *random, bool mixed);
+/* Memory for a tensor: numbers between 1/4 and 5/4, times `scale`, with both signs if `mixed`; ids
+ * are 0 and 1. */
+void *check_op_numbers(const weft_shape *s, uint64_t *random, bool mixed, double scale);
 
 /* The attributes of a call with what kernels get besides (weft/op.h): "first", and for
  * WEFT_OP_NUMBERED "seed" and "whole.K". `part` of two parts, `in` the shapes of the whole job. */

@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-void *check_op_numbers(const weft_shape *s, uint64_t *random, bool mixed)
+void *check_op_numbers(const weft_shape *s, uint64_t *random, bool mixed, double scale)
 {
     const uint64_t n = graph_shape_elements(s);
     char *at = mem_alloc(graph_shape_bytes(s) + 1);
     for (uint64_t i = 0; i < n; i++) {
         const uint64_t x = check_random(random);
-        const float v = 0.25f + (float)(x >> 41) * 0x1p-23f;
+        const float v = (0.25f + (float)(x >> 41) * 0x1p-23f) * (float)scale;
         if (check_op_real(s))
             ((float *)(void *)at)[i] = mixed && x & 1 ? -v : v;
         else if (s->dtype == WEFT_I32)
@@ -126,7 +126,7 @@ bool check_op_random(const check_op_example *e, uint64_t *random, bool mixed, vo
                      void **to, char why[1024])
 {
     for (uint32_t i = 0; i < e->nin; i++)
-        from[i] = check_op_numbers(&e->in[i], random, mixed);
+        from[i] = check_op_numbers(&e->in[i], random, mixed, e->scale);
     const bool done = check_op_forward(e, (const void *const *)from, 0, to, why);
     if (!done)
         check_op_free(from, e->nin);

@@ -227,6 +227,8 @@ static weft_status set_up(bench *b)
     const char *key = st == WEFT_OK ? config_raw(b->cfg, "run.key") : NULL;
     job_options opt = {
         .key_file = key && *key ? key : NULL, .frozen_after = 30, .join_timeout = MEET};
+    opt.listen = st == WEFT_OK ? config_raw(b->cfg, "run.listen") : NULL;
+    opt.address = st == WEFT_OK ? config_raw(b->cfg, "run.address") : NULL;
     if (st == WEFT_OK)
         st = job_join(&b->who, &opt, &b->job);
     if (st == WEFT_OK)

@@ -90,7 +90,10 @@ static weft_status load_job(tuner *t, uint32_t ranks)
 static weft_status join(tuner *t)
 {
     const char *key = config_text(t->cfg, "run.key");
-    const job_options opt = {.key_file = *key ? key : NULL, .frozen_after = 30};
+    const job_options opt = {.key_file = *key ? key : NULL,
+                             .frozen_after = 30,
+                             .listen = config_text(t->cfg, "run.listen"),
+                             .address = config_text(t->cfg, "run.address")};
     return job_join(&t->who, &opt, &t->job);
 }
 
@@ -331,4 +334,4 @@ const command cli_cmd_tune = {
     "  tune.min=256 tune.max=1M tune.factor=64 tune.type=fp32   sizes and type of the table\n"
     "  tune.seconds=0.25   that each of its rows is timed\n"
     "  tune.passes=5       times that all is measured; the medians count",
-    run};
+    run, NULL};

@@ -218,4 +218,4 @@ const command cli_cmd_ops = {
     "  JOB.ini          ops of the plugins in its run.plugins, too; run.plugins=DIR does the same\n"
     "  --json           as JSON; of all ops with the other names of the ABI (axes, inputs, ...)\n"
     "  --markdown       the page docs/OPS.md",
-    run};
+    run, NULL};

@@ -29,10 +29,13 @@ static uint64_t program_digest(void)
 void doctor_check_system(doctor *d)
 {
     char kernel[128], host[128];
-    if (!doctor_read_text(d, kernel, sizeof kernel, "/proc/sys/kernel/osrelease"))
+    const bool known = doctor_read_text(d, kernel, sizeof kernel, "/proc/sys/kernel/osrelease");
+    if (!known)
         snprintf(kernel, sizeof kernel, "unknown");
     if (!doctor_read_text(d, host, sizeof host, "/proc/sys/kernel/hostname"))
         snprintf(host, sizeof host, "a machine without a host name");
+    if (!known)
+        doctor_set_unknown(d);
     doctor_add_line(d, "%s, Linux %s, weft %s built by %s", host, kernel, WEFT_VERSION,
                     __VERSION__);
     doctor_add_text(d, "kernel", "%s", kernel);
@@ -74,6 +77,8 @@ void doctor_check_processor(doctor *d)
         all = may;
     if (!may)
         may = all;
+    if (!all)
+        doctor_set_unknown(d);
     doctor_add_line(d, "%s, %u CPUs%s, %s", model, all, smt == 1 ? " (several a core)" : "",
                     x86 ? isa_of(flags) : "unknown instructions");
     doctor_add_text(d, "model", "%s", model);
@@ -166,7 +171,7 @@ void doctor_check_frequency(doctor *d)
         if (sscanf(*n, "cpu%u", &number) == 1)
             read_governor(d, *n, &g);
     if (!g.cpus) {
-        doctor_add_line(d, "not controlled by this system (as in most virtual machines)");
+        doctor_add_unknown(d, "not controlled by this system (as in most virtual machines)");
         return;
     }
     doctor_add_line(d, "governor %s on %u CPUs", g.mixed ? "mixed" : g.name, g.cpus);
@@ -184,7 +189,7 @@ void doctor_check_clock(doctor *d)
 #define CLOCK "/sys/devices/system/clocksource/clocksource0"
     char now[64], can[256];
     if (!doctor_read_text(d, now, sizeof now, CLOCK "/current_clocksource")) {
-        doctor_add_line(d, "not reported by the kernel");
+        doctor_add_unknown(d, "not reported by the kernel");
         return;
     }
     doctor_read_text(d, can, sizeof can, CLOCK "/available_clocksource");

@@ -93,6 +93,8 @@ void doctor_check_gpus(doctor *d)
         doctor_add_text(d, "driver", "%s", version);
     } else if (!n) {
         doctor_add_line(d, "none");
+        if (!doctor_path_exists(d, PCI))
+            doctor_set_unknown(d);
     }
     assess_driver(d, n, driver);
 }
@@ -109,13 +111,15 @@ static bool library_version(doctor *d, const char *library, const char *function
         const char *why = dlerror();
         bool absent = why && strstr(why, "No such file");
         doctor_add_line(d, "%s", absent ? "not installed" : why ? why : "cannot be loaded");
+        if (!absent)
+            doctor_set_unknown(d);
         return false;
     }
     version_function *ask;
     *(void **)&ask = dlsym(l, function);
     if (ask && ask(out) == 0)
         return true;
-    doctor_add_line(d, "%s does not report its version", library);
+    doctor_add_unknown(d, "%s does not report its version", library);
     return false;
 }
 

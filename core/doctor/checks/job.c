@@ -92,6 +92,8 @@ static void report_plan(doctor *d, const run_prepared *p)
                     s->ranks == 1 ? "" : "s", doctor_size_text(p->plans.peak));
     if (s->comm_choice)
         doctor_add_line(d, "%s", s->comm_choice);
+    if (s->comm_why)
+        doctor_add_line(d, "%s", s->comm_why);
     doctor_add_number(d, "ranks", s->ranks);
     doctor_add_number(d, "here", here_of(d->job, s->ranks));
     doctor_add_number(d, "peak", (int64_t)p->plans.peak);
@@ -105,7 +107,8 @@ void doctor_check_job(doctor *d)
 {
     const doctor_job *j = d->job;
     if (!j) {
-        doctor_add_line(d, "no job was named; weft doctor JOB.ini also checks whether a job fits");
+        doctor_add_unknown(d,
+                           "no job was named; weft doctor JOB.ini also checks whether a job fits");
         return;
     }
     config *cfg = config_copy(j->cfg, NULL);
@@ -280,7 +283,8 @@ void doctor_check_fit(doctor *d)
             peak = doctor_fact_number(d, "job", "peak", 0);
     const int64_t share = d->job && d->job->share ? d->job->share : here;
     if (here <= 0) {
-        doctor_add_line(d, "%s", d->job ? "unknown, because there is no plan" : "no job was named");
+        doctor_add_unknown(d, "%s",
+                           d->job ? "unknown, because there is no plan" : "no job was named");
         return;
     }
     if (doctor_fact_number(d, "job", "on_host", 0)) {

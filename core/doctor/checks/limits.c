@@ -81,8 +81,11 @@ void doctor_check_limits(doctor *d)
         doctor_add_reason(d, "Every connection to another rank needs one descriptor.");
         doctor_add_command(d, "ulimit -n %" PRId64, files[1] < 65536 ? files[1] : 65536);
     }
-    if (!locks && !opens)
-        doctor_add_line(d, "not reported by the kernel");
+    if (!locks || !opens)
+        doctor_add_unknown(d, "%s: not reported by the kernel",
+                           locks   ? "open files"
+                           : opens ? "locked memory"
+                                   : "limits");
 }
 
 /* --- control groups --- */
@@ -187,6 +190,10 @@ static void read_cgroups(const doctor *d, group *g)
 void doctor_check_container(doctor *d)
 {
     group g = {0};
+    if (!doctor_path_exists(d, "/proc/self/cgroup")) {
+        doctor_add_unknown(d, "not reported by the kernel");
+        return;
+    }
     read_cgroups(d, &g);
     int64_t cpus = doctor_fact_number(d, "processor", "allowed", 0);
     char time[64] = "all CPUs", memory[64] = "all memory";

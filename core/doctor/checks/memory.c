@@ -42,7 +42,7 @@ void doctor_check_memory(doctor *d)
     uint64_t total = 0, available = 0, swap = 0, swap_free = 0;
     if (!doctor_read_bytes(d, MEMINFO, "MemTotal", &total) ||
         !doctor_read_bytes(d, MEMINFO, "MemAvailable", &available)) {
-        doctor_add_line(d, "not reported by the kernel");
+        doctor_add_unknown(d, "not reported by the kernel");
         return;
     }
     bool swaps = doctor_read_bytes(d, MEMINFO, "SwapTotal", &swap) && swap &&
@@ -102,6 +102,8 @@ void doctor_check_huge_pages(doctor *d)
     if (doctor_read_text(d, text, sizeof text, THP "/shmem_enabled"))
         doctor_bracketed_word(text, shared, sizeof shared);
     doctor_add_line(d, "transparent: %s; of shared memory: %s", own, shared);
+    if (!strcmp(own, "unknown") || !strcmp(shared, "unknown"))
+        doctor_set_unknown(d);
     doctor_add_text(d, "transparent", "%s", own);
     doctor_add_text(d, "shared", "%s", shared);
     assess_transparent(d, own, shared);
@@ -143,7 +145,7 @@ void doctor_check_shared(doctor *d)
     } else if (known) {
         doctor_add_line(d, "/dev/shm: %s", doctor_size_text(size));
     } else {
-        doctor_add_line(d, "/dev/shm: default size of half the memory, or absent");
+        doctor_add_unknown(d, "/dev/shm: default size of half the memory, or absent");
     }
     if (!known)
         return;

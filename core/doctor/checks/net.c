@@ -154,6 +154,8 @@ void doctor_check_network(doctor *d)
     }
     if (!n)
         doctor_add_line(d, "no network interface");
+    if (!n && !doctor_path_exists(d, "/sys/class/net"))
+        doctor_set_unknown(d);
     doctor_add_number(d, "fastest", fastest);
 }
 
@@ -196,7 +198,7 @@ void doctor_check_sockets(doctor *d)
     doctor_read_text(d, how, sizeof how, "/proc/sys/net/ipv4/tcp_congestion_control");
     doctor_read_number(d, &queue, "/proc/sys/net/core/somaxconn");
     if (!known) {
-        doctor_add_line(d, "not reported by the kernel");
+        doctor_add_unknown(d, "not reported by the kernel");
         return;
     }
     doctor_add_line(d, "buffers up to %s in, %s out; congestion control %s",

@@ -75,12 +75,27 @@ static bool same_address(const struct sockaddr *a, const struct sockaddr *b)
                                                &((const struct sockaddr_in6 *)b)->sin6_addr, 16);
 }
 
-/* The address of this rank: MASTER_ADDR for rank 0, for others the source address of packets to it.
- */
+/* The address of this rank as it knows it since it has joined. */
+static bool own_address(const job_identity *who, route *w)
+{
+    const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_DGRAM};
+    struct addrinfo *found = NULL;
+    if (!*who->address || getaddrinfo(who->address, NULL, &hints, &found))
+        return false;
+    w->length = found->ai_addrlen <= sizeof w->local ? found->ai_addrlen : 0;
+    memcpy(&w->local, found->ai_addr, w->length);
+    freeaddrinfo(found);
+    return w->length > 0;
+}
+
+/* ... and where it does not: MASTER_ADDR for rank 0, for others the source address of packets to
+ * it. */
 static bool local_address(const job_identity *who, route *w)
 {
     struct addrinfo *found = NULL;
-    bool known = false;
+    bool known = own_address(who, w);
+    if (known)
+        return true;
     if (job_address_resolve(who, &found) != WEFT_OK)
         return false;
     for (struct addrinfo *a = found; a && !known; a = a->ai_next) {

@@ -112,7 +112,7 @@ static void probe_all(doctor *d, probe_request *t)
     uint32_t n;
     host_try_all(t->host);
     if (host_list(t->host, &all, &n) != WEFT_OK) {
-        doctor_add_line(d, "%s", err_text());
+        doctor_add_unknown(d, "%s", err_text());
         return;
     }
     doctor_add_external(d, t->host, all, n);
@@ -142,7 +142,7 @@ void doctor_check_plugins(doctor *d)
         run_tables_serve(&tables, t.host, NULL, true);
         probe_all(d, &t);
     } else {
-        doctor_add_line(d, "%s", err_text());
+        doctor_add_unknown(d, "%s", err_text());
     }
     host_destroy(t.host);
     run_tables_free(&tables);
@@ -170,7 +170,7 @@ static json_t *map_other(void *ctx)
 void doctor_check_peers(doctor *d)
 {
     if (*d->root) {
-        doctor_add_line(d, "not tested: %s is not this machine", d->root);
+        doctor_add_unknown(d, "not tested: %s is not this machine", d->root);
         return;
     }
     char why[256] = "";

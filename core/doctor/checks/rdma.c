@@ -144,6 +144,8 @@ void doctor_check_rdma(doctor *d)
     doctor_add_number(d, "active", active);
     if (!n) {
         doctor_add_line(d, "no device");
+        if (!doctor_path_exists(d, "/sys/class"))
+            doctor_set_unknown(d);
         return;
     }
     for (uint32_t i = 0; i < n; i++)

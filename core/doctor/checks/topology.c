@@ -192,7 +192,7 @@ void doctor_check_topology(doctor *d)
     hwloc_topology_t t;
     devices nics = {0}, gpus = {0};
     if (load(d, &t) != WEFT_OK || !count(t, HWLOC_OBJ_CORE)) {
-        doctor_add_line(d, "hwloc finds no cores below %s/sys", d->root);
+        doctor_add_unknown(d, "hwloc finds no cores below %s/sys", d->root);
         return;
     }
     report_processors(d, t);

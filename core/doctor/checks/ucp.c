@@ -20,12 +20,14 @@ static bool report_version(doctor *d)
         const char *why = dlerror();
         const bool absent = why && strstr(why, "No such file");
         doctor_add_line(d, "%s", absent ? "not installed" : why ? why : "cannot be loaded");
+        if (!absent)
+            doctor_set_unknown(d);
         return false;
     }
     version_function *ask;
     *(void **)&ask = dlsym(l, "ucp_get_version");
     if (!ask) {
-        doctor_add_line(d, NAMED " does not report its version");
+        doctor_add_unknown(d, NAMED " does not report its version");
         return false;
     }
     ask(&major, &minor, &release);

@@ -22,6 +22,8 @@ const graph_name graph_names_inputs[] = {
     {"tokens", "ids of the tokens"},
     {"targets", "ids of the tokens that follow; a negative id counts nothing"},
     {"positions", "position of each token in its sequence, from 0"},
+    {"document_positions", "from data that tells documents apart: tokens of its document before a "
+                           "token; gpt2 and llama keep attention within documents then"},
     {"first_token", "an int64 scalar: number in the whole run of the micro-batch's first token"},
     {0},
 };

@@ -8,6 +8,9 @@
 
 #include "graph/ops/util.h"
 
+#define FIRST_LETTER '0'
+#define LETTERS ('z' - FIRST_LETTER + 1)
+
 typedef struct operand {
     char name[16];
     bool optional;
@@ -28,8 +31,13 @@ typedef struct match {
     const weft_shape *in;
     uint32_t nin, dtype; /* dtype: the compute type, once known */
     operand ops[WEFT_MAX_OPERANDS];
-    bound of[128]; /* by letter */
+    bound of[LETTERS]; /* by letter */
 } match;
+
+static uint32_t slot(char letter)
+{
+    return (uint32_t)(letter - FIRST_LETTER);
+}
 
 /* Parses one operand, "b?[O..]:f32". Signatures are constants of the core: syntax is not
  * checked. */
@@ -95,7 +103,7 @@ static uint32_t group_size(const match *m, uint32_t i, bool *right)
     uint32_t fixed = 0, groups = 0;
     for (uint32_t k = 0; k < m->ops[i].n; k++) {
         char c = m->ops[i].letter[k];
-        const bound *at = &m->of[(unsigned char)c];
+        const bound *at = &m->of[slot(c)];
         if (is_group(c) && !at->n)
             groups++;
         else
@@ -110,7 +118,7 @@ static uint32_t group_size(const match *m, uint32_t i, bool *right)
 static uint32_t rank_rival(const match *m, uint32_t i)
 {
     for (uint32_t k = 0; k < m->ops[i].n; k++) {
-        const bound *at = &m->of[(unsigned char)m->ops[i].letter[k]];
+        const bound *at = &m->of[slot(m->ops[i].letter[k])];
         if (at->n && at->by != i)
             return at->by;
     }
@@ -135,7 +143,7 @@ static weft_status match_input(match *m, uint32_t i)
     if (!right)
         return misfit(m, i, rank_rival(m, i));
     for (uint32_t k = 0; k < m->ops[i].n; k++) {
-        bound *of = &m->of[(unsigned char)m->ops[i].letter[k]];
+        bound *of = &m->of[slot(m->ops[i].letter[k])];
         const weft_axis *axes = &m->in[i].axes[at];
         if (!of->n) {
             of->n = is_group(m->ops[i].letter[k]) ? rest : 1;
@@ -154,7 +162,7 @@ static weft_status make_output(const match *m, const operand *o, weft_shape *out
 {
     *out = (weft_shape){.dtype = o->dtype ? o->dtype : m->dtype};
     for (uint32_t k = 0; k < o->n; k++) {
-        const bound *of = &m->of[(unsigned char)o->letter[k]];
+        const bound *of = &m->of[slot(o->letter[k])];
         for (uint32_t j = 0; j < of->n; j++) {
             if (out->rank == WEFT_MAX_AXES)
                 return graph_op_fail(m->b, WEFT_USAGE, "%s: %s would have more than %d axes",
@@ -190,7 +198,14 @@ static weft_status match_inputs(match *m, const char **p)
 weft_status graph_op_infer(const char *signature, const weft_builder *b, const weft_shape *in,
                            uint32_t nin, weft_shape *out, uint32_t *nout)
 {
-    match m = {.signature = signature, .b = b, .in = in, .nin = nin};
+    match m; /* large, and made for each op: only what is read is set */
+    m.signature = signature;
+    m.b = b;
+    m.in = in;
+    m.nin = nin;
+    m.dtype = 0;
+    for (uint32_t i = 0; i < LETTERS; i++)
+        m.of[i].n = 0;
     const char *p = strstr(signature, ": ") + 2;
     weft_status st = match_inputs(&m, &p);
     if (st != WEFT_OK)

@@ -2,31 +2,42 @@
  *
  * y = x * rstd * g with rstd = 1 / sqrt(mean(x^2) + eps) over the last axis, which is never cut:
  * layer normalisation without the mean and without the bias. rstd is an output, kept for the
- * backward pass. */
+ * backward pass. x is [tokens, features], or [tokens, heads, features]: each head of queries or
+ * keys by itself. */
 #include "graph/ops/util.h"
+
+static bool of_heads(const weft_shape *in, uint32_t nin)
+{
+    return nin && in[0].rank == 3;
+}
 
 static weft_status norm_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                               const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return graph_op_infer("rmsnorm: x[t,c] g[c] -> y[t,c] rstd[t]:f32", self->b, in, nin, out,
-                          nout);
+    return graph_op_infer(of_heads(in, nin) ? "rmsnorm: x[t,h,c] g[c] -> y[t,h,c] rstd[t,h]:f32"
+                                            : "rmsnorm: x[t,c] g[c] -> y[t,c] rstd[t]:f32",
+                          self->b, in, nin, out, nout);
 }
 
 static weft_status dx_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                             const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return graph_op_infer("rmsnorm.dx: dy[t,c] x[t,c] g[c] rstd[t]:f32 -> dx[t,c]", self->b, in,
-                          nin, out, nout);
+    return graph_op_infer(of_heads(in, nin)
+                              ? "rmsnorm.dx: dy[t,h,c] x[t,h,c] g[c] rstd[t,h]:f32 -> dx[t,h,c]"
+                              : "rmsnorm.dx: dy[t,c] x[t,c] g[c] rstd[t]:f32 -> dx[t,c]",
+                          self->b, in, nin, out, nout);
 }
 
 static weft_status dw_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                             const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return graph_op_infer("rmsnorm.dw: dy[t,c] x[t,c] rstd[t]:f32 -> dg[c]", self->b, in, nin, out,
-                          nout);
+    return graph_op_infer(of_heads(in, nin)
+                              ? "rmsnorm.dw: dy[t,h,c] x[t,h,c] rstd[t,h]:f32 -> dg[c]"
+                              : "rmsnorm.dw: dy[t,c] x[t,c] rstd[t]:f32 -> dg[c]",
+                          self->b, in, nin, out, nout);
 }
 
 static weft_status norm_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
@@ -44,13 +55,21 @@ static weft_status norm_grad(const weft_op_self *self, const weft_opcall *call, 
     return graph_op_append(self->b, "rmsnorm.dw", (weft_tensor[]){dy, x, rstd}, 3, &din[1]);
 }
 
+/* Tokens, and heads where there are any. */
+static uint32_t cuts(const weft_opcall *call, const weft_builder *b)
+{
+    weft_shape x;
+    const bool heads = b->shape(b->ctx, call->in[0], &x) == WEFT_OK && x.rank == 3;
+    return heads ? 1u << 0 | 1u << 1 : 1u << 0;
+}
+
 static weft_status norm_shard(const weft_op_self *self, const weft_opcall *call,
                               const char *mesh_axis, uint32_t size, const weft_place *in,
                               weft_place *out)
 {
     (void)mesh_axis;
     (void)size;
-    return graph_op_shard(self->b, call, in, out, &(shard_rule){.only = 1u << 0});
+    return graph_op_shard(self->b, call, in, out, &(shard_rule){.only = cuts(call, self->b)});
 }
 
 /* Both gradients are linear in dy; dg adds up over the tokens. */
@@ -60,7 +79,8 @@ static weft_status dx_shard(const weft_op_self *self, const weft_opcall *call,
 {
     (void)mesh_axis;
     (void)size;
-    return graph_op_shard(self->b, call, in, out, &(shard_rule){.terms = "a---", .only = 1u << 0});
+    return graph_op_shard(self->b, call, in, out,
+                          &(shard_rule){.terms = "a---", .only = cuts(call, self->b)});
 }
 
 static weft_status dw_shard(const weft_op_self *self, const weft_opcall *call,
@@ -70,7 +90,7 @@ static weft_status dw_shard(const weft_op_self *self, const weft_opcall *call,
     (void)mesh_axis;
     (void)size;
     return graph_op_shard(self->b, call, in, out,
-                          &(shard_rule){.terms = "a--", .only = 1u << 0, .sums = 1});
+                          &(shard_rule){.terms = "a--", .only = cuts(call, self->b), .sums = 1});
 }
 
 const op_entry graph_op_rmsnorm_family[] = {
@@ -80,20 +100,23 @@ const op_entry graph_op_rmsnorm_family[] = {
       .grad = norm_grad,
       .shard = norm_shard,
       .doc = OP_DOC(.help = "y = x rstd g over the last axis; rstd = 1 / sqrt(mean(x^2) + eps)",
-                    .operands = "x:cTC g:cC", .results = "y:cTC rstd:fT",
+                    .operands = "x:cTC g:cC | x:cTHC g:cC",
+                    .results = "y:cTC rstd:fT | y:cTHC rstd:fTH",
                     .attributes = "eps real 1e-05 added to the mean of the squares")}},
     {"rmsnorm.dx",
      {.struct_size = sizeof(weft_op),
       .infer = dx_infer,
       .shard = dx_shard,
-      .doc = OP_DOC(.help = "the gradient of x in rmsnorm", .operands = "dy:cTC x:cTC g:cC rstd:fT",
-                    .results = "dx:cTC")}},
+      .doc = OP_DOC(.help = "the gradient of x in rmsnorm",
+                    .operands = "dy:cTC x:cTC g:cC rstd:fT | dy:cTHC x:cTHC g:cC rstd:fTH",
+                    .results = "dx:cTC | dx:cTHC")}},
     {"rmsnorm.dw",
      {.struct_size = sizeof(weft_op),
       .flags = WEFT_OP_ACCUMULATES,
       .infer = dw_infer,
       .shard = dw_shard,
-      .doc = OP_DOC(.help = "the gradient of g in rmsnorm", .operands = "dy:cTC x:cTC rstd:fT",
-                    .results = "dg:gC")}},
+      .doc = OP_DOC(.help = "the gradient of g in rmsnorm",
+                    .operands = "dy:cTC x:cTC rstd:fT | dy:cTHC x:cTHC rstd:fTH",
+                    .results = "dg:gC | dg:gC")}},
     {0},
 };

@@ -7,9 +7,15 @@
  *   y[i]     = x[i] cos a - x[i + half] sin a        a = sign * p * theta^(-2 i / head_dim)
  *   y[i + half] = x[i + half] cos a + x[i] sin a
  *
- * Attributes: sequence, theta (default 10000), sign (1, or -1 for the inverse; default 1). The
+ * Attributes: sequence, theta (default 10000), sign (1, or -1 for the inverse; default 1). For
+ * longer sequences than a model was first trained on, `factor` divides angles: all of them, or
+ * with `original`, the length of that training, those that turn less than `low` times in it, and
+ * a part of it those that turn less than `high` times (Llama 3). The
  * gradient of a rotation is the inverse rotation of dy; nothing has to be kept for it. It may be
- * split along heads, and along tokens by whole sequences. */
+ * split along heads, and along tokens by whole sequences.
+ *
+ * With a second operand, at [t], the position of each token is given: from 0 to sequence - 1, and
+ * the nearest of these for one outside. Then tokens need not be whole sequences. */
 #include <string.h>
 
 #include "graph/ops/util.h"
@@ -17,7 +23,9 @@
 static weft_status rope_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                               const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
-    weft_status st = graph_op_infer("rope: x[t,h,d] -> y[t,h,d]", self->b, in, nin, out, nout);
+    weft_status st = graph_op_infer(nin > 1 ? "rope: x[t,h,d] at[t]:i32 -> y[t,h,d]"
+                                            : "rope: x[t,h,d] -> y[t,h,d]",
+                                    self->b, in, nin, out, nout);
     if (st != WEFT_OK)
         return st;
     int64_t sign = graph_op_attr_i(attrs, nattr, "sign", 1);
@@ -29,7 +37,16 @@ static weft_status rope_infer(const weft_op_self *self, const weft_attr *attrs, 
     if (!(graph_op_attr_f(attrs, nattr, "theta", 1e4) > 0) || (sign != 1 && sign != -1))
         return graph_op_fail(self->b, WEFT_USAGE,
                              "rope needs a positive attribute 'theta' and a 'sign' of 1 or -1");
-    return graph_op_check_sequence(self->b, "rope", attrs, nattr, &in[0]);
+    const double low = graph_op_attr_f(attrs, nattr, "low", 1),
+                 high = graph_op_attr_f(attrs, nattr, "high", 4);
+    if (!(graph_op_attr_f(attrs, nattr, "factor", 1) > 0) || !(low > 0) || !(high > low) ||
+        graph_op_attr_i(attrs, nattr, "original", 0) < 0)
+        return graph_op_fail(self->b, WEFT_USAGE,
+                             "rope needs a positive 'factor', 0 < 'low' < 'high', and an "
+                             "'original' of 0 or more");
+    if (nin > 1 && graph_op_attr_i(attrs, nattr, "sequence", 0) < 1)
+        return graph_op_fail(self->b, WEFT_USAGE, "rope needs the attribute 'sequence'");
+    return nin > 1 ? WEFT_OK : graph_op_check_sequence(self->b, "rope", attrs, nattr, &in[0]);
 }
 
 static weft_status rope_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
@@ -37,14 +54,15 @@ static weft_status rope_grad(const weft_op_self *self, const weft_opcall *call, 
 {
     if (!call->dout[0] || !graph_op_expects(self->b, call, 0, phase))
         return WEFT_OK;
-    weft_attr attrs[8];
+    weft_attr attrs[16];
     uint32_t n = 0;
-    for (uint32_t i = 0; i < call->nattr && n < 7; i++)
+    for (uint32_t i = 0; i < call->nattr && n < 15; i++)
         if (strcmp(call->attrs[i].key, "sign"))
             attrs[n++] = call->attrs[i];
     attrs[n++] =
         (weft_attr){.key = "sign", .i = -graph_op_attr_i(call->attrs, call->nattr, "sign", 1)};
-    return self->b->op(self->b->ctx, "rope", attrs, n, &call->dout[0], 1, 0, &din[0], 1);
+    const weft_tensor in[] = {call->dout[0], call->nin > 1 ? call->in[1] : 0};
+    return self->b->op(self->b->ctx, "rope", attrs, n, in, call->nin, 0, &din[0], 1);
 }
 
 static weft_status rope_shard(const weft_op_self *self, const weft_opcall *call,
@@ -53,8 +71,10 @@ static weft_status rope_shard(const weft_op_self *self, const weft_opcall *call,
 {
     (void)mesh_axis;
     weft_status st = graph_op_shard(self->b, call, in, out,
-                                    &(shard_rule){.terms = "a", .only = 1u << 0 | 1u << 1});
-    return st != WEFT_OK ? st : graph_op_check_split(self->b, "rope", call, size, in[0]);
+                                    &(shard_rule){.terms = "a-", .only = 1u << 0 | 1u << 1});
+    return st != WEFT_OK || call->nin > 1
+               ? st
+               : graph_op_check_split(self->b, "rope", call, size, in[0]);
 }
 
 const op_entry graph_op_rope_family[] = {
@@ -64,11 +84,17 @@ const op_entry graph_op_rope_family[] = {
       .infer = rope_infer,
       .grad = rope_grad,
       .shard = rope_shard,
-      .doc = OP_DOC(.help = "y = x, the pairs (i, i + head_dim / 2) of each head turned by sign p "
-                            "theta^(-2 i / head_dim), p the position of the token in its sequence",
-                    .operands = "x:cTHD", .results = "y:cTHD",
-                    .attributes = "sequence int - tokens of one sequence: a part of the tokens has "
-                                  "whole sequences; theta real 10000 the base of the angles; sign "
-                                  "int 1 1, or -1 for the inverse rotation")}},
+      .doc =
+          OP_DOC(.help = "y = x, the pairs (i, i + head_dim / 2) of each head turned by sign p "
+                         "theta^(-2 i / head_dim), p the position of the token in its sequence, or "
+                         "at[t]",
+                 .operands = "x:cTHD | x:cTHD at:iT", .results = "y:cTHD | y:cTHD",
+                 .attributes = "sequence int - tokens of one sequence: a part of the tokens has "
+                               "whole sequences; theta real 10000 the base of the angles; sign "
+                               "int 1 1, or -1 for the inverse rotation; factor real 1 what "
+                               "angles are divided by; original int 0 the sequence of a first "
+                               "training: angles that turn high times in it or more stay; low "
+                               "real 1 below so many turns angles are divided entirely; high "
+                               "real 4 as original says")}},
     {0},
 };

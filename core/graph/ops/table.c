@@ -8,7 +8,7 @@ static const op_entry *const families[] = {
     graph_op_attention_family, graph_op_rope_family,        graph_op_embedding_family,
     graph_op_loss_family,      graph_op_elementwise_family, graph_op_misc_family,
     graph_op_swiglu_family,    graph_op_vocab_loss_family,  graph_op_rename_family,
-    graph_op_axis_family,      graph_op_random_family,
+    graph_op_axis_family,      graph_op_random_family,      graph_op_cached_family,
 };
 #define FAMILIES (sizeof families / sizeof *families)
 

@@ -24,7 +24,7 @@ extern const op_entry graph_op_linear_family[], graph_op_norm_family[], graph_op
     graph_op_attention_family[], graph_op_rope_family[], graph_op_embedding_family[],
     graph_op_loss_family[], graph_op_elementwise_family[], graph_op_misc_family[],
     graph_op_swiglu_family[], graph_op_vocab_loss_family[], graph_op_rename_family[],
-    graph_op_axis_family[], graph_op_random_family[];
+    graph_op_axis_family[], graph_op_random_family[], graph_op_cached_family[];
 
 /* b->err_fail() with a format. */
 weft_status graph_op_fail(const weft_builder *b, weft_status code, const char *fmt, ...)

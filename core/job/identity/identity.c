@@ -2,10 +2,12 @@
  *
  * Launchers set four families of variables. RANK and WORLD_SIZE (ours and torchrun's) have
  * precedence; then mpirun's names (OMPI_COMM_WORLD_* of Open MPI, PMI_* of MPICH and others); then
- * srun's. Contradictions are errors, with one exception: Slurm's variables are inherited by
- * everything inside an allocation, so they never override or contradict another family, and inside
- * a batch script (where SLURM_PROCID is 0 although srun was not called) they are ignored. Under our
- * own launcher only RANK counts.
+ * srun's. A pod of an Indexed Job of Kubernetes has JOB_COMPLETION_INDEX, which stands for RANK
+ * where only WORLD_SIZE is set; a pod without WORLD_SIZE and MASTER_ADDR is a job of one rank.
+ * Contradictions are errors, with one exception: Slurm's variables are inherited by everything
+ * inside an allocation, so they never override or contradict another family, and inside a batch
+ * script (where SLURM_PROCID is 0 although srun was not called) they are ignored. Under our own
+ * launcher only RANK counts.
  *
  * MASTER_ADDR and MASTER_PORT say where rank 0 is. In a Slurm step they need not be set: slurm.h
  * finds both, and the local numbers too, with every --mpi of srun. */
@@ -20,6 +22,7 @@
 #include "job/identity/slurm.h"
 #include "job/job.h"
 #include "job/launch/control.h"
+#include "job/wire/endpoint.h"
 
 #define RANKS_MAX 65536
 
@@ -42,6 +45,12 @@ static const dialect torch = {"RANK",
                               "LOCAL_WORLD_SIZE",
                               "RANK and WORLD_SIZE",
                               {"TORCHELASTIC_RUN_ID"}};
+static const dialect indexed_job = {"JOB_COMPLETION_INDEX",
+                                    "WORLD_SIZE",
+                                    "LOCAL_RANK",
+                                    "LOCAL_WORLD_SIZE",
+                                    "JOB_COMPLETION_INDEX and WORLD_SIZE",
+                                    {NULL}};
 static const dialect open_mpi = {"OMPI_COMM_WORLD_RANK",
                                  "OMPI_COMM_WORLD_SIZE",
                                  "OMPI_COMM_WORLD_LOCAL_RANK",
@@ -156,19 +165,36 @@ static weft_status read_slurm(reading *r)
     return st != WEFT_OK ? st : judge(&d, r);
 }
 
+/* RANK and WORLD_SIZE, or of a pod the latter alone. *which: whose variables they are. */
+static weft_status read_plain(const dialect **which, reading *r)
+{
+    const char *index = getenv("JOB_COMPLETION_INDEX");
+    const bool sized = getenv("WORLD_SIZE") != NULL;
+    *which = index && !getenv("RANK") && sized ? &indexed_job : &torch;
+    if (index && !getenv("RANK") && !sized && getenv("MASTER_ADDR"))
+        return err_fail(WEFT_USAGE,
+                        "this is pod %.20s of an Indexed Job with MASTER_ADDR=%.60s and without "
+                        "WORLD_SIZE: set WORLD_SIZE to the Job's `completions`, or, if each pod "
+                        "trains alone, unset MASTER_ADDR",
+                        index, getenv("MASTER_ADDR"));
+    weft_status st = read_dialect(*which, r);
+    return st == WEFT_OK ? judge(*which, r) : st;
+}
+
 static weft_status find(reading *out)
 {
     reading t, o, p, s;
-    weft_status st = read_dialect(&torch, &t);
-    if (st == WEFT_OK)
-        st = judge(&torch, &t);
-    *out = t;
-    if (st != WEFT_OK || (t.rank_set && getenv(CONTROL_FD_ENV)))
+    const dialect *plain;
+    weft_status st = read_plain(&plain, &t);
+    if (st != WEFT_OK)
         return st;
+    *out = t;
+    if (t.rank_set && getenv(CONTROL_FD_ENV))
+        return WEFT_OK;
     if ((st = read_dialect(&open_mpi, &o)) != WEFT_OK || (st = judge(&open_mpi, &o)) != WEFT_OK ||
         (st = read_dialect(&pmi, &p)) != WEFT_OK || (st = judge(&pmi, &p)) != WEFT_OK ||
-        (st = agree(&torch, &t, &open_mpi, &o)) != WEFT_OK ||
-        (st = agree(&torch, &t, &pmi, &p)) != WEFT_OK ||
+        (st = agree(plain, &t, &open_mpi, &o)) != WEFT_OK ||
+        (st = agree(plain, &t, &pmi, &p)) != WEFT_OK ||
         (st = agree(&open_mpi, &o, &pmi, &p)) != WEFT_OK)
         return st;
     if (!t.rank_set && (o.rank_set || p.rank_set))
@@ -186,11 +212,48 @@ static bool is_loopback(const char *addr)
     return !strncmp(addr, "127.", 4) || !strcmp(addr, "localhost") || !strcmp(addr, "::1");
 }
 
+/* MASTER_ADDR, or the node of a Slurm step; it may have a port: "[::1]:29500". */
+static weft_status take_address(const char *addr, uint16_t *port, job_identity *out)
+{
+    if (addr && (!*addr || strlen(addr) >= sizeof out->addr))
+        return err_fail(WEFT_USAGE, "MASTER_ADDR has %zu bytes; an address has 1 to %zu",
+                        strlen(addr), sizeof out->addr - 1);
+    if (!job_endpoint_split(addr ? addr : "127.0.0.1", out->addr, sizeof out->addr, port))
+        return err_fail(WEFT_USAGE,
+                        "MASTER_ADDR=%s is not NAME, NAME:PORT, an address or [ADDRESS]:PORT",
+                        addr);
+    return WEFT_OK;
+}
+
+/* The port of MASTER_PORT, of MASTER_ADDR or of a Slurm step, in this order. */
+static weft_status take_port(const reading *r, uint16_t of_addr, uint16_t of_step, uint16_t *out)
+{
+    bool set;
+    uint32_t port = 0;
+    weft_status st = number("MASTER_PORT", 65536, &set, &port);
+    if (st != WEFT_OK)
+        return st;
+    if (port && of_addr && port != of_addr)
+        return err_fail(WEFT_USAGE,
+                        "MASTER_ADDR ends with port %u and MASTER_PORT is %u: remove one of them",
+                        of_addr, port);
+    if (!set)
+        port = of_addr ? of_addr : of_step;
+    if (!port)
+        return err_fail(WEFT_USAGE,
+                        "this is rank %u of %u and MASTER_PORT is %s: give every rank the same "
+                        "free port of rank 0's machine",
+                        r->rank, r->size, set ? "0" : "not set");
+    *out = (uint16_t)port;
+    return WEFT_OK;
+}
+
 /* MASTER_ADDR and MASTER_PORT, and what of the local numbers follows from them. */
 static weft_status find_meeting(reading *r, job_identity *out)
 {
     const char *addr = getenv("MASTER_ADDR");
     job_slurm_step step = {.port = 0};
+    uint16_t port = 0;
     if (r->slurm && (!addr || !getenv("MASTER_PORT")) && getenv("SLURM_STEP_NODELIST")) {
         const weft_status st = job_slurm_read(&step);
         if (st != WEFT_OK)
@@ -205,29 +268,15 @@ static weft_status find_meeting(reading *r, job_identity *out)
                         "the %u ranks of this job are on several machines and MASTER_ADDR is "
                         "not set: give every rank the address of rank 0's machine",
                         r->size);
-    if (addr && (!*addr || strlen(addr) >= sizeof out->addr))
-        return err_fail(WEFT_USAGE, "MASTER_ADDR has %zu bytes; an address has 1 to %zu",
-                        strlen(addr), sizeof out->addr - 1);
-    snprintf(out->addr, sizeof out->addr, "%s", addr ? addr : "127.0.0.1");
+    const weft_status st = take_address(addr, &port, out);
+    if (st != WEFT_OK)
+        return st;
     bool here = is_loopback(out->addr);
     out->local_rank = r->local_set ? r->local : here ? r->rank : 0;
     out->local_ranks = r->local_size_set ? r->local_size : here ? r->size : out->local_rank + 1;
     out->local_rank_said = r->local_set;
     out->local_ranks_said = r->local_size_set;
-    bool set;
-    uint32_t port = 0;
-    weft_status st = number("MASTER_PORT", 65536, &set, &port);
-    if (st != WEFT_OK)
-        return st;
-    if (!set && step.port)
-        port = step.port;
-    if (!port)
-        return err_fail(WEFT_USAGE,
-                        "this is rank %u of %u and MASTER_PORT is %s: give every rank the same "
-                        "free port of rank 0's machine",
-                        r->rank, r->size, set ? "0" : "not set");
-    out->port = (uint16_t)port;
-    return WEFT_OK;
+    return take_port(r, port, step.port, &out->port);
 }
 
 weft_status job_identify(job_identity *out)

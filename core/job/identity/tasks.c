@@ -33,6 +33,12 @@ weft_status job_check_tasks(uint32_t ranks, const char *command)
                             ranks, launchers[i].who, tasks, ranks, launchers[i].who, tasks,
                             command);
     }
+    if (ranks && getenv("JOB_COMPLETION_INDEX") && !getenv("RANK") && number("WORLD_SIZE") > 1)
+        return err_fail(WEFT_USAGE,
+                        "-n %u: an Indexed Job has started this program in %lu pods, and each "
+                        "would start a job of its own with %u ranks; leave -n out: `%s`, or unset "
+                        "WORLD_SIZE if each pod trains alone",
+                        ranks, number("WORLD_SIZE"), ranks, command);
     const unsigned long tasks = number("SLURM_NTASKS"), nodes = number("SLURM_JOB_NUM_NODES");
     if (!number("SLURM_JOB_ID") || number("SLURM_STEP_NUM_TASKS") || getenv("RANK") ||
         getenv("OMPI_COMM_WORLD_RANK") || getenv("PMI_RANK"))

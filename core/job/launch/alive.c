@@ -39,7 +39,7 @@ struct alive_watch {
     _Atomic uint32_t *word;
     uint64_t bytes;
     _Atomic uint32_t stop;
-    uint32_t ranks, nwatchers;
+    uint32_t ranks, first, count, nwatchers;
     watcher *watchers;
 };
 
@@ -110,24 +110,27 @@ void job_alive_watch_begin(alive_watch *w)
     sigset_t all, before;
     close(w->page_fd); /* the ranks have inherited it */
     w->page_fd = -1;
-    w->nwatchers = (w->ranks + WORDS_A_WAIT - 1) / WORDS_A_WAIT;
+    w->nwatchers = (w->count + WORDS_A_WAIT - 1) / WORDS_A_WAIT;
     w->watchers = mem_alloc(w->nwatchers * sizeof *w->watchers);
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
     for (uint32_t i = 0; i < w->nwatchers; i++) {
         watcher *x = &w->watchers[i];
         x->watch = w;
-        x->first = i * WORDS_A_WAIT;
-        x->n = w->ranks - x->first < WORDS_A_WAIT ? w->ranks - x->first : WORDS_A_WAIT;
+        const uint32_t left = w->count - i * WORDS_A_WAIT;
+        x->first = w->first + i * WORDS_A_WAIT;
+        x->n = left < WORDS_A_WAIT ? left : WORDS_A_WAIT;
         x->running = !pthread_create(&x->thread, NULL, watch_words, x);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-alive_watch *job_alive_open(uint32_t ranks)
+alive_watch *job_alive_open(uint32_t ranks, uint32_t first, uint32_t count)
 {
     alive_watch *w = mem_alloc(sizeof *w);
     w->ranks = ranks;
+    w->first = first;
+    w->count = count;
     w->page_fd = w->ends[0] = w->ends[1] = -1;
     if (make_page(w))
         return w;
@@ -147,7 +150,8 @@ int job_alive_watch_fd(const alive_watch *w)
 
 bool job_alive_take(alive_watch *w, uint32_t *rank)
 {
-    return w && read(w->ends[0], rank, sizeof *rank) == (ssize_t)sizeof *rank && *rank < w->ranks;
+    return w && read(w->ends[0], rank, sizeof *rank) == (ssize_t)sizeof *rank &&
+           *rank - w->first < w->count;
 }
 
 void job_alive_close(alive_watch *w)

@@ -26,10 +26,10 @@
 
 typedef struct alive_watch alive_watch;
 
-/* The page for `ranks` ranks. Its descriptor is close-on-exec; ranks inherit it explicitly. NULL
- * when the kernel refuses such memory: then deaths are detected later, and nothing else changes.
- * [setup] */
-alive_watch *job_alive_open(uint32_t ranks);
+/* The page for a job of `ranks` ranks, of which `count` from `first` on are watched. Its descriptor
+ * is close-on-exec; ranks inherit it explicitly. NULL when the kernel refuses such memory: then
+ * deaths are detected later, and nothing else changes. [setup] */
+alive_watch *job_alive_open(uint32_t ranks, uint32_t first, uint32_t count);
 int job_alive_page(const alive_watch *w); /* -1 for NULL */
 
 /* Start threads that watch the page (they block all signals), and close its descriptor. Call it

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "job/launch/outcome.h"
 #include "job/restart/progress.h"
 
 #define LAUNCH_MAX 1024 /* ranks on one machine */
@@ -40,13 +41,6 @@ typedef struct job_launch_args {
     uint32_t attempt;             /* its number, in the environment of the ranks; 0: none */
     const job_progress *progress; /* lent to the ranks; NULL: none */
 } job_launch_args;
-
-typedef struct job_launch_end {
-    int status;
-    bool failed; /* status 1 because `rank` failed, and no signal has asked for an end */
-    uint32_t rank;
-    char why[256]; /* how, as printed */
-} job_launch_end;
 
 void job_launch(const job_launch_args *args, job_launch_end *out);
 

@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,9 +53,9 @@ static char **make_environment(pool *p, const spawn_job *s, uint32_t rank, int c
             e[k++] = environ[i];
     e[k++] = pool_printf(p, "RANK=%u", rank);
     e[k++] = pool_printf(p, "WORLD_SIZE=%u", s->ranks);
-    e[k++] = pool_printf(p, "LOCAL_RANK=%u", rank);
-    e[k++] = pool_printf(p, "LOCAL_WORLD_SIZE=%u", s->ranks);
-    e[k++] = pool_text(p, "MASTER_ADDR=127.0.0.1");
+    e[k++] = pool_printf(p, "LOCAL_RANK=%u", rank - s->first);
+    e[k++] = pool_printf(p, "LOCAL_WORLD_SIZE=%u", s->count);
+    e[k++] = pool_printf(p, "MASTER_ADDR=%s", s->addr ? s->addr : "127.0.0.1");
     e[k++] = pool_printf(p, "MASTER_PORT=%u", s->port);
     e[k++] = pool_printf(p, CONTROL_FD_ENV "=%d", control);
     if (s->key_fd >= 0)
@@ -133,16 +134,24 @@ weft_status job_spawn_rank(const spawn_job *s, uint32_t rank, spawn_child *out)
     return st;
 }
 
-static weft_status open_socket(spawn_job *s)
+weft_status job_spawn_listen(spawn_job *s, const char *addr)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof a;
-    s->store_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (s->store_fd < 0 || bind(s->store_fd, (struct sockaddr *)&a, sizeof a) ||
-        job_listen_guarded(s->store_fd, s->ranks) ||
-        getsockname(s->store_fd, (struct sockaddr *)&a, &n))
-        return err_fail_errno(WEFT_IO, "cannot listen on 127.0.0.1 for the ranks");
-    s->port = ntohs(a.sin_port);
+    const struct addrinfo hint = {.ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *a = NULL;
+    struct sockaddr_storage at;
+    socklen_t n = sizeof at;
+    if (getaddrinfo(addr, "0", &hint, &a))
+        return err_fail(WEFT_USAGE, "'%.60s' is not an address of a network interface", addr);
+    s->store_fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const bool ok = s->store_fd >= 0 && !bind(s->store_fd, a->ai_addr, a->ai_addrlen) &&
+                    !job_listen_guarded(s->store_fd, s->ranks) &&
+                    !getsockname(s->store_fd, (struct sockaddr *)&at, &n);
+    freeaddrinfo(a);
+    if (!ok)
+        return err_fail_errno(WEFT_IO, "cannot listen on %s for the ranks", addr);
+    s->addr = addr;
+    s->port = ntohs(at.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&at)->sin6_port
+                                             : ((struct sockaddr_in *)&at)->sin_port);
     return WEFT_OK;
 }
 
@@ -153,7 +162,7 @@ weft_status job_spawn_open(spawn_job *s)
     if (s->ranks == 1)
         return WEFT_OK; /* no rendezvous */
     s->key_fd = job_key_descriptor();
-    weft_status st = s->key_fd < 0 ? WEFT_IO : open_socket(s);
+    weft_status st = s->key_fd < 0 ? WEFT_IO : job_spawn_listen(s, "127.0.0.1");
     if (st != WEFT_OK)
         job_spawn_close(s);
     return st;

@@ -7,7 +7,9 @@
 #include <weft/base.h>
 
 typedef struct spawn_job {
-    uint32_t ranks;
+    uint32_t ranks;        /* of the job */
+    uint32_t first, count; /* those of this machine */
+    const char *addr;      /* MASTER_ADDR; NULL: this machine's loopback */
     uint16_t port;
     int key_fd, store_fd; /* close-on-exec; children reopen them across exec; -1: none */
     int job_fd;           /* likewise; owned by config/source.h */
@@ -28,8 +30,14 @@ typedef struct spawn_child {
  * standard input, and inherits no other close-on-exec descriptor of this process. */
 weft_status job_spawn_rank(const spawn_job *s, uint32_t rank, spawn_child *out);
 
-/* Make the key and the socket that listens on 127.0.0.1 at a free port; neither for one rank. */
+/* Make the key and the socket that listens on 127.0.0.1 at a free port; neither for one rank. For a
+ * job whose ranks are all of this machine. */
 weft_status job_spawn_open(spawn_job *s);
+
+/* Only the socket, at a free port of the local address `addr` (a number); sets `addr` and `port`.
+ */
+weft_status job_spawn_listen(spawn_job *s, const char *addr);
+
 void job_spawn_close(spawn_job *s);
 
 #endif

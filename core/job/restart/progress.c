@@ -113,8 +113,8 @@ static void find_page(void)
     const int seals = fcntl((int)fd, F_GET_SEALS);
     if (seals < 0 || !(seals & F_SEAL_SHRINK) || info.st_size < (off_t)sizeof(page))
         return;
-    fcntl((int)fd, F_SETFD, FD_CLOEXEC);
     void *at = mmap(NULL, (size_t)info.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, (int)fd, 0);
+    close((int)fd);
     if (at == MAP_FAILED)
         return;
     ours = at;

@@ -1,7 +1,7 @@
 /* job/wire/address.c: the address of the store.
  *
  * Our launcher passes a socket that already listens, so no port is chosen twice. Otherwise rank 0
- * binds MASTER_ADDR only, never the wildcard address. */
+ * binds MASTER_ADDR, or what [run] listen says; the wildcard address only there. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -17,9 +17,10 @@
 #include "base/err.h"
 #include "job/state.h"
 #include "job/wire/address.h"
+#include "job/wire/endpoint.h"
 
 #define BACKLOG_LEAST 512
-#define BACKLOG_MOST 1024
+#define BACKLOG_MOST 8192     /* the system may allow less: net.core.somaxconn */
 #define EARLY_BYTES 2048      /* receive buffer of a connection before its rank is admitted */
 #define ADMITTED_BYTES 131072 /* ... and after */
 
@@ -57,29 +58,15 @@ static weft_status inherited(const char *text, uint32_t ranks, int *out)
     return WEFT_OK;
 }
 
-static bool is_wildcard(const struct sockaddr *a)
-{
-    static const struct in6_addr any6 = IN6ADDR_ANY_INIT;
-    if (a->sa_family == AF_INET)
-        return ((const struct sockaddr_in *)a)->sin_addr.s_addr == htonl(INADDR_ANY);
-    return !memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr, &any6, sizeof any6);
-}
-
-static bool is_loopback(const struct sockaddr *a)
-{
-    static const struct in6_addr loop6 = IN6ADDR_LOOPBACK_INIT;
-    if (a->sa_family == AF_INET)
-        return ntohl(((const struct sockaddr_in *)a)->sin_addr.s_addr) >> 24 == 127;
-    return !memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr, &loop6, sizeof loop6);
-}
-
 /* The socket, or -1 with errno. */
 static int bind_one(const struct addrinfo *a, uint32_t ranks)
 {
     int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -1;
-    int on = 1;
+    int on = 1, off = 0;
+    if (a->ai_family == AF_INET6) /* :: also takes connections of version 4 */
+        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     if (!setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) &&
         !bind(fd, a->ai_addr, a->ai_addrlen) && !job_listen_guarded(fd, ranks))
         return fd;
@@ -89,37 +76,54 @@ static int bind_one(const struct addrinfo *a, uint32_t ranks)
     return -1;
 }
 
-static weft_status bind_first(const job_identity *who, const struct addrinfo *list, int *out)
+/* What MASTER_ADDR may not be where rank 0 binds it. */
+static weft_status check_master(const job_identity *who, const struct addrinfo *a)
+{
+    if (job_endpoint_is_wildcard(a->ai_addr))
+        return err_fail(WEFT_USAGE,
+                        "MASTER_ADDR=%s means every address of the machine: name the one that the "
+                        "other ranks reach rank 0 by; [run] listen = %s lets rank 0 listen at all",
+                        who->addr, who->addr);
+    if (job_endpoint_is_loopback(a->ai_addr) && who->local_ranks_said &&
+        who->local_ranks < who->ranks)
+        return err_fail(WEFT_USAGE,
+                        "MASTER_ADDR=%s is this machine's own loopback address here, which ranks "
+                        "on other machines cannot reach: give an address of its network, or set "
+                        "[run] listen = 0.0.0.0 if they reach rank 0 by another",
+                        who->addr);
+    return WEFT_OK;
+}
+
+/* Bind the first address that can be bound. 0, or the errno of the last one. */
+static int bind_first(const struct addrinfo *list, uint32_t ranks, int *out)
 {
     int number = 0;
     for (const struct addrinfo *a = list; a; a = a->ai_next) {
-        if (is_wildcard(a->ai_addr))
-            return err_fail(WEFT_USAGE,
-                            "MASTER_ADDR=%s means every address of the machine: name the one "
-                            "that the other ranks reach rank 0 by",
-                            who->addr);
-        if (is_loopback(a->ai_addr) && who->local_ranks_said && who->local_ranks < who->ranks)
-            return err_fail(WEFT_USAGE,
-                            "MASTER_ADDR=%s is this machine's own loopback address here, which "
-                            "ranks on other machines cannot reach: give an address of its "
-                            "network",
-                            who->addr);
-        *out = bind_one(a, who->ranks);
+        *out = bind_one(a, ranks);
         if (*out >= 0)
-            return WEFT_OK;
+            return 0;
         number = errno;
     }
-    errno = number;
+    return number;
+}
+
+/* `from`: which setting named the address, and `text` its value. */
+static weft_status fail_bind(const job_identity *who, int number, const char *from,
+                             const char *text, uint16_t port)
+{
     if (number == EADDRINUSE)
         return err_fail(WEFT_USAGE,
                         "port %u of %s is taken by another program, or rank 0 was started twice: "
                         "set MASTER_PORT to a free one on all ranks",
-                        who->port, who->addr);
+                        port, text);
     if (number == EADDRNOTAVAIL)
-        return err_fail(WEFT_USAGE,
-                        "MASTER_ADDR=%s is not an address of this machine, where rank 0 runs",
-                        who->addr);
-    return err_fail_errno(WEFT_IO, "rank 0 cannot listen at %s port %u", who->addr, who->port);
+        return err_fail(WEFT_USAGE, "%s=%s is not an address of this machine, where rank 0 runs%s",
+                        from, text,
+                        *who->listen ? ""
+                                     : "; if it is right for the other ranks (of a Service, or "
+                                       "translated), set [run] listen = 0.0.0.0");
+    errno = number;
+    return err_fail_errno(WEFT_IO, "rank 0 cannot listen at %s port %u", text, port);
 }
 
 bool job_address_is_loopback(int fd)
@@ -127,7 +131,16 @@ bool job_address_is_loopback(int fd)
     struct sockaddr_storage a;
     socklen_t n = sizeof a;
     return fd >= 0 && !getsockname(fd, (struct sockaddr *)&a, &n) &&
-           is_loopback((struct sockaddr *)&a);
+           job_endpoint_is_loopback((struct sockaddr *)&a);
+}
+
+bool job_address_of_socket(int fd, char *out, size_t room)
+{
+    struct sockaddr_storage a;
+    socklen_t n = sizeof a;
+    return fd >= 0 && !getsockname(fd, (struct sockaddr *)&a, &n) &&
+           !job_endpoint_is_wildcard((struct sockaddr *)&a) &&
+           job_endpoint_print((struct sockaddr *)&a, out, room);
 }
 
 weft_status job_address_resolve(const job_identity *who, struct addrinfo **out)
@@ -142,18 +155,55 @@ weft_status job_address_resolve(const job_identity *who, struct addrinfo **out)
     return WEFT_OK;
 }
 
-weft_status job_listen_open(const job_identity *who, int *fd)
+/* [run] listen, which need not be resolved. */
+static weft_status listen_at(const job_identity *who, int *fd)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
+                             .ai_flags = AI_NUMERICSERV | AI_NUMERICHOST | AI_PASSIVE};
+    struct addrinfo *list = NULL;
+    char name[256], text[8];
+    uint16_t port;
+    if (!job_endpoint_split(who->listen, name, sizeof name, &port))
+        return err_fail(WEFT_USAGE, "[run] listen = %s is not ADDRESS or ADDRESS:PORT",
+                        who->listen);
+    port = port ? port : who->port;
+    snprintf(text, sizeof text, "%u", port);
+    if (getaddrinfo(name, text, &hints, &list))
+        return err_fail(WEFT_USAGE,
+                        "[run] listen = %s: '%s' is not an address; rank 0 listens at numeric ones "
+                        "only, such as 0.0.0.0 or ::",
+                        who->listen, name);
+    const int number = bind_first(list, who->ranks, fd);
+    freeaddrinfo(list);
+    return number ? fail_bind(who, number, "[run] listen ", name, port) : WEFT_OK;
+}
+
+/* MASTER_ADDR. A name may still lead to the machine of an earlier rank 0. */
+static weft_status listen_at_master(job_resolver *r, int *fd)
+{
+    const job_identity *who = r->who;
+    int number = 0;
+    weft_status st = job_resolver_start(r);
+    while (st == WEFT_OK) {
+        for (const struct addrinfo *a = r->list; a && st == WEFT_OK; a = a->ai_next)
+            st = check_master(who, a);
+        number = st == WEFT_OK ? bind_first(r->list, who->ranks, fd) : 0;
+        if (number != EADDRNOTAVAIL)
+            break;
+        st = job_resolver_again(r, "it is not an address of this machine, where rank 0 runs");
+    }
+    job_resolver_end(r);
+    return number ? fail_bind(who, number, "MASTER_ADDR", who->addr, who->port) : st;
+}
+
+weft_status job_listen_open(job_resolver *r, int *fd)
 {
     const char *text = getenv(STORE_FD_ENV);
     if (text)
-        return inherited(text, who->ranks, fd);
-    struct addrinfo *list = NULL;
-    weft_status st = job_address_resolve(who, &list);
-    if (st != WEFT_OK)
-        return st;
-    st = bind_first(who, list, fd);
-    freeaddrinfo(list);
-    return st;
+        return inherited(text, r->who->ranks, fd);
+    if (*r->who->listen)
+        return listen_at(r->who, fd);
+    return listen_at_master(r, fd);
 }
 
 /* The address of the interface that leads to rank 0's store, read from a connected datagram socket,
@@ -184,8 +234,11 @@ static int address_towards(const char *name, uint16_t port, char *out, size_t ro
 
 weft_status job_address_local(const job_identity *who, char *out, size_t room)
 {
+    const bool apart = who->ranks > 1 && !who->one_machine;
     snprintf(out, room, "127.0.0.1");
-    if (who->ranks > 1 && !who->one_machine && !address_towards(who->addr, who->port, out, room))
+    if (*who->address && (apart || who->address_said))
+        snprintf(out, room, "%s", who->address);
+    else if (apart && !address_towards(who->addr, who->port, out, room))
         return err_fail(WEFT_IO, "no local address has a route to MASTER_ADDR %s; check the name",
                         who->addr);
     return WEFT_OK;

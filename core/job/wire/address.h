@@ -5,20 +5,26 @@
 #include <stddef.h>
 
 #include "job/job.h"
+#include "job/wire/resolve.h"
 
 #define STORE_FD_ENV "WEFT_STORE_FD" /* rank 0: the number of the inherited listening socket */
 
 struct addrinfo;
 
-/* Resolve MASTER_ADDR with MASTER_PORT; free the result with freeaddrinfo(). */
+/* Resolve MASTER_ADDR with MASTER_PORT, once; free the result with freeaddrinfo(). */
 weft_status job_address_resolve(const job_identity *who, struct addrinfo **out);
 
-/* The one local address that this rank listens on, as text: that of the interface towards rank 0,
- * or loopback where all ranks are known to be on one machine. */
+/* The one local address that this rank's transports listen on and tell the others, as text: what
+ * [run] address names; else loopback where all ranks are known to be on one machine; else that of
+ * the interface towards rank 0. A rank that has joined knows it from its connection to rank 0, rank
+ * 0 from where it listens, or with a wildcard from the first connection that is not local. */
 weft_status job_address_local(const job_identity *who, char *out, size_t room);
 
 /* Is the socket bound to a loopback address? */
 bool job_address_is_loopback(int fd);
+
+/* The local address of a socket as text. False: it is a wildcard, or the socket has none. */
+bool job_address_of_socket(int fd, char *out, size_t room);
 
 /* Listen on the bound socket `fd` for a job of `ranks` ranks. Limits the kernel memory that
  * unauthenticated peers can occupy: the receive buffer of each connection, and the backlog. 0, or
@@ -29,7 +35,8 @@ int job_listen_guarded(int fd, uint32_t ranks);
  */
 void job_listen_admitted(int fd);
 
-/* A listening, non-blocking socket: inherited, or bound only to MASTER_ADDR. */
-weft_status job_listen_open(const job_identity *who, int *fd);
+/* A listening, non-blocking socket: inherited, bound to [run] listen, or bound to MASTER_ADDR
+ * alone, whose name may come late. */
+weft_status job_listen_open(job_resolver *r, int *fd);
 
 #endif

@@ -1,8 +1,10 @@
 /* job/wire/key.c: see key.h.
  *
  * A key file is 64 hexadecimal digits and a newline. A later version would begin with "weft key"
- * and its number; the error names it. A file is also rejected when it is a link, has another owner,
- * or gives group or others any permission. */
+ * and its number; the error names it. Who may read or change the file is asked of the descriptor
+ * that it is read from, so the path may go over links, as secrets of Kubernetes do: nobody but its
+ * owner may change it, who is this user or root, and nobody else may read it. The one exception is
+ * the group of a file of root's: an administrator has chosen it, as fsGroup of a pod does. */
 #define _GNU_SOURCE
 #include "job/wire/key.h"
 
@@ -145,6 +147,38 @@ static bool parse_hex(const char *text, size_t n, uint8_t *key)
     return true;
 }
 
+/* The permissions that a key file may not have, of these owners. */
+static const struct {
+    mode_t bit;
+    const char *says, *remove;
+} forbidden[] = {{S_IWOTH, "others can change it", "o-w"},
+                 {S_IWGRP, "its group can change it", "g-w"},
+                 {S_IROTH, "others can read it", "o-r"},
+                 {S_IRGRP, "its group can read it, and only root may grant that", "g-r"}};
+
+static weft_status check_mode(const struct stat *st, const char *path)
+{
+    const mode_t mode = st->st_mode & 07777;
+    const mode_t wrong = mode & (S_IWOTH | S_IWGRP | S_IROTH | (st->st_uid ? S_IRGRP : 0));
+    char says[160] = "", remove[20] = "";
+    size_t n = 0, m = 0;
+    for (size_t i = 0; i < sizeof forbidden / sizeof *forbidden; i++) {
+        if (!(wrong & forbidden[i].bit))
+            continue;
+        n += (size_t)snprintf(says + n, sizeof says - n, "%s%s (bit %04o)", n ? ", " : "",
+                              forbidden[i].says, (unsigned)forbidden[i].bit);
+        m += (size_t)snprintf(remove + m, sizeof remove - m, "%s%s", m ? "," : "",
+                              forbidden[i].remove);
+    }
+    if (!wrong)
+        return WEFT_OK;
+    return err_fail(WEFT_USAGE,
+                    "the key file '%s' has mode %04o: %s. `chmod %s` it (of a Kubernetes secret: "
+                    "defaultMode: 0400), and if somebody may have read it make a new one with "
+                    "`weft key -o FILE`",
+                    path, (unsigned)mode, says, remove);
+}
+
 static weft_status check_file(int fd, const char *path)
 {
     struct stat st;
@@ -152,26 +186,22 @@ static weft_status check_file(int fd, const char *path)
         return err_fail_errno(WEFT_USAGE, "cannot read the key file '%s'", path);
     if (!S_ISREG(st.st_mode))
         return err_fail(WEFT_USAGE, "the key file '%s' is not a regular file", path);
-    if (st.st_uid != geteuid())
+    if (st.st_uid && st.st_uid != geteuid())
         return err_fail(WEFT_USAGE,
-                        "the key file '%s' belongs to user %u, not to user %u who runs the "
-                        "job: whoever can change it can join",
+                        "the key file '%s' belongs to user %u, neither to user %u who runs the "
+                        "job nor to root: whoever can change it can join; `chown` it",
                         path, (unsigned)st.st_uid, (unsigned)geteuid());
-    if (st.st_mode & 077)
-        return err_fail(WEFT_USAGE,
-                        "the key file '%s' has mode %04o, so others can read or change it: "
-                        "make a new key with `weft key -o FILE`, or, if nobody has read this "
-                        "one, `chmod 600` it",
-                        path, (unsigned)(st.st_mode & 07777));
-    return WEFT_OK;
+    return check_mode(&st, path);
 }
 
 static weft_status read_file(const char *path, uint8_t *key)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0 && errno == ELOOP)
-        return err_fail(WEFT_USAGE, "the key file '%s' is a symbolic link: name the file itself",
-                        path);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 && errno == EACCES)
+        return err_fail_errno(WEFT_USAGE,
+                              "user %u may not open the key file '%s' ([run] key; of a Kubernetes "
+                              "secret: set fsGroup, or run as its owner)",
+                              (unsigned)geteuid(), path);
     if (fd < 0)
         return err_fail_errno(WEFT_USAGE, "cannot open the key file '%s' ([run] key)", path);
     weft_status st = check_file(fd, path);

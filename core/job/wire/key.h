@@ -1,9 +1,10 @@
 /* job/wire/key.h: the job key, how a rank gets it, and the keys derived from it.
  *
  * Whoever holds the 32 bytes can join the job. A rank gets them from an inherited descriptor (a
- * sealed memory file, whose number is in WEFT_KEY_FD), from a file of mode 0600, or in a Slurm step
- * from rank 0 by munge (munge.h), if neither is given; never from an argument or the environment,
- * and they are never logged. In memory they have their own page, which is excluded from core dumps.
+ * sealed memory file, whose number is in WEFT_KEY_FD), from a file that nobody else can read or
+ * change (mode 0600, or 0440 of root's), or in a Slurm step from rank 0 by munge (munge.h), if
+ * neither is given; never from an argument or the environment, and they are never logged. In memory
+ * they have their own page, which is excluded from core dumps.
  */
 #ifndef JOB_KEY_H
 #define JOB_KEY_H

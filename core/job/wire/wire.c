@@ -2,9 +2,12 @@
 #include "job/wire/wire.h"
 
 #include <endian.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 #include <weft/plugin.h>
@@ -64,9 +67,10 @@ void job_wire_pack_hello(const job_wire_hello *h, uint8_t out[HELLO_BYTES])
     job_wire_put64(out + 8, h->process);
     job_wire_put64(out + 16, h->launch);
     job_wire_put32(out + 24, h->attempt);
-    job_wire_put32(out + 28, 0);
+    job_wire_put32(out + 28, h->at.port);
     memcpy(out + 32, h->version, WIRE_VERSION);
     memcpy(out + 32 + WIRE_VERSION, h->host, HOST_BYTES);
+    memcpy(out + 32 + WIRE_VERSION + HOST_BYTES, h->at.address, PLACE_BYTES);
 }
 
 static void make_printable(char *text)
@@ -74,6 +78,28 @@ static void make_printable(char *text)
     for (; *text; text++)
         if ((unsigned char)*text < 32 || *text == 127)
             *text = '?';
+}
+
+static void take_text(char *out, const uint8_t *from, uint32_t bytes)
+{
+    memcpy(out, from, bytes);
+    out[bytes - 1] = 0;
+    make_printable(out);
+}
+
+void job_wire_pack_place(const job_place *at, uint8_t out[JOINED_BYTES])
+{
+    job_wire_put32(out, at->port);
+    memcpy(out + 4, at->address, PLACE_BYTES);
+}
+
+bool job_wire_unpack_place(const job_wire_frame *f, job_place *out)
+{
+    if (f->bytes != JOINED_BYTES || job_wire_get32(f->body) > UINT16_MAX)
+        return false;
+    out->port = job_wire_get32(f->body);
+    take_text(out->address, f->body + 4, PLACE_BYTES);
+    return true;
 }
 
 bool job_wire_unpack_hello(const job_wire_frame *f, job_wire_hello *out)
@@ -85,14 +111,11 @@ bool job_wire_unpack_hello(const job_wire_frame *f, job_wire_hello *out)
     out->process = job_wire_get64(f->body + 8);
     out->launch = job_wire_get64(f->body + 16);
     out->attempt = job_wire_get32(f->body + 24);
-    out->reserved = 0;
-    memcpy(out->version, f->body + 32, WIRE_VERSION);
-    out->version[WIRE_VERSION - 1] = 0;
-    make_printable(out->version);
-    memcpy(out->host, f->body + 32 + WIRE_VERSION, HOST_BYTES);
-    out->host[HOST_BYTES - 1] = 0;
-    make_printable(out->host);
-    return true;
+    out->at.port = job_wire_get32(f->body + 28);
+    take_text(out->version, f->body + 32, WIRE_VERSION);
+    take_text(out->host, f->body + 32 + WIRE_VERSION, HOST_BYTES);
+    take_text(out->at.address, f->body + 32 + WIRE_VERSION + HOST_BYTES, PLACE_BYTES);
+    return out->at.port <= UINT16_MAX;
 }
 
 bool job_wire_key(const job_wire_frame *f, char key[WIRE_KEY_MAX + 1], const uint8_t **value,
@@ -128,6 +151,9 @@ void job_wire_hold(wire *w, int fd)
 weft_status job_wire_open(wire *w, tls_context *c, int fd, bool server, const uint8_t psk[32])
 {
     job_wire_hold(w, fd);
+    /* A heartbeat that is lost is sent again at even intervals, which do not double. */
+    const int on = 1;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, &on, sizeof on);
     weft_status st = job_tls_start(c, fd, server, psk, &w->tls);
     if (st != WEFT_OK)
         job_wire_close(w);

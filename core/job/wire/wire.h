@@ -16,8 +16,8 @@
 #define WIRE_HELLO 1u     /* to the store: job_wire_hello */
 #define WIRE_WELCOME 2u   /* to a rank: welcome; the meeting's number, 16 bytes */
 #define WIRE_REFUSED 3u   /* to a rank: rejected; text: why; arg is the status */
-#define WIRE_JOINED 4u    /* to a rank: all ranks have joined */
-#define WIRE_BEAT 5u      /* both ways: heartbeat; step and place, u64 each */
+#define WIRE_JOINED 4u    /* to a rank: all ranks have joined; where its parent listens */
+#define WIRE_BEAT 5u      /* both ways, also in the tree: heartbeat (beats/frame.h) */
 #define WIRE_PUT 6u       /* to the store: key and value */
 #define WIRE_GET 7u       /* to the store: key; arg is the timeout */
 #define WIRE_EXCHANGE 8u  /* to the store: name and this rank's part; arg is the timeout */
@@ -40,7 +40,10 @@
 #define WIRE_ATTEMPT                                                                               \
     20u /* to a rank: arg is the newest attempt (restart/progress.h), not its own */
 
-#define WIRE_PROTOCOL 5u /* incremented with every change that the other end must know of */
+#define WIRE_WATCHES 21u /* to the store: the sender watches its child, rank arg */
+#define WIRE_SILENT 22u  /* to the store: it has not heard its child, rank arg, for u64 ms */
+
+#define WIRE_PROTOCOL 6u /* incremented with every change that the other end must know of */
 #define WIRE_HEAD 16
 #define WIRE_KEY_MAX 200u
 #define WIRE_VALUE_MAX (1u << 20)
@@ -49,15 +52,21 @@
 #define WIRE_VERSION 48
 #define MEETING_BYTES 16
 
-#define HOST_BYTES 64 /* of a host name, its zero included */
-#define HELLO_BYTES (32 + WIRE_VERSION + HOST_BYTES)
+#define HOST_BYTES 64  /* of a host name, its zero included */
+#define PLACE_BYTES 64 /* of a numeric address, its zero included */
+#define HELLO_BYTES (32 + WIRE_VERSION + HOST_BYTES + PLACE_BYTES)
+
+typedef struct job_place { /* where a rank listens for its children in the tree of heartbeats */
+    uint32_t port;         /* 0: nowhere */
+    char address[PLACE_BYTES];
+} job_place;
 
 typedef struct job_wire_hello {
     uint32_t rank, ranks;
     uint64_t process; /* random, the same in all attempts of one process */
     uint64_t launch;  /* job_identity.launch */
     uint32_t attempt; /* restart/progress.h */
-    uint32_t reserved;
+    job_place at;     /* in the tree it is empty */
     char version[WIRE_VERSION];
     char host[HOST_BYTES]; /* for messages: what a scheduler calls this machine */
 } job_wire_hello;
@@ -121,5 +130,10 @@ void job_wire_version(char out[WIRE_VERSION]);
 void job_wire_host(char out[HOST_BYTES]); /* SLURMD_NODENAME, or the name of the machine */
 void job_wire_pack_hello(const job_wire_hello *h, uint8_t out[HELLO_BYTES]);
 bool job_wire_unpack_hello(const job_wire_frame *f, job_wire_hello *out);
+
+/* The body of WIRE_JOINED: port and address. */
+#define JOINED_BYTES (4 + PLACE_BYTES)
+void job_wire_pack_place(const job_place *at, uint8_t out[JOINED_BYTES]);
+bool job_wire_unpack_place(const job_wire_frame *f, job_place *out);
 
 #endif

@@ -29,6 +29,8 @@ weft_status plan_edit_split(void *ctx, const char *tensors, const char *axis, co
             e->owner, tensors, mesh_name);
     if (st != WEFT_OK || e->s->mesh.size[a] == 1)
         return st;
+    if ((e->s->want == SPEC_FORWARD || e->s->want == SPEC_GENERATE) && !strcmp(axis, "tokens"))
+        return WEFT_OK; /* the rows of one sequence: every rank has them all */
     st = graph_split(e->g, tensors, axis, a);
     if (st != WEFT_OK)
         err_context("%s, %s = %u", e->owner, e->s->size_key[a], e->s->mesh.size[a]);

@@ -12,10 +12,8 @@ static edit_state *state(void *ctx)
 /* Answers into a struct of the plugin, whose size the plugin has set. */
 static weft_status give(const edit_state *e, const char *call, void *out, const void *answer)
 {
-    weft_status st = sized_check_out(call, out);
-    if (st == WEFT_OK)
-        weft_give(out, answer);
-    else
+    const weft_status st = sized_give(call, out, answer);
+    if (st != WEFT_OK)
         err_context("%s", e->owner);
     return st;
 }

@@ -120,6 +120,31 @@ bool plan_writes(const plan *p, const piece *x, uint32_t rank)
     return true;
 }
 
+/* One rank has all of the piece. */
+static bool is_whole(const piece *x, uint32_t axes)
+{
+    for (uint32_t a = 0; a < axes; a++)
+        if (cuts(x, a))
+            return false;
+    return true;
+}
+
+uint64_t plan_saved_bytes(const plan *p, uint32_t rank)
+{
+    uint64_t bytes = plan_saved_room(p->residual_bytes);
+    for (uint32_t i = 0; i < p->save.entries.n; i++) {
+        const piece *x = &p->pieces.at[p->save.entries.at[i].what];
+        extent own;
+        if ((x->writer != rank && is_whole(x, p->spec->mesh.n)) || !plan_writes(p, x, rank))
+            continue; /* most ranks and pieces: this is asked of every rank */
+        plan_extent(p, x, rank, PLAN_EXTENT_OWNED, &own);
+        bytes += plan_saved_room(own.count * weft_dtype_size(x->shape.dtype));
+    }
+    for (uint32_t i = 0; i < p->scalars.n && !rank; i++)
+        bytes += p->scalars.at[i].saved ? plan_saved_room(sizeof(float)) : 0;
+    return bytes;
+}
+
 /* Room to choose in, by rank: strides of the mesh come first. */
 typedef struct choice {
     uint32_t stride[WEFT_MAX_MESH];

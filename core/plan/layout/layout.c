@@ -7,6 +7,7 @@
 #include "plan/layout/layout.h"
 
 #include "base/err.h"
+#include "base/number/digest.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,14 @@ static uint8_t *find_users(const graph *g, const struct stage_map *stages, pool 
     return users;
 }
 
+/* Names are looked for once an op or list entry. */
+static uint64_t digest_of(const char *name)
+{
+    uint64_t digest = DIGEST_BEGIN;
+    digest_mix(&digest, name, strlen(name));
+    return digest;
+}
+
 static void add_param(const graph *g, const struct stage_map *stages, pool *texts, flat *f,
                       weft_tensor at_tensor)
 {
@@ -47,6 +56,7 @@ static void add_param(const graph *g, const struct stage_map *stages, pool *text
     flat_param *p = vec_push(&f->params);
     *p = (flat_param){.block = f->blocks.n - 1, .flags = t->flags};
     p->name = pool_text(texts, t->name); /* the layout outlives the graph */
+    *vec_push(&f->param_names) = digest_of(p->name);
     p->role = t->role ? pool_text(texts, t->role) : NULL;
     p->init = pool_text(texts, t->init);
     p->local = graph_local_shape(g, at_tensor);
@@ -67,6 +77,7 @@ static void add_param(const graph *g, const struct stage_map *stages, pool *text
 static void begin_block(flat *f, const char *name)
 {
     *vec_push(&f->blocks) = (flat_block){.name = name, .first_param = f->params.n};
+    *vec_push(&f->block_names) = digest_of(name);
 }
 
 /* The order within a block: matrices, the split ones next to the other split parameters, so that
@@ -217,16 +228,18 @@ flat_place_in plan_flat_own(const flat *f, uint32_t group, uint32_t level, uint6
 
 const flat_param *plan_flat_find(const flat *f, const char *name)
 {
+    const uint64_t digest = digest_of(name);
     for (uint32_t i = 0; i < f->params.n; i++)
-        if (!strcmp(f->params.at[i].name, name))
+        if (f->param_names.at[i] == digest && !strcmp(f->params.at[i].name, name))
             return &f->params.at[i];
     return NULL;
 }
 
 int plan_flat_block_of(const flat *f, const char *name)
 {
+    const uint64_t digest = digest_of(name);
     for (uint32_t i = 0; i < f->blocks.n; i++)
-        if (!strcmp(f->blocks.at[i].name, name))
+        if (f->block_names.at[i] == digest && !strcmp(f->blocks.at[i].name, name))
             return (int)i;
     return -1;
 }
@@ -250,6 +263,8 @@ uint64_t plan_flat_unsummed_axes(const flat *f)
 void plan_flat_free(flat *f)
 {
     free(f->params.at);
+    free(f->param_names.at);
+    free(f->block_names.at);
     free(f->blocks.at);
     free(f->groups.at);
     free(f->states.at);

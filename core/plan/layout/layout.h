@@ -85,7 +85,8 @@ typedef struct own_state {
 typedef struct flat {
     VEC(flat_param) params;
     VEC(flat_block) blocks;
-    VEC(flat_group) groups; /* of all sharded blocks */
+    VEC(uint64_t) param_names, block_names; /* digests of their names, in their order */
+    VEC(flat_group) groups;                 /* of all sharded blocks */
     VEC(flat_state) states;
     VEC(own_state) own_states;        /* those of a parameter next to each other */
     uint64_t size[FLAT_LEVELS];       /* elements of a region that is sharded from level on */

@@ -36,7 +36,8 @@ typedef struct lowering {
 static bool is_inout(const builder *b, weft_tensor root)
 {
     const tensor *t = graph_tensor(b->g, root);
-    return t->kind == WEFT_T_INPUT || b->live.saved_at[root] == LIVE_INOUT;
+    return t->kind == WEFT_T_INPUT || t->kind == WEFT_T_STATE ||
+           b->live.saved_at[root] == LIVE_INOUT;
 }
 
 static bool in_frame(const builder *b, weft_tensor root)

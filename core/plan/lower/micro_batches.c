@@ -124,6 +124,18 @@ static weft_status input_base(const walk *w, weft_tensor t, uint32_t micro_batch
                     x->name, x->shape.dtype);
 }
 
+static weft_status cache_base(const walk *w, weft_tensor t, uint64_t *out)
+{
+    const char *name = graph_tensor(w->b->g, t)->name;
+    for (uint32_t i = 0; i < w->b->p->caches.n; i++)
+        if (!strcmp(w->b->p->caches.at[i].name, name)) {
+            *out = w->b->p->caches.at[i].offset;
+            return WEFT_OK;
+        }
+    return err_fail(WEFT_USAGE, "the graph of one row has %s, which that of a prompt has not",
+                    name);
+}
+
 static weft_status inout_base(walk *w, const work *x, const live_inout *c, uint64_t *out)
 {
     builder *b = w->b;
@@ -133,6 +145,8 @@ static weft_status inout_base(walk *w, const work *x, const live_inout *c, uint6
     }
     if (graph_tensor(b->g, c->tensor)->kind == WEFT_T_INPUT)
         return input_base(w, c->tensor, x->micro_batch, out);
+    if (graph_tensor(b->g, c->tensor)->kind == WEFT_T_STATE)
+        return cache_base(w, c->tensor, out);
     uint64_t key = (uint64_t)c->tensor * w->micro_batches + x->micro_batch;
     if (!w->place[key])
         w->place[key] = 1 + plan_space_take(&b->zones.activations, plan_walk_bytes(w, c->tensor));
@@ -296,7 +310,8 @@ weft_status plan_micro_batches(builder *b, list *l, bool train, uint32_t micro_b
     }
     if (st == WEFT_OK && train)
         st = plan_sync_flush(b, l);
-    if (st == WEFT_OK && b->live.result)
+    if (st == WEFT_OK && b->live.result &&
+        w.place[(uint64_t)b->live.root[b->live.result] * micro_batches])
         b->p->logits =
             b->zones.zone + w.place[(uint64_t)b->live.root[b->live.result] * micro_batches] - 1;
     walk_free(&w);

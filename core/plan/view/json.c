@@ -72,6 +72,7 @@ static json_t *rank_json(const plan *p, uint32_t rank)
     json_object_set_new(r, "peak", bytes(p->bytes.peak));
     if (p->bytes.host)
         json_object_set_new(r, "host", bytes(p->bytes.host));
+    json_object_set_new(r, "checkpoint", bytes(plan_saved_bytes(p, rank)));
     json_object_set_new(r, "sent", sent_json(p, &p->step));
     json_object_set_new(r, "collectives", along_json(p, &p->step));
     if (p->extra.n)

@@ -18,16 +18,24 @@ static const char *human(uint64_t bytes, char out[32])
     return out;
 }
 
+void plan_mesh_axis(const spec *s, uint32_t a, char *text, size_t room)
+{
+    const spec_link *l = &s->links[s->axis_link[a]];
+    const bool sends = s->mesh.size[a] > 1;
+    snprintf(text, room, "%s %u%s%s%s%s", s->mesh.name[a], s->mesh.size[a], sends ? " over " : "",
+             sends && l->intra.c ? l->intra.c->name : "", sends && l->intra.c ? "+" : "",
+             sends ? l->c->name : "");
+}
+
 static void print_mesh(const plan *p, FILE *to)
 {
     const spec *s = p->spec;
+    char axis[PLAN_AXIS_TEXT];
     fprintf(to, "%u rank%s", s->ranks, s->ranks == 1 ? "" : "s");
     for (uint32_t a = s->mesh.n; a-- > 0;) {
-        fprintf(to, "%s %s %u", a + 1 == s->mesh.n ? ":" : " x", s->mesh.name[a], s->mesh.size[a]);
-        const spec_link *l = &s->links[s->axis_link[a]];
-        if (s->mesh.size[a] > 1)
-            fprintf(to, " over %s%s%s%s", l->intra.c ? l->intra.c->name : "", l->intra.c ? "+" : "",
-                    l->c->name, s->axis_cost[a] ? " (tuned)" : "");
+        plan_mesh_axis(s, a, axis, sizeof axis);
+        fprintf(to, "%s %s%s", a + 1 == s->mesh.n ? ":" : " x", axis,
+                s->mesh.size[a] > 1 && s->axis_cost[a] ? " (tuned)" : "");
     }
     fprintf(to, "\n");
 }
@@ -81,6 +89,21 @@ static void print_sent(const plan *p, FILE *to)
         fprintf(to, "  nothing\n");
 }
 
+static void print_saved(const plan_set *set, FILE *to)
+{
+    uint64_t most = 0;
+    char t[32];
+    for (uint32_t r = 0; r < set->spec->ranks && set->spec->want == SPEC_TRAIN; r++) {
+        const uint64_t bytes = plan_saved_bytes(plan_of(set, r), r);
+        most = bytes > most ? bytes : most;
+    }
+    if (most)
+        fprintf(to,
+                "\ncheckpoint   %s a rank at most; checkpoint.async copies as much to the host, "
+                "beside the peak\n",
+                human(most, t));
+}
+
 void plan_print(const plan_set *set, FILE *to)
 {
     const plan *p = &set->at[0];
@@ -111,6 +134,7 @@ void plan_print(const plan_set *set, FILE *to)
     if (p->bytes.host)
         fprintf(to, "\nhost memory  %s a rank, through which all sent data passes\n",
                 human(p->bytes.host, t[0]));
+    print_saved(set, to);
     for (uint32_t i = 0; i < set->n; i++) {
         if (set->n > 1)
             fprintf(to, "\nsent a step, a rank of stage %u\n", i);

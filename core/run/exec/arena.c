@@ -1,27 +1,27 @@
 /* run/exec/arena.c: copies between host memory and the arena, each followed by a wait. */
 #include "run/exec/arena.h"
 
-#include "base/clock.h"
 #include "base/err.h"
 #include "host/call.h"
 #include "run/exec/library.h"
+#include "run/exec/sites.h"
 
 #include <sched.h>
 
 weft_status run_exec_sync(executor *e)
 {
     weft_status st = PLUGIN_CALL(e->table, record, e->event, e->stream, 0);
-    uint64_t until = 0;
+    exec_waiting w = {0};
     while (st == WEFT_OK && (st = PLUGIN_POLL(e->table, event_query, e->event, 0)) == WEFT_BUSY) {
-        uint64_t now = clock_ns();
-        until = until ? until : now + (uint64_t)(e->deadline * 1e9);
         st = job_failure(e->job);
         if (st == WEFT_OK)
             st = run_library_health(e->colls);
-        if (st == WEFT_OK && now > until)
-            st = err_fail(WEFT_IO, "the device did not finish within %.3g seconds", e->deadline);
+        if (st == WEFT_OK)
+            st = run_sites_waits(e, &w);
         sched_yield();
     }
+    if (st == WEFT_OK)
+        run_sites_waited(e, &w);
     return st;
 }
 

@@ -3,8 +3,9 @@
  * Set-up opens the device, allocates the arena, prepares every kernel and every collective, and
  * connects the ranks. After that, steps allocate and open nothing. Functions on an executor have
  * headers of their own: arena.h copies to and from the arena, kernels.h runs segments, recording.h
- * records and replays them, library.h runs the collectives of a library, walk.h walks a list, and
- * peak.h measures the peak rate of the device. */
+ * records and replays them, library.h runs the collectives of a library, walk.h walks a list,
+ * sites.h knows where in it the rank is and how long that may take, and peak.h measures the peak
+ * rate of the device. */
 #ifndef RUN_EXEC_EXECUTOR_H
 #define RUN_EXEC_EXECUTOR_H
 
@@ -20,6 +21,12 @@ typedef struct run_exec_times {
     uint64_t tail_ns;    /* after the passes, without such waits: norm and update */
 } run_exec_times;
 
+/* What running a kernel needs of it, side by side. */
+typedef struct exec_kernel {
+    void *prepared;         /* weft_prepared, or what a plugin's kernel made */
+    const weft_kernel *own; /* as in the plan: a plugin's kernel; NULL: the device's */
+} exec_kernel;
+
 typedef struct executor {
     const plan *plan;
     const config *cfg; /* of the job */
@@ -33,13 +40,14 @@ typedef struct executor {
     char *base;                /* of the arena */
     char *host;                /* the plan's host memory, or NULL */
     struct recordings *graphs; /* recorded work; NULL: none */
-    void **kernels;            /* prepared: weft_prepared, or what a plugin's kernel made */
+    exec_kernel *kernels;      /* as in the plan, prepared */
     comm_world *world;         /* NULL for one rank */
     struct colls *colls;       /* collectives of libraries; NULL: none */
     comm_op **ops;             /* [collective]; NULL where a library runs it */
     sched_schedule **schedules;
-    uint64_t *from, *to; /* [collective] arena offsets on this rank */
-    uint64_t *bases;     /* the plan's, on this rank */
+    uint64_t *from, *to;      /* [collective] arena offsets on this rank */
+    uint64_t *bases;          /* the plan's, on this rank */
+    struct exec_sites *sites; /* where the rank is, and what it may take (sites.h) */
     flight flight;
     trace trace;
     float

@@ -14,8 +14,10 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/within.h"
 #include "comm/comm.h"
 #include "host/call.h"
+#include "host/watch.h"
 #include "resolve/topology.h"
 
 #define AWAKE_NS 200000u /* polling and yielding before the first nap */
@@ -40,6 +42,7 @@ struct host_library {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     pthread_t thread;
+    call_site *site; /* of its calls */
     bool running, stop;
     host_line *line;  /* [channels] */
     flight_of *of;    /* [collectives] */
@@ -160,6 +163,7 @@ static weft_status check_health(host_library *h)
 static void *progress(void *arg)
 {
     host_library *h = arg;
+    call_site_enter(h->site);
     pthread_mutex_lock(&h->lock);
     while (!h->stop) {
         if (!h->flights || h->failed != WEFT_OK || poll_all(h) != WEFT_OK) {
@@ -167,6 +171,7 @@ static void *progress(void *arg)
             continue;
         }
         pthread_mutex_unlock(&h->lock);
+        call_site_count(h->site);
         nanosleep(&(struct timespec){0, NAP_NS}, NULL);
         pthread_mutex_lock(&h->lock);
     }
@@ -191,6 +196,7 @@ static weft_status too_late(host_library *h, uint32_t number, const char *name, 
 static weft_status idle(host_library *h, uint64_t began)
 {
     weft_status st = job_failure(h->job);
+    call_tick();
     if (st != WEFT_OK)
         return st;
     if (clock_ns() - began < AWAKE_NS) {
@@ -303,6 +309,7 @@ weft_status run_host_library_create(const plan *p, job *j, host_library **out)
     h->flying = mem_alloc(p->collectives.n * sizeof *h->flying + 1);
     pthread_mutex_init(&h->lock, NULL);
     pthread_cond_init(&h->wake, NULL);
+    h->site = host_sites_new(1);
     *out = h;
     if (pthread_create(&h->thread, NULL, progress, h) != 0)
         return err_fail_errno(WEFT_NO_MEMORY, "no thread to advance collectives");
@@ -312,17 +319,16 @@ weft_status run_host_library_create(const plan *p, job *j, host_library **out)
 
 bool run_host_library_stop(host_library *h, double seconds)
 {
-    struct timespec end;
-    clock_gettime(CLOCK_REALTIME, &end);
-    end.tv_sec += (time_t)seconds;
+    const uint64_t ms = (uint64_t)(seconds * 1000), until = clock_ms() + ms;
     if (!h->running)
         return true;
-    if (pthread_mutex_timedlock(&h->lock, &end) != 0)
+    if (!within_lock(&h->lock, ms))
         return false;
     h->stop = true;
     pthread_cond_signal(&h->wake);
     pthread_mutex_unlock(&h->lock);
-    h->running = pthread_timedjoin_np(h->thread, NULL, &end) != 0;
+    const uint64_t now = clock_ms();
+    h->running = !within_join(h->thread, now < until ? until - now : 0);
     return !h->running;
 }
 
@@ -332,6 +338,7 @@ void run_host_library_free(host_library *h)
         return;
     pthread_mutex_destroy(&h->lock);
     pthread_cond_destroy(&h->wake);
+    host_sites_free(h->site);
     free(h->line);
     free(h->of);
     free(h->flying);

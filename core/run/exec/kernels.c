@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "host/call.h"
 #include "run/exec/arena.h"
+#include "run/exec/sites.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@ static void *native(const executor *e)
 static weft_status prepare_here(executor *e, uint32_t i)
 {
     const kernel *k = &e->plan->kernels.at[i];
+    exec_kernel *out = &e->kernels[i];
     const mesh *m = &e->plan->spec->mesh;
     weft_opspec op = k->spec;
     weft_attr *attrs = mem_alloc(op.nattr * sizeof *attrs + 1);
@@ -28,12 +30,13 @@ static weft_status prepare_here(executor *e, uint32_t i)
             attrs[x].i += (int64_t)(k->first[a] * graph_mesh_coord(m, e->rank, a));
     }
     op.attrs = attrs;
+    out->own = k->own;
     weft_prepared *own = NULL;
     weft_status st =
-        k->own ? PLUGIN_CALL(k->own, prepare, k->module, k->conf, &op, native(e), &e->kernels[i])
+        k->own ? PLUGIN_CALL(k->own, prepare, k->module, k->conf, &op, native(e), &out->prepared)
                : PLUGIN_CALL(e->table, prepare, e->device, &op, &own);
     if (!k->own)
-        e->kernels[i] = own;
+        out->prepared = own;
     free(attrs);
     return st;
 }
@@ -52,22 +55,21 @@ weft_status run_kernels_prepare(executor *e)
     return WEFT_OK;
 }
 
-/* run_kernels_call() records and checks device calls once per segment, not once per kernel. */
-static inline weft_status run(executor *e, uint32_t number, const void *const *in, void *const *out)
+/* run_kernels_call() notes and checks device calls once a segment, not once a kernel. */
+static inline weft_status run(executor *e, const exec_kernel *k, const void *const *in,
+                              void *const *out, void *workspace)
 {
-    const kernel *k = &e->plan->kernels.at[number];
-    void *workspace = e->base + e->plan->workspace;
-    call_next();
     if (k->own)
-        return PLUGIN_CALL(k->own, run, e->kernels[number], native(e), in, out, workspace, 0);
-    return e->table->run(e->kernels[number], e->stream, in, out, workspace, 0);
+        return PLUGIN_CALL(k->own, run, k->prepared, native(e), in, out, workspace, 0);
+    return e->table->run(k->prepared, e->stream, in, out, workspace, 0);
 }
 
 /* In a traced step: wait for the device after each kernel, to measure it. */
-static weft_status run_traced(executor *e, uint32_t number, const void *const *in, void *const *out)
+static weft_status run_traced(executor *e, uint32_t number, const void *const *in, void *const *out,
+                              void *workspace)
 {
     const uint64_t began = clock_ns();
-    weft_status st = run(e, number, in, out);
+    weft_status st = run(e, &e->kernels[number], in, out, workspace);
     if (st == WEFT_OK)
         st = run_exec_sync(e);
     run_trace_note(&e->trace, e->plan->kernels.at[number].spec.id, TRACE_KERNEL, e->step, began,
@@ -75,9 +77,11 @@ static weft_status run_traced(executor *e, uint32_t number, const void *const *i
     return st;
 }
 
-static void *address(const executor *e, const uint64_t *bases, const ref *r)
+/* The addresses of `n` operands, inputs before outputs. */
+static inline void resolve(char *base, const uint64_t *bases, const ref *r, uint32_t n, void **out)
 {
-    return r->absent ? NULL : e->base + bases[r->base] + r->offset;
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = r[i].absent ? NULL : base + bases[r[i].base] + r[i].offset;
 }
 
 weft_status run_kernels_call(executor *e, const entry *x)
@@ -87,24 +91,29 @@ weft_status run_kernels_call(executor *e, const entry *x)
     const uint64_t *bases = &e->bases[x->first_base];
     const bool traced = run_trace_wants(&e->trace, e->step);
     const uint32_t mark = err_count;
+    call_site *sites = run_site_instr(e, s->first);
     weft_status st = WEFT_OK;
+    call_site_enter(sites);
     call_enter(e->table, "run");
-    uint32_t i = 0;
-    for (; st == WEFT_OK && i < s->n; i++) {
-        const instr *n = &p->instrs.at[s->first + i];
-        const ref *r = &p->refs.at[n->first_ref];
-        const void *in[32];
-        void *out[32];
-        for (uint32_t k = 0; k < n->nin; k++)
-            in[k] = address(e, bases, &r[k]);
-        for (uint32_t k = 0; k < n->nout; k++)
-            out[k] = address(e, bases, &r[n->nin + k]);
-        st = traced ? run_traced(e, n->kernel, in, out) : run(e, n->kernel, in, out);
+    call_row row = call_row_begin(s->n);
+    const instr *n = &p->instrs.at[s->first], *const end = n + s->n;
+    const ref *const refs = p->refs.at;
+    const exec_kernel *const kernels = e->kernels;
+    char *const base = e->base, *const workspace = base + p->workspace;
+    for (; st == WEFT_OK && n < end; n++) {
+        void *all[2 * WEFT_MAX_OPERANDS];
+        const void *const *in = (const void *const *)all;
+        resolve(base, bases, &refs[n->first_ref], n->nin + n->nout, all);
+        call_row_next(&row);
+        st = traced ? run_traced(e, n->kernel, in, all + n->nin, workspace)
+                    : run(e, &kernels[n->kernel], in, all + n->nin, workspace);
     }
     call_leave();
+    for (uint32_t k = 0; st == WEFT_OK && k < s->n && call_site_is_new(sites); k++)
+        call_site_count(sites + s->n - 1 - k); /* the first one at last */
     if (st != WEFT_OK) {
         st = host_call_check(e->table, "run", st, mark, CALL_PLAIN);
-        err_context("op %s", p->kernels.at[p->instrs.at[s->first + i - 1].kernel].spec.id);
+        err_context("op %s", p->kernels.at[n[-1].kernel].spec.id);
     }
     return st;
 }
@@ -112,11 +121,11 @@ weft_status run_kernels_call(executor *e, const entry *x)
 void run_kernels_release(executor *e)
 {
     for (uint32_t i = 0; e->kernels && i < e->plan->kernels.n; i++) {
-        const kernel *k = &e->plan->kernels.at[i];
-        if (e->kernels[i] && k->own)
-            PLUGIN_DO(k->own, release, e->kernels[i]);
-        else if (e->kernels[i])
-            PLUGIN_DO(e->table, release, e->kernels[i]);
+        const exec_kernel *k = &e->kernels[i];
+        if (k->prepared && k->own)
+            PLUGIN_DO(k->own, release, k->prepared);
+        else if (k->prepared)
+            PLUGIN_DO(e->table, release, k->prepared);
     }
     free(e->kernels);
 }

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/within.h"
 #include "host/call.h"
 #include "resolve/topology.h"
 #include "run/exec/host_library.h"
@@ -76,6 +77,7 @@ static weft_status until_ready(colls *c, const line *l, const char *what)
                           c->deadline);
         if (st != WEFT_OK)
             return st;
+        call_tick();
         nanosleep(&(struct timespec){0, 200000}, NULL);
     }
     return st;
@@ -209,12 +211,9 @@ static void *give_up(void *arg)
 static bool abort_all(colls *c)
 {
     pthread_t helper;
-    struct timespec end;
-    clock_gettime(CLOCK_REALTIME, &end);
-    end.tv_sec += GIVE_UP_S;
     if (pthread_create(&helper, NULL, give_up, c) != 0)
         return false;
-    return pthread_timedjoin_np(helper, NULL, &end) == 0;
+    return within_join(helper, GIVE_UP_S * 1000);
 }
 
 bool run_library_destroy(colls *c, bool failed)

@@ -8,6 +8,7 @@
 #include "run/exec/kernels.h"
 #include "run/exec/library.h"
 #include "run/exec/recording.h"
+#include "run/exec/sites.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -223,6 +224,7 @@ weft_status run_exec_create(const plan *p, const config *cfg, job *j, const job_
                       .table = p->spec->device.c->table,
                       .residual_scale = 1};
     comm_arena arena;
+    out->sites = mem_alloc(sizeof *out->sites);
     out->deadline = config_real(cfg, "run.deadline");
     weft_status st =
         run_trace_setup(config_text(cfg, "log.trace_steps"), events_a_step(p), &out->trace);
@@ -237,11 +239,15 @@ weft_status run_exec_create(const plan *p, const config *cfg, job *j, const job_
         st = run_exec_set_scalars(out);
     if (st == WEFT_OK)
         st = connect_ranks(out, who, &arena);
-    return st != WEFT_OK ? st : run_recordings_make(out);
+    if (st == WEFT_OK)
+        st = run_recordings_make(out);
+    run_sites_make(out);
+    return st;
 }
 
 void run_exec_destroy(executor *e, int failed)
 {
+    run_sites_free(e);
     const bool quiet = run_library_destroy(e->colls, failed);
     if (failed)
         comm_world_abort(e->world);

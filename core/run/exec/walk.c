@@ -8,6 +8,7 @@
 #include "run/exec/kernels.h"
 #include "run/exec/library.h"
 #include "run/exec/recording.h"
+#include "run/exec/sites.h"
 
 #include <string.h>
 
@@ -54,6 +55,7 @@ static weft_status start(executor *e, const list *l, uint32_t i)
         return WEFT_OK;
     const bool staged = comm_is_staged(e->ops[what]); /* the device waits, not the host */
     char *scratch = (staged ? e->host : e->base) + e->plan->collectives.at[what].scratch;
+    run_sites_wait_for(e, what);
     weft_status st = staged ? WEFT_OK : run_exec_sync(e);
     return st != WEFT_OK ? st
                          : comm_start(e->ops[what], e->base + e->from[what], e->base + e->to[what],
@@ -87,27 +89,41 @@ static void mark(executor *e, const list *l, uint32_t i)
 {
     const entry *x = &l->entries.at[i];
     static const char kinds[] = "?csw?";
+    run_sites_entry(e, i);
     run_flight_note(&e->flight, e->step, i, kinds[x->kind], x->name);
     job_mark(e->job, e->step, i);
 }
 
-/* Replay the recorded calls [i, end). */
+/* Replay the recorded calls [i, end). That may wait for earlier work of the device. */
 static weft_status replay(executor *e, const list *l, uint32_t i, uint32_t end, weft_capture *work)
 {
+    call_site_enter(NULL);
     for (; i < end; i++)
         mark(e, l, i);
     weft_status st = job_failure(e->job);
     return st != WEFT_OK ? st : PLUGIN_CALL(e->table, replay, work, e->stream, 0);
 }
 
+/* The core's own part is watched, too: the frame of the executor encloses the calls of plugins. */
+static weft_status run_collective(executor *e, const list *l, uint32_t i)
+{
+    const entry *x = &l->entries.at[i];
+    call_site *site = run_site_collective(e, x->what);
+    call_site_enter(site);
+    call_enter(e, x->kind == ENTRY_START ? "start" : "wait");
+    const weft_status st = x->kind == ENTRY_START ? start(e, l, i) : wait(e, x);
+    call_leave();
+    if (st == WEFT_OK && x->kind == ENTRY_WAIT)
+        call_site_count(site);
+    return st;
+}
+
 static weft_status run_entry(executor *e, const list *l, uint32_t i)
 {
     const entry *x = &l->entries.at[i];
     mark(e, l, i);
-    if (x->kind == ENTRY_START)
-        return start(e, l, i);
-    if (x->kind == ENTRY_WAIT)
-        return wait(e, x);
+    if (x->kind != ENTRY_CALL)
+        return run_collective(e, l, i);
     weft_status st = job_failure(e->job);
     bool traced = run_trace_wants(&e->trace, e->step);
     uint64_t began = traced ? clock_ns() : 0;
@@ -146,7 +162,11 @@ static weft_status run_range(executor *e, const list *l, uint32_t from, uint32_t
     }
     if (end == l->entries.n)
         run_flight_note(&e->flight, e->step, end, 'e', l->name);
-    return run_exec_sync(e);
+    run_sites_last_wait(e, l, end == l->entries.n);
+    const weft_status st = run_exec_sync(e);
+    if (st != WEFT_OK && end > from)
+        add_place(e, l, end - 1);
+    return st;
 }
 
 static uint64_t waited(const executor *e)
@@ -157,10 +177,12 @@ static uint64_t waited(const executor *e)
 /* The host waits for the device before the tail too, so that the time of the tail is known. */
 weft_status run_exec_list(executor *e, const list *l)
 {
+    run_sites_begin(e, l);
     weft_status st = l->tail ? run_range(e, l, 0, l->tail) : WEFT_OK;
     const uint64_t began = clock_ns() - waited(e);
     if (st == WEFT_OK)
         st = run_range(e, l, l->tail, l->entries.n);
+    run_sites_end(e);
     if (l->tail)
         e->times.tail_ns += clock_ns() - waited(e) - began;
     if (st == WEFT_OK && l->tail && e->plan->residual_bytes)

@@ -3,7 +3,9 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "ckpt/ckpt.h"
+#include "comm/comm.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,6 +13,10 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define SHARE_SECONDS 10.0 /* until the others must see what rank 0 has written into OUT */
+#define MEET_SECONDS 60.0  /* until all have told whether they do */
+#define NAMED 8u           /* ranks that the error names */
 
 static bool has(const char *dir, const char *name)
 {
@@ -151,4 +157,80 @@ weft_status run_outdir_begin(const char *out, run_outdir_mode wish, double patie
         log_line(WEFT_LOG_INFO, "%s has a run without a checkpoint: it starts again", out);
     *resume = there;
     return st;
+}
+
+/* What rank 0 tells the others. */
+typedef struct news {
+    uint64_t token; /* outlock.h */
+    uint64_t resume;
+} news;
+
+/* What each rank tells the others: whether OUT is the folder of rank 0 there. */
+typedef struct sight {
+    uint64_t missing;
+    char host[120];
+} sight;
+
+/* The error names rank 0's host, and the ranks and hosts that do not see its folder. */
+static weft_status not_shared(const char *out, const sight *all, uint32_t ranks)
+{
+    char who[600] = "";
+    uint32_t missing = 0;
+    size_t at = 0;
+    for (uint32_t r = 0; r < ranks; r++) {
+        if (!all[r].missing)
+            continue;
+        if (++missing <= NAMED)
+            at += (size_t)snprintf(who + at, sizeof who - at, "%srank %u on %.50s", at ? ", " : "",
+                                   r, all[r].host);
+    }
+    if (missing > NAMED)
+        snprintf(who + at, sizeof who - at, " and %u more", missing - NAMED);
+    return err_fail(
+        WEFT_USAGE,
+        "run.out = %s is not one folder for all ranks: what rank 0 on %.50s wrote there "
+        "has not appeared in %.0f s for %s. Set run.out to a folder that all ranks "
+        "share, on a network file system where there are several machines",
+        out, all[0].host, SHARE_SECONDS, who);
+}
+
+/* All ranks learn whether one of them does not see the folder of rank 0. */
+static weft_status compare_sights(const char *out, bool missing, job *j, uint32_t ranks)
+{
+    sight mine, *all = mem_alloc(ranks * sizeof *all);
+    bool bad = false;
+    memset(&mine, 0, sizeof mine);
+    mine.missing = missing;
+    gethostname(mine.host, sizeof mine.host - 1);
+    weft_status st = job_exchange_for(j, "out.seen", &mine, sizeof mine, MEET_SECONDS, all);
+    for (uint32_t r = 0; st == WEFT_OK && r < ranks; r++)
+        bad = bad || all[r].missing;
+    if (bad)
+        st = not_shared(out, all, ranks);
+    free(all);
+    return st;
+}
+
+/* If rank 0 fails, the exchange fails on the others. */
+weft_status run_outdir_meet(const char *out, run_outdir_mode wish, double patience, job *j,
+                            const job_identity *who, outlock *lock, bool *resume)
+{
+    weft_status st = WEFT_OK;
+    if (!who->rank)
+        st = run_outdir_begin(out, wish, patience, lock, resume);
+    news mine = {lock->token, *resume}, *all = mem_alloc(who->ranks * sizeof *all);
+    all[0] = mine;
+    if (st == WEFT_OK && j) /* no rank writes there before rank 0 is done */
+        st = job_exchange(j, "out", &mine, sizeof mine, all);
+    mine = all[0];
+    free(all);
+    *resume = mine.resume != 0;
+    if (st != WEFT_OK || !j)
+        return st;
+    if (who->rank)
+        st = run_outlock_join(out, mine.token, SHARE_SECONDS, j, lock);
+    if (st == WEFT_OK || st == WEFT_BUSY)
+        st = compare_sights(out, st == WEFT_BUSY, j, who->ranks);
+    /* A rank 0 that has failed meanwhile has taken its lock file away: its failure is the cause. */
+    return st != WEFT_OK && who->rank && comm_cause_known(j, NULL) ? WEFT_PEER : st;
 }

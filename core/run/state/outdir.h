@@ -24,4 +24,11 @@ typedef struct run_outdir_mode {
 weft_status run_outdir_begin(const char *out, run_outdir_mode wish, double patience, outlock *lock,
                              bool *resume);
 
+/* All ranks: rank 0 calls run_outdir_begin() and tells the others whether the run resumes; then
+ * every rank acquires the lock. WEFT_USAGE on all ranks if OUT is another folder for one than for
+ * rank 0; the error names such ranks and their hosts. `who` is this rank, `j` NULL for one rank.
+ * [setup] [collective] */
+weft_status run_outdir_meet(const char *out, run_outdir_mode wish, double patience, job *j,
+                            const job_identity *who, outlock *lock, bool *resume);
+
 #endif

@@ -8,8 +8,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -144,9 +146,12 @@ weft_status run_outlock_admit(outlock *l)
     gethostname(host, sizeof host - 1);
     if (gmtime_r(&now, &t))
         strftime(since, sizeof since, "%Y-%m-%d %H:%M:%S UTC", &t);
-    int n =
-        snprintf(text, sizeof text, "process %ld on %s, since %s\n", (long)getpid(), host, since);
-    if (ftruncate(l->fd, 0) || pwrite(l->fd, text, (size_t)n, 0) != n)
+    if (getrandom(&l->token, sizeof l->token, 0) != (ssize_t)sizeof l->token)
+        return err_fail_errno(WEFT_IO, "no random number for the token of the run");
+    int n = snprintf(text, sizeof text, "process %ld on %s, since %s\n%016" PRIx64 "\n",
+                     (long)getpid(), host, since, l->token);
+    /* synced: other machines are to see it now */
+    if (ftruncate(l->fd, 0) || pwrite(l->fd, text, (size_t)n, 0) != n || fsync(l->fd))
         return err_fail_errno(WEFT_IO, "run.out: %s cannot be written", l->path);
     if (set_lock(l->fd, F_RDLCK, 1, 1) && !no_locks_here(errno))
         return err_fail_errno(WEFT_IO, "run.out: %s cannot be shared with the other ranks",
@@ -154,15 +159,50 @@ weft_status run_outlock_admit(outlock *l)
     return WEFT_OK;
 }
 
-weft_status run_outlock_join(const char *out, outlock *out_lock)
+/* Whether the file has the token, on its second line. */
+static bool has_token(int fd, uint64_t token)
+{
+    char text[HOLDER + 1];
+    const ssize_t n = pread(fd, text, HOLDER, 0);
+    text[n > 0 ? n : 0] = 0;
+    const char *second = strchr(text, '\n');
+    uint64_t found;
+    return second && sscanf(second + 1, "%16" SCNx64, &found) == 1 && found == token;
+}
+
+/* The folder is opened first, since that makes NFS ask the server which files it has. */
+static weft_status find_token(const char *out, uint64_t token, outlock *l)
+{
+    const int folder = open(out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder >= 0)
+        close(folder);
+    weft_status st = open_file(out, false, l);
+    if (st != WEFT_OK && access(l->path, F_OK) == 0)
+        return st;
+    err_clear();
+    if (st != WEFT_OK)
+        return WEFT_BUSY;
+    if (has_token(l->fd, token))
+        return WEFT_OK;
+    close(l->fd);
+    return WEFT_BUSY;
+}
+
+weft_status run_outlock_join(const char *out, uint64_t token, double patience, job *j,
+                             outlock *out_lock)
 {
     outlock l = {0};
-    weft_status st = open_file(out, false, &l);
-    if (st != WEFT_OK) {
-        err_context("run.out must be a folder that all ranks share, and this rank does not see "
-                    "what rank 0 wrote there");
-        return st;
+    const uint64_t until = clock_ms() + (uint64_t)(patience * 1000);
+    weft_status st;
+    while ((st = find_token(out, token, &l)) == WEFT_BUSY) {
+        if ((st = job_failure(j)) != WEFT_OK)
+            return st;
+        if (clock_ms() > until)
+            return WEFT_BUSY;
+        nap();
     }
+    if (st != WEFT_OK)
+        return st;
     if (set_lock(l.fd, F_RDLCK, 1, 1) && !no_locks_here(errno)) {
         st = err_fail_errno(WEFT_IO, "run.out: %s cannot be locked", l.path);
         close(l.fd);

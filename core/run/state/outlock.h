@@ -10,19 +10,21 @@
  *   byte 1   shared, every rank, until its last write; rank 0 first holds it exclusively
  *
  * A job that wants OUT locks both bytes, so it waits for the other ranks of a job whose rank 0
- * died. The file names the holder: host, process and time. It is removed at the end of the job; the
- * file of a killed job is harmless. Commands that only read (weft ckpt, sample, flight) take no
- * lock. Where the file system does not support locks, the job logs a warning and continues. */
+ * died. The file names the holder: host, process and time, and has a token of the run: a rank that
+ * does not find the token there has another folder under the same name. It is removed at the end of
+ * the job; the file of a killed job is harmless. Commands that only read (weft ckpt, sample,
+ * flight) take no lock. Where the file system does not support locks, the job logs a warning and
+ * continues. */
 #ifndef RUN_STATE_OUTLOCK_H
 #define RUN_STATE_OUTLOCK_H
 
-#include <stdbool.h>
-#include <weft/base.h>
+#include "job/job.h"
 
 typedef struct outlock {
     int fd; /* 0: none */
     char path[4096];
-    bool first; /* of rank 0, which removes the file at the end */
+    bool first;     /* of rank 0, which removes the file at the end */
+    uint64_t token; /* of rank 0: that it wrote into the file */
 } outlock;
 
 /* Rank 0: lock the existing folder `out`. If another job holds the lock, wait for up to `patience`
@@ -33,8 +35,11 @@ weft_status run_outlock_take(const char *out, double patience, outlock *out_lock
 /* Rank 0: write the holder into the file and let the other ranks join. [setup] */
 weft_status run_outlock_admit(outlock *l);
 
-/* Other ranks, after run_outlock_admit() of rank 0: lock byte 1. [setup] */
-weft_status run_outlock_join(const char *out, outlock *out_lock);
+/* Other ranks, after run_outlock_admit() of rank 0: lock byte 1. WEFT_BUSY without a record if
+ * `out` is not the folder in which rank 0 wrote `token`. A network file system may show it late, so
+ * the rank looks for `patience` seconds, unless the job fails meanwhile. [setup] */
+weft_status run_outlock_join(const char *out, uint64_t token, double patience, job *j,
+                             outlock *out_lock);
 
 /* Rank 0 has renamed the folder: the lock file is now in `out`. [setup] */
 weft_status run_outlock_moved(outlock *l, const char *out);

@@ -86,22 +86,22 @@ static bool describe(const executor *e, const kept_places *p, uint32_t i, char n
     return n != 0;
 }
 
-weft_status run_residual_collect(executor *e, ckpt_piece *out, uint32_t *n, char (*names)[64],
-                                 pool *copies)
+uint32_t run_residual_collect(executor *e, save_piece *out, pool *names)
 {
     const kept_places p = places_of(e);
-    weft_status st = WEFT_OK;
-    for (uint32_t i = 0; st == WEFT_OK && i < RUN_RESIDUAL_PIECES; i++) {
-        ckpt_piece *x = &out[*n];
-        if (!describe(e, &p, i, names[i], x))
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < RUN_RESIDUAL_PIECES; i++) {
+        save_piece *x = &out[n];
+        *x = (save_piece){0};
+        if (!describe(e, &p, i, pool_alloc(names, 64), &x->what))
             continue;
-        ++*n;
+        n++;
         if (i == 0)
-            st = run_exec_view(e, p.in[0].first, x->count * 4, copies, &x->data);
+            x->offset = p.in[0].first;
         else
-            x->data = i == 1 ? (const void *)(e->host + p.in[1].first) : &e->residual_scale;
+            x->host = i == 1 ? (const void *)(e->host + p.in[1].first) : &e->residual_scale;
     }
-    return st;
+    return n;
 }
 
 static weft_status load_bytes(executor *e, const ckpt *c, const ckpt_piece *want, uint32_t i,

@@ -5,15 +5,13 @@
 #ifndef RUN_STATE_RESIDUAL_H
 #define RUN_STATE_RESIDUAL_H
 
-#include "ckpt/ckpt.h"
-#include "run/exec/executor.h"
+#include "run/save/pieces.h"
 
 enum { RUN_RESIDUAL_PIECES = 3 }; /* tensors of one rank, at most */
 
-/* Append the residuals of this rank to `out` as tensors; none if it has none. names:
- * [RUN_RESIDUAL_PIECES]; `copies` owns copies of what the host cannot read in place. [setup] */
-weft_status run_residual_collect(executor *e, ckpt_piece *out, uint32_t *n, char (*names)[64],
-                                 pool *copies);
+/* Write the residuals of this rank to out [RUN_RESIDUAL_PIECES] as tensors and return how many
+ * there are, 0 if it has none. `names` owns their names. [setup] */
+uint32_t run_residual_collect(executor *e, save_piece *out, pool *names);
 
 /* Load the residuals if the checkpoint was saved with the same layout. In another layout they start
  * at zero; rank 0 logs that. [setup] */

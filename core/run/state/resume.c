@@ -50,6 +50,23 @@ static bool same_data(const char *noted, const char *present)
     return !strncmp(noted, present, n) && (!present[n] || !strncmp(present + n, ", ", 2));
 }
 
+/* Where the data says more of itself than it did when `c` was saved, it is opened as it was then:
+ * an older checkpoint goes on with the samples that its program would have drawn. */
+static weft_status adopt_data(run_prepared *j, const ckpt *c)
+{
+    char noted[ROOM];
+    const char *present = j->train.info.identity;
+    if (!noted_data(ckpt_job_text(c), noted))
+        *noted = 0; /* as the first programs did */
+    if (*noted && !strcmp(noted, present))
+        return WEFT_OK;
+    weft_status st = data_set_resume(&j->train, j->spec.source.conf,
+                                     (uint64_t)config_int(j->cfg, "run.seed"), noted);
+    if (st != WEFT_OK)
+        err_context("the data as of checkpoint %s", ckpt_dir(c));
+    return st;
+}
+
 static uint32_t find_changes(const run_prepared *j, const ckpt *c, const config *saved,
                              config_change *out, char noted[ROOM])
 {
@@ -77,7 +94,7 @@ static void list_changes(const config_change *x, uint32_t n, char *out, size_t b
     }
 }
 
-weft_status run_resume_check(const run_prepared *j, const ckpt *c, bool force)
+static weft_status compare(const run_prepared *j, const ckpt *c, bool force)
 {
     config *saved;
     char noted[ROOM], all[1500];
@@ -100,4 +117,10 @@ weft_status run_resume_check(const run_prepared *j, const ckpt *c, bool force)
     free(x);
     config_destroy(saved);
     return st;
+}
+
+weft_status run_resume_check(run_prepared *j, const ckpt *c, bool first, bool force)
+{
+    weft_status st = adopt_data(j, c);
+    return st == WEFT_OK && first ? compare(j, c, force) : st;
 }

@@ -8,6 +8,7 @@
 #include "base/lengthy.h"
 #include "base/log.h"
 #include "run/exec/arena.h"
+#include "run/save/pieces.h"
 #include "run/state/local.h"
 #include "run/state/replica.h"
 #include "run/state/residual.h"
@@ -18,25 +19,7 @@
 
 /* --- checkpoints --- */
 
-#define SCALAR "scalar."
-#define SCALAR_NAME (WEFT_MAX_NAME + 8)
-
-static void describe(const piece *p, const extent *x, ckpt_piece *out)
-{
-    *out = (ckpt_piece){.name = p->name, .dtype = p->shape.dtype, .rank = p->shape.rank};
-    for (uint32_t i = 0; i < p->shape.rank; i++)
-        out->shape[i] = p->shape.axes[i].size;
-    memcpy(out->start, x->start, sizeof out->start);
-    memcpy(out->size, x->size, sizeof out->size);
-    out->first = x->first;
-    out->count = x->count;
-}
-
-static void describe_scalar(const scalar_slot *x, char name[SCALAR_NAME], ckpt_piece *out)
-{
-    snprintf(name, SCALAR_NAME, SCALAR "%s", x->name);
-    *out = (ckpt_piece){.name = name, .dtype = WEFT_F32, .rank = 1, .shape = {1}, .count = 1};
-}
+#define SCALAR RUN_SAVE_SCALAR
 
 static weft_status load_piece(executor *e, const ckpt *c, const piece *p, float *v,
                               uint16_t *scratch, lengthy *progress)
@@ -44,7 +27,7 @@ static weft_status load_piece(executor *e, const ckpt *c, const piece *p, float 
     ckpt_piece want;
     local l = run_local_find(e, p);
     char name[REPLICA_NAME];
-    describe(p, l.held.count ? &l.held : &l.copied, &want);
+    run_save_describe(p, l.held.count ? &l.held : &l.copied, &want);
     want.name = run_replica_name(p, plan_replica(e->plan, p, e->rank), name);
     want.name = ckpt_has(c, want.name) ? want.name : p->name;
     for (uint64_t first = l.first; first < l.end; first += LOCAL_CHUNK) {
@@ -118,9 +101,9 @@ static weft_status nothing_over(const plan_set *plans, const ckpt *c)
 static weft_status load_scalar(executor *e, const ckpt *c, const scalar_slot *x)
 {
     ckpt_piece want;
-    char name[SCALAR_NAME];
+    char name[RUN_SAVE_SCALAR_NAME];
     float value;
-    describe_scalar(x, name, &want);
+    run_save_describe_scalar(x, name, &want);
     if (x->saved != SCALAR_SAVED && !ckpt_has(c, name)) {
         if (x->saved == SCALAR_OF_PLUGIN && !e->rank)
             log_line(WEFT_LOG_WARN, "%s does not have the scalar %s: it starts at %g", ckpt_dir(c),
@@ -150,140 +133,5 @@ weft_status run_weights_load(executor *e, const plan_set *plans, const ckpt *c)
         st = run_residual_load(e, c);
     free(v);
     free(scratch);
-    return st;
-}
-
-/* Collect the pieces that this rank writes; `data` points into the arena where the host can read
- * it. */
-static weft_status collect(executor *e, ckpt_piece *out, uint32_t *n, char (*names)[SCALAR_NAME],
-                           float *values, pool *copies)
-{
-    *n = 0;
-    for (uint32_t i = 0; i < e->plan->save.entries.n; i++) {
-        const piece *p = &e->plan->pieces.at[e->plan->save.entries.at[i].what];
-        extent own;
-        plan_extent(e->plan, p, e->rank, PLAN_EXTENT_OWNED, &own);
-        if (!own.count || !plan_writes(e->plan, p, e->rank))
-            continue;
-        ckpt_piece *x = &out[(*n)++];
-        describe(p, &own, x);
-        x->name = run_replica_name(p, plan_replica(e->plan, p, e->rank),
-                                   pool_alloc(copies, REPLICA_NAME));
-        weft_status st =
-            run_exec_view(e, own.offset, x->count * weft_dtype_size(x->dtype), copies, &x->data);
-        if (st != WEFT_OK)
-            return st;
-    }
-    for (uint32_t i = 0; i < e->plan->scalars.n && e->rank == 0; i++) {
-        double value;
-        if (!e->plan->scalars.at[i].saved)
-            continue;
-        weft_status st = run_exec_scalar(e, e->plan->scalars.at[i].name, &value);
-        if (st != WEFT_OK)
-            return st;
-        values[i] = (float)value;
-        describe_scalar(&e->plan->scalars.at[i], names[i], &out[*n]);
-        out[(*n)++].data = &values[i];
-    }
-    return WEFT_OK;
-}
-
-static int by_name(const void *x, const void *y)
-{
-    return strcmp(((const ckpt_piece *)x)->name, ((const ckpt_piece *)y)->name);
-}
-
-typedef struct save_news { /* what ranks exchange after a phase of the save */
-    uint32_t status;
-    ckpt_shard_sum sum;
-} save_news;
-
-/* Exchange the status of a phase. A failure of another rank is WEFT_PEER here. *no_exchange: the
- * exchange itself failed, so no further one is possible. */
-static weft_status agree(executor *e, const char *what, weft_status mine, const ckpt_shard_sum *sum,
-                         save_news *all, bool *no_exchange)
-{
-    save_news news = {.status = mine};
-    if (sum)
-        news.sum = *sum;
-    if (!e->job) {
-        all[0] = news;
-        return mine;
-    }
-    char why[2048]; /* of `mine`; the exchange may overwrite the error record */
-    snprintf(why, sizeof why, "%s", err_text());
-    const double timeout = config_real(e->cfg, "checkpoint.timeout");
-    weft_status st = job_exchange_for(e->job, what, &news, sizeof news, timeout, all);
-    *no_exchange = st != WEFT_OK;
-    if (mine != WEFT_OK)
-        return err_fail(mine, "%s", why);
-    if (st != WEFT_OK && job_failure(e->job) == WEFT_OK) /* no rank died, so this is the timeout */
-        err_context("checkpoint.timeout = %.0f s", timeout);
-    for (uint32_t r = 0; st == WEFT_OK && r < e->plan->spec->ranks; r++)
-        if (all[r].status)
-            st = err_fail(WEFT_PEER, "rank %u could not save the checkpoint", r);
-    return st;
-}
-
-static weft_status write_own(executor *e, const char *temp, ckpt_shard_sum *sum)
-{
-    const uint32_t scalars = e->plan->scalars.n;
-    ckpt_piece *pieces =
-        mem_alloc((e->plan->save.entries.n + scalars + RUN_RESIDUAL_PIECES) * sizeof *pieces);
-    pool copies = {0};
-    char(*names)[SCALAR_NAME] = pool_array(&copies, scalars, sizeof *names);
-    char residual_names[RUN_RESIDUAL_PIECES][64];
-    float *values = pool_array(&copies, scalars, sizeof *values);
-    uint32_t n;
-    weft_status st = collect(e, pieces, &n, names, values, &copies);
-    if (st == WEFT_OK)
-        st = run_residual_collect(e, pieces, &n, residual_names, &copies);
-    qsort(pieces, n, sizeof *pieces, by_name);
-    if (st == WEFT_OK)
-        st = ckpt_write_shard(temp, e->rank, e->plan->spec->ranks, pieces, n, sum);
-    pool_free(&copies);
-    free(pieces);
-    return st;
-}
-
-static weft_status commit_all(executor *e, const char *temp, const char *final, uint64_t step,
-                              const save_news *all, uint32_t keep)
-{
-    uint32_t ranks = e->plan->spec->ranks;
-    ckpt_shard_sum *sums = mem_alloc(ranks * sizeof *sums);
-    for (uint32_t r = 0; r < ranks; r++)
-        sums[r] = all[r].sum;
-    char *text = config_dump(e->cfg);
-    weft_status st = ckpt_commit(temp, final, step, text, sums, ranks, keep);
-    free(text);
-    free(sums);
-    return st;
-}
-
-weft_status run_weights_save(executor *e, const char *out_dir, uint64_t step, uint32_t keep)
-{
-    save_news *all = mem_alloc(e->plan->spec->ranks * sizeof *all);
-    char temp[4096] = "", final[4096] = "", tag[64];
-    ckpt_shard_sum sum = {0};
-    bool no_exchange = false;
-    weft_status st = e->rank ? WEFT_OK : ckpt_begin(out_dir, step, temp, final);
-    const bool mine = !e->rank && st == WEFT_OK; /* whether the temporary folder is this rank's */
-    snprintf(tag, sizeof tag, "save.%llu.begin", (unsigned long long)step);
-    st = agree(e, tag, st, NULL, all, &no_exchange);
-    const bool begun = st == WEFT_OK;
-    if (begun) {
-        st = e->rank ? ckpt_paths(out_dir, step, temp, final) : WEFT_OK;
-        st = st != WEFT_OK ? st : write_own(e, temp, &sum);
-        snprintf(tag, sizeof tag, "save.%llu.shards", (unsigned long long)step);
-        st = agree(e, tag, st, &sum, all, &no_exchange);
-    }
-    if (mine && st == WEFT_OK)
-        st = commit_all(e, temp, final, step, all, keep);
-    else if (mine)
-        ckpt_abandon(temp);
-    snprintf(tag, sizeof tag, "save.%llu.end", (unsigned long long)step);
-    if (begun && !no_exchange)
-        st = agree(e, tag, st, NULL, all, &no_exchange);
-    free(all);
     return st;
 }

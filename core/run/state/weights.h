@@ -1,4 +1,4 @@
-/* run/state/weights.h: initializing, saving and loading parameters and optimizer states. */
+/* run/state/weights.h: initializing and loading parameters and optimizer states. */
 #ifndef RUN_STATE_WEIGHTS_H
 #define RUN_STATE_WEIGHTS_H
 
@@ -13,10 +13,5 @@ weft_status run_weights_init(executor *e, uint64_t seed);
  * a checkpoint of any layout. WEFT_USAGE if the checkpoint has a tensor that is in none of `plans`,
  * all plans of the job. [setup] */
 weft_status run_weights_load(executor *e, const plan_set *plans, const ckpt *c);
-
-/* Run the save list: each rank writes what it owns, then rank 0 commits the checkpoint. On failure
- * the partial checkpoint is removed and earlier ones stay. At most `keep` checkpoints are kept.
- * [setup] [collective] */
-weft_status run_weights_save(executor *e, const char *out_dir, uint64_t step, uint32_t keep);
 
 #endif

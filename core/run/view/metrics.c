@@ -5,7 +5,16 @@
 #include <stddef.h>
 
 /* When a value is there. */
-typedef enum presence { ALWAYS, IF_SKIPPED, IF_SCALED, IF_VERIFIED, IF_EVALUATED } presence;
+typedef enum presence {
+    ALWAYS,
+    IF_SKIPPED,
+    IF_SCALED,
+    IF_VERIFIED,
+    IF_EVALUATED,
+    IF_SAVING,
+    IF_SAVED,
+    IF_EXCHANGED
+} presence;
 
 typedef struct about {
     const char *name, *unit, *meaning;
@@ -27,6 +36,25 @@ typedef struct about {
     {                                                                                              \
 #member, unit, meaning, offsetof(metrics, member), true, false, when                       \
     }
+
+#define OF_RANKS(member, text, unit, meaning)                                                      \
+    {                                                                                              \
+        "ranks." text, unit, meaning, offsetof(metrics, ranks.member), true, false, IF_EXCHANGED   \
+    }
+#define SPREAD_OF(text, at, what, more)                                                            \
+    {"ranks." text ".max", "ms",  what " of the rank where it is longest",                         \
+     SPREAD_AT(at, max),   false, false,                                                           \
+     IF_EXCHANGED},                                                                                \
+        {"ranks." text ".min", "ms",  "the same of the rank where it is shortest",                 \
+         SPREAD_AT(at, min),   false, false,                                                       \
+         IF_EXCHANGED},                                                                            \
+        {"ranks." text ".mean", "ms", "the mean of all ranks", SPREAD_AT(at, mean), false, false,  \
+         IF_EXCHANGED},                                                                            \
+    {                                                                                              \
+        "ranks." text ".max_rank", "", "the rank where it is longest" more,                        \
+            SPREAD_AT(at, max_rank), true, false, IF_EXCHANGED                                     \
+    }
+#define SPREAD_AT(at, member) offsetof(metrics, ranks.part[at].member)
 
 /* In the order in which sinks get them. */
 static const about table[] = {
@@ -57,6 +85,22 @@ static const about table[] = {
           "the copies of other ranks (run.verify)"),
     REAL(verify_ms, "ms", IF_VERIFIED, "time of that comparison on rank 0, not in step_ms"),
     REAL(valid_loss, "", IF_EVALUATED, "loss on data.valid after the step"),
+    REAL(save_stop_ms, "ms", IF_SAVING,
+         "time before the step, beside step_ms, in which rank 0 stood still for a save: it waited "
+         "for an earlier one, and copied; where saves are not asynchronous it wrote, too"),
+    REAL(save_copy_ms, "ms", IF_SAVING, "the part of save_stop_ms that the copy took"),
+    REAL(save_write_ms, "ms", IF_SAVED,
+         "time from the begin to the end of the save that was completed last, on all ranks"),
+    OF_RANKS(steps, "steps", "steps",
+             "how many steps, this one the last, the values below are means of"),
+    OF_RANKS(slowest, "slowest", "",
+             "the rank with the most work: compute_ms and optimizer_ms; others wait for it"),
+    SPREAD_OF("step_ms", METRICS_STEP, "step_ms", ""),
+    SPREAD_OF("compute_ms", METRICS_COMPUTE, "compute_ms", ""),
+    SPREAD_OF("exposed_comm_ms", METRICS_EXPOSED, "exposed_comm_ms",
+              "; it waits for others, so it is seldom the slow one"),
+    SPREAD_OF("bubble_ms", METRICS_BUBBLE, "bubble_ms", ""),
+    SPREAD_OF("optimizer_ms", METRICS_OPTIMIZER, "optimizer_ms", ""),
 };
 
 #define ROWS ((uint32_t)(sizeof table / sizeof *table))
@@ -67,6 +111,9 @@ static const char *const absences[] = {
     [IF_SCALED] = "while the loss is not scaled",
     [IF_VERIFIED] = "unless the step is followed by a comparison of copies",
     [IF_EVALUATED] = "unless the step is followed by an evaluation",
+    [IF_SAVING] = "unless a save began since the step before",
+    [IF_EXCHANGED] = "with one rank, and unless the ranks exchanged their times after the step",
+    [IF_SAVED] = "unless a save was completed since the step before",
 };
 
 bool run_metrics_evaluated(const metrics *m)
@@ -81,6 +128,9 @@ static bool is_there(const metrics *m, presence when)
     case IF_SCALED: return m->scale > 0;
     case IF_VERIFIED: return m->verify_bytes > 0;
     case IF_EVALUATED: return run_metrics_evaluated(m);
+    case IF_SAVING: return m->save_stop_ms > 0;
+    case IF_SAVED: return m->save_write_ms > 0;
+    case IF_EXCHANGED: return m->ranks.steps > 0;
     default: return true;
     }
 }
@@ -122,13 +172,36 @@ void run_metrics_print_page(FILE *out)
         fprintf(out, "| `%s` | %s | %s | %s | %s |\n", a->name, a->unit,
                 a->counts ? "counter" : "gauge", a->meaning, absences[a->when]);
     fprintf(out, "\n"
-                 "Names with a dot are those of plugins. They follow in this order:\n\n"
+                 "Those that begin with `ranks.` are of all ranks. Ranks exchange their times "
+                 "after the first two steps and then as often\nas "
+                 "costs at most 0.2 %% of the time: after each step of a second, after some tens "
+                 "of steps of 10 ms.\n\n"
+                 "Other names with a dot are those of plugins. They follow in this order:\n\n"
                  "1. scalars that update rules and periodic lists assign: gauges, present in every "
                  "step;\n"
                  "2. values that plugins add through `weft.host.metrics/1` "
                  "([host.h](../sdk/include/weft/host.h)): gauges, absent in a step in\n"
                  "   which rank 0 has added none. Their meaning is described by the plugin.\n\n"
                  "The sink `jsonl` writes a line for each step into `OUT/metrics.jsonl`: `step`, "
-                 "the values (`null` where JSON has no number),\n"
-                 "`flops_rule` (what `mfu` counts) and `version` (of the line).\n");
+                 "`time` (seconds since 1970,\n"
+                 "UTC), `host`, `attempt` (1, and one more after each restart of `weft train "
+                 "--restarts`), the values (`null` where JSON has no number),\n"
+                 "`flops_rule` (what `mfu` counts) and `version` (of the line). `tensorboard` "
+                 "writes the values as scalars of event files in OUT, for\n"
+                 "`tensorboard --logdir OUT`; a dot of a name becomes a slash, which makes groups. "
+                 "`prometheus` serves them at http://ADDRESS/metrics\n"
+                 "as OpenMetrics; the address is in the log and, while the run lasts, in "
+                 "OUT/prometheus.address. It is one of the loopback\n"
+                 "interface unless `[sink.prometheus] address` says otherwise. The page has:\n\n"
+                 "- every metric with the prefix `weft_`, `_` for what such names cannot have, and "
+                 "the label `job`, which is `run.name`; a counter\n"
+                 "  ends in `_total`. A metric that the newest step has not, as `valid_loss` and "
+                 "`ranks.*`, keeps its last value;\n"
+                 "- `weft_step`: the newest step;\n"
+                 "- `weft_events_total` with the labels `job` and `event`: how often `begin`, "
+                 "`resume`, `evaluation`, `checkpoint`, `skipped`, `stop`\n"
+                 "  have happened since the program began.\n\n"
+                 "A sink that fails (a full disk, a port that is taken) does not end the run: the "
+                 "log says so once. `jsonl` and `tensorboard` leave out\n"
+                 "what they cannot write, and go on when there is room again.\n");
 }

@@ -13,6 +13,28 @@ typedef struct metric {
     double value;
 } metric;
 
+/* The time of a step and its parts. */
+typedef enum metrics_part {
+    METRICS_STEP,
+    METRICS_COMPUTE,
+    METRICS_EXPOSED,
+    METRICS_BUBBLE,
+    METRICS_OPTIMIZER,
+    METRICS_PARTS
+} metrics_part;
+
+/* A time on all ranks. */
+typedef struct metrics_spread {
+    double max, min, mean;
+    uint64_t max_rank;
+} metrics_spread;
+
+typedef struct metrics_ranks {
+    uint64_t steps; /* that these are means of; 0: no exchange followed the step */
+    uint64_t slowest;
+    metrics_spread part[METRICS_PARTS];
+} metrics_ranks;
+
 typedef struct metrics {
     uint64_t step, tokens, comm_bytes, peak_bytes;
     uint64_t verify_bytes; /* hashed after the step; 0: replicas were not compared */
@@ -20,10 +42,13 @@ typedef struct metrics {
     double loss, grad_norm, lr, step_ms, tokens_per_s;
     double mfu; /* operations of a step / its time / the peak rate of all ranks */
     double exposed_comm_ms, compute_ms, bubble_ms, optimizer_ms; /* add up to step_ms */
-    double valid_loss;  /* < 0: not evaluated in this step */
-    double skipped;     /* steps skipped so far */
-    double scale;       /* loss scale after the step; 0: the loss is not scaled */
-    const metric *told; /* [ntold] scalars of plugins, whose names have a dot */
+    double valid_loss;                 /* < 0: not evaluated in this step */
+    double skipped;                    /* steps skipped so far */
+    double scale;                      /* loss scale after the step; 0: the loss is not scaled */
+    double save_stop_ms, save_copy_ms; /* a save that began before the step; 0: none did */
+    double save_write_ms; /* of a save that was completed before the step; 0: none was */
+    metrics_ranks ranks;  /* ranks.h */
+    const metric *told;   /* [ntold] scalars of plugins, whose names have a dot */
     uint32_t ntold;
     bool skips; /* this step was skipped */
 } metrics;

@@ -2,6 +2,7 @@
 #include "run/view/sinks.h"
 
 #include "base/err.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "config/config.h"
 #include "host/call.h"
@@ -33,40 +34,54 @@ static weft_status open_one(const run_sinks_for *f, const component *c, weft_sin
         st = PLUGIN_CALL(table, open, c->module, &args, out);
     if (st == WEFT_OK && !*out)
         st = err_fail(WEFT_INTERNAL, "its open() returned WEFT_OK and no sink");
-    if (st != WEFT_OK)
-        err_context("sink %s", c->name);
     return st;
+}
+
+/* Sink `i` has failed, as err_text() says: the run goes on without it. */
+static void lose(run_sinks *s, uint32_t i)
+{
+    weft_sink *lost = s->open[i];
+    err_context("sink %s", s->spec->sinks[i]->name);
+    log_line(WEFT_LOG_WARN, "%s; the run goes on without this sink", err_text());
+    err_clear();
+    s->open[i] = NULL;
+    if (lost)
+        PLUGIN_DO(table_of(s, i), close, lost);
 }
 
 weft_status run_sinks_open(const run_sinks_for *f, run_sinks *out)
 {
-    weft_status st = WEFT_OK;
     *out = (run_sinks){.spec = f->spec, .meter = f->meter};
     out->values = mem_alloc((run_metrics_most(f->told) + METER_MOST) * sizeof *out->values);
-    while (st == WEFT_OK && out->n < f->spec->nsinks) {
-        st = open_one(f, f->spec->sinks[out->n], &out->open[out->n]);
-        out->n += st == WEFT_OK;
+    for (uint32_t i = 0; i < f->spec->nsinks; i++) {
+        const weft_status st = open_one(f, f->spec->sinks[i], &out->open[i]);
+        if (st != WEFT_OK && st != WEFT_IO) {
+            err_context("sink %s", f->spec->sinks[i]->name);
+            return st;
+        }
+        out->n = i + 1;
+        if (st != WEFT_OK)
+            lose(out, i);
     }
-    return st;
+    return WEFT_OK;
 }
 
-weft_status run_sinks_step(run_sinks *s, const metrics *m)
+void run_sinks_step(run_sinks *s, const metrics *m)
 {
     if (!s->n)
-        return WEFT_OK;
+        return;
     uint32_t n = run_metrics_list(m, s->values);
     n += run_meter_collect(s->meter, s->values, n, s->values + n);
-    weft_status st = WEFT_OK;
-    err_clear(); /* of failures that a sink has handled itself */
-    for (uint32_t i = 0; st == WEFT_OK && i < s->n; i++) {
-        st = PLUGIN_CALL(table_of(s, i), metrics, s->open[i], m->step, s->values, n, 0);
-        if (st != WEFT_OK)
-            err_context("sink %s", s->spec->sinks[i]->name);
+    for (uint32_t i = 0; i < s->n; i++) {
+        if (!s->open[i])
+            continue;
+        err_clear(); /* of failures that a sink has handled itself */
+        if (PLUGIN_CALL(table_of(s, i), metrics, s->open[i], m->step, s->values, n, 0) != WEFT_OK)
+            lose(s, i);
     }
-    return st;
 }
 
-weft_status run_sinks_event(run_sinks *s, const char *name, uint64_t step, const char *fmt, ...)
+void run_sinks_event(run_sinks *s, const char *name, uint64_t step, const char *fmt, ...)
 {
     char text[1024];
     struct timespec now;
@@ -82,22 +97,20 @@ weft_status run_sinks_event(run_sinks *s, const char *name, uint64_t step, const
                           .text = text,
                           .step = step,
                           .time_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec};
-    weft_status st = WEFT_OK;
-    err_clear();
-    for (uint32_t i = 0; st == WEFT_OK && i < s->n; i++) {
-        if (!table_of(s, i)->event)
+    for (uint32_t i = 0; i < s->n; i++) {
+        if (!s->open[i] || !table_of(s, i)->event)
             continue;
-        st = PLUGIN_CALL(table_of(s, i), event, s->open[i], &e);
-        if (st != WEFT_OK)
-            err_context("sink %s", s->spec->sinks[i]->name);
+        err_clear();
+        if (PLUGIN_CALL(table_of(s, i), event, s->open[i], &e) != WEFT_OK)
+            lose(s, i);
     }
-    return st;
 }
 
 void run_sinks_close(run_sinks *s)
 {
     while (s->n) {
-        s->n--;
+        if (!s->open[--s->n])
+            continue;
         PLUGIN_DO(table_of(s, s->n), close, s->open[s->n]);
     }
     free(s->values);

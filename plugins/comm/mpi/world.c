@@ -28,9 +28,7 @@ static struct {
     pthread_cond_t changed; /* of the queue, or of a job's `done` */
     mpi_job *first, *last;
     mpi_poller *pollers; /* the MPI thread's */
-} the = {.calls = PTHREAD_MUTEX_INITIALIZER,
-         .jobs = PTHREAD_MUTEX_INITIALIZER,
-         .changed = PTHREAD_COND_INITIALIZER};
+} the = {.calls = PTHREAD_MUTEX_INITIALIZER, .jobs = PTHREAD_MUTEX_INITIALIZER};
 
 const mpi_api *mpi_library(void)
 {
@@ -238,7 +236,7 @@ bool mpi_ask_and_wait(mpi_job *job, double seconds)
 {
     struct timespec until;
     int late = 0;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += (time_t)seconds;
     mpi_ask(job);
     pthread_mutex_lock(&the.jobs);
@@ -278,9 +276,20 @@ static int level_of(const char *word)
                                          : MPI_THREAD_MULTIPLE;
 }
 
+/* Waits with a limit count by a clock that nobody sets. */
+static void make_condition(void)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&the.changed, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
 static bool start_thread(void)
 {
     sigset_t all, before;
+    make_condition();
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     const bool started = !pthread_create(&the.thread, NULL, mpi_thread, NULL);

@@ -48,3 +48,53 @@ uint64_t source_order_below(uint64_t key, uint64_t sample, uint64_t n)
     const uint64_t r = (uint64_t)w[0] << 32 | w[1];
     return (uint64_t)(((unsigned __int128)r * n) >> 64);
 }
+
+/* --- permutations --- */
+
+#define ROUNDS 4u /* of both halves */
+#define EPOCH_STREAM 4u
+#define ROUND_STREAM 16u /* and those behind it */
+
+/* A number below n. */
+static uint64_t draw(uint64_t key, uint64_t counter, uint32_t stream, uint64_t n)
+{
+    uint32_t w[4];
+    words(key, counter, stream, w);
+    const uint64_t r = (uint64_t)w[0] << 32 | w[1];
+    return (uint64_t)(((unsigned __int128)r * n) >> 64);
+}
+
+/* The least number whose square is at least n. */
+static uint64_t root_above(uint64_t n)
+{
+    uint64_t low = 1, high = (uint64_t)1 << 32;
+    while (low < high) {
+        const uint64_t middle = low + (high - low) / 2;
+        if ((unsigned __int128)middle * middle >= n)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* A Feistel network over pairs (x, y), x below a and y below b, with a * b just above n: each round
+ * adds to one half a number that depends on the other, which is undone by subtracting it. What
+ * leaves the numbers below n walks on until it is back, so that these are permuted, too ("cycle
+ * walking"; Black, Rogaway: "Ciphers with arbitrary finite domains", 2002). */
+uint64_t source_order_permute(uint64_t key, uint64_t epoch, uint64_t n, uint64_t i)
+{
+    uint32_t w[4];
+    const uint64_t a = root_above(n), b = (n + a - 1) / a;
+    words(key, epoch, EPOCH_STREAM, w);
+    const uint64_t own = (uint64_t)w[0] << 32 | w[1];
+    do {
+        uint64_t x = i / b, y = i % b;
+        for (uint32_t r = 0; r < ROUNDS; r++) {
+            x = (x + draw(own, y, ROUND_STREAM + 2 * r, a)) % a;
+            y = (y + draw(own, x, ROUND_STREAM + 2 * r + 1, b)) % b;
+        }
+        i = x * b + y;
+    } while (i >= n);
+    return i;
+}

@@ -31,6 +31,10 @@ weft_status source_status(int error);
 uint64_t source_order_key(uint64_t seed);
 uint64_t source_order_below(uint64_t key, uint64_t sample, uint64_t n);
 
+/* Where number `i`, which is below `n`, comes to in a permutation of the numbers below `n`, one for
+ * each key and epoch: needs no memory, and a few calls of the generator. [any] */
+uint64_t source_order_permute(uint64_t key, uint64_t epoch, uint64_t n, uint64_t i);
+
 /* 64-bit FNV-1a: detects accidents, not attacks. [any] */
 #define SOURCE_DIGEST_BEGIN 1469598103934665603ull
 void source_digest(uint64_t *digest, const void *bytes, uint64_t n);

@@ -12,7 +12,7 @@
  * `begin = line` moves a place to the next line, or past a cut character where no line ends within
  * 4 KiB. A sample that reaches the end of the stream goes on at its beginning. Where one byte is
  * one id and `begin = byte`, samples are those of the token file that weft data makes of the same
- * files.
+ * files, with order = starts.
  *
  * Compared with a token file, every step pays for encoding sequence + 1 ids a sample: text is for
  * trying a tokenizer or a corpus out. */

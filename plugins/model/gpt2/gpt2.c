@@ -8,8 +8,11 @@
  * and the head is a last normalisation and a product with the vocabulary, whose weight is that of
  * the token embedding when tied. The two projections into the residual stream have their bias added
  * after the product, so that tensor parallelism can cut the product (graph/ops/misc.c). While
- * training with dropout, it applies to the embedding and to what attn.out and ffn.out add to x. */
+ * training with dropout, it applies to the embedding and to what attn.out and ffn.out add to x.
+ *
+ * Where the data tells documents apart, attention stays within them. */
 #include <stdio.h>
+#include <string.h>
 
 #include "huggingface.h"
 #include "layers.h"
@@ -31,6 +34,17 @@ static weft_tensor layernorm(layers *m, const char *name, weft_tensor x)
     return layers_op(m, "layernorm", &eps, 1, (weft_tensor[LAYERS_INPUTS]){x, g, b}, 3);
 }
 
+/* Positions begin anew with each document, where the data tells documents apart and the job does
+ * not say otherwise. */
+static weft_tensor count_positions(layers *m)
+{
+    const weft_conf *conf = m->args->conf;
+    layers_documents(m);
+    return m->places && !strcmp(conf->text(conf->ctx, "positions"), "document")
+               ? m->places
+               : layers_input(m, "positions");
+}
+
 static weft_tensor embed_tokens(layers *m, weft_tensor *table)
 {
     const weft_axis embed = axis("embed", m->o->embed);
@@ -40,7 +54,7 @@ static weft_tensor embed_tokens(layers *m, weft_tensor *table)
     weft_tensor places =
         layers_param(m, "embed.pos.w", 2, (weft_axis[]){axis("context", m->o->context), embed},
                      LAYERS_INIT_NORMAL);
-    weft_tensor tokens = layers_input(m, "tokens"), positions = layers_input(m, "positions");
+    weft_tensor tokens = layers_input(m, "tokens"), positions = count_positions(m);
     weft_tensor t =
         layers_op(m, "embedding", NULL, 0, (weft_tensor[LAYERS_INPUTS]){*table, tokens}, 1);
     weft_tensor p =
@@ -61,7 +75,7 @@ static weft_tensor attention(layers *m, weft_tensor x, const char *init)
     weft_tensor w = layers_param(m, "attn.qkv.w", 4, qkv, LAYERS_INIT_NORMAL);
     weft_tensor b = layers_param(m, "attn.qkv.b", 3, qkv, "zeros");
     y = layers_linear(m, y, w, b);
-    y = layers_op(m, "attention", attrs, 2, (weft_tensor[LAYERS_INPUTS]){y}, 2);
+    y = layers_op(m, "attention", attrs, 2, (weft_tensor[LAYERS_INPUTS]){y, m->places}, 2);
     w = layers_param(m, "attn.out.w", 3, (weft_axis[]){embed, qkv[1], qkv[2]}, init);
     b = layers_param(m, "attn.out.b", 1, &embed, "zeros");
     y = layers_linear(m, y, w, 0);
@@ -160,10 +174,15 @@ static const weft_option tied =
 static const weft_option rope_theta = LAYERS_KEY(
     WEFT_OPT_REAL, "rope_theta", "10000",
     "llama: base of the angles that encode positions; gpt2 learns them", NULL, 1e-6, 1e18);
+static const weft_option positions = LAYERS_KEY(
+    WEFT_OPT_CHOICE, "positions", "document",
+    "gpt2, with data.documents = separate: learned positions count from the beginning of "
+    "the document, or of the sample",
+    "document|sample", 0, 0);
 static const weft_option *const options[] = {
-    &layers_key_layers, &layers_key_heads,    &kv_heads,           &layers_key_embed,
-    &layers_key_ffn,    &layers_key_context,  &layers_key_vocab,   &tied,
-    &rope_theta,        &layers_key_norm_eps, &layers_key_dropout, NULL};
+    &layers_key_layers,  &layers_key_heads, &kv_heads, &layers_key_embed, &layers_key_ffn,
+    &layers_key_context, &layers_key_vocab, &tied,     &rope_theta,       &layers_key_norm_eps,
+    &layers_key_dropout, &positions,        NULL};
 
 static const weft_model_table table = {.struct_size = sizeof table,
                                        .describe = gpt2_describe,

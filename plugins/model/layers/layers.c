@@ -35,6 +35,14 @@ weft_tensor layers_input(layers *m, const char *name)
     return out;
 }
 
+void layers_documents(layers *m)
+{
+    static const char name[] = "document_positions";
+    for (uint32_t i = 0; m->args->fields && i < m->args->nfields; i++)
+        if (!strcmp(m->args->fields[i].name, name))
+            m->places = layers_input(m, name);
+}
+
 /* What a parameter is (weft_param_args.role), by its name in the block: every family uses these
  * names. */
 static const char *role_of(const char *name)
@@ -64,6 +72,11 @@ static const char *role_of(const char *name)
         {"attn.q.w", "attention.query"},
         {"attn.k.w", "attention.key"},
         {"attn.v.w", "attention.value"},
+        {"attn.q.b", "bias"},
+        {"attn.k.b", "bias"},
+        {"attn.v.b", "bias"},
+        {"attn.q_norm.g", "norm"},
+        {"attn.k_norm.g", "norm"},
         {"ffn.gate.w", "ffn.gate"},
         {"ffn.up.w", "ffn.up"},
         {"ffn.down.w", "ffn.down"},

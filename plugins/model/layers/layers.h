@@ -26,6 +26,7 @@ extern const weft_option layers_key_layers, layers_key_heads, layers_key_embed, 
 
 typedef struct layers_options {
     int64_t layers, heads, kv_heads, embed, ffn, context, vocab;
+    int64_t head_dim;  /* elements of a head; 0: embed / heads */
     bool tied;         /* the head shares the weights of the embedding */
     double rope_theta; /* base of the angles that encode positions */
     double norm_eps;   /* added to the variance before a normalisation divides by it */
@@ -37,7 +38,7 @@ typedef struct layers_options {
 void layers_read(const weft_conf *conf, bool tied, layers_options *o);
 
 /* Check what every family asks of its options, and take the vocabulary of the data (NULL: there is
- * none) for vocab = 0. WEFT_USAGE names the key. */
+ * none) for vocab = 0; a head_dim of 0 becomes that in effect. WEFT_USAGE names the key. */
 weft_status layers_check(const weft_host *host, const weft_data_info *data, layers_options *o);
 
 /* Record a sentence and return WEFT_USAGE. */
@@ -51,6 +52,8 @@ typedef struct layers {
     const layers_options *o;
     const weft_model_args *args;
     const char *prefix; /* of parameter names, "block.0."; "" for none */
+    weft_tensor places; /* of each token in its document; 0: the data does not tell documents apart
+                           (layers_documents()) */
     weft_status st;     /* the first failure */
 } layers;
 
@@ -63,6 +66,10 @@ void layers_block(layers *m, const char *name);
 
 /* An i32 input [tokens]. */
 weft_tensor layers_input(layers *m, const char *name);
+
+/* Take the field document_positions, if the data has it: attention stays within documents then. In
+ * the first block. */
+void layers_documents(layers *m);
 
 /* A parameter PREFIX + `name`, with the role that goes with the name. `init`: "zeros", "ones" or
  * "normal:DEVIATION". */

@@ -62,9 +62,10 @@ weft_status layers_check(const weft_host *host, const weft_data_info *data, laye
     weft_status st = data ? weft_check_args(host, data, sizeof *data, 0) : WEFT_OK;
     if (st != WEFT_OK)
         return st;
-    if (o->embed % o->heads)
+    if (!o->head_dim && o->embed % o->heads)
         return layers_refuse(host, "model.heads: %lld heads do not divide model.embed = %lld",
                              (long long)o->heads, (long long)o->embed);
+    o->head_dim = o->head_dim ? o->head_dim : o->embed / o->heads;
     if (o->heads % o->kv_heads)
         return layers_refuse(host,
                              "model.kv_heads: model.heads is %lld and model.kv_heads is %lld: "

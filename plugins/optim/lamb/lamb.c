@@ -32,6 +32,16 @@ static const weft_option decay_option = {.struct_size = sizeof decay_option,
                                          .max = 10};
 static const weft_option *const options[] = {&betas, &eps, &decay_option, NULL};
 
+/* 1 - beta^count by Kahan's formula, as in adam/moments.c: the plain difference of fp32 numbers
+ * loses digits while count is small and beta close to 1. */
+static weft_tensor correction(weft_expr *f, double beta, weft_tensor count)
+{
+    weft_tensor x = weft_op2(f, "max", weft_scale(f, count, log(beta)), weft_number(f, -20));
+    weft_tensor u = weft_op1(f, "exp", x);
+    weft_tensor ratio = weft_op2(f, "div", x, weft_op1(f, "log", u));
+    return weft_op2(f, "mul", weft_op2(f, "sub", weft_number(f, 1), u), ratio);
+}
+
 /* state = beta state + (1 - beta) x; returns the new value over 1 - beta^count */
 static weft_tensor moment(weft_expr *f, const char *name, weft_tensor like, double beta,
                           weft_tensor x, weft_tensor count)
@@ -41,8 +51,7 @@ static weft_tensor moment(weft_expr *f, const char *name, weft_tensor like, doub
     weft_assign(f, old, now);
     if (beta == 0)
         return now;
-    weft_tensor left = weft_op1(f, "exp", weft_scale(f, count, log(beta)));
-    return weft_op2(f, "div", now, weft_op2(f, "sub", weft_number(f, 1), left));
+    return weft_op2(f, "div", now, correction(f, beta, count));
 }
 
 static weft_status update(void *module, const weft_conf *conf, const weft_builder *b,

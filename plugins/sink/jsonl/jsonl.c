@@ -1,9 +1,11 @@
 /* plugins/sink/jsonl: OUT/metrics.jsonl, one JSON object per step, and on request OUT/events.jsonl,
  * one per event.
  *
- * A line is flushed before the call returns, so after a crash a file lacks no step that is
+ * A line is written before the call returns, so after a crash a file lacks no step that is
  * complete. A run that resumes first removes the lines of later steps and an incomplete last line;
- * what cannot be read is left as it is. */
+ * what cannot be read is left as it is. A line that cannot be written, as on a full disk, is left
+ * out whole; the first one is logged, and so is the line with which the file goes on. */
+#define _GNU_SOURCE
 #include <weft/sink.h>
 
 #include <errno.h>
@@ -13,17 +15,32 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define VERSION 1 /* of each line */
 #define FLOPS_RULE "products and attention of the plan, forward and backward"
 
+typedef struct output {
+    const char *name;
+    int fd;             /* -1: not asked for */
+    off_t end;          /* of its last whole line */
+    uint64_t lost;      /* lines that could not be written since the last that could */
+    uint64_t lost_from; /* the step of the first of them */
+} output;
+
 struct weft_sink {
     const weft_host *host;
-    FILE *metrics, *events; /* events NULL: not asked for */
+    output metrics, events;
+    FILE *line; /* in memory: the line that is being made */
+    char *text; /* what it has */
+    size_t room;
+    char host_name[256];
+    unsigned long attempt;
 };
 
 /* --- messages --- */
@@ -81,54 +98,60 @@ static weft_status check_version(const weft_host *host, const char *name, const 
                       name, found, VERSION);
 }
 
-/* Truncate the file before the first line of a later step; not if it cannot be read. *last is the
- * step of the last line that is kept. */
-static weft_status cut_after(const weft_host *host, FILE *f, const char *name, uint64_t after,
-                             uint64_t *last)
+/* The bytes of the file up to the first line of a later step, or to one that cannot be read. *last
+ * is the step of the last line that is kept. */
+static weft_status find_end(const weft_host *host, FILE *f, const char *name, uint64_t after,
+                            uint64_t *last, off_t *end)
 {
-    char line[8192];
-    long keep = 0;
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t n;
     uint64_t step;
+    weft_status st = WEFT_OK;
     *last = UINT64_MAX;
-    for (; fgets(line, sizeof line, f) && (step = step_of(line)) <= after; *last = step) {
-        weft_status st = check_version(host, name, line);
-        if (st != WEFT_OK)
-            return st;
-        keep = ftell(f);
+    for (*end = 0; st == WEFT_OK && (n = getline(&line, &room, f)) > 0; *end += n, *last = step) {
+        if ((step = step_of(line)) > after)
+            break;
+        st = check_version(host, name, line);
     }
-    if (ferror(f))
-        return fail(host, WEFT_IO, "%s cannot be read: %s", name, strerror(errno));
-    if (keep < 0 || fflush(f) || ftruncate(fileno(f), keep) || fseek(f, keep, SEEK_SET))
-        return fail(host, WEFT_IO, "%s cannot be cut after step %" PRIu64 ": %s", name, after,
-                    strerror(errno));
-    return WEFT_OK;
+    if (st == WEFT_OK && ferror(f))
+        st = fail(host, WEFT_IO, "%s cannot be read: %s", name, strerror(errno));
+    free(line);
+    return st;
 }
 
-static weft_status open_file(const weft_host *host, const weft_sink_args *a, const char *name,
-                             FILE **file, uint64_t *last)
+/* Cut the file there. */
+static weft_status cut_after(const weft_host *host, output *o, uint64_t after, uint64_t *last)
+{
+    const int copy = fcntl(o->fd, F_DUPFD_CLOEXEC, 3);
+    FILE *f = copy < 0 ? NULL : fdopen(copy, "r");
+    if (!f) {
+        const int error = errno;
+        if (copy >= 0)
+            close(copy);
+        return fail(host, WEFT_IO, "%s cannot be read: %s", o->name, strerror(error));
+    }
+    weft_status st = find_end(host, f, o->name, after, last, &o->end);
+    fclose(f);
+    if (st == WEFT_OK && ftruncate(o->fd, o->end))
+        st = fail(host, WEFT_IO, "%s cannot be cut after step %" PRIu64 ": %s", o->name, after,
+                  strerror(errno));
+    return st;
+}
+
+static weft_status open_file(const weft_host *host, const weft_sink_args *a, output *o,
+                             uint64_t *last)
 {
     char path[4096];
     struct stat info;
-    snprintf(path, sizeof path, "%s/%s", a->out, name);
+    snprintf(path, sizeof path, "%s/%s", a->out, o->name);
     /* without O_NONBLOCK a FIFO would keep open() waiting for a reader */
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
-    if (fd >= 0 && (fstat(fd, &info) || !S_ISREG(info.st_mode))) {
-        close(fd);
+    o->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
+    if (o->fd < 0)
+        return fail(host, WEFT_IO, "%s cannot be opened: %s", path, strerror(errno));
+    if (fstat(o->fd, &info) || !S_ISREG(info.st_mode))
         return fail(host, WEFT_USAGE, "%s is not a regular file: remove it", path);
-    }
-    FILE *f = fd < 0 ? NULL : fdopen(fd, "r+");
-    if (!f) {
-        const int error = errno;
-        if (fd >= 0)
-            close(fd);
-        return fail(host, WEFT_IO, "%s cannot be opened: %s", path, strerror(error));
-    }
-    weft_status st = cut_after(host, f, name, a->after, last);
-    if (st != WEFT_OK)
-        fclose(f);
-    else
-        *file = f;
-    return st;
+    return cut_after(host, o, a->after, last);
 }
 
 static void tell_missing(const weft_host *host, uint64_t last, uint64_t after)
@@ -147,11 +170,24 @@ static void jsonl_close(weft_sink *s)
 {
     if (!s)
         return;
-    if (s->metrics)
-        fclose(s->metrics);
-    if (s->events)
-        fclose(s->events);
+    if (s->metrics.fd >= 0)
+        close(s->metrics.fd);
+    if (s->events.fd >= 0)
+        close(s->events.fd);
+    if (s->line)
+        fclose(s->line);
+    free(s->text);
     (s->host->free)(s->host->ctx, s);
+}
+
+/* Who writes: the host, and the number of the attempt that a launcher counts. */
+static void find_self(weft_sink *s)
+{
+    const char *attempt = getenv("WEFT_ATTEMPT");
+    s->attempt = attempt ? strtoul(attempt, NULL, 10) : 1;
+    s->attempt = s->attempt ? s->attempt : 1;
+    if (gethostname(s->host_name, sizeof s->host_name - 1))
+        s->host_name[0] = 0;
 }
 
 static weft_status jsonl_open(void *module, const weft_sink_args *args, weft_sink **out)
@@ -163,11 +199,18 @@ static weft_status jsonl_open(void *module, const weft_sink_args *args, weft_sin
     if (!s)
         return st;
     s->host = host;
-    st = open_file(host, args, "metrics.jsonl", &s->metrics, &last);
+    s->metrics = (output){.name = "metrics.jsonl", .fd = -1};
+    s->events = (output){.name = "events.jsonl", .fd = -1};
+    find_self(s);
+    s->line = open_memstream(&s->text, &s->room);
+    st = s->line ? open_file(host, args, &s->metrics, &last)
+                 : fail(host, WEFT_IO, "no memory for a line of metrics.jsonl");
+    if (s->line)
+        __fsetlocking(s->line, FSETLOCKING_BYCALLER); /* a lock a character took half of the time */
     if (st == WEFT_OK)
         tell_missing(host, last, args->after);
     if (st == WEFT_OK && args->conf->integer(args->conf->ctx, "events"))
-        st = open_file(host, args, "events.jsonl", &s->events, &last);
+        st = open_file(host, args, &s->events, &last);
     if (st != WEFT_OK)
         jsonl_close(s);
     else
@@ -204,21 +247,65 @@ static void number(FILE *f, const weft_metric *m)
         fprintf(f, strcmp(m->name, "scale") ? "%.9g" : "%.17g", m->value);
 }
 
-static weft_status finish(weft_sink *s, FILE *f, const char *name)
+/* The line of `step` begins: what every line has. */
+static FILE *begin(weft_sink *s, uint64_t step, double seconds)
 {
-    fprintf(f, ",\"version\":%d}\n", VERSION);
-    return fflush(f) || ferror(f)
-               ? fail(s->host, WEFT_IO, "%s cannot be written: %s", name, strerror(errno))
-               : WEFT_OK;
+    fseeko(s->line, 0, SEEK_SET);
+    fprintf(s->line, "{\"step\":%" PRIu64 ",\"time\":%.3f,\"host\":", step, seconds);
+    string(s->line, s->host_name);
+    fprintf(s->line, ",\"attempt\":%lu", s->attempt);
+    return s->line;
+}
+
+/* The whole line is written, or nothing of it. 0, or why not. */
+static int put(output *o, const char *text, size_t n)
+{
+    for (size_t done = 0; done < n;) {
+        const ssize_t w = pwrite(o->fd, text + done, n - done, o->end + (off_t)done);
+        if (w > 0) {
+            done += (size_t)w;
+        } else if (w < 0 && errno != EINTR) {
+            const int error = errno;
+            (void)!ftruncate(o->fd, o->end);
+            return error;
+        }
+    }
+    o->end += (off_t)n;
+    return 0;
+}
+
+static void finish(weft_sink *s, output *o, uint64_t step)
+{
+    fprintf(s->line, ",\"version\":%d}\n", VERSION);
+    const int error = fflush(s->line) ? ENOMEM : put(o, s->text, (size_t)ftello(s->line));
+    if (!error && o->lost)
+        warn(s->host,
+             "%s is written again from step %" PRIu64 " on; lines since step %" PRIu64
+             " that are missing: %" PRIu64,
+             o->name, step, o->lost_from, o->lost);
+    if (error && !o->lost) {
+        o->lost_from = step;
+        warn(s->host,
+             "%s cannot be written: %s; the run goes on, and lines from step %" PRIu64
+             " on are missing until it can",
+             o->name, strerror(error), step);
+    }
+    o->lost = error ? o->lost + 1 : 0;
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 static weft_status jsonl_metrics(weft_sink *s, uint64_t step, const weft_metric *values, uint32_t n,
                                  uint32_t flags)
 {
-    FILE *f = s->metrics;
     if (flags)
         return fail(s->host, WEFT_UNSUPPORTED, "metrics() with the unknown flags 0x%x", flags);
-    fprintf(f, "{\"step\":%" PRIu64, step);
+    FILE *f = begin(s, step, now());
     for (uint32_t i = 0; i < n; i++) {
         fputc(',', f);
         string(f, values[i].name);
@@ -227,22 +314,23 @@ static weft_status jsonl_metrics(weft_sink *s, uint64_t step, const weft_metric 
         if (!strcmp(values[i].name, "mfu"))
             fputs(",\"flops_rule\":\"" FLOPS_RULE "\"", f);
     }
-    return finish(s, f, "metrics.jsonl");
+    finish(s, &s->metrics, step);
+    return WEFT_OK;
 }
 
 static weft_status jsonl_event(weft_sink *s, const weft_event *e)
 {
-    FILE *f = s->events;
     weft_event own = {0};
-    if (!f)
+    if (s->events.fd < 0)
         return WEFT_OK;
     weft_take(&own, sizeof own, e);
-    fprintf(f, "{\"step\":%" PRIu64 ",\"time\":%.3f,\"event\":", own.step,
-            (double)own.time_ns * 1e-9);
+    FILE *f = begin(s, own.step, (double)own.time_ns * 1e-9);
+    fputs(",\"event\":", f);
     string(f, own.name);
     fputs(",\"text\":", f);
     string(f, own.text);
-    return finish(s, f, "events.jsonl");
+    finish(s, &s->events, own.step);
+    return WEFT_OK;
 }
 
 /* --- the plugin --- */

@@ -69,6 +69,13 @@ static weft_status bytes_decode(weft_tokenizer *t, const weft_decode_args *args,
     return WEFT_OK;
 }
 
+static weft_status bytes_cut(weft_tokenizer *t, const char *text, uint64_t bytes, uint64_t *at)
+{
+    (void)t, (void)text;
+    *at = bytes;
+    return WEFT_OK;
+}
+
 static const weft_tokenizer_table table = {
     .struct_size = sizeof table,
     .open = bytes_open,
@@ -76,6 +83,7 @@ static const weft_tokenizer_table table = {
     .info = bytes_info,
     .encode = bytes_encode,
     .decode = bytes_decode,
+    .cut = bytes_cut,
 };
 
 static const weft_component component = {

@@ -1,10 +1,10 @@
 /* weft/base.h: status codes, element types and limits that every other header uses.
  *
  * Include order does not matter; every header of the SDK compiles alone, as C11 and later and as
- * C++11 and later, and includes only <stddef.h> and <stdint.h>. Four headers are helpers for
+ * C++11 and later, and includes only <stddef.h> and <stdint.h>. Five headers are helpers for
  * authors, compiled into the plugin and not part of the ABI: expr.h (formulas), random.h (random
- * numbers in them), match.h (matching the operands of an op) and handshake.h (transport handshake
- * over a socket). The last two also include <stdio.h> and <string.h>, for messages.
+ * numbers in them), match.h (operands of an op), handshake.h (of sockets) and tokens.h (token
+ * files). The last three also include <stdio.h> and <string.h>, for messages.
  *
  * Thread and phase tags. Each function pointer in the SDK ends its comment with one or more tags:
  *

@@ -49,8 +49,15 @@ typedef struct weft_data_args {
     uint64_t seed;         /* run.seed */
     const weft_conf *conf; /* [data]; a source that declares the option "tokenizer", whose default
                               is "bytes", finds the name of the job's tokenizer there */
+
+    /* Since 0.10: the identity that the data of the checkpoint had from which the job goes on,
+     * where it is not what info() gave just now, "" where it has none; else NULL. A source that
+     * samples in another way since then gives the samples of then, and that identity, if the
+     * options leave it the choice. One that does not know this member refuses the call, and keeps
+     * the set that was opened without it. */
+    const char *resumes;
 } weft_data_args;
-WEFT_FREEZE(weft_data_args, conf, 32);
+WEFT_FREEZE(weft_data_args, resumes, 40);
 
 /* What a set has. */
 typedef struct weft_data_info {
@@ -111,6 +118,7 @@ typedef struct weft_tokenizer weft_tokenizer; /* opaque, the plugin's: one loade
 /* Text may be changed before it is encoded: case, spaces, Unicode forms, bytes that are not UTF-8.
  */
 #define WEFT_TOKENIZER_NORMALIZES 1u
+#define WEFT_TOKENIZER_FIRST 2u /* encode() and decode() know WEFT_TEXT_FIRST */
 
 typedef struct weft_tokenizer_info {
     uint32_t struct_size, flags; /* WEFT_TOKENIZER_... */
@@ -125,6 +133,11 @@ WEFT_FREEZE(weft_tokenizer_info, identity, 32);
 #define WEFT_TEXT_LAST 1u    /* no text follows: encode all of it */
 #define WEFT_TEXT_SPECIAL 2u /* names of special tokens in the text ("<|endoftext|>") are them */
 
+/* The text begins here, it is not a later part of one: what this tokenizer puts in front of a text,
+ * such as a space, is put there, and decode() takes it away from the first id. Without the flag
+ * nothing is added or taken away. Only for tokenizers with WEFT_TOKENIZER_FIRST. */
+#define WEFT_TEXT_FIRST 4u
+
 /* Text to ids. The text is bytes, which need not be UTF-8: every byte string can be encoded. */
 typedef struct weft_encode_args {
     uint32_t struct_size, flags; /* WEFT_TEXT_... */
@@ -136,7 +149,7 @@ typedef struct weft_encode_args {
 WEFT_FREEZE(weft_encode_args, room, 40);
 
 typedef struct weft_decode_args {
-    uint32_t struct_size, flags; /* flags: 0 */
+    uint32_t struct_size, flags; /* WEFT_TEXT_FIRST */
     const int32_t *ids;
     uint64_t n;
     char *out; /* [room] bytes, without a terminating zero */
@@ -162,8 +175,13 @@ typedef struct weft_tokenizer_table {
      * WEFT_TOKENIZER_NORMALIZES. An id that is not below the vocabulary is WEFT_USAGE. [any] */
     weft_status (*decode)(weft_tokenizer *t, const weft_decode_args *args, uint64_t *used,
                           uint64_t *bytes);
+
+    /* *at is the last place in the text, as a number of bytes, at which it may be cut whatever
+     * follows: the ids of both parts, one after the other, are those of the whole. 0: none is
+     * known. So one text is encoded by several threads. OPT [any] */
+    weft_status (*cut)(weft_tokenizer *t, const char *text, uint64_t bytes, uint64_t *at);
 } weft_tokenizer_table;
-WEFT_FREEZE(weft_tokenizer_table, decode, 48);
+WEFT_FREEZE(weft_tokenizer_table, cut, 56);
 
 WEFT_EXTERN_C_END
 

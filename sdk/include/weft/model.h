@@ -77,7 +77,8 @@ WEFT_FREEZE(weft_model_tensor, axes, 32);
  * the file ("1e-05", "true", "null"), or the product or quotient of a number or field and another:
  * "4*n_embd", "hidden_size/num_attention_heads". */
 typedef struct weft_model_field {
-    uint32_t struct_size, flags;
+    uint32_t struct_size;
+    uint32_t flags;  /* WEFT_FIELD_... */
     const char *key; /* of [model]; NULL: weft has no such choice, `values` are the possible ones */
     const char *field; /* "n_layer" */
     const char *dflt;  /* the value of a file without it, or with null; NULL: it must be there */
@@ -87,6 +88,16 @@ typedef struct weft_model_field {
     const char *values;
 } weft_model_field;
 WEFT_FREEZE(weft_model_field, values, 40);
+
+/* No file has the field: with every model of this architecture `key` has the value `dflt`, which is
+ * called as in the job. `values` is NULL, and `field` any name of its own. */
+#define WEFT_FIELD_IMPLIED 1u
+
+/* Names and fields of one architecture in the files of one program. A family may have several of
+ * one format: "LlamaForCausalLM" and "Qwen2ForCausalLM" of "huggingface". Formats that this program
+ * reads and writes are "huggingface" (a folder with config.json and safetensors files) and "llmc"
+ * (a file of llm.c); others are ignored. A model is written as the first architecture whose fields
+ * can say its options. */
 
 typedef struct weft_model_format {
     uint32_t struct_size, flags;

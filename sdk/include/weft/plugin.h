@@ -30,7 +30,7 @@
 WEFT_EXTERN_C_BEGIN
 
 #define WEFT_ABI_MAJOR 0u
-#define WEFT_ABI_MINOR 9u
+#define WEFT_ABI_MINOR 10u
 #define WEFT_ABI_LEAST_MINOR 9u /* the oldest that this version still loads */
 #define WEFT_MAGIC 0x54464557u  /* "WEFT" */
 #define WEFT_ABI_TAG                                                                               \

@@ -6,9 +6,13 @@
  *
  * The training loop waits for a sink. metrics() and event() therefore copy what they need and
  * return within microseconds; a sink whose output is slow, or may block, gives it to a thread of
- * its own and drops what that thread does not manage, or fails the job if it must not lose
- * anything. A failure of a sink ends the job, as a full disk does: a sink that is a convenience
- * logs a warning and returns WEFT_OK.
+ * its own and drops what that thread does not manage.
+ *
+ * A failure of a sink ends no run. When metrics() or event() fails, the sink is closed, the log
+ * says so once, and the run goes on without it; open() with WEFT_IO (a port that is taken, a full
+ * disk) has the same effect. Any other status of open() says that the job is wrong, and ends it
+ * before its first step. A sink that can go on later logs a warning itself, once, and returns
+ * WEFT_OK.
  */
 #ifndef WEFT_SINK_H
 #define WEFT_SINK_H
@@ -45,7 +49,9 @@ typedef struct weft_metric {
 } weft_metric;
 WEFT_FREEZE(weft_metric, flags, 32);
 
-/* Something that happened between steps. */
+/* Something that happened between steps. A "checkpoint" is reported when it is complete: `step` is
+ * the one it holds, and where saves are written beside the steps, later steps may be reported
+ * before. */
 typedef struct weft_event {
     uint32_t struct_size, flags;
     const char *name; /* "begin", "resume", "evaluation", "checkpoint", "skipped", "stop", "end" */

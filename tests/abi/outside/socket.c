@@ -1,15 +1,16 @@
 /* outside/socket.c: a transport from outside, over Unix sockets between processes of one user.
  *
- * Each rank listens at an abstract address made of the job's id and its rank. Of two ranks the
- * lower one dials, and says with its first eight bytes who it is and for which channel; the other
- * answers with a byte once it wants that connection. The kernel vouches for the user at the other
- * end (SO_PEERCRED), which is all the authentication that one machine and one user need. A message
- * is its length in eight bytes, then its bytes. */
+ * The higher rank of a pair listens for each connection, at an abstract address made of the job's
+ * id, both ranks and the channel; the lower one dials, and the other answers with a byte once it
+ * has let it in. The kernel vouches for the user at the other end (SO_PEERCRED), which is all the
+ * authentication that one machine and one user need. A message is its length in eight bytes, then
+ * its bytes. */
 #define _GNU_SOURCE
 #include <weft/link.h>
 
 #include <errno.h>
 #include <poll.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +19,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { QUEUE = 64, CONNS = 64 };
+enum { QUEUE = 64, CONNS = 64, GUESTS = 8 };
 
 typedef struct message {
     char *at;
@@ -33,44 +34,43 @@ typedef struct queue {
 struct weft_conn {
     weft_link *link;
     uint32_t peer, channel;
-    int fd, up; /* up: the other end has asked for this connection, too */
+    int door, fd, up; /* where it listens; up: the other end has asked for this connection, too */
     queue out, in;
 };
-
-typedef struct guest { /* dialled us before we knew of the connection */
-    int fd;
-    uint32_t name[2], got;
-} guest;
 
 struct weft_link {
     const weft_host *host;
     uint32_t rank;
-    int fd, event;
+    int event;
     atomic_int aborted;
     weft_conn *conns[CONNS];
-    guest guests[CONNS];
-    char name[100]; /* of the abstract address, without its rank */
+    char job[73]; /* with ranks and channel it fits an address */
 };
 
-static weft_status failed(weft_link *l, weft_status code, const char *what)
+__attribute__((format(printf, 3, 4))) static weft_status fail(const weft_link *l, weft_status code,
+                                                              const char *fmt, ...)
 {
     char text[160];
-    snprintf(text, sizeof text, "%s: %s", what, strerror(errno));
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
     return l->host->fail(l->host->ctx, code, text);
 }
 
-static weft_status gone(weft_conn *c)
+static void shut(int *fd)
 {
-    char text[80];
-    snprintf(text, sizeof text, "rank %u has hung up", c->peer);
-    return c->link->host->fail(c->link->host->ctx, WEFT_PEER, text);
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
 }
 
-static socklen_t address_of(const weft_link *l, uint32_t rank, struct sockaddr_un *a)
+static socklen_t address_of(const weft_conn *c, struct sockaddr_un *a)
 {
-    memset(a, 0, sizeof *a);
-    a->sun_family = AF_UNIX;
-    int n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "%s-%u", l->name, rank);
+    const uint32_t me = c->link->rank, low = me < c->peer ? me : c->peer;
+    *a = (struct sockaddr_un){.sun_family = AF_UNIX};
+    int n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "%s-%x-%x-%x", c->link->job, low,
+                     me + c->peer - low, c->channel);
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
@@ -102,37 +102,23 @@ static void destroy(weft_link *l)
 {
     if (!l)
         return;
-    for (int i = 0; i < CONNS; i++)
-        if (l->guests[i].fd >= 0)
-            close(l->guests[i].fd);
-    if (l->fd >= 0)
-        close(l->fd);
-    if (l->event >= 0)
-        close(l->event);
+    shut(&l->event);
     l->host->free(l->host->ctx, l);
 }
 
 static weft_status create(void *module, const weft_link_args *args, weft_link **out)
 {
     const weft_host *host = module;
-    struct sockaddr_un a;
     weft_status st = weft_check_args(host, args, sizeof *args, 0);
-    if (st != WEFT_OK)
-        return st;
-    weft_link *l = host->alloc(host->ctx, sizeof *l, 0);
+    weft_link *l = weft_new(host, sizeof *l, &st);
     if (!l)
-        return host->fail(host->ctx, WEFT_NO_MEMORY, "no memory for a link");
+        return st;
     l->host = host;
     l->rank = args->rank;
-    for (int i = 0; i < CONNS; i++)
-        l->guests[i].fd = -1;
-    snprintf(l->name, sizeof l->name, "acme-%.80s", args->job_id);
+    snprintf(l->job, sizeof l->job, "%s", args->job_id);
     l->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    l->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    socklen_t n = address_of(l, l->rank, &a);
-    if (l->event < 0 || l->fd < 0 || bind(l->fd, (struct sockaddr *)&a, n) ||
-        listen(l->fd, CONNS)) {
-        st = failed(l, WEFT_IO, "cannot listen");
+    if (l->event < 0) {
+        st = fail(l, WEFT_IO, "no descriptor of an event: %m");
         destroy(l);
         return st;
     }
@@ -166,138 +152,20 @@ static weft_status aborted(weft_link *l)
     for (int i = 0; i < CONNS; i++)
         if (l->conns[i] && l->conns[i]->fd >= 0)
             shutdown(l->conns[i]->fd, SHUT_RDWR);
-    return l->host->fail(l->host->ctx, WEFT_PEER, "the link was aborted");
+    return fail(l, WEFT_PEER, "the link was aborted");
 }
 
 /* --- connections --- */
 
-static weft_status connect_to(weft_link *l, const weft_conn_args *args, weft_conn **out)
-{
-    int slot = 0;
-    if (weft_check_args(l->host, args, sizeof *args, 0) != WEFT_OK)
-        return WEFT_UNSUPPORTED;
-    while (slot < CONNS && l->conns[slot])
-        slot++;
-    weft_conn *c = slot < CONNS ? l->host->alloc(l->host->ctx, sizeof *c, 0) : NULL;
-    if (!c)
-        return l->host->fail(l->host->ctx, WEFT_NO_MEMORY, "too many connections");
-    c->link = l;
-    c->peer = args->peer;
-    c->channel = args->channel;
-    c->fd = -1;
-    l->conns[slot] = *out = c;
-    return WEFT_OK;
-}
-
-/* Dial once; the greeting is small enough to go out whole. */
-static weft_status dial(weft_conn *c)
+/* The higher rank of the pair opens its door. */
+static weft_status listen_at(weft_conn *c)
 {
     struct sockaddr_un a;
-    uint32_t greeting[2] = {c->link->rank, c->channel};
-    socklen_t n = address_of(c->link, c->peer, &a);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return failed(c->link, WEFT_IO, "no socket");
-    if (connect(fd, (struct sockaddr *)&a, n)) {
-        int early = errno == EAGAIN || errno == ECONNREFUSED;
-        weft_status st = early ? WEFT_BUSY : failed(c->link, WEFT_PEER, "cannot dial");
-        close(fd);
-        return st;
-    }
-    if (!same_user(fd) || send(fd, greeting, sizeof greeting, MSG_NOSIGNAL) != sizeof greeting) {
-        weft_status st = failed(c->link, WEFT_PEER, "the other end is not of this job");
-        close(fd);
-        return st;
-    }
-    c->fd = fd;
-    return WEFT_BUSY;
-}
-
-/* Whether the other end has answered. Until then it may also hang up: then dial again. */
-static weft_status answered(weft_conn *c)
-{
-    char byte;
-    const ssize_t n = recv(c->fd, &byte, 1, 0);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return WEFT_BUSY;
-    if (n == 1) {
-        c->up = 1;
-        return WEFT_OK;
-    }
-    close(c->fd);
-    c->fd = -1;
-    return WEFT_BUSY;
-}
-
-/* A guest who has gone since is no peer. */
-static int is_there(int fd)
-{
-    char byte;
-    const ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
-}
-
-/* Let in who waits at the door, and read their greetings. */
-static void receive_guests(weft_link *l)
-{
-    for (int i = 0; i < CONNS; i++) {
-        guest *g = &l->guests[i];
-        if (g->fd < 0) {
-            *g = (guest){.fd = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)};
-            if (g->fd >= 0 && !same_user(g->fd)) {
-                close(g->fd);
-                g->fd = -1;
-            }
-        }
-        if (g->fd >= 0 && g->got == sizeof g->name && !is_there(g->fd)) { /* nobody asked for it */
-            close(g->fd);
-            g->fd = -1;
-        }
-        if (g->fd < 0 || g->got == sizeof g->name)
-            continue;
-        ssize_t n = recv(g->fd, (char *)g->name + g->got, sizeof g->name - g->got, 0);
-        if (n > 0)
-            g->got += (uint32_t)n;
-        else if (!n || errno != EAGAIN) {
-            close(g->fd);
-            g->fd = -1;
-        }
-    }
-}
-
-/* The guest who has named this connection gets an answer and becomes its peer. */
-static weft_status match(weft_conn *c)
-{
-    weft_link *l = c->link;
-    for (int i = 0; i < CONNS; i++) {
-        guest *g = &l->guests[i];
-        if (g->fd < 0 || g->got != sizeof g->name || g->name[0] != c->peer ||
-            g->name[1] != c->channel)
-            continue;
-        const int fd = g->fd;
-        g->fd = -1;
-        if (!is_there(fd) || send(fd, "!", 1, MSG_NOSIGNAL) != 1) {
-            close(fd);
-            continue;
-        }
-        c->fd = fd;
-        c->up = 1;
-        return WEFT_OK;
-    }
-    return WEFT_BUSY;
-}
-
-static weft_status ready(weft_conn *c)
-{
-    weft_link *l = c->link;
-    if (atomic_load(&l->aborted))
-        return aborted(l);
-    if (c->up)
-        return WEFT_OK;
-    if (l->rank < c->peer)
-        return c->fd < 0 ? dial(c) : answered(c);
-    receive_guests(l);
-    return match(c);
+    const socklen_t n = address_of(c, &a);
+    c->door = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (c->door < 0 || bind(c->door, (struct sockaddr *)&a, n) || listen(c->door, GUESTS))
+        return fail(c->link, WEFT_IO, "cannot listen for rank %u: %m", c->peer);
+    return WEFT_OK;
 }
 
 static void disconnect(weft_conn *c)
@@ -307,9 +175,87 @@ static void disconnect(weft_conn *c)
     for (int i = 0; i < CONNS; i++)
         if (c->link->conns[i] == c)
             c->link->conns[i] = NULL;
-    if (c->fd >= 0)
-        close(c->fd);
+    shut(&c->door);
+    shut(&c->fd);
     c->link->host->free(c->link->host->ctx, c);
+}
+
+static weft_status connect_to(weft_link *l, const weft_conn_args *args, weft_conn **out)
+{
+    int slot = 0;
+    weft_status st = weft_check_args(l->host, args, sizeof *args, 0);
+    while (slot < CONNS && l->conns[slot])
+        slot++;
+    if (st == WEFT_OK && slot == CONNS)
+        st = fail(l, WEFT_NO_MEMORY, "more than %d connections", CONNS);
+    weft_conn *c = weft_new(l->host, sizeof *c, &st);
+    if (!c)
+        return st;
+    c->link = l;
+    c->peer = args->peer;
+    c->channel = args->channel;
+    c->door = c->fd = -1;
+    st = l->rank > c->peer ? listen_at(c) : WEFT_OK;
+    if (st != WEFT_OK)
+        disconnect(c);
+    else
+        l->conns[slot] = *out = c;
+    return st;
+}
+
+static weft_status dial(weft_conn *c)
+{
+    struct sockaddr_un a;
+    const socklen_t n = address_of(c, &a);
+    c->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (c->fd < 0)
+        return fail(c->link, WEFT_IO, "no socket: %m");
+    weft_status st = WEFT_BUSY;
+    if (connect(c->fd, (struct sockaddr *)&a, n)) {
+        if (errno != EAGAIN && errno != ECONNREFUSED) /* we may be early */
+            st = fail(c->link, WEFT_PEER, "cannot dial rank %u: %m", c->peer);
+        shut(&c->fd);
+    } else if (!same_user(c->fd)) {
+        st = fail(c->link, WEFT_PEER, "another user answers in the place of rank %u", c->peer);
+        shut(&c->fd);
+    }
+    return st;
+}
+
+/* Whether the other end has answered. Until then it may also hang up: then dial again. */
+static weft_status answered(weft_conn *c)
+{
+    char byte;
+    const ssize_t n = recv(c->fd, &byte, 1, 0);
+    c->up = n == 1;
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+        shut(&c->fd);
+    return c->up ? WEFT_OK : WEFT_BUSY;
+}
+
+/* Let in the next one at the door; who has gone since is no peer. */
+static weft_status let_in(weft_conn *c)
+{
+    char byte;
+    c->fd = accept4(c->door, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (c->fd < 0)
+        return WEFT_BUSY;
+    c->up = same_user(c->fd) && recv(c->fd, &byte, 1, MSG_PEEK) < 0 && errno == EAGAIN &&
+            send(c->fd, "!", 1, MSG_NOSIGNAL) == 1;
+    shut(c->up ? &c->door : &c->fd);
+    return c->up ? WEFT_OK : WEFT_BUSY;
+}
+
+static weft_status ready(weft_conn *c)
+{
+    weft_link *l = c->link;
+    if (atomic_load(&l->aborted))
+        return aborted(l);
+    if (c->up)
+        return WEFT_OK;
+    if (l->rank > c->peer)
+        return let_in(c);
+    return c->fd < 0 ? dial(c) : answered(c);
 }
 
 /* --- messages --- */
@@ -352,14 +298,6 @@ static char *next_bytes(message *m, uint64_t *left)
     return m->at + (m->moved - sizeof m->header);
 }
 
-static weft_status unequal(const weft_conn *c, const message *m)
-{
-    char text[120];
-    snprintf(text, sizeof text, "rank %u sent %llu bytes, and this rank expects %llu", c->peer,
-             (unsigned long long)m->header, (unsigned long long)m->bytes);
-    return c->link->host->fail(c->link->host->ctx, WEFT_PEER, text);
-}
-
 /* Move what can be moved of one direction. */
 static weft_status move(weft_conn *c, queue *q, int out)
 {
@@ -371,10 +309,11 @@ static weft_status move(weft_conn *c, queue *q, int out)
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return WEFT_OK;
         if (n <= 0)
-            return gone(c);
+            return fail(c->link, WEFT_PEER, "rank %u has hung up", c->peer);
         m->moved += (uint64_t)n;
         if (m->moved >= sizeof m->header && m->header != m->bytes)
-            return unequal(c, m);
+            return fail(c->link, WEFT_PEER, "rank %u sent %llu bytes, and this rank expects %llu",
+                        c->peer, (unsigned long long)m->header, (unsigned long long)m->bytes);
         if (m->moved == sizeof m->header + m->bytes)
             q->done++;
     }

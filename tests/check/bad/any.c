@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include <weft/coll.h>
@@ -57,7 +58,10 @@ enum {
     IMPURE,
     THREAD_LOCAL,
     UNDECLARED,
-    LOGS_TWO_LINES
+    LOGS_TWO_LINES,
+    DAEMON_LOADED, /* a process that outlives its parent */
+    DAEMON_OPENED,
+    DAEMON_CALLED
 };
 #define PICK(which, odd, usual) (BAD == (which) ? (odd) : (usual))
 
@@ -80,8 +84,25 @@ static int many(void)
     return at[BAD % 1100];
 }
 
+static void make_daemon(void)
+{
+    static bool made;
+    if (made)
+        return;
+    made = true;
+    const pid_t first = fork();
+    if (!first) {
+        if (setsid() > 0 && !fork())
+            sleep(60);
+        _exit(0);
+    }
+    waitpid(first, NULL, 0);
+}
+
 __attribute__((constructor)) static void begin(void)
 {
+    if (BAD == DAEMON_LOADED)
+        make_daemon();
     if (BAD == CONSTRUCTOR)
         setenv("WEFT_BAD", "1", 1);
     if (BAD == SLOW_LOAD)
@@ -126,6 +147,8 @@ static void misbehave(const weft_host *host, const weft_conf *conf)
         last_host->log(last_host->ctx, WEFT_LOG_DEBUG, "an update");
     if (BAD == LEAKS_THREAD && !pthread_create(&thread, NULL, sleep_forever, NULL))
         pthread_detach(thread);
+    if (BAD == DAEMON_CALLED)
+        make_daemon();
     if (BAD == PRINTS)
         puts("an update");
     if (BAD == CHANGES_UMASK)
@@ -228,6 +251,8 @@ static weft_status open_badly(const weft_host *host)
         return WEFT_OK;
     if (BAD == EXACT_HOST && host->struct_size != sizeof *host)
         return (host->fail)(host->ctx, WEFT_UNSUPPORTED, "this host is another one");
+    if (BAD == DAEMON_OPENED)
+        make_daemon();
     if (BAD == LEAKS_DESCRIPTOR && dup(STDIN_FILENO) < 0)
         return WEFT_OK;
     if (BAD == FORK_HANGS && !forks)

@@ -26,7 +26,9 @@ enum {
     QUADRATIC,
     OVERWRITES,
     IGNORES_FIRST,
-    KEY_PREFIX
+    KEY_PREFIX,
+    FLATTENS,
+    OWN_SCALE
 };
 
 extern const weft_op mix, mix_dx;

@@ -111,6 +111,10 @@ static weft_status update(void *module, const weft_conf *conf, const weft_builde
     weft_tensor way = weft_op2(&f, "div", m, root);
     if (decay != 0)
         way = weft_op2(&f, "add", way, weft_scale(&f, u->param, decay));
+    /* times 1 until the update after `ramp`, from then on times 2 */
+    const weft_tensor warm =
+        weft_op2(&f, "less", weft_number(&f, (double)conf->integer(conf->ctx, "ramp")), u->count);
+    way = weft_op2(&f, "add", way, weft_op2(&f, "mul", way, warm));
     way = altered(&f, conf, u, way);
     weft_assign(&f, u->param, weft_op2(&f, "sub", u->param, weft_op2(&f, "mul", way, u->lr)));
     return f.st;
@@ -135,8 +139,15 @@ static const weft_option terms = {.struct_size = sizeof terms,
                                   .help = "how often the direction grows",
                                   .min = 1,
                                   .max = 40};
-static const weft_option *const options[] = {&betas, &weight_decay, BAD == FULL ? &terms : NULL,
-                                             NULL};
+static const weft_option ramp = {.struct_size = sizeof ramp,
+                                 .type = WEFT_OPT_INT,
+                                 .key = "ramp",
+                                 .dflt = "400",
+                                 .help = "updates before the direction is doubled",
+                                 .min = 300,
+                                 .max = 1000};
+static const weft_option *const options[] = {&betas, &weight_decay, &ramp,
+                                             BAD == FULL ? &terms : NULL, NULL};
 
 static const weft_rule table = {
     sizeof table, BAD == MOVES_PADDING ? WEFT_UNIT_TENSOR : WEFT_UNIT_ELEMENT, update};

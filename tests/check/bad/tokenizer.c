@@ -99,8 +99,12 @@ static weft_status decode(weft_tokenizer *t, const weft_decode_args *a, uint64_t
     return st;
 }
 
-static const weft_tokenizer_table table = {sizeof table, 0,      open_one, close_one,
-                                           info,         encode, decode};
+static const weft_tokenizer_table table = {.struct_size = sizeof table,
+                                           .open = open_one,
+                                           .close = close_one,
+                                           .info = info,
+                                           .encode = encode,
+                                           .decode = decode};
 static const weft_component component = {.struct_size = sizeof component,
                                          .iface = "weft.tokenizer/1",
                                          .name = "acme.word",

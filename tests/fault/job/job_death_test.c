@@ -41,32 +41,6 @@ static weft_status on_descriptor(job *j, uint32_t me, uint32_t n)
     return st;
 }
 
-static void expect_text(const ranks *r, uint32_t i, uint32_t victim, const char *word)
-{
-    char name[32];
-    snprintf(name, sizeof name, "rank %u ", victim);
-    if (!strstr(r->report[i].text, name) || !strstr(r->report[i].text, word))
-        fail_msg("rank %u says '%s'; expected '%s' and '%s'", i, r->report[i].text, name, word);
-}
-
-/* All but `victim` end with WEFT_PEER and its name within `ms` of now. */
-static void survivors_name(ranks *r, uint32_t victim, const char *word, uint64_t ms)
-{
-    uint64_t began = clock_ms();
-    for (uint32_t i = 0; i < r->n; i++) {
-        if (i == victim)
-            continue;
-        assert_int_equal(ranks_wait(r, i, 20000), 0);
-        assert_int_equal(r->report[i].join, WEFT_OK);
-        assert_int_equal(r->report[i].body, WEFT_PEER);
-        assert_false(r->report[i].left_well);
-        expect_text(r, i, victim, word);
-        if (r->report[i].ended_ms > began + patience(ms))
-            fail_msg("rank %u needed %d ms to learn of rank %u", i,
-                     (int)(r->report[i].ended_ms - began), victim);
-    }
-}
-
 static void killed(void **state)
 {
     (void)state;
@@ -77,9 +51,9 @@ static void killed(void **state)
         ranks_start(&r, bodies[victim % 3]);
         ranks_wait_ready(&r, N);
         kill(r.pid[victim], SIGKILL);
-        survivors_name(&r, victim, "is gone", 1000);
+        ranks_name_victim(&r, victim, "is gone", 1000);
         if (victim % 3) /* what it does is known from its signs of life alone, and they are rare */
-            expect_text(&r, victim - 1, victim, "; no step reported yet");
+            ranks_expect_text(&r, victim - 1, victim, "; no step reported yet");
         ranks_end(&r);
     }
 }
@@ -92,7 +66,7 @@ static void last_place(void **state)
     ranks_start(&r, at_work);
     ranks_wait_ready(&r, N); /* a mark travels with the next sign of life */
     kill(r.pid[2], SIGKILL);
-    survivors_name(&r, 2, "last seen at step 17, place 36", 1000);
+    ranks_name_victim(&r, 2, "last seen at step 17, place 36", 1000);
     ranks_end(&r);
 }
 
@@ -105,8 +79,8 @@ static void frozen(void **state)
         ranks_start(&r, at_work);
         ranks_wait_ready(&r, N);
         kill(r.pid[victim], SIGSTOP);
-        survivors_name(&r, victim, "is frozen: no sign of life for 4.", 5000);
-        expect_text(&r, 1, victim, "last seen at step 17");
+        ranks_name_victim(&r, victim, "is frozen: no sign of life for 4.", 5000);
+        ranks_expect_text(&r, 1, victim, "last seen at step 17");
         ranks_end(&r);
     }
 }
@@ -121,7 +95,7 @@ static void thawed(void **state)
     ranks_start(&r, at_work);
     ranks_wait_ready(&r, 3);
     kill(r.pid[1], SIGSTOP);
-    survivors_name(&r, 1, "is frozen", 1000);
+    ranks_name_victim(&r, 1, "is frozen", 1000);
     kill(r.pid[1], SIGCONT);
     assert_int_equal(ranks_wait(&r, 1, 5000), 0);
     assert_int_equal(r.report[1].body, WEFT_PEER);
@@ -206,7 +180,7 @@ static void early_exit(void **state)
     ranks r;
     ranks_prepare(&r, N);
     ranks_start(&r, exits_early);
-    survivors_name(&r, 2, "is gone", 2000);
+    ranks_name_victim(&r, 2, "is gone", 2000);
     ranks_end(&r);
     ranks_prepare(&r, N);
     ranks_start(&r, others_leave);
@@ -216,7 +190,7 @@ static void early_exit(void **state)
             continue;
         assert_int_equal(r.report[i].body, WEFT_OK);
         assert_false(r.report[i].left_well);
-        expect_text(&r, i, 2, "is gone");
+        ranks_expect_text(&r, i, 2, "is gone");
     }
     ranks_end(&r);
 }
@@ -243,11 +217,11 @@ static void own_words(void **state)
     ranks r;
     ranks_prepare(&r, N);
     ranks_start(&r, one_fails);
-    survivors_name(&r, N - 1, "failed: disk full in instruction 12 of list step", 2000);
+    ranks_name_victim(&r, N - 1, "failed: disk full in instruction 12 of list step", 2000);
     ranks_end(&r);
     ranks_prepare(&r, N);
     ranks_start(&r, rank_0_fails);
-    survivors_name(&r, 0, "failed: disk full in instruction 12 of list step", 2000);
+    ranks_name_victim(&r, 0, "failed: disk full in instruction 12 of list step", 2000);
     ranks_end(&r);
 }
 
@@ -288,12 +262,12 @@ static void cause_and_effect(void **state)
     assert_int_equal(ranks_wait(&r, 1, 10000), 0);
     for (uint32_t i = 0; i < N; i += 3) {
         assert_int_equal(ranks_wait(&r, i, 10000), 0);
-        expect_text(&r, i, 2, "is gone");
+        ranks_expect_text(&r, i, 2, "is gone");
     }
     ranks_end(&r);
     ranks_prepare(&r, 3);
     ranks_start(&r, gives_up);
-    survivors_name(&r, 1, "gave up: 30 s passed in all-reduce 3", 2000);
+    ranks_name_victim(&r, 1, "gave up: 30 s passed in all-reduce 3", 2000);
     ranks_end(&r);
 }
 
@@ -313,7 +287,7 @@ static void during_join(void **state)
         uint32_t other = victim ? 0 : 1;
         assert_int_equal(ranks_wait(&r, other, 10000), 0);
         assert_int_equal(r.report[other].join, WEFT_PEER);
-        expect_text(&r, other, victim, "is gone");
+        ranks_expect_text(&r, other, victim, "is gone");
         close(r.out[victim]);
         close(r.out[other]);
         unlink(r.key);

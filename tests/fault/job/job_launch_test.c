@@ -286,9 +286,9 @@ static void frozen(void **state)
         await_ready(&l, N);
         kill(l.rank[victim], SIGSTOP);
         uint64_t at = clock_ms();
-        snprintf(word, sizeof word, "error: rank %u is frozen: no sign of life for 4.", victim);
+        snprintf(word, sizeof word, "error: rank %u is frozen: no sign of life for 2.", victim);
         expect(&l, 20000, 1, word);
-        assert_true(clock_ms() - at < patience(5500));
+        assert_true(clock_ms() - at < patience(3000));
     }
 }
 

@@ -47,11 +47,12 @@ typedef struct ranks {
     uint16_t port;
     int ready[2]; /* a byte from each rank that is at work */
     double frozen_after, join_timeout;
-    uint32_t liar;              /* this rank has the other key; RANKS_MAX: none */
-    uint32_t world[RANKS_MAX];  /* what each takes for the number of ranks */
-    uint32_t claim[RANKS_MAX];  /* ... and for its own */
-    uint64_t launch[RANKS_MAX]; /* job_identity.launch */
-    int level;                  /* of the log */
+    uint32_t liar;                /* this rank has the other key; RANKS_MAX: none */
+    uint32_t world[RANKS_MAX];    /* what each takes for the number of ranks */
+    uint32_t claim[RANKS_MAX];    /* ... and for its own */
+    uint64_t launch[RANKS_MAX];   /* job_identity.launch */
+    const char *listen, *address; /* of job_options, for rank 0 alone */
+    int level;                    /* of the log */
 } ranks;
 
 static int ranks_ready_fd = -1; /* in a rank */
@@ -131,7 +132,9 @@ static inline int ranks_child(const ranks *r, uint32_t me, rank_body body, int o
     snprintf(who.addr, sizeof who.addr, "%s", r->addr);
     job_options opt = {.key_file = me == r->liar ? r->other_key : r->key,
                        .frozen_after = r->frozen_after,
-                       .join_timeout = r->join_timeout};
+                       .join_timeout = r->join_timeout,
+                       .listen = me ? NULL : r->listen,
+                       .address = me ? NULL : r->address};
     rank_report report = {0};
     job *j = NULL;
     report.join = job_join(&who, &opt, &j);
@@ -196,6 +199,38 @@ static inline void ranks_end(ranks *r)
     close(r->ready[1]);
     unlink(r->key);
     unlink(r->other_key);
+}
+
+static inline void ranks_expect_text(const ranks *r, uint32_t i, uint32_t victim, const char *word)
+{
+    char name[32];
+    snprintf(name, sizeof name, "rank %u ", victim);
+    if (!strstr(r->report[i].text, name) || !strstr(r->report[i].text, word))
+        fail_msg("rank %u says '%s'; expected '%s' and '%s'", i, r->report[i].text, name, word);
+}
+
+/* All but `victim` and `other` end with WEFT_PEER and the victim's name within `ms` of now. */
+static inline void ranks_name_one_of_two(ranks *r, uint32_t victim, uint32_t other,
+                                         const char *word, uint64_t ms)
+{
+    uint64_t began = clock_ms();
+    for (uint32_t i = 0; i < r->n; i++) {
+        if (i == victim || i == other)
+            continue;
+        assert_int_equal(ranks_wait(r, i, 20000), 0);
+        assert_int_equal(r->report[i].join, WEFT_OK);
+        assert_int_equal(r->report[i].body, WEFT_PEER);
+        assert_false(r->report[i].left_well);
+        ranks_expect_text(r, i, victim, word);
+        if (r->report[i].ended_ms > began + patience(ms))
+            fail_msg("rank %u needed %d ms to learn of rank %u", i,
+                     (int)(r->report[i].ended_ms - began), victim);
+    }
+}
+
+static inline void ranks_name_victim(ranks *r, uint32_t victim, const char *word, uint64_t ms)
+{
+    ranks_name_one_of_two(r, victim, victim, word, ms);
 }
 
 /* All ranks end well. */

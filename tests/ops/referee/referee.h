@@ -13,4 +13,10 @@ void referee_axis(const struct call *c);
 /* random.c: random and dropout. 0: the op is neither. */
 int referee_random(const struct call *c);
 
+/* cached.c: ops on caches. 0: the op is none. */
+int referee_cached(const struct call *c);
+
+/* rope.c; 0: the op is another. */
+int referee_rope(const struct call *c);
+
 #endif

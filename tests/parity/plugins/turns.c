@@ -50,10 +50,10 @@ static weft_status emit_gelu(void *user, const weft_builder *b)
 static weft_status emit_attention(void *user, const weft_builder *b)
 {
     const weft_opcall *old = user;
-    weft_tensor x = 0, out[2] = {0};
-    weft_status st = round_trip(b, old->in[0], "head_dim", "heads", &x);
+    weft_tensor in[2] = {0, old->nin > 1 ? old->in[1] : 0}, out[2] = {0};
+    weft_status st = round_trip(b, old->in[0], "head_dim", "heads", &in[0]);
     if (st == WEFT_OK)
-        st = b->op(b->ctx, "attention", old->attrs, old->nattr, &x, 1, 0, out, 2);
+        st = b->op(b->ctx, "attention", old->attrs, old->nattr, in, old->nin, 0, out, 2);
     return st == WEFT_OK ? b->assign(b->ctx, old->out[0], out[0], 0) : st;
 }
 

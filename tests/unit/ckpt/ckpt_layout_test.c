@@ -115,7 +115,8 @@ static void save_layout(const layout *l, char final[4096])
             pieces[n] = piece_of(x, &e);
             pieces[n++].data = values[i];
         }
-        assert_int_equal(ckpt_write_shard(temp, r, l->spec.ranks, pieces, n, &sums[r]), WEFT_OK);
+        assert_int_equal(ckpt_write_shard(temp, r, l->spec.ranks, pieces, n, NULL, &sums[r]),
+                         WEFT_OK);
     }
     if (ckpt_commit(temp, final, 1, "", sums, l->spec.ranks, 0) != WEFT_OK)
         fail_msg("%s", err_text());
@@ -197,7 +198,7 @@ static void blocks_are_plain_tensors(void **state)
     };
     empty_work();
     assert_int_equal(ckpt_begin(work, 1, temp, final), WEFT_OK);
-    assert_int_equal(ckpt_write_shard(temp, 0, 1, pieces, 3, &sum), WEFT_OK);
+    assert_int_equal(ckpt_write_shard(temp, 0, 1, pieces, 3, NULL, &sum), WEFT_OK);
     assert_int_equal(ckpt_commit(temp, final, 1, "", &sum, 1, 0), WEFT_OK);
     size_t n = get_file(shard_of(1, 0, 1), (unsigned char *)head, sizeof head - 1);
     for (size_t i = 0; i < n; i++)
@@ -218,7 +219,7 @@ static weft_status save_blocks(const ckpt_piece *pieces, uint32_t n)
     err_clear();
     assert_int_equal(ckpt_begin(work, 1, temp, final), WEFT_OK);
     for (uint32_t i = 0; i < n; i++) {
-        weft_status st = ckpt_write_shard(temp, i, n, &pieces[i], 1, &sums[i]);
+        weft_status st = ckpt_write_shard(temp, i, n, &pieces[i], 1, NULL, &sums[i]);
         if (st != WEFT_OK) {
             ckpt_abandon(temp);
             return st;

@@ -43,7 +43,7 @@ static void large_tensors_take_many_blocks(void **state)
     const ckpt_piece pieces[] = {{"small", WEFT_U8, 0, {0}, {0}, {0}, 0, 1, &small},
                                  {"large", WEFT_F32, 1, {N}, {0}, {0}, 0, N, data}};
     assert_int_equal(ckpt_begin(work, 1, temp, final), WEFT_OK);
-    assert_int_equal(ckpt_write_shard(temp, 0, 1, pieces, 2, &sum), WEFT_OK);
+    assert_int_equal(ckpt_write_shard(temp, 0, 1, pieces, 2, NULL, &sum), WEFT_OK);
     assert_int_equal(ckpt_commit(temp, final, 1, NULL, &sum, 1, 0), WEFT_OK);
     ckpt *c;
     assert_int_equal(ckpt_open(final, &c), WEFT_OK);
@@ -102,7 +102,7 @@ static void one_of_the_same_step_is_never_replaced(void **state)
         assert_int_equal(count_entries(".step-"), 0);
     }
     assert_int_equal(ckpt_begin(work, 8, temp, final), WEFT_OK);
-    assert_int_equal(ckpt_write_shard(temp, 0, 1, NULL, 0, &sum), WEFT_OK);
+    assert_int_equal(ckpt_write_shard(temp, 0, 1, NULL, 0, NULL, &sum), WEFT_OK);
     assert_int_equal(mkdir(final, 0777), 0);
     put_file(file_of(8, "precious"), "x", 1);
     assert_int_equal(ckpt_commit(temp, final, 8, "", &sum, 1, 0), WEFT_IO);
@@ -226,12 +226,12 @@ static void a_shard_that_fails_is_not_left(void **state)
     assert_int_equal(ckpt_begin(work, 1, temp, final), WEFT_OK);
     snprintf(path, sizeof path, "%s/shard-00000-of-00001.safetensors", temp);
     faults_set(FAULT_NONE, 0, 0, false);
-    assert_int_equal(ckpt_write_shard(temp, 0, 1, NULL, 0, &sum), WEFT_OK);
+    assert_int_equal(ckpt_write_shard(temp, 0, 1, NULL, 0, NULL, &sum), WEFT_OK);
     long calls = faults.calls;
     assert_int_equal(unlink(path), 0);
     for (long at = 1; at <= calls; at++) {
         faults_set(FAULT_ERROR, at, EIO, false);
-        assert_int_equal(ckpt_write_shard(temp, 0, 1, NULL, 0, &sum), WEFT_IO);
+        assert_int_equal(ckpt_write_shard(temp, 0, 1, NULL, 0, NULL, &sum), WEFT_IO);
         assert_int_equal(access(path, F_OK), -1);
     }
     faults_set(FAULT_NONE, 0, 0, false);
@@ -331,7 +331,7 @@ static weft_status save_pieces(const ckpt_piece *p, uint32_t n, uint32_t shards)
     assert_int_equal(ckpt_begin(work, 9, temp, final), WEFT_OK);
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; i < shards && st == WEFT_OK; i++)
-        st = ckpt_write_shard(temp, i, shards, p, n, &sums[i]);
+        st = ckpt_write_shard(temp, i, shards, p, n, NULL, &sums[i]);
     if (st != WEFT_OK)
         ckpt_abandon(temp);
     else
@@ -384,14 +384,15 @@ static void wrong_calls_are_refused(void **state)
     assert_int_equal(ckpt_begin(work, 1, temp, final), WEFT_OK);
     assert_int_equal(ckpt_begin(work, 2, temp, final), WEFT_INTERNAL);
     assert_int_equal(ckpt_paths(work, 1, temp, final), WEFT_OK);
-    assert_int_equal(ckpt_write_shard(temp, 1, 1, NULL, 0, &sum), WEFT_UNSUPPORTED);
-    assert_int_equal(ckpt_write_shard(temp, 0, 0, NULL, 0, &sum), WEFT_UNSUPPORTED);
-    assert_int_equal(ckpt_write_shard(temp, 0, 1, NULL, 0, &sum), WEFT_OK);
-    assert_int_equal(ckpt_write_shard(temp, 0, 1, NULL, 0, &sum), WEFT_IO); /* a second writer */
+    assert_int_equal(ckpt_write_shard(temp, 1, 1, NULL, 0, NULL, &sum), WEFT_UNSUPPORTED);
+    assert_int_equal(ckpt_write_shard(temp, 0, 0, NULL, 0, NULL, &sum), WEFT_UNSUPPORTED);
+    assert_int_equal(ckpt_write_shard(temp, 0, 1, NULL, 0, NULL, &sum), WEFT_OK);
+    assert_int_equal(ckpt_write_shard(temp, 0, 1, NULL, 0, NULL, &sum),
+                     WEFT_IO); /* a second writer */
     ckpt_abandon(temp);
     ckpt_abandon(temp);
     ckpt_abandon(NULL);
-    assert_int_equal(ckpt_write_shard(temp, 0, 1, NULL, 0, &sum), WEFT_IO); /* folder gone */
+    assert_int_equal(ckpt_write_shard(temp, 0, 1, NULL, 0, NULL, &sum), WEFT_IO); /* folder gone */
     snprintf(outside, sizeof outside, "%s/precious", work);
     assert_int_equal(mkdir(outside, 0777), 0);
     ckpt_abandon(outside); /* not a name of ours: stays */

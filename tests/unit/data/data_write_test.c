@@ -14,9 +14,12 @@
 
 #include <cmocka.h>
 
+#include "data/inspect.h"
 #include "data/write.h"
 #include "file_faults.h"
 #include "host/host.h"
+
+#include "token_file.h"
 
 static char folder[] = "/tmp/weft-write-XXXXXX";
 static char a_txt[256], b_txt[256], train_bin[256], valid_bin[256];
@@ -85,11 +88,19 @@ static const data_tokenizer *bytes_tokenizer(void)
     return &t;
 }
 
+static bool documents; /* what is written has an index */
+
 static weft_status write_with(const data_tokenizer *t, const char *const *texts, uint32_t n,
                               const char *train, const char *valid, uint64_t *ntrain,
                               uint64_t *nvalid)
 {
-    const data_request r = {texts, n, train, valid, t};
+    const data_request r = {.texts = texts,
+                            .n = n,
+                            .train = train,
+                            .valid = valid,
+                            .tokenizer = t,
+                            .replace = true,
+                            .documents = documents};
     return data_write(&r, ntrain, nvalid);
 }
 
@@ -97,30 +108,6 @@ static weft_status write_bytes(const char *const *texts, uint32_t n, const char 
                                const char *valid, uint64_t *ntrain, uint64_t *nvalid)
 {
     return write_with(bytes_tokenizer(), texts, n, train, valid, ntrain, nvalid);
-}
-
-/* A file that was written: its header, and its tokens as 32 bits. */
-typedef struct contents {
-    uint32_t word[DATA_HEADER_WORDS];
-    uint64_t count;
-    uint32_t *token;
-} contents;
-
-static contents read_file(const char *path)
-{
-    contents c = {0};
-    FILE *f = fopen(path, "rb");
-    assert_non_null(f);
-    assert_int_equal(fread(c.word, sizeof c.word, 1, f), 1);
-    assert_int_equal(c.word[0], DATA_MAGIC);
-    c.count = (uint64_t)c.word[4] << 32 | c.word[2];
-    c.token = calloc(c.count + 1, sizeof *c.token);
-    assert_non_null(c.token);
-    for (uint64_t i = 0; i < c.count; i++)
-        assert_int_equal(fread(&c.token[i], c.word[1] == 2 ? 4 : 2, 1, f), 1);
-    assert_int_equal(fgetc(f), EOF);
-    fclose(f);
-    return c;
 }
 
 /* The referee: token t of an output is byte number t among those whose block is its own. */
@@ -231,7 +218,6 @@ static void pieces_are_encoded_as_a_whole(void **state)
     assert_int_equal(
         write_with(with(threes, END + 1, END + 1), texts, 2, train_bin, valid_bin, &train, &valid),
         WEFT_OK);
-    assert_true(most_waiting > 0);
     for (int i = 0; i < 2; i++) {
         contents f = read_file(i ? valid_bin : train_bin);
         assert_int_equal(f.word[1], 2); /* 32 bits, since the vocabulary needs them */
@@ -243,6 +229,53 @@ static void pieces_are_encoded_as_a_whole(void **state)
     }
 }
 
+/* Texts of odd and even lengths, one of them empty, in 16 and 32 bits; and pieces between blocks
+ * that are held out. */
+static void ends_of_documents_are_written(void **state)
+{
+    (void)state;
+    char c_txt[300];
+    snprintf(c_txt, sizeof c_txt, "%s/c.txt", folder);
+    const char *texts[] = {a_txt, c_txt, b_txt};
+    put_text(a_txt, 0, 50);
+    put_text(c_txt, 0, 0);
+    put_text(b_txt, 50, 33);
+    documents = true;
+    assert_int_equal(write_bytes(texts, 3, train_bin, NULL, NULL, NULL), WEFT_OK);
+    check_index(train_bin, (const uint64_t[]){50, 83}, 2);
+    assert_int_equal(
+        write_with(with(threes, 16900001, 16900001), texts, 3, train_bin, NULL, NULL, NULL),
+        WEFT_OK);
+    check_index(train_bin, (const uint64_t[]){18, 30}, 2);
+    put_text(b_txt, 50, 200000);
+    assert_int_equal(write_bytes(texts, 3, train_bin, valid_bin, NULL, NULL), WEFT_OK);
+    check_index(train_bin, (const uint64_t[]){50, 77824, 155648, 191858}, 4);
+    check_index(valid_bin, (const uint64_t[]){4096, 8192}, 2);
+    documents = false;
+    unlink(c_txt);
+    assert_int_equal(files_in_folder(), 4);
+}
+
+/* A text of several windows: what a call leaves stands in front of what comes next. */
+static void long_texts_are_encoded_as_a_whole(void **state)
+{
+    (void)state;
+    enum { BYTES = 1000003, END = 16900000 };
+    static uint32_t want[BYTES];
+    const uint64_t n = put_threes(want, 0, BYTES);
+    uint64_t train;
+    put_text(a_txt, 0, BYTES);
+    const char *texts[] = {a_txt};
+    most_waiting = 0;
+    assert_int_equal(write_with(with(threes, END + 1, 0), texts, 1, train_bin, NULL, &train, NULL),
+                     WEFT_OK);
+    assert_true(most_waiting > 0);
+    contents f = read_file(train_bin);
+    assert_int_equal(f.count, n);
+    assert_memory_equal(f.token, want, n * sizeof *want);
+    free(f.token);
+}
+
 static void lawless_tokenizers_are_named(void **state)
 {
     (void)state;
@@ -250,7 +283,8 @@ static void lawless_tokenizers_are_named(void **state)
     const struct {
         weft_status (*encode)(weft_tokenizer *, const weft_encode_args *, uint64_t *, uint64_t *);
         const char *why;
-    } bad[] = {{lazy, "uses none of"}, {greedy, "the id 300, outside"}, {beyond, "of 4096 bytes"}};
+    } bad[] = {
+        {lazy, "uses none of"}, {greedy, "the id 300, outside"}, {beyond, "of 100000 bytes"}};
     put_text(a_txt, 0, 100000);
     unlink(train_bin);
     const int before = files_in_folder();
@@ -307,11 +341,10 @@ static void refuses_lawless_requests(void **state)
     put_text(a_txt, 0, 100000);
     char aliased[300];
     snprintf(aliased, sizeof aliased, "%s/./train.bin", folder);
-    const char *a[] = {a_txt}, *missing[] = {a_txt, b_txt}, *dir[] = {folder};
+    const char *a[] = {a_txt}, *missing[] = {a_txt, b_txt};
     const char *device[] = {"/dev/zero"};
     request_fails(a, 0, train_bin, NULL, "no text");
     request_fails(missing, 2, train_bin, NULL, "b.txt");
-    request_fails(dir, 1, train_bin, NULL, "directory");
     request_fails(device, 1, train_bin, NULL, "/dev/zero"); /* endless */
     request_fails(a, 1, a_txt, NULL, "replace the text");
     request_fails(a, 1, train_bin, a_txt, "replace the text");
@@ -431,6 +464,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_become_tokens),
         cmocka_unit_test(pieces_are_encoded_as_a_whole),
+        cmocka_unit_test(ends_of_documents_are_written),
+        cmocka_unit_test(long_texts_are_encoded_as_a_whole),
         cmocka_unit_test(lawless_tokenizers_are_named),
         cmocka_unit_test(refuses_lawless_requests),
         cmocka_unit_test(refuses_too_little_text),

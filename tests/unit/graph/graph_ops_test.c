@@ -53,7 +53,7 @@ static void print(const weft_shape *s, char *out, size_t cap)
 
 typedef struct infer_case {
     const char *id;
-    const char *in[6];
+    const char *in[7];
     const char *out;  /* shapes joined by " | " */
     const char *says; /* instead: part of the refusal */
 } infer_case;
@@ -176,9 +176,68 @@ static const infer_case cases[] = {
       "f32 " T ",kv=2,dim=5", "f32 " T ",heads=4,dim=5", "f32 " T ",heads=4"},
      "f32 tokens=8,heads=4,dim=5 | f32 tokens=8,kv=2,dim=5 | f32 tokens=8,kv=2,dim=5",
      NULL},
+    {"attention",
+     {"f32 " T ",three=3,heads=2,dim=5", "i32 " T},
+     "f32 tokens=8,heads=2,dim=5 | f32 tokens=8,heads=2",
+     NULL},
+    {"attention", {"f32 " T ",three=3,heads=2,dim=5", "f32 " T}, NULL, "reach cannot be f32"},
+    {"attention", {"f32 " T ",three=3,heads=2,dim=5", "i32 tokens=4"}, NULL, "does not fit qkv"},
+    {"attention",
+     {"bf16 " T ",heads=4,dim=5", "bf16 " T ",kv=2,dim=5", "bf16 " T ",kv=2,dim=5", "i32 " T},
+     "bf16 tokens=8,heads=4,dim=5 | f32 tokens=8,heads=4",
+     NULL},
+    {"attention.dx",
+     {"f32 " T ",heads=2,dim=5", "f32 " T ",three=3,heads=2,dim=5", "f32 " T ",heads=2,dim=5",
+      "f32 " T ",heads=2", "i32 " T},
+     "f32 tokens=8,three=3,heads=2,dim=5",
+     NULL},
+    {"attention.dx",
+     {"f32 " T ",heads=4,dim=5", "f32 " T ",heads=4,dim=5", "f32 " T ",kv=2,dim=5",
+      "f32 " T ",kv=2,dim=5", "f32 " T ",heads=4,dim=5", "f32 " T ",heads=4", "i32 " T},
+     "f32 tokens=8,heads=4,dim=5 | f32 tokens=8,kv=2,dim=5 | f32 tokens=8,kv=2,dim=5",
+     NULL},
     {"rope", {"bf16 " T ",heads=2,dim=6"}, "bf16 tokens=8,heads=2,dim=6", NULL},
     {"rope", {"f32 " T ",heads=2,dim=5"}, NULL, "the axis 'dim' must be even; it has 5"},
+    {"rmsnorm",
+     {"f32 " T ",heads=2,dim=6", "f32 dim=6"},
+     "f32 tokens=8,heads=2,dim=6 | f32 tokens=8,heads=2",
+     NULL},
     {"rope", {"f32 tokens=9,heads=2,dim=6"}, NULL, "rope over sequences of 4 tokens was given 9"},
+    {"rope", {"f32 tokens=9,heads=2,dim=6", "i32 tokens=9"}, "f32 tokens=9,heads=2,dim=6", NULL},
+    {"rope", {"f32 tokens=9,heads=2,dim=6", "i32 tokens=8"}, NULL, "does not fit x"},
+    {"cache.write",
+     {"bf16 kv=2,rows=7,dim=5", "bf16 " T ",kv=2,dim=5", "i32 " T},
+     "bf16 kv=2,rows=7,dim=5",
+     NULL},
+    {"cache.write",
+     {"f32 heads=2,rows=7,dim=5", "f32 " T ",three=3,heads=2,dim=5", "i32 " T},
+     "f32 heads=2,rows=7,dim=5",
+     NULL},
+    {"cache.write",
+     {"f32 heads=2,rows=7,dim=5", "f32 " T ",two=2,heads=2,dim=5", "i32 " T},
+     NULL,
+     "takes part 0, 1 or 2"},
+    {"cache.write",
+     {"f32 kv=2,rows=7,dim=5", "f32 " T ",kv=3,dim=5", "i32 " T},
+     NULL,
+     "does not fit cache"},
+    {"attention.cached",
+     {"f32 " T ",heads=4,dim=5", "f32 kv=2,rows=7,dim=5", "f32 kv=2,rows=7,dim=5", "i32 " T},
+     "f32 tokens=8,heads=4,dim=5",
+     NULL},
+    {"attention.cached",
+     {"f32 " T ",three=3,heads=2,dim=5", "f32 heads=2,rows=7,dim=5", "f32 heads=2,rows=7,dim=5",
+      "i32 " T},
+     "f32 tokens=8,heads=2,dim=5",
+     NULL},
+    {"attention.cached",
+     {"f32 " T ",heads=4,dim=5", "f32 kv=3,rows=7,dim=5", "f32 kv=3,rows=7,dim=5", "i32 " T},
+     NULL,
+     "4 is not a multiple of 3"},
+    {"attention.cached",
+     {"f32 " T ",heads=4,dim=5", "f32 kv=2,rows=7,dim=5", "f32 kv=2,rows=6,dim=5", "i32 " T},
+     NULL,
+     "does not fit k"},
     {"rmsnorm",
      {"bf16 " T ",embed=4", "bf16 embed=4"},
      "bf16 tokens=8,embed=4 | f32 tokens=8",
@@ -238,9 +297,9 @@ static void one_case(const infer_case *c)
     const weft_op_self self = {.struct_size = sizeof self, .b = &b};
     const weft_attr attrs[] = {{.key = "sequence", .i = 4}, {.key = "valid", .i = 6}};
     uint32_t nattr = strcmp(c->id, "softmax_xent") ? 1 : 2, nin = 0, nout = WEFT_MAX_OPERANDS;
-    weft_shape in[6], out[WEFT_MAX_OPERANDS];
-    char names[6][128], got[512] = "";
-    for (; nin < 6 && c->in[nin]; nin++)
+    weft_shape in[7], out[WEFT_MAX_OPERANDS];
+    char names[7][128], got[512] = "";
+    for (; nin < 7 && c->in[nin]; nin++)
         in[nin] = parse(c->in[nin], names[nin]);
     weft_status st = graph_core_op(c->id)->infer(&self, attrs, nattr, in, nin, out, &nout);
     if (c->says) {

@@ -26,7 +26,7 @@
 
 typedef struct example {
     const char *id;
-    const char *in[6];  /* axes of each input, a letter each (sizes in size_of()); ":i" ids, ":l" a
+    const char *in[7];  /* axes of each input, a letter each (sizes in size_of()); ":i" ids, ":l" a
                          * number */
     const char *accept; /* splits that must work, as axis letters; "+k": partial input k; "@c1": the
                          * op is along axis c, number 1 */
@@ -52,10 +52,22 @@ static const example examples[] = {
     {"attention.dx", {"thd", "tqhd", "thd", "th"}, "th+0"},
     {"attention", {"thd", "tgd", "tgd"}, "tH"},
     {"attention.dx", {"thd", "thd", "tgd", "tgd", "thd", "th"}, "tH+0"},
+    {"attention", {"tqhd", "t:i"}, "th"},
+    {"attention.dx", {"thd", "tqhd", "thd", "th", "t:i"}, "th+0"},
+    {"attention", {"thd", "tgd", "tgd", "t:i"}, "tH"},
+    {"attention.dx", {"thd", "thd", "tgd", "tgd", "thd", "th", "t:i"}, "tH+0"},
     {"rmsnorm", {"tc", "c"}, "t"},
     {"rmsnorm.dx", {"tc", "tc", "c", "t"}, "t+0"},
     {"rmsnorm.dw", {"tc", "tc", "t"}, "t+0"},
+    {"rmsnorm", {"thc", "c"}, "th"},
+    {"rmsnorm.dx", {"thc", "thc", "c", "th"}, "th+0"},
+    {"rmsnorm.dw", {"thc", "thc", "th"}, "th+0"},
     {"rope", {"thd"}, "th+0"},
+    {"rope", {"thd", "t:i"}, "th+0"},
+    {"cache.write", {"gvd", "tgd", "t:i"}, "g"},
+    {"cache.write", {"hvd", "tqhd", "t:i"}, "h"},
+    {"attention.cached", {"thd", "gvd", "gvd", "t:i"}, "tH"},
+    {"attention.cached", {"tqhd", "hvd", "hvd", "t:i"}, "th"},
     {"swiglu", {"tc", "tc"}, "tc+1"},
     {"swiglu.dx", {"tc", "tc", "tc"}, "tc+0"},
     {"embedding", {"vc", "t:i"}, "vct+0"},
@@ -162,9 +174,9 @@ typedef struct bench {
     const weft_op *op;
     weft_attr attrs[ATTRS];
     weft_opcall call;
-    weft_tensor in[6], out[3];
-    weft_shape is[6], os[3];
-    double x[6][MOST], y[3][MOST];
+    weft_tensor in[7], out[3];
+    weft_shape is[7], os[3];
+    double x[7][MOST], y[3][MOST];
 } bench;
 
 static weft_shape shape_of(const char *axes)
@@ -188,8 +200,8 @@ static void fill(double *x, const weft_shape *s, uint64_t key)
 static void run(const bench *w, const weft_attr *a, uint32_t nattr, const weft_shape *is,
                 const weft_shape *os, double (*x)[MOST], double (*y)[MOST])
 {
-    double *in[6], *out[3];
-    for (uint32_t i = 0; i < 6; i++)
+    double *in[7], *out[3];
+    for (uint32_t i = 0; i < 7; i++)
         in[i] = x[i];
     for (uint32_t i = 0; i < 3; i++)
         out[i] = y[i];
@@ -206,7 +218,7 @@ static bench *set_up(uint32_t e)
     uint32_t nin = 0, nout = 0;
     weft_builder b = graph_builder(&w->g);
     const weft_op_self self = {.struct_size = sizeof self, .b = &b};
-    for (; nin < 6 && examples[e].in[nin]; nin++) {
+    for (; nin < 7 && examples[e].in[nin]; nin++) {
         char name[16];
         snprintf(name, sizeof name, "in.%u", nin);
         w->is[nin] = shape_of(examples[e].in[nin]);
@@ -307,13 +319,13 @@ static uint32_t part_attrs(const bench *w, const weft_shape *is, int c, weft_att
 /* The parts of an accepted placement, computed and joined, against the whole. */
 static void check_parts(bench *w, const weft_place *in, const weft_place *out)
 {
-    static double x[6][MOST], y[3][MOST], sum[3][MOST];
+    static double x[7][MOST], y[3][MOST], sum[3][MOST];
     const example *e = &examples[w->g.block];
     weft_builder b = graph_builder(&w->g);
     const weft_op_self self = {.struct_size = sizeof self, .b = &b};
     memset(sum, 0, sizeof sum);
     for (int c = 0; c < SIZE; c++) {
-        weft_shape is[6], os[3];
+        weft_shape is[7], os[3];
         uint32_t nout;
         weft_attr a[ATTRS + 6];
         take_parts(w, in, c, is, x);
@@ -349,7 +361,7 @@ static void listed_splits_are_accepted(void **state)
     for (uint32_t e = 0; e < EXAMPLES; e++) {
         bench *w = set_up(e);
         for (const char *p = examples[e].accept; *p && *p != '@'; p++) {
-            weft_place in[6] = {0}, out[3] = {0};
+            weft_place in[7] = {0}, out[3] = {0};
             if (*p == '+')
                 must_accept(w, in, out, 0, *++p - '0');
             else
@@ -384,7 +396,7 @@ static void accepted_splits_are_right(void **state)
     uint32_t accepted = 0, refused = 0;
     for (uint32_t e = 0; e < EXAMPLES; e++) {
         bench *w = set_up(e);
-        weft_place in[6] = {0};
+        weft_place in[7] = {0};
         do {
             weft_place out[3] = {0};
             weft_status st = ask(w, in, out);

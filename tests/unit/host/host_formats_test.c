@@ -170,7 +170,9 @@ static void of_fields(void **state)
         {"its values are NULL, and it has no key", FIELD(0, NULL, "n", NULL, NULL)},
         {"its dflt is longer", FIELD(0, "layers", "n", long_text, NULL)},
         {"its values is empty", FIELD(0, "layers", "n", NULL, "")},
-        {"it has flags", FIELD(1, "layers", "n", NULL, NULL)},
+        {"flags that this version of weft does not know", FIELD(2, "layers", "n", NULL, NULL)},
+        {"must have a key, a dflt and no values",
+         FIELD(WEFT_FIELD_IMPLIED, "layers", "n", NULL, NULL)},
         {"field 1: act is there twice", (const weft_model_field *const[]){&only, &only, NULL}},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

@@ -1,6 +1,7 @@
 /* Whom the watchdog blames, and whom not: each case is a child process that behaves as it says. */
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,11 +24,10 @@ static bool tell(const char *text)
     return write(pipe_to, text, strlen(text)) == (ssize_t)strlen(text);
 }
 
-/* What the watchdog says about `behave`, with limits of 0.3 s and 0.9 s; "": it let it pass. */
-static const char *said(void (*behave)(void))
+/* What the watchdog says about `behave` with these limits; "": it let it pass. */
+static const char *said_within(void (*behave)(void), const char *const limits[3])
 {
     static char text[4096];
-    const char *const limits[] = {"run.call_deadline=0.3", "run.setup_deadline=0.9"};
     int ends[2], status;
     ssize_t n = 0, got;
     assert_int_equal(pipe(ends), 0);
@@ -36,7 +36,7 @@ static const char *said(void (*behave)(void))
         config *cfg = NULL;
         pipe_to = ends[1];
         close(ends[0]);
-        if (config_load(NULL, limits, 2, &cfg) != WEFT_OK)
+        if (config_load(NULL, limits, 3, &cfg) != WEFT_OK)
             _exit(3);
         host_limits_set(cfg);
         host_watch_report_to(tell);
@@ -56,6 +56,22 @@ static const char *said(void (*behave)(void))
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), n > 0);
     return text;
+}
+
+/* With limits of 0.3 s and 0.9 s. */
+static const char *said(void (*behave)(void))
+{
+    static const char *const limits[] = {"run.call_deadline=0.3", "run.setup_deadline=0.9",
+                                         "run.stuck_after=2.5"};
+    return said_within(behave, limits);
+}
+
+/* With 0.3 s at sites, and 1.2 s elsewhere. */
+static const char *said_at_sites(void (*behave)(void))
+{
+    static const char *const limits[] = {"run.call_deadline=1.2", "run.setup_deadline=9",
+                                         "run.stuck_after=0.3"};
+    return said_within(behave, limits);
 }
 
 static void rest(uint32_t ms)
@@ -142,8 +158,9 @@ static void many_calls(void)
 static void pieces(void)
 {
     call_enter(&outer_key, "run");
+    call_row row = call_row_begin(100);
     for (uint32_t i = 0; i < 100; i++) {
-        call_next();
+        call_row_next(&row);
         rest(10);
     }
     call_leave();
@@ -202,9 +219,189 @@ static void others_pass(void **state)
     assert_string_equal(said(threads_come_and_go), "");
 }
 
+/* --- sites --- */
+
+static call_site *sites; /* of a child process */
+
+/* A walk over three sites, as over the kernels of a segment; `ms` is what each takes. */
+static void walk(const uint32_t ms[3])
+{
+    call_site_enter(sites);
+    call_enter(&outer_key, "run");
+    call_row row = call_row_begin(3);
+    for (uint32_t i = 0; i < 3; i++) {
+        call_row_next(&row);
+        rest(ms[i]);
+    }
+    call_leave();
+    for (uint32_t i = 0; i < 3; i++)
+        call_site_count(&sites[i]);
+}
+
+static bool where(const void *ctx, const call_site *site, char *out, size_t size)
+{
+    snprintf(out, size, "%s, site %td", (const char *)ctx, site - sites);
+    return true;
+}
+
+static void walks(uint32_t n, const uint32_t ms[3])
+{
+    if (!sites) {
+        sites = host_sites_new(3);
+        host_watch_place(where, "here");
+    }
+    while (n-- > 0)
+        walk(ms);
+}
+
+static const uint32_t brief[] = {1, 1, 1}, usual[] = {1, 150, 1}, third_lasts[] = {1, 1, 20000};
+
+static void site_lasts(void)
+{
+    walks(3, brief);
+    walk(third_lasts);
+}
+
+static void new_site_lasts(void)
+{
+    walks(2, brief);
+    walk(third_lasts);
+}
+
+/* Five times what it took is 0.75 s. */
+static void long_site_takes_three_times(void)
+{
+    walks(3, usual);
+    walk((const uint32_t[]){1, 500, 1});
+}
+
+static void long_site_lasts(void)
+{
+    walks(3, usual);
+    walk((const uint32_t[]){1, 20000, 1});
+}
+
+/* Five times is more than run.call_deadline. */
+static void longer_site_lasts(void)
+{
+    walks(3, (const uint32_t[]){1, 350, 1});
+    walk((const uint32_t[]){1, 20000, 1});
+}
+
+static void plugin_within_lasts(void)
+{
+    walks(3, brief);
+    call_site_enter(sites);
+    call_enter(&outer_key, "run");
+    call_row row = call_row_begin(3);
+    for (uint32_t i = 0; i < 3; i++)
+        call_row_next(&row);
+    in_call(&inner_key, "run", 20000);
+}
+
+/* The core's own frame at a site: a wait that looks again and again, and one that does not. */
+static void wait_in_core(uint32_t ms, bool ticks)
+{
+    call_site_enter(&sites[2]);
+    call_enter(&core_key, "wait");
+    for (const uint64_t until = clock_ms() + ms; clock_ms() < until;) {
+        in_call(&inner_key, "progress", 1);
+        if (ticks)
+            call_tick();
+        rest(ticks ? 1 : 20000);
+    }
+    call_leave();
+}
+
+static void core_waits(void)
+{
+    walks(3, brief);
+    wait_in_core(700, true);
+}
+
+static void core_lasts(void)
+{
+    walks(3, brief);
+    wait_in_core(700, false);
+}
+
+static void away_from_sites(void)
+{
+    walks(3, brief);
+    call_site_enter(NULL);
+    in_call(&outer_key, "read", 600);
+}
+
+static void freed_sites(void)
+{
+    walks(3, brief);
+    call_enter(&outer_key, "run");
+    rest(100);
+    host_sites_free(sites);
+    rest(400);
+    call_leave();
+}
+
+/* Stopped twice for 0.4 s, in a call that takes less than 0.1 s itself. */
+static void is_stopped(void)
+{
+    walks(3, brief);
+    const pid_t self = getpid(), pid = fork();
+    if (pid == 0) {
+        for (uint32_t i = 0; i < 2; i++) {
+            usleep(20000);
+            kill(self, SIGSTOP);
+            usleep(400000);
+            kill(self, SIGCONT);
+        }
+        _exit(0);
+    }
+    walk((const uint32_t[]){1, 1, 860});
+    waitpid(pid, NULL, 0);
+}
+
+static void calls_at_sites(void **state)
+{
+    (void)state;
+    const char *text = said_at_sites(site_lasts);
+    assert_ptr_equal(strstr(text, "here, site 2: run() of the plugin outer (/outer.so) does not "
+                                  "return: 0.3 s have passed, all that run.stuck_after allows"),
+                     text);
+    text = said_at_sites(new_site_lasts);
+    assert_ptr_equal(strstr(text, "here, site 2: run() of the plugin outer (/outer.so) does not "
+                                  "return: 1.2 s have passed, all that run.call_deadline allows"),
+                     text);
+    assert_string_equal(said_at_sites(long_site_takes_three_times), "");
+    text = said_at_sites(long_site_lasts);
+    assert_non_null(strstr(text, "all that run.stuck_after allows; such a call took up to 0.1"));
+    assert_non_null(strstr(said_at_sites(longer_site_lasts), "all that run.call_deadline allows"));
+    assert_non_null(
+        strstr(said_at_sites(plugin_within_lasts), "site 2: run() of the plugin inner"));
+    assert_non_null(strstr(said_at_sites(core_lasts), "here, site 2: its thread does not move"));
+    assert_string_equal(said_at_sites(core_waits), "");
+    assert_string_equal(said_at_sites(away_from_sites), "");
+    assert_string_equal(said_at_sites(freed_sites), "");
+    assert_string_equal(said_at_sites(is_stopped), "");
+}
+
+static void sites_can_be_switched_off(void **state)
+{
+    (void)state;
+    static const char *const no_stuck[] = {"run.call_deadline=1", "run.setup_deadline=9",
+                                           "run.stuck_after=0"};
+    static const char *const debugger[] = {"run.call_deadline=0", "run.setup_deadline=9",
+                                           "run.stuck_after=0.3"};
+    assert_non_null(strstr(said_within(site_lasts, no_stuck), "1 s have passed, all that "
+                                                              "run.call_deadline allows"));
+    assert_string_equal(said_within(core_waits, debugger), "");
+    assert_string_equal(said_within(away_from_sites, debugger), "");
+    assert_string_equal(said_within(is_stopped, debugger), "");
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(calls_that_last_are_named),
-                                       cmocka_unit_test(others_pass)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(calls_that_last_are_named), cmocka_unit_test(others_pass),
+        cmocka_unit_test(calls_at_sites), cmocka_unit_test(sites_can_be_switched_off)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* Who we are, for every launcher's dialect; and what contradicts is refused in words. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,6 +37,7 @@ static const char *const names[] = {
     "PMIX_NAMESPACE",
     "PMI_JOBID",
     "TORCHELASTIC_RUN_ID",
+    "JOB_COMPLETION_INDEX",
     CONTROL_FD_ENV,
 };
 
@@ -166,6 +168,61 @@ static void names_of_runs(void **state)
                          0);
 }
 
+#define POD "JOB_COMPLETION_INDEX=3 MASTER_ADDR=train-0.train MASTER_PORT=29500 "
+
+static void pods(void **state)
+{
+    (void)state;
+    job_identity id;
+    accepts(POD "WORLD_SIZE=4", 3, 4, 0, 1);
+    accepts(POD "WORLD_SIZE=8 RANK=7", 7, 8, 0, 1); /* an operator's RANK has precedence */
+    refuses(POD, "`completions`");
+    refuses(POD "WORLD_SIZE=3", "JOB_COMPLETION_INDEX=3, and WORLD_SIZE=3 allows ranks 0 to 2");
+    refuses(POD "WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4",
+            "JOB_COMPLETION_INDEX and WORLD_SIZE say rank 3 of 4");
+    refuses("JOB_COMPLETION_INDEX=x WORLD_SIZE=4 MASTER_PORT=9", "JOB_COMPLETION_INDEX");
+    assert_int_equal(identify("JOB_COMPLETION_INDEX=3", &id), WEFT_OK); /* a sweep */
+    assert_false(id.launched);
+    assert_int_equal(id.ranks, 1);
+    assert_int_equal(identify(POD "WORLD_SIZE=4", &id), WEFT_OK);
+    assert_int_equal(job_check_tasks(2, "weft train j.ini"), WEFT_USAGE);
+    assert_non_null(strstr(err_text(), "an Indexed Job has started this program in 4 pods"));
+    assert_int_equal(job_check_tasks(0, "weft train j.ini"), WEFT_OK);
+}
+
+static void places(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *addr, *name;
+        uint16_t port;
+    } rows[] = {{"[::1]:29500", "::1", 29500},
+                {"[fd00::7]", "fd00::7", 9},
+                {"::1", "::1", 9},
+                {"fe80::1%eth0", "fe80::1%eth0", 9},
+                {"n1:5000", "n1", 5000},
+                {"train-0.train.ns", "train-0.train.ns", 9},
+                {"10.0.0.1:80", "10.0.0.1", 80},
+                {"10.0.0.1", "10.0.0.1", 9}};
+    char text[200];
+    job_identity id;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        snprintf(text, sizeof text, "RANK=1 WORLD_SIZE=2 %s MASTER_ADDR=%s",
+                 rows[i].port == 9 ? "MASTER_PORT=9" : "", rows[i].addr);
+        assert_int_equal(identify(text, &id), WEFT_OK);
+        assert_string_equal(id.addr, rows[i].name);
+        assert_int_equal(id.port, rows[i].port);
+    }
+    accepts("RANK=1 WORLD_SIZE=2 MASTER_ADDR=[::1]:9 MASTER_PORT=9", 1, 2, 1, 2);
+    refuses("RANK=1 WORLD_SIZE=2 MASTER_ADDR=[::1]:9 MASTER_PORT=8", "remove one of them");
+    static const char *const bad[] = {
+        "[::1", "[::1]x", "[::1]:", "[::1]:0", "n1:", "n1:x", "[]", "n1:99999", ":80", "[]:80"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        snprintf(text, sizeof text, "RANK=1 WORLD_SIZE=2 MASTER_PORT=9 MASTER_ADDR=%s", bad[i]);
+        refuses(text, "is not NAME, NAME:PORT");
+    }
+}
+
 static void contradictions(void **state)
 {
     (void)state;
@@ -211,6 +268,7 @@ int main(void)
         cmocka_unit_test(nothing_set), cmocka_unit_test(dialects),
         cmocka_unit_test(precedence),  cmocka_unit_test(contradictions),
         cmocka_unit_test(garbage),     cmocka_unit_test(names_of_runs),
+        cmocka_unit_test(pods),        cmocka_unit_test(places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,7 +26,7 @@ static int make_dir(void **state)
 {
     (void)state;
     snprintf(dir, sizeof dir, "/tmp/weft-key-XXXXXX");
-    if (!mkdtemp(dir))
+    if (!mkdtemp(dir) || chmod(dir, 0755)) /* for another user, too */
         return 1;
     snprintf(path, sizeof path, "%s/job.key", dir);
     unsetenv(KEY_FD_ENV);
@@ -36,9 +36,6 @@ static int make_dir(void **state)
 static int drop_dir(void **state)
 {
     (void)state;
-    char other[140];
-    snprintf(other, sizeof other, "%s.link", path);
-    unlink(other);
     unlink(path);
     return rmdir(dir);
 }
@@ -117,22 +114,91 @@ static void bad_files(void **state)
     put_file(hex, 65, 0600);
     refuses(path, "64 hexadecimal");
     hex[10] = 'b';
-    static const mode_t open_modes[] = {0640, 0604, 0620, 0602, 0601, 0610, 0666};
-    for (size_t i = 0; i < sizeof open_modes / sizeof *open_modes; i++) {
-        put_file(hex, 65, open_modes[i]);
-        refuses(path, "others");
-    }
-    put_file(hex, 65, 0600);
-    char other[140];
-    snprintf(other, sizeof other, "%s.link", path);
-    assert_int_equal(symlink(path, other), 0);
-    refuses(other, "symbolic link");
     refuses(dir, "regular file");
     refuses("/dev/zero", "regular file");
     refuses("/nowhere", "[run] key");
     refuses(NULL, "weft key -o FILE");
     refuses(NULL, "[run] key");
     refuses("", "weft key -o FILE");
+}
+
+/* The same file as this user's and as root's; the words that the refusal has to say. */
+static void modes(void **state)
+{
+    (void)state;
+    char hex[65];
+    uint8_t key[KEY_BYTES];
+    memset(hex, 'b', sizeof hex);
+    hex[64] = '\n';
+    static const struct {
+        mode_t mode;
+        const char *ours, *roots; /* NULL: accepted */
+    } rows[] = {
+        {0600, NULL, NULL},
+        {0400, NULL, NULL},
+        {0700, NULL, NULL},
+        {0440, "its group can read it, and only root may grant that (bit 0040). `chmod g-r`", NULL},
+        {0640, "(bit 0040). `chmod g-r`", NULL},
+        {0404, "others can read it (bit 0004). `chmod o-r`", "(bit 0004). `chmod o-r`"},
+        {0620, "its group can change it (bit 0020). `chmod g-w`", "(bit 0020). `chmod g-w`"},
+        {0602, "others can change it (bit 0002). `chmod o-w`", "(bit 0002). `chmod o-w`"},
+        {0644, "mode 0644: others can read it (bit 0004), its group can read it, and only root",
+         "mode 0644: others can read it (bit 0004). `chmod o-r`"},
+        {0666, "`chmod o-w,g-w,o-r,g-r`", "`chmod o-w,g-w,o-r`"},
+    };
+    const bool root = geteuid() == 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *word = root ? rows[i].roots : rows[i].ours;
+        put_file(hex, 65, rows[i].mode);
+        if (word)
+            refuses(path, word);
+        else
+            assert_int_equal(obtain(path, key), WEFT_OK);
+        if (!root)
+            continue;
+        assert_int_equal(chown(path, 4321, 4321), 0);
+        refuses(path, "belongs to user 4321, neither to user 0");
+        if (seteuid(4321)) /* where it is the user's own */
+            fail_msg("no other user");
+        if (rows[i].ours)
+            refuses(path, rows[i].ours);
+        else
+            assert_int_equal(obtain(path, key), WEFT_OK);
+        assert_int_equal(seteuid(0), 0);
+    }
+}
+
+/* The secret "key" of a pod: links to a file of root's that the pod's group may read. */
+static void secret_of_a_pod(void **state)
+{
+    (void)state;
+    char hex[65], data[160], version[160], file[192], link[160], aside[192];
+    uint8_t key[KEY_BYTES];
+    memset(hex, 'c', sizeof hex);
+    hex[64] = '\n';
+    snprintf(version, sizeof version, "%s/..2026_01_02", dir);
+    snprintf(data, sizeof data, "%s/..data", dir);
+    snprintf(file, sizeof file, "%s/key", version);
+    snprintf(link, sizeof link, "%s/key", dir);
+    assert_int_equal(mkdir(version, 0755), 0);
+    assert_int_equal(symlink("..2026_01_02", data), 0);
+    assert_int_equal(symlink("..data/key", link), 0);
+    put_file(hex, 65, geteuid() ? 0400 : 0440);
+    assert_int_equal(rename(path, file), 0);
+    assert_int_equal(obtain(link, key), WEFT_OK);
+    assert_int_equal(key[0], 0xcc);
+    assert_int_equal(chmod(file, 0644), 0); /* the default of Kubernetes */
+    refuses(link, "defaultMode: 0400");
+    snprintf(aside, sizeof aside, "%s/gone", version);
+    assert_int_equal(rename(file, aside), 0);
+    refuses(link, "[run] key");
+    assert_int_equal(symlink("key", file), 0); /* a circle */
+    refuses(link, "[run] key");
+    unlink(file);
+    unlink(aside);
+    unlink(link);
+    unlink(data);
+    assert_int_equal(rmdir(version), 0);
 }
 
 static void descriptors(void **state)
@@ -206,6 +272,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(write_and_read, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(bad_files, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(modes, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(secret_of_a_pod, make_dir, drop_dir),
         cmocka_unit_test(descriptors),
         cmocka_unit_test(derivation),
     };

@@ -5,6 +5,7 @@
 
 #include "base/number/half.h"
 #include "base/number/rng.h"
+#include "run/save/saver.h"
 #include "run/state/weights.h"
 
 enum { TENSORS = 5, REGION = 1 << 21, MOST = 300000 };
@@ -200,8 +201,11 @@ static void save_one(void)
     config *cfg;
     assert_int_equal(config_load_text("", "test", &cfg), WEFT_OK);
     l.e.cfg = cfg;
-    if (run_weights_save(&l.e, work, 1, 0) != WEFT_OK)
+    run_saver *saver = NULL;
+    if (run_saver_open(&l.e, work, false, 1, &saver) != WEFT_OK ||
+        run_saver_begin(saver, 1) != WEFT_OK)
         fail_msg("%s", err_text());
+    run_saver_close(saver);
     config_destroy(cfg);
     free_layout(&l);
 }

@@ -1,9 +1,11 @@
 /* cli/bench/sweep/bench_sweep.c: weft bench SWEEP.ini: finds the fastest combination, and checks
  * that all compute the same losses.
  *
- * Every combination is planned first, so invalid ones cost no run. Then come the references on one
- * rank, then the rest in rounds, one run of each in turn, so that a slowdown of the machine affects
- * all alike. A failed one becomes a row, and is not retried. */
+ * Every combination is planned first, so invalid ones cost no run, and one whose job is that of an
+ * earlier one runs once. Then come the references on one rank, then the rest in rounds, one run of
+ * each in turn, forwards and backwards, so that a slowdown of the machine affects all alike. A
+ * failed one becomes a row, and is not retried. Every run that has ended is noted at once, and an
+ * interrupted sweep goes on from there (ledger.c). */
 #include "cli/bench/sweep/bench_sweep.h"
 
 #include "base/clock.h"
@@ -11,12 +13,15 @@
 #include "base/log.h"
 #include "cli/bench/sweep/sweep.h"
 #include "cli/cli.h"
-#include "run/state/outdir.h"
+#include "run/state/outlock.h"
 
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define STOPPED 75    /* exit status of a sweep that can go on */
+#define WRITE_MS 5000 /* between two writes of the files, at least */
 
 static volatile int asked_to_stop;
 
@@ -29,18 +34,20 @@ static void on_signal(int sig)
 /* --- a line for people --- */
 
 typedef struct bar {
-    uint64_t done, all, began_ms;
+    uint64_t done, all, began_ms, before; /* before: of `done`, by an interrupted sweep */
+    uint64_t written_ms;                  /* when the files were written last */
     const char *what;
     bool terminal;
 } bar;
 
 static void time_left(const bar *b, char out[32])
 {
-    if (!b->done) {
+    if (b->done == b->before) {
         snprintf(out, 32, "?");
         return;
     }
-    uint64_t each = (clock_ms() - b->began_ms) / b->done, left = each * (b->all - b->done) / 1000;
+    const uint64_t each = (clock_ms() - b->began_ms) / (b->done - b->before);
+    const uint64_t left = each * (b->all > b->done ? b->all - b->done : 0) / 1000;
     if (left >= 3600)
         snprintf(out, 32, "%u:%02u:%02u", (unsigned)(left / 3600), (unsigned)(left / 60 % 60),
                  (unsigned)(left % 60));
@@ -79,6 +86,20 @@ static void note(bar *b, const char *what, const char *result)
 
 /* --- planning --- */
 
+/* A row whose job an earlier row has. */
+static void find_same(sweep *s, uint32_t i)
+{
+    sweep_row *r = &s->rows.at[i];
+    for (uint32_t k = 0; k < i && r->status == SWEEP_WAITS && r->plan.identity; k++) {
+        const sweep_row *x = &s->rows.at[k];
+        if (x->status != SWEEP_WAITS || x->plan.identity != r->plan.identity)
+            continue;
+        r->status = SWEEP_SAME;
+        r->same = k;
+        r->why = pool_printf(&s->pool, "the job of combination %u", x->number);
+    }
+}
+
 static uint32_t plan_rows(sweep *s, bar *b)
 {
     uint32_t valid = 0;
@@ -87,6 +108,7 @@ static uint32_t plan_rows(sweep *s, bar *b)
     for (uint32_t i = 0; i < s->rows.n && !asked_to_stop; i++) {
         draw(b);
         cli_sweep_plan_row(s, &s->rows.at[i], false);
+        find_same(s, i);
         valid += s->rows.at[i].status == SWEEP_WAITS;
         b->done++;
     }
@@ -95,7 +117,18 @@ static uint32_t plan_rows(sweep *s, bar *b)
     return valid;
 }
 
-/* The job of a row on one rank, without run.out: rows with equal text share a reference. */
+/* The reference before this one with the same job on one rank; its own index: none. */
+static uint32_t equal_reference(const sweep *s, uint32_t of)
+{
+    const sweep_plan *mine = &s->references.at[of].row.plan;
+    for (uint32_t i = 0; i < of && s->compare && mine->identity; i++)
+        if (s->references.at[i].row.plan.identity == mine->identity)
+            return i;
+    return of;
+}
+
+/* The job of a row on one rank, without run.out: rows with equal text, or jobs that are equal as
+ * planned, share a reference. */
 static weft_status find_reference(sweep *s, sweep_row *r)
 {
     config *cfg;
@@ -112,7 +145,10 @@ static weft_status find_reference(sweep *s, sweep_row *r)
         sweep_reference *one = vec_push(&s->references);
         *one = (sweep_reference){.keys = pool_text(&s->pool, text), .row = *r};
         one->row.worst = -1;
-        cli_sweep_plan_row(s, &one->row, true);
+        if (s->compare)
+            cli_sweep_plan_row(s, &one->row, true);
+        r->reference = equal_reference(s, r->reference);
+        s->references.n -= r->reference + 1 != s->references.n;
     }
     free(text);
     return WEFT_OK;
@@ -121,7 +157,7 @@ static weft_status find_reference(sweep *s, sweep_row *r)
 static weft_status find_references(sweep *s)
 {
     weft_status st = WEFT_OK;
-    for (uint32_t i = 0; s->compare && st == WEFT_OK && i < s->rows.n && !asked_to_stop; i++)
+    for (uint32_t i = 0; st == WEFT_OK && i < s->rows.n && !asked_to_stop; i++)
         if (s->rows.at[i].status == SWEEP_WAITS)
             st = find_reference(s, &s->rows.at[i]);
     return st;
@@ -137,84 +173,150 @@ static const char *result_of(sweep *s, const sweep_row *r, uint32_t repeat)
     return pool_printf(&s->pool, " %.0f tokens/s", a->tokens / (a->step_ms * 1e-3));
 }
 
-static void run_references(sweep *s, bar *b)
+/* After a run: it is noted, and the files have what is known, at most every few seconds. */
+static weft_status keep(sweep *s, bar *b, const sweep_row *r, const sweep_try *t)
 {
-    for (uint32_t i = 0; i < s->references.n && !asked_to_stop; i++) {
+    weft_status st = asked_to_stop ? WEFT_OK : cli_sweep_ledger_note(s, r, t);
+    if (st != WEFT_OK || clock_ms() < b->written_ms + WRITE_MS)
+        return st;
+    b->written_ms = clock_ms();
+    cli_sweep_judge(s);
+    return cli_sweep_write(s);
+}
+
+/* Of a run that a signal has ended nothing is known: it waits, as before. */
+static void forget(sweep_row *r, uint32_t repeat)
+{
+    r->status = repeat ? SWEEP_DONE : SWEEP_WAITS;
+    r->samples = repeat;
+}
+
+static weft_status run_references(sweep *s, bar *b)
+{
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; s->compare && st == WEFT_OK && i < s->references.n && !asked_to_stop;
+         i++) {
         sweep_row *r = &s->references.at[i].row;
-        sweep_try t = {.folder = pool_printf(&s->pool, "%s/one-rank-%u", s->out, i + 1),
+        sweep_try t = {.folder = cli_sweep_folder(s, i + 1, 0, true),
                        .alone = true,
                        .tick = draw,
                        .ctx = b,
                        .stop = &asked_to_stop};
         b->what = "reference on one rank";
-        if (r->status == SWEEP_WAITS)
-            cli_sweep_run(s, r, &t);
+        if (cli_sweep_has_run(s, r, 0))
+            continue;
+        cli_sweep_run(s, r, &t);
+        if (asked_to_stop) {
+            forget(r, 0);
+            break;
+        }
+        st = keep(s, b, r, &t);
         note(b, b->what, result_of(s, r, 0));
     }
+    return st;
 }
 
-static void run_round(sweep *s, bar *b, uint32_t repeat)
+static weft_status run_round(sweep *s, bar *b, uint32_t repeat)
 {
-    for (uint32_t i = 0; i < s->rows.n && !asked_to_stop; i++) {
-        sweep_row *r = &s->rows.at[i];
-        if (r->status != (repeat ? SWEEP_DONE : SWEEP_WAITS))
+    weft_status st = WEFT_OK;
+    for (uint32_t k = 0; st == WEFT_OK && k < s->rows.n && !asked_to_stop; k++) {
+        sweep_row *r = &s->rows.at[repeat % 2 ? s->rows.n - 1 - k : k];
+        if (cli_sweep_has_run(s, r, repeat))
             continue;
-        sweep_try t = {.folder = pool_printf(&s->pool, "%s/%03u-%u", s->out, r->number, repeat + 1),
+        sweep_try t = {.folder = cli_sweep_folder(s, r->number, repeat, false),
                        .repeat = repeat,
                        .tick = draw,
                        .ctx = b,
                        .stop = &asked_to_stop};
         b->what = cli_sweep_label(s, r);
         cli_sweep_run(s, r, &t);
+        if (asked_to_stop) {
+            forget(r, repeat);
+            break;
+        }
         if (r->status != SWEEP_DONE)
             b->all -= s->repeats - 1 - repeat;
+        st = keep(s, b, r, &t);
         note(b, b->what, result_of(s, r, repeat));
     }
-}
-
-static weft_status run_all(sweep *s, uint32_t valid, bool terminal)
-{
-    bar b = {
-        .all = s->references.n + s->repeats * valid, .began_ms = clock_ms(), .terminal = terminal};
-    run_references(s, &b);
-    for (uint32_t repeat = 0; repeat < s->repeats; repeat++)
-        run_round(s, &b, repeat);
-    for (uint32_t i = 0; i < s->rows.n; i++) {
-        sweep_row *r = &s->rows.at[i];
-        if (r->status == SWEEP_WAITS) {
-            r->status = SWEEP_FAILED;
-            r->why = "stopped before it began";
-        }
-        cli_sweep_compare(s, r, s->references.n ? &s->references.at[r->reference].row : NULL);
-    }
-    weft_status st = cli_sweep_write(s);
-    cli_sweep_print(s);
-    printf("runs, sweep.csv and sweep.json are in %s\n", s->out);
-    if (st == WEFT_OK && asked_to_stop)
-        st = err_fail(WEFT_IO, "the sweep was stopped by a signal");
     return st;
 }
 
-/* No combination is valid: the request itself is the error. */
-static weft_status none_lawful(const sweep *s)
+/* Runs that there are to do, of which `done` are: those of failed rows are not. */
+static void count_runs(const sweep *s, uint64_t done, bar *b)
 {
-    for (uint32_t i = 0; i < s->rows.n; i++)
-        log_line(WEFT_LOG_ERROR, "combination %u: %s", s->rows.at[i].number, s->rows.at[i].why);
-    return err_fail(WEFT_USAGE, "none of the %u combinations of %s can run", s->rows.n, s->ini);
-}
-
-static void print_plan(sweep *s)
-{
+    b->done = b->before = done;
+    b->all = s->compare ? s->references.n : 0;
     for (uint32_t i = 0; i < s->rows.n; i++) {
         const sweep_row *r = &s->rows.at[i];
-        if (r->status == SWEEP_WAITS)
-            printf("%3u  %s: %u rank%s, %.1f MiB at most a rank, sends %llu bytes a step\n",
-                   r->number, cli_sweep_label(s, r), r->plan.ranks, r->plan.ranks == 1 ? "" : "s",
-                   (double)r->plan.peak / 1048576.0, (unsigned long long)r->plan.sent);
-        else
-            printf("%3u  %s: %s: %s\n", r->number, cli_sweep_label(s, r), cli_sweep_status(r),
-                   r->why);
+        if (r->status == SWEEP_WAITS || r->status == SWEEP_DONE)
+            b->all += s->repeats;
+        else if (!r->plan.status && r->status != SWEEP_SAME)
+            b->all += r->samples + 1; /* failed before the interruption */
     }
+}
+
+static void settle_rows(sweep *s)
+{
+    if (s->baseline < 0)
+        for (uint32_t i = s->rows.n; i-- > 0;)
+            s->baseline = s->rows.at[i].status == SWEEP_DONE ? (int32_t)i : s->baseline;
+    else if (s->rows.at[s->baseline].status == SWEEP_SAME)
+        s->baseline = (int32_t)s->rows.at[s->baseline].same;
+    for (uint32_t i = 0; i < s->rows.n; i++) {
+        sweep_row *r = &s->rows.at[i];
+        cli_sweep_compare(s, r, s->compare ? &s->references.at[r->reference].row : NULL);
+    }
+    cli_sweep_judge(s);
+}
+
+static weft_status run_all(sweep *s, uint64_t done, bool terminal)
+{
+    bar b = {.began_ms = clock_ms(), .written_ms = clock_ms(), .terminal = terminal};
+    count_runs(s, done, &b);
+    weft_status st = cli_sweep_write(s);
+    if (st == WEFT_OK)
+        st = run_references(s, &b);
+    for (uint32_t repeat = 0; repeat < s->repeats && st == WEFT_OK; repeat++)
+        st = run_round(s, &b, repeat);
+    if (st == WEFT_OK && !asked_to_stop)
+        st = cli_sweep_ledger_complete(s);
+    settle_rows(s);
+    if (st == WEFT_OK)
+        st = cli_sweep_write(s);
+    cli_sweep_print(s);
+    printf("runs, sweep.csv and sweep.json are in %s\n", s->out);
+    s->stopped = st == WEFT_OK && asked_to_stop;
+    if (s->stopped)
+        log_line(WEFT_LOG_INFO,
+                 "the sweep was stopped after %llu of %llu runs; the same command "
+                 "goes on",
+                 (unsigned long long)b.done, (unsigned long long)b.all);
+    return st;
+}
+
+/* No earlier row has the same reason. */
+static bool is_first_to_say(const sweep *s, uint32_t row)
+{
+    for (uint32_t i = 0; i < row; i++)
+        if (!strcmp(s->rows.at[i].why, s->rows.at[row].why))
+            return false;
+    return true;
+}
+
+/* No combination is valid: the request itself is the error. Each reason is said once. */
+static weft_status none_lawful(const sweep *s)
+{
+    uint32_t reasons = 0;
+    for (uint32_t i = 0; i < s->rows.n; i++)
+        reasons += is_first_to_say(s, i);
+    if (reasons == 1)
+        return err_fail(WEFT_USAGE, "%s (none of the %u combinations of %s can run)",
+                        s->rows.at[0].why, s->rows.n, s->ini);
+    for (uint32_t i = 0; i < s->rows.n; i++)
+        if (is_first_to_say(s, i))
+            log_line(WEFT_LOG_ERROR, "combination %u: %s", s->rows.at[i].number, s->rows.at[i].why);
+    return err_fail(WEFT_USAGE, "none of the %u combinations of %s can run", s->rows.n, s->ini);
 }
 
 static bool any_done(const sweep *s)
@@ -225,6 +327,35 @@ static bool any_done(const sweep *s)
     return false;
 }
 
+enum flag { PLAN, JSON, AFRESH };
+
+static weft_status show_plan(sweep *s, bool json)
+{
+    if (!json) {
+        cli_sweep_print_plan(s);
+        return WEFT_OK;
+    }
+    json_t *root = cli_sweep_json(s);
+    const bool bad = json_dumpf(root, stdout, JSON_INDENT(1)) || fputc('\n', stdout) == EOF;
+    json_decref(root);
+    return bad ? err_fail_errno(WEFT_IO, "the plans could not be written as JSON") : WEFT_OK;
+}
+
+static weft_status stop_early(sweep *s)
+{
+    s->stopped = true;
+    log_line(WEFT_LOG_INFO, "the sweep was stopped before a run; the same command starts it");
+    return WEFT_OK;
+}
+
+/* The folder has all runs of this sweep: the table again. The files stay as they are. */
+static void print_finished(sweep *s)
+{
+    settle_rows(s);
+    cli_sweep_print(s);
+    printf("runs, sweep.csv and sweep.json are in %s\n", s->out);
+}
+
 static weft_status do_sweep(sweep *s, const cli_job *j, outlock *lock)
 {
     bar b = {.terminal = isatty(STDERR_FILENO), .began_ms = clock_ms()};
@@ -233,25 +364,30 @@ static weft_status do_sweep(sweep *s, const cli_job *j, outlock *lock)
     if (st != WEFT_OK)
         return st;
     uint32_t valid = plan_rows(s, &b);
+    if (asked_to_stop)
+        return stop_early(s);
     if (!valid)
         return none_lawful(s);
-    if (j->flag[0]) {
-        print_plan(s);
-        return WEFT_OK;
-    }
+    if (j->flag[PLAN])
+        return show_plan(s, j->flag[JSON]);
+    uint64_t done = 0;
     st = find_references(s);
+    if (st == WEFT_OK && asked_to_stop)
+        return stop_early(s);
     if (st == WEFT_OK)
-        st = run_outdir_prepare(s->out, true, 0, lock);
-    if (st == WEFT_OK)
-        st = run_all(s, valid, b.terminal);
-    if (st == WEFT_OK && !any_done(s))
+        st = cli_sweep_ledger_open(s, j->flag[AFRESH], lock, &done);
+    if (st == WEFT_OK && s->finished)
+        print_finished(s);
+    else if (st == WEFT_OK)
+        st = run_all(s, done, b.terminal);
+    if (st == WEFT_OK && !s->stopped && !any_done(s))
         st = err_fail(WEFT_IO, "no combination of %s was completed", s->ini);
     return st;
 }
 
 int cli_sweep_main(const command *c, int argc, char **argv)
 {
-    static const char *const flags[] = {"--plan", NULL};
+    static const char *const flags[] = {"--plan", "--json", "--afresh", NULL};
     sweep s = {0};
     outlock lock = {0};
     cli_job j;
@@ -263,12 +399,18 @@ int cli_sweep_main(const command *c, int argc, char **argv)
     }
     if (!j.ini) {
         status = cli_usage(c, "name the INI file of a sweep, or comm for collectives");
+    } else if (j.flag[JSON] && !j.flag[PLAN]) {
+        status = cli_usage(c, "--json prints plans: with --plan; a sweep that runs writes "
+                              "OUT/sweep.json");
     } else {
         sigaction(SIGTERM, &act, NULL);
         sigaction(SIGINT, &act, NULL);
         status = cli_fail(do_sweep(&s, &j, &lock));
+        status = s.stopped ? STOPPED : status;
         run_outlock_release(&lock, 0);
     }
+    if (s.ledger)
+        close(s.ledger);
     cli_sweep_free(&s);
     free(j.overrides);
     return status;

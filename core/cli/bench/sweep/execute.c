@@ -9,6 +9,8 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/number/digest.h"
+#include "host/host.h"
 #include "host/watch.h"
 #include "run/train.h"
 
@@ -16,10 +18,12 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -63,10 +67,10 @@ static weft_status set_all(config *c, const char *const *settings)
 static weft_status set_row(const sweep *s, const sweep_row *r, bool alone, config *c)
 {
     weft_status st = WEFT_OK;
-    for (uint32_t i = 0; i < s->naxes && st == WEFT_OK; i++) {
-        const sweep_axis *a = &s->axis[i];
-        if (strcmp(a->key, SWEEP_RANKS) && (!alone || changes_results(a->key)))
-            st = config_set(c, a->key, r->value[i], a->where);
+    for (uint32_t i = 0; i < s->ncolumns && st == WEFT_OK; i++) {
+        const char *key = s->column[i].key;
+        if (r->value[i] && strcmp(key, SWEEP_RANKS) && (!alone || changes_results(key)))
+            st = config_set(c, key, r->value[i], s->axis[s->column[i].axis].where);
     }
     return st;
 }
@@ -99,6 +103,54 @@ weft_status cli_sweep_job(const sweep *s, const sweep_row *r, bool alone, const 
 
 /* --- planning --- */
 
+/* Plugins lie in folders named after their kind. One rank uses no transport. */
+static bool is_transport(const char *path)
+{
+    const char *file = strrchr(path, '/'), *kind = "/comm";
+    const size_t n = strlen(kind);
+    return file && file - path >= (ptrdiff_t)n && !memcmp(file - n, kind, n);
+}
+
+/* A number of the lines in any order, which depends on when a plugin was looked at. */
+static uint64_t digest_lines(char *text)
+{
+    uint64_t sum = 0;
+    for (char *line; (line = strsep(&text, "\n"));) {
+        uint64_t h = DIGEST_BEGIN;
+        digest_mix(&h, line, strlen(line));
+        sum += h;
+    }
+    return sum;
+}
+
+/* A number of all that the job is: its keys, with the sizes of the mesh axes; its plan; the files
+ * of its plugins. Keys of plugins that it does not use are not in it, nor [comm] on one rank. */
+static uint64_t identity_of(config *cfg, const run_prepared *p)
+{
+    const host_file *files;
+    uint32_t n = 0;
+    const bool alone = p->spec.ranks == 1;
+    uint64_t h = DIGEST_BEGIN, keys;
+    for (uint32_t a = 0; a < p->spec.mesh.n; a++) {
+        char size[16];
+        snprintf(size, sizeof size, "%u", p->spec.mesh.size[a]);
+        if (config_set(cfg, p->spec.size_key[a], size, "weft bench") != WEFT_OK)
+            return 0;
+    }
+    if (host_used_files(p->host, true, &files, &n) != WEFT_OK)
+        return 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (!alone || !is_transport(files[i].path))
+            digest_mix(&h, files[i].digest, strlen(files[i].digest));
+    char *text = config_dump_used(cfg, alone ? "comm" : NULL);
+    keys = digest_lines(text);
+    free(text);
+    digest_mix(&h, &keys, sizeof keys);
+    digest_mix(&h, &p->plans.digest, sizeof p->plans.digest);
+    digest_mix(&h, &p->spec.ranks, sizeof p->spec.ranks);
+    return h;
+}
+
 /* Bytes per step over the measured steps: periodic lists do not run in each. */
 static void plan_here(const sweep *s, config *cfg, uint32_t ranks, sweep_plan *out)
 {
@@ -115,6 +167,12 @@ static void plan_here(const sweep *s, config *cfg, uint32_t ranks, sweep_plan *o
     out->ranks = p.spec.ranks;
     out->exact = p.spec.compute == WEFT_F32 && !p.plans.at[0].changes;
     out->peak = p.plans.peak;
+    out->bubble = p.plans.stage_axis >= 0 ? plan_bubble(&p.plans, false) : 0;
+    for (uint32_t r = 0; r < p.spec.ranks; r++)
+        out->flops += plan_of(&p.plans, r)->flops_step;
+    const char *threads = config_raw(cfg, "device.threads"); /* a number that it checked, or auto */
+    out->threads = threads ? (uint32_t)strtoul(threads, NULL, 10) : 0;
+    out->identity = identity_of(cfg, &p);
     out->sent = plan_sent_in(plan_of(&p.plans, 0), s->warmup + 1, s->warmup + s->steps) / s->steps;
 }
 
@@ -294,6 +352,22 @@ static void settle(sweep *s, sweep_row *r, const sweep_try *t, int status, bool 
     }
 }
 
+static double seconds_of(struct timeval t)
+{
+    return (double)t.tv_sec + (double)t.tv_usec * 1e-6;
+}
+
+/* The processors that others kept busy meanwhile, and the memory of the largest of its processes,
+ * which the launcher has waited for. */
+static void note_use(sweep_row *r, const struct rusage *used, double wall, double busy)
+{
+    const double own = seconds_of(used->ru_utime) + seconds_of(used->ru_stime);
+    const double others = (busy - own) / wall;
+    const uint64_t resident = (uint64_t)used->ru_maxrss * 1024;
+    r->other_cores = others > r->other_cores ? others : r->other_cores;
+    r->resident = resident > r->resident ? resident : r->resident;
+}
+
 void cli_sweep_run(sweep *s, sweep_row *r, const sweep_try *t)
 {
     char *file = pool_printf(&s->pool, "%s.ini", t->folder);
@@ -316,8 +390,12 @@ void cli_sweep_run(sweep *s, sweep_row *r, const sweep_try *t)
         return;
     }
     setpgid(child, child);
+    const uint64_t began = clock_ns();
+    const double busy = cli_sweep_busy_seconds();
     bool in_time = stand_by(s, t, child);
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+    struct rusage used = {0};
+    while (wait4(child, &status, 0, &used) < 0 && errno == EINTR)
         ;
+    note_use(r, &used, (double)(clock_ns() - began) * 1e-9, cli_sweep_busy_seconds() - busy);
     settle(s, r, t, status, in_time, log);
 }

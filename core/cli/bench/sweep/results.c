@@ -93,12 +93,17 @@ static int by_value(const void *x, const void *y)
     return a < b ? -1 : a > b;
 }
 
+double cli_sweep_run_rate(const sweep_row *r, uint32_t repeat)
+{
+    return r->sample[repeat].tokens / (r->sample[repeat].step_ms * 1e-3);
+}
+
 sweep_rate cli_sweep_rate_of(const sweep_row *r)
 {
     double rate[100];
     const uint32_t n = r->samples < 100 ? r->samples : 100;
     for (uint32_t i = 0; i < n; i++)
-        rate[i] = r->sample[i].tokens / (r->sample[i].step_ms * 1e-3);
+        rate[i] = cli_sweep_run_rate(r, i);
     if (!n)
         return (sweep_rate){0};
     qsort(rate, n, sizeof *rate, by_value);

@@ -1,31 +1,30 @@
-/* cli/bench/sweep/table.c: the rows for people, as CSV, and as JSON (see sweep.h). */
+/* cli/bench/sweep/table.c: the rows for people, the fastest first (see sweep.h). */
 #include "cli/bench/sweep/sweep.h"
 
-#include "base/err.h"
-
-#include <inttypes.h>
-#include <jansson.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define NUMBERS 12
-static const char *const heads[NUMBERS] = {"ranks",     "tokens/s", "from..to", "step ms",
-                                           "compute",   "exposed",  "bubble",   "optimizer",
-                                           "peak/rank", "sent",     "MFU %",    "loss"};
+#define NUMBERS 16
+#define VAGUE 2.0 /* wider bounds than this times the median say nothing */
+#define SENT 13u  /* column that is words, among the numbers */
+static const char *const heads[NUMBERS] = {
+    "ranks",  "tokens/s", "95 %",      "ratio",     "scaling",  "step ms", "compute", "exposed",
+    "bubble", "bubble %", "optimizer", "peak/rank", "resident", "sent",    "MFU %",   "loss"};
 
 const char *cli_sweep_status(const sweep_row *r)
 {
-    static const char *const words[] = {"waits", "done", "skipped", "failed"};
+    static const char *const words[] = {"waits", "done", "skipped", "failed", "same"};
     return words[r->status];
 }
 
 const char *cli_sweep_label(sweep *s, const sweep_row *r)
 {
     char *text = pool_text(&s->pool, "");
-    for (uint32_t i = 0; i < s->naxes; i++)
-        if (s->axis[i].n > 1)
-            text = pool_printf(&s->pool, "%s%s%s=%s", text, *text ? "  " : "", s->axis[i].head,
-                               r->value[i]);
+    for (uint32_t c = 0; c < s->ncolumns; c++)
+        if (s->column[c].varies && r->value[c])
+            text = pool_printf(&s->pool, "%s%s%s=%s", text, *text ? "  " : "", s->column[c].head,
+                               r->value[c]);
     return *text ? text : "the one combination";
 }
 
@@ -48,48 +47,93 @@ static const char *loss_word(sweep *s, const sweep_row *r)
     return pool_printf(&s->pool, "differs: %.1e at step %u", r->worst, r->worst_step);
 }
 
+static const char *real(sweep *s, const char *form, double v)
+{
+    char text[40];
+    snprintf(text, sizeof text, isfinite(v) ? form : "-", v);
+    return pool_text(&s->pool, text);
+}
+
 /* The cells of a row that has run. */
 static void fill(sweep *s, const sweep_row *r, const char *out[NUMBERS])
 {
     pool *p = &s->pool;
     const sweep_rate rate = cli_sweep_rate_of(r);
     const sweep_sample m = cli_sweep_mean(r);
+    const sweep_verdict *v = &r->verdict;
     const char *plan = m.sent == r->plan.sent
                            ? "as planned"
                            : pool_printf(p, "planned %s", human(s, r->plan.sent));
-    out[0] = pool_printf(p, "%u", r->plan.ranks);
+    out[0] = pool_printf(p, "%u%s", r->plan.ranks, cli_sweep_is_crowded(r) ? "!" : "");
     out[1] = pool_printf(p, "%.0f", rate.median);
-    out[2] = pool_printf(p, "%.0f..%.0f", rate.least, rate.most);
-    out[3] = pool_printf(p, "%.2f", m.step_ms);
-    out[4] = pool_printf(p, "%.2f", m.compute_ms);
-    out[5] = pool_printf(p, "%.2f", m.exposed_ms);
-    out[6] = pool_printf(p, "%.2f", m.bubble_ms);
-    out[7] = pool_printf(p, "%.2f", m.optimizer_ms);
-    out[8] = human(s, m.peak);
-    out[9] = m.sent || r->plan.sent ? pool_printf(p, "%s, %s", human(s, m.sent), plan) : "nothing";
-    out[10] = pool_printf(p, "%.1f", m.mfu_ms * 100);
-    out[11] = loss_word(s, r);
+    out[2] = v->high <= VAGUE * rate.median ? pool_printf(p, "%.0f..%.0f", v->low, v->high) : "-";
+    out[3] = real(s, "%.3f", v->ratio);
+    out[4] = real(s, "%.2f", v->efficiency);
+    out[5] = pool_printf(p, "%.2f", m.step_ms);
+    out[6] = pool_printf(p, "%.2f", m.compute_ms);
+    out[7] = pool_printf(p, "%.2f", m.exposed_ms);
+    out[8] = pool_printf(p, "%.2f", m.bubble_ms);
+    out[9] = pool_printf(p, "%.1f/%.1f", 100 * m.bubble_ms / m.step_ms, 100 * r->plan.bubble);
+    out[10] = pool_printf(p, "%.2f", m.optimizer_ms);
+    out[11] = human(s, m.peak);
+    out[12] = human(s, r->resident);
+    out[13] = m.sent || r->plan.sent ? pool_printf(p, "%s, %s", human(s, m.sent), plan) : "nothing";
+    out[14] = pool_printf(p, "%.1f", m.mfu_ms * 100);
+    out[15] = loss_word(s, r);
 }
 
+#define CELLS (1 + SWEEP_COLUMNS + NUMBERS) /* place, keys, numbers */
 typedef struct grid {
-    const char *(*cell)[SWEEP_AXES + NUMBERS]; /* [row][column]; NULL from a reason on */
-    uint32_t width[SWEEP_AXES + NUMBERS], columns, keys;
+    const char *(*cell)[CELLS]; /* [row][column]; NULL from a reason on */
+    const sweep_row **row;      /* [row]; that of the heads is NULL */
+    uint32_t width[CELLS], columns, keys;
 } grid;
+
+static int by_place(const void *x, const void *y)
+{
+    const sweep_row *a = *(const sweep_row *const *)x, *b = *(const sweep_row *const *)y;
+    const bool da = a->status == SWEEP_DONE, db = b->status == SWEEP_DONE;
+    if (da != db)
+        return da ? -1 : 1;
+    if (da) {
+        const double ra = cli_sweep_rate_of(a).median, rb = cli_sweep_rate_of(b).median;
+        if (ra != rb)
+            return ra > rb ? -1 : 1;
+    }
+    return a->number < b->number ? -1 : 1;
+}
+
+static void fill_row(sweep *s, grid *g, uint32_t i)
+{
+    const sweep_row *r = g->row[i];
+    const char **cell = g->cell[i];
+    cell[0] = !r                        ? "place"
+              : r->status == SWEEP_DONE ? pool_printf(&s->pool, "%u", r->verdict.rank)
+                                        : "-";
+    for (uint32_t c = 0; c < s->ncolumns; c++) {
+        const bool ranks = !strcmp(s->column[c].key, SWEEP_RANKS);
+        cell[1 + c] = !r ? s->column[c].head : r->value[c] ? r->value[c] : "-";
+        if (r && ranks && r->plan.ranks) /* also where a bundle leaves them to the sizes */
+            cell[1 + c] =
+                pool_printf(&s->pool, "%u%s", r->plan.ranks, cli_sweep_is_crowded(r) ? "!" : "");
+    }
+    for (uint32_t k = 0; !r && k < NUMBERS; k++)
+        cell[g->keys + k] = heads[k];
+    if (r && r->status == SWEEP_DONE)
+        fill(s, r, &cell[g->keys]);
+}
 
 static void make_grid(sweep *s, grid *g)
 {
     g->cell = pool_array(&s->pool, (uint64_t)s->rows.n + 1, sizeof *g->cell);
-    g->keys = s->naxes;
-    g->columns = s->naxes + NUMBERS;
-    for (uint32_t i = 0; i <= s->rows.n; i++) {
-        const sweep_row *r = i ? &s->rows.at[i - 1] : NULL;
-        for (uint32_t a = 0; a < s->naxes; a++)
-            g->cell[i][a] = r ? r->value[a] : s->axis[a].head;
-        for (uint32_t k = 0; !r && k < NUMBERS; k++)
-            g->cell[i][s->naxes + k] = heads[k];
-        if (r && r->status == SWEEP_DONE)
-            fill(s, r, &g->cell[i][s->naxes]);
-    }
+    g->row = pool_array(&s->pool, (uint64_t)s->rows.n + 1, sizeof *g->row);
+    g->keys = 1 + s->ncolumns;
+    g->columns = g->keys + NUMBERS;
+    for (uint32_t i = 0; i < s->rows.n; i++)
+        g->row[i + 1] = &s->rows.at[i];
+    qsort(g->row + 1, s->rows.n, sizeof *g->row, by_place);
+    for (uint32_t i = 0; i <= s->rows.n; i++)
+        fill_row(s, g, i);
     for (uint32_t c = 0; c < g->columns; c++)
         for (uint32_t i = 0; i <= s->rows.n; i++) {
             uint32_t n = g->cell[i][c] ? (uint32_t)strlen(g->cell[i][c]) : 0;
@@ -97,191 +141,85 @@ static void make_grid(sweep *s, grid *g)
         }
 }
 
-/* The ranks have a column among the keys. */
-static bool ranks_listed(const sweep *s)
+/* The ranks have a column among the keys, or the key is the same in all rows. */
+static bool is_hidden(const sweep *s, const grid *g, uint32_t c)
 {
-    for (uint32_t i = 0; i < s->naxes; i++)
-        if (!strcmp(s->axis[i].key, SWEEP_RANKS))
-            return s->axis[i].n > 1;
+    if (c >= 1 && c < g->keys)
+        return !s->column[c - 1].varies;
+    for (uint32_t i = 0; c == g->keys && i < s->ncolumns; i++)
+        if (!strcmp(s->column[i].key, SWEEP_RANKS) && s->column[i].varies)
+            return true;
     return false;
 }
 
-static void print_best(sweep *s)
+static void print_row(const sweep *s, const grid *g, uint32_t i)
 {
-    const sweep_row *best = NULL;
-    uint32_t count[4] = {0};
+    const sweep_row *r = g->row[i];
+    for (uint32_t c = 0; c < g->columns && g->cell[i][c]; c++) {
+        const bool last = c + 1 == g->columns, key = c >= 1 && c < g->keys;
+        if (is_hidden(s, g, c))
+            continue;
+        printf(key || last || c == g->keys + SENT ? "%-*s%s" : "%*s%s", last ? 0 : (int)g->width[c],
+               g->cell[i][c], last ? "" : "  ");
+    }
+    if (r && r->status != SWEEP_DONE)
+        printf("%s: %s", cli_sweep_status(r), r->status == SWEEP_WAITS ? "not run" : r->why);
+    printf("\n");
+}
+
+static void print_end(sweep *s, const grid *g)
+{
+    uint32_t count[5] = {0}, first = 0;
+    const char *warning;
     for (uint32_t i = 0; i < s->rows.n; i++) {
         const sweep_row *r = &s->rows.at[i];
         count[r->status]++;
-        if (r->status == SWEEP_DONE &&
-            (!best || cli_sweep_rate_of(r).median > cli_sweep_rate_of(best).median))
-            best = r;
+        first += r->status == SWEEP_DONE && r->verdict.rank == 1;
     }
     printf("\n%u done, %u skipped, %u failed", count[SWEEP_DONE], count[SWEEP_SKIPPED],
            count[SWEEP_FAILED]);
+    if (count[SWEEP_SAME])
+        printf(", %u the same as another", count[SWEEP_SAME]);
+    if (count[SWEEP_WAITS])
+        printf(", %u not run", count[SWEEP_WAITS]);
     if (s->left_out)
         printf(", %u left out by only and skip", s->left_out);
-    if (best)
-        printf("; most tokens/s: %s", cli_sweep_label(s, best));
+    if (count[SWEEP_DONE])
+        printf("; most tokens/s: %s", cli_sweep_label(s, g->row[1]));
+    if (first > 1)
+        printf(" (%u cannot be told apart from it)", first - 1);
     printf("\n");
+    if (s->baseline >= 0)
+        printf("ratio: to combination %u, %s\n", s->rows.at[s->baseline].number,
+               cli_sweep_label(s, &s->rows.at[s->baseline]));
+    for (uint32_t i = 0; (warning = cli_sweep_warning(s, i)); i++)
+        printf("warning: %s\n", warning);
 }
 
 void cli_sweep_print(sweep *s)
 {
     grid g = {0};
     make_grid(s, &g);
-    const bool twice = ranks_listed(s);
-    for (uint32_t i = 0; i <= s->rows.n; i++) {
-        const sweep_row *r = i ? &s->rows.at[i - 1] : NULL;
-        for (uint32_t c = 0; c < g.columns && g.cell[i][c]; c++) {
-            bool last = c + 1 == g.columns, key = c < g.keys;
-            if ((c == g.keys && twice) || (key && s->axis[c].n == 1))
-                continue; /* said already, or the same in all rows */
-            printf(key || last || c == g.keys + 9 ? "%-*s%s" : "%*s%s", last ? 0 : (int)g.width[c],
-                   g.cell[i][c], last ? "" : "  ");
-        }
-        if (r && r->status != SWEEP_DONE)
-            printf("%s: %s", cli_sweep_status(r), r->why);
-        printf("\n");
-    }
-    print_best(s);
+    for (uint32_t i = 0; i <= s->rows.n; i++)
+        print_row(s, &g, i);
+    print_end(s, &g);
 }
 
-/* --- files --- */
-
-static void csv_text(FILE *f, const char *text, bool last)
+void cli_sweep_print_plan(sweep *s)
 {
-    if (strpbrk(text, ",\"\n\r")) {
-        fputc('"', f);
-        for (; *text; text++)
-            fprintf(f, *text == '"' ? "\"\"" : "%c", *text);
-        fputc('"', f);
-    } else {
-        fputs(text, f);
-    }
-    fputc(last ? '\n' : ',', f);
-}
-
-static void csv_numbers(FILE *f, const sweep_row *r)
-{
-    const sweep_rate rate = cli_sweep_rate_of(r);
-    const sweep_sample m = cli_sweep_mean(r);
-    fprintf(f, "%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,", rate.median, rate.least, rate.most,
-            m.step_ms, m.compute_ms, m.exposed_ms, m.bubble_ms, m.optimizer_ms);
-    fprintf(f, "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.9g,", m.peak, m.sent, r->plan.sent, m.mfu_ms);
-    if (r->worst < 0)
-        fprintf(f, ",,");
-    else
-        fprintf(f, "%s,%.9g,", r->worst <= cli_sweep_bound(r) ? "yes" : "no", r->worst);
-}
-
-static weft_status write_csv(const sweep *s, const char *path)
-{
-    FILE *f = fopen(path, "we");
-    if (!f)
-        return err_fail_errno(WEFT_IO, "%s cannot be written", path);
-    for (uint32_t i = 0; i < s->naxes; i++)
-        if (strcmp(s->axis[i].key, SWEEP_RANKS))
-            csv_text(f, s->axis[i].key, false);
-    fprintf(f, "ranks,status,tokens_per_s,tokens_per_s_min,tokens_per_s_max,step_ms,compute_ms,"
-               "exposed_comm_ms,bubble_ms,optimizer_ms,peak_bytes,sent_bytes,sent_bytes_planned,"
-               "mfu,loss_agrees,loss_difference,why\n");
     for (uint32_t i = 0; i < s->rows.n; i++) {
         const sweep_row *r = &s->rows.at[i];
-        const char *asked = cli_sweep_value(s, r, SWEEP_RANKS);
-        for (uint32_t a = 0; a < s->naxes; a++)
-            if (strcmp(s->axis[a].key, SWEEP_RANKS))
-                csv_text(f, r->value[a], false);
-        if (r->plan.ranks)
-            fprintf(f, "%u,", r->plan.ranks);
+        if (r->status == SWEEP_WAITS)
+            printf("%3u  %s: %u rank%s, %.4g GFLOP a step, bubble %.1f %%, %.1f MiB at most a "
+                   "rank, sends %llu bytes a step\n",
+                   r->number, cli_sweep_label(s, r), r->plan.ranks, r->plan.ranks == 1 ? "" : "s",
+                   r->plan.flops * 1e-9, 100 * r->plan.bubble, (double)r->plan.peak / 1048576.0,
+                   (unsigned long long)r->plan.sent);
         else
-            csv_text(f, asked ? asked : "", false);
-        csv_text(f, cli_sweep_status(r), false);
-        if (r->status == SWEEP_DONE)
-            csv_numbers(f, r);
-        else
-            fputs(",,,,,,,,,,,,,,", f);
-        csv_text(f, r->status == SWEEP_DONE ? "" : r->why, true);
+            printf("%3u  %s: %s: %s\n", r->number, cli_sweep_label(s, r), cli_sweep_status(r),
+                   r->why);
     }
-    bool bad = ferror(f);
-    return fclose(f) || bad ? err_fail_errno(WEFT_IO, "%s cannot be written", path) : WEFT_OK;
-}
-
-static void put_real(json_t *to, const char *key, double v)
-{
-    json_object_set_new(to, key, isfinite(v) ? json_real(v) : json_null());
-}
-
-static void put_bytes(json_t *to, const char *key, uint64_t n)
-{
-    json_object_set_new(to, key, json_integer((json_int_t)n));
-}
-
-static void json_numbers(json_t *to, const sweep_row *r)
-{
-    const sweep_rate rate = cli_sweep_rate_of(r);
-    const sweep_sample m = cli_sweep_mean(r);
-    json_t *runs = json_array(), *rates = json_object(), *loss = json_object();
-    for (uint32_t i = 0; i < r->samples; i++)
-        json_array_append_new(runs, json_real(r->sample[i].tokens / (r->sample[i].step_ms * 1e-3)));
-    put_real(rates, "median", rate.median);
-    put_real(rates, "min", rate.least);
-    put_real(rates, "max", rate.most);
-    json_object_set_new(rates, "runs", runs);
-    json_object_set_new(to, "tokens_per_s", rates);
-    put_real(to, "step_ms", m.step_ms);
-    put_real(to, "compute_ms", m.compute_ms);
-    put_real(to, "exposed_comm_ms", m.exposed_ms);
-    put_real(to, "bubble_ms", m.bubble_ms);
-    put_real(to, "optimizer_ms", m.optimizer_ms);
-    put_bytes(to, "peak_bytes", m.peak);
-    put_bytes(to, "sent_bytes", m.sent);
-    put_bytes(to, "sent_bytes_planned", r->plan.sent);
-    put_real(to, "mfu", m.mfu_ms);
-    if (r->worst >= 0) {
-        json_object_set_new(loss, "agrees", json_boolean(r->worst <= cli_sweep_bound(r)));
-        put_real(loss, "difference", r->worst);
-        put_real(loss, "bound", cli_sweep_bound(r));
-        put_bytes(loss, "step", r->worst_step);
-    }
-    json_object_set_new(to, "loss", r->worst >= 0 ? json_incref(loss) : json_null());
-    json_decref(loss);
-}
-
-static json_t *row_json(const sweep *s, const sweep_row *r)
-{
-    json_t *x = json_object(), *values = json_object();
-    for (uint32_t i = 0; i < s->naxes; i++)
-        if (strcmp(s->axis[i].key, SWEEP_RANKS))
-            json_object_set_new(values, s->axis[i].key, json_string(r->value[i]));
-    json_object_set_new(x, "number", json_integer(r->number));
-    json_object_set_new(x, "values", values);
-    json_object_set_new(x, "ranks", r->plan.ranks ? json_integer(r->plan.ranks) : json_null());
-    json_object_set_new(x, "status", json_string(cli_sweep_status(r)));
-    if (r->status == SWEEP_DONE)
-        json_numbers(x, r);
-    else
-        json_object_set_new(x, "why", json_string(r->why));
-    return x;
-}
-
-weft_status cli_sweep_write(sweep *s)
-{
-    char *path = pool_printf(&s->pool, "%s/sweep.csv", s->out);
-    weft_status st = write_csv(s, path);
-    json_t *root = json_object(), *rows = json_array();
-    for (uint32_t i = 0; i < s->rows.n; i++)
-        json_array_append_new(rows, row_json(s, &s->rows.at[i]));
-    put_bytes(root, "version", 1);
-    json_object_set_new(root, "sweep", json_string(s->ini));
-    put_bytes(root, "warmup", s->warmup);
-    put_bytes(root, "steps", s->steps);
-    put_bytes(root, "repeats", s->repeats);
-    put_bytes(root, "left_out", s->left_out);
-    json_object_set_new(root, "rows", rows);
-    path = pool_printf(&s->pool, "%s/sweep.json", s->out);
-    if (st == WEFT_OK && json_dump_file(root, path, JSON_INDENT(1)))
-        st = err_fail_errno(WEFT_IO, "%s cannot be written", path);
-    json_decref(root);
-    return st;
+    const char *warning;
+    for (uint32_t i = 0; (warning = cli_sweep_warning(s, i)); i++)
+        fprintf(stderr, "warning: %s\n", warning);
 }

@@ -3,7 +3,7 @@
  * A thread processes one query head of a sequence; adjacent heads that share keys and values pack
  * them once. Each block of queries loops over blocks of keys (online softmax): a row keeps its
  * maximum and its sum of exponentials, and its accumulated output is rescaled when the maximum
- * grows. Blocks that the causal mask covers completely are skipped. The backward pass
+ * grows. Blocks that the causal mask or `reach` cover completely are skipped. The backward pass
  * (attention_dx.c) needs only the log-sum-exp of each row (lse).
  *
  * All operands are packed first (panel.h): tokens are 3 * heads * dim elements apart, a stride that
@@ -44,14 +44,21 @@ INLINE void load_keys(struct forward *f, const struct head *h, const void *const
     }
 }
 
-/* Replace row r of the scores by exp(scale * s - max) for its `seen` keys and 0 beyond; rescale the
- * row's sum and accumulated output to the new maximum. */
-INLINE void softmax_row(struct forward *f, int r, int64_t seen, int64_t width, const struct head *h)
+/* Replace row r of the scores by exp(scale * s - max) for its keys [from, seen) and 0 for others;
+ * rescale the row's sum and accumulated output to the new maximum. */
+INLINE void softmax_row(struct forward *f, int r, int64_t from, int64_t seen, int64_t width,
+                        const struct head *h)
 {
     const vf least = v_set1(-__builtin_inff());
     float *s = f->s + r * BK, *sum = f->sum + r * VL, *o = f->o + r * h->dp;
+    if (from >= seen) {
+        memset(s, 0, (size_t)width * sizeof *s);
+        return;
+    }
     for (int64_t i = seen / VL * VL; i < width; i += VL)
         v_store(s + i, v_select(v_first(seen - i), v_load(s + i), least));
+    for (int64_t i = 0; i < from; i += VL)
+        v_store(s + i, v_select(v_first(from - i), least, v_load(s + i)));
     vf m = least;
     for (int64_t i = 0; i < width; i += VL)
         m = v_max(v_load(s + i), m);
@@ -89,7 +96,8 @@ INLINE void visit_keys(struct forward *f, const struct head *h, int64_t q0, int6
                               .ldc = BK},
               dt);
     for (int r = 0; r < nq; r++) {
-        softmax_row(f, r, h->causal ? smaller(q0 + r + 1 - k0, seen) : seen, width, h);
+        softmax_row(f, r, first_key(h, q0 + r) - k0,
+                    h->causal ? smaller(q0 + r + 1 - k0, seen) : seen, width, h);
         pack_result(f->s + r * BK, width, dt);
     }
     panel_add(&(struct panel){.a = (const uint32_t *)f->s,
@@ -128,7 +136,7 @@ INLINE void forward_block(struct forward *f, const struct head *h, const struct 
     memset(f->sum, 0, (size_t)(BQ * VL) * sizeof *f->sum);
     for (int r = 0; r < BQ; r++)
         f->max[r] = -__builtin_inff();
-    for (int64_t k0 = 0; k0 < k_end; k0 += BK)
+    for (int64_t k0 = first_key_of(h, q0, nq) / BK * BK; k0 < k_end; k0 += BK)
         visit_keys(f, h, q0, nq, k0, dt);
     finish_rows(f, h, j, q0, nq, dt);
 }
@@ -145,7 +153,7 @@ INLINE void forward_heads(const struct cpu_job *j, int64_t begin, int64_t end, c
     f.sum = take(&scratch, BQ * VL);
     uint32_t *rows = take(&scratch, BK * dp);
     for (int64_t item = begin, packed = -1; item < end; item++) {
-        const struct head h = head_of(j->a, item / heads, item % heads);
+        const struct head h = head_of(j, item / heads, item % heads);
         if (h.k.at != packed)
             load_keys(&f, &h, j->in, rows, dt);
         packed = h.k.at;
@@ -154,8 +162,8 @@ INLINE void forward_heads(const struct cpu_job *j, int64_t begin, int64_t end, c
     }
 }
 
-/* in: qkv [T,3,H,D], or q [T,H,D], k [T,G,D], v [T,G,D]; out: y [T,H,D], lse [T,H]. Item: a query
- * head of a sequence. */
+/* in: qkv [T,3,H,D], or q [T,H,D], k [T,G,D], v [T,G,D]; maybe reach [T]; out: y [T,H,D], lse
+ * [T,H]. Item: a query head of a sequence. */
 void KERNEL(attention)(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch)
 {
 #define CALL(dt) forward_heads(j, begin, end, scratch, dt)

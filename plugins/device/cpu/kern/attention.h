@@ -30,11 +30,13 @@ struct head {
     struct rows q, k, v, y;
     int64_t lse, lstride;
     float scale;
+    const int32_t *reach; /* [n]; NULL: to the beginning of the sequence */
 };
 
 /* Query head h of sequence s. */
-INLINE struct head head_of(const struct cpu_args *a, int64_t s, int64_t h)
+INLINE struct head head_of(const struct cpu_job *j, int64_t s, int64_t h)
 {
+    const struct cpu_args *a = j->a;
     const int64_t t = s * a->sequence, row = a->heads * a->dim, at = h * a->dim;
     struct head r = {.n = a->sequence,
                      .d = a->dim,
@@ -43,7 +45,8 @@ INLINE struct head head_of(const struct cpu_args *a, int64_t s, int64_t h)
                      .y = {0, t * row + at, row},
                      .lse = t * a->heads + h,
                      .lstride = a->heads,
-                     .scale = 1.0f / sqrtf((float)a->dim)};
+                     .scale = 1.0f / sqrtf((float)a->dim),
+                     .reach = a->reach ? (const int32_t *)j->in[a->reach] + t : NULL};
     if (a->fused) {
         r.q = (struct rows){0, t * 3 * row + at, 3 * row};
         r.k = (struct rows){0, r.q.at + row, 3 * row};
@@ -55,6 +58,23 @@ INLINE struct head head_of(const struct cpu_args *a, int64_t s, int64_t h)
         r.v = (struct rows){2, r.k.at, kv_row};
     }
     return r;
+}
+
+/* The first key that query q attends to. Any reach is lawful: a query attends to itself, and to no
+ * token before its sequence. */
+INLINE int64_t first_key(const struct head *h, int64_t q)
+{
+    const int64_t reach = h->reach ? h->reach[q] : q;
+    return reach >= q ? 0 : reach > 0 ? q - reach : q;
+}
+
+/* The first key that any of n queries from q0 on attends to. */
+INLINE int64_t first_key_of(const struct head *h, int64_t q0, int64_t n)
+{
+    int64_t first = h->reach ? first_key(h, q0) : 0;
+    for (int64_t r = 1; h->reach && r < n; r++)
+        first = smaller(first, first_key(h, q0 + r));
+    return first;
 }
 
 /* Address of token t of a head; first[0] is the operand of the queries. */

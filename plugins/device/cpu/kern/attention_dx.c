@@ -77,9 +77,9 @@ INLINE void row_deltas(struct backward *b, const struct head *h, const struct cp
     }
 }
 
-/* Parameters that turn a row of scores into P and dS; keys from `seen` on become zero. */
+/* Parameters that turn a row of scores into P and dS; keys outside of [from, seen) become zero. */
 struct row {
-    int64_t seen;
+    int64_t from, seen;
     float scale, lse, delta;
 };
 
@@ -92,9 +92,9 @@ INLINE struct scores scores_at(const float *s, const float *dp, int64_t i, const
 {
     vf p = v_exp_low(v_fma(v_load(s + i), v_set1(r->scale), v_set1(-r->lse)));
     vf ds = p * (v_load(dp + i) - r->delta);
-    if (i + VL <= r->seen)
+    if (i >= r->from && i + VL <= r->seen)
         return (struct scores){p, ds};
-    const vi in = v_first(r->seen - i);
+    const vi in = v_first(r->seen - i) & ~v_first(r->from - i);
     return (struct scores){(vf)((vi)p & in), (vf)((vi)ds & in)};
 }
 
@@ -146,7 +146,8 @@ INLINE void make_scores(struct backward *b, const struct head *h, const struct c
     struct row rows[BQ + MR];
     for (int64_t r = 0; r < mq; r++)
         rows[r] = r >= nq ? (struct row){0}
-                          : (struct row){h->causal ? smaller(q0 + r + 1 - k0, seen) : seen,
+                          : (struct row){first_key(h, q0 + r) - k0,
+                                         h->causal ? smaller(q0 + r + 1 - k0, seen) : seen,
                                          h->scale, lse[r * h->lstride], b->delta[q0 + r]};
     for (int64_t r = 0; r < mq && dt != WEFT_BF16; r++)
         score_row(b->p + r * BK, b->ds + r * BK, width, &rows[r]);
@@ -173,6 +174,8 @@ INLINE void visit_queries(struct backward *b, const struct head *h, const struct
 {
     const int64_t nq = smaller(h->n - q0, BQ), dp = h->dp;
     const int64_t seen = smaller((h->causal ? q0 + nq : h->n) - k0, BK);
+    if (first_key_of(h, q0, nq) >= k0 + BK)
+        return;
     load_queries(b, h, j, q0, nq, dt);
     make_scores(b, h, j, q0, nq, k0, seen, dt);
     struct panel g = {.a = b->pc,
@@ -243,12 +246,12 @@ INLINE struct backward share_of(const struct backward *b, const struct head *h, 
 INLINE void visit_keys(struct backward *b, const struct cpu_job *j, int64_t s, int64_t h0,
                        int64_t k0, const uint32_t dt)
 {
-    const struct head first = head_of(j->a, s, h0);
+    const struct head first = head_of(j, s, h0);
     const int64_t n = smaller(first.n - k0, BK);
     load_keys(b, &first, token_of(j->in + 1, &first.k, k0, dt),
               token_of(j->in + 1, &first.v, k0, dt), n, dt);
     for (int64_t m = 0; m < sharers(j->a); m++) {
-        const struct head h = head_of(j->a, s, h0 + m);
+        const struct head h = head_of(j, s, h0 + m);
         struct backward share = share_of(b, &h, m);
         for (int64_t q0 = h.causal ? k0 / BQ * BQ : 0; q0 < h.n; q0 += BQ)
             visit_queries(&share, &h, j, q0, k0, dt);
@@ -263,25 +266,26 @@ INLINE void backward_heads(const struct cpu_job *j, int64_t begin, int64_t end, 
     const int64_t kv = j->a->kv_heads, group = sharers(j->a);
     for (int64_t item = begin; item < end; item++) {
         const int64_t s = item / kv, h0 = item % kv * group;
-        const struct head first = head_of(j->a, s, h0);
+        const struct head first = head_of(j, s, h0);
         struct backward b;
         take_buffers(&b, j->a, &first, scratch, dt);
         for (int64_t m = 0; m < group; m++) {
-            const struct head h = head_of(j->a, s, h0 + m);
+            const struct head h = head_of(j, s, h0 + m);
             struct backward share = share_of(&b, &h, m);
             row_deltas(&share, &h, j, dt);
         }
         for (int64_t k0 = 0; k0 < first.n; k0 += BK)
             visit_keys(&b, j, s, h0, k0, dt);
         for (int64_t m = 0; m < group; m++) {
-            const struct head h = head_of(j->a, s, h0 + m);
+            const struct head h = head_of(j, s, h0 + m);
             put_rows(j->out, &h.q, 0, &h, share_of(&b, &h, m).dq, h.n, h.scale, dt);
         }
     }
 }
 
-/* in: dy [T,H,D], the operands of attention, y [T,H,D], lse [T,H]; out: the gradient of each
- * operand, which must not alias any of them. Item: a key/value head of a sequence. */
+/* in: dy [T,H,D], the operands of attention, y [T,H,D], lse [T,H], maybe reach [T]; out: the
+ * gradient of each operand, which must not alias any of them. Item: a key/value head of a sequence.
+ */
 void KERNEL(attention_dx)(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch)
 {
 #define CALL(dt) backward_heads(j, begin, end, scratch, dt)

@@ -6,7 +6,8 @@
 
 #define CPU_KERNEL_PROTOTYPE(name) cpu_kernel KERNEL(name);
 CPU_KERNELS(CPU_KERNEL_PROTOTYPE)
-cpu_scratch KERNEL(attention_scratch), KERNEL(attention_dx_scratch);
+cpu_scratch KERNEL(attention_scratch), KERNEL(attention_dx_scratch),
+    KERNEL(attention_cached_scratch);
 
 /* Call a kernel's body with the activation type as a compile-time constant. */
 #define BY_TYPE(dt, call)                                                                          \

@@ -24,17 +24,19 @@ struct cpu_numbers {
 
 /* The arguments of a prepared op; each op uses some of them. */
 struct cpu_args {
-    int64_t rows;       /* tokens, or elements of a flat op */
-    int64_t cols;       /* features of a row; outputs of a product */
-    int64_t inner;      /* inputs of a product */
-    int64_t heads, dim; /* attention, rope */
-    int64_t kv_heads;   /* attention: heads of keys and values */
-    int64_t fused;      /* ... queries, keys and values are one operand */
-    int64_t sequence, causal;
-    int64_t table, first; /* embedding: rows of the table, id of its first row */
-    int64_t outer, along; /* axis ops: elements before and along the axis; `inner` behind it */
-    int64_t chunk;        /* ... elements along the axis that an item has */
-    int64_t valid;        /* columns of the logits that are not padding */
+    int64_t rows;             /* tokens, or elements of a flat op */
+    int64_t cols;             /* features of a row; outputs of a product */
+    int64_t inner;            /* inputs of a product */
+    int64_t heads, dim;       /* attention, rope */
+    int64_t kv_heads;         /* attention: heads of keys and values */
+    int64_t fused;            /* ... queries, keys and values are one operand */
+    int64_t reach;            /* ... number of the operand `reach`; 0: there is none */
+    int64_t sequence, causal; /* ... tokens of a sequence, or rows of a cache */
+    int64_t table, first;     /* embedding: rows of the table, id of its first row; cache.write: the
+                                 part of x */
+    int64_t outer, along;     /* axis ops: elements before and along the axis; `inner` behind it */
+    int64_t chunk;            /* ... elements along the axis that an item has */
+    int64_t valid;            /* columns of the logits that are not padding */
     double eps, weight;
     uint32_t dt;              /* element type of inputs and activations */
     uint32_t gt[2];           /* ... of outputs that may differ */
@@ -87,6 +89,8 @@ typedef void cpu_kernel(const struct cpu_job *j, int64_t begin, int64_t end, cha
     X(sumsq)                                                                                       \
     X(ew)                                                                                          \
     X(attention)                                                                                   \
+    X(attention_cached)                                                                            \
+    X(product_row)                                                                                 \
     X(attention_dx)
 
 /* Bytes of scratch that a thread needs for a job of these sizes. */
@@ -96,7 +100,7 @@ typedef size_t cpu_scratch(const struct cpu_args *a);
 struct cpu_kernels {
     const char *isa;
     int32_t lanes; /* floats in a vector */
-    cpu_scratch *attention_scratch, *attention_dx_scratch;
+    cpu_scratch *attention_scratch, *attention_dx_scratch, *attention_cached_scratch;
     CPU_KERNELS(CPU_KERNEL_FIELD)
 };
 
@@ -109,6 +113,7 @@ extern const struct cpu_kernels cpu_kernels_plain; /* the only set on non-x86-64
 
 /* Items: what one unit of a kernel's range is. */
 #define FLAT_BLOCK 65536 /* elements of an item of accumulate, cast and sumsq */
+#define PRODUCT_BLOCK 16 /* outputs of an item of product_row */
 #define DRAW_BLOCK 8192  /* elements of an item of random and dropout */
 #define EW_TILE 256      /* elements of an item of ew; floats of a slot */
 #define COLUMN_BLOCK 64  /* columns of an item of the column sums */

@@ -15,16 +15,19 @@ INLINE void turn_head(const char *x, char *y, const float *turn, int64_t half, c
 
 INLINE void turn_rows(const struct cpu_job *j, int64_t begin, int64_t end, const uint32_t dt)
 {
-    const int64_t d = j->a->dim;
-    for (int64_t t = begin; t < end; t++)
+    const int64_t d = j->a->dim, last = j->a->sequence - 1;
+    const int32_t *places = j->a->nin > 1 ? j->in[1] : NULL;
+    for (int64_t t = begin; t < end; t++) {
+        const int64_t given = places ? places[t] : t % j->a->sequence;
+        const float *turn = j->a->turn + (given < 0 ? 0 : given > last ? last : given) * d;
         for (int64_t h = 0; h < j->a->heads; h++) {
             const int64_t at = (t * j->a->heads + h) * d * dt_size(dt);
-            turn_head((const char *)j->in[0] + at, (char *)j->out[0] + at,
-                      j->a->turn + t % j->a->sequence * d, d / 2, dt);
+            turn_head((const char *)j->in[0] + at, (char *)j->out[0] + at, turn, d / 2, dt);
         }
+    }
 }
 
-/* in: x [T,H,D]; out: y [T,H,D]. Item: a row. */
+/* in: x [T,H,D], at i32 [T] or none; out: y [T,H,D]. Item: a row. */
 void KERNEL(rope)(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch)
 {
     (void)scratch;

@@ -3,6 +3,9 @@
  * gcc compiles `#pragma omp parallel` to a call of GOMP_parallel. It is called directly, not by the
  * pragma, because clang would link a second runtime with a thread pool of its own. */
 #include "cpu.h"
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 void GOMP_parallel(void (*body)(void *), void *data, unsigned threads, unsigned flags);
 int omp_get_thread_num(void);
@@ -16,6 +19,28 @@ struct region {
     int64_t items;
 };
 
+/* Zero the upper halves of vector registers, so that code with SSE instructions, such as that of
+ * the core and of libm, does not depend on them: it is up to 40 times slower otherwise. gcc does
+ * so at the end of a function, but not behind a call with a vector as argument. */
+#if defined(__x86_64__)
+static __attribute__((target("avx"))) void zero_upper(void)
+{
+    _mm256_zeroupper();
+}
+#else
+static void zero_upper(void)
+{
+}
+#endif
+
+static void run_items(weft_device *d, cpu_kernel *k, const struct cpu_job *j, int64_t begin,
+                      int64_t end, char *scratch)
+{
+    k(j, begin, end, scratch);
+    if (d->kernels->lanes > 4)
+        zero_upper();
+}
+
 static void body(void *data)
 {
     const struct region *r = data;
@@ -25,7 +50,8 @@ static void body(void *data)
     const int64_t begin = r->items / n * t + r->items % n * t / n;
     const int64_t end = r->items / n * (t + 1) + r->items % n * (t + 1) / n;
     if (begin < end)
-        r->kernel(r->job, begin, end, r->d->scratch + (uint64_t)t * r->d->scratch_each);
+        run_items(r->d, r->kernel, r->job, begin, end,
+                  r->d->scratch + (uint64_t)t * r->d->scratch_each);
 }
 
 /* Use all threads or one: libgomp ends the threads that a smaller region does not use. */
@@ -33,7 +59,7 @@ void cpu_par(weft_device *d, cpu_kernel *k, const struct cpu_job *j, int64_t ite
 {
     struct region r = {d, k, j, items};
     if (d->threads == 1 || items <= few || items <= 1)
-        k(j, 0, items, d->scratch);
+        run_items(d, k, j, 0, items, d->scratch);
     else
         GOMP_parallel(body, &r, (unsigned)d->threads, 0);
 }

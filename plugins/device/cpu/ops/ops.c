@@ -12,6 +12,8 @@
 #define COLS .plan = plan_rows, .run = run_columns
 #define PRODUCT .ready = product_ready, .run = product_run, .drop = product_drop
 #define HEADS .plan = plan_attention, .ready = ready_attention, .run = run_attention
+#define CACHED                                                                                     \
+    .plan = plan_attention_cached, .ready = ready_attention_cached, .run = run_attention_cached
 #define EW .plan = plan_ew, .ready = ready_ew, .run = run_ew, .drop = drop_ew
 
 static const struct cpu_op ops[] = {
@@ -21,9 +23,9 @@ static const struct cpu_op ops[] = {
     {"layernorm", "cTC cC cC", "cTC fT fT", ROWS, AT(layernorm)},
     {"layernorm.dx", "cTC cTC cC fT fT", "cTC", ROWS, AT(layernorm_dx)},
     {"layernorm.dw", "cTC cTC fT fT", "gC gC", COLS, AT(layernorm_dw)},
-    {"rmsnorm", "cTC cC", "cTC fT", ROWS, AT(rmsnorm)},
-    {"rmsnorm.dx", "cTC cTC cC fT", "cTC", ROWS, AT(rmsnorm_dx)},
-    {"rmsnorm.dw", "cTC cTC fT", "gC", COLS, AT(rmsnorm_dw)},
+    {"rmsnorm", "c*TC cC", "c*TC f*T", ROWS, AT(rmsnorm)},
+    {"rmsnorm.dx", "c*TC c*TC cC f*T", "c*TC", ROWS, AT(rmsnorm_dx)},
+    {"rmsnorm.dw", "c*TC c*TC f*T", "gC", COLS, AT(rmsnorm_dw)},
     {"linear", "cT*I c*O*I c*O?", "cT*O", plan_product, PRODUCT, .form = PRODUCT_Y},
     {"linear.dx", "cT*O c*O*I", "cT*I", plan_product, PRODUCT, .form = PRODUCT_DX},
     {"linear.dw", "cT*O cT*I", "g*O*I", plan_product, PRODUCT, .form = PRODUCT_DW},
@@ -36,12 +38,14 @@ static const struct cpu_op ops[] = {
     {"bias_residual", "cT*C c*C cT*C", "cT*C", ROWS, AT(bias_residual)},
     {"swiglu", "cT*F cT*F", "cT*F", ROWS, AT(swiglu)},
     {"swiglu.dx", "cT*F cT*F cT*F", "cT*F cT*F", ROWS, AT(swiglu_dx)},
-    {"rope", "cTHD", "cTHD", plan_rope, ready_rope, run_rows, drop_rope, AT(rope)},
-    {"attention", "cT3HD", "cTHD fTH", HEADS, AT(attention)},
-    {"attention.dx", "cTHD cT3HD cTHD fTH", "cT3HD", HEADS, AT(attention_dx)},
-    {"attention", "cTHD cTGD cTGD", "cTHD fTH", HEADS, AT(attention), .from = 3},
-    {"attention.dx", "cTHD cTHD cTGD cTGD cTHD fTH", "cTHD cTGD cTGD", HEADS, AT(attention_dx),
+    {"rope", "cTHD iT?", "cTHD", plan_rope, ready_rope, run_rows, drop_rope, AT(rope)},
+    {"attention", "cT3HD iT?", "cTHD fTH", HEADS, AT(attention)},
+    {"attention.dx", "cTHD cT3HD cTHD fTH iT?", "cT3HD", HEADS, AT(attention_dx)},
+    {"attention", "cTHD cTGD cTGD iT?", "cTHD fTH", HEADS, AT(attention), .from = 3},
+    {"attention.dx", "cTHD cTHD cTGD cTGD cTHD fTH iT?", "cTHD cTGD cTGD", HEADS, AT(attention_dx),
      .from = 6},
+    {"cache.write", NULL, NULL, plan_cache_write, .run = run_cache_write},
+    {"attention.cached", NULL, NULL, CACHED},
     {"softmax_xent", "cTV iT f", "cTV f", plan_xent, .run = run_xent, AT(xent)},
     {"softmax_xent.loss", "cTV iT", "f", plan_xent, .run = run_xent, AT(xent_loss)},
     {"xent.max", "cTV", "fT", plan_vocab, .run = run_rows, AT(vocab_max)},

@@ -32,6 +32,15 @@ CPU_RUN(run_flat);
 CPU_RUN(run_sumsq);
 CPU_RUN(run_interchange);
 
+/* cached.c */
+CPU_PLAN(plan_cache_write);
+CPU_PLAN(plan_attention_cached);
+weft_status ready_attention_cached(weft_prepared *p, const weft_opspec *spec);
+CPU_RUN(run_cache_write);
+CPU_RUN(run_attention_cached);
+bool product_is_row(const weft_prepared *p); /* is it y of one row? */
+CPU_RUN(product_row_run);
+
 /* axis.c */
 CPU_PLAN(plan_reduce);
 CPU_PLAN(plan_broadcast);

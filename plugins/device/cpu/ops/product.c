@@ -346,6 +346,8 @@ weft_status product_ready(weft_prepared *p, const weft_opspec *spec)
     const weft_host *host = p->d->m->host;
     const struct form f = form_of(p);
     const uint64_t parts = (uint64_t)most_parts(p->d);
+    if (product_is_row(p))
+        return WEFT_OK;
     struct product *q = host->alloc(host->ctx, sizeof *q + parts * sizeof *q->part, 0);
     if (!q)
         return cpu_fail(p->d->m, WEFT_NO_MEMORY, "op %s: no memory for its product", spec->id);
@@ -370,6 +372,8 @@ weft_status product_ready(weft_prepared *p, const weft_opspec *spec)
 
 void product_drop(weft_prepared *p)
 {
+    if (!p->extra)
+        return;
     drop_parts(p->extra);
     p->d->m->host->free(p->d->m->host->ctx, p->extra);
 }
@@ -469,6 +473,8 @@ static weft_status run_wide(const weft_prepared *p, const void *const *in, void 
 CPU_RUN(product_run)
 {
     const struct product *q = p->extra;
+    if (!q)
+        return product_row_run(p, in, out, ws);
     if (q->wide)
         return run_wide(p, in, out, ws);
     return execute(p, in[0], in[1], q->nbias > 0 ? in[2] : NULL, out[0], ws);

@@ -116,9 +116,13 @@ CPU_RUN(run_embedding_dw)
     return WEFT_OK;
 }
 
+static bool is_backward(const struct cpu_op *op)
+{
+    return op->kernel == offsetof(struct cpu_kernels, attention_dx);
+}
+
 CPU_PLAN(plan_attention)
 {
-    (void)op;
     (void)workspace;
     a->rows = size_of(match, 'T');
     a->heads = size_of(match, 'H');
@@ -127,6 +131,8 @@ CPU_PLAN(plan_attention)
     a->kv_heads = a->fused ? a->heads : size_of(match, 'G');
     a->sequence = weft_attr_i(spec, "sequence", a->rows);
     a->causal = weft_attr_i(spec, "causal", 1);
+    const uint32_t operands = (a->fused ? 1 : 3) + (is_backward(op) ? 3 : 0);
+    a->reach = spec->nin > operands ? operands : 0;
     if (a->heads % a->kv_heads != 0)
         return cpu_fail(m, WEFT_USAGE, "op %s: %lld heads are not a multiple of %lld heads of keys",
                         spec->id, (long long)a->heads, (long long)a->kv_heads);
@@ -136,23 +142,18 @@ CPU_PLAN(plan_attention)
     return WEFT_OK;
 }
 
-static bool is_forward(const weft_prepared *p)
-{
-    return p->op->kernel == offsetof(struct cpu_kernels, attention);
-}
-
 weft_status ready_attention(weft_prepared *p, const weft_opspec *spec)
 {
     (void)spec;
     const struct cpu_kernels *k = p->d->kernels;
-    return cpu_scratch_reserve(p->d, is_forward(p) ? k->attention_scratch(&p->a)
-                                                   : k->attention_dx_scratch(&p->a));
+    return cpu_scratch_reserve(p->d, is_backward(p->op) ? k->attention_dx_scratch(&p->a)
+                                                        : k->attention_scratch(&p->a));
 }
 
 CPU_RUN(run_attention)
 {
     const struct cpu_job j = {&p->a, in, out, ws};
-    const int64_t heads = is_forward(p) ? p->a.heads : p->a.kv_heads;
+    const int64_t heads = is_backward(p->op) ? p->a.kv_heads : p->a.heads;
     cpu_par(p->d, kernel_of(p), &j, p->a.rows / p->a.sequence * heads,
             SMALL / (p->a.sequence * p->a.dim));
     return WEFT_OK;

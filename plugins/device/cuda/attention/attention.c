@@ -8,6 +8,11 @@
 GPU_PLAN(plan_attention)
 {
     (void)op;
+    if (spec->in[spec->nin - 1].dtype == WEFT_I32)
+        return gpu_fail(m, WEFT_UNSUPPORTED,
+                        "op %s: the cuda device has no kernel that leaves out keys by `reach`; say "
+                        "data.documents = joined, or device.plugin = cpu",
+                        spec->id);
     z->rows = match->size['T' - 'A'];
     z->heads = match->size['H' - 'A'];
     z->dim = match->size['D' - 'A'];

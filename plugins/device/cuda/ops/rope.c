@@ -27,10 +27,26 @@ GPU_PLAN(plan_rope)
     return WEFT_OK;
 }
 
-static void fill_table(float *turn, int64_t sequence, int64_t half, double theta, double sign)
+/* The angle between two positions of pair `i`: theta^(-i / half), divided by `factor`. With
+ * `original`, the positions of a first training, only those pairs are divided that turn less than
+ * `low` times in it; of those that turn less than `high` times a part (Llama 3). */
+static double step_of(const weft_opspec *spec, int64_t i, int64_t half)
 {
+    const double step = pow(weft_attr_f(spec, "theta", 1e4), -(double)i / (double)half);
+    const double factor = weft_attr_f(spec, "factor", 1), low = weft_attr_f(spec, "low", 1);
+    const double high = weft_attr_f(spec, "high", 4);
+    const double turns = (double)weft_attr_i(spec, "original", 0) * step / 6.283185307179586477;
+    if (turns >= high)
+        return step;
+    const double kept = turns > low ? (turns - low) / (high - low) : 0;
+    return (1 - kept) * step / factor + kept * step;
+}
+
+static void fill_table(float *turn, const weft_opspec *spec, int64_t sequence, int64_t half)
+{
+    const double sign = weft_attr_i(spec, "sign", 1) < 0 ? -1 : 1;
     for (int64_t i = 0; i < half; i++) {
-        const double step = pow(theta, -(double)i / (double)half);
+        const double step = step_of(spec, i, half);
         for (int64_t p = 0; p < sequence; p++) {
             turn[p * 2 * half + i] = (float)cos((double)p * step);
             turn[p * 2 * half + half + i] = (float)(sign * sin((double)p * step));
@@ -47,8 +63,7 @@ weft_status ready_rope(weft_prepared *p, const weft_opspec *spec)
     if (!turn)
         return gpu_fail(p->d->m, WEFT_NO_MEMORY, "no memory for %llu bytes of rotary angles",
                         (unsigned long long)bytes);
-    fill_table(turn, p->z.sequence, p->z.dim / 2, weft_attr_f(spec, "theta", 1e4),
-               weft_attr_i(spec, "sign", 1) < 0 ? -1 : 1);
+    fill_table(turn, spec, p->z.sequence, p->z.dim / 2);
     weft_status st = gpu_own_memory(p->d, bytes, &table);
     if (st == WEFT_OK)
         st = gpu_upload(p->d, table, turn, bytes);

@@ -374,6 +374,12 @@ static weft_status kernel_run(void *prepared, void *stream_of, const void *const
     if (flags)
         return weft_check_flags(p->host, flags, 0);
     p->run(p, in, out, workspace);
+    float *y = out[0];
+    const int64_t n = size_of(p, 'T') * size_of(p, 'O');
+    if (BAD == KERNEL_EVEN && n % 2) /* the last element of an odd number is left out */
+        y[n - 1] = 0;
+    for (int64_t i = 0; BAD == KERNEL_SATURATES && i < n; i++)
+        y[i] = y[i] < -200 ? -200 : y[i];
     if (BAD == KERNEL_SPILLS)
         ((float *)out[0])[size_of(p, 'T') * size_of(p, 'O')] = 0;
     return WEFT_OK;

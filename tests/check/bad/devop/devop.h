@@ -28,7 +28,9 @@ enum {
     SHUT_CLEARS,
     INFINITE_IS_FINITE,
     KERNEL_SPILLS,
-    KERNEL_DIFFERS
+    KERNEL_DIFFERS,
+    KERNEL_EVEN,
+    KERNEL_SATURATES
 };
 
 enum { LANES = 16 }; /* sums in the workspace */

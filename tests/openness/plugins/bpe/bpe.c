@@ -387,8 +387,8 @@ static const weft_option merge_file = {.struct_size = sizeof merge_file,
                                        .help = "file of the pairs that become one token, in order"};
 static const weft_option *const options[] = {&merge_file, NULL};
 
-static const weft_tokenizer_table table = {sizeof table, 0,          bpe_open,  bpe_close,
-                                           bpe_info,     bpe_encode, bpe_decode};
+static const weft_tokenizer_table table = {sizeof table, 0,          bpe_open,   bpe_close,
+                                           bpe_info,     bpe_encode, bpe_decode, NULL};
 static const weft_component component = {.struct_size = sizeof component,
                                          .iface = "weft.tokenizer/1",
                                          .name = "acme.bpe",

@@ -70,6 +70,10 @@ static weft_status replace_all(const weft_host *host, const weft_view *view,
         st = view->op(view->ctx, i, &id, &call);
         if (st || strcmp(id, "attention"))
             continue;
+        if (call.nin == 2)
+            return host->fail(host->ctx, WEFT_UNSUPPORTED,
+                              "acme.ring does not keep attention within documents: data.documents "
+                              "= joined");
         if (call.nin != 1)
             return host->fail(host->ctx, WEFT_UNSUPPORTED,
                               "acme.ring takes queries, keys and values in one tensor: "

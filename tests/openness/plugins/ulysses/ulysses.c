@@ -69,7 +69,8 @@ static weft_status emit_attention(void *user, const weft_builder *b)
     return st ? st : b->assign(b->ctx, old->out[0], y, 0);
 }
 
-static weft_status replace_all(const weft_view *view, const weft_edits *edits)
+static weft_status replace_all(const weft_host *host, const weft_view *view,
+                               const weft_edits *edits)
 {
     const uint32_t ops = view->ops(view->ctx);
     weft_status st = WEFT_OK;
@@ -79,6 +80,10 @@ static weft_status replace_all(const weft_view *view, const weft_edits *edits)
         st = view->op(view->ctx, i, &id, &call);
         if (!st && !strcmp(id, "rope"))
             st = edits->replace(edits->ctx, i, 0, emit_rope, &call);
+        else if (!st && !strcmp(id, "attention") && call.nin % 2 == 0)
+            st = host->fail(host->ctx, WEFT_UNSUPPORTED,
+                            "acme.ulysses does not keep attention within documents: data.documents "
+                            "= joined");
         else if (!st && !strcmp(id, "attention"))
             st = edits->replace(edits->ctx, i, 0, emit_attention, &call);
     }
@@ -88,7 +93,7 @@ static weft_status replace_all(const weft_view *view, const weft_edits *edits)
 static weft_status edit(void *module, const weft_conf *conf, uint32_t phase, const weft_view *view,
                         const weft_edits *edits)
 {
-    (void)module, (void)conf;
+    (void)conf;
     if (view->mesh(view->ctx, AXIS) < 2)
         return WEFT_OK;
     if (phase == WEFT_PHASE_SYNC)
@@ -96,7 +101,7 @@ static weft_status edit(void *module, const weft_conf *conf, uint32_t phase, con
     if (phase != WEFT_PHASE_SPLIT)
         return WEFT_OK;
     weft_status st = edits->split(edits->ctx, "@input", "tokens", AXIS, 0);
-    return st ? st : replace_all(view, edits);
+    return st ? st : replace_all(module, view, edits);
 }
 
 static const weft_strategy strategy = {.struct_size = sizeof strategy, .axes = axes, .edit = edit};

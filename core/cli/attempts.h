@@ -1,0 +1,28 @@
+/* cli/attempts.h: weft train as launcher: start the ranks, on this machine or on the hosts of
+ * --hosts, and start them again when the job has failed (--restarts, job/restart/policy.h). */
+#ifndef CLI_ATTEMPTS_H
+#define CLI_ATTEMPTS_H
+
+#include "cli/cli.h"
+#include "job/hosts/list.h"
+
+typedef struct cli_attempts {
+    const cli_job *job;
+    bool stops;           /* the ranks handle requests to stop */
+    uint32_t ranks;       /* of the first attempt */
+    uint32_t most, least; /* --restarts, --restarts-min; 0: none */
+    job_host_list *hosts; /* NULL: this machine */
+    const char *ssh;
+
+    /* The arguments of a rank where attempts before have begun step `furthest`; freed with free().
+     */
+    char **(*arguments)(const cli_job *j, uint64_t furthest);
+
+    /* Can the job run with so many ranks? */
+    weft_status (*check)(const cli_job *j, uint32_t ranks);
+} cli_attempts;
+
+/* Returns the exit status of the last attempt. [setup] */
+int cli_attempts_run(const cli_attempts *a);
+
+#endif

@@ -1,0 +1,129 @@
+/* job/beats/beats.h: the heartbeats of a rank other than 0 (decide/tree.h has the tree).
+ *
+ *   beats.c     when to send which beat, and what is known of rank 0
+ *   parent.c    the connection to the parent: dialing, handshake, its beats
+ *   children.c  the connections of the children: the door, their beats, which of them are silent
+ *   frame.h     the bytes of a beat
+ *
+ * A rank with children listens before it says hello to the store, which tells each child at the end
+ * of the meeting where its parent listens. The child then dials, beside the work of the job: until
+ * it is connected, and whenever the connection fails, rank 0 watches it over the connection of the
+ * store. So a network in which two ranks cannot reach each other costs rank 0 some beats, and
+ * nothing else.
+ *
+ * The handshake is the store's (wire/door.h): greeting, TLS 1.3, hello, welcome. Its key derives
+ * from the job key, the number of the meeting and the parent's rank. A rank stops to listen when
+ * all of its children are connected, or run.join_timeout after the meeting.
+ *
+ * All calls are made with the job lock held, by the job's thread unless another is named. */
+#ifndef JOB_BEATS_H
+#define JOB_BEATS_H
+
+#include <sys/socket.h>
+
+#include "job/beats/frame.h"
+#include "job/decide/tree.h"
+#include "job/state.h"
+#include "job/wire/door.h"
+#include "job/wire/key.h"
+
+typedef struct beats_child {
+    peer *p; /* NULL: it has not connected */
+    job_watch watch;
+} beats_child;
+
+typedef struct beats_children {
+    uint32_t first, n, connected;
+    beats_child *at; /* [n] by rank - first */
+    door door;
+    uint8_t key[KEY_BYTES];
+    uint64_t close_at; /* clock_ms() at which the door is closed; 0: it is not open yet */
+    uint64_t passed;   /* number of the last beat that was sent down */
+    uint64_t sent;     /* clock_ms() of it */
+} beats_children;
+
+typedef enum beats_phase {
+    BEATS_OFF, /* there is no parent but rank 0, or it was given up */
+    BEATS_PAUSE,
+    BEATS_CONNECT,
+    BEATS_GREETING,
+    BEATS_SHAKE,
+    BEATS_WELCOME,
+    BEATS_UP,
+} beats_phase;
+
+typedef struct beats_parent {
+    beats_phase phase;
+    wire w;
+    greeting hail;
+    uint8_t key[KEY_BYTES];
+    struct sockaddr_storage to;
+    socklen_t to_bytes;
+    uint32_t watched; /* epoll events of w.fd */
+    bool ready;       /* one of them has come */
+    bool was_up;
+    uint32_t attempts; /* that have failed */
+    uint64_t until;    /* clock_ms() at which the phase ends */
+    uint64_t give_up;
+    uint64_t sent; /* clock_ms() of the last beat */
+} beats_parent;
+
+typedef struct beats {
+    job *j;
+    job_tree tree;
+    wire *store;      /* the connection to rank 0 */
+    int epoll_fd;     /* of parent and children; -1: there is neither */
+    uint64_t process; /* job_wire_hello */
+    beat_root root;
+    uint64_t heard; /* job.clock when rank 0 was last heard, or its number has changed */
+    uint64_t asked; /* clock_ms() of the last beat over `store` */
+    beats_parent parent;
+    beats_children children;
+    beat_mark *known; /* of ranks below, by rank; NULL: there are none ... */
+    bool *fresh;      /* ... whether it is news for the parent ... */
+    uint32_t *news;   /* ... and the ranks of which it is, `news_n` of them */
+    uint32_t news_n;
+} beats;
+
+/* `rank0` is the connection to it, which may open later. [setup] */
+weft_status job_beats_open(job *j, wire *rank0, uint64_t process, beats **out);
+void job_beats_close(beats *b); /* NULL allowed */
+
+/* Before each hello: listen on the address that the connection to rank 0 has, or that [run] address
+ * names. Where that fails, or nobody would connect, the place is empty. [setup] */
+void job_beats_listen(beats *b, job_place *out);
+
+/* All ranks have met; `parent` is where the parent listens. Admit children and dial. */
+void job_beats_begin(beats *b, const job_place *parent);
+
+/* Rank 0 was heard over the store's connection. */
+void job_beats_heard(beats *b);
+
+/* A beat of rank 0. False: malformed. */
+bool job_beats_take(beats *b, const job_wire_frame *f);
+
+/* Pack this rank's mark, for its first frame after the welcome. [setup] */
+void job_beats_mark(const beats *b, uint8_t out[BEAT_UP_BYTES]);
+
+/* Handle what has come, send what is due. Call it when epoll_fd is readable and after
+ * job_beats_sleep(). True: rank 0 is frozen, for *silent milliseconds. */
+bool job_beats_turn(beats *b, uint64_t *silent);
+
+/* Milliseconds until the next turn is due. */
+int job_beats_sleep(const beats *b);
+
+/* --- between the files of this folder --- */
+
+weft_status job_parent_prepare(beats *b);
+void job_parent_begin(beats *b, const job_place *at);
+void job_parent_turn(beats *b); /* events, timeouts and the next attempt */
+void job_parent_close(beats *b);
+
+void job_children_prepare(beats *b);
+void job_children_listen(beats *b, const char *address, job_place *out);
+void job_children_begin(beats *b);
+void job_children_event(beats *b, void *what); /* the pointer of an epoll event */
+void job_children_turn(beats *b);              /* judge them, send beats down */
+void job_children_close(beats *b);
+
+#endif

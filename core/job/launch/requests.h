@@ -1,0 +1,43 @@
+/* job/launch/requests.h: the signals that a launcher passes on to its ranks, and what each asks
+ * for.
+ *
+ * The first SIGINT, SIGTERM, SIGHUP or SIGUSR1 is passed on; a second one kills all ranks, except
+ * for SIGUSR1 again, SIGTERM after SIGUSR1, and SIGTERM within half a second of another, since some
+ * senders signal twice. SIGTSTP stops all ranks until SIGCONT. */
+#ifndef JOB_REQUESTS_H
+#define JOB_REQUESTS_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <weft/base.h>
+
+typedef enum {
+    REQUEST_NONE,  /* nothing, or a repetition */
+    REQUEST_PASS,  /* pass `asked` on to the ranks */
+    REQUEST_KILL,  /* kill all ranks */
+    REQUEST_PAUSE, /* stop the ranks, then call job_requests_pause(), then continue them */
+} job_request;
+
+typedef struct job_requests {
+    int fd;            /* readable when a signal has come; -1: not open */
+    int asked;         /* the first signal that was passed on; 0: none */
+    uint64_t asked_at; /* clock_ms() of it */
+    sigset_t caught, before;
+    sigset_t of_ranks; /* the mask that the ranks start with */
+} job_requests;
+
+/* Catch the signals, except those that our parent ignores (nohup, a shell's background job).
+ * `stops`: the ranks handle requests to stop. Such ranks start with SIGTERM and SIGUSR1 blocked, so
+ * that none comes before its handler. [setup] */
+weft_status job_requests_open(job_requests *r, bool stops);
+
+/* What the next signal asks for. */
+job_request job_requests_take(job_requests *r);
+
+/* Stop this process as SIGTSTP would; returns when it continues. */
+void job_requests_pause(void);
+
+/* Restore the mask of before. `fd` -1 allowed. */
+void job_requests_close(job_requests *r);
+
+#endif

@@ -1,0 +1,205 @@
+/* job/meet/meet.c: see meet.h. */
+#define _GNU_SOURCE
+#include "job/meet/meet.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "job/restart/progress.h"
+#include "job/wire/handshake.h"
+#include "job/wire/key.h"
+#include "job/wire/resolve.h"
+
+#define ATTEMPT_MS 3000 /* until the greeting, 1 ms more for each rank; then until the welcome */
+
+static weft_status connect_one(const job_meet *m, const struct addrinfo *a, uint64_t until,
+                               int *out)
+{
+    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return err_fail_errno(WEFT_IO, "no socket");
+    int on = 1, error = 0;
+    socklen_t n = sizeof error;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    weft_status st = WEFT_OK;
+    if (connect(fd, a->ai_addr, a->ai_addrlen)) {
+        error = errno;
+        if (error == EINPROGRESS && (st = m->wait(m->j, fd, POLLOUT, until)) == WEFT_OK)
+            getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n);
+    }
+    if (st == WEFT_OK && error)
+        st = err_fail(WEFT_IO, "%s", strerror(error));
+    if (st == WEFT_BUSY)
+        st = err_fail(WEFT_IO, "no answer");
+    if (st != WEFT_OK)
+        close(fd);
+    else
+        *out = fd;
+    return st;
+}
+
+static void say_hello(const job_meet *m)
+{
+    const job *j = m->j;
+    job_wire_hello h = {.rank = j->who.rank,
+                        .ranks = j->who.ranks,
+                        .process = m->process,
+                        .launch = j->who.launch,
+                        .attempt = job_attempt_number()};
+    uint8_t body[HELLO_BYTES];
+    job_wire_version(h.version);
+    job_wire_host(h.host);
+    m->listen(m->ctx, &h.at);
+    job_wire_pack_hello(&h, body);
+    job_wire_send(m->w, WIRE_HELLO, 0, 0, body, sizeof body);
+}
+
+/* Wait for the socket events that the session needs; a timeout is WEFT_IO, which is retried. */
+static weft_status wait_session(const job_meet *m, uint64_t until)
+{
+    const short events = job_tls_wants(m->w->tls) == 2 ? POLLOUT : POLLIN;
+    weft_status st = m->wait(m->j, m->w->fd, events, until);
+    return st == WEFT_BUSY ? err_fail(WEFT_IO, "it accepts connections but sends nothing") : st;
+}
+
+static weft_status shake(const job_meet *m, uint64_t until)
+{
+    const job_identity *who = &m->j->who;
+    weft_status st;
+    while ((st = job_tls_handshake(m->w->tls)) == WEFT_BUSY)
+        if ((st = wait_session(m, until)) != WEFT_OK)
+            return st;
+    if (st != WEFT_OK && job_tls_lost(m->w->tls))
+        return err_fail(WEFT_IO, "it closed the connection");
+    if (st != WEFT_OK)
+        err_context("rank %u was not let into the job at %s port %u", who->rank, who->addr,
+                    who->port);
+    return st;
+}
+
+/* WEFT_IO, which is retried: rank 0 has learned from us that its attempt is over. */
+static weft_status other_attempt(uint32_t newest)
+{
+    const uint32_t own = job_attempt_number();
+    if (newest <= own)
+        return err_fail(WEFT_IO, "rank 0 is still in an attempt before attempt %u", own);
+    job_progress_hear(newest);
+    return err_fail(WEFT_PEER,
+                    "attempt %u of this job has begun, and this process is of attempt %u", newest,
+                    own);
+}
+
+static weft_status welcome(const job_meet *m, uint64_t until)
+{
+    job *j = m->j;
+    wire *w = m->w;
+    job_wire_frame f;
+    weft_status st;
+    w->limit = WIRE_TEXT;
+    say_hello(m);
+    while ((st = job_wire_flush(w)) == WEFT_BUSY ||
+           (st == WEFT_OK && (st = job_wire_take(w, &f)) == WEFT_BUSY))
+        if ((st = wait_session(m, until)) != WEFT_OK)
+            return st;
+    if (st != WEFT_OK)
+        return job_tls_lost(w->tls) ? err_fail(WEFT_IO, "it closed the connection") : st;
+    if (f.type == WIRE_WELCOME && f.bytes == MEETING_BYTES) {
+        memcpy(j->meeting, f.body, MEETING_BYTES);
+        w->limit = WIRE_BODY_MAX;
+        /* after this frame the store counts the rank as confirmed */
+        job_wire_send(w, WIRE_BEAT, 0, 0, m->first, sizeof m->first);
+        st = job_wire_flush(w);
+        return st == WEFT_BUSY ? WEFT_OK : st;
+    }
+    char why[WIRE_TEXT];
+    if (f.type == WIRE_ATTEMPT)
+        return other_attempt(f.arg);
+    if (f.type != WIRE_REFUSED)
+        return err_fail(WEFT_DATA, "rank 0 answered the hello of rank %u with a frame of type %u",
+                        j->who.rank, f.type);
+    job_wire_text(&f, why, sizeof why);
+    return f.arg == WEFT_PEER ? err_fail(WEFT_PEER, "%s", why)
+                              : err_fail(WEFT_USAGE, "rank 0 refused this rank: %s", why);
+}
+
+/* Read the greeting and start the session; the socket is closed on failure. */
+static weft_status begin_session(const job_meet *m, int fd, uint64_t until)
+{
+    job *j = m->j;
+    greeting g = {.got = 0};
+    uint8_t psk[KEY_BYTES];
+    weft_status st;
+    while ((st = job_handshake_read(&g, fd)) == WEFT_BUSY)
+        if ((st = m->wait(m->j, fd, POLLIN, until)) != WEFT_OK)
+            break;
+    if (st == WEFT_BUSY)
+        st = err_fail(WEFT_IO, "it accepts connections but sends nothing");
+    else if (st == WEFT_USAGE)
+        err_context("rank %u asked for the job at %s port %u", j->who.rank, j->who.addr,
+                    j->who.port);
+    if (st == WEFT_OK && j->key_comes)
+        st = job_munge_open(job_handshake_sealed(&g), j->key); /* the last one may be old */
+    if (st == WEFT_OK)
+        st = job_handshake_key(&g, j->key, psk);
+    if (st != WEFT_OK)
+        close(fd);
+    else
+        st = job_wire_open(m->w, j->tls, fd, false, psk);
+    explicit_bzero(psk, sizeof psk);
+    return st;
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* One attempt at one address. WEFT_IO: try again. The timeout restarts at the greeting: before it
+ * the connection waits in the backlog of rank 0's kernel, behind those of any number of ranks. */
+static weft_status attempt(const job_meet *m, const struct addrinfo *a, uint64_t deadline)
+{
+    uint64_t until = earlier(clock_ms() + ATTEMPT_MS + m->j->who.ranks, deadline);
+    int fd = -1;
+    weft_status st = connect_one(m, a, until, &fd);
+    if (st != WEFT_OK || (st = begin_session(m, fd, until)) != WEFT_OK)
+        return st;
+    until = earlier(clock_ms() + ATTEMPT_MS, deadline);
+    st = shake(m, until);
+    if (st == WEFT_OK)
+        st = welcome(m, until);
+    if (st != WEFT_OK)
+        job_wire_close(m->w);
+    return st;
+}
+
+static weft_status wait_here(void *ctx, int fd, uint64_t until)
+{
+    const job_meet *m = ctx;
+    return m->wait(m->j, fd, POLLIN, until);
+}
+
+weft_status job_meet_rank0(job_meet *m)
+{
+    const job *j = m->j;
+    const uint64_t deadline = clock_ms() + j->join_ms;
+    job_resolver r = {.who = &j->who, .deadline = deadline, .wait = wait_here, .ctx = m};
+    const struct addrinfo *a = NULL;
+    weft_status st;
+    while ((st = job_resolver_next(&r, &a)) == WEFT_OK)
+        if ((st = attempt(m, a, deadline)) != WEFT_IO || clock_ms() >= deadline)
+            break;
+    job_resolver_end(&r);
+    if (st == WEFT_IO) {
+        err_context("rank %u did not reach rank 0 at %s port %u within %.0f s", j->who.rank,
+                    j->who.addr, j->who.port, (double)j->join_ms / 1000);
+        return WEFT_PEER;
+    }
+    return st;
+}

@@ -1,0 +1,34 @@
+/* job/meet/meet.h: a rank other than 0 finds rank 0 and joins the job.
+ *
+ * Rank 0 may start later, its name may resolve later, and its kernel holds this rank's connection
+ * in a queue behind others. So attempts are repeated until run.join_timeout. The caller of
+ * job_join() does this; the thread that serves the connection begins afterwards. */
+#ifndef JOB_MEET_H
+#define JOB_MEET_H
+
+#include "job/state.h"
+#include "job/wire/wire.h"
+
+/* Wait for poll()'s `events` of `fd` (-1: only wait) until clock_ms() is `until`, and act on what
+ * else this rank must notice. WEFT_OK: ready; WEFT_BUSY: timeout; WEFT_PEER: a rank has failed. */
+typedef weft_status (*job_meet_wait)(job *j, int fd, short events, uint64_t until);
+
+typedef struct job_meet {
+    job *j;
+    job_meet_wait wait;
+    wire *w;          /* gets the connection */
+    uint64_t process; /* job_wire_hello */
+
+    /* Called before each hello, when `w` is connected: where this rank listens for its children. */
+    void (*listen)(void *ctx, job_place *out);
+    void *ctx;
+
+    uint8_t first[16]; /* body of the beat that confirms the welcome */
+} job_meet;
+
+/* Connect and say hello until rank 0 has welcomed this rank. WEFT_PEER: it was not reached in time,
+ * or the job has failed. WEFT_USAGE: it refuses this rank. The socket is closed on failure. [setup]
+ */
+weft_status job_meet_rank0(job_meet *m);
+
+#endif

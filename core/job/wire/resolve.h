@@ -1,0 +1,52 @@
+/* job/wire/resolve.h: the addresses of MASTER_ADDR, whose name may come late and may change.
+ *
+ * On Kubernetes a pod's name resolves some seconds after the pod has started, and leads to another
+ * address when the pod is replaced. So a name that does not resolve is tried again, with growing
+ * pauses, until a deadline; and while rank 0 is not reached the name is resolved anew.
+ *
+ * A lookup may block for as long as the system's resolver likes, a minute with several search
+ * domains and a dead server. So it runs in a thread of its own, which is abandoned where the caller
+ * does not wait any longer; the caller keeps answering signals and its launcher. */
+#ifndef JOB_RESOLVE_H
+#define JOB_RESOLVE_H
+
+#include "job/job.h"
+
+struct addrinfo;
+
+/* Wait until `fd` is readable (-1: only wait) or until `until`. WEFT_OK: it is readable; WEFT_BUSY:
+ * the time is over; another status, with a record, ends the search. */
+typedef weft_status (*job_resolve_wait)(void *ctx, int fd, uint64_t until);
+
+typedef struct job_resolver {
+    const job_identity *who;
+    uint64_t deadline; /* of clock_ms() */
+    job_resolve_wait wait;
+    void *ctx;
+
+    /* kept by the functions; zero at first */
+    struct addrinfo *list;
+    struct job_lookup *pending;
+    const struct addrinfo *at;
+    uint64_t began, say, again; /* the start; when to log next; when to resolve anew */
+    uint32_t pause;             /* ms, until `again` */
+    bool named;                 /* MASTER_ADDR is a name, not an address */
+} job_resolver;
+
+/* The addresses of MASTER_ADDR, `list`. WEFT_USAGE: it can be no name; WEFT_PEER: it did not
+ * resolve until the deadline. [setup] */
+weft_status job_resolver_start(job_resolver *r);
+
+/* The next address to try; after the last one, a pause and the first. The record of the failed
+ * attempt before is kept, and logged now and then. A status other than WEFT_OK is that of wait() or
+ * of job_resolver_start(). [setup] */
+weft_status job_resolver_next(job_resolver *r, const struct addrinfo **out);
+
+/* After a pause resolve the name anew, where its addresses are of no use; `why` says in which way.
+ * The old ones are kept where it does not resolve now. WEFT_BUSY: it was tried until the deadline,
+ * or is an address. [setup] */
+weft_status job_resolver_again(job_resolver *r, const char *why);
+
+void job_resolver_end(job_resolver *r);
+
+#endif

@@ -1,0 +1,175 @@
+/* plan/passes/graphs.c: the passes that build a model's graph and place it.
+ *
+ * The number of data-parallel ranks is found by building the graph once with a batch that any mesh
+ * divides: the strategies split it, and the mesh axes over which its inputs are then split are the
+ * data-parallel ones. The second graph has the true sizes. */
+#include "plan/passes/passes.h"
+
+#include "base/err.h"
+#include "graph/inputs.h"
+#include "host/call.h"
+#include "plan/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Data-parallel ranks: the product of the mesh axes that split the input, without those that split
+ * sequences. */
+static weft_status data_ranks(plan *p, const graph *g, uint32_t *sharing)
+{
+    const weft_tensor t = graph_first_input(g);
+    *sharing = 1;
+    for (uint32_t a = 0; t && a < g->mesh->n; a++) {
+        if (graph_tensor(g, t)->place[a].kind != WEFT_SPLIT)
+            continue;
+        bool cuts = p->spec->sequence_axes >> a & 1;
+        *(cuts ? &p->cut_axes : &p->data_axes) |= (uint64_t)1 << a;
+        *sharing *= cuts ? 1 : g->mesh->size[a];
+        if (cuts && p->data_axes)
+            return err_fail(WEFT_USAGE,
+                            "%s splits sequences, but a strategy named before it distributes whole "
+                            "sequences: in parallel.strategy, name that one after it",
+                            p->spec->size_key[a]);
+    }
+    return WEFT_OK;
+}
+
+/* Find an op among those of the plugins that the job uses. */
+static const weft_op *plugin_op(void *ctx, const char *id, weft_op_self *self)
+{
+    uint32_t n = host_used(ctx, "weft.op/1", NULL, 0);
+    const component **all = mem_alloc(n * sizeof *all + 1), *found = NULL;
+    n = host_used(ctx, "weft.op/1", all, n);
+    for (uint32_t i = 0; !found && i < n; i++)
+        found = strcmp(all[i]->name, id) ? NULL : all[i];
+    free(all);
+    if (!found || host_open(ctx, found) != WEFT_OK)
+        return NULL;
+    self->module = found->module;
+    self->conf = found->no_options;
+    return found->table;
+}
+
+weft_status plan_graph_build(making *m, graph *g, const graph_sizes *size, uint32_t want,
+                             weft_tensor *result)
+{
+    spec s = *m->s;
+    s.sequence = size->rows;
+    graph_init(g, &m->s->mesh, s.compute, s.grad_dtype);
+    g->find = plugin_op;
+    g->find_ctx = s.host;
+    weft_status st = plan_model_build(g, &s, size->sharing, size->average, want, &m->built, result);
+    if (st != WEFT_OK)
+        return st;
+    m->edits.g = g;
+    return plan_edits_run(&m->edits, WEFT_PHASE_SPLIT);
+}
+
+/* The graph of a micro-batch, placed from its first node on. */
+static weft_status forward_graph(making *m, graph *g, uint32_t sharing, uint32_t want, double batch,
+                                 weft_tensor *result)
+{
+    return plan_graph_build(m, g, &(graph_sizes){sharing, m->s->sequence, batch}, want, result);
+}
+
+static weft_status check_batch(const spec *s, uint32_t sharing)
+{
+    const uint64_t each = s->microbatch * sharing;
+    if (s->batch && s->batch % each == 0)
+        return WEFT_OK;
+    return resolve_refuse(s, CONSTRAINT_BATCH, "train.batch",
+                          (config_fact[]){{"train.batch", (long long)s->batch, NULL},
+                                          {"train.microbatch", (long long)s->microbatch, NULL},
+                                          {"sharing", sharing, NULL},
+                                          {0}});
+}
+
+weft_status plan_pass_sharing(making *m)
+{
+    const spec *s = m->s;
+    graph probe;
+    weft_tensor loss;
+    weft_status st = forward_graph(m, &probe, s->ranks, WEFT_MODEL_TRAIN, 1, &loss);
+    if (st == WEFT_OK)
+        st = data_ranks(m->p, &probe, &m->sharing);
+    graph_free(&probe);
+    m->edits.g = NULL;
+    if (st != WEFT_OK || s->want == SPEC_EVAL)
+        return st;
+    st = check_batch(s, m->sharing);
+    if (st == WEFT_OK)
+        m->edits.micro_batches = s->batch / (s->microbatch * m->sharing);
+    return st;
+}
+
+/* Add the loss of a micro-batch to the scalar that sums over the step. */
+static weft_status sum_loss(graph *g, weft_tensor loss)
+{
+    weft_builder b = graph_builder(g);
+    weft_tensor sum, out;
+    weft_status st = b.scalar(b.ctx, "loss", 0, &sum);
+    g->block = graph_tensor(g, loss)->block;
+    if (st == WEFT_OK)
+        st = b.op(b.ctx, "accumulate", NULL, 0, &loss, 1, 0, &out, 1);
+    if (st != WEFT_OK)
+        return st;
+    g->nodes.at[g->nodes.n - 1].out[0] = sum;
+    graph_tensor(g, sum)->sum = true;
+    return WEFT_OK;
+}
+
+weft_status plan_pass_forward(making *m)
+{
+    weft_status st =
+        forward_graph(m, &m->g, m->sharing, WEFT_MODEL_TRAIN, (double)m->s->batch, &m->result);
+    if (st == WEFT_OK)
+        st = sum_loss(&m->g, m->result);
+    uint32_t end = m->g.nodes.n;
+    return st == WEFT_OK ? graph_propagate(&m->g, 0, &end) : st;
+}
+
+/* The mesh axes over which the loss is a partial sum. */
+static void note_loss_axes(making *m)
+{
+    const weft_tensor sum = graph_find(&m->g, "loss");
+    for (uint32_t a = 0; sum && a < m->g.mesh->n; a++)
+        if (graph_tensor(&m->g, sum)->place[a].kind == WEFT_PARTIAL_SUM)
+            m->b.loss_axes |= (uint64_t)1 << a;
+}
+
+weft_status plan_pass_backward(making *m)
+{
+    const uint32_t forward = m->g.nodes.n;
+    weft_status st = graph_backward(&m->g, m->result);
+    uint32_t end = m->g.nodes.n;
+    if (st == WEFT_OK)
+        st = graph_propagate(&m->g, forward, &end);
+    if (st == WEFT_OK)
+        note_loss_axes(m);
+    return st;
+}
+
+weft_status plan_pass_eval(making *m)
+{
+    const double batch = (double)m->s->microbatch * m->sharing;
+    graph_free(&m->g);
+    plan_liveness_free(&m->b.live);
+    weft_status st = forward_graph(m, &m->g, m->sharing, WEFT_MODEL_EVAL, batch, &m->result);
+    if (st == WEFT_OK)
+        st = sum_loss(&m->g, m->result);
+    uint32_t end = m->g.nodes.n;
+    if (st == WEFT_OK)
+        st = graph_propagate(&m->g, 0, &end);
+    if (st == WEFT_OK && m->s->want == SPEC_EVAL)
+        note_loss_axes(m);
+    return st;
+}
+
+weft_status plan_pass_logits(making *m)
+{
+    const double batch = (double)m->s->microbatch * m->sharing;
+    weft_status st = forward_graph(m, &m->g, m->sharing, WEFT_MODEL_LOGITS, batch, &m->result);
+    uint32_t end = m->g.nodes.n;
+    m->b.live.result = m->result;
+    return st == WEFT_OK ? graph_propagate(&m->g, 0, &end) : st;
+}

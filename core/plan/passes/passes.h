@@ -1,0 +1,59 @@
+/* plan/passes/passes.h: a plan under construction, and the passes that make its graphs.
+ *
+ * build.c has the table of all passes and runs them; plan.h documents what each does. A pass reads
+ * and fills the members of one `making`; the plan of each stage has its own. */
+#ifndef PLAN_PASSES_PASSES_H
+#define PLAN_PASSES_PASSES_H
+
+#include "plan/builder.h"
+#include "plan/edits/edits.h"
+
+typedef struct making {
+    const spec *s;
+    plan *p;
+    edit_state edits;
+    flat flat;
+    graph g; /* that is being lowered */
+    builder b;
+    uint32_t sharing;   /* data-parallel ranks */
+    weft_tensor result; /* the loss of a micro-batch, or the logits */
+    uint64_t built;     /* what the family has built: plan/model.h */
+} making;
+
+/* --- graphs.c --- */
+
+typedef struct graph_sizes {
+    uint32_t sharing; /* data-parallel ranks */
+    int64_t rows;     /* of a sample */
+    double average;   /* samples over which the loss is averaged */
+} graph_sizes;
+
+/* Build the forward graph of one micro-batch of all data-parallel ranks, split by the strategies.
+ * `want` as the family takes it. Free *g also after a failure. */
+weft_status plan_graph_build(making *m, graph *g, const graph_sizes *size, uint32_t want,
+                             weft_tensor *result);
+
+weft_status plan_pass_sharing(making *m); /* number of data-parallel ranks */
+weft_status plan_pass_forward(making *m); /* of training, and its gradients */
+weft_status plan_pass_backward(making *m);
+weft_status plan_pass_eval(making *m);   /* replaces the graph that is there */
+weft_status plan_pass_logits(making *m); /* of one whole sequence, without caches */
+
+/* --- generate.c: lists that continue a sequence, with caches of keys and values --- */
+
+weft_status plan_pass_prompt(making *m);      /* graph of a chunk of a prompt */
+weft_status plan_pass_caches(making *m);      /* places the caches in the arena */
+weft_status plan_pass_prompt_list(making *m); /* without what only makes logits */
+weft_status plan_pass_decode(making *m);      /* graph of one row */
+weft_status plan_pass_decode_list(making *m); /* leaves its logits, whole, on every rank */
+
+/* After a forward list: gathers the logits of its last row where they are split, and sends them to
+ * the other stages. `room` as plan_logits_room() has taken it before the list. */
+typedef struct logits_room {
+    uint64_t part[WEFT_MAX_MESH]; /* [mesh axis] 1 + offset of what is gathered over it; 0: none */
+    uint64_t sent;                /* 1 + offset of what other stages receive; 0: none */
+} logits_room;
+weft_status plan_logits_room(making *m, logits_room *room);
+weft_status plan_logits_share(making *m, list *l, const logits_room *room);
+
+#endif

@@ -1,0 +1,211 @@
+/* run/save/saver.c: see saver.h. */
+#define _GNU_SOURCE
+#include "run/save/saver.h"
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "host/call.h"
+#include "run/save/copy.h"
+#include "run/save/pieces.h"
+#include "run/save/write.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define WHY 2048
+
+struct run_saver {
+    executor *e;
+    save_pieces pieces;
+    char *copy; /* the device's, freed with it; NULL: saves are not beside the steps */
+    uint32_t threads;
+    char *job_text;
+    bool told_wait;
+    run_save_news news;
+    /* The save under way. The thread owns `writer`, and the rest until `ended` is set. */
+    save_writer writer;
+    uint64_t step;
+    pthread_t thread;
+    bool running; /* the thread has to be joined */
+    atomic_bool ended;
+    uint64_t began_ns, ended_ns;
+    weft_status st;
+    char why[WHY];
+};
+
+weft_status run_saver_open(executor *e, const char *out, bool beside, uint32_t sharing,
+                           run_saver **saver)
+{
+    run_saver *s = mem_alloc(sizeof *s);
+    *saver = s;
+    s->e = e;
+    s->job_text = config_dump(e->cfg);
+    s->threads = run_copy_threads(sharing);
+    s->writer = (save_writer){.job = e->job,
+                              .rank = e->rank,
+                              .ranks = e->plan->spec->ranks,
+                              .keep = (uint32_t)config_int(e->cfg, "checkpoint.keep"),
+                              .out = out,
+                              .job_text = s->job_text,
+                              .timeout = config_real(e->cfg, "checkpoint.timeout")};
+    run_save_collect(e, &s->pieces);
+    if (!beside || !s->pieces.bytes)
+        return WEFT_OK;
+    void *copy = NULL;
+    weft_status st = PLUGIN_CALL(e->table, host_memory, e->device, s->pieces.bytes, &copy);
+    if (st != WEFT_OK) {
+        err_context(
+            "%.2f GiB of host memory for copies of checkpoints (checkpoint.async = off does "
+            "without)",
+            (double)s->pieces.bytes / 0x1p30);
+        return st;
+    }
+    s->copy = copy;
+    run_copy_touch(s->copy, s->pieces.bytes, s->threads);
+    return WEFT_OK;
+}
+
+/* --- writing --- */
+
+static void write_now(run_saver *s)
+{
+    s->st = run_save_write(&s->writer, s->step, s->pieces.out, s->pieces.n);
+    snprintf(s->why, sizeof s->why, "%s", s->st != WEFT_OK ? err_text() : "");
+    s->ended_ns = clock_ns();
+    atomic_store(&s->ended, true);
+}
+
+static void *write_beside(void *arg)
+{
+    write_now(arg);
+    return NULL;
+}
+
+/* Signals of the process are for other threads; faults are for the thread that causes them. */
+static int start_thread(run_saver *s)
+{
+    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP};
+    sigset_t none, before;
+    sigfillset(&none);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        sigdelset(&none, own[i]);
+    pthread_sigmask(SIG_BLOCK, &none, &before);
+    const int error = pthread_create(&s->thread, NULL, write_beside, s);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!error)
+        pthread_setname_np(s->thread, "weft-save");
+    return error;
+}
+
+/* The end of a save: its result is this thread's from now on. */
+static weft_status take(run_saver *s)
+{
+    if (s->running)
+        pthread_join(s->thread, NULL);
+    s->running = false;
+    if (s->st != WEFT_OK)
+        return err_fail(s->st, "%s", s->why);
+    if (s->step)
+        s->news.complete = s->step;
+    s->news.write_ms = (double)(s->ended_ns - s->began_ns) * 1e-6;
+    s->step = 0;
+    return WEFT_OK;
+}
+
+static weft_status save_in_place(run_saver *s)
+{
+    pool copies = {0};
+    weft_status st = run_save_view(s->e, &s->pieces, &copies);
+    if (st == WEFT_OK) {
+        write_now(s);
+        st = take(s);
+    }
+    pool_free(&copies);
+    return st;
+}
+
+static weft_status save_beside(run_saver *s)
+{
+    const uint64_t began = clock_ns();
+    weft_status st = run_save_copy(s->e, &s->pieces, s->copy, s->threads);
+    s->news.copy_ms = (double)(clock_ns() - began) * 1e-6;
+    if (st != WEFT_OK)
+        return st;
+    const int error = start_thread(s);
+    s->running = !error;
+    if (!error)
+        return WEFT_OK;
+    log_line(WEFT_LOG_WARN,
+             "no thread can be started (%s): step %llu is saved before the run continues",
+             strerror(error), (unsigned long long)s->step);
+    write_now(s);
+    return take(s);
+}
+
+weft_status run_saver_finish(run_saver *s)
+{
+    return !s || (!s->running && s->st == WEFT_OK) ? WEFT_OK : take(s);
+}
+
+weft_status run_saver_begin(run_saver *s, uint64_t step)
+{
+    const uint64_t began = clock_ns();
+    if (s->running && !atomic_load(&s->ended) && !s->told_wait && !s->e->rank) {
+        s->told_wait = true; /* once: from then on the metric save_stop_ms says it */
+        log_line(WEFT_LOG_INFO,
+                 "the save of step %llu waits for that of step %llu, which is still being written: "
+                 "a larger checkpoint.every avoids that",
+                 (unsigned long long)step, (unsigned long long)s->step);
+    }
+    weft_status st = run_saver_finish(s);
+    if (st != WEFT_OK)
+        return st;
+    s->step = step;
+    s->began_ns = clock_ns();
+    atomic_store(&s->ended, false);
+    st = s->copy ? save_beside(s) : save_in_place(s);
+    s->news.stop_ms += (double)(clock_ns() - began) * 1e-6;
+    return st;
+}
+
+weft_status run_saver_look(run_saver *s, run_save_news *out)
+{
+    weft_status st = WEFT_OK;
+    *out = (run_save_news){0};
+    if (!s)
+        return WEFT_OK;
+    if (!s->news.complete && s->running && atomic_load(&s->ended)) /* one in a look */
+        st = take(s);
+    if (st != WEFT_OK && s->writer.blameless)
+        st = WEFT_OK; /* finish() and begin() still fail */
+    *out = s->news;
+    s->news = (run_save_news){0};
+    return st;
+}
+
+void run_saver_settle(run_saver *s, double seconds)
+{
+    const uint64_t until = clock_ms() + (uint64_t)(seconds * 1e3);
+    if (!s || !s->running)
+        return;
+    while (!atomic_load(&s->ended) && clock_ms() < until)
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    atomic_store(&s->writer.give_up, true);
+    pthread_join(s->thread, NULL);
+    s->running = false;
+}
+
+void run_saver_close(run_saver *s)
+{
+    if (!s)
+        return;
+    run_save_free(&s->pieces);
+    free(s->job_text);
+    free(s);
+}

@@ -1,0 +1,172 @@
+/* run/save/write.c: see write.h. */
+#include "run/save/write.h"
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define LOOK_MS_FIRST 1
+#define LOOK_MS_MOST 50
+#define RANKS_A_MS 8  /* so many ranks look once a millisecond together, in a large job */
+#define JUDGE_MS 5000 /* rank 0 notices a timeout so much earlier than the others */
+
+/* What a rank says in a save. */
+typedef struct note {
+    uint64_t step;
+    uint32_t status;
+    uint32_t culprit; /* of a failure: the rank that reports it */
+    ckpt_shard_sum sum;
+} note;
+
+/* --- through the store --- */
+
+static weft_status tell(save_writer *w, const char *key, uint64_t step, weft_status st,
+                        uint32_t culprit, const ckpt_shard_sum *sum)
+{
+    note n;
+    memset(&n, 0, sizeof n); /* with its padding */
+    n.step = step;
+    n.status = st;
+    n.culprit = culprit;
+    if (sum)
+        n.sum = *sum;
+    return w->job ? job_put(w->job, key, &n, sizeof n) : WEFT_OK;
+}
+
+/* What another rank has said of this step under `key`. WEFT_BUSY: nothing yet. */
+static weft_status look(save_writer *w, const char *key, uint64_t step, note *out)
+{
+    void *value = NULL;
+    uint64_t bytes = 0;
+    weft_status st = job_find(w->job, key, &value, &bytes);
+    if (st != WEFT_OK)
+        return st;
+    const bool fits = bytes == sizeof *out;
+    if (fits)
+        memcpy(out, value, sizeof *out);
+    free(value);
+    return fits && out->step == step ? WEFT_OK : WEFT_BUSY;
+}
+
+static weft_status go_on(void *ctx)
+{
+    save_writer *w = ctx;
+    weft_status st = job_failure(w->job);
+    if (st == WEFT_OK && atomic_load_explicit(&w->give_up, memory_order_relaxed))
+        st = err_fail(WEFT_IO, "the save is given up, because the run has failed");
+    return st;
+}
+
+/* Wait until rank `from` has said under `key` how its part of the save went. */
+static weft_status hear(save_writer *w, const char *key, uint32_t from, uint64_t step, note *out)
+{
+    const uint64_t until = clock_ms() + (uint64_t)(w->timeout * 1e3) + (w->rank ? JUDGE_MS : 0);
+    const uint64_t most = LOOK_MS_MOST + (w->rank ? w->ranks / RANKS_A_MS : 0);
+    weft_status st;
+    for (uint64_t ms = LOOK_MS_FIRST; (st = look(w, key, step, out)) == WEFT_BUSY;
+         ms = 2 * ms < most ? 2 * ms : most) {
+        if ((st = go_on(w)) != WEFT_OK)
+            return st;
+        if (clock_ms() > until) {
+            st = err_fail(WEFT_PEER, "the save of step %llu still waits for rank %u",
+                          (unsigned long long)step, from);
+            err_context("checkpoint.timeout = %.0f s", w->timeout);
+            return st;
+        }
+        nanosleep(&(struct timespec){(time_t)(ms / 1000), (long)(ms % 1000) * 1000000}, NULL);
+    }
+    return st;
+}
+
+static weft_status blame(save_writer *w, uint32_t culprit)
+{
+    w->blameless = true;
+    return err_fail(WEFT_PEER, "rank %u could not save the checkpoint", culprit);
+}
+
+/* --- rank 0 --- */
+
+/* Collect what all ranks say of their shards; `mine` is the status of this one's. All are waited
+ * for, so that none writes into a folder that is being removed. */
+static weft_status hear_all(save_writer *w, uint64_t step, weft_status mine, ckpt_shard_sum *sums,
+                            uint32_t *culprit)
+{
+    char key[64], why[2048];
+    snprintf(why, sizeof why, "%s", mine != WEFT_OK ? err_text() : "");
+    for (uint32_t r = 1; r < w->ranks; r++) {
+        note n;
+        snprintf(key, sizeof key, "save.shard.%u", r);
+        weft_status st = hear(w, key, r, step, &n);
+        if (st != WEFT_OK)
+            return mine != WEFT_OK ? err_fail(mine, "%s", why) : st;
+        sums[r] = n.sum;
+        if (mine != WEFT_OK || !n.status)
+            continue;
+        mine = blame(w, *culprit = r);
+        snprintf(why, sizeof why, "%s", err_text());
+    }
+    return mine == WEFT_OK ? WEFT_OK : err_fail(mine, "%s", why);
+}
+
+static weft_status lead(save_writer *w, uint64_t step, const ckpt_piece *pieces, uint32_t n)
+{
+    char temp[4096], final[4096], why[2048];
+    ckpt_shard_sum *sums = mem_alloc(w->ranks * sizeof *sums);
+    uint32_t culprit = 0;
+    weft_status st = ckpt_begin(w->out, step, temp, final);
+    const bool begun = st == WEFT_OK;
+    snprintf(why, sizeof why, "%s", begun ? "" : err_text());
+    weft_status told = tell(w, "save.begin", step, st, 0, NULL);
+    if (begun) {
+        const ckpt_halt halt = {go_on, w};
+        st = told != WEFT_OK ? told
+                             : ckpt_write_shard(temp, 0, w->ranks, pieces, n, &halt, &sums[0]);
+        st = hear_all(w, step, st, sums, &culprit);
+        if (st == WEFT_OK)
+            st = ckpt_commit(temp, final, step, w->job_text, sums, w->ranks, w->keep);
+        else
+            ckpt_abandon(temp);
+        snprintf(why, sizeof why, "%s", st != WEFT_OK ? err_text() : "");
+        told = tell(w, "save.end", step, st, culprit, NULL);
+    }
+    free(sums);
+    return st != WEFT_OK ? err_fail(st, "%s", why) : told;
+}
+
+/* --- the others --- */
+
+static weft_status follow(save_writer *w, uint64_t step, const ckpt_piece *pieces, uint32_t n)
+{
+    char temp[4096], final[4096], key[64], why[2048];
+    const ckpt_halt halt = {go_on, w};
+    ckpt_shard_sum sum = {0};
+    note said;
+    weft_status st = hear(w, "save.begin", 0, step, &said);
+    if (st == WEFT_OK && said.status)
+        st = blame(w, 0);
+    if (st == WEFT_OK)
+        st = ckpt_paths(w->out, step, temp, final);
+    else
+        return st;
+    if (st == WEFT_OK)
+        st = ckpt_write_shard(temp, w->rank, w->ranks, pieces, n, &halt, &sum);
+    snprintf(why, sizeof why, "%s", st != WEFT_OK ? err_text() : "");
+    snprintf(key, sizeof key, "save.shard.%u", w->rank);
+    weft_status told = tell(w, key, step, st, w->rank, &sum);
+    if (told == WEFT_OK) /* also after a failure: then the folder is gone when it is reported */
+        told = hear(w, "save.end", 0, step, &said);
+    if (st != WEFT_OK)
+        return err_fail(st, "%s", why);
+    return told != WEFT_OK ? told : said.status ? blame(w, said.culprit) : WEFT_OK;
+}
+
+weft_status run_save_write(save_writer *w, uint64_t step, const ckpt_piece *pieces, uint32_t n)
+{
+    w->blameless = false;
+    return w->rank ? follow(w, step, pieces, n) : lead(w, step, pieces, n);
+}

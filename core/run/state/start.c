@@ -1,0 +1,144 @@
+/* run/state/start.c: see start.h. */
+#include "run/state/start.h"
+
+#include "base/err.h"
+#include "base/lengthy.h"
+#include "base/log.h"
+#include "formats/formats.h"
+#include "job/job.h"
+#include "run/save/pieces.h"
+#include "run/state/local.h"
+#include "run/state/weights.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Where values come from: one of the two. */
+typedef struct origin {
+    formats_file *file;
+    ckpt *c;
+} origin;
+
+static weft_status read_from(const origin *o, const ckpt_piece *want, float *out)
+{
+    return o->file ? formats_read(o->file, want, out) : ckpt_read(o->c, want, out);
+}
+
+static bool is_parameter(const piece *p)
+{
+    return !strcmp(p->name, p->param);
+}
+
+static weft_status load_piece(executor *e, const origin *o, const piece *p, float *v,
+                              uint16_t *scratch, lengthy *progress)
+{
+    ckpt_piece want;
+    const local l = run_local_find(e, p);
+    run_save_describe(p, l.held.count ? &l.held : &l.copied, &want);
+    for (uint64_t first = l.first; first < l.end; first += LOCAL_CHUNK) {
+        want.first = first;
+        want.count = l.end - first < LOCAL_CHUNK ? l.end - first : LOCAL_CHUNK;
+        weft_status st = read_from(o, &want, v);
+        if (st == WEFT_OK)
+            st = run_local_put(e, &l, first, v, want.count, scratch);
+        if (st != WEFT_OK)
+            return st;
+        lengthy_add(progress, want.count * sizeof *v);
+    }
+    return WEFT_OK;
+}
+
+static weft_status load_all(executor *e, const origin *o)
+{
+    float *v = mem_alloc(LOCAL_CHUNK * sizeof *v);
+    uint16_t *scratch = mem_alloc(LOCAL_CHUNK * sizeof *scratch);
+    lengthy progress;
+    uint64_t elements = 0;
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; i < e->plan->pieces.n; i++) {
+        const local l = run_local_find(e, &e->plan->pieces.at[i]);
+        elements += is_parameter(&e->plan->pieces.at[i]) ? l.end - l.first : 0;
+    }
+    lengthy_begin(&progress, "the weights are loaded", elements * sizeof *v);
+    for (uint32_t i = 0; st == WEFT_OK && i < e->plan->pieces.n; i++)
+        if (is_parameter(&e->plan->pieces.at[i]))
+            st = load_piece(e, o, &e->plan->pieces.at[i], v, scratch, &progress);
+    free(v);
+    free(scratch);
+    return st;
+}
+
+/* All ranks see the same files: each compares its digest with those of the others. A rank that
+ * could not read them says why itself. */
+static weft_status agree(const ckpt_team *t, const char *dir, const char *what, weft_status mine,
+                         uint64_t digest)
+{
+    char why[2048], tag[32];
+    uint64_t own[2] = {mine, digest}, *all = mem_alloc(t->ranks * sizeof own);
+    snprintf(why, sizeof why, "%s", err_text());
+    snprintf(tag, sizeof tag, "init.%s", what);
+    weft_status st = job_exchange_for(t->job, tag, own, sizeof own, t->timeout, all);
+    for (uint32_t r = 0; st == WEFT_OK && mine == WEFT_OK && r < t->ranks; r++) {
+        if (all[2 * r])
+            st = err_fail(WEFT_PEER, "rank %u could not read %s", r, dir);
+        else if (all[2 * r + 1] != all[1])
+            st = err_fail(WEFT_USAGE,
+                          "rank %u sees other files in %s than rank 0: checkpoint.init must be the "
+                          "same folder for all ranks, or a copy of it",
+                          r, dir);
+    }
+    free(all);
+    return mine != WEFT_OK ? err_fail(mine, "%s", why) : st;
+}
+
+static weft_status load(executor *e, const config *cfg, const plan_set *plans, const char *dir,
+                        const ckpt_team *team)
+{
+    origin o = {0};
+    weft_status st;
+    if (formats_is_folder(dir)) {
+        st = formats_open(dir, cfg, plans, &o.file);
+        st = agree(team, dir, "files", st, o.file ? formats_digest(o.file) : 0);
+    } else {
+        st = ckpt_open_shared(dir, team, &o.c);
+        if (st != WEFT_OK)
+            err_context("checkpoint.init");
+    }
+    if (st == WEFT_OK) /* which may take longer than the deadline of a step */
+        st = agree(team, dir, "loaded", load_all(e, &o), 0);
+    formats_close(o.file);
+    ckpt_close(o.c);
+    return st;
+}
+
+weft_status run_start_check(const config *cfg, const plan_set *plans)
+{
+    const char *dir = config_text(cfg, "checkpoint.init");
+    char manifest[PATH_MAX];
+    origin o = {0};
+    weft_status st = WEFT_OK;
+    const int n = snprintf(manifest, sizeof manifest, "%s/manifest.json", dir);
+    if (*dir && formats_is_folder(dir))
+        st = formats_open(dir, cfg, plans, &o.file);
+    else if (*dir && (n >= (int)sizeof manifest || access(manifest, R_OK)) &&
+             (st = ckpt_open(dir, &o.c)) != WEFT_OK) /* it verifies all bytes: only for its words */
+        err_context("checkpoint.init");
+    formats_close(o.file);
+    ckpt_close(o.c);
+    return st;
+}
+
+weft_status run_start(executor *e, const config *cfg, const plan_set *plans, const ckpt_team *team)
+{
+    const char *init = config_text(cfg, "checkpoint.init");
+    weft_status st = run_weights_init(e, (uint64_t)config_int(cfg, "run.seed"));
+    if (st != WEFT_OK || !*init)
+        return st;
+    st = load(e, cfg, plans, init, team);
+    if (st == WEFT_OK && !team->rank)
+        log_line(WEFT_LOG_INFO, "the weights are those of %s", init);
+    return st;
+}

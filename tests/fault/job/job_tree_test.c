@@ -1,0 +1,285 @@
+/* Heartbeats by a tree of depth 3: 15 ranks with two children each. Who is named when a rank of any
+ * kind freezes or dies, and how soon? And what becomes of the job when a connection of the tree
+ * breaks though nobody is dead? */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#define RANKS_MAX 15
+#include "job/decide/tree.h"
+#include "job/members.h"
+#include "ranks.h"
+
+#define N 15
+#define AFTER 2.5 /* frozen_after: a rank is frozen after 2.25 s of silence */
+
+/* --- bodies --- */
+
+/* At rank 0: every rank whose parent is another one is watched by it. */
+static bool is_delegated(job *j)
+{
+    bool all = true;
+    pthread_mutex_lock(&j->lock);
+    for (uint32_t r = 1; r < j->who.ranks; r++)
+        all = all &&
+              j->server->members[r].guard.relies == (job_tree_parent(&j->server->tree, r) != 0);
+    pthread_mutex_unlock(&j->lock);
+    return all;
+}
+
+static weft_status await_tree(job *j)
+{
+    const uint64_t until = clock_ms() + patience(10000);
+    while (!is_delegated(j))
+        if (clock_ms() > until)
+            return (err_fail)(WEFT_INTERNAL, "the tree was not made");
+        else
+            usleep(1000);
+    return WEFT_OK;
+}
+
+static weft_status begin(job *j, uint32_t me)
+{
+    job_mark(j, 17, 34 + me);
+    weft_status st = me ? WEFT_OK : await_tree(j);
+    return st == WEFT_OK ? ranks_at_work(j) : st;
+}
+
+static weft_status at_work(job *j, uint32_t me, uint32_t n)
+{
+    (void)n;
+    weft_status st = begin(j, me);
+    while (st == WEFT_OK && (st = job_failure(j)) == WEFT_OK)
+        usleep(1000);
+    return st;
+}
+
+static weft_status work_for(job *j, uint32_t me, uint64_t ms)
+{
+    weft_status st = begin(j, me);
+    const uint64_t until = clock_ms() + ms;
+    while (st == WEFT_OK && clock_ms() < until) {
+        st = job_failure(j);
+        usleep(5000);
+    }
+    return st == WEFT_OK ? job_exchange(j, "end", NULL, 0, NULL) : st;
+}
+
+/* --- tests --- */
+
+static void start(ranks *r, rank_body body)
+{
+    job_tree_fanout = 2;
+    ranks_prepare(r, N);
+    r->frozen_after = AFTER;
+    ranks_start(r, body);
+    ranks_wait_ready(r, N);
+    usleep(300000); /* a mark needs a beat for each level */
+}
+
+/* What rank 0 hears in a second over the connections of the store: beats of its children alone. */
+static weft_status count_beats(job *j, uint32_t me, uint32_t n)
+{
+    uint64_t before[N] = {0}, after[N] = {0};
+    weft_status st = begin(j, me);
+    usleep(me ? 3000000 : 500000); /* the next request of the others comes later */
+    for (uint32_t round = 0; round < 2 && !me && st == WEFT_OK; round++) {
+        pthread_mutex_lock(&j->lock);
+        for (uint32_t r = 1; r < n; r++)
+            (round ? after : before)[r] = job_tls_heard(j->server->members[r].p->w.tls);
+        pthread_mutex_unlock(&j->lock);
+        usleep(round ? 0 : 1000000);
+    }
+    for (uint32_t r = 1; r < n && !me && st == WEFT_OK; r++)
+        if ((after[r] != before[r]) != (r < 3))
+            st = (err_fail)(WEFT_INTERNAL, "rank 0 heard %d bytes of rank %u",
+                            (int)(after[r] - before[r]), r);
+    return st == WEFT_OK ? job_exchange(j, "end", NULL, 0, NULL) : st;
+}
+
+static void rank_0_hears_its_children_alone(void **state)
+{
+    (void)state;
+    ranks r;
+    start(&r, count_beats);
+    ranks_expect_well(&r);
+    ranks_end(&r);
+}
+
+/* Root, inner ranks of both levels, and a leaf. */
+static const uint32_t kinds[] = {0, 1, 5, 14};
+
+static void frozen(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        ranks r;
+        start(&r, at_work);
+        kill(r.pid[kinds[i]], SIGSTOP);
+        ranks_name_victim(&r, kinds[i], "is frozen: no sign of life for 2.",
+                          (uint64_t)(AFTER * 1000));
+        ranks_expect_text(&r, kinds[i] == 2 ? 3 : 2, kinds[i], "last seen at step 17, place ");
+        ranks_end(&r);
+    }
+}
+
+/* Rank 0 with an inner one that hides it from those below; a parent with its child; two leaves. */
+static void two_frozen(void **state)
+{
+    (void)state;
+    static const uint32_t pairs[][2] = {{0, 2}, {0, 6}, {1, 4}, {5, 11}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        ranks r;
+        start(&r, at_work);
+        kill(r.pid[pairs[i][0]], SIGSTOP);
+        kill(r.pid[pairs[i][1]], SIGSTOP);
+        ranks_name_one_of_two(&r, pairs[i][0], pairs[i][1], "is frozen: no sign of life for 2.",
+                              (uint64_t)(AFTER * 1000));
+        ranks_end(&r);
+    }
+}
+
+static void killed(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        char place[64];
+        ranks r;
+        start(&r, at_work);
+        usleep(500000);
+        kill(r.pid[kinds[i]], SIGKILL);
+        ranks_name_victim(&r, kinds[i], "is gone", 1000);
+        snprintf(place, sizeof place, "last seen at step 17, place %u", 34 + kinds[i]);
+        ranks_expect_text(&r, kinds[i] == 3 ? 4 : 3, kinds[i], place);
+        ranks_end(&r);
+    }
+}
+
+/* --- nobody is dead --- */
+
+static weft_status work_six_seconds(job *j, uint32_t me, uint32_t n)
+{
+    (void)n;
+    weft_status st = work_for(j, me, 6000);
+    return st == WEFT_OK && !me ? await_tree(j) : st;
+}
+
+/* Longer than the time after which a parent returns a child, shorter than that of a frozen one:
+ * nobody is named, and the parents take their children over again. */
+static void a_pause_is_no_failure(void **state)
+{
+    (void)state;
+    ranks r;
+    start(&r, work_six_seconds);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        kill(r.pid[kinds[i]], SIGSTOP);
+        usleep(1400000);
+        kill(r.pid[kinds[i]], SIGCONT);
+        usleep(100000);
+    }
+    ranks_expect_well(&r);
+    ranks_end(&r);
+}
+
+/* Shut down all sockets of this process but those of the store. */
+static uint32_t cut_tree(uint16_t port)
+{
+    uint32_t cut = 0;
+    for (int fd = 3; fd < 200; fd++) {
+        struct sockaddr_in a, b;
+        socklen_t n = sizeof a, m = sizeof b;
+        if (getpeername(fd, (struct sockaddr *)&a, &n) ||
+            getsockname(fd, (struct sockaddr *)&b, &m) || a.sin_family != AF_INET ||
+            ntohs(a.sin_port) == port || ntohs(b.sin_port) == port)
+            continue;
+        cut += !shutdown(fd, SHUT_RDWR);
+    }
+    return cut;
+}
+
+static weft_status cut_and_work(job *j, uint32_t me, uint32_t n)
+{
+    (void)n;
+    weft_status st = begin(j, me);
+    if (st == WEFT_OK && me == 2 && cut_tree(j->who.port) != 2)
+        return (err_fail)(WEFT_INTERNAL, "rank 2 has other connections than those of two children");
+    if (st == WEFT_OK && me == 9 && cut_tree(j->who.port) != 1)
+        return (err_fail)(WEFT_INTERNAL, "rank 9 has other connections than that of its parent");
+    const uint64_t until = clock_ms() + 4000;
+    while (st == WEFT_OK && clock_ms() < until) {
+        st = job_failure(j);
+        usleep(5000);
+    }
+    return st == WEFT_OK ? job_exchange(j, "end", NULL, 0, NULL) : st;
+}
+
+/* Rank 0 watches the ranks behind it itself. */
+static void cut_connections_accuse_nobody(void **state)
+{
+    (void)state;
+    ranks r;
+    start(&r, cut_and_work);
+    ranks_expect_well(&r);
+    ranks_end(&r);
+}
+
+static weft_status cut_and_freeze(job *j, uint32_t me, uint32_t n)
+{
+    (void)n;
+    weft_status st = begin(j, me);
+    if (st == WEFT_OK && me == 5)
+        (void)cut_tree(j->who.port);
+    while (st == WEFT_OK && (st = job_failure(j)) == WEFT_OK)
+        usleep(1000);
+    return st;
+}
+
+static void frozen_behind_a_cut_connection(void **state)
+{
+    (void)state;
+    static const uint32_t victims[] = {0, 5, 12};
+    for (size_t i = 0; i < sizeof victims / sizeof *victims; i++) {
+        ranks r;
+        start(&r, cut_and_freeze);
+        usleep(500000);
+        kill(r.pid[victims[i]], SIGSTOP);
+        ranks_name_victim(&r, victims[i], "is frozen: no sign of life for 2.",
+                          (uint64_t)(AFTER * 1000));
+        ranks_end(&r);
+    }
+}
+
+static void suspended_together(void **state)
+{
+    (void)state;
+    ranks r;
+    start(&r, work_six_seconds);
+    for (uint32_t i = 0; i < N; i++)
+        kill(r.pid[i], SIGSTOP);
+    sleep(4);
+    for (uint32_t i = N; i-- > 0;) {
+        kill(r.pid[i], SIGCONT);
+        usleep(50000);
+    }
+    ranks_expect_well(&r);
+    ranks_end(&r);
+}
+
+int main(void)
+{
+    log_setup(WEFT_LOG_ERROR, -1);
+    unsetenv(KEY_FD_ENV);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rank_0_hears_its_children_alone),
+        cmocka_unit_test(frozen),
+        cmocka_unit_test(two_frozen),
+        cmocka_unit_test(killed),
+        cmocka_unit_test(a_pause_is_no_failure),
+        cmocka_unit_test(cut_connections_accuse_nobody),
+        cmocka_unit_test(frozen_behind_a_cut_connection),
+        cmocka_unit_test(suspended_together),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

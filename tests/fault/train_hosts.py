@@ -1,0 +1,257 @@
+#!/usr/bin/env python3
+"""train_hosts.py WEFT: does `weft train --hosts` train as `-n` does, and end as it does?
+
+A script stands for ssh: it runs the remote command on this machine (tests/ssh has the real one).
+Ranks, agents, ssh and the launcher are killed; hosts are lost with and without spares; agents that
+lie, that speak another protocol or that stay silent; files of hosts that are none."""
+import os
+import re
+import signal
+import struct
+import sys
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "parity"))
+import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
+
+BASE = w.EVEN | {"run.steps": 40, "model.layers": 1, "train.microbatch": 1,
+                 "checkpoint.every": 10, "checkpoint.keep": 100, "comm.plugin": "tcp"}
+LONG = BASE | {"run.steps": 1000000, "checkpoint.every": 50, "checkpoint.keep": 3}
+# ssh HOST COMMAND: down/HOST: the host is down; its words go to `calls`.
+SSH = """#!/bin/sh
+echo "$1" >>{place}/calls
+if [ -e {place}/down-$1 ]; then echo "connect to host $1: down" >&2; exit 255; fi
+SSH_CONNECTION="127.0.0.1 1 127.0.0.1 22" FAKE_HOST=$1 exec sh -c "$2"
+"""
+MAGIC = 0x31746677
+
+
+def environ_of(pid):
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as f:
+            return dict(x.split(b"=", 1) for x in f.read().split(b"\0") if b"=" in x)
+    except OSError:
+        return {}
+
+
+class Running(w.Running):
+    """Agents are children of the launcher, ranks are children of agents."""
+
+    def agents(self):
+        """{host: process number}"""
+        found = {environ_of(p).get(b"FAKE_HOST", b"").decode(): p for p in w.children(self.pid)}
+        return {host: pid for host, pid in found.items() if host}
+
+    def ranks(self):
+        return {int(environ_of(p)[b"RANK"]): p for a in w.children(self.pid)
+                for p in w.children(a) if b"RANK" in environ_of(p)}
+
+
+class Hosts(w.Bench):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.ssh = cls.script("fake", SSH.format(place=cls.place))
+        cls.train("plain", BASE, ranks=4)
+
+    @classmethod
+    def script(cls, name, text):
+        with open(cls.path(name), "w", encoding="utf-8") as f:
+            f.write(text)
+        os.chmod(cls.path(name), 0o755)
+        return cls.path(name)
+
+    def hosts(self, text):
+        with open(self.path("hosts"), "w", encoding="utf-8") as f:
+            f.write(text)
+        return ["--hosts", self.path("hosts"), "--ssh", self.ssh]
+
+    def begin(self, out, job, text, *more, ranks=4, resume=False):
+        return Running(self, out, job, ranks, resume, more=[*self.hosts(text), *more])
+
+    def refused(self, text, words, *more, status=2, job=None):
+        done = w.weft("train", self.ini, *self.options("no", job or BASE), *self.hosts(text), *more,
+                      status=status)
+        self.assertRegex(done.stderr, words)
+        self.assertFalse(os.path.exists(self.path("no")))
+        return done.stderr
+
+    def until_saved(self, run):
+        """Saves are written beside the steps: until one is complete."""
+        run.until_step(55)
+        run.until(lambda: w.steps_saved(run.out)[0], "a checkpoint")
+
+    # --- as on one machine ---
+
+    def test_same_bits(self):
+        """-n and slots, one host or three, an address, a spare; the job from a pipe."""
+        for name, text in (("two", "a slots=2\nb slots=2\n"), ("one", "a slots=4 addr=127.0.0.1"),
+                           ("uneven", "# mine\na\tslots=1\n\nb slots=2 # b\nuser@c slots=9\n")):
+            with self.subTest(name):
+                run = self.begin(name, BASE, text)
+                self.assertEqual(run.wait(), 0, run.said())
+                self.same_run("plain", name, step=40)
+        done = w.subprocess.run(
+            [w.WEFT, "train", "-", *self.options("pipe", BASE),
+             *self.hosts("a slots=2\nb slots=2")],
+            input="[run]\nname = tests\n", env=w.environment(None), capture_output=True, text=True,
+            timeout=w.TIMEOUT, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.same_run("plain", "pipe", step=40)
+
+    @unittest.skipIf(w.SLOW > 1, "the thread sanitizer loses count of threads after a fork")
+    def test_doctor(self):
+        """What a rank prints comes out of the launcher."""
+        done = w.weft("train", self.ini, *self.options("doctor", BASE), "--doctor", "--json",
+                      *self.hosts("a\nb"))
+        self.assertTrue(done.stdout.startswith("{"), done.stdout)
+
+    def test_signals(self):
+        run = self.begin("term", LONG, "a slots=2\nb slots=2\n")
+        run.until_step(60)
+        marks = run.marks()
+        os.kill(run.pid, signal.SIGTERM)
+        self.assertEqual(run.wait(), 75, run.said())
+        step = int(re.search("stopped by SIGTERM after step ([0-9]+), which", run.said())[1])
+        self.assertEqual(w.steps_saved(run.out)[0][-1], step)
+        self.assertEqual(marks.wait(5)[1], [])
+        run = self.begin("term", LONG, "b slots=4\n", resume="auto")
+        run.until(lambda: f"resumed after step {step}" in run.said(), "the resume")
+        run.until_step(step + 1)
+        os.kill(run.pid, signal.SIGINT)
+        self.assertEqual(run.wait(), 1, run.said())
+
+    # --- deaths ---
+
+    def test_rank_killed(self):
+        run = self.begin("killed", LONG, "a slots=2\nb slots=2\n")
+        run.until_step(5)
+        marks = run.marks()
+        os.kill(run.until_ranks()[3], signal.SIGKILL)
+        self.assertEqual(run.wait(), 1, run.said())
+        last = run.said().strip().split("\n")[-1]
+        self.assertRegex(last, r"rank 3 was killed by signal 9 \(SIGKILL\).*; host b$")
+        self.assertEqual(marks.wait(5)[1], [])
+
+    def test_launcher_killed(self):
+        run = self.begin("orphans", LONG, "a slots=2\nb slots=2\n")
+        run.until_step(5)
+        marks = run.marks()
+        run.process.kill()
+        run.process.wait()
+        seconds, left = marks.wait(5 * w.SLOW)
+        self.assertEqual(left, [])
+        print(f"{seconds * 1e3:.0f} ms from the launcher's death to the last rank's")
+
+    @w.unittest.skipIf(w.SAMPLE, "ten seconds of waiting: make integration does it")
+    def test_host_frozen(self):
+        """An agent that does not move any more: its host is left out."""
+        run = self.begin("frozen", LONG, "a slots=2\nb slots=1\nc slots=2\n", "--restarts", "2",
+                         ranks=3)
+        self.until_saved(run)
+        for pid in (run.agents()["b"], run.until_ranks()[2]):
+            os.kill(pid, signal.SIGSTOP)
+        run.until(lambda: "resumed after" in run.said(), "the resume")
+        self.assertRegex(run.said(), "rank 2 is frozen: .*; host b")
+        self.assertIn("host b is lost: it does not answer", run.said())
+        os.kill(run.pid, signal.SIGTERM)
+        self.assertEqual(run.wait(), 75, run.said())
+
+    def test_host_lost(self):
+        """Without --restarts the host is named; it is moved to a spare; fewer ranks go on."""
+        run = self.begin("lost", LONG, "a slots=2\nb slots=2\n")
+        run.until_step(5)
+        run.until_ranks()
+        os.kill(run.agents()["b"], signal.SIGKILL)
+        self.assertEqual(run.wait(), 1, run.said())
+        self.assertRegex(run.said(), "(?m)host b is lost with ranks 2 to 3: its ssh was killed")
+
+        run = self.begin("spare", BASE | {"run.steps": 400}, "a slots=2\nb slots=2\nc slots=2\n",
+                         "--restarts", "2")
+        run.until_step(25)
+        os.kill(run.agents()["a"], signal.SIGKILL)
+        self.assertEqual(run.wait(), 0, run.said())
+        self.assertIn("the hosts that are left have 4 slots for the 4 ranks", run.said())
+        self.train("spareless", BASE | {"run.steps": 400}, ranks=4)
+        self.same_run("spareless", "spare", step=400)
+
+    def test_fewer(self):
+        """A lost host has no spare; with --restarts-min the largest legal number goes on."""
+        run = self.begin("least", LONG, "a slots=2\nb slots=2\n", "--restarts", "2",
+                         "--restarts-min", "1")
+        self.until_saved(run)
+        os.kill(run.agents()["b"], signal.SIGKILL)
+        run.until(lambda: "resumed after" in run.said(), "the resume")
+        step = int(re.search("resumed after step ([0-9]+)", run.said())[1])
+        run.until_step(step + 1)
+        self.assertIn("the hosts that are left have 2 slots: 2 of 4 ranks continue", run.said())
+        self.assertEqual(len(run.ranks()), 2)
+        os.kill(run.pid, signal.SIGTERM)
+        self.assertEqual(run.wait(), 75, run.said())
+
+        run = self.begin("none", LONG, "a slots=2\nb slots=2\n", "--restarts", "2")
+        run.until_step(5)
+        os.kill(run.agents()["b"], signal.SIGKILL)
+        self.assertEqual(run.wait(), 1, run.said())
+        self.assertIn("have 2 slots, and the job has 4 ranks: name spare hosts", run.said())
+
+    # --- what cannot be started ---
+
+    def test_refusals(self):
+        self.refused("", "names no host")
+        self.refused("a\na\n", "hosts:2: a is in line 1 already")
+        self.refused("-oProxyCommand=x", "hosts:1: '-oProxyCommand=x' is not the name of a host")
+        self.refused("a slots=0", "hosts:1: 'slots=0'")
+        self.refused("a slots=2 max=4", "'max=4' is neither slots=N nor addr=ADDRESS")
+        self.refused("a\nb", "-n 3: the 2 hosts of .*hosts have 2 slots", "-n", "3")
+        self.refused("a slots=2", "parallel", job=BASE | {"parallel.strategy": "none such"})
+        done = w.weft("train", self.ini, "--hosts", self.path("nofile"), status=2)
+        self.assertRegex(done.stderr, "cannot read the hosts of --hosts from .*nofile: No such")
+        done = w.weft("train", self.ini, "--ssh", "ssh", status=2)
+        self.assertIn("--ssh belongs to --hosts", done.stderr)
+
+    def test_host_down(self):
+        with open(self.path("down-b"), "w", encoding="utf-8"):
+            pass
+        self.addCleanup(os.remove, self.path("down-b"))
+        said = self.refused("a\nb\n", "host b, line 2 of --hosts: ssh has ended with status 255",
+                            status=1)
+        self.assertIn("connect to host b: down", said)
+        self.refused("a addr=192.0.2.1\nc\n", "host a, line 1 of --hosts: cannot listen on 192.0",
+                     status=1)
+        self.ssh = self.path("nothing")
+        self.refused("a\nc\n", "host [ac], line [12] of --hosts: the program of --ssh", status=1)
+
+    def test_lying_agents(self):
+        """What comes from a host is input from outside."""
+        def frame(kind, rank=0, code=0, text=b"", magic=MAGIC, size=None):
+            return struct.pack("<6I", kind, rank, rank, code,
+                               len(text) if size is None else size, magic) + text
+
+        here = frame(1, code=1, text=b"127.0.0.1")
+        for name, words in (("junk", os.urandom(3000)), ("short", here[:30]),
+                            ("huge", frame(1, code=1, size=1 << 30)),
+                            ("magic", frame(1, code=1, magic=7)),
+                            ("twice", here + here), ("newer", frame(1, code=2)),
+                            ("ranks", here + frame(3, rank=77, code=4 << 16, text=b"x") +
+                             frame(6, rank=1 << 31) + frame(5, rank=0, text=b"12345678")),
+                            ("gone", here + frame(6, rank=0) * 9),
+                            ("failed", here + frame(8, text=b"no room\0no more"))):
+            with self.subTest(name), open(self.path("words"), "wb") as f:
+                f.write(words)
+                f.flush()
+                self.ssh = self.script("liar", f"#!/bin/sh\ncat {self.path('words')}\nsleep 0.2\n")
+                self.refused("a slots=2\n", "(?m)host a", status=1)
+
+    def test_silent_agent(self):
+        """A second signal is not needed to leave a host that does not answer."""
+        self.ssh = self.script("silent", "#!/bin/sh\nexec sleep 600\n")
+        run = self.begin("silent", BASE, "a slots=4\n")
+        run.until(lambda: w.children(run.pid), "ssh")
+        os.kill(run.pid, signal.SIGTERM)
+        self.assertEqual(run.wait(), 75, run.said())
+        self.assertIn("stopped by signal 15 before its ranks began", run.said())
+
+
+if __name__ == "__main__":
+    w.main()

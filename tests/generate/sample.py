@@ -1,0 +1,194 @@
+"""Generation on one rank: from caches as from the whole model, draws, ends, and evaluation."""
+import math
+import os
+import struct
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "hf")]
+import folder  # noqa: E402  (tests/hf/folder.py)
+import models  # noqa: E402
+import started  # noqa: E402
+
+LONG = "the square of 81 is 6561, more or less; and of 82 it is 6724. "  # more than a chunk
+
+
+class Sample(models.Case):
+    def same(self, folder, tolerance, *words):
+        """Log-probabilities of the same tokens, computed from caches and without."""
+        cached = self.sampled(folder, *words)
+        whole = self.sampled(folder, *words, "--uncached")
+        self.assertTrue(cached["cached"])
+        self.assertFalse(whole["cached"])
+        self.assertEqual(cached["ids"], whole["ids"])
+        self.assertEqual(cached["text"], whole["text"])
+        apart = [abs(a - b) for a, b in zip(cached["log_probabilities"],
+                                            whole["log_probabilities"])]
+        self.assertLess(max(apart), tolerance)
+        return cached
+
+    def test_caches_give_what_the_whole_model_gives(self):
+        for family in models.MODEL:
+            saved = self.trained(family)
+            for prompt in ("", "7", LONG, LONG[:64], LONG[:65] + LONG[:31]):
+                with self.subTest(family=family, prompt=len(prompt)):
+                    one = self.same(saved, 1e-5, "--prompt", prompt, "--temperature", 0,
+                                    "--tokens", 30)
+                    self.assertEqual(one["prompt"], prompt or "\n")
+                    self.assertEqual(len(one["ids"]), 30)
+
+    def test_a_full_context(self):
+        saved = self.trained("llama")
+        words = ("--prompt", LONG, "--temperature", 0.9, "--seed", 4, "--tokens", 100)
+        one = self.same(saved, 1e-5, *words)
+        self.assertEqual(one["forgotten"], 48 + 48)
+        said = self.weft("sample", saved, *words)[1]
+        self.assertEqual(said.count("the older half is forgotten"), 1)
+        said = self.weft("sample", saved, "--prompt", LONG * 3, "--tokens", 1)[1]
+        self.assertIn(f"the prompt has {3 * len(LONG)} tokens and the model a context of 96", said)
+
+    def test_sixteen_bits(self):
+        saved = self.trained("llama", "bf16")
+        cached = self.sampled(saved, "--prompt", LONG, "--temperature", 0, "--tokens", 20)
+        ids = ",".join(map(str, cached["prompt_ids"] + cached["ids"][:-1]))
+        whole = self.sampled(saved, "--ids", ids, "--temperature", 0, "--tokens", 1, "--uncached")
+        self.assertLess(abs(whole["log_probabilities"][0] - cached["log_probabilities"][-1]), 0.1)
+
+    def test_draws_repeat(self):
+        saved = self.trained("gpt2")
+        words = ("--prompt", "1", "--tokens", 40, "--temperature", 1, "--top-p", 0.9, "--top-k", 60)
+        one, again, other = (self.sampled(saved, *words, "--seed", seed) for seed in (1, 1, 2))
+        for x in (one, again, other):
+            del x["seconds"], x["prompt_seconds"]
+        self.assertEqual(one, again)
+        self.assertNotEqual(one["ids"], other["ids"])
+        self.assertEqual(self.sampled(saved, *words, "--top-k", 1)["ids"],
+                         self.sampled(saved, *words, "--temperature", 0)["ids"])
+        self.assertEqual(self.sampled(saved, *words, "--top-p", 1e-9)["ids"],
+                         self.sampled(saved, *words, "--temperature", 0)["ids"])
+
+    def test_ends(self):
+        saved = self.trained("gpt2")
+        words = ("--prompt", "12 is", "--temperature", 1, "--seed", 3, "--tokens", 80)
+        text = self.sampled(saved, *words)["text"]
+        stop = next(c for i, c in enumerate(text) if i > 4 and "\n" < c < "\x7f"
+                    and c not in text[:i])
+        one = self.sampled(saved, *words, "--stop", stop, "--stop", "never there")
+        self.assertEqual((one["text"], one["end"]), (text[:text.index(stop)], "stop"))
+        out = self.weft("sample", saved, *words, "--stop", stop)[0]
+        self.assertEqual(out, "12 is" + text[:text.index(stop)] + "\n")
+        self.assertEqual(self.sampled(saved, *words)["end"], "tokens")
+
+    def test_prompts(self):
+        saved = self.trained("gpt2")
+        words = ("--temperature", 0, "--tokens", 5)
+        want = self.weft("sample", saved, "--prompt", LONG, *words)[0]
+        self.write("prompt.txt", LONG)
+        self.assertEqual(self.weft("sample", saved, "--prompt-file", "prompt.txt", *words)[0], want)
+        ids = " ".join(str(x) for x in LONG.encode())
+        self.assertEqual(self.weft("sample", saved, "--ids", ids, *words)[0], want)
+        self.write("zero.txt", b"a\0b")
+        for bad, why in ((("--prompt-file", "none.txt"), "none.txt"),
+                         (("--prompt-file", "zero.txt"), "zero byte"),
+                         (("--ids", "1 256"), "below 256"), (("--ids", "x"), "token numbers"),
+                         (("--prompt", "a", "--ids", "1"), "given twice"),
+                         (("--top-p", "0"), "out of range"), (("--stop", ""), "out of range"),
+                         (("--max-new-tokens", "2"), "there is no option --max-new-tokens"),
+                         (("--seed",), "the value of --seed is missing"),
+                         (("--tokens", "0"), "a number from 1 to 1000000000")):
+            with self.subTest(bad):
+                self.refused("sample", saved, *bad, why=why)
+
+
+    def test_it_ends_with_its_reader(self):
+        """A write that fails ends it: so many tokens would take hours."""
+        saved = self.trained("gpt2")
+        words = [started.WEFT, "sample", saved, "--prompt", "a", "--tokens", "1000000000"]
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run(words, cwd=self.place, stdout=full, stderr=subprocess.PIPE,
+                                  timeout=120, check=False, text=True)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("the text cannot be written: No space left on device", done.stderr)
+        with subprocess.Popen(words, cwd=self.place, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE) as child:
+            self.assertEqual(len(child.stdout.read(10)), 10)
+            child.stdout.close()
+            said = child.stderr.read().decode()
+            self.assertEqual(child.wait(120), 1, said)
+        self.assertIn("the text cannot be written: Broken pipe", said)
+
+
+class NotFinite(models.Case):
+    """Weights that are not finite give neither text nor a loss."""
+
+    def test_sample_and_eval(self):
+        saved = self.trained("llama")
+        self.weft("export", "hf", saved, "-o", "good")
+        for value in (math.nan, math.inf, -math.inf):
+            with self.subTest(value=value):
+                tensors = folder.read(self.path("good"))
+                name = "model.norm.weight"
+                kind, shape, data = tensors[name]
+                tensors[name] = (kind, shape, struct.pack("<f", value) + data[4:])
+                place = f"bad{value}"
+                folder.write(self.path(place + "-from"), folder.config(self.path("good")), tensors)
+                self.weft("import", "hf", place + "-from", "-o", place)
+                for json in ((), ("--json",)):
+                    said = self.weft("sample", place, "--ids", "1", *json, status=1)
+                    self.assertIn("the logits of token 1 behind the prompt are not finite", said[1])
+                    said = self.weft("eval", place, "--data", "valid.bin", *json,
+                                     "train.sequence=48", "train.batch=4", status=1)
+                    self.assertIn("samples from sample 0 on is not finite", said[1])
+                    self.assertNotIn("loss", said[0])
+                said = self.weft("eval", place, "--data", "valid.bin", "--batches", 1,
+                                 "train.sequence=48", "train.batch=4", status=1)[1]
+                self.assertIn("samples from sample 0 on is not finite", said)
+
+
+class Evaluate(models.Case):
+    def test_it_is_the_loss_of_training(self):
+        for precision in ("fp32", "bf16"):
+            saved = self.trained("llama", precision, batches=3)
+            found = self.evaluated(saved, "--batches", 3)
+            self.assertEqual(f"{found['loss']:.9g}", f"{self.valid_loss(f'llama-{precision}'):.9g}")
+            self.assertEqual(found["samples"], 12)
+
+    def test_every_sample_counts_once(self):
+        saved = self.trained("gpt2")
+        size = os.path.getsize(self.path("valid.bin"))
+        one = self.evaluated(saved, "train.microbatch=1", "train.batch=4")
+        other = self.evaluated(saved, "train.microbatch=4", "train.batch=4")
+        self.assertEqual(one["samples"], other["samples"])
+        self.assertLess(abs(one["loss"] - other["loss"]), 1e-6)
+        self.assertEqual(one["tokens"], one["samples"] * 48)
+        self.assertLess(one["left_out"], 48)
+        self.assertGreater(one["left_out"] + one["tokens"], 0)
+        self.assertLess(one["tokens"] + one["left_out"], size)
+        self.assertAlmostEqual(one["perplexity"], math.exp(one["loss"]), places=9)
+        self.assertEqual(one["bytes"], one["tokens"])  # a byte is a token
+        self.assertAlmostEqual(one["bits_per_byte"], one["loss"] / math.log(2), places=9)
+
+    def test_the_loss_is_that_of_the_log_probabilities(self):
+        """48 tokens are drawn behind one; the 49 are a sample whose targets are those drawn."""
+        for family in models.MODEL:
+            saved = self.trained(family)
+            drawn = self.sampled(saved, "--ids", "55", "--tokens", 48, "--temperature", 1)
+            self.write("one.txt", bytes([55, *drawn["ids"]]))
+            self.weft("data", "one.txt", "-o", "one.bin", "--force")
+            found = self.evaluated(saved, "--data", "one.bin", "train.microbatch=1",
+                                   "train.batch=1")
+            self.assertEqual((found["samples"], found["left_out"]), (1, 0))
+            mean = -sum(drawn["log_probabilities"]) / 48
+            self.assertLess(abs(found["loss"] - mean), 1e-5)
+
+    def test_refusals(self):
+        saved = self.trained("gpt2")
+        self.refused("eval", why="name a checkpoint")
+        self.refused("eval", saved, "--batches", "0", why="--batches")
+        self.refused("eval", saved, "--data", "none.bin", why="none.bin")
+        self.refused("eval", saved, "data.valid=", why="--data FILE")
+
+
+if __name__ == "__main__":
+    started.main()

@@ -1,0 +1,600 @@
+#!/usr/bin/env python3
+"""Do weights of other programs come in and go out as docs/HUGGINGFACE.md says?
+
+recorded.json has names, shapes and losses of transformers (peers.py); the files are made again from
+shapes.py. Every script is `SCRIPT WEFT [unittest's arguments]`."""
+import json
+import math
+import os
+import re
+import shlex
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import folder
+import jobs
+import shapes
+from jobs import w
+
+
+class Case(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.models = jobs.recorded()
+        cls.place = tempfile.mkdtemp(prefix="weft-hf-")
+        cls.addClassCleanup(shutil.rmtree, cls.place, ignore_errors=True)
+        for vocab in {m[2]["vocab_size"] for m in shapes.MODELS.values()}:
+            jobs.write_data(cls.place, vocab)
+
+    def path(self, *names):
+        return os.path.join(self.place, *names)
+
+    def made(self, name, to=None, files=1, change=None, tensors=None):
+        """A folder of the model, with other fields or tensors; returns its path."""
+        model = self.models[name]
+        to = self.path(to or name)
+        shutil.rmtree(to, ignore_errors=True)
+        folder.write(to, model["config"] | (change or {}),
+                     folder.tensors_of(model) if tensors is None else tensors, files)
+        return to
+
+    def imported(self, name, to, **more):
+        out = self.path(to)
+        shutil.rmtree(out, ignore_errors=True)
+        w.weft("import", "hf", self.made(name, to + "-from", **more), "-o", out)
+        return out
+
+    def vocab(self, name):
+        return self.models[name]["config"]["vocab_size"]
+
+
+class Losses(Case):
+    """The loss of transformers, before and after 20 steps; and the same files out again."""
+
+    def one(self, name):
+        model, start, out = self.models[name], self.imported(name, name, files=3), self.path("out")
+        ini = start + "/job.ini"
+        jobs.near(jobs.first_loss(self.place, ini, self.vocab(name), out), model["loss"], 1e-6)
+        here = jobs.train(self.place, ini, self.vocab(name), out)
+        jobs.near(here, model["trained"], 2e-5)
+        self.assertGreater(abs(here - model["loss"]), 1e-3 * here)
+        kind = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}[model["type"]]
+        back = self.path(name + "-back")
+        w.weft("export", "hf", start, "-o", back, "--dtype", kind)
+        self.assertEqual(folder.read(back), folder.tensors_of(model))
+        self.assertEqual(folder.unpack(back + "/model.safetensors")[1], {"format": "pt"})
+        self.same_config(folder.config(back), model)
+
+    def same_config(self, config, model):
+        self.assertEqual(config["torch_dtype"], model["type"])
+        for key, value in model["config"].items():
+            if key in ("dtype", "transformers_version") or (key == "n_inner" and value is None):
+                continue
+            self.assertEqual(config.get(key), value, key)
+
+
+for _name in shapes.MODELS:
+    setattr(Losses, f"test_{_name}", lambda self, name=_name: self.one(name))
+
+
+class Trained(Case):
+    """Weights after steps of training, in every type of files."""
+
+    def test_types_round_to_nearest(self):
+        start, out = self.imported("qwen3", "types"), self.path("types-run")
+        jobs.train(self.place, start + "/job.ini", self.vocab("qwen3"), out, run__steps=3,
+                   checkpoint__every=3)
+        trained = out + "/checkpoints/step-00000003"
+        files = {}
+        for kind in ("fp32", "bf16", "fp16"):
+            w.weft("export", "hf", trained, "-o", self.path("types-" + kind), "--dtype", kind)
+            files[kind] = folder.read(self.path("types-" + kind))
+        exact = 0
+        for name, (_, shape, data) in files["fp32"].items():
+            values = folder.decode("F32", data)
+            for kind, there in (("bf16", "BF16"), ("fp16", "F16")):
+                self.assertEqual(files[kind][name], (there, shape, folder.encode(there, values)))
+            exact += folder.decode("BF16", files["bf16"][name][2]) == values
+        self.assertLess(exact, len(files["fp32"]) / 2)  # training has moved the values
+        again = self.path("types-again")
+        w.weft("import", "hf", self.path("types-fp32"), "-o", again)
+        one, two = (w.checkpoint.read(x) for x in (trained, again))
+        for name, tensor in two.items():
+            self.assertEqual(list(one[name][1]), list(tensor[1]), name)
+
+    def test_keys_matter(self):
+        """What differs between architectures changes the loss: a key that were lost would show."""
+        for name, change in (("llama3", {"model.rope_scaling": "none"}),
+                             ("llama3", {"model.rope_theta": 10000}),
+                             ("llama_linear", {"model.activation": "silu"}),
+                             ("llama_linear", {"model.rope_factor": 1})):
+            start = self.imported(name, "matter")
+            loss = jobs.first_loss(self.place, start + "/job.ini", self.vocab(name),
+                                   self.path("matter-run"),
+                                   **{k.replace(".", "__"): v for k, v in change.items()})
+            self.assertGreater(abs(loss - self.models[name]["loss"]), 2e-5 * loss, (name, change))
+
+
+class Init(Case):
+    def test_from_the_folder_itself(self):
+        """init names a folder of Hugging Face; the model has to be the job's, key by key."""
+        source, start = self.made("qwen2", files=2), self.imported("qwen2", "init")
+        job = {"checkpoint__init": source}
+        loss = jobs.first_loss(self.place, start + "/job.ini", self.vocab("qwen2"),
+                               self.path("init-run"), **job)
+        jobs.near(loss, self.models["qwen2"]["loss"], 1e-6)
+        for key, value in (("model.rope_theta", 5), ("model.qkv_bias", "off"), ("model.ffn", 44)):
+            done = w.weft("plan", start + "/job.ini", status=None)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            init = f"checkpoint.init={source}"
+            said = w.weft("train", start + "/job.ini", f"{key}={value}", init,
+                          f"data.train={self.place}/train-{self.vocab('qwen2')}.bin",
+                          f"run.out={self.path('refused')}", "log.peak_gflops=1", "train.batch=8",
+                          status=2).stderr
+            self.assertIn(f"{key} is {value}", said)
+
+    def test_other_layouts(self):
+        """Ranks read their own parts, and train as one rank does."""
+        for name, layouts in (("qwen3", ({"parallel.strategy": "tp", "parallel.tp": 2},
+                                         {"parallel.strategy": "tp", "parallel.tp": 2,
+                                          "parallel.sequence": "on"},
+                                         {"optim.placement": "zero3"})),
+                              ("qwen2", ({"parallel.strategy": "pp", "parallel.pp": 2},
+                                         {"parallel.strategy": "tp", "parallel.tp": 2})),
+                              ("llama3", ({"optim.placement": "zero1"},
+                                          {"parallel.strategy": "tp", "parallel.tp": 2})),
+                              ("gpt2", ({"parallel.strategy": "tp", "parallel.tp": 2},
+                                        {"optim.placement": "zero3"}))):
+            source = self.made(name)
+            ini = self.imported(name, "layouts") + "/job.ini"
+            for layout in layouts:
+                keys = {k.replace(".", "__"): v for k, v in layout.items()}
+                with self.subTest(name=name, layout=layout):
+                    loss = jobs.train(self.place, ini, self.vocab(name), self.path("layout-run"),
+                                      ranks=2, checkpoint__init=source, **keys)
+                    jobs.near(loss, self.models[name]["trained"], 2e-5)
+
+    def test_a_checkpoint_of_any_job(self):
+        """Its weights alone: the states are zero and the steps begin at 1."""
+        start, out = self.imported("gpt2", "any"), self.path("any-run")
+        vocab = self.vocab("gpt2")
+        jobs.train(self.place, start + "/job.ini", vocab, out, checkpoint__every=10, ranks=2,
+                   optim__placement="zero1")
+        after = jobs.first_loss(self.place, start + "/job.ini", vocab, self.path("any-next"),
+                                checkpoint__init=out + "/checkpoints/step-00000020")
+        jobs.near(after, self.models["gpt2"]["trained"], 2e-5)
+
+
+class Llmc(Case):
+    def test_there_and_back(self):
+        start = self.imported("gpt2", "llmc")
+        for kind, version, width in (("fp32", 3, 4), ("bf16", 5, 2)):
+            file, back = self.path(kind + ".bin"), self.path("llmc-" + kind)
+            w.weft("export", "llmc", start, "-o", file, "--dtype", kind)
+            w.weft("import", "llmc", file, "-o", back)
+            one, two = w.checkpoint.read(start), w.checkpoint.read(back)
+            self.assertEqual({k: list(v[1]) for k, v in one.items()},
+                             {k: list(v[1]) for k, v in two.items()})
+            self.layout(file, version, width)
+            loss = jobs.first_loss(self.place, back + "/job.ini", self.vocab("gpt2"),
+                                   self.path("llmc-run"))
+            jobs.near(loss, self.models["gpt2"]["loss"], 1e-6)
+
+    def layout(self, file, version, width):
+        """The file as train_gpt2.py of llm.c writes it: head, then parameters in order, a matrix as
+        [out, in], the token table padded to a multiple of 128."""
+        c = self.models["gpt2"]["config"]
+        layers, e, v, t = c["n_layer"], c["n_embd"], c["vocab_size"], c["n_positions"]
+        tensors = {k: folder.decode("F32", d[2])
+                   for k, d in folder.tensors_of(self.models["gpt2"]).items()}
+        with open(file, "rb") as f:
+            data = f.read()
+        self.assertEqual(struct.unpack("<8i", data[:32]),
+                         (20240326, version, t, v, layers, c["n_head"], e, 128))
+
+        def turned(name, rows, columns):
+            flat = tensors[name]
+            return [flat[i * columns + k] for k in range(columns) for i in range(rows)]
+        want = tensors["transformer.wte.weight"] + [0.0] * ((128 - v) * e)
+        want += tensors["transformer.wpe.weight"]
+        for name, shape in (("ln_1.weight", 0), ("ln_1.bias", 0),
+                            ("attn.c_attn.weight", (e, 3 * e)), ("attn.c_attn.bias", 0),
+                            ("attn.c_proj.weight", (e, e)),
+                            ("attn.c_proj.bias", 0), ("ln_2.weight", 0), ("ln_2.bias", 0),
+                            ("mlp.c_fc.weight", (e, 4 * e)), ("mlp.c_fc.bias", 0),
+                            ("mlp.c_proj.weight", (4 * e, e)), ("mlp.c_proj.bias", 0)):
+            for i in range(layers):
+                full = f"transformer.h.{i}.{name}"
+                want += turned(full, *shape) if shape else tensors[full]
+        want += tensors["transformer.ln_f.weight"] + tensors["transformer.ln_f.bias"]
+        self.assertEqual(folder.decode("F32" if width == 4 else "BF16", data[1024:]), want)
+
+    def test_refused(self):
+        start, file = self.imported("gpt2", "cut"), self.path("cut.bin")
+        w.weft("export", "llmc", start, "-o", file)
+        with open(file, "rb") as f:
+            data = f.read()
+        for change, words in ((data[:-4], "not the size of the model"), (data[:900], "too short"),
+                              (b"\0" + data[1:], "is no checkpoint of llm.c"),
+                              (data[:4] + b"\4" + data[5:], "of version 4"),
+                              (data[:16] + b"\xff\xff\xff\x7f" + data[20:], "num_layers")):
+            with open(self.path("bad.bin"), "wb") as f:
+                f.write(change)
+            said = w.weft("import", "llmc", self.path("bad.bin"), "-o", self.path("bad"),
+                          status=None)
+            self.assertIn(words, said.stderr)
+            self.assertNotEqual(said.returncode, 0)
+            self.assertFalse(os.path.exists(self.path("bad")))
+        untied = self.imported("gpt2_untied", "cut-untied")
+        said = w.weft("export", "llmc", untied, "-o", self.path("no.bin"), status=2).stderr
+        self.assertRegex(said, "model.(ffn|tied) is .*, which GPT2 cannot say")
+        self.assertFalse(os.path.exists(self.path("no.bin")))
+
+
+class Refused(Case):
+    """What cannot be: a sentence with the field or the tensor, and nothing written."""
+
+    def refuse(self, words, **made):
+        name = made.pop("model", "llama2")
+        out = self.path("refused")
+        done = w.weft("import", "hf", self.made(name, "refused-from", **made), "-o", out,
+                      status=None)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(words, done.stderr)
+        self.assertFalse([x for x in os.listdir(self.place)
+                          if x.startswith(".refused") or x == "refused"])
+
+    def test_fields(self):
+        for change, words in (
+                ({"attention_bias": True}, "the field 'attention_bias' is true"),
+                ({"mlp_bias": True}, "'mlp_bias' is true"),
+                ({"hidden_act": "relu"}, "'hidden_act' is relu"),
+                ({"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "_scaling.type' is dynamic"),
+                ({"quantization_config": {"bits": 4}}, "'quantization_config' is {"),
+                ({"architectures": ["MambaForCausalLM"]}, "'architectures' is MambaForCausalLM"),
+                ({"architectures": None}, "'architectures' has not one name"),
+                ({"hidden_size": None}, "it has no field 'hidden_size'"),
+                ({"hidden_size": 33}, "tensor model.embed_tokens.weight is [67, 32]"),
+                ({"num_hidden_layers": 3}, "there is no tensor model.layers.2."),
+                ({"num_hidden_layers": 1}, "model.layers.1."),
+                ({"vocab_size": 68}, "tensor model.embed_tokens.weight is [67, 32]"),
+                ({"num_attention_heads": "4 ; x"}, "cannot stand in a job file")):
+            with self.subTest(change=change):
+                self.refuse(words, change=change)
+        for change, words in (({"sliding_window": 4096}, "'sliding_window' is 4096"),):
+            self.refuse(words, change=change, model="mistral")
+        self.refuse("'use_sliding_window' is true", change={"use_sliding_window": True},
+                    model="qwen2")
+        self.refuse("'scale_attn_by_inverse_layer_idx'", model="gpt2",
+                    change={"scale_attn_by_inverse_layer_idx": True})
+
+    def test_fields_of_another_type(self):
+        """A value of the wrong type is no field that is left out."""
+        for scaling in ("yarn", [{"rope_type": "yarn"}], 7, True):
+            for field in ("rope_scaling", "rope_parameters"):
+                with self.subTest(scaling=scaling, field=field):
+                    self.refuse(f"the field '{field}' must be an object or null",
+                                change={field: scaling})
+        for field in ("rope_scaling", "rope_parameters"):
+            for more in ({}, {"rope_type": None}):
+                with self.subTest(field=field, more=more):
+                    self.refuse(f"it has a field '{field}.factor' and no '{field}.rope_type'",
+                                change={field: {"factor": 8.0} | more})
+        for text in ("true", "false"):
+            for model in ("llama2", "gpt2"):
+                self.refuse("the field 'tie_word_embeddings' is a text; it must be true or false",
+                            model=model, change={"tie_word_embeddings": text})
+        self.refuse("'quantization_config' is a text", change={"quantization_config": "null"})
+        self.refuse("'tie_word_embeddings' is 1", change={"tie_word_embeddings": 1})
+        for scaling in (None, {}, {"rope_type": "default"}, {"factor": None}):
+            self.imported("llama2", "none", change={"rope_scaling": scaling})
+        self.imported("llama2", "none", change={"rope_parameters": {"rope_theta": 5000.0}})
+
+    def test_tensors(self):
+        good = folder.tensors_of(self.models["llama2"])
+        name = "model.norm.weight"
+        kind, shape, data = good[name]
+        self.refuse(f"there is no tensor {name}", tensors={k: v for k, v in good.items()
+                                                           if k != name})
+        self.refuse("is none that the model family knows",
+                    tensors=good | {"model.layers.0.self_attn.q_proj.bias": good[name]})
+        self.refuse("[31]", tensors=good | {name: (kind, [31], data[4:])})
+        self.refuse("is neither F32, F16 nor BF16", tensors=good | {name: ("I32", shape, data)})
+
+    def test_a_tied_head_may_be_there_twice(self):
+        good = folder.tensors_of(self.models["llama3"])
+        table = good["model.embed_tokens.weight"]
+        self.imported("llama3", "twice", tensors=good | {"lm_head.weight": table})
+        other = (table[0], table[1], table[2][:-1] + b"\x01")
+        self.refuse("tensor lm_head.weight belongs to no parameter", model="llama3",
+                    tensors=good | {"lm_head.weight": other})
+
+    def test_damaged_files(self):
+        def with_file(name, data):
+            self.made("llama2", "refused-from")
+            with open(self.path("refused-from", name), "wb") as f:
+                f.write(data)
+            done = w.weft("import", "hf", self.path("refused-from"), "-o", self.path("refused"),
+                          status=None)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertFalse(os.path.exists(self.path("refused")))
+            return done.stderr
+        whole = folder.pack(folder.tensors_of(self.models["llama2"]))
+        file = "model.safetensors"
+        self.assertIn("truncated", with_file(file, whole[:-1]))
+        self.assertIn("belong to no tensor", with_file(file, whole + b"\0"))
+        self.assertIn("too short", with_file(file, whole[:7]))
+        self.assertIn("bytes long", with_file(file, struct.pack("<Q", 1 << 62) + whole[8:]))
+        self.assertIn("not a JSON object", with_file(file, whole[:8] + b"[" + whole[9:]))
+        self.assertIn("config.json:1: it is not JSON", with_file("config.json", b"{"))
+        self.assertIn("not a JSON object", with_file("config.json", b"[]"))
+
+    def test_damaged_checkpoint(self):
+        """It is read while its checksum is formed, and nothing of that is left."""
+        start = self.imported("llama2", "flipped")
+        shard = os.path.join(start, "shard-00000-of-00001.safetensors")
+        with open(shard, "r+b") as f:
+            f.seek(-9, os.SEEK_END)
+            byte = f.read(1)
+            f.seek(-9, os.SEEK_END)
+            f.write(bytes([byte[0] ^ 1]))
+        os.mkdir(self.path("flip"))
+        for words in (["hf"], ["hf", "--dtype", "bf16"]):
+            said = w.weft("export", *words, start, "-o", self.path("flip", "out"), status=2).stderr
+            self.assertIn("its SHA-256 is not the one that was recorded: it is damaged", said)
+            self.assertEqual(os.listdir(self.path("flip")), [])
+
+    def test_index(self):
+        source = self.made("llama2", "index", files=2)
+        path = os.path.join(source, folder.INDEX)
+        with open(path, encoding="utf-8") as f:
+            good = json.load(f)["weight_map"]
+        first = sorted(good)[0]
+        for change, words in (({first: "../x"}, "no file of the folder"),
+                              ({first: 7}, "no file of the folder"),
+                              ({first: "absent.safetensors"}, "absent.safetensors"),
+                              ({"more": good[first]}, "names 22 tensors"),
+                              ({first: good[sorted(good)[1]]}, "puts into another file")):
+            with open(path, "w", encoding="utf-8") as f:
+                json.dump({"weight_map": good | change}, f)
+            done = w.weft("import", "hf", source, "-o", self.path("refused"), status=None)
+            self.assertIn(words, done.stderr)
+            self.assertNotEqual(done.returncode, 0)
+
+    def test_no_field_is_added(self):
+        """A configuration that is made anew has no fields but those of transformers."""
+        for name in ("llama2", "qwen2"):
+            start, back = self.imported(name, name + "-fields"), self.path(name + "-back")
+            os.remove(start + "/config.json")
+            w.weft("export", "hf", start, "-o", back)
+            self.assertNotIn("partial_rotary_factor", folder.config(back))
+
+    def test_nothing_is_replaced(self):
+        start = self.imported("llama2", "keep")
+        said = w.weft("import", "hf", self.made("llama2"), "-o", start, status=2).stderr
+        self.assertIn("exists and is not replaced", said)
+        said = w.weft("export", "hf", start, "-o", start, status=2).stderr
+        self.assertIn("exists and is not replaced", said)
+        said = w.weft("import", "hf", self.made("llama2"), "-o", self.path("no", "such"),
+                      status=2).stderr
+        self.assertIn("cannot open the folder", said)
+        said = w.weft("import", "hf", "org/model", "-o", self.path("new"), status=2).stderr
+        self.assertIn("nothing is downloaded", " ".join(said.split()))
+        said = w.weft("export", "hf", start, "-o", self.path("new"), "--dtype", "float16",
+                      status=2).stderr
+        self.assertIn("--dtype 'float16' is unknown; give fp32, bf16 or fp16", said)
+        said = w.weft("export", "hf", start, "-o", self.path("new"), "--type", "fp16",
+                      status=2).stderr
+        self.assertIn("there is no option --type", said)
+        said = w.weft("export", "hf", start, "-o", status=2).stderr
+        self.assertIn("the value of -o is missing", said)
+        said = w.weft("export", "hf", self.path("absent"), "-o", self.path("new"), status=2).stderr
+        self.assertIn("cannot open checkpoint", said)
+        for words in (["import"], ["import", "onnx"], ["import", "hf", "x"],
+                      ["export", "hf", "x", "-o", "y", "--dtype", "int8"]):
+            self.assertIn("usage:", w.weft(*words, status=2).stderr)
+
+
+class Names(Case):
+    """Names of folders stand in job.ini."""
+
+    def test_refused(self):
+        """What INI text cannot hold is refused, and nothing is written."""
+        source, here = self.made("gpt2", "names-from"), self.path("names")
+        os.mkdir(here)
+        for name in ("a ; b", ";a", " a", "a ", "a\n[train]\nseed = 3", "a\tb", "a\x7f", "\udcff"):
+            with self.subTest(name=name):
+                said = self.run_at(here, source, name)
+                self.assertEqual(said.returncode, 2, said.stderr)
+                self.assertIn("the name behind -o cannot stand in job.ini", said.stderr)
+                self.assertEqual(os.listdir(here), [])
+        for name in ("b\nseed = 3", "b ; c", "\udcff"):
+            os.rename(source, self.path(name))
+            said = self.run_at(here, self.path(name), "out")
+            os.rename(self.path(name), source)
+            self.assertEqual(said.returncode, 2, said.stderr)
+            self.assertIn("the name of what is read cannot stand in job.ini", said.stderr)
+            self.assertEqual(os.listdir(here), [])
+        odd = self.path("c ; d")
+        os.mkdir(odd)
+        said = self.run_at(odd, source, "out")
+        self.assertEqual(said.returncode, 2, said.stderr)
+        self.assertIn("the name of the current folder with that behind -o", said.stderr)
+
+    def run_at(self, place, source, name):
+        return subprocess.run([os.path.abspath(w.WEFT), "import", "hf", source, "-o", name],
+                              cwd=place, capture_output=True, text=True, errors="replace",
+                              check=False)
+
+    def test_the_command_is_a_line_of_a_shell(self):
+        source = self.made("gpt2", "line-from")
+        for name in ("it's $HOME; `x`#y", "plain-1.0", "a # b", "\u00fc"):
+            with self.subTest(name=name):
+                said = self.run_at(self.place, source, name)
+                self.assertEqual(said.returncode, 0, said.stderr)
+                line = said.stdout.splitlines()[-1]
+                with open(self.path(name, "job.ini"), encoding="utf-8") as f:
+                    job = f.read()
+                self.assertIn(f"; {line}\n", job)
+                self.assertIn(f"\ninit = {self.path(name)}\n", job)
+                self.assertEqual(shlex.split(line)[:3], ["weft", "train", name + "/job.ini"])
+                jobs.near(jobs.first_loss(self.place, self.path(name, "job.ini"),
+                                          self.vocab("gpt2"), self.path("line-run")),
+                          self.models["gpt2"]["loss"], 1e-6)
+
+
+TOKENIZER = json.dumps({"model": {"type": "BPE", "unk_token": "a", "vocab": {"a": 0, "b": 1},
+                                  "merges": []}})
+
+
+class Beside(Case):
+    def test_a_tokenizer_that_cannot_be_used(self):
+        """The model is imported, the user is told, and no job names it."""
+        source, start = self.made("llama2", "odd-from"), self.path("odd")
+        many = {f"t{i}": i for i in range(self.vocab("llama2") + 1)}
+        for text, why in (("{}", "odd-from/tokenizer.json"),
+                          (json.dumps({"model": {"type": "BPE", "unk_token": "t0", "vocab": many,
+                                                 "merges": []}}),
+                           f"it has {len(many)} ids, and the model a vocabulary of")):
+            with open(os.path.join(source, "tokenizer.json"), "w", encoding="utf-8") as f:
+                f.write(text)
+            shutil.rmtree(start, ignore_errors=True)
+            said = w.weft("import", "hf", source, "-o", start).stdout
+            self.assertIn("weft cannot use its tokenizer.json", said)
+            self.assertIn(why, said)
+            with open(start + "/job.ini", encoding="utf-8") as f:
+                job = f.read()
+            self.assertIn("; Its tokenizer.json cannot be used: ", job)
+            self.assertIn("; tokenizer = hf", job)
+            with open(start + "/manifest.json", encoding="utf-8") as f:
+                self.assertNotIn("tokenizer = hf", f.read())
+            self.assertTrue(os.path.exists(start + "/tokenizer.json"))
+
+    def test_tokenizer_files_come_along(self):
+        source = self.made("llama2", "beside-from")
+        files = {"tokenizer.json": TOKENIZER, "tokenizer_config.json": '{"a": 1}',
+                 "merges.txt": "a b"}
+        for name, text in files.items():
+            with open(os.path.join(source, name), "w", encoding="utf-8") as f:
+                f.write(text)
+        start, back, out = self.path("beside"), self.path("beside-back"), self.path("beside-run")
+        w.weft("import", "hf", source, "-o", start)
+        with open(start + "/job.ini", encoding="utf-8") as f:
+            job = f.read()
+        named = f"file = {start}/tokenizer.json"
+        self.assertIn(named, job)
+        self.assertNotIn("\n\n\n", job)
+        with open(start + "/manifest.json", encoding="utf-8") as f:
+            self.assertIn(named, f.read().replace("\\n", "\n"))  # for sample and eval
+        jobs.train(self.place, start + "/job.ini", self.vocab("llama2"), out, run__steps=1,
+                   checkpoint__every=1)
+        w.weft("export", "hf", out + "/checkpoints/step-00000001", "-o", back)
+        for name, text in files.items():
+            for place in (start, back):
+                with open(os.path.join(place, name), encoding="utf-8") as f:
+                    self.assertEqual(f.read(), text)
+        self.assertEqual(folder.config(back)["eos_token_id"], 2)
+        bare = self.path("beside-bare")
+        shutil.rmtree(start)
+        said = w.weft("export", "hf", out + "/checkpoints/step-00000001", "-o", bare).stderr
+        self.assertIn(f"{bare} gets no tokenizer: that of the job, {start}/tokenizer.json, is no "
+                      "longer there; export again with --tokenizer DIR", " ".join(said.split()))
+        self.assertEqual(sorted(os.listdir(bare)), ["config.json", "model.safetensors"])
+        again = self.path("beside-again")
+        said = w.weft("export", "hf", out + "/checkpoints/step-00000001", "-o", again,
+                      "--tokenizer", source).stderr
+        self.assertNotIn("gets no tokenizer", said)
+        self.assertIn("tokenizer.json", os.listdir(again))
+
+    def interrupted(self, words, to, number):
+        """Signal it when its temporary folder is there; False: it was complete before."""
+        process = subprocess.Popen([w.WEFT, *words, "-o", to], stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.PIPE, text=True)
+        place, name = os.path.split(to)
+        while process.poll() is None and not any(
+                x.startswith(f".{name}.") for x in os.listdir(place)):
+            pass
+        process.send_signal(number)
+        said = process.communicate()[1]
+        self.assertEqual([x for x in os.listdir(place) if x.startswith(f".{name}.")], [], said)
+        if os.path.exists(to):
+            self.assertEqual(process.returncode, 0, said)
+            shutil.rmtree(to)
+            return False
+        self.assertEqual(process.returncode, 128 + number, said)
+        self.assertIn("interrupted by a signal", said)
+        return True
+
+    def test_a_signal_leaves_nothing(self):
+        tensors = folder.tensors_of(self.models["llama2"])
+        for name, (kind, shape, _) in list(tensors.items()):
+            if shape[0] == 67:
+                tensors[name] = (kind, [400000, shape[1]], bytes(4 * 400000 * shape[1]))
+        source = self.made("llama2", "large-from", change={"vocab_size": 400000}, tensors=tensors)
+        start = self.path("large")
+        w.weft("import", "hf", source, "-o", start)
+        for words in (["import", "hf", source], ["export", "hf", start]):
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self.assertTrue(any(self.interrupted(words, self.path("signalled"), number)
+                                    for _ in range(20)), words)
+
+
+class Outside(Case):
+    """A family from outside of the tree (tests/openness/plugins/pair) with a table of its own."""
+    CONFIG = {"architectures": ["AcmePairForCausalLM"], "model_type": "acme_pair", "vocab_size": 67,
+              "sizes": {"width": 6}, "order": 1, "motto": "kept"}
+    SHAPES = {"pair.lookup.weight": [67, 6], "pair.stage.0.kernel": [6, 12],
+              "pair.stage.0.bias": [12], "out.kernel": [12, 67]}
+
+    def loss(self, tensors):
+        """The formula of pair.c."""
+        flat = {k: folder.decode("F32", v[2]) for k, v in tensors.items()}
+        table, up, bias, head = (flat[k] for k in self.SHAPES)
+        text, total = jobs.text_of(67), 0.0
+        for token, target in zip(text, text[1:]):
+            x = table[token * 6:token * 6 + 6]
+            y = [sum(x[i] * up[i * 12 + j] for i in range(6)) + bias[j] for j in range(12)]
+            y = [0.5 * v * (1 + math.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v ** 3)))
+                 for v in y]
+            logits = [sum(y[j] * head[j * 67 + k] for j in range(12)) for k in range(67)]
+            most = max(logits)
+            total += math.log(sum(math.exp(v - most) for v in logits)) + most - logits[target]
+        return total / (len(text) - 1)
+
+    def test_in_and_out(self):
+        plugins = "run.plugins=" + os.environ["WEFT_TEST_PLUGINS"]
+        tensors = folder.tensors_of({"shapes": self.SHAPES, "type": "float32"})
+        source, start = self.path("pair-from"), self.path("pair")
+        folder.write(source, self.CONFIG, tensors | {"pair.stage.0.scratch": ("I32", [1], b"1234")})
+        said = w.weft("import", "hf", source, "-o", start, status=2).stderr
+        self.assertIn("'architectures' is AcmePairForCausalLM", said)
+        w.weft("import", "hf", source, "-o", start, plugins)
+        loss = jobs.first_loss(self.place, start + "/job.ini", 67, self.path("pair-run"))
+        jobs.near(loss, self.loss(tensors), 1e-6)
+        out, back = self.path("pair-run"), self.path("pair-back")
+        here = jobs.train(self.place, start + "/job.ini", 67, out, ranks=2, checkpoint__every=20,
+                          checkpoint__init=source)
+        w.weft("export", "hf", out + "/checkpoints/step-00000020", "-o", back)
+        jobs.near(here, self.loss(folder.read(back)), 1e-6)
+        self.assertGreater(abs(here - loss), 1e-4 * loss)
+        self.assertEqual(folder.config(back), self.CONFIG | {
+            "sizes": {"width": 6, "inner": 12}, "torch_dtype": "float32"})
+        w.weft("export", "hf", start, "-o", self.path("pair-same"))
+        self.assertEqual(folder.read(self.path("pair-same")), tensors)
+        said = w.weft("export", "hf", start, "-o", self.path("pair-fancy"), "model.style=fancy",
+                      status=2).stderr
+        self.assertIn("model.style is fancy, which AcmePairForCausalLM|AcmePair cannot say", said)
+        for change, words in (({"order": 2}, "'order' is 2"), ({"sizes": None}, "'sizes.width'")):
+            with open(source + "/config.json", "w", encoding="utf-8") as f:
+                json.dump(self.CONFIG | change, f)
+            said = w.weft("import", "hf", source, "-o", self.path("pair-no"), plugins, status=2)
+            self.assertIn(words, said.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[__file__, *sys.argv[2:]])

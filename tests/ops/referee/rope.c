@@ -1,0 +1,61 @@
+/* rope.c: rotary positions. */
+#include "referee.h"
+#include <math.h>
+#include <string.h>
+
+static const weft_attr *attr(const struct call *c, const char *key)
+{
+    static const weft_attr none;
+    for (uint32_t k = 0; k < c->nattr; k++)
+        if (!strcmp(c->attr[k].key, key))
+            return &c->attr[k];
+    return &none;
+}
+
+static int64_t attr_i(const struct call *c, const char *key)
+{
+    return attr(c, key)->i;
+}
+
+static double attr_f(const struct call *c, const char *key)
+{
+    return attr(c, key)->f;
+}
+
+/* The wavelength of pair i in positions, stretched as transformers does it: long waves by the
+ * factor, short ones not, those between by a mean of both frequencies. */
+static double wavelength(const struct call *c, double i, double d)
+{
+    const double wave = 2 * acos(-1.0) * pow(attr_f(c, "theta"), 2 * i / d);
+    const double low = attr_f(c, "low"), high = attr_f(c, "high"),
+                 turns = (double)attr_i(c, "original") / wave;
+    if (turns < low || turns > high)
+        return turns < low ? wave * attr_f(c, "factor") : wave;
+    const double smooth = (turns - low) / (high - low);
+    return 1 / ((1 - smooth) / (wave * attr_f(c, "factor")) + smooth / wave);
+}
+
+/* Elements i and i + half of a head as one complex number, times exp(i angle). */
+static void rope(const struct call *c)
+{
+    const int64_t heads = c->in[0].size[1], d = c->in[0].size[2], half = d / 2;
+    for (int64_t k = 0; k < c->in[0].size[0] * heads * half; k++) {
+        const int64_t i = k % half, first = k / half * d + i;
+        const int64_t n = attr_i(c, "sequence"), row = k / half / heads;
+        const double given = c->nin > 1 ? c->x[1][row] : (double)(row % n);
+        const double p = fmin(fmax(given, 0), (double)n - 1);
+        const double a = p * 2 * acos(-1.0) / wavelength(c, (double)i, (double)d);
+        const double turn = (double)attr_i(c, "sign") * a;
+        const double x = c->x[0][first], y = c->x[0][first + half];
+        c->y[0][first] = x * cos(turn) - y * sin(turn);
+        c->y[0][first + half] = y * cos(turn) + x * sin(turn);
+    }
+}
+
+int referee_rope(const struct call *c)
+{
+    if (strcmp(c->id, "rope"))
+        return 0;
+    rope(c);
+    return 1;
+}

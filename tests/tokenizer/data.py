@@ -1,0 +1,188 @@
+"""data.py WEFT: token files of folders, records and compressed files, by any number of threads, and
+after any interruption."""
+import gzip
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "cli"))
+import record  # noqa: E402
+import started  # noqa: E402
+
+
+def zst(data):
+    """A frame of zstd with blocks that are not compressed."""
+    blocks = [data[i:i + 65536] for i in range(0, len(data), 65536)] or [b""]
+    out = b"\x28\xb5\x2f\xfd\x00\x38"  # a window of 128 KiB
+    for i, block in enumerate(blocks):
+        out += (len(block) << 3 | (i + 1 == len(blocks))).to_bytes(3, "little") + block
+    return out
+
+
+def tokens(raw):
+    _, version, low, _, high = struct.unpack("<5i", raw[:20])
+    n = (high << 32) + (low & 0xffffffff)
+    return list(struct.unpack(f"<{n}{'H' if version == 1 else 'I'}", raw[1024:]))
+
+
+class Data(started.Case):
+    def setUp(self):
+        super().setUp()
+        self.llama3 = record.write_file("llama3", record.load("llama3"), self.place)
+        self.texts = record.load("texts")["all"]
+
+    def jsonl(self, texts, field="text"):
+        return "".join(json.dumps({"id": i, field: t}) + "\n" for i, t in enumerate(texts)).encode()
+
+    def data(self, *words):
+        return self.weft("data", "--force", *words)
+
+    def test_documents_have_the_ids_of_the_library(self):
+        texts = [t for t in self.texts if t]
+        want = [d for t, d in zip(self.texts, record.load("llama3")["ids"]) if t]
+        self.write("docs.jsonl", self.jsonl(self.texts))
+        out, _ = self.data("docs.jsonl", "-o", "t.bin", "--tokenizer", "llama3.json")
+        self.assertIn("llama3.json: tokenizer hf", out)
+        documents, now = [], None
+        for token in tokens(self.read("t.bin")):  # <|begin_of_text|> ... <|end_of_text|>
+            if token == 0:
+                now = []
+            elif token == 1:
+                documents.append(now)
+            else:
+                now.append(token)
+        self.assertEqual(len(documents), len(texts))
+        self.assertEqual([record.digest(d) for d in documents], want)
+
+    def test_folders(self):
+        os.makedirs(self.path("in", "b", "c"))
+        for name, text in (("in/z.txt", "zz"), ("in/a", "aa"), ("in/b/c/m.txt", "mm"),
+                           ("in/.hidden", "hh"), ("in/b/empty", "")):
+            self.write(name, text)
+        self.data("in", "in/z.txt", "-o", "t.bin")
+        self.assertEqual(bytes(tokens(self.read("t.bin"))), b"aammzzzz")
+
+    def test_compressed_files(self):
+        text = ("".join(self.texts) * 3).encode()
+        self.write("a.txt", text)
+        self.write("b.txt.gz", gzip.compress(text[:70000]) + gzip.compress(text[70000:]))
+        self.write("c.txt.zst", zst(text))
+        self.write("d.jsonl.gz", gzip.compress(self.jsonl([text.decode("latin-1")], "body")))
+        for name in ("a.txt", "b.txt.gz", "c.txt.zst"):
+            self.data(name, "-o", "t.bin")
+            self.assertEqual(bytes(tokens(self.read("t.bin"))), text, name)
+        self.data("d.jsonl.gz", "--field", "body", "-o", "t.bin")
+        self.assertEqual(bytes(tokens(self.read("t.bin"))), text.decode("latin-1").encode())
+
+    def test_damage_is_named(self):
+        whole = gzip.compress(b"some text, " * 9999)
+        packed = zst(b"some text, " * 9999)
+        for name, content, why in (
+                ("a.gz", whole[:-9], "it is cut off"), ("b.gz", b"no gzip at all", "b.gz"),
+                ("c.gz", whole[:50] + b"\xff" * 50 + whole[100:], "c.gz"),
+                ("a.zst", packed[:-3], "it is cut off"), ("b.zst", b"no zstd at all", "b.zst"),
+                ("a.jsonl", b'{"text": "a"}\n\n{"text": }\n', "a.jsonl:3: the line is not JSON"),
+                ("b.jsonl", b'{"text": "a"}\n[1]\n', "b.jsonl:2: the line is no record"),
+                ("c.jsonl", b'{"body": "a"}\n', "c.jsonl:1: the record has no such field"),
+                ("d.jsonl", b'{"text": 1}\n', "d.jsonl:1: this field of the record is no text"),
+                ("e.jsonl", b'{"text": "\xff"}\n', "e.jsonl:1: the line is not JSON")):
+            with self.subTest(name):
+                self.write(name, content)
+                self.refused("data", name, "-o", "n.bin", why=why)
+
+    def test_a_line_without_an_end_is_refused(self):
+        self.write("a.jsonl", b'{"text": "a"}\n{"text": "')
+        os.truncate(self.path("a.jsonl"), 70 << 20)
+        self.refused("data", "a.jsonl", "-o", "n.bin", why="a.jsonl:2: the line has more than 64")
+
+    def test_threads_change_nothing(self):
+        text = "\n".join(self.texts) * 12
+        self.write("a.txt", text)
+        self.write("b.jsonl", self.jsonl(self.texts * 3))
+        outputs = set()
+        for n in (1, 2, 5):
+            self.data("a.txt", "b.jsonl", "-o", "t.bin", "--valid", "v.bin", "--tokenizer",
+                      "llama3.json", "--threads", n)
+            outputs.add(self.read("t.bin") + self.read("v.bin"))
+        self.assertEqual(len(outputs), 1)
+
+    def test_one_file_on_several_threads_is_encoded_as_a_whole(self):
+        text = "\n".join(t.replace("\n", " ") for t in self.texts) * 12
+        self.write("a.txt", text)
+        self.write("a.jsonl", self.jsonl([text]))
+        self.data("a.txt", "-o", "t.bin", "--tokenizer", "llama3.json", "--threads", 3)
+        self.data("a.jsonl", "-o", "u.bin", "--tokenizer", "llama3.json", "--threads", 1)
+        self.assertEqual(self.read("t.bin"), self.read("u.bin"))
+
+    def interrupt(self, words, text):
+        """Kill it three times after it has stored a place; then it ends."""
+        place, env = self.path("t.bin.part", "place"), {**os.environ, "WEFT_TEST_SPOOL": "20000"}
+        said = ""
+        for _ in range(3):
+            before = os.stat(place).st_ino if os.path.exists(place) else None
+            run = subprocess.Popen([started.WEFT, *words], cwd=self.place, env=env,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            while run.poll() is None and (not os.path.exists(place) or
+                                          os.stat(place).st_ino == before):
+                time.sleep(0.001)
+            run.send_signal(signal.SIGKILL)
+            said += run.communicate()[1]
+        said += self.weft(*words, env={"WEFT_TEST_SPOOL": "20000"})[1]
+        self.assertFalse(os.path.exists(self.path("t.bin.part")))
+        return said
+
+    def test_interruptions(self):
+        text = "\n".join(self.texts) * 10
+        self.write("a.txt", text)
+        self.write("b.jsonl.gz", gzip.compress(self.jsonl(self.texts * 6), 1))
+        for words in (["a.txt", "b.jsonl.gz"], ["b.jsonl.gz", "a.txt", "--valid", "v.bin"]):
+            words = ["data", "--force", *words, "-o", "t.bin", "--tokenizer", "llama3.json",
+                     "--threads", "2"]
+            self.weft(*words)
+            want = self.read("t.bin") + (self.read("v.bin") if "--valid" in words else b"")
+            os.remove(self.path("t.bin"))
+            said = self.interrupt(words, text)
+            self.assertIn("t.bin goes on after", said)
+            got = self.read("t.bin") + (self.read("v.bin") if "--valid" in words else b"")
+            self.assertEqual(got, want)
+
+    def test_what_another_run_has_left_is_not_used(self):
+        os.mkdir(self.path("t.bin.part"))
+        self.write("t.bin.part/place", b"x" * 64)
+        self.write("a.txt", "some text")
+        said = self.data("a.txt", "-o", "t.bin")[1]
+        self.assertIn("t.bin.part is of another run", said)
+        self.assertEqual(bytes(tokens(self.read("t.bin"))), b"some text")
+        self.assertFalse(os.path.exists(self.path("t.bin.part")))
+
+    def test_refusals(self):
+        self.write("a.txt", "some text")
+        self.refused("data", "a.txt", "-o", "n.bin", "--threads", "0", why="--threads takes")
+        self.refused("data", "a.txt", "-o", "n.bin", "--tokenizer", "none.json", why="none.json")
+        self.refused("data", "a.txt", "-o", "n.bin", "--tokenizer", "llama3.json", "end=<none>",
+                     why='no token "<none>"')
+
+    def test_a_job_trains_on_text_by_it(self):
+        self.write("a.txt", "\n".join(self.texts))
+        words = ["tiny.ini", "data.source=text", "data.train=a.txt", "data.valid=",
+                 "train.eval_every=0", "data.tokenizer=hf", "tokenizer.file=llama3.json",
+                 "model.vocab=0"]
+        self.weft("train", *words)
+        out, _ = self.weft("sample", "run/checkpoints/step-00000004", "--prompt", "Hello",
+                           "--tokens", "3")
+        self.assertIn("Hello", out)
+        other = json.loads(self.read("llama3.json"))
+        other["decoder"] = None
+        self.write("llama3.json", json.dumps(other))
+        self.weft("train", *words, "run.steps=8", "--resume", status=2)
+
+
+if __name__ == "__main__":
+    started.main()
