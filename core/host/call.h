@@ -73,6 +73,32 @@ static inline uint64_t call_number(call_slot *s, uint64_t index)
     return ++s->count << CALL_INDEX_BITS | (index & mask);
 }
 
+/* The call that thread `s` is in at `depth`, as another thread reads it: all of it belongs to that
+ * one call, or `number` is 0. A site is an array and an index, and the thread changes both when it
+ * is in no call. The index is in the number of the outermost call; so it is read anew for each
+ * frame, between two equal numbers of that frame, as long as which no outer call ends. */
+typedef struct call_read {
+    const void *key;
+    const char *call;
+    call_site *site; /* NULL: none */
+    uint64_t number; /* 0: no call, or one that began or ended meanwhile; the rest is undefined */
+} call_read;
+
+static inline call_read call_read_frame(const call_slot *s, uint32_t depth)
+{
+    const uint64_t mask = (UINT64_C(1) << CALL_INDEX_BITS) - 1;
+    const call_frame *f = &s->frame[depth];
+    call_read r = {.number = atomic_load_explicit(&f->number, memory_order_acquire)};
+    r.key = atomic_load_explicit(&f->key, memory_order_acquire);
+    r.call = atomic_load_explicit(&f->call, memory_order_acquire);
+    call_site *site = atomic_load_explicit(&s->site, memory_order_acquire);
+    const uint64_t outermost = atomic_load_explicit(&s->frame[0].number, memory_order_acquire);
+    if (atomic_load_explicit(&f->number, memory_order_relaxed) != r.number)
+        r.number = 0;
+    r.site = site ? site + (outermost & mask) : NULL;
+    return r;
+}
+
 static inline void call_enter(const void *key, const char *call)
 {
     call_slot *s = &host_call_slot;

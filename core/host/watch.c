@@ -218,26 +218,22 @@ static void set_deadline(looked *l)
     l->because = "run.stuck_after";
 }
 
-static looked look_at(call_slot *s, call_frame *f, uint64_t gap)
+static looked look_at(call_slot *s, uint32_t depth, uint64_t gap)
 {
-    const uint64_t mask = (UINT64_C(1) << CALL_INDEX_BITS) - 1;
-    looked l = {0};
-    const uint64_t number = atomic_load_explicit(&f->number, memory_order_acquire);
-    l.key = atomic_load_explicit(&f->key, memory_order_acquire);
-    l.call = atomic_load_explicit(&f->call, memory_order_acquire);
-    call_site *site = atomic_load_explicit(&s->site, memory_order_acquire);
-    const bool whole = atomic_load_explicit(&f->number, memory_order_relaxed) == number;
-    const bool same = number && whole && number == f->seen;
+    call_frame *f = &s->frame[depth];
+    const call_read read = call_read_frame(s, depth);
+    const looked none = {0};
+    const bool same = read.number && read.number == f->seen;
     const uint64_t took = f->ms + gap / 2;
     if (!same && f->seen && f->site && took > f->site->longest_ms)
         f->site->longest_ms = took < UINT32_MAX ? (uint32_t)took : UINT32_MAX;
     f->ms = same ? f->ms + gap : gap / 2;
-    f->seen = whole ? number : 0;
-    f->site = f->seen && site ? site + (s->frame[0].seen & mask) : NULL;
-    l.site = f->site;
-    l.ms = f->ms;
-    if (f->seen)
-        set_deadline(&l);
+    f->seen = read.number;
+    f->site = read.site;
+    if (!read.number)
+        return none;
+    looked l = {.key = read.key, .call = read.call, .site = read.site, .ms = f->ms};
+    set_deadline(&l);
     return l;
 }
 
@@ -288,7 +284,7 @@ static bool is_late(call_slot *s, uint64_t gap, uint64_t tick, char *text, size_
     uint32_t n = 0;
     const looked *late = NULL; /* the outermost call that is too late */
     for (; n < CALL_DEPTH; n++) {
-        l[n] = look_at(s, &s->frame[n], gap);
+        l[n] = look_at(s, n, gap);
         if (!s->frame[n].seen)
             break;
         if (!late && l[n].most && l[n].ms >= l[n].most)
