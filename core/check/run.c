@@ -26,6 +26,7 @@
 
 #define AT_ONCE 2u
 #define GRACE_MS 1000u /* after the deadline of the process itself */
+#define LEFT_MS 10000u /* for a process that is killed to end */
 
 typedef struct slot {
     pid_t pid; /* 0: free */
@@ -300,23 +301,34 @@ static bool is_of_checks(const char *pid, const char *folder)
     return false;
 }
 
-/* End what outlives its check: a process in a session of its own is not in the group that finish()
- * ends. It has become a child of this process, which is a subreaper. */
-static void end_left(const char *folder)
+/* How many processes of the checks were there to be ended. One that has ended has no TMPDIR. */
+static uint32_t kill_left(const char *folder)
 {
-    siginfo_t any = {0};
-    if (waitid(P_ALL, 0, &any, WEXITED | WNOHANG | WNOWAIT))
-        return; /* no child */
+    uint32_t n = 0;
     DIR *all = opendir("/proc");
     for (struct dirent *e = all ? readdir(all) : NULL; e; e = readdir(all)) {
         const pid_t pid = (pid_t)strtol(e->d_name, NULL, 10);
         if (pid > 1 && pid != getpid() && is_of_checks(e->d_name, folder))
-            kill(pid, SIGKILL);
+            n += !kill(pid, SIGKILL);
     }
     if (all)
         closedir(all);
     while (waitpid(-1, NULL, WNOHANG) > 0)
         continue;
+    return n;
+}
+
+/* End what outlives its check: a process in a session of its own is not in the group that finish()
+ * ends. It has become a child of this process, which is a subreaper. A killed process takes a
+ * moment to end, and may have forked before. */
+static void end_left(const char *folder)
+{
+    siginfo_t any = {0};
+    if (waitid(P_ALL, 0, &any, WEXITED | WNOHANG | WNOWAIT))
+        return; /* no child */
+    const uint64_t since = clock_ms();
+    while (kill_left(folder) && clock_ms() - since < LEFT_MS)
+        wait_a_little();
 }
 
 static weft_status parent(const check_request *q, const struct stat *file, check_report *report)
