@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/err.h"
@@ -19,7 +18,6 @@
 
 static _Atomic int asked, interrupted, declared, wake = -1;
 static atomic_bool at_once, has_launcher;
-static _Atomic uint64_t asked_at;
 
 /* --- signals; async-signal-safe calls only --- */
 
@@ -37,13 +35,6 @@ static _Noreturn void end_now(void)
     _exit(STOP_STATUS);
 }
 
-static uint64_t handler_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
-
 static void wake_thread(void)
 {
     const uint64_t one = 1;
@@ -55,27 +46,20 @@ static void wake_thread(void)
 
 static void on_signal(int number)
 {
-    uint64_t now = handler_ms();
-    int before = atomic_load(&asked);
-    bool launched = atomic_load(&has_launcher);
+    const int before = atomic_load(&asked);
     if (number == SIGINT) {
-        if (atomic_load(&at_once) || (!launched && (before || atomic_load(&interrupted))))
+        const bool again = before || atomic_load(&interrupted);
+        if (atomic_load(&at_once) || (again && !atomic_load(&has_launcher)))
             end_by(number);
         atomic_store(&interrupted, 1);
         return;
     }
     if (atomic_load(&at_once))
         end_now();
-    if (before == SIGTERM && number == SIGTERM) {
-        if (!launched && now - atomic_load(&asked_at) >= STOP_SAME_MS)
-            end_by(number);
+    if (before)
         return;
-    }
-    if (!before || number == SIGTERM) {
-        atomic_store(&asked_at, now);
-        atomic_store(&asked, number);
-        wake_thread();
-    }
+    atomic_store(&asked, number);
+    wake_thread();
 }
 
 void job_stop_wake(int fd)

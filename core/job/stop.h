@@ -11,9 +11,9 @@
  * agreement end when a rank fails, and at a timeout.
  *
  * The handler sets a flag and wakes the thread of the job; rank 0's looks every 50 ms. SIGINT ends
- * a rank after its step, without a checkpoint and with status 1. A second SIGTERM (at least half a
- * second after the first, since some senders signal twice at once) or a second SIGINT ends the
- * process; for ranks of our launcher the launcher does this. */
+ * a rank after its step, without a checkpoint and with status 1. Another SIGTERM or SIGUSR1 repeats
+ * the request, whenever it comes: schedulers signal more than once. SIGINT after any request ends
+ * the process; for ranks of our launcher the launcher does this. */
 #ifndef JOB_STOP_H
 #define JOB_STOP_H
 
@@ -21,7 +21,6 @@
 #include "job/job.h"
 
 #define STOP_STATUS 75     /* exit status: stopped on request, nothing is lost (EX_TEMPFAIL) */
-#define STOP_SAME_MS 500   /* a signal within this time is the same request */
 #define STOP_GRACE_MS 2000 /* a rank that must stop in set-up is ended after this time */
 
 /* Install the handlers of SIGTERM, SIGUSR1 and SIGINT and unblock these signals. `launched`: by our

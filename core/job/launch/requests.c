@@ -5,9 +5,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/err.h"
-#include "job/stop.h"
 
 weft_status job_requests_open(job_requests *r, bool stops)
 {
@@ -30,18 +28,6 @@ weft_status job_requests_open(job_requests *r, bool stops)
     return r->fd < 0 ? err_fail_errno(WEFT_IO, "the launcher cannot watch for signals") : WEFT_OK;
 }
 
-/* The signal repeats the current request. */
-static bool is_repeated(job_requests *r, int number)
-{
-    bool after = r->asked == SIGUSR1 && (number == SIGUSR1 || number == SIGTERM);
-    bool same = r->asked == SIGTERM && number == SIGTERM && clock_ms() - r->asked_at < STOP_SAME_MS;
-    if (after && number == SIGTERM) {
-        r->asked = number; /* the next signal kills */
-        r->asked_at = clock_ms();
-    }
-    return after || same || (r->asked == SIGTERM && number == SIGUSR1);
-}
-
 job_request job_requests_take(job_requests *r)
 {
     struct signalfd_siginfo info;
@@ -49,13 +35,11 @@ job_request job_requests_take(job_requests *r)
         return REQUEST_NONE;
     if (info.ssi_signo == SIGTSTP)
         return REQUEST_PAUSE;
-    if (is_repeated(r, (int)info.ssi_signo))
+    if (r->asked && info.ssi_signo != SIGINT)
         return REQUEST_NONE;
-    if (r->asked)
-        return REQUEST_KILL;
+    const bool first = !r->asked;
     r->asked = (int)info.ssi_signo;
-    r->asked_at = clock_ms();
-    return REQUEST_PASS;
+    return first ? REQUEST_PASS : REQUEST_KILL;
 }
 
 void job_requests_pause(void)

@@ -1,9 +1,9 @@
 /* job/launch/requests.h: the signals that a launcher passes on to its ranks, and what each asks
  * for.
  *
- * The first SIGINT, SIGTERM, SIGHUP or SIGUSR1 is passed on; a second one kills all ranks, except
- * for SIGUSR1 again, SIGTERM after SIGUSR1, and SIGTERM within half a second of another, since some
- * senders signal twice. SIGTSTP stops all ranks until SIGCONT. */
+ * The first SIGINT, SIGTERM, SIGHUP or SIGUSR1 is passed on. Another one repeats the request, since
+ * schedulers signal more than once; but SIGINT after any of them kills all ranks. SIGTSTP stops all
+ * ranks until SIGCONT. */
 #ifndef JOB_REQUESTS_H
 #define JOB_REQUESTS_H
 
@@ -19,9 +19,8 @@ typedef enum {
 } job_request;
 
 typedef struct job_requests {
-    int fd;            /* readable when a signal has come; -1: not open */
-    int asked;         /* the first signal that was passed on; 0: none */
-    uint64_t asked_at; /* clock_ms() of it */
+    int fd;    /* readable when a signal has come; -1: not open */
+    int asked; /* the signal that was passed on, or SIGINT that kills; 0: none */
     sigset_t caught, before;
     sigset_t of_ranks; /* the mask that the ranks start with */
 } job_requests;

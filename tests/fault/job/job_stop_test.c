@@ -175,31 +175,33 @@ static void no_answer(void **state)
     ranks_end(&r);
 }
 
-/* Without a launcher a second SIGTERM, some time after the first, ends the process. */
-static void second_signal(void **state)
+/* Without a launcher: SIGTERM and SIGUSR1 repeat a request, SIGINT after one ends the process. */
+static void signals_after_the_first(void **state)
 {
     (void)state;
-    for (int pause = 50000; pause <= 700000; pause += 650000) {
-        pid_t pid = fork();
-        if (!pid) {
-            alarm(20);
-            job_stop_catch(false);
-            while (!job_stop_asked())
-                usleep(1000);
-            usleep((useconds_t)pause + 500000);
+    int status, ready[2];
+    char byte = 0;
+    assert_int_equal(pipe(ready), 0);
+    pid_t pid = fork();
+    if (!pid) {
+        alarm(60);
+        job_stop_catch(false);
+        if (write(ready[1], &byte, 1) != 1)
             _exit(3);
-        }
-        usleep(200000);
-        kill(pid, SIGTERM);
-        usleep((useconds_t)pause);
-        kill(pid, SIGTERM);
-        int status;
-        assert_int_equal(waitpid(pid, &status, 0), pid);
-        if (pause > STOP_SAME_MS * 1000)
-            assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
-        else
-            assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 3);
+        for (;;)
+            pause();
     }
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    for (int i = 0; i < 8; i++) {
+        kill(pid, i % 4 == 1 ? SIGUSR1 : SIGTERM);
+        usleep(100000);
+        assert_int_equal(waitpid(pid, &status, WNOHANG), 0);
+    }
+    kill(pid, SIGINT);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT);
+    close(ready[0]);
+    close(ready[1]);
 }
 
 int main(void)
@@ -210,7 +212,7 @@ int main(void)
         cmocka_unit_test(before_the_first_step),
         cmocka_unit_test(stuck_in_set_up),
         cmocka_unit_test(no_answer),
-        cmocka_unit_test(second_signal),
+        cmocka_unit_test(signals_after_the_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
