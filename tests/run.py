@@ -15,7 +15,7 @@ set_tests_properties(... LABELS LABEL):
     long          `make integration` instead of `make test`; `make sanitize` runs it as before
     timed         `make integration` alone, one after another: it asks how long something takes
 
-What the sanitizers leave out stands below, in ASAN_LEAVES and TSAN_RUNS.
+What the sanitizers run stands below, in ASAN_RUNS and TSAN_RUNS.
 
 A test that fails is run once more, alone. One that passes then is flaky: a line of the summary
 names it, build/flaky/ keeps its first output, and it counts as passed. It is a defect all the same.
@@ -46,26 +46,27 @@ LIMIT = 600  # seconds that a test may take, unless its TIMEOUT says otherwise
 
 # Tests of the tree itself have the same result in every build.
 TREE = r"tidy|abi\.headers|abi\.outside|pytorch|runner"
-# What the address sanitizer leaves to `make nightly` (WEFT_WHOLE=1): deaths that are timed; the
-# launcher; whole jobs in which ranks die or wait, which the thread sanitizer runs; and jobs whose
-# numbers are compared with those of one rank. parity.matrix has a sample of such jobs, and tests of
-# plans and of collectives cover the rest. No sanitizer sees that two tensors of one arena overlap;
-# bounds of the cuda device's kernels are checked by the interpreter of PTX (tests/cuda/ptx/ptx.h).
-# The commands of the documents, and jobs over a library of collectives, are such jobs again.
-# Of the checker it runs every check on right plugins and samples of bad ones: each check is a
-# process that loads all libraries, which takes it five times as long.
-ASAN_LEAVES = (r"fault\.(job_(death|launch)"
-               r"|train_(frozen|stuck|busy|campaign|death|hosts|late|lock|many|flips|restart|stop"
-               r"|strangers))"
-               r"|plugins\.stuck|cli\.documents|coll\.train|abi\.(grown|frozen)|cuda\.ranks"
-               r"|double\.double|openness|check\.(bad_|right_tree)"
-               r"|parity\.(compress|layouts|machines|optimizers|recompute|resume|stages|sums|tensor"
-               r"|zero)|ops\.(joined_test\.cuda_own|ops_test\.cuda)")
-# The thread sanitizer runs what has threads, and builds these folders and the libraries they use.
-TSAN_RUNS = r"links|fault|comm\.(links|threads)|job|unit\.(comm|job|run|log)"
-TSAN_LEAVES = r"fault\.(job_launch|train_(frozen|stuck|busy))"
-TSAN_BUILDS = ("core", "plugins/*/*", "tests/links", "tests/fault", "tests/comm", "tests/schedule",
-               "tests/unit")
+# What the address and undefined-behaviour sanitizers run: parsers of foreign bytes, the wire and
+# the store, links, the engine, kernels, checkpoints, and a training of each strategy (parity.matrix).
+# The rest asks about plans, numbers, commands and texts, whose code these reach as well; `make
+# nightly` (WEFT_WHOLE=1) runs it. No sanitizer sees that two tensors of one arena overlap; bounds
+# of the cuda device's kernels are checked by the interpreter of PTX (tests/cuda/ptx/ptx.h).
+ASAN_RUNS = (r"fuzz|unit|data|tokenizer|links|comm|verbs|ucx|plan|schedule|compat|hf|sinks|ops"
+             r"|generate\.layouts|parity\.matrix|coll|fault\.(job|train_(save|async|encrypt))")
+ASAN_LEAVES = (r"comm\.threads_(fuzz|checked)|schedule\.referee|ucx\.jobs|coll\.train"
+               r"|ops\..*\.(avx2|cuda|cuda_own|cudnn|ptx)"
+               r"|fault\.job_(death|dying|launch|tree)")
+# The thread sanitizer runs what has threads.
+TSAN_RUNS = (r"links|comm\.(links|threads)|unit\.(comm|job|run|log)"
+             r"|fault\.(job|train_(async|death|encrypt|flips|save|trace))")
+TSAN_LEAVES = r"fault\.job_(launch|tree)|unit\.run_weights|comm\.threads_checked"
+TSAN_WHOLE = r"links|fault|comm\.(links|threads)|job|unit\.(comm|job|run|log)"
+# The folders that each builds: these tests and what they use.
+SANITIZED = ("core", "plugins/*/*", "tests/comm", "tests/fault", "tests/links", "tests/schedule",
+             "tests/unit")
+ASAN_BUILDS = SANITIZED + ("tests/coll", "tests/compat", "tests/data", "tests/fuzz",
+                           "tests/generate", "tests/hf", "tests/ops", "tests/parity", "tests/plan",
+                           "tests/sinks", "tests/tokenizer", "tests/ucx", "tests/verbs")
 
 
 class Result:
@@ -103,10 +104,13 @@ def steps(target):
     if target == "integration":
         return [("release", ["all"], many, ["-L", "^(integration|long)$"]),
                 ("release", [], 1, ["-L", "^timed$"])]
-    leaves = f"^({TREE})" if whole() else f"^({TREE}|{ASAN_LEAVES})"
-    threads = ["-R", f"^({TSAN_RUNS})"] + ([] if whole() else ["-E", f"^({TSAN_LEAVES})"])
-    return [("asan-ubsan", ["all"], many, ["-LE", INTEGRATION, "-E", leaves]),
-            ("tsan", parts(TSAN_BUILDS), many, ["-LE", INTEGRATION, *threads])]
+    if whole():
+        return [("asan-ubsan", ["all"], many, ["-LE", INTEGRATION, "-E", f"^({TREE})"]),
+                ("tsan", parts(SANITIZED), many, ["-LE", INTEGRATION, "-R", f"^({TSAN_WHOLE})"])]
+    return [("asan-ubsan", parts(ASAN_BUILDS), many,
+             ["-LE", INTEGRATION, "-R", f"^({ASAN_RUNS})", "-E", f"^({ASAN_LEAVES})"]),
+            ("tsan", parts(SANITIZED), many,
+             ["-LE", INTEGRATION, "-R", f"^({TSAN_RUNS})", "-E", f"^({TSAN_LEAVES})"])]
 
 
 # --- skips ---

@@ -341,11 +341,12 @@ static void killed_rank(void **state)
 
 int main(int argc, char **argv)
 {
+    sampled = getenv("WEFT_SAMPLE") != NULL;
     if (argc > 1) {
         plugins[0] = argv[1];
         nplugins = 1;
         brief = 1;
-        sampled = getenv("WEFT_LAB") != NULL;
+        sampled = sampled || getenv("WEFT_LAB");
         forked_settings = (const char *const *)(argv + 2);
         forked_nsettings = (uint32_t)argc - 2;
     }
