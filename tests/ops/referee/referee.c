@@ -287,7 +287,8 @@ static void scores(const struct heads *s, double *const *x, int64_t q, int64_t h
     for (int64_t k = 0; k < s->n; k++) {
         p[k] = 0;
         for (int64_t d = 0; d < s->d; d++)
-            p[k] += at(s, x, q, 0, h)[d] * at(s, x, first + k, 1, h)[d] / sqrt((double)s->d);
+            p[k] += at(s, x, q, 0, h)[d] * at(s, x, first + k, 1, h)[d];
+        p[k] /= sqrt((double)s->d);
         const int64_t back = s->reach && s->reach[q] > 0 ? (int64_t)s->reach[q] : 0;
         if ((s->causal && first + k > q) || (s->reach && first + k < q - back))
             p[k] = -INFINITY;
@@ -309,9 +310,11 @@ static void attention(const struct call *c)
                 sum += exp(p[k] - max);
             c->y[1][q * s.h + h] = max + log(sum);
             memset(y, 0, (size_t)s.d * sizeof *y);
-            for (int64_t k = 0; k < s.n; k++)
+            for (int64_t k = 0; k < s.n; k++) {
+                const double part = exp(p[k] - max) / sum;
                 for (int64_t d = 0; d < s.d; d++)
-                    y[d] += exp(p[k] - max) / sum * at(&s, c->x, first + k, 2, h)[d];
+                    y[d] += part * at(&s, c->x, first + k, 2, h)[d];
+            }
         }
     free(p);
 }
