@@ -58,9 +58,12 @@ static void leave_badly(job *j, weft_status st, const char *text)
 {
     char full[JOB_CAUSE_TEXT];
     snprintf(full, sizeof full, "rank %u failed: %.900s", j->who.rank, text);
-    if (!atomic_load(&j->failed))
+    if (!atomic_load(&j->failed)) {
+        job_control_send(j->control_fd, CONTROL_STATUS, j->who.rank, (uint32_t)err_exit_code(st),
+                         "");
         job_control_send(j->control_fd, CONTROL_CAUSE, j->who.rank,
                          st == WEFT_PEER ? JOB_CAUSE_SECOND : JOB_CAUSE_SURE, full);
+    }
     if (j->server && j->running)
         job_server_bye(j, 0, st, text);
     else if (j->client)

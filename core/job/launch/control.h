@@ -16,6 +16,7 @@
 #define CONTROL_KILLED 2u /* to ranks: `rank` was killed by signal `code` */
 #define CONTROL_CAUSE 3u  /* to the launcher: `rank` failed, `text` says how; code: a JOB_CAUSE_ */
 #define CONTROL_SAY 4u    /* to the launcher: print `text`, unless another rank said the same */
+#define CONTROL_STATUS 5u /* to the launcher: this rank has failed and will exit with `code` */
 
 typedef struct job_control_record {
     uint32_t kind, rank, code, zero;

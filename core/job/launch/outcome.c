@@ -26,6 +26,7 @@ typedef struct rank_state {
     bool confessed; /* ... itself */
     bool ended;     /* before we killed it */
     bool gone;      /* its process no longer exists */
+    uint32_t exit;  /* the status that it has announced; 0: none */
     sentence *said; /* its final message; NULL: none */
     struct {
         uint32_t kind, code; /* as in a job_control_record */
@@ -108,6 +109,8 @@ void job_outcome_hear(job_outcome *o, uint32_t rank, const job_control_record *r
 {
     if (r->kind == CONTROL_SAY) {
         keep_sentence(o, rank, r->text);
+    } else if (r->kind == CONTROL_STATUS && r->code < 256) {
+        o->rank[rank].exit = r->code;
     } else if (r->kind == CONTROL_CAUSE && r->rank < o->ranks && r->code &&
                r->code <= JOB_CAUSE_SURE) {
         o->rank[rank].spoke = true;
@@ -241,7 +244,8 @@ void job_outcome_conclude(const job_outcome *o, int asked, job_launch_end *out)
     char why[CONTROL_TEXT];
     const rank_state *s = &o->rank[o->verdict.rank];
     bool failed = o->verdict.weight, by_itself = s->ended && s->end.kind == CONTROL_ENDED;
-    uint32_t code = failed && by_itself ? s->end.code : 1;
+    /* A rank that was slow to leave, and was killed, ends the job as it would have done. */
+    uint32_t code = !failed ? 1 : by_itself ? s->end.code : s->ended ? 1 : s->exit;
     int status = code == 2 || code == 77 ? (int)code : 1;
     bool refused = s->said && status != 1;
     describe_cause(o, s, why, sizeof why);

@@ -28,7 +28,7 @@ void job_outcome_free(job_outcome *o); /* NULL allowed */
 /* Messages name the host of a rank; `host` is a static string or outlives `o`. */
 void job_outcome_place(job_outcome *o, uint32_t rank, const char *host);
 
-/* A record of rank `rank`: CONTROL_SAY or CONTROL_CAUSE; others are ignored. */
+/* A record of rank `rank`: CONTROL_SAY, CONTROL_CAUSE or CONTROL_STATUS; others are ignored. */
 void job_outcome_hear(job_outcome *o, uint32_t rank, const job_control_record *r);
 
 /* `rank` is known to end, or has ended. True: the other ranks are to be told. Further calls for the
