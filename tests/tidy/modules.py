@@ -33,30 +33,34 @@ def rule_folders():
             yield f"{name(folder)}: {count[folder]} files; {FOLDER_FILES} at most"
 
 
-def symbols(path):
-    """(symbols that an object defines, symbols that it needs)"""
+def symbols(paths):
+    """{path: (symbols that the object defines, symbols that it needs)}"""
     if not shutil.which("nm"):
         print("no nm here", file=sys.stderr)
         sys.exit(77)
-    listed = subprocess.run(["nm", path], capture_output=True, text=True, check=True).stdout
-    has, needs = set(), set()
+    found = {str(path): (set(), set()) for path in paths}
+    listed = subprocess.run(["nm", "-A", *found], capture_output=True, text=True,
+                            check=True).stdout if found else ""
     for line in listed.splitlines():
-        kind, symbol = line.split()[-2:]
+        path, rest = line.split(".o:", 1)
+        kind, symbol = rest.split()[-2:]
+        has, needs = found[path + ".o"]
         if kind in "TDBRC":
             has.add(symbol)
         elif kind == "U":
             needs.add(symbol)
-    return has, needs
+    return found
 
 
 def objects(folder, targets):
     """{"file": its symbols} of the objects of a folder; files that are gone are left out."""
-    found = {}
+    paths = {}
     for path in sorted((tree.BUILD / folder / "CMakeFiles").glob(f"{targets}/**/*.c.o")):
         source = str(path).split(".dir/", 1)[1][:-4]
         if (tree.ROOT / folder / (source + ".c")).exists():
-            found[source] = symbols(path)
-    return found
+            paths[source] = str(path)
+    found = symbols(paths.values())
+    return {source: found[path] for source, path in paths.items()}
 
 
 def core_objects():
