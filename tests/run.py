@@ -52,7 +52,7 @@ TREE = r"tidy|abi\.headers|abi\.outside|pytorch|runner"
 # nightly` (WEFT_WHOLE=1) runs it. No sanitizer sees that two tensors of one arena overlap; bounds
 # of the cuda device's kernels are checked by the interpreter of PTX (tests/cuda/ptx/ptx.h).
 ASAN_RUNS = (r"fuzz|unit|data|tokenizer|links|comm|verbs|ucx|plan|schedule|compat|hf|sinks|ops"
-             r"|generate\.layouts|parity\.matrix|coll|fault\.(job|train_(save|async|encrypt))")
+             r"|generate\.layouts|parity\.matrix|coll|doctor\.doctor|fault\.(job|train_(save|async|encrypt))")
 ASAN_LEAVES = (r"comm\.threads_(fuzz|checked)|schedule\.referee|ucx\.jobs|coll\.train"
                r"|ops\..*\.(avx2|cuda|cuda_own|cudnn|ptx)"
                r"|fault\.job_(death|dying|launch|tree)")
@@ -64,8 +64,8 @@ TSAN_WHOLE = r"links|fault|comm\.(links|threads)|job|unit\.(comm|job|run|log)"
 # The folders that each builds: these tests and what they use.
 SANITIZED = ("core", "plugins/*/*", "tests/comm", "tests/fault", "tests/links", "tests/schedule",
              "tests/unit")
-ASAN_BUILDS = SANITIZED + ("tests/coll", "tests/compat", "tests/data", "tests/fuzz",
-                           "tests/generate", "tests/hf", "tests/ops", "tests/parity", "tests/plan",
+ASAN_BUILDS = SANITIZED + ("tests/coll", "tests/compat", "tests/data", "tests/doctor",
+                           "tests/fuzz", "tests/generate", "tests/hf", "tests/ops", "tests/parity", "tests/plan",
                            "tests/sinks", "tests/tokenizer", "tests/ucx", "tests/verbs")
 
 
