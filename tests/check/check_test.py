@@ -21,7 +21,7 @@ SETS = {path.stem: path for path in sorted((SOURCE / "tests" / "check" / "bad").
 
 def weft(*words):
     return subprocess.run([WEFT, "plugins", "check", *map(str, words)], capture_output=True,
-                          text=True, timeout=120, check=False)
+                          text=True, timeout=300, check=False)
 
 
 def report(path, *words):
@@ -129,7 +129,7 @@ class Command(unittest.TestCase):
                 time.sleep(0.5)
                 shutil.copy(plugin("any", 18, "no_dot"), Path(place, "new"))
                 os.rename(Path(place, "new"), path)
-                said = running.communicate(timeout=60)
+                said = running.communicate(timeout=300)
             self.assertEqual((running.returncode, said[0]), (1, ""))
             self.assertIn("was replaced or changed while it was checked", said[1])
 
@@ -178,10 +178,10 @@ class Command(unittest.TestCase):
                 path = os.path.join(os.fsencode(place), name)
                 shutil.copy(plugin("any", number, rule), path)
                 words = [os.fsencode(WEFT), b"plugins", b"check", path, b"--only", b"1-14"]
-                text = subprocess.run(words, capture_output=True, timeout=120, check=False)
+                text = subprocess.run(words, capture_output=True, timeout=300, check=False)
                 self.assertEqual(text.returncode, want, text)
                 self.assertIn(b" checks passed", text.stdout)
-                said = subprocess.run(words + [b"--json"], capture_output=True, timeout=120,
+                said = subprocess.run(words + [b"--json"], capture_output=True, timeout=300,
                                       check=False)
                 self.assertEqual(said.returncode, want, said)
                 found = json.loads(said.stdout.decode())
