@@ -126,7 +126,9 @@ class Command(unittest.TestCase):
             shutil.copy(plugin("any", 0, "good"), path)
             with subprocess.Popen([WEFT, "plugins", "check", path], text=True,
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
-                time.sleep(0.5)
+                children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+                while running.poll() is None and not children.read_text(encoding="ascii"):
+                    time.sleep(0.001)  # the first process that loads the file
                 shutil.copy(plugin("any", 18, "no_dot"), Path(place, "new"))
                 os.rename(Path(place, "new"), path)
                 said = running.communicate(timeout=300)

@@ -120,14 +120,14 @@ def again(test):
     """Decorates a test that disturbs a job which ends by itself. A test that gets no processor for
     a moment comes too late for that, and tries again."""
     @functools.wraps(test)
-    def tried(self):
+    def tried(self, *args):
         for _ in range(20):
             try:
-                return test(self)
+                return test(self, *args)
             except TooSoon as e:
                 print(f"once more: {e}", flush=True)
                 self.doCleanups()
-        return test(self)
+        return test(self, *args)
     return tried
 
 
