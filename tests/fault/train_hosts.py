@@ -146,8 +146,8 @@ class Hosts(w.Bench):
     @w.unittest.skipIf(w.SAMPLE, "ten seconds of waiting: make integration does it")
     def test_host_frozen(self):
         """An agent that does not move any more: its host is left out."""
-        run = self.begin("frozen", LONG | {"run.frozen_after": 4}, "a slots=2\nb slots=1\nc slots=2\n", "--restarts", "2",
-                         ranks=3)
+        run = self.begin("frozen", LONG | {"run.frozen_after": 4},
+                         "a slots=2\nb slots=1\nc slots=2\n", "--restarts", "2", ranks=3)
         self.until_saved(run)
         for pid in (run.agents()["b"], run.until_ranks()[2]):
             os.kill(pid, signal.SIGSTOP)
