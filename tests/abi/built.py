@@ -36,7 +36,7 @@ WARNINGS = ["-Wall", "-Wextra", "-Wshadow", "-Werror"]
 
 
 def run(words, **options):
-    return subprocess.run([str(x) for x in words], capture_output=True, text=True, timeout=120,
+    return subprocess.run([str(x) for x in words], capture_output=True, text=True, timeout=300,
                           check=False, **options)
 
 

@@ -21,7 +21,7 @@ SETS = {path.stem: path for path in sorted((SOURCE / "tests" / "check" / "bad").
 
 def weft(*words):
     return subprocess.run([WEFT, "plugins", "check", *map(str, words)], capture_output=True,
-                          text=True, timeout=120, check=False)
+                          text=True, timeout=300, check=False)
 
 
 def report(path, *words):
@@ -126,10 +126,12 @@ class Command(unittest.TestCase):
             shutil.copy(plugin("any", 0, "good"), path)
             with subprocess.Popen([WEFT, "plugins", "check", path], text=True,
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
-                time.sleep(0.5)
+                children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+                while running.poll() is None and not children.read_text(encoding="ascii"):
+                    time.sleep(0.001)  # the first process that loads the file
                 shutil.copy(plugin("any", 18, "no_dot"), Path(place, "new"))
                 os.rename(Path(place, "new"), path)
-                said = running.communicate(timeout=60)
+                said = running.communicate(timeout=300)
             self.assertEqual((running.returncode, said[0]), (1, ""))
             self.assertIn("was replaced or changed while it was checked", said[1])
 
@@ -178,10 +180,10 @@ class Command(unittest.TestCase):
                 path = os.path.join(os.fsencode(place), name)
                 shutil.copy(plugin("any", number, rule), path)
                 words = [os.fsencode(WEFT), b"plugins", b"check", path, b"--only", b"1-14"]
-                text = subprocess.run(words, capture_output=True, timeout=120, check=False)
+                text = subprocess.run(words, capture_output=True, timeout=300, check=False)
                 self.assertEqual(text.returncode, want, text)
                 self.assertIn(b" checks passed", text.stdout)
-                said = subprocess.run(words + [b"--json"], capture_output=True, timeout=120,
+                said = subprocess.run(words + [b"--json"], capture_output=True, timeout=300,
                                       check=False)
                 self.assertEqual(said.returncode, want, said)
                 found = json.loads(said.stdout.decode())

@@ -17,7 +17,7 @@ class Build(started.Case):
 
     def configure(self, tree, status=0):
         done = subprocess.run(["sh", self.path(tree, "cmake/configure.sh"), "release"],
-                              capture_output=True, text=True, timeout=120, check=False)
+                              capture_output=True, text=True, timeout=300, check=False)
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         return done.stdout
 
@@ -36,7 +36,7 @@ class Build(started.Case):
 
     def make(self, tree):
         done = subprocess.run(["make", "-s", "build"], cwd=self.path(tree), capture_output=True,
-                              text=True, timeout=120, check=False)
+                              text=True, timeout=300, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return done.stdout
 
@@ -44,7 +44,7 @@ class Build(started.Case):
         """Also where cmake has configured by itself; make demo and all others build by this rule,
         and make test configures as tests/runner shows."""
         subprocess.run(["cmake", "--preset", "release"], cwd=self.path("first"), check=True,
-                       capture_output=True, timeout=120)
+                       capture_output=True, timeout=300)
         self.assertNotIn("was made in", self.make("first"))
         os.rename(self.path("first"), self.path("moved"))
         self.assertIn(f"build/release was made in {self.path('first')}, not here",
@@ -52,7 +52,7 @@ class Build(started.Case):
         self.assertNotIn("was made in", self.make("moved"))
         for target in ("demo", "nightly", "bench", "bundle"):
             done = subprocess.run(["make", "-n", target], cwd=started.SOURCE, capture_output=True,
-                                  text=True, timeout=60, check=True)
+                                  text=True, timeout=300, check=True)
             self.assertIn("cmake/configure.sh release", done.stdout, target)
 
     def test_what_cmake_says_is_printed_on_failure(self):

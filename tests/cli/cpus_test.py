@@ -81,7 +81,7 @@ class Cpus(started.Case):
             child = self.start(["train", "tiny.ini", f"run.out={name}", "run.steps=1000000",
                                 "checkpoint.every=0", "train.eval_every=0", "device.threads=1"],
                                set(MINE))
-            limit = time.monotonic() + 60
+            limit = time.monotonic() + 300
             while not os.path.exists(self.path(name, "metrics.jsonl")):
                 self.assertIsNone(child.poll())
                 self.assertLess(time.monotonic(), limit)

@@ -150,7 +150,7 @@ class Train(started.Case):
             while not os.path.exists(self.path("run/checkpoints/step-00000002")):
                 self.assertIsNone(p.poll())
             p.send_signal(signal.SIGTERM)
-            said = p.communicate(timeout=60)[1]
+            said = p.communicate(timeout=300)[1]
         finally:
             p.kill()
         self.assertEqual(p.returncode, 75)

@@ -28,7 +28,7 @@ class Newer(old_files.Old):
 
     def refused(self, words, *parts, extra=None):
         process = self.start("new", words, extra)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=300)
         self.assertNotEqual(process.returncode, 0, out)
         for part in parts:
             self.assertIn(part, err)
@@ -139,7 +139,7 @@ class Newer(old_files.Old):
             self.assertEqual(json.load(f)["otherData"], {"version": "1"})
         for words in (("plan", "ini/one.ini", "--json"), ("doctor", "--json")):
             process = self.start("new", words)
-            out, err = process.communicate(timeout=120)
+            out, err = process.communicate(timeout=300)
             self.assertEqual(json.loads(out)["version"], 1, err)
         self.weft("new", "bench", "sweep.ini", "--plan", "sweep.out=swept")
 

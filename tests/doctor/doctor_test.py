@@ -465,7 +465,7 @@ class Ranks(machine.Case):
             started_ranks.append(subprocess.Popen(
                 [started.WEFT, "train", "--doctor", "job.ini", *words], cwd=self.place, env=env,
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
-        said = [p.communicate(timeout=120) for p in started_ranks]
+        said = [p.communicate(timeout=300) for p in started_ranks]
         for i, p in enumerate(started_ranks):
             self.assertEqual(p.returncode, 0 if i else status, said)
         self.assertEqual([x[0] for x in said[1:]], [""] * (len(roots) - 1), "rank 0 alone prints")

@@ -37,7 +37,7 @@ class Hosts(started.Case):
                 ["bash", HOSTS, "on", str(i + 1), started.WEFT, "train", "--doctor", "--json",
                  "job.ini"], cwd=self.place, env=own, stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE, text=True))
-        said = [p.communicate(timeout=120) for p in ranks]
+        said = [p.communicate(timeout=300) for p in ranks]
         self.assertEqual([p.returncode for p in ranks], [0, 0], said)
         report = json.loads(said[0][0])
         facts = [c["facts"] for r in report["ranks"] for c in r["checks"] if c["id"] == "path"]

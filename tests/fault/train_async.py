@@ -103,7 +103,7 @@ class Async(w.Bench):
                 began = time.monotonic()
                 os.kill(run.ranks()[victim], signal.SIGKILL)
                 self.assertEqual(run.wait(), 1)
-                self.assertLess(time.monotonic() - began, SLEEP + 10)
+                self.assertLess(time.monotonic() - began, w.patience(SLEEP + 5))
                 self.assertRegex(run.said(), rf"rank {victim} was killed by signal 9")
                 self.assertEqual(w.steps_saved(run.out)[0], [200])
                 w.weft("ckpt", "verify", w.folder(run.out, 200))
@@ -129,11 +129,13 @@ class Async(w.Bench):
     @unittest.skipIf(w.SLOW > 1, "files cannot be made to wait under a sanitizer")
     def test_a_second_save_waits(self):
         job = SMALL | {"run.steps": 12}
-        said = self.train("run", job, ranks=2, extra=slow(0, 1, 2)).stderr
+        said = self.train("run", job, ranks=2, extra=slow(0, 1)).stderr
         self.assertRegex(said, "the save of step 10 waits for that of step 5")
         lines = {x["step"]: x for x in w.metrics(self.path("run")) if "loss" in x}
-        self.assertGreater(lines[11]["save_stop_ms"], 1000)
-        self.assertLess(lines[6]["save_stop_ms"], 1000)
+        self.assertGreater(lines[11]["save_stop_ms"], lines[6]["save_stop_ms"])
+        if w.TIMED:
+            self.assertGreater(lines[11]["save_stop_ms"], 1000)
+            self.assertLess(lines[6]["save_stop_ms"], w.patience(1000))
         self.assertEqual(w.steps_saved(self.path("run")), ([5, 10, 12], []))
 
     @unittest.skipIf(w.SLOW > 1, "files cannot be made to fail under a sanitizer")

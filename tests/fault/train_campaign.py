@@ -176,7 +176,7 @@ class Campaign(w.Bench):
             if number % 50 == 49:
                 print(f"{number + 1} cases", flush=True)
         newest = max(self.known, default=0)
-        job = JOB | {"run.steps": newest + EVERY, "train.microbatch": 2}
+        job = JOB | {"run.steps": newest + EVERY, "train.microbatch": 2, "run.frozen_after": 60}
         said = self.train("run", job, ranks=3, resume=newest > 0).stderr
         if newest:
             self.assertIn(f"resumed after step {newest} ", said)

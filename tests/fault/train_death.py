@@ -3,8 +3,9 @@
 
 Each rank of 3 and of 4, rank 0 too, is killed at a random moment of its steps, over tcp and over
 shm. The launcher names it, the others say in which instruction they learnt of it, the status is 1,
-and soon no process, no port and no file of the job is left. Its flight records can be read. A
-killed launcher takes its ranks along; an asked one stops them and says so."""
+and soon no process, no port and no file of the job is left (fault.train_death_timed: within 5 s).
+Its flight records can be read. A killed launcher takes its ranks along; an asked one stops them and
+says so."""
 import contextlib
 import os
 import random
@@ -16,7 +17,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "parity"))
 import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
 
-LIMIT = 5 * w.SLOW  # seconds; on a quiet machine it takes a tenth of one
+LIMIT = 5  # seconds; on a quiet machine it takes a tenth of one
 ENDLESS = w.ODD | {"run.steps": 100000000, "optim.lr": 1e-4}
 # A sanitizer would catch these signals and report them as its own finds.
 BY_ITSELF = {x + "_OPTIONS": "handle_segv=0:handle_sigbus=0" for x in ("ASAN", "TSAN", "UBSAN")}
@@ -45,8 +46,9 @@ class Death(w.Bench):
         return run
 
     def check_gone(self, run, marks, began, what):
-        status = run.wait(LIMIT)
-        _, left = marks.wait(max(0, began + LIMIT - time.monotonic()))
+        limit = w.patience(LIMIT)
+        status = run.wait(limit)
+        _, left = marks.wait(max(0, began + limit - time.monotonic()))
         print(f"{what}: gone after {time.monotonic() - began:.2f} s", flush=True)
         self.assertEqual(left, [])
         return status

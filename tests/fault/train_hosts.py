@@ -114,7 +114,7 @@ class Hosts(w.Bench):
         self.assertEqual(run.wait(), 75, run.said())
         step = int(re.search("stopped by SIGTERM after step ([0-9]+), which", run.said())[1])
         self.assertEqual(w.steps_saved(run.out)[0][-1], step)
-        self.assertEqual(marks.wait(5)[1], [])
+        self.assertEqual(marks.wait(w.patience(5))[1], [])
         run = self.begin("term", LONG, "b slots=4\n", resume="auto")
         run.until(lambda: f"resumed after step {step}" in run.said(), "the resume")
         run.until_step(step + 1)
@@ -131,7 +131,7 @@ class Hosts(w.Bench):
         self.assertEqual(run.wait(), 1, run.said())
         last = run.said().strip().split("\n")[-1]
         self.assertRegex(last, r"rank 3 was killed by signal 9 \(SIGKILL\).*; host b$")
-        self.assertEqual(marks.wait(5)[1], [])
+        self.assertEqual(marks.wait(w.patience(5))[1], [])
 
     def test_launcher_killed(self):
         run = self.begin("orphans", LONG, "a slots=2\nb slots=2\n")
@@ -139,15 +139,15 @@ class Hosts(w.Bench):
         marks = run.marks()
         run.process.kill()
         run.process.wait()
-        seconds, left = marks.wait(5 * w.SLOW)
+        seconds, left = marks.wait(w.patience(5))
         self.assertEqual(left, [])
         print(f"{seconds * 1e3:.0f} ms from the launcher's death to the last rank's")
 
     @w.unittest.skipIf(w.SAMPLE, "ten seconds of waiting: make integration does it")
     def test_host_frozen(self):
         """An agent that does not move any more: its host is left out."""
-        run = self.begin("frozen", LONG, "a slots=2\nb slots=1\nc slots=2\n", "--restarts", "2",
-                         ranks=3)
+        run = self.begin("frozen", LONG | {"run.frozen_after": 4},
+                         "a slots=2\nb slots=1\nc slots=2\n", "--restarts", "2", ranks=3)
         self.until_saved(run)
         for pid in (run.agents()["b"], run.until_ranks()[2]):
             os.kill(pid, signal.SIGSTOP)
@@ -157,6 +157,7 @@ class Hosts(w.Bench):
         os.kill(run.pid, signal.SIGTERM)
         self.assertEqual(run.wait(), 75, run.said())
 
+    @w.again
     def test_host_lost(self):
         """Without --restarts the host is named; it is moved to a spare; fewer ranks go on."""
         run = self.begin("lost", LONG, "a slots=2\nb slots=2\n")

@@ -15,7 +15,7 @@ import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
 PLUGINS = os.environ.get("WEFT_TEST_PLUGINS") or os.path.join(
     os.path.dirname(w.WEFT), "..", "tests", "fault", "plugins")
 LATE = 3.0  # seconds
-BASE = w.EVEN | {"run.steps": 2, "model.layers": 2, "train.microbatch": 3, "run.frozen_after": 60,
+BASE = w.EVEN | {"run.steps": 2, "model.layers": 2, "train.microbatch": 3, "run.frozen_after": 600,
                  "run.plugins": PLUGINS, "comm.plugin": "late"}
 LAYOUTS = {
     "dp": {},
@@ -42,6 +42,7 @@ class Late(w.Bench):
         for pair in (("dp", "ring"), ("tp+dp", "pp+dp")):
             self.finish([self.start(victim, x) for x in pair for victim in range(4)])
 
+    @w.again
     def test_stopped(self):
         """Stopped from soon after the start on, through the set-up of the others."""
         jobs = [(f"{layout} stopped", w.Running(self, layout, BASE | LAYOUTS[layout], 4))

@@ -19,7 +19,9 @@ import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
 
 SMALL = w.ODD | {"run.steps": 10, "checkpoint.every": 5, "optim.schedule": "constant",
                  "comm.plugin": "shm", "checkpoint.keep": 0, "train.microbatch": 2,
-                 "run.frozen_after": 5 if w.SLOW > 1 else 1}
+                 "run.frozen_after": 60}
+# A job waits so long for the processes of an earlier one to end; no test below waits for that.
+REFUSED = {"run.frozen_after": 1}
 ENDLESS = SMALL | {"run.steps": 10**6, "checkpoint.every": 0}
 F_OFD_SETLK = 37
 
@@ -39,7 +41,7 @@ class Lock(w.Bench):
                 if ".tmp" not in name}
 
     def check_refused(self, out, job, ranks, resume):
-        said = self.train(out, job, ranks=ranks, resume=resume, status=2).stderr
+        said = self.train(out, job | REFUSED, ranks=ranks, resume=resume, status=2).stderr
         self.assertRegex(said, rf"run\.out: \S*run is in use by process \d+ on "
                                rf"{re.escape(socket.gethostname())}, since \d+-\d+-\d+ \S+ UTC")
         return int(re.search(r"process (\d+)", said)[1])
@@ -91,7 +93,7 @@ class Lock(w.Bench):
         """Rank 0 of the earlier job is dead, another rank of it is not."""
         self.train("run", SMALL, ranks=2)
         fd = hold_shared(self.path("run", ".lock"), 1, 1)
-        said = self.train("run", SMALL, ranks=2, resume=True, status=2).stderr
+        said = self.train("run", SMALL | REFUSED, ranks=2, resume=True, status=2).stderr
         self.assertRegex(said, "run is in use by another job")
         os.close(fd)
         self.train("run", SMALL | {"run.steps": 11}, ranks=2, resume=True)
@@ -101,12 +103,12 @@ class Lock(w.Bench):
         os.makedirs(self.path("run"))
         fd = hold_shared(self.path("run", ".lock"), 0, 2)
         os.write(fd, b"\x1b[31m%s%n" + b"\xff" * 5000)
-        said = self.train("run", SMALL, status=2).stderr
+        said = self.train("run", SMALL | REFUSED, status=2).stderr
         self.assertRegex(said, r"in use by \?\[31m%s%n\?+[;:]")
         os.close(fd)
         os.unlink(self.path("run", ".lock"))
         os.symlink(self.path("elsewhere"), self.path("run", ".lock"))
-        self.assertIn(".lock cannot be opened", self.train("run", SMALL, status=2).stderr)
+        self.assertIn(".lock cannot be opened", self.train("run", SMALL | REFUSED, status=2).stderr)
         self.assertFalse(os.path.exists(self.path("elsewhere")))
 
     def test_rings_are_new_files(self):

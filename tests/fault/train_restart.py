@@ -7,6 +7,7 @@ start them. What comes out has the bits of a run that nothing disturbed, or of o
 by hand with the same ranks. A rank that is left from an older attempt is fenced."""
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,13 +28,14 @@ class Restart(w.Bench):
         self.assertEqual([x["step"] for x in w.lines(self.path(out), w.NO_TIME)],
                          list(range(1, steps + 1)))
 
+    @w.again
     def test_killed(self):
         """Three ranks, rank 0 among them, at moments of their own; the end has the same bits."""
         self.train("plain", BASE, ranks=4)
         run = w.Running(self, "killed", BASE, 4, more=["--restarts", "3"])
         for step, victim in ((5, 2), (20, 0), (41, 3)):
             run.until_step(step)
-            os.kill(run.ranks()[victim], signal.SIGKILL)
+            run.kill(victim)
             number = (5, 20, 41).index(step) + 2
             run.until(lambda n=number: f"attempt {n} begins" in run.said(), "the next attempt")
             run.until_ranks()
@@ -136,16 +138,20 @@ class Restart(w.Bench):
             self.assertLess(time.monotonic(), limit, "\n".join(self.said(out, r) for r in range(3)))
             time.sleep(0.01)
 
+    @w.again
     def test_supervised(self):
         """Each rank's process stays and starts the rank again; rank 0 is killed, and rank 2."""
         self.make_key()
+        shutil.rmtree(self.path("sup"), ignore_errors=True)
         self.train("whole", BASE | {"run.steps": 200}, ranks=3)
         port = w.free_port()
         ranks = [self.start_rank("sup", r, port, job={"run.steps": 200}) for r in range(3)]
         for step, victim in ((4, 2), (60, 0)):
             self.until_metrics("sup", step)
-            [child] = w.children(ranks[victim].pid)
-            os.kill(child, signal.SIGKILL)
+            child = w.children(ranks[victim].pid)
+            if not child:
+                raise w.TooSoon("the job has ended before its rank was killed")
+            os.kill(child[0], signal.SIGKILL)
         for rank, process in enumerate(ranks):
             self.assertEqual(process.wait(w.TIMEOUT), 0, self.said("sup", rank))
         self.same_run("whole", "sup", step=200)

@@ -107,7 +107,7 @@ class Sample(models.Case):
         words = [started.WEFT, "sample", saved, "--prompt", "a", "--tokens", "1000000000"]
         with open("/dev/full", "wb") as full:
             done = subprocess.run(words, cwd=self.place, stdout=full, stderr=subprocess.PIPE,
-                                  timeout=120, check=False, text=True)
+                                  timeout=300, check=False, text=True)
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("the text cannot be written: No space left on device", done.stderr)
         with subprocess.Popen(words, cwd=self.place, stdout=subprocess.PIPE,

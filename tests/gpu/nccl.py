@@ -36,7 +36,7 @@ class Nccl(w.Bench):
                                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
             self.addCleanup(ranks[-1].wait)
             self.addCleanup(ranks[-1].kill)
-        said = "".join(r.communicate(timeout=50)[0] for r in ranks)
+        said = "".join(r.communicate(timeout=300)[0] for r in ranks)
         if 77 in [r.returncode for r in ranks]:
             print(said)
             os._exit(77)

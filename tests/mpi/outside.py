@@ -37,7 +37,7 @@ class Outside(launched.Launched):
         beside = launched.Beside(self, run, self.path("lost"))
         beside.until_step(3)
         os.kill(beside.rank(1), signal.SIGKILL)
-        text = run.communicate(timeout=30)[0]
+        text = run.communicate(timeout=w.TIMEOUT)[0]
         self.assertRegex(text, r"(?m)^weft rank 0 error: rank 0, step \d+, entry .*rank 1 ")
 
     def test_without_mpirun(self):

@@ -64,11 +64,11 @@ class Refused(launched.Launched):
         return run, beside
 
     def test_a_rank_freezes(self):
-        after = 2
+        after = 5
         for plugin in ("mpi", "mpi_pairs"):
             run, beside = self.running(plugin, **{"run.frozen_after": after})
             os.kill(beside.rank(1), signal.SIGSTOP)
-            text = self.said(run, 1, after + 15)
+            text = self.said(run, 1)
             self.assertRegex(text, r"(?m)^weft rank 0 error: rank 0, step \d+, entry .*"
                                    r"rank 1 is frozen")
 
@@ -78,11 +78,11 @@ class Refused(launched.Launched):
             run, beside = self.running(plugin)
             began = time.monotonic()
             os.kill(beside.rank(1), signal.SIGKILL)
-            self.said(run, None, 15)
-            self.assertLess(time.monotonic() - began, 15)
+            self.said(run, None)
+            self.assertLess(time.monotonic() - began, 60)
             run, beside = self.running(plugin, "--enable-recovery")
             os.kill(beside.rank(1), signal.SIGKILL)
-            text = run.communicate(timeout=15)[0]
+            text = run.communicate(timeout=w.TIMEOUT)[0]
             self.assertRegex(text, r"(?m)^weft rank 0 error: rank 0, step \d+, entry .*rank 1 ")
             self.assertNotIn("without giving back", text)
 

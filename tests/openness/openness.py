@@ -939,7 +939,7 @@ class Prometheus(Compared):
                     self.assertIn(exposition.ask(address, request)[0], answers)
                 began = time.monotonic()
                 self.scrape(address)
-                self.assertLess(time.monotonic() - began, 2 * w.SLOW)
+                self.assertLess(time.monotonic() - began, w.patience(2))
         self.assertLess(len(os.listdir(f"/proc/{run.pid}/fd")), files + 12)
         self.assertIsNone(run.process.poll())
 

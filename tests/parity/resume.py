@@ -42,6 +42,7 @@ class Resume(w.Bench):
                     found[os.path.relpath(os.path.join(base, name), self.path(out))] = f.read()
         return {k: v for k, v in found.items() if not k.startswith("flight")}
 
+    @w.again
     def check_cut_off(self, transport, ranks, how):
         """Cut off three times, some time after a step; resumed each time."""
         job = LONG | {"data.valid": self.path("valid.bin"), "comm.plugin": transport,
@@ -54,17 +55,19 @@ class Resume(w.Bench):
             run = w.Running(self, "cut", job, ranks, resume="auto" if after > 90 else False)
             run.until_step(after)
             time.sleep(random.random() * 0.02)
+            ranks_of_it = list(run.ranks().values())
             how(run)
             status = run.wait()
             self.assertIn(status, (0, 1, 75, -signal.SIGKILL), run.said())
             cuts += status != 0
-            if status == -signal.SIGKILL:
-                time.sleep(0.2)  # the kernel kills the ranks; until then they may still write
+            while any(w.born(pid) for pid in ranks_of_it):  # of a launcher that was killed
+                time.sleep(0.005)
+        if not cuts:
+            raise w.TooSoon("the job was always faster than the signal")
         self.train("cut", job, ranks=ranks, resume=True)
         self.same_run("whole", "cut", 400)
         saved, other = w.steps_saved(self.path("cut"))
         self.assertEqual((saved, other), ([350, 400], []))
-        self.assertGreater(cuts, 0, "the job was always faster than the signal")
 
     def test_launcher_killed_tcp(self):
         self.check_cut_off("tcp", 2, kill_launcher)

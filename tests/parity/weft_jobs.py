@@ -2,12 +2,14 @@
 started on them, and what a run leaves behind. Needs Python alone.
 
 Every script is `SCRIPT WEFT [unittest's arguments]`."""
+import functools
 import json
 import math
 import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -24,7 +26,9 @@ WEFT = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else "weft"
 SLOW = 10 if os.environ.get("WEFT_SANITIZED") else 1  # times as slow as the release build
 BRIEF = SLOW > 1 and not os.environ.get("WEFT_WHOLE")  # what make nightly does as well
 SAMPLE = bool(os.environ.get("WEFT_SAMPLE"))  # make test; make integration runs the whole
-TIMEOUT = 60 * SLOW
+TIMEOUT = 120 if SLOW == 1 else 500  # of a wait; ctest ends a test after 600
+TIMED = os.environ.get("WEFT_TIMED") == "1"  # assertions about elapsed time are meant
+USUAL = 0.05  # seconds that the job of calibration() takes on a machine of the usual speed
 SANITIZERS = re.compile(r"(Address|Leak|Thread|UndefinedBehavior)Sanitizer:|: runtime error:")
 NO_TIME = ("step_ms", "tokens_per_s", "mfu", "exposed_comm_ms", "compute_ms", "bubble_ms",
            "optimizer_ms", "save_stop_ms", "save_copy_ms", "save_write_ms", "time", "host",
@@ -38,6 +42,7 @@ ODD = {
     "train.batch": 12, "train.microbatch": 3, "train.sequence": 17, "train.precision": "fp32",
     "train.eval_every": 0, "parallel.strategy": "dp", "optim.lr": 3e-3, "optim.warmup": 5,
     "device.threads": 1, "log.peak_gflops": 1, "log.progress": 0,
+    "run.frozen_after": 60,  # no rank of a busy machine is frozen; tests that freeze one say when
 }
 EVEN = ODD | {
     "run.seed": 6, "model.heads": 4, "model.embed": 32, "model.ffn": 128, "model.context": 16,
@@ -73,6 +78,59 @@ def resume_words(resume):
     return [] if not resume else ["--resume"] if resume is True else [f"--resume={resume}"]
 
 
+@functools.cache
+def calibration():
+    """How many times as slow as usual this machine is now: a job of two ranks, the median of
+    five. At least 1, so that a fast machine has no narrower bounds."""
+    took = []
+    with tempfile.TemporaryDirectory(prefix="weft-calibration-") as place:
+        ini, data = os.path.join(place, "job.ini"), os.path.join(place, "train.bin")
+        numbers_of_weft.write_tokens(data, numbers_of_weft.noisy_chain(4000, 251), 251)
+        with open(ini, "w", encoding="utf-8") as f:
+            f.write("[run]\nname = calibration\n")
+        job = ODD | {"data.train": data, "run.steps": 20, "comm.plugin": "tcp",
+                     "checkpoint.every": 0, "run.out": os.path.join(place, "run")}
+        for _ in range(5):
+            began = time.monotonic()
+            weft("train", "-n", 2, ini, *(f"{k}={v}" for k, v in job.items()))
+            took.append(time.monotonic() - began)
+    found = max(1.0, sorted(took)[2] / USUAL)
+    print(f"calibration: {sorted(took)[2]:.3f} s, usually {USUAL} s; bounds are {found:.2f} times "
+          "as wide", flush=True)
+    return found
+
+
+def patience(seconds):
+    """The bound of an assertion about elapsed time whose figure is `seconds`. It is ten times that
+    (a hundred times under a sanitizer), since a verdict must not depend on how busy the machine is;
+    with WEFT_TIMED=1, where nothing else runs, the figure times what calibration() finds."""
+    return seconds * calibration() if TIMED else 10 * SLOW * seconds
+
+
+def only_timed(test):
+    """Decorates a case that asks nothing but how long something takes."""
+    return test if TIMED else None
+
+
+class TooSoon(AssertionError):
+    """A job has ended well before the test could disturb it: it says nothing about the job."""
+
+
+def again(test):
+    """Decorates a test that disturbs a job which ends by itself. A test that gets no processor for
+    a moment comes too late for that, and tries again."""
+    @functools.wraps(test)
+    def tried(self, *args):
+        for _ in range(20):
+            try:
+                return test(self, *args)
+            except TooSoon as e:
+                print(f"once more: {e}", flush=True)
+                self.doCleanups()
+        return test(self, *args)
+    return tried
+
+
 class Bench(unittest.TestCase):
     """A test case with a folder, token files and a job file of its own."""
 
@@ -80,6 +138,8 @@ class Bench(unittest.TestCase):
     def setUpClass(cls):
         cls.place = tempfile.mkdtemp(prefix="weft-" + cls.__name__.lower() + "-")
         cls.addClassCleanup(shutil.rmtree, cls.place, ignore_errors=True)
+        if TIMED:
+            calibration()  # before anything is timed
         for name, count, vocab in (("train", 4000, 251), ("valid", 900, 251)):
             tokens = numbers_of_weft.noisy_chain(count, vocab)
             numbers_of_weft.write_tokens(cls.path(name + ".bin"), tokens, vocab)
@@ -156,7 +216,9 @@ class Running:
         """Wait until true() is; the job must not end before."""
         limit = time.monotonic() + TIMEOUT
         while not true():
-            if self.process.poll() is not None:
+            if self.process.poll() is not None and not true():  # its last deed may be that
+                if self.process.returncode == 0:
+                    raise TooSoon(f"the job ended before {what}:\n{self.said()}")
                 self.case.fail(f"the job ended before {what}:\n{self.said()}")
             if time.monotonic() > limit:
                 self.case.fail(f"the job did not get to {what}:\n{self.said()}")
@@ -188,6 +250,12 @@ class Running:
                 pass
         return found
 
+    def kill(self, rank, number=signal.SIGKILL):
+        """Send a signal to a rank of a job that may have come to its end meanwhile."""
+        try:
+            os.kill(self.ranks()[rank], number)
+        except (KeyError, ProcessLookupError):
+            raise TooSoon(f"rank {rank} had ended:\n{self.said()}") from None
 
     def until_ranks(self):
         """{rank: process number} when all have been started."""

@@ -43,14 +43,14 @@ class Case(started.Case):
         with subprocess.Popen([started.WEFT, "bench", "sweep.ini", "train.precision=fp32", *words],
                               cwd=self.place, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                               stderr=subprocess.PIPE, text=True) as sweep:
-            until = time.monotonic() + 120
+            until = time.monotonic() + 300
             while len(self.done()) < runs and sweep.poll() is None:
                 self.assertLess(time.monotonic(), until, "the runs do not come")
                 time.sleep(0.01)
             self.assertIsNone(sweep.poll(), sweep.stderr.read() if sweep.poll() else "it is over")
             sweep.send_signal(how)
             said = sweep.stderr.read()
-            sweep.wait(60)
+            sweep.wait(300)
         self.assertEqual(sweep.returncode, 75 if how == signal.SIGTERM else -how)
         if how == signal.SIGTERM:
             self.assertIn("the same command goes on", " ".join(said.split()))

@@ -66,7 +66,7 @@ class Deaths(w.Bench):
         began = time.monotonic()
         os.kill(run.ranks()[victim], signal.SIGKILL)
         self.assertNotEqual(run.wait(), 0)
-        self.assertLess(time.monotonic() - began, 5 * w.SLOW)
+        self.assertLess(time.monotonic() - began, w.patience(5))
         self.assertRegex(run.said(), rf"(?m)^weft error: rank {victim} was killed by signal 9")
 
     def test_each_rank_of_three(self):

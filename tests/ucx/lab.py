@@ -100,7 +100,7 @@ class Jobs(lab.Jobs):
             self.assertRegex(said, r"weft rank \d error: .*rank 1 ")
         took = time.monotonic() - began
         print(f"rank 1 killed: over after {took:.1f} s", flush=True)
-        self.assertLess(took, AFTER + 10)
+        self.assertLess(took, AFTER + 40)
 
     def test_no_device(self):
         """What UCX cannot find is said, with the keys."""

@@ -8,6 +8,7 @@ the step, the entry, the op, the plugin and the call. The plugin is tests/plugin
 notes the moment at which a call gets stuck. WEFT_TRIALS is the number of trials that are timed."""
 import os
 import random
+import re
 import signal
 import sys
 import time
@@ -21,7 +22,7 @@ PLUGINS = os.environ.get("WEFT_TEST_PLUGINS", os.path.join(
 OWN = os.path.join(os.path.dirname(os.path.dirname(w.WEFT)), "lib", "weft")
 BOUND = 3  # seconds, that the default settings promise for a call that is short
 TRIALS = int(os.environ.get("WEFT_TRIALS", "3"))
-LATE = 5 * w.SLOW  # and so much for a machine that is busy
+LATE = 5  # and so much for the end of all ranks
 ENDLESS = w.ODD | {"run.steps": 100000000, "optim.lr": 1e-4, "run.plugins": PLUGINS,
                    "comm.plugin": "test.stuck", "device.plugin": "test.stuck"}
 
@@ -46,12 +47,12 @@ class Stuck(w.Bench):
         marks = run.marks()
         with open(self.flag, "w", encoding="ascii") as f:
             f.write("x")
-        limit = time.monotonic() + bound + LATE
+        limit = time.monotonic() + bound + w.patience(LATE)
         while run.process.poll() is None and time.monotonic() < limit:
             time.sleep(0.005)
         ended = time.monotonic()
         self.assertEqual(run.process.poll(), 1, run.said())
-        self.assertEqual(marks.wait(LATE)[1], [])
+        self.assertEqual(marks.wait(w.patience(LATE))[1], [])
         at = w.read_text(self.flag + ".at").split()
         return ended - float(at[1])
 
@@ -80,7 +81,8 @@ class Stuck(w.Bench):
         took.sort()
         print(f"stuck kernel, default settings: median {took[len(took) // 2]:.2f} s, worst "
               f"{took[-1]:.2f} s of {len(took)} trials", flush=True)
-        self.assertLess(took[len(took) // 2], BOUND * (1 if w.SLOW == 1 else 3))
+        if w.TIMED:
+            self.assertLess(took[len(took) // 2], w.patience(BOUND))
 
     def test_transport(self):
         """progress() is called by the thread that walks the list, and by one of the link's own."""
@@ -101,8 +103,10 @@ class Stuck(w.Bench):
         run = self.running("send 1", 2, extra={"WEFT_STUCK_TAKES": "0.8"})
         took = self.stick(run, 5 * 0.8)
         said = self.named(run, "send", 1, 2, "comm")
-        self.assertRegex(said, r"such a call took up to 0\.[789]\d* s here before")
-        self.assertGreater(took, 3.5)
+        found = re.search(r"such a call took up to (\d[\d.]*) s here before", said)
+        self.assertIsNotNone(found, said)
+        self.assertGreater(float(found[1]), 0.7)
+        self.assertGreater(took, 4.4 * float(found[1]))
         print(f"stuck where calls take 0.8 s: over after {took:.2f} s", flush=True)
 
     def test_the_first_calls_have_time(self):
@@ -114,7 +118,7 @@ class Stuck(w.Bench):
         names = {"WEFT_STUCK": "run 1", "WEFT_STUCK_WHEN": self.flag,
                  "WEFT_STUCK_TCP": os.path.join(OWN, "comm", "tcp.so"),
                  "WEFT_STUCK_CPU": os.path.join(OWN, "device", "cpu.so")}
-        change = {"run.call_deadline": 4, "run.stuck_after": 1, "train.microbatch": 6}
+        change = {"run.call_deadline": 5, "run.stuck_after": 3, "train.microbatch": 6}
         run = w.Running(self, "run", ENDLESS | change, 2, extra=names)
         self.assertEqual(run.wait(), 1)
         self.named(run, "run", 1, 2, "comm", "run.call_deadline")
