@@ -47,12 +47,14 @@ LIMIT = 600  # seconds that a test may take, unless its TIMEOUT says otherwise
 # Tests of the tree itself have the same result in every build.
 TREE = r"tidy|abi\.headers|abi\.outside|pytorch|runner"
 # What the address and undefined-behaviour sanitizers run: parsers of foreign bytes, the wire and
-# the store, links, the engine, kernels, checkpoints, and a training of each strategy (parity.matrix).
-# The rest asks about plans, numbers, commands and texts, whose code these reach as well; `make
-# nightly` (WEFT_WHOLE=1) runs it. No sanitizer sees that two tensors of one arena overlap; bounds
-# of the cuda device's kernels are checked by the interpreter of PTX (tests/cuda/ptx/ptx.h).
+# the store, links, the engine, kernels, checkpoints, and a training of each strategy
+# (parity.matrix). The rest asks about plans, numbers, commands and texts, whose code these reach as
+# well; `make nightly` (WEFT_WHOLE=1) runs it. No sanitizer sees that two tensors of one arena
+# overlap; bounds of the cuda device's kernels are checked by the interpreter of PTX
+# (tests/cuda/ptx/ptx.h).
 ASAN_RUNS = (r"fuzz|unit|data|tokenizer|links|comm|verbs|ucx|plan|schedule|compat|hf|sinks|ops"
-             r"|generate\.layouts|parity\.matrix|coll|doctor\.doctor|fault\.(job|train_(save|async|encrypt))")
+             r"|generate\.layouts|parity\.matrix|coll|doctor\.doctor"
+             r"|fault\.(job|train_(save|async|encrypt))")
 ASAN_LEAVES = (r"comm\.threads_(fuzz|checked)|schedule\.referee|ucx\.jobs|coll\.train"
                r"|ops\..*\.(avx2|cuda|cuda_own|cudnn|ptx)"
                r"|fault\.job_(death|dying|launch|tree)")
@@ -65,8 +67,8 @@ TSAN_WHOLE = r"links|fault|comm\.(links|threads)|job|unit\.(comm|job|run|log)"
 SANITIZED = ("core", "plugins/*/*", "tests/comm", "tests/fault", "tests/links", "tests/schedule",
              "tests/unit")
 ASAN_BUILDS = SANITIZED + ("tests/coll", "tests/compat", "tests/data", "tests/doctor",
-                           "tests/fuzz", "tests/generate", "tests/hf", "tests/ops", "tests/parity", "tests/plan",
-                           "tests/sinks", "tests/tokenizer", "tests/ucx", "tests/verbs")
+                           "tests/fuzz", "tests/generate", "tests/hf", "tests/ops", "tests/parity",
+                           "tests/plan", "tests/sinks", "tests/tokenizer", "tests/ucx", "tests/verbs")
 
 
 class Result:
