@@ -66,9 +66,8 @@ TSAN_WHOLE = r"links|fault|comm\.(links|threads)|job|unit\.(comm|job|run|log)"
 # The folders that each builds: these tests and what they use.
 SANITIZED = ("core", "plugins/*/*", "tests/comm", "tests/fault", "tests/links", "tests/schedule",
              "tests/unit")
-ASAN_BUILDS = SANITIZED + ("tests/coll", "tests/compat", "tests/data", "tests/doctor",
-                           "tests/fuzz", "tests/generate", "tests/hf", "tests/ops", "tests/parity",
-                           "tests/plan", "tests/sinks", "tests/tokenizer", "tests/ucx", "tests/verbs")
+ASAN_BUILDS = SANITIZED + tuple(f"tests/{folder}" for folder in (
+    "coll compat data doctor fuzz generate hf ops parity plan sinks tokenizer ucx verbs".split()))
 
 
 class Result:
