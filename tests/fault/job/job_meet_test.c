@@ -400,7 +400,7 @@ static void nobody_there(void **state)
 
 static void bad_address(job_identity who, const char *addr, const char *word, const char *key)
 {
-    job_options opt = {.key_file = key, .join_timeout = 0.5};
+    job_options opt = {.key_file = key, .join_timeout = 20};
     job *j = NULL;
     snprintf(who.addr, sizeof who.addr, "%s", addr);
     assert_int_equal(job_join(&who, &opt, &j), WEFT_USAGE);
@@ -419,7 +419,7 @@ static void addresses(void **state)
     bad_address(who, "192.0.2.1", "not an address of this machine", r.key);
     bad_address(who, "no such name", "does not lead to an address", r.key);
     who.local_ranks = 1;
-    job_options opt = {.key_file = r.key, .join_timeout = 0.5};
+    job_options opt = {.key_file = r.key, .join_timeout = 2};
     job *j = NULL;
     snprintf(who.addr, sizeof who.addr, "localhost"); /* as a host's own name often leads there */
     assert_int_equal(job_join(&who, &opt, &j), WEFT_PEER);
