@@ -150,7 +150,7 @@ static void test_wrong_key_is_refused(void **state)
         assert_int_equal(node_open(&n[r]), WEFT_OK);
     }
     weft_conn *a = node_connect(&n[0], &n[1], 0), *b = node_connect(&n[1], &n[0], 0);
-    assert_int_equal(pair_fate(a, b, 10), WEFT_PEER);
+    assert_int_equal(pair_fate(a, b, rig_patience()), WEFT_PEER);
     assert_non_null(strstr(fake_why(), "rank 0"));
     for (int i = 0; i < 100; i++) /* the listener waits on: it was no peer that failed */
         assert_int_equal(rig_table->ready(a), WEFT_BUSY);
@@ -171,7 +171,7 @@ static void test_encrypt_must_agree(void **state)
         assert_int_equal(node_open(&n[r]), WEFT_OK);
     }
     weft_conn *a = node_connect(&n[0], &n[1], 0), *b = node_connect(&n[1], &n[0], 0);
-    assert_int_equal(pair_fate(a, b, 10), WEFT_USAGE);
+    assert_int_equal(pair_fate(a, b, rig_patience()), WEFT_USAGE);
     node_close(&n[0]);
     node_close(&n[1]);
     assert_int_equal(fake_allocated(), 0);
@@ -238,7 +238,7 @@ static void test_strangers_are_dropped(void **state)
             assert_int_equal(rig_table->ready(a), WEFT_BUSY);
     }
     weft_conn *b = node_connect(&n[1], &n[0], 0);
-    assert_int_equal(pair_fate(a, b, 30), WEFT_OK);
+    assert_int_equal(pair_fate(a, b, rig_patience()), WEFT_OK);
     uint8_t sent = 42, got = 0;
     uint64_t want[4] = {1, 0, 0, 1};
     assert_int_equal(rig_table->send(a, &sent, 1, NULL, 0), WEFT_OK);
@@ -308,7 +308,7 @@ static void test_silence_gives_way(void **state)
     weft_conn *a = node_connect(&n[0], &n[1], 0);
     for (int i = 0; i < SILENT; i++)
         fd[i] = stranger(&to, NULL, 0);
-    for (double until = rig_now() + 15; open > PLACES && rig_now() < until;) {
+    for (double until = rig_now() + rig_patience(); open > PLACES && rig_now() < until;) {
         assert_int_equal(rig_table->ready(a), WEFT_BUSY);
         assert_int_equal(rig_table->wait(n[0].link, 0, 20000, 0), WEFT_OK);
         open = held(fd, SILENT);
@@ -380,7 +380,7 @@ static void test_dials_until_let_in(void **state)
     rig_table->disconnect(a);
     assert_int_equal(listening(local, 4), 0);
     a = node_connect(&n[0], &n[1], 0);
-    assert_int_equal(pair_fate(a, b, 30), WEFT_OK);
+    assert_int_equal(pair_fate(a, b, rig_patience()), WEFT_OK);
     rig_table->disconnect(a);
     rig_table->disconnect(b);
     node_close(&n[0]);

@@ -270,7 +270,7 @@ static void test_counts_that_differ_are_refused(void **state)
         assert_int_equal(rig_table->recv(t.p.b, in, cases[i][1], NULL, 0), WEFT_OK);
         weft_status st = WEFT_OK;
         uint64_t a, b;
-        for (double until = rig_now() + 10; st == WEFT_OK && rig_now() < until;) {
+        for (double until = rig_now() + rig_patience(); st == WEFT_OK && rig_now() < until;) {
             if (!t.alone)
                 assert_int_equal(rig_table->progress(t.p.a, 0, &a, &b), WEFT_OK);
             st = rig_table->progress(t.p.b, 0, &a, &b);

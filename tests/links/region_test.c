@@ -213,7 +213,7 @@ static void test_lengths_that_differ_are_refused(void **state)
                 assert_int_equal(rig_table->recv(t.p.b, t.s[1].memory[1], n[1], t.s[1].region, 0),
                                  WEFT_OK);
         weft_status st = WEFT_OK;
-        for (double until = rig_now() + 10; st == WEFT_OK && rig_now() < until;) {
+        for (double until = rig_now() + rig_patience(); st == WEFT_OK && rig_now() < until;) {
             assert_int_equal(rig_table->progress(t.p.a, 0, &a, &b), WEFT_OK);
             st = rig_table->progress(t.p.b, 0, &a, &b);
         }

@@ -157,7 +157,7 @@ static void test_connect_before_the_peer_does(void **state)
         }
         *second = node_connect(&n[late ? 1 : 0], &n[late ? 0 : 1], 4);
         weft_status a = WEFT_BUSY, b = WEFT_BUSY;
-        for (double until = rig_now() + 20; a != WEFT_OK || b != WEFT_OK;) {
+        for (double until = rig_now() + rig_patience(); a != WEFT_OK || b != WEFT_OK;) {
             a = rig_table->ready(p.a);
             b = rig_table->ready(p.b);
             assert_true(rig_now() < until);

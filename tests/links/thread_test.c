@@ -166,7 +166,7 @@ static void *wait_for_failure(void *arg)
     side *s = arg;
     uint8_t byte = 0;
     if (rig_table->recv(s->c, &byte, 1, NULL, 0) == WEFT_OK)
-        s->fate = conn_fate(s->n, s->c, 30);
+        s->fate = conn_fate(s->n, s->c, rig_patience());
     return NULL;
 }
 
@@ -213,7 +213,7 @@ static void test_last_words_arrive(void **state)
     assert_memory_equal(in, out, sizeof out);
     assert_int_equal(rig_table->progress(t.p.b, 0, &sent, &received), WEFT_OK);
     assert_int_equal(rig_table->recv(t.p.b, in, 1, NULL, 0), WEFT_OK); /* one more is too many */
-    assert_int_equal(conn_fate(&t.n[1], t.p.b, 20), WEFT_PEER);
+    assert_int_equal(conn_fate(&t.n[1], t.p.b, rig_patience()), WEFT_PEER);
     assert_non_null(strstr(fake_why(), "rank 0"));
     rig_table->disconnect(t.p.b);
     node_close(&t.n[1]);

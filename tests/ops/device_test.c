@@ -139,7 +139,7 @@ static void test_two_pinned(void **state)
     bench_close(&a);
     /* It is free again, as soon as tests that run beside this one leave a core. */
     bool pinned = false;
-    for (int i = 0; !pinned && i < 600; i++) {
+    for (int i = 0; !pinned && i < 2400; i++) {
         assert_int_equal(bench_open(&b, "auto", 1), WEFT_OK);
         pinned = strstr(b.t->describe(b.d), " on core ") != NULL;
         bench_close(&b);

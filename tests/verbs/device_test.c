@@ -48,14 +48,14 @@ static void test_queue_pairs_that_fail(void **state)
         assert_int_equal(rig_table->progress(p.a, 0, &x, &y), WEFT_OK);
     rig_table->deregister_memory(r[1]);
     assert_int_equal(rig_table->send(p.a, memory[0], BYTES, r[0], 0), WEFT_OK);
-    for (double until = rig_now() + 20; a == WEFT_OK && rig_now() < until;)
+    for (double until = rig_now() + rig_patience(); a == WEFT_OK && rig_now() < until;)
         a = rig_table->progress(p.a, 0, &x, &y);
     assert_int_equal(a, WEFT_PEER);
     printf("%s\n", fake_why());
     assert_non_null(strstr(fake_why(), "writing a message to rank 1 on channel 6"));
     assert_non_null(strstr(fake_why(), "remote access error"));
     rig_table->abort(n[0].link); /* as the core does with a rank that has failed */
-    for (double until = rig_now() + 20; b == WEFT_OK && rig_now() < until;)
+    for (double until = rig_now() + rig_patience(); b == WEFT_OK && rig_now() < until;)
         b = rig_table->progress(p.b, 0, &x, &y);
     assert_true(b == WEFT_PEER || b == WEFT_IO);
     printf("%s\n", fake_why());
@@ -112,7 +112,7 @@ static void test_last_words(void **state)
         rig_table->disconnect(p.a);
         for (uint64_t i = 0; i < 20; i++)
             assert_int_equal(rig_table->recv(p.b, memory[1] + 64 * i, 64, r[1], 0), WEFT_OK);
-        for (double until = rig_now() + 20; y < 20 && rig_now() < until;)
+        for (double until = rig_now() + rig_patience(); y < 20 && rig_now() < until;)
             assert_int_equal(rig_table->progress(p.b, 0, &x, &y), WEFT_OK);
         for (uint64_t i = 0; i < 20; i++)
             assert_true(pattern_holds(memory[1] + 64 * i, 64, i));

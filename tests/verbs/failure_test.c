@@ -69,7 +69,7 @@ static weft_status fate(two *t, uint64_t bytes)
     weft_status st = rig_table->send(t->p.a, out, bytes, t->r[0], 0);
     assert_int_equal(st, WEFT_OK);
     assert_int_equal(rig_table->recv(t->p.b, in, bytes, t->r[1], 0), WEFT_OK);
-    for (double until = rig_now() + 10; st == WEFT_OK && rig_now() < until;) {
+    for (double until = rig_now() + rig_patience(); st == WEFT_OK && rig_now() < until;) {
         (void)!rig_table->progress(t->p.b, 0, &x, &y);
         st = rig_table->progress(t->p.a, 0, &x, &y);
         if (st == WEFT_OK)
@@ -137,7 +137,7 @@ static void test_credits_that_fail(void **state)
     up(&t);
     double_fail_sends(IBV_WR_SEND, IBV_WC_RETRY_EXC_ERR);
     assert_int_equal(rig_table->recv(t.p.b, in, BYTES, t.r[1], 0), WEFT_OK);
-    for (double until = rig_now() + 10; st == WEFT_OK && rig_now() < until;)
+    for (double until = rig_now() + rig_patience(); st == WEFT_OK && rig_now() < until;)
         st = rig_table->progress(t.p.b, 0, &x, &y);
     assert_int_equal(st, WEFT_PEER);
     SAID("rank 0", "sending a credit to", "tries");
@@ -160,7 +160,7 @@ static void test_withdrawn_memory(void **state)
         assert_int_equal(rig_table->send(t.p.a, out, BYTES, t.r[0], 0), WEFT_OK);
         rig_table->deregister_memory(t.r[end]);
         double_unplug(0);
-        for (double until = rig_now() + 10; st == WEFT_OK && rig_now() < until;)
+        for (double until = rig_now() + rig_patience(); st == WEFT_OK && rig_now() < until;)
             st = rig_table->progress(t.p.a, 0, &x, &y);
         assert_int_equal(st, end ? WEFT_PEER : WEFT_USAGE);
         SAID("rank 1", end ? "remote access error" : "local protection error");
@@ -198,7 +198,8 @@ static void test_events_of_the_device(void **state)
         weft_status a = WEFT_OK, b = WEFT_OK;
         assert_int_equal(rig_table->recv(t.p.b, in, BYTES, t.r[1], 0), WEFT_OK);
         assert_int_equal(rig_table->recv(t.p.a, out, BYTES, t.r[0], 0), WEFT_OK);
-        for (double until = rig_now() + 10; a == WEFT_OK && b == WEFT_OK && rig_now() < until;) {
+        for (double until = rig_now() + rig_patience();
+             a == WEFT_OK && b == WEFT_OK && rig_now() < until;) {
             a = rig_table->progress(t.p.a, 0, &x, &y);
             b = a == WEFT_OK ? rig_table->progress(t.p.b, 0, &x, &y) : WEFT_OK;
         }
@@ -404,7 +405,7 @@ static void test_no_queue_pair_for_strangers(void **state)
     }
     weft_conn *a = node_connect(&n[0], &n[1], 0), *b = node_connect(&n[1], &n[0], 0);
     weft_status st = WEFT_BUSY;
-    for (double until = rig_now() + 10; st == WEFT_BUSY && rig_now() < until;) {
+    for (double until = rig_now() + rig_patience(); st == WEFT_BUSY && rig_now() < until;) {
         assert_int_equal(rig_table->ready(a), WEFT_BUSY);
         st = rig_table->ready(b);
     }

@@ -59,7 +59,7 @@ static int as_rank(const char *mode)
 {
     job_identity who;
     job *j = NULL;
-    alarm(60);
+    alarm(290);
     weft_status st = job_identify(&who);
     size_t bytes = 0; /* mapped before job_join() closes the descriptor */
     uint32_t *page = !strcmp(mode, "scribble") && !who.rank ? map_page(&bytes) : NULL;
@@ -102,7 +102,7 @@ static void start(told *t, const char *mode)
     if (t->launcher == 0) {
         char *argv[] = {(char[]){"weft-test"}, (char[]){"rank"}, strdup(mode), NULL};
         dup2(ends[1], STDERR_FILENO);
-        alarm(60);
+        alarm(290);
         _exit(job_launch_ranks(N, argv, false));
     }
     close(ends[1]);
@@ -163,6 +163,7 @@ static uint64_t knew(const told *t, uint32_t rank)
 
 /* --- tests --- */
 
+/* On a busy machine a rank may not get to run before the end; what it is told is the same. */
 static void before_the_end(void **state)
 {
     (void)state;
@@ -175,7 +176,7 @@ static void before_the_end(void **state)
         struct pollfd p = {.fd = fd, .events = POLLIN};
         const uint64_t at = clock_ns();
         kill(t.victim, SIGKILL);
-        assert_int_equal(poll(&p, 1, 20000), 1);
+        assert_int_equal(poll(&p, 1, RANKS_WAIT_MS), 1);
         const uint64_t ended = clock_ns();
         close(fd);
         assert_int_equal(finish(&t), 1);
@@ -183,7 +184,7 @@ static void before_the_end(void **state)
         told_ms = (double)(last - at) * 1e-6;
         ended_ms = (double)(ended - at) * 1e-6;
         print_message("named after %.1f ms, ended after %.1f ms\n", told_ms, ended_ms);
-        if (told_ms < ended_ms / 2)
+        if (told_ms < ended_ms / 2 || !patience_is_timed())
             return;
     }
     fail_msg("the others knew only after %.1f ms, and the process had ended after %.1f ms", told_ms,
@@ -266,5 +267,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(hostile_page),
         cmocka_unit_test(good_end),
     };
+    const struct CMUnitTest about_time[] = {cmocka_unit_test(before_the_end)};
+    if (patience_is_timed())
+        return cmocka_run_group_tests(about_time, NULL, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

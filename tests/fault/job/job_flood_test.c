@@ -22,7 +22,7 @@ static int dial_wait(uint16_t port)
 {
     struct sockaddr_in a = {
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    for (int i = 0; i < 1000; i++) {
+    for (int i = 0; i < RANKS_WAIT_MS / 10; i++) {
         int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         if (!connect(fd, (struct sockaddr *)&a, sizeof a))
             return fd;
@@ -49,15 +49,15 @@ static bool copy(int from, int to, int record)
 static void relay(int listener, uint16_t port, int record)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    int client = accept(listener, NULL, NULL), store = dial_wait(port);
-    struct pollfd p[2] = {{.fd = client, .events = POLLIN}, {.fd = store, .events = POLLIN}};
+    int from = accept(listener, NULL, NULL), to = dial_wait(port);
+    struct pollfd p[2] = {{.fd = from, .events = POLLIN}, {.fd = to, .events = POLLIN}};
     for (bool open = true, first = true; open && poll(p, 2, -1) > 0;) {
         if (p[0].revents) {
-            open = copy(client, store, first ? record : -1);
+            open = copy(from, to, first ? record : -1);
             first = false;
         }
         if (open && p[1].revents)
-            open = copy(store, client, -1);
+            open = copy(to, from, -1);
     }
     _exit(0);
 }
@@ -108,7 +108,6 @@ static uint64_t play(uint32_t connections, uint64_t *growth)
     ranks r;
     flood f = {.connections = connections, .a_second = 30};
     ranks_prepare(&r, 3);
-    r.join_timeout = 30;
     ranks_start_one(&r, 0, meet);
     pid_t between = join_recorded(&r, 1, &f);
     usleep(500000);

@@ -162,7 +162,7 @@ static void others_name(ranks *r, const char *word)
     for (uint32_t i = 0; i < N; i++) {
         if (i == 2)
             continue;
-        assert_int_equal(ranks_wait(r, i, 30000), 0);
+        assert_int_equal(ranks_wait(r, i, RANKS_WAIT_MS), 0);
         assert_int_equal(r->report[i].body, WEFT_PEER);
         if (!strstr(r->report[i].text, word))
             fail_msg("rank %u says '%s', without '%s'", i, r->report[i].text, word);
@@ -186,7 +186,7 @@ static void missing_member_is_named(void **state)
     (void)state;
     ranks r;
     ranks_prepare(&r, N);
-    r.join_timeout = 3;
+    r.join_timeout = 5;
     ranks_start(&r, in_gather);
     ranks_wait_ready(&r, N);
     others_name(&r, "rank 2");
@@ -223,7 +223,7 @@ static void members_must_agree(void **state)
         ranks_prepare(&r, N);
         ranks_start(&r, bodies[k]);
         for (uint32_t i = 0; i < N; i++) {
-            assert_int_equal(ranks_wait(&r, i, 30000), 0);
+            assert_int_equal(ranks_wait(&r, i, RANKS_WAIT_MS), 0);
             assert_int_equal(r.report[i].body, WEFT_PEER);
             named += strstr(r.report[i].text, "do not run the same configuration") != NULL;
         }

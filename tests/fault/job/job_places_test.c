@@ -83,7 +83,7 @@ static void wrong_places(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         job_identity who = {.ranks = 2, .local_ranks = 2, .port = r.port, .addr = "127.0.0.1"};
         job_options opt = {.key_file = r.key,
-                           .join_timeout = 0.5,
+                           .join_timeout = 20,
                            .listen = rows[i].listen,
                            .address = rows[i].address};
         job *j = NULL;

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,8 +22,11 @@
 #include "base/log.h"
 #include "job/job.h"
 #include "job/wire/key.h"
+#include "patience.h"
 
 #include <cmocka.h> /* last: it has a macro called fail */
+
+#define RANKS_WAIT_MS 200000 /* for what comes at once, or after some seconds */
 
 #ifndef RANKS_MAX
 #define RANKS_MAX 8
@@ -66,22 +70,48 @@ static inline weft_status ranks_at_work(job *j)
     return st;
 }
 
-/* Wait until `n` ranks are at work, and for their next sign of life after that. */
+/* Wait until `n` ranks are at work. */
 static inline void ranks_wait_ready(ranks *r, uint32_t n)
 {
     char byte;
     for (uint32_t i = 0; i < n; i++) {
         struct pollfd p = {.fd = r->ready[0], .events = POLLIN};
-        if (poll(&p, 1, 60000) != 1 || read(r->ready[0], &byte, 1) != 1)
+        if (poll(&p, 1, RANKS_WAIT_MS) != 1 || read(r->ready[0], &byte, 1) != 1)
             fail_msg("only %u of %u ranks are at work", i, n);
     }
-    usleep(600000);
+    usleep(50000); /* most of them are in their next wait; the verdict does not depend on it */
 }
 
-/* How long something may take: sanitizers slow everything down. */
-static inline uint64_t patience(uint64_t ms)
+/* --- what the ranks wait for: the test says so --- */
+
+static int ranks_told[2]; /* a pipe */
+
+static inline void ranks_prepare_to_tell(void)
 {
-    return getenv("WEFT_SANITIZED") ? 4 * ms : ms;
+    if (pipe2(ranks_told, O_CLOEXEC))
+        abort();
+}
+
+static inline void ranks_tell(void)
+{
+    if (write(ranks_told[1], "t", 1) != 1)
+        abort();
+}
+
+static inline void ranks_end_telling(void)
+{
+    close(ranks_told[0]);
+    close(ranks_told[1]);
+}
+
+/* In a rank: until the test has told all of them, or one of them fails. */
+static inline weft_status ranks_until_told(job *j)
+{
+    struct pollfd p = {.fd = ranks_told[0], .events = POLLIN}; /* nobody reads it */
+    weft_status st;
+    while ((st = job_failure(j)) == WEFT_OK && poll(&p, 1, 5) < 1)
+        continue;
+    return st;
 }
 
 /* A port that was free a moment ago. */
@@ -99,7 +129,7 @@ static inline uint16_t ranks_port(void)
 static inline void ranks_prepare(ranks *r, uint32_t n)
 {
     *r = (ranks){
-        .n = n, .frozen_after = 5, .join_timeout = 20, .liar = RANKS_MAX, .level = WEFT_LOG_ERROR};
+        .n = n, .frozen_after = 5, .join_timeout = 120, .liar = RANKS_MAX, .level = WEFT_LOG_ERROR};
     snprintf(r->addr, sizeof r->addr, "127.0.0.1");
     r->port = ranks_port();
     if (pipe2(r->ready, O_CLOEXEC))
@@ -119,7 +149,7 @@ static inline void ranks_prepare(ranks *r, uint32_t n)
 static inline int ranks_child(const ranks *r, uint32_t me, rank_body body, int out)
 {
     ranks_ready_fd = r->ready[1];
-    alarm(100); /* whatever a test does, nothing of it stays behind */
+    alarm(290); /* whatever a test does, nothing of it stays behind */
     log_setup(r->level, (int)me);
     job_identity who = {.rank = r->claim[me],
                         .ranks = r->world[me],
@@ -171,6 +201,16 @@ static inline void ranks_start(ranks *r, rank_body body)
         ranks_start_one(r, i, body);
 }
 
+/* Until rank 0 has admitted the process of another rank: then that has its second thread. */
+static inline void ranks_wait_admitted(const ranks *r, uint32_t i)
+{
+    char path[64];
+    struct stat s;
+    snprintf(path, sizeof path, "/proc/%d/task", r->pid[i]);
+    while (!stat(path, &s) && s.st_nlink < 4) /* `.`, `..` and one for each thread */
+        usleep(1000);
+}
+
 /* Collect rank `i`; its wait status, or -1 when it takes longer than `ms`. */
 static inline int ranks_wait(ranks *r, uint32_t i, int ms)
 {
@@ -209,7 +249,8 @@ static inline void ranks_expect_text(const ranks *r, uint32_t i, uint32_t victim
         fail_msg("rank %u says '%s'; expected '%s' and '%s'", i, r->report[i].text, name, word);
 }
 
-/* All but `victim` and `other` end with WEFT_PEER and the victim's name within `ms` of now. */
+/* All but `victim` and `other` end with WEFT_PEER and the victim's name, which usually takes `ms`
+ * from now at most. */
 static inline void ranks_name_one_of_two(ranks *r, uint32_t victim, uint32_t other,
                                          const char *word, uint64_t ms)
 {
@@ -217,7 +258,7 @@ static inline void ranks_name_one_of_two(ranks *r, uint32_t victim, uint32_t oth
     for (uint32_t i = 0; i < r->n; i++) {
         if (i == victim || i == other)
             continue;
-        assert_int_equal(ranks_wait(r, i, 20000), 0);
+        assert_int_equal(ranks_wait(r, i, RANKS_WAIT_MS), 0);
         assert_int_equal(r->report[i].join, WEFT_OK);
         assert_int_equal(r->report[i].body, WEFT_PEER);
         assert_false(r->report[i].left_well);
@@ -237,7 +278,7 @@ static inline void ranks_name_victim(ranks *r, uint32_t victim, const char *word
 static inline void ranks_expect_well(ranks *r)
 {
     for (uint32_t i = 0; i < r->n; i++) {
-        int status = ranks_wait(r, i, 60000);
+        int status = ranks_wait(r, i, RANKS_WAIT_MS);
         const rank_report *p = &r->report[i];
         if (status || p->join || p->body || !p->left_well)
             fail_msg("rank %u: wait %d, join %d, body %d, left %d: %s", i, status, p->join, p->body,

@@ -15,7 +15,10 @@
 
 static char said[4096];
 
-/* Standard error of 64 additions of 1 MiB, of which each is due when `due`. */
+#define HOUR_MS 3600000u
+
+/* Standard error of 64 additions of 1 MiB, of which each 16th is due when `due`, and no other one,
+ * however slow the machine is. */
 static void work(int rank, int due)
 {
     int ends[2], kept = dup(STDERR_FILENO);
@@ -23,10 +26,11 @@ static void work(int rank, int due)
     assert_int_equal(pipe(ends), 0);
     dup2(ends[1], STDERR_FILENO);
     log_setup(WEFT_LOG_INFO, rank);
+    const uint64_t before = clock_ms();
     lengthy_begin(&l, "the thing is read", 64 << 20);
+    assert_true(l.due_ms >= before + l.every_ms && l.every_ms >= 1000);
     for (int i = 0; i < 64; i++) {
-        if (due && i % 16 == 0)
-            l.due_ms = clock_ms();
+        l.due_ms = clock_ms() + (due && i % 16 == 0 ? 0 : HOUR_MS);
         lengthy_add(&l, 1 << 20);
     }
     dup2(kept, STDERR_FILENO);

@@ -176,7 +176,7 @@ static void changed_hello(void **state)
     assert_int_equal(job_tls_handshake(client), WEFT_BUSY);
     uint8_t hello[1024];
     struct pollfd p = {.fd = real[0], .events = POLLIN};
-    poll(&p, 1, 1000);
+    poll(&p, 1, 60000);
     ssize_t n = recv(real[0], hello, sizeof hello, 0);
     assert_in_range(n, 100, 1000);
     for (ssize_t at = 0; at < n; at++) {
@@ -280,14 +280,14 @@ static void changed_payload(void **state)
     assert_int_equal(job_tls_write(t[1], "forty-two bytes of something that matters", 42, &done),
                      0);
     struct pollfd p = {.fd = fd[0], .events = POLLIN};
-    poll(&p, 1, 1000);
+    poll(&p, 1, 60000);
     ssize_t n = recv(fd[0], raw, sizeof raw, 0);
     assert_int_equal(n, 42 + 5 + 1 + 16);
     raw[20] ^= 1;
     tcp_pair(other); /* the bytes come again, changed, on the server's descriptor */
     dup2(other[0], fd[0]);
     assert_int_equal(send(other[1], raw, (size_t)n, 0), n);
-    poll(&p, 1, 1000);
+    poll(&p, 1, 60000);
     assert_int_equal(job_tls_read(t[0], out, sizeof out, &done), WEFT_PEER);
     assert_int_equal(done, 0);
     close(other[0]);
@@ -322,7 +322,7 @@ static void bare_socket(void **state)
         for (int side = 0; side < 2; side++) {
             char got[32];
             struct pollfd p = {.fd = fd[side], .events = POLLIN};
-            poll(&p, 1, 1000);
+            poll(&p, 1, 60000);
             assert_int_equal(recv(fd[side], got, sizeof got, 0), 16);
             assert_memory_equal(got, first[1 - side], 16);
             assert_int_equal(recv(fd[side], got, sizeof got, 0), -1); /* still open, and empty */

@@ -135,7 +135,7 @@ static void make_layout(layout *l, bool one_rank)
     l->set = (plan_set){.spec = &l->spec, .stage_axis = -1, .n = 1, .at = &l->plan};
     l->table = (weft_device_table){.copy = copy, .record = record, .event_query = query};
     l->table.caps = dice(2) ? WEFT_DEV_HOST_MEMORY : 0;
-    l->e = (executor){.plan = &l->plan, .table = &l->table, .base = l->arena, .deadline = 10};
+    l->e = (executor){.plan = &l->plan, .table = &l->table, .base = l->arena, .deadline = 120};
 }
 
 static void free_layout(layout *l)
