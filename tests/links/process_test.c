@@ -1,6 +1,7 @@
 /* With a process a rank: do messages go round, and is a rank that dies noticed by the others? */
-#include "patience.h"
 #include "rig.h"
+
+#include "../patience.h"
 
 #include <signal.h>
 #include <stdio.h>
