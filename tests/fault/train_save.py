@@ -46,6 +46,7 @@ class Save(w.Bench):
                 before = self.check_whole(run.out)[-1] if run else 0
                 run = w.Running(self, "run", endless, 3, resume=before > 0)
                 run.until_step(before + 2)
+                run.until(lambda: w.steps_saved(run.out)[0], "a whole checkpoint")
                 marks, pids = run.marks(), run.until_ranks()
                 self.until_saving(run)
                 time.sleep(random.random() * 0.03)
