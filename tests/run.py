@@ -232,9 +232,10 @@ def seed_costs(folder):
     path.write_text("".join(f"{test} 1 {seconds}\n" for seconds, test in rows) + "---\n")
 
 
-def run_ctest(preset, jobs, options):
-    """The results of the tests of one build that the options of ctest choose."""
-    report = ROOT / f"build/{preset}.xml"
+def run_ctest(preset, jobs, options, name=None):
+    """The results of the tests of one build that the options of ctest choose. Its report is
+    build/NAME.xml."""
+    report = ROOT / f"build/{name or preset}.xml"
     report.unlink(missing_ok=True)
     done = subprocess.run(["ctest", "--preset", preset, "-j", str(jobs), "--timeout", str(LIMIT),
                            "--no-tests=ignore", "--output-junit", str(report),
@@ -264,7 +265,8 @@ def try_again(results):
         if first.status != "failed":
             continue
         print(f"=== {first.preset}: {first.name} once more, alone", flush=True)
-        again = run_ctest(first.preset, 1, ["-R", f"^{re.escape(first.name)}$"])
+        again = run_ctest(first.preset, 1, ["-R", f"^{re.escape(first.name)}$"],
+                          "again")
         if any(r.name == first.name and r.status == "passed" for r in again):
             results[i] = next(r for r in again if r.name == first.name)
             results[i].status = "flaky"

@@ -6,6 +6,7 @@
 #define TESTS_FAULT_RANKS_H
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -13,7 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -201,13 +201,28 @@ static inline void ranks_start(ranks *r, rank_body body)
         ranks_start_one(r, i, body);
 }
 
-/* Until rank 0 has admitted the process of another rank: then that has its second thread. */
+static inline bool ranks_is_admitted(pid_t pid)
+{
+    char path[300], name[32];
+    bool found = false;
+    snprintf(path, sizeof path, "/proc/%d/task", pid);
+    DIR *tasks = opendir(path);
+    for (struct dirent *e; tasks && !found && (e = readdir(tasks));) {
+        snprintf(path, sizeof path, "/proc/%d/task/%.20s/comm", pid, e->d_name);
+        FILE *f = fopen(path, "re");
+        found = f && fgets(name, sizeof name, f) && !strcmp(name, "weft-job\n");
+        if (f)
+            fclose(f);
+    }
+    if (tasks)
+        closedir(tasks);
+    return found;
+}
+
+/* Until rank 0 has admitted the process of another rank: then that has the thread of the job. */
 static inline void ranks_wait_admitted(const ranks *r, uint32_t i)
 {
-    char path[64];
-    struct stat s;
-    snprintf(path, sizeof path, "/proc/%d/task", r->pid[i]);
-    while (!stat(path, &s) && s.st_nlink < 4) /* `.`, `..` and one for each thread */
+    while (!kill(r->pid[i], 0) && !ranks_is_admitted(r->pid[i]))
         usleep(1000);
 }
 
