@@ -35,17 +35,15 @@ class Outcome(typing.NamedTuple):
 class Strangers(w.Bench):
     def port_of(self, run, rank):
         """The port that the rank's link listens at, which is not that of the job's store."""
-        marks, store = w.Marks(), set()
-        while True:
-            for x in run.ranks().items():
-                if x[0] == rank:
-                    marks.add(x[1])
-            if not store:
-                store = set(marks.ports)  # the store's is the first
-            if os.path.exists(self.path("hello")) and marks.ports - store:
-                return (marks.ports - store).pop(), run.ranks()[rank]
-            self.assertIsNone(run.process.poll(), run.said())
-            time.sleep(0.005)
+        pid, marks = run.until_ranks()[rank], w.Marks()
+        variables = w.read_text(f"/proc/{pid}/environ").split("\0")
+        store = {int(x.partition("=")[2]) for x in variables if x.startswith("MASTER_PORT=")}
+
+        def is_open():
+            marks.add(pid)
+            return os.path.exists(self.path("hello")) and marks.ports - store
+        run.until(is_open, "a port of the link")
+        return (marks.ports - store).pop(), pid
 
     def kib(self, pid, port):
         rss = [x.split()[1] for x in w.read_text(f"/proc/{pid}/status").splitlines()
