@@ -16,7 +16,7 @@ help:
 	@echo 'make sanitize     parsers, wire, links, engine, kernels and checkpoints under the address,'
 	@echo '              undefined-behaviour and thread sanitizers; 8 minutes'
 	@echo 'make integration  tests with heavier needs, which it installs: a virtual machine with'
-	@echo '              soft-RoCE, PyTorch, MPI; 15 minutes'
+	@echo '              soft-RoCE, PyTorch, MPI; 25 minutes'
 	@echo 'make soak N=20    the tests of make test N times beside two busy loops; lists what ever fails.'
 	@echo '              SOAK=sanitize: those of make sanitize. TESTS=REGEX: some of them'
 	@echo 'make peers    models of Hugging Face transformers there and back, and what is recorded of'
