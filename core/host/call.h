@@ -75,8 +75,8 @@ static inline uint64_t call_number(call_slot *s, uint64_t index)
 
 /* The call that thread `s` is in at `depth`, as another thread reads it: all of it belongs to that
  * one call, or `number` is 0. A site is an array and an index, and the thread changes both when it
- * is in no call. The index is in the number of the outermost call; so it is read anew for each
- * frame, between two equal numbers of that frame, as long as which no outer call ends. */
+ * is in no call. The index is in the number of the outermost call. It is read with the array for
+ * each frame, between two equal numbers of that frame: no outer call has ended in between. */
 typedef struct call_read {
     const void *key;
     const char *call;
