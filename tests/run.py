@@ -265,10 +265,10 @@ def try_again(results):
         if first.status != "failed":
             continue
         print(f"=== {first.preset}: {first.name} once more, alone", flush=True)
-        again = run_ctest(first.preset, 1, ["-R", f"^{re.escape(first.name)}$"],
-                          "again")
-        if any(r.name == first.name and r.status == "passed" for r in again):
-            results[i] = next(r for r in again if r.name == first.name)
+        again = run_ctest(first.preset, 1, ["-R", f"^{re.escape(first.name)}$"], "again")
+        good = [r for r in again if r.name == first.name and r.status == "passed"]
+        if good:
+            results[i] = good[0]
             results[i].status = "flaky"
             results[i].kept = keep_output("flaky", f"{first.preset}.{first.name}.txt", first)
 

@@ -41,7 +41,8 @@ class Readme(unittest.TestCase):
     def test_integration_has_its_label(self):
         """A row that names the target, and a label in the folder, come together."""
         labelled = re.compile(
-            r"LABELS (\w+ )*(integration|long|timed)\b|weft_add_(lab_test|test_beside_lab)")
+            r"LABELS (\w+ )*(integration|long|timed)\b"
+            r"|weft_add_(lab_test|test_beside_lab|timed_test)")
         for name, cells in rows(read("tests", "README.md")).items():
             with self.subTest(folder=name):
                 self.assertEqual("integration" in cells[2],
