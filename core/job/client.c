@@ -26,6 +26,7 @@ struct client {
     wire w;
     beats *beats;
     bool met;         /* rank 0 has welcomed us */
+    uint64_t asked;   /* clock_ms() when this rank, not met yet, was asked to stop; 0: it was not */
     uint64_t process; /* job_wire_hello */
 };
 
@@ -96,6 +97,19 @@ static void read_launcher(job *j)
 
 /* --- finding rank 0 --- */
 
+/* A request to stop before rank 0 has welcomed us. Rank 0 can be told only then, so the attempts to
+ * reach it go on for STOP_GRACE_MS. */
+static void stop_unmet(job *j)
+{
+    client *c = j->client;
+    const int number = job_stop_asked();
+    if (!number || atomic_load(&j->failed))
+        return;
+    c->asked = c->asked ? c->asked : clock_ms();
+    if (clock_ms() - c->asked >= STOP_GRACE_MS)
+        job_stop_act(j, &(job_event){.kind = JOB_EVENT_END_WAITS, .number = number});
+}
+
 /* A job_meet_wait(), before the thread runs: reports of the launcher and signals end the waits. A
  * signal interrupts poll(); one that comes just before it is noticed at its end. */
 static weft_status wait_for(job *j, int fd, short events, uint64_t until)
@@ -111,8 +125,7 @@ static weft_status wait_for(job *j, int fd, short events, uint64_t until)
         if (n > 0 && p[1].revents)
             read_launcher(j);
         judge(j);
-        if (job_stop_asked() && !atomic_load(&j->failed))
-            job_stop_act(j, &(job_event){.kind = JOB_EVENT_END_WAITS, .number = job_stop_asked()});
+        stop_unmet(j);
         pthread_mutex_unlock(&j->lock);
         if (atomic_load(&j->failed))
             return job_fail_here(j);

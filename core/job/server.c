@@ -47,16 +47,31 @@ static void give_up_meeting(job *j, const job_wire_hello *h, const char *why)
     m->told = true;
 }
 
+/* Send the only frame that a process which is not admitted gets, and close its connection. */
+static void answer_once(job *j, peer *p, uint32_t type, uint32_t arg, const void *body,
+                        uint32_t bytes)
+{
+    job_wire_send(&p->w, type, arg, 0, body, bytes);
+    (void)!job_wire_flush(&p->w); /* an empty socket buffer takes so little at once */
+    shutdown(p->w.fd, SHUT_WR);
+    job_peer_drop(p);
+    job_notify(j);
+}
+
 /* WEFT_USAGE: the rank itself was started with wrong values. WEFT_PEER: the job has failed. */
 static void refuse(job *j, peer *p, weft_status st, const char *text)
 {
     if (st != WEFT_PEER)
         log_line(WEFT_LOG_WARN, "a rank was refused: %s", text);
-    job_wire_send(&p->w, WIRE_REFUSED, (uint32_t)st, 0, text, (uint32_t)strlen(text));
-    (void)!job_wire_flush(&p->w); /* an empty socket buffer takes so little at once */
-    shutdown(p->w.fd, SHUT_WR);
-    job_peer_drop(p);
-    job_notify(j);
+    answer_once(j, p, WIRE_REFUSED, (uint32_t)st, text, (uint32_t)strlen(text));
+}
+
+/* The job was asked to stop before this rank came: the rank stops as the others do. */
+static void stop_late(job *j, peer *p)
+{
+    uint8_t none[8];
+    job_wire_put64(none, 0);
+    answer_once(j, p, WIRE_LAST, (uint32_t)j->halt.number, none, sizeof none);
 }
 
 /* A process of another run of the job that still tries to connect. It is rejected, and the job
@@ -86,10 +101,7 @@ static bool is_other_attempt(job *j, peer *p, const job_wire_hello *h)
         job_progress_hear(newest);
         give_up_meeting(j, h, why);
     }
-    job_wire_send(&p->w, WIRE_ATTEMPT, newest, 0, NULL, 0);
-    (void)!job_wire_flush(&p->w);
-    shutdown(p->w.fd, SHUT_WR);
-    job_peer_drop(p);
+    answer_once(j, p, WIRE_ATTEMPT, newest, NULL, 0);
     return true;
 }
 
@@ -187,7 +199,7 @@ static void stranger_event(job *j, int place)
     if (!job_wire_unpack_hello(&f, &h)) {
         job_door_turn_away(&s->door, place, "its first frame is not a hello");
     } else if (is_other_attempt(j, p, &h)) {
-        job_notify(j);
+        return;
     } else if (is_left_over(j, &h, why, sizeof why)) {
         refuse(j, p, WEFT_USAGE, why);
     } else if (hello_fits(j, &h, why, sizeof why)) {
@@ -195,7 +207,10 @@ static void stranger_event(job *j, int place)
     } else {
         const bool failed = atomic_load(&j->failed);
         give_up_meeting(j, &h, why);
-        refuse(j, p, failed ? WEFT_PEER : WEFT_USAGE, why);
+        if (job_stop_declared())
+            stop_late(j, p);
+        else
+            refuse(j, p, failed ? WEFT_PEER : WEFT_USAGE, why);
     }
 }
 

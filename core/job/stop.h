@@ -7,8 +7,10 @@
  * tells rank 0. Rank 0 asks every rank which step it has begun and to begin no later one meanwhile;
  * each answers at once. The maximum of the answers is the last step. A rank in that step may be
  * waiting for one that is a step behind, so the others catch up. If no rank has begun a step there
- * is nothing to save, and all waits of the job end with a failure that says so. Waits of the
- * agreement end when a rank fails, and at a timeout.
+ * is nothing to save, and all waits of the job end with a failure that says so; a rank that joins
+ * later is told the same. A rank that is asked before it has joined goes on joining for
+ * STOP_GRACE_MS, so that rank 0 hears of the request. Waits of the agreement end when a rank fails,
+ * and at a timeout.
  *
  * The handler sets a flag and wakes the thread of the job; rank 0's looks every 50 ms. SIGINT ends
  * a rank after its step, without a checkpoint and with status 1. Another SIGTERM or SIGUSR1 repeats

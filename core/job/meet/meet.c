@@ -7,12 +7,15 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/err.h"
+#include "job/mailbox.h"
 #include "job/restart/progress.h"
+#include "job/stop.h"
 #include "job/wire/handshake.h"
 #include "job/wire/key.h"
 #include "job/wire/resolve.h"
@@ -96,6 +99,15 @@ static weft_status other_attempt(uint32_t newest)
                     own);
 }
 
+/* The other ranks have been asked to stop, and so is this one. */
+static weft_status stop_too(job *j, int number)
+{
+    pthread_mutex_lock(&j->lock);
+    job_stop_act(j, &(job_event){.kind = JOB_EVENT_END_WAITS, .number = number});
+    pthread_mutex_unlock(&j->lock);
+    return job_fail_here(j);
+}
+
 static weft_status welcome(const job_meet *m, uint64_t until)
 {
     job *j = m->j;
@@ -121,6 +133,8 @@ static weft_status welcome(const job_meet *m, uint64_t until)
     char why[WIRE_TEXT];
     if (f.type == WIRE_ATTEMPT)
         return other_attempt(f.arg);
+    if (f.type == WIRE_LAST)
+        return stop_too(j, f.arg == SIGUSR1 ? SIGUSR1 : SIGTERM);
     if (f.type != WIRE_REFUSED)
         return err_fail(WEFT_DATA, "rank 0 answered the hello of rank %u with a frame of type %u",
                         j->who.rank, f.type);

@@ -29,7 +29,7 @@
 #define WIRE_STOP 13u /* to the store: arg is the signal that asked for a stop (stop.h) */
 #define WIRE_HOLD 14u /* to a rank: begin no further step; arg is the signal */
 #define WIRE_HELD 15u /* to the store: the step that this rank has begun, u64 */
-#define WIRE_LAST 16u /* to a rank: the last step, u64, 0: none; arg is the signal */
+#define WIRE_LAST 16u /* to a rank, also a late one: last step, u64, 0: none; arg is the signal */
 
 #define WIRE_ADD 17u  /* to the store: key and value, which must be new */
 #define WIRE_FIND 18u /* to the store: key; WEFT_BUSY at once if it is not there */
@@ -43,7 +43,7 @@
 #define WIRE_WATCHES 21u /* to the store: the sender watches its child, rank arg */
 #define WIRE_SILENT 22u  /* to the store: it has not heard its child, rank arg, for u64 ms */
 
-#define WIRE_PROTOCOL 6u /* incremented with every change that the other end must know of */
+#define WIRE_PROTOCOL 7u /* incremented with every change that the other end must know of */
 #define WIRE_HEAD 16
 #define WIRE_KEY_MAX 200u
 #define WIRE_VALUE_MAX (1u << 20)

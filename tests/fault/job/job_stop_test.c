@@ -129,6 +129,60 @@ static void before_the_first_step(void **state)
     }
 }
 
+/* Two ranks of three have met, and rank 0 is asked to stop: is the third told, if it comes at once?
+ */
+static bool third_is_told(void)
+{
+    ranks r;
+    ranks_prepare(&r, 3);
+    r.join_timeout = 3;
+    ranks_start_one(&r, 0, set_up);
+    ranks_start_one(&r, 1, set_up);
+    ranks_wait_admitted(&r, 1);
+    kill(r.pid[0], SIGUSR1);
+    assert_int_equal(ranks_wait(&r, 1, RANKS_WAIT_MS), 0);
+    ranks_start_one(&r, 2, set_up);
+    assert_int_equal(ranks_wait(&r, 2, RANKS_WAIT_MS), 0);
+    assert_int_equal(ranks_wait(&r, 0, RANKS_WAIT_MS), 0);
+    const bool met = !strstr(r.report[2].text, "did not reach rank 0");
+    for (uint32_t i = 0; i < (met ? 3u : 2u); i++) {
+        assert_int_equal(r.report[i].join, WEFT_PEER);
+        assert_int_equal(r.report[i].stopped, SIGUSR1);
+    }
+    ranks_end(&r);
+    return met;
+}
+
+/* A rank is asked to stop before rank 0 is there, which hears of it, if it comes soon. */
+static bool rank_0_hears(void)
+{
+    ranks r;
+    ranks_prepare(&r, 2);
+    ranks_start_one(&r, 1, set_up);
+    kill(r.pid[1], SIGUSR1);
+    ranks_start_one(&r, 0, set_up);
+    assert_int_equal(ranks_wait(&r, 1, RANKS_WAIT_MS), 0);
+    assert_int_equal(r.report[1].stopped, SIGUSR1);
+    const bool heard = ranks_wait(&r, 0, 10000) == 0;
+    if (heard)
+        assert_int_equal(r.report[0].stopped, SIGUSR1);
+    ranks_end(&r);
+    return heard;
+}
+
+static void some_come_late(void **state)
+{
+    bool (*const late[])(void) = {third_is_told, rank_0_hears};
+    (void)state;
+    job_stop_catch(false); /* the ranks have the handlers from their first moment on */
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t tries = 0; /* rank 0 waits 2 s for the third, and the asked rank 2 s for rank 0 */
+        while (!late[i]() && tries < 20)
+            tries++;
+        assert_true(tries < 20);
+    }
+}
+
 /* A rank that does not leave its set-up is ended; so the stop takes a few seconds at most. */
 static weft_status stuck(job *j, uint32_t rank, uint32_t n)
 {
@@ -206,11 +260,9 @@ static void signals_after_the_first(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_last_step),
-        cmocka_unit_test(at_the_end),
-        cmocka_unit_test(before_the_first_step),
-        cmocka_unit_test(stuck_in_set_up),
-        cmocka_unit_test(no_answer),
+        cmocka_unit_test(one_last_step),           cmocka_unit_test(at_the_end),
+        cmocka_unit_test(before_the_first_step),   cmocka_unit_test(some_come_late),
+        cmocka_unit_test(stuck_in_set_up),         cmocka_unit_test(no_answer),
         cmocka_unit_test(signals_after_the_first),
     };
     const struct CMUnitTest about_time[] = {cmocka_unit_test(before_the_first_step),

@@ -21,6 +21,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "job/job.h"
+#include "job/stop.h"
 #include "job/wire/key.h"
 #include "patience.h"
 
@@ -38,6 +39,7 @@ typedef weft_status (*rank_body)(job *j, uint32_t rank, uint32_t ranks);
 typedef struct rank_report {
     weft_status join, body;
     bool left_well;
+    int stopped;       /* job_stop_declared() */
     uint64_t ended_ms; /* clock_ms(); the same clock in all processes */
     char text[1024];
 } rank_report;
@@ -177,6 +179,7 @@ static inline int ranks_child(const ranks *r, uint32_t me, rank_body body, int o
         job_free(j);
     }
     report.ended_ms = clock_ms();
+    report.stopped = job_stop_declared();
     snprintf(report.text, sizeof report.text, "%s", err_text());
     return write(out, &report, sizeof report) == (ssize_t)sizeof report ? 0 : 1;
 }
