@@ -5,21 +5,20 @@
  * bytes itself while it waits: a message then costs no thread switch.
  *
  * Without progress, the compute thread polls first, because most messages arrive soon; then it
- * yields its core between polls, because the rank or program that it waits for may need one (at
- * once where ranks outnumber cores); then it sleeps in the link. The progress thread runs beside a
- * computing thread and sleeps at once. */
+ * sleeps in the link. Where ranks outnumber cores, it yields its core between polls, because the
+ * rank that it waits for may need one (base/yield.h), and sleeps at once while that is costly. The
+ * progress thread runs beside a computing thread and sleeps at once. */
 #define _GNU_SOURCE
-#include <sched.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/yield.h"
 #include "comm/engine.h"
 #include "host/call.h"
 #include "host/watch.h"
 
-#define SPINS 30u        /* polls before the first yield */
 #define AWAKE_NS 200000u /* polling and yielding before the first sleep */
 #define LOOK_EVERY 64u   /* idle polls between two checks of the clock and of other ranks */
 #define LOOK_US 50u      /* longest sleep while a device has work in flight */
@@ -58,11 +57,12 @@ static weft_status look_around(comm_link *l)
 weft_status comm_link_idle(comm_link *l, comm_idle *state, int walking, uint64_t deadline_ns)
 {
     state->spins++;
-    if (walking) {
-        if (l->world->crowded || state->spins > SPINS)
-            sched_yield();
-        else
-            clock_pause();
+    bool stays = walking;
+    if (walking && l->world->crowded)
+        stays = yield_core(&l->no_yield_ns);
+    else if (walking)
+        clock_pause();
+    if (stays) {
         if (state->spins % LOOK_EVERY)
             return WEFT_OK;
         uint64_t now = clock_ns();

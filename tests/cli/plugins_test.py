@@ -94,7 +94,7 @@ class Plugins(started.Case):
         """Every plugin of the tree names that of the tree; what others say is in tests/kit."""
         lib = os.path.join(os.path.dirname(os.path.dirname(started.WEFT)), "lib", "weft")
         files = [os.path.join(folder, name) for folder, _, names in os.walk(lib) for name in names
-                 if name.endswith(".so")]
+                 if name.endswith(".so") and os.path.basename(folder) != "lib"]
         self.assertTrue(files)
         for file in files:
             said = json.loads(self.weft("plugins", "info", file, "--json")[0])

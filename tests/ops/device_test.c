@@ -155,8 +155,6 @@ static void test_too_many_threads(void **state)
     struct bench b;
     cpu_set_t before, during;
     (void)state;
-    if (OPS_MOST_THREADS == 1)
-        skip();
     assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
     assert_int_equal(bench_open(&b, "auto", 500), WEFT_OK);
     assert_non_null(strstr(b.t->describe(b.d), "not pinned"));

@@ -135,7 +135,7 @@ weft_status bench_open(struct bench *b, const char *isa, int threads)
     b->conf = (weft_conf){
         .struct_size = sizeof b->conf, .ctx = b, .text = conf_text, .integer = conf_integer};
     snprintf(b->isa, sizeof b->isa, "%s", isa);
-    snprintf(b->threads, sizeof b->threads, "%d", OPS_MOST_THREADS == 1 ? 1 : threads);
+    snprintf(b->threads, sizeof b->threads, "%d", threads);
     const weft_manifest *m = load();
     b->t = m->components[0]->table;
     b->options = m->components[0]->options;

@@ -2,23 +2,24 @@
 #include "run/exec/arena.h"
 
 #include "base/err.h"
+#include "base/yield.h"
 #include "host/call.h"
 #include "run/exec/library.h"
 #include "run/exec/sites.h"
-
-#include <sched.h>
 
 weft_status run_exec_sync(executor *e)
 {
     weft_status st = PLUGIN_CALL(e->table, record, e->event, e->stream, 0);
     exec_waiting w = {0};
+    uint64_t no_yield_ns = 0;
     while (st == WEFT_OK && (st = PLUGIN_POLL(e->table, event_query, e->event, 0)) == WEFT_BUSY) {
         st = job_failure(e->job);
         if (st == WEFT_OK)
             st = run_library_health(e->colls);
         if (st == WEFT_OK)
             st = run_sites_waits(e, &w);
-        sched_yield();
+        if (!yield_core(&no_yield_ns))
+            clock_pause();
     }
     if (st == WEFT_OK)
         run_sites_waited(e, &w);

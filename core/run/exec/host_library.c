@@ -6,7 +6,6 @@
 #include "run/exec/host_library.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -15,6 +14,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/within.h"
+#include "base/yield.h"
 #include "comm/comm.h"
 #include "host/call.h"
 #include "host/watch.h"
@@ -48,7 +48,8 @@ struct host_library {
     flight_of *of;    /* [collectives] */
     uint32_t *flying; /* [flights] collectives, in start order */
     uint32_t flights;
-    weft_status failed; /* what the text below says */
+    uint64_t no_yield_ns; /* of base/yield.h, for waits of the compute thread */
+    weft_status failed;   /* what the text below says */
     char text[1024];
 };
 
@@ -199,10 +200,8 @@ static weft_status idle(host_library *h, uint64_t began)
     call_tick();
     if (st != WEFT_OK)
         return st;
-    if (clock_ns() - began < AWAKE_NS) {
-        sched_yield();
+    if (clock_ns() - began < AWAKE_NS && yield_core(&h->no_yield_ns))
         return WEFT_OK;
-    }
     nanosleep(&(struct timespec){0, NAP_NS}, NULL);
     return check_health(h);
 }

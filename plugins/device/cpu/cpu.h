@@ -6,7 +6,8 @@
  *   machine/claim.c     cores that other processes are pinned to
  *   machine/group.c     CPU quota of control groups
  *   machine/isa.c       selects the kernels' instruction set; names for the log
- *   machine/par.c       parallel regions in oneDNN's thread pool
+ *   machine/par.c       parallel regions of kernels
+ *   pool/               the threads, as a library that also serves oneDNN's OpenMP calls
  *   machine/arena.c     the arena and host memory
  *   ops/ops.c           the table of ops
  *   ops/product.c       linear and its gradients (oneDNN)
@@ -21,6 +22,7 @@
 #define CPU_H
 
 #include "kern/kern.h"
+#include "pool/pool.h"
 #include <dnnl.h>
 #include <hwloc.h>
 #include <stdbool.h>
@@ -44,12 +46,11 @@ struct cpu_topo {
     hwloc_cpuset_t share;  /* union of the cores */
     hwloc_cpuset_t before; /* the opening thread's binding, restored at close */
     int32_t threads;
-    int64_t serial; /* unique per opened device */
 };
 weft_status cpu_topo_open(struct cpu_topo *t, const struct cpu_module *m,
                           const weft_device_args *args);
 void cpu_topo_close(struct cpu_topo *t, const struct cpu_module *m);
-void cpu_topo_pin_worker(const struct cpu_topo *t, int32_t thread); /* once per thread */
+void cpu_topo_pin_worker(const struct cpu_topo *t, int32_t thread);
 
 /* --- claim.c --- */
 
@@ -94,6 +95,7 @@ struct weft_device {
     const struct cpu_kernels *kernels;
     struct cpu_topo topo;
     int32_t threads;
+    cpu_pool *pool;
     dnnl_engine_t engine;
     dnnl_stream_t queue;
     char *scratch; /* [threads][scratch_each], grown by prepare */
@@ -118,7 +120,8 @@ void cpu_free_blocks(weft_device *d);
 
 /* Run k over items [0, items) with all threads, or on this thread if items <= few. */
 void cpu_par(weft_device *d, cpu_kernel *k, const struct cpu_job *j, int64_t items, int64_t few);
-void cpu_threads_for_products(int32_t n); /* sets oneDNN's thread count, for this thread */
+weft_status cpu_start_threads(weft_device *d);       /* [setup] */
+weft_status cpu_check_threads(const weft_device *d); /* does oneDNN use them? [setup] */
 weft_status cpu_scratch_reserve(weft_device *d, uint64_t each);
 
 /* Grow *p to at least `bytes`; its contents are lost. [setup] */

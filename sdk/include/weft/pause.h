@@ -4,7 +4,8 @@
  * weft_pause() in that loop tells the processor that the thread spins: the core gives its execution
  * units to the other hardware thread, uses less power, and leaves the loop without a memory-order
  * mispredict. It takes between 10 ns and 150 ns and never enters the kernel; where more threads run
- * than cores, a loop calls sched_yield() instead, or sleeps.
+ * than cores, a loop sleeps instead. (sched_yield() waits for milliseconds beside a program that
+ * computes.)
  *
  * x86-64 has `pause`; on AArch64 `isb` takes about as long, whereas `yield` does nothing on most
  * cores; other processors get only a compiler barrier, which keeps loads inside the loop. */

@@ -47,12 +47,13 @@ static weft_status open_parts(weft_device *d, const weft_device_args *args)
     if (st != WEFT_OK)
         return st;
     d->threads = d->topo.threads;
-    cpu_threads_for_products(d->threads);
+    if ((st = cpu_start_threads(d)) != WEFT_OK)
+        return st;
     if (dnnl_engine_create(&d->engine, dnnl_cpu, 0) != dnnl_success ||
         dnnl_stream_create(&d->queue, d->engine, dnnl_stream_default_flags) != dnnl_success)
         return cpu_fail(m, WEFT_INTERNAL, "oneDNN gives no engine for this CPU");
     describe(d);
-    return WEFT_OK;
+    return cpu_check_threads(d);
 }
 
 weft_status cpu_open(void *module, const weft_device_args *args, weft_device **out)
@@ -97,6 +98,7 @@ void cpu_close(weft_device *d)
     host->free(host->ctx, d->scratch);
     host->free(host->ctx, d->product_scratch);
     host->free(host->ctx, d->wide);
+    cpu_pool_close(d->pool);
     cpu_topo_close(&d->topo, d->m);
     host->free(host->ctx, d);
 }

@@ -1,16 +1,9 @@
-/* par.c: parallel regions in oneDNN's thread pool.
- *
- * gcc compiles `#pragma omp parallel` to a call of GOMP_parallel. It is called directly, not by the
- * pragma, because clang would link a second runtime with a thread pool of its own. */
+/* par.c: parallel regions of kernels, on the threads that oneDNN uses, too (pool/pool.h). */
 #include "cpu.h"
+#include <string.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
-
-void GOMP_parallel(void (*body)(void *), void *data, unsigned threads, unsigned flags);
-int omp_get_thread_num(void);
-int omp_get_num_threads(void);
-void omp_set_num_threads(int n);
 
 struct region {
     weft_device *d;
@@ -41,12 +34,9 @@ static void run_items(weft_device *d, cpu_kernel *k, const struct cpu_job *j, in
         zero_upper();
 }
 
-static void body(void *data)
+static void body(void *data, int32_t t, int32_t n)
 {
     const struct region *r = data;
-    const int64_t t = omp_get_thread_num(), n = omp_get_num_threads();
-    if (t > 0)
-        cpu_topo_pin_worker(&r->d->topo, (int32_t)t);
     const int64_t begin = r->items / n * t + r->items % n * t / n;
     const int64_t end = r->items / n * (t + 1) + r->items % n * (t + 1) / n;
     if (begin < end)
@@ -54,19 +44,57 @@ static void body(void *data)
                   r->d->scratch + (uint64_t)t * r->d->scratch_each);
 }
 
-/* Use all threads or one: libgomp ends the threads that a smaller region does not use. */
 void cpu_par(weft_device *d, cpu_kernel *k, const struct cpu_job *j, int64_t items, int64_t few)
 {
     struct region r = {d, k, j, items};
     if (d->threads == 1 || items <= few || items <= 1)
         run_items(d, k, j, 0, items, d->scratch);
     else
-        GOMP_parallel(body, &r, (unsigned)d->threads, 0);
+        cpu_pool_run(d->pool, body, &r);
 }
 
-void cpu_threads_for_products(int32_t n)
+static void begin(void *ctx, int32_t thread)
 {
-    omp_set_num_threads(n);
+    const weft_device *d = ctx;
+    cpu_topo_pin_worker(&d->topo, thread);
+}
+
+weft_status cpu_start_threads(weft_device *d)
+{
+    const int error = cpu_pool_open(d->threads, begin, d, &d->pool);
+    if (!error)
+        return WEFT_OK;
+    return cpu_fail(d->m, WEFT_NO_MEMORY,
+                    "cannot start the %d threads of this rank: %s; is there a limit (ulimit -u, a "
+                    "control group)? device.threads sets their number",
+                    d->threads, strerror(error));
+}
+
+/* oneDNN asks how many threads there are when a product is described. Where it asks another OpenMP
+ * runtime, as with a libgomp in LD_PRELOAD, that may give fewer than it promises. */
+weft_status cpu_check_threads(const weft_device *d)
+{
+    const dnnl_dims_t dims = {64, 64}, strides = {64, 1};
+    dnnl_memory_desc_t side;
+    dnnl_matmul_desc_t md;
+    dnnl_primitive_desc_t pd = NULL;
+    const uint64_t before = cpu_pool_serve(d->pool, d->threads);
+    dnnl_status_t st = dnnl_memory_desc_init_by_strides(&side, 2, dims, dnnl_f32, strides);
+    if (st == dnnl_success)
+        st = dnnl_matmul_desc_init(&md, &side, &side, NULL, &side);
+    if (st == dnnl_success)
+        st = dnnl_primitive_desc_create(&pd, &md, NULL, d->engine, NULL);
+    if (pd)
+        dnnl_primitive_desc_destroy(pd);
+    const uint64_t asked = cpu_pool_serve(NULL, 1) - before;
+    if (st != dnnl_success)
+        return cpu_fail(d->m, WEFT_INTERNAL, "oneDNN has no product for this CPU (its status %d)",
+                        (int)st);
+    if (!asked)
+        return cpu_fail(d->m, WEFT_UNSUPPORTED,
+                        "oneDNN does not use the threads of this device, because another OpenMP "
+                        "runtime was loaded before it: is LD_PRELOAD set?");
+    return WEFT_OK;
 }
 
 weft_status cpu_grow(weft_device *d, void **p, uint64_t *have, uint64_t bytes)

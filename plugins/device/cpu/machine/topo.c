@@ -7,16 +7,11 @@
  * that another process is pinned to is skipped (claim.c); if too few remain, nothing is pinned.
  *
  * A rank with one thread is pinned to its core. With more threads, each worker is pinned to one
- * core and the opening thread to the rank's whole set: workers inherit its binding, and oneDNN's
- * pool may end some and start new ones. Threads that the opener starts later inherit its binding
- * too. */
+ * core and the opening thread to the rank's whole set, since threads that it starts later inherit
+ * its binding. */
 #include "cpu.h"
 #include "machine/group.h"
-#include <stdatomic.h>
 #include <unistd.h>
-
-static atomic_llong next_serial = 1;
-static _Thread_local int64_t pinned_for; /* serial of the device that this worker was pinned for */
 
 /* List the cores in the affinity mask, as sets; returns their number, at most `cap`. */
 static int32_t list_cores(hwloc_topology_t tree, hwloc_const_cpuset_t may, hwloc_cpuset_t *out,
@@ -111,7 +106,7 @@ weft_status cpu_topo_open(struct cpu_topo *t, const struct cpu_module *m,
 {
     enum { MOST = 1024 };
     hwloc_cpuset_t core[MOST];
-    *t = (struct cpu_topo){.threads = 1, .serial = atomic_fetch_add(&next_serial, 1)};
+    *t = (struct cpu_topo){.threads = 1};
     if (hwloc_topology_init(&t->tree) != 0 || hwloc_topology_load(t->tree) != 0)
         return cpu_fail(m, WEFT_IO, "hwloc cannot read this machine's topology from /sys");
     hwloc_cpuset_t may = hwloc_bitmap_alloc();
@@ -131,10 +126,8 @@ weft_status cpu_topo_open(struct cpu_topo *t, const struct cpu_module *m,
 
 void cpu_topo_pin_worker(const struct cpu_topo *t, int32_t thread)
 {
-    if (!t->core || pinned_for == t->serial || thread >= t->threads)
-        return;
-    pinned_for = t->serial;
-    hwloc_set_cpubind(t->tree, t->core[thread], HWLOC_CPUBIND_THREAD);
+    if (t->core)
+        hwloc_set_cpubind(t->tree, t->core[thread], HWLOC_CPUBIND_THREAD);
 }
 
 void cpu_topo_close(struct cpu_topo *t, const struct cpu_module *m)

@@ -161,6 +161,8 @@ static dnnl_status_t attributes(dnnl_primitive_attr_t *attr, bool add)
     dnnl_status_t st = dnnl_primitive_attr_create(attr);
     if (st == dnnl_success)
         st = dnnl_primitive_attr_set_scratchpad_mode(*attr, dnnl_scratchpad_mode_user);
+    if (st == dnnl_success) /* whatever ONEDNN_DEFAULT_FPMATH_MODE says */
+        st = dnnl_primitive_attr_set_fpmath_mode(*attr, dnnl_fpmath_mode_strict);
     if (!add || st != dnnl_success)
         return st;
     st = dnnl_post_ops_create(&post);
@@ -296,12 +298,12 @@ static dnnl_status_t build(const weft_prepared *p, struct product *q, const stru
 {
     dnnl_status_t st = dnnl_success;
     q->parts = w.parts;
-    cpu_threads_for_products(w.parts > 1 ? 1 : p->d->threads);
+    (void)cpu_pool_serve(p->d->pool, w.parts > 1 ? 1 : p->d->threads);
     for (int64_t i = 0; i < w.parts && st == dnnl_success; i++) {
         const struct block k = block_of(f, w, i);
         st = build_part(p, q, f, &k, &q->part[i]);
     }
-    cpu_threads_for_products(p->d->threads);
+    (void)cpu_pool_serve(NULL, 1);
     if (st != dnnl_success)
         drop_parts(q);
     return st;
@@ -439,8 +441,9 @@ static weft_status execute(const weft_prepared *p, const void *a, const void *b,
                         .scratch = q->scratch_outside ? p->d->product_scratch : ws,
                         .in = size_of(q, p->a.dt),
                         .out = size_of(q, p->a.gt[0])};
-    cpu_threads_for_products(p->d->threads);
+    (void)cpu_pool_serve(p->d->pool, p->d->threads);
     cpu_par(p->d, run_parts, &r.job, q->parts, 1);
+    (void)cpu_pool_serve(NULL, 1);
     return r.bad == dnnl_success ? WEFT_OK : refuse(p, r.bad);
 }
 
