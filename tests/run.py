@@ -59,15 +59,16 @@ ASAN_LEAVES = (r"comm\.threads_(fuzz|checked)|schedule\.referee|ucx\.jobs|coll\.
                r"|ops\..*\.(avx2|cuda|cuda_own|cudnn|ptx)"
                r"|fault\.job_(death|dying|launch|tree)")
 # The thread sanitizer runs what has threads.
-TSAN_RUNS = (r"links|comm\.(links|threads)|unit\.(comm|job|run|log)"
+TSAN_RUNS = (r"links|comm\.(links|threads)|ops\.pool_test$|unit\.(comm|job|run|log)"
              r"|fault\.(job|train_(async|death|encrypt|flips|save|trace))")
 TSAN_LEAVES = r"fault\.job_(launch|tree)|unit\.run_weights|comm\.threads_checked"
-TSAN_WHOLE = r"links|fault|comm\.(links|threads)|job|unit\.(comm|job|run|log)"
+TSAN_WHOLE = (r"links|fault|ops\.(pool|product)_test$|comm\.(links|threads)|job"
+              r"|unit\.(comm|job|run|log)")
 # The folders that each builds: these tests and what they use.
-SANITIZED = ("core", "plugins/*/*", "tests/comm", "tests/fault", "tests/links", "tests/schedule",
-             "tests/unit")
+SANITIZED = ("core", "plugins/*/*", "tests/comm", "tests/fault", "tests/links", "tests/ops",
+             "tests/schedule", "tests/unit")
 ASAN_BUILDS = SANITIZED + tuple(f"tests/{folder}" for folder in (
-    "coll compat data doctor fuzz generate hf ops parity plan sinks tokenizer ucx verbs".split()))
+    "coll compat data doctor fuzz generate hf parity plan sinks tokenizer ucx verbs".split()))
 
 
 class Result:
