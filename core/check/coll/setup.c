@@ -1,5 +1,5 @@
 /* check/coll/setup.c: communicators that begin, their ids, and those that are split. */
-#include "base/clock.h"
+#include "check/clock.h"
 #include "check/coll/coll.h"
 
 #include <stdio.h>
@@ -8,24 +8,24 @@
 /* --- one rank is late --- */
 
 #define POLLS 60u
-#define LONG_MS 200u /* of a call that begins something */
+#define LONG_NS 200000000u /* of a call that begins something */
 
 static void must_be_short(const check_party *p, const char *member, uint64_t since)
 {
-    const uint64_t took = clock_ms() - since;
-    if (took > LONG_MS)
+    const uint64_t took = check_clock_ns() - since;
+    if (took > LONG_NS)
         check_fail("rank %u has not called open() yet, and %s() of '%s' took %llu ms on rank %u; "
                    "it only begins",
-                   p->ranks - 1, member, p->c->name, (unsigned long long)took, p->rank);
+                   p->ranks - 1, member, p->c->name, (unsigned long long)took / 1000000, p->rank);
 }
 
 static void open_early(check_party *p, const unsigned char *id, uint64_t bytes)
 {
-    uint64_t since = clock_ms();
+    uint64_t since = check_clock_ns();
     p->comm = check_party_open(p, id, bytes);
     must_be_short(p, "open", since);
     for (uint32_t i = 0; i < POLLS; i++) {
-        since = clock_ms();
+        since = check_clock_ns();
         const weft_status st = CHECK_COLL(p, ready, p->comm);
         must_be_short(p, "ready", since);
         if (st == WEFT_OK)
