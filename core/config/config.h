@@ -50,8 +50,16 @@ const char *config_recompute(const char *word);
  * frees it with config_destroy(). [setup] */
 weft_status config_load(const char *path, const char *const *overrides, uint32_t n, config **out);
 /* The same from text in memory, for checkpoints, which carry their job as config_dump() wrote it,
- * so that no other file is read; `name` is for messages. */
+ * so that no other file is read; `name` is for messages. A checkpoint is data, perhaps of somebody
+ * else, and data does not say which code is loaded: keys that do are left out. */
 weft_status config_load_text(const char *text, const char *name, config **out);
+
+/* Does a key say which code is loaded: run.plugins, or one named `library` or `libraries`? [any] */
+bool config_names_code(const char *section, const char *key);
+
+/* Warn that config_load_text() has left out such keys which no config_set() has
+ * given since, and say how to give them. [setup] */
+void config_warn_code(const config *c);
 
 /* A copy as if it were loaded again: every key with its place, and no section or key that
  * config_add() has made known. Sections named `except` or "`except`.anything" are left out; NULL:

@@ -23,6 +23,7 @@ void config_destroy(config *c)
         return;
     pool_free(&c->pool);
     free(c->entries.at);
+    free(c->code.at);
     free(c->sections.at);
     free(c->knowns.at);
     free(c->options.at);

@@ -2,8 +2,9 @@
  *
  * It is a separate INI text, read after the job and the command line, which both take precedence.
  * It may have only the keys that describe how ranks communicate, so that a file of measurements
- * never changes what is trained. Errors name the file and the line. The first line has the version
- * of the format, as a comment that any program accepts; a file without it has version 1. */
+ * never changes what is trained, and none that names code. Errors name the file and the line. The
+ * first line has the version of the format, as a comment that any program accepts; a file without
+ * it has version 1. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,12 @@ static weft_status check(const config *f)
                             "%s:%u: [%s] is not allowed in a file of comm.tuned; only [comm] and "
                             "[comm.NAME] are",
                             f->name, f->sections.at[i].line, f->sections.at[i].section);
+    for (uint32_t i = 0; i < f->entries.n; i++)
+        if (config_names_code(f->entries.at[i].section, f->entries.at[i].key))
+            return err_fail(WEFT_USAGE,
+                            "%s:%u: %s is not allowed in a file of comm.tuned: it names code, and "
+                            "a file of measurements does not say which code is loaded",
+                            f->name, f->entries.at[i].line, f->entries.at[i].key);
     const entry *e = config_entry(f, "comm", "tuned");
     if (e)
         return err_fail(WEFT_USAGE, "%s:%u: a file of comm.tuned cannot name another one", f->name,

@@ -13,9 +13,9 @@
 #include "formats/internal.h"
 #include "formats/pack.h"
 
-/* What of the job describes its model: [model], and where its plugins are. */
-static weft_status model_text(const ckpt *c, pool *p, const char **out, const char **init,
-                              const char **tokenizer)
+/* What of the job describes its model: [model], and the plugins with its ops. */
+static weft_status model_text(const ckpt *c, const formats_request *r, pool *p, const char **out,
+                              const char **init, const char **tokenizer)
 {
     config *cfg;
     config_line line;
@@ -24,11 +24,12 @@ static weft_status model_text(const ckpt *c, pool *p, const char **out, const ch
     *init = *tokenizer = NULL;
     weft_status st = config_load_text(ckpt_job_text(c), ckpt_dir(c), &cfg);
     FILE *to = st == WEFT_OK ? open_memstream(&text, &bytes) : NULL;
+    if (st == WEFT_OK && !formats_override(r, "run.plugins"))
+        config_warn_code(cfg);
     for (int pass = 0; to && pass < 2; pass++) {
         fprintf(to, pass ? "[run]\n" : "[model]\n");
         for (uint32_t i = 0; config_line_at(cfg, i, &line); i++) {
-            const bool run = !strcmp(line.section, "run") &&
-                             (!strcmp(line.key, "plugins") || !strcmp(line.key, "use"));
+            const bool run = !strcmp(line.section, "run") && !strcmp(line.key, "use");
             if (!line.stale && (pass ? run : !strcmp(line.section, "model")))
                 fprintf(to, "%s = %s\n", line.key, line.value);
             if (!line.stale && !strcmp(line.section, "checkpoint") && !strcmp(line.key, "init") &&
@@ -164,7 +165,7 @@ static weft_status open_model(exporter *x)
 {
     const char *text, *init, *tokenizer;
     json_t *base = NULL;
-    weft_status st = model_text(x->c, &x->mem, &text, &init, &tokenizer);
+    weft_status st = model_text(x->c, x->r, &x->mem, &text, &init, &tokenizer);
     if (st == WEFT_OK)
         st = formats_model_open(text, ckpt_dir(x->c), x->r, vocab_of(x->c), &x->model);
     if (st != WEFT_OK)

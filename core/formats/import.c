@@ -24,16 +24,6 @@ typedef struct importer {
 } importer;
 
 /* The last override of `key`; NULL: none. */
-static const char *override_of(const formats_request *r, const char *key)
-{
-    const char *found = NULL;
-    const size_t n = strlen(key);
-    for (uint32_t i = 0; i < r->noverrides; i++)
-        if (!strncmp(r->overrides[i], key, n) && r->overrides[i][n] == '=')
-            found = r->overrides[i] + n + 1;
-    return found;
-}
-
 /* job.ini has both names: a value with another meaning there would train another model. */
 static weft_status name_lawful(const char *what, const char *name)
 {
@@ -83,10 +73,10 @@ static weft_status find_family(importer *m)
     char architecture[FORMATS_TEXT];
     weft_status st = formats_architecture(&m->f->source, architecture);
     if (st == WEFT_OK)
-        st = host_create(override_of(m->r, "run.plugins"), &m->host);
+        st = host_create(formats_override(m->r, "run.plugins"), &m->host);
     if (st != WEFT_OK)
         return st;
-    st = formats_find(m->host, m->r->format, architecture, override_of(m->r, "model.family"),
+    st = formats_find(m->host, m->r->format, architecture, formats_override(m->r, "model.family"),
                       &m->f->format, &m->family);
     if (st != WEFT_OK)
         err_context("%s", m->r->from);

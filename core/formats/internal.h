@@ -227,6 +227,9 @@ typedef struct formats_model {
 /* The parameters of the plans of a job; the caller frees out->at. */
 void formats_params_of(const plan_set *plans, formats_params *out);
 
+/* The value that the request gives a key; NULL: it does not. */
+const char *formats_override(const formats_request *r, const char *key);
+
 /* Load `text` and plan its model for one rank. `vocab`: what data would say, 0: nothing. `name` is
  * for messages. Close it also after a failure. */
 weft_status formats_model_open(const char *text, const char *name, const formats_request *r,

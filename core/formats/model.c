@@ -31,6 +31,16 @@ static weft_status set(config *cfg, const char *line)
     return config_set(cfg, key, line + n + 1, NULL);
 }
 
+const char *formats_override(const formats_request *r, const char *key)
+{
+    const char *found = NULL;
+    const size_t n = strlen(key);
+    for (uint32_t i = 0; i < r->noverrides; i++)
+        if (!strncmp(r->overrides[i], key, n) && r->overrides[i][n] == '=')
+            found = r->overrides[i] + n + 1;
+    return found;
+}
+
 /* Plan the forward pass. Data is made up only for a family that takes a size from it. */
 static weft_status plan_model(uint32_t vocab, formats_model *m)
 {

@@ -1,6 +1,7 @@
 """Generation on one rank: from caches as from the whole model, draws, ends, and evaluation."""
 import math
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -188,6 +189,42 @@ class Evaluate(models.Case):
         self.refused("eval", saved, "--batches", "0", why="--batches")
         self.refused("eval", saved, "--data", "none.bin", why="none.bin")
         self.refused("eval", saved, "data.valid=", why="--data FILE")
+
+
+class Foreign(models.Case):
+    """A checkpoint of somebody else does not say which code is loaded (docs/FOREIGN.md)."""
+
+    def archive(self):
+        """A checkpoint whose job names folders of plugins, and such a folder beside it: what is
+        loaded from there ends the command."""
+        self.trained("gpt2")
+        os.makedirs(self.path("archive/lib/model"))
+        self.weft("train", "gpt2-fp32.ini", "run.plugins=archive/lib", "run.out=archive/run")
+        self.write("archive/lib/model/gpt2.so", "code of somebody else")
+        return "archive/run/checkpoints/step-00000004"
+
+    def test_no_folder_of_plugins(self):
+        saved, given = self.archive(), "run.plugins=archive/lib"
+        for words in (("sample", saved, "--prompt", "7", "--tokens", 2),
+                      ("eval", saved, "--data", "valid.bin"),
+                      ("export", "hf", saved, "-o", "weights")):
+            with self.subTest(command=words[0]):
+                said = self.weft(*words)[1]
+                self.assertEqual(said.count("its job says run.plugins = archive/lib, which is not "
+                                            "used"), 1, said)
+                self.assertIn(f"if you trust it, give {given}", said)
+                shutil.rmtree(self.path("weights"), ignore_errors=True)
+                self.refused(*words, given, why="archive/lib/model/gpt2.so")
+        for words in (("ckpt", "verify", saved), ("ckpt", "info", saved)):
+            self.weft(*words)
+
+    def test_no_library(self):
+        """Nor does a file of measurements."""
+        self.trained("gpt2")
+        tuned = "[comm]\nplugin = tcp\n[comm.mpi]\nlibrary = ./libmpi.so\n"
+        self.write("tuned.ini", tuned)
+        self.refused("plan", "gpt2-fp32.ini", "comm.tuned=tuned.ini",
+                     why="tuned.ini:4: library is not allowed in a file of comm.tuned: it names")
 
 
 if __name__ == "__main__":

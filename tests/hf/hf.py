@@ -579,15 +579,15 @@ class Outside(Case):
         out, back = self.path("pair-run"), self.path("pair-back")
         here = jobs.train(self.place, start + "/job.ini", 67, out, ranks=2, checkpoint__every=20,
                           checkpoint__init=source)
-        w.weft("export", "hf", out + "/checkpoints/step-00000020", "-o", back)
+        w.weft("export", "hf", out + "/checkpoints/step-00000020", "-o", back, plugins)
         jobs.near(here, self.loss(folder.read(back)), 1e-6)
         self.assertGreater(abs(here - loss), 1e-4 * loss)
         self.assertEqual(folder.config(back), self.CONFIG | {
             "sizes": {"width": 6, "inner": 12}, "torch_dtype": "float32"})
-        w.weft("export", "hf", start, "-o", self.path("pair-same"))
+        w.weft("export", "hf", start, "-o", self.path("pair-same"), plugins)
         self.assertEqual(folder.read(self.path("pair-same")), tensors)
         said = w.weft("export", "hf", start, "-o", self.path("pair-fancy"), "model.style=fancy",
-                      status=2).stderr
+                      plugins, status=2).stderr
         self.assertIn("model.style is fancy, which AcmePairForCausalLM|AcmePair cannot say", said)
         for change, words in (({"order": 2}, "'order' is 2"), ({"sizes": None}, "'sizes.width'")):
             with open(source + "/config.json", "w", encoding="utf-8") as f:

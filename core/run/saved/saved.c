@@ -58,6 +58,8 @@ static weft_status load_config(run_saved *s, const run_saved_args *args)
     st = config_set(s->cfg, "log.sinks", "", "a checkpoint's job");
     for (uint32_t i = 0; st == WEFT_OK && i < args->noverrides; i++)
         st = set(s->cfg, args->overrides[i]);
+    if (st == WEFT_OK && !s->who.rank)
+        config_warn_code(s->cfg);
     return st;
 }
 

@@ -34,16 +34,32 @@ static void lines_are_split(void **state)
 {
     (void)state;
     config *c = taken("; a comment\n# another\n\n[train]\nbatch = 8 ; eight\n\tmicrobatch=2\n"
-                      "[run] ; the job\nname = a;b # c\n out =\nplugins = x=y:z");
+                      "[run] ; the job\nname = a;b # c\n out =\nkey = x=y:z");
     assert_string_equal(config_raw(c, "train.batch"), "8");
     assert_string_equal(config_raw(c, "train.microbatch"), "2");
     assert_string_equal(config_raw(c, "run.name"), "a;b # c");
     assert_string_equal(config_raw(c, "run.out"), "");
-    assert_string_equal(config_raw(c, "run.plugins"), "x=y:z");
+    assert_string_equal(config_raw(c, "run.key"), "x=y:z");
     assert_null(config_raw(c, "run.seed"));
     assert_string_equal(config_section_at(c, 0), "train");
     assert_string_equal(config_section_at(c, 1), "run");
     assert_null(config_section_at(c, 2));
+    config_destroy(c);
+}
+
+/* A text that comes with data does not say which code is loaded; somebody may say it afterwards. */
+static void code_is_left_out(void **state)
+{
+    (void)state;
+    config *c = taken("[run]\nplugins = evil\nuse = a\n[comm.mpi]\nlibrary = /x/libmpi.so\n"
+                      "[device]\nlibraries = /x\nthreads = 2\n");
+    assert_null(config_raw(c, "run.plugins"));
+    assert_null(config_raw(c, "comm.mpi.library"));
+    assert_null(config_raw(c, "device.libraries"));
+    assert_string_equal(config_raw(c, "run.use"), "a");
+    assert_string_equal(config_raw(c, "device.threads"), "2");
+    assert_int_equal(config_set(c, "run.plugins", "mine", NULL), WEFT_OK);
+    assert_string_equal(config_raw(c, "run.plugins"), "mine");
     config_destroy(c);
 }
 
@@ -237,6 +253,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_are_split),
+        cmocka_unit_test(code_is_left_out),
         cmocka_unit_test(foreign_line_ends_are_read),
         cmocka_unit_test(an_indented_line_is_a_line_of_its_own),
         cmocka_unit_test(malformed_lines_are_named),
