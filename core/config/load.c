@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "base/log.h"
 #include "config/source.h"
 #include "config/store.h"
 
@@ -115,37 +114,6 @@ weft_status config_load(const char *path, const char *const *overrides, uint32_t
     return st;
 }
 
-bool config_names_code(const char *section, const char *key)
-{
-    return (!strcmp(section, "run") && !strcmp(key, "plugins")) || !strcmp(key, "library") ||
-           !strcmp(key, "libraries");
-}
-
-static void leave_out_code(config *c)
-{
-    uint32_t left = 0;
-    for (uint32_t i = 0; i < c->entries.n; i++) {
-        const entry e = c->entries.at[i];
-        if (!config_names_code(e.section, e.key))
-            c->entries.at[left++] = e;
-        else if (*e.value && strcmp(e.value, "auto"))
-            *vec_push(&c->code) = e;
-    }
-    c->entries.n = left;
-}
-
-void config_warn_code(const config *c)
-{
-    for (uint32_t i = 0; i < c->code.n; i++) {
-        const entry *e = &c->code.at[i];
-        if (!config_entry(c, e->section, e->key))
-            log_line(WEFT_LOG_WARN,
-                     "%s: its job says %s.%s = %s, which is not used: it names code, and data does "
-                     "not say which code is loaded; if you trust it, give %s.%s=%s",
-                     c->name, e->section, e->key, e->value, e->section, e->key, e->value);
-    }
-}
-
 weft_status config_load_text(const char *text, const char *name, config **out)
 {
     size_t bytes = strlen(text);
@@ -154,7 +122,7 @@ weft_status config_load_text(const char *text, const char *name, config **out)
                         CONFIG_MAX_TEXT);
     config *c = config_new(name);
     weft_status st = config_read_ini(c, text, bytes);
-    leave_out_code(c);
+    config_leave_out_code(c);
     if (st == WEFT_OK)
         *out = c;
     else

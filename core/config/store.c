@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/log.h"
 #include "config/differ.h"
 #include "config/store.h"
 
@@ -70,6 +71,39 @@ void config_place(const config *c, const char *file, uint32_t line, char *out, s
         snprintf(out, size, "%s:%u", file ? file : c->name, line);
     else
         snprintf(out, size, "%s", file ? file : "command line");
+}
+
+/* --- keys that say which code is loaded, and data that does not --- */
+
+bool config_names_code(const char *section, const char *key)
+{
+    return (!strcmp(section, "run") && !strcmp(key, "plugins")) || !strcmp(key, "library") ||
+           !strcmp(key, "libraries");
+}
+
+void config_leave_out_code(config *c)
+{
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < c->entries.n; i++) {
+        const entry e = c->entries.at[i];
+        if (!config_names_code(e.section, e.key))
+            c->entries.at[left++] = e;
+        else if (*e.value && strcmp(e.value, "auto"))
+            *vec_push(&c->code) = e;
+    }
+    c->entries.n = left;
+}
+
+void config_warn_code(const config *c)
+{
+    for (uint32_t i = 0; i < c->code.n; i++) {
+        const entry *e = &c->code.at[i];
+        if (!config_entry(c, e->section, e->key))
+            log_line(WEFT_LOG_WARN,
+                     "%s: its job says %s.%s = %s, which is not used: it names code, and data does "
+                     "not say which code is loaded; if you trust it, give %s.%s=%s",
+                     c->name, e->section, e->key, e->value, e->section, e->key, e->value);
+    }
 }
 
 /* --- declared options --- */

@@ -86,6 +86,9 @@ void config_place(const config *c, const char *file, uint32_t line, char *out, s
 bool config_knows(const config *c, const char *section);
 const declared *config_declared(const config *c, const char *section, const char *key);
 
+/* store.c: move the keys that name code from c->entries to c->code. */
+void config_leave_out_code(config *c);
+
 /* tuned_file.c: the keys of the file that comm.tuned names, if any. */
 weft_status config_read_tuned(config *c);
 
