@@ -143,7 +143,7 @@ class Resume(w.Bench):
     def test_torn_metrics(self):
         """The last line was cut in the middle, as a full disk or a lost machine leaves it."""
         self.train("whole", SHORT | {"run.steps": 20}, ranks=2)
-        for text in (b'{"step":1', b'{"st', b'{"step":10,"loss":5.1', b"\n", b"\0" * 64):
+        for text in (b'{"step":1', b'{"st', b'{"step":10,"loss":5.1', b"\0" * 64):
             with self.subTest(text=text):
                 shutil.rmtree(self.path("cut"), ignore_errors=True)
                 self.train("cut", SHORT, ranks=2)
