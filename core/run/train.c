@@ -23,6 +23,7 @@
 #include "run/state/start.h"
 #include "run/state/verify.h"
 #include "run/state/weights.h"
+#include "run/valid.h"
 #include "run/view/progress.h"
 #include "run/view/sinks.h"
 
@@ -73,51 +74,6 @@ static weft_status fill_step(trainer *t, uint64_t step)
     return WEFT_OK;
 }
 
-/* --- evaluation: the same samples on every layout, in whole batches --- */
-
-/* A micro-batch of the validation samples from number `first` on; behind the last comes the first
- * again. */
-static weft_status read_valid(trainer *t, uint64_t first)
-{
-    data_set *valid = &t->j->valid;
-    const uint64_t samples = valid->info.samples, micro = t->j->spec.microbatch;
-    weft_status st = WEFT_OK;
-    for (uint64_t k = 0, n; st == WEFT_OK && k < micro; k += n) {
-        const uint64_t sample = (first + k) % samples;
-        n = micro - k < samples - sample ? micro - k : samples - sample;
-        st = run_inputs_read(&t->inputs, valid, sample, n, k);
-    }
-    return st;
-}
-
-static weft_status evaluate(trainer *t, double *out)
-{
-    const spec *s = &t->j->spec;
-    uint64_t samples = t->j->valid.info.samples;
-    uint64_t wanted = (uint64_t)config_int(t->j->cfg, "train.eval_batches");
-    uint64_t whole = samples / s->batch + (samples % s->batch != 0); /* the last one wraps around */
-    uint64_t batches = wanted < whole ? wanted : whole;
-    uint64_t per_run = s->microbatch * t->plan->sharing, runs = batches * s->batch / per_run;
-    uint64_t part = plan_data_part(t->plan, t->who.rank) * s->microbatch;
-    double sum = 0;
-    for (uint64_t r = 0; r < runs; r++) {
-        weft_status st = read_valid(t, r * per_run + part);
-        double loss;
-        t->inputs.first_token = (int64_t)(r * per_run * (uint64_t)s->sequence);
-        if (st == WEFT_OK)
-            st = run_inputs_fill(&t->exec, 0, &t->inputs);
-        if (st == WEFT_OK)
-            st = run_exec_list(&t->exec, &t->plan->eval);
-        if (st == WEFT_OK)
-            st = run_exec_scalar(&t->exec, "loss", &loss);
-        if (st != WEFT_OK)
-            return st;
-        sum += loss;
-    }
-    *out = sum / (double)runs;
-    return WEFT_OK;
-}
-
 /* --- one step --- */
 
 static weft_status verify(trainer *t, uint64_t step, metrics *m)
@@ -152,7 +108,7 @@ static weft_status one_step(trainer *t, uint64_t step, metrics *m)
         st = verify(t, step, m);
     uint64_t every = (uint64_t)config_int(t->j->cfg, "train.eval_every");
     if (st == WEFT_OK && t->j->valid.set && every && (step % every == 0 || step == t->steps))
-        st = evaluate(t, &m->valid_loss);
+        st = run_valid_loss(&t->exec, &t->inputs, &t->j->valid, &m->valid_loss);
     return st;
 }
 
