@@ -2,6 +2,7 @@
  * walks the list and reads the scalars. */
 #include "run/train.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "host/call.h"
@@ -31,6 +32,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LOOK_MS 1000u       /* between two looks whether OUT is still there */
 #define SETTLE_SECONDS 10.0 /* that a save has to its end when the run has failed */
 
 typedef struct trainer {
@@ -41,7 +43,8 @@ typedef struct trainer {
     job_hosts hosts;
     const plan *plan; /* of this rank's stage */
     const char *out;
-    outlock lock; /* of `out` */
+    outlock lock;       /* of `out` */
+    uint64_t looked_ms; /* when it was last checked */
     run_sinks sinks;
     run_results results;
     progress progress;
@@ -140,14 +143,27 @@ static weft_status look_at_saves(trainer *t, metrics *m)
     return st;
 }
 
-/* Waits for the last save. */
+/* Whether OUT is where it was: rank 0 looks now and then, so that a run does not go on for long
+ * with its files gone. */
+static weft_status look_at_out(trainer *t)
+{
+    const uint64_t now = clock_ms();
+    if (t->who.rank || now - t->looked_ms < LOOK_MS)
+        return WEFT_OK;
+    t->looked_ms = now;
+    return run_outlock_check(&t->lock);
+}
+
+/* Waits for the last save, which is then where it is said to be. */
 static weft_status finish_saves(trainer *t)
 {
     metrics unused = {0};
     weft_status st = look_at_saves(t, &unused);
     if (st == WEFT_OK)
         st = run_saver_finish(t->saver);
-    return st != WEFT_OK ? st : look_at_saves(t, &unused);
+    if (st == WEFT_OK)
+        st = look_at_saves(t, &unused);
+    return st != WEFT_OK || t->who.rank ? st : run_outlock_check(&t->lock);
 }
 
 /* Stops on request after `step`, which may be saved already. Without checkpoints it saves none. */
@@ -176,6 +192,8 @@ static weft_status next_step(trainer *t, uint64_t step, uint64_t *saved)
     const bool due = every && (step % every == 0 || step == t->steps);
     metrics m = {0};
     weft_status st = look_at_saves(t, &m);
+    if (st == WEFT_OK)
+        st = look_at_out(t);
     if (st == WEFT_OK)
         st = job_stop_before(t->job, step, &t->stopped);
     if (st == WEFT_OK && t->stopped)
@@ -254,7 +272,7 @@ static weft_status begin_or_resume(trainer *t, ckpt *c)
     t->first = ckpt_step(c) + 1;
     weft_status st = all_loaded(t, run_weights_load(&t->exec, &t->j->plans, c));
     if (st == WEFT_OK && t->who.rank == 0)
-        st = ckpt_set_aside(t->out, ckpt_step(c));
+        st = ckpt_set_aside(run_outlock_folder(&t->lock), t->out, ckpt_step(c));
     if (st == WEFT_OK && t->who.rank == 0)
         log_line(WEFT_LOG_INFO, "resumed after step %" PRIu64 " of %s", t->first - 1, ckpt_dir(c));
     if (st == WEFT_OK && t->who.rank == 0 && t->first > t->steps)
@@ -298,7 +316,9 @@ static weft_status open_sinks(trainer *t, bool resume)
                              .ranks = t->who.ranks,
                              .told = t->plan->scalars.n,
                              .after = resume ? t->first - 1 : 0};
-    weft_status st = run_sinks_open(&f, &t->sinks);
+    weft_status st = run_outlock_check(&t->lock);
+    if (st == WEFT_OK)
+        st = run_sinks_open(&f, &t->sinks);
     if (st == WEFT_OK)
         run_sinks_event(&t->sinks, resume ? "resume" : "begin", f.after,
                         "%s: steps %llu to %llu, ranks: %u",
@@ -316,8 +336,12 @@ static weft_status start(trainer *t, run_resume_mode how)
     if (st == WEFT_OK && resume)
         st = open_checkpoint(t, how == TRAIN_FORCE, &c);
     run_resume_describe_data(t->j);
+    if (st == WEFT_OK) /* verifying may have taken long */
+        st = run_outlock_check(&t->lock);
     if (st == WEFT_OK)
         st = run_exec_create(t->plan, t->j->cfg, t->job, &t->who, t->out, &t->exec);
+    if (st == WEFT_OK)
+        st = run_outlock_check(&t->lock);
     if (st == WEFT_OK)
         st = run_trace_begin(&t->exec.trace, t->j->tables.spans, t->job, &t->who, t->out);
     run_results *r = &t->results;
@@ -331,7 +355,8 @@ static weft_status start(trainer *t, run_resume_mode how)
     if (st == WEFT_OK && t->who.rank == 0)
         st = open_sinks(t, resume);
     if (st == WEFT_OK && config_int(t->j->cfg, "checkpoint.every"))
-        st = run_saver_open(&t->exec, t->out, t->copies, t->j->spec.hosts.cpu_ranks, &t->saver);
+        st = run_saver_open(&t->exec, t->out, &t->lock, t->copies, t->j->spec.hosts.cpu_ranks,
+                            &t->saver);
     if (st != WEFT_OK)
         return st;
     announce(t);
@@ -429,6 +454,7 @@ int run_train_rank(config *cfg, run_resume_mode resume)
     }
     char why[2048];
     snprintf(why, sizeof why, "%s", st != WEFT_OK ? err_text() : "");
+    const bool traces = st != WEFT_OK && run_outlock_leads(&t.lock);
     if (t.who.rank) /* before rank 0, which removes the lock */
         run_outlock_release(&t.lock, 0);
     run_tables_end(&j.tables);
@@ -441,7 +467,7 @@ int run_train_rank(config *cfg, run_resume_mode resume)
     int status = exit_status(&t, st, why);
     if (*why && !job_launch_say(why))
         log_line(WEFT_LOG_ERROR, "%s", why);
-    if (st != WEFT_OK)
+    if (traces)
         run_trace_rescue(&t.exec.trace, t.who.ranks, t.out);
     run_saver_close(t.saver);
     run_exec_destroy(&t.exec, st != WEFT_OK); /* its links use the job until here */

@@ -120,9 +120,7 @@ static weft_status begin_anew(const char *out, double patience, outlock *lock)
         return st;
     outlock old = *lock;
     *lock = (outlock){0};
-    st = run_outlock_moved(&old, away);
-    if (st == WEFT_OK)
-        st = make_folders(folder);
+    st = make_folders(folder);
     if (st == WEFT_OK)
         st = run_outlock_take(out, patience, lock);
     run_outlock_release(&old, 0);
