@@ -228,13 +228,14 @@ class Moved(w.Bench):
         for ranks in (1, 2):
             with self.subTest(ranks=ranks):
                 empty(self)
-                run = self.saving(ranks, **{"log.trace_steps": "1-3"})
+                run = self.saving(ranks, **{"log.trace_steps": "1-3",
+                                            "log.sinks": "jsonl, prometheus"})
                 everybody = {run.pid, *run.ranks().values()}
                 for pid in everybody:
                     os.kill(pid, signal.SIGSTOP)
                 os.rename(run.out, self.path("moved"))
                 self.train("run", SAVES | {"run.seed": 7, "run.steps": 20}, ranks=ranks)
-                for name in (".trace-0.part", ".trace-1.part"):
+                for name in ("prometheus.address", ".trace-0.part", ".trace-1.part"):
                     with open(self.path("run", name), "w", encoding="ascii") as f:
                         f.write("of the second job\n")
                 before = self.tree("run")
