@@ -128,15 +128,25 @@ static int make_folder(const char *path)
     return errno == EEXIST ? 0 : -1;
 }
 
-weft_status ckpt_folder_open(const char *out_dir, bool make, int *fd)
+static int make_below(int out)
+{
+    if (mkdirat(out, "checkpoints", 0777) == 0)
+        return data_file_sync_folder(out);
+    return errno == EEXIST ? 0 : -1;
+}
+
+weft_status ckpt_folder_open(int out, const char *out_dir, bool make, int *fd)
 {
     char path[CKPT_PATH_MAX];
-    int n = snprintf(path, sizeof path, "%s/checkpoints", out_dir);
+    int n = snprintf(path, sizeof path, "%s/checkpoints", out_dir), bad = 0;
     if (n < 0 || n >= (int)sizeof path - CKPT_FILE_MAX)
         return err_fail(WEFT_USAGE, "the folder name %.64s... is too long", out_dir);
-    if (make && (make_folder(out_dir) || make_folder(path)))
+    if (make)
+        bad = out < 0 ? make_folder(out_dir) || make_folder(path) : make_below(out);
+    if (bad)
         return err_fail_errno(data_file_status(errno), "cannot make folder %s", path);
-    int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int folder = openat(out < 0 ? AT_FDCWD : out, out < 0 ? path : "checkpoints",
+                        O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0)
         return err_fail_errno(data_file_status(errno), "cannot open checkpoint folder %s", path);
     *fd = folder;

@@ -7,6 +7,7 @@
  *   index.c     all ranges of a checkpoint: sorted, and covering each tensor exactly once
  *   manifest.c  manifest.json and its own sum
  *   folder.c    the folder OUT/checkpoints: names, steps, lock, removal
+ *   place.c     the folder of the save under way
  *   newest.c    which checkpoint all ranks resume from
  *   confirm.c   the sums of a checkpoint that is read meanwhile
  *   alone.c     a checkpoint in a folder of any name
@@ -134,6 +135,15 @@ weft_status ckpt_trailer(const char *body, uint64_t bytes, char out[CKPT_TRAILER
  * ranges. */
 weft_status ckpt_complete(int folder, ckpt_manifest *m);
 
+/* --- place.c: other folders than that of the save under way are opened by their names --- */
+const char *ckpt_last_part(const char *path);
+weft_status ckpt_place_free(void); /* WEFT_INTERNAL: a save is under way */
+/* The save of `temp` is in `folder`; both descriptors are taken over, `lock` may be -1. */
+void ckpt_place_set(int folder, int lock, const char *temp);
+void ckpt_place_end(const char *temp);   /* if it is the one under way */
+int ckpt_place_parent(const char *temp); /* its folder: a descriptor, or -1 with errno */
+int ckpt_place_open(const char *temp);   /* itself */
+
 /* --- load.c --- */
 struct ckpt {
     pool mem;
@@ -169,8 +179,9 @@ typedef VEC(uint64_t) ckpt_steps;
 /* Steps of the checkpoints in an open folder, newest first; the caller frees out->at. */
 weft_status ckpt_list(int folder, ckpt_steps *out);
 
-/* Open, or with `make` create, OUT/checkpoints; and take its lock. *fd: a descriptor. */
-weft_status ckpt_folder_open(const char *out_dir, bool make, int *fd);
+/* Open, or with `make` create, OUT/checkpoints, in the open folder `out` (-1: by the name); and
+ * take its lock. *fd: a descriptor. */
+weft_status ckpt_folder_open(int out, const char *out_dir, bool make, int *fd);
 weft_status ckpt_folder_lock(int folder, const char *out_dir, int *fd);
 
 /* Remove a folder with the regular files in it, without following links: 0, or -1 with errno. */

@@ -32,7 +32,7 @@ static weft_status propose(const char *out_dir, uint32_t passed, uint64_t *step)
 {
     int folder;
     ckpt_steps list;
-    weft_status st = ckpt_folder_open(out_dir, false, &folder);
+    weft_status st = ckpt_folder_open(-1, out_dir, false, &folder);
     if (st != WEFT_OK)
         return st;
     st = ckpt_list(folder, &list);
@@ -205,11 +205,11 @@ static weft_status move_aside(int folder, const char *out_dir, uint64_t step)
     return WEFT_OK;
 }
 
-weft_status ckpt_set_aside(const char *out_dir, uint64_t step)
+weft_status ckpt_set_aside(int out, const char *out_dir, uint64_t step)
 {
     int folder;
     ckpt_steps list;
-    weft_status st = ckpt_folder_open(out_dir, false, &folder);
+    weft_status st = ckpt_folder_open(out, out_dir, false, &folder);
     if (st != WEFT_OK)
         return st;
     bool any = false;

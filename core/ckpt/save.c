@@ -22,12 +22,6 @@
 #include "ckpt/internal.h"
 #include "data/file.h"
 
-/* The save in progress: one per process, used by one thread at a time. */
-static struct {
-    int lock; /* descriptor that holds the flock, -1: no save */
-    char temp[CKPT_PATH_MAX];
-} under_way = {.lock = -1};
-
 weft_status ckpt_paths(const char *out_dir, uint64_t step, char temp[4096], char final[4096])
 {
     char temp_name[CKPT_FILE_MAX], final_name[CKPT_FILE_MAX];
@@ -42,31 +36,10 @@ weft_status ckpt_paths(const char *out_dir, uint64_t step, char temp[4096], char
     return WEFT_OK;
 }
 
-static const char *last_part(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
-/* Opens the parent folder of `path`: a descriptor, or -1 with errno. */
-static int open_parent(const char *path)
-{
-    char parent[CKPT_PATH_MAX];
-    snprintf(parent, sizeof parent, "%.*s.", (int)(last_part(path) - path), path);
-    return open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-}
-
-static void end_save(void)
-{
-    if (under_way.lock >= 0)
-        close(under_way.lock); /* gives up the flock */
-    under_way.lock = -1;
-}
-
 static weft_status refuse_same_step(int folder, const char *final)
 {
     struct stat there;
-    if (fstatat(folder, last_part(final), &there, AT_SYMLINK_NOFOLLOW) == 0)
+    if (fstatat(folder, ckpt_last_part(final), &there, AT_SYMLINK_NOFOLLOW) == 0)
         return err_fail(WEFT_USAGE,
                         "checkpoint %s exists and is not replaced; check that no other job writes "
                         "into this run.out",
@@ -75,46 +48,75 @@ static weft_status refuse_same_step(int folder, const char *final)
                            : err_fail_errno(WEFT_IO, "cannot look for checkpoint %s", final);
 }
 
-weft_status ckpt_begin(const char *out_dir, uint64_t step, char temp[4096], char final[4096])
+/* What rank 0 does in the open folder. */
+static weft_status make_temp(int folder, const char *temp, const char *final)
 {
-    int folder, lock;
+    ckpt_sweep(folder);
+    weft_status st = refuse_same_step(folder, final);
+    if (st == WEFT_OK && mkdirat(folder, ckpt_last_part(temp), 0777) < 0)
+        st = err_fail_errno(WEFT_IO, "cannot make folder %s", temp);
+    return st;
+}
+
+weft_status ckpt_begin_in(int out, const char *out_dir, uint64_t step, char temp[4096],
+                          char final[4096])
+{
+    int folder = -1, lock = -1;
     weft_status st = ckpt_paths(out_dir, step, temp, final);
-    if (st == WEFT_OK && under_way.lock >= 0)
-        st = err_fail(WEFT_INTERNAL, "a checkpoint is started while %s is in progress",
-                      under_way.temp);
     if (st == WEFT_OK)
-        st = ckpt_folder_open(out_dir, true, &folder);
+        st = ckpt_place_free();
+    if (st == WEFT_OK)
+        st = ckpt_folder_open(out, out_dir, true, &folder);
     if (st != WEFT_OK)
         return st;
     st = ckpt_folder_lock(folder, out_dir, &lock);
+    if (st == WEFT_OK)
+        st = make_temp(folder, temp, final);
     if (st == WEFT_OK) {
-        ckpt_sweep(folder);
-        st = refuse_same_step(folder, final);
-        if (st == WEFT_OK && mkdirat(folder, last_part(temp), 0777) < 0)
-            st = err_fail_errno(WEFT_IO, "cannot make folder %s", temp);
-        if (st != WEFT_OK)
-            close(lock);
+        ckpt_place_set(folder, lock, temp);
+        return WEFT_OK;
     }
+    if (lock >= 0)
+        close(lock);
     close(folder);
-    if (st != WEFT_OK)
-        return st;
-    under_way.lock = lock;
-    snprintf(under_way.temp, sizeof under_way.temp, "%s", temp);
-    return WEFT_OK;
+    return st;
+}
+
+weft_status ckpt_begin(const char *out_dir, uint64_t step, char temp[4096], char final[4096])
+{
+    return ckpt_begin_in(-1, out_dir, step, temp, final);
+}
+
+weft_status ckpt_join_in(int out, const char *out_dir, uint64_t step, char temp[4096])
+{
+    int folder;
+    char final[4096];
+    weft_status st = ckpt_paths(out_dir, step, temp, final);
+    if (st == WEFT_OK)
+        st = ckpt_place_free();
+    if (st == WEFT_OK)
+        st = ckpt_folder_open(out, out_dir, false, &folder);
+    if (st == WEFT_OK)
+        ckpt_place_set(folder, -1, temp);
+    return st;
+}
+
+void ckpt_part(const char *temp)
+{
+    ckpt_place_end(temp);
 }
 
 void ckpt_abandon(const char *temp)
 {
-    if (!temp || !ckpt_is_leftover(last_part(temp)))
+    if (!temp || !ckpt_is_leftover(ckpt_last_part(temp)))
         return;
-    int parent = open_parent(temp);
+    int parent = ckpt_place_parent(temp);
     if (parent >= 0) {
-        if (ckpt_folder_remove(parent, last_part(temp)) < 0)
+        if (ckpt_folder_remove(parent, ckpt_last_part(temp)) < 0)
             log_line(WEFT_LOG_WARN, "cannot remove %s: %s", temp, strerror(errno));
         close(parent);
     }
-    if (!strcmp(temp, under_way.temp))
-        end_save();
+    ckpt_place_end(temp);
 }
 
 /* --- commit --- */
@@ -229,8 +231,9 @@ weft_status ckpt_commit(const char *temp, const char *final, uint64_t step, cons
                         const ckpt_shard_sum *sums, uint32_t shards, uint32_t keep)
 {
     uint64_t named;
-    if (!shards || shards > CKPT_SHARDS_MAX || !ckpt_step_from(last_part(final), "", "", &named) ||
-        named != step || !ckpt_is_leftover(last_part(temp))) {
+    if (!shards || shards > CKPT_SHARDS_MAX ||
+        !ckpt_step_from(ckpt_last_part(final), "", "", &named) || named != step ||
+        !ckpt_is_leftover(ckpt_last_part(temp))) {
         ckpt_abandon(temp);
         return err_fail(WEFT_INTERNAL, "a commit of step %" PRIu64 " with %" PRIu32 " shards", step,
                         shards);
@@ -240,11 +243,11 @@ weft_status ckpt_commit(const char *temp, const char *final, uint64_t step, cons
     ckpt_manifest m = {
         .step = step, .job = job_text ? job_text : "", .shards = shards, .sums = own};
     weft_status st = WEFT_OK;
-    int parent = open_parent(temp);
+    int parent = ckpt_place_parent(temp);
     if (parent < 0)
         st = err_fail_errno(WEFT_IO, "cannot open its folder");
     if (st == WEFT_OK)
-        st = commit(parent, last_part(temp), last_part(final), &m, keep);
+        st = commit(parent, ckpt_last_part(temp), ckpt_last_part(final), &m, keep);
     if (parent >= 0)
         close(parent);
     free(own);
@@ -252,6 +255,6 @@ weft_status ckpt_commit(const char *temp, const char *final, uint64_t step, cons
         err_context("checkpoint %s", temp);
         ckpt_abandon(temp);
     }
-    end_save();
+    ckpt_place_end(temp);
     return st;
 }

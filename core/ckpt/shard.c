@@ -240,7 +240,7 @@ weft_status ckpt_shard_write(const char *temp, uint32_t shard, uint32_t shards,
         return err_fail(WEFT_UNSUPPORTED,
                         "shard %" PRIu32 " of %" PRIu32 ": at most %u are possible", shard, shards,
                         CKPT_SHARDS_MAX);
-    int folder = open(temp, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int folder = ckpt_place_open(temp);
     if (folder < 0)
         return err_fail_errno(WEFT_IO, "cannot write a checkpoint into %s", temp);
     const ckpt_piece **order = mem_alloc((uint64_t)n * sizeof *order);

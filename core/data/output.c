@@ -21,7 +21,7 @@
 #define BUFFER_ENDS 8192u
 
 struct data_output {
-    const char *path;
+    char path[PATH_MAX]; /* where a link leads, that file itself */
     char temp[PATH_MAX];
     char old[PATH_MAX]; /* what `path` was before, until all is in place */
     int fd;             /* -1: not open; while it is, `temp` exists */
@@ -62,18 +62,34 @@ static weft_status open_beside(const char *path, const char *suffix, char temp[P
                     : err_fail_errno(data_file_status(errno), "cannot write data file %s", path);
 }
 
+/* A rename would replace a link, and the file would go to another disk than the one it leads to. */
+static weft_status follow_link(const char *path, char out[PATH_MAX])
+{
+    struct stat info;
+    if (snprintf(out, PATH_MAX, "%s", path) >= PATH_MAX)
+        return err_fail(WEFT_USAGE, "the name of data file %s is too long", path);
+    if (lstat(path, &info) || !S_ISLNK(info.st_mode) || realpath(path, out))
+        return WEFT_OK;
+    return err_fail_errno(WEFT_USAGE,
+                          "data file %s is a link that leads to no file; remove it, or make the "
+                          "file that it names",
+                          path);
+}
+
 weft_status data_output_open(const char *path, uint32_t vocab, bool index, data_output **out)
 {
     static const unsigned char blank[WEFT_TOKENS_HEADER_BYTES];
     char name[PATH_MAX];
     data_output *o = mem_alloc(sizeof *o);
-    o->path = path;
     o->vocab = vocab;
     o->wide = vocab > 65536;
     o->ends_fd = -1;
-    weft_status st = open_beside(path, ".tmp", o->temp, &o->fd);
+    o->fd = -1;
+    weft_status st = follow_link(path, o->path);
+    if (st == WEFT_OK)
+        st = open_beside(o->path, ".tmp", o->temp, &o->fd);
     if (st == WEFT_OK && index) {
-        st = open_beside(path, ".index.tmp", name, &o->ends_fd);
+        st = open_beside(o->path, ".index.tmp", name, &o->ends_fd);
         if (st == WEFT_OK)
             unlink(name);
     }

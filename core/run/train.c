@@ -2,6 +2,7 @@
  * walks the list and reads the scalars. */
 #include "run/train.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "host/call.h"
@@ -23,6 +24,7 @@
 #include "run/state/start.h"
 #include "run/state/verify.h"
 #include "run/state/weights.h"
+#include "run/valid.h"
 #include "run/view/progress.h"
 #include "run/view/sinks.h"
 
@@ -30,6 +32,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LOOK_MS 1000u       /* between two looks whether OUT is still there */
 #define SETTLE_SECONDS 10.0 /* that a save has to its end when the run has failed */
 
 typedef struct trainer {
@@ -40,7 +43,8 @@ typedef struct trainer {
     job_hosts hosts;
     const plan *plan; /* of this rank's stage */
     const char *out;
-    outlock lock; /* of `out` */
+    outlock lock;       /* of `out` */
+    uint64_t looked_ms; /* when it was last checked */
     run_sinks sinks;
     run_results results;
     progress progress;
@@ -70,51 +74,6 @@ static weft_status fill_step(trainer *t, uint64_t step)
         if (st != WEFT_OK)
             return st;
     }
-    return WEFT_OK;
-}
-
-/* --- evaluation: the same samples on every layout, in whole batches --- */
-
-/* A micro-batch of the validation samples from number `first` on; behind the last comes the first
- * again. */
-static weft_status read_valid(trainer *t, uint64_t first)
-{
-    data_set *valid = &t->j->valid;
-    const uint64_t samples = valid->info.samples, micro = t->j->spec.microbatch;
-    weft_status st = WEFT_OK;
-    for (uint64_t k = 0, n; st == WEFT_OK && k < micro; k += n) {
-        const uint64_t sample = (first + k) % samples;
-        n = micro - k < samples - sample ? micro - k : samples - sample;
-        st = run_inputs_read(&t->inputs, valid, sample, n, k);
-    }
-    return st;
-}
-
-static weft_status evaluate(trainer *t, double *out)
-{
-    const spec *s = &t->j->spec;
-    uint64_t samples = t->j->valid.info.samples;
-    uint64_t wanted = (uint64_t)config_int(t->j->cfg, "train.eval_batches");
-    uint64_t whole = samples / s->batch + (samples % s->batch != 0); /* the last one wraps around */
-    uint64_t batches = wanted < whole ? wanted : whole;
-    uint64_t per_run = s->microbatch * t->plan->sharing, runs = batches * s->batch / per_run;
-    uint64_t part = plan_data_part(t->plan, t->who.rank) * s->microbatch;
-    double sum = 0;
-    for (uint64_t r = 0; r < runs; r++) {
-        weft_status st = read_valid(t, r * per_run + part);
-        double loss;
-        t->inputs.first_token = (int64_t)(r * per_run * (uint64_t)s->sequence);
-        if (st == WEFT_OK)
-            st = run_inputs_fill(&t->exec, 0, &t->inputs);
-        if (st == WEFT_OK)
-            st = run_exec_list(&t->exec, &t->plan->eval);
-        if (st == WEFT_OK)
-            st = run_exec_scalar(&t->exec, "loss", &loss);
-        if (st != WEFT_OK)
-            return st;
-        sum += loss;
-    }
-    *out = sum / (double)runs;
     return WEFT_OK;
 }
 
@@ -152,7 +111,7 @@ static weft_status one_step(trainer *t, uint64_t step, metrics *m)
         st = verify(t, step, m);
     uint64_t every = (uint64_t)config_int(t->j->cfg, "train.eval_every");
     if (st == WEFT_OK && t->j->valid.set && every && (step % every == 0 || step == t->steps))
-        st = evaluate(t, &m->valid_loss);
+        st = run_valid_loss(&t->exec, &t->inputs, &t->j->valid, &m->valid_loss);
     return st;
 }
 
@@ -184,14 +143,27 @@ static weft_status look_at_saves(trainer *t, metrics *m)
     return st;
 }
 
-/* Waits for the last save. */
+/* Whether OUT is where it was: rank 0 looks now and then, so that a run does not go on for long
+ * with its files gone. */
+static weft_status look_at_out(trainer *t)
+{
+    const uint64_t now = clock_ms();
+    if (t->who.rank || now - t->looked_ms < LOOK_MS)
+        return WEFT_OK;
+    t->looked_ms = now;
+    return run_outlock_check(&t->lock);
+}
+
+/* Waits for the last save, which is then where it is said to be. */
 static weft_status finish_saves(trainer *t)
 {
     metrics unused = {0};
     weft_status st = look_at_saves(t, &unused);
     if (st == WEFT_OK)
         st = run_saver_finish(t->saver);
-    return st != WEFT_OK ? st : look_at_saves(t, &unused);
+    if (st == WEFT_OK)
+        st = look_at_saves(t, &unused);
+    return st != WEFT_OK || t->who.rank ? st : run_outlock_check(&t->lock);
 }
 
 /* Stops on request after `step`, which may be saved already. Without checkpoints it saves none. */
@@ -220,6 +192,8 @@ static weft_status next_step(trainer *t, uint64_t step, uint64_t *saved)
     const bool due = every && (step % every == 0 || step == t->steps);
     metrics m = {0};
     weft_status st = look_at_saves(t, &m);
+    if (st == WEFT_OK)
+        st = look_at_out(t);
     if (st == WEFT_OK)
         st = job_stop_before(t->job, step, &t->stopped);
     if (st == WEFT_OK && t->stopped)
@@ -298,7 +272,7 @@ static weft_status begin_or_resume(trainer *t, ckpt *c)
     t->first = ckpt_step(c) + 1;
     weft_status st = all_loaded(t, run_weights_load(&t->exec, &t->j->plans, c));
     if (st == WEFT_OK && t->who.rank == 0)
-        st = ckpt_set_aside(t->out, ckpt_step(c));
+        st = ckpt_set_aside(run_outlock_folder(&t->lock), t->out, ckpt_step(c));
     if (st == WEFT_OK && t->who.rank == 0)
         log_line(WEFT_LOG_INFO, "resumed after step %" PRIu64 " of %s", t->first - 1, ckpt_dir(c));
     if (st == WEFT_OK && t->who.rank == 0 && t->first > t->steps)
@@ -342,7 +316,9 @@ static weft_status open_sinks(trainer *t, bool resume)
                              .ranks = t->who.ranks,
                              .told = t->plan->scalars.n,
                              .after = resume ? t->first - 1 : 0};
-    weft_status st = run_sinks_open(&f, &t->sinks);
+    weft_status st = run_outlock_check(&t->lock);
+    if (st == WEFT_OK)
+        st = run_sinks_open(&f, &t->sinks);
     if (st == WEFT_OK)
         run_sinks_event(&t->sinks, resume ? "resume" : "begin", f.after,
                         "%s: steps %llu to %llu, ranks: %u",
@@ -360,8 +336,12 @@ static weft_status start(trainer *t, run_resume_mode how)
     if (st == WEFT_OK && resume)
         st = open_checkpoint(t, how == TRAIN_FORCE, &c);
     run_resume_describe_data(t->j);
+    if (st == WEFT_OK) /* verifying may have taken long */
+        st = run_outlock_check(&t->lock);
     if (st == WEFT_OK)
         st = run_exec_create(t->plan, t->j->cfg, t->job, &t->who, t->out, &t->exec);
+    if (st == WEFT_OK)
+        st = run_outlock_check(&t->lock);
     if (st == WEFT_OK)
         st = run_trace_begin(&t->exec.trace, t->j->tables.spans, t->job, &t->who, t->out);
     run_results *r = &t->results;
@@ -375,7 +355,8 @@ static weft_status start(trainer *t, run_resume_mode how)
     if (st == WEFT_OK && t->who.rank == 0)
         st = open_sinks(t, resume);
     if (st == WEFT_OK && config_int(t->j->cfg, "checkpoint.every"))
-        st = run_saver_open(&t->exec, t->out, t->copies, t->j->spec.hosts.cpu_ranks, &t->saver);
+        st = run_saver_open(&t->exec, t->out, &t->lock, t->copies, t->j->spec.hosts.cpu_ranks,
+                            &t->saver);
     if (st != WEFT_OK)
         return st;
     announce(t);
@@ -473,6 +454,7 @@ int run_train_rank(config *cfg, run_resume_mode resume)
     }
     char why[2048];
     snprintf(why, sizeof why, "%s", st != WEFT_OK ? err_text() : "");
+    const bool traces = st != WEFT_OK && run_outlock_leads(&t.lock);
     if (t.who.rank) /* before rank 0, which removes the lock */
         run_outlock_release(&t.lock, 0);
     run_tables_end(&j.tables);
@@ -485,7 +467,7 @@ int run_train_rank(config *cfg, run_resume_mode resume)
     int status = exit_status(&t, st, why);
     if (*why && !job_launch_say(why))
         log_line(WEFT_LOG_ERROR, "%s", why);
-    if (st != WEFT_OK)
+    if (traces)
         run_trace_rescue(&t.exec.trace, t.who.ranks, t.out);
     run_saver_close(t.saver);
     run_exec_destroy(&t.exec, st != WEFT_OK); /* its links use the job until here */

@@ -143,6 +143,21 @@ class Data(started.Case):
         self.weft("data", "a", "-o", "a.bin", "--force")
         self.assertNotEqual(self.read("a.bin"), b"mine")
 
+    def test_a_link_leads_to_the_output(self):
+        """The file that it leads to is replaced, where it is."""
+        self.write("a", "some text")
+        self.weft("data", "a", "-o", "whole.bin")
+        os.mkdir(self.path("disk"))
+        self.write("disk/big.bin", "mine")
+        os.symlink("disk/big.bin", self.path("link.bin"))
+        self.refused("data", "a", "-o", "link.bin", why="link.bin exists and is not replaced")
+        self.weft("data", "a", "-o", "link.bin", "--force")
+        self.assertTrue(os.path.islink(self.path("link.bin")))
+        self.assertEqual(self.read("disk/big.bin"), self.read("whole.bin"))
+        os.unlink(self.path("disk/big.bin"))
+        self.refused("data", "a", "-o", "link.bin", why="link.bin is a link that leads to no file")
+        self.assertEqual(os.listdir(self.path("disk")), [])
+
     def test_files_that_are_none(self):
         self.make_data()
         whole = self.read("train.bin")

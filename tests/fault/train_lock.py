@@ -3,7 +3,10 @@
 
 While a job runs, every other job that names its folder is refused with status 2 and a sentence
 that names the holder, and the folder stays as it is, with flight rings that somebody has mapped.
-Commands that only read go on. The lock ends with the processes, however they end."""
+Commands that only read go on. The lock ends with the processes, however they end.
+
+A job whose folder is renamed or removed ends with a sentence and status 1. It writes nothing into
+the folder that has the name now, and says of no step that it is saved where it is not."""
 import fcntl
 import mmap
 import os
@@ -150,9 +153,130 @@ class Lock(w.Bench):
                 self.assertEqual(w.lines(self.path(copy)), w.lines(self.path(whole))[10:])
 
     def setUp(self):
-        for name in os.listdir(self.place):
-            if os.path.isdir(self.path(name)):
-                shutil.rmtree(self.path(name))
+        empty(self)
+
+
+SAVES = ENDLESS | {"checkpoint.every": 5, "checkpoint.keep": 2}
+GONE = (r"error: (rank 0: )?run\.out is not there any more: \S*/run was moved or removed while the "
+        "job ran")
+
+
+class Moved(w.Bench):
+    def check_end(self, run, words=GONE):
+        self.assertEqual(run.wait(), 1, run.said())
+        self.assertRegex(run.said(), words)
+        self.assertNotIn("which is saved", run.said())
+
+    def check_moved(self, ranks):
+        """What is in the folder goes on from its newest checkpoint."""
+        saved, other = w.steps_saved(self.path("moved"))
+        self.assertNotEqual(saved, [])
+        self.assertEqual(other, [])
+        self.assertEqual([x for x in os.listdir(self.path("moved")) if x.startswith(".")], [])
+        for step in saved:
+            w.weft("ckpt", "verify", w.folder(self.path("moved"), step))
+        said = self.train("moved", SAVES | {"run.steps": saved[-1] + 5}, ranks=ranks,
+                          resume=True).stderr
+        self.assertIn(f"resumed after step {saved[-1]}", said)
+
+    def tree(self, out):
+        """{path: (inode, bytes)} of all files, and the folders."""
+        found = {}
+        for base, folders, names in os.walk(self.path(out)):
+            found.update({os.path.join(base, name): None for name in folders})
+            for name in names:
+                with open(os.path.join(base, name), "rb") as f:
+                    found[os.path.join(base, name)] = os.fstat(f.fileno()).st_ino, f.read()
+        return found
+
+    def saving(self, ranks, **more):
+        run = w.Running(self, "run", SAVES | more, ranks)
+        run.until_step(11)  # the save of step 5 is complete: that of step 10 has begun
+        return run
+
+    def test_renamed(self):
+        for ranks, more in ((1, {}), (2, {}), (2, {"checkpoint.async": "off"}),
+                            (2, {"checkpoint.every": 10})):
+            with self.subTest(ranks=ranks, more=more):
+                empty(self)
+                run = self.saving(ranks, **more)
+                if more.get("checkpoint.every"):
+                    run.until_step(21)
+                os.rename(run.out, self.path("moved"))
+                self.check_end(run, GONE + r" \(it is now \S*/moved\)")
+                self.assertFalse(os.path.exists(run.out))
+                self.check_moved(ranks)
+
+    def test_renamed_without_a_save_to_come(self):
+        """A run that saves nothing does not go on either."""
+        run = w.Running(self, "run", ENDLESS, 2)
+        run.until_step(5)
+        os.rename(run.out, self.path("moved"))
+        self.check_end(run)
+
+    def test_renamed_and_stopped(self):
+        """The last save, that of a stop, is not said to be where it is not."""
+        run = w.Running(self, "run", ENDLESS | {"checkpoint.every": 10**5}, 2)
+        run.until_step(5)
+        os.rename(run.out, self.path("moved"))
+        run.process.send_signal(signal.SIGTERM)
+        self.check_end(run)
+        self.assertFalse(os.path.exists(run.out))
+
+    def test_another_job_has_the_name(self):
+        """All of the first job stands still while the second one takes its place and ends."""
+        for ranks in (1, 2):
+            with self.subTest(ranks=ranks):
+                empty(self)
+                run = self.saving(ranks, **{"log.trace_steps": "1-3",
+                                            "log.sinks": "jsonl, prometheus"})
+                everybody = {run.pid, *run.ranks().values()}
+                for pid in everybody:
+                    os.kill(pid, signal.SIGSTOP)
+                os.rename(run.out, self.path("moved"))
+                self.train("run", SAVES | {"run.seed": 7, "run.steps": 20}, ranks=ranks)
+                for name in ("prometheus.address", ".trace-0.part", ".trace-1.part"):
+                    with open(self.path("run", name), "w", encoding="ascii") as f:
+                        f.write("of the second job\n")
+                before = self.tree("run")
+                for pid in everybody:
+                    os.kill(pid, signal.SIGCONT)
+                self.check_end(run)
+                self.assertEqual(self.tree("run"), before)
+                for step in (15, 20):
+                    w.weft("ckpt", "verify", w.folder(self.path("run"), step))
+
+    def test_removed(self):
+        for ranks in (1, 2):
+            with self.subTest(ranks=ranks):
+                run = self.saving(ranks)
+
+                def removed():
+                    shutil.rmtree(run.out, ignore_errors=True)  # a save may begin meanwhile
+                    return not os.path.exists(run.out)
+
+                run.until(removed, "the end of its folder")
+                # It may notice when the lock file is gone and the folder is still there.
+                self.check_end(run, r"error: (rank \d: )?run\.out is not there any more: .* was "
+                                    "(moved or )?removed while the job ran")
+                self.assertFalse(os.path.exists(run.out))
+
+    def test_the_lock_file_is_removed(self):
+        """Without it a second job is let in."""
+        run = self.saving(2)
+        os.unlink(os.path.join(run.out, ".lock"))
+        self.check_end(run, r"the lock file \S*/run/\.lock was removed while the job ran")
+        os.rename(run.out, self.path("moved"))
+        self.check_moved(2)
+
+    def setUp(self):
+        empty(self)
+
+
+def empty(case):
+    for name in os.listdir(case.place):
+        if os.path.isdir(case.path(name)):
+            shutil.rmtree(case.path(name))
 
 
 if __name__ == "__main__":

@@ -143,7 +143,7 @@ class Resume(w.Bench):
     def test_torn_metrics(self):
         """The last line was cut in the middle, as a full disk or a lost machine leaves it."""
         self.train("whole", SHORT | {"run.steps": 20}, ranks=2)
-        for text in (b'{"step":1', b'{"st', b'{"step":10,"loss":5.1', b"\n", b"\0" * 64):
+        for text in (b'{"step":1', b'{"st', b'{"step":10,"loss":5.1', b"\0" * 64):
             with self.subTest(text=text):
                 shutil.rmtree(self.path("cut"), ignore_errors=True)
                 self.train("cut", SHORT, ranks=2)
@@ -316,6 +316,29 @@ class Resume(w.Bench):
             self.assertEqual(len(w.metrics(self.path("run"))), 2)
             self.assertTrue(os.path.exists(self.path(f"run.{number}", "metrics.jsonl")))
         self.assertEqual(self.tree("run.1"), before)
+
+    def test_a_link(self):
+        """Where run.out is a link, as to a larger disk, the folder that it leads to is moved aside,
+        and the link stays: every run is on that disk."""
+        self.train("disk/big", SHORT, ranks=2)
+        before = self.tree("disk/big")
+        os.makedirs(self.path("here"))
+        os.symlink("second", self.path("here", "first"))
+        os.symlink(self.path("disk", "big"), self.path("here", "second"))
+        for out, number in (("here/second", 1), ("here/first", 2), ("here/first//", 3)):
+            said = self.train(out, SHORT | {"run.steps": 2, "checkpoint.every": 0}, ranks=2).stderr
+            self.assertIn(f"held a run; it is now {self.path('disk', 'big')}.{number}", said)
+            self.assertEqual(sorted(os.listdir(self.path("disk"))),
+                             ["big", *(f"big.{i + 1}" for i in range(number))])
+            self.assertEqual(sorted(os.listdir(self.path("here"))), ["first", "second"])
+            self.assertEqual(len(w.metrics(self.path("disk", "big"))), 2)
+        self.assertEqual(self.tree("disk/big.1"), before)
+        said = self.train("here/first", SHORT, ranks=2, resume=True, status=2).stderr
+        self.assertIn(f"the earlier run is now in {self.path('disk', 'big')}.3", said)
+        os.rename(self.path("disk", "big"), self.path("disk", "gone"))
+        said = self.train("here/first", SHORT, ranks=2, status=2).stderr
+        self.assertIn("is a link that leads to nothing", said)
+        self.assertFalse(os.path.exists(self.path("disk", "big")))
 
 
 if __name__ == "__main__":

@@ -62,6 +62,33 @@ class Files(w.Bench):
         self.train("long", job | {"run.steps": 15}, resume=True)
         self.assertEqual([x["step"] for x in w.metrics(self.path("long"))], list(range(1, 16)))
 
+    def test_lines_of_others(self):
+        """A run that is resumed removes the rows of later steps, wherever they are, and no other
+        row; lines that are none of its own stay."""
+        job = JOB | {"checkpoint.every": 5, "run.steps": 10, "log.sinks": "jsonl",
+                     "sink.jsonl.events": "on"}
+        self.train("foreign", job)
+        path = self.path("foreign", "metrics.jsonl")
+        rows = w.written(self.path("foreign"))
+        later = rows[9].replace('"step":10,', '"step":11,')
+        blank, notes = "\n", ["a note\n", '# {"step":99}\n', '{"step":"x"}\n', "\0\0\n", "[]\n"]
+        for before, kept in (
+                ([*rows[:2], blank, *rows[2:]], 11),                 # in the middle
+                ([blank, *notes, *rows], 16),                        # in front
+                ([*rows, blank, *notes], 16),                        # at the end
+                ([*rows, *notes, later, *rows[:1]], 15),             # before rows of later steps
+                ([*rows[:5], *notes, *rows[5:], later, blank, later], 15),
+                ([*rows, *notes, later.rstrip()], 15)):              # before a torn row
+            with self.subTest(before=before):
+                with open(path, "w", encoding="utf-8") as f:
+                    f.writelines(before)
+                said = self.train("foreign", job | {"run.steps": 11, "checkpoint.every": 0},
+                                  resume=True).stderr
+                after = w.written(self.path("foreign"))
+                self.assertEqual(after[:-1], before[:kept])
+                self.assertIn('{"step":11,', after[-1])
+                self.assertNotIn("missing", said)
+
     def test_event_files(self):
         before = time.time()
         job = JOB | {"checkpoint.every": 5, "data.valid": self.path("valid.bin"),

@@ -39,8 +39,8 @@ struct run_saver {
     char why[WHY];
 };
 
-weft_status run_saver_open(executor *e, const char *out, bool beside, uint32_t sharing,
-                           run_saver **saver)
+weft_status run_saver_open(executor *e, const char *out, const outlock *lock, bool beside,
+                           uint32_t sharing, run_saver **saver)
 {
     run_saver *s = mem_alloc(sizeof *s);
     *saver = s;
@@ -52,6 +52,7 @@ weft_status run_saver_open(executor *e, const char *out, bool beside, uint32_t s
                               .ranks = e->plan->spec->ranks,
                               .keep = (uint32_t)config_int(e->cfg, "checkpoint.keep"),
                               .out = out,
+                              .lock = lock,
                               .job_text = s->job_text,
                               .timeout = config_real(e->cfg, "checkpoint.timeout")};
     run_save_collect(e, &s->pieces);

@@ -11,6 +11,7 @@
 #define RUN_SAVE_SAVER_H
 
 #include "run/exec/executor.h"
+#include "run/state/outlock.h"
 
 typedef struct run_saver run_saver;
 
@@ -22,10 +23,11 @@ typedef struct run_save_news {
     double write_ms;   /* time that the rank took to write it, with the wait for the others */
 } run_save_news;
 
-/* Prepare saves of the executor's rank into `out`, both borrowed. `sharing`: ranks that share this
+/* Prepare saves of the executor's rank into `out`, which `lock` holds (NULL: nothing does); all
+ * borrowed. `sharing`: ranks that share this
  * rank's CPUs. [setup] */
-weft_status run_saver_open(executor *e, const char *out, bool beside, uint32_t sharing,
-                           run_saver **saver);
+weft_status run_saver_open(executor *e, const char *out, const outlock *lock, bool beside,
+                           uint32_t sharing, run_saver **saver);
 
 /* Save the state after `step`, which is later than that of the last save. An earlier save is waited
  * for, and if that failed, so does this one. [collective] */

@@ -89,6 +89,23 @@ static weft_status blame(save_writer *w, uint32_t culprit)
     return err_fail(WEFT_PEER, "rank %u could not save the checkpoint", culprit);
 }
 
+/* --- OUT --- */
+
+static weft_status check_out(const save_writer *w)
+{
+    return run_outlock_check(w->lock);
+}
+
+/* A file that could not be written because OUT was removed: that is the cause to report. */
+static weft_status find_cause(const save_writer *w, weft_status st)
+{
+    char why[2048];
+    if (st != WEFT_IO && st != WEFT_USAGE)
+        return st;
+    snprintf(why, sizeof why, "%s", err_text());
+    return check_out(w) == WEFT_OK ? err_fail(st, "%s", why) : WEFT_IO;
+}
+
 /* --- rank 0 --- */
 
 /* Collect what all ranks say of their shards; `mine` is the status of this one's. All are waited
@@ -118,7 +135,9 @@ static weft_status lead(save_writer *w, uint64_t step, const ckpt_piece *pieces,
     char temp[4096], final[4096], why[2048];
     ckpt_shard_sum *sums = mem_alloc(w->ranks * sizeof *sums);
     uint32_t culprit = 0;
-    weft_status st = ckpt_begin(w->out, step, temp, final);
+    weft_status st = check_out(w);
+    if (st == WEFT_OK)
+        st = find_cause(w, ckpt_begin_in(run_outlock_folder(w->lock), w->out, step, temp, final));
     const bool begun = st == WEFT_OK;
     snprintf(why, sizeof why, "%s", begun ? "" : err_text());
     weft_status told = tell(w, "save.begin", step, st, 0, NULL);
@@ -126,9 +145,12 @@ static weft_status lead(save_writer *w, uint64_t step, const ckpt_piece *pieces,
         const ckpt_halt halt = {go_on, w};
         st = told != WEFT_OK ? told
                              : ckpt_write_shard(temp, 0, w->ranks, pieces, n, &halt, &sums[0]);
-        st = hear_all(w, step, st, sums, &culprit);
+        st = hear_all(w, step, find_cause(w, st), sums, &culprit);
+        if (st == WEFT_OK) /* before what is there is removed */
+            st = check_out(w);
         if (st == WEFT_OK)
-            st = ckpt_commit(temp, final, step, w->job_text, sums, w->ranks, w->keep);
+            st =
+                find_cause(w, ckpt_commit(temp, final, step, w->job_text, sums, w->ranks, w->keep));
         else
             ckpt_abandon(temp);
         snprintf(why, sizeof why, "%s", st != WEFT_OK ? err_text() : "");
@@ -142,19 +164,21 @@ static weft_status lead(save_writer *w, uint64_t step, const ckpt_piece *pieces,
 
 static weft_status follow(save_writer *w, uint64_t step, const ckpt_piece *pieces, uint32_t n)
 {
-    char temp[4096], final[4096], key[64], why[2048];
+    char temp[4096], key[64], why[2048];
     const ckpt_halt halt = {go_on, w};
     ckpt_shard_sum sum = {0};
     note said;
     weft_status st = hear(w, "save.begin", 0, step, &said);
     if (st == WEFT_OK && said.status)
         st = blame(w, 0);
-    if (st == WEFT_OK)
-        st = ckpt_paths(w->out, step, temp, final);
-    else
+    if (st != WEFT_OK)
         return st;
-    if (st == WEFT_OK)
+    st = ckpt_join_in(run_outlock_folder(w->lock), w->out, step, temp);
+    if (st == WEFT_OK) {
         st = ckpt_write_shard(temp, w->rank, w->ranks, pieces, n, &halt, &sum);
+        ckpt_part(temp);
+    }
+    st = find_cause(w, st);
     snprintf(why, sizeof why, "%s", st != WEFT_OK ? err_text() : "");
     snprintf(key, sizeof key, "save.shard.%u", w->rank);
     weft_status told = tell(w, key, step, st, w->rank, &sum);

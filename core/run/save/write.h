@@ -15,11 +15,13 @@
 
 #include "ckpt/ckpt.h"
 #include "job/job.h"
+#include "run/state/outlock.h"
 
 typedef struct save_writer {
     job *job; /* NULL: one rank */
     uint32_t rank, ranks, keep;
     const char *out;      /* OUT */
+    const outlock *lock;  /* of OUT; NULL: none */
     const char *job_text; /* for the manifest */
     double timeout;       /* seconds that a rank waits for the others */
     atomic_bool give_up;  /* set by another thread: end soon, with a failure */
@@ -28,7 +30,8 @@ typedef struct save_writer {
 } save_writer;
 
 /* Write the checkpoint of `step`; `pieces` are those of this rank. On failure the temporary folder
- * is removed and earlier checkpoints stay. Each call has a later step than the one before.
+ * is removed and earlier checkpoints stay. Fails where OUT does not lead to the locked folder any
+ * more, and writes into no other one. Each call has a later step than the one before.
  * [collective] */
 weft_status run_save_write(save_writer *w, uint64_t step, const ckpt_piece *pieces, uint32_t n);
 

@@ -8,6 +8,7 @@
 #include "comm/comm.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +48,13 @@ static weft_status make_folders(const char *out)
             break;
     }
     struct stat st;
-    if (stat(path, &st) || !S_ISDIR(st.st_mode))
+    const bool found = stat(path, &st) == 0;
+    if (!found && lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
+        return err_fail(WEFT_USAGE,
+                        "run.out: %s is a link that leads to nothing: make the folder that it "
+                        "names, or remove the link",
+                        path);
+    if (!found || !S_ISDIR(st.st_mode))
         return err_fail(WEFT_USAGE, "run.out: %s exists and is not a folder", path);
     return WEFT_OK;
 }
@@ -61,6 +68,19 @@ static weft_status trim(const char *out, char path[4096])
         return err_fail(WEFT_USAGE, "run.out is longer than 4095 bytes");
     for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--)
         path[n - 1] = 0;
+    return WEFT_OK;
+}
+
+/* Where a link leads: the folder itself is used and renamed, and the link stays. */
+static weft_status follow_link(char path[4096])
+{
+    char real[PATH_MAX];
+    struct stat info;
+    if (lstat(path, &info) || !S_ISLNK(info.st_mode))
+        return WEFT_OK;
+    if (!realpath(path, real))
+        return err_fail_errno(WEFT_USAGE, "run.out: the link %s cannot be followed", path);
+    snprintf(path, 4096, "%s", real);
     return WEFT_OK;
 }
 
@@ -91,15 +111,16 @@ static weft_status move_away(const char *out, char old[4096])
 /* Rename the locked OUT to OUT.N, then create and lock a new OUT. */
 static weft_status begin_anew(const char *out, double patience, outlock *lock)
 {
-    char away[4096];
-    weft_status st = move_away(out, away);
+    char folder[4096], away[4096];
+    snprintf(folder, sizeof folder, "%s", out);
+    weft_status st = follow_link(folder);
+    if (st == WEFT_OK)
+        st = move_away(folder, away);
     if (st != WEFT_OK)
         return st;
     outlock old = *lock;
     *lock = (outlock){0};
-    st = run_outlock_moved(&old, away);
-    if (st == WEFT_OK)
-        st = make_folders(out);
+    st = make_folders(folder);
     if (st == WEFT_OK)
         st = run_outlock_take(out, patience, lock);
     run_outlock_release(&old, 0);
@@ -129,9 +150,14 @@ weft_status run_outdir_prepare(const char *out, bool anew, double patience, outl
 /* `out` has no checkpoint. The error also names the newest OUT.N, where an earlier run may be. */
 static weft_status nothing_to_resume(const char *out)
 {
-    char old[4096], newest[4096] = "";
+    char path[4096], old[4096 + 8], newest[4096 + 8] = "";
+    weft_status st = trim(out, path);
+    if (st == WEFT_OK)
+        st = follow_link(path);
+    if (st != WEFT_OK)
+        return st;
     for (uint32_t i = 1; i < 1000; i++) {
-        snprintf(old, sizeof old, "%s.%u", out, i);
+        snprintf(old, sizeof old, "%s.%u", path, i);
         if (access(old, F_OK) != 0)
             break;
         snprintf(newest, sizeof newest, "%s", old);

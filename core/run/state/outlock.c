@@ -45,31 +45,94 @@ static void nap(void)
     nanosleep(&(struct timespec){0, AGAIN_MS * 1000000L}, NULL);
 }
 
-weft_status run_outlock_moved(outlock *l, const char *out)
+static void close_files(outlock *l)
 {
-    if ((size_t)snprintf(l->path, sizeof l->path, "%s/.lock", out) >= sizeof l->path)
-        return err_fail(WEFT_USAGE, "run.out is longer than %zu bytes", sizeof l->path - 7);
-    return WEFT_OK;
+    if (l->fd > 0)
+        close(l->fd);
+    if (l->folder > 0)
+        close(l->folder);
+    l->fd = l->folder = 0;
 }
 
 static weft_status open_file(const char *out, bool make, outlock *l)
 {
-    weft_status st = run_outlock_moved(l, out);
-    if (st != WEFT_OK)
-        return st;
-    l->fd =
-        open(l->path, O_RDWR | (make ? O_CREAT : 0) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
-    if (l->fd < 0)
-        st = err_fail_errno(WEFT_USAGE, "run.out: the lock file %s cannot be opened", l->path);
+    if ((size_t)snprintf(l->out, sizeof l->out, "%s", out) >= sizeof l->out)
+        return err_fail(WEFT_USAGE, "run.out is longer than %zu bytes", sizeof l->out - 1);
+    l->folder = open(out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    l->fd = l->folder < 0
+                ? -1
+                : openat(l->folder, ".lock",
+                         O_RDWR | (make ? O_CREAT : 0) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+    if (l->fd >= 0)
+        return WEFT_OK;
+    weft_status st =
+        err_fail_errno(WEFT_USAGE, "run.out: the lock file %s/.lock cannot be opened", out);
+    close_files(l);
     return st;
 }
 
-/* Whether the path is still that of the open file. A job that ended has removed the file, and a job
- * that started anew has renamed the folder. */
-static bool still_there(const outlock *l)
+/* Whether the name leads to another file than the open one, or to none. An error that says neither
+ * does not count. */
+static bool is_another(int fd, int folder, const char *name)
 {
     struct stat a, b;
-    return !fstat(l->fd, &a) && !stat(l->path, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    if (fstat(fd, &a))
+        return false;
+    if (fstatat(folder, name, &b, 0))
+        return errno == ENOENT || errno == ENOTDIR;
+    return a.st_dev != b.st_dev || a.st_ino != b.st_ino;
+}
+
+/* Whether OUT and its lock file are still the open ones. A job that ended has removed the file, and
+ * a job that started anew has renamed the folder. */
+static bool still_there(const outlock *l)
+{
+    return !is_another(l->folder, AT_FDCWD, l->out) && !is_another(l->fd, l->folder, ".lock");
+}
+
+/* " (it is now PATH)", as far as this system tells. */
+static void where_now(const outlock *l, char out[4200])
+{
+    char link[64], path[4096];
+    struct stat info;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", l->folder);
+    const ssize_t n = readlink(link, path, sizeof path - 1);
+    path[n > 0 ? n : 0] = 0;
+    if (*path == '/' && !is_another(l->folder, AT_FDCWD, path))
+        snprintf(out, 4200, " (it is now %s)", path);
+    else
+        snprintf(out, 4200, "%s",
+                 !fstat(l->folder, &info) && !info.st_nlink ? " (it was removed)" : "");
+}
+
+int run_outlock_folder(const outlock *l)
+{
+    return l && l->fd > 0 ? l->folder : -1;
+}
+
+bool run_outlock_leads(const outlock *l)
+{
+    return run_outlock_folder(l) < 0 || !is_another(l->folder, AT_FDCWD, l->out);
+}
+
+weft_status run_outlock_check(const outlock *l)
+{
+    char now[4200];
+    if (!run_outlock_leads(l)) {
+        where_now(l, now);
+        return err_fail(WEFT_IO,
+                        "run.out is not there any more: %s was moved or removed while the job "
+                        "ran%s; nothing more is written there. Continue with --resume=auto where "
+                        "its checkpoints are",
+                        l->out, now);
+    }
+    if (l && l->fd > 0 && is_another(l->fd, l->folder, ".lock"))
+        return err_fail(WEFT_IO,
+                        "run.out is not there any more: the lock file %s/.lock was removed while "
+                        "the job ran, so that another job may write there; nothing more is "
+                        "written there. Continue with --resume=auto if it has checkpoints",
+                        l->out);
+    return WEFT_OK;
 }
 
 /* The text of the holder. The contents are untrusted: only printable ASCII is shown. */
@@ -103,14 +166,14 @@ static weft_status attempt(const char *out, outlock *l, char holder[HOLDER])
         st = held_by_other(errno) ? WEFT_BUSY
              : no_locks_here(errno)
                  ? warn_no_locks(out)
-                 : err_fail_errno(WEFT_IO, "run.out: %s cannot be locked", l->path);
+                 : err_fail_errno(WEFT_IO, "run.out: %s/.lock cannot be locked", l->out);
         if (st == WEFT_BUSY)
             read_holder(l->fd, holder);
     } else if (!still_there(l)) {
         st = WEFT_BUSY;
     }
     if (st != WEFT_OK)
-        close(l->fd);
+        close_files(l);
     return st;
 }
 
@@ -152,10 +215,10 @@ weft_status run_outlock_admit(outlock *l)
                      (long)getpid(), host, since, l->token);
     /* synced: other machines are to see it now */
     if (ftruncate(l->fd, 0) || pwrite(l->fd, text, (size_t)n, 0) != n || fsync(l->fd))
-        return err_fail_errno(WEFT_IO, "run.out: %s cannot be written", l->path);
+        return err_fail_errno(WEFT_IO, "run.out: %s/.lock cannot be written", l->out);
     if (set_lock(l->fd, F_RDLCK, 1, 1) && !no_locks_here(errno))
-        return err_fail_errno(WEFT_IO, "run.out: %s cannot be shared with the other ranks",
-                              l->path);
+        return err_fail_errno(WEFT_IO, "run.out: %s/.lock cannot be shared with the other ranks",
+                              l->out);
     return WEFT_OK;
 }
 
@@ -170,21 +233,20 @@ static bool has_token(int fd, uint64_t token)
     return second && sscanf(second + 1, "%16" SCNx64, &found) == 1 && found == token;
 }
 
-/* The folder is opened first, since that makes NFS ask the server which files it has. */
+/* The folder is opened anew, since that makes NFS ask the server which files it has. */
 static weft_status find_token(const char *out, uint64_t token, outlock *l)
 {
-    const int folder = open(out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder >= 0)
-        close(folder);
+    char path[4096 + 8];
     weft_status st = open_file(out, false, l);
-    if (st != WEFT_OK && access(l->path, F_OK) == 0)
+    snprintf(path, sizeof path, "%s/.lock", out);
+    if (st != WEFT_OK && access(path, F_OK) == 0)
         return st;
     err_clear();
     if (st != WEFT_OK)
         return WEFT_BUSY;
     if (has_token(l->fd, token))
         return WEFT_OK;
-    close(l->fd);
+    close_files(l);
     return WEFT_BUSY;
 }
 
@@ -204,8 +266,8 @@ weft_status run_outlock_join(const char *out, uint64_t token, double patience, j
     if (st != WEFT_OK)
         return st;
     if (set_lock(l.fd, F_RDLCK, 1, 1) && !no_locks_here(errno)) {
-        st = err_fail_errno(WEFT_IO, "run.out: %s cannot be locked", l.path);
-        close(l.fd);
+        st = err_fail_errno(WEFT_IO, "run.out: %s/.lock cannot be locked", l.out);
+        close_files(&l);
         return st;
     }
     *out_lock = l;
@@ -222,8 +284,8 @@ void run_outlock_release(outlock *l, double patience)
         nap();
         rc = set_lock(l->fd, F_WRLCK, 0, 2);
     }
-    if (!rc && still_there(l))
-        unlink(l->path);
-    close(l->fd);
+    if (!rc && !is_another(l->fd, l->folder, ".lock"))
+        unlinkat(l->folder, ".lock", 0);
+    close_files(l);
     *l = (outlock){0};
 }

@@ -12,7 +12,9 @@
  * A job that wants OUT locks both bytes, so it waits for the other ranks of a job whose rank 0
  * died. The file names the holder: host, process and time, and has a token of the run: a rank that
  * does not find the token there has another folder under the same name. It is removed at the end of
- * the job; the file of a killed job is harmless. Commands that only read (weft ckpt, sample,
+ * the job; the file of a killed job is harmless. The folder may be moved or removed while the job
+ * runs, and another one get its name: run_outlock_check() notices, and what is written below
+ * `folder` does not go into another one. Commands that only read (weft ckpt, sample,
  * flight) take no lock. Where the file system does not support locks, the job logs a warning and
  * continues. */
 #ifndef RUN_STATE_OUTLOCK_H
@@ -20,9 +22,12 @@
 
 #include "job/job.h"
 
+#include <stdbool.h>
+
 typedef struct outlock {
-    int fd; /* 0: none */
-    char path[4096];
+    int fd;         /* 0: none */
+    int folder;     /* OUT itself, wherever it is moved; 0: none */
+    char out[4096]; /* its name */
     bool first;     /* of rank 0, which removes the file at the end */
     uint64_t token; /* of rank 0: that it wrote into the file */
 } outlock;
@@ -41,8 +46,16 @@ weft_status run_outlock_admit(outlock *l);
 weft_status run_outlock_join(const char *out, uint64_t token, double patience, job *j,
                              outlock *out_lock);
 
-/* Rank 0 has renamed the folder: the lock file is now in `out`. [setup] */
-weft_status run_outlock_moved(outlock *l, const char *out);
+/* The open folder, or -1 if no lock is held; `l` may be NULL here and below. [any] */
+int run_outlock_folder(const outlock *l);
+
+/* Whether `out` still leads to the locked folder, and the lock file is in it: no rank removes the
+ * file while another one holds its lock. WEFT_IO says what was moved or removed. An error of the
+ * file system says neither. Does nothing if no lock is held. [any] */
+weft_status run_outlock_check(const outlock *l);
+
+/* The same without a record: whether `out` leads to the locked folder. [any] */
+bool run_outlock_leads(const outlock *l);
 
 /* Release the lock. Rank 0 removes the file if all other ranks have released theirs within
  * `patience` seconds. Does nothing if no lock is held. [setup] */

@@ -72,10 +72,17 @@ static void warn(const weft_host *host, const char *fmt, ...)
 
 /* --- opening --- */
 
-static uint64_t step_of(const char *line)
+/* The step of a whole line of `n` bytes. False: the line is none that this sink writes. */
+static bool step_of(const char *line, ssize_t n, uint64_t *step)
 {
-    const char *p = strstr(line, "\"step\":");
-    return p && strchr(p, '\n') ? strtoull(p + 7, NULL, 10) : UINT64_MAX;
+    static const char mark[] = "\"step\":";
+    const char *p = line[strspn(line, " \t")] == '{' ? strstr(line, mark) : NULL;
+    p = p ? p + strlen(mark) : "";
+    p += strspn(p, " \t");
+    if (line[n - 1] != '\n' || *p < '0' || *p > '9')
+        return false;
+    *step = strtoull(p, NULL, 10);
+    return true;
 }
 
 /* Lines without a version have version 1. */
@@ -98,8 +105,8 @@ static weft_status check_version(const weft_host *host, const char *name, const 
                       name, found, VERSION);
 }
 
-/* The bytes of the file up to the first line of a later step, or to one that cannot be read. *last
- * is the step of the last line that is kept. */
+/* The bytes of the file up to the first line of a later step, or to an incomplete last line. Lines
+ * that cannot be read are among them. *last is the step of the last line that can be read. */
 static weft_status find_end(const weft_host *host, FILE *f, const char *name, uint64_t after,
                             uint64_t *last, off_t *end)
 {
@@ -109,10 +116,13 @@ static weft_status find_end(const weft_host *host, FILE *f, const char *name, ui
     uint64_t step;
     weft_status st = WEFT_OK;
     *last = UINT64_MAX;
-    for (*end = 0; st == WEFT_OK && (n = getline(&line, &room, f)) > 0; *end += n, *last = step) {
-        if ((step = step_of(line)) > after)
+    for (*end = 0; st == WEFT_OK && (n = getline(&line, &room, f)) > 0; *end += n) {
+        const bool row = step_of(line, n, &step);
+        if ((row && step > after) || line[n - 1] != '\n')
             break;
-        st = check_version(host, name, line);
+        if (row)
+            st = check_version(host, name, line);
+        *last = row ? step : *last;
     }
     if (st == WEFT_OK && ferror(f))
         st = fail(host, WEFT_IO, "%s cannot be read: %s", name, strerror(errno));

@@ -32,6 +32,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -70,10 +71,11 @@ struct weft_sink {
     pthread_t thread;
     client clients[CLIENTS];
     pthread_mutex_t lock;
-    values now;      /* under the lock */
-    values shown;    /* the thread's copy */
-    char job[256];   /* as the value of a label */
-    char path[4096]; /* OUT/prometheus.address; "": not written */
+    values now;       /* under the lock */
+    values shown;     /* the thread's copy */
+    char job[256];    /* as the value of a label */
+    char path[4096];  /* OUT/prometheus.address; "": not written */
+    struct stat file; /* that it was when it was written */
 };
 
 /* --- an HTTP server of one page --- */
@@ -304,12 +306,21 @@ static void tell(weft_sink *s, const char *out, const char *bound)
     if (n < 0 || n >= (int)sizeof s->path)
         *s->path = 0;
     FILE *f = fopen(s->path, "we");
-    const int bad = !f || fprintf(f, "%s\n", bound) < 0;
+    const int bad = !f || fstat(fileno(f), &s->file) || fprintf(f, "%s\n", bound) < 0;
     if ((f && fclose(f)) || bad) {
         snprintf(line, sizeof line, "OUT/prometheus.address cannot be written: %s",
                  strerror(errno));
         (host->log)(host->ctx, WEFT_LOG_WARN, line);
     }
+}
+
+/* Nobody listens at the address any more. OUT may lead to the folder of another job by now. */
+static void remove_address(const weft_sink *s)
+{
+    struct stat there;
+    if (*s->path && !stat(s->path, &there) && there.st_dev == s->file.st_dev &&
+        there.st_ino == s->file.st_ino)
+        unlink(s->path);
 }
 
 static void prometheus_close(weft_sink *s)
@@ -322,8 +333,7 @@ static void prometheus_close(weft_sink *s)
         pthread_join(s->thread, NULL);
         close(s->fd);
     }
-    if (*s->path)
-        unlink(s->path); /* nobody listens there any more */
+    remove_address(s);
     for (int i = 0; i < CLIENTS; i++)
         drop(&s->clients[i]);
     pthread_mutex_destroy(&s->lock);

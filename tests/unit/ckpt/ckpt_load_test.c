@@ -224,7 +224,7 @@ static void damaged_ones_are_set_aside(void **state)
         size_t n = get_file(shard_of(3, 0, 1), before, sizeof before);
         assert_int_equal(truncate(file_of(3, "manifest.json"), 70 + turn), 0);
         check_newest(2);
-        assert_int_equal(ckpt_set_aside(work, 2), WEFT_OK);
+        assert_int_equal(ckpt_set_aside(-1, work, 2), WEFT_OK);
         snprintf(path, sizeof path,
                  turn ? "%s/checkpoints/step-00000003.damaged.%d"
                       : "%s/checkpoints/step-00000003.damaged",
@@ -238,7 +238,7 @@ static void damaged_ones_are_set_aside(void **state)
         check_newest(3);
         assert_int_equal(count_entries("step-"), 2 + turn + 1);
     }
-    assert_int_equal(ckpt_set_aside(work, 3), WEFT_OK); /* nothing to do */
+    assert_int_equal(ckpt_set_aside(-1, work, 3), WEFT_OK); /* nothing to do */
     assert_int_equal(count_entries("step-"), 5);
 }
 

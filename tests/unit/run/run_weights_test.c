@@ -202,7 +202,7 @@ static void save_one(void)
     assert_int_equal(config_load_text("", "test", &cfg), WEFT_OK);
     l.e.cfg = cfg;
     run_saver *saver = NULL;
-    if (run_saver_open(&l.e, work, false, 1, &saver) != WEFT_OK ||
+    if (run_saver_open(&l.e, work, NULL, false, 1, &saver) != WEFT_OK ||
         run_saver_begin(saver, 1) != WEFT_OK)
         fail_msg("%s", err_text());
     run_saver_close(saver);

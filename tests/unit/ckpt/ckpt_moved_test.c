@@ -1,0 +1,67 @@
+/* Does a save stay in its folder when that is renamed, and another one gets its name? */
+#define _GNU_SOURCE
+#include "ckpt_model.h"
+
+/* A file of another job, in a folder of `run` that a save would sweep, remove or write into. */
+static const char *stranger(const char *run, const char *folder)
+{
+    static char path[256];
+    snprintf(path, sizeof path, "%s/checkpoints/%s/precious", run, folder);
+    return path;
+}
+
+/* OUT is renamed while a save is under way, and the folder of another job gets its name. */
+static void a_save_stays_in_its_folder(void **state)
+{
+    (void)state;
+    static const char *const theirs[] = {"", "step-00000001", ".step-00000005.tmp",
+                                         ".step-00000006.tmp", ".step-00000007.tmp"};
+    char run[128], other[128], moved[128], path[256], temp[4096], final[4096];
+    ckpt_shard_sum sum;
+    ckpt *c;
+    empty_work();
+    snprintf(run, sizeof run, "%s/run", work);
+    snprintf(other, sizeof other, "%s/other", work);
+    snprintf(moved, sizeof moved, "%s/moved", work);
+    assert_int_equal(mkdir(run, 0777) | mkdir(other, 0777), 0);
+    for (size_t i = 0; i < sizeof theirs / sizeof *theirs; i++) {
+        snprintf(path, sizeof path, "%s/checkpoints/%s", other, theirs[i]);
+        assert_int_equal(mkdir(path, 0777), 0);
+        put_file(stranger(other, theirs[i]), "x", 1);
+    }
+    const int out = open(run, O_RDONLY | O_DIRECTORY);
+    assert_true(out >= 0);
+
+    assert_int_equal(ckpt_begin_in(out, run, 5, temp, final), WEFT_OK);
+    assert_int_equal(rename(run, moved) | rename(other, run), 0);
+    assert_int_equal(ckpt_write_shard(temp, 0, 1, NULL, 0, NULL, &sum), WEFT_OK);
+    assert_int_equal(ckpt_commit(temp, final, 5, "", &sum, 1, 1), WEFT_OK);
+    assert_int_equal(ckpt_begin_in(out, run, 6, temp, final), WEFT_OK);
+    ckpt_abandon(temp);
+    snprintf(path, sizeof path, "%s/checkpoints/.step-00000007.tmp", moved);
+    assert_int_equal(mkdir(path, 0777), 0); /* by rank 0 */
+    assert_int_equal(ckpt_join_in(out, run, 7, temp), WEFT_OK);
+    assert_int_equal(ckpt_write_shard(temp, 1, 2, NULL, 0, NULL, &sum), WEFT_OK);
+    ckpt_part(temp);
+    close(out);
+
+    for (size_t i = 0; i < sizeof theirs / sizeof *theirs; i++) {
+        assert_int_equal(access(stranger(run, theirs[i]), F_OK), 0);
+        snprintf(path, sizeof path, "%s/checkpoints/%s/shard-00001-of-00002.safetensors", run,
+                 theirs[i]);
+        assert_int_equal(access(path, F_OK), -1);
+    }
+    snprintf(path, sizeof path,
+             "%s/checkpoints/.step-00000007.tmp/shard-00001-of-00002.safetensors", moved);
+    assert_int_equal(access(path, F_OK), 0);
+    snprintf(path, sizeof path, "%s/checkpoints/step-00000005", moved);
+    assert_int_equal(ckpt_open(path, &c), WEFT_OK);
+    ckpt_close(c);
+    assert_int_equal(access(final, F_OK), -1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_save_stays_in_its_folder)};
+    return cmocka_run_group_tests(tests, make_work, remove_work);
+}
