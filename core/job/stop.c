@@ -67,16 +67,24 @@ void job_stop_wake(int fd)
     atomic_store(&wake, fd);
 }
 
+/* nohup and shells start a program with signals ignored that it is not to end by */
+static bool stays_ignored(int number)
+{
+    struct sigaction now;
+    return (number == SIGHUP || number == SIGXCPU) && !sigaction(number, NULL, &now) &&
+           now.sa_handler == SIG_IGN;
+}
+
 void job_stop_catch(bool launched)
 {
-    static const int numbers[] = {SIGTERM, SIGUSR1, SIGINT};
     struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigemptyset(&act.sa_mask);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        sigaddset(&act.sa_mask, numbers[i]);
+    sigaddset(&act.sa_mask, SIGINT);
+    job_agreement_add_signals(&act.sa_mask);
     atomic_store(&has_launcher, launched);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        sigaction(numbers[i], &act, NULL);
+    for (int number = 1; number < NSIG; number++)
+        if (sigismember(&act.sa_mask, number) == 1 && !stays_ignored(number))
+            sigaction(number, &act, NULL);
     pthread_sigmask(SIG_UNBLOCK, &act.sa_mask, NULL);
 }
 
@@ -104,7 +112,13 @@ int job_stop_declared(void)
 
 const char *job_stop_name(int number)
 {
-    return number == SIGTERM ? "SIGTERM" : number == SIGUSR1 ? "SIGUSR1" : "a signal";
+    switch (number) {
+    case SIGTERM: return "SIGTERM";
+    case SIGUSR1: return "SIGUSR1";
+    case SIGHUP: return "SIGHUP";
+    case SIGXCPU: return "SIGXCPU";
+    default: return "a signal";
+    }
 }
 
 /* --- acting on events --- */

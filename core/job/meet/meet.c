@@ -134,7 +134,7 @@ static weft_status welcome(const job_meet *m, uint64_t until)
     if (f.type == WIRE_ATTEMPT)
         return other_attempt(f.arg);
     if (f.type == WIRE_LAST)
-        return stop_too(j, f.arg == SIGUSR1 ? SIGUSR1 : SIGTERM);
+        return stop_too(j, job_agreement_signal((int)f.arg));
     if (f.type != WIRE_REFUSED)
         return err_fail(WEFT_DATA, "rank 0 answered the hello of rank %u with a frame of type %u",
                         j->who.rank, f.type);
