@@ -134,7 +134,7 @@ static void end_waits(job *j, int number)
              "again in the same way",
              job_stop_name(number));
     atomic_store(&declared, number ? number : SIGTERM);
-    j->halt.since = clock_ms();
+    j->halt.since = awake_ms();
     job_record_failure(j, text);
 }
 
@@ -148,7 +148,7 @@ void job_stop_act(job *j, const job_event *e)
 
 void job_stop_end_overdue(const job *j)
 {
-    if (!j->halt.since || j->leaving || clock_ms() - j->halt.since <= STOP_GRACE_MS)
+    if (!j->halt.since || j->leaving || awake_ms() - j->halt.since <= STOP_GRACE_MS)
         return;
     log_line(WEFT_LOG_WARN, "%s", j->failure);
     _exit(STOP_STATUS);
@@ -159,7 +159,7 @@ void job_stop_end_overdue(const job *j)
 static weft_status wait_settled(job *j, uint64_t step, int *number)
 {
     weft_status st = WEFT_OK;
-    uint64_t until = clock_ms() + j->silence_ms + AGREE_MS, last;
+    uint64_t until = awake_ms() + j->silence_ms + AGREE_MS, last;
     pthread_mutex_lock(&j->lock);
     while (!(last = atomic_load(&j->halt.last)) && !atomic_load(&j->failed) &&
            job_wait_moved(j, until))

@@ -30,7 +30,7 @@ typedef struct job_agreement {
     int number;             /* the signal that asked */
     bool asked;             /* the signal that this process got was passed on */
     bool held, settled;     /* held: the agreement has begun; settled: the last step is known */
-    uint64_t since;         /* clock_ms() when all waits were ended; 0: they were not */
+    uint64_t since;         /* awake_ms() when all waits were ended; 0: they were not */
 } job_agreement;
 
 /* This process got signal `number` (0: none). Rank 0 begins, another rank gets ASK_STOP. */
