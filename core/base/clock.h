@@ -1,10 +1,10 @@
 /* base/clock.h: time that never steps back, the processor's counter, and the wait of a spin loop.
  *
- * Deadlines and durations use clock_ns() and clock_ms(); wall-clock time is for printing alone.
- * clock_ticks() is for code that reads the time for every message: it costs about a third of
- * clock_ns(). Its unit is the processor's, so a reader takes clock_ticks() and clock_ns() at two
- * moments and converts with the ratio. All processor-specific code of core/ outside the vector
- * kernels is in this file; any other processor takes the portable path. */
+ * Durations use clock_ns() and clock_ms(), deadlines base/time/awake.h; wall-clock time is for
+ * printing alone. clock_ticks() is for code that reads the time for every message: it costs about a
+ * third of clock_ns(). Its unit is the processor's, so a reader takes clock_ticks() and clock_ns()
+ * at two moments and converts with the ratio. All processor-specific code of core/ outside the
+ * vector kernels is in this file; any other processor takes the portable path. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 

@@ -1,14 +1,20 @@
 /* base/log.c: see log.h. */
 #include "base/log.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#define MOMENT_MS 200 /* much less than any deadline */
+
 static int max_level = WEFT_LOG_INFO;
 static int own_rank = -1;
+static atomic_uint lost; /* lines that were dropped since the last one that was written */
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
 void log_setup(int level, int rank)
@@ -46,6 +52,43 @@ void log_plain(char *text)
     }
 }
 
+bool log_has_room(int ms)
+{
+    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+    int n;
+    while ((n = poll(&p, 1, ms)) < 0 && errno == EINTR)
+        continue;
+    return n != 0; /* after an error of poll() write() has its own */
+}
+
+static void put(const char *line, size_t bytes)
+{
+    for (size_t at = 0; at < bytes;) {
+        ssize_t w = write(STDERR_FILENO, line + at, bytes - at);
+        if (w <= 0)
+            break; /* standard error is closed: the failure cannot be reported */
+        at += (size_t)w;
+    }
+}
+
+/* Is there room for another line? A reader that is only slow gets a moment, once. */
+static bool may_write(void)
+{
+    char text[128];
+    if (!log_has_room(atomic_load(&lost) ? 0 : MOMENT_MS)) {
+        atomic_fetch_add(&lost, 1);
+        return false;
+    }
+    const unsigned before = atomic_exchange(&lost, 0);
+    if (!before)
+        return true;
+    put(text, (size_t)snprintf(text, sizeof text,
+                               "weft warn: %u lines of the log are lost, since nobody read "
+                               "standard error\n",
+                               before));
+    return log_has_room(0);
+}
+
 void log_line(int level, const char *fmt, ...)
 {
     if (level > max_level || level < 0)
@@ -63,10 +106,6 @@ void log_line(int level, const char *fmt, ...)
     if (len > sizeof line - 2)
         len = sizeof line - 2;
     line[len++] = '\n';
-    for (size_t at = 0; at < len;) {
-        ssize_t w = write(STDERR_FILENO, line + at, len - at);
-        if (w <= 0)
-            break; /* standard error is closed: the failure cannot be reported */
-        at += (size_t)w;
-    }
+    if (level == WEFT_LOG_ERROR || may_write())
+        put(line, len);
 }

@@ -5,6 +5,8 @@
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 
+#include <stdbool.h>
+
 #include <weft/plugin.h>
 
 /* Lines above `level` are dropped; `rank` < 0 leaves the rank out. Before the first thread. */
@@ -12,8 +14,13 @@ void log_setup(int level, int rank);
 int log_level(void);
 int log_rank(void);
 
-/* "weft[ rank R] error: text". [any] */
+/* "weft[ rank R] error: text". A line other than an error is dropped where nobody reads standard
+ * error (log_has_room()); the next one says how many are lost. [any] */
 void log_line(int level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Can a line be written to standard error now, or within `ms`? False: it is a pipe that is full, or
+ * a terminal that is held (Ctrl-S), and a write would wait until somebody reads. [any] */
+bool log_has_room(int ms);
 
 /* Replace control characters other than newlines and tabs by '?': names of files and texts of
  * others go to terminals. Bytes from 128 on stay, since they are UTF-8; but not the control

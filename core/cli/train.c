@@ -240,10 +240,11 @@ const command cli_cmd_train = {
     "             number that the job allows, at least M\n"
     "  --doctor   train nothing: what weft doctor says, of every rank's machine, and what differs\n"
     "             between them; --json for programs\n\n"
-    "SIGTERM or SIGUSR1, to any rank or to the launcher: all ranks finish the same step, save a\n"
-    "checkpoint (if checkpoint.every is not 0), and end with status 75. More of them change\n"
-    "nothing. SIGINT ends the job after the step, without a checkpoint; after any of these\n"
-    "signals it ends the job at once.\n\n"
+    "SIGTERM, SIGUSR1, SIGHUP or SIGXCPU, to any rank or to the launcher: all ranks finish the\n"
+    "same step, save a checkpoint (if checkpoint.every is not 0), and end with status 75. More of\n"
+    "them change nothing, nor does SIGHUP under nohup. SIGINT ends the job after the step, "
+    "without\n"
+    "a checkpoint; after any of these signals it ends the job at once.\n\n"
     "Exit status: 0 done, 1 the run failed, 2 the request was wrong, 75 stopped on request and\n"
     "nothing is lost (start it again with --resume=auto), 77 not possible here.",
     run, NULL};

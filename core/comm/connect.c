@@ -11,9 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/err.h"
 #include "base/number/check.h"
+#include "base/time/awake.h"
 #include "comm/fd_passing.h"
 #include "host/call.h"
 
@@ -278,7 +278,7 @@ static weft_status get_infos(comm_link *l, link_info **infos, uint32_t meeting,
             uint32_t rank = c->ranks[k];
             if (k == c->me || infos[rank] || !uses_peer(l, c, k))
                 continue;
-            uint64_t now = clock_ns();
+            uint64_t now = awake_ns();
             double seconds = deadline_ns > now ? (double)(deadline_ns - now) * 1e-9 : 0;
             weft_status st = get_info(l, rank, meeting, seconds, &infos[rank]);
             if (st != WEFT_OK) {
@@ -347,7 +347,7 @@ static weft_status await_ready(comm_link *l, uint64_t deadline_ns)
             return st;
         if (job_failure(l->world->job) != WEFT_OK)
             return WEFT_PEER;
-        if (clock_ns() > deadline_ns) {
+        if (awake_ns() > deadline_ns) {
             char why[512];
             snprintf(why, sizeof why, "%s", err_text());
             return err_fail(WEFT_PEER,
@@ -411,7 +411,7 @@ static weft_status attach_arenas(comm_link *l, const comm_fd_passing_socket *box
             continue;
         if (job_failure(l->world->job) != WEFT_OK)
             return WEFT_PEER;
-        if (clock_ns() > deadline_ns)
+        if (awake_ns() > deadline_ns)
             return err_fail(WEFT_PEER,
                             "link %s: %u arenas of devices have not come in time, one of "
                             "rank %u",
@@ -444,7 +444,7 @@ static void give_back(comm_link *l)
 
 static weft_status connect_link(comm_link *l, uint32_t meeting, double seconds)
 {
-    uint64_t deadline = clock_ns() + (uint64_t)(seconds * 1e9);
+    uint64_t deadline = awake_ns() + (uint64_t)(seconds * 1e9);
     uint32_t ranks = l->world->who.ranks;
     comm_fd_passing_socket box = {.fd = -1};
     comm_link_prepare(l);

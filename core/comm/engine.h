@@ -135,7 +135,7 @@ struct comm_link {
     uint32_t actives;
     const void **from; /* addresses for the widest step */
     void **to;
-    uint64_t no_yield_ns; /* of base/yield.h, for its waits */
+    uint64_t no_yield_ns; /* of base/time/yield.h, for its waits */
 
     pthread_t progress_thread;
     int has_mover;

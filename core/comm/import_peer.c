@@ -20,8 +20,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/clock.h"
 #include "base/err.h"
+#include "base/time/awake.h"
 #include "comm/engine.h"
 #include "comm/place.h"
 #include "host/call.h"
@@ -157,14 +157,14 @@ weft_status comm_import_peer_confirm(comm_op *op, uint32_t *peer)
 void comm_import_peer_free(comm_world *w)
 {
     const comm_staging *d = &w->arena.stage;
-    uint64_t until = clock_ns() + DRAIN_NS;
+    uint64_t until = awake_ns() + DRAIN_NS;
     int late = 0;
     for (uint32_t i = 0; i < w->links.n && w->sums.n; i++)
         for (uint32_t k = 0; k < w->links.at[i]->ops.n; k++) {
             const comm_op *op = w->links.at[i]->ops.at[k];
             while (op->attached && op->staged->done && !late &&
                    PLUGIN_POLL(d->table, event_query, op->staged->done, 0) == WEFT_BUSY) {
-                late = clock_ns() > until;
+                late = awake_ns() > until;
                 nanosleep(&(struct timespec){0, 100000}, NULL);
             }
         }

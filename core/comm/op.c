@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/number/check.h"
+#include "base/time/awake.h"
 #include "comm/engine.h"
 #include "host/call.h"
 
@@ -152,7 +153,7 @@ static void serve_others(const comm_link *l)
 static weft_status move_until(comm_op *op, double seconds)
 {
     comm_link *l = op->channel->link;
-    uint64_t deadline = seconds < 1e9 ? clock_ns() + (uint64_t)(seconds * 1e9) : UINT64_MAX;
+    uint64_t deadline = seconds < 1e9 ? awake_ns() + (uint64_t)(seconds * 1e9) : UINT64_MAX;
     comm_idle state = {0};
     while (!is_finished(op)) {
         int moved;
@@ -164,7 +165,7 @@ static weft_status move_until(comm_op *op, double seconds)
         }
         if (st == WEFT_OK)
             st = comm_link_idle(l, &state, 1, deadline);
-        if (st == WEFT_BUSY && clock_ns() >= deadline)
+        if (st == WEFT_BUSY && awake_ns() >= deadline)
             st = comm_op_timeout(op, seconds);
         if (st > WEFT_BUSY)
             return st;

@@ -6,15 +6,16 @@
  *
  * Without progress, the compute thread polls first, because most messages arrive soon; then it
  * sleeps in the link. Where ranks outnumber cores, it yields its core between polls, because the
- * rank that it waits for may need one (base/yield.h), and sleeps at once while that is costly. The
- * progress thread runs beside a computing thread and sleeps at once. */
+ * rank that it waits for may need one (base/time/yield.h), and sleeps at once while that is costly.
+ * The progress thread runs beside a computing thread and sleeps at once. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/yield.h"
+#include "base/time/awake.h"
+#include "base/time/yield.h"
 #include "comm/engine.h"
 #include "host/call.h"
 #include "host/watch.h"
@@ -26,7 +27,7 @@
 
 static void sleep_in_link(comm_link *l, int walking, uint64_t deadline_ns, weft_status *st)
 {
-    uint64_t now = clock_ns(), us = SLEEP_US;
+    uint64_t now = awake_ns(), us = SLEEP_US;
     for (uint32_t i = 0; i < l->actives; i++)
         if (l->active[i]->staged) /* a device cannot wake the thread */
             us = LOOK_US;

@@ -26,7 +26,7 @@ struct client {
     wire w;
     beats *beats;
     bool met;         /* rank 0 has welcomed us */
-    uint64_t asked;   /* clock_ms() when this rank, not met yet, was asked to stop; 0: it was not */
+    uint64_t asked;   /* awake_ms() when this rank, not met yet, was asked to stop; 0: it was not */
     uint64_t process; /* job_wire_hello */
 };
 
@@ -105,8 +105,8 @@ static void stop_unmet(job *j)
     const int number = job_stop_asked();
     if (!number || atomic_load(&j->failed))
         return;
-    c->asked = c->asked ? c->asked : clock_ms();
-    if (clock_ms() - c->asked >= STOP_GRACE_MS)
+    c->asked = c->asked ? c->asked : awake_ms();
+    if (awake_ms() - c->asked >= STOP_GRACE_MS)
         job_stop_act(j, &(job_event){.kind = JOB_EVENT_END_WAITS, .number = number});
 }
 
@@ -115,7 +115,7 @@ static void stop_unmet(job *j)
 static weft_status wait_for(job *j, int fd, short events, uint64_t until)
 {
     for (;;) {
-        uint64_t now = clock_ms();
+        uint64_t now = awake_ms();
         const uint64_t most = j->candidate.weight ? TICK_MS : WAIT_MS;
         int left = now >= until ? 0 : until - now < most ? (int)(until - now) : (int)most;
         struct pollfd p[2] = {{.fd = fd, .events = events},
@@ -131,7 +131,7 @@ static weft_status wait_for(job *j, int fd, short events, uint64_t until)
             return job_fail_here(j);
         if (n > 0 && p[0].revents)
             return WEFT_OK;
-        if (clock_ms() >= until)
+        if (awake_ms() >= until)
             return WEFT_BUSY;
     }
 }
@@ -248,7 +248,7 @@ static int sleep_ms(const job *j)
 
 static void turn(job *j, bool heard, bool launcher)
 {
-    awake_tick(&j->clock);
+    awake_look(&j->clock, clock_ms());
     if (heard)
         read_all(j);
     if (launcher)

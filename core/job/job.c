@@ -182,7 +182,7 @@ void job_free(job *j)
  */
 static uint64_t tell_missing(job *j, uint64_t began, uint64_t next)
 {
-    const uint64_t now = clock_ms();
+    const uint64_t now = awake_ms();
     if (!j->server || now < next)
         return next;
     char missing[512];
@@ -195,10 +195,10 @@ static uint64_t tell_missing(job *j, uint64_t began, uint64_t next)
 static weft_status wait_joined(job *j)
 {
     weft_status st = WEFT_OK;
-    const uint64_t began = clock_ms(), until = began + j->join_ms;
+    const uint64_t began = awake_ms(), until = began + j->join_ms;
     uint64_t next = began + (j->join_ms / 4 < MISSING_MS ? j->join_ms / 4 : MISSING_MS);
     pthread_mutex_lock(&j->lock);
-    while (!j->joined && !atomic_load(&j->failed) && clock_ms() < until) {
+    while (!j->joined && !atomic_load(&j->failed) && awake_ms() < until) {
         (void)job_wait_moved(j, next < until && j->server ? next : until);
         next = j->joined ? next : tell_missing(j, began, next);
     }
@@ -282,7 +282,7 @@ static weft_status ask(job *j, uint32_t type, const char *key, const void *value
         else
             job_client_ask(j, type, key, value, bytes, wait_ms);
     }
-    uint64_t until = clock_ms() + wait_ms + LATE_MS;
+    uint64_t until = awake_ms() + wait_ms + LATE_MS;
     if (j->who.ranks == 1 && !b->done)
         job_server_give_up(j);
     while (!b->done && !atomic_load(&j->failed) && job_wait_moved(j, until))
@@ -338,11 +338,11 @@ static weft_status gather_piece(job *j, const char *key, const gather_request *r
 weft_status job_gather(job *j, const char *key, const uint32_t *members, uint32_t n,
                        const void *mine, uint64_t bytes, void *all)
 {
-    const uint64_t most = job_store_piece(j->who.ranks, 1), until = clock_ms() + j->join_ms;
+    const uint64_t most = job_store_piece(j->who.ranks, 1), until = awake_ms() + j->join_ms;
     gather_request r = {.total = bytes, .n = members ? n : j->who.ranks, .member = members};
     uint64_t at = 0;
     do {
-        const uint64_t now = clock_ms();
+        const uint64_t now = awake_ms();
         r.bytes = bytes - at < most ? bytes - at : most;
         r.piece = r.bytes ? (const uint8_t *)mine + at : NULL;
         const weft_status st = gather_piece(j, key, &r, now < until ? until - now : 0,

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "base/err.h"
-#include "base/within.h"
+#include "base/time/within.h"
 #include "host/watch.h"
 #include "job/client.h"
 #include "job/launch/control.h"
@@ -39,7 +39,7 @@ void job_part(job *j)
  * them. */
 static void wait_told(job *j)
 {
-    uint64_t until = clock_ms() + TELL_MS;
+    uint64_t until = awake_ms() + TELL_MS;
     while (j->server && j->running && !j->joined && j->control_fd < 0 && !job_server_all_told(j) &&
            job_wait_moved(j, until))
         continue;
@@ -47,7 +47,7 @@ static void wait_told(job *j)
 
 static void wait_parted(job *j)
 {
-    uint64_t until = clock_ms() + 2000;
+    uint64_t until = awake_ms() + 2000;
     while (j->server && j->running && !j->parted && job_wait_moved(j, until))
         continue;
 }
@@ -68,10 +68,10 @@ static void leave_badly(job *j, weft_status st, const char *text)
         job_server_bye(j, 0, st, text);
     else if (j->client)
         job_client_bye(j, st, text);
-    uint64_t until = clock_ms() + 500;
+    uint64_t until = awake_ms() + 500;
     while (j->server && j->running && !atomic_load(&j->failed) && job_wait_moved(j, until))
         continue;
-    until = clock_ms() + 250;
+    until = awake_ms() + 250;
     while (j->running && !j->drained && job_wait_moved(j, until))
         continue;
 }
@@ -82,7 +82,7 @@ static bool leave_well(job *j)
         job_server_bye(j, 0, WEFT_OK, "");
     else
         job_client_bye(j, WEFT_OK, "");
-    uint64_t until = clock_ms() + (uint64_t)(LEAVE_SECONDS * 1000);
+    uint64_t until = awake_ms() + (uint64_t)(LEAVE_SECONDS * 1000);
     while (!j->all_left && !atomic_load(&j->failed) && job_wait_moved(j, until))
         continue;
     if (j->all_left)

@@ -26,7 +26,7 @@ void job_notify(job *j)
 
 bool job_wait_moved(job *j, uint64_t until)
 {
-    uint64_t now = clock_ms();
+    uint64_t now = awake_ms();
     if (now >= until)
         return false;
     uint64_t ns = clock_ns() + (until - now) * 1000000;
@@ -92,7 +92,7 @@ job_view job_view_now(job *j)
                       .all_left = j->all_left,
                       .stop_settled = j->halt.settled,
                       .begun = atomic_load(&j->halt.begun) != 0,
-                      .now = clock_ms()};
+                      .now = awake_ms()};
 }
 
 int job_read_launcher(job *j, job_control_record *out)

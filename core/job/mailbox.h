@@ -18,7 +18,7 @@ void job_wake(job *j);
 /* Wake the threads that wait for `moved` in calls of job.c. */
 void job_notify(job *j);
 
-/* Wait for `moved` until clock_ms() is `until`. False: timeout. */
+/* Wait for `moved` until awake_ms() is `until`. False: timeout. */
 bool job_wait_moved(job *j, uint64_t until);
 
 /* Deliver the answer to request `seq` of this rank; it is dropped if nobody waits for it. */

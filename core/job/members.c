@@ -164,7 +164,7 @@ static void request(job *j, uint32_t rank, uint32_t type, const char *key, const
 void job_server_ask(job *j, uint32_t type, const char *key, const void *value, uint64_t bytes,
                     uint64_t wait_ms)
 {
-    request(j, 0, type, key, value, bytes, clock_ms() + wait_ms);
+    request(j, 0, type, key, value, bytes, awake_ms() + wait_ms);
     job_wake(j); /* the request may have completed those of other ranks */
 }
 
@@ -224,7 +224,7 @@ static bool take_request(job *j, peer *p, const job_wire_frame *f)
         return false;
     p->asked = true;
     p->seq = f->seq;
-    request(j, p->rank, f->type, key, value, bytes, clock_ms() + f->arg);
+    request(j, p->rank, f->type, key, value, bytes, awake_ms() + f->arg);
     return true;
 }
 
@@ -287,7 +287,7 @@ static bool take_watch(job *j, const peer *p, const job_wire_frame *f)
     if (!silent)
         job_tree_rely(&m->guard);
     else
-        job_tree_return(&m->guard, j->clock.ms, job_wire_get64(f->body), j->silence_ms);
+        job_tree_return(&m->guard, j->clock.sum, job_wire_get64(f->body), j->silence_ms);
     if (silent && m->p && !m->bye)
         send_beat(j, m->p, BEAT_ASKS);
     return true;
@@ -343,7 +343,7 @@ void job_member_event(job *j, peer *p)
         }
     }
     if (job_tls_heard(p->w.tls) != before)
-        j->server->members[p->rank].guard.heard = j->clock.ms;
+        j->server->members[p->rank].guard.heard = j->clock.sum;
     job_peer_watch(j->server->epoll_fd, p);
 }
 
@@ -365,13 +365,13 @@ void job_member_lost(job *j, peer *p)
 static void check_silence(job *j, uint32_t rank)
 {
     const member *m = &j->server->members[rank];
-    if (m->p->w.fd >= 0 && job_tree_is_frozen(&m->guard, j->clock.ms, j->silence_ms))
+    if (m->p->w.fd >= 0 && job_tree_is_frozen(&m->guard, j->clock.sum, j->silence_ms))
         job_member_event(j, m->p); /* with many ranks its bytes may wait in the socket still */
-    if (m->p->w.fd < 0 || !job_tree_is_frozen(&m->guard, j->clock.ms, j->silence_ms))
+    if (m->p->w.fd < 0 || !job_tree_is_frozen(&m->guard, j->clock.sum, j->silence_ms))
         return;
     char text[96];
     snprintf(text, sizeof text, "is frozen: no sign of life for %.1f s",
-             (double)(j->clock.ms - m->guard.heard) / 1000);
+             (double)(j->clock.sum - m->guard.heard) / 1000);
     add_sign(j, rank, JOB_CAUSE_SURE, text);
 }
 
@@ -411,7 +411,7 @@ void job_members_judge(job *j)
 void job_members_tick(job *j)
 {
     server *s = j->server;
-    const uint64_t now = clock_ms();
+    const uint64_t now = awake_ms();
     const bool due = now - s->beat >= j->beat_ms;
     const bool later = now - s->later >= job_tree_interval(true, j->beat_ms, j->silence_ms);
     s->number += due;

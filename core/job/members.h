@@ -43,8 +43,8 @@ struct server {
     uint32_t *posted; /* ranks with frames to send, `posted_n` of them ... */
     uint32_t posted_n;
     uint32_t *other; /* ... and room for those that are left */
-    uint64_t ticked; /* clock_ms() of the last look at all members */
-    uint64_t beat;   /* clock_ms() of the last beat ... */
+    uint64_t ticked; /* awake_ms() of the last look at all members */
+    uint64_t beat;   /* awake_ms() of the last beat ... */
     uint64_t later;  /* ... and of that to ranks which others are going to watch */
     uint64_t number; /* of it */
 };

@@ -180,7 +180,7 @@ static void admit(job *j, int place, const job_wire_hello *h)
                   .joined = true,
                   .process = h->process,
                   .at = h->at,
-                  .guard.heard = j->clock.ms};
+                  .guard.heard = j->clock.sum};
     memcpy(m->host, h->host, sizeof m->host);
     s->hosts |= *m->host && strcmp(m->host, s->members[0].host) != 0;
     job_members_send(j, p, WIRE_WELCOME, 0, 0, j->meeting, sizeof j->meeting);
@@ -225,7 +225,7 @@ static int wait_ms(const server *s)
 static void tick(job *j)
 {
     server *s = j->server;
-    const uint64_t now = clock_ms();
+    const uint64_t now = awake_ms();
     job_door_turn(&s->door);
     if (now - s->ticked >= TICK_MS) {
         s->ticked = now;
@@ -266,7 +266,7 @@ static void *serve(void *arg)
     for (bool stop = false; !stop;) {
         int n = epoll_wait(j->server->epoll_fd, events, EVENTS, wait_ms(j->server));
         pthread_mutex_lock(&j->lock);
-        awake_tick(&j->clock);
+        awake_look(&j->clock, clock_ms());
         for (int i = 0; i < n; i++) {
             handle(j, events[i].data.ptr);
             check_met(j);
@@ -319,7 +319,7 @@ static void prepare(job *j, server *s)
 static weft_status wait_alone(void *ctx, int fd, uint64_t until)
 {
     job *j = ctx;
-    for (uint64_t now = clock_ms();; now = clock_ms()) {
+    for (uint64_t now = awake_ms();; now = awake_ms()) {
         struct pollfd p = {.fd = fd, .events = POLLIN};
         const int left = now >= until ? 0 : until - now < TICK_MS ? (int)(until - now) : TICK_MS;
         const int n = poll(&p, 1, left);
@@ -331,7 +331,7 @@ static weft_status wait_alone(void *ctx, int fd, uint64_t until)
             return job_fail_here(j);
         if (n > 0)
             return WEFT_OK;
-        if (clock_ms() >= until)
+        if (awake_ms() >= until)
             return WEFT_BUSY;
     }
 }
@@ -345,7 +345,7 @@ weft_status job_server_start(job *j)
         return WEFT_OK; /* only the table, used in the same process */
     }
     job_resolver r = {
-        .who = &j->who, .deadline = clock_ms() + j->join_ms, .wait = wait_alone, .ctx = j};
+        .who = &j->who, .deadline = awake_ms() + j->join_ms, .wait = wait_alone, .ctx = j};
     weft_status st = job_listen_open(&r, &s->door.listen_fd);
     if (st != WEFT_OK)
         return st;

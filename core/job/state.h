@@ -14,6 +14,7 @@
 #include <stdbool.h>
 
 #include "base/clock.h"
+#include "base/time/awake.h"
 #include "job/decide/agreement.h"
 #include "job/decide/cause.h"
 #include "job/job.h"
@@ -24,22 +25,6 @@
 #define TICK_MS 50
 #define JOB_TEXT 1200
 #define LEAVE_SECONDS 300.0
-
-/* Time during which this process was running. A gap in the thread's own loop (the machine was
- * suspended, the whole job was stopped, CPUs are scarce) counts as at most `most`, so a frozen
- * observer takes no other rank for frozen. Tick before reading what has arrived: then a sign of
- * life that waited in the socket while the observer did not run counts from now on. */
-typedef struct awake {
-    uint64_t last, ms, most;
-} awake;
-
-static inline uint64_t awake_tick(awake *a)
-{
-    uint64_t now = clock_ms(), gap = a->last ? now - a->last : 0;
-    a->ms += gap < a->most ? gap : a->most;
-    a->last = now;
-    return a->ms;
-}
 
 /* The answer to the one request of this rank. */
 typedef struct mailbox {
@@ -84,7 +69,11 @@ struct job {
     _Atomic int failed; /* set once, after the text */
     char failure[JOB_TEXT];
     job_cause candidate; /* candidate for the root cause */
-    awake clock;
+    /* Time during which the thread ran, in milliseconds. Unlike awake_ms() it also leaves out what
+     * the thread waited for a core, so a frozen observer takes no other rank for frozen. The thread
+     * looks before it reads what has arrived: then a sign of life that waited in the socket while
+     * the observer did not run counts from now on. */
+    awake_count clock;
 
     _Atomic uint64_t step, place;
     job_agreement halt;

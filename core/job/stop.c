@@ -67,16 +67,24 @@ void job_stop_wake(int fd)
     atomic_store(&wake, fd);
 }
 
+/* nohup and shells start a program with signals ignored that it is not to end by */
+static bool stays_ignored(int number)
+{
+    struct sigaction now;
+    return (number == SIGHUP || number == SIGXCPU) && !sigaction(number, NULL, &now) &&
+           now.sa_handler == SIG_IGN;
+}
+
 void job_stop_catch(bool launched)
 {
-    static const int numbers[] = {SIGTERM, SIGUSR1, SIGINT};
     struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigemptyset(&act.sa_mask);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        sigaddset(&act.sa_mask, numbers[i]);
+    sigaddset(&act.sa_mask, SIGINT);
+    job_agreement_add_signals(&act.sa_mask);
     atomic_store(&has_launcher, launched);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        sigaction(numbers[i], &act, NULL);
+    for (int number = 1; number < NSIG; number++)
+        if (sigismember(&act.sa_mask, number) == 1 && !stays_ignored(number))
+            sigaction(number, &act, NULL);
     pthread_sigmask(SIG_UNBLOCK, &act.sa_mask, NULL);
 }
 
@@ -104,7 +112,13 @@ int job_stop_declared(void)
 
 const char *job_stop_name(int number)
 {
-    return number == SIGTERM ? "SIGTERM" : number == SIGUSR1 ? "SIGUSR1" : "a signal";
+    switch (number) {
+    case SIGTERM: return "SIGTERM";
+    case SIGUSR1: return "SIGUSR1";
+    case SIGHUP: return "SIGHUP";
+    case SIGXCPU: return "SIGXCPU";
+    default: return "a signal";
+    }
 }
 
 /* --- acting on events --- */
@@ -120,7 +134,7 @@ static void end_waits(job *j, int number)
              "again in the same way",
              job_stop_name(number));
     atomic_store(&declared, number ? number : SIGTERM);
-    j->halt.since = clock_ms();
+    j->halt.since = awake_ms();
     job_record_failure(j, text);
 }
 
@@ -134,7 +148,7 @@ void job_stop_act(job *j, const job_event *e)
 
 void job_stop_end_overdue(const job *j)
 {
-    if (!j->halt.since || j->leaving || clock_ms() - j->halt.since <= STOP_GRACE_MS)
+    if (!j->halt.since || j->leaving || awake_ms() - j->halt.since <= STOP_GRACE_MS)
         return;
     log_line(WEFT_LOG_WARN, "%s", j->failure);
     _exit(STOP_STATUS);
@@ -145,7 +159,7 @@ void job_stop_end_overdue(const job *j)
 static weft_status wait_settled(job *j, uint64_t step, int *number)
 {
     weft_status st = WEFT_OK;
-    uint64_t until = clock_ms() + j->silence_ms + AGREE_MS, last;
+    uint64_t until = awake_ms() + j->silence_ms + AGREE_MS, last;
     pthread_mutex_lock(&j->lock);
     while (!(last = atomic_load(&j->halt.last)) && !atomic_load(&j->failed) &&
            job_wait_moved(j, until))

@@ -1,7 +1,9 @@
-/* job/stop.h: stop on request: SIGTERM or SIGUSR1 to any rank, or to the launcher.
+/* job/stop.h: stop on request: SIGTERM, SIGUSR1, SIGHUP or SIGXCPU to any rank, or to the launcher.
  *
- * Schedulers send these signals when a job's time is over. All ranks agree on a last step, finish
- * it, save a checkpoint and exit with STOP_STATUS; the job can be resumed from there.
+ * Schedulers send these signals when a job's time is over, the kernel when a terminal is closed
+ * (SIGHUP) or CPU time is used up (SIGXCPU). SIGHUP and SIGXCPU stay ignored in a process that
+ * starts with them ignored (nohup). All ranks agree on a last step, finish it, save a checkpoint
+ * and exit with STOP_STATUS; the job can be resumed from there.
  *
  * The threads of job.h make the agreement while training continues. The rank that got the signal
  * tells rank 0. Rank 0 asks every rank which step it has begun and to begin no later one meanwhile;
@@ -13,9 +15,9 @@
  * and at a timeout.
  *
  * The handler sets a flag and wakes the thread of the job; rank 0's looks every 50 ms. SIGINT ends
- * a rank after its step, without a checkpoint and with status 1. Another SIGTERM or SIGUSR1 repeats
- * the request, whenever it comes: schedulers signal more than once. SIGINT after any request ends
- * the process; for ranks of our launcher the launcher does this. */
+ * a rank after its step, without a checkpoint and with status 1. Another request changes nothing,
+ * whenever it comes: schedulers signal more than once. SIGINT after any request ends the process;
+ * for ranks of our launcher the launcher does this. */
 #ifndef JOB_STOP_H
 #define JOB_STOP_H
 
@@ -25,7 +27,7 @@
 #define STOP_STATUS 75     /* exit status: stopped on request, nothing is lost (EX_TEMPFAIL) */
 #define STOP_GRACE_MS 2000 /* a rank that must stop in set-up is ended after this time */
 
-/* Install the handlers of SIGTERM, SIGUSR1 and SIGINT and unblock these signals. `launched`: by our
+/* Install the handlers of SIGINT and of the signals above, and unblock them. `launched`: by our
  * launcher. [setup] */
 void job_stop_catch(bool launched);
 
@@ -38,7 +40,7 @@ void job_stop_at_once(bool on);
  * none. [any] */
 void job_stop_wake(int fd);
 
-/* The signal that asked this process to stop, SIGTERM or SIGUSR1; 0: none did. [any] */
+/* The signal that asked this process to stop; 0: none did. [any] */
 int job_stop_asked(void);
 
 /* Has SIGINT asked? [any] */

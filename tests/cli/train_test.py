@@ -1,4 +1,5 @@
 """weft train as a command: statuses, what it leaves behind, and a disk without room."""
+import fcntl
 import itertools
 import json
 import os
@@ -6,6 +7,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import time
 
 import started
 
@@ -21,6 +23,11 @@ class Train(started.Case):
 
     def metrics(self, run="run"):
         return [json.loads(line) for line in self.read(run, "metrics.jsonl").splitlines()]
+
+    def rows(self, run):
+        """Of the metrics of a run that goes on."""
+        path = self.path(run, "metrics.jsonl")
+        return self.read(run, "metrics.jsonl").count(b"\n") if os.path.exists(path) else 0
 
     def test_a_run_leaves_what_it_should(self):
         self.weft("train", "tiny.ini")
@@ -157,6 +164,35 @@ class Train(started.Case):
         step = self.metrics("run")[-1]["step"]
         self.assertIn(f"stopped by SIGTERM after step {step}, which is saved", said)
         self.assertIn(f"step-{step:08d}", self.names("run", "checkpoints"))
+
+    def test_nobody_reads_standard_error(self):
+        """A full pipe stops nobody, and lines are lost; what a reader gets later is whole."""
+        for ranks in (1, 2):
+            shutil.rmtree(self.path("run"), ignore_errors=True)
+            read, write = os.pipe()
+            fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 16384)
+            p = subprocess.Popen([started.WEFT, "train", "-n", str(ranks), "tiny.ini",
+                                  "run.steps=100000000", "log.progress=1", "checkpoint.every=0",
+                                  "train.eval_every=0", "train.microbatch=1",
+                                  "parallel.strategy=" + ("none", "dp")[ranks - 1]],
+                                 cwd=self.place, stdin=subprocess.DEVNULL, stderr=write,
+                                 stdout=subprocess.DEVNULL)
+            os.close(write)
+            try:
+                while self.rows("run") < 1000:
+                    self.assertIsNone(p.poll())
+                    time.sleep(0.05)
+                p.send_signal(signal.SIGTERM)
+                with open(read, encoding="utf-8") as f:
+                    said = f.read()
+                self.assertEqual(p.wait(), 1)
+            finally:
+                p.kill()
+            shown = [line for line in said.splitlines() if line.startswith("step ")]
+            self.assertLess(10, len(shown))
+            self.assertLess(len(shown), 600)
+            for line in shown:
+                self.assertRegex(line, "^step [0-9]+/100000000  loss .* ETA [0-9:]+$")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 
 A frozen rank (SIGSTOP) is found by the heartbeats that it no longer sends, within
 run.frozen_after; a stuck one, whose computing thread alone stands still, by the deadline of those
-that wait for it. Either is named, and the launcher kills it.
+that wait for it. Either is named, and the launcher kills it. A job that is stopped as a whole goes
+on afterwards.
 
 A thread is held by ptrace, as a debugger does; where that is not allowed the test is skipped."""
 import contextlib
@@ -25,6 +26,15 @@ TRIALS = int(os.environ.get("WEFT_TRIALS", "3"))
 LATE = 5  # and so much for the end of all ranks
 ENDLESS = w.ODD | {"run.steps": 100000000, "optim.lr": 1e-4}
 SEIZE, INTERRUPT, WALL = 0x4206, 0x4207, 0x40000000
+
+
+def is_stopped(pid):
+    return w.read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()[:1] == ["T"]
+
+
+def send_all(pids, number):
+    for pid in pids:
+        os.kill(pid, number)
 
 
 class Frozen(w.Bench):
@@ -96,14 +106,29 @@ class Frozen(w.Bench):
             run.until_step(w.metrics(run.out)[-1]["step"] + 2)
         self.assertIsNone(run.process.poll())
 
+    def check_goes_on(self, run, stop, go_on):
+        """All processes of the job stand still for longer than its deadlines; then it goes on."""
+        pids = [run.pid, *run.ranks().values()]
+        stop()
+        run.until(lambda: all(is_stopped(pid) for pid in pids), "a stop of all processes")
+        time.sleep(AFTER + 1)
+        go_on()
+        run.until_step(w.metrics(run.out)[-1]["step"] + 20)
+
     def test_job_in_the_background(self):
         """SIGTSTP stops all ranks, as a shell does; SIGCONT lets them go on."""
-        run = self.running("shm", 3, {"run.frozen_after": 2})  # that is for all of them
-        run.process.send_signal(signal.SIGTSTP)
-        time.sleep(3)
-        self.assertIsNone(run.process.poll(), run.said())
-        run.process.send_signal(signal.SIGCONT)
-        run.until_step(w.metrics(run.out)[-1]["step"] + 20)
+        run = self.running("shm", 3, {"run.frozen_after": AFTER, "run.deadline": AFTER})
+        self.check_goes_on(run, lambda: run.process.send_signal(signal.SIGTSTP),
+                           lambda: run.process.send_signal(signal.SIGCONT))
+
+    def test_all_processes_stopped(self):
+        """As scontrol suspend and the freezer do: no process has a say in it. Chance decides who
+        waits for whom at that moment, so it is done more than once."""
+        run = self.running("tcp", 3, {"run.frozen_after": AFTER, "run.deadline": AFTER})
+        for _ in range(3):
+            pids = [run.pid, *run.ranks().values()]
+            self.check_goes_on(run, lambda p=pids: send_all(p, signal.SIGSTOP),
+                               lambda p=pids: send_all(p, signal.SIGCONT))
 
     @contextlib.contextmanager
     def held(self, tid):

@@ -164,7 +164,7 @@ class Restart(w.Bench):
         port = w.free_port()
         ranks = [self.start_rank("stop", r, port, job={"run.steps": 100000}) for r in range(3)]
         self.until_metrics("stop", 5)
-        ranks[1].send_signal(signal.SIGTERM)
+        ranks[1].send_signal(signal.SIGHUP)
         for rank, process in enumerate(ranks):
             self.assertEqual(process.wait(w.TIMEOUT), 75, self.said("stop", rank))
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """train_stop.py WEFT: what happens when a job is asked to stop?
 
-SIGTERM or SIGUSR1 to one rank, to the launcher or to all: every rank ends with the same step, which
-is saved, and with status 75; resumed, the run has the bits of one that was never stopped. Before
+SIGTERM, SIGUSR1, SIGHUP or SIGXCPU to one rank, to the launcher or to all: every rank ends with the
+same step, which is saved, and with status 75; resumed, the run has the bits of one that was never
+stopped. Under nohup SIGHUP changes nothing. Before
 the first step nothing is lost and the status is 75 as well; with checkpoints off it is 1. Any
 number of these signals is one request; SIGINT after one ends the job at once."""
 import os
@@ -99,12 +100,12 @@ class Stop(w.Bench):
             self.same_run("whole", "cut", job["run.steps"])
 
     def test_two_ranks(self):
-        self.check_exact(2, "shm", ((to_one, signal.SIGTERM), (to_launcher, signal.SIGTERM),
+        self.check_exact(2, "shm", ((to_one, signal.SIGTERM), (to_launcher, signal.SIGHUP),
                                     (to_all, signal.SIGTERM)))
 
     def test_three_ranks(self):
-        self.check_exact(3, "tcp", ((to_all, signal.SIGUSR1), (to_one, signal.SIGUSR1),
-                                    (to_launcher, signal.SIGUSR1)))
+        self.check_exact(3, "tcp", ((to_all, signal.SIGUSR1), (to_one, signal.SIGHUP),
+                                    (to_launcher, signal.SIGXCPU)))
 
     def test_while_it_saves_and_evaluates(self):
         """After every step, so that most signals come then."""
@@ -114,7 +115,23 @@ class Stop(w.Bench):
                           "train.eval_batches": 4}, (1, 5, 9), 2)
 
     def test_one_rank(self):
-        self.check_exact(1, "auto", ((to_launcher, signal.SIGTERM), (to_launcher, signal.SIGUSR1)))
+        self.check_exact(1, "auto", ((to_launcher, signal.SIGTERM), (to_launcher, signal.SIGHUP)))
+
+    def test_nohup(self):
+        """A closed terminal (SIGHUP) does not concern a job that was started with it ignored."""
+        for ranks in (1, 2):
+            with self.subTest(ranks=ranks):
+                before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+                try:
+                    run = w.Running(self, f"run{ranks}", self.job(ENDLESS, ranks), ranks)
+                finally:
+                    signal.signal(signal.SIGHUP, before)
+                run.until_step(5)
+                to_all(run, signal.SIGHUP)
+                run.until_step(w.metrics(run.out)[-1]["step"] + 5)
+                run.process.send_signal(signal.SIGTERM)
+                self.assertEqual(run.wait(), STOPPED, run.said())
+                self.assertIn("stopped by SIGTERM after", run.said())
 
     def test_no_checkpoints(self):
         """checkpoint.every = 0: the same step everywhere, nothing saved, and that is said."""
@@ -256,13 +273,13 @@ class Stop(w.Bench):
         self.assertRegex(run.said(), "rank 2 is frozen|rank 2 was killed")
 
     def test_signals_after_the_first(self):
-        """Whenever they come, SIGTERM and SIGUSR1 repeat the request; SIGINT ends all ranks."""
+        """Whenever they come, further requests repeat the first; SIGINT ends all ranks."""
         job = self.job(ENDLESS | {"run.frozen_after": 3600}, 3)
         run = w.Running(self, "run", job, 3)
         run.until_step(5)
         os.kill(run.ranks()[1], signal.SIGSTOP)  # so that nothing can be agreed on
         for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP,
-                       signal.SIGTERM):
+                       signal.SIGXCPU, signal.SIGTERM):
             run.process.send_signal(number)
             time.sleep(0.3)
             self.assertIsNone(run.process.poll(), run.said())

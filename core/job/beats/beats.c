@@ -51,7 +51,7 @@ static void send_up(beats *b, wire *w)
 
 void job_beats_heard(beats *b)
 {
-    b->heard = b->j->clock.ms;
+    b->heard = b->j->clock.sum;
 }
 
 static void send_store(beats *b, uint32_t arg)
@@ -59,7 +59,7 @@ static void send_store(beats *b, uint32_t arg)
     uint8_t body[BEAT_UP_BYTES];
     job_beats_mark(b, body);
     job_wire_send(b->store, WIRE_BEAT, arg, 0, body, sizeof body);
-    b->asked = clock_ms();
+    b->asked = awake_ms();
 }
 
 bool job_beats_take(beats *b, const job_wire_frame *f)
@@ -84,7 +84,7 @@ static uint32_t interval(const beats *b)
 static bool judge_root(beats *b, uint64_t now, uint64_t *silent)
 {
     const bool child = is_child_of_rank0(b), attached = child || b->parent.phase == BEATS_UP;
-    *silent = b->j->clock.ms - b->heard;
+    *silent = b->j->clock.sum - b->heard;
     const job_root_event e = job_tree_judge_root(attached, *silent, b->j->silence_ms);
     const bool due = now - b->asked >= interval(b) && !job_wire_unsent(b->store);
     if (due && child) {
@@ -111,7 +111,7 @@ static void handle_events(beats *b)
 
 bool job_beats_turn(beats *b, uint64_t *silent)
 {
-    const uint64_t now = clock_ms();
+    const uint64_t now = awake_ms();
     handle_events(b);
     job_parent_turn(b);
     job_children_turn(b);
@@ -135,7 +135,7 @@ int job_beats_sleep(const beats *b)
 {
     const beats_parent *p = &b->parent;
     const door *d = &b->children.door;
-    const uint64_t now = clock_ms(), silent = b->j->clock.ms - b->heard;
+    const uint64_t now = awake_ms(), silent = b->j->clock.sum - b->heard;
     uint64_t ms =
         sooner(interval(b), (p->phase == BEATS_UP ? p->sent : b->asked) + interval(b), now);
     ms = sooner(ms, b->j->silence_ms, silent); /* until rank 0 is frozen */
@@ -200,7 +200,7 @@ void job_beats_listen(beats *b, job_place *out)
 
 void job_beats_begin(beats *b, const job_place *parent)
 {
-    b->heard = b->j->clock.ms;
+    b->heard = b->j->clock.sum;
     if (b->children.n)
         job_children_begin(b);
     if (!is_child_of_rank0(b))

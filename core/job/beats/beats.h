@@ -37,9 +37,9 @@ typedef struct beats_children {
     beats_child *at; /* [n] by rank - first */
     door door;
     uint8_t key[KEY_BYTES];
-    uint64_t close_at; /* clock_ms() at which the door is closed; 0: it is not open yet */
+    uint64_t close_at; /* awake_ms() at which the door is closed; 0: it is not open yet */
     uint64_t passed;   /* number of the last beat that was sent down */
-    uint64_t sent;     /* clock_ms() of it */
+    uint64_t sent;     /* awake_ms() of it */
 } beats_children;
 
 typedef enum beats_phase {
@@ -63,9 +63,9 @@ typedef struct beats_parent {
     bool ready;       /* one of them has come */
     bool was_up;
     uint32_t attempts; /* that have failed */
-    uint64_t until;    /* clock_ms() at which the phase ends */
+    uint64_t until;    /* awake_ms() at which the phase ends */
     uint64_t give_up;
-    uint64_t sent; /* clock_ms() of the last beat */
+    uint64_t sent; /* awake_ms() of the last beat */
 } beats_parent;
 
 typedef struct beats {
@@ -76,7 +76,7 @@ typedef struct beats {
     uint64_t process; /* job_wire_hello */
     beat_root root;
     uint64_t heard; /* job.clock when rank 0 was last heard, or its number has changed */
-    uint64_t asked; /* clock_ms() of the last beat over `store` */
+    uint64_t asked; /* awake_ms() of the last beat over `store` */
     beats_parent parent;
     beats_children children;
     beat_mark *known; /* of ranks below, by rank; NULL: there are none ... */

@@ -87,7 +87,7 @@ void job_children_begin(beats *b)
         job_door_close(&c->door);
         return;
     }
-    c->close_at = clock_ms() + b->j->join_ms;
+    c->close_at = awake_ms() + b->j->join_ms;
 }
 
 /* --- admission --- */
@@ -111,7 +111,7 @@ static void admit(beats *b, int place, uint32_t rank)
     c->connected += !child->p;
     child->p = job_door_admit(&c->door, place, rank, child->p);
     child->p->w.limit = BEAT_MAX;
-    child->watch.heard = b->j->clock.ms;
+    child->watch.heard = b->j->clock.sum;
     job_listen_admitted(child->p->w.fd);
     job_wire_send(&child->p->w, WIRE_WELCOME, 0, 0, NULL, 0);
     if (c->connected == c->n)
@@ -140,7 +140,7 @@ static beats_child *child_of(beats *b, const peer *p)
 static void send_silent(beats *b, uint32_t rank, const job_watch *w)
 {
     uint8_t body[8];
-    job_wire_put64(body, b->j->clock.ms - w->heard);
+    job_wire_put64(body, b->j->clock.sum - w->heard);
     job_wire_send(b->store, WIRE_SILENT, rank, 0, body, sizeof body);
     b->j->drained = false;
 }
@@ -191,7 +191,7 @@ static void child_event(beats *b, peer *p)
             st = err_fail(WEFT_DATA, "rank %u sent a malformed heartbeat", p->rank);
             break;
         }
-        child_of(b, p)->watch.heard = b->j->clock.ms;
+        child_of(b, p)->watch.heard = b->j->clock.sum;
     }
     if (st == WEFT_BUSY) {
         job_peer_watch(b->epoll_fd, p);
@@ -231,7 +231,7 @@ static void flush(beats *b, peer *p)
 static void judge(beats *b, beats_child *child)
 {
     const uint32_t rank = child->p->rank;
-    switch (job_tree_judge_child(&child->watch, b->j->clock.ms, b->j->silence_ms)) {
+    switch (job_tree_judge_child(&child->watch, b->j->clock.sum, b->j->silence_ms)) {
     case JOB_WATCH_TAKE:
         job_wire_send(b->store, WIRE_WATCHES, rank, 0, NULL, 0);
         b->j->drained = false;
@@ -251,7 +251,7 @@ static bool is_down_due(const beats *b, uint64_t now)
 void job_children_turn(beats *b)
 {
     beats_children *c = &b->children;
-    const uint64_t now = clock_ms();
+    const uint64_t now = awake_ms();
     const bool due = is_down_due(b, now);
     uint8_t body[BEAT_DOWN_BYTES];
     if (c->close_at && now >= c->close_at)

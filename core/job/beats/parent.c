@@ -64,7 +64,7 @@ static void close_attempt(beats_parent *p)
 static void fail_attempt(beats *b)
 {
     beats_parent *p = &b->parent;
-    const uint64_t now = clock_ms();
+    const uint64_t now = awake_ms();
     close_attempt(p);
     if (now >= p->give_up) {
         give_up(b, err_text());
@@ -85,7 +85,7 @@ static weft_status dial(beats_parent *p)
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     p->hail.got = 0;
     p->phase = BEATS_CONNECT;
-    p->until = clock_ms() + ATTEMPT_MS;
+    p->until = awake_ms() + ATTEMPT_MS;
     if (connect(fd, (const struct sockaddr *)&p->to, p->to_bytes) && errno != EINPROGRESS)
         return err_fail_errno(WEFT_IO, "it cannot be connected to");
     return WEFT_OK;
@@ -104,7 +104,7 @@ static weft_status finish_connect(beats_parent *p)
     if (getpeername(p->w.fd, (struct sockaddr *)&other, &m))
         return WEFT_BUSY;
     p->phase = BEATS_GREETING;
-    p->until = clock_ms() + ATTEMPT_MS;
+    p->until = awake_ms() + ATTEMPT_MS;
     return WEFT_OK;
 }
 
@@ -150,7 +150,7 @@ static weft_status take_beat(beats *b, const job_wire_frame *f)
         return err_fail(WEFT_DATA, "it sent a frame of type %u", f->type);
     if (root.number > b->root.number) {
         b->root = root;
-        b->heard = b->j->clock.ms;
+        b->heard = b->j->clock.sum;
     }
     return WEFT_OK;
 }
@@ -203,7 +203,7 @@ void job_parent_turn(beats *b)
 {
     beats_parent *p = &b->parent;
     weft_status st = WEFT_OK;
-    if (p->phase == BEATS_OFF || (p->phase == BEATS_PAUSE && clock_ms() < p->until))
+    if (p->phase == BEATS_OFF || (p->phase == BEATS_PAUSE && awake_ms() < p->until))
         return;
     if (p->phase == BEATS_UP && !p->ready && !job_wire_unsent(&p->w))
         return;
@@ -212,7 +212,7 @@ void job_parent_turn(beats *b)
         st = dial(p);
     while (st == WEFT_OK)
         st = step(b);
-    if (st == WEFT_BUSY && p->phase < BEATS_UP && clock_ms() >= p->until)
+    if (st == WEFT_BUSY && p->phase < BEATS_UP && awake_ms() >= p->until)
         st = err_fail(WEFT_IO, "it does not answer");
     if (st == WEFT_BUSY) {
         watch(b, wanted(p));
@@ -241,7 +241,7 @@ void job_parent_begin(beats *b, const job_place *at)
         return;
     }
     p->phase = BEATS_PAUSE;
-    p->until = clock_ms() + b->j->who.rank % SPREAD_MS;
+    p->until = awake_ms() + b->j->who.rank % SPREAD_MS;
     p->give_up = p->until + b->j->join_ms;
 }
 

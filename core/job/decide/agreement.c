@@ -1,11 +1,30 @@
 /* job/decide/agreement.c: see agreement.h. */
 #include "job/decide/agreement.h"
 
-#include <signal.h>
+static const int signals[] = {SIGTERM, SIGUSR1, SIGHUP, SIGXCPU};
+
+void job_agreement_add_signals(sigset_t *set)
+{
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        sigaddset(set, signals[i]);
+}
+
+bool job_agreement_asks(int number)
+{
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        if (signals[i] == number)
+            return true;
+    return false;
+}
+
+int job_agreement_signal(int number)
+{
+    return job_agreement_asks(number) ? number : SIGTERM;
+}
 
 job_event job_agreement_hold(job_agreement *a, int number)
 {
-    a->number = number == SIGUSR1 ? SIGUSR1 : SIGTERM;
+    a->number = job_agreement_signal(number);
     a->held = true;
     atomic_store(&a->last, 0);
     return (job_event){.kind = JOB_EVENT_HOLD, .number = a->number, .step = atomic_load(&a->begun)};

@@ -10,9 +10,19 @@
 #ifndef JOB_AGREEMENT_H
 #define JOB_AGREEMENT_H
 
+#include <signal.h>
 #include <stdatomic.h>
 
 #include "job/decide/event.h"
+
+/* Add the signals that ask for a stop to *set. */
+void job_agreement_add_signals(sigset_t *set);
+
+/* Does this signal ask for a stop? */
+bool job_agreement_asks(int number);
+
+/* `number` if it asks for a stop, else SIGTERM: for a number that another rank has sent. */
+int job_agreement_signal(int number);
 
 typedef struct job_agreement {
     _Atomic uint64_t begun; /* the step that this rank has begun or asks for; 0: none yet */
@@ -20,7 +30,7 @@ typedef struct job_agreement {
     int number;             /* the signal that asked */
     bool asked;             /* the signal that this process got was passed on */
     bool held, settled;     /* held: the agreement has begun; settled: the last step is known */
-    uint64_t since;         /* clock_ms() when all waits were ended; 0: they were not */
+    uint64_t since;         /* awake_ms() when all waits were ended; 0: they were not */
 } job_agreement;
 
 /* This process got signal `number` (0: none). Rank 0 begins, another rank gets ASK_STOP. */

@@ -19,7 +19,7 @@ typedef struct job_view { /* what a rank knows about itself and the job */
     bool all_left;     /* all ranks have left in good order */
     bool stop_settled; /* the last step is known */
     bool begun;        /* this rank has begun a step */
-    uint64_t now;      /* clock_ms() */
+    uint64_t now;      /* awake_ms() */
 } job_view;
 
 typedef enum job_event_kind {

@@ -20,7 +20,7 @@
  * because rank 0 or a rank on the way is frozen, a rank asks rank 0 directly. Without an answer at
  * the end of the time, rank 0 is frozen. Beats that go up carry how far each rank below has come.
  *
- * Pure. Times are milliseconds of the caller's clock (awake in job/state.h). */
+ * Pure. Times are milliseconds of the caller's clock (`clock` of job/state.h). */
 #ifndef JOB_TREE_H
 #define JOB_TREE_H
 

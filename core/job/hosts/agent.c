@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "base/sealed.h"
 #include "config/source.h"
+#include "job/decide/agreement.h"
 #include "job/hosts/frame.h"
 #include "job/launch/group.h"
 #include "job/launch/launch.h"
@@ -254,8 +255,7 @@ static weft_status start(agent *a)
         return st;
     a->spawn.progress_fd = job_progress_fd(a->progress);
     sigemptyset(&a->of_ranks);
-    sigaddset(&a->of_ranks, SIGTERM);
-    sigaddset(&a->of_ranks, SIGUSR1);
+    job_agreement_add_signals(&a->of_ranks);
     a->spawn.mask = &a->of_ranks;
     return job_group_start(&a->spawn, &(job_group_events){a, heard, ended, gone}, &a->group);
 }

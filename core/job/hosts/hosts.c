@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "config/source.h"
+#include "job/decide/agreement.h"
 #include "job/hosts/ssh.h"
 #include "job/launch/requests.h"
 #include "job/stop.h"
@@ -400,7 +401,7 @@ static void conclude(hosts *h, weft_status st)
     else if (h->requests.asked && !h->failed)
         log_line(WEFT_LOG_ERROR, "the job was stopped by signal %d before its ranks began",
                  h->requests.asked);
-    if (h->requests.asked == SIGTERM || h->requests.asked == SIGUSR1)
+    if (job_agreement_asks(h->requests.asked))
         end->status = STOP_STATUS;
 }
 

@@ -51,9 +51,10 @@ void job_group_tell(job_group *g, const job_control_record *r)
 
 void job_group_signal(job_group *g, int number)
 {
+    const bool alone = number == SIGUSR1 || number == SIGXCPU;
     for (uint32_t i = 0; i < g->n; i++)
         if (g->at[i].child.pid > 0)
-            kill(number == SIGUSR1 ? g->at[i].child.pid : -g->at[i].child.pid, number);
+            kill(alone ? g->at[i].child.pid : -g->at[i].child.pid, number);
 }
 
 void job_group_kill(job_group *g, bool at_once)

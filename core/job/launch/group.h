@@ -36,8 +36,9 @@ bool job_group_wait(job_group *g, int own, int ms);
 /* Send a record about rank `r->rank` to all others. */
 void job_group_tell(job_group *g, const job_control_record *r);
 
-/* Send a signal to each rank's process group, or for SIGUSR1 to the ranks alone: their child
- * processes do not handle it. The number of a rank that has not been reaped is not reused. */
+/* Send a signal to each rank's process group, or for SIGUSR1 and SIGXCPU to the ranks alone: their
+ * child processes do not handle these. The number of a rank that has not been reaped is not reused.
+ */
 void job_group_signal(job_group *g, int number);
 
 /* Kill all ranks. A dying rank may be writing a core dump, which SIGKILL would truncate: it is left

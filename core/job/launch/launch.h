@@ -27,9 +27,10 @@
  * first if it ended by itself with 1, 2 or 77, else 1.
  *
  * SIGINT, SIGTERM, SIGHUP and, if the ranks handle requests to stop (`stops`: they call
- * job_stop_catch()), SIGUSR1 are passed on once. SIGINT after one of these signals kills all ranks;
- * any other one repeats the request. SIGTSTP stops all ranks. Call it from the main thread, before
- * any other is started: the ranks die with the thread that started them. [setup] */
+ * job_stop_catch()), SIGUSR1 and SIGXCPU are passed on once. SIGINT after one of these signals
+ * kills all ranks; any other one repeats the request. SIGTSTP stops all ranks. Call it from the
+ * main thread, before any other is started: the ranks die with the thread that started them.
+ * [setup] */
 int job_launch_ranks(uint32_t ranks, char *const argv[], bool stops);
 
 /* The same for an attempt at a job that may be started again (restart/policy.h). */

@@ -6,24 +6,23 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "job/decide/agreement.h"
 
 weft_status job_requests_open(job_requests *r, bool stops)
 {
-    static const int wanted[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGTSTP};
+    static const int wanted[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXCPU, SIGTSTP};
     struct sigaction old, plain = {.sa_handler = SIG_DFL};
     *r = (job_requests){.fd = -1};
     sigaction(SIGCHLD, &plain, NULL);
     sigemptyset(&r->caught);
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
         if (!sigaction(wanted[i], NULL, &old) && old.sa_handler != SIG_IGN &&
-            (wanted[i] != SIGUSR1 || stops))
+            ((wanted[i] != SIGUSR1 && wanted[i] != SIGXCPU) || stops))
             sigaddset(&r->caught, wanted[i]);
     sigprocmask(SIG_BLOCK, &r->caught, &r->before);
     r->of_ranks = r->before;
-    if (stops) {
-        sigaddset(&r->of_ranks, SIGTERM);
-        sigaddset(&r->of_ranks, SIGUSR1);
-    }
+    if (stops)
+        job_agreement_add_signals(&r->of_ranks);
     r->fd = signalfd(-1, &r->caught, SFD_CLOEXEC | SFD_NONBLOCK);
     return r->fd < 0 ? err_fail_errno(WEFT_IO, "the launcher cannot watch for signals") : WEFT_OK;
 }

@@ -1,9 +1,9 @@
 /* job/launch/requests.h: the signals that a launcher passes on to its ranks, and what each asks
  * for.
  *
- * The first SIGINT, SIGTERM, SIGHUP or SIGUSR1 is passed on. Another one repeats the request, since
- * schedulers signal more than once; but SIGINT after any of them kills all ranks. SIGTSTP stops all
- * ranks until SIGCONT. */
+ * The first SIGINT or request to stop (decide/agreement.h) is passed on. Another one repeats the
+ * request, since schedulers signal more than once; but SIGINT after any of them kills all ranks.
+ * SIGTSTP stops all ranks until SIGCONT. */
 #ifndef JOB_REQUESTS_H
 #define JOB_REQUESTS_H
 
@@ -26,8 +26,8 @@ typedef struct job_requests {
 } job_requests;
 
 /* Catch the signals, except those that our parent ignores (nohup, a shell's background job).
- * `stops`: the ranks handle requests to stop. Such ranks start with SIGTERM and SIGUSR1 blocked, so
- * that none comes before its handler. [setup] */
+ * `stops`: the ranks handle requests to stop. Such ranks start with these signals blocked, so that
+ * none comes before its handler. Other ranks get SIGTERM and SIGHUP alone. [setup] */
 weft_status job_requests_open(job_requests *r, bool stops);
 
 /* What the next signal asks for. */

@@ -134,7 +134,7 @@ static weft_status welcome(const job_meet *m, uint64_t until)
     if (f.type == WIRE_ATTEMPT)
         return other_attempt(f.arg);
     if (f.type == WIRE_LAST)
-        return stop_too(j, f.arg == SIGUSR1 ? SIGUSR1 : SIGTERM);
+        return stop_too(j, job_agreement_signal((int)f.arg));
     if (f.type != WIRE_REFUSED)
         return err_fail(WEFT_DATA, "rank 0 answered the hello of rank %u with a frame of type %u",
                         j->who.rank, f.type);
@@ -179,12 +179,12 @@ static uint64_t earlier(uint64_t a, uint64_t b)
  * the connection waits in the backlog of rank 0's kernel, behind those of any number of ranks. */
 static weft_status attempt(const job_meet *m, const struct addrinfo *a, uint64_t deadline)
 {
-    uint64_t until = earlier(clock_ms() + ATTEMPT_MS + m->j->who.ranks, deadline);
+    uint64_t until = earlier(awake_ms() + ATTEMPT_MS + m->j->who.ranks, deadline);
     int fd = -1;
     weft_status st = connect_one(m, a, until, &fd);
     if (st != WEFT_OK || (st = begin_session(m, fd, until)) != WEFT_OK)
         return st;
-    until = earlier(clock_ms() + ATTEMPT_MS, deadline);
+    until = earlier(awake_ms() + ATTEMPT_MS, deadline);
     st = shake(m, until);
     if (st == WEFT_OK)
         st = welcome(m, until);
@@ -202,12 +202,12 @@ static weft_status wait_here(void *ctx, int fd, uint64_t until)
 weft_status job_meet_rank0(job_meet *m)
 {
     const job *j = m->j;
-    const uint64_t deadline = clock_ms() + j->join_ms;
+    const uint64_t deadline = awake_ms() + j->join_ms;
     job_resolver r = {.who = &j->who, .deadline = deadline, .wait = wait_here, .ctx = m};
     const struct addrinfo *a = NULL;
     weft_status st;
     while ((st = job_resolver_next(&r, &a)) == WEFT_OK)
-        if ((st = attempt(m, a, deadline)) != WEFT_IO || clock_ms() >= deadline)
+        if ((st = attempt(m, a, deadline)) != WEFT_IO || awake_ms() >= deadline)
             break;
     job_resolver_end(&r);
     if (st == WEFT_IO) {

@@ -9,7 +9,7 @@
 #include "job/state.h"
 #include "job/wire/wire.h"
 
-/* Wait for poll()'s `events` of `fd` (-1: only wait) until clock_ms() is `until`, and act on what
+/* Wait for poll()'s `events` of `fd` (-1: only wait) until awake_ms() is `until`, and act on what
  * else this rank must notice. WEFT_OK: ready; WEFT_BUSY: timeout; WEFT_PEER: a rank has failed. */
 typedef weft_status (*job_meet_wait)(job *j, int fd, short events, uint64_t until);
 

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "job/decide/agreement.h"
 #include "job/launch/control.h"
 #include "job/restart/policy.h"
 #include "job/restart/progress.h"
@@ -35,7 +36,7 @@ typedef struct supervisor {
 
 static weft_status catch_signals(supervisor *s)
 {
-    static const int wanted[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+    static const int wanted[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXCPU};
     struct sigaction old;
     sigemptyset(&s->caught);
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
@@ -62,8 +63,7 @@ static void become_rank(const supervisor *s, char *const *argv, pid_t parent)
     if (fcntl(job_progress_fd(s->progress), F_SETFD, 0))
         return;
     sigset_t mask = s->before;
-    sigaddset(&mask, SIGTERM);
-    sigaddset(&mask, SIGUSR1);
+    job_agreement_add_signals(&mask);
     sigprocmask(SIG_SETMASK, &mask, NULL);
     execv("/proc/self/exe", argv);
 }

@@ -12,10 +12,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/time/awake.h"
 #include "job/wire/key.h"
 
 /* --- connections --- */
@@ -112,7 +112,7 @@ static peer *find_place(door *d, uint64_t now)
 void job_door_let_in(door *d)
 {
     while (d->listen_fd >= 0) {
-        uint64_t now = clock_ms();
+        uint64_t now = awake_ms();
         peer *p = find_place(d, now);
         int fd = p ? accept4(d->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC) : -1;
         if (!p || (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED))
@@ -136,7 +136,7 @@ void job_door_let_in(door *d)
 
 void job_door_turn(door *d)
 {
-    const uint64_t now = clock_ms();
+    const uint64_t now = awake_ms();
     if (d->listen_fd < 0)
         return;
     if (!d->listening && find_place(d, now))

@@ -28,7 +28,7 @@ typedef struct peer {  /* one accepted connection */
     uint32_t seq;      /* of the request that has no reply yet */
     bool asked;        /* such a request is pending */
     bool admitted;     /* it belongs to a rank */
-    uint64_t since;    /* clock_ms() of its arrival */
+    uint64_t since;    /* awake_ms() of its arrival */
 } peer;
 
 typedef struct door {
@@ -39,7 +39,7 @@ typedef struct door {
     const uint8_t *key; /* of the job or of a use of it */
     const char *sealed; /* for greetings: the key sealed by munge, or "" */
     peer *strangers[STRANGERS_MAX];
-    uint64_t ticked;      /* clock_ms() of the last look at all strangers */
+    uint64_t ticked;      /* awake_ms() of the last look at all strangers */
     uint64_t turned_away; /* connections that failed to prove the key */
     char last_away[64];   /* address of the last of these */
 } door;

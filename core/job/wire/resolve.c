@@ -13,10 +13,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/time/awake.h"
 #include "job/wire/endpoint.h"
 
 #define FIRST_PAUSE_MS 100 /* after a lookup that failed; doubles ... */
@@ -137,7 +137,7 @@ static uint64_t earlier(uint64_t a, uint64_t b)
 
 static bool is_time(job_resolver *r)
 {
-    const uint64_t now = clock_ms();
+    const uint64_t now = awake_ms();
     if (now < r->say || now >= r->deadline)
         return false;
     r->say = now + (now - r->began);
@@ -146,7 +146,7 @@ static bool is_time(job_resolver *r)
 
 static double seconds_since(uint64_t began)
 {
-    return (double)(clock_ms() - began) / 1000;
+    return (double)(awake_ms() - began) / 1000;
 }
 
 static void say_late(job_resolver *r, const char *what, const char *why)
@@ -164,7 +164,7 @@ static weft_status await(job_resolver *r, const job_lookup *l, uint64_t until)
 {
     weft_status st;
     while ((st = r->wait(r->ctx, l->done, r->list ? until : earlier(r->say, until))) == WEFT_BUSY &&
-           clock_ms() < until)
+           awake_ms() < until)
         say_late(r, NOT_YET, "no answer");
     return st == WEFT_OK && !atomic_load(&l->ready) ? WEFT_BUSY : st;
 }
@@ -232,7 +232,7 @@ weft_status job_resolver_start(job_resolver *r)
     char why[128] = "";
     uint32_t tries = 0, pause = FIRST_PAUSE_MS;
     weft_status st;
-    r->began = clock_ms();
+    r->began = awake_ms();
     r->say = r->began + earlier((r->deadline - r->began) / 4, SAY_MS);
     if (!job_endpoint_is_name(r->who->addr) && !strchr(r->who->addr, ':'))
         return err_fail(WEFT_USAGE,
@@ -242,10 +242,10 @@ weft_status job_resolver_start(job_resolver *r)
     while (tries++, (st = try_until(r, r->deadline, why, sizeof why)) == WEFT_BUSY) {
         say_late(r, NOT_YET, why);
         const weft_status over =
-            r->wait(r->ctx, -1, earlier(clock_ms() + spread(r, pause), r->deadline));
+            r->wait(r->ctx, -1, earlier(awake_ms() + spread(r, pause), r->deadline));
         if (over != WEFT_BUSY)
             return over;
-        if (clock_ms() >= r->deadline)
+        if (awake_ms() >= r->deadline)
             return fail_late(r, tries, why);
         pause = pause < LAST_PAUSE_MS / 2 ? 2 * pause : LAST_PAUSE_MS;
     }
@@ -253,7 +253,7 @@ weft_status job_resolver_start(job_resolver *r)
         log_line(WEFT_LOG_INFO, "MASTER_ADDR=%s leads to an address after %.1f s", r->who->addr,
                  seconds_since(r->began));
     r->pause = ANEW_MS;
-    r->again = clock_ms() + spread(r, r->pause);
+    r->again = awake_ms() + spread(r, r->pause);
     return st;
 }
 
@@ -264,13 +264,13 @@ weft_status job_resolver_start(job_resolver *r)
 static weft_status pause_round(job_resolver *r)
 {
     char why[128];
-    const uint64_t until = clock_ms() + ROUND_MS;
+    const uint64_t until = awake_ms() + ROUND_MS;
     weft_status st = WEFT_BUSY;
-    if (clock_ms() >= r->again) {
+    if (awake_ms() >= r->again) {
         st = try_until(r, until, why, sizeof why);
         if (!r->pending) { /* it has an answer */
             r->pause = r->pause < ANEW_MOST_MS / 2 ? 2 * r->pause : ANEW_MOST_MS;
-            r->again = clock_ms() + spread(r, r->pause);
+            r->again = awake_ms() + spread(r, r->pause);
         }
     }
     if (st == WEFT_OK || st == WEFT_BUSY || st == WEFT_USAGE)
@@ -299,10 +299,10 @@ weft_status job_resolver_next(job_resolver *r, const struct addrinfo **out)
 weft_status job_resolver_again(job_resolver *r, const char *why)
 {
     char text[128];
-    if (!r->named || clock_ms() >= r->deadline)
+    if (!r->named || awake_ms() >= r->deadline)
         return WEFT_BUSY;
     say_late(r, "is of no use yet", why);
-    weft_status st = r->wait(r->ctx, -1, earlier(clock_ms() + spread(r, r->pause), r->deadline));
+    weft_status st = r->wait(r->ctx, -1, earlier(awake_ms() + spread(r, r->pause), r->deadline));
     if (st != WEFT_BUSY)
         return st;
     st = try_until(r, r->deadline, text, sizeof text);

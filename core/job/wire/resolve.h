@@ -20,7 +20,7 @@ typedef weft_status (*job_resolve_wait)(void *ctx, int fd, uint64_t until);
 
 typedef struct job_resolver {
     const job_identity *who;
-    uint64_t deadline; /* of clock_ms() */
+    uint64_t deadline; /* of awake_ms() */
     job_resolve_wait wait;
     void *ctx;
 

@@ -2,7 +2,7 @@
 #include "run/exec/arena.h"
 
 #include "base/err.h"
-#include "base/yield.h"
+#include "base/time/yield.h"
 #include "host/call.h"
 #include "run/exec/library.h"
 #include "run/exec/sites.h"

@@ -13,8 +13,9 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
-#include "base/within.h"
-#include "base/yield.h"
+#include "base/time/awake.h"
+#include "base/time/within.h"
+#include "base/time/yield.h"
 #include "comm/comm.h"
 #include "host/call.h"
 #include "host/watch.h"
@@ -48,7 +49,7 @@ struct host_library {
     flight_of *of;    /* [collectives] */
     uint32_t *flying; /* [flights] collectives, in start order */
     uint32_t flights;
-    uint64_t no_yield_ns; /* of base/yield.h, for waits of the compute thread */
+    uint64_t no_yield_ns; /* of base/time/yield.h, for waits of the compute thread */
     weft_status failed;   /* what the text below says */
     char text[1024];
 };
@@ -217,14 +218,14 @@ static bool has_room(const host_library *h, uint32_t number)
 
 weft_status run_host_library_wait_room(host_library *h, uint32_t number, double deadline)
 {
-    const uint64_t began = clock_ns(), end = began + (uint64_t)(deadline * 1e9);
+    const uint64_t began = clock_ns(), end = awake_ns() + (uint64_t)(deadline * 1e9);
     weft_status st = WEFT_OK;
     while (st == WEFT_OK && !has_room(h, number)) {
         st = poll_all(h);
         if (st != WEFT_OK || has_room(h, number))
             break;
         st = idle(h, began);
-        if (st == WEFT_OK && clock_ns() > end)
+        if (st == WEFT_OK && awake_ns() > end)
             for (uint32_t i = 0; st == WEFT_OK && i < h->plan->channels.n; i++)
                 if (h->line[i].started > h->line[i].done)
                     st = too_late(h, i, oldest(h, i), deadline);
@@ -235,14 +236,14 @@ weft_status run_host_library_wait_room(host_library *h, uint32_t number, double 
 weft_status run_host_library_wait(host_library *h, uint32_t number, double deadline)
 {
     const collective *x = &h->plan->collectives.at[number];
-    const uint64_t began = clock_ns(), end = began + (uint64_t)(deadline * 1e9);
+    const uint64_t began = clock_ns(), end = awake_ns() + (uint64_t)(deadline * 1e9);
     weft_status st = run_host_library_enter(h);
     while (st == WEFT_OK && h->line[x->channel].done < h->of[number].group) {
         st = poll_all(h);
         if (st != WEFT_OK || h->line[x->channel].done >= h->of[number].group)
             break;
         st = idle(h, began);
-        if (st == WEFT_OK && clock_ns() > end)
+        if (st == WEFT_OK && awake_ns() > end)
             st = too_late(h, x->channel, x->name, deadline);
     }
     run_host_library_leave(h, true);
@@ -318,7 +319,7 @@ weft_status run_host_library_create(const plan *p, job *j, host_library **out)
 
 bool run_host_library_stop(host_library *h, double seconds)
 {
-    const uint64_t ms = (uint64_t)(seconds * 1000), until = clock_ms() + ms;
+    const uint64_t ms = (uint64_t)(seconds * 1000), until = awake_ms() + ms;
     if (!h->running)
         return true;
     if (!within_lock(&h->lock, ms))
@@ -326,7 +327,7 @@ bool run_host_library_stop(host_library *h, double seconds)
     h->stop = true;
     pthread_cond_signal(&h->wake);
     pthread_mutex_unlock(&h->lock);
-    const uint64_t now = clock_ms();
+    const uint64_t now = awake_ms();
     h->running = !within_join(h->thread, now < until ? until - now : 0);
     return !h->running;
 }

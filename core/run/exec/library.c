@@ -5,9 +5,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/clock.h"
 #include "base/err.h"
-#include "base/within.h"
+#include "base/time/awake.h"
+#include "base/time/within.h"
 #include "host/call.h"
 #include "resolve/topology.h"
 #include "run/exec/host_library.h"
@@ -68,11 +68,11 @@ static weft_status share_id(colls *c, const line *l, const char *name, uint32_t 
 /* Poll until the communicator is ready. */
 static weft_status until_ready(colls *c, const line *l, const char *what)
 {
-    uint64_t end = clock_ns() + (uint64_t)(c->deadline * 1e9);
+    uint64_t end = awake_ns() + (uint64_t)(c->deadline * 1e9);
     weft_status st;
     while ((st = PLUGIN_POLL(l->table, ready, l->comm)) == WEFT_BUSY) {
         st = job_failure(c->job);
-        if (st == WEFT_OK && clock_ns() > end)
+        if (st == WEFT_OK && awake_ns() > end)
             st = err_fail(WEFT_PEER, "%s: not all ranks have arrived after %.3g seconds", what,
                           c->deadline);
         if (st != WEFT_OK)

@@ -2,6 +2,7 @@
 #include "run/view/progress.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 
 #include <inttypes.h>
 #include <unistd.h>
@@ -23,37 +24,42 @@ static void eta(const progress *p, uint64_t step, char out[32])
         snprintf(out, 32, "%u:%02u", (unsigned)(left / 60), (unsigned)(left % 60));
 }
 
+/* With one write: others write to the same terminal or pipe. */
+static void print(const progress *p, const metrics *m, bool evaluated)
+{
+    char left[32], scale[64] = "", skipped[64] = "", valid[64] = "";
+    eta(p, m->step, left);
+    if (m->scale > 0)
+        snprintf(scale, sizeof scale, "  scale %.0f", m->scale);
+    if (m->skipped > 0)
+        snprintf(skipped, sizeof skipped, "  skipped %.0f", m->skipped);
+    if (evaluated)
+        snprintf(valid, sizeof valid, "  valid %.4f", m->valid_loss);
+    fprintf(stderr,
+            "%sstep %" PRIu64 "/%" PRIu64 "  loss %.4f  norm %.3f  %.0f tokens/s  %.1f ms  "
+            "ETA %s%s%s%s%s",
+            p->terminal ? "\r\033[K" : "", m->step, p->last, m->loss, m->grad_norm, p->tokens_per_s,
+            m->step_ms, left, scale, skipped, valid, p->open ? "" : "\n");
+    fflush(stderr);
+}
+
 void run_progress_step(progress *p, const metrics *m)
 {
-    char left[32];
     p->done++;
     p->tokens_per_s =
         p->done == 1 ? m->tokens_per_s : 0.8 * p->tokens_per_s + 0.2 * m->tokens_per_s;
     bool evaluated = m->valid_loss >= 0;
     bool due = p->every && (p->terminal || m->step % p->every == 0 || m->step == p->last ||
                             m->step == p->first || evaluated);
-    if (!due)
+    if (!due || !log_has_room(0))
         return;
-    eta(p, m->step, left);
-    fprintf(stderr,
-            "%sstep %" PRIu64 "/%" PRIu64 "  loss %.4f  norm %.3f  %.0f tokens/s  %.1f ms  "
-            "ETA %s",
-            p->terminal ? "\r\033[K" : "", m->step, p->last, m->loss, m->grad_norm, p->tokens_per_s,
-            m->step_ms, left);
-    if (m->scale > 0)
-        fprintf(stderr, "  scale %.0f", m->scale);
-    if (m->skipped > 0)
-        fprintf(stderr, "  skipped %.0f", m->skipped);
-    if (evaluated)
-        fprintf(stderr, "  valid %.4f", m->valid_loss);
     p->open = p->terminal && !evaluated;
-    fputs(p->open ? "" : "\n", stderr);
-    fflush(stderr);
+    print(p, m, evaluated);
 }
 
 void run_progress_end(progress *p)
 {
-    if (p->open)
+    if (p->open && log_has_room(0))
         fputc('\n', stderr);
     p->open = false;
 }

@@ -1,5 +1,5 @@
 /* run/view/progress.h: the progress line on standard error: updated in place on a terminal, one
- * line per report otherwise. */
+ * line per report otherwise. Lines are dropped while nobody reads them (base/log.h). */
 #ifndef RUN_VIEW_PROGRESS_H
 #define RUN_VIEW_PROGRESS_H
 

@@ -12,7 +12,10 @@
 #define N 4
 #define ENDLESS 100000000u
 
-static uint64_t steps; /* of a rank; the test sets it before it forks */
+static const int requests[] = {SIGTERM, SIGUSR1, SIGHUP, SIGXCPU};
+
+static uint64_t steps;      /* of a rank; the test sets it before it forks */
+static int asked = SIGUSR1; /* the signal that set_up() expects; so, too */
 
 /* A number below `n`, another one in each run and process. */
 static uint32_t draw(uint32_t n)
@@ -63,7 +66,7 @@ static weft_status set_up(job *j, uint32_t rank, uint32_t n)
         usleep(1000);
         st = job_failure(j);
     }
-    return st == WEFT_PEER && job_stop_declared() == SIGUSR1 ? WEFT_OK : st;
+    return st == WEFT_PEER && job_stop_declared() == asked ? WEFT_OK : st;
 }
 
 static void begin(ranks *r, uint32_t n, rank_body body)
@@ -90,7 +93,7 @@ static void one_last_step(void **state)
         uint32_t victims = i % 3 ? 1u << draw(N) : (1u << N) - 1;
         for (uint32_t k = 0; k < N; k++)
             if (victims >> k & 1)
-                kill(r.pid[k], draw(2) ? SIGTERM : SIGUSR1);
+                kill(r.pid[k], requests[draw(4)]);
         ranks_expect_well(&r);
         ranks_end(&r);
     }
@@ -115,11 +118,12 @@ static void at_the_end(void **state)
 static void before_the_first_step(void **state)
 {
     (void)state;
-    for (uint32_t victim = 0; victim < N; victim += N - 1) {
+    for (uint32_t k = 0; k < 4; k++) {
         ranks r;
+        asked = requests[k];
         begin(&r, N, set_up);
         uint64_t began = clock_ms();
-        kill(r.pid[victim], SIGUSR1);
+        kill(r.pid[k % 2 ? N - 1 : 0], asked);
         for (uint32_t i = 0; i < N; i++) {
             assert_int_equal(ranks_wait(&r, i, RANKS_WAIT_MS), 0);
             assert_int_equal(r.report[i].body, WEFT_OK);
@@ -127,6 +131,7 @@ static void before_the_first_step(void **state)
         assert_true(clock_ms() - began < patience(3000));
         ranks_end(&r);
     }
+    asked = SIGUSR1;
 }
 
 /* Two ranks of three have met, and rank 0 is asked to stop: is the third told, if it comes at once?
@@ -228,42 +233,70 @@ static void no_answer(void **state)
     ranks_end(&r);
 }
 
-/* Without a launcher: SIGTERM and SIGUSR1 repeat a request, SIGINT after one ends the process. */
-static void signals_after_the_first(void **state)
+/* A process without a launcher that has the handlers. `ignored`: a signal that it starts with
+ * ignored, 0: none; it ends with status 4 if that one asks it to stop. */
+static pid_t start_alone(int ignored)
 {
-    (void)state;
-    int status, ready[2];
+    int ready[2];
     char byte = 0;
     assert_int_equal(pipe(ready), 0);
-    pid_t pid = fork();
+    const pid_t pid = fork();
     if (!pid) {
         alarm(290);
+        if (ignored)
+            signal(ignored, SIG_IGN);
         job_stop_catch(false);
+        if (ignored)
+            _exit(raise(ignored) ? 3 : job_stop_asked() ? 4 : 0);
         if (write(ready[1], &byte, 1) != 1)
             _exit(3);
         for (;;)
             pause();
     }
-    assert_int_equal(read(ready[0], &byte, 1), 1);
+    assert_true(pid > 0);
+    if (!ignored)
+        assert_int_equal(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    close(ready[1]);
+    return pid;
+}
+
+/* As nohup starts a program, for example. */
+static void ignored_at_the_start(void **state)
+{
+    (void)state;
+    const int numbers[] = {SIGHUP, SIGXCPU};
+    int status;
+    for (int i = 0; i < 2; i++) {
+        const pid_t pid = start_alone(numbers[i]);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+}
+
+/* Without a launcher: a request repeats an earlier one, SIGINT after one ends the process. */
+static void signals_after_the_first(void **state)
+{
+    (void)state;
+    int status;
+    const pid_t pid = start_alone(0);
     for (int i = 0; i < 8; i++) {
-        kill(pid, i % 4 == 1 ? SIGUSR1 : SIGTERM);
+        kill(pid, requests[i % 4]);
         usleep(100000);
         assert_int_equal(waitpid(pid, &status, WNOHANG), 0);
     }
     kill(pid, SIGINT);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT);
-    close(ready[0]);
-    close(ready[1]);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_last_step),           cmocka_unit_test(at_the_end),
-        cmocka_unit_test(before_the_first_step),   cmocka_unit_test(some_come_late),
-        cmocka_unit_test(stuck_in_set_up),         cmocka_unit_test(no_answer),
-        cmocka_unit_test(signals_after_the_first),
+        cmocka_unit_test(one_last_step),         cmocka_unit_test(at_the_end),
+        cmocka_unit_test(before_the_first_step), cmocka_unit_test(some_come_late),
+        cmocka_unit_test(stuck_in_set_up),       cmocka_unit_test(no_answer),
+        cmocka_unit_test(ignored_at_the_start),  cmocka_unit_test(signals_after_the_first),
     };
     const struct CMUnitTest about_time[] = {cmocka_unit_test(before_the_first_step),
                                             cmocka_unit_test(no_answer)};

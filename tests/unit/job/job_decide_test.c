@@ -177,6 +177,24 @@ static void rank_0_begins_once_and_not_after_a_failure(void **state)
     assert_false(b.held);
 }
 
+static void every_request_keeps_its_number(void **state)
+{
+    (void)state;
+    const int numbers[] = {SIGTERM, SIGUSR1, SIGHUP, SIGXCPU};
+    sigset_t set;
+    sigemptyset(&set);
+    job_agreement_add_signals(&set);
+    for (int n = 1; n < NSIG; n++) {
+        bool asks = false;
+        for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+            asks |= numbers[i] == n;
+        job_agreement a = {.last = UINT64_MAX};
+        assert_int_equal(sigismember(&set, n) == 1, asks);
+        assert_int_equal(job_agreement_asks(n), asks);
+        assert_int_equal(job_agreement_hold(&a, n).number, asks ? n : SIGTERM);
+    }
+}
+
 static void last_step_is_the_largest_answer(void **state)
 {
     (void)state;
@@ -222,6 +240,7 @@ int main(void)
         cmocka_unit_test(stopped_rank_ends_the_waits_before_the_first_step),
         cmocka_unit_test(request_goes_to_rank_0_once),
         cmocka_unit_test(rank_0_begins_once_and_not_after_a_failure),
+        cmocka_unit_test(every_request_keeps_its_number),
         cmocka_unit_test(last_step_is_the_largest_answer),
         cmocka_unit_test(settling_ends_the_waits_where_no_step_has_begun),
     };

@@ -1,7 +1,7 @@
-/* base/within.h: waits for a lock or for the end of a thread, for a limited time.
+/* base/time/within.h: waits for a lock or for the end of a thread, for a limited time.
  *
  * POSIX has them with a deadline on the wall clock, which may be set meanwhile: then the wait ends
- * at once, or lasts for a day. These count by the clock of clock.h, and look once a millisecond. */
+ * at once, or lasts for a day. These count by awake.h, and look once a millisecond. */
 #ifndef BASE_WITHIN_H
 #define BASE_WITHIN_H
 

@@ -1,4 +1,4 @@
-/* base/yield.h: let other threads have the core between two looks at what a thread waits for.
+/* base/time/yield.h: let other threads have the core between two looks at what a thread waits for.
  *
  * Linux lets a thread that yields wait until all others of its core have used up their time:
  * microseconds where these are threads that wait as well, milliseconds beside a program that

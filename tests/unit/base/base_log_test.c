@@ -1,0 +1,69 @@
+/* Does the log go on where nobody reads standard error? */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+static int ends[2], kept;
+
+static void hold_stderr(void)
+{
+    kept = dup(STDERR_FILENO);
+    assert_int_equal(pipe(ends), 0);
+    assert_true(fcntl(ends[1], F_SETPIPE_SZ, 16384) >= 16384);
+    dup2(ends[1], STDERR_FILENO);
+}
+
+static void give_back(void)
+{
+    dup2(kept, STDERR_FILENO);
+    close(kept);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+static uint32_t read_lines(char *out, size_t size)
+{
+    uint32_t lines = 0;
+    const ssize_t n = read(ends[0], out, size - 1);
+    out[n > 0 ? n : 0] = 0;
+    for (const char *at = out; (at = strchr(at, '\n')); at++)
+        lines++;
+    return lines;
+}
+
+static void lines_are_dropped_and_counted(void **state)
+{
+    (void)state;
+    static char said[1 << 20];
+    char lost[64];
+    alarm(250); /* a write that waits would wait for ever */
+    log_setup(WEFT_LOG_INFO, -1);
+    hold_stderr();
+    for (int i = 0; i < 1000; i++)
+        log_line(WEFT_LOG_INFO, "line %d is as long as lines of the log often are, or longer", i);
+    const uint32_t written = read_lines(said, sizeof said);
+    log_line(WEFT_LOG_INFO, "the next one");
+    assert_int_equal(read_lines(said, sizeof said), 2);
+    give_back();
+    assert_true(written > 10 && written < 1000);
+    snprintf(lost, sizeof lost, "weft warn: %u lines of the log are lost", 1000 - written);
+    assert_memory_equal(said, lost, strlen(lost));
+    assert_non_null(strstr(said, "weft info: the next one\n"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(lines_are_dropped_and_counted)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
