@@ -50,14 +50,18 @@ const char *config_recompute(const char *word);
  * frees it with config_destroy(). [setup] */
 weft_status config_load(const char *path, const char *const *overrides, uint32_t n, config **out);
 /* The same from text in memory, for checkpoints, which carry their job as config_dump() wrote it,
- * so that no other file is read; `name` is for messages. A checkpoint is data, perhaps of somebody
- * else, and data does not say which code is loaded: keys that do are left out. */
+ * so that no other file is read; `name` is for messages. */
 weft_status config_load_text(const char *text, const char *name, config **out);
+
+/* The same where the job of a checkpoint is used, and not only compared: a checkpoint is data,
+ * perhaps of somebody else, and data does not say which code is loaded. Keys that do are left out.
+ * [setup] */
+weft_status config_load_saved(const char *text, const char *name, config **out);
 
 /* Does a key say which code is loaded: run.plugins, or one named `library` or `libraries`? [any] */
 bool config_names_code(const char *section, const char *key);
 
-/* Warn that config_load_text() has left out such keys which no config_set() has
+/* Warn that config_load_saved() has left out such keys which no config_set() has
  * given since, and say how to give them. [setup] */
 void config_warn_code(const config *c);
 

@@ -122,10 +122,17 @@ weft_status config_load_text(const char *text, const char *name, config **out)
                         CONFIG_MAX_TEXT);
     config *c = config_new(name);
     weft_status st = config_read_ini(c, text, bytes);
-    config_leave_out_code(c);
     if (st == WEFT_OK)
         *out = c;
     else
         config_destroy(c);
+    return st;
+}
+
+weft_status config_load_saved(const char *text, const char *name, config **out)
+{
+    weft_status st = config_load_text(text, name, out);
+    if (st == WEFT_OK)
+        config_leave_out_code(*out);
     return st;
 }

@@ -45,7 +45,7 @@ struct config {
     VEC(declared) options;
     bound_conf *confs;
     const char *remark; /* the last line of a dump; NULL: none */
-    VEC(entry) code;    /* what config_load_text() has left out */
+    VEC(entry) code;    /* what config_load_saved() has left out */
 };
 
 /* A value parsed by its option. */

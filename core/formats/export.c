@@ -22,7 +22,7 @@ static weft_status model_text(const ckpt *c, const formats_request *r, pool *p, 
     size_t bytes;
     char *text = NULL;
     *init = *tokenizer = NULL;
-    weft_status st = config_load_text(ckpt_job_text(c), ckpt_dir(c), &cfg);
+    weft_status st = config_load_saved(ckpt_job_text(c), ckpt_dir(c), &cfg);
     FILE *to = st == WEFT_OK ? open_memstream(&text, &bytes) : NULL;
     if (st == WEFT_OK && !formats_override(r, "run.plugins"))
         config_warn_code(cfg);

@@ -1,5 +1,5 @@
 /* check/conduct/peers.c: calls that other threads and processes disturb. */
-#include "check/clock.h"
+#include "base/time/took.h"
 #include "check/conduct/conduct.h"
 #include "check/link/link.h"
 
@@ -20,12 +20,12 @@ static void poll_stopped(check_end *e, weft_conn *c)
     check_timed send = {.member = "send"}, progress = {.member = "progress"};
     check_end_recv(e, c, e->memory + MESSAGE, MESSAGE);
     for (uint32_t i = 0; i < ROUNDS; i++) {
-        uint64_t sent, received, since = check_clock_ns();
+        uint64_t sent, received, since = took_begin();
         const weft_status st = CHECK_LINK(e, send, c, e->memory, MESSAGE, e->region, 0);
         check_timed_note(&send, since);
         if (st != WEFT_BUSY)
             check_end_ok(e, st, "send");
-        since = check_clock_ns();
+        since = took_begin();
         check_end_progress(e, c, &sent, &received);
         check_timed_note(&progress, since);
     }

@@ -1,7 +1,7 @@
 /* check/link/end.c: one rank of a check of a transport. See link.h. */
 #include "base/clock.h"
 #include "base/err.h"
-#include "check/clock.h"
+#include "base/time/took.h"
 #include "check/link/link.h"
 
 #include <stdio.h>
@@ -203,7 +203,7 @@ void check_end_rounds(check_end *e, weft_conn *c, uint32_t rounds, uint64_t byte
 
 void check_timed_note(check_timed *t, uint64_t since)
 {
-    const uint64_t took = check_clock_ns() - since;
+    const uint64_t took = took_ns(since);
     t->calls++;
     t->late += took > LONG_NS;
     t->longest = took > t->longest ? took : t->longest;

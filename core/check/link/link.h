@@ -96,7 +96,7 @@ typedef struct check_timed {
     uint32_t calls, late;
     uint64_t longest; /* ns */
 } check_timed;
-void check_timed_note(check_timed *t, uint64_t since); /* a call that began at check_clock_ns() */
+void check_timed_note(check_timed *t, uint64_t since); /* a call that began at took_begin() */
 void check_timed_judge(const check_end *e, const check_timed *t, uint32_t most, const char *when);
 
 /* The memory that ranks share, zeros; for check_link_job.arg. Never freed. */

@@ -1,5 +1,5 @@
 /* check/link/others.c: three ranks, of which one is stopped or dies: the other two go on. */
-#include "check/clock.h"
+#include "base/time/took.h"
 #include "check/link/link.h"
 
 #include <signal.h>
@@ -19,7 +19,7 @@ typedef struct calls {
 
 #define TIMED(t, call)                                                                             \
     do {                                                                                           \
-        const uint64_t since_ = check_clock_ns();                                                  \
+        const uint64_t since_ = took_begin();                                                      \
         call;                                                                                      \
         check_timed_note(t, since_);                                                               \
     } while (0)

@@ -24,8 +24,7 @@ typedef struct run_save_news {
 } run_save_news;
 
 /* Prepare saves of the executor's rank into `out`, which `lock` holds (NULL: nothing does); all
- * borrowed. `sharing`: ranks that share this
- * rank's CPUs. [setup] */
+ * borrowed. `sharing`: ranks that share this rank's CPUs. [setup] */
 weft_status run_saver_open(executor *e, const char *out, const outlock *lock, bool beside,
                            uint32_t sharing, run_saver **saver);
 

@@ -50,7 +50,7 @@ static weft_status set(config *cfg, const char *line)
 static weft_status load_config(run_saved *s, const run_saved_args *args)
 {
     char *text = text_for(ckpt_job_text(s->c), s->who.ranks);
-    weft_status st = config_load_text(text, ckpt_dir(s->c), &s->cfg);
+    weft_status st = config_load_saved(text, ckpt_dir(s->c), &s->cfg);
     free(text);
     if (st != WEFT_OK)
         return st;

@@ -51,8 +51,12 @@ static void lines_are_split(void **state)
 static void code_is_left_out(void **state)
 {
     (void)state;
-    config *c = taken("[run]\nplugins = evil\nuse = a\n[comm.mpi]\nlibrary = /x/libmpi.so\n"
-                      "[device]\nlibraries = /x\nthreads = 2\n");
+    const char *text = "[run]\nplugins = evil\nuse = a\n[comm.mpi]\nlibrary = /x/libmpi.so\n"
+                       "[device]\nlibraries = /x\nthreads = 2\n";
+    config *c = taken(text);
+    assert_string_equal(config_raw(c, "run.plugins"), "evil"); /* a text of our own */
+    config_destroy(c);
+    assert_int_equal(config_load_saved(text, "saved", &c), WEFT_OK);
     assert_null(config_raw(c, "run.plugins"));
     assert_null(config_raw(c, "comm.mpi.library"));
     assert_null(config_raw(c, "device.libraries"));

@@ -1,5 +1,5 @@
-/* check/clock.c: see clock.h. */
-#include "check/clock.h"
+/* base/time/took.c: see took.h. */
+#include "base/time/took.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -23,8 +23,17 @@ static uint64_t queued_ns(void)
     return waited;
 }
 
-uint64_t check_clock_ns(void)
+/* A wait for the core between the two readings is not a delay of the call: before the call the
+ * queue is read first, and last after it. */
+uint64_t took_begin(void)
 {
     const uint64_t queued = queued_ns();
     return clock_ns() - queued;
+}
+
+uint64_t took_ns(uint64_t since)
+{
+    const uint64_t now = clock_ns();
+    const int64_t took = (int64_t)(now - queued_ns() - since);
+    return took > 0 ? (uint64_t)took : 0;
 }
