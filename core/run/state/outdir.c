@@ -22,8 +22,8 @@
 static bool has(const char *dir, const char *name)
 {
     char path[4096];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    return access(path, F_OK) == 0;
+    const size_t n = (size_t)snprintf(path, sizeof path, "%s/%s", dir, name);
+    return n < sizeof path && access(path, F_OK) == 0;
 }
 
 static bool holds_run(const char *out)
