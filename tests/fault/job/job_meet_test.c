@@ -466,12 +466,20 @@ int main(void)
     log_setup(WEFT_LOG_ERROR, -1);
     unsetenv(KEY_FD_ENV);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_to_five),     cmocka_unit_test(by_name),
-        cmocka_unit_test(tls_table),       cmocka_unit_test(alone),
-        cmocka_unit_test(wrong_key),       cmocka_unit_test(wrong_world),
-        cmocka_unit_test(same_rank_twice), cmocka_unit_test(left_over),
-        cmocka_unit_test(no_key),          cmocka_unit_test(nobody_there),
-        cmocka_unit_test(addresses),       cmocka_unit_test(different_programs),
+        cmocka_unit_test(one_to_five),
+        cmocka_unit_test(by_name),
+        cmocka_unit_test(tls_table),
+        cmocka_unit_test(wrong_key),
+        cmocka_unit_test(wrong_world),
+        cmocka_unit_test(same_rank_twice),
+        cmocka_unit_test(left_over),
+        cmocka_unit_test(no_key),
+        cmocka_unit_test(nobody_there),
+        cmocka_unit_test(addresses),
+        cmocka_unit_test(different_programs),
+        /* Last: its threads are of this process, and the thread sanitizer lets no child of a
+           process with threads start one. */
+        cmocka_unit_test(alone),
     };
     const struct CMUnitTest about_time[] = {cmocka_unit_test(one_to_five),
                                             cmocka_unit_test(wrong_world),
