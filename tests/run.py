@@ -56,11 +56,11 @@ ASAN_RUNS = (r"fuzz|unit|data|tokenizer|links|comm|verbs|ucx|plan|schedule|compa
              r"|generate\.layouts|parity\.matrix|coll|doctor\.doctor"
              r"|fault\.(job|train_(save|async|encrypt))")
 ASAN_LEAVES = (r"comm\.threads_(fuzz|checked)|schedule\.referee|ucx\.jobs|coll\.train"
-               r"|ops\..*\.(avx2|cuda|cuda_own|cudnn|ptx)"
+               r"|ops\.ops_test|ops\..*\.(avx2|cuda|cuda_own|cudnn|ptx)"
                r"|fault\.job_(death|dying|launch|tree)")
 # The thread sanitizer runs what has threads.
 TSAN_RUNS = (r"links|comm\.(links|threads)|ops\.pool_test$|unit\.(comm|job|run|log)"
-             r"|fault\.(job|train_(async|death|encrypt|flips|save|trace))")
+             r"|fault\.(job|train_(async|death|encrypt|flips|trace))")
 TSAN_LEAVES = r"fault\.job_(launch|tree)|unit\.run_weights|comm\.threads_checked"
 TSAN_WHOLE = (r"links|fault|ops\.(pool|product)_test$|comm\.(links|threads)|job"
               r"|unit\.(comm|job|run|log)")
