@@ -473,12 +473,12 @@ int main(void)
         cmocka_unit_test(wrong_world),
         cmocka_unit_test(same_rank_twice),
         cmocka_unit_test(left_over),
+        cmocka_unit_test(different_programs),
+        /* Last: their threads are of this process, and the thread sanitizer lets no child of a
+           process with threads start one. */
         cmocka_unit_test(no_key),
         cmocka_unit_test(nobody_there),
         cmocka_unit_test(addresses),
-        cmocka_unit_test(different_programs),
-        /* Last: its threads are of this process, and the thread sanitizer lets no child of a
-           process with threads start one. */
         cmocka_unit_test(alone),
     };
     const struct CMUnitTest about_time[] = {cmocka_unit_test(one_to_five),
