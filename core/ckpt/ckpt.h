@@ -39,17 +39,15 @@ weft_status ckpt_paths(const char *out_dir, uint64_t step, char temp[4096], char
 /* Rank 0 alone, before others write: the same paths; creates OUT/checkpoints and the temporary
  * folder, removes leftovers of killed jobs, and holds the lock of OUT/checkpoints until
  * ckpt_commit() or ckpt_abandon(). A second job that writes there is WEFT_USAGE, and so is a step
- * whose checkpoint exists. One save at a time per process. [setup] */
-weft_status ckpt_begin(const char *out_dir, uint64_t step, char temp[4096], char final[4096]);
+ * whose checkpoint exists. One save at a time per process. `out` is OUT, open: it is written to
+ * however it is called by now, so that a folder which got its name meanwhile stays as it is, and
+ * `out_dir` is for messages; -1: OUT by its name. [setup] */
+weft_status ckpt_begin(int out, const char *out_dir, uint64_t step, char temp[4096],
+                       char final[4096]);
 
-/* The same in the open folder `out`, however it is called by now, so that a folder which got its
- * name meanwhile stays as it is; `out_dir` is for messages. -1: by the name. [setup] */
-weft_status ckpt_begin_in(int out, const char *out_dir, uint64_t step, char temp[4096],
-                          char final[4096]);
-
-/* Another rank, after ckpt_begin_in() of rank 0: ckpt_write_shard(temp) writes into the folder that
- * is below `out` now, until ckpt_part(). [setup] */
-weft_status ckpt_join_in(int out, const char *out_dir, uint64_t step, char temp[4096]);
+/* Another rank, after ckpt_begin() of rank 0: ckpt_write_shard(temp) writes into the folder that is
+ * below `out` now, until ckpt_part(). [setup] */
+weft_status ckpt_join(int out, const char *out_dir, uint64_t step, char temp[4096]);
 void ckpt_part(const char *temp);
 
 /* Asked about once a MiB whether to go on: a status with its record ends the write. NULL: always.
@@ -121,7 +119,7 @@ weft_status ckpt_open_newest(const char *out_dir, const ckpt_team *team, ckpt **
 
 /* Rank 0, once the job resumes from `step`: renames the skipped later checkpoints to step-N.damaged
  * (.1, .2, ...), which this module never reads, replaces or removes. On failure the job must stop,
- * because its later saves would collide with their names. `out` as in ckpt_begin_in(). [setup] */
+ * because its later saves would collide with their names. `out` as in ckpt_begin(). [setup] */
 weft_status ckpt_set_aside(int out, const char *out_dir, uint64_t step);
 
 /* All ranks open the checkpoint `dir` as above, each hashing its share of the shards. The same on

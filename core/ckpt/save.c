@@ -58,8 +58,8 @@ static weft_status make_temp(int folder, const char *temp, const char *final)
     return st;
 }
 
-weft_status ckpt_begin_in(int out, const char *out_dir, uint64_t step, char temp[4096],
-                          char final[4096])
+weft_status ckpt_begin(int out, const char *out_dir, uint64_t step, char temp[4096],
+                       char final[4096])
 {
     int folder = -1, lock = -1;
     weft_status st = ckpt_paths(out_dir, step, temp, final);
@@ -82,12 +82,7 @@ weft_status ckpt_begin_in(int out, const char *out_dir, uint64_t step, char temp
     return st;
 }
 
-weft_status ckpt_begin(const char *out_dir, uint64_t step, char temp[4096], char final[4096])
-{
-    return ckpt_begin_in(-1, out_dir, step, temp, final);
-}
-
-weft_status ckpt_join_in(int out, const char *out_dir, uint64_t step, char temp[4096])
+weft_status ckpt_join(int out, const char *out_dir, uint64_t step, char temp[4096])
 {
     int folder;
     char final[4096];

@@ -119,7 +119,7 @@ static inline weft_status save(uint64_t step, uint32_t shards, uint32_t keep)
     assert_true(shard && sums);
     deal(shard, shards, step);
     err_clear();
-    weft_status st = ckpt_begin(work, step, temp, final);
+    weft_status st = ckpt_begin(-1, work, step, temp, final);
     if (st == WEFT_OK) {
         for (uint32_t i = 0; i < shards && st == WEFT_OK; i++)
             st = ckpt_write_shard(temp, i, shards, shard[i].at, shard[i].n, NULL, &sums[i]);

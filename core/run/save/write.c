@@ -137,7 +137,7 @@ static weft_status lead(save_writer *w, uint64_t step, const ckpt_piece *pieces,
     uint32_t culprit = 0;
     weft_status st = check_out(w);
     if (st == WEFT_OK)
-        st = find_cause(w, ckpt_begin_in(run_outlock_folder(w->lock), w->out, step, temp, final));
+        st = find_cause(w, ckpt_begin(run_outlock_folder(w->lock), w->out, step, temp, final));
     const bool begun = st == WEFT_OK;
     snprintf(why, sizeof why, "%s", begun ? "" : err_text());
     weft_status told = tell(w, "save.begin", step, st, 0, NULL);
@@ -173,7 +173,7 @@ static weft_status follow(save_writer *w, uint64_t step, const ckpt_piece *piece
         st = blame(w, 0);
     if (st != WEFT_OK)
         return st;
-    st = ckpt_join_in(run_outlock_folder(w->lock), w->out, step, temp);
+    st = ckpt_join(run_outlock_folder(w->lock), w->out, step, temp);
     if (st == WEFT_OK) {
         st = ckpt_write_shard(temp, w->rank, w->ranks, pieces, n, &halt, &sum);
         ckpt_part(temp);

@@ -100,7 +100,7 @@ static void save_layout(const layout *l, char final[4096])
     for (uint32_t i = 0; i < TENSORS; i++)
         for (uint64_t k = 0; k < graph_shape_elements(&shapes[i]); k++)
             wholes[i][k] = value_of(i, k);
-    assert_int_equal(ckpt_begin(work, 1, temp, final), WEFT_OK);
+    assert_int_equal(ckpt_begin(-1, work, 1, temp, final), WEFT_OK);
     for (uint32_t r = 0; r < l->spec.ranks; r++) {
         ckpt_piece pieces[TENSORS];
         uint32_t n = 0;
@@ -197,7 +197,7 @@ static void blocks_are_plain_tensors(void **state)
         {"w", WEFT_F32, 2, {4, 6}, {0, 3}, {4, 3}, 5, 7, data},
     };
     empty_work();
-    assert_int_equal(ckpt_begin(work, 1, temp, final), WEFT_OK);
+    assert_int_equal(ckpt_begin(-1, work, 1, temp, final), WEFT_OK);
     assert_int_equal(ckpt_write_shard(temp, 0, 1, pieces, 3, NULL, &sum), WEFT_OK);
     assert_int_equal(ckpt_commit(temp, final, 1, "", &sum, 1, 0), WEFT_OK);
     size_t n = get_file(shard_of(1, 0, 1), (unsigned char *)head, sizeof head - 1);
@@ -217,7 +217,7 @@ static weft_status save_blocks(const ckpt_piece *pieces, uint32_t n)
     ckpt_shard_sum sums[8];
     empty_work();
     err_clear();
-    assert_int_equal(ckpt_begin(work, 1, temp, final), WEFT_OK);
+    assert_int_equal(ckpt_begin(-1, work, 1, temp, final), WEFT_OK);
     for (uint32_t i = 0; i < n; i++) {
         weft_status st = ckpt_write_shard(temp, i, n, &pieces[i], 1, NULL, &sums[i]);
         if (st != WEFT_OK) {

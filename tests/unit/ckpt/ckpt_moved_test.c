@@ -32,15 +32,15 @@ static void a_save_stays_in_its_folder(void **state)
     const int out = open(run, O_RDONLY | O_DIRECTORY);
     assert_true(out >= 0);
 
-    assert_int_equal(ckpt_begin_in(out, run, 5, temp, final), WEFT_OK);
+    assert_int_equal(ckpt_begin(out, run, 5, temp, final), WEFT_OK);
     assert_int_equal(rename(run, moved) | rename(other, run), 0);
     assert_int_equal(ckpt_write_shard(temp, 0, 1, NULL, 0, NULL, &sum), WEFT_OK);
     assert_int_equal(ckpt_commit(temp, final, 5, "", &sum, 1, 1), WEFT_OK);
-    assert_int_equal(ckpt_begin_in(out, run, 6, temp, final), WEFT_OK);
+    assert_int_equal(ckpt_begin(out, run, 6, temp, final), WEFT_OK);
     ckpt_abandon(temp);
     snprintf(path, sizeof path, "%s/checkpoints/.step-00000007.tmp", moved);
     assert_int_equal(mkdir(path, 0777), 0); /* by rank 0 */
-    assert_int_equal(ckpt_join_in(out, run, 7, temp), WEFT_OK);
+    assert_int_equal(ckpt_join(out, run, 7, temp), WEFT_OK);
     assert_int_equal(ckpt_write_shard(temp, 1, 2, NULL, 0, NULL, &sum), WEFT_OK);
     ckpt_part(temp);
     close(out);

@@ -42,7 +42,7 @@ static void large_tensors_take_many_blocks(void **state)
         data[i] = (float)i;
     const ckpt_piece pieces[] = {{"small", WEFT_U8, 0, {0}, {0}, {0}, 0, 1, &small},
                                  {"large", WEFT_F32, 1, {N}, {0}, {0}, 0, N, data}};
-    assert_int_equal(ckpt_begin(work, 1, temp, final), WEFT_OK);
+    assert_int_equal(ckpt_begin(-1, work, 1, temp, final), WEFT_OK);
     assert_int_equal(ckpt_write_shard(temp, 0, 1, pieces, 2, NULL, &sum), WEFT_OK);
     assert_int_equal(ckpt_commit(temp, final, 1, NULL, &sum, 1, 0), WEFT_OK);
     ckpt *c;
@@ -101,7 +101,7 @@ static void one_of_the_same_step_is_never_replaced(void **state)
         assert_int_equal(count_entries("step-"), 1);
         assert_int_equal(count_entries(".step-"), 0);
     }
-    assert_int_equal(ckpt_begin(work, 8, temp, final), WEFT_OK);
+    assert_int_equal(ckpt_begin(-1, work, 8, temp, final), WEFT_OK);
     assert_int_equal(ckpt_write_shard(temp, 0, 1, NULL, 0, NULL, &sum), WEFT_OK);
     assert_int_equal(mkdir(final, 0777), 0);
     put_file(file_of(8, "precious"), "x", 1);
@@ -223,7 +223,7 @@ static void a_shard_that_fails_is_not_left(void **state)
     char temp[4096], final[4096], path[4200];
     ckpt_shard_sum sum;
     empty_work();
-    assert_int_equal(ckpt_begin(work, 1, temp, final), WEFT_OK);
+    assert_int_equal(ckpt_begin(-1, work, 1, temp, final), WEFT_OK);
     snprintf(path, sizeof path, "%s/shard-00000-of-00001.safetensors", temp);
     faults_set(FAULT_NONE, 0, 0, false);
     assert_int_equal(ckpt_write_shard(temp, 0, 1, NULL, 0, NULL, &sum), WEFT_OK);
@@ -306,7 +306,7 @@ static void a_second_job_is_refused(void **state)
     pid_t child = fork();
     assert_true(child >= 0);
     if (!child) {
-        char c = (char)ckpt_begin(work, 1, temp, final);
+        char c = (char)ckpt_begin(-1, work, 1, temp, final);
         _exit(write(to_parent[1], &c, 1) != 1 || read(to_child[0], &c, 1) != 1);
     }
     char c = 1;
@@ -328,7 +328,7 @@ static weft_status save_pieces(const ckpt_piece *p, uint32_t n, uint32_t shards)
 {
     char temp[4096], final[4096];
     ckpt_shard_sum sums[4];
-    assert_int_equal(ckpt_begin(work, 9, temp, final), WEFT_OK);
+    assert_int_equal(ckpt_begin(-1, work, 9, temp, final), WEFT_OK);
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; i < shards && st == WEFT_OK; i++)
         st = ckpt_write_shard(temp, i, shards, p, n, NULL, &sums[i]);
@@ -378,11 +378,11 @@ static void wrong_calls_are_refused(void **state)
     char temp[4096], final[4096], outside[128];
     ckpt_shard_sum sum;
     empty_work();
-    assert_int_equal(ckpt_begin(work, UINT64_MAX, temp, final), WEFT_USAGE);
-    assert_int_equal(ckpt_begin("/tmp/weft-none/such", 1, temp, final), WEFT_USAGE);
-    assert_int_equal(ckpt_begin("/dev/null", 1, temp, final), WEFT_USAGE);
-    assert_int_equal(ckpt_begin(work, 1, temp, final), WEFT_OK);
-    assert_int_equal(ckpt_begin(work, 2, temp, final), WEFT_INTERNAL);
+    assert_int_equal(ckpt_begin(-1, work, UINT64_MAX, temp, final), WEFT_USAGE);
+    assert_int_equal(ckpt_begin(-1, "/tmp/weft-none/such", 1, temp, final), WEFT_USAGE);
+    assert_int_equal(ckpt_begin(-1, "/dev/null", 1, temp, final), WEFT_USAGE);
+    assert_int_equal(ckpt_begin(-1, work, 1, temp, final), WEFT_OK);
+    assert_int_equal(ckpt_begin(-1, work, 2, temp, final), WEFT_INTERNAL);
     assert_int_equal(ckpt_paths(work, 1, temp, final), WEFT_OK);
     assert_int_equal(ckpt_write_shard(temp, 1, 1, NULL, 0, NULL, &sum), WEFT_UNSUPPORTED);
     assert_int_equal(ckpt_write_shard(temp, 0, 0, NULL, 0, NULL, &sum), WEFT_UNSUPPORTED);
