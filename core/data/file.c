@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -98,6 +99,16 @@ int data_file_sync_parent(const char *path)
     close(fd);
     errno = error;
     return rc;
+}
+
+int data_file_follow(const char *path, char out[PATH_MAX])
+{
+    struct stat info;
+    if (snprintf(out, PATH_MAX, "%s", path) >= PATH_MAX) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    return lstat(path, &info) || !S_ISLNK(info.st_mode) || realpath(path, out) ? 0 : -1;
 }
 
 int data_file_open_regular(int folder, const char *name, bool follow, struct stat *st)

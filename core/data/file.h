@@ -6,6 +6,7 @@
 #ifndef DATA_FILE_H
 #define DATA_FILE_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <sys/stat.h>
 #include <weft/base.h>
@@ -30,6 +31,10 @@ int data_file_sync_parent(const char *path);
 
 /* Whether `path` leads to this file, by whatever name. [any] */
 bool data_file_is(const char *path, const struct stat *file);
+
+/* What `path` leads to, if it is a link, or `path` itself: a rename to it then replaces no link. -1
+ * with errno: the link leads to nothing, or the path is too long. [setup] */
+int data_file_follow(const char *path, char out[PATH_MAX]);
 
 /* Open `name` under `folder` (AT_FDCWD allowed) for reading, without waiting for a writer if it
  * turns out to be a pipe. A symbolic link as last part is refused unless `follow`. Anything but a

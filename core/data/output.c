@@ -65,11 +65,10 @@ static weft_status open_beside(const char *path, const char *suffix, char temp[P
 /* A rename would replace a link, and the file would go to another disk than the one it leads to. */
 static weft_status follow_link(const char *path, char out[PATH_MAX])
 {
-    struct stat info;
-    if (snprintf(out, PATH_MAX, "%s", path) >= PATH_MAX)
-        return err_fail(WEFT_USAGE, "the name of data file %s is too long", path);
-    if (lstat(path, &info) || !S_ISLNK(info.st_mode) || realpath(path, out))
+    if (!data_file_follow(path, out))
         return WEFT_OK;
+    if (errno == ENAMETOOLONG)
+        return err_fail(WEFT_USAGE, "the name of data file %s is too long", path);
     return err_fail_errno(WEFT_USAGE,
                           "data file %s is a link that leads to no file; remove it, or make the "
                           "file that it names",

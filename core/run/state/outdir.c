@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "ckpt/ckpt.h"
 #include "comm/comm.h"
+#include "data/file.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -75,10 +76,7 @@ static weft_status trim(const char *out, char path[4096])
 static weft_status follow_link(char path[4096])
 {
     char real[PATH_MAX];
-    struct stat info;
-    if (lstat(path, &info) || !S_ISLNK(info.st_mode))
-        return WEFT_OK;
-    if (!realpath(path, real))
+    if (data_file_follow(path, real))
         return err_fail_errno(WEFT_USAGE, "run.out: the link %s cannot be followed", path);
     snprintf(path, 4096, "%s", real);
     return WEFT_OK;
