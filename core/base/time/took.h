@@ -4,10 +4,11 @@
 
 #include <stdint.h>
 
-/* Before a call, and after it: how long it computed and slept, without the time for which this
- * thread could run and other threads had its core. Where the kernel does not tell, that time is
- * included; time in that queue at one of the two moments is not. [any; both on one thread] */
+/* Call took_begin() before a call and took_ns() after it, with what that has returned: how long the
+ * call computed and slept, in nanoseconds, without the time for which this thread could run and
+ * other threads had its core. Where the kernel does not report that time it is included. [any; both
+ * on one thread] */
 uint64_t took_begin(void);
-uint64_t took_ns(uint64_t since); /* what took_begin() has returned */
+uint64_t took_ns(uint64_t since);
 
 #endif

@@ -18,10 +18,12 @@
 
 #define SPINS 200u        /* looks before the first at the clock */
 #define AWAKE_NS 1000000u /* until a waiting thread sleeps */
-#define WINDOW_NS                                                                                  \
-    10000000u             /* over which the kernel's switches to other threads are counted ...     \
-                           */
-#define SHARED_FROM 2     /* ... and from how many on the core counts as shared */
+
+/* The kernel's switches to other threads are counted over a window; from so many on the core counts
+ * as shared. */
+#define WINDOW_NS 10000000u
+#define SHARED_FROM 2
+
 #define STACK (2ul << 20) /* of a worker, whatever `ulimit -s` says */
 #define TEAM_BITS 16      /* of a region's word: its number of threads; above, its number */
 #define TEAM_MOST (1 << TEAM_BITS)
