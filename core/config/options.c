@@ -67,8 +67,9 @@ static const weft_option *const run_options[] = {
     INT(FREE, "planning_mb", "8192", 16, 1e9,
         "MiB that planning may take on a rank, and that a plugin may take from the core meanwhile"),
     INT(FREE, "verify", "0", 0, 1e12,
-        "after every so many steps ranks compare what they hold copies of, parameters and states, "
-        "by hashes; a difference ends the job with the rank, the host and the tensor; 0: never"),
+        "after every so many steps ranks compare parameters and states of which they hold copies "
+        "by hashes, not slices that one rank alone has, gradients or activations; a difference "
+        "ends the job with the rank, the host and the tensor; 0: never"),
     SECONDS(FREE, "join_timeout", "60", 0.1, 86400, "all ranks must join within it"),
     NULL,
 };

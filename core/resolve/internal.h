@@ -105,6 +105,10 @@ weft_status resolve_named(resolver *r, uint32_t a, const component *c, bool same
  * one. `links`: no libraries of collectives. [collective] */
 weft_status resolve_best(resolver *r, uint32_t a, bool same_machine, bool links, candidate *out);
 
+/* --- kernel_set.c --- */
+/* Agree on the set of kernels that all ranks compute with: spec.kernel_set. [collective] */
+weft_status resolve_kernel_set(resolver *r);
+
 /* --- peer_access.c --- */
 /* Finds the mesh axes along which devices import each other's memory: spec.attached.
  * [collective] */

@@ -35,8 +35,9 @@ static weft_status exchange_domains(const resolver *r, ipc_domain *all)
     const weft_device_table *device = r->spec->device.c->table;
     const job_identity *who = r->meeting.who;
     ipc_domain mine = {0};
-    const weft_device_args args = {sizeof args, 0, who->local_rank, who->local_ranks,
-                                   r->spec->device.conf};
+    const weft_device_args args = {sizeof args,          0,
+                                   who->local_rank,      who->local_ranks,
+                                   r->spec->device.conf, r->spec->kernel_set};
     err_clear();
     uint64_t bytes = sizeof mine.text - 1;
     if (PLUGIN_ASK(device, ipc_domain, r->spec->device.c->module, &args, mine.text, &bytes)) {

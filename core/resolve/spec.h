@@ -76,6 +76,7 @@ typedef struct spec {
     spec_plugin device, rule, placement; /* placement.c NULL: none */
     spec_plugin strategies[WEFT_MAX_MESH];
     uint32_t nstrategies;
+    const char *kernel_set; /* of the device, on all ranks; NULL: the device's own choice */
     const component *sinks[SPEC_SINKS]; /* of log.sinks; not open */
     uint32_t nsinks;
     host_map hosts;

@@ -299,9 +299,12 @@ static void announce(const trainer *t)
              (unsigned long long)(t->j->plans.peak >> 20),
              PLUGIN_GET(t->exec.table, describe, t->exec.device));
     run_log_plugins(t->j);
-    if (config_int(t->j->cfg, "run.verify") && !run_verify_compares(&t->j->plans))
-        log_line(WEFT_LOG_WARN, "run.verify compares nothing: no rank holds a copy of what another "
-                                "one holds");
+    const double share = run_verify_share(&t->j->plans, t->who.rank);
+    if (config_int(t->j->cfg, "run.verify") && share < 1)
+        log_line(WEFT_LOG_WARN,
+                 "run.verify compares %.0f %% of this rank's bytes of parameters and states: no "
+                 "other rank holds a copy of the rest",
+                 share * 100);
     if (t->plan->changes)
         log_line(WEFT_LOG_WARN, "results depend on the layout: %s", t->plan->changes);
     if (t->results.peak_flops > 0)

@@ -113,7 +113,7 @@ enum { ARENA = 256 << 20 };
 
 static weft_status open_device(struct bench *b)
 {
-    const weft_device_args args = {sizeof args, 0, 0, 1, &b->conf};
+    const weft_device_args args = {sizeof args, 0, 0, 1, &b->conf, NULL};
     void *base = NULL;
     int32_t fd;
     weft_status st = b->t->open(b->module, &args, &b->d);

@@ -172,6 +172,11 @@ static weft_status domain(void *m, const weft_device_args *args, char *text, uin
     return cpu->ipc_domain(((module *)m)->cpu, args, text, bytes);
 }
 
+static weft_status kernel_sets(void *m, const weft_conf *conf, char *text, uint64_t *bytes)
+{
+    return cpu->kernel_sets(((module *)m)->cpu, conf, text, bytes);
+}
+
 /* --- the object --- */
 
 /* The component of the interface in the file that the variable names. */
@@ -228,6 +233,7 @@ __attribute__((constructor)) static void load(void)
     device_table.run = run;
     device_table.record = record;
     device_table.ipc_domain = cpu->ipc_domain ? domain : NULL;
+    device_table.kernel_sets = kernel_sets;
 }
 
 static weft_status open_both(const weft_host *host, void **out)

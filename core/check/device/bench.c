@@ -16,7 +16,7 @@ void check_dev_ok(check_dev *w, weft_status st, const char *member)
 
 bool check_dev_open(check_dev *w)
 {
-    const weft_device_args args = {sizeof args, 0, 0, 1, w->conf};
+    const weft_device_args args = {sizeof args, 0, 0, 1, w->conf, NULL};
     int32_t score = 0;
     check_dev_ok(w, CHECK_DEV(w, probe, w->module, w->conf, &score), "probe");
     if (score <= 0) {

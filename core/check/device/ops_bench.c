@@ -44,7 +44,7 @@ bool check_bench_up(check_bench *b)
                      h->why[0] ? h->why : "its probe() gives no reason");
         return false;
     }
-    const weft_device_args args = {sizeof args, WEFT_SPEC_DETERMINISTIC, 0, 1, b->conf};
+    const weft_device_args args = {sizeof args, WEFT_SPEC_DETERMINISTIC, 0, 1, b->conf, NULL};
     must(b, CALL(b, open, b->module, &args, &b->d), "open");
     must(b, CALL(b, arena, b->d, 2 * CHECK_HALF, 0, &base, &fd), "arena");
     must(b, CALL(b, host_memory, b->d, CHECK_HALF, &staging), "host_memory");

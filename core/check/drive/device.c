@@ -136,7 +136,7 @@ static weft_status bring_up(half *h, const weft_conf *conf)
 {
     check_drive *d = h->d;
     const weft_device_table *t = h->t;
-    const weft_device_args args = {sizeof args, 0, 0, 1, conf};
+    const weft_device_args args = {sizeof args, 0, 0, 1, conf, NULL};
     const weft_device_args *lent = CHECK_LEND(&d->lend, weft_device_args, &args);
     int32_t fd = -1;
     void *base = NULL, *staging = NULL;

@@ -142,7 +142,7 @@ static void one_call(bench *w)
 
 static bool bring_up(bench *w)
 {
-    const weft_device_args args = {sizeof args, 0, 0, 1, w->s->conf};
+    const weft_device_args args = {sizeof args, 0, 0, 1, w->s->conf, NULL};
     int32_t score = 0, fd = -1;
     void *base = NULL, *staging = NULL;
     check_sequence_ok(w->s, CALL(w, probe, w->s->module, w->s->conf, &score), "probe");

@@ -77,7 +77,7 @@ static weft_status open_device(executor *e, const job_identity *who, comm_arena 
     const spec *s = e->plan->spec;
     void *base;
     int32_t fd = -1;
-    weft_device_args args = {sizeof args, 0, 0, 1, s->device.conf};
+    weft_device_args args = {sizeof args, 0, 0, 1, s->device.conf, s->kernel_set};
     number_here(e, who, &args);
     if (s->deterministic)
         args.flags |= WEFT_SPEC_DETERMINISTIC;

@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/number/crc32c.h"
+#include "host/call.h"
 #include "run/exec/arena.h"
 
 #include <stdio.h>
@@ -20,6 +21,7 @@
 
 #define AT_ONCE ((uint64_t)4 << 20) /* bytes that are copied from a device */
 #define HOST 64u
+#define DEVICE 192u
 #define NAMED 8u /* ranks in a sentence */
 
 /* Mesh axes over which ranks hold the same bits of a piece, or of its compute copy; 0: none. */
@@ -66,11 +68,21 @@ static classes find_classes(const plan_set *plans)
     return out;
 }
 
-bool run_verify_compares(const plan_set *plans)
+double run_verify_share(const plan_set *plans, uint32_t rank)
 {
-    classes all = find_classes(plans);
-    free(all.at);
-    return all.n > 0;
+    const plan *p = plan_of(plans, rank);
+    double all = 0, compared = 0;
+    for (uint32_t i = 0; i < 2 * p->pieces.n; i++) {
+        const piece *x = &p->pieces.at[i / 2];
+        const bool copied = i & 1;
+        extent has = {.count = 0};
+        if (!copied || x->copy != UINT64_MAX)
+            plan_extent(p, x, rank, copied ? PLAN_EXTENT_COPIED : PLAN_EXTENT_HELD, &has);
+        const uint64_t bytes = has.count * weft_dtype_size(copied ? x->copy_dtype : x->shape.dtype);
+        all += (double)bytes;
+        compared += copy_axes(p, x, copied) ? (double)bytes : 0;
+    }
+    return all > 0 ? compared / all : 0;
 }
 
 static weft_status add_item(executor *e, const piece *x, bool copied, uint32_t *crc,
@@ -115,9 +127,10 @@ static uint32_t leader(const mesh *m, uint32_t rank, uint64_t axes)
 
 /* --- after a difference --- */
 
-/* What a rank tells of the class whose hashes differ: its host, and the hash of each tensor. */
+/* What a rank tells of the class whose hashes differ: its host, its device, and the hash of each
+ * tensor. */
 typedef struct sheet {
-    char host[HOST];
+    char host[HOST], device[DEVICE];
     uint32_t crc[];
 } sheet;
 
@@ -157,6 +170,7 @@ static weft_status exchange_sheets(executor *e, finding *f, uint64_t step)
     sheet *mine = mem_alloc(sheet_bytes(f));
     weft_status st = WEFT_OK;
     (void)!gethostname(mine->host, HOST - 1);
+    snprintf(mine->device, DEVICE, "%s", PLUGIN_GET(e->table, describe, e->device));
     for (uint32_t i = 0; st == WEFT_OK && (x = next(e->plan, f->axes, &i)); i++)
         st = add_item(e, x, i & 1, &mine->crc[k++], &hashed);
     snprintf(name, sizeof name, "verify.%llu.tensors", (unsigned long long)step);
@@ -208,10 +222,27 @@ static void name_tensor(const finding *f, uint32_t item, char *out, size_t room)
              i & 1 ? p->spec->precision : "");
 }
 
+/* Replicas on other processors may round differently, and then nothing is broken. */
+static void compare_devices(const finding *f, uint32_t item, char *out, size_t room)
+{
+    const sheet *first = sheet_of(f, f->first);
+    out[0] = 0;
+    for (uint32_t i = 1; i < f->n; i++) {
+        const sheet *other = sheet_of(f, f->rank[i]);
+        if (other->crc[item] == first->crc[item] || !strncmp(other->device, first->device, DEVICE))
+            continue;
+        snprintf(out, room,
+                 "; rank %u computes on %.191s, rank %u on %.191s: if their processors or kernels "
+                 "differ, results may differ in the last bits without a fault",
+                 f->first, first->device, f->rank[i], other->device);
+        return;
+    }
+}
+
 /* The sentence about the first tensor of which the group has different bits. */
 static weft_status say(const finding *f, uint64_t step)
 {
-    char ranks[1024], title[256], others[64] = "";
+    char ranks[1024], title[256], devices[640], others[64] = "";
     uint32_t first = UINT32_MAX, differ = 0, most = 0;
     for (uint32_t k = 0; k < f->items; k++)
         if (count_alike(f, f->first, k) < f->n) {
@@ -231,19 +262,20 @@ static weft_status say(const finding *f, uint64_t step)
     const bool majority = 2 * most > f->n;
     name_ranks(f, first, majority ? most : UINT32_MAX, ranks, sizeof ranks);
     name_tensor(f, first, title, sizeof title);
+    compare_devices(f, first, devices, sizeof devices);
     if (differ > 1)
         snprintf(others, sizeof others, ", the first of %u tensors that differ", differ);
     if (majority)
         return err_fail(WEFT_IO,
                         "after step %llu %s: other bits of %s%s than the %u ranks that agree; "
                         "memory, a processor or a link changed them: start without that host, from "
-                        "a checkpoint of an earlier comparison",
-                        (unsigned long long)step, ranks, title, others, most);
+                        "a checkpoint of an earlier comparison%s",
+                        (unsigned long long)step, ranks, title, others, most, devices);
     return err_fail(WEFT_IO,
                     "after step %llu %s: different bits of %s%s, and no majority that says which "
                     "are right; memory, a processor or a link changed them: start from a "
-                    "checkpoint of an earlier comparison",
-                    (unsigned long long)step, ranks, title, others);
+                    "checkpoint of an earlier comparison%s",
+                    (unsigned long long)step, ranks, title, others, devices);
 }
 
 /* Names the first difference within the group of `rank`. */

@@ -62,7 +62,9 @@ bool cpu_claim_cores(hwloc_cpuset_t *core, int32_t n, int32_t first, int32_t wan
 void cpu_claim_drop(int *lock, int32_t n);
 
 /* --- isa.c --- */
-weft_status cpu_isa_choose(const struct cpu_module *m, const char *asked,
+weft_status cpu_kernel_sets(void *module, const weft_conf *conf, char *text, uint64_t *bytes);
+/* `agreed`: the set that all ranks have; NULL: as `asked`, the value of device.isa, says. */
+weft_status cpu_isa_choose(const struct cpu_module *m, const char *asked, const char *agreed,
                            const struct cpu_kernels **out);
 void cpu_isa_brand(char *out, size_t cap); /* "AMD EPYC 9654 ..." */
 const char *cpu_isa_products(void);        /* instruction set of oneDNN: "avx512_bf16" */

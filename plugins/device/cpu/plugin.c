@@ -76,9 +76,10 @@ static const weft_option isa = {
     .type = WEFT_OPT_CHOICE,
     .key = "isa",
     .dflt = "auto",
-    .help = "instruction set of weft's own kernels; auto: the widest that the CPU has",
+    .help = "instruction set of all kernels, oneDNN's too; auto: the widest that every rank has, "
+            "and that ONEDNN_MAX_CPU_ISA allows",
 #if defined(__x86_64__)
-    .choices = "auto|v2|v3|v4|v4bf16",
+    .choices = "auto|v2|v3|v4|v4bf16|v4amx",
 #else
     .choices = "auto|plain",
 #endif
@@ -106,6 +107,7 @@ static const weft_device_table table = {
     .prepare = cpu_prepare,
     .release = cpu_release,
     .run = cpu_run,
+    .kernel_sets = cpu_kernel_sets,
 };
 
 static const weft_component component = {

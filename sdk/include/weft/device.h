@@ -69,8 +69,11 @@ typedef struct weft_device_args {
      * one set of CPUs (the same affinity mask). */
     uint32_t local_rank, local_ranks;
     const weft_conf *conf;
+    /* Since 0.10: the name of the kernels to compute with, one of those that kernel_sets() gave;
+     * NULL: the device's own choice. Set only for a device that has kernel_sets(). */
+    const char *kernel_set;
 } weft_device_args;
-WEFT_FREEZE(weft_device_args, conf, 24);
+WEFT_FREEZE(weft_device_args, kernel_set, 32);
 
 /* Capabilities. Links and coll plugins get the low 32 bits. */
 #define WEFT_DEV_HOST_MEMORY 1u    /* its memory is the host's: a link may access the arena */
@@ -200,8 +203,16 @@ typedef struct weft_device_table {
      * caller keeps the descriptor. What the other device did before a flag_set() is visible to work
      * that begins here after that flag was seen. OPT with WEFT_DEV_IMPORT_PEER [setup] */
     weft_status (*import_peer)(weft_device *d, int32_t fd, uint64_t bytes, void **base);
+
+    /* Since 0.10. The sets of kernels that this machine can run and the options allow, narrowest
+     * first, as a text: "v2|v3|v4"; *bytes is the room on entry (128 at least) and the length on
+     * return, without a zero. Two sets may give results that differ in the last bits, and replicas
+     * that compute alike have to stay equal: all ranks open with the widest set that every rank
+     * has, weft_device_args.kernel_set. WEFT_ABSENT with a recorded reason where the options ask
+     * for what this machine lacks. Called before open(). OPT [setup] */
+    weft_status (*kernel_sets)(void *module, const weft_conf *conf, char *text, uint64_t *bytes);
 } weft_device_table;
-WEFT_FREEZE(weft_device_table, import_peer, 224);
+WEFT_FREEZE(weft_device_table, kernel_sets, 232);
 
 WEFT_EXTERN_C_END
 

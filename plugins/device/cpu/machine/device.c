@@ -41,7 +41,9 @@ static void describe(weft_device *d)
 static weft_status open_parts(weft_device *d, const weft_device_args *args)
 {
     const struct cpu_module *m = d->m;
-    weft_status st = cpu_isa_choose(m, args->conf->text(args->conf->ctx, "isa"), &d->kernels);
+    weft_status st =
+        cpu_isa_choose(m, args->conf->text(args->conf->ctx, "isa"),
+                       WEFT_HAS(args, kernel_set) ? args->kernel_set : NULL, &d->kernels);
     if (st == WEFT_OK)
         st = cpu_topo_open(&d->topo, m, args);
     if (st != WEFT_OK)
