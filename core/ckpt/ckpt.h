@@ -63,12 +63,19 @@ weft_status ckpt_write_shard(const char *temp, uint32_t shard, uint32_t shards,
                              const ckpt_piece *pieces, uint32_t n, const ckpt_halt *halt,
                              ckpt_shard_sum *sum);
 
+/* Which earlier checkpoints a new one leaves: the `newest` with it (0: all), and those of steps up
+ * to `spared`. */
+typedef struct ckpt_keep {
+    uint32_t newest;
+    uint64_t spared;
+} ckpt_keep;
+
 /* Rank 0, after all shards are written and their checksums gathered: reads and compares the shards'
  * headers, then manifest, rename, sync. Never replaces a checkpoint. Once the new one is durable,
- * those of earlier steps are removed until `keep` are left (0 keeps all). On failure the temporary
+ * those of earlier steps that `keep` does not leave are removed. On failure the temporary
  * folder is removed; either way the save is over. [setup] */
 weft_status ckpt_commit(const char *temp, const char *final, uint64_t step, const char *job_text,
-                        const ckpt_shard_sum *sums, uint32_t shards, uint32_t keep);
+                        const ckpt_shard_sum *sums, uint32_t shards, ckpt_keep keep);
 void ckpt_abandon(const char *temp); /* rank 0: removes a temporary folder; NULL allowed */
 
 /* Values that are made while they are written: elements [first, first + count) of a piece, counted

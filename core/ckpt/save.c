@@ -179,10 +179,9 @@ static int put_in_place(int parent, const char *temp, const char *final)
     return errno == ENOENT ? renameat(parent, temp, parent, final) : -1;
 }
 
-/* Of the checkpoints up to `step`, which is the newest of them, `keep` stay. Later ones are not
- * this run's, and are not counted. What cannot be removed is no failure of the
- * save. */
-static void remove_old(int parent, uint64_t step, uint32_t keep)
+/* Of the checkpoints up to `step`, which is the newest of them. Later ones are not this run's, and
+ * are not counted. What cannot be removed is no failure of the save. */
+static void remove_old(int parent, uint64_t step, ckpt_keep keep)
 {
     ckpt_steps list;
     uint32_t kept = 0;
@@ -192,7 +191,8 @@ static void remove_old(int parent, uint64_t step, uint32_t keep)
     }
     for (uint32_t i = 0; i < list.n; i++) {
         char name[CKPT_FILE_MAX], old[CKPT_FILE_MAX];
-        if (list.at[i] > step || kept++ < keep)
+        const bool spared = keep.spared && list.at[i] <= keep.spared;
+        if (list.at[i] > step || kept++ < keep.newest || spared)
             continue;
         ckpt_step_name(list.at[i], "", "", name);
         ckpt_step_name(list.at[i], ".", ".old", old);
@@ -204,7 +204,7 @@ static void remove_old(int parent, uint64_t step, uint32_t keep)
 }
 
 static weft_status commit(int parent, const char *temp, const char *final, ckpt_manifest *m,
-                          uint32_t keep)
+                          ckpt_keep keep)
 {
     int folder = openat(parent, temp, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (folder < 0)
@@ -217,13 +217,13 @@ static weft_status commit(int parent, const char *temp, const char *final, ckpt_
         return err_fail_errno(WEFT_IO, "cannot rename it to %s", final);
     if (data_file_sync_folder(parent) < 0)
         return err_fail_errno(WEFT_IO, "cannot sync the folder, so that %s may not last", final);
-    if (keep)
+    if (keep.newest)
         remove_old(parent, m->step, keep);
     return WEFT_OK;
 }
 
 weft_status ckpt_commit(const char *temp, const char *final, uint64_t step, const char *job_text,
-                        const ckpt_shard_sum *sums, uint32_t shards, uint32_t keep)
+                        const ckpt_shard_sum *sums, uint32_t shards, ckpt_keep keep)
 {
     uint64_t named;
     if (!shards || shards > CKPT_SHARDS_MAX ||

@@ -51,6 +51,8 @@ typedef struct trainer {
     run_inputs inputs; /* of one pass */
     run_saver *saver;  /* NULL: no checkpoints */
     bool copies;       /* saves are written beside the steps */
+    bool skipped;      /* a step since the last save was skipped */
+    uint64_t sound;    /* the last save before steps were skipped */
     uint64_t first, steps;
     int stopped;      /* the signal that requested a stop; 0: none */
     uint64_t stop_at; /* ... after this step */
@@ -166,11 +168,21 @@ static weft_status finish_saves(trainer *t)
     return st != WEFT_OK || t->who.rank ? st : run_outlock_check(&t->lock);
 }
 
+/* While steps are skipped the run may have diverged: no checkpoint from before that is removed. */
+static weft_status save(trainer *t, uint64_t step)
+{
+    const uint64_t spared = t->skipped ? t->sound : 0;
+    if (!t->skipped)
+        t->sound = step;
+    t->skipped = false;
+    return run_saver_begin(t->saver, step, spared);
+}
+
 /* Stops on request after `step`, which may be saved already. Without checkpoints it saves none. */
 static weft_status stop_after(trainer *t, uint64_t step, uint64_t saved)
 {
     bool saves = config_int(t->j->cfg, "checkpoint.every") > 0;
-    weft_status st = saves && step != saved ? run_saver_begin(t->saver, step) : WEFT_OK;
+    weft_status st = saves && step != saved ? save(t, step) : WEFT_OK;
     if (st == WEFT_OK)
         st = finish_saves(t);
     t->stop_at = step;
@@ -200,11 +212,12 @@ static weft_status next_step(trainer *t, uint64_t step, uint64_t *saved)
         return stop_after(t, step - 1, *saved);
     if (st == WEFT_OK)
         st = one_step(t, step, &m);
+    t->skipped |= m.skips;
     if (st == WEFT_OK)
         report(t, &m);
     run_trace_flush(&t->exec.trace);
     if (st == WEFT_OK && due)
-        st = run_saver_begin(t->saver, step);
+        st = save(t, step);
     *saved = due ? step : *saved;
     if (st == WEFT_OK && job_stop_interrupted())
         st = err_fail(WEFT_IO, "stopped by a signal after step %llu", (unsigned long long)step);
@@ -269,7 +282,8 @@ static weft_status begin_or_resume(trainer *t, ckpt *c)
     const ckpt_team team = team_of(t);
     if (!c)
         return run_start(&t->exec, t->j->cfg, &t->j->plans, &team);
-    t->first = ckpt_step(c) + 1;
+    t->sound = ckpt_step(c);
+    t->first = t->sound + 1;
     weft_status st = all_loaded(t, run_weights_load(&t->exec, &t->j->plans, c));
     if (st == WEFT_OK && t->who.rank == 0)
         st = ckpt_set_aside(run_outlock_folder(&t->lock), t->out, ckpt_step(c));

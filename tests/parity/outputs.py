@@ -199,6 +199,19 @@ class Outputs(w.Bench):
         w.weft("ckpt", "verify", saved)
         self.assertIn(parameter, w.weft("ckpt", "info", saved).stdout)
 
+    def test_what_was_saved_before_the_trouble_stays(self):
+        """The weights grow until every step is skipped, and the run ends."""
+        job = w.ODD | {"run.steps": 60, "optim.lr": 1e6, "optim.warmup": 0, "log.progress": 1,
+                       "checkpoint.every": 1, "checkpoint.keep": 1, "train.eval_every": 1,
+                       "data.valid": self.path("train.bin")}
+        said = self.train("wild", job, status=1).stderr
+        self.assertIn("the run has diverged", said)
+        self.assertIn("valid nan", said)
+        self.assertNotIn("-nan", said)
+        lines = w.metrics(self.path("wild"))
+        sound = max(x["step"] for x in lines if not x.get("skipped"))
+        self.assertEqual(w.steps_saved(self.path("wild"))[0], [sound, lines[-1]["step"]])
+
 
 if __name__ == "__main__":
     w.main()

@@ -127,7 +127,7 @@ static inline weft_status save(uint64_t step, uint32_t shards, uint32_t keep)
             ckpt_abandon(temp);
         else
             st = ckpt_commit(temp, final, step, "[run]\nname = \xc3\xa9t\xc3\xa9\n", sums, shards,
-                             keep);
+                             (ckpt_keep){keep, 0});
     }
     free(shard);
     free(sums);

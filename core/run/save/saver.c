@@ -50,7 +50,7 @@ weft_status run_saver_open(executor *e, const char *out, const outlock *lock, bo
     s->writer = (save_writer){.job = e->job,
                               .rank = e->rank,
                               .ranks = e->plan->spec->ranks,
-                              .keep = (uint32_t)config_int(e->cfg, "checkpoint.keep"),
+                              .keep = {(uint32_t)config_int(e->cfg, "checkpoint.keep"), 0},
                               .out = out,
                               .lock = lock,
                               .job_text = s->job_text,
@@ -154,7 +154,7 @@ weft_status run_saver_finish(run_saver *s)
     return !s || (!s->running && s->st == WEFT_OK) ? WEFT_OK : take(s);
 }
 
-weft_status run_saver_begin(run_saver *s, uint64_t step)
+weft_status run_saver_begin(run_saver *s, uint64_t step, uint64_t spared)
 {
     const uint64_t began = clock_ns();
     if (s->running && !atomic_load(&s->ended) && !s->told_wait && !s->e->rank) {
@@ -168,6 +168,7 @@ weft_status run_saver_begin(run_saver *s, uint64_t step)
     if (st != WEFT_OK)
         return st;
     s->step = step;
+    s->writer.keep.spared = spared;
     s->began_ns = clock_ns();
     atomic_store(&s->ended, false);
     st = s->copy ? save_beside(s) : save_in_place(s);

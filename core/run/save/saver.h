@@ -29,8 +29,9 @@ weft_status run_saver_open(executor *e, const char *out, const outlock *lock, bo
                            uint32_t sharing, run_saver **saver);
 
 /* Save the state after `step`, which is later than that of the last save. An earlier save is waited
- * for, and if that failed, so does this one. [collective] */
-weft_status run_saver_begin(run_saver *s, uint64_t step);
+ * for, and if that failed, so does this one. Earlier checkpoints beyond checkpoint.keep are
+ * removed, except those of steps up to `spared`. [collective] */
+weft_status run_saver_begin(run_saver *s, uint64_t step, uint64_t spared);
 
 /* At the end of a step: what has happened; fails if a save has failed. Does not wait. Look before
  * finish(), too, since each look tells of one complete checkpoint. NULL allowed. [compute] */

@@ -19,7 +19,8 @@
 
 typedef struct save_writer {
     job *job; /* NULL: one rank */
-    uint32_t rank, ranks, keep;
+    uint32_t rank, ranks;
+    ckpt_keep keep;
     const char *out;      /* OUT */
     const outlock *lock;  /* of OUT; NULL: none */
     const char *job_text; /* for the manifest */

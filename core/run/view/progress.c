@@ -5,6 +5,7 @@
 #include "base/log.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <unistd.h>
 
 void run_progress_begin(progress *p, uint64_t first, uint64_t last, uint64_t every)
@@ -24,6 +25,12 @@ static void eta(const progress *p, uint64_t step, char out[32])
         snprintf(out, 32, "%u:%02u", (unsigned)(left / 60), (unsigned)(left % 60));
 }
 
+/* Without the sign that printf() gives some of them. */
+static double plain_nan(double x)
+{
+    return isnan(x) ? fabs(x) : x;
+}
+
 /* With one write: others write to the same terminal or pipe. */
 static void print(const progress *p, const metrics *m, bool evaluated)
 {
@@ -34,12 +41,13 @@ static void print(const progress *p, const metrics *m, bool evaluated)
     if (m->skipped > 0)
         snprintf(skipped, sizeof skipped, "  skipped %.0f", m->skipped);
     if (evaluated)
-        snprintf(valid, sizeof valid, "  valid %.4f", m->valid_loss);
+        snprintf(valid, sizeof valid, "  valid %.4f", plain_nan(m->valid_loss));
     fprintf(stderr,
             "%sstep %" PRIu64 "/%" PRIu64 "  loss %.4f  norm %.3f  %.0f tokens/s  %.1f ms  "
             "ETA %s%s%s%s%s",
-            p->terminal ? "\r\033[K" : "", m->step, p->last, m->loss, m->grad_norm, p->tokens_per_s,
-            m->step_ms, left, scale, skipped, valid, p->open ? "" : "\n");
+            p->terminal ? "\r\033[K" : "", m->step, p->last, plain_nan(m->loss),
+            plain_nan(m->grad_norm), p->tokens_per_s, m->step_ms, left, scale, skipped, valid,
+            p->open ? "" : "\n");
     fflush(stderr);
 }
 
@@ -48,7 +56,7 @@ void run_progress_step(progress *p, const metrics *m)
     p->done++;
     p->tokens_per_s =
         p->done == 1 ? m->tokens_per_s : 0.8 * p->tokens_per_s + 0.2 * m->tokens_per_s;
-    bool evaluated = m->valid_loss >= 0;
+    const bool evaluated = run_metrics_evaluated(m);
     bool due = p->every && (p->terminal || m->step % p->every == 0 || m->step == p->last ||
                             m->step == p->first || evaluated);
     if (!due || !log_has_room(0))

@@ -118,7 +118,7 @@ static void save_layout(const layout *l, char final[4096])
         assert_int_equal(ckpt_write_shard(temp, r, l->spec.ranks, pieces, n, NULL, &sums[r]),
                          WEFT_OK);
     }
-    if (ckpt_commit(temp, final, 1, "", sums, l->spec.ranks, 0) != WEFT_OK)
+    if (ckpt_commit(temp, final, 1, "", sums, l->spec.ranks, (ckpt_keep){0, 0}) != WEFT_OK)
         fail_msg("%s", err_text());
 }
 
@@ -199,7 +199,7 @@ static void blocks_are_plain_tensors(void **state)
     empty_work();
     assert_int_equal(ckpt_begin(-1, work, 1, temp, final), WEFT_OK);
     assert_int_equal(ckpt_write_shard(temp, 0, 1, pieces, 3, NULL, &sum), WEFT_OK);
-    assert_int_equal(ckpt_commit(temp, final, 1, "", &sum, 1, 0), WEFT_OK);
+    assert_int_equal(ckpt_commit(temp, final, 1, "", &sum, 1, (ckpt_keep){0, 0}), WEFT_OK);
     size_t n = get_file(shard_of(1, 0, 1), (unsigned char *)head, sizeof head - 1);
     for (size_t i = 0; i < n; i++)
         head[i] = head[i] ? head[i] : ' ';
@@ -225,7 +225,7 @@ static weft_status save_blocks(const ckpt_piece *pieces, uint32_t n)
             return st;
         }
     }
-    return ckpt_commit(temp, final, 1, "", sums, n, 0);
+    return ckpt_commit(temp, final, 1, "", sums, n, (ckpt_keep){0, 0});
 }
 
 #define BLOCK(row, column, rows, columns)                                                          \

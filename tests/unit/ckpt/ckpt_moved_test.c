@@ -35,7 +35,7 @@ static void a_save_stays_in_its_folder(void **state)
     assert_int_equal(ckpt_begin(out, run, 5, temp, final), WEFT_OK);
     assert_int_equal(rename(run, moved) | rename(other, run), 0);
     assert_int_equal(ckpt_write_shard(temp, 0, 1, NULL, 0, NULL, &sum), WEFT_OK);
-    assert_int_equal(ckpt_commit(temp, final, 5, "", &sum, 1, 1), WEFT_OK);
+    assert_int_equal(ckpt_commit(temp, final, 5, "", &sum, 1, (ckpt_keep){1, 0}), WEFT_OK);
     assert_int_equal(ckpt_begin(out, run, 6, temp, final), WEFT_OK);
     ckpt_abandon(temp);
     snprintf(path, sizeof path, "%s/checkpoints/.step-00000007.tmp", moved);

@@ -44,7 +44,7 @@ static void large_tensors_take_many_blocks(void **state)
                                  {"large", WEFT_F32, 1, {N}, {0}, {0}, 0, N, data}};
     assert_int_equal(ckpt_begin(-1, work, 1, temp, final), WEFT_OK);
     assert_int_equal(ckpt_write_shard(temp, 0, 1, pieces, 2, NULL, &sum), WEFT_OK);
-    assert_int_equal(ckpt_commit(temp, final, 1, NULL, &sum, 1, 0), WEFT_OK);
+    assert_int_equal(ckpt_commit(temp, final, 1, NULL, &sum, 1, (ckpt_keep){0, 0}), WEFT_OK);
     ckpt *c;
     assert_int_equal(ckpt_open(final, &c), WEFT_OK);
     assert_string_equal(ckpt_dir(c), final);
@@ -105,7 +105,7 @@ static void one_of_the_same_step_is_never_replaced(void **state)
     assert_int_equal(ckpt_write_shard(temp, 0, 1, NULL, 0, NULL, &sum), WEFT_OK);
     assert_int_equal(mkdir(final, 0777), 0);
     put_file(file_of(8, "precious"), "x", 1);
-    assert_int_equal(ckpt_commit(temp, final, 8, "", &sum, 1, 0), WEFT_IO);
+    assert_int_equal(ckpt_commit(temp, final, 8, "", &sum, 1, (ckpt_keep){0, 0}), WEFT_IO);
     assert_int_equal(access(file_of(8, "precious"), F_OK), 0);
     assert_int_equal(count_entries(".step-"), 0);
 }
@@ -335,7 +335,7 @@ static weft_status save_pieces(const ckpt_piece *p, uint32_t n, uint32_t shards)
     if (st != WEFT_OK)
         ckpt_abandon(temp);
     else
-        st = ckpt_commit(temp, final, 9, "", sums, shards, 0);
+        st = ckpt_commit(temp, final, 9, "", sums, shards, (ckpt_keep){0, 0});
     assert_int_equal(count_entries("step-"), 0);
     assert_int_equal(count_entries(".step-"), 0);
     return st;

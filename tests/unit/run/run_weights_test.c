@@ -203,7 +203,7 @@ static void save_one(void)
     l.e.cfg = cfg;
     run_saver *saver = NULL;
     if (run_saver_open(&l.e, work, NULL, false, 1, &saver) != WEFT_OK ||
-        run_saver_begin(saver, 1) != WEFT_OK)
+        run_saver_begin(saver, 1, 0) != WEFT_OK)
         fail_msg("%s", err_text());
     run_saver_close(saver);
     config_destroy(cfg);
