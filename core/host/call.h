@@ -247,8 +247,15 @@ bool host_call_describe_current(char *out, size_t size);
 /* Install handlers, once, before the first thread: a fatal signal (SIGSEGV, SIGBUS, SIGFPE, SIGILL,
  * SIGABRT) first writes one line with the plugin and call that its thread is in, and then ends the
  * process as it would have. exit() called by anything but main() ends the process with status 1 and
- * a line that names the caller. */
+ * a line that names the caller. A mapped file that became shorter ends it with status 1 and a line
+ * that names the file. */
 void host_crash_watch(void);
 void host_crash_main_returns(void); /* from here on main() may call exit() */
+
+/* --- mapped.c --- */
+
+/* The path of the file that this process has mapped at an address, cut where it does not fit;
+ * false: none. Safe in a signal handler. */
+bool host_mapped_file(const void *address, char *path, size_t room);
 
 #endif

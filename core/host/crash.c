@@ -111,10 +111,27 @@ static void last_words(int number, const siginfo_t *info, const char *name)
     end(&l);
 }
 
+/* A mapped file that became shorter, or a network folder that is gone: no fault of the program. */
+static void end_of_file(const siginfo_t *info)
+{
+    static char path[768];
+    line l;
+    if (!host_mapped_file(info->si_addr, path, sizeof path))
+        return;
+    begin(&l);
+    add(&l, "the file ");
+    add(&l, path);
+    add(&l, " became shorter while it was used, or cannot be read any more");
+    end(&l);
+    _exit(1);
+}
+
 static void on_signal(int number, siginfo_t *info, void *context)
 {
     (void)context;
     const int saved = errno;
+    if (number == SIGBUS && info->si_code == BUS_ADRERR)
+        end_of_file(info);
     for (size_t i = 0; i < FATAL; i++)
         if (fatal[i].number == number) {
             sigaction(number, &before[i], NULL);

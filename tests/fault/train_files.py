@@ -150,6 +150,23 @@ class Files(w.Bench):
         self.assertGreater(read, 2.9 * size)
         self.assertLess(read, 3.2 * size)
 
+    def test_data_that_shrinks(self):
+        """Written again in place, or cut by a copy that goes on: the file is named."""
+        with open(self.path("train.bin"), "rb") as f:
+            tokens = f.read()
+        for source, job in (("live.bin", {}), ("live.txt", {
+                "data.source": "text", "model.vocab": 256})):
+            live = self.path(source)
+            with open(live, "wb") as f:
+                f.write(tokens if source == "live.bin" else b"over and under\n" * 8000)
+            run = w.Running(self, "shrinks", SMALL | {
+                "data.train": live, "run.steps": 100000000, "checkpoint.every": 0,
+                "comm.plugin": "tcp"} | job, 2)
+            run.until_step(3)
+            os.truncate(live, 0)
+            self.assertEqual(run.wait(), 1, run.said())
+            self.assertIn(f"the file {live} became shorter while it was used", run.said())
+
     def test_a_token_out_of_range(self):
         """It is met when its batch is read, and is a sentence."""
         with open(self.path("train.bin"), "rb") as f:
