@@ -372,10 +372,10 @@ def folder(out, step):
 
 
 def steps_saved(out):
-    """The steps of complete checkpoints, and the names of all else that lies there."""
+    """The steps of complete checkpoints, and the names of all else that lies there. The first save
+    makes the folder, beside the steps."""
     saved, other = [], []
-    names = os.listdir(os.path.join(out, "checkpoints"))
-    for name in sorted(names):
+    for name in sorted(listed(os.path.join(out, "checkpoints"))):
         if name.startswith("step-") and name[5:].isdigit():
             saved.append(int(name[5:]))
         elif name != ".lock":
