@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define ERR_MAX 2048
 
@@ -30,6 +31,24 @@ weft_status err_fail(weft_status code, const char *fmt, ...)
     return code;
 }
 
+/* What an errno says, and what to do where a limit of the process is the cause. */
+static void add_reason(int number)
+{
+    struct rlimit files;
+    size_t used = strlen(record);
+    used += (size_t)snprintf(record + used, sizeof record - used, ": %s", strerror(number));
+    if (number != EMFILE || getrlimit(RLIMIT_NOFILE, &files) || used >= sizeof record)
+        return;
+    if (files.rlim_cur < files.rlim_max)
+        snprintf(record + used, sizeof record - used,
+                 "; the limit is %llu, raise it: ulimit -n %llu",
+                 (unsigned long long)files.rlim_cur, (unsigned long long)files.rlim_max);
+    else
+        snprintf(record + used, sizeof record - used,
+                 "; the limit is %llu (ulimit -n), and only an administrator may raise it",
+                 (unsigned long long)files.rlim_cur);
+}
+
 weft_status err_fail_errno(weft_status code, const char *fmt, ...)
 {
     int number = errno;
@@ -37,8 +56,7 @@ weft_status err_fail_errno(weft_status code, const char *fmt, ...)
     va_start(ap, fmt);
     write_record(fmt, ap);
     va_end(ap);
-    size_t used = strlen(record);
-    snprintf(record + used, sizeof record - used, ": %s", strerror(number));
+    add_reason(number);
     first = code;
     err_count++;
     return code;

@@ -30,6 +30,8 @@ void doctor_add_number(doctor *d, const char *name, int64_t value);
 void doctor_add_finding(doctor *d, enum doctor_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void doctor_add_reason(doctor *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+#define DOCTOR_RAISE_FILES                                                                         \
+    "echo '* - nofile 1048576' | sudo tee /etc/security/limits.d/weft.conf  # then log in again"
 void doctor_add_command(doctor *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* A fact of a completed check; `otherwise` or "" where there is no such fact. */

@@ -3,6 +3,7 @@
 
 Over shared memory, which UCX takes on one machine, and over UCX's tcp, where a job names it."""
 import os
+import resource
 import signal
 import sys
 import time
@@ -51,6 +52,20 @@ class Jobs(w.Bench):
         for own in ({}, {"comm.ucx.tls": "tcp"}):
             said = self.train("auto", w.EVEN | {"run.steps": 1} | own, ranks=2)
             self.assertRegex(said.stdout + said.stderr, r"\bshm\b")
+
+    def test_few_descriptors(self):
+        """UCX ends a process that has too few with an assertion: its probe has to look before."""
+        for most in (14, 16, 18, 22, 26):
+            for plugin in ("auto", "ucx"):
+                limit = (most, most)
+                run = w.Running(self, "few", w.EVEN | {"run.steps": 1, "comm.plugin": plugin}, 2,
+                                preexec_fn=lambda limit=limit: resource.setrlimit(
+                                    resource.RLIMIT_NOFILE, limit))
+                self.assertIn(run.wait(), (0, 1, 2, 77), f"{most}: {run.said()}")
+                self.assertNotIn("signal", run.said())
+                if (most, plugin) == (16, "ucx"):
+                    self.assertRegex(run.said(), "UCX needs 16 more open files, and this process "
+                                     r"can open \d+ more .*; its limit is 16: raise it with ulimit")
 
     def test_unknown_transports_are_refused(self):
         said = self.train("wrong", w.EVEN | UCX | {"comm.ucx.tls": "no_such"}, ranks=2,

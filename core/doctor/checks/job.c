@@ -231,9 +231,7 @@ static void fit_files(doctor *d)
     if (need <= most)
         doctor_add_command(d, "ulimit -n %" PRId64, most < 1048576 ? most : 1048576);
     else
-        doctor_add_command(
-            d, "echo '* - nofile 1048576' | sudo tee /etc/security/limits.d/weft.conf  # then "
-               "log in again");
+        doctor_add_command(d, DOCTOR_RAISE_FILES);
 }
 
 /* The file system of the folder, or of its nearest existing parent. */

@@ -79,7 +79,10 @@ void doctor_check_limits(doctor *d)
     if (opens && files[0] < 1024) {
         doctor_add_finding(d, DOCTOR_WARNING, "the limit of open files is %" PRId64, files[0]);
         doctor_add_reason(d, "Every connection to another rank needs one descriptor.");
-        doctor_add_command(d, "ulimit -n %" PRId64, files[1] < 65536 ? files[1] : 65536);
+        if (files[1] > files[0])
+            doctor_add_command(d, "ulimit -n %" PRId64, files[1] < 65536 ? files[1] : 65536);
+        else
+            doctor_add_command(d, DOCTOR_RAISE_FILES);
     }
     if (!locks || !opens)
         doctor_add_unknown(d, "%s: not reported by the kernel",

@@ -48,6 +48,8 @@ static weft_status start(weft_link *l, ucx_module *m, const weft_link_args *args
 {
     weft_status st = sockets_open(&l->net, m->host, &transport, args);
     if (st == WEFT_OK)
+        st = ucx_check_limits(m);
+    if (st == WEFT_OK)
         st = ucx_load(m, args->conf);
     if (st == WEFT_OK)
         st = ucx_open_context(m, args->conf, &l->net.bound, args->ranks, &l->context, &l->found);

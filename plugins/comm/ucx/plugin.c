@@ -74,6 +74,8 @@ static weft_status ucx_probe(void *module, const weft_conf *conf, const weft_lin
     if (st == WEFT_OK && known)
         st = sockets_parse(m->host, "ucx", group->bind_addr, &bound);
     if (st == WEFT_OK)
+        st = ucx_check_limits(m);
+    if (st == WEFT_OK)
         st = ucx_load(m, conf);
     if (st == WEFT_OK)
         st = ucx_open_context(m, conf, known ? &bound : NULL, 2, &context, &found);

@@ -2,6 +2,7 @@
  *
  *   plugin.c    manifest, options, probe
  *   library.c   libucp, opened at run time and kept off the process's signals
+ *   limits.c    descriptors and threads that UCX takes for granted
  *   log.c       what UCX would print goes to the host's log
  *   context.c   a UCX context: its settings, and which transports it has found
  *   link.c      the link: create, destroy, sleep, abort; how ucx uses sockets
@@ -161,6 +162,9 @@ static inline bool ucx_has_posted(const weft_conn *c)
 /* log.c */
 void ucx_log_to(const ucx_module *m); /* from now on, for all of UCX in this process */
 void ucx_log_end(const ucx_module *m);
+
+/* limits.c: WEFT_ABSENT, with the limit and how to raise it; before any call of UCX */
+weft_status ucx_check_limits(const ucx_module *m);
 
 /* library.c */
 weft_status ucx_load(ucx_module *m, const weft_conf *conf);
