@@ -53,6 +53,16 @@ class Join(w.Bench):
         self.assertFalse(os.path.exists(self.path("refused")))
         return ended
 
+    def test_a_network_without_loopback(self):
+        """As a new network namespace has it: no reason to wait for join_timeout."""
+        alone = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "-r", "--net"]
+        done = subprocess.run([*alone, w.WEFT, "train", "-n", "2", self.ini,
+                               *self.options("alone", JOB)], env=w.environment(), text=True,
+                              stdin=subprocess.DEVNULL, capture_output=True, timeout=w.TIMEOUT,
+                              check=False)
+        self.assertEqual(done.returncode, 77, done.stderr)
+        self.assertIn("the loopback interface of this machine is down", done.stderr)
+
     def test_environment(self):
         for status, text in self.start("joined", [JOB | self.key] * 2):
             self.assertEqual(status, 0, text)

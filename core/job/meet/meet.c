@@ -16,6 +16,7 @@
 #include "job/mailbox.h"
 #include "job/restart/progress.h"
 #include "job/stop.h"
+#include "job/wire/endpoint.h"
 #include "job/wire/handshake.h"
 #include "job/wire/key.h"
 #include "job/wire/resolve.h"
@@ -37,7 +38,10 @@ static weft_status connect_one(const job_meet *m, const struct addrinfo *a, uint
         if (error == EINPROGRESS && (st = m->wait(m->j, fd, POLLOUT, until)) == WEFT_OK)
             getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n);
     }
-    if (st == WEFT_OK && error)
+    if (st == WEFT_OK && error == ENETUNREACH && job_endpoint_is_loopback(a->ai_addr))
+        st = err_fail(WEFT_ABSENT, "the loopback interface of this machine is down, as it is in a "
+                                   "new network namespace; type: ip link set lo up");
+    else if (st == WEFT_OK && error)
         st = err_fail(WEFT_IO, "%s", strerror(error));
     if (st == WEFT_BUSY)
         st = err_fail(WEFT_IO, "no answer");
