@@ -1,8 +1,8 @@
 /* host/file_check.c: checks of a file before it is loaded.
  *
- * Loading a plugin runs it, so only root and the user may be able to write it or to replace it; and
- * the loader maps a file as its headers say, so a truncated file would end the program with a bus
- * error instead of a message.
+ * Loading a plugin runs it, so only root, the user and the owner of the program, which runs
+ * already, may be able to write it or to replace it; and the loader maps a file as its headers say,
+ * so a truncated file would end the program with a bus error instead of a message.
  *
  * All checks use descriptors, from the root to the file, and object.c loads through the same ones:
  * a folder may be renamed at any time without an unchecked file being loaded. */
@@ -39,9 +39,29 @@ weft_status host_check_path(const char *path)
                     shown);
 }
 
-static bool is_ours(const struct stat *st)
+/* Whose ids a user namespace does not map is shown as this user: all of them look alike. */
+#define UNMAPPED 65534u
+
+/* Whether the user owns the running program, and could as well replace that. An unmapped owner is
+ * known by the program's own tree alone: PREFIX of PREFIX/bin/weft. */
+static bool owns_program(uid_t user, const char *at)
 {
-    return st->st_uid == 0 || st->st_uid == geteuid();
+    char prefix[PATH_MAX];
+    struct stat st;
+    const ssize_t n = readlink("/proc/self/exe", prefix, sizeof prefix - 1);
+    if (n <= 0 || stat("/proc/self/exe", &st) || st.st_uid != user)
+        return false;
+    prefix[n] = 0;
+    for (int i = 0; i < 2 && strrchr(prefix, '/'); i++)
+        *strrchr(prefix, '/') = 0;
+    const size_t under = strlen(prefix);
+    return user != UNMAPPED || (!strncmp(at, prefix, under) && (!at[under] || at[under] == '/'));
+}
+
+/* `at`: where it is, without links. */
+static bool is_ours(const struct stat *st, const char *at)
+{
+    return st->st_uid == 0 || st->st_uid == geteuid() || owns_program(st->st_uid, at);
 }
 
 /* Whether the group is the user's private one, as systems with umask 002 give each user: it has
@@ -70,8 +90,10 @@ static weft_status trust_folder(int fd, const char *name, bool above)
     struct stat st;
     if (fd < 0 || fstat(fd, &st))
         return err_fail_errno(WEFT_USAGE, "cannot look at its folder %s", name);
-    if (!is_ours(&st))
-        return err_fail(WEFT_USAGE, "its folder %s belongs to user %u, who is neither root nor you",
+    if (!is_ours(&st, name))
+        return err_fail(WEFT_USAGE,
+                        "its folder %s belongs to user %u, who is neither root nor you nor the "
+                        "owner of the program",
                         name, st.st_uid);
     if (st.st_mode & S_ISVTX)
         return WEFT_OK;
@@ -145,9 +167,11 @@ static weft_status follow_link(way *w, int link, const struct stat *st)
 {
     char target[PATH_MAX], rest[PATH_MAX];
     const ssize_t n = readlinkat(link, "", target, sizeof target - 1);
-    if (!is_ours(st))
-        return err_fail(WEFT_USAGE, "it is a link of user %u, who is neither root nor you",
-                        st->st_uid);
+    if (!is_ours(st, w->name))
+        return err_fail(
+            WEFT_USAGE,
+            "it is a link of user %u, who is neither root nor you nor the owner of the program",
+            st->st_uid);
     if (n <= 0 || ++w->links > LINKS_MAX)
         return err_fail(WEFT_USAGE, "a link on the way to it cannot be followed");
     target[n] = 0;
@@ -236,9 +260,11 @@ static weft_status trust_file(trusted *t)
         return err_fail_errno(WEFT_USAGE, "cannot open it");
     if (!S_ISREG(t->st.st_mode))
         return err_fail(WEFT_USAGE, "it is not a file");
-    if (!is_ours(&t->st))
-        return err_fail(WEFT_USAGE, "it belongs to user %u, who is neither root nor you",
-                        t->st.st_uid);
+    if (!is_ours(&t->st, t->real))
+        return err_fail(
+            WEFT_USAGE,
+            "it belongs to user %u, who is neither root nor you nor the owner of the program",
+            t->st.st_uid);
     if (t->st.st_mode & (S_IWGRP | S_IWOTH))
         return err_fail(WEFT_USAGE, "others may write it (mode %03o); chmod go-w %s",
                         t->st.st_mode & 0777, t->real);

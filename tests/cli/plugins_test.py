@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import unittest
 
 import started
 
@@ -33,6 +34,35 @@ class Plugins(started.Case):
         self.assertIn("weight_decay", self.weft("plugins", "adamw")[0])
         self.assertIn("[comm.tcp]", self.weft("plugins", "tcp")[0])
         self.assertIn("  dp ", self.weft("plugins", "dp")[0])
+
+    @unittest.skipIf(os.geteuid(), "only root can give files away")
+    def test_a_build_of_another_user(self):
+        """In a container a mounted build has the owner that it has outside; a user namespace that
+        maps one id shows all others as 65534. The program's own plugins go with the program."""
+        os.chmod(self.place, 0o755)
+        lib = os.path.join(os.path.dirname(os.path.dirname(started.WEFT)), "lib", "weft")
+        shutil.copytree(lib, self.path("tree", "lib", "weft"))
+        os.mkdir(self.path("tree", "bin"))
+        program = shutil.copy(started.WEFT, self.path("tree", "bin", "weft"))
+        alone = ["setpriv", "--reuid=4242", "--regid=4242", "--clear-groups", "unshare", "-U", "-c"]
+        for owner, words in ((1234, []), (0, alone)):
+            for base, folders, files in os.walk(self.path("tree")):
+                for name in folders + files:
+                    os.chown(os.path.join(base, name), owner, owner)
+            self.plan_with([*words, program], 0)
+        os.makedirs(self.path("mine", "optim"))
+        foreign = shutil.copy(os.path.join(lib, "optim", "adamw.so"), self.path("mine", "optim"))
+        os.chown(foreign, 4321, 4321)
+        for words in ([], alone):
+            said = self.plan_with([*words, program], 2, "run.plugins=mine")
+            self.assertRegex(said, r"belongs to user \d+, who is neither root nor you nor the "
+                                   "owner of the program")
+
+    def plan_with(self, program, status, *words):
+        done = subprocess.run([*program, "plan", "tiny.ini", *words], cwd=self.place, text=True,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+        self.assertEqual(done.returncode, status, done.stderr)
+        return done.stderr
 
     def test_info(self):
         """What a file says of itself, and another file with the same name."""

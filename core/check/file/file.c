@@ -25,7 +25,7 @@ static const check checks[] = {
     {10, NULL, 40, "weft_plugin_entry() and open() use instructions of x86-64-v2",
      "an instruction of AVX or later before CPUID was asked: SIGILL on an older processor",
      check_file_baseline},
-    {11, NULL, 0, "Only root and the user may write the file and its folders",
+    {11, NULL, 0, "Only root, the user and the owner of the program may write the file",
      "the owner is another user, or group or others may write", check_file_owner},
     {12, NULL, 0, "The object may be closed and loaded again",
      "a crash in a destructor, or another manifest after dlclose() and dlopen()",
