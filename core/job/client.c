@@ -16,6 +16,7 @@
 #include "job/decide/failure.h"
 #include "job/mailbox.h"
 #include "job/meet/meet.h"
+#include "job/restart/progress.h"
 #include "job/stop.h"
 #include "job/wire/address.h"
 #include "job/wire/key.h"
@@ -126,6 +127,7 @@ static weft_status wait_for(job *j, int fd, short events, uint64_t until)
             read_launcher(j);
         judge(j);
         stop_unmet(j);
+        job_progress_sign(j->silence_ms);
         pthread_mutex_unlock(&j->lock);
         if (atomic_load(&j->failed))
             return job_fail_here(j);
@@ -249,6 +251,7 @@ static int sleep_ms(const job *j)
 static void turn(job *j, bool heard, bool launcher)
 {
     awake_look(&j->clock, clock_ms());
+    job_progress_sign(j->silence_ms);
     if (heard)
         read_all(j);
     if (launcher)

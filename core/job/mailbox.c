@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "job/launch/alive.h"
+#include "job/restart/progress.h"
 
 #define TURN_NS 100000
 
@@ -73,6 +74,7 @@ bool job_record_cause(job *j, uint32_t rank, const char *text)
     if (atomic_load_explicit(&j->failed, memory_order_relaxed))
         return false;
     job_record_failure(j, text);
+    job_progress_fail(text);
     job_control_send(j->control_fd, CONTROL_CAUSE, rank, JOB_CAUSE_SURE, text);
     return true;
 }
@@ -141,6 +143,7 @@ static void *keep_in_touch(void *arg)
     take_precedence(j->server != NULL);
     job_alive_take_hold(&hold, j->who.rank, j->who.ranks);
     void *result = j->body(j);
+    job_progress_sign(0);
     job_alive_release(&hold);
     return result;
 }

@@ -6,6 +6,7 @@ set-up, and with fewer ranks than before; under weft's launcher, and rank by ran
 start them. What comes out has the bits of a run that nothing disturbed, or of one that was resumed
 by hand with the same ranks. A rank that is left from an older attempt is fenced."""
 import os
+import random
 import re
 import shutil
 import signal
@@ -157,6 +158,31 @@ class Restart(w.Bench):
         self.same_run("whole", "sup", step=200)
         self.assertIn("rank 2 was killed by signal 9", self.said("sup", 2))
         self.assertIn("attempt 3 begins", self.said("sup", 0))
+
+    @w.again
+    def test_supervised_frozen(self):
+        """A rank that is stopped hears of nothing: the process that stays ends it, and starts it
+        again with the others."""
+        self.make_key()
+        shutil.rmtree(self.path("ice"), ignore_errors=True)
+        job = {"run.steps": 2000, "run.frozen_after": 3, "checkpoint.every": 50}
+        port, victim = w.free_port(), random.choice((0, 2))
+        ranks = [self.start_rank("ice", r, port, job=job, more=("--restarts", "9"))
+                 for r in range(3)]
+        self.until_metrics("ice", 60)
+        child = w.children(ranks[victim].pid)
+        if not child:
+            raise w.TooSoon("the job has ended before its rank was stopped")
+        os.kill(child[0], signal.SIGSTOP)
+        for rank, process in enumerate(ranks):
+            self.assertEqual(process.wait(w.TIMEOUT), 0, self.said("ice", rank))
+        self.assertRegex(self.said("ice", victim), f"rank {victim} gives no sign of life for "
+                                                   r"\d\.\d s and is killed")
+        self.assertIn(f"rank {victim} was frozen, and was killed", self.said("ice", victim))
+        if victim:  # the history of rank 0 has the cause
+            self.assertRegex(self.said("ice", 0),
+                             f"rank 0 ended by itself with status 1.*: rank {victim}.* is frozen")
+        self.metrics_are_whole("ice", 2000)
 
     def test_supervised_stop(self):
         """A signal to one process ends all with 75; nobody starts again."""

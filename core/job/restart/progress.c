@@ -6,7 +6,9 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,7 +17,9 @@
 #include "base/mem.h"
 
 typedef struct page {
-    _Atomic uint32_t newest, reserved;
+    _Atomic uint32_t newest, signs, silence_ms;
+    _Atomic uint32_t failed; /* 1: `why` is being written, 2: it is there */
+    char why[PROGRESS_WHY];
     _Atomic uint64_t step[]; /* [ranks] */
 } page;
 
@@ -85,6 +89,20 @@ uint32_t job_progress_newest(const job_progress *p)
     return newest <= ATTEMPTS_MAX ? newest : 0;
 }
 
+void job_progress_why(const job_progress *p, char out[PROGRESS_WHY])
+{
+    out[0] = 0;
+    if (atomic_load(&p->at->failed) == 2)
+        memcpy(out, p->at->why, PROGRESS_WHY);
+    out[PROGRESS_WHY - 1] = 0;
+}
+
+uint32_t job_progress_signs(const job_progress *p, uint32_t *silence_ms)
+{
+    *silence_ms = atomic_load(&p->at->silence_ms);
+    return atomic_load(&p->at->signs);
+}
+
 /* --- a rank's side --- */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -139,4 +157,23 @@ void job_progress_hear(uint32_t newest)
     pthread_once(&once, find_page);
     if (ours && newest > atomic_load(&ours->newest))
         atomic_store(&ours->newest, newest);
+}
+
+void job_progress_fail(const char *why)
+{
+    uint32_t none = 0;
+    pthread_once(&once, find_page);
+    if (!ours || !atomic_compare_exchange_strong(&ours->failed, &none, 1))
+        return;
+    snprintf(ours->why, sizeof ours->why, "%s", why);
+    atomic_store(&ours->failed, 2);
+}
+
+void job_progress_sign(uint32_t silence_ms)
+{
+    pthread_once(&once, find_page);
+    if (!ours)
+        return;
+    atomic_store(&ours->silence_ms, silence_ms);
+    atomic_fetch_add(&ours->signs, 1);
 }

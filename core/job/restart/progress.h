@@ -1,9 +1,10 @@
 /* job/restart/progress.h: how far the ranks of an attempt have come, as the process that may start
  * them again sees it.
  *
- * One page of shared memory: the step that each rank has begun, and the newest attempt that a rank
- * has heard of. A rank that is killed leaves its last step there. The number of the attempt is in
- * the environment (WEFT_ATTEMPT), 1 for a job that nobody restarts. */
+ * One page of shared memory: the step that each rank has begun, the newest attempt that a rank has
+ * heard of, why the job has failed, and a count that moves while a rank lives. A rank that is
+ * killed leaves its last step there. The number of the attempt is in the environment
+ * (WEFT_ATTEMPT), 1 for a job that nobody restarts. */
 #ifndef JOB_RESTART_PROGRESS_H
 #define JOB_RESTART_PROGRESS_H
 
@@ -29,6 +30,15 @@ uint64_t job_progress_furthest(const job_progress *p);
 uint64_t job_progress_of(const job_progress *p, uint32_t rank);
 uint32_t job_progress_newest(const job_progress *p);
 
+#define PROGRESS_WHY 200u
+
+/* Why the job has failed, as a rank has heard it; "": it has heard nothing. [any] */
+void job_progress_why(const job_progress *p, char out[PROGRESS_WHY]);
+
+/* The signs of life so far, which repeat after 2^32, and after how many milliseconds without one
+ * the other ranks give up its rank; 0: it gives none now. For a page of one rank. [any] */
+uint32_t job_progress_signs(const job_progress *p, uint32_t *silence_ms);
+
 /* --- a rank's side; without such a page the calls do nothing --- */
 
 /* The attempt that this process belongs to, 1 at least. [any] */
@@ -39,5 +49,11 @@ void job_progress_step(uint32_t rank, uint64_t step);
 
 /* Another process of the job belongs to a newer attempt. [any] */
 void job_progress_hear(uint32_t attempt);
+
+/* The job has failed; only the first reason is kept. [any] */
+void job_progress_fail(const char *why);
+
+/* A sign of life, promised every `silence_ms` at least; 0: there will be no more. [any] */
+void job_progress_sign(uint32_t silence_ms);
 
 #endif

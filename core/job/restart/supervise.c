@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/time/awake.h"
 #include "job/decide/agreement.h"
 #include "job/launch/control.h"
 #include "job/restart/policy.h"
@@ -32,7 +33,13 @@ typedef struct supervisor {
     sigset_t caught, before;
     int signal_fd, asked; /* asked: the first signal that was passed on */
     pid_t child;
+    bool frozen; /* the rank gave no sign of life, and was killed for it */
 } supervisor;
+
+#define LOOK_MS 200u     /* between two looks for a sign of life */
+#define MARGIN_MS 1000u  /* so that the other ranks, which go by the same limit, give it up first  \
+                          */
+#define BEGIN_MS 600000u /* until the first sign: plugins and data from a slow file system */
 
 static weft_status catch_signals(supervisor *s)
 {
@@ -92,14 +99,43 @@ static weft_status start(supervisor *s, int *pidfd)
     return st;
 }
 
+/* The signs of life of a rank, by the time in which this process ran: one that is stopped together
+ * with its rank does not take it for frozen. */
+typedef struct vigil {
+    awake_count clock;
+    uint64_t since; /* of the last sign */
+    uint32_t signs;
+} vigil;
+
+/* A rank that is stopped, or that a driver or a file system holds in the kernel, cannot hear that
+ * the others have given it up, and would keep its place in the job for ever. */
+static void end_if_frozen(supervisor *s, vigil *v)
+{
+    uint32_t silence;
+    const uint64_t now = awake_look(&v->clock, clock_ms());
+    const uint32_t signs = job_progress_signs(s->progress, &silence);
+    const uint64_t most = !signs ? BEGIN_MS : (uint64_t)silence + MARGIN_MS;
+    if (signs != v->signs || (signs && !silence) || s->who->ranks < 2)
+        v->since = now;
+    v->signs = signs;
+    if (s->frozen || now - v->since <= most)
+        return;
+    log_line(WEFT_LOG_WARN, "rank %u gives no sign of life for %.1f s and is killed", s->who->rank,
+             (double)(now - v->since) / 1000);
+    s->frozen = !kill(s->child, SIGKILL);
+}
+
 /* Until the rank has ended; passes signals on meanwhile. */
 static void stand_by(supervisor *s, int pidfd, job_control_record *end)
 {
     struct pollfd p[2] = {{.fd = pidfd, .events = POLLIN}, {.fd = s->signal_fd, .events = POLLIN}};
     struct signalfd_siginfo info;
     siginfo_t ended = {0};
+    vigil v = {.clock = {.most = 2 * LOOK_MS}};
+    s->frozen = false;
     while (!p[0].revents) {
-        poll(p, 2, -1);
+        poll(p, 2, LOOK_MS);
+        end_if_frozen(s, &v);
         if (!(p[1].revents & POLLIN) ||
             read(s->signal_fd, &info, sizeof info) != (ssize_t)sizeof info)
             continue;
@@ -124,6 +160,21 @@ static void pause_for(supervisor *s, uint32_t seconds)
         s->asked = (int)info.ssi_signo;
 }
 
+/* How the rank ended, and why: a rank that ends because another one died says so. */
+static void describe(const supervisor *s, const job_control_record *end, char *out, size_t room)
+{
+    char why[PROGRESS_WHY];
+    job_progress_why(s->progress, why);
+    int n = snprintf(out, room, "rank %u ", s->who->rank);
+    if (s->frozen)
+        snprintf(out + n, room - (size_t)n, "was frozen, and was killed");
+    else
+        job_control_describe_end(end, out + n, (uint32_t)(room - (size_t)n));
+    const size_t used = strlen(out);
+    if (*why && !s->frozen && end->kind == CONTROL_ENDED)
+        snprintf(out + used, room - used, ": %s", why);
+}
+
 /* Whether the rank is started again; what is said of it, rank 0 and a rank that was killed say. */
 static bool goes_on(supervisor *s, const job_control_record *end, double seconds)
 {
@@ -144,8 +195,7 @@ static bool goes_on(supervisor *s, const job_control_record *end, double seconds
                      .step = job_progress_of(s->progress, s->who->rank),
                      .seconds = seconds};
     a.at = a.step;
-    int n = snprintf(a.why, sizeof a.why, "rank %u ", s->who->rank);
-    job_control_describe_end(end, a.why + n, sizeof a.why - (uint32_t)n);
+    describe(s, end, a.why, sizeof a.why);
     const job_restart next = job_restarts_next(&s->restarts, &a, &pause);
     if (next == RESTART_END && speaks) {
         log_line(WEFT_LOG_ERROR,
