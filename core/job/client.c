@@ -99,7 +99,7 @@ static void read_launcher(job *j)
 /* --- finding rank 0 --- */
 
 /* A request to stop before rank 0 has welcomed us. Rank 0 can be told only then, so the attempts to
- * reach it go on for STOP_GRACE_MS. */
+ * reach it go on for a while. */
 static void stop_unmet(job *j)
 {
     client *c = j->client;
@@ -107,8 +107,11 @@ static void stop_unmet(job *j)
     if (!number || atomic_load(&j->failed))
         return;
     c->asked = c->asked ? c->asked : awake_ms();
-    if (awake_ms() - c->asked >= STOP_GRACE_MS)
+    const uint64_t waited = awake_ms() - c->asked;
+    if (j->control_fd >= 0 && waited >= STOP_GRACE_MS)
         job_stop_act(j, &(job_event){.kind = JOB_EVENT_END_WAITS, .number = number});
+    else if (j->control_fd < 0 && waited >= STOP_MEET_MS)
+        job_stop_unmet(j, number, "rank 0 did not answer");
 }
 
 /* A job_meet_wait(), before the thread runs: reports of the launcher and signals end the waits. A

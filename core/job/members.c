@@ -375,10 +375,30 @@ static void check_silence(job *j, uint32_t rank)
     add_sign(j, rank, JOB_CAUSE_SURE, text);
 }
 
+/* Without our launcher: whether ranks that are asked to stop may still come. When they have had
+ * STOP_MEET_MS the job fails. */
+static bool may_still_meet(job *j)
+{
+    char who[WIRE_TEXT - 256], why[WIRE_TEXT - 200];
+    server *s = j->server;
+    if (j->control_fd >= 0 || s->confirmed == j->who.ranks)
+        return false;
+    s->halted = s->halted ? s->halted : awake_ms();
+    if (awake_ms() - s->halted < STOP_MEET_MS)
+        return true;
+    job_server_missing(j, who, sizeof who);
+    snprintf(why, sizeof why, "these ranks had not joined: %s", who);
+    job_stop_unmet(j, j->halt.number, why);
+    send_all(j, WIRE_FAILURE, 0, j->failure, (uint32_t)strnlen(j->failure, WIRE_TEXT - 1));
+    return true;
+}
+
 /* Have all ranks answered with the step that they have begun? Then the last step is known. */
 static void conclude_stop(job *j)
 {
     uint64_t last = 0;
+    if (may_still_meet(j))
+        return;
     for (uint32_t r = 0; r < j->who.ranks; r++) {
         const member *m = &j->server->members[r];
         if (!job_agreement_count(m->joined, m->bye, m->held, m->begun, &last))

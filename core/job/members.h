@@ -44,7 +44,9 @@ struct server {
     uint32_t posted_n;
     uint32_t *other; /* ... and room for those that are left */
     uint64_t ticked; /* awake_ms() of the last look at all members */
-    uint64_t beat;   /* awake_ms() of the last beat ... */
+    uint64_t
+        halted;    /* ... when the ranks that were there had been asked to stop; 0: they were not */
+    uint64_t beat; /* awake_ms() of the last beat ... */
     uint64_t later;  /* ... and of that to ranks which others are going to watch */
     uint64_t number; /* of it */
 };

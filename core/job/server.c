@@ -184,6 +184,8 @@ static void admit(job *j, int place, const job_wire_hello *h)
     memcpy(m->host, h->host, sizeof m->host);
     s->hosts |= *m->host && strcmp(m->host, s->members[0].host) != 0;
     job_members_send(j, p, WIRE_WELCOME, 0, 0, j->meeting, sizeof j->meeting);
+    if (j->halt.held)
+        job_members_send(j, p, WIRE_HOLD, (uint32_t)j->halt.number, 0, NULL, 0);
     job_member_event(j, p); /* it may already have sent more */
 }
 
@@ -316,17 +318,30 @@ static void prepare(job *j, server *s)
     job_door_prepare(&s->door, j->tls, j->key, j->sealed);
 }
 
-/* A job_resolve_wait(), before the thread runs: a signal ends the waits. */
+/* A request to stop before the thread of the job runs. */
+static void stop_alone(job *j, uint64_t *since)
+{
+    const int number = job_stop_asked();
+    if (!number)
+        return;
+    *since = *since ? *since : awake_ms();
+    if (j->control_fd >= 0)
+        job_stop_act(j, &(job_event){.kind = JOB_EVENT_END_WAITS, .number = number});
+    else if (awake_ms() - *since >= STOP_MEET_MS)
+        job_stop_unmet(j, number, "rank 0 has no address yet");
+}
+
+/* A job_resolve_wait(), before the thread runs. */
 static weft_status wait_alone(void *ctx, int fd, uint64_t until)
 {
     job *j = ctx;
+    uint64_t asked = 0;
     for (uint64_t now = awake_ms();; now = awake_ms()) {
         struct pollfd p = {.fd = fd, .events = POLLIN};
         const int left = now >= until ? 0 : until - now < TICK_MS ? (int)(until - now) : TICK_MS;
         const int n = poll(&p, 1, left);
         pthread_mutex_lock(&j->lock);
-        if (job_stop_asked())
-            job_stop_act(j, &(job_event){.kind = JOB_EVENT_END_WAITS, .number = job_stop_asked()});
+        stop_alone(j, &asked);
         pthread_mutex_unlock(&j->lock);
         if (atomic_load(&j->failed))
             return job_fail_here(j);

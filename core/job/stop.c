@@ -77,7 +77,9 @@ static bool stays_ignored(int number)
 
 void job_stop_catch(bool launched)
 {
-    struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    /* On a stack of its own (host/crash.c): a product of oneDNN may have the stack pointer in
+     * memory of the heap, and the kernel would write the interrupted registers there. */
+    struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_ONSTACK};
     sigemptyset(&act.sa_mask);
     sigaddset(&act.sa_mask, SIGINT);
     job_agreement_add_signals(&act.sa_mask);
@@ -136,6 +138,16 @@ static void end_waits(job *j, int number)
     atomic_store(&declared, number ? number : SIGTERM);
     j->halt.since = awake_ms();
     job_record_failure(j, text);
+}
+
+void job_stop_unmet(job *j, int number, const char *why)
+{
+    char text[JOB_TEXT];
+    snprintf(text, sizeof text,
+             "%s asked the job to stop before it had begun, and %.800s; if one of them failed, its "
+             "own message says why",
+             job_stop_name(number), why);
+    (void)job_record_cause(j, j->who.rank, text);
 }
 
 void job_stop_act(job *j, const job_event *e)

@@ -9,10 +9,15 @@
  * tells rank 0. Rank 0 asks every rank which step it has begun and to begin no later one meanwhile;
  * each answers at once. The maximum of the answers is the last step. A rank in that step may be
  * waiting for one that is a step behind, so the others catch up. If no rank has begun a step there
- * is nothing to save, and all waits of the job end with a failure that says so; a rank that joins
- * later is told the same. A rank that is asked before it has joined goes on joining for
- * STOP_GRACE_MS, so that rank 0 hears of the request. Waits of the agreement end when a rank fails,
- * and at a timeout.
+ * is nothing to save, and all waits of the job end with a failure that says so. Waits of the
+ * agreement end when a rank fails, and at a timeout.
+ *
+ * A request may come before all ranks have met. Our launcher knows how each rank ends, so the ranks
+ * that are there stop at once, and one that joins later is told the same. Other launchers often
+ * send SIGTERM to the rest because one rank has failed, and STOP_STATUS would have the job started
+ * again for ever. There the ranks go on joining for STOP_MEET_MS: they stop with STOP_STATUS when
+ * all have met, else the job fails and names who is missing. A rank that is asked before it has
+ * joined goes on in both cases, so that rank 0 hears of the request.
  *
  * The handler sets a flag and wakes the thread of the job; rank 0's looks every 50 ms. SIGINT ends
  * a rank after its step, without a checkpoint and with status 1. Another request changes nothing,
@@ -26,6 +31,7 @@
 
 #define STOP_STATUS 75     /* exit status: stopped on request, nothing is lost (EX_TEMPFAIL) */
 #define STOP_GRACE_MS 2000 /* a rank that must stop in set-up is ended after this time */
+#define STOP_MEET_MS 10000 /* without our launcher: for ranks that are asked to stop to meet */
 
 /* Install the handlers of SIGINT and of the signals above, and unblock them. `launched`: by our
  * launcher. [setup] */
@@ -63,6 +69,10 @@ weft_status job_stop_before(job *j, uint64_t step, int *number);
 
 /* Act on JOB_EVENT_LAST and JOB_EVENT_END_WAITS; other events are ignored. */
 void job_stop_act(job *j, const job_event *e);
+
+/* Without our launcher: the ranks have been asked to stop and have not met in STOP_MEET_MS. The job
+ * fails; `why` says who is missing. */
+void job_stop_unmet(job *j, int number, const char *why);
 
 /* End this process if its waits were ended STOP_GRACE_MS ago and it has not left yet. */
 void job_stop_end_overdue(const job *j);
