@@ -308,7 +308,7 @@ static weft_status begin_channel(comm_link *l, comm_channel *c, link_info **info
         if (st != WEFT_OK) {
             err_context("channel %s, connecting to rank %u over %s", c->name, rank,
                         l->component->name);
-            return st;
+            return comm_peer_status(st);
         }
     }
     return WEFT_OK;
@@ -330,7 +330,7 @@ static weft_status not_ready(comm_link *l, uint32_t *count, uint32_t *rank)
             if (st != WEFT_BUSY) {
                 err_context("channel %s, connecting to rank %u over %s", c->name, c->ranks[k],
                             l->component->name);
-                return st;
+                return comm_peer_status(st);
             }
             ++*count;
             *rank = c->ranks[k];

@@ -249,6 +249,10 @@ weft_status comm_link_idle(comm_link *l, comm_idle *state, int walking, uint64_t
 
 /* --- failure.c --- */
 
+/* What a peer or a wire has garbled is no fault of the request: WEFT_DATA, for which a program ends
+ * with status 2, becomes WEFT_IO. */
+weft_status comm_peer_status(weft_status st);
+
 /* Keeps the calling thread's error record as the failure of this world, unless there is one; aborts
  * the links; returns the status of the recorded failure. */
 weft_status comm_world_fail(comm_world *w, weft_status st);

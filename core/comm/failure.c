@@ -29,8 +29,14 @@ static void abort_links(comm_world *w)
     w->aborted = true;
 }
 
+weft_status comm_peer_status(weft_status st)
+{
+    return st == WEFT_DATA ? WEFT_IO : st;
+}
+
 weft_status comm_world_fail(comm_world *w, weft_status st)
 {
+    st = comm_peer_status(st);
     pthread_mutex_lock(&w->failing);
     int first = atomic_load(&w->failed) == WEFT_OK;
     if (first) {

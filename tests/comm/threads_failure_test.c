@@ -113,7 +113,7 @@ static void lying_peer(void **state)
     t->seed = 99;
     t->hub.lie = 1;
     run_ranks(t, failing_op);
-    assert_true(t->rank[0].st == WEFT_DATA || t->rank[1].st == WEFT_DATA);
+    assert_true(t->rank[0].st == WEFT_IO || t->rank[1].st == WEFT_IO);
     free(t);
 }
 
