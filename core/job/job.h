@@ -28,6 +28,7 @@ typedef struct job_identity {
     char address[80];  /* this rank's own, for transports: known once it has joined */
     bool address_said; /* ... it is from job_options */
     bool slurm;        /* a task of a Slurm step that was not told where rank 0 is */
+    bool mpirun;       /* the same of Open MPI's mpirun, on one machine */
     uint64_t launch;   /* digest of the launcher's name for this run; 0: it has none */
 } job_identity;
 

@@ -19,16 +19,18 @@ from join import JOB  # noqa: E402  (tests/parity/join.py)
 @unittest.skipUnless(shutil.which("mpirun"), "there is no mpirun here; make integration installs "
                                              "it")
 class Mpi(w.Bench):
-    def mpirun(self, out, job, *more):
-        """Begin a job of two ranks, as `mpirun -n 2 weft train JOB.ini`."""
+    def mpirun(self, out, job, *more, told=True):
+        """Begin a job of two ranks, as `mpirun -n 2 weft train JOB.ini`; `told`: with a port and a
+        key."""
         if not os.path.exists(self.path("key")):
             w.weft("key", "-o", self.path("key"))
         words = ["mpirun", "-n", "2", "--oversubscribe"]
         words += ["--allow-run-as-root"] if os.geteuid() == 0 else []
-        env = w.environment({"MASTER_PORT": str(w.free_port()), "OMPI_MCA_plm": "isolated",
-                             "OMPI_MCA_btl": "self", "TMPDIR": self.path()})
-        run = subprocess.Popen([*words, w.WEFT, "train", self.ini,
-                                *self.options(out, job | {"run.key": self.path("key")}), *more],
+        env = w.environment({"OMPI_MCA_plm": "isolated", "OMPI_MCA_btl": "self",
+                             "TMPDIR": self.path()}
+                            | ({"MASTER_PORT": str(w.free_port())} if told else {}))
+        job = job | ({"run.key": self.path("key")} if told else {})
+        run = subprocess.Popen([*words, w.WEFT, "train", self.ini, *self.options(out, job), *more],
                                env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, text=True)
         self.addCleanup(run.stdout.close)
@@ -46,6 +48,21 @@ class Mpi(w.Bench):
         self.train("launched", JOB, ranks=2)
         self.ended_well(self.mpirun("mpi", JOB))
         self.same_run("launched", "mpi", 20)
+
+    def test_nothing_set(self):
+        """On one machine the port and the key come from what mpirun gives its processes."""
+        self.train("launched", JOB, ranks=2)
+        self.ended_well(self.mpirun("bare", JOB, told=False))
+        self.same_run("launched", "bare", 20)
+
+    def test_restarts_over_mpi(self):
+        """MPI begins once a process, and under its launcher once a rank."""
+        for plugin in ("mpi", "mpi_pairs"):
+            run = self.mpirun("refused", JOB | {"comm.plugin": plugin}, "--restarts", "3")
+            said = run.communicate(timeout=w.TIMEOUT)[0]
+            self.assertIn(run.returncode, (2, 77), said)
+            self.assertIn("--restarts cannot be used with MPI", said)
+            self.assertNotIn("attempt 2", said)
 
     def test_restarts(self):
         """A rank is killed: mpirun's processes stay, and both ranks start again."""

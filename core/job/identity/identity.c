@@ -10,7 +10,8 @@
  * launcher only RANK counts.
  *
  * MASTER_ADDR and MASTER_PORT say where rank 0 is. In a Slurm step they need not be set: slurm.h
- * finds both, and the local numbers too, with every --mpi of srun. */
+ * finds both, and the local numbers too, with every --mpi of srun; mpirun.h does for one machine.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@
 
 #include "base/err.h"
 #include "base/number/digest.h"
+#include "job/identity/mpirun.h"
 #include "job/identity/slurm.h"
 #include "job/job.h"
 #include "job/launch/control.h"
@@ -37,6 +39,7 @@ typedef struct reading {
     uint32_t rank, size, local, local_size;
     uint64_t launch; /* digest of dialect.run */
     bool slurm;      /* a task of a Slurm step; slurm.h has the rest */
+    bool mpirun;     /* of Open MPI; mpirun.h */
 } reading;
 
 static const dialect torch = {"RANK",
@@ -197,8 +200,10 @@ static weft_status find(reading *out)
         (st = agree(plain, &t, &pmi, &p)) != WEFT_OK ||
         (st = agree(&open_mpi, &o, &pmi, &p)) != WEFT_OK)
         return st;
-    if (!t.rank_set && (o.rank_set || p.rank_set))
+    if (!t.rank_set && (o.rank_set || p.rank_set)) {
         *out = o.rank_set ? o : p;
+        out->mpirun = o.rank_set;
+    }
     if (!t.rank_set && !o.rank_set && (st = read_slurm(&s)) == WEFT_OK && s.rank_set &&
         (!p.rank_set || (p.rank == s.rank && p.size == s.size))) {
         *out = s; /* srun --mpi=pmi2 sets PMI_*, which lack what is local */
@@ -262,6 +267,10 @@ static weft_status find_meeting(reading *r, job_identity *out)
         r->local_size_set |= step.local_ranks > r->local;
         addr = addr ? addr : step.addr;
         out->slurm = true;
+    }
+    if (r->mpirun && !addr && !getenv("MASTER_PORT") && r->local_size == r->size) {
+        step.port = job_mpirun_port();
+        out->mpirun = step.port != 0;
     }
     if (!addr && r->local_size_set && r->local_size < r->size)
         return err_fail(WEFT_USAGE,

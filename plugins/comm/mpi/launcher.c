@@ -64,5 +64,10 @@ weft_status mpi_usable(const weft_host *h, const weft_conf *conf, uint32_t devic
     const weft_status st = mpi_launched(h);
     if (st != WEFT_OK)
         return st;
+    if (getenv("WEFT_ATTEMPT")) /* weft train --restarts */
+        return mpi_fail(h, WEFT_UNSUPPORTED,
+                        "--restarts cannot be used with MPI: under its launcher a rank can "
+                        "initialize MPI once; leave --restarts out, and start the job again with "
+                        "--resume=auto");
     return mpi_load(h, conf->text(conf->ctx, "library")) ? WEFT_OK : WEFT_ABSENT;
 }
