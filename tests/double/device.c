@@ -454,14 +454,9 @@ static const weft_option threads = {
     sizeof threads, WEFT_OPT_AUTO_INT, "threads", "1", "as of the cpu device", NULL, 1, 1024};
 static const weft_option pin = {
     sizeof pin, WEFT_OPT_BOOL, "pin", "off", "as of the cpu device", NULL, 0, 0};
-static const weft_option isa = {sizeof isa,
-                                WEFT_OPT_CHOICE,
-                                "isa",
-                                "auto",
-                                "as of the cpu device",
-                                "auto|v2|v3|v4|v4bf16|v4amx",
-                                0,
-                                0};
+static const weft_option isa = {
+    sizeof isa, WEFT_OPT_CHOICE, "isa", "auto", "as of the cpu device", "auto|v2|v3|v4|v4bf16", 0,
+    0};
 static const weft_option joins = {sizeof joins,
                                   WEFT_OPT_CHOICE,
                                   "joins",

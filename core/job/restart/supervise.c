@@ -36,8 +36,9 @@ typedef struct supervisor {
     bool frozen; /* the rank gave no sign of life, and was killed for it */
 } supervisor;
 
-#define LOOK_MS 200u     /* between two looks for a sign of life */
-#define MARGIN_MS 1000u  /* so that the other ranks, which go by the same limit, give it up first  \
+#define LOOK_MS 200u /* between two looks for a sign of life */
+#define MARGIN_MS                                                                                  \
+    1000u                /* so that the other ranks, which go by the same limit, give it up first  \
                           */
 #define BEGIN_MS 600000u /* until the first sign: plugins and data from a slow file system */
 
