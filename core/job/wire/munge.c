@@ -9,10 +9,12 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "job/wire/wire.h"
 
 #define OPT_UID_RESTRICTION 9
 #define OPT_TTL 4
 #define TTL_MOST 3600 /* seconds; a site may allow less */
+#define SOCKET 6      /* EMUNGE_SOCKET */
 #define CRED_EXPIRED 15
 #define CRED_REPLAYED 17 /* 16: rewound */
 #define LABEL "weft key 1"
@@ -50,6 +52,16 @@ static weft_status load(munge *m)
     return lib ? WEFT_OK : err_fail(WEFT_ABSENT, "libmunge.so.2 cannot be loaded (%s)", dlerror());
 }
 
+/* EMUNGE_SOCKET: the daemon is not there. Else the machines differ in their key or their clock. */
+static weft_status munge_failed(const munge *m, weft_status st, int e, const char *what)
+{
+    char host[HOST_BYTES];
+    job_wire_host(host);
+    return err_fail(st, "munge cannot %s on %.64s: %s; %s", what, host, m->strerror(e),
+                    e == SOCKET ? "munged does not run there (systemctl status munge)"
+                                : "all machines need the same munge.key and the same time");
+}
+
 weft_status job_munge_seal(const uint8_t key[KEY_BYTES], char out[MUNGE_TEXT])
 {
     munge m;
@@ -66,7 +78,7 @@ weft_status job_munge_seal(const uint8_t key[KEY_BYTES], char out[MUNGE_TEXT])
     if (!e)
         e = m.encode(&credential, ctx, &l, (int)sizeof l);
     if (e)
-        st = err_fail(WEFT_ABSENT, "munge cannot seal the job key: %s", m.strerror(e));
+        st = munge_failed(&m, WEFT_ABSENT, e, "seal the job key");
     else if (strlen(credential) >= MUNGE_TEXT)
         st = err_fail(WEFT_ABSENT, "munge made a credential of %zu bytes; %d at most are sent",
                       strlen(credential), MUNGE_TEXT - 1);
@@ -96,7 +108,7 @@ weft_status job_munge_open(const char *credential, uint8_t key[KEY_BYTES])
     const int e = m.decode(credential, NULL, &bytes, &n, &uid, &gid);
     const letter *l = bytes;
     if (e && (e < CRED_EXPIRED || e > CRED_REPLAYED))
-        st = err_fail(WEFT_USAGE, "munge cannot open what rank 0 sent: %s", m.strerror(e));
+        st = munge_failed(&m, WEFT_USAGE, e, "open what rank 0 sent");
     else if (uid != geteuid())
         st = err_fail(WEFT_USAGE,
                       "what answers there is a process of user %u, not of user %u who runs this "
