@@ -78,13 +78,39 @@ static void the_middle_of_the_runs(void **state)
     assert_float_equal(rate.median, 5000, 1e-6);
     assert_float_equal(rate.least, 2500, 1e-6);
     assert_float_equal(rate.most, 10000, 1e-6);
-    const sweep_sample m = cli_sweep_mean(&r);
-    assert_float_equal(m.step_ms, 70.0 / 3, 1e-6);
+    r.peak_flops = 1e9;
+    r.plan.flops_first = 1e7;
+    const sweep_sample m = cli_sweep_typical(&r);
+    assert_float_equal(m.step_ms, 20, 1e-6);
     assert_float_equal(m.compute_ms + m.exposed_ms + m.bubble_ms + m.optimizer_ms, m.step_ms, 1e-6);
     assert_float_equal(m.mfu_ms, 0.5, 1e-6);
     assert_int_equal(m.sent, 77);
     assert_int_equal(m.peak, 88);
     release(&s, &r);
+}
+
+/* A peak that was timed while something else ran is too low, and an MFU by it could exceed 1. */
+static void one_peak_for_all(void **state)
+{
+    (void)state;
+    static sweep_sample samples[3] = {{.steps = 2, .step_ms = 20, .mfu_ms = 2 * 10 * 1.25},
+                                      {.steps = 2, .step_ms = 20, .mfu_ms = 2 * 10 * 0.5},
+                                      {.steps = 2, .step_ms = 40, .mfu_ms = 2 * 20 * 0.5}};
+    sweep s = {.repeats = 2};
+    for (uint32_t i = 0; i < 3; i++)
+        samples[i].tokens = 200;
+    *vec_push(&s.rows) = (sweep_row){.samples = 2, .sample = samples, .plan = {.ranks = 2}};
+    *vec_push(&s.rows) = (sweep_row){.samples = 1, .sample = &samples[2], .plan = {.ranks = 2}};
+    *vec_push(&s.rows) = (sweep_row){.samples = 1, .sample = &samples[0], .plan = {.ranks = 4}};
+    for (uint32_t i = 0; i < 3; i++)
+        s.rows.at[i].plan.flops_first = 1e7;
+    cli_sweep_find_peaks(&s);
+    assert_float_equal(s.rows.at[0].peak_flops, 1e7 / 10e-3 / 0.5, 1);
+    assert_float_equal(s.rows.at[1].peak_flops, s.rows.at[0].peak_flops, 1);
+    assert_float_equal(s.rows.at[2].peak_flops, 1e7 / 10e-3 / 1.25, 1);
+    assert_float_equal(cli_sweep_typical(&s.rows.at[0]).mfu_ms, 0.5, 1e-6);
+    assert_float_equal(cli_sweep_typical(&s.rows.at[1]).mfu_ms, 0.25, 1e-6);
+    free(s.rows.at);
 }
 
 static void a_run_that_is_cut_short(void **state)
@@ -143,6 +169,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_middle_of_the_runs),
+        cmocka_unit_test(one_peak_for_all),
         cmocka_unit_test(a_run_that_is_cut_short),
         cmocka_unit_test(losses),
     };

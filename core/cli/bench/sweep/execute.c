@@ -170,6 +170,8 @@ static void plan_here(const sweep *s, config *cfg, uint32_t ranks, sweep_plan *o
     out->bubble = p.plans.stage_axis >= 0 ? plan_bubble(&p.plans, false) : 0;
     for (uint32_t r = 0; r < p.spec.ranks; r++)
         out->flops += plan_of(&p.plans, r)->flops_step;
+    out->flops_first = plan_of(&p.plans, 0)->flops_step;
+    out->compute = p.spec.compute;
     const char *threads = config_raw(cfg, "device.threads"); /* a number that it checked, or auto */
     out->threads = threads ? (uint32_t)strtoul(threads, NULL, 10) : 0;
     out->identity = identity_of(cfg, &p);

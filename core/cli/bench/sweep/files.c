@@ -35,7 +35,7 @@ static void csv_real(FILE *f, double v)
 static void csv_numbers(FILE *f, const sweep_row *r)
 {
     const sweep_rate rate = cli_sweep_rate_of(r);
-    const sweep_sample m = cli_sweep_mean(r);
+    const sweep_sample m = cli_sweep_typical(r);
     const sweep_verdict *v = &r->verdict;
     const double reals[] = {rate.median,  rate.least,   rate.most,   m.step_ms,
                             m.compute_ms, m.exposed_ms, m.bubble_ms, m.optimizer_ms};
@@ -154,7 +154,7 @@ static json_t *ratio_json(const sweep_verdict *v)
 
 static void json_numbers(json_t *to, const sweep_row *r)
 {
-    const sweep_sample m = cli_sweep_mean(r);
+    const sweep_sample m = cli_sweep_typical(r);
     put_bytes(to, "rank", r->verdict.rank);
     json_object_set_new(to, "tokens_per_s", rates_json(r));
     json_object_set_new(to, "ratio", ratio_json(&r->verdict));

@@ -100,6 +100,7 @@ void cli_sweep_judge(sweep *s)
             *at++ = cli_sweep_run_rate(r, k);
         all[n++].row = r;
     }
+    cli_sweep_find_peaks(s);
     const double range = cli_noise_find(noise, n);
     for (uint32_t i = 0; i < n; i++) {
         all[i].noise = noise[i];

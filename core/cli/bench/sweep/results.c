@@ -1,8 +1,11 @@
 /* cli/bench/sweep/results.c: metrics of the runs (see sweep.h).
  *
- * A run's rate is its tokens over its time, warm-up left out; a row has the median of its runs.
- * Parts of a step are means over all measured steps, so that they add up. Losses are compared at
- * every step, warm-up included, as |loss - reference| / |reference|. */
+ * A run's rate is its tokens over its time, warm-up left out. All numbers of a row are those of one
+ * run, that with the median rate, or of an even number of runs the two in the middle: so they add
+ * up, belong together, and one slow run changes none.
+ * Each run times the peak of the device at its start, on a machine that may be busy then; the MFU
+ * of all rows with the same precision and number of ranks goes by the highest of them. Losses are
+ * compared at every step, warm-up included, as |loss - reference| / |reference|. */
 #include "cli/bench/sweep/sweep.h"
 
 #include "base/err.h"
@@ -87,53 +90,97 @@ void cli_sweep_compare(sweep *s, sweep_row *r, const sweep_row *one)
     }
 }
 
-static int by_value(const void *x, const void *y)
-{
-    double a = *(const double *)x, b = *(const double *)y;
-    return a < b ? -1 : a > b;
-}
-
 double cli_sweep_run_rate(const sweep_row *r, uint32_t repeat)
 {
     return r->sample[repeat].tokens / (r->sample[repeat].step_ms * 1e-3);
 }
 
-sweep_rate cli_sweep_rate_of(const sweep_row *r)
+/* The number of runs with a lower rate, equal ones before it included. */
+static uint32_t place_of(const sweep_row *r, uint32_t repeat)
 {
-    double rate[100];
-    const uint32_t n = r->samples < 100 ? r->samples : 100;
-    for (uint32_t i = 0; i < n; i++)
-        rate[i] = cli_sweep_run_rate(r, i);
-    if (!n)
-        return (sweep_rate){0};
-    qsort(rate, n, sizeof *rate, by_value);
-    return (sweep_rate){(rate[(n - 1) / 2] + rate[n / 2]) / 2, rate[0], rate[n - 1]};
+    uint32_t below = 0;
+    for (uint32_t i = 0; i < r->samples; i++) {
+        const double other = cli_sweep_run_rate(r, i), own = cli_sweep_run_rate(r, repeat);
+        below += other < own || (other <= own && i < repeat);
+    }
+    return below;
 }
 
-sweep_sample cli_sweep_mean(const sweep_row *r)
+/* The run in the middle, a step; of an even number the two in the middle together: the mean of
+ * their rates, and of the shares that parts have in a step. */
+static sweep_sample middle(const sweep_row *r)
 {
-    sweep_sample sum = {0};
+    sweep_sample m = {.steps = 0};
+    double rate = 0, n = 0;
     for (uint32_t i = 0; i < r->samples; i++) {
         const sweep_sample *a = &r->sample[i];
-        sum.steps += a->steps;
-        sum.tokens += a->tokens;
-        sum.mfu_ms += a->mfu_ms;
-        sum.step_ms += a->step_ms;
-        sum.compute_ms += a->compute_ms;
-        sum.exposed_ms += a->exposed_ms;
-        sum.bubble_ms += a->bubble_ms;
-        sum.optimizer_ms += a->optimizer_ms;
-        sum.sent += a->sent;
-        sum.peak = a->peak > sum.peak ? a->peak : sum.peak;
+        const uint32_t place = place_of(r, i);
+        if (place != (r->samples - 1) / 2 && place != r->samples / 2)
+            continue;
+        n++;
+        rate += cli_sweep_run_rate(r, i);
+        m.steps += a->steps;
+        m.tokens += a->tokens;
+        m.sent += a->sent;
+        m.compute_ms += a->compute_ms / a->step_ms;
+        m.exposed_ms += a->exposed_ms / a->step_ms;
+        m.bubble_ms += a->bubble_ms / a->step_ms;
+        m.optimizer_ms += a->optimizer_ms / a->step_ms;
     }
-    const double n = sum.steps ? (double)sum.steps : 1;
-    sum.mfu_ms = sum.step_ms > 0 ? sum.mfu_ms / sum.step_ms : 0;
-    sum.tokens /= n;
-    sum.sent /= sum.steps ? sum.steps : 1;
-    sum.step_ms /= n;
-    sum.compute_ms /= n;
-    sum.exposed_ms /= n;
-    sum.bubble_ms /= n;
-    sum.optimizer_ms /= n;
-    return sum;
+    if (!m.steps)
+        return m;
+    m.tokens /= (double)m.steps;
+    m.sent /= m.steps;
+    m.step_ms = m.tokens / (rate / n) * 1e3;
+    m.compute_ms *= m.step_ms / n;
+    m.exposed_ms *= m.step_ms / n;
+    m.bubble_ms *= m.step_ms / n;
+    m.optimizer_ms *= m.step_ms / n;
+    return m;
+}
+
+sweep_rate cli_sweep_rate_of(const sweep_row *r)
+{
+    sweep_rate out = {0, INFINITY, 0};
+    if (!r->samples)
+        return (sweep_rate){0, 0, 0};
+    for (uint32_t i = 0; i < r->samples; i++) {
+        out.least = fmin(out.least, cli_sweep_run_rate(r, i));
+        out.most = fmax(out.most, cli_sweep_run_rate(r, i));
+    }
+    const sweep_sample m = middle(r);
+    out.median = m.tokens / (m.step_ms * 1e-3);
+    return out;
+}
+
+/* The peak of a rank that one run has found: the FLOPs of rank 0 in the time in which it would have
+ * made them. 0: unknown. */
+static double peak_of(const sweep_row *r, const sweep_sample *a)
+{
+    const double steps = (double)a->steps;
+    return a->mfu_ms > 0 ? r->plan.flops_first * steps / (a->mfu_ms * 1e-3) : 0;
+}
+
+void cli_sweep_find_peaks(sweep *s)
+{
+    for (uint32_t i = 0; i < s->rows.n; i++) {
+        sweep_row *r = &s->rows.at[i];
+        r->peak_flops = 0;
+        for (uint32_t k = 0; k < s->rows.n; k++) {
+            const sweep_row *x = &s->rows.at[k];
+            if (x->plan.ranks != r->plan.ranks || x->plan.compute != r->plan.compute)
+                continue;
+            for (uint32_t j = 0; j < x->samples; j++)
+                r->peak_flops = fmax(r->peak_flops, peak_of(x, &x->sample[j]));
+        }
+    }
+}
+
+sweep_sample cli_sweep_typical(const sweep_row *r)
+{
+    sweep_sample m = middle(r);
+    m.mfu_ms = r->peak_flops > 0 ? r->plan.flops_first / (m.step_ms * 1e-3) / r->peak_flops : 0;
+    for (uint32_t i = 0; i < r->samples; i++)
+        m.peak = r->sample[i].peak > m.peak ? r->sample[i].peak : m.peak;
+    return m;
 }

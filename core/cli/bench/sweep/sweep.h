@@ -42,6 +42,8 @@ typedef struct sweep_plan {
     uint64_t sent, peak; /* bytes of rank 0, a step on average; of the rank with the most */
     uint64_t identity;   /* equal: the same job */
     double flops;        /* of all ranks in a step */
+    double flops_first;  /* of rank 0 */
+    uint32_t compute;    /* element type of products */
     double bubble;       /* share of the pipeline's schedule */
     char why[2048];
 } sweep_plan;
@@ -81,6 +83,7 @@ typedef struct sweep_row {
     uint32_t worst_step;
     double other_cores; /* cores that other processes kept busy, in the worst of its runs */
     uint64_t resident;  /* bytes of memory of its largest process */
+    double peak_flops;  /* of a rank in a second; 0: unknown */
     sweep_verdict verdict;
 } sweep_row;
 
@@ -165,7 +168,10 @@ typedef struct sweep_rate {
 } sweep_rate;
 sweep_rate cli_sweep_rate_of(const sweep_row *r);
 double cli_sweep_run_rate(const sweep_row *r, uint32_t repeat);
-sweep_sample cli_sweep_mean(const sweep_row *r); /* times a step; mfu_ms is then the MFU itself */
+/* Of the run with the median rate, a step; mfu_ms is then the MFU itself. */
+sweep_sample cli_sweep_typical(const sweep_row *r);
+/* Sets peak_flops of all rows, from the runs that are there. */
+void cli_sweep_find_peaks(sweep *s);
 
 /* ledger.c: OUT/runs.jsonl has a line for each run that has ended. open() reads what an interrupted
  * or finished (sweep.finished) sweep of the same jobs has left, or begins anew; note() adds a run;

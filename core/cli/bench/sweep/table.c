@@ -59,7 +59,7 @@ static void fill(sweep *s, const sweep_row *r, const char *out[NUMBERS])
 {
     pool *p = &s->pool;
     const sweep_rate rate = cli_sweep_rate_of(r);
-    const sweep_sample m = cli_sweep_mean(r);
+    const sweep_sample m = cli_sweep_typical(r);
     const sweep_verdict *v = &r->verdict;
     const char *plan = m.sent == r->plan.sent
                            ? "as planned"
