@@ -63,6 +63,20 @@ class New(unittest.TestCase):
                 self.assertEqual(said["license"], "", "a plugin from outside says its own")
                 if kind == "device":
                     self.expect_losses_of_cpu(folder, f"acme.{name}")
+                if kind == "sink":
+                    self.expect_each_step_once(folder)
+
+    def expect_each_step_once(self, folder):
+        """Steps 9 and 10 are lost with the newest checkpoint, and come again."""
+        words = [WEFT, "train", "job.ini", "run.plugins=build/lib/weft", "run.out=cut",
+                 "data.train=t.bin", "checkpoint.every=4", "checkpoint.keep=0", "log.progress=0"]
+        run([WEFT, "data", "README.md", "-o", "t.bin"], folder)
+        run(words, folder)
+        shutil.rmtree(os.path.join(folder, "cut", "checkpoints", "step-00000010"))
+        run([*words, "--resume"], folder)
+        with open(os.path.join(folder, "cut", "metrics.tsv"), encoding="utf-8") as f:
+            rows = [line.split("\t") for line in f]
+        self.assertEqual([int(r[0]) for r in rows if r[1] == "loss"], list(range(1, 11)))
 
     def test_help(self):
         """The help names every kind with its header and its page, which are installed."""
