@@ -35,10 +35,9 @@ static void take_out(graph *g, node_list *taken)
             continue;
         }
         g->nodes.at[kept++] = n;
-        for (uint32_t k = 0; k < n.nout && !n.assign; k++)
-            graph_tensor(g, n.out[k])->producer = kept;
     }
     g->nodes.n = kept;
+    graph_number_producers(g, 0);
 }
 
 /* Find the tensors on which the assigned values depend [1 + tensors], and the nodes that compute
