@@ -208,6 +208,7 @@ typedef struct fused {
     weft_tensor in[32], out[32];
     uint32_t nin, nout;
 } fused;
+bool graph_fused_fits(const fused *f); /* devices have enough registers for it */
 weft_status graph_fuse(graph *g, uint32_t first, uint32_t end, weft_tensor gate, fused *out);
 
 /* The same; results [tensor] that are wanted outside become outputs, too. */
