@@ -150,6 +150,9 @@ const char *check_state_compare(const check_state *before, const check_state *af
 void *check_guard(const void *from, size_t bytes);
 void check_guard_free(void *p, size_t bytes);
 
+/* An address that no process has: what lies behind the operands of a call. */
+#define CHECK_NOWHERE ((void *)(UINTPTR_MAX / 3 & ~(uintptr_t)63))
+
 /* --- processes: rig_ranks.c --- */
 
 /* A rank of check_ranks(). */

@@ -313,6 +313,20 @@ weft_status graph_check_return(weft_status st, const char *who, const char *call
                : st;
 }
 
+void graph_name_source(const graph *g, const node *n, char *name, size_t room)
+{
+    const size_t used = strlen(name);
+    for (uint32_t k = 0; g->state_of && !*g->state_of && k < n->nin; k++) {
+        const tensor *x = graph_tensor(g, n->in[k]);
+        const bool made = x->kind == WEFT_T_ACTIVATION;
+        const char *of = made ? strchr(x->name, '(') : x->name;
+        if (!of || x->kind == WEFT_T_SCALAR)
+            continue;
+        snprintf(name + used, room - used, made ? "%s" : "(%s)", of);
+        return;
+    }
+}
+
 /* The stream of an op of the core that draws; false: it does not draw. */
 static bool stream_of(const node *n, int64_t *stream)
 {

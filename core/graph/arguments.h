@@ -74,6 +74,10 @@ weft_status graph_state(void *ctx, const weft_state_args *args, weft_tensor *out
 /* The builder's comm() (builder_comm.c): appends communication, see weft/graph.h. */
 weft_status graph_comm(void *ctx, const weft_comm_args *args, weft_tensor in, weft_tensor *out);
 
+/* In a list: appends to the name of an output of `n` of which parameter or state it is made, for
+ * messages: "mul#58.0(head.w)". */
+void graph_name_source(const graph *g, const node *n, char *name, size_t room);
+
 /* Checks the status that a plugin's function returned: an invalid status becomes WEFT_INTERNAL, and
  * a failure without a message gets one that names `who` ("op acme.x") and `call`. */
 weft_status graph_check_return(weft_status st, const char *who, const char *call);

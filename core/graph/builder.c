@@ -329,8 +329,9 @@ static weft_status b_op(void *ctx, const char *id, const weft_attr *attrs, uint3
         memcpy(n->in, in, nin * sizeof *in);
     uint32_t number = g->nodes.n;
     for (uint32_t i = 0; i < nout; i++) {
-        char name[WEFT_MAX_NAME];
+        char name[3 * WEFT_MAX_NAME];
         snprintf(name, sizeof name, "%.40s#%u.%u", id, number, i);
+        graph_name_source(g, &g->nodes.at[number - 1], name, sizeof name);
         out[i] = graph_add(g, name, WEFT_T_ACTIVATION, &to[i]);
         graph_tensor(g, out[i])->producer = number;
         g->nodes.at[number - 1].out[i] = out[i];

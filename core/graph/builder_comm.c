@@ -173,9 +173,10 @@ weft_status graph_comm(void *ctx, const weft_comm_args *args, weft_tensor in, we
     n->cuts = c.axis ? axis_of(graph_tensor(g, in), c.axis) : NO_AXIS;
     n->joins = c.kind == WEFT_ALL_GATHER ? n->cuts : NO_AXIS;
     n->in[0] = in;
-    char name[2 * WEFT_MAX_NAME];
+    char name[3 * WEFT_MAX_NAME];
     uint32_t number = g->nodes.n;
     snprintf(name, sizeof name, "%s#%u", n->id, number);
+    graph_name_source(g, n, name, sizeof name);
     weft_shape shape = graph_tensor(g, in)->shape;
     *out = graph_add(g, name, WEFT_T_ACTIVATION, &shape);
     graph_tensor(g, *out)->producer = number;

@@ -200,7 +200,6 @@ static weft_status find_positions(making *m)
     return WEFT_OK;
 }
 
-/* Numbers the producers in the new order. */
 static void take_nodes(making *m)
 {
     graph *g = m->g;
@@ -208,11 +207,7 @@ static void take_nodes(making *m)
     g->nodes.at = m->nodes.at;
     g->nodes.n = m->nodes.n;
     g->nodes.cap = m->nodes.cap;
-    for (uint32_t i = 0; i < g->nodes.n; i++)
-        for (uint32_t k = 0; k < g->nodes.at[i].nout; k++) {
-            tensor *t = graph_tensor(g, g->nodes.at[i].out[k]);
-            t->producer = t->kind == WEFT_T_ACTIVATION ? i + 1 : t->producer;
-        }
+    graph_number_producers(g, 0);
 }
 
 weft_status graph_cached_make(graph *g, int64_t most)
@@ -254,10 +249,6 @@ void graph_cached_prune(graph *g)
     }
     g->nodes.n -= kept;
     memmove(g->nodes.at, g->nodes.at + kept, g->nodes.n * sizeof *g->nodes.at);
-    for (uint32_t i = 0; i < g->nodes.n; i++)
-        for (uint32_t k = 0; k < g->nodes.at[i].nout; k++) {
-            tensor *t = graph_tensor(g, g->nodes.at[i].out[k]);
-            t->producer = t->kind == WEFT_T_ACTIVATION ? i + 1 : t->producer;
-        }
+    graph_number_producers(g, 0);
     free(wanted);
 }

@@ -1,7 +1,8 @@
 /* graph/fuse.c: op fusion of elementwise ops into one program that reads memory once.
  *
- * Registers 0 .. nin-1 hold the inputs; every node writes a fresh register, and a register is
- * reused after the last step that reads it. Constants become CONST steps. An update of AdamW is 13
+ * Registers 0 .. nin-1 hold the inputs; every node writes a register of its own. Constants become
+ * CONST steps. A program of more registers than devices have is run as several, which whoever
+ * emits it cuts (plan/optim/runs.c). An update of AdamW is 13
  * steps over 4 inputs: 28 bytes of traffic an element instead of 100 and more without fusion. */
 #include "base/err.h"
 #include "graph/graph.h"
@@ -20,9 +21,9 @@ typedef struct fuser {
 
 static weft_status take_register(fuser *u, uint16_t *out)
 {
-    if (u->next >= WEFT_EW_MAX_REGISTERS)
-        return err_fail(WEFT_UNSUPPORTED, "an elementwise chain needs more than %d values at once",
-                        WEFT_EW_MAX_REGISTERS);
+    if (u->next == UINT16_MAX - 1)
+        return err_fail(WEFT_UNSUPPORTED, "an elementwise chain has more than %u steps",
+                        UINT16_MAX - 1u);
     *out = u->next++;
     return WEFT_OK;
 }
@@ -110,6 +111,11 @@ static weft_status fuse_output(fuser *u, weft_tensor from, weft_tensor to, uint1
     out_reg[f->nout] = r;
     f->out[f->nout++] = to;
     return WEFT_OK;
+}
+
+bool graph_fused_fits(const fused *f)
+{
+    return f->program.nregs <= WEFT_EW_MAX_REGISTERS;
 }
 
 weft_status graph_fuse(graph *g, uint32_t first, uint32_t end, weft_tensor gate, fused *out)

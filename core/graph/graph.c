@@ -161,6 +161,26 @@ node *graph_node(graph *g, const char *id, uint32_t nattr, uint32_t nin, uint32_
     return n;
 }
 
+static void set_producers(graph *g, const node *n, uint32_t producer)
+{
+    for (uint32_t k = 0; k < n->nout; k++) {
+        tensor *t = graph_tensor(g, n->out[k]);
+        t->producer = t->kind == WEFT_T_ACTIVATION ? producer : t->producer;
+    }
+}
+
+void graph_number_producers(graph *g, uint32_t first)
+{
+    for (uint32_t i = first; i < g->nodes.n; i++)
+        set_producers(g, &g->nodes.at[i], i + 1);
+}
+
+void graph_forget_producers(graph *g, const node *nodes, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        set_producers(g, &nodes[i], 0);
+}
+
 /* Matches one alternative of a glob, which ends at `end`. Only the last '*' is ever extended: the
  * work is at most the product of both lengths. */
 static bool match_one(const char *glob, const char *end, const char *name)

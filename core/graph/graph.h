@@ -156,6 +156,13 @@ uint64_t graph_shape_bytes(const weft_shape *s);
 weft_tensor graph_add(graph *g, const char *name, uint32_t kind, const weft_shape *shape);
 node *graph_node(graph *g, const char *id, uint32_t nattr, uint32_t nin, uint32_t nout);
 
+/* Whoever moves nodes calls this for those from `first` on: activations know their producers by
+ * number. */
+void graph_number_producers(graph *g, uint32_t first);
+
+/* Whoever takes nodes out of a graph calls this: activations that they made have no producer. */
+void graph_forget_producers(graph *g, const node *nodes, uint32_t n);
+
 /* --- passes --- */
 
 /* Set the placement of tensors that match `glob` along a named tensor axis (strategy.h, split). */
@@ -201,6 +208,7 @@ typedef struct fused {
     weft_tensor in[32], out[32];
     uint32_t nin, nout;
 } fused;
+bool graph_fused_fits(const fused *f); /* devices have enough registers for it */
 weft_status graph_fuse(graph *g, uint32_t first, uint32_t end, weft_tensor gate, fused *out);
 
 /* The same; results [tensor] that are wanted outside become outputs, too. */

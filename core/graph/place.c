@@ -22,6 +22,7 @@
 #include "graph/place_comm.h"
 #include "host/call.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* The split that an edit requests of an activation, or whole. */
@@ -135,11 +136,7 @@ static weft_status put_before(visit *v, uint32_t kind, weft_tensor in, weft_plac
     node fresh = g->nodes.at[g->nodes.n - 1];
     memmove(&g->nodes.at[at + 1], &g->nodes.at[at], (g->nodes.n - 1 - at) * sizeof(node));
     g->nodes.at[at] = fresh;
-    for (uint32_t j = at; j < g->nodes.n; j++) /* producers have moved */
-        for (uint32_t o = 0; o < g->nodes.at[j].nout; o++) {
-            tensor *x = graph_tensor(g, g->nodes.at[j].out[o]);
-            x->producer = x->kind == WEFT_T_ACTIVATION ? j + 1 : x->producer;
-        }
+    graph_number_producers(g, at);
     v->i++;
     v->added++;
     return WEFT_OK;
@@ -300,11 +297,29 @@ static weft_status propagate_axis(visit *v)
         }
     }
     if (st != WEFT_OK) {
-        err_context("%s cannot be computed over the mesh axis %s", v->g->nodes.at[v->i].id,
-                    v->g->mesh->name[v->a]);
+        const bool listed = v->g->nodes.at[v->i].phase == PHASE_UPDATE;
+        err_context("%s cannot be computed over the mesh axis %s%s", v->g->nodes.at[v->i].id,
+                    v->g->mesh->name[v->a],
+                    listed ? ", which splits its operands unlike; use a parameter together with "
+                             "states that are like it"
+                           : "");
         return st == WEFT_UNSUPPORTED ? WEFT_USAGE : st;
     }
     return set_places(v->g, v->i, v->a, out);
+}
+
+#define PLACE_TEXT (WEFT_MAX_NAME + 16)
+
+static const char *place_text(const tensor *t, uint32_t a, char out[PLACE_TEXT])
+{
+    static const char *const kinds[] = {"whole", "split along", "a partial sum",
+                                        "a partial maximum", "held by one coordinate"};
+    const weft_place p = t->place[a];
+    if (p.kind == WEFT_SPLIT)
+        snprintf(out, PLACE_TEXT, "%s '%s'", kinds[p.kind], t->shape.axes[p.axis].name);
+    else
+        snprintf(out, PLACE_TEXT, "%s", kinds[p.kind]);
+    return out;
 }
 
 /* An assignment moves no data: the source has the placement of the destination, or is the same
@@ -318,9 +333,12 @@ static weft_status take_axis(visit *v)
     if (st != WEFT_OK || same_place(from->place[v->a], to->place[v->a]) ||
         (own && from->place[v->a].kind == WEFT_WHOLE))
         return st;
+    char is[2][PLACE_TEXT];
     return err_fail(WEFT_UNSUPPORTED,
-                    "%s cannot take %s, which is not placed like it over the mesh axis %s",
-                    to->name, from->name, v->g->mesh->name[v->a]);
+                    "%s cannot take %s over the mesh axis %s: the first is %s there, the second "
+                    "%s; assign what is placed alike, as a parameter and a state that is like it",
+                    to->name, from->name, v->g->mesh->name[v->a], place_text(to, v->a, is[0]),
+                    place_text(from, v->a, is[1]));
 }
 
 /* Explicit communication (comm()). An all-to-all needs parts: what backward gives it as a partial
@@ -379,9 +397,5 @@ void graph_share_gathers(graph *g)
             g->nodes.at[kept++] = n;
     }
     g->nodes.n = kept;
-    for (uint32_t i = 0; i < kept; i++)
-        for (uint32_t k = 0; k < g->nodes.at[i].nout; k++) {
-            tensor *t = graph_tensor(g, g->nodes.at[i].out[k]);
-            t->producer = t->kind == WEFT_T_ACTIVATION ? i + 1 : t->producer;
-        }
+    graph_number_producers(g, 0);
 }

@@ -161,12 +161,7 @@ static void rebuild(remaking *r)
     g->nodes.at = r->nodes.at;
     g->nodes.n = r->nodes.n;
     g->nodes.cap = r->nodes.cap;
-    for (uint32_t i = 0; i < g->nodes.n; i++)
-        for (uint32_t k = 0; k < g->nodes.at[i].nout; k++) {
-            tensor *t = graph_tensor(g, g->nodes.at[i].out[k]);
-            if (t->kind == WEFT_T_ACTIVATION)
-                t->producer = i + 1;
-        }
+    graph_number_producers(g, 0);
 }
 
 void graph_recompute(graph *g)

@@ -2,9 +2,10 @@
 """apart.py WEFT: ranks whose gradients are never summed train replicas of their own.
 
 Every replica is saved, so that a resumed run has the same bits at any step; a job with another
-number of replicas says that it is another run. Nobody trains apart by mistake, nothing is
-compressed that is never summed, and the plan knows what lists send: to the byte what the run
-measures."""
+number of replicas says that it is another run. A list computes what its formula says, whatever
+else splits its parameters. Nobody trains apart by mistake, nothing is compressed that is never
+summed, and the plan knows what lists send: to the byte what the run measures."""
+import array
 import json
 import os
 
@@ -14,6 +15,8 @@ PLUGINS = os.path.join(os.path.dirname(w.WEFT), "..", "tests", "parity", "plugin
 JOB = w.EVEN | {"run.plugins": PLUGINS, "run.steps": 14, "parallel.strategy": "test.apart",
                 "optim.warmup": 0, "optim.schedule": "constant", "comm.plugin": "shm",
                 "checkpoint.keep": 0, "parallel.inner": 4}
+STRAY = {"MALLOC_PERTURB_": "165"}  # what is read behind an array is no zero
+SPLIT = {"parallel.strategy": "tp, test.apart", "parallel.tp": 2}
 BESIDE = {"parallel.strategy": "dp, test.apart", "parallel.workers": 2}
 
 
@@ -44,7 +47,7 @@ class Resumed(w.Bench):
             self.check(4, BESIDE | {"parallel.say": "words", "optim.placement": placement,
                                     "optim.slice_axis": "dp"}, 6)
         self.check(4, BESIDE, 6)
-        self.check(4, {"parallel.strategy": "tp, test.apart", "parallel.tp": 2}, 6)
+        self.check(4, SPLIT, 6)
         self.check(4, {"parallel.strategy": "test.apart, pp", "parallel.pp": 2, "model.tied": "on"},
                    6)
 
@@ -76,6 +79,40 @@ class Resumed(w.Bench):
         said = self.train("saved", JOB | {"run.steps": 8}, ranks=2, resume=True).stderr
         self.assertIn("has fewer replicas of", said)
         self.assertIn("does not have the scalar test.rounds: it starts at 0", said)
+
+
+class Formulas(w.Bench):
+    """The list computes what is written: one formula two ways, and one on two layouts."""
+    MEAN = JOB | {"optim.rule": "sgd", "run.steps": 8, "checkpoint.every": 4}
+
+    def test_whole_and_partial_operands(self):
+        """Half of the mean from the sum and half from the parameter is the mean, bit for bit: with
+        two workers all factors are powers of two."""
+        for ranks, job in ((2, {}), (2, {"parallel.only": "ffn.up"}),
+                           (4, SPLIT | {"parallel.only": "ffn.up"})):
+            with self.subTest(ranks=ranks, job=job):
+                self.train("mean", self.MEAN | job, ranks=ranks)
+                self.train("mixed", self.MEAN | job | {"parallel.say": "mix"}, ranks=ranks,
+                           extra=STRAY)
+                self.same_tensors(*(w.tensors(self.path(out), 8) for out in ("mean", "mixed")))
+
+    def test_states_are_placed_like_their_parameters(self):
+        """The anchor is the mean of the last time. Under tensor parallelism every parameter has
+        what it has without, to what fp32 sums in another order differ by."""
+        job = self.MEAN | {"parallel.say": "anchor"}
+        self.train("alone", job, ranks=2)
+        self.train("split", job | SPLIT, ranks=4)
+        (first, alone), (_, split) = ([w.tensors(self.path(out), step) for step in (4, 8)]
+                                      for out in ("alone", "split"))
+        self.assertEqual(sorted(alone), sorted(split))
+        self.assertLessEqual(w.furthest(alone, split, [n for n in alone if "qkv.b" not in n])[0],
+                             1e-4)
+        params = [n for n in alone if f"{n}.test.anchor" in alone]
+        self.assertIn("embed.tok.w", params)
+        for name in params:
+            now, was = (x[name + ".test.anchor"][1] for x in (alone, first))
+            half = array.array("f", [(a + b) / 2 for a, b in zip(now, was)])
+            self.assertEqual(alone[name][1].tobytes(), half.tobytes(), name)
 
 
 class Said(w.Bench):

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """rules.py WEFT: what rules keep besides their parameters is the same on every layout.
 
-A rule's own scalar is assigned once a step, however the parameters are divided, and is resumed. The
+A rule's own scalar is assigned once a step, however the parameters are divided, and is resumed. A
+rule that is too long for one program has the bits that it has in one. The
 count of updates goes on beyond 2^24, where fp32 numbers are 2 apart: learning rates are compared
 with double precision, to 1e-6 of the highest."""
 import json
@@ -23,6 +24,36 @@ LAYOUTS = ((2, {}), (2, {"train.bucket_mb": 0.002}), (2, {"parallel.strategy": "
            (2, {"parallel.strategy": "tp"}), (2, {"optim.placement": "zero1"}),
            (2, {"optim.placement": "zero3", "train.bucket_mb": 0.002}),
            (4, TP_DP | {"optim.placement": "zero2"}))
+
+
+class Lengthy(w.Bench):
+    """Factors that cancel change no bit, and make one program of 64 steps into several."""
+    JOB = JOB | {"optim.rule": "test.lengthy", "run.steps": 6, "optim.lr": 1e-2}
+    LONG = 40
+
+    def same(self, one, many, but=()):
+        self.same_run(one, many, None, w.NO_TIME + ("peak_bytes",))
+        a, b = (w.tensors(self.path(out), 6) for out in (one, many))
+        self.same_tensors(a, {k: v for k, v in b.items() if not k.endswith(tuple(but))})
+
+    def test_of_any_length(self):
+        half = {"train.precision": "bf16"}
+        for rule in ("test.lengthy", "test.lengthy_whole"):
+            for ranks, more in ((1, ALONE), *LAYOUTS[-2:],
+                                (2, half | {"optim.placement": "zero1"})):
+                with self.subTest(rule=rule, ranks=ranks, more=more):
+                    job = self.JOB | more | {"optim.rule": rule}
+                    self.train("brief", job, ranks=ranks)
+                    self.train("long", job | {"optim.length": self.LONG}, ranks=ranks)
+                    self.same("brief", "long")
+                    self.assertEqual(w.metrics(self.path("long"))[-1]["test.lengthy"], 6)
+
+    def test_more_operands_than_a_program_has(self):
+        for rule in ("test.lengthy", "test.lengthy_whole"):
+            job = self.JOB | ALONE | {"optim.rule": rule}
+            self.train("brief", job)
+            self.train("many", job | {"optim.moments": 20})
+            self.same("brief", "many", [f".m{i}" for i in range(1, 20)])
 
 
 class OwnScalar(w.Bench):

@@ -195,13 +195,13 @@ void check_bench_get(check_bench *b, check_image *m, uint32_t half)
 void check_bench_run(check_bench *b, void *prepared, const check_call *c, const check_image *m,
                      uint32_t half, uint32_t stream)
 {
-    const void *in[WEFT_MAX_OPERANDS] = {0};
-    void *out[WEFT_MAX_OPERANDS] = {0};
+    const void *in[WEFT_MAX_OPERANDS];
+    void *out[WEFT_MAX_OPERANDS];
     char *base = b->base + half * CHECK_HALF, *room = base + m->workspace;
-    for (uint32_t k = 0; k < c->nin; k++)
-        in[k] = m->absent_in[k] ? NULL : base + m->in[k];
-    for (uint32_t k = 0; k < c->nout; k++)
-        out[k] = m->absent_out[k] ? NULL : base + m->out[k];
+    for (uint32_t k = 0; k < WEFT_MAX_OPERANDS; k++) {
+        in[k] = k >= c->nin ? CHECK_NOWHERE : m->absent_in[k] ? NULL : base + m->in[k];
+        out[k] = k >= c->nout ? CHECK_NOWHERE : m->absent_out[k] ? NULL : base + m->out[k];
+    }
     const weft_status st =
         b->k ? PLUGIN_GET(b->k, run, prepared, native(b, b->s[stream]), in, out, room, 0)
              : CALL(b, run, prepared, b->s[stream], in, out, room, 0);

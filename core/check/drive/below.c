@@ -169,10 +169,32 @@ static weft_status e_split(void *ctx, const char *tensors, const char *axis, con
     return PASS(e, split, tensors, axis, mesh_axis, flags);
 }
 
-static weft_status e_replace(void *ctx, uint32_t op, uint32_t flags, weft_emit emit, void *user)
+typedef struct emission { /* what an edit was given */
+    weft_emit emit;
+    void *user;
+    const char *edit;
+} emission;
+
+/* The plugin's function, which answers for what it gets itself: the core makes WEFT_INTERNAL of a
+ * status that it does not know. */
+static weft_status emit(void *user, const weft_builder *b)
+{
+    const emission *x = user;
+    const bool before = at.l->asked;
+    const weft_status st = x->emit(x->user, check_below_builder(at.l, b));
+    if (at.l->asked && !before) {
+        at.l->answer = st;
+        at.l->inside = x->edit;
+        at.l->asked = false;
+    }
+    return st;
+}
+
+static weft_status e_replace(void *ctx, uint32_t op, uint32_t flags, weft_emit own, void *user)
 {
     (void)ctx;
-    return PASS(e, replace, op, flags, emit, user);
+    emission x = {own, user, "replace"};
+    return PASS(e, replace, op, flags, own ? emit : NULL, &x);
 }
 
 static weft_status e_group(void *ctx, const char *name, const char *mesh_axis,
@@ -211,10 +233,11 @@ static weft_status e_shard(void *ctx, uint32_t what, const char *params, const c
 }
 
 static weft_status e_periodic_list(void *ctx, const char *name, uint32_t every, uint32_t flags,
-                                   weft_emit emit, void *user)
+                                   weft_emit own, void *user)
 {
     (void)ctx;
-    return PASS(e, periodic_list, name, every, flags, emit, user);
+    emission x = {own, user, "periodic_list"};
+    return PASS(e, periodic_list, name, every, flags, own ? emit : NULL, &x);
 }
 
 static weft_status e_activations(void *ctx, const char *tensors, uint32_t how,

@@ -43,6 +43,7 @@ typedef struct check_lend {
     bool offers;          /* GROWN: the new part of a table is functions */
     bool asked, altered;  /* a struct was altered: for the call that runs, and for one before */
     weft_status answer;   /* of the call that got it */
+    const char *inside;   /* STATUS: the edit whose weft_emit got it; NULL: edit() itself */
     VEC(check_lent) lent; /* for the call that runs */
 } check_lend;
 

@@ -258,6 +258,8 @@ static void run(call *c)
     memory in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS], work = take(NULL, c->workspace);
     const void *from[WEFT_MAX_OPERANDS];
     void *to[WEFT_MAX_OPERANDS];
+    for (uint32_t i = 0; i < WEFT_MAX_OPERANDS; i++)
+        from[i] = to[i] = CHECK_NOWHERE;
     for (uint32_t i = 0; i < t->nin; i++)
         from[i] = (in[i] = take(t->from[i], graph_shape_bytes(&t->in[i]))).at;
     for (uint32_t i = 0; i < t->nout; i++)

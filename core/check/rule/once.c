@@ -1,5 +1,5 @@
 /* check/rule/once.c: what the graph of a rule looks like: each assignment once, the same graph for
- * the same shape, and programs that leave room. */
+ * the same shape, and no more tensors than a program has operands. */
 #include "base/err.h"
 #include "check/rule/rule.h"
 
@@ -102,8 +102,6 @@ void check_rule_alike(check_run *r)
 
 /* --- 168 --- */
 
-#define OPERANDS 35u /* of the program: as many bases as a plan has for it */
-
 static void fits(check_rule *of)
 {
     check_rule_ask ask = {.size = {64}, .n = 1};
@@ -117,13 +115,13 @@ static void fits(check_rule *of)
         }
         weft_status st = graph_fuse(&x.g, 0, x.g.nodes.n, x.gate, &f);
         if (st != WEFT_OK)
-            check_fail("the update of '%s'%s is not one program, with the factor \"clip\" and the "
+            check_fail("the update of '%s'%s cannot be computed, with the factor \"clip\" and the "
                        "scalar \"gate\": %s",
                        of->c->name, of->set, err_text());
-        if (f.nin + f.nout + 1 > OPERANDS) /* and the compute copy */
-            check_fail("the update of '%s'%s reads and writes %u tensors, with the compute copy of "
-                       "a 16-bit job; a program has %u operands",
-                       of->c->name, of->set, f.nin + f.nout + 1, OPERANDS);
+        if (f.nout + 1 > WEFT_MAX_OPERANDS) /* and the compute copy */
+            check_fail("the update of '%s'%s writes %u tensors, with the compute copy of a 16-bit "
+                       "job; a rule writes at most %u",
+                       of->c->name, of->set, f.nout + 1, WEFT_MAX_OPERANDS);
         graph_free(&x.g);
     }
 }

@@ -2,6 +2,8 @@
 #include "base/err.h"
 #include "check/version/version.h"
 
+#include <stdio.h>
+
 #define MOST 200u /* lives in which a call of the core's tables returns an unknown status */
 
 static check_host h;
@@ -30,10 +32,13 @@ static uint64_t live(check_run *r, uint64_t at)
     if (!at && st != WEFT_OK)
         check_fail("a lawful call failed: %s() of '%s' returned %s: %s", d.where, d.of,
                    check_status(st), check_drive_why(&d));
+    char emit[100] = "";
+    if (d.lend.inside)
+        snprintf(emit, sizeof emit, "the weft_emit for %s() in ", d.lend.inside);
     if (d.lend.altered && d.lend.answer != CHECK_LEND_ODD)
-        check_fail("%s() of the core returned the status %u, which is not known, and %s() of '%s' "
-                   "returned %s; a status that is not known is passed on unchanged",
-                   d.lend.below, CHECK_LEND_ODD, d.where, d.of, check_status(d.lend.answer));
+        check_fail("%s() of the core returned the status %u, which is not known, and %s%s() of "
+                   "'%s' returned %s; a status that is not known is passed on unchanged",
+                   d.lend.below, CHECK_LEND_ODD, emit, d.where, d.of, check_status(d.lend.answer));
     check_host_end(&h);
     return d.lend.calls;
 }

@@ -60,6 +60,7 @@ weft_status plan_edit_periodic_list(void *ctx, const char *name, uint32_t every,
     x->nodes = pool_array(e->pool, x->n, sizeof *x->nodes);
     if (x->n)
         memcpy(x->nodes, &g->nodes.at[first], x->n * sizeof *x->nodes);
+    graph_forget_producers(g, x->nodes, x->n);
     g->nodes.n = first;
     const char *who = pool_printf(e->pool, "list %s of %s", name, e->owner);
     for (uint32_t i = 0; st == WEFT_OK && i < x->n; i++)

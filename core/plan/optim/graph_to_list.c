@@ -17,40 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t elements(const graph *g, weft_tensor t)
-{
-    weft_shape s = graph_local_shape(g, t);
-    return graph_shape_elements(&s);
-}
-
-/* ... of its memory */
+/* Elements of the memory of `t`. */
 static uint64_t room(const graph *g, weft_tensor t)
 {
     const uint64_t most = graph_tensor(g, t)->room;
-    return most ? most : elements(g, t);
-}
-
-/* An assignment of bytes or whole numbers, which no elementwise op computes with. */
-static bool moves_bits(const graph *g, const node *n)
-{
-    const uint32_t dtype = n->assign ? graph_tensor(g, n->out[0])->shape.dtype : 0;
-    return dtype == WEFT_U8 || dtype == WEFT_I32;
-}
-
-static bool elementwise(const graph *g, const node *n)
-{
-    return (n->assign && !moves_bits(g, n)) || (n->op && (n->op->flags & WEFT_OP_ELEMENTWISE));
-}
-
-/* Elements of a run that has node `n`; 1 for scalars. */
-static uint64_t width(const graph *g, const node *n)
-{
-    uint64_t most = 1;
-    for (uint32_t k = 0; k < n->nin + n->nout; k++) {
-        uint64_t x = elements(g, k < n->nin ? n->in[k] : n->out[k - n->nin]);
-        most = x > most ? x : most;
-    }
-    return most;
+    return most ? most : plan_runs_elements(g, t);
 }
 
 /* Does a later node read the target of assignment `at`? */
@@ -72,8 +43,8 @@ bool plan_graph_to_list_sums_number(const graph_to_list *s, const node *n)
     for (uint32_t k = 0; k < 2; k++) {
         const weft_tensor t = k ? n->out[0] : n->in[0];
         const tensor *x = graph_tensor(s->g, t);
-        if (elements(s->g, t) != 1 || x->kind != WEFT_T_ACTIVATION || x->shape.dtype != WEFT_F32 ||
-            s->job->find(s->job->ctx, t, &h))
+        if (plan_runs_elements(s->g, t) != 1 || x->kind != WEFT_T_ACTIVATION ||
+            x->shape.dtype != WEFT_F32 || s->job->find(s->job->ctx, t, &h))
             return false;
     }
     uint32_t readers = 0;
@@ -129,36 +100,6 @@ static void put_in_order(graph_to_list *s, uint32_t first, uint32_t end, bool by
     free(level);
 }
 
-static void divide_into_runs(graph_to_list *s)
-{
-    uint32_t run = 0;
-    uint64_t now = 1; /* elements of the run so far */
-    s->run_of = mem_alloc(s->order.n * sizeof *s->run_of + 1);
-    for (uint32_t i = 0; i < s->order.n; i++) {
-        const node *n = &s->order.at[i];
-        const uint64_t w = width(s->g, n);
-        bool joins = i && elementwise(s->g, n) && elementwise(s->g, &s->order.at[i - 1]) &&
-                     (w == 1 || now == 1 || w == now);
-        if (i && !joins)
-            run++;
-        now = joins && now > w ? now : w;
-        s->run_of[i] = run;
-    }
-    for (uint32_t i = 0; i < s->order.n; i++)
-        for (uint32_t k = 0; k < s->order.at[i].nin; k++)
-            s->last[s->order.at[i].in[k]] = s->run_of[i] + 1;
-    for (weft_tensor t = 1; t <= s->g->tensors.n; t++) {
-        const weft_tensor of = graph_tensor(s->g, t)->part_of;
-        if (of && s->last[t] > s->last[of])
-            s->last[of] = s->last[t];
-    }
-    for (uint32_t i = 0; i < s->order.n; i++)
-        for (uint32_t k = 0; k < s->order.at[i].nout && !s->order.at[i].assign; k++) {
-            weft_tensor t = s->order.at[i].out[k];
-            s->wanted[t] = s->last[t] > s->run_of[i] + 1;
-        }
-}
-
 /* --- memory --- */
 
 typedef struct operands {
@@ -176,7 +117,7 @@ static tensor_place place_of(graph_to_list *s, weft_tensor t)
     if (x->part_of) {
         h.at = place_of(s, x->part_of).at;
         h.axis = x->part_axis;
-        h.shift = elements(s->g, t) * weft_dtype_size(h.dtype);
+        h.shift = plan_runs_elements(s->g, t) * weft_dtype_size(h.dtype);
     } else if (x->kind == WEFT_T_SCALAR) {
         h.at = plan_scalar_offset(s->b->p, x->name, x->constant ? x->value : 0);
     } else if (s->cell[t]) {
@@ -283,7 +224,7 @@ static weft_status emit_bits(graph_to_list *s, const node *n)
         st = add_operand(s, &o, s->job->gate, true);
     if (st == WEFT_OK)
         st = add_operand(s, &o, n->out[0], true);
-    const uint64_t bytes = elements(s->g, n->out[0]) * weft_dtype_size(o.io[0].dtype);
+    const uint64_t bytes = plan_runs_elements(s->g, n->out[0]) * weft_dtype_size(o.io[0].dtype);
     for (uint32_t i = 0; i < o.n; i++)
         if (o.io[i].dtype != WEFT_F32)
             o.io[i] = (weft_operand){WEFT_F32, 1, 0, 0, {(int64_t)((bytes + 3) / 4)}};
@@ -305,7 +246,7 @@ static weft_status emit_fill(graph_to_list *s, const node *n)
     const bool real = !n->nin;
     const weft_tensor t = real ? n->out[0] : n->in[0];
     const tensor_place h = place_of(s, t);
-    const uint64_t mine = elements(s->g, t), most = room(s->g, t);
+    const uint64_t mine = plan_runs_elements(s->g, t), most = room(s->g, t);
     const ref first = {BASE_FIRST, 0, 0}, behind = {BASE_FIRST, 0, mine * weft_dtype_size(h.dtype)};
     const uint64_t bases[BASE_FIRST + 1] = {[BASE_FIRST] = h.at};
     weft_status st = WEFT_OK;
@@ -435,7 +376,7 @@ void plan_graph_to_list_begin(graph_to_list *s, builder *b, list *l, const graph
     s->cell = mem_alloc(n * sizeof *s->cell);
     s->wanted = mem_alloc(n * sizeof *s->wanted);
     put_in_order(s, w->first, w->end, by_levels);
-    divide_into_runs(s);
+    plan_runs_divide(s);
 }
 
 void plan_graph_to_list_end(graph_to_list *s)
@@ -458,11 +399,11 @@ weft_status plan_graph_to_list_resume(graph_to_list *s)
             break;
         for (k = i + 1; k < s->order.n && s->run_of[k] == s->run_of[i];)
             k++;
-        st = elementwise(s->g, x) ? emit_program(s, i, k)
-             : x->comm            ? emit_comm(s, x)
-             : x->assign          ? emit_bits(s, x)
-             : !x->op             ? emit_fill(s, x)
-                                  : emit_node(s, x);
+        st = plan_runs_elementwise(s->g, x) ? emit_program(s, i, k)
+             : x->comm                      ? emit_comm(s, x)
+             : x->assign                    ? emit_bits(s, x)
+             : !x->op                       ? emit_fill(s, x)
+                                            : emit_node(s, x);
         give_back(s, s->run_of[i], false);
     }
     if (st != WEFT_OK)
@@ -482,7 +423,7 @@ bool plan_graph_to_list_held(const graph_to_list *s, uint64_t *held)
         for (uint32_t k = 0; k < s->order.at[i].nout && !s->order.at[i].assign; k++) {
             const weft_tensor t = s->order.at[i].out[k];
             if (s->wanted[t] && !graph_tensor(s->g, t)->part_of &&
-                (!waits || s->last[t] > s->run_of[first]) && elements(s->g, t) > 1 &&
+                (!waits || s->last[t] > s->run_of[first]) && plan_runs_elements(s->g, t) > 1 &&
                 !s->job->find(s->job->ctx, t, &h))
                 bytes += room(s->g, t) * weft_dtype_size(graph_tensor(s->g, t)->shape.dtype);
         }

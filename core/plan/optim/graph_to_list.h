@@ -2,8 +2,8 @@
  * elementwise, and periodic lists of plugins.
  *
  * coalesce.c runs several of these graphs interleaved; plan_graph_to_list() and
- * plan_graphs_to_list() are the entry points. The rest is shared by graph_to_list.c and
- * coalesce.c. */
+ * plan_graphs_to_list() are the entry points. The rest is shared by graph_to_list.c, runs.c
+ * and coalesce.c. */
 #ifndef PLAN_OPTIM_GRAPH_TO_LIST_H
 #define PLAN_OPTIM_GRAPH_TO_LIST_H
 
@@ -53,6 +53,18 @@ typedef struct graph_to_list {
     uint64_t *cell;   /* [tensor] 1 + offset in the zone, of a number placed by coalesce.c */
     bool *wanted;     /* [tensor] another run reads it */
 } graph_to_list;
+
+/* --- runs.c --- */
+
+uint64_t plan_runs_elements(const graph *g, weft_tensor t); /* on a rank */
+
+/* Is the node part of an elementwise program? */
+bool plan_runs_elementwise(const graph *g, const node *n);
+
+/* Set run_of, last and wanted from order; within a run that is cut, nodes change their order. */
+void plan_runs_divide(graph_to_list *s);
+
+/* --- graph_to_list.c --- */
 
 /* `by_levels`: sums of numbers come as late as possible, independent ones next to each other. End
  * it with plan_graph_to_list_end(), which frees its remaining memory in the zone. */

@@ -161,12 +161,17 @@ static weft_status make_list(builder *b, const list_edit *x, list *l)
         if (plan_scalar_assigned(&m.g, &m.g.nodes.at[i]))
             plan_scalar_save(b->p, graph_tensor(&m.g, m.g.nodes.at[i].out[0])->name,
                              SCALAR_OF_PLUGIN);
-    if (st == WEFT_OK)
+    graph_number_producers(&m.g, 0);
+    if (st == WEFT_OK) {
         st = graph_propagate(&m.g, 0, &end);
+        if (st != WEFT_OK)
+            err_context("list %s", x->name);
+    }
     const graph_to_list_job what = {
         .name = pool_printf(&b->p->pool, "list %s", x->name), .find = find, .ctx = &m};
     if (st == WEFT_OK)
         st = plan_graph_to_list(b, l, &m.g, 0, end, &what);
+    graph_forget_producers(&m.g, m.g.nodes.at, m.g.nodes.n);
     free(m.elsewhere);
     free(m.g.nodes.at);
     b->g->tensors.at = m.g.tensors.at; /* the array may have moved */
@@ -188,11 +193,25 @@ static void part_ways(builder *b)
                     (weft_place){WEFT_PARTIAL_SUM, 0, 0, 0};
 }
 
+/* A state of a list has the axes of its parameter, and is split where it is. Where the coordinates
+ * have parameters of their own the state is one tensor all the same. */
+static void place_states(const graph *g)
+{
+    for (weft_tensor t = 1; t <= g->tensors.n; t++) {
+        tensor *x = graph_tensor(g, t);
+        for (uint32_t a = 0; x->kind == WEFT_T_STATE && a < g->mesh->n; a++)
+            if (graph_tensor(g, x->of)->place[a].kind == WEFT_SPLIT)
+                x->place[a] = graph_tensor(g, x->of)->place[a];
+    }
+}
+
 weft_status plan_periodic_lists(builder *b, const edit_state *e)
 {
     weft_status st = WEFT_OK;
-    if (e->lists.n)
+    if (e->lists.n) {
         part_ways(b);
+        place_states(b->g);
+    }
     for (uint32_t i = 0; st == WEFT_OK && i < e->lists.n; i++) {
         periodic_list *x = vec_push(&b->p->extra);
         *x = (periodic_list){.every = e->lists.at[i].every};

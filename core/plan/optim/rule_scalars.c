@@ -7,11 +7,12 @@
  * must assign the same, and a value may depend on scalars only, because only those are the same in
  * every call and on every rank.
  *
- * These scalars are saved in checkpoints. */
+ * These scalars are saved in checkpoints. A program that is too long runs as several (runs.c). */
 #include "plan/optim/rule.h"
 
 #include "base/err.h"
 #include "plan/emit.h"
+#include "plan/optim/graph_to_list.h"
 #include "plan/scalar.h"
 
 #include <stdlib.h>
@@ -20,6 +21,10 @@
 struct rule_scalars {
     fused f; /* of the first graph; nout 0: the rule assigns none */
     const char *in[32], *out[32];
+    graph *g; /* the tensors */
+    node *nodes;
+    uint32_t nodes_n;
+    weft_tensor gate;
 };
 
 typedef VEC(node) node_list;
@@ -35,10 +40,9 @@ static void take_out(graph *g, node_list *taken)
             continue;
         }
         g->nodes.at[kept++] = n;
-        for (uint32_t k = 0; k < n.nout && !n.assign; k++)
-            graph_tensor(g, n.out[k])->producer = kept;
     }
     g->nodes.n = kept;
+    graph_number_producers(g, 0);
 }
 
 /* Find the tensors on which the assigned values depend [1 + tensors], and the nodes that compute
@@ -128,6 +132,12 @@ static weft_status make_program(graph *g, weft_tensor gate, const char *who,
         st = add_nodes(g, &taken, &part, who);
     if (st == WEFT_OK && taken.n)
         st = graph_fuse(&part, 0, part.nodes.n, gate, &out->f);
+    out->g = g;
+    out->nodes_n = part.nodes.n;
+    out->nodes = pool_array(&part.pool, part.nodes.n, sizeof *out->nodes);
+    if (part.nodes.n)
+        memcpy(out->nodes, part.nodes.at, part.nodes.n * sizeof *out->nodes);
+    out->gate = gate;
     g->pool = part.pool;
     free(part.nodes.at);
     free(taken.at);
@@ -154,6 +164,25 @@ weft_status plan_rule_scalars_take(builder *b, graph *g, weft_tensor gate)
     return st;
 }
 
+static bool find(void *ctx, weft_tensor t, tensor_place *out)
+{
+    (void)ctx, (void)t, (void)out;
+    return false;
+}
+
+/* The assignments as several programs. */
+static weft_status assign_in_parts(builder *b, list *l, const struct rule_scalars *x)
+{
+    graph part = *x->g; /* shares the tensors */
+    part.nodes.at = x->nodes;
+    part.nodes.n = x->nodes_n;
+    const weft_status st = plan_graph_to_list(
+        b, l, &part, 0, part.nodes.n,
+        &(graph_to_list_job){.name = "scalars of the rule", .gate = x->gate, .find = find});
+    x->g->pool = part.pool;
+    return st;
+}
+
 weft_status plan_rule_scalars_assign(builder *b, list *l)
 {
     const struct rule_scalars *x = b->rule->rule_scalars;
@@ -168,6 +197,8 @@ weft_status plan_rule_scalars_assign(builder *b, list *l)
         if (i >= x->f.nin)
             plan_scalar_save(b->p, name, SCALAR_OF_PLUGIN);
     }
+    if (!graph_fused_fits(&x->f))
+        return assign_in_parts(b, l, x);
     const weft_opspec op = {.struct_size = sizeof op,
                             .id = "ew",
                             .nin = x->f.nin,

@@ -84,7 +84,6 @@ static node *append(slicer *x, const char *id, weft_tensor in, weft_tensor out)
     n->out = pool_array(&x->g->pool, 1, sizeof *n->out);
     n->in[0] = in;
     n->out[0] = out;
-    graph_tensor(x->g, out)->producer = x->nodes.n;
     return n;
 }
 
@@ -168,7 +167,6 @@ static void keep(slicer *x, const node *n, bool slice)
     *vec_push(&x->nodes) = *n;
     for (uint32_t k = 0; k < n->nout && !n->assign; k++) {
         const weft_tensor t = n->out[k];
-        graph_tensor(x->g, t)->producer = x->nodes.n;
         if (slice && !single(x, t))
             to_slice(x, t);
         *(slice ? &x->slice[t] : &x->whole[t]) = t;
@@ -195,7 +193,6 @@ static weft_tensor without_padding(slicer *x, weft_tensor t, weft_tensor like)
         return 0;
     *vec_push(&x->nodes) = x->g->nodes.at[--x->g->nodes.n];
     to_slice(x, out);
-    graph_tensor(x->g, out)->producer = x->nodes.n;
     return out;
 }
 
@@ -213,7 +210,6 @@ static weft_status sum_slices(slicer *x, node *n)
     n->out[0] = add_tensor(x, sum, "part", false);
     graph_tensor(x->g, n->out[0])->room = 0;
     *vec_push(&x->nodes) = *n;
-    graph_tensor(x->g, n->out[0])->producer = x->nodes.n;
     node *all = append(x, "all_reduce", n->out[0], sum);
     all->comm = WEFT_ALL_REDUCE;
     all->redop = WEFT_SUM;
@@ -295,6 +291,7 @@ weft_status plan_slices_apply(graph *g, weft_tensor param, const slices *how, co
         g->nodes.at = x.nodes.at;
         *end = g->nodes.n = x.nodes.n;
         g->nodes.cap = x.nodes.cap;
+        graph_number_producers(g, 0);
     } else {
         free(x.nodes.at);
     }

@@ -4,7 +4,8 @@
  * The rule sees one parameter as a flat range of fp32 elements. Its elementwise ops become one
  * program (graph/fuse.c), which runs once per block and group: it reads parameter, gradient and
  * states, and writes parameter, states and, in 16-bit jobs, the compute copy, in a single pass over
- * memory. update_each.c handles rules that need a whole parameter. */
+ * memory. A rule that is too long for one program runs as several, with temporaries of a range's
+ * size (runs.c). update_each.c handles rules that need a whole parameter. */
 #include "plan/optim/optim.h"
 
 #include "base/err.h"
@@ -12,6 +13,7 @@
 #include "host/call.h"
 #include "plan/emit.h"
 #include "plan/lower/zero_schedule.h"
+#include "plan/optim/graph_to_list.h"
 #include "plan/optim/rule.h"
 #include "plan/scalar.h"
 
@@ -22,7 +24,7 @@ typedef struct group {
     graph g;
     fused f;
     uint32_t flags;
-    weft_tensor param, grad, copy;
+    weft_tensor param, grad, copy, gate;
 } group;
 
 struct update_state {
@@ -31,11 +33,11 @@ struct update_state {
 
 static weft_status run_rule(builder *b, group *k)
 {
-    weft_tensor gate = 0;
-    weft_status st = plan_rule_graph(b, &k->g, k->param, k->grad, k->copy, k->flags, NULL, &gate);
+    weft_status st =
+        plan_rule_graph(b, &k->g, k->param, k->grad, k->copy, k->flags, NULL, &k->gate);
     if (st != WEFT_OK)
         return st;
-    st = graph_fuse(&k->g, 0, k->g.nodes.n, gate, &k->f);
+    st = graph_fuse(&k->g, 0, k->g.nodes.n, k->gate, &k->f);
     if (st != WEFT_OK)
         err_context("update rule %s", b->p->spec->rule.c->name);
     return st;
@@ -103,6 +105,37 @@ typedef struct range {
     const char *name;
 } range;
 
+typedef struct finding {
+    builder *b;
+    const group *k;
+    const range *r;
+} finding;
+
+static bool find(void *ctx, weft_tensor t, tensor_place *out)
+{
+    const finding *f = ctx;
+    const uint32_t from = source_of(f->b, f->k, t);
+    if (from == RULE_SCALAR)
+        return false;
+    const flat_place_in x = plan_rule_region(f->b, from, f->r->first, f->r->group, &out->dtype);
+    out->at = x.at;
+    out->shift = x.shift;
+    out->axis = f->r->axis;
+    return true;
+}
+
+/* The rule as several programs. */
+static weft_status update_in_parts(builder *b, list *l, group *k, const range *r)
+{
+    finding f = {b, k, r};
+    for (weft_tensor t = 1; t <= k->g.tensors.n; t++)
+        if (graph_tensor(&k->g, t)->shape.rank)
+            graph_tensor(&k->g, t)->shape.axes[0].size = (int64_t)r->count;
+    return plan_graph_to_list(
+        b, l, &k->g, 0, k->g.nodes.n,
+        &(graph_to_list_job){.name = r->name, .gate = k->gate, .find = find, .ctx = &f});
+}
+
 /* Emit one call of the rule of `k` over a range. */
 static weft_status update_range(builder *b, list *l, group *k, const range *r)
 {
@@ -111,9 +144,8 @@ static weft_status update_range(builder *b, list *l, group *k, const range *r)
     uint64_t bases[BASE_FIRST + 64] = {0}, shifts[BASE_FIRST + 64] = {0};
     uint32_t nbases = BASE_FIRST;
     fused *f = &k->f;
-    if (BASE_FIRST + f->nin + f->nout > MAX_BASES)
-        return err_fail(WEFT_UNSUPPORTED, "the rule has more than %u operands",
-                        MAX_BASES - BASE_FIRST);
+    if (!graph_fused_fits(f) || BASE_FIRST + f->nin + f->nout > MAX_BASES)
+        return update_in_parts(b, l, k, r);
     for (uint32_t i = 0; i < f->nin + f->nout; i++) {
         weft_tensor t = i < f->nin ? f->in[i] : f->out[i - f->nin];
         uint32_t from = source_of(b, k, t);

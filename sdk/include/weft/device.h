@@ -52,7 +52,7 @@ typedef struct weft_opspec {
     const char *id;              /* "linear.dw" */
     const weft_attr *attrs;
     uint32_t nattr, nin, nout, reserved;
-    const weft_operand *in, *out;   /* [nin], [nout] */
+    const weft_operand *in, *out;   /* [nin], [nout]: last operands that are absent do not count */
     const weft_ew_program *program; /* of the op "ew"; else NULL */
 } weft_opspec;
 WEFT_FREEZE(weft_opspec, program, 64);
@@ -161,8 +161,9 @@ typedef struct weft_device_table {
     weft_status (*prepare)(weft_device *d, const weft_opspec *spec, weft_prepared **out);
     void (*release)(weft_prepared *p);
 
-    /* One address per operand; each operand and the workspace (requirements.workspace bytes) is
-     * aligned to 64. An output overwrites an input only as the op's in_place says. The arrays are
+    /* One address per operand: `in` has spec.nin entries and `out` spec.nout, and what lies behind
+     * them is undefined. Each operand and the workspace (requirements.workspace bytes) is aligned
+     * to 64. An output overwrites an input only as the op's in_place says. The arrays are
      * borrowed for the call; runs of one prepared op may be in flight on several streams. [compute]
      */
     weft_status (*run)(weft_prepared *p, weft_stream *s, const void *const *in, void *const *out,

@@ -83,13 +83,14 @@ WEFT_FREEZE(weft_input_args, shape, 24);
  * read it handle that, and what is derived from padding is zero. */
 #define WEFT_PARAM_PAD 2u
 
-/* A parameter to declare. The full name is that of the block and this one: "block.0.attn.qkv.w". */
+/* A parameter to declare. Its name is the whole one, which checkpoints have, too: it is unique in
+ * the graph, whatever its block. */
 typedef struct weft_param_args {
     uint32_t struct_size, flags; /* WEFT_PARAM_... */
-    const char *name;            /* "attn.qkv.w" */
+    const char *name;            /* "block.0.attn.qkv.w" */
     const weft_shape *shape;
 
-    /* "zeros", "ones" or "normal:0.02" (mean 0, that deviation); element e depends on (seed, full
+    /* "zeros", "ones" or "normal:0.02" (mean 0, that deviation); element e depends on (seed,
      * name, e) alone. */
     const char *init;
 
@@ -143,7 +144,8 @@ WEFT_FREEZE(weft_comm_args, reserved, 40);
  * of the coordinates among which the parameter is sharded, and each of them assigns it the same.
  *
  * A rule of WEFT_UNIT_ELEMENT may have states of any type of floats and any initial value, but only
- * with the axes of the parameter (keep and shape NULL), and so may a list. */
+ * with the axes of the parameter (keep and shape NULL), and so may a list: its states are split
+ * where their parameters are. */
 typedef struct weft_state_args {
     uint32_t struct_size, flags; /* flags: 0 */
     const char *name;

@@ -191,8 +191,10 @@ typedef struct weft_kernel {
     weft_status (*prepare)(void *module, const weft_conf *conf, const struct weft_opspec *spec,
                            void *stream, void **out); /* [setup] */
     void (*release)(void *prepared);                  /* [setup] */
+    /* `in` has spec.nin entries and `out` spec.nout: where a last operand is absent (a '?' of the
+     * doc), its number is smaller and there is no entry, not a NULL. [compute] */
     weft_status (*run)(void *prepared, void *stream, const void *const *in, void *const *out,
-                       void *workspace, uint32_t flags); /* [compute] */
+                       void *workspace, uint32_t flags);
 
     /* How well the kernel suits `spec`, compared with others of the same op and device. The
      * device's own kernel counts 50, and so does a kernel without score(). The highest score is

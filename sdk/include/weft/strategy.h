@@ -184,7 +184,8 @@ typedef struct weft_edits {
      * neither gradients nor the states of the rule. List names are global to the job: prefix yours.
      * Where gradients are never summed over an axis (WEFT_SYNC_NEVER) replicas diverge: a gradient
      * is 1 / n of the mean over the coordinate's own tokens, and a parameter counts as a partial
-     * sum, which a list may complete. */
+     * sum, which a list may complete, and which is completed before an op that also reads what is
+     * whole: add(comm(p), p) is twice the sum. A state of it is one tensor for all coordinates. */
     weft_status (*periodic_list)(void *ctx, const char *name, uint32_t every, uint32_t flags,
                                  weft_emit emit, void *user);
 

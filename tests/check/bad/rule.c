@@ -2,6 +2,7 @@
  * rule.expected breaks one rule. */
 #include <math.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <weft/expr.h>
 #include <weft/optim.h>
@@ -86,8 +87,14 @@ static weft_tensor altered(weft_expr *f, const weft_conf *conf, const weft_updat
         const weft_tensor up = weft_op2(f, "less", u->grad, weft_number(f, 1e-9));
         return weft_op2(f, "mul", weft_op2(f, "sub", way, up), weft_norm(f, u->param));
     }
-    for (int64_t i = 0; BAD == FULL && i < conf->integer(conf->ctx, "terms"); i++)
-        way = weft_scale(f, way, 1.01);
+    for (int64_t i = 0; BAD == FULL && i < conf->integer(conf->ctx, "terms"); i++) {
+        char name[32];
+        snprintf(name, sizeof name, "t%lld", (long long)i);
+        const weft_tensor more = weft_state(f, name, u->param),
+                          next = follow(f, more, u->grad, 0.9);
+        weft_assign(f, more, next);
+        way = weft_op2(f, "add", way, next);
+    }
     return way;
 }
 
@@ -136,7 +143,7 @@ static const weft_option terms = {.struct_size = sizeof terms,
                                   .type = WEFT_OPT_INT,
                                   .key = "terms",
                                   .dflt = "1",
-                                  .help = "how often the direction grows",
+                                  .help = "further moments in the direction",
                                   .min = 1,
                                   .max = 40};
 static const weft_option ramp = {.struct_size = sizeof ramp,

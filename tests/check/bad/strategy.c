@@ -8,6 +8,7 @@
 
 enum {
     GOOD,
+    EMIT_SWALLOWS,
     CLASH,
     GREETS,
     UNKNOWN_PHASE,
@@ -57,6 +58,25 @@ static weft_status average(void *user, const weft_builder *b)
             st = b->assign(b->ctx, t, mean, 0);
     }
     return st;
+}
+
+/* A scalar: the number of parameters. */
+static weft_status count(void *user, const weft_builder *b)
+{
+    const weft_view *view = user;
+    weft_tensor to = 0, number = 0;
+    double params = 0;
+    weft_status st = b->scalar(b->ctx, "acme.team.params", 0, &to);
+    for (weft_tensor t = 1; st == WEFT_OK && t <= view->tensors(view->ctx); t++) {
+        weft_tensor_info info = {.struct_size = sizeof info};
+        st = view->tensor(view->ctx, t, &info);
+        params += info.kind == WEFT_T_PARAM;
+    }
+    if (st == WEFT_OK)
+        st = b->constant(b->ctx, params, 0, &number);
+    if (st == WEFT_OK)
+        st = b->assign(b->ctx, to, number, 0);
+    return st != WEFT_OK && BAD == EMIT_SWALLOWS ? WEFT_INTERNAL : st;
 }
 
 /* The same op again, in the place of an op. */
@@ -124,6 +144,8 @@ static weft_status sync(const weft_view *view, const weft_edits *edits)
                                                     (void *)(uintptr_t)view);
     }
     const weft_status st = edits->sync(edits->ctx, "*", AXIS, WEFT_SYNC_LAST, bucket, 0);
+    if (st == WEFT_OK)
+        return edits->periodic_list(edits->ctx, "acme.count", 4, 0, count, (void *)(uintptr_t)view);
     return BAD == SWALLOWS && st == WEFT_UNSUPPORTED ? WEFT_OK : st;
 }
 

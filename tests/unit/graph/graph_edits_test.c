@@ -253,8 +253,14 @@ static void assignments(void **state)
     assert_int_equal(count(&n, WEFT_ALL_REDUCE, false), 1);
     weft_tensor whole = param(&n, "whole", ffn, embed);
     uint32_t first = n.g.nodes.n;
-    assert_int_equal(n.b.assign(n.b.ctx, w, OP(&n, "neg", 1, whole), 0), WEFT_OK);
-    expect_refusal(place(&n, first), WEFT_UNSUPPORTED, "w1 cannot take neg#");
+    n.g.state_of = ""; /* a list: what ops make has the name of what it is made of */
+    assert_int_equal(n.b.assign(n.b.ctx, w, OP(&n, "abs", 1, OP(&n, "neg", 1, whole)), 0), WEFT_OK);
+    char words[200];
+    snprintf(words, sizeof words,
+             "w1 cannot take abs#%u.0(whole) over the mesh axis tp: the first is split along 'ffn' "
+             "there, the second whole; assign what is placed alike",
+             first + 2);
+    expect_refusal(place(&n, first), WEFT_UNSUPPORTED, words);
     graph_free(&n.g);
 }
 

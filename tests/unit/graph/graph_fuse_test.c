@@ -218,20 +218,41 @@ static void refused(void **state)
     graph_free(&c.g);
     make_chain(&c, &d);
     b = graph_builder(&c.g);
-    for (uint32_t i = 0; i < 70; i++)
-        assert_int_equal(b.op(b.ctx, "neg", NULL, 0, &x, 1, 0, &x, 1), WEFT_OK);
+    for (uint32_t i = 0; i < 33; i++) {
+        weft_tensor in[] = {x, add_input(&c, "more", true)};
+        assert_int_equal(b.op(b.ctx, "add", NULL, 0, in, 2, 0, &x, 1), WEFT_OK);
+    }
     assert_int_equal(graph_fuse(&c.g, 0, c.g.nodes.n, 0, &f), WEFT_UNSUPPORTED);
-    assert_non_null(strstr(err_text(), "more than 64 values"));
+    assert_non_null(strstr(err_text(), "reads more than 32 tensors"));
     graph_free(&c.g);
+}
+
+/* 64 registers are what devices have; the inputs have one each. */
+static void what_devices_take(void **state)
+{
+    (void)state;
+    for (uint32_t steps = 62; steps < 66; steps++) {
+        graph g;
+        fused f;
+        graph_init(&g, &alone, WEFT_F32, WEFT_F32);
+        weft_builder b = graph_builder(&g);
+        weft_shape s = {.dtype = WEFT_F32, .rank = 1, .axes = {{"elements", LANES}}};
+        weft_tensor x = graph_add(&g, "a", WEFT_T_STATE, &s);
+        for (uint32_t i = 0; i < steps; i++)
+            assert_int_equal(b.op(b.ctx, "neg", NULL, 0, &x, 1, 0, &x, 1), WEFT_OK);
+        assert_int_equal(graph_fuse(&g, 0, g.nodes.n, 0, &f), WEFT_OK);
+        assert_int_equal(f.program.nsteps, steps);
+        assert_int_equal(graph_fused_fits(&f), steps + 1 <= WEFT_EW_MAX_REGISTERS);
+        graph_free(&g);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(drawn_chains),
-        cmocka_unit_test(scalars_are_marked),
-        cmocka_unit_test(the_gate_is_an_input),
-        cmocka_unit_test(refused),
+        cmocka_unit_test(drawn_chains),         cmocka_unit_test(scalars_are_marked),
+        cmocka_unit_test(the_gate_is_an_input), cmocka_unit_test(refused),
+        cmocka_unit_test(what_devices_take),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

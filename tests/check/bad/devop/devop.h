@@ -23,6 +23,7 @@ enum {
     BEHIND_OUTPUT,
     SHARED_POINTERS,
     READS_SHAPE,
+    READS_BEHIND,
     WRITES_ABSENT,
     FEW_REGISTERS,
     SHUT_CLEARS,
@@ -30,7 +31,9 @@ enum {
     KERNEL_SPILLS,
     KERNEL_DIFFERS,
     KERNEL_EVEN,
-    KERNEL_SATURATES
+    KERNEL_SATURATES,
+    KERNEL_ONE_BLOCK,
+    KERNEL_READS_BEHIND
 };
 
 enum { LANES = 16 }; /* sums in the workspace */

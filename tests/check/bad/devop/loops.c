@@ -60,7 +60,7 @@ void devop_embedding_dw(weft_prepared *p, const void *const *in, void *const *ou
 void devop_linear(weft_prepared *p, const void *const *in, void *const *out, float *workspace)
 {
     const int64_t inner = size_of(p, 'I'), columns = size_of(p, 'O');
-    const float *x = in[0], *w = in[1], *b = p->nin > 2 ? in[2] : NULL;
+    const float *x = in[0], *w = in[1], *b = p->nin > 2 || BAD == READS_BEHIND ? in[2] : NULL;
     (void)workspace;
     for (int64_t t = 0; t < size_of(p, 'T'); t++)
         for (int64_t o = 0; o < columns; o++) {
