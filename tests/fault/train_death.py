@@ -112,17 +112,6 @@ class Death(w.Bench):
         self.assertEqual(self.check_gone(run, marks, began, "a crash"), 1, run.said())
         self.assertRegex(run.said(), r"(?m)^weft error: rank 1 was killed by signal 11")
 
-    def test_data_cut_off(self):
-        """The token file becomes shorter under the job that has mapped it."""
-        path = self.path("cut.bin")
-        with open(self.path("train.bin"), "rb") as a, open(path, "wb") as b:
-            b.write(a.read())
-        run = self.running("tcp", 3, {"data.train": path}, BY_ITSELF)
-        marks, began = run.marks(), time.monotonic()
-        os.truncate(path, 0)
-        self.assertEqual(self.check_gone(run, marks, began, "data cut off"), 1, run.said())
-        self.assertRegex(run.said(), r"(?m)^weft error: rank \d was killed by signal 7")
-
     def test_launcher(self):
         for transport in ("tcp", "shm"):
             with self.subTest(transport=transport):

@@ -133,7 +133,7 @@ class Save(w.Bench):
         run.until(lambda: "metrics.jsonl is written again" in run.said(), "a line")
         run.process.terminate()
         self.assertEqual(run.wait(), 1)
-        self.assertEqual(run.said().count("cannot be written"), 1)
+        self.assertEqual(run.said().count("cannot be written"), 1, run.said())
         first, last, missing = map(int, re.search(
             r"again from step (\d+) on; lines since step (\d+) that are missing: (\d+)",
             " ".join(run.said().split())).groups())
