@@ -194,8 +194,8 @@ class Files(w.Bench):
         run.process.terminate()
         self.assertEqual(run.wait(), 1)
         said = self.said(run)
-        lines = re.findall(r"metrics.jsonl is written again from step (\d+) on; lines since step \d+ "
-                           r"that are missing: (\d+)", said)
+        lines = re.findall(r"metrics.jsonl is written again from step (\d+) on; lines since step "
+                           r"\d+ that are missing: (\d+)", said)
         events = re.findall(r"events of TensorBoard are written again from step (\d+) on; steps "
                             r"that are missing: (\d+)", said)
         self.assertEqual(said.count("File too large"), len(lines) + len(events), said)
