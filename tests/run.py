@@ -60,8 +60,8 @@ ASAN_LEAVES = (r"comm\.threads_(fuzz|checked)|schedule\.referee|ucx\.jobs|coll\.
                r"|fault\.job_(death|dying|launch|tree)")
 # The thread sanitizer runs what has threads.
 TSAN_RUNS = (r"links|comm\.(links|threads)|ops\.pool_test$|unit\.(comm|job|run|log)"
-             r"|fault\.(job|train_(async|death|encrypt|flips|trace))")
-TSAN_LEAVES = r"fault\.job_(launch|tree)|unit\.run_weights|comm\.threads_checked"
+             r"|fault\.(job|train_(async|encrypt|trace))")
+TSAN_LEAVES = r"fault\.job_(attack|bytes|flood|launch|tree)|unit\.run_weights|comm\.threads_checked"
 TSAN_WHOLE = (r"links|fault|ops\.(pool|product)_test$|comm\.(links|threads)|job"
               r"|unit\.(comm|job|run|log)")
 # The folders that each builds: these tests and what they use.

@@ -114,20 +114,19 @@ parallel.strategy = dp | tp | pp | tp, dp | pp, dp | tp, pp | hybrid
 parallel.tp = 2
 parallel.pp = 2
 optim.placement = none, zero1, zero2, zero3
-train.precision = fp16, fp32
 train.recompute = none, block
 parallel.sequence = off, on
 """)
         out, _ = self.weft("bench", "all.ini", "--plan")
         found = re.findall(r"(?m)^ *\d+  .*?: (\d rank.*|skipped: .*|same: .*)$", out)
-        self.assertEqual(len(found), 2 * 2 * 7 * 4 * 2 * 2 * 2)
+        self.assertEqual(len(found), 2 * 2 * 7 * 4 * 2 * 2)
         place = r"^skipped: (all\.ini:\d+: )?"
         words = {re.sub(r"[\d(].*", "", re.sub(place, "", x)) for x in found}
         self.assertIn("parallel.strategy", {x.split(": ")[2] for x in found if ".ini" in x})
         self.assertLessEqual(words, {"", "same: the job of combination ",
                                      "parallel.strategy: the strategies use ", "parallel.pp: ",
                                      "optim.placement: zero"})
-        self.assertGreater(sum(x[0].isdigit() for x in found), 200)
+        self.assertGreater(sum(x[0].isdigit() for x in found), 100)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ eval_every = 2
 every = 2
 [log]
 progress = 0
+peak_gflops = 1
 """
 
 

@@ -7,7 +7,7 @@ import os
 import started
 
 PARTS = ("compute_ms", "exposed_comm_ms", "bubble_ms", "optimizer_ms")
-SWEEP = started.TINY + """peak_gflops = 1
+SWEEP = started.TINY + """\
 [device]
 threads = 1
 [sweep]

@@ -69,7 +69,8 @@ class New(unittest.TestCase):
     def expect_each_step_once(self, folder):
         """Steps 9 and 10 are lost with the newest checkpoint, and come again."""
         words = [WEFT, "train", "job.ini", "run.plugins=build/lib/weft", "run.out=cut",
-                 "data.train=t.bin", "checkpoint.every=4", "checkpoint.keep=0", "log.progress=0"]
+                 "data.train=t.bin", "checkpoint.every=4", "checkpoint.keep=0", "log.progress=0",
+                 "log.peak_gflops=1"]
         run([WEFT, "data", "README.md", "-o", "t.bin"], folder)
         run(words, folder)
         shutil.rmtree(os.path.join(folder, "cut", "checkpoints", "step-00000010"))

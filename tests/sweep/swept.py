@@ -10,7 +10,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import started  # noqa: E402
 
 PARTS = ("compute_ms", "exposed_comm_ms", "bubble_ms", "optimizer_ms")
-SWEEP = started.TINY + """peak_gflops = 1
+SWEEP = started.TINY + """\
 [device]
 threads = 1
 [sweep]
