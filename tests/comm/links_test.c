@@ -179,7 +179,7 @@ static void every_kind(void **state)
 /* Some channels, three operations in each, all under way at once, waited for out of order. */
 static weft_status crowd(forked *f)
 {
-    const uint32_t channels = brief ? 3 : 8, rounds = brief ? 3 : 10;
+    const uint32_t channels = brief ? 3 : 8, rounds = brief || sampled ? 3 : 10;
     piece *list = NULL, *all[24];
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; i < channels && st == WEFT_OK; i++) {
@@ -296,7 +296,9 @@ static weft_status until_killed(forked *f)
     sched_request r = {.kind = WEFT_ALL_REDUCE,
                        .redop = WEFT_SUM,
                        .dtype = WEFT_F32,
-                       .count = brief ? 1 << 13 : 1 << 20,
+                       .count = brief     ? 1 << 13
+                                : sampled ? 1 << 17
+                                          : 1 << 20,
                        .ranks = f->n,
                        .me = f->me,
                        .in_place = 1,
