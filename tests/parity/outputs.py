@@ -8,7 +8,10 @@ import json
 import os
 import random
 import re
+import signal
 import subprocess
+import threading
+import time
 
 import weft_jobs as w
 
@@ -64,7 +67,8 @@ class Outputs(w.Bench):
                            0.1 * sum(x["step_ms"] for x in seen))
 
     def uneven(self, slow, **more):
-        """What rank 0 says in a job of two ranks of which rank `slow` has no AVX2."""
+        """What rank 0 says in a job of two ranks of which rank `slow` is stopped half of the
+        time."""
         job = w.EVEN | {"comm.plugin": "tcp", "model.embed": 512, "model.ffn": 2048} | more
         common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
                   "MASTER_PORT": str(random.randint(20000, 30000))}
@@ -72,14 +76,24 @@ class Outputs(w.Bench):
         if not os.path.exists(self.path("job.key")):
             w.weft("key", "-o", self.path("job.key"))
         for r in (0, 1):
-            own = {"RANK": str(r)} | ({"DNNL_MAX_CPU_ISA": "SSE41"} if r == slow else {})
             words = [w.WEFT, "train", self.ini, f"run.key={self.path('job.key')}",
                      *self.options("run", job)]
-            ranks.append(subprocess.Popen(words, env=w.environment(common | own),
+            ranks.append(subprocess.Popen(words, env=w.environment(common | {"RANK": str(r)}),
                                           stdin=subprocess.DEVNULL, stderr=subprocess.PIPE))
+        hinder = threading.Thread(target=self.hinder, args=(ranks[slow],))
+        hinder.start()
         said = [x.communicate(timeout=w.TIMEOUT)[1] for x in ranks]
+        hinder.join()
         self.assertEqual([x.returncode for x in ranks], [0, 0], said)
         return said[0]
+
+    @staticmethod
+    def hinder(rank):
+        while rank.poll() is None:
+            rank.send_signal(signal.SIGSTOP)
+            time.sleep(0.004)
+            rank.send_signal(signal.SIGCONT)
+            time.sleep(0.004)
 
     def divisor(self, slow):
         said = self.uneven(slow, **{"log.peak_gflops": 0, "run.steps": 1})
