@@ -67,8 +67,8 @@ class Outputs(w.Bench):
                            0.1 * sum(x["step_ms"] for x in seen))
 
     def uneven(self, slow, **more):
-        """What rank 0 says in a job of two ranks of which rank `slow` is stopped half of the
-        time."""
+        """What rank 0 says in a job of two ranks of which rank `slow` is stopped three
+        quarters of the time."""
         job = w.EVEN | {"comm.plugin": "tcp", "model.embed": 512, "model.ffn": 2048} | more
         common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
                   "MASTER_PORT": str(random.randint(20000, 30000))}
@@ -80,7 +80,7 @@ class Outputs(w.Bench):
                      *self.options("run", job)]
             ranks.append(subprocess.Popen(words, env=w.environment(common | {"RANK": str(r)}),
                                           stdin=subprocess.DEVNULL, stderr=subprocess.PIPE))
-        hinder = threading.Thread(target=self.hinder, args=(ranks[slow],))
+        hinder = threading.Thread(target=self.hinder, args=(ranks[slow],), daemon=True)
         hinder.start()
         said = [x.communicate(timeout=w.TIMEOUT)[1] for x in ranks]
         hinder.join()
@@ -91,9 +91,9 @@ class Outputs(w.Bench):
     def hinder(rank):
         while rank.poll() is None:
             rank.send_signal(signal.SIGSTOP)
-            time.sleep(0.004)
+            time.sleep(0.009)
             rank.send_signal(signal.SIGCONT)
-            time.sleep(0.004)
+            time.sleep(0.003)
 
     def divisor(self, slow):
         said = self.uneven(slow, **{"log.peak_gflops": 0, "run.steps": 1})
