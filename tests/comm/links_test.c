@@ -99,8 +99,8 @@ static weft_status run_piece(forked *f, piece *p, int overlap)
 }
 
 /* Of a transport that runs in an emulated machine, which is slow, at floating point above all: less
- * of everything. `sampled`, in a minute: one count with every type, the others with one of each
- * kind's own. */
+ * of everything. `sampled`, in a minute: fewer rounds, and one count with every type, the others
+ * with one of each kind's own. */
 static int brief, sampled;
 
 static uint64_t arena_bytes(void)
@@ -293,12 +293,11 @@ static void above_two_gigabytes(void **state)
 
 static weft_status until_killed(forked *f)
 {
+    const uint32_t bits = brief ? 13 : sampled ? 17 : 20;
     sched_request r = {.kind = WEFT_ALL_REDUCE,
                        .redop = WEFT_SUM,
                        .dtype = WEFT_F32,
-                       .count = brief     ? 1 << 13
-                                : sampled ? 1 << 17
-                                          : 1 << 20,
+                       .count = UINT64_C(1) << bits,
                        .ranks = f->n,
                        .me = f->me,
                        .in_place = 1,

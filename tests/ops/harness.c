@@ -223,7 +223,7 @@ static double power(int e)
     return x;
 }
 
-/* Of a normal number; -1023 of 0 and of those below. (frexp() is ten times as slow.) */
+/* Of a normal number; -1023 of 0 and of those below. */
 static int exponent(double x)
 {
     uint64_t u;
