@@ -31,6 +31,17 @@ class Text(started.Case):
         self.weft("train", "-n", ranks, "tiny.ini", *words, f"run.out={out}")
         return self.results(out)
 
+    def test_names_with_commas(self):
+        """A comma of a name has a backslash; a backslash before anything else is one."""
+        self.texts()
+        plain = self.trained("plain", TEXT)
+        self.write("one, or more.txt", self.read("one.txt"))
+        self.write("two\\b,\\.txt", self.read("two.txt"))
+        names = r"data.train=one\, or more.txt, two\b\,\\.txt"
+        self.assertEqual(self.trained("commas", TEXT + (names,)), plain)
+        self.refused("train", "tiny.ini", *TEXT, "data.train=one, or more.txt",
+                     why="text one")
+
     def test_it_is_the_job_of_its_token_file(self):
         self.texts()
         dp = ("parallel.strategy=dp", "comm.plugin=shm")

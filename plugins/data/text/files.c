@@ -9,11 +9,28 @@
 #define RUN 1024u  /* ... and bytes of each */
 #define PATH 4096u /* bytes of a path at most */
 
+/* A comma or backslash behind a backslash is one of a name. */
+static bool is_escape(const char *at)
+{
+    return at[0] == '\\' && (at[1] == ',' || at[1] == '\\');
+}
+
+/* Bytes of the list up to the comma that ends its first name. */
+static size_t span(const char *list)
+{
+    size_t n = 0;
+    while (list[n] && list[n] != ',')
+        n += is_escape(list + n) ? 2 : 1;
+    return n;
+}
+
 static uint32_t count(const char *list)
 {
     uint32_t n = 1;
-    for (; *list; list++)
-        n += *list == ',';
+    for (list += span(list); *list; list += span(list)) {
+        list++;
+        n++;
+    }
     return n;
 }
 
@@ -21,15 +38,16 @@ static uint32_t count(const char *list)
 static bool next(const char **list, char out[PATH])
 {
     const char *at = *list + strspn(*list, " \t");
-    size_t n = strcspn(at, ",");
+    size_t n = span(at), used = 0;
     *list = at + n + (at[n] == ',');
     while (n && (at[n - 1] == ' ' || at[n - 1] == '\t'))
         n--;
-    if (!n || n >= PATH)
-        return false;
-    memcpy(out, at, n);
-    out[n] = 0;
-    return true;
+    for (size_t i = 0; i < n && used + 1 < PATH; i++) {
+        i += is_escape(at + i);
+        out[used++] = at[i];
+    }
+    out[used] = 0;
+    return used && used + 1 < PATH;
 }
 
 static weft_status map_one(files *f, const char *key, const char **list)

@@ -14,8 +14,9 @@ typedef struct files {
     uint64_t bytes; /* of all */
 } files;
 
-/* Map the files of a list, separated by commas; blanks around a name are dropped. `key` is that of
- * the list, for messages. An empty file is an error that names it. [setup] */
+/* Map the files of a list, separated by commas; blanks around a name are dropped, and a
+ * comma of a name has a backslash before it, as has a backslash before a comma or backslash. `key`
+ * is that of the list, for messages. An empty file is an error that names it. [setup] */
 weft_status files_open(const weft_host *host, const char *key, const char *list, files *out);
 void files_close(files *f); /* a zeroed one is allowed [setup] */
 

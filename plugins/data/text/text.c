@@ -306,7 +306,8 @@ static const weft_option train = {.struct_size = sizeof train,
                                   .type = WEFT_OPT_STRING,
                                   .key = "train",
                                   .dflt = "",
-                                  .help = "text files to learn from, separated by commas"};
+                                  .help = "text files to learn from, separated by commas; a "
+                                          "comma of a name is written \\,"};
 static const weft_option valid = {.struct_size = sizeof valid,
                                   .type = WEFT_OPT_STRING,
                                   .key = "valid",
