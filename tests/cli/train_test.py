@@ -92,6 +92,46 @@ class Train(started.Case):
         self.assertEqual([n for n in self.names("run", "checkpoints") if n[0] != "."],
                          ["step-00000004", "step-00000005"])
 
+    def test_a_start_at_step_1_is_said(self):
+        """A run that does not go on from the one before it says so, and Slurm's requeue with it."""
+        words = "tiny.ini", "log.level=warn", "optim.warmup=2"
+        again = {"SLURM_RESTART_COUNT": "1"}
+        self.assertEqual(self.weft("train", *words)[1], "")
+        said = self.weft("train", *words)[1]
+        self.assertIn("weft warn: run held a run; it is now run.1", said)
+        self.assertIn("this run begins at step 1; --resume=auto goes on from the newest", said)
+        self.assertIn("begins at step 1, though Slurm has started the job before",
+                      self.weft("train", *words, env=again)[1])
+        new = *words, "run.out=new", "--resume=auto"
+        self.assertEqual(self.weft("train", *new, "checkpoint.every=0")[1], "")
+        self.assertIn("new has a run without a checkpoint: the run begins at step 1\n",
+                      self.weft("train", *new)[1])
+        self.assertNotIn("begins at step 1", self.weft("train", *new, env=again)[1])
+        self.assertIn("none has no checkpoint: the run begins at step 1, though Slurm",
+                      self.weft("train", *new, "run.out=none", env=again)[1])
+
+    def test_a_longer_run_lifts_the_rate(self):
+        words = "tiny.ini", "log.level=warn", "optim.warmup=1", "optim.lr=1e-3"
+        self.weft("train", *words)
+        said = self.weft("train", *words, "run.steps=8", "--resume")[1]
+        self.assertIn("run.steps was 4 and is 8, so the learning rate rises from 0 to 0.000389 "
+                      "after step 4", said)
+        rates = [json.loads(line)["lr"] for line in self.read("run", "metrics.jsonl").splitlines()]
+        self.assertAlmostEqual(rates[4], 0.000389, 6)
+        self.weft("train", *words, "optim.schedule=constant", "run.out=flat")
+        self.assertEqual(self.weft("train", *words, "optim.schedule=constant", "run.out=flat",
+                                   "run.steps=8", "--resume")[1], "")
+
+    def test_another_rule_cannot_resume(self):
+        """Its states are others: nothing promises that --resume=force helps."""
+        self.weft("train", "tiny.ini")
+        for how in ("--resume", "--resume=force"):
+            said = self.weft("train", "tiny.ini", "optim.rule=muon", "run.steps=6", how,
+                             status=2)[1]
+            self.assertIn("checkpoint.init", said)
+        said = self.weft("train", "tiny.ini", "run.seed=9", "--resume", status=2)[1]
+        self.assertIn("or use --resume=force to resume with the present ones", said)
+
     def test_resume_without_a_run(self):
         self.refused("train", "tiny.ini", "--resume", why="run")
         self.refused("train", "-n", "2", "tiny.ini", "parallel.strategy=dp", "--resume", why="run")

@@ -101,7 +101,7 @@ static weft_status move_away(const char *out, char old[4096])
         if (errno != ENOENT || rename(out, old))
             return err_fail_errno(WEFT_USAGE, "%s contains a run and cannot be renamed to %s", out,
                                   old);
-        log_line(WEFT_LOG_INFO, "%s held a run; it is now %s", out, old);
+        log_line(WEFT_LOG_WARN, "%s held a run; it is now %s", out, old);
         return WEFT_OK;
     }
 }
@@ -166,10 +166,31 @@ static weft_status nothing_to_resume(const char *out)
         *newest ? " (the earlier run is now in " : "", newest, *newest ? ")" : "");
 }
 
+/* A run begins at step 1 where another one was, or where Slurm starts the job again. */
+static void tell_beginning(const char *out, bool used, bool goes_on)
+{
+    const char *count = getenv("SLURM_RESTART_COUNT");
+    const bool again = count && strtoul(count, NULL, 10);
+    if (!used && !again)
+        return;
+    if (goes_on)
+        log_line(WEFT_LOG_WARN, "%s has %s: the run begins at step 1%s", out,
+                 used ? "a run without a checkpoint" : "no checkpoint",
+                 again ? ", though Slurm has started the job before; set run.out to a folder that "
+                         "stays, and checkpoint.every"
+                       : "");
+    else
+        log_line(WEFT_LOG_WARN,
+                 "this run begins at step 1%s; --resume=auto goes on from the newest "
+                 "checkpoint of run.out, where there is one",
+                 again ? ", though Slurm has started the job before (SLURM_RESTART_COUNT)" : "");
+}
+
 weft_status run_outdir_begin(const char *out, run_outdir_mode wish, double patience, outlock *lock,
                              bool *resume)
 {
     bool there = false;
+    const bool used = wish.goes_on ? has(out, "metrics.jsonl") : holds_run(out);
     weft_status st = wish.goes_on ? ckpt_there(out, &there) : WEFT_OK;
     if (st == WEFT_OK && !there && !wish.begins)
         st = nothing_to_resume(out);
@@ -177,8 +198,8 @@ weft_status run_outdir_begin(const char *out, run_outdir_mode wish, double patie
         st = run_outdir_prepare(out, !wish.goes_on, patience, lock);
     if (st == WEFT_OK && wish.goes_on && wish.begins)
         st = ckpt_there(out, &there);
-    if (st == WEFT_OK && wish.goes_on && !there && has(out, "metrics.jsonl"))
-        log_line(WEFT_LOG_INFO, "%s has a run without a checkpoint: it starts again", out);
+    if (st == WEFT_OK && !there)
+        tell_beginning(out, used, wish.goes_on);
     *resume = there;
     return st;
 }

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "config/differ.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,6 +95,45 @@ static void list_changes(const config_change *x, uint32_t n, char *out, size_t b
     }
 }
 
+/* What a refusal says to do. */
+static const char *remedy(const config_change *x, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (!strcmp(x[i].section, "optim") && !strcmp(x[i].key, "rule"))
+            return "give the job the saved values, or begin a run from these weights with "
+                   "checkpoint.init (--resume=force does not help where another rule has other "
+                   "states)";
+    return "give the job the saved values, or use --resume=force to resume with the present ones";
+}
+
+/* The learning rate of step `count`, as the plan computes it (plan/optim/step.c). */
+static double rate_at(const spec_schedule *s, double count, double steps)
+{
+    const double t = fmin(1, fmax(0, (count - s->warmup) / fmax(1, steps - s->warmup)));
+    const double share = s->kind == SPEC_COSINE ? (1 + cos(t * M_PI)) / 2 : 1 - t;
+    if (count < s->warmup)
+        return s->rate * count / s->warmup;
+    return s->kind == SPEC_CONSTANT ? s->rate : s->min_rate + share * (s->rate - s->min_rate);
+}
+
+/* A longer run has a schedule that ends later, so its rate may be above the one of the last step.
+ */
+static void tell_rise(const run_prepared *j, const ckpt *c, const config *saved)
+{
+    const spec_schedule *s = &j->spec.schedule;
+    const char *text = config_raw(saved, "run.steps");
+    const double was = text ? strtod(text, NULL) : 0, count = (double)ckpt_step(c);
+    if (!(was > 0 && was < s->steps) || count < s->warmup)
+        return;
+    const double old = rate_at(s, count, was), next = rate_at(s, count + 1, s->steps);
+    if (next > old * 1.01)
+        log_line(
+            WEFT_LOG_WARN,
+            "run.steps was %.0f and is %.0f, so the learning rate rises from %.3g to %.3g after "
+            "step %.0f: its schedule ends at the new last step",
+            was, s->steps, old, next, count);
+}
+
 static weft_status compare(const run_prepared *j, const ckpt *c, bool force)
 {
     config *saved;
@@ -110,10 +150,10 @@ static weft_status compare(const run_prepared *j, const ckpt *c, bool force)
                  x[i].section, x[i].key, x[i].saved, x[i].present);
     list_changes(x, n, all, sizeof all);
     if (n && !force)
-        st = err_fail(WEFT_USAGE,
-                      "checkpoint %.300s was saved with other settings: %s; give the job the saved "
-                      "values, or use --resume=force to resume with the present ones",
-                      ckpt_dir(c), all);
+        st = err_fail(WEFT_USAGE, "checkpoint %.300s was saved with other settings: %s; %s",
+                      ckpt_dir(c), all, remedy(x, n));
+    else
+        tell_rise(j, c, saved);
     free(x);
     config_destroy(saved);
     return st;

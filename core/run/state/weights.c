@@ -93,7 +93,8 @@ static weft_status nothing_over(const plan_set *plans, const ckpt *c)
             return err_fail(
                 WEFT_USAGE,
                 "checkpoint %s has tensor %s, which this job does not have: [model] and "
-                "the plugin of [optim] must be those that were saved",
+                "the plugin of [optim] must be those that were saved; checkpoint.init begins a run "
+                "from the weights alone",
                 ckpt_dir(c), has[i].name);
     return WEFT_OK;
 }
