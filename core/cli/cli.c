@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 int cli_fail(weft_status st)
 {
@@ -64,6 +65,14 @@ static int position(const char *const *list, const char *word)
     return -1;
 }
 
+/* Is a word with '=' the path of a file, and no section.key=value? */
+static bool is_path(const char *word)
+{
+    struct stat st;
+    return *word == '/' || !strncmp(word, "./", 2) || !strncmp(word, "../", 3) ||
+           (stat(word, &st) == 0 && S_ISREG(st.st_mode));
+}
+
 /* One argument; returns how many were used, 0 after an error. */
 static int take(const command *c, int argc, char **argv, int i, const char *const *flags,
                 const char *const *valued, cli_job *out, int *status)
@@ -95,7 +104,7 @@ static int take(const command *c, int argc, char **argv, int i, const char *cons
         *status = cli_usage(c, "unknown option %s", a);
         return 0;
     }
-    if (strchr(a, '=')) {
+    if (strchr(a, '=') && !is_path(a)) {
         out->overrides[out->noverrides++] = a;
     } else if (!out->ini) {
         out->ini = a;

@@ -257,7 +257,8 @@ static void print_reference(const component *const *all, uint32_t n)
         "program.\n\n"
         "Column `resume`: `weft train --resume` refuses a job in which a key that *binds* has "
         "another value than in the job that saved\nthe checkpoint, since it would change what "
-        "the run computes; `--resume=force` continues and logs each difference.\n"
+        "the run computes; `--resume=force` continues and logs each difference, but not\n"
+        "with another model or update rule, whose tensors the checkpoint does not have.\n"
         "Values are compared as they are read: 1e-3 is 0.001, and a key that is left out has its "
         "default. *free* keys may change: they say\nhow long a run is, how it is laid out, what "
         "carries and computes it, what is logged and saved, and where. `run.steps` is free, "
@@ -306,7 +307,7 @@ static void print_combinations(const component *const *all, uint32_t n)
         "with the program, and provokes each row.\n\nEvery combination that is not refused "
         "works, and nothing is changed silently: each row below is an error message "
         "with\nstatus 2, before anything is started. `AXIS` is a mesh axis. Keys of plugins that "
-        "a job does not use may be in its file.\n\n");
+        "a job does not use may be in its file;\non the command line they are refused.\n\n");
     config_print_constraints(stdout);
     printf("\n## What plugins ask for\n\nA plugin refuses what only it can know. The meaning of "
            "its keys says what they go with.\n");

@@ -1,6 +1,9 @@
 /* config/check.c: checks the text against the declared options. See config.h. */
+#include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/err.h"
 #include "config/differ.h"
@@ -85,6 +88,69 @@ static weft_status unknown_key(const config *c, const entry *e)
                     e->key, e->section, owners);
 }
 
+/* --- text that other programs would change --- */
+
+/* "$NAME" or "${NAME}" at the begin of a part of a path; NULL: none. */
+static const char *variable_of(const char *text)
+{
+    for (const char *at = strchr(text, '$'); at; at = strchr(at + 1, '$'))
+        if ((at == text || strchr("/:,", at[-1])) &&
+            (at[1] == '{' || at[1] == '_' || isalpha((unsigned char)at[1])))
+            return at;
+    return NULL;
+}
+
+/* "~/" or "~name" at the begin, or "~/" at that of a later name of a list; NULL: none. */
+static const char *home_of(const char *text)
+{
+    if (text[0] == '~' && (!text[1] || text[1] == '/' || isalpha((unsigned char)text[1])))
+        return text;
+    for (const char *at = strstr(text, "~/"); at; at = strstr(at + 1, "~/"))
+        if (strchr(":,", at[-1]) || (at - text > 1 && at[-1] == ' ' && at[-2] == ','))
+            return at;
+    return NULL;
+}
+
+/* '# note' behind a value of the file; NULL: none, or a path of that name is there. */
+static const char *remark_of(const char *text)
+{
+    const char *at = strchr(text, '#');
+    if (at && access(text, F_OK) == 0)
+        return NULL;
+    while (at && at > text && at[-1] != ' ' && at[-1] != '\t')
+        at = strchr(at + 1, '#');
+    return at == text ? NULL : at;
+}
+
+/* What a shell or another reader of such files would make of the text, and weft does not. Command
+ * lines have been through a shell, which leaves a '#' there on purpose. */
+static bool is_literal(const entry *e, char why[VALUE_WHY])
+{
+    const char *text = e->value, *found;
+    const size_t n = strlen(text);
+    if (n > 1 && (text[0] == '"' || text[0] == '\'') && text[n - 1] == text[0])
+        snprintf(why, VALUE_WHY, "the quotes would be part of the value; write %.*s",
+                 n > 160 ? 160 : (int)n - 2, text + 1);
+    else if (home_of(text))
+        snprintf(why, VALUE_WHY,
+                 "weft does not expand '~' in '%.160s'; write the whole path, or ./~ for a folder "
+                 "of that name",
+                 text);
+    else if ((found = variable_of(text)))
+        snprintf(why, VALUE_WHY,
+                 "weft does not expand '%.*s' in '%.160s'; write the whole path, or let the shell "
+                 "expand it on the command line: %.48s.%.48s=\"...\"",
+                 (int)strcspn(found, "/:,"), found, text, e->section, e->key);
+    else if (e->line && (found = remark_of(text)))
+        snprintf(why, VALUE_WHY,
+                 "'%.160s' would be part of the value: behind a value a comment begins with a "
+                 "blank and ';', and '#' begins one only at the start of a line",
+                 found);
+    else
+        return true;
+    return false;
+}
+
 /* --- the check --- */
 
 static weft_status check_entry(const config *c, const entry *e)
@@ -98,7 +164,8 @@ static weft_status check_entry(const config *c, const entry *e)
         parsed v;
         char why[VALUE_WHY], place[4200];
         if (strcmp(d->option->key, e->key) || strcmp(d->section, e->section) ||
-            config_read_value(d->option, e->value, &v, why))
+            (config_read_value(d->option, e->value, &v, why) &&
+             (d->option->type != WEFT_OPT_STRING || c->dumped || is_literal(e, why))))
             continue;
         config_place(c, e->file, e->line, place, sizeof place);
         return err_fail(WEFT_USAGE, "%s: %s.%s: %s", place, e->section, e->key, why);

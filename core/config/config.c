@@ -77,6 +77,21 @@ static parsed read_value(const config *c, const char *key, uint32_t *type)
     return v;
 }
 
+bool config_is_default(const config *c, const char *key)
+{
+    const weft_option *o = find_option(c, key);
+    const char *text = config_text(c, key);
+    parsed is, was;
+    char why[VALUE_WHY];
+    if (!o->dflt)
+        return false;
+    if (!strcmp(text, o->dflt))
+        return true;
+    return o->type != WEFT_OPT_STRING && o->type != WEFT_OPT_CHOICE && o->type != WEFT_OPT_REALS &&
+           config_read_value(o, text, &is, why) && config_read_value(o, o->dflt, &was, why) &&
+           is.i == was.i && is.r == was.r;
+}
+
 static _Noreturn void wrong_getter(const char *key, const char *asked)
 {
     fprintf(stderr, "weft error: the program asked for '%s' as %s, which it is not\n", key, asked);
@@ -147,9 +162,24 @@ bool config_line_at(const config *c, uint32_t i, config_line *out)
     const entry *e = &c->entries.at[i];
     char place[4200];
     config_place(c, e->file, e->line, place, sizeof place);
-    *out = (config_line){e->section, e->key, e->value, pool_text(&((config *)c)->pool, place),
-                         config_entry(c, e->section, e->key) != e};
+    *out = (config_line){.section = e->section,
+                         .key = e->key,
+                         .value = e->value,
+                         .where = pool_text(&((config *)c)->pool, place),
+                         .stale = config_entry(c, e->section, e->key) != e,
+                         .typed = !e->line && !e->file && !c->shared,
+                         .unused = config_unused(c, e->section, e->key)};
     return true;
+}
+
+void config_share_command_line(config *c)
+{
+    c->shared = true;
+}
+
+bool config_shares_command_line(const config *c)
+{
+    return c->shared;
 }
 
 /* --- a plugin's view --- */

@@ -126,8 +126,18 @@ typedef struct config_line {
     const char *section, *key, *value;
     const char *where; /* "job.ini:12" */
     bool stale;        /* a later one holds */
+    bool typed;        /* on the command line */
+    bool unused;       /* only plugins that the job does not use have the key */
 } config_line;
 bool config_line_at(const config *c, uint32_t i, config_line *out);
+
+/* The value of a key is its default, whether it is written or not. After config_check(). [any] */
+bool config_is_default(const config *c, const char *key);
+
+/* The config is one of several jobs that share a command line, as in a sweep: what is typed there
+ * may be without effect in some (config_line.typed is then false). [setup] */
+void config_share_command_line(config *c);
+bool config_shares_command_line(const config *c);
 
 /* What the job and the command line said, as INI text again: of each key what holds, without
  * sections named `except` or

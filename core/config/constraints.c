@@ -82,6 +82,16 @@ static const struct row {
         {"train.sequence, model.family",
          "{train.sequence} tokens are more than the context of the model, {context}",
          "positions are known up to the context"},
+    [CONSTRAINT_RATES] =
+        {"optim.min_lr, optim.lr, optim.schedule",
+         "{optim.min_lr} is above the peak, which is {optim.lr} ({place}): the learning rate would "
+         "rise to it after the warm-up; give a min_lr of at most lr",
+         "min_lr is where the learning rate falls to"},
+    [CONSTRAINT_NO_EFFECT] =
+        {"SECTION.KEY=VALUE",
+         "the key has no effect: {reason}; change that as well, or leave it out",
+         "whoever types a key waits for what it does; in a file it is a line of the log, so that a "
+         "backend is swapped by editing one line"},
 };
 
 static const config_fact *find_fact(const config_fact *facts, const char *name, size_t n)

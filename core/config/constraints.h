@@ -27,6 +27,8 @@ typedef enum config_constraint {
     CONSTRAINT_COMPRESS_TYPE,
     CONSTRAINT_BATCH,
     CONSTRAINT_SEQUENCE,
+    CONSTRAINT_RATES,
+    CONSTRAINT_NO_EFFECT,
     CONSTRAINT_RULES
 } config_constraint;
 

@@ -121,6 +121,7 @@ weft_status config_load_text(const char *text, const char *name, config **out)
         return err_fail(WEFT_USAGE, "%s is longer than %u bytes; this is not a job", name,
                         CONFIG_MAX_TEXT);
     config *c = config_new(name);
+    c->dumped = true;
     weft_status st = config_read_ini(c, text, bytes);
     if (st == WEFT_OK)
         *out = c;

@@ -126,6 +126,13 @@ const declared *config_declared(const config *c, const char *section, const char
     return NULL;
 }
 
+/* add_option() has merged what each owner says into the first. */
+bool config_unused(const config *c, const char *section, const char *key)
+{
+    const declared *d = config_declared(c, section, key);
+    return d && d->unused;
+}
+
 static weft_status add_option(config *c, const char *section, const char *owner,
                               const weft_option *o, bool unused)
 {

@@ -46,6 +46,8 @@ struct config {
     bound_conf *confs;
     const char *remark; /* the last line of a dump; NULL: none */
     VEC(entry) code;    /* what config_load_saved() has left out */
+    bool shared;        /* config_share_command_line() */
+    bool dumped;        /* the text is of config_dump() */
 };
 
 /* A value parsed by its option. */
@@ -85,6 +87,9 @@ void config_place(const config *c, const char *file, uint32_t line, char *out, s
 /* store.c: whether the section is known; who declared a key first, or NULL. */
 bool config_knows(const config *c, const char *section);
 const declared *config_declared(const config *c, const char *section, const char *key);
+
+/* store.c: whether only plugins that the job does not use declare the key. */
+bool config_unused(const config *c, const char *section, const char *key);
 
 /* store.c: move the keys that name code from c->entries to c->code. */
 void config_leave_out_code(config *c);

@@ -36,6 +36,16 @@ weft_status resolve_plugins(config *cfg, host *h, spec *out);
 weft_status resolve_spec(config *cfg, uint32_t ranks, const weft_data_info *data,
                          const resolve_meeting *meeting, int want, spec *s);
 
+/* After resolve_plugins(): refuse a key of the command line that changes nothing in this job, with
+ * the reason, and a learning rate that would rise after its peak. [setup] */
+weft_status resolve_check_effects(const config *cfg, const spec *s);
+
+/* The same of the job's file, in lines of the log: at level info for keys of plugins that the job
+ * does not use, which may stay, and where the command line has the key that makes it so, else
+ * warnings; and a warning if the learning rate never reaches its
+ * peak. Nothing of one job of several (config_share_command_line). [setup] */
+void resolve_warn_effects(const config *cfg, const spec *s);
+
 /* After resolve_plugins(): can the job not be planned without data, because its model takes a size
  * from it? [setup] */
 bool resolve_needs_data(config *cfg, spec *s);

@@ -129,9 +129,10 @@ static weft_status check_names(resolver *r, const char *section)
     return st == WEFT_OK && rules && *rules ? sched_rules_check(r->cfg, key, NULL) : st;
 }
 
-static weft_status add_axis(resolver *r, const char *section)
+static weft_status add_axis(resolver *r, const char *section, bool used)
 {
-    weft_status st = config_add(r->cfg, section, "the mesh axis", axis_options);
+    weft_status st =
+        (used ? config_add : config_add_unused)(r->cfg, section, "the mesh axis", axis_options);
     return st != WEFT_OK ? st : check_names(r, section);
 }
 
@@ -150,7 +151,7 @@ weft_status resolve_sections(resolver *r)
     weft_status st = check_names(r, "comm");
     for (uint32_t a = 0; a < r->spec->mesh.n && st == WEFT_OK; a++) {
         const char *of_axis = pool_printf(&r->spec->pool, "comm.%s", r->spec->mesh.name[a]);
-        st = add_axis(r, of_axis);
+        st = add_axis(r, of_axis, true);
         if (st == WEFT_OK)
             config_bind(r->cfg, of_axis, axis_binding);
     }
@@ -159,7 +160,7 @@ weft_status resolve_sections(resolver *r)
         if (strncmp(section, "comm.", 5) || graph_mesh_axis(&r->spec->mesh, section + 5) >= 0)
             continue;
         st = is_unused_axis(r, section + 5)
-                 ? add_axis(r, section)
+                 ? add_axis(r, section, false)
                  : add_transport(r, section + 5, section_place(r, section));
     }
     return st;

@@ -2,6 +2,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "host/watch.h"
+#include "job/launch/control.h"
 #include "run/train.h"
 
 #include <string.h>
@@ -89,6 +90,12 @@ static weft_status open_host(run_prepared *j, uint32_t ranks, const resolve_meet
     return st;
 }
 
+/* Of a job's processes one says what its file is about: the launcher, or rank 0 without one. */
+static bool tells(const resolve_meeting *meeting)
+{
+    return !meeting || !meeting->who || (!meeting->who->rank && job_control_descriptor() < 0);
+}
+
 weft_status run_prepare_links(config *cfg, uint32_t ranks, const resolve_meeting *meeting,
                               run_prepared *out)
 {
@@ -104,9 +111,13 @@ weft_status run_prepare(config *cfg, uint32_t ranks, bool with_data, const resol
     weft_status st = open_host(out, ranks, meeting);
     if (st == WEFT_OK)
         st = resolve_plugins(out->cfg, out->host, &out->spec);
+    if (st == WEFT_OK)
+        st = resolve_check_effects(out->cfg, &out->spec);
     if (st != WEFT_OK)
         return st;
     log_setup(log_level_from(config_text(out->cfg, "log.level")), log_rank());
+    if (tells(meeting))
+        resolve_warn_effects(out->cfg, &out->spec);
     st = with_data ? need_data(out) : try_data(out);
     if (st == WEFT_OK)
         st =

@@ -25,7 +25,9 @@ jobs = [w for w in words if w.endswith(".ini") and "=" not in w and os.path.exis
 if jobs and words[0] in ("train", "plan", "bench", "tune", "doctor") and "gpt2" not in jobs[0]:
     heads = int(re.search(r"^heads = (\\d+)", open(jobs[0]).read(), re.M).group(1))
     words += [f"model.embed={{heads * 8}}", "model.ffn=32", "model.context=16",
-              "train.sequence=16", "log.peak_gflops=1", "device.threads=1"]
+              "train.sequence=16", "log.peak_gflops=1"]
+    if not any(w.startswith("device.plugin=") for w in words):
+        words += ["device.threads=1"]
     if words[0] == "tune":
         words += ["tune.max=4K", "tune.seconds=0.01", "tune.passes=1"]
     if words[0] == "bench":

@@ -1,5 +1,9 @@
 """Job files: what is wrong is refused with its place, its reason and the nearest known name."""
+import os
+
 import started
+
+DP = "parallel.strategy=dp"
 
 
 class Ini(started.Case):
@@ -110,6 +114,112 @@ class Ini(started.Case):
 
     def parameters(self, ini):
         return int(self.weft("plan", ini)[0].split()[1])
+
+
+class Keys(started.Case):
+    """Keys that change nothing are refused on the command line and noted in a file; so is text
+    that a shell or another reader of such files would have changed."""
+
+    def setUp(self):
+        super().setUp()
+        self.make_data()
+
+    def typed(self, why, *words):
+        self.refused("plan", "-n", "2", "tiny.ini", *words, why=why)
+        self.refused("train", "-n", "2", "tiny.ini", *words, why=why)
+
+    def said(self, text, *words, level="info"):
+        self.write("job.ini", text)
+        return self.weft("plan", "-n", "2", "job.ini", DP, f"log.level={level}", *words)[1]
+
+    def test_keys_of_plugins_that_are_not_used(self):
+        """The refusal names who reads the key and what selects it."""
+        for key, who, by, other in (
+                ("parallel.tp=2", "strategy tp", "parallel.strategy", "dp"),
+                ("parallel.schedule=fthenb", "strategy pp", "parallel.strategy", "dp"),
+                ("comm.tp.plugin=tcp", "strategy tp", "parallel.strategy", "dp"),
+                ("optim.momentum=0.9", "update rule muon or sgd", "optim.rule", "adamw"),
+                ("optim.prefetch=2", "placement zero3", "optim.placement", "none"),
+                ("data.begin=byte", "data source text", "data.source", "tokens"),
+                ("sink.prometheus.port=9100", "sink prometheus", "log.sinks", "jsonl")):
+            self.typed(f"command line: {key.split('=')[0]}: the key has no effect: {who} reads "
+                       f"it, and {by} is {other}", DP, key)
+        self.weft("plan", "-n", "2", "tiny.ini", "parallel.strategy=tp", "parallel.tp=2")
+
+    def test_keys_that_need_another(self):
+        scale = "has no effect: only precision fp16 scales the loss, and train.precision is bf16"
+        self.typed(scale, DP, "train.loss_scale=1024")
+        self.typed(scale, DP, "train.scale_window=7")
+        self.typed("the learning rate does not fall, and optim.schedule is constant", DP,
+                   "optim.schedule=constant", "optim.min_lr=1e-5")
+        self.typed("no gradient is compressed, and comm.compress is none", DP, "comm.feedback=off")
+        self.typed("schedule = interleaved needs parallel.virtual of 2 or more",
+                   "parallel.strategy=pp", "parallel.schedule=interleaved")
+        for words in (("train.loss_scale=auto",), ("train.loss_scale=1024", "train.precision=fp16"),
+                      ("comm.dp.compress=int8", "comm.feedback=off")):
+            self.weft("plan", "-n", "2", "tiny.ini", DP, *words)
+
+    def test_the_same_in_a_file(self):
+        """A backend is swapped in one line: no warning for that, and one for what is wrong."""
+        job = started.TINY + "[optim]\nwarmup = 2\nmomentum = 0.9\n[parallel]\ntp = 2\n"
+        self.assertEqual(self.said(job, level="warn"), "")
+        said = self.said(job)
+        self.assertIn("job.ini:26: optim.momentum has no effect: update rule muon or sgd", said)
+        self.assertIn("job.ini:28: parallel.tp has no effect: strategy tp reads it", said)
+        job = started.TINY.replace("[train]\n", "[train]\nloss_scale = 64\n")
+        job += "[optim]\nwarmup = 2\n"
+        self.assertIn("weft warn: job.ini:15: train.loss_scale has no effect",
+                      self.said(job, level="warn"))
+        self.assertEqual(self.said(job, "train.precision=fp32", level="warn"), "")
+        self.assertEqual(self.said(job, "train.precision=fp16", level="warn"), "")
+        for words in ((), ("-n", "2", DP)):
+            said = self.weft("train", "job.ini", *words)[1]
+            self.assertEqual(said.count("train.loss_scale has no effect"), 1, said)
+
+    def test_a_sweep_goes_on(self):
+        """What one combination does not read another does."""
+        done = self.weft("bench", "tiny.ini", "sweep.parallel.strategy=tp,dp", "parallel.tp=2",
+                         "sweep.ranks=2", "--plan")[0]
+        self.assertEqual(done.count("2 ranks,"), 2, done)
+        done = self.weft("bench", "tiny.ini", DP, "sweep.parallel.tp=1,2", "sweep.ranks=2",
+                         "--plan")[0]
+        self.assertIn("same: the job of combination 1", done)
+
+    def test_learning_rates(self):
+        self.typed("command line: optim.min_lr: 1 is above the peak, which is 6e-4 (optim.lr "
+                   "(default 6e-4))", DP, "optim.min_lr=1")
+        words = "tiny.ini", DP, "-n", "2", "run.steps=4", "log.level=warn"
+        for warmup, why in ((9, "never reaches optim.lr"), (4, "at the last step alone")):
+            said = self.weft("plan", *words, f"optim.warmup={warmup}")[1]
+            self.assertIn(f"command line: optim.warmup is {warmup}", said)
+            self.assertIn(why, said)
+        self.assertEqual(self.weft("plan", *words, "optim.warmup=3")[1], "")
+
+    def test_what_a_shell_would_expand(self):
+        for out, why in (("~/runs", "does not expand '~'"), ("~", "does not expand '~'"),
+                         ("a, ~/b", "does not expand '~'"), ("a:~/b", "does not expand '~'"),
+                         ("$HOME/runs", "does not expand '$HOME'"),
+                         ("/scratch/${USER}/x", "does not expand '${USER}'"),
+                         ('"runs/x"', "the quotes would be part of the value; write runs/x"),
+                         ("'x'", "write x"), ("runs # note", "'# note' would be part of the")):
+            self.write("odd.ini", started.TINY.replace("out = run", "out = " + out))
+            self.refused("train", "odd.ini", why="odd.ini:2: run.out: ")
+            self.refused("plan", "odd.ini", why=why)
+        for out in ("./~/x", "a~b", "cost$5", "a#b"):
+            self.weft("plan", "tiny.ini", f"run.out={out}")
+        self.refused("plan", "tiny.ini", "run.out=~/x", why="command line: run.out: weft does not")
+        self.weft("plan", "tiny.ini", "run.name=try #3")
+
+    def test_paths_with_an_equals_sign(self):
+        folder = "./lr=0.1"
+        self.weft("plan", self.job_in(folder))
+        self.weft("plan", "lr=0.1/job.ini")
+        self.weft("plan", self.path("lr=0.1", "job.ini"))
+        self.refused("plan", "lr=0.1/none.ini", why="name the INI file of a job")
+
+    def job_in(self, folder):
+        os.mkdir(self.path(folder))
+        return self.write(f"{folder}/job.ini", started.TINY)
 
 
 if __name__ == "__main__":

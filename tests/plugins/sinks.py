@@ -119,7 +119,8 @@ class Sinks(started.Case):
         self.weft("train", "job.ini", "log.sinks=test.sink")
         self.assertNotIn("metrics.jsonl", self.names("run"))
         self.assertIn("close", self.calls())
-        self.weft("train", "job.ini", "log.sinks=test.quiet", "sink.test.sink.breaks=open")
+        self.write("quiet.ini", self.read("job.ini") + b"[sink.test.sink]\nbreaks = open\n")
+        self.weft("train", "quiet.ini", "log.sinks=test.quiet")
         self.assertNotIn("event", "".join(self.calls()))
 
     def test_refusals(self):

@@ -27,7 +27,8 @@ static const weft_option schedule = {
     .key = "schedule",
     .dflt = "1f1b",
     .choices = "fthenb|1f1b|interleaved",
-    .help = "order in which a stage works on micro-batches; fthenb is GPipe"};
+    .help = "order in which a stage works on micro-batches; fthenb is GPipe; interleaved "
+            "needs virtual = 2 or more"};
 static const weft_option virtual_stages = {
     .struct_size = sizeof virtual_stages,
     .type = WEFT_OPT_INT,
@@ -84,6 +85,9 @@ static weft_status check(const weft_host *host, const weft_conf *conf, const wef
 {
     const bool interleaved = !strcmp(conf->text(conf->ctx, "schedule"), "interleaved");
     const uint32_t blocks = view->blocks(view->ctx), passes = view->micro_batches(view->ctx);
+    if (chunks == 1 && interleaved)
+        return pp_fail(host, "parallel.schedule = interleaved needs parallel.virtual of 2 or more: "
+                             "with one chunk a stage it is the schedule 1f1b");
     if (chunks > 1 && !interleaved)
         return pp_fail(host, "parallel.virtual = %u needs schedule = interleaved", chunks);
     if ((uint64_t)stages * chunks > blocks)

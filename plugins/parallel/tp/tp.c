@@ -93,24 +93,6 @@ static size_t cut_of(const weft_shape *shape)
     return c;
 }
 
-static weft_status check_size(const splitting *s, const weft_shape *shape, size_t c)
-{
-    int64_t size = 0;
-    char legal[160] = "1";
-    for (uint32_t i = 0; i < shape->rank; i++)
-        if (!strcmp(shape->axes[i].name, cuts[c].name))
-            size = shape->axes[i].size;
-    if (!cuts[c].key || size % s->ranks == 0)
-        return WEFT_OK;
-    for (int64_t n = 2, used = 1; n <= size && n <= 256 && used < (int64_t)sizeof legal - 8; n++)
-        if (size % n == 0)
-            used += snprintf(legal + used, sizeof legal - (size_t)used, ", %lld", (long long)n);
-    return refuse(s,
-                  "parallel.tp is %u and %s is %lld, which cannot be divided among %u ranks: for "
-                  "this axis parallel.tp may be %s",
-                  s->ranks, cuts[c].key, (long long)size, s->ranks, legal);
-}
-
 static weft_status look(const splitting *s, weft_tensor t, weft_shape *shape, const char **name,
                         uint32_t *kind)
 {
@@ -122,19 +104,85 @@ static weft_status look(const splitting *s, weft_tensor t, weft_shape *shape, co
     return st;
 }
 
-static weft_status cut_weights(const splitting *s)
+/* The parameter `t`, and the axis along which it is split; CUTS: it is not. */
+static weft_status look_at_weight(const splitting *s, weft_tensor t, weft_shape *shape,
+                                  const char **name, size_t *c)
+{
+    uint32_t kind = 0;
+    weft_status st = look(s, t, shape, name, &kind);
+    *c = st == WEFT_OK && kind == WEFT_T_PARAM ? cut_of(shape) : CUTS;
+    return st;
+}
+
+static int64_t divisor(int64_t a, int64_t b)
+{
+    while (b) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* The sizes that have to be divided, in the order of `cuts`; 0: the model has no such axis. */
+static weft_status find_sizes(const splitting *s, int64_t sizes[CUTS])
 {
     weft_status st = WEFT_OK;
     for (weft_tensor t = 1; st == WEFT_OK && t <= s->view->tensors(s->view->ctx); t++) {
         weft_shape shape;
         const char *name;
-        uint32_t kind = 0;
-        st = look(s, t, &shape, &name, &kind);
-        size_t c = st == WEFT_OK && kind == WEFT_T_PARAM ? cut_of(&shape) : CUTS;
-        if (c == CUTS)
-            continue;
-        st = check_size(s, &shape, c);
-        if (st == WEFT_OK)
+        size_t c = CUTS;
+        st = look_at_weight(s, t, &shape, &name, &c);
+        for (uint32_t i = 0; st == WEFT_OK && c < CUTS && cuts[c].key && i < shape.rank; i++)
+            if (!strcmp(shape.axes[i].name, cuts[c].name))
+                sizes[c] = divisor(sizes[c], shape.axes[i].size);
+    }
+    return st;
+}
+
+/* "2, 4, 8": the sizes of the axis that divide all of `common`. */
+static void list_divisors(int64_t common, char *out, size_t size)
+{
+    size_t used = (size_t)snprintf(out, size, "1");
+    for (int64_t n = 2; n <= common && n <= 256 && used + 8 < size; n++)
+        if (common % n == 0)
+            used += (size_t)snprintf(out + used, size - used, ", %lld", (long long)n);
+}
+
+/* A refusal names all sizes at once, so that the next try fits every one of them. */
+static weft_status check_sizes(const splitting *s, const int64_t sizes[CUTS])
+{
+    char legal[160], all[160] = "";
+    int64_t common = 0;
+    size_t used = 0;
+    for (size_t c = 0; c < CUTS; c++)
+        if (sizes[c]) {
+            used += (size_t)snprintf(all + used, sizeof all - used, "%s%s = %lld", used ? ", " : "",
+                                     cuts[c].key, (long long)sizes[c]);
+            common = divisor(common, sizes[c]);
+        }
+    if (common % s->ranks == 0)
+        return WEFT_OK;
+    list_divisors(common, legal, sizeof legal);
+    return refuse(s,
+                  "parallel.tp is %u, which does not divide all sizes that are split (%s): for "
+                  "this model parallel.tp may be %s%s",
+                  s->ranks, all, legal,
+                  common == 1 ? "; give the model sizes that have a divisor in common" : "");
+}
+
+static weft_status cut_weights(const splitting *s)
+{
+    int64_t sizes[CUTS] = {0};
+    weft_status st = find_sizes(s, sizes);
+    if (st == WEFT_OK)
+        st = check_sizes(s, sizes);
+    for (weft_tensor t = 1; st == WEFT_OK && t <= s->view->tensors(s->view->ctx); t++) {
+        weft_shape shape;
+        const char *name;
+        size_t c = CUTS;
+        st = look_at_weight(s, t, &shape, &name, &c);
+        if (st == WEFT_OK && c < CUTS)
             st = s->edits->split(s->edits->ctx, name, cuts[c].name, AXIS, 0);
     }
     return st;

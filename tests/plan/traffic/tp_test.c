@@ -249,12 +249,17 @@ static void refused(const char *text, uint32_t ranks, const char *why)
 static void refusals(void **state)
 {
     (void)state;
-    refused(GPT2 TP, 3, "parallel.tp is 3 and model.heads is 4");
+    refused(GPT2 TP, 3,
+            "parallel.tp is 3, which does not divide all sizes that are split (model.heads = 4");
     refused(GPT2 TP, 8, "parallel.tp may be 1, 2, 4");
     refused("[model]\nlayers = 1\nheads = 6\nembed = 12\nffn = 40\ncontext = 8\nvocab = 9\n"
             "[train]\nsequence = 8\nbatch = 2\nmicrobatch = 1\n" TP,
-            3, "parallel.tp is 3 and model.ffn is 40");
-    refused(LLAMA TP, 4, "parallel.tp is 4 and model.kv_heads is 2");
+            3, "(model.heads = 6, model.ffn = 40): for this model parallel.tp may be 1, 2");
+    refused(LLAMA TP, 4, "parallel.tp is 4, which does not divide");
+    refused(LLAMA TP, 4, "model.kv_heads = 2");
+    refused("[model]\nlayers = 1\nheads = 3\nembed = 12\nffn = 40\ncontext = 8\nvocab = 9\n"
+            "[train]\nsequence = 8\nbatch = 2\nmicrobatch = 1\n" TP,
+            2, "may be 1; give the model sizes that have a divisor in common");
     refused("[model]\nlayers = 1\nheads = 2\nembed = 12\nffn = 40\ncontext = 8\nvocab = 9\n"
             "[train]\nsequence = 7\nbatch = 2\nmicrobatch = 1\n" TP "sequence = on\n",
             2, "has 7 elements, which tp = 2 does not divide");

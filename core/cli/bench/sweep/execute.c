@@ -84,6 +84,7 @@ weft_status cli_sweep_job(const sweep *s, const sweep_row *r, bool alone, const 
                                         "log.progress=0", "log.trace_steps=", NULL};
     char steps[24];
     config *c = config_copy(s->cfg, "sweep");
+    config_share_command_line(c);
     weft_status st = set_row(s, r, alone, c);
     if (st == WEFT_OK && alone)
         st = set_all(c, one);
