@@ -28,8 +28,8 @@ LAYOUTS = (
     (2, {"optim.placement": "zero1"}), (4, {"optim.placement": "zero2", "train.microbatch": 1}),
     (2, {"optim.placement": "zero3"} | SMALL), (2, TP), (2, TP | {"parallel.sequence": "on"}),
     (2, PP | {"parallel.schedule": "fthenb"}), (2, PP | {"parallel.schedule": "1f1b"}),
-    (4, PP | {"parallel.strategy": "pp, dp", "parallel.schedule": "interleaved",
-              "parallel.virtual": 1, "optim.placement": "zero1", "train.microbatch": 1}),
+    (4, PP | {"parallel.strategy": "pp, dp", "parallel.schedule": "1f1b",
+              "optim.placement": "zero1", "train.microbatch": 1}),
     (4, TP | {"parallel.strategy": "tp, dp", "optim.placement": "zero3", "train.microbatch": 2}),
     (4, TP | PP | {"parallel.strategy": "tp, pp", "parallel.schedule": "1f1b"}),
 )

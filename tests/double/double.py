@@ -29,8 +29,7 @@ LAYOUTS = (
     (2, "shm", {"parallel.strategy": "tp", "parallel.tp": 2, "parallel.sequence": "on"}),
     (2, "tcp", {"parallel.strategy": "pp", "parallel.pp": 2, "parallel.schedule": "1f1b"}),
     (4, "shm", {"parallel.strategy": "pp, dp", "parallel.pp": 2, "parallel.dp": 2,
-                "parallel.schedule": "interleaved", "parallel.virtual": 1,
-                "optim.placement": "zero1", "train.microbatch": 1}),
+                "parallel.schedule": "1f1b", "optim.placement": "zero1", "train.microbatch": 1}),
 )
 SKIP = w.NO_TIME + ("peak_bytes",)
 

@@ -15,8 +15,7 @@ TP = {"parallel.strategy": "tp, dp", "parallel.tp": 2}
 PP = {"parallel.strategy": "pp, dp", "parallel.pp": 2, "parallel.schedule": "1f1b"}
 LAYOUTS = ((2, {}), (2, {"optim.placement": "zero1"}), (3, {"train.batch": 6}),
            (2, {"optim.placement": "zero2"}), (2, {"optim.placement": "zero3"}), (4, TP), (4, PP),
-           (4, PP | {"parallel.schedule": "interleaved", "parallel.virtual": 1,
-                     "optim.placement": "zero1", "train.microbatch": 1}))
+           (4, PP | {"optim.placement": "zero1", "train.microbatch": 1}))
 LEVELS = ("multiple", "serialized", "funneled")
 
 setUpModule = launched.needs_mpi

@@ -75,7 +75,8 @@ class Compared(w.Bench):
         self.train("half", job, ranks=ranks, resume=True)
         a, b = (w.tensors(self.path(out), 20) for out in ("whole", "half"))
         self.same_tensors(a, b)
-        self.train("alone", job | ALONE | {"run.steps": 10, "optim.placement": "none"})
+        one = {k: v for k, v in job.items() if not k.startswith("parallel.")} | ALONE
+        self.train("alone", one | {"run.steps": 10, "optim.placement": "none"})
         self.train("alone", job, ranks=ranks, resume=True)
         b = w.tensors(self.path("alone"), 20)
         far, name = w.furthest(a, b, [n for n in a if "qkv.b" not in n])

@@ -33,7 +33,8 @@ class Turns(w.Bench):
                               w.NO_TIME + ("comm_bytes", "peak_bytes"))
 
     def test_four_ranks_like_one(self):
-        self.train("one", JOB | {"parallel.strategy": "none", "parallel.tp": 1})
+        alone = {k: v for k, v in JOB.items() if k != "parallel.tp"}
+        self.train("one", alone | {"parallel.strategy": "none"})
         a = w.tensors(self.path("one"), 20)
         for more in ({"parallel.tp": 4}, {"parallel.strategy": "tp, test.turns, dp"},
                      {"parallel.strategy": "tp, test.turns, pp", "parallel.pp": 2},
