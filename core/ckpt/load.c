@@ -33,16 +33,36 @@ static weft_status read_text(int fd, uint64_t bytes, char *out)
     return rc ? err_fail(WEFT_DATA, "it became shorter while it was read") : WEFT_OK;
 }
 
+/* The folder has no manifest.json: does it have checkpoints, itself or in its "checkpoints"? Then
+ * name the newest, else say what is missing. */
+static weft_status no_manifest(int folder)
+{
+    static const char *const below[] = {"checkpoints", "."};
+    for (int i = 0; i < 2; i++) {
+        int fd = openat(folder, below[i], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        ckpt_steps steps = {0};
+        char name[CKPT_FILE_MAX] = "";
+        if (fd >= 0 && ckpt_list(fd, &steps) == WEFT_OK && steps.n)
+            ckpt_step_name(steps.at[0], "", "", name);
+        free(steps.at);
+        if (fd >= 0)
+            close(fd);
+        if (*name)
+            return err_fail(WEFT_USAGE,
+                            "this folder holds checkpoints: name one of them; the newest is %s%s",
+                            i ? "" : "checkpoints/", name);
+        if (fd >= 0 && !i)
+            return err_fail(WEFT_USAGE, "this is the folder of a run that has no checkpoint");
+    }
+    return err_fail(WEFT_DATA, "there is no manifest.json: this is not a complete checkpoint");
+}
+
 static weft_status read_manifest(ckpt *c)
 {
     struct stat info;
     int fd = data_file_open_regular(c->folder, "manifest.json", false, &info);
-    if (fd < 0 && errno == ENOENT && faccessat(c->folder, "checkpoints", F_OK, 0) == 0)
-        return err_fail(WEFT_USAGE,
-                        "this is the folder of a run: name one of its checkpoints, such "
-                        "as checkpoints/step-00001000");
     if (fd < 0 && errno == ENOENT)
-        return err_fail(WEFT_DATA, "there is no manifest.json: this is not a complete checkpoint");
+        return no_manifest(c->folder);
     if (fd < 0)
         return err_fail_errno(data_file_damage(errno), "cannot read manifest.json");
     uint64_t bytes = (uint64_t)info.st_size;

@@ -84,7 +84,11 @@ class Files(started.Case):
         os.mkdir(self.path("empty"))
         self.refused("ckpt", "verify", "empty", why="empty")
         os.mkdir(self.path("empty/checkpoints"))
-        self.refused("ckpt", "verify", "empty", why="this is the folder of a run")
+        self.refused("ckpt", "verify", "empty", why="the folder of a run that has no checkpoint")
+        self.trained()
+        newest = max(self.names("run/checkpoints"))
+        self.refused("ckpt", "verify", "run", why="the newest is checkpoints/" + newest)
+        self.refused("ckpt", "verify", "run/checkpoints", why="the newest is " + newest)
 
     def test_sample(self):
         folder = self.trained()

@@ -31,6 +31,24 @@ class Text(started.Case):
         self.weft("train", "-n", ranks, "tiny.ini", *words, f"run.out={out}")
         return self.results(out)
 
+    def test_new_job(self):
+        """weft new writes a job that trains as it is, and leaves what it cannot do well alone."""
+        self.texts()
+        out, _ = self.weft("new", "my.ini", "--text", "one.txt")
+        self.assertIn("weft train -n 2 my.ini", out)
+        said = self.weft("train", "-n", 2, "my.ini", "run.steps=2", "optim.warmup=1",
+                         "log.peak_gflops=1")[1]
+        self.assertNotIn("warn", said)
+        self.assertEqual(len(self.read("runs/my/metrics.jsonl").splitlines()), 2)
+        was = self.read("my.ini")
+        self.refused("new", "my.ini", why="my.ini")
+        self.assertEqual(self.read("my.ini"), was)
+        self.refused("new", "none/my.ini", why="none/my.ini")
+        self.refused("new", "a b.ini", why="the name of the file becomes that of the run")
+        self.refused("new", "b.ini", "--text", "a;b", why="data.train yourself")
+        self.refused("new", why="name the job file")
+        self.assertFalse({"a b.ini", "b.ini"} & set(self.names()))
+
     def test_names_with_commas(self):
         """A comma of a name has a backslash; a backslash before anything else is one."""
         self.texts()

@@ -82,9 +82,8 @@ static inline weft_status weft_tokens_known(weft_tokens *t, uint32_t lowest, uin
     }
     if (!t->format) {
         WEFT_TOKENS_SAY(t,
-                        "is not a token file: it begins with %u where %u, %u or %u is "
-                        "expected; `weft data TEXT... -o FILE` makes one",
-                        m, WEFT_TOKENS_MAGIC, WEFT_TOKENS_MAGIC_GPT2, WEFT_TOKENS_MAGIC_LLAMA3);
+                        "is not a token file: `weft data TEXT... -o FILE` makes one of text, and "
+                        "data.source = text takes the text itself");
         return WEFT_DATA;
     }
     if (t->version < lowest) {

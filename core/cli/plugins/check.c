@@ -1,5 +1,5 @@
-/* cli/check.c: weft plugins check. The checks are in core/check. */
-#include "cli/check.h"
+/* cli/plugins/check.c: weft plugins check. The checks are in core/check. */
+#include "cli/plugins/check.h"
 
 #include "check/check.h"
 

@@ -1,4 +1,4 @@
-/* cli/check.h: the subcommand `weft plugins check`. */
+/* cli/plugins/check.h: the subcommand `weft plugins check`. */
 #ifndef CLI_CHECK_H
 #define CLI_CHECK_H
 

@@ -1,4 +1,4 @@
-/* cli/plugins.c: weft plugins [NAME], the entry of its subcommands, and weft config, the
+/* cli/plugins/plugins.c: weft plugins [NAME], the entry of its subcommands, and weft config, the
  * reference that docs/CONFIG.md holds. */
 #include "cli/cli.h"
 
@@ -7,9 +7,9 @@
 #include "cli/bench/bench_comm.h"
 #include "cli/bench/sweep/sweep.h"
 #include "cli/bench/tune_command.h"
-#include "cli/check.h"
-#include "cli/info.h"
-#include "cli/new.h"
+#include "cli/plugins/check.h"
+#include "cli/plugins/info.h"
+#include "cli/plugins/new.h"
 #include "config/config.h"
 #include "config/constraints.h"
 #include "host/host.h"

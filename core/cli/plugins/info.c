@@ -1,6 +1,6 @@
-/* cli/info.c: weft plugins info: what one file says of itself, its digest, and installed plugins
- * with the same names. The facts are gathered as JSON; the text is printed from that. */
-#include "cli/info.h"
+/* cli/plugins/info.c: weft plugins info: what one file says of itself, its digest, and installed
+ * plugins with the same names. The facts are gathered as JSON; the text is printed from that. */
+#include "cli/plugins/info.h"
 
 #include "base/err.h"
 #include "cli/cli.h"

@@ -1,4 +1,4 @@
-/* cli/new.h: the subcommand `weft plugins new`. */
+/* cli/plugins/new.h: the subcommand `weft plugins new`. */
 #ifndef CLI_NEW_H
 #define CLI_NEW_H
 

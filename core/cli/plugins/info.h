@@ -1,4 +1,4 @@
-/* cli/info.h: the subcommand `weft plugins info`. */
+/* cli/plugins/info.h: the subcommand `weft plugins info`. */
 #ifndef CLI_INFO_H
 #define CLI_INFO_H
 

@@ -1,10 +1,11 @@
-/* cli/new.c: weft plugins new: a folder with a plugin that builds, passes the checks and trains.
+/* cli/plugins/new.c: weft plugins new: a folder with a plugin that builds, passes the checks and
+ * trains.
  *
  * The templates are files of the SDK, share/weft/templates beside the program: common/ for every
  * kind, and a folder for each. NAME.in becomes NAME, with @WORD@ replaced; plugin.c is called as
  * the plugin. A file of C becomes one of C++ by its name: the templates are valid as both. */
 #define _GNU_SOURCE /* dirfd, "e" of fopen */
-#include "cli/new.h"
+#include "cli/plugins/new.h"
 
 #include "base/err.h"
 #include "base/mem.h"
