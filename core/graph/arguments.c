@@ -112,10 +112,10 @@ weft_status graph_check_text(const char *call, const char *what, const char *tex
 weft_status graph_check_name(const char *call, const char *what, const char *name)
 {
     weft_status st = graph_check_text(call, what, name, WEFT_MAX_NAME - 1);
-    if (st == WEFT_OK && (strpbrk(name, "*|") || *name == '@'))
+    if (st == WEFT_OK && (strpbrk(name, "*|") || *name == '@' || *name == '!'))
         st = err_fail(WEFT_USAGE,
-                      "%s(): %s, '%s', has a '*' or '|' or begins with '@', which names of edits "
-                      "use as signs",
+                      "%s(): %s, '%s', has a '*' or '|' or begins with '@' or '!', which names of "
+                      "edits use as signs",
                       call, what, name);
     return st;
 }

@@ -43,7 +43,7 @@ weft_status graph_check_pointer(const char *call, const char *what, const void *
 weft_status graph_check_text(const char *call, const char *what, const char *text, size_t most);
 
 /* The name of a tensor, block, axis or list: 1 to WEFT_MAX_NAME - 1 bytes of printable ASCII
- * without '*', '|' and a leading '@', which are special in the globs of edits. */
+ * without '*', '|' and a leading '@' or '!', which are special in the globs of edits. */
 weft_status graph_check_name(const char *call, const char *what, const char *name);
 
 /* A shape that a plugin has made; `of` names the tensor in the message. */

@@ -205,15 +205,25 @@ static bool match_one(const char *glob, const char *end, const char *name)
     return glob == end;
 }
 
+/* The same, of a name or, behind '@', of a role. */
+static bool match_either(const char *glob, const char *end, const char *name, const char *role)
+{
+    return *glob == '@' ? role && match_one(glob + 1, end, role) : match_one(glob, end, name);
+}
+
 bool graph_glob_match_role(const char *glob, const char *name, const char *role)
 {
+    bool adds = false, added = false; /* some alternative adds names; one has added this name */
     for (const char *end;; glob = end + 1) {
         end = strchrnul(glob, '|');
-        const bool by_role = *glob == '@';
-        if (by_role ? role && match_one(glob + 1, end, role) : match_one(glob, end, name))
-            return true;
-        if (!*end)
+        const bool takes_away = *glob == '!';
+        const bool matches = match_either(glob + takes_away, end, name, role);
+        if (takes_away && matches)
             return false;
+        adds |= !takes_away;
+        added |= matches;
+        if (!*end)
+            return added || !adds;
     }
 }
 

@@ -215,11 +215,12 @@ weft_status graph_fuse(graph *g, uint32_t first, uint32_t end, weft_tensor gate,
 weft_status graph_fuse_wanted(graph *g, uint32_t first, uint32_t end, weft_tensor gate,
                               const bool *wanted, fused *out);
 
-/* '*' matches any run of characters; alternatives are separated by '|'. */
+/* '*' matches any run of characters; alternatives are separated by '|'. One that begins with '!'
+ * takes away what it matches, wherever it stands; those alone match all but that. */
 bool graph_glob_match(const char *glob, const char *name);
 
 /* The same for a tensor by its name and its role (NULL: none): an alternative "@ROLE" matches the
- * role, and "@input" an input that has rows. */
+ * role, and "@input" an input that has rows ("!@ROLE": all but those). */
 bool graph_glob_match_role(const char *glob, const char *name, const char *role);
 bool graph_glob_match_tensor(const char *glob, const tensor *t);
 

@@ -128,7 +128,9 @@ typedef weft_status (*weft_emit)(void *user, const weft_builder *b);
  *
  * Names are globs with '*', alternatives separated by '|'. For tensors and parameters "@ROLE" is an
  * alternative, too: all whose role matches (weft_param_args.role), as "@attention.*". "@input" are
- * all inputs but scalars, whatever the data calls them: strategies that split the batch use it. An
+ * all inputs but scalars, whatever the data calls them: strategies that split the batch use it.
+ * Since 0.10 an alternative that begins with '!' takes away what the rest of it matches, in any
+ * order: "*|!@norm*|!embed.*" are all but norms and embeddings, and so is "!@norm*|!embed.*". An
  * edit over a mesh axis of size 1 is valid and does nothing. Any status but WEFT_OK ends the
  * planning: pass it on. No edit knows a flag yet. All [plan]. */
 typedef struct weft_edits {

@@ -217,6 +217,10 @@ static void roles_in_globs(void **state)
     assert_string_equal(found("@ffn.*", out), "pq");
     assert_string_equal(found("@ffn.down|targets|input", out), "qnt");
     assert_string_equal(found("@*", out), "pqit");
+    assert_string_equal(found("@*|!@input", out), "pq");
+    assert_string_equal(found("@*|!@ffn.*|!targets", out), "i");
+    assert_string_equal(found("!@ffn.up|!first_token", out), "qnit");
+    assert_string_equal(found("@ffn.*|!@ffn.*", out), "refused");
     assert_string_equal(found("@", out), "refused");
     assert_string_equal(found("@head", out), "refused");
     assert_non_null(strstr(err_text(), "no tensor is named '@head'"));
