@@ -103,21 +103,51 @@ static bool is_own(const check_spy *s, const char *axis)
     return false;
 }
 
+static void plan_alone(check_spy *s, uint32_t family, check_planned *x)
+{
+    check_job job = {.family = family, .ranks = 1};
+    for (uint32_t i = 0; i < WEFT_MAX_MESH; i++)
+        job.size[i] = 1;
+    check_spy_plan(s, &job, x);
+    if (x->st != WEFT_OK)
+        check_fail("a job of the family %s with all mesh axes of '%s' of size 1 is not planned: %s",
+                   x->family, s->c->name, x->why);
+}
+
+/* A strategy without axes transforms the graph of any job: the same job in the same way. */
+static void repeats(check_spy *s, uint32_t families)
+{
+    static check_planned x;
+    for (uint32_t f = 0; f < families; f++) {
+        uint64_t digest = 0;
+        uint32_t edits = 0;
+        for (uint32_t again = 0; again < 3; again++) {
+            plan_alone(s, f, &x);
+            if (again && (s->n != edits || x.p.digest != digest))
+                check_fail("'%s' brings no mesh axis and changes the same job of the family %s in "
+                           "another way when it is planned again (%u and %u edits); edit() is a "
+                           "pure function",
+                           s->c->name, x.family, edits, s->n);
+            edits = s->n;
+            digest = x.p.digest;
+            check_planned_free(&x);
+        }
+    }
+}
+
+/* Over an axis of size 1 an edit does nothing; others change what there is to train. */
 static void alone(check_spy *s)
 {
     static check_planned x;
     const uint32_t families = check_spy_families(s);
+    if (!check_spy_axes(s)) {
+        repeats(s, families);
+        return;
+    }
     for (uint32_t f = 0; f < families; f++) {
-        check_job job = {.family = f, .ranks = 1};
-        for (uint32_t i = 0; i < WEFT_MAX_MESH; i++)
-            job.size[i] = 1;
-        check_spy_plan(s, &job, &x);
-        if (x.st != WEFT_OK)
-            check_fail("a job of the family %s with all mesh axes of '%s' of size 1 is not "
-                       "planned: %s",
-                       x.family, s->c->name, x.why);
+        plan_alone(s, f, &x);
         for (uint32_t i = 0; i < s->n && i < CHECK_SPY_EDITS; i++)
-            if (!is_own(s, s->edits[i].axis)) /* over an axis of size 1 an edit does nothing */
+            if (!is_own(s, s->edits[i].axis))
                 check_fail("with all its mesh axes of size 1, '%s' emits %s() in phase %u; there "
                            "is nothing to split then",
                            s->c->name, s->edits[i].name, s->edits[i].phase);

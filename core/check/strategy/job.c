@@ -55,6 +55,13 @@ static void add_other(check_spy *spy, spec *s, const component *c)
     add_strategy(s, c, check_conf(spy->host, c), c, NULL);
 }
 
+/* Data parallelism, for placements and strategies that bring no axis. */
+static void add_batch(spec *s, const check_job *job)
+{
+    s->strategies[s->nstrategies++] = (spec_plugin){&check_drive_batch, NULL};
+    add_axis(s, "batch", job->size[0] ? job->size[0] : 2, false);
+}
+
 static void add_strategies(check_spy *spy, const check_job *job, check_planned *x)
 {
     spec *s = &x->s;
@@ -67,13 +74,14 @@ static void add_strategies(check_spy *spy, const check_job *job, check_planned *
             s->placement = (spec_plugin){&x->own, spy->conf};
         if (job->side)
             add_axis(s, "side", job->side, false);
-        s->strategies[s->nstrategies++] = (spec_plugin){&check_drive_batch, NULL};
-        add_axis(s, "batch", job->size[0] ? job->size[0] : 2, false);
+        add_batch(s, job);
         return;
     }
     x->own.table = &check_spy_strategy;
     add_other(spy, s, job->before);
     add_strategy(s, &x->own, spy->conf, spy->c, job->size);
+    if (!check_spy_axes(spy))
+        add_batch(s, job);
     add_other(spy, s, job->after);
 }
 

@@ -50,9 +50,10 @@ static void compare(check_spy *s, uint32_t family, uint32_t axis, uint32_t n,
 static void train(check_spy *s)
 {
     static check_trained one;
-    uint32_t families = check_spy_families(s);
+    uint32_t families = check_spy_families(s), axes = check_spy_axes(s);
     families = families < 2 ? families : 2;
-    for (uint32_t i = 0; i < families * check_spy_axes(s); i++) {
+    axes += !axes && check_train_spreads(s);
+    for (uint32_t i = 0; i < families * axes; i++) {
         const uint32_t f = i % families, axis = i / families;
         const answer a = ask(s, f, axis, 2);
         if (a.changes)
@@ -106,7 +107,7 @@ static void with_value(check_spy *s, const char *key, const char *value)
 static void changes(check_spy *s)
 {
     uint32_t runs = 0;
-    if (!check_spy_axes(s))
+    if (!check_train_spreads(s))
         return;
     with_value(s, NULL, NULL);
     for (const weft_option *const *o = s->c->options; o && *o; o++) {

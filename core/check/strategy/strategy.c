@@ -9,8 +9,10 @@
 static const check checks[] = {
     {143, STRATEGY, 0, "Mesh axes and their keys are well-formed and clash with no others",
      "an axis or key that an option, the core or another strategy has", check_strategy_axes},
-    {144, STRATEGY, 0, "With mesh axes of size 1 a strategy changes nothing",
-     "an edit that is not over one of these axes", check_strategy_alone},
+    {144, STRATEGY, 0,
+     "With mesh axes of size 1 a strategy changes nothing; one without axes always the same",
+     "an edit that is not over one of these axes; another plan of the same job",
+     check_strategy_alone},
     {145, STRATEGY, 0, "Edits come in their phases, and an unknown phase is WEFT_OK without edits",
      "an edit in another phase, or a failure in a phase of a later host", check_strategy_phases},
     {146, EITHER, 0, "The status of an edit that is refused is passed on",

@@ -59,7 +59,7 @@ extern const weft_placement check_spy_placement;
 /* A job with the component; 0: as usual. */
 typedef struct check_job {
     uint32_t family;                 /* 0 and on: installed families */
-    uint32_t size[WEFT_MAX_MESH];    /* of each axis that the component brings, or of "batch" */
+    uint32_t size[WEFT_MAX_MESH];    /* of each axis that the component brings; else of "batch" */
     uint32_t ranks;                  /* that every size of the model is divisible by */
     uint32_t micro_batches;          /* of a step, a rank */
     uint32_t compute;                /* WEFT_BF16 */
@@ -103,10 +103,14 @@ typedef struct check_trained {
     char why[1024]; /* the last line of what the job said, where it did not run to its end */
 } check_trained;
 
-/* Train with rank processes: axis `axis` of the strategy has `n` coordinates. `key`: an option that
+/* Train with rank processes: axis `axis` of the strategy, or of an installed one that shares the
+ * batch beside one that brings none, has `n` coordinates. `key`: an option that
  * has `value`; NULL: none. */
 void check_train(check_spy *s, uint32_t family, uint32_t axis, uint32_t n, const char *key,
                  const char *value, check_trained *out);
+
+/* Whether there is an axis to train over: one of its own, or such a strategy is installed. */
+bool check_train_spreads(check_spy *s);
 
 /* The largest difference of loss or norm, as a share. */
 double check_train_apart(const check_trained *a, const check_trained *b);

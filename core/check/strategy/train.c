@@ -2,6 +2,7 @@
  * and norm of each step. */
 #define _GNU_SOURCE
 #include "base/clock.h"
+#include "base/err.h"
 #include "check/strategy/strategy.h"
 #include "data/write.h"
 
@@ -222,6 +223,33 @@ static void remove_all(const place *p)
         waitpid(pid, NULL, 0);
 }
 
+/* An installed strategy over whose axis a job shares its batch; NULL: none. */
+static const component *sharer(check_spy *s)
+{
+    static check_planned x;
+    const component **all, *found = NULL;
+    uint32_t n;
+    if (host_list(s->run->h, &all, &n) != WEFT_OK)
+        check_fail("the installed plugins cannot be listed: %s", err_text());
+    for (uint32_t i = 0; !found && i < n; i++) {
+        const weft_strategy *t = all[i]->table;
+        const check_job job = {.size = {1}, .ranks = 2, .after = all[i]};
+        if (!all[i]->iface || strcmp(all[i]->iface, "weft.strategy/1") != 0 || !t || !t->axes ||
+            !t->axes[0] || t->axes[1] || t->axes[0]->flags)
+            continue;
+        check_spy_plan(s, &job, &x);
+        if (x.st == WEFT_OK && x.p.at[0].data_axes >> 1 & 1) /* "batch" is axis 0 */
+            found = all[i];
+        check_planned_free(&x);
+    }
+    return found;
+}
+
+bool check_train_spreads(check_spy *s)
+{
+    return check_spy_axes(s) || sharer(s);
+}
+
 void check_train(check_spy *s, uint32_t family, uint32_t axis, uint32_t n, const char *key,
                  const char *value, check_trained *out)
 {
@@ -238,7 +266,9 @@ void check_train(check_spy *s, uint32_t family, uint32_t axis, uint32_t n, const
     copy_plugin(&p, s->run->path);
     write_words(&p, n);
     word(&p, "model.family=%s", family_name(s, family));
-    word(&p, "parallel.strategy=%s", s->c->name);
+    const component *beside = check_spy_axes(s) ? NULL : sharer(s);
+    word(&p, "parallel.strategy=%s%s%s", s->c->name, beside ? ", " : "",
+         beside ? beside->name : "");
     for (uint32_t i = 0; i < check_spy_axes(s); i++)
         word(&p, "parallel.%s=%u", t->axes[i]->size_key, i == axis ? n : 1);
     if (key)

@@ -210,7 +210,11 @@ WEFT_FREEZE(weft_edits, changes_results, 104);
 
 typedef struct weft_strategy {
     uint32_t struct_size, flags;
-    const weft_mesh_axis *const *axes; /* NULL-ended; NULL: brings none */
+
+    /* NULL-ended; NULL: brings none. Such a strategy transforms the graph (an adapter beside a
+     * weight, a frozen or a normalized one): it may emit replace(), activations() and any other
+     * edit in a job of one rank, too, and users name it before those that split. */
+    const weft_mesh_axis *const *axes;
 
     /* Called once a phase, in the order in which the user names the strategies. WEFT_OK, without an
      * edit, where there is nothing to do in a phase, in one that a later version adds, and with

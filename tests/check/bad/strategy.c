@@ -11,6 +11,7 @@ enum {
     EMIT_SWALLOWS,
     CLASH,
     GREETS,
+    FORGETS,
     UNKNOWN_PHASE,
     SWALLOWS,
     HARD_NAMES,
@@ -149,11 +150,23 @@ static weft_status sync(const weft_view *view, const weft_edits *edits)
     return BAD == SWALLOWS && st == WEFT_UNSUPPORTED ? WEFT_OK : st;
 }
 
+/* Without axes: says something in every other plan. */
+static weft_status forget(uint32_t phase, const weft_edits *edits)
+{
+    static uint32_t plans;
+    plans += phase == WEFT_PHASE_SYNC;
+    return phase == WEFT_PHASE_SYNC && plans % 2
+               ? edits->changes_results(edits->ctx, "every other plan", 0)
+               : WEFT_OK;
+}
+
 static weft_status edit(void *module, const weft_conf *conf, uint32_t phase, const weft_view *view,
                         const weft_edits *edits)
 {
     const weft_host *host = module;
     (void)conf;
+    if (BAD == FORGETS)
+        return forget(phase, edits);
     if (BAD == UNKNOWN_PHASE && phase > WEFT_PHASE_MEMORY)
         return (host->fail)(host->ctx, WEFT_USAGE, "this phase is unknown");
     if (view->mesh(view->ctx, AXIS) < 2)
@@ -165,7 +178,8 @@ static weft_status edit(void *module, const weft_conf *conf, uint32_t phase, con
     return phase == WEFT_PHASE_SYNC ? sync(view, edits) : WEFT_OK;
 }
 
-static const weft_strategy table = {.struct_size = sizeof table, .axes = axes, .edit = edit};
+static const weft_strategy table = {
+    .struct_size = sizeof table, .axes = BAD == FORGETS ? NULL : axes, .edit = edit};
 static const weft_component component = {.struct_size = sizeof component,
                                          .iface = "weft.strategy/1",
                                          .name = "acme.team",
