@@ -57,6 +57,7 @@ typedef struct tensor {
     uint64_t room; /* elements of its memory on a rank; 0: its own number */
     double value;  /* constants: scalar with `constant` set */
     bool constant;
+    bool of_params;         /* activations: made from parameters and scalars alone (place.c) */
     bool sum;               /* contributions to it add up over the step: gradients, the loss */
     uint32_t keep;          /* WEFT_ACTIVATION_... for backward; 0: whole, the default */
     const char *keep_owner; /* plugin that set it; NULL: the job did */

@@ -8,6 +8,9 @@
  *      reduce-scatter where an edit wants the tensor split, else by an all-reduce. A gradient gets
  *      the placement of its tensor. Contributions to one gradient are added up first, and the sum
  *      is completed once.
+ *      Not due is the gradient of a tensor that is made from parameters alone, as w + b a: ops that
+ *      are linear in it pass the partial sum on to the parameters, whose gradients are summed when
+ *      a strategy says so, once a step.
  *   2. Any other partial sum is completed before an op that is not linear in it.
  *   3. A tensor split along its first axis is all-gathered before an op that needs it whole. So is
  *      one split along another axis where communication has cut or joined it there.
@@ -131,6 +134,7 @@ static weft_status put_before(visit *v, uint32_t kind, weft_tensor in, weft_plac
     tensor *made = graph_tensor(g, *out);
     memcpy(made->place, graph_tensor(g, in)->place, sizeof made->place);
     made->place[v->a] = to;
+    made->of_params = graph_tensor(g, in)->of_params;
     if (kind == WEFT_REDUCE_SCATTER && to.axis)
         graph_note_along(g, made, v->a);
     node fresh = g->nodes.at[g->nodes.n - 1];
@@ -158,8 +162,9 @@ static weft_place goal(const visit *v, const tensor *t, bool *due)
     *due = t->want[v->a] != 0;
     if (*due || !t->grad_for)
         return wanted(t, v->a);
-    weft_place p = graph_tensor(v->g, t->grad_for)->place[v->a];
-    *due = !partial(p) && !v->g->nodes.at[v->i].join;
+    const tensor *of = graph_tensor(v->g, t->grad_for);
+    weft_place p = of->place[v->a];
+    *due = !partial(p) && !of->of_params && !v->g->nodes.at[v->i].join;
     return p.kind == WEFT_SPLIT ? p : whole;
 }
 
@@ -195,29 +200,35 @@ static weft_tensor gathered(const visit *v, const tensor *t, uint32_t backward)
     return by->mesh_axis == v->a && by->block == v->g->nodes.at[v->i].block ? have : 0;
 }
 
-/* Along another axis than the first only what communication has cut or joined there, and if that is
- * not enough, in the backward pass of such communication `anything`. Elsewhere such a split is a
+/* What gather() takes, beginning with 1: each takes what those before it do, too. */
+enum { GATHER_DATA = 1, GATHER_OF_PARAMS, GATHER_ANYTHING };
+
+/* What is made of parameters stays split like them where gathering the data is enough.
+ *
+ * Along another axis than the first only what communication has cut or joined there, and if that is
+ * not enough, in the backward pass of such communication anything. Elsewhere such a split is a
  * mistake of a strategy more often than not. */
-static bool may_gather(const visit *v, const tensor *t, bool anything)
+static bool may_gather(const visit *v, const tensor *t, uint32_t what)
 {
     const weft_place p = t->place[v->a];
-    if (t->kind != WEFT_T_ACTIVATION || p.kind != WEFT_SPLIT)
+    if (t->kind != WEFT_T_ACTIVATION || p.kind != WEFT_SPLIT ||
+        (t->of_params && what < GATHER_OF_PARAMS))
         return false;
     uint64_t along = t->along | (t->grad_for ? graph_tensor(v->g, t->grad_for)->along : 0);
-    if (anything && v->g->nodes.at[v->i].phase != PHASE_FORWARD)
+    if (what == GATHER_ANYTHING && v->g->nodes.at[v->i].phase != PHASE_FORWARD)
         along = v->g->along;
     return p.axis == 0 || along >> v->a & 1;
 }
 
 /* All-gathers the inputs that are split, for this node. */
-static weft_status gather(visit *v, bool anything)
+static weft_status gather(visit *v, uint32_t what)
 {
     graph *g = v->g;
     for (uint32_t k = 0; k < g->nodes.at[v->i].nin; k++) {
         weft_tensor in = g->nodes.at[v->i].in[k];
         const tensor *t = graph_tensor(g, in);
         uint32_t backward = g->nodes.at[v->i].phase != PHASE_FORWARD;
-        if (!may_gather(v, t, anything))
+        if (!may_gather(v, t, what))
             continue;
         weft_tensor out = gathered(v, t, backward);
         weft_status st = out ? WEFT_OK : put_before(v, WEFT_ALL_GATHER, in, (weft_place){0}, &out);
@@ -282,12 +293,12 @@ static weft_status propagate_axis(visit *v)
     weft_status st = complete(v, false);
     if (st == WEFT_OK)
         st = try_node(v, out);
-    for (uint32_t effort = 0; st == WEFT_UNSUPPORTED && effort < 3; effort++) {
+    for (uint32_t effort = 0; st == WEFT_UNSUPPORTED && effort <= GATHER_ANYTHING; effort++) {
         uint32_t before = v->added;
         weft_tensor had[WEFT_MAX_OPERANDS];
         const node *n = &v->g->nodes.at[v->i];
         memcpy(had, n->in, n->nin * sizeof *had);
-        weft_status put = effort ? gather(v, effort > 1) : complete(v, true);
+        weft_status put = effort ? gather(v, effort) : complete(v, true);
         if (put != WEFT_OK)
             return put;
         n = &v->g->nodes.at[v->i];
@@ -352,9 +363,22 @@ static weft_status comm_node(graph *g, uint32_t *i, uint32_t *end)
     return st == WEFT_OK ? graph_place_comm(g, &g->nodes.at[*i]) : st;
 }
 
+/* Such tensors are the same in all micro-batches of a step. */
+static void note_of_params(const graph *g, const node *n)
+{
+    bool all = n->nin > 0 && n->phase == PHASE_FORWARD;
+    for (uint32_t k = 0; all && k < n->nin; k++) {
+        const tensor *t = graph_tensor(g, n->in[k]);
+        all = t->kind == WEFT_T_PARAM || t->kind == WEFT_T_SCALAR || t->of_params;
+    }
+    for (uint32_t k = 0; k < n->nout; k++)
+        graph_tensor(g, n->out[k])->of_params = all;
+}
+
 weft_status graph_propagate(graph *g, uint32_t first, uint32_t *end)
 {
     for (uint32_t i = first; i < *end; i++) {
+        note_of_params(g, &g->nodes.at[i]);
         weft_status st = g->nodes.at[i].comm ? comm_node(g, &i, end) : WEFT_OK;
         for (uint32_t a = 0; st == WEFT_OK && !g->nodes.at[i].comm && a < g->mesh->n; a++) {
             if (g->mesh->size[a] == 1)

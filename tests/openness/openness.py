@@ -814,6 +814,38 @@ class LocalSgd(Compared):
         self.assertIn("workers average their parameters", plan.stdout)
 
 
+class LowRank(Compared):
+    """Weights as w + B A. The strategy brings no mesh axis, and an op stands between a parameter
+    and its use: gradients pass it as partial sums."""
+
+    FOUR = JOB | {"train.microbatch": 1, "parallel.strategy": "acme.lowrank"}
+    OVER = {"parallel.strategy": "acme.lowrank, dp"}
+
+    def test_like_one_rank(self):
+        shapes = [(2, self.OVER)] + [(3, self.OVER | {"optim.placement": z}) for z in ZERO]
+        shapes += [(4, {"parallel.strategy": "acme.lowrank, tp, dp", "parallel.tp": 2,
+                        "parallel.sequence": s, "optim.placement": "zero2"}) for s in ("on", "off")]
+        shapes += [(4, {"parallel.strategy": "acme.lowrank, pp, dp", "parallel.pp": 2})]
+        self.train("one", self.FOUR)
+        for ranks, more in shapes:
+            with self.subTest(ranks=ranks, more=more):
+                self.train("many", self.FOUR | more, ranks=ranks)
+                self.near("one", "many")
+
+    def sums(self, job):
+        plan = w.weft("plan", "-n", 3, "--json", self.ini, *self.options("plan", job))
+        plan = json.loads(plan.stdout)
+        self.assertEqual(plan["micro_batches"], 4)
+        (only,) = plan["ranks"][0]["collectives"]
+        return plan["parameters"], only["starts"], only["sent"]
+
+    def test_gradients_are_summed_once_a_step(self):
+        plain, starts, sent = self.sums(self.FOUR | {"parallel.strategy": "dp"})
+        params, again, more = self.sums(self.FOUR | self.OVER)
+        self.assertEqual(again, starts)
+        self.assertLess(abs(more - sent - (params - plain) * 4 * 4 / 3), 1024)
+
+
 class Gossip(Compared):
     """With both pairings after every step, four peers are data parallelism at four times the rate
     (a peer's gradient is a quarter of its own mean)."""

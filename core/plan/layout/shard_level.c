@@ -50,9 +50,14 @@ static weft_status level_of(const edit_state *e, const flat_param *p, const wish
                 "and sharded parameters need both, over the same mesh axis",
                 x->owner, p->name);
     if (*level && !(p->sum_axes >> (axis - 1) & 1))
-        return err_fail(WEFT_UNSUPPORTED,
-                        "%s shards %s over the mesh axis %s, over which its gradient is not summed",
-                        x->owner, p->name, e->s->mesh.name[axis - 1]);
+        return err_fail(
+            WEFT_UNSUPPORTED,
+            p->partial_axes >> (axis - 1) & 1
+                ? "%s shards %s over the mesh axis %s, over which its gradient is not summed"
+                : "%s shards %s over the mesh axis %s, over which its gradient is whole in each "
+                  "micro-batch: nothing that the axis splits reads it, or an op between it and its "
+                  "use is not linear in the gradient, by its shard()",
+            x->owner, p->name, e->s->mesh.name[axis - 1]);
     return WEFT_OK;
 }
 
