@@ -55,11 +55,27 @@ static weft_status check_type(const graph *g, const weft_state_args *x)
                     x->name, d);
 }
 
-static weft_status check_init(const weft_state_args *x, const weft_shape *shape)
+/* Values of the parameter fit a state of its shape and of a type of floats. */
+static weft_status check_copy(const graph *g, const weft_state_args *x, const weft_shape *shape)
+{
+    const weft_shape *like = &graph_tensor(g, x->like)->shape;
+    bool fits = graph_op_is_compute(shape->dtype) && shape->rank == like->rank;
+    for (uint32_t i = 0; fits && i < like->rank; i++)
+        fits = !strcmp(shape->axes[i].name, like->axes[i].name);
+    return fits ? WEFT_OK
+                : err_fail(WEFT_USAGE,
+                           CALL "(): '%s' starts as a copy of its parameter, so it has all of its "
+                                "axes in their order and the type fp32, bf16 or fp16",
+                           x->name);
+}
+
+static weft_status check_init(const graph *g, const weft_state_args *x, const weft_shape *shape)
 {
     weft_status st = graph_check_text(CALL, "init", x->init, WEFT_MAX_NAME - 1);
     if (st != WEFT_OK || !strcmp(x->init, "zeros") || !strcmp(x->init, "ones"))
         return st;
+    if (!strcmp(x->init, "copy"))
+        return check_copy(g, x, shape);
     if (!strcmp(x->init, "eye"))
         return shape->rank == 2 && shape->axes[0].size == shape->axes[1].size
                    ? WEFT_OK
@@ -70,7 +86,8 @@ static weft_status check_init(const weft_state_args *x, const weft_shape *shape)
     if (end && end != x->init + 9 && !*end && isfinite((float)value))
         return WEFT_OK;
     return err_fail(WEFT_USAGE,
-                    CALL "(): init of '%s' is '%s'; it must be zeros, ones, eye or constant:X",
+                    CALL
+                    "(): init of '%s' is '%s'; it must be zeros, ones, copy, eye or constant:X",
                     x->name, x->init);
 }
 
@@ -178,7 +195,7 @@ weft_status graph_state(void *ctx, const weft_state_args *args, weft_tensor *out
     if (st == WEFT_OK)
         st = shape_of(g, &x, &shape);
     if (st == WEFT_OK && x.init)
-        st = check_init(&x, &shape);
+        st = check_init(g, &x, &shape);
     if (st != WEFT_OK)
         return st;
     const weft_shape like = graph_tensor(g, x.like)->shape;

@@ -846,6 +846,54 @@ class LowRank(Compared):
         self.assertLess(abs(more - sent - (params - plain) * 4 * 4 / 3), 1024)
 
 
+class Copies(Compared):
+    """States that begin as their parameter."""
+
+    PLAIN = JOB | {"optim.rule": "sgd", "optim.momentum": 0, "optim.lr": 0.2, "train.clip": 0,
+                   "optim.weight_decay": 0, "data.order": "starts"}
+    SLOW = PLAIN | {"optim.lr": 0.4, "parallel.every": 1, "parallel.strategy": "acme.lookahead"}
+    START = JOB | {"optim.rule": "acme.l2sp", "optim.lr": 0.2}
+
+    def test_half_the_way_is_half_the_rate(self):
+        """From the first round on: p0 + (p0 - lr g - p0) / 2 = p0 - lr g / 2."""
+        self.train("plain", self.PLAIN | ALONE)
+        for ranks, more in ((1, {}), (2, {"parallel.strategy": "acme.lookahead, dp"}),
+                            (4, {"parallel.strategy": "acme.lookahead, tp, dp", "parallel.tp": 2}),
+                            (4, {"parallel.strategy": "acme.lookahead, pp, dp",
+                                 "parallel.pp": 2})):
+            with self.subTest(ranks=ranks, more=more):
+                self.train("slow", self.SLOW | more, ranks=ranks)
+                a, b = w.tensors(self.path("plain"), 20), w.tensors(self.path("slow"), 20)
+                self.assertLessEqual(w.furthest(a, b, [n for n in a if "qkv.b" not in n])[0], 1e-4)
+                self.assertEqual(*([list(b[n + s][1]) for n in a if n + ".slow" in b]
+                                   for s in ("", ".slow")))
+
+    def starts(self, job, ranks=1, out="from", resume=False):
+        self.train(out, self.START | job, ranks=ranks, resume=resume)
+        saved = w.tensors(self.path(out), 20)
+        return {n: list(saved[n][1]) for n in saved if n.endswith(".start")}, saved
+
+    def test_a_rule_in_every_layout(self):
+        """The fp32 masters, bit for bit; a resumed job has the state of the checkpoint."""
+        self.train("first", self.PLAIN | ALONE | {"optim.lr": 1e-60})
+        first = w.tensors(self.path("first"), 20)
+        want = {n + ".start": list(first[n][1]) for n in first if not n.startswith("scalar.")}
+        for ranks, more in [(1, ALONE)] + [
+                (ranks, more | {"optim.placement": z, "train.precision": p})
+                for ranks, more in ((2, {}), (4, TP_DP), (4, PP_DP))
+                for z, p in (("none", "bf16"), ("zero1", "fp32"), ("zero3", "bf16"))]:
+            with self.subTest(ranks=ranks, more=more):
+                found, saved = self.starts(more, ranks)
+                self.assertEqual(found, want)
+                self.assertTrue(any(list(saved[n[:-6]][1]) != v for n, v in found.items()))
+        self.train("half", self.START | ALONE | {"run.steps": 10, "checkpoint.every": 10})
+        self.assertEqual(self.starts({"optim.placement": "zero2"}, 2, "half", True)[0], want)
+        weights = w.folder(self.path("half"), 20)
+        loaded = w.tensors(self.path("half"), 20)
+        found, _ = self.starts({"checkpoint.init": weights, "optim.placement": "zero1"}, 2, "tuned")
+        self.assertEqual(found, {n: list(loaded[n[:-6]][1]) for n in found})
+
+
 class Gossip(Compared):
     """With both pairings after every step, four peers are data parallelism at four times the rate
     (a peer's gradient is a quarter of its own mean)."""

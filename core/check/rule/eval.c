@@ -322,11 +322,16 @@ void check_rule_step(check_rule_run *x, const double *grad, double lr, bool skip
         assign_all(x);
 }
 
+static bool is_copy(const tensor *t)
+{
+    return t->kind == WEFT_T_STATE && t->init && !strcmp(t->init, "copy");
+}
+
 static double initial(const tensor *t, uint64_t i)
 {
     if (t->constant)
         return t->value;
-    if (t->kind != WEFT_T_STATE || !t->init)
+    if (t->kind != WEFT_T_STATE || !t->init || is_copy(t)) /* check_rule_begin() copies */
         return 0;
     if (!strcmp(t->init, "eye"))
         return i / (uint64_t)t->shape.axes[1].size == i % (uint64_t)t->shape.axes[1].size;
@@ -348,7 +353,7 @@ void check_rule_begin(check_rule_run *x, const check_rule_graph *of, bool narrow
                 const double first = initial(graph_tensor(g, t), i);
                 v[i] = narrow ? (double)(float)first : first;
             }
-            if (t == of->param)
+            if (t == of->param || is_copy(graph_tensor(g, t)))
                 write_part(x, r, t, start);
         }
 }

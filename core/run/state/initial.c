@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/number/box.h"
 #include "base/number/rng.h"
+#include "run/exec/arena.h"
 #include "run/state/local.h"
 
 #include <pthread.h>
@@ -81,6 +82,12 @@ static void *draw(void *arg)
     return NULL;
 }
 
+/* A state that begins as its parameter. */
+static bool is_copy(const piece *x)
+{
+    return strcmp(x->name, x->param) != 0 && x->init && !strcmp(x->init, "copy");
+}
+
 typedef struct cursor { /* the next chunk: its piece, and its first element */
     uint32_t piece;
     uint64_t done;
@@ -91,7 +98,7 @@ static weft_status next_chunk(const executor *e, uint64_t seed, cursor *c, chunk
 {
     for (; c->piece < e->plan->pieces.n; *c = (cursor){.piece = c->piece + 1}) {
         const piece *x = &e->plan->pieces.at[c->piece];
-        if (!x->init)
+        if (!x->init || is_copy(x))
             continue;
         out->l = run_local_find(e, x);
         uint64_t left = out->l.end - out->l.first - c->done;
@@ -149,6 +156,51 @@ weft_status run_weights_init(executor *e, uint64_t seed)
     for (uint32_t i = 0; i < threads; i++)
         free(k[i].v);
     free(k);
+    free(scratch);
+    return st;
+}
+
+static const piece *parameter_of(const plan *p, const piece *state)
+{
+    for (uint32_t i = 0; i < p->pieces.n; i++)
+        if (!strcmp(p->pieces.at[i].name, state->param))
+            return &p->pieces.at[i];
+    return NULL;
+}
+
+/* Values, which are the fp32 master copy in 16-bit jobs. A rank that has a part of a state has that
+ * part of its parameter, too. */
+static weft_status copy_one(executor *e, const piece *state, float *v, uint16_t *scratch)
+{
+    const piece *param = parameter_of(e->plan, state);
+    const local to = run_local_find(e, state);
+    extent from = {0};
+    if (param)
+        plan_extent(e->plan, param, e->rank, PLAN_EXTENT_HELD, &from);
+    if (!param || from.first > to.first || from.first + from.count < to.end)
+        return err_fail(WEFT_INTERNAL, "state %s is where its parameter is not", state->name);
+    for (uint64_t first = to.first; first < to.end; first += LOCAL_CHUNK) {
+        const uint64_t n = to.end - first < LOCAL_CHUNK ? to.end - first : LOCAL_CHUNK;
+        weft_status st =
+            run_exec_read(e, from.offset + (first - from.first) * sizeof *v, v, n * sizeof *v);
+        run_local_convert(state->shape.dtype, v, n, v);
+        if (st == WEFT_OK)
+            st = run_local_put(e, &to, first, v, n, scratch);
+        if (st != WEFT_OK)
+            return st;
+    }
+    return WEFT_OK;
+}
+
+weft_status run_weights_copy(executor *e)
+{
+    float *v = mem_alloc(LOCAL_CHUNK * sizeof *v);
+    uint16_t *scratch = mem_alloc(LOCAL_CHUNK * sizeof *scratch);
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; st == WEFT_OK && i < e->plan->pieces.n; i++)
+        if (is_copy(&e->plan->pieces.at[i]))
+            st = copy_one(e, &e->plan->pieces.at[i], v, scratch);
+    free(v);
     free(scratch);
     return st;
 }

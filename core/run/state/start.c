@@ -135,10 +135,11 @@ weft_status run_start(executor *e, const config *cfg, const plan_set *plans, con
 {
     const char *init = config_text(cfg, "checkpoint.init");
     weft_status st = run_weights_init(e, (uint64_t)config_int(cfg, "run.seed"));
-    if (st != WEFT_OK || !*init)
-        return st;
-    st = load(e, cfg, plans, init, team);
-    if (st == WEFT_OK && !team->rank)
+    if (st == WEFT_OK && *init)
+        st = load(e, cfg, plans, init, team);
+    if (st == WEFT_OK)
+        st = run_weights_copy(e);
+    if (st == WEFT_OK && *init && !team->rank)
         log_line(WEFT_LOG_INFO, "the weights are those of %s", init);
     return st;
 }

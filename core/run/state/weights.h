@@ -9,6 +9,10 @@
  * values do not depend on the layout. [setup] */
 weft_status run_weights_init(executor *e, uint64_t seed);
 
+/* After that, and after parameters have been read from elsewhere: states whose initial values are
+ * those of their parameter. [setup] */
+weft_status run_weights_copy(executor *e);
+
 /* Load this rank's part of all parameters, and for a training plan of all states and counters, from
  * a checkpoint of any layout. WEFT_USAGE if the checkpoint has a tensor that is in none of `plans`,
  * all plans of the job. [setup] */

@@ -137,8 +137,10 @@ WEFT_FREEZE(weft_comm_args, reserved, 40);
  *   shape  a shape of its own, instead of keep; its dtype is ignored. An axis with the name of an
  *          axis of `like` has its size too, and is split wherever that axis is; others are whole on
  *          every rank. Two axes need two names: [ffn, ffn'] for a matrix over an axis.
- *   init   "zeros" (the default), "ones", "constant:X", or "eye": 1 on the diagonal of a square
- *          matrix, else 0
+ *   init   "zeros" (the default), "ones", "constant:X", "eye": 1 on the diagonal of a square
+ *          matrix, else 0; or, since 0.10, "copy": the values that the parameter has when the
+ *          first step begins, drawn or loaded (in 16-bit jobs the fp32 master's). A resumed job
+ *          has the state of its checkpoint. The state has all axes of the parameter, and floats
  *
  * A placement shards a state that has all axes of its parameter. Any other state is whole on each
  * of the coordinates among which the parameter is sharded, and each of them assigns it the same.

@@ -89,9 +89,12 @@ static void bad_members(void **state)
     refused(&STATE(.keep = "voc"), WEFT_USAGE, "names the axis 'voc', which table has not");
     refused(&STATE(.shape = &odd), WEFT_USAGE, "an axis of another size needs another name");
     refused(&STATE(.shape = &many), WEFT_USAGE, "axes; at most");
+    refused(&STATE(.init = "copy", .dtype = WEFT_I32), WEFT_USAGE, "a copy of its parameter");
+    refused(&STATE(.init = "copy", .keep = ""), WEFT_USAGE, "has all of its axes");
     refused(&STATE(.init = "eye"), WEFT_USAGE, "'m' starts as eye, but is no square matrix");
     for (uint32_t i = 0; i < 5; i++)
-        refused(&STATE(.init = inits[i]), WEFT_USAGE, "must be zeros, ones, eye or constant:X");
+        refused(&STATE(.init = inits[i]), WEFT_USAGE,
+                "must be zeros, ones, copy, eye or constant:X");
     weft_state_args x = STATE(.dtype = 0);
     x.like = other;
     refused(&x, WEFT_USAGE, "is not the parameter that is updated");
