@@ -45,7 +45,8 @@ static weft_status ask_memory(making *m)
 
 static weft_status find_sums(making *m)
 {
-    return plan_sync_prepare(&m->b, &m->edits);
+    const weft_status st = plan_sync_prepare(&m->b, &m->edits);
+    return st != WEFT_OK ? st : plan_interval_prepare(&m->b, &m->edits);
 }
 
 static weft_status check_compression(making *m)

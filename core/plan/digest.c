@@ -19,6 +19,8 @@ static void mix_list(uint64_t *h, const list *l)
         uint32_t numbers[4] = {e->kind, e->what, e->first_base, e->micro_batch};
         digest_mix(h, numbers, sizeof numbers);
         mix_text(h, e->name);
+        if (e->interval)
+            digest_mix(h, &e->interval, sizeof e->interval);
     }
 }
 
@@ -135,6 +137,10 @@ void plan_digest(plan *p)
     }
     for (uint32_t i = 0; i < p->pieces.n; i++)
         mix_start(&h, &p->pieces.at[i]);
+    for (uint32_t i = 0; i < p->intervals.n; i++) {
+        const update_interval *x = &p->intervals.at[i];
+        digest_mix(&h, (const uint64_t[]){x->from, x->every, x->mean}, 3 * sizeof(uint64_t));
+    }
     for (uint32_t i = 0; i < p->scalars.n; i++)
         digest_mix(&h, &p->scalars.at[i].value, sizeof(double));
     for (uint32_t i = 0; i < p->collectives.n; i++) {

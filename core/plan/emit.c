@@ -8,7 +8,7 @@ entry *plan_list_add(plan *p, list *l, uint32_t kind, uint32_t what, uint32_t mi
                      const char *name)
 {
     entry *e = vec_push(&l->entries);
-    *e = (entry){kind, what, 0, micro_batch, pool_text(&p->pool, name)};
+    *e = (entry){kind, what, 0, micro_batch, pool_text(&p->pool, name), l->interval};
     return e;
 }
 

@@ -124,11 +124,36 @@ uint64_t plan_sent(const plan *p, uint32_t kind)
     return plan_list_sent(p, &p->step, kind);
 }
 
+/* Of steps 1 ... last, how many run the entries of an interval (0: all). */
+static uint64_t runs_until(const plan *p, uint32_t number, uint64_t last)
+{
+    const update_interval *x = number ? &p->intervals.at[number - 1] : NULL;
+    return !x ? last : last > x->from ? (last - x->from) / x->every : 0;
+}
+
+bool plan_runs(const plan *p, const entry *e, uint64_t step)
+{
+    return !e->interval ||
+           runs_until(p, e->interval, step) > runs_until(p, e->interval, step ? step - 1 : 0);
+}
+
+uint64_t plan_interval_sent(const plan *p, uint32_t number)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < p->step.entries.n; i++) {
+        const entry *e = &p->step.entries.at[i];
+        if (e->kind == ENTRY_START && e->interval == number)
+            sum += p->collectives.at[e->what].sent;
+    }
+    return sum;
+}
+
 uint64_t plan_sent_in(const plan *p, uint64_t first, uint64_t last)
 {
     uint64_t sum = 0;
+    for (uint32_t i = 0; i <= p->intervals.n; i++)
+        sum += plan_interval_sent(p, i) * (runs_until(p, i, last) - runs_until(p, i, first - 1));
     for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++) {
-        sum += plan_sent(p, k) * (last + 1 - first);
         for (uint32_t i = 0; i < p->extra.n; i++) {
             const periodic_list *x = &p->extra.at[i];
             sum += plan_list_sent(p, &x->l, k) * (last / x->every - (first - 1) / x->every);
@@ -161,6 +186,7 @@ static void free_one(plan *p)
     for (uint32_t i = 0; i < p->extra.n; i++)
         list_free(&p->extra.at[i].l);
     free(p->extra.at);
+    free(p->intervals.at);
     free(p->kernels.at);
     free(p->instrs.at);
     free(p->refs.at);

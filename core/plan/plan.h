@@ -101,14 +101,29 @@ typedef struct entry {
     uint32_t what;       /* index of the segment, collective, collective, piece */
     uint32_t first_base; /* CALL: index into plan.bases, segment.nbases of them */
     uint32_t micro_batch;
-    const char *name; /* "forward block.3", "all-reduce grads 0-7087872" */
+    const char *name;  /* "forward block.3", "all-reduce grads 0-7087872" */
+    uint32_t interval; /* 1 + index of the update interval whose steps run it; 0: all do */
 } entry;
+
+/* The steps that update a class of parameters (edits.update_every): from + every, from + 2 every,
+ * and so on, counted from 1. The other steps leave out their sums, norm and updates. `mean`: they
+ * add their gradients up, and the update gets the mean. */
+typedef struct update_interval {
+    uint64_t from;
+    uint32_t every;
+    bool mean;
+    const char *owner;       /* the plugin that asks for it */
+    uint32_t params;         /* of this stage */
+    uint64_t elements;       /* of these, on a rank */
+    const char *count, *low; /* scalars: updates, as "count" and "count.low" of all others */
+} update_interval;
 
 typedef struct list {
     const char *name; /* "step", "eval", "save"; where text is sampled with caches, "prompt" is
                          plan.step and "decode" plan.eval */
     VEC(entry) entries;
-    uint32_t tail; /* first entry after the micro-batches: norm, scalars, updates; 0: none */
+    uint32_t tail;     /* first entry after the micro-batches: norm, scalars, updates; 0: none */
+    uint32_t interval; /* of the entries that are added next */
 } list;
 
 /* A list that runs after every `every`-th step. */
@@ -175,6 +190,7 @@ typedef struct piece {
     uint32_t only[WEFT_MAX_MESH];  /* [mesh axis] 1 + the coordinate that has it; 0: all have it */
     uint32_t split[WEFT_MAX_MESH]; /* [mesh axis] 1 + the tensor axis that it splits; 0: none */
     uint64_t replica_axes; /* bit a: coordinates of mesh axis a have replicas of their own value */
+    bool sum;              /* the value is the sum of the replicas, whatever their number */
     uint32_t shard_axis;   /* 1 + the mesh axis of the slices; 0: not sharded */
     uint64_t pos, slice;   /* elements; pos 0 if the block is a group of its own */
     bool sliced, copy_sliced; /* the region has only the own slice: values; compute copy */
@@ -251,6 +267,7 @@ typedef struct plan {
     uint32_t chunk; /* rows of a prompt that the list "prompt" takes at once; 0: no caches */
     list step, eval, save;
     VEC(periodic_list) extra;
+    VEC(update_interval) intervals;
     VEC(plan_cell) cells; /* of the step, in order */
     plan_bytes bytes;
     uint64_t residual_bytes; /* error-feedback residuals: part of bytes.comm or bytes.host */
@@ -294,6 +311,9 @@ void plan_free(plan_set *p);
 /* Set p->digest from everything on which two ranks must agree. */
 void plan_digest(plan *p);
 const plan *plan_of(const plan_set *p, uint32_t rank);
+
+/* Does step number `step` run the entry? */
+bool plan_runs(const plan *p, const entry *e, uint64_t step);
 
 /* Write the ranks of the channel that `rank` belongs to, in group order, into out[ranks of the
  * job]; returns how many, 0 if it is in none, and rank's own index in *me. */
@@ -366,6 +386,9 @@ uint64_t plan_list_sent_along(const plan *p, const list *l, uint32_t kind, uint3
 /* The same for the step list, without periodic lists. */
 uint64_t plan_sent(const plan *p, uint32_t kind);
 uint64_t plan_plain(const plan *p, uint32_t kind); /* without compression */
+
+/* Of them, those of the entries with this update interval (0: of no interval). */
+uint64_t plan_interval_sent(const plan *p, uint32_t number);
 
 /* Bytes of all kinds that a rank sends in steps first ... last, counted from 1, including the
  * periodic lists that run in those steps. */

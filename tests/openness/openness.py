@@ -894,6 +894,102 @@ class Copies(Compared):
         self.assertEqual(found, {n: list(loaded[n[:-6]][1]) for n in found})
 
 
+class Lazy(Compared):
+    """Parameters that are updated in every fourth step, with the mean of the gradients."""
+
+    LAZY = JOB | {"parallel.strategy": "acme.lazy", "optim.schedule": "constant",
+                  "optim.warmup": 0, "data.order": "starts", "train.microbatch": 1}
+    SOME = LAZY | {"parallel.lazy": "embed*|*.qkv.w|*.ffn.in.b"}
+    OVER = (3, {"parallel.strategy": "acme.lazy, dp"})
+    SHAPES = [OVER, (2, OVER[1] | {"optim.placement": "zero1"}),
+              (4, {"parallel.strategy": "acme.lazy, tp, dp", "parallel.tp": 2}),
+              (4, {"parallel.strategy": "acme.lazy, pp, dp", "parallel.pp": 2})]
+
+    def last(self, out, step=20):
+        saved = w.tensors(self.path(out), step)
+        return {n: v for n, v in saved.items() if not n.startswith(("replica.", "scalar."))}
+
+    def test_all_are_a_larger_batch(self):
+        """Four steps are one of four times the samples: SGD with momentum, Adam, LAMB."""
+        for rule in ("sgd", "adamw", "lamb"):
+            with self.subTest(rule=rule):
+                job = self.LAZY | {"optim.rule": rule, "train.clip": 0.5}
+                self.train("four", job)
+                large = {k: v for k, v in job.items() if k != "parallel.strategy"} | ALONE
+                self.train("one", large | {"run.steps": 5, "checkpoint.every": 5,
+                                           "train.batch": 4 * w.EVEN["train.batch"]})
+                a, b = self.last("one", 5), self.last("four")
+                self.assertLessEqual(w.furthest(a, b, [n for n in a if "qkv.b" not in n])[0], 1e-4)
+                norms = [[x["grad_norm"] for x in w.metrics(self.path(o))] for o in ("one", "four")]
+                for x, y in zip(norms[0], norms[1][3::4], strict=True):
+                    self.assertLessEqual(abs(x - y), 1e-4 * x)
+
+    def test_some_in_every_layout(self):
+        self.train("one", self.SOME)
+        for ranks, more in self.SHAPES:
+            with self.subTest(ranks=ranks, more=more):
+                self.train("many", self.SOME | more, ranks=ranks)
+                self.near("one", "many", keys=("loss", "grad_norm"))
+
+    def test_bytes_go_in_every_fourth_step(self):
+        for placement in ("none", "zero1"):
+            with self.subTest(placement=placement):
+                ranks, more = self.OVER
+                self.train("all", self.LAZY | more | {"optim.placement": placement,
+                                                      "comm.plugin": "tcp"}, ranks=ranks)
+                sent = [x["comm_bytes"] for x in w.metrics(self.path("all"))]
+                self.assertLess(max(sent[4:7]), 512)
+                self.assertGreater(min(sent[3::4]), 50000)
+
+    def test_between_two_updates(self):
+        """A checkpoint after step 10 has the gradients of two steps: the bits of an unbroken run in
+        the same layout, and its numbers in another."""
+        for ranks, more in self.SHAPES:
+            with self.subTest(ranks=ranks, more=more):
+                self.resumed(self.SOME, ranks, more)
+
+    def resumed(self, job, ranks, more):
+        job = job | more | {"checkpoint.every": 10}
+        for out in ("whole", "half", "other"):
+            shutil.rmtree(self.path(out), ignore_errors=True)
+        self.train("whole", job, ranks=ranks)
+        for out in ("half", "other"):
+            self.train(out, job | {"run.steps": 10}, ranks=ranks)
+        self.train("half", job, ranks=ranks, resume=True)
+        self.same_tensors(w.tensors(self.path("whole"), 20), w.tensors(self.path("half"), 20))
+        self.train("other", self.SOME, resume=True)
+        a, b = self.last("whole"), self.last("other")
+        sums = [n for n in a if n.endswith(".gradient") or "qkv.b" in n]
+        self.assertLessEqual(w.furthest(a, b, [n for n in a if n not in sums])[0], 1e-4)
+
+    def test_from_a_step_on(self):
+        """Bits stay for ten steps, and the norm is that of the others; then all are updated."""
+        job = self.SOME | {"parallel.every": 1, "parallel.from": 10, "parallel.mean": "off",
+                           "checkpoint.every": 10, "checkpoint.keep": 0}
+        self.train("start", self.SOME | {"parallel.every": 1, "optim.lr": 1e-60,
+                                         "optim.weight_decay": 0})
+        start = self.last("start")
+        lazy = [n for n in start if n.startswith("embed") and n.endswith(".w")]
+        lazy += [n for n in start if n.endswith(("qkv.w", "ffn.in.b"))]
+        for ranks, more in [(1, {}), self.OVER, (2, self.OVER[1] | {"optim.placement": "zero3"})]:
+            with self.subTest(ranks=ranks, more=more):
+                self.train("later", job | more, ranks=ranks)
+                for name in lazy:
+                    bits = [self.last("later", step)[name][1].tobytes() for step in (10, 20)]
+                    self.assertEqual(bits[0] == start[name][1].tobytes(), True, name)
+                    self.assertNotEqual(bits[0], bits[1], name)
+
+    def test_what_it_cannot_do(self):
+        _, more = self.OVER
+        for key, value, text in (
+                ("optim.placement", "zero2", "summed after every micro-batch"),
+                ("comm.compress", "int8", "sums of gradients are compressed"),
+                ("train.precision", "fp16", "the loss scale of fp16"),
+                ("parallel.from", 4, "so `from` is 0")):
+            with self.subTest(key=key):
+                self.refused(self.LAZY | more | {key: value}, text)
+
+
 class Gossip(Compared):
     """With both pairings after every step, four peers are data parallelism at four times the rate
     (a peer's gradient is a quarter of its own mean)."""

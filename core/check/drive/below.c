@@ -260,15 +260,23 @@ static weft_status e_changes_results(void *ctx, const char *text, uint32_t flags
     return PASS(e, changes_results, text, flags);
 }
 
+static weft_status e_update_every(void *ctx, const char *params, uint32_t every, uint64_t from,
+                                  uint32_t flags)
+{
+    (void)ctx;
+    return PASS(e, update_every, params, every, from, flags);
+}
+
 const weft_edits *check_below_edits(check_lend *l, const weft_edits *e)
 {
     if (l->mode != CHECK_LEND_STATUS)
         return e;
     at.l = l;
     at.e = e;
-    edits = (weft_edits){
-        sizeof edits,      e->flags,         &at,    e_split, e_replace,       e_group,
-        e_stage,           e_order,          e_sync, e_shard, e_periodic_list, e_activations,
-        e_weight_versions, e_changes_results};
+    edits = (weft_edits){sizeof edits,      e->flags,          &at,
+                         e_split,           e_replace,         e_group,
+                         e_stage,           e_order,           e_sync,
+                         e_shard,           e_periodic_list,   e_activations,
+                         e_weight_versions, e_changes_results, e_update_every};
     return &edits;
 }

@@ -177,6 +177,7 @@ static uint32_t phase_of(const char *edit)
               {"periodic_list", WEFT_PHASE_SYNC},
               {"activations", WEFT_PHASE_MEMORY},
               {"weight_versions", WEFT_PHASE_MEMORY},
+              {"update_every", WEFT_PHASE_SYNC},
               {"changes_results", 0}};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)
         if (!strcmp(of[i].edit, edit))

@@ -122,6 +122,13 @@ static weft_status e_weight_versions(void *ctx, const char *params, uint32_t ver
     return GO(weight_versions, NULL, 0, false, params, versions, flags);
 }
 
+static weft_status e_update_every(void *ctx, const char *params, uint32_t every, uint64_t from,
+                                  uint32_t flags)
+{
+    (void)ctx;
+    return GO(update_every, NULL, 0, false, params, every, from, flags);
+}
+
 static weft_status e_changes_results(void *ctx, const char *text, uint32_t flags)
 {
     (void)ctx;
@@ -209,10 +216,11 @@ static void stand_before(check_spy *s, const weft_view *v, const weft_edits *e)
     at.view.tensor = v_tensor;
     at.view.block = v_block;
     at.view.op = v_op;
-    at.edits = (weft_edits){
-        sizeof at.edits,   e->flags,         &at,    e_split, e_replace,       e_group,
-        e_stage,           e_order,          e_sync, e_shard, e_periodic_list, e_activations,
-        e_weight_versions, e_changes_results};
+    at.edits = (weft_edits){sizeof at.edits,   e->flags,          &at,
+                            e_split,           e_replace,         e_group,
+                            e_stage,           e_order,           e_sync,
+                            e_shard,           e_periodic_list,   e_activations,
+                            e_weight_versions, e_changes_results, e_update_every};
 }
 
 static weft_status spy_edit(void *of, const weft_conf *conf, uint32_t phase, const weft_view *view,

@@ -288,16 +288,18 @@ void check_train(check_spy *s, uint32_t family, uint32_t axis, uint32_t n, const
         free(p.words[i]);
 }
 
+static double share_apart(double a, double b)
+{
+    const double apart = a == b ? 0 : fabs(a - b) / fabs(b); /* a norm may be 0 */
+    return isnan(apart) ? (double)INFINITY : apart;
+}
+
 double check_train_apart(const check_trained *a, const check_trained *b)
 {
     double most = 0;
     for (uint32_t i = 0; i < CHECK_TRAIN_STEPS; i++) {
-        const double loss = fabs(a->loss[i] - b->loss[i]) / fabs(b->loss[i]);
-        const double norm = fabs(a->norm[i] - b->norm[i]) / fabs(b->norm[i]);
-        if (!(loss <= most))
-            most = isnan(loss) ? (double)INFINITY : loss;
-        if (!(norm <= most))
-            most = isnan(norm) ? (double)INFINITY : norm;
+        most = fmax(most, share_apart(a->loss[i], b->loss[i]));
+        most = fmax(most, share_apart(a->norm[i], b->norm[i]));
     }
     return most;
 }

@@ -77,12 +77,41 @@ weft_status plan_edit_replace(void *ctx, uint32_t op, weft_emit emit, void *user
     return st;
 }
 
+static weft_status some_parameter(const edit_state *e, const char *params)
+{
+    for (uint32_t i = 0; i < e->g->tensors.n; i++)
+        if (e->g->tensors.at[i].kind == WEFT_T_PARAM &&
+            graph_glob_match_tensor(params, &e->g->tensors.at[i]))
+            return WEFT_OK;
+    return err_fail(WEFT_USAGE, "%s: no parameter has a name like '%s'", e->owner, params);
+}
+
+weft_status plan_edit_update_every(void *ctx, const char *params, uint32_t every, uint64_t from,
+                                   bool mean)
+{
+    edit_state *e = state(ctx);
+    weft_status st = plan_edits_in_phase(e, WEFT_PHASE_SYNC, "update_every");
+    if (st == WEFT_OK && !every)
+        st = err_fail(WEFT_USAGE, "%s updates '%s' in every 0th step; 1 is each step", e->owner,
+                      params);
+    if (st == WEFT_OK && mean && from)
+        st = err_fail(WEFT_USAGE,
+                      "%s updates '%s' with the mean of gradients, from step %llu on; gradients "
+                      "add up from step 1 on, so `from` is 0",
+                      e->owner, params, (unsigned long long)from);
+    if (st == WEFT_OK)
+        st = some_parameter(e, params);
+    if (st == WEFT_OK && (every > 1 || from))
+        *vec_push(&e->updates) =
+            (update_edit){pool_text(e->pool, params), e->owner, from, every, mean};
+    return st;
+}
+
 weft_status plan_edit_shard(void *ctx, uint32_t what, const char *params, const char *axis,
                             uint32_t ahead)
 {
     edit_state *e = state(ctx);
     uint32_t a = 0;
-    bool any = false;
     weft_status st = plan_edits_in_phase(e, WEFT_PHASE_SYNC, "shard");
     if (st == WEFT_OK)
         st = plan_edits_axis(e, axis, &a);
@@ -91,11 +120,8 @@ weft_status plan_edit_shard(void *ctx, uint32_t what, const char *params, const 
             WEFT_USAGE,
             "%s shards the unknown kind %u, or shards over the group %s instead of a mesh axis",
             e->owner, what, axis);
-    for (uint32_t i = 0; st == WEFT_OK && !any && i < e->g->tensors.n; i++)
-        any = e->g->tensors.at[i].kind == WEFT_T_PARAM &&
-              graph_glob_match_tensor(params, &e->g->tensors.at[i]);
-    if (st == WEFT_OK && !any)
-        st = err_fail(WEFT_USAGE, "%s: no parameter has a name like '%s'", e->owner, params);
+    if (st == WEFT_OK)
+        st = some_parameter(e, params);
     if (st == WEFT_OK && e->s->mesh.size[a] > 1)
         *vec_push(&e->stores) = (store_edit){pool_text(e->pool, params), e->owner, what, a, ahead};
     return st;

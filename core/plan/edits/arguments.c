@@ -145,6 +145,18 @@ static weft_status a_sync(void *ctx, const char *params, const char *mesh_axis, 
                st != WEFT_OK ? st : plan_edit_sync(ctx, params, mesh_axis, when, bucket_bytes));
 }
 
+static weft_status a_update(void *ctx, const char *params, uint32_t every, uint64_t from,
+                            uint32_t flags)
+{
+    static const char call[] = "edits.update_every";
+    const bool mean = flags & WEFT_UPDATE_MEAN;
+    weft_status st = begin(ctx, call, flags & ~WEFT_UPDATE_MEAN);
+    if (st == WEFT_OK)
+        st = glob(call, "params", params);
+    return end(ctx, call,
+               st != WEFT_OK ? st : plan_edit_update_every(ctx, params, every, from, mean));
+}
+
 static weft_status a_store(void *ctx, uint32_t what, const char *params, const char *mesh_axis,
                            uint32_t ahead, uint32_t flags)
 {
@@ -227,5 +239,6 @@ weft_edits plan_edits_table(edit_state *e)
                         a_list,
                         a_keep,
                         a_carry,
-                        a_changes};
+                        a_changes,
+                        a_update};
 }

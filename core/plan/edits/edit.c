@@ -87,6 +87,7 @@ void plan_edits_free(edit_state *e)
 {
     free(e->syncs.at);
     free(e->stores.at);
+    free(e->updates.at);
     free(e->lists.at);
     free(e->groups.at);
 }

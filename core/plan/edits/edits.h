@@ -20,6 +20,13 @@ typedef struct store_edit {
     uint32_t what, mesh_axis, ahead;
 } store_edit;
 
+typedef struct update_edit {
+    const char *glob, *owner;
+    uint64_t from;
+    uint32_t every;
+    bool mean;
+} update_edit;
+
 typedef struct list_edit {
     const char *name;
     uint32_t every, n;
@@ -35,6 +42,7 @@ typedef struct edit_state {
     uint64_t micro_batches;
     VEC(sync_edit) syncs;
     VEC(store_edit) stores;
+    VEC(update_edit) updates;
     VEC(list_edit) lists;
     bool placing;       /* the placement is emitting */
     uint32_t edits;     /* edits that the plugin has emitted in this call */

@@ -44,6 +44,8 @@ weft_status plan_edit_split(void *ctx, const char *tensors, const char *axis,
 weft_status plan_edit_replace(void *ctx, uint32_t op, weft_emit emit, void *user);
 weft_status plan_edit_sync(void *ctx, const char *params, const char *mesh_name, uint32_t when,
                            uint64_t bucket_bytes);
+weft_status plan_edit_update_every(void *ctx, const char *params, uint32_t every, uint64_t from,
+                                   bool mean);
 weft_status plan_edit_shard(void *ctx, uint32_t what, const char *params, const char *axis,
                             uint32_t ahead);
 weft_status plan_edit_activations(void *ctx, const char *tensors, uint32_t how, const char *axis);

@@ -132,7 +132,7 @@ static void place_whole(flat *f, flat_block *k, uint64_t at)
 static bool alike(const flat_param *first, const flat_param *p)
 {
     return first->flags == p->flags && first->sum_axes == p->sum_axes &&
-           first->cut_axes == p->cut_axes;
+           first->cut_axes == p->cut_axes && first->interval == p->interval;
 }
 
 static void end_group(flat *f, const flat_block *k, uint64_t at)
@@ -153,6 +153,7 @@ static void place_groups(flat *f, flat_block *k, uint64_t at, uint64_t most)
                 at = f->groups.at[f->groups.n - 1].at[0] + f->groups.at[f->groups.n - 1].count;
             }
             *vec_push(&f->groups) = (flat_group){.block = p->block, .flags = p->flags, .at = {at}};
+            f->groups.at[f->groups.n - 1].interval = p->interval;
             f->groups.at[f->groups.n - 1].sum_axes = p->sum_axes;
             f->groups.at[f->groups.n - 1].not_owned = p->not_owned;
             f->groups.at[f->groups.n - 1].differ = p->cut_axes | (uint64_t)1 << k->axis;

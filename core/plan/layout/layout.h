@@ -43,6 +43,8 @@ typedef struct flat_param {
     uint64_t sum_axes;     /* mesh axes over which its gradient is summed; also bits of groups */
     uint64_t every_axes;   /* of these, those over which it is summed after every micro-batch */
     uint64_t never_axes;   /* those over which it stays partial, as an edit says */
+    uint32_t interval;     /* of its updates: 1 + index into plan.intervals; 0: each step */
+    bool adds; /* each micro-batch adds to its gradient, which the end of the step clears */
 } flat_param;
 
 typedef struct flat_block {
@@ -57,6 +59,7 @@ typedef struct flat_block {
 
 typedef struct flat_group {
     uint32_t block, flags;
+    uint32_t interval; /* as in flat_param */
     bool not_owned;
     uint64_t at[FLAT_LEVELS], count; /* at[0]: unsharded; count: with padding */
     uint64_t sum_axes;

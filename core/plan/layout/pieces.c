@@ -90,6 +90,17 @@ static void add_own_state(builder *b, const own_state *k)
     x->offset = k->offset;
 }
 
+/* What the steps since its last update have added up, on each coordinate by itself. */
+static void add_gradient(builder *b, const flat_param *p)
+{
+    weft_shape whole = p->whole;
+    whole.dtype = b->g->grad_dtype;
+    piece *x = add_placed(b, p, "gradient", &whole, p->place);
+    x->replica_axes |= p->partial_axes;
+    x->sum = true;
+    x->offset = b->f->grads + plan_flat_index(b->f, p->first, FLAT_GRADS) * b->f->grad_size;
+}
+
 weft_status plan_pieces(builder *b)
 {
     plan *p = b->p;
@@ -100,6 +111,8 @@ weft_status plan_pieces(builder *b)
             add_flat_state(b, &f->params.at[i], &f->states.at[k]);
         for (; own < f->own_states.n && f->own_states.at[own].param == i; own++)
             add_own_state(b, &f->own_states.at[own]);
+        if (f->params.at[i].interval && p->intervals.at[f->params.at[i].interval - 1].mean)
+            add_gradient(b, &f->params.at[i]);
     }
     plan_choose_writers(p);
     for (uint32_t i = 0; i < p->pieces.n; i++)

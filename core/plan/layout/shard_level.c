@@ -65,6 +65,11 @@ static weft_status check_times(const edit_state *e, const flat_param *p, const f
                                const char *owner)
 {
     uint64_t own = k->level >= FLAT_GRADS ? (uint64_t)1 << k->axis : 0;
+    if (own && p->adds)
+        return err_fail(WEFT_UNSUPPORTED,
+                        "%s shards the gradient of %s, which adds up over several steps or is "
+                        "written together with one that does, by an update_every() with the mean",
+                        owner, p->name);
     if (p->every_axes & ~own)
         return err_fail(
             WEFT_UNSUPPORTED,

@@ -141,7 +141,9 @@ static weft_status next_axis(builder *b, list *l, bucket *k)
                          (unsigned long long)k->first, (unsigned long long)k->end);
     uint32_t number = 0;
     plan_compress_sum(b, &c, a, false);
+    l->interval = k->interval;
     weft_status st = plan_emit_start(b, l, &c, 0, &number);
+    l->interval = 0;
     k->pending = st == WEFT_OK ? number + 1 : 0;
     return st;
 }
@@ -150,8 +152,9 @@ static weft_status next_axis(builder *b, list *l, bucket *k)
 weft_status plan_sync_finish(builder *b, list *l, bucket *k)
 {
     while (k->pending) {
+        l->interval = k->interval;
         plan_emit_wait(b, l, k->pending - 1, 0);
-        k->pending = 0;
+        l->interval = k->pending = 0;
         weft_status st = k->axes ? next_axis(b, l, k) : WEFT_OK;
         if (st != WEFT_OK)
             return st;
@@ -207,13 +210,17 @@ static weft_status grow(builder *b, list *l, const flat_param *p, uint64_t end)
 {
     struct sync_state *s = b->sync;
     bool joins = s->open.end > s->open.first && s->open.first == end &&
-                 s->open.axes == p->sum_axes && s->open.not_owned == p->not_owned;
+                 s->open.axes == p->sum_axes && s->open.interval == p->interval &&
+                 s->open.not_owned == p->not_owned;
     if (!joins) {
         weft_status st = plan_sync_flush(b, l);
         if (st != WEFT_OK)
             return st;
-        s->open =
-            (bucket){.first = end, .end = end, .axes = p->sum_axes, .not_owned = p->not_owned};
+        s->open = (bucket){.first = end,
+                           .end = end,
+                           .axes = p->sum_axes,
+                           .interval = p->interval,
+                           .not_owned = p->not_owned};
     }
     s->open.first = p->first;
     if (p->sum_axes && s->open.end - s->open.first >= s->bucket_elements)
@@ -229,6 +236,7 @@ weft_status plan_sync_group(builder *b, list *l, uint32_t group, uint64_t axes)
                                 .end = x->at[0] + x->count,
                                 .axes = axes,
                                 .group = 1 + group,
+                                .interval = x->interval,
                                 .not_owned = x->not_owned});
 }
 

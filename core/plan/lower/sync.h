@@ -10,6 +10,7 @@ typedef struct bucket {
     uint64_t axes;       /* bit a: still to be summed over mesh axis a */
     uint32_t group;      /* 1 + its group in a sharded block; 0: a range of an unsharded one */
     uint32_t pending;    /* 1 + the collective in flight; 0: none */
+    uint32_t interval;   /* as in flat_param */
     bool not_owned;      /* another stage counts it in the norm */
 } bucket;
 

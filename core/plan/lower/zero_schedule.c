@@ -429,14 +429,20 @@ weft_status plan_zero_finish(walk *w)
 
 /* --- after the update --- */
 
+typedef struct flying_gather {
+    uint32_t collective, interval;
+} flying_gather;
+
 struct gather_queue {
-    VEC(uint32_t) flying; /* collectives, in starting order */
+    VEC(flying_gather) flying; /* in starting order */
 };
 
 static void finish_gathers(builder *b, list *l, uint32_t most)
 {
     while (b->queue && b->queue->flying.n > most) {
-        plan_emit_wait(b, l, b->queue->flying.at[0], 0);
+        l->interval = b->queue->flying.at[0].interval;
+        plan_emit_wait(b, l, b->queue->flying.at[0].collective, 0);
+        l->interval = 0;
         memmove(b->queue->flying.at, b->queue->flying.at + 1,
                 --b->queue->flying.n * sizeof *b->queue->flying.at);
     }
@@ -450,11 +456,13 @@ weft_status plan_zero_updated(builder *b, list *l, uint32_t group)
     flat_place_in own = plan_flat_own(f, group, FLAT_PARAMS, f->compute, f->compute_size);
     uint32_t number;
     finish_gathers(b, l, GATHERS_IN_FLIGHT - 1);
+    l->interval = f->groups.at[group].interval;
     weft_status st = start_gather(b, l, group, own.at, own.shift, own.at, 0, &number);
+    l->interval = 0;
     if (st == WEFT_OK && !b->queue)
         b->queue = pool_alloc(&b->p->pool, sizeof *b->queue);
     if (st == WEFT_OK)
-        *vec_push(&b->queue->flying) = number;
+        *vec_push(&b->queue->flying) = (flying_gather){number, f->groups.at[group].interval};
     return st;
 }
 

@@ -14,6 +14,14 @@ weft_status plan_each_prepare(builder *b);
 weft_status plan_each_updates(builder *b, list *l);
 void plan_each_free(builder *b);
 
+/* --- interval.c: parameters that are updated in some steps only --- */
+
+/* Read the edits, after those of the sums. */
+weft_status plan_interval_prepare(builder *b, const edit_state *e);
+
+/* After the updates: gradients to which each micro-batch adds begin at 0 again. */
+weft_status plan_interval_clear(builder *b, list *l);
+
 /* --- norm.c: the global norm of the gradients; waits for their sums --- */
 weft_status plan_grad_norm(builder *b, list *l);
 

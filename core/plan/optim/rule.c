@@ -53,9 +53,19 @@ static weft_status check_assigned(const graph *g, weft_tensor param)
     return WEFT_OK;
 }
 
-weft_status plan_rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor grad,
-                            weft_tensor copy, uint32_t flags, const char *role, weft_tensor *gate)
+/* The mean of so many steps, of which *sum is the sum. */
+static weft_status divide(const weft_builder *w, uint32_t steps, weft_tensor *sum)
 {
+    weft_tensor in[2] = {*sum};
+    const weft_status st = w->constant(w->ctx, 1.0 / steps, 0, &in[1]);
+    return st != WEFT_OK ? st : w->op(w->ctx, "mul", NULL, 0, in, 2, 0, sum, 1);
+}
+
+weft_status plan_rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor grad,
+                            weft_tensor copy, uint32_t flags, const char *role, uint32_t number,
+                            weft_tensor *gate)
+{
+    const update_interval *some = number ? &b->p->intervals.at[number - 1] : NULL;
     const spec_plugin *rule = &b->p->spec->rule;
     const weft_rule *table = rule->c->table;
     weft_builder w = graph_builder(g);
@@ -69,10 +79,12 @@ weft_status plan_rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor
     if (st == WEFT_OK)
         st = w.scalar(w.ctx, "lr", 0, &u.lr);
     if (st == WEFT_OK)
-        st = w.scalar(w.ctx, "count", 0, &u.count);
+        st = w.scalar(w.ctx, some ? some->count : "count", 0, &u.count);
     weft_tensor both[2] = {grad, clip};
     if (st == WEFT_OK)
         st = w.op(w.ctx, "mul", NULL, 0, both, 2, 0, scaled, 1);
+    if (st == WEFT_OK && some && some->mean)
+        st = divide(&w, some->every, scaled);
     u.grad = scaled[0];
     g->state_of = "p";
     g->by_element = plan_rule_by_element(b);
@@ -88,7 +100,7 @@ weft_status plan_rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor
         st = w.scalar(w.ctx, "gate", 0, gate);
     if (st != WEFT_OK)
         err_context("update rule %s", rule->c->name);
-    return st != WEFT_OK ? st : plan_rule_scalars_take(b, g, *gate);
+    return st != WEFT_OK ? st : plan_rule_scalars_take(b, g, *gate, some);
 }
 
 bool plan_rule_by_element(const builder *b)

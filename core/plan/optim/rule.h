@@ -19,11 +19,12 @@ struct rule_state {
 
 bool plan_rule_by_element(const builder *b);
 
-/* Build the rule's update of a parameter with this role (NULL: none, or several parameters); the
- * nodes are added to `g`. *gate is the scalar that is 0
+/* Build the rule's update of a parameter with this role (NULL: none, or several parameters) and
+ * interval (as in flat_param); the nodes are added to `g`. *gate is the scalar that is 0
  * in a skipped step. WEFT_USAGE or WEFT_UNSUPPORTED names the rule. */
 weft_status plan_rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor grad,
-                            weft_tensor copy, uint32_t flags, const char *role, weft_tensor *gate);
+                            weft_tensor copy, uint32_t flags, const char *role, uint32_t interval,
+                            weft_tensor *gate);
 
 /* The suffix of a state "p.SUFFIX" of the rule. */
 const char *plan_rule_suffix(const tensor *state);
@@ -38,8 +39,10 @@ flat_place_in plan_rule_region(const builder *b, uint32_t from, uint64_t first, 
 
 /* --- rule_scalars.c: scalars that a rule assigns, once per step --- */
 
-/* Take the assignments to scalars out of a graph of the rule; all graphs must assign the same. */
-weft_status plan_rule_scalars_take(builder *b, graph *g, weft_tensor gate);
+/* Take the assignments to scalars out of a graph of the rule; all graphs must assign the same.
+ * `some`: of parameters that are not updated in every step; WEFT_UNSUPPORTED if there are any. */
+weft_status plan_rule_scalars_take(builder *b, graph *g, weft_tensor gate,
+                                   const update_interval *some);
 
 /* Emit them after all updates. */
 weft_status plan_rule_scalars_assign(builder *b, list *l);

@@ -148,11 +148,19 @@ static weft_status make_program(graph *g, weft_tensor gate, const char *who,
     return st;
 }
 
-weft_status plan_rule_scalars_take(builder *b, graph *g, weft_tensor gate)
+weft_status plan_rule_scalars_take(builder *b, graph *g, weft_tensor gate,
+                                   const update_interval *some)
 {
     struct rule_scalars *mine = pool_alloc(&b->p->pool, sizeof *mine);
     const char *who = pool_printf(&b->p->pool, "update() of the rule %s", b->p->spec->rule.c->name);
     weft_status st = make_program(g, gate, who, mine);
+    if (st == WEFT_OK && some && mine->f.nout)
+        st = err_fail(WEFT_UNSUPPORTED,
+                      "%s assigns the scalar '%s' once a step, and %s updates parameters in other "
+                      "steps only: choose another rule or leave out %s",
+                      who, mine->out[0], some->owner, some->owner);
+    if (st == WEFT_OK && some)
+        return WEFT_OK;
     if (st == WEFT_OK && !b->rule->rule_scalars)
         b->rule->rule_scalars = mine;
     else if (st == WEFT_OK && !same(b->rule->rule_scalars, mine))

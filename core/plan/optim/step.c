@@ -58,14 +58,15 @@ static void set(scalars *s, const char *name, weft_tensor value)
 /* The number of updates including this one. fp32 counts only to 2^24, so the count is the sum of
  * two numbers, exact up to 2^48: "count", the nearest fp32, and "count.low", its rounding error
  * (Dekker's sum of two numbers; 0 up to 2^24). */
-static weft_tensor next_count(scalars *s, weft_tensor gate, weft_tensor *low)
+static weft_tensor next_count(scalars *s, const char *name, const char *low_name, weft_tensor gate,
+                              weft_tensor *low)
 {
-    weft_tensor count = named(s, "count");
-    weft_tensor more = apply(s, "add", named(s, "count.low"), gate, 0);
+    weft_tensor count = named(s, name);
+    weft_tensor more = apply(s, "add", named(s, low_name), gate, 0);
     weft_tensor next = apply(s, "add", count, more, 0);
     *low = apply(s, "sub", more, apply(s, "sub", next, count, 0), 0);
-    set(s, "count", next);
-    set(s, "count.low", *low);
+    set(s, name, next);
+    set(s, low_name, *low);
     return next;
 }
 
@@ -131,7 +132,7 @@ static void scalar_graph(scalars *s, const spec *wanted, bool keeps)
     weft_tensor norm = apply(s, "sqrt", named(s, "sumsq"), 0, 0);
     norm = apply(s, "div", norm, scale, 0);
     weft_tensor gate = apply(s, "finite", norm, 0, 0);
-    weft_tensor low = 0, count = next_count(s, gate, &low);
+    weft_tensor low = 0, count = next_count(s, "count", "count.low", gate, &low);
     weft_tensor skipped = apply(s, "sub", number(s, 1), gate, 0);
     weft_tensor clip = number(s, 1);
     if (wanted->clip > 0) { /* same as torch.nn.utils.clip_grad_norm_ */
@@ -161,20 +162,24 @@ static void keep_scalars(builder *b)
     }
 }
 
-static weft_status build_scalars(builder *b, list *l)
+static void begin_scalars(const builder *b, scalars *s)
 {
-    scalars s = {0};
-    graph_init(&s.g, b->g->mesh, WEFT_F32, WEFT_F32);
-    s.w = graph_builder(&s.g);
-    scalar_graph(&s, b->p->spec, b->zones.residual[0] || b->zones.residual[1]);
+    *s = (scalars){0};
+    graph_init(&s->g, b->g->mesh, WEFT_F32, WEFT_F32);
+    s->w = graph_builder(&s->g);
+}
+
+/* Emit the graph as one program, and free it. */
+static weft_status end_scalars(builder *b, list *l, scalars *s, const char *name)
+{
     fused f;
-    if (s.st == WEFT_OK)
-        s.st = graph_fuse(&s.g, 0, s.g.nodes.n, 0, &f);
-    if (s.st == WEFT_OK) {
+    if (s->st == WEFT_OK)
+        s->st = graph_fuse(&s->g, 0, s->g.nodes.n, 0, &f);
+    if (s->st == WEFT_OK) {
         weft_operand io[64] = {{0}};
         ref refs[64];
         for (uint32_t i = 0; i < f.nin + f.nout; i++) {
-            const tensor *t = graph_tensor(&s.g, i < f.nin ? f.in[i] : f.out[i - f.nin]);
+            const tensor *t = graph_tensor(&s->g, i < f.nin ? f.in[i] : f.out[i - f.nin]);
             io[i].dtype = WEFT_F32;
             refs[i] = (ref){BASE_ABSOLUTE, 0, plan_scalar_offset(b->p, t->name, 0)};
         }
@@ -185,14 +190,42 @@ static weft_status build_scalars(builder *b, list *l)
                           .in = io,
                           .out = io + f.nin,
                           .program = &f.program};
-        s.st = plan_emit_op(b->p, l, &op,
-                            &(emission){.segment = "scalars",
-                                        .name = "norm, clip and learning rate",
-                                        .refs = refs});
-        keep_scalars(b);
+        s->st = plan_emit_op(b->p, l, &op,
+                             &(emission){.segment = "scalars", .name = name, .refs = refs});
     }
-    graph_free(&s.g);
-    return s.st;
+    graph_free(&s->g);
+    return s->st;
+}
+
+static weft_status build_scalars(builder *b, list *l)
+{
+    scalars s;
+    begin_scalars(b, &s);
+    scalar_graph(&s, b->p->spec, b->zones.residual[0] || b->zones.residual[1]);
+    const weft_status st = end_scalars(b, l, &s, "norm, clip and learning rate");
+    if (st == WEFT_OK)
+        keep_scalars(b);
+    return st;
+}
+
+/* Parameters that are not updated in every step have a count of their own. */
+static weft_status count_updates(builder *b, list *l)
+{
+    for (uint32_t i = 0; i < b->p->intervals.n; i++) {
+        const update_interval *x = &b->p->intervals.at[i];
+        scalars s;
+        weft_tensor low;
+        begin_scalars(b, &s);
+        next_count(&s, x->count, x->low, named(&s, "gate"), &low);
+        l->interval = 1 + i;
+        const weft_status st = end_scalars(b, l, &s, pool_printf(&b->p->pool, "next %s", x->count));
+        l->interval = 0;
+        if (st != WEFT_OK)
+            return st;
+        plan_scalar_save(b->p, x->count, SCALAR_OPTIONAL);
+        plan_scalar_save(b->p, x->low, SCALAR_OPTIONAL);
+    }
+    return WEFT_OK;
 }
 
 weft_status plan_end_of_step(builder *b, list *l)
@@ -202,7 +235,11 @@ weft_status plan_end_of_step(builder *b, list *l)
     if (st == WEFT_OK)
         st = build_scalars(b, l);
     if (st == WEFT_OK)
+        st = count_updates(b, l);
+    if (st == WEFT_OK)
         st = plan_updates(b, l);
+    if (st == WEFT_OK)
+        st = plan_interval_clear(b, l);
     if (st == WEFT_OK)
         st = plan_rule_scalars_assign(b, l);
     if (st == WEFT_OK)

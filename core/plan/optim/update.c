@@ -23,18 +23,19 @@
 typedef struct group {
     graph g;
     fused f;
-    uint32_t flags;
+    uint32_t flags, interval;
     weft_tensor param, grad, copy, gate;
 } group;
 
 struct update_state {
-    group groups[2]; /* matrices, the rest */
+    group *groups; /* [2 * interval]: matrices, the rest */
+    uint32_t n;
 };
 
 static weft_status run_rule(builder *b, group *k)
 {
-    weft_status st =
-        plan_rule_graph(b, &k->g, k->param, k->grad, k->copy, k->flags, NULL, &k->gate);
+    weft_status st = plan_rule_graph(b, &k->g, k->param, k->grad, k->copy, k->flags, NULL,
+                                     k->interval, &k->gate);
     if (st != WEFT_OK)
         return st;
     st = graph_fuse(&k->g, 0, k->g.nodes.n, k->gate, &k->f);
@@ -63,10 +64,13 @@ weft_status plan_update_prepare(builder *b)
         return plan_each_prepare(b);
     struct update_state *u = pool_alloc(&b->p->pool, sizeof *u);
     b->rule->update = u;
-    for (uint32_t i = 0; i < 2; i++) {
+    u->n = 2 * (1 + b->p->intervals.n);
+    u->groups = pool_array(&b->p->pool, u->n, sizeof *u->groups);
+    for (uint32_t i = 0; i < u->n; i++) {
         group *k = &u->groups[i];
         graph_init(&k->g, b->g->mesh, WEFT_F32, WEFT_F32);
-        k->flags = i ? 0 : WEFT_PARAM_MATRIX;
+        k->interval = i / 2;
+        k->flags = i % 2 ? 0 : WEFT_PARAM_MATRIX;
         weft_shape flat_range = {.dtype = WEFT_F32, .rank = 1, .axes = {{"elements", 64}}};
         k->param = graph_add(&k->g, "p", WEFT_T_PARAM, &flat_range);
         k->grad = graph_add(&k->g, "g", WEFT_T_ACTIVATION, &flat_range);
@@ -179,15 +183,42 @@ static weft_status update_range(builder *b, list *l, group *k, const range *r)
     return WEFT_OK;
 }
 
+static weft_status update(builder *b, list *l, bool matrix, uint32_t number, const range *r)
+{
+    l->interval = number;
+    const weft_status st =
+        update_range(b, l, &b->rule->update->groups[2 * number + (matrix ? 0 : 1)], r);
+    l->interval = 0;
+    return st;
+}
+
 static weft_status update_slices(builder *b, list *l, const flat_block *k, const char *name)
 {
     weft_status st = WEFT_OK;
     for (uint32_t i = k->first_group; st == WEFT_OK && i < k->first_group + k->groups; i++) {
         const flat_group *x = &b->f->groups.at[i];
         const range r = {x->at[0], x->count / k->parts, 1 + i, k->axis, name};
-        st = update_range(b, l, &b->rule->update->groups[x->flags & WEFT_PARAM_MATRIX ? 0 : 1], &r);
+        st = update(b, l, x->flags & WEFT_PARAM_MATRIX, x->interval, &r);
         if (st == WEFT_OK)
             st = plan_zero_updated(b, l, i);
+    }
+    return st;
+}
+
+/* Update parameters [from, to) of an unsharded block, which end at element `end`: a call for each
+ * range of one interval. */
+static weft_status update_params(builder *b, list *l, bool matrix, uint32_t from, uint32_t to,
+                                 uint64_t end, const char *name)
+{
+    weft_status st = WEFT_OK;
+    for (uint32_t i = from, next; st == WEFT_OK && i < to; i = next) {
+        const flat_param *p = &b->f->params.at[i];
+        for (next = i + 1; next < to && b->f->params.at[next].interval == p->interval;)
+            next++;
+        const uint64_t until = next < to ? b->f->params.at[next].first : end;
+        const range r = {p->first, until - p->first, 0, 0, name};
+        if (r.count)
+            st = update(b, l, matrix, p->interval, &r);
     }
     return st;
 }
@@ -199,17 +230,15 @@ weft_status plan_updates(builder *b, list *l)
         return plan_each_updates(b, l);
     for (uint32_t i = b->f->blocks.n; st == WEFT_OK && i-- > 0;) {
         const flat_block *k = &b->f->blocks.at[i];
+        const uint32_t matrices = k->first_param + k->matrices, all = k->first_param + k->params;
         const char *name = pool_printf(&b->p->pool, "update %s", k->name);
-        const range matrices = {k->first, k->matrices_end - k->first, 0, 0, name};
-        const range rest = {k->matrices_end, k->end - k->matrices_end, 0, 0, name};
         if (k->level) {
             st = update_slices(b, l, k, name);
             continue;
         }
-        if (matrices.count)
-            st = update_range(b, l, &b->rule->update->groups[0], &matrices);
-        if (st == WEFT_OK && rest.count)
-            st = update_range(b, l, &b->rule->update->groups[1], &rest);
+        st = update_params(b, l, true, k->first_param, matrices, k->matrices_end, name);
+        if (st == WEFT_OK)
+            st = update_params(b, l, false, matrices, all, k->end, name);
     }
     return st;
 }
@@ -219,6 +248,6 @@ void plan_update_free(builder *b)
     if (!b->rule)
         return;
     plan_each_free(b);
-    for (uint32_t i = 0; b->rule->update && i < 2; i++)
+    for (uint32_t i = 0; b->rule->update && i < b->rule->update->n; i++)
         graph_free(&b->rule->update->groups[i].g);
 }

@@ -25,7 +25,7 @@ typedef struct kin { /* parameters that share a graph */
     weft_place place[WEFT_MAX_MESH];
     slices how;       /* count 0: whole */
     const char *role; /* NULL: none */
-    uint32_t flags, end;
+    uint32_t flags, interval, end;
     VEC(weft_tensor) states;
 } kin;
 
@@ -38,7 +38,7 @@ struct each_state {
 static void describe(const builder *b, const flat_param *p, kin *out)
 {
     const flat_block *k = &b->f->blocks.at[p->block];
-    *out = (kin){.flags = p->flags, .role = p->role, .shape = p->whole};
+    *out = (kin){.flags = p->flags, .interval = p->interval, .role = p->role, .shape = p->whole};
     out->shape.dtype = WEFT_F32;
     memcpy(out->place, p->place, sizeof out->place);
     if (k->level)
@@ -119,8 +119,8 @@ static weft_status make(builder *b, kin *k)
     k->grad = add(k, "g", WEFT_T_ACTIVATION);
     if (b->f->compute != b->f->master)
         k->copy = add(k, "copy", WEFT_T_PARAM);
-    weft_status st =
-        plan_rule_graph(b, &k->g, k->param, k->grad, k->copy, k->flags, k->role, &k->gate);
+    weft_status st = plan_rule_graph(b, &k->g, k->param, k->grad, k->copy, k->flags, k->role,
+                                     k->interval, &k->gate);
     for (weft_tensor t = 1; st == WEFT_OK && t <= k->g.tensors.n; t++) {
         tensor *x = graph_tensor(&k->g, t);
         if (x->kind != WEFT_T_STATE)
@@ -172,8 +172,8 @@ weft_status plan_each_prepare(builder *b)
         describe(b, p, &like);
         for (uint32_t k = 0; k < e->kins.n && !e->of[i]; k++) {
             kin *x = e->kins.at[k];
-            if (x->flags == like.flags && same_role(x->role, like.role) &&
-                same_shape(&x->shape, &like.shape) &&
+            if (x->flags == like.flags && x->interval == like.interval &&
+                same_role(x->role, like.role) && same_shape(&x->shape, &like.shape) &&
                 !memcmp(x->place, like.place, sizeof like.place) &&
                 !memcmp(&x->how, &like.how, sizeof like.how))
                 e->of[i] = x;
@@ -252,7 +252,12 @@ weft_status plan_each_updates(builder *b, list *l)
             {pool_printf(&b->p->pool, "update %s", p->name), k->gate, find, &f[i], p->name}};
     }
     for (uint32_t i = 0, done; st == WEFT_OK && i < n; i += done) {
-        st = plan_graphs_to_list(b, l, w + i, n - i, &done);
+        uint32_t alike = 1;
+        while (i + alike < n && f[i + alike].p->interval == f[i].p->interval)
+            alike++;
+        l->interval = f[i].p->interval;
+        st = plan_graphs_to_list(b, l, w + i, alike, &done);
+        l->interval = 0;
         for (uint32_t k = i; st == WEFT_OK && k < i + done; k++)
             if (b->f->blocks.at[f[k].p->block].level)
                 st = plan_zero_updated(b, l, f[k].p->group);

@@ -56,6 +56,25 @@ static json_t *lists_json(const plan *p)
     return lists;
 }
 
+/* Parameters that are updated in some steps only. */
+static json_t *updates_json(const plan *p)
+{
+    json_t *all = json_array();
+    for (uint32_t i = 0; i < p->intervals.n; i++) {
+        const update_interval *x = &p->intervals.at[i];
+        json_t *u = json_object();
+        json_object_set_new(u, "by", json_string(x->owner));
+        json_object_set_new(u, "every", json_integer(x->every));
+        json_object_set_new(u, "from", bytes(x->from));
+        json_object_set_new(u, "mean", json_boolean(x->mean));
+        json_object_set_new(u, "parameters", json_integer(x->params));
+        json_object_set_new(u, "elements", bytes(x->elements));
+        json_object_set_new(u, "sent", bytes(plan_interval_sent(p, 1 + i)));
+        json_array_append_new(all, u);
+    }
+    return all;
+}
+
 static json_t *rank_json(const plan *p, uint32_t rank)
 {
     json_t *plain = json_object();
@@ -77,6 +96,8 @@ static json_t *rank_json(const plan *p, uint32_t rank)
     json_object_set_new(r, "collectives", along_json(p, &p->step));
     if (p->extra.n)
         json_object_set_new(r, "lists", lists_json(p));
+    if (p->intervals.n)
+        json_object_set_new(r, "updates", updates_json(p));
     if (json_object_size(plain)) { /* of `sent`, what compression shortens; of `comm` */
         json_object_set(r, "uncompressed", plain);
         json_object_set_new(r, "kept", bytes(p->residual_bytes)); /* old name, for one release */

@@ -104,6 +104,22 @@ static void print_saved(const plan_set *set, FILE *to)
                 human(most, t));
 }
 
+static void print_intervals(const plan *p, FILE *to)
+{
+    char t[32];
+    for (uint32_t i = 0; i < p->intervals.n; i++) {
+        const update_interval *x = &p->intervals.at[i];
+        fprintf(to, "%s updates %u parameters (%" PRIu64 " elements a rank) ", x->owner, x->params,
+                x->elements);
+        if (x->every > 1)
+            fprintf(to, "every %u steps%s", x->every, x->mean ? ", by the mean gradient" : "");
+        if (x->from)
+            fprintf(to, "%safter step %" PRIu64, x->every > 1 ? " " : "", x->from);
+        fprintf(to, "; %s of the bytes are sent in these steps only\n",
+                human(plan_interval_sent(p, 1 + i), t));
+    }
+}
+
 void plan_print(const plan_set *set, FILE *to)
 {
     const plan *p = &set->at[0];
@@ -141,6 +157,7 @@ void plan_print(const plan_set *set, FILE *to)
         else
             fprintf(to, "\nsent a step, a rank\n");
         print_sent(&set->at[i], to);
+        print_intervals(&set->at[i], to);
     }
 }
 

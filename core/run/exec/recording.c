@@ -38,6 +38,7 @@ static uint32_t run_end(const plan *p, const list *l, uint32_t i, uint64_t *inst
     uint32_t end = i;
     *instrs = 0;
     while (end < l->entries.n && l->entries.at[end].kind == ENTRY_CALL &&
+           l->entries.at[end].interval == l->entries.at[i].interval &&
            (end == i || end != l->tail)) {
         const uint32_t n = p->segments.at[l->entries.at[end].what].n;
         if (end > i && *instrs + n > MOST)

@@ -23,7 +23,8 @@ static bool joins(const executor *e, const list *l, uint32_t i, uint32_t like)
 {
     const plan *p = e->plan;
     const entry *x = i < l->entries.n ? &l->entries.at[i] : NULL;
-    if (!x || x->kind != ENTRY_START || !run_library_has(e->colls, x->what))
+    if (!x || !plan_runs(p, x, e->step) || x->kind != ENTRY_START ||
+        !run_library_has(e->colls, x->what))
         return false;
     return p->channels.at[p->collectives.at[x->what].channel].link ==
            p->channels.at[p->collectives.at[like].channel].link;
@@ -152,6 +153,9 @@ static weft_status run_range(executor *e, const list *l, uint32_t from, uint32_t
         run_spans_step(e->trace.spans, e->step, traced);
     for (uint32_t i = from, next; i < end; i = next) {
         weft_capture *work;
+        next = i + 1;
+        if (!plan_runs(e->plan, &l->entries.at[i], e->step))
+            continue;
         next = traced ? i : run_recording_end(e, l, i, &work);
         weft_status st = next > i ? replay(e, l, i, next, work) : run_entry(e, l, i);
         next = next > i ? next : i + 1;

@@ -31,6 +31,8 @@ void run_replica_warn(const executor *e, const ckpt *c)
     for (uint32_t i = 0; !e->rank && i < e->plan->pieces.n; i++) {
         const piece *p = &e->plan->pieces.at[i];
         const uint32_t n = plan_replicas(e->plan, p);
+        if (p->sum)
+            continue;
         const bool more = ckpt_has(c, run_replica_name(p, n, name));
         if (!more && (n == 1 || ckpt_has(c, run_replica_name(p, n - 1, name))))
             continue;

@@ -21,19 +21,50 @@
 
 #define SCALAR RUN_SAVE_SCALAR
 
-static weft_status load_piece(executor *e, const ckpt *c, const piece *p, float *v,
+/* How many replicas of the piece the checkpoint has. */
+static uint32_t saved_replicas(const ckpt *c, const piece *p)
+{
+    char name[REPLICA_NAME];
+    uint32_t n = 0;
+    while (ckpt_has(c, run_replica_name(p, n, name)))
+        n++;
+    return n;
+}
+
+/* Reads into v[want->count] what this rank has of a piece. Where the number of replicas differs,
+ * the first one gets the sum of all that were saved if it is the sum that counts, and the others 0;
+ * else those that are missing start as copies of the first. */
+static weft_status read_piece(const executor *e, const ckpt *c, const piece *p, ckpt_piece *want,
+                              float *v, float *more)
+{
+    char name[REPLICA_NAME];
+    const uint32_t mine = plan_replica(e->plan, p, e->rank), n = p->sum ? saved_replicas(c, p) : 1;
+    if (!p->sum || n == plan_replicas(e->plan, p)) {
+        want->name = run_replica_name(p, mine, name);
+        want->name = ckpt_has(c, want->name) ? want->name : p->name;
+        return ckpt_read(c, want, v);
+    }
+    memset(v, 0, want->count * sizeof *v);
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; st == WEFT_OK && i < n && !mine; i++) {
+        want->name = run_replica_name(p, i, name);
+        st = ckpt_read(c, want, more);
+        for (uint64_t k = 0; st == WEFT_OK && k < want->count; k++)
+            v[k] += more[k];
+    }
+    return st;
+}
+
+static weft_status load_piece(executor *e, const ckpt *c, const piece *p, float *v, float *more,
                               uint16_t *scratch, lengthy *progress)
 {
     ckpt_piece want;
     local l = run_local_find(e, p);
-    char name[REPLICA_NAME];
     run_save_describe(p, l.held.count ? &l.held : &l.copied, &want);
-    want.name = run_replica_name(p, plan_replica(e->plan, p, e->rank), name);
-    want.name = ckpt_has(c, want.name) ? want.name : p->name;
     for (uint64_t first = l.first; first < l.end; first += LOCAL_CHUNK) {
         want.first = first;
         want.count = l.end - first < LOCAL_CHUNK ? l.end - first : LOCAL_CHUNK;
-        weft_status st = ckpt_read(c, &want, v);
+        weft_status st = read_piece(e, c, p, &want, v, more);
         if (st == WEFT_OK)
             st = run_local_put(e, &l, first, v, want.count, scratch);
         if (st != WEFT_OK)
@@ -118,6 +149,7 @@ static weft_status load_scalar(executor *e, const ckpt *c, const scalar_slot *x)
 weft_status run_weights_load(executor *e, const plan_set *plans, const ckpt *c)
 {
     float *v = mem_alloc(LOCAL_CHUNK * sizeof *v);
+    float *more = mem_alloc(LOCAL_CHUNK * sizeof *more);
     uint16_t *scratch = mem_alloc(LOCAL_CHUNK * sizeof *scratch);
     lengthy progress;
     weft_status st = nothing_over(plans, c);
@@ -125,7 +157,7 @@ weft_status run_weights_load(executor *e, const plan_set *plans, const ckpt *c)
     if (st == WEFT_OK && plans->spec->want == SPEC_TRAIN)
         run_replica_warn(e, c);
     for (uint32_t i = 0; st == WEFT_OK && i < e->plan->pieces.n; i++)
-        st = load_piece(e, c, &e->plan->pieces.at[i], v, scratch, &progress);
+        st = load_piece(e, c, &e->plan->pieces.at[i], v, more, scratch, &progress);
     for (uint32_t i = 0; st == WEFT_OK && i < e->plan->scalars.n && plans->spec->want == SPEC_TRAIN;
          i++)
         if (e->plan->scalars.at[i].saved)
@@ -133,6 +165,7 @@ weft_status run_weights_load(executor *e, const plan_set *plans, const ckpt *c)
     if (st == WEFT_OK && plans->spec->want == SPEC_TRAIN)
         st = run_residual_load(e, c);
     free(v);
+    free(more);
     free(scratch);
     return st;
 }

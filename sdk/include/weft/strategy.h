@@ -15,7 +15,7 @@
  * Phases, in order; each sees what the phases before it have done:
  *   WEFT_PHASE_SPLIT   split, replace, group
  *   WEFT_PHASE_STAGE   stage, order
- *   WEFT_PHASE_SYNC    sync, shard, periodic_list; sizes are now those of one rank
+ *   WEFT_PHASE_SYNC    sync, shard, periodic_list, update_every; sizes are now those of one rank
  *   WEFT_PHASE_MEMORY  activations, weight_versions
  * Edits that contradict each other are refused, naming both plugins. An edit outside its phase is
  * WEFT_USAGE. An edit that this host cannot apply is WEFT_UNSUPPORTED: pass it on.
@@ -205,8 +205,21 @@ typedef struct weft_edits {
 
     /* Declare, in one line for the user, how this plugin makes results depend on the layout. */
     weft_status (*changes_results)(void *ctx, const char *text, uint32_t flags);
+
+    /* Since 0.10. Update the parameters that match in steps from + every, from + 2 every, ... only,
+     * counted from 1 (`every` 4: steps 4, 8; 1 with `from` 100: not before step 101). In other
+     * steps parameter and states stay, the gradient is not summed over ranks, and neither norm nor
+     * clipping knows it; the rule's `count` is the number of the parameter's own updates. With
+     * WEFT_UPDATE_MEAN, and `from` 0, each coordinate adds up its gradients over the steps, and the
+     * update gets their mean; else those of other steps are dropped. A parameter has one interval.
+     * Emitted in WEFT_PHASE_SYNC. */
+    weft_status (*update_every)(void *ctx, const char *params, uint32_t every, uint64_t from,
+                                uint32_t flags);
 } weft_edits;
-WEFT_FREEZE(weft_edits, changes_results, 104);
+WEFT_FREEZE(weft_edits, update_every, 112);
+
+/* Flags of update_every(). */
+#define WEFT_UPDATE_MEAN 1u
 
 typedef struct weft_strategy {
     uint32_t struct_size, flags;
