@@ -37,6 +37,10 @@ const char *config_tokenizer_of(const char *file);
  * own. NULL-ended. */
 const weft_option *const *config_link_options(void);
 
+/* The keys that the core has in the section [optim.NAME] of every parameter group, besides those of
+ * the update rule. NULL-ended. */
+const weft_option *const *config_group_options(void);
+
 /* The activations that a word of [train] recompute marks, as names (weft/strategy.h, activations);
  * NULL: none. */
 const char *config_recompute(const char *word);

@@ -72,6 +72,14 @@ static bool of_another_plugin(const config *saved, const config *present, const 
     return false;
 }
 
+/* The key params of a parameter group that the present job has not: none of its keys is declared.
+ */
+static bool is_gone(const config *present, const entry *e)
+{
+    return !strncmp(e->section, "optim.", 6) && !strcmp(e->key, "params") &&
+           !config_knows(present, e->section);
+}
+
 uint32_t config_changes(const config *saved, const config *present, config_change *out,
                         uint32_t cap)
 {
@@ -85,6 +93,14 @@ uint32_t config_changes(const config *saved, const config *present, config_chang
             continue;
         if (n < cap)
             out[n] = x;
+        n++;
+    }
+    for (uint32_t i = 0; i < saved->entries.n; i++) {
+        const entry *e = &saved->entries.at[i];
+        if (!is_gone(present, e))
+            continue;
+        if (n < cap)
+            out[n] = (config_change){e->section, e->key, e->value, ""};
         n++;
     }
     return n;

@@ -231,6 +231,20 @@ const char *config_recompute(const char *word)
     return NULL;
 }
 
+/* [optim.NAME] of every parameter group, beside the rule's. */
+static const weft_option *const group_options[] = {
+    TEXT(BINDS, "params", "",
+         "parameters of the group: names with *, alternatives with |, @ROLE, and ! takes away"),
+    REAL(BINDS, "lr", "6e-4", 0, 1e6,
+         "peak learning rate; if left out that of [optim], whose schedule it follows"),
+    NULL,
+};
+
+const weft_option *const *config_group_options(void)
+{
+    return group_options;
+}
+
 const weft_option *const *config_link_options(void)
 {
     return link_options;

@@ -187,6 +187,7 @@ static void free_one(plan *p)
         list_free(&p->extra.at[i].l);
     free(p->extra.at);
     free(p->intervals.at);
+    free(p->groups.at);
     free(p->kernels.at);
     free(p->instrs.at);
     free(p->refs.at);

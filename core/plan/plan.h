@@ -118,6 +118,12 @@ typedef struct update_interval {
     const char *count, *low; /* scalars: updates, as "count" and "count.low" of all others */
 } update_interval;
 
+/* What a stage has of a parameter group; elements of a rank. */
+typedef struct group_size {
+    uint32_t params;
+    uint64_t elements;
+} group_size;
+
 typedef struct list {
     const char *name; /* "step", "eval", "save"; where text is sampled with caches, "prompt" is
                          plan.step and "decode" plan.eval */
@@ -268,7 +274,8 @@ typedef struct plan {
     list step, eval, save;
     VEC(periodic_list) extra;
     VEC(update_interval) intervals;
-    VEC(plan_cell) cells; /* of the step, in order */
+    VEC(group_size) groups; /* of spec.groups */
+    VEC(plan_cell) cells;   /* of the step, in order */
     plan_bytes bytes;
     uint64_t residual_bytes; /* error-feedback residuals: part of bytes.comm or bytes.host */
     uint64_t workspace;      /* offset of the workspace shared by all calls */

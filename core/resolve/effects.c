@@ -60,8 +60,9 @@ static bool reads(const component *c, const struct selector *by, const config_li
 {
     if (!strcmp(by->section, "sink."))
         return !strncmp(line->section, "sink.", 5) && !strcmp(line->section + 5, c->name);
+    const bool group = !strcmp(by->section, "optim") && !strncmp(line->section, "optim.", 6);
     return brings_axis(c, line) ||
-           (!strcmp(line->section, by->section) && has_option(c, line->key));
+           ((group || !strcmp(line->section, by->section)) && has_option(c, line->key));
 }
 
 /* "update rule sgd or muon": the installed plugins that read the key. Returns what selects them,

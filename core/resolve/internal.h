@@ -49,6 +49,10 @@ weft_status resolve_device(resolver *r);
 weft_status resolve_use(resolver *r);        /* the plugins of run.use */
 weft_status resolve_check_keys(resolver *r); /* the config against all keys */
 
+/* --- groups.c: parameter groups, [optim.NAME] --- */
+weft_status resolve_groups(resolver *r);       /* their keys, after the rule is known */
+weft_status resolve_group_values(resolver *r); /* after the check of all keys */
+
 /* --- data.c --- */
 weft_status resolve_data(resolver *r);      /* the source and the tokenizer, which are not opened */
 weft_status resolve_tokenizer(resolver *r); /* the tokenizer alone */

@@ -169,6 +169,15 @@ static void add_unused_axes(resolver *r, const component *c)
             err_clear(); /* a plugin that this job does not use */
 }
 
+/* A rule's keys may stand in parameter groups, too. */
+static void add_unused_rule(resolver *r, const component *c)
+{
+    for (uint32_t i = 0; i < r->spec->ngroups; i++)
+        (void)!config_add_unused(r->cfg,
+                                 pool_printf(&r->spec->pool, "optim.%s", r->spec->groups[i].name),
+                                 pool_printf(&r->spec->pool, "plugin %s", c->name), c->options);
+}
+
 static void add_unused(resolver *r)
 {
     const component **all;
@@ -186,6 +195,8 @@ static void add_unused(resolver *r)
                                  all[i]->options);
         if (!strcmp(all[i]->iface, strategy_ifaces[0]))
             add_unused_axes(r, all[i]);
+        if (!strcmp(all[i]->iface, rule_ifaces[0]))
+            add_unused_rule(r, all[i]);
     }
 }
 
@@ -214,7 +225,7 @@ static weft_status find_rule(resolver *r)
         st = check_unit(s->rule.c);
     if (st == WEFT_OK)
         config_bind(r->cfg, "optim", s->rule.c->options);
-    return st;
+    return st == WEFT_OK ? resolve_groups(r) : st;
 }
 
 static weft_status find_placement(resolver *r)

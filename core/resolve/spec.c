@@ -148,6 +148,8 @@ weft_status resolve_spec(config *cfg, uint32_t ranks, const weft_data_info *data
     if (st == WEFT_OK)
         st = open_all(&r);
     if (st == WEFT_OK)
+        st = resolve_group_values(&r);
+    if (st == WEFT_OK)
         st = resolve_kernel_set(&r);
     if (st == WEFT_OK)
         st = resolve_transports(&r);

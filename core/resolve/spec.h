@@ -61,6 +61,16 @@ typedef struct spec_schedule {
     double warmup, steps; /* steps of the warm-up; of the run */
 } spec_schedule;
 
+#define SPEC_GROUPS 16u /* the most of a job */
+
+/* A parameter group, [optim.NAME]: what the update of the parameters that match is built with. */
+typedef struct spec_group {
+    const char *name, *params; /* names with wildcards */
+    const char *where;         /* place of the key params, for messages */
+    const weft_conf *conf;     /* the options of the rule */
+    double rate, share;        /* peak learning rate; as a multiple of that of [optim] */
+} spec_group;
+
 /* A key and its place in the INI, as printed in messages: "job.ini:12: train.batch". */
 typedef struct spec_origin {
     const char *key, *text;
@@ -105,6 +115,8 @@ typedef struct spec {
     const char *precision; /* name of `compute` in the INI */
     double clip;
     spec_schedule schedule;
+    spec_group groups[SPEC_GROUPS];
+    uint32_t ngroups;
     bool scaled;          /* dynamic loss scaling */
     bool deterministic;   /* kernels must be bitwise reproducible */
     double loss_scale;    /* initial; 1 without scaling */

@@ -32,7 +32,8 @@ static bool of_a_machine(const char *section, const char *key)
     if (!strcmp(section, "comm") && !strcmp(key, "tuned"))
         return true; /* a path; the contents of the file are compared */
     bool own = !strcmp(section, "device") || !strcmp(section, "log") || !strcmp(section, "data") ||
-               !strcmp(section, "tokenizer") || strchr(section, '.'); /* data: by its identity */
+               !strcmp(section, "tokenizer") ||
+               (strchr(section, '.') && strncmp(section, "optim.", 6)); /* data: by its identity */
     return own || (!strcmp(section, "run") && (!strcmp(key, "key") || !strcmp(key, "plugins") ||
                                                !strcmp(key, "listen") || !strcmp(key, "address")));
 }

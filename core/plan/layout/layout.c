@@ -132,7 +132,8 @@ static void place_whole(flat *f, flat_block *k, uint64_t at)
 static bool alike(const flat_param *first, const flat_param *p)
 {
     return first->flags == p->flags && first->sum_axes == p->sum_axes &&
-           first->cut_axes == p->cut_axes && first->interval == p->interval;
+           first->cut_axes == p->cut_axes && first->interval == p->interval &&
+           first->rule_group == p->rule_group;
 }
 
 static void end_group(flat *f, const flat_block *k, uint64_t at)
@@ -154,6 +155,7 @@ static void place_groups(flat *f, flat_block *k, uint64_t at, uint64_t most)
             }
             *vec_push(&f->groups) = (flat_group){.block = p->block, .flags = p->flags, .at = {at}};
             f->groups.at[f->groups.n - 1].interval = p->interval;
+            f->groups.at[f->groups.n - 1].rule_group = p->rule_group;
             f->groups.at[f->groups.n - 1].sum_axes = p->sum_axes;
             f->groups.at[f->groups.n - 1].not_owned = p->not_owned;
             f->groups.at[f->groups.n - 1].differ = p->cut_axes | (uint64_t)1 << k->axis;

@@ -44,6 +44,7 @@ typedef struct flat_param {
     uint64_t every_axes;   /* of these, those over which it is summed after every micro-batch */
     uint64_t never_axes;   /* those over which it stays partial, as an edit says */
     uint32_t interval;     /* of its updates: 1 + index into plan.intervals; 0: each step */
+    uint32_t rule_group;   /* 1 + index into spec.groups; 0: none */
     bool adds; /* each micro-batch adds to its gradient, which the end of the step clears */
 } flat_param;
 
@@ -59,7 +60,7 @@ typedef struct flat_block {
 
 typedef struct flat_group {
     uint32_t block, flags;
-    uint32_t interval; /* as in flat_param */
+    uint32_t interval, rule_group; /* as in flat_param */
     bool not_owned;
     uint64_t at[FLAT_LEVELS], count; /* at[0]: unsharded; count: with padding */
     uint64_t sum_axes;

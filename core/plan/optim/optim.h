@@ -14,6 +14,9 @@ weft_status plan_each_prepare(builder *b);
 weft_status plan_each_updates(builder *b, list *l);
 void plan_each_free(builder *b);
 
+/* --- groups.c: parameter groups --- */
+weft_status plan_groups_prepare(builder *b);
+
 /* --- interval.c: parameters that are updated in some steps only --- */
 
 /* Read the edits, after those of the sums. */

@@ -61,20 +61,39 @@ static weft_status divide(const weft_builder *w, uint32_t steps, weft_tensor *su
     return st != WEFT_OK ? st : w->op(w->ctx, "mul", NULL, 0, in, 2, 0, sum, 1);
 }
 
-weft_status plan_rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor grad,
-                            weft_tensor copy, uint32_t flags, const char *role, uint32_t number,
-                            weft_tensor *gate)
+/* The learning rate of a group. */
+static weft_status group_rate(const weft_builder *w, const spec_group *group, weft_tensor *lr)
 {
-    const update_interval *some = number ? &b->p->intervals.at[number - 1] : NULL;
+    weft_tensor in[2] = {*lr};
+    const weft_status st = w->constant(w->ctx, group->share, 0, &in[1]);
+    return st != WEFT_OK ? st : w->op(w->ctx, "mul", NULL, 0, in, 2, 0, lr, 1);
+}
+
+uint32_t plan_rule_kinds(const builder *b)
+{
+    return (1 + b->p->intervals.n) * (1 + b->p->spec->ngroups);
+}
+
+uint32_t plan_rule_kind(const builder *b, uint32_t interval, uint32_t group)
+{
+    return interval * (1 + b->p->spec->ngroups) + group;
+}
+
+weft_status plan_rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor grad,
+                            weft_tensor copy, const rule_kind *of, weft_tensor *gate)
+{
+    const update_interval *some = of->interval ? &b->p->intervals.at[of->interval - 1] : NULL;
+    const spec_group *group = of->group ? &b->p->spec->groups[of->group - 1] : NULL;
     const spec_plugin *rule = &b->p->spec->rule;
+    const weft_conf *conf = group ? group->conf : rule->conf;
     const weft_rule *table = rule->c->table;
     weft_builder w = graph_builder(g);
     weft_tensor clip, scaled[1];
     weft_update u = {.struct_size = sizeof u,
-                     .flags = flags & WEFT_PARAM_MATRIX,
+                     .flags = of->flags & WEFT_PARAM_MATRIX,
                      .name = "p",
                      .param = param,
-                     .role = role};
+                     .role = of->role};
     weft_status st = w.scalar(w.ctx, "clip", 0, &clip);
     if (st == WEFT_OK)
         st = w.scalar(w.ctx, "lr", 0, &u.lr);
@@ -86,10 +105,12 @@ weft_status plan_rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor
     if (st == WEFT_OK && some && some->mean)
         st = divide(&w, some->every, scaled);
     u.grad = scaled[0];
+    if (st == WEFT_OK && group && group->share != 1)
+        st = group_rate(&w, group, &u.lr);
     g->state_of = "p";
     g->by_element = plan_rule_by_element(b);
     if (st == WEFT_OK)
-        st = graph_check_return(PLUGIN_CALL(table, update, rule->c->module, rule->conf, &w, &u),
+        st = graph_check_return(PLUGIN_CALL(table, update, rule->c->module, conf, &w, &u),
                                 "the rule", "update");
     if (st == WEFT_OK)
         st = check_assigned(g, param);

@@ -19,12 +19,21 @@ struct rule_state {
 
 bool plan_rule_by_element(const builder *b);
 
-/* Build the rule's update of a parameter with this role (NULL: none, or several parameters) and
- * interval (as in flat_param); the nodes are added to `g`. *gate is the scalar that is 0
+/* What an update is built with: two parameters with the same may share it. The numbers are those of
+ * flat_param. */
+typedef struct rule_kind {
+    const char *role; /* NULL: none, or several parameters */
+    uint32_t flags, interval, group;
+} rule_kind;
+
+/* Kinds by interval and group are numbered; how many there are, and the number of one. */
+uint32_t plan_rule_kinds(const builder *b);
+uint32_t plan_rule_kind(const builder *b, uint32_t interval, uint32_t group);
+
+/* Build the rule's update of a parameter; the nodes are added to `g`. *gate is the scalar that is 0
  * in a skipped step. WEFT_USAGE or WEFT_UNSUPPORTED names the rule. */
 weft_status plan_rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor grad,
-                            weft_tensor copy, uint32_t flags, const char *role, uint32_t interval,
-                            weft_tensor *gate);
+                            weft_tensor copy, const rule_kind *of, weft_tensor *gate);
 
 /* The suffix of a state "p.SUFFIX" of the rule. */
 const char *plan_rule_suffix(const tensor *state);

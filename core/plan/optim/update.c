@@ -23,19 +23,18 @@
 typedef struct group {
     graph g;
     fused f;
-    uint32_t flags, interval;
+    rule_kind of;
     weft_tensor param, grad, copy, gate;
 } group;
 
 struct update_state {
-    group *groups; /* [2 * interval]: matrices, the rest */
+    group *groups; /* [2 * kind]: matrices, the rest (plan_rule_kind()) */
     uint32_t n;
 };
 
 static weft_status run_rule(builder *b, group *k)
 {
-    weft_status st = plan_rule_graph(b, &k->g, k->param, k->grad, k->copy, k->flags, NULL,
-                                     k->interval, &k->gate);
+    weft_status st = plan_rule_graph(b, &k->g, k->param, k->grad, k->copy, &k->of, &k->gate);
     if (st != WEFT_OK)
         return st;
     st = graph_fuse(&k->g, 0, k->g.nodes.n, k->gate, &k->f);
@@ -64,13 +63,15 @@ weft_status plan_update_prepare(builder *b)
         return plan_each_prepare(b);
     struct update_state *u = pool_alloc(&b->p->pool, sizeof *u);
     b->rule->update = u;
-    u->n = 2 * (1 + b->p->intervals.n);
+    u->n = 2 * plan_rule_kinds(b);
     u->groups = pool_array(&b->p->pool, u->n, sizeof *u->groups);
     for (uint32_t i = 0; i < u->n; i++) {
         group *k = &u->groups[i];
         graph_init(&k->g, b->g->mesh, WEFT_F32, WEFT_F32);
-        k->interval = i / 2;
-        k->flags = i % 2 ? 0 : WEFT_PARAM_MATRIX;
+        const uint32_t groups = 1 + b->p->spec->ngroups;
+        k->of = (rule_kind){.flags = i % 2 ? 0 : WEFT_PARAM_MATRIX,
+                            .interval = i / 2 / groups,
+                            .group = i / 2 % groups};
         weft_shape flat_range = {.dtype = WEFT_F32, .rank = 1, .axes = {{"elements", 64}}};
         k->param = graph_add(&k->g, "p", WEFT_T_PARAM, &flat_range);
         k->grad = graph_add(&k->g, "g", WEFT_T_ACTIVATION, &flat_range);
@@ -183,11 +184,12 @@ static weft_status update_range(builder *b, list *l, group *k, const range *r)
     return WEFT_OK;
 }
 
-static weft_status update(builder *b, list *l, bool matrix, uint32_t number, const range *r)
+static weft_status update(builder *b, list *l, const rule_kind *of, const range *r)
 {
-    l->interval = number;
-    const weft_status st =
-        update_range(b, l, &b->rule->update->groups[2 * number + (matrix ? 0 : 1)], r);
+    const uint32_t kind = plan_rule_kind(b, of->interval, of->group);
+    const uint32_t rest = of->flags & WEFT_PARAM_MATRIX ? 0 : 1;
+    l->interval = of->interval;
+    const weft_status st = update_range(b, l, &b->rule->update->groups[2 * kind + rest], r);
     l->interval = 0;
     return st;
 }
@@ -198,27 +200,32 @@ static weft_status update_slices(builder *b, list *l, const flat_block *k, const
     for (uint32_t i = k->first_group; st == WEFT_OK && i < k->first_group + k->groups; i++) {
         const flat_group *x = &b->f->groups.at[i];
         const range r = {x->at[0], x->count / k->parts, 1 + i, k->axis, name};
-        st = update(b, l, x->flags & WEFT_PARAM_MATRIX, x->interval, &r);
+        st = update(b, l, &(rule_kind){NULL, x->flags, x->interval, x->rule_group}, &r);
         if (st == WEFT_OK)
             st = plan_zero_updated(b, l, i);
     }
     return st;
 }
 
+static bool alike(const flat_param *p, const flat_param *q)
+{
+    return p->interval == q->interval && p->rule_group == q->rule_group;
+}
+
 /* Update parameters [from, to) of an unsharded block, which end at element `end`: a call for each
- * range of one interval. */
-static weft_status update_params(builder *b, list *l, bool matrix, uint32_t from, uint32_t to,
+ * range of one kind. */
+static weft_status update_params(builder *b, list *l, uint32_t flags, uint32_t from, uint32_t to,
                                  uint64_t end, const char *name)
 {
     weft_status st = WEFT_OK;
     for (uint32_t i = from, next; st == WEFT_OK && i < to; i = next) {
         const flat_param *p = &b->f->params.at[i];
-        for (next = i + 1; next < to && b->f->params.at[next].interval == p->interval;)
+        for (next = i + 1; next < to && alike(p, &b->f->params.at[next]);)
             next++;
         const uint64_t until = next < to ? b->f->params.at[next].first : end;
         const range r = {p->first, until - p->first, 0, 0, name};
         if (r.count)
-            st = update(b, l, matrix, p->interval, &r);
+            st = update(b, l, &(rule_kind){NULL, flags, p->interval, p->rule_group}, &r);
     }
     return st;
 }
@@ -236,9 +243,10 @@ weft_status plan_updates(builder *b, list *l)
             st = update_slices(b, l, k, name);
             continue;
         }
-        st = update_params(b, l, true, k->first_param, matrices, k->matrices_end, name);
+        st =
+            update_params(b, l, WEFT_PARAM_MATRIX, k->first_param, matrices, k->matrices_end, name);
         if (st == WEFT_OK)
-            st = update_params(b, l, false, matrices, all, k->end, name);
+            st = update_params(b, l, 0, matrices, all, k->end, name);
     }
     return st;
 }

@@ -23,9 +23,9 @@ typedef struct kin { /* parameters that share a graph */
     weft_tensor param, grad, copy, gate;
     weft_shape shape;
     weft_place place[WEFT_MAX_MESH];
-    slices how;       /* count 0: whole */
-    const char *role; /* NULL: none */
-    uint32_t flags, interval, end;
+    slices how; /* count 0: whole */
+    rule_kind of;
+    uint32_t end;
     VEC(weft_tensor) states;
 } kin;
 
@@ -38,7 +38,7 @@ struct each_state {
 static void describe(const builder *b, const flat_param *p, kin *out)
 {
     const flat_block *k = &b->f->blocks.at[p->block];
-    *out = (kin){.flags = p->flags, .interval = p->interval, .role = p->role, .shape = p->whole};
+    *out = (kin){.of = {p->role, p->flags, p->interval, p->rule_group}, .shape = p->whole};
     out->shape.dtype = WEFT_F32;
     memcpy(out->place, p->place, sizeof out->place);
     if (k->level)
@@ -53,9 +53,10 @@ static bool same_shape(const weft_shape *a, const weft_shape *b)
     return same;
 }
 
-static bool same_role(const char *a, const char *b)
+static bool same_kind(const rule_kind *a, const rule_kind *b)
 {
-    return a && b ? !strcmp(a, b) : !a && !b;
+    return a->flags == b->flags && a->interval == b->interval && a->group == b->group &&
+           (a->role && b->role ? !strcmp(a->role, b->role) : !a->role && !b->role);
 }
 
 static weft_tensor add(kin *k, const char *name, uint32_t kind)
@@ -119,8 +120,7 @@ static weft_status make(builder *b, kin *k)
     k->grad = add(k, "g", WEFT_T_ACTIVATION);
     if (b->f->compute != b->f->master)
         k->copy = add(k, "copy", WEFT_T_PARAM);
-    weft_status st = plan_rule_graph(b, &k->g, k->param, k->grad, k->copy, k->flags, k->role,
-                                     k->interval, &k->gate);
+    weft_status st = plan_rule_graph(b, &k->g, k->param, k->grad, k->copy, &k->of, &k->gate);
     for (weft_tensor t = 1; st == WEFT_OK && t <= k->g.tensors.n; t++) {
         tensor *x = graph_tensor(&k->g, t);
         if (x->kind != WEFT_T_STATE)
@@ -172,8 +172,7 @@ weft_status plan_each_prepare(builder *b)
         describe(b, p, &like);
         for (uint32_t k = 0; k < e->kins.n && !e->of[i]; k++) {
             kin *x = e->kins.at[k];
-            if (x->flags == like.flags && x->interval == like.interval &&
-                same_role(x->role, like.role) && same_shape(&x->shape, &like.shape) &&
+            if (same_kind(&x->of, &like.of) && same_shape(&x->shape, &like.shape) &&
                 !memcmp(x->place, like.place, sizeof like.place) &&
                 !memcmp(&x->how, &like.how, sizeof like.how))
                 e->of[i] = x;

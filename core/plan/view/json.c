@@ -75,6 +75,20 @@ static json_t *updates_json(const plan *p)
     return all;
 }
 
+static json_t *groups_json(const plan *p)
+{
+    json_t *all = json_array();
+    for (uint32_t i = 0; i < p->groups.n; i++) {
+        json_t *g = json_object();
+        json_object_set_new(g, "name", json_string(p->spec->groups[i].name));
+        json_object_set_new(g, "lr", json_real(p->spec->groups[i].rate));
+        json_object_set_new(g, "parameters", json_integer(p->groups.at[i].params));
+        json_object_set_new(g, "elements", bytes(p->groups.at[i].elements));
+        json_array_append_new(all, g);
+    }
+    return all;
+}
+
 static json_t *rank_json(const plan *p, uint32_t rank)
 {
     json_t *plain = json_object();
@@ -96,6 +110,8 @@ static json_t *rank_json(const plan *p, uint32_t rank)
     json_object_set_new(r, "collectives", along_json(p, &p->step));
     if (p->extra.n)
         json_object_set_new(r, "lists", lists_json(p));
+    if (p->groups.n)
+        json_object_set_new(r, "groups", groups_json(p));
     if (p->intervals.n)
         json_object_set_new(r, "updates", updates_json(p));
     if (json_object_size(plain)) { /* of `sent`, what compression shortens; of `comm` */

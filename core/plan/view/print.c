@@ -104,6 +104,14 @@ static void print_saved(const plan_set *set, FILE *to)
                 human(most, t));
 }
 
+static void print_groups(const plan *p, FILE *to)
+{
+    for (uint32_t i = 0; i < p->groups.n; i++)
+        fprintf(to, "[optim.%s] has %u parameters (%" PRIu64 " elements a rank), lr %g\n",
+                p->spec->groups[i].name, p->groups.at[i].params, p->groups.at[i].elements,
+                p->spec->groups[i].rate);
+}
+
 static void print_intervals(const plan *p, FILE *to)
 {
     char t[32];
@@ -157,6 +165,7 @@ void plan_print(const plan_set *set, FILE *to)
         else
             fprintf(to, "\nsent a step, a rank\n");
         print_sent(&set->at[i], to);
+        print_groups(&set->at[i], to);
         print_intervals(&set->at[i], to);
     }
 }
