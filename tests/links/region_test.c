@@ -93,8 +93,13 @@ static letter write_letter(two *t, side *from, side *to)
     static const uint64_t borders[] = {0,     1,     63,     64,     65,     127,   128,
                                        129,   4095,  4096,   4097,   8192,   8193,  65535,
                                        65536, 65537, 131072, 196608, 300001, 524288};
+    const uint64_t parts = 1 + draw(t, 16); /* a few bytes more than equal parts of whole pages */
     letter l = {.from_known = draw(t, 4) > 0, .to_known = draw(t, 4) > 0, .seed = draw(t, 1 << 30)};
-    l.bytes = draw(t, 2) ? borders[draw(t, sizeof borders / sizeof borders[0])] : draw(t, 6000);
+    switch (draw(t, 3)) {
+    case 0: l.bytes = borders[draw(t, sizeof borders / sizeof borders[0])]; break;
+    case 1: l.bytes = draw(t, 6000); break;
+    default: l.bytes = (1 + draw(t, 600000 / 4096 / parts)) * 4096 * parts + draw(t, parts + 1);
+    }
     if (from->used[1] + l.bytes > HALF || to->used[0] + l.bytes > HALF)
         l.bytes = 0;
     l.from = from->memory[l.from_known] + HALF + from->used[1];

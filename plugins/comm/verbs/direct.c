@@ -20,6 +20,13 @@ static uint32_t stripes_of(const weft_conn *c, uint64_t bytes)
     return n < 1 ? 1 : n > c->pairs ? c->pairs : (uint32_t)n;
 }
 
+/* Bytes of each of n stripes but the last: whole pages, and the last stripe is not empty. */
+static uint64_t stripe_of(uint64_t bytes, uint32_t n)
+{
+    _Static_assert((PAIRS - 1) * 4096 < STRIPE, "rounding takes less than a stripe in all");
+    return ((bytes + n - 1) / n + 4095) / 4096 * 4096;
+}
+
 static struct ibv_send_wr request(struct ibv_sge *piece, const weft_conn *c, uint32_t pair,
                                   const message *m, uint64_t at, uint64_t bytes)
 {
@@ -37,7 +44,7 @@ static struct ibv_send_wr request(struct ibv_sge *piece, const weft_conn *c, uin
 bool verbs_put_stripes(weft_conn *c, message *m, const credit *to)
 {
     uint32_t n = stripes_of(c, m->bytes);
-    uint64_t size = (m->bytes / n + 4095) / 4096 * 4096;
+    const uint64_t size = stripe_of(m->bytes, n);
     if (m->next_stripe == 0 && m->in_stripe == 0)
         m->first = c->unordered ? 0 : c->stripe_first;
     for (; m->next_stripe < n; m->next_stripe++, m->in_stripe = 0) {

@@ -55,8 +55,10 @@ static bool put(weft_conn *c, enum announcement kind, uint64_t number, const voi
     wr.imm_data = htonl(verbs_immediate(kind, number, bytes));
     wr.wr.rdma.remote_addr = c->theirs.slots_at + (uint64_t)at * c->theirs.slot_bytes;
     wr.wr.rdma.rkey = c->theirs.slots_key;
-    uint32_t quarter = c->slots / 4;
-    if (verbs_post(c, 0, OP_SLOT, &wr, staged && at % quarter == quarter - 1) != WEFT_OK)
+    /* A staging copy is free when a later request is known to be done. So one in each quarter is
+     * signaled, whether it has such a copy or not. */
+    const uint32_t quarter = c->slots / 4;
+    if (verbs_post(c, 0, OP_SLOT, &wr, at % quarter == quarter - 1) != WEFT_OK)
         return false;
     c->slot_request[at] = staged ? c->pair[0].posted : 0;
     c->slots_out++;
