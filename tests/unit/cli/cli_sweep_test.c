@@ -129,17 +129,22 @@ static void a_run_that_is_cut_short(void **state)
     release(&s, &r);
 }
 
+enum { YES = SWEEP_LOSS_AGREES, ROUND = SWEEP_LOSS_ROUNDING, NO = SWEEP_LOSS_DIFFERS };
+
 static void losses(void **state)
 {
     (void)state;
     static const struct {
         uint32_t at;
-        double by;
-        bool agrees[2]; /* fp32, bf16 */
+        double by, norm; /* the norm of step 1 is off by this share */
+        uint32_t is[2];  /* fp32, bf16 */
     } cases[] = {
-        {1, 0, {true, true}},        {3, 0.9e-4, {true, true}},
-        {4, -1.1e-4, {false, true}}, {1, 0.9e-2, {false, true}}, /* the warm-up counts */
-        {2, 1.1e-2, {false, false}}, {2, NAN, {false, false}},
+        {1, 0, 0, {YES, YES}},       {3, 0.9e-4, 0, {YES, YES}}, {4, -1.1e-4, 0, {NO, YES}},
+        {1, 0.9e-2, 0, {NO, YES}}, /* the warm-up counts */
+        {2, 1.1e-2, 0, {NO, ROUND}}, {2, NAN, 0, {NO, NO}},      {2, 4.9e-2, 0, {NO, ROUND}},
+        {2, 5.1e-2, 0, {NO, NO}},    {1, 1.1e-2, 0, {NO, NO}}, /* what is wrong at once is no
+                                                                  rounding */
+        {1, 0, 1.1e-3, {NO, YES}},   {1, 0, -0.06, {NO, NO}},    {2, 1.1e-2, 0.06, {NO, NO}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         sweep s = {.warmup = 1, .steps = 3, .repeats = 1};
@@ -152,13 +157,14 @@ static void losses(void **state)
             r.loss[cases[i].at - 1] = NAN;
         cli_sweep_compare(&s, &r, &one);
         assert_true(cases[i].by == 0 || r.worst_step == cases[i].at);
+        r.norm_apart = fabs(cases[i].norm);
         for (uint32_t k = 0; k < 2; k++) {
             r.plan.exact = !k;
-            assert_int_equal(r.worst <= cli_sweep_bound(&r), cases[i].agrees[k]);
+            assert_int_equal(cli_sweep_loss(&r), cases[i].is[k]);
         }
         one.status = SWEEP_FAILED;
         cli_sweep_compare(&s, &r, &one);
-        assert_true(r.worst < 0); /* nothing to compare with is no agreement */
+        assert_int_equal(cli_sweep_loss(&r), SWEEP_LOSS_UNKNOWN); /* that is no agreement */
         free(one.sample);
         free(one.loss);
         release(&s, &r);

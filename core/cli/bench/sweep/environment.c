@@ -56,6 +56,29 @@ double cli_sweep_busy_seconds(void)
     return ticks / (double)sysconf(_SC_CLK_TCK);
 }
 
+static bool is_bound(pid_t process, const cpu_set_t *usable)
+{
+    cpu_set_t own;
+    return sched_getaffinity(process, sizeof own, &own) == 0 && CPU_COUNT(&own) < CPU_COUNT(usable);
+}
+
+uint32_t cli_sweep_bound_processes(pid_t first)
+{
+    char path[64];
+    long child;
+    uint32_t n = 0;
+    cpu_set_t usable;
+    if (sched_getaffinity(0, sizeof usable, &usable))
+        return 0;
+    snprintf(path, sizeof path, "/proc/%ld/task/%ld/children", (long)first, (long)first);
+    FILE *f = fopen(path, "re");
+    while (f && fscanf(f, "%ld", &child) == 1)
+        n += cli_sweep_bound_processes((pid_t)child);
+    if (f)
+        fclose(f);
+    return n + is_bound(first, &usable);
+}
+
 static json_t *processor(void)
 {
     FILE *f = fopen("/proc/cpuinfo", "re");

@@ -283,8 +283,9 @@ static void become_train(uint32_t ranks, const char *file, const char *log)
     execv("/proc/self/exe", argv);
 }
 
-/* Waits until the process ends; false: timeout. */
-static bool stand_by(const sweep *s, const sweep_try *t, pid_t child)
+/* Waits until the process ends; false: timeout. *pinned: the most processes of it that were seen
+ * bound to a part of the processors. */
+static bool stand_by(const sweep *s, const sweep_try *t, pid_t child, uint32_t *pinned)
 {
     struct pollfd ended = {.fd = pidfd_open(child, 0), .events = POLLIN};
     const uint64_t until = clock_ms() + s->deadline * 1000;
@@ -292,6 +293,8 @@ static bool stand_by(const sweep *s, const sweep_try *t, pid_t child)
     while (!over && !late && !*t->stop) {
         over = poll(&ended, 1, TICK_MS) > 0 || ended.fd < 0;
         late = !over && clock_ms() > until;
+        const uint32_t now = over ? 0 : cli_sweep_bound_processes(child);
+        *pinned = now > *pinned ? now : *pinned;
         t->tick(t->ctx);
     }
     if (!over) {
@@ -395,7 +398,10 @@ void cli_sweep_run(sweep *s, sweep_row *r, const sweep_try *t)
     setpgid(child, child);
     const uint64_t began = clock_ns();
     const double busy = cli_sweep_busy_seconds();
-    bool in_time = stand_by(s, t, child);
+    uint32_t pinned = 0;
+    bool in_time = stand_by(s, t, child, &pinned);
+    r->pinned = !r->looked || pinned < r->pinned ? pinned : r->pinned;
+    r->looked = true;
     struct rusage used = {0};
     while (wait4(child, &status, 0, &used) < 0 && errno == EINTR)
         ;

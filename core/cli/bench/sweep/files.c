@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define RESULTS 27u /* columns of the CSV between the status and the reason */
+#define RESULTS 28u /* columns of the CSV between the status and the reason */
 
 static void csv_text(FILE *f, const char *text, bool last)
 {
@@ -43,7 +43,8 @@ static void csv_numbers(FILE *f, const sweep_row *r)
         csv_real(f, reals[i]);
     fprintf(f, "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",", m.peak, m.sent, r->plan.sent);
     csv_real(f, m.mfu_ms);
-    fputs(r->worst < 0 ? "" : r->worst <= cli_sweep_bound(r) ? "yes" : "no", f);
+    static const char *const loss[] = {"", "yes", "rounding", "no"};
+    fputs(loss[cli_sweep_loss(r)], f);
     fputc(',', f);
     csv_real(f, r->worst < 0 ? NAN : r->worst);
     fprintf(f, "%u,%u,", v->rank, r->samples);
@@ -51,7 +52,8 @@ static void csv_numbers(FILE *f, const sweep_row *r)
                            v->efficiency, r->plan.bubble, r->plan.flops, r->other_cores};
     for (uint32_t i = 0; i < sizeof more / sizeof *more; i++)
         csv_real(f, more[i]);
-    fprintf(f, "%" PRIu64 ",%s,", r->resident, cli_sweep_is_crowded(r) ? "yes" : "no");
+    fprintf(f, "%" PRIu64 ",%s,%s,", r->resident, cli_sweep_is_crowded(r) ? "yes" : "no",
+            cli_sweep_is_pinned(r) ? "yes" : "no");
 }
 
 static bool is_ranks(const sweep *s, uint32_t c)
@@ -89,7 +91,7 @@ static weft_status write_csv(const sweep *s, const char *path)
                "exposed_comm_ms,bubble_ms,optimizer_ms,peak_bytes,sent_bytes,sent_bytes_planned,"
                "mfu,loss_agrees,loss_difference,rank,runs,tokens_per_s_low,tokens_per_s_high,"
                "ratio,ratio_low,ratio_high,efficiency,bubble_planned,flops_planned,other_cores,"
-               "resident_bytes,crowded,why\n");
+               "resident_bytes,crowded,pinned,why\n");
     for (uint32_t i = 0; i < s->rows.n; i++)
         csv_row(f, s, &s->rows.at[i]);
     bool bad = ferror(f);
@@ -134,7 +136,10 @@ static json_t *loss_json(const sweep_row *r)
     if (r->worst < 0)
         return json_null();
     json_t *loss = json_object();
-    json_object_set_new(loss, "agrees", json_boolean(r->worst <= cli_sweep_bound(r)));
+    const uint32_t is = cli_sweep_loss(r);
+    json_object_set_new(loss, "agrees", json_boolean(is == SWEEP_LOSS_AGREES));
+    json_object_set_new(loss, "rounding", json_boolean(is == SWEEP_LOSS_ROUNDING));
+    put_real(loss, "norm_difference", r->norm_apart);
     put_real(loss, "difference", r->worst);
     put_real(loss, "bound", cli_sweep_bound(r));
     put_bytes(loss, "step", r->worst_step);
@@ -172,6 +177,7 @@ static void json_numbers(json_t *to, const sweep_row *r)
     put_real(to, "mfu", m.mfu_ms);
     put_real(to, "other_cores", r->other_cores);
     json_object_set_new(to, "crowded", json_boolean(cli_sweep_is_crowded(r)));
+    json_object_set_new(to, "pinned", json_boolean(cli_sweep_is_pinned(r)));
     json_object_set_new(to, "loss", loss_json(r));
 }
 

@@ -151,6 +151,9 @@ static bool take_run(sweep *s, const json_t *x)
     const double others = json_number_value(json_object_get(x, "other_cores"));
     const json_int_t resident = json_integer_value(json_object_get(x, "resident_bytes"));
     r->other_cores = others > r->other_cores ? others : r->other_cores;
+    const json_int_t pinned = json_integer_value(json_object_get(x, "pinned"));
+    r->pinned = pinned > 0 && pinned <= UINT32_MAX ? (uint32_t)pinned : 0;
+    r->looked = json_is_integer(json_object_get(x, "pinned"));
     if (resident > 0 && (uint64_t)resident > r->resident)
         r->resident = (uint64_t)resident;
     if (!strcmp(status, "done")) {
@@ -310,6 +313,7 @@ weft_status cli_sweep_ledger_note(sweep *s, const sweep_row *r, const sweep_try 
     json_t *x = json_pack("{s:I, s:I, s:s, s:f, s:I}", "number", (json_int_t)number, "repeat",
                           (json_int_t)t->repeat + 1, "status", cli_sweep_status(r), "other_cores",
                           r->other_cores, "resident_bytes", (json_int_t)r->resident);
+    json_object_set_new(x, "pinned", json_integer(r->pinned));
     if (t->alone)
         json_object_set_new(x, "one_rank", json_true());
     if (r->status != SWEEP_DONE)

@@ -4,8 +4,13 @@
  * run, that with the median rate, or of an even number of runs the two in the middle: so they add
  * up, belong together, and one slow run changes none.
  * Each run times the peak of the device at its start, on a machine that may be busy then; the MFU
- * of all rows with the same precision and number of ranks goes by the highest of them. Losses are
- * compared at every step, warm-up included, as |loss - reference| / |reference|. */
+ * of all rows with the same precision and number of ranks goes by the highest of them.
+ *
+ * Losses are compared at every step, warm-up included, as |loss - reference| / |reference|, and so
+ * is the norm of the first step's gradients. In fp32 both agree to the end, within the bounds
+ * below. In bf16 and fp16 the rounding of products grows with the steps, most where the loss jumps.
+ * A layout that is wrong shows in the first step: its norm is far off. So what begins within the
+ * bounds and leaves them later is rounding, as far as BOUND_ROUNDING; fp32 decides. */
 #include "cli/bench/sweep/sweep.h"
 
 #include "base/err.h"
@@ -17,10 +22,30 @@
 
 #define BOUND_EXACT 1e-4 /* fp32: a sum in another order */
 #define BOUND_SHORT 1e-2 /* bf16, fp16: products of eight or eleven bits */
+#define BOUND_ROUNDING 5e-2
+#define NORM_EXACT 1e-3
+#define NORM_SHORT 5e-2
 
 double cli_sweep_bound(const sweep_row *r)
 {
     return r->plan.exact ? BOUND_EXACT : BOUND_SHORT;
+}
+
+static bool is_wrong_at_once(const sweep_row *r)
+{
+    return r->worst_step == 1 || r->norm_apart > (r->plan.exact ? NORM_EXACT : NORM_SHORT);
+}
+
+uint32_t cli_sweep_loss(const sweep_row *r)
+{
+    if (r->worst < 0)
+        return SWEEP_LOSS_UNKNOWN;
+    if (r->worst > cli_sweep_bound(r))
+        return r->plan.exact || r->worst > BOUND_ROUNDING || is_wrong_at_once(r)
+                   ? SWEEP_LOSS_DIFFERS
+                   : SWEEP_LOSS_ROUNDING;
+    return r->norm_apart > (r->plan.exact ? NORM_EXACT : NORM_SHORT) ? SWEEP_LOSS_DIFFERS
+                                                                     : SWEEP_LOSS_AGREES;
 }
 
 static double number(const json_t *line, const char *key)
@@ -63,6 +88,8 @@ bool cli_sweep_measure(sweep *s, sweep_row *r, const sweep_try *t)
             break;
         if (!t->repeat)
             r->loss[step] = number(line, "loss");
+        if (!t->repeat && !step)
+            r->norm = number(line, "grad_norm");
         if (step++ >= s->warmup)
             add_step(a, line);
         json_decref(line);
@@ -77,8 +104,11 @@ bool cli_sweep_measure(sweep *s, sweep_row *r, const sweep_try *t)
 void cli_sweep_compare(sweep *s, sweep_row *r, const sweep_row *one)
 {
     r->worst = -1;
+    r->norm_apart = 0;
     if (!one || one->status != SWEEP_DONE || r->status != SWEEP_DONE)
         return;
+    if (isfinite(r->norm) && isfinite(one->norm) && one->norm > 0)
+        r->norm_apart = fabs(r->norm - one->norm) / one->norm;
     for (uint64_t i = 0; i < s->warmup + s->steps; i++) {
         double far = fabs(r->loss[i] - one->loss[i]) / fabs(one->loss[i]);
         if (isnan(far))

@@ -81,6 +81,10 @@ typedef struct sweep_row {
     double *loss;       /* [step] of the first repeat */
     double worst;       /* largest relative difference of a loss; < 0: nothing to compare with */
     uint32_t worst_step;
+    double norm;        /* of the gradients in the first step; NAN: unknown */
+    double norm_apart;  /* its relative difference */
+    uint32_t pinned;    /* ranks that were bound to cores, in the worst of its runs; and whether */
+    bool looked;        /* the runs of this process were looked at */
     double other_cores; /* cores that other processes kept busy, in the worst of its runs */
     uint64_t resident;  /* bytes of memory of its largest process */
     double peak_flops;  /* of a rank in a second; 0: unknown */
@@ -161,6 +165,11 @@ bool cli_sweep_measure(sweep *s, sweep_row *r, const sweep_try *t);
 
 /* Compare the losses with those of the reference. */
 void cli_sweep_compare(sweep *s, sweep_row *r, const sweep_row *one);
+#define SWEEP_LOSS_UNKNOWN 0u
+#define SWEEP_LOSS_AGREES 1u
+#define SWEEP_LOSS_ROUNDING 2u /* 16-bit types alone (results.c) */
+#define SWEEP_LOSS_DIFFERS 3u
+uint32_t cli_sweep_loss(const sweep_row *r); /* whether a row's losses are those of one rank */
 double cli_sweep_bound(const sweep_row *r);
 
 typedef struct sweep_rate {
@@ -190,7 +199,10 @@ void cli_sweep_judge(sweep *s);
 /* environment.c: where and with what the sweep runs, now; and processors that may be used. */
 json_t *cli_sweep_environment(void);
 uint32_t cli_sweep_cpus(void);
-double cli_sweep_busy_seconds(void); /* of all processors since the system began; < 0: unknown */
+double cli_sweep_busy_seconds(void);
+/* How many of a process and those below it may use a part of the usable processors only. */
+uint32_t
+cli_sweep_bound_processes(pid_t first); /* of all processors since the system began; < 0: unknown */
 
 const char *cli_sweep_status(const sweep_row *r);
 const char *cli_sweep_label(sweep *s, const sweep_row *r); /* "tp=2 placement=zero1", for a line */
@@ -199,6 +211,7 @@ void cli_sweep_print_plan(sweep *s);
 
 /* Sentences about what makes the numbers doubtful; NULL after the last. */
 const char *cli_sweep_warning(sweep *s, uint32_t i);
+bool cli_sweep_is_pinned(const sweep_row *r);  /* all of its ranks were bound to cores */
 bool cli_sweep_is_crowded(const sweep_row *r); /* it starts more ranks than there are cores */
 
 /* files.c: OUT/sweep.csv and OUT/sweep.json, each whole or as before. */

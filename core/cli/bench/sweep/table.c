@@ -40,11 +40,13 @@ static char *human(sweep *s, uint64_t bytes)
 
 static const char *loss_word(sweep *s, const sweep_row *r)
 {
-    if (r->worst < 0)
-        return "-";
+    const uint32_t is = cli_sweep_loss(r);
+    if (is == SWEEP_LOSS_UNKNOWN || is == SWEEP_LOSS_AGREES)
+        return is == SWEEP_LOSS_AGREES ? "agrees" : "-";
     if (r->worst <= cli_sweep_bound(r))
-        return "agrees";
-    return pool_printf(&s->pool, "differs: %.1e at step %u", r->worst, r->worst_step);
+        return pool_printf(&s->pool, "differs: norm of step 1 by %.1e", r->norm_apart);
+    return pool_printf(&s->pool, "%s: %.1e at step %u",
+                       is == SWEEP_LOSS_ROUNDING ? "rounding" : "differs", r->worst, r->worst_step);
 }
 
 static const char *real(sweep *s, const char *form, double v)

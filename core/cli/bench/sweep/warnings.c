@@ -47,6 +47,49 @@ static const char *of_crowded(sweep *s)
                        names, cpus, cpus == 1 ? "" : "s");
 }
 
+bool cli_sweep_is_pinned(const sweep_row *r)
+{
+    return r->looked && r->pinned >= r->plan.ranks;
+}
+
+/* Not where the ranks have all processors together: then none can be bound to a part of them. */
+static bool is_loose(const sweep_row *r)
+{
+    return r->status == SWEEP_DONE && r->looked && !cli_sweep_is_pinned(r) && r->plan.ranks > 1 &&
+           !cli_sweep_is_crowded(r);
+}
+
+static bool is_rounded(const sweep_row *r)
+{
+    return r->status == SWEEP_DONE && cli_sweep_loss(r) == SWEEP_LOSS_ROUNDING;
+}
+
+static const char *of_loose(sweep *s)
+{
+    uint32_t n, pinned = 0;
+    const char *names = which(s, is_loose, &n);
+    for (uint32_t i = 0; i < s->rows.n; i++)
+        pinned += s->rows.at[i].status == SWEEP_DONE && cli_sweep_is_pinned(&s->rows.at[i]);
+    if (!n || !pinned)
+        return NULL;
+    return pool_printf(&s->pool,
+                       "ranks of combinations %s were not bound to cores, those of others were: "
+                       "the logs of the runs say why",
+                       names);
+}
+
+static const char *of_rounding(sweep *s)
+{
+    uint32_t n;
+    const char *names = which(s, is_rounded, &n);
+    if (!n)
+        return NULL;
+    return pool_printf(&s->pool,
+                       "losses of combinations %s leave those of one rank after a step that "
+                       "agrees, as rounding in 16-bit types does; train.precision = fp32 decides",
+                       names);
+}
+
 static const char *of_load(sweep *s)
 {
     uint32_t n;
@@ -83,7 +126,7 @@ static const char *of_noise(sweep *s)
 
 const char *cli_sweep_warning(sweep *s, uint32_t i)
 {
-    const char *(*const all[])(sweep * s) = {of_crowded, of_load, of_noise};
+    const char *(*const all[])(sweep * s) = {of_crowded, of_loose, of_load, of_rounding, of_noise};
     for (uint32_t k = 0; k < sizeof all / sizeof *all; k++) {
         const char *text = all[k](s);
         if (text && !i--)
