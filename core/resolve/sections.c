@@ -4,6 +4,8 @@
  * it lacks is taken from [comm]. [comm.TRANSPORT] has the keys of a plugin and those that the core
  * adds to every transport. */
 #include "base/err.h"
+#include "base/log.h"
+#include "config/constraints.h"
 #include "config/differ.h"
 #include "resolve/internal.h"
 
@@ -169,4 +171,71 @@ weft_status resolve_sections(resolver *r)
 const weft_conf *resolve_transport_conf(resolver *r, const component *c)
 {
     return config_conf(r->cfg, pool_printf(&r->spec->pool, "comm.%s", c->name), c->own);
+}
+
+/* --- keys of a transport that carries nothing --- */
+
+static bool carries(const spec *s, const char *name)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < s->nlinks; i++) {
+        const component *intra = s->links[i].intra.c;
+        found |= !strcmp(s->links[i].c->name, name) || (intra && !strcmp(intra->name, name));
+    }
+    return found;
+}
+
+static bool is_transport(const spec *s, const char *name)
+{
+    const component **all;
+    uint32_t n;
+    if (host_list(s->host, &all, &n) != WEFT_OK)
+        return false;
+    for (uint32_t i = 0; i < n; i++)
+        if (all[i]->iface && !strcmp(all[i]->kind, "comm") && !strcmp(all[i]->name, name))
+            return true;
+    return false;
+}
+
+static bool is_auto(const config *cfg, const char *section, const char *key)
+{
+    char name[128];
+    snprintf(name, sizeof name, "%s.%s", section, key);
+    const char *text = config_raw(cfg, name);
+    return text ? !strcmp(text, "auto") : !strcmp(section, "comm");
+}
+
+/* Does the job leave a transport to the machine? Then another machine may use the one of the key.
+ * `near` is not asked: it chooses only where `plugin` is auto. */
+static bool leaves_open(const config *cfg, const spec *s)
+{
+    bool open = is_auto(cfg, "comm", "plugin");
+    for (uint32_t a = 0; a < s->mesh.n; a++) {
+        char section[80];
+        snprintf(section, sizeof section, "comm.%s", s->mesh.name[a]);
+        open |= is_auto(cfg, section, "plugin");
+    }
+    return open;
+}
+
+weft_status resolve_check_transport_keys(const config *cfg, const spec *s, bool tell)
+{
+    const bool open = leaves_open(cfg, s);
+    config_line line;
+    for (uint32_t i = 0; s->nlinks && config_line_at(cfg, i, &line); i++) {
+        const char *name = strncmp(line.section, "comm.", 5) ? NULL : line.section + 5;
+        if (!name || line.stale || graph_mesh_axis(&s->mesh, name) >= 0 || carries(s, name) ||
+            !is_transport(s, name))
+            continue;
+        char key[128], why[160];
+        snprintf(key, sizeof key, "%s.%s", line.section, line.key);
+        snprintf(why, sizeof why, "no mesh axis of this job goes over %s", name);
+        if (line.typed && !open)
+            return config_refuse(CONSTRAINT_NO_EFFECT, cfg, key,
+                                 (config_fact[]){{"reason", 0, why}, {0}});
+        if (tell)
+            log_line(line.typed ? WEFT_LOG_WARN : WEFT_LOG_INFO, "%s: %s has no effect: %s",
+                     line.where, key, why);
+    }
+    return WEFT_OK;
 }

@@ -146,6 +146,22 @@ class Keys(started.Case):
                        f"it, and {by} is {other}", DP, key)
         self.weft("plan", "-n", "2", "tiny.ini", "parallel.strategy=tp", "parallel.tp=2")
 
+    def test_keys_of_transports_that_carry_nothing(self):
+        """Where auto may take it on another machine, or in a file, it is said only."""
+        idle = "no mesh axis of this job goes over tcp"
+        self.typed(f"command line: comm.tcp.encrypt: the key has no effect: {idle}", DP,
+                   "comm.plugin=shm", "comm.tcp.encrypt=on")
+        said = f"weft warn: command line: comm.tcp.encrypt has no effect: {idle}"
+        _, err = self.weft("plan", "-n", "2", "tiny.ini", DP, "comm.tcp.encrypt=on")
+        self.assertIn(said, err)
+        for words in (("comm.plugin=tcp", DP), ("parallel.strategy=none", "-n", "1")):
+            _, err = self.weft("plan", "-n", "2", "tiny.ini", "comm.tcp.encrypt=on", *words)
+            self.assertNotIn("has no effect", err)
+        text = self.read("tiny.ini").decode() + "\n[comm.tcp]\nencrypt = on\n"
+        self.assertIn(f"comm.tcp.encrypt has no effect: {idle}",
+                      self.said(text, "comm.plugin=shm", level="info"))
+        self.assertNotIn("has no effect", self.said(text, "comm.plugin=shm", level="warn"))
+
     def test_keys_that_need_another(self):
         scale = "has no effect: only precision fp16 scales the loss, and train.precision is bf16"
         self.typed(scale, DP, "train.loss_scale=1024")
