@@ -31,7 +31,8 @@
  * A check is "not applicable" only because of what the plugin or the machine is: no component of
  * its interfaces, an optional member that is absent, or a probe() that says that this machine lacks
  * the device (check_absent()). A tool or privilege that the check needs and lacks is a failure with
- * a reason. All checks of a plugin take less than 20 s together. */
+ * a reason. All checks of a plugin take less than 20 s together. Of a file that the host refuses,
+ * checks run one by one up to the first that fails: the rest would fail for the same cause. */
 #ifndef CHECK_CHECK_H
 #define CHECK_CHECK_H
 

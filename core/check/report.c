@@ -7,9 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool is_bad(const check_result *r)
+bool check_report_failed(const check_result *r)
 {
-    return r->outcome != CHECK_PASS && r->outcome != CHECK_NOT_APPLICABLE;
+    return r->outcome != CHECK_NONE && r->outcome != CHECK_PASS &&
+           r->outcome != CHECK_NOT_APPLICABLE;
 }
 
 static uint32_t count(const check_report *r, check_outcome outcome)
@@ -100,15 +101,18 @@ static void print_text(const check_report *r)
 {
     for (uint32_t i = 0; i < r->n; i++) {
         const check_result *x = &r->at[i];
-        if (is_bad(x))
+        if (check_report_failed(x))
             print_bad(r, x);
         else if (x->outcome == CHECK_NOT_APPLICABLE &&
                  strncmp(x->text, CHECK_FOREIGN, strlen(CHECK_FOREIGN)) != 0)
             printf("check %u (%s): not applicable: %s\n", x->of->number, x->group->name, x->text);
     }
     const uint32_t passed = count(r, CHECK_PASS), skipped = count(r, CHECK_NOT_APPLICABLE);
+    const uint32_t missing = count(r, CHECK_NONE);
+    if (missing)
+        printf("%u check%s not run: %s\n", missing, missing == 1 ? "" : "s", r->stopped);
     printf("%s: %u check%s passed, %u failed, %u not applicable (%.1f s)\n", r->request->path,
-           passed, passed == 1 ? "" : "s", r->n - passed - skipped, skipped, r->seconds);
+           passed, passed == 1 ? "" : "s", r->n - passed - skipped - missing, skipped, r->seconds);
 }
 
 static int print_json(const check_report *r)
@@ -117,6 +121,8 @@ static int print_json(const check_report *r)
     json_t *list = json_array();
     for (uint32_t i = 0; i < r->n; i++) {
         const check_result *x = &r->at[i];
+        if (x->outcome == CHECK_NONE)
+            continue;
         json_t *one = json_pack("{s:I,s:s,s:s,s:s,s:f,s:o}", "number", (json_int_t)x->of->number,
                                 "group", x->group->name, "title", x->of->title, "result",
                                 check_outcome_names[x->outcome], "seconds", x->seconds, "repeat",
@@ -126,10 +132,12 @@ static int print_json(const check_report *r)
         json_array_append_new(list, one);
     }
     const uint32_t passed = count(r, CHECK_PASS), skipped = count(r, CHECK_NOT_APPLICABLE);
-    json_t *all = json_pack("{s:o,s:I,s:I,s:I,s:I,s:f,s:o}", "file", text(r->request->path), "seed",
-                            (json_int_t)r->request->seed, "passed", (json_int_t)passed, "failed",
-                            (json_int_t)(r->n - passed - skipped), "not_applicable",
-                            (json_int_t)skipped, "seconds", r->seconds, "checks", list);
+    const uint32_t missing = count(r, CHECK_NONE);
+    json_t *all = json_pack("{s:o,s:I,s:I,s:I,s:I,s:I,s:o,s:f,s:o}", "file", text(r->request->path),
+                            "seed", (json_int_t)r->request->seed, "passed", (json_int_t)passed,
+                            "failed", (json_int_t)(r->n - passed - skipped - missing),
+                            "not_applicable", (json_int_t)skipped, "not_run", (json_int_t)missing,
+                            "stopped", text(r->stopped), "seconds", r->seconds, "checks", list);
     const int bad = json_dumpf(all, stdout, JSON_INDENT(1)) || putchar('\n') == EOF;
     json_decref(all);
     return bad;
@@ -139,7 +147,7 @@ int check_report_print(const check_report *r)
 {
     bool bad = false;
     for (uint32_t i = 0; i < r->n; i++)
-        bad = bad || is_bad(&r->at[i]);
+        bad = bad || check_report_failed(&r->at[i]);
     if (r->request->json)
         return print_json(r) ? 1 : bad;
     print_text(r);

@@ -19,7 +19,10 @@ typedef struct check_report { /* begins as a VEC(check_result) */
     uint32_t n, cap;
     const check_request *request;
     double seconds;
+    char stopped[CHECK_TEXT + 64]; /* why the others were not run (CHECK_NONE); "": all were */
 } check_report;
+
+bool check_report_failed(const check_result *r); /* neither a pass nor "not applicable" */
 
 void check_report_progress(const check_report *r, uint32_t done); /* a line on a terminal */
 int check_report_print(const check_report *r);                    /* the exit status */

@@ -94,7 +94,8 @@ void check_host_components(check_host *h);
 const weft_conf *check_conf(check_host *h, const component *c);
 
 /* Values that the user gives options, "key=value": they count for each component that declares the
- * key, unless a check sets it. check_options_declared() fails the check where none does. */
+ * key, unless a check sets it. Where none does, check_options_declared() ends the process as "not
+ * applicable". */
 void check_options_set(const char *const *set, uint32_t n);
 void check_options_declared(const check_run *r);
 const char *check_options_value(const char *key); /* NULL: none */

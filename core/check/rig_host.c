@@ -274,7 +274,9 @@ void check_options_declared(const check_run *r)
         strncat(key, given[i], strcspn(given[i], "=") < 63 ? strcspn(given[i], "=") : 63);
         for (uint32_t k = 0; k < r->n; k++)
             found = found || check_option(r->components[k], key);
-        check_that(found, "--set %s: no component of the file has the option '%s'", given[i], key);
+        if (!found)
+            check_not_applicable("--set %s: no component of the file has the option '%s'", given[i],
+                                 key);
     }
 }
 

@@ -177,7 +177,6 @@ static weft_status parse_only(const char *only)
     return WEFT_OK;
 }
 
-/* A check whose interfaces the plugin lacks needs no process. */
 static bool is_foreign(const check *c, const char *interfaces)
 {
     char one[WEFT_MAX_NAME];
@@ -206,23 +205,38 @@ static weft_status same_file(const check_request *q, const struct stat *was)
                     q->path);
 }
 
+/* A check whose interfaces the plugin lacks is done without a process. */
+static uint32_t skip_foreign(check_report *report, const char *interfaces, uint32_t *next)
+{
+    uint32_t n = 0;
+    for (; *next < report->n && is_foreign(report->at[*next].of, interfaces); n++) {
+        check_result *r = &report->at[(*next)++];
+        r->outcome = CHECK_NOT_APPLICABLE;
+        snprintf(r->text, sizeof r->text, CHECK_FOREIGN "%s", r->of->ifaces);
+    }
+    return n;
+}
+
+/* A file that the host refuses fails all checks of what it does, for one cause: so the checks run
+ * one by one, and the first that fails is the last. */
 static weft_status run_all(const check_request *q, const struct stat *file, check_report *report,
-                           const char *interfaces)
+                           const check_result *first)
 {
     slot slots[AT_ONCE] = {0};
     weft_status st = WEFT_OK;
+    const bool refused = first->outcome != CHECK_PASS;
     uint32_t next = 0, done = 0;
-    while (st == WEFT_OK && done < report->n) {
-        for (uint32_t i = 0; i < AT_ONCE && st == WEFT_OK; i++) {
-            if (slots[i].pid)
-                done += finish(&slots[i]);
-            while (next < report->n && is_foreign(report->at[next].of, interfaces)) {
-                check_result *r = &report->at[next++];
-                r->outcome = CHECK_NOT_APPLICABLE;
-                snprintf(r->text, sizeof r->text, CHECK_FOREIGN "%s", r->of->ifaces);
+    while (st == WEFT_OK && done < report->n && !*report->stopped) {
+        for (uint32_t i = 0; i < (refused ? 1 : AT_ONCE) && st == WEFT_OK; i++) {
+            if (slots[i].pid && finish(&slots[i])) {
                 done++;
+                if (refused && check_report_failed(slots[i].of))
+                    snprintf(report->stopped, sizeof report->stopped, "%s%s",
+                             first->outcome == CHECK_FAIL ? "" : "while the file is loaded, ",
+                             first->text);
             }
-            if (!slots[i].pid && next < report->n) {
+            done += skip_foreign(report, refused ? NULL : first->text, &next);
+            if (!slots[i].pid && next < report->n && !*report->stopped) {
                 check_result *r = &report->at[next++];
                 st = start(q, r->of->number, r, &slots[i]);
             }
@@ -238,6 +252,7 @@ static weft_status run_all(const check_request *q, const struct stat *file, chec
             kill(slots[i].pid, SIGKILL);
             waitpid(slots[i].pid, NULL, 0);
         }
+    check_report_progress(report, report->n);
     return st;
 }
 
@@ -341,11 +356,11 @@ static weft_status parent(const check_request *q, const struct stat *file, check
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     st = find_interfaces(q, &found);
     free(found.output);
-    if (st == WEFT_OK && q->nset && found.outcome == CHECK_FAIL)
+    if (st == WEFT_OK && found.outcome == CHECK_NOT_APPLICABLE) /* an option of the request */
         st = err_fail(WEFT_USAGE, "%s", found.text);
     const uint64_t since = clock_ms();
     if (st == WEFT_OK)
-        st = run_all(q, file, report, found.outcome == CHECK_PASS ? found.text : NULL);
+        st = run_all(q, file, report, &found);
     report->seconds = (double)(clock_ms() - since) / 1000;
     end_left(folder);
     nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);

@@ -135,6 +135,29 @@ class Command(unittest.TestCase):
             self.assertEqual((running.returncode, said[0]), (1, ""))
             self.assertIn("was replaced or changed while it was checked", said[1])
 
+    def test_a_file_that_is_refused(self):
+        """One cause is one failure, and the sentence of the host says why the rest is not run."""
+        for number, rule, why in ((3, "wants_symbol", "undefined symbol: weft_of_the_program"),
+                                  (11, "writable", "others may write it (mode 775)"),
+                                  (15, "magic", "manifest field magic is 0x12345678"),
+                                  (20, "size", "its component has 40 bytes, at least 56")):
+            path = plugin("any", number, rule)
+            done = weft(path)
+            with self.subTest(rule):
+                self.assertEqual((done.returncode, done.stderr), (1, ""))
+                self.assertEqual(done.stdout.count("  repeat: "), 1, done.stdout)
+                self.assertIn(f"\ncheck {number} (", "\n" + done.stdout)
+                self.assertRegex(done.stdout, r"\n1\d\d checks not run: the host refuses the file")
+                self.assertIn(why, done.stdout.splitlines()[-2])
+                self.assertIn(" 1 failed, ", done.stdout.splitlines()[-1])
+        status, found = report(path)
+        self.assertEqual((status, found["failed"]), (1, 1))
+        self.assertIn(why, found["stopped"])
+        self.assertEqual(len(found["checks"]) + found["not_run"],
+                         len(weft("--list").stdout.splitlines()))
+        done = weft(path, "--set", "lr=1")  # the request is right, so this is a verdict, too
+        self.assertEqual((done.returncode, done.stderr), (1, ""))
+
     def test_names_are_printed_as_text(self):
         with tempfile.TemporaryDirectory(prefix="weft-check-") as place:
             for name in ("a\033[31m.so", "a\nb.so", "a\x7f.so", "a\u009b1m.so"):
