@@ -13,8 +13,8 @@
  *      no check with a lower number, and its line to tests/check/bad/SET.expected: number, name, a
  *      phrase of the sentence. SET is the group, or `any` for checks of every plugin. A new set is
  *      these two files, or a folder SET for SET.c; the first line of .expected is `kind KIND`, the
- *      folder of the plugin (comm, device, op, optim, parallel). CMake builds SET.c once a line
- *      with -DBAD=NAME, and once with -DBAD=GOOD: that plugin passes all checks.
+ *      folder of the plugin (comm, device, op, ...). CMake builds SET.c once a line with
+ *      -DBAD=NAME, and once with -DBAD=GOOD: that plugin passes all checks.
  *   4. `weft plugins check --page > docs/CHECKS.md`; a test compares it.
  *   5. `ctest -R check`: every bad plugin of the set fails at its check, and every plugin of the
  *      tree and of tests/check/right passes.
@@ -32,7 +32,8 @@
  * its interfaces, an optional member that is absent, or a probe() that says that this machine lacks
  * the device (check_absent()). A tool or privilege that the check needs and lacks is a failure with
  * a reason. All checks of a plugin take less than 20 s together. Of a file that the host refuses,
- * checks run one by one up to the first that fails: the rest would fail for the same cause. */
+ * checks run one by one up to the first that fails: the rest would fail for the same cause. Three
+ * time-outs in one call of the plugin end the run, too. */
 #ifndef CHECK_CHECK_H
 #define CHECK_CHECK_H
 

@@ -38,7 +38,8 @@ void check_print_page(void)
            "a\nsentence with the number of the check and a command that repeats it. Numbers are "
            "stable; a number that is absent here is not checked.\nA check runs if the plugin has "
            "a component of one of its interfaces. Of a file that the host refuses, checks run up "
-           "to the first that fails.\n");
+           "to the first that fails;\nafter three time-outs in one call of the plugin no further "
+           "check runs.\n");
     for (const check_group *const *g = check_groups; *g; g++) {
         printf("\n## %s\n\n| number | a right plugin | how a wrong one shows | interfaces |\n"
                "|---|---|---|---|\n",

@@ -34,6 +34,10 @@ void check_page_end(void);
 /* How the text of a check begins that does not concern a plugin: it is counted, not printed. */
 #define CHECK_FOREIGN "it has no component of "
 
+/* What stands before the plugin's call in the text of a crash and a time-out: "..., during step()
+ * of the plugin acme.lion". */
+#define CHECK_DURING " during "
+
 extern const char *const check_outcome_names[]; /* [CHECK_OUTCOMES] */
 
 #endif

@@ -1,11 +1,15 @@
 /* check/report.c: prints the results. See report.h. */
 #include "check/report.h"
 
+#include "base/clock.h"
+
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define REDRAW_MS 100u /* of the progress, at least */
 
 bool check_report_failed(const check_result *r)
 {
@@ -70,17 +74,6 @@ static const char *repeat(const check_report *r, const check_result *x, char *ou
     return out;
 }
 
-void check_report_progress(const check_report *r, uint32_t done)
-{
-    if (!isatty(STDERR_FILENO))
-        return;
-    if (done == r->n)
-        fprintf(stderr, "\r\033[K");
-    else
-        fprintf(stderr, "\r%u of %u checks", done, r->n);
-    fflush(stderr);
-}
-
 static void print_bad(const check_report *r, const check_result *x)
 {
     char again[8192];
@@ -97,16 +90,45 @@ static void print_bad(const check_report *r, const check_result *x)
     }
 }
 
-static void print_text(const check_report *r)
+static void print_result(const check_report *r, const check_result *x)
 {
+    if (check_report_failed(x))
+        print_bad(r, x);
+    else if (x->outcome == CHECK_NOT_APPLICABLE &&
+             strncmp(x->text, CHECK_FOREIGN, strlen(CHECK_FOREIGN)) != 0)
+        printf("check %u (%s): not applicable: %s\n", x->of->number, x->group->name, x->text);
+}
+
+void check_report_clear(check_report *r)
+{
+    if (r->line)
+        fputs("\r\033[K", stderr);
+    r->line = false;
+}
+
+void check_report_news(check_report *r)
+{
+    const uint64_t now = clock_ms();
     for (uint32_t i = 0; i < r->n; i++) {
-        const check_result *x = &r->at[i];
-        if (check_report_failed(x))
-            print_bad(r, x);
-        else if (x->outcome == CHECK_NOT_APPLICABLE &&
-                 strncmp(x->text, CHECK_FOREIGN, strlen(CHECK_FOREIGN)) != 0)
-            printf("check %u (%s): not applicable: %s\n", x->of->number, x->group->name, x->text);
+        check_result *x = &r->at[i];
+        if (x->outcome == CHECK_NONE || x->shown)
+            continue;
+        x->shown = true;
+        if (r->request->json || x->outcome == CHECK_PASS)
+            continue;
+        check_report_clear(r);
+        print_result(r, x);
+        fflush(stdout);
     }
+    if (now - r->drawn < REDRAW_MS || !isatty(STDERR_FILENO))
+        return;
+    fprintf(stderr, "\r%u of %u checks", r->n - count(r, CHECK_NONE), r->n);
+    r->line = true;
+    r->drawn = now;
+}
+
+static void print_sums(const check_report *r)
+{
     const uint32_t passed = count(r, CHECK_PASS), skipped = count(r, CHECK_NOT_APPLICABLE);
     const uint32_t missing = count(r, CHECK_NONE);
     if (missing)
@@ -143,13 +165,13 @@ static int print_json(const check_report *r)
     return bad;
 }
 
-int check_report_print(const check_report *r)
+int check_report_end(const check_report *r)
 {
     bool bad = false;
     for (uint32_t i = 0; i < r->n; i++)
         bad = bad || check_report_failed(&r->at[i]);
     if (r->request->json)
         return print_json(r) ? 1 : bad;
-    print_text(r);
+    print_sums(r);
     return bad;
 }

@@ -12,6 +12,7 @@ typedef struct check_result {
     char text[CHECK_TEXT];
     double seconds;
     char *output; /* the end of what it printed; malloc() */
+    bool shown;
 } check_result;
 
 typedef struct check_report { /* begins as a VEC(check_result) */
@@ -19,12 +20,19 @@ typedef struct check_report { /* begins as a VEC(check_result) */
     uint32_t n, cap;
     const check_request *request;
     double seconds;
-    char stopped[CHECK_TEXT + 64]; /* why the others were not run (CHECK_NONE); "": all were */
+    char stopped[CHECK_TEXT + 128]; /* why the others were not run (CHECK_NONE); "": all were */
+    bool line;                      /* the terminal shows the progress */
+    uint64_t drawn;                 /* when it was drawn last, ms */
 } check_report;
 
 bool check_report_failed(const check_result *r); /* neither a pass nor "not applicable" */
 
-void check_report_progress(const check_report *r, uint32_t done); /* a line on a terminal */
-int check_report_print(const check_report *r);                    /* the exit status */
+/* Print the results that have come since the last call, unless the report is JSON, and the progress
+ * on a terminal. check_report_clear() takes that line away. */
+void check_report_news(check_report *r);
+void check_report_clear(check_report *r);
+
+/* What is printed when all checks have ended. Returns the exit status. */
+int check_report_end(const check_report *r);
 
 #endif

@@ -26,6 +26,7 @@
 
 #define AT_ONCE 2u
 #define GRACE_MS 1000u /* after the deadline of the process itself */
+#define MOST_LATE 3u   /* time-outs in one call of the plugin */
 #define LEFT_MS 10000u /* for a process that is killed to end */
 
 typedef struct slot {
@@ -205,6 +206,33 @@ static weft_status same_file(const check_request *q, const struct stat *was)
                     q->path);
 }
 
+/* The plugin's call that a time-out names, "step() of the plugin acme.lion"; "": none. */
+static void late_call(const check_result *r, char out[CHECK_TEXT])
+{
+    const char *at = r->outcome == CHECK_TIMEOUT ? strstr(r->text, CHECK_DURING) : NULL;
+    at = at ? at + strlen(CHECK_DURING) : "";
+    snprintf(out, CHECK_TEXT, "%.*s", (int)strcspn(at, ","), at);
+}
+
+/* Why no further check is to run after `r`: the host refuses the file, so that all fail for one
+ * cause; or a call has not returned in several of them. */
+static void look_for_end(check_report *report, const check_result *first, const check_result *r)
+{
+    char call[CHECK_TEXT], other[CHECK_TEXT];
+    uint32_t n = 0;
+    late_call(r, call);
+    for (uint32_t i = 0; *call && i < report->n; i++) {
+        late_call(&report->at[i], other);
+        n += !strcmp(call, other);
+    }
+    if (first->outcome != CHECK_PASS && check_report_failed(r))
+        snprintf(report->stopped, sizeof report->stopped, "%s%s",
+                 first->outcome == CHECK_FAIL ? "" : "while the file is loaded, ", first->text);
+    else if (n >= MOST_LATE)
+        snprintf(report->stopped, sizeof report->stopped,
+                 "%s does not return: %u checks have waited for it until their deadline", call, n);
+}
+
 /* A check whose interfaces the plugin lacks is done without a process. */
 static uint32_t skip_foreign(check_report *report, const char *interfaces, uint32_t *next)
 {
@@ -217,8 +245,8 @@ static uint32_t skip_foreign(check_report *report, const char *interfaces, uint3
     return n;
 }
 
-/* A file that the host refuses fails all checks of what it does, for one cause: so the checks run
- * one by one, and the first that fails is the last. */
+/* Of a file that the host refuses the checks run one by one, since the first that fails is the
+ * last. A result is shown once the file is known to be the one that it is about. */
 static weft_status run_all(const check_request *q, const struct stat *file, check_report *report,
                            const check_result *first)
 {
@@ -230,10 +258,7 @@ static weft_status run_all(const check_request *q, const struct stat *file, chec
         for (uint32_t i = 0; i < (refused ? 1 : AT_ONCE) && st == WEFT_OK; i++) {
             if (slots[i].pid && finish(&slots[i])) {
                 done++;
-                if (refused && check_report_failed(slots[i].of))
-                    snprintf(report->stopped, sizeof report->stopped, "%s%s",
-                             first->outcome == CHECK_FAIL ? "" : "while the file is loaded, ",
-                             first->text);
+                look_for_end(report, first, slots[i].of);
             }
             done += skip_foreign(report, refused ? NULL : first->text, &next);
             if (!slots[i].pid && next < report->n && !*report->stopped) {
@@ -243,16 +268,17 @@ static weft_status run_all(const check_request *q, const struct stat *file, chec
         }
         if (st == WEFT_OK)
             st = same_file(q, file);
-        check_report_progress(report, st == WEFT_OK ? done : report->n);
+        if (st == WEFT_OK)
+            check_report_news(report);
         wait_a_little();
     }
+    check_report_clear(report);
     for (uint32_t i = 0; i < AT_ONCE; i++)
         if (slots[i].pid > 0) {
             kill(-slots[i].pid, SIGKILL);
             kill(slots[i].pid, SIGKILL);
             waitpid(slots[i].pid, NULL, 0);
         }
-    check_report_progress(report, report->n);
     return st;
 }
 
@@ -400,7 +426,7 @@ int check_command(const check_request *given)
         st = choose(&q, &report);
     if (st == WEFT_OK)
         st = parent(&q, &info, &report);
-    const int status = st == WEFT_OK ? check_report_print(&report) : answer(st);
+    const int status = st == WEFT_OK ? check_report_end(&report) : answer(st);
     for (uint32_t i = 0; i < report.n; i++)
         free(report.at[i].output);
     free(report.at);

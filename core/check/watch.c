@@ -27,7 +27,7 @@ static void add_call(char *line, size_t size)
 {
     const char *name, *path, *call = host_call_current(&name, &path);
     if (call) {
-        add(line, size, " during ");
+        add(line, size, CHECK_DURING);
         add(line, size, call);
         add(line, size, "() of the plugin ");
         add(line, size, name);

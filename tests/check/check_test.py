@@ -158,6 +158,26 @@ class Command(unittest.TestCase):
         done = weft(path, "--set", "lr=1")  # the request is right, so this is a verdict, too
         self.assertEqual((done.returncode, done.stderr), (1, ""))
 
+    def test_progress(self):
+        """A terminal sees how many checks are done, at most ten times a second."""
+        ours, theirs = os.openpty()
+        since = time.monotonic()
+        with subprocess.Popen([WEFT, "plugins", "check", plugin("plan", 0, "good")], stderr=theirs,
+                              stdout=subprocess.PIPE, text=True) as running:
+            os.close(theirs)
+            said = b""
+            while True:
+                try:
+                    said += os.read(ours, 65536)
+                except OSError:  # the other end is closed
+                    break
+            self.assertIn(" checks passed, 0 failed", running.stdout.read())
+        os.close(ours)
+        drawn = said.count(b" checks")
+        self.assertGreaterEqual(drawn, 2, said)
+        self.assertLessEqual(drawn, 2 + 10 * (time.monotonic() - since), said)
+        self.assertTrue(said.endswith(b"\r\033[K"), said)
+
     def test_names_are_printed_as_text(self):
         with tempfile.TemporaryDirectory(prefix="weft-check-") as place:
             for name in ("a\033[31m.so", "a\nb.so", "a\x7f.so", "a\u009b1m.so"):
@@ -273,6 +293,22 @@ class Command(unittest.TestCase):
     def test_page(self):
         page = (SOURCE / "docs" / "CHECKS.md").read_text()
         self.assertEqual(weft("--page").stdout, page, "weft plugins check --page > docs/CHECKS.md")
+
+
+class Never(unittest.TestCase):
+    def test_a_call_that_does_not_return(self):
+        """Each result is printed as it comes, and the third time-out in one call is the last."""
+        with subprocess.Popen([WEFT, "plugins", "check", plugin("sink", 29, "never")], text=True,
+                              stdout=subprocess.PIPE) as running:
+            lines = []
+            for line in running.stdout:
+                lines.append((time.monotonic(), line))
+        failed = [at for at, line in lines if ": time out: the deadline passed during m" in line]
+        self.assertEqual(running.returncode, 1)
+        self.assertIn(len(failed), (3, 4), lines)  # two run at a time
+        self.assertGreater(lines[-1][0] - failed[0], 10)
+        self.assertRegex(lines[-2][1], r"^\d+ checks not run: metrics\(\) of the plugin org.acme."
+                                       rf"count does not return: {len(failed)} checks have waited ")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-/* check/drive/sink.c: the life of a sink: a folder of its own, two steps of values and the events
- * of a short run. */
+/* check/drive/sink.c: the life of a sink: a folder of its own, three steps of values and the
+ * events of a short run. */
 #define _GNU_SOURCE /* nftw */
 #include "check/drive/drive.h"
 
@@ -11,7 +11,8 @@
 #include <unistd.h>
 #include <weft/sink.h>
 
-#define PLUGINS 256u /* values of plugins in the second step */
+#define STEPS 3u
+#define PLUGINS 256u /* values of plugins from the second step on */
 
 #define CALL(d, t, member, ...) ((d)->where = #member, PLUGIN_GET(t, member, __VA_ARGS__))
 #define LENT(d, ...) check_lend_end(&(d)->lend, CALL(d, __VA_ARGS__))
@@ -55,11 +56,11 @@ static weft_status metrics(check_drive *d, const weft_sink_table *t, weft_sink *
 static weft_status use(check_drive *d, const weft_sink_table *t, weft_sink *s)
 {
     weft_status st = event(d, t, s, "begin", "the run begins", 0);
-    for (uint64_t step = 1; st == WEFT_OK && step <= 2; step++)
+    for (uint64_t step = 1; st == WEFT_OK && step <= STEPS; step++)
         st = metrics(d, t, s, step);
     if (st == WEFT_OK)
-        st = event(d, t, s, "acme.unknown", "100%s %n of what a later version says", 2);
-    return st == WEFT_OK ? event(d, t, s, "end", "the run is complete", 2) : st;
+        st = event(d, t, s, "acme.unknown", "100%s %n of what a later version says", STEPS);
+    return st == WEFT_OK ? event(d, t, s, "end", "the run is complete", STEPS) : st;
 }
 
 static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *at)
