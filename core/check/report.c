@@ -90,12 +90,27 @@ static void print_bad(const check_report *r, const check_result *x)
     }
 }
 
+/* One that was shown and does not apply for the same reason; NULL: none. */
+static const check_result *same_reason(const check_report *r, const check_result *x)
+{
+    for (uint32_t i = 0; i < r->n; i++)
+        if (r->at[i].shown && &r->at[i] != x && r->at[i].outcome == CHECK_NOT_APPLICABLE &&
+            !strcmp(r->at[i].text, x->text))
+            return &r->at[i];
+    return NULL;
+}
+
 static void print_result(const check_report *r, const check_result *x)
 {
+    const check_result *same = same_reason(r, x);
     if (check_report_failed(x))
         print_bad(r, x);
-    else if (x->outcome == CHECK_NOT_APPLICABLE &&
-             strncmp(x->text, CHECK_FOREIGN, strlen(CHECK_FOREIGN)) != 0)
+    else if (x->outcome == CHECK_PASS || !strncmp(x->text, CHECK_FOREIGN, strlen(CHECK_FOREIGN)))
+        return;
+    else if (same)
+        printf("check %u (%s): not applicable, for the reason of check %u\n", x->of->number,
+               x->group->name, same->of->number);
+    else
         printf("check %u (%s): not applicable: %s\n", x->of->number, x->group->name, x->text);
 }
 

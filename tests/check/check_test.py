@@ -271,6 +271,27 @@ class Command(unittest.TestCase):
             with self.subTest(words):
                 self.assertEqual(weft(tokens, *words).returncode, 2)
 
+    def test_a_format_of_its_own(self):
+        """A source that reads no file of the checker: which call says so, and what to give it."""
+        path = plugin("data", 0, "own_format")
+        done = weft(path)
+        say = ("it reads neither the text file nor the token file of the checker; name a file of "
+               "its own format with --set train=FILE: read() failed: byte 0: the word numbers is ")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual(done.stdout.count(say), 2, done.stdout)
+        self.assertIn("\ncheck 186 (data): not applicable, for the reason of check 185\n",
+                      done.stdout)
+        with tempfile.NamedTemporaryFile(prefix="weft-check-", mode="w") as file:
+            given = ("--set", f"train={file.name}", "--only", "29,185,186")
+            found = report(path, *given)[1]["checks"]
+            self.assertEqual([c["result"] for c in found], ["fail"] * 3)
+            for check in found:
+                self.assertIn("a lawful call failed: read() of 'acme.numbers' returned WEFT_DATA",
+                              check["text"])
+            file.write("numbers")
+            file.flush()
+            self.assertEqual(report(path, *given)[1]["passed"], 3)
+
     def test_nothing_is_left(self):
         """Temporary files of a check that crashes are removed."""
         number, rule, _ = expected("data")[1][0]

@@ -26,6 +26,7 @@ typedef struct source {
     weft_dataset *set;
     weft_data_info info;
     uint64_t rows;
+    const char *call; /* the last one, "read" */
 } source;
 
 /* One field's memory each: `count` samples and a zone behind. */
@@ -41,9 +42,11 @@ static weft_status open_set(source *s)
     const weft_data_args args = {
         .struct_size = sizeof args, .use = s->use, .seed = s->run->seed, .conf = s->conf};
     s->set = NULL;
+    s->call = "open";
     weft_status st = PLUGIN_GET(s->table, open, s->module, &args, &s->set);
     if (st != WEFT_OK || !s->set)
         return st;
+    s->call = "info";
     s->info = (weft_data_info){.struct_size = sizeof s->info};
     st = PLUGIN_GET(s->table, info, s->set, 0, &s->info);
     for (uint32_t i = s->info.rows ? 1 : 0; st == WEFT_OK && i < 2; i++) {
@@ -65,48 +68,7 @@ static void close_set(source *s)
     s->set = NULL;
 }
 
-/* With the first options that name data. */
-static bool find_set(source *s)
-{
-    for (uint32_t i = 0; (s->conf = check_drive_data_conf(&lent, s->c, i)); i++) {
-        check_host_clear(&lent);
-        if (open_set(s) == WEFT_OK && s->set)
-            return true;
-        close_set(s);
-    }
-    return false;
-}
-
-static void each(check_run *r, void (*fn)(source *s))
-{
-    const weft_manifest *m = check_manifest(r);
-    check_drive_files();
-    for (uint32_t i = 0; i < r->n; i++) {
-        source s = {.run = r, .c = r->components[i], .table = r->components[i]->table};
-        if (strcmp(s.c->iface, "weft.data/1"))
-            continue;
-        check_host_begin(&lent, "the host");
-        if (check_open(m, &lent, &s.module) != WEFT_OK)
-            check_fail("open() failed: %s", lent.why);
-        s.use = WEFT_DATA_TRAIN;
-        if (find_set(&s) && s.info.nfields <= FIELDS) {
-            fn(&s);
-            close_set(&s);
-            s.use = WEFT_DATA_VALID;
-            if (open_set(&s) == WEFT_OK && s.set)
-                fn(&s);
-        } else {
-            check_absent("'%s' opens no file that the checker has, and --set can name one (--set "
-                         "train=FILE)%s%s",
-                         s.c->name, *lent.why ? ": " : "", lent.why);
-        }
-        close_set(&s);
-        check_close(m, s.module);
-        check_host_end(&lent);
-    }
-}
-
-/* --- samples --- */
+/* --- reading --- */
 
 static void begin(const source *s, uint64_t count, batch *b)
 {
@@ -125,8 +87,8 @@ static void end(batch *b)
 }
 
 /* `count` samples from `first` on to sample `at` of the batch; `wanted`: one bit a field. */
-static void read_to(source *s, batch *b, uint64_t at, uint64_t first, uint64_t count,
-                    uint32_t wanted)
+static weft_status read_some(source *s, batch *b, uint64_t at, uint64_t first, uint64_t count,
+                             uint32_t wanted)
 {
     void *out[FIELDS] = {0};
     for (uint32_t i = 0; i < s->info.nfields; i++)
@@ -137,7 +99,14 @@ static void read_to(source *s, batch *b, uint64_t at, uint64_t first, uint64_t c
                                  .sequence = s->rows,
                                  .nfields = s->info.nfields,
                                  .out = out};
-    const weft_status st = PLUGIN_GET(s->table, read, s->set, &args);
+    s->call = "read";
+    return PLUGIN_GET(s->table, read, s->set, &args);
+}
+
+static void read_to(source *s, batch *b, uint64_t at, uint64_t first, uint64_t count,
+                    uint32_t wanted)
+{
+    const weft_status st = read_some(s, b, at, first, count, wanted);
     if (st != WEFT_OK)
         check_fail("read() of '%s' returned %s for %llu samples from %llu on, of %llu: %s",
                    s->c->name, check_status(st), (unsigned long long)count,
@@ -148,6 +117,62 @@ static uint64_t samples_of(const source *s)
 {
     return s->use == WEFT_DATA_VALID && s->info.samples < SAMPLES ? s->info.samples : SAMPLES;
 }
+
+/* With the first options with which there is data that can be read; false: none, and `why` says so.
+ */
+static bool find_set(source *s, char why[1024])
+{
+    weft_status st = WEFT_OK;
+    batch b;
+    for (uint32_t i = 0; (s->conf = check_drive_data_conf(&lent, s->c, i)); i++) {
+        check_host_clear(&lent);
+        st = open_set(s);
+        if (s->info.nfields > FIELDS)
+            check_not_applicable("'%s' has more than %u fields", s->c->name, FIELDS);
+        if (st == WEFT_OK && s->set) {
+            begin(s, samples_of(s), &b);
+            st = read_some(s, &b, 0, 0, samples_of(s), UINT32_MAX);
+            end(&b);
+            if (st == WEFT_OK)
+                return true;
+        }
+        if (!check_drive_data_none(s->c, i, s->call, st, lent.why, why))
+            check_fail("a lawful call failed: %s() of '%s' returned %s: %s", s->call, s->c->name,
+                       check_status(st), lent.why);
+        close_set(s);
+    }
+    return false;
+}
+
+static void each(check_run *r, void (*fn)(source *s))
+{
+    const weft_manifest *m = check_manifest(r);
+    char why[1024];
+    check_drive_files();
+    for (uint32_t i = 0; i < r->n; i++) {
+        source s = {.run = r, .c = r->components[i], .table = r->components[i]->table};
+        if (strcmp(s.c->iface, "weft.data/1"))
+            continue;
+        check_host_begin(&lent, "the host");
+        if (check_open(m, &lent, &s.module) != WEFT_OK)
+            check_fail("open() failed: %s", lent.why);
+        s.use = WEFT_DATA_TRAIN;
+        if (find_set(&s, why)) {
+            fn(&s);
+            close_set(&s);
+            s.use = WEFT_DATA_VALID;
+            if (open_set(&s) == WEFT_OK && s.set)
+                fn(&s);
+        } else {
+            check_absent("no sample of '%s' was read: %s", s.c->name, why);
+        }
+        close_set(&s);
+        check_close(m, s.module);
+        check_host_end(&lent);
+    }
+}
+
+/* --- samples --- */
 
 /* The first sample in which a field differs, or `count`. */
 static uint64_t differs(const source *s, const batch *a, const batch *b, uint64_t count)

@@ -3,7 +3,7 @@
  *
  * A source reads what its options name. Where the user sets none of them (--set), a source with a
  * text option "train" whose default is empty gets a file: of text first, then of ids (data/write.h
- * has the format). One that takes neither is driven as far as open(). */
+ * has the format). One that reads neither is driven up to the call that says so. */
 #define _GNU_SOURCE /* memfd_create */
 #include "check/drive/drive.h"
 #include "data/write.h"
@@ -146,14 +146,18 @@ static weft_status open_set(check_drive *d, const component *c, const weft_conf 
 
 /* --- the options --- */
 
-const weft_conf *check_drive_data_conf(check_host *h, const component *c, uint32_t number)
+/* Whether a source gets the checker's files. */
+static bool takes_file(const component *c)
 {
     const weft_option *o = check_option(c, "train");
-    const bool empty =
-        o && o->type == WEFT_OPT_STRING && o->dflt && !*o->dflt && !check_options_value("train");
+    return o && o->type == WEFT_OPT_STRING && o->dflt && !*o->dflt && !check_options_value("train");
+}
+
+const weft_conf *check_drive_data_conf(check_host *h, const component *c, uint32_t number)
+{
     if (!number)
         return check_conf(h, c);
-    if (!empty || number > sizeof files / sizeof *files)
+    if (!takes_file(c) || number > sizeof files / sizeof *files)
         return NULL;
     h->set_of = c;
     h->set_key = "train";
@@ -166,23 +170,49 @@ const weft_conf *check_drive_data_conf(check_host *h, const component *c, uint32
     return conf;
 }
 
-/* The first options with which open() gives a set. WEFT_OK without a set: there are none. */
-static weft_status find_set(check_drive *d, const component *c, const weft_conf **conf,
-                            weft_dataset **out)
+bool check_drive_data_none(const component *c, uint32_t number, const char *call, weft_status st,
+                           const char *why, char out[1024])
 {
-    weft_status st = WEFT_OK;
+    char name[128] = "";
+    const weft_option *const *o = c->options;
+    while (o && *o && (*o)->type != WEFT_OPT_STRING)
+        o++;
+    const char *key = check_option(c, "train") ? "train" : o && *o ? (*o)->key : NULL;
+    const bool refused = st == WEFT_USAGE || st == WEFT_DATA || st == WEFT_IO;
+    if ((st != WEFT_OK && !refused) || (!number && strcmp(call, "open") != 0))
+        return false;
+    if (key && !check_options_value(key))
+        snprintf(name, sizeof name, "; name a file of its own format with --set %.64s=FILE", key);
+    snprintf(out, 1024, "%s%s: %s() %s%.600s",
+             number ? "it reads neither the text file nor the token file of the checker"
+                    : "it has no data with these options",
+             name, call, refused ? "failed: " : "gives no set", refused ? why : "");
+    return true;
+}
+
+/* Use the training data of the first options with which there is some, *conf. That is NULL with
+ * WEFT_OK where there are none, and d->absent says why. */
+static weft_status find_data(check_drive *d, const component *c, const weft_conf **conf)
+{
+    const weft_data_table *t = c->table;
     const weft_conf *next;
-    for (uint32_t i = 0; !*out && (next = check_drive_data_conf(d->host, c, i)); i++) {
-        *conf = next;
+    weft_dataset *set;
+    char why[1024];
+    *conf = NULL;
+    for (uint32_t i = 0; (next = check_drive_data_conf(d->host, c, i)); i++) {
         check_host_clear(d->host);
-        st = open_set(d, c, next, WEFT_DATA_TRAIN, out);
-        if (d->lend.altered || (st != WEFT_OK && st != WEFT_USAGE && st != WEFT_DATA))
+        weft_status st = open_set(d, c, next, WEFT_DATA_TRAIN, &set);
+        const bool opened = st == WEFT_OK && set;
+        if (opened)
+            st = use_set(d, t, set);
+        PLUGIN_DO(t, close, set);
+        if ((opened && st == WEFT_OK) || d->lend.altered ||
+            !check_drive_data_none(c, i, d->where, st, check_drive_why(d), why)) {
+            *conf = next;
             return st;
+        }
         if (!*d->absent || st != WEFT_OK)
-            snprintf(d->absent, sizeof d->absent,
-                     "it opens no file that the checker has, and --set can name one (--set "
-                     "train=FILE): %.800s",
-                     st == WEFT_OK ? "its options name no data" : check_drive_why(d));
+            memcpy(d->absent, why, sizeof why);
     }
     check_host_clear(d->host);
     return WEFT_OK;
@@ -191,23 +221,18 @@ static weft_status find_set(check_drive *d, const component *c, const weft_conf 
 weft_status check_drive_data(check_drive *d, const component *c)
 {
     const weft_data_table *t = c->table;
-    const weft_conf *conf = NULL;
-    weft_dataset *set = NULL;
+    const weft_conf *conf;
+    weft_dataset *set;
     if (d->paper)
         return WEFT_OK;
     check_drive_files();
-    weft_status st = find_set(d, c, &conf, &set);
-    if (st != WEFT_OK || !set)
+    weft_status st = find_data(d, c, &conf);
+    if (st != WEFT_OK || !conf)
         return st;
     *d->absent = 0;
-    st = use_set(d, t, set);
-    d->where = "close";
-    PLUGIN_DO(t, close, set);
-    if (st == WEFT_OK)
-        st = open_set(d, c, conf, WEFT_DATA_VALID, &set);
-    if (st == WEFT_OK && set) {
+    st = open_set(d, c, conf, WEFT_DATA_VALID, &set);
+    if (st == WEFT_OK && set)
         st = use_set(d, t, set);
-        PLUGIN_DO(t, close, set);
-    }
+    PLUGIN_DO(t, close, set);
     return st;
 }

@@ -83,6 +83,12 @@ weft_status check_drive_sink(check_drive *d, const component *c);
  * a file of the checker; NULL: there are no more. check_drive_files() makes the files, once. */
 const weft_conf *check_drive_data_conf(check_host *h, const component *c, uint32_t number);
 
+/* Whether `call` ("read") has said with `st` that there is no data with options `number`, rather
+ * than failed: open() may always, info() and read() of a file of the checker. Then the sentence
+ * with the option that names data, and what the source said (`why`). */
+bool check_drive_data_none(const component *c, uint32_t number, const char *call, weft_status st,
+                           const char *why, char out[1024]);
+
 /* The bytes of one row of a field of the source `of`. A field that no source may have fails the
  * check. */
 uint64_t check_drive_field_bytes(const char *of, const struct weft_field *f);

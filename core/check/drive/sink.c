@@ -93,7 +93,6 @@ weft_status check_drive_sink(check_drive *d, const component *c)
         st = WEFT_OK;
     } else if (st == WEFT_OK) {
         st = use(d, t, s);
-        d->where = "close";
         PLUGIN_DO(t, close, s);
     }
     nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);

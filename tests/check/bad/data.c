@@ -1,5 +1,6 @@
 /* bad/data.c: a source of rows that follow from the number of the sample, and its ways of failing.
  * Each name of data.expected breaks one rule. */
+#include <stdio.h>
 #include <string.h>
 #include <weft/data.h>
 
@@ -11,7 +12,8 @@ enum {
     NEW_SEED,
     BEHIND_FIELD,
     UNWANTED,
-    BEYOND_VOCABULARY
+    BEYOND_VOCABULARY,
+    OWN_FORMAT /* right: read() is the first to look into the file, which begins with "numbers" */
 };
 
 enum { VOCAB = 50, SAMPLES = 20 };
@@ -19,6 +21,7 @@ enum { VOCAB = 50, SAMPLES = 20 };
 struct weft_dataset {
     const weft_host *host;
     uint64_t seed, next, sequence;
+    FILE *file;
 };
 
 static const weft_field fields[] = {
@@ -40,7 +43,12 @@ static weft_status open_set(void *module, const weft_data_args *args, weft_datas
     weft_dataset *d = weft_new(host, sizeof *d, &st);
     if (!d)
         return st;
+    const weft_conf *conf = args->conf;
     d->host = host;
+    if (BAD == OWN_FORMAT && !(d->file = fopen(conf->text(conf->ctx, "train"), "re"))) {
+        (host->free)(host->ctx, d);
+        return (host->fail)(host->ctx, WEFT_USAGE, "data.train: there is no such file");
+    }
     d->seed = args->seed * 7 + (BAD == NEW_SEED ? ++opened : 0);
     *out = d;
     return WEFT_OK;
@@ -48,6 +56,8 @@ static weft_status open_set(void *module, const weft_data_args *args, weft_datas
 
 static void close_set(weft_dataset *d)
 {
+    if (d && d->file)
+        fclose(d->file);
     if (d)
         (d->host->free)(d->host->ctx, d);
 }
@@ -76,6 +86,12 @@ static weft_status read_set(weft_dataset *d, const weft_read_args *args)
 {
     weft_status st = weft_check_args(d->host, args, sizeof *args, 0);
     int32_t *tokens = args->out[0], *targets = args->out[1];
+    char word[8] = "";
+    if (st == WEFT_OK && d->file) {
+        rewind(d->file);
+        if (!fgets(word, sizeof word, d->file) || strcmp(word, "numbers") != 0)
+            st = (d->host->fail)(d->host->ctx, WEFT_DATA, "byte 0: the word numbers is missing");
+    }
     for (uint64_t k = 0; st == WEFT_OK && k < args->count; k++) {
         const uint64_t sample = BAD == IN_ORDER ? d->next++ : args->first + k;
         for (uint64_t i = 0; i < args->sequence; i++) {
@@ -95,11 +111,18 @@ static weft_status read_set(weft_dataset *d, const weft_read_args *args)
     return st;
 }
 
+static const weft_option train = {.struct_size = sizeof train,
+                                  .type = WEFT_OPT_STRING,
+                                  .key = "train",
+                                  .dflt = "",
+                                  .help = "a file of numbers"};
+static const weft_option *const options[] = {BAD == OWN_FORMAT ? &train : NULL, NULL};
 static const weft_data_table table = {sizeof table, 0, open_set, close_set, info, read_set};
 static const weft_component component = {.struct_size = sizeof component,
                                          .iface = "weft.data/1",
                                          .name = "acme.numbers",
                                          .help = "numbers",
+                                         .options = options,
                                          .table = &table};
 static const weft_component *const components[] = {&component, NULL};
 WEFT_PLUGIN("org.acme.numbers", "1", "MIT", components, weft_open_host, NULL);
