@@ -183,6 +183,24 @@ class Plugins(started.Case):
         self.assertIn(f"is loaded from {self.path('p/optim/acme.so')}, which takes the place of "
                       "q/optim/acme.so", said)
 
+    def test_the_file_that_a_job_loads(self):
+        """The first place counts, whatever its name; the others are named as not loaded."""
+        lib = os.path.join(os.path.dirname(os.path.dirname(started.WEFT)), "lib", "weft")
+        for place in ("a", "b"):
+            os.makedirs(self.path(place, "optim"))
+            shutil.copy(os.path.join(lib, "optim", "sgd.so"), self.path(place, "optim", "sgd.so"))
+        self.write("ba.ini", "[run]\nplugins = b:a\n")
+        for words in (["run.plugins=b:a", "sgd"], ["ba.ini", "sgd"]):
+            out = self.weft("plugins", *words)[0]
+            self.assertRegex(out, rf"^optim sgd: .*\n.* {self.path('b/optim/sgd.so')}\n")
+            self.assertEqual(out.count("keys in [optim]"), 1, out)
+            self.assertIn(f"not loaded, since the file above is found first: "
+                          f"{self.path('a/optim/sgd.so')}\n", out)
+        self.write("b/optim/sgd.so", "not a plugin")  # no job goes past it
+        self.refused("plugins", *words, why=f"{self.path('b/optim/sgd.so')}")
+        os.rename(self.path("b/optim/sgd.so"), self.path("a/optim/other.so"))
+        self.assertIn(f" {self.path('a/optim/sgd.so')}\n", self.weft("plugins", *words)[0])
+
     def test_the_folders_of_a_job_are_looked_into(self):
         os.makedirs(self.path("p", "optim"))
         lib = os.path.join(os.path.dirname(os.path.dirname(started.WEFT)), "lib", "weft")

@@ -89,29 +89,56 @@ static void print_all(const component *const *all, uint32_t n)
             printf("%-9s %-10s unusable: %s\n", all[i]->kind, all[i]->name, all[i]->help);
 }
 
-static weft_status find_and_print(const component *const *all, uint32_t n, const char *name)
+/* The component that a job loads for a name, then the files that have it too. `like` is one of
+ * them. */
+static weft_status print_chosen(host *h, const component *const *all, uint32_t n,
+                                const component *like)
 {
-    bool found = false;
+    const component *c = like;
+    const char *const ifaces[] = {like->iface, NULL};
+    weft_status st = WEFT_OK;
+    if (strcmp(like->kind, "op") != 0)
+        st = host_find(h, like->kind, like->name, ifaces, &c);
+    if (st != WEFT_OK)
+        return st;
+    print_one(c);
+    for (uint32_t i = 0; i < n; i++)
+        if (!strcmp(all[i]->name, c->name) && !strcmp(all[i]->kind, c->kind) &&
+            strcmp(all[i]->path, c->path) != 0)
+            printf("not loaded, since the file above is found first: %s\n", all[i]->path);
+    return WEFT_OK;
+}
+
+static weft_status find_and_print(host *h, const component *const *all, uint32_t n,
+                                  const char *name)
+{
+    const component *of[256] = {0}, *unusable = NULL; /* one of each interface */
     const char *names[256] = {0};
-    uint32_t known = 0;
-    for (uint32_t i = 0; i < n; i++) {
+    uint32_t known = 0, found = 0;
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; i < n && st == WEFT_OK; i++) {
+        bool seen = found == 256;
         if (known < 256)
             names[known++] = all[i]->name;
         if (strcmp(all[i]->name, name))
             continue;
+        for (uint32_t k = 0; all[i]->iface && k < found; k++)
+            seen = seen || !strcmp(of[k]->iface, all[i]->iface);
         if (!all[i]->iface)
-            return err_fail(WEFT_USAGE, "%s cannot be used: %s", name, all[i]->help);
-        print_one(all[i]);
-        found = true;
+            unusable = all[i];
+        else if (!seen)
+            st = print_chosen(h, all, n, of[found++] = all[i]);
     }
+    if (found)
+        return st;
+    if (unusable)
+        return err_fail(WEFT_USAGE, "%s cannot be used: %s", name, unusable->help);
     const char *near = config_nearest(name, names, known);
-    if (!found)
-        return err_fail(WEFT_USAGE, "no plugin is named '%s'%s%s%s; `weft plugins` lists all%s",
-                        name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "",
-                        strchr(name, '.') ? "; one of somebody else's is found with "
-                                            "run.plugins=FOLDER or WEFT_PLUGIN_PATH"
-                                          : "");
-    return WEFT_OK;
+    return err_fail(WEFT_USAGE, "no plugin is named '%s'%s%s%s; `weft plugins` lists all%s", name,
+                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "",
+                    strchr(name, '.') ? "; one of somebody else's is found with "
+                                        "run.plugins=FOLDER or WEFT_PLUGIN_PATH"
+                                      : "");
 }
 
 /* Classifies an argument: a job file has a file extension, an override has '=', a plugin has
@@ -207,7 +234,7 @@ static int run(int argc, char **argv)
         st = host_list(h, &all, &n);
     }
     if (st == WEFT_OK && name)
-        st = find_and_print(all, n, name);
+        st = find_and_print(h, all, n, name);
     else if (st == WEFT_OK)
         print_all(all, n);
     if (st == WEFT_OK && cfg && !name)
