@@ -4,7 +4,7 @@
  * the gradient written in ops, and how a split of its inputs propagates to its outputs. It is
  * independent of devices. A device says for an op id whether it has a kernel (device.h); a plugin
  * can provide the kernel of its own op for a named device (weft_kernel below). The core's own ops
- * use the same tables: see core/graph/ops.
+ * use the same tables.
  *
  * A component of interface "weft.op/1" has the op id as its name.
  */

@@ -6,7 +6,7 @@
  * into one pass over flat ranges of many parameters. A placement (ZeRO) says, by edits and for any
  * rule, which of state, gradients and parameters is sharded over the data-parallel mesh axis.
  *
- * The smallest rule is plugins/optim/sgd.
+ * The smallest rule is plugins/optim/sgd, installed in share/weft/samples.
  */
 #ifndef WEFT_OPTIM_H
 #define WEFT_OPTIM_H
