@@ -14,6 +14,15 @@
 
 #define BACKLOG_MAX 4096 /* bytes queued to a rank beyond which its requests are not accepted */
 
+/* Does rank 0 listen at loopback addresses alone? */
+static bool listens_to_itself(const door *d)
+{
+    bool alone = d->sockets > 0;
+    for (uint32_t i = 0; i < d->sockets; i++)
+        alone &= job_address_is_loopback(d->listens[i]);
+    return alone;
+}
+
 void job_server_missing(job *j, char *out, uint32_t bytes)
 {
     const server *s = j->server;
@@ -32,7 +41,7 @@ void job_server_missing(job *j, char *out, uint32_t bytes)
                  (unsigned long long)s->door.turned_away,
                  s->door.last_away[0] ? ", the last from " : "", s->door.last_away);
     n = strlen(out);
-    if (n < bytes && j->control_fd < 0 && job_address_is_loopback(s->door.listen_fd))
+    if (n < bytes && j->control_fd < 0 && listens_to_itself(&s->door))
         snprintf(
             out + n, bytes - n,
             "; rank 0 listens at a loopback address, since MASTER_ADDR=%.64s leads there on its "

@@ -173,7 +173,7 @@ static void admit(job *j, int place, const job_wire_hello *h)
     s->open++;
     p->w.limit = WIRE_BODY_MAX;
     job_listen_admitted(p->w.fd);
-    if (!*j->who.address && !job_address_is_loopback(p->w.fd)) /* a wildcard listens */
+    if (!*j->who.address && !job_address_is_loopback(p->w.fd)) /* it listens at several */
         (void)job_address_of_socket(p->w.fd, j->who.address, sizeof j->who.address);
     *m = (member){.p = p,
                   .posted = m->posted,
@@ -221,7 +221,7 @@ static void stranger_event(job *j, int place)
 /* The door is ajar when all of its places are taken; closed, it needs no time. */
 static int wait_ms(const server *s)
 {
-    return s->door.listening || s->door.listen_fd < 0 ? TICK_MS : STRANGER_AGE;
+    return s->door.listening || !s->door.sockets ? TICK_MS : STRANGER_AGE;
 }
 
 static void tick(job *j)
@@ -362,11 +362,11 @@ weft_status job_server_start(job *j)
     }
     job_resolver r = {
         .who = &j->who, .deadline = awake_ms() + j->join_ms, .wait = wait_alone, .ctx = j};
-    weft_status st = job_listen_open(&r, &s->door.listen_fd);
+    weft_status st = job_listen_open(&r, &s->door);
     if (st != WEFT_OK)
         return st;
-    if (!*j->who.address)
-        (void)job_address_of_socket(s->door.listen_fd, j->who.address, sizeof j->who.address);
+    if (!*j->who.address && s->door.sockets == 1)
+        (void)job_address_of_socket(s->door.listens[0], j->who.address, sizeof j->who.address);
     raise_limit(j->who.ranks);
     s->epoll_fd = s->door.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (s->epoll_fd < 0)

@@ -2,7 +2,7 @@
 """mpirun.py WEFT: do ranks that mpirun starts make the same job as those of the launcher, and does
 it go on under --restarts when one is killed?
 
-tests/parity/join.py asks the same of ranks that the environment describes."""
+tests/parity/meet/join.py asks the same of ranks that the environment describes."""
 import os
 import shutil
 import signal
@@ -11,9 +11,9 @@ import sys
 import time
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "parity"))
-import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
-from join import JOB  # noqa: E402  (tests/parity/join.py)
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "parity",
+                                "meet"))
+from join import JOB, w  # noqa: E402  (tests/parity/meet/join.py)
 
 
 @unittest.skipUnless(shutil.which("mpirun"), "there is no mpirun here; make integration installs "

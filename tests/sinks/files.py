@@ -129,7 +129,7 @@ class Files(w.Bench):
         self.assertEqual(exposition.ask(address)[0], 200)
         run.end()
         if os.path.exists("/proc/net/if_inet6"):
-            run, address = self.serving("six", **{"sink.prometheus.address": "::1"})
+            run, address = self.serving("six", **{"sink.prometheus.address": "[::1]"})
             self.assertRegex(address, r"^\[::1\]:\d+$")
             port = int(address.rpartition(":")[2])
             with socket.create_connection(("::1", port), 10) as s:

@@ -141,7 +141,7 @@ int job_beats_sleep(const beats *b)
     ms = sooner(ms, b->j->silence_ms, silent); /* until rank 0 is frozen */
     if (p->phase != BEATS_OFF && p->phase != BEATS_UP)
         ms = sooner(ms, p->until, now);
-    if (d->listen_fd >= 0 && b->children.close_at && !d->listening && ms > STRANGER_AGE)
+    if (d->sockets && b->children.close_at && !d->listening && ms > STRANGER_AGE)
         ms = STRANGER_AGE;
     return ms > LEAST_MS ? (int)ms : LEAST_MS;
 }
@@ -157,7 +157,6 @@ weft_status job_beats_open(job *j, wire *rank0, uint64_t process, beats **out)
     b->process = process;
     b->epoll_fd = -1;
     b->parent.w.fd = -1;
-    b->children.door.listen_fd = -1;
     b->children.n = job_tree_children(&b->tree, j->who.rank, &b->children.first);
     if (is_child_of_rank0(b) && !b->children.n)
         return WEFT_OK;

@@ -59,16 +59,18 @@ static uint32_t port_of(int fd)
 void job_children_listen(beats *b, const char *address, job_place *out)
 {
     door *d = &b->children.door;
-    if (d->listen_fd >= 0)
-        close(d->listen_fd);
-    d->listen_fd = listen_at(address, b->children.n);
-    if (d->listen_fd < 0) {
+    const int fd = listen_at(address, b->children.n);
+    if (d->sockets)
+        close(d->listens[0]);
+    d->sockets = fd >= 0;
+    d->listens[0] = fd;
+    if (fd < 0) {
         log_line(WEFT_LOG_WARN, "rank 0 exchanges heartbeats with ranks %u to %u itself: %s",
                  b->children.first, b->children.first + b->children.n - 1, err_text());
         err_clear();
         return;
     }
-    out->port = port_of(d->listen_fd);
+    out->port = port_of(fd);
     snprintf(out->address, sizeof out->address, "%s", address);
 }
 
@@ -77,7 +79,7 @@ void job_children_begin(beats *b)
     beats_children *c = &b->children;
     char label[32];
     snprintf(label, sizeof label, "%u", b->j->who.rank);
-    if (c->door.listen_fd < 0)
+    if (!c->door.sockets)
         return;
     if (job_key_derive(b->j->key, b->j->meeting, "tls beats", label, c->key) != WEFT_OK ||
         job_door_watch(&c->door) != WEFT_OK) {

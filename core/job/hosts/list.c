@@ -42,6 +42,17 @@ static weft_status take_slots(const place *p, const char *word, size_t n, uint32
     return WEFT_OK;
 }
 
+/* An address of version 6 may be in brackets, which ssh and the resolver do not know. A name may
+ * have USER@ before it. */
+static void drop_brackets(char *name)
+{
+    char *open = strchr(name, '['), *last = name + strlen(name) - 1;
+    if (!open || (open != name && open[-1] != '@') || *last != ']' || !strchr(open, ':'))
+        return;
+    memmove(open, open + 1, (size_t)(last - open - 1));
+    last[-1] = 0;
+}
+
 static weft_status take_name(const place *p, const char *what, const char *word, size_t n,
                              char out[HOST_NAME_MAX_BYTES])
 {
@@ -51,6 +62,7 @@ static weft_status take_name(const place *p, const char *what, const char *word,
                         p->path, p->line, n > 60 ? 60 : (int)n, word, what);
     memcpy(out, word, n);
     out[n] = 0;
+    drop_brackets(out);
     return WEFT_OK;
 }
 

@@ -1,7 +1,7 @@
 /* job/wire/address.c: the address of the store.
  *
  * Our launcher passes a socket that already listens, so no port is chosen twice. Otherwise rank 0
- * binds MASTER_ADDR, or what [run] listen says; the wildcard address only there. */
+ * binds the addresses of MASTER_ADDR, or what [run] listen says; the wildcard only there. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -77,15 +77,19 @@ static int bind_one(const struct addrinfo *a, uint32_t ranks)
 }
 
 /* What MASTER_ADDR may not be where rank 0 binds it. */
-static weft_status check_master(const job_identity *who, const struct addrinfo *a)
+static weft_status check_master(const job_identity *who, const struct addrinfo *list)
 {
-    if (job_endpoint_is_wildcard(a->ai_addr))
-        return err_fail(WEFT_USAGE,
-                        "MASTER_ADDR=%s means every address of the machine: name the one that the "
-                        "other ranks reach rank 0 by; [run] listen = %s lets rank 0 listen at all",
-                        who->addr, who->addr);
-    if (job_endpoint_is_loopback(a->ai_addr) && who->local_ranks_said &&
-        who->local_ranks < who->ranks)
+    bool alone = true;
+    for (const struct addrinfo *a = list; a; a = a->ai_next) {
+        alone &= job_endpoint_is_loopback(a->ai_addr);
+        if (job_endpoint_is_wildcard(a->ai_addr))
+            return err_fail(WEFT_USAGE,
+                            "MASTER_ADDR=%s means every address of the machine: name the one that "
+                            "the other ranks reach rank 0 by; [run] listen = %s lets rank 0 listen "
+                            "at all",
+                            who->addr, who->addr);
+    }
+    if (alone && who->local_ranks_said && who->local_ranks < who->ranks)
         return err_fail(WEFT_USAGE,
                         "MASTER_ADDR=%s is this machine's own loopback address here, which ranks "
                         "on other machines cannot reach: give an address of its network, or set "
@@ -94,16 +98,31 @@ static weft_status check_master(const job_identity *who, const struct addrinfo *
     return WEFT_OK;
 }
 
-/* Bind the first address that can be bound. 0, or the errno of the last one. */
-static int bind_first(const struct addrinfo *list, uint32_t ranks, int *out)
+/* Has the list this address before `a`? /etc/hosts may name one twice. */
+static bool is_repeated(const struct addrinfo *list, const struct addrinfo *a)
+{
+    while (list != a && (list->ai_addrlen != a->ai_addrlen ||
+                         memcmp(list->ai_addr, a->ai_addr, a->ai_addrlen) != 0))
+        list = list->ai_next;
+    return list != a;
+}
+
+/* Bind every address that this machine has. 0; else an errno, and no socket is open. A port that is
+ * taken at one address is an error: ranks would reach another program there. */
+static int bind_all(const struct addrinfo *list, uint32_t ranks, door *d)
 {
     int number = 0;
-    for (const struct addrinfo *a = list; a; a = a->ai_next) {
-        *out = bind_one(a, ranks);
-        if (*out >= 0)
-            return 0;
-        number = errno;
+    for (const struct addrinfo *a = list; a && d->sockets < DOOR_SOCKETS && number != EADDRINUSE;
+         a = a->ai_next) {
+        const int fd = is_repeated(list, a) ? -1 : bind_one(a, ranks);
+        if (fd >= 0)
+            d->listens[d->sockets++] = fd;
+        else if (!is_repeated(list, a))
+            number = errno;
     }
+    if (d->sockets && number != EADDRINUSE)
+        return 0;
+    job_door_close(d);
     return number;
 }
 
@@ -156,7 +175,7 @@ weft_status job_address_resolve(const job_identity *who, struct addrinfo **out)
 }
 
 /* [run] listen, which need not be resolved. */
-static weft_status listen_at(const job_identity *who, int *fd)
+static weft_status listen_at(const job_identity *who, door *d)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
                              .ai_flags = AI_NUMERICSERV | AI_NUMERICHOST | AI_PASSIVE};
@@ -173,21 +192,20 @@ static weft_status listen_at(const job_identity *who, int *fd)
                         "[run] listen = %s: '%s' is not an address; rank 0 listens at numeric ones "
                         "only, such as 0.0.0.0 or ::",
                         who->listen, name);
-    const int number = bind_first(list, who->ranks, fd);
+    const int number = bind_all(list, who->ranks, d);
     freeaddrinfo(list);
     return number ? fail_bind(who, number, "[run] listen ", name, port) : WEFT_OK;
 }
 
 /* MASTER_ADDR. A name may still lead to the machine of an earlier rank 0. */
-static weft_status listen_at_master(job_resolver *r, int *fd)
+static weft_status listen_at_master(job_resolver *r, door *d)
 {
     const job_identity *who = r->who;
     int number = 0;
     weft_status st = job_resolver_start(r);
     while (st == WEFT_OK) {
-        for (const struct addrinfo *a = r->list; a && st == WEFT_OK; a = a->ai_next)
-            st = check_master(who, a);
-        number = st == WEFT_OK ? bind_first(r->list, who->ranks, fd) : 0;
+        st = check_master(who, r->list);
+        number = st == WEFT_OK ? bind_all(r->list, who->ranks, d) : 0;
         if (number != EADDRNOTAVAIL)
             break;
         st = job_resolver_again(r, "it is not an address of this machine, where rank 0 runs");
@@ -196,14 +214,14 @@ static weft_status listen_at_master(job_resolver *r, int *fd)
     return number ? fail_bind(who, number, "MASTER_ADDR", who->addr, who->port) : st;
 }
 
-weft_status job_listen_open(job_resolver *r, int *fd)
+weft_status job_listen_open(job_resolver *r, door *d)
 {
     const char *text = getenv(STORE_FD_ENV);
-    if (text)
-        return inherited(text, r->who->ranks, fd);
-    if (*r->who->listen)
-        return listen_at(r->who, fd);
-    return listen_at_master(r, fd);
+    if (!text)
+        return *r->who->listen ? listen_at(r->who, d) : listen_at_master(r, d);
+    const weft_status st = inherited(text, r->who->ranks, &d->listens[0]);
+    d->sockets = st == WEFT_OK;
+    return st;
 }
 
 /* The address of the interface that leads to rank 0's store, read from a connected datagram socket,

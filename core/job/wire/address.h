@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "job/job.h"
+#include "job/wire/door.h"
 #include "job/wire/resolve.h"
 
 #define STORE_FD_ENV "WEFT_STORE_FD" /* rank 0: the number of the inherited listening socket */
@@ -17,7 +18,8 @@ weft_status job_address_resolve(const job_identity *who, struct addrinfo **out);
 /* The one local address that this rank's transports listen on and tell the others, as text: what
  * [run] address names; else loopback where all ranks are known to be on one machine; else that of
  * the interface towards rank 0. A rank that has joined knows it from its connection to rank 0, rank
- * 0 from where it listens, or with a wildcard from the first connection that is not local. */
+ * 0 from where it listens, or with a wildcard or several addresses from the first connection that
+ * is not local. */
 weft_status job_address_local(const job_identity *who, char *out, size_t room);
 
 /* Is the socket bound to a loopback address? */
@@ -35,8 +37,9 @@ int job_listen_guarded(int fd, uint32_t ranks);
  */
 void job_listen_admitted(int fd);
 
-/* A listening, non-blocking socket: inherited, bound to [run] listen, or bound to MASTER_ADDR
- * alone, whose name may come late. */
-weft_status job_listen_open(job_resolver *r, int *fd);
+/* Fill the door's sockets, which listen and do not block: the inherited one, one bound to [run]
+ * listen, or one for each address of this machine that MASTER_ADDR leads to, since a name may lead
+ * to one address of each version and a rank may have only one of them. The name may come late. */
+weft_status job_listen_open(job_resolver *r, door *d);
 
 #endif

@@ -52,7 +52,7 @@ static peer *new_place(void)
 
 void job_door_prepare(door *d, tls_context *tls, const uint8_t *key, const char *sealed)
 {
-    *d = (door){.listen_fd = -1, .epoll_fd = -1, .tls = tls, .key = key, .sealed = sealed};
+    *d = (door){.epoll_fd = -1, .tls = tls, .key = key, .sealed = sealed};
     for (int i = 0; i < STRANGERS_MAX; i++)
         d->strangers[i] = new_place();
 }
@@ -62,9 +62,8 @@ void job_door_close(door *d)
     for (int i = 0; i < STRANGERS_MAX; i++)
         if (d->strangers[i])
             job_peer_drop(d->strangers[i]);
-    if (d->listen_fd >= 0)
-        close(d->listen_fd);
-    d->listen_fd = -1;
+    while (d->sockets)
+        close(d->listens[--d->sockets]);
 }
 
 void job_door_free(door *d)
@@ -78,20 +77,21 @@ void job_door_free(door *d)
 weft_status job_door_watch(door *d)
 {
     struct epoll_event e = {.events = EPOLLIN, .data.ptr = d};
-    if (epoll_ctl(d->epoll_fd, EPOLL_CTL_ADD, d->listen_fd, &e))
-        return err_fail_errno(WEFT_IO, "the listening descriptor %d cannot be watched",
-                              d->listen_fd);
+    for (uint32_t i = 0; i < d->sockets; i++)
+        if (epoll_ctl(d->epoll_fd, EPOLL_CTL_ADD, d->listens[i], &e))
+            return err_fail_errno(WEFT_IO, "the listening descriptor %d cannot be watched",
+                                  d->listens[i]);
     d->listening = true;
     return WEFT_OK;
 }
 
 static void listen_on(door *d, bool on)
 {
-    if (d->listen_fd < 0 || on == d->listening)
-        return;
     struct epoll_event e = {.events = on ? EPOLLIN : 0, .data.ptr = d};
-    if (!epoll_ctl(d->epoll_fd, EPOLL_CTL_MOD, d->listen_fd, &e))
-        d->listening = on;
+    bool done = on != d->listening;
+    for (uint32_t i = 0; i < d->sockets && done; i++)
+        done = !epoll_ctl(d->epoll_fd, EPOLL_CTL_MOD, d->listens[i], &e);
+    d->listening = done ? on : d->listening;
 }
 
 /* A free place, or that of the oldest stranger without a finished handshake; NULL: all are too
@@ -109,12 +109,12 @@ static peer *find_place(door *d, uint64_t now)
     return oldest && now - oldest->since >= STRANGER_AGE ? oldest : NULL;
 }
 
-void job_door_let_in(door *d)
+static void let_in(door *d, int socket)
 {
-    while (d->listen_fd >= 0) {
+    for (;;) {
         uint64_t now = awake_ms();
         peer *p = find_place(d, now);
-        int fd = p ? accept4(d->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC) : -1;
+        int fd = p ? accept4(socket, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC) : -1;
         if (!p || (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED))
             listen_on(d, false); /* the next tick checks again */
         if (fd < 0)
@@ -134,10 +134,16 @@ void job_door_let_in(door *d)
     }
 }
 
+void job_door_let_in(door *d)
+{
+    for (uint32_t i = 0; i < d->sockets; i++)
+        let_in(d, d->listens[i]);
+}
+
 void job_door_turn(door *d)
 {
     const uint64_t now = awake_ms();
-    if (d->listen_fd < 0)
+    if (!d->sockets)
         return;
     if (!d->listening && find_place(d, now))
         listen_on(d, true);

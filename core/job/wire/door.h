@@ -1,4 +1,4 @@
-/* job/wire/door.h: a listening socket that anyone may connect to, and who gets in.
+/* job/wire/door.h: listening sockets that anyone may connect to, and who gets in.
  *
  * A connection is a stranger until it has finished the TLS handshake and sent a first frame. A
  * stranger's resources are bounded: one of 24 places, 2 s, 2 KiB read, a small receive buffer in
@@ -16,6 +16,7 @@
 #include "job/wire/handshake.h"
 #include "job/wire/wire.h"
 
+#define DOOR_SOCKETS 8   /* addresses to listen at, at most */
 #define STRANGERS_MAX 24 /* connections not admitted yet, at once at most */
 #define STRANGER_MS 2000 /* timeout from connection to first frame */
 #define STRANGER_AGE 25  /* no handshake for so long: evicted when all places are taken */
@@ -32,9 +33,10 @@ typedef struct peer {  /* one accepted connection */
 } peer;
 
 typedef struct door {
-    int listen_fd;      /* -1: closed */
+    int listens[DOOR_SOCKETS]; /* the first `sockets` of them; none: it is closed */
+    uint32_t sockets;
     int epoll_fd;       /* of the owner */
-    bool listening;     /* it watches listen_fd */
+    bool listening;     /* it watches them */
     tls_context *tls;   /* of the owner, as are the next two */
     const uint8_t *key; /* of the job or of a use of it */
     const char *sealed; /* for greetings: the key sealed by munge, or "" */
@@ -44,20 +46,20 @@ typedef struct door {
     char last_away[64];   /* address of the last of these */
 } door;
 
-/* Allocate the places. `d->epoll_fd` and `d->listen_fd` may be set later. */
+/* Allocate the places. `d->epoll_fd` and the sockets may be set later. */
 void job_door_prepare(door *d, tls_context *tls, const uint8_t *key, const char *sealed);
 
 /* Stop to listen and drop all strangers; idempotent. job_door_free() also frees the places. */
 void job_door_close(door *d);
 void job_door_free(door *d);
 
-/* Watch the listener with `d` as the event's pointer. WEFT_IO: not possible. */
+/* Watch the sockets with `d` as the event's pointer. WEFT_IO: not possible. */
 weft_status job_door_watch(door *d);
 
-/* Accept what waits at the listener. */
+/* Accept what waits at the sockets. */
 void job_door_let_in(door *d);
 
-/* Drop strangers whose time is over, and watch the listener again once there is a place. Call it in
+/* Drop strangers whose time is over, and watch the sockets again once there is a place. Call it in
  * each turn of the owner's loop, and every STRANGER_AGE while `listening` is false. */
 void job_door_turn(door *d);
 

@@ -211,12 +211,15 @@ static int bind_to(const char *address, unsigned port, char why[256], weft_statu
     const struct addrinfo want = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
                                   .ai_socktype = SOCK_STREAM};
     struct addrinfo *a = NULL;
-    char number[12];
+    char number[12], plain[64];
+    const size_t n = strlen(address);
+    const int enclosed = *address == '[' && address[n - 1] == ']';
     snprintf(number, sizeof number, "%u", port);
+    snprintf(plain, sizeof plain, "%.*s", (int)(n - 2u * (size_t)enclosed), address + enclosed);
     *st = WEFT_USAGE;
     snprintf(why, 256, "address = '%.60s' is not an IPv4 or IPv6 address, such as 127.0.0.1",
              address);
-    if (getaddrinfo(address, number, &want, &a))
+    if (getaddrinfo(plain, number, &want, &a))
         return -1;
     const int on = 1;
     const int fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);

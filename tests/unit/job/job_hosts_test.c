@@ -39,7 +39,13 @@ static void test_lines(void **state)
     assert_string_equal(l.at[2].addr, "10.0.0.3");
     assert_int_equal(l.at[2].slots, 1024);
     assert_int_equal(l.at[3].line, 6);
+    assert_string_equal(l.at[3].name, "fe80::1%eth0");
     assert_int_equal(job_host_list_slots(&l), 1 + 4 + 1024 + 2);
+    job_host_list_free(&l);
+    l = parse("me@[fd00::5] addr=[fd00::6]\na addr=[b]");
+    assert_string_equal(l.at[0].name, "me@fd00::5");
+    assert_string_equal(l.at[0].addr, "fd00::6");
+    assert_string_equal(l.at[1].addr, "[b]");
     job_host_list_free(&l);
 }
 

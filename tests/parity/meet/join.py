@@ -9,8 +9,10 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 
-import weft_jobs as w
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
 
 PLUGINS = os.path.join(os.path.dirname(w.WEFT), "..", "tests", "parity", "plugins")
 JOB = w.ODD | {"checkpoint.every": 20, "comm.plugin": "tcp"}
