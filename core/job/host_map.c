@@ -20,10 +20,12 @@
 #include "job/host_map.h"
 #include "job/mailbox.h"
 #include "job/wire/address.h"
+#include "job/wire/endpoint.h"
 
 typedef struct host_identity {
     char boot[48];
     uint64_t networks, processes; /* namespaces */
+    char address[80];             /* of the rank, as it knows it by now */
 } host_identity;
 
 /* The first line of a system file; empty if the file is missing. */
@@ -116,10 +118,11 @@ static uint64_t digest_of_cpus(void)
     return h;
 }
 
-static void describe(host_identity *out)
+static void describe(const job_identity *who, host_identity *out)
 {
     struct stat s;
     *out = (host_identity){0};
+    memcpy(out->address, who->address, sizeof out->address);
     first_line("/proc/sys/kernel/random/boot_id", out->boot, sizeof out->boot);
     out->networks = stat("/proc/self/ns/net", &s) == 0 ? s.st_ino : 0;
     out->processes = stat("/proc/self/ns/pid", &s) == 0 ? s.st_ino : 0;
@@ -173,6 +176,21 @@ static void settle_local(job_identity *who, const host_identity *all)
     who->local_ranks = ranks;
 }
 
+/* A rank of rank 0's machine may have met it at a loopback address, which no other machine reaches:
+ * it takes the address of a rank beside it that was met at another, as rank 0 was. */
+static void leave_loopback(job_identity *who, const host_identity *all)
+{
+    const host_identity *mine = &all[who->rank];
+    for (uint32_t r = 0; r < who->ranks; r++) {
+        const char *other = all[r].address;
+        if (who->address_said || (*who->address && !job_endpoint_says_loopback(who->address)))
+            return;
+        if (same_host(&all[r], mine) && all[r].networks == mine->networks && *other &&
+            !job_endpoint_says_loopback(other))
+            memcpy(who->address, other, sizeof who->address);
+    }
+}
+
 static weft_status find_distances(job *j, const job_identity *who, job_hosts *out)
 {
     uint32_t mine = (uint32_t)distance(who);
@@ -198,7 +216,9 @@ static weft_status find_sharing(job *j, const job_identity *who, job_hosts *out)
 weft_status job_find_hosts(job *j, job_identity *who, job_hosts *out)
 {
     host_identity mine, *all = mem_alloc((uint64_t)who->ranks * sizeof *all);
-    describe(&mine);
+    if (j)
+        job_get_address(j, who);
+    describe(who, &mine);
     all[0] = mine;
     weft_status st = j ? job_exchange(j, "sites", &mine, sizeof mine, all) : WEFT_OK;
     take_room(who->ranks, out);
@@ -211,8 +231,9 @@ weft_status job_find_hosts(job *j, job_identity *who, job_hosts *out)
     if (j && st == WEFT_OK) {
         settle_local(who, all);
         who->one_machine = out->machines == 1;
+        if (!who->one_machine)
+            leave_loopback(who, all);
         job_set_locality(j, who);
-        job_get_address(j, who);
     }
     free(all);
     if (st == WEFT_OK)

@@ -27,6 +27,7 @@ typedef struct job_identity {
     char listen[80];   /* rank 0: where it listens, from job_options; "": at MASTER_ADDR */
     char address[80];  /* this rank's own, for transports: known once it has joined */
     bool address_said; /* ... it is from job_options */
+    bool node;         /* addr is the name of a Slurm step's first node, not MASTER_ADDR */
     bool slurm;        /* a task of a Slurm step that was not told where rank 0 is */
     bool mpirun;       /* the same of Open MPI's mpirun, on one machine */
     uint64_t launch;   /* digest of the launcher's name for this run; 0: it has none */

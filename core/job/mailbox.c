@@ -171,6 +171,9 @@ weft_status job_start_thread(job *j, void *(*body)(void *))
 
 void job_set_locality(job *j, const job_identity *who)
 {
+    pthread_mutex_lock(&j->lock);
+    memcpy(j->who.address, who->address, sizeof j->who.address);
+    pthread_mutex_unlock(&j->lock);
     j->who.local_rank = who->local_rank;
     j->who.local_ranks = who->local_ranks;
     j->who.one_machine = who->one_machine;

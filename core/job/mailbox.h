@@ -40,7 +40,8 @@ job_view job_view_now(job *j);
 /* 1: a record of the launcher; 0: none now; -1, once: the launcher has ended. */
 int job_read_launcher(job *j, job_control_record *out);
 
-/* Store the result of the host map: local rank, and whether all ranks share one machine. [setup] */
+/* Store the result of the host map: local rank, own address, and whether all ranks share one
+ * machine. [setup] */
 void job_set_locality(job *j, const job_identity *who);
 
 /* Copy this rank's own address to `who`, once it has joined. [setup] */

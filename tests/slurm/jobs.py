@@ -59,6 +59,24 @@ class Slurm(w.Bench):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.same_run("plain4", out, step=40)
 
+    def test_names_that_nobody_knows(self):
+        """/etc/hosts of a node as in clouds: without the nodes, its own name as on Debian."""
+        script = self.path("hosts.sh")
+        with open(script, "w", encoding="utf-8") as f:
+            f.write("#!/bin/sh\n"
+                    "if [ $1 = debian ]; then echo 127.0.1.1 $SLURMD_NODENAME; fi "
+                    f">{self.place}/hosts.$SLURMD_NODENAME\n"
+                    f"mount --bind {self.place}/hosts.$SLURMD_NODENAME /etc/hosts\n"
+                    'shift; exec "$@"\n')
+        os.chmod(script, 0o755)
+        for kind in ("none", "debian"):
+            with self.subTest(kind):
+                done = run("srun", "-N2", "-n4", "unshare", "--mount", script, kind, w.WEFT,
+                           "train", self.ini, *self.options(kind, BASE))
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.same_run("plain4", kind, step=40)
+                self.assertIn("its NodeAddr in Slurm is 10.77.0.1", done.stderr)
+
     def test_refusals(self):
         done = run("srun", "-n2", w.WEFT, "train", "-n", 2, self.ini, *self.options("no", BASE))
         self.assertEqual(done.returncode, 2)

@@ -18,6 +18,7 @@
 #include "job/hosts/ssh.h"
 #include "job/launch/requests.h"
 #include "job/stop.h"
+#include "job/wire/endpoint.h"
 #include "job/wire/key.h"
 
 #define ANSWER_MS 60000 /* for all agents to answer */
@@ -111,19 +112,14 @@ static void brief(hosts *h, remote *r)
     job_frame_send(l, FRAME_KEY, 0, 0, 0, h->key, KEY_BYTES);
 }
 
-static bool is_loopback(const char *addr)
-{
-    return !strncmp(addr, "127.", 4) || !strcmp(addr, "::1") || !strcmp(addr, "localhost");
-}
-
 /* All agents have answered: rank 0's opens the port. */
 static void choose_meeting(hosts *h)
 {
     remote *r = &h->at[0];
     if (*r->host->addr || !*r->addr)
         snprintf(r->addr, sizeof r->addr, "%s", *r->host->addr ? r->host->addr : "127.0.0.1");
-    for (uint32_t i = 1; i < h->n && is_loopback(r->addr); i++)
-        if (*h->at[i].addr && !is_loopback(h->at[i].addr)) {
+    for (uint32_t i = 1; i < h->n && job_endpoint_says_loopback(r->addr); i++)
+        if (*h->at[i].addr && !job_endpoint_says_loopback(h->at[i].addr)) {
             char why[1024];
             snprintf(why, sizeof why,
                      "rank 0 runs there, at the loopback address %s, which host %s cannot reach: "

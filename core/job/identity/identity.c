@@ -212,11 +212,6 @@ static weft_status find(reading *out)
     return st;
 }
 
-static bool is_loopback(const char *addr)
-{
-    return !strncmp(addr, "127.", 4) || !strcmp(addr, "localhost") || !strcmp(addr, "::1");
-}
-
 /* MASTER_ADDR, or the node of a Slurm step; it may have a port: "[::1]:29500". */
 static weft_status take_address(const char *addr, uint16_t *port, job_identity *out)
 {
@@ -265,6 +260,7 @@ static weft_status find_meeting(reading *r, job_identity *out)
             return st;
         r->local_size = step.local_ranks ? step.local_ranks : r->local_size;
         r->local_size_set |= step.local_ranks > r->local;
+        out->node = !addr && strcmp(step.addr, "127.0.0.1") != 0;
         addr = addr ? addr : step.addr;
         out->slurm = true;
     }
@@ -280,7 +276,7 @@ static weft_status find_meeting(reading *r, job_identity *out)
     const weft_status st = take_address(addr, &port, out);
     if (st != WEFT_OK)
         return st;
-    bool here = is_loopback(out->addr);
+    const bool here = job_endpoint_says_loopback(out->addr);
     out->local_rank = r->local_set ? r->local : here ? r->rank : 0;
     out->local_ranks = r->local_size_set ? r->local_size : here ? r->size : out->local_rank + 1;
     out->local_rank_said = r->local_set;

@@ -1,9 +1,14 @@
 /* job/identity/slurm.c: see slurm.h. */
+#define _GNU_SOURCE
 #include "job/identity/slurm.h"
 
+#include <fcntl.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/err.h"
 
@@ -84,6 +89,79 @@ bool job_slurm_tasks(const char *list, uint32_t node, uint32_t *tasks, uint32_t 
 uint16_t job_slurm_port(uint32_t job, uint32_t step)
 {
     return (uint16_t)(PORT_FIRST + ((uint64_t)job * 31 + step) % PORTS);
+}
+
+/* --- the address of a node --- */
+
+static bool take_address(const char *at, size_t n, const char *node, char *out, size_t bytes)
+{
+    if (n > 2 && *at == '[' && at[n - 1] == ']') {
+        at++;
+        n -= 2;
+    }
+    if (!n || n >= bytes)
+        return false;
+    memcpy(out, at, n);
+    out[n] = 0;
+    return strcmp(out, node) != 0 && strcmp(out, "(null)") != 0;
+}
+
+bool job_slurm_alias(const char *aliases, const char *node, char *out, size_t bytes)
+{
+    const size_t n = strlen(node);
+    for (const char *at = aliases; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        if (!strncmp(at, node, n) && at[n] == ':') {
+            at += n + 1;
+            const char *close = *at == '[' ? strchr(at, ']') : NULL;
+            return take_address(at, close ? (size_t)(close + 1 - at) : strcspn(at, ":,"), node, out,
+                                bytes);
+        }
+    return false;
+}
+
+bool job_slurm_shown(const char *text, const char *node, char *out, size_t bytes)
+{
+    static const char word[] = " NodeAddr=";
+    const char *at = strstr(text, word);
+    if (at)
+        at += sizeof word - 1;
+    return at && take_address(at, strcspn(at, " \t\n"), node, out, bytes);
+}
+
+/* What `scontrol show node NODE` prints, up to `bytes`; "": it is not here, or has failed. */
+static void show_node(const char *node, char *out, size_t bytes)
+{
+    char *argv[] = {"scontrol", "--oneliner", "show", "node", (char *)node, NULL};
+    int ends[2], status;
+    size_t n = 0;
+    ssize_t got;
+    pid_t pid;
+    posix_spawn_file_actions_t files;
+    out[0] = 0;
+    if (pipe2(ends, O_CLOEXEC))
+        return;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&files, ends[1], STDOUT_FILENO);
+    posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    const bool runs = !posix_spawnp(&pid, argv[0], &files, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&files);
+    close(ends[1]);
+    while (runs && n + 1 < bytes && (got = read(ends[0], out + n, bytes - 1 - n)) > 0)
+        n += (size_t)got;
+    close(ends[0]);
+    out[n] = 0;
+    if (runs)
+        waitpid(pid, &status, 0);
+}
+
+bool job_slurm_node_address(const char *node, char *out, size_t bytes)
+{
+    char text[8192];
+    if (job_slurm_alias(getenv("SLURM_NODE_ALIASES"), node, out, bytes))
+        return true;
+    show_node(node, text, sizeof text);
+    return job_slurm_shown(text, node, out, bytes);
 }
 
 /* --- the environment --- */

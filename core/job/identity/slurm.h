@@ -21,6 +21,17 @@ bool job_slurm_tasks(const char *list, uint32_t node, uint32_t *tasks, uint32_t 
  * out by itself. Steps of a job and jobs that follow each other have different ones. [any] */
 uint16_t job_slurm_port(uint32_t job, uint32_t step);
 
+/* NodeAddr of a node in SLURM_NODE_ALIASES ("n1:[10.0.0.1]:host,..."), which Slurm sets in clouds;
+ * or in what `scontrol show node` prints. False: it is not there, or says no more than the name.
+ * [any]
+ */
+bool job_slurm_alias(const char *aliases, const char *node, char *out, size_t bytes);
+bool job_slurm_shown(const char *text, const char *node, char *out, size_t bytes);
+
+/* NodeAddr of a node, where its name does not resolve: from SLURM_NODE_ALIASES, else from scontrol,
+ * which is started and asks the controller. May wait for both. [any] */
+bool job_slurm_node_address(const char *node, char *out, size_t bytes);
+
 typedef struct job_slurm_step {
     char addr[256]; /* the node of rank 0; "127.0.0.1" where the step has one node */
     uint16_t port;

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/log.h"
 #include "job/state.h"
 #include "job/wire/address.h"
 #include "job/wire/endpoint.h"
@@ -58,15 +59,15 @@ static weft_status inherited(const char *text, uint32_t ranks, int *out)
     return WEFT_OK;
 }
 
-/* The socket, or -1 with errno. */
-static int bind_one(const struct addrinfo *a, uint32_t ranks)
+/* The socket, or -1 with errno. `six`: :: takes no connections of version 4. */
+static int bind_one(const struct addrinfo *a, uint32_t ranks, int six)
 {
     int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -1;
-    int on = 1, off = 0;
-    if (a->ai_family == AF_INET6) /* :: also takes connections of version 4 */
-        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    const int on = 1;
+    if (a->ai_family == AF_INET6)
+        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &six, sizeof six);
     if (!setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) &&
         !bind(fd, a->ai_addr, a->ai_addrlen) && !job_listen_guarded(fd, ranks))
         return fd;
@@ -76,20 +77,33 @@ static int bind_one(const struct addrinfo *a, uint32_t ranks)
     return -1;
 }
 
-/* What MASTER_ADDR may not be where rank 0 binds it. */
-static weft_status check_master(const job_identity *who, const struct addrinfo *list)
+/* Does every address lead back to this machine, although not all ranks are known to be on it? */
+static bool is_own_loopback(const job_identity *who, const struct addrinfo *list)
 {
-    bool alone = true;
-    for (const struct addrinfo *a = list; a; a = a->ai_next) {
+    bool alone = !who->local_ranks_said || who->local_ranks < who->ranks;
+    for (const struct addrinfo *a = list; a; a = a->ai_next)
         alone &= job_endpoint_is_loopback(a->ai_addr);
+    return alone;
+}
+
+static bool is_own_name(const job_resolver *r)
+{
+    return r->named && !job_endpoint_says_loopback(r->who->addr) &&
+           is_own_loopback(r->who, r->list);
+}
+
+/* What MASTER_ADDR may not be where rank 0 binds it. */
+static weft_status check_master(const job_resolver *r)
+{
+    const job_identity *who = r->who;
+    for (const struct addrinfo *a = r->list; a; a = a->ai_next)
         if (job_endpoint_is_wildcard(a->ai_addr))
             return err_fail(WEFT_USAGE,
                             "MASTER_ADDR=%s means every address of the machine: name the one that "
                             "the other ranks reach rank 0 by; [run] listen = %s lets rank 0 listen "
                             "at all",
                             who->addr, who->addr);
-    }
-    if (alone && who->local_ranks_said && who->local_ranks < who->ranks)
+    if (is_own_loopback(who, r->list) && who->local_ranks_said)
         return err_fail(WEFT_USAGE,
                         "MASTER_ADDR=%s is this machine's own loopback address here, which ranks "
                         "on other machines cannot reach: give an address of its network, or set "
@@ -114,7 +128,7 @@ static int bind_all(const struct addrinfo *list, uint32_t ranks, door *d)
     int number = 0;
     for (const struct addrinfo *a = list; a && d->sockets < DOOR_SOCKETS && number != EADDRINUSE;
          a = a->ai_next) {
-        const int fd = is_repeated(list, a) ? -1 : bind_one(a, ranks);
+        const int fd = is_repeated(list, a) ? -1 : bind_one(a, ranks, list->ai_next != NULL);
         if (fd >= 0)
             d->listens[d->sockets++] = fd;
         else if (!is_repeated(list, a))
@@ -167,10 +181,11 @@ weft_status job_address_resolve(const job_identity *who, struct addrinfo **out)
     char port[8];
     snprintf(port, sizeof port, "%u", who->port);
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    char names[JOB_MEETING_TEXT];
     int code = getaddrinfo(who->addr, port, &hints, out);
     if (code)
-        return err_fail(WEFT_USAGE, "MASTER_ADDR=%s does not lead to an address: %s", who->addr,
-                        gai_strerror(code));
+        return err_fail(WEFT_USAGE, "%s does not lead to an address: %s",
+                        job_resolver_names(who, names), gai_strerror(code));
     return WEFT_OK;
 }
 
@@ -197,6 +212,27 @@ static weft_status listen_at(const job_identity *who, door *d)
     return number ? fail_bind(who, number, "[run] listen ", name, port) : WEFT_OK;
 }
 
+/* The name of this machine leads to a loopback address here, as 127.0.1.1 on Debian, and elsewhere
+ * to another that is not known here. */
+static int bind_any(const job_identity *who, door *d)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
+                                   .ai_flags = AI_NUMERICSERV | AI_PASSIVE};
+    struct addrinfo *list = NULL;
+    char port[8];
+    snprintf(port, sizeof port, "%u", who->port);
+    if (getaddrinfo(NULL, port, &hints, &list))
+        return EADDRNOTAVAIL;
+    const int number = bind_all(list, who->ranks, d);
+    freeaddrinfo(list);
+    if (!number)
+        log_line(WEFT_LOG_INFO,
+                 "%s is a loopback address in this machine's /etc/hosts, so rank 0 listens at all "
+                 "addresses of the machine",
+                 who->addr);
+    return number;
+}
+
 /* MASTER_ADDR. A name may still lead to the machine of an earlier rank 0. */
 static weft_status listen_at_master(job_resolver *r, door *d)
 {
@@ -204,8 +240,9 @@ static weft_status listen_at_master(job_resolver *r, door *d)
     int number = 0;
     weft_status st = job_resolver_start(r);
     while (st == WEFT_OK) {
-        st = check_master(who, r->list);
-        number = st == WEFT_OK ? bind_all(r->list, who->ranks, d) : 0;
+        const bool own = is_own_name(r);
+        st = own ? WEFT_OK : check_master(r);
+        number = own ? bind_any(who, d) : st == WEFT_OK ? bind_all(r->list, who->ranks, d) : 0;
         if (number != EADDRNOTAVAIL)
             break;
         st = job_resolver_again(r, "it is not an address of this machine, where rank 0 runs");

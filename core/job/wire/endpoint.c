@@ -93,6 +93,11 @@ bool job_endpoint_is_loopback(const struct sockaddr *a)
     return n == 4 ? bytes[0] == 127 : n == 16 && !memcmp(bytes, &loop6, sizeof loop6);
 }
 
+bool job_endpoint_says_loopback(const char *addr)
+{
+    return !strncmp(addr, "127.", 4) || !strcmp(addr, "::1") || !strcmp(addr, "localhost");
+}
+
 bool job_endpoint_print(const struct sockaddr *a, char *out, size_t room)
 {
     const uint8_t *bytes = NULL;

@@ -24,6 +24,9 @@ bool job_endpoint_is_wildcard(const struct sockaddr *a);
 /* 127.x.x.x or ::1, also as a mapped address. [any] */
 bool job_endpoint_is_loopback(const struct sockaddr *a);
 
+/* The same of a text: 127.x.x.x, ::1 or localhost. [any] */
+bool job_endpoint_says_loopback(const char *addr);
+
 /* The address without its port as text; one of version 4 that is mapped into version 6 as one of
  * version 4. [any] */
 bool job_endpoint_print(const struct sockaddr *a, char *out, size_t room);

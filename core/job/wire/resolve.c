@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/time/awake.h"
+#include "job/identity/slurm.h"
 #include "job/wire/endpoint.h"
 
 #define FIRST_PAUSE_MS 100 /* after a lookup that failed; doubles ... */
@@ -37,7 +38,9 @@ typedef struct job_lookup {
     atomic_bool ready; /* what follows `done` is complete */
     int done;          /* an eventfd */
     char name[256], port[8];
-    int code, error; /* of getaddrinfo(), and errno */
+    char instead[256]; /* Slurm's address of the node `name`, which does not resolve; "": none */
+    bool asks;         /* ... is wanted */
+    int code, error;   /* of getaddrinfo(), and errno */
     bool named;
     struct addrinfo *list;
 } job_lookup;
@@ -66,7 +69,11 @@ static void *look_up(void *arg)
 {
     job_lookup *l = arg;
     const uint64_t one = 1;
-    (void)resolve(l, 0);
+    if (resolve(l, 0) && l->asks &&
+        job_slurm_node_address(l->name, l->instead, sizeof l->instead)) {
+        snprintf(l->name, sizeof l->name, "%s", l->instead);
+        (void)resolve(l, 0);
+    }
     atomic_store(&l->ready, true);
     (void)!write(l->done, &one, sizeof one);
     release(l);
@@ -89,12 +96,16 @@ static int start_thread(job_lookup *l)
 }
 
 /* An address needs no lookup; a name is looked up in a thread. */
-static weft_status begin(const job_identity *who, job_lookup **out)
+static weft_status begin(job_resolver *r)
 {
+    const job_identity *who = r->who;
     job_lookup *l = mem_alloc(sizeof *l);
+    char names[JOB_MEETING_TEXT];
     const uint64_t one = 1;
     snprintf(l->name, sizeof l->name, "%s", who->addr);
     snprintf(l->port, sizeof l->port, "%u", who->port);
+    l->asks = who->node && !r->asked;
+    r->asked |= l->asks;
     l->done = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     atomic_init(&l->users, 2);
     int error = l->done < 0 ? errno : 0;
@@ -109,14 +120,21 @@ static weft_status begin(const job_identity *who, job_lookup **out)
     if (error) {
         atomic_store(&l->users, 1);
         release(l);
-        return err_fail(WEFT_IO, "no thread to resolve MASTER_ADDR=%s with: %s", who->addr,
+        return err_fail(WEFT_IO, "no thread to resolve %s with: %s", job_resolver_names(who, names),
                         strerror(error));
     }
-    *out = l;
+    r->pending = l;
     return WEFT_OK;
 }
 
 /* --- until it resolves --- */
+
+const char *job_resolver_names(const job_identity *who, char out[JOB_MEETING_TEXT])
+{
+    snprintf(out, JOB_MEETING_TEXT, "%s%s",
+             who->node ? "the step's first node " : "MASTER_ADDR=", who->addr);
+    return out;
+}
 
 static const char *reason(const job_lookup *l)
 {
@@ -151,10 +169,10 @@ static double seconds_since(uint64_t began)
 
 static void say_late(job_resolver *r, const char *what, const char *why)
 {
+    char names[JOB_MEETING_TEXT];
     if (is_time(r))
-        log_line(WEFT_LOG_WARN,
-                 "after %.0f s MASTER_ADDR=%s %s: %s; it is tried until %.0f s have passed",
-                 seconds_since(r->began), r->who->addr, what, why,
+        log_line(WEFT_LOG_WARN, "after %.0f s %s %s: %s; it is tried until %.0f s have passed",
+                 seconds_since(r->began), job_resolver_names(r->who, names), what, why,
                  (double)(r->deadline - r->began) / 1000);
 }
 
@@ -186,6 +204,14 @@ static void drop_pending(job_resolver *r)
 
 static weft_status fail_late(const job_resolver *r, uint32_t tries, const char *why)
 {
+    if (r->who->node)
+        return err_fail(
+            WEFT_PEER,
+            "the step's first node %s did not lead to an address within %.0f s, in %u tr%s: %s; "
+            "SLURM_STEP_NODELIST names it, no name server or /etc/hosts of this node knows it, and "
+            "neither SLURM_NODE_ALIASES nor `scontrol show node` has a NodeAddr of it: set "
+            "MASTER_ADDR to an address of rank 0's node on all ranks",
+            r->who->addr, seconds_since(r->began), tries, tries == 1 ? "y" : "ies", why);
     return err_fail(
         WEFT_PEER,
         "MASTER_ADDR=%s did not lead to an address within %.0f s, in %u tr%s: %s; check the name "
@@ -197,7 +223,8 @@ static weft_status fail_late(const job_resolver *r, uint32_t tries, const char *
 /* Begin a lookup, or continue one. WEFT_BUSY: not yet; `why` says why. */
 static weft_status try_until(job_resolver *r, uint64_t until, char *why, size_t bytes)
 {
-    weft_status st = r->pending ? WEFT_OK : begin(r->who, &r->pending);
+    char names[JOB_MEETING_TEXT];
+    weft_status st = r->pending ? WEFT_OK : begin(r);
     if (st != WEFT_OK)
         return st;
     st = await(r, r->pending, until);
@@ -210,12 +237,16 @@ static weft_status try_until(job_resolver *r, uint64_t until, char *why, size_t 
         r->at = r->list = l->list;
         r->named = l->named;
         l->list = NULL;
+        if (*l->instead)
+            log_line(WEFT_LOG_INFO,
+                     "the step's first node %s is no name here; its NodeAddr in Slurm is %s",
+                     r->who->addr, l->instead);
     } else if (may_pass(l)) {
         snprintf(why, bytes, "%s", reason(l));
         st = WEFT_BUSY;
     } else {
-        st = err_fail(WEFT_USAGE, "MASTER_ADDR=%s does not lead to an address: %s", r->who->addr,
-                      reason(l));
+        st = err_fail(WEFT_USAGE, "%s does not lead to an address: %s",
+                      job_resolver_names(r->who, names), reason(l));
     }
     drop_pending(r);
     return st;
@@ -229,16 +260,15 @@ static uint64_t spread(const job_resolver *r, uint32_t pause)
 
 weft_status job_resolver_start(job_resolver *r)
 {
-    char why[128] = "";
+    char why[128] = "", names[JOB_MEETING_TEXT];
     uint32_t tries = 0, pause = FIRST_PAUSE_MS;
     weft_status st;
     r->began = awake_ms();
     r->say = r->began + earlier((r->deadline - r->began) / 4, SAY_MS);
     if (!job_endpoint_is_name(r->who->addr) && !strchr(r->who->addr, ':'))
         return err_fail(WEFT_USAGE,
-                        "MASTER_ADDR=%s does not lead to an address: it has a character that no "
-                        "name has",
-                        r->who->addr);
+                        "%s does not lead to an address: it has a character that no name has",
+                        job_resolver_names(r->who, names));
     while (tries++, (st = try_until(r, r->deadline, why, sizeof why)) == WEFT_BUSY) {
         say_late(r, NOT_YET, why);
         const weft_status over =
@@ -250,8 +280,8 @@ weft_status job_resolver_start(job_resolver *r)
         pause = pause < LAST_PAUSE_MS / 2 ? 2 * pause : LAST_PAUSE_MS;
     }
     if (st == WEFT_OK && tries > 1)
-        log_line(WEFT_LOG_INFO, "MASTER_ADDR=%s leads to an address after %.1f s", r->who->addr,
-                 seconds_since(r->began));
+        log_line(WEFT_LOG_INFO, "%s leads to an address after %.1f s",
+                 job_resolver_names(r->who, names), seconds_since(r->began));
     r->pause = ANEW_MS;
     r->again = awake_ms() + spread(r, r->pause);
     return st;

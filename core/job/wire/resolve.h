@@ -6,7 +6,10 @@
  *
  * A lookup may block for as long as the system's resolver likes, a minute with several search
  * domains and a dead server. So it runs in a thread of its own, which is abandoned where the caller
- * does not wait any longer; the caller keeps answering signals and its launcher. */
+ * does not wait any longer; the caller keeps answering signals and its launcher.
+ *
+ * The name of a Slurm node need not resolve, as in clouds: Slurm has an address beside it,
+ * NodeAddr. The first lookup asks for that where the name does not resolve. */
 #ifndef JOB_RESOLVE_H
 #define JOB_RESOLVE_H
 
@@ -31,7 +34,13 @@ typedef struct job_resolver {
     uint64_t began, say, again; /* the start; when to log next; when to resolve anew */
     uint32_t pause;             /* ms, until `again` */
     bool named;                 /* MASTER_ADDR is a name, not an address */
+    bool asked;                 /* Slurm has been asked for the address of its node */
 } job_resolver;
+
+/* What a message calls the address of rank 0: "MASTER_ADDR=c1", or of a Slurm step that was not
+ * told one "the step's first node c1". [any] */
+#define JOB_MEETING_TEXT 320
+const char *job_resolver_names(const job_identity *who, char out[JOB_MEETING_TEXT]);
 
 /* The addresses of MASTER_ADDR, `list`. WEFT_USAGE: it can be no name; WEFT_PEER: it did not
  * resolve until the deadline. [setup] */

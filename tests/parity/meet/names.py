@@ -2,7 +2,8 @@
 """names.py WEFT: do ranks meet by the names that machines have, however /etc/hosts spells them?
 
 Ranks with a hosts file each, in a network namespace of their own: a name with an address of each
-version of which a rank has only one, and addresses in brackets."""
+version of which a rank has only one, addresses in brackets, a machine whose own name is 127.0.1.1
+as on Debian, and nodes of Slurm whose names nobody knows."""
 import os
 import subprocess
 import sys
@@ -21,20 +22,24 @@ class Names(w.Bench):
         super().setUpClass()
         w.weft("key", "-o", cls.path("key"))
 
-    def start(self, name, hosts, extra, job=None):
-        """One process for each text of `hosts`, its /etc/hosts; [(status, what it said)]."""
+    def start(self, name, hosts, extra, job=None, of_rank=None, away=()):
+        """One process for each text of `hosts`, its /etc/hosts; [(status, what it said)]. `away`:
+        a rank, and what starts it on another machine."""
         ranks = []
         for rank, text in enumerate(hosts):
             own = self.path(f"{name}.hosts{rank}")
             with open(own, "w", encoding="utf-8") as f:
                 f.write(LOOPBACK + text)
-            common = {"WORLD_SIZE": str(len(hosts)), "RANK": str(rank)}
+            common = of_rank(rank) if of_rank else {"WORLD_SIZE": str(len(hosts)),
+                                                    "RANK": str(rank)}
             words = [w.WEFT, "train", self.ini,
                      *self.options(name, JOB | {"run.key": self.path("key")} | (job or {}))]
+            own = ["unshare", "--mount", "sh", "-c",
+                   f"mount --bind {own} /etc/hosts; exec \"$@\"", "sh"]
             ranks.append(subprocess.Popen(
-                ["unshare", "--mount", "sh", "-c", f"mount --bind {own} /etc/hosts; exec \"$@\"",
-                 "sh", *words], env=w.environment(common | extra), text=True,
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
+                [*(away[1] if away and rank == away[0] else ()), *own, *words],
+                env=w.environment(common | extra), text=True, stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
             self.addCleanup(ranks[-1].kill)
         said = [r.communicate(timeout=w.TIMEOUT)[0] for r in ranks]
         return [(r.returncode, text) for r, text in zip(ranks, said)]
@@ -67,6 +72,80 @@ class Names(w.Bench):
         port = w.free_port()
         for status, text in self.start("port", ["", ""], {"MASTER_ADDR": f"[{SIX}]:{port}"}):
             self.assertEqual(status, 0, text)
+
+    def test_own_name_is_a_loopback_address(self):
+        """Debian's 127.0.1.1 in the hosts file of rank 0's machine."""
+        self.meets("debian", ["127.0.1.1 two\n", f"{FOUR} two\n"], "two",
+                   "two is a loopback address in this machine's /etc/hosts", "listens at all")
+        ended = self.start("known", ["", ""], {
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1", "LOCAL_WORLD_SIZE": "1",
+            "LOCAL_RANK": "0"}, {"run.join_timeout": 1})
+        self.assertEqual(ended[0][0], 2, ended)
+        self.assertIn("MASTER_ADDR=127.0.0.1 is this machine's own loopback", ended[0][1])
+
+    def test_a_rank_beside_rank_0_leaves_loopback(self):
+        """It has met rank 0 at 127.0.1.1; a rank of another machine reaches both."""
+        other = subprocess.Popen(["unshare", "--net", "sh", "-c", "echo; exec sleep 600"],
+                                 stdout=subprocess.PIPE)
+        self.addCleanup(other.wait)
+        self.addCleanup(other.kill)
+        other.stdout.readline()
+        enter = ["nsenter", f"--net=/proc/{other.pid}/ns/net"]
+        for words in (f"ip link add wa type veth peer name wb netns {other.pid}",
+                      "ip addr add 10.77.2.1/24 dev wa", "ip link set wa up",
+                      *(" ".join(enter + x.split()) for x in (
+                          "ip link set lo up", "ip addr add 10.77.2.2/24 dev wb",
+                          "ip link set wb up"))):
+            if subprocess.run(words.split()).returncode:
+                self.skipTest("no pair of interfaces here")
+        for away in (1, 2):
+            hosts = ["127.0.1.1 two\n"] * 3
+            hosts[away] = "10.77.2.1 two\n"
+            ended = self.start(f"beside{away}", hosts,
+                               {"MASTER_ADDR": "two", "MASTER_PORT": str(w.free_port())},
+                               {"train.microbatch": 4}, away=(away, enter))
+            for status, text in ended:
+                self.assertEqual(status, 0, ended)
+        other.stdout.close()
+
+    # --- Slurm, by its variables; tests/slurm has a real one ---
+
+    def step(self, name, hosts, extra, job=None, shown=None):
+        """A step on two nodes, c1 and c2, with a scontrol that prints `shown`, or fails."""
+        tools = self.path(name + ".tools")
+        os.mkdir(tools)
+        with open(os.path.join(tools, "scontrol"), "w", encoding="utf-8") as f:
+            f.write("#!/bin/sh\n[ \"$*\" = '--oneliner show node c1' ] || exit 1\n"
+                    + (f"echo '{shown}'\n" if shown else "exit 1\n"))
+        os.chmod(os.path.join(tools, "scontrol"), 0o755)
+        common = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2",
+                  "SLURM_STEP_NODELIST": "c[1-2]", "SLURM_STEP_NUM_NODES": "2",
+                  "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_LOCALID": "0",
+                  "PATH": tools + ":" + os.environ["PATH"]}
+        return self.start(name, hosts, common | extra, job,
+                          lambda r: {"SLURM_PROCID": str(r), "SLURM_NODEID": str(r)})
+
+    def test_slurm_knows_the_address(self):
+        """Names of nodes that no resolver knows: NodeAddr of the environment, or of scontrol."""
+        shown = f"NodeName=c1 Arch=x86_64 NodeAddr={FOUR} NodeHostName=c1 Version=22"
+        aliases = {"SLURM_NODE_ALIASES": f"c2:[10.0.0.9]:c2,c1:[{SIX}]:c1"}
+        own = "127.0.1.1 c1\n"
+        for name, hosts, extra, line in (("shown", ["", ""], {}, shown),
+                                         ("alias", ["", ""], aliases, None),
+                                         ("own", [own, ""], {}, shown)):
+            with self.subTest(name):
+                ended = self.step(name, hosts, extra, None, line)
+                for status, text in ended:
+                    self.assertEqual(status, 0, ended)
+                self.assertIn("the step's first node c1 is no name here; its NodeAddr in Slurm is "
+                              + (SIX if extra else FOUR), ended[1][1])
+
+    def test_nobody_knows_the_address(self):
+        for name, shown in (("nobody", None), ("same", "NodeName=c1 NodeAddr=c1 Version=22")):
+            for status, text in self.step(name, ["", ""], {}, {"run.join_timeout": 1}, shown):
+                self.assertIn(status, (1, 2), text)
+                self.assertRegex(text, "the step's first node c1 did not lead to an address")
+                self.assertIn("set MASTER_ADDR to an address of rank 0's node on all ranks", text)
 
 
 def main():

@@ -106,6 +106,29 @@ static void set(const char *settings)
     "SLURM_NODEID=2 SLURM_STEP_NUM_NODES=3 SLURM_STEP_TASKS_PER_NODE=2(x2),1 "                     \
     "SLURM_STEP_NODELIST=n[3-5] "
 
+static void test_node_address(void **state)
+{
+    (void)state;
+    static const char list[] = "n11:10.0.0.11:h11,n1:[fd00::1]:h1,n2:n2:n2,n3:(null):h3,n4:";
+    static const struct {
+        const char *node, *address; /* NULL: none */
+    } rows[] = {{"n11", "10.0.0.11"}, {"n1", "fd00::1"}, {"n2", NULL}, {"n3", NULL},
+                {"n4", NULL},         {"n5", NULL},      {"n", NULL},  {"h1", NULL}};
+    char out[16];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(job_slurm_alias(list, rows[i].node, out, sizeof out), !!rows[i].address);
+        if (rows[i].address)
+            assert_string_equal(out, rows[i].address);
+    }
+    assert_false(job_slurm_alias(NULL, "n1", out, sizeof out));
+    assert_false(job_slurm_alias("n1:0123456789abcdef:h", "n1", out, sizeof out));
+    assert_true(job_slurm_shown("NodeName=n1 NodeAddr=10.0.0.1 X=y\n", "n1", out, sizeof out));
+    assert_string_equal(out, "10.0.0.1");
+    assert_false(job_slurm_shown("NodeName=n1 NodeAddr=n1\n", "n1", out, sizeof out));
+    assert_false(job_slurm_shown("", "n1", out, sizeof out));
+    assert_false(job_slurm_shown("NodeName=n1 NodeAddr=", "n1", out, sizeof out));
+}
+
 static void test_identity(void **state)
 {
     (void)state;
@@ -117,10 +140,11 @@ static void test_identity(void **state)
     assert_int_equal(me.local_ranks, 1);
     assert_string_equal(me.addr, "n3");
     assert_int_equal(me.port, job_slurm_port(7, 1));
-    assert_true(me.slurm);
+    assert_true(me.slurm && me.node);
     set(STEP "MASTER_ADDR=10.0.0.1 MASTER_PORT=99"); /* the user's words count */
     assert_int_equal(job_identify(&me), WEFT_OK);
     assert_string_equal(me.addr, "10.0.0.1");
+    assert_false(me.node);
     assert_int_equal(me.port, 99);
     set(STEP "SLURM_STEP_RESV_PORTS=12000-12004");
     assert_int_equal(job_identify(&me), WEFT_OK);
@@ -158,9 +182,9 @@ static void test_wrong_starts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_first_node),   cmocka_unit_test(test_tasks),
-        cmocka_unit_test(test_ports),        cmocka_unit_test(test_identity),
-        cmocka_unit_test(test_wrong_starts),
+        cmocka_unit_test(test_first_node), cmocka_unit_test(test_tasks),
+        cmocka_unit_test(test_ports),      cmocka_unit_test(test_node_address),
+        cmocka_unit_test(test_identity),   cmocka_unit_test(test_wrong_starts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
