@@ -83,6 +83,7 @@ static int attempt(restarting *r, job_launch_end *end, job_attempt *a, uint32_t 
     if (st != WEFT_OK)
         return cli_fail(st);
     a->rank = end->rank;
+    a->said = end->said;
     a->seconds = (double)(clock_ms() - began) * 1e-3;
     memcpy(a->why, end->why, sizeof a->why);
     return end->status;
@@ -167,9 +168,7 @@ static bool decide(restarting *r, const job_attempt *a, uint32_t lost)
     if (!lost && next == RESTART_FEWER)
         next = leave_rank_out(r, a);
     if (next == RESTART_END) {
-        log_line(WEFT_LOG_ERROR,
-                 "the job is not started again: %u attempts in a row got no further than step %llu",
-                 r->by.in_a_row, (unsigned long long)r->by.furthest);
+        job_restarts_say_end(&r->by);
         return false;
     }
     r->number++;

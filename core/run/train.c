@@ -471,6 +471,8 @@ int run_train_rank(config *cfg, run_resume_mode resume)
     }
     char why[2048];
     snprintf(why, sizeof why, "%s", st != WEFT_OK ? err_text() : "");
+    if (st != WEFT_OK && st != WEFT_PEER)
+        job_progress_fail(why, true);
     const bool traces = st != WEFT_OK && run_outlock_leads(&t.lock);
     if (t.who.rank) /* before rank 0, which removes the lock */
         run_outlock_release(&t.lock, 0);

@@ -8,11 +8,13 @@ by hand with the same ranks. A rank that is left from an older attempt is fenced
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import subprocess
 import sys
 import time
+import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "parity"))
 import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
@@ -70,6 +72,30 @@ class Restart(w.Bench):
         self.assertRegex(said, r"attempt 2 begins, as the first did")
         self.assertRegex(said, r"(?m)^  attempt 2, 2 ranks, .* before its first step: rank 1")
 
+    @unittest.skipIf(w.SLOW > 1, "a sanitizer needs the addresses that are refused here")
+    def test_the_same_reason(self):
+        """What no further attempt can mend, an arena that is refused, ends the job at the second
+        attempt: under the launcher, and by each rank of another one."""
+        job = {"model.embed": 1024, "model.ffn": 8192, "model.layers": 8}
+
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (600 << 20, 600 << 20))
+
+        run = w.Running(self, "large", BASE | job, 2, more=["--restarts", "7"], preexec_fn=limit)
+        self.assertEqual(run.wait(), 1, run.said())
+        self.assertEqual(re.findall("attempt ([0-9]) begins", run.said()), ["2"], run.said())
+        same = "attempt 2 failed before its first step for the same reason as the attempt before it"
+        self.assertIn(same, run.said())
+        self.make_key()
+        port = w.free_port()
+        ranks = [self.start_rank("large", r, port, more=("--restarts", "7"), job=job,
+                                 preexec_fn=limit) for r in range(3)]
+        for rank, process in enumerate(ranks):
+            self.assertEqual(process.wait(w.TIMEOUT), 1, self.said("large", rank))
+            self.assertNotIn("attempt 3", self.said("large", rank))
+        self.assertIn(same, self.said("large", 0))
+        self.assertIn("an arena of", self.said("large", 0))
+
     def test_fewer(self):
         """Rank 3 dies twice in the same step: 3 ranks go on, as if resumed by hand."""
         job = {"run.steps": 30, "checkpoint.every": 1000}
@@ -117,14 +143,16 @@ class Restart(w.Bench):
         if not os.path.exists(self.path("key")):
             w.weft("key", "-o", self.path("key"))
 
-    def start_rank(self, out, rank, port, attempt=None, more=("--restarts", "3"), job=None):
+    def start_rank(self, out, rank, port, attempt=None, more=("--restarts", "3"), job=None,
+                   preexec_fn=None):
         place = {"RANK": str(rank), "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1",
                  "MASTER_PORT": str(port)} | ({"WEFT_ATTEMPT": str(attempt)} if attempt else {})
         with open(self.path(f"{out}.{rank}.{attempt}.log"), "w", encoding="utf-8") as log:
             process = subprocess.Popen(
                 [w.WEFT, "train", self.ini, *self.options(out, BASE | (job or {})),
                  f"run.key={self.path('key')}", *more],
-                env=w.environment(place), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+                env=w.environment(place), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                preexec_fn=preexec_fn)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         return process

@@ -251,6 +251,7 @@ void job_outcome_conclude(const job_outcome *o, int asked, job_launch_end *out)
     describe_cause(o, s, why, sizeof why);
     *out = (job_launch_end){.status = status, .rank = o->verdict.rank};
     out->failed = failed && status == 1 && !asked && !o->stopped;
+    out->said = by_itself && s->said;
     snprintf(out->why, sizeof out->why, "%.255s", by_itself && s->said ? s->said->text : why);
     print_sentences(o, refused ? s->said : NULL);
     if (!failed && (o->stopped || !o->killed))

@@ -19,6 +19,7 @@ typedef struct job_launch_end {
     int status;  /* the launcher's exit status (launch.h) */
     bool failed; /* status 1 because `rank` failed, and no signal has asked for an end */
     uint32_t rank;
+    bool said;     /* it ended by itself, and `why` is what it said */
     char why[256]; /* how, as printed */
 } job_launch_end;
 

@@ -3,6 +3,17 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+/* Texts are cut, behind words of other lengths: the shorter one decides. */
+static bool same_reason(const job_attempt *a, const job_attempt *b)
+{
+    const char *x = a->why + a->reason, *y = b->why + b->reason;
+    const size_t n = strlen(x) < strlen(y) ? strlen(x) : strlen(y);
+    return n && !strncmp(x, y, n);
+}
 
 job_restart job_restarts_next(job_restarts *r, const job_attempt *a, uint32_t *pause)
 {
@@ -11,6 +22,7 @@ job_restart job_restarts_next(job_restarts *r, const job_attempt *a, uint32_t *p
     const bool again = last && last->rank == a->rank && last->at == a->at;
     r->in_a_row = progress ? 1 : r->in_a_row + 1;
     r->same = again && r->same ? r->same + 1 : 1;
+    r->repeats = last && a->said && !a->step && same_reason(last, a);
     r->furthest = progress ? a->step : r->furthest;
     *vec_push(&r->history) = *a;
     *pause = 0;
@@ -20,12 +32,26 @@ job_restart job_restarts_next(job_restarts *r, const job_attempt *a, uint32_t *p
         *pause = RESTART_PAUSE_MAX;
     if (r->least && r->same >= 2 && a->ranks > r->least)
         return RESTART_FEWER;
-    return r->in_a_row > r->most ? RESTART_END : RESTART_SAME;
+    return r->repeats || r->in_a_row > r->most ? RESTART_END : RESTART_SAME;
 }
 
 void job_restarts_fewer(job_restarts *r)
 {
     r->in_a_row = r->same = 0;
+}
+
+void job_restarts_say_end(const job_restarts *r)
+{
+    if (r->repeats)
+        log_line(WEFT_LOG_ERROR,
+                 "the job is not started again: attempt %u failed before its first step for the "
+                 "same reason as the attempt before it, which a further one would meet as well",
+                 r->history.at[r->history.n - 1].number);
+    else
+        log_line(WEFT_LOG_ERROR,
+                 "the job is not started again: %u attempts in a row got no further than step "
+                 "%" PRIu64,
+                 r->in_a_row, r->furthest);
 }
 
 void job_restarts_print(const job_restarts *r, FILE *to)

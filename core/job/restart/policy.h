@@ -5,6 +5,9 @@
  * failure that comes back in the same step ends the job, and one that strikes now and then does
  * not. Restarts without progress wait 0, 1, 2, 4, ... seconds, at most 30.
  *
+ * An attempt that fails before its first step and says the same as the attempt before it, such as
+ * that a disk is full or that memory is refused, ends the job at once: the next would say so, too.
+ *
  * With `least` a rank that fails twice in a row in the same step counts as lost: the next attempt
  * has fewer ranks. Which numbers are legal the job knows; the caller asks it.
  *
@@ -23,10 +26,12 @@
 
 typedef struct job_attempt {
     uint32_t number, ranks;
-    uint64_t step;  /* the furthest that a rank has begun; 0: none */
-    uint32_t rank;  /* that failed first */
-    uint64_t at;    /* the step in which it failed; 0: before the first */
-    double seconds; /* that the attempt took */
+    uint64_t step;   /* the furthest that a rank has begun; 0: none */
+    uint32_t rank;   /* that failed first */
+    uint64_t at;     /* the step in which it failed; 0: before the first */
+    double seconds;  /* that the attempt took */
+    bool said;       /* a rank ended by itself, and `why` from `reason` on is what it said */
+    uint32_t reason; /* in bytes */
     char why[RESTART_TEXT];
 } job_attempt;
 
@@ -37,6 +42,7 @@ typedef struct job_restarts {
     uint64_t furthest; /* step of all attempts */
     uint32_t in_a_row; /* failures since the last progress */
     uint32_t same;     /* failures in a row of the same rank in the same step */
+    bool repeats; /* the last attempt said what the one before it said, before its first step */
     VEC(job_attempt) history;
 } job_restarts;
 
@@ -51,6 +57,9 @@ job_restart job_restarts_next(job_restarts *r, const job_attempt *a, uint32_t *p
 
 /* The next attempt has fewer ranks: failures are counted anew. */
 void job_restarts_fewer(job_restarts *r);
+
+/* Log why no attempt follows the last one. */
+void job_restarts_say_end(const job_restarts *r);
 
 /* A line for each attempt. */
 void job_restarts_print(const job_restarts *r, FILE *to);

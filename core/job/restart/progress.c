@@ -20,6 +20,7 @@ typedef struct page {
     _Atomic uint32_t newest, signs, silence_ms;
     _Atomic uint32_t failed; /* 1: `why` is being written, 2: it is there */
     char why[PROGRESS_WHY];
+    bool said;               /* ... as the rank that failed says */
     _Atomic uint64_t step[]; /* [ranks] */
 } page;
 
@@ -89,12 +90,13 @@ uint32_t job_progress_newest(const job_progress *p)
     return newest <= ATTEMPTS_MAX ? newest : 0;
 }
 
-void job_progress_why(const job_progress *p, char out[PROGRESS_WHY])
+bool job_progress_why(const job_progress *p, char out[PROGRESS_WHY])
 {
     out[0] = 0;
     if (atomic_load(&p->at->failed) == 2)
         memcpy(out, p->at->why, PROGRESS_WHY);
     out[PROGRESS_WHY - 1] = 0;
+    return *out && p->at->said;
 }
 
 uint32_t job_progress_signs(const job_progress *p, uint32_t *silence_ms)
@@ -159,13 +161,14 @@ void job_progress_hear(uint32_t newest)
         atomic_store(&ours->newest, newest);
 }
 
-void job_progress_fail(const char *why)
+void job_progress_fail(const char *why, bool said)
 {
     uint32_t none = 0;
     pthread_once(&once, find_page);
     if (!ours || !atomic_compare_exchange_strong(&ours->failed, &none, 1))
         return;
     snprintf(ours->why, sizeof ours->why, "%s", why);
+    ours->said = said;
     atomic_store(&ours->failed, 2);
 }
 

@@ -8,6 +8,7 @@
 #ifndef JOB_RESTART_PROGRESS_H
 #define JOB_RESTART_PROGRESS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <weft/base.h>
 
@@ -32,8 +33,9 @@ uint32_t job_progress_newest(const job_progress *p);
 
 #define PROGRESS_WHY 200u
 
-/* Why the job has failed, as a rank has heard it; "": it has heard nothing. [any] */
-void job_progress_why(const job_progress *p, char out[PROGRESS_WHY]);
+/* Why the job has failed, as a rank has heard it; "": it has heard nothing. True: the rank that
+ * failed has said so itself, false: others saw it. [any] */
+bool job_progress_why(const job_progress *p, char out[PROGRESS_WHY]);
 
 /* The signs of life so far, which repeat after 2^32, and after how many milliseconds without one
  * the other ranks give up its rank; 0: it gives none now. For a page of one rank. [any] */
@@ -50,8 +52,8 @@ void job_progress_step(uint32_t rank, uint64_t step);
 /* Another process of the job belongs to a newer attempt. [any] */
 void job_progress_hear(uint32_t attempt);
 
-/* The job has failed; only the first reason is kept. [any] */
-void job_progress_fail(const char *why);
+/* The job has failed; only the first reason is kept. `said`: by the rank that failed. [any] */
+void job_progress_fail(const char *why, bool said);
 
 /* A sign of life, promised every `silence_ms` at least; 0: there will be no more. [any] */
 void job_progress_sign(uint32_t silence_ms);

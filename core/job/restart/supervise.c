@@ -162,10 +162,11 @@ static void pause_for(supervisor *s, uint32_t seconds)
 }
 
 /* How the rank ended, and why: a rank that ends because another one died says so. */
-static void describe(const supervisor *s, const job_control_record *end, char *out, size_t room)
+static void describe(const supervisor *s, const job_control_record *end, job_attempt *a)
 {
-    char why[PROGRESS_WHY];
-    job_progress_why(s->progress, why);
+    char why[PROGRESS_WHY], *out = a->why;
+    const size_t room = sizeof a->why;
+    a->said = job_progress_why(s->progress, why) && !s->frozen && end->kind == CONTROL_ENDED;
     int n = snprintf(out, room, "rank %u ", s->who->rank);
     if (s->frozen)
         snprintf(out + n, room - (size_t)n, "was frozen, and was killed");
@@ -174,6 +175,12 @@ static void describe(const supervisor *s, const job_control_record *end, char *o
     const size_t used = strlen(out);
     if (*why && !s->frozen && end->kind == CONTROL_ENDED)
         snprintf(out + used, room - used, ": %s", why);
+    unsigned int rank;
+    int begins = 0; /* another rank says the same in the next attempt, if all meet it */
+    if (a->said && sscanf(why, "rank %u failed: %n", &rank, &begins) < 1)
+        begins = 0;
+    const size_t reason = used + 2 + (size_t)begins, end_of = strlen(out);
+    a->reason = a->said ? (uint32_t)(reason < end_of ? reason : end_of) : 0;
 }
 
 /* Whether the rank is started again; what is said of it, rank 0 and a rank that was killed say. */
@@ -196,12 +203,10 @@ static bool goes_on(supervisor *s, const job_control_record *end, double seconds
                      .step = job_progress_of(s->progress, s->who->rank),
                      .seconds = seconds};
     a.at = a.step;
-    describe(s, end, a.why, sizeof a.why);
+    describe(s, end, &a);
     const job_restart next = job_restarts_next(&s->restarts, &a, &pause);
     if (next == RESTART_END && speaks) {
-        log_line(WEFT_LOG_ERROR,
-                 "the job is not started again: %u attempts in a row got no further than step %llu",
-                 s->restarts.in_a_row, (unsigned long long)s->restarts.furthest);
+        job_restarts_say_end(&s->restarts);
         job_restarts_print(&s->restarts, stderr);
     }
     if (next == RESTART_END)

@@ -9,6 +9,7 @@
 #include "job/restart/policy.h"
 #include "job/restart/progress.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 static job_restart lost(job_restarts *r, uint64_t step, uint32_t rank, uint32_t *pause)
@@ -60,6 +61,31 @@ static void test_before_the_first_step(void **state)
     job_restarts_free(&r);
 }
 
+/* Each attempt says `why`, or others say it of a rank that was killed. */
+static job_restart says(job_restarts *r, uint64_t step, const char *why, bool said)
+{
+    uint32_t pause;
+    job_attempt a = {.number = r->history.n + 1, .ranks = 2, .step = step, .said = said};
+    snprintf(a.why, sizeof a.why, "%s", why);
+    return job_restarts_next(r, &a, &pause);
+}
+
+static void test_the_same_reason_before_the_first_step(void **state)
+{
+    (void)state;
+    job_restarts r = {.most = 9};
+    assert_int_equal(says(&r, 0, "the disk is full", true), RESTART_SAME);
+    assert_int_equal(says(&r, 0, "no memory", true), RESTART_SAME);
+    assert_int_equal(says(&r, 0, "killed", false), RESTART_SAME);
+    assert_int_equal(says(&r, 0, "killed", false), RESTART_SAME); /* it may be so by chance */
+    assert_int_equal(says(&r, 3, "no memory", true), RESTART_SAME);
+    assert_int_equal(says(&r, 3, "no memory", true), RESTART_SAME); /* it had begun to train */
+    assert_false(r.repeats);
+    assert_int_equal(says(&r, 0, "no memory", true), RESTART_END);
+    assert_true(r.repeats);
+    job_restarts_free(&r);
+}
+
 static void test_a_rank_that_fails_twice_is_lost(void **state)
 {
     (void)state;
@@ -108,6 +134,7 @@ int main(void)
         cmocka_unit_test(test_progress_renews_the_restarts),
         cmocka_unit_test(test_without_progress_it_ends),
         cmocka_unit_test(test_before_the_first_step),
+        cmocka_unit_test(test_the_same_reason_before_the_first_step),
         cmocka_unit_test(test_a_rank_that_fails_twice_is_lost),
         cmocka_unit_test(test_the_page),
     };
