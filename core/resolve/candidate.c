@@ -171,14 +171,33 @@ static const char *where(bool same_machine)
     return same_machine ? " inside machines" : " between machines";
 }
 
-static void say(resolver *r, uint32_t a, bool same_machine, const probe_result *best,
-                const char *why)
+static void say(resolver *r, uint32_t a, bool same_machine, const probe_result *best)
 {
-    r->spec->comm_choice = pool_printf(
-        &r->spec->pool, "%s%smesh axis %s goes over %s%s (score %d%s%s%s)",
-        r->spec->comm_choice ? r->spec->comm_choice : "", r->spec->comm_choice ? "; " : "",
-        r->spec->mesh.name[a], best->name, where(same_machine), best->score,
-        best->staged ? "; through host memory: " : "", best->staged ? best->why : "", why);
+    r->spec->comm_choice =
+        pool_printf(&r->spec->pool, "%s%s over %s%s%s%s",
+                    r->spec->comm_choice ? pool_printf(&r->spec->pool, "%s; ", r->spec->comm_choice)
+                                         : "transport: ",
+                    r->spec->mesh.name[a], best->name, where(same_machine),
+                    best->staged ? ", through host memory: " : "", best->staged ? best->why : "");
+}
+
+/* Why not the transports that were refused: components of a plugin give the same reason. */
+static const char *list_refused(resolver *r, const probe_result *says, uint32_t n)
+{
+    const char *all = "";
+    bool done[MOST_CANDIDATES] = {false};
+    for (uint32_t i = 0; i < n; i++) {
+        if (says[i].score > 0 || done[i])
+            continue;
+        all = pool_printf(&r->spec->pool, "%s; not %s", all, says[i].name);
+        for (uint32_t k = i + 1; k < n; k++)
+            if (says[k].score <= 0 && !strcmp(says[k].why, says[i].why)) {
+                all = pool_printf(&r->spec->pool, "%s, %s", all, says[k].name);
+                done[k] = true;
+            }
+        all = pool_printf(&r->spec->pool, "%s: %s", all, says[i].why);
+    }
+    return all;
 }
 
 weft_status resolve_named(resolver *r, uint32_t a, const component *c, bool same_machine,
@@ -197,7 +216,7 @@ weft_status resolve_named(resolver *r, uint32_t a, const component *c, bool same
                                  r->spec->mesh.name[a], where(same_machine)));
     out->staged = says[0].staged;
     if (st == WEFT_OK && out->staged)
-        say(r, a, same_machine, &says[0], "");
+        say(r, a, same_machine, &says[0]);
     return st;
 }
 
@@ -223,23 +242,18 @@ weft_status resolve_best(resolver *r, uint32_t a, bool same_machine, bool links,
                                  where(same_machine)));
     if (st != WEFT_OK)
         return st;
-    const char *why = "", *names = "";
+    const char *why = list_refused(r, says, n);
     for (uint32_t i = 0; i < n; i++)
-        if (says[i].score <= 0) {
-            why = pool_printf(&r->spec->pool, "%s; not %s: %s", why, c[i]->name, says[i].why);
-            names = pool_printf(&r->spec->pool, "%s%s%s", names, *names ? ", " : "", c[i]->name);
-        } else if (best == MOST_CANDIDATES || is_better(&says[i], &says[best])) {
+        if (says[i].score > 0 && (best == MOST_CANDIDATES || is_better(&says[i], &says[best])))
             best = i;
-        }
     if (best == MOST_CANDIDATES)
         return err_fail(WEFT_ABSENT, "no installed transport can carry the mesh axis %s%s here%s",
                         r->spec->mesh.name[a], where(same_machine), why);
     *out = (candidate){c[best], says[best].staged};
-    say(r, a, same_machine, &says[best],
-        *names ? pool_printf(&r->spec->pool, "; not %s: log.level = debug says why", names) : "");
-    if (*why)
-        r->spec->comm_why = pool_printf(
-            &r->spec->pool, "%s%smesh axis %s%s%s", r->spec->comm_why ? r->spec->comm_why : "",
-            r->spec->comm_why ? ". " : "", r->spec->mesh.name[a], where(same_machine), why);
+    say(r, a, same_machine, &says[best]);
+    r->spec->comm_why = pool_printf(&r->spec->pool, "%s%s%s%s: %s has score %d%s",
+                                    r->spec->comm_why ? r->spec->comm_why : "",
+                                    r->spec->comm_why ? ". " : "", r->spec->mesh.name[a],
+                                    where(same_machine), says[best].name, says[best].score, why);
     return WEFT_OK;
 }

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "host/call.h"
 #include "job/launch/control.h"
-#include "job/launch/launch.h"
+#include "job/launch/once.h"
 #include "job/restart/progress.h"
 #include "job/stop.h"
 #include "run/consistency.h"
@@ -448,13 +448,12 @@ static int exit_status(const trainer *t, weft_status st, char why[2048])
 
 int run_train_refuse(weft_status st)
 {
-    job_identity who;
+    job_identity who = {0};
     char why[2048];
     snprintf(why, sizeof why, "%s", err_text());
     if (job_identify(&who) == WEFT_OK)
         log_setup(WEFT_LOG_INFO, who.ranks > 1 ? (int)who.rank : -1);
-    if (!job_launch_say(why))
-        log_line(WEFT_LOG_ERROR, "%s", why);
+    job_once_say(&who, st, why);
     return err_exit_code(st);
 }
 
@@ -484,8 +483,8 @@ int run_train_rank(config *cfg, run_resume_mode resume)
     run_sinks_event(&t.sinks, "end", t.exec.step, "%s", *why ? why : "the run is complete");
     run_sinks_close(&t.sinks);
     int status = exit_status(&t, st, why);
-    if (*why && !job_launch_say(why))
-        log_line(WEFT_LOG_ERROR, "%s", why);
+    if (*why)
+        job_once_say(&t.who, st, why);
     if (traces)
         run_trace_rescue(&t.exec.trace, t.who.ranks, t.out);
     run_saver_close(t.saver);

@@ -105,7 +105,7 @@ class Coll(w.Bench):
         for score, best in ((0, "shm"), (99, "brokencoll")):
             said = self.train("auto", self.job({"comm.plugin": "auto",
                                                 "comm.brokencoll.score": score}), ranks=2)
-            self.assertRegex(said.stdout + said.stderr, f"mesh axis dp goes over {best}")
+            self.assertRegex(said.stdout + said.stderr, f"transport: dp over {best}")
 
     def test_links_are_measured(self):
         place = f"run.plugins={PLUGINS}"

@@ -38,7 +38,7 @@ class Refused(launched.Launched):
         """weft's own transports come first on a network that they can use."""
         text = " ".join(self.said(self.over_mpi("auto", self.JOB | {"comm.plugin": "auto"},
                                                 2)).split())
-        self.assertRegex(text, r"mesh axis dp goes over shm inside machines \(score 50")
+        self.assertRegex(text, "transport: dp over shm inside machines")
 
     def test_planned(self):
         done = w.weft("plan", "-n", 2, self.ini,

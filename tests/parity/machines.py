@@ -99,8 +99,8 @@ class Machines(w.Bench):
             ({}, (1, 1, 2, 2), "shm inside", "tcp between"),
             ({"comm.algorithm": "ring"}, (1, 2, 1, 2), "shm inside", "tcp between"),
             ({"optim.placement": "zero3"}, (1, 2, 2, 2), "shm inside", "tcp between"),
-            ({"parallel.strategy": "tp, dp", "parallel.tp": 2}, (1, 1, 2, 2), "dp goes over tcp",
-             "tp goes over shm"),
+            ({"parallel.strategy": "tp, dp", "parallel.tp": 2}, (1, 1, 2, 2), "dp over tcp",
+             "tp over shm"),
             ({"parallel.strategy": "pp, dp", "parallel.pp": 2}, (1, 2, 2, 1), "over tcp"),
             ({"comm.plugin": "tcp", "comm.near": "shm"}, (1, 1, 2, 2)),
         )
@@ -109,7 +109,7 @@ class Machines(w.Bench):
                 said = self.run_job("many", JOB | change, machines=machines)
                 self.alike("many", "one")
                 for word in words:
-                    self.assertRegex(said[0], rf"(?m)^.*mesh axis.*{word}")
+                    self.assertRegex(said[0], rf"(?m)^.*transport: .*{word}")
 
     def test_compressed(self):
         """In int8 about a quarter crosses the cable, where it is summed inside machines first."""
@@ -192,7 +192,7 @@ class Machines(w.Bench):
                         os.path.join(other, "lib"), ignore=shutil.ignore_patterns("shm.so"))
         said = self.run_job("lack", JOB | {"run.steps": 3, "log.level": "debug"},
                             programs={3: os.path.join(other, "bin", "weft")})
-        self.assertIn("mesh axis dp goes over tcp inside machines", said[0])
+        self.assertIn("dp over tcp inside machines", said[0])
         self.assertIn("not shm: on rank 3 it is not installed", said[0])
 
     def test_a_rank_that_dies_is_named_on_both(self):

@@ -180,9 +180,9 @@ class Jobs(lab.Jobs):
             self.start(best, job, (1, 2))
             for rank in self.ranks:
                 rank.wait(w.TIMEOUT)
-            line = re.search("mesh axis dp goes over .*", self.said(0)).group()
+            line = re.search("transport: dp over .*", self.said(0)).group()
             print(line, flush=True)
-            self.assertIn(f"goes over {best} between machines", line)
+            self.assertIn(f"dp over {best} between machines", line)
             self.assertEqual([x.returncode for x in self.ranks], [0, 0], self.said(0))
             if best == "verbs":
                 self.hide_host_2s_device()

@@ -80,6 +80,24 @@ class Join(w.Bench):
                 with open(os.path.join(base, name), "rb") as f:
                     self.assertNotIn(key, f.read(), name)
 
+    @w.again
+    def test_what_all_say_is_said_once(self):
+        """A wrong setting, found before ranks have met or after, by ranks of one run of srun,
+        mpirun or torchrun; what one rank alone says is said by it."""
+        run = {"TORCHELASTIC_RUN_ID": "7"}
+        for change, words in (({"optim.lrr": 3}, "unknown key 'lrr'"),
+                              ({"train.microbatch": 5}, "are not a multiple of microbatch = 5")):
+            ended = self.start("refused", [JOB | self.key | change] * 3, extra=run)
+            self.assertEqual([status for status, _ in ended], [2] * 3, ended)
+            count = "".join(text for _, text in ended).count(words)
+            self.assertGreater(count, 0, ended)
+            if count > 1:  # one came when the first had ended
+                raise w.TooSoon(str(ended))
+        one = JOB | self.key
+        ended = self.start("refused", [one, one | {"optim.lrr": 3, "run.join_timeout": 1}],
+                           extra=run | {"WORLD_SIZE": "2"})
+        self.assertIn("unknown key 'lrr'", ended[1][1])
+
     def test_other_settings(self):
         for change in ({"optim.lr": 1e-3}, {"run.seed": 6}, {"run.steps": 21}, {"model.ffn": 48},
                        {"train.microbatch": 6}, {"checkpoint.every": 10},
