@@ -37,16 +37,23 @@ static weft_status read_text(int fd, uint64_t bytes, char *out)
  * name the newest, else say what is missing. */
 static weft_status no_manifest(int folder)
 {
-    static const char *const below[] = {"checkpoints", "."};
+    static const char *const below[] = {"checkpoints", "."}, *const where[] = {
+                                                                 "its folder checkpoints",
+                                                                 "this folder"};
     for (int i = 0; i < 2; i++) {
         int fd = openat(folder, below[i], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         ckpt_steps steps = {0};
         char name[CKPT_FILE_MAX] = "";
-        if (fd >= 0 && ckpt_list(fd, &steps) == WEFT_OK && steps.n)
+        if (fd < 0 && errno != ENOENT && errno != ENOTDIR)
+            return err_fail_errno(WEFT_IO, "cannot list %s, where checkpoints may be", where[i]);
+        const weft_status st = fd >= 0 ? ckpt_list(fd, &steps) : WEFT_OK;
+        if (st == WEFT_OK && steps.n)
             ckpt_step_name(steps.at[0], "", "", name);
         free(steps.at);
         if (fd >= 0)
             close(fd);
+        if (st != WEFT_OK)
+            return st;
         if (*name)
             return err_fail(WEFT_USAGE,
                             "this folder holds checkpoints: name one of them; the newest is %s%s",

@@ -32,6 +32,27 @@ int cli_usage(const command *c, const char *fmt, ...)
     return 2;
 }
 
+int cli_refuse(const command *c, const char *option, const char *value)
+{
+    const char *texts[] = {c->usage, c->help};
+    const size_t n = strlen(option);
+    for (size_t i = 0; i < 2; i++)
+        for (const char *at = strstr(texts[i], option); at; at = strstr(at + n, option)) {
+            const size_t word = at[n] == ' ' ? strspn(at + n + 1, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") : 0;
+            if (!word || (at > texts[i] && !strchr(" [|", at[-1])))
+                continue;
+            if (!value)
+                return cli_usage(c, "the value of %s is missing: %s %.*s", option, option,
+                                 (int)word, at + n + 1);
+            return cli_usage(c, "%s '%s': weft %s --help says which values it takes", option, value,
+                             c->name);
+        }
+    return strstr(c->usage, option)
+               ? cli_usage(c, "%s does not belong here; weft %s --help says where it does", option,
+                           c->name)
+               : cli_usage(c, "there is no option %s; weft %s --help lists them", option, c->name);
+}
+
 bool cli_help(const command *c, int argc, char **argv)
 {
     for (int i = 1; i < argc; i++)
@@ -80,13 +101,14 @@ static int take(const command *c, int argc, char **argv, int i, const char *cons
     const char *a = argv[i];
     uint64_t ranks;
     int at;
-    if (!strcmp(a, "-n")) {
-        if (i + 1 == argc || !cli_number(argv[i + 1], 1, 1048576, &ranks)) {
+    if (!strncmp(a, "-n", 2)) { /* "-n 2" or "-n2" */
+        const char *number = a[2] ? a + 2 : i + 1 < argc ? argv[i + 1] : "";
+        if (!cli_number(number, 1, 1048576, &ranks)) {
             *status = cli_usage(c, "-n takes a number of ranks from 1 to 1048576");
             return 0;
         }
         out->ranks = (uint32_t)ranks;
-        return 2;
+        return a[2] ? 1 : 2;
     }
     if ((at = position(flags, a)) >= 0) {
         out->flag[at] = true;

@@ -178,7 +178,7 @@ static int data(int argc, char **argv)
     if (!wrong && w.threads && !cli_number(w.threads, 1, 256, &threads))
         status = cli_usage(&cli_cmd_data, "--threads takes a number from 1 to 256");
     else if (wrong)
-        status = cli_usage(&cli_cmd_data, "option %s is unknown or lacks its value", wrong);
+        status = cli_refuse(&cli_cmd_data, wrong, NULL);
     else if (!w.n || !w.out)
         status = cli_usage(&cli_cmd_data, w.n ? "name the output: -o FILE" : "name the texts");
     else {
@@ -231,8 +231,10 @@ static int flight_command(int argc, char **argv)
         if (!strcmp(argv[i], "-c") && i + 1 < argc) {
             if (!cli_number(argv[++i], 1, FLIGHT_RECORDS, &count))
                 return cli_usage(&cli_cmd_flight, "-c takes a number from 1 to %u", FLIGHT_RECORDS);
-        } else if (*argv[i] == '-' || dir) {
-            return cli_usage(&cli_cmd_flight, "what is %s?", argv[i]);
+        } else if (*argv[i] == '-') {
+            return cli_refuse(&cli_cmd_flight, argv[i], argv[i + 1]);
+        } else if (dir) {
+            return cli_usage(&cli_cmd_flight, "'%s' is one name too many", argv[i]);
         } else {
             dir = argv[i];
         }

@@ -100,8 +100,11 @@ static int new_job(int argc, char **argv)
     for (int i = 1; i < argc; i++)
         if (!strcmp(argv[i], "--text") && i + 1 < argc)
             text = argv[++i];
-        else if (*argv[i] == '-' || file)
-            return cli_usage(&cli_cmd_new, "what is %s?", argv[i]);
+        else if (*argv[i] == '-')
+            return cli_refuse(&cli_cmd_new, argv[i], argv[i + 1]);
+        else if (file)
+            return cli_usage(&cli_cmd_new, "'%s' is one name too many: the job file is %s", argv[i],
+                             file);
         else
             file = argv[i];
     if (!file)

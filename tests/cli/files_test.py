@@ -2,6 +2,8 @@
 import os
 import shutil
 import stat
+import subprocess
+import unittest
 
 import started
 
@@ -89,6 +91,18 @@ class Files(started.Case):
         newest = max(self.names("run/checkpoints"))
         self.refused("ckpt", "verify", "run", why="the newest is checkpoints/" + newest)
         self.refused("ckpt", "verify", "run/checkpoints", why="the newest is " + newest)
+
+    @unittest.skipIf(os.geteuid(), "another user's folder is made by root")
+    def test_checkpoints_that_cannot_be_listed(self):
+        os.makedirs(self.path("closed/checkpoints"))
+        os.chmod(self.path("closed/checkpoints"), 0o700)
+        for folder in (self.path("closed"), os.path.dirname(self.path("closed"))):
+            os.chmod(folder, 0o755)
+        said = subprocess.run(
+            ["setpriv", "--reuid=65534", "--clear-groups", started.WEFT, "ckpt", "info",
+             self.path("closed")], capture_output=True, text=True, check=False).stderr
+        self.assertIn("closed: cannot list its folder checkpoints, where checkpoints may be: "
+                      "Permission denied", said)
 
     def test_sample(self):
         folder = self.trained()

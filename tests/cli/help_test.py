@@ -72,6 +72,22 @@ class Help(started.Case):
             self.assertRegex(said, r"--no-such-option|usage: weft ")
         self.assertEqual(self.names(), ["tiny.ini"])
 
+    def test_values_that_are_missing(self):
+        for words in (("new", "x.ini", "--text"), ("eval", "x", "--batches"), ("flight", "-c"),
+                      ("data", "--field"), ("eval", "x", "--data")):
+            self.refused(*words, why=f"the value of {words[-1]} is missing: {words[-1]} ")
+        self.refused("new", "x.ini", "--txt", "a", why="there is no option --txt")
+        self.refused("new", "x.ini", "y.ini", why="'y.ini' is one name too many")
+        self.refused("eval", "x", "--batches", "0", why="--batches '0'")
+        self.assertEqual(self.names(), ["tiny.ini"])
+
+    def test_ranks_may_be_attached(self):
+        one, two = (self.weft("plan", *words, "tiny.ini", "parallel.strategy=dp", "run.steps=3")
+                    for words in (("-n", "2"), ("-n2",)))
+        self.assertEqual(one, two)
+        for word in ("-nx", "-n0", "-n"):
+            self.refused("plan", "tiny.ini", word, why="-n takes a number of ranks")
+
     def test_values_of_options(self):
         for value in ("0", "-1", "two", "2x", "", "1048577", "99999999999999999999"):
             self.refused("plan", "-n", value, "tiny.ini", why="-n takes a number of ranks")

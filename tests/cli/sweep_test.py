@@ -77,6 +77,12 @@ class Sweep(started.Case):
                 self.assertEqual(line["why"], r["why"])
         self.assertEqual([r["status"] for r in rows], ["done", "same", "done", "skipped"])
 
+    def test_values_that_its_jobs_cannot_have(self):
+        for value in ("a #b", "a ;b"):
+            err = self.sweep("ranks = 1\n", f"data.train={value}", status=2)[2]
+            self.assertIn(f"'data.train={value}': a sweep writes the keys of a run into a job", err)
+        self.assertFalse(os.path.exists(self.path("out")))
+
     def test_its_jobs_run_as_they_stand(self):
         self.sweep("ranks = 2\nparallel.strategy = dp\n")
         self.weft("train", "-n", "2", "out/001-1.ini")

@@ -46,8 +46,7 @@ static int run(int argc, char **argv)
                  cli_number(argv[i + 1], 1, 1000000000, &o.batches))
             i++;
         else
-            return cli_usage(&cli_cmd_eval,
-                             "%s is unknown, or its value is missing or out of range", argv[i]);
+            return cli_refuse(&cli_cmd_eval, argv[i], argv[i + 1]);
     }
     if (!saved.dir)
         return cli_usage(&cli_cmd_eval,

@@ -9,6 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#ifdef __clang__
+#define COMPILER __VERSION__ /* has its name */
+#else
+#define COMPILER "gcc " __VERSION__
+#endif
+
 #define CPU "/sys/devices/system/cpu"
 
 /* --- system --- */
@@ -36,8 +42,7 @@ void doctor_check_system(doctor *d)
         snprintf(host, sizeof host, "a machine without a host name");
     if (!known)
         doctor_set_unknown(d);
-    doctor_add_line(d, "%s, Linux %s, weft %s built by %s", host, kernel, WEFT_VERSION,
-                    __VERSION__);
+    doctor_add_line(d, "%s, Linux %s, weft %s built by " COMPILER, host, kernel, WEFT_VERSION);
     doctor_add_text(d, "kernel", "%s", kernel);
     doctor_add_text(d, "weft", "%s, program %016" PRIx64, WEFT_VERSION, program_digest());
 }

@@ -187,7 +187,9 @@ void doctor_check_peers(doctor *d)
     }
     if (h.fd >= 0)
         close(h.fd);
-    doctor_add_line(d, "%s", *why ? "they cannot" : "they can");
+    doctor_add_line(d, "%s",
+                    *why ? "ranks of this machine cannot map each other's memory"
+                         : "ranks of this machine can map each other's memory");
     doctor_add_number(d, "mapped", !*why);
     if (!*why)
         return;

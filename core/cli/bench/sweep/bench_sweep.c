@@ -385,6 +385,18 @@ static weft_status do_sweep(sweep *s, const cli_job *j, outlock *lock)
     return st;
 }
 
+/* A row's job file has the keys of the command line, and a text with what looks like a
+ * comment would not be read back. NULL: all are. */
+static const char *lost_in_file(const cli_job *j)
+{
+    for (uint32_t i = 0; i < j->noverrides; i++) {
+        const char *value = strchr(j->overrides[i], '=');
+        if (value && (strstr(value, " #") || strstr(value, " ;")))
+            return j->overrides[i];
+    }
+    return NULL;
+}
+
 int cli_sweep_main(const command *c, int argc, char **argv)
 {
     static const char *const flags[] = {"--plan", "--json", "--afresh", NULL};
@@ -397,7 +409,14 @@ int cli_sweep_main(const command *c, int argc, char **argv)
         free(j.overrides);
         return status;
     }
-    if (!j.ini) {
+    const char *lost = lost_in_file(&j);
+    if (lost) {
+        status = cli_usage(
+            c,
+            "'%s': a sweep writes the keys of a run into a job file, where a value cannot have "
+            "a blank before '#' or ';'; leave the blank out",
+            lost);
+    } else if (!j.ini) {
         status = cli_usage(c, "name the INI file of a sweep, or comm for collectives");
     } else if (j.flag[JSON] && !j.flag[PLAN]) {
         status = cli_usage(c, "--json prints plans: with --plan; a sweep that runs writes "
