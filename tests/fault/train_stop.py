@@ -5,9 +5,11 @@ SIGTERM, SIGUSR1, SIGHUP or SIGXCPU to one rank, to the launcher or to all: ever
 same step, which is saved, and with status 75; resumed, the run has the bits of one that was never
 stopped. Under nohup SIGHUP changes nothing. Before
 the first step nothing is lost and the status is 75 as well; with checkpoints off it is 1. Any
-number of these signals is one request; SIGINT after one ends the job at once."""
+number of these signals is one request; SIGINT after one ends the job at once. No signal, SIGKILL
+among them, leaves a temporary file but the folder of a save, which the next start removes."""
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -271,6 +273,51 @@ class Stop(w.Bench):
         run.process.send_signal(signal.SIGUSR1)
         self.assertEqual(run.wait(), 1, run.said())
         self.assertRegex(run.said(), "rank 2 is frozen|rank 2 was killed")
+
+    def passing(self, out):
+        """The paths in a run's folder that no finished run has: of files that are being written."""
+        found = []
+        for base, folders, files in os.walk(self.path(out)):
+            found += [os.path.join(base, x) for x in folders + files
+                      if x.endswith((".tmp", ".old")) or (x[0] == "." and x != ".lock")]
+        return found
+
+    def test_no_signal_leaves_a_temporary_file(self):
+        """Checkpoints, metrics and events are written all the time, and the job is ended at random
+        moments by each signal, to one rank, the launcher or all. One that it handles leaves
+        nothing; others at most the folder of a save, which the next start removes."""
+        job = self.job(ENDLESS | {"checkpoint.every": 1, "checkpoint.keep": 2,
+                                  "log.sinks": "jsonl, tensorboard, prometheus",
+                                  "train.eval_every": 2}, 2, "shm")
+        asks = (signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU)
+        ends = (signal.SIGKILL, signal.SIGINT, signal.SIGQUIT, signal.SIGABRT)
+        left = 0
+
+        def no_core():
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+        for number in random.sample((*asks, *ends) * ROUNDS, 7 * ROUNDS):
+            send = random.choice((to_one, to_launcher, to_all))
+            with self.subTest(signal=number.name, to=send.__name__):
+                run = w.Running(self, "busy", job, 2, resume="auto", preexec_fn=no_core)
+                run.until_step(self.last_step("busy") + random.randint(2, 12))
+                time.sleep(random.random() * 0.02)
+                marks = run.marks()
+                send(run, number)
+                run.wait()
+                self.assertEqual(marks.wait(w.TIMEOUT)[1], [])
+                found = self.passing("busy")
+                if number in asks:
+                    self.assertEqual(found, [], run.said())
+                for path in found:
+                    self.assertRegex(path, r"/checkpoints/\.step-\d+\.(tmp|old)$")
+                left += len(found)
+        run = w.Running(self, "busy", job, 2, resume="auto")
+        run.until_step(self.last_step("busy") + 1)
+        run.process.send_signal(signal.SIGTERM)
+        self.assertEqual(run.wait(), STOPPED, run.said())
+        self.assertEqual(self.passing("busy"), [])
+        print(f"temporary folders of saves that a signal left: {left}", flush=True)
 
     def test_signals_after_the_first(self):
         """Whenever they come, further requests repeat the first; SIGINT ends all ranks."""
