@@ -66,6 +66,15 @@ static bool reads(const component *c, const struct selector *by, const config_li
            ((group || !strcmp(line->section, by->section)) && has_option(c, line->key));
 }
 
+static bool is_repeated(const component *const *all, uint32_t at)
+{
+    for (uint32_t i = 0; i < at; i++)
+        if (all[i]->iface && !strcmp(all[i]->iface, all[at]->iface) &&
+            !strcmp(all[i]->name, all[at]->name))
+            return true;
+    return false;
+}
+
 /* "update rule sgd or muon": the installed plugins that read the key. Returns what selects them,
  * NULL if none does. */
 static const struct selector *readers(const spec *s, const config_line *line, char *out,
@@ -80,7 +89,8 @@ static const struct selector *readers(const spec *s, const config_line *line, ch
         return NULL;
     for (uint32_t i = 0; i < n && used < size; i++) {
         const struct selector *by = selector_of(all[i]);
-        if (!by || (first && by != first) || !reads(all[i], by, line))
+        if (!by || (first && by != first) || !reads(all[i], by, line) ||
+            is_repeated(all, i)) /* another file of it */
             continue;
         int more = snprintf(out + used, size - used, "%s%s", first ? " or " : "", all[i]->name);
         used += more > 0 ? (size_t)more : 0;

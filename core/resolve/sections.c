@@ -175,12 +175,24 @@ const weft_conf *resolve_transport_conf(resolver *r, const component *c)
 
 /* --- keys of a transport that carries nothing --- */
 
-static bool carries(const spec *s, const char *name)
+/* A transport may wrap another one, which a text option of it names. */
+static bool wraps(const config *cfg, const component *c, const char *name)
+{
+    char key[128];
+    bool found = false;
+    for (const weft_option *const *o = c->options; o && *o; o++) {
+        snprintf(key, sizeof key, "comm.%s.%s", c->name, (*o)->key);
+        found |= (*o)->type == WEFT_OPT_STRING && !strcmp(config_text(cfg, key), name);
+    }
+    return found;
+}
+
+static bool carries(const config *cfg, const spec *s, const char *name)
 {
     bool found = false;
-    for (uint32_t i = 0; i < s->nlinks; i++) {
-        const component *intra = s->links[i].intra.c;
-        found |= !strcmp(s->links[i].c->name, name) || (intra && !strcmp(intra->name, name));
+    for (uint32_t i = 0; i < 2 * s->nlinks; i++) {
+        const component *c = i % 2 ? s->links[i / 2].intra.c : s->links[i / 2].c;
+        found |= c && (!strcmp(c->name, name) || wraps(cfg, c, name));
     }
     return found;
 }
@@ -224,7 +236,7 @@ weft_status resolve_check_transport_keys(const config *cfg, const spec *s, bool 
     config_line line;
     for (uint32_t i = 0; s->nlinks && config_line_at(cfg, i, &line); i++) {
         const char *name = strncmp(line.section, "comm.", 5) ? NULL : line.section + 5;
-        if (!name || line.stale || graph_mesh_axis(&s->mesh, name) >= 0 || carries(s, name) ||
+        if (!name || line.stale || graph_mesh_axis(&s->mesh, name) >= 0 || carries(cfg, s, name) ||
             !is_transport(s, name))
             continue;
         char key[128], why[160];

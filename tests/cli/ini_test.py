@@ -154,7 +154,8 @@ class Keys(started.Case):
         said = f"weft warn: command line: comm.tcp.encrypt has no effect: {idle}"
         _, err = self.weft("plan", "-n", "2", "tiny.ini", DP, "comm.tcp.encrypt=on")
         self.assertIn(said, err)
-        for words in (("comm.plugin=tcp", DP), ("parallel.strategy=none", "-n", "1")):
+        for words in (("comm.plugin=tcp", DP), ("parallel.strategy=none", "-n", "1"),
+                      (DP, "comm.plugin=trace", "comm.trace.inner=tcp")):
             _, err = self.weft("plan", "-n", "2", "tiny.ini", "comm.tcp.encrypt=on", *words)
             self.assertNotIn("has no effect", err)
         text = self.read("tiny.ini").decode() + "\n[comm.tcp]\nencrypt = on\n"

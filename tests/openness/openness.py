@@ -97,8 +97,8 @@ class Formula(Compared):
     def steps(self, job, recover):
         """(step, name, shape, w before, w after, g, {state: (before, after)}) of each step and
         parameter; g is what recover(m before, m after) says, but at the first step SGD's."""
-        sgd = self.SMALL | job | {"optim.rule": "sgd", "run.steps": 1, "optim.momentum": 0,
-                                  "optim.weight_decay": 0}
+        sgd = self.SMALL | {k: v for k, v in job.items() if not k.startswith("optim.")} | {
+            "optim.rule": "sgd", "run.steps": 1, "optim.momentum": 0, "optim.weight_decay": 0}
         self.train("start", sgd | {"optim.lr": 1e-60})  # 0 in fp32
         self.train("far", sgd | {"optim.lr": 1e4})
         self.train("formula", self.SMALL | job)
@@ -1140,13 +1140,13 @@ class Prometheus(Compared):
 class Throttle(Compared):
     """A wrapper: another transport at a limited rate."""
 
-    SLOW = JOB | {"parallel.strategy": "dp", "run.steps": 10, "checkpoint.every": 0,
-                  "comm.plugin": "acme.throttle", "comm.acme.throttle.inner": "tcp",
-                  "log.sinks": "jsonl"}
+    FAST = JOB | {"parallel.strategy": "dp", "run.steps": 10, "checkpoint.every": 0,
+                  "comm.plugin": "tcp", "log.sinks": "jsonl"}
+    SLOW = FAST | {"comm.plugin": "acme.throttle", "comm.acme.throttle.inner": "tcp"}
 
     def test_it_takes_its_time(self):
         rate = 2000000
-        self.train("fast", self.SLOW | {"comm.plugin": "tcp"}, ranks=2)
+        self.train("fast", self.FAST, ranks=2)
         self.train("slow", self.SLOW | {"comm.acme.throttle.rate": rate}, ranks=2)
         self.same_run("fast", "slow", skip=(*w.NO_TIME, "acme.throttle.waited_ms"))
         for x in w.metrics(self.path("slow")):
@@ -1158,7 +1158,7 @@ class Throttle(Compared):
     def test_a_rate_that_does_not_matter(self):
         job = self.SLOW | {"comm.acme.throttle.rate": "100G"}
         for inner in ("tcp", "shm"):
-            self.train("plain", job | {"comm.plugin": inner}, ranks=2)
+            self.train("plain", self.FAST | {"comm.plugin": inner}, ranks=2)
             self.train("wrapped", job | {"comm.acme.throttle.inner": inner}, ranks=2)
             self.assertEqual(self.losses("plain"), self.losses("wrapped"))
 
