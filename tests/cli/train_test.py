@@ -98,8 +98,8 @@ class Train(started.Case):
         again = {"SLURM_RESTART_COUNT": "1"}
         self.assertEqual(self.weft("train", *words)[1], "")
         said = self.weft("train", *words)[1]
-        self.assertIn("weft warn: run held a run; it is now run.1", said)
-        self.assertIn("this run begins at step 1; --resume=auto goes on from the newest", said)
+        self.assertIn("weft warn: run held a run; it is now run.1, and this run begins at step 1; "
+                      "--resume=auto goes on from the newest", said)
         self.assertIn("begins at step 1, though Slurm has started the job before",
                       self.weft("train", *words, env=again)[1])
         new = *words, "run.out=new", "--resume=auto"

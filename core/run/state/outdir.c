@@ -82,8 +82,10 @@ static weft_status follow_link(char path[4096])
     return WEFT_OK;
 }
 
+#define AWAY 4096u /* bytes of a new name */
+
 /* Rename OUT to the first free name of OUT.1, OUT.2, ..., which is stored in `old`. */
-static weft_status move_away(const char *out, char old[4096])
+static weft_status move_away(const char *out, char old[AWAY])
 {
     const char *slash = strrchr(out, '/'), *last = slash ? slash + 1 : out;
     if (!*last || !strcmp(last, ".") || !strcmp(last, ".."))
@@ -94,22 +96,21 @@ static weft_status move_away(const char *out, char old[4096])
             out);
     for (uint32_t i = 1;; i++) {
         struct stat st;
-        if (snprintf(old, 4096, "%s.%u", out, i) >= 4096)
+        if (snprintf(old, AWAY, "%s.%u", out, i) >= (int)AWAY)
             return err_fail(WEFT_USAGE, "run.out is longer than 4095 bytes");
         if (lstat(old, &st) == 0)
             continue;
         if (errno != ENOENT || rename(out, old))
             return err_fail_errno(WEFT_USAGE, "%s contains a run and cannot be renamed to %s", out,
                                   old);
-        log_line(WEFT_LOG_WARN, "%s held a run; it is now %s", out, old);
         return WEFT_OK;
     }
 }
 
 /* Rename the locked OUT to OUT.N, then create and lock a new OUT. */
-static weft_status begin_anew(const char *out, double patience, outlock *lock)
+static weft_status begin_anew(const char *out, double patience, outlock *lock, char away[AWAY])
 {
-    char folder[4096], away[4096];
+    char folder[4096];
     snprintf(folder, sizeof folder, "%s", out);
     weft_status st = follow_link(folder);
     if (st == WEFT_OK)
@@ -125,9 +126,12 @@ static weft_status begin_anew(const char *out, double patience, outlock *lock)
     return st;
 }
 
-weft_status run_outdir_prepare(const char *out, bool anew, double patience, outlock *lock)
+/* away: the new name of what was there, "" if it stays. */
+static weft_status prepare(const char *out, bool anew, double patience, outlock *lock,
+                           char away[AWAY])
 {
     char path[4096];
+    away[0] = 0;
     outlock l = {0};
     weft_status st = trim(out, path);
     if (st == WEFT_OK)
@@ -135,13 +139,22 @@ weft_status run_outdir_prepare(const char *out, bool anew, double patience, outl
     if (st == WEFT_OK)
         st = run_outlock_take(path, patience, &l);
     if (st == WEFT_OK && anew && holds_run(path))
-        st = begin_anew(path, patience, &l);
+        st = begin_anew(path, patience, &l, away);
     if (st == WEFT_OK)
         st = run_outlock_admit(&l);
     if (st != WEFT_OK)
         run_outlock_release(&l, 0);
     else
         *lock = l;
+    return st;
+}
+
+weft_status run_outdir_prepare(const char *out, bool anew, double patience, outlock *lock)
+{
+    char away[AWAY];
+    const weft_status st = prepare(out, anew, patience, lock, away);
+    if (st == WEFT_OK && *away)
+        log_line(WEFT_LOG_WARN, "%s held a run; it is now %s", out, away);
     return st;
 }
 
@@ -167,7 +180,7 @@ static weft_status nothing_to_resume(const char *out)
 }
 
 /* A run begins at step 1 where another one was, or where Slurm starts the job again. */
-static void tell_beginning(const char *out, bool used, bool goes_on)
+static void tell_beginning(const char *out, bool used, bool goes_on, const char *away)
 {
     const char *count = getenv("SLURM_RESTART_COUNT");
     const bool again = count && strtoul(count, NULL, 10);
@@ -181,8 +194,10 @@ static void tell_beginning(const char *out, bool used, bool goes_on)
                        : "");
     else
         log_line(WEFT_LOG_WARN,
-                 "this run begins at step 1%s; --resume=auto goes on from the newest "
+                 "%s%s%s%sthis run begins at step 1%s; --resume=auto goes on from the newest "
                  "checkpoint of run.out, where there is one",
+                 *away ? out : "", *away ? " held a run; it is now " : "", away,
+                 *away ? ", and " : "",
                  again ? ", though Slurm has started the job before (SLURM_RESTART_COUNT)" : "");
 }
 
@@ -190,16 +205,17 @@ weft_status run_outdir_begin(const char *out, run_outdir_mode wish, double patie
                              bool *resume)
 {
     bool there = false;
+    char away[AWAY];
     const bool used = wish.goes_on ? has(out, "metrics.jsonl") : holds_run(out);
     weft_status st = wish.goes_on ? ckpt_there(out, &there) : WEFT_OK;
     if (st == WEFT_OK && !there && !wish.begins)
         st = nothing_to_resume(out);
     if (st == WEFT_OK)
-        st = run_outdir_prepare(out, !wish.goes_on, patience, lock);
+        st = prepare(out, !wish.goes_on, patience, lock, away);
     if (st == WEFT_OK && wish.goes_on && wish.begins)
         st = ckpt_there(out, &there);
     if (st == WEFT_OK && !there)
-        tell_beginning(out, used, wish.goes_on);
+        tell_beginning(out, used, wish.goes_on, away);
     *resume = there;
     return st;
 }
