@@ -32,6 +32,9 @@ static weft_status add_places(host *h, const char *list)
             return err_fail(WEFT_USAGE, "more than %d folders to search for plugins", PLACES_MAX);
         if (n)
             *vec_push(&h->places) = pool_printf(&h->pool, "%.*s", (int)n, at);
+        if (n && access(h->places.at[h->places.n - 1], F_OK) && log_rank() <= 0)
+            log_line(WEFT_LOG_WARN, "no plugins come from %s: %s", h->places.at[h->places.n - 1],
+                     strerror(errno));
         at += n + (at[n] == ':');
     }
     return WEFT_OK;

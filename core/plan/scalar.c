@@ -26,8 +26,9 @@ void plan_scalar_save(plan *p, const char *name, uint32_t saved)
 /* Does the core itself write the scalar (step.c, norm.c)? */
 static bool is_core(const graph *g, weft_tensor t)
 {
-    static const char *const names[] = {"lr",   "count", "loss",    "scale",      "clip", "gate",
-                                        "norm", "step",  "skipped", "scale.good", "kept"};
+    static const char *const names[] = {"lr",      "count",      "count.low", "loss",
+                                        "scale",   "clip",       "gate",      "norm",
+                                        "skipped", "scale.good", "kept",      "step"};
     const tensor *x = graph_tensor(g, t);
     bool found = x->constant || !strncmp(x->name, "sumsq", 5) || !strncmp(x->name, "count.", 6);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

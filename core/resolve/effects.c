@@ -119,6 +119,24 @@ static bool has_no_scale(const config *c, const spec *s)
     return strcmp(config_text(c, "train.precision"), "fp16");
 }
 
+static bool has_whole_sums(const config *c, const spec *s)
+{
+    (void)s;
+    return !strcmp(config_text(c, "train.precision"), "fp32");
+}
+
+static bool evaluates_never(const config *c, const spec *s)
+{
+    (void)s;
+    return !config_int(c, "train.eval_every");
+}
+
+static bool saves_never(const config *c, const spec *s)
+{
+    (void)s;
+    return !config_int(c, "checkpoint.every");
+}
+
 static bool has_constant_rate(const config *c, const spec *s)
 {
     (void)s;
@@ -141,11 +159,18 @@ static const struct dependent {
     const char *key;
     bool (*idle)(const config *c, const spec *s);
     const char *why, *on; /* `on`: the key whose value makes it so */
+    bool mild;            /* harmless, and common in scripts: typed, it is warned of */
 } dependents[] = {
-    {"train.loss_scale", has_no_scale, "only precision fp16 scales the loss", "train.precision"},
-    {"train.scale_window", has_no_scale, "only precision fp16 scales the loss", "train.precision"},
-    {"optim.min_lr", has_constant_rate, "the learning rate does not fall", "optim.schedule"},
-    {"comm.feedback", compresses_nothing, "no gradient is compressed", "comm.compress"},
+    {"train.loss_scale", has_no_scale, "only precision fp16 scales the loss", "train.precision",
+     false},
+    {"train.scale_window", has_no_scale, "only precision fp16 scales the loss", "train.precision",
+     false},
+    {"optim.min_lr", has_constant_rate, "the learning rate does not fall", "optim.schedule", false},
+    {"comm.feedback", compresses_nothing, "no gradient is compressed", "comm.compress", false},
+    {"train.accumulate", has_whole_sums, "gradients are fp32", "train.precision", true},
+    {"train.eval_batches", evaluates_never, "nothing is evaluated", "train.eval_every", true},
+    {"checkpoint.keep", saves_never, "nothing is saved", "checkpoint.every", true},
+    {"checkpoint.async", saves_never, "nothing is saved", "checkpoint.every", true},
 };
 
 /* A key that has its default is as if it were left out. */
@@ -194,12 +219,20 @@ static weft_status refuse_line(const config *cfg, const config_line *line, const
     return config_refuse(CONSTRAINT_NO_EFFECT, cfg, name, (config_fact[]){{"reason", 0, why}, {0}});
 }
 
+static bool is_mild(const config *cfg, const spec *s, const config_line *line)
+{
+    char name[128];
+    snprintf(name, sizeof name, "%s.%s", line->section, line->key);
+    const struct dependent *d = line->unused ? NULL : idle_key(cfg, s, name);
+    return d && d->mild;
+}
+
 weft_status resolve_check_effects(const config *cfg, const spec *s)
 {
     config_line line;
     char why[512];
     for (uint32_t i = 0; config_line_at(cfg, i, &line); i++)
-        if (line.typed && is_idle(cfg, s, &line, why))
+        if (line.typed && is_idle(cfg, s, &line, why) && !is_mild(cfg, s, &line))
             return refuse_line(cfg, &line, why);
     return check_rates(cfg, s);
 }
@@ -236,9 +269,12 @@ static bool is_typed(const config *cfg, const char *key)
 
 static bool is_expected(const config *cfg, const spec *s, const config_line *line)
 {
+    if (line->typed)
+        return false;
     char name[128];
     snprintf(name, sizeof name, "%s.%s", line->section, line->key);
-    return line->unused || is_typed(cfg, idle_key(cfg, s, name)->on);
+    const struct dependent *d = line->unused ? NULL : idle_key(cfg, s, name);
+    return !d || d->mild || is_typed(cfg, d->on);
 }
 
 void resolve_warn_effects(const config *cfg, const spec *s)
@@ -248,7 +284,7 @@ void resolve_warn_effects(const config *cfg, const spec *s)
     if (config_shares_command_line(cfg))
         return;
     for (uint32_t i = 0; config_line_at(cfg, i, &line); i++)
-        if (!line.typed && is_idle(cfg, s, &line, why))
+        if (is_idle(cfg, s, &line, why))
             log_line(is_expected(cfg, s, &line) ? WEFT_LOG_INFO : WEFT_LOG_WARN,
                      "%s: %s.%s has no effect: %s", line.where, line.section, line.key, why);
     say_peak_is_missed(cfg);

@@ -48,8 +48,9 @@ void resolve_warn_effects(const config *cfg, const spec *s);
 
 /* After resolve_spec(): keys of transports that carry no mesh axis of a job of several ranks. Typed
  * ones are refused where all transports are named; else, and if `tell`, a line of the log: a
- * warning, or at level info for those in the job's file. [setup] */
-weft_status resolve_check_transport_keys(const config *cfg, const spec *s, bool tell);
+ * warning, or at level info for those in the job's file. Typed keys of strategies whose axes have
+ * one coordinate are warned of. [setup] */
+weft_status resolve_check_layout_keys(const config *cfg, const spec *s, bool tell);
 
 /* After resolve_plugins(): can the job not be planned without data, because its model takes a size
  * from it? [setup] */

@@ -230,10 +230,51 @@ static bool leaves_open(const config *cfg, const spec *s)
     return open;
 }
 
-weft_status resolve_check_transport_keys(const config *cfg, const spec *s, bool tell)
+/* All axes of the strategy have one coordinate: what it would split stays whole. NULL: not so. */
+static const char *idle_axis(const spec *s, const component *c)
+{
+    const weft_strategy *table = c->table;
+    const char *key = NULL;
+    for (uint32_t k = 0; table->axes && table->axes[k]; k++) {
+        const int a = graph_mesh_axis(&s->mesh, table->axes[k]->name);
+        if (a < 0 || s->mesh.size[a] > 1)
+            return NULL;
+        key = s->size_key[a];
+    }
+    return key;
+}
+
+static bool has_key(const component *c, const char *key)
+{
+    for (const weft_option *const *o = c->options; o && *o; o++)
+        if (!strcmp((*o)->key, key))
+            return true;
+    return false;
+}
+
+/* Typed options of strategies that split nothing; a script that goes through sizes has them. */
+static void tell_of_strategies(const config *cfg, const spec *s)
+{
+    config_line line;
+    for (uint32_t i = 0; config_line_at(cfg, i, &line); i++)
+        for (uint32_t k = 0; k < s->nstrategies; k++) {
+            const component *c = s->strategies[k].c;
+            const char *size = line.typed && !line.stale && !strcmp(line.section, "parallel") &&
+                                       has_key(c, line.key)
+                                   ? idle_axis(s, c)
+                                   : NULL;
+            if (size)
+                log_line(WEFT_LOG_WARN, "%s: parallel.%s has no effect: %s is 1", line.where,
+                         line.key, size);
+        }
+}
+
+weft_status resolve_check_layout_keys(const config *cfg, const spec *s, bool tell)
 {
     const bool open = leaves_open(cfg, s);
     config_line line;
+    if (tell)
+        tell_of_strategies(cfg, s);
     for (uint32_t i = 0; s->nlinks && config_line_at(cfg, i, &line); i++) {
         const char *name = strncmp(line.section, "comm.", 5) ? NULL : line.section + 5;
         if (!name || line.stale || graph_mesh_axis(&s->mesh, name) >= 0 || carries(cfg, s, name) ||

@@ -124,7 +124,7 @@ weft_status run_prepare(config *cfg, uint32_t ranks, bool with_data, const resol
             resolve_spec(out->cfg, ranks ? ranks : resolve_sizes(out->cfg, &out->spec),
                          out->train.set ? &out->train.info : NULL, meeting, SPEC_TRAIN, &out->spec);
     if (st == WEFT_OK)
-        st = resolve_check_transport_keys(cfg, &out->spec, tells(meeting));
+        st = resolve_check_layout_keys(cfg, &out->spec, tells(meeting));
     if (st == WEFT_OK && out->train.set)
         st = describe_data(out);
     if (st == WEFT_OK) {

@@ -163,6 +163,22 @@ class Keys(started.Case):
                       self.said(text, "comm.plugin=shm", level="info"))
         self.assertNotIn("has no effect", self.said(text, "comm.plugin=shm", level="warn"))
 
+    def test_harmless_keys_are_warned_of(self):
+        """A script that goes through sizes or turns saving off leaves them."""
+        for words, what in (
+                (("train.accumulate=compute", "train.precision=fp32"),
+                 "train.accumulate has no effect: gradients are fp32"),
+                (("train.eval_batches=3", "train.eval_every=0"),
+                 "train.eval_batches has no effect: nothing is evaluated"),
+                (("checkpoint.keep=5", "checkpoint.every=0"),
+                 "checkpoint.keep has no effect: nothing is saved"),
+                (("parallel.strategy=tp, dp", "parallel.tp=1", "parallel.sequence=on"),
+                 "parallel.sequence has no effect: parallel.tp is 1"),
+                (("run.plugins=nowhere",), "no plugins come from nowhere: No such file")):
+            _, err = self.weft("plan", "-n", "2", "tiny.ini", DP, *words)
+            self.assertIn(what, err)
+            self.assertIn("weft warn: ", err)
+
     def test_keys_that_need_another(self):
         scale = "has no effect: only precision fp16 scales the loss, and train.precision is bf16"
         self.typed(scale, DP, "train.loss_scale=1024")
