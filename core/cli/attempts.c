@@ -40,6 +40,8 @@ static weft_status run_here(const restarting *r, char *const *argv, job_launch_e
                end);
     a->step = p ? job_progress_furthest(p) : 0;
     a->at = p ? job_progress_of(p, end->rank) : 0;
+    if (p)
+        job_progress_keep_folder(p);
     job_progress_close(p);
     return WEFT_OK;
 }
@@ -191,6 +193,8 @@ int cli_attempts_run(const cli_attempts *args)
         uint32_t lost;
         status = attempt(&r, &end, &a, &lost);
         job_stop_at_once(true);
+        if (r.by.furthest || a.step)
+            job_stop_later_attempt();
         again = end.failed && args->most && decide(&r, &a, lost);
         job_stop_at_once(false);
     }

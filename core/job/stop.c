@@ -12,12 +12,13 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "job/mailbox.h"
+#include "job/restart/progress.h"
 
 /* timeout of the agreement, beyond the time to detect a death */
 #define AGREE_MS 5000
 
 static _Atomic int asked, interrupted, declared, wake = -1;
-static atomic_bool at_once, has_launcher;
+static atomic_bool at_once, has_launcher, is_later;
 
 /* --- signals; async-signal-safe calls only --- */
 
@@ -29,9 +30,14 @@ static void end_by(int number)
 
 static _Noreturn void end_now(void)
 {
-    static const char text[] = "weft warn: stopped by a signal before the first step; nothing is "
-                               "lost: start it again in the same way\n";
-    (void)!write(STDERR_FILENO, text, sizeof text - 1);
+    static const char first[] = "weft warn: stopped by a signal before the first step; nothing is "
+                                "lost: start it again with the same command\n";
+    static const char later[] = "weft warn: stopped by a signal before the first step of this "
+                                "attempt; continue with --resume=auto\n";
+    if (atomic_load(&is_later))
+        (void)!write(STDERR_FILENO, later, sizeof later - 1);
+    else
+        (void)!write(STDERR_FILENO, first, sizeof first - 1);
     _exit(STOP_STATUS);
 }
 
@@ -84,10 +90,23 @@ void job_stop_catch(bool launched)
     sigaddset(&act.sa_mask, SIGINT);
     job_agreement_add_signals(&act.sa_mask);
     atomic_store(&has_launcher, launched);
+    if (job_attempt_number() > 1)
+        job_stop_later_attempt();
     for (int number = 1; number < NSIG; number++)
         if (sigismember(&act.sa_mask, number) == 1 && !stays_ignored(number))
             sigaction(number, &act, NULL);
     pthread_sigmask(SIG_UNBLOCK, &act.sa_mask, NULL);
+}
+
+void job_stop_later_attempt(void)
+{
+    atomic_store(&is_later, true);
+}
+
+const char *job_stop_advice(void)
+{
+    return atomic_load(&is_later) ? "this was not its first attempt: continue with --resume=auto"
+                                  : "nothing is lost: start it again with the same command";
 }
 
 void job_stop_at_once(bool on)
@@ -131,10 +150,8 @@ static void end_waits(job *j, int number)
     j->halt.number = number;
     if (atomic_load(&j->failed))
         return;
-    snprintf(text, sizeof text,
-             "the job was stopped by %s before its first step; nothing is lost: it can be started "
-             "again in the same way",
-             job_stop_name(number));
+    snprintf(text, sizeof text, "the job was stopped by %s before its first step; %s",
+             job_stop_name(number), job_stop_advice());
     atomic_store(&declared, number ? number : SIGTERM);
     j->halt.since = awake_ms();
     job_record_failure(j, text);

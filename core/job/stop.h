@@ -37,6 +37,11 @@
  * launcher. [setup] */
 void job_stop_catch(bool launched);
 
+/* Attempts before this one have begun steps, so the same command would begin anew. What to do after
+ * a stop before the first step. [any] */
+void job_stop_later_attempt(void);
+const char *job_stop_advice(void);
+
 /* With `on`, a request ends the process in its handler, with STOP_STATUS, and SIGINT has its
  * default effect: for a job of one rank before its first step, and for a launcher that plans. [any]
  */

@@ -431,10 +431,8 @@ static weft_status run(trainer *t, config *cfg, run_resume_mode how)
 static int exit_status(const trainer *t, weft_status st, char why[2048])
 {
     if (st == WEFT_PEER && job_stop_declared())
-        snprintf(why, 2048,
-                 "the job was stopped by %s before its first step; nothing is lost: start it again "
-                 "with the same command",
-                 job_stop_name(job_stop_declared()));
+        snprintf(why, 2048, "the job was stopped by %s before its first step; %s",
+                 job_stop_name(job_stop_declared()), job_stop_advice());
     if (st == WEFT_OK && t->stopped && !t->saved)
         snprintf(
             why, 2048,

@@ -261,6 +261,64 @@ class Moved(w.Bench):
                                     "(moved or )?removed while the job ran")
                 self.assertFalse(os.path.exists(run.out))
 
+    def other(self):
+        """A run of the same job that has ended."""
+        self.train("other", SAVES | {"run.steps": 20, "checkpoint.keep": 0}, ranks=2)
+        return self.tree("other")
+
+    def test_restarts_stay_in_the_folder(self):
+        """A later attempt neither begins anew nor goes on in the run that has the name now."""
+        before = self.other()
+        for replaced in (False, True):
+            with self.subTest(replaced=replaced):
+                run = w.Running(self, "run", SAVES, 2, more=["--restarts", "3"])
+                run.until_step(11)
+                os.rename(run.out, self.path("moved"))
+                if replaced:
+                    os.symlink(self.path("other"), run.out)
+                    run.kill(1)
+                self.assertEqual(run.wait(), 2, run.said())
+                self.assertIn("the folder in which the attempts before this one have written: it "
+                              "was moved or removed", run.said())
+                self.assertNotIn("attempt 3", run.said())
+                self.assertEqual(self.tree("other"), before)
+                self.assertEqual(os.path.islink(run.out), replaced)
+                self.assertEqual(os.path.exists(run.out), replaced)
+                self.check_moved(2)
+                shutil.rmtree(self.path("moved"))
+        os.unlink(run.out)
+
+    def test_the_checkpoints_are_replaced(self):
+        before = self.other()
+        run = self.saving(2)
+        os.rename(os.path.join(run.out, "checkpoints"), self.path("moved"))
+        os.symlink(self.path("other", "checkpoints"), os.path.join(run.out, "checkpoints"))
+        self.check_end(run, "run/checkpoints is another folder than before: it was moved or "
+                            "replaced while the job ran")
+        self.assertEqual(self.tree("other"), before)
+
+    def test_links_in_the_folder(self):
+        """What they lead to stays: the job refuses them, or writes a file in their place."""
+        text = "of somebody else\n"
+        job = SAVES | {"run.steps": 5, "log.trace_steps": "6-8"}
+        for name, refused in (("metrics.jsonl", True), ("events.jsonl", True), ("flight", True),
+                              (".trace-0.part", False), ("trace.json.tmp", False)):
+            with self.subTest(name=name):
+                self.train("run", job)
+                path, foreign = self.path("run", name), self.path("foreign")
+                with open(foreign, "w", encoding="ascii") as f:
+                    f.write(text)
+                if os.path.isdir(path):
+                    shutil.rmtree(path)
+                elif os.path.exists(path):
+                    os.unlink(path)
+                os.symlink(foreign, path)
+                said = self.train("run", job | {"run.steps": 10, "sink.jsonl.events": "on"},
+                                  resume=True, status=2 if refused else 0)
+                if refused:
+                    self.assertRegex(said.stderr, rf"run/{name} is (no folder but )?a link")
+                self.assertEqual(w.read_text(foreign), text)
+
     def test_the_lock_file_is_removed(self):
         """Without it a second job is let in."""
         run = self.saving(2)

@@ -18,7 +18,8 @@
 
 typedef struct page {
     _Atomic uint32_t newest, signs, silence_ms;
-    _Atomic uint32_t failed; /* 1: `why` is being written, 2: it is there */
+    _Atomic uint32_t failed;    /* 1: `why` is being written, 2: it is there */
+    _Atomic uint64_t folder[2]; /* device, inode; 0: none */
     char why[PROGRESS_WHY];
     bool said;               /* ... as the rank that failed says */
     _Atomic uint64_t step[]; /* [ranks] */
@@ -90,6 +91,15 @@ uint32_t job_progress_newest(const job_progress *p)
     return newest <= ATTEMPTS_MAX ? newest : 0;
 }
 
+void job_progress_keep_folder(const job_progress *p)
+{
+    const uint64_t device = atomic_load(&p->at->folder[0]), inode = atomic_load(&p->at->folder[1]);
+    char text[48];
+    snprintf(text, sizeof text, "%llu:%llu", (unsigned long long)device, (unsigned long long)inode);
+    if (inode)
+        setenv(FOLDER_ENV, text, 1);
+}
+
 bool job_progress_why(const job_progress *p, char out[PROGRESS_WHY])
 {
     out[0] = 0;
@@ -145,6 +155,27 @@ uint32_t job_attempt_number(void)
 {
     pthread_once(&once, find_page);
     return attempt;
+}
+
+void job_progress_folder(int folder)
+{
+    struct stat info;
+    pthread_once(&once, find_page);
+    if (!ours || fstat(folder, &info))
+        return;
+    atomic_store(&ours->folder[0], info.st_dev);
+    atomic_store(&ours->folder[1], info.st_ino);
+}
+
+bool job_attempt_folder(uint64_t *device, uint64_t *inode)
+{
+    unsigned long long a, b;
+    const char *text = job_attempt_number() > 1 ? getenv(FOLDER_ENV) : NULL;
+    if (!text || sscanf(text, "%llu:%llu", &a, &b) != 2)
+        return false;
+    *device = a;
+    *inode = b;
+    return true;
 }
 
 void job_progress_step(uint32_t rank, uint64_t step)

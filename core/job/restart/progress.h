@@ -4,7 +4,8 @@
  * One page of shared memory: the step that each rank has begun, the newest attempt that a rank has
  * heard of, why the job has failed, and a count that moves while a rank lives. A rank that is
  * killed leaves its last step there. The number of the attempt is in the environment
- * (WEFT_ATTEMPT), 1 for a job that nobody restarts. */
+ * (WEFT_ATTEMPT), 1 for a job that nobody restarts. So is the folder in which attempts before this
+ * one have written (WEFT_FOLDER, device and inode): another folder may have its name by now. */
 #ifndef JOB_RESTART_PROGRESS_H
 #define JOB_RESTART_PROGRESS_H
 
@@ -14,6 +15,7 @@
 
 #define ATTEMPT_ENV "WEFT_ATTEMPT"
 #define PROGRESS_FD_ENV "WEFT_PROGRESS_FD"
+#define FOLDER_ENV "WEFT_FOLDER"
 #define ATTEMPTS_MAX 1000000u
 
 /* --- the side that starts ranks --- */
@@ -31,6 +33,10 @@ uint64_t job_progress_furthest(const job_progress *p);
 uint64_t job_progress_of(const job_progress *p, uint32_t rank);
 uint32_t job_progress_newest(const job_progress *p);
 
+/* Put the folder that rank 0 has noted, if any, into this process' environment, for the attempts
+ * that follow. [setup] */
+void job_progress_keep_folder(const job_progress *p);
+
 #define PROGRESS_WHY 200u
 
 /* Why the job has failed, as a rank has heard it; "": it has heard nothing. True: the rank that
@@ -45,6 +51,11 @@ uint32_t job_progress_signs(const job_progress *p, uint32_t *silence_ms);
 
 /* The attempt that this process belongs to, 1 at least. [any] */
 uint32_t job_attempt_number(void);
+
+/* Rank 0 writes into the open folder; the folder of attempts before this one, false: none has noted
+ * one. [setup] */
+void job_progress_folder(int folder);
+bool job_attempt_folder(uint64_t *device, uint64_t *number);
 
 /* This rank begins `step`: one store. [any] */
 void job_progress_step(uint32_t rank, uint64_t step);

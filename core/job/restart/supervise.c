@@ -244,6 +244,7 @@ int job_supervise(const job_identity *who, const job_supervise_args *args)
         stand_by(&s, pidfd, &end);
         close(pidfd);
         again = goes_on(&s, &end, (double)(clock_ms() - began) * 1e-3);
+        job_progress_keep_folder(s.progress);
         job_progress_close(s.progress);
         s.progress = NULL;
     }

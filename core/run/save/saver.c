@@ -39,7 +39,7 @@ struct run_saver {
     char why[WHY];
 };
 
-weft_status run_saver_open(executor *e, const char *out, const outlock *lock, bool beside,
+weft_status run_saver_open(executor *e, const char *out, outlock *lock, bool beside,
                            uint32_t sharing, run_saver **saver)
 {
     run_saver *s = mem_alloc(sizeof *s);

@@ -22,7 +22,7 @@ typedef struct save_writer {
     uint32_t rank, ranks;
     ckpt_keep keep;
     const char *out;      /* OUT */
-    const outlock *lock;  /* of OUT; NULL: none */
+    outlock *lock;        /* of OUT; NULL: none */
     const char *job_text; /* for the manifest */
     double timeout;       /* seconds that a rank waits for the others */
     atomic_bool give_up;  /* set by another thread: end soon, with a failure */

@@ -7,6 +7,7 @@
 #include "ckpt/ckpt.h"
 #include "comm/comm.h"
 #include "data/file.h"
+#include "job/restart/progress.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -126,6 +127,26 @@ static weft_status begin_anew(const char *out, double patience, outlock *lock, c
     return st;
 }
 
+/* Under --restarts attempts before this one have written into a folder, which may have been moved
+ * since: this one writes into no other. WEFT_USAGE, so that no further attempt follows. */
+static weft_status same_folder(const char *out, int folder)
+{
+    uint64_t device, inode;
+    struct stat info;
+    if (!job_attempt_folder(&device, &inode))
+        return WEFT_OK;
+    const bool there = folder < 0 ? !stat(out, &info) : !fstat(folder, &info);
+    if (!there && errno != ENOENT && errno != ENOTDIR)
+        return err_fail_errno(WEFT_IO, "run.out: %s cannot be looked at", out);
+    if (there && info.st_dev == device && info.st_ino == inode)
+        return WEFT_OK;
+    return err_fail(WEFT_USAGE,
+                    "run.out = %s is %s the folder in which the attempts before this one have "
+                    "written: it was moved or removed; nothing is written there. Continue with "
+                    "--resume=auto where its checkpoints are",
+                    out, there ? "not" : "no longer");
+}
+
 /* away: the new name of what was there, "" if it stays. */
 static weft_status prepare(const char *out, bool anew, double patience, outlock *lock,
                            char away[AWAY])
@@ -135,9 +156,13 @@ static weft_status prepare(const char *out, bool anew, double patience, outlock 
     outlock l = {0};
     weft_status st = trim(out, path);
     if (st == WEFT_OK)
+        st = same_folder(path, -1);
+    if (st == WEFT_OK)
         st = make_folders(path);
     if (st == WEFT_OK)
         st = run_outlock_take(path, patience, &l);
+    if (st == WEFT_OK)
+        st = same_folder(path, run_outlock_folder(&l));
     if (st == WEFT_OK && anew && holds_run(path))
         st = begin_anew(path, patience, &l, away);
     if (st == WEFT_OK)
@@ -212,6 +237,8 @@ weft_status run_outdir_begin(const char *out, run_outdir_mode wish, double patie
         st = nothing_to_resume(out);
     if (st == WEFT_OK)
         st = prepare(out, !wish.goes_on, patience, lock, away);
+    if (st == WEFT_OK)
+        job_progress_folder(run_outlock_folder(lock));
     if (st == WEFT_OK && wish.goes_on && wish.begins)
         st = ckpt_there(out, &there);
     if (st == WEFT_OK && !there)

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -115,7 +116,25 @@ bool run_outlock_leads(const outlock *l)
     return run_outlock_folder(l) < 0 || !is_another(l->folder, AT_FDCWD, l->out);
 }
 
-weft_status run_outlock_check(const outlock *l)
+/* A link to a folder elsewhere is the user's; one that comes while the job runs may lead into
+ * another run. */
+static weft_status same_saves(outlock *l)
+{
+    struct stat info;
+    const bool there = !fstatat(l->folder, "checkpoints", &info, 0);
+    const uint64_t now = there ? info.st_ino << 20 ^ info.st_ino >> 44 ^ info.st_dev : 0;
+    const uint64_t before = atomic_exchange(&l->saves, now); /* a removed one is made again */
+    if (!now || !before || now == before)
+        return WEFT_OK;
+    atomic_store(&l->saves, before);
+    return err_fail(WEFT_IO,
+                    "run.out: %s/checkpoints is another folder than before: it was moved or "
+                    "replaced while the job ran; nothing more is written there. Continue with "
+                    "--resume=auto where the checkpoints are",
+                    l->out);
+}
+
+weft_status run_outlock_check(outlock *l)
 {
     char now[4200];
     if (!run_outlock_leads(l)) {
@@ -132,7 +151,7 @@ weft_status run_outlock_check(const outlock *l)
                         "the job ran, so that another job may write there; nothing more is "
                         "written there. Continue with --resume=auto if it has checkpoints",
                         l->out);
-    return WEFT_OK;
+    return run_outlock_folder(l) < 0 ? WEFT_OK : same_saves(l);
 }
 
 /* The text of the holder. The contents are untrusted: only printable ASCII is shown. */

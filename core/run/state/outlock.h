@@ -25,11 +25,12 @@
 #include <stdbool.h>
 
 typedef struct outlock {
-    int fd;         /* 0: none */
-    int folder;     /* OUT itself, wherever it is moved; 0: none */
-    char out[4096]; /* its name */
-    bool first;     /* of rank 0, which removes the file at the end */
-    uint64_t token; /* of rank 0: that it wrote into the file */
+    int fd;                 /* 0: none */
+    int folder;             /* OUT itself, wherever it is moved; 0: none */
+    char out[4096];         /* its name */
+    bool first;             /* of rank 0, which removes the file at the end */
+    uint64_t token;         /* of rank 0: that it wrote into the file */
+    _Atomic uint64_t saves; /* device and inode of OUT/checkpoints; 0: it is not there */
 } outlock;
 
 /* Rank 0: lock the existing folder `out`. If another job holds the lock, wait for up to `patience`
@@ -49,10 +50,11 @@ weft_status run_outlock_join(const char *out, uint64_t token, double patience, j
 /* The open folder, or -1 if no lock is held; `l` may be NULL here and below. [any] */
 int run_outlock_folder(const outlock *l);
 
-/* Whether `out` still leads to the locked folder, and the lock file is in it: no rank removes the
- * file while another one holds its lock. WEFT_IO says what was moved or removed. An error of the
- * file system says neither. Does nothing if no lock is held. [any] */
-weft_status run_outlock_check(const outlock *l);
+/* Whether `out` still leads to the locked folder, the lock file is in it, since no rank removes it
+ * while another one holds its lock, and OUT/checkpoints, where it is, is the folder of the call
+ * before. WEFT_IO says what was moved or removed. An error of the file system says neither. Does
+ * nothing if no lock is held. [any] */
+weft_status run_outlock_check(outlock *l);
 
 /* The same without a record: whether `out` leads to the locked folder. [any] */
 bool run_outlock_leads(const outlock *l);

@@ -73,8 +73,11 @@ weft_status run_flight_open(const char *out_dir, uint32_t rank, uint32_t ranks, 
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/flight", out_dir);
+    struct stat info;
     if (mkdir(path, 0777) && errno != EEXIST)
         return err_fail_errno(WEFT_IO, "the folder %s cannot be made", path);
+    if (lstat(path, &info) || !S_ISDIR(info.st_mode))
+        return err_fail(WEFT_USAGE, "%s is no folder but a link or a file: remove it", path);
     void *map;
     if ((size_t)snprintf(path, sizeof path, "%s/flight/rank-%04u.ring", out_dir, rank) >=
         sizeof path)

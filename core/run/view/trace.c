@@ -153,6 +153,13 @@ static void lock_path(const char *out_dir, char path[4096])
     snprintf(path, 4096, "%s/.trace.join", out_dir);
 }
 
+/* A new file in place of what has the name, which may be a link to somebody else's. */
+static FILE *write_anew(const char *path)
+{
+    unlink(path);
+    return fopen(path, "wxe");
+}
+
 weft_status run_trace_begin(trace *t, run_spans *spans, job *j, const job_identity *who,
                             const char *out_dir)
 {
@@ -164,7 +171,7 @@ weft_status run_trace_begin(trace *t, run_spans *spans, job *j, const job_identi
     if (!who->rank)
         unlink(path); /* of a run that was killed */
     part_path(out_dir, who->rank, path);
-    t->part = fopen(path, "we");
+    t->part = write_anew(path);
     if (!t->part)
         return err_fail_errno(WEFT_IO, "the trace %s cannot be written", path);
     return note_clock(t, j, who->rank, who->ranks, 0);
@@ -323,7 +330,7 @@ static weft_status join_parts(uint32_t ranks, const char *out_dir, bool whole)
     char path[4096], part[4096], temp[4200];
     snprintf(path, sizeof path, "%s/trace.json", out_dir);
     snprintf(temp, sizeof temp, "%s.tmp", path);
-    FILE *f = fopen(temp, "we");
+    FILE *f = write_anew(temp);
     if (!f)
         return err_fail_errno(WEFT_IO, "the trace %s cannot be written", temp);
     weft_status st = WEFT_OK;

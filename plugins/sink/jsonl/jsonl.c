@@ -156,7 +156,12 @@ static weft_status open_file(const weft_host *host, const weft_sink_args *a, out
     struct stat info;
     snprintf(path, sizeof path, "%s/%s", a->out, o->name);
     /* without O_NONBLOCK a FIFO would keep open() waiting for a reader */
-    o->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
+    o->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0666);
+    if (o->fd < 0 && errno == ELOOP)
+        return fail(host, WEFT_USAGE,
+                    "%s is a link, and the file that it leads to may be somebody "
+                    "else's: remove the link",
+                    path);
     if (o->fd < 0)
         return fail(host, WEFT_IO, "%s cannot be opened: %s", path, strerror(errno));
     if (fstat(o->fd, &info) || !S_ISREG(info.st_mode))
