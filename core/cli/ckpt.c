@@ -26,6 +26,15 @@ static void print_tensors(const ckpt *c)
     printf("%u tensors, %" PRIu64 " bytes\n", n, total);
 }
 
+/* A job of somebody else: nothing in it reaches the terminal as a command. */
+static void print_job(const char *text)
+{
+    for (const char *at = text; *at; at++)
+        putchar((unsigned char)*at < 32 && *at != '\n' && *at != '\t' ? '?'
+                : *at == 127                                          ? '?'
+                                                                      : *at);
+}
+
 static int run(int argc, char **argv)
 {
     bool info = argc == 3 && !strcmp(argv[1], "info"),
@@ -39,7 +48,8 @@ static int run(int argc, char **argv)
     printf("%s: step %" PRIu64 ", every sum agrees\n", ckpt_dir(c), ckpt_step(c));
     if (info) {
         print_tensors(c);
-        printf("\n%s", ckpt_job_text(c));
+        printf("\n");
+        print_job(ckpt_job_text(c));
     }
     ckpt_close(c);
     return 0;

@@ -25,12 +25,12 @@ static const char *const names[] = {
     "chat_template.json",
 };
 
-static weft_status copy(int from, int to, const char *name)
+static weft_status copy(int from, int to, const char *name, bool follow)
 {
     struct stat info;
-    const int fd = data_file_open_regular(from, name, true, &info);
+    const int fd = data_file_open_regular(from, name, follow, &info);
     if (fd < 0)
-        return err_fail_errno(data_file_status(errno), "cannot read %s", name);
+        return formats_cannot_read(name, follow);
     const uint64_t bytes = (uint64_t)info.st_size;
     char *text = NULL;
     weft_status st = bytes > MOST ? err_fail(WEFT_DATA, "%s is over %llu MiB long", name,
@@ -45,7 +45,7 @@ static weft_status copy(int from, int to, const char *name)
     return st;
 }
 
-weft_status formats_beside_copy(const char *from, int to, bool with_config)
+weft_status formats_beside_copy(const char *from, int to, bool with_config, bool follow)
 {
     const int folder = open(from, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     weft_status st = WEFT_OK;
@@ -53,7 +53,7 @@ weft_status formats_beside_copy(const char *from, int to, bool with_config)
         return err_fail_errno(data_file_status(errno), "cannot open the folder %s", from);
     for (size_t i = with_config ? 0 : 1; st == WEFT_OK && i < sizeof names / sizeof *names; i++) {
         if (faccessat(folder, names[i], F_OK, 0) == 0)
-            st = copy(folder, to, names[i]);
+            st = copy(folder, to, names[i], follow);
     }
     close(folder);
     if (st != WEFT_OK)

@@ -13,6 +13,27 @@
 #include "formats/internal.h"
 #include "formats/pack.h"
 
+/* With `vocab = 0` the size comes from the weights. */
+static uint32_t vocab_of(const ckpt *c)
+{
+    const ckpt_piece *p;
+    const uint32_t n = ckpt_tensors(c, &p);
+    for (uint32_t i = 0; i < n; i++)
+        if (!strcmp(p[i].name, "embed.tok.w") && p[i].shape[0] < (1 << 24))
+            return (uint32_t)p[i].shape[0];
+    return 0;
+}
+
+/* A key of [model]; the number that `vocab = 0` stands for, since the files of others have one. */
+static void put_model_key(const ckpt *c, const config_line *line, FILE *to)
+{
+    const uint32_t vocab = strcmp(line->key, "vocab") || strcmp(line->value, "0") ? 0 : vocab_of(c);
+    if (vocab)
+        fprintf(to, "vocab = %u\n", vocab);
+    else
+        fprintf(to, "%s = %s\n", line->key, line->value);
+}
+
 /* What of the job describes its model: [model], and the plugins with its ops. */
 static weft_status model_text(const ckpt *c, const formats_request *r, pool *p, const char **out,
                               const char **init, const char **tokenizer)
@@ -30,8 +51,10 @@ static weft_status model_text(const ckpt *c, const formats_request *r, pool *p, 
         fprintf(to, pass ? "[run]\n" : "[model]\n");
         for (uint32_t i = 0; config_line_at(cfg, i, &line); i++) {
             const bool run = !strcmp(line.section, "run") && !strcmp(line.key, "use");
-            if (!line.stale && (pass ? run : !strcmp(line.section, "model")))
+            if (!line.stale && pass && run)
                 fprintf(to, "%s = %s\n", line.key, line.value);
+            if (!line.stale && !pass && !strcmp(line.section, "model"))
+                put_model_key(c, &line, to);
             if (!line.stale && !strcmp(line.section, "checkpoint") && !strcmp(line.key, "init") &&
                 *line.value)
                 *init = pool_text(p, line.value);
@@ -47,17 +70,6 @@ static weft_status model_text(const ckpt *c, const formats_request *r, pool *p, 
     }
     free(text);
     return st;
-}
-
-/* With `vocab = 0` the size comes from the weights. */
-static uint32_t vocab_of(const ckpt *c)
-{
-    const ckpt_piece *p;
-    const uint32_t n = ckpt_tensors(c, &p);
-    for (uint32_t i = 0; i < n; i++)
-        if (!strcmp(p[i].name, "embed.tok.w") && p[i].shape[0] < (1 << 24))
-            return (uint32_t)p[i].shape[0];
-    return 0;
 }
 
 /* --- which architecture --- */
@@ -135,7 +147,7 @@ static weft_status read_base(const exporter *x, json_t **base)
         return err_fail_errno(data_file_status(errno), "cannot open the folder %s", x->beside);
     weft_status st = WEFT_OK;
     if (faccessat(folder, "config.json", F_OK, 0) == 0)
-        st = formats_json_read(folder, "config.json", FORMATS_CONFIG_MAX, base);
+        st = formats_json_read(folder, "config.json", x->trusted, FORMATS_CONFIG_MAX, base);
     close(folder);
     if (st != WEFT_OK)
         err_context("%s", x->beside);
@@ -171,6 +183,7 @@ static weft_status open_model(exporter *x)
     if (st != WEFT_OK)
         return st;
     x->beside = find_beside(x, init);
+    x->trusted = x->beside && x->beside == x->r->beside;
     st = read_base(x, &base);
     if (st == WEFT_OK)
         st = choose(x, base);

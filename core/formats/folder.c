@@ -112,7 +112,7 @@ static weft_status find_files(formats_source *s, json_t **index)
                         "pytorch_model.bin, are not read: save the model again with "
                         "safe_serialization=True",
                         ONE, INDEX);
-    weft_status st = formats_json_read(s->folder, INDEX, FORMATS_HEADER_MAX, index);
+    weft_status st = formats_json_read(s->folder, INDEX, true, FORMATS_HEADER_MAX, index);
     return st == WEFT_OK ? read_map(s, json_object_get(*index, "weight_map")) : st;
 }
 
@@ -128,7 +128,8 @@ weft_status formats_folder_open(const char *path, formats_source *s)
             "cannot open the folder %s (nothing is downloaded: download the model "
             "first and give its folder)",
             path);
-    weft_status st = formats_json_read(s->folder, "config.json", FORMATS_CONFIG_MAX, &s->config);
+    weft_status st =
+        formats_json_read(s->folder, "config.json", true, FORMATS_CONFIG_MAX, &s->config);
     if (st == WEFT_OK)
         st = find_files(s, &index);
     if (st == WEFT_OK)

@@ -200,7 +200,7 @@ static weft_status write_beside(void *ctx, int folder)
     size_t bytes = 0;
     weft_status st = WEFT_OK;
     if (!strcmp(m->r->format, FORMATS_HUGGINGFACE))
-        st = formats_beside_copy(m->r->from, folder, true);
+        st = formats_beside_copy(m->r->from, folder, true, true);
     FILE *to = open_memstream(&text, &bytes);
     if (to)
         print_job(m, to);

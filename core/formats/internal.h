@@ -36,8 +36,13 @@
 
 /* --- text.c --- */
 
+/* The error, by errno, for a small file that cannot be opened; `follow`: links may lead elsewhere.
+ */
+weft_status formats_cannot_read(const char *name, bool follow);
+
 /* A JSON object from a file of at most `most` bytes. */
-weft_status formats_json_read(int folder, const char *name, uint64_t most, json_t **out);
+weft_status formats_json_read(int folder, const char *name, bool follow, uint64_t most,
+                              json_t **out);
 
 /* The value at "a.b|c": the first of the paths that is there and not null; NULL: none. *found: that
  * path in `path`, if not NULL. */
@@ -176,8 +181,9 @@ int64_t formats_llmc_padded(int64_t vocab);
 /* --- beside.c --- */
 
 /* Copy those files of configuration and tokenizer that the folder `from` has into the open folder
- * `to`; without `with_config` not config.json. A missing `from` is WEFT_USAGE. */
-weft_status formats_beside_copy(const char *from, int to, bool with_config);
+ * `to`; without `with_config` not config.json. A missing `from` is WEFT_USAGE, and without `follow`
+ * so is a link. */
+weft_status formats_beside_copy(const char *from, int to, bool with_config, bool follow);
 
 /* --- turn.c --- */
 

@@ -165,7 +165,7 @@ static weft_status fill(packing *k)
     if (st == WEFT_OK)
         st = write_index(k, bytes);
     if (st == WEFT_OK && k->x->beside)
-        st = formats_beside_copy(k->x->beside, k->folder, false);
+        st = formats_beside_copy(k->x->beside, k->folder, false, k->x->trusted);
     return st == WEFT_OK ? ckpt_confirm(k->x->c) : st;
 }
 

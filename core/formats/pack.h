@@ -15,6 +15,7 @@ typedef struct exporter {
     formats_view *views; /* [params] */
     const char **names;  /* [params] there, with the prefix */
     const char *beside;  /* a folder whose small files are copied; NULL: none */
+    bool trusted;        /* the user has named it: links in it are followed */
     pool mem;
 } exporter;
 

@@ -8,13 +8,24 @@
 #include "data/file.h"
 #include "formats/internal.h"
 
-weft_status formats_json_read(int folder, const char *name, uint64_t most, json_t **out)
+weft_status formats_cannot_read(const char *name, bool follow)
+{
+    if (errno != ELOOP || follow)
+        return err_fail_errno(data_file_status(errno), "cannot read %s", name);
+    return err_fail(WEFT_USAGE,
+                    "%s is a link, and a checkpoint's are not followed elsewhere: name the folder "
+                    "with --tokenizer if it is yours",
+                    name);
+}
+
+weft_status formats_json_read(int folder, const char *name, bool follow, uint64_t most,
+                              json_t **out)
 {
     struct stat info;
     json_error_t error;
-    const int fd = data_file_open_regular(folder, name, true, &info);
+    const int fd = data_file_open_regular(folder, name, follow, &info);
     if (fd < 0)
-        return err_fail_errno(data_file_status(errno), "cannot read %s", name);
+        return formats_cannot_read(name, follow);
     const uint64_t bytes = (uint64_t)info.st_size;
     char *text = NULL;
     weft_status st = WEFT_OK;

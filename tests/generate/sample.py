@@ -146,6 +146,29 @@ class NotFinite(models.Case):
                                  "train.sequence=48", "train.batch=4", status=1)[1]
                 self.assertIn("samples from sample 0 on is not finite", said)
 
+    def test_the_size_that_the_data_says(self):
+        """vocab = 0 stands for it, and the files of others have the number."""
+        self.trained("gpt2")
+        self.weft("train", "gpt2-fp32.ini", "model.vocab=0", "run.out=no-number")
+        self.weft("export", "hf", "no-number/checkpoints/step-00000004", "-o", "zero")
+        vocab = folder.config(self.path("zero"))["vocab_size"]
+        self.assertEqual(vocab, folder.read(self.path("zero"))["transformer.wte.weight"][1][0])
+        self.weft("import", "hf", "zero", "-o", "back")
+
+    def test_links_in_a_checkpoint(self):
+        """What they lead to is not copied, unless the user names the folder."""
+        saved = self.trained("gpt2")
+        self.weft("export", "hf", saved, "-o", "plain")
+        shutil.copytree(self.path("plain"), self.path("tokenizer"))
+        os.symlink("/etc/hostname", self.path("tokenizer", "tokenizer.json"))
+        for name in ("config.json", "tokenizer.json"):
+            os.symlink(self.path("tokenizer", name), self.path(saved, name))
+        said = self.weft("export", "hf", saved, "-o", "links", status=2)[1]
+        self.assertIn("is a link", said)
+        self.assertFalse(os.path.exists(self.path("links")))
+        self.weft("export", "hf", saved, "-o", "named", "--tokenizer", "tokenizer")
+        self.assertTrue(os.path.exists(self.path("named", "tokenizer.json")))
+
 
 class Evaluate(models.Case):
     def test_it_is_the_loss_of_training(self):

@@ -4,10 +4,15 @@
 Bit for bit on the same layout: every line of metrics.jsonl but its times, and every tensor of the
 last checkpoint, whoever was killed and when. On another layout, within rounding. What cannot be
 resumed is refused with status 2 and left as it was."""
+import glob
+import hashlib
+import json
+import math
 import os
 import random
 import shutil
 import signal
+import struct
 import time
 
 import weft_jobs as w
@@ -339,6 +344,63 @@ class Resume(w.Bench):
         said = self.train("here/first", SHORT, ranks=2, status=2).stderr
         self.assertIn("is a link that leads to nothing", said)
         self.assertFalse(os.path.exists(self.path("disk", "big")))
+
+
+def forge(folder, change, job=""):
+    """Change tensors of a checkpoint, change(name, bytes) or None, and all of its sums; `job` comes
+    behind that of the checkpoint."""
+    with open(os.path.join(folder, "manifest.json"), "rb") as f:
+        manifest = json.load(f)
+    manifest["job"] += job
+    for i, path in enumerate(sorted(glob.glob(os.path.join(folder, "*.safetensors")))):
+        with open(path, "rb") as f:
+            whole = bytearray(f.read())
+        (length,) = struct.unpack("<Q", whole[:8])
+        for name, x in json.loads(whole[8:8 + length]).items():
+            first, end = (8 + length + x for x in x.get("data_offsets", (0, 0)))
+            new = change(name, bytes(whole[first:end])) if end > first else None
+            if new:
+                whole[first:end] = new
+        with open(path, "wb") as f:
+            f.write(whole)
+        manifest["shards"][i]["sha256"] = hashlib.sha256(whole).hexdigest()
+    manifest.pop("sha256")
+    text = json.dumps(manifest, separators=(",", ":"))[:-1]
+    with open(os.path.join(folder, "manifest.json"), "w", encoding="utf-8") as f:
+        f.write(text + ',"sha256":"' + hashlib.sha256(text.encode()).hexdigest() + '"}\n')
+
+
+class Forged(w.Bench):
+    """Checkpoints whose sums are right and whose numbers cannot be those of a run."""
+
+    def test_numbers_that_no_run_has(self):
+        cases = (("scalar.count", -7, "the scalar count is -7"),
+                 ("scalar.count", 4.5, "the scalar count is 4.5"),
+                 ("scalar.count", math.nan, "the scalar count is nan"),
+                 ("scalar.count", 1e30, "a whole number from 0 to 2^48"),
+                 ("scalar.skipped", -1, "the scalar skipped is -1"),
+                 ("embed.pos.w", math.nan, "tensor embed.pos.w has values that are not finite"),
+                 ("embed.pos.w.v", math.inf, "tensor embed.pos.w.v has values that are not"))
+        job = SHORT | {"run.steps": 5}
+        for tensor, value, why in cases:
+            with self.subTest(tensor=tensor, value=value):
+                shutil.rmtree(self.path("forged"), ignore_errors=True)
+                self.train("forged", job, ranks=2)
+                number = struct.pack("<f", value)
+                forge(w.folder(self.path("forged"), 5), lambda name, data, of=tensor: number
+                      + data[4:] if name.partition("@")[0] == of else None)
+                w.weft("ckpt", "verify", w.folder(self.path("forged"), 5))
+                said = self.train("forged", SHORT, ranks=2, resume=True, status=None)
+                self.assertNotIn(said.returncode, (0, 75), said.stderr)
+                self.assertIn(why, said.stderr)
+                self.assertEqual(w.steps_saved(self.path("forged")), ([5], []))
+
+    def test_a_job_that_talks_to_the_terminal(self):
+        self.train("forged", SHORT | {"run.steps": 5})
+        forge(w.folder(self.path("forged"), 5), lambda name, data: None, "; \x1b[2J\x07\n")
+        said = w.weft("ckpt", "info", w.folder(self.path("forged"), 5)).stdout
+        self.assertIn("; ?[2J?\n", said)
+        self.assertNotRegex(said, "[\x01-\x08\x0b-\x1f\x7f]")
 
 
 if __name__ == "__main__":

@@ -300,7 +300,7 @@ static void print_reference(const component *const *all, uint32_t n)
            "A group has a learning rate and options of the update rule of its own; what it leaves "
            "out is that of [optim]. A parameter is in one group.\n\n"
            "```ini\n[optim.embed]\nparams = embed.*\nlr = 1e-3\n\n"
-           "[optim.no_decay]\nparams = @norm*|*.b\nweight_decay = 0\n```\n\n");
+           "[optim.head]\nparams = head.*\nweight_decay = 0\n```\n\n");
     config_print_options(stdout, config_group_options(), 1, CONFIG_OWN);
     printf(
         "\n## [comm.NAME]: of the core, for every transport; the plugins' own keys are below\n\n");

@@ -13,6 +13,7 @@
 #include "run/state/replica.h"
 #include "run/state/residual.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +56,20 @@ static weft_status read_piece(const executor *e, const ckpt *c, const piece *p, 
     return st;
 }
 
+/* Training from such values skips every step, or spreads them. */
+static weft_status check_finite(const ckpt *c, const ckpt_piece *x, const float *v)
+{
+    bool finite = true;
+    for (uint64_t i = 0; i < x->count; i++)
+        finite &= isfinite(v[i]) != 0;
+    if (finite)
+        return WEFT_OK;
+    return err_fail(WEFT_DATA,
+                    "checkpoint %s: tensor %s has values that are not finite, so nothing can go on "
+                    "from it; take an earlier checkpoint",
+                    ckpt_dir(c), x->name);
+}
+
 static weft_status load_piece(executor *e, const ckpt *c, const piece *p, float *v, float *more,
                               uint16_t *scratch, lengthy *progress)
 {
@@ -65,6 +80,8 @@ static weft_status load_piece(executor *e, const ckpt *c, const piece *p, float 
         want.first = first;
         want.count = l.end - first < LOCAL_CHUNK ? l.end - first : LOCAL_CHUNK;
         weft_status st = read_piece(e, c, p, &want, v, more);
+        if (st == WEFT_OK && e->plan->spec->want == SPEC_TRAIN && !p->sum) /* of a step to skip */
+            st = check_finite(c, &want, v);
         if (st == WEFT_OK)
             st = run_local_put(e, &l, first, v, want.count, scratch);
         if (st != WEFT_OK)
@@ -130,6 +147,20 @@ static weft_status nothing_over(const plan_set *plans, const ckpt *c)
     return WEFT_OK;
 }
 
+/* A count of steps or of updates is whole, and exact up to 2^48 (plan/optim/step.c). */
+static weft_status check_counter(const ckpt *c, const char *name, float value)
+{
+    const size_t n = strlen(name);
+    const bool low = n > 4 && !strcmp(name + n - 4, ".low"); /* the rounding error of one */
+    const bool counts = !strcmp(name, "skipped") || !strncmp(name, "count", 5);
+    if (!counts || (value == floorf(value) && fabsf(value) <= 0x1p48f && (low || value >= 0)))
+        return WEFT_OK;
+    return err_fail(WEFT_DATA,
+                    "checkpoint %s: the scalar %s is %g; it counts steps, so it is a whole number "
+                    "from 0 to 2^48",
+                    ckpt_dir(c), name, value);
+}
+
 static weft_status load_scalar(executor *e, const ckpt *c, const scalar_slot *x)
 {
     ckpt_piece want;
@@ -143,6 +174,8 @@ static weft_status load_scalar(executor *e, const ckpt *c, const scalar_slot *x)
         return WEFT_OK;
     }
     weft_status st = ckpt_read(c, &want, &value);
+    if (st == WEFT_OK)
+        st = check_counter(c, x->name, value);
     return st != WEFT_OK ? st : run_exec_write(e, x->offset, &value, sizeof value);
 }
 
