@@ -962,6 +962,27 @@ class Lazy(Compared):
         sums = [n for n in a if n.endswith(".gradient") or "qkv.b" in n]
         self.assertLessEqual(w.furthest(a, b, [n for n in a if n not in sums])[0], 1e-4)
 
+    def test_sums_of_two_bytes(self):
+        """Those of three ranks, which one rank adds up."""
+        ranks, more = self.OVER
+        short = {"train.precision": "bf16", "train.accumulate": "compute", "checkpoint.every": 10,
+                 "run.steps": 10}
+        self.train("short", self.SOME | short | more, ranks=ranks)
+        saved = w.tensors(self.path("short"), 10)
+        name = "block.0.attn.qkv.w.gradient"
+        parts = [saved[n][1] for n in (name, f"replica.1.{name}", f"replica.2.{name}")]
+        for step in (11, 12):  # the update is that of four steps
+            self.train("short", self.SOME | short | {"run.steps": step, "checkpoint.every": 1},
+                       resume=True)
+        there = w.tensors(self.path("short"), 11)[name][1]
+        whole = [sum(x) for x in zip(*parts)]
+        most = max(map(abs, whole))
+        self.assertGreater(most, 0)
+        self.assertTrue(any(there))
+        far = max(abs(x - y) for x, y in zip(whole, there))
+        self.assertLess(far, 1.5 * max(map(abs, there)))  # one step more
+        self.assertFalse(any(w.tensors(self.path("short"), 12)[name][1]))
+
     def test_from_a_step_on(self):
         """Bits stay for ten steps, and the norm is that of the others; then all are updated."""
         job = self.SOME | {"parallel.every": 1, "parallel.from": 10, "parallel.mean": "off",

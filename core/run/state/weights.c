@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/lengthy.h"
 #include "base/log.h"
+#include "base/number/half.h"
 #include "run/exec/arena.h"
 #include "run/save/pieces.h"
 #include "run/state/local.h"
@@ -32,6 +33,21 @@ static uint32_t saved_replicas(const ckpt *c, const piece *p)
     return n;
 }
 
+/* to += from, n numbers as a gradient has them. */
+static void add_up(uint32_t dtype, void *to, const void *from, uint64_t n)
+{
+    float *sum = to;
+    uint16_t *half = to;
+    const uint16_t *more = from;
+    for (uint64_t i = 0; i < n; i++)
+        if (dtype == WEFT_F32)
+            sum[i] += ((const float *)from)[i];
+        else if (dtype == WEFT_BF16)
+            half[i] = bf16_from(bf16_value(half[i]) + bf16_value(more[i]));
+        else
+            half[i] = f16_from(f16_value(half[i]) + f16_value(more[i]));
+}
+
 /* Reads into v[want->count] what this rank has of a piece. Where the number of replicas differs,
  * the first one gets the sum of all that were saved if it is the sum that counts, and the others 0;
  * else those that are missing start as copies of the first. */
@@ -50,8 +66,8 @@ static weft_status read_piece(const executor *e, const ckpt *c, const piece *p, 
     for (uint32_t i = 0; st == WEFT_OK && i < n && !mine; i++) {
         want->name = run_replica_name(p, i, name);
         st = ckpt_read(c, want, more);
-        for (uint64_t k = 0; st == WEFT_OK && k < want->count; k++)
-            v[k] += more[k];
+        if (st == WEFT_OK)
+            add_up(p->shape.dtype, v, more, want->count);
     }
     return st;
 }
@@ -80,7 +96,8 @@ static weft_status load_piece(executor *e, const ckpt *c, const piece *p, float 
         want.first = first;
         want.count = l.end - first < LOCAL_CHUNK ? l.end - first : LOCAL_CHUNK;
         weft_status st = read_piece(e, c, p, &want, v, more);
-        if (st == WEFT_OK && e->plan->spec->want == SPEC_TRAIN && !p->sum) /* of a step to skip */
+        if (st == WEFT_OK && e->plan->spec->want == SPEC_TRAIN && p->shape.dtype == WEFT_F32 &&
+            !p->sum) /* a sum may be that of a step to skip */
             st = check_finite(c, &want, v);
         if (st == WEFT_OK)
             st = run_local_put(e, &l, first, v, want.count, scratch);
