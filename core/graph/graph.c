@@ -237,3 +237,12 @@ bool graph_glob_match_tensor(const char *glob, const tensor *t)
     const bool rows = t->kind == WEFT_T_INPUT && t->shape.rank;
     return graph_glob_match_role(glob, t->name, rows ? "input" : t->role);
 }
+
+bool graph_has_param(const graph *g, const char *glob)
+{
+    bool found = false;
+    for (uint32_t i = 0; !found && i < g->tensors.n; i++)
+        found = g->tensors.at[i].kind == WEFT_T_PARAM &&
+                graph_glob_match_tensor(glob, &g->tensors.at[i]);
+    return found;
+}

@@ -225,4 +225,7 @@ bool graph_glob_match(const char *glob, const char *name);
 bool graph_glob_match_role(const char *glob, const char *name, const char *role);
 bool graph_glob_match_tensor(const char *glob, const tensor *t);
 
+/* Does it match a parameter of the graph? */
+bool graph_has_param(const graph *g, const char *glob);
+
 #endif

@@ -34,14 +34,6 @@ static const struct selector *selector_of(const component *c)
     return NULL;
 }
 
-static bool has_option(const component *c, const char *key)
-{
-    for (const weft_option *const *o = c->options; *o; o++)
-        if (!strcmp((*o)->key, key))
-            return true;
-    return false;
-}
-
 /* The size of a mesh axis, or a key of [comm.AXIS]. */
 static bool brings_axis(const component *c, const config_line *line)
 {
@@ -63,7 +55,7 @@ static bool reads(const component *c, const struct selector *by, const config_li
         return !strncmp(line->section, "sink.", 5) && !strcmp(line->section + 5, c->name);
     const bool group = !strcmp(by->section, "optim") && !strncmp(line->section, "optim.", 6);
     return brings_axis(c, line) ||
-           ((group || !strcmp(line->section, by->section)) && has_option(c, line->key));
+           ((group || !strcmp(line->section, by->section)) && resolve_has_option(c, line->key));
 }
 
 static bool is_repeated(const component *const *all, uint32_t at)

@@ -34,6 +34,14 @@ static inline weft_status resolve_check_flags(const component *c, const char *ki
                  : WEFT_OK;
 }
 
+static inline bool resolve_has_option(const component *c, const char *key)
+{
+    for (const weft_option *const *o = c->options; o && *o; o++)
+        if (!strcmp((*o)->key, key))
+            return true;
+    return false;
+}
+
 /* --- sinks.c --- */
 weft_status resolve_sinks(resolver *r); /* the plugins of log.sinks */
 

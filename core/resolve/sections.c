@@ -244,14 +244,6 @@ static const char *idle_axis(const spec *s, const component *c)
     return key;
 }
 
-static bool has_key(const component *c, const char *key)
-{
-    for (const weft_option *const *o = c->options; o && *o; o++)
-        if (!strcmp((*o)->key, key))
-            return true;
-    return false;
-}
-
 /* Typed options of strategies that split nothing; a script that goes through sizes has them. */
 static void tell_of_strategies(const config *cfg, const spec *s)
 {
@@ -260,7 +252,7 @@ static void tell_of_strategies(const config *cfg, const spec *s)
         for (uint32_t k = 0; k < s->nstrategies; k++) {
             const component *c = s->strategies[k].c;
             const char *size = line.typed && !line.stale && !strcmp(line.section, "parallel") &&
-                                       has_key(c, line.key)
+                                       resolve_has_option(c, line.key)
                                    ? idle_axis(s, c)
                                    : NULL;
             if (size)

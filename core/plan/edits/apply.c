@@ -79,11 +79,9 @@ weft_status plan_edit_replace(void *ctx, uint32_t op, weft_emit emit, void *user
 
 static weft_status some_parameter(const edit_state *e, const char *params)
 {
-    for (uint32_t i = 0; i < e->g->tensors.n; i++)
-        if (e->g->tensors.at[i].kind == WEFT_T_PARAM &&
-            graph_glob_match_tensor(params, &e->g->tensors.at[i]))
-            return WEFT_OK;
-    return err_fail(WEFT_USAGE, "%s: no parameter has a name like '%s'", e->owner, params);
+    return graph_has_param(e->g, params)
+               ? WEFT_OK
+               : err_fail(WEFT_USAGE, "%s: no parameter has a name like '%s'", e->owner, params);
 }
 
 weft_status plan_edit_update_every(void *ctx, const char *params, uint32_t every, uint64_t from,

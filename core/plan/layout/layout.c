@@ -238,6 +238,14 @@ const flat_param *plan_flat_find(const flat *f, const char *name)
     return NULL;
 }
 
+flat_param *plan_flat_of_grad(const flat *f, const graph *g, weft_tensor grad)
+{
+    const tensor *t = graph_tensor(g, grad);
+    const flat_param *p =
+        t->kind == WEFT_T_GRAD ? plan_flat_find(f, graph_tensor(g, t->of)->name) : NULL;
+    return p ? &f->params.at[p - f->params.at] : NULL;
+}
+
 int plan_flat_block_of(const flat *f, const char *name)
 {
     const uint64_t digest = digest_of(name);

@@ -119,7 +119,9 @@ flat_place_in plan_flat_own(const flat *f, uint32_t group, uint32_t level, uint6
                             uint64_t size);
 
 const flat_param *plan_flat_find(const flat *f, const char *name); /* NULL: not on this stage */
-int plan_flat_block_of(const flat *f, const char *name);           /* -1: none */
+/* The parameter of which the tensor is the gradient; NULL: it is none, or not on this stage. */
+flat_param *plan_flat_of_grad(const flat *f, const graph *g, weft_tensor grad);
+int plan_flat_block_of(const flat *f, const char *name); /* -1: none */
 
 /* Is the block a parameter that several stages use? */
 bool plan_flat_shared(const flat *f, const struct stage_map *stages, uint32_t block);

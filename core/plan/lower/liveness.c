@@ -21,18 +21,12 @@ bool plan_node_shape_only(const node *n, uint32_t k)
     return n->op && (n->op->flags & WEFT_OP_SHAPE_LAST) && k + 1 == n->nin;
 }
 
-static const flat_param *param_of(const builder *b, weft_tensor grad)
-{
-    const tensor *t = graph_tensor(b->g, grad);
-    return t->kind == WEFT_T_GRAD ? plan_flat_find(b->f, graph_tensor(b->g, t->of)->name) : NULL;
-}
-
 bool plan_node_adds(const builder *b, uint32_t at, bool first)
 {
     const node *n = &b->g->nodes.at[at];
     bool sum = false, adds = false;
     for (uint32_t k = 0; k < n->nout; k++) {
-        const flat_param *p = param_of(b, n->out[k]);
+        const flat_param *p = plan_flat_of_grad(b->f, b->g, n->out[k]);
         sum |= graph_tensor(b->g, n->out[k])->sum;
         first |= p && b->f->blocks.at[p->block].level >= FLAT_GRADS; /* in each micro-batch */
         adds |= p && p->adds;

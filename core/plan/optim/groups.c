@@ -8,12 +8,10 @@
 
 static weft_status some_match(const builder *b, const spec_group *x)
 {
-    for (uint32_t i = 0; i < b->g->tensors.n; i++)
-        if (b->g->tensors.at[i].kind == WEFT_T_PARAM &&
-            graph_glob_match_tensor(x->params, &b->g->tensors.at[i]))
-            return WEFT_OK;
-    return err_fail(WEFT_USAGE, "%s: no parameter of the model has a name like '%s'", x->where,
-                    x->params);
+    return graph_has_param(b->g, x->params)
+               ? WEFT_OK
+               : err_fail(WEFT_USAGE, "%s: no parameter of the model has a name like '%s'",
+                          x->where, x->params);
 }
 
 static weft_status find_group(builder *b, flat_param *p)

@@ -80,25 +80,17 @@ static weft_status check_mean(const builder *b, const flat_param *p)
                            p->name, why);
 }
 
-static flat_param *param_of_grad(const builder *b, weft_tensor t)
-{
-    const tensor *x = graph_tensor(b->g, t);
-    return x->kind == WEFT_T_GRAD
-               ? (flat_param *)plan_flat_find(b->f, graph_tensor(b->g, x->of)->name)
-               : NULL;
-}
-
 /* An op adds to all of its outputs or to none. So the gradients that it writes beside one that adds
  * up over steps do so over micro-batches; they are cleared in every step. */
 static bool spread(const builder *b, const node *n)
 {
     bool adds = false, news = false;
     for (uint32_t k = 0; k < n->nout; k++) {
-        const flat_param *p = param_of_grad(b, n->out[k]);
+        const flat_param *p = plan_flat_of_grad(b->f, b->g, n->out[k]);
         adds |= p && p->adds;
     }
     for (uint32_t k = 0; k < n->nout && adds; k++) {
-        flat_param *p = param_of_grad(b, n->out[k]);
+        flat_param *p = plan_flat_of_grad(b->f, b->g, n->out[k]);
         news |= p && !p->adds;
         if (p)
             p->adds = true;

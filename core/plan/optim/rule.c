@@ -53,20 +53,11 @@ static weft_status check_assigned(const graph *g, weft_tensor param)
     return WEFT_OK;
 }
 
-/* The mean of so many steps, of which *sum is the sum. */
-static weft_status divide(const weft_builder *w, uint32_t steps, weft_tensor *sum)
+static weft_status scale(const weft_builder *w, double factor, weft_tensor *t)
 {
-    weft_tensor in[2] = {*sum};
-    const weft_status st = w->constant(w->ctx, 1.0 / steps, 0, &in[1]);
-    return st != WEFT_OK ? st : w->op(w->ctx, "mul", NULL, 0, in, 2, 0, sum, 1);
-}
-
-/* The learning rate of a group. */
-static weft_status group_rate(const weft_builder *w, const spec_group *group, weft_tensor *lr)
-{
-    weft_tensor in[2] = {*lr};
-    const weft_status st = w->constant(w->ctx, group->share, 0, &in[1]);
-    return st != WEFT_OK ? st : w->op(w->ctx, "mul", NULL, 0, in, 2, 0, lr, 1);
+    weft_tensor in[2] = {*t};
+    const weft_status st = w->constant(w->ctx, factor, 0, &in[1]);
+    return st != WEFT_OK ? st : w->op(w->ctx, "mul", NULL, 0, in, 2, 0, t, 1);
 }
 
 uint32_t plan_rule_kinds(const builder *b)
@@ -103,10 +94,10 @@ weft_status plan_rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor
     if (st == WEFT_OK)
         st = w.op(w.ctx, "mul", NULL, 0, both, 2, 0, scaled, 1);
     if (st == WEFT_OK && some && some->mean)
-        st = divide(&w, some->every, scaled);
+        st = scale(&w, 1.0 / some->every, scaled);
     u.grad = scaled[0];
     if (st == WEFT_OK && group && group->share != 1)
-        st = group_rate(&w, group, &u.lr);
+        st = scale(&w, group->share, &u.lr);
     g->state_of = "p";
     g->by_element = plan_rule_by_element(b);
     if (st == WEFT_OK)
