@@ -319,6 +319,14 @@ void plan_free(plan_set *p);
 void plan_digest(plan *p);
 const plan *plan_of(const plan_set *p, uint32_t rank);
 
+/* The gradients of parameters with this update interval (0: none) are the sum of so many steps; 0:
+ * of one. */
+static inline uint32_t plan_interval_sums(const plan *p, uint32_t number)
+{
+    const update_interval *x = number ? &p->intervals.at[number - 1] : NULL;
+    return x && x->mean ? x->every : 0;
+}
+
 /* Does step number `step` run the entry? */
 bool plan_runs(const plan *p, const entry *e, uint64_t step);
 

@@ -962,6 +962,18 @@ class Lazy(Compared):
         sums = [n for n in a if n.endswith(".gradient") or "qkv.b" in n]
         self.assertLessEqual(w.furthest(a, b, [n for n in a if n not in sums])[0], 1e-4)
 
+    def test_two_gradients_of_one_op(self):
+        """One adds up over steps, the other counts for its step alone, as without the first."""
+        job = self.LAZY | {"optim.rule": "sgd", "optim.momentum": 0, "train.clip": 0,
+                           "optim.still.params": "*.ln1.g", "optim.still.lr": 0,
+                           "parallel.every": 2, "run.steps": 2, "checkpoint.every": 2}
+        self.train("both", job | {"parallel.lazy": "*.ln1.g", "parallel.also": "*.ln1.b"})
+        self.train("alone", job | {"parallel.lazy": "*.ln1.b", "parallel.mean": "off"})
+        a, b = self.last("both", 2), self.last("alone", 2)
+        for name in (n for n in a if n.endswith("ln1.b")):
+            self.assertTrue(any(a[name][1]), name)
+            self.assertEqual(a[name][1].tobytes(), b[name][1].tobytes(), name)
+
     def test_sums_of_two_bytes(self):
         """Those of three ranks, which one rank adds up."""
         ranks, more = self.OVER

@@ -111,7 +111,7 @@ weft_status plan_pieces(builder *b)
             add_flat_state(b, &f->params.at[i], &f->states.at[k]);
         for (; own < f->own_states.n && f->own_states.at[own].param == i; own++)
             add_own_state(b, &f->own_states.at[own]);
-        if (f->params.at[i].interval && p->intervals.at[f->params.at[i].interval - 1].mean)
+        if (plan_interval_sums(p, f->params.at[i].interval))
             add_gradient(b, &f->params.at[i]);
     }
     plan_choose_writers(p);

@@ -129,7 +129,7 @@ weft_status plan_interval_clear(builder *b, list *l)
         st = plan_segment_add_zero(b->p, seg, b->g->grad_dtype, p->count, (ref){BASE_FIRST, 0, 0});
         if (st != WEFT_OK)
             break;
-        l->interval = p->interval;
+        l->interval = plan_interval_sums(b->p, p->interval) ? p->interval : 0;
         plan_list_call(b->p, l, plan_segment_end(b->p, seg, BASE_FIRST + 1), bases, BASE_FIRST + 1,
                        0, pool_printf(&b->p->pool, "clear the gradient of %s", p->name));
         l->interval = 0;

@@ -29,12 +29,6 @@ typedef struct kinds {
     uint32_t n;
 } kinds;
 
-static uint32_t sums_of(const builder *b, uint32_t number)
-{
-    const update_interval *x = number ? &b->p->intervals.at[number - 1] : NULL;
-    return x && x->mean ? x->every : 0;
-}
-
 static uint32_t kind_of(const kinds *x, uint64_t differ, uint32_t sums)
 {
     uint32_t i = 0;
@@ -76,7 +70,8 @@ static weft_status find_kinds(const builder *b, kinds *x)
         const bucket *k = &b->sync->buckets.at[i];
         stretch p;
         for (uint64_t at = k->first; !k->not_owned && next_stretch(b, k, at, &p); at = p.end) {
-            const uint32_t sums = sums_of(b, k->interval), known = kind_of(x, p.differ, sums);
+            const uint32_t sums = plan_interval_sums(b->p, k->interval),
+                           known = kind_of(x, p.differ, sums);
             x->some[known % MAX_KINDS] |= k->interval;
             if (known < x->n)
                 continue;
@@ -96,7 +91,7 @@ static weft_status square_stretch(builder *b, list *l, const bucket *k, const st
                                   kinds *x)
 {
     const flat *f = b->f;
-    const uint32_t kind = kind_of(x, part->differ, sums_of(b, k->interval));
+    const uint32_t kind = kind_of(x, part->differ, plan_interval_sums(b->p, k->interval));
     uint64_t n = part->end - part->first, bases[BASE_FIRST + 1] = {0}, stride = 0;
     uint32_t axis = 0;
     bases[BASE_FIRST] = f->grads + plan_flat_index(f, part->first, FLAT_GRADS) * f->grad_size;

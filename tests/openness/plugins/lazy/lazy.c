@@ -3,6 +3,7 @@
  *   parallel.lazy = @embed*        which
  *   parallel.every = 4             in steps 4, 8, 12, ...
  *   parallel.from = 0              not before the steps after this one: gradual unfreezing
+ *   parallel.also =                others, with the last gradient
  *   parallel.mean = on             with the mean of the gradients of these steps; off: with the
  * last
  *
@@ -35,7 +36,12 @@ static const weft_option mean = {.struct_size = sizeof mean,
                                  .key = "mean",
                                  .dflt = "on",
                                  .help = "whether gradients of the other steps count"};
-static const weft_option *const options[] = {&lazy, &every, &from, &mean, NULL};
+static const weft_option also = {.struct_size = sizeof also,
+                                 .type = WEFT_OPT_STRING,
+                                 .key = "also",
+                                 .dflt = "",
+                                 .help = "others, for which gradients of other steps never count"};
+static const weft_option *const options[] = {&lazy, &every, &from, &mean, &also, NULL};
 
 static weft_status edit(void *module, const weft_conf *conf, uint32_t phase, const weft_view *view,
                         const weft_edits *edits)
@@ -45,10 +51,14 @@ static weft_status edit(void *module, const weft_conf *conf, uint32_t phase, con
         return WEFT_OK;
     if (edits->struct_size <= offsetof(weft_edits, update_every))
         return WEFT_UNSUPPORTED;
-    return edits->update_every(edits->ctx, conf->text(conf->ctx, "lazy"),
-                               (uint32_t)conf->integer(conf->ctx, "every"),
-                               (uint64_t)conf->integer(conf->ctx, "from"),
-                               conf->integer(conf->ctx, "mean") ? WEFT_UPDATE_MEAN : 0);
+    const uint32_t steps = (uint32_t)conf->integer(conf->ctx, "every");
+    const uint64_t begin = (uint64_t)conf->integer(conf->ctx, "from");
+    const char *others = conf->text(conf->ctx, "also");
+    const weft_status st =
+        edits->update_every(edits->ctx, conf->text(conf->ctx, "lazy"), steps, begin,
+                            conf->integer(conf->ctx, "mean") ? WEFT_UPDATE_MEAN : 0);
+    return st != WEFT_OK || !*others ? st
+                                     : edits->update_every(edits->ctx, others, steps, begin, 0);
 }
 
 static const weft_strategy table = {.struct_size = sizeof table, .edit = edit};
