@@ -1,6 +1,6 @@
 # Run by cpack when the files of each package are in a folder of their own. Programs and plugins of
-# a package find their libraries where the system has them, so paths of the build tree go;
-# permissions become those that packages have, whatever the umask.
+# a package find their libraries where the system has them or in the package, so paths of the build
+# tree go; permissions become those that packages have, whatever the umask.
 file(GLOB pkgconfig ${CPACK_TEMPORARY_INSTALL_DIRECTORY}/*/usr/lib/pkgconfig)
 foreach(folder ${pkgconfig}) # weft.pc names nothing of one architecture
   file(RENAME ${folder} ${folder}/../../share/pkgconfig)
@@ -17,6 +17,9 @@ foreach(file ${files})
     file(CHMOD ${file} PERMISSIONS ${data})
   endif()
   if(file MATCHES "/usr/bin/|\\.so$" AND NOT IS_DIRECTORY ${file})
-    file(RPATH_REMOVE FILE ${file})
+    file(READ_ELF ${file} RPATH path RUNPATH newer CAPTURE_ERROR error)
+    if(NOT "${path}${newer}" MATCHES "^[$]ORIGIN/") # of a library that the package has itself
+      file(RPATH_REMOVE FILE ${file})
+    endif()
   endif()
 endforeach()
