@@ -319,15 +319,16 @@ static void prepare(job *j, server *s)
 }
 
 /* A request to stop before the thread of the job runs. */
-static void stop_alone(job *j, uint64_t *since)
+static void stop_alone(job *j)
 {
+    server *s = j->server;
     const int number = job_stop_asked();
     if (!number)
         return;
-    *since = *since ? *since : awake_ms();
+    s->asked = s->asked ? s->asked : awake_ms();
     if (j->control_fd >= 0)
         job_stop_act(j, &(job_event){.kind = JOB_EVENT_END_WAITS, .number = number});
-    else if (awake_ms() - *since >= STOP_MEET_MS)
+    else if (awake_ms() - s->asked >= STOP_MEET_MS)
         job_stop_unmet(j, number, "rank 0 has no address yet");
 }
 
@@ -335,13 +336,12 @@ static void stop_alone(job *j, uint64_t *since)
 static weft_status wait_alone(void *ctx, int fd, uint64_t until)
 {
     job *j = ctx;
-    uint64_t asked = 0;
     for (uint64_t now = awake_ms();; now = awake_ms()) {
         struct pollfd p = {.fd = fd, .events = POLLIN};
         const int left = now >= until ? 0 : until - now < TICK_MS ? (int)(until - now) : TICK_MS;
         const int n = poll(&p, 1, left);
         pthread_mutex_lock(&j->lock);
-        stop_alone(j, &asked);
+        stop_alone(j);
         pthread_mutex_unlock(&j->lock);
         if (atomic_load(&j->failed))
             return job_fail_here(j);
