@@ -9,6 +9,7 @@
 #include "config/constraints.h"
 #include "resolve/internal.h"
 
+#include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -280,4 +281,64 @@ void resolve_warn_effects(const config *cfg, const spec *s)
             log_line(is_expected(cfg, s, &line) ? WEFT_LOG_INFO : WEFT_LOG_WARN,
                      "%s: %s.%s has no effect: %s", line.where, line.section, line.key, why);
     say_peak_is_missed(cfg);
+}
+
+/* --- a checkpoint's job, which trains nothing --- */
+
+/* Keys that a command does not read, by what its plan is for (SPEC_...). */
+static const struct unread {
+    const char *keys; /* pattern */
+    bool eval, sample;
+} unread[] = {
+    {"optim.*", true, true},
+    {"checkpoint.*", true, true},
+    {"sink.*", true, true},
+    {"run.name", true, true},
+    {"run.out", true, true},
+    {"run.steps", true, true},
+    {"run.verify", true, true},
+    {"run.seed", false, true},
+    {"data.source", false, true},
+    {"data.train", false, true},
+    {"data.valid", false, true},
+    {"train.loss_scale", true, true},
+    {"train.scale_window", true, true},
+    {"train.clip", true, true},
+    {"train.recompute", true, true},
+    {"train.eval_every", true, true},
+    {"train.eval_batches", true, true},
+    {"train.accumulate", true, true},
+    {"train.bucket_mb", true, true},
+    {"comm.compress", true, true},
+    {"comm.*.compress", true, true},
+    {"comm.feedback", true, true},
+    {"log.trace_steps", true, true},
+    {"log.peak_gflops", true, true},
+    {"log.sinks", true, true},
+    {"log.progress", true, true},
+};
+
+/* A placement shards the parameters of any job. */
+static bool is_of_placement(const spec *s, const config_line *line)
+{
+    return !strcmp(line->section, "optim") &&
+           (!strcmp(line->key, "placement") ||
+            (s->placement.c && resolve_has_option(s->placement.c, line->key)));
+}
+
+weft_status resolve_check_saved_effects(const config *cfg, const spec *s, const char *command,
+                                        bool samples)
+{
+    config_line line;
+    char name[128], why[160];
+    snprintf(why, sizeof why, "weft %s trains nothing and does not read it", command);
+    for (uint32_t i = 0; config_line_at(cfg, i, &line); i++) {
+        snprintf(name, sizeof name, "%s.%s", line.section, line.key);
+        if (!line.typed || is_of_placement(s, &line))
+            continue;
+        for (size_t k = 0; k < sizeof unread / sizeof *unread; k++)
+            if ((samples ? unread[k].sample : unread[k].eval) && !fnmatch(unread[k].keys, name, 0))
+                return refuse_line(cfg, &line, why);
+    }
+    return WEFT_OK;
 }

@@ -52,6 +52,11 @@ void resolve_warn_effects(const config *cfg, const spec *s);
  * one coordinate are warned of. [setup] */
 weft_status resolve_check_layout_keys(const config *cfg, const spec *s, bool tell);
 
+/* After resolve_plugins(): refuse a key of the command line that `command`, which trains nothing,
+ * does not read; `samples`: weft sample, which reads no data either. [setup] */
+weft_status resolve_check_saved_effects(const config *cfg, const spec *s, const char *command,
+                                        bool samples);
+
 /* After resolve_plugins(): can the job not be planned without data, because its model takes a size
  * from it? [setup] */
 bool resolve_needs_data(config *cfg, spec *s);

@@ -261,12 +261,25 @@ static void tell_of_strategies(const config *cfg, const spec *s)
         }
 }
 
+/* Typed keys of [comm] in a job of one rank, which a script that goes through sizes has, too. */
+static void tell_of_one_rank(const config *cfg)
+{
+    config_line line;
+    for (uint32_t i = 0; config_line_at(cfg, i, &line); i++)
+        if (line.typed && !line.stale && !line.unused &&
+            (!strcmp(line.section, "comm") || !strncmp(line.section, "comm.", 5)))
+            log_line(WEFT_LOG_WARN, "%s: %s.%s has no effect: the job has one rank", line.where,
+                     line.section, line.key);
+}
+
 weft_status resolve_check_layout_keys(const config *cfg, const spec *s, bool tell)
 {
     const bool open = leaves_open(cfg, s);
     config_line line;
     if (tell)
         tell_of_strategies(cfg, s);
+    if (tell && !s->nlinks)
+        tell_of_one_rank(cfg);
     for (uint32_t i = 0; s->nlinks && config_line_at(cfg, i, &line); i++) {
         const char *name = strncmp(line.section, "comm.", 5) ? NULL : line.section + 5;
         if (!name || line.stale || graph_mesh_axis(&s->mesh, name) >= 0 || carries(cfg, s, name) ||

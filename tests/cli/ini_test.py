@@ -154,7 +154,7 @@ class Keys(started.Case):
         said = f"weft warn: command line: comm.tcp.encrypt has no effect: {idle}"
         _, err = self.weft("plan", "-n", "2", "tiny.ini", DP, "comm.tcp.encrypt=on")
         self.assertIn(said, err)
-        for words in (("comm.plugin=tcp", DP), ("parallel.strategy=none", "-n", "1"),
+        for words in (("comm.plugin=tcp", DP),
                       (DP, "comm.plugin=trace", "comm.trace.inner=tcp")):
             _, err = self.weft("plan", "-n", "2", "tiny.ini", "comm.tcp.encrypt=on", *words)
             self.assertNotIn("has no effect", err)
@@ -174,6 +174,8 @@ class Keys(started.Case):
                  "checkpoint.keep has no effect: nothing is saved"),
                 (("parallel.strategy=tp, dp", "parallel.tp=1", "parallel.sequence=on"),
                  "parallel.sequence has no effect: parallel.tp is 1"),
+                (("parallel.strategy=none", "-n", "1", "comm.tcp.encrypt=on"),
+                 "comm.tcp.encrypt has no effect: the job has one rank"),
                 (("run.plugins=nowhere",), "no plugins come from nowhere: No such file")):
             _, err = self.weft("plan", "-n", "2", "tiny.ini", DP, *words)
             self.assertIn(what, err)

@@ -212,6 +212,12 @@ class Evaluate(models.Case):
         self.refused("eval", saved, "--batches", "0", why="--batches")
         self.refused("eval", saved, "--data", "none.bin", why="none.bin")
         self.refused("eval", saved, "data.valid=", why="--data FILE")
+        for typed in ("optim.lr=1", "optim.rule=sgd", "checkpoint.every=1", "run.steps=9",
+                      "train.clip=2", "comm.compress=int8", "log.progress=0"):
+            why = f"{typed.split(chr(61))[0]}: the key has no effect: weft"
+            self.refused("eval", saved, "--data", "valid.bin", typed, why=f"{why} eval")
+            self.refused("sample", saved, "--ids", "1", typed, why=f"{why} sample")
+        self.refused("sample", saved, "--ids", "1", "data.valid=valid.bin", why="has no effect")
 
 
 class Foreign(models.Case):

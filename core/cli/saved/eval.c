@@ -22,7 +22,7 @@ static int run_here(run_evaluate_options *o, cli_saved *s, const char *file)
     }
     for (uint32_t i = 0; i < s->noverrides; i++)
         keys[n++] = s->overrides[i];
-    o->saved = (run_saved_args){s->dir, keys, n};
+    o->saved = (run_saved_args){s->dir, keys, n, "eval", false};
     const int status = run_evaluate(o, stdout);
     free(valid);
     return status;

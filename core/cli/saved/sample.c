@@ -127,7 +127,8 @@ static int run_request(request *r, int argc, char **argv)
     if (r->saved.ranks > 1)
         return launch(r, argc, argv);
     r->o.prompt = r->o.prompt ? r->o.prompt : "";
-    r->o.saved = (run_saved_args){r->saved.dir, r->saved.overrides, r->saved.noverrides};
+    r->o.saved =
+        (run_saved_args){r->saved.dir, r->saved.overrides, r->saved.noverrides, "sample", true};
     return run_sample(&r->o, stdout);
 }
 

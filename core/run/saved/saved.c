@@ -89,7 +89,10 @@ weft_status run_saved_open(const run_saved_args *args, run_saved *out)
         return st;
     host_try_first(out->j.host);
     run_tables_serve(&out->j.tables, out->j.host, out->job, false);
-    return resolve_plugins(out->cfg, out->j.host, &out->j.spec);
+    st = resolve_plugins(out->cfg, out->j.host, &out->j.spec);
+    return st == WEFT_OK
+               ? resolve_check_saved_effects(out->cfg, &out->j.spec, args->command, args->samples)
+               : st;
 }
 
 weft_status run_saved_plan(run_saved *s, const weft_data_info *data, int want)

@@ -33,9 +33,11 @@ typedef struct run_saved_args {
     const char *dir;              /* of the checkpoint */
     const char *const *overrides; /* [noverrides] "section.key=value" */
     uint32_t noverrides;
+    const char *command; /* "eval" or "sample", for messages */
+    bool samples;
 } run_saved_args;
 
-/* [setup] [collective] */
+/* Keys that `command` does not read are refused, by whether it samples. [setup] [collective] */
 weft_status run_saved_open(const run_saved_args *args, run_saved *out);
 
 /* `want` SPEC_...; `data` as resolve_spec() takes it. A job of several ranks agrees on the plan.
