@@ -59,6 +59,15 @@ def compare_recorded(ids, plugins, names):
     return total
 
 
+def is_tie(file, ours, theirs):
+    """Do two ways to cut a text have the same score? The library sums in single precision, and its
+    versions break ties in other ways."""
+    import sentencepiece
+    model = sentencepiece.SentencePieceProcessor(model_file=str(file))
+    a, b = (sum(model.GetScore(i) for i in x) for x in (ours, theirs))
+    return model.decode(ours) == model.decode(theirs) and abs(a - b) <= 1e-5 * abs(b)
+
+
 def compare_live(ids, plugins):
     total, seed = Sum(), datetime.date.today().toordinal()
     text = record.corpus()[:400000]
@@ -73,13 +82,12 @@ def compare_live(ids, plugins):
                 kinds.KINDS[name](text, work).save(str(file))
             encode, decode = record.library(name, file)
             s = served.Served(ids, plugin(plugins, name), file)
-            # The library sums scores in single precision, and versions of it break ties between
-            # equal pieces in other ways: neither long texts nor runs of one character.
-            some = kinds.texts(name, seed)
+            some = kinds.texts(name, seed)  # of models no long ones: single precision
             some = [x for x in some if len(set(x)) > 1] if name in kinds.MODELS else some + LONG
             for one in some:
-                want = encode(one, False)
-                total.check(s.encode(one, special=False) == want, name, "ids", one)
+                want, got = encode(one, False), s.encode(one, special=False)
+                same = got == want or (name in kinds.MODELS and is_tie(file, got, want))
+                total.check(same, name, "ids", one)
                 if len(one) < 100000:
                     total.check(s.decode(want).decode("utf-8", "replace") == decode(want), name,
                                 "decoded ids", one)
