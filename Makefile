@@ -107,7 +107,7 @@ package: build
 	@cd build/release && cpack
 
 format:
-	@find core sdk plugins tests bench \( -name '*.c' -o -name '*.h' -o -name '*.cc' -o -name '*.cu*' \) \
+	@find core sdk tools plugins tests bench \( -name '*.c' -o -name '*.h' -o -name '*.cc' -o -name '*.cu*' \) \
 	  -exec clang-format -i {} +
 
 clean:

@@ -8,7 +8,7 @@ build=${1:-build/release} out=build/bundle
 rm -rf "$out"
 mkdir -p "$out/bin" "$out/lib/weft"
 cp -r "$build"/lib/weft/. "$out/lib/weft"
-cp "$build"/bin/weft "$build"/bin/ops_* "$build"/bin/gpu_* "$out/bin"
+cp "$build"/bin/weft "$build"/bin/weft-check "$build"/bin/ops_* "$build"/bin/gpu_* "$out/bin"
 find "$out" -type f -exec strip --strip-unneeded {} +
 
 # Not those of the C and C++ compilers, which every such machine has, and newer ones.

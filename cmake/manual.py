@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """manual.py VERSION OUT WEFT...: write the manual pages of weft and completion for bash and zsh.
+manual.py VERSION OUT --program NAME PROGRAM...: the page of another program alone.
 
 WEFT is the command that starts the program, several words where an emulator does.
 
@@ -113,12 +114,12 @@ def block_lines(block):
     return lines
 
 
-def command_page(c, version):
+def command_page(c, version, name=None):
     parts = [".SH SYNOPSIS", roff(c.usage), ".SH DESCRIPTION", roff(c.headline)]
     for block in c.blocks:
         parts += block_lines(block)
     parts += [".SH SEE ALSO", ".BR weft (1)"]
-    return page(f"weft-{c.name}", c.headline.rstrip("."), version, parts)
+    return page(name or f"weft-{c.name}", c.headline.rstrip("."), version, parts)
 
 
 def main_page(commands, version):
@@ -281,17 +282,24 @@ _weft "$@"
 """
 
 
-def main():
-    version, out, weft = sys.argv[1], Path(sys.argv[2]), sys.argv[3:]
-    names = re.findall(r"^  (\w[\w-]*) ", say(weft, "--help"), re.M)
-    commands = [Command(name, say(weft, name, "--help")) for name in names]
-    keys = keys_of(say(weft, "config"))
+def write_pages(out, pages):
     (out / "man1").mkdir(parents=True, exist_ok=True)
-    pages = {"weft": main_page(commands, version)}
-    pages |= {f"weft-{c.name}": command_page(c, version) for c in commands}
     for name, text in pages.items():
         packed = gzip.compress(text.encode(), 9, mtime=0)
         (out / "man1" / f"{name}.1.gz").write_bytes(packed)
+
+
+def main():
+    version, out, weft = sys.argv[1], Path(sys.argv[2]), sys.argv[3:]
+    if weft[0] == "--program":
+        name, program = weft[1], weft[2:]
+        write_pages(out, {name: command_page(Command(name, say(program, "--help")), version, name)})
+        return
+    names = re.findall(r"^  (\w[\w-]*) ", say(weft, "--help"), re.M)
+    commands = [Command(name, say(weft, name, "--help")) for name in names]
+    keys = keys_of(say(weft, "config"))
+    pages = {"weft": main_page(commands, version)}
+    write_pages(out, pages | {f"weft-{c.name}": command_page(c, version) for c in commands})
     (out / "weft.bash").write_text(bash(commands, keys), encoding="utf-8")
     (out / "_weft").write_text(zsh(commands, keys), encoding="utf-8")
 

@@ -54,19 +54,19 @@ TREE = r"tidy|abi\.headers|abi\.outside|pytorch|runner"
 # (tests/cuda/ptx/ptx.h).
 ASAN_RUNS = (r"fuzz|unit|data|tokenizer|links|comm|verbs|ucx|plan|schedule|compat|hf|sinks|ops"
              r"|generate\.layouts|parity\.matrix|coll|doctor\.doctor"
-             r"|fault\.(job|train_(save|async|encrypt))")
+             r"|fault\.(job|launch|train_(save|async|encrypt))")
 ASAN_LEAVES = (r"comm\.threads_(fuzz|checked)|schedule\.referee|ucx\.jobs|coll\.train"
                r"|ops\.ops_test|ops\..*\.(avx2|cuda|cuda_own|cudnn|ptx)"
-               r"|fault\.job_(death|dying|launch|tree)")
+               r"|fault\.(job_(death|tree)|launch)")
 # The thread sanitizer runs what has threads.
-TSAN_RUNS = (r"links|comm\.(links|threads)|ops\.pool_test$|unit\.(comm|job|run|log)"
-             r"|fault\.(job|train_(async|encrypt|trace))")
-TSAN_LEAVES = r"fault\.job_(attack|bytes|flood|launch|tree)|unit\.run_weights|comm\.threads_checked"
+TSAN_RUNS = (r"links|comm\.(links|threads)|ops\.pool_test$|unit\.(comm|job|launch|run|log)"
+             r"|fault\.(job|launch_dying|train_(async|encrypt|trace))")
+TSAN_LEAVES = r"fault\.job_(attack|bytes|flood|tree)|unit\.run_weights|comm\.threads_checked"
 TSAN_WHOLE = (r"links|fault|ops\.(pool|product)_test$|comm\.(links|threads)|job"
-              r"|unit\.(comm|job|run|log)")
+              r"|unit\.(comm|job|launch|run|log)")
 # The folders that each builds: these tests and what they use.
-SANITIZED = ("core", "plugins/*/*", "tests/comm", "tests/fault", "tests/links", "tests/ops",
-             "tests/schedule", "tests/unit")
+SANITIZED = ("core", "sdk", "tools", "plugins/*/*", "tests/comm", "tests/fault", "tests/links",
+             "tests/ops", "tests/schedule", "tests/unit")
 ASAN_BUILDS = SANITIZED + tuple(f"tests/{folder}" for folder in (
     "coll compat data doctor fuzz generate hf parity plan sinks tokenizer ucx verbs".split()))
 

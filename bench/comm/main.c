@@ -2,11 +2,11 @@
  */
 #include <string.h>
 
-#include "cli/bench/bench_comm.h"
+#include "bench/bench_comm.h"
 
 int main(int argc, char **argv)
 {
     if (argc > 2 && strcmp(argv[1], "bench") == 0)
-        return cli_bench_comm_main(argc - 2, argv + 2);
-    return cli_bench_comm_main(argc, argv);
+        return bench_comm_main(argc - 2, argv + 2);
+    return bench_comm_main(argc, argv);
 }

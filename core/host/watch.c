@@ -322,7 +322,7 @@ static void wait_until(uint64_t ms)
 static void *body(void *unused)
 {
     (void)unused;
-    char text[1900]; /* a record of job/launch/control.h takes 2 KiB */
+    char text[1900]; /* a record of job/control/control.h takes 2 KiB */
     bool late = false;
     pthread_mutex_lock(&watch.lock);
     uint64_t last = clock_ms();

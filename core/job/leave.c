@@ -9,7 +9,7 @@
 #include "base/time/within.h"
 #include "host/watch.h"
 #include "job/client.h"
-#include "job/launch/control.h"
+#include "job/control/control.h"
 #include "job/mailbox.h"
 #include "job/server.h"
 

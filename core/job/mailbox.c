@@ -13,8 +13,8 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "job/launch/alive.h"
-#include "job/restart/progress.h"
+#include "job/control/alive.h"
+#include "job/control/progress.h"
 
 #define TURN_NS 100000
 
@@ -137,7 +137,7 @@ static void take_precedence(bool rank0)
 }
 
 /* The thread holds this rank's futex word while it runs: that is how the launcher detects a death
- * first (launch/alive.h). */
+ * first (control/alive.h). */
 static void *keep_in_touch(void *arg)
 {
     job *j = arg;

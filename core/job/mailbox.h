@@ -6,8 +6,8 @@
 #ifndef JOB_MAILBOX_H
 #define JOB_MAILBOX_H
 
+#include "job/control/control.h"
 #include "job/decide/event.h"
-#include "job/launch/control.h"
 #include "job/state.h"
 
 #define JOB_LAUNCHER_ENDED "the launcher of this job has ended"

@@ -4,8 +4,8 @@
 #include <sys/epoll.h>
 
 #include "base/err.h"
+#include "job/control/control.h"
 #include "job/decide/failure.h"
-#include "job/launch/control.h"
 #include "job/mailbox.h"
 #include "job/members.h"
 #include "job/server.h"

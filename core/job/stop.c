@@ -11,8 +11,8 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "job/control/progress.h"
 #include "job/mailbox.h"
-#include "job/restart/progress.h"
 
 /* timeout of the agreement, beyond the time to detect a death */
 #define AGREE_MS 5000

@@ -25,16 +25,21 @@ static weft_status find(resolver *r, const char *kind, const char *name, const c
     return st;
 }
 
-static const weft_option *const *axis_option(resolver *r, const weft_mesh_axis *axis)
+weft_option resolve_axis_option(const weft_mesh_axis *axis)
+{
+    return (weft_option){.struct_size = sizeof(weft_option),
+                         .type = WEFT_OPT_AUTO_INT,
+                         .key = axis->size_key,
+                         .dflt = "auto",
+                         .help = axis->help,
+                         .min = 1,
+                         .max = 1048576};
+}
+
+static const weft_option *const *axis_options(resolver *r, const weft_mesh_axis *axis)
 {
     weft_option *o = pool_alloc(&r->spec->pool, sizeof *o);
-    *o = (weft_option){.struct_size = sizeof *o,
-                       .type = WEFT_OPT_AUTO_INT,
-                       .key = axis->size_key,
-                       .dflt = "auto",
-                       .help = axis->help,
-                       .min = 1,
-                       .max = 1048576};
+    *o = resolve_axis_option(axis);
     const weft_option **list = pool_array(&r->spec->pool, 2, sizeof *list);
     list[0] = o;
     return list;
@@ -94,7 +99,7 @@ static weft_status add_axes(resolver *r, const component *c)
         r->spec->mesh.name[r->spec->mesh.n++] = axis->name;
         weft_status st =
             config_add(r->cfg, "parallel", pool_printf(&r->spec->pool, "plugin %s", c->name),
-                       axis_option(r, axis));
+                       axis_options(r, axis));
         if (st != WEFT_OK)
             return st;
     }
@@ -164,7 +169,7 @@ static void add_unused_axes(resolver *r, const component *c)
         if (check_axis(c, table->axes[i]) == WEFT_OK)
             (void)!config_add_unused(r->cfg, "parallel",
                                      pool_printf(&r->spec->pool, "plugin %s", c->name),
-                                     axis_option(r, table->axes[i]));
+                                     axis_options(r, table->axes[i]));
         else
             err_clear(); /* a plugin that this job does not use */
 }

@@ -57,6 +57,9 @@ weft_status resolve_check_layout_keys(const config *cfg, const spec *s, bool tel
 weft_status resolve_check_saved_effects(const config *cfg, const spec *s, const char *command,
                                         bool samples);
 
+/* The key of a job file that sizes a mesh axis. Its texts are those of the axis. [any] */
+weft_option resolve_axis_option(const weft_mesh_axis *axis);
+
 /* After resolve_plugins(): can the job not be planned without data, because its model takes a size
  * from it? [setup] */
 bool resolve_needs_data(config *cfg, spec *s);

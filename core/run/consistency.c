@@ -297,7 +297,8 @@ static void drop(sheets *s)
 weft_status run_check_consistency(const run_prepared *mine, job *j, const job_identity *who,
                                   run_resume_mode resume)
 {
-    weft_status st = resume == TRAIN_AFRESH ? run_start_check(mine->cfg, &mine->plans) : WEFT_OK;
+    weft_status st =
+        resume == TRAIN_AFRESH ? run_start_check(mine->cfg, &mine->plans, mine->files) : WEFT_OK;
     if (st != WEFT_OK || !j)
         return st;
     sheets own = {shared_settings(mine->cfg), list_data(mine), NULL, list_parts(&mine->plans)};

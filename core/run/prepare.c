@@ -2,7 +2,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "host/watch.h"
-#include "job/launch/control.h"
+#include "job/control/control.h"
 #include "run/train.h"
 
 #include <string.h>

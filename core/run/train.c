@@ -6,9 +6,9 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "host/call.h"
-#include "job/launch/control.h"
-#include "job/launch/once.h"
-#include "job/restart/progress.h"
+#include "job/control/control.h"
+#include "job/control/once.h"
+#include "job/control/progress.h"
 #include "job/stop.h"
 #include "run/consistency.h"
 #include "run/exec/arena.h"
@@ -281,7 +281,7 @@ static weft_status begin_or_resume(trainer *t, ckpt *c)
     t->steps = (uint64_t)config_int(t->j->cfg, "run.steps");
     const ckpt_team team = team_of(t);
     if (!c)
-        return run_start(&t->exec, t->j->cfg, &t->j->plans, &team);
+        return run_start(&t->exec, t->j->cfg, &t->j->plans, t->j->files, &team);
     t->sound = ckpt_step(c);
     t->first = t->sound + 1;
     weft_status st = all_loaded(t, run_weights_load(&t->exec, &t->j->plans, c));
@@ -399,7 +399,7 @@ weft_status run_train_join(const job_identity *who, const config *cfg, job **out
     return who->ranks > 1 ? job_join(who, &opt, out) : WEFT_OK;
 }
 
-static weft_status run(trainer *t, config *cfg, run_resume_mode how)
+static weft_status run(trainer *t, config *cfg, run_resume_mode how, const run_foreign_files *files)
 {
     weft_status st = run_train_join(&t->who, cfg, &t->job);
     if (st == WEFT_OK)
@@ -408,6 +408,7 @@ static weft_status run(trainer *t, config *cfg, run_resume_mode how)
         st = run_prepare(cfg, t->who.ranks, true,
                          &(resolve_meeting){.hosts = &t->hosts, .job = t->job, .who = &t->who},
                          t->j);
+    t->j->files = files;
     if (st == WEFT_OK)
         st = run_memory_check(&t->j->plans, &t->j->spec, t->who.rank);
     if (st == WEFT_OK)
@@ -455,7 +456,7 @@ int run_train_refuse(weft_status st)
     return err_exit_code(st);
 }
 
-int run_train_rank(config *cfg, run_resume_mode resume)
+int run_train_rank(config *cfg, run_resume_mode resume, const run_foreign_files *files)
 {
     run_prepared j = {0};
     trainer t = {.j = &j};
@@ -464,7 +465,7 @@ int run_train_rank(config *cfg, run_resume_mode resume)
         log_setup(WEFT_LOG_INFO, t.who.ranks > 1 ? (int)t.who.rank : -1);
         job_stop_catch(job_control_descriptor() >= 0);
         job_stop_at_once(t.who.ranks == 1);
-        st = run(&t, cfg, resume);
+        st = run(&t, cfg, resume, files);
     }
     char why[2048];
     snprintf(why, sizeof why, "%s", st != WEFT_OK ? err_text() : "");

@@ -6,6 +6,7 @@
 #include "job/job.h"
 #include "plan/plan.h"
 #include "resolve/resolve.h"
+#include "run/state/foreign.h"
 #include "run/tables.h"
 
 #include <stdbool.h>
@@ -19,7 +20,8 @@ typedef struct run_prepared {
     data_set train, valid; /* .set NULL: none */
     plan_set plans;
     bool planned;
-    run_tables tables; /* served to the plugins */
+    run_tables tables;              /* served to the plugins */
+    const run_foreign_files *files; /* of checkpoint.init; NULL: checkpoints alone */
 } run_prepared;
 
 /* Check `cfg`, open the data and plan for `ranks` ranks (0: as many as the sizes of the mesh axes
@@ -52,8 +54,8 @@ typedef enum run_resume_mode {
 
 /* Runs this process as one rank of a job. Returns the exit status; if it is not 0, the reason has
  * been written to standard error. STOP_STATUS (job/stop.h): stopped on request, and nothing is
- * lost. [setup] */
-int run_train_rank(config *cfg, run_resume_mode resume);
+ * lost. `files` NULL: checkpoint.init names checkpoints alone. [setup] */
+int run_train_rank(config *cfg, run_resume_mode resume, const run_foreign_files *files);
 
 /* Ends a rank whose config could not be loaded: reports the error, through the launcher if there is
  * one, and returns the exit status. [setup] */

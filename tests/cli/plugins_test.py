@@ -210,6 +210,16 @@ class Plugins(started.Case):
             self.assertIn(self.path("p", "optim", "mine.so"), self.weft("plugins", *words)[0])
         self.assertEqual(self.weft("plugins", "own.ini")[0].count("\noptim     sgd "), 2)
 
+    def test_a_checker_that_is_not_installed(self):
+        """The checker is a part of the SDK, which a machine that trains may lack."""
+        os.makedirs(self.path("bin"))
+        shutil.copy(started.WEFT, self.path("bin", "weft"))
+        done = subprocess.run([self.path("bin", "weft"), "plugins", "check", "x.so"], check=False,
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 77, done.stderr)
+        self.assertIn("bin/weft-check, which tests plugins, cannot be started", done.stderr)
+        self.assertIn("(package weft-dev)", done.stderr)
+
     def test_the_reference_is_current(self):
         out, _ = self.weft("config")
         with open(os.path.join(started.SOURCE, "docs", "CONFIG.md"), encoding="utf-8") as f:
@@ -220,7 +230,6 @@ class Plugins(started.Case):
             if not started.built("device" if "[device]" in section else "comm", name):
                 kept = kept.replace(section, "")
         self.assertEqual(kept, out, "docs/CONFIG.md is old: weft config > docs/CONFIG.md")
-
 
     def test_the_page_of_metrics_is_current(self):
         out, _ = self.weft("config", "metrics")

@@ -258,7 +258,7 @@ class Doctor(machine.Case):
         self.assertRegex(out, r"\nmade-up: \d+ checks, 0 problems, 1 warning, ")
 
     def test_every_check_is_in_the_table(self):
-        folder = os.path.join(started.SOURCE, "core", "doctor")
+        folder = os.path.join(started.SOURCE, "tools", "doctor")
         with open(os.path.join(folder, "checks", "checks.h"), encoding="utf-8") as f:
             declared = set(re.findall(r"^void (doctor_check_\w+)\(", f.read(), re.M))
         with open(os.path.join(folder, "doctor.c"), encoding="utf-8") as f:

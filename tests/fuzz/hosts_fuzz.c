@@ -1,6 +1,6 @@
 /* fuzz/hosts_fuzz.c: files of hosts, which users write, and frames of an agent on another host. */
-#include "job/hosts/frame.h"
-#include "job/hosts/list.h"
+#include "launch/hosts/frame.h"
+#include "launch/hosts/list.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,12 +10,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void read_list(const char *text, size_t size)
 {
-    job_host_list l;
-    if (job_host_list_parse("hosts", text, size, &l) != WEFT_OK)
+    launch_host_list l;
+    if (launch_host_list_parse("hosts", text, size, &l) != WEFT_OK)
         return;
-    const uint32_t slots = job_host_list_slots(&l);
+    const uint32_t slots = launch_host_list_slots(&l);
     uint32_t ranks = 0;
-    job_host_list_assign(&l, slots);
+    launch_host_list_assign(&l, slots);
     for (uint32_t i = 0; i < l.n; i++) {
         if (!*l.at[i].name || *l.at[i].name == '-' || l.at[i].first != ranks)
             abort();
@@ -23,7 +23,7 @@ static void read_list(const char *text, size_t size)
     }
     if (!slots || ranks != slots)
         abort();
-    job_host_list_free(&l);
+    launch_host_list_free(&l);
 }
 
 static void read_frames(const uint8_t *data, size_t size)
@@ -33,13 +33,13 @@ static void read_frames(const uint8_t *data, size_t size)
     frame f;
     if (size > 60000 || pipe(to))
         return;
-    job_frame_open(&l, to[0], to[1]);
+    launch_frame_open(&l, to[0], to[1]);
     if (write(to[1], data, size) != (ssize_t)size)
         abort();
-    while (job_frame_receive(&l, &f))
+    while (launch_frame_receive(&l, &f))
         if (f.bytes > FRAME_TEXT || f.text[f.bytes] || !f.kind || f.kind >= FRAME_KINDS)
             abort();
-    job_frame_close(&l);
+    launch_frame_close(&l);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "data/text/reader.h"
+#include "tokens/text/reader.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
@@ -27,19 +27,19 @@ static weft_status cut(weft_tokenizer *t, const char *text, uint64_t bytes, uint
     return WEFT_OK;
 }
 
-static uint64_t read_all(const data_text_list *list, const data_tokenizer *t, bool valid,
+static uint64_t read_all(const tokens_text_list *list, const data_tokenizer *t, bool valid,
                          data_place from, data_place *middle)
 {
-    data_reader *r;
+    tokens_reader *r;
     uint64_t all = from.text;
-    if (data_reader_open(list, t, valid, "text", &from, &r) != WEFT_OK) {
+    if (tokens_reader_open(list, t, valid, "text", &from, &r) != WEFT_OK) {
         must(*err_text());
         return UINT64_MAX;
     }
     for (uint64_t parts = 0;; parts++) {
         data_part p;
         const char *text;
-        if (data_reader_next(r, &p, &text) != WEFT_OK) {
+        if (tokens_reader_next(r, &p, &text) != WEFT_OK) {
             must(*err_text());
             all = UINT64_MAX;
             break;
@@ -48,12 +48,12 @@ static uint64_t read_all(const data_text_list *list, const data_tokenizer *t, bo
             break;
         must(p.n && p.n <= DATA_RECORD_MOST);
         all += p.n;
-        data_reader_take(r, &p, p.n);
-        must(data_reader_text(r) == all);
-        if (middle && parts == 2 && !data_reader_place(r, middle))
+        tokens_reader_take(r, &p, p.n);
+        must(tokens_reader_text(r) == all);
+        if (middle && parts == 2 && !tokens_reader_place(r, middle))
             *middle = (data_place){0};
     }
-    data_reader_close(r);
+    tokens_reader_close(r);
     return all;
 }
 
@@ -68,9 +68,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     const int fd = memfd_create("texts", MFD_CLOEXEC);
     must(fd >= 0 && write(fd, data + 1, bytes - 1) == (ssize_t)bytes - 1);
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    data_text_file file = {
+    tokens_text_file file = {
         .path = path, .bytes = bytes - 1, .packing = data[0] % 3, .records = data[0] / 3 % 2 != 0};
-    const data_text_list list = {.at = &file, .n = 1, .bytes = bytes - 1};
+    const tokens_text_list list = {.at = &file, .n = 1, .bytes = bytes - 1};
     const bool valid = data[0] & 64;
     data_place middle = {0};
     err_clear();

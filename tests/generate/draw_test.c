@@ -1,5 +1,5 @@
 /* draw_test.c: draws of tokens against the plainest way to do them: sort everything. */
-#include "run/saved/draw.h"
+#include "saved/draw.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -21,7 +21,7 @@ static int falling(const void *a, const void *b)
 }
 
 /* The smallest logit that is kept, by a sorted copy. */
-static float naive_least(const run_draw *d, const float *logits, int n)
+static float naive_least(const saved_draw *d, const float *logits, int n)
 {
     float sorted[MOST];
     double all = 0, sum = 0;
@@ -41,7 +41,7 @@ static float naive_least(const run_draw *d, const float *logits, int n)
     return sorted[i ? i - 1 : 0];
 }
 
-static int32_t naive(const run_draw *d, const float *logits, int n, uint64_t number)
+static int32_t naive(const saved_draw *d, const float *logits, int n, uint64_t number)
 {
     const float least = naive_least(d, logits, n);
     float most = logits[0];
@@ -77,11 +77,11 @@ static void test_kept(void **state)
     for (uint64_t seed = 0; seed < 12; seed++)
         for (size_t m = 0; m < sizeof masses / sizeof *masses; m++)
             for (size_t k = 0; k < sizeof tops / sizeof *tops; k++) {
-                const run_draw d = {seed % 2 ? 0.7 : 1.3, tops[k], masses[m], seed};
+                const saved_draw d = {seed % 2 ? 0.7 : 1.3, tops[k], masses[m], seed};
                 const int n = seed % 3 ? MOST : 5;
                 fill(logits, n, seed, seed % 4 ? 1 << 20 : 10);
                 for (uint64_t i = 0; i < 40; i++)
-                    assert_int_equal(run_draw_token(&d, logits, (uint64_t)n, i, room),
+                    assert_int_equal(saved_draw_token(&d, logits, (uint64_t)n, i, room),
                                      naive(&d, logits, n, i));
             }
 }
@@ -90,24 +90,24 @@ static void test_greedy(void **state)
 {
     const float logits[] = {1, 3, 2, 3};
     double room[4];
-    const run_draw d = {0, 2, 0.5, 9}, one = {5, 1, 1, 9};
+    const saved_draw d = {0, 2, 0.5, 9}, one = {5, 1, 1, 9};
     (void)state;
-    assert_int_equal(run_draw_token(&d, logits, 4, 0, room), 1);
+    assert_int_equal(saved_draw_token(&d, logits, 4, 0, room), 1);
     for (uint64_t i = 0; i < 50; i++) /* equal logits stay together */
-        assert_int_equal(run_draw_token(&one, logits, 4, i, room) % 2, 1);
+        assert_int_equal(saved_draw_token(&one, logits, 4, i, room) % 2, 1);
 }
 
 /* Frequencies are the probabilities: 10,000 draws, five standard deviations. */
 static void test_frequencies(void **state)
 {
     const float logits[] = {0, 1, 2, 3};
-    const run_draw d = {2, 0, 1, 4};
+    const saved_draw d = {2, 0, 1, 4};
     double room[4];
     int seen[4] = {0};
     double sum = 0;
     (void)state;
     for (uint64_t i = 0; i < 10000; i++)
-        seen[run_draw_token(&d, logits, 4, i, room)]++;
+        seen[saved_draw_token(&d, logits, 4, i, room)]++;
     for (int i = 0; i < 4; i++)
         sum += exp(logits[i] / 2);
     for (int i = 0; i < 4; i++) {
@@ -123,7 +123,7 @@ static void expect_log_probabilities(const float *logits, int n)
     for (int i = 0; i < n; i++)
         sum += exp((double)logits[i]);
     for (int i = 0; i < n; i++) {
-        const double log_p = run_draw_log_probability(logits, (uint64_t)n, i);
+        const double log_p = saved_draw_log_probability(logits, (uint64_t)n, i);
         assert_true(fabs(log_p - ((double)logits[i] - log(sum))) < 1e-6);
         found += exp(log_p);
     }
@@ -148,7 +148,7 @@ static void test_log_probability(void **state)
 /* The first of the largest, wherever it is. */
 static void test_likeliest(void **state)
 {
-    const run_draw d = {0, 0, 1, 1};
+    const saved_draw d = {0, 0, 1, 1};
     float logits[40];
     double room[40];
     (void)state;
@@ -156,7 +156,7 @@ static void test_likeliest(void **state)
         for (int at = 0; at < n; at++) {
             for (int i = 0; i < n; i++)
                 logits[i] = i == at || i == n - 1 ? 2 : i % 2 ? -INFINITY : -3;
-            assert_int_equal(run_draw_token(&d, logits, (uint64_t)n, 0, room), at);
+            assert_int_equal(saved_draw_token(&d, logits, (uint64_t)n, 0, room), at);
         }
 }
 

@@ -1,6 +1,6 @@
 /* stream_test.c: text that is written as it is made: whole characters, and nothing from a text to
  * stop at on. */
-#include "run/saved/stream.h"
+#include "saved/stream.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,21 +16,21 @@
 static char *streamed(const char *bytes, size_t n, size_t each, const char *const *stop,
                       uint32_t nstop, bool *stopped)
 {
-    run_stream s = {.stop = stop, .nstop = nstop, .keep = true};
+    saved_stream s = {.stop = stop, .nstop = nstop, .keep = true};
     *stopped = false;
     for (size_t at = 0; at < n && !*stopped; at += each) {
-        *stopped = run_stream_add(&s, bytes + at, n - at < each ? n - at : each);
+        *stopped = saved_stream_add(&s, bytes + at, n - at < each ? n - at : each);
         for (size_t i = 0; i < s.text.n;) { /* never half a character */
-            const int length = run_stream_character(s.text.at + i, s.text.n - i);
+            const int length = saved_stream_character(s.text.at + i, s.text.n - i);
             assert_true(length > 0);
             i += (size_t)length;
         }
     }
-    run_stream_end(&s);
+    saved_stream_end(&s);
     char *text = malloc(s.text.n + 1);
     memcpy(text, s.text.at ? s.text.at : "", s.text.n);
     text[s.text.n] = 0;
-    run_stream_free(&s);
+    saved_stream_free(&s);
     return text;
 }
 

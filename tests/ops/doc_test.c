@@ -2,7 +2,7 @@
  * for the documented operands in each compute type; attributes have the documented defaults and do
  * something; and flags hold: what accumulates, may overwrite its input, or uses a shape alone. */
 #include "cases.h"
-#include "graph/describe/describe.h"
+#include "describe/describe.h"
 #include "graph/ops/ops.h"
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static int64_t size_of(char letter)
     return 12;
 }
 
-static uint32_t type_of(const graph_doc_operand *o, uint32_t ct)
+static uint32_t type_of(const describe_doc_operand *o, uint32_t ct)
 {
     return o->type == 'f' || o->type == 'g' ? WEFT_F32
            : o->type == 'i'                 ? WEFT_I32
@@ -30,12 +30,12 @@ static uint32_t type_of(const graph_doc_operand *o, uint32_t ct)
 }
 
 /* Positive values, of which logarithms and roots exist; ids of the vocabulary. */
-static void make(struct call *c, const graph_doc_call *d, uint32_t ct)
+static void make(struct call *c, const describe_doc_call *d, uint32_t ct)
 {
     memset(c, 0, sizeof *c);
     c->id = d->doc->id;
     for (uint32_t i = 0; i < d->nin + d->form->nout; i++) {
-        const graph_doc_operand *o = i < d->nin ? &d->form->in[i] : &d->form->out[i - d->nin];
+        const describe_doc_operand *o = i < d->nin ? &d->form->in[i] : &d->form->out[i - d->nin];
         int64_t size[WEFT_MAX_AXES];
         for (uint32_t k = 0; k < o->n; k++)
             size[k] = size_of(o->letter[k]);
@@ -45,13 +45,13 @@ static void make(struct call *c, const graph_doc_call *d, uint32_t ct)
         else
             add_output(c, type_of(o, ct), o->n, size);
     }
-    c->nattr = graph_doc_attrs(d, c->attr);
+    c->nattr = describe_doc_attrs(d, c->attr);
     for (uint32_t i = 0; i < c->nattr; i++)
         if (!strcmp(c->attr[i].key, "sequence"))
             c->attr[i].i = 4;
 }
 
-typedef void (*check)(struct bench *b, const graph_doc_call *d, struct call *c);
+typedef void (*check)(struct bench *b, const describe_doc_call *d, struct call *c);
 
 /* `f` for every op of the core, form, and compute type. Ops that give other axes are copies to a
  * device. */
@@ -76,7 +76,7 @@ static weft_status query(struct bench *b, const struct call *c)
 }
 
 /* Nor for these operands of ops that it has, which it says. */
-static bool refuses_operand(struct bench *b, const graph_doc_call *d, const struct call *c)
+static bool refuses_operand(struct bench *b, const describe_doc_call *d, const struct call *c)
 {
     const char *last = d->nin ? d->form->in[d->nin - 1].name : "";
     const bool at = !strcmp(c->id, "rope") && !strcmp(last, "at");
@@ -95,11 +95,11 @@ static void for_all(check f)
     uint32_t asked = 0;
     assert_int_equal(bench_open(&b, "auto", 2), WEFT_OK);
     for (uint32_t i = 0; (id = graph_core_op_id(i)); i++) {
-        graph_doc_call calls[GRAPH_DOC_CALLS];
+        describe_doc_call calls[GRAPH_DOC_CALLS];
         if (!bench_is_cpu() && is_of_cpu_alone(id))
             continue;
-        assert_int_equal(graph_doc_read(id, graph_core_op(id), &doc), WEFT_OK);
-        for (uint32_t k = graph_doc_calls(&doc, calls);
+        assert_int_equal(describe_doc_read(id, graph_core_op(id), &doc), WEFT_OK);
+        for (uint32_t k = describe_doc_calls(&doc, calls);
              !(doc.op->flags & WEFT_OP_ELEMENTWISE && doc.nattrs) && k-- > 0;)
             for (uint32_t ct = WEFT_F32; ct <= WEFT_F16; ct++, asked++) {
                 struct call c;
@@ -113,7 +113,7 @@ static void for_all(check f)
     bench_close(&b);
 }
 
-static void has_a_kernel(struct bench *b, const graph_doc_call *d, struct call *c)
+static void has_a_kernel(struct bench *b, const describe_doc_call *d, struct call *c)
 {
     const bool accumulates = d->doc->op->flags & WEFT_OP_ACCUMULATES;
     if (query(b, c) != WEFT_OK)
@@ -184,7 +184,7 @@ static bool change(const char *id, weft_attr *a)
     return true;
 }
 
-static void has_these_attributes(struct bench *b, const graph_doc_call *d, struct call *c)
+static void has_these_attributes(struct bench *b, const describe_doc_call *d, struct call *c)
 {
     const weft_attr first = {.key = "first"};
     if (d->doc->op->first_input)
@@ -207,7 +207,7 @@ static void attributes_are_those_of_the_kernels(void **state)
     for_all(has_these_attributes);
 }
 
-static void keeps_its_flags(struct bench *b, const graph_doc_call *d, struct call *c)
+static void keeps_its_flags(struct bench *b, const describe_doc_call *d, struct call *c)
 {
     const weft_op *op = d->doc->op;
     struct call over = *c;

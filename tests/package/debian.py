@@ -67,6 +67,8 @@ class Debian(unittest.TestCase):
         self.assertIn("./usr/bin/weft\n", names["weft"])
         self.assertIn("./usr/share/man/man1/weft-train.1.gz", names["weft"])
         self.assertIn("./usr/include/weft/plugin.h", names["weft-dev"])
+        self.assertIn("./usr/bin/weft-check\n", names["weft-dev"])
+        self.assertIn("./usr/share/man/man1/weft-check.1.gz", names["weft-dev"])
         self.assertNotIn("/cuda.so", names["weft"])
         self.assertNotIn("/usr/include", names["weft"])
         if os.path.exists(os.path.join(BUILD, "lib/weft/device/cuda.so")):
@@ -100,6 +102,7 @@ class Debian(unittest.TestCase):
         self.train()
         self.install(*(x for x in self.files if x != "weft"))
         self.inside("sh", "-c", "cd /srv && weft plugins new rule own.rule && ls rule/rule.c")
+        self.inside("weft", "plugins", "check", "/usr/lib/weft/optim/sgd.so")
         self.assertIn("cuda", self.inside("weft", "plugins"))
         self.assertGreater(len([x for x in files_of(self.root) - before if "weft" in x]), 100)
         self.inside("apt-get", "purge", "-y", "--autoremove", *self.files)

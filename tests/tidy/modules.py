@@ -1,6 +1,7 @@
 """Rules about modules: how many files a folder has, who calls whom, and what names begin with.
 
-A module is a folder of core/ with its sub-folders, or a shared folder of plugins/. Calls come from
+A module is a folder of core/, sdk/ or tools/ with its sub-folders, or a shared folder of plugins/;
+the files of tools/ itself are the module weft. Calls come from
 the symbols of the build: file A calls file B where A's object needs a symbol that B's object
 defines. Tables of functions count as calls, since they name the functions.
 """
@@ -11,26 +12,47 @@ import sys
 from collections import Counter, defaultdict
 
 import tree
-from tree import CODE, SCRIPTS, files, name
+from tree import CODE, SCRIPTS, files, lines, name, text
 
-LAYERS = ("base config host graph job schedule resolve plan sim comm data ckpt formats run doctor "
-          "check cli").split()
-# Those before it that a module does without: schedules and plans are pure.
+CORE = "base config host graph job schedule resolve plan comm data ckpt run".split()
+SDK = "describe check".split()
+TOOLS = "launch view tokens formats saved sim doctor cli ops bench plugins weft".split()
+LAYERS = CORE + SDK + TOOLS
+# Those before it that a module does without: schedules and plans are pure, the checker is a program
+# of its own.
 FORBIDDEN = {"schedule": "host graph job", "plan": "config job", "sim": "job",
-             "comm": "graph resolve plan sim"}
+             "comm": "graph resolve plan", **{tool: "check" for tool in TOOLS}}
 FOLDER_FILES = 20
+CORE_LINES = 61500  # and falling
 # What a module's external names begin with, where that is not the module's name. A header of base/
 # is a topic of its own, and its name is the prefix.
-PREFIXES = {"schedule": ["sched"]}
+PREFIXES = {"schedule": ["sched"], "weft": ["cli", "main", "commands"]}
 
 
 def rule_folders():
     """A folder has at most 20 files of code."""
-    under = ["core", "sdk", "plugins", "tests", "bench", "cmake"]
+    under = ["core", "sdk", "tools", "plugins", "tests", "bench", "cmake"]
     count = Counter(f.parent for f in files(*CODE, *SCRIPTS, under=under))
     for folder in sorted(count):
         if count[folder] > FOLDER_FILES:
             yield f"{name(folder)}: {count[folder]} files; {FOLDER_FILES} at most"
+
+
+def rule_core():
+    """Every module of the core has a line in core/README.md, with a bound for its lines that it
+    keeps and nearly reaches; together they have at most CORE_LINES."""
+    bounds = {m[1]: int(m[2]) for m in
+              re.finditer(r"^\| `(\w+)` \| (\d+) \|", text(tree.ROOT / "core/README.md"), re.M)}
+    count = Counter(f.relative_to(tree.ROOT).parts[1] for f in files(*CODE, under=["core"])
+                    for _ in lines(f))
+    if sorted(bounds) != sorted(CORE):
+        yield f"core/README.md has lines for {', '.join(bounds)}"
+    for module in bounds:
+        if not 0.9 * bounds[module] <= count[module] <= bounds[module]:
+            yield (f"core/{module}: {count[module]} lines; core/README.md says at most "
+                   f"{bounds[module]}, and it should be close")
+    if sum(bounds.values()) > CORE_LINES:
+        yield f"core/README.md allows {sum(bounds.values())} lines; {CORE_LINES} at most"
 
 
 def symbols(paths):
@@ -63,9 +85,12 @@ def objects(folder, targets):
     return {source: found[path] for source, path in paths.items()}
 
 
-def core_objects():
+def module_objects():
     """{"module/file": its symbols}"""
-    return objects("core", "weft_*.dir")
+    found = {}
+    for folder in ("core", "sdk", "tools"):
+        found |= objects(folder, "weft_*.dir")
+    return found | {f"weft/{source}": x for source, x in objects("tools", "weft.dir").items()}
 
 
 def shared_objects():
@@ -100,9 +125,9 @@ def circles(graph):
 
 def rule_circles():
     """No circle of calls between the files of a module, nor between modules."""
-    graph = calls(core_objects())
+    graph = calls(module_objects())
     if not graph:
-        yield f"{tree.BUILD} has no objects of the core"
+        yield f"{tree.BUILD} has no objects of modules"
     for shared in shared_objects():
         for circle in circles(calls(shared)):
             yield "these call each other in a circle: " + ", ".join(circle)
@@ -121,12 +146,12 @@ def prefixes(source):
     module, *_, last = source.split("/")
     if module == "base":
         return [last, "weft"]
-    return PREFIXES.get(module, [module])
+    return PREFIXES.get(module, [module]) + (["cli_cmd"] if module in TOOLS else [])
 
 
 def rule_prefixes():
     """A module's external names begin with the module's name."""
-    for group in [core_objects(), *shared_objects()]:
+    for group in [module_objects(), *shared_objects()]:
         for source, (has, _) in group.items():
             allowed = prefixes(source)
             for symbol in sorted(has):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build/release"
-FOLDERS = ["core", "sdk", "plugins", "tests", "bench", "cmake", "configs", "docs"]
+FOLDERS = ["core", "sdk", "tools", "plugins", "tests", "bench", "cmake", "configs", "docs"]
 CODE = (".c", ".h", ".cc", ".cu", ".cuh")
 SCRIPTS = (".py", ".sh", ".cmake", ".awk")
 

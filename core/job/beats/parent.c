@@ -15,7 +15,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "job/beats/beats.h"
-#include "job/restart/progress.h"
+#include "job/control/progress.h"
 
 #define ATTEMPT_MS 3000 /* until connected, from there until the welcome */
 #define SPREAD_MS 4096  /* ranks dial a millisecond apart: many may share a machine */

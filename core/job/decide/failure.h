@@ -8,8 +8,8 @@
 #ifndef JOB_FAILURE_H
 #define JOB_FAILURE_H
 
+#include "job/control/control.h"
 #include "job/decide/event.h"
-#include "job/launch/control.h"
 
 typedef enum job_seen {
     JOB_SEEN_UNKNOWN, /* this rank does not monitor that one */

@@ -20,10 +20,10 @@
 
 #include "base/err.h"
 #include "base/number/digest.h"
+#include "job/control/control.h"
 #include "job/identity/mpirun.h"
 #include "job/identity/slurm.h"
 #include "job/job.h"
-#include "job/launch/control.h"
 #include "job/wire/endpoint.h"
 
 #define RANKS_MAX 65536

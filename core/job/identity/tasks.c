@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "job/control/control.h"
 #include "job/job.h"
-#include "job/launch/control.h"
 
 /* The value of a variable as a number; 0: there is none. */
 static unsigned long number(const char *name)

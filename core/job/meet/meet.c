@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "job/control/progress.h"
 #include "job/mailbox.h"
-#include "job/restart/progress.h"
 #include "job/stop.h"
 #include "job/wire/endpoint.h"
 #include "job/wire/handshake.h"

@@ -38,7 +38,7 @@
          */
 
 #define WIRE_ATTEMPT                                                                               \
-    20u /* to a rank: arg is the newest attempt (restart/progress.h), not its own */
+    20u /* to a rank: arg is the newest attempt (job/control/progress.h), not its own */
 
 #define WIRE_WATCHES 21u /* to the store: the sender watches its child, rank arg */
 #define WIRE_SILENT 22u  /* to the store: it has not heard its child, rank arg, for u64 ms */
@@ -65,7 +65,7 @@ typedef struct job_wire_hello {
     uint32_t rank, ranks;
     uint64_t process; /* random, the same in all attempts of one process */
     uint64_t launch;  /* job_identity.launch */
-    uint32_t attempt; /* restart/progress.h */
+    uint32_t attempt; /* job/control/progress.h */
     job_place at;     /* in the tree it is empty */
     char version[WIRE_VERSION];
     char host[HOST_BYTES]; /* for messages: what a scheduler calls this machine */

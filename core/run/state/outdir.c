@@ -7,7 +7,7 @@
 #include "ckpt/ckpt.h"
 #include "comm/comm.h"
 #include "data/file.h"
-#include "job/restart/progress.h"
+#include "job/control/progress.h"
 
 #include <errno.h>
 #include <limits.h>

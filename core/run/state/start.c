@@ -4,7 +4,6 @@
 #include "base/err.h"
 #include "base/lengthy.h"
 #include "base/log.h"
-#include "formats/formats.h"
 #include "job/job.h"
 #include "run/save/pieces.h"
 #include "run/state/local.h"
@@ -18,13 +17,26 @@
 
 /* Where values come from: one of the two. */
 typedef struct origin {
-    formats_file *file;
+    const run_foreign_files *files;
+    run_foreign *file;
     ckpt *c;
 } origin;
 
 static weft_status read_from(const origin *o, const ckpt_piece *want, float *out)
 {
-    return o->file ? formats_read(o->file, want, out) : ckpt_read(o->c, want, out);
+    return o->file ? o->files->read(o->file, want, out) : ckpt_read(o->c, want, out);
+}
+
+static bool is_foreign(const origin *o, const char *dir)
+{
+    return o->files && o->files->is_folder(dir);
+}
+
+static void close_origin(origin *o)
+{
+    if (o->file)
+        o->files->close(o->file);
+    ckpt_close(o->c);
 }
 
 static bool is_parameter(const piece *p)
@@ -95,13 +107,13 @@ static weft_status agree(const ckpt_team *t, const char *dir, const char *what, 
 }
 
 static weft_status load(executor *e, const config *cfg, const plan_set *plans, const char *dir,
-                        const ckpt_team *team)
+                        const run_foreign_files *files, const ckpt_team *team)
 {
-    origin o = {0};
+    origin o = {.files = files};
     weft_status st;
-    if (formats_is_folder(dir)) {
-        st = formats_open(dir, cfg, plans, &o.file);
-        st = agree(team, dir, "files", st, o.file ? formats_digest(o.file) : 0);
+    if (is_foreign(&o, dir)) {
+        st = files->open(dir, cfg, plans, &o.file);
+        st = agree(team, dir, "files", st, o.file ? files->digest(o.file) : 0);
     } else {
         st = ckpt_open_shared(dir, team, &o.c);
         if (st != WEFT_OK)
@@ -109,34 +121,34 @@ static weft_status load(executor *e, const config *cfg, const plan_set *plans, c
     }
     if (st == WEFT_OK) /* which may take longer than the deadline of a step */
         st = agree(team, dir, "loaded", load_all(e, &o), 0);
-    formats_close(o.file);
-    ckpt_close(o.c);
+    close_origin(&o);
     return st;
 }
 
-weft_status run_start_check(const config *cfg, const plan_set *plans)
+weft_status run_start_check(const config *cfg, const plan_set *plans,
+                            const run_foreign_files *files)
 {
     const char *dir = config_text(cfg, "checkpoint.init");
     char manifest[PATH_MAX];
-    origin o = {0};
+    origin o = {.files = files};
     weft_status st = WEFT_OK;
     const int n = snprintf(manifest, sizeof manifest, "%s/manifest.json", dir);
-    if (*dir && formats_is_folder(dir))
-        st = formats_open(dir, cfg, plans, &o.file);
+    if (*dir && is_foreign(&o, dir))
+        st = files->open(dir, cfg, plans, &o.file);
     else if (*dir && (n >= (int)sizeof manifest || access(manifest, R_OK)) &&
              (st = ckpt_open(dir, &o.c)) != WEFT_OK) /* it verifies all bytes: only for its words */
         err_context("checkpoint.init");
-    formats_close(o.file);
-    ckpt_close(o.c);
+    close_origin(&o);
     return st;
 }
 
-weft_status run_start(executor *e, const config *cfg, const plan_set *plans, const ckpt_team *team)
+weft_status run_start(executor *e, const config *cfg, const plan_set *plans,
+                      const run_foreign_files *files, const ckpt_team *team)
 {
     const char *init = config_text(cfg, "checkpoint.init");
     weft_status st = run_weights_init(e, (uint64_t)config_int(cfg, "run.seed"));
     if (st == WEFT_OK && *init)
-        st = load(e, cfg, plans, init, team);
+        st = load(e, cfg, plans, init, files, team);
     if (st == WEFT_OK)
         st = run_weights_copy(e);
     if (st == WEFT_OK && *init && !team->rank)

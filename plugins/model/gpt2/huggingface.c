@@ -52,7 +52,7 @@ static const weft_model_format huggingface = {.struct_size = sizeof huggingface,
                                               .tensors = tensors,
                                               .fields = fields};
 
-/* --- llm.c: a file of fixed order (core/formats/llmc.c), whose tensors are those of weft --- */
+/* --- llm.c: a file of fixed order (tools/formats/llmc.c), whose tensors are those of weft --- */
 
 static const weft_model_tensor *const llmc_tensors[] = {
     FORMAT_ROW("embed.tok.w", "wte", NULL),

@@ -32,13 +32,13 @@ static void bubble(uint32_t p, uint32_t m, const char *schedule, uint32_t v)
 {
     planned j;
     make(p, m, schedule, v, &j);
-    double want = (p - 1.0) / (v * m + p - 1.0), got = plan_bubble(&j.plans, true);
+    double want = (p - 1.0) / (v * m + p - 1.0), got = view_bubble(&j.plans, true);
     if (fabs(got - want) > 1e-9)
         fail_msg("%u stages of %u chunks, %u micro-batches, %s: idle %g, not %g", p, v, m, schedule,
                  got, want);
     for (uint32_t s = 0; s < p && v == 1; s++) {
         uint32_t most = !strcmp(schedule, "1f1b") && p - s < m ? p - s : m;
-        assert_int_equal(plan_live(&j.plans.at[s]), most);
+        assert_int_equal(view_live(&j.plans.at[s]), most);
     }
     planned_free(&j);
 }

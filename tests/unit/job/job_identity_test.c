@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "job/control/control.h"
 #include "job/job.h"
-#include "job/launch/control.h"
 
 #include <cmocka.h> /* last: it has a macro called fail */
 

@@ -1,0 +1,209 @@
+/* check/device/ops.h: what checks of ops share: calls of ops with their values, a device on which
+ * they are run, and an image of the memory that a run sees.
+ *
+ * A call (check_call) is an op with operands and the values of its inputs. It comes from three
+ * places: an example that is built from the doc of the op (example.c; its right result is not
+ * known), a case with double loops (cases.c), or an elementwise program of the check itself. A
+ * bench (check_bench) runs calls on a device of the file, or a kernel of the file for a device. A
+ * rule (check_ops_rule) looks at one call on one bench, so devices (67 to 88) and kernels (179) are
+ * held to the same rules.
+ *
+ * Operands lie in the arena between red zones, behind them the workspace. After a run all of that
+ * memory is copied back and compared. As in link/link.h, functions without a result end the check
+ * when a lawful call fails. */
+#ifndef CHECK_DEVICE_OPS_H
+#define CHECK_DEVICE_OPS_H
+
+#include "check/rig/rig.h"
+
+#include <weft/device.h>
+
+/* --- calls: ops_call.c --- */
+
+#define CHECK_CALL_ATTRS 28u
+
+typedef struct check_call {
+    const char *id;
+    char what[200]; /* "linear of [32, 16], [8, 16] in fp32": for messages */
+    weft_attr attrs[CHECK_CALL_ATTRS];
+    uint32_t nattr, flags, nin, nout;
+    bool shape_last;   /* of the last input only the shape is used */
+    uint32_t in_place; /* k > 0: output 0 may lie over input k - 1 */
+    weft_operand in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS];
+    const weft_ew_program *program;
+    double *x[WEFT_MAX_OPERANDS];     /* the values of the inputs, exact in their types */
+    double *y[WEFT_MAX_OPERANDS];     /* those of the outputs, and */
+    double *slack[WEFT_MAX_OPERANDS]; /* by how much each may differ; NULL in examples */
+} check_call;
+
+/* An empty call; then operands of these sizes. check_call_in() gives room for the values, which are
+ * uniform in [lo, hi) and may be overwritten by values that the type can hold. */
+void check_call_begin(check_call *c, const char *id);
+double *check_call_in(check_call *c, uint32_t dtype, uint32_t rank, const int64_t *size, double lo,
+                      double hi);
+double *check_call_out(check_call *c, uint32_t dtype, uint32_t rank, const int64_t *size);
+void check_call_end(check_call *c); /* frees the values */
+
+weft_opspec check_call_spec(const check_call *c);
+const char *check_call_what(check_call *c); /* writes c->what from the operands */
+uint64_t check_operand_count(const weft_operand *o);
+uint64_t check_operand_bytes(const weft_operand *o);
+double check_operand_get(const weft_operand *o, const void *at, uint64_t i);
+void check_operand_put(const weft_operand *o, void *at, uint64_t i, double v);
+double check_operand_unit(uint32_t dtype); /* relative error of rounding to the type */
+
+/* What output `k` holds before a run that accumulates. */
+double check_call_before(uint64_t i);
+
+/* --- examples from docs: ops_example.c --- */
+
+/* Example `number` of an op, with operands of the compute type `dtype`; false: there are no more.
+ * `op` is from the core or from the file. The core's ops by number; NULL: no more. */
+bool check_example(const char *id, const weft_op *op, uint32_t number, uint32_t dtype,
+                   check_call *out);
+
+/* The same with other sizes and values. *lawful: infer() of the op takes these sizes and
+ * attributes. `find` finds the ops that the core does not have. */
+#define CHECK_EXAMPLE_SIZES 5u
+typedef struct check_example_how {
+    int64_t size[CHECK_EXAMPLE_SIZES],
+        rest;      /* of the letters, as they appear, and of further ones */
+    double lo, hi; /* of values */
+    const weft_op *(*find)(void *ctx, const char *id, weft_op_self *self);
+    void *find_ctx;
+} check_example_how;
+bool check_example_how_of(const check_example_how *how, const char *id, const weft_op *op,
+                          uint32_t number, uint32_t dtype, bool *lawful, check_call *out);
+
+/* The same for a chain of two ops of the core, as the op `name` that a device fuses them to. Each
+ * pair of examples has a number; *fits is false where the two do not fit together. */
+bool check_example_chain(const char *const *ids, uint32_t join, const char *name, uint32_t number,
+                         uint32_t dtype, bool *fits, check_call *out);
+
+/* --- cases with double loops: ops_case.c --- */
+
+typedef struct check_sizes {
+    int64_t n, rows, in, out; /* n: of ops on all elements */
+} check_sizes;
+
+/* Case `number`, with results; false: there are no more. */
+bool check_case(uint32_t number, const check_sizes *z, uint32_t dtype, check_call *out);
+
+/* One step of a program in double precision. */
+double check_case_step(const weft_ew_step *s, double a, double b, double c);
+double check_case_slack(uint32_t ew, double result);
+
+/* --- the memory of a run: ops_image.c --- */
+
+#define CHECK_RED 256u                  /* bytes of a red zone */
+#define CHECK_HALF ((uint64_t)16 << 20) /* of the arena */
+
+typedef struct check_image {
+    uint64_t in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS], workspace, bytes; /* offsets; size */
+    uint64_t room;                                                            /* of the workspace */
+    unsigned char *was, *is;                                          /* before and after the run */
+    bool absent_in[WEFT_MAX_OPERANDS], absent_out[WEFT_MAX_OPERANDS]; /* run() gets NULL */
+} check_image;
+
+/* --- a device: ops_bench.c --- */
+
+typedef struct check_bench {
+    check_run *run;
+    check_host *host, *other; /* of the file; of the device's file where that is another one */
+    const component *c;       /* the device */
+    const weft_device_table *t;
+    const weft_conf *conf;
+    void *module; /* of the device's file */
+    weft_device *d;
+    weft_stream *s[2];
+    weft_event *e;
+    char *base, *staging;
+    const component *kernel; /* computes instead of the device's own; NULL: the device's own */
+    const weft_kernel *k;
+    const char *who; /* for messages: the name of the device or kernel */
+    void *kmodule;   /* of the kernel's file */
+} check_bench;
+
+/* Call `fn` for each device of the file: with the run half up, unless `paper`; where a device does
+ * not work here, check_absent(). */
+void check_bench_each(check_run *r, bool paper, void (*fn)(check_bench *b));
+
+/* The parts of it, for a device of any file: `b` has run, host, other, c and module. up() is false,
+ * with a check_absent(), where the device does not work here. */
+bool check_bench_up(check_bench *b);
+void check_bench_down(check_bench *b);
+
+/* Does query() accept the call? `need` may be NULL. */
+bool check_bench_accepts(check_bench *b, const check_call *c, weft_requirements *need);
+weft_status check_bench_query(check_bench *b, const check_call *c, weft_requirements *need);
+const char *check_bench_why(const check_bench *b);
+void check_bench_clear(check_bench *b); /* forget the records */
+
+/* prepare() of a call that query() accepts; and the status alone. */
+weft_status check_bench_try(check_bench *b, const check_call *c, void **out);
+void *check_bench_prepare(check_bench *b, const check_call *c);
+void check_bench_release(check_bench *b, void *prepared);
+
+/* Lay out and fill the memory of a run: with check_image_end() it is freed. lay() alone is false
+ * where it does not fit. ops_image.c */
+bool check_image_lay(const check_call *c, uint64_t workspace, check_image *m);
+void check_image_fill(const check_call *c, check_image *m);
+void check_image_begin(check_bench *b, const check_call *c, check_image *m);
+void check_image_end(check_image *m);
+
+/* Copy m->was into a half (0, 1) of the arena; put a run on stream 0 or 1; wait for both streams;
+ * copy the half into m->is. */
+void check_bench_put(check_bench *b, const check_image *m, uint32_t half);
+void check_bench_run(check_bench *b, void *prepared, const check_call *c, const check_image *m,
+                     uint32_t half, uint32_t stream);
+void check_bench_settle(check_bench *b);
+void check_bench_get(check_bench *b, check_image *m, uint32_t half);
+
+/* All of that for one run; begins the image, unless the caller has. */
+void check_bench_compute(check_bench *b, const check_call *c, check_image *m);
+
+/* Compare m->is with the values of the call. ops_image.c */
+void check_image_right(check_bench *b, const check_call *c, const check_image *m);
+
+/* The first byte in which the outputs of two images of one call differ; false: none does. */
+bool check_image_differ(const check_call *c, const check_image *a, const check_image *b,
+                        uint32_t *output, uint64_t *element);
+
+/* --- rules: a call that query() accepts, on a bench that is up --- */
+
+typedef void (*check_ops_rule)(check_bench *b, check_call *c);
+void check_call_agrees(check_bench *b, check_call *c);  /* 67, ops_plan.c */
+void check_call_bound(check_bench *b, check_call *c);   /* 68, ops_zone.c */
+void check_call_same(check_bench *b, check_call *c);    /* 84, ops_bits.c */
+void check_call_inputs(check_bench *b, check_call *c);  /* 85, ops_zone.c */
+void check_call_outside(check_bench *b, check_call *c); /* 86, ops_zone.c */
+void check_call_streams(check_bench *b, check_call *c); /* 87, ops_bits.c */
+void check_call_null(check_bench *b, check_call *c);    /* 88, ops_zone.c */
+
+/* Call the rule for every example of the core's ops and every case that the device accepts. The
+ * check is not applicable where there is none. ops_all.c */
+void check_ops_all(check_bench *b, check_ops_rule rule);
+
+/* Call `fn` for every pair of core ops of which the core may ask fuse(), with each join. */
+typedef void (*check_ops_pair)(check_bench *b, const char *first, const char *second,
+                               uint32_t join);
+void check_ops_pairs(check_bench *b, check_ops_pair fn);
+
+/* --- checks --- */
+void check_ops_agree(check_run *r);         /* ops_plan.c */
+void check_ops_bound(check_run *r);         /* ops_zone.c */
+void check_ops_unknown(check_run *r);       /* ops_plan.c */
+void check_ops_fuse(check_run *r);          /* ops_plan.c */
+void check_ops_results(check_run *r);       /* ops_result.c */
+void check_ops_sizes(check_run *r);         /* ops_result.c */
+void check_ops_accumulate(check_run *r);    /* ops_result.c */
+void check_ops_deterministic(check_run *r); /* ops_bits.c */
+void check_ops_inputs(check_run *r);        /* ops_zone.c */
+void check_ops_outside(check_run *r);       /* ops_zone.c */
+void check_ops_streams(check_run *r);       /* ops_bits.c */
+void check_ops_absent(check_run *r);        /* ops_zone.c */
+void check_ops_programs(check_run *r);      /* ops_ew.c */
+void check_ops_gate(check_run *r);          /* ops_ew.c */
+void check_ops_special(check_run *r);       /* ops_ew.c */
+
+#endif

@@ -1,0 +1,169 @@
+/* check/rig/ranks.c: rank processes of a check. See rig.h.
+ *
+ * Ranks meet in shared memory: each writes its part and its round, then waits until all have the
+ * same round, in short sleeps. Two buffers alternate, so that a rank that is ahead does not
+ * overwrite what another still reads. */
+#define _GNU_SOURCE
+#include "base/clock.h"
+#include "check/page.h"
+#include "check/rig/rig.h"
+#include "check/watch.h"
+#include "host/watch.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define RANKS_MOST 16u
+
+typedef struct check_meeting {
+    _Atomic uint64_t round[RANKS_MOST];
+    _Atomic int32_t process[RANKS_MOST];
+    _Atomic uint32_t dies[RANKS_MOST];
+    uint64_t until; /* ms */
+    unsigned char data[2][RANKS_MOST][CHECK_EXCHANGE];
+} check_meeting;
+
+static void nap(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+}
+
+void check_rank_exchange(check_rank *k, const void *mine, size_t bytes, void *all)
+{
+    check_meeting *m = k->meeting;
+    const uint64_t round = atomic_load(&m->round[k->rank]) + 1;
+    if (bytes > CHECK_EXCHANGE)
+        check_fail("a rank gives %zu bytes; %u at most", bytes, CHECK_EXCHANGE);
+    if (bytes)
+        memcpy(m->data[round & 1][k->rank], mine, bytes);
+    atomic_store(&m->round[k->rank], round);
+    for (uint32_t i = 0; i < k->ranks; i++) {
+        while (atomic_load(&m->round[i]) < round && !atomic_load(&m->dies[i])) {
+            if (clock_ms() > m->until)
+                check_fail("rank %u waits for rank %u, which does not arrive: it is still in a "
+                           "call of the plugin, or slower than the deadline",
+                           k->rank, i);
+            nap();
+        }
+        if (bytes)
+            memcpy((char *)all + i * bytes, m->data[round & 1][i], bytes);
+    }
+}
+
+pid_t check_rank_process(check_rank *k, uint32_t rank)
+{
+    return atomic_load(&k->meeting->process[rank]);
+}
+
+void check_rank_dies(check_rank *k, uint32_t rank)
+{
+    atomic_store(&k->meeting->dies[rank], 1);
+}
+
+static void end_all(check_meeting *m, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (atomic_load(&m->process[i]) > 0) {
+            kill(atomic_load(&m->process[i]), SIGKILL);
+            waitpid(atomic_load(&m->process[i]), NULL, 0);
+        }
+}
+
+_Noreturn static void be_rank(check_rank *k, void (*fn)(check_rank *k), uint32_t seconds)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    atomic_store(&k->meeting->process[k->rank], getpid());
+    check_watch(seconds);
+    fn(k);
+    _exit(0);
+}
+
+static void start_ranks(check_run *r, check_meeting *m, uint32_t n, void (*fn)(check_rank *k),
+                        void *arg, uint32_t seconds)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        check_rank k = {i, n, r, arg, m};
+        const pid_t pid = host_watch_fork();
+        if (!pid)
+            be_rank(&k, fn, seconds);
+        if (pid < 0) {
+            end_all(m, n);
+            check_fail("no process for rank %u", i);
+        }
+        atomic_store(&m->process[i], pid);
+    }
+}
+
+/* Wait for one rank. Returns whether one has ended. */
+static bool end_one(check_meeting *m, uint32_t n)
+{
+    int status;
+    const pid_t pid = waitpid(-1, &status, WNOHANG);
+    for (uint32_t i = 0; pid > 0 && i < n; i++) {
+        if (atomic_load(&m->process[i]) != pid)
+            continue;
+        atomic_store(&m->process[i], 0);
+        if (check_page_is_written()) { /* by a rank, for the whole check */
+            end_all(m, n);
+            _exit(1);
+        }
+        if (status && !atomic_load(&m->dies[i])) {
+            end_all(m, n);
+            check_fail("rank %u ended with the wait status 0x%x", i, (unsigned)status);
+        }
+        return true;
+    }
+    return false;
+}
+
+void check_ranks(check_run *r, uint32_t n, void (*fn)(check_rank *k), void *arg, uint32_t seconds)
+{
+    check_meeting *m =
+        mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (m == MAP_FAILED || !n || n > RANKS_MOST)
+        check_fail("no memory for %u ranks, or too many", n);
+    m->until = clock_ms() + seconds * 1000ull;
+    start_ranks(r, m, n, fn, arg, seconds);
+    for (uint32_t left = n; left;) {
+        if (end_one(m, n)) {
+            left--;
+            continue;
+        }
+        if (clock_ms() > m->until + 500) {
+            end_all(m, n);
+            check_fail("a rank did not end within %u seconds", seconds);
+        }
+        nap();
+    }
+    munmap(m, sizeof *m);
+}
+
+int check_fork(void (*fn)(void *arg), void *arg, uint32_t seconds, bool *late)
+{
+    int status = 0;
+    const uint64_t until = clock_ms() + seconds * 1000ull;
+    const pid_t pid = host_watch_fork();
+    if (pid < 0)
+        check_fail("no process for a part of the check");
+    if (!pid) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        check_watch(seconds);
+        fn(arg);
+        _exit(0);
+    }
+    *late = false;
+    while (!waitpid(pid, &status, WNOHANG)) {
+        if (clock_ms() > until && !*late) {
+            *late = true;
+            kill(pid, SIGKILL);
+        }
+        nap();
+    }
+    return status;
+}

@@ -1,0 +1,183 @@
+/* bench_sweep_test.c: a sweep's judgements, from metrics written here: medians, parts of a step,
+ * and losses held against a reference. */
+#include "bench/sweep/sweep.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[] = "/tmp/weft-sweep-XXXXXX";
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    char path[256];
+    (void)state;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", folder);
+    unlink(path);
+    return rmdir(folder);
+}
+
+/* Steps of `ms` milliseconds, losses 4, 3, 2, 1; the loss of step `at` is off by the share `by`. */
+static void write_steps(uint32_t n, double ms, uint32_t at, double by)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/metrics.jsonl", folder);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    for (uint32_t i = 1; i <= n; i++) {
+        double step = i == 1 ? 1000 : ms; /* the first is the warm-up */
+        fprintf(f,
+                "{\"step\":%u,\"loss\":%.9g,\"tokens\":100,\"step_ms\":%g,\"mfu\":%g,"
+                "\"compute_ms\":%g,\"exposed_comm_ms\":%g,\"bubble_ms\":%g,\"optimizer_ms\":%g,"
+                "\"comm_bytes\":77,\"peak_bytes\":88}\n",
+                i, (5.0 - i) * (i == at ? 1 + by : 1), step, 0.5, step / 2, step / 4, step / 8,
+                step / 8);
+    }
+    fclose(f);
+}
+
+static bool take(sweep *s, sweep_row *r, uint32_t repeat)
+{
+    static volatile int stop;
+    const sweep_try t = {.folder = folder, .repeat = repeat, .stop = &stop};
+    return bench_sweep_measure(s, r, &t);
+}
+
+static void release(sweep *s, sweep_row *r)
+{
+    free(r->sample);
+    free(r->loss);
+    pool_free(&s->pool);
+}
+
+static void the_middle_of_the_runs(void **state)
+{
+    (void)state;
+    sweep s = {.warmup = 1, .steps = 3, .repeats = 3};
+    sweep_row r = {.status = SWEEP_DONE};
+    static const double ms[] = {10, 40, 20};
+    for (uint32_t i = 0; i < 3; i++) {
+        write_steps(4, ms[i], 0, 0);
+        assert_true(take(&s, &r, i));
+    }
+    const sweep_rate rate = bench_sweep_rate_of(&r);
+    assert_float_equal(rate.median, 5000, 1e-6);
+    assert_float_equal(rate.least, 2500, 1e-6);
+    assert_float_equal(rate.most, 10000, 1e-6);
+    r.peak_flops = 1e9;
+    r.plan.flops_first = 1e7;
+    const sweep_sample m = bench_sweep_typical(&r);
+    assert_float_equal(m.step_ms, 20, 1e-6);
+    assert_float_equal(m.compute_ms + m.exposed_ms + m.bubble_ms + m.optimizer_ms, m.step_ms, 1e-6);
+    assert_float_equal(m.mfu_ms, 0.5, 1e-6);
+    assert_int_equal(m.sent, 77);
+    assert_int_equal(m.peak, 88);
+    release(&s, &r);
+}
+
+/* A peak that was timed while something else ran is too low, and an MFU by it could exceed 1. */
+static void one_peak_for_all(void **state)
+{
+    (void)state;
+    static sweep_sample samples[3] = {{.steps = 2, .step_ms = 20, .mfu_ms = 2 * 10 * 1.25},
+                                      {.steps = 2, .step_ms = 20, .mfu_ms = 2 * 10 * 0.5},
+                                      {.steps = 2, .step_ms = 40, .mfu_ms = 2 * 20 * 0.5}};
+    sweep s = {.repeats = 2};
+    for (uint32_t i = 0; i < 3; i++)
+        samples[i].tokens = 200;
+    *vec_push(&s.rows) = (sweep_row){.samples = 2, .sample = samples, .plan = {.ranks = 2}};
+    *vec_push(&s.rows) = (sweep_row){.samples = 1, .sample = &samples[2], .plan = {.ranks = 2}};
+    *vec_push(&s.rows) = (sweep_row){.samples = 1, .sample = &samples[0], .plan = {.ranks = 4}};
+    for (uint32_t i = 0; i < 3; i++)
+        s.rows.at[i].plan.flops_first = 1e7;
+    bench_sweep_find_peaks(&s);
+    assert_float_equal(s.rows.at[0].peak_flops, 1e7 / 10e-3 / 0.5, 1);
+    assert_float_equal(s.rows.at[1].peak_flops, s.rows.at[0].peak_flops, 1);
+    assert_float_equal(s.rows.at[2].peak_flops, 1e7 / 10e-3 / 1.25, 1);
+    assert_float_equal(bench_sweep_typical(&s.rows.at[0]).mfu_ms, 0.5, 1e-6);
+    assert_float_equal(bench_sweep_typical(&s.rows.at[1]).mfu_ms, 0.25, 1e-6);
+    free(s.rows.at);
+}
+
+static void a_run_that_is_cut_short(void **state)
+{
+    (void)state;
+    sweep s = {.warmup = 1, .steps = 3, .repeats = 1};
+    sweep_row r = {0};
+    write_steps(3, 10, 0, 0);
+    assert_false(take(&s, &r, 0));
+    char path[256];
+    snprintf(path, sizeof path, "%s/metrics.jsonl", folder);
+    FILE *f = fopen(path, "a");
+    fputs("{\"step\":4,\"loss\":", f);
+    fclose(f);
+    assert_false(take(&s, &r, 0));
+    release(&s, &r);
+}
+
+enum { YES = SWEEP_LOSS_AGREES, ROUND = SWEEP_LOSS_ROUNDING, NO = SWEEP_LOSS_DIFFERS };
+
+static void losses(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t at;
+        double by, norm; /* the norm of step 1 is off by this share */
+        uint32_t is[2];  /* fp32, bf16 */
+    } cases[] = {
+        {1, 0, 0, {YES, YES}},       {3, 0.9e-4, 0, {YES, YES}}, {4, -1.1e-4, 0, {NO, YES}},
+        {1, 0.9e-2, 0, {NO, YES}}, /* the warm-up counts */
+        {2, 1.1e-2, 0, {NO, ROUND}}, {2, NAN, 0, {NO, NO}},      {2, 4.9e-2, 0, {NO, ROUND}},
+        {2, 5.1e-2, 0, {NO, NO}},    {1, 1.1e-2, 0, {NO, NO}}, /* what is wrong at once is no
+                                                                  rounding */
+        {1, 0, 1.1e-3, {NO, YES}},   {1, 0, -0.06, {NO, NO}},    {2, 1.1e-2, 0.06, {NO, NO}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sweep s = {.warmup = 1, .steps = 3, .repeats = 1};
+        sweep_row one = {.status = SWEEP_DONE}, r = {.status = SWEEP_DONE};
+        write_steps(4, 10, 0, 0);
+        assert_true(take(&s, &one, 0));
+        write_steps(4, 10, cases[i].at, isnan(cases[i].by) ? 0 : cases[i].by);
+        assert_true(take(&s, &r, 0));
+        if (isnan(cases[i].by))
+            r.loss[cases[i].at - 1] = NAN;
+        bench_sweep_compare(&s, &r, &one);
+        assert_true(cases[i].by == 0 || r.worst_step == cases[i].at);
+        r.norm_apart = fabs(cases[i].norm);
+        for (uint32_t k = 0; k < 2; k++) {
+            r.plan.exact = !k;
+            assert_int_equal(bench_sweep_loss(&r), cases[i].is[k]);
+        }
+        one.status = SWEEP_FAILED;
+        bench_sweep_compare(&s, &r, &one);
+        assert_int_equal(bench_sweep_loss(&r), SWEEP_LOSS_UNKNOWN); /* that is no agreement */
+        free(one.sample);
+        free(one.loss);
+        release(&s, &r);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_middle_of_the_runs),
+        cmocka_unit_test(one_peak_for_all),
+        cmocka_unit_test(a_run_that_is_cut_short),
+        cmocka_unit_test(losses),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,98 @@
+/* With which status does a launcher end, whatever the order and the moment of what it hears? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "job/decide/cause.h"
+#include "job/stop.h"
+#include "launch/outcome.h"
+
+static void hear(launch_outcome *o, uint32_t rank, uint32_t kind, uint32_t code, const char *text)
+{
+    job_control_record r = {.kind = kind, .rank = rank, .code = code};
+    for (uint32_t i = 0; text[i]; i++)
+        r.text[i] = text[i];
+    launch_outcome_hear(o, rank, &r);
+}
+
+static void end(launch_outcome *o, uint32_t rank, uint32_t kind, uint32_t code)
+{
+    const job_control_record r = {.kind = kind, .rank = rank, .code = code};
+    launch_outcome_end(o, rank, &r);
+    launch_outcome_gone(o, rank);
+}
+
+static int concluded(launch_outcome *o, int asked)
+{
+    launch_end out;
+    launch_outcome_conclude(o, asked, &out);
+    launch_outcome_free(o);
+    return out.status;
+}
+
+/* Rank 1 of 3 fails with `status`, and leaves in time or is killed with the others. */
+static int failed_with(uint32_t status, bool in_time)
+{
+    launch_outcome *o = launch_outcome_new(3);
+    hear(o, 1, CONTROL_STATUS, status, "");
+    hear(o, 1, CONTROL_CAUSE, JOB_CAUSE_SURE, "rank 1 failed: no such device");
+    if (in_time) {
+        hear(o, 1, CONTROL_SAY, 0, "no such device");
+        end(o, 1, CONTROL_ENDED, status);
+    }
+    assert_true(launch_outcome_due(o, clock_ms()) || launch_outcome_due(o, clock_ms() + 60000));
+    for (uint32_t r = 0; r < 3; r++)
+        if (r != 1 || !in_time)
+            end(o, r, CONTROL_KILLED, 9);
+    return concluded(o, 0);
+}
+
+static void status_of_a_rank_that_is_slow_to_leave(void **state)
+{
+    (void)state;
+    for (int in_time = 0; in_time < 2; in_time++) {
+        assert_int_equal(failed_with(77, in_time), 77);
+        assert_int_equal(failed_with(2, in_time), 2);
+        assert_int_equal(failed_with(1, in_time), 1);
+    }
+}
+
+/* A rank that is killed by somebody else did not end as it had said. */
+static void killed_by_somebody_else(void **state)
+{
+    (void)state;
+    launch_outcome *o = launch_outcome_new(2);
+    hear(o, 0, CONTROL_STATUS, 77, "");
+    end(o, 0, CONTROL_KILLED, 11);
+    end(o, 1, CONTROL_ENDED, 1);
+    assert_int_equal(concluded(o, 0), 1);
+}
+
+static void others(void **state)
+{
+    (void)state;
+    launch_outcome *o = launch_outcome_new(2);
+    end(o, 0, CONTROL_ENDED, 0);
+    end(o, 1, CONTROL_ENDED, 0);
+    assert_int_equal(concluded(o, 0), 0);
+    o = launch_outcome_new(2);
+    end(o, 0, CONTROL_ENDED, STOP_STATUS);
+    end(o, 1, CONTROL_ENDED, STOP_STATUS);
+    assert_int_equal(concluded(o, 15), STOP_STATUS);
+    o = launch_outcome_new(2);
+    end(o, 1, CONTROL_ENDED, 3); /* a status that is none of ours */
+    end(o, 0, CONTROL_ENDED, 1);
+    assert_int_equal(concluded(o, 0), 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(status_of_a_rank_that_is_slow_to_leave),
+                                       cmocka_unit_test(killed_by_somebody_else),
+                                       cmocka_unit_test(others)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,205 @@
+/* attempts.c: see attempts.h. */
+#include "attempts.h"
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "job/stop.h"
+#include "launch/hosts/hosts.h"
+#include "launch/launch.h"
+#include "launch/policy.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct restarting {
+    const cli_attempts *a;
+    launch_restarts by;
+    uint32_t ranks, number; /* of the next attempt */
+} restarting;
+
+/* --- one attempt --- */
+
+/* Without --restarts nobody asks how far it has come. */
+static weft_status run_here(const restarting *r, char *const *argv, launch_end *end,
+                            launch_attempt *a)
+{
+    job_progress *p = NULL;
+    weft_status st = r->a->most ? job_progress_open(r->ranks, &p) : WEFT_OK;
+    if (st != WEFT_OK)
+        return st;
+    launch_job(&(launch_args){.ranks = r->ranks,
+                              .argv = argv,
+                              .stops = r->a->stops,
+                              .attempt = p ? r->number : 0,
+                              .progress = p},
+               end);
+    a->step = p ? job_progress_furthest(p) : 0;
+    a->at = p ? job_progress_of(p, end->rank) : 0;
+    if (p)
+        job_progress_keep_folder(p);
+    job_progress_close(p);
+    return WEFT_OK;
+}
+
+/* *lost: hosts. */
+static void run_on_hosts(const restarting *r, char *const *argv, launch_end *end, launch_attempt *a,
+                         uint32_t *lost)
+{
+    uint64_t *steps = mem_alloc(r->ranks * sizeof *steps);
+    launch_hosts_end e;
+    launch_on_hosts(&(launch_hosts_args){.hosts = r->a->hosts,
+                                         .ssh = r->a->ssh,
+                                         .ranks = r->ranks,
+                                         .argv = argv,
+                                         .stops = r->a->stops,
+                                         .attempt = r->number,
+                                         .steps = steps},
+                    &e);
+    for (uint32_t rank = 0; rank < r->ranks; rank++)
+        a->step = steps[rank] > a->step ? steps[rank] : a->step;
+    *end = e.launch;
+    *lost = e.lost;
+    a->at = steps[end->rank];
+    free(steps);
+}
+
+/* Start one attempt, and note how it ended. */
+static int attempt(restarting *r, launch_end *end, launch_attempt *a, uint32_t *lost)
+{
+    const uint64_t began = clock_ms();
+    char **argv = r->a->arguments(r->a->job, r->by.furthest);
+    weft_status st = WEFT_OK;
+    *end = (launch_end){0};
+    *a = (launch_attempt){.number = r->number, .ranks = r->ranks};
+    *lost = 0;
+    if (r->a->hosts)
+        run_on_hosts(r, argv, end, a, lost);
+    else
+        st = run_here(r, argv, end, a);
+    free(argv);
+    if (st != WEFT_OK)
+        return cli_fail(st);
+    a->rank = end->rank;
+    a->said = end->said;
+    a->seconds = (double)(clock_ms() - began) * 1e-3;
+    memcpy(a->why, end->why, sizeof a->why);
+    return end->status;
+}
+
+/* --- what follows it --- */
+
+/* The largest number of ranks up to `most` that the job allows; 0: none, and the error record says
+ * what stands in the way of the largest. */
+static uint32_t fewer(const restarting *r, uint32_t most)
+{
+    char why[2048] = "";
+    weft_status first = WEFT_OK;
+    for (uint32_t n = most; n >= r->by.least && n; n--) {
+        const weft_status st = r->a->check(r->a->job, n);
+        if (st == WEFT_OK)
+            return n;
+        if (!*why)
+            snprintf(why, sizeof why, "with %u ranks: %s", n, err_text());
+        first = first == WEFT_OK ? st : first;
+    }
+    (void)err_fail(first == WEFT_OK ? WEFT_USAGE : first,
+                   "no layout of %u to %u ranks is possible%s%s", r->by.least, most,
+                   *why ? "; " : "", why);
+    return 0;
+}
+
+/* A rank that fails twice in a row in the same step counts as lost. */
+static launch_restart leave_rank_out(restarting *r, const launch_attempt *a)
+{
+    const uint32_t before = r->ranks, n = fewer(r, before - 1);
+    if (!n) {
+        log_line(WEFT_LOG_WARN, "the job cannot continue with fewer ranks: %s", err_text());
+        return r->by.in_a_row > r->by.most ? RESTART_END : RESTART_SAME;
+    }
+    launch_restarts_fewer(&r->by);
+    log_line(WEFT_LOG_WARN,
+             "rank %u failed twice in a row in the same step and counts as lost: %u of %u ranks "
+             "continue, the largest number that the job allows; spare: %u",
+             a->rank, n, before, before - 1 - n);
+    r->ranks = n;
+    return RESTART_FEWER;
+}
+
+/* The hosts that are left have room for the ranks, or for fewer. False: the job ends. */
+static bool fit_hosts(restarting *r)
+{
+    const uint32_t slots = launch_host_list_slots(r->a->hosts);
+    uint32_t n = 0;
+    if (slots >= r->ranks) {
+        log_line(WEFT_LOG_WARN, "the hosts that are left have %u slots for the %u ranks", slots,
+                 r->ranks);
+        return true;
+    }
+    if (!r->by.least)
+        log_line(WEFT_LOG_ERROR,
+                 "the hosts that are left have %u slots, and the job has %u ranks: name spare "
+                 "hosts in the file of %s, or allow fewer ranks with --restarts-min",
+                 slots, r->ranks, "--hosts");
+    else if (!(n = fewer(r, slots)))
+        log_line(WEFT_LOG_ERROR, "the job cannot continue on the hosts that are left: %s",
+                 err_text());
+    else
+        log_line(WEFT_LOG_WARN,
+                 "the hosts that are left have %u slots: %u of %u ranks continue, the largest "
+                 "number that the job allows",
+                 slots, n, r->ranks);
+    if (n) {
+        launch_restarts_fewer(&r->by);
+        r->ranks = n;
+    }
+    return n > 0;
+}
+
+/* What follows a failed attempt. False: the job ends. */
+static bool decide(restarting *r, const launch_attempt *a, uint32_t lost)
+{
+    uint32_t pause = 0;
+    launch_restart next = launch_restarts_next(&r->by, a, &pause);
+    if (lost && next != RESTART_END && !fit_hosts(r))
+        return false;
+    if (!lost && next == RESTART_FEWER)
+        next = leave_rank_out(r, a);
+    if (next == RESTART_END) {
+        launch_restarts_say_end(&r->by);
+        return false;
+    }
+    r->number++;
+    log_line(WEFT_LOG_WARN, "attempt %u begins%s, %s", r->number, pause ? " after a pause" : "",
+             r->by.furthest ? "from the newest checkpoint" : "as the first did");
+    for (struct timespec t = {.tv_sec = pause}; pause && nanosleep(&t, &t) && errno == EINTR;)
+        continue;
+    return true;
+}
+
+int cli_attempts_run(const cli_attempts *args)
+{
+    restarting r = {.a = args, .ranks = args->ranks, .number = 1};
+    r.by.most = args->most;
+    r.by.least = args->least;
+    int status = 1;
+    for (bool again = true; again;) {
+        launch_end end;
+        launch_attempt a;
+        uint32_t lost;
+        status = attempt(&r, &end, &a, &lost);
+        job_stop_at_once(true);
+        if (r.by.furthest || a.step)
+            job_stop_later_attempt();
+        again = end.failed && args->most && decide(&r, &a, lost);
+        job_stop_at_once(false);
+    }
+    if (status == 1 && args->most)
+        launch_restarts_print(&r.by, stderr);
+    launch_restarts_free(&r.by);
+    return status;
+}

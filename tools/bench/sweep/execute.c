@@ -1,0 +1,410 @@
+/* bench/sweep/execute.c: plan one combination, then train it, in child processes (see sweep.h).
+ *
+ * A row's job is a copy of the sweep's config with the row's keys set. Planning is a fork that
+ * answers through a pipe. Training is `weft train` with the job as a file, in a process group with
+ * a deadline; its output goes to a log file. */
+#define _GNU_SOURCE
+#include "bench/sweep/sweep.h"
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/number/digest.h"
+#include "host/host.h"
+#include "host/watch.h"
+#include "run/train.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TICK_MS 250
+#define PLAN_SECONDS 300
+#define SAID_BYTES 65536 /* of the end of what a run said */
+
+/* --- the job --- */
+
+/* Keys that the reference does not take from a row: those of sharding and communication. */
+static const char *const neutral[] = {"parallel.", "comm.",       "device.", "log.",
+                                      "run.",      "checkpoint.", NULL};
+static const char *const neutral_keys[] = {SWEEP_RANKS,       "optim.placement", "optim.prefetch",
+                                           "train.recompute", "train.bucket_mb", NULL};
+
+static bool changes_results(const char *key)
+{
+    for (uint32_t i = 0; neutral[i]; i++)
+        if (!strncmp(key, neutral[i], strlen(neutral[i])) && strcmp(key, "run.seed"))
+            return false;
+    for (uint32_t i = 0; neutral_keys[i]; i++)
+        if (!strcmp(key, neutral_keys[i]))
+            return false;
+    return true;
+}
+
+/* Set the keys of `settings` ("section.key=value"). */
+static weft_status set_all(config *c, const char *const *settings)
+{
+    weft_status st = WEFT_OK;
+    for (; *settings && st == WEFT_OK; settings++) {
+        char key[64];
+        const char *equals = strchr(*settings, '=');
+        snprintf(key, sizeof key, "%.*s", (int)(equals - *settings), *settings);
+        st = config_set(c, key, equals + 1, "weft bench");
+    }
+    return st;
+}
+
+static weft_status set_row(const sweep *s, const sweep_row *r, bool alone, config *c)
+{
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; i < s->ncolumns && st == WEFT_OK; i++) {
+        const char *key = s->column[i].key;
+        if (r->value[i] && strcmp(key, SWEEP_RANKS) && (!alone || changes_results(key)))
+            st = config_set(c, key, r->value[i], s->axis[s->column[i].axis].where);
+    }
+    return st;
+}
+
+weft_status bench_sweep_job(const sweep *s, const sweep_row *r, bool alone, const char *folder,
+                            config **out)
+{
+    static const char *const one[] = {"parallel.strategy=none", "optim.placement=none",
+                                      "comm.compress=none", NULL};
+    static const char *const quiet[] = {"train.eval_every=0", "checkpoint.every=0",
+                                        "log.progress=0", "log.trace_steps=", NULL};
+    char steps[24];
+    config *c = config_copy(s->cfg, "sweep");
+    config_share_command_line(c);
+    weft_status st = set_row(s, r, alone, c);
+    if (st == WEFT_OK && alone)
+        st = set_all(c, one);
+    if (st == WEFT_OK)
+        st = set_all(c, quiet);
+    snprintf(steps, sizeof steps, "%llu", (unsigned long long)(s->warmup + s->steps));
+    if (st == WEFT_OK)
+        st = config_set(c, "run.steps", steps, "sweep.steps");
+    if (st == WEFT_OK && folder)
+        st = config_set(c, "run.out", folder, "sweep.out");
+    if (st == WEFT_OK)
+        *out = c;
+    else
+        config_destroy(c);
+    return st;
+}
+
+/* --- planning --- */
+
+/* Plugins lie in folders named after their kind. One rank uses no transport. */
+static bool is_transport(const char *path)
+{
+    const char *file = strrchr(path, '/'), *kind = "/comm";
+    const size_t n = strlen(kind);
+    return file && file - path >= (ptrdiff_t)n && !memcmp(file - n, kind, n);
+}
+
+/* A number of the lines in any order, which depends on when a plugin was looked at. */
+static uint64_t digest_lines(char *text)
+{
+    uint64_t sum = 0;
+    for (char *line; (line = strsep(&text, "\n"));) {
+        uint64_t h = DIGEST_BEGIN;
+        digest_mix(&h, line, strlen(line));
+        sum += h;
+    }
+    return sum;
+}
+
+/* A number of all that the job is: its keys, with the sizes of the mesh axes; its plan; the files
+ * of its plugins. Keys of plugins that it does not use are not in it, nor [comm] on one rank. */
+static uint64_t identity_of(config *cfg, const run_prepared *p)
+{
+    const host_file *files;
+    uint32_t n = 0;
+    const bool alone = p->spec.ranks == 1;
+    uint64_t h = DIGEST_BEGIN, keys;
+    for (uint32_t a = 0; a < p->spec.mesh.n; a++) {
+        char size[16];
+        snprintf(size, sizeof size, "%u", p->spec.mesh.size[a]);
+        if (config_set(cfg, p->spec.size_key[a], size, "weft bench") != WEFT_OK)
+            return 0;
+    }
+    if (host_used_files(p->host, true, &files, &n) != WEFT_OK)
+        return 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (!alone || !is_transport(files[i].path))
+            digest_mix(&h, files[i].digest, strlen(files[i].digest));
+    char *text = config_dump_used(cfg, alone ? "comm" : NULL);
+    keys = digest_lines(text);
+    free(text);
+    digest_mix(&h, &keys, sizeof keys);
+    digest_mix(&h, &p->plans.digest, sizeof p->plans.digest);
+    digest_mix(&h, &p->spec.ranks, sizeof p->spec.ranks);
+    return h;
+}
+
+/* Bytes per step over the measured steps: periodic lists do not run in each. */
+static void plan_here(const sweep *s, config *cfg, uint32_t ranks, sweep_plan *out)
+{
+    run_prepared p;
+    log_setup(WEFT_LOG_ERROR, -1);
+    out->status = run_prepare(cfg, ranks, true, NULL, &p);
+    if (out->status == WEFT_OK && !p.spec.nsinks)
+        out->status = config_fail(cfg, "log.sinks",
+                                  "it names no sink, and a sweep reads OUT/metrics.jsonl of each "
+                                  "run: name the sink that writes it (jsonl)");
+    snprintf(out->why, sizeof out->why, "%s", out->status ? err_text() : "");
+    if (out->status)
+        return;
+    out->ranks = p.spec.ranks;
+    out->exact = p.spec.compute == WEFT_F32 && !p.plans.at[0].changes;
+    out->peak = p.plans.peak;
+    out->bubble = p.plans.stage_axis >= 0 ? view_bubble(&p.plans, false) : 0;
+    for (uint32_t r = 0; r < p.spec.ranks; r++)
+        out->flops += plan_of(&p.plans, r)->flops_step;
+    out->flops_first = plan_of(&p.plans, 0)->flops_step;
+    out->compute = p.spec.compute;
+    const char *threads = config_raw(cfg, "device.threads"); /* a number that it checked, or auto */
+    out->threads = threads ? (uint32_t)strtoul(threads, NULL, 10) : 0;
+    out->identity = identity_of(cfg, &p);
+    out->sent = plan_sent_in(plan_of(&p.plans, 0), s->warmup + 1, s->warmup + s->steps) / s->steps;
+}
+
+static int answer_to; /* in the child */
+
+/* Planning has ended with this sentence: a plugin does not return (host/watch.h). */
+static bool answer_late(const char *text)
+{
+    sweep_plan late = {.status = WEFT_INTERNAL};
+    snprintf(late.why, sizeof late.why, "%s", text);
+    return write(answer_to, &late, sizeof late) == (ssize_t)sizeof late;
+}
+
+/* The answer of the child, or why there is none. */
+static void hear_plan(int from, pid_t child, sweep_plan *out)
+{
+    struct pollfd ready = {.fd = from, .events = POLLIN};
+    int status = 0;
+    bool late = poll(&ready, 1, PLAN_SECONDS * 1000) == 0;
+    if (late)
+        kill(child, SIGKILL);
+    bool whole = !late && read(from, out, sizeof *out) == (ssize_t)sizeof *out;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (whole)
+        return;
+    *out = (sweep_plan){.status = WEFT_INTERNAL};
+    if (late)
+        snprintf(out->why, sizeof out->why, "planning took longer than %d seconds", PLAN_SECONDS);
+    else
+        snprintf(out->why, sizeof out->why, "planning ended with %s %d",
+                 WIFSIGNALED(status) ? "signal" : "status",
+                 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+}
+
+static void plan_in_child(const sweep *s, config *cfg, uint32_t ranks, sweep_plan *out)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC)) {
+        *out = (sweep_plan){.status = WEFT_IO, .why = "no pipe to plan through"};
+        return;
+    }
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        sweep_plan mine = {0};
+        answer_to = ends[1];
+        host_watch_report_to(answer_late);
+        plan_here(s, cfg, ranks, &mine);
+        _exit(write(ends[1], &mine, sizeof mine) == (ssize_t)sizeof mine ? 0 : 1);
+    }
+    close(ends[1]);
+    if (child > 0)
+        hear_plan(ends[0], child, out);
+    else
+        *out = (sweep_plan){.status = WEFT_IO, .why = "no process to plan in"};
+    close(ends[0]);
+}
+
+void bench_sweep_plan_row(const sweep *s, sweep_row *r, bool alone)
+{
+    config *cfg = NULL;
+    const char *asked = bench_sweep_value(s, r, SWEEP_RANKS);
+    const uint64_t ranks = alone ? 1 : asked ? strtoull(asked, NULL, 10) : 0;
+    weft_status st = bench_sweep_job(s, r, alone, NULL, &cfg);
+    if (st == WEFT_OK) {
+        plan_in_child(s, cfg, (uint32_t)ranks, &r->plan);
+    } else {
+        r->plan.status = st;
+        snprintf(r->plan.why, sizeof r->plan.why, "%s", err_text());
+    }
+    config_destroy(cfg);
+    r->status = r->plan.status ? SWEEP_SKIPPED : SWEEP_WAITS;
+    r->why = r->plan.why;
+}
+
+/* --- training --- */
+
+static weft_status write_job(const sweep *s, const sweep_row *r, const sweep_try *t,
+                             const char *path)
+{
+    config *cfg;
+    weft_status st = bench_sweep_job(s, r, t->alone, t->folder, &cfg);
+    if (st != WEFT_OK)
+        return st;
+    char *text = config_written(cfg, "sweep");
+    config_destroy(cfg);
+    FILE *f = fopen(path, "we");
+    bool bad = !f || fputs(text, f) == EOF;
+    bad = (f && fclose(f)) || bad;
+    free(text);
+    return bad ? err_fail_errno(WEFT_IO, "%s cannot be written", path) : WEFT_OK;
+}
+
+static void become_train(uint32_t ranks, const char *file, const char *log)
+{
+    char number[16];
+    snprintf(number, sizeof number, "%u", ranks);
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    int none = open("/dev/null", O_RDONLY), out = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    if (none < 0 || out < 0 || dup2(none, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
+        return;
+    char *argv[] = {"weft", "train", "-n", number, (char *)(uintptr_t)file, NULL};
+    execv("/proc/self/exe", argv);
+}
+
+/* Waits until the process ends; false: timeout. *pinned: the most processes of it that were seen
+ * bound to a part of the processors. */
+static bool stand_by(const sweep *s, const sweep_try *t, pid_t child, uint32_t *pinned)
+{
+    struct pollfd ended = {.fd = pidfd_open(child, 0), .events = POLLIN};
+    const uint64_t until = clock_ms() + s->deadline * 1000;
+    bool late = false, over = false;
+    while (!over && !late && !*t->stop) {
+        over = poll(&ended, 1, TICK_MS) > 0 || ended.fd < 0;
+        late = !over && clock_ms() > until;
+        const uint32_t now = over ? 0 : bench_sweep_bound_processes(child);
+        *pinned = now > *pinned ? now : *pinned;
+        t->tick(t->ctx);
+    }
+    if (!over) {
+        kill(-child, SIGTERM);
+        if (poll(&ended, 1, 3000) <= 0)
+            kill(-child, SIGKILL);
+    }
+    if (ended.fd >= 0)
+        close(ended.fd);
+    return !late;
+}
+
+/* The last line of the log that describes an error. */
+static const char *last_words(sweep *s, const char *log)
+{
+    char *text = pool_alloc(&s->pool, SAID_BYTES + 1), *found = NULL;
+    FILE *f = fopen(log, "re");
+    struct stat st;
+    if (f && !fstat(fileno(f), &st) && st.st_size > SAID_BYTES)
+        (void)!fseek(f, -SAID_BYTES, SEEK_END);
+    if (f) {
+        text[fread(text, 1, SAID_BYTES, f)] = 0;
+        fclose(f);
+    }
+    for (char *rest = text, *line; (line = strsep(&rest, "\n"));) {
+        char *error = strstr(line, " error: ");
+        if (error || (*line && !found))
+            found = error ? error + 8 : line;
+    }
+    return found ? found : "no output";
+}
+
+static void settle(sweep *s, sweep_row *r, const sweep_try *t, int status, bool in_time,
+                   const char *log)
+{
+    bool ended = WIFEXITED(status);
+    if (*t->stop) {
+        r->status = SWEEP_FAILED;
+        r->why = "the sweep was stopped";
+    } else if (!in_time) {
+        r->status = SWEEP_FAILED;
+        r->why =
+            pool_printf(&s->pool, "not done after %llu seconds (sweep.deadline); last output: %s",
+                        (unsigned long long)s->deadline, last_words(s, log));
+    } else if (!ended || WEXITSTATUS(status)) {
+        r->status = ended && WEXITSTATUS(status) == 77 ? SWEEP_SKIPPED : SWEEP_FAILED;
+        r->why = ended ? last_words(s, log)
+                       : pool_printf(&s->pool, "ended by signal %d", WTERMSIG(status));
+    } else if (bench_sweep_measure(s, r, t)) {
+        r->status = SWEEP_DONE;
+    } else if (access(pool_printf(&s->pool, "%s/metrics.jsonl", t->folder), F_OK)) {
+        r->status = SWEEP_FAILED;
+        r->why = pool_printf(&s->pool,
+                             "%s has no metrics.jsonl, which a sweep reads: log.sinks has to name "
+                             "the sink that writes it (jsonl)",
+                             t->folder);
+    } else {
+        r->status = SWEEP_FAILED;
+        r->why = pool_printf(&s->pool, "%s/metrics.jsonl has not all of the %llu steps", t->folder,
+                             (unsigned long long)(s->warmup + s->steps));
+    }
+}
+
+static double seconds_of(struct timeval t)
+{
+    return (double)t.tv_sec + (double)t.tv_usec * 1e-6;
+}
+
+/* The processors that others kept busy meanwhile, and the memory of the largest of its processes,
+ * which the launcher has waited for. */
+static void note_use(sweep_row *r, const struct rusage *used, double wall, double busy)
+{
+    const double own = seconds_of(used->ru_utime) + seconds_of(used->ru_stime);
+    const double others = (busy - own) / wall;
+    const uint64_t resident = (uint64_t)used->ru_maxrss * 1024;
+    r->other_cores = others > r->other_cores ? others : r->other_cores;
+    r->resident = resident > r->resident ? resident : r->resident;
+}
+
+void bench_sweep_run(sweep *s, sweep_row *r, const sweep_try *t)
+{
+    char *file = pool_printf(&s->pool, "%s.ini", t->folder);
+    char *log = pool_printf(&s->pool, "%s.log", t->folder);
+    int status = 0;
+    if (write_job(s, r, t, file) != WEFT_OK) {
+        r->status = SWEEP_FAILED;
+        r->why = pool_text(&s->pool, err_text());
+        return;
+    }
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        become_train(t->alone ? 1 : r->plan.ranks, file, log);
+        _exit(126);
+    }
+    if (child < 0) {
+        r->status = SWEEP_FAILED;
+        r->why = "no process to train in";
+        return;
+    }
+    setpgid(child, child);
+    const uint64_t began = clock_ns();
+    const double busy = bench_sweep_busy_seconds();
+    uint32_t pinned = 0;
+    bool in_time = stand_by(s, t, child, &pinned);
+    r->pinned = !r->looked || pinned < r->pinned ? pinned : r->pinned;
+    r->looked = true;
+    struct rusage used = {0};
+    while (wait4(child, &status, 0, &used) < 0 && errno == EINTR)
+        ;
+    note_use(r, &used, (double)(clock_ns() - began) * 1e-9, bench_sweep_busy_seconds() - busy);
+    settle(s, r, t, status, in_time, log);
+}

@@ -1,0 +1,216 @@
+/* bench/sweep/results.c: metrics of the runs (see sweep.h).
+ *
+ * A run's rate is its tokens over its time, warm-up left out. All numbers of a row are those of one
+ * run, that with the median rate, or of an even number of runs the two in the middle: so they add
+ * up, belong together, and one slow run changes none.
+ * Each run times the peak of the device at its start, on a machine that may be busy then; the MFU
+ * of all rows with the same precision and number of ranks goes by the highest of them.
+ *
+ * Losses are compared at every step, warm-up included, as |loss - reference| / |reference|, and so
+ * is the norm of the first step's gradients. In fp32 both agree to the end, within the bounds
+ * below. In bf16 and fp16 the rounding of products grows with the steps, most where the loss jumps.
+ * A layout that is wrong shows in the first step: its norm is far off. So what begins within the
+ * bounds and leaves them later is rounding, as far as BOUND_ROUNDING; fp32 decides. */
+#include "bench/sweep/sweep.h"
+
+#include "base/err.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BOUND_EXACT 1e-4 /* fp32: a sum in another order */
+#define BOUND_SHORT 1e-2 /* bf16, fp16: products of eight or eleven bits */
+#define BOUND_ROUNDING 5e-2
+#define NORM_EXACT 1e-3
+#define NORM_SHORT 5e-2
+
+double bench_sweep_bound(const sweep_row *r)
+{
+    return r->plan.exact ? BOUND_EXACT : BOUND_SHORT;
+}
+
+static bool is_wrong_at_once(const sweep_row *r)
+{
+    return r->worst_step == 1 || r->norm_apart > (r->plan.exact ? NORM_EXACT : NORM_SHORT);
+}
+
+uint32_t bench_sweep_loss(const sweep_row *r)
+{
+    if (r->worst < 0)
+        return SWEEP_LOSS_UNKNOWN;
+    if (r->worst > bench_sweep_bound(r))
+        return r->plan.exact || r->worst > BOUND_ROUNDING || is_wrong_at_once(r)
+                   ? SWEEP_LOSS_DIFFERS
+                   : SWEEP_LOSS_ROUNDING;
+    return r->norm_apart > (r->plan.exact ? NORM_EXACT : NORM_SHORT) ? SWEEP_LOSS_DIFFERS
+                                                                     : SWEEP_LOSS_AGREES;
+}
+
+static double number(const json_t *line, const char *key)
+{
+    const json_t *v = json_object_get(line, key);
+    return json_is_number(v) ? json_number_value(v) : NAN;
+}
+
+static void add_step(sweep_sample *a, const json_t *line)
+{
+    double ms = number(line, "step_ms");
+    a->steps++;
+    a->tokens += number(line, "tokens");
+    a->step_ms += ms;
+    a->mfu_ms += number(line, "mfu") * ms;
+    a->compute_ms += number(line, "compute_ms");
+    a->exposed_ms += number(line, "exposed_comm_ms");
+    a->bubble_ms += number(line, "bubble_ms");
+    a->optimizer_ms += number(line, "optimizer_ms");
+    double sent = number(line, "comm_bytes"), peak = number(line, "peak_bytes");
+    a->sent += sent >= 0 && sent < 1e15 ? (uint64_t)sent : 0;
+    a->peak = peak >= 0 && peak < 1e18 ? (uint64_t)peak : 0;
+}
+
+bool bench_sweep_measure(sweep *s, sweep_row *r, const sweep_try *t)
+{
+    char *path = pool_printf(&s->pool, "%s/metrics.jsonl", t->folder), text[8192];
+    FILE *f = fopen(path, "re");
+    const uint64_t all = s->warmup + s->steps;
+    uint64_t step = 0;
+    if (!r->sample)
+        r->sample = mem_alloc(s->repeats * sizeof *r->sample);
+    if (!r->loss)
+        r->loss = mem_alloc(all * sizeof *r->loss);
+    sweep_sample *a = &r->sample[t->repeat];
+    *a = (sweep_sample){0};
+    while (f && step < all && fgets(text, sizeof text, f)) {
+        json_t *line = json_loads(text, 0, NULL);
+        if (!line)
+            break;
+        if (!t->repeat)
+            r->loss[step] = number(line, "loss");
+        if (!t->repeat && !step)
+            r->norm = number(line, "grad_norm");
+        if (step++ >= s->warmup)
+            add_step(a, line);
+        json_decref(line);
+    }
+    if (f)
+        fclose(f);
+    bool whole = step == all && a->step_ms > 0;
+    r->samples = whole ? t->repeat + 1 : r->samples;
+    return whole;
+}
+
+void bench_sweep_compare(sweep *s, sweep_row *r, const sweep_row *one)
+{
+    r->worst = -1;
+    r->norm_apart = 0;
+    if (!one || one->status != SWEEP_DONE || r->status != SWEEP_DONE)
+        return;
+    if (isfinite(r->norm) && isfinite(one->norm) && one->norm > 0)
+        r->norm_apart = fabs(r->norm - one->norm) / one->norm;
+    for (uint64_t i = 0; i < s->warmup + s->steps; i++) {
+        double far = fabs(r->loss[i] - one->loss[i]) / fabs(one->loss[i]);
+        if (isnan(far))
+            far = isnan(r->loss[i]) && isnan(one->loss[i]) ? 0 : INFINITY;
+        if (far > r->worst) {
+            r->worst = far;
+            r->worst_step = (uint32_t)i + 1;
+        }
+    }
+}
+
+double bench_sweep_run_rate(const sweep_row *r, uint32_t repeat)
+{
+    return r->sample[repeat].tokens / (r->sample[repeat].step_ms * 1e-3);
+}
+
+/* The number of runs with a lower rate, equal ones before it included. */
+static uint32_t place_of(const sweep_row *r, uint32_t repeat)
+{
+    uint32_t below = 0;
+    for (uint32_t i = 0; i < r->samples; i++) {
+        const double other = bench_sweep_run_rate(r, i), own = bench_sweep_run_rate(r, repeat);
+        below += other < own || (other <= own && i < repeat);
+    }
+    return below;
+}
+
+/* The run in the middle, a step; of an even number the two in the middle together: the mean of
+ * their rates, and of the shares that parts have in a step. */
+static sweep_sample middle(const sweep_row *r)
+{
+    sweep_sample m = {.steps = 0};
+    double rate = 0, n = 0;
+    for (uint32_t i = 0; i < r->samples; i++) {
+        const sweep_sample *a = &r->sample[i];
+        const uint32_t place = place_of(r, i);
+        if (place != (r->samples - 1) / 2 && place != r->samples / 2)
+            continue;
+        n++;
+        rate += bench_sweep_run_rate(r, i);
+        m.steps += a->steps;
+        m.tokens += a->tokens;
+        m.sent += a->sent;
+        m.compute_ms += a->compute_ms / a->step_ms;
+        m.exposed_ms += a->exposed_ms / a->step_ms;
+        m.bubble_ms += a->bubble_ms / a->step_ms;
+        m.optimizer_ms += a->optimizer_ms / a->step_ms;
+    }
+    if (!m.steps)
+        return m;
+    m.tokens /= (double)m.steps;
+    m.sent /= m.steps;
+    m.step_ms = m.tokens / (rate / n) * 1e3;
+    m.compute_ms *= m.step_ms / n;
+    m.exposed_ms *= m.step_ms / n;
+    m.bubble_ms *= m.step_ms / n;
+    m.optimizer_ms *= m.step_ms / n;
+    return m;
+}
+
+sweep_rate bench_sweep_rate_of(const sweep_row *r)
+{
+    sweep_rate out = {0, INFINITY, 0};
+    if (!r->samples)
+        return (sweep_rate){0, 0, 0};
+    for (uint32_t i = 0; i < r->samples; i++) {
+        out.least = fmin(out.least, bench_sweep_run_rate(r, i));
+        out.most = fmax(out.most, bench_sweep_run_rate(r, i));
+    }
+    const sweep_sample m = middle(r);
+    out.median = m.tokens / (m.step_ms * 1e-3);
+    return out;
+}
+
+/* The peak of a rank that one run has found: the FLOPs of rank 0 in the time in which it would have
+ * made them. 0: unknown. */
+static double peak_of(const sweep_row *r, const sweep_sample *a)
+{
+    const double steps = (double)a->steps;
+    return a->mfu_ms > 0 ? r->plan.flops_first * steps / (a->mfu_ms * 1e-3) : 0;
+}
+
+void bench_sweep_find_peaks(sweep *s)
+{
+    for (uint32_t i = 0; i < s->rows.n; i++) {
+        sweep_row *r = &s->rows.at[i];
+        r->peak_flops = 0;
+        for (uint32_t k = 0; k < s->rows.n; k++) {
+            const sweep_row *x = &s->rows.at[k];
+            if (x->plan.ranks != r->plan.ranks || x->plan.compute != r->plan.compute)
+                continue;
+            for (uint32_t j = 0; j < x->samples; j++)
+                r->peak_flops = fmax(r->peak_flops, peak_of(x, &x->sample[j]));
+        }
+    }
+}
+
+sweep_sample bench_sweep_typical(const sweep_row *r)
+{
+    sweep_sample m = middle(r);
+    m.mfu_ms = r->peak_flops > 0 ? r->plan.flops_first / (m.step_ms * 1e-3) / r->peak_flops : 0;
+    for (uint32_t i = 0; i < r->samples; i++)
+        m.peak = r->sample[i].peak > m.peak ? r->sample[i].peak : m.peak;
+    return m;
+}

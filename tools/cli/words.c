@@ -1,0 +1,35 @@
+/* cli/words.c: the words of commands that take a name, a job, or both. */
+#include "cli/cli.h"
+
+#include "base/err.h"
+#include "config/config.h"
+
+#include <string.h>
+
+/* Classifies an argument: a job file has a file extension, an override has '=', a plugin has
+ * neither. */
+static bool is_job(const char *word)
+{
+    size_t n = strlen(word);
+    return n > 4 && !strcmp(word + n - 4, ".ini");
+}
+
+weft_status cli_read_words(int argc, char **argv, const char **name, config **cfg)
+{
+    const char *overrides[64], *ini = NULL;
+    uint32_t n = 0;
+    for (int i = 1; i < argc; i++) {
+        const bool is_override = strchr(argv[i], '=');
+        const char **word = is_job(argv[i]) ? &ini : name;
+        if (is_override && n == sizeof overrides / sizeof *overrides)
+            return err_fail(WEFT_USAGE, "more than %u overrides", n);
+        if (!is_override && *word)
+            return err_fail(WEFT_USAGE, "one name at a time, and one job: '%s' is too many",
+                            argv[i]);
+        if (is_override)
+            overrides[n++] = argv[i];
+        else
+            *word = argv[i];
+    }
+    return ini || n ? config_load(ini, overrides, n, cfg) : WEFT_OK;
+}

@@ -1,0 +1,75 @@
+/* launch/hosts/frame.h: messages between the launcher and its agent on another host, over the
+ * standard input and output of ssh.
+ *
+ * A frame is a header of 24 bytes and at most FRAME_TEXT bytes. Both sides take the other's bytes
+ * as input from outside: a header that is none of ours ends the connection. Output is queued, so no
+ * side waits for the other in a write. */
+#ifndef LAUNCH_HOSTS_FRAME_H
+#define LAUNCH_HOSTS_FRAME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <weft/base.h>
+
+#define FRAME_PROTOCOL 1u
+#define FRAME_TEXT 4096u
+#define HOST_ADDR_MAX 256u /* bytes of an address, with its zero byte */
+#define HOSTS_RANKS_MAX 65536u
+#define FRAME_MAGIC 0x31746677u /* "wft1" in the order of little-endian machines */
+
+typedef enum {
+    /* agent to launcher */
+    FRAME_HERE = 1, /* first; code: FRAME_PROTOCOL; text: the address that ssh has reached, or "" */
+    FRAME_PORT,     /* code: the port where rank 0 of this host listens */
+    FRAME_HEARD,  /* from: the rank; a job_control_record of it, code: its code, kind in bits 16 up
+                   */
+    FRAME_ENDED,  /* the same, of its end: rank, code; text: "K" killed by signal, "E" by itself */
+    FRAME_STEP,   /* from: the rank; text: 8 bytes, the step that it has begun */
+    FRAME_GONE,   /* from: the rank, whose process no longer exists */
+    FRAME_OUTPUT, /* text: what ranks have written to standard output */
+    FRAME_FAILED, /* text: why the agent cannot start its ranks */
+    /* launcher to agent */
+    FRAME_BEGIN, /* from: the first rank; rank: how many; code: ranks of the job; text: 4 bytes, the
+                    attempt */
+    FRAME_ARGUMENT, /* text: the next argument of the ranks */
+    FRAME_VARIABLE, /* text: NAME=VALUE for their environment */
+    FRAME_JOB,      /* text: the next part of the job file, where it came from a pipe */
+    FRAME_KEY,      /* text: the job key */
+    FRAME_LISTEN,   /* text: the address where rank 0 of this host listens */
+    FRAME_MEET,     /* code: port, text: address of rank 0; start the ranks */
+    FRAME_SIGNAL,   /* code: send it to the ranks */
+    FRAME_TELL,     /* as FRAME_ENDED, of a rank of another host */
+    FRAME_KILL,     /* kill the ranks; code 1: at once */
+    FRAME_KINDS
+} frame_kind;
+
+typedef struct frame {
+    uint32_t kind, from, rank, code, bytes, magic;
+    char text[FRAME_TEXT + 1]; /* [bytes], and a zero byte behind */
+} frame;
+
+/* A connection: two descriptors, both non-blocking. Zeroed at first. */
+typedef struct frame_link {
+    int in, out;
+    bool broken; /* nothing more can be received: closed, or what came is no frame */
+    bool deaf;   /* nothing more can be sent */
+    size_t have; /* bytes of `part` */
+    char part[sizeof(frame)];
+    char *queue; /* bytes to be written, from `sent` to `queued` */
+    size_t sent, queued, room;
+} frame_link;
+
+void launch_frame_open(frame_link *l, int in, int out);
+void launch_frame_close(frame_link *l); /* closes the descriptors and frees the queue */
+
+/* Queue a frame, and write what can be written. `bytes` <= FRAME_TEXT; `text` may be NULL for 0. */
+void launch_frame_send(frame_link *l, uint32_t kind, uint32_t from, uint32_t rank, uint32_t code,
+                       const void *text, uint32_t bytes);
+
+/* Write what can be written; is anything left? */
+bool launch_frame_flush(frame_link *l);
+
+/* The next frame. False: none now, or the link is broken. */
+bool launch_frame_receive(frame_link *l, frame *out);
+
+#endif

@@ -1,0 +1,120 @@
+/* main.c: start reading here. `weft train job.ini` goes train.c -> run/train.c, which reads the
+ * INI (config/), finds the plugins (host/), builds the model (graph/), plans the step (plan/), and
+ * walks the plan (run/exec/walk.c). */
+#include "cli/cli.h"
+
+#include "base/err.h"
+#include "base/log.h"
+#include "config/config.h"
+#include "host/call.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+const command *const commands[] = {&cli_cmd_new,
+                                   &cli_cmd_train,
+                                   &cli_cmd_plan,
+                                   &cli_cmd_sim,
+                                   &cli_cmd_bench,
+                                   &cli_cmd_tune,
+                                   &cli_cmd_doctor,
+                                   &cli_cmd_data,
+                                   &cli_cmd_sample,
+                                   &cli_cmd_eval,
+                                   &cli_cmd_import,
+                                   &cli_cmd_export,
+                                   &cli_cmd_ckpt,
+                                   &cli_cmd_flight,
+                                   &cli_cmd_key,
+                                   &cli_cmd_plugins,
+                                   &cli_cmd_config,
+                                   &cli_cmd_ops,
+                                   NULL};
+
+static int help(void)
+{
+    printf("usage: weft COMMAND ...\n\n");
+    for (uint32_t i = 0; commands[i]; i++)
+        printf("  %-8s %.*s\n", commands[i]->name, (int)strcspn(commands[i]->help, "\n"),
+               commands[i]->help);
+    printf("\nweft COMMAND --help says more; weft --version prints the version.\n");
+    return 0;
+}
+
+static int unknown(const char *name)
+{
+    if (!strcmp(name, "version")) {
+        log_line(WEFT_LOG_ERROR, "unknown command 'version'; weft --version prints the version");
+        return 2;
+    }
+    const char *names[32];
+    uint32_t n = 0;
+    for (; commands[n]; n++)
+        names[n] = commands[n]->name;
+    const char *near = config_nearest(name, names, n);
+    log_line(WEFT_LOG_ERROR, "unknown command '%s'%s%s%s; weft --help lists them", name,
+             near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    return 2;
+}
+
+/* The status of a command whose answer is on standard output: an answer that is not all there is a
+ * failure, unless its reader has closed the pipe. */
+static int answered(int status)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO};
+    bool whole = !fflush(stdout) && !ferror(stdout);
+    if (status || whole || (poll(&out, 1, 0) == 1 && out.revents & POLLERR))
+        return status;
+    return cli_fail(err_fail(WEFT_IO,
+                             "standard output could not be written (is its disk full?): the "
+                             "answer is incomplete"));
+}
+
+static int run(int argc, char **argv)
+{
+    if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
+        help();
+        return answered(argc < 2 ? 2 : 0);
+    }
+    if (!strcmp(argv[1], "--version")) {
+        cli_print_version();
+        return answered(0);
+    }
+    for (uint32_t i = 0; commands[i]; i++)
+        if (!strcmp(argv[1], commands[i]->name)) {
+            bool help = cli_help(commands[i], argc - 1, argv + 1);
+            int status = help ? 0 : commands[i]->run(argc - 1, argv + 1);
+            /* a training's results are files; its progress lines may be lost */
+            return commands[i] == &cli_cmd_train && !help ? status : answered(status);
+        }
+    return unknown(argv[1]);
+}
+
+/* Descriptors 0 to 2 must be taken: a file of the run opened as one of them would get what the
+ * program prints. Those that were closed lead nowhere. */
+static void fill_standard(void)
+{
+    int fd;
+    while ((fd = open("/dev/null", O_RDWR | O_CLOEXEC)) >= 0 && fd <= STDERR_FILENO)
+        fcntl(fd, F_SETFD, 0);
+    if (fd >= 0)
+        close(fd);
+}
+
+int main(int argc, char **argv)
+{
+    prctl(PR_SET_NAME, "weft"); /* ranks are started by way of /proc/self/exe */
+    fill_standard();
+    log_setup(WEFT_LOG_INFO, -1);
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a sentence, not a death */
+    signal(SIGPIPE, SIG_IGN);
+    host_crash_watch();
+    int status = run(argc, argv);
+    host_crash_main_returns();
+    return status;
+}

@@ -1,0 +1,37 @@
+/* plugins/keys.c: see keys.h. */
+#include "plugins/keys.h"
+
+#include "base/mem.h"
+#include "resolve/resolve.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *plugins_section_of(const component *c, char out[128])
+{
+    const bool own = !strcmp(c->kind, "comm") || !strcmp(c->kind, "sink");
+    snprintf(out, 128, "%s%s%s", c->kind, own ? "." : "", own ? c->name : "");
+    return out;
+}
+
+config_column plugins_column_of(const component *c)
+{
+    const bool binds = !strcmp(c->iface, "weft.rule/1") || !strcmp(c->iface, "weft.model/1");
+    return binds ? CONFIG_BIND : CONFIG_FREE;
+}
+
+const weft_option **plugins_keys_of(const component *c, weft_option room[WEFT_MAX_MESH])
+{
+    const weft_strategy *s = strcmp(c->iface, "weft.strategy/1") ? NULL : c->table;
+    uint32_t n = 0, naxes = 0;
+    while (c->options && c->options[n])
+        n++;
+    const weft_option **keys = mem_alloc((n + WEFT_MAX_MESH + 1) * sizeof *keys);
+    for (; s && s->axes && s->axes[naxes] && naxes < WEFT_MAX_MESH; naxes++) {
+        room[naxes] = resolve_axis_option(s->axes[naxes]);
+        keys[naxes] = &room[naxes];
+    }
+    for (uint32_t i = 0; i < n; i++)
+        keys[naxes + i] = c->options[i];
+    return keys;
+}

@@ -1,0 +1,229 @@
+/* plugins/plugins.c: weft plugins [NAME], and the entry of its subcommands. */
+#define _GNU_SOURCE /* memrchr */
+#include "cli/cli.h"
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "config/config.h"
+#include "host/host.h"
+#include "host/watch.h"
+#include "plugins/info.h"
+#include "plugins/keys.h"
+#include "plugins/new.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void print_one(const component *c)
+{
+    char section[128];
+    weft_option room[WEFT_MAX_MESH];
+    printf("%s %s: %s\n  interface %s, version %s, %s\n", c->kind, c->name, c->help, c->iface,
+           c->manifest->version, c->path);
+    if (!strcmp(c->kind, "op")) {
+        printf("it has no keys; a job uses it by naming its file in run.use\n");
+        return;
+    }
+    printf("keys in [%s]:\n", plugins_section_of(c, section));
+    const weft_option **keys = plugins_keys_of(c, room);
+    config_print_options(stdout, keys, 0, plugins_column_of(c));
+    free(keys);
+    if (strcmp(c->kind, "comm"))
+        return;
+    printf("and those of the core, for every transport:\n");
+    config_print_options(stdout, config_link_options(), 0, CONFIG_OWN);
+}
+
+static void print_all(const component *const *all, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (all[i]->iface)
+            printf("%-9s %-10s %-18s %s\n", all[i]->kind, all[i]->name, all[i]->iface,
+                   all[i]->help);
+        else
+            printf("%-9s %-10s unusable: %s\n", all[i]->kind, all[i]->name, all[i]->help);
+}
+
+/* The component that a job loads for a name, then the files that have it too. `like` is one of
+ * them. */
+static weft_status print_chosen(host *h, const component *const *all, uint32_t n,
+                                const component *like)
+{
+    const component *c = like;
+    const char *const ifaces[] = {like->iface, NULL};
+    weft_status st = WEFT_OK;
+    if (strcmp(like->kind, "op") != 0)
+        st = host_find(h, like->kind, like->name, ifaces, &c);
+    if (st != WEFT_OK)
+        return st;
+    print_one(c);
+    for (uint32_t i = 0; i < n; i++)
+        if (!strcmp(all[i]->name, c->name) && !strcmp(all[i]->kind, c->kind) &&
+            strcmp(all[i]->path, c->path) != 0)
+            printf("not loaded, since the file above is found first: %s\n", all[i]->path);
+    return WEFT_OK;
+}
+
+static weft_status find_and_print(host *h, const component *const *all, uint32_t n,
+                                  const char *name)
+{
+    const component *of[256] = {0}, *unusable = NULL; /* one of each interface */
+    const char *names[256] = {0};
+    uint32_t known = 0, found = 0;
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; i < n && st == WEFT_OK; i++) {
+        bool seen = found == 256;
+        if (known < 256)
+            names[known++] = all[i]->name;
+        if (strcmp(all[i]->name, name))
+            continue;
+        for (uint32_t k = 0; all[i]->iface && k < found; k++)
+            seen = seen || !strcmp(of[k]->iface, all[i]->iface);
+        if (!all[i]->iface)
+            unusable = all[i];
+        else if (!seen)
+            st = print_chosen(h, all, n, of[found++] = all[i]);
+    }
+    if (found)
+        return st;
+    if (unusable)
+        return err_fail(WEFT_USAGE, "%s cannot be used: %s", name, unusable->help);
+    const char *near = config_nearest(name, names, known);
+    return err_fail(WEFT_USAGE, "no plugin is named '%s'%s%s%s; `weft plugins` lists all%s", name,
+                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "",
+                    strchr(name, '.') ? "; one of somebody else's is found with "
+                                        "run.plugins=FOLDER or WEFT_PLUGIN_PATH"
+                                      : "");
+}
+
+/* The keys of a job whose words are names of plugins, and where each is looked for. */
+static const struct named {
+    const char *key, *kind, *ifaces[2]; /* kind NULL: run.use, files of ops and kernels */
+} named_by[] = {{"model.family", "model", {"weft.model/1", NULL}},
+                {"data.source", "data", {"weft.data/1", NULL}},
+                {"data.tokenizer", "tokenizer", {"weft.tokenizer/1", NULL}},
+                {"device.plugin", "device", {"weft.device/1", NULL}},
+                {"parallel.strategy", "parallel", {"weft.strategy/1", NULL}},
+                {"optim.rule", "optim", {"weft.rule/1", NULL}},
+                {"optim.placement", "optim", {"weft.placement/1", NULL}},
+                {"log.sinks", "sink", {"weft.sink/1", NULL}},
+                {"run.use", NULL, {NULL, NULL}}};
+
+static weft_status print_name(host *h, const config *cfg, const struct named *by, const char *name)
+{
+    const component *c;
+    const char *path = NULL;
+    weft_status st =
+        by->kind ? host_find(h, by->kind, name, by->ifaces, &c) : host_use_named(h, name, &path);
+    if (st == WEFT_OK)
+        printf("%s = %s: %s\n", by->key, name, by->kind ? c->path : path);
+    else
+        err_context("%s: %s", config_where(cfg, by->key), by->key);
+    return st;
+}
+
+/* The file of each plugin that the job names; fails at a name without one. Transports are left
+ * out: the links of a job choose among them. */
+static weft_status print_job(host *h, const config *cfg)
+{
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; st == WEFT_OK && i < sizeof named_by / sizeof *named_by; i++) {
+        const char *text = config_raw(cfg, named_by[i].key);
+        char *words = text ? strdup(text) : NULL, *at = NULL;
+        char *word = words ? strtok_r(words, ", \t", &at) : NULL;
+        for (; st == WEFT_OK && word; word = strtok_r(NULL, ", \t", &at))
+            if (strcmp(word, "auto") && strcmp(word, "none"))
+                st = print_name(h, cfg, &named_by[i], word);
+        free(words);
+    }
+    return st;
+}
+
+/* Becomes weft-check, the SDK's program, which lies beside this one. */
+static int check(int argc, char **argv)
+{
+    static const char name[] = "weft-check";
+    char path[PATH_MAX];
+    const ssize_t n = readlink("/proc/self/exe", path, sizeof path - sizeof name);
+    char *at = n > 0 ? memrchr(path, '/', (size_t)n) : NULL;
+    char **words = mem_alloc((uint64_t)argc * sizeof *words); /* NULL-ended: two words are gone */
+    memcpy(at ? at + 1 : path, name, sizeof name);
+    words[0] = (char *)name;
+    for (int i = 2; i < argc; i++)
+        words[i - 1] = argv[i];
+    fflush(NULL);
+    execv(path, words);
+    free(words);
+    return cli_fail(err_fail_errno(WEFT_ABSENT,
+                                   "%s, which tests plugins, cannot be started; it is a part of "
+                                   "the SDK (package weft-dev)",
+                                   path));
+}
+
+static int run(int argc, char **argv)
+{
+    host *h = NULL;
+    config *cfg = NULL;
+    const component **all;
+    const char *name = NULL;
+    uint32_t n;
+    if (argc > 1 && !strcmp(argv[1], "check"))
+        return check(argc, argv);
+    if (argc > 1 && !strcmp(argv[1], "new"))
+        return plugins_new(argc, argv);
+    if (argc > 1 && !strcmp(argv[1], "info"))
+        return plugins_info(argc, argv);
+    weft_status st = cli_read_words(argc, argv, &name, &cfg);
+    host_limits_set(cfg);
+    if (st == WEFT_OK)
+        st = host_create(cfg ? config_raw(cfg, "run.plugins") : NULL, &h);
+    if (st == WEFT_OK) {
+        host_try_all(h);
+        st = host_list(h, &all, &n);
+    }
+    if (st == WEFT_OK && name)
+        st = find_and_print(h, all, n, name);
+    else if (st == WEFT_OK)
+        print_all(all, n);
+    if (st == WEFT_OK && cfg && !name)
+        st = print_job(h, cfg);
+    host_destroy(h);
+    config_destroy(cfg);
+    return cli_fail(st);
+}
+
+static bool help_of_new(int argc, char **argv)
+{
+    if (argc < 2 || strcmp(argv[1], "new"))
+        return false;
+    plugins_new_help();
+    return true;
+}
+
+const command cli_cmd_plugins = {
+    "plugins",
+    "[NAME] [JOB.ini] [section.key=value ...]  or  new KIND NAME [--cxx] [--dir DIR]  or  "
+    "info FILE.so [--json]  or  check FILE.so [--only N,N-M] [--seed S] "
+    "[--set KEY=VALUE] [--json]",
+    "List the plugins that are installed, or print the keys of one, with types and defaults.\n\n"
+    "  JOB.ini          look into the folders of its run.plugins too; run.plugins=DIR does the "
+    "same;\n"
+    "                   then print the file of each plugin that the job names\n"
+    "  new KIND NAME    write a folder with a plugin that builds, passes the checks and trains: "
+    "source (--cxx: C++),\n"
+    "                   build files, a job and a test. NAME is WHO.WHAT, and the folder is called "
+    "WHAT;\n"
+    "                   it is made in the folder DIR, which exists, or here\n"
+    "  info FILE.so     what a file says of itself: manifest, components, options, digest; which "
+    "other\n"
+    "                   file has the same names\n"
+    "  check FILE.so    test a plugin against the SDK's rules: docs/CHECKS.md; --list prints the "
+    "checks,\n"
+    "                   --set KEY=VALUE gives an option of the plugin a value,\n"
+    "                   --json names every check with its result,\n"
+    "                   --in-process runs one (--only N) without a process of its own, for a "
+    "debugger",
+    run, help_of_new};

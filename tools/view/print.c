@@ -1,0 +1,270 @@
+/* view/print.c: prints the plan, its lists and its passes for people. */
+#include "plan/plan.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *human(uint64_t bytes, char out[32])
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double v = (double)bytes;
+    int u = 0;
+    while (v >= 1024 && u < 4) {
+        v /= 1024;
+        u++;
+    }
+    snprintf(out, 32, u ? "%.1f %s" : "%.0f %s", v, units[u]);
+    return out;
+}
+
+void view_mesh_axis(const spec *s, uint32_t a, char *text, size_t room)
+{
+    const spec_link *l = &s->links[s->axis_link[a]];
+    const bool sends = s->mesh.size[a] > 1;
+    snprintf(text, room, "%s %u%s%s%s%s", s->mesh.name[a], s->mesh.size[a], sends ? " over " : "",
+             sends && l->intra.c ? l->intra.c->name : "", sends && l->intra.c ? "+" : "",
+             sends ? l->c->name : "");
+}
+
+static void print_mesh(const plan *p, FILE *to)
+{
+    const spec *s = p->spec;
+    char axis[PLAN_AXIS_TEXT];
+    fprintf(to, "%u rank%s", s->ranks, s->ranks == 1 ? "" : "s");
+    for (uint32_t a = s->mesh.n; a-- > 0;) {
+        view_mesh_axis(s, a, axis, sizeof axis);
+        fprintf(to, "%s %s%s", a + 1 == s->mesh.n ? ":" : " x", axis,
+                s->mesh.size[a] > 1 && s->axis_cost[a] ? " (tuned)" : "");
+    }
+    fprintf(to, "\n");
+}
+
+/* Print what a periodic list sends, averaged over its period. */
+static bool print_list_sent(const plan *p, const periodic_list *x, uint32_t kind, FILE *to)
+{
+    char t[2][32];
+    const uint64_t sent = plan_list_sent(p, &x->l, kind);
+    if (sent)
+        fprintf(to, "  %-14s %12s  (list %s: %s every %u step%s)\n", plan_kind_name(kind),
+                human(sent / x->every, t[0]), x->l.name, human(sent, t[1]), x->every,
+                x->every == 1 ? "" : "s");
+    return sent != 0;
+}
+
+/* How many collectives of a kind a step has along each mesh axis, with their bytes. */
+static void print_along(const plan *p, uint32_t kind, FILE *to)
+{
+    char t[32];
+    const char *before = "  ";
+    for (uint32_t a = 0; a < p->spec->mesh.n; a++) {
+        uint32_t starts;
+        const uint64_t sent = plan_list_sent_along(p, &p->step, kind, a, &starts);
+        if (!starts)
+            continue;
+        fprintf(to, "%s%s %u x, %s", before, p->spec->mesh.name[a], starts, human(sent, t));
+        before = "; ";
+    }
+}
+
+static void print_sent(const plan *p, FILE *to)
+{
+    char t[32];
+    bool any = false;
+    for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++) {
+        uint64_t sent = plan_sent(p, k), plain = plan_plain(p, k);
+        if (!sent)
+            continue;
+        fprintf(to, "  %-14s %12s", plan_kind_name(k), human(sent, t));
+        print_along(p, k, to);
+        if (plain != sent)
+            fprintf(to, "  (not compressed: %s)", human(plain, t));
+        fprintf(to, "\n");
+        any = true;
+    }
+    for (uint32_t i = 0; i < p->extra.n; i++)
+        for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++)
+            any |= print_list_sent(p, &p->extra.at[i], k, to);
+    if (!any)
+        fprintf(to, "  nothing\n");
+}
+
+static void print_saved(const plan_set *set, FILE *to)
+{
+    uint64_t most = 0;
+    char t[32];
+    for (uint32_t r = 0; r < set->spec->ranks && set->spec->want == SPEC_TRAIN; r++) {
+        const uint64_t bytes = plan_saved_bytes(plan_of(set, r), r);
+        most = bytes > most ? bytes : most;
+    }
+    if (most)
+        fprintf(to,
+                "\ncheckpoint   %s a rank at most; checkpoint.async copies as much to the host, "
+                "beside the peak\n",
+                human(most, t));
+}
+
+static void print_groups(const plan *p, FILE *to)
+{
+    for (uint32_t i = 0; i < p->groups.n; i++)
+        fprintf(to, "[optim.%s] has %u parameters (%" PRIu64 " elements a rank), lr %g\n",
+                p->spec->groups[i].name, p->groups.at[i].params, p->groups.at[i].elements,
+                p->spec->groups[i].rate);
+}
+
+static void print_intervals(const plan *p, FILE *to)
+{
+    char t[32];
+    for (uint32_t i = 0; i < p->intervals.n; i++) {
+        const update_interval *x = &p->intervals.at[i];
+        fprintf(to, "%s updates %u parameters (%" PRIu64 " elements a rank) ", x->owner, x->params,
+                x->elements);
+        if (x->every > 1)
+            fprintf(to, "every %u steps%s", x->every, x->mean ? ", by the mean gradient" : "");
+        if (x->from)
+            fprintf(to, "%safter step %" PRIu64, x->every > 1 ? " " : "", x->from);
+        fprintf(to, "; %s of the bytes are sent in these steps only\n",
+                human(plan_interval_sent(p, 1 + i), t));
+    }
+}
+
+void view_print(const plan_set *set, FILE *to)
+{
+    const plan *p = &set->at[0];
+    char t[6][32];
+    fprintf(to, "model        %" PRIu64 " parameters\n", p->param_elements);
+    fprintf(to, "mesh         ");
+    print_mesh(p, to);
+    fprintf(to,
+            "step         %u micro-batch%s of %llu sequences a rank, %" PRIu32 " entries, "
+            "%.3g GFLOP a rank\n",
+            p->micro_batches, p->micro_batches == 1 ? "" : "es",
+            (unsigned long long)p->spec->microbatch, p->step.entries.n, p->flops_step * 1e-9);
+    fprintf(to, "segments     %u, %u instructions, %u kernels\n", p->segments.n, p->instrs.n,
+            p->kernels.n);
+    if (p->residual_bytes)
+        fprintf(to, "compression  keeps %s a rank, part of %s\n", human(p->residual_bytes, t[0]),
+                p->bytes.host ? "host memory" : "comm");
+    if (p->changes)
+        fprintf(to, "note         results depend on the layout:\n%s\n", p->changes);
+    fprintf(to, "\n%5s %12s %12s %12s %12s %12s %12s\n", "rank", "params", "grads", "state",
+            "activations", "comm", "peak");
+    for (uint32_t r = 0; r < p->spec->ranks; r++) {
+        const plan_bytes *b = &plan_of(set, r)->bytes;
+        fprintf(to, "%5u %12s %12s %12s %12s %12s %12s\n", r, human(b->params, t[0]),
+                human(b->grads, t[1]), human(b->state, t[2]), human(b->activations, t[3]),
+                human(b->comm, t[4]), human(b->peak, t[5]));
+    }
+    if (p->bytes.host)
+        fprintf(to, "\nhost memory  %s a rank, through which all sent data passes\n",
+                human(p->bytes.host, t[0]));
+    print_saved(set, to);
+    for (uint32_t i = 0; i < set->n; i++) {
+        if (set->n > 1)
+            fprintf(to, "\nsent a step, a rank of stage %u\n", i);
+        else
+            fprintf(to, "\nsent a step, a rank\n");
+        print_sent(&set->at[i], to);
+        print_groups(&set->at[i], to);
+        print_intervals(&set->at[i], to);
+    }
+}
+
+static bool concerns(const plan *p, const entry *e, uint32_t rank)
+{
+    return e->kind != ENTRY_WRITE || plan_writes(p, &p->pieces.at[e->what], rank);
+}
+
+const char *view_base_name(uint32_t base)
+{
+    static const char *const names[] = {"fixed", "param", "grad", "saved", "frame"};
+    return base < BASE_FIRST ? names[base] : "inout";
+}
+
+uint64_t view_operand_bytes(const plan *p, const instr *x, uint32_t k)
+{
+    const weft_opspec *s = &p->kernels.at[x->kernel].spec;
+    const weft_operand *o = k < x->nin ? &s->in[k] : &s->out[k - x->nin];
+    uint64_t n = weft_dtype_size(o->dtype);
+    for (uint32_t i = 0; i < o->rank; i++)
+        n *= (uint64_t)o->size[i];
+    return n;
+}
+
+static void print_segment(const plan *p, const entry *e, FILE *to)
+{
+    const segment *s = &p->segments.at[e->what];
+    const uint64_t *bases = &p->bases.at[e->first_base];
+    for (uint32_t i = 0; i < s->n; i++) {
+        const instr *x = &p->instrs.at[s->first + i];
+        const weft_opspec *op = &p->kernels.at[x->kernel].spec;
+        fprintf(to, "         %-16s%s", op->id, op->flags & WEFT_SPEC_ACCUMULATE ? " +" : "");
+        for (uint32_t k = 0; k < x->nin + x->nout; k++) {
+            const ref *r = &p->refs.at[x->first_ref + k];
+            fprintf(to, "%s", k == x->nin ? " ->" : "");
+            if (r->absent)
+                fprintf(to, k < x->nin ? " (shape)" : " (unread)");
+            else
+                fprintf(to, " %#" PRIx64 " (%s, %" PRIu64 " B)", bases[r->base] + r->offset,
+                        view_base_name(r->base), view_operand_bytes(p, x, k));
+        }
+        if (p->kernels.at[x->kernel].from)
+            fprintf(to, " by %s", p->kernels.at[x->kernel].from);
+        fprintf(to, "\n");
+    }
+}
+
+static void print_one(const plan *p, const list *l, uint32_t rank, FILE *to)
+{
+    fprintf(to, "list %s\n", l->name);
+    for (uint32_t i = 0; i < l->entries.n; i++) {
+        const entry *e = &l->entries.at[i];
+        const collective *c = &p->collectives.at[e->what];
+        if (!concerns(p, e, rank))
+            continue;
+        switch (e->kind) {
+        case ENTRY_CALL:
+            fprintf(to, "%6u   call   %s, micro-batch %u\n", i, e->name, e->micro_batch);
+            print_segment(p, e, to);
+            break;
+        case ENTRY_START:
+            fprintf(to,
+                    "%6u   start  #%u %s on %s (%s): %" PRIu64 " elements at %#" PRIx64
+                    ", sends %" PRIu64 " B",
+                    i, e->what, e->name, p->channels.at[c->channel].name, c->algorithm, c->count,
+                    c->in + c->in_shift * graph_mesh_coord(&p->spec->mesh, rank, c->shift_axis),
+                    c->sent);
+            if (c->compress)
+                fprintf(to, " in %s, not %" PRIu64, sched_form_name(c->compress), c->plain);
+            fprintf(to, "\n");
+            break;
+        case ENTRY_WAIT: fprintf(to, "%6u   wait   #%u\n", i, e->what); break;
+        default:
+            fprintf(to, "%6u   write  %s at %#" PRIx64 "\n", i, e->name,
+                    p->pieces.at[e->what].offset);
+        }
+    }
+}
+
+void view_print_list(const plan *p, uint32_t rank, FILE *to)
+{
+    plan moved = *p; /* a copy with the addresses of the rank */
+    moved.bases.at = plan_bases(p, rank);
+    print_one(&moved, &p->step, rank, to);
+    print_one(&moved, &p->eval, rank, to);
+    print_one(&moved, &p->save, rank, to);
+    for (uint32_t i = 0; i < p->extra.n; i++)
+        print_one(&moved, &p->extra.at[i].l, rank, to);
+    free(moved.bases.at);
+}
+
+void view_print_passes(const plan_set *set, FILE *to)
+{
+    double all = 0;
+    for (uint32_t i = 0; i < set->timings.n; i++) {
+        const plan_timing *x = &set->timings.at[i];
+        all += x->seconds;
+        fprintf(to, "%-16s %10.3f ms\n", x->name, x->seconds * 1e3);
+    }
+    fprintf(to, "%-16s %10.3f ms\n", "all", all * 1e3);
+}
