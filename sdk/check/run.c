@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "check/child.h"
+#include "check/clock.h"
 #include "check/report.h"
 #include "check/rig/rig.h"
 
@@ -33,7 +34,8 @@ typedef struct slot {
     pid_t pid; /* 0: free */
     check_page *page;
     int output;
-    uint64_t since, until; /* ms */
+    uint64_t since; /* ms */
+    uint64_t until; /* by check_clock_ms() */
     check_result *of;
 } slot;
 
@@ -69,7 +71,7 @@ static weft_status start(const check_request *q, uint32_t number, check_result *
         return err_fail_errno(WEFT_IO, "no memory for the result of a check");
     fflush(NULL);
     s->since = clock_ms();
-    s->until = s->since + check_seconds(c) * 1000u + GRACE_MS;
+    s->until = check_clock_ms() + check_seconds(c) * 1000u + GRACE_MS;
     s->of = of;
     s->pid = fork();
     if (!s->pid)
@@ -113,7 +115,7 @@ static void without_result(check_result *r, int status, bool late)
 static bool finish(slot *s)
 {
     int status = 0;
-    const bool late = clock_ms() > s->until;
+    const bool late = check_clock_ms() > s->until;
     if (late)
         kill(s->pid, SIGKILL);
     const pid_t got = waitpid(s->pid, &status, late ? 0 : WNOHANG);

@@ -1,4 +1,5 @@
 /* check/coll/kv.c: weft.host.kv/1 of a check: a table in memory that the ranks share. */
+#include "check/clock.h"
 #include "check/coll/coll.h"
 
 #include "base/clock.h"
@@ -113,7 +114,7 @@ static weft_status all_gather(void *ctx, const weft_kv_gather *g)
     char key[KEY];
     weft_status st = check_key(g->key);
     const uint32_t n = g->members ? g->n : s->ranks;
-    const uint64_t until = clock_ms() + GATHER_MS;
+    const uint64_t until = check_clock_ms() + GATHER_MS;
     snprintf(key, sizeof key, "\n%s.%u", g->key, s->rank);
     if (st == WEFT_OK)
         st = add(s->store, key, g->in, g->bytes);
@@ -122,7 +123,7 @@ static weft_status all_gather(void *ctx, const weft_kv_gather *g)
         uint64_t bytes = g->bytes;
         snprintf(key, sizeof key, "\n%s.%u", g->key, rank);
         while ((st = look(s->store, key, (char *)g->out + i * g->bytes, &bytes)) == WEFT_BUSY &&
-               clock_ms() < until)
+               check_clock_ms() < until)
             nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
         if (st == WEFT_BUSY)
             st = err_fail(WEFT_PEER, "rank %u has not called all_gather() of '%s'", rank, g->key);

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "base/err.h"
+#include "check/clock.h"
 #include "check/life/life.h"
 #include "host/watch.h"
 
@@ -103,7 +104,7 @@ void check_life_paper(check_run *r)
 {
     int status;
     check_load(r);
-    const uint64_t until = clock_ms() + SECONDS * 1000u;
+    const uint64_t until = check_clock_ms() + SECONDS * 1000u;
     const pid_t pid = host_watch_fork();
     if (!pid)
         be_child(r);
@@ -119,7 +120,7 @@ void check_life_paper(check_run *r)
         if (ptrace(PTRACE_SYSCALL, pid, NULL, passes ? signal : 0) ||
             waitpid(pid, &status, 0) != pid)
             check_fail("the child cannot be traced: %s", strerror(errno));
-        if (clock_ms() > until)
+        if (check_clock_ms() > until)
             check_fail("open() and planning take more than %u seconds", SECONDS);
     }
     if (status)

@@ -5,6 +5,7 @@
  * overwrite what another still reads. */
 #define _GNU_SOURCE
 #include "base/clock.h"
+#include "check/clock.h"
 #include "check/page.h"
 #include "check/rig/rig.h"
 #include "check/watch.h"
@@ -45,7 +46,7 @@ void check_rank_exchange(check_rank *k, const void *mine, size_t bytes, void *al
     atomic_store(&m->round[k->rank], round);
     for (uint32_t i = 0; i < k->ranks; i++) {
         while (atomic_load(&m->round[i]) < round && !atomic_load(&m->dies[i])) {
-            if (clock_ms() > m->until)
+            if (check_clock_ms() > m->until)
                 check_fail("rank %u waits for rank %u, which does not arrive: it is still in a "
                            "call of the plugin, or slower than the deadline",
                            k->rank, i);
@@ -128,14 +129,14 @@ void check_ranks(check_run *r, uint32_t n, void (*fn)(check_rank *k), void *arg,
         mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (m == MAP_FAILED || !n || n > RANKS_MOST)
         check_fail("no memory for %u ranks, or too many", n);
-    m->until = clock_ms() + seconds * 1000ull;
+    m->until = check_clock_ms() + seconds * 1000ull;
     start_ranks(r, m, n, fn, arg, seconds);
     for (uint32_t left = n; left;) {
         if (end_one(m, n)) {
             left--;
             continue;
         }
-        if (clock_ms() > m->until + 500) {
+        if (check_clock_ms() > m->until + 500) {
             end_all(m, n);
             check_fail("a rank did not end within %u seconds", seconds);
         }
@@ -147,7 +148,7 @@ void check_ranks(check_run *r, uint32_t n, void (*fn)(check_rank *k), void *arg,
 int check_fork(void (*fn)(void *arg), void *arg, uint32_t seconds, bool *late)
 {
     int status = 0;
-    const uint64_t until = clock_ms() + seconds * 1000ull;
+    const uint64_t until = check_clock_ms() + seconds * 1000ull;
     const pid_t pid = host_watch_fork();
     if (pid < 0)
         check_fail("no process for a part of the check");
@@ -159,7 +160,7 @@ int check_fork(void (*fn)(void *arg), void *arg, uint32_t seconds, bool *late)
     }
     *late = false;
     while (!waitpid(pid, &status, WNOHANG)) {
-        if (clock_ms() > until && !*late) {
+        if (check_clock_ms() > until && !*late) {
             *late = true;
             kill(pid, SIGKILL);
         }
