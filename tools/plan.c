@@ -2,7 +2,7 @@
 #include "cli/cli.h"
 
 #include "base/err.h"
-#include "run/train.h"
+#include "run/prepare.h"
 
 #include <stdio.h>
 #include <stdlib.h>

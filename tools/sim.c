@@ -3,7 +3,7 @@
 
 #include "base/err.h"
 #include "data/file.h"
-#include "run/train.h"
+#include "run/prepare.h"
 #include "sim/sim.h"
 
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #include "base/err.h"
 #include "run/exec/arena.h"
 #include "run/exec/walk.h"
-#include "run/train.h"
+#include "run/prepare.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ int main(int argc, char **argv)
     st = run_prepare(cfg, 1, false, NULL, &j);
     double planned = (double)(clock_ns() - began) * 1e-6;
     if (st == WEFT_OK)
-        st = run_exec_create(j.plans.at, j.cfg, NULL, &alone, NULL, &e);
+        st = run_exec_create(j.plans.at, &j.set, NULL, &alone, NULL, &e);
     enum { RUNS = 2001 };
     double *us = calloc(RUNS, sizeof *us);
     for (uint32_t i = 0; us && st == WEFT_OK && i < RUNS; i++) {

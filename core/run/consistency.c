@@ -272,14 +272,14 @@ static weft_status compare(const run_prepared *j, job *meeting, const job_identi
 }
 
 /* Rank 0 puts a text into the store, and the others fetch it. */
-static weft_status share(job *j, const job_identity *who, const config *cfg, const char *name,
+static weft_status share(job *j, const job_identity *who, const run_settings *set, const char *name,
                          const char *mine, char **zero)
 {
     uint64_t bytes = 0;
     void *got = NULL;
     if (!who->rank)
         return job_put(j, name, mine, strlen(mine) + 1);
-    weft_status st = job_get(j, name, config_real(cfg, "run.join_timeout"), &got, &bytes);
+    weft_status st = job_get(j, name, set->join_timeout, &got, &bytes);
     *zero = got;
     if (st == WEFT_OK && (!bytes || (*zero)[bytes - 1]))
         st = err_fail(WEFT_DATA, "rank 0 sent %s that are not text", name);
@@ -297,8 +297,7 @@ static void drop(sheets *s)
 weft_status run_check_consistency(const run_prepared *mine, job *j, const job_identity *who,
                                   run_resume_mode resume)
 {
-    weft_status st =
-        resume == TRAIN_AFRESH ? run_start_check(mine->cfg, &mine->plans, mine->files) : WEFT_OK;
+    weft_status st = resume == TRAIN_AFRESH ? run_start_check(mine) : WEFT_OK;
     if (st != WEFT_OK || !j)
         return st;
     sheets own = {shared_settings(mine->cfg), list_data(mine), NULL, list_parts(&mine->plans)};
@@ -308,13 +307,13 @@ weft_status run_check_consistency(const run_prepared *mine, job *j, const job_id
     if (st == WEFT_OK && !own.parts)
         st = err_fail(WEFT_NO_MEMORY, "no memory for the parts of the plan");
     if (st == WEFT_OK)
-        st = share(j, who, mine->cfg, "settings", own.settings, &zero.settings);
+        st = share(j, who, &mine->set, "settings", own.settings, &zero.settings);
     if (st == WEFT_OK)
-        st = share(j, who, mine->cfg, "data", own.data, &zero.data);
+        st = share(j, who, &mine->set, "data", own.data, &zero.data);
     if (st == WEFT_OK)
-        st = share(j, who, mine->cfg, "plugin files", own.files, &zero.files);
+        st = share(j, who, &mine->set, "plugin files", own.files, &zero.files);
     if (st == WEFT_OK)
-        st = share(j, who, mine->cfg, "parts of the plan", own.parts, &zero.parts);
+        st = share(j, who, &mine->set, "parts of the plan", own.parts, &zero.parts);
     if (st == WEFT_OK)
         st = compare(mine, j, who, has, &own, &zero);
     drop(&zero);

@@ -142,17 +142,17 @@ weft_status run_memory_check(const plan_set *plans, const spec *s, uint32_t rank
 
 weft_status run_memory_check_copies(const run_prepared *j, uint32_t rank, bool *copies)
 {
-    const char *of, *how = config_text(j->cfg, "checkpoint.async");
+    const char *of;
     uint32_t here;
     *copies = false;
-    if (!config_int(j->cfg, "checkpoint.every") || !strcmp(how, "off"))
+    if (!j->set.save_every || j->set.save_mode == RUN_SAVE_INLINE)
         return WEFT_OK;
     const double need = needed(&j->plans, &j->spec, rank, true, &here);
     const double have = (double)run_memory_available("", &of);
     *copies = need <= have;
     if (*copies)
         return WEFT_OK;
-    if (!strcmp(how, "on"))
+    if (j->set.save_mode == RUN_SAVE_BESIDE)
         return err_fail(
             WEFT_NO_MEMORY,
             "checkpoint.async = on: the memory of the %u rank%s on this machine and the "

@@ -4,7 +4,7 @@
 #define RUN_MEMORY_CHECK_H
 
 #include "plan/plan.h"
-#include "run/train.h"
+#include "run/prepare.h"
 
 /* Bytes of memory available to this process: the minimum of what the machine has available and what
  * its control groups allow; *of is a phrase that says which. UINT64_MAX where neither is known.

@@ -1,9 +1,9 @@
 /* run/prepare.c: makes a checked plan from a config; see train.h. */
+#include "run/prepare.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "host/watch.h"
 #include "job/control/control.h"
-#include "run/train.h"
 
 #include <string.h>
 
@@ -18,8 +18,7 @@ static weft_status where_wrong(const run_prepared *j, weft_status st)
 static weft_status open_set(run_prepared *j, uint32_t use, data_set *out)
 {
     const spec *s = &j->spec;
-    weft_status st = data_set_open(s->source.c, s->source.conf, use,
-                                   (uint64_t)config_int(j->cfg, "run.seed"), out);
+    weft_status st = data_set_open(s->source.c, s->source.conf, use, j->set.seed, out);
     return st == WEFT_OK ? st : where_wrong(j, st);
 }
 
@@ -115,6 +114,7 @@ weft_status run_prepare(config *cfg, uint32_t ranks, bool with_data, const resol
         st = resolve_check_effects(out->cfg, &out->spec);
     if (st != WEFT_OK)
         return st;
+    run_settings_read(out->cfg, &out->set);
     log_setup(log_level_from(config_text(out->cfg, "log.level")), log_rank());
     if (tells(meeting))
         resolve_warn_effects(out->cfg, &out->spec);
@@ -143,4 +143,19 @@ void run_unprepare(run_prepared *j)
     data_set_close(&j->valid);
     host_destroy(j->host);
     run_tables_free(&j->tables);
+}
+
+weft_status run_join(const job_identity *who, const config *cfg, job **out)
+{
+    /* Keys of plugins are checked only when all ranks are known. */
+    weft_status st = config_check_section(cfg, "run");
+    if (st != WEFT_OK)
+        return st;
+    const char *key = config_text(cfg, "run.key");
+    const job_options opt = {.key_file = *key ? key : NULL,
+                             .frozen_after = config_real(cfg, "run.frozen_after"),
+                             .join_timeout = config_real(cfg, "run.join_timeout"),
+                             .listen = config_text(cfg, "run.listen"),
+                             .address = config_text(cfg, "run.address")};
+    return who->ranks > 1 ? job_join(who, &opt, out) : WEFT_OK;
 }

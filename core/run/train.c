@@ -16,7 +16,6 @@
 #include "run/exec/walk.h"
 #include "run/inputs.h"
 #include "run/memory_check.h"
-#include "run/plugins_log.h"
 #include "run/results.h"
 #include "run/save/saver.h"
 #include "run/state/outdir.h"
@@ -25,6 +24,7 @@
 #include "run/state/verify.h"
 #include "run/state/weights.h"
 #include "run/valid.h"
+#include "run/view/plugins.h"
 #include "run/view/progress.h"
 #include "run/view/sinks.h"
 
@@ -83,7 +83,7 @@ static weft_status fill_step(trainer *t, uint64_t step)
 
 static weft_status verify(trainer *t, uint64_t step, metrics *m)
 {
-    const uint64_t every = (uint64_t)config_int(t->j->cfg, "run.verify");
+    const uint64_t every = t->j->set.verify_every;
     run_verified v = {0};
     weft_status st =
         every && step % every == 0 ? run_verify(&t->exec, &t->j->plans, step, &v) : WEFT_OK;
@@ -111,7 +111,7 @@ static weft_status one_step(trainer *t, uint64_t step, metrics *m)
         st = run_results_end(&t->results, m);
     if (st == WEFT_OK)
         st = verify(t, step, m);
-    uint64_t every = (uint64_t)config_int(t->j->cfg, "train.eval_every");
+    const uint64_t every = t->j->set.eval_every;
     if (st == WEFT_OK && t->j->valid.set && every && (step % every == 0 || step == t->steps))
         st = run_valid_loss(&t->exec, &t->inputs, &t->j->valid, &m->valid_loss);
     return st;
@@ -181,7 +181,7 @@ static weft_status save(trainer *t, uint64_t step)
 /* Stops on request after `step`, which may be saved already. Without checkpoints it saves none. */
 static weft_status stop_after(trainer *t, uint64_t step, uint64_t saved)
 {
-    bool saves = config_int(t->j->cfg, "checkpoint.every") > 0;
+    const bool saves = t->j->set.save_every;
     weft_status st = saves && step != saved ? save(t, step) : WEFT_OK;
     if (st == WEFT_OK)
         st = finish_saves(t);
@@ -200,7 +200,7 @@ static weft_status stop_after(trainer *t, uint64_t step, uint64_t saved)
 /* One step, unless the run ends before it; *saved is the last step that a save was begun of. */
 static weft_status next_step(trainer *t, uint64_t step, uint64_t *saved)
 {
-    const uint64_t every = (uint64_t)config_int(t->j->cfg, "checkpoint.every");
+    const uint64_t every = t->j->set.save_every;
     const bool due = every && (step % every == 0 || step == t->steps);
     metrics m = {0};
     weft_status st = look_at_saves(t, &m);
@@ -241,8 +241,7 @@ static weft_status loop(trainer *t)
 
 static ckpt_team team_of(const trainer *t)
 {
-    return (ckpt_team){t->job, t->who.rank, t->who.ranks,
-                       config_real(t->j->cfg, "checkpoint.timeout")};
+    return (ckpt_team){t->job, t->who.rank, t->who.ranks, t->j->set.save_timeout};
 }
 
 /* Wait until every rank has loaded its part, which may take longer than the deadline of a step. */
@@ -278,10 +277,10 @@ static weft_status open_checkpoint(trainer *t, bool force, ckpt **out)
 static weft_status begin_or_resume(trainer *t, ckpt *c)
 {
     t->first = 1;
-    t->steps = (uint64_t)config_int(t->j->cfg, "run.steps");
+    t->steps = t->j->set.steps;
     const ckpt_team team = team_of(t);
     if (!c)
-        return run_start(&t->exec, t->j->cfg, &t->j->plans, t->j->files, &team);
+        return run_start(&t->exec, t->j, &team);
     t->sound = ckpt_step(c);
     t->first = t->sound + 1;
     weft_status st = all_loaded(t, run_weights_load(&t->exec, &t->j->plans, c));
@@ -298,7 +297,7 @@ static weft_status begin_or_resume(trainer *t, ckpt *c)
 static weft_status prepare_out(trainer *t, run_resume_mode how, bool *resume)
 {
     /* Ranks of a job that just failed may hold the lock for this long. */
-    const double patience = config_real(t->j->cfg, "run.frozen_after");
+    const double patience = t->j->set.frozen_after;
     const run_outdir_mode wish = {how != TRAIN_AFRESH, how == TRAIN_AFRESH || how == TRAIN_AUTO};
     return run_outdir_meet(t->out, wish, patience, t->job, &t->who, &t->lock, resume);
 }
@@ -314,7 +313,7 @@ static void announce(const trainer *t)
              PLUGIN_GET(t->exec.table, describe, t->exec.device));
     run_log_plugins(t->j);
     const double share = run_verify_share(&t->j->plans, t->who.rank);
-    if (config_int(t->j->cfg, "run.verify") && share < 1)
+    if (t->j->set.verify_every && share < 1)
         log_line(WEFT_LOG_WARN,
                  "run.verify compares %.0f %% of this rank's bytes of parameters and states: no "
                  "other rank holds a copy of the rest",
@@ -329,6 +328,7 @@ static weft_status open_sinks(trainer *t, bool resume)
 {
     const run_sinks_for f = {.spec = &t->j->spec,
                              .cfg = t->j->cfg,
+                             .set = &t->j->set,
                              .meter = t->j->tables.meter,
                              .ranks = t->who.ranks,
                              .told = t->plan->scalars.n,
@@ -356,14 +356,14 @@ static weft_status start(trainer *t, run_resume_mode how)
     if (st == WEFT_OK) /* verifying may have taken long */
         st = run_outlock_check(&t->lock);
     if (st == WEFT_OK)
-        st = run_exec_create(t->plan, t->j->cfg, t->job, &t->who, t->out, &t->exec);
+        st = run_exec_create(t->plan, &t->j->set, t->job, &t->who, t->out, &t->exec);
     if (st == WEFT_OK)
         st = run_outlock_check(&t->lock);
     if (st == WEFT_OK)
         st = run_trace_begin(&t->exec.trace, t->j->tables.spans, t->job, &t->who, t->out);
     run_results *r = &t->results;
     *r = (run_results){.exec = &t->exec, .spec = &t->j->spec, .peak_bytes = t->j->plans.peak};
-    r->peak_flops = config_real(t->j->cfg, "log.peak_gflops") * 1e9;
+    r->peak_flops = t->j->set.peak_flops;
     if (st == WEFT_OK && r->peak_flops <= 0)
         st = run_measure_peak(&t->exec, &r->peak_flops);
     if (st == WEFT_OK)
@@ -371,37 +371,21 @@ static weft_status start(trainer *t, run_resume_mode how)
     ckpt_close(c);
     if (st == WEFT_OK && t->who.rank == 0)
         st = open_sinks(t, resume);
-    if (st == WEFT_OK && config_int(t->j->cfg, "checkpoint.every"))
-        st = run_saver_open(&t->exec, t->out, &t->lock, t->copies, t->j->spec.hosts.cpu_ranks,
+    if (st == WEFT_OK && t->j->set.save_every)
+        st = run_saver_open(&t->exec, t->j->cfg, &t->lock, t->copies, t->j->spec.hosts.cpu_ranks,
                             &t->saver);
     if (st != WEFT_OK)
         return st;
     announce(t);
     run_inputs_take(&t->inputs, t->plan);
     run_results_open(r, t->first);
-    run_progress_begin(&t->progress, t->first, t->steps,
-                       (uint64_t)config_int(t->j->cfg, "log.progress"));
+    run_progress_begin(&t->progress, t->first, t->steps, t->j->set.progress_every);
     return WEFT_OK;
-}
-
-weft_status run_train_join(const job_identity *who, const config *cfg, job **out)
-{
-    /* Keys of plugins are checked only when all ranks are known. */
-    weft_status st = config_check_section(cfg, "run");
-    if (st != WEFT_OK)
-        return st;
-    const char *key = config_text(cfg, "run.key");
-    const job_options opt = {.key_file = *key ? key : NULL,
-                             .frozen_after = config_real(cfg, "run.frozen_after"),
-                             .join_timeout = config_real(cfg, "run.join_timeout"),
-                             .listen = config_text(cfg, "run.listen"),
-                             .address = config_text(cfg, "run.address")};
-    return who->ranks > 1 ? job_join(who, &opt, out) : WEFT_OK;
 }
 
 static weft_status run(trainer *t, config *cfg, run_resume_mode how, const run_foreign_files *files)
 {
-    weft_status st = run_train_join(&t->who, cfg, &t->job);
+    weft_status st = run_join(&t->who, cfg, &t->job);
     if (st == WEFT_OK)
         st = job_find_hosts(t->job, &t->who, &t->hosts);
     if (st == WEFT_OK)
@@ -417,7 +401,7 @@ static weft_status run(trainer *t, config *cfg, run_resume_mode how, const run_f
         st = run_check_consistency(t->j, t->job, &t->who, how);
     if (st != WEFT_OK)
         return st;
-    t->out = config_text(t->j->cfg, "run.out");
+    t->out = t->j->set.out;
     st = start(t, how);
     job_stop_at_once(false);
     if (st == WEFT_OK)

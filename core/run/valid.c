@@ -22,7 +22,7 @@ weft_status run_valid_loss(executor *e, run_inputs *in, data_set *valid, double 
 {
     const spec *s = e->plan->spec;
     uint64_t samples = valid->info.samples;
-    uint64_t wanted = (uint64_t)config_int(e->cfg, "train.eval_batches");
+    uint64_t wanted = e->set->eval_batches;
     uint64_t whole = samples / s->batch + (samples % s->batch != 0); /* the last one wraps around */
     uint64_t batches = wanted < whole ? wanted : whole;
     uint64_t per_run = s->microbatch * e->plan->sharing, runs = batches * s->batch / per_run;

@@ -17,7 +17,7 @@
 #include "host/watch.h"
 #include "launch/launch.h"
 #include "resolve/topology.h"
-#include "run/train.h"
+#include "run/prepare.h"
 
 #define MEET 60.0 /* seconds to connect */
 

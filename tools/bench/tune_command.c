@@ -15,7 +15,7 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "launch/launch.h"
-#include "run/train.h"
+#include "run/prepare.h"
 
 #define OPTION(key_, type_, dflt_, help_, choices_, min_, max_)                                    \
     &(const weft_option)                                                                           \

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "job/host_map.h"
 #include "launch/launch.h"
-#include "run/train.h"
+#include "run/prepare.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -202,7 +202,7 @@ static weft_status run(gathering *g, const char *ini, const config *cfg, bool js
     weft_status st = doctor_examine(&j, &g->mine);
     config *own = config_copy(cfg, NULL);
     if (st == WEFT_OK)
-        st = run_train_join(&g->who, own, &g->job);
+        st = run_join(&g->who, own, &g->job);
     config_destroy(own);
     if (st == WEFT_OK)
         st = job_find_hosts(g->job, &g->who, &hosts);

@@ -120,9 +120,9 @@ static weft_status encode(sampler *s)
     int32_t *ids = mem_alloc(ROOM * sizeof *ids);
     weft_status st = WEFT_OK;
     for (uint64_t at = 0, used, n; st == WEFT_OK && at < bytes; at += used) {
-        st = data_tokenizer_encode_as(&s->text, p + at, bytes - at,
-                                      WEFT_TEXT_LAST | (at ? 0 : WEFT_TEXT_FIRST), ids, ROOM, &used,
-                                      &n);
+        st = data_tokenizer_encode(&s->text, p + at, bytes - at,
+                                   WEFT_TEXT_LAST | (at ? 0 : WEFT_TEXT_FIRST), ids, ROOM, &used,
+                                   &n);
         for (uint64_t i = 0; st == WEFT_OK && i < n; i++)
             *vec_push(&s->done.prompt) = ids[i];
     }

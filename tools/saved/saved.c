@@ -65,7 +65,7 @@ static weft_status load_config(saved_job *s, const saved_args *args)
 
 static weft_status meet(saved_job *s)
 {
-    weft_status st = run_train_join(&s->who, s->cfg, &s->job);
+    weft_status st = run_join(&s->who, s->cfg, &s->job);
     return st == WEFT_OK ? job_find_hosts(s->job, &s->who, &s->hosts) : st;
 }
 
@@ -90,6 +90,11 @@ weft_status saved_open(const saved_args *args, saved_job *out)
     host_try_first(out->j.host);
     run_tables_serve(&out->j.tables, out->j.host, out->job, false);
     st = resolve_plugins(out->cfg, out->j.host, &out->j.spec);
+    if (st == WEFT_OK)
+        run_settings_read(out->cfg, &out->j.set);
+    return st == WEFT_OK
+               ? resolve_check_saved_effects(out->cfg, &out->j.spec, args->command, args->samples)
+               : st;
     return st == WEFT_OK
                ? resolve_check_saved_effects(out->cfg, &out->j.spec, args->command, args->samples)
                : st;
@@ -119,7 +124,7 @@ weft_status saved_load(saved_job *s)
     if (st == WEFT_OK)
         st = run_check_consistency(&s->j, s->job, &s->who, TRAIN_FORCE);
     if (st == WEFT_OK)
-        st = run_exec_create(s->plan, s->cfg, s->job, &s->who, NULL, &s->exec);
+        st = run_exec_create(s->plan, &s->j.set, s->job, &s->who, NULL, &s->exec);
     return st == WEFT_OK ? run_weights_load(&s->exec, &s->j.plans, s->c) : st;
 }
 

@@ -16,7 +16,7 @@
 
 #include "ckpt/ckpt.h"
 #include "run/exec/executor.h"
-#include "run/train.h"
+#include "run/prepare.h"
 
 typedef struct saved_job {
     run_prepared j; /* its config is owned here */

@@ -11,6 +11,7 @@
 
 #include "comm/comm.h"
 #include "plan/plan.h"
+#include "run/settings.h"
 #include "run/view/flight.h"
 #include "run/view/trace.h"
 
@@ -29,8 +30,8 @@ typedef struct exec_kernel {
 
 typedef struct executor {
     const plan *plan;
-    const config *cfg; /* of the job */
-    job *job;          /* NULL for one rank */
+    const run_settings *set;
+    job *job; /* NULL for one rank */
     uint32_t rank;
     double deadline; /* limit of a wait in seconds */
     const weft_device_table *table;
@@ -56,9 +57,9 @@ typedef struct executor {
     run_exec_times times;
 } executor;
 
-/* Makes `p` ready to run on this rank. `out_dir` NULL: no flight record. The caller destroys *out
- * also after a failure. [setup] [collective] */
-weft_status run_exec_create(const plan *p, const config *cfg, job *j, const job_identity *who,
+/* Makes `p` ready to run on this rank; `set` outlives it. `out_dir` NULL: no flight record. The
+ * caller destroys *out also after a failure. [setup] [collective] */
+weft_status run_exec_create(const plan *p, const run_settings *set, job *j, const job_identity *who,
                             const char *out_dir, executor *out);
 
 /* Free what run_exec_create() took. `failed`: operations may be in flight that never end. [setup]

@@ -187,7 +187,7 @@ static weft_status connect_ranks(executor *e, const job_identity *who, const com
     comm_channel **channels = mem_alloc(p->channels.n * sizeof *channels + 1);
     uint32_t index[WEFT_MAX_MESH];
     const run_library_device device = {e->table, e->device, e->stream, e->base, e->deadline};
-    const double patience = config_real(e->cfg, "run.join_timeout");
+    const double patience = e->set->join_timeout;
     weft_status st = comm_world_create(e->job, who, &e->world);
     for (uint32_t i = 0; st == WEFT_OK && i < p->spec->nlinks; i++)
         st = resolve_collective_library(&p->spec->links[i]) ? WEFT_OK : add_link(e, i, &index[i]);
@@ -214,20 +214,19 @@ static uint64_t events_a_step(const plan *p)
     return n;
 }
 
-weft_status run_exec_create(const plan *p, const config *cfg, job *j, const job_identity *who,
+weft_status run_exec_create(const plan *p, const run_settings *set, job *j, const job_identity *who,
                             const char *out_dir, executor *out)
 {
     *out = (executor){.plan = p,
-                      .cfg = cfg,
+                      .set = set,
                       .job = j,
                       .rank = who->rank,
                       .table = p->spec->device.c->table,
                       .residual_scale = 1};
     comm_arena arena;
     out->sites = mem_alloc(sizeof *out->sites);
-    out->deadline = config_real(cfg, "run.deadline");
-    weft_status st =
-        run_trace_setup(config_text(cfg, "log.trace_steps"), events_a_step(p), &out->trace);
+    out->deadline = set->deadline;
+    weft_status st = run_trace_setup(set->trace_steps, events_a_step(p), &out->trace);
     if (st == WEFT_OK && out_dir)
         st = run_flight_open(out_dir, who->rank, who->ranks, &out->flight);
     if (st == WEFT_OK)

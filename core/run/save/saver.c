@@ -39,22 +39,22 @@ struct run_saver {
     char why[WHY];
 };
 
-weft_status run_saver_open(executor *e, const char *out, outlock *lock, bool beside,
+weft_status run_saver_open(executor *e, const config *cfg, outlock *lock, bool beside,
                            uint32_t sharing, run_saver **saver)
 {
     run_saver *s = mem_alloc(sizeof *s);
     *saver = s;
     s->e = e;
-    s->job_text = config_dump(e->cfg);
+    s->job_text = config_dump(cfg);
     s->threads = run_copy_threads(sharing);
     s->writer = (save_writer){.job = e->job,
                               .rank = e->rank,
                               .ranks = e->plan->spec->ranks,
-                              .keep = {(uint32_t)config_int(e->cfg, "checkpoint.keep"), 0},
-                              .out = out,
+                              .keep = {e->set->save_keep, 0},
+                              .out = e->set->out,
                               .lock = lock,
                               .job_text = s->job_text,
-                              .timeout = config_real(e->cfg, "checkpoint.timeout")};
+                              .timeout = e->set->save_timeout};
     run_save_collect(e, &s->pieces);
     if (!beside || !s->pieces.bytes)
         return WEFT_OK;

@@ -61,8 +61,7 @@ static weft_status adopt_data(run_prepared *j, const ckpt *c)
         *noted = 0; /* as the first programs did */
     if (*noted && !strcmp(noted, present))
         return WEFT_OK;
-    weft_status st = data_set_resume(&j->train, j->spec.source.conf,
-                                     (uint64_t)config_int(j->cfg, "run.seed"), noted);
+    weft_status st = data_set_resume(&j->train, j->spec.source.conf, j->set.seed, noted);
     if (st != WEFT_OK)
         err_context("the data as of checkpoint %s", ckpt_dir(c));
     return st;

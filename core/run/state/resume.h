@@ -3,7 +3,7 @@
 #define RUN_STATE_RESUME_H
 
 #include "ckpt/ckpt.h"
-#include "run/train.h"
+#include "run/prepare.h"
 
 /* Add the identity of the training data (weft/data.h) to the job's text, which checkpoints store.
  * So the same data is recognized under another path. [setup] */

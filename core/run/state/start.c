@@ -106,14 +106,14 @@ static weft_status agree(const ckpt_team *t, const char *dir, const char *what, 
     return mine != WEFT_OK ? err_fail(mine, "%s", why) : st;
 }
 
-static weft_status load(executor *e, const config *cfg, const plan_set *plans, const char *dir,
-                        const run_foreign_files *files, const ckpt_team *team)
+static weft_status load(executor *e, const run_prepared *j, const ckpt_team *team)
 {
-    origin o = {.files = files};
+    const char *dir = j->set.init;
+    origin o = {.files = j->files};
     weft_status st;
     if (is_foreign(&o, dir)) {
-        st = files->open(dir, cfg, plans, &o.file);
-        st = agree(team, dir, "files", st, o.file ? files->digest(o.file) : 0);
+        st = o.files->open(dir, j->cfg, &j->plans, &o.file);
+        st = agree(team, dir, "files", st, o.file ? o.files->digest(o.file) : 0);
     } else {
         st = ckpt_open_shared(dir, team, &o.c);
         if (st != WEFT_OK)
@@ -125,16 +125,15 @@ static weft_status load(executor *e, const config *cfg, const plan_set *plans, c
     return st;
 }
 
-weft_status run_start_check(const config *cfg, const plan_set *plans,
-                            const run_foreign_files *files)
+weft_status run_start_check(const run_prepared *j)
 {
-    const char *dir = config_text(cfg, "checkpoint.init");
+    const char *dir = j->set.init;
     char manifest[PATH_MAX];
-    origin o = {.files = files};
+    origin o = {.files = j->files};
     weft_status st = WEFT_OK;
     const int n = snprintf(manifest, sizeof manifest, "%s/manifest.json", dir);
     if (*dir && is_foreign(&o, dir))
-        st = files->open(dir, cfg, plans, &o.file);
+        st = o.files->open(dir, j->cfg, &j->plans, &o.file);
     else if (*dir && (n >= (int)sizeof manifest || access(manifest, R_OK)) &&
              (st = ckpt_open(dir, &o.c)) != WEFT_OK) /* it verifies all bytes: only for its words */
         err_context("checkpoint.init");
@@ -142,13 +141,12 @@ weft_status run_start_check(const config *cfg, const plan_set *plans,
     return st;
 }
 
-weft_status run_start(executor *e, const config *cfg, const plan_set *plans,
-                      const run_foreign_files *files, const ckpt_team *team)
+weft_status run_start(executor *e, const run_prepared *j, const ckpt_team *team)
 {
-    const char *init = config_text(cfg, "checkpoint.init");
-    weft_status st = run_weights_init(e, (uint64_t)config_int(cfg, "run.seed"));
+    const char *init = j->set.init;
+    weft_status st = run_weights_init(e, j->set.seed);
     if (st == WEFT_OK && *init)
-        st = load(e, cfg, plans, init, files, team);
+        st = load(e, j, team);
     if (st == WEFT_OK)
         st = run_weights_copy(e);
     if (st == WEFT_OK && *init && !team->rank)

@@ -3,22 +3,17 @@
 #define RUN_STATE_START_H
 
 #include "ckpt/ckpt.h"
-#include "config/config.h"
 #include "run/exec/executor.h"
-#include "run/state/foreign.h"
-
-/* `files` NULL: no files of other programs. */
+#include "run/prepare.h"
 
 /* What can be known of checkpoint.init before anything is changed: that it is there, can be read,
  * and for a folder of Hugging Face that its model is that of the plan. [setup] */
-weft_status run_start_check(const config *cfg, const plan_set *plans,
-                            const run_foreign_files *files);
+weft_status run_start_check(const run_prepared *j);
 
 /* Initial values, and where checkpoint.init is set weights from it: a folder of Hugging Face, or a
  * checkpoint of any job and layout; states and counters are those of a new run. Each rank reads its
  * own part, in chunks. WEFT_USAGE: the model is another one, or ranks see different files. [setup]
  * [collective] */
-weft_status run_start(executor *e, const config *cfg, const plan_set *plans,
-                      const run_foreign_files *files, const ckpt_team *team);
+weft_status run_start(executor *e, const run_prepared *j, const ckpt_team *team);
 
 #endif

@@ -24,8 +24,8 @@ static weft_status open_one(const run_sinks_for *f, const component *c, weft_sin
     const weft_sink_args args = {.struct_size = sizeof args,
                                  .rank = 0,
                                  .ranks = f->ranks,
-                                 .job = config_text(f->cfg, "run.name"),
-                                 .out = config_text(f->cfg, "run.out"),
+                                 .job = f->set->name,
+                                 .out = f->set->out,
                                  .after = f->after,
                                  .conf = config_conf(f->cfg, section, c->own)};
     const weft_sink_table *table = c->table;

@@ -7,6 +7,7 @@
 #define RUN_VIEW_SINKS_H
 
 #include "resolve/spec.h"
+#include "run/settings.h"
 #include "run/view/meter.h"
 #include "run/view/metrics.h"
 
@@ -21,7 +22,8 @@ typedef struct run_sinks {
 /* What a run says of itself to its sinks. */
 typedef struct run_sinks_for {
     const spec *spec;
-    config *cfg;
+    config *cfg; /* of the sinks' own keys */
+    const run_settings *set;
     run_meter *meter;
     uint32_t ranks, told; /* scalars that run_metrics_list() gets, at most */
     uint64_t after;       /* the run continues after this step; 0: it begins */

@@ -200,9 +200,12 @@ static void save_one(void)
     memcpy(l.arena, l.expected, ARENA);
     config *cfg;
     assert_int_equal(config_load_text("", "test", &cfg), WEFT_OK);
-    l.e.cfg = cfg;
+    run_settings set;
+    run_settings_read(cfg, &set);
+    set.out = work;
+    l.e.set = &set;
     run_saver *saver = NULL;
-    if (run_saver_open(&l.e, work, NULL, false, 1, &saver) != WEFT_OK ||
+    if (run_saver_open(&l.e, cfg, NULL, false, 1, &saver) != WEFT_OK ||
         run_saver_begin(saver, 1, 0) != WEFT_OK)
         fail_msg("%s", err_text());
     run_saver_close(saver);

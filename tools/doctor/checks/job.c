@@ -6,7 +6,7 @@
 #include "base/err.h"
 #include "host/watch.h"
 #include "resolve/topology.h"
-#include "run/train.h"
+#include "run/prepare.h"
 
 #include <inttypes.h>
 #include <limits.h>

@@ -9,7 +9,7 @@
 #include "host/call.h"
 #include "host/host.h"
 #include "host/watch.h"
-#include "run/train.h"
+#include "run/prepare.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-/* run/plugins_log.c: see plugins_log.h. */
-#include "run/plugins_log.h"
+/* run/view/plugins.c: see plugins_log.h. */
+#include "run/view/plugins.h"
 
 #include "base/err.h"
 #include "base/log.h"
