@@ -45,7 +45,9 @@ static weft_status ask_memory(making *m)
 
 static weft_status find_sums(making *m)
 {
-    weft_status st = plan_sync_prepare(&m->b, &m->edits);
+    weft_status st = plan_pass_check_axes(m);
+    if (st == WEFT_OK)
+        st = plan_sync_prepare(&m->b, &m->edits);
     if (st == WEFT_OK)
         st = plan_groups_prepare(&m->b);
     return st != WEFT_OK ? st : plan_interval_prepare(&m->b, &m->edits);

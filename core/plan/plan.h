@@ -13,7 +13,7 @@
  * Planning is a sequence of passes over one plan (build.c); a job that samples or evaluates skips
  * those of training and runs its own instead. In order:
  *
- *   sharing         number of data-parallel ranks, from a first graph with the splits
+ *   sharing         number of data-parallel ranks, from what strategies declare
  *   forward graph   the model of one micro-batch, split edits applied, placements propagated
  *   backward graph  gradients
  *   logits graph    the forward of one sequence (sampling without caches)

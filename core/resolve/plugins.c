@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#define AXIS_FLAGS (WEFT_AXIS_SEQUENCE | WEFT_AXIS_BATCH | WEFT_AXIS_MODEL)
+
 static const char *const strategy_ifaces[] = {"weft.strategy/1", NULL};
 static const char *const device_ifaces[] = {"weft.device/1", NULL};
 static const char *const rule_ifaces[] = {"weft.rule/1", NULL};
@@ -34,6 +36,14 @@ weft_option resolve_axis_option(const weft_mesh_axis *axis)
                          .help = axis->help,
                          .min = 1,
                          .max = 1048576};
+}
+
+void resolve_axis_flags(spec *s, const weft_mesh_axis *axis)
+{
+    const uint64_t bit = (uint64_t)1 << s->mesh.n;
+    s->sequence_axes |= axis->flags & WEFT_AXIS_SEQUENCE ? bit : 0;
+    s->batch_axes |= axis->flags & WEFT_AXIS_BATCH ? bit : 0;
+    s->undeclared |= !axis->flags;
 }
 
 static const weft_option *const *axis_options(resolver *r, const weft_mesh_axis *axis)
@@ -69,9 +79,9 @@ static weft_status check_axis(const component *c, const weft_mesh_axis *axis)
     if (!axis->help || !*axis->help)
         return err_fail(WEFT_USAGE, "%s: strategy %s: the mesh axis %s has no line of help",
                         c->path, c->name, axis->name);
-    if (axis->flags & ~WEFT_AXIS_SEQUENCE)
+    if (axis->flags & ~AXIS_FLAGS)
         return err_fail(WEFT_USAGE, "%s: strategy %s: the mesh axis %s has the unknown flags 0x%x",
-                        c->path, c->name, axis->name, axis->flags & ~WEFT_AXIS_SEQUENCE);
+                        c->path, c->name, axis->name, axis->flags & ~AXIS_FLAGS);
     return WEFT_OK;
 }
 
@@ -94,8 +104,7 @@ static weft_status add_axes(resolver *r, const component *c)
                                 {0}});
         r->spec->size_key[r->spec->mesh.n] =
             pool_printf(&r->spec->pool, "parallel.%s", axis->size_key);
-        r->spec->sequence_axes |= (uint64_t)(axis->flags & WEFT_AXIS_SEQUENCE ? 1 : 0)
-                                  << r->spec->mesh.n;
+        resolve_axis_flags(r->spec, axis);
         r->spec->mesh.name[r->spec->mesh.n++] = axis->name;
         weft_status st =
             config_add(r->cfg, "parallel", pool_printf(&r->spec->pool, "plugin %s", c->name),

@@ -83,6 +83,8 @@ typedef struct spec {
     mesh mesh;
     const char *size_key[WEFT_MAX_MESH]; /* "parallel.dp": INI key of a mesh axis' size */
     uint64_t sequence_axes;              /* bit a: mesh axis a splits sequences, not the batch */
+    uint64_t batch_axes;                 /* bit a: mesh axis a splits the batch */
+    bool undeclared; /* a strategy does not say what ranks share along an axis of its own */
     spec_plugin device, rule, placement; /* placement.c NULL: none */
     spec_plugin strategies[WEFT_MAX_MESH];
     uint32_t nstrategies;
@@ -136,5 +138,8 @@ weft_status resolve_refuse(const spec *s, config_constraint rule, const char *ke
 /* The same with its own message. [plan] */
 weft_status resolve_fail(const spec *s, const char *key, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Note what ranks share along the next mesh axis of the spec. [setup] */
+void resolve_axis_flags(spec *s, const weft_mesh_axis *axis);
 
 #endif

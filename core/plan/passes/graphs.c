@@ -1,8 +1,8 @@
 /* plan/passes/graphs.c: the passes that build a model's graph and place it.
  *
- * The number of data-parallel ranks is found by building the graph once with a batch that any mesh
- * divides: the strategies split it, and the mesh axes over which its inputs are then split are the
- * data-parallel ones. The second graph has the true sizes. */
+ * Strategies declare which mesh axes share the batch, and so how many data-parallel ranks there
+ * are; the graph that is built shows whether it is so. Where one does not say it, a first graph is
+ * built with a batch that any mesh divides, and shows the axes over which its inputs are split. */
 #include "plan/passes/passes.h"
 
 #include "base/err.h"
@@ -13,24 +13,52 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Data-parallel ranks: the product of the mesh axes that split the input, without those that split
- * sequences. */
-static weft_status data_ranks(plan *p, const graph *g, uint32_t *sharing)
+static weft_status check_order(const spec *s, uint64_t batch, uint64_t sequence)
 {
-    const weft_tensor t = graph_first_input(g);
-    *sharing = 1;
-    for (uint32_t a = 0; t && a < g->mesh->n; a++) {
-        if (graph_tensor(g, t)->place[a].kind != WEFT_SPLIT)
-            continue;
-        bool cuts = p->spec->sequence_axes >> a & 1;
-        *(cuts ? &p->cut_axes : &p->data_axes) |= (uint64_t)1 << a;
-        *sharing *= cuts ? 1 : g->mesh->size[a];
-        if (cuts && p->data_axes)
+    for (uint32_t a = 0; a < s->mesh.n; a++)
+        if (sequence >> a & 1 && batch & (((uint64_t)1 << a) - 1))
             return err_fail(WEFT_USAGE,
                             "%s splits sequences, but a strategy named before it distributes whole "
                             "sequences: in parallel.strategy, name that one after it",
-                            p->spec->size_key[a]);
-    }
+                            s->size_key[a]);
+    return WEFT_OK;
+}
+
+/* Bit a: the first input is split over mesh axis a, which has more than one rank. */
+static uint64_t split_axes(const graph *g)
+{
+    const weft_tensor t = graph_first_input(g);
+    uint64_t axes = 0;
+    for (uint32_t a = 0; t && a < g->mesh->n; a++)
+        if (graph_tensor(g, t)->place[a].kind == WEFT_SPLIT && g->mesh->size[a] > 1)
+            axes |= (uint64_t)1 << a;
+    return axes;
+}
+
+/* The axes that split the inputs, and from them the number of data-parallel ranks. */
+static weft_status set_axes(making *m, uint64_t batch, uint64_t sequence)
+{
+    const spec *s = m->s;
+    m->p->data_axes = batch;
+    m->p->cut_axes = sequence;
+    m->sharing = 1;
+    for (uint32_t a = 0; a < s->mesh.n; a++)
+        m->sharing *= batch >> a & 1 ? s->mesh.size[a] : 1;
+    return check_order(s, batch, sequence);
+}
+
+weft_status plan_pass_check_axes(const making *m)
+{
+    const spec *s = m->s;
+    const uint64_t is = split_axes(&m->g), said = m->p->data_axes | m->p->cut_axes;
+    for (uint32_t a = 0; a < s->mesh.n; a++)
+        if ((is ^ said) >> a & 1)
+            return err_fail(WEFT_USAGE,
+                            is >> a & 1 ? "%s: its strategy splits the inputs over the mesh axis "
+                                          "%s, whose flags say that ranks have the same ones"
+                                        : "%s: its strategy does not split the inputs over the "
+                                          "mesh axis %s, whose flags say that ranks share them",
+                            s->size_key[a], s->mesh.name[a]);
     return WEFT_OK;
 }
 
@@ -84,16 +112,33 @@ static weft_status check_batch(const spec *s, uint32_t sharing)
                                           {0}});
 }
 
+static uint64_t large_axes(const mesh *m)
+{
+    uint64_t axes = 0;
+    for (uint32_t a = 0; a < m->n; a++)
+        axes |= (uint64_t)(m->size[a] > 1) << a;
+    return axes;
+}
+
+/* As the graph shows it. */
+static weft_status probe_axes(making *m)
+{
+    graph probe;
+    weft_tensor loss;
+    weft_status st = forward_graph(m, &probe, m->s->ranks, WEFT_MODEL_TRAIN, 1, &loss);
+    const uint64_t axes = st == WEFT_OK ? split_axes(&probe) : 0;
+    graph_free(&probe);
+    m->edits.g = NULL;
+    return st != WEFT_OK ? st
+                         : set_axes(m, axes & ~m->s->sequence_axes, axes & m->s->sequence_axes);
+}
+
 weft_status plan_pass_sharing(making *m)
 {
     const spec *s = m->s;
-    graph probe;
-    weft_tensor loss;
-    weft_status st = forward_graph(m, &probe, s->ranks, WEFT_MODEL_TRAIN, 1, &loss);
-    if (st == WEFT_OK)
-        st = data_ranks(m->p, &probe, &m->sharing);
-    graph_free(&probe);
-    m->edits.g = NULL;
+    const uint64_t large = large_axes(&s->mesh);
+    weft_status st = s->undeclared ? probe_axes(m)
+                                   : set_axes(m, s->batch_axes & large, s->sequence_axes & large);
     if (st != WEFT_OK || s->want == SPEC_EVAL)
         return st;
     st = check_batch(s, m->sharing);
@@ -155,6 +200,8 @@ weft_status plan_pass_eval(making *m)
     graph_free(&m->g);
     plan_liveness_free(&m->b.live);
     weft_status st = forward_graph(m, &m->g, m->sharing, WEFT_MODEL_EVAL, batch, &m->result);
+    if (st == WEFT_OK)
+        st = plan_pass_check_axes(m);
     if (st == WEFT_OK)
         st = sum_loss(&m->g, m->result);
     uint32_t end = m->g.nodes.n;

@@ -39,6 +39,10 @@ weft_status plan_pass_backward(making *m);
 weft_status plan_pass_eval(making *m);   /* replaces the graph that is there */
 weft_status plan_pass_logits(making *m); /* of one whole sequence, without caches */
 
+/* Is the graph split as its strategies have declared? After all edits, so that what is wrong with
+ * one of them is said first. [plan] */
+weft_status plan_pass_check_axes(const making *m);
+
 /* --- generate.c: lists that continue a sequence, with caches of keys and values --- */
 
 weft_status plan_pass_prompt(making *m);      /* graph of a chunk of a prompt */

@@ -17,7 +17,7 @@
 
 #define AXIS "dp"
 
-static const weft_mesh_axis axis = {sizeof axis, 0, AXIS, AXIS,
+static const weft_mesh_axis axis = {sizeof axis, WEFT_AXIS_BATCH, AXIS, AXIS,
                                     "ranks that share the batch, each with the whole model"};
 static const weft_mesh_axis *const axes[] = {&axis, NULL};
 

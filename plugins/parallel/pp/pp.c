@@ -16,7 +16,7 @@
 
 #define AXIS "pp"
 
-static const weft_mesh_axis axis = {sizeof axis, 0, AXIS, AXIS,
+static const weft_mesh_axis axis = {sizeof axis, WEFT_AXIS_MODEL, AXIS, AXIS,
                                     "stages, each with a part of the blocks; times virtual at most "
                                     "layers + 2"};
 static const weft_mesh_axis *const axes[] = {&axis, NULL};

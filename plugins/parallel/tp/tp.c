@@ -34,7 +34,7 @@
 #define AXIS "tp"
 
 static const weft_mesh_axis axis = {
-    sizeof axis, 0, AXIS, AXIS,
+    sizeof axis, WEFT_AXIS_MODEL, AXIS, AXIS,
     "ranks that share every matrix; divides model.heads, model.kv_heads and model.ffn"};
 static const weft_mesh_axis *const axes[] = {&axis, NULL};
 

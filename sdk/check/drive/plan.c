@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "check/drive/drive.h"
+#include "resolve/spec.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -44,7 +45,11 @@ static const weft_device_table device_table = {
 static const weft_link_table link_table = {.struct_size = sizeof link_table,
                                            .caps = WEFT_LINK_HOST};
 static const weft_rule rule_table = {sizeof rule_table, WEFT_UNIT_ELEMENT, keeps};
-static const weft_strategy batch_table = {.struct_size = sizeof batch_table, .edit = split_batch};
+static const weft_mesh_axis batch = {sizeof batch, WEFT_AXIS_BATCH, "batch", "batch",
+                                     "ranks that share the batch"};
+static const weft_mesh_axis *const batch_axes[] = {&batch, NULL};
+static const weft_strategy batch_table = {
+    .struct_size = sizeof batch_table, .axes = batch_axes, .edit = split_batch};
 
 static const component device = {
     .kind = "device", .iface = "weft.device/1", .name = "check.device", .table = &device_table};
@@ -72,8 +77,7 @@ static void add_strategy(spec *s, const component *c, const weft_conf *conf)
     const weft_strategy *t = c->table;
     s->strategies[s->nstrategies++] = (spec_plugin){c, conf};
     for (uint32_t i = 0; t->axes && t->axes[i] && s->mesh.n < WEFT_MAX_MESH; i++) {
-        if (t->axes[i]->flags & WEFT_AXIS_SEQUENCE)
-            s->sequence_axes |= (uint64_t)1 << s->mesh.n;
+        resolve_axis_flags(s, t->axes[i]);
         add_axis(s, t->axes[i]->name);
     }
 }
@@ -105,12 +109,10 @@ static weft_status plan_with(check_drive *d, const component *own, const weft_co
     plan_set p = {0};
     config *options = NULL;
     check_drive_spec(&s, d);
-    if (!strcmp(own->iface, "weft.strategy/1")) {
+    if (!strcmp(own->iface, "weft.strategy/1"))
         add_strategy(&s, own, conf);
-    } else {
+    else
         add_strategy(&s, &check_drive_batch, NULL);
-        add_axis(&s, "batch");
-    }
     if (!strcmp(own->iface, "weft.rule/1"))
         s.rule = (spec_plugin){own, conf};
     if (!strcmp(own->iface, "weft.placement/1"))

@@ -1,6 +1,7 @@
 /* check/strategy/job.c: plans a job with a strategy or placement under watch. */
 #include "base/err.h"
 #include "check/strategy/strategy.h"
+#include "resolve/spec.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -24,11 +25,9 @@ static const weft_rule rule_table = {sizeof rule_table, WEFT_UNIT_ELEMENT, keep_
 static const component rule = {
     .kind = "optim", .iface = "weft.rule/1", .name = "check.rule", .table = &rule_table};
 
-static void add_axis(spec *s, const char *name, uint32_t size, bool sequence)
+static void add_axis(spec *s, const char *name, uint32_t size)
 {
     const uint32_t a = s->mesh.n++;
-    if (sequence)
-        s->sequence_axes |= (uint64_t)1 << a;
     s->mesh.name[a] = s->size_key[a] = name;
     s->mesh.size[a] = size;
     s->axis_algorithm[a] = "auto";
@@ -40,9 +39,10 @@ static void add_strategy(spec *s, const component *c, const weft_conf *conf, con
 {
     const weft_strategy *t = of->table;
     s->strategies[s->nstrategies++] = (spec_plugin){c, conf};
-    for (uint32_t i = 0; t->axes && t->axes[i] && s->mesh.n < WEFT_MAX_MESH; i++)
-        add_axis(s, t->axes[i]->name, size && size[i] ? size[i] : 2,
-                 (t->axes[i]->flags & WEFT_AXIS_SEQUENCE) != 0);
+    for (uint32_t i = 0; t->axes && t->axes[i] && s->mesh.n < WEFT_MAX_MESH; i++) {
+        resolve_axis_flags(s, t->axes[i]);
+        add_axis(s, t->axes[i]->name, size && size[i] ? size[i] : 2);
+    }
 }
 
 /* Another strategy, with its defaults. */
@@ -58,8 +58,7 @@ static void add_other(check_spy *spy, spec *s, const component *c)
 /* Data parallelism, for placements and strategies that bring no axis. */
 static void add_batch(spec *s, const check_job *job)
 {
-    s->strategies[s->nstrategies++] = (spec_plugin){&check_drive_batch, NULL};
-    add_axis(s, "batch", job->size[0] ? job->size[0] : 2, false);
+    add_strategy(s, &check_drive_batch, NULL, &check_drive_batch, job->size);
 }
 
 static void add_strategies(check_spy *spy, const check_job *job, check_planned *x)
@@ -73,7 +72,7 @@ static void add_strategies(check_spy *spy, const check_job *job, check_planned *
         if (!job->without)
             s->placement = (spec_plugin){&x->own, spy->conf};
         if (job->side)
-            add_axis(s, "side", job->side, false);
+            add_axis(s, "side", job->side);
         add_batch(s, job);
         return;
     }

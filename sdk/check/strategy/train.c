@@ -224,26 +224,20 @@ static void remove_all(const place *p)
         waitpid(pid, NULL, 0);
 }
 
-/* An installed strategy over whose axis a job shares its batch; NULL: none. */
+/* An installed strategy over whose one axis a job shares its batch; NULL: none. */
 static const component *sharer(check_spy *s)
 {
-    static check_planned x;
-    const component **all, *found = NULL;
+    const component **all;
     uint32_t n;
     if (host_list(s->run->h, &all, &n) != WEFT_OK)
         check_fail("the installed plugins cannot be listed: %s", err_text());
-    for (uint32_t i = 0; !found && i < n; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         const weft_strategy *t = all[i]->table;
-        const check_job job = {.size = {1}, .ranks = 2, .after = all[i]};
-        if (!all[i]->iface || strcmp(all[i]->iface, "weft.strategy/1") != 0 || !t || !t->axes ||
-            !t->axes[0] || t->axes[1] || t->axes[0]->flags)
-            continue;
-        check_spy_plan(s, &job, &x);
-        if (x.st == WEFT_OK && x.p.at[0].data_axes >> 1 & 1) /* "batch" is axis 0 */
-            found = all[i];
-        check_planned_free(&x);
+        if (all[i]->iface && !strcmp(all[i]->iface, "weft.strategy/1") && t && t->axes &&
+            t->axes[0] && !t->axes[1] && t->axes[0]->flags == WEFT_AXIS_BATCH)
+            return all[i];
     }
-    return found;
+    return NULL;
 }
 
 bool check_train_spreads(check_spy *s)

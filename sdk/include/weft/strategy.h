@@ -5,8 +5,7 @@
  * communication, checks that no rank's list hangs, and runs the result. Edits refer to the whole
  * job in mesh coordinates, never of "my rank". The call must be a pure function of its arguments:
  * every rank plans for itself, and digests of the plans are compared before step 1. A graph is
- * planned more than once (sizes first unknown, then known; training, evaluation): expect each phase
- * again.
+ * planned more than once (training, evaluation, each stage): expect each phase again.
  *
  * A tensor may be split over several mesh axes: the outermost cuts first, so that data split over
  * "dp" and then within it over "cp" lies in order. The strategy that the user names first is the
@@ -18,8 +17,7 @@
  *   WEFT_PHASE_SYNC    sync, shard, periodic_list, update_every; sizes are now those of one rank
  *   WEFT_PHASE_MEMORY  activations, weight_versions
  * Edits that contradict each other are refused, naming both plugins. An edit outside its phase is
- * WEFT_USAGE. An edit that this host cannot apply is WEFT_UNSUPPORTED: pass it on.
- */
+ * WEFT_USAGE. An edit that this host cannot apply is WEFT_UNSUPPORTED: pass it on. */
 #ifndef WEFT_STRATEGY_H
 #define WEFT_STRATEGY_H
 
@@ -35,11 +33,16 @@ WEFT_EXTERN_C_BEGIN
 #define WEFT_PHASE_MEMORY 4u
 
 /* A mesh axis that a strategy brings, as data: the host declares the INI key `[parallel] size_key`
- * for it (a number, or auto: what the other axes leave). Ranks along an axis over which the inputs
- * are split share the batch, `[train] microbatch` sequences each. With WEFT_AXIS_SEQUENCE they work
- * on the same sequences instead, each on a part of the tokens (context parallelism): such axes are
- * named before those that share the batch, and attention has to be replaced. */
+ * for it (a number, or auto: what the other axes leave). One flag says what ranks along it share:
+ *
+ *   WEFT_AXIS_BATCH     the batch: `[train] microbatch` sequences each
+ *   WEFT_AXIS_SEQUENCE  sequences, of which each has a part; named before axes of the batch
+ *   WEFT_AXIS_MODEL     the model: all have the same inputs
+ *
+ * The inputs have to be split so. 0: BATCH or MODEL; the host plans once more to find out. */
 #define WEFT_AXIS_SEQUENCE 1u
+#define WEFT_AXIS_BATCH 2u
+#define WEFT_AXIS_MODEL 4u
 typedef struct weft_mesh_axis {
     uint32_t struct_size, flags; /* WEFT_AXIS_... */
     const char *name, *size_key, *help;

@@ -26,8 +26,11 @@ static weft_status edit(void *module, const weft_conf *conf, uint32_t phase, con
     return edits->sync(edits->ctx, "*", "crew", WEFT_SYNC_LAST, 0, 0);
 }
 
-static const weft_mesh_axis axis = {
-    .struct_size = sizeof axis, .name = "crew", .size_key = "crew", .help = "ranks of the batch"};
+static const weft_mesh_axis axis = {.struct_size = sizeof axis,
+                                    .flags = WEFT_AXIS_BATCH,
+                                    .name = "crew",
+                                    .size_key = "crew",
+                                    .help = "ranks of the batch"};
 static const weft_mesh_axis *const axes[] = {&axis, NULL};
 static const weft_strategy strategy = {.struct_size = sizeof strategy, .axes = axes, .edit = edit};
 

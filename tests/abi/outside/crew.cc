@@ -47,7 +47,8 @@ weft_status crew_open(const weft_host *, void **module)
     return WEFT_OK;
 }
 
-const weft_mesh_axis axis = {sizeof axis, 0, axis_name, "crew", "ranks that share the batch"};
+const weft_mesh_axis axis = {sizeof axis, WEFT_AXIS_BATCH, axis_name, "crew",
+                             "ranks that share the batch"};
 const weft_mesh_axis *const axes[] = {&axis, nullptr};
 const weft_strategy strategy = {sizeof strategy, 0, axes, edit, nullptr};
 const weft_component crew = {sizeof crew,        0,       "weft.strategy/1", "acme.crew",

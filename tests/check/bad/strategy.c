@@ -26,7 +26,8 @@ enum {
 
 #define AXIS (BAD == CLASH ? "dp" : "team")
 
-static const weft_mesh_axis axis = {sizeof axis, 0, AXIS, "team", "ranks that share the batch"};
+static const weft_mesh_axis axis = {sizeof axis, WEFT_AXIS_BATCH, AXIS, "team",
+                                    "ranks that share the batch"};
 static const weft_mesh_axis *const axes[] = {&axis, NULL};
 
 static const char *kept; /* the name of a tensor, read in a later call */

@@ -129,6 +129,11 @@ static void strategies_that_contradict(void **state)
 #define ROWS(name) TINY "batch = 4\nmicrobatch = 2\n[parallel]\nstrategy = " name "\n"
     refused(ROWS("silent"), 2, "is a partial sum over the mesh axis silent, and no strategy");
     refused(ROWS("late"), 2, "strategy late emitted the edit 'split' in phase 3");
+    refused(
+        ROWS("secret"), 2,
+        "parallel.secret: its strategy splits the inputs over the mesh axis secret, whose flags");
+    refused(ROWS("idle"), 2,
+            "parallel.idle: its strategy does not split the inputs over the mesh axis idle, whose");
     refused(ROWS("twice"), 2, "summed over twice twice, by strategy twice as well");
     refused(ROWS("dp, dp"), 2, "two strategies bring the mesh axis dp");
     refused(ROWS("dp, rows"), 2, "only one of the mesh axes can be auto");

@@ -32,7 +32,7 @@ static weft_status update(void *m, const weft_conf *c, const weft_builder *b, co
         sizeof component_##word, 0,   "weft.strategy/1", #word, "lawless", NULL,                   \
         &strategy_##word,        NULL}
 AXIS(axis_size, 8, 0, "ax", "ax", "h");
-AXIS(axis_flags, SIZE, 6, "ax", "ax", "h");
+AXIS(axis_flags, SIZE, 24, "ax", "ax", "h");
 AXIS(axis_unnamed, SIZE, 0, NULL, "ax", "h");
 AXIS(axis_empty, SIZE, 0, "", "ax", "h");
 AXIS(axis_spaced, SIZE, 0, "a x", "ax", "h");

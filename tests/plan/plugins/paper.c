@@ -99,26 +99,44 @@ static weft_status edit_twice(void *m, const weft_conf *c, uint32_t phase, const
     return st;
 }
 
-#define STRATEGY(word)                                                                             \
-    static const weft_mesh_axis axis_##word = {sizeof axis_##word, 0, #word, #word, "ranks"};      \
+/* What their axes declare is not so. */
+static weft_status edit_secret(void *m, const weft_conf *c, uint32_t phase, const weft_view *view,
+                               const weft_edits *e)
+{
+    (void)m, (void)c;
+    return split_rows(view, e, phase, "secret");
+}
+
+static weft_status edit_idle(void *m, const weft_conf *c, uint32_t phase, const weft_view *view,
+                             const weft_edits *e)
+{
+    (void)m, (void)c, (void)phase, (void)view, (void)e;
+    return WEFT_OK;
+}
+
+#define STRATEGY(word, bits)                                                                       \
+    static const weft_mesh_axis axis_##word = {sizeof axis_##word, bits, #word, #word, "ranks"};   \
     static const weft_mesh_axis *const axes_##word[] = {&axis_##word, NULL};                       \
     static const weft_strategy strategy_##word = {sizeof strategy_##word, 0, axes_##word,          \
                                                   edit_##word, NULL};                              \
     static const weft_component component_##word = {                                               \
         sizeof component_##word, 0,   "weft.strategy/1", #word, "on paper", NULL,                  \
         &strategy_##word,        NULL}
-STRATEGY(rows);
-STRATEGY(silent);
-STRATEGY(late);
-STRATEGY(twice);
+STRATEGY(rows, WEFT_AXIS_BATCH);
+STRATEGY(silent, WEFT_AXIS_BATCH);
+STRATEGY(late, WEFT_AXIS_BATCH);
+STRATEGY(twice, 0);
+STRATEGY(secret, WEFT_AXIS_MODEL);
+STRATEGY(idle, WEFT_AXIS_BATCH);
 
 static const weft_component on_device = {sizeof on_device,    0,    "weft.device/1", "paper",
                                          "plans, cannot run", NULL, &device,         NULL};
 static const weft_component on_wire = {sizeof on_wire,      0,    "weft.link/1", "paper",
                                        "plans, cannot run", NULL, &wire,         NULL};
 static const weft_component *const components[] = {
-    &on_device,       &on_wire, &component_rows, &component_silent, &component_late,
-    &component_twice, NULL};
+    &on_device,        &on_wire,        &component_rows,
+    &component_silent, &component_late, &component_twice,
+    &component_secret, &component_idle, NULL};
 
 static weft_status open_module(const weft_host *host, void **module)
 {

@@ -154,7 +154,7 @@ static void stages(const weft_edits *e)
     ROW(e->order(c, NULL, 0, &cell, 1, 0), "edits.order(): mesh_axis is NULL");
     ROW(e->order(c, "dp", 0, NULL, 1, 0), "edits.order(): work is NULL");
     ROW(e->order(c, "dp", 9, &cell, 1, 0), "names stage 9 of dp");
-    ROW(e->order(c, "dp", 0, &cell, 1000, 0), "have at most 48");
+    ROW(e->order(c, "dp", 0, &cell, 1000, 0), "have at most 24");
     ROW(e->order(c, "dp", 0, &cell, UINT32_MAX, 0), "edits.order(): 4294967295 cells for stage 0");
 }
 
@@ -370,7 +370,7 @@ static void bad_tables(void **state)
         {DP "[optim]\nplacement = sealed\n", "the table of placement sealed has flags 0x2"},
         {"[parallel]\nstrategy = flagged\n", "the table of strategy flagged has flags 0x4"},
         {"[parallel]\nstrategy = axis_size\n", "strategy axis_size: a mesh axis of 8 bytes"},
-        {"[parallel]\nstrategy = axis_flags\n", "the mesh axis ax has the unknown flags 0x6"},
+        {"[parallel]\nstrategy = axis_flags\n", "the mesh axis ax has the unknown flags 0x18"},
         {"[parallel]\nstrategy = axis_unnamed\n", "the name of a mesh axis is not made of a-z"},
         {"[parallel]\nstrategy = axis_empty\n", "the name of a mesh axis is not made of a-z"},
         {"[parallel]\nstrategy = axis_spaced\n", "the name of a mesh axis is not made of a-z"},

@@ -14,7 +14,8 @@
 
 #define AXIS "peers"
 
-static const weft_mesh_axis axis = {sizeof axis, 0, AXIS, AXIS, "ranks that average in pairs"};
+static const weft_mesh_axis axis = {sizeof axis, WEFT_AXIS_BATCH, AXIS, AXIS,
+                                    "ranks that average in pairs"};
 static const weft_mesh_axis *const axes[] = {&axis, NULL};
 #define PERIOD(name, text)                                                                         \
     static const weft_option name = {.struct_size = sizeof name,                                   \

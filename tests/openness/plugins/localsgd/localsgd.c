@@ -10,7 +10,8 @@
 
 #define AXIS "workers"
 
-static const weft_mesh_axis axis = {sizeof axis, 0, AXIS, AXIS, "ranks that train on their own"};
+static const weft_mesh_axis axis = {sizeof axis, WEFT_AXIS_BATCH, AXIS, AXIS,
+                                    "ranks that train on their own"};
 static const weft_mesh_axis *const axes[] = {&axis, NULL};
 static const weft_option inner = {.struct_size = sizeof inner,
                                   .type = WEFT_OPT_INT,
