@@ -17,6 +17,13 @@ void config_bind(config *c, const char *section, const weft_option *const *optio
         }
 }
 
+bool config_binds(const config *c, const char *key)
+{
+    char section[CONFIG_MAX_NAME + 1];
+    const declared *d = config_declared(c, section, config_split(key, section));
+    return d && d->binds;
+}
+
 static const char *value_of(const config *c, const declared *d)
 {
     const entry *e = config_entry(c, d->section, d->option->key);

@@ -14,6 +14,9 @@
 /* Does the option of the core's own tables bind? False for any other. [any] */
 bool config_option_binds(const weft_option *o);
 
+/* Does the key "section.key" of a config bind? False where nobody has declared it. [any] */
+bool config_binds(const config *c, const char *key);
+
 /* Make the keys of `options`, which config_add() has added to `section`, bind. [setup] */
 void config_bind(config *c, const char *section, const weft_option *const *options);
 

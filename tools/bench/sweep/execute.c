@@ -10,9 +10,10 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/number/digest.h"
+#include "config/differ.h"
 #include "host/host.h"
 #include "host/watch.h"
-#include "run/train.h"
+#include "run/prepare.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -34,21 +35,12 @@
 
 /* --- the job --- */
 
-/* Keys that the reference does not take from a row: those of sharding and communication. */
-static const char *const neutral[] = {"parallel.", "comm.",       "device.", "log.",
-                                      "run.",      "checkpoint.", NULL};
-static const char *const neutral_keys[] = {SWEEP_RANKS,       "optim.placement", "optim.prefetch",
-                                           "train.recompute", "train.bucket_mb", NULL};
-
-static bool changes_results(const char *key)
+/* Does the reference on one rank take the key from a row? It takes what changes results: keys that
+ * bind on resume, and the data. Those of [comm] round what ranks tell each other. */
+static bool changes_results(const config *cfg, const char *key)
 {
-    for (uint32_t i = 0; neutral[i]; i++)
-        if (!strncmp(key, neutral[i], strlen(neutral[i])) && strcmp(key, "run.seed"))
-            return false;
-    for (uint32_t i = 0; neutral_keys[i]; i++)
-        if (!strcmp(key, neutral_keys[i]))
-            return false;
-    return true;
+    return strcmp(key, SWEEP_RANKS) &&
+           (!strncmp(key, "data.", 5) || (strncmp(key, "comm.", 5) && config_binds(cfg, key)));
 }
 
 /* Set the keys of `settings` ("section.key=value"). */
@@ -69,7 +61,7 @@ static weft_status set_row(const sweep *s, const sweep_row *r, bool alone, confi
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; i < s->ncolumns && st == WEFT_OK; i++) {
         const char *key = s->column[i].key;
-        if (r->value[i] && strcmp(key, SWEEP_RANKS) && (!alone || changes_results(key)))
+        if (r->value[i] && strcmp(key, SWEEP_RANKS) && (!alone || r->plan.binding >> i & 1))
             st = config_set(c, key, r->value[i], s->axis[s->column[i].axis].where);
     }
     return st;
@@ -166,6 +158,8 @@ static void plan_here(const sweep *s, config *cfg, uint32_t ranks, sweep_plan *o
     if (out->status)
         return;
     out->ranks = p.spec.ranks;
+    for (uint32_t i = 0; i < s->ncolumns; i++)
+        out->binding |= (uint64_t)changes_results(cfg, s->column[i].key) << i;
     out->exact = p.spec.compute == WEFT_F32 && !p.plans.at[0].changes;
     out->peak = p.plans.peak;
     out->bubble = p.plans.stage_axis >= 0 ? view_bubble(&p.plans, false) : 0;

@@ -41,6 +41,7 @@ typedef struct sweep_plan {
     uint32_t threads;    /* that the job names for a rank; 0: it does not */
     uint64_t sent, peak; /* bytes of rank 0, a step on average; of the rank with the most */
     uint64_t identity;   /* equal: the same job */
+    uint64_t binding;    /* bit i: column i is a key that changes results */
     double flops;        /* of all ranks in a step */
     double flops_first;  /* of rank 0 */
     uint32_t compute;    /* element type of products */
@@ -141,8 +142,9 @@ weft_status bench_sweep_fits(const sweep *s, const char *key, const char *rule, 
 /* The value that the row sets for a key, NULL: none. */
 const char *bench_sweep_value(const sweep *s, const sweep_row *r, const char *key);
 
-/* The job of a row, without [sweep]; `alone`: on one rank, with nothing that shares work. `folder`
- * becomes run.out. The caller frees it with config_destroy(). */
+/* The job of a row, without [sweep]; `alone`: of one that has been planned, on one rank, with
+ * nothing that shares work and of the row's keys only those that change results. `folder` becomes
+ * run.out. The caller frees it with config_destroy(). */
 weft_status bench_sweep_job(const sweep *s, const sweep_row *r, bool alone, const char *folder,
                             config **out);
 
