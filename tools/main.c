@@ -1,6 +1,6 @@
-/* main.c: start reading here. `weft train job.ini` goes train.c -> run/train.c, which reads the
- * INI (config/), finds the plugins (host/), builds the model (graph/), plans the step (plan/), and
- * walks the plan (run/exec/walk.c). */
+/* main.c: start reading here. `weft train job.ini` goes to train.c, which reads the INI (config/)
+ * and starts the ranks; each goes to core/run/train.c, which finds the plugins (host/), builds the
+ * model (graph/), plans the step (plan/), and walks the plan (run/exec/walk.c). */
 #include "cli/cli.h"
 
 #include "base/err.h"

@@ -206,7 +206,7 @@ void graph_share_gathers(graph *g);
  * the program reads and writes; fails with WEFT_UNSUPPORTED when a node is not elementwise. */
 typedef struct fused {
     weft_ew_program program;
-    weft_tensor in[32], out[32];
+    weft_tensor in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS];
     uint32_t nin, nout;
 } fused;
 bool graph_fused_fits(const fused *f); /* devices have enough registers for it */

@@ -1,8 +1,8 @@
 /* sockets.h: authenticated TCP sockets between the ranks of a job, for transports.
  *
- * A transport (tcp, verbs) needs one connected socket for each (peer, channel). The files of this
- * folder listen, dial, authenticate, retry, and report events; the transport moves the payload.
- * They are a static library: each plugin contains a copy of its own, with hidden symbols.
+ * A transport (tcp, verbs, ucx) needs one connected socket for each (peer, channel). The files of
+ * this folder listen, dial, authenticate, retry, and report events; the transport moves the
+ * payload. They are a static library: each plugin contains a copy of its own, with hidden symbols.
  *
  *   failure.c    errors as sentences, of the link or of one peer
  *   address.c    an address as text from the user, as bytes for the peers, as text in messages
