@@ -379,7 +379,7 @@ static weft_status attach_arena(comm_link *l, const comm_fd_passing_socket *box,
     close(fd);
     if (st != WEFT_OK)
         err_context("mapping the device memory of rank %u, without which 'mapped' is not possible "
-                    "([comm] algorithm = direct goes through host memory)",
+                    "([comm] algorithm = pairwise goes through host memory)",
                     rank);
     return st;
 }

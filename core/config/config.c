@@ -168,8 +168,22 @@ bool config_line_at(const config *c, uint32_t i, config_line *out)
                          .where = pool_text(&((config *)c)->pool, place),
                          .stale = config_entry(c, e->section, e->key) != e,
                          .typed = !e->line && !e->file && !c->shared,
-                         .unused = config_unused(c, e->section, e->key)};
+                         .unused = config_unused(c, e->section, e->key),
+                         .former = e->former};
     return true;
+}
+
+void config_rename(config *c, const char *section, const char *key, const char *now,
+                   const char *value, const char *former)
+{
+    for (uint32_t i = 0; i < c->entries.n; i++) {
+        entry *e = &c->entries.at[i];
+        if (strcmp(e->key, key) || strcmp(e->section, section))
+            continue;
+        e->key = pool_text(&c->pool, now);
+        e->value = value ? pool_text(&c->pool, value) : e->value;
+        e->former = pool_text(&c->pool, former);
+    }
 }
 
 void config_share_command_line(config *c)

@@ -128,15 +128,21 @@ const char *config_section_at(const config *c, uint32_t i);
 /* Line `i` of what was written, the command line's after the file's; false after the last. */
 typedef struct config_line {
     const char *section, *key, *value;
-    const char *where; /* "job.ini:12" */
-    bool stale;        /* a later one holds */
-    bool typed;        /* on the command line */
-    bool unused;       /* only plugins that the job does not use have the key */
+    const char *where;  /* "job.ini:12" */
+    bool stale;         /* a later one holds */
+    bool typed;         /* on the command line */
+    const char *former; /* a word of an earlier version, as written: config_rename(); NULL: none */
+    bool unused;        /* only plugins that the job does not use have the key */
 } config_line;
 bool config_line_at(const config *c, uint32_t i, config_line *out);
 
 /* The value of a key is its default, whether it is written or not. After config_check(). [any] */
 bool config_is_default(const config *c, const char *key);
+
+/* Replace the key `key` of a section, wherever it is given, by `now`, and its value by `value`,
+ * NULL: leave it. `former` is what an earlier version called it so. [setup] */
+void config_rename(config *c, const char *section, const char *key, const char *now,
+                   const char *value, const char *former);
 
 /* The config is one of several jobs that share a command line, as in a sweep: what is typed there
  * may be without effect in some (config_line.typed is then false). [setup] */

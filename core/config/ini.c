@@ -160,12 +160,10 @@ static int keep_entry(void *user, const char *section, const char *key, const ch
                       section, before->line) == WEFT_OK;
     if (c->entries.n >= CONFIG_MAX_KEYS)
         return refuse(in, "more than %d keys", CONFIG_MAX_KEYS) == WEFT_OK;
-    *vec_push(&c->entries) = (entry){pool_text(&c->pool, section),
-                                     pool_text(&c->pool, key),
-                                     pool_text(&c->pool, text),
-                                     in->line,
-                                     NULL,
-                                     false};
+    *vec_push(&c->entries) = (entry){.section = pool_text(&c->pool, section),
+                                     .key = pool_text(&c->pool, key),
+                                     .value = pool_text(&c->pool, text),
+                                     .line = in->line};
     return 1;
 }
 

@@ -26,12 +26,14 @@ config *config_copy(const config *c, const char *except)
         const entry *e = &c->entries.at[i];
         if (except && in_section(e->section, except))
             continue;
-        *vec_push(&copy->entries) = (entry){pool_text(&copy->pool, e->section),
-                                            pool_text(&copy->pool, e->key),
-                                            pool_text(&copy->pool, e->value),
-                                            e->line,
-                                            e->file ? pool_text(&copy->pool, e->file) : NULL,
-                                            e->tuned};
+        *vec_push(&copy->entries) =
+            (entry){.section = pool_text(&copy->pool, e->section),
+                    .key = pool_text(&copy->pool, e->key),
+                    .value = pool_text(&copy->pool, e->value),
+                    .line = e->line,
+                    .file = e->file ? pool_text(&copy->pool, e->file) : NULL,
+                    .tuned = e->tuned,
+                    .former = e->former ? pool_text(&copy->pool, e->former) : NULL};
     }
     if (c->remark)
         config_remark(copy, c->remark);

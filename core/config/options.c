@@ -127,11 +127,11 @@ static const weft_option *const optim_options[] = {
 
 static const weft_option *const comm_options[] = {
     TEXT(FREE, "plugin", "auto", "transport of every mesh axis without a plugin in [comm.AXIS]"),
-    TEXT(FREE, "near", "auto",
-         "transport inside a machine, of an axis that reaches over several: none: plugin's; auto: "
-         "the best if plugin is auto, else none"),
+    TEXT(FREE, "intra", "auto",
+         "intra-node transport of an axis that spans machines: none: the same as plugin; auto: the "
+         "best if plugin is auto, else none"),
     TEXT(FREE, "algorithm", "auto",
-         "collective algorithm: auto, ring, halving, doubling, direct, exchange, mapped, tree, "
+         "collective algorithm: auto, ring, halving, doubling, pairwise, one_shot, mapped, tree, "
          "double_tree, chain, bruck, dissemination, hierarchical; or rules KIND[:FROM-TO]=NAME, of "
          "which the first that holds decides: all_reduce:0-64K=doubling, all_reduce=ring, *=auto"),
     TEXT(FREE, "tuned", "",

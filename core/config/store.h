@@ -15,7 +15,8 @@ typedef struct entry { /* section, key and value are owned by the pool */
     uint32_t line; /* 0: the command line */
     /* The place, when it is not the job's file; without a line: a place as text. */
     const char *file;
-    bool tuned; /* from the file that comm.tuned names */
+    bool tuned;         /* from the file that comm.tuned names */
+    const char *former; /* the word of before, as written; NULL: none */
 } entry;
 
 typedef struct written {

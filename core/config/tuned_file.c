@@ -71,12 +71,12 @@ static void take(config *c, const config *f)
         if (before)
             continue;
         config_note_section(c, e->section, 0);
-        *vec_push(&c->entries) = (entry){pool_text(&c->pool, e->section),
-                                         pool_text(&c->pool, e->key),
-                                         pool_text(&c->pool, e->value),
-                                         e->line,
-                                         file,
-                                         true};
+        *vec_push(&c->entries) = (entry){.section = pool_text(&c->pool, e->section),
+                                         .key = pool_text(&c->pool, e->key),
+                                         .value = pool_text(&c->pool, e->value),
+                                         .line = e->line,
+                                         .file = file,
+                                         .tuned = true};
     }
 }
 

@@ -277,6 +277,13 @@ void resolve_warn_effects(const config *cfg, const spec *s)
     if (config_shares_command_line(cfg))
         return;
     for (uint32_t i = 0; config_line_at(cfg, i, &line); i++)
+        if (line.former && !line.stale)
+            log_line(WEFT_LOG_WARN,
+                     "%s: %s.%s: '%s' is a word of an earlier version, which the next one will not "
+                     "know; write %s.%s = %s",
+                     line.where, line.section, line.key, line.former, line.section, line.key,
+                     line.value);
+    for (uint32_t i = 0; config_line_at(cfg, i, &line); i++)
         if (is_idle(cfg, s, &line, why))
             log_line(is_expected(cfg, s, &line) ? WEFT_LOG_INFO : WEFT_LOG_WARN,
                      "%s: %s.%s has no effect: %s", line.where, line.section, line.key, why);

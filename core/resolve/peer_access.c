@@ -23,7 +23,7 @@ static bool may_import(const resolver *r, uint32_t a)
     const weft_device_table *device = r->spec->device.c->table;
     const spec_link *l = &r->spec->links[r->spec->axis_link[a]];
     if (r->spec->mesh.size[a] < 2 || l->checked || !resolve_is_staged(r->spec, l) || l->intra.c ||
-        resolve_reach(r->spec, a) != REACH_ONE)
+        resolve_reach(r->spec, a) != REACH_INTRA)
         return false;
     const uint64_t caps = ((const weft_link_table *)l->c->table)->caps;
     return (device->caps & WEFT_DEV_IMPORT_PEER) && (caps & WEFT_LINK_MAP) &&

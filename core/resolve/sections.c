@@ -9,6 +9,7 @@
 #include "config/differ.h"
 #include "resolve/internal.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,14 +23,14 @@ static const weft_option axis_plugin = {sizeof(weft_option),
                                         NULL,
                                         0,
                                         0};
-static const weft_option axis_near = {sizeof(weft_option),
-                                      WEFT_OPT_STRING,
-                                      "near",
-                                      "",
-                                      "transport of this axis inside a machine; empty: [comm]'s",
-                                      NULL,
-                                      0,
-                                      0};
+static const weft_option axis_intra = {sizeof(weft_option),
+                                       WEFT_OPT_STRING,
+                                       "intra",
+                                       "",
+                                       "transport of this axis inside a machine; empty: [comm]'s",
+                                       NULL,
+                                       0,
+                                       0};
 static const weft_option axis_algorithm = {
     sizeof(weft_option),
     WEFT_OPT_STRING,
@@ -57,9 +58,51 @@ static const weft_option axis_checksum = {sizeof(weft_option),
                                           "same|off|on",
                                           0,
                                           0};
-static const weft_option *const axis_options[] = {&axis_plugin,   &axis_near,     &axis_algorithm,
+static const weft_option *const axis_options[] = {&axis_plugin,   &axis_intra,    &axis_algorithm,
                                                   &axis_compress, &axis_checksum, NULL};
 static const weft_option *const axis_binding[] = {&axis_compress, NULL}; /* changes results */
+
+/* --- words of a version before this one ---
+ *
+ * They are taken for a release, and a line of the log says what they are now (effects.c). */
+
+static bool is_letter(char c)
+{
+    return isalnum((unsigned char)c) || c == '_';
+}
+
+/* The rule with its first former word replaced; false: it has none. */
+static bool replace_word(const char *rules, char *out, size_t size, const char **was)
+{
+    for (const sched_rename *x = sched_renames; x->was; x++) {
+        const size_t n = strlen(x->was);
+        for (const char *at = rules; (at = strstr(at, x->was)); at += n) {
+            if ((at > rules && is_letter(at[-1])) || is_letter(at[n]))
+                continue;
+            snprintf(out, size, "%.*s%s%s", (int)(at - rules), rules, x->is, at + n);
+            *was = x->was;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void take_former_words(resolver *r, const char *section)
+{
+    char key[128], rules[2][4096];
+    const char *was = NULL;
+    config_rename(r->cfg, section, "near", "intra", NULL, "near");
+    snprintf(key, sizeof key, "%s.algorithm", section);
+    const char *text = config_raw(r->cfg, key);
+    uint32_t k = 0;
+    for (; text && strlen(text) < sizeof *rules / 2; text = rules[k++ % 2])
+        if (!replace_word(text, rules[k % 2], sizeof *rules, &was))
+            break;
+    if (was)
+        config_rename(r->cfg, section, "algorithm", "algorithm", text, was);
+}
+
+/* --- keys --- */
 
 weft_status resolve_transport_keys(resolver *r, const component *c)
 {
@@ -115,7 +158,8 @@ static bool is_unused_axis(const resolver *r, const char *name)
  * this job will use them: a config that is valid on one rank must be valid on eight. */
 static weft_status check_names(resolver *r, const char *section)
 {
-    static const char *const roles[] = {"plugin", "near"};
+    take_former_words(r, section);
+    static const char *const roles[] = {"plugin", "intra"};
     const bool of_axis = strchr(section, '.'); /* empty: as in [comm] */
     char key[128];
     weft_status st = WEFT_OK;
@@ -218,7 +262,7 @@ static bool is_auto(const config *cfg, const char *section, const char *key)
 }
 
 /* Does the job leave a transport to the machine? Then another machine may use the one of the key.
- * `near` is not asked: it chooses only where `plugin` is auto. */
+ * `intra` is not asked: it chooses only where `plugin` is auto. */
 static bool leaves_open(const config *cfg, const spec *s)
 {
     bool open = is_auto(cfg, "comm", "plugin");

@@ -14,7 +14,7 @@ uint32_t resolve_reach(const spec *s, uint32_t axis)
 {
     bool apart = false, together = false;
     if (!s->hosts.machine)
-        return REACH_ONE;
+        return REACH_INTRA;
     for (uint32_t r = 0; r < s->ranks; r++)
         for (uint32_t i = 0; i < s->mesh.size[axis]; i++) {
             uint32_t other = graph_mesh_rank_at(&s->mesh, r, axis, i);
@@ -22,7 +22,7 @@ uint32_t resolve_reach(const spec *s, uint32_t axis)
             apart |= !same;
             together |= same && other != r;
         }
-    return !apart ? REACH_ONE : together ? REACH_BOTH : REACH_APART;
+    return !apart ? REACH_INTRA : together ? REACH_MIXED : REACH_INTER;
 }
 
 bool resolve_reaches_device(const spec *s, const component *link)

@@ -9,9 +9,9 @@
 
 #include <weft/coll.h>
 
-#define REACH_ONE 0u   /* intra-node: every group of the axis is on one machine */
-#define REACH_APART 1u /* inter-node: no two members of a group share a machine */
-#define REACH_BOTH 2u  /* groups span machines, and some members share one */
+#define REACH_INTRA 0u /* intra-node: every group of the axis is on one machine */
+#define REACH_INTER 1u /* inter-node: no two members of a group share a machine */
+#define REACH_MIXED 2u /* groups span machines, and some members share one */
 
 /* Whether the groups of a mesh axis are intra-node, inter-node or both: REACH_... */
 uint32_t resolve_reach(const spec *s, uint32_t axis);

@@ -98,7 +98,7 @@ static weft_status take(resolver *r, uint32_t a, const char *what, bool same_mac
     const char *name = pool_text(&r->spec->pool, resolve_setting(r, a, what, key));
     if (strcmp(name, "auto"))
         return take_named(r, a, name, key, same_machine, out);
-    const bool links = r->checked || !strcmp(what, "near"); /* no libraries of collectives */
+    const bool links = r->checked || !strcmp(what, "intra"); /* no libraries of collectives */
     weft_status st = resolve_best(r, a, same_machine, links, out);
     if (st == WEFT_OK)
         st = check_checksum(r, a, out->c);
@@ -106,14 +106,14 @@ static weft_status take(resolver *r, uint32_t a, const char *what, bool same_mac
 }
 
 /* Selects the second, intra-node transport of an axis that spans machines. */
-static weft_status take_near(resolver *r, uint32_t a, candidate inter, candidate *intra)
+static weft_status take_intra(resolver *r, uint32_t a, candidate inter, candidate *intra)
 {
     char key[128];
     bool named = strcmp(resolve_setting(r, a, "plugin", key), "auto") != 0;
-    const char *name = resolve_setting(r, a, "near", key);
+    const char *name = resolve_setting(r, a, "intra", key);
     if (!strcmp(name, "none") || (named && !strcmp(name, "auto")))
         return WEFT_OK;
-    weft_status st = take(r, a, "near", true, intra);
+    weft_status st = take(r, a, "intra", true, intra);
     if (st == WEFT_OK && !strcmp(intra->c->iface, resolve_ifaces[1]))
         return config_fail(r->cfg, key,
                            "%s brings its own collectives, and can only carry a whole mesh axis",
@@ -128,9 +128,9 @@ static weft_status choose_for(resolver *r, uint32_t a)
     candidate inter = {0}, intra = {0};
     uint32_t reach = resolve_reach(r->spec, a);
     take_checksum(r, a);
-    weft_status st = take(r, a, "plugin", reach == REACH_ONE, &inter);
-    if (st == WEFT_OK && reach == REACH_BOTH && strcmp(inter.c->iface, resolve_ifaces[1]))
-        st = take_near(r, a, inter, &intra);
+    weft_status st = take(r, a, "plugin", reach == REACH_INTRA, &inter);
+    if (st == WEFT_OK && reach == REACH_MIXED && strcmp(inter.c->iface, resolve_ifaces[1]))
+        st = take_intra(r, a, inter, &intra);
     if (st == WEFT_OK)
         r->spec->axis_link[a] = use(r, inter, intra);
     return st;
@@ -142,15 +142,15 @@ static weft_status take_cost(resolver *r, uint32_t a)
     sched_cost *cost = pool_alloc(&r->spec->pool, sizeof *cost);
     sched_cost inside;
     const spec_link *l = &r->spec->links[r->spec->axis_link[a]];
-    int known, near_known = 1;
+    int known, intra_known = 1;
     weft_status st = sched_cost_read(r->cfg, l->c->name, cost, &known);
     if (st == WEFT_OK && l->intra.c)
-        st = sched_cost_read(r->cfg, l->intra.c->name, &inside, &near_known);
-    if (st == WEFT_OK && l->intra.c && near_known) {
+        st = sched_cost_read(r->cfg, l->intra.c->name, &inside, &intra_known);
+    if (st == WEFT_OK && l->intra.c && intra_known) {
         cost->intra = inside.intra;
         cost->mapped = inside.mapped;
     }
-    r->spec->axis_cost[a] = st == WEFT_OK && known && near_known ? cost : NULL;
+    r->spec->axis_cost[a] = st == WEFT_OK && known && intra_known ? cost : NULL;
     return st;
 }
 

@@ -13,6 +13,9 @@
 #include "base/number/check.h"
 #include "schedule/algorithm.h"
 
+const sched_rename sched_renames[] = {
+    {"direct", "pairwise"}, {"exchange", "one_shot"}, {NULL, NULL}};
+
 #define MOST_WORD 32
 
 typedef struct rule {

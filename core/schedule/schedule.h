@@ -51,7 +51,7 @@ typedef struct sched_request {
     uint32_t root;
     uint32_t in_place;     /* in and out are the same buffer (see weft/coll.h) */
     uint64_t link_caps;    /* of the link that will carry it */
-    const char *algorithm; /* one word: "auto", "ring", "halving", "direct", ... */
+    const char *algorithm; /* one word: "auto", "ring", "halving", "pairwise", ... */
     uint64_t chunk;        /* chunk size of long messages in bytes; 0: the algorithm's own */
     uint32_t compress;     /* SCHED_PLAIN, ... */
     uint32_t feedback;     /* compressed: the residual is kept for the next start */
@@ -91,5 +91,12 @@ uint64_t sched_residual_bytes(const sched_schedule *s); /* bytes kept between st
 uint64_t sched_bytes_sent(const sched_schedule *s); /* payload bytes this rank sends or writes */
 uint32_t sched_messages(const sched_schedule *s);
 const char *sched_algorithm_name(const sched_schedule *s);
+
+/* Algorithms that a version before called otherwise: resolve takes the former names for a release,
+ * and digests of plans go by them. Ends with NULL. */
+typedef struct sched_rename {
+    const char *was, *is;
+} sched_rename;
+extern const sched_rename sched_renames[];
 
 #endif

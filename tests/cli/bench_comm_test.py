@@ -49,15 +49,15 @@ class Comm(started.Case):
         self.assertEqual(len(self.read("kept", "comm.csv").splitlines()), 3)
 
     def test_rules_are_one_value(self):
-        rules = "all_reduce:0-64=exchange, all_reduce=ring, *=direct"
+        rules = "all_reduce:0-64=one_shot, all_reduce=ring, *=pairwise"
         self.bench("-n", "2", "comm.plugin=tcp", "bench.op=all_reduce, all_gather",
                    "comm.algorithm=" + rules, "bench.out=kept")
         rows = list(csv.DictReader(io.StringIO(self.read("kept", "comm.csv").decode())))
         self.assertEqual([(r["algorithm"], r["used"], r["op"], r["bytes"]) for r in rows],
-                         [("rules", "exchange", "all_reduce", "8"),
+                         [("rules", "one_shot", "all_reduce", "8"),
                           ("rules", "ring", "all_reduce", "512"),
-                          ("rules", "direct", "all_gather", "8"),
-                          ("rules", "direct", "all_gather", "512")])
+                          ("rules", "pairwise", "all_gather", "8"),
+                          ("rules", "pairwise", "all_gather", "512")])
 
     def test_what_cannot_be_measured_does_not_end_the_rest(self):
         self.write("job.ini", "[comm]\nplugin = tcp, shm\nalgorithm = mapped\n")

@@ -26,7 +26,7 @@ ROWS = [  # ranks, what is asked for
     (2, "parallel.strategy=tp", "comm.compress=bf16"),
     (4, "parallel.strategy=tp, dp", "parallel.tp=2", "comm.tp.compress=int8"),
     (2, DP, "comm.compress=int8", "comm.algorithm=ring"),
-    (2, DP, "comm.compress=int8", "comm.dp.algorithm=direct", "optim.placement=zero2"),
+    (2, DP, "comm.compress=int8", "comm.dp.algorithm=pairwise", "optim.placement=zero2"),
     (2, DP, "comm.compress=fp16", "train.precision=bf16", "train.accumulate=compute"),
     (1, "train.batch=3"),
     (2, DP, "train.batch=2"),

@@ -40,8 +40,8 @@ class Ini(started.Case):
 
     def test_names_that_one_rank_does_not_use(self):
         """A job that one rank accepts is not refused for a name on eight."""
-        for section, key in (("comm", "plugin"), ("comm", "near"), ("comm.dp", "plugin"),
-                             ("comm.tp", "near")):
+        for section, key in (("comm", "plugin"), ("comm", "intra"), ("comm.dp", "plugin"),
+                             ("comm.tp", "intra")):
             self.bad(f"[{section}]\n{key} = carrier_pigeon\n",
                      f"bad.ini:2: {section}.{key}: no comm plugin 'carrier_pigeon'")
         self.bad("[comm]\nplugin = pcp\n", "did you mean 'tcp'?")
@@ -180,6 +180,18 @@ class Keys(started.Case):
             _, err = self.weft("plan", "-n", "2", "tiny.ini", DP, *words)
             self.assertIn(what, err)
             self.assertIn("weft warn: ", err)
+
+    def test_words_of_an_earlier_version(self):
+        """They mean what they meant, and a line says what they are called now."""
+        text = self.read("tiny.ini").decode() + "\n[comm.dp]\nnear = none\n"
+        rules = "all_reduce:0-1K=exchange, *=direct"
+        said = self.said(text, "comm.plugin=tcp", f"comm.algorithm={rules}")
+        self.assertIn("comm.dp.intra: 'near' is a word of an earlier version, which the next one "
+                      "will not know; write comm.dp.intra = none\n", said)
+        self.assertIn("write comm.algorithm = all_reduce:0-1K=one_shot, *=pairwise\n", said)
+        self.assertEqual(said.count("an earlier version"), 2)
+        self.refused("plan", "-n", "2", "tiny.ini", DP, "comm.algorithm=indirect",
+                     why="'indirect' is none of the algorithms auto, ")
 
     def test_keys_that_need_another(self):
         scale = "has no effect: only precision fp16 scales the loss, and train.precision is bf16"

@@ -44,10 +44,10 @@ class Machines(started.Case):
 
     def test_a_named_transport_is_never_replaced(self):
         self.assertEqual(self.mesh(2, "comm.plugin=tcp"), "dp 4 over tcp")
-        self.assertEqual(self.mesh(2, "comm.plugin=tcp", "comm.near=shm"), "dp 4 over shm+tcp")
-        self.assertEqual(self.mesh(2, "comm.near=none"), "dp 4 over tcp")
-        self.assertEqual(self.mesh(2, "comm.dp.near=tcp"), "dp 4 over tcp")
-        self.assertEqual(self.mesh(1, "comm.plugin=tcp", "comm.near=shm"), "dp 4 over tcp")
+        self.assertEqual(self.mesh(2, "comm.plugin=tcp", "comm.intra=shm"), "dp 4 over shm+tcp")
+        self.assertEqual(self.mesh(2, "comm.intra=none"), "dp 4 over tcp")
+        self.assertEqual(self.mesh(2, "comm.dp.intra=tcp"), "dp 4 over tcp")
+        self.assertEqual(self.mesh(1, "comm.plugin=tcp", "comm.intra=shm"), "dp 4 over tcp")
         self.refused("plan", "-n", 4, "--machines", 2, self.ini, "comm.plugin=shm",
                      why="cannot carry the mesh axis dp here: plugin weft.shm: shm reaches ranks "
                          "of one machine only")

@@ -118,12 +118,12 @@ class Plan(started.Case):
                               r"(\d+)", out))
         self.assertEqual({(kind, name) for kind, name, _ in used},
                          {("reduce-scatter", "halving"), ("reduce-scatter", "ring"),
-                          ("all-reduce", "doubling"), ("all-gather", "direct")})
+                          ("all-reduce", "doubling"), ("all-gather", "pairwise")})
         for kind, name, count in used:
             if kind == "reduce-scatter":
                 self.assertEqual(name, "halving" if int(count) * 4 <= 1024 else "ring")
-        self.refused("plan", *job, "comm.algorithm=exchange", why="as KIND=exchange, and")
-        self.weft("plan", *job, "comm.algorithm=all_reduce=exchange")
+        self.refused("plan", *job, "comm.algorithm=one_shot", why="as KIND=one_shot, and")
+        self.weft("plan", *job, "comm.algorithm=all_reduce=one_shot")
         text = self.read("tiny.ini").decode() + "[comm.dp]\nalgorithm = ring=1\n"
         self.write("rules.ini", text)
         self.refused("plan", "-n", "2", "rules.ini", "parallel.strategy=dp",

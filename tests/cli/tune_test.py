@@ -52,7 +52,7 @@ class Tune(started.Case):
     def test_what_is_written_is_taken(self):
         self.write("job.ini", JOB)
         out = self.tune("job.ini", "-o", "tcp.ini")
-        self.check_table(out, "tcp on mesh axis dp, 2 ranks", {"ring", "halving", "direct"})
+        self.check_table(out, "tcp on mesh axis dp, 2 ranks", {"ring", "halving", "pairwise"})
         self.assertNotIn("mapped", out)
         costs = self.costs("tcp.ini")
         self.assertEqual({k: tuple(v) for k, v in costs.items()},
@@ -67,7 +67,7 @@ class Tune(started.Case):
     def test_without_a_job(self):
         self.write("tuned.ini", "what stood here before")
         out = self.tune("comm.plugin=shm", "tune.type=bf16")
-        self.check_table(out, "shm, 2 ranks", {"mapped", "exchange"})
+        self.check_table(out, "shm, 2 ranks", {"mapped", "one_shot"})
         self.assertEqual({k: tuple(v) for k, v in self.costs("tuned.ini").items()},
                          {"comm": ("reduce",), "comm.shm": (*LINKS, "mapped")})
 
@@ -89,11 +89,11 @@ class Tune(started.Case):
             out, _ = self.weft("plan", "-n", "4", "job.ini", "--list", *words)
             return re.search(r"all-reduce of gradients .* \((\w+)\)", out).group(1)
 
-        self.assertEqual(taken(), "exchange")
-        self.assertNotEqual(taken("comm.tcp.latency=0", "comm.tcp.bandwidth=0.001"), "exchange")
+        self.assertEqual(taken(), "one_shot")
+        self.assertNotEqual(taken("comm.tcp.latency=0", "comm.tcp.bandwidth=0.001"), "one_shot")
         self.assertEqual(taken("comm.tuned="), taken("comm.tuned=", "comm.reduce=3"))
         self.write("costs.ini", "[comm.tcp]\nlatency = 0\nmessage = 0\nbandwidth = 0.001\n")
-        self.assertNotEqual(taken(), "exchange")
+        self.assertNotEqual(taken(), "one_shot")
 
     def test_bad_files(self):
         self.write("job.ini", JOB + "tuned = costs.ini\n")

@@ -2,7 +2,7 @@
 """coll.py WEFT PLUGINS: does a job train over a library of collectives on host memory?
 
 acme.hostcoll adds in the order of the ranks, and 16-bit floats in fp32 with one rounding, as the
-algorithm `direct` does over links: so every layout has the bits of the same job over tcp, and is
+algorithm `pairwise` does over links: so every layout has the bits of the same job over tcp, and is
 near one rank. Then what goes wrong: a rank that dies or freezes, and brokencoll, which counts what
 cannot be, never counts, fails, hangs, or refuses a call: the message names plugin and operation."""
 import json
@@ -39,7 +39,7 @@ SKIP = w.NO_TIME + ("peak_bytes", "comm_bytes")
 
 class Coll(w.Bench):
     LIBRARY = {"comm.plugin": "acme.hostcoll"}
-    LINK = {"comm.plugin": "tcp", "comm.algorithm": "direct"}
+    LINK = {"comm.plugin": "tcp", "comm.algorithm": "pairwise"}
 
     def job(self, *changes):
         job = JOB | {"data.valid": self.path("valid.bin")}

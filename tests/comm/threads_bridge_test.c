@@ -56,7 +56,7 @@ static void every_kind(void **state)
 {
     (void)state;
     sched_layout at = {.machines = 3, .machine = machine, .order = order};
-    static const char *const names[] = {"hierarchical", "auto", "ring", "direct"};
+    static const char *const names[] = {"hierarchical", "auto", "ring", "pairwise"};
     uint32_t ran = 0;
     for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_SEND; kind++)
         for (uint32_t a = 0; a < 4; a++) {

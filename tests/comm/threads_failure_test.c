@@ -41,7 +41,7 @@ static const sched_request sum_of_three = {.kind = WEFT_ALL_REDUCE,
                                            .dtype = WEFT_F32,
                                            .count = 30000,
                                            .ranks = 3,
-                                           .algorithm = "direct"};
+                                           .algorithm = "pairwise"};
 
 static void deadline_names_the_rank(void **state)
 {

@@ -44,7 +44,7 @@ class Ranks(w.Bench):
             with self.subTest(ranks=ranks, **change):
                 said = self.on_cuda("mapped", change | {"comm.algorithm": "mapped"}, ranks)
                 self.assertRegex(said, "devices along mesh axis .* map each other's memory")
-                self.on_cuda("through-host", change | {"comm.algorithm": "direct"}, ranks)
+                self.on_cuda("through-host", change | {"comm.algorithm": "pairwise"}, ranks)
                 self.same_run("through-host", "mapped", None,
                               w.NO_TIME + ("comm_bytes", "peak_bytes"))
 

@@ -49,7 +49,7 @@ class Double(w.Bench):
     def test_layouts(self):
         for ranks, transport, change in LAYOUTS:
             with self.subTest(ranks=ranks, transport=transport, **change):
-                change = change | {"comm.plugin": transport, "comm.algorithm": "direct"}
+                change = change | {"comm.plugin": transport, "comm.algorithm": "pairwise"}
                 for device in ("cpu", "double"):
                     self.train(device, self.job(change, device), ranks=ranks)
                 self.same_run("cpu", "double", 6, SKIP)
@@ -60,7 +60,7 @@ class Double(w.Bench):
         for ranks, _, change in LAYOUTS:
             with self.subTest(ranks=ranks, **change):
                 change = change | {"comm.plugin": "shm"}
-                self.train("cpu", self.job(change | {"comm.algorithm": "direct"}, "cpu"),
+                self.train("cpu", self.job(change | {"comm.algorithm": "pairwise"}, "cpu"),
                            ranks=ranks)
                 said = self.train("double", self.job(change, "double"), ranks=ranks)
                 self.assertRegex(said.stderr + said.stdout, "devices along mesh axis .* map each")
@@ -77,7 +77,7 @@ class Double(w.Bench):
                               (0, "on rank 0 .*double: its memory is nobody else's")):
             for ranks, _, change in LAYOUTS[1], LAYOUTS[6]:
                 change = change | {"comm.plugin": "shm"}
-                self.train("cpu", self.job(change | {"comm.algorithm": "direct"}, "cpu"),
+                self.train("cpu", self.job(change | {"comm.algorithm": "pairwise"}, "cpu"),
                            ranks=ranks)
                 said = self.train("double", self.job(change, "double"), ranks=ranks,
                                   extra={"DOUBLE_DEVICES": str(devices)})
@@ -94,7 +94,7 @@ class Double(w.Bench):
             with self.subTest(ranks=ranks, **change):
                 change = change | {"train.precision": "fp32"}
                 self.train("cpu", self.job(change | {"comm.plugin": "shm",
-                                                     "comm.algorithm": "direct"}, "cpu"),
+                                                     "comm.algorithm": "pairwise"}, "cpu"),
                            ranks=ranks)
                 said = self.train("double", self.job(change, "double"), ranks=ranks)
                 self.assertRegex(said.stderr + said.stdout, "over doublecoll")
@@ -132,7 +132,7 @@ class Double(w.Bench):
     def test_a_card_that_cannot(self):
         """Where one rank's card cannot reach what the others' can, all go through host memory; the
         plan of this machine alone, whose card can, has none."""
-        change = {"optim.placement": "zero2", "comm.algorithm": "direct"}
+        change = {"optim.placement": "zero2", "comm.algorithm": "pairwise"}
         self.train("cpu", self.job(change | {"comm.plugin": "tcp"}, "cpu"), ranks=2)
         job = self.job(change | {"comm.plugin": "doublefar"}, "double")
         said = self.train("double", job, ranks=2)
@@ -145,9 +145,9 @@ class Double(w.Bench):
     def test_a_library_beside_a_link(self):
         change = {"parallel.strategy": "tp, dp", "parallel.tp": 2, "parallel.dp": 2,
                   "comm.tp.plugin": "doublecoll", "comm.dp.plugin": "tcp",
-                  "comm.dp.algorithm": "direct"}
+                  "comm.dp.algorithm": "pairwise"}
         self.train("double", self.job(change, "double"), ranks=4)
-        change |= {"comm.tp.plugin": "shm", "comm.tp.algorithm": "direct"}
+        change |= {"comm.tp.plugin": "shm", "comm.tp.algorithm": "pairwise"}
         self.train("cpu", self.job(change, "cpu"), ranks=4)
         self.same_run("cpu", "double", 6, SKIP + ("comm_bytes",))
         refused = self.train("no", self.job({"comm.plugin": "doublecoll"}, "cpu"), ranks=2,
@@ -190,7 +190,7 @@ class Double(w.Bench):
                 {"optim.placement": "zero3", "train.bucket_mb": 0.01},
                 {"parallel.strategy": "pp", "parallel.pp": 2, "parallel.schedule": "1f1b"})
         for change in jobs:
-            change = change | {"comm.plugin": "tcp", "comm.algorithm": "direct"}
+            change = change | {"comm.plugin": "tcp", "comm.algorithm": "pairwise"}
             ranks = 2 if "parallel.strategy" in change or "optim.placement" in change else 1
             self.train("cpu", self.job(change, "cpu"), ranks=ranks)
             for joins in ("none", "short", "long"):
@@ -214,7 +214,7 @@ class Double(w.Bench):
         self.assertRegex(plan("double"), r"host memory  [0-9.]+ [KM]iB a rank")
 
     def test_a_rank_dies(self):
-        for algorithm in ("direct", "mapped"):
+        for algorithm in ("pairwise", "mapped"):
             job = self.job({"comm.plugin": "shm", "comm.algorithm": algorithm}, "double")
             run = w.Running(self, "dead-" + algorithm, job |
                             {"run.steps": 10**8, "optim.lr": 1e-4, "checkpoint.every": 0}, 2)
@@ -244,7 +244,7 @@ class Double(w.Bench):
     def test_a_rank_freezes(self):
         """The devices of the others wait for flags that nobody lets them go on by any more."""
         after = 5 if w.SLOW == 1 else 15
-        for algorithm in ("direct", "mapped"):
+        for algorithm in ("pairwise", "mapped"):
             job = self.job({"comm.plugin": "shm", "comm.algorithm": algorithm}, "double")
             run = w.Running(self, "frozen-" + algorithm, job |
                             {"run.steps": 10**8, "optim.lr": 1e-4, "checkpoint.every": 0,

@@ -19,7 +19,7 @@ def setUpModule():
 
 class Outside(launched.Launched):
     OVER = {"run.plugins": installed.PLUGINS, "comm.plugin": "acme.mpi"}
-    EQUAL = {"comm.algorithm": "direct"}
+    EQUAL = {"comm.algorithm": "pairwise"}
 
     def test_jobs_equal_those_over_tcp(self):
         for ranks, change in ((2, {}), (2, {"optim.placement": "zero2"}),

@@ -43,7 +43,7 @@ class Transport(launched.Launched):
         for ranks, change in LAYOUTS:
             with self.subTest(ranks=ranks, **change):
                 self.train_both(ranks, change, {"comm.plugin": "mpi_pairs"},
-                                {"comm.algorithm": "direct"})
+                                {"comm.algorithm": "pairwise"})
                 self.same_run("tcp", "mpi", 6)
 
     def test_library(self):
@@ -82,7 +82,7 @@ class Transport(launched.Launched):
                  "checkpoint.every": 2}
         for plugin, same in (("mpi_pairs", True), ("mpi", False)):
             self.train_both(2, large | {"optim.placement": "zero1"}, {"comm.plugin": plugin},
-                            {"comm.algorithm": "direct"} if same else {})
+                            {"comm.algorithm": "pairwise"} if same else {})
             if same:
                 self.same_run("tcp", "mpi", 2)
             else:

@@ -758,10 +758,10 @@ class HostColl(Compared):
             (2, {}), (4, TP_DP | {"optim.placement": "zero3"}), (4, PP_DP)))
 
     def test_like_links(self):
-        """Shifts, all-to-alls, and all-reduces in groups of two: the bits of `direct` over tcp."""
+        """Shifts, all-to-alls, all-reduces in groups of two: the bits of `pairwise` over tcp."""
         for ranks, job in ((4, Ring.RING), (4, Ulysses.ULYSSES), (4, Gossip.GOSSIP)):
             with self.subTest(strategy=job["parallel.strategy"]):
-                self.train("link", job | {"comm.plugin": "tcp", "comm.algorithm": "direct"},
+                self.train("link", job | {"comm.plugin": "tcp", "comm.algorithm": "pairwise"},
                            ranks=ranks)
                 self.train("library", job | {"comm.plugin": "acme.hostcoll"}, ranks=ranks)
                 self.same_run("link", "library", 20, w.NO_TIME + ("peak_bytes", "comm_bytes"))

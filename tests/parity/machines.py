@@ -102,7 +102,7 @@ class Machines(w.Bench):
             ({"parallel.strategy": "tp, dp", "parallel.tp": 2}, (1, 1, 2, 2), "dp over tcp",
              "tp over shm"),
             ({"parallel.strategy": "pp, dp", "parallel.pp": 2}, (1, 2, 2, 1), "over tcp"),
-            ({"comm.plugin": "tcp", "comm.near": "shm"}, (1, 1, 2, 2)),
+            ({"comm.plugin": "tcp", "comm.intra": "shm"}, (1, 1, 2, 2)),
         )
         for number, (change, machines, *words) in enumerate(cases):
             with self.subTest(change=change, machines=machines):

@@ -6,8 +6,8 @@ of gradient sums. The same layout twice gives the same bits, initial weights are
 every layout, and what a seed decides differs with it."""
 import weft_jobs as w
 
-ALGORITHMS = [("tcp", "ring"), ("tcp", "halving"), ("tcp", "direct"), ("tcp", "auto"),
-              ("shm", "ring"), ("shm", "halving"), ("shm", "direct"), ("shm", "mapped"),
+ALGORITHMS = [("tcp", "ring"), ("tcp", "halving"), ("tcp", "pairwise"), ("tcp", "auto"),
+              ("shm", "ring"), ("shm", "halving"), ("shm", "pairwise"), ("shm", "mapped"),
               ("shm", "auto"), ("tcp", "double_tree"),
               ("shm", "all_reduce:0-1K=doubling, all_reduce:1K-8K=tree, all_reduce=double_tree")]
 

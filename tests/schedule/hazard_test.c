@@ -254,7 +254,7 @@ static void no_hazard_between_two(void **state)
                                    .dtype = WEFT_I64,
                                    .count = 100,
                                    .ranks = 2,
-                                   .algorithm = m ? "mapped" : "direct",
+                                   .algorithm = m ? "mapped" : "pairwise",
                                    .chunk = 64,
                                    .link_caps = WEFT_LINK_HOST | WEFT_LINK_MAP});
 }

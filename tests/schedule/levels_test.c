@@ -186,7 +186,7 @@ static void auto_takes_it(void **state)
                        .count = 100000,
                        .ranks = 8,
                        .layout = &at};
-    static const char *const want[] = {"hierarchical", "direct", "direct"};
+    static const char *const want[] = {"hierarchical", "pairwise", "pairwise"};
     for (uint32_t i = 0; i < 3; i++) {
         sched_schedule *s;
         r.dtype = i == 1 ? WEFT_BF16 : WEFT_F32; /* never rounded on its way */

@@ -120,8 +120,8 @@ static void every_type(void **state)
 static void any_order(void **state)
 {
     (void)state;
-    static const char *const names[] = {"ring",     "halving",  "direct",
-                                        "exchange", "doubling", "double_tree"};
+    static const char *const names[] = {"ring",     "halving",  "pairwise",
+                                        "one_shot", "doubling", "double_tree"};
     for (uint64_t seed = 0; seed < 300; seed++)
         one((sched_request){.kind = WEFT_ALL_REDUCE,
                             .redop = WEFT_SUM,
@@ -180,7 +180,7 @@ static void auto_many_ranks(void **state)
 static void bytes_sent(void **state)
 {
     (void)state;
-    static const char *const best[] = {"ring", "halving", "direct", "mapped"};
+    static const char *const best[] = {"ring", "halving", "pairwise", "mapped"};
     for (uint32_t i = 0; i < COUNT(best); i++)
         for (uint32_t n = 2; n <= 8; n *= 2) {
             sched_request r = {.kind = WEFT_ALL_REDUCE,
@@ -223,7 +223,7 @@ static void refused(void **state)
         assert_true(strlen(err_text()) > 10);
     }
     assert_int_equal(sched_make(&bad[6], &s), WEFT_USAGE);
-    assert_non_null(strstr(err_text(), "auto, ring, halving, direct"));
+    assert_non_null(strstr(err_text(), "auto, ring, halving, pairwise"));
 }
 
 int main(void)

@@ -30,17 +30,18 @@ static void one_word(void **state)
 static void first_match(void **state)
 {
     (void)state;
-    const char *text = "all_reduce:0-64K=doubling,  all_reduce : 64K-1M = double_tree ,\t"
-                       "all_reduce=ring, reduce_scatter:1G-=halving, *:0-7=direct, all_gather=auto,"
-                       "*=direct";
+    const char *text =
+        "all_reduce:0-64K=doubling,  all_reduce : 64K-1M = double_tree ,\t"
+        "all_reduce=ring, reduce_scatter:1G-=halving, *:0-7=pairwise, all_gather=auto,"
+        "*=pairwise";
     assert_string_equal(rule(text, WEFT_ALL_REDUCE, 0), "doubling");
     assert_string_equal(rule(text, WEFT_ALL_REDUCE, 64 << 10), "doubling"); /* the first of two */
     assert_string_equal(rule(text, WEFT_ALL_REDUCE, (64 << 10) + 2), "double_tree");
     assert_string_equal(rule(text, WEFT_ALL_REDUCE, 1 << 20), "double_tree");
     assert_string_equal(rule(text, WEFT_ALL_REDUCE, (1 << 20) + 2), "ring");
     assert_string_equal(rule(text, WEFT_REDUCE_SCATTER, 1 << 30), "halving");
-    assert_string_equal(rule(text, WEFT_REDUCE_SCATTER, (1 << 30) - 2), "direct");
-    assert_string_equal(rule(text, WEFT_ALL_GATHER, 6), "direct");
+    assert_string_equal(rule(text, WEFT_REDUCE_SCATTER, (1 << 30) - 2), "pairwise");
+    assert_string_equal(rule(text, WEFT_ALL_GATHER, 6), "pairwise");
     assert_string_equal(rule(text, WEFT_ALL_GATHER, 8), "auto");
     assert_string_equal(rule("all_reduce=ring", WEFT_ALL_GATHER, 8), "auto"); /* no rule holds */
 }
@@ -57,7 +58,7 @@ static void refused(void **state)
         {"all_redcue=ring", "'all_redcue' is none of all_reduce, reduce_scatter"},
         {"all_redcue=ring", "; did you mean 'all_reduce'?"},
         {"barrier=ring", "is none of"},
-        {"send=direct", "is none of"},
+        {"send=pairwise", "is none of"},
         {"all_reduce:64K=ring", "'64K' is not a range of sizes"},
         {"all_reduce:64K-1K=ring", "is not a range"},
         {"all_reduce:0-64Q=ring", "is not a range"},
@@ -68,7 +69,7 @@ static void refused(void **state)
         {"all_reduce=", "'' is none of the algorithms"},
         {"=ring", "'' is none of all_reduce"},
         {",", "'' is not a rule"},
-        {"all_gather=exchange", "exchange has no all_gather; use one of: auto, ring"},
+        {"all_gather=one_shot", "one_shot has no all_gather; use one of: auto, ring"},
     };
     for (uint32_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         sched_request r = {.kind = WEFT_ALL_REDUCE, .dtype = WEFT_F32, .ranks = 2};

@@ -16,7 +16,7 @@
  * choose alike. */
 static void want(tune_set *t, const component *c, uint32_t axis, uint32_t role)
 {
-    uint64_t crosses = role != INSIDE && resolve_reach(t->s, axis) != REACH_ONE;
+    uint64_t crosses = role != INSIDE && resolve_reach(t->s, axis) != REACH_INTRA;
     uint64_t score = crosses << 32 | t->s->mesh.size[axis];
     tune_probe *p = t->probe;
     while (p < t->probe + t->probes && p->c != c)

@@ -1,4 +1,4 @@
-/* schedule/alg/one_shot.c: all-reduce and reduce in one round (algorithm = exchange).
+/* schedule/alg/one_shot.c: all-reduce and reduce in one round (algorithm = one_shot).
  *
  * Idea: every rank sends its whole input to every other and reduces all inputs itself, in rank
  * order. (Reduce: all send to the root.) 16-bit floats are rounded once, and every rank does the
@@ -65,7 +65,7 @@ static void terms(const sched_request *r, sched_terms *out)
 }
 
 const sched_algorithm sched_one_shot = {
-    .name = "exchange",
+    .name = "one_shot",
     .kinds = SCHED_ON(WEFT_ALL_REDUCE) | SCHED_ON(WEFT_REDUCE),
     .chunk = 128 << 10,
     .once = 1,

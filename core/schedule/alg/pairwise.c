@@ -1,4 +1,4 @@
-/* schedule/alg/pairwise.c: pairwise exchange (algorithm = direct): every pair of ranks exchanges
+/* schedule/alg/pairwise.c: pairwise exchange (algorithm = pairwise): every pair of ranks exchanges
  * only the parts that the two have for each other.
  *
  * Idea: rank r receives all contributions to part r from the ranks that hold them, reduces them in
@@ -221,7 +221,7 @@ static void terms(const sched_request *r, sched_terms *out)
 }
 
 const sched_algorithm sched_pairwise = {
-    .name = "direct",
+    .name = "pairwise",
     .kinds = SCHED_ON(WEFT_ALL_REDUCE) | SCHED_ON(WEFT_REDUCE_SCATTER) | SCHED_ON(WEFT_ALL_GATHER) |
              SCHED_ON(WEFT_REDUCE) | SCHED_ON(WEFT_GATHER) | SCHED_ON(WEFT_SCATTER) |
              SCHED_ON(WEFT_ALL_TO_ALL) | SCHED_ON(WEFT_SEND) | SCHED_ON(WEFT_RECV) |

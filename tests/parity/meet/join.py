@@ -102,7 +102,7 @@ class Join(w.Bench):
         for change in ({"optim.lr": 1e-3}, {"run.seed": 6}, {"run.steps": 21}, {"model.ffn": 48},
                        {"train.microbatch": 6}, {"checkpoint.every": 10},
                        {"optim.betas": "0.8,0.9"},
-                       {"comm.plugin": "shm"}, {"comm.algorithm": "direct"}, {"run.deadline": 7}):
+                       {"comm.plugin": "shm"}, {"comm.algorithm": "pairwise"}, {"run.deadline": 7}):
             with self.subTest(change=change):
                 (key, value), = change.items()
                 self.refused([JOB | self.key, JOB | self.key | change], "rank 1", key, str(value),

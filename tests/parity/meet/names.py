@@ -103,7 +103,7 @@ class Names(w.Bench):
             hosts[away] = "10.77.2.1 two\n"
             ended = self.start(f"beside{away}", hosts,
                                {"MASTER_ADDR": "two", "MASTER_PORT": str(w.free_port())},
-                               {"train.microbatch": 4, "comm.algorithm": "direct",
+                               {"train.microbatch": 4, "comm.algorithm": "pairwise",
                                 "run.deadline": 10}, away=(away, enter))
             for status, text in ended:
                 self.assertEqual(status, 0, ended)

@@ -124,7 +124,7 @@ static void waits_in_a_ring(void **state)
 static void algorithm_of_the_plan(void **state)
 {
     (void)state;
-    static const char *const given[] = {"ring", "direct"};
+    static const char *const given[] = {"ring", "pairwise"};
     planned j;
     uint32_t sums = 0;
     if (planned_make("[model]\nlayers = 1\nheads = 2\nembed = 32\ncontext = 8\nvocab = 64\n"

@@ -42,9 +42,9 @@ static void each_cost_alone_decides(void **state)
     (void)state;
     sched_cost c = costs(1e-6, 0, 0, 0); /* latencies alone: fewest rounds */
     sched_request r = request(WEFT_ALL_REDUCE, 1 << 20, 8, &c);
-    takes(&r, "exchange");
+    takes(&r, "one_shot");
     r.kind = WEFT_ALL_GATHER;
-    takes(&r, "direct");
+    takes(&r, "pairwise");
     r.kind = WEFT_BROADCAST;
     takes(&r, "tree");
 
@@ -59,7 +59,7 @@ static void each_cost_alone_decides(void **state)
     assert_string_not_equal(sched_select(&r)->name, "tree");
     c = costs(0, 0, 0, 1e-9); /* summing alone: exchange has everybody sum everything */
     r = request(WEFT_ALL_REDUCE, 1 << 20, 2, &c);
-    assert_string_not_equal(sched_select(&r)->name, "exchange");
+    assert_string_not_equal(sched_select(&r)->name, "one_shot");
 }
 
 /* By the formulas of the top comments, S bytes on 4 ranks: latencies, further messages, bytes are
@@ -70,14 +70,14 @@ static void winners_change_where_the_formulas_cross(void **state)
     (void)state;
     sched_cost c = costs(10e-6, 4e-6, 1e-9, 0);
     sched_request r = request(WEFT_ALL_REDUCE, 64, 4, &c);
-    takes(&r, "exchange"); /* 18.2 us; doubling 20.1, direct 36 */
+    takes(&r, "one_shot"); /* 18.2 us; doubling 20.1, pairwise 36 */
     c = costs(10e-6, 25e-6, 1e-9, 0);
     takes(&r, "doubling"); /* 20.1 us; exchange 60, halving 40 */
     c = costs(10e-6, 6e-6, 1e-9, 0);
     r = request(WEFT_ALL_REDUCE, 64 << 10, 4, &c);
     takes(&r, "halving"); /* 138 us; direct 142, doubling 151, exchange 219 */
     c = costs(10e-6, 1e-6, 1e-9, 0);
-    takes(&r, "direct"); /* 122 us; halving 138 */
+    takes(&r, "pairwise"); /* 122 us; halving 138 */
 }
 
 static void equals_are_told_apart_by_the_table(void **state)
@@ -98,7 +98,7 @@ static void without_costs_thresholds_decide(void **state)
     (void)state;
     sched_request r = request(WEFT_ALL_REDUCE, 1 << 20, 8, NULL);
     assert_null(sched_cheapest(&r));
-    takes(&r, "direct");
+    takes(&r, "pairwise");
     assert_true(sched_predict(&sched_ring, &r) < 0);
 }
 
