@@ -94,9 +94,6 @@ weft_status comm_start(comm_op *op, const void *in, void *out, void *scratch, in
  * [any] */
 int comm_is_staged(const comm_op *op);
 
-/* WEFT_OK when the last start has finished. [compute] */
-weft_status comm_test(comm_op *op);
-
 /* Moves bytes until the last start has finished, or a rank fails (WEFT_PEER naming it), or
  * `deadline` seconds pass (WEFT_PEER naming the ranks still missing, the channel and the
  * operation). [compute] */

@@ -1,6 +1,6 @@
 /* comm/engine.h: the progress engine: links, channels and operations, and their locking.
  *
- * Two threads use a link: the compute thread, which walks the lists (comm_start, comm_test,
+ * Two threads use a link: the compute thread, which walks the lists (comm_start,
  * comm_wait), and the link's progress thread, which moves bytes while the first one computes. The
  * mutex `progress_lock` protects the link, its channels and the running state of its operations.
  * comm_start() never waits for it: it submits the operation through a single-producer

@@ -120,24 +120,6 @@ weft_status comm_start(comm_op *op, const void *in, void *out, void *scratch, in
     return WEFT_OK;
 }
 
-weft_status comm_test(comm_op *op)
-{
-    comm_link *l = op->channel->link;
-    weft_status st = comm_world_failed(l->world);
-    if (st != WEFT_OK || is_finished(op))
-        return st;
-    if (pthread_mutex_trylock(&l->progress_lock) == 0) {
-        int moved;
-        st = comm_link_advance(l, &moved);
-        pthread_mutex_unlock(&l->progress_lock);
-    }
-    if (st == WEFT_OK && job_failure(l->world->job) != WEFT_OK)
-        st = comm_world_fail(l->world, WEFT_PEER);
-    if (st != WEFT_OK)
-        return st;
-    return is_finished(op) ? WEFT_OK : WEFT_BUSY;
-}
-
 /* While this thread serves one link, the progress threads of the others serve theirs: a peer may
  * wait for something that was started here and is not being waited for. */
 static void serve_others(const comm_link *l)

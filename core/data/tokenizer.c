@@ -50,15 +50,8 @@ void data_tokenizer_close(data_tokenizer *d)
 }
 
 weft_status data_tokenizer_encode(const data_tokenizer *d, const char *text, uint64_t bytes,
-                                  bool last, int32_t *out, uint64_t room, uint64_t *used,
+                                  uint32_t flags, int32_t *out, uint64_t room, uint64_t *used,
                                   uint64_t *n)
-{
-    return data_tokenizer_encode_as(d, text, bytes, last ? WEFT_TEXT_LAST : 0, out, room, used, n);
-}
-
-weft_status data_tokenizer_encode_as(const data_tokenizer *d, const char *text, uint64_t bytes,
-                                     uint32_t flags, int32_t *out, uint64_t room, uint64_t *used,
-                                     uint64_t *n)
 {
     const weft_tokenizer_table *table = d->c->table;
     const bool last = flags & WEFT_TEXT_LAST;

@@ -23,16 +23,11 @@ weft_status data_tokenizer_open(const component *c, const weft_conf *conf, data_
 void data_tokenizer_close(data_tokenizer *d); /* a zeroed one is allowed [setup] */
 
 /* Encode a prefix of `bytes` bytes of text as weft_tokenizer_table.encode() does: *used bytes are
- * *n ids, at most `room`. [any] */
+ * *n ids, at most `room`. `flags` are WEFT_TEXT_..., of which WEFT_TEXT_FIRST is dropped where the
+ * tokenizer does not know it. [any] */
 weft_status data_tokenizer_encode(const data_tokenizer *d, const char *text, uint64_t bytes,
-                                  bool last, int32_t *out, uint64_t room, uint64_t *used,
+                                  uint32_t flags, int32_t *out, uint64_t room, uint64_t *used,
                                   uint64_t *n);
-
-/* The same with WEFT_TEXT_... as flags; WEFT_TEXT_FIRST is dropped where the tokenizer does not
- * know it. [any] */
-weft_status data_tokenizer_encode_as(const data_tokenizer *d, const char *text, uint64_t bytes,
-                                     uint32_t flags, int32_t *out, uint64_t room, uint64_t *used,
-                                     uint64_t *n);
 
 /* Whether it has cut(), and what cut() answers. [any] */
 bool data_tokenizer_cuts(const data_tokenizer *d);

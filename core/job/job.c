@@ -95,7 +95,7 @@ static job *make(const job_identity *who, const job_options *opt)
     j->clock.most = j->silence_ms / 4 < 1000 ? j->silence_ms / 4 : 1000;
     j->beat_ms = j->silence_ms / 10 < 250 ? j->silence_ms / 10 : 250;
     j->join_ms = milliseconds(opt->join_timeout > 0 ? opt->join_timeout : JOIN_DEFAULT);
-    j->wake_fd = j->failure_fd = j->control_fd = -1;
+    j->wake_fd = j->control_fd = -1;
     j->halt.last = UINT64_MAX;
     j->table = (weft_host_tls){
         sizeof j->table, 0,          j, table_start, job_tls_handshake, job_tls_wants, job_tls_read,
@@ -157,8 +157,7 @@ static weft_status open_parts(job *j, const job_options *opt)
         return st;
     j->control_fd = job_control_descriptor();
     j->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    j->failure_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (j->wake_fd < 0 || j->failure_fd < 0)
+    if (j->wake_fd < 0)
         return err_fail_errno(WEFT_IO, "no descriptor to wake threads with");
     if (j->who.slurm && !job_key_given(opt->key_file))
         return share_key(j);
@@ -181,8 +180,6 @@ void job_free(job *j)
     }
     if (j->wake_fd >= 0)
         close(j->wake_fd);
-    if (j->failure_fd >= 0)
-        close(j->failure_fd);
     job_tls_context_close(j->tls);
     job_key_free(j->key);
     free(j->box.bytes);
@@ -435,9 +432,4 @@ weft_status job_failure(job *j)
     if (!j || !atomic_load_explicit(&j->failed, memory_order_acquire))
         return WEFT_OK;
     return job_fail_here(j);
-}
-
-int job_failure_fd(job *j)
-{
-    return j ? j->failure_fd : -1;
 }

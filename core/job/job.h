@@ -111,9 +111,6 @@ void job_mark(job *j, uint64_t step, uint64_t place);
  * last known place. A NULL job never fails. [any] */
 weft_status job_failure(job *j);
 
-/* A descriptor that becomes readable when job_failure() starts to fail; -1 for one rank. */
-int job_failure_fd(job *j);
-
 /* The one local address that this rank listens on, as text: that of the interface towards rank 0.
  * [setup] */
 weft_status job_address(const job *j, char *out, size_t room);

@@ -63,9 +63,6 @@ void job_record_failure(job *j, const char *text)
 {
     snprintf(j->failure, sizeof j->failure, "%s", text);
     atomic_store_explicit(&j->failed, 1, memory_order_release);
-    uint64_t one = 1;
-    if (write(j->failure_fd, &one, sizeof one) < 0)
-        log_line(WEFT_LOG_WARN, "a failure could not be signalled to waiting threads");
     job_notify(j);
 }
 

@@ -57,7 +57,7 @@ struct job {
     pthread_t thread;
     void *(*body)(void *); /* body of the thread */
     bool running, stop;
-    int wake_fd, failure_fd, control_fd;
+    int wake_fd, control_fd;
 
     mailbox box;
     bool joined;   /* all ranks have met */

@@ -12,7 +12,7 @@ struct sched_schedule {
     sched_request r;
     const sched_algorithm *algorithm;
     uint64_t scratch, sent, residual_bytes;
-    uint32_t steps, places, messages;
+    uint32_t steps, places;
 };
 
 static void emit(sched_writer *b, const sched_algorithm *a)
@@ -51,7 +51,6 @@ weft_status sched_make_with(const sched_request *r, const sched_algorithm *algor
     s->residual_bytes = b.residual_bytes;
     s->steps = b.steps;
     s->places = b.places;
-    s->messages = b.messages;
     *out = s;
     return WEFT_OK;
 }
@@ -74,11 +73,6 @@ uint64_t sched_residual_bytes(const sched_schedule *s)
 uint64_t sched_bytes_sent(const sched_schedule *s)
 {
     return s->sent;
-}
-
-uint32_t sched_messages(const sched_schedule *s)
-{
-    return s->messages;
 }
 
 const char *sched_algorithm_name(const sched_schedule *s)

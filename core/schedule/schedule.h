@@ -89,7 +89,6 @@ void sched_free(sched_schedule *s);
 uint64_t sched_scratch_bytes(const sched_schedule *s);  /* bytes of scratch, aligned to 64 */
 uint64_t sched_residual_bytes(const sched_schedule *s); /* bytes kept between starts, likewise */
 uint64_t sched_bytes_sent(const sched_schedule *s); /* payload bytes this rank sends or writes */
-uint32_t sched_messages(const sched_schedule *s);
 const char *sched_algorithm_name(const sched_schedule *s);
 
 /* Algorithms that a version before called otherwise: resolve takes the former names for a release,

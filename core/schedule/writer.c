@@ -147,7 +147,6 @@ uint32_t sched_writer_send(sched_writer *b, uint32_t peer, sched_place place, ui
     uint32_t n = begin(b, SCHED_SEND, peer, bytes);
     from(b, n, place, bytes);
     b->sent += bytes;
-    b->messages++;
     return n;
 }
 
@@ -244,7 +243,6 @@ uint32_t sched_writer_flag(sched_writer *b, uint32_t what)
 
 uint32_t sched_writer_signal(sched_writer *b, uint32_t peer)
 {
-    b->messages++;
     return begin(b, SCHED_SEND, peer, 0);
 }
 
@@ -258,7 +256,6 @@ void sched_writer_send_offsets(sched_writer *b, uint32_t peer)
     uint64_t size = sizeof(sched_buffer_offsets);
     uint32_t n = begin(b, SCHED_SEND, peer, size);
     from(b, n, (sched_place){SCHED_OFFSETS, 0, b->r->me * size}, size);
-    b->messages++;
 }
 
 void sched_writer_recv_offsets(sched_writer *b, uint32_t peer)

@@ -25,7 +25,7 @@ typedef struct sched_writer {
     uint32_t alias_to;
     uint64_t alias_at;
     uint64_t scratch, sent, residual_bytes;
-    uint32_t steps, places, messages;
+    uint32_t steps, places;
     uint32_t open;          /* the reduction being written */
     sched_step open_as;     /* that step so far */
     sched_deps *track;      /* NULL while counting */

@@ -69,11 +69,3 @@ const graph_name describe_names_device[] = {
     {"ew", "elementwise ops in one program (weft_ew_program)"},
     {0},
 };
-
-const char *describe_names_meaning(const graph_name *list, const char *name)
-{
-    for (; list->name; list++)
-        if (!strcmp(list->name, name))
-            return list->meaning;
-    return NULL;
-}

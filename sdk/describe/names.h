@@ -13,7 +13,4 @@ extern const graph_name describe_names_axes[], describe_names_inputs[], describe
     describe_names_reserved[], describe_names_blocks[], describe_names_nodes[],
     describe_names_device[];
 
-/* The meaning of `name` in one of the lists; NULL: it is not there. [any] */
-const char *describe_names_meaning(const graph_name *list, const char *name);
-
 #endif

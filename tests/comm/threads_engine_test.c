@@ -23,8 +23,6 @@ static void one_op(rank *k)
     must(comm_connect(k->w, &k->arena, PATIENCE) == WEFT_OK);
     for (uint32_t i = 0; i < 5; i++) {
         start_piece(&p, (int)(i & 1));
-        for (uint32_t look = 0; p.takes_part && i == 2 && look < 20; look++)
-            must(comm_test(p.op) <= WEFT_BUSY);
         wait_piece(&p, 0);
     }
     if (p.takes_part)

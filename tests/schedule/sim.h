@@ -28,7 +28,7 @@ typedef struct sim_case {
     void *user;
 } sim_case;
 
-/* Runs to the end and checks results, guards, bytes and messages; what is wrong is printed and
+/* Runs to the end and checks results, guards and bytes; what is wrong is printed and
  * fails the running cmocka test. `name` of the algorithm that ran is returned. */
 const char *sim_run(const sim_case *c);
 

@@ -56,21 +56,6 @@ static const weft_option *const link_options[] = {
     NULL,
 };
 
-const weft_option *const *sim_cluster_options(void)
-{
-    return cluster_options;
-}
-
-const weft_option *const *sim_device_options(void)
-{
-    return device_options;
-}
-
-const weft_option *const *sim_link_options(void)
-{
-    return link_options;
-}
-
 #define LINK "link."
 
 /* Make the sections known that are in the text; others are refused, those of jobs, too. */

@@ -80,11 +80,6 @@ weft_status sim_cluster_read(const char *path, sim_cluster *out);
 /* The same from text; `name` is for messages. */
 weft_status sim_cluster_parse(const char *text, const char *name, sim_cluster *out);
 
-/* The options of the sections, NULL-ended, for docs. */
-const weft_option *const *sim_cluster_options(void);
-const weft_option *const *sim_device_options(void);
-const weft_option *const *sim_link_options(void);
-
 /* Seconds that the device takes for a kernel: for its operations or its bytes, whichever takes
  * longer, and the gap before it. [any] */
 double sim_op_seconds(const sim_device *d, const kernel *k);

@@ -148,11 +148,6 @@ uint64_t tokens_output_tokens(const tokens_output *o)
     return o->tokens;
 }
 
-uint64_t tokens_output_documents(const tokens_output *o)
-{
-    return o->documents;
-}
-
 /* The index behind the ids, from the file that has it. */
 static weft_status append_index(tokens_output *o)
 {

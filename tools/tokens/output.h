@@ -27,7 +27,6 @@ weft_status tokens_output_add(tokens_output *o, const int32_t *ids, uint64_t n);
 weft_status tokens_output_end_document(tokens_output *o);
 
 uint64_t tokens_output_tokens(const tokens_output *o);
-uint64_t tokens_output_documents(const tokens_output *o);
 
 /* End the last document, write index and header, and sync. A file without tokens is WEFT_USAGE.
  * [setup] */

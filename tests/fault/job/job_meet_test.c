@@ -244,7 +244,6 @@ static void alone(void **state)
     int after = dup(0);
     close(after);
     assert_int_equal(before, after);
-    assert_int_equal(job_failure_fd(j), -1);
     assert_int_equal(job_failure(j), WEFT_OK);
     assert_int_equal(work(j, 0, 1), WEFT_OK);
     assert_non_null(job_tls_table(j));

@@ -50,7 +50,7 @@ static weft_status encode_some(data_ids *to, const char *text, uint64_t n, uint3
     uint64_t made = 0;
     make_room(to, n + 64);
     const weft_status st =
-        data_tokenizer_encode_as(t, text, n, flags, to->at + to->n, to->cap - to->n, used, &made);
+        data_tokenizer_encode(t, text, n, flags, to->at + to->n, to->cap - to->n, used, &made);
     to->n += (uint32_t)made;
     return st;
 }
