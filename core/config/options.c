@@ -265,7 +265,7 @@ static bool stands_in(const weft_option *const *table, const weft_option *o)
 
 bool config_option_binds(const weft_option *o)
 {
-    bool ours = stands_in(link_options, o);
+    bool ours = stands_in(link_options, o) || stands_in(group_options, o);
     for (const config_section *s = sections; s->name && !ours; s++)
         ours = stands_in(s->options, o);
     return ours && ((const core_option *)o)->binds; /* its first member */
