@@ -58,7 +58,7 @@ int cli_data_info(const command *c, int argc, char **argv)
         if (*argv[i] != '-')
             argv[1 + files++] = argv[i];
         else if (strcmp(argv[i], "--scan") && strcmp(argv[i], "--json"))
-            return cli_usage(c, "info: option %s is unknown", argv[i]);
+            return cli_refuse(c, argv[i], NULL);
     }
     if (!files)
         return cli_usage(c, "info: name the token files");

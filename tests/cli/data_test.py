@@ -79,7 +79,7 @@ class Data(started.Case):
         self.assertIn("3 documents by their first token, largest id 50256",
                       self.weft("data", "info", "gpt2.bin", "--scan")[0])
         self.refused("data", "info", why="name the token files")
-        self.refused("data", "info", "all.bin", "--what", why="--what is unknown")
+        self.refused("data", "info", "all.bin", "--what", why="there is no option --what")
         self.refused("data", "info", "none.bin", why="cannot read data file none.bin")
         self.refused("data", "info", "a", why="data file a is 101 bytes long")
         for at, value, why in ((len(raw) - 16, 151, "document number 1 ends at token 151"),

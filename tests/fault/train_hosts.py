@@ -207,7 +207,7 @@ class Hosts(w.Bench):
         self.refused("a\nb", "-n 3: the 2 hosts of .*hosts have 2 slots", "-n", "3")
         self.refused("a slots=2", "parallel", job=BASE | {"parallel.strategy": "none such"})
         done = w.weft("train", self.ini, "--hosts", self.path("nofile"), status=2)
-        self.assertRegex(done.stderr, "cannot read the hosts of --hosts from .*nofile: No such")
+        self.assertRegex(done.stderr, "cannot read the hosts file .*nofile: No such")
         done = w.weft("train", self.ini, "--ssh", "ssh", status=2)
         self.assertIn("--ssh belongs to --hosts", done.stderr)
 

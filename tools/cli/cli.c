@@ -123,7 +123,7 @@ static int take(const command *c, int argc, char **argv, int i, const char *cons
         return 2;
     }
     if (*a == '-' && a[1]) {
-        *status = cli_usage(c, "unknown option %s", a);
+        *status = cli_refuse(c, a, NULL);
         return 0;
     }
     if (strchr(a, '=') && !is_path(a)) {

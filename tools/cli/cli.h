@@ -29,8 +29,8 @@ int cli_fail(weft_status st);
 /* err_fail(WEFT_USAGE) with the command's usage behind the sentence; returns 2. */
 int cli_usage(const command *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* The same for an option that the command has not taken, judged by its usage and help: `value`, the
- * word behind it or NULL, is missing or wrong, or there is no such option. */
+/* The same for an option that the command has not taken: where usage or help list it, its `value`,
+ * the word behind it or NULL, is wrong or missing; else there is no such option. */
 int cli_refuse(const command *c, const char *option, const char *value);
 
 /* What `weft --version` prints: version, ABI of plugins, commit, and how it was built. */

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Classifies an argument: a job file has a file extension, an override has '=', a plugin has
+/* Classifies an argument: a job file ends in .ini, an override has '=', a plugin has
  * neither. */
 static bool is_job(const char *word)
 {

@@ -187,7 +187,7 @@ static int run(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         const bool is_json = !strcmp(argv[i], "--json"), is_page = !strcmp(argv[i], "--markdown");
         if (*argv[i] == '-' && !is_json && !is_page)
-            return cli_usage(&cli_cmd_ops, "unknown option %s", argv[i]);
+            return cli_refuse(&cli_cmd_ops, argv[i], NULL);
         json |= is_json;
         page |= is_page;
         if (!is_json && !is_page)

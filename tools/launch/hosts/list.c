@@ -118,7 +118,7 @@ weft_status launch_host_list_parse(const char *path, const char *text, size_t by
         lines += text[i] == '\n' && lines < HOSTS_MAX;
     *out = (launch_host_list){.at = mem_alloc(lines * sizeof *out->at)};
     if (memchr(text, 0, bytes))
-        st = err_fail(WEFT_USAGE, "%s has a zero byte: it is not a list of hosts", path);
+        st = err_fail(WEFT_USAGE, "%s has a zero byte: it is no hosts file", path);
     for (size_t at = 0; st == WEFT_OK && at < bytes;) {
         const char *end = memchr(text + at, '\n', bytes - at);
         const size_t n = end ? (size_t)(end - text) - at : bytes - at;
@@ -138,14 +138,14 @@ weft_status launch_host_list_read(const char *path, launch_host_list *out)
     *out = (launch_host_list){0};
     FILE *f = fopen(path, "re");
     if (!f)
-        return err_fail_errno(WEFT_USAGE, "cannot read the hosts of --hosts from %s", path);
+        return err_fail_errno(WEFT_USAGE, "cannot read the hosts file %s", path);
     char *text = mem_alloc(FILE_MAX + 1);
     const size_t n = fread(text, 1, FILE_MAX + 1, f);
     weft_status st = WEFT_OK;
     if (ferror(f))
-        st = err_fail_errno(WEFT_USAGE, "cannot read the hosts of --hosts from %s", path);
+        st = err_fail_errno(WEFT_USAGE, "cannot read the hosts file %s", path);
     else if (n > FILE_MAX)
-        st = err_fail(WEFT_USAGE, "%s is larger than 1 MiB: it is not a list of hosts", path);
+        st = err_fail(WEFT_USAGE, "%s is larger than 1 MiB: it is no hosts file", path);
     else
         st = launch_host_list_parse(path, text, n, out);
     fclose(f);

@@ -1,12 +1,10 @@
-/* files.c: weft data, weft key, weft flight: commands about files, without a job. */
+/* data.c: weft data: token files of texts. */
 #include "cli/cli.h"
 
 #include "base/err.h"
 #include "base/mem.h"
 #include "host/watch.h"
-#include "job/wire/key.h"
 #include "resolve/resolve.h"
-#include "run/view/flight.h"
 #include "tokens/write.h"
 
 #include <inttypes.h>
@@ -209,42 +207,3 @@ const command cli_cmd_data = {
     "weft data info FILE... [--scan] [--json] prints format, tokens, documents and vocabulary of\n"
     "token files; with --scan all tokens and the whole index are read and checked.",
     data, NULL};
-
-static int key(int argc, char **argv)
-{
-    if (argc != 3 || strcmp(argv[1], "-o"))
-        return cli_usage(&cli_cmd_key, "name the output: -o FILE");
-    return cli_fail(job_key_write(argv[2]));
-}
-
-const command cli_cmd_key = {
-    "key", "-o FILE",
-    "Write a fresh job key that only you can read, for ranks that weft train -n did not start.\n"
-    "Copy it to every machine and name it as [run] key.",
-    key, NULL};
-
-static int flight_command(int argc, char **argv)
-{
-    uint64_t count = 20;
-    const char *dir = NULL;
-    for (int i = 1; i < argc; i++)
-        if (!strcmp(argv[i], "-c") && i + 1 < argc) {
-            if (!cli_number(argv[++i], 1, FLIGHT_RECORDS, &count))
-                return cli_usage(&cli_cmd_flight, "-c takes a number from 1 to %u", FLIGHT_RECORDS);
-        } else if (*argv[i] == '-') {
-            return cli_refuse(&cli_cmd_flight, argv[i], argv[i + 1]);
-        } else if (dir) {
-            return cli_usage(&cli_cmd_flight, "'%s' is one name too many", argv[i]);
-        } else {
-            dir = argv[i];
-        }
-    if (!dir)
-        return cli_usage(&cli_cmd_flight, "name the folder of a run, or its flight/");
-    return cli_fail(run_flight_print(dir, (uint32_t)count, stdout));
-}
-
-const command cli_cmd_flight = {
-    "flight", "DIR [-c COUNT]",
-    "Print the last instructions of every rank of a run, also of one that was killed.\n\n"
-    "  -c COUNT   how many of each (20)",
-    flight_command, NULL};
