@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "run/prepare.h"
+#include "view/view.h"
 
 #include <stdio.h>
 #include <stdlib.h>

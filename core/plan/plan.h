@@ -409,35 +409,4 @@ uint64_t plan_interval_sent(const plan *p, uint32_t number);
  * periodic lists that run in those steps. */
 uint64_t plan_sent_in(const plan *p, uint64_t first, uint64_t last);
 
-/* Pipeline bubble: the idle share of the step's schedule if communication takes no time, with equal
- * stages (forward 1, backward 2) or with the plan's operation counts. view_live: the most cells of
- * a stage whose forward is done and whose backward is not. */
-double view_bubble(const plan_set *p, bool equal);
-uint32_t view_live(const plan *p);
-
-/* --- output --- */
-
-/* A mesh axis with its transport: "dp 4 over shm+tcp", "tp 1". [any] */
-#define PLAN_AXIS_TEXT 256u /* room for it */
-void view_mesh_axis(const spec *s, uint32_t a, char *text, size_t room);
-
-void view_print_schedule(const plan_set *p, FILE *to);
-void view_print(const plan_set *p, FILE *to);
-
-/* The passes of planning, in order, and the wall time of each. JSON: {"digest": TEXT, "passes":
- * [{"name": TEXT, "seconds": NUMBER}, ...]}. */
-void view_print_passes(const plan_set *p, FILE *to);
-weft_status view_print_passes_json(const plan_set *p, FILE *to);
-
-weft_status view_print_json(const plan_set *p, FILE *to);
-
-/* The lists of a rank, every instruction. Operand k of an op (inputs, then outputs) has an address
- * in the arena, the name of the base that it comes from ("fixed", "param", "grad", "saved",
- * "frame", "inout": BASE_...) and its bytes. JSON: "in" and "out" have the addresses, "base" and
- * "bytes" the rest, of all operands in this order. */
-const char *view_base_name(uint32_t base);
-uint64_t view_operand_bytes(const plan *p, const instr *x, uint32_t k);
-void view_print_list(const plan *p, uint32_t rank, FILE *to);
-weft_status view_print_list_json(const plan *p, uint32_t rank, FILE *to);
-
 #endif

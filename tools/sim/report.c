@@ -2,6 +2,7 @@
 #include "sim/sim.h"
 
 #include "base/err.h"
+#include "view/view.h"
 
 #include <jansson.h>
 #include <limits.h>

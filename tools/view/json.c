@@ -1,6 +1,6 @@
 /* view/json.c: the plan as JSON. */
 #include "base/err.h"
-#include "plan/plan.h"
+#include "view/view.h"
 
 #include <inttypes.h>
 #include <jansson.h>

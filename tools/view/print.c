@@ -1,5 +1,5 @@
 /* view/print.c: prints the plan, its lists and its passes for people. */
-#include "plan/plan.h"
+#include "view/view.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  * bubble of the schedule itself. Costs are either those of equal stages (forward 1, backward 2) or
  * the plan's operation counts. Cost: one visit per cell and round. */
 #include "base/err.h"
-#include "plan/plan.h"
+#include "view/view.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

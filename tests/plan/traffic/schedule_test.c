@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "job.h"
+#include "view/view.h"
 
 #include <cmocka.h>
 

@@ -14,6 +14,7 @@
 #include "host/host.h"
 #include "host/watch.h"
 #include "run/prepare.h"
+#include "view/view.h"
 
 #include <errno.h>
 #include <fcntl.h>
