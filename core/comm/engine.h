@@ -138,7 +138,7 @@ struct comm_link {
     uint64_t no_yield_ns; /* of base/time/yield.h, for its waits */
 
     pthread_t progress_thread;
-    int has_mover;
+    int has_progress_thread;
     struct call_site *site; /* of the progress thread's calls (host/call.h) */
     pthread_mutex_t park;
     pthread_cond_t unpark;

@@ -1,4 +1,4 @@
-/* comm/op.c: the calls of the compute thread, which walks the lists: start, test, wait. */
+/* comm/op.c: the calls of the compute thread, which walks the lists: start, wait. */
 #include <stdio.h>
 
 #include "base/clock.h"

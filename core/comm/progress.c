@@ -140,7 +140,7 @@ weft_status comm_progress_begin(comm_link *l)
     if (pthread_create(&l->progress_thread, NULL, progress_main, l) != 0)
         return err_fail_errno(WEFT_NO_MEMORY, "link %s: no thread for moving bytes",
                               l->component->name);
-    l->has_mover = 1;
+    l->has_progress_thread = 1;
     return WEFT_OK;
 }
 
@@ -153,12 +153,12 @@ static void end_thread(comm_link *l)
     if (atomic_load(&l->asleep))
         PLUGIN_DO(l->table, wake, l->link);
     pthread_join(l->progress_thread, NULL);
-    l->has_mover = 0;
+    l->has_progress_thread = 0;
 }
 
 void comm_progress_end(comm_link *l)
 {
-    if (l->has_mover)
+    if (l->has_progress_thread)
         end_thread(l);
     host_sites_free(l->site);
     l->site = NULL;

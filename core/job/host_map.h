@@ -1,7 +1,7 @@
 /* job/host_map.h: topology of the ranks of a job: which ranks share a machine, and the NUMA
  * distance between a rank's cores and the network interface that leads to the other ranks. */
-#ifndef JOB_SITE_H
-#define JOB_SITE_H
+#ifndef JOB_HOST_MAP_H
+#define JOB_HOST_MAP_H
 
 #include "job/job.h"
 

@@ -10,10 +10,10 @@
 
 /* --- segment.c: kernels and segments, each stored once --- */
 
-/* Begin a segment; the result is its number until plan_segment_end(). */
 /* Choose the kernel of an op, and fill in what it needs (kernel.c). */
 weft_status plan_kernel_choose(const plan *p, const weft_opspec *op, kernel *k);
 
+/* Begin a segment; the result is its number until plan_segment_end(). */
 uint32_t plan_segment_begin(plan *p, const char *name);
 
 /* Add one instruction; `refs` are its operands, nin + nout of them. WEFT_UNSUPPORTED if neither the

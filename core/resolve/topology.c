@@ -141,6 +141,6 @@ const sched_layout *resolve_group_layout(const spec *s, pool *p, const rank_grou
         (sched_layout){.machines = first.machines,
                        .machine = first.machine,
                        .order = order,
-                       .near_caps = resolve_intra_caps(s, &s->links[s->axis_link[c->mesh_axis]])};
+                       .intra_caps = resolve_intra_caps(s, &s->links[s->axis_link[c->mesh_axis]])};
     return out;
 }

@@ -1,4 +1,4 @@
-/* run/prepare.c: makes a checked plan from a config; see train.h. */
+/* run/prepare.c: makes a checked plan from a config; see prepare.h. */
 #include "run/prepare.h"
 #include "base/err.h"
 #include "base/log.h"

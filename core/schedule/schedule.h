@@ -18,7 +18,7 @@ typedef struct sched_layout {
     uint32_t machines;
     const uint32_t *machine; /* [ranks] numbered from 0 in the order of first appearance */
     const uint32_t *order;   /* [ranks] place in its machine, 0 nearest to the network; or NULL */
-    uint64_t near_caps;      /* of the link between members of one machine */
+    uint64_t intra_caps;     /* of the link between members of one machine */
 } sched_layout;
 
 /* Measured cost of sending: a message of b bytes arrives `latency` + b * `per_byte` seconds after
@@ -74,7 +74,7 @@ int sched_link_maps(uint64_t link_caps);
 
 /* Capabilities of two transports as one link (comm_add_pair()): `intra` intra-node, `inter`
  * inter-node. [any] */
-uint64_t sched_pair_caps(uint64_t near_caps, uint64_t far_caps);
+uint64_t sched_pair_caps(uint64_t intra_caps, uint64_t inter_caps);
 
 int sched_may_map(const char *algorithm); /* whether it maps peers' memory, or is auto [any] */
 

@@ -1,4 +1,5 @@
-/* plan/edits/apply.c: the tables that strategies read and write (weft/strategy.h). */
+/* plan/edits/apply.c: what the edits of a strategy do (weft/strategy.h); arguments.c has the table
+ * of edits, view.c what a strategy reads. */
 #include "plan/edits/emitters.h"
 
 #include "base/err.h"
@@ -11,9 +12,7 @@ static edit_state *state(void *ctx)
     return ctx;
 }
 
-/* --- what a strategy reads --- */
-
-/* --- what it emits --- */
+/* --- edits --- */
 
 weft_status plan_edit_split(void *ctx, const char *tensors, const char *axis, const char *mesh_name)
 {

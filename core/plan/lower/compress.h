@@ -9,8 +9,8 @@
  * plan_sync_prepare(). */
 weft_status plan_compress_prepare(const builder *b, edit_state *e);
 
-/* Mark a sum over `axis` as compressed if the job asks for it. `again`: the same residual was
- * already used in this step. */
+/* Mark a sum over `axis` as compressed if the job asks for it. `residual_used`: the
+ * same residual was already used in this step. */
 void plan_compress_sum(builder *b, collective *c, uint32_t axis, bool residual_used);
 
 /* Place the residuals after all other memory. */

@@ -124,7 +124,7 @@ static uint32_t next_of_group(const builder *b, const bucket *k, collective *c)
     return scatter ? fb->axis : (uint32_t)__builtin_ctzll(k->axes);
 }
 
-static weft_status next_axis(builder *b, list *l, bucket *k)
+static weft_status start_next_sum(builder *b, list *l, bucket *k)
 {
     plan *p = b->p;
     uint32_t a = (uint32_t)__builtin_ctzll(k->axes);
@@ -155,7 +155,7 @@ weft_status plan_sync_finish(builder *b, list *l, bucket *k)
         l->interval = k->interval;
         plan_emit_wait(b, l, k->pending - 1, 0);
         l->interval = k->pending = 0;
-        weft_status st = k->axes ? next_axis(b, l, k) : WEFT_OK;
+        weft_status st = k->axes ? start_next_sum(b, l, k) : WEFT_OK;
         if (st != WEFT_OK)
             return st;
     }
@@ -179,7 +179,7 @@ static weft_status start_piece(builder *b, list *l, bucket k)
     if (k.axes && flying >= BUCKETS_IN_FLIGHT)
         st = plan_sync_finish(b, l, &s->buckets.at[oldest]);
     if (st == WEFT_OK && k.axes)
-        st = next_axis(b, l, &k);
+        st = start_next_sum(b, l, &k);
     *vec_push(&s->buckets) = k;
     return st;
 }
@@ -240,7 +240,7 @@ weft_status plan_sync_group(builder *b, list *l, uint32_t group, uint64_t axes)
                                 .not_owned = x->not_owned});
 }
 
-static weft_status block_ready(builder *b, list *l, uint32_t fb)
+static weft_status bucket_block(builder *b, list *l, uint32_t fb)
 {
     const flat_block *k = &b->f->blocks.at[fb];
     uint64_t end = k->end;
@@ -260,7 +260,7 @@ weft_status plan_sync_work_done(walk *w, uint32_t at)
 {
     for (uint32_t i = w->b->f->blocks.n; i-- > 0;)
         if (w->grads_done[i] == at + 1 && w->b->f->blocks.at[i].level < FLAT_GRADS) {
-            weft_status st = block_ready(w->b, w->l, i);
+            weft_status st = bucket_block(w->b, w->l, i);
             if (st != WEFT_OK)
                 return st;
         }

@@ -24,10 +24,12 @@ struct sync_state {
 weft_status plan_sync_prepare(builder *b, edit_state *e);
 void plan_sync_free(builder *b);
 
-weft_status plan_sync_work_done(walk *w, uint32_t at); /* sum what work `at` made final */
-weft_status plan_sync_flush(builder *b, list *l);      /* start the open bucket */
+/* Add the gradients that work `at` made final to the open bucket; start it when it is full. */
+weft_status plan_sync_work_done(walk *w, uint32_t at);
+weft_status plan_sync_flush(builder *b, list *l); /* start the open bucket */
 
-/* Wait for the bucket on its last axis, axis by axis. */
+/* Wait for the sum of the bucket that is in flight; start and await the sum over each axis that is
+ * left. */
 weft_status plan_sync_finish(builder *b, list *l, bucket *k);
 
 /* Start the sums of a group over `axes`, as a bucket of its own. */

@@ -1,5 +1,5 @@
-/* plan/optim/step.c: the end of a step, after the micro-batches: norm (norm.c), scalars, updates,
- * the loss of all ranks; and the save list.
+/* plan/optim/step.c: the end of a step, after the micro-batches: norm (norm.c), scalars with
+ * the learning rate, updates, the loss of all ranks.
  *
  * Lists do not branch. A scalar, the gate, decides whether a step is skipped: it is 0 if the
  * gradient norm is not finite. Then no assignment of the updates changes its target, on any rank,

@@ -1,5 +1,5 @@
-/* plan/optim/update.c: elementwise update rules, built once for matrices and once for the rest, run
- * over flat ranges.
+/* plan/optim/update.c: elementwise update rules, built once for matrices and once for the rest of
+ * each parameter group and update interval, run over flat ranges.
  *
  * The rule sees one parameter as a flat range of fp32 elements. Its elementwise ops become one
  * program (graph/fuse.c), which runs once per block and group: it reads parameter, gradient and

@@ -13,6 +13,7 @@
  *   ops/product.c       linear and its gradients (oneDNN)
  *   ops/simple.c        ops that are one parallel run of a kernel, with pre- and post-processing
  *   ops/axis.c          sums, maxima and broadcasts along an axis
+ *   ops/cached.c        attention and rotary embedding over caches of keys and values
  *   ops/random.c        random numbers and dropout: how their elements are numbered
  *   ops/rope.c          rotary embedding: its table of angles
  *   ops/ew.c, chain.c   compile elementwise programs for kern/ew.c

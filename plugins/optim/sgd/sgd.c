@@ -5,10 +5,10 @@
  *   v = momentum * v + g                   only with momentum; v starts at 0
  *   param = param - lr * v                 or g, without momentum
  *
- * A rule is not called while training. It is called while planning, once per parameter, and emits
- * these formulas through the graph builder; the core fuses them into one pass over memory, on any
- * device, and shards it as the placement of the parameter says. Memory: 4 bytes per parameter with
- * momentum, none without. It equals torch.optim.SGD with dampening 0. */
+ * A rule is not called while training. It is called while planning, for each sort of parameter, and
+ * emits these formulas through the graph builder; the core fuses them into one pass over memory, on
+ * any device, and shards it as the placement of the parameter says. Memory: 4 bytes per parameter
+ * with momentum, none without. It equals torch.optim.SGD with dampening 0. */
 #include <weft/expr.h>
 #include <weft/optim.h>
 

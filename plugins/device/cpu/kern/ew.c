@@ -53,7 +53,8 @@ struct run {
 #define C v_load(pc + u * sc)
 #define BIT(mask) (vf)((vi)v_set1(1.0f) & (mask))
 
-/* pow and cos are not vectorised: the project's update rules use them on scalars only. */
+/* pow and cos are not vectorised: only programs of one element use them, such as that of the
+ * learning rate. */
 static void by_lanes(uint16_t op, float *d, const float *b, int64_t step)
 {
     for (int64_t i = 0; i < BLOCK; i++)
