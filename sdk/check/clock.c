@@ -34,11 +34,11 @@ uint64_t check_clock_ms(void)
     uint64_t last = looked;
     if (last && now - last < LOOK_MS)
         return counted;
-    if (atomic_compare_exchange_strong(&looked, &last, now)) { /* else another thread does it */
-        const uint64_t total = waits(), before = atomic_exchange(&waited, total);
-        const uint64_t passed = last ? now - last : 0;
-        const uint64_t lost = total > before ? (total - before) / 1000 : 0;
-        counted += lost + passed / 4 < passed ? passed - lost : passed / 4;
-    }
+    if (!atomic_compare_exchange_strong(&looked, &last, now))
+        return counted; /* another thread does it */
+    const uint64_t total = waits(), before = waited, passed = last ? now - last : 0;
+    const uint64_t lost = last && total > before ? (total - before) / 1000 : 0;
+    waited = last ? before + lost * 1000 : total; /* what is left counts the next time */
+    counted += lost + passed / 4 < passed ? passed - lost : passed / 4;
     return counted;
 }

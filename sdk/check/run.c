@@ -10,6 +10,7 @@
 #include "check/clock.h"
 #include "check/report.h"
 #include "check/rig/rig.h"
+#include "check/watch.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -26,7 +27,6 @@
 #include <unistd.h>
 
 #define AT_ONCE 2u
-#define GRACE_MS 1000u /* after the deadline of the process itself */
 #define MOST_LATE 3u   /* time-outs in one call of the plugin */
 #define LEFT_MS 10000u /* for a process that is killed to end */
 
@@ -71,7 +71,7 @@ static weft_status start(const check_request *q, uint32_t number, check_result *
         return err_fail_errno(WEFT_IO, "no memory for the result of a check");
     fflush(NULL);
     s->since = clock_ms();
-    s->until = check_clock_ms() + check_seconds(c) * 1000u + GRACE_MS;
+    s->until = check_clock_ms() + check_seconds(c) * 1000u + CHECK_GRACE_MS;
     s->of = of;
     s->pid = fork();
     if (!s->pid)

@@ -6,9 +6,11 @@
 #include "check/page.h"
 #include "host/call.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 static const int fatal[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS, SIGTERM};
@@ -51,13 +53,22 @@ static void on_fatal(int number)
     _exit(1);
 }
 
+static void set_alarm(uint64_t ms)
+{
+    const struct itimerval in = {
+        .it_value = {(time_t)(ms / 1000), (suseconds_t)(ms % 1000 * 1000 + 1)}};
+    setitimer(ITIMER_REAL, &in, NULL);
+}
+
 /* The alarm comes by the clock on the wall, and the deadline is one of check_clock_ms(). */
 static void on_alarm(int number)
 {
     (void)number;
+    const int kept = errno;
     const uint64_t now = check_clock_ms();
     if (now < deadline) {
-        alarm((unsigned)((deadline - now) / 1000 + 1));
+        set_alarm(deadline - now);
+        errno = kept;
         return;
     }
     char line[512] = "the deadline passed";
@@ -89,9 +100,11 @@ void check_watch(uint32_t seconds)
         sigaction(fatal[i],
                   &(struct sigaction){.sa_handler = on_fatal, .sa_flags = SA_ONSTACK | SA_NODEFER},
                   NULL);
-    sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_alarm, .sa_flags = SA_ONSTACK}, NULL);
+    sigaction(SIGALRM,
+              &(struct sigaction){.sa_handler = on_alarm, .sa_flags = SA_ONSTACK | SA_RESTART},
+              NULL);
     deadline = check_clock_ms() + seconds * 1000ull;
-    alarm(seconds);
+    set_alarm(seconds * 1000ull);
 }
 
 void check_watch_exit(void)

@@ -6,6 +6,9 @@
 
 #include <stdint.h>
 
+/* For how long a parent waits longer than the process that it has started. */
+#define CHECK_GRACE_MS 2500u
+
 /* Install the handlers, in the process of a check and again in each that it forks. [setup] */
 void check_watch(uint32_t seconds);
 

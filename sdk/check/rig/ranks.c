@@ -136,7 +136,7 @@ void check_ranks(check_run *r, uint32_t n, void (*fn)(check_rank *k), void *arg,
             left--;
             continue;
         }
-        if (check_clock_ms() > m->until + 500) {
+        if (check_clock_ms() > m->until + CHECK_GRACE_MS) {
             end_all(m, n);
             check_fail("a rank did not end within %u seconds", seconds);
         }
