@@ -43,7 +43,7 @@ void resolve_axis_flags(spec *s, const weft_mesh_axis *axis)
     const uint64_t bit = (uint64_t)1 << s->mesh.n;
     s->sequence_axes |= axis->flags & WEFT_AXIS_SEQUENCE ? bit : 0;
     s->batch_axes |= axis->flags & WEFT_AXIS_BATCH ? bit : 0;
-    s->undeclared |= !axis->flags;
+    s->undeclared_axes |= axis->flags ? 0 : bit;
 }
 
 static const weft_option *const *axis_options(resolver *r, const weft_mesh_axis *axis)
@@ -82,6 +82,11 @@ static weft_status check_axis(const component *c, const weft_mesh_axis *axis)
     if (axis->flags & ~AXIS_FLAGS)
         return err_fail(WEFT_USAGE, "%s: strategy %s: the mesh axis %s has the unknown flags 0x%x",
                         c->path, c->name, axis->name, axis->flags & ~AXIS_FLAGS);
+    if (axis->flags & (axis->flags - 1))
+        return err_fail(WEFT_USAGE,
+                        "%s: strategy %s: the mesh axis %s has the flags 0x%x, of which one may be "
+                        "set",
+                        c->path, c->name, axis->name, axis->flags);
     return WEFT_OK;
 }
 

@@ -84,7 +84,7 @@ typedef struct spec {
     const char *size_key[WEFT_MAX_MESH]; /* "parallel.dp": INI key of a mesh axis' size */
     uint64_t sequence_axes;              /* bit a: mesh axis a splits sequences, not the batch */
     uint64_t batch_axes;                 /* bit a: mesh axis a splits the batch */
-    bool undeclared; /* a strategy does not say what ranks share along an axis of its own */
+    uint64_t undeclared_axes; /* bit a: the strategy does not say what ranks share along it */
     spec_plugin device, rule, placement; /* placement.c NULL: none */
     spec_plugin strategies[WEFT_MAX_MESH];
     uint32_t nstrategies;

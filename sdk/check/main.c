@@ -2,8 +2,8 @@
  * folders beside this file; check.h says how one is added. */
 #include "check/check.h"
 
-#include "base/err.h"
 #include "base/log.h"
+#include "base/standard.h"
 #include "host/call.h"
 
 #include <signal.h>
@@ -105,11 +105,12 @@ static int run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    standard_fill();
     log_setup(WEFT_LOG_INFO, -1);
     signal(SIGXFSZ, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
     host_crash_watch();
-    const int status = run(argc, argv);
+    const int status = standard_answered(run(argc, argv));
     host_crash_main_returns();
     return status;
 }

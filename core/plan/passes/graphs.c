@@ -52,7 +52,7 @@ weft_status plan_pass_check_axes(const making *m)
     const spec *s = m->s;
     const uint64_t is = split_axes(&m->g), said = m->p->data_axes | m->p->cut_axes;
     for (uint32_t a = 0; a < s->mesh.n; a++)
-        if ((is ^ said) >> a & 1)
+        if ((is ^ said) & ~s->undeclared_axes & (uint64_t)1 << a)
             return err_fail(WEFT_USAGE,
                             is >> a & 1 ? "%s: its strategy splits the inputs over the mesh axis "
                                           "%s, whose flags say that ranks have the same ones"
@@ -120,25 +120,27 @@ static uint64_t large_axes(const mesh *m)
     return axes;
 }
 
-/* As the graph shows it. */
-static weft_status probe_axes(making *m)
+/* Which of the axes without a flag split the batch, as a graph shows it. */
+static weft_status probe_axes(making *m, uint64_t *batch)
 {
     graph probe;
     weft_tensor loss;
     weft_status st = forward_graph(m, &probe, m->s->ranks, WEFT_MODEL_TRAIN, 1, &loss);
-    const uint64_t axes = st == WEFT_OK ? split_axes(&probe) : 0;
+    if (st == WEFT_OK)
+        *batch |= split_axes(&probe) & m->s->undeclared_axes;
     graph_free(&probe);
     m->edits.g = NULL;
-    return st != WEFT_OK ? st
-                         : set_axes(m, axes & ~m->s->sequence_axes, axes & m->s->sequence_axes);
+    return st;
 }
 
 weft_status plan_pass_sharing(making *m)
 {
     const spec *s = m->s;
     const uint64_t large = large_axes(&s->mesh);
-    weft_status st = s->undeclared ? probe_axes(m)
-                                   : set_axes(m, s->batch_axes & large, s->sequence_axes & large);
+    uint64_t batch = s->batch_axes & large;
+    weft_status st = s->undeclared_axes & large ? probe_axes(m, &batch) : WEFT_OK;
+    if (st == WEFT_OK)
+        st = set_axes(m, batch, s->sequence_axes & large);
     if (st != WEFT_OK || s->want == SPEC_EVAL)
         return st;
     st = check_batch(s, m->sharing);

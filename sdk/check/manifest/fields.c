@@ -175,9 +175,12 @@ static void check_words(const weft_component *c)
     if (strcmp(c->iface, "weft.strategy/1") != 0)
         return;
     for (uint32_t i = 0; s->axes && s->axes[i] && i < ROOM; i++)
-        if (s->axes[i]->flags & ~(WEFT_AXIS_SEQUENCE | WEFT_AXIS_BATCH | WEFT_AXIS_MODEL))
-            check_fail("the mesh axis %s of '%s' has the flags 0x%x", s->axes[i]->name, c->name,
-                       s->axes[i]->flags);
+        if (s->axes[i]->flags & ~(WEFT_AXIS_SEQUENCE | WEFT_AXIS_BATCH | WEFT_AXIS_MODEL) ||
+            s->axes[i]->flags & (s->axes[i]->flags - 1))
+            check_fail(
+                "the mesh axis %s of '%s' has the flags 0x%x, of which one is defined and set at "
+                "most",
+                s->axes[i]->name, c->name, s->axes[i]->flags);
 }
 
 void check_manifest_reserved(check_run *r)

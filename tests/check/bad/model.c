@@ -129,7 +129,7 @@ static weft_status build(void *of, const weft_model_args *args, const weft_build
     weft_tensor x = product(&e, input(&e, args, f), "in.w", width, f->axes[0]);
     x = weft_op1(&e, "gelu", x);
     x = product(&e, x, "out.w", classes, width);
-    const bool again = (BAD == REMEMBERS && m->built++ > 4) || (BAD == THREAD_LOCAL && !has_opened);
+    const bool again = (BAD == REMEMBERS && m->built++ > 2) || (BAD == THREAD_LOCAL && !has_opened);
     if (again)
         x = weft_op2(&e, "add", x, x);
     *out = loss(&e, args, x);

@@ -132,6 +132,8 @@ static void strategies_that_contradict(void **state)
     refused(
         ROWS("secret"), 2,
         "parallel.secret: its strategy splits the inputs over the mesh axis secret, whose flags");
+    refused(TINY "batch = 4\nmicrobatch = 2\n[parallel]\nstrategy = twice, secret\ntwice = 1\n", 2,
+            "parallel.secret: its strategy splits");
     refused(ROWS("idle"), 2,
             "parallel.idle: its strategy does not split the inputs over the mesh axis idle, whose");
     refused(ROWS("twice"), 2, "summed over twice twice, by strategy twice as well");

@@ -33,6 +33,7 @@ static weft_status update(void *m, const weft_conf *c, const weft_builder *b, co
         &strategy_##word,        NULL}
 AXIS(axis_size, 8, 0, "ax", "ax", "h");
 AXIS(axis_flags, SIZE, 24, "ax", "ax", "h");
+AXIS(axis_both, SIZE, 3, "ax", "ax", "h");
 AXIS(axis_unnamed, SIZE, 0, NULL, "ax", "h");
 AXIS(axis_empty, SIZE, 0, "", "ax", "h");
 AXIS(axis_spaced, SIZE, 0, "a x", "ax", "h");
@@ -58,11 +59,10 @@ UNIT(4);
 UNIT(99);
 
 static const weft_component *const components[] = {
-    &component_axis_size,    &component_axis_flags,  &component_axis_unnamed,
-    &component_axis_empty,   &component_axis_spaced, &component_axis_long,
-    &component_axis_keyless, &component_axis_key,    &component_axis_helpless,
-    &component_flagged,      &component_sealed,      &component_unit0,
-    &component_unit4,        &component_unit99,      NULL};
+    &component_axis_size,  &component_axis_flags,    &component_axis_both, &component_axis_unnamed,
+    &component_axis_empty, &component_axis_spaced,   &component_axis_long, &component_axis_keyless,
+    &component_axis_key,   &component_axis_helpless, &component_flagged,   &component_sealed,
+    &component_unit0,      &component_unit4,         &component_unit99,    NULL};
 
 static weft_status begin(const weft_host *host, void **module)
 {

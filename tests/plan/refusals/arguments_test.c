@@ -371,6 +371,7 @@ static void bad_tables(void **state)
         {"[parallel]\nstrategy = flagged\n", "the table of strategy flagged has flags 0x4"},
         {"[parallel]\nstrategy = axis_size\n", "strategy axis_size: a mesh axis of 8 bytes"},
         {"[parallel]\nstrategy = axis_flags\n", "the mesh axis ax has the unknown flags 0x18"},
+        {"[parallel]\nstrategy = axis_both\n", "the mesh axis ax has the flags 0x3, of which one"},
         {"[parallel]\nstrategy = axis_unnamed\n", "the name of a mesh axis is not made of a-z"},
         {"[parallel]\nstrategy = axis_empty\n", "the name of a mesh axis is not made of a-z"},
         {"[parallel]\nstrategy = axis_spaced\n", "the name of a mesh axis is not made of a-z"},
