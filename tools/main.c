@@ -3,18 +3,15 @@
  * model (graph/), plans the step (plan/), and walks the plan (run/exec/walk.c). */
 #include "cli/cli.h"
 
-#include "base/err.h"
 #include "base/log.h"
+#include "base/standard.h"
 #include "config/config.h"
 #include "host/call.h"
 
-#include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 const command *const commands[] = {&cli_cmd_new,
                                    &cli_cmd_train,
@@ -62,54 +59,30 @@ static int unknown(const char *name)
     return 2;
 }
 
-/* The status of a command whose answer is on standard output: an answer that is not all there is a
- * failure, unless its reader has closed the pipe. */
-static int answered(int status)
-{
-    struct pollfd out = {.fd = STDOUT_FILENO};
-    bool whole = !fflush(stdout) && !ferror(stdout);
-    if (status || whole || (poll(&out, 1, 0) == 1 && out.revents & POLLERR))
-        return status;
-    return cli_fail(err_fail(WEFT_IO,
-                             "standard output could not be written (is its disk full?): the "
-                             "answer is incomplete"));
-}
-
 static int run(int argc, char **argv)
 {
     if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
         help();
-        return answered(argc < 2 ? 2 : 0);
+        return standard_answered(argc < 2 ? 2 : 0);
     }
     if (!strcmp(argv[1], "--version")) {
         cli_print_version();
-        return answered(0);
+        return standard_answered(0);
     }
     for (uint32_t i = 0; commands[i]; i++)
         if (!strcmp(argv[1], commands[i]->name)) {
             bool help = cli_help(commands[i], argc - 1, argv + 1);
             int status = help ? 0 : commands[i]->run(argc - 1, argv + 1);
             /* a training's results are files; its progress lines may be lost */
-            return commands[i] == &cli_cmd_train && !help ? status : answered(status);
+            return commands[i] == &cli_cmd_train && !help ? status : standard_answered(status);
         }
     return unknown(argv[1]);
-}
-
-/* Descriptors 0 to 2 must be taken: a file of the run opened as one of them would get what the
- * program prints. Those that were closed lead nowhere. */
-static void fill_standard(void)
-{
-    int fd;
-    while ((fd = open("/dev/null", O_RDWR | O_CLOEXEC)) >= 0 && fd <= STDERR_FILENO)
-        fcntl(fd, F_SETFD, 0);
-    if (fd >= 0)
-        close(fd);
 }
 
 int main(int argc, char **argv)
 {
     prctl(PR_SET_NAME, "weft"); /* ranks are started by way of /proc/self/exe */
-    fill_standard();
+    standard_fill();
     log_setup(WEFT_LOG_INFO, -1);
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a sentence, not a death */
     signal(SIGPIPE, SIG_IGN);

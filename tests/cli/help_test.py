@@ -42,7 +42,8 @@ class Help(started.Case):
         """It is no success; a reader who has closed the pipe has what it wanted."""
         self.make_data()
         for words in (["--help"], ["--version"], ["train", "--help"], ["config"], ["plugins"],
-                      ["plan", "tiny.ini"], ["plan", "tiny.ini", "--json"]):
+                      ["plan", "tiny.ini"], ["plan", "tiny.ini", "--json"],
+                      ["plugins", "check", "--list"]):
             with self.subTest(words=words), open("/dev/full", "wb") as full:
                 done = subprocess.run([started.WEFT, *words], cwd=self.place, stdout=full,
                                       stderr=subprocess.PIPE, text=True, check=False)
