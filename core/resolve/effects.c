@@ -270,12 +270,9 @@ static bool is_expected(const config *cfg, const spec *s, const config_line *lin
     return !d || d->mild || is_typed(cfg, d->on);
 }
 
-void resolve_warn_effects(const config *cfg, const spec *s)
+void resolve_warn_former(const config *cfg)
 {
     config_line line;
-    char why[512];
-    if (config_shares_command_line(cfg))
-        return;
     for (uint32_t i = 0; config_line_at(cfg, i, &line); i++)
         if (line.former && !line.stale)
             log_line(WEFT_LOG_WARN,
@@ -283,6 +280,15 @@ void resolve_warn_effects(const config *cfg, const spec *s)
                      "know; write %s.%s = %s",
                      line.where, line.section, line.key, line.former, line.section, line.key,
                      line.value);
+}
+
+void resolve_warn_effects(const config *cfg, const spec *s)
+{
+    config_line line;
+    char why[512];
+    if (config_shares_command_line(cfg))
+        return;
+    resolve_warn_former(cfg);
     for (uint32_t i = 0; config_line_at(cfg, i, &line); i++)
         if (is_idle(cfg, s, &line, why))
             log_line(is_expected(cfg, s, &line) ? WEFT_LOG_INFO : WEFT_LOG_WARN,

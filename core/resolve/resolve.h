@@ -46,6 +46,10 @@ weft_status resolve_check_effects(const config *cfg, const spec *s);
  * peak. Nothing of one job of several (config_share_command_line). [setup] */
 void resolve_warn_effects(const config *cfg, const spec *s);
 
+/* After resolve_plugins() or resolve_links(): a warning for each word of an earlier version in the
+ * job. [setup] */
+void resolve_warn_former(const config *cfg);
+
 /* After resolve_spec(): keys of transports that carry no mesh axis of a job of several ranks. Typed
  * ones are refused where all transports are named; else, and if `tell`, a line of the log: a
  * warning, or at level info for those in the job's file. Typed keys of strategies whose axes have

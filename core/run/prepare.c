@@ -100,7 +100,11 @@ weft_status run_prepare_links(config *cfg, uint32_t ranks, const resolve_meeting
 {
     *out = (run_prepared){.cfg = cfg};
     weft_status st = open_host(out, ranks, meeting);
-    return st != WEFT_OK ? st : resolve_links(out->cfg, out->host, ranks, meeting, &out->spec);
+    if (st == WEFT_OK)
+        st = resolve_links(out->cfg, out->host, ranks, meeting, &out->spec);
+    if (st == WEFT_OK && tells(meeting))
+        resolve_warn_former(out->cfg);
+    return st;
 }
 
 weft_status run_prepare(config *cfg, uint32_t ranks, bool with_data, const resolve_meeting *meeting,

@@ -92,9 +92,8 @@ weft_status saved_open(const saved_args *args, saved_job *out)
     st = resolve_plugins(out->cfg, out->j.host, &out->j.spec);
     if (st == WEFT_OK)
         run_settings_read(out->cfg, &out->j.set);
-    return st == WEFT_OK
-               ? resolve_check_saved_effects(out->cfg, &out->j.spec, args->command, args->samples)
-               : st;
+    if (st == WEFT_OK && !out->who.rank)
+        resolve_warn_former(out->cfg);
     return st == WEFT_OK
                ? resolve_check_saved_effects(out->cfg, &out->j.spec, args->command, args->samples)
                : st;
