@@ -37,11 +37,15 @@
 /* --- the job --- */
 
 /* Does the reference on one rank take the key from a row? It takes what changes results: keys that
- * bind on resume, and the data. Those of [comm] round what ranks tell each other. */
+ * bind on resume, the data and its tokenizer; and the micro-batch, which has to divide the batch.
+ * Keys of [comm] round what ranks tell each other. */
 static bool changes_results(const config *cfg, const char *key)
 {
-    return strcmp(key, SWEEP_RANKS) &&
-           (!strncmp(key, "data.", 5) || (strncmp(key, "comm.", 5) && config_binds(cfg, key)));
+    static const char *const also[] = {"data.", "tokenizer.", "train.microbatch"};
+    for (size_t i = 0; i < sizeof also / sizeof *also; i++)
+        if (!strncmp(key, also[i], strlen(also[i])))
+            return true;
+    return strcmp(key, SWEEP_RANKS) && strncmp(key, "comm.", 5) && config_binds(cfg, key);
 }
 
 /* Set the keys of `settings` ("section.key=value"). */
