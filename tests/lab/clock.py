@@ -21,7 +21,7 @@ OWN = os.path.join(os.path.dirname(os.path.dirname(w.WEFT)), "lib", "weft")
 STUCK = os.path.join(os.path.dirname(w.WEFT), "..", "tests", "plugins", "stuck")
 JOB = w.ODD | {"run.steps": 1000000, "train.batch": RANKS, "train.microbatch": 1, "optim.lr": 1e-4,
                "train.sequence": 8, "model.layers": 1, "checkpoint.every": 5, "comm.plugin": "tcp",
-               "device.isa": "v2"}
+               "device.isa": "v2", "run.frozen_after": 5}
 
 
 def turn(days):
@@ -56,7 +56,7 @@ class Clock(w.Bench):
 
     def ends(self, run, began, what, words):
         """With status 1, in time; meanwhile the clock goes on being set."""
-        while run.process.poll() is None and time.monotonic() < began + 3 + LATE:
+        while run.process.poll() is None and time.monotonic() < began + 5 + LATE:
             for days in (-1, 1):
                 turn(days)
                 time.sleep(0.05)
