@@ -18,7 +18,7 @@ foreach(file ${files})
   endif()
   if(file MATCHES "/usr/bin/|\\.so$" AND NOT IS_DIRECTORY ${file})
     file(READ_ELF ${file} RPATH path RUNPATH newer CAPTURE_ERROR error)
-    if(NOT "${path}${newer}" MATCHES "^[$]ORIGIN/") # of a library that the package has itself
+    if(NOT "${path}${newer}" STREQUAL "$ORIGIN/../lib") # where the package has a library itself
       file(RPATH_REMOVE FILE ${file})
     endif()
   endif()

@@ -236,8 +236,9 @@ def rule_control_flow_in_macros():
 
 def globbed(path):
     """A CMakeLists.txt beside it, or up to two folders above, has a pattern: vec_${isa}.h"""
-    for folder in list(path.parents)[:3]:
-        lists = folder / "CMakeLists.txt"
+    modules = [tree.ROOT / "cmake/weft_add_modules.cmake"] if name(path).startswith(
+        ("core/", "sdk/", "tools/")) else []
+    for lists in [folder / "CMakeLists.txt" for folder in list(path.parents)[:3]] + modules:
         for word in re.findall(r"[\w$*{}.]+", text(lists)) if lists.exists() else []:
             pattern = re.sub(r"\$\{\w+\}", "*", word.replace("${CMAKE_CURRENT_SOURCE_DIR}", ""))
             if "*" in pattern and "." in pattern and fnmatch(path.name, pattern):

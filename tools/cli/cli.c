@@ -32,6 +32,16 @@ int cli_usage(const command *c, const char *fmt, ...)
     return 2;
 }
 
+/* Where the whole word stands in the text; NULL: nowhere. */
+static const char *find_word(const char *text, const char *word)
+{
+    const size_t n = strlen(word);
+    for (const char *at = strstr(text, word); at; at = strstr(at + n, word))
+        if (!at[n] || strchr(" ]|\n[=,;.", at[n]))
+            return at;
+    return NULL;
+}
+
 int cli_refuse(const command *c, const char *option, const char *value)
 {
     const char *texts[] = {c->usage, c->help};
@@ -47,7 +57,7 @@ int cli_refuse(const command *c, const char *option, const char *value)
             return cli_usage(c, "%s '%s': weft %s --help says which values it takes", option, value,
                              c->name);
         }
-    return strstr(c->usage, option)
+    return find_word(c->usage, option)
                ? cli_usage(c, "%s does not belong here; weft %s --help says where it does", option,
                            c->name)
                : cli_usage(c, "there is no option %s; weft %s --help lists them", option, c->name);

@@ -150,7 +150,11 @@ static int check(int argc, char **argv)
     const ssize_t n = readlink("/proc/self/exe", path, sizeof path - sizeof name);
     char *at = n > 0 ? memrchr(path, '/', (size_t)n) : NULL;
     char **words = mem_alloc((uint64_t)argc * sizeof *words); /* NULL-ended: two words are gone */
-    memcpy(at ? at + 1 : path, name, sizeof name);
+    if (!at) {
+        free(words);
+        return cli_fail(err_fail(WEFT_ABSENT, "this program cannot find itself: /proc/self/exe"));
+    }
+    memcpy(at + 1, name, sizeof name);
     words[0] = (char *)name;
     for (int i = 2; i < argc; i++)
         words[i - 1] = argv[i];

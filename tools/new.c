@@ -1,4 +1,4 @@
-/* new_job.c: weft new: a job file to begin with, which trains as it is on a text. */
+/* new.c: weft new: a job file to begin with, which trains as it is on a text. */
 #include "cli/cli.h"
 
 #include "base/err.h"
