@@ -174,11 +174,11 @@ bool config_line_at(const config *c, uint32_t i, config_line *out)
 }
 
 /* A key of the file of comm.tuned holds where the job does not give it, under either name. */
-static bool is_given(const config *c, const entry *e, const char *key)
+static bool is_given(const config *c, const char *section, const char *key)
 {
     for (uint32_t i = 0; i < c->entries.n; i++) {
         const entry *x = &c->entries.at[i];
-        if (!x->tuned && x != e && !strcmp(x->section, e->section) && !strcmp(x->key, key))
+        if (!x->tuned && !strcmp(x->section, section) && !strcmp(x->key, key))
             return true;
     }
     return false;
@@ -190,17 +190,16 @@ void config_rename(config *c, const char *section, const char *key, const char *
     uint32_t left = 0;
     for (uint32_t i = 0; i < c->entries.n; i++) {
         entry *e = &c->entries.at[i];
-        const bool is_old = !strcmp(e->key, key) && !strcmp(e->section, section);
-        if (is_old) {
-            e->key = pool_text(&c->pool, now);
-            e->value = value ? pool_text(&c->pool, value) : e->value;
-            e->former = pool_text(&c->pool, former);
-        }
+        if (strcmp(e->key, key) || strcmp(e->section, section))
+            continue;
+        e->key = pool_text(&c->pool, now);
+        e->value = value ? pool_text(&c->pool, value) : e->value;
+        e->former = pool_text(&c->pool, former);
     }
+    const bool given = is_given(c, section, now);
     for (uint32_t i = 0; i < c->entries.n; i++) {
         const entry e = c->entries.at[i];
-        if (!e.tuned || strcmp(e.section, section) || strcmp(e.key, now) ||
-            !is_given(c, &c->entries.at[i], now))
+        if (!given || !e.tuned || strcmp(e.section, section) || strcmp(e.key, now))
             c->entries.at[left++] = e;
     }
     c->entries.n = left;

@@ -139,8 +139,9 @@ bool config_line_at(const config *c, uint32_t i, config_line *out);
 /* The value of a key is its default, whether it is written or not. After config_check(). [any] */
 bool config_is_default(const config *c, const char *key);
 
-/* Replace the key `key` of a section, wherever it is given, by `now`, and its value by `value`,
- * NULL: leave it. `former` is what an earlier version called it so. [setup] */
+/* Replace the key `key` of a section, wherever it is given, by `now`, and its value by `value`;
+ * NULL: leave the value. `former` is the word that an earlier version had. A key of the file of
+ * comm.tuned goes where the job gives `now`. [setup] */
 void config_rename(config *c, const char *section, const char *key, const char *now,
                    const char *value, const char *former);
 

@@ -55,6 +55,18 @@ bool host_program_prefix(char out[PATH_MAX])
     return true;
 }
 
+weft_status host_program_beside(const char *name, char out[PATH_MAX])
+{
+    const ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - 1);
+    out[n > 0 ? n : 0] = 0;
+    char *slash = strrchr(out, '/');
+    const size_t room = slash ? (size_t)(out + PATH_MAX - slash) - 1 : 0;
+    if (!slash || strlen(name) >= room)
+        return err_fail(WEFT_ABSENT, "this program cannot find itself: /proc/self/exe");
+    memcpy(slash + 1, name, strlen(name) + 1);
+    return WEFT_OK;
+}
+
 /* lib/weft beside the bin that this program was started from. */
 static void add_own_place(host *h)
 {

@@ -115,4 +115,7 @@ bool host_plugin_name_well_formed(const char *name);
 /* The folder above the `bin` that this program was started from; false: it is not known. [any] */
 bool host_program_prefix(char out[PATH_MAX]);
 
+/* The path of the program `name` in the folder of this one. [setup] */
+weft_status host_program_beside(const char *name, char out[PATH_MAX]);
+
 #endif

@@ -1,5 +1,6 @@
 /* run/prepare.c: makes a checked plan from a config; see prepare.h. */
 #include "run/prepare.h"
+
 #include "base/err.h"
 #include "base/log.h"
 #include "host/watch.h"

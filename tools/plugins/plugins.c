@@ -1,5 +1,4 @@
 /* plugins/plugins.c: weft plugins [NAME], and the entry of its subcommands. */
-#define _GNU_SOURCE /* memrchr */
 #include "cli/cli.h"
 
 #include "base/err.h"
@@ -145,17 +144,12 @@ static weft_status print_job(host *h, const config *cfg)
 /* Becomes weft-check, the SDK's program, which lies beside this one. */
 static int check(int argc, char **argv)
 {
-    static const char name[] = "weft-check";
     char path[PATH_MAX];
-    const ssize_t n = readlink("/proc/self/exe", path, sizeof path - sizeof name);
-    char *at = n > 0 ? memrchr(path, '/', (size_t)n) : NULL;
+    const weft_status st = host_program_beside("weft-check", path);
+    if (st != WEFT_OK)
+        return cli_fail(st);
     char **words = mem_alloc((uint64_t)argc * sizeof *words); /* NULL-ended: two words are gone */
-    if (!at) {
-        free(words);
-        return cli_fail(err_fail(WEFT_ABSENT, "this program cannot find itself: /proc/self/exe"));
-    }
-    memcpy(at + 1, name, sizeof name);
-    words[0] = (char *)name;
+    words[0] = path;
     for (int i = 2; i < argc; i++)
         words[i - 1] = argv[i];
     fflush(NULL);

@@ -25,7 +25,7 @@
 #define WORDS 48u
 
 typedef struct place { /* a folder for one run */
-    char folder[256], self[4096];
+    char folder[256], self[PATH_MAX];
     char *words[WORDS];
     uint32_t n;
 } place;
@@ -245,18 +245,6 @@ bool check_train_spreads(check_spy *s)
     return check_spy_axes(s) || sharer(s);
 }
 
-/* The program that trains lies beside this one. */
-static void find_program(char *out, size_t size)
-{
-    const ssize_t n = readlink("/proc/self/exe", out, size - sizeof "weft");
-    char *name = n > 0 ? memrchr(out, '/', (size_t)n) : NULL;
-    if (!name)
-        check_fail("this program cannot find itself: /proc/self/exe");
-    memcpy(name + 1, "weft", sizeof "weft");
-    if (access(out, X_OK))
-        check_not_applicable("there is no program %s to train with", out);
-}
-
 void check_train(check_spy *s, uint32_t family, uint32_t axis, uint32_t n, const char *key,
                  const char *value, check_trained *out)
 {
@@ -267,9 +255,10 @@ void check_train(check_spy *s, uint32_t family, uint32_t axis, uint32_t n, const
     memset(&p, 0, sizeof p);
     memset(out, 0, sizeof *out);
     snprintf(p.folder, sizeof p.folder, "%.200s/weft-check-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    if (host_program_beside("weft", p.self) != WEFT_OK || access(p.self, X_OK))
+        check_not_applicable("there is no program %s to train with", p.self);
     if (!mkdtemp(p.folder))
         check_fail("no folder for a run under %s", tmp && *tmp ? tmp : "/tmp");
-    find_program(p.self, sizeof p.self);
     write_tokens(&p, s->run->seed);
     copy_plugin(&p, s->run->path);
     write_words(&p, n);
