@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #define ENTRIES 512u
@@ -35,9 +34,7 @@ typedef struct served { /* the context of a rank's table */
 check_kv *check_kv_create(void)
 {
     pthread_mutexattr_t shared;
-    check_kv *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (s == MAP_FAILED)
-        check_fail("no shared memory for a check");
+    check_kv *s = check_shared(sizeof *s);
     pthread_mutexattr_init(&shared);
     pthread_mutexattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
     pthread_mutex_init(&s->lock, &shared);

@@ -51,16 +51,10 @@ static void ask(void *arg)
 
 static asked *ask_first(check_run *r, const component *c)
 {
-    asked *a = mmap(NULL, sizeof *a, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    bool late;
-    if (a == MAP_FAILED)
-        check_fail("no shared memory for a check");
+    asked *a = check_shared(sizeof *a);
     a->run = r;
     a->c = c;
-    const int status = check_fork(ask, a, 5, &late);
-    if (late || status)
-        check_fail("probe() of '%s' %s", c->name,
-                   late ? "did not return within 5 seconds" : "ended its process");
+    check_fork_probe(c, ask, a);
     return a;
 }
 

@@ -67,9 +67,7 @@ static void load_once(void *arg)
 
 void check_file_load_time(check_run *r)
 {
-    double *ms = mmap(NULL, sizeof *ms, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (ms == MAP_FAILED)
-        check_fail("no shared memory for a measurement");
+    double *ms = check_shared(sizeof *ms);
     timed t = {r, ms};
     double best = 1e9;
     bool late;

@@ -99,7 +99,7 @@ static void listens(check_end *e)
 
 void check_link_listens(check_run *r)
 {
-    _Atomic uint32_t *any = check_link_shared(sizeof *any);
+    _Atomic uint32_t *any = check_shared(sizeof *any);
     const check_link_job job = {.ranks = 2, .seconds = 8, .run = listens, .arg = any};
     check_link_run(r, &job);
     if (!atomic_load(any))
@@ -195,7 +195,7 @@ static void other_key(check_end *e)
 
 void check_link_strangers(check_run *r)
 {
-    _Atomic uint32_t *any = check_link_shared(sizeof *any);
+    _Atomic uint32_t *any = check_shared(sizeof *any);
     const check_link_job keys = {.ranks = 2,
                                  .seconds = 6,
                                  .others_only = true,

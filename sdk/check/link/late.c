@@ -141,6 +141,6 @@ void check_link_unequal(check_run *r)
                                 .seconds = 8,
                                 .memory = 2 * MOST,
                                 .run = unequal,
-                                .arg = check_link_shared(sizeof(seen))};
+                                .arg = check_shared(sizeof(seen))};
     check_link_run(r, &job);
 }

@@ -99,9 +99,6 @@ typedef struct check_timed {
 void check_timed_note(check_timed *t, uint64_t since); /* a call that began at took_begin() */
 void check_timed_judge(const check_end *e, const check_timed *t, uint32_t most, const char *when);
 
-/* The memory that ranks share, zeros; for check_link_job.arg. Never freed. */
-void *check_link_shared(uint64_t bytes);
-
 /* Listening sockets and bound datagram sockets of this process, up to `cap`: descriptors. */
 uint32_t check_link_doors(int *out, uint32_t cap);
 

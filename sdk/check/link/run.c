@@ -23,15 +23,6 @@ typedef struct asked { /* in shared memory: what the first process found */
     char why[1024];
 } asked;
 
-void *check_link_shared(uint64_t bytes)
-{
-    void *p =
-        mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED)
-        check_fail("no shared memory for a check");
-    return p;
-}
-
 static void new_id(char out[33])
 {
     static uint32_t jobs; /* other checks run at the same time: an id is unlike any other's */
@@ -104,14 +95,10 @@ static void ask(void *arg)
 
 static asked *ask_first(check_run *r, const component *c)
 {
-    asked *a = check_link_shared(sizeof *a);
-    bool late;
+    asked *a = check_shared(sizeof *a);
     a->run = r;
     a->c = c;
-    const int status = check_fork(ask, a, 5, &late);
-    if (late || status)
-        check_fail("probe() of '%s' %s", c->name,
-                   late ? "did not return within 5 seconds" : "ended its process");
+    check_fork_probe(c, ask, a);
     return a;
 }
 
@@ -130,8 +117,8 @@ static void be_end(check_rank *k)
     e.peer = (k->rank + 1) % k->ranks;
     e.until = check_clock_ms() + of->job->seconds * 1000ull;
     e.arg = of->job->arg;
-    e.address = check_link_shared(k->ranks * sizeof *e.address);
-    e.memory = check_link_shared(of->job->memory);
+    e.address = check_shared(k->ranks * sizeof *e.address);
+    e.memory = check_shared(of->job->memory);
     check_host_begin(&e.host, "the host of a rank");
     const weft_manifest *m = check_manifest(k->run);
     check_end_ok(&e, check_open(m, &e.host, &e.module), "open");

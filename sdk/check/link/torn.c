@@ -166,7 +166,7 @@ static void over_a_slow_wire(check_end *e)
 
 void check_link_torn(check_run *r)
 {
-    _Atomic uint32_t *any = check_link_shared(sizeof *any);
+    _Atomic uint32_t *any = check_shared(sizeof *any);
     const check_link_job job = {.ranks = 2,
                                 .seconds = 6,
                                 .memory = 2 * MOST,

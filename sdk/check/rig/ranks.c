@@ -123,12 +123,20 @@ static bool end_one(check_meeting *m, uint32_t n)
     return false;
 }
 
+void *check_shared(uint64_t bytes)
+{
+    void *p =
+        mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        check_fail("no shared memory for a check");
+    return p;
+}
+
 void check_ranks(check_run *r, uint32_t n, void (*fn)(check_rank *k), void *arg, uint32_t seconds)
 {
-    check_meeting *m =
-        mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (m == MAP_FAILED || !n || n > RANKS_MOST)
-        check_fail("no memory for %u ranks, or too many", n);
+    if (!n || n > RANKS_MOST)
+        check_fail("%u ranks for a check; 1 to %u", n, (unsigned)RANKS_MOST);
+    check_meeting *m = check_shared(sizeof *m);
     m->until = check_clock_ms() + seconds * 1000ull;
     start_ranks(r, m, n, fn, arg, seconds);
     for (uint32_t left = n; left;) {
@@ -167,4 +175,13 @@ int check_fork(void (*fn)(void *arg), void *arg, uint32_t seconds, bool *late)
         nap();
     }
     return status;
+}
+
+void check_fork_probe(const component *c, void (*fn)(void *arg), void *arg)
+{
+    bool late;
+    const int status = check_fork(fn, arg, 5, &late);
+    if (late || status)
+        check_fail("probe() of '%s' %s", c->name,
+                   late ? "did not return within 5 seconds" : "ended its process");
 }

@@ -184,6 +184,14 @@ void check_rank_dies(check_rank *k, uint32_t rank);
  * *late is set. */
 int check_fork(void (*fn)(void *arg), void *arg, uint32_t seconds, bool *late);
 
+/* Run `fn`, which asks probe() of `c`, in one forked process. The check fails when the process dies
+ * or takes more than 5 seconds. */
+void check_fork_probe(const component *c, void (*fn)(void *arg), void *arg);
+
+/* Memory of `bytes` that processes forked later share, zeros. It lives until munmap() or the end of
+ * the process. */
+void *check_shared(uint64_t bytes);
+
 /* --- random numbers --- */
 
 /* The next of a sequence; *state begins as check_run.seed. [any] */

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 static void sizes(check_job *job, uint32_t n)
 {
@@ -127,10 +126,7 @@ static void be_rank(void *arg)
 
 void check_strategy_ranks(check_run *r)
 {
-    planning *seen =
-        mmap(NULL, sizeof *seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (seen == MAP_FAILED)
-        check_fail("no memory to compare digests");
+    planning *seen = check_shared(sizeof *seen);
     for (uint32_t i = 0; i < RANKS; i++) {
         asked a = {.run = r, .seen = seen, .rank = i};
         bool late;
