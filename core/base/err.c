@@ -7,27 +7,47 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#define ERR_MAX 2048
-
-static _Thread_local char record[ERR_MAX];
-static _Thread_local weft_status first;
+static _Thread_local err_record record;
 _Thread_local uint32_t err_count;
 
-static void write_record(const char *fmt, va_list ap)
+static const struct {
+    const char *before, *after;
+} words[ERR_SUBJECTS] = {
+    [ERR_PLUGIN] = {"plugin ", ""}, [ERR_CALL] = {"", "()"}, [ERR_OP] = {"op ", ""}};
+
+static void put_text(const char *fmt, va_list ap)
 {
     char fresh[ERR_MAX]; /* the arguments may point into the old record */
     vsnprintf(fresh, sizeof fresh, fmt, ap);
-    memcpy(record, fresh, sizeof record);
+    memcpy(record.text, fresh, sizeof fresh);
+}
+
+static weft_status begin_record(weft_status code, const char *fmt, va_list ap)
+{
+    put_text(fmt, ap);
+    memset(record.name, 0, sizeof record.name);
+    err_count++;
+    return record.code = code;
 }
 
 weft_status err_fail(weft_status code, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    write_record(fmt, ap);
+    (void)begin_record(code, fmt, ap);
     va_end(ap);
-    first = code;
-    err_count++;
+    return code;
+}
+
+weft_status err_fail_in(weft_status code, err_subject what, const char *name, const char *fmt, ...)
+{
+    char own[sizeof record.name[0]]; /* it may be a part of the old record */
+    snprintf(own, sizeof own, "%s", name);
+    va_list ap;
+    va_start(ap, fmt);
+    (void)begin_record(code, fmt, ap);
+    va_end(ap);
+    err_put_name(what, own);
     return code;
 }
 
@@ -35,16 +55,17 @@ weft_status err_fail(weft_status code, const char *fmt, ...)
 static void add_reason(int number)
 {
     struct rlimit files;
-    size_t used = strlen(record);
-    used += (size_t)snprintf(record + used, sizeof record - used, ": %s", strerror(number));
-    if (number != EMFILE || getrlimit(RLIMIT_NOFILE, &files) || used >= sizeof record)
+    size_t used = strlen(record.text);
+    used +=
+        (size_t)snprintf(record.text + used, sizeof record.text - used, ": %s", strerror(number));
+    if (number != EMFILE || getrlimit(RLIMIT_NOFILE, &files) || used >= sizeof record.text)
         return;
     if (files.rlim_cur < files.rlim_max)
-        snprintf(record + used, sizeof record - used,
+        snprintf(record.text + used, sizeof record.text - used,
                  "; the limit is %llu, raise it: ulimit -n %llu",
                  (unsigned long long)files.rlim_cur, (unsigned long long)files.rlim_max);
     else
-        snprintf(record + used, sizeof record - used,
+        snprintf(record.text + used, sizeof record.text - used,
                  "; the limit is %llu (ulimit -n), and only an administrator may raise it",
                  (unsigned long long)files.rlim_cur);
 }
@@ -54,11 +75,9 @@ weft_status err_fail_errno(weft_status code, const char *fmt, ...)
     int number = errno;
     va_list ap;
     va_start(ap, fmt);
-    write_record(fmt, ap);
+    (void)begin_record(code, fmt, ap);
     va_end(ap);
     add_reason(number);
-    first = code;
-    err_count++;
     return code;
 }
 
@@ -71,24 +90,55 @@ void err_context(const char *fmt, ...)
     va_end(ap);
     if (n < 0 || n >= ERR_MAX - 2)
         return;
-    snprintf(fresh + n, sizeof fresh - (size_t)n, ": %.*s", ERR_MAX - n - 3, record);
-    memcpy(record, fresh, sizeof record);
+    snprintf(fresh + n, sizeof fresh - (size_t)n, ": %.*s", ERR_MAX - n - 3, record.text);
+    memcpy(record.text, fresh, sizeof fresh);
     err_count++;
+}
+
+void err_set_name(err_subject what, const char *name)
+{
+    snprintf(record.name[what], sizeof record.name[what], "%s", name);
+}
+
+void err_put_name(err_subject what, const char *name)
+{
+    if (!strncmp(err_name(what), name, sizeof record.name[what] - 1))
+        return;
+    err_context("%s%s%s", words[what].before ? words[what].before : "", name,
+                words[what].after ? words[what].after : "");
+    err_set_name(what, name);
+}
+
+const char *err_name(err_subject what)
+{
+    return record.name[what];
+}
+
+void err_keep(err_record *out)
+{
+    *out = record;
+}
+
+weft_status err_again(weft_status code, const err_record *r)
+{
+    record = *r;
+    err_count++;
+    return record.code = code;
 }
 
 weft_status err_status(void)
 {
-    return record[0] ? first : WEFT_OK;
+    return record.code;
 }
 
 const char *err_text(void)
 {
-    return record;
+    return record.text;
 }
 
 void err_clear(void)
 {
-    record[0] = 0;
+    record = (err_record){.code = WEFT_OK};
 }
 
 int err_exit_code(weft_status code)

@@ -12,24 +12,24 @@ weft_status sized_check_flags(const char *call, uint32_t flags, uint32_t known)
 {
     if (!(flags & ~known))
         return WEFT_OK;
-    return err_fail(WEFT_UNSUPPORTED, "%s(): the flags 0x%x are not known to this version of weft",
-                    call, flags & ~known);
+    return err_fail_in(WEFT_UNSUPPORTED, ERR_CALL, call,
+                       "the flags 0x%x are not known to this version of weft", flags & ~known);
 }
 
 weft_status sized_take(const char *call, const void *args, void *to, size_t size, uint32_t known)
 {
     if (!args)
-        return err_fail(WEFT_USAGE, "%s(): args is NULL", call);
+        return err_fail_in(WEFT_USAGE, ERR_CALL, call, "args is NULL");
     const uint32_t have = *(const uint32_t *)args;
     if (have < LEAST || have > SIZED_MOST)
-        return err_fail(WEFT_USAGE,
-                        "%s(): struct_size of the arguments is %u; set it to sizeof of the struct",
-                        call, have);
+        return err_fail_in(WEFT_USAGE, ERR_CALL, call,
+                           "struct_size of the arguments is %u; set it to sizeof of the struct",
+                           have);
     if (!weft_tail_is_zero(args, size))
-        return err_fail(WEFT_UNSUPPORTED,
-                        "%s(): the arguments use fields behind the %zu bytes that this version of "
-                        "weft knows; a newer weft is needed",
-                        call, size);
+        return err_fail_in(WEFT_UNSUPPORTED, ERR_CALL, call,
+                           "the arguments use fields behind the %zu bytes that this version of "
+                           "weft knows; a newer weft is needed",
+                           size);
     weft_take(to, size, args);
     return sized_check_flags(call, ((const uint32_t *)to)[1], known);
 }
@@ -39,11 +39,11 @@ weft_status sized_check_out(const char *call, const void *out)
     const uint32_t room = *(const uint32_t *)out;
     if (room >= LEAST)
         return WEFT_OK;
-    return err_fail(
-        WEFT_USAGE,
-        "%s(): struct_size of the struct to fill is %u; zero the struct and set it to sizeof of "
+    return err_fail_in(
+        WEFT_USAGE, ERR_CALL, call,
+        "struct_size of the struct to fill is %u; zero the struct and set it to sizeof of "
         "the struct before the call",
-        call, room);
+        room);
 }
 
 weft_status sized_give(const char *call, void *out, const void *value)

@@ -11,7 +11,7 @@ struct ckpt_confirm {
     bool running;
     atomic_bool stop;
     weft_status st;
-    char why[2048];
+    err_record why;
 };
 
 bool ckpt_same_file(const struct stat *a, const struct stat *b)
@@ -47,7 +47,7 @@ static void *work(void *arg)
 {
     struct ckpt_confirm *k = arg;
     k->st = compare(k);
-    snprintf(k->why, sizeof k->why, "%s", err_text());
+    err_keep(&k->why);
     err_clear();
     return NULL;
 }
@@ -69,7 +69,7 @@ weft_status ckpt_confirm(ckpt *c)
         pthread_join(k->thread, NULL);
     else
         work(k);
-    const weft_status st = k->st == WEFT_OK ? WEFT_OK : err_fail(k->st, "%s", k->why);
+    const weft_status st = k->st == WEFT_OK ? WEFT_OK : err_again(k->st, &k->why);
     free(k);
     c->confirm = NULL;
     return st;

@@ -91,12 +91,13 @@ static weft_status open_step(const char *out_dir, uint64_t step, const ckpt_team
 static weft_status hear_all(const ckpt_team *t, uint32_t passed, const char *what, weft_status own,
                             const void *mine, uint64_t bytes, void *all)
 {
-    char tag[64], why[2048];
+    char tag[64];
+    err_record why;
     snprintf(tag, sizeof tag, "resume.%" PRIu32 ".%s", passed, what);
-    snprintf(why, sizeof why, "%s", err_text());
+    err_keep(&why);
     weft_status st = job_exchange_for(t->job, tag, mine, bytes, t->timeout, all);
     if (own != WEFT_OK && (own != WEFT_DATA || st == WEFT_OK))
-        return err_fail(own, "%s", why);
+        return err_again(own, &why);
     if (st != WEFT_OK && job_failure(t->job) == WEFT_OK) /* no rank died: timeout */
         err_context("checkpoint.timeout = %.0f s", t->timeout);
     return st;

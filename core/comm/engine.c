@@ -197,11 +197,11 @@ static weft_status miscounted(comm_op *op, uint32_t peer, int sending, uint64_t 
     if (!host_call_whose(l->table, &name, &path))
         name = l->component->name;
     const unsigned long long counts = now, before = seen, all = posted;
-    (void)!err_fail(WEFT_INTERNAL, "plugin %s: its progress() counts %llu finished %s; %s %llu",
-                    name, counts, what,
-                    now < seen ? "its last call counted more, and a count never falls:"
-                               : "so many were not posted on this connection, only",
-                    now < seen ? before : all);
+    (void)!err_fail_in(WEFT_INTERNAL, ERR_PLUGIN, name,
+                       "its progress() counts %llu finished %s; %s %llu", counts, what,
+                       now < seen ? "its last call counted more, and a count never falls:"
+                                  : "so many were not posted on this connection, only",
+                       now < seen ? before : all);
     return comm_op_fail(op, peer, WEFT_INTERNAL);
 }
 

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/err.h"
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "comm/kernels/code.h"
@@ -162,7 +163,7 @@ struct comm_world {
     atomic_int failed;            /* a weft_status; the text below is valid once it is set */
     pthread_mutex_t failing;
     bool aborted; /* the links; under `failing` */
-    char text[1024];
+    err_record why;
 };
 
 /* Increments a counter that one thread writes and others may read. */

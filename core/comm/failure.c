@@ -17,7 +17,7 @@
 weft_status comm_world_failed(comm_world *w)
 {
     weft_status st = (weft_status)atomic_load_explicit(&w->failed, memory_order_acquire);
-    return st == WEFT_OK ? WEFT_OK : err_fail(st, "%s", w->text);
+    return st == WEFT_OK ? WEFT_OK : err_again(st, &w->why);
 }
 
 /* Once each. The caller holds the lock. */
@@ -40,7 +40,7 @@ weft_status comm_world_fail(comm_world *w, weft_status st)
     pthread_mutex_lock(&w->failing);
     int first = atomic_load(&w->failed) == WEFT_OK;
     if (first) {
-        snprintf(w->text, sizeof w->text, "%s", err_text());
+        err_keep(&w->why);
         atomic_store_explicit(&w->failed, (int)st, memory_order_release);
     }
     if (first)
@@ -71,18 +71,25 @@ bool comm_cause_known(job *j, const atomic_int *failed)
     return false;
 }
 
+static void add_op(const comm_op *op)
+{
+    const comm_channel *c = op->channel;
+    err_context("%s on channel %s over %s", op->name, c->name, c->link->component->name);
+    err_set_name(ERR_ENTRY, op->name);
+}
+
 weft_status comm_op_fail(comm_op *op, uint32_t peer, weft_status st)
 {
     const comm_channel *c = op->channel;
     comm_world *w = c->link->world;
-    char text[1024];
-    snprintf(text, sizeof text, "%s", err_text());
+    err_record why;
+    err_keep(&why);
     if ((st == WEFT_PEER || st == WEFT_IO) && comm_cause_known(w->job, &w->failed)) {
         /* the error record is now the job's */
-        err_context("%s on channel %s over %s", op->name, c->name, c->link->component->name);
+        add_op(op);
         return comm_world_fail(w, WEFT_PEER);
     }
-    (void)!err_fail(st, "%s", text);
+    (void)!err_again(st, &why);
     return comm_op_fail_at_once(op, peer, st);
 }
 
@@ -90,10 +97,8 @@ weft_status comm_op_fail_at_once(comm_op *op, uint32_t peer, weft_status st)
 {
     const comm_channel *c = op->channel;
     comm_world *w = c->link->world;
-    char text[1024];
-    snprintf(text, sizeof text, "%s", err_text());
-    st = err_fail(st, "with rank %u: %s", c->ranks[peer], text);
-    err_context("%s on channel %s over %s", op->name, c->name, c->link->component->name);
+    err_context("with rank %u", c->ranks[peer]);
+    add_op(op);
     return comm_world_fail(w, st);
 }
 

@@ -88,24 +88,24 @@ weft_status graph_check_call(graph *g, uint32_t call)
 
 weft_status graph_check_pointer(const char *call, const char *what, const void *p)
 {
-    return p ? WEFT_OK : err_fail(WEFT_USAGE, "%s(): %s is NULL", call, what);
+    return p ? WEFT_OK : err_fail_in(WEFT_USAGE, ERR_CALL, call, "%s is NULL", what);
 }
 
 weft_status graph_check_text(const char *call, const char *what, const char *text, size_t most)
 {
     if (!text)
-        return err_fail(WEFT_USAGE, "%s(): %s is NULL", call, what);
+        return err_fail_in(WEFT_USAGE, ERR_CALL, call, "%s is NULL", what);
     const size_t n = strnlen(text, most + 1);
     if (!n)
-        return err_fail(WEFT_USAGE, "%s(): %s is empty", call, what);
+        return err_fail_in(WEFT_USAGE, ERR_CALL, call, "%s is empty", what);
     if (n > most)
-        return err_fail(WEFT_USAGE, "%s(): %s, '%.40s...', is longer than %zu bytes", call, what,
-                        text, most);
+        return err_fail_in(WEFT_USAGE, ERR_CALL, call, "%s, '%.40s...', is longer than %zu bytes",
+                           what, text, most);
     for (size_t i = 0; i < n; i++)
         if (text[i] < 32 || text[i] > 126)
-            return err_fail(WEFT_USAGE,
-                            "%s(): %s has the byte 0x%02x, which is not printable ASCII", call,
-                            what, (unsigned)(unsigned char)text[i]);
+            return err_fail_in(WEFT_USAGE, ERR_CALL, call,
+                               "%s has the byte 0x%02x, which is not printable ASCII", what,
+                               (unsigned)(unsigned char)text[i]);
     return WEFT_OK;
 }
 
@@ -113,10 +113,10 @@ weft_status graph_check_name(const char *call, const char *what, const char *nam
 {
     weft_status st = graph_check_text(call, what, name, WEFT_MAX_NAME - 1);
     if (st == WEFT_OK && (strpbrk(name, "*|") || *name == '@' || *name == '!'))
-        st = err_fail(WEFT_USAGE,
-                      "%s(): %s, '%s', has a '*' or '|' or begins with '@' or '!', which names of "
-                      "edits use as signs",
-                      call, what, name);
+        st = err_fail_in(WEFT_USAGE, ERR_CALL, call,
+                         "%s, '%s', has a '*' or '|' or begins with '@' or '!', which names of "
+                         "edits use as signs",
+                         what, name);
     return st;
 }
 
@@ -133,12 +133,13 @@ static weft_status check_axis(const char *call, const char *of, const weft_shape
         return st;
     if (axis->size < 1 || __builtin_mul_overflow(*elements, (uint64_t)axis->size, elements) ||
         *elements > INT64_MAX / 64)
-        return err_fail(WEFT_USAGE, "%s(): axis %u of %s, '%s', is empty or too large: %lld", call,
-                        i, of, axis->name, (long long)axis->size);
+        return err_fail_in(WEFT_USAGE, ERR_CALL, call,
+                           "axis %u of %s, '%s', is empty or too large: %lld", i, of, axis->name,
+                           (long long)axis->size);
     for (uint32_t k = 0; k < i; k++)
         if (!strcmp(s->axes[k].name, axis->name))
-            return err_fail(WEFT_USAGE, "%s(): %s has the axis '%s' twice: name them apart", call,
-                            of, axis->name);
+            return err_fail_in(WEFT_USAGE, ERR_CALL, call,
+                               "%s has the axis '%s' twice: name them apart", of, axis->name);
     return WEFT_OK;
 }
 
@@ -147,29 +148,30 @@ weft_status graph_check_shape(const char *call, const char *of, const weft_shape
     uint64_t elements = 1;
     weft_status st = graph_check_pointer(call, "shape", s);
     if (st == WEFT_OK && s->rank > WEFT_MAX_AXES)
-        st = err_fail(WEFT_USAGE, "%s(): %s has %u axes; at most %d are possible", call, of,
-                      s->rank, WEFT_MAX_AXES);
+        st = err_fail_in(WEFT_USAGE, ERR_CALL, call, "%s has %u axes; at most %d are possible", of,
+                         s->rank, WEFT_MAX_AXES);
     for (uint32_t i = 0; st == WEFT_OK && i < s->rank; i++)
         st = check_axis(call, of, s, i, &elements);
     if (st == WEFT_OK && s->dtype && !weft_dtype_size(s->dtype))
-        st = err_fail(WEFT_UNSUPPORTED, "%s(): %s has the unknown element type %u", call, of,
-                      s->dtype);
+        st = err_fail_in(WEFT_UNSUPPORTED, ERR_CALL, call, "%s has the unknown element type %u", of,
+                         s->dtype);
     return st != WEFT_OK ? st : sized_check_flags(call, s->flags | s->reserved, 0);
 }
 
 weft_status graph_check_tensor(const graph *g, const char *call, const char *what, weft_tensor t)
 {
     if (t < 1 || t > g->tensors.n)
-        return err_fail(WEFT_USAGE, "%s(): %s: the graph has no tensor number %u", call, what, t);
+        return err_fail_in(WEFT_USAGE, ERR_CALL, call, "%s: the graph has no tensor number %u",
+                           what, t);
     const tensor *x = graph_tensor(g, t);
     const bool listed = x->kind == WEFT_T_PARAM || x->kind == WEFT_T_STATE ||
                         x->kind == WEFT_T_SCALAR ||
                         (x->kind == WEFT_T_ACTIVATION && t > g->list_after);
     if (g->state_of && !*g->state_of && !listed)
-        return err_fail(WEFT_USAGE,
-                        "%s(): %s is %s, which no longer exists when a list runs; it works on "
-                        "parameters, states and scalars",
-                        call, what, x->name);
+        return err_fail_in(WEFT_USAGE, ERR_CALL, call,
+                           "%s is %s, which no longer exists when a list runs; it works on "
+                           "parameters, states and scalars",
+                           what, x->name);
     return WEFT_OK;
 }
 
@@ -260,15 +262,13 @@ static weft_status check_elementwise(const weft_op *op, const char *id, const we
                                      uint32_t nin, const weft_shape *out, uint32_t nout)
 {
     if (!operands(op->ew))
-        return err_fail(WEFT_USAGE,
-                        "op %s: its table has ew = %u, which is not an elementwise operation", id,
-                        op->ew);
+        return err_fail_in(WEFT_USAGE, ERR_OP, id,
+                           "its table has ew = %u, which is not an elementwise operation", op->ew);
     if (nin != operands(op->ew) || nout != 1)
-        return err_fail(
-            WEFT_USAGE,
-            "op %s: its table has ew = %u, an operation of %u inputs and one output, but "
-            "it has %u and %u",
-            id, op->ew, operands(op->ew), nin, nout);
+        return err_fail_in(WEFT_USAGE, ERR_OP, id,
+                           "its table has ew = %u, an operation of %u inputs and one output, but "
+                           "it has %u and %u",
+                           op->ew, operands(op->ew), nin, nout);
     for (uint32_t i = 0; i < nin; i++)
         if (in[i].rank && !same_axes(&in[i], out))
             return err_fail(WEFT_USAGE,
@@ -285,20 +285,20 @@ weft_status graph_check_op(const weft_op *op, const char *id, const weft_shape *
         WEFT_OP_ELEMENTWISE | WEFT_OP_ACCUMULATES | WEFT_OP_SHAPE_LAST | WEFT_OP_NUMBERED;
     const uint32_t first = op->first_input;
     if (op->flags & ~flags)
-        return err_fail(WEFT_USAGE, "op %s: its table has the unknown flags 0x%x", id,
-                        op->flags & ~flags);
+        return err_fail_in(WEFT_USAGE, ERR_OP, id, "its table has the unknown flags 0x%x",
+                           op->flags & ~flags);
     if (first > nin || (first && op->first_axis >= in[first - 1].rank))
-        return err_fail(
-            WEFT_USAGE,
-            "op %s: its table has first_input = %u and first_axis = %u, and the op has no "
-            "such axis",
-            id, first, op->first_axis);
+        return err_fail_in(WEFT_USAGE, ERR_OP, id,
+                           "its table has first_input = %u and first_axis = %u, and the op has no "
+                           "such axis",
+                           first, op->first_axis);
     if (op->flags & WEFT_OP_NUMBERED && (!first || op->first_axis))
-        return err_fail(WEFT_USAGE,
-                        "op %s: its table has WEFT_OP_NUMBERED, first_input = %u and first_axis = "
-                        "%u; first_input must name the tensor that is numbered, and first_axis is "
-                        "0",
-                        id, first, op->first_axis);
+        return err_fail_in(
+            WEFT_USAGE, ERR_OP, id,
+            "its table has WEFT_OP_NUMBERED, first_input = %u and first_axis = "
+            "%u; first_input must name the tensor that is numbered, and first_axis is "
+            "0",
+            first, op->first_axis);
     return op->flags & WEFT_OP_ELEMENTWISE ? check_elementwise(op, id, in, nin, out, nout)
                                            : WEFT_OK;
 }
@@ -348,11 +348,11 @@ weft_status graph_check_stream(const graph *g, const char *id, const node *n)
         const node *k = &g->nodes.at[i];
         if (k->phase == PHASE_FORWARD && !k->replaced && i + 1 != g->replacing &&
             stream_of(k, &other) && other == mine)
-            return err_fail(WEFT_USAGE,
-                            "op %s: its stream, %lld, is that of op number %u, %s, and would give "
-                            "both the same random numbers; give it a name of its own "
-                            "(weft_stream_of()), or read the numbers that are there",
-                            id, (long long)mine, i, k->id);
+            return err_fail_in(WEFT_USAGE, ERR_OP, id,
+                               "its stream, %lld, is that of op number %u, %s, and would give "
+                               "both the same random numbers; give it a name of its own "
+                               "(weft_stream_of()), or read the numbers that are there",
+                               (long long)mine, i, k->id);
     }
     return WEFT_OK;
 }

@@ -64,7 +64,8 @@ static weft_status check_new(const graph *g, const char *call, const char *name,
     if (st == WEFT_OK)
         st = graph_check_pointer(call, "out", out);
     if (st == WEFT_OK && graph_find(g, name))
-        st = err_fail(WEFT_USAGE, "%s(): the graph already has a tensor named %s", call, name);
+        st = err_fail_in(WEFT_USAGE, ERR_CALL, call, "the graph already has a tensor named %s",
+                         name);
     return st;
 }
 
@@ -255,18 +256,18 @@ static weft_status infer(graph *g, const char *id, const node *n, weft_shape *ou
         char who[2 * WEFT_MAX_NAME];
         snprintf(who, sizeof who, "op %s", id);
         st = graph_check_return(st, who, "infer");
-        if (!strstr(err_text(), id))
-            err_context("%s", who);
+        err_put_name(ERR_OP, id);
         return st;
     }
     if (count != n->nout)
-        return err_fail(WEFT_USAGE, "op %s has %u outputs, %u were asked for", id, count, n->nout);
+        return err_fail_in(WEFT_USAGE, ERR_OP, id, "it has %u outputs, %u were asked for", count,
+                           n->nout);
     for (uint32_t i = 0; st == WEFT_OK && !own && i < count; i++)
         st = graph_check_shape("infer", "its output", &out[i]);
     if (st == WEFT_OK && !own)
         st = graph_check_op(op, id, in, n->nin, out, count);
     if (st != WEFT_OK)
-        err_context("op %s", id);
+        err_put_name(ERR_OP, id);
     return st;
 }
 

@@ -32,20 +32,19 @@ static weft_status check_split(const graph *g, const node *n, uint32_t a, uint32
     const tensor *t = graph_tensor(g, n->out[output]);
     const uint32_t size = g->mesh->size[a];
     if (axis >= t->shape.rank)
-        return err_fail(WEFT_USAGE,
-                        "op %s: its shard() splits output %u along axis %u over %s, and it has %u",
-                        n->id, output, axis, g->mesh->name[a], t->shape.rank);
+        return err_fail_in(WEFT_USAGE, ERR_OP, n->id,
+                           "its shard() splits output %u along axis %u over %s, and it has %u",
+                           output, axis, g->mesh->name[a], t->shape.rank);
     int64_t here = t->shape.axes[axis].size; /* the axes before `a` have been settled */
     for (uint32_t other = 0; other < a; other++)
         if (t->place[other].kind == WEFT_SPLIT && t->place[other].axis == axis)
             here = (here + g->mesh->size[other] - 1) / g->mesh->size[other];
     if (here % size == 0 || goes_on(g, n, in, &t->shape.axes[axis]))
         return WEFT_OK;
-    return err_fail(WEFT_USAGE,
-                    "op %s: its shard() splits output %u over %s = %u along '%s', which has %lld "
-                    "elements here; that does not come out even",
-                    n->id, output, g->mesh->name[a], size, t->shape.axes[axis].name,
-                    (long long)here);
+    return err_fail_in(WEFT_USAGE, ERR_OP, n->id,
+                       "its shard() splits output %u over %s = %u along '%s', which has %lld "
+                       "elements here; that does not come out even",
+                       output, g->mesh->name[a], size, t->shape.axes[axis].name, (long long)here);
 }
 
 static weft_status check_claim(const graph *g, const node *n, uint32_t a, uint32_t output,
@@ -55,26 +54,25 @@ static weft_status check_claim(const graph *g, const node *n, uint32_t a, uint32
     for (uint32_t k = 0; k < n->nin; k++)
         held |= in[k].kind == WEFT_HELD && in[k].axis == p.axis;
     if (!known_kind(p.kind))
-        return err_fail(WEFT_USAGE, "op %s: its shard() places output %u in the unknown way %u",
-                        n->id, output, p.kind);
+        return err_fail_in(WEFT_USAGE, ERR_OP, n->id,
+                           "its shard() places output %u in the unknown way %u", output, p.kind);
     if (p.kind == WEFT_SPLIT)
         return check_split(g, n, a, output, in, p.axis);
     if (p.kind == WEFT_HELD && !held)
-        return err_fail(
-            WEFT_USAGE,
-            "op %s: its shard() says that coordinate %u of %s alone has output %u, and it "
-            "holds no input alone",
-            n->id, p.axis, g->mesh->name[a], output);
+        return err_fail_in(WEFT_USAGE, ERR_OP, n->id,
+                           "its shard() says that coordinate %u of %s alone has output %u, and it "
+                           "holds no input alone",
+                           p.axis, g->mesh->name[a], output);
     if (p.flags || p.reserved)
-        return err_fail(WEFT_UNSUPPORTED,
-                        "op %s: its shard() sets flags 0x%x in the placement of output %u; this "
-                        "version of weft knows none",
-                        n->id, p.flags | p.reserved, output);
+        return err_fail_in(WEFT_UNSUPPORTED, ERR_OP, n->id,
+                           "its shard() sets flags 0x%x in the placement of output %u; this "
+                           "version of weft knows none",
+                           p.flags | p.reserved, output);
     if (p.kind != WEFT_HELD && p.axis)
-        return err_fail(WEFT_USAGE,
-                        "op %s: its shard() names axis %u of output %u, which is not split; 0 is "
-                        "expected",
-                        n->id, p.axis, output);
+        return err_fail_in(WEFT_USAGE, ERR_OP, n->id,
+                           "its shard() names axis %u of output %u, which is not split; 0 is "
+                           "expected",
+                           p.axis, output);
     return WEFT_OK;
 }
 

@@ -116,17 +116,15 @@ weft_status host_call_check(const void *key, const char *call, weft_status st, u
         (st == WEFT_UNSUPPORTED && (may & CALL_MAY_REFUSE)) || own)
         return st;
     if (!status)
-        return err_fail(WEFT_INTERNAL,
-                        "plugin %s: its %s() returned %d, which is not a status of weft/base.h",
-                        name, call, (int)st);
+        return err_fail_in(WEFT_INTERNAL, ERR_PLUGIN, name,
+                           "its %s() returned %d, which is not a status of weft/base.h", call,
+                           (int)st);
     if (st == WEFT_BUSY)
-        return err_fail(WEFT_INTERNAL,
-                        "plugin %s: its %s() returned WEFT_BUSY, and this call may not be repeated",
-                        name, call);
-    char own_words[WEFT_MAX_NAME + 16]; /* of an earlier call with the same cause */
-    snprintf(own_words, sizeof own_words, "plugin %s: ", name);
-    if (!err_text()[0] || (err_count == mark && !strstr(err_text(), own_words)))
-        return err_fail(st, "plugin %s: its %s() failed without a reason (status %d, %s)", name,
-                        call, (int)st, status);
+        return err_fail_in(WEFT_INTERNAL, ERR_PLUGIN, name,
+                           "its %s() returned WEFT_BUSY, and this call may not be repeated", call);
+    /* The record may be of an earlier call with the same cause. */
+    if (!err_text()[0] || (err_count == mark && strcmp(err_name(ERR_PLUGIN), name) != 0))
+        return err_fail_in(st, ERR_PLUGIN, name, "its %s() failed without a reason (status %d, %s)",
+                           call, (int)st, status);
     return st;
 }

@@ -79,32 +79,33 @@ static void serve_log(void *ctx, int32_t level, const char *text)
     log_line(level > WEFT_LOG_DEBUG ? WEFT_LOG_DEBUG : level, "%s: %s", o->manifest->id, line);
 }
 
-/* Whether the current record is about another plugin. Then that failure has been handled, for
- * example a probe that found nothing. */
-static bool is_stale(const weft_manifest *own, const weft_manifest *recorder)
+/* The key that a sentence begins with, as "data.train: ..." or "model.heads = 3: ...". */
+static void note_key(const char *text)
 {
-    char mark[WEFT_MAX_NAME + 16];
-    if (!recorder || recorder == own)
-        return false;
-    snprintf(mark, sizeof mark, "plugin %s: ", recorder->id);
-    return strstr(err_text(), mark);
+    char key[2 * WEFT_MAX_NAME];
+    const size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_.");
+    if (n >= sizeof key || !memchr(text, '.', n) || (text[n] != ':' && text[n] != ' '))
+        return;
+    snprintf(key, sizeof key, "%.*s", (int)n, text);
+    err_set_name(ERR_KEY, key);
 }
 
-/* The first record of a failure stays; later ones, from outer callers, are put before it. */
+/* The first record of a failure stays; later ones, from outer callers, are put before it. A record
+ * of another plugin is of a failure that has been handled, such as a probe that found nothing. */
 static weft_status serve_fail(void *ctx, weft_status code, const char *text)
 {
-    const object *o = ctx;
+    const char *id = ((const object *)ctx)->manifest->id, *of = err_name(ERR_PLUGIN);
     char line[1024];
     if (code == WEFT_OK || code == WEFT_BUSY)
         return code;
     one_line(text && text[0] ? text : "no reason given", line);
-    static _Thread_local const weft_manifest *recorder; /* objects stay loaded */
-    if (err_text()[0] && !is_stale(o->manifest, recorder)) {
+    if (err_text()[0] && (!*of || !strcmp(of, id))) {
         err_context("%s", line);
         return code;
     }
-    recorder = o->manifest;
-    return err_fail(code, "plugin %s: %s", o->manifest->id, line);
+    (void)!err_fail_in(code, ERR_PLUGIN, id, "%s", line);
+    note_key(line);
+    return code;
 }
 
 static const void *serve_iface(void *ctx, const char *id)

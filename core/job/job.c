@@ -244,12 +244,12 @@ weft_status job_join(const job_identity *who, const job_options *opt, job **out)
         job_remember(j);
         return WEFT_OK;
     }
-    char text[JOB_TEXT];
-    snprintf(text, sizeof text, "%s", err_text());
+    err_record why;
+    err_keep(&why);
     if (j->ready)
-        job_leave(j, st, text);
+        job_leave(j, st, why.text);
     job_free(j);
-    return err_fail(st, "%s", text);
+    return err_again(st, &why);
 }
 
 /* --- asking --- */

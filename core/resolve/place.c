@@ -3,24 +3,18 @@
 #include "base/err.h"
 #include "resolve/internal.h"
 
-#include <stdio.h>
 #include <string.h>
 
 bool resolve_add_place(const config *cfg, const component *c, const char *section)
 {
-    const char *first = NULL, *text = err_text();
-    char key[128], place[128] = "";
-    for (const weft_option *const *o = c->options; *o; o++) {
-        const int n = snprintf(key, sizeof key, "%s.%s", section, (*o)->key);
-        const char *at = strstr(text, key);
-        const bool ends = at && !strchr("abcdefghijklmnopqrstuvwxyz0123456789_", at[n]);
-        if (ends || (at && !at[n])) {
-            if (!first || at < first)
-                memcpy(place, key, sizeof place);
-            first = !first || at < first ? at : first;
+    const size_t n = strlen(section);
+    const char *named = err_name(ERR_KEY);
+    if (strncmp(named, section, n) != 0 || named[n] != '.')
+        return false;
+    for (const weft_option *const *o = c->options; *o; o++)
+        if (!strcmp((*o)->key, named + n + 1)) {
+            err_context("%s", config_where(cfg, named));
+            return true;
         }
-    }
-    if (first)
-        err_context("%s", config_where(cfg, place));
-    return first;
+    return false;
 }

@@ -77,8 +77,8 @@ weft_status resolve_open_tokenizer(config *cfg, spec *s);
  * resolve_plugins(). [setup] */
 weft_status resolve_text(config *cfg, host *h, spec *out);
 
-/* Put the line of the first key of `c` that the error record names before the record: "data.train"
- * for the key train in `section` "data". False: it names none. [setup] */
+/* Put the line of the key that the error record names before the record, where it is one of `c` in
+ * `section`: "data.train". False: it names none of them. [setup] */
 bool resolve_add_place(const config *cfg, const component *c, const char *section);
 
 /* Resolve only the transports, to measure them without a model: one mesh axis of all `ranks` over

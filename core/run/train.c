@@ -247,17 +247,17 @@ static ckpt_team team_of(const trainer *t)
 /* Wait until every rank has loaded its part, which may take longer than the deadline of a step. */
 static weft_status all_loaded(const trainer *t, weft_status mine)
 {
-    char why[2048];
+    err_record why;
     const ckpt_team team = team_of(t);
     uint32_t own = mine, *all = mem_alloc(team.ranks * sizeof *all);
-    snprintf(why, sizeof why, "%s", err_text());
+    err_keep(&why);
     weft_status st =
         job_exchange_for(team.job, "resume.loaded", &own, sizeof own, team.timeout, all);
     for (uint32_t r = 0; st == WEFT_OK && r < team.ranks; r++)
         if (all[r])
             st = err_fail(WEFT_PEER, "rank %u could not load the checkpoint", r);
     free(all);
-    return mine != WEFT_OK ? err_fail(mine, "%s", why) : st;
+    return mine != WEFT_OK ? err_again(mine, &why) : st;
 }
 
 /* All ranks open the newest valid checkpoint, and rank 0 checks whether this job may resume from

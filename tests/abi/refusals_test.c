@@ -391,6 +391,7 @@ static void records_are_joined(void **state)
     (void)!one->fail(one->ctx, WEFT_IO, "no");
     (void)!one->fail(one->ctx, WEFT_IO, "asked twice");
     assert_string_equal(err_text(), "asked twice: plugin weft.test: no");
+    (void)!err_fail_in(WEFT_IO, ERR_PLUGIN, "weft.other", "no");
     (void)!two->fail(two->ctx, WEFT_IO, "mine");
     assert_string_equal(err_text(), "plugin weft.test: mine");
     err_clear();

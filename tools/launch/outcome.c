@@ -137,7 +137,7 @@ static void describe_end(const rank_state *s, uint32_t rank, char *out, size_t b
 static void add_host(const rank_state *s, char *text, size_t bytes)
 {
     const size_t n = strlen(text);
-    if (s->host && !strstr(text, "host "))
+    if (s->host && !strstr(text, s->host))
         snprintf(text + n, bytes - n, "; host %s", s->host);
 }
 

@@ -27,26 +27,26 @@ static const weft_attr *axis_attr(const weft_attr *attrs, uint32_t nattr)
     return found;
 }
 
-static weft_status usage(const weft_builder *b, const char *id, uint32_t nin)
+static weft_status usage(const weft_builder *b, uint32_t nin, bool size)
 {
     return graph_op_fail(b, WEFT_USAGE,
-                         "%s takes %s and the attribute that names the axis: its name as key, its "
+                         "it takes %s and the attribute that names the axis: its name as key, its "
                          "number as value%s",
-                         id, nin > 1 ? "two tensors" : "one tensor",
-                         strcmp(id, "repeat") ? "" : "; and the attribute 'size'");
+                         nin > 1 ? "two tensors" : "one tensor",
+                         size ? "; and the attribute 'size'" : "");
 }
 
 /* Checks the number of operands and attributes, and that axis `attr->i` of `s` has the name. */
-static weft_status check(const weft_builder *b, const char *id, const weft_attr *attrs,
-                         uint32_t nattr, uint32_t nin, uint32_t want, const weft_shape *s)
+static weft_status check(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+                         uint32_t nin, uint32_t want, const weft_shape *s)
 {
     const weft_attr *a = axis_attr(attrs, nattr);
     char text[OP_TEXT];
     if (nin != want || nattr != 1 || !a)
-        return usage(b, id, want);
+        return usage(b, want, false);
     if (a->i >= 0 && a->i < (int64_t)s->rank && !strcmp(s->axes[a->i].name, a->key))
         return WEFT_OK;
-    return graph_op_fail(b, WEFT_USAGE, "%s: axis %lld of %s is not '%s'", id, (long long)a->i,
+    return graph_op_fail(b, WEFT_USAGE, "axis %lld of %s is not '%s'", (long long)a->i,
                          graph_op_shape_text(s, text), a->key);
 }
 
@@ -59,14 +59,13 @@ static weft_shape without(const weft_shape *s, int64_t axis)
     return r;
 }
 
-static weft_status reduce_infer(const weft_builder *b, const char *id, const weft_attr *attrs,
-                                uint32_t nattr, const weft_shape *in, uint32_t nin, weft_shape *out,
-                                uint32_t *nout)
+static weft_status reduce_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+                                const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     char text[OP_TEXT];
-    weft_status st = check(b, id, attrs, nattr, nin, 1, &in[0]);
+    weft_status st = check(b, attrs, nattr, nin, 1, &in[0]);
     if (st == WEFT_OK && !graph_op_is_float(in[0].dtype))
-        st = graph_op_fail(b, WEFT_USAGE, "%s works on floating point, not on %s", id,
+        st = graph_op_fail(b, WEFT_USAGE, "it works on floating point, not on %s",
                            graph_op_shape_text(&in[0], text));
     if (st != WEFT_OK)
         return st;
@@ -79,14 +78,14 @@ static weft_status sum_infer(const weft_op_self *self, const weft_attr *attrs, u
                              const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     const weft_builder *b = self->b;
-    return reduce_infer(b, "sum_axis", attrs, nattr, in, nin, out, nout);
+    return reduce_infer(b, attrs, nattr, in, nin, out, nout);
 }
 
 static weft_status max_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                              const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     const weft_builder *b = self->b;
-    return reduce_infer(b, "max_axis", attrs, nattr, in, nin, out, nout);
+    return reduce_infer(b, attrs, nattr, in, nin, out, nout);
 }
 
 static weft_status broadcast_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
@@ -95,7 +94,7 @@ static weft_status broadcast_infer(const weft_op_self *self, const weft_attr *at
 {
     const weft_builder *b = self->b;
     char x[OP_TEXT], like[OP_TEXT];
-    weft_status st = check(b, "broadcast", attrs, nattr, nin, 2, nin > 1 ? &in[1] : &in[0]);
+    weft_status st = check(b, attrs, nattr, nin, 2, nin > 1 ? &in[1] : &in[0]);
     if (st != WEFT_OK)
         return st;
     const weft_shape rest = without(&in[1], attrs[0].i);
@@ -104,9 +103,9 @@ static weft_status broadcast_infer(const weft_op_self *self, const weft_attr *at
         fits = rest.axes[i].size == in[0].axes[i].size &&
                !strcmp(rest.axes[i].name, in[0].axes[i].name);
     if (!fits)
-        return graph_op_fail(
-            b, WEFT_USAGE, "broadcast: %s does not have the axes of %s without '%s'",
-            graph_op_shape_text(&in[0], x), graph_op_shape_text(&in[1], like), attrs[0].key);
+        return graph_op_fail(b, WEFT_USAGE, "%s does not have the axes of %s without '%s'",
+                             graph_op_shape_text(&in[0], x), graph_op_shape_text(&in[1], like),
+                             attrs[0].key);
     out[0] = in[1];
     out[0].dtype = in[0].dtype;
     *nout = 1;
@@ -121,15 +120,14 @@ static weft_status repeat_infer(const weft_op_self *self, const weft_attr *attrs
     const int64_t size = graph_op_attr_i(attrs, nattr, "size", 0);
     char text[OP_TEXT];
     if (nin != 1 || nattr != 2 || !a || size < 1)
-        return usage(b, "repeat", 1);
+        return usage(b, 1, true);
     graph_op_shape_text(&in[0], text);
     if (in[0].rank == WEFT_MAX_AXES || size > INT64_MAX / 64 / graph_op_elements(&in[0]))
-        return graph_op_fail(b, WEFT_USAGE,
-                             "repeat: %s has too many axes or elements for %lld more", text,
+        return graph_op_fail(b, WEFT_USAGE, "%s has too many axes or elements for %lld more", text,
                              (long long)size);
     if (a->i < 0 || a->i > (int64_t)in[0].rank || graph_op_axis(&in[0], a->key) >= 0)
-        return graph_op_fail(b, WEFT_USAGE, "repeat: %s cannot get the axis '%s' as number %lld",
-                             text, a->key, (long long)a->i);
+        return graph_op_fail(b, WEFT_USAGE, "%s cannot get the axis '%s' as number %lld", text,
+                             a->key, (long long)a->i);
     out[0] = in[0];
     out[0].rank++;
     for (uint32_t i = in[0].rank; i > (uint32_t)a->i; i--)

@@ -26,7 +26,7 @@ typedef struct bound {
 } bound;
 
 typedef struct match {
-    const char *signature;
+    const char *signature; /* without the op's id, which the graph puts before a failure */
     const weft_builder *b;
     const weft_shape *in;
     uint32_t nin, dtype; /* dtype: the compute type, once known */
@@ -199,14 +199,14 @@ weft_status graph_op_infer(const char *signature, const weft_builder *b, const w
                            uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     match m; /* large, and made for each op: only what is read is set */
-    m.signature = signature;
+    m.signature = strstr(signature, ": ") + 2;
     m.b = b;
     m.in = in;
     m.nin = nin;
     m.dtype = 0;
     for (uint32_t i = 0; i < LETTERS; i++)
         m.of[i].n = 0;
-    const char *p = strstr(signature, ": ") + 2;
+    const char *p = m.signature;
     weft_status st = match_inputs(&m, &p);
     if (st != WEFT_OK)
         return st;

@@ -13,7 +13,7 @@ static weft_status check_valid(const weft_builder *b, const weft_attr *attrs, ui
         return WEFT_OK;
     return graph_op_fail(
         b, WEFT_USAGE,
-        "softmax_xent: the attribute says that %lld columns of the logits are real; they have %lld",
+        "the attribute says that %lld columns of the logits are real; they have %lld",
         (long long)valid, (long long)columns);
 }
 

@@ -67,13 +67,13 @@ static weft_status cast_infer(const weft_op_self *self, const weft_attr *attrs, 
     const int64_t to = graph_op_attr_i(attrs, nattr, "dtype", 0);
     char text[OP_TEXT];
     if (nin != 1)
-        return graph_op_fail(self->b, WEFT_USAGE, "cast takes one tensor, not %u", nin);
+        return graph_op_fail(self->b, WEFT_USAGE, "it takes one tensor, not %u", nin);
     if (!casts(in[0].dtype))
-        return graph_op_fail(self->b, WEFT_USAGE, "cast: %s is neither fp32, bf16, f16, i32 nor u8",
+        return graph_op_fail(self->b, WEFT_USAGE, "%s is neither fp32, bf16, f16, i32 nor u8",
                              graph_op_shape_text(&in[0], text));
     if (to < 0 || to > WEFT_U8 || !casts((uint32_t)to))
         return graph_op_fail(self->b, WEFT_USAGE,
-                             "cast needs the attribute 'dtype', WEFT_F32, WEFT_BF16, WEFT_F16, "
+                             "it needs the attribute 'dtype', WEFT_F32, WEFT_BF16, WEFT_F16, "
                              "WEFT_I32 or WEFT_U8; it is %lld",
                              (long long)to);
     out[0] = in[0];

@@ -31,25 +31,24 @@
 #include "graph/ops/util.h"
 
 /* The time and the first axis of what it numbers belong together. */
-static weft_status check_time(const weft_builder *b, const char *id, const weft_shape *time,
+static weft_status check_time(const weft_builder *b, bool dropout, const weft_shape *time,
                               const weft_shape *x)
 {
     char text[OP_TEXT];
     const int tokens = graph_op_axis(x, "tokens");
     if (!time->rank && time->dtype == WEFT_I64 && tokens == 0)
         return WEFT_OK;
-    if (!time->rank && time->dtype == WEFT_F32 && tokens < 0 && strcmp(id, "dropout"))
+    if (!time->rank && time->dtype == WEFT_F32 && tokens < 0 && !dropout)
         return WEFT_OK;
     graph_op_shape_text(x, text);
     return graph_op_fail(b, WEFT_USAGE,
-                         "%s: the time is not that of %s; it is the input 'first_token' for "
+                         "the time is not that of %s; it is the input 'first_token' for "
                          "tensors whose first axis is 'tokens', and the scalar 'step' for tensors "
                          "without this axis, which dropout does not take",
-                         id, text);
+                         text);
 }
 
-#define RANDOM                                                                                     \
-    "random: time[]:i64 like[T..] -> y[T..]:f32, or random: time[]:f32 like[F..] -> y[F..]:f32"
+#define SIGNATURE "time[]:i64 like[T..] -> y[T..]:f32, or time[]:f32 like[F..] -> y[F..]:f32"
 
 static weft_status random_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                                 const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
@@ -57,24 +56,24 @@ static weft_status random_infer(const weft_op_self *self, const weft_attr *attrs
     const int64_t kind = graph_op_attr_i(attrs, nattr, "distribution", 0);
     char time[OP_TEXT];
     if (nin != 2)
-        return graph_op_fail(self->b, WEFT_USAGE, "%s: %u inputs were given", RANDOM, nin);
+        return graph_op_fail(self->b, WEFT_USAGE, "%s: %u inputs were given", SIGNATURE, nin);
     if (in[0].rank || (in[0].dtype != WEFT_I64 && in[0].dtype != WEFT_F32))
-        return graph_op_fail(self->b, WEFT_USAGE, "%s: time cannot be %s", RANDOM,
+        return graph_op_fail(self->b, WEFT_USAGE, "%s: time cannot be %s", SIGNATURE,
                              graph_op_shape_text(&in[0], time));
     if (kind != 0 && kind != 1)
         return graph_op_fail(self->b, WEFT_UNSUPPORTED,
-                             "random: the attribute 'distribution' is %lld; this version knows 0, "
+                             "the attribute 'distribution' is %lld; this version knows 0, "
                              "uniform, and 1, normal",
                              (long long)kind);
     if (in[0].dtype == WEFT_F32 && graph_op_elements(&in[1]) > (int64_t)1 << 40)
         return graph_op_fail(self->b, WEFT_UNSUPPORTED,
-                             "random: a tensor of %lld elements that is timed by the scalar "
+                             "a tensor of %lld elements that is timed by the scalar "
                              "'step'; at most 2^40 are possible",
                              (long long)graph_op_elements(&in[1]));
     out[0] = in[1];
     out[0].dtype = WEFT_F32;
     *nout = 1;
-    return check_time(self->b, "random", &in[0], &in[1]);
+    return check_time(self->b, false, &in[0], &in[1]);
 }
 
 static weft_status dropout_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
@@ -86,9 +85,8 @@ static weft_status dropout_infer(const weft_op_self *self, const weft_attr *attr
                                     self->b, in, nin, out, nout);
     if (st == WEFT_OK && !(p >= 0 && p < 1))
         st = graph_op_fail(self->b, WEFT_USAGE,
-                           "dropout: the probability 'p' is %g; it must be at least 0 and below 1",
-                           p);
-    return st == WEFT_OK ? check_time(self->b, "dropout", &in[1], &in[0]) : st;
+                           "the probability 'p' is %g; it must be at least 0 and below 1", p);
+    return st == WEFT_OK ? check_time(self->b, true, &in[1], &in[0]) : st;
 }
 
 /* What is drawn depends on no value. */

@@ -21,27 +21,26 @@ static weft_status rename_infer(const weft_op_self *self, const weft_attr *attrs
                                 const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     if (nin != 1 || nattr != 1 || attrs[0].i < 0 || attrs[0].i >= (int64_t)in[0].rank)
-        return graph_op_fail(
-            self->b, WEFT_USAGE,
-            "rename takes one tensor and one attribute: the axis's new name as key, "
-            "its number as value");
+        return graph_op_fail(self->b, WEFT_USAGE,
+                             "it takes one tensor and one attribute: the axis's new name as key, "
+                             "its number as value");
     out[0] = in[0];
     out[0].axes[attrs[0].i].name = attrs[0].key;
     for (uint32_t i = 0; i < in[0].rank; i++)
         if ((int64_t)i != attrs[0].i && !strcmp(in[0].axes[i].name, attrs[0].key))
-            return graph_op_fail(self->b, WEFT_USAGE, "rename: the tensor has an axis '%s' already",
+            return graph_op_fail(self->b, WEFT_USAGE, "the tensor has an axis '%s' already",
                                  attrs[0].key);
     *nout = 1;
     return WEFT_OK;
 }
 
 /* No two axes of an output have one name. */
-static weft_status check_names(const weft_builder *b, const char *id, const weft_shape *s)
+static weft_status check_names(const weft_builder *b, const weft_shape *s)
 {
     char text[OP_TEXT];
     for (uint32_t i = 0; i < s->rank; i++)
         if (graph_op_axis(s, s->axes[i].name) != (int)i)
-            return graph_op_fail(b, WEFT_USAGE, "%s: %s would have two axes '%s'", id,
+            return graph_op_fail(b, WEFT_USAGE, "%s would have two axes '%s'",
                                  graph_op_shape_text(s, text), s->axes[i].name);
     return WEFT_OK;
 }
@@ -51,7 +50,7 @@ static weft_status merge_infer(const weft_op_self *self, const weft_attr *attrs,
 {
     if (nin != 1 || nattr != 1 || attrs[0].i < 0 || attrs[0].i + 1 >= (int64_t)in[0].rank)
         return graph_op_fail(self->b, WEFT_USAGE,
-                             "merge takes one tensor and one attribute: the new axis's name as "
+                             "it takes one tensor and one attribute: the new axis's name as "
                              "key, and as value the number of the first of the two axes that "
                              "become one");
     const uint32_t at = (uint32_t)attrs[0].i;
@@ -61,7 +60,7 @@ static weft_status merge_infer(const weft_op_self *self, const weft_attr *attrs,
     for (uint32_t i = at + 1; i < out[0].rank; i++)
         out[0].axes[i] = in[0].axes[i + 1];
     *nout = 1;
-    return check_names(self->b, "merge", out);
+    return check_names(self->b, out);
 }
 
 static weft_status unmerge_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
@@ -72,15 +71,15 @@ static weft_status unmerge_infer(const weft_op_self *self, const weft_attr *attr
     if (nin != 1 || nattr != 3 || strcmp(attrs[2].key, "size") || attrs[2].i < 1 ||
         attrs[1].i != attrs[0].i + 1 || attrs[0].i < 0 || attrs[0].i >= (int64_t)in[0].rank)
         return graph_op_fail(self->b, WEFT_USAGE,
-                             "unmerge takes one tensor and three attributes: the names of the "
+                             "it takes one tensor and three attributes: the names of the "
                              "outer and of the inner axis as keys with their numbers as values, "
                              "which follow one another, and 'size', that of the inner axis");
     const uint32_t at = (uint32_t)attrs[0].i;
     graph_op_shape_text(&in[0], text);
     if (in[0].rank == WEFT_MAX_AXES)
-        return graph_op_fail(self->b, WEFT_USAGE, "unmerge: %s has no room for another axis", text);
+        return graph_op_fail(self->b, WEFT_USAGE, "%s has no room for another axis", text);
     if (in[0].axes[at].size % attrs[2].i)
-        return graph_op_fail(self->b, WEFT_USAGE, "unmerge: size = %lld does not divide '%s' of %s",
+        return graph_op_fail(self->b, WEFT_USAGE, "size = %lld does not divide '%s' of %s",
                              (long long)attrs[2].i, in[0].axes[at].name, text);
     out[0] = in[0];
     out[0].rank++;
@@ -89,7 +88,7 @@ static weft_status unmerge_infer(const weft_op_self *self, const weft_attr *attr
     out[0].axes[at] = (weft_axis){attrs[0].key, in[0].axes[at].size / attrs[2].i};
     out[0].axes[at + 1] = (weft_axis){attrs[1].key, attrs[2].i};
     *nout = 1;
-    return check_names(self->b, "unmerge", out);
+    return check_names(self->b, out);
 }
 
 /* --- gradients --- */

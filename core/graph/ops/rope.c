@@ -31,21 +31,21 @@ static weft_status rope_infer(const weft_op_self *self, const weft_attr *attrs, 
     int64_t sign = graph_op_attr_i(attrs, nattr, "sign", 1);
     if (in[0].axes[2].size % 2)
         return graph_op_fail(self->b, WEFT_USAGE,
-                             "rope turns pairs of elements, so the axis '%s' must be even; it has "
+                             "it turns pairs of elements, so the axis '%s' must be even; it has "
                              "%lld elements",
                              in[0].axes[2].name, (long long)in[0].axes[2].size);
     if (!(graph_op_attr_f(attrs, nattr, "theta", 1e4) > 0) || (sign != 1 && sign != -1))
         return graph_op_fail(self->b, WEFT_USAGE,
-                             "rope needs a positive attribute 'theta' and a 'sign' of 1 or -1");
+                             "it needs a positive attribute 'theta' and a 'sign' of 1 or -1");
     const double low = graph_op_attr_f(attrs, nattr, "low", 1),
                  high = graph_op_attr_f(attrs, nattr, "high", 4);
     if (!(graph_op_attr_f(attrs, nattr, "factor", 1) > 0) || !(low > 0) || !(high > low) ||
         graph_op_attr_i(attrs, nattr, "original", 0) < 0)
         return graph_op_fail(self->b, WEFT_USAGE,
-                             "rope needs a positive 'factor', 0 < 'low' < 'high', and an "
+                             "it needs a positive 'factor', 0 < 'low' < 'high', and an "
                              "'original' of 0 or more");
     if (nin > 1 && graph_op_attr_i(attrs, nattr, "sequence", 0) < 1)
-        return graph_op_fail(self->b, WEFT_USAGE, "rope needs the attribute 'sequence'");
+        return graph_op_fail(self->b, WEFT_USAGE, "it needs the attribute 'sequence'");
     return nin > 1 ? WEFT_OK : graph_op_check_sequence(self->b, "rope", attrs, nattr, &in[0]);
 }
 

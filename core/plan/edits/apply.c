@@ -18,21 +18,20 @@ weft_status plan_edit_split(void *ctx, const char *tensors, const char *axis, co
 {
     edit_state *e = state(ctx);
     uint32_t a = 0;
-    weft_status st = plan_edits_in_phase(e, WEFT_PHASE_SPLIT, "split");
+    weft_status st = plan_edits_in_phase(e, WEFT_PHASE_SPLIT);
     if (st == WEFT_OK)
         st = plan_edits_axis(e, mesh_name, &a);
     if (st == WEFT_OK && a >= FIRST_GROUP)
-        st = err_fail(
-            WEFT_USAGE,
-            "%s splits '%s' over the group %s; a tensor can be split over a mesh axis only",
-            e->owner, tensors, mesh_name);
+        st = err_fail(WEFT_USAGE,
+                      "'%s' over the group %s; a tensor can be split over a mesh axis only",
+                      tensors, mesh_name);
     if (st != WEFT_OK || e->s->mesh.size[a] == 1)
         return st;
     if ((e->s->want == SPEC_FORWARD || e->s->want == SPEC_GENERATE) && !strcmp(axis, "tokens"))
         return WEFT_OK; /* the rows of one sequence: every rank has them all */
     st = graph_split(e->g, tensors, axis, a);
     if (st != WEFT_OK)
-        err_context("%s, %s = %u", e->owner, e->s->size_key[a], e->s->mesh.size[a]);
+        err_context("%s = %u", e->s->size_key[a], e->s->mesh.size[a]);
     return st;
 }
 
@@ -41,38 +40,27 @@ weft_status plan_edit_sync(void *ctx, const char *params, const char *mesh_name,
 {
     edit_state *e = state(ctx);
     uint32_t a = 0;
-    weft_status st = plan_edits_in_phase(e, WEFT_PHASE_SYNC, "sync");
+    weft_status st = plan_edits_in_phase(e, WEFT_PHASE_SYNC);
     if (st == WEFT_OK)
         st = plan_edits_axis(e, mesh_name, &a);
     if (st == WEFT_OK && (when < WEFT_SYNC_LAST || when > WEFT_SYNC_NEVER))
-        st = err_fail(WEFT_USAGE, "%s asks for sums of gradients at the unknown time %u", e->owner,
-                      when);
+        st = err_fail(WEFT_USAGE, "%u is no time of sums, WEFT_SYNC_...", when);
     bucket_bytes = bucket_bytes ? bucket_bytes : e->s->bucket_bytes;
     if (st == WEFT_OK && bucket_bytes < 1024)
-        st = err_fail(WEFT_USAGE, "%s asks for buckets of %llu bytes; the minimum is 1024",
-                      e->owner, (unsigned long long)bucket_bytes);
+        st = err_fail(WEFT_USAGE, "buckets of %llu bytes; the minimum is 1024",
+                      (unsigned long long)bucket_bytes);
     if (st == WEFT_OK)
         *vec_push(&e->syncs) =
             (sync_edit){pool_text(e->pool, params), e->owner, a, when, bucket_bytes, e->placing};
     return st;
 }
 
-static weft_status refuse(void *ctx, const char *edit)
-{
-    return err_fail(WEFT_UNSUPPORTED,
-                    "%s emitted the edit '%s', which this version of the core does not "
-                    "apply",
-                    state(ctx)->owner, edit);
-}
-
 weft_status plan_edit_replace(void *ctx, uint32_t op, weft_emit emit, void *user)
 {
     edit_state *e = state(ctx);
-    weft_status st = plan_edits_in_phase(e, WEFT_PHASE_SPLIT, "replace");
+    weft_status st = plan_edits_in_phase(e, WEFT_PHASE_SPLIT);
     if (st == WEFT_OK)
         st = graph_replace(e->g, op, emit, user);
-    if (st != WEFT_OK)
-        err_context("%s", e->owner);
     return st;
 }
 
@@ -80,22 +68,21 @@ static weft_status some_parameter(const edit_state *e, const char *params)
 {
     return graph_has_param(e->g, params)
                ? WEFT_OK
-               : err_fail(WEFT_USAGE, "%s: no parameter has a name like '%s'", e->owner, params);
+               : err_fail(WEFT_USAGE, "no parameter has a name like '%s'", params);
 }
 
 weft_status plan_edit_update_every(void *ctx, const char *params, uint32_t every, uint64_t from,
                                    bool mean)
 {
     edit_state *e = state(ctx);
-    weft_status st = plan_edits_in_phase(e, WEFT_PHASE_SYNC, "update_every");
+    weft_status st = plan_edits_in_phase(e, WEFT_PHASE_SYNC);
     if (st == WEFT_OK && !every)
-        st = err_fail(WEFT_USAGE, "%s updates '%s' in every 0th step; 1 is each step", e->owner,
-                      params);
+        st = err_fail(WEFT_USAGE, "'%s' in every 0th step; 1 is each step", params);
     if (st == WEFT_OK && mean && from)
         st = err_fail(WEFT_USAGE,
-                      "%s updates '%s' with the mean of gradients, from step %llu on; gradients "
-                      "add up from step 1 on, so `from` is 0",
-                      e->owner, params, (unsigned long long)from);
+                      "'%s' with the mean of gradients, from step %llu on; gradients add up from "
+                      "step 1 on, so `from` is 0",
+                      params, (unsigned long long)from);
     if (st == WEFT_OK)
         st = some_parameter(e, params);
     if (st == WEFT_OK && (every > 1 || from))
@@ -109,14 +96,12 @@ weft_status plan_edit_shard(void *ctx, uint32_t what, const char *params, const 
 {
     edit_state *e = state(ctx);
     uint32_t a = 0;
-    weft_status st = plan_edits_in_phase(e, WEFT_PHASE_SYNC, "shard");
+    weft_status st = plan_edits_in_phase(e, WEFT_PHASE_SYNC);
     if (st == WEFT_OK)
         st = plan_edits_axis(e, axis, &a);
     if (st == WEFT_OK && (a >= FIRST_GROUP || what < WEFT_SHARD_STATE || what > WEFT_SHARD_PARAMS))
-        st = err_fail(
-            WEFT_USAGE,
-            "%s shards the unknown kind %u, or shards over the group %s instead of a mesh axis",
-            e->owner, what, axis);
+        st = err_fail(WEFT_USAGE, "the kind %u is unknown, or %s is a group and no mesh axis", what,
+                      axis);
     if (st == WEFT_OK)
         st = some_parameter(e, params);
     if (st == WEFT_OK && e->s->mesh.size[a] > 1)
@@ -127,36 +112,31 @@ weft_status plan_edit_shard(void *ctx, uint32_t what, const char *params, const 
 weft_status plan_edit_activations(void *ctx, const char *tensors, uint32_t how, const char *axis)
 {
     edit_state *e = state(ctx);
-    weft_status st = plan_edits_in_phase(e, WEFT_PHASE_MEMORY, "activations");
+    weft_status st = plan_edits_in_phase(e, WEFT_PHASE_MEMORY);
     if (st == WEFT_OK && how == WEFT_ACTIVATION_SPLIT)
         st = err_fail(WEFT_UNSUPPORTED,
-                      "%s asks to store the activations '%s' in shards over '%s'; this version "
-                      "stores an activation whole or recomputes it",
-                      e->owner, tensors, axis ? axis : "(no mesh axis)");
+                      "'%s' in shards over '%s'; this version stores an activation whole or "
+                      "recomputes it",
+                      tensors, axis ? axis : "(no mesh axis)");
     if (st == WEFT_OK && how != WEFT_ACTIVATION_WHOLE && how != WEFT_ACTIVATION_RECOMPUTE)
-        st = err_fail(WEFT_USAGE, "%s asks to store the activations '%s' in the unknown mode %u",
-                      e->owner, tensors, how);
+        st = err_fail(WEFT_USAGE, "'%s' in the unknown mode %u", tensors, how);
     if (st == WEFT_OK)
         st = graph_set_keep(e->g, tensors, how, e->owner);
-    if (st != WEFT_OK)
-        err_context("edit 'activations' of %s", e->owner);
     return st;
 }
 
 weft_status plan_edit_weight_versions(void *ctx, const char *params, uint32_t versions)
 {
-    (void)params, (void)versions;
-    return refuse(ctx, "weight_versions");
+    (void)ctx, (void)params, (void)versions;
+    return err_fail(WEFT_UNSUPPORTED, "this version of weft does not apply this edit");
 }
 
 weft_status plan_edit_changes_results(void *ctx, const char *text)
 {
     edit_state *e = state(ctx);
     if (e->changes && strlen(e->changes) + strlen(text) > EDITS_MOST_TEXT)
-        return err_fail(
-            WEFT_USAGE,
-            "%s: edits.changes_results(): the lines of this job have more than %u bytes", e->owner,
-            EDITS_MOST_TEXT);
+        return err_fail(WEFT_USAGE, "the lines of this job have more than %u bytes",
+                        EDITS_MOST_TEXT);
     plan_edits_note_change(e, pool_printf(e->pool, "%s: %s", e->owner, text));
     return WEFT_OK;
 }

@@ -21,10 +21,8 @@ static weft_status end(edit_state *e, const char *call, weft_status st)
 {
     if (st == WEFT_OK || !e)
         return st;
-    if (!strstr(err_text(), call))
-        err_context("%s()", call);
-    if (!strstr(err_text(), e->owner))
-        err_context("%s", e->owner);
+    err_put_name(ERR_CALL, call);
+    err_put_name(ERR_OWNER, e->owner);
     if (e->failed == WEFT_OK) {
         e->failed = st;
         e->why = pool_text(e->pool, err_text());
@@ -36,16 +34,16 @@ static weft_status end(edit_state *e, const char *call, weft_status st)
 static weft_status begin(edit_state *e, const char *call, uint32_t flags)
 {
     if (!e)
-        return err_fail(WEFT_USAGE, "%s() is called with ctx NULL; pass the table's own", call);
+        return err_fail_in(WEFT_USAGE, ERR_CALL, call, "ctx is NULL; pass the table's own");
     if (e->g->replacing || e->g->state_of)
-        return err_fail(WEFT_USAGE,
-                        "%s() is called while emit() writes graph; emit edits one by one", call);
+        return err_fail_in(WEFT_USAGE, ERR_CALL, call,
+                           "called while emit() writes graph; emit edits one by one");
     if (e->edits++ < EDITS_MOST)
         return sized_check_flags(call, flags, 0);
-    return err_fail(WEFT_NO_MEMORY,
-                    "%s() in phase %u: the plugin has emitted %u edits in one call, which is the "
-                    "limit; check for an endless loop",
-                    call, e->phase, EDITS_MOST);
+    return err_fail_in(WEFT_NO_MEMORY, ERR_CALL, call,
+                       "the plugin has emitted %u edits in one call of phase %u, which is the "
+                       "limit; check for an endless loop",
+                       EDITS_MOST, e->phase);
 }
 
 static weft_status glob(const char *call, const char *what, const char *text)
@@ -106,8 +104,8 @@ static weft_status a_stage(void *ctx, const char *blocks, const char *mesh_axis,
     if (st == WEFT_OK)
         st = axis(call, mesh_axis);
     if (st == WEFT_OK && chunk >= e->g->blocks.n)
-        st = err_fail(WEFT_USAGE, "%s(): chunk %u of a model of %u blocks", call, chunk,
-                      e->g->blocks.n);
+        st = err_fail_in(WEFT_USAGE, ERR_CALL, call, "chunk %u of a model of %u blocks", chunk,
+                         e->g->blocks.n);
     return end(e, call, st != WEFT_OK ? st : plan_edit_stage(ctx, blocks, mesh_axis, stage, chunk));
 }
 
@@ -124,11 +122,11 @@ static weft_status a_order(void *ctx, const char *mesh_axis, uint32_t stage, con
     /* one forward and two parts of a backward for each chunk and micro-batch */
     const uint64_t most = st != WEFT_OK ? 0 : 3 * (uint64_t)e->g->blocks.n * e->micro_batches;
     if (st == WEFT_OK && n > most)
-        st = err_fail(WEFT_USAGE,
-                      "%s(): %u cells for stage %u; %u blocks and %llu micro-batches have "
-                      "at most %llu",
-                      call, n, stage, e->g->blocks.n, (unsigned long long)e->micro_batches,
-                      (unsigned long long)most);
+        st = err_fail_in(WEFT_USAGE, ERR_CALL, call,
+                         "%u cells for stage %u; %u blocks and %llu micro-batches have "
+                         "at most %llu",
+                         n, stage, e->g->blocks.n, (unsigned long long)e->micro_batches,
+                         (unsigned long long)most);
     return end(e, call, st != WEFT_OK ? st : plan_edit_order(ctx, mesh_axis, stage, cells, n));
 }
 
@@ -213,14 +211,15 @@ static weft_status a_changes(void *ctx, const char *text, uint32_t flags)
         st = graph_check_pointer(call, "text", text);
     const size_t n = st != WEFT_OK ? 0 : strnlen(text, EDITS_MOST_LINE + 1);
     if (st == WEFT_OK && (!n || n > EDITS_MOST_LINE))
-        st = err_fail(WEFT_USAGE, "%s(): the text has %s; a line of 1 to %u bytes is expected",
-                      call, n ? "too many bytes" : "no byte", EDITS_MOST_LINE);
+        st = err_fail_in(WEFT_USAGE, ERR_CALL, call,
+                         "the text has %s; a line of 1 to %u bytes is expected",
+                         n ? "too many bytes" : "no byte", EDITS_MOST_LINE);
     for (size_t i = 0; st == WEFT_OK && i < n; i++)
         if ((unsigned char)text[i] < 32 || text[i] == 127)
-            st = err_fail(WEFT_USAGE,
-                          "%s(): the text has the control character 0x%02x; one line is "
-                          "expected",
-                          call, (unsigned)text[i]);
+            st = err_fail_in(WEFT_USAGE, ERR_CALL, call,
+                             "the text has the control character 0x%02x; one line is "
+                             "expected",
+                             (unsigned)text[i]);
     return end(ctx, call, st != WEFT_OK ? st : plan_edit_changes_results(ctx, text));
 }
 

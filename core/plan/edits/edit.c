@@ -9,8 +9,11 @@
 
 weft_status plan_edits_null(const edit_state *e, const char *call, const char *what)
 {
-    return e ? err_fail(WEFT_USAGE, "%s: %s(): %s is NULL", e->owner, call, what)
-             : err_fail(WEFT_USAGE, "%s() is called with ctx NULL; pass the table's own", call);
+    if (!e)
+        return err_fail_in(WEFT_USAGE, ERR_CALL, call, "ctx is NULL; pass the table's own");
+    (void)!err_fail_in(WEFT_USAGE, ERR_CALL, call, "%s is NULL", what);
+    err_put_name(ERR_OWNER, e->owner);
+    return WEFT_USAGE;
 }
 
 void plan_edits_begin(edit_state *e)
@@ -25,16 +28,16 @@ weft_status plan_edits_answer(edit_state *e, weft_status st)
 {
     e->g->looking = NULL;
     if (st == WEFT_OK && e->failed != WEFT_OK)
-        return err_fail(e->failed, "%s (its edit() went on and returned WEFT_OK)", e->why);
+        return err_fail_in(e->failed, ERR_OWNER, e->owner,
+                           "%s (its edit() went on and returned WEFT_OK)", e->why);
     return graph_check_return(st, e->owner, "edit");
 }
 
-weft_status plan_edits_in_phase(const edit_state *e, uint32_t phase, const char *edit)
+weft_status plan_edits_in_phase(const edit_state *e, uint32_t phase)
 {
     if (e->phase == phase)
         return WEFT_OK;
-    return err_fail(WEFT_USAGE, "%s emitted the edit '%s' in phase %u; it belongs to phase %u",
-                    e->owner, edit, e->phase, phase);
+    return err_fail(WEFT_USAGE, "this is phase %u; the edit belongs to phase %u", e->phase, phase);
 }
 
 void plan_edits_show_groups(edit_state *e)
@@ -50,9 +53,7 @@ weft_status plan_edits_axis(const edit_state *e, const char *name, uint32_t *out
         if (!strcmp(e->groups.at[i].name, name))
             a = (int)(FIRST_GROUP + i);
     if (a < 0)
-        return err_fail(WEFT_USAGE,
-                        "%s names the mesh axis '%s', which no strategy of this job brings",
-                        e->owner, name);
+        return err_fail(WEFT_USAGE, "no strategy of this job brings the mesh axis '%s'", name);
     *out = (uint32_t)a;
     return WEFT_OK;
 }

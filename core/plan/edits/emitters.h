@@ -29,7 +29,7 @@ weft_status plan_edits_answer(edit_state *e, weft_status st);
 weft_status plan_edits_null(const edit_state *e, const char *call, const char *what);
 
 /* WEFT_USAGE unless `phase` is the current one. */
-weft_status plan_edits_in_phase(const edit_state *e, uint32_t phase, const char *edit);
+weft_status plan_edits_in_phase(const edit_state *e, uint32_t phase);
 
 /* Let the graph's comm() find the groups that there are. */
 void plan_edits_show_groups(edit_state *e);

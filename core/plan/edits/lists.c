@@ -31,12 +31,11 @@ weft_status plan_edit_periodic_list(void *ctx, const char *name, uint32_t every,
     edit_state *e = ctx;
     graph *g = e->g;
     const uint32_t first = g->nodes.n, phase = g->phase;
-    weft_status st = plan_edits_in_phase(e, WEFT_PHASE_SYNC, "periodic_list");
+    weft_status st = plan_edits_in_phase(e, WEFT_PHASE_SYNC);
     if (st != WEFT_OK)
         return st;
     if (!every || name_taken(e, name))
-        return err_fail(WEFT_USAGE, "%s adds the periodic list %s, every %u steps: %s", e->owner,
-                        name, every,
+        return err_fail(WEFT_USAGE, "list %s, every %u steps: %s", name, every,
                         every ? "the job already has a list with that name"
                               : "the number of steps must be at least 1");
     g->phase = PHASE_UPDATE;
@@ -52,7 +51,7 @@ weft_status plan_edit_periodic_list(void *ctx, const char *name, uint32_t every,
     g->state_of = NULL;
     g->looking = looking;
     if (st != WEFT_OK) {
-        err_context("list %s of %s", name, e->owner);
+        err_context("list %s", name);
         return st;
     }
     list_edit *x = vec_push(&e->lists);
@@ -62,7 +61,7 @@ weft_status plan_edit_periodic_list(void *ctx, const char *name, uint32_t every,
         memcpy(x->nodes, &g->nodes.at[first], x->n * sizeof *x->nodes);
     graph_forget_producers(g, x->nodes, x->n);
     g->nodes.n = first;
-    const char *who = pool_printf(e->pool, "list %s of %s", name, e->owner);
+    const char *who = pool_printf(e->pool, "list %s", name);
     for (uint32_t i = 0; st == WEFT_OK && i < x->n; i++)
         if (plan_scalar_assigned(g, &x->nodes[i]))
             st = plan_scalar_check_target(g, &x->nodes[i], who);

@@ -13,22 +13,22 @@
 #define NO_STAGE UINT32_MAX
 
 /* The mesh axis of a stage edit; all stage edits of a job must name the same axis. */
-static weft_status stage_axis(edit_state *e, const char *edit, const char *axis, uint32_t stage)
+static weft_status stage_axis(edit_state *e, const char *axis, uint32_t stage)
 {
     struct stage_map *m = &e->stages;
     uint32_t a = 0;
-    weft_status st = plan_edits_in_phase(e, WEFT_PHASE_STAGE, edit);
+    weft_status st = plan_edits_in_phase(e, WEFT_PHASE_STAGE);
     if (st == WEFT_OK)
         st = plan_edits_axis(e, axis, &a);
     if (st == WEFT_OK && a >= FIRST_GROUP)
-        st = err_fail(WEFT_USAGE, "%s puts stages on '%s', which is a group", e->owner, axis);
+        st = err_fail(WEFT_USAGE, "stages on '%s', which is a group and no mesh axis", axis);
     if (st != WEFT_OK)
         return st;
     if (m->axis >= 0 && (uint32_t)m->axis != a)
-        return err_fail(WEFT_USAGE, "%s puts stages on the mesh axis %s, %s on %s: one axis only",
-                        m->owner, e->s->mesh.name[m->axis], e->owner, axis);
+        return err_fail(WEFT_USAGE, "%s puts stages on the mesh axis %s already: one axis only",
+                        m->owner, e->s->mesh.name[m->axis]);
     if (stage >= e->s->mesh.size[a])
-        return err_fail(WEFT_USAGE, "%s names stage %u of %s, which has %u", e->owner, stage, axis,
+        return err_fail(WEFT_USAGE, "stage %u of %s, which has %u", stage, axis,
                         e->s->mesh.size[a]);
     if (m->axis >= 0)
         return WEFT_OK;
@@ -48,34 +48,31 @@ weft_status plan_edit_stage(void *ctx, const char *blocks, const char *axis, uin
 {
     edit_state *e = ctx;
     struct stage_map *m = &e->stages;
-    weft_status st = stage_axis(e, "stage", axis, stage);
+    weft_status st = stage_axis(e, axis, stage);
     bool any = false;
     for (uint32_t i = 0; st == WEFT_OK && i < m->blocks; i++) {
         if (!graph_glob_match(blocks, e->g->blocks.at[i]))
             continue;
         any = true;
         if (m->stage[i] != NO_STAGE && (m->stage[i] != stage || m->chunk[i] != chunk))
-            st = err_fail(WEFT_USAGE, "block %s is put on stage %u by %s, and on stage %u by %s",
-                          e->g->blocks.at[i], m->stage[i], m->owner, stage, e->owner);
+            st = err_fail(WEFT_USAGE, "block %s is on stage %u already, put there by %s",
+                          e->g->blocks.at[i], m->stage[i], m->owner);
         m->stage[i] = stage;
         m->chunk[i] = chunk;
         m->chunks = chunk + 1 > m->chunks ? chunk + 1 : m->chunks;
     }
-    return st != WEFT_OK || any
-               ? st
-               : err_fail(WEFT_USAGE, "%s: no block is named '%s'", e->owner, blocks);
+    return st != WEFT_OK || any ? st : err_fail(WEFT_USAGE, "no block is named '%s'", blocks);
 }
 
 weft_status plan_edit_order(void *ctx, const char *axis, uint32_t stage, const weft_work *cells,
                             uint32_t n)
 {
     edit_state *e = ctx;
-    weft_status st = stage_axis(e, "order", axis, stage);
+    weft_status st = stage_axis(e, axis, stage);
     if (st != WEFT_OK)
         return st;
     if (e->stages.orders[stage].work)
-        return err_fail(WEFT_USAGE, "%s orders the passes of stage %u, which already has an order",
-                        e->owner, stage);
+        return err_fail(WEFT_USAGE, "stage %u has an order already", stage);
     weft_work *copy = pool_array(e->pool, n, sizeof *copy);
     memcpy(copy, cells, n * sizeof *copy);
     e->stages.orders[stage] = (stage_order){n, copy};
@@ -83,14 +80,13 @@ weft_status plan_edit_order(void *ctx, const char *axis, uint32_t stage, const w
 }
 
 /* Is it the same group? Each graph is planned several times, always with the same groups. */
-static weft_status same_group(const edit_state *e, const graph_group *have, uint32_t axis,
-                              const uint32_t *coords, uint32_t n)
+static weft_status same_group(const graph_group *have, uint32_t axis, const uint32_t *coords,
+                              uint32_t n)
 {
     if (have->mesh_axis == axis && have->n == n &&
         !memcmp(have->coords, coords, n * sizeof *coords))
         return WEFT_OK;
-    return err_fail(WEFT_USAGE, "%s defines the group %s twice with different coordinates",
-                    e->owner, have->name);
+    return err_fail(WEFT_USAGE, "the group %s exists, with other coordinates", have->name);
 }
 
 weft_status plan_edit_group(void *ctx, const char *name, const char *axis, const uint32_t *coords,
@@ -99,26 +95,23 @@ weft_status plan_edit_group(void *ctx, const char *name, const char *axis, const
     edit_state *e = ctx;
     uint32_t a = 0;
     if (e->phase != WEFT_PHASE_SPLIT && e->phase != WEFT_PHASE_STAGE)
-        return err_fail(WEFT_USAGE,
-                        "%s emitted the edit 'group' in phase %u; it belongs to phase %u", e->owner,
-                        e->phase, WEFT_PHASE_SPLIT);
+        return plan_edits_in_phase(e, WEFT_PHASE_SPLIT);
     weft_status st = plan_edits_axis(e, axis, &a);
     if (st == WEFT_OK && (a >= FIRST_GROUP || !n || n > e->s->mesh.size[a]))
-        st = err_fail(WEFT_USAGE, "%s makes the group %s of %u coordinates of %s", e->owner, name,
-                      n, axis);
+        st = err_fail(WEFT_USAGE, "the group %s of %u coordinates of %s, which has none or fewer",
+                      name, n, axis);
     for (uint32_t i = 0; st == WEFT_OK && i < n; i++)
         if (coords[i] >= e->s->mesh.size[a] || (i && coords[i] <= coords[i - 1]))
             st = err_fail(WEFT_USAGE,
-                          "%s: the coordinates of group %s are not ascending numbers below "
-                          "%u",
-                          e->owner, name, e->s->mesh.size[a]);
+                          "the coordinates of group %s are not ascending numbers below %u", name,
+                          e->s->mesh.size[a]);
     for (uint32_t i = 0; st == WEFT_OK && i < e->groups.n; i++)
         if (!strcmp(e->groups.at[i].name, name))
-            return same_group(e, &e->groups.at[i], a, coords, n);
+            return same_group(&e->groups.at[i], a, coords, n);
     if (st != WEFT_OK)
         return st;
     if (e->groups.n == 64 - FIRST_GROUP || graph_mesh_axis(&e->s->mesh, name) >= 0)
-        return err_fail(WEFT_USAGE, "%s: the table of groups has no room for %s", e->owner, name);
+        return err_fail(WEFT_USAGE, "the table of groups has no room for %s", name);
     uint32_t *copy = pool_array(e->pool, n, sizeof *copy);
     memcpy(copy, coords, n * sizeof *copy);
     *vec_push(&e->groups) = (graph_group){pool_text(e->pool, name), a, n, copy};

@@ -14,7 +14,7 @@ static weft_status give(const edit_state *e, const char *call, void *out, const 
 {
     const weft_status st = sized_give(call, out, answer);
     if (st != WEFT_OK)
-        err_context("%s", e->owner);
+        err_put_name(ERR_OWNER, e->owner);
     return st;
 }
 

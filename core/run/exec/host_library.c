@@ -51,29 +51,29 @@ struct host_library {
     uint32_t flights;
     uint64_t no_yield_ns; /* of base/time/yield.h, for waits of the compute thread */
     weft_status failed;   /* what the text below says */
-    char text[1024];
+    err_record why;
 };
 
 static weft_status stored(const host_library *h)
 {
-    return h->failed == WEFT_OK ? WEFT_OK : err_fail(h->failed, "%s", h->text);
+    return h->failed == WEFT_OK ? WEFT_OK : err_again(h->failed, &h->why);
 }
 
 /* Store the record of this thread as the failure. */
 static weft_status store(host_library *h, weft_status st)
 {
-    snprintf(h->text, sizeof h->text, "%s", err_text());
+    err_keep(&h->why);
     return h->failed = st;
 }
 
 /* The job knows the root cause of a lost peer, but may learn it later than the library. */
 static weft_status find_cause(host_library *h, weft_status st)
 {
-    char text[1024];
-    snprintf(text, sizeof text, "%s", err_text());
+    err_record why;
+    err_keep(&why);
     if ((st == WEFT_PEER || st == WEFT_IO) && comm_cause_known(h->job, NULL))
         return WEFT_PEER;
-    return err_fail(st, "%s", text);
+    return err_again(st, &why);
 }
 
 /* The oldest operation in flight on a channel, for messages. */
@@ -92,6 +92,7 @@ static weft_status fail_line(host_library *h, uint32_t number, weft_status st)
     const host_line *l = &h->line[number];
     st = find_cause(h, st);
     err_context("%s on channel %s over %s", oldest(h, number), l->name, l->plugin);
+    err_set_name(ERR_ENTRY, oldest(h, number));
     return store(h, st);
 }
 
@@ -100,14 +101,14 @@ static weft_status miscounted(const host_line *l, uint64_t now)
 {
     const unsigned long long counts = now, before = l->done, all = l->started;
     if (now < l->done)
-        return err_fail(WEFT_INTERNAL,
-                        "plugin %s: its test() counts %llu complete groups; its last call counted "
-                        "%llu, and a count never falls",
-                        l->plugin, counts, before);
-    return err_fail(WEFT_INTERNAL,
-                    "plugin %s: its test() counts %llu complete groups; only %llu were started on "
-                    "this communicator",
-                    l->plugin, counts, all);
+        return err_fail_in(WEFT_INTERNAL, ERR_PLUGIN, l->plugin,
+                           "its test() counts %llu complete groups; its last call counted %llu, "
+                           "and a count never falls",
+                           counts, before);
+    return err_fail_in(WEFT_INTERNAL, ERR_PLUGIN, l->plugin,
+                       "its test() counts %llu complete groups; only %llu were started on this "
+                       "communicator",
+                       counts, all);
 }
 
 static void land(host_library *h, uint32_t number)

@@ -137,11 +137,11 @@ static weft_status run_entry(executor *e, const list *l, uint32_t i)
     return st;
 }
 
-/* Prefix the error with rank, step and entry; the error of a collective already has its name. */
+/* Put rank, step and entry before the error; that of a collective already has its name. */
 static void add_place(const executor *e, const list *l, uint32_t i)
 {
     const char *name = l->entries.at[i].name;
-    bool named = !strncmp(err_text(), name, strlen(name));
+    const bool named = !strcmp(err_name(ERR_ENTRY), name);
     err_context("rank %u, step %llu, entry %u of list %s%s%s", e->rank, (unsigned long long)e->step,
                 i, l->name, named ? "" : ", ", named ? "" : name);
 }

@@ -18,8 +18,6 @@
 #include <string.h>
 #include <time.h>
 
-#define WHY 2048
-
 struct run_saver {
     executor *e;
     save_pieces pieces;
@@ -36,7 +34,7 @@ struct run_saver {
     atomic_bool ended;
     uint64_t began_ns, ended_ns;
     weft_status st;
-    char why[WHY];
+    err_record why;
 };
 
 weft_status run_saver_open(executor *e, const config *cfg, outlock *lock, bool beside,
@@ -77,7 +75,7 @@ weft_status run_saver_open(executor *e, const config *cfg, outlock *lock, bool b
 static void write_now(run_saver *s)
 {
     s->st = run_save_write(&s->writer, s->step, s->pieces.out, s->pieces.n);
-    snprintf(s->why, sizeof s->why, "%s", s->st != WEFT_OK ? err_text() : "");
+    err_keep(&s->why);
     s->ended_ns = clock_ns();
     atomic_store(&s->ended, true);
 }
@@ -111,7 +109,7 @@ static weft_status take(run_saver *s)
         pthread_join(s->thread, NULL);
     s->running = false;
     if (s->st != WEFT_OK)
-        return err_fail(s->st, "%s", s->why);
+        return err_again(s->st, &s->why);
     if (s->step)
         s->news.complete = s->step;
     s->news.write_ms = (double)(s->ended_ns - s->began_ns) * 1e-6;

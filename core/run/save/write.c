@@ -99,11 +99,11 @@ static weft_status check_out(const save_writer *w)
 /* A file that could not be written because OUT was removed: that is the cause to report. */
 static weft_status find_cause(const save_writer *w, weft_status st)
 {
-    char why[2048];
+    err_record why;
     if (st != WEFT_IO && st != WEFT_USAGE)
         return st;
-    snprintf(why, sizeof why, "%s", err_text());
-    return check_out(w) == WEFT_OK ? err_fail(st, "%s", why) : WEFT_IO;
+    err_keep(&why);
+    return check_out(w) == WEFT_OK ? err_again(st, &why) : WEFT_IO;
 }
 
 /* --- rank 0 --- */
@@ -113,33 +113,35 @@ static weft_status find_cause(const save_writer *w, weft_status st)
 static weft_status hear_all(save_writer *w, uint64_t step, weft_status mine, ckpt_shard_sum *sums,
                             uint32_t *culprit)
 {
-    char key[64], why[2048];
-    snprintf(why, sizeof why, "%s", mine != WEFT_OK ? err_text() : "");
+    char key[64];
+    err_record why;
+    err_keep(&why);
     for (uint32_t r = 1; r < w->ranks; r++) {
         note n;
         snprintf(key, sizeof key, "save.shard.%u", r);
         weft_status st = hear(w, key, r, step, &n);
         if (st != WEFT_OK)
-            return mine != WEFT_OK ? err_fail(mine, "%s", why) : st;
+            return mine != WEFT_OK ? err_again(mine, &why) : st;
         sums[r] = n.sum;
         if (mine != WEFT_OK || !n.status)
             continue;
         mine = blame(w, *culprit = r);
-        snprintf(why, sizeof why, "%s", err_text());
+        err_keep(&why);
     }
-    return mine == WEFT_OK ? WEFT_OK : err_fail(mine, "%s", why);
+    return mine == WEFT_OK ? WEFT_OK : err_again(mine, &why);
 }
 
 static weft_status lead(save_writer *w, uint64_t step, const ckpt_piece *pieces, uint32_t n)
 {
-    char temp[4096], final[4096], why[2048];
+    char temp[4096], final[4096];
+    err_record why;
     ckpt_shard_sum *sums = mem_alloc(w->ranks * sizeof *sums);
     uint32_t culprit = 0;
     weft_status st = check_out(w);
     if (st == WEFT_OK)
         st = find_cause(w, ckpt_begin(run_outlock_folder(w->lock), w->out, step, temp, final));
     const bool begun = st == WEFT_OK;
-    snprintf(why, sizeof why, "%s", begun ? "" : err_text());
+    err_keep(&why);
     weft_status told = tell(w, "save.begin", step, st, 0, NULL);
     if (begun) {
         const ckpt_halt halt = {go_on, w};
@@ -153,18 +155,19 @@ static weft_status lead(save_writer *w, uint64_t step, const ckpt_piece *pieces,
                 find_cause(w, ckpt_commit(temp, final, step, w->job_text, sums, w->ranks, w->keep));
         else
             ckpt_abandon(temp);
-        snprintf(why, sizeof why, "%s", st != WEFT_OK ? err_text() : "");
+        err_keep(&why);
         told = tell(w, "save.end", step, st, culprit, NULL);
     }
     free(sums);
-    return st != WEFT_OK ? err_fail(st, "%s", why) : told;
+    return st != WEFT_OK ? err_again(st, &why) : told;
 }
 
 /* --- the others --- */
 
 static weft_status follow(save_writer *w, uint64_t step, const ckpt_piece *pieces, uint32_t n)
 {
-    char temp[4096], key[64], why[2048];
+    char temp[4096], key[64];
+    err_record why;
     const ckpt_halt halt = {go_on, w};
     ckpt_shard_sum sum = {0};
     note said;
@@ -179,13 +182,13 @@ static weft_status follow(save_writer *w, uint64_t step, const ckpt_piece *piece
         ckpt_part(temp);
     }
     st = find_cause(w, st);
-    snprintf(why, sizeof why, "%s", st != WEFT_OK ? err_text() : "");
+    err_keep(&why);
     snprintf(key, sizeof key, "save.shard.%u", w->rank);
     weft_status told = tell(w, key, step, st, w->rank, &sum);
     if (told == WEFT_OK) /* also after a failure: then the folder is gone when it is reported */
         told = hear(w, "save.end", 0, step, &said);
     if (st != WEFT_OK)
-        return err_fail(st, "%s", why);
+        return err_again(st, &why);
     return told != WEFT_OK ? told : said.status ? blame(w, said.culprit) : WEFT_OK;
 }
 

@@ -88,9 +88,10 @@ static weft_status load_all(executor *e, const origin *o)
 static weft_status agree(const ckpt_team *t, const char *dir, const char *what, weft_status mine,
                          uint64_t digest)
 {
-    char why[2048], tag[32];
+    err_record why;
+    char tag[32];
     uint64_t own[2] = {mine, digest}, *all = mem_alloc(t->ranks * sizeof own);
-    snprintf(why, sizeof why, "%s", err_text());
+    err_keep(&why);
     snprintf(tag, sizeof tag, "init.%s", what);
     weft_status st = job_exchange_for(t->job, tag, own, sizeof own, t->timeout, all);
     for (uint32_t r = 0; st == WEFT_OK && mine == WEFT_OK && r < t->ranks; r++) {
@@ -103,7 +104,7 @@ static weft_status agree(const ckpt_team *t, const char *dir, const char *what, 
                           r, dir);
     }
     free(all);
-    return mine != WEFT_OK ? err_fail(mine, "%s", why) : st;
+    return mine != WEFT_OK ? err_again(mine, &why) : st;
 }
 
 static weft_status load(executor *e, const run_prepared *j, const ckpt_team *team)

@@ -108,8 +108,10 @@ typedef struct weft_host {
     void (*log)(void *ctx, int32_t level, const char *text);
 
     /* Record why the call now running fails and return `code`. `text` is a sentence for a user:
-     * what was asked, what is wrong, where, what to do. The record belongs to the calling thread;
-     * the first record of a failure is kept, later ones are added as context. [any] */
+     * what was asked, what is wrong, where, what to do. One that begins with a key of the plugin,
+     * as "data.train: ...", gets the line of the INI put before it. The record belongs to the
+     * calling thread; the first record of a failure is kept, later ones are added as context. [any]
+     */
     weft_status (*fail)(void *ctx, weft_status code, const char *text);
 
     /* Another table of the host by id, or NULL where this host has none. [any] */

@@ -128,7 +128,7 @@ static void strategies_that_contradict(void **state)
     (void)state;
 #define ROWS(name) TINY "batch = 4\nmicrobatch = 2\n[parallel]\nstrategy = " name "\n"
     refused(ROWS("silent"), 2, "is a partial sum over the mesh axis silent, and no strategy");
-    refused(ROWS("late"), 2, "strategy late emitted the edit 'split' in phase 3");
+    refused(ROWS("late"), 2, "strategy late: edits.split(): this is phase 3");
     refused(
         ROWS("secret"), 2,
         "parallel.secret: its strategy splits the inputs over the mesh axis secret, whose flags");

@@ -139,9 +139,9 @@ static void refused(const char *strategy, const char *why)
 static void refusals(void **state)
 {
     (void)state;
-    refused("cutter", "strategy cutter asks to store the activations '*' in shards over 'rows'");
+    refused("cutter", "strategy cutter: edits.activations(): '*' in shards over 'rows'");
     refused("hasty",
-            "strategy hasty emitted the edit 'activations' in phase 3; it belongs to phase 4");
+            "strategy hasty: edits.activations(): this is phase 3; the edit belongs to phase 4");
     refused("misled", "no activation of the model has a name like 'no.such#*'");
     refused("vague", "in the unknown mode 7");
     refused("remaker, keeper",

@@ -52,9 +52,8 @@ static weft_status nested(void *user, const weft_builder *b)
 {
     const weft_edits *e = user;
     kept = *b;
-    ROW(e->replace(e->ctx, 3, 0, nothing, NULL), "edits.replace() is called while emit() writes");
-    ROW(e->split(e->ctx, "tokens", "tokens", "dp", 0),
-        "edits.split() is called while emit() writes");
+    ROW(e->replace(e->ctx, 3, 0, nothing, NULL), "edits.replace(): called while emit() writes");
+    ROW(e->split(e->ctx, "tokens", "tokens", "dp", 0), "edits.split(): called while emit() writes");
     return (b->fail)(b->ctx, WEFT_USAGE, "enough");
 }
 
@@ -112,7 +111,8 @@ static void splits(const weft_edits *e)
     ROW(e->split(c, "tokens", "tokens", NULL, 0), "edits.split(): mesh_axis is NULL");
     ROW(e->split(c, "tokens", "tokens", "", 0), "edits.split(): mesh_axis is empty");
     ROW(e->split(c, "tokens", "tokens", long_name, 0), "is longer than 63 bytes");
-    ROW(e->split(c, "tokens", "tokens", "xy", 0), "which no strategy of this job brings");
+    ROW(e->split(c, "tokens", "tokens", "xy", 0),
+        "no strategy of this job brings the mesh axis 'xy'");
     ROW(e->split(c, "nowhere", "tokens", "dp", 0), "no tensor is named 'nowhere'");
     ROW(e->split(c, "tokens", "rows", "dp", 0), "has no axis 'rows'");
     ROW(e->replace(c, 2, 0, NULL, NULL), "edits.replace(): emit is NULL");
@@ -123,16 +123,15 @@ static void splits(const weft_edits *e)
     ROW(e->group(c, "g*", "dp", coords, 2, 0), "has a '*' or '|'");
     ROW(e->group(c, long_name, "dp", coords, 2, 0), "is longer than 63 bytes");
     ROW(e->group(c, "g", NULL, coords, 2, 0), "edits.group(): mesh_axis is NULL");
-    ROW(e->group(c, "g", "xy", coords, 2, 0), "which no strategy of this job brings");
+    ROW(e->group(c, "g", "xy", coords, 2, 0), "no strategy of this job brings");
     ROW(e->group(c, "g", "dp", NULL, 2, 0), "edits.group(): coords is NULL");
-    ROW(e->group(c, "g", "dp", coords, 0, 0), "makes the group g of 0 coordinates");
-    ROW(e->group(c, "g", "dp", coords, UINT32_MAX, 0),
-        "makes the group g of 4294967295 coordinates");
+    ROW(e->group(c, "g", "dp", coords, 0, 0), "the group g of 0 coordinates");
+    ROW(e->group(c, "g", "dp", coords, UINT32_MAX, 0), "the group g of 4294967295 coordinates");
     ROW(e->group(c, "g", "dp", down, 2, 0), "are not ascending numbers below 2");
     ROW(e->group(c, "g", "dp", far, 2, 0), "are not ascending numbers below 2");
     assert_int_equal(e->group(c, "both", "dp", coords, 2, 0), WEFT_OK);
     assert_int_equal(e->group(c, "both", "dp", coords, 2, 0), WEFT_OK);
-    ROW(e->group(c, "both", "dp", coords, 1, 0), "the group both twice with different coordinates");
+    ROW(e->group(c, "both", "dp", coords, 1, 0), "the group both exists, with other coordinates");
     ROW(e->sync(c, "*", "dp", WEFT_SYNC_LAST, 0, 0), "it belongs to phase 3");
     ROW(e->replace(c, 2, 0, nested, (void *)e), "enough");
     after_emit();
@@ -146,14 +145,14 @@ static void stages(const weft_edits *e)
     ROW(e->stage(c, "", "dp", 0, 0, 0), "edits.stage(): blocks is empty");
     ROW(e->stage(c, long_glob, "dp", 0, 0, 0), "is longer than 4096 bytes");
     ROW(e->stage(c, "*", NULL, 0, 0, 0), "edits.stage(): mesh_axis is NULL");
-    ROW(e->stage(c, "*", "xy", 0, 0, 0), "which no strategy of this job brings");
-    ROW(e->stage(c, "*", "dp", 2, 0, 0), "names stage 2 of dp, which has 2");
+    ROW(e->stage(c, "*", "xy", 0, 0, 0), "no strategy of this job brings");
+    ROW(e->stage(c, "*", "dp", 2, 0, 0), "stage 2 of dp, which has 2");
     ROW(e->stage(c, "*", "dp", 0, UINT32_MAX, 0),
         "edits.stage(): chunk 4294967295 of a model of 4");
     ROW(e->stage(c, "nowhere", "dp", 0, 0, 0), "no block is named 'nowhere'");
     ROW(e->order(c, NULL, 0, &cell, 1, 0), "edits.order(): mesh_axis is NULL");
     ROW(e->order(c, "dp", 0, NULL, 1, 0), "edits.order(): work is NULL");
-    ROW(e->order(c, "dp", 9, &cell, 1, 0), "names stage 9 of dp");
+    ROW(e->order(c, "dp", 9, &cell, 1, 0), "stage 9 of dp");
     ROW(e->order(c, "dp", 0, &cell, 1000, 0), "have at most 24");
     ROW(e->order(c, "dp", 0, &cell, UINT32_MAX, 0), "edits.order(): 4294967295 cells for stage 0");
 }
@@ -166,13 +165,13 @@ static void sums(const weft_edits *e)
     ROW(e->sync(c, long_glob, "dp", WEFT_SYNC_LAST, 0, 0), "is longer than 4096 bytes");
     ROW(e->sync(c, "*", NULL, WEFT_SYNC_LAST, 0, 0), "edits.sync(): mesh_axis is NULL");
     ROW(e->sync(c, "*", odd, WEFT_SYNC_LAST, 0, 0), "edits.sync(): mesh_axis has the byte 0x09");
-    ROW(e->sync(c, "*", "dp", 0, 0, 0), "at the unknown time 0");
-    ROW(e->sync(c, "*", "dp", 99, 0, 0), "at the unknown time 99");
+    ROW(e->sync(c, "*", "dp", 0, 0, 0), "0 is no time of sums");
+    ROW(e->sync(c, "*", "dp", 99, 0, 0), "99 is no time of sums");
     ROW(e->sync(c, "*", "dp", WEFT_SYNC_LAST, 3, 0), "buckets of 3 bytes");
     ROW(e->shard(c, WEFT_SHARD_STATE, NULL, "dp", 0, 0), "edits.shard(): params is NULL");
     ROW(e->shard(c, WEFT_SHARD_STATE, "", "dp", 0, 0), "edits.shard(): params is empty");
     ROW(e->shard(c, WEFT_SHARD_STATE, "*", NULL, 0, 0), "edits.shard(): mesh_axis is NULL");
-    ROW(e->shard(c, 99, "*", "dp", 0, 0), "shards the unknown kind 99");
+    ROW(e->shard(c, 99, "*", "dp", 0, 0), "the kind 99 is unknown");
     ROW(e->shard(c, WEFT_SHARD_STATE, "nowhere", "dp", 0, 0), "has a name like 'nowhere'");
     ROW(e->periodic_list(c, NULL, 1, 0, nothing, NULL), "edits.periodic_list(): name is NULL");
     ROW(e->periodic_list(c, "", 1, 0, nothing, NULL), "edits.periodic_list(): name is empty");
@@ -471,9 +470,9 @@ static void plugins_without_end_do(void **state)
     (void)state;
     static const weft_strategy edits = {.struct_size = sizeof edits, .edit = endless};
     static const weft_strategy lists = {.struct_size = sizeof lists, .edit = endless_list};
-    static const char *const said[] = {"in phase 1: the plugin has emitted 16384 edits",
-                                       "in phase 2: the plugin has emitted 16384 edits",
-                                       "in phase 3: the plugin has emitted 16384 edits",
+    static const char *const said[] = {"the plugin has emitted 16384 edits in one call of phase 1",
+                                       "the plugin has emitted 16384 edits in one call of phase 2",
+                                       "the plugin has emitted 16384 edits in one call of phase 3",
                                        "the lines of this job have more than 16384 bytes"};
     const component c = as_strategy(&edits), of_list = as_strategy(&lists);
     for (endless_phase = WEFT_PHASE_SPLIT; endless_phase <= WEFT_PHASE_MEMORY; endless_phase++)

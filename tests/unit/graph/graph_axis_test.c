@@ -43,7 +43,7 @@ static const infer_case cases[] = {
     {"sum_axis", {&matrix}, {ATTR("cols", 0)}, "axis 0 of f32 [rows 4, cols 6] is not 'cols'"},
     {"sum_axis", {&matrix}, {ATTR("cols", 2)}, "axis 2 of f32 [rows 4, cols 6] is not 'cols'"},
     {"sum_axis", {&matrix}, {ATTR("cols", -1)}, "axis -1 of"},
-    {"sum_axis", {&matrix}, {{0}}, "sum_axis takes one tensor and the attribute that names"},
+    {"sum_axis", {&matrix}, {{0}}, "it takes one tensor and the attribute that names"},
     {"sum_axis", {&matrix}, {ATTR("cols", 1), ATTR("rows", 0)}, "takes one tensor"},
     {"sum_axis", {&matrix, &rows}, {ATTR("cols", 1)}, "takes one tensor"},
     {"max_axis", {&numbers}, {ATTR("rows", 0)}, "works on floating point, not on i32 [rows 4]"},
@@ -51,7 +51,7 @@ static const infer_case cases[] = {
     {"broadcast", {&numbers, &matrix}, {ATTR("cols", 1)}, "i32 rows 4 cols 6"},
     {"broadcast", {&rows, &matrix}, {ATTR("rows", 0)}, "does not have the axes of f32 [rows 4, c"},
     {"broadcast", {&others, &matrix}, {ATTR("cols", 1)}, "f32 [rows 5] does not have the axes"},
-    {"broadcast", {&rows}, {ATTR("cols", 1)}, "broadcast takes two tensors"},
+    {"broadcast", {&rows}, {ATTR("cols", 1)}, "it takes two tensors"},
     {"repeat", {&rows}, {ATTR("cols", 0), ATTR("size", 3)}, "bf16 cols 3 rows 4"},
     {"repeat", {&rows}, {ATTR("size", 3), ATTR("cols", 1)}, "bf16 rows 4 cols 3"},
     {"repeat", {&rows}, {ATTR("cols", 1)}, "and the attribute 'size'"},
@@ -65,7 +65,7 @@ static const infer_case cases[] = {
     {"cast", {&matrix}, {ATTR("dtype", WEFT_I64)}, "needs the attribute 'dtype'"},
     {"cast", {&matrix}, {{0}}, "needs the attribute 'dtype'"},
     {"cast", {&matrix}, {ATTR("dtype", 1ll << 40 | WEFT_F32)}, "needs the attribute 'dtype'"},
-    {"cast", {&matrix, &matrix}, {ATTR("dtype", WEFT_U8)}, "cast takes one tensor, not 2"},
+    {"cast", {&matrix, &matrix}, {ATTR("dtype", WEFT_U8)}, "it takes one tensor, not 2"},
 };
 
 static void print(const weft_shape *s, char *out, size_t cap)

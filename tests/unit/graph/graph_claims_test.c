@@ -347,7 +347,7 @@ static void bad_tables_and_shapes(void **state)
         {"x.no_size", "axis 0 of its output, 'tokens', is empty or too large: 0"},
         {"x.many_axes", "its output has 9 axes; at most 8"},
         {"x.odd_type", "its output has the unknown element type 99"},
-        {"x.many_outputs", "op x.many_outputs has 40 outputs, 1 were asked for"},
+        {"x.many_outputs", "op x.many_outputs: it has 40 outputs, 1 were asked for"},
         {"x.silent", "op x.silent: its infer() failed and gave no reason"},
         {"x.busy", "op x.busy: its infer() returned 1, which is not a failure status"},
         {"x.unknown", "op x.unknown: its infer() returned 99, which is not a failure status"},

@@ -70,7 +70,7 @@ static const infer_case cases[] = {
     {"linear",
      {X, "f32 ffn=16,embed=5"},
      NULL,
-     "linear: x[t,I..] w[O..,I..] b?[O..] -> y[t,O..]: w, which is f32 [ffn 16, embed 5], does not "
+     "x[t,I..] w[O..,I..] b?[O..] -> y[t,O..]: w, which is f32 [ffn 16, embed 5], does not "
      "fit x, which is f32 [tokens 8, embed 4]"},
     {"linear",
      {X, "f32 embed=4,ffn=16"},

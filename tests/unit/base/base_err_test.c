@@ -1,0 +1,95 @@
+/* base_err_test.c: the record of a failure keeps the names that its sentence begins with. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/err.h"
+
+static void a_name_is_written_once(void **state)
+{
+    (void)state;
+    assert_int_equal(err_fail_in(WEFT_USAGE, ERR_OP, "gelu", "it takes %d tensors", 1), WEFT_USAGE);
+    assert_string_equal(err_text(), "op gelu: it takes 1 tensors");
+    err_put_name(ERR_OP, "gelu");
+    assert_string_equal(err_text(), "op gelu: it takes 1 tensors");
+    err_put_name(ERR_CALL, "edits.replace");
+    err_put_name(ERR_CALL, "edits.replace");
+    err_put_name(ERR_OWNER, "strategy tp");
+    assert_string_equal(err_text(), "strategy tp: edits.replace(): op gelu: it takes 1 tensors");
+    err_put_name(ERR_OP, "outer"); /* another one is written, and is the name from now on */
+    assert_string_equal(err_name(ERR_OP), "outer");
+    assert_memory_equal(err_text(), "op outer: strategy tp", 21);
+}
+
+/* The word "gelu" in a sentence is not its name. */
+static void words_are_not_searched(void **state)
+{
+    (void)state;
+    (void)!err_fail(WEFT_USAGE, "the op gelu of plugin tcp is not there");
+    err_put_name(ERR_OP, "gelu");
+    assert_string_equal(err_text(), "op gelu: the op gelu of plugin tcp is not there");
+    assert_string_equal(err_name(ERR_PLUGIN), "");
+}
+
+static void a_new_record_has_no_names(void **state)
+{
+    (void)state;
+    (void)!err_fail_in(WEFT_IO, ERR_PLUGIN, "tcp", "no");
+    /* the arguments may be of the old record */
+    (void)!err_fail_in(WEFT_PEER, ERR_CALL, err_name(ERR_PLUGIN), "%s", err_text());
+    assert_string_equal(err_text(), "tcp(): plugin tcp: no");
+    assert_string_equal(err_name(ERR_PLUGIN), "");
+    assert_int_equal(err_status(), WEFT_PEER);
+    err_clear();
+    assert_string_equal(err_name(ERR_CALL), "");
+    assert_int_equal(err_status(), WEFT_OK);
+}
+
+static void a_kept_record_comes_back_whole(void **state)
+{
+    (void)state;
+    err_record kept;
+    (void)!err_fail_in(WEFT_IO, ERR_PLUGIN, "tcp", "no");
+    err_set_name(ERR_KEY, "comm.tcp.port");
+    err_keep(&kept);
+    (void)!err_fail(WEFT_USAGE, "something else");
+    const uint32_t before = err_count;
+    assert_int_equal(err_again(WEFT_PEER, &kept), WEFT_PEER);
+    assert_true(err_count != before);
+    assert_int_equal(err_status(), WEFT_PEER);
+    assert_string_equal(err_text(), "plugin tcp: no");
+    assert_string_equal(err_name(ERR_PLUGIN), "tcp");
+    assert_string_equal(err_name(ERR_KEY), "comm.tcp.port");
+}
+
+static void long_names_are_cut(void **state)
+{
+    (void)state;
+    char name[400];
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = 0;
+    (void)!err_fail(WEFT_IO, "no");
+    err_put_name(ERR_ENTRY, name);
+    const size_t once = strlen(err_text());
+    err_put_name(ERR_ENTRY, name);
+    assert_int_equal(strlen(err_text()), once);
+    for (int i = 0; i < 20; i++)
+        err_context("%s", name);
+    assert_true(strlen(err_text()) < ERR_MAX);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_name_is_written_once),
+        cmocka_unit_test(words_are_not_searched),
+        cmocka_unit_test(a_new_record_has_no_names),
+        cmocka_unit_test(a_kept_record_comes_back_whole),
+        cmocka_unit_test(long_names_are_cut),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
