@@ -49,7 +49,10 @@ static const template_kind kinds[] = {
      TOKENS, 1},
     {"op", "op", "weft.op/1, weft.kernel/1", "weft/op.h", "op.md",
      "an op, its gradient and their kernels",
-     "`[run] use`; models and strategies of other plugins can then build graphs of it", TOKENS, 1},
+     "`[run] use`, with a strategy that puts the op behind each embedding; models and strategies "
+     "of "
+     "other plugins can build graphs of it, too",
+     TOKENS, 1},
     {"model", "model", "weft.model/1", "weft/model.h", "model.md", "a model family",
      "`[model] family`", TOKENS, 1},
     {"data", "data", "weft.data/1", "weft/data.h", "data.md", "a source of samples",
