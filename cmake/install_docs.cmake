@@ -1,6 +1,6 @@
-# Make the links of the installed documents lead somewhere: headers and samples to where they are
-# installed, and files that only the source tree has become text. DOCS, INCLUDES, SAMPLES: the
-# installed folders; headers and samples may be installed later, as another package. SOURCE: the
+# Make the links of the installed documents lead somewhere: headers, templates and samples to where
+# they are installed, and files that only the source tree has become text. DOCS, INCLUDES, SAMPLES:
+# the installed folders; headers and samples may be installed later, as another package. SOURCE: the
 # source tree; FOLDERS: those of its folders that are samples.
 file(GLOB_RECURSE pages ${DOCS}/*.md)
 foreach(page ${pages})
@@ -25,8 +25,8 @@ foreach(page ${pages})
           set(sample ON)
         endif()
       endforeach()
-      if(path MATCHES "^configs(/|$)" AND EXISTS ${SOURCE}/${path})
-        file(RELATIVE_PATH sample ${folder} ${SAMPLES}/../${path})
+      if(path MATCHES "^(sdk/)?((configs|templates)(/.*)?)$" AND EXISTS ${SOURCE}/${path})
+        file(RELATIVE_PATH sample ${folder} ${SAMPLES}/../${CMAKE_MATCH_2})
         string(REPLACE "](${target})" "](${sample})" text "${text}")
       elseif(sample)
         file(RELATIVE_PATH sample ${folder} ${SAMPLES}/${path})

@@ -1,37 +1,40 @@
-"""built.py: plugins built by hand with a folder of headers, and jobs that train with them.
+"""built.py: the templates, one plugin of every kind, built by hand with a folder of headers, and
+jobs that train with them.
 
-The jobs use all of them together: the bigram model (model.c) with an op and kernels of another file
-(op.c), a rule, a strategy in C++, a placement, a sink, and a transport or a library of collectives.
+`weft plugins new` writes the sources. The jobs use all of them together: the bigram model with an
+op of another file, a rule, a strategy in C++, a placement, a sink, and a transport or a library of
+collectives.
 """
 import json
 import os
 import subprocess
 from pathlib import Path
 
-# kind, name, sources
+# folder of the file, name, language
 PLUGINS = {
-    "rule": ("optim", "acme.lion", ["rule.c"]),
-    "placement": ("optim", "acme.shards", ["placement.c"]),
-    "strategy": ("parallel", "acme.crew", ["strategy.cc"]),
-    "model": ("model", "acme.bigram", ["model.c"]),
-    "data": ("data", "acme.cycle", ["data.c"]),
-    "tokenizer": ("tokenizer", "acme.bytes", ["tokenizer.c"]),
-    "op": ("op", "acme.softcap", ["op.c"]),
-    "sink": ("sink", "acme.tsv", ["sink.c"]),
-    "device": ("device", "acme.plain", ["device.c"]),
-    "link": ("comm", "acme.socket", ["link.c"]),
-    "coll": ("comm", "acme.hostcoll",
-             ["hostcoll/setup.c", "hostcoll/rounds.c", "hostcoll/reduce.c"]),
+    "rule": ("optim", "acme.lion", "c"),
+    "placement": ("optim", "acme.shards", "c"),
+    "strategy": ("parallel", "acme.crew", "cc"),
+    "model": ("model", "acme.bigram", "c"),
+    "data": ("data", "acme.cycle", "c"),
+    "tokenizer": ("tokenizer", "acme.bytes", "c"),
+    "op": ("op", "acme.softcap", "c"),
+    "sink": ("sink", "acme.tsv", "c"),
+    "device": ("device", "acme.plain", "c"),
+    "link": ("comm", "acme.socket", "c"),
+    "coll": ("comm", "acme.hostcoll", "c"),
 }
 JOB = {
     "run.name": "built", "run.seed": 3, "run.steps": 12, "run.use": "acme.softcap",
-    "model.family": "acme.bigram", "model.cap": 30,
+    "model.family": "acme.bigram",
     "train.batch": 8, "train.microbatch": 2, "train.sequence": 32,
-    "train.precision": "fp32", "train.eval_every": 0, "parallel.strategy": "acme.crew",
+    "train.precision": "fp32", "train.eval_every": 0,
+    "parallel.strategy": "acme.softcap.use, acme.crew",
     "optim.rule": "acme.lion", "optim.lr": 0.1, "optim.schedule": "constant", "optim.warmup": 0,
     "optim.weight_decay": 0.01, "log.sinks": "jsonl, acme.tsv", "log.peak_gflops": 1,
     "comm.plugin": "acme.socket",
 }
+NO_OP = {"run__use": None, "parallel__strategy": "acme.crew"}  # its kernels are for the device cpu
 WARNINGS = ["-Wall", "-Wextra", "-Wshadow", "-Werror"]
 
 
@@ -40,12 +43,10 @@ def run(words, **options):
                           check=False, **options)
 
 
-def compile_one(source, include, folder, plugin, flags=WARNINGS, name=None):
+def compile_one(files, include, folder, kind, name, flags=WARNINGS):
     """One plugin: the shared object folder/KIND/NAME.so. Returns its path."""
-    kind, own, files = plugin
-    files = [source / f for f in files]
     cxx = files[0].suffix == ".cc"
-    out = folder / kind / f"{name or own}.so"
+    out = folder / kind / f"{name}.so"
     out.parent.mkdir(parents=True, exist_ok=True)
     export = Path(__file__).resolve().parents[2] / "cmake" / "plugin.map"
     words = [*(["c++", "-std=c++17"] if cxx else ["cc", "-std=c11"]), "-O2", "-fPIC", "-shared",
@@ -59,10 +60,18 @@ def compile_one(source, include, folder, plugin, flags=WARNINGS, name=None):
     return out
 
 
-def compile_all(source, include, folder, flags=WARNINGS):
-    """{word of PLUGINS: path}"""
-    return {word: compile_one(source, include, folder, plugin, flags)
-            for word, plugin in PLUGINS.items()}
+def compile_all(weft, include, folder, flags=WARNINGS):
+    """{kind: path}; the sources come to the folder `new` beside the given one."""
+    place, paths = folder.parent / "new", {}
+    place.mkdir()
+    for kind, (where, name, language) in PLUGINS.items():
+        done = run([weft, "plugins", "new", kind, name, "--dir", place,
+                    *["--cxx"] * (language == "cc")])
+        if done.returncode:
+            raise AssertionError(done.stderr)
+        files = sorted((place / name.split(".")[1]).glob(f"*.{language}"))
+        paths[kind] = compile_one(files, include, folder, where, name, flags)
+    return paths
 
 
 def text_for(weft, folder):

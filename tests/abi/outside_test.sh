@@ -29,7 +29,7 @@ export PKG_CONFIG_PATH="$prefix/lib/pkgconfig:$prefix/lib/$(uname -m)-linux-gnu/
 mkdir -p "$work/hand/optim"
 cc -std=c11 -O2 -fPIC -shared -fvisibility=hidden $(pkg-config --cflags weft) \
   "-Wl,--version-script=$(pkg-config --variable=exportmap weft)" -Wl,-z,defs \
-  -o "$work/hand/optim/acme.lion.so" "$source/tests/abi/outside/lion.c" \
+  -o "$work/hand/optim/acme.lion.so" "$work/outside/lion/lion.c" \
   >"$work/build.log" 2>&1 || fail "pkg-config weft does not lead to a plugin"
 chmod -R go-w "$work/hand"
 sh "$source/tests/abi/symbols.sh" "$work/hand" "$work/outside" >"$work/build.log" 2>&1 ||

@@ -1,8 +1,8 @@
-"""frozen_test.py WEFT SOURCE: do plugins that were built with the headers of ABI 0.9 still work?
+"""frozen_test.py WEFT: do plugins that were built with the headers of ABI 0.9 still work?
 
-Builds 0.9/plugins, one of every kind, with the headers 0.9/include and nothing else; each passes
-`weft plugins check`, and jobs train with all of them. Before the headers of 0.9 are taken (take.sh)
-those of sdk/include stand in for them.
+Builds the templates, one plugin of every kind, with the headers 0.9/include (taken by take.sh) and
+nothing else; each passes `weft plugins check`, and jobs train with all of them. A template that
+needs a later header does not compile here.
 """
 import hashlib
 import sys
@@ -13,10 +13,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import built  # noqa: E402  (tests/abi/built.py)
 
-WEFT, SOURCE = Path(sys.argv[1]), Path(sys.argv[2])
+WEFT = Path(sys.argv[1])
 FROZEN = Path(__file__).resolve().parent / "0.9"
-TAKEN = FROZEN / "include"
-INCLUDE = TAKEN if TAKEN.exists() else SOURCE / "sdk" / "include"
+INCLUDE = FROZEN / "include"
+# The one name of the templates that 0.9 lacks. There an axis had no flag, and the core saw itself
+# that the batch is split.
+FLAGS = [*built.WARNINGS, "-DWEFT_AXIS_BATCH=0"]
 STEPS = built.JOB["run.steps"]
 
 
@@ -27,7 +29,7 @@ class Frozen(unittest.TestCase):
         cls.addClassCleanup(place.cleanup)
         cls.folder = Path(place.name)
         cls.plugins = cls.folder / "plugins"
-        cls.files = built.compile_all(FROZEN / "plugins", INCLUDE, cls.plugins)
+        cls.files = built.compile_all(WEFT, INCLUDE, cls.plugins, FLAGS)
         built.text_for(WEFT, cls.folder)
 
     def train(self, name, ranks=1, **more):
@@ -44,12 +46,9 @@ class Frozen(unittest.TestCase):
 
     def test_headers_are_as_they_were_taken(self):
         """A copy that is edited tells nothing of the plugins that exist."""
-        if not TAKEN.exists():
-            self.assertFalse((FROZEN / "digests").exists(), "digests without headers")
-            return
         rows = [line.split() for line in (FROZEN / "digests").read_text().splitlines()]
-        found = {str(p.relative_to(TAKEN)): hashlib.sha256(p.read_bytes()).hexdigest()
-                 for p in TAKEN.rglob("*") if p.is_file()}
+        found = {str(p.relative_to(INCLUDE)): hashlib.sha256(p.read_bytes()).hexdigest()
+                 for p in INCLUDE.rglob("*") if p.is_file()}
         self.assertEqual(found, {name: digest for digest, name in rows})
 
     def test_checks(self):
@@ -61,8 +60,9 @@ class Frozen(unittest.TestCase):
         one = self.train("one")
         self.near(one, self.train("two", 2))
         self.near(one, self.train("shards", 2, optim__placement="acme.shards"))
-        self.near(one, self.train("device", device__plugin="acme.plain"))
-        self.near(one, self.train("device2", 2, device__plugin="acme.plain"))
+        cpu = self.train("cpu", **built.NO_OP)
+        self.near(cpu, self.train("device", device__plugin="acme.plain", **built.NO_OP))
+        self.near(cpu, self.train("device2", 2, device__plugin="acme.plain", **built.NO_OP))
         self.near(one, self.train("library", 2, comm__plugin="acme.hostcoll"))
         self.train("source", 2, data__train=None, data__source="acme.cycle",
                    data__tokenizer="acme.bytes")
@@ -73,4 +73,4 @@ class Frozen(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0]] + sys.argv[3:])
+    unittest.main(argv=[sys.argv[0]] + sys.argv[2:])

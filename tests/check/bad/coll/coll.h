@@ -80,8 +80,8 @@ weft_status coll_call(weft_comm *c, const weft_coll_call *call);
 weft_status coll_test(weft_comm *c, uint32_t flags, uint64_t *done);
 weft_status coll_supports(void *module, uint32_t kind, uint32_t redop, uint32_t dtype);
 
-/* openness/plugins/hostcoll/reduce.c */
-void hostcoll_reduce(uint32_t dtype, uint32_t redop, const char *const *from, uint32_t n, char *out,
-                     uint64_t count);
+/* reduce.c of the template of coll */
+void parts_reduce(uint32_t dtype, uint32_t redop, const char *const *from, uint32_t n, char *out,
+                  uint64_t count);
 
 #endif

@@ -62,8 +62,8 @@ static void reduce(const weft_comm *c, const op *o, uint64_t at, uint64_t bytes)
         from[r] = c->shared->area[BAD == OWN_FIRST ? (c->rank + r) % c->ranks : r] + at;
     if (BAD == MAX_IS_SUM && redop == WEFT_MAX && o->call.dtype == WEFT_F64)
         redop = WEFT_SUM;
-    hostcoll_reduce(o->call.dtype, redop, from, c->ranks, o->call.out,
-                    bytes / weft_dtype_size(o->call.dtype));
+    parts_reduce(o->call.dtype, redop, from, c->ranks, o->call.out,
+                 bytes / weft_dtype_size(o->call.dtype));
 }
 
 /* All have entered: this rank takes what is its own. */
