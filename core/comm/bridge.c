@@ -1,9 +1,9 @@
 /* comm/bridge.c: two transports as one link, so that a channel may reach some ranks over shared
  * memory and others over a network, transparently to the algorithm.
  *
- * Each connection belongs to one of the parts, and every call goes there. Endpoint info, keys and
- * regions combine those of both. Only sleeping is shared: a thread can sleep in one link at a time.
- * It sleeps in the one with posted work; if both have some, in each in turn for a short time.
+ * Each connection belongs to one of the parts, and every call goes there. Addresses and regions
+ * combine those of both. Only sleeping is shared: a thread can sleep in one link at a time. It
+ * sleeps in the one with posted work; if both have some, in each in turn for a short time.
  *
  * Cost: one more indirect call per call, and at most SLICE_US more latency for events in the part
  * in which no thread sleeps.
@@ -51,7 +51,7 @@ struct weft_region {
     void *region[2]; /* NULL: not needed by the part */
 };
 
-/* Header before the bytes of both parts in endpoint info or a key. */
+/* Header before the bytes of both parts in an address. */
 typedef struct pair_head {
     uint32_t intra, inter;
 } pair_head;
@@ -64,15 +64,15 @@ static void bridge_destroy(weft_link *l)
     free(l);
 }
 
-/* Writes both parts' bytes after a header: `one` writes those of one part. */
-static weft_status write_pair(weft_link *l, void *out, uint64_t *bytes, void *const from[2],
-                              weft_status (*one)(const part *p, void *from, void *to, uint64_t *n))
+/* Both parts' bytes after a header. */
+static weft_status bridge_address(weft_link *l, void *out, uint64_t *bytes)
 {
     pair_head head = {0};
     uint64_t at = sizeof head;
     for (int i = 0; i < 2; i++) {
+        const part *p = &l->part[i];
         uint64_t n = *bytes > at ? *bytes - at : 0;
-        weft_status st = one(&l->part[i], from[i], (char *)out + at, &n);
+        weft_status st = PLUGIN_CALL(p->table, address, p->link, (char *)out + at, &n);
         if (st != WEFT_OK)
             return st;
         *(i == INTRA ? &head.intra : &head.inter) = (uint32_t)n;
@@ -83,7 +83,7 @@ static weft_status write_pair(weft_link *l, void *out, uint64_t *bytes, void *co
     return WEFT_OK;
 }
 
-/* The bytes of part `which`; NULL: not written by write_pair(). */
+/* The bytes of part `which`; NULL: not written by bridge_address(). */
 static const void *read_pair(const void *bytes, uint64_t n, int which, uint64_t *part_bytes)
 {
     pair_head head;
@@ -94,17 +94,6 @@ static const void *read_pair(const void *bytes, uint64_t n, int which, uint64_t 
         return NULL;
     *part_bytes = which == INTRA ? head.intra : head.inter;
     return (const char *)bytes + sizeof head + (which == INTRA ? 0 : head.intra);
-}
-
-static weft_status one_address(const part *p, void *from, void *to, uint64_t *n)
-{
-    (void)from;
-    return PLUGIN_CALL(p->table, address, p->link, to, n);
-}
-
-static weft_status bridge_address(weft_link *l, void *out, uint64_t *bytes)
-{
-    return write_pair(l, out, bytes, (void *const[2]){NULL, NULL}, one_address);
 }
 
 static int which_for(const weft_link *l, uint32_t peer)
@@ -254,19 +243,6 @@ static weft_status bridge_register(weft_link *l, const weft_memory *memory, weft
     return WEFT_OK;
 }
 
-static weft_status one_key(const part *p, void *from, void *to, uint64_t *n)
-{
-    if (from && p->table->key)
-        return PLUGIN_CALL(p->table, key, from, to, n);
-    *n = 0;
-    return WEFT_OK;
-}
-
-static weft_status bridge_key(weft_region *r, void *out, uint64_t *bytes)
-{
-    return write_pair(r->bridge, out, bytes, r->region, one_key);
-}
-
 static const weft_link_table functions = {.struct_size = sizeof functions,
                                           .destroy = bridge_destroy,
                                           .address = bridge_address,
@@ -280,8 +256,7 @@ static const weft_link_table functions = {.struct_size = sizeof functions,
                                           .wake = bridge_wake,
                                           .abort = bridge_abort,
                                           .register_memory = bridge_register,
-                                          .deregister_memory = bridge_deregister,
-                                          .key = bridge_key};
+                                          .deregister_memory = bridge_deregister};
 
 weft_status comm_bridge_create(const component *intra, const weft_conf *intra_conf,
                                const component *inter, const weft_link_args *args,

@@ -129,7 +129,7 @@ static weft_status put_info(comm_link *l, uint32_t meeting, const comm_fd_passin
 {
     link_info *mine = make_info(l, box);
     weft_status st = PLUGIN_CALL(l->table, address, l->link, mine->address, &mine->address_bytes);
-    if (!l->region || !l->table->key)
+    if (!l->region || !(l->table->caps & WEFT_LINK_MAP))
         mine->key_bytes = 0;
     else if (st == WEFT_OK)
         st = PLUGIN_CALL(l->table, key, l->region, mine->key, &mine->key_bytes);

@@ -59,7 +59,7 @@ static const slot device_slots[] = {
     END,
 };
 
-#define LINK_MEMORY (WEFT_LINK_REGISTER | WEFT_LINK_MAP | WEFT_LINK_WRITE)
+#define LINK_MEMORY (WEFT_LINK_REGISTER | WEFT_LINK_MAP)
 static const slot link_slots[] = {
     SLOT(weft_link_table, probe),
     SLOT(weft_link_table, create),
@@ -76,9 +76,8 @@ static const slot link_slots[] = {
     SLOT(weft_link_table, abort),
     WITH(weft_link_table, register_memory, LINK_MEMORY),
     WITH(weft_link_table, deregister_memory, LINK_MEMORY),
-    WITH(weft_link_table, key, WEFT_LINK_MAP | WEFT_LINK_WRITE),
+    WITH(weft_link_table, key, WEFT_LINK_MAP),
     WITH(weft_link_table, map, WEFT_LINK_MAP),
-    WITH(weft_link_table, write, WEFT_LINK_WRITE),
     END,
 };
 

@@ -64,11 +64,11 @@ static int should_level(const sched_request *r)
            (sched_hierarchical.kinds & SCHED_ON(r->kind)) && !sched_sum_rounds(r);
 }
 
-/* A link that neither maps nor writes peers' memory makes a system call per message. */
+/* A link that neither maps peers' memory nor registers its own makes a system call per message. */
 static int should_double(const sched_request *r, uint64_t bytes)
 {
     return r->kind == WEFT_ALL_REDUCE && r->ranks > 2 && power_of_two(r->ranks) &&
-           !(r->link_caps & (WEFT_LINK_MAP | WEFT_LINK_WRITE)) && !sched_sum_rounds(r) &&
+           !(r->link_caps & (WEFT_LINK_MAP | WEFT_LINK_REGISTER)) && !sched_sum_rounds(r) &&
            bytes <= EXCHANGE_SPREAD / (uint32_t)__builtin_ctz(r->ranks); /* as many rounds */
 }
 

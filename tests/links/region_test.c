@@ -1,20 +1,19 @@
-/* Is registered memory moved as any other, whichever of the two ends has registered it, and do
- * one-sided writes land where and when they promise? For transports that register. */
+/* Is registered memory moved as any other, whichever of the two ends has registered it? For
+ * transports that register. */
 #include "rig.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { HALF = 3 << 20, AT_ONCE = 60, KEY_BYTES = 4096 };
+enum { HALF = 3 << 20, AT_ONCE = 60 };
 
 /* One end: memory that is registered and memory that is not; the lower half of each is received
  * into, the upper half sent from. */
 typedef struct side {
     uint8_t *memory[2];
     weft_region *region;
-    uint8_t key[KEY_BYTES];
-    uint64_t key_bytes, used[2]; /* of the halves, in this round */
+    uint64_t used[2]; /* of the halves, in this round */
 } side;
 
 typedef struct two {
@@ -64,8 +63,6 @@ static void up(two *t)
                              &(weft_memory){sizeof(weft_memory), 0, s->memory[1], 2 * HALF, -1, 0},
                              &s->region),
                          WEFT_OK);
-        s->key_bytes = KEY_BYTES;
-        assert_int_equal(rig_table->key(s->region, s->key, &s->key_bytes), WEFT_OK);
     }
     t->p = pair_up(&t->n[0], &t->n[1], 3);
 }
@@ -82,9 +79,9 @@ static void down(two *t)
     assert_int_equal(fake_allocated(), 0);
 }
 
-static void need(uint64_t cap)
+static void need_registration(void)
 {
-    if ((rig_table->caps & cap) == 0)
+    if ((rig_table->caps & WEFT_LINK_REGISTER) == 0)
         skip();
 }
 
@@ -155,7 +152,7 @@ static void test_registered_at_either_end(void **state)
 {
     two t;
     (void)state;
-    need(WEFT_LINK_REGISTER);
+    need_registration();
     begin(&t, 1);
     rounds(&t, 8);
 }
@@ -169,7 +166,7 @@ static void test_with_other_options(void **state)
                                             {"1", "128K", "8", "128"},
                                             {"2", "65", "1024", "63"}};
     (void)state;
-    need(WEFT_LINK_REGISTER);
+    need_registration();
     for (uint64_t i = 0; i < sizeof values / sizeof values[0]; i++) {
         two t;
         begin(&t, 100 + i);
@@ -186,7 +183,7 @@ static void test_ends_with_different_options(void **state)
 {
     two t;
     (void)state;
-    need(WEFT_LINK_REGISTER);
+    need_registration();
     begin(&t, 7);
     set(&t, 0, "qps", "4");
     set(&t, 1, "eager", "1K");
@@ -202,7 +199,7 @@ static void test_lengths_that_differ_are_refused(void **state)
         {100, 200},  {200, 100},  {70000, 70001},   {70001, 70000}, {3, 900000},   {900000, 3},
         {0, 900000}, {900000, 0}, {900000, 899999}, {5000, 300000}, {300000, 5000}};
     (void)state;
-    need(WEFT_LINK_REGISTER);
+    need_registration();
     for (size_t i = 0; i < 2 * sizeof cases / sizeof cases[0]; i += rig_slow() ? 3 : 1) {
         const uint64_t *n = cases[i / 2];
         char text[2][24];
@@ -235,7 +232,7 @@ static void test_outside_of_the_region(void **state)
 {
     two t;
     (void)state;
-    need(WEFT_LINK_REGISTER);
+    need_registration();
     begin(&t, 3);
     up(&t);
     uint8_t *at = t.s[0].memory[1];
@@ -247,83 +244,6 @@ static void test_outside_of_the_region(void **state)
     down(&t);
 }
 
-/* --- one-sided writes --- */
-
-static weft_status put(two *t, uint64_t at, uint64_t bytes, uint64_t to, bool notify)
-{
-    weft_status st = rig_table->write(
-        t->p.a, &(weft_write){sizeof(weft_write), (uint32_t)(notify), t->s[0].memory[1] + at, bytes,
-                              t->s[0].region, t->s[1].key, t->s[1].key_bytes, to});
-    if (st == WEFT_OK)
-        t->posted[0]++;
-    return st;
-}
-
-/* Whatever follows a write, by whichever way it goes, finishes after it. */
-static void test_writes_are_there_first(void **state)
-{
-    static const uint64_t after[] = {8, 5000, 70000, 140000, 90000, 0};
-    two t;
-    (void)state;
-    need(WEFT_LINK_WRITE);
-    for (uint64_t i = 0; i < (rig_slow() ? 80 : 240); i++) {
-        uint64_t n = i % 40 == 3 ? 1 << 21 : draw(&(two){.seed = i * 77}, 40000) + 1;
-        uint64_t next = after[i % 6];
-        if (i % 40 == 0) {
-            begin(&t, i);
-            set(&t, 0, "qps", i % 80 ? "1" : "4");
-            up(&t);
-        }
-        uint8_t *from = t.s[0].memory[1], *to = t.s[1].memory[1];
-        pattern_fill(from, (n + 7) / 8 * 8, i);
-        pattern_fill(from + HALF, next, i + 1);
-        memset(to + 128, 0, n);
-        memset(to + HALF, 0, next);
-        uint64_t signals = i % 2, sent = 0, received = 0, none;
-        if (signals)
-            assert_int_equal(rig_table->recv(t.p.b, NULL, 0, NULL, 0), WEFT_OK);
-        assert_int_equal(rig_table->recv(t.p.b, to + HALF, next, t.s[1].region, 0), WEFT_OK);
-        t.posted[3] += signals + 1;
-        for (int k = 0; k < 20; k++) /* the sender learns of it first */
-            assert_int_equal(rig_table->progress(k % 2 ? t.p.a : t.p.b, 0, &sent, &none), WEFT_OK);
-        assert_int_equal(put(&t, 0, n, 128, i % 2), WEFT_OK);
-        assert_int_equal(rig_table->send(t.p.a, from + HALF, next, t.s[0].region, 0), WEFT_OK);
-        t.posted[0]++;
-        for (double until = rig_now() + rig_patience(); received < t.posted[3];) {
-            assert_int_equal(rig_table->progress(t.p.b, 0, &none, &received), WEFT_OK);
-            if (received == t.posted[3] || (signals && received == t.posted[3] - 1))
-                assert_memory_equal(to + 128, from, n);
-            assert_int_equal(rig_table->progress(t.p.a, 0, &sent, &none), WEFT_OK);
-            assert_true(rig_now() < until);
-        }
-        assert_memory_equal(to + HALF, from + HALF, next);
-        pair_finish(t.p, t.posted);
-        if (i % 40 == 39)
-            down(&t);
-    }
-}
-
-static void test_writes_that_cannot_be(void **state)
-{
-    two t;
-    (void)state;
-    need(WEFT_LINK_WRITE);
-    begin(&t, 5);
-    up(&t);
-    assert_int_equal(put(&t, 0, 8, 2 * HALF - 7, false), WEFT_USAGE);
-    assert_int_equal(put(&t, 0, 8, UINT64_MAX, false), WEFT_USAGE);
-    assert_int_equal(put(&t, 0, 2 * HALF, 1, false), WEFT_USAGE);
-    t.s[1].key_bytes--;
-    assert_int_equal(put(&t, 0, 8, 0, false), WEFT_DATA);
-    t.s[1].key_bytes++;
-    t.s[1].key[0] ^= 1;
-    assert_int_equal(put(&t, 0, 8, 0, false), WEFT_DATA);
-    t.s[1].key[0] ^= 1;
-    assert_int_equal(put(&t, 0, 8, 2 * HALF - 8, false), WEFT_OK);
-    one_round(&t);
-    down(&t);
-}
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -332,8 +252,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_ends_with_different_options),
         cmocka_unit_test(test_lengths_that_differ_are_refused),
         cmocka_unit_test(test_outside_of_the_region),
-        cmocka_unit_test(test_writes_are_there_first),
-        cmocka_unit_test(test_writes_that_cannot_be),
     };
     return rig_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
 }

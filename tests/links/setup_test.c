@@ -32,10 +32,11 @@ static void test_table_is_complete(void **state)
     assert_true(t->probe && t->create && t->destroy && t->address && t->connect && t->ready);
     assert_true(t->disconnect && t->send && t->recv && t->progress && t->wait && t->wake);
     assert_non_null(t->abort);
-    if (t->caps & (WEFT_LINK_REGISTER | WEFT_LINK_MAP | WEFT_LINK_WRITE))
-        assert_true(t->register_memory && t->deregister_memory && t->key);
+    if (t->caps & (WEFT_LINK_REGISTER | WEFT_LINK_MAP))
+        assert_true(t->register_memory && t->deregister_memory);
+    assert_int_equal(t->key != NULL, (t->caps & WEFT_LINK_MAP) != 0);
     assert_int_equal(t->map != NULL, (t->caps & WEFT_LINK_MAP) != 0);
-    assert_int_equal(t->write != NULL, (t->caps & WEFT_LINK_WRITE) != 0);
+    assert_null(t->reserved);
     for (const weft_option *const *o = rig_plugin->options; o && *o; o++) {
         assert_int_equal((*o)->struct_size, sizeof **o);
         assert_true((*o)->key != NULL && (*o)->help != NULL && (*o)->dflt != NULL);

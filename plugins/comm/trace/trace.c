@@ -246,17 +246,6 @@ static weft_status trace_progress(weft_conn *c, uint32_t flags, uint64_t *sent, 
     return TRACED(c->link, "progress", c->link->table->progress(c->inner, flags, sent, received));
 }
 
-static weft_status trace_write(weft_conn *c, const weft_write *w)
-{
-    const weft_link *l = c->link;
-    if (weft_check_args(l->host, w, sizeof *w, WEFT_WRITE_NOTIFY) != WEFT_OK)
-        return WEFT_UNSUPPORTED;
-    weft_write own = *w;
-    own.struct_size = sizeof own;
-    own.region = inside(w->region);
-    return TRACED(l, "write", l->table->write(c->inner, &own));
-}
-
 static weft_status trace_wait(weft_link *l, uint32_t spin_us, uint32_t timeout_us, uint32_t flags)
 {
     return TRACED(l, "wait", l->table->wait(l->inner, spin_us, timeout_us, flags));
@@ -291,8 +280,8 @@ static const weft_option *const options[] = {&inner, &shortest, NULL};
 static const weft_link_table table = {
     .struct_size = sizeof table,
     .channels = 0,
-    .caps = WEFT_LINK_HOST | WEFT_LINK_CUDA | WEFT_LINK_REGISTER | WEFT_LINK_MAP | WEFT_LINK_WRITE |
-            WEFT_LINK_LOCAL | WEFT_LINK_FD_CUDA | WEFT_LINK_FD_DMABUF,
+    .caps = WEFT_LINK_HOST | WEFT_LINK_CUDA | WEFT_LINK_REGISTER | WEFT_LINK_MAP | WEFT_LINK_LOCAL |
+            WEFT_LINK_FD_CUDA | WEFT_LINK_FD_DMABUF,
     .probe = trace_probe,
     .create = trace_create,
     .destroy = trace_destroy,
@@ -310,7 +299,6 @@ static const weft_link_table table = {
     .deregister_memory = trace_deregister,
     .key = trace_key,
     .map = trace_map,
-    .write = trace_write,
     .features = trace_features,
 };
 

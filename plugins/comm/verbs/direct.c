@@ -1,15 +1,11 @@
-/* direct.c: long messages, written into the receiver's memory; one-sided writes.
+/* direct.c: long messages, written into the receiver's memory.
  *
  * The receiver's credit has the address. The message is split into as many stripes as there are
  * queue pairs, none shorter than STRIPE. Each stripe goes to a pair of its own, in requests of the
  * largest size that the device accepts. The last request of a stripe carries an immediate: number
  * of the message, number of stripes. Pairs are not ordered among each other, so a message has
  * arrived when all its stripes have. The next message begins with the next pair, so that messages
- * of one stripe use all pairs, too.
- *
- * One-sided writes go on pair 0, and later messages must not arrive before them. So the next
- * message has a stripe or a slot on pair 0, behind the write; the messages after it finish after
- * it. */
+ * of one stripe use all pairs, too. */
 #include "verbs.h"
 
 #include <arpa/inet.h>
@@ -46,7 +42,7 @@ bool verbs_put_stripes(weft_conn *c, message *m, const credit *to)
     uint32_t n = stripes_of(c, m->bytes);
     const uint64_t size = stripe_of(m->bytes, n);
     if (m->next_stripe == 0 && m->in_stripe == 0)
-        m->first = c->unordered ? 0 : c->stripe_first;
+        m->first = c->stripe_first;
     for (; m->next_stripe < n; m->next_stripe++, m->in_stripe = 0) {
         uint32_t pair = (m->first + m->next_stripe) % c->pairs;
         uint64_t from = m->next_stripe * size, left = m->bytes - from;
@@ -70,25 +66,7 @@ bool verbs_put_stripes(weft_conn *c, message *m, const credit *to)
         m->last[pair] = c->pair[pair].posted;
     }
     c->stripe_first = (m->first + n) % c->pairs;
-    c->unordered = false;
     return true;
-}
-
-bool verbs_put_write(weft_conn *c, message *m)
-{
-    while (m->moved < m->bytes) {
-        uint64_t left = m->bytes - m->moved, part = left < c->longest ? left : c->longest;
-        struct ibv_sge piece;
-        struct ibv_send_wr wr = request(&piece, c, 0, m, m->moved, part);
-        wr.wr.rdma.remote_addr = m->remote_at + m->moved;
-        wr.wr.rdma.rkey = m->remote_key;
-        if (!verbs_room(&c->pair[0]) || verbs_post(c, 0, OP_WRITE, &wr, part == left) != WEFT_OK)
-            return false;
-        m->moved += part;
-        m->last[0] = c->pair[0].posted;
-        c->unordered = true;
-    }
-    return m->number == 0 || verbs_put_signal(c, m->number);
 }
 
 weft_status verbs_stripe_arrived(weft_conn *c, uint32_t imm)

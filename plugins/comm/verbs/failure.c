@@ -62,7 +62,6 @@ static const cause causes[] = {
 static const char *const operations[] = {[OP_SLOT] = "sending a short message to",
                                          [OP_DATA] = "writing a message to",
                                          [OP_RECORD] = "sending a credit to",
-                                         [OP_WRITE] = "writing into memory of",
                                          [OP_DRAIN] = "waiting for the last message to",
                                          [OP_RECEIVE] = "receiving from"};
 

@@ -30,8 +30,7 @@ static weft_status post(weft_conn *c, queue *q, const message *m)
             (unsigned long long)m->bytes, c->peer.channel, c->peer.rank);
     message *to = &q->m[q->posted++ % QUEUE];
     *to = *m;
-    if (to->number != 0)
-        to->number = ++q->matched;
+    to->number = q->posted;
     c->unseen = true;
     return WEFT_OK;
 }
@@ -39,8 +38,6 @@ static weft_status post(weft_conn *c, queue *q, const message *m)
 /* Post the requests of a message; true: all of them are posted. */
 static bool issue(weft_conn *c, message *m)
 {
-    if (m->write)
-        return verbs_put_write(c, m);
     if (m->bytes <= c->eager)
         return verbs_put_slots(c, m);
     const credit *to = &c->credit[m->number % QUEUE];
@@ -71,8 +68,6 @@ static void push(weft_conn *c)
         if (!issue(c, m))
             break;
         q->issued++;
-        if (m->number != 0)
-            c->issued_number = m->number;
     }
     while (q->done < q->issued && is_done(c, &q->m[q->done % QUEUE]))
         q->done++;
@@ -106,7 +101,7 @@ static void pull(weft_conn *c)
 
 weft_status verbs_send(weft_conn *c, const void *from, uint64_t bytes, weft_region *region)
 {
-    message m = {.at = (void *)(uintptr_t)from, .bytes = bytes, .region = region, .number = 1};
+    message m = {.at = (void *)(uintptr_t)from, .bytes = bytes, .region = region};
     weft_status st = post(c, &c->out, &m);
     if (st == WEFT_OK && c->peer.up)
         push(c); /* without waiting for progress() */
@@ -115,38 +110,13 @@ weft_status verbs_send(weft_conn *c, const void *from, uint64_t bytes, weft_regi
 
 weft_status verbs_recv(weft_conn *c, void *to, uint64_t bytes, weft_region *region)
 {
-    message m = {.at = to, .bytes = bytes, .region = region, .number = 1};
+    message m = {.at = to, .bytes = bytes, .region = region};
     weft_status st = post(c, &c->in, &m);
     if (st == WEFT_OK && c->peer.up) {
         send_credits(c);
         if (c->want_number == c->in.posted)
             verbs_compare_want(c);
     }
-    return st;
-}
-
-weft_status verbs_write(weft_conn *c, const void *from, uint64_t bytes, weft_region *region,
-                        const void *key, uint64_t key_bytes, uint64_t offset, int32_t notify)
-{
-    message m = {.at = (void *)(uintptr_t)from, .bytes = bytes, .region = region};
-    m.write = true;
-    m.number = notify != 0;
-    weft_status st = sockets_usable(&c->peer);
-    if (st == WEFT_OK && !c->peer.up)
-        return sockets_fail(c->link->net.host, WEFT_USAGE,
-                            "channel %u with rank %u was asked to write before it was connected",
-                            c->peer.channel, c->peer.rank);
-    if (st == WEFT_OK && bytes > 0 && !region)
-        return sockets_fail(c->link->net.host, WEFT_USAGE,
-                            "channel %u with rank %u was asked to write from memory that is not "
-                            "registered",
-                            c->peer.channel, c->peer.rank);
-    if (st == WEFT_OK)
-        st = verbs_find(c, key, key_bytes, offset, bytes, &m.remote_at, &m.remote_key);
-    if (st == WEFT_OK)
-        st = post(c, &c->out, &m);
-    if (st == WEFT_OK)
-        push(c);
     return st;
 }
 

@@ -179,19 +179,10 @@ static weft_status register_memory(weft_link *l, const weft_memory *m, weft_regi
     return st != WEFT_OK ? st : verbs_register(l, m->base, m->bytes, m->fd, out);
 }
 
-static weft_status write_to(weft_conn *c, const weft_write *w)
-{
-    const weft_status st = weft_check_args(c->link->net.host, w, sizeof *w, WEFT_WRITE_NOTIFY);
-    return st != WEFT_OK ? st
-                         : verbs_write(c, w->from, w->bytes, w->region, w->key, w->key_bytes,
-                                       w->offset, (w->flags & WEFT_WRITE_NOTIFY) != 0);
-}
-
 static const weft_link_table table = {
     .struct_size = sizeof table,
     .channels = 0,
-    .caps = WEFT_LINK_HOST | WEFT_LINK_CUDA | WEFT_LINK_REGISTER | WEFT_LINK_WRITE |
-            WEFT_LINK_FD_DMABUF,
+    .caps = WEFT_LINK_HOST | WEFT_LINK_CUDA | WEFT_LINK_REGISTER | WEFT_LINK_FD_DMABUF,
     .probe = verbs_probe,
     .create = verbs_create,
     .destroy = verbs_destroy,
@@ -207,8 +198,6 @@ static const weft_link_table table = {
     .abort = verbs_abort,
     .register_memory = register_memory,
     .deregister_memory = verbs_deregister,
-    .key = verbs_key,
-    .write = write_to,
 };
 
 static const weft_component component = {

@@ -75,9 +75,9 @@ void verbs_compare_want(weft_conn *c)
 weft_status verbs_record(weft_conn *c, const uint8_t *text, uint32_t bytes)
 {
     uint64_t number = verbs_get(text + 8, 8);
-    if (bytes == RECORD && text[0] == CREDIT && number <= c->issued_number) {
+    if (bytes == RECORD && text[0] == CREDIT && number <= c->out.issued) {
         return c->peer.broken; /* sent without a credit: it is shorter, and the peer reports it */
-    } else if (bytes == RECORD && text[0] == CREDIT && number - c->issued_number <= QUEUE) {
+    } else if (bytes == RECORD && text[0] == CREDIT && number - c->out.issued <= QUEUE) {
         credit *to = &c->credit[number % QUEUE];
         *to = (credit){.number = number,
                        .at = verbs_get(text + 16, 8),

@@ -7,12 +7,9 @@
 #include "verbs.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static const uint8_t magic[4] = {'w', 'f', 't', 'K'};
 
 /* The kernel reads the byte, so memory of a device causes no fault in this process. */
 static bool host_can_read(const void *at)
@@ -100,45 +97,4 @@ void verbs_deregister(weft_region *r)
         if (r->mr[i])
             l->api->dereg_mr(r->mr[i]);
     l->net.host->free(l->net.host->ctx, r);
-}
-
-/* The bytes: magic, rails, base, length, a key for each rail; the rest 0. */
-weft_status verbs_key(weft_region *r, void *out, uint64_t *bytes)
-{
-    weft_link *l = r->link;
-    uint8_t *at = out;
-    if (*bytes < KEY)
-        return sockets_fail(l->net.host, WEFT_USAGE, "a key of verbs takes %d bytes", KEY);
-    memset(at, 0, KEY);
-    memcpy(at, magic, sizeof magic);
-    verbs_put(at + 4, l->nrails, 4);
-    verbs_put(at + 8, (uintptr_t)r->base, 8);
-    verbs_put(at + 16, r->bytes, 8);
-    for (uint32_t i = 0; i < l->nrails; i++)
-        verbs_put(at + 24 + 4 * (size_t)i, r->mr[i]->rkey, 4);
-    *bytes = KEY;
-    return WEFT_OK;
-}
-
-/* The address of `offset` in a peer's region, and its key on the rail of pair 0. */
-weft_status verbs_find(weft_conn *c, const void *key, uint64_t key_bytes, uint64_t offset,
-                       uint64_t bytes, uint64_t *at, uint32_t *rkey)
-{
-    const uint8_t *k = key;
-    weft_link *l = c->link;
-    if (!k || key_bytes != KEY || memcmp(k, magic, sizeof magic) != 0 ||
-        verbs_get(k + 4, 4) != c->theirs.rails)
-        return sockets_fail(l->net.host, WEFT_DATA,
-                            "the key that rank %u gave is not a key of verbs", c->peer.rank);
-    uint64_t length = verbs_get(k + 16, 8);
-    if (offset > length || bytes > length - offset)
-        return sockets_fail(
-            l->net.host, WEFT_USAGE,
-            "cannot write %llu bytes at offset %llu into a region of rank %u that has "
-            "%llu bytes",
-            (unsigned long long)bytes, (unsigned long long)offset, c->peer.rank,
-            (unsigned long long)length);
-    *at = verbs_get(k + 8, 8) + offset;
-    *rkey = (uint32_t)verbs_get(k + 24 + 4 * (size_t)(c->peer.channel % c->theirs.rails), 4);
-    return WEFT_OK;
 }

@@ -62,13 +62,7 @@ static bool put(weft_conn *c, enum announcement kind, uint64_t number, const voi
         return false;
     c->slot_request[at] = staged ? c->pair[0].posted : 0;
     c->slots_out++;
-    c->unordered = false;
     return true;
-}
-
-bool verbs_put_signal(weft_conn *c, uint64_t number)
-{
-    return put(c, MESSAGE_WHOLE, number, NULL, 0);
 }
 
 bool verbs_put_slots(weft_conn *c, message *m)

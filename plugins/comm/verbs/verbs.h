@@ -12,7 +12,7 @@
  *   pair.c           queue pairs: create, connect, post requests
  *   move.c           messages: post, progress
  *   slots.c          messages that are short, or not in registered memory: through slots
- *   direct.c         long messages, written into the receiver's memory; one-sided writes
+ *   direct.c         long messages, written into the receiver's memory
  *   record.c         control messages of a connection: credits, free slots, wants
  *   flush.c          makes what the NIC has written visible to a device
  *   failure.c        failed completions and asynchronous events, as sentences
@@ -50,8 +50,7 @@ enum {
     ENDPOINT_BYTES = SOCKETS_EXTRA, /* of endpoint_info, behind a hello or an answer */
     GRACE_US = 100000,              /* what a peer sent before it left has arrived by then */
     DRAIN_US = 2000000, /* longest that disconnect() waits until what was sent has arrived */
-    BLOCKED_US = 20000, /* after this long without a credit a sender sends a want */
-    KEY = 64            /* bytes of key() */
+    BLOCKED_US = 20000  /* after this long without a credit a sender sends a want */
 };
 
 typedef struct verbs_api { /* of libibverbs; what it inlines goes through its objects */
@@ -141,7 +140,7 @@ enum announcement {
 };
 
 /* What a request does; in wr_id, with its pair and number. */
-enum operation { OP_SLOT, OP_DATA, OP_RECORD, OP_WRITE, OP_DRAIN, OP_RECEIVE };
+enum operation { OP_SLOT, OP_DATA, OP_RECORD, OP_DRAIN, OP_RECEIVE };
 
 typedef struct credit { /* permission from the peer, for a receive that it has posted */
     uint64_t number;    /* of the message, from 1; 0: none */
@@ -154,11 +153,8 @@ typedef struct message {
     uint8_t *at;
     uint64_t bytes, moved;
     weft_region *region;
-    uint64_t number; /* among those that the two ends match, from 1; 0: matched with none */
+    uint64_t number; /* from 1, the same at both ends */
     /* of a send */
-    bool write;           /* a one-sided write ... */
-    uint64_t remote_at;   /* ... to this address ... */
-    uint32_t remote_key;  /* ... with this key */
     uint64_t last[PAIRS]; /* its last request on each pair; 0: none */
     uint32_t first;       /* the pair of stripe 0 */
     uint32_t next_stripe; /* to be posted */
@@ -170,8 +166,7 @@ typedef struct message {
 } message;
 typedef struct queue { /* messages `done` to `posted` are unfinished */
     uint64_t posted, done;
-    uint64_t issued;  /* out: all requests of these are posted; in: credits of these are sent */
-    uint64_t matched; /* the last message number */
+    uint64_t issued; /* out: all requests of these are posted; in: credits of these are sent */
     message m[QUEUE];
 } queue;
 
@@ -226,9 +221,7 @@ struct weft_conn {
     uint32_t *arrival;                              /* [slots] immediates of those that arrived */
 
     uint32_t stripe_first; /* the pair of the next message's first stripe */
-    bool unordered;        /* a one-sided write on pair 0 may be unfinished */
     credit credit[QUEUE];
-    uint64_t issued_number;           /* of the message that was issued last */
     uint64_t want_sent;               /* of the message that the last want was for */
     uint64_t want_number, want_bytes; /* of the peer's last want */
     queue out, in;
@@ -284,9 +277,6 @@ int verbs_events(weft_link *l, int64_t timeout_us); /* take events into the flag
 /* region.c */
 weft_status verbs_register(weft_link *l, void *base, uint64_t bytes, int32_t fd, weft_region **out);
 void verbs_deregister(weft_region *r);
-weft_status verbs_key(weft_region *r, void *out, uint64_t *bytes);
-weft_status verbs_find(weft_conn *c, const void *key, uint64_t key_bytes, uint64_t offset,
-                       uint64_t bytes, uint64_t *at, uint32_t *rkey);
 
 /* endpoint_info.c */
 void verbs_put_endpoint_info(const endpoint_info *c, uint8_t out[ENDPOINT_BYTES]);
@@ -318,15 +308,12 @@ double verbs_retry_seconds(const verbs_options *o); /* until a request counts as
 /* move.c */
 weft_status verbs_send(weft_conn *c, const void *from, uint64_t bytes, weft_region *region);
 weft_status verbs_recv(weft_conn *c, void *to, uint64_t bytes, weft_region *region);
-weft_status verbs_write(weft_conn *c, const void *from, uint64_t bytes, weft_region *region,
-                        const void *key, uint64_t key_bytes, uint64_t offset, int32_t notify);
 weft_status verbs_progress(weft_conn *c, uint64_t *sent, uint64_t *received);
 bool verbs_poll(weft_conn *c);             /* take completions; true: some came */
 bool verbs_has_posted(const weft_conn *c); /* something is posted and not finished */
 
 /* slots.c: true: all of it was done */
 bool verbs_put_slots(weft_conn *c, message *m);
-bool verbs_put_signal(weft_conn *c, uint64_t number);
 bool verbs_take_slots(weft_conn *c, message *m);
 weft_status verbs_slot_arrived(weft_conn *c, uint32_t imm);
 uint32_t verbs_immediate(enum announcement kind, uint64_t number, uint64_t count);
@@ -334,7 +321,6 @@ weft_status verbs_length_mismatch(weft_conn *c, uint64_t number, uint64_t sent, 
 
 /* direct.c: true: all requests are posted */
 bool verbs_put_stripes(weft_conn *c, message *m, const credit *to);
-bool verbs_put_write(weft_conn *c, message *m);
 weft_status verbs_stripe_arrived(weft_conn *c, uint32_t imm);
 
 /* record.c: true: it was sent */

@@ -135,7 +135,6 @@ void check_link_outlive(check_run *r);   /* others.c */
 void check_link_bounds(check_run *r);    /* region.c */
 void check_link_keys(check_run *r);      /* region.c */
 void check_link_mapped(check_run *r);    /* region.c */
-void check_link_written(check_run *r);   /* region.c */
 void check_link_together(check_run *r);  /* channels.c */
 void check_link_reconnect(check_run *r); /* begin.c */
 void check_link_torn(check_run *r);      /* torn.c */

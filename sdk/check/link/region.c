@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #define BYTES ((uint64_t)3 * 65536)
-#define MARK 0xee
 
 typedef struct arena { /* of one rank: memory that peers can map */
     int fd;
@@ -29,7 +28,7 @@ static weft_status add(check_end *e, void *at, uint64_t bytes, int fd, weft_regi
     return CHECK_LINK(e, register_memory, e->link, &memory, out);
 }
 
-/* Register an arena and give its key to the peer. */
+/* Register an arena and give its key, if it has one, to the peer. */
 static void arena_up(check_end *e, arena *a)
 {
     static unsigned char all[16 * CHECK_EXCHANGE];
@@ -41,8 +40,9 @@ static void arena_up(check_end *e, arena *a)
         check_fail("no memory for an arena");
     const bool plain = !has(e, WEFT_LINK_FD_CUDA | WEFT_LINK_FD_DMABUF);
     check_end_ok(e, add(e, a->at, BYTES, plain ? a->fd : -1, &a->region), "register_memory");
-    uint64_t n = sizeof a->key[0];
-    check_end_ok(e, CHECK_LINK(e, key, a->region, a->key[e->rank], &n), "key");
+    uint64_t n = has(e, WEFT_LINK_MAP) ? sizeof a->key[0] : 0;
+    if (n)
+        check_end_ok(e, CHECK_LINK(e, key, a->region, a->key[e->rank], &n), "key");
     if (n > sizeof a->key[0])
         check_fail("key() of '%s' has %llu bytes; 4096 at most", e->c->name, (unsigned long long)n);
     check_rank_exchange(e->k, &n, sizeof n, all);
@@ -67,20 +67,6 @@ static void refused(check_end *e, weft_status st, const char *member, const char
     if (!e->host.why[0])
         check_fail("%s() of '%s' refused %s and recorded no sentence", member, e->c->name, what);
     check_host_clear(&e->host);
-}
-
-static weft_status put(check_end *e, weft_conn *c, const arena *a, uint64_t from, uint64_t bytes,
-                       uint64_t offset, uint32_t flags)
-{
-    const weft_write w = {.struct_size = sizeof w,
-                          .flags = flags,
-                          .from = a->at + from,
-                          .bytes = bytes,
-                          .region = has(e, WEFT_LINK_REGISTER) ? a->region : NULL,
-                          .key = a->key[e->peer],
-                          .key_bytes = a->key_bytes[e->peer],
-                          .offset = offset};
-    return CHECK_LINK(e, write, c, &w);
 }
 
 /* Which of these the transport has; else the check does not concern it. */
@@ -123,7 +109,7 @@ static void bounded(check_end *e)
 {
     static arena a;
     weft_region *odd = NULL;
-    if (lacks(e, WEFT_LINK_REGISTER | WEFT_LINK_MAP | WEFT_LINK_WRITE, "regions"))
+    if (lacks(e, WEFT_LINK_REGISTER | WEFT_LINK_MAP, "regions"))
         return;
     arena_up(e, &a);
     const weft_status st = add(e, a.at + 13, 4099, -1, &odd); /* any host memory */
@@ -138,11 +124,6 @@ static void bounded(check_end *e)
                 "memory beyond its region");
         refused(e, CHECK_LINK(e, recv, c, a.at - 1, 8, a.region, 0), "recv",
                 "memory before its region");
-    }
-    if (has(e, WEFT_LINK_WRITE)) {
-        refused(e, put(e, c, &a, 0, 8, BYTES - 7, 0), "write", "an end beyond the peer's region");
-        refused(e, put(e, c, &a, 0, 8, UINT64_MAX - 3, 0), "write", "an offset of 2^64 - 4");
-        refused(e, put(e, c, &a, 0, BYTES, 1, 0), "write", "more bytes than the peer's region has");
     }
     arena_down(e, &a);
 }
@@ -177,7 +158,7 @@ static void try_key(check_end *e, const unsigned char *from, uint64_t bytes, con
 /* How many bytes of a key may be changed without a refusal: those of a smaller length. */
 #define LAWFUL 3u
 
-static void forge_maps(check_end *e, const arena *a)
+static void forge(check_end *e, const arena *a)
 {
     const unsigned char *good = a->key[e->peer];
     const uint64_t n = a->key_bytes[e->peer];
@@ -200,36 +181,15 @@ static void forge_maps(check_end *e, const arena *a)
     check_host_clear(&e->host);
 }
 
-static void forge_writes(check_end *e, weft_conn *c, arena *a)
-{
-    unsigned char *key = a->key[e->peer];
-    const uint64_t n = a->key_bytes[e->peer];
-    a->key_bytes[e->peer] = n - 1;
-    refused(e, put(e, c, a, 0, 8, 0, 0), "write", "a key that is cut");
-    a->key_bytes[e->peer] = n;
-    for (uint64_t at = 0; at < n; at += 3) {
-        key[at] ^= 0x10;
-        check_host_clear(&e->host);
-        if (put(e, c, a, 0, 8, 0, 0) == WEFT_OK)
-            check_fail("write() of '%s' accepted a forged key", e->c->name);
-        key[at] ^= 0x10;
-    }
-    check_host_clear(&e->host);
-}
-
 static void keys(check_end *e)
 {
     static arena a;
-    if (lacks(e, WEFT_LINK_MAP | WEFT_LINK_WRITE, "keys"))
+    if (lacks(e, WEFT_LINK_MAP, "keys"))
         return;
     arena_up(e, &a);
     check_pattern(a.at, BYTES, 5);
     check_rank_exchange(e->k, NULL, 0, NULL);
-    if (has(e, WEFT_LINK_MAP))
-        forge_maps(e, &a);
-    weft_conn *c = check_end_connect(e, e->peer, 0);
-    if (has(e, WEFT_LINK_WRITE))
-        forge_writes(e, c, &a);
+    forge(e, &a);
     arena_down(e, &a);
 }
 
@@ -279,57 +239,5 @@ static void mapped(check_end *e)
 void check_link_mapped(check_run *r)
 {
     const check_link_job job = {.ranks = 2, .seconds = 8, .others_only = true, .run = mapped};
-    check_link_run(r, &job);
-}
-
-/* --- write() --- */
-
-#define PART ((uint64_t)30001)
-
-static void only_there(const check_end *e, const arena *a, uint64_t at, uint32_t i)
-{
-    if (!check_pattern_holds(a->at + at, PART, i + 7))
-        check_fail("a receive of '%s' completed before the write() that was posted ahead of its "
-                   "send had arrived, or at another offset",
-                   e->c->name);
-    if (a->at[at - 1] != MARK || a->at[at + PART] != MARK)
-        check_fail("a write() of %llu bytes at offset %llu by '%s' changed memory beside it",
-                   (unsigned long long)PART, (unsigned long long)at, e->c->name);
-}
-
-/* Rank 0 writes; odd rounds with a notification, even ones with a message behind. */
-static void written(check_end *e)
-{
-    static arena a;
-    uint64_t sends = 0, receives = 0;
-    if (lacks(e, WEFT_LINK_WRITE, "write()"))
-        return;
-    arena_up(e, &a);
-    weft_conn *c = check_end_connect(e, e->peer, 0);
-    for (uint32_t i = 0; i < ROUNDS; i++) {
-        const uint64_t at = BYTES / 2 + 1 + i * 7;
-        memset(a.at + BYTES / 2, MARK, BYTES / 2);
-        check_rank_exchange(e->k, NULL, 0, NULL);
-        if (!e->rank) {
-            check_pattern(a.at, PART, i + 7);
-            check_end_ok(e, put(e, c, &a, 0, PART, at, i % 2 ? WEFT_WRITE_NOTIFY : 0), "write");
-            if (i % 2 == 0)
-                check_end_send(e, c, NULL, 0);
-            sends += i % 2 ? 1 : 2;
-        } else {
-            check_end_recv(e, c, NULL, 0);
-            receives++;
-        }
-        check_end_finish(e, c, sends, receives);
-        if (e->rank)
-            only_there(e, &a, at, i);
-        check_rank_exchange(e->k, NULL, 0, NULL);
-    }
-    arena_down(e, &a);
-}
-
-void check_link_written(check_run *r)
-{
-    const check_link_job job = {.ranks = 2, .seconds = 8, .others_only = true, .run = written};
     check_link_run(r, &job);
 }

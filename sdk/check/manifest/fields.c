@@ -145,7 +145,7 @@ static const struct known_bits {
     }
     WORD("weft.device/1", weft_device_table, reserved, 0),
     WORD("weft.device/1", weft_device_table, caps, 255),
-    WORD("weft.link/1", weft_link_table, caps, 255),
+    WORD("weft.link/1", weft_link_table, caps, 255), /* with 16, of 0.9 */
     WORD("weft.coll/1", weft_coll_table, caps, WEFT_COLL_STREAM | WEFT_COLL_HOST),
     WORD("weft.strategy/1", weft_strategy, flags, 0),
     WORD("weft.placement/1", weft_placement, flags, 0),

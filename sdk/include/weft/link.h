@@ -32,8 +32,9 @@ typedef struct weft_region weft_region;
 #define WEFT_LINK_CUDA 2u     /* ... and CUDA memory */
 #define WEFT_LINK_REGISTER 4u /* send and recv take registered memory only */
 #define WEFT_LINK_MAP 8u      /* map() gives the peer's region in this address space */
-#define WEFT_LINK_WRITE 16u   /* write() puts bytes into a peer's region */
 #define WEFT_LINK_LOCAL 32u   /* reaches ranks of the same machine only */
+/* The bit 16u has no name and gets none: a plugin of 0.9 may have set it, and the host ignores it.
+ */
 
 /* The kind of descriptor that register_memory() wants (device.h); with neither it is WEFT_FD_MAP.
  */
@@ -83,19 +84,6 @@ typedef struct weft_memory {
     uint32_t reserved;
 } weft_memory;
 WEFT_FREEZE(weft_memory, reserved, 32);
-
-/* An RDMA-style write of bytes at `offset` of the peer's region. */
-#define WEFT_WRITE_NOTIFY 1u /* ordered among the sends, and matches a receive of 0 bytes */
-typedef struct weft_write {
-    uint32_t struct_size, flags; /* WEFT_WRITE_... */
-    const void *from;
-    uint64_t bytes;
-    weft_region *region; /* covers `from` when WEFT_LINK_REGISTER is set, else NULL */
-    const void *key;     /* what the peer's key() wrote */
-    uint64_t key_bytes;
-    uint64_t offset;
-} weft_write;
-WEFT_FREEZE(weft_write, offset, 56);
 
 typedef struct weft_link_table {
     uint32_t struct_size;
@@ -154,12 +142,12 @@ typedef struct weft_link_table {
     void (*abort)(weft_link *l);
 
     /* Register memory before connect(), deregister it after the last use (NULL allowed); destroy()
-     * deregisters the rest. OPT with REGISTER, MAP or WRITE [setup] */
+     * deregisters the rest. OPT with REGISTER or MAP [setup] */
     weft_status (*register_memory)(weft_link *l, const weft_memory *memory, weft_region **out);
     void (*deregister_memory)(weft_region *r);
 
-    /* Up to *bytes bytes (4096) that a peer needs for map() or write(), its length among them: both
-     * check what they are given. OPT with MAP or WRITE [setup] */
+    /* Up to *bytes bytes (4096) that a peer needs for map(), its length among them: map() checks
+     * what it is given. OPT with WEFT_LINK_MAP [setup] */
     weft_status (*key)(weft_region *r, void *out, uint64_t *bytes);
 
     /* The peer's region mapped into this address space until destroy(), readable and writable by
@@ -169,10 +157,7 @@ typedef struct weft_link_table {
     weft_status (*map)(weft_link *l, uint32_t peer, const void *key, uint64_t bytes, uint32_t flags,
                        void **base);
 
-    /* Post a write; it counts in `sent`. Without WEFT_WRITE_NOTIFY it matches no receive. A
-     * completed receive implies that all writes posted on the connection before its send have
-     * arrived. OPT with WEFT_LINK_WRITE [progress] */
-    weft_status (*write)(weft_conn *c, const weft_write *w);
+    void *reserved; /* NULL; a plugin of 0.9 may have set it (write()), and the host ignores it */
 
     /* What the link can do with these options, where that differs from the members caps and
      * channels: for a wrapper, which can do what the link behind it can. Both arguments hold these

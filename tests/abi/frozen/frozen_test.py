@@ -5,6 +5,7 @@ nothing else; each passes `weft plugins check`, and jobs train with all of them.
 needs a later header does not compile here.
 """
 import hashlib
+import shutil
 import sys
 import tempfile
 import unittest
@@ -20,6 +21,34 @@ INCLUDE = FROZEN / "include"
 # that the batch is split.
 FLAGS = [*built.WARNINGS, "-DWEFT_AXIS_BATCH=0"]
 STEPS = built.JOB["run.steps"]
+
+# What a link of 0.9 may have and no host calls: write(), and what came with it.
+WRITES = """
+static weft_status add(weft_link *l, const weft_memory *memory, weft_region **out)
+{
+    (void)memory, (void)out;
+    abort_link(l);
+    return WEFT_OK;
+}
+static void drop(weft_region *r)
+{
+    (void)r;
+}
+static weft_status key(weft_region *r, void *out, uint64_t *bytes)
+{
+    (void)r, (void)out, (void)bytes;
+    return WEFT_INTERNAL;
+}
+static weft_status put(weft_conn *c, const weft_write *w)
+{
+    (void)w;
+    abort_link(c->link);
+    return WEFT_OK;
+}
+"""
+TABLE = "static const weft_link_table table = {\n"
+CAPS = ".caps = WEFT_LINK_HOST | WEFT_LINK_LOCAL,\n"
+SLOTS = ".register_memory = add, .deregister_memory = drop, .key = key, .write = put,\n"
 
 
 class Frozen(unittest.TestCase):
@@ -55,6 +84,21 @@ class Frozen(unittest.TestCase):
         for word, path in self.files.items():
             with self.subTest(word):
                 self.assertEqual(built.failed_checks(WEFT, path), [])
+
+    def test_a_link_with_write(self):
+        """It has gone since (docs/VERSIONS.md); the host ignores the slot and the bit."""
+        source = self.folder / "new" / "socket" / "socket.c"
+        text = source.read_text()
+        for old, new in ((TABLE, WRITES + TABLE),
+                         (CAPS, CAPS.replace(",", " | WEFT_LINK_WRITE,") + SLOTS)):
+            self.assertEqual(text.count(old), 1)
+            text = text.replace(old, new)
+        writes, plugins = self.folder / "writes.c", self.folder / "plugins.writes"
+        writes.write_text(text)
+        shutil.copytree(self.plugins, plugins)
+        link = built.compile_one([writes], INCLUDE, plugins, "comm", "acme.socket", FLAGS)
+        self.assertEqual(built.failed_checks(WEFT, link), [])
+        self.near(self.train("one.writes"), self.train("two.writes", 2, run__plugins=plugins))
 
     def test_jobs(self):
         one = self.train("one")

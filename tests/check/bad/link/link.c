@@ -364,7 +364,7 @@ static weft_status wait_for(weft_link *l, uint32_t spin_us, uint32_t timeout_us,
 
 static const weft_link_table table = {
     .struct_size = sizeof table,
-    .caps = WEFT_LINK_HOST | WEFT_LINK_LOCAL | WEFT_LINK_MAP | WEFT_LINK_WRITE,
+    .caps = WEFT_LINK_HOST | WEFT_LINK_LOCAL | WEFT_LINK_MAP,
     .probe = probe,
     .create = create,
     .destroy = destroy,
@@ -382,7 +382,6 @@ static const weft_link_table table = {
     .deregister_memory = link_deregister,
     .key = link_key,
     .map = link_map,
-    .write = link_write,
 };
 static const weft_component component = {
     sizeof component, 0,   "weft.link/1", "acme.bad", "Unix sockets on one machine", NULL,

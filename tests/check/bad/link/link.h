@@ -42,7 +42,6 @@ enum {
     LARGER_THAN_FILE,
     TRUSTS_KEY,
     MAPS_A_COPY,
-    WRITES_EARLY,
     ONE_AT_A_TIME,
     REMEMBERS,
     TORN_HEADER,
@@ -58,9 +57,6 @@ enum { QUEUE = 64, ROOM = 2 * QUEUE, CONNS = 64, KEPT = 64, ADDRESS = 8 };
 typedef struct message {
     char *at;
     uint64_t bytes, header, moved; /* header: the length on the wire; moved counts it, too */
-    char *to; /* not NULL: a write of `write` bytes there, in a mapped region, before the message */
-    uint64_t write;
-    int alone; /* the write has no message */
 } message;
 
 typedef struct queue {
@@ -111,7 +107,5 @@ void link_deregister(weft_region *r);
 weft_status link_key(weft_region *r, void *out, uint64_t *bytes);
 weft_status link_map(weft_link *l, uint32_t peer, const void *key, uint64_t bytes, uint32_t flags,
                      void **base);
-weft_status link_write(weft_conn *c, const weft_write *w);
-weft_status link_post_write(weft_conn *c, const weft_write *w, char *to);
 
 #endif

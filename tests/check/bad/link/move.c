@@ -64,21 +64,6 @@ weft_status link_recv(weft_conn *c, void *to, uint64_t bytes, weft_region *none,
     return post(c, &c->in, to, bytes, flags);
 }
 
-/* A write is a message of 0 bytes that puts its bytes first, or, without a notification, that
- * alone.
- */
-weft_status link_post_write(weft_conn *c, const weft_write *w, char *to)
-{
-    const weft_status st = post(c, &c->out, (void *)(uintptr_t)w->from, 0, 0);
-    message *m = &c->out.m[(c->out.posted - 1) % ROOM];
-    if (st != WEFT_OK)
-        return st;
-    m->to = to;
-    m->write = w->bytes;
-    m->alone = !(w->flags & WEFT_WRITE_NOTIFY);
-    return WEFT_OK;
-}
-
 /* Where the next byte of a message lies, and how many follow it there: header first, then body. */
 static char *next_bytes(message *m, uint64_t *left)
 {
@@ -180,13 +165,6 @@ static weft_status move(weft_conn *c, queue *q, int out)
         message *m = &q->m[q->done % ROOM];
         uint64_t left;
         char *at = next_bytes(m, &left);
-        if (m->to && m->alone) {
-            memcpy(m->to, m->at, m->write);
-            q->done++;
-            continue;
-        }
-        if (m->to && !m->moved && BAD != WRITES_EARLY)
-            memcpy(m->to, m->at, m->write);
         const int shared = BAD == SHARED_BUFFER && m->moved >= sizeof m->header;
         ssize_t n = out && shared ? send_shared(c->fd, at, left)
                     : out         ? send(c->fd, at, left, MSG_NOSIGNAL)
@@ -206,10 +184,6 @@ static weft_status move(weft_conn *c, queue *q, int out)
             return unequal(c, m);
         if (m->moved != sizeof m->header + m->bytes)
             continue;
-        if (m->to && BAD == WRITES_EARLY) {
-            nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
-            memcpy(m->to, m->at, m->write);
-        }
         q->done++;
         if (BAD == WRITES_LATER && !out && m->bytes == 12288)
             later = m->at;

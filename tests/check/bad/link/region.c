@@ -1,5 +1,5 @@
-/* bad/link/region.c: memory that peers map, and write to. A key names the process and descriptor of
- * a file in memory, with a sum that only the ranks of the job can make. See link.h. */
+/* bad/link/region.c: memory that peers map. A key names the process and descriptor of a file in
+ * memory, with a sum that only the ranks of the job can make. See link.h. */
 #define _GNU_SOURCE
 #include "link.h"
 
@@ -135,20 +135,6 @@ weft_status link_map(weft_link *l, uint32_t peer, const void *key, uint64_t byte
         return weft_refuse_unknown(l->host);
     const weft_status st = read_key(l, peer, key, bytes, &k);
     return st == WEFT_OK ? map_key(l, &k, base) : st;
-}
-
-weft_status link_write(weft_conn *c, const weft_write *w)
-{
-    region_key k;
-    void *base;
-    weft_status st = weft_check_args(c->link->host, w, sizeof *w, WEFT_WRITE_NOTIFY);
-    if (st == WEFT_OK)
-        st = read_key(c->link, c->peer, w->key, w->key_bytes, &k);
-    if (st == WEFT_OK && (w->bytes > k.bytes || w->offset > k.bytes - w->bytes))
-        st = fail(c->link, WEFT_USAGE, "a write beyond the peer's region");
-    if (st == WEFT_OK)
-        st = map_key(c->link, &k, &base);
-    return st == WEFT_OK ? link_post_write(c, w, (char *)base + w->offset) : st;
 }
 
 void link_end_regions(weft_link *l)
