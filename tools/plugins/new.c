@@ -49,9 +49,8 @@ static const template_kind kinds[] = {
      TOKENS, 1},
     {"op", "op", "weft.op/1, weft.kernel/1", "weft/op.h", "op.md",
      "an op, its gradient and their kernels",
-     "`[run] use`, with a strategy that puts the op behind each embedding; models and strategies "
-     "of "
-     "other plugins can build graphs of it, too",
+     "`[run] use`, with a strategy that puts the op behind each embedding; models and "
+     "strategies of other plugins can build graphs of it, too",
      TOKENS, 1},
     {"model", "model", "weft.model/1", "weft/model.h", "model.md", "a model family",
      "`[model] family`", TOKENS, 1},
