@@ -182,6 +182,35 @@ weft_status ckpt_folder_lock(int folder, const char *out_dir, int *fd)
     return st;
 }
 
+static bool is_ours(const char *name)
+{
+    uint32_t shard, shards;
+    char again[CKPT_FILE_MAX];
+    if (!strcmp(name, ".") || !strcmp(name, "..") || !strcmp(name, "manifest.json"))
+        return true;
+    if (sscanf(name, "shard-%" SCNu32 "-of-%" SCNu32, &shard, &shards) != 2)
+        return false;
+    ckpt_shard_name(shard, shards, again);
+    return !strcmp(name, again);
+}
+
+bool ckpt_folder_foreign(int parent, const char *name, char out[CKPT_FILE_MAX])
+{
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    bool found = false;
+    for (const struct dirent *e; d && !found && (e = readdir(d));) {
+        found = !is_ours(e->d_name);
+        if (found)
+            snprintf(out, CKPT_FILE_MAX, "%.*s", CKPT_FILE_MAX - 1, e->d_name);
+    }
+    if (d)
+        closedir(d);
+    else if (fd >= 0)
+        close(fd);
+    return found;
+}
+
 int ckpt_folder_remove(int parent, const char *name)
 {
     int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

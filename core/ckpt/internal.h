@@ -184,6 +184,10 @@ weft_status ckpt_list(int folder, ckpt_steps *out);
 weft_status ckpt_folder_open(int out, const char *out_dir, bool make, int *fd);
 weft_status ckpt_folder_lock(int folder, const char *out_dir, int *fd);
 
+/* The first name in the folder of a checkpoint that weft does not write there; false: there is
+ * none, or no such folder. */
+bool ckpt_folder_foreign(int parent, const char *name, char out[CKPT_FILE_MAX]);
+
 /* Remove a folder with the regular files in it, without following links: 0, or -1 with errno. */
 int ckpt_folder_remove(int parent, const char *name);
 void ckpt_sweep(int folder); /* leftovers of runs that were killed */

@@ -180,7 +180,8 @@ static int put_in_place(int parent, const char *temp, const char *final)
 }
 
 /* Of the checkpoints up to `step`, which is the newest of them. Later ones are not this run's, and
- * are not counted. What cannot be removed is no failure of the save. */
+ * are not counted; one with a file of somebody else stays. What cannot be removed is no failure of
+ * the save. */
 static void remove_old(int parent, uint64_t step, ckpt_keep keep)
 {
     ckpt_steps list;
@@ -190,12 +191,19 @@ static void remove_old(int parent, uint64_t step, ckpt_keep keep)
         return;
     }
     for (uint32_t i = 0; i < list.n; i++) {
-        char name[CKPT_FILE_MAX], old[CKPT_FILE_MAX];
+        char name[CKPT_FILE_MAX], old[CKPT_FILE_MAX], other[CKPT_FILE_MAX];
         const bool spared = keep.spared && list.at[i] <= keep.spared;
         if (list.at[i] > step || kept++ < keep.newest || spared)
             continue;
         ckpt_step_name(list.at[i], "", "", name);
         ckpt_step_name(list.at[i], ".", ".old", old);
+        if (ckpt_folder_foreign(parent, name, other)) {
+            if (kept == keep.newest + 1) /* say it once, when it is the oldest */
+                log_line(WEFT_LOG_WARN,
+                         "the old checkpoint %s is not removed: %s in it is not weft's", name,
+                         other);
+            continue;
+        }
         if (renameat(parent, name, parent, old) < 0 || ckpt_folder_remove(parent, old) < 0)
             log_line(WEFT_LOG_WARN, "cannot remove the old checkpoint %s: %s", name,
                      strerror(errno));

@@ -173,7 +173,8 @@ static const weft_option *const checkpoint_options[] = {
     INT(FREE, "every", "0", 0, 1e12,
         "save after every so many steps; 0: never, not even when a signal stops the job"),
     INT(FREE, "keep", "2", 0, 1e6,
-        "newest checkpoints that are kept, and while steps are skipped those from before; 0: all"),
+        "newest checkpoints that are kept, those from before while steps are skipped, and any with "
+        "a file of somebody else in it; 0: all"),
     CHOICE(FREE, "async", "auto", "auto|on|off",
            "on: a save copies the state into host memory and is written beside the next steps; "
            "auto: where the machine has the memory (weft plan)"),

@@ -1,4 +1,4 @@
-/* Does a save stay in its folder when that is renamed, and another one gets its name? */
+/* Does a save stay in its folder when that is renamed, and leave what is not its own? */
 #define _GNU_SOURCE
 #include "ckpt_model.h"
 
@@ -6,7 +6,7 @@
 static const char *stranger(const char *run, const char *folder)
 {
     static char path[256];
-    snprintf(path, sizeof path, "%s/checkpoints/%s/precious", run, folder);
+    snprintf(path, sizeof path, "%s/checkpoints/%s/manifest.json", run, folder);
     return path;
 }
 
@@ -60,8 +60,54 @@ static void a_save_stays_in_its_folder(void **state)
     assert_int_equal(access(final, F_OK), -1);
 }
 
+static void save_empty(int out, const char *run, uint64_t step)
+{
+    char temp[4096], final[4096];
+    ckpt_shard_sum sum;
+    assert_int_equal(ckpt_begin(out, run, step, temp, final), WEFT_OK);
+    assert_int_equal(ckpt_write_shard(temp, 0, 1, NULL, 0, NULL, &sum), WEFT_OK);
+    assert_int_equal(ckpt_commit(temp, final, step, "", &sum, 1, (ckpt_keep){2, 0}), WEFT_OK);
+}
+
+static bool there(const char *run, uint64_t step, const char *file)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%.200s/checkpoints/step-%08" PRIu64 "%.99s", run, step, file);
+    return access(path, F_OK) == 0;
+}
+
+/* An old checkpoint goes, but not one in which somebody has put a file. */
+static void a_file_of_the_user_stays(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"notes.txt", "shard-00000-of-00001.safetensors.bak",
+                                        "shard-0-of-1.safetensors"};
+    char run[128], path[512];
+    empty_work();
+    snprintf(run, sizeof run, "%s/run", work);
+    assert_int_equal(mkdir(run, 0777), 0);
+    const int out = open(run, O_RDONLY | O_DIRECTORY);
+    assert_true(out >= 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        save_empty(out, run, 10 * i + 10);
+        snprintf(path, sizeof path, "%s/checkpoints/step-%08u/%s", run, 10 * i + 10, names[i]);
+        put_file(path, "x", 1);
+    }
+    for (uint32_t step = 40; step <= 70; step += 10)
+        save_empty(out, run, step);
+    close(out);
+    for (uint32_t i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "/%s", names[i]);
+        assert_true(there(run, 10 * i + 10, path));
+        assert_true(there(run, 10 * i + 10, "/manifest.json"));
+    }
+    assert_false(there(run, 40, "") || there(run, 50, ""));
+    assert_true(there(run, 60, "/manifest.json") && there(run, 70, "/manifest.json"));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_save_stays_in_its_folder)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_save_stays_in_its_folder),
+                                       cmocka_unit_test(a_file_of_the_user_stays)};
     return cmocka_run_group_tests(tests, make_work, remove_work);
 }
