@@ -1,4 +1,4 @@
-"""Rules about modules: how many files a folder has, who calls whom, and what names begin with.
+"""Rules about modules: how large the core is, who calls whom, and what names begin with.
 
 A module is a folder of core/, sdk/ or tools/ with its sub-folders, or a shared folder of plugins/;
 the files of tools/ itself are the module weft. Calls come from
@@ -12,7 +12,7 @@ import sys
 from collections import Counter, defaultdict
 
 import tree
-from tree import CODE, SCRIPTS, files, lines, name, text
+from tree import CODE, files, lines, name, text
 
 CORE = "base config host graph job schedule resolve plan comm data ckpt run".split()
 SDK = "describe check".split()
@@ -22,20 +22,10 @@ LAYERS = CORE + SDK + TOOLS
 # of its own.
 FORBIDDEN = {"schedule": "host graph job", "plan": "config job", "sim": "job",
              "comm": "graph resolve plan", **{tool: "check" for tool in TOOLS}}
-FOLDER_FILES = 20
 CORE_LINES = 61500  # and falling
 # What a module's external names begin with, where that is not the module's name. A header of base/
 # is a topic of its own, and its name is the prefix.
 PREFIXES = {"schedule": ["sched"], "weft": ["cli", "main", "commands"]}
-
-
-def rule_folders():
-    """A folder has at most 20 files of code."""
-    under = ["core", "sdk", "tools", "plugins", "tests", "bench", "cmake"]
-    count = Counter(f.parent for f in files(*CODE, *SCRIPTS, under=under))
-    for folder in sorted(count):
-        if count[folder] > FOLDER_FILES:
-            yield f"{name(folder)}: {count[folder]} files; {FOLDER_FILES} at most"
 
 
 def rule_core():

@@ -198,8 +198,7 @@ static void bad_ops(const net *n)
     ROW(b->op(b->ctx, "neg", NULL, 0, in, 33, 0, t, 1), "more than 32 operands: 33 inputs");
     ROW(b->op(b->ctx, "neg", NULL, 0, in, UINT32_MAX, 0, t, 1), "more than 32 operands");
     ROW(b->op(b->ctx, "neg", NULL, 0, in, 1, 0, t, 33), "1 inputs, 33 outputs");
-    ROW(b->op(b->ctx, "neg", NULL, 0, in, 1, 0, t, 2),
-        "op neg: it has 1 outputs, 2 were asked for");
+    ROW(b->op(b->ctx, "neg", NULL, 0, in, 1, 0, t, 2), "op neg: it has 1 outputs, 2 were");
     ROW(b->op(b->ctx, "neg", NULL, 0, in, 0, 0, t, 1), "neg");
     ROW(b->op(b->ctx, "neg", NULL, 1, in, 1, 0, t, 1), "builder.op(): attrs is NULL");
     ROW(b->op(b->ctx, "neg", many, 16, in, 1, 0, t, 1), "neg has 16 attributes; at most 15");
