@@ -11,8 +11,8 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "parity"))
 import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
 
-SIZES = (16, 64, 256) if os.environ.get("WEFT_WHOLE") else (64,) if w.SLOW == 1 else (16,)
-LARGE = (512,) if os.environ.get("WEFT_WHOLE") else ()
+SIZES = (16, 64, 256) if w.WHOLE else (64,) if w.SLOW == 1 else (16,)
+LARGE = (512,) if w.WHOLE else ()
 JOB = w.EVEN | {"run.steps": 3, "model.layers": 1, "train.microbatch": 1}
 
 

@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
 
 STOPPED = 75
-ROUNDS = 12 if os.environ.get("WEFT_WHOLE") else 1
+ROUNDS = 12 if w.WHOLE else 1
 LONG = w.ODD | {"run.steps": 400, "checkpoint.every": 150, "train.eval_every": 30,
                 "train.eval_batches": 1, "optim.lr": 1e-3, "optim.warmup": 40}
 ENDLESS = LONG | {"run.steps": 100000000}

@@ -24,6 +24,7 @@ from ports import free_port  # noqa: E402,F401  (tests/parity/ports.py)
 
 WEFT = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else "weft"
 SLOW = 10 if os.environ.get("WEFT_SANITIZED") else 1  # times as slow as the release build
+WHOLE = SLOW == 1 and bool(os.environ.get("WEFT_WHOLE"))  # more ranks and rounds
 BRIEF = SLOW > 1 and not os.environ.get("WEFT_WHOLE")  # what make nightly does as well
 SAMPLE = bool(os.environ.get("WEFT_SAMPLE"))  # make test; make integration runs the whole
 TIMEOUT = 120 if SLOW == 1 else 500  # of a wait; ctest ends a test after 600
