@@ -176,6 +176,27 @@ static void auto_many_ranks(void **state)
     }
 }
 
+/* One round less is worth more bytes where each message is a system call. */
+static void auto_doubles_where_messages_are_calls(void **state)
+{
+    (void)state;
+    static const uint64_t caps[] = {WEFT_LINK_HOST, WEFT_LINK_HOST | WEFT_LINK_REGISTER,
+                                    WEFT_LINK_HOST | WEFT_LINK_MAP};
+    for (uint32_t i = 0; i < COUNT(caps); i++) {
+        const sched_request r = {.kind = WEFT_ALL_REDUCE,
+                                 .redop = WEFT_SUM,
+                                 .dtype = WEFT_F32,
+                                 .count = 1500,
+                                 .ranks = 4,
+                                 .link_caps = caps[i]};
+        sched_schedule *s;
+        assert_int_equal(sched_make(&r, &s), WEFT_OK);
+        if (!strcmp(sched_algorithm_name(s), "doubling") != (i == 0))
+            fail_msg("caps %llu: %s", (unsigned long long)caps[i], sched_algorithm_name(s));
+        sched_free(s);
+    }
+}
+
 /* Bytes are what the books say: the least possible for the large ones, and 64 bits wide. */
 static void bytes_sent(void **state)
 {
@@ -231,8 +252,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_algorithm), cmocka_unit_test(every_type),
         cmocka_unit_test(any_order),       cmocka_unit_test(auto_at_length),
-        cmocka_unit_test(auto_many_ranks), cmocka_unit_test(bytes_sent),
-        cmocka_unit_test(refused),
+        cmocka_unit_test(auto_many_ranks), cmocka_unit_test(auto_doubles_where_messages_are_calls),
+        cmocka_unit_test(bytes_sent),      cmocka_unit_test(refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
