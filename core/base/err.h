@@ -15,6 +15,7 @@ typedef enum err_subject {
     ERR_OWNER,  /* whose edits are made, "strategy dp: ..." */
     ERR_CALL,   /* a function of the ABI, "split(): ..." */
     ERR_OP,     /* "op gelu: ..." */
+    ERR_FOLDER, /* of a plugin, "its folder /opt/plugins ..." */
     ERR_ENTRY,  /* an instruction of the plan */
     ERR_KEY,    /* a key of the INI, "data.train: ..." */
     ERR_SUBJECTS

@@ -197,8 +197,12 @@ static bool is_ours(const char *name)
 bool ckpt_folder_foreign(int parent, const char *name, char out[CKPT_FILE_MAX])
 {
     int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP))
+        return false;
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
-    bool found = false;
+    bool found = !d; /* what cannot be looked at stays */
+    if (!d)
+        snprintf(out, CKPT_FILE_MAX, "something");
     for (const struct dirent *e; d && !found && (e = readdir(d));) {
         found = !is_ours(e->d_name);
         if (found)

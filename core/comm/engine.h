@@ -259,6 +259,9 @@ weft_status comm_peer_status(weft_status st);
 weft_status comm_world_fail(comm_world *w, weft_status st);
 weft_status comm_world_failed(comm_world *w); /* WEFT_OK, or the recorded failure again */
 
+/* Put "NAME on channel C over L: " before the record. */
+void comm_op_put_name(const comm_op *op);
+
 /* A link's call failed under `op` with group rank `peer`: reports the job's root cause if there is
  * one. */
 weft_status comm_op_fail(comm_op *op, uint32_t peer, weft_status st);

@@ -71,7 +71,7 @@ bool comm_cause_known(job *j, const atomic_int *failed)
     return false;
 }
 
-static void add_op(const comm_op *op)
+void comm_op_put_name(const comm_op *op)
 {
     const comm_channel *c = op->channel;
     err_context("%s on channel %s over %s", op->name, c->name, c->link->component->name);
@@ -86,7 +86,7 @@ weft_status comm_op_fail(comm_op *op, uint32_t peer, weft_status st)
     err_keep(&why);
     if ((st == WEFT_PEER || st == WEFT_IO) && comm_cause_known(w->job, &w->failed)) {
         /* the error record is now the job's */
-        add_op(op);
+        comm_op_put_name(op);
         return comm_world_fail(w, WEFT_PEER);
     }
     (void)!err_again(st, &why);
@@ -98,7 +98,7 @@ weft_status comm_op_fail_at_once(comm_op *op, uint32_t peer, weft_status st)
     const comm_channel *c = op->channel;
     comm_world *w = c->link->world;
     err_context("with rank %u", c->ranks[peer]);
-    add_op(op);
+    comm_op_put_name(op);
     return comm_world_fail(w, st);
 }
 
@@ -134,5 +134,7 @@ weft_status comm_op_timeout(comm_op *op, double seconds)
                  ranks[0] ? "waits for rank " : "has nothing under way");
     char whole[1024];
     snprintf(whole, sizeof whole, "%s%s", err_text(), ranks);
-    return comm_world_fail(c->link->world, err_fail(st, "%s", whole));
+    st = err_fail(st, "%s", whole);
+    err_set_name(ERR_ENTRY, op->name);
+    return comm_world_fail(c->link->world, st);
 }

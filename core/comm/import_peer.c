@@ -94,8 +94,8 @@ weft_status comm_import_peer_prepare(comm_op *op)
         if (s->what != SCHED_REDUCE)
             continue;
         if (mine->in % LINE || (op->out_bytes && mine->out % LINE))
-            return err_fail(WEFT_INTERNAL, "%s: its buffers are not aligned to cache lines",
-                            op->name);
+            return err_fail_in(WEFT_INTERNAL, ERR_ENTRY, op->name,
+                               "its buffers are not aligned to cache lines");
         weft_status st = take_sum(w, op, s->bytes / op->size);
         if (st != WEFT_OK)
             return st;
@@ -113,17 +113,18 @@ static weft_status enqueue(comm_op *op, weft_stream *stream, const sched_step *s
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; i < s->nfrom; i++)
         if (!(from[i] = comm_op_resolve(op, &place[i], s->bytes)))
-            return err_fail(WEFT_DATA, "%s: rank %u named a buffer outside its arena", op->name,
-                            op->channel->ranks[place[i].rank]);
+            return err_fail_in(WEFT_DATA, ERR_ENTRY, op->name,
+                               "rank %u named a buffer outside its arena",
+                               op->channel->ranks[place[i].rank]);
     void *first = comm_op_resolve(op, &place[s->nfrom], s->bytes);
     if (first && s->what == SCHED_REDUCE)
         st = PLUGIN_CALL(d->table, run, op->sum, stream, from, &first, NULL, 0);
     for (uint32_t i = s->what == SCHED_REDUCE; i < s->nto && st == WEFT_OK; i++) {
         void *to = comm_op_resolve(op, &place[s->nfrom + i], s->bytes);
-        st = !first || !to
-                 ? err_fail(WEFT_DATA, "%s: a peer named a buffer outside its arena", op->name)
-                 : PLUGIN_CALL(d->table, copy, d->device, stream, to,
-                               s->what == SCHED_REDUCE ? first : from[0], s->bytes, 0);
+        st = !first || !to ? err_fail_in(WEFT_DATA, ERR_ENTRY, op->name,
+                                         "a peer named a buffer outside its arena")
+                           : PLUGIN_CALL(d->table, copy, d->device, stream, to,
+                                         s->what == SCHED_REDUCE ? first : from[0], s->bytes, 0);
     }
     return st;
 }

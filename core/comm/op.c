@@ -88,15 +88,19 @@ weft_status comm_start(comm_op *op, const void *in, void *out, void *scratch, in
 {
     comm_link *l = op->channel->link;
     weft_status st = comm_world_failed(l->world);
-    if (st == WEFT_OK && !l->world->connected)
+    if (st != WEFT_OK)
+        return st;
+    if (!l->world->connected)
         st = err_fail(WEFT_USAGE, "%s: started before comm_connect()", op->name);
     if (st == WEFT_OK && !is_finished(op))
         st = err_fail(WEFT_USAGE, "%s on channel %s: started again before it has finished",
                       op->name, op->channel->name);
     if (st == WEFT_OK)
         st = check_memory(op, in, out, scratch);
-    if (st != WEFT_OK)
+    if (st != WEFT_OK) {
+        err_set_name(ERR_ENTRY, op->name); /* all of these begin with it */
         return st;
+    }
     op->base[SCHED_IN] = (char *)(uintptr_t)in; /* read only */
     op->base[SCHED_OUT] = out;
     op->base[SCHED_SCRATCH] = scratch;

@@ -48,8 +48,7 @@ static weft_status look_around(comm_link *l)
     if (st == WEFT_OK && job_failure(w->job) != WEFT_OK) {
         comm_op *op = l->actives ? l->active[0] : NULL;
         if (op)
-            err_context("%s on channel %s over %s", op->name, op->channel->name,
-                        l->component->name);
+            comm_op_put_name(op);
         st = comm_world_fail(w, WEFT_PEER);
     }
     return st;

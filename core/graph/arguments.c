@@ -271,10 +271,10 @@ static weft_status check_elementwise(const weft_op *op, const char *id, const we
                            op->ew, operands(op->ew), nin, nout);
     for (uint32_t i = 0; i < nin; i++)
         if (in[i].rank && !same_axes(&in[i], out))
-            return err_fail(WEFT_USAGE,
-                            "op %s is elementwise, but input %u and the output of its infer() have "
-                            "not the same axes",
-                            id, i);
+            return err_fail_in(WEFT_USAGE, ERR_OP, id,
+                               "it is elementwise, but input %u and the output of its infer() have "
+                               "not the same axes",
+                               i);
     return WEFT_OK;
 }
 

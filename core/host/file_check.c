@@ -85,7 +85,7 @@ static bool is_private_group(gid_t gid)
  * only owners rename. The two folders of the file must be closed to their group whatever it is: a
  * primary group may have members that no list names, and an access list also shows as group bits.
  * A folder `above` them may be open to the user's private group. */
-static weft_status trust_folder(int fd, const char *name, bool above)
+static weft_status judge_folder(int fd, const char *name, bool above)
 {
     struct stat st;
     if (fd < 0 || fstat(fd, &st))
@@ -104,6 +104,14 @@ static weft_status trust_folder(int fd, const char *name, bool above)
         return err_fail(WEFT_USAGE, "its folder %s may be written by all of group %u; chmod g-w %s",
                         name, st.st_gid, name);
     return WEFT_OK;
+}
+
+static weft_status trust_folder(int fd, const char *name, bool above)
+{
+    const weft_status st = judge_folder(fd, name, above);
+    if (st != WEFT_OK)
+        err_set_name(ERR_FOLDER, name);
+    return st;
 }
 
 /* --- the way to the file --- */

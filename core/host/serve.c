@@ -101,9 +101,9 @@ static weft_status serve_fail(void *ctx, weft_status code, const char *text)
     one_line(text && text[0] ? text : "no reason given", line);
     if (err_text()[0] && (!*of || !strcmp(of, id))) {
         err_context("%s", line);
-        return code;
+    } else {
+        (void)!err_fail_in(code, ERR_PLUGIN, id, "%s", line);
     }
-    (void)!err_fail_in(code, ERR_PLUGIN, id, "%s", line);
     note_key(line);
     return code;
 }

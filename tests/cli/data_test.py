@@ -192,7 +192,8 @@ class Data(started.Case):
         self.write("few", "0123456789")
         self.weft("data", "few", "-o", "few.bin")
         self.refused("train", "tiny.ini", "data.train=few.bin", why="a sequence needs 17")
-        self.refused("train", "tiny.ini", "data.train=none.bin", why="none.bin")
+        self.refused("train", "tiny.ini", "data.train=none.bin",
+                     why="command line: plugin weft.tokens: data.train: data file none.bin cannot")
         self.refused("train", "tiny.ini", "data.train=", why="no data for training")
         self.refused("train", "tiny.ini", "model.vocab=100", why="the data has tokens up to 255")
         os.mkdir(self.path("empty"))

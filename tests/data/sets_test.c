@@ -225,7 +225,8 @@ static void wrong_lists_are_refused(void **state)
     sets_refused((sets_open){.train = "empty"}, WEFT_USAGE, "has no file NAME.bin");
     sets_refused((sets_open){.train = "none*.bin"}, WEFT_USAGE,
                  "no file has a name like none*.bin");
-    sets_refused((sets_open){.train = "none.bin"}, WEFT_USAGE, "none.bin: No such file");
+    sets_refused((sets_open){.train = "none.bin"}, WEFT_USAGE,
+                 "none.bin cannot be read: No such file");
     sets_refused((sets_open){.valid = "a.bin:0.5, b.bin:0.5"}, WEFT_USAGE,
                  "weights are for training");
     sets_refused((sets_open){.train = "a.bin:1, b.bin:1", .order = "starts"}, WEFT_USAGE,

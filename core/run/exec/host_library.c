@@ -187,12 +187,15 @@ static void *progress(void *arg)
 static weft_status too_late(host_library *h, uint32_t number, const char *name, double seconds)
 {
     const host_line *l = &h->line[number];
-    return store(h, err_fail(WEFT_PEER,
-                             "%s on channel %s over %s: not finished after %g s; test() of the "
-                             "plugin %s counts %llu of the %llu groups started on this "
-                             "communicator: a rank has not started its part, or the library hangs",
-                             name, l->name, l->plugin, seconds, l->plugin,
-                             (unsigned long long)l->done, (unsigned long long)l->started));
+    const weft_status st =
+        err_fail(WEFT_PEER,
+                 "%s on channel %s over %s: not finished after %g s; test() of the "
+                 "plugin %s counts %llu of the %llu groups started on this "
+                 "communicator: a rank has not started its part, or the library hangs",
+                 name, l->name, l->plugin, seconds, l->plugin, (unsigned long long)l->done,
+                 (unsigned long long)l->started);
+    err_set_name(ERR_ENTRY, name);
+    return store(h, st);
 }
 
 /* One idle moment: yield first, since most operations are short, then nap. */

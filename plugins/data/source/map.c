@@ -64,14 +64,14 @@ weft_status source_map_open(const weft_host *host, const char *what, const char 
     struct stat st;
     const int fd = open_regular(path, &st);
     if (fd < 0)
-        return source_fail(host, source_status(errno), "cannot read %s %s: %s", what, path,
+        return source_fail(host, source_status(errno), "%s %s cannot be read: %s", what, path,
                            strerror(errno));
     void *at = st.st_size ? mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0) : NULL;
     const int error = errno;
     close(fd);
     if (at == MAP_FAILED)
-        return source_fail(host, error == ENOMEM ? WEFT_NO_MEMORY : WEFT_IO, "cannot map %s %s: %s",
-                           what, path, strerror(error));
+        return source_fail(host, error == ENOMEM ? WEFT_NO_MEMORY : WEFT_IO,
+                           "%s %s cannot be mapped: %s", what, path, strerror(error));
     *out = (source_map){(const unsigned char *)at, (uint64_t)st.st_size};
     return WEFT_OK;
 }

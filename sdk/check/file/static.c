@@ -175,6 +175,6 @@ void check_file_owner(check_run *r)
                    r->path);
     if (host_create(NULL, &h) != WEFT_OK)
         check_fail("%s", err_text());
-    if (host_load_file(h, r->path, &all, &n) != WEFT_OK && strstr(err_text(), "its folder"))
+    if (host_load_file(h, r->path, &all, &n) != WEFT_OK && *err_name(ERR_FOLDER))
         check_fail("%s", err_text());
 }

@@ -356,7 +356,8 @@ static void bad_tables_and_shapes(void **state)
         {"x.ew0", "its table has ew = 0, which is not an elementwise operation"},
         {"x.ew99", "its table has ew = 99, which is not an elementwise operation"},
         {"x.ew_two", "an operation of 2 inputs and one output, but it has 1 and 1"},
-        {"x.ew_turned", "is elementwise, but input 0 and the output of its infer()"},
+        {"x.ew_turned",
+         "op x.ew_turned: it is elementwise, but input 0 and the output of its infer()"},
         {"x.first", "first_input = 2 and first_axis = 0, and the op has no such axis"},
         {"x.first_axis", "first_input = 1 and first_axis = 5, and the op has no such axis"},
     };
