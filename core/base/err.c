@@ -15,16 +15,11 @@ static const struct {
 } words[ERR_SUBJECTS] = {
     [ERR_PLUGIN] = {"plugin ", ""}, [ERR_CALL] = {"", "()"}, [ERR_OP] = {"op ", ""}};
 
-static void put_text(const char *fmt, va_list ap)
+static weft_status begin_record(weft_status code, const char *fmt, va_list ap)
 {
     char fresh[ERR_MAX]; /* the arguments may point into the old record */
     vsnprintf(fresh, sizeof fresh, fmt, ap);
     memcpy(record.text, fresh, sizeof fresh);
-}
-
-static weft_status begin_record(weft_status code, const char *fmt, va_list ap)
-{
-    put_text(fmt, ap);
     memset(record.name, 0, sizeof record.name);
     err_count++;
     return record.code = code;

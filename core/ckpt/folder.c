@@ -59,9 +59,9 @@ bool ckpt_is_leftover(const char *name)
 }
 
 /* A stream over an open folder, with a descriptor of its own. */
-static DIR *list_folder(int folder)
+static DIR *list_folder(int parent, const char *name)
 {
-    int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
     if (!d && fd >= 0)
         close(fd);
@@ -77,7 +77,7 @@ static int newest_first(const void *a, const void *b)
 weft_status ckpt_list(int folder, ckpt_steps *out)
 {
     *out = (ckpt_steps){0};
-    DIR *d = list_folder(folder);
+    DIR *d = list_folder(folder, ".");
     if (!d)
         return err_fail_errno(WEFT_IO, "cannot list the checkpoints");
     uint64_t step;
@@ -196,10 +196,9 @@ static bool is_ours(const char *name)
 
 bool ckpt_folder_foreign(int parent, const char *name, char out[CKPT_FILE_MAX])
 {
-    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP))
+    DIR *d = list_folder(parent, name);
+    if (!d && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP))
         return false;
-    DIR *d = fd < 0 ? NULL : fdopendir(fd);
     bool found = !d; /* what cannot be looked at stays */
     if (!d)
         snprintf(out, CKPT_FILE_MAX, "something");
@@ -210,21 +209,14 @@ bool ckpt_folder_foreign(int parent, const char *name, char out[CKPT_FILE_MAX])
     }
     if (d)
         closedir(d);
-    else if (fd >= 0)
-        close(fd);
     return found;
 }
 
 int ckpt_folder_remove(int parent, const char *name)
 {
-    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0) /* a file or a link of that name goes as such; one that is not there is gone */
+    DIR *d = list_folder(parent, name);
+    if (!d) /* a file or a link of that name goes as such; one that is not there is gone */
         return errno == ENOENT || unlinkat(parent, name, 0) == 0 ? 0 : -1;
-    DIR *d = fdopendir(fd);
-    if (!d) {
-        close(fd);
-        return -1;
-    }
     int removed; /* listing again finds what a changing folder hid; what stays fails the last call
                   */
     do {
@@ -232,7 +224,7 @@ int ckpt_folder_remove(int parent, const char *name)
         rewinddir(d);
         for (const struct dirent *e; (e = readdir(d));)
             if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
-                removed += unlinkat(fd, e->d_name, 0) == 0;
+                removed += unlinkat(dirfd(d), e->d_name, 0) == 0;
     } while (removed);
     closedir(d);
     return unlinkat(parent, name, AT_REMOVEDIR);
@@ -240,7 +232,7 @@ int ckpt_folder_remove(int parent, const char *name)
 
 void ckpt_sweep(int folder)
 {
-    DIR *d = list_folder(folder);
+    DIR *d = list_folder(folder, ".");
     if (!d)
         return;
     for (const struct dirent *e; (e = readdir(d));)

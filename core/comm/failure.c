@@ -127,14 +127,10 @@ weft_status comm_op_timeout(comm_op *op, double seconds)
     comm_op *on = c->active ? c->active : op;
     char ranks[160];
     name_late(on, ranks, sizeof ranks);
-    weft_status st =
-        err_fail(WEFT_PEER, "%s on channel %s over %s: not finished after %g s; %s%s%s%s", op->name,
-                 c->name, c->link->component->name, seconds, on != op ? "it waits behind " : "",
-                 on != op ? on->name : "", on != op ? ", which " : "",
-                 ranks[0] ? "waits for rank " : "has nothing under way");
-    char whole[1024];
-    snprintf(whole, sizeof whole, "%s%s", err_text(), ranks);
-    st = err_fail(st, "%s", whole);
-    err_set_name(ERR_ENTRY, op->name);
+    const weft_status st = err_fail(WEFT_PEER, "not finished after %g s; %s%s%s%s%s", seconds,
+                                    on != op ? "it waits behind " : "", on != op ? on->name : "",
+                                    on != op ? ", which " : "",
+                                    ranks[0] ? "waits for rank " : "has nothing under way", ranks);
+    comm_op_put_name(op);
     return comm_world_fail(c->link->world, st);
 }

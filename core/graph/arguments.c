@@ -303,13 +303,13 @@ weft_status graph_check_op(const weft_op *op, const char *id, const weft_shape *
                                            : WEFT_OK;
 }
 
-weft_status graph_check_return(weft_status st, const char *who, const char *call)
+weft_status graph_check_return(weft_status st, err_subject what, const char *who, const char *call)
 {
     if ((int)st < 0 || (int)st > WEFT_INTERNAL || st == WEFT_BUSY)
-        return err_fail(WEFT_INTERNAL, "%s: its %s() returned %d, which is not a failure status",
-                        who, call, (int)st);
+        return err_fail_in(WEFT_INTERNAL, what, who,
+                           "its %s() returned %d, which is not a failure status", call, (int)st);
     return st != WEFT_OK && !*err_text()
-               ? err_fail(st, "%s: its %s() failed and gave no reason", who, call)
+               ? err_fail_in(st, what, who, "its %s() failed and gave no reason", call)
                : st;
 }
 

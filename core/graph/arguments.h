@@ -7,6 +7,7 @@
 #ifndef GRAPH_ARGUMENTS_H
 #define GRAPH_ARGUMENTS_H
 
+#include "base/err.h"
 #include "graph/graph.h"
 
 /* Limit on builder calls by plugins for one graph: by all its replacements and lists, and by the
@@ -79,7 +80,7 @@ weft_status graph_comm(void *ctx, const weft_comm_args *args, weft_tensor in, we
 void graph_name_source(const graph *g, const node *n, char *name, size_t room);
 
 /* Checks the status that a plugin's function returned: an invalid status becomes WEFT_INTERNAL, and
- * a failure without a message gets one that names `who` ("op acme.x") and `call`. */
-weft_status graph_check_return(weft_status st, const char *who, const char *call);
+ * a failure without a message gets one that names `who` and `call`. */
+weft_status graph_check_return(weft_status st, err_subject what, const char *who, const char *call);
 
 #endif

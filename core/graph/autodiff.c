@@ -94,28 +94,25 @@ static bool wants_grad(const graph *g, weft_tensor t)
 static weft_status check_gradients(const graph *g, const node *n, weft_status st,
                                    const weft_tensor *din)
 {
-    char who[2 * WEFT_MAX_NAME];
-    snprintf(who, sizeof who, "op %s", n->id);
     if (st != WEFT_OK)
-        return graph_check_return(st, who, "grad");
+        return graph_check_return(st, ERR_OP, n->id, "grad");
     for (uint32_t i = 0; i < n->nin; i++) {
         if (!din[i])
             continue;
         if (din[i] > g->tensors.n)
-            return err_fail(
-                WEFT_USAGE,
-                "%s: its grad() gives input %u the gradient %u, and the graph has no such "
-                "tensor",
-                who, i, din[i]);
+            return err_fail_in(
+                WEFT_USAGE, ERR_OP, n->id,
+                "its grad() gives input %u the gradient %u, and the graph has no such tensor", i,
+                din[i]);
         const weft_shape *a = &graph_tensor(g, n->in[i])->shape;
         const weft_shape *b = &graph_tensor(g, din[i])->shape;
         bool like = a->rank == b->rank;
         for (uint32_t k = 0; like && k < a->rank; k++)
             like = a->axes[k].size == b->axes[k].size && !strcmp(a->axes[k].name, b->axes[k].name);
         if (!like)
-            return err_fail(WEFT_USAGE,
-                            "%s: its grad() gives input %u, %s, a gradient of other axes: %s", who,
-                            i, graph_tensor(g, n->in[i])->name, graph_tensor(g, din[i])->name);
+            return err_fail_in(WEFT_USAGE, ERR_OP, n->id,
+                               "its grad() gives input %u, %s, a gradient of other axes: %s", i,
+                               graph_tensor(g, n->in[i])->name, graph_tensor(g, din[i])->name);
     }
     return WEFT_OK;
 }

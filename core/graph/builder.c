@@ -253,12 +253,7 @@ static weft_status infer(graph *g, const char *id, const node *n, weft_shape *ou
     weft_status st = PLUGIN_CALL(op, infer, &self, n->attrs, n->nattr, in, n->nin, out, &count);
     g->looking = was;
     if (st != WEFT_OK) {
-        char who[2 * WEFT_MAX_NAME];
-        snprintf(who, sizeof who, "op %s", id);
-        const uint32_t mark = err_count;
-        st = graph_check_return(st, who, "infer");
-        if (err_count != mark) /* it has written the name */
-            err_set_name(ERR_OP, id);
+        st = graph_check_return(st, ERR_OP, id, "infer");
         err_put_name(ERR_OP, id);
         return st;
     }

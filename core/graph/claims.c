@@ -79,16 +79,14 @@ static weft_status check_claim(const graph *g, const node *n, uint32_t a, uint32
 static weft_status ask(graph *g, const node *n, uint32_t a, const weft_opcall *call,
                        const weft_place *in, weft_place *out)
 {
-    char who[2 * WEFT_MAX_NAME];
     const char *was = g->looking;
     const weft_builder b = graph_builder(g);
     const weft_op_self self = graph_op_self(n, &b);
-    snprintf(who, sizeof who, "op %s", n->id);
     memset(out, 0, WEFT_MAX_OPERANDS * sizeof *out);
     g->looking = "shard";
     weft_status st =
         PLUGIN_CALL(n->op, shard, &self, call, g->mesh->name[a], g->mesh->size[a], in, out);
-    st = graph_check_return(st, who, "shard");
+    st = graph_check_return(st, ERR_OP, n->id, "shard");
     g->looking = was;
     return st;
 }

@@ -92,7 +92,7 @@ weft_status graph_replace(graph *g, uint32_t op, weft_emit emit, void *user)
     g->looking = NULL;
     g->replacing = op + 1;
     weft_builder b = graph_builder(g);
-    weft_status st = graph_check_return(emit(user, &b), "the replacement", "emit");
+    weft_status st = graph_check_return(emit(user, &b), ERR_OWNER, "the replacement", "emit");
     g->replacing = 0;
     g->looking = looking;
     g->block = block;

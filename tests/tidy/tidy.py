@@ -22,7 +22,7 @@ from pathlib import Path
 import tree
 from dialect import rule_dialect  # noqa: F401, found by its name
 from modules import FORBIDDEN, LAYERS, rule_circles, rule_core, rule_prefixes  # noqa: F401
-from tree import CODE, SCRIPTS, blanked, files, functions, lines, name, shipped, text
+from tree import CODE, SCRIPTS, blanked, files, functions, name, shipped, text
 
 COLUMNS = 100
 IFS_PER_1000 = 4

@@ -34,7 +34,7 @@ static weft_status end(edit_state *e, const char *call, weft_status st)
 static weft_status begin(edit_state *e, const char *call, uint32_t flags)
 {
     if (!e)
-        return err_fail_in(WEFT_USAGE, ERR_CALL, call, "ctx is NULL; pass the table's own");
+        return plan_edits_null(e, call, "ctx");
     if (e->g->replacing || e->g->state_of)
         return err_fail_in(WEFT_USAGE, ERR_CALL, call,
                            "called while emit() writes graph; emit edits one by one");

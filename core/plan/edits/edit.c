@@ -29,7 +29,7 @@ weft_status plan_edits_answer(edit_state *e, weft_status st)
     e->g->looking = NULL;
     if (st == WEFT_OK && e->failed != WEFT_OK)
         return err_fail(e->failed, "%s (its edit() went on and returned WEFT_OK)", e->why);
-    return graph_check_return(st, e->owner, "edit");
+    return graph_check_return(st, ERR_OWNER, e->owner, "edit");
 }
 
 weft_status plan_edits_in_phase(const edit_state *e, uint32_t phase)

@@ -45,7 +45,7 @@ weft_status plan_edit_periodic_list(void *ctx, const char *name, uint32_t every,
     g->looking = NULL;
     weft_builder b = graph_builder(g);
     set_types(g, WEFT_F32);
-    st = graph_check_return(emit(user, &b), "the list", "emit");
+    st = graph_check_return(emit(user, &b), ERR_OWNER, "the list", "emit");
     set_types(g, g->compute);
     g->phase = phase;
     g->state_of = NULL;

@@ -102,7 +102,7 @@ weft_status plan_rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor
     g->by_element = plan_rule_by_element(b);
     if (st == WEFT_OK)
         st = graph_check_return(PLUGIN_CALL(table, update, rule->c->module, conf, &w, &u),
-                                "the rule", "update");
+                                ERR_OWNER, "the rule", "update");
     if (st == WEFT_OK)
         st = check_assigned(g, param);
     uint32_t times;

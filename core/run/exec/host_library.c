@@ -50,20 +50,19 @@ struct host_library {
     uint32_t *flying; /* [flights] collectives, in start order */
     uint32_t flights;
     uint64_t no_yield_ns; /* of base/time/yield.h, for waits of the compute thread */
-    weft_status failed;   /* what the text below says */
-    err_record why;
+    err_record why;       /* the failure; its code is WEFT_OK while there is none */
 };
 
 static weft_status stored(const host_library *h)
 {
-    return h->failed == WEFT_OK ? WEFT_OK : err_again(h->failed, &h->why);
+    return h->why.code == WEFT_OK ? WEFT_OK : err_again(h->why.code, &h->why);
 }
 
 /* Store the record of this thread as the failure. */
 static weft_status store(host_library *h, weft_status st)
 {
     err_keep(&h->why);
-    return h->failed = st;
+    return h->why.code = st;
 }
 
 /* The job knows the root cause of a lost peer, but may learn it later than the library. */
@@ -86,13 +85,18 @@ static const char *oldest(const host_library *h, uint32_t number)
     return "a collective";
 }
 
+/* Put "NAME on channel C over PLUGIN: " before the record. */
+static void put_name(const host_line *l, const char *name)
+{
+    err_context("%s on channel %s over %s", name, l->name, l->plugin);
+    err_set_name(ERR_ENTRY, name);
+}
+
 /* A call of the library on this channel has failed. */
 static weft_status fail_line(host_library *h, uint32_t number, weft_status st)
 {
-    const host_line *l = &h->line[number];
     st = find_cause(h, st);
-    err_context("%s on channel %s over %s", oldest(h, number), l->name, l->plugin);
-    err_set_name(ERR_ENTRY, oldest(h, number));
+    put_name(&h->line[number], oldest(h, number));
     return store(h, st);
 }
 
@@ -169,7 +173,7 @@ static void *progress(void *arg)
     call_site_enter(h->site);
     pthread_mutex_lock(&h->lock);
     while (!h->stop) {
-        if (!h->flights || h->failed != WEFT_OK || poll_all(h) != WEFT_OK) {
+        if (!h->flights || h->why.code != WEFT_OK || poll_all(h) != WEFT_OK) {
             pthread_cond_wait(&h->wake, &h->lock);
             continue;
         }
@@ -189,12 +193,11 @@ static weft_status too_late(host_library *h, uint32_t number, const char *name, 
     const host_line *l = &h->line[number];
     const weft_status st =
         err_fail(WEFT_PEER,
-                 "%s on channel %s over %s: not finished after %g s; test() of the "
-                 "plugin %s counts %llu of the %llu groups started on this "
-                 "communicator: a rank has not started its part, or the library hangs",
-                 name, l->name, l->plugin, seconds, l->plugin, (unsigned long long)l->done,
-                 (unsigned long long)l->started);
-    err_set_name(ERR_ENTRY, name);
+                 "not finished after %g s; test() of the plugin %s counts %llu of the %llu groups "
+                 "started on this communicator: a rank has not started its part, or the library "
+                 "hangs",
+                 seconds, l->plugin, (unsigned long long)l->done, (unsigned long long)l->started);
+    put_name(l, name);
     return store(h, st);
 }
 
