@@ -16,6 +16,7 @@
 #include <stdbool.h>
 
 #include "base/err.h"
+#include "base/time/took.h"
 
 #define CALL_DEPTH 16u /* deeper calls are counted, but not noted */
 
@@ -49,7 +50,10 @@ typedef struct call_slot {
     _Atomic(call_site *) site; /* NULL: none; else that of index 0 */
     bool listed;               /* the watchdog knows this slot */
     uint64_t count;
-    struct call_slot *next; /* of the watchdog */
+    struct call_slot *next; /* of the watchdog, and the rest: */
+    pid_t tid;
+    bool looked; /* at the thread, in the same outermost call */
+    took_thread took;
 } call_slot;
 
 extern _Thread_local call_slot host_call_slot;

@@ -8,7 +8,9 @@
  * the clock, and a call costs a few stores (bench/overhead/calls.c): no lock, no clock.
  *
  * 1. A tick adds the time since the last one to each call that is still there. A gap counts as at
- *    most a few ticks: a process that was stopped, by a debugger or a signal, was not slow.
+ *    most a few ticks: a process that was stopped, by a debugger or a signal, was not slow. Nor is
+ * a thread that could run while others had the cores: up to three quarters of such a gap are left
+ *    out (base/time/took.h), from the second look at a call on.
  * 2. The deadline depends on the member: calls that open, connect, prepare or close something may
  *    take long for a good reason (run.setup_deadline); all others may not (run.call_deadline).
  * 3. At a site, to which a thread comes again and again, the deadline follows from the longest call
@@ -23,6 +25,7 @@
  *
  * A call is noticed up to a tick late, and one that ends while it is reported is reported all the
  * same. Threads that a plugin starts are not watched. */
+#define _GNU_SOURCE
 #include "host/watch.h"
 
 #include <pthread.h>
@@ -111,6 +114,8 @@ static void in_child(void)
     pthread_mutex_init(&watch.gate, NULL);
     watch.slots = host_call_slot.listed ? &host_call_slot : NULL;
     host_call_slot.next = NULL;
+    host_call_slot.tid = gettid();
+    host_call_slot.looked = false;
     watch.users = 0;
     watch.running = false;
 }
@@ -133,6 +138,8 @@ void host_watch_add(void)
     pthread_setspecific(at_thread_end, s);
     pthread_mutex_lock(&watch.lock);
     s->next = watch.slots;
+    s->tid = gettid();
+    s->looked = false;
     watch.slots = s;
     s->listed = true;
     pthread_mutex_unlock(&watch.lock);
@@ -218,6 +225,16 @@ static void set_deadline(looked *l)
     l->because = "run.stuck_after";
 }
 
+/* The milliseconds of a gap that count for the calls of a thread: see 1. above. */
+static uint64_t counted(call_slot *s, uint64_t gap)
+{
+    const uint64_t number = atomic_load_explicit(&s->frame[0].number, memory_order_relaxed);
+    const took_thread before = s->took;
+    const bool lasts = number && number == s->frame[0].seen, again = lasts && s->looked;
+    s->looked = lasts && took_look(s->tid, &s->took);
+    return again && s->looked ? took_between(&before, &s->took, gap * 1000000) / 1000000 : gap;
+}
+
 static looked look_at(call_slot *s, uint32_t depth, uint64_t gap)
 {
     call_frame *f = &s->frame[depth];
@@ -283,6 +300,7 @@ static bool is_late(call_slot *s, uint64_t gap, uint64_t tick, char *text, size_
     looked l[CALL_DEPTH];
     uint32_t n = 0;
     const looked *late = NULL; /* the outermost call that is too late */
+    gap = counted(s, gap);
     for (; n < CALL_DEPTH; n++) {
         l[n] = look_at(s, n, gap);
         if (!s->frame[n].seen)
@@ -483,6 +501,17 @@ void host_limits_shorten(double seconds)
     const uint64_t most = milliseconds(seconds);
     if (watch.call_ms > most)
         watch.call_ms = most;
+    pthread_mutex_unlock(&watch.lock);
+}
+
+void host_limits_lengthen(double seconds)
+{
+    pthread_mutex_lock(&watch.lock);
+    const uint64_t least = milliseconds(seconds);
+    if (watch.call_ms && watch.call_ms < least)
+        watch.call_ms = least;
+    if (watch.setup_ms && watch.setup_ms < least)
+        watch.setup_ms = least;
     pthread_mutex_unlock(&watch.lock);
 }
 

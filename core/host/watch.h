@@ -20,9 +20,10 @@ void host_limits_set(const config *cfg);
 #define WATCH_TIMES 5u
 uint64_t host_limits_stuck(uint64_t longest_ms);
 
-/* At most so many seconds for a call that may not take long, and what holds now; 0: no limit.
- * [setup] */
+/* At most so many seconds for a call that may not take long, at least so many for any that has a
+ * limit, and what holds now for the first; 0: no limit. [setup] */
 void host_limits_shorten(double seconds);
+void host_limits_lengthen(double seconds);
 double host_limits_call(void);
 
 /* Bytes that a plugin may hold through its host's alloc() when it asks in a call that plans, and

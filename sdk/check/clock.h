@@ -7,6 +7,8 @@
 
 #include <stdint.h>
 
+#define CHECK_CLOCK_MOST 4u /* real seconds of one, at most */
+
 /* Milliseconds since the first call of this process, or of one that has forked it; may be called by
  * a signal handler. Where the kernel counts no waits it is a plain clock. [any] */
 uint64_t check_clock_ms(void);

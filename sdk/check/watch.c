@@ -5,6 +5,7 @@
 #include "check/clock.h"
 #include "check/page.h"
 #include "host/call.h"
+#include "host/watch.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -103,6 +104,7 @@ void check_watch(uint32_t seconds)
     sigaction(SIGALRM,
               &(struct sigaction){.sa_handler = on_alarm, .sa_flags = SA_ONSTACK | SA_RESTART},
               NULL);
+    host_limits_lengthen(CHECK_CLOCK_MOST * seconds + CHECK_GRACE_MS / 1000.0);
     deadline = check_clock_ms() + seconds * 1000ull;
     set_alarm(seconds * 1000ull);
 }

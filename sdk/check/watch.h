@@ -9,7 +9,8 @@
 /* For how long a parent waits longer than the process that it has started. */
 #define CHECK_GRACE_MS 2500u
 
-/* Install the handlers, in the process of a check and again in each that it forks. [setup] */
+/* Install the handlers, in the process of a check and again in each that it forks. The watchdog of
+ * the host (host/watch.h) waits longer than that on any machine. [setup] */
 void check_watch(uint32_t seconds);
 
 /* From here on the process may call exit(). */

@@ -2,25 +2,35 @@
 #include "base/time/took.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 
-/* The second number of the file: nanoseconds in the queue of a core. */
-static uint64_t queued_ns(void)
+/* The text of a file of /proc; "" if it cannot be read. */
+static void read_text(const char *path, char *text, size_t size)
 {
-    char text[96];
-    unsigned long long waited = 0;
-    const int fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
-    const ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd >= 0 ? read(fd, text, size - 1) : -1;
     if (fd >= 0)
         close(fd);
-    if (n > 0) {
-        text[n] = 0;
-        (void)sscanf(text, "%*u %llu", &waited);
-    }
-    return waited;
+    text[n > 0 ? n : 0] = 0;
+}
+
+/* Two numbers of a schedstat file: nanoseconds on a core, and in the queue of one. */
+static bool read_times(const char *path, uint64_t *ran, uint64_t *queued)
+{
+    char text[96];
+    read_text(path, text, sizeof text);
+    return sscanf(text, "%" SCNu64 " %" SCNu64, ran, queued) == 2;
+}
+
+static uint64_t queued_ns(void)
+{
+    uint64_t ran, queued;
+    return read_times("/proc/thread-self/schedstat", &ran, &queued) ? queued : 0;
 }
 
 /* A wait for the core between the two readings is not a delay of the call: before the call the
@@ -36,4 +46,23 @@ uint64_t took_ns(uint64_t since)
     const uint64_t now = clock_ns();
     const int64_t took = (int64_t)(now - queued_ns() - since);
     return took > 0 ? (uint64_t)took : 0;
+}
+
+bool took_look(pid_t tid, took_thread *out)
+{
+    char path[64], text[96];
+    snprintf(path, sizeof path, "/proc/self/task/%d/schedstat", (int)tid);
+    const bool known = read_times(path, &out->ran, &out->queued);
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)tid);
+    read_text(path, text, sizeof text); /* "TID (NAME) STATE ..." */
+    const char *name_end = strrchr(text, ')');
+    out->can_run = name_end && !strncmp(name_end, ") R", 3);
+    return known && name_end;
+}
+
+uint64_t took_between(const took_thread *before, const took_thread *after, uint64_t gap)
+{
+    const bool all = after->can_run && after->ran == before->ran; /* and the queue is not left */
+    const uint64_t lost = all ? gap : after->queued - before->queued;
+    return lost < gap - gap / 4 ? gap - lost : gap / 4;
 }

@@ -1,14 +1,30 @@
-/* base/time/took.h: how long a call takes on a busy machine. */
+/* base/time/took.h: how long a call takes on a busy machine: without the time for which its thread
+ * could run and other threads had the cores. Where the kernel does not report that time it is
+ * included. */
 #ifndef BASE_TOOK_H
 #define BASE_TOOK_H
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* Call took_begin() before a call and took_ns() after it, with what that has returned: how long the
- * call computed and slept, in nanoseconds, without the time for which this thread could run and
- * other threads had its core. Where the kernel does not report that time it is included. [any; both
- * on one thread] */
+ * call computed and slept, in nanoseconds. [any; both on one thread] */
 uint64_t took_begin(void);
 uint64_t took_ns(uint64_t since);
+
+/* What the kernel has counted of a thread, in nanoseconds since its start. It adds the time in the
+ * queue of a core when the thread leaves the queue. */
+typedef struct took_thread {
+    uint64_t ran, queued;
+    bool can_run; /* it runs, or is in the queue of a core */
+} took_thread;
+
+/* Look at thread `tid` of this process; false: the kernel does not report it. [any] */
+bool took_look(pid_t tid, took_thread *out);
+
+/* How much of the `gap` nanoseconds between two looks passed with the thread out of the queue; a
+ * quarter of them at least, so that nothing takes for ever. [any] */
+uint64_t took_between(const took_thread *before, const took_thread *after, uint64_t gap);
 
 #endif

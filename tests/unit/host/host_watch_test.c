@@ -1,5 +1,7 @@
 /* Whom the watchdog blames, and whom not: each case is a child process that behaves as it says. */
+#define _GNU_SOURCE
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -8,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -160,6 +163,34 @@ static void in_another_thread(void)
         pthread_join(t, NULL);
 }
 
+/* A thread of low priority and one that never sleeps, on one core. */
+static void *never_sleeps(void *unused)
+{
+    for (const uint64_t until = clock_ms() + 60000; clock_ms() < until;)
+        ;
+    return unused;
+}
+
+static void hardly_runs(uint32_t ms)
+{
+    cpu_set_t one;
+    pthread_t t;
+    CPU_ZERO(&one);
+    CPU_SET((size_t)sched_getcpu(), &one);
+    if (sched_setaffinity(0, sizeof one, &one) || pthread_create(&t, NULL, never_sleeps, NULL) ||
+        setpriority(PRIO_PROCESS, (id_t)gettid(), 19))
+        _exit(4);
+    call_enter(&outer_key, "update");
+    for (const uint64_t until = clock_ms() + ms; clock_ms() < until;)
+        ;
+    call_leave();
+}
+
+static void one_lasts_and_hardly_runs(void)
+{
+    hardly_runs(50000);
+}
+
 static played lasting[] = {
     SAYS(one_lasts, limits, "update()",
          "() of the plugin outer (/outer.so) does not return: 1 s have passed, all that "
@@ -168,7 +199,8 @@ static played lasting[] = {
     SAYS(outer_is_endless, limits, "edit() of the plugin outer", ""),
     SAYS(the_core_is_inside, limits, "edit() of the plugin outer", ""),
     SAYS(setup_lasts, limits, "", "1.5 s have passed, all that run.setup_deadline"),
-    SAYS(in_another_thread, limits, "update() of the plugin outer", "")};
+    SAYS(in_another_thread, limits, "update() of the plugin outer", ""),
+    SAYS(one_lasts_and_hardly_runs, limits, "update() of the plugin outer", "")};
 
 static void calls_that_last_are_named(void **state)
 {
@@ -237,6 +269,11 @@ static void threads_come_and_go(void)
     }
 }
 
+static void hardly_runs_for_a_while(void)
+{
+    hardly_runs(BEYOND);
+}
+
 static const char *const slow_setup[] = {"run.call_deadline=1", "run.setup_deadline=15",
                                          "run.stuck_after=2.5"};
 
@@ -245,6 +282,7 @@ static played passing[] = {LETS_PASS(many_calls, limits),
                            LETS_PASS(setup_takes_a_while, slow_setup),
                            LETS_PASS(the_core_lasts, limits),
                            LETS_PASS(deep, limits),
+                           LETS_PASS(hardly_runs_for_a_while, limits),
                            LETS_PASS(threads_come_and_go, limits)};
 
 static void others_pass(void **state)
