@@ -7,6 +7,7 @@ Commands that only read go on. The lock ends with the processes, however they en
 
 A job whose folder is renamed or removed ends with a sentence and status 1. It writes nothing into
 the folder that has the name now, and says of no step that it is saved where it is not."""
+import ctypes
 import fcntl
 import mmap
 import os
@@ -27,6 +28,14 @@ SMALL = w.ODD | {"run.steps": 10, "checkpoint.every": 5, "optim.schedule": "cons
 REFUSED = {"run.frozen_after": 1}
 ENDLESS = SMALL | {"run.steps": 10**6, "checkpoint.every": 0}
 F_OFD_SETLK = 37
+AT_FDCWD, RENAME_EXCHANGE = -100, 2
+
+
+def exchange(a, b):
+    """Each name gets what the other one has, and there is no moment without either."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.renameat2(AT_FDCWD, os.fsencode(a), AT_FDCWD, os.fsencode(b), RENAME_EXCHANGE):
+        raise OSError(ctypes.get_errno(), "renameat2", a)
 
 
 def hold_shared(path, first, count):
@@ -291,8 +300,8 @@ class Moved(w.Bench):
     def test_the_checkpoints_are_replaced(self):
         before = self.other()
         run = self.saving(2)
-        os.rename(os.path.join(run.out, "checkpoints"), self.path("moved"))
-        os.symlink(self.path("other", "checkpoints"), os.path.join(run.out, "checkpoints"))
+        os.symlink(self.path("other", "checkpoints"), self.path("moved"))
+        exchange(os.path.join(run.out, "checkpoints"), self.path("moved"))
         self.check_end(run, "run/checkpoints is another folder than before: it was moved or "
                             "replaced while the job ran")
         self.assertEqual(self.tree("other"), before)

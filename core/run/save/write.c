@@ -103,7 +103,7 @@ static weft_status find_cause(const save_writer *w, weft_status st)
     if (st != WEFT_IO && st != WEFT_USAGE)
         return st;
     err_keep(&why);
-    return check_out(w) == WEFT_OK ? err_again(st, &why) : WEFT_IO;
+    return run_outlock_cause(w->lock) == WEFT_OK ? err_again(st, &why) : WEFT_IO;
 }
 
 /* --- rank 0 --- */
@@ -181,6 +181,8 @@ static weft_status follow(save_writer *w, uint64_t step, const ckpt_piece *piece
         st = ckpt_write_shard(temp, w->rank, w->ranks, pieces, n, &halt, &sum);
         ckpt_part(temp);
     }
+    if (st == WEFT_OK)
+        run_outlock_note(w->lock);
     st = find_cause(w, st);
     err_keep(&why);
     snprintf(key, sizeof key, "save.shard.%u", w->rank);

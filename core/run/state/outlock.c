@@ -116,25 +116,49 @@ bool run_outlock_leads(const outlock *l)
     return run_outlock_folder(l) < 0 || !is_another(l->folder, AT_FDCWD, l->out);
 }
 
-/* A link to a folder elsewhere is the user's; one that comes while the job runs may lead into
- * another run. */
-static weft_status same_saves(outlock *l)
+#define REMOVED 1u /* of `saves`: the folder was there before; no folder has this number */
+
+static uint64_t number_of(const struct stat *info)
 {
-    struct stat info;
-    const bool there = !fstatat(l->folder, "checkpoints", &info, 0);
-    const uint64_t now = there ? info.st_ino << 20 ^ info.st_ino >> 44 ^ info.st_dev : 0;
-    const uint64_t before = atomic_exchange(&l->saves, now); /* a removed one is made again */
-    if (!now || !before || now == before)
-        return WEFT_OK;
-    atomic_store(&l->saves, before);
-    return err_fail(WEFT_IO,
-                    "run.out: %s/checkpoints is another folder than before: it was moved or "
-                    "replaced while the job ran; nothing more is written there. Continue with "
-                    "--resume=auto where the checkpoints are",
-                    l->out);
+    return info->st_ino << 20 ^ info->st_ino >> 44 ^ info->st_dev;
 }
 
-weft_status run_outlock_check(outlock *l)
+void run_outlock_note(outlock *l)
+{
+    struct stat info;
+    if (run_outlock_folder(l) >= 0 && !fstatat(l->folder, "checkpoints", &info, 0))
+        atomic_store(&l->saves, number_of(&info));
+}
+
+/* A link to a folder elsewhere is the user's; one that comes while the job runs may lead into
+ * another run. A folder that was removed is made again, unless a write failed without it. */
+static weft_status same_saves(outlock *l, bool after_failure)
+{
+    struct stat info, link;
+    const uint64_t before = atomic_load(&l->saves);
+    const bool there = !fstatat(l->folder, "checkpoints", &info, 0);
+    if (!there && (!before || (errno != ENOENT && errno != ENOTDIR)))
+        return WEFT_OK;
+    if (!there && !after_failure) {
+        atomic_store(&l->saves, REMOVED);
+        return WEFT_OK;
+    }
+    const uint64_t now = there ? number_of(&info) : 0;
+    const bool made = before == REMOVED && there &&
+                      !fstatat(l->folder, "checkpoints", &link, AT_SYMLINK_NOFOLLOW) &&
+                      S_ISDIR(link.st_mode);
+    if (!before || now == before || made) {
+        atomic_store(&l->saves, now);
+        return WEFT_OK;
+    }
+    return err_fail(WEFT_IO,
+                    "run.out: %s/checkpoints is %s: it was moved or %s while the job ran; nothing "
+                    "more is written there. Continue with --resume=auto where the checkpoints are",
+                    l->out, there ? "another folder than before" : "not there any more",
+                    there ? "replaced" : "removed");
+}
+
+static weft_status check(outlock *l, bool after_failure)
 {
     char now[4200];
     if (!run_outlock_leads(l)) {
@@ -151,7 +175,17 @@ weft_status run_outlock_check(outlock *l)
                         "the job ran, so that another job may write there; nothing more is "
                         "written there. Continue with --resume=auto if it has checkpoints",
                         l->out);
-    return run_outlock_folder(l) < 0 ? WEFT_OK : same_saves(l);
+    return run_outlock_folder(l) < 0 ? WEFT_OK : same_saves(l, after_failure);
+}
+
+weft_status run_outlock_check(outlock *l)
+{
+    return check(l, false);
+}
+
+weft_status run_outlock_cause(outlock *l)
+{
+    return check(l, true);
 }
 
 /* The text of the holder. The contents are untrusted: only printable ASCII is shown. */

@@ -30,7 +30,7 @@ typedef struct outlock {
     char out[4096];         /* its name */
     bool first;             /* of rank 0, which removes the file at the end */
     uint64_t token;         /* of rank 0: that it wrote into the file */
-    _Atomic uint64_t saves; /* device and inode of OUT/checkpoints; 0: it is not there */
+    _Atomic uint64_t saves; /* device and inode of OUT/checkpoints, once it is there; outlock.c */
 } outlock;
 
 /* Rank 0: lock the existing folder `out`. If another job holds the lock, wait for up to `patience`
@@ -52,9 +52,16 @@ int run_outlock_folder(const outlock *l);
 
 /* Whether `out` still leads to the locked folder, the lock file is in it, since no rank removes it
  * while another one holds its lock, and OUT/checkpoints, where it is, is the folder of the call
- * before. WEFT_IO says what was moved or removed. An error of the file system says neither. Does
- * nothing if no lock is held. [any] */
+ * before or a new one that is no link. WEFT_IO says what was moved or removed. An error of the file
+ * system says neither. Does nothing if no lock is held. [any] */
 weft_status run_outlock_check(outlock *l);
+
+/* The same after a write into OUT has failed: then OUT/checkpoints must still be there, too. [any]
+ */
+weft_status run_outlock_cause(outlock *l);
+
+/* Other ranks, after a write: the next failure is judged by the OUT/checkpoints of now. [any] */
+void run_outlock_note(outlock *l);
 
 /* The same without a record: whether `out` leads to the locked folder. [any] */
 bool run_outlock_leads(const outlock *l);
