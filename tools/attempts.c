@@ -24,24 +24,22 @@ typedef struct restarting {
 
 /* --- one attempt --- */
 
-/* Without --restarts nobody asks how far it has come. */
 static weft_status run_here(const restarting *r, char *const *argv, launch_end *end,
                             launch_attempt *a)
 {
     job_progress *p = NULL;
-    weft_status st = r->a->most ? job_progress_open(r->ranks, &p) : WEFT_OK;
+    weft_status st = job_progress_open(r->ranks, &p);
     if (st != WEFT_OK)
         return st;
     launch_job(&(launch_args){.ranks = r->ranks,
                               .argv = argv,
                               .stops = r->a->stops,
-                              .attempt = p ? r->number : 0,
+                              .attempt = r->a->most ? r->number : 0,
                               .progress = p},
                end);
-    a->step = p ? job_progress_furthest(p) : 0;
-    a->at = p ? job_progress_of(p, end->rank) : 0;
-    if (p)
-        job_progress_keep_folder(p);
+    a->step = job_progress_furthest(p);
+    a->at = job_progress_of(p, end->rank);
+    job_progress_keep_folder(p);
     job_progress_close(p);
     return WEFT_OK;
 }

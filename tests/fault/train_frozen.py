@@ -38,10 +38,10 @@ def send_all(pids, number):
 
 
 class Frozen(w.Bench):
-    def running(self, transport, ranks, change, out="run"):
+    def running(self, transport, ranks, change, out="run", more=()):
         job = ENDLESS | {"comm.plugin": transport, "train.microbatch": 12 // ranks} | change
         job = {key: value for key, value in job.items() if value is not None}
-        run = w.Running(self, out, job, ranks)
+        run = w.Running(self, out, job, ranks, more=more)
         run.until_step(random.randint(1, 60))
         time.sleep(random.random() * 0.3)
         return run
@@ -80,6 +80,20 @@ class Frozen(w.Bench):
             self.assertRegex(said, rf"(?m)^weft error: rank {rank}, step \d+, entry .*rank "
                                    rf"{victim} is frozen")
         return took
+
+    def test_all(self):
+        """No rank is left to name one; with --restarts the next attempt goes on."""
+        frozen = r"(?m)^weft error: all ranks are frozen: no sign of life for \d+\.\d s$"
+        job = {"run.frozen_after": AFTER}
+        run = self.running("tcp", 3, job)
+        send_all(run.ranks().values(), signal.SIGSTOP)
+        self.assertEqual(run.wait(), 1, run.said())
+        self.assertRegex(run.said(), frozen)
+        run = self.running("tcp", 3, job, "again", more=["--restarts", "1"])
+        send_all(run.ranks().values(), signal.SIGSTOP)
+        run.until(lambda: "attempt 2 begins" in run.said(), "the next attempt")
+        self.assertRegex(run.said(), frozen)
+        run.until(lambda: len(run.ranks()) == 3, "its ranks")
 
     def test_tcp(self):
         self.check_frozen("tcp", 3, 0, 1, 2)

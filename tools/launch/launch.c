@@ -9,11 +9,15 @@
 #include "base/log.h"
 #include "launch/group.h"
 #include "launch/requests.h"
+#include "launch/vigil.h"
 
 typedef struct launch {
     launch_group *group;
     launch_outcome *outcome;
     launch_requests requests;
+    const job_progress *progress; /* of several ranks; NULL: none */
+    launch_vigil vigil;
+    bool frozen;
 } launch;
 
 static void heard(void *user, uint32_t rank, const job_control_record *r)
@@ -50,12 +54,29 @@ static void on_signal(launch *l)
     }
 }
 
+/* Who is frozen is what the others see; all together are frozen for nobody but this process. */
+static void end_if_frozen(launch *l)
+{
+    char text[128];
+    const uint64_t silence = launch_vigil_silence(&l->vigil, l->progress);
+    if (!silence || l->frozen)
+        return;
+    snprintf(text, sizeof text, "all ranks are frozen: no sign of life for %.1f s",
+             (double)silence / 1000);
+    l->frozen = true;
+    launch_outcome_lost(l->outcome, 0, text);
+}
+
 static void stand_by(launch *l)
 {
     while (launch_group_alive(l->group)) {
-        if (launch_group_wait(l->group, l->requests.fd,
-                              launch_outcome_wait(l->outcome, clock_ms())))
+        int ms = launch_outcome_wait(l->outcome, clock_ms());
+        if (l->progress && (ms < 0 || ms > LAUNCH_VIGIL_MS))
+            ms = LAUNCH_VIGIL_MS;
+        if (launch_group_wait(l->group, l->requests.fd, ms))
             on_signal(l);
+        if (l->progress)
+            end_if_frozen(l);
         if (launch_outcome_due(l->outcome, clock_ms()))
             launch_group_kill(l->group, false);
     }
@@ -86,7 +107,9 @@ void launch_job(const launch_args *args, launch_end *out)
                  LAUNCH_MAX);
         return;
     }
-    launch l = {.outcome = launch_outcome_new(ranks), .requests = {.fd = -1}};
+    launch l = {.outcome = launch_outcome_new(ranks),
+                .requests = {.fd = -1},
+                .progress = ranks > 1 ? args->progress : NULL};
     weft_status st = start(&l, args);
     if (st != WEFT_OK)
         log_line(WEFT_LOG_ERROR, "%s", err_text());

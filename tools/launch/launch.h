@@ -3,7 +3,8 @@
  * The ranks are direct children with RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT set.
  * They inherit descriptors of the job key and of the store's listening socket. When a rank dies the
  * launcher reports which and how, tells the others, gives them a second to report where they were,
- * and kills the rest. When the launcher dies, the kernel kills the ranks.
+ * and kills the rest; so it does when all ranks are frozen (vigil.h). When the launcher dies, the
+ * kernel kills the ranks.
  *
  * Output: a rank passes its final message to job_control_say() instead of printing it. When all
  * ranks have ended the launcher prints each different message once: as "rank R: message", or alone

@@ -17,12 +17,12 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
-#include "base/time/awake.h"
 #include "job/control/control.h"
 #include "job/control/progress.h"
 #include "job/decide/agreement.h"
 #include "job/stop.h"
 #include "launch/policy.h"
+#include "launch/vigil.h"
 
 typedef struct supervisor {
     const job_identity *who;
@@ -35,12 +35,6 @@ typedef struct supervisor {
     pid_t child;
     bool frozen; /* the rank gave no sign of life, and was killed for it */
 } supervisor;
-
-#define LOOK_MS 200u /* between two looks for a sign of life */
-#define MARGIN_MS                                                                                  \
-    1000u                /* so that the other ranks, which go by the same limit, give it up first  \
-                          */
-#define BEGIN_MS 600000u /* until the first sign: plugins and data from a slow file system */
 
 static weft_status catch_signals(supervisor *s)
 {
@@ -100,29 +94,15 @@ static weft_status start(supervisor *s, int *pidfd)
     return st;
 }
 
-/* The signs of life of a rank, by the time in which this process ran: one that is stopped together
- * with its rank does not take it for frozen. */
-typedef struct vigil {
-    awake_count clock;
-    uint64_t since; /* of the last sign */
-    uint32_t signs;
-} vigil;
-
 /* A rank that is stopped, or that a driver or a file system holds in the kernel, cannot hear that
  * the others have given it up, and would keep its place in the job for ever. */
-static void end_if_frozen(supervisor *s, vigil *v)
+static void end_if_frozen(supervisor *s, launch_vigil *v)
 {
-    uint32_t silence;
-    const uint64_t now = awake_look(&v->clock, clock_ms());
-    const uint32_t signs = job_progress_signs(s->progress, &silence);
-    const uint64_t most = !signs ? BEGIN_MS : (uint64_t)silence + MARGIN_MS;
-    if (signs != v->signs || (signs && !silence) || s->who->ranks < 2)
-        v->since = now;
-    v->signs = signs;
-    if (s->frozen || now - v->since <= most)
+    const uint64_t silence = s->who->ranks > 1 ? launch_vigil_silence(v, s->progress) : 0;
+    if (s->frozen || !silence)
         return;
     log_line(WEFT_LOG_WARN, "rank %u gives no sign of life for %.1f s and is killed", s->who->rank,
-             (double)(now - v->since) / 1000);
+             (double)silence / 1000);
     s->frozen = !kill(s->child, SIGKILL);
 }
 
@@ -132,10 +112,10 @@ static void stand_by(supervisor *s, int pidfd, job_control_record *end)
     struct pollfd p[2] = {{.fd = pidfd, .events = POLLIN}, {.fd = s->signal_fd, .events = POLLIN}};
     struct signalfd_siginfo info;
     siginfo_t ended = {0};
-    vigil v = {.clock = {.most = 2 * LOOK_MS}};
+    launch_vigil v = {0};
     s->frozen = false;
     while (!p[0].revents) {
-        poll(p, 2, LOOK_MS);
+        poll(p, 2, LAUNCH_VIGIL_MS);
         end_if_frozen(s, &v);
         if (!(p[1].revents & POLLIN) ||
             read(s->signal_fd, &info, sizeof info) != (ssize_t)sizeof info)

@@ -1,0 +1,25 @@
+/* launch/vigil.h: signs of life, for whoever starts ranks.
+ *
+ * Ranks name one of them that is frozen, but none of them can when all are, or when it is the only
+ * one that this process starts. What a rank promises in its page (job/control/progress.h) is then
+ * judged here, by the time in which this process ran: one that is stopped together with its ranks
+ * does not take them for frozen. */
+#ifndef LAUNCH_VIGIL_H
+#define LAUNCH_VIGIL_H
+
+#include "base/time/awake.h"
+#include "job/control/progress.h"
+
+#define LAUNCH_VIGIL_MS 200 /* between two looks, at most */
+
+typedef struct launch_vigil { /* begins as {0} */
+    awake_count clock;
+    uint64_t since; /* of the last sign */
+    uint32_t signs;
+} launch_vigil;
+
+/* Milliseconds without a sign from any rank of the page, where that is longer than they promised;
+ * else 0. [any] */
+uint64_t launch_vigil_silence(launch_vigil *v, const job_progress *p);
+
+#endif
