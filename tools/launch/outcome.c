@@ -26,6 +26,7 @@ typedef struct rank_state {
     bool confessed; /* ... itself */
     bool ended;     /* before we killed it */
     bool gone;      /* its process no longer exists */
+    bool lost;      /* with its host, which the text about it names */
     uint32_t exit;  /* the status that it has announced; 0: none */
     sentence *said; /* its final message; NULL: none */
     struct {
@@ -137,7 +138,7 @@ static void describe_end(const rank_state *s, uint32_t rank, char *out, size_t b
 static void add_host(const rank_state *s, char *text, size_t bytes)
 {
     const size_t n = strlen(text);
-    if (s->host && !strstr(text, s->host))
+    if (s->host && !s->lost)
         snprintf(text + n, bytes - n, "; host %s", s->host);
 }
 
@@ -180,6 +181,7 @@ void launch_outcome_lost(launch_outcome *o, uint32_t rank, const char *text)
     if (o->killed || o->rank[rank].ended)
         return;
     job_cause_add(&o->verdict, rank, JOB_CAUSE_SURE, clock_ms(), text);
+    o->rank[rank].lost = true;
     if (rank != o->verdict.rank)
         return;
     snprintf(o->told, sizeof o->told, "%s", text); /* better than what others have seen of it */

@@ -8,6 +8,7 @@ promised."""
 import ctypes.util
 import os
 import sys
+import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import weft_jobs as w  # noqa: E402
@@ -56,6 +57,7 @@ class Environment(w.Bench):
                     self.assertAlmostEqual(loss, right[0], delta=1e-4 * right[0])
                     self.assertAlmostEqual(norm, right[1], delta=1e-3 * right[1])
 
+    @unittest.skipIf(w.SLOW > 1, "a sanitizer's runtime must be the first that is loaded")
     def test_another_runtime(self):
         name = ctypes.util.find_library("gomp")
         self.assertTrue(name)
