@@ -192,14 +192,6 @@ const char *const *bench_isas(void)
 
 /* --- values --- */
 
-int64_t count_of(const weft_operand *o)
-{
-    int64_t n = 1;
-    for (uint32_t k = 0; k < o->rank; k++)
-        n *= o->size[k];
-    return n;
-}
-
 weft_opspec spec_of(const struct call *c)
 {
     return (weft_opspec){.struct_size = sizeof(weft_opspec),

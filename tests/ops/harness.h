@@ -12,7 +12,7 @@
 #include <cmocka.h>
 #include <weft/device.h>
 
-struct call;
+#include "referee.h"
 
 /* A device opened with these options. */
 struct bench {
@@ -45,20 +45,7 @@ int bench_is_cpu(void);
  * name that means nothing. */
 const char *const *bench_isas(void);
 
-/* A call of an op: operands, and their values in double. Values of inputs are exact in their type.
- * Before a call that accumulates, `out` values are what the outputs hold; afterwards they are what
- * the referee expects. */
-struct call {
-    const char *id;
-    weft_attr attr[12];
-    uint32_t nattr, nin, nout, flags;
-    weft_operand in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS];
-    double *x[WEFT_MAX_OPERANDS], *y[WEFT_MAX_OPERANDS]; /* an output of type 0 is not read */
-    const weft_ew_program *program;
-    int alias[WEFT_MAX_OPERANDS]; /* output k lies over input alias[k]-1; 0: nowhere */
-};
-
-int64_t count_of(const weft_operand *o);
+/* A call (referee.h) with values of inputs that are exact in their type. */
 weft_opspec spec_of(const struct call *c);
 
 /* Values to and from memory of an element type; rounding is to nearest even. */

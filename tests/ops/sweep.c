@@ -1,6 +1,6 @@
 /* sweep.c: calls of an op in all its variants, against the referee. */
 #include "sweep.h"
-#include "referee.h"
+#include "joined.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,6 +63,14 @@ static void free_all(const struct call *c, void **got)
         free(got[k]);
 }
 
+static void expect(const struct call *c)
+{
+    if (is_joined(c->id))
+        referee_joined(c);
+    else
+        referee(c);
+}
+
 /* Has the library behind the op an order of its own, unless the same bits are asked for? A GPU's
  * adds the gradients of queries as they come. */
 static int may_differ(const struct setting *s)
@@ -92,7 +100,7 @@ static void check(struct pair *p, const struct setting *s, const struct sizes *n
     if (bench_is_cpu() && !strstr(s->id, "linear") &&
         !strstr(s->id, "bmm")) /* oneDNN may cut long sums by threads */
         expect_same_bits(&c, first, two);
-    referee(&c);
+    expect(&c);
     compare(&c, first, p->isa);
     if (bench_is_cpu()) {
         compare(&c, two, p->isa);
@@ -159,7 +167,7 @@ void sweep_in_place(const char *id, const struct sizes *n, int over)
     make_call(&c, id, n, WEFT_BF16, WEFT_F32);
     c.alias[0] = over;
     device_run(bench_is_cpu() ? &p.two : &p.one, &c, got);
-    referee(&c);
+    expect(&c);
     compare(&c, got, "auto");
     free_all(&c, got);
     call_free(&c);

@@ -3,6 +3,7 @@
  * The graph that a rule writes is run over several steps twice: node by node in double precision,
  * against the formula of torch.optim written out here, and as the joined fp32 program that devices
  * run, which may differ from it by rounding alone. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
 /* Ops along an axis, and conversions of type: shapes, refusals, equal maxima, and the placements
  * that graph_shard_test.c does not draw. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -5,6 +5,7 @@
  * of the result is looked up, by its index in the whole tensor, where a rank of the group has it,
  * or is added up over the group. The loss is held against that of the rank alone, and every element
  * of every gradient against central differences of that loss. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -5,6 +5,7 @@
  * GPT-2 and a Llama of two blocks, tied and untied, with and without dropout, which have all the
  * others: the last test checks
  * that. A differentiable op that no model has needs a case of its own here. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -4,6 +4,7 @@
  * axis of two: where the op accepts it, each coordinate's part is computed by plain loops from its
  * parts of the inputs, and the parts, put together as the op says its outputs lie, must be the
  * result of the whole op. What must be accepted is listed besides. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

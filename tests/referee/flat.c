@@ -1,16 +1,11 @@
-/* flat.c: see flat.h. */
-#include "flat.h"
+/* flat.c: the ops that know no axes: sums of flat ranges, and the order of elements. */
+#include "referee.h"
 #include <string.h>
-
-static void put(const struct call *c, int64_t i, double v)
-{
-    c->y[0][i] = (c->flags & WEFT_SPEC_ACCUMULATE ? c->y[0][i] : 0) + v;
-}
 
 static void accumulate(const struct call *c)
 {
     for (int64_t i = 0; i < count_of(&c->in[0]); i++)
-        put(c, i, c->x[0][i]);
+        put(c, 0, i, c->x[0][i]);
 }
 
 static void sumsq(const struct call *c)
@@ -18,7 +13,7 @@ static void sumsq(const struct call *c)
     double s = 0;
     for (int64_t i = 0; i < count_of(&c->in[0]); i++)
         s += c->x[0][i] * c->x[0][i];
-    put(c, 0, s);
+    put(c, 0, 0, s);
 }
 
 /* x [a, b, n] to y [b, a, n] */
@@ -28,7 +23,7 @@ static void interchange(const struct call *c)
     for (int64_t i = 0; i < a; i++)
         for (int64_t j = 0; j < b; j++)
             for (int64_t k = 0; k < n; k++)
-                put(c, (j * a + i) * n + k, c->x[0][(i * b + j) * n + k]);
+                put(c, 0, (j * a + i) * n + k, c->x[0][(i * b + j) * n + k]);
 }
 
 int referee_flat(const struct call *c)

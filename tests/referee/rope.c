@@ -3,30 +3,22 @@
 #include <math.h>
 #include <string.h>
 
-static const weft_attr *attr(const struct call *c, const char *key)
-{
-    static const weft_attr none;
-    for (uint32_t k = 0; k < c->nattr; k++)
-        if (!strcmp(c->attr[k].key, key))
-            return &c->attr[k];
-    return &none;
-}
-
 static int64_t attr_i(const struct call *c, const char *key)
 {
-    return attr(c, key)->i;
+    return call_attr(c, key)->i;
 }
 
 static double attr_f(const struct call *c, const char *key)
 {
-    return attr(c, key)->f;
+    return call_attr(c, key)->f;
 }
 
 /* The wavelength of pair i in positions, stretched as transformers does it: long waves by the
  * factor, short ones not, those between by a mean of both frequencies. */
 static double wavelength(const struct call *c, double i, double d)
 {
-    const double wave = 2 * acos(-1.0) * pow(attr_f(c, "theta"), 2 * i / d);
+    const double theta = attr_f(c, "theta") > 0 ? attr_f(c, "theta") : 1e4;
+    const double wave = 2 * acos(-1.0) * pow(theta, 2 * i / d);
     const double low = attr_f(c, "low"), high = attr_f(c, "high"),
                  turns = (double)attr_i(c, "original") / wave;
     if (turns < low || turns > high)
@@ -45,7 +37,7 @@ static void rope(const struct call *c)
         const double given = c->nin > 1 ? c->x[1][row] : (double)(row % n);
         const double p = fmin(fmax(given, 0), (double)n - 1);
         const double a = p * 2 * acos(-1.0) / wavelength(c, (double)i, (double)d);
-        const double turn = (double)attr_i(c, "sign") * a;
+        const double turn = attr_i(c, "sign") < 0 ? -a : a;
         const double x = c->x[0][first], y = c->x[0][first + half];
         c->y[0][first] = x * cos(turn) - y * sin(turn);
         c->y[0][first + half] = y * cos(turn) + x * sin(turn);

@@ -1,27 +1,19 @@
-/* random.c: random and dropout, element by element, on the generator of
- * tests/unit/philox.h. */
+/* random.c: random and dropout, element by element, on the generator of philox.h. */
 #include "philox.h"
 #include "referee.h"
 
-static const weft_attr *attr(const struct call *c, const char *key)
-{
-    static const weft_attr none = {0};
-    for (uint32_t k = 0; k < c->nattr; k++)
-        if (strcmp(c->attr[k].key, key) == 0)
-            return &c->attr[k];
-    return &none;
-}
-
-/* The number of element i of the part of the whole tensor that output 0 is. */
+/* The number of element i of the part of the whole tensor that output 0 is; an axis without a whole
+ * size is whole. */
 static uint64_t number_of(const struct call *c, double time, int64_t i)
 {
-    static const char *const keys[] = {"whole.0", "whole.1", "whole.2"};
     const weft_operand *o = &c->out[0];
     const int by_step = c->in[0].rank == 0 && c->in[0].dtype == WEFT_F32;
-    uint64_t number = (uint64_t)attr(c, "first")->i, distance = 1;
+    uint64_t number = (uint64_t)call_attr(c, "first")->i, distance = 1;
     for (uint32_t k = o->rank; k-- > 0; i /= o->size[k]) {
+        const char key[] = {'w', 'h', 'o', 'l', 'e', '.', (char)('0' + k), 0};
+        const int64_t whole = call_attr(c, key)->i;
         number += (uint64_t)(i % o->size[k]) * distance;
-        distance *= k ? (uint64_t)attr(c, keys[k])->i : 1;
+        distance *= k ? (uint64_t)(whole ? whole : o->size[k]) : 1;
     }
     if (by_step)
         distance = (uint64_t)1 << 40;
@@ -30,19 +22,21 @@ static uint64_t number_of(const struct call *c, double time, int64_t i)
 
 static void random_numbers(const struct call *c)
 {
-    const uint64_t stream = (uint64_t)attr(c, "stream")->i, seed = (uint64_t)attr(c, "seed")->i;
+    const uint64_t stream = (uint64_t)call_attr(c, "stream")->i,
+                   seed = (uint64_t)call_attr(c, "seed")->i;
     for (int64_t i = 0; i < count_of(&c->out[0]); i++) {
         const uint64_t n = number_of(c, c->x[0][0], i);
-        c->y[0][i] = attr(c, "distribution")->i ? philox_normal(n, stream, seed)
-                                                : philox_uniform(n, stream, seed);
+        c->y[0][i] = call_attr(c, "distribution")->i ? philox_normal(n, stream, seed)
+                                                     : philox_uniform(n, stream, seed);
     }
 }
 
 static void dropout(const struct call *c)
 {
-    const uint64_t stream = (uint64_t)attr(c, "stream")->i, seed = (uint64_t)attr(c, "seed")->i;
+    const uint64_t stream = (uint64_t)call_attr(c, "stream")->i,
+                   seed = (uint64_t)call_attr(c, "seed")->i;
     const int64_t cols = count_of(&c->out[0]) / c->out[0].size[0];
-    const double p = attr(c, "p")->f;
+    const double p = call_attr(c, "p")->f;
     for (int64_t i = 0; i < count_of(&c->out[0]); i++) {
         const double x = c->x[0][i] + (c->nin > 2 ? c->x[2][i % cols] : 0);
         const int drops = philox_drops(number_of(c, c->x[1][0], i), stream, seed, p);

@@ -1,4 +1,4 @@
-/* joined.h: ops that a device does as one: what cases.c and referee.c have of them. */
+/* joined.h: ops that a device does as one: calls, and what they are to give. */
 #ifndef OPS_JOINED_H
 #define OPS_JOINED_H
 
