@@ -7,25 +7,35 @@
 
 /* --- a call that fails --- */
 
-#define NO_KIND 99u
+#define NONE 99u
 
 static void after_a_failed_call(check_party *p)
 {
+    static const struct {
+        const char *what;
+        uint32_t flags, kind, redop, dtype;
+    } wrong[] = {{"kind 99", 0, NONE, 0, WEFT_F32},
+                 {"type 99", 0, WEFT_ALL_REDUCE, WEFT_SUM, NONE},
+                 {"operator 99", 0, WEFT_ALL_REDUCE, NONE, WEFT_F32},
+                 {"flag 1", 1, WEFT_ALL_REDUCE, WEFT_SUM, WEFT_F32}};
     float in = 1, out = 0;
-    const weft_coll_call wrong = {.struct_size = sizeof wrong,
-                                  .kind = NO_KIND,
-                                  .dtype = WEFT_F32,
-                                  .in = &in,
-                                  .out = &out,
-                                  .count = 1};
-    for (uint32_t i = 0; i < 3; i++) {
+    for (uint32_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const weft_coll_call call = {.struct_size = sizeof call,
+                                     .flags = wrong[i].flags,
+                                     .kind = wrong[i].kind,
+                                     .redop = wrong[i].redop,
+                                     .dtype = wrong[i].dtype,
+                                     .in = &in,
+                                     .out = &out,
+                                     .count = 1};
         check_party_ok(p, CHECK_COLL(p, begin, p->module, 0), "begin");
-        const weft_status st = CHECK_COLL(p, call, p->comm, &wrong);
+        const weft_status st = CHECK_COLL(p, call, p->comm, &call);
         if (st == WEFT_OK)
-            check_fail("call() of '%s' returned WEFT_OK for the kind %u, which does not exist",
-                       p->c->name, NO_KIND);
+            check_fail("call() of '%s' returned WEFT_OK for the %s, which does not exist",
+                       p->c->name, wrong[i].what);
         if (!p->host.why[0])
-            check_fail("call() of '%s' refused a kind and recorded no sentence", p->c->name);
+            check_fail("call() of '%s' refused the %s and recorded no sentence", p->c->name,
+                       wrong[i].what);
         check_host_clear(&p->host);
         check_party_ok(p, CHECK_COLL(p, end, p->module, 0), "end");
         check_party_works(p, "after a group whose only call had failed,");

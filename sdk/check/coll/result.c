@@ -116,7 +116,7 @@ static uint64_t output_of(const one *o, uint32_t me, uint32_t n)
     }
 }
 
-#define MOST ((uint64_t)1 << 16) /* bytes of a side */
+#define MOST ((uint64_t)1 << 20) /* bytes of a side */
 
 static _Alignas(64) unsigned char memory[2][MOST + 64];
 
@@ -155,7 +155,8 @@ static void judge(const check_party *p, const one *o, const unsigned char *out)
 static void run_one(check_party *p, const one *o)
 {
     unsigned char *in, *out;
-    memset(memory, 0xee, sizeof memory);
+    for (uint32_t i = 0; i < 2; i++)
+        memset(memory[i], 0xee, o->count * weft_dtype_size(o->dtype) + 64);
     place(p, o, &in, &out);
     for (uint64_t i = 0; i < input_of(o, p->rank, p->ranks); i++)
         store(in, o->dtype, i, given(o, p->rank, i));
@@ -170,10 +171,20 @@ static void run_one(check_party *p, const one *o)
     judge(p, o, out);
 }
 
-/* Every operation that the library has, with counts that are odd. */
+#define LARGE 70001u
+
+static void run_roots(check_party *p, one o)
+{
+    const bool rooted = o.kind >= WEFT_BROADCAST && o.kind <= WEFT_SCATTER;
+    for (o.root = 0; o.root < (rooted ? p->ranks : 1); o.root++)
+        run_one(p, &o);
+}
+
+/* Every operation that the library has, with counts that are odd, and with none; large ones of two
+ * types. */
 static void run_all(check_party *p, bool in_place)
 {
-    static const uint64_t counts[] = {1, 7, 1027};
+    static const uint64_t counts[] = {0, 1, 7, 1027, LARGE};
     for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_ALL_TO_ALL; kind++)
         for (uint32_t dtype = WEFT_F32; dtype <= WEFT_U8; dtype++)
             for (uint32_t op = reduces(kind) ? WEFT_SUM : 0; op <= (reduces(kind) ? WEFT_MIN : 0);
@@ -181,14 +192,9 @@ static void run_all(check_party *p, bool in_place)
                 if (!check_party_has(p, kind, op, dtype) || (in_place && kind == WEFT_ALL_TO_ALL))
                     continue;
                 for (uint32_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-                    const one o = {kind,
-                                   op,
-                                   dtype,
-                                   (kind >= WEFT_BROADCAST && kind <= WEFT_SCATTER) *
-                                       (i % p->ranks),
-                                   in_parts(kind) ? counts[i] * p->ranks : counts[i],
-                                   in_place};
-                    run_one(p, &o);
+                    const uint64_t n = in_parts(kind) ? counts[i] * p->ranks : counts[i];
+                    if (counts[i] < LARGE || dtype <= WEFT_BF16)
+                        run_roots(p, (one){kind, op, dtype, 0, n, in_place});
                 }
             }
 }
@@ -211,33 +217,43 @@ static void over_2_and_3(check_run *r, void (*run)(check_party *p))
     }
 }
 
-/* Each rank sends to the next and receives from the one before, in one group. */
-static void around(check_party *p)
+#define PAIRS 5u
+#define SENT 6007u
+
+/* Each rank sends to the one `way` behind it and receives from the one before, several messages in
+ * one group. */
+static void around(check_party *p, uint32_t way)
 {
-    int32_t in[33], out[33];
-    const uint32_t next = (p->rank + 1) % p->ranks, last = (p->rank + p->ranks - 1) % p->ranks;
-    const weft_coll_call both[] = {
-        {.kind = WEFT_SEND, .dtype = WEFT_I32, .root = next, .in = in, .count = 33},
-        {.kind = WEFT_RECV, .dtype = WEFT_I32, .root = last, .out = out, .count = 33}};
-    if (!check_party_has(p, WEFT_SEND, 0, WEFT_I32) || !check_party_has(p, WEFT_RECV, 0, WEFT_I32))
-        return;
-    for (int32_t i = 0; i < 33; i++) {
-        in[i] = 1000 * (int32_t)p->rank + i;
-        out[i] = -1;
+    static int32_t in[PAIRS][SENT], out[PAIRS][SENT];
+    const uint32_t to = (p->rank + way) % p->ranks, from = (p->rank + p->ranks - way) % p->ranks;
+    weft_coll_call calls[2 * PAIRS];
+    for (uint32_t k = 0; k < PAIRS; k++) {
+        for (uint32_t i = 0; i < SENT; i++) {
+            in[k][i] = (int32_t)(100000 * p->rank + 10000 * k + i);
+            out[k][i] = -1;
+        }
+        calls[2 * k] = (weft_coll_call){
+            .kind = WEFT_SEND, .dtype = WEFT_I32, .root = to, .in = in[k], .count = SENT};
+        calls[2 * k + 1] = (weft_coll_call){
+            .kind = WEFT_RECV, .dtype = WEFT_I32, .root = from, .out = out[k], .count = SENT};
     }
-    check_party_start(p, both, 2);
+    check_party_start(p, calls, 2 * PAIRS);
     check_party_finish(p);
-    for (int32_t i = 0; i < 33; i++)
-        if (out[i] != 1000 * (int32_t)last + i)
-            check_fail("rank %u sent 33 elements to rank %u by '%s', and element %d arrived as %d "
-                       "instead of %d",
-                       last, p->rank, p->c->name, i, out[i], 1000 * (int32_t)last + i);
+    for (uint32_t k = 0; k < PAIRS; k++)
+        for (uint32_t i = 0; i < SENT; i++)
+            if (out[k][i] != (int32_t)(100000 * from + 10000 * k + i))
+                check_fail("rank %u sent %u messages of %u elements to rank %u by '%s' in a group, "
+                           "and element %u of message %u arrived as %d instead of %u",
+                           from, PAIRS, SENT, p->rank, p->c->name, i, k, out[k][i],
+                           100000 * from + 10000 * k + i);
 }
 
 static void results_and_pairs(check_party *p)
 {
     results(p);
-    around(p);
+    if (check_party_has(p, WEFT_SEND, 0, WEFT_I32) && check_party_has(p, WEFT_RECV, 0, WEFT_I32))
+        for (uint32_t way = 1; way < p->ranks; way++)
+            around(p, way);
 }
 
 void check_coll_results(check_run *r)
