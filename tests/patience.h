@@ -22,6 +22,12 @@
 #endif
 #define PATIENCE_USUAL_NS 1600000.0 /* of such a process */
 
+/* Are there many rounds? Not under a sanitizer, for which WEFT_WHOLE means more tests. */
+static inline bool patience_is_whole(void)
+{
+    return PATIENCE_TIMES == 10 && getenv("WEFT_WHOLE");
+}
+
 /* Does this run ask about time? */
 static inline bool patience_is_timed(void)
 {

@@ -108,7 +108,9 @@ def steps(target):
                 ("release", [], 1, ["-L", "^timed$"])]
     if whole():
         return [("asan-ubsan", ["all"], many, ["-LE", INTEGRATION, "-E", f"^({TREE})"]),
-                ("tsan", parts(SANITIZED), many, ["-LE", INTEGRATION, "-R", f"^({TSAN_WHOLE})"])]
+                # fault.train_stuck has its device from tests/plugins
+                ("tsan", parts((*SANITIZED, "tests/plugins")), many,
+                 ["-LE", INTEGRATION, "-R", f"^({TSAN_WHOLE})"])]
     return [("asan-ubsan", parts(ASAN_BUILDS), many,
              ["-LE", INTEGRATION, "-R", f"^({ASAN_RUNS})", "-E", f"^({ASAN_LEAVES})"]),
             ("tsan", parts(SANITIZED), many,

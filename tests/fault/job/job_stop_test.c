@@ -84,7 +84,7 @@ static void begin(ranks *r, uint32_t n, rank_body body)
 static void one_last_step(void **state)
 {
     (void)state;
-    uint32_t rounds = getenv("WEFT_WHOLE") ? 200 : 6;
+    uint32_t rounds = patience_is_whole() ? 200 : 6;
     steps = ENDLESS;
     for (uint32_t i = 0; i < rounds; i++) {
         ranks r;
@@ -103,7 +103,7 @@ static void one_last_step(void **state)
 static void at_the_end(void **state)
 {
     (void)state;
-    uint32_t rounds = getenv("WEFT_WHOLE") ? 200 : 6;
+    uint32_t rounds = patience_is_whole() ? 200 : 6;
     steps = 100;
     for (uint32_t i = 0; i < rounds; i++) {
         ranks r;
