@@ -115,6 +115,7 @@ typedef struct check_request {
     int result; /* of the process of one check: the descriptor of its page; else -1 */
     const char *set[CHECK_SETS]; /* "key=value": options of the plugin's components */
     uint32_t nset;
+    bool threads; /* ranks of transports are threads of one process */
 } check_request;
 
 /* Run the checks and print the report. Returns the exit status: 0 all pass, 1 something failed, 2

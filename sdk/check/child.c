@@ -35,6 +35,7 @@ int check_child_run(const check_request *q, uint32_t number)
     const check_group *group;
     check_run r = {.now = check_find(number, &group), .path = q->path, .seed = q->seed};
     check_options_set(q->set, q->nset);
+    check_ranks_set(q->threads);
     if (q->result >= 0) {
         check_page *p = check_page_map(q->result);
         if (!p)

@@ -13,7 +13,7 @@
 
 #define USAGE                                                                                      \
     "usage: weft plugins check FILE.so [--only N[,N-M...]] [--seed S] [--json] [--in-process]\n"   \
-    "                               [--set KEY=VALUE]...\n"                                        \
+    "                               [--set KEY=VALUE]... [--threads]\n"                            \
     "       weft plugins check FILE.so --reproduce SEED\n"                                         \
     "       weft plugins check --list\n"
 
@@ -24,6 +24,7 @@ static const char help[] = USAGE
     "  --seed S         of what the checks draw (1)\n"
     "  --reproduce S    the sequence of calls that a failed check 53 has named\n"
     "  --set KEY=VALUE  an option of the plugin; at most 16 times\n"
+    "  --threads        ranks of a transport are threads of one process\n"
     "  --json           every check with its result\n"
     "  --in-process     run one (--only N) without a process of its own, for a debugger\n"
     "  --list           the checks\n"
@@ -72,6 +73,8 @@ static int run(int argc, char **argv)
             q.json = true;
         } else if (!strcmp(word, "--in-process")) {
             q.in_process = true;
+        } else if (!strcmp(word, "--threads")) {
+            q.threads = true;
         } else if (!strcmp(word, "--set")) {
             if (!set_option(&q, value))
                 return refuse("--set takes KEY=VALUE, and stands at most 16 times", "");

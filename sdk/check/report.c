@@ -71,6 +71,8 @@ static const char *repeat(const check_report *r, const check_result *x, char *ou
         n += (size_t)snprintf(out + n, size - n, " --set");
         n += quote(out + n, size - n, r->request->set[i]);
     }
+    if (r->request->threads && n + 16 < size)
+        snprintf(out + n, size - n, " --threads");
     return out;
 }
 

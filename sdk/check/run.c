@@ -51,12 +51,14 @@ _Noreturn static void become(const check_request *q, uint32_t number, int result
     dup2(output, STDOUT_FILENO);
     dup2(output, STDERR_FILENO);
     close(output);
-    const char *argv[8 + 2 * CHECK_SETS + 1] = {"weft-check", q->path, "--only", only,
+    const char *argv[8 + 2 * CHECK_SETS + 2] = {"weft-check", q->path, "--only", only,
                                                 "--seed",     seed,    "--of",   fd};
     for (uint32_t i = 0; i < q->nset; i++) {
         argv[8 + 2 * i] = "--set";
         argv[9 + 2 * i] = q->set[i];
     }
+    if (q->threads)
+        argv[8 + 2 * q->nset] = "--threads";
     execv("/proc/self/exe", (char *const *)(uintptr_t)argv);
     _exit(2);
 }

@@ -48,8 +48,12 @@ static void stopped(check_end *e)
 
 void check_conduct_blocks(check_run *r)
 {
-    const check_link_job job = {
-        .ranks = 2, .seconds = 12, .memory = 2 * MESSAGE, .others_only = true, .run = stopped};
+    const check_link_job job = {.ranks = 2,
+                                .seconds = 12,
+                                .memory = 2 * MESSAGE,
+                                .others_only = true,
+                                .processes = true,
+                                .run = stopped};
     check_link_run(r, &job);
 }
 

@@ -147,6 +147,7 @@ void check_fuzz_faults(check_run *r)
                                 .seconds = 9,
                                 .memory = 2 * MESSAGE,
                                 .others_only = true,
+                                .processes = true,
                                 .not_up = true,
                                 .run = faults};
     check_link_run(r, &job);

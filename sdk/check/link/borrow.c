@@ -12,15 +12,15 @@
 #define PART ((uint64_t)3 * 4096)
 #define ROUNDS 24u
 
-static const check_end *here;
-static uint64_t watched; /* bytes of here->memory */
-static const char *rule;
+static _Thread_local const check_end *here;
+static _Thread_local uint64_t watched; /* bytes of here->memory */
+static _Thread_local const char *rule;
 
 static void on_fault(int number, siginfo_t *info, void *context)
 {
     (void)context;
     const unsigned char *at = info->si_addr;
-    if (at >= here->memory && at < here->memory + watched)
+    if (here && at >= here->memory && at < here->memory + watched)
         check_fail("'%s' %s", here->c->name, rule);
     signal(number, SIG_DFL);
 }

@@ -21,7 +21,7 @@ static uint32_t channels_of(const check_end *e)
 
 static void blocked(check_end *e)
 {
-    uint64_t done = 0, sent, received;
+    uint64_t done = 0, sent, received, state = e->run->seed;
     if (channels_of(e) == 1)
         check_not_applicable("'%s' allows operations on one channel at a time", e->c->name);
     weft_conn *full = check_end_connect(e, e->peer, 0), *other = check_end_connect(e, e->peer, 1);
@@ -30,7 +30,8 @@ static void blocked(check_end *e)
         for (uint32_t i = 0; i < SENDS; i++)
             check_end_send(e, full, at, PART);
     for (uint32_t i = 0; i < ROUNDS; i++) {
-        check_end_rounds(e, other, 1, 1000, &done, "while another channel is blocked");
+        check_end_rounds(e, other, 1, check_end_size(e, &state, 1000), &done,
+                         "while another channel is blocked");
         if (!e->rank)
             check_end_progress(e, full, &sent, &received);
     }
@@ -52,6 +53,7 @@ void check_link_blocked(check_run *r)
 
 #define CHANNELS 6u
 #define BYTES ((uint64_t)1 << 20)
+#define ROOM (BYTES + 4)
 
 /* The two ranks begin and post in opposite orders: what waits for one channel before it serves
  * another waits for ever. */
@@ -67,9 +69,10 @@ static void together(check_end *e)
         check_end_ready(e, c[ch]);
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t ch = e->rank ? n - 1 - i : i;
-        check_pattern(e->memory + ch * BYTES, BYTES, ch + 1);
-        check_end_send(e, c[ch], e->memory + ch * BYTES, BYTES);
-        check_end_recv(e, c[ch], e->memory + (CHANNELS + ch) * BYTES, BYTES);
+        const uint64_t bytes = BYTES + 1 - ch;
+        check_pattern(e->memory + ch * ROOM, bytes, ch + 1);
+        check_end_send(e, c[ch], e->memory + ch * ROOM, bytes);
+        check_end_recv(e, c[ch], e->memory + (CHANNELS + ch) * ROOM, bytes);
     }
     for (uint32_t left = n; left;) {
         left = 0;
@@ -82,7 +85,7 @@ static void together(check_end *e)
                           "posted in opposite orders");
     }
     for (uint32_t ch = 0; ch < n; ch++)
-        if (!check_pattern_holds(e->memory + (CHANNELS + ch) * BYTES, BYTES, ch + 1))
+        if (!check_pattern_holds(e->memory + (CHANNELS + ch) * ROOM, BYTES + 1 - ch, ch + 1))
             check_fail("with %u channels at once, '%s' delivered other bytes on channel %u than "
                        "were sent there",
                        n, e->c->name, ch);
@@ -91,10 +94,7 @@ static void together(check_end *e)
 
 void check_link_together(check_run *r)
 {
-    const check_link_job job = {.ranks = 2,
-                                .seconds = 3,
-                                .memory = 2 * CHANNELS * BYTES,
-                                .others_only = true,
-                                .run = together};
+    const check_link_job job = {
+        .ranks = 2, .seconds = 3, .memory = 2 * CHANNELS * ROOM, .run = together};
     check_link_run(r, &job);
 }

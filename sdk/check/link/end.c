@@ -25,7 +25,7 @@ void check_end_ok(check_end *e, weft_status st, const char *member)
 /* Every rank gives its part; parts may be longer than one exchange. */
 static void tell_all(check_end *e)
 {
-    static unsigned char all[16 * CHECK_EXCHANGE];
+    static _Thread_local unsigned char all[16 * CHECK_EXCHANGE];
     check_rank_exchange(e->k, &e->address_bytes[e->rank], sizeof *e->address_bytes, all);
     memcpy(e->address_bytes, all, e->ranks * sizeof *e->address_bytes);
     check_rank_exchange(e->k, e->address[e->rank], sizeof *e->address, all);
@@ -153,6 +153,11 @@ void check_end_recv(check_end *e, weft_conn *c, void *to, uint64_t bytes)
         check_end_wait(e, "room in the queue of receives");
     }
     check_end_ok(e, st, "recv");
+}
+
+uint64_t check_end_size(const check_end *e, uint64_t *state, uint64_t most)
+{
+    return lengths_draw(&e->sizes, most, check_random(state));
 }
 
 weft_status check_end_fate(check_end *e, weft_conn *c, uint32_t ms)

@@ -14,13 +14,19 @@
 #define PART ((uint64_t)512 << 10) /* all together more than the buffers of sockets */
 #define APART_MS 350u
 
+static uint64_t bytes_of(const check_end *e, uint64_t k)
+{
+    uint64_t state = e->run->seed + k;
+    return k % 2 ? PART : check_end_size(e, &state, PART);
+}
+
 static void long_before(check_end *e)
 {
     uint64_t sent = 0, received = 0;
     weft_conn *c = check_end_connect(e, e->peer, 0);
     check_pattern(e->memory, PART, 1);
     for (uint32_t i = 0; i < SENDS; i++)
-        check_end_send(e, c, e->memory, PART);
+        check_end_send(e, c, e->memory, bytes_of(e, i));
     for (const uint64_t until = check_clock_ms() + APART_MS; check_clock_ms() < until;) {
         const weft_status st = CHECK_LINK(e, progress, c, 0, &sent, &received);
         if (st != WEFT_OK)
@@ -33,12 +39,12 @@ static void long_before(check_end *e)
     check_rank_exchange(e->k, NULL, 0, NULL);
     for (uint32_t i = 0; i < SENDS; i++) {
         memset(e->memory + PART, 0, PART);
-        check_end_recv(e, c, e->memory + PART, PART);
+        check_end_recv(e, c, e->memory + PART, bytes_of(e, i));
         while (received < i + 1) {
             check_end_progress(e, c, &sent, &received);
             check_end_wait(e, "messages that were sent long before their receives");
         }
-        if (!check_pattern_holds(e->memory + PART, PART, 1))
+        if (!check_pattern_holds(e->memory + PART, bytes_of(e, i), 1))
             check_fail("'%s' delivered other bytes of a message that was sent long before its "
                        "receive",
                        e->c->name);
@@ -55,10 +61,13 @@ void check_link_late(check_run *r)
 
 /* --- another length --- */
 
-#define MOST ((uint64_t)100000)
+#define MOST ((uint64_t)900000)
 #define FATE_MS 4000u
 
-static const uint64_t cases[][2] = {{100, 200}, {200, 100}, {0, 8}, {8, 0}, {70001, 70000}};
+/* Short or long, by much or by a byte, and which end posts first. */
+static const uint64_t cases[][2] = {{100, 200},     {200, 100},     {0, 8},          {8, 0},
+                                    {70001, 70000}, {70000, 70001}, {3, MOST},       {MOST, 3},
+                                    {0, MOST},      {MOST, 0},      {MOST, MOST - 1}};
 #define CASES (sizeof cases / sizeof *cases)
 
 typedef struct seen { /* shared: what the two ends know */

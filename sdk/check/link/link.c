@@ -4,7 +4,10 @@
 #define LINKS "weft.link/1"
 
 static const check checks[] = {
-    {100, LINKS, 10, "A transport with WEFT_LINK_LOCAL refuses ranks of several machines",
+    {100, LINKS, 10,
+     "A transport with WEFT_LINK_LOCAL refuses ranks of several machines, and one without CUDA "
+     "memory "
+     "what is not the host's",
      "its probe() gives a score above 0", check_link_local},
     {101, LINKS, 10, "Addresses keep to their room, and who reads a damaged one does not crash",
      "address() writes beyond its room, or connect() reads beyond the address", check_link_address},
@@ -18,7 +21,7 @@ static const check checks[] = {
     {105, LINKS, 12, "The k-th send of a connection meets the k-th receive",
      "messages of mixed sizes change places", check_link_order},
     {106, LINKS, 35,
-     "Messages of 0 and 1 byte, of odd sizes and places, and of over 4 GiB arrive whole",
+     "Messages of 0 bytes, around each boundary, at odd places and of over 4 GiB arrive whole",
      "a message is lost, cut or waits for ever", check_link_sizes},
     {107, LINKS, 10, "Counts only rise, and count messages in the order of their posts",
      "a count falls, or passes a message that is not there", check_link_counts},
@@ -41,7 +44,10 @@ static const check checks[] = {
     {116, LINKS, 10, "wait() sleeps while nothing happens", "it uses a processor", check_link_idle},
     {117, LINKS, 10, "After abort() from another thread both ends are WEFT_PEER",
      "an end waits for ever", check_link_abort},
-    {118, LINKS, 20, "A peer whose process was killed is WEFT_PEER in bounded time",
+    {118, LINKS, 40,
+     "A peer whose process was killed or has left, between messages or in one, is WEFT_PEER in "
+     "bounded "
+     "time",
      "the connection waits for ever, or fails with another status", check_link_death},
     {119, LINKS, 12, "A peer that is stopped blocks no call",
      "a call takes more than 5 ms, or another peer waits too", check_link_stopped},
@@ -59,6 +65,7 @@ static const check checks[] = {
      "a failure, or other bytes", check_link_torn},
     {129, LINKS, 12, "Messages take nothing that they do not give back",
      "more descriptors, threads or blocks than before", check_link_steady},
+    {190, LINKS, 10, "A message that arrives ends a wait", "wait() sleeps on", check_link_arrival},
     {0},
 };
 const check_group check_group_link = {"link", "Link", checks};

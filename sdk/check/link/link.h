@@ -1,6 +1,8 @@
 /* check/link/link.h: what checks of transports share: ranks in processes of their own, each with a
  * host, a module and a link.
  *
+ * Ranks are threads of one process with --threads; what needs processes is then not applicable.
+ *
  * A check is a function that each rank runs with its end. Calls of the plugin go through CHECK_LINK
  * or through a function below; those end the check with the plugin's sentence when a lawful call
  * fails. Waiting ends at the deadline of the job.
@@ -10,6 +12,7 @@
 #ifndef CHECK_LINK_LINK_H
 #define CHECK_LINK_LINK_H
 
+#include "check/link/lengths.h"
 #include "check/rig/rig.h"
 
 #include <weft/link.h>
@@ -26,6 +29,7 @@ typedef struct check_end {
     void *module;
     weft_link *link;
     uint32_t rank, ranks, peer; /* peer: the next rank, or itself */
+    length_set sizes;           /* of messages: around powers of two and the options' values */
     unsigned char *memory;      /* of the job's size, zeros */
     weft_region *region; /* of `memory`; NULL unless the transport wants WEFT_LINK_REGISTER */
     unsigned char (*address)[4096]; /* of all ranks */
@@ -39,6 +43,7 @@ typedef struct check_link_job {
     uint32_t ranks, seconds;
     uint64_t memory;  /* bytes of end->memory */
     bool others_only; /* not for a transport of one rank */
+    bool processes;   /* a rank dies, is stopped, or has calls or resources of its own */
     bool not_up;      /* run() begins before create(): it calls check_end_up() itself */
     void (*run)(check_end *e);
     void *arg; /* shared memory, or constant */
@@ -73,6 +78,11 @@ void check_end_down(check_end *e, weft_conn *c); /* disconnect() */
  * WEFT_LINK_REGISTER moves lies in end->memory. */
 void check_end_send(check_end *e, weft_conn *c, const void *from, uint64_t bytes);
 void check_end_recv(check_end *e, weft_conn *c, void *to, uint64_t bytes);
+
+/* A size of a message, at most `most` and CHECK_SIZES_TO; both ends draw the same from one state.
+ */
+#define CHECK_SIZES_TO (((uint64_t)4 << 20) + 1)
+uint64_t check_end_size(const check_end *e, uint64_t *state, uint64_t most);
 
 /* progress() once; then until so many have completed, with waits. */
 void check_end_progress(check_end *e, weft_conn *c, uint64_t *sent, uint64_t *received);
@@ -127,6 +137,7 @@ void check_link_late(check_run *r);      /* late.c */
 void check_link_unequal(check_run *r);   /* late.c */
 void check_link_blocked(check_run *r);   /* channels.c */
 void check_link_wake(check_run *r);      /* sleep.c */
+void check_link_arrival(check_run *r);   /* sleep.c */
 void check_link_idle(check_run *r);      /* sleep.c */
 void check_link_abort(check_run *r);     /* death.c */
 void check_link_death(check_run *r);     /* death.c */

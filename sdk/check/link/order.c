@@ -5,14 +5,13 @@
 #include "check/link/link.h"
 
 #define MESSAGES 300u
-#define AHEAD 32u /* fewer than the queue's 64 */
-#define MOST 65536u
+#define AHEAD 32u               /* fewer than the queue's 64 */
+#define MOST ((uint64_t)262146) /* three stripes of 64 KiB, and a little */
 
-static uint64_t size_of(uint64_t seed, uint32_t from, uint32_t k)
+static uint64_t size_of(const check_end *e, uint32_t from, uint64_t k)
 {
-    static const uint64_t sizes[] = {0, 1, 7, 8, 64, 64, 1000, 4096, 4097, MOST};
-    uint64_t state = seed * 1000003 + from * 7919 + k / 2; /* pairs of one size */
-    return sizes[check_random(&state) % (sizeof sizes / sizeof *sizes)];
+    uint64_t state = e->run->seed * 1000003 + from * 7919 + k / 2; /* pairs of one size */
+    return check_end_size(e, &state, MOST);
 }
 
 static uint64_t mark_of(uint32_t from, uint32_t k)
@@ -23,9 +22,9 @@ static uint64_t mark_of(uint32_t from, uint32_t k)
 /* Which message of the peer lies there. */
 static void wrong_bytes(const check_end *e, const unsigned char *at, uint32_t k)
 {
-    const uint64_t bytes = size_of(e->run->seed, e->peer, k);
+    const uint64_t bytes = size_of(e, e->peer, k);
     for (uint32_t i = 0; i < MESSAGES; i++)
-        if (i != k && size_of(e->run->seed, e->peer, i) == bytes &&
+        if (i != k && size_of(e, e->peer, i) == bytes &&
             check_pattern_holds(at, bytes, mark_of(e->peer, i)))
             check_fail("receive %u of %u at '%s' got the bytes of send %u; the k-th send of a "
                        "connection matches the k-th receive",
@@ -36,17 +35,16 @@ static void wrong_bytes(const check_end *e, const unsigned char *at, uint32_t k)
 
 static void both_ways(check_end *e)
 {
-    unsigned char *out = e->memory, *in = e->memory + AHEAD * (uint64_t)MOST;
+    unsigned char *out = e->memory, *in = e->memory + AHEAD * MOST;
     weft_conn *c = check_end_connect(e, e->peer, 0);
     uint32_t sends = 0, receives = 0;
     uint64_t sent = 0, received = 0, seen = 0;
     while (sent < MESSAGES || received < MESSAGES) {
         for (; receives < MESSAGES && receives < seen + AHEAD; receives++)
-            check_end_recv(e, c, in + receives % AHEAD * (uint64_t)MOST,
-                           size_of(e->run->seed, e->peer, receives));
+            check_end_recv(e, c, in + receives % AHEAD * MOST, size_of(e, e->peer, receives));
         for (; sends < MESSAGES && sends < sent + AHEAD; sends++) {
-            unsigned char *at = out + sends % AHEAD * (uint64_t)MOST;
-            const uint64_t bytes = size_of(e->run->seed, e->rank, sends);
+            unsigned char *at = out + sends % AHEAD * MOST;
+            const uint64_t bytes = size_of(e, e->rank, sends);
             check_pattern(at, bytes, mark_of(e->rank, sends));
             check_end_send(e, c, at, bytes);
         }
@@ -54,8 +52,8 @@ static void both_ways(check_end *e)
         if (sent > sends || received > receives)
             check_fail("progress() of '%s' counts more messages than were posted", e->c->name);
         for (; seen < received; seen++) {
-            const unsigned char *at = in + seen % AHEAD * (uint64_t)MOST;
-            if (!check_pattern_holds(at, size_of(e->run->seed, e->peer, (uint32_t)seen),
+            const unsigned char *at = in + seen % AHEAD * MOST;
+            if (!check_pattern_holds(at, size_of(e, e->peer, seen),
                                      mark_of(e->peer, (uint32_t)seen)))
                 wrong_bytes(e, at, (uint32_t)seen);
         }
@@ -67,6 +65,6 @@ static void both_ways(check_end *e)
 void check_link_order(check_run *r)
 {
     const check_link_job job = {
-        .ranks = 2, .seconds = 10, .memory = 2 * AHEAD * (uint64_t)MOST, .run = both_ways};
+        .ranks = 2, .seconds = 10, .memory = 2 * AHEAD * MOST, .run = both_ways};
     check_link_run(r, &job);
 }

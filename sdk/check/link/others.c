@@ -87,8 +87,12 @@ static void stopped(check_end *e)
 
 void check_link_stopped(check_run *r)
 {
-    const check_link_job job = {
-        .ranks = 3, .seconds = 8, .memory = 2 * BYTES, .others_only = true, .run = stopped};
+    const check_link_job job = {.ranks = 3,
+                                .seconds = 8,
+                                .memory = 2 * BYTES,
+                                .others_only = true,
+                                .processes = true,
+                                .run = stopped};
     check_link_run(r, &job);
 }
 
@@ -130,7 +134,11 @@ static void outlive(check_end *e)
 
 void check_link_outlive(check_run *r)
 {
-    const check_link_job job = {
-        .ranks = 3, .seconds = 9, .memory = 3 * BYTES, .others_only = true, .run = outlive};
+    const check_link_job job = {.ranks = 3,
+                                .seconds = 9,
+                                .memory = 3 * BYTES,
+                                .others_only = true,
+                                .processes = true,
+                                .run = outlive};
     check_link_run(r, &job);
 }

@@ -7,13 +7,14 @@
 /* --- counts --- */
 
 #define POSTED 48u /* fewer than the queue's 64 */
-#define SLOT 65536u
+#define SLOT ((uint64_t)131073)
 #define ROUNDS 3u
 
 /* Large and small by turns: a transport of several ways finishes a small one early. */
-static uint64_t bytes_of(uint64_t k)
+static uint64_t bytes_of(const check_end *e, uint64_t k)
 {
-    return k % 4 == 0 ? SLOT - 3 : k % 4 == 1 ? 0 : 16 * (k % 7) + 1;
+    uint64_t state = e->run->seed + k;
+    return k % 4 == 1 ? 0 : check_end_size(e, &state, k % 4 ? 128 : SLOT);
 }
 
 static void not_falling(const check_end *e, const char *what, uint64_t before, uint64_t now,
@@ -29,22 +30,22 @@ static void not_falling(const check_end *e, const char *what, uint64_t before, u
 
 static void one_round(check_end *e, weft_conn *c, uint64_t done)
 {
-    unsigned char *out = e->memory, *in = e->memory + POSTED * (uint64_t)SLOT;
+    unsigned char *out = e->memory, *in = e->memory + POSTED * SLOT;
     uint64_t sent = done, received = done, s = done, n = done;
     for (uint32_t i = 0; i < POSTED; i++)
-        check_end_recv(e, c, in + i * (uint64_t)SLOT, bytes_of(done + i));
+        check_end_recv(e, c, in + i * SLOT, bytes_of(e, done + i));
     for (uint32_t i = 0; i < POSTED; i++) {
-        check_pattern(out + i * (uint64_t)SLOT, bytes_of(done + i), done + i + 1);
-        check_end_send(e, c, out + i * (uint64_t)SLOT, bytes_of(done + i));
+        check_pattern(out + i * SLOT, bytes_of(e, done + i), done + i + 1);
+        check_end_send(e, c, out + i * SLOT, bytes_of(e, done + i));
     }
     while (sent < done + POSTED || received < done + POSTED) {
         check_end_progress(e, c, &s, &n);
         not_falling(e, "sends", sent, s, done + POSTED);
         not_falling(e, "receives", received, n, done + POSTED);
         for (; sent < s; sent++) /* the memory is the caller's again */
-            memset(out + (sent - done) * SLOT, 0x55, bytes_of(sent));
+            memset(out + (sent - done) * SLOT, 0x55, bytes_of(e, sent));
         for (; received < n; received++)
-            if (!check_pattern_holds(in + (received - done) * SLOT, bytes_of(received),
+            if (!check_pattern_holds(in + (received - done) * SLOT, bytes_of(e, received),
                                      received + 1))
                 check_fail("'%s' counts receive %llu of %u, whose bytes are not all there: sends "
                            "and receives are counted in the order in which they were posted, and "
@@ -70,7 +71,7 @@ static void counted(check_end *e)
 void check_link_counts(check_run *r)
 {
     const check_link_job job = {
-        .ranks = 2, .seconds = 8, .memory = 2 * POSTED * (uint64_t)SLOT, .run = counted};
+        .ranks = 2, .seconds = 8, .memory = 2 * POSTED * SLOT, .run = counted};
     check_link_run(r, &job);
 }
 

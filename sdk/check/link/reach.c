@@ -18,6 +18,25 @@ static uint64_t caps_of(const component *c, void *module, const weft_conf *conf)
     return caps;
 }
 
+/* Memory that is neither the host's nor reached by a card needs WEFT_LINK_CUDA. */
+static void ask_other_memory(const component *c, void *module, const weft_conf *conf)
+{
+    const weft_link_table *t = c->table;
+    const weft_link_group other = {
+        .struct_size = sizeof other, .same_machine = 1, .bind_addr = "127.0.0.1"};
+    int32_t score = 0;
+    check_host_clear(&h);
+    const weft_status st = PLUGIN_GET(t, probe, module, conf, &other, &score);
+    if (st != WEFT_OK || (score && !(caps_of(c, module, conf) & WEFT_LINK_CUDA)))
+        check_fail("probe() of '%s' for memory that is not the host's returned %s and score %d; "
+                   "without WEFT_LINK_CUDA it is WEFT_OK and score 0",
+                   c->name, check_status(st), score);
+    if (!score && !h.why[0])
+        check_fail("probe() of '%s' gives score 0 for memory that is not the host's and records no "
+                   "reason by fail()",
+                   c->name);
+}
+
 static void ask_apart(const component *c, void *module)
 {
     const weft_link_table *t = c->table;
@@ -27,6 +46,7 @@ static void ask_apart(const component *c, void *module)
                                    .device_caps = WEFT_DEV_HOST_MEMORY,
                                    .bind_addr = "127.0.0.1"};
     int32_t score = 0;
+    ask_other_memory(c, module, conf);
     if (!(caps_of(c, module, conf) & WEFT_LINK_LOCAL)) {
         check_absent("'%s' reaches other machines: it has no WEFT_LINK_LOCAL", c->name);
         return;

@@ -31,7 +31,7 @@ static weft_status add(check_end *e, void *at, uint64_t bytes, int fd, weft_regi
 /* Register an arena and give its key, if it has one, to the peer. */
 static void arena_up(check_end *e, arena *a)
 {
-    static unsigned char all[16 * CHECK_EXCHANGE];
+    static _Thread_local unsigned char all[16 * CHECK_EXCHANGE];
     a->fd = memfd_create("weft-check-arena", MFD_CLOEXEC);
     if (a->fd < 0 || ftruncate(a->fd, BYTES))
         check_fail("no memory for an arena");
@@ -83,7 +83,7 @@ static bool lacks(const check_end *e, uint64_t caps, const char *what)
  */
 static void larger_than_its_file(check_end *e, const arena *a)
 {
-    static unsigned char all[16 * CHECK_EXCHANGE];
+    static _Thread_local unsigned char all[16 * CHECK_EXCHANGE];
     unsigned char key[4096] = {0};
     uint64_t n = sizeof key, bytes[2] = {0};
     weft_region *r = NULL;
@@ -107,7 +107,7 @@ static void larger_than_its_file(check_end *e, const arena *a)
 
 static void bounded(check_end *e)
 {
-    static arena a;
+    static _Thread_local arena a;
     weft_region *odd = NULL;
     if (lacks(e, WEFT_LINK_REGISTER | WEFT_LINK_MAP, "regions"))
         return;
@@ -124,6 +124,9 @@ static void bounded(check_end *e)
                 "memory beyond its region");
         refused(e, CHECK_LINK(e, recv, c, a.at - 1, 8, a.region, 0), "recv",
                 "memory before its region");
+        refused(e, CHECK_LINK(e, recv, c, a.at + BYTES, 1, a.region, 0), "recv",
+                "memory behind its region");
+        refused(e, CHECK_LINK(e, recv, c, NULL, 1, a.region, 0), "recv", "no memory");
     }
     arena_down(e, &a);
 }
@@ -183,7 +186,7 @@ static void forge(check_end *e, const arena *a)
 
 static void keys(check_end *e)
 {
-    static arena a;
+    static _Thread_local arena a;
     if (lacks(e, WEFT_LINK_MAP, "keys"))
         return;
     arena_up(e, &a);
@@ -214,7 +217,7 @@ static void signal_peer(check_end *e, weft_conn *c, uint64_t *done)
 /* Each rank writes to the peer's region, and both signal. */
 static void mapped(check_end *e)
 {
-    static arena a;
+    static _Thread_local arena a;
     void *seen = NULL;
     uint64_t done = 0;
     if (lacks(e, WEFT_LINK_MAP, "map()"))

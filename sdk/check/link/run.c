@@ -104,9 +104,23 @@ static asked *ask_first(check_run *r, const component *c)
 
 /* --- ranks --- */
 
+/* Values of options that are bytes or counts may be boundaries, too. */
+static void find_sizes(check_end *e)
+{
+    lengths_begin(&e->sizes, CHECK_SIZES_TO);
+    for (const weft_option *const *o = e->c->options; o && *o; o++) {
+        const bool counts = (*o)->type == WEFT_OPT_BYTES || (*o)->type == WEFT_OPT_INT;
+        const int64_t value = counts ? e->conf->integer(e->conf->ctx, (*o)->key) : 0;
+        if (value > 0)
+            lengths_around(&e->sizes, (uint64_t)value, CHECK_SIZES_TO);
+    }
+}
+
+static pthread_mutex_t reading = PTHREAD_MUTEX_INITIALIZER; /* configs are read one at a time */
+
 static void be_end(check_rank *k)
 {
-    static check_end e; /* one a process */
+    static _Thread_local check_end e; /* one a rank */
     const check_link_of *of = k->arg;
     e.k = k;
     e.run = k->run;
@@ -122,7 +136,10 @@ static void be_end(check_rank *k)
     check_host_begin(&e.host, "the host of a rank");
     const weft_manifest *m = check_manifest(k->run);
     check_end_ok(&e, check_open(m, &e.host, &e.module), "open");
+    pthread_mutex_lock(&reading);
     e.conf = check_conf(&e.host, e.c);
+    pthread_mutex_unlock(&reading);
+    find_sizes(&e);
     if (!of->job->not_up)
         check_end_up(&e);
     of->job->run(&e);
@@ -137,6 +154,8 @@ static void be_end(check_rank *k)
 void check_link_run(check_run *r, const check_link_job *job)
 {
     check_load(r);
+    if (job->processes && check_ranks_are_threads())
+        check_not_applicable("its ranks are processes, and --threads makes them threads");
     for (uint32_t i = 0; i < r->n; i++) {
         check_link_of of = {.c = r->components[i], .job = job};
         if (strcmp(of.c->iface, "weft.link/1"))

@@ -1,11 +1,10 @@
-/* check/link/sizes.c: messages of 0 bytes, of odd sizes and places, and of more than 4 GiB.
+/* check/link/sizes.c: messages of all sizes of lengths.h, at odd places, and of more than 4 GiB.
  *
  * The long message needs little memory: its pages are the same few over and over, at both ends. Its
  * last bytes have a page of their own. */
 #define _GNU_SOURCE /* memfd_create */
 #include "check/link/link.h"
 
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -13,7 +12,8 @@
 #define PIECES 64u /* 4 GiB */
 #define TAIL 5u
 #define PAGE 65536u
-#define ROOM ((uint64_t)1 << 20)
+#define LONG (PIECES * PIECE + TAIL)
+#define ROOM (CHECK_SIZES_TO + 64)
 
 /* PIECES times the same memory, then a page. */
 static unsigned char *long_memory(void)
@@ -31,48 +31,80 @@ static unsigned char *long_memory(void)
     return at;
 }
 
-static void over_4_gib(check_end *e, weft_conn *c, uint64_t sent, uint64_t received)
+typedef struct long_message {
+    unsigned char *out, *in;
+    weft_region *region[2]; /* of both, where the transport wants them */
+    bool left_out;          /* the machine does not let so much memory be registered */
+} long_message;
+
+static weft_region *add(check_end *e, long_message *m, void *at)
 {
-    const bool sends = !e->rank, receives = e->peer == 0;
-    unsigned char *out = sends ? long_memory() : NULL, *in = receives ? long_memory() : NULL;
-    const uint64_t bytes = PIECES * PIECE + TAIL;
-    if (receives)
-        check_end_recv(e, c, in, bytes);
-    if (sends) {
-        check_pattern(out, PIECE, 1);
-        check_pattern(out + PIECES * PIECE, TAIL, 2);
-        check_end_send(e, c, out, bytes);
+    const weft_memory memory = {sizeof memory, 0, at, LONG, -1, 0};
+    weft_region *r = NULL;
+    if (at && e->t->caps & WEFT_LINK_REGISTER &&
+        CHECK_LINK(e, register_memory, e->link, &memory, &r) != WEFT_OK)
+        m->left_out = true;
+    check_host_clear(&e->host);
+    return r;
+}
+
+/* Rank 0 sends it. Memory is registered before connect(). */
+static void prepare(check_end *e, long_message *m)
+{
+    unsigned char all[16];
+    m->out = e->rank ? NULL : long_memory();
+    m->in = e->peer ? NULL : long_memory();
+    m->region[0] = add(e, m, m->out);
+    m->region[1] = add(e, m, m->in);
+    const unsigned char mine = m->left_out;
+    check_rank_exchange(e->k, &mine, 1, all);
+    for (uint32_t i = 0; i < e->ranks; i++)
+        m->left_out = m->left_out || all[i];
+}
+
+static void over_4_gib(check_end *e, weft_conn *c, const long_message *m, uint64_t done)
+{
+    if (m->in)
+        check_end_ok(e, CHECK_LINK(e, recv, c, m->in, LONG, m->region[1], 0), "recv");
+    if (m->out) {
+        check_pattern(m->out, PIECE, 1);
+        check_pattern(m->out + PIECES * PIECE, TAIL, 2);
+        check_end_ok(e, CHECK_LINK(e, send, c, m->out, LONG, m->region[0], 0), "send");
     }
-    check_end_finish(e, c, sent + sends, received + receives);
-    if (receives &&
-        (!check_pattern_holds(in, PIECE, 1) || !check_pattern_holds(in + PIECES * PIECE, TAIL, 2)))
+    check_end_finish(e, c, done + (m->out != NULL), done + (m->in != NULL));
+    if (m->in && (!check_pattern_holds(m->in, PIECE, 1) ||
+                  !check_pattern_holds(m->in + PIECES * PIECE, TAIL, 2)))
         check_fail("a message of %llu bytes, more than 4 GiB, arrived in part only at '%s': the "
                    "receive is counted and bytes are missing",
+                   (unsigned long long)LONG, e->c->name);
+}
+
+static void one_size(check_end *e, weft_conn *c, uint64_t bytes, uint64_t k)
+{
+    const uint64_t off = k * 3 % 13; /* most are not aligned */
+    unsigned char *out = e->memory + off, *in = e->memory + ROOM + off;
+    *in = in[1 + bytes] = 0xee;
+    check_pattern(out, bytes, k + e->rank);
+    check_end_recv(e, c, in + 1, bytes);
+    check_end_send(e, c, out, bytes);
+    check_end_finish(e, c, k, k);
+    if (!check_pattern_holds(in + 1, bytes, k + e->peer))
+        check_fail("a message of %llu bytes arrived with other bytes at '%s'",
+                   (unsigned long long)bytes, e->c->name);
+    if (*in != 0xee || in[1 + bytes] != 0xee)
+        check_fail("a receive of %llu bytes at '%s' wrote outside of its memory",
                    (unsigned long long)bytes, e->c->name);
 }
 
 static void exchange(check_end *e)
 {
-    static const uint64_t sizes[] = {0, 1, 2, 3, 0, 5, 4095, 4096, 4097, 65537, ROOM - 64, 1, 0};
-    const uint32_t n = sizeof sizes / sizeof *sizes;
-    unsigned char *out = e->memory, *in = e->memory + ROOM;
+    long_message m = {0};
+    prepare(e, &m);
     weft_conn *c = check_end_connect(e, e->peer, 0);
-    for (uint32_t i = 0; i < n; i++) {
-        const uint64_t off = i * 3 % 13; /* most are not aligned */
-        memset(in, 0xee, ROOM);
-        check_pattern(out + off, sizes[i], i + 1);
-        check_end_recv(e, c, in + off + 1, sizes[i]);
-        check_end_send(e, c, out + off, sizes[i]);
-        check_end_finish(e, c, i + 1, i + 1);
-        if (!check_pattern_holds(in + off + 1, sizes[i], i + 1))
-            check_fail("a message of %llu bytes arrived with other bytes at '%s'",
-                       (unsigned long long)sizes[i], e->c->name);
-        if (in[off] != 0xee || in[off + 1 + sizes[i]] != 0xee)
-            check_fail("a receive of %llu bytes at '%s' wrote outside of its memory",
-                       (unsigned long long)sizes[i], e->c->name);
-    }
-    if (!(e->t->caps & WEFT_LINK_REGISTER)) /* the long message lies in no registered memory */
-        over_4_gib(e, c, n, n);
+    for (uint32_t i = 0; i < e->sizes.n; i++)
+        one_size(e, c, e->sizes.at[i], i + 1);
+    if (!m.left_out)
+        over_4_gib(e, c, &m, e->sizes.n);
     check_rank_exchange(e->k, NULL, 0, NULL);
 }
 

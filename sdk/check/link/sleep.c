@@ -1,4 +1,4 @@
-/* check/link/sleep.c: wait(): whom wake() reaches, and what it costs while nothing happens. */
+/* check/link/sleep.c: wait(): what ends it, and what it costs while nothing happens. */
 #include "base/clock.h"
 #include "check/link/link.h"
 
@@ -9,6 +9,7 @@
 
 #define SLEEP_US 4000000u
 #define MOST_MS 2500u
+#define PART ((uint64_t)1 << 20)
 
 static void must_have_been_short(const check_end *e, uint64_t since, const char *when)
 {
@@ -55,6 +56,48 @@ void check_link_wake(check_run *r)
     check_link_run(r, &job);
 }
 
+/* --- a message --- */
+
+#define TIMES 8u
+
+/* Rank 1 sends when rank 0 has slept for a while, and rank 0 sleeps once more only if nothing has
+ * come: what is under way when it falls asleep counts, too. */
+static void arrives(check_end *e)
+{
+    weft_conn *c = check_end_connect(e, e->peer, 0);
+    for (uint64_t i = 1; i <= TIMES; i++) {
+        uint64_t sent = 0, received = 0, state = i;
+        const uint64_t bytes = check_end_size(e, &state, PART);
+        check_rank_exchange(e->k, NULL, 0, NULL);
+        if (e->rank) {
+            usleep(i % 2 ? 20000 : 0);
+            check_end_send(e, c, e->memory, bytes);
+            check_end_finish(e, c, i, 0);
+            continue;
+        }
+        check_end_recv(e, c, e->memory, bytes);
+        const uint64_t since = clock_ms();
+        for (check_end_progress(e, c, &sent, &received); received < i;) {
+            check_end_ok(e, CHECK_LINK(e, wait, e->link, 0, SLEEP_US, 0), "wait");
+            check_end_progress(e, c, &sent, &received);
+        }
+        if (clock_ms() - since > MOST_MS)
+            check_fail("the peer sent %llu bytes, and wait() of '%s' slept on: they were there "
+                       "after %llu ms; wait() ends when a connection with posted work may make "
+                       "progress",
+                       (unsigned long long)bytes, e->c->name,
+                       (unsigned long long)(clock_ms() - since));
+    }
+    check_rank_exchange(e->k, NULL, 0, NULL);
+}
+
+void check_link_arrival(check_run *r)
+{
+    const check_link_job job = {
+        .ranks = 2, .seconds = 9, .memory = PART, .others_only = true, .run = arrives};
+    check_link_run(r, &job);
+}
+
 /* --- an idle wait --- */
 
 #define IDLE_MS 500u
@@ -90,6 +133,6 @@ static void idle(check_end *e)
 void check_link_idle(check_run *r)
 {
     const check_link_job job = {
-        .ranks = 2, .seconds = 8, .memory = 8, .others_only = true, .run = idle};
+        .ranks = 2, .seconds = 8, .memory = 8, .others_only = true, .processes = true, .run = idle};
     check_link_run(r, &job);
 }

@@ -30,13 +30,13 @@ static void grew(const check_end *e, const char *what, uint64_t before, uint64_t
 static void steady(check_end *e)
 {
     static taken before, after; /* one process a rank */
-    uint64_t done = 0;
+    uint64_t done = 0, state = e->run->seed;
     weft_conn *c = check_end_connect(e, e->peer, 0);
     check_end_rounds(e, c, WARM, BYTES, &done, "in a row of messages");
     check_rank_exchange(e->k, NULL, 0, NULL);
     take(e, &before);
     for (uint32_t i = 0; i < ROUNDS; i++)
-        check_end_rounds(e, c, 1, i * 7 % BYTES, &done, "in a row of messages");
+        check_end_rounds(e, c, 1, check_end_size(e, &state, BYTES), &done, "in a row of messages");
     take(e, &after);
     if (after.state.descriptors > before.state.descriptors)
         grew(e, "descriptors", before.state.descriptors, after.state.descriptors);
@@ -53,6 +53,7 @@ static void steady(check_end *e)
 
 void check_link_steady(check_run *r)
 {
-    const check_link_job job = {.ranks = 2, .seconds = 9, .memory = 2 * BYTES, .run = steady};
+    const check_link_job job = {
+        .ranks = 2, .seconds = 9, .memory = 2 * BYTES, .processes = true, .run = steady};
     check_link_run(r, &job);
 }

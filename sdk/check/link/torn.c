@@ -157,7 +157,7 @@ static void over_a_slow_wire(check_end *e)
     check_hook_object(check_manifest(e->run), hooks);
     weft_conn *c = check_end_connect(e, e->peer, 0);
     for (uint32_t i = 0; i < MESSAGES; i++)
-        check_end_rounds(e, c, 1, check_random(&state) % MOST, &done,
+        check_end_rounds(e, c, 1, check_end_size(e, &state, MOST), &done,
                          "over a wire that moves few bytes at a time");
     if (atomic_load(&taken))
         atomic_store((_Atomic uint32_t *)e->arg, 1);
@@ -171,6 +171,7 @@ void check_link_torn(check_run *r)
                                 .seconds = 6,
                                 .memory = 2 * MOST,
                                 .others_only = true,
+                                .processes = true,
                                 .run = over_a_slow_wire,
                                 .arg = any};
     check_link_run(r, &job);

@@ -1,4 +1,4 @@
-/* check/rig/ranks.c: rank processes of a check. See rig.h.
+/* check/rig/ranks.c: rank processes of a check, or threads. See rig.h.
  *
  * Ranks meet in shared memory: each writes its part and its round, then waits until all have the
  * same round, in short sleeps. Two buffers alternate, so that a rank that is ahead does not
@@ -132,12 +132,51 @@ void *check_shared(uint64_t bytes)
     return p;
 }
 
-void check_ranks(check_run *r, uint32_t n, void (*fn)(check_rank *k), void *arg, uint32_t seconds)
+/* --- ranks that are threads --- */
+
+static bool threads;
+
+void check_ranks_set(bool are_threads)
 {
-    if (!n || n > RANKS_MOST)
-        check_fail("%u ranks for a check; 1 to %u", n, (unsigned)RANKS_MOST);
-    check_meeting *m = check_shared(sizeof *m);
-    m->until = check_clock_ms() + seconds * 1000ull;
+    threads = are_threads;
+}
+
+bool check_ranks_are_threads(void)
+{
+    return threads;
+}
+
+typedef struct rank_thread {
+    check_rank k;
+    void (*fn)(check_rank *k);
+    pthread_t thread;
+} rank_thread;
+
+static void *be_thread(void *arg)
+{
+    rank_thread *t = arg;
+    t->fn(&t->k);
+    return NULL;
+}
+
+static void run_threads(check_run *r, check_meeting *m, uint32_t n, void (*fn)(check_rank *k),
+                        void *arg)
+{
+    rank_thread t[RANKS_MOST];
+    for (uint32_t i = 0; i < n; i++) {
+        t[i] = (rank_thread){.k = {i, n, r, arg, m}, .fn = fn};
+        if (pthread_create(&t[i].thread, NULL, be_thread, &t[i]))
+            check_fail("no thread for rank %u", i);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        pthread_join(t[i].thread, NULL);
+}
+
+/* --- all --- */
+
+static void run_processes(check_run *r, check_meeting *m, uint32_t n, void (*fn)(check_rank *k),
+                          void *arg, uint32_t seconds)
+{
     start_ranks(r, m, n, fn, arg, seconds);
     for (uint32_t left = n; left;) {
         if (end_one(m, n)) {
@@ -150,6 +189,18 @@ void check_ranks(check_run *r, uint32_t n, void (*fn)(check_rank *k), void *arg,
         }
         nap();
     }
+}
+
+void check_ranks(check_run *r, uint32_t n, void (*fn)(check_rank *k), void *arg, uint32_t seconds)
+{
+    if (!n || n > RANKS_MOST)
+        check_fail("%u ranks for a check; 1 to %u", n, (unsigned)RANKS_MOST);
+    check_meeting *m = check_shared(sizeof *m);
+    m->until = check_clock_ms() + seconds * 1000ull;
+    if (threads)
+        run_threads(r, m, n, fn, arg);
+    else
+        run_processes(r, m, n, fn, arg, seconds);
     munmap(m, sizeof *m);
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 static tls_context *context; /* of this process; forked processes have a copy */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* 32 bytes that depend on the key and on the label. */
 static void derive(const check_host *h, const char *label, uint8_t out[32])
@@ -23,7 +24,9 @@ static void derive(const check_host *h, const char *label, uint8_t out[32])
 static weft_status start(void *ctx, int32_t fd, int32_t server, const char *label, weft_tls **out)
 {
     uint8_t psk[32];
+    pthread_mutex_lock(&lock);
     weft_status st = context ? WEFT_OK : job_tls_context_open(&context);
+    pthread_mutex_unlock(&lock);
     if (!label)
         return err_fail(WEFT_USAGE, "start() of weft.host.tls/1 was called without a label");
     derive(ctx, label, psk);

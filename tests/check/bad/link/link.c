@@ -343,8 +343,9 @@ static weft_status wait_for(weft_link *l, uint32_t spin_us, uint32_t timeout_us,
         weft_conn *c = l->conns[i];
         if (!c || !c->up)
             continue;
-        short events = (short)((c->in.done < c->in.posted ? POLLIN : 0) |
-                               (c->out.done < c->out.posted ? POLLOUT : 0));
+        const int listens = c->in.done < c->in.posted && BAD != SLEEPS_ON;
+        short events =
+            (short)((listens ? POLLIN : 0) | (c->out.done < c->out.posted ? POLLOUT : 0));
         if (events)
             fds[n++] = (struct pollfd){.fd = c->fd, .events = events};
     }

@@ -47,11 +47,14 @@ enum {
     TORN_HEADER,
     KEEPS_DESCRIPTORS,
     TRUSTS_GREETING,
-    HANGS_AFTER_FAULTS
+    HANGS_AFTER_FAULTS,
+    LOSES_LAST_BYTE,
+    SLEEPS_ON
 };
 #define PICK(which, odd, usual) (BAD == (which) ? (odd) : (usual))
 
 enum { QUEUE = 64, ROOM = 2 * QUEUE, CONNS = 64, KEPT = 64, ADDRESS = 8 };
+enum { PIECE = 65536 };
 #define MARK ((uint64_t)0x6143 << 48) /* of a length on the wire */
 
 typedef struct message {

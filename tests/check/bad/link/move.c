@@ -39,6 +39,8 @@ static weft_status post(weft_conn *c, queue *q, void *at, uint64_t bytes, uint32
     if (BAD == FORGETS_AFTER_NOTHING && q == &c->out && c->channel == 2 && bytes &&
         bytes <= sizeof zeros && q->posted - q->done > 1 && !q->m[(q->posted - 1) % ROOM].bytes)
         at = (void *)(uintptr_t)zeros;
+    if (BAD == LOSES_LAST_BYTE && q == &c->out && bytes > PIECE && bytes % PIECE)
+        ((char *)at)[bytes - 1] ^= 1; /* of a message that is split into pieces */
     if (BAD == CUTS_AT_4_GIB)
         bytes = (uint32_t)bytes;
     if (BAD == KEEPS_DESCRIPTORS && q == &c->out && ++c->link->sends % 100 == 0 &&
@@ -144,7 +146,7 @@ static int must_wait(const weft_conn *c)
             continue;
         if (BAD == STUCK_TOGETHER && m->bytes == 524288 && m->moved)
             return 1;
-        if (BAD == ONE_AT_A_TIME && m->bytes == 1048576)
+        if (BAD == ONE_AT_A_TIME && m->bytes > 1000000)
             return i < slot_of(c);
     }
     return 0;
@@ -173,7 +175,7 @@ static weft_status move(weft_conn *c, queue *q, int out)
             return link_gone(c);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return WEFT_OK;
-        if (n <= 0 && BAD == DEAF_TO_DEATH && m->bytes == 4096)
+        if (n <= 0 && BAD == DEAF_TO_DEATH && m->bytes == 1 << 20)
             return WEFT_OK;
         if (n <= 0)
             return link_gone(c);
