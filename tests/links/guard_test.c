@@ -74,25 +74,6 @@ static int stranger(const struct sockaddr_in *to, const void *says, size_t bytes
     return fd;
 }
 
-static void test_listens_on_the_given_address_only(void **state)
-{
-    static const char *const addresses[] = {"127.0.0.1", "127.0.0.3"};
-    char local[4][64], expected[16];
-    (void)state;
-    need_listener();
-    for (int i = 0; i < 2; i++) {
-        node n;
-        node_init(&n, 0, 2);
-        n.bind_addr = addresses[i];
-        assert_int_equal(node_open(&n), WEFT_OK);
-        assert_int_equal(listening(local, 4), 1);
-        snprintf(expected, sizeof expected, "%08X:", inet_addr(addresses[i]));
-        assert_memory_equal(local[0], expected, 9);
-        node_close(&n);
-        assert_int_equal(listening(local, 4), 0);
-    }
-}
-
 static void test_bad_bind_addresses_are_refused(void **state)
 {
     static const char *const addresses[] = {"0.0.0.0",   "::",        "",
@@ -137,26 +118,6 @@ static weft_status pair_fate(weft_conn *a, weft_conn *b, double seconds)
             return st;
     }
     return WEFT_BUSY;
-}
-
-static void test_wrong_key_is_refused(void **state)
-{
-    node n[2];
-    (void)state;
-    need_listener();
-    for (uint32_t r = 0; r < 2; r++) {
-        node_init(&n[r], r, 2);
-        n[r].key = (uint8_t)(r + 1);
-        assert_int_equal(node_open(&n[r]), WEFT_OK);
-    }
-    weft_conn *a = node_connect(&n[0], &n[1], 0), *b = node_connect(&n[1], &n[0], 0);
-    assert_int_equal(pair_fate(a, b, rig_patience()), WEFT_PEER);
-    assert_non_null(strstr(fake_why(), "rank 0"));
-    for (int i = 0; i < 100; i++) /* the listener waits on: it was no peer that failed */
-        assert_int_equal(rig_table->ready(a), WEFT_BUSY);
-    node_close(&n[0]);
-    node_close(&n[1]);
-    assert_int_equal(fake_allocated(), 0);
 }
 
 static void test_encrypt_must_agree(void **state)
@@ -391,10 +352,8 @@ static void test_dials_until_let_in(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_listens_on_the_given_address_only),
         cmocka_unit_test(test_bad_bind_addresses_are_refused),
         cmocka_unit_test(test_host_without_tls_is_refused),
-        cmocka_unit_test(test_wrong_key_is_refused),
         cmocka_unit_test(test_encrypt_must_agree),
         cmocka_unit_test(test_encrypted_payload),
         cmocka_unit_test(test_strangers_are_dropped),

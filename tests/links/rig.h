@@ -79,8 +79,7 @@ void rig_must_failed(const char *condition, const char *file, int line);
 /* the rest */
 double rig_now(void);
 double rig_patience(void);
-bool rig_slow(void);            /* in the lab (tests/lab), which emulates the processor */
-uint64_t rig_share(uint64_t n); /* of n rounds: a quarter there */
+uint64_t rig_share(uint64_t n); /* of n rounds; in the lab (tests/lab), which is slow, a quarter */
 void pattern_fill(void *to, uint64_t bytes, uint64_t seed);
 bool pattern_holds(const void *at, uint64_t bytes, uint64_t seed);
 const char *fake_why(void);   /* the last recorded failure of this thread */

@@ -2,7 +2,7 @@
 """lab.py WEFT PROGRAMS SANITIZED: does verbs do on real devices what it promises? For root, in the
 lab: two hosts with a soft-RoCE device each.
 
-The questions of tests/links and the collectives of tests/comm, with the programs in the folder
+The checks of sdk/check/link and the collectives of tests/comm, with the programs in the folder
 PROGRAMS and, as far as memory is concerned, with those in SANITIZED. Then jobs with ranks on both
 hosts: as many bytes on the cable as the plan says, in good weather and in bad the bits of the same
 job over tcp; a rank that dies, a cable that is pulled; and what cannot be, in words.
@@ -69,7 +69,7 @@ class Programs(unittest.TestCase):
 
     def passes(self, folder, program, *words, limit=120):
         plugin = os.path.join(folder, "..", "lib", "weft", "comm", "verbs.so")
-        plugin = [plugin, "*32_bits*"] if program.startswith(("links", "verbs")) else ["verbs"]
+        plugin = ["verbs"] if program.startswith("comm") else [plugin]
         began = time.monotonic()
         done = subprocess.run([os.path.join(folder, program), *plugin, *words], timeout=limit,
                               capture_output=True, text=True, errors="replace")
@@ -80,8 +80,12 @@ class Programs(unittest.TestCase):
         return said
 
     def test_links(self):
-        for name in ("move", "setup", "thread"):
-            self.passes(PROGRAMS, f"links_{name}_test")
+        """The contract of a link, without checks for which the lab is too slow: 102 and 119 measure
+        calls, and 106 moves more than 4 GiB."""
+        said = self.passes(PROGRAMS, "weft-check", "--only",
+                           "57,101,103-105,107-118,120,121,125,126,190",
+                           "--set", "devices=r1", "--set", "qps=2")
+        self.assertNotIn("check 105 (link): not applicable", said)
 
     def test_collectives(self):
         self.passes(PROGRAMS, "comm_links_test", "comm.verbs.devices=r1",

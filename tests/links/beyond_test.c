@@ -1,0 +1,123 @@
+/* What our transports promise beyond weft/link.h, whose questions sdk/check/link asks of them as of
+ * anybody's. */
+#include "rig.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static void test_wrong_peers_are_refused(void **state)
+{
+    node n[2];
+    weft_conn *c = NULL;
+    (void)state;
+    if (rig_alone())
+        skip();
+    nodes_up(n, 2);
+    assert_int_equal(rig_table->connect(n[0].link,
+                                        &(weft_conn_args){sizeof(weft_conn_args), 0, 0, 0,
+                                                          n[1].address, n[1].address_bytes},
+                                        &c),
+                     WEFT_USAGE);
+    assert_int_equal(rig_table->connect(n[0].link,
+                                        &(weft_conn_args){sizeof(weft_conn_args), 0, 2, 0,
+                                                          n[1].address, n[1].address_bytes},
+                                        &c),
+                     WEFT_USAGE);
+    node_close(&n[0]);
+    node_close(&n[1]);
+}
+
+/* What was sent before a good end arrives, though its sender has left already. */
+static void test_last_words_arrive(void **state)
+{
+    static uint8_t out[3][1000], in[3][1000];
+    node n[2];
+    uint64_t sent = 0, received = 0;
+    (void)state;
+    if (rig_alone())
+        skip();
+    nodes_up(n, 2);
+    pair p = pair_up(&n[0], &n[1], 0);
+    pattern_fill(out, sizeof out, 1);
+    for (int i = 0; i < 3; i++)
+        conn_send(&n[0], p.a, out[i], sizeof out[i]);
+    conn_finish(&n[0], p.a, 3, 0);
+    rig_table->disconnect(p.a);
+    node_close(&n[0]);
+    for (int i = 0; i < 3; i++)
+        conn_recv(&n[1], p.b, in[i], sizeof in[i]);
+    conn_finish(&n[1], p.b, 0, 3);
+    assert_memory_equal(in, out, sizeof out);
+    assert_int_equal(rig_table->progress(p.b, 0, &sent, &received), WEFT_OK);
+    assert_int_equal(rig_table->recv(p.b, in, 1, NULL, 0), WEFT_OK); /* one more is too many */
+    assert_int_equal(conn_fate(&n[1], p.b, rig_patience()), WEFT_PEER);
+    assert_non_null(strstr(fake_why(), "rank 0"));
+    rig_table->disconnect(p.b);
+    node_close(&n[1]);
+    assert_int_equal(fake_allocated(), 0);
+}
+
+typedef struct arena {
+    int fd;
+    uint8_t *base;
+    weft_region *region;
+    uint8_t key[4096];
+    uint64_t key_bytes;
+} arena;
+
+static void arena_up(arena *a, node *n, uint64_t bytes)
+{
+    a->fd = memfd_create("arena", MFD_CLOEXEC);
+    assert_int_equal(ftruncate(a->fd, (off_t)bytes), 0);
+    a->base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, a->fd, 0);
+    assert_int_equal(
+        rig_table->register_memory(
+            n->link, &(weft_memory){sizeof(weft_memory), 0, a->base, bytes, a->fd, 0}, &a->region),
+        WEFT_OK);
+    a->key_bytes = sizeof a->key;
+    assert_int_equal(rig_table->key(a->region, a->key, &a->key_bytes), WEFT_OK);
+}
+
+static void arena_down(arena *a, uint64_t bytes)
+{
+    rig_table->deregister_memory(a->region);
+    munmap(a->base, bytes);
+    close(a->fd);
+}
+
+/* A key tells the number of a file of its owner. It opens no other file under that number, and none
+ * of another rank. */
+static void test_a_key_opens_its_own_file(void **state)
+{
+    enum { BYTES = 1 << 20 };
+    node n[2];
+    arena a, other;
+    void *seen = NULL;
+    (void)state;
+    if ((rig_table->caps & WEFT_LINK_MAP) == 0)
+        skip();
+    nodes_up(n, 2);
+    arena_up(&a, &n[0], BYTES);
+    arena_up(&other, &n[0], BYTES);
+    assert_int_not_equal(rig_table->map(n[1].link, 1, a.key, a.key_bytes, 0, &seen), WEFT_OK);
+    assert_int_equal(rig_table->map(n[1].link, 0, a.key, a.key_bytes, 0, &seen), WEFT_OK);
+    close(a.fd);
+    a.fd = dup(other.fd);
+    assert_int_not_equal(rig_table->map(n[1].link, 0, a.key, a.key_bytes, 0, &seen), WEFT_OK);
+    node_close(&n[1]);
+    arena_down(&other, BYTES);
+    arena_down(&a, BYTES);
+    node_close(&n[0]);
+    assert_int_equal(fake_allocated(), 0);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_wrong_peers_are_refused),
+        cmocka_unit_test(test_last_words_arrive),
+        cmocka_unit_test(test_a_key_opens_its_own_file),
+    };
+    return rig_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
+}
