@@ -55,7 +55,7 @@ static int run(int argc, char **argv)
     return 0;
 }
 
-const command cli_cmd_ckpt = {
+const cli_command cli_cmd_ckpt = {
     "ckpt", "info|verify DIR",
     "Verify all of a checkpoint; info also prints its tensors and the job that wrote it.", run,
     NULL};

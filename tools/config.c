@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void print_reference(const component *const *all, uint32_t n)
+static void print_reference(const host_component *const *all, uint32_t n)
 {
     printf(
         "# Every key of a job file\n\nWritten by `weft config`; a test compares it with the "
@@ -71,7 +71,7 @@ static void print_reference(const component *const *all, uint32_t n)
 }
 
 /* For a plugin's own constraints the core prints what the plugin declares about its keys. */
-static void print_combinations(const component *const *all, uint32_t n)
+static void print_combinations(const host_component *const *all, uint32_t n)
 {
     printf(
         "# What combines with what\n\nWritten by `weft config combinations`; a test compares it "
@@ -100,7 +100,7 @@ static void print_combinations(const component *const *all, uint32_t n)
 static int reference(int argc, char **argv)
 {
     host *h;
-    const component **all;
+    const host_component **all;
     uint32_t n;
     bool combinations = argc == 2 && !strcmp(argv[1], "combinations");
     if (argc == 2 && !strcmp(argv[1], "metrics")) {
@@ -120,7 +120,7 @@ static int reference(int argc, char **argv)
     return cli_fail(st);
 }
 
-const command cli_cmd_config = {
+const cli_command cli_cmd_config = {
     "config", "[combinations | metrics]",
     "Print every key of a job file, of the core and of the plugins installed.\n\n"
     "  combinations   what combines with what and why not: docs/COMBINATIONS.md\n"

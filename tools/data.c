@@ -188,7 +188,7 @@ static int data(int argc, char **argv)
     return status;
 }
 
-const command cli_cmd_data = {
+const cli_command cli_cmd_data = {
     "data",
     "PATH... -o FILE [--valid FILE] [--tokenizer NAME|FILE] [options] [key=value ...] | info "
     "FILE... [--scan]",

@@ -48,7 +48,7 @@ static json_t *describe(const char *path, bool scan, const tokens_facts *f)
     return o;
 }
 
-int cli_data_info(const command *c, int argc, char **argv)
+int cli_data_info(const cli_command *c, int argc, char **argv)
 {
     bool scan = false, as_json = false;
     int files = 0;

@@ -68,7 +68,7 @@ static int run(int argc, char **argv)
     return status;
 }
 
-const command cli_cmd_doctor = {
+const cli_command cli_cmd_doctor = {
     "doctor", "[JOB.ini [section.key=value ...] [-n RANKS [--here RANKS]]] [--json] [--list]",
     "Report what this machine has and which settings are wrong: what, why, and the command to mend "
     "it.\n\n"

@@ -55,7 +55,7 @@ static int run(int argc, char **argv)
                            : run_here(&o, &saved, file);
 }
 
-const command cli_cmd_eval = {
+const cli_command cli_cmd_eval = {
     "eval",
     "[-n RANKS] CHECKPOINT [--data FILE] [--batches N] [--json] "
     "[section.key=value ...]",

@@ -25,7 +25,7 @@ static int run(int argc, char **argv)
     return cli_fail(run_flight_print(dir, (uint32_t)count, stdout));
 }
 
-const command cli_cmd_flight = {
+const cli_command cli_cmd_flight = {
     "flight", "DIR [-c COUNT]",
     "Print the last instructions of every rank of a run, also of one that was killed.\n\n"
     "  -c COUNT   how many of each (20)",

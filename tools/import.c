@@ -41,7 +41,7 @@ static bool take_option(const char *name, const char *value, formats_request *r)
 }
 
 /* Why parse() has not taken it. */
-static int refuse(const command *c, const char *name, const char *value, bool exports)
+static int refuse(const cli_command *c, const char *name, const char *value, bool exports)
 {
     const bool out = !strcmp(name, "-o");
     const bool known =
@@ -55,7 +55,7 @@ static int refuse(const command *c, const char *name, const char *value, bool ex
 }
 
 /* FORMAT FROM -o TO [section.key=value ...]; 0, or the exit status. */
-static int parse(const command *c, int argc, char **argv, bool exports,
+static int parse(const cli_command *c, int argc, char **argv, bool exports,
                  const char *overrides[OVERRIDES], formats_request *r)
 {
     *r = (formats_request){.dtype = "fp32", .overrides = overrides};
@@ -123,7 +123,7 @@ static int run_export(int argc, char **argv)
     return status_of(formats_export(&r, stdout));
 }
 
-const command cli_cmd_import = {
+const cli_command cli_cmd_import = {
     "import", "hf DIR|llmc FILE -o CHECKPOINT [section.key=value ...]",
     "Make a checkpoint of the weights of another program.\n\n"
     "hf reads a folder of Hugging Face: config.json and model.safetensors, or the files that\n"
@@ -137,7 +137,7 @@ const command cli_cmd_import = {
     "docs/HUGGINGFACE.md shows the way from a model to a trained one and back.",
     run_import, NULL};
 
-const command cli_cmd_export = {
+const cli_command cli_cmd_export = {
     "export", "hf|llmc CHECKPOINT -o DIR [--dtype TYPE] [--tokenizer DIR] [section.key=value ...]",
     "Write the weights of a checkpoint for another program.\n\n"
     "hf writes a folder that from_pretrained() of transformers loads: config.json, safetensors\n"

@@ -11,7 +11,7 @@ static int key(int argc, char **argv)
     return cli_fail(job_key_write(argv[2]));
 }
 
-const command cli_cmd_key = {
+const cli_command cli_cmd_key = {
     "key", "-o FILE",
     "Write a fresh job key that only you can read, for ranks that weft train -n did not start.\n"
     "Copy it to every machine and name it as [run] key.",

@@ -123,7 +123,7 @@ static int new_job(int argc, char **argv)
     return cli_fail(st);
 }
 
-const command cli_cmd_new = {
+const cli_command cli_cmd_new = {
     "new", "JOB.ini [--text FILE]",
     "Write a job file to begin with: the keys of a small GPT over the bytes of a text, explained.\n"
     "It trains as it is. A file that exists is left alone.\n\n"

@@ -87,7 +87,7 @@ static int run(int argc, char **argv)
     return status;
 }
 
-const command cli_cmd_plan = {
+const cli_command cli_cmd_plan = {
     "plan",
     "[-n RANKS] JOB.ini [section.key=value ...] [--json] [--rank R] [--list] "
     "[--schedule] [--passes] [--machines M]",

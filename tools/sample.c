@@ -185,7 +185,7 @@ static int run(int argc, char **argv)
     return status;
 }
 
-const command cli_cmd_sample = {
+const cli_command cli_cmd_sample = {
     "sample",
     "[-n RANKS] CHECKPOINT [--prompt TEXT | --prompt-file FILE | --ids NUMBERS] [--tokens N] "
     "[--temperature T] [--top-k K] [--top-p P] [--seed S] [--stop TEXT ...] [--past-end] "

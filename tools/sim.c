@@ -88,7 +88,7 @@ static int run(int argc, char **argv)
     return status;
 }
 
-const command cli_cmd_sim = {
+const cli_command cli_cmd_sim = {
     "sim",
     "[-n RANKS] JOB.ini [section.key=value ...] --cluster CLUSTER.ini [--json] [--trace FILE]",
     "Tell how long a step would take on a cluster, without its machines.\n\n"

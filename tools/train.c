@@ -212,7 +212,7 @@ static int run(int argc, char **argv)
     return status;
 }
 
-const command cli_cmd_train = {
+const cli_command cli_cmd_train = {
     "train",
     "[-n RANKS] [--hosts FILE [--ssh COMMAND]] JOB.ini [section.key=value ...] "
     "[--resume[=auto|force]] [--restarts K [--restarts-min M]] "

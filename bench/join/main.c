@@ -152,7 +152,7 @@ static uint16_t free_port(void)
 
 static void prepare(void)
 {
-    tls_context *warm; /* what OpenSSL does once, it does before the processes begin */
+    job_tls_context *warm; /* what OpenSSL does once, it does before the processes begin */
     s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     snprintf(key, sizeof key, "/tmp/weft-join-%d.key", getpid());
     unlink(key);

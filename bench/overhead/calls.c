@@ -37,7 +37,7 @@ static const char *const names[] = {"without the macros", "PLUGIN_CALL", "PLUGIN
 static uint64_t run(enum kind k, const table *volatile *t)
 {
     uint64_t n = 0;
-    call_row row = call_row_begin(CALLS);
+    host_call_row row = call_row_begin(CALLS);
     for (uint32_t i = 0; i < CALLS; i++) {
         const table *to = *t;
         if (k == DIRECT && to->progress(&n) != WEFT_OK)
@@ -77,8 +77,8 @@ int main(void)
     static double ns[KINDS][ROUNDS];
     double median[KINDS];
     int status = 0;
-    host_watch_begin();                       /* it reads the slot meanwhile */
-    call_site *sites = host_sites_new(CALLS); /* rows need a call to be in, at sites */
+    host_watch_begin();                            /* it reads the slot meanwhile */
+    host_call_site *sites = host_sites_new(CALLS); /* rows need a call to be in, at sites */
     call_site_enter(sites);
     for (uint32_t r = 0; r < ROUNDS; r++)
         for (uint32_t k = 0; k < KINDS; k++)

@@ -26,7 +26,7 @@ int main(int argc, char **argv)
     for (int i = 2; i < argc && n < 64; i++)
         overrides[n++] = argv[i];
     run_prepared j;
-    executor e = {0};
+    run_executor e = {0};
     job_identity alone = {.ranks = 1, .local_ranks = 1};
     uint64_t began = clock_ns();
     config *cfg = NULL;

@@ -258,12 +258,12 @@ static const weft_link_table functions = {.struct_size = sizeof functions,
                                           .register_memory = bridge_register,
                                           .deregister_memory = bridge_deregister};
 
-weft_status comm_bridge_create(const component *intra, const weft_conf *intra_conf,
-                               const component *inter, const weft_link_args *args,
+weft_status comm_bridge_create(const host_component *intra, const weft_conf *intra_conf,
+                               const host_component *inter, const weft_link_args *args,
                                const uint32_t *machine, const weft_link_table **table,
                                weft_link **out)
 {
-    const component *of[2] = {intra, inter};
+    const host_component *of[2] = {intra, inter};
     weft_link_args own[2] = {*args, *args};
     own[INTRA].conf = intra_conf;
     weft_link *l = mem_alloc(sizeof *l);

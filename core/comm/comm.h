@@ -46,13 +46,13 @@ void comm_world_destroy(comm_world *w); /* stops the threads, closes links; NULL
 void comm_world_abort(comm_world *w);
 
 /* Adds a link component (already opened by host_open); *index names it below. [setup] */
-weft_status comm_add_link(comm_world *w, const component *link, const weft_conf *conf,
+weft_status comm_add_link(comm_world *w, const host_component *link, const weft_conf *conf,
                           uint32_t *index);
 
 /* The same with two transports: `intra` between ranks with the same number in `machine` [job
  * ranks], `inter` between the others (bridge.h). [setup] */
 typedef struct comm_part {
-    const component *link;
+    const host_component *link;
     const weft_conf *conf;
 } comm_part;
 weft_status comm_add_pair(comm_world *w, const comm_part *intra, const comm_part *inter,

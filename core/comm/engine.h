@@ -109,7 +109,7 @@ struct comm_op {
 
 struct comm_link {
     comm_world *world;
-    const component *component;
+    const host_component *component;
     const weft_link_table *table;
     weft_link *link;
     weft_region *region; /* the arena, where the link registers or maps */
@@ -140,7 +140,7 @@ struct comm_link {
 
     pthread_t progress_thread;
     int has_progress_thread;
-    struct call_site *site; /* of the progress thread's calls (host/call.h) */
+    struct host_call_site *site; /* of the progress thread's calls (host/call.h) */
     pthread_mutex_t park;
     pthread_cond_t unpark;
     atomic_int kicked, parked, stop;

@@ -75,7 +75,7 @@ void comm_world_destroy(comm_world *w)
 }
 
 /* Allocates a link; its transport's `create` is then called with `args`. */
-static weft_status begin_link(comm_world *w, const component *c, weft_link_args *args,
+static weft_status begin_link(comm_world *w, const host_component *c, weft_link_args *args,
                               comm_link **out)
 {
     char *address = pool_alloc(&w->pool, 256), *id = pool_alloc(&w->pool, 65);
@@ -104,7 +104,8 @@ static void keep_link(comm_world *w, comm_link *l, uint32_t *index)
     *vec_push(&w->links) = l;
 }
 
-weft_status comm_add_link(comm_world *w, const component *c, const weft_conf *conf, uint32_t *index)
+weft_status comm_add_link(comm_world *w, const host_component *c, const weft_conf *conf,
+                          uint32_t *index)
 {
     weft_link_args args;
     comm_link *l;
@@ -122,7 +123,7 @@ weft_status comm_add_pair(comm_world *w, const comm_part *intra, const comm_part
 {
     weft_link_args args;
     comm_link *l;
-    component *both = pool_alloc(&w->pool, sizeof *both);
+    host_component *both = pool_alloc(&w->pool, sizeof *both);
     uint32_t *kept = pool_array(&w->pool, w->who.ranks, sizeof *kept);
     memcpy(kept, machine, w->who.ranks * sizeof *kept);
     *both = *inter->link;

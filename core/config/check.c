@@ -11,7 +11,7 @@
 
 /* --- messages --- */
 
-static weft_status unknown_section(const config *c, const char *section, const entry *at)
+static weft_status unknown_section(const config *c, const char *section, const config_setting *at)
 {
     char place[4200];
     const char **names = mem_alloc(c->knowns.n * sizeof *names);
@@ -45,7 +45,7 @@ static void list_owners(const config *c, const char *section, char *out, size_t 
     size_t used = 0;
     out[0] = 0;
     for (uint32_t i = 0; i < c->options.n && used < size; i++) {
-        const declared *d = &c->options.at[i];
+        const config_declaration *d = &c->options.at[i];
         if (strcmp(d->section, section) || listed(c, section, i))
             continue;
         int n = snprintf(out + used, size - used, "%s%s", used ? " and " : "", d->owner);
@@ -62,7 +62,7 @@ static const char *section_of(const config *c, const char *key)
     return NULL;
 }
 
-static weft_status unknown_key(const config *c, const entry *e)
+static weft_status unknown_key(const config *c, const config_setting *e)
 {
     char place[4200], owners[600];
     uint32_t n = 0;
@@ -124,7 +124,7 @@ static const char *remark_of(const char *text)
 
 /* What a shell or another reader of such files would make of the text, and weft does not. Command
  * lines have been through a shell, which leaves a '#' there on purpose. */
-static bool is_literal(const entry *e, char why[VALUE_WHY])
+static bool is_literal(const config_setting *e, char why[VALUE_WHY])
 {
     const char *text = e->value, *found;
     const size_t n = strlen(text);
@@ -153,15 +153,15 @@ static bool is_literal(const entry *e, char why[VALUE_WHY])
 
 /* --- the check --- */
 
-static weft_status check_entry(const config *c, const entry *e)
+static weft_status check_entry(const config *c, const config_setting *e)
 {
     if (!config_knows(c, e->section))
         return unknown_section(c, e->section, e);
     if (!config_declared(c, e->section, e->key))
         return unknown_key(c, e);
     for (uint32_t i = 0; i < c->options.n; i++) {
-        const declared *d = &c->options.at[i];
-        parsed v;
+        const config_declaration *d = &c->options.at[i];
+        config_parsed v;
         char why[VALUE_WHY], place[4200];
         if (strcmp(d->option->key, e->key) || strcmp(d->section, e->section) ||
             (config_read_value(d->option, e->value, &v, why) &&
@@ -176,7 +176,7 @@ static weft_status check_entry(const config *c, const entry *e)
 static weft_status check_required(const config *c)
 {
     for (uint32_t i = 0; i < c->options.n; i++) {
-        const declared *d = &c->options.at[i];
+        const config_declaration *d = &c->options.at[i];
         if (d->option->dflt || config_entry(c, d->section, d->option->key) ||
             config_declared(c, d->section, d->option->key)->option->dflt)
             continue;
@@ -192,13 +192,13 @@ weft_status config_check(config *c)
 {
     uint32_t s = 0;
     for (uint32_t i = 0; i <= c->entries.n; i++) {
-        const entry *e = i < c->entries.n ? &c->entries.at[i] : NULL;
+        const config_setting *e = i < c->entries.n ? &c->entries.at[i] : NULL;
         for (; s < c->sections.n; s++) {
-            const written *w = &c->sections.at[s];
+            const config_heading *w = &c->sections.at[s];
             if (!w->line || (e && e->line && !e->file && w->line > e->line))
                 break;
             if (!config_knows(c, w->section))
-                return unknown_section(c, w->section, &(entry){.line = w->line});
+                return unknown_section(c, w->section, &(config_setting){.line = w->line});
         }
         weft_status st = e ? check_entry(c, e) : check_required(c);
         if (st != WEFT_OK)
@@ -210,7 +210,7 @@ weft_status config_check(config *c)
 weft_status config_check_section(const config *c, const char *section)
 {
     for (uint32_t i = 0; i < c->entries.n; i++) {
-        const entry *e = &c->entries.at[i];
+        const config_setting *e = &c->entries.at[i];
         weft_status st = strcmp(e->section, section) ? WEFT_OK : check_entry(c, e);
         if (st != WEFT_OK)
             return st;

@@ -9,9 +9,9 @@
 #include "base/log.h"
 #include "config/store.h"
 
-struct bound_conf {
+struct config_bound_conf {
     weft_conf conf;
-    bound_conf *next;
+    config_bound_conf *next;
     const config *config;
     const char *section;
     const weft_option *const *options;
@@ -24,7 +24,7 @@ void config_remark(config *c, const char *text)
 
 /* --- lookup --- */
 
-static const entry *find_entry(const config *c, const char *name)
+static const config_setting *find_entry(const config *c, const char *name)
 {
     char section[CONFIG_MAX_NAME + 1];
     const char *key = config_split(name, section);
@@ -36,7 +36,7 @@ static const weft_option *find_option(const config *c, const char *name)
     char section[CONFIG_MAX_NAME + 1];
     const char *key = config_split(name, section);
     for (uint32_t i = 0; i < c->options.n; i++) {
-        const declared *d = &c->options.at[i];
+        const config_declaration *d = &c->options.at[i];
         if (!strcmp(d->option->key, key) && !strcmp(d->section, section))
             return d->option;
     }
@@ -48,7 +48,7 @@ static const weft_option *find_option(const config *c, const char *name)
 
 const char *config_raw(const config *c, const char *key)
 {
-    const entry *e = find_entry(c, key);
+    const config_setting *e = find_entry(c, key);
     return e ? e->value : NULL;
 }
 
@@ -64,10 +64,10 @@ const char *config_text(const config *c, const char *key)
     return text ? text : o->dflt ? o->dflt : "";
 }
 
-static parsed read_value(const config *c, const char *key, uint32_t *type)
+static config_parsed read_value(const config *c, const char *key, uint32_t *type)
 {
     const weft_option *o = find_option(c, key);
-    parsed v;
+    config_parsed v;
     char why[VALUE_WHY];
     *type = o->type;
     if (!config_read_value(o, config_text(c, key), &v, why)) {
@@ -81,7 +81,7 @@ bool config_is_default(const config *c, const char *key)
 {
     const weft_option *o = find_option(c, key);
     const char *text = config_text(c, key);
-    parsed is, was;
+    config_parsed is, was;
     char why[VALUE_WHY];
     if (!o->dflt)
         return false;
@@ -101,7 +101,7 @@ static _Noreturn void wrong_getter(const char *key, const char *asked)
 int64_t config_int(const config *c, const char *key)
 {
     uint32_t type;
-    parsed v = read_value(c, key, &type);
+    config_parsed v = read_value(c, key, &type);
     if (type != WEFT_OPT_INT && type != WEFT_OPT_BOOL && type != WEFT_OPT_BYTES &&
         type != WEFT_OPT_AUTO_INT)
         wrong_getter(key, "a whole number");
@@ -111,7 +111,7 @@ int64_t config_int(const config *c, const char *key)
 double config_real(const config *c, const char *key)
 {
     uint32_t type;
-    parsed v = read_value(c, key, &type);
+    config_parsed v = read_value(c, key, &type);
     if (type == WEFT_OPT_REAL || type == WEFT_OPT_SECONDS)
         return v.r;
     if (type != WEFT_OPT_INT && type != WEFT_OPT_AUTO_INT && type != WEFT_OPT_BYTES)
@@ -123,7 +123,7 @@ double config_real(const config *c, const char *key)
 
 const char *config_where(const config *c, const char *key)
 {
-    const entry *e = find_entry(c, key);
+    const config_setting *e = find_entry(c, key);
     pool *names = &((config *)c)->pool; /* only the pool grows: the values do not change */
     if (!e)
         return pool_printf(names, "default of %s", key);
@@ -159,7 +159,7 @@ bool config_line_at(const config *c, uint32_t i, config_line *out)
 {
     if (i >= c->entries.n)
         return false;
-    const entry *e = &c->entries.at[i];
+    const config_setting *e = &c->entries.at[i];
     char place[4200];
     config_place(c, e->file, e->line, place, sizeof place);
     *out = (config_line){.section = e->section,
@@ -177,7 +177,7 @@ bool config_line_at(const config *c, uint32_t i, config_line *out)
 static bool is_given(const config *c, const char *section, const char *key)
 {
     for (uint32_t i = 0; i < c->entries.n; i++) {
-        const entry *x = &c->entries.at[i];
+        const config_setting *x = &c->entries.at[i];
         if (!x->tuned && !strcmp(x->section, section) && !strcmp(x->key, key))
             return true;
     }
@@ -189,7 +189,7 @@ void config_rename(config *c, const char *section, const char *key, const char *
 {
     uint32_t left = 0;
     for (uint32_t i = 0; i < c->entries.n; i++) {
-        entry *e = &c->entries.at[i];
+        config_setting *e = &c->entries.at[i];
         if (strcmp(e->key, key) || strcmp(e->section, section))
             continue;
         e->key = pool_text(&c->pool, now);
@@ -198,7 +198,7 @@ void config_rename(config *c, const char *section, const char *key, const char *
     }
     const bool given = is_given(c, section, now);
     for (uint32_t i = 0; i < c->entries.n; i++) {
-        const entry e = c->entries.at[i];
+        const config_setting e = c->entries.at[i];
         if (!given || !e.tuned || strcmp(e.section, section) || strcmp(e.key, now))
             c->entries.at[left++] = e;
     }
@@ -217,7 +217,7 @@ bool config_shares_command_line(const config *c)
 
 /* --- a plugin's view --- */
 
-static const weft_option *plugin_option(const bound_conf *b, const char *key, char name[128])
+static const weft_option *plugin_option(const config_bound_conf *b, const char *key, char name[128])
 {
     for (const weft_option *const *o = b->options; *o; o++)
         if (key && !strcmp((*o)->key, key)) {
@@ -231,17 +231,17 @@ static const weft_option *plugin_option(const bound_conf *b, const char *key, ch
 
 static const char *conf_text(void *ctx, const char *key)
 {
-    const bound_conf *b = ctx;
+    const config_bound_conf *b = ctx;
     char name[128];
     return plugin_option(b, key, name) ? config_text(b->config, name) : NULL;
 }
 
 static int64_t conf_integer(void *ctx, const char *key)
 {
-    const bound_conf *b = ctx;
+    const config_bound_conf *b = ctx;
     char name[128], why[VALUE_WHY];
     const weft_option *o = plugin_option(b, key, name);
-    parsed v = {0};
+    config_parsed v = {0};
     if (o && config_read_value(o, config_text(b->config, name), &v, why))
         return v.i;
     return 0;
@@ -249,10 +249,10 @@ static int64_t conf_integer(void *ctx, const char *key)
 
 static double conf_real(void *ctx, const char *key)
 {
-    const bound_conf *b = ctx;
+    const config_bound_conf *b = ctx;
     char name[128], why[VALUE_WHY];
     const weft_option *o = plugin_option(b, key, name);
-    parsed v = {0};
+    config_parsed v = {0};
     if (o && config_read_value(o, config_text(b->config, name), &v, why))
         return o->type == WEFT_OPT_REAL || o->type == WEFT_OPT_SECONDS ? v.r : (double)v.i;
     return 0;
@@ -260,7 +260,7 @@ static double conf_real(void *ctx, const char *key)
 
 static uint32_t conf_reals(void *ctx, const char *key, double *out, uint32_t cap)
 {
-    const bound_conf *b = ctx;
+    const config_bound_conf *b = ctx;
     char name[128];
     const weft_option *o = plugin_option(b, key, name);
     return o ? config_read_reals(config_text(b->config, name), out, cap) : 0;
@@ -271,11 +271,11 @@ const weft_conf *config_conf(config *c, const char *section, const weft_componen
     const weft_option *const *options = component->options;
     static const weft_option *const none[] = {NULL};
     options = options ? options : none;
-    for (bound_conf *b = c->confs; b; b = b->next)
+    for (config_bound_conf *b = c->confs; b; b = b->next)
         if (b->conf.component == component && !strcmp(b->section, section))
             return &b->conf;
-    bound_conf *b = pool_alloc(&c->pool, sizeof *b);
-    *b = (bound_conf){
+    config_bound_conf *b = pool_alloc(&c->pool, sizeof *b);
+    *b = (config_bound_conf){
         .conf = {sizeof b->conf, 0, b, component, conf_text, conf_integer, conf_real, conf_reals},
         .next = c->confs,
         .config = c,

@@ -11,7 +11,7 @@ void config_bind(config *c, const char *section, const weft_option *const *optio
 {
     for (; options && *options; options++)
         for (uint32_t i = 0; i < c->options.n; i++) {
-            declared *d = &c->options.at[i];
+            config_declaration *d = &c->options.at[i];
             if (!strcmp(d->option->key, (*options)->key) && !strcmp(d->section, section))
                 d->binds = true;
         }
@@ -20,13 +20,13 @@ void config_bind(config *c, const char *section, const weft_option *const *optio
 bool config_binds(const config *c, const char *key)
 {
     char section[CONFIG_MAX_NAME + 1];
-    const declared *d = config_declared(c, section, config_split(key, section));
+    const config_declaration *d = config_declared(c, section, config_split(key, section));
     return d && d->binds;
 }
 
-static const char *value_of(const config *c, const declared *d)
+static const char *value_of(const config *c, const config_declaration *d)
 {
-    const entry *e = config_entry(c, d->section, d->option->key);
+    const config_setting *e = config_entry(c, d->section, d->option->key);
     return e ? e->value : d->option->dflt ? d->option->dflt : "";
 }
 
@@ -45,7 +45,7 @@ static bool same_reals(const char *a, const char *b)
 /* A saved value that the option does not take any more is another one. */
 static bool same_value(const weft_option *o, const char *a, const char *b)
 {
-    parsed x, y;
+    config_parsed x, y;
     char why[VALUE_WHY];
     if (!strcmp(a, b))
         return true;
@@ -58,9 +58,9 @@ static bool same_value(const weft_option *o, const char *a, const char *b)
 }
 
 /* The same key, declared by somebody earlier. */
-static bool is_repeated(const config *c, const declared *d)
+static bool is_repeated(const config *c, const config_declaration *d)
 {
-    for (const declared *x = c->options.at; x < d; x++)
+    for (const config_declaration *x = c->options.at; x < d; x++)
         if (x->binds && !strcmp(x->option->key, d->option->key) && !strcmp(x->section, d->section))
             return true;
     return false;
@@ -68,10 +68,11 @@ static bool is_repeated(const config *c, const declared *d)
 
 /* Is `d` a key of a plugin in a section in which another plugin is named? Then it is compared with
  * no key of the one before. */
-static bool of_another_plugin(const config *saved, const config *present, const declared *d)
+static bool of_another_plugin(const config *saved, const config *present,
+                              const config_declaration *d)
 {
     for (uint32_t i = 0; i < present->options.n && !config_option_binds(d->option); i++) {
-        const declared *x = &present->options.at[i];
+        const config_declaration *x = &present->options.at[i];
         if (x->option->type == WEFT_OPT_STRING && config_option_binds(x->option) &&
             !strcmp(x->section, d->section) && strcmp(value_of(saved, x), value_of(present, x)))
             return true;
@@ -81,7 +82,7 @@ static bool of_another_plugin(const config *saved, const config *present, const 
 
 /* The key params of a parameter group that the present job has not: none of its keys is declared.
  */
-static bool is_gone(const config *present, const entry *e)
+static bool is_gone(const config *present, const config_setting *e)
 {
     return !strncmp(e->section, "optim.", 6) && !strcmp(e->key, "params") &&
            !config_knows(present, e->section);
@@ -92,7 +93,7 @@ uint32_t config_changes(const config *saved, const config *present, config_chang
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < present->options.n; i++) {
-        const declared *d = &present->options.at[i];
+        const config_declaration *d = &present->options.at[i];
         if (!d->binds || is_repeated(present, d))
             continue;
         config_change x = {d->section, d->option->key, value_of(saved, d), value_of(present, d)};
@@ -103,7 +104,7 @@ uint32_t config_changes(const config *saved, const config *present, config_chang
         n++;
     }
     for (uint32_t i = 0; i < saved->entries.n; i++) {
-        const entry *e = &saved->entries.at[i];
+        const config_setting *e = &saved->entries.at[i];
         if (!is_gone(present, e))
             continue;
         if (n < cap)

@@ -154,16 +154,16 @@ static int keep_entry(void *user, const char *section, const char *key, const ch
     if (text[0] == ';')
         return refuse(in, "the value of '%s' begins with ';'; put a blank before a comment", key) ==
                WEFT_OK;
-    const entry *before = config_entry(c, section, key);
+    const config_setting *before = config_entry(c, section, key);
     if (before)
         return refuse(in, "key '%s' of [%s] was given in line %u already; keep one of the two", key,
                       section, before->line) == WEFT_OK;
     if (c->entries.n >= CONFIG_MAX_KEYS)
         return refuse(in, "more than %d keys", CONFIG_MAX_KEYS) == WEFT_OK;
-    *vec_push(&c->entries) = (entry){.section = pool_text(&c->pool, section),
-                                     .key = pool_text(&c->pool, key),
-                                     .value = pool_text(&c->pool, text),
-                                     .line = in->line};
+    *vec_push(&c->entries) = (config_setting){.section = pool_text(&c->pool, section),
+                                              .key = pool_text(&c->pool, key),
+                                              .value = pool_text(&c->pool, text),
+                                              .line = in->line};
     return 1;
 }
 

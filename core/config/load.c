@@ -17,23 +17,23 @@ config *config_copy(const config *c, const char *except)
 {
     config *copy = config_new(c->name);
     for (uint32_t i = 0; i < c->sections.n; i++) {
-        const written *w = &c->sections.at[i];
+        const config_heading *w = &c->sections.at[i];
         if (except && in_section(w->section, except))
             continue;
         config_note_section(copy, w->section, w->line);
     }
     for (uint32_t i = 0; i < c->entries.n; i++) {
-        const entry *e = &c->entries.at[i];
+        const config_setting *e = &c->entries.at[i];
         if (except && in_section(e->section, except))
             continue;
         *vec_push(&copy->entries) =
-            (entry){.section = pool_text(&copy->pool, e->section),
-                    .key = pool_text(&copy->pool, e->key),
-                    .value = pool_text(&copy->pool, e->value),
-                    .line = e->line,
-                    .file = e->file ? pool_text(&copy->pool, e->file) : NULL,
-                    .tuned = e->tuned,
-                    .former = e->former ? pool_text(&copy->pool, e->former) : NULL};
+            (config_setting){.section = pool_text(&copy->pool, e->section),
+                             .key = pool_text(&copy->pool, e->key),
+                             .value = pool_text(&copy->pool, e->value),
+                             .line = e->line,
+                             .file = e->file ? pool_text(&copy->pool, e->file) : NULL,
+                             .tuned = e->tuned,
+                             .former = e->former ? pool_text(&copy->pool, e->former) : NULL};
     }
     if (c->remark)
         config_remark(copy, c->remark);
@@ -43,7 +43,7 @@ config *config_copy(const config *c, const char *except)
 static void put_entry(config *c, const char *section, size_t section_bytes, const char *key,
                       size_t key_bytes, const char *value, const char *where)
 {
-    entry e = {.value = pool_text(&c->pool, value)};
+    config_setting e = {.value = pool_text(&c->pool, value)};
     e.section = pool_printf(&c->pool, "%.*s", (int)section_bytes, section);
     e.key = pool_printf(&c->pool, "%.*s", (int)key_bytes, key);
     e.file = where ? pool_text(&c->pool, where) : NULL;

@@ -19,7 +19,7 @@ static void add(text *t, const char *s)
 /* Declared by somebody earlier under the same name: it has its line already. */
 static bool is_repeated(const config *c, uint32_t i)
 {
-    const declared *d = &c->options.at[i];
+    const config_declaration *d = &c->options.at[i];
     for (uint32_t j = 0; j < i; j++)
         if (!strcmp(c->options.at[j].option->key, d->option->key) &&
             !strcmp(c->options.at[j].section, d->section))
@@ -28,9 +28,9 @@ static bool is_repeated(const config *c, uint32_t i)
 }
 
 /* A number in one form; other values as they are. */
-static void add_value(text *out, const declared *d, const char *value)
+static void add_value(text *out, const config_declaration *d, const char *value)
 {
-    parsed v;
+    config_parsed v;
     char why[VALUE_WHY], number[40] = "";
     const uint32_t type = d->option->type;
     if ((type == WEFT_OPT_INT || type == WEFT_OPT_REAL || type == WEFT_OPT_BOOL) &&
@@ -47,10 +47,10 @@ static void dump_section(const config *c, const char *section, text *out)
 {
     bool begun = false;
     for (uint32_t i = 0; i < c->options.n; i++) {
-        const declared *d = &c->options.at[i];
+        const config_declaration *d = &c->options.at[i];
         if (strcmp(d->section, section) || is_repeated(c, i))
             continue;
-        const entry *e = config_entry(c, section, d->option->key);
+        const config_setting *e = config_entry(c, section, d->option->key);
         if (!e && !d->option->dflt)
             continue;
         if (!begun) {
@@ -91,8 +91,8 @@ char *config_dump_used(const config *c, const char *except)
 {
     text out = {0};
     for (uint32_t i = 0; i < c->options.n; i++) {
-        const declared *d = &c->options.at[i];
-        const entry *e = config_entry(c, d->section, d->option->key);
+        const config_declaration *d = &c->options.at[i];
+        const config_setting *e = config_entry(c, d->section, d->option->key);
         if (d->unused || is_repeated(c, i) || (except && is_within(d->section, except)) ||
             (!e && !d->option->dflt))
             continue;
@@ -118,7 +118,7 @@ char *config_written(const config *c, const char *except)
         add(&out, section);
         add(&out, "]\n");
         for (uint32_t k = 0; k < c->entries.n; k++) {
-            const entry *e = &c->entries.at[k];
+            const config_setting *e = &c->entries.at[k];
             if (e->tuned || strcmp(e->section, section) || config_entry(c, section, e->key) != e)
                 continue;
             add(&out, e->key);

@@ -38,13 +38,13 @@ void config_note_section(config *c, const char *section, uint32_t line)
     for (uint32_t i = 0; i < c->sections.n; i++)
         if (!strcmp(c->sections.at[i].section, section))
             return;
-    *vec_push(&c->sections) = (written){pool_text(&c->pool, section), line};
+    *vec_push(&c->sections) = (config_heading){pool_text(&c->pool, section), line};
 }
 
-const entry *config_entry(const config *c, const char *section, const char *key)
+const config_setting *config_entry(const config *c, const char *section, const char *key)
 {
     for (uint32_t i = c->entries.n; i-- > 0;) {
-        const entry *e = &c->entries.at[i];
+        const config_setting *e = &c->entries.at[i];
         if (!strcmp(e->key, key) && !strcmp(e->section, section))
             return e;
     }
@@ -85,7 +85,7 @@ void config_leave_out_code(config *c)
 {
     uint32_t left = 0;
     for (uint32_t i = 0; i < c->entries.n; i++) {
-        const entry e = c->entries.at[i];
+        const config_setting e = c->entries.at[i];
         if (!config_names_code(e.section, e.key))
             c->entries.at[left++] = e;
         else if (*e.value && strcmp(e.value, "auto"))
@@ -97,7 +97,7 @@ void config_leave_out_code(config *c)
 void config_warn_code(const config *c)
 {
     for (uint32_t i = 0; i < c->code.n; i++) {
-        const entry *e = &c->code.at[i];
+        const config_setting *e = &c->code.at[i];
         if (!config_entry(c, e->section, e->key))
             log_line(WEFT_LOG_WARN,
                      "%s: its job says %s.%s = %s, which is not used: it names code, and data does "
@@ -116,10 +116,10 @@ bool config_knows(const config *c, const char *section)
     return false;
 }
 
-const declared *config_declared(const config *c, const char *section, const char *key)
+const config_declaration *config_declared(const config *c, const char *section, const char *key)
 {
     for (uint32_t i = 0; i < c->options.n; i++) {
-        const declared *d = &c->options.at[i];
+        const config_declaration *d = &c->options.at[i];
         if (!strcmp(d->option->key, key) && !strcmp(d->section, section))
             return d;
     }
@@ -129,7 +129,7 @@ const declared *config_declared(const config *c, const char *section, const char
 /* add_option() has merged what each owner says into the first. */
 bool config_unused(const config *c, const char *section, const char *key)
 {
-    const declared *d = config_declared(c, section, key);
+    const config_declaration *d = config_declared(c, section, key);
     return d && d->unused;
 }
 
@@ -137,7 +137,7 @@ static weft_status add_option(config *c, const char *section, const char *owner,
                               const weft_option *o, bool unused)
 {
     for (uint32_t i = 0; i < c->options.n; i++) {
-        declared *d = &c->options.at[i];
+        config_declaration *d = &c->options.at[i];
         if (strcmp(d->option->key, o->key) || strcmp(d->section, section))
             continue;
         d->unused = d->unused && unused;
@@ -153,7 +153,8 @@ static weft_status add_option(config *c, const char *section, const char *owner,
                             section, o->key, d->owner, one, owner, two);
         }
     }
-    *vec_push(&c->options) = (declared){section, owner, o, config_option_binds(o), unused};
+    *vec_push(&c->options) =
+        (config_declaration){section, owner, o, config_option_binds(o), unused};
     return WEFT_OK;
 }
 
@@ -163,7 +164,7 @@ static weft_status add_options(config *c, const char *section, const char *owner
     section = pool_text(&c->pool, section);
     owner = pool_text(&c->pool, owner);
     if (!config_knows(c, section))
-        *vec_push(&c->knowns) = (known){section};
+        *vec_push(&c->knowns) = (config_known){section};
     weft_status st = WEFT_OK;
     for (; options && *options && st == WEFT_OK; options++)
         st = add_option(c, section, owner, *options, unused);

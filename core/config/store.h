@@ -10,53 +10,53 @@
 #define CONFIG_MAX_KEYS 4096 /* keys of one job */
 #define CONFIG_MAX_TEXT (1u << 20)
 
-typedef struct entry { /* section, key and value are owned by the pool */
+typedef struct config_setting { /* section, key and value are owned by the pool */
     const char *section, *key, *value;
     uint32_t line; /* 0: the command line */
     /* The place, when it is not the job's file; without a line: a place as text. */
     const char *file;
     bool tuned;         /* from the file that comm.tuned names */
     const char *former; /* the word of before, as written; NULL: none */
-} entry;
+} config_setting;
 
-typedef struct written {
+typedef struct config_heading {
     const char *section;
     uint32_t line; /* 0: the command line */
-} written;
+} config_heading;
 
-typedef struct declared {
+typedef struct config_declaration {
     const char *section, *owner;
     const weft_option *option; /* borrowed */
     bool binds;                /* differ.h */
     bool unused;               /* of a plugin that the job does not use */
-} declared;
+} config_declaration;
 
-typedef struct known {
+typedef struct config_known {
     const char *section;
-} known;
+} config_known;
 
-typedef struct bound_conf bound_conf; /* a weft_conf and what it looks into */
+typedef struct config_bound_conf config_bound_conf; /* a weft_conf and what it looks into */
 
 struct config {
     pool pool;
-    const char *name;   /* for messages: "job.ini"; NULL without a file */
-    VEC(entry) entries; /* in the order of the text, then those of the command line */
-    VEC(written) sections;
-    VEC(known) knowns; /* sections added, in that order */
-    VEC(declared) options;
-    bound_conf *confs;
-    const char *remark; /* the last line of a dump; NULL: none */
-    VEC(entry) code;    /* what config_load_saved() has left out */
-    bool shared;        /* config_share_command_line() */
-    bool dumped;        /* the text is of config_dump() */
+    const char *name;            /* for messages: "job.ini"; NULL without a file */
+    VEC(config_setting) entries; /* in the order of the text, then those of the command line */
+    VEC(config_heading) sections;
+    VEC(config_known) knowns; /* sections added, in that order */
+    VEC(config_declaration) options;
+    config_bound_conf *confs;
+    const char *remark;       /* the last line of a dump; NULL: none */
+    VEC(config_setting) code; /* what config_load_saved() has left out */
+    bool shared;              /* config_share_command_line() */
+    bool dumped;              /* the text is of config_dump() */
 };
 
 /* A value parsed by its option. */
-typedef struct parsed {
+typedef struct config_parsed {
     int64_t i;
     double r;
     uint32_t n; /* WEFT_OPT_REALS: how many */
-} parsed;
+} config_parsed;
 
 /* ini.c: fill c->entries and c->sections from `bytes` bytes of text. */
 weft_status config_read_ini(config *c, const char *text, size_t bytes);
@@ -64,7 +64,8 @@ weft_status config_read_ini(config *c, const char *text, size_t bytes);
 /* value.c: parse `text` by the option. On false, `why` has the reason, as it follows a colon.
  * `reals`, if not NULL, receives up to `cap` numbers of WEFT_OPT_REALS. */
 #define VALUE_WHY 512
-bool config_read_value(const weft_option *o, const char *text, parsed *out, char why[VALUE_WHY]);
+bool config_read_value(const weft_option *o, const char *text, config_parsed *out,
+                       char why[VALUE_WHY]);
 uint32_t config_read_reals(const char *text, double *reals, uint32_t cap);
 
 /* "whole number, 1 to 64", for messages, help and docs. */
@@ -74,7 +75,7 @@ void config_type_text(const weft_option *o, char *out, size_t size);
 config *config_new(const char *name);
 
 /* store.c: the last entry of section and key, or NULL. */
-const entry *config_entry(const config *c, const char *section, const char *key);
+const config_setting *config_entry(const config *c, const char *section, const char *key);
 
 /* store.c: record that the section was written; each name once. */
 void config_note_section(config *c, const char *section, uint32_t line);
@@ -87,7 +88,7 @@ void config_place(const config *c, const char *file, uint32_t line, char *out, s
 
 /* store.c: whether the section is known; who declared a key first, or NULL. */
 bool config_knows(const config *c, const char *section);
-const declared *config_declared(const config *c, const char *section, const char *key);
+const config_declaration *config_declared(const config *c, const char *section, const char *key);
 
 /* store.c: whether only plugins that the job does not use declare the key. */
 bool config_unused(const config *c, const char *section, const char *key);

@@ -53,7 +53,7 @@ static weft_status check(const config *f)
                             "%s:%u: %s is not allowed in a file of comm.tuned: it names code, and "
                             "a file of measurements does not say which code is loaded",
                             f->name, f->entries.at[i].line, f->entries.at[i].key);
-    const entry *e = config_entry(f, "comm", "tuned");
+    const config_setting *e = config_entry(f, "comm", "tuned");
     if (e)
         return err_fail(WEFT_USAGE, "%s:%u: a file of comm.tuned cannot name another one", f->name,
                         e->line);
@@ -67,22 +67,22 @@ static void take(config *c, const config *f)
 {
     const char *file = pool_text(&c->pool, f->name);
     for (uint32_t i = 0; i < f->entries.n; i++) {
-        const entry *e = &f->entries.at[i], *before = config_entry(c, e->section, e->key);
+        const config_setting *e = &f->entries.at[i], *before = config_entry(c, e->section, e->key);
         if (before)
             continue;
         config_note_section(c, e->section, 0);
-        *vec_push(&c->entries) = (entry){.section = pool_text(&c->pool, e->section),
-                                         .key = pool_text(&c->pool, e->key),
-                                         .value = pool_text(&c->pool, e->value),
-                                         .line = e->line,
-                                         .file = file,
-                                         .tuned = true};
+        *vec_push(&c->entries) = (config_setting){.section = pool_text(&c->pool, e->section),
+                                                  .key = pool_text(&c->pool, e->key),
+                                                  .value = pool_text(&c->pool, e->value),
+                                                  .line = e->line,
+                                                  .file = file,
+                                                  .tuned = true};
     }
 }
 
 weft_status config_read_tuned(config *c)
 {
-    const entry *named = config_entry(c, "comm", "tuned");
+    const config_setting *named = config_entry(c, "comm", "tuned");
     char *text = NULL, place[4200];
     size_t bytes = 0;
     if (!named || !*named->value)

@@ -52,7 +52,7 @@ static bool in_range(const weft_option *o, double v, const char *text, char why[
     return no(why, "'%.100s' is out of range; write %s", text, range);
 }
 
-static bool read_bool(const char *text, parsed *out, char why[VALUE_WHY])
+static bool read_bool(const char *text, config_parsed *out, char why[VALUE_WHY])
 {
     static const char *const words[] = {"off", "on", "false", "true", "no", "yes", "0", "1"};
     for (int i = 0; i < 8; i++)
@@ -63,7 +63,8 @@ static bool read_bool(const char *text, parsed *out, char why[VALUE_WHY])
     return no(why, "'%.100s' is neither on nor off", text);
 }
 
-static bool read_int(const weft_option *o, const char *text, parsed *out, char why[VALUE_WHY])
+static bool read_int(const weft_option *o, const char *text, config_parsed *out,
+                     char why[VALUE_WHY])
 {
     const char *digits = text + (text[0] == '-');
     if (!digits[0] || digits[strspn(digits, "0123456789")])
@@ -75,7 +76,8 @@ static bool read_int(const weft_option *o, const char *text, parsed *out, char w
     return in_range(o, (double)out->i, text, why);
 }
 
-static bool read_bytes(const weft_option *o, const char *text, parsed *out, char why[VALUE_WHY])
+static bool read_bytes(const weft_option *o, const char *text, config_parsed *out,
+                       char why[VALUE_WHY])
 {
     size_t n = strspn(text, "0123456789");
     const char *unit = text + n, *units = "KMG";
@@ -194,9 +196,10 @@ static bool read_choice(const weft_option *o, const char *text, char why[VALUE_W
     return no(why, "'%.60s' is none of %s", text, list);
 }
 
-bool config_read_value(const weft_option *o, const char *text, parsed *out, char why[VALUE_WHY])
+bool config_read_value(const weft_option *o, const char *text, config_parsed *out,
+                       char why[VALUE_WHY])
 {
-    *out = (parsed){0};
+    *out = (config_parsed){0};
     if (!text[0] && o->type != WEFT_OPT_STRING)
         return no(why, "the value is empty");
     switch (o->type) {
@@ -255,7 +258,7 @@ weft_status config_option_check(const weft_option *o)
                         o->key, CHOICES_MAX);
     if (!(o->min <= o->max))
         return err_fail(WEFT_USAGE, "option '%s' has bounds that do not form a range", o->key);
-    parsed v;
+    config_parsed v;
     if (o->dflt && !config_read_value(o, o->dflt, &v, why))
         return err_fail(WEFT_USAGE, "the default of option '%s' is invalid: %s", o->key, why);
     if (o->dflt && !config_text_lawful(o->dflt))

@@ -51,7 +51,7 @@ static weft_status ask(data_set *d, uint64_t sequence, weft_data_info *out)
     return st == WEFT_OK ? check_info(d->source->name, out) : st;
 }
 
-static weft_status open_set(const component *source, const weft_data_args *args, data_set *out)
+static weft_status open_set(const host_component *source, const weft_data_args *args, data_set *out)
 {
     const weft_data_table *table = source->table;
     *out = (data_set){.source = source};
@@ -64,7 +64,7 @@ static weft_status open_set(const component *source, const weft_data_args *args,
     return st;
 }
 
-weft_status data_set_open(const component *source, const weft_conf *conf, uint32_t use,
+weft_status data_set_open(const host_component *source, const weft_conf *conf, uint32_t use,
                           uint64_t seed, data_set *out)
 {
     const weft_data_args args = {

@@ -10,7 +10,7 @@
 #include "host/host.h"
 
 typedef struct data_set {
-    const component *source;
+    const host_component *source;
     weft_dataset *set; /* NULL: the job names none */
     weft_data_info info;
     uint64_t sequence; /* rows of a sample that `info` and read() are about; 0: not known yet */
@@ -18,7 +18,7 @@ typedef struct data_set {
 
 /* Open what the options name for `use` (WEFT_DATA_...), and describe it for samples of one row. The
  * module of the source is open. out->set is NULL, with WEFT_OK, where nothing is named. [setup] */
-weft_status data_set_open(const component *source, const weft_conf *conf, uint32_t use,
+weft_status data_set_open(const host_component *source, const weft_conf *conf, uint32_t use,
                           uint64_t seed, data_set *out);
 void data_set_close(data_set *d); /* a zeroed one is allowed [setup] */
 

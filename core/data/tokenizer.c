@@ -25,7 +25,7 @@ static weft_status check_info(const data_tokenizer *d)
     return WEFT_OK;
 }
 
-weft_status data_tokenizer_open(const component *c, const weft_conf *conf, data_tokenizer *out)
+weft_status data_tokenizer_open(const host_component *c, const weft_conf *conf, data_tokenizer *out)
 {
     const weft_tokenizer_table *table = c->table;
     *out = (data_tokenizer){.c = c, .info = {.struct_size = sizeof out->info}};

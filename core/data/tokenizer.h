@@ -13,13 +13,14 @@
 #define DATA_TOKENIZER_WAITS 65536u /* bytes after which a tokenizer has to use some */
 
 typedef struct data_tokenizer {
-    const component *c;
+    const host_component *c;
     weft_tokenizer *t; /* NULL: not open */
     weft_tokenizer_info info;
 } data_tokenizer;
 
 /* The module of the plugin is open. [setup] */
-weft_status data_tokenizer_open(const component *c, const weft_conf *conf, data_tokenizer *out);
+weft_status data_tokenizer_open(const host_component *c, const weft_conf *conf,
+                                data_tokenizer *out);
 void data_tokenizer_close(data_tokenizer *d); /* a zeroed one is allowed [setup] */
 
 /* Encode a prefix of `bytes` bytes of text as weft_tokenizer_table.encode() does: *used bytes are

@@ -163,7 +163,7 @@ weft_status graph_check_tensor(const graph *g, const char *call, const char *wha
     if (t < 1 || t > g->tensors.n)
         return err_fail_in(WEFT_USAGE, ERR_CALL, call, "%s: the graph has no tensor number %u",
                            what, t);
-    const tensor *x = graph_tensor(g, t);
+    const graph_tensor *x = graph_tensor_at(g, t);
     const bool listed = x->kind == WEFT_T_PARAM || x->kind == WEFT_T_STATE ||
                         x->kind == WEFT_T_SCALAR ||
                         (x->kind == WEFT_T_ACTIVATION && t > g->list_after);
@@ -177,7 +177,7 @@ weft_status graph_check_tensor(const graph *g, const char *call, const char *wha
 
 weft_status graph_check_assigned(const graph *g, weft_tensor dst, weft_tensor src)
 {
-    const tensor *to = graph_tensor(g, dst), *from = graph_tensor(g, src);
+    const graph_tensor *to = graph_tensor_at(g, dst), *from = graph_tensor_at(g, src);
     const weft_shape *a = &to->shape, *b = &from->shape;
     const bool rounds =
         to->kind == WEFT_T_STATE && graph_op_is_compute(a->dtype) && graph_op_is_compute(b->dtype);
@@ -313,11 +313,11 @@ weft_status graph_check_return(weft_status st, err_subject what, const char *who
                : st;
 }
 
-void graph_name_source(const graph *g, const node *n, char *name, size_t room)
+void graph_name_source(const graph *g, const graph_node *n, char *name, size_t room)
 {
     const size_t used = strlen(name);
     for (uint32_t k = 0; g->state_of && !*g->state_of && k < n->nin; k++) {
-        const tensor *x = graph_tensor(g, n->in[k]);
+        const graph_tensor *x = graph_tensor_at(g, n->in[k]);
         const bool made = x->kind == WEFT_T_ACTIVATION;
         const char *of = made ? strchr(x->name, '(') : x->name;
         if (!of || x->kind == WEFT_T_SCALAR)
@@ -328,7 +328,7 @@ void graph_name_source(const graph *g, const node *n, char *name, size_t room)
 }
 
 /* The stream of an op of the core that draws; false: it does not draw. */
-static bool stream_of(const node *n, int64_t *stream)
+static bool stream_of(const graph_node *n, int64_t *stream)
 {
     if (!n->own || !(n->op->flags & WEFT_OP_NUMBERED))
         return false;
@@ -339,13 +339,13 @@ static bool stream_of(const node *n, int64_t *stream)
     return true;
 }
 
-weft_status graph_check_stream(const graph *g, const char *id, const node *n)
+weft_status graph_check_stream(const graph *g, const char *id, const graph_node *n)
 {
     int64_t mine, other;
     if (g->phase != PHASE_FORWARD || !stream_of(n, &mine))
         return WEFT_OK;
     for (uint32_t i = 0; i < g->nodes.n; i++) {
-        const node *k = &g->nodes.at[i];
+        const graph_node *k = &g->nodes.at[i];
         if (k->phase == PHASE_FORWARD && !k->replaced && i + 1 != g->replacing &&
             stream_of(k, &other) && other == mine)
             return err_fail_in(WEFT_USAGE, ERR_OP, id,

@@ -64,7 +64,7 @@ weft_status graph_check_op(const weft_op *op, const char *id, const weft_shape *
 
 /* Checks that no other op of the forward pass, or of a rule, draws random numbers of the same
  * stream as `n`, an op `id` that is about to be appended. */
-weft_status graph_check_stream(const graph *g, const char *id, const node *n);
+weft_status graph_check_stream(const graph *g, const char *id, const graph_node *n);
 
 /* Checks that tensor `src` has the axes of `dst`, to which it is assigned. */
 weft_status graph_check_assigned(const graph *g, weft_tensor dst, weft_tensor src);
@@ -77,7 +77,7 @@ weft_status graph_comm(void *ctx, const weft_comm_args *args, weft_tensor in, we
 
 /* In a list: appends to the name of an output of `n` of which parameter or state it is made, for
  * messages: "mul#58.0(head.w)". */
-void graph_name_source(const graph *g, const node *n, char *name, size_t room);
+void graph_name_source(const graph *g, const graph_node *n, char *name, size_t room);
 
 /* Checks the status that a plugin's function returned: an invalid status becomes WEFT_INTERNAL, and
  * a failure without a message gets one that names `who` and `call`. */

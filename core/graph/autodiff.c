@@ -18,7 +18,7 @@
 /* The gradient sum of a parameter, made at its first contribution. */
 static weft_tensor grad_of(graph *g, weft_tensor param)
 {
-    tensor *p = graph_tensor(g, param);
+    graph_tensor *p = graph_tensor_at(g, param);
     if (p->grad)
         return p->grad;
     char name[2 * WEFT_MAX_NAME];
@@ -29,10 +29,10 @@ static weft_tensor grad_of(graph *g, weft_tensor param)
     g->block = p->block;
     weft_tensor t = graph_add(g, name, WEFT_T_GRAD, &shape);
     g->block = block;
-    graph_tensor(g, t)->of = param;
-    graph_tensor(g, t)->sum = true;
-    memcpy(graph_tensor(g, t)->place, graph_tensor(g, param)->place, sizeof p->place);
-    graph_tensor(g, param)->grad = t;
+    graph_tensor_at(g, t)->of = param;
+    graph_tensor_at(g, t)->sum = true;
+    memcpy(graph_tensor_at(g, t)->place, graph_tensor_at(g, param)->place, sizeof p->place);
+    graph_tensor_at(g, param)->grad = t;
     return t;
 }
 
@@ -41,10 +41,10 @@ static weft_tensor grad_of(graph *g, weft_tensor param)
 static weft_status into_grad(graph *g, weft_tensor param, weft_tensor d, uint32_t first_new)
 {
     weft_tensor sum = grad_of(g, param);
-    uint32_t producer = graph_tensor(g, d)->producer;
+    uint32_t producer = graph_tensor_at(g, d)->producer;
     if (producer > first_new && g->nodes.at[producer - 1].op &&
         (g->nodes.at[producer - 1].op->flags & WEFT_OP_ACCUMULATES)) {
-        node *n = &g->nodes.at[producer - 1];
+        graph_node *n = &g->nodes.at[producer - 1];
         for (uint32_t k = 0; k < n->nout; k++)
             if (n->out[k] == d)
                 n->out[k] = sum;
@@ -60,7 +60,7 @@ static weft_status into_grad(graph *g, weft_tensor param, weft_tensor d, uint32_
 
 static void belongs(graph *g, weft_tensor d, weft_tensor t)
 {
-    tensor *x = graph_tensor(g, d);
+    graph_tensor *x = graph_tensor_at(g, d);
     x->grad_for = x->grad_for ? x->grad_for : t;
 }
 
@@ -83,7 +83,7 @@ static weft_status contribute(graph *g, weft_tensor *grads, weft_tensor t, weft_
 
 static bool wants_grad(const graph *g, weft_tensor t)
 {
-    const tensor *x = graph_tensor(g, t);
+    const graph_tensor *x = graph_tensor_at(g, t);
     return x->kind == WEFT_T_PARAM ||
            (x->kind == WEFT_T_ACTIVATION && weft_dtype_size(x->shape.dtype) &&
             x->shape.dtype != WEFT_I32 && x->shape.dtype != WEFT_I64);
@@ -91,7 +91,7 @@ static bool wants_grad(const graph *g, weft_tensor t)
 
 /* Checks what grad() of a plugin's op left in `din`: tensors of the graph, shaped like the
  * inputs. */
-static weft_status check_gradients(const graph *g, const node *n, weft_status st,
+static weft_status check_gradients(const graph *g, const graph_node *n, weft_status st,
                                    const weft_tensor *din)
 {
     if (st != WEFT_OK)
@@ -104,20 +104,21 @@ static weft_status check_gradients(const graph *g, const node *n, weft_status st
                 WEFT_USAGE, ERR_OP, n->id,
                 "its grad() gives input %u the gradient %u, and the graph has no such tensor", i,
                 din[i]);
-        const weft_shape *a = &graph_tensor(g, n->in[i])->shape;
-        const weft_shape *b = &graph_tensor(g, din[i])->shape;
+        const weft_shape *a = &graph_tensor_at(g, n->in[i])->shape;
+        const weft_shape *b = &graph_tensor_at(g, din[i])->shape;
         bool like = a->rank == b->rank;
         for (uint32_t k = 0; like && k < a->rank; k++)
             like = a->axes[k].size == b->axes[k].size && !strcmp(a->axes[k].name, b->axes[k].name);
         if (!like)
             return err_fail_in(WEFT_USAGE, ERR_OP, n->id,
                                "its grad() gives input %u, %s, a gradient of other axes: %s", i,
-                               graph_tensor(g, n->in[i])->name, graph_tensor(g, din[i])->name);
+                               graph_tensor_at(g, n->in[i])->name,
+                               graph_tensor_at(g, din[i])->name);
     }
     return WEFT_OK;
 }
 
-weft_status graph_derive_part(graph *g, const node *n, const weft_opcall *call, uint32_t part,
+weft_status graph_derive_part(graph *g, const graph_node *n, const weft_opcall *call, uint32_t part,
                               weft_tensor *din)
 {
     const weft_builder b = graph_builder(g);
@@ -131,7 +132,7 @@ weft_status graph_derive_part(graph *g, const node *n, const weft_opcall *call, 
 }
 
 /* `din` goes from the first part to the second, which may use the gradients of the first. */
-static weft_status one_part(graph *g, const node *n, const weft_opcall *call, uint32_t part,
+static weft_status one_part(graph *g, const graph_node *n, const weft_opcall *call, uint32_t part,
                             weft_tensor *din, weft_tensor *grads)
 {
     uint32_t first_new = g->nodes.n;
@@ -139,7 +140,7 @@ static weft_status one_part(graph *g, const node *n, const weft_opcall *call, ui
     for (uint32_t i = 0; st == WEFT_OK && i < n->nin; i++) {
         if (!din[i] || !wants_grad(g, n->in[i]))
             continue;
-        bool param = graph_tensor(g, n->in[i])->kind == WEFT_T_PARAM;
+        bool param = graph_tensor_at(g, n->in[i])->kind == WEFT_T_PARAM;
         if (param != (part == WEFT_GRAD_PARAMS))
             continue;
         st = param ? into_grad(g, n->in[i], din[i], first_new)
@@ -151,20 +152,20 @@ static weft_status one_part(graph *g, const node *n, const weft_opcall *call, ui
 /* The shards that an all-gather reads. */
 static weft_tensor parts_of(const graph *g, weft_tensor t)
 {
-    const tensor *x = graph_tensor(g, t);
-    const node *by = x->producer ? &g->nodes.at[x->producer - 1] : NULL;
+    const graph_tensor *x = graph_tensor_at(g, t);
+    const graph_node *by = x->producer ? &g->nodes.at[x->producer - 1] : NULL;
     return by && by->comm == WEFT_ALL_GATHER ? by->in[0] : t;
 }
 
 /* What backward reads as output `t` of node `at`: the sum or maximum, where it was completed. */
 static weft_tensor complete_of(const graph *g, uint32_t at, weft_tensor t)
 {
-    const tensor *x = graph_tensor(g, t);
+    const graph_tensor *x = graph_tensor_at(g, t);
     bool partial = false;
     for (uint32_t a = 0; a < g->mesh->n; a++)
         partial |= x->place[a].kind == WEFT_PARTIAL_SUM || x->place[a].kind == WEFT_PARTIAL_MAX;
     for (uint32_t i = at + 1; partial && i < g->nodes.n; i++) {
-        const node *n = &g->nodes.at[i];
+        const graph_node *n = &g->nodes.at[i];
         t = n->comm == WEFT_ALL_REDUCE && n->in[0] == t ? n->out[0] : t;
     }
     return t;
@@ -173,7 +174,7 @@ static weft_tensor complete_of(const graph *g, uint32_t at, weft_tensor t)
 /* The gradient of communication, which moves it back: of a shift, the shift in the opposite
  * direction; of an all-to-all, the one that cuts what was joined. Others are the identity in the
  * logical graph: where ranks need other parts of the gradient, place.c inserts what it takes. */
-static weft_status comm_back(graph *g, const node *n, weft_tensor *d)
+static weft_status comm_back(graph *g, const graph_node *n, weft_tensor *d)
 {
     weft_builder b = graph_builder(g);
     const graph_group *k = n->group ? &g->groups[n->group - 1] : NULL;
@@ -185,7 +186,7 @@ static weft_status comm_back(graph *g, const node *n, weft_tensor *d)
     }
     if (n->comm != WEFT_ALL_TO_ALL)
         return WEFT_OK;
-    const tensor *from = graph_tensor(g, n->in[0]);
+    const graph_tensor *from = graph_tensor_at(g, n->in[0]);
     if (n->joins == NO_AXIS)
         return err_fail(WEFT_INTERNAL, "all_to_all of %s has not been placed", from->name);
     c.axis = from->shape.axes[n->joins].name;
@@ -194,7 +195,7 @@ static weft_status comm_back(graph *g, const node *n, weft_tensor *d)
 
 static weft_status one_node(graph *g, uint32_t at, weft_tensor *grads)
 {
-    node n = g->nodes.at[at]; /* a copy: the array grows below; the output arrays stay */
+    graph_node n = g->nodes.at[at]; /* a copy: the array grows below; the output arrays stay */
     weft_tensor in[WEFT_MAX_OPERANDS] = {0}, dout[WEFT_MAX_OPERANDS] = {0};
     weft_tensor out[WEFT_MAX_OPERANDS] = {0};
     bool any = false;

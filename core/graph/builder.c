@@ -25,18 +25,18 @@ static weft_status b_shape(void *ctx, weft_tensor t, weft_shape *out)
         return st;
     if (!known(g, t))
         return err_fail(WEFT_USAGE, "the graph has no tensor number %u", t);
-    *out = graph_tensor(g, t)->shape;
+    *out = graph_tensor_at(g, t)->shape;
     return WEFT_OK;
 }
 
 static const char *b_name(void *ctx, weft_tensor t)
 {
-    return ctx && known(ctx, t) ? graph_tensor(ctx, t)->name : "(no tensor)";
+    return ctx && known(ctx, t) ? graph_tensor_at(ctx, t)->name : "(no tensor)";
 }
 
 static uint32_t b_kind(void *ctx, weft_tensor t)
 {
-    return ctx && known(ctx, t) ? graph_tensor(ctx, t)->kind : 0;
+    return ctx && known(ctx, t) ? graph_tensor_at(ctx, t)->kind : 0;
 }
 
 static weft_status b_block(void *ctx, const char *name, uint32_t flags)
@@ -86,7 +86,7 @@ static weft_status b_input(void *ctx, const weft_input_args *args, weft_tensor *
         st = sized_take("builder.input", args, &a, sizeof a, 0);
     const bool number = st == WEFT_OK && a.name && !strcmp(a.name, GRAPH_FIRST_TOKEN);
     weft_tensor have = number ? graph_find(g, a.name) : 0;
-    if (have && graph_tensor(g, have)->kind != WEFT_T_INPUT)
+    if (have && graph_tensor_at(g, have)->kind != WEFT_T_INPUT)
         have = 0;
     if (st == WEFT_OK)
         st = have ? check_again("builder.input", a.name, a.shape, out)
@@ -140,7 +140,7 @@ static weft_status b_param(void *ctx, const weft_param_args *args, weft_tensor *
     if (st != WEFT_OK)
         return st;
     *out = graph_add(g, a.name, WEFT_T_PARAM, a.shape);
-    tensor *t = graph_tensor(g, *out);
+    graph_tensor *t = graph_tensor_at(g, *out);
     t->init = pool_text(&g->pool, a.init);
     t->role = a.role ? pool_text(&g->pool, a.role) : NULL;
     t->flags = a.flags;
@@ -151,7 +151,7 @@ static weft_status find_scalar(graph *g, const char *name, weft_tensor *out)
 {
     const weft_shape scalar = {.dtype = WEFT_F32};
     weft_tensor have = graph_find(g, name);
-    if (have && graph_tensor(g, have)->kind != WEFT_T_SCALAR)
+    if (have && graph_tensor_at(g, have)->kind != WEFT_T_SCALAR)
         return err_fail(WEFT_USAGE, "builder.scalar(): '%s' is a tensor, not a scalar", name);
     *out = have ? have : graph_add(g, name, WEFT_T_SCALAR, &scalar);
     return WEFT_OK;
@@ -187,8 +187,8 @@ static weft_status b_constant(void *ctx, double value, uint32_t flags, weft_tens
     st = find_scalar(g, name, out);
     if (st != WEFT_OK)
         return st;
-    graph_tensor(g, *out)->constant = true;
-    graph_tensor(g, *out)->value = value;
+    graph_tensor_at(g, *out)->constant = true;
+    graph_tensor_at(g, *out)->value = value;
     return WEFT_OK;
 }
 
@@ -199,12 +199,12 @@ static const weft_op *find_op(const graph *g, const char *id, bool *own, weft_op
     return op || !g->find ? op : g->find(g->find_ctx, id, self);
 }
 
-weft_op_self graph_op_self(const node *n, const weft_builder *b)
+weft_op_self graph_op_self(const graph_node *n, const weft_builder *b)
 {
     return (weft_op_self){sizeof(weft_op_self), 0, n->module, n->conf, b};
 }
 
-double graph_node_flops(const graph *g, const node *n)
+double graph_node_flops(const graph *g, const graph_node *n)
 {
     weft_shape in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS];
     if (!n->op || !n->op->flops)
@@ -238,13 +238,13 @@ static weft_status check_operands(const graph *g, const char *id, const weft_att
 }
 
 /* The shapes of the outputs, from the op's infer(). */
-static weft_status infer(graph *g, const char *id, const node *n, weft_shape *out)
+static weft_status infer(graph *g, const char *id, const graph_node *n, weft_shape *out)
 {
     const weft_op *op = n->op;
     const bool own = n->own;
     weft_shape in[WEFT_MAX_OPERANDS] = {0};
     for (uint32_t i = 0; i < n->nin; i++)
-        in[i] = graph_tensor(g, n->in[i])->shape;
+        in[i] = graph_tensor_at(g, n->in[i])->shape;
     uint32_t count = WEFT_MAX_OPERANDS;
     const char *was = g->looking;
     const weft_builder b = graph_builder(g);
@@ -270,7 +270,7 @@ static weft_status infer(graph *g, const char *id, const node *n, weft_shape *ou
 }
 
 /* The graph's own copy of the attributes. */
-static void copy_attrs(graph *g, node *n, const weft_attr *attrs)
+static void copy_attrs(graph *g, graph_node *n, const weft_attr *attrs)
 {
     weft_attr *own = (weft_attr *)n->attrs;
     for (uint32_t i = 0; i < n->nattr; i++) {
@@ -283,8 +283,8 @@ static void copy_attrs(graph *g, node *n, const weft_attr *attrs)
 }
 
 /* Looks up the op and checks the call; *asked becomes a node without an identity yet. */
-static weft_status check_op(graph *g, const char *id, uint32_t flags, node *asked, weft_shape *to,
-                            const weft_tensor *out)
+static weft_status check_op(graph *g, const char *id, uint32_t flags, graph_node *asked,
+                            weft_shape *to, const weft_tensor *out)
 {
     weft_op_self self = {0};
     weft_status st = graph_check_call(g, CALL_OP);
@@ -309,7 +309,7 @@ static weft_status b_op(void *ctx, const char *id, const weft_attr *attrs, uint3
 {
     graph *g = ctx;
     weft_shape to[WEFT_MAX_OPERANDS] = {0};
-    node asked = {
+    graph_node asked = {
         .attrs = attrs, .nattr = nattr, .in = (weft_tensor *)in, .nin = nin, .nout = nout};
     weft_status st = check_op(g, id, flags, &asked, to, out);
     if (st == WEFT_OK)
@@ -318,7 +318,7 @@ static weft_status b_op(void *ctx, const char *id, const weft_attr *attrs, uint3
         return st;
     if (g->state_of && (asked.op->flags & WEFT_OP_ELEMENTWISE))
         to[0].dtype = WEFT_F32; /* of states in 16 bits, too */
-    node *n = graph_node(g, id, nattr, nin, nout);
+    graph_node *n = graph_add_node(g, id, nattr, nin, nout);
     n->op = asked.op;
     n->own = asked.own;
     n->module = asked.module;
@@ -332,7 +332,7 @@ static weft_status b_op(void *ctx, const char *id, const weft_attr *attrs, uint3
         snprintf(name, sizeof name, "%.40s#%u.%u", id, number, i);
         graph_name_source(g, &g->nodes.at[number - 1], name, sizeof name);
         out[i] = graph_add(g, name, WEFT_T_ACTIVATION, &to[i]);
-        graph_tensor(g, out[i])->producer = number;
+        graph_tensor_at(g, out[i])->producer = number;
         g->nodes.at[number - 1].out[i] = out[i];
     }
     return WEFT_OK;
@@ -341,8 +341,8 @@ static weft_status b_op(void *ctx, const char *id, const weft_attr *attrs, uint3
 /* In a replacement: checks that dst is an output of the replaced op, and that src is like it. */
 static weft_status check_stand_in(const graph *g, weft_tensor dst, weft_tensor src)
 {
-    const node *old = &g->nodes.at[g->replacing - 1];
-    const weft_shape *a = &graph_tensor(g, dst)->shape, *b = &graph_tensor(g, src)->shape;
+    const graph_node *old = &g->nodes.at[g->replacing - 1];
+    const weft_shape *a = &graph_tensor_at(g, dst)->shape, *b = &graph_tensor_at(g, src)->shape;
     bool found = false, like = a->dtype == b->dtype && a->rank == b->rank;
     for (uint32_t k = 0; k < old->nout; k++)
         found |= old->out[k] == dst;
@@ -350,11 +350,11 @@ static weft_status check_stand_in(const graph *g, weft_tensor dst, weft_tensor s
         like = a->axes[k].size == b->axes[k].size && !strcmp(a->axes[k].name, b->axes[k].name);
     if (!found)
         return err_fail(WEFT_USAGE, "a replacement of %s assigns %s, which is not an output of it",
-                        old->id, graph_tensor(g, dst)->name);
+                        old->id, graph_tensor_at(g, dst)->name);
     if (!like)
         return err_fail(WEFT_USAGE,
                         "a replacement of %s assigns %s a tensor of another shape or type", old->id,
-                        graph_tensor(g, dst)->name);
+                        graph_tensor_at(g, dst)->name);
     return WEFT_OK;
 }
 
@@ -370,15 +370,15 @@ static weft_status b_assign(void *ctx, weft_tensor dst, weft_tensor src, uint32_
         st = graph_check_tensor(g, "builder.assign", "src", src);
     if (st != WEFT_OK)
         return st;
-    const uint32_t kind = graph_tensor(g, dst)->kind;
+    const uint32_t kind = graph_tensor_at(g, dst)->kind;
     if (!g->replacing && kind != WEFT_T_PARAM && kind != WEFT_T_STATE && kind != WEFT_T_SCALAR)
         return err_fail(WEFT_USAGE,
                         "%s is neither parameter, state nor scalar: it cannot be assigned",
-                        graph_tensor(g, dst)->name);
+                        graph_tensor_at(g, dst)->name);
     st = g->replacing ? check_stand_in(g, dst, src) : graph_check_assigned(g, dst, src);
     if (st != WEFT_OK)
         return st;
-    node *n = graph_node(g, "assign", 0, 1, 1);
+    graph_node *n = graph_add_node(g, "assign", 0, 1, 1);
     n->assign = true;
     n->in[0] = src;
     n->out[0] = dst;

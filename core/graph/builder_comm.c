@@ -20,7 +20,7 @@ static const char *comm_id(uint32_t kind)
 }
 
 /* Index of the tensor axis `name`; rank: it has none. */
-static uint32_t axis_of(const tensor *t, const char *name)
+static uint32_t axis_of(const graph_tensor *t, const char *name)
 {
     uint32_t k = 0;
     while (k < t->shape.rank && strcmp(t->shape.axes[k].name, name))
@@ -28,7 +28,8 @@ static uint32_t axis_of(const tensor *t, const char *name)
     return k;
 }
 
-static weft_status check_shift(const tensor *t, const char *axis, uint32_t root, uint32_t size)
+static weft_status check_shift(const graph_tensor *t, const char *axis, uint32_t root,
+                               uint32_t size)
 {
     if (!axis && root && (root < size || size == 1))
         return WEFT_OK;
@@ -100,7 +101,7 @@ static weft_status check_comm(const graph *g, uint32_t kind, uint32_t redop, con
                               uint32_t root, uint32_t size, weft_tensor in)
 {
     const char *id = comm_id(kind);
-    const tensor *t = graph_tensor(g, in);
+    const graph_tensor *t = graph_tensor_at(g, in);
     if (kind == WEFT_SHIFT)
         return check_shift(t, axis, root, size);
     if (!id)
@@ -164,22 +165,22 @@ weft_status graph_comm(void *ctx, const weft_comm_args *args, weft_tensor in, we
         *out = in;
         return WEFT_OK;
     }
-    node *n = graph_node(g, comm_id(c.kind), 0, 1, 1);
+    graph_node *n = graph_add_node(g, comm_id(c.kind), 0, 1, 1);
     n->comm = c.kind;
     n->redop = c.redop;
     n->mesh_axis = a;
     n->group = group;
     n->root = c.root;
-    n->cuts = c.axis ? axis_of(graph_tensor(g, in), c.axis) : NO_AXIS;
+    n->cuts = c.axis ? axis_of(graph_tensor_at(g, in), c.axis) : NO_AXIS;
     n->joins = c.kind == WEFT_ALL_GATHER ? n->cuts : NO_AXIS;
     n->in[0] = in;
     char name[3 * WEFT_MAX_NAME];
     uint32_t number = g->nodes.n;
     snprintf(name, sizeof name, "%s#%u", n->id, number);
     graph_name_source(g, n, name, sizeof name);
-    weft_shape shape = graph_tensor(g, in)->shape;
+    weft_shape shape = graph_tensor_at(g, in)->shape;
     *out = graph_add(g, name, WEFT_T_ACTIVATION, &shape);
-    graph_tensor(g, *out)->producer = number;
+    graph_tensor_at(g, *out)->producer = number;
     g->nodes.at[number - 1].out[0] = *out;
     return WEFT_OK;
 }

@@ -28,9 +28,9 @@ static weft_status check_like(const graph *g, const weft_state_args *x)
     weft_status st = graph_check_tensor(g, CALL, "like", x->like);
     if (st != WEFT_OK)
         return st;
-    const tensor *like = graph_tensor(g, x->like);
+    const graph_tensor *like = graph_tensor_at(g, x->like);
     const weft_tensor own = *g->state_of ? graph_find(g, g->state_of) : x->like;
-    const weft_shape *p = own ? &graph_tensor(g, own)->shape : NULL;
+    const weft_shape *p = own ? &graph_tensor_at(g, own)->shape : NULL;
     bool fits = *g->state_of ? p && p->rank == like->shape.rank : like->kind == WEFT_T_PARAM;
     for (uint32_t i = 0; fits && p && i < p->rank; i++)
         fits = p->axes[i].size == like->shape.axes[i].size &&
@@ -58,7 +58,7 @@ static weft_status check_type(const graph *g, const weft_state_args *x)
 /* Values of the parameter fit a state of its shape and of a type of floats. */
 static weft_status check_copy(const graph *g, const weft_state_args *x, const weft_shape *shape)
 {
-    const weft_shape *like = &graph_tensor(g, x->like)->shape;
+    const weft_shape *like = &graph_tensor_at(g, x->like)->shape;
     bool fits = graph_op_is_compute(shape->dtype) && shape->rank == like->rank;
     for (uint32_t i = 0; fits && i < like->rank; i++)
         fits = !strcmp(shape->axes[i].name, like->axes[i].name);
@@ -92,7 +92,7 @@ static weft_status check_init(const graph *g, const weft_state_args *x, const we
 }
 
 /* The axes of `like` that `keep` names. */
-static weft_status kept_shape(const weft_state_args *x, const tensor *like, weft_shape *out)
+static weft_status kept_shape(const weft_state_args *x, const graph_tensor *like, weft_shape *out)
 {
     const weft_shape *whole = &like->shape;
     uint64_t keep = 0;
@@ -116,7 +116,7 @@ static weft_status kept_shape(const weft_state_args *x, const tensor *like, weft
     return st;
 }
 
-static weft_status own_shape(const weft_state_args *x, const tensor *like, weft_shape *out)
+static weft_status own_shape(const weft_state_args *x, const graph_tensor *like, weft_shape *out)
 {
     weft_status st = graph_check_shape(CALL, x->name, x->shape);
     for (uint32_t i = 0; st == WEFT_OK && i < x->shape->rank; i++) {
@@ -135,7 +135,7 @@ static weft_status own_shape(const weft_state_args *x, const tensor *like, weft_
 
 static weft_status shape_of(const graph *g, const weft_state_args *x, weft_shape *out)
 {
-    const tensor *like = graph_tensor(g, x->like);
+    const graph_tensor *like = graph_tensor_at(g, x->like);
     *out = (weft_shape){.dtype = x->dtype ? x->dtype : WEFT_F32};
     if (x->keep && x->shape)
         return err_fail(WEFT_USAGE, CALL "(): '%s' has keep and shape; give one of them", x->name);
@@ -170,7 +170,7 @@ static weft_status check_name(const graph *g, const weft_state_args *x, const we
     if (st != WEFT_OK)
         return st;
     snprintf(full, 2 * WEFT_MAX_NAME, "%s.%s",
-             *g->state_of ? g->state_of : graph_tensor(g, x->like)->name, x->name);
+             *g->state_of ? g->state_of : graph_tensor_at(g, x->like)->name, x->name);
     st = graph_check_name(CALL, "name", full);
     if (st == WEFT_OK && graph_find(g, full))
         st = err_fail(WEFT_USAGE, CALL "(): the graph already has a tensor named %s", full);
@@ -198,9 +198,9 @@ weft_status graph_state(void *ctx, const weft_state_args *args, weft_tensor *out
         st = check_init(g, &x, &shape);
     if (st != WEFT_OK)
         return st;
-    const weft_shape like = graph_tensor(g, x.like)->shape;
+    const weft_shape like = graph_tensor_at(g, x.like)->shape;
     *out = graph_add(g, full, WEFT_T_STATE, &shape);
-    tensor *t = graph_tensor(g, *out);
+    graph_tensor *t = graph_tensor_at(g, *out);
     t->of = x.like;
     t->init = x.init && strcmp(x.init, "zeros") ? pool_text(&g->pool, x.init) : NULL;
     t->full = shape.rank == like.rank;

@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_own(const node *n, const char *id)
+static bool is_own(const graph_node *n, const char *id)
 {
     return n->own && !strcmp(n->id, id);
 }
 
-static int64_t number(const node *n, const char *key, int64_t dflt)
+static int64_t number(const graph_node *n, const char *key, int64_t dflt)
 {
     for (uint32_t i = 0; i < n->nattr; i++)
         if (!strcmp(n->attrs[i].key, key))
@@ -24,14 +24,14 @@ static int64_t number(const node *n, const char *key, int64_t dflt)
 
 /* --- may it continue a sequence? --- */
 
-static weft_status refuse(const graph *g, const node *n, const char *why)
+static weft_status refuse(const graph *g, const graph_node *n, const char *why)
 {
     return err_fail(WEFT_UNSUPPORTED, "the op %s of block %s %s", n->id, g->blocks.at[n->block],
                     why);
 }
 
 /* The ops that have a form which reads a cache. */
-static weft_status check_known(const graph *g, const node *n, int64_t rows)
+static weft_status check_known(const graph *g, const graph_node *n, int64_t rows)
 {
     if (number(n, "sequence", 0) != rows)
         return refuse(g, n, "takes its rows for more sequences than one");
@@ -47,12 +47,12 @@ static weft_status check_other(graph *g, uint32_t i, weft_place *out)
 {
     static const char reads[] =
         "combines rows of a sequence, and there is no form of it that reads a cache";
-    const node *n = &g->nodes.at[i];
+    const graph_node *n = &g->nodes.at[i];
     bool split = false;
     if (n->comm || n->assign || !n->op)
         return refuse(g, n, "exchanges rows between ranks");
     for (uint32_t k = 0; k < n->nin; k++)
-        split |= graph_tensor(g, n->in[k])->place[0].kind == WEFT_SPLIT;
+        split |= graph_tensor_at(g, n->in[k])->place[0].kind == WEFT_SPLIT;
     if (!split)
         return WEFT_OK;
     if (graph_shard_node(g, i, 0, out) != WEFT_OK) {
@@ -69,17 +69,17 @@ static weft_status check_nodes(graph *g, int64_t rows)
 {
     weft_status st = WEFT_OK;
     for (weft_tensor t = 1; t <= g->tensors.n; t++) {
-        tensor *x = graph_tensor(g, t);
+        graph_tensor *x = graph_tensor_at(g, t);
         const bool split = x->kind == WEFT_T_INPUT && x->shape.rank;
         x->place[0] = (weft_place){.kind = split ? WEFT_SPLIT : WEFT_WHOLE};
     }
     for (uint32_t i = 0; st == WEFT_OK && i < g->nodes.n; i++) {
         weft_place out[WEFT_MAX_OPERANDS] = {0};
-        const node *n = &g->nodes.at[i];
+        const graph_node *n = &g->nodes.at[i];
         const bool known = is_own(n, "attention") || is_own(n, "rope");
         st = known ? check_known(g, n, rows) : check_other(g, i, out);
         for (uint32_t k = 0; st == WEFT_OK && k < g->nodes.at[i].nout; k++)
-            graph_tensor(g, g->nodes.at[i].out[k])->place[0] =
+            graph_tensor_at(g, g->nodes.at[i].out[k])->place[0] =
                 known ? (weft_place){.kind = WEFT_SPLIT} : out[k];
     }
     return st;
@@ -87,8 +87,8 @@ static weft_status check_nodes(graph *g, int64_t rows)
 
 weft_status graph_cached_check(graph *g, int64_t rows)
 {
-    const mesh each = {.n = 1, .name = {"rows"}, .size = {(uint32_t)rows}};
-    const mesh *was = g->mesh;
+    const graph_mesh each = {.n = 1, .name = {"rows"}, .size = {(uint32_t)rows}};
+    const graph_mesh *was = g->mesh;
     weft_place *kept = mem_alloc(g->tensors.n * sizeof *kept + 1);
     const uint32_t tensors = g->tensors.n;
     for (uint32_t i = 0; i < tensors; i++)
@@ -109,11 +109,11 @@ typedef struct making {
     int64_t most;
     weft_tensor positions;
     uint32_t attentions;
-    VEC(node) nodes;
+    VEC(graph_node) nodes;
 } making;
 
 /* Runs the builder's op() and moves its node to the list. Its first output becomes `as`. */
-static weft_status append(making *m, const node *like, const char *id, const weft_attr *attrs,
+static weft_status append(making *m, const graph_node *like, const char *id, const weft_attr *attrs,
                           uint32_t nattr, const weft_tensor *in, uint32_t nin, weft_tensor as)
 {
     graph *g = m->g;
@@ -124,20 +124,20 @@ static weft_status append(making *m, const node *like, const char *id, const wef
     weft_status st = b.op(b.ctx, id, attrs, nattr, in, nin, 0, &made, 1);
     if (st != WEFT_OK)
         return st;
-    node n = g->nodes.at[--g->nodes.n];
-    graph_tensor(g, made)->kind = TENSOR_REMOVED;
-    graph_tensor(g, made)->producer = 0;
+    graph_node n = g->nodes.at[--g->nodes.n];
+    graph_tensor_at(g, made)->kind = TENSOR_REMOVED;
+    graph_tensor_at(g, made)->producer = 0;
     n.out[0] = as;
     *vec_push(&m->nodes) = n;
     return WEFT_OK;
 }
 
 /* The cache of the keys (part 1) or values (part 2) of an attention. */
-static weft_tensor add_cache(making *m, const node *n, uint32_t part)
+static weft_tensor add_cache(making *m, const graph_node *n, uint32_t part)
 {
     graph *g = m->g;
     const bool joined = n->nin == 1;
-    const tensor *from = graph_tensor(g, n->in[joined ? 0 : part]);
+    const graph_tensor *from = graph_tensor_at(g, n->in[joined ? 0 : part]);
     const uint32_t heads = joined ? 2 : 1;
     const weft_shape shape = {
         .dtype = from->shape.dtype,
@@ -149,14 +149,14 @@ static weft_tensor add_cache(making *m, const node *n, uint32_t part)
     snprintf(name, sizeof name, "cache.%u.%s", m->attentions, part == 1 ? "k" : "v");
     g->block = n->block;
     const weft_tensor cache = graph_add(g, name, WEFT_T_STATE, &shape);
-    tensor *t = graph_tensor(g, cache);
+    graph_tensor *t = graph_tensor_at(g, cache);
     for (uint32_t a = 0; a < g->mesh->n; a++)
         if (place[a].kind == WEFT_SPLIT && place[a].axis == heads)
             t->place[a] = (weft_place){.kind = WEFT_SPLIT};
     return cache;
 }
 
-static weft_status make_attention(making *m, const node *n)
+static weft_status make_attention(making *m, const graph_node *n)
 {
     const bool joined = n->nin == 1;
     weft_tensor cache[3] = {0};
@@ -173,7 +173,7 @@ static weft_status make_attention(making *m, const node *n)
 }
 
 /* The table of angles has the positions of the whole cache. */
-static weft_status make_rope(making *m, const node *n)
+static weft_status make_rope(making *m, const graph_node *n)
 {
     weft_attr attrs[16];
     uint32_t k = 0;
@@ -192,10 +192,10 @@ static weft_status find_positions(making *m)
     if (!first)
         return err_fail(WEFT_UNSUPPORTED, "the model has no input with rows");
     m->positions = have;
-    if (have && graph_tensor(g, have)->kind == WEFT_T_INPUT)
+    if (have && graph_tensor_at(g, have)->kind == WEFT_T_INPUT)
         return WEFT_OK;
     const weft_shape shape = {
-        .dtype = WEFT_I32, .rank = 1, .axes = {graph_tensor(g, first)->shape.axes[0]}};
+        .dtype = WEFT_I32, .rank = 1, .axes = {graph_tensor_at(g, first)->shape.axes[0]}};
     m->positions = graph_add(g, GRAPH_POSITIONS, WEFT_T_INPUT, &shape);
     return WEFT_OK;
 }
@@ -216,7 +216,7 @@ weft_status graph_cached_make(graph *g, int64_t most)
     weft_status st = find_positions(&m);
     const uint32_t n = g->nodes.n;
     for (uint32_t i = 0; st == WEFT_OK && i < n; i++) {
-        const node x = g->nodes.at[i]; /* a copy: append() may move the array */
+        const graph_node x = g->nodes.at[i]; /* a copy: append() may move the array */
         if (is_own(&x, "attention"))
             st = make_attention(&m, &x);
         else if (is_own(&x, "rope"))
@@ -238,10 +238,10 @@ void graph_cached_prune(graph *g)
     bool *wanted = mem_alloc((g->tensors.n + 1) * sizeof *wanted);
     uint32_t kept = g->nodes.n;
     for (uint32_t i = g->nodes.n; i-- > 0;) {
-        const node n = g->nodes.at[i];
+        const graph_node n = g->nodes.at[i];
         bool any = false;
         for (uint32_t k = 0; k < n.nout; k++)
-            any |= wanted[n.out[k]] || graph_tensor(g, n.out[k])->kind == WEFT_T_STATE;
+            any |= wanted[n.out[k]] || graph_tensor_at(g, n.out[k])->kind == WEFT_T_STATE;
         for (uint32_t k = 0; any && k < n.nin; k++)
             wanted[n.in[k]] = true;
         if (any)

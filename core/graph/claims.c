@@ -15,10 +15,11 @@ static bool known_kind(uint32_t kind)
 }
 
 /* Whether an input is split along an axis of this name and size. */
-static bool goes_on(const graph *g, const node *n, const weft_place *in, const weft_axis *axis)
+static bool goes_on(const graph *g, const graph_node *n, const weft_place *in,
+                    const weft_axis *axis)
 {
     for (uint32_t k = 0; k < n->nin; k++) {
-        const weft_shape *s = &graph_tensor(g, n->in[k])->shape;
+        const weft_shape *s = &graph_tensor_at(g, n->in[k])->shape;
         if (in[k].kind == WEFT_SPLIT && in[k].axis < s->rank &&
             s->axes[in[k].axis].size == axis->size && !strcmp(s->axes[in[k].axis].name, axis->name))
             return true;
@@ -26,10 +27,10 @@ static bool goes_on(const graph *g, const node *n, const weft_place *in, const w
     return false;
 }
 
-static weft_status check_split(const graph *g, const node *n, uint32_t a, uint32_t output,
+static weft_status check_split(const graph *g, const graph_node *n, uint32_t a, uint32_t output,
                                const weft_place *in, uint32_t axis)
 {
-    const tensor *t = graph_tensor(g, n->out[output]);
+    const graph_tensor *t = graph_tensor_at(g, n->out[output]);
     const uint32_t size = g->mesh->size[a];
     if (axis >= t->shape.rank)
         return err_fail_in(WEFT_USAGE, ERR_OP, n->id,
@@ -47,7 +48,7 @@ static weft_status check_split(const graph *g, const node *n, uint32_t a, uint32
                        output, g->mesh->name[a], size, t->shape.axes[axis].name, (long long)here);
 }
 
-static weft_status check_claim(const graph *g, const node *n, uint32_t a, uint32_t output,
+static weft_status check_claim(const graph *g, const graph_node *n, uint32_t a, uint32_t output,
                                const weft_place *in, weft_place p)
 {
     bool held = false;
@@ -76,7 +77,7 @@ static weft_status check_claim(const graph *g, const node *n, uint32_t a, uint32
     return WEFT_OK;
 }
 
-static weft_status ask(graph *g, const node *n, uint32_t a, const weft_opcall *call,
+static weft_status ask(graph *g, const graph_node *n, uint32_t a, const weft_opcall *call,
                        const weft_place *in, weft_place *out)
 {
     const char *was = g->looking;
@@ -94,7 +95,7 @@ static weft_status ask(graph *g, const node *n, uint32_t a, const weft_opcall *c
 weft_status graph_check_placement(graph *g, uint32_t i, uint32_t a, const weft_opcall *call,
                                   const weft_place *in, weft_place *out)
 {
-    const node n = g->nodes.at[i];
+    const graph_node n = g->nodes.at[i];
     weft_status st = ask(g, &n, a, call, in, out);
     for (uint32_t k = 0; st == WEFT_OK && k < n.nout; k++)
         st = check_claim(g, &n, a, k, in, out[k]);

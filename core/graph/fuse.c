@@ -12,7 +12,7 @@
 
 typedef struct fuser {
     graph *g;
-    fused *f;
+    graph_fused *f;
     uint16_t *reg;   /* [tensor] 1 + its register */
     uint8_t *scalar; /* [tensor] 1 when it has one value for all elements */
     VEC(weft_ew_step) steps;
@@ -40,12 +40,12 @@ static bool written_before(const graph *g, uint32_t first, uint32_t end, weft_te
 /* Inputs first, so that their registers are their positions. */
 static weft_status collect_inputs(fuser *u, uint32_t first, uint32_t end, weft_tensor gate)
 {
-    fused *f = u->f;
+    graph_fused *f = u->f;
     for (uint32_t i = first; i < end + 1; i++) {
         uint32_t n = i < end ? u->g->nodes.at[i].nin : (gate ? 1 : 0);
         for (uint32_t k = 0; k < n; k++) {
             weft_tensor t = i < end ? u->g->nodes.at[i].in[k] : gate;
-            const tensor *x = graph_tensor(u->g, t);
+            const graph_tensor *x = graph_tensor_at(u->g, t);
             if (x->constant || u->reg[t] || written_before(u->g, first, end, t))
                 continue;
             if (f->nin == 32)
@@ -62,7 +62,7 @@ static weft_status collect_inputs(fuser *u, uint32_t first, uint32_t end, weft_t
 
 static weft_status operand(fuser *u, weft_tensor t, uint16_t *out)
 {
-    const tensor *x = graph_tensor(u->g, t);
+    const graph_tensor *x = graph_tensor_at(u->g, t);
     if (!u->reg[t]) { /* a constant at its first use */
         uint16_t r = 0;
         weft_status st = take_register(u, &r);
@@ -77,7 +77,7 @@ static weft_status operand(fuser *u, weft_tensor t, uint16_t *out)
     return WEFT_OK;
 }
 
-static weft_status fuse_node(fuser *u, const node *n)
+static weft_status fuse_node(fuser *u, const graph_node *n)
 {
     uint16_t r[3] = {0};
     uint16_t scalar = 1;
@@ -101,7 +101,7 @@ static weft_status fuse_node(fuser *u, const node *n)
 /* Output `to` takes the value of `from`. */
 static weft_status fuse_output(fuser *u, weft_tensor from, weft_tensor to, uint16_t *out_reg)
 {
-    fused *f = u->f;
+    graph_fused *f = u->f;
     uint16_t r = 0;
     weft_status st = operand(u, from, &r);
     if (st != WEFT_OK)
@@ -113,27 +113,27 @@ static weft_status fuse_output(fuser *u, weft_tensor from, weft_tensor to, uint1
     return WEFT_OK;
 }
 
-bool graph_fused_fits(const fused *f)
+bool graph_fused_fits(const graph_fused *f)
 {
     return f->program.nregs <= WEFT_EW_MAX_REGISTERS;
 }
 
-weft_status graph_fuse(graph *g, uint32_t first, uint32_t end, weft_tensor gate, fused *out)
+weft_status graph_fuse(graph *g, uint32_t first, uint32_t end, weft_tensor gate, graph_fused *out)
 {
     return graph_fuse_wanted(g, first, end, gate, NULL, out);
 }
 
 weft_status graph_fuse_wanted(graph *g, uint32_t first, uint32_t end, weft_tensor gate,
-                              const bool *wanted, fused *out)
+                              const bool *wanted, graph_fused *out)
 {
-    *out = (fused){0};
+    *out = (graph_fused){0};
     fuser u = {.g = g, .f = out};
     u.reg = pool_array(&g->pool, g->tensors.n + 1, sizeof *u.reg);
     u.scalar = pool_array(&g->pool, g->tensors.n + 1, 1);
     uint16_t *out_reg = pool_array(&g->pool, 32, sizeof *out_reg);
     weft_status st = collect_inputs(&u, first, end, gate);
     for (uint32_t i = first; st == WEFT_OK && i < end; i++) {
-        const node *n = &g->nodes.at[i];
+        const graph_node *n = &g->nodes.at[i];
         if (n->assign)
             st = fuse_output(&u, n->in[0], n->out[0], out_reg);
         else if (n->op && (n->op->flags & WEFT_OP_ELEMENTWISE) && n->nin <= 3)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-uint32_t graph_mesh_ranks(const mesh *m)
+uint32_t graph_mesh_ranks(const graph_mesh *m)
 {
     uint32_t n = 1;
     for (uint32_t a = 0; a < m->n; a++)
@@ -16,7 +16,7 @@ uint32_t graph_mesh_ranks(const mesh *m)
     return n;
 }
 
-static uint32_t mesh_stride(const mesh *m, uint32_t a)
+static uint32_t mesh_stride(const graph_mesh *m, uint32_t a)
 {
     uint32_t stride = 1;
     for (uint32_t i = 0; i < a; i++)
@@ -24,18 +24,18 @@ static uint32_t mesh_stride(const mesh *m, uint32_t a)
     return stride;
 }
 
-uint32_t graph_mesh_coord(const mesh *m, uint32_t rank, uint32_t a)
+uint32_t graph_mesh_coord(const graph_mesh *m, uint32_t rank, uint32_t a)
 {
     return rank / mesh_stride(m, a) % m->size[a];
 }
 
-uint32_t graph_mesh_rank_at(const mesh *m, uint32_t rank, uint32_t a, uint32_t c)
+uint32_t graph_mesh_rank_at(const graph_mesh *m, uint32_t rank, uint32_t a, uint32_t c)
 {
     uint32_t stride = mesh_stride(m, a);
     return rank + c * stride - graph_mesh_coord(m, rank, a) * stride;
 }
 
-int graph_mesh_axis(const mesh *m, const char *name)
+int graph_mesh_axis(const graph_mesh *m, const char *name)
 {
     for (uint32_t a = 0; a < m->n; a++)
         if (!strcmp(m->name[a], name))
@@ -43,7 +43,7 @@ int graph_mesh_axis(const mesh *m, const char *name)
     return -1;
 }
 
-void graph_init(graph *g, const mesh *m, uint32_t compute, uint32_t grad_dtype)
+void graph_init(graph *g, const graph_mesh *m, uint32_t compute, uint32_t grad_dtype)
 {
     *g = (graph){.mesh = m, .compute = compute, .grad_dtype = grad_dtype, .phase = PHASE_FORWARD};
 }
@@ -57,7 +57,7 @@ void graph_free(graph *g)
     *g = (graph){0};
 }
 
-tensor *graph_tensor(const graph *g, weft_tensor t)
+graph_tensor *graph_tensor_at(const graph *g, weft_tensor t)
 {
     return &g->tensors.at[t - 1];
 }
@@ -69,7 +69,7 @@ static weft_tensor *slot_of(const graph *g, const char *name)
     uint64_t hash = DIGEST_BEGIN;
     digest_mix(&hash, name, strlen(name));
     uint32_t i = (uint32_t)(hash ^ hash >> 32) & (g->names.cap - 1);
-    while (g->names.at[i] && strcmp(graph_tensor(g, g->names.at[i])->name, name))
+    while (g->names.at[i] && strcmp(graph_tensor_at(g, g->names.at[i])->name, name))
         i = (i + 1) & (g->names.cap - 1);
     return &g->names.at[i];
 }
@@ -85,7 +85,7 @@ static void index_names(graph *g)
     }
     while (g->names.upto < g->tensors.n) {
         const weft_tensor t = ++g->names.upto;
-        weft_tensor *slot = slot_of(g, graph_tensor(g, t)->name);
+        weft_tensor *slot = slot_of(g, graph_tensor_at(g, t)->name);
         *slot = *slot ? *slot : t;
     }
 }
@@ -111,7 +111,7 @@ uint64_t graph_shape_bytes(const weft_shape *s)
 
 weft_shape graph_local_shape(const graph *g, weft_tensor t)
 {
-    const tensor *x = graph_tensor(g, t);
+    const graph_tensor *x = graph_tensor_at(g, t);
     weft_shape s = x->shape;
     for (uint32_t a = 0; a < g->mesh->n; a++)
         if (x->place[a].kind == WEFT_SPLIT) {
@@ -123,7 +123,7 @@ weft_shape graph_local_shape(const graph *g, weft_tensor t)
 
 bool graph_local_start(const graph *g, weft_tensor t, uint32_t axis, uint64_t out[WEFT_MAX_MESH])
 {
-    const tensor *x = graph_tensor(g, t);
+    const graph_tensor *x = graph_tensor_at(g, t);
     weft_shape local = graph_local_shape(g, t);
     uint64_t stride = axis < local.rank ? (uint64_t)local.axes[axis].size : 0;
     bool any = false;
@@ -138,8 +138,8 @@ bool graph_local_start(const graph *g, weft_tensor t, uint32_t axis, uint64_t ou
 
 weft_tensor graph_add(graph *g, const char *name, uint32_t kind, const weft_shape *shape)
 {
-    tensor *t = vec_push(&g->tensors);
-    *t = (tensor){.name = pool_text(&g->pool, name), .kind = kind, .block = g->block};
+    graph_tensor *t = vec_push(&g->tensors);
+    *t = (graph_tensor){.name = pool_text(&g->pool, name), .kind = kind, .block = g->block};
     t->shape = *shape;
     if (!t->shape.dtype)
         t->shape.dtype = g->compute;
@@ -148,10 +148,10 @@ weft_tensor graph_add(graph *g, const char *name, uint32_t kind, const weft_shap
     return g->tensors.n;
 }
 
-node *graph_node(graph *g, const char *id, uint32_t nattr, uint32_t nin, uint32_t nout)
+graph_node *graph_add_node(graph *g, const char *id, uint32_t nattr, uint32_t nin, uint32_t nout)
 {
-    node *n = vec_push(&g->nodes);
-    *n = (node){.id = pool_text(&g->pool, id), .block = g->block, .phase = g->phase};
+    graph_node *n = vec_push(&g->nodes);
+    *n = (graph_node){.id = pool_text(&g->pool, id), .block = g->block, .phase = g->phase};
     n->nattr = nattr;
     n->nin = nin;
     n->nout = nout;
@@ -161,10 +161,10 @@ node *graph_node(graph *g, const char *id, uint32_t nattr, uint32_t nin, uint32_
     return n;
 }
 
-static void set_producers(graph *g, const node *n, uint32_t producer)
+static void set_producers(graph *g, const graph_node *n, uint32_t producer)
 {
     for (uint32_t k = 0; k < n->nout; k++) {
-        tensor *t = graph_tensor(g, n->out[k]);
+        graph_tensor *t = graph_tensor_at(g, n->out[k]);
         t->producer = t->kind == WEFT_T_ACTIVATION ? producer : t->producer;
     }
 }
@@ -175,7 +175,7 @@ void graph_number_producers(graph *g, uint32_t first)
         set_producers(g, &g->nodes.at[i], i + 1);
 }
 
-void graph_forget_producers(graph *g, const node *nodes, uint32_t n)
+void graph_forget_producers(graph *g, const graph_node *nodes, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         set_producers(g, &nodes[i], 0);
@@ -232,7 +232,7 @@ bool graph_glob_match(const char *glob, const char *name)
     return graph_glob_match_role(glob, name, NULL);
 }
 
-bool graph_glob_match_tensor(const char *glob, const tensor *t)
+bool graph_glob_match_tensor(const char *glob, const graph_tensor *t)
 {
     const bool rows = t->kind == WEFT_T_INPUT && t->shape.rank;
     return graph_glob_match_role(glob, t->name, rows ? "input" : t->role);

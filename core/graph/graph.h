@@ -15,17 +15,17 @@
 #include <weft/op.h>
 #include <weft/strategy.h>
 
-typedef struct mesh {
+typedef struct graph_mesh {
     uint32_t n; /* axes, innermost (fastest varying rank) first */
     const char *name[WEFT_MAX_MESH];
     uint32_t size[WEFT_MAX_MESH];
-} mesh;
+} graph_mesh;
 
 /* Coordinate of `rank` on axis `a`, and the rank that has coordinate `c` there instead. */
-uint32_t graph_mesh_coord(const mesh *m, uint32_t rank, uint32_t a);
-uint32_t graph_mesh_rank_at(const mesh *m, uint32_t rank, uint32_t a, uint32_t c);
-uint32_t graph_mesh_ranks(const mesh *m);
-int graph_mesh_axis(const mesh *m, const char *name); /* -1: none */
+uint32_t graph_mesh_coord(const graph_mesh *m, uint32_t rank, uint32_t a);
+uint32_t graph_mesh_rank_at(const graph_mesh *m, uint32_t rank, uint32_t a, uint32_t c);
+uint32_t graph_mesh_ranks(const graph_mesh *m);
+int graph_mesh_axis(const graph_mesh *m, const char *name); /* -1: none */
 
 /* Some coordinates of a mesh axis, by name (strategy.h, group). */
 typedef struct graph_group {
@@ -34,7 +34,7 @@ typedef struct graph_group {
     const uint32_t *coords; /* [n] ascending */
 } graph_group;
 
-typedef struct tensor {
+typedef struct graph_tensor {
     const char *name;
     uint32_t kind, flags; /* WEFT_T_... or TENSOR_REMOVED, WEFT_PARAM_... */
     uint32_t block;       /* that it was built in */
@@ -61,7 +61,7 @@ typedef struct tensor {
     bool sum;               /* contributions to it add up over the step: gradients, the loss */
     uint32_t keep;          /* WEFT_ACTIVATION_... for backward; 0: whole, the default */
     const char *keep_owner; /* plugin that set it; NULL: the job did */
-} tensor;
+} graph_tensor;
 
 #define NO_AXIS UINT32_MAX
 #define TENSOR_REMOVED 0u /* a parameter that replacements have left without readers */
@@ -71,7 +71,7 @@ typedef struct tensor {
 #define PHASE_PARAMS 3u /* W */
 #define PHASE_UPDATE 4u
 
-typedef struct node {
+typedef struct graph_node {
     const char *id;    /* op id; of communication "all_reduce" ... */
     const weft_op *op; /* NULL for communication and assignments */
     void *module;      /* of the op's plugin, and its options; NULL: the core's */
@@ -93,17 +93,17 @@ typedef struct node {
     bool join;       /* adds up contributions to one gradient */
     bool replaced;   /* by nodes [put_first, put_end): graph_apply_replacements() */
     uint32_t put_first, put_end; /* ... */
-} node;
+} graph_node;
 
 /* An op of a plugin by its id; NULL: none. Fills `module` and `conf` of *self. */
-typedef const weft_op *(*op_finder)(void *ctx, const char *id, weft_op_self *self);
+typedef const weft_op *(*graph_op_finder)(void *ctx, const char *id, weft_op_self *self);
 
 typedef struct graph {
     pool pool;
-    VEC(tensor) tensors;
-    VEC(node) nodes;
+    VEC(graph_tensor) tensors;
+    VEC(graph_node) nodes;
     VEC(const char *) blocks;
-    const mesh *mesh;
+    const graph_mesh *mesh;
     const graph_group *groups; /* [ngroups] of the job, as far as strategies have made them */
     uint32_t ngroups;
     uint32_t compute;      /* WEFT_F32, WEFT_BF16, WEFT_F16 */
@@ -113,8 +113,8 @@ typedef struct graph {
     const struct weft_field
         *fields; /* [nfields] inputs that data fills; NULL: unknown (inputs.h) */
     uint32_t nfields;
-    int64_t rows;   /* of every input but scalars; 0: those of the first input */
-    op_finder find; /* ops of plugins, after the core's own; may be NULL */
+    int64_t rows;         /* of every input but scalars; 0: those of the first input */
+    graph_op_finder find; /* ops of plugins, after the core's own; may be NULL */
     void *find_ctx;
     const char
         *state_of;      /* name of the parameter whose update is being built; "": any; NULL: none */
@@ -130,19 +130,19 @@ typedef struct graph {
     } names;
 } graph;
 
-void graph_init(graph *g, const mesh *m, uint32_t compute, uint32_t grad_dtype);
+void graph_init(graph *g, const graph_mesh *m, uint32_t compute, uint32_t grad_dtype);
 void graph_free(graph *g);
-tensor *graph_tensor(const graph *g, weft_tensor t);      /* never NULL for a valid handle */
-weft_tensor graph_find(const graph *g, const char *name); /* 0: none */
+graph_tensor *graph_tensor_at(const graph *g, weft_tensor t); /* never NULL for a valid handle */
+weft_tensor graph_find(const graph *g, const char *name);     /* 0: none */
 
 /* The builder bound to `g`; valid as long as the graph. */
 weft_builder graph_builder(graph *g);
 
 /* Floating-point operations of a node on one rank, by local shapes; 0 without an op. [plan] */
-double graph_node_flops(const graph *g, const node *n);
+double graph_node_flops(const graph *g, const graph_node *n);
 
 /* The first argument of the functions of a node's op; `b` is the graph's builder. [plan] */
-weft_op_self graph_op_self(const node *n, const weft_builder *b);
+weft_op_self graph_op_self(const graph_node *n, const weft_builder *b);
 
 /* Shape of `t` on one rank: split axes divided, rounded up where they do not divide evenly. */
 weft_shape graph_local_shape(const graph *g, weft_tensor t);
@@ -155,14 +155,14 @@ uint64_t graph_shape_bytes(const weft_shape *s);
 
 /* New tensor of any kind; name copied. Used by the builder and the passes. */
 weft_tensor graph_add(graph *g, const char *name, uint32_t kind, const weft_shape *shape);
-node *graph_node(graph *g, const char *id, uint32_t nattr, uint32_t nin, uint32_t nout);
+graph_node *graph_add_node(graph *g, const char *id, uint32_t nattr, uint32_t nin, uint32_t nout);
 
 /* Whoever moves nodes calls this for those from `first` on: activations know their producers by
  * number. */
 void graph_number_producers(graph *g, uint32_t first);
 
 /* Whoever takes nodes out of a graph calls this: activations that they made have no producer. */
-void graph_forget_producers(graph *g, const node *nodes, uint32_t n);
+void graph_forget_producers(graph *g, const graph_node *nodes, uint32_t n);
 
 /* --- passes --- */
 
@@ -183,7 +183,7 @@ weft_status graph_apply_replacements(graph *g);
 weft_status graph_shard_node(graph *g, uint32_t i, uint32_t a, weft_place *out);
 
 /* What the grad() of a node's op answers for one part (WEFT_GRAD_...); it appends to the graph. */
-weft_status graph_derive_part(graph *g, const node *n, const weft_opcall *call, uint32_t part,
+weft_status graph_derive_part(graph *g, const graph_node *n, const weft_opcall *call, uint32_t part,
                               weft_tensor *din);
 
 /* Append the backward nodes of everything that `loss` depends on, last block first. Each parameter
@@ -204,17 +204,17 @@ void graph_share_gathers(graph *g);
 
 /* Join elementwise nodes [first, end) into one program. Inputs and outputs receive the tensors that
  * the program reads and writes; fails with WEFT_UNSUPPORTED when a node is not elementwise. */
-typedef struct fused {
+typedef struct graph_fused {
     weft_ew_program program;
     weft_tensor in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS];
     uint32_t nin, nout;
-} fused;
-bool graph_fused_fits(const fused *f); /* devices have enough registers for it */
-weft_status graph_fuse(graph *g, uint32_t first, uint32_t end, weft_tensor gate, fused *out);
+} graph_fused;
+bool graph_fused_fits(const graph_fused *f); /* devices have enough registers for it */
+weft_status graph_fuse(graph *g, uint32_t first, uint32_t end, weft_tensor gate, graph_fused *out);
 
 /* The same; results [tensor] that are wanted outside become outputs, too. */
 weft_status graph_fuse_wanted(graph *g, uint32_t first, uint32_t end, weft_tensor gate,
-                              const bool *wanted, fused *out);
+                              const bool *wanted, graph_fused *out);
 
 /* '*' matches any run of characters; alternatives are separated by '|'. One that begins with '!'
  * takes away what it matches, wherever it stands; those alone match all but that. */
@@ -223,7 +223,7 @@ bool graph_glob_match(const char *glob, const char *name);
 /* The same for a tensor by its name and its role (NULL: none): an alternative "@ROLE" matches the
  * role, and "@input" an input that has rows ("!@ROLE": all but those). */
 bool graph_glob_match_role(const char *glob, const char *name, const char *role);
-bool graph_glob_match_tensor(const char *glob, const tensor *t);
+bool graph_glob_match_tensor(const char *glob, const graph_tensor *t);
 
 /* Does it match a parameter of the graph? */
 bool graph_has_param(const graph *g, const char *glob);

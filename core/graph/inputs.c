@@ -79,7 +79,7 @@ const weft_field *graph_find_field(const weft_field *fields, uint32_t n, const c
 weft_tensor graph_first_input(const graph *g)
 {
     for (weft_tensor t = 1; t <= g->tensors.n; t++)
-        if (graph_tensor(g, t)->kind == WEFT_T_INPUT && graph_tensor(g, t)->shape.rank)
+        if (graph_tensor_at(g, t)->kind == WEFT_T_INPUT && graph_tensor_at(g, t)->shape.rank)
             return t;
     return 0;
 }
@@ -88,7 +88,7 @@ weft_tensor graph_first_input(const graph *g)
 static int64_t rows_of(const graph *g)
 {
     const weft_tensor first = g->rows ? 0 : graph_first_input(g);
-    return first ? graph_tensor(g, first)->shape.axes[0].size : g->rows;
+    return first ? graph_tensor_at(g, first)->shape.axes[0].size : g->rows;
 }
 
 static weft_status unknown(const graph *g, const char *name)

@@ -29,7 +29,7 @@
 #include <string.h>
 
 /* The split that an edit requests of an activation, or whole. */
-static weft_place wanted(const tensor *t, uint32_t a)
+static weft_place wanted(const graph_tensor *t, uint32_t a)
 {
     return t->want[a] ? (weft_place){WEFT_SPLIT, t->want[a] - 1u, 0, 0}
                       : (weft_place){WEFT_WHOLE, 0, 0, 0};
@@ -37,7 +37,7 @@ static weft_place wanted(const tensor *t, uint32_t a)
 
 static weft_status split_one(graph *g, weft_tensor handle, const char *axis, uint32_t a)
 {
-    tensor *t = graph_tensor(g, handle);
+    graph_tensor *t = graph_tensor_at(g, handle);
     const bool activation = t->kind == WEFT_T_ACTIVATION;
     const weft_place had = activation ? wanted(t, a) : t->place[a];
     weft_shape now = graph_local_shape(g, handle);
@@ -78,10 +78,10 @@ weft_status graph_split(graph *g, const char *glob, const char *axis, uint32_t m
 
 weft_status graph_shard_node(graph *g, uint32_t i, uint32_t a, weft_place *out)
 {
-    const node *n = &g->nodes.at[i];
+    const graph_node *n = &g->nodes.at[i];
     weft_place in[WEFT_MAX_OPERANDS] = {0};
     for (uint32_t k = 0; k < n->nin; k++)
-        in[k] = graph_tensor(g, n->in[k])->place[a];
+        in[k] = graph_tensor_at(g, n->in[k])->place[a];
     weft_opcall call = {sizeof call, n->nattr, n->attrs, n->nin, n->nout, n->in, n->out, NULL};
     weft_builder b = graph_builder(g);
     if (!n->op->shard)
@@ -111,11 +111,11 @@ static weft_status put_before(visit *v, uint32_t kind, weft_tensor in, weft_plac
                               weft_tensor *out)
 {
     graph *g = v->g;
-    const tensor *t = graph_tensor(g, in);
+    const graph_tensor *t = graph_tensor_at(g, in);
     bool there = kind != WEFT_ALL_GATHER && t->producer &&
                  g->nodes.at[t->producer - 1].block != g->nodes.at[v->i].block;
     uint32_t at = there ? t->producer : v->i;
-    const node n = g->nodes.at[there ? at - 1 : at];
+    const graph_node n = g->nodes.at[there ? at - 1 : at];
     uint32_t redop = t->place[v->a].kind == WEFT_PARTIAL_MAX ? WEFT_MAX : WEFT_SUM;
     const uint32_t along = kind == WEFT_ALL_GATHER ? t->place[v->a].axis : to.axis;
     const char *axis = kind == WEFT_ALL_REDUCE ? NULL : t->shape.axes[along].name;
@@ -131,14 +131,14 @@ static weft_status put_before(visit *v, uint32_t kind, weft_tensor in, weft_plac
     g->phase = phase;
     if (st != WEFT_OK)
         return st;
-    tensor *made = graph_tensor(g, *out);
-    memcpy(made->place, graph_tensor(g, in)->place, sizeof made->place);
+    graph_tensor *made = graph_tensor_at(g, *out);
+    memcpy(made->place, graph_tensor_at(g, in)->place, sizeof made->place);
     made->place[v->a] = to;
-    made->of_params = graph_tensor(g, in)->of_params;
+    made->of_params = graph_tensor_at(g, in)->of_params;
     if (kind == WEFT_REDUCE_SCATTER && to.axis)
         graph_note_along(g, made, v->a);
-    node fresh = g->nodes.at[g->nodes.n - 1];
-    memmove(&g->nodes.at[at + 1], &g->nodes.at[at], (g->nodes.n - 1 - at) * sizeof(node));
+    graph_node fresh = g->nodes.at[g->nodes.n - 1];
+    memmove(&g->nodes.at[at + 1], &g->nodes.at[at], (g->nodes.n - 1 - at) * sizeof(graph_node));
     g->nodes.at[at] = fresh;
     graph_number_producers(g, at);
     v->i++;
@@ -156,13 +156,13 @@ static void read_instead(graph *g, uint32_t from, uint32_t end, weft_tensor old,
 
 /* The placement of a partial tensor once complete; *due: it must be completed before any reader
  * except a sum of contributions. */
-static weft_place goal(const visit *v, const tensor *t, bool *due)
+static weft_place goal(const visit *v, const graph_tensor *t, bool *due)
 {
     const weft_place whole = {WEFT_WHOLE, 0, 0, 0};
     *due = t->want[v->a] != 0;
     if (*due || !t->grad_for)
         return wanted(t, v->a);
-    const tensor *of = graph_tensor(v->g, t->grad_for);
+    const graph_tensor *of = graph_tensor_at(v->g, t->grad_for);
     weft_place p = of->place[v->a];
     *due = !partial(p) && !of->of_params && !v->g->nodes.at[v->i].join;
     return p.kind == WEFT_SPLIT ? p : whole;
@@ -174,7 +174,7 @@ static weft_status complete(visit *v, bool all)
     graph *g = v->g;
     for (uint32_t k = 0; k < g->nodes.at[v->i].nin; k++) {
         weft_tensor out, in = g->nodes.at[v->i].in[k];
-        const tensor *t = graph_tensor(g, in);
+        const graph_tensor *t = graph_tensor_at(g, in);
         bool due;
         weft_place to = goal(v, t, &due);
         if (!partial(t->place[v->a]) || (!all && !due))
@@ -191,12 +191,12 @@ static weft_status complete(visit *v, bool all)
 }
 
 /* The all-gather of `t` that the node may share: of its own block and direction. */
-static weft_tensor gathered(const visit *v, const tensor *t, uint32_t backward)
+static weft_tensor gathered(const visit *v, const graph_tensor *t, uint32_t backward)
 {
     weft_tensor have = t->gathered[backward];
     if (!have)
         return 0;
-    const node *by = &v->g->nodes.at[graph_tensor(v->g, have)->producer - 1];
+    const graph_node *by = &v->g->nodes.at[graph_tensor_at(v->g, have)->producer - 1];
     return by->mesh_axis == v->a && by->block == v->g->nodes.at[v->i].block ? have : 0;
 }
 
@@ -208,13 +208,13 @@ enum { GATHER_DATA = 1, GATHER_OF_PARAMS, GATHER_ANYTHING };
  * Along another axis than the first only what communication has cut or joined there, and if that is
  * not enough, in the backward pass of such communication anything. Elsewhere such a split is a
  * mistake of a strategy more often than not. */
-static bool may_gather(const visit *v, const tensor *t, uint32_t what)
+static bool may_gather(const visit *v, const graph_tensor *t, uint32_t what)
 {
     const weft_place p = t->place[v->a];
     if (t->kind != WEFT_T_ACTIVATION || p.kind != WEFT_SPLIT ||
         (t->of_params && what < GATHER_OF_PARAMS))
         return false;
-    uint64_t along = t->along | (t->grad_for ? graph_tensor(v->g, t->grad_for)->along : 0);
+    uint64_t along = t->along | (t->grad_for ? graph_tensor_at(v->g, t->grad_for)->along : 0);
     if (what == GATHER_ANYTHING && v->g->nodes.at[v->i].phase != PHASE_FORWARD)
         along = v->g->along;
     return p.axis == 0 || along >> v->a & 1;
@@ -226,7 +226,7 @@ static weft_status gather(visit *v, uint32_t what)
     graph *g = v->g;
     for (uint32_t k = 0; k < g->nodes.at[v->i].nin; k++) {
         weft_tensor in = g->nodes.at[v->i].in[k];
-        const tensor *t = graph_tensor(g, in);
+        const graph_tensor *t = graph_tensor_at(g, in);
         uint32_t backward = g->nodes.at[v->i].phase != PHASE_FORWARD;
         if (!may_gather(v, t, what))
             continue;
@@ -234,7 +234,7 @@ static weft_status gather(visit *v, uint32_t what)
         weft_status st = out ? WEFT_OK : put_before(v, WEFT_ALL_GATHER, in, (weft_place){0}, &out);
         if (st != WEFT_OK)
             return st;
-        graph_tensor(g, in)->gathered[backward] = out;
+        graph_tensor_at(g, in)->gathered[backward] = out;
         read_instead(g, v->i, v->i + 1, in, out);
     }
     return WEFT_OK;
@@ -249,9 +249,9 @@ static bool same_place(weft_place x, weft_place y)
 
 /* All contributions to a sum have one placement; those to the gradient of a split parameter have
  * the parameter's. */
-static bool fits_sum(const graph *g, const tensor *t, uint32_t a, weft_place now)
+static bool fits_sum(const graph *g, const graph_tensor *t, uint32_t a, weft_place now)
 {
-    weft_place as = t->of ? graph_tensor(g, t->of)->place[a] : (weft_place){WEFT_WHOLE, 0, 0, 0};
+    weft_place as = t->of ? graph_tensor_at(g, t->of)->place[a] : (weft_place){WEFT_WHOLE, 0, 0, 0};
     bool fits = as.kind == WEFT_SPLIT ? same_place(as, now) : now.kind != WEFT_SPLIT;
     return fits && (!(t->placed >> a & 1) || same_place(t->place[a], now));
 }
@@ -261,9 +261,9 @@ static bool fits_sum(const graph *g, const tensor *t, uint32_t a, weft_place now
 static weft_status try_node(const visit *v, weft_place *out)
 {
     weft_status st = graph_shard_node(v->g, v->i, v->a, out);
-    const node *n = &v->g->nodes.at[v->i];
+    const graph_node *n = &v->g->nodes.at[v->i];
     for (uint32_t k = 0; st == WEFT_OK && k < n->nout; k++) {
-        const tensor *t = graph_tensor(v->g, n->out[k]);
+        const graph_tensor *t = graph_tensor_at(v->g, n->out[k]);
         if (t->sum && !fits_sum(v->g, t, v->a, out[k]))
             st = err_fail(WEFT_UNSUPPORTED, "the contributions to %s are placed unlike over %s",
                           t->name, v->g->mesh->name[v->a]);
@@ -273,9 +273,9 @@ static weft_status try_node(const visit *v, weft_place *out)
 
 static weft_status set_places(graph *g, uint32_t i, uint32_t a, const weft_place *out)
 {
-    const node *n = &g->nodes.at[i];
+    const graph_node *n = &g->nodes.at[i];
     for (uint32_t k = 0; k < n->nout; k++) {
-        tensor *t = graph_tensor(g, n->out[k]);
+        graph_tensor *t = graph_tensor_at(g, n->out[k]);
         t->placed |= t->sum ? (uint64_t)1 << a : 0;
         t->place[a] = out[k];
         if (t->want[a] && !partial(out[k]) && !same_place(out[k], wanted(t, a)))
@@ -296,7 +296,7 @@ static weft_status propagate_axis(visit *v)
     for (uint32_t effort = 0; st == WEFT_UNSUPPORTED && effort <= GATHER_ANYTHING; effort++) {
         uint32_t before = v->added;
         weft_tensor had[WEFT_MAX_OPERANDS];
-        const node *n = &v->g->nodes.at[v->i];
+        const graph_node *n = &v->g->nodes.at[v->i];
         memcpy(had, n->in, n->nin * sizeof *had);
         weft_status put = effort ? gather(v, effort) : complete(v, true);
         if (put != WEFT_OK)
@@ -321,7 +321,7 @@ static weft_status propagate_axis(visit *v)
 
 #define PLACE_TEXT (WEFT_MAX_NAME + 16)
 
-static const char *place_text(const tensor *t, uint32_t a, char out[PLACE_TEXT])
+static const char *place_text(const graph_tensor *t, uint32_t a, char out[PLACE_TEXT])
 {
     static const char *const kinds[] = {"whole", "split along", "a partial sum",
                                         "a partial maximum", "held by one coordinate"};
@@ -337,10 +337,11 @@ static const char *place_text(const tensor *t, uint32_t a, char out[PLACE_TEXT])
  * everywhere where each coordinate has its own destination. */
 static weft_status take_axis(visit *v)
 {
-    bool own = partial(graph_tensor(v->g, v->g->nodes.at[v->i].out[0])->place[v->a]);
+    bool own = partial(graph_tensor_at(v->g, v->g->nodes.at[v->i].out[0])->place[v->a]);
     weft_status st = own ? WEFT_OK : complete(v, true);
-    const node *n = &v->g->nodes.at[v->i];
-    const tensor *from = graph_tensor(v->g, n->in[0]), *to = graph_tensor(v->g, n->out[0]);
+    const graph_node *n = &v->g->nodes.at[v->i];
+    const graph_tensor *from = graph_tensor_at(v->g, n->in[0]),
+                       *to = graph_tensor_at(v->g, n->out[0]);
     if (st != WEFT_OK || same_place(from->place[v->a], to->place[v->a]) ||
         (own && from->place[v->a].kind == WEFT_WHOLE))
         return st;
@@ -364,15 +365,15 @@ static weft_status comm_node(graph *g, uint32_t *i, uint32_t *end)
 }
 
 /* Such tensors are the same in all micro-batches of a step. */
-static void note_of_params(const graph *g, const node *n)
+static void note_of_params(const graph *g, const graph_node *n)
 {
     bool all = n->nin > 0 && n->phase == PHASE_FORWARD;
     for (uint32_t k = 0; all && k < n->nin; k++) {
-        const tensor *t = graph_tensor(g, n->in[k]);
+        const graph_tensor *t = graph_tensor_at(g, n->in[k]);
         all = t->kind == WEFT_T_PARAM || t->kind == WEFT_T_SCALAR || t->of_params;
     }
     for (uint32_t k = 0; k < n->nout; k++)
-        graph_tensor(g, n->out[k])->of_params = all;
+        graph_tensor_at(g, n->out[k])->of_params = all;
 }
 
 weft_status graph_propagate(graph *g, uint32_t first, uint32_t *end)
@@ -397,10 +398,10 @@ weft_status graph_propagate(graph *g, uint32_t first, uint32_t *end)
 /* --- after recomputation --- */
 
 /* The output of an all-gather among the first `n` nodes that node `x` repeats. */
-static weft_tensor done_before(const graph *g, uint32_t n, const node *x)
+static weft_tensor done_before(const graph *g, uint32_t n, const graph_node *x)
 {
     while (n-- > 0) {
-        const node *y = &g->nodes.at[n];
+        const graph_node *y = &g->nodes.at[n];
         if (y->comm == WEFT_ALL_GATHER && y->in[0] == x->in[0] && y->mesh_axis == x->mesh_axis &&
             y->block == x->block && y->phase <= x->phase &&
             (y->phase == PHASE_FORWARD) == (x->phase == PHASE_FORWARD))
@@ -413,7 +414,7 @@ void graph_share_gathers(graph *g)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < g->nodes.n; i++) {
-        const node n = g->nodes.at[i];
+        const graph_node n = g->nodes.at[i];
         weft_tensor same = n.comm == WEFT_ALL_GATHER ? done_before(g, kept, &n) : 0;
         if (same)
             read_instead(g, i + 1, g->nodes.n, n.out[0], same);

@@ -16,7 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 
-weft_status graph_indivisible(const graph *g, const tensor *t, const weft_axis *axis, uint32_t a)
+weft_status graph_indivisible(const graph *g, const graph_tensor *t, const weft_axis *axis,
+                              uint32_t a)
 {
     char legal[160] = "1";
     size_t used = 1;
@@ -30,7 +31,7 @@ weft_status graph_indivisible(const graph *g, const tensor *t, const weft_axis *
 }
 
 /* A mesh axis inside `a` that splits axis `axis` of `t`; -1: none. */
-static int splits_inside(const graph *g, const tensor *t, uint32_t axis, uint32_t a)
+static int splits_inside(const graph *g, const graph_tensor *t, uint32_t axis, uint32_t a)
 {
     for (uint32_t x = 0; x < a; x++)
         if (g->mesh->size[x] > 1 && t->place[x].kind == WEFT_SPLIT && t->place[x].axis == axis)
@@ -40,7 +41,7 @@ static int splits_inside(const graph *g, const tensor *t, uint32_t axis, uint32_
 
 bool graph_joins_in_order(const graph *g, weft_tensor handle, uint32_t a)
 {
-    const tensor *t = graph_tensor(g, handle);
+    const graph_tensor *t = graph_tensor_at(g, handle);
     const uint32_t axis = t->place[a].axis;
     int64_t parts = 1;
     for (uint32_t x = 0; x < g->mesh->n; x++)
@@ -53,20 +54,20 @@ weft_status graph_check_parts(const graph *g, weft_tensor t, uint32_t axis, uint
     weft_shape local = graph_local_shape(g, t);
     if (local.axes[axis].size % g->mesh->size[a] == 0)
         return WEFT_OK;
-    return graph_indivisible(g, graph_tensor(g, t), &local.axes[axis], a);
+    return graph_indivisible(g, graph_tensor_at(g, t), &local.axes[axis], a);
 }
 
-void graph_note_along(graph *g, tensor *t, uint32_t a)
+void graph_note_along(graph *g, graph_tensor *t, uint32_t a)
 {
     g->along |= (uint64_t)1 << a;
     t->along |= (uint64_t)1 << a;
 }
 
-static weft_status place_shift(const graph *g, const node *n)
+static weft_status place_shift(const graph *g, const graph_node *n)
 {
-    const tensor *in = graph_tensor(g, n->in[0]);
+    const graph_tensor *in = graph_tensor_at(g, n->in[0]);
     const char *over = g->mesh->name[n->mesh_axis];
-    memcpy(graph_tensor(g, n->out[0])->place, in->place, sizeof in->place);
+    memcpy(graph_tensor_at(g, n->out[0])->place, in->place, sizeof in->place);
     if (in->place[n->mesh_axis].kind == WEFT_SPLIT)
         return WEFT_OK;
     return err_fail(WEFT_USAGE, "shift over %s: %s is not split there", over, in->name);
@@ -75,15 +76,15 @@ static weft_status place_shift(const graph *g, const node *n)
 /* The placement is as before: parts elsewhere, or a maximum of more of the partial maxima. In a
  * list each coordinate has its own value before and after, which is a partial sum
  * (plan/optim/periodic.c). */
-static weft_status place_group(const graph *g, const node *n)
+static weft_status place_group(const graph *g, const graph_node *n)
 {
-    const tensor *in = graph_tensor(g, n->in[0]);
+    const graph_tensor *in = graph_tensor_at(g, n->in[0]);
     const graph_group *k = &g->groups[n->group - 1];
     const bool shifts = n->comm == WEFT_SHIFT, listed = n->phase == PHASE_UPDATE;
     uint32_t needs = listed ? WEFT_PARTIAL_SUM : WEFT_PARTIAL_MAX;
     if (shifts)
         needs = WEFT_SPLIT;
-    memcpy(graph_tensor(g, n->out[0])->place, in->place, sizeof in->place);
+    memcpy(graph_tensor_at(g, n->out[0])->place, in->place, sizeof in->place);
     if (in->place[n->mesh_axis].kind == needs)
         return WEFT_OK;
     if (!listed)
@@ -98,9 +99,9 @@ static weft_status place_group(const graph *g, const node *n)
 }
 
 /* The axis that is cut is not joined, and both are in order (see the top). */
-static weft_status check_all_to_all(const graph *g, const node *n)
+static weft_status check_all_to_all(const graph *g, const graph_node *n)
 {
-    const tensor *in = graph_tensor(g, n->in[0]);
+    const graph_tensor *in = graph_tensor_at(g, n->in[0]);
     const uint32_t a = n->mesh_axis;
     const char *over = g->mesh->name[a];
     if (n->cuts == n->joins)
@@ -121,9 +122,9 @@ static weft_status check_all_to_all(const graph *g, const node *n)
     return graph_check_parts(g, n->in[0], n->cuts, a);
 }
 
-static weft_status check_joined(const graph *g, const node *n)
+static weft_status check_joined(const graph *g, const graph_node *n)
 {
-    const tensor *in = graph_tensor(g, n->in[0]);
+    const graph_tensor *in = graph_tensor_at(g, n->in[0]);
     if ((n->comm == WEFT_ALL_GATHER && !n->joins) ||
         graph_joins_in_order(g, n->in[0], n->mesh_axis))
         return WEFT_OK;
@@ -134,9 +135,9 @@ static weft_status check_joined(const graph *g, const node *n)
         n->id, g->mesh->name[n->mesh_axis], in->shape.axes[n->joins].name, in->name);
 }
 
-static weft_status misplaced(const graph *g, const node *n)
+static weft_status misplaced(const graph *g, const graph_node *n)
 {
-    const tensor *in = graph_tensor(g, n->in[0]);
+    const graph_tensor *in = graph_tensor_at(g, n->in[0]);
     const char *over = g->mesh->name[n->mesh_axis];
     if (n->comm == WEFT_ALL_GATHER)
         return err_fail(WEFT_USAGE, "%s over %s: %s is not a tensor split along '%s' there", n->id,
@@ -145,10 +146,10 @@ static weft_status misplaced(const graph *g, const node *n)
                     n->comm == WEFT_ALL_TO_ALL ? "split tensor" : "partial result");
 }
 
-weft_status graph_place_comm(graph *g, node *n)
+weft_status graph_place_comm(graph *g, graph_node *n)
 {
-    const tensor *in = graph_tensor(g, n->in[0]);
-    tensor *out = graph_tensor(g, n->out[0]);
+    const graph_tensor *in = graph_tensor_at(g, n->in[0]);
+    graph_tensor *out = graph_tensor_at(g, n->out[0]);
     const weft_place had = in->place[n->mesh_axis];
     weft_place now = {WEFT_WHOLE, 0, 0, 0};
     uint32_t needs = n->redop == WEFT_MAX ? WEFT_PARTIAL_MAX : WEFT_PARTIAL_SUM;
@@ -174,7 +175,7 @@ weft_status graph_place_comm(graph *g, node *n)
     memcpy(out->place, in->place, sizeof out->place);
     out->place[n->mesh_axis] = now;
     if (n->comm == WEFT_ALL_GATHER && n->joins)
-        graph_note_along(g, graph_tensor(g, n->in[0]), n->mesh_axis);
+        graph_note_along(g, graph_tensor_at(g, n->in[0]), n->mesh_axis);
     if (n->comm == WEFT_REDUCE_SCATTER && n->cuts)
         graph_note_along(g, out, n->mesh_axis);
     return st;

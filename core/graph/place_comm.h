@@ -6,7 +6,7 @@
 
 /* Places the output of a communication node, and sets which axis an all-to-all joins. WEFT_USAGE:
  * the input does not lie as the communication needs it. [plan] */
-weft_status graph_place_comm(graph *g, node *n);
+weft_status graph_place_comm(graph *g, graph_node *n);
 
 /* Whether the parts of `t` along mesh axis `a`, put behind each other, are in the order of the
  * whole tensor's elements: no inner mesh axis splits the same tensor axis, and there is no padding.
@@ -15,10 +15,11 @@ bool graph_joins_in_order(const graph *g, weft_tensor t, uint32_t a);
 
 /* WEFT_USAGE unless mesh axis `a` divides what a rank has of axis `axis` of `t`. */
 weft_status graph_check_parts(const graph *g, weft_tensor t, uint32_t axis, uint32_t a);
-weft_status graph_indivisible(const graph *g, const tensor *t, const weft_axis *axis, uint32_t a);
+weft_status graph_indivisible(const graph *g, const graph_tensor *t, const weft_axis *axis,
+                              uint32_t a);
 
 /* Notes that communication over mesh axis `a` cuts or joins `t` along another axis than its first.
  */
-void graph_note_along(graph *g, tensor *t, uint32_t a);
+void graph_note_along(graph *g, graph_tensor *t, uint32_t a);
 
 #endif

@@ -26,9 +26,9 @@ weft_status graph_set_keep(graph *g, const char *glob, uint32_t how, const char 
 {
     bool any = false;
     for (uint32_t i = 0; i < g->nodes.n; i++) {
-        const node *n = &g->nodes.at[i];
+        const graph_node *n = &g->nodes.at[i];
         for (uint32_t k = 0; n->phase == PHASE_FORWARD && k < n->nout; k++) {
-            tensor *t = graph_tensor(g, n->out[k]);
+            graph_tensor *t = graph_tensor_at(g, n->out[k]);
             if (t->kind != WEFT_T_ACTIVATION || !graph_glob_match_tensor(glob, t))
                 continue;
             any = true;
@@ -46,13 +46,13 @@ weft_status graph_set_keep(graph *g, const char *glob, uint32_t how, const char 
 
 typedef struct remaking {
     graph *g;
-    bool *recomputed;    /* [tensor] step 1 */
-    uint32_t *phase;     /* [node] of its copy; 0: none is needed */
-    weft_tensor *copies; /* [tensor] 0: not yet made */
-    VEC(node) nodes;     /* the graph as it will be */
+    bool *recomputed;      /* [tensor] step 1 */
+    uint32_t *phase;       /* [node] of its copy; 0: none is needed */
+    weft_tensor *copies;   /* [tensor] 0: not yet made */
+    VEC(graph_node) nodes; /* the graph as it will be */
 } remaking;
 
-static bool reads_values(const node *n, uint32_t k)
+static bool reads_values(const graph_node *n, uint32_t k)
 {
     return !(n->op && n->op->flags & WEFT_OP_SHAPE_LAST && k + 1 == n->nin);
 }
@@ -65,18 +65,19 @@ static bool find_marked(remaking *r)
     for (uint32_t i = 0; i < g->nodes.n; i++)
         for (uint32_t k = 0; k < g->nodes.at[i].nout; k++)
             if (g->nodes.at[i].phase == PHASE_FORWARD &&
-                graph_tensor(g, g->nodes.at[i].out[k])->sum)
+                graph_tensor_at(g, g->nodes.at[i].out[k])->sum)
                 left_alone[g->nodes.at[i].block] = true;
     for (uint32_t i = 0; i < g->nodes.n; i++) {
-        const node *n = &g->nodes.at[i];
+        const graph_node *n = &g->nodes.at[i];
         for (uint32_t k = 0; n->phase == PHASE_FORWARD && k < n->nout; k++)
-            r->recomputed[n->out[k]] = !left_alone[n->block] && graph_tensor(g, n->out[k])->keep ==
-                                                                    WEFT_ACTIVATION_RECOMPUTE;
+            r->recomputed[n->out[k]] =
+                !left_alone[n->block] &&
+                graph_tensor_at(g, n->out[k])->keep == WEFT_ACTIVATION_RECOMPUTE;
     }
     for (uint32_t i = 0; i < g->nodes.n; i++)
         for (uint32_t k = 0; k < g->nodes.at[i].nin; k++) {
             weft_tensor t = g->nodes.at[i].in[k];
-            uint32_t maker = graph_tensor(g, t)->producer;
+            uint32_t maker = graph_tensor_at(g, t)->producer;
             if (r->recomputed[t] && g->nodes.at[maker - 1].block != g->nodes.at[i].block)
                 r->recomputed[t] = false;
         }
@@ -87,12 +88,12 @@ static bool find_marked(remaking *r)
 }
 
 /* Marks the producers of what node `n` reads as needed in `phase`, or earlier. */
-static void need(remaking *r, const node *n, uint32_t phase)
+static void need(remaking *r, const graph_node *n, uint32_t phase)
 {
     for (uint32_t k = 0; k < n->nin; k++) {
         if (!r->recomputed[n->in[k]] || !reads_values(n, k))
             continue;
-        uint32_t *p = &r->phase[graph_tensor(r->g, n->in[k])->producer - 1];
+        uint32_t *p = &r->phase[graph_tensor_at(r->g, n->in[k])->producer - 1];
         *p = *p && *p < phase ? *p : phase;
     }
 }
@@ -101,7 +102,7 @@ static void need(remaking *r, const node *n, uint32_t phase)
 static void find_makers(remaking *r)
 {
     for (uint32_t i = r->g->nodes.n; i-- > 0;) {
-        const node *n = &r->g->nodes.at[i];
+        const graph_node *n = &r->g->nodes.at[i];
         if (n->phase != PHASE_FORWARD)
             need(r, n, n->phase);
         else if (r->phase[i])
@@ -111,8 +112,8 @@ static void find_makers(remaking *r)
 
 static weft_tensor copy_tensor(graph *g, weft_tensor t)
 {
-    tensor *x = vec_push(&g->tensors);
-    *x = *graph_tensor(g, t);
+    graph_tensor *x = vec_push(&g->tensors);
+    *x = *graph_tensor_at(g, t);
     x->name = pool_printf(&g->pool, "%s.again", x->name);
     x->keep = 0;
     x->keep_owner = NULL;
@@ -121,15 +122,15 @@ static weft_tensor copy_tensor(graph *g, weft_tensor t)
 
 /* Makes node `n`, which is about to be appended, read copies, and appends their producers before
  * it. Recursive: as deep as a block is long. */
-static void read_copies(remaking *r, node *n)
+static void read_copies(remaking *r, graph_node *n)
 {
     for (uint32_t k = 0; k < n->nin; k++) {
         weft_tensor t = n->in[k];
         if (!r->recomputed[t] || !reads_values(n, k))
             continue;
         if (!r->copies[t]) {
-            uint32_t maker = graph_tensor(r->g, t)->producer - 1;
-            node made = r->g->nodes.at[maker];
+            uint32_t maker = graph_tensor_at(r->g, t)->producer - 1;
+            graph_node made = r->g->nodes.at[maker];
             weft_tensor *in = pool_array(&r->g->pool, made.nin, sizeof *in);
             weft_tensor *out = pool_array(&r->g->pool, made.nout, sizeof *out);
             for (uint32_t i = 0; i < made.nin; i++)
@@ -152,7 +153,7 @@ static void rebuild(remaking *r)
 {
     graph *g = r->g;
     for (uint32_t i = 0; i < g->nodes.n; i++) {
-        node n = g->nodes.at[i];
+        graph_node n = g->nodes.at[i];
         if (n.phase != PHASE_FORWARD)
             read_copies(r, &n);
         *vec_push(&r->nodes) = n;

@@ -25,22 +25,22 @@ static bool read_by_others(const graph *g, weft_tensor t, uint32_t first)
 /* Makes the node that produced `src` produce `dst`, throughout the replacement. */
 static weft_status stand_in(graph *g, uint32_t first, weft_tensor dst, weft_tensor src)
 {
-    uint32_t producer = graph_tensor(g, src)->producer;
+    uint32_t producer = graph_tensor_at(g, src)->producer;
     if (producer <= first)
         return err_fail(
             WEFT_USAGE,
             "a replacement assigns %s, for the second time or from a tensor that it has "
             "not made; the op copy makes one",
-            graph_tensor(g, dst)->name);
+            graph_tensor_at(g, dst)->name);
     for (uint32_t i = first; i < g->nodes.n; i++) {
-        node *n = &g->nodes.at[i];
+        graph_node *n = &g->nodes.at[i];
         for (uint32_t k = 0; k < n->nin && !n->assign; k++)
             n->in[k] = n->in[k] == src ? dst : n->in[k];
         for (uint32_t k = 0; k < n->nout && i + 1 == producer; k++)
             n->out[k] = n->out[k] == src ? dst : n->out[k];
     }
-    graph_tensor(g, src)->producer = 0;
-    graph_tensor(g, dst)->producer = producer;
+    graph_tensor_at(g, src)->producer = 0;
+    graph_tensor_at(g, dst)->producer = producer;
     return WEFT_OK;
 }
 
@@ -50,8 +50,8 @@ static weft_status take_over(graph *g, uint32_t op, uint32_t first)
 {
     uint64_t assigned = 0;
     for (uint32_t i = first; i < g->nodes.n; i++) {
-        node *n = &g->nodes.at[i];
-        const node *old = &g->nodes.at[op];
+        graph_node *n = &g->nodes.at[i];
+        const graph_node *old = &g->nodes.at[op];
         if (!n->assign)
             continue;
         for (uint32_t k = 0; k < old->nout; k++) {
@@ -59,7 +59,7 @@ static weft_status take_over(graph *g, uint32_t op, uint32_t first)
                 continue;
             if (assigned >> k & 1)
                 return err_fail(WEFT_USAGE, "a replacement of %s assigns %s twice", old->id,
-                                graph_tensor(g, n->out[0])->name);
+                                graph_tensor_at(g, n->out[0])->name);
             assigned |= (uint64_t)1 << k;
         }
         n->replaced = true;
@@ -67,11 +67,11 @@ static weft_status take_over(graph *g, uint32_t op, uint32_t first)
         if (st != WEFT_OK)
             return st;
     }
-    const node *old = &g->nodes.at[op];
+    const graph_node *old = &g->nodes.at[op];
     for (uint32_t k = 0; k < old->nout; k++)
         if (!(assigned >> k & 1) && read_by_others(g, old->out[k], first))
             return err_fail(WEFT_USAGE, "a replacement of %s assigns nothing to %s, which is read",
-                            old->id, graph_tensor(g, old->out[k])->name);
+                            old->id, graph_tensor_at(g, old->out[k])->name);
     return WEFT_OK;
 }
 
@@ -105,11 +105,11 @@ weft_status graph_replace(graph *g, uint32_t op, weft_emit emit, void *user)
     return st;
 }
 
-typedef VEC(node) node_list;
+typedef VEC(graph_node) node_list;
 
 static void put(const graph *g, uint32_t i, node_list *to)
 {
-    const node *n = &g->nodes.at[i];
+    const graph_node *n = &g->nodes.at[i];
     if (!n->replaced)
         *vec_push(to) = *n;
     for (uint32_t k = n->put_first; n->replaced && k < n->put_end; k++)
@@ -125,11 +125,11 @@ static void drop_unread(graph *g, node_list *order, bool *lost)
         for (uint32_t k = 0; k < order->at[i].nin; k++)
             reads[order->at[i].in[k]]++;
     for (uint32_t i = order->n; i-- > 0;) {
-        const node n = order->at[i];
+        const graph_node n = order->at[i];
         bool any = false, read = false;
         for (uint32_t k = 0; k < n.nout; k++) {
             any |= lost[n.out[k]];
-            read |= reads[n.out[k]] != 0 || graph_tensor(g, n.out[k])->kind != WEFT_T_ACTIVATION;
+            read |= reads[n.out[k]] != 0 || graph_tensor_at(g, n.out[k])->kind != WEFT_T_ACTIVATION;
         }
         if (read || !any) {
             order->at[--kept] = n;
@@ -143,8 +143,8 @@ static void drop_unread(graph *g, node_list *order, bool *lost)
     order->n -= kept;
     memmove(order->at, order->at + kept, order->n * sizeof *order->at);
     for (weft_tensor t = 1; t <= g->tensors.n; t++)
-        if (lost[t] && !reads[t] && graph_tensor(g, t)->kind == WEFT_T_PARAM)
-            graph_tensor(g, t)->kind = TENSOR_REMOVED;
+        if (lost[t] && !reads[t] && graph_tensor_at(g, t)->kind == WEFT_T_PARAM)
+            graph_tensor_at(g, t)->kind = TENSOR_REMOVED;
     free(reads);
 }
 
@@ -155,15 +155,15 @@ static weft_status number_producers(graph *g)
         if (g->tensors.at[t].kind == WEFT_T_ACTIVATION)
             g->tensors.at[t].producer = 0;
     for (uint32_t i = 0; i < g->nodes.n; i++) {
-        const node *n = &g->nodes.at[i];
+        const graph_node *n = &g->nodes.at[i];
         for (uint32_t k = 0; k < n->nin; k++) {
-            const tensor *t = graph_tensor(g, n->in[k]);
+            const graph_tensor *t = graph_tensor_at(g, n->in[k]);
             if (t->kind == WEFT_T_ACTIVATION && !t->producer)
                 return err_fail(WEFT_USAGE, "a replacement's %s reads %s before it is made", n->id,
                                 t->name);
         }
         for (uint32_t k = 0; k < n->nout; k++)
-            graph_tensor(g, n->out[k])->producer = i + 1;
+            graph_tensor_at(g, n->out[k])->producer = i + 1;
     }
     return WEFT_OK;
 }
@@ -172,7 +172,7 @@ weft_status graph_apply_replacements(graph *g)
 {
     bool any = false, *inside = mem_alloc(g->nodes.n + 1), *lost = mem_alloc(g->tensors.n + 1);
     for (uint32_t i = 0; i < g->nodes.n; i++) {
-        const node *n = &g->nodes.at[i];
+        const graph_node *n = &g->nodes.at[i];
         any |= n->replaced;
         for (uint32_t k = n->put_first; n->replaced && k < n->put_end; k++)
             inside[k] = true;

@@ -10,7 +10,7 @@
 
 #include "base/mem.h"
 
-_Thread_local call_slot host_call_slot;
+_Thread_local host_thread_calls host_call_slot;
 
 /* A list that signal handlers walk without a lock. Removed entries stay allocated, because a reader
  * may be at one; there are as many as hosts per process, which are few. */
@@ -84,7 +84,7 @@ const char *host_call_current(const char **name, const char **path)
 {
     uint32_t depth = atomic_load_explicit(&host_call_slot.depth, memory_order_relaxed);
     for (depth = depth < CALL_DEPTH ? depth : CALL_DEPTH; depth > 0; depth--) {
-        const call_frame *f = &host_call_slot.frame[depth - 1];
+        const host_call_frame *f = &host_call_slot.frame[depth - 1];
         if (host_call_whose(atomic_load_explicit(&f->key, memory_order_relaxed), name, path))
             return atomic_load_explicit(&f->call, memory_order_relaxed);
     }

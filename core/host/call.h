@@ -20,23 +20,23 @@
 
 #define CALL_DEPTH 16u /* deeper calls are counted, but not noted */
 
-typedef struct call_site call_site;
+typedef struct host_call_site host_call_site;
 
 /* A call that a thread is in. Only its thread writes the first three; another one may read them
  * (watch.h). A pair of equal numbers, read before and after the other two, says that these belong
  * to that call: the number is 0 while they change, and a release store orders each after the one
  * before, which is a plain store on x86. */
-typedef struct call_frame {
+typedef struct host_call_frame {
     _Atomic(const void *) key;  /* the table, or another key of host_call_register() */
     _Atomic(const char *) call; /* "update" */
     _Atomic uint64_t number;    /* call_number(): every call of the thread has another; 0: none */
     uint64_t seen, ms;          /* of the watchdog: the number at its last look, and since when */
-    call_site *site;            /* ... and where the thread was then */
-} call_frame;
+    host_call_site *site;       /* ... and where the thread was then */
+} host_call_frame;
 
 /* A place to which a thread comes again and again: an instruction of a step. How long the calls of
  * plugins took there is the measure for the next one (watch.h). From host_sites_new(). */
-struct call_site {
+struct host_call_site {
     _Atomic uint32_t seen; /* how often what is done here was done to its end, up to CALL_SEEN */
     uint32_t longest_ms;   /* of the watchdog: the longest call that has ended here */
 };
@@ -44,24 +44,24 @@ struct call_site {
 #define CALL_SEEN 3u /* before that a call may have work to do that is done once */
 
 /* The calls of one thread. They nest: a plugin calls the core back, which calls another plugin. */
-typedef struct call_slot {
-    call_frame frame[CALL_DEPTH];
+typedef struct host_thread_calls {
+    host_call_frame frame[CALL_DEPTH];
     _Atomic uint32_t depth;
-    _Atomic(call_site *) site; /* NULL: none; else that of index 0 */
-    bool listed;               /* the watchdog knows this slot */
+    _Atomic(host_call_site *) site; /* NULL: none; else that of index 0 */
+    bool listed;                    /* the watchdog knows this slot */
     uint64_t count;
-    struct call_slot *next; /* of the watchdog, and the rest: */
+    struct host_thread_calls *next; /* of the watchdog, and the rest: */
     pid_t tid;
     bool looked; /* at the thread, in the same outermost call */
     took_thread took;
-} call_slot;
+} host_thread_calls;
 
-extern _Thread_local call_slot host_call_slot;
+extern _Thread_local host_thread_calls host_call_slot;
 
 /* Add the slot of this thread to those that the watchdog reads; watch.c. */
 void host_watch_add(void);
 
-static inline call_frame *call_frame_at(call_slot *s, uint32_t depth)
+static inline host_call_frame *call_frame_at(host_thread_calls *s, uint32_t depth)
 {
     return &s->frame[depth < CALL_DEPTH ? depth : CALL_DEPTH - 1];
 }
@@ -71,7 +71,7 @@ static inline call_frame *call_frame_at(call_slot *s, uint32_t depth)
  * not take for the same one. */
 #define CALL_INDEX_BITS 24u
 
-static inline uint64_t call_number(call_slot *s, uint64_t index)
+static inline uint64_t call_number(host_thread_calls *s, uint64_t index)
 {
     const uint64_t mask = (UINT64_C(1) << CALL_INDEX_BITS) - 1;
     return ++s->count << CALL_INDEX_BITS | (index & mask);
@@ -81,21 +81,21 @@ static inline uint64_t call_number(call_slot *s, uint64_t index)
  * one call, or `number` is 0. A site is an array and an index, and the thread changes both when it
  * is in no call. The index is in the number of the outermost call. It is read with the array for
  * each frame, between two equal numbers of that frame: no outer call has ended in between. */
-typedef struct call_read {
+typedef struct host_call_read {
     const void *key;
     const char *call;
-    call_site *site; /* NULL: none */
+    host_call_site *site; /* NULL: none */
     uint64_t number; /* 0: no call, or one that began or ended meanwhile; the rest is undefined */
-} call_read;
+} host_call_read;
 
-static inline call_read call_read_frame(const call_slot *s, uint32_t depth)
+static inline host_call_read call_read_frame(const host_thread_calls *s, uint32_t depth)
 {
     const uint64_t mask = (UINT64_C(1) << CALL_INDEX_BITS) - 1;
-    const call_frame *f = &s->frame[depth];
-    call_read r = {.number = atomic_load_explicit(&f->number, memory_order_acquire)};
+    const host_call_frame *f = &s->frame[depth];
+    host_call_read r = {.number = atomic_load_explicit(&f->number, memory_order_acquire)};
     r.key = atomic_load_explicit(&f->key, memory_order_acquire);
     r.call = atomic_load_explicit(&f->call, memory_order_acquire);
-    call_site *site = atomic_load_explicit(&s->site, memory_order_acquire);
+    host_call_site *site = atomic_load_explicit(&s->site, memory_order_acquire);
     const uint64_t outermost = atomic_load_explicit(&s->frame[0].number, memory_order_acquire);
     if (atomic_load_explicit(&f->number, memory_order_relaxed) != r.number)
         r.number = 0;
@@ -105,9 +105,9 @@ static inline call_read call_read_frame(const call_slot *s, uint32_t depth)
 
 static inline void call_enter(const void *key, const char *call)
 {
-    call_slot *s = &host_call_slot;
+    host_thread_calls *s = &host_call_slot;
     const uint32_t depth = atomic_load_explicit(&s->depth, memory_order_relaxed);
-    call_frame *f = call_frame_at(s, depth);
+    host_call_frame *f = call_frame_at(s, depth);
     if (__builtin_expect(!s->listed, 0))
         host_watch_add();
     atomic_store_explicit(&f->key, key, memory_order_release);
@@ -118,7 +118,7 @@ static inline void call_enter(const void *key, const char *call)
 
 static inline void call_leave(void)
 {
-    call_slot *s = &host_call_slot;
+    host_thread_calls *s = &host_call_slot;
     const uint32_t depth = atomic_load_explicit(&s->depth, memory_order_relaxed) - 1;
     atomic_store_explicit(&call_frame_at(s, depth)->number, 0, memory_order_relaxed);
     atomic_store_explicit(&s->depth, depth, memory_order_relaxed);
@@ -126,18 +126,18 @@ static inline void call_leave(void)
 
 /* This thread comes to `site` (NULL: to none), or to an array of them that begins there, and stays
  * until the next of these calls. Between calls of plugins. */
-static inline void call_site_enter(call_site *site)
+static inline void call_site_enter(host_call_site *site)
 {
     atomic_store_explicit(&host_call_slot.site, site, memory_order_release);
 }
 
-static inline bool call_site_is_new(const call_site *site)
+static inline bool call_site_is_new(const host_call_site *site)
 {
     return site && atomic_load_explicit(&site->seen, memory_order_relaxed) < CALL_SEEN;
 }
 
 /* What is done at `site` (NULL: none) was done once more. */
-static inline void call_site_count(call_site *site)
+static inline void call_site_count(host_call_site *site)
 {
     if (call_site_is_new(site))
         atomic_fetch_add_explicit(&site->seen, 1, memory_order_relaxed);
@@ -146,21 +146,21 @@ static inline void call_site_count(call_site *site)
 /* Pieces of the outermost call, one at each of the sites from index 0 on, which have deadlines of
  * their own: kernels that run in a row are noted as one call. Numbers for all of them are taken at
  * once, so a piece costs an addition and a store. Calls may be made within a piece. */
-typedef struct call_row {
-    call_frame *frame;
+typedef struct host_call_row {
+    host_call_frame *frame;
     uint64_t next;
-} call_row;
+} host_call_row;
 
-static inline call_row call_row_begin(uint32_t pieces)
+static inline host_call_row call_row_begin(uint32_t pieces)
 {
-    call_slot *s = &host_call_slot;
+    host_thread_calls *s = &host_call_slot;
     const uint32_t depth = atomic_load_explicit(&s->depth, memory_order_relaxed);
-    const call_row row = {call_frame_at(s, depth - 1), call_number(s, 0)};
+    const host_call_row row = {call_frame_at(s, depth - 1), call_number(s, 0)};
     s->count += pieces;
     return row;
 }
 
-static inline void call_row_next(call_row *row)
+static inline void call_row_next(host_call_row *row)
 {
     atomic_store_explicit(&row->frame->number, row->next, memory_order_release);
     row->next += (UINT64_C(1) << CALL_INDEX_BITS) | 1; /* the next number, and the next index */
@@ -170,11 +170,11 @@ static inline void call_row_next(call_row *row)
  * wait. */
 static inline void call_tick(void)
 {
-    call_slot *s = &host_call_slot;
+    host_thread_calls *s = &host_call_slot;
     const uint32_t depth = atomic_load_explicit(&s->depth, memory_order_relaxed);
     if (!depth)
         return;
-    call_frame *f = call_frame_at(s, depth - 1);
+    host_call_frame *f = call_frame_at(s, depth - 1);
     const uint64_t old = atomic_load_explicit(&f->number, memory_order_relaxed);
     atomic_store_explicit(&f->number, call_number(s, old), memory_order_release);
 }

@@ -235,7 +235,7 @@ static weft_status step(way *w, bool *last)
 
 /* Check every folder and link from the root to the file; its folder stays open. The checks hold for
  * the descriptors by which the next folder is opened. */
-static weft_status trust_way(const char *path, trusted *t)
+static weft_status trust_way(const char *path, host_trusted *t)
 {
     way w = {.fd = -1};
     char cwd[PATH_MAX] = "";
@@ -260,7 +260,7 @@ static weft_status trust_way(const char *path, trusted *t)
     return st;
 }
 
-static weft_status trust_file(trusted *t)
+static weft_status trust_file(host_trusted *t)
 {
     t->file = openat(t->folder, strrchr(t->real, '/') + 1,
                      O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -279,9 +279,9 @@ static weft_status trust_file(trusted *t)
     return WEFT_OK;
 }
 
-weft_status host_file_check_open(const char *path, trusted *t)
+weft_status host_file_check_open(const char *path, host_trusted *t)
 {
-    *t = (trusted){.folder = -1, .file = -1};
+    *t = (host_trusted){.folder = -1, .file = -1};
     if (!realpath(path, t->real)) {
         t->real[0] = 0;
         return err_fail_errno(WEFT_USAGE, "cannot find it");
@@ -290,7 +290,7 @@ weft_status host_file_check_open(const char *path, trusted *t)
     return st == WEFT_OK ? trust_file(t) : st;
 }
 
-void host_file_check_close(trusted *t)
+void host_file_check_close(host_trusted *t)
 {
     if (t->file >= 0)
         close(t->file);
@@ -339,7 +339,7 @@ static weft_status judge_elf(int fd, uint64_t bytes)
     return WEFT_OK;
 }
 
-weft_status host_file_check_elf(const trusted *t)
+weft_status host_file_check_elf(const host_trusted *t)
 {
     return judge_elf(t->file, (uint64_t)t->st.st_size);
 }

@@ -14,7 +14,7 @@
 
 /* Where an error is: "component 'gpt2', format huggingface, row 3". */
 typedef struct place {
-    object *o;
+    host_object *o;
     const weft_component *c;
     const char *format, *what; /* what: "tensor", "field" */
     uint32_t row;
@@ -237,7 +237,7 @@ static weft_status adopt_format(place *p, weft_model_format *f)
     return st;
 }
 
-weft_status host_adopt_formats(object *o, const weft_component *c, weft_model_table *t)
+weft_status host_adopt_formats(host_object *o, const weft_component *c, weft_model_table *t)
 {
     uint32_t n = 0;
     while (t->formats && t->formats[n])

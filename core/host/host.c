@@ -136,7 +136,7 @@ void host_try_first(host *h)
     h->try_first = true;
 }
 
-static weft_status load_object(host *h, const char *kind, const char *path, object **out)
+static weft_status load_object(host *h, const char *kind, const char *path, host_object **out)
 {
     bool own;
     (void)host_place_of(h, path, &own);
@@ -158,13 +158,13 @@ static void append(char *out, size_t size, const char *fmt, ...)
 }
 
 /* The file exists under the right name, but has other components. */
-static weft_status not_inside(const object *o, const char *name, const char *const *ifaces)
+static weft_status not_inside(const host_object *o, const char *name, const char *const *ifaces)
 {
     char list[512] = "", wanted[256] = "";
     for (uint32_t i = 0; ifaces[i]; i++)
         append(wanted, sizeof wanted, "%s%s", i ? " or " : "", ifaces[i]);
     for (uint32_t i = 0; i < o->n; i++) {
-        const component *c = &o->components[i].shown;
+        const host_component *c = &o->components[i].shown;
         append(list, sizeof list, "%s'%s' of %s", i ? ", " : "", c->name, c->iface);
         if (!c->table && host_interface_other_major(c->iface))
             append(list, sizeof list, " (this program knows %s)",
@@ -179,7 +179,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-typedef object_files names;
+typedef host_object_files names;
 
 /* The .so files of PLACE/KIND, as paths, sorted; a folder that is not there has none. */
 static void list_files(host *h, const char *place, const char *kind, names *out)
@@ -201,7 +201,7 @@ static void list_files(host *h, const char *place, const char *kind, names *out)
 
 /* The result of a search by component name. */
 typedef struct search {
-    const component *found;
+    const host_component *found;
     uint32_t refused; /* files that cannot be used, */
     const char *why;  /* and the first one's reason */
 } search;
@@ -214,7 +214,7 @@ static void scan(host *h, const char *folder, const char *name, const char *cons
     for (uint32_t p = 0; p < h->places.n; p++)
         list_files(h, h->places.at[p], folder, &files);
     for (uint32_t i = 0; i < files.n && !s->found; i++) {
-        object *o;
+        host_object *o;
         if (load_object(h, folder, files.at[i], &o) == WEFT_OK)
             s->found = host_object_find(o, name, ifaces);
         else if (!s->refused++)
@@ -251,7 +251,7 @@ static names alike(host *h, const char *name, const char *const *ifaces)
     names known = {0};
     for (uint32_t i = 0; i < h->objects.n; i++)
         for (uint32_t j = 0; j < h->objects.at[i]->n; j++) {
-            const component *c = &h->objects.at[i]->components[j].shown;
+            const host_component *c = &h->objects.at[i]->components[j].shown;
             for (uint32_t k = 0; c->table && ifaces[k]; k++)
                 if (!strcmp(c->iface, ifaces[k]) && strcmp(c->name, name)) {
                     *vec_push(&known) = c->name;
@@ -293,7 +293,8 @@ static weft_status not_found(host *h, const char *kind, const char *name, const 
 
 /* A file hides one of the same name in a place that is searched later: the user may not expect
  * that. One rank logs it. */
-static void say_hidden(const host *h, uint32_t place, const char *kind, const char *name, object *o)
+static void say_hidden(const host *h, uint32_t place, const char *kind, const char *name,
+                       host_object *o)
 {
     if (o->told || log_rank() > 0)
         return;
@@ -313,7 +314,7 @@ static void say_hidden(const host *h, uint32_t place, const char *kind, const ch
 }
 
 weft_status host_find(host *h, const char *kind, const char *name, const char *const *ifaces,
-                      const component **out)
+                      const host_component **out)
 {
     if (!host_plugin_name_well_formed(name))
         return err_fail(WEFT_USAGE,
@@ -321,7 +322,7 @@ weft_status host_find(host *h, const char *kind, const char *name, const char *c
                         "single '.' and '_'",
                         name, kind);
     for (uint32_t p = 0; p < h->places.n; p++) {
-        object *o;
+        host_object *o;
         const char *path = pool_printf(&h->pool, "%s/%s/%s.so", h->places.at[p], kind, name);
         if (access(path, F_OK) && (errno == ENOENT || errno == ENOTDIR))
             continue;
@@ -340,9 +341,10 @@ weft_status host_find(host *h, const char *kind, const char *name, const char *c
     return WEFT_OK;
 }
 
-weft_status host_load_file(host *h, const char *path, const component *const **out, uint32_t *n)
+weft_status host_load_file(host *h, const char *path, const host_component *const **out,
+                           uint32_t *n)
 {
-    object *o;
+    host_object *o;
     const char *folder = ""; /* PLACE/KIND/NAME.so */
     for (uint32_t k = 0; host_kinds[k]; k++) {
         const char *name = strrchr(path, '/');
@@ -354,7 +356,7 @@ weft_status host_load_file(host *h, const char *path, const component *const **o
     weft_status st = load_object(h, folder, path, &o);
     if (st != WEFT_OK)
         return st;
-    const component **all = pool_array(&h->pool, o->n, sizeof *all);
+    const host_component **all = pool_array(&h->pool, o->n, sizeof *all);
     for (uint32_t i = 0; i < o->n; i++)
         all[i] = &o->components[i].shown;
     *out = all;
@@ -366,7 +368,8 @@ weft_status host_load_file(host *h, const char *path, const component *const **o
 
 static int by_kind_and_name(const void *a, const void *b)
 {
-    const component *x = *(const component *const *)a, *y = *(const component *const *)b;
+    const host_component *x = *(const host_component *const *)a,
+                         *y = *(const host_component *const *)b;
     int order = strcmp(x->kind, y->kind);
     order = order ? order : strcmp(x->name, y->name);
     return order ? order : strcmp(x->path, y->path);
@@ -383,29 +386,29 @@ static const char *plain(host *h, const char *text)
 }
 
 /* How `weft plugins` lists a file or component that cannot be used. */
-static const component *refused(host *h, const char *kind, const char *path, const char *name,
-                                const char *why)
+static const host_component *refused(host *h, const char *kind, const char *path, const char *name,
+                                     const char *why)
 {
-    component *c = pool_alloc(&h->pool, sizeof *c);
+    host_component *c = pool_alloc(&h->pool, sizeof *c);
     static const weft_option *const none[] = {NULL};
-    *c = (component){.kind = kind, .options = none};
+    *c = (host_component){.kind = kind, .options = none};
     c->name = plain(h, name);
     c->path = plain(h, path);
     c->help = plain(h, why);
     return c;
 }
 
-static const component *refused_file(host *h, const char *kind, const char *path)
+static const host_component *refused_file(host *h, const char *kind, const char *path)
 {
     return refused(h, kind, path, stem_of(h, path), err_text());
 }
 
-typedef VEC(const component *) listing;
+typedef VEC(const host_component *) listing;
 
-static void list_object(host *h, const object *o, listing *out)
+static void list_object(host *h, const host_object *o, listing *out)
 {
     for (uint32_t i = 0; i < o->n; i++) {
-        const component *c = &o->components[i].shown;
+        const host_component *c = &o->components[i].shown;
         const char *why =
             pool_printf(&h->pool, "this program does not know the interface %s", c->iface);
         *vec_push(out) = c->table ? c : refused(h, c->kind, c->path, c->name, why);
@@ -418,7 +421,7 @@ static void list_kind(host *h, const char *kind, listing *out)
     for (uint32_t p = 0; p < h->places.n; p++)
         list_files(h, h->places.at[p], kind, &files);
     for (uint32_t i = 0; i < files.n; i++) {
-        object *o;
+        host_object *o;
         if (load_object(h, kind, files.at[i], &o) != WEFT_OK) {
             *vec_push(out) = refused_file(h, kind, files.at[i]);
             continue;
@@ -443,7 +446,7 @@ void host_try_all(host *h)
     }
 }
 
-weft_status host_list(host *h, const component ***out, uint32_t *n)
+weft_status host_list(host *h, const host_component ***out, uint32_t *n)
 {
     listing all = {0};
     for (size_t k = 0; host_kinds[k]; k++)

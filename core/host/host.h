@@ -21,7 +21,7 @@
 typedef struct host host; /* opaque */
 
 /* A component that passed the checks. `table` is the host's own zero-padded copy. */
-typedef struct component {
+typedef struct host_component {
     const char *kind;  /* one of host_kinds: "device", "comm", "model" */
     const char *iface; /* "weft.link/1" */
     const char *name, *help, *path;
@@ -31,7 +31,7 @@ typedef struct component {
     const weft_component *own;   /* the host's copy, with these options and this table */
     const weft_conf *no_options; /* of ops and kernels, which have no section in the INI */
     void *module;                /* after host_open(); NULL before */
-} component;
+} host_component;
 
 /* `dirs` is the user's "DIR:DIR" or NULL. [setup] */
 weft_status host_create(const char *dirs, host **out);
@@ -40,11 +40,11 @@ void host_destroy(host *h); /* closes every open module; NULL is allowed */
 /* Load and check the component `name` of `kind`. `ifaces` is a NULL-ended list of acceptable
  * interfaces, best first. A failure names the places searched and the nearest known name. */
 weft_status host_find(host *h, const char *kind, const char *name, const char *const *ifaces,
-                      const component **out);
+                      const host_component **out);
 
 /* Open the module of a component, once per job. The table passed to the plugin has log, memory,
  * failures, and the interfaces given to host_serve(). */
-weft_status host_open(host *h, const component *c);
+weft_status host_open(host *h, const host_component *c);
 
 /* Let weft_host.iface(id) answer `table`. Before host_open(). */
 void host_serve(host *h, const char *id, const void *table);
@@ -62,7 +62,7 @@ void host_try_all(host *h);
 
 /* Every component installed in every place searched, sorted by kind and name; objects that cannot
  * be used come with iface NULL and the reason in `help`. For `weft plugins`. */
-weft_status host_list(host *h, const component ***out, uint32_t *n);
+weft_status host_list(host *h, const host_component ***out, uint32_t *n);
 
 /* The number of the place, in the order of the search, that the file `path` of a component lies in;
  * *own: it is the program's. A file in none of them is behind all. [any] */
@@ -83,12 +83,13 @@ void host_try_first(host *h);
 /* Load and check the file `path`, whatever its name and folder: its components, in the order of the
  * manifest. The array lives as long as the host. Those of interfaces that the host does not know
  * have a NULL table. [setup] */
-weft_status host_load_file(host *h, const char *path, const component *const **out, uint32_t *n);
+weft_status host_load_file(host *h, const char *path, const host_component *const **out,
+                           uint32_t *n);
 
 /* The job uses `c`: the ops and kernels of its whole object are the job's. Objects that were loaded
  * only to look into them, as the probes of `auto` do, are not used. Fails if another object in use
  * has an op of the same name. */
-weft_status host_use(host *h, const component *c);
+weft_status host_use(host *h, const host_component *c);
 
 /* The same for a name in run.use: a file NAME.so in the folder of any kind, else an op or a kernel
  * of that name in any file. *path, unless `path` is NULL: that file, of the host. A failure names
@@ -97,7 +98,7 @@ weft_status host_use_named(host *h, const char *name, const char **path);
 
 /* Every component of an interface ("weft.op/1", "weft.kernel/1") in the objects in use, in the
  * order of use: returns their number; writes at most `cap` of them. */
-uint32_t host_used(const host *h, const char *iface, const component **out, uint32_t cap);
+uint32_t host_used(const host *h, const char *iface, const host_component **out, uint32_t cap);
 
 /* A file in use, and the SHA-256 of its bytes in hexadecimal. */
 typedef struct host_file {

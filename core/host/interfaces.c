@@ -31,7 +31,7 @@
         NULL, 0, 0                                                                                 \
     }
 
-static const slot device_slots[] = {
+static const host_slot device_slots[] = {
     SLOT(weft_device_table, query),
     SLOT(weft_device_table, probe),
     SLOT(weft_device_table, open),
@@ -60,7 +60,7 @@ static const slot device_slots[] = {
 };
 
 #define LINK_MEMORY (WEFT_LINK_REGISTER | WEFT_LINK_MAP)
-static const slot link_slots[] = {
+static const host_slot link_slots[] = {
     SLOT(weft_link_table, probe),
     SLOT(weft_link_table, create),
     SLOT(weft_link_table, destroy),
@@ -81,7 +81,7 @@ static const slot link_slots[] = {
     END,
 };
 
-static const slot coll_slots[] = {
+static const host_slot coll_slots[] = {
     SLOT(weft_coll_table, probe),
     SLOT(weft_coll_table, id),
     SLOT(weft_coll_table, open),
@@ -96,28 +96,28 @@ static const slot coll_slots[] = {
     END,
 };
 
-static const slot strategy_slots[] = {SLOT(weft_strategy, edit), END};
-static const slot rule_slots[] = {SLOT(weft_rule, update), END};
-static const slot placement_slots[] = {SLOT(weft_placement, edit), END};
-static const slot model_slots[] = {
+static const host_slot strategy_slots[] = {SLOT(weft_strategy, edit), END};
+static const host_slot rule_slots[] = {SLOT(weft_rule, update), END};
+static const host_slot placement_slots[] = {SLOT(weft_placement, edit), END};
+static const host_slot model_slots[] = {
     SLOT(weft_model_table, describe),
     SLOT(weft_model_table, build),
     END,
 };
-static const slot data_slots[] = {
+static const host_slot data_slots[] = {
     SLOT(weft_data_table, open),
     SLOT(weft_data_table, close),
     SLOT(weft_data_table, info),
     SLOT(weft_data_table, read),
     END,
 };
-static const slot tokenizer_slots[] = {
+static const host_slot tokenizer_slots[] = {
     SLOT(weft_tokenizer_table, open),   SLOT(weft_tokenizer_table, close),
     SLOT(weft_tokenizer_table, info),   SLOT(weft_tokenizer_table, encode),
     SLOT(weft_tokenizer_table, decode), END,
 };
-static const slot op_slots[] = {SLOT(weft_op, infer), END};
-static const slot kernel_slots[] = {
+static const host_slot op_slots[] = {SLOT(weft_op, infer), END};
+static const host_slot kernel_slots[] = {
     SLOT(weft_kernel, op),
     SLOT(weft_kernel, device),
     SLOT(weft_kernel, query),
@@ -127,7 +127,7 @@ static const slot kernel_slots[] = {
     END,
 };
 
-static const slot sink_slots[] = {
+static const host_slot sink_slots[] = {
     SLOT(weft_sink_table, open),
     SLOT(weft_sink_table, metrics),
     SLOT(weft_sink_table, close),
@@ -136,7 +136,7 @@ static const slot sink_slots[] = {
 
 #define LEAST(type, member) (uint32_t) WEFT_END_OF(type, member)
 
-static const interface interfaces[] = {
+static const host_interface interfaces[] = {
     {"weft.device/1", "device", sizeof(weft_device_table), LEAST(weft_device_table, import_peer),
      offsetof(weft_device_table, caps), device_slots},
     {"weft.link/1", "comm", sizeof(weft_link_table), LEAST(weft_link_table, features),
@@ -160,7 +160,7 @@ static const interface interfaces[] = {
 
 #define COUNT (sizeof interfaces / sizeof *interfaces)
 
-const interface *host_interface_find(const char *id)
+const host_interface *host_interface_find(const char *id)
 {
     for (size_t i = 0; i < COUNT; i++)
         if (!strcmp(interfaces[i].id, id))
@@ -168,7 +168,7 @@ const interface *host_interface_find(const char *id)
     return NULL;
 }
 
-const interface *host_interface_other_major(const char *id)
+const host_interface *host_interface_other_major(const char *id)
 {
     size_t stem = strcspn(id, "/") + 1;
     for (size_t i = 0; i < COUNT; i++)

@@ -66,7 +66,8 @@ static weft_status judge_numbers(const weft_manifest *m)
 }
 
 /* The host's own copies of a component's options, NULL-ended. */
-static weft_status adopt_options(object *o, const weft_component *c, const weft_option *const **out)
+static weft_status adopt_options(host_object *o, const weft_component *c,
+                                 const weft_option *const **out)
 {
     uint32_t n = 0;
     while (c->options && c->options[n])
@@ -95,7 +96,7 @@ static weft_status adopt_options(object *o, const weft_component *c, const weft_
 }
 
 /* The host's own copy of a component, without its table. */
-static weft_status adopt_component(object *o, const weft_component *c, weft_component *own)
+static weft_status adopt_component(host_object *o, const weft_component *c, weft_component *own)
 {
     weft_status st = host_adopt(o->manifest->id, "component", c, WEFT_END_OF(weft_component, user),
                                 own, sizeof *own);
@@ -118,12 +119,12 @@ static weft_status adopt_component(object *o, const weft_component *c, weft_comp
 }
 
 /* Checks the mandatory members, given the capabilities of the table. */
-static weft_status judge_slots(const weft_component *c, const interface *i, const char *table)
+static weft_status judge_slots(const weft_component *c, const host_interface *i, const char *table)
 {
     uint64_t caps = 0;
     if (i->caps)
         memcpy(&caps, table + i->caps, sizeof caps);
-    for (const slot *s = i->slots; s->name; s++) {
+    for (const host_slot *s = i->slots; s->name; s++) {
         const void *p;
         memcpy(&p, table + s->offset, sizeof p);
         if (p || (s->caps && !(s->caps & caps)))
@@ -135,7 +136,7 @@ static weft_status judge_slots(const weft_component *c, const interface *i, cons
 }
 
 /* The host's own copy of a table: the part that both know, then zeros. */
-static weft_status adopt_table(object *o, const weft_component *c, const interface *i,
+static weft_status adopt_table(host_object *o, const weft_component *c, const host_interface *i,
                                const void **out)
 {
     if (!c->table)
@@ -154,7 +155,7 @@ static weft_status adopt_table(object *o, const weft_component *c, const interfa
 /* The mesh axes of a strategy are sized structs as well, behind a pointer of its table. What is
  * wrong with one of them is an error of the job that names the strategy (resolve/plugins.c); a copy
  * keeps the size that the plugin states. */
-static weft_status adopt_axes(object *o, const char *name, weft_strategy *s)
+static weft_status adopt_axes(host_object *o, const char *name, weft_strategy *s)
 {
     uint32_t n = 0;
     while (s->axes && s->axes[n])
@@ -175,13 +176,13 @@ static weft_status adopt_axes(object *o, const char *name, weft_strategy *s)
     return WEFT_OK;
 }
 
-static weft_status adopt(object *o, const weft_component *from, component *out)
+static weft_status adopt(host_object *o, const weft_component *from, host_component *out)
 {
     weft_component *own = pool_alloc(&o->owner->pool, sizeof *own);
     weft_status st = adopt_component(o, from, own);
     if (st != WEFT_OK)
         return st;
-    const interface *i = host_interface_find(own->iface);
+    const host_interface *i = host_interface_find(own->iface);
     own->table = NULL;
     if (i) /* an interface that this host does not know is listed by name and never called */
         st = adopt_table(o, from, i, &own->table);
@@ -189,7 +190,7 @@ static weft_status adopt(object *o, const weft_component *from, component *out)
         st = adopt_axes(o, own->name, (weft_strategy *)own->table);
     if (st == WEFT_OK && i && !strcmp(i->id, "weft.model/1"))
         st = host_adopt_formats(o, own, (weft_model_table *)own->table);
-    *out = (component){
+    *out = (host_component){
         .kind = i && i->kind ? i->kind : o->kind,
         .iface = own->iface,
         .name = own->name,
@@ -204,7 +205,7 @@ static weft_status adopt(object *o, const weft_component *from, component *out)
     return st;
 }
 
-weft_status host_validate_manifest(object *o, const weft_manifest *m)
+weft_status host_validate_manifest(host_object *o, const weft_manifest *m)
 {
     weft_status st = judge_numbers(m);
     uint32_t n = 0;

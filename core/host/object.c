@@ -53,7 +53,7 @@ static int keep_folder(int fd)
 
 /* A library that the plugin needs and this machine lacks: absent hardware or software, not a usage
  * error. */
-static weft_status loader_failed(const trusted *t, const char *via)
+static weft_status loader_failed(const host_trusted *t, const char *via)
 {
     const char *text = dlerror();
     text = text ? text : "the loader gave no reason";
@@ -76,7 +76,7 @@ static old_name *old_names; /* under the lock */
 /* Give an object that was mapped through the descriptor its path: for debuggers, dladdr() and
  * messages. The plugin's own libraries, found by $ORIGIN, follow it in the loader's list. The names
  * live as long as the objects, that is, for good. */
-static void name_maps(void *handle, const trusted *t, const char *via, size_t folder)
+static void name_maps(void *handle, const host_trusted *t, const char *via, size_t folder)
 {
     struct link_map *m = NULL;
     char real[PATH_MAX];
@@ -98,7 +98,7 @@ static void name_maps(void *handle, const trusted *t, const char *via, size_t fo
     }
 }
 
-static weft_status load_by_descriptor(const object *o, const trusted *t, void **handle)
+static weft_status load_by_descriptor(const host_object *o, const host_trusted *t, void **handle)
 {
     char via[NAME_MAX + 40];
     const int fd = keep_folder(t->folder);
@@ -137,7 +137,7 @@ static weft_status find_entry(void *handle, weft_plugin_entry_fn *out)
 }
 
 /* A file that has ended a process that tried it is not loaded. */
-static weft_status check_tried(const object *o)
+static weft_status check_tried(const host_object *o)
 {
     const host *h = o->owner;
     for (uint32_t i = 0; i < h->bad.n; i++)
@@ -146,7 +146,7 @@ static weft_status check_tried(const object *o)
     return WEFT_OK;
 }
 
-static weft_status load(object *o, const trusted *t)
+static weft_status load(host_object *o, const host_trusted *t)
 {
     weft_plugin_entry_fn entry = NULL;
     void *handle = NULL;
@@ -167,19 +167,20 @@ static weft_status load(object *o, const trusted *t)
     return host_validate_manifest(o, m);
 }
 
-static object *find_inode(const host *h, const struct stat *st)
+static host_object *find_inode(const host *h, const struct stat *st)
 {
     for (uint32_t i = 0; i < h->objects.n; i++) {
-        object *o = h->objects.at[i];
+        host_object *o = h->objects.at[i];
         if (o->dev == st->st_dev && o->ino == st->st_ino)
             return o;
     }
     return NULL;
 }
 
-static object *object_create(host *h, const char *kind, const char *path, const struct stat *st)
+static host_object *object_create(host *h, const char *kind, const char *path,
+                                  const struct stat *st)
 {
-    object *o = pool_alloc(&h->pool, sizeof *o);
+    host_object *o = pool_alloc(&h->pool, sizeof *o);
     o->owner = h;
     o->path = pool_text(&h->pool, path);
     o->kind = pool_text(&h->pool, kind);
@@ -190,9 +191,9 @@ static object *object_create(host *h, const char *kind, const char *path, const 
     return o;
 }
 
-static weft_status load_trusted(host *h, const char *kind, const trusted *t, object **out)
+static weft_status load_trusted(host *h, const char *kind, const host_trusted *t, host_object **out)
 {
-    object *o = find_inode(h, &t->st);
+    host_object *o = find_inode(h, &t->st);
     if (!o) {
         o = object_create(h, kind, t->real, &t->st);
         o->status = load(o, t);
@@ -207,9 +208,9 @@ static weft_status load_trusted(host *h, const char *kind, const trusted *t, obj
     return WEFT_OK;
 }
 
-weft_status host_object_load(host *h, const char *kind, const char *path, object **out)
+weft_status host_object_load(host *h, const char *kind, const char *path, host_object **out)
 {
-    trusted t;
+    host_trusted t;
     weft_status st = host_check_path(path);
     if (st != WEFT_OK)
         return st;
@@ -226,11 +227,12 @@ weft_status host_object_load(host *h, const char *kind, const char *path, object
     return st;
 }
 
-const component *host_object_find(const object *o, const char *name, const char *const *ifaces)
+const host_component *host_object_find(const host_object *o, const char *name,
+                                       const char *const *ifaces)
 {
     for (; *ifaces; ifaces++)
         for (uint32_t i = 0; i < o->n; i++) {
-            const component *c = &o->components[i].shown;
+            const host_component *c = &o->components[i].shown;
             if (c->table && !strcmp(c->iface, *ifaces) && !strcmp(c->name, name))
                 return c;
         }

@@ -12,35 +12,35 @@
 
 /* --- interfaces.c: the known interfaces --- */
 
-typedef struct slot {
+typedef struct host_slot {
     const char *name; /* NULL ends the list */
     uint32_t offset;
     uint64_t caps; /* 0: always mandatory; else if the table's caps have one of these bits */
-} slot;
+} host_slot;
 
-typedef struct interface {
+typedef struct host_interface {
     const char *id;   /* "weft.link/1" */
     const char *kind; /* NULL: any folder */
     uint32_t size;    /* of the table, in this program */
     uint32_t least;   /* ... in ABI 0.9: what every plugin's table has */
     uint32_t caps;    /* offset of its 64-bit caps; 0: it has none */
-    const slot *slots;
-} interface;
+    const host_slot *slots;
+} host_interface;
 
-const interface *host_interface_find(const char *id);        /* NULL: not known */
-const interface *host_interface_other_major(const char *id); /* "weft.link/1" for /2 */
-bool host_interface_well_formed(const char *id);             /* "name/N", nothing after */
+const host_interface *host_interface_find(const char *id);        /* NULL: not known */
+const host_interface *host_interface_other_major(const char *id); /* "weft.link/1" for /2 */
+bool host_interface_well_formed(const char *id);                  /* "name/N", nothing after */
 
 /* --- objects --- */
 
-typedef struct object object;
+typedef struct host_object host_object;
 
-typedef struct adopted { /* a component and its object */
-    component shown;     /* first: host_open() casts between the two */
-    object *from;
-} adopted;
+typedef struct host_adopted { /* a component and its object */
+    host_component shown;     /* first: host_open() casts between the two */
+    host_object *from;
+} host_adopted;
 
-struct object {
+struct host_object {
     host *owner;
     const char *path, *kind; /* real path; its folder */
     dev_t dev;
@@ -48,7 +48,7 @@ struct object {
     const char *refusal; /* why it cannot be used, or NULL */
     weft_status status;  /* the status of `why` */
     const weft_manifest *manifest;
-    adopted *components;
+    host_adopted *components;
     uint32_t n;
     weft_host table; /* the table that its module calls */
     bool opened, opening;
@@ -59,32 +59,32 @@ struct object {
     atomic_int refused;    /* alloc() has said that they are too many */
 };
 
-typedef struct served {
+typedef struct host_served {
     const char *id;
     const void *table;
     host_make_table make; /* NULL: all plugins get `table` */
     void *ctx;
-} served;
+} host_served;
 
-typedef VEC(const char *) object_files;
+typedef VEC(const char *) host_object_files;
 
-typedef struct bad_file { /* of host_try_all() */
+typedef struct host_bad_file { /* of host_try_all() */
     dev_t dev;
     ino_t ino;
     const char *why;
-} bad_file;
+} host_bad_file;
 
 struct host {
     pool pool;
     bool watched; /* host_watch_begin() was called for it */
-    VEC(bad_file) bad;
+    VEC(host_bad_file) bad;
     bool try_first; /* host_try_first() */
     VEC(const char *) places;
     bool has_own; /* the last place is the program's own */
-    VEC(object *) objects;
-    VEC(served) served;
-    VEC(object *) opened; /* in that order */
-    VEC(object *) used;   /* by the job: used.c */
+    VEC(host_object *) objects;
+    VEC(host_served) served;
+    VEC(host_object *) opened; /* in that order */
+    VEC(host_object *) used;   /* by the job: used.c */
 };
 
 /* host.c: the kinds of plugins, which are the names of their folders; NULL-ended. */
@@ -92,17 +92,18 @@ extern const char *const host_kinds[];
 
 /* object.c: the object at `path`, loaded and checked at most once under all its names. An object
  * that cannot be used fails with the same record every time. */
-weft_status host_object_load(host *h, const char *kind, const char *path, object **out);
+weft_status host_object_load(host *h, const char *kind, const char *path, host_object **out);
 
 /* The component `name` with one of the interfaces, which are NULL-ended and tried in order; NULL:
  * the object has none that can be used. */
-const component *host_object_find(const object *o, const char *name, const char *const *ifaces);
+const host_component *host_object_find(const host_object *o, const char *name,
+                                       const char *const *ifaces);
 
 #define TRY_SECONDS 10 /* for listing */
 
 /* try.c: load these files in child processes, and add those that do not survive it to h->bad; each
  * has `seconds` at most, and run.call_deadline; 0: only that. */
-void host_try_files(host *h, const char *kind, const object_files *files, double seconds);
+void host_try_files(host *h, const char *kind, const host_object_files *files, double seconds);
 
 /* try.c: what host_try_first() asks for, for a file that is not loaded yet. */
 void host_try_before(host *h, const char *kind, const char *path);
@@ -122,28 +123,28 @@ weft_status host_adopt(const char *owner, const char *what, const void *from, si
 
 /* formats.c: check the tables of names of a model family, and replace them by the host's own. */
 struct weft_model_table;
-weft_status host_adopt_formats(object *o, const weft_component *c, struct weft_model_table *t);
+weft_status host_adopt_formats(host_object *o, const weft_component *c, struct weft_model_table *t);
 
 /* manifest.c: check the manifest and adopt its components. */
-weft_status host_validate_manifest(object *o, const weft_manifest *m);
+weft_status host_validate_manifest(host_object *o, const weft_manifest *m);
 
 /* file_check.c: a checked file, and the descriptors that it was checked by. */
-typedef struct trusted {
+typedef struct host_trusted {
     char real[PATH_MAX]; /* its path without links; "": the file does not exist */
     int folder, file;    /* O_PATH of the folder; the file, open for reading; -1: not open */
     struct stat st;      /* of the file */
-} trusted;
+} host_trusted;
 
 /* Whether the file may be loaded: owner, permissions, and those of its folder and of the folders on
  * the way. Call host_file_check_close() after a failure as well. */
-weft_status host_file_check_open(const char *path, trusted *t);
-void host_file_check_close(trusted *t);
+weft_status host_file_check_open(const char *path, host_trusted *t);
+void host_file_check_close(host_trusted *t);
 
 /* Whether it is a complete shared object for this machine. */
-weft_status host_file_check_elf(const trusted *t);
+weft_status host_file_check_elf(const host_trusted *t);
 
 /* serve.c */
-void host_object_close(object *o);
+void host_object_close(host_object *o);
 
 /* Values for a component whose interface has no options: every getter answers NULL or 0. */
 const weft_conf *host_empty_conf(pool *p, const weft_component *c);

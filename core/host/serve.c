@@ -21,7 +21,7 @@ static void one_line(const char *text, char out[1024])
 
 /* Whether the plugin may hold so many bytes more in the call that it is in. The first refusal is
  * logged; the plugin reports a lack of memory, or crashes and is named. */
-static bool may_hold(object *o, uint64_t bytes)
+static bool may_hold(host_object *o, uint64_t bytes)
 {
     const uint64_t held = atomic_load_explicit(&o->held, memory_order_relaxed);
     const uint64_t most = host_limits_bytes();
@@ -39,7 +39,7 @@ static bool may_hold(object *o, uint64_t bytes)
 
 static void *serve_alloc(void *ctx, uint64_t bytes, uint64_t align)
 {
-    object *o = ctx;
+    host_object *o = ctx;
     void *p = NULL;
     align = align < 16 ? 16 : align;
     if ((align & (align - 1)) || bytes > INT64_MAX || !may_hold(o, bytes) ||
@@ -53,7 +53,7 @@ static void *serve_alloc(void *ctx, uint64_t bytes, uint64_t align)
 
 static void serve_free(void *ctx, void *p)
 {
-    object *o = ctx;
+    host_object *o = ctx;
     if (p) {
         atomic_fetch_sub(&o->blocks, 1);
         atomic_fetch_sub_explicit(&o->held, malloc_usable_size(p), memory_order_relaxed);
@@ -69,7 +69,7 @@ static int32_t serve_log_enabled(void *ctx, int32_t level)
 
 static void serve_log(void *ctx, int32_t level, const char *text)
 {
-    const object *o = ctx;
+    const host_object *o = ctx;
     char line[1024];
     if (level < WEFT_LOG_ERROR)
         level = WEFT_LOG_ERROR;
@@ -94,7 +94,7 @@ static void note_key(const char *text)
  * of another plugin is of a failure that has been handled, such as a probe that found nothing. */
 static weft_status serve_fail(void *ctx, weft_status code, const char *text)
 {
-    const char *id = ((const object *)ctx)->manifest->id, *of = err_name(ERR_PLUGIN);
+    const char *id = ((const host_object *)ctx)->manifest->id, *of = err_name(ERR_PLUGIN);
     char line[1024];
     if (code == WEFT_OK || code == WEFT_BUSY)
         return code;
@@ -110,10 +110,10 @@ static weft_status serve_fail(void *ctx, weft_status code, const char *text)
 
 static const void *serve_iface(void *ctx, const char *id)
 {
-    const object *o = ctx;
+    const host_object *o = ctx;
     const host *h = o->owner;
     for (uint32_t i = 0; id && i < h->served.n; i++) {
-        const served *s = &h->served.at[i];
+        const host_served *s = &h->served.at[i];
         if (!strcmp(s->id, id))
             return s->make ? s->make(s->ctx, o->manifest->id) : s->table;
     }
@@ -121,26 +121,26 @@ static const void *serve_iface(void *ctx, const char *id)
 }
 
 /* The entry of `id`, added if there is none. */
-static served *entry_of(host *h, const char *id)
+static host_served *entry_of(host *h, const char *id)
 {
     for (uint32_t i = 0; i < h->served.n; i++)
         if (!strcmp(h->served.at[i].id, id))
             return &h->served.at[i];
-    served *s = vec_push(&h->served);
-    *s = (served){.id = pool_text(&h->pool, id)};
+    host_served *s = vec_push(&h->served);
+    *s = (host_served){.id = pool_text(&h->pool, id)};
     return s;
 }
 
 void host_serve(host *h, const char *id, const void *table)
 {
-    served *s = entry_of(h, id);
-    *s = (served){.id = s->id, .table = table};
+    host_served *s = entry_of(h, id);
+    *s = (host_served){.id = s->id, .table = table};
 }
 
 void host_serve_each(host *h, const char *id, host_make_table make, void *ctx)
 {
-    served *s = entry_of(h, id);
-    *s = (served){.id = s->id, .make = make, .ctx = ctx};
+    host_served *s = entry_of(h, id);
+    *s = (host_served){.id = s->id, .make = make, .ctx = ctx};
 }
 
 /* --- values of a component without options --- */
@@ -190,15 +190,15 @@ const weft_conf *host_empty_conf(pool *p, const weft_component *c)
 
 /* --- the life of a module --- */
 
-static void show_module(object *o)
+static void show_module(host_object *o)
 {
     for (uint32_t i = 0; i < o->n; i++)
         o->components[i].shown.module = o->module;
 }
 
-weft_status host_open(host *h, const component *c)
+weft_status host_open(host *h, const host_component *c)
 {
-    object *o = ((const adopted *)c)->from;
+    host_object *o = ((const host_adopted *)c)->from;
     if (o->opened)
         return WEFT_OK;
     if (o->opening)
@@ -227,7 +227,7 @@ weft_status host_open(host *h, const component *c)
     return WEFT_OK;
 }
 
-void host_object_close(object *o)
+void host_object_close(host_object *o)
 {
     call_enter(o, "close");
     if (o->manifest->close)

@@ -34,7 +34,7 @@
 typedef struct trial {
     host *h;
     const char *kind;
-    const object_files *files;
+    const host_object_files *files;
     double seconds;       /* for a constructor or an entry, at most; 0: run.call_deadline alone */
     _Atomic uint32_t *at; /* shared: the file that is being loaded */
 } trial;
@@ -59,7 +59,7 @@ _Noreturn static void child(const trial *t, int to)
     host_watch_begin();
     t->h->try_first = false;
     for (uint32_t i = atomic_load(t->at); i < t->files->n; i++) {
-        object *o;
+        host_object *o;
         atomic_store(t->at, i);
         (void)!host_object_load(t->h, t->kind, t->files->at[i], &o);
     }
@@ -156,7 +156,8 @@ static bool try_from(const trial *t)
     if (a.pid > 0 && i < t->files->n) {
         explain(&a, status, in_time, why, sizeof why);
         if (!stat(t->files->at[i], &st))
-            *vec_push(&t->h->bad) = (bad_file){st.st_dev, st.st_ino, pool_text(&t->h->pool, why)};
+            *vec_push(&t->h->bad) =
+                (host_bad_file){st.st_dev, st.st_ino, pool_text(&t->h->pool, why)};
         atomic_store(t->at, i + 1);
     }
     return a.pid > 0;
@@ -165,11 +166,11 @@ static bool try_from(const trial *t)
 void host_try_file(host *h, const char *path)
 {
     const char *one[] = {path};
-    const object_files files = {.at = one, .n = 1};
+    const host_object_files files = {.at = one, .n = 1};
     host_try_files(h, "", &files, TRY_SECONDS);
 }
 
-void host_try_files(host *h, const char *kind, const object_files *files, double seconds)
+void host_try_files(host *h, const char *kind, const host_object_files *files, double seconds)
 {
     trial t = {h, kind, files, seconds, NULL};
     t.at = mmap(NULL, sizeof *t.at, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -207,7 +208,7 @@ static bool is_known(const host *h, const char *path)
 void host_try_before(host *h, const char *kind, const char *path)
 {
     const char *one[] = {path};
-    const object_files files = {.at = one, .n = 1};
+    const host_object_files files = {.at = one, .n = 1};
     if (!is_known(h, path) && !has_company())
         host_try_files(h, kind, &files, 0);
 }

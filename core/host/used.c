@@ -15,12 +15,12 @@
 static const char *const op_ifaces[] = {"weft.op/1", "weft.kernel/1", NULL};
 
 /* An op of one name in two objects: which one is meant would depend on the order of the keys. */
-static weft_status check_ops(const host *h, const object *o)
+static weft_status check_ops(const host *h, const host_object *o)
 {
     const char *const ops[] = {op_ifaces[0], NULL};
     for (uint32_t i = 0; i < h->used.n; i++)
         for (uint32_t k = 0; k < o->n; k++) {
-            const component *c = &o->components[k].shown;
+            const host_component *c = &o->components[k].shown;
             if (c->table && !strcmp(c->iface, *ops) &&
                 host_object_find(h->used.at[i], c->name, ops))
                 return err_fail(WEFT_USAGE,
@@ -31,7 +31,7 @@ static weft_status check_ops(const host *h, const object *o)
     return WEFT_OK;
 }
 
-static weft_status use_object(host *h, object *o)
+static weft_status use_object(host *h, host_object *o)
 {
     for (uint32_t i = 0; i < h->used.n; i++)
         if (h->used.at[i] == o)
@@ -42,12 +42,12 @@ static weft_status use_object(host *h, object *o)
     return st;
 }
 
-weft_status host_use(host *h, const component *c)
+weft_status host_use(host *h, const host_component *c)
 {
-    return use_object(h, ((const adopted *)c)->from);
+    return use_object(h, ((const host_adopted *)c)->from);
 }
 
-static bool has_ops(const object *o)
+static bool has_ops(const host_object *o)
 {
     for (uint32_t i = 0; i < o->n; i++)
         for (uint32_t k = 0; op_ifaces[k]; k++)
@@ -57,7 +57,7 @@ static bool has_ops(const object *o)
 }
 
 /* The first file NAME.so in the folder of any kind. *out NULL: there is none. */
-static weft_status find_file(host *h, const char *name, object **out)
+static weft_status find_file(host *h, const char *name, host_object **out)
 {
     *out = NULL;
     for (uint32_t p = 0; p < h->places.n; p++)
@@ -71,7 +71,7 @@ static weft_status find_file(host *h, const char *name, object **out)
 
 weft_status host_use_named(host *h, const char *name, const char **path)
 {
-    object *o;
+    host_object *o;
     if (!host_plugin_name_well_formed(name))
         return err_fail(WEFT_USAGE,
                         "'%.80s' is not a plugin name; names are made of a-z, 0-9, single '.' "
@@ -85,23 +85,23 @@ weft_status host_use_named(host *h, const char *name, const char **path)
                         "%s has neither an op nor a kernel; run.use names files that have some, "
                         "other plugins are named by the key of their kind",
                         o->path);
-    const component *c;
+    const host_component *c;
     if (!o) /* a component of a file with another name */
         st = host_find(h, "op", name, op_ifaces, &c);
     if (st != WEFT_OK)
         return st;
-    o = o ? o : ((const adopted *)c)->from;
+    o = o ? o : ((const host_adopted *)c)->from;
     if (path)
         *path = o->path;
     return use_object(h, o);
 }
 
-uint32_t host_used(const host *h, const char *iface, const component **out, uint32_t cap)
+uint32_t host_used(const host *h, const char *iface, const host_component **out, uint32_t cap)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < h->used.n; i++)
         for (uint32_t j = 0; j < h->used.at[i]->n; j++) {
-            const component *c = &h->used.at[i]->components[j].shown;
+            const host_component *c = &h->used.at[i]->components[j].shown;
             if (!c->table || strcmp(c->iface, iface))
                 continue;
             if (n < cap)
@@ -113,7 +113,7 @@ uint32_t host_used(const host *h, const char *iface, const component **out, uint
 
 /* --- files --- */
 
-static weft_status digest_stream(const object *o, FILE *f, EVP_MD_CTX *hash, char hex[65])
+static weft_status digest_stream(const host_object *o, FILE *f, EVP_MD_CTX *hash, char hex[65])
 {
     unsigned char block[65536], sum[32];
     struct stat st;
@@ -132,7 +132,7 @@ static weft_status digest_stream(const object *o, FILE *f, EVP_MD_CTX *hash, cha
     return WEFT_OK;
 }
 
-static weft_status digest_file(const object *o, char hex[65])
+static weft_status digest_file(const host_object *o, char hex[65])
 {
     FILE *f = fopen(o->path, "rbe");
     if (!f)
@@ -151,7 +151,7 @@ weft_status host_used_files(host *h, bool digests, const host_file **out, uint32
     *n = h->used.n;
     *out = files;
     for (uint32_t i = 0; st == WEFT_OK && i < *n; i++) {
-        const object *o = h->used.at[i];
+        const host_object *o = h->used.at[i];
         files[i].id = o->manifest->id;
         files[i].path = o->path;
         if (digests)

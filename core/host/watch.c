@@ -61,7 +61,7 @@ static struct watch {
     pthread_mutex_t gate; /* held by begin, end and fork */
     pthread_mutex_t lock; /* of the members below */
     pthread_cond_t moved;
-    call_slot *slots;
+    host_thread_calls *slots;
     uint64_t call_ms, setup_ms; /* 0: no deadline */
     uint64_t stuck_ms;          /* at sites, at least; 0: the same as elsewhere */
     uint32_t sites;             /* blocks of them */
@@ -86,9 +86,9 @@ static pthread_key_t at_thread_end;
 
 static void forget_slot(void *slot)
 {
-    call_slot *s = slot;
+    host_thread_calls *s = slot;
     pthread_mutex_lock(&watch.lock);
-    call_slot **at = &watch.slots;
+    host_thread_calls **at = &watch.slots;
     while (*at && *at != s)
         at = &(*at)->next;
     if (*at)
@@ -133,7 +133,7 @@ static void prepare(void)
 
 void host_watch_add(void)
 {
-    call_slot *s = &host_call_slot;
+    host_thread_calls *s = &host_call_slot;
     pthread_once(&once, prepare);
     pthread_setspecific(at_thread_end, s);
     pthread_mutex_lock(&watch.lock);
@@ -147,9 +147,9 @@ void host_watch_add(void)
 
 /* --- sites --- */
 
-call_site *host_sites_new(uint32_t n)
+host_call_site *host_sites_new(uint32_t n)
 {
-    call_site *sites = mem_alloc(((uint64_t)n + 1) * sizeof *sites);
+    host_call_site *sites = mem_alloc(((uint64_t)n + 1) * sizeof *sites);
     sites->longest_ms = n; /* the first one is ours */
     pthread_mutex_lock(&watch.lock);
     watch.sites++;
@@ -158,13 +158,13 @@ call_site *host_sites_new(uint32_t n)
     return sites + 1;
 }
 
-void host_sites_free(call_site *sites)
+void host_sites_free(host_call_site *sites)
 {
     if (!sites)
         return;
     const uintptr_t first = (uintptr_t)sites, end = (uintptr_t)(sites + sites[-1].longest_ms);
     pthread_mutex_lock(&watch.lock);
-    for (call_slot *s = watch.slots; s; s = s->next) {
+    for (host_thread_calls *s = watch.slots; s; s = s->next) {
         const uintptr_t at = (uintptr_t)atomic_load_explicit(&s->site, memory_order_relaxed);
         if (at >= first && at < end)
             atomic_store_explicit(&s->site, NULL, memory_order_relaxed);
@@ -204,10 +204,10 @@ static bool is_slow(const char *call)
 typedef struct looked {
     const void *key;
     const char *call;
-    const call_site *site; /* NULL: none */
-    uint64_t ms;           /* so far */
-    uint64_t most;         /* its deadline; 0: none */
-    const char *because;   /* the option that says so */
+    const host_call_site *site; /* NULL: none */
+    uint64_t ms;                /* so far */
+    uint64_t most;              /* its deadline; 0: none */
+    const char *because;        /* the option that says so */
 } looked;
 
 static void set_deadline(looked *l)
@@ -226,7 +226,7 @@ static void set_deadline(looked *l)
 }
 
 /* The milliseconds of a gap that count for the calls of a thread: see 1. above. */
-static uint64_t counted(call_slot *s, uint64_t gap)
+static uint64_t counted(host_thread_calls *s, uint64_t gap)
 {
     const uint64_t number = atomic_load_explicit(&s->frame[0].number, memory_order_relaxed);
     const took_thread before = s->took;
@@ -235,10 +235,10 @@ static uint64_t counted(call_slot *s, uint64_t gap)
     return again && s->looked ? took_between(&before, &s->took, gap * 1000000) / 1000000 : gap;
 }
 
-static looked look_at(call_slot *s, uint32_t depth, uint64_t gap)
+static looked look_at(host_thread_calls *s, uint32_t depth, uint64_t gap)
 {
-    call_frame *f = &s->frame[depth];
-    const call_read read = call_read_frame(s, depth);
+    host_call_frame *f = &s->frame[depth];
+    const host_call_read read = call_read_frame(s, depth);
     const looked none = {0};
     const bool same = read.number && read.number == f->seen;
     const uint64_t took = f->ms + gap / 2;
@@ -295,7 +295,7 @@ static bool blame_core(const looked *l, uint64_t moment, char *out, size_t size)
     return true;
 }
 
-static bool is_late(call_slot *s, uint64_t gap, uint64_t tick, char *text, size_t size)
+static bool is_late(host_thread_calls *s, uint64_t gap, uint64_t tick, char *text, size_t size)
 {
     looked l[CALL_DEPTH];
     uint32_t n = 0;
@@ -348,7 +348,7 @@ static void *body(void *unused)
         const uint64_t tick = tick_ms();
         wait_until(last + tick);
         const uint64_t now = clock_ms(), gap = now - last < GAP * tick ? now - last : GAP * tick;
-        for (call_slot *s = watch.slots; s && !late && !watch.stop; s = s->next)
+        for (host_thread_calls *s = watch.slots; s && !late && !watch.stop; s = s->next)
             late = is_late(s, gap, tick, text, sizeof text);
         last = now;
     }

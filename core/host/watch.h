@@ -38,12 +38,13 @@ void host_watch_end(void);
 
 /* `n` sites (call.h), for threads that come to them from now on; free them when none does any more.
  * NULL allowed. [setup] */
-call_site *host_sites_new(uint32_t n);
-void host_sites_free(call_site *sites);
+host_call_site *host_sites_new(uint32_t n);
+void host_sites_free(host_call_site *sites);
 
 /* Who knows where in its work this process is: writes "rank 1, step 17, entry 34 of list step, X"
  * for a call at `site`, from the watchdog's thread; false: nowhere. `say` NULL: nobody. [setup] */
-typedef bool host_watch_whereabouts(const void *ctx, const call_site *site, char *out, size_t size);
+typedef bool host_watch_whereabouts(const void *ctx, const host_call_site *site, char *out,
+                                    size_t size);
 void host_watch_place(host_watch_whereabouts *say, const void *ctx);
 
 /* fork() without the watchdog's thread, so that a process with one other thread is forked as such.

@@ -23,9 +23,9 @@
 
 #define WAIT_MS 500 /* longest sleep while this rank joins */
 
-struct client {
-    wire w;
-    beats *beats;
+struct job_client {
+    job_wire w;
+    job_beats *beats;
     bool met;         /* rank 0 has welcomed us */
     uint64_t asked;   /* awake_ms() when this rank, not met yet, was asked to stop; 0: it was not */
     uint64_t process; /* job_wire_hello */
@@ -57,7 +57,7 @@ static void act(job *j, const job_event *e)
 /* This rank monitors rank 0 only; it has no state of the others. */
 static job_sign sign_of(const job *j, uint32_t rank)
 {
-    const client *c = j->client;
+    const job_client *c = j->client;
     if (rank)
         return (job_sign){.rank = rank, .seen = JOB_SEEN_UNKNOWN};
     return (job_sign){.seen = c->met ? JOB_SEEN_AT : JOB_SEEN_NEVER,
@@ -102,7 +102,7 @@ static void read_launcher(job *j)
  * reach it go on for a while. */
 static void stop_unmet(job *j)
 {
-    client *c = j->client;
+    job_client *c = j->client;
     const int number = job_stop_asked();
     if (!number || atomic_load(&j->failed))
         return;
@@ -173,7 +173,7 @@ static bool take_joined(job *j, const job_wire_frame *f)
 
 static bool take_frame(job *j, const job_wire_frame *f)
 {
-    const client *c = j->client;
+    const job_client *c = j->client;
     char text[WIRE_TEXT], ours[WIRE_TEXT + 32];
     switch (f->type) {
     case WIRE_BEAT: return job_beats_take(c->beats, f);
@@ -196,7 +196,7 @@ static bool take_frame(job *j, const job_wire_frame *f)
 
 static void read_all(job *j)
 {
-    client *c = j->client;
+    job_client *c = j->client;
     if (c->w.fd < 0)
         return;
     uint64_t before = job_tls_heard(c->w.tls);
@@ -216,7 +216,7 @@ static void read_all(job *j)
 
 static void tick(job *j)
 {
-    const client *c = j->client;
+    const job_client *c = j->client;
     uint64_t silent;
     if (c->w.fd >= 0 && job_beats_turn(c->beats, &silent)) {
         char text[96];
@@ -232,7 +232,7 @@ static void tick(job *j)
 
 static void write_all(job *j)
 {
-    client *c = j->client;
+    job_client *c = j->client;
     weft_status st = job_wire_flush(&c->w);
     if (st != WEFT_OK && st != WEFT_BUSY) {
         read_all(j); /* a last frame of rank 0 may have arrived before the end */
@@ -266,7 +266,7 @@ static void turn(job *j, bool heard, bool launcher)
 static void *stay(void *arg)
 {
     job *j = arg;
-    const client *c = j->client;
+    const job_client *c = j->client;
     job_stop_wake(j->wake_fd);
     for (bool stop = false, first = true; !stop; first = false) {
         pthread_mutex_lock(&j->lock);
@@ -301,7 +301,7 @@ static void listen_for_children(void *ctx, job_place *out)
 
 weft_status job_client_start(job *j)
 {
-    client *c = j->client = mem_alloc(sizeof *c);
+    job_client *c = j->client = mem_alloc(sizeof *c);
     c->w.fd = -1;
     weft_status st = job_key_random((uint8_t *)&c->process, sizeof c->process);
     if (st == WEFT_OK)

@@ -257,7 +257,7 @@ weft_status job_join(const job_identity *who, const job_options *opt, job **out)
 /* The answer's bytes are the caller's on WEFT_OK. */
 static weft_status take_answer(job *j, void **bytes, uint64_t *n)
 {
-    mailbox *b = &j->box;
+    job_mailbox *b = &j->box;
     weft_status st = b->status;
     if (!b->done) {
         st = atomic_load(&j->failed) ? job_fail_here(j)
@@ -285,8 +285,8 @@ static weft_status ask(job *j, uint32_t type, const char *key, const void *value
                         WIRE_KEY_MAX, WIRE_VALUE_MAX, key, strlen(key), (unsigned long long)bytes);
     pthread_mutex_lock(&j->asking);
     pthread_mutex_lock(&j->lock);
-    mailbox *b = &j->box;
-    *b = (mailbox){.waits = true, .seq = b->seq + 1};
+    job_mailbox *b = &j->box;
+    *b = (job_mailbox){.waits = true, .seq = b->seq + 1};
     if (!atomic_load(&j->failed)) {
         if (j->server)
             job_server_ask(j, type, key, value, bytes, wait_ms);
@@ -331,8 +331,8 @@ weft_status job_find(job *j, const char *key, void **value, uint64_t *bytes)
     return st;
 }
 
-static weft_status gather_piece(job *j, const char *key, const gather_request *r, uint64_t wait_ms,
-                                uint8_t *all)
+static weft_status gather_piece(job *j, const char *key, const job_gather_request *r,
+                                uint64_t wait_ms, uint8_t *all)
 {
     void *answer = NULL;
     uint64_t n = 0, bytes;
@@ -350,7 +350,7 @@ weft_status job_gather(job *j, const char *key, const uint32_t *members, uint32_
                        const void *mine, uint64_t bytes, void *all)
 {
     const uint64_t most = job_store_piece(j->who.ranks, 1), until = awake_ms() + j->join_ms;
-    gather_request r = {.total = bytes, .n = members ? n : j->who.ranks, .member = members};
+    job_gather_request r = {.total = bytes, .n = members ? n : j->who.ranks, .member = members};
     uint64_t at = 0;
     do {
         const uint64_t now = awake_ms();

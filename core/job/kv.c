@@ -34,7 +34,7 @@ typedef struct plugin_kv {
 
 struct job_kv {
     job *job;
-    store *own; /* of a job of one rank */
+    job_store *own; /* of a job of one rank */
     local_answer answer;
     pthread_mutex_t lock; /* of `own`, `answer`, `plugins` and their trees */
     plugin_kv *plugins;

@@ -45,7 +45,7 @@ void job_wake(job *j)
 
 void job_answer(job *j, uint32_t seq, weft_status st, const void *bytes, uint64_t n)
 {
-    mailbox *b = &j->box;
+    job_mailbox *b = &j->box;
     if (!b->waits || b->done || b->seq != seq)
         return; /* the caller has stopped waiting for it */
     b->bytes = mem_alloc(n + 1);
@@ -138,7 +138,7 @@ static void take_precedence(bool rank0)
 static void *keep_in_touch(void *arg)
 {
     job *j = arg;
-    alive_hold hold;
+    job_alive_hold hold;
     take_precedence(j->server != NULL);
     job_alive_take_hold(&hold, j->who.rank, j->who.ranks);
     void *result = j->body(j);

@@ -15,7 +15,7 @@
 #define BACKLOG_MAX 4096 /* bytes queued to a rank beyond which its requests are not accepted */
 
 /* Does rank 0 listen at loopback addresses alone? */
-static bool listens_to_itself(const door *d)
+static bool listens_to_itself(const job_door *d)
 {
     bool alone = d->sockets > 0;
     for (uint32_t i = 0; i < d->sockets; i++)
@@ -25,7 +25,7 @@ static bool listens_to_itself(const door *d)
 
 void job_server_missing(job *j, char *out, uint32_t bytes)
 {
-    const server *s = j->server;
+    const job_server *s = j->server;
     uint32_t listed = 0, missing = j->who.ranks - s->confirmed;
     size_t n = 0;
     out[0] = 0;
@@ -51,10 +51,10 @@ void job_server_missing(job *j, char *out, uint32_t bytes)
 
 /* --- sending --- */
 
-void job_members_send(job *j, peer *p, uint32_t type, uint32_t arg, uint32_t seq, const void *body,
-                      uint32_t bytes)
+void job_members_send(job *j, job_peer *p, uint32_t type, uint32_t arg, uint32_t seq,
+                      const void *body, uint32_t bytes)
 {
-    server *s = j->server;
+    job_server *s = j->server;
     job_wire_send(&p->w, type, arg, seq, body, bytes);
     if (!s->members[p->rank].posted)
         s->posted[s->posted_n++] = p->rank;
@@ -70,7 +70,7 @@ static void send_all(job *j, uint32_t type, uint32_t arg, const void *body, uint
     job_wake(j);
 }
 
-static void close_member(job *j, peer *p)
+static void close_member(job *j, job_peer *p)
 {
     j->server->open -= p->w.fd >= 0;
     job_peer_drop(p);
@@ -86,7 +86,7 @@ void job_server_declare(job *j, uint32_t rank, const char *text)
 
 static void send_hold(job *j, uint64_t begun)
 {
-    server *s = j->server;
+    job_server *s = j->server;
     s->members[0].held = true;
     s->members[0].begun = begun;
     for (uint32_t r = 1; r < j->who.ranks; r++)
@@ -109,7 +109,7 @@ static job_sign sign_of(const job *j, uint32_t rank)
 {
     if (rank >= j->who.ranks)
         return (job_sign){.rank = rank, .seen = JOB_SEEN_UNKNOWN};
-    const member *m = &j->server->members[rank];
+    const job_member *m = &j->server->members[rank];
     return (job_sign){.rank = rank,
                       .seen = m->joined ? JOB_SEEN_AT : JOB_SEEN_NEVER,
                       .left = m->bye,
@@ -147,7 +147,7 @@ void job_members_read_launcher(job *j)
 void job_members_reply(void *ctx, uint32_t rank, weft_status st, const void *bytes, uint64_t n)
 {
     job *j = ctx;
-    peer *p = j->server->members[rank].p;
+    job_peer *p = j->server->members[rank].p;
     if (!rank) {
         job_answer(j, j->box.seq, st, bytes, n);
     } else if (p && p->asked) {
@@ -159,7 +159,7 @@ void job_members_reply(void *ctx, uint32_t rank, weft_status st, const void *byt
 static void request(job *j, uint32_t rank, uint32_t type, const char *key, const void *value,
                     uint64_t bytes, uint64_t due)
 {
-    store *s = j->server->store;
+    job_store *s = j->server->store;
     switch (type) {
     case WIRE_PUT: job_store_put(s, rank, key, value, bytes); break;
     case WIRE_GET: job_store_get(s, rank, key, due); break;
@@ -194,7 +194,7 @@ static void all_left(job *j)
 
 void job_server_bye(job *j, uint32_t rank, weft_status st, const char *text)
 {
-    server *s = j->server;
+    job_server *s = j->server;
     if (s->members[rank].bye)
         return;
     s->members[rank].bye = true;
@@ -214,7 +214,7 @@ void job_server_bye(job *j, uint32_t rank, weft_status st, const char *text)
 
 /* --- frames --- */
 
-static void violation(job *j, peer *p, const job_wire_frame *f)
+static void violation(job *j, job_peer *p, const job_wire_frame *f)
 {
     char text[128];
     snprintf(text, sizeof text, "broke the protocol of the store (frame of type %u, %u bytes)",
@@ -224,7 +224,7 @@ static void violation(job *j, peer *p, const job_wire_frame *f)
 }
 
 /* False: the frame violates the protocol. */
-static bool take_request(job *j, peer *p, const job_wire_frame *f)
+static bool take_request(job *j, job_peer *p, const job_wire_frame *f)
 {
     char key[WIRE_KEY_MAX + 1];
     const uint8_t *value;
@@ -245,7 +245,7 @@ static bool take_stop(job *j, const job_wire_frame *f)
     return f->bytes == 0;
 }
 
-static bool take_begun(const job *j, member *m, const job_wire_frame *f)
+static bool take_begun(const job *j, job_member *m, const job_wire_frame *f)
 {
     if (f->bytes != 8 || !j->halt.held)
         return false;
@@ -254,22 +254,22 @@ static bool take_begun(const job *j, member *m, const job_wire_frame *f)
     return true;
 }
 
-static void send_beat(job *j, peer *p, uint32_t arg)
+static void send_beat(job *j, job_peer *p, uint32_t arg)
 {
     uint8_t body[BEAT_DOWN_BYTES];
-    const beat_root r = {j->server->number,
-                         {atomic_load_explicit(&j->step, memory_order_relaxed),
-                          atomic_load_explicit(&j->place, memory_order_relaxed)}};
+    const job_beat_root r = {j->server->number,
+                             {atomic_load_explicit(&j->step, memory_order_relaxed),
+                              atomic_load_explicit(&j->place, memory_order_relaxed)}};
     job_beat_pack_down(&r, body);
     job_members_send(j, p, WIRE_BEAT, arg, 0, body, sizeof body);
 }
 
 /* A rank asks for a beat when its parent passes none on. Others get theirs anyway. */
-static bool take_beat(job *j, peer *p, const job_wire_frame *f)
+static bool take_beat(job *j, job_peer *p, const job_wire_frame *f)
 {
-    server *s = j->server;
-    member *m = &s->members[p->rank];
-    beat_mark mark;
+    job_server *s = j->server;
+    job_member *m = &s->members[p->rank];
+    job_beat_mark mark;
     uint32_t n;
     if (!job_beat_unpack_up(f, &m->mark, &n))
         return false;
@@ -285,14 +285,14 @@ static bool take_beat(job *j, peer *p, const job_wire_frame *f)
 }
 
 /* A parent takes over one of its children, or returns it. */
-static bool take_watch(job *j, const peer *p, const job_wire_frame *f)
+static bool take_watch(job *j, const job_peer *p, const job_wire_frame *f)
 {
-    const server *s = j->server;
+    const job_server *s = j->server;
     const bool silent = f->type == WIRE_SILENT;
     if (f->arg >= j->who.ranks || !f->arg || job_tree_parent(&s->tree, f->arg) != p->rank ||
         f->bytes != (silent ? 8u : 0u))
         return false;
-    member *m = &s->members[f->arg];
+    job_member *m = &s->members[f->arg];
     if (!silent)
         job_tree_rely(&m->guard);
     else
@@ -302,9 +302,9 @@ static bool take_watch(job *j, const peer *p, const job_wire_frame *f)
     return true;
 }
 
-static bool take_frame(job *j, peer *p, const job_wire_frame *f)
+static bool take_frame(job *j, job_peer *p, const job_wire_frame *f)
 {
-    member *m = &j->server->members[p->rank];
+    job_member *m = &j->server->members[p->rank];
     char text[WIRE_TEXT];
     if (!m->confirmed)
         j->server->confirmed++;
@@ -329,7 +329,7 @@ static bool take_frame(job *j, peer *p, const job_wire_frame *f)
     }
 }
 
-void job_member_event(job *j, peer *p)
+void job_member_event(job *j, job_peer *p)
 {
     uint64_t before = job_tls_heard(p->w.tls);
     for (;;) {
@@ -356,9 +356,9 @@ void job_member_event(job *j, peer *p)
     job_peer_watch(j->server->epoll_fd, p);
 }
 
-void job_member_lost(job *j, peer *p)
+void job_member_lost(job *j, job_peer *p)
 {
-    member *m = &j->server->members[p->rank];
+    job_member *m = &j->server->members[p->rank];
     close_member(j, p);
     if (!m->confirmed)
         m->joined = false; /* this attempt ended before the welcome arrived: the rank tries again */
@@ -373,7 +373,7 @@ void job_member_lost(job *j, peer *p)
 
 static void check_silence(job *j, uint32_t rank)
 {
-    const member *m = &j->server->members[rank];
+    const job_member *m = &j->server->members[rank];
     if (m->p->w.fd >= 0 && job_tree_is_frozen(&m->guard, j->clock.sum, j->silence_ms))
         job_member_event(j, m->p); /* with many ranks its bytes may wait in the socket still */
     if (m->p->w.fd < 0 || !job_tree_is_frozen(&m->guard, j->clock.sum, j->silence_ms))
@@ -389,7 +389,7 @@ static void check_silence(job *j, uint32_t rank)
 static bool may_still_meet(job *j)
 {
     char who[WIRE_TEXT - 256], why[WIRE_TEXT - 200];
-    server *s = j->server;
+    job_server *s = j->server;
     if (j->control_fd >= 0 || s->confirmed == j->who.ranks)
         return false;
     s->halted = s->halted ? s->halted : awake_ms();
@@ -409,7 +409,7 @@ static void conclude_stop(job *j)
     if (may_still_meet(j))
         return;
     for (uint32_t r = 0; r < j->who.ranks; r++) {
-        const member *m = &j->server->members[r];
+        const job_member *m = &j->server->members[r];
         if (!job_agreement_count(m->joined, m->bye, m->held, m->begun, &last))
             return;
     }
@@ -439,7 +439,7 @@ void job_members_judge(job *j)
 
 void job_members_tick(job *j)
 {
-    server *s = j->server;
+    job_server *s = j->server;
     const uint64_t now = awake_ms();
     const bool due = now - s->beat >= j->beat_ms;
     const bool later = now - s->later >= job_tree_interval(true, j->beat_ms, j->silence_ms);
@@ -447,7 +447,7 @@ void job_members_tick(job *j)
     s->beat = due ? now : s->beat;
     s->later = later ? now : s->later;
     for (uint32_t r = 1; r < j->who.ranks; r++) {
-        const member *m = &s->members[r];
+        const job_member *m = &s->members[r];
         if (!m->p || m->guard.relies)
             continue;
         check_silence(j, r);
@@ -457,7 +457,7 @@ void job_members_tick(job *j)
     }
 }
 
-static void flush(job *j, peer *p)
+static void flush(job *j, job_peer *p)
 {
     const weft_status st = job_wire_flush(&p->w);
     if (st != WEFT_OK && st != WEFT_BUSY) {
@@ -471,14 +471,14 @@ static void flush(job *j, peer *p)
 
 void job_members_flush(job *j)
 {
-    server *s = j->server;
+    job_server *s = j->server;
     uint32_t *now = s->posted;
     const uint32_t n = s->posted_n;
     s->posted = s->other;
     s->other = now;
     s->posted_n = 0;
     for (uint32_t i = 0; i < n; i++) {
-        member *m = &s->members[now[i]];
+        job_member *m = &s->members[now[i]];
         flush(j, m->p);
         m->posted = m->p->w.fd >= 0 && job_wire_unsent(&m->p->w);
         if (m->posted)

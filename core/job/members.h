@@ -14,8 +14,8 @@
 #include "job/store/gather.h"
 #include "job/wire/door.h"
 
-typedef struct member { /* one rank; rank 0 has no connection */
-    peer *p;
+typedef struct job_member { /* one rank; rank 0 has no connection */
+    job_peer *p;
     bool posted;      /* it is in the list of those with frames to send */
     bool joined;      /* admitted */
     bool confirmed;   /* has sent a frame since the welcome, so it knows that it is admitted */
@@ -25,21 +25,21 @@ typedef struct member { /* one rank; rank 0 has no connection */
     job_place at;   /* where it listens for its children */
     bool bye, well; /* bye: it has left; well: with WEFT_OK */
     job_guard guard;
-    beat_mark mark;
+    job_beat_mark mark;
     bool held;      /* it begins no further step until the last is known (decide/agreement.h) */
     uint64_t begun; /* ... and has begun this one */
-} member;
+} job_member;
 
-struct server {
-    store *store;
-    gathers *gathers;
+struct job_server {
+    job_store *store;
+    job_gathers *gathers;
     job_tree tree;
-    member *members;          /* by rank */
+    job_member *members;      /* by rank */
     uint32_t confirmed, left; /* numbers of ranks */
     uint32_t open;            /* connections of members */
     bool hosts;               /* the ranks have different host names */
     int epoll_fd;
-    door door;
+    job_door door;
     uint32_t *posted; /* ranks with frames to send, `posted_n` of them ... */
     uint32_t posted_n;
     uint32_t *other; /* ... and room for those that are left */
@@ -53,14 +53,14 @@ struct server {
 };
 
 /* Send a frame to an admitted rank. It is queued, and leaves with job_members_flush(). */
-void job_members_send(job *j, peer *p, uint32_t type, uint32_t arg, uint32_t seq, const void *body,
-                      uint32_t bytes);
+void job_members_send(job *j, job_peer *p, uint32_t type, uint32_t arg, uint32_t seq,
+                      const void *body, uint32_t bytes);
 
 /* Read and handle all frames received from the rank of `p`. */
-void job_member_event(job *j, peer *p);
+void job_member_event(job *j, job_peer *p);
 
 /* The connection of an admitted rank has ended. */
-void job_member_lost(job *j, peer *p);
+void job_member_lost(job *j, job_peer *p);
 
 void job_members_tick(job *j);          /* send heartbeats, look for frozen ranks: every TICK_MS */
 void job_members_decide(job *j);        /* advance the agreement on the last step */
@@ -71,7 +71,7 @@ void job_members_read_launcher(job *j); /* handle what the launcher reports */
 /* Record the failure of `rank` and tell the launcher and all ranks. Only the first call counts. */
 void job_server_declare(job *j, uint32_t rank, const char *text);
 
-/* Send the answer of the store to `rank`; a store_reply of job/store/store.h. */
+/* Send the answer of the store to `rank`; a job_store_reply of job/store/store.h. */
 void job_members_reply(void *ctx, uint32_t rank, weft_status st, const void *bytes, uint64_t n);
 
 #endif

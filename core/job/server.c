@@ -42,13 +42,13 @@ static char at_wake, at_launcher;
 static void give_up_meeting(job *j, const job_wire_hello *h, const char *why)
 {
     const uint32_t rank = h->rank < j->who.ranks ? h->rank : 0;
-    member *m = &j->server->members[rank];
+    job_member *m = &j->server->members[rank];
     job_server_declare(j, rank, why);
     m->told = true;
 }
 
 /* Send the only frame that a process which is not admitted gets, and close its connection. */
-static void answer_once(job *j, peer *p, uint32_t type, uint32_t arg, const void *body,
+static void answer_once(job *j, job_peer *p, uint32_t type, uint32_t arg, const void *body,
                         uint32_t bytes)
 {
     job_wire_send(&p->w, type, arg, 0, body, bytes);
@@ -59,7 +59,7 @@ static void answer_once(job *j, peer *p, uint32_t type, uint32_t arg, const void
 }
 
 /* WEFT_USAGE: the rank itself was started with wrong values. WEFT_PEER: the job has failed. */
-static void refuse(job *j, peer *p, weft_status st, const char *text)
+static void refuse(job *j, job_peer *p, weft_status st, const char *text)
 {
     if (st != WEFT_PEER)
         log_line(WEFT_LOG_WARN, "a rank was refused: %s", text);
@@ -67,7 +67,7 @@ static void refuse(job *j, peer *p, weft_status st, const char *text)
 }
 
 /* The job was asked to stop before this rank came: the rank stops as the others do. */
-static void stop_late(job *j, peer *p)
+static void stop_late(job *j, job_peer *p)
 {
     uint8_t none[8];
     job_wire_put64(none, 0);
@@ -89,7 +89,7 @@ static bool is_left_over(const job *j, const job_wire_hello *h, char *why, size_
 
 /* A rank that is left from an older attempt is fenced: it learns the newest number and ends. A rank
  * of a newer attempt shows that ours is over. */
-static bool is_other_attempt(job *j, peer *p, const job_wire_hello *h)
+static bool is_other_attempt(job *j, job_peer *p, const job_wire_hello *h)
 {
     const uint32_t own = job_attempt_number(), newest = h->attempt > own ? h->attempt : own;
     if (!h->attempt || h->attempt == own || h->attempt > ATTEMPTS_MAX)
@@ -106,7 +106,7 @@ static bool is_other_attempt(job *j, peer *p, const job_wire_hello *h)
 }
 
 /* A retry by the process that was admitted as this rank and does not know it. */
-static bool is_again(const member *m, const job_wire_hello *h)
+static bool is_again(const job_member *m, const job_wire_hello *h)
 {
     return m->joined && !m->confirmed && m->process == h->process;
 }
@@ -135,7 +135,7 @@ static bool hello_fits(job *j, const job_wire_hello *h, char *why, size_t bytes)
 
 static void all_met(job *j)
 {
-    server *s = j->server;
+    job_server *s = j->server;
     uint8_t body[JOINED_BYTES];
     for (uint32_t r = 1; r < j->who.ranks; r++) {
         job_wire_pack_place(&s->members[job_tree_parent(&s->tree, r)].at, body);
@@ -154,7 +154,7 @@ static void check_met(job *j)
 
 bool job_server_all_told(const job *j)
 {
-    const server *s = j->server;
+    const job_server *s = j->server;
     for (uint32_t r = 0; r < j->who.ranks; r++)
         if (!s->members[r].joined && !s->members[r].told)
             return false;
@@ -163,24 +163,24 @@ bool job_server_all_told(const job *j)
 
 static void admit(job *j, int place, const job_wire_hello *h)
 {
-    server *s = j->server;
-    member *m = &s->members[h->rank];
+    job_server *s = j->server;
+    job_member *m = &s->members[h->rank];
     if (m->p) { /* that of an attempt that has ended */
         s->open -= m->p->w.fd >= 0;
         job_peer_drop(m->p);
     }
-    peer *p = job_door_admit(&s->door, place, h->rank, m->p);
+    job_peer *p = job_door_admit(&s->door, place, h->rank, m->p);
     s->open++;
     p->w.limit = WIRE_BODY_MAX;
     job_listen_admitted(p->w.fd);
     if (!*j->who.address && !job_address_is_loopback(p->w.fd)) /* it listens at several */
         (void)job_address_of_socket(p->w.fd, j->who.address, sizeof j->who.address);
-    *m = (member){.p = p,
-                  .posted = m->posted,
-                  .joined = true,
-                  .process = h->process,
-                  .at = h->at,
-                  .guard.heard = j->clock.sum};
+    *m = (job_member){.p = p,
+                      .posted = m->posted,
+                      .joined = true,
+                      .process = h->process,
+                      .at = h->at,
+                      .guard.heard = j->clock.sum};
     memcpy(m->host, h->host, sizeof m->host);
     s->hosts |= *m->host && strcmp(m->host, s->members[0].host) != 0;
     job_members_send(j, p, WIRE_WELCOME, 0, 0, j->meeting, sizeof j->meeting);
@@ -191,8 +191,8 @@ static void admit(job *j, int place, const job_wire_hello *h)
 
 static void stranger_event(job *j, int place)
 {
-    server *s = j->server;
-    peer *p = s->door.strangers[place];
+    job_server *s = j->server;
+    job_peer *p = s->door.strangers[place];
     job_wire_frame f;
     job_wire_hello h;
     char why[WIRE_TEXT];
@@ -219,14 +219,14 @@ static void stranger_event(job *j, int place)
 /* --- the thread --- */
 
 /* The door is ajar when all of its places are taken; closed, it needs no time. */
-static int wait_ms(const server *s)
+static int wait_ms(const job_server *s)
 {
     return s->door.listening || !s->door.sockets ? TICK_MS : STRANGER_AGE;
 }
 
 static void tick(job *j)
 {
-    server *s = j->server;
+    job_server *s = j->server;
     const uint64_t now = awake_ms();
     job_door_turn(&s->door);
     if (now - s->ticked >= TICK_MS) {
@@ -242,7 +242,7 @@ static void tick(job *j)
 
 static void handle(job *j, void *what)
 {
-    server *s = j->server;
+    job_server *s = j->server;
     if (what == &s->door) {
         job_door_let_in(&s->door);
     } else if (what == &at_launcher) {
@@ -253,7 +253,7 @@ static void handle(job *j, void *what)
         uint64_t count;
         (void)!read(j->wake_fd, &count, sizeof count);
     } else {
-        peer *p = what;
+        job_peer *p = what;
         const int place = job_door_place(&s->door, p);
         if (place >= 0)
             stranger_event(j, place);
@@ -283,7 +283,7 @@ static void *serve(void *arg)
     return NULL;
 }
 
-static weft_status watch(server *s, int fd, void *what)
+static weft_status watch(job_server *s, int fd, void *what)
 {
     struct epoll_event e = {.events = EPOLLIN, .data.ptr = what};
     if (fd < 0 || !epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, fd, &e))
@@ -302,7 +302,7 @@ static void raise_limit(uint32_t ranks)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-static void prepare(job *j, server *s)
+static void prepare(job *j, job_server *s)
 {
     s->epoll_fd = -1;
     s->tree = (job_tree){j->who.ranks, job_tree_fanout};
@@ -321,7 +321,7 @@ static void prepare(job *j, server *s)
 /* A request to stop before the thread of the job runs. */
 static void stop_alone(job *j)
 {
-    server *s = j->server;
+    job_server *s = j->server;
     const int number = job_stop_asked();
     if (!number)
         return;
@@ -354,7 +354,7 @@ static weft_status wait_alone(void *ctx, int fd, uint64_t until)
 
 weft_status job_server_start(job *j)
 {
-    server *s = j->server = mem_alloc(sizeof *s);
+    job_server *s = j->server = mem_alloc(sizeof *s);
     prepare(j, s);
     if (j->who.ranks == 1) {
         j->joined = true;
@@ -380,7 +380,7 @@ weft_status job_server_start(job *j)
 
 void job_server_free(job *j)
 {
-    server *s = j->server;
+    job_server *s = j->server;
     job_door_free(&s->door);
     for (uint32_t r = 0; r < j->who.ranks; r++)
         if (s->members[r].p) {

@@ -27,16 +27,16 @@
 #define LEAVE_SECONDS 300.0
 
 /* The answer to the one request of this rank. */
-typedef struct mailbox {
+typedef struct job_mailbox {
     bool waits, done;
     uint32_t seq;
     weft_status status;
     void *bytes; /* owned until taken */
     uint64_t n;
-} mailbox;
+} job_mailbox;
 
-typedef struct server server;
-typedef struct client client;
+typedef struct job_server job_server;
+typedef struct job_client job_client;
 
 struct job {
     job_identity who;
@@ -47,7 +47,7 @@ struct job {
     char sealed[MUNGE_TEXT]; /* rank 0: the key for ranks that have none; "": they have it */
     bool key_comes;          /* with the greeting of rank 0 */
     uint8_t meeting[MEETING_BYTES];
-    tls_context *tls;
+    job_tls_context *tls;
     weft_host_tls table;
 
     pthread_mutex_t asking; /* held during a request: one at a time */
@@ -59,7 +59,7 @@ struct job {
     bool running, stop;
     int wake_fd, control_fd;
 
-    mailbox box;
+    job_mailbox box;
     bool joined;   /* all ranks have met */
     bool leaving;  /* this rank has sent its bye */
     bool all_left; /* all ranks have, with WEFT_OK */
@@ -78,8 +78,8 @@ struct job {
     _Atomic uint64_t step, place;
     job_agreement halt;
 
-    server *server; /* rank 0 */
-    client *client; /* another rank */
+    job_server *server; /* rank 0 */
+    job_client *client; /* another rank */
 };
 
 #endif

@@ -22,28 +22,28 @@
 
 /* --- the other passes, in order --- */
 
-static weft_status ask_stages(making *m)
+static weft_status ask_stages(plan_job *m)
 {
     return plan_edits_run(&m->edits, WEFT_PHASE_STAGE);
 }
 
-static weft_status list_params(making *m)
+static weft_status list_params(plan_job *m)
 {
     plan_flat_list(&m->g, &m->edits.stages, &m->p->pool, &m->flat);
     return WEFT_OK;
 }
 
-static weft_status ask_sync(making *m)
+static weft_status ask_sync(plan_job *m)
 {
     return plan_edits_run(&m->edits, WEFT_PHASE_SYNC);
 }
 
-static weft_status ask_memory(making *m)
+static weft_status ask_memory(plan_job *m)
 {
     return plan_edits_run(&m->edits, WEFT_PHASE_MEMORY);
 }
 
-static weft_status find_sums(making *m)
+static weft_status find_sums(plan_job *m)
 {
     weft_status st = plan_pass_check_axes(m);
     if (st == WEFT_OK)
@@ -53,23 +53,23 @@ static weft_status find_sums(making *m)
     return st != WEFT_OK ? st : plan_interval_prepare(&m->b, &m->edits);
 }
 
-static weft_status check_compression(making *m)
+static weft_status check_compression(plan_job *m)
 {
     return plan_compress_prepare(&m->b, &m->edits);
 }
 
-static weft_status find_levels(making *m)
+static weft_status find_levels(plan_job *m)
 {
     return plan_shard_levels(&m->flat, &m->edits);
 }
 
-static weft_status place_params(making *m)
+static weft_status place_params(plan_job *m)
 {
     return plan_flat_place(
         &m->flat, m->b.sync && plan_rule_by_element(&m->b) ? m->b.sync->bucket_elements : 0);
 }
 
-static weft_status add_recompute(making *m)
+static weft_status add_recompute(plan_job *m)
 {
     graph_recompute(&m->g);
     graph_share_gathers(&m->g);
@@ -78,38 +78,38 @@ static weft_status add_recompute(making *m)
 
 /* Where there is no step, strategies are told a number that every schedule can divide among stages,
  * and the lists have one. */
-static uint64_t micro_batches_of(const making *m)
+static uint64_t micro_batches_of(const plan_job *m)
 {
     return m->s->want == SPEC_TRAIN ? m->edits.micro_batches : 1;
 }
 
-static weft_status place_regions(making *m)
+static weft_status place_regions(plan_job *m)
 {
     return plan_regions_params(&m->b, micro_batches_of(m));
 }
 
-static weft_status ask_rule(making *m)
+static weft_status ask_rule(plan_job *m)
 {
     return plan_update_prepare(&m->b);
 }
 
-static weft_status list_states(making *m)
+static weft_status list_states(plan_job *m)
 {
     return plan_periodic_states(&m->b, &m->edits);
 }
 
-static weft_status place_states(making *m)
+static weft_status place_states(plan_job *m)
 {
     return plan_regions_state(&m->b, m->s->want == SPEC_TRAIN);
 }
 
-static weft_status find_liveness(making *m)
+static weft_status find_liveness(plan_job *m)
 {
     plan_liveness_find(&m->b);
     return WEFT_OK;
 }
 
-static weft_status list_micro_batches(making *m)
+static weft_status list_micro_batches(plan_job *m)
 {
     weft_status st = plan_clear_loss(&m->b, &m->p->step);
     return st == WEFT_OK
@@ -117,31 +117,31 @@ static weft_status list_micro_batches(making *m)
                : st;
 }
 
-static weft_status list_end_of_step(making *m)
+static weft_status list_end_of_step(plan_job *m)
 {
     return plan_end_of_step(&m->b, &m->p->step);
 }
 
-static weft_status list_periodic(making *m)
+static weft_status list_periodic(plan_job *m)
 {
     return plan_periodic_lists(&m->b, &m->edits);
 }
 
-static weft_status list_logits(making *m)
+static weft_status list_logits(plan_job *m)
 {
-    logits_room room;
+    plan_logits room;
     weft_status st = plan_logits_room(m, &room);
     if (st == WEFT_OK)
         st = plan_micro_batches(&m->b, &m->p->eval, false, 1);
     return st == WEFT_OK ? plan_logits_share(m, &m->p->eval, &room) : st;
 }
 
-static weft_status list_pieces(making *m)
+static weft_status list_pieces(plan_job *m)
 {
     return plan_pieces(&m->b);
 }
 
-static weft_status list_eval(making *m)
+static weft_status list_eval(plan_job *m)
 {
     plan_liveness_find(&m->b);
     weft_status st = plan_clear_loss(&m->b, &m->p->eval);
@@ -151,7 +151,7 @@ static weft_status list_eval(making *m)
                          : st;
 }
 
-static weft_status add_up_memory(making *m)
+static weft_status add_up_memory(plan_job *m)
 {
     if (m->p->scalars.n > MAX_SCALARS)
         return err_fail(WEFT_UNSUPPORTED, "the job has more than %u scalars", MAX_SCALARS);
@@ -170,7 +170,7 @@ static weft_status add_up_memory(making *m)
 
 static const struct pass {
     const char *name;
-    weft_status (*run)(making *m);
+    weft_status (*run)(plan_job *m);
     uint32_t want; /* jobs that need it, bits 1 << spec.want */
 } passes[] = {
     {"sharing", plan_pass_sharing, TRAIN | EVAL},
@@ -218,7 +218,7 @@ static void note_time(plan_set *set, const char *name, uint64_t since)
     set->timings.at[i].seconds += (double)(clock_ns() - since) * 1e-9;
 }
 
-static weft_status run_passes(plan_set *set, making *m)
+static weft_status run_passes(plan_set *set, plan_job *m)
 {
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; st == WEFT_OK && i < sizeof passes / sizeof *passes; i++) {
@@ -231,7 +231,7 @@ static weft_status run_passes(plan_set *set, making *m)
     return st;
 }
 
-static void free_making(making *m)
+static void free_making(plan_job *m)
 {
     plan_update_free(&m->b);
     plan_sync_free(&m->b);
@@ -249,12 +249,12 @@ static weft_status build_one(plan_set *set, uint32_t stage, plan *out, int32_t *
     const spec *s = set->spec;
     *out = (plan){.spec = s, .step.name = "step", .eval.name = "eval", .save.name = "save"};
     out->stage = stage;
-    making m = {.s = s, .p = out, .sharing = 1};
-    m.edits = (edit_state){.s = s,
-                           .pool = &out->pool,
-                           .micro_batches = s->want == SPEC_TRAIN ? 1 : s->ranks,
-                           .stages = {.axis = -1, .mine = stage}};
-    m.b = (builder){
+    plan_job m = {.s = s, .p = out, .sharing = 1};
+    m.edits = (plan_edit_state){.s = s,
+                                .pool = &out->pool,
+                                .micro_batches = s->want == SPEC_TRAIN ? 1 : s->ranks,
+                                .stages = {.axis = -1, .mine = stage}};
+    m.b = (plan_builder){
         .p = out, .g = &m.g, .f = &m.flat, .stages = &m.edits.stages, .groups = &m.edits.groups};
     plan_scalar_offset(out, "scale", s->loss_scale);
     plan_scalar_offset(out, "loss", 0);
@@ -274,7 +274,7 @@ static void unite_channels(plan_set *set)
     plan *first = &set->at[0];
     for (uint32_t i = 1; i < set->n; i++)
         for (uint32_t k = 0; k < set->at[i].channels.n; k++) {
-            const channel *c = &set->at[i].channels.at[k];
+            const plan_channel *c = &set->at[i].channels.at[k];
             plan_channel_some(first, c->name, c->mesh_axis, c->coords, c->ncoords);
         }
     for (uint32_t i = 1; i < set->n; i++) {

@@ -13,19 +13,19 @@
 #include "plan/lower/liveness.h"
 #include "plan/plan.h"
 
-typedef struct builder {
+typedef struct plan_builder {
     plan *p;
     graph *g; /* of the lists that are being built */
-    flat *f;
-    const struct stage_map *stages;
-    const group_list *groups;
-    block_bases bases;
-    arena_zones zones;
-    liveness live;
-    struct sync_state *sync;    /* gradient buckets: lower/sync.h; NULL in a forward-only plan */
-    struct gather_queue *queue; /* lower/zero_schedule.h; NULL until a gather starts */
-    struct rule_state *rule;    /* optim/rule.h; NULL until plan_update_prepare() */
-    uint64_t loss_axes;         /* mesh axes over which the loss is partial */
-} builder;
+    plan_flat *f;
+    const struct plan_stage_map *stages;
+    const plan_group_list *groups;
+    plan_block_bases bases;
+    plan_zones zones;
+    plan_liveness live;
+    struct plan_sync_state *sync; /* gradient buckets: lower/sync.h; NULL in a forward-only plan */
+    struct gather_queue *queue;   /* lower/zero_schedule.h; NULL until a gather starts */
+    struct plan_rule *rule;       /* optim/rule.h; NULL until plan_update_prepare() */
+    uint64_t loss_axes;           /* mesh axes over which the loss is partial */
+} plan_builder;
 
 #endif

@@ -15,17 +15,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct queue {           /* of one channel and one group of ranks */
-    VEC(const collective *) ops; /* as the first member started them */
-    uint32_t *started;           /* [member] operations it has started */
+typedef struct queue {                /* of one channel and one group of ranks */
+    VEC(const plan_collective *) ops; /* as the first member started them */
+    uint32_t *started;                /* [member] operations it has started */
     uint32_t members, done;
     uint32_t behind; /* members that have started no more than `done` */
 } queue;
 
 typedef struct machine {
     const plan_set *set;
-    const list **lists; /* [plan] */
-    uint32_t **nth;     /* [plan][collective] position in its channel's order */
+    const plan_list **lists; /* [plan] */
+    uint32_t **nth;          /* [plan][collective] position in its channel's order */
     uint32_t ranks, channels;
     uint32_t *at;         /* [rank] next entry */
     queue *queues;        /* [channel][group] */
@@ -42,13 +42,13 @@ static queue *queue_of(const machine *m, uint32_t number, uint32_t rank)
     return &m->queues[cell(m, number, m->group[cell(m, number, rank)])];
 }
 
-static const list *list_of(const machine *m, uint32_t rank)
+static const plan_list *list_of(const machine *m, uint32_t rank)
 {
     return m->lists[plan_of(m->set, rank) - m->set->at];
 }
 
 /* Are two operations the same? A send matches a receive of the same tensor. */
-static bool same_operation(const collective *a, const collective *b)
+static bool same_operation(const plan_collective *a, const plan_collective *b)
 {
     bool same = a->dtype == b->dtype && a->count == b->count && a->redop == b->redop;
     if (plan_between_two(a))
@@ -57,10 +57,10 @@ static bool same_operation(const collective *a, const collective *b)
     return same && a->kind == b->kind && a->root == b->root;
 }
 
-static weft_status post(machine *m, uint32_t rank, const entry *e)
+static weft_status post(machine *m, uint32_t rank, const plan_entry *e)
 {
     const plan *p = plan_of(m->set, rank);
-    const collective *c = &p->collectives.at[e->what];
+    const plan_collective *c = &p->collectives.at[e->what];
     queue *q = queue_of(m, c->channel, rank);
     uint32_t nth = q->started[m->me[cell(m, c->channel, rank)]]++;
     q->behind -= nth == q->done;
@@ -68,7 +68,7 @@ static weft_status post(machine *m, uint32_t rank, const entry *e)
         *vec_push(&q->ops) = c;
         return WEFT_OK;
     }
-    const collective *first = q->ops.at[nth];
+    const plan_collective *first = q->ops.at[nth];
     if (same_operation(first, c))
         return WEFT_OK;
     return err_fail(WEFT_USAGE,
@@ -90,7 +90,7 @@ static void complete(queue *q)
         q->behind += q->started[i] == q->done;
 }
 
-static bool finished(const machine *m, uint32_t rank, const entry *e)
+static bool finished(const machine *m, uint32_t rank, const plan_entry *e)
 {
     const plan *p = plan_of(m->set, rank);
     const queue *q = queue_of(m, p->collectives.at[e->what].channel, rank);
@@ -120,11 +120,11 @@ static uint32_t channels_at_once(const spec_link *l)
     return !a || (b && b < a) ? b : a;
 }
 
-static bool has_room(const machine *m, uint32_t rank, const entry *e)
+static bool has_room(const machine *m, uint32_t rank, const plan_entry *e)
 {
     const plan *p = plan_of(m->set, rank);
     const uint32_t number = p->collectives.at[e->what].channel;
-    const channel *ch = &p->channels.at[number];
+    const plan_channel *ch = &p->channels.at[number];
     const uint32_t most = channels_at_once(&p->spec->links[ch->link]);
     const queue *q = queue_of(m, number, rank);
     return !most || q->started[m->me[cell(m, number, rank)]] > q->done ||
@@ -135,9 +135,9 @@ static bool has_room(const machine *m, uint32_t rank, const entry *e)
 static weft_status walk_rank(machine *m, uint32_t rank, bool *moved)
 {
     const plan *p = plan_of(m->set, rank);
-    const list *l = list_of(m, rank);
+    const plan_list *l = list_of(m, rank);
     for (; m->at[rank] < l->entries.n; m->at[rank]++) {
-        const entry *e = &l->entries.at[m->at[rank]];
+        const plan_entry *e = &l->entries.at[m->at[rank]];
         if (e->kind == ENTRY_START) {
             if (!has_room(m, rank, e))
                 return WEFT_OK;
@@ -159,7 +159,7 @@ static weft_status report(const machine *m)
     size_t used = 0;
     uint32_t shown = 0;
     for (uint32_t r = 0; r < m->ranks && shown < 8; r++) {
-        const list *l = list_of(m, r);
+        const plan_list *l = list_of(m, r);
         if (m->at[r] >= l->entries.n)
             continue;
         used += (size_t)snprintf(where + used, sizeof where - used, "; rank %u is at entry %u, %s",
@@ -215,7 +215,7 @@ static void set_groups(machine *m)
 }
 
 /* Number each collective by its position in its channel's order; equal for all ranks of a plan. */
-static uint32_t *number_operations(const plan *p, const list *l)
+static uint32_t *number_operations(const plan *p, const plan_list *l)
 {
     uint32_t *nth = mem_alloc(p->collectives.n * sizeof *nth + 1);
     uint32_t *seen = mem_alloc(p->channels.n * sizeof *seen + 1);
@@ -227,7 +227,7 @@ static uint32_t *number_operations(const plan *p, const list *l)
 }
 
 /* List number `which` of a plan: step, eval, then periodic lists. */
-static const list *numbered(const plan *p, uint32_t which)
+static const plan_list *numbered(const plan *p, uint32_t which)
 {
     return which == 0 ? &p->step : which == 1 ? &p->eval : &p->extra.at[which - 2].l;
 }

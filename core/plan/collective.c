@@ -17,18 +17,18 @@ uint32_t plan_channel_some(plan *p, const char *name, uint32_t mesh_axis, const 
     uint32_t *copy = n ? pool_array(&p->pool, n, sizeof *copy) : NULL;
     if (n)
         memcpy(copy, coords, n * sizeof *copy);
-    channel c = {.name = pool_text(&p->pool, name),
-                 .mesh_axis = mesh_axis,
-                 .ncoords = n,
-                 .coords = copy,
-                 .algorithm = s->axis_algorithm[mesh_axis],
-                 .link = s->axis_link[mesh_axis]};
-    c.layout = resolve_group_layout(s, &p->pool, &(rank_group){mesh_axis, n, copy});
+    plan_channel c = {.name = pool_text(&p->pool, name),
+                      .mesh_axis = mesh_axis,
+                      .ncoords = n,
+                      .coords = copy,
+                      .algorithm = s->axis_algorithm[mesh_axis],
+                      .link = s->axis_link[mesh_axis]};
+    c.layout = resolve_group_layout(s, &p->pool, &(resolve_rank_group){mesh_axis, n, copy});
     *vec_push(&p->channels) = c;
     return p->channels.n - 1;
 }
 
-uint32_t plan_channel(plan *p, const char *what, uint32_t mesh_axis)
+uint32_t plan_channel_number(plan *p, const char *what, uint32_t mesh_axis)
 {
     char *name = pool_printf(&p->pool, "%s.%s", p->spec->mesh.name[mesh_axis], what);
     return plan_channel_some(p, name, mesh_axis, NULL, 0);
@@ -36,12 +36,12 @@ uint32_t plan_channel(plan *p, const char *what, uint32_t mesh_axis)
 
 uint32_t plan_channel_size(const plan *p, uint32_t number)
 {
-    const channel *c = &p->channels.at[number];
+    const plan_channel *c = &p->channels.at[number];
     return c->coords ? c->ncoords : p->spec->mesh.size[c->mesh_axis];
 }
 
 /* Is it in place as weft/coll.h defines it: the smaller side is the own part of the larger? */
-static bool in_place(const plan *p, const collective *c)
+static bool in_place(const plan *p, const plan_collective *c)
 {
     uint64_t part = c->count / plan_channel_size(p, c->channel) * weft_dtype_size(c->dtype);
     bool own = c->shift_axis == p->channels.at[c->channel].mesh_axis;
@@ -52,9 +52,9 @@ static bool in_place(const plan *p, const collective *c)
     return c->in == c->out && c->in_shift == c->out_shift;
 }
 
-void plan_request(const plan *p, const collective *c, uint32_t me, sched_request *out)
+void plan_request(const plan *p, const plan_collective *c, uint32_t me, sched_request *out)
 {
-    const channel *ch = &p->channels.at[c->channel];
+    const plan_channel *ch = &p->channels.at[c->channel];
     const spec *s = p->spec;
     *out = (sched_request){.kind = c->kind, .redop = c->redop, .dtype = c->dtype, .me = me};
     out->count = c->count;
@@ -78,23 +78,23 @@ bool plan_channel_in_host(const plan *p, uint32_t number)
     return resolve_is_staged(p->spec, &p->spec->links[p->channels.at[number].link]);
 }
 
-static space *scratch_space(builder *b, uint32_t number)
+static plan_space *scratch_space(plan_builder *b, uint32_t number)
 {
     return plan_channel_in_host(b->p, number) ? &b->zones.host : &b->zones.comm;
 }
 
-void plan_collective_give(builder *b, uint32_t number)
+void plan_collective_give(plan_builder *b, uint32_t number)
 {
-    const collective *c = &b->p->collectives.at[number];
+    const plan_collective *c = &b->p->collectives.at[number];
     plan_space_give(scratch_space(b, c->channel), c->scratch, c->scratch_bytes);
 }
 
 /* Reuse the requirements of an equal one of the last few collectives; lists are repetitive. */
-static bool find_made(const plan *p, collective *c)
+static bool find_made(const plan *p, plan_collective *c)
 {
     uint32_t back = p->collectives.n < 64 ? p->collectives.n : 64;
     for (uint32_t i = 1; i <= back; i++) {
-        const collective *o = &p->collectives.at[p->collectives.n - i];
+        const plan_collective *o = &p->collectives.at[p->collectives.n - i];
         if (o->channel != c->channel || o->kind != c->kind || o->redop != c->redop ||
             o->dtype != c->dtype || o->root != c->root || o->count != c->count ||
             o->compress != c->compress || in_place(p, o) != in_place(p, c))
@@ -110,7 +110,7 @@ static bool find_made(const plan *p, collective *c)
 }
 
 /* Bytes that a rank sends by the ring algorithm, the reference for collective libraries. */
-static uint64_t sent_by_library(const collective *c, uint32_t n)
+static uint64_t sent_by_library(const plan_collective *c, uint32_t n)
 {
     uint64_t bytes = c->count * weft_dtype_size(c->dtype), part = bytes / n;
     switch (c->kind) {
@@ -143,7 +143,7 @@ static void ranks_to_ask(const sched_layout *l, uint32_t n, bool *ask)
 }
 
 /* Bytes that it would send without compression. */
-static weft_status ask_plain(const sched_request *r, collective *c)
+static weft_status ask_plain(const sched_request *r, plan_collective *c)
 {
     sched_request plain = *r;
     sched_schedule *s;
@@ -158,7 +158,7 @@ static weft_status ask_plain(const sched_request *r, collective *c)
 }
 
 /* Query the requirements of rank `me`; the first query selects the algorithm. */
-static weft_status ask_rank(plan *p, collective *c, uint32_t me)
+static weft_status ask_rank(plan *p, plan_collective *c, uint32_t me)
 {
     sched_schedule *mine;
     sched_request r;
@@ -180,9 +180,9 @@ static weft_status ask_rank(plan *p, collective *c, uint32_t me)
 }
 
 /* Find the scratch size that suffices for all ranks of the channel. */
-static weft_status ask_all(plan *p, collective *c)
+static weft_status ask_all(plan *p, plan_collective *c)
 {
-    const channel *ch = &p->channels.at[c->channel];
+    const plan_channel *ch = &p->channels.at[c->channel];
     const uint32_t n = plan_channel_size(p, c->channel);
     bool *ask = mem_alloc(n);
     weft_status st = WEFT_OK;
@@ -198,7 +198,7 @@ static weft_status ask_all(plan *p, collective *c)
 }
 
 /* Allocate its error-feedback residual. */
-static void take_residual(builder *b, collective *c)
+static void take_residual(plan_builder *b, plan_collective *c)
 {
     uint64_t *used = &b->zones.residual[plan_channel_in_host(b->p, c->channel)];
     if (!c->residual_bytes || c->residual)
@@ -207,10 +207,10 @@ static void take_residual(builder *b, collective *c)
     *used += (c->residual_bytes + 63) & ~(uint64_t)63;
 }
 
-weft_status plan_collective(builder *b, const collective *like, uint32_t *out)
+weft_status plan_collective_add(plan_builder *b, const plan_collective *like, uint32_t *out)
 {
     plan *p = b->p;
-    collective c = *like;
+    plan_collective c = *like;
     const spec_link *link = &p->spec->links[p->channels.at[c.channel].link];
     if (resolve_collective_library(link)) { /* it has its own algorithms and memory */
         c.algorithm = link->c->name;

@@ -10,7 +10,7 @@
 
 /* The number of the channel "AXIS.what" over all coordinates of a mesh axis; the channel is added
  * if the plan has none of that name. */
-uint32_t plan_channel(plan *p, const char *what, uint32_t mesh_axis);
+uint32_t plan_channel_number(plan *p, const char *what, uint32_t mesh_axis);
 
 /* The same for a full name, over `n` coordinates; n 0: over all. `coords` is copied. */
 uint32_t plan_channel_some(plan *p, const char *name, uint32_t mesh_axis, const uint32_t *coords,
@@ -24,9 +24,9 @@ bool plan_channel_in_host(const plan *p, uint32_t number);
 
 /* Add a collective like `like` to the plan; *out is its number. Its scratch is taken from the zone
  * of its channel; the caller returns it by plan_collective_give(). */
-weft_status plan_collective(builder *b, const collective *like, uint32_t *out);
+weft_status plan_collective_add(plan_builder *b, const plan_collective *like, uint32_t *out);
 
 /* Return the scratch of a collective that has been waited for. */
-void plan_collective_give(builder *b, uint32_t number);
+void plan_collective_give(plan_builder *b, uint32_t number);
 
 #endif

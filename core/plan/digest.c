@@ -21,10 +21,10 @@ static const char *first_name(const char *algorithm)
     return algorithm;
 }
 
-static void mix_list(uint64_t *h, const list *l)
+static void mix_list(uint64_t *h, const plan_list *l)
 {
     for (uint32_t i = 0; i < l->entries.n; i++) {
-        const entry *e = &l->entries.at[i];
+        const plan_entry *e = &l->entries.at[i];
         uint32_t numbers[4] = {e->kind, e->what, e->first_base, e->micro_batch};
         digest_mix(h, numbers, sizeof numbers);
         mix_text(h, e->name);
@@ -71,7 +71,7 @@ static void mix_spec(uint64_t *h, const weft_opspec *op)
 }
 
 /* How a state starts, and its type, where they are not 0 in fp32. */
-static void mix_start(uint64_t *h, const piece *x)
+static void mix_start(uint64_t *h, const plan_piece *x)
 {
     if (x->name == x->param || (!x->init && x->shape.dtype == WEFT_F32))
         return;
@@ -83,16 +83,16 @@ static void mix_start(uint64_t *h, const piece *x)
 
 #define SEGMENTS_NAMED 256u /* each with a line of its own */
 
-static uint64_t segment_digest(const plan *p, const segment *s)
+static uint64_t segment_digest(const plan *p, const plan_segment *s)
 {
     uint64_t h = DIGEST_BEGIN;
     mix_text(&h, s->name);
     for (uint32_t i = 0; i < s->n; i++) {
-        const instr *x = &p->instrs.at[s->first + i];
+        const plan_instr *x = &p->instrs.at[s->first + i];
         mix_spec(&h, &p->kernels.at[x->kernel].spec);
         mix_text(&h, p->kernels.at[x->kernel].from ? p->kernels.at[x->kernel].from : "");
         for (uint32_t k = 0; k < x->nin + x->nout; k++) {
-            const ref *r = &p->refs.at[x->first_ref + k];
+            const plan_ref *r = &p->refs.at[x->first_ref + k];
             const uint64_t numbers[] = {r->base, r->absent, r->offset};
             digest_mix(&h, numbers, sizeof numbers);
         }
@@ -100,7 +100,7 @@ static uint64_t segment_digest(const plan *p, const segment *s)
     return h;
 }
 
-static void print_list(const list *l, const char *stage, FILE *to)
+static void print_list(const plan_list *l, const char *stage, FILE *to)
 {
     uint64_t h = DIGEST_BEGIN;
     mix_list(&h, l);
@@ -111,7 +111,7 @@ void plan_print_parts(const plan *p, const char *stage, FILE *to)
 {
     uint64_t rest = DIGEST_BEGIN;
     for (uint32_t i = 0; i < p->segments.n; i++) {
-        const segment *s = &p->segments.at[i];
+        const plan_segment *s = &p->segments.at[i];
         const uint64_t h = segment_digest(p, s);
         if (i < SEGMENTS_NAMED)
             fprintf(to, "%ssegment %u, %s %016" PRIx64 "\n", stage, i, s->name, h);
@@ -147,13 +147,13 @@ void plan_digest(plan *p)
     for (uint32_t i = 0; i < p->pieces.n; i++)
         mix_start(&h, &p->pieces.at[i]);
     for (uint32_t i = 0; i < p->intervals.n; i++) {
-        const update_interval *x = &p->intervals.at[i];
+        const plan_interval *x = &p->intervals.at[i];
         digest_mix(&h, (const uint64_t[]){x->from, x->every, x->mean}, 3 * sizeof(uint64_t));
     }
     for (uint32_t i = 0; i < p->scalars.n; i++)
         digest_mix(&h, &p->scalars.at[i].value, sizeof(double));
     for (uint32_t i = 0; i < p->collectives.n; i++) {
-        const collective *c = &p->collectives.at[i];
+        const plan_collective *c = &p->collectives.at[i];
         uint64_t numbers[] = {c->channel,  c->kind,         c->redop,      c->dtype,
                               c->count,    c->in,           c->out,        c->scratch,
                               c->in_shift, c->out_shift,    c->shift_axis, c->compress,
@@ -162,7 +162,7 @@ void plan_digest(plan *p)
         mix_text(&h, first_name(c->algorithm));
     }
     for (uint32_t i = 0; i < p->shifts.n; i++) {
-        const shift *x = &p->shifts.at[i];
+        const plan_shift *x = &p->shifts.at[i];
         uint64_t numbers[] = {x->base, x->mesh_axis, x->stride};
         digest_mix(&h, numbers, sizeof numbers);
     }

@@ -4,15 +4,15 @@
 #include "plan/collective.h"
 #include "plan/scalar.h"
 
-entry *plan_list_add(plan *p, list *l, uint32_t kind, uint32_t what, uint32_t micro_batch,
-                     const char *name)
+plan_entry *plan_list_add(plan *p, plan_list *l, uint32_t kind, uint32_t what, uint32_t micro_batch,
+                          const char *name)
 {
-    entry *e = vec_push(&l->entries);
-    *e = (entry){kind, what, 0, micro_batch, pool_text(&p->pool, name), l->interval};
+    plan_entry *e = vec_push(&l->entries);
+    *e = (plan_entry){kind, what, 0, micro_batch, pool_text(&p->pool, name), l->interval};
     return e;
 }
 
-void plan_list_call(plan *p, list *l, uint32_t seg, const uint64_t *bases, uint32_t nbases,
+void plan_list_call(plan *p, plan_list *l, uint32_t seg, const uint64_t *bases, uint32_t nbases,
                     uint32_t micro_batch, const char *name)
 {
     uint32_t first = p->bases.n;
@@ -21,14 +21,15 @@ void plan_list_call(plan *p, list *l, uint32_t seg, const uint64_t *bases, uint3
     plan_list_add(p, l, ENTRY_CALL, seg, micro_batch, name)->first_base = first;
 }
 
-void plan_list_shift(plan *p, const list *l, uint32_t base, uint32_t mesh_axis, uint64_t stride)
+void plan_list_shift(plan *p, const plan_list *l, uint32_t base, uint32_t mesh_axis,
+                     uint64_t stride)
 {
     if (stride)
         *vec_push(&p->shifts) =
-            (shift){l->entries.at[l->entries.n - 1].first_base + base, mesh_axis, stride};
+            (plan_shift){l->entries.at[l->entries.n - 1].first_base + base, mesh_axis, stride};
 }
 
-weft_status plan_emit_op(plan *p, list *l, const weft_opspec *op, const emission *x)
+weft_status plan_emit_op(plan *p, plan_list *l, const weft_opspec *op, const plan_emission *x)
 {
     static const uint64_t zeros[BASE_FIRST] = {0}, nowhere[WEFT_MAX_MESH] = {0};
     uint32_t seg = plan_segment_begin(p, x->segment), nbases = x->bases ? x->nbases : BASE_FIRST;
@@ -41,7 +42,7 @@ weft_status plan_emit_op(plan *p, list *l, const weft_opspec *op, const emission
 }
 
 weft_status plan_segment_add_fill(plan *p, uint32_t seg, uint32_t dtype, uint64_t elements,
-                                  float value, ref where)
+                                  float value, plan_ref where)
 {
     const weft_ew_step step = {.op = WEFT_EW_CONST, .flags = WEFT_EW_SCALAR, .imm = value};
     const uint16_t reg = 0;
@@ -53,37 +54,38 @@ weft_status plan_segment_add_fill(plan *p, uint32_t seg, uint32_t dtype, uint64_
 }
 
 weft_status plan_segment_add_zero(plan *p, uint32_t seg, uint32_t dtype, uint64_t elements,
-                                  ref where)
+                                  plan_ref where)
 {
     return plan_segment_add_fill(p, seg, dtype, elements, 0, where);
 }
 
-weft_status plan_emit_zero(plan *p, list *l, const char *name, uint64_t at)
+weft_status plan_emit_zero(plan *p, plan_list *l, const char *name, uint64_t at)
 {
     static const uint64_t bases[BASE_FIRST] = {0};
     uint32_t seg = plan_segment_begin(p, name);
-    weft_status st = plan_segment_add_zero(p, seg, WEFT_F32, 0, (ref){BASE_ABSOLUTE, 0, at});
+    weft_status st = plan_segment_add_zero(p, seg, WEFT_F32, 0, (plan_ref){BASE_ABSOLUTE, 0, at});
     if (st == WEFT_OK)
         plan_list_call(p, l, plan_segment_end(p, seg, BASE_FIRST), bases, BASE_FIRST, 0, name);
     return st;
 }
 
-weft_status plan_emit_start(builder *b, list *l, const collective *like, uint32_t micro_batch,
-                            uint32_t *number)
+weft_status plan_emit_start(plan_builder *b, plan_list *l, const plan_collective *like,
+                            uint32_t micro_batch, uint32_t *number)
 {
-    weft_status st = plan_collective(b, like, number);
+    weft_status st = plan_collective_add(b, like, number);
     if (st == WEFT_OK)
         plan_list_add(b->p, l, ENTRY_START, *number, micro_batch, like->name);
     return st;
 }
 
-void plan_emit_wait(builder *b, list *l, uint32_t number, uint32_t micro_batch)
+void plan_emit_wait(plan_builder *b, plan_list *l, uint32_t number, uint32_t micro_batch)
 {
     plan_list_add(b->p, l, ENTRY_WAIT, number, micro_batch, b->p->collectives.at[number].name);
     plan_collective_give(b, number);
 }
 
-weft_status plan_emit_collective(builder *b, list *l, const collective *like, uint32_t micro_batch)
+weft_status plan_emit_collective(plan_builder *b, plan_list *l, const plan_collective *like,
+                                 uint32_t micro_batch)
 {
     uint32_t number;
     weft_status st = plan_emit_start(b, l, like, micro_batch, &number);
@@ -92,15 +94,16 @@ weft_status plan_emit_collective(builder *b, list *l, const collective *like, ui
     return st;
 }
 
-weft_status plan_emit_scalar_sum(builder *b, list *l, const char *scalar, uint64_t axes)
+weft_status plan_emit_scalar_sum(plan_builder *b, plan_list *l, const char *scalar, uint64_t axes)
 {
     weft_status st = WEFT_OK;
     for (; st == WEFT_OK && axes; axes &= axes - 1) {
-        collective c = {.channel = plan_channel(b->p, "scalars", (uint32_t)__builtin_ctzll(axes)),
-                        .kind = WEFT_ALL_REDUCE,
-                        .redop = WEFT_SUM,
-                        .dtype = WEFT_F32,
-                        .count = 1};
+        plan_collective c = {
+            .channel = plan_channel_number(b->p, "scalars", (uint32_t)__builtin_ctzll(axes)),
+            .kind = WEFT_ALL_REDUCE,
+            .redop = WEFT_SUM,
+            .dtype = WEFT_F32,
+            .count = 1};
         c.name = pool_printf(&b->p->pool, "all-reduce of %s", scalar);
         c.in = c.out = plan_scalar_offset(b->p, scalar, 0);
         st = plan_emit_collective(b, l, &c, 0);

@@ -11,7 +11,7 @@
 /* --- segment.c: kernels and segments, each stored once --- */
 
 /* Choose the kernel of an op, and fill in what it needs (kernel.c). */
-weft_status plan_kernel_choose(const plan *p, const weft_opspec *op, kernel *k);
+weft_status plan_kernel_choose(const plan *p, const weft_opspec *op, plan_kernel *k);
 
 /* Begin a segment; the result is its number until plan_segment_end(). */
 uint32_t plan_segment_begin(plan *p, const char *name);
@@ -19,11 +19,11 @@ uint32_t plan_segment_begin(plan *p, const char *name);
 /* Add one instruction; `refs` are its operands, nin + nout of them. WEFT_UNSUPPORTED if neither the
  * device nor a plugin has a kernel for it. */
 weft_status plan_segment_add(plan *p, uint32_t seg, const weft_opspec *spec, double flops,
-                             const ref *refs);
+                             const plan_ref *refs);
 
 /* The same; a coordinate of mesh axis a raises the attribute "first" by first[a]. */
 weft_status plan_segment_add_at(plan *p, uint32_t seg, const weft_opspec *spec, double flops,
-                                const ref *refs, const uint64_t first[WEFT_MAX_MESH]);
+                                const plan_ref *refs, const uint64_t first[WEFT_MAX_MESH]);
 
 /* End the segment. If an equal one exists, the new one is dropped and the result is the old one. */
 uint32_t plan_segment_end(plan *p, uint32_t seg, uint32_t nbases);
@@ -31,50 +31,52 @@ uint32_t plan_segment_end(plan *p, uint32_t seg, uint32_t nbases);
 /* --- emit.c: entries of a list --- */
 
 /* Append an entry. The pointer is valid until the next one. */
-entry *plan_list_add(plan *p, list *l, uint32_t kind, uint32_t what, uint32_t micro_batch,
-                     const char *name);
+plan_entry *plan_list_add(plan *p, plan_list *l, uint32_t kind, uint32_t what, uint32_t micro_batch,
+                          const char *name);
 
 /* Append a call of a segment; `bases` is copied. */
-void plan_list_call(plan *p, list *l, uint32_t seg, const uint64_t *bases, uint32_t nbases,
+void plan_list_call(plan *p, plan_list *l, uint32_t seg, const uint64_t *bases, uint32_t nbases,
                     uint32_t micro_batch, const char *name);
 
 /* Base `base` of the last call is `stride` bytes further for each coordinate of the mesh axis. */
-void plan_list_shift(plan *p, const list *l, uint32_t base, uint32_t mesh_axis, uint64_t stride);
+void plan_list_shift(plan *p, const plan_list *l, uint32_t base, uint32_t mesh_axis,
+                     uint64_t stride);
 
 /* One call of one instruction: a segment of its own, with `nbases` bases at `bases`. */
-typedef struct emission {
+typedef struct plan_emission {
     const char *segment, *name; /* of the segment, of the entry; name NULL: the same */
-    const ref *refs;
+    const plan_ref *refs;
     const uint64_t *bases; /* [nbases]; NULL: all 0, BASE_FIRST of them */
     uint32_t nbases;
     uint32_t micro_batch;
     const uint64_t *first; /* [WEFT_MAX_MESH] as plan_segment_add_at() takes it; NULL: all 0 */
-} emission;
-weft_status plan_emit_op(plan *p, list *l, const weft_opspec *op, const emission *x);
+} plan_emission;
+weft_status plan_emit_op(plan *p, plan_list *l, const weft_opspec *op, const plan_emission *x);
 
 /* Write 0 to `elements` elements (0: one number of no axes) of `dtype`: one instruction of a
  * segment. */
 weft_status plan_segment_add_zero(plan *p, uint32_t seg, uint32_t dtype, uint64_t elements,
-                                  ref where);
+                                  plan_ref where);
 
 /* The same with another value. */
 weft_status plan_segment_add_fill(plan *p, uint32_t seg, uint32_t dtype, uint64_t elements,
-                                  float value, ref where);
+                                  float value, plan_ref where);
 
 /* Write 0 as an entry of its own, to one fp32 number at an arena offset. */
-weft_status plan_emit_zero(plan *p, list *l, const char *name, uint64_t at);
+weft_status plan_emit_zero(plan *p, plan_list *l, const char *name, uint64_t at);
 
 /* Add the collective to the plan and start it; *number is for plan_emit_wait(). */
-weft_status plan_emit_start(builder *b, list *l, const collective *like, uint32_t micro_batch,
-                            uint32_t *number);
+weft_status plan_emit_start(plan_builder *b, plan_list *l, const plan_collective *like,
+                            uint32_t micro_batch, uint32_t *number);
 
 /* Wait for a collective that was started; its scratch is free for others from here on. */
-void plan_emit_wait(builder *b, list *l, uint32_t number, uint32_t micro_batch);
+void plan_emit_wait(plan_builder *b, plan_list *l, uint32_t number, uint32_t micro_batch);
 
 /* Start a collective and wait for it at once. */
-weft_status plan_emit_collective(builder *b, list *l, const collective *like, uint32_t micro_batch);
+weft_status plan_emit_collective(plan_builder *b, plan_list *l, const plan_collective *like,
+                                 uint32_t micro_batch);
 
 /* Sum a scalar over each mesh axis in `axes` (bits), one all-reduce an axis. */
-weft_status plan_emit_scalar_sum(builder *b, list *l, const char *scalar, uint64_t axes);
+weft_status plan_emit_scalar_sum(plan_builder *b, plan_list *l, const char *scalar, uint64_t axes);
 
 #endif

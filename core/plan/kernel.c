@@ -15,7 +15,7 @@
 
 /* A kernel that may compute an op. */
 typedef struct rival {
-    const component *c; /* NULL: the device's own */
+    const host_component *c; /* NULL: the device's own */
     int32_t score;
     uint32_t number; /* in the order of use, by which equal ones are ordered */
 } rival;
@@ -31,7 +31,7 @@ static int better_first(const void *a, const void *b)
     return order ? order : x->number < y->number ? -1 : 1;
 }
 
-static weft_status ask_score(const spec *s, const component *c, const weft_opspec *op,
+static weft_status ask_score(const spec *s, const host_component *c, const weft_opspec *op,
                              int32_t *score)
 {
     const weft_kernel *k = c->table;
@@ -47,7 +47,7 @@ static weft_status ask_score(const spec *s, const component *c, const weft_opspe
 static weft_status list_rivals(const spec *s, const weft_opspec *op, rival **out, uint32_t *n)
 {
     const uint32_t all = host_used(s->host, "weft.kernel/1", NULL, 0);
-    const component **c = mem_alloc(all * sizeof *c + 1);
+    const host_component **c = mem_alloc(all * sizeof *c + 1);
     weft_status st = WEFT_OK;
     *out = mem_alloc((all + 1) * sizeof **out);
     **out = (rival){NULL, SCORE_OF_DEVICE, 0};
@@ -78,7 +78,7 @@ static weft_status ask_query(const spec *s, const rival *r, const weft_opspec *o
              : PLUGIN_ASK(table, query, d->c->module, d->conf, op, need);
 }
 
-weft_status plan_kernel_choose(const plan *p, const weft_opspec *op, kernel *k)
+weft_status plan_kernel_choose(const plan *p, const weft_opspec *op, plan_kernel *k)
 {
     const spec *s = p->spec;
     weft_requirements need;
@@ -93,7 +93,7 @@ weft_status plan_kernel_choose(const plan *p, const weft_opspec *op, kernel *k)
     }
     if (st != WEFT_OK)
         err_context("device %s, op %s", s->device.c->name, op->id);
-    const component *c = st == WEFT_OK ? rivals[i].c : NULL;
+    const host_component *c = st == WEFT_OK ? rivals[i].c : NULL;
     k->workspace = st == WEFT_OK ? need.workspace : 0;
     if (c) {
         k->own = c->table;

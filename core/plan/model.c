@@ -31,7 +31,7 @@ static weft_status check_result(const graph *g, uint32_t want, int64_t vocab, we
     weft_status st = graph_check_tensor(g, "build", "its result", result);
     if (st != WEFT_OK)
         return st;
-    const tensor *t = graph_tensor(g, result);
+    const graph_tensor *t = graph_tensor_at(g, result);
     if (t->kind != WEFT_T_ACTIVATION)
         return err_fail(WEFT_USAGE, "its result is %s, which no op of the graph makes", t->name);
     if (want != WEFT_MODEL_LOGITS &&
@@ -56,7 +56,7 @@ static weft_status check_params(const graph *g, const spec *s, uint64_t *built)
 {
     uint64_t elements = 0, digest = DIGEST_BEGIN;
     for (uint32_t i = 0; i < g->tensors.n; i++) {
-        const tensor *t = &g->tensors.at[i];
+        const graph_tensor *t = &g->tensors.at[i];
         if (t->kind != WEFT_T_PARAM)
             continue;
         elements += graph_shape_elements(&t->shape);
@@ -83,7 +83,7 @@ static weft_status check_params(const graph *g, const spec *s, uint64_t *built)
 weft_status plan_model_build(graph *g, const spec *s, uint32_t sharing, double average,
                              uint32_t want, uint64_t *built, weft_tensor *result)
 {
-    const component *c = s->family.c;
+    const host_component *c = s->family.c;
     const weft_model_table *table = c->table;
     const int64_t batch = (int64_t)(s->microbatch * sharing);
     weft_status st = check_sizes(s, batch);

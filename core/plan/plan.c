@@ -14,7 +14,7 @@ uint64_t plan_scalar(const plan *p, const char *name)
 
 static uint32_t part_of(const plan *p, uint32_t rank, uint64_t axes)
 {
-    const mesh *m = &p->spec->mesh;
+    const graph_mesh *m = &p->spec->mesh;
     uint32_t part = 0;
     for (uint32_t a = m->n; a-- > 0;) /* the first axis that splits varies fastest */
         if (axes >> a & 1)
@@ -41,8 +41,8 @@ const plan *plan_of(const plan_set *p, uint32_t rank)
 
 uint32_t plan_group(const plan *p, uint32_t number, uint32_t rank, uint32_t *out, uint32_t *me)
 {
-    const mesh *m = &p->spec->mesh;
-    const channel *ch = &p->channels.at[number];
+    const graph_mesh *m = &p->spec->mesh;
+    const plan_channel *ch = &p->channels.at[number];
     uint32_t n = ch->coords ? ch->ncoords : m->size[ch->mesh_axis], mine = n;
     *me = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -59,7 +59,7 @@ uint64_t *plan_bases(const plan *p, uint32_t rank)
     if (p->bases.n)
         memcpy(at, p->bases.at, p->bases.n * sizeof *at);
     for (uint32_t i = 0; i < p->shifts.n; i++) {
-        const shift *x = &p->shifts.at[i];
+        const plan_shift *x = &p->shifts.at[i];
         at[x->base] += x->stride * graph_mesh_coord(&p->spec->mesh, rank, x->mesh_axis);
     }
     return at;
@@ -92,14 +92,14 @@ const char *plan_kind_title(uint32_t kind)
     return kind < sizeof kinds / sizeof *kinds ? kinds[kind][1] : "other";
 }
 
-uint64_t plan_list_sent_along(const plan *p, const list *l, uint32_t kind, uint32_t mesh_axis,
+uint64_t plan_list_sent_along(const plan *p, const plan_list *l, uint32_t kind, uint32_t mesh_axis,
                               uint32_t *starts)
 {
     uint64_t sum = 0;
     *starts = 0;
     for (uint32_t i = 0; i < l->entries.n; i++) {
-        const entry *e = &l->entries.at[i];
-        const collective *c = e->kind == ENTRY_START ? &p->collectives.at[e->what] : NULL;
+        const plan_entry *e = &l->entries.at[i];
+        const plan_collective *c = e->kind == ENTRY_START ? &p->collectives.at[e->what] : NULL;
         if (!c || c->kind != kind || p->channels.at[c->channel].mesh_axis != mesh_axis)
             continue;
         sum += c->sent;
@@ -108,11 +108,11 @@ uint64_t plan_list_sent_along(const plan *p, const list *l, uint32_t kind, uint3
     return sum;
 }
 
-uint64_t plan_list_sent(const plan *p, const list *l, uint32_t kind)
+uint64_t plan_list_sent(const plan *p, const plan_list *l, uint32_t kind)
 {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < l->entries.n; i++) {
-        const entry *e = &l->entries.at[i];
+        const plan_entry *e = &l->entries.at[i];
         if (e->kind == ENTRY_START && p->collectives.at[e->what].kind == kind)
             sum += p->collectives.at[e->what].sent;
     }
@@ -127,11 +127,11 @@ uint64_t plan_sent(const plan *p, uint32_t kind)
 /* Of steps 1 ... last, how many run the entries of an interval (0: all). */
 static uint64_t runs_until(const plan *p, uint32_t number, uint64_t last)
 {
-    const update_interval *x = number ? &p->intervals.at[number - 1] : NULL;
+    const plan_interval *x = number ? &p->intervals.at[number - 1] : NULL;
     return !x ? last : last > x->from ? (last - x->from) / x->every : 0;
 }
 
-bool plan_runs(const plan *p, const entry *e, uint64_t step)
+bool plan_runs(const plan *p, const plan_entry *e, uint64_t step)
 {
     return !e->interval ||
            runs_until(p, e->interval, step) > runs_until(p, e->interval, step ? step - 1 : 0);
@@ -141,7 +141,7 @@ uint64_t plan_interval_sent(const plan *p, uint32_t number)
 {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < p->step.entries.n; i++) {
-        const entry *e = &p->step.entries.at[i];
+        const plan_entry *e = &p->step.entries.at[i];
         if (e->kind == ENTRY_START && e->interval == number)
             sum += p->collectives.at[e->what].sent;
     }
@@ -155,7 +155,7 @@ uint64_t plan_sent_in(const plan *p, uint64_t first, uint64_t last)
         sum += plan_interval_sent(p, i) * (runs_until(p, i, last) - runs_until(p, i, first - 1));
     for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++) {
         for (uint32_t i = 0; i < p->extra.n; i++) {
-            const periodic_list *x = &p->extra.at[i];
+            const plan_periodic_list *x = &p->extra.at[i];
             sum += plan_list_sent(p, &x->l, k) * (last / x->every - (first - 1) / x->every);
         }
     }
@@ -166,14 +166,14 @@ uint64_t plan_plain(const plan *p, uint32_t kind)
 {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < p->step.entries.n; i++) {
-        const entry *e = &p->step.entries.at[i];
+        const plan_entry *e = &p->step.entries.at[i];
         if (e->kind == ENTRY_START && p->collectives.at[e->what].kind == kind)
             sum += p->collectives.at[e->what].plain;
     }
     return sum;
 }
 
-static void list_free(list *l)
+static void list_free(plan_list *l)
 {
     free(l->entries.at);
 }

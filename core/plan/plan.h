@@ -61,13 +61,13 @@
 #define BASE_FIRST 5u    /* first of the live-ins and live-outs, one base each */
 #define MAX_BASES 40u
 
-typedef struct ref {
+typedef struct plan_ref {
     uint32_t base, absent; /* absent: no address; only the shape is used, or the value is unused */
     uint64_t offset;
-} ref;
+} plan_ref;
 
 /* An op with its shapes, prepared once by the device; instructions of equal spec share it. */
-typedef struct kernel {
+typedef struct plan_kernel {
     weft_opspec spec;   /* arrays owned by the plan's pool */
     uint64_t workspace; /* upper bound in bytes, declared by the device */
     double flops;
@@ -76,39 +76,39 @@ typedef struct kernel {
     void *module;                  /* the plugin's */
     const weft_conf *conf;         /* likewise */
     uint64_t first[WEFT_MAX_MESH]; /* added to the attribute "first" per coordinate */
-} kernel;
+} plan_kernel;
 
-typedef struct instr {
+typedef struct plan_instr {
     uint32_t kernel;
     uint32_t first_ref; /* index into plan.refs, nin + nout of them */
     uint32_t nin, nout;
-} instr;
+} plan_instr;
 
-typedef struct segment {
+typedef struct plan_segment {
     const char *name;
     uint32_t first, n; /* range of plan.instrs */
     uint32_t nbases;
     double flops;
-} segment;
+} plan_segment;
 
 #define ENTRY_CALL 1u
 #define ENTRY_START 2u
 #define ENTRY_WAIT 3u
 #define ENTRY_WRITE 4u
 
-typedef struct entry {
+typedef struct plan_entry {
     uint32_t kind;
     uint32_t what;       /* index of the segment, collective, collective, piece */
     uint32_t first_base; /* CALL: index into plan.bases, segment.nbases of them */
     uint32_t micro_batch;
     const char *name;  /* "forward block.3", "all-reduce grads 0-7087872" */
     uint32_t interval; /* 1 + index of the update interval whose steps run it; 0: all do */
-} entry;
+} plan_entry;
 
 /* The steps that update a class of parameters (edits.update_every): from + every, from + 2 every,
  * and so on, counted from 1. The other steps leave out their sums, norm and updates. `mean`: they
  * add their gradients up, and the update gets the mean. */
-typedef struct update_interval {
+typedef struct plan_interval {
     uint64_t from;
     uint32_t every;
     bool mean;
@@ -116,41 +116,41 @@ typedef struct update_interval {
     uint32_t params;         /* of this stage */
     uint64_t elements;       /* of these, on a rank */
     const char *count, *low; /* scalars: updates, as "count" and "count.low" of all others */
-} update_interval;
+} plan_interval;
 
 /* What a stage has of a parameter group; elements of a rank. */
-typedef struct group_size {
+typedef struct plan_group_size {
     uint32_t params;
     uint64_t elements;
-} group_size;
+} plan_group_size;
 
-typedef struct list {
+typedef struct plan_list {
     const char *name; /* "step", "eval", "save"; where text is sampled with caches, "prompt" is
                          plan.step and "decode" plan.eval */
-    VEC(entry) entries;
+    VEC(plan_entry) entries;
     uint32_t tail;     /* first entry after the micro-batches: norm, scalars, updates; 0: none */
     uint32_t interval; /* of the entries that are added next */
-} list;
+} plan_list;
 
 /* A list that runs after every `every`-th step. */
-typedef struct periodic_list {
-    list l;
+typedef struct plan_periodic_list {
+    plan_list l;
     uint32_t every;
-} periodic_list;
+} plan_periodic_list;
 
 /* An ordered set of ranks that communicate: for each rank, those that share all its coordinates but
  * the one on `mesh_axis`; with `ncoords` only those that have one of `coords` there (ascending).
  * All plans of a job have the same channels, in the same order. */
-typedef struct channel {
+typedef struct plan_channel {
     const char *name; /* "dp.grads" */
     uint32_t mesh_axis, ncoords;
     const uint32_t *coords;     /* NULL: every coordinate */
     const char *algorithm;      /* a name, or rules: sched_rule() */
     uint32_t link;              /* index into spec.links */
     const sched_layout *layout; /* of each of its groups; NULL: one machine, or layouts differ */
-} channel;
+} plan_channel;
 
-typedef struct collective {
+typedef struct plan_collective {
     const char *name;
     uint32_t channel, kind, redop, dtype, root;
     uint64_t count;               /* elements, as weft/coll.h counts them */
@@ -167,16 +167,16 @@ typedef struct collective {
     bool residual_used; /* the residual was used in this step already: the scalar "kept" no longer
                            scales it */
     const char *algorithm; /* chosen by the schedule */
-} collective;
+} plan_collective;
 
 /* Is it a send or a receive? Its two ends have separate requests. */
-static inline bool plan_between_two(const collective *c)
+static inline bool plan_between_two(const plan_collective *c)
 {
     return c->kind == WEFT_SEND || c->kind == WEFT_RECV;
 }
 
 /* A parameter or state as checkpoints and initialisation see it. It is divided in three ways, in
- * this order; plan_extent() combines them:
+ * this order; plan_extent_of() combines them:
  *
  *   only    a mesh axis of which one coordinate has it: a pipeline stage
  *   split   mesh axes that split it into blocks; where several split the same tensor axis, the
@@ -188,7 +188,7 @@ static inline bool plan_between_two(const collective *c)
  * Only tensor axis 0 may be split unevenly, so padding comes after the real elements; it stays
  * zero. `offset` and `copy` are the addresses of flat position 0 of the group, or of the first
  * element of the own slice, in a region that has only the own slice. */
-typedef struct piece {
+typedef struct plan_piece {
     const char *name; /* "block.0.attn.qkv.w", "block.0.attn.qkv.w.m" */
     const char *param;
     const char *init;              /* NULL: zeros */
@@ -204,35 +204,35 @@ typedef struct piece {
     uint64_t copy;            /* of the compute copy, or UINT64_MAX */
     uint32_t copy_dtype;
     uint32_t writer; /* which rank writes it: plan_writes(); or PLAN_WRITER_ELSEWHERE */
-} piece;
+} plan_piece;
 #define PLAN_WRITER_ELSEWHERE UINT32_MAX /* another stage's plan has its writer */
 
-typedef struct input_slot {
+typedef struct plan_input_slot {
     const char *name;
     uint64_t offset, stride,
         elements;   /* of micro-batch 0; between them; per rank and micro-batch */
     uint64_t bytes; /* of these elements */
     uint32_t dtype; /* WEFT_F32 data in a 16-bit type is rounded when it is written */
     uint32_t rank;  /* 0: one number, the same on all ranks */
-} input_slot;
+} plan_input_slot;
 
 /* Whether checkpoints have a scalar, and what happens if it is missing. */
 #define SCALAR_SAVED 1u     /* the checkpoint is not one of a job */
 #define SCALAR_OPTIONAL 2u  /* it gets its initial value */
 #define SCALAR_OF_PLUGIN 3u /* the same, and the log says so */
 
-typedef struct scalar_slot {
+typedef struct plan_scalar_slot {
     const char *name;
     uint64_t offset;
     double value;   /* initial value */
     uint32_t saved; /* SCALAR_...; 0: not in checkpoints */
-} scalar_slot;
+} plan_scalar_slot;
 
 /* Keys or values of one attention, for all positions: this rank's [kv_heads, context, head_dim]. */
-typedef struct cache_slot {
+typedef struct plan_cache_slot {
     const char *name; /* "cache.0.k" */
     uint64_t offset, bytes;
-} cache_slot;
+} plan_cache_slot;
 
 /* Bytes by purpose; they add up to `peak`, the size of the arena. `activations` has inputs,
  * scalars, workspace and gathered parameters as well (plan_regions_finish()). */
@@ -242,10 +242,10 @@ typedef struct plan_bytes {
 } plan_bytes;
 
 /* plan.bases[base] is `stride` bytes further for each coordinate of the mesh axis. */
-typedef struct shift {
+typedef struct plan_shift {
     uint32_t base, mesh_axis;
     uint64_t stride;
-} shift;
+} plan_shift;
 
 /* The forward or backward of a chunk for one micro-batch: the unit that a schedule orders. */
 typedef struct plan_cell {
@@ -258,24 +258,24 @@ typedef struct plan {
     pool pool;
     const spec *spec;
     uint32_t stage; /* coordinate on the mesh axis of the stages; 0 without stages */
-    VEC(shift) shifts;
-    VEC(kernel) kernels;
-    VEC(instr) instrs;
-    VEC(ref) refs;
-    VEC(segment) segments;
+    VEC(plan_shift) shifts;
+    VEC(plan_kernel) kernels;
+    VEC(plan_instr) instrs;
+    VEC(plan_ref) refs;
+    VEC(plan_segment) segments;
     VEC(uint64_t) bases;
-    VEC(channel) channels;
-    VEC(collective) collectives;
-    VEC(piece) pieces;
-    VEC(input_slot) inputs;
-    VEC(scalar_slot) scalars;
-    VEC(cache_slot) caches; /* counted in bytes.state */
+    VEC(plan_channel) channels;
+    VEC(plan_collective) collectives;
+    VEC(plan_piece) pieces;
+    VEC(plan_input_slot) inputs;
+    VEC(plan_scalar_slot) scalars;
+    VEC(plan_cache_slot) caches; /* counted in bytes.state */
     uint32_t chunk; /* rows of a prompt that the list "prompt" takes at once; 0: no caches */
-    list step, eval, save;
-    VEC(periodic_list) extra;
-    VEC(update_interval) intervals;
-    VEC(group_size) groups; /* of spec.groups */
-    VEC(plan_cell) cells;   /* of the step, in order */
+    plan_list step, eval, save;
+    VEC(plan_periodic_list) extra;
+    VEC(plan_interval) intervals;
+    VEC(plan_group_size) groups; /* of spec.groups */
+    VEC(plan_cell) cells;        /* of the step, in order */
     plan_bytes bytes;
     uint64_t residual_bytes; /* error-feedback residuals: part of bytes.comm or bytes.host */
     uint64_t workspace;      /* offset of the workspace shared by all calls */
@@ -323,23 +323,24 @@ const plan *plan_of(const plan_set *p, uint32_t rank);
  * of one. */
 static inline uint32_t plan_interval_sums(const plan *p, uint32_t number)
 {
-    const update_interval *x = number ? &p->intervals.at[number - 1] : NULL;
+    const plan_interval *x = number ? &p->intervals.at[number - 1] : NULL;
     return x && x->mean ? x->every : 0;
 }
 
 /* Does step number `step` run the entry? */
-bool plan_runs(const plan *p, const entry *e, uint64_t step);
+bool plan_runs(const plan *p, const plan_entry *e, uint64_t step);
 
 /* Write the ranks of the channel that `rank` belongs to, in group order, into out[ranks of the
  * job]; returns how many, 0 if it is in none, and rank's own index in *me. */
 uint32_t plan_group(const plan *p, uint32_t channel, uint32_t rank, uint32_t *out, uint32_t *me);
 
 /* The schedule request of member `me` of the channel's group for a collective. */
-void plan_request(const plan *p, const collective *c, uint32_t me, sched_request *out);
+void plan_request(const plan *p, const plan_collective *c, uint32_t me, sched_request *out);
 
 /* The schedule of member `me`, by the algorithm that the plan chose (c->algorithm); nothing is
  * selected again. Not for transports with their own collectives. The caller frees it. [setup] */
-weft_status plan_schedule(const plan *p, const collective *c, uint32_t me, sched_schedule **out);
+weft_status plan_schedule(const plan *p, const plan_collective *c, uint32_t me,
+                          sched_schedule **out);
 
 /* Simulate the lists of all ranks on a machine without buffering: every list must reach its end,
  * with equal byte counts. The WEFT_USAGE error says which ranks hang where. [plan] */
@@ -351,26 +352,27 @@ uint64_t plan_scalar(const plan *p, const char *name); /* offset; UINT64_MAX: no
 uint64_t *plan_bases(const plan *p, uint32_t rank);
 
 /* What one rank has of a piece: elements [first, first + count) of a block of the whole tensor. */
-typedef struct extent {
+typedef struct plan_extent {
     int64_t start[WEFT_MAX_AXES], size[WEFT_MAX_AXES]; /* the block, without padding */
     uint64_t first, count; /* of the block, flattened with the last axis fastest; 0: nothing */
     uint64_t offset, copy; /* of element `first`: value, compute copy; UINT64_MAX: not here */
-} extent;
+} plan_extent;
 
 #define PLAN_EXTENT_HELD 0u   /* whose values are in the arena */
 #define PLAN_EXTENT_COPIED 1u /* whose compute copies are */
 #define PLAN_EXTENT_OWNED 2u  /* whose values the rank updates and saves: its own slice */
-void plan_extent(const plan *p, const piece *x, uint32_t rank, uint32_t what, extent *out);
+void plan_extent_of(const plan *p, const plan_piece *x, uint32_t rank, uint32_t what,
+                    plan_extent *out);
 
 /* Whether `rank` writes its owned extent into checkpoints. Of the ranks that own the same extent
  * (they differ on mesh axes that do not divide the piece) exactly one does: the one with the
  * coordinates of x->writer on those axes. Of replicas that differ each is written. */
-bool plan_writes(const plan *p, const piece *x, uint32_t rank);
+bool plan_writes(const plan *p, const plan_piece *x, uint32_t rank);
 
 /* Where gradients are never summed over a mesh axis, its coordinates train separate replicas, which
  * are numbered: how many a piece has, and the number of the rank's. 1 and 0 where ranks agree. */
-uint32_t plan_replicas(const plan *p, const piece *x);
-uint32_t plan_replica(const plan *p, const piece *x, uint32_t rank);
+uint32_t plan_replicas(const plan *p, const plan_piece *x);
+uint32_t plan_replica(const plan *p, const plan_piece *x, uint32_t rank);
 
 /* Bytes that `rank` writes into a checkpoint, which are also those of the copy that
  * checkpoint.async makes in host memory; each tensor there begins at a cache line, so it takes
@@ -390,12 +392,12 @@ uint32_t plan_data_part(const plan *p, uint32_t rank);
 uint32_t plan_token_part(const plan *p, uint32_t rank);
 
 /* Bytes that a rank sends in a list by collectives of one kind (weft/coll.h); the kind's name. */
-uint64_t plan_list_sent(const plan *p, const list *l, uint32_t kind);
+uint64_t plan_list_sent(const plan *p, const plan_list *l, uint32_t kind);
 const char *plan_kind_name(uint32_t kind);  /* for programs: "all_reduce" */
 const char *plan_kind_title(uint32_t kind); /* for people: "all-reduce" */
 
 /* Of these, those along one mesh axis; *starts: how many collectives that are in the list. */
-uint64_t plan_list_sent_along(const plan *p, const list *l, uint32_t kind, uint32_t mesh_axis,
+uint64_t plan_list_sent_along(const plan *p, const plan_list *l, uint32_t kind, uint32_t mesh_axis,
                               uint32_t *starts);
 
 /* The same for the step list, without periodic lists. */

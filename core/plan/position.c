@@ -18,7 +18,7 @@ static void set(weft_attr *attrs, uint32_t *n, const char *key, int64_t value, b
 
 /* Rows of a table or columns of a vocabulary: the index along one axis; "first" of the graph is its
  * value on coordinate 0. */
-static uint32_t along_axis(const graph *g, const node *n, weft_attr *attrs, uint64_t *begins)
+static uint32_t along_axis(const graph *g, const graph_node *n, weft_attr *attrs, uint64_t *begins)
 {
     uint32_t nattr = n->nattr;
     if (!graph_local_start(g, n->in[n->op->first_input - 1], n->op->first_axis, begins))
@@ -41,14 +41,14 @@ static void mix_stream(weft_attr *attrs, uint32_t *n, const char *param)
 
 /* The number of an element in the whole tensor is linear in the coordinates: each mesh axis adds
  * its step along the axis that it splits, times the distance of neighbours along that axis. */
-static uint32_t in_whole(const plan *p, const graph *g, const node *n, const char *param,
+static uint32_t in_whole(const plan *p, const graph *g, const graph_node *n, const char *param,
                          weft_attr *attrs, uint64_t *begins)
 {
     static const char *const keys[] = {"whole.0", "whole.1", "whole.2", "whole.3",
                                        "whole.4", "whole.5", "whole.6", "whole.7"};
     _Static_assert(sizeof keys / sizeof *keys == WEFT_MAX_AXES, "one for each axis");
     const weft_tensor t = n->in[n->op->first_input - 1];
-    const weft_shape *s = &graph_tensor(g, t)->shape;
+    const weft_shape *s = &graph_tensor_at(g, t)->shape;
     uint64_t distance = 1;
     uint32_t nattr = n->nattr;
     for (uint32_t k = s->rank; k-- > 0;) {
@@ -66,7 +66,7 @@ static uint32_t in_whole(const plan *p, const graph *g, const node *n, const cha
     return nattr;
 }
 
-uint32_t plan_position(const plan *p, const graph *g, const node *n, const char *param,
+uint32_t plan_position(const plan *p, const graph *g, const graph_node *n, const char *param,
                        weft_attr attrs[POSITION_ATTRS], uint64_t begins[WEFT_MAX_MESH])
 {
     const uint32_t k = n->op->first_input;

@@ -16,7 +16,7 @@
  *
  * `param` is the parameter that the node updates, or NULL. Parameters that share a graph draw
  * numbers of their own: the name of each is mixed into the attribute "stream". */
-uint32_t plan_position(const plan *p, const graph *g, const node *n, const char *param,
+uint32_t plan_position(const plan *p, const graph *g, const graph_node *n, const char *param,
                        weft_attr attrs[POSITION_ATTRS], uint64_t begins[WEFT_MAX_MESH]);
 
 #endif

@@ -17,9 +17,9 @@ uint64_t plan_scalar_offset(plan *p, const char *name, double start);
 void plan_scalar_save(plan *p, const char *name, uint32_t saved);
 
 /* Is the node an assignment to a scalar? */
-bool plan_scalar_assigned(const graph *g, const node *n);
+bool plan_scalar_assigned(const graph *g, const graph_node *n);
 
 /* WEFT_USAGE if the core writes the scalar that the node assigns; `who` names the plugin. */
-weft_status plan_scalar_check_target(const graph *g, const node *n, const char *who);
+weft_status plan_scalar_check_target(const graph *g, const graph_node *n, const char *who);
 
 #endif

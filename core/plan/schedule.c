@@ -5,7 +5,8 @@
  * again. */
 #include "plan/plan.h"
 
-weft_status plan_schedule(const plan *p, const collective *c, uint32_t me, sched_schedule **out)
+weft_status plan_schedule(const plan *p, const plan_collective *c, uint32_t me,
+                          sched_schedule **out)
 {
     sched_request r;
     plan_request(p, c, me, &r);

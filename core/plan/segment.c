@@ -85,7 +85,7 @@ static weft_status find_kernel(plan *p, const weft_opspec *wanted, double flops,
             *out = i;
             return WEFT_OK;
         }
-    kernel k = {.spec = *op, .flops = flops};
+    plan_kernel k = {.spec = *op, .flops = flops};
     memcpy(k.first, first, sizeof k.first);
     weft_status st = plan_kernel_choose(p, op, &k);
     if (st != WEFT_OK)
@@ -98,26 +98,26 @@ static weft_status find_kernel(plan *p, const weft_opspec *wanted, double flops,
 
 uint32_t plan_segment_begin(plan *p, const char *name)
 {
-    segment *s = vec_push(&p->segments);
-    *s = (segment){.name = pool_text(&p->pool, name), .first = p->instrs.n};
+    plan_segment *s = vec_push(&p->segments);
+    *s = (plan_segment){.name = pool_text(&p->pool, name), .first = p->instrs.n};
     return p->segments.n - 1;
 }
 
 weft_status plan_segment_add(plan *p, uint32_t seg, const weft_opspec *op, double flops,
-                             const ref *refs)
+                             const plan_ref *refs)
 {
     static const uint64_t nowhere[WEFT_MAX_MESH] = {0};
     return plan_segment_add_at(p, seg, op, flops, refs, nowhere);
 }
 
 weft_status plan_segment_add_at(plan *p, uint32_t seg, const weft_opspec *op, double flops,
-                                const ref *refs, const uint64_t first[WEFT_MAX_MESH])
+                                const plan_ref *refs, const uint64_t first[WEFT_MAX_MESH])
 {
     uint32_t number;
     weft_status st = find_kernel(p, op, flops, first, &number);
     if (st != WEFT_OK)
         return st;
-    *vec_push(&p->instrs) = (instr){number, p->refs.n, op->nin, op->nout};
+    *vec_push(&p->instrs) = (plan_instr){number, p->refs.n, op->nin, op->nout};
     for (uint32_t i = 0; i < op->nin + op->nout; i++)
         *vec_push(&p->refs) = refs[i];
     p->segments.at[seg].n++;
@@ -125,14 +125,14 @@ weft_status plan_segment_add_at(plan *p, uint32_t seg, const weft_opspec *op, do
     return WEFT_OK;
 }
 
-static bool same_segment(const plan *p, const segment *a, const segment *b)
+static bool same_segment(const plan *p, const plan_segment *a, const plan_segment *b)
 {
     if (a->n != b->n || a->nbases != b->nbases || a->flops != b->flops)
         return false;
     for (uint32_t i = 0; i < a->n; i++) {
-        const instr *x = &p->instrs.at[a->first + i], *y = &p->instrs.at[b->first + i];
+        const plan_instr *x = &p->instrs.at[a->first + i], *y = &p->instrs.at[b->first + i];
         if (x->kernel != y->kernel || memcmp(&p->refs.at[x->first_ref], &p->refs.at[y->first_ref],
-                                             (x->nin + x->nout) * sizeof(ref)))
+                                             (x->nin + x->nout) * sizeof(plan_ref)))
             return false;
     }
     return true;
@@ -140,7 +140,7 @@ static bool same_segment(const plan *p, const segment *a, const segment *b)
 
 uint32_t plan_segment_end(plan *p, uint32_t seg, uint32_t nbases)
 {
-    segment *s = &p->segments.at[seg];
+    plan_segment *s = &p->segments.at[seg];
     s->nbases = nbases;
     for (uint32_t i = 0; i < seg; i++)
         if (same_segment(p, &p->segments.at[i], s)) {

@@ -26,14 +26,14 @@ typedef struct probe_result {
 } probe_result;
 
 /* Whether device data can be staged in host memory. */
-static bool may_stage(const resolver *r)
+static bool may_stage(const resolve_state *r)
 {
     const uint64_t caps = ((const weft_device_table *)r->spec->device.c->table)->caps;
     return (caps & WEFT_DEV_FLAGS) && !(caps & WEFT_DEV_HOST_MEMORY);
 }
 
 /* Sets `why` if the transport cannot access device memory. */
-static weft_status probe_link(resolver *r, const component *c, const weft_conf *conf,
+static weft_status probe_link(resolve_state *r, const host_component *c, const weft_conf *conf,
                               weft_link_group *group, probe_result *v)
 {
     const weft_link_table *link = c->table;
@@ -55,7 +55,7 @@ static weft_status probe_link(resolver *r, const component *c, const weft_conf *
 }
 
 /* Whether a library of collectives works on the memory of the device. */
-static weft_status check_memory(const resolver *r, const component *c)
+static weft_status check_memory(const resolve_state *r, const host_component *c)
 {
     const weft_device_table *device = r->spec->device.c->table;
     const weft_coll_table *coll = c->table;
@@ -74,7 +74,8 @@ static weft_status check_memory(const resolver *r, const component *c)
 }
 
 /* The result of this rank's probe. */
-static weft_status probe_one(resolver *r, const component *c, bool same_machine, probe_result *v)
+static weft_status probe_one(resolve_state *r, const host_component *c, bool same_machine,
+                             probe_result *v)
 {
     const weft_conf *conf = resolve_transport_conf(r, c);
     const weft_device_table *device = r->spec->device.c->table;
@@ -102,10 +103,10 @@ static weft_status probe_one(resolver *r, const component *c, bool same_machine,
 }
 
 /* List all installed transports and add their keys. `links`: no libraries of collectives. */
-static weft_status list_installed(resolver *r, bool links, const component *out[MOST_CANDIDATES],
-                                  uint32_t *n)
+static weft_status list_installed(resolve_state *r, bool links,
+                                  const host_component *out[MOST_CANDIDATES], uint32_t *n)
 {
-    const component **all;
+    const host_component **all;
     uint32_t count;
     weft_status st = host_list(r->spec->host, &all, &count);
     *n = 0;
@@ -122,7 +123,7 @@ static weft_status list_installed(resolver *r, bool links, const component *out[
     return st;
 }
 
-static probe_result ask(resolver *r, const component *c, bool same_machine)
+static probe_result ask(resolve_state *r, const host_component *c, bool same_machine)
 {
     probe_result v;
     if (probe_one(r, c, same_machine, &v) != WEFT_OK)
@@ -146,7 +147,7 @@ static probe_result said_of(const probe_result theirs[MOST_CANDIDATES], const ch
 }
 
 /* Finds the lowest result of all ranks for each of this rank's transports; `why` names the rank. */
-static weft_status ask_all(resolver *r, probe_result mine[MOST_CANDIDATES], const char *name)
+static weft_status ask_all(resolve_state *r, probe_result mine[MOST_CANDIDATES], const char *name)
 {
     uint64_t bytes = MOST_CANDIDATES * sizeof *mine;
     probe_result *all = mem_alloc(r->spec->ranks * bytes);
@@ -171,7 +172,7 @@ static const char *where(bool same_machine)
     return same_machine ? " inside machines" : " between machines";
 }
 
-static void say(resolver *r, uint32_t a, bool same_machine, const probe_result *best)
+static void say(resolve_state *r, uint32_t a, bool same_machine, const probe_result *best)
 {
     r->spec->comm_choice =
         pool_printf(&r->spec->pool, "%s%s over %s%s%s%s",
@@ -182,7 +183,7 @@ static void say(resolver *r, uint32_t a, bool same_machine, const probe_result *
 }
 
 /* Why not the transports that were refused: components of a plugin give the same reason. */
-static const char *list_refused(resolver *r, const probe_result *says, uint32_t n)
+static const char *list_refused(resolve_state *r, const probe_result *says, uint32_t n)
 {
     const char *all = "";
     bool done[MOST_CANDIDATES] = {false};
@@ -200,12 +201,12 @@ static const char *list_refused(resolver *r, const probe_result *says, uint32_t 
     return all;
 }
 
-weft_status resolve_named(resolver *r, uint32_t a, const component *c, bool same_machine,
-                          int32_t *score, candidate *out)
+weft_status resolve_named(resolve_state *r, uint32_t a, const host_component *c, bool same_machine,
+                          int32_t *score, resolve_candidate *out)
 {
     probe_result says[MOST_CANDIDATES] = {0};
     weft_status st = probe_one(r, c, same_machine, &says[0]);
-    *out = (candidate){.c = c};
+    *out = (resolve_candidate){.c = c};
     *score = says[0].score;
     if (st != WEFT_OK || *score <= 0 || !strcmp(c->iface, resolve_ifaces[1]) || !may_stage(r) ||
         !resolve_reaches_device(r->spec, c))
@@ -226,9 +227,10 @@ static bool is_better(const probe_result *a, const probe_result *b)
     return a->score != b->score ? a->score > b->score : strcmp(a->name, b->name) < 0;
 }
 
-weft_status resolve_best(resolver *r, uint32_t a, bool same_machine, bool links, candidate *out)
+weft_status resolve_best(resolve_state *r, uint32_t a, bool same_machine, bool links,
+                         resolve_candidate *out)
 {
-    const component *c[MOST_CANDIDATES];
+    const host_component *c[MOST_CANDIDATES];
     probe_result says[MOST_CANDIDATES] = {0};
     uint32_t n, best = MOST_CANDIDATES;
     weft_status st = list_installed(r, links, c, &n);
@@ -249,7 +251,7 @@ weft_status resolve_best(resolver *r, uint32_t a, bool same_machine, bool links,
     if (best == MOST_CANDIDATES)
         return err_fail(WEFT_ABSENT, "no installed transport can carry the mesh axis %s%s here%s",
                         r->spec->mesh.name[a], where(same_machine), why);
-    *out = (candidate){c[best], says[best].staged};
+    *out = (resolve_candidate){c[best], says[best].staged};
     say(r, a, same_machine, &says[best]);
     r->spec->comm_why = pool_printf(&r->spec->pool, "%s%s%s%s: %s has score %d%s",
                                     r->spec->comm_why ? r->spec->comm_why : "",

@@ -17,7 +17,7 @@
 
 typedef struct component_server {
     weft_host_component table;
-    resolver r;
+    resolve_state r;
     uint32_t depth; /* of opens within opens */
 } component_server;
 
@@ -43,7 +43,7 @@ static weft_status take_args(const weft_component_args *args, const weft_compone
 static weft_status open_transport(component_server *s, const char *const *ifaces, const char *name,
                                   weft_component_ref *ref)
 {
-    const component *c;
+    const host_component *c;
     weft_status st = host_find(s->r.spec->host, "comm", name, ifaces, &c);
     if (st == WEFT_OK)
         st = resolve_transport_keys(&s->r, c);
@@ -61,7 +61,7 @@ static weft_status open_transport(component_server *s, const char *const *ifaces
 
 static weft_status open_tokenizer(component_server *s, const char *name, weft_component_ref *ref)
 {
-    const component *c;
+    const host_component *c;
     config *cfg = s->r.cfg;
     weft_status st = host_find(s->r.spec->host, "tokenizer", name, resolve_tokenizer_ifaces, &c);
     if (st == WEFT_OK)
@@ -113,14 +113,14 @@ static weft_status open_component(void *ctx, const weft_component_args *args,
     return st;
 }
 
-void resolve_serve_components(resolver *r)
+void resolve_serve_components(resolve_state *r)
 {
     component_server *s = pool_alloc(&r->spec->pool, sizeof *s);
     *s = (component_server){.table = {sizeof s->table, 0, s, open_component}, .r = *r};
     host_serve(r->spec->host, "weft.host.component/1", &s->table);
 }
 
-weft_status resolve_link_features(const component *c, const weft_conf *conf)
+weft_status resolve_link_features(const host_component *c, const weft_conf *conf)
 {
     weft_link_table *own = (weft_link_table *)(uintptr_t)c->table; /* the host's copy */
     uint64_t caps = own->caps;

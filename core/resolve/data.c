@@ -6,7 +6,7 @@
 
 static const char *const data_ifaces[] = {"weft.data/1", NULL};
 
-weft_status resolve_data(resolver *r)
+weft_status resolve_data(resolve_state *r)
 {
     spec *s = r->spec;
     weft_status st = resolve_find(r, "data", config_text(r->cfg, "data.source"), "data.source",
@@ -20,7 +20,7 @@ weft_status resolve_data(resolver *r)
 }
 
 /* It is not in use before it is opened: most jobs have tokens already. */
-weft_status resolve_tokenizer(resolver *r)
+weft_status resolve_tokenizer(resolve_state *r)
 {
     spec *s = r->spec;
     weft_status st =

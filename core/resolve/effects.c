@@ -27,7 +27,7 @@ static const struct selector {
     {"weft.sink/1", "sink.", "sink", "log.sinks"},
 };
 
-static const struct selector *selector_of(const component *c)
+static const struct selector *selector_of(const host_component *c)
 {
     for (uint32_t i = 0; c->iface && i < sizeof selectors / sizeof *selectors; i++)
         if (!strcmp(selectors[i].iface, c->iface))
@@ -36,7 +36,7 @@ static const struct selector *selector_of(const component *c)
 }
 
 /* The size of a mesh axis, or a key of [comm.AXIS]. */
-static bool brings_axis(const component *c, const config_line *line)
+static bool brings_axis(const host_component *c, const config_line *line)
 {
     const weft_strategy *table = c->table;
     const bool size = !strcmp(line->section, "parallel");
@@ -50,7 +50,7 @@ static bool brings_axis(const component *c, const config_line *line)
     return false;
 }
 
-static bool reads(const component *c, const struct selector *by, const config_line *line)
+static bool reads(const host_component *c, const struct selector *by, const config_line *line)
 {
     if (!strcmp(by->section, "sink."))
         return !strncmp(line->section, "sink.", 5) && !strcmp(line->section + 5, c->name);
@@ -59,7 +59,7 @@ static bool reads(const component *c, const struct selector *by, const config_li
            ((group || !strcmp(line->section, by->section)) && resolve_has_option(c, line->key));
 }
 
-static bool is_repeated(const component *const *all, uint32_t at)
+static bool is_repeated(const host_component *const *all, uint32_t at)
 {
     for (uint32_t i = 0; i < at; i++)
         if (all[i]->iface && !strcmp(all[i]->iface, all[at]->iface) &&
@@ -74,7 +74,7 @@ static const struct selector *readers(const spec *s, const config_line *line, ch
                                       size_t size)
 {
     const struct selector *first = NULL;
-    const component **all;
+    const host_component **all;
     uint32_t n;
     size_t used = 0;
     out[0] = 0;

@@ -4,8 +4,8 @@
 
 const char *const resolve_tokenizer_ifaces[] = {"weft.tokenizer/1", NULL};
 
-weft_status resolve_find(resolver *r, const char *kind, const char *name, const char *key,
-                         const char *const *ifaces, const char *section, const component **out)
+weft_status resolve_find(resolve_state *r, const char *kind, const char *name, const char *key,
+                         const char *const *ifaces, const char *section, const host_component **out)
 {
     weft_status st = host_find(r->spec->host, kind, name, ifaces, out);
     if (st != WEFT_OK) {

@@ -12,7 +12,7 @@
 #define PREFIX "optim."
 
 /* The option with the value of [optim] as its default. */
-static const weft_option *inherited(resolver *r, const weft_option *o)
+static const weft_option *inherited(resolve_state *r, const weft_option *o)
 {
     const char *value = config_raw(r->cfg, pool_printf(&r->spec->pool, PREFIX "%s", o->key));
     weft_option *own = pool_alloc(&r->spec->pool, sizeof *own);
@@ -21,7 +21,7 @@ static const weft_option *inherited(resolver *r, const weft_option *o)
     return own;
 }
 
-static const weft_option *const *options_of(resolver *r, const component *rule)
+static const weft_option *const *options_of(resolve_state *r, const host_component *rule)
 {
     const weft_option *const *core = config_group_options();
     uint32_t n = 0, at = 0;
@@ -35,7 +35,7 @@ static const weft_option *const *options_of(resolver *r, const component *rule)
     return all;
 }
 
-weft_status resolve_groups(resolver *r)
+weft_status resolve_groups(resolve_state *r)
 {
     spec *s = r->spec;
     const weft_option *const *options = NULL;
@@ -57,7 +57,7 @@ weft_status resolve_groups(resolver *r)
     return WEFT_OK;
 }
 
-weft_status resolve_group_values(resolver *r)
+weft_status resolve_group_values(resolve_state *r)
 {
     spec *s = r->spec;
     const double base = config_real(r->cfg, "optim.lr");

@@ -8,12 +8,12 @@
 #include <string.h>
 
 /* A spec while it is filled in. */
-typedef struct resolver {
+typedef struct resolve_state {
     config *cfg;
     spec *spec;
     resolve_meeting meeting;
     bool checked; /* the mesh axis that is being resolved has checksums */
-} resolver;
+} resolve_state;
 
 /* The next name of a list with commas, without spaces; NULL at its end. */
 static inline char *resolve_next_word(char **rest)
@@ -27,14 +27,15 @@ static inline char *resolve_next_word(char **rest)
 }
 
 /* WEFT_USAGE if the table of a component, a `kind` for messages, has a flag. */
-static inline weft_status resolve_check_flags(const component *c, const char *kind, uint32_t flags)
+static inline weft_status resolve_check_flags(const host_component *c, const char *kind,
+                                              uint32_t flags)
 {
     return flags ? err_fail(WEFT_USAGE, "%s: the table of %s %s has flags 0x%x; 0 is expected",
                             c->path, kind, c->name, flags)
                  : WEFT_OK;
 }
 
-static inline bool resolve_has_option(const component *c, const char *key)
+static inline bool resolve_has_option(const host_component *c, const char *key)
 {
     for (const weft_option *const *o = c->options; o && *o; o++)
         if (!strcmp((*o)->key, key))
@@ -43,87 +44,89 @@ static inline bool resolve_has_option(const component *c, const char *key)
 }
 
 /* --- sinks.c --- */
-weft_status resolve_sinks(resolver *r); /* the plugins of log.sinks */
+weft_status resolve_sinks(resolve_state *r); /* the plugins of log.sinks */
 
 /* --- find.c --- */
 extern const char *const resolve_tokenizer_ifaces[];
 
 /* Find one component by the name under `key` and add its options to `section`. */
-weft_status resolve_find(resolver *r, const char *kind, const char *name, const char *key,
-                         const char *const *ifaces, const char *section, const component **out);
+weft_status resolve_find(resolve_state *r, const char *kind, const char *name, const char *key,
+                         const char *const *ifaces, const char *section,
+                         const host_component **out);
 
 /* --- plugins.c --- */
-weft_status resolve_device(resolver *r);
-weft_status resolve_use(resolver *r);        /* the plugins of run.use */
-weft_status resolve_check_keys(resolver *r); /* the config against all keys */
+weft_status resolve_device(resolve_state *r);
+weft_status resolve_use(resolve_state *r);        /* the plugins of run.use */
+weft_status resolve_check_keys(resolve_state *r); /* the config against all keys */
 
 /* --- groups.c: parameter groups, [optim.NAME] --- */
-weft_status resolve_groups(resolver *r);       /* their keys, after the rule is known */
-weft_status resolve_group_values(resolver *r); /* after the check of all keys */
+weft_status resolve_groups(resolve_state *r);       /* their keys, after the rule is known */
+weft_status resolve_group_values(resolve_state *r); /* after the check of all keys */
 
 /* --- data.c --- */
-weft_status resolve_data(resolver *r);      /* the source and the tokenizer, which are not opened */
-weft_status resolve_tokenizer(resolver *r); /* the tokenizer alone */
+weft_status resolve_data(resolve_state *r); /* the source and the tokenizer, which are not opened */
+weft_status resolve_tokenizer(resolve_state *r); /* the tokenizer alone */
 
 /* --- model.c --- */
 
 /* Open the model family, ask it about itself, and take the fields and the rows of the data, which
  * is NULL where there is none. */
-weft_status resolve_model(resolver *r, const weft_data_info *data);
+weft_status resolve_model(resolve_state *r, const weft_data_info *data);
 
 /* --- sections.c: keys of [comm], [comm.AXIS] and [comm.TRANSPORT] --- */
 extern const char *const resolve_ifaces[]; /* of links, of libraries of collectives; NULL-ended */
 
 /* Add all these sections and their keys. */
-weft_status resolve_sections(resolver *r);
+weft_status resolve_sections(resolve_state *r);
 /* The keys of [comm.NAME] of a transport: the plugin's and those of the core; and their values. */
-weft_status resolve_transport_keys(resolver *r, const component *c);
-const weft_conf *resolve_transport_conf(resolver *r, const component *c);
+weft_status resolve_transport_keys(resolve_state *r, const host_component *c);
+const weft_conf *resolve_transport_conf(resolve_state *r, const host_component *c);
 /* The value of `what` ("plugin") for mesh axis `a`, and the key that sets it. */
-const char *resolve_setting(const resolver *r, uint32_t a, const char *what, char key[128]);
+const char *resolve_setting(const resolve_state *r, uint32_t a, const char *what, char key[128]);
 
 /* --- transport.c --- */
 /* Choose the transport of every mesh axis with more than one rank. [collective] */
-weft_status resolve_transports(resolver *r);
-weft_status resolve_axis_transport(resolver *r, uint32_t a); /* even if it has one rank */
+weft_status resolve_transports(resolve_state *r);
+weft_status resolve_axis_transport(resolve_state *r, uint32_t a); /* even if it has one rank */
 
 /* --- component.c: components that plugins open --- */
 
 /* Let plugins of the job open other components: "weft.host.component/1". Lives as long as the
  * spec. */
-void resolve_serve_components(resolver *r);
+void resolve_serve_components(resolve_state *r);
 
 /* Ask an open link for its features with these options (weft/link.h), and note them in the host's
  * copy of its table. */
-weft_status resolve_link_features(const component *c, const weft_conf *conf);
+weft_status resolve_link_features(const host_component *c, const weft_conf *conf);
 
 /* --- candidate.c: probes --- */
 
 /* A transport candidate. It is staged when some rank's transport cannot access device memory, such
  * as a network card that cannot register a GPU's memory: then data goes through host memory. */
-typedef struct candidate {
-    const component *c;
+typedef struct resolve_candidate {
+    const host_component *c;
     bool staged;
-} candidate;
+} resolve_candidate;
 
 /* Probes the transport that the job names for ranks along mesh axis `a` that share a machine, or
  * that do not. *score is 0 if this rank's probe fails; the error record has the reason, WEFT_ABSENT
  * if this machine lacks something. Adds to comm_choice what is staged. [collective] */
-weft_status resolve_named(resolver *r, uint32_t a, const component *c, bool same_machine,
-                          int32_t *score, candidate *out);
+weft_status resolve_named(resolve_state *r, uint32_t a, const host_component *c, bool same_machine,
+                          int32_t *score, resolve_candidate *out);
 
 /* The candidate with the best score of all installed transports; a transport's score is the lowest
  * of all ranks. Adds to comm_choice the choice, and to comm_why the reason for rejecting each other
  * one. `links`: no libraries of collectives. [collective] */
-weft_status resolve_best(resolver *r, uint32_t a, bool same_machine, bool links, candidate *out);
+weft_status resolve_best(resolve_state *r, uint32_t a, bool same_machine, bool links,
+                         resolve_candidate *out);
 
 /* --- kernel_set.c --- */
 /* Agree on the set of kernels that all ranks compute with: spec.kernel_set. [collective] */
-weft_status resolve_kernel_set(resolver *r);
+weft_status resolve_kernel_set(resolve_state *r);
 
 /* --- peer_access.c --- */
 /* Finds the mesh axes along which devices import each other's memory: spec.attached.
  * [collective] */
-weft_status resolve_peer_access(resolver *r);
+weft_status resolve_peer_access(resolve_state *r);
 
 #endif

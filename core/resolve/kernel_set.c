@@ -16,9 +16,9 @@ typedef struct kernel_sets {
     char text[129]; /* "v2|v3|v4", narrowest first; empty: the device has one set */
 } kernel_sets;
 
-static weft_status ask_device(const resolver *r, kernel_sets *mine)
+static weft_status ask_device(const resolve_state *r, kernel_sets *mine)
 {
-    const component *device = r->spec->device.c;
+    const host_component *device = r->spec->device.c;
     const weft_device_table *table = device->table;
     uint64_t bytes = sizeof mine->text - 1;
     *mine = (kernel_sets){{0}};
@@ -67,7 +67,7 @@ static const char *widest(const kernel_sets *sets)
 }
 
 /* The first rank that lacks the widest set of rank `of`. */
-static uint32_t first_without(const resolver *r, const kernel_sets *all, uint32_t of)
+static uint32_t first_without(const resolve_state *r, const kernel_sets *all, uint32_t of)
 {
     const char *name = widest(&all[of]);
     uint32_t rank = 0;
@@ -76,7 +76,7 @@ static uint32_t first_without(const resolver *r, const kernel_sets *all, uint32_
     return rank;
 }
 
-static void say(const resolver *r, const kernel_sets *all)
+static void say(const resolve_state *r, const kernel_sets *all)
 {
     uint32_t best = 0;
     for (uint32_t rank = 1; rank < r->spec->ranks; rank++)
@@ -90,7 +90,7 @@ static void say(const resolver *r, const kernel_sets *all)
                  r->spec->kernel_set, without, widest(&all[best]), best);
 }
 
-static weft_status choose(resolver *r, kernel_sets *all)
+static weft_status choose(resolve_state *r, kernel_sets *all)
 {
     kernel_sets common = all[0];
     for (uint32_t rank = 1; rank < r->spec->ranks; rank++) {
@@ -115,7 +115,7 @@ static weft_status choose(resolver *r, kernel_sets *all)
     return WEFT_OK;
 }
 
-weft_status resolve_kernel_set(resolver *r)
+weft_status resolve_kernel_set(resolve_state *r)
 {
     if (!r->meeting.job)
         return WEFT_OK;

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static weft_status describe(resolver *r, const weft_data_info *data)
+static weft_status describe(resolve_state *r, const weft_data_info *data)
 {
     spec *s = r->spec;
     const weft_model_table *table = s->family.c->table;
@@ -49,7 +49,7 @@ static weft_status check_info(const spec *s, const weft_data_info *data)
 }
 
 /* Rows of a sample: those of the data, else what the job asks for. */
-static weft_status set_sequence(resolver *r, const weft_data_info *data)
+static weft_status set_sequence(resolve_state *r, const weft_data_info *data)
 {
     const config *c = r->cfg;
     const int64_t context = r->spec->model.context, asked = config_int(c, "train.sequence");
@@ -88,7 +88,7 @@ static void keep_fields(spec *s, const weft_data_info *data)
     s->nfields = data->nfields;
 }
 
-weft_status resolve_model(resolver *r, const weft_data_info *data)
+weft_status resolve_model(resolve_state *r, const weft_data_info *data)
 {
     weft_status st = data ? graph_check_fields(data->fields, data->nfields) : WEFT_OK;
     if (st == WEFT_OK)
@@ -104,7 +104,7 @@ weft_status resolve_model(resolver *r, const weft_data_info *data)
 
 bool resolve_needs_data(config *cfg, spec *s)
 {
-    resolver r = {.cfg = cfg, .spec = s};
+    resolve_state r = {.cfg = cfg, .spec = s};
     const bool needs = describe(&r, NULL) != WEFT_OK;
     err_clear();
     return needs;

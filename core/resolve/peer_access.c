@@ -18,7 +18,7 @@ typedef struct ipc_domain {
     char why[192]; /* ... and the reason */
 } ipc_domain;
 
-static bool may_import(const resolver *r, uint32_t a)
+static bool may_import(const resolve_state *r, uint32_t a)
 {
     const weft_device_table *device = r->spec->device.c->table;
     const spec_link *l = &r->spec->links[r->spec->axis_link[a]];
@@ -30,7 +30,7 @@ static bool may_import(const resolver *r, uint32_t a)
            !(caps & WEFT_LINK_REGISTER);
 }
 
-static weft_status exchange_domains(const resolver *r, ipc_domain *all)
+static weft_status exchange_domains(const resolve_state *r, ipc_domain *all)
 {
     const weft_device_table *device = r->spec->device.c->table;
     const job_identity *who = r->meeting.who;
@@ -49,7 +49,7 @@ static weft_status exchange_domains(const resolver *r, ipc_domain *all)
 }
 
 /* NULL if the ranks of each group along the axis share an IPC domain, else the reason. */
-static char *why_not(resolver *r, uint32_t a, ipc_domain *all)
+static char *why_not(resolve_state *r, uint32_t a, ipc_domain *all)
 {
     for (uint32_t rank = 0; rank < r->spec->ranks; rank++) {
         const uint32_t first = graph_mesh_rank_at(&r->spec->mesh, rank, a, 0);
@@ -64,7 +64,7 @@ static char *why_not(resolver *r, uint32_t a, ipc_domain *all)
     return NULL;
 }
 
-static void say(resolver *r, uint32_t a, const char *why)
+static void say(resolve_state *r, uint32_t a, const char *why)
 {
     const char *before = r->spec->comm_choice ? r->spec->comm_choice : "",
                *and = *before ? "; " : "";
@@ -77,7 +77,7 @@ static void say(resolver *r, uint32_t a, const char *why)
                           before, and, r->spec->mesh.name[a]);
 }
 
-weft_status resolve_peer_access(resolver *r)
+weft_status resolve_peer_access(resolve_state *r)
 {
     uint64_t could = 0;
     for (uint32_t a = 0; a < r->spec->mesh.n; a++)

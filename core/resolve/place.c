@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-bool resolve_add_place(const config *cfg, const component *c, const char *section)
+bool resolve_add_place(const config *cfg, const host_component *c, const char *section)
 {
     const size_t n = strlen(section);
     const char *named = err_name(ERR_KEY);

@@ -15,8 +15,8 @@ static const char *const placement_ifaces[] = {"weft.placement/1", NULL};
 static const char *const model_ifaces[] = {"weft.model/1", NULL};
 
 /* One that the job uses. */
-static weft_status find(resolver *r, const char *kind, const char *name, const char *key,
-                        const char *const *ifaces, const char *section, const component **out)
+static weft_status find(resolve_state *r, const char *kind, const char *name, const char *key,
+                        const char *const *ifaces, const char *section, const host_component **out)
 {
     weft_status st = resolve_find(r, kind, name, key, ifaces, section, out);
     if (st != WEFT_OK)
@@ -46,7 +46,7 @@ void resolve_axis_flags(spec *s, const weft_mesh_axis *axis)
     s->undeclared_axes |= axis->flags ? 0 : bit;
 }
 
-static const weft_option *const *axis_options(resolver *r, const weft_mesh_axis *axis)
+static const weft_option *const *axis_options(resolve_state *r, const weft_mesh_axis *axis)
 {
     weft_option *o = pool_alloc(&r->spec->pool, sizeof *o);
     *o = resolve_axis_option(axis);
@@ -64,7 +64,7 @@ static bool is_word(const char *text)
 }
 
 /* Check a mesh axis, which is constant data of the plugin, like its options. */
-static weft_status check_axis(const component *c, const weft_mesh_axis *axis)
+static weft_status check_axis(const host_component *c, const weft_mesh_axis *axis)
 {
     if (axis->struct_size < WEFT_END_OF(weft_mesh_axis, help))
         return err_fail(WEFT_USAGE,
@@ -91,7 +91,7 @@ static weft_status check_axis(const component *c, const weft_mesh_axis *axis)
 }
 
 /* Add the INI keys of a strategy's mesh axes: a number, or auto. */
-static weft_status add_axes(resolver *r, const component *c)
+static weft_status add_axes(resolve_state *r, const host_component *c)
 {
     const weft_strategy *table = c->table;
     for (uint32_t i = 0; table->axes && table->axes[i]; i++) {
@@ -122,7 +122,7 @@ static weft_status add_axes(resolver *r, const component *c)
 
 #define MOST_LIST 1024u /* bytes of a list of strategies */
 
-static weft_status check_unit(const component *c)
+static weft_status check_unit(const host_component *c)
 {
     const weft_rule *rule = c->table;
     if (rule->unit >= WEFT_UNIT_ELEMENT && rule->unit <= WEFT_UNIT_MATRIX)
@@ -135,11 +135,11 @@ static weft_status check_unit(const component *c)
 }
 
 /* Add the strategies of a list; one that represents a list is replaced by it. */
-static weft_status add_strategies(resolver *r, const char *list, bool nested)
+static weft_status add_strategies(resolve_state *r, const char *list, bool nested)
 {
     char *rest = pool_text(&r->spec->pool, list);
     for (char *word; (word = resolve_next_word(&rest));) {
-        const component *c;
+        const host_component *c;
         weft_status st =
             find(r, "parallel", word, "parallel.strategy", strategy_ifaces, "parallel", &c);
         if (st != WEFT_OK)
@@ -170,13 +170,13 @@ static weft_status add_strategies(resolver *r, const char *list, bool nested)
     return WEFT_OK;
 }
 
-static weft_status find_strategies(resolver *r)
+static weft_status find_strategies(resolve_state *r)
 {
     const char *text = config_text(r->cfg, "parallel.strategy");
     return strcmp(text, "none") ? add_strategies(r, text, false) : WEFT_OK;
 }
 
-static void add_unused_axes(resolver *r, const component *c)
+static void add_unused_axes(resolve_state *r, const host_component *c)
 {
     const weft_strategy *table = c->table;
     for (uint32_t i = 0; i < WEFT_MAX_MESH && table->axes && table->axes[i]; i++)
@@ -189,7 +189,7 @@ static void add_unused_axes(resolver *r, const component *c)
 }
 
 /* A rule's keys may stand in parameter groups, too. */
-static void add_unused_rule(resolver *r, const component *c)
+static void add_unused_rule(resolve_state *r, const host_component *c)
 {
     for (uint32_t i = 0; i < r->spec->ngroups; i++)
         (void)!config_add_unused(r->cfg,
@@ -197,9 +197,9 @@ static void add_unused_rule(resolver *r, const component *c)
                                  pool_printf(&r->spec->pool, "plugin %s", c->name), c->options);
 }
 
-static void add_unused(resolver *r)
+static void add_unused(resolve_state *r)
 {
-    const component **all;
+    const host_component **all;
     uint32_t n;
     if (host_list(r->spec->host, &all, &n) != WEFT_OK)
         return;
@@ -219,7 +219,7 @@ static void add_unused(resolver *r)
     }
 }
 
-weft_status resolve_check_keys(resolver *r)
+weft_status resolve_check_keys(resolve_state *r)
 {
     if (config_check(r->cfg) == WEFT_OK)
         return WEFT_OK;
@@ -229,13 +229,13 @@ weft_status resolve_check_keys(resolver *r)
     return config_check(r->cfg);
 }
 
-weft_status resolve_device(resolver *r)
+weft_status resolve_device(resolve_state *r)
 {
     return find(r, "device", config_text(r->cfg, "device.plugin"), "device.plugin", device_ifaces,
                 "device", &r->spec->device.c);
 }
 
-static weft_status find_rule(resolver *r)
+static weft_status find_rule(resolve_state *r)
 {
     spec *s = r->spec;
     weft_status st = find(r, "optim", config_text(r->cfg, "optim.rule"), "optim.rule", rule_ifaces,
@@ -247,10 +247,10 @@ static weft_status find_rule(resolver *r)
     return st == WEFT_OK ? resolve_groups(r) : st;
 }
 
-static weft_status find_placement(resolver *r)
+static weft_status find_placement(resolve_state *r)
 {
     const char *name = config_text(r->cfg, "optim.placement");
-    const component **c = &r->spec->placement.c;
+    const host_component **c = &r->spec->placement.c;
     if (!strcmp(name, "none"))
         return WEFT_OK;
     weft_status st = find(r, "optim", name, "optim.placement", placement_ifaces, "optim", c);
@@ -259,9 +259,9 @@ static weft_status find_placement(resolver *r)
     return resolve_check_flags(*c, "placement", ((const weft_placement *)(*c)->table)->flags);
 }
 
-static weft_status find_family(resolver *r)
+static weft_status find_family(resolve_state *r)
 {
-    const component **c = &r->spec->family.c;
+    const host_component **c = &r->spec->family.c;
     weft_status st = find(r, "model", config_text(r->cfg, "model.family"), "model.family",
                           model_ifaces, "model", c);
     if (st == WEFT_OK)
@@ -272,7 +272,7 @@ static weft_status find_family(resolver *r)
     return st;
 }
 
-weft_status resolve_use(resolver *r)
+weft_status resolve_use(resolve_state *r)
 {
     char *rest = pool_text(&r->spec->pool, config_text(r->cfg, "run.use"));
     rest = *rest ? rest : NULL;
@@ -289,7 +289,7 @@ weft_status resolve_use(resolver *r)
 weft_status resolve_plugins(config *cfg, host *h, spec *out)
 {
     *out = (spec){.host = h};
-    resolver r = {.cfg = cfg, .spec = out};
+    resolve_state r = {.cfg = cfg, .spec = out};
     resolve_serve_components(&r);
     weft_status st = find_strategies(&r);
     if (st == WEFT_OK)
@@ -314,7 +314,7 @@ weft_status resolve_plugins(config *cfg, host *h, spec *out)
 weft_status resolve_text(config *cfg, host *h, spec *out)
 {
     *out = (spec){.host = h};
-    resolver r = {.cfg = cfg, .spec = out};
+    resolve_state r = {.cfg = cfg, .spec = out};
     weft_status st = resolve_tokenizer(&r);
     return st == WEFT_OK ? resolve_check_keys(&r) : st;
 }

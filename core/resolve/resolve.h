@@ -79,7 +79,7 @@ weft_status resolve_text(config *cfg, host *h, spec *out);
 
 /* Put the line of the key that the error record names before the record, where it is one of `c` in
  * `section`: "data.train". False: it names none of them. [setup] */
-bool resolve_add_place(const config *cfg, const component *c, const char *section);
+bool resolve_add_place(const config *cfg, const host_component *c, const char *section);
 
 /* Resolve only the transports, to measure them without a model: one mesh axis of all `ranks` over
  * comm.plugin. Instead of the two above. [setup] [collective] */

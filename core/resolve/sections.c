@@ -87,7 +87,7 @@ static bool replace_word(const char *rules, char *out, size_t size, const char *
     return false;
 }
 
-static void take_former_words(resolver *r, const char *section)
+static void take_former_words(resolve_state *r, const char *section)
 {
     char key[128], rules[2][4096];
     const char *was = NULL;
@@ -104,7 +104,7 @@ static void take_former_words(resolver *r, const char *section)
 
 /* --- keys --- */
 
-weft_status resolve_transport_keys(resolver *r, const component *c)
+weft_status resolve_transport_keys(resolve_state *r, const host_component *c)
 {
     const char *section = pool_printf(&r->spec->pool, "comm.%s", c->name);
     weft_status st =
@@ -112,9 +112,9 @@ weft_status resolve_transport_keys(resolver *r, const component *c)
     return st != WEFT_OK ? st : config_add(r->cfg, section, "the core", config_link_options());
 }
 
-static weft_status add_transport(resolver *r, const char *name, const char *where)
+static weft_status add_transport(resolve_state *r, const char *name, const char *where)
 {
-    const component *c;
+    const host_component *c;
     weft_status st = host_find(r->spec->host, "comm", name, resolve_ifaces, &c);
     if (st != WEFT_OK) {
         err_context("%s", where);
@@ -124,7 +124,7 @@ static weft_status add_transport(resolver *r, const char *name, const char *wher
     return st == WEFT_OK ? resolve_transport_keys(r, c) : st;
 }
 
-const char *resolve_setting(const resolver *r, uint32_t a, const char *what, char key[128])
+const char *resolve_setting(const resolve_state *r, uint32_t a, const char *what, char key[128])
 {
     snprintf(key, 128, "comm.%s.%s", r->spec->mesh.name[a], what);
     const char *text = config_raw(r->cfg, key);
@@ -137,9 +137,9 @@ const char *resolve_setting(const resolver *r, uint32_t a, const char *what, cha
 
 /* [comm.AXIS] is allowed for an axis of an installed strategy that this job does not use, as the
  * strategy's own keys are. */
-static bool is_unused_axis(const resolver *r, const char *name)
+static bool is_unused_axis(const resolve_state *r, const char *name)
 {
-    const component **all;
+    const host_component **all;
     uint32_t n;
     if (host_list(r->spec->host, &all, &n) != WEFT_OK)
         return false;
@@ -156,7 +156,7 @@ static bool is_unused_axis(const resolver *r, const char *name)
 
 /* Check the transports and algorithms that [comm] or [comm.AXIS] names, whether or not ranks of
  * this job will use them: a config that is valid on one rank must be valid on eight. */
-static weft_status check_names(resolver *r, const char *section)
+static weft_status check_names(resolve_state *r, const char *section)
 {
     take_former_words(r, section);
     static const char *const roles[] = {"plugin", "intra"};
@@ -175,7 +175,7 @@ static weft_status check_names(resolver *r, const char *section)
     return st == WEFT_OK && rules && *rules ? sched_rules_check(r->cfg, key, NULL) : st;
 }
 
-static weft_status add_axis(resolver *r, const char *section, bool used)
+static weft_status add_axis(resolve_state *r, const char *section, bool used)
 {
     weft_status st =
         (used ? config_add : config_add_unused)(r->cfg, section, "the mesh axis", axis_options);
@@ -183,7 +183,7 @@ static weft_status add_axis(resolver *r, const char *section, bool used)
 }
 
 /* "job.ini:12: [comm.carrier]": where the section first has a key. */
-static const char *section_place(resolver *r, const char *section)
+static const char *section_place(resolve_state *r, const char *section)
 {
     config_line line;
     for (uint32_t i = 0; config_line_at(r->cfg, i, &line); i++)
@@ -192,7 +192,7 @@ static const char *section_place(resolver *r, const char *section)
     return pool_printf(&r->spec->pool, "[%s]", section);
 }
 
-weft_status resolve_sections(resolver *r)
+weft_status resolve_sections(resolve_state *r)
 {
     weft_status st = check_names(r, "comm");
     for (uint32_t a = 0; a < r->spec->mesh.n && st == WEFT_OK; a++) {
@@ -212,7 +212,7 @@ weft_status resolve_sections(resolver *r)
     return st;
 }
 
-const weft_conf *resolve_transport_conf(resolver *r, const component *c)
+const weft_conf *resolve_transport_conf(resolve_state *r, const host_component *c)
 {
     return config_conf(r->cfg, pool_printf(&r->spec->pool, "comm.%s", c->name), c->own);
 }
@@ -220,7 +220,7 @@ const weft_conf *resolve_transport_conf(resolver *r, const component *c)
 /* --- keys of a transport that carries nothing --- */
 
 /* A transport may wrap another one, which a text option of it names. */
-static bool wraps(const config *cfg, const component *c, const char *name)
+static bool wraps(const config *cfg, const host_component *c, const char *name)
 {
     char key[128];
     bool found = false;
@@ -235,7 +235,7 @@ static bool carries(const config *cfg, const spec *s, const char *name)
 {
     bool found = false;
     for (uint32_t i = 0; i < 2 * s->nlinks; i++) {
-        const component *c = i % 2 ? s->links[i / 2].intra.c : s->links[i / 2].c;
+        const host_component *c = i % 2 ? s->links[i / 2].intra.c : s->links[i / 2].c;
         found |= c && (!strcmp(c->name, name) || wraps(cfg, c, name));
     }
     return found;
@@ -243,7 +243,7 @@ static bool carries(const config *cfg, const spec *s, const char *name)
 
 static bool is_transport(const spec *s, const char *name)
 {
-    const component **all;
+    const host_component **all;
     uint32_t n;
     if (host_list(s->host, &all, &n) != WEFT_OK)
         return false;
@@ -275,7 +275,7 @@ static bool leaves_open(const config *cfg, const spec *s)
 }
 
 /* All axes of the strategy have one coordinate: what it would split stays whole. NULL: not so. */
-static const char *idle_axis(const spec *s, const component *c)
+static const char *idle_axis(const spec *s, const host_component *c)
 {
     const weft_strategy *table = c->table;
     const char *key = NULL;
@@ -294,7 +294,7 @@ static void tell_of_strategies(const config *cfg, const spec *s)
     config_line line;
     for (uint32_t i = 0; config_line_at(cfg, i, &line); i++)
         for (uint32_t k = 0; k < s->nstrategies; k++) {
-            const component *c = s->strategies[k].c;
+            const host_component *c = s->strategies[k].c;
             const char *size = line.typed && !line.stale && !strcmp(line.section, "parallel") &&
                                        resolve_has_option(c, line.key)
                                    ? idle_axis(s, c)

@@ -7,7 +7,7 @@
 
 static const char *const sink_ifaces[] = {"weft.sink/1", NULL};
 
-static weft_status check(const resolver *r, const component *c)
+static weft_status check(const resolve_state *r, const host_component *c)
 {
     const spec *s = r->spec;
     for (uint32_t i = 0; i < s->nsinks; i++)
@@ -19,9 +19,9 @@ static weft_status check(const resolver *r, const component *c)
     return resolve_check_flags(c, "sink", ((const weft_sink_table *)c->table)->flags);
 }
 
-static weft_status add_sink(resolver *r, const char *name)
+static weft_status add_sink(resolve_state *r, const char *name)
 {
-    const component *c;
+    const host_component *c;
     pool *p = &r->spec->pool;
     weft_status st = host_find(r->spec->host, "sink", name, sink_ifaces, &c);
     if (st == WEFT_OK)
@@ -35,7 +35,7 @@ static weft_status add_sink(resolver *r, const char *name)
                       c->options);
 }
 
-weft_status resolve_sinks(resolver *r)
+weft_status resolve_sinks(resolve_state *r)
 {
     const char *list = config_text(r->cfg, "log.sinks");
     char *rest = *list ? pool_text(&r->spec->pool, list) : NULL;

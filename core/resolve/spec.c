@@ -8,19 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-static resolver resolver_of(config *cfg, const resolve_meeting *meeting, spec *s)
+static resolve_state resolver_of(config *cfg, const resolve_meeting *meeting, spec *s)
 {
-    resolver r = {.cfg = cfg, .spec = s};
+    resolve_state r = {.cfg = cfg, .spec = s};
     if (meeting)
         r.meeting = *meeting;
     const job_hosts *hosts = r.meeting.hosts;
     if (hosts)
-        s->hosts = (host_map){hosts->machines, hosts->machine, hosts->distance, hosts->cpu_ranks,
-                              hosts->cpu_rank};
+        s->hosts = (spec_host_map){hosts->machines, hosts->machine, hosts->distance,
+                                   hosts->cpu_ranks, hosts->cpu_rank};
     return r;
 }
 
-static weft_status open_plugin(resolver *r, spec_plugin *p, const char *section)
+static weft_status open_plugin(resolve_state *r, spec_plugin *p, const char *section)
 {
     if (!p->c)
         return WEFT_OK;
@@ -28,7 +28,7 @@ static weft_status open_plugin(resolver *r, spec_plugin *p, const char *section)
     return host_open(r->spec->host, p->c);
 }
 
-static weft_status open_all(resolver *r)
+static weft_status open_all(resolve_state *r)
 {
     weft_status st = open_plugin(r, &r->spec->device, "device");
     if (st == WEFT_OK)
@@ -50,7 +50,7 @@ uint32_t resolve_sizes(const config *cfg, const spec *s)
     return (uint32_t)n;
 }
 
-static weft_status size_mesh(resolver *r)
+static weft_status size_mesh(resolve_state *r)
 {
     uint32_t left = r->spec->ranks, open = WEFT_MAX_MESH;
     for (uint32_t a = 0; a < r->spec->mesh.n; a++) {
@@ -109,7 +109,7 @@ static void set_schedule(const config *c, spec_schedule *out)
     out->steps = (double)config_int(c, "run.steps");
 }
 
-static void set_training(const resolver *r)
+static void set_training(const resolve_state *r)
 {
     const config *c = r->cfg;
     spec *s = r->spec;
@@ -121,7 +121,7 @@ static void set_training(const resolver *r)
 }
 
 /* Store the place of each key that a later error may name, as config_fail() writes it. */
-static void keep_origins(resolver *r)
+static void keep_origins(resolve_state *r)
 {
     static const char *const keys[] = {"train.batch", "optim.placement", "comm.compress"};
     spec *s = r->spec;
@@ -135,7 +135,7 @@ static void keep_origins(resolver *r)
 weft_status resolve_spec(config *cfg, uint32_t ranks, const weft_data_info *data,
                          const resolve_meeting *meeting, int want, spec *s)
 {
-    resolver r = resolver_of(cfg, meeting, s);
+    resolve_state r = resolver_of(cfg, meeting, s);
     s->ranks = ranks;
     s->want = want;
     s->batch = (uint64_t)config_int(cfg, "train.batch");
@@ -166,8 +166,8 @@ weft_status resolve_links(config *cfg, host *h, uint32_t ranks, const resolve_me
                           spec *out)
 {
     *out = (spec){.host = h, .ranks = ranks};
-    out->mesh = (mesh){.n = 1, .name[0] = "ranks", .size[0] = ranks};
-    resolver r = resolver_of(cfg, meeting, out);
+    out->mesh = (graph_mesh){.n = 1, .name[0] = "ranks", .size[0] = ranks};
+    resolve_state r = resolver_of(cfg, meeting, out);
     resolve_serve_components(&r);
     weft_status st = resolve_device(&r);
     if (st == WEFT_OK)
@@ -183,7 +183,7 @@ weft_status resolve_links(config *cfg, host *h, uint32_t ranks, const resolve_me
 
 weft_status resolve_axis(config *cfg, const resolve_meeting *meeting, spec *s, uint32_t axis)
 {
-    resolver r = resolver_of(cfg, meeting, s);
+    resolve_state r = resolver_of(cfg, meeting, s);
     return resolve_axis_transport(&r, axis);
 }
 

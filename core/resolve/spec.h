@@ -26,14 +26,14 @@
 #define SPEC_SINKS 8u /* the most of a job */
 
 typedef struct spec_plugin {
-    const component *c;
+    const host_component *c;
     const weft_conf *conf;
 } spec_plugin;
 
 /* The transport of a mesh axis. With `intra` there are two: `intra` intra-node, this one
  * inter-node. */
 typedef struct spec_link {
-    const component *c;
+    const host_component *c;
     const weft_conf *conf;
     spec_plugin intra; /* .c NULL: none */
     bool staged;       /* on some rank it cannot access device memory: data is staged */
@@ -41,14 +41,14 @@ typedef struct spec_link {
 } spec_link;
 
 /* Host map: which ranks share a machine. The arrays are borrowed. */
-typedef struct host_map {
+typedef struct spec_host_map {
     uint32_t machines;
     const uint32_t *machine; /* [ranks] from 0; NULL: all ranks are on one machine */
     const uint32_t
         *distance;      /* [ranks] NUMA distance of a rank's cores to the network; 0: unknown */
     uint32_t cpu_ranks; /* ranks that share this rank's CPU affinity; 0: unknown */
     uint32_t cpu_rank;  /* this rank's number among them */
-} host_map;
+} spec_host_map;
 
 #define SPEC_CONSTANT 0u
 #define SPEC_LINEAR 1u
@@ -80,7 +80,7 @@ typedef struct spec {
     host *host; /* borrowed */
     int want;   /* SPEC_... */
     uint32_t ranks;
-    mesh mesh;
+    graph_mesh mesh;
     const char *size_key[WEFT_MAX_MESH]; /* "parallel.dp": INI key of a mesh axis' size */
     uint64_t sequence_axes;              /* bit a: mesh axis a splits sequences, not the batch */
     uint64_t batch_axes;                 /* bit a: mesh axis a splits the batch */
@@ -89,9 +89,9 @@ typedef struct spec {
     spec_plugin strategies[WEFT_MAX_MESH];
     uint32_t nstrategies;
     const char *kernel_set; /* of the device, on all ranks; NULL: the device's own choice */
-    const component *sinks[SPEC_SINKS]; /* of log.sinks; not open */
+    const host_component *sinks[SPEC_SINKS]; /* of log.sinks; not open */
     uint32_t nsinks;
-    host_map hosts;
+    spec_host_map hosts;
     spec_link links[WEFT_MAX_MESH]; /* one per distinct transport or pair of transports */
     uint32_t nlinks;
     uint32_t axis_link[WEFT_MAX_MESH]; /* transport of a mesh axis */

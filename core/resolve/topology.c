@@ -25,7 +25,7 @@ uint32_t resolve_reach(const spec *s, uint32_t axis)
     return !apart ? REACH_INTRA : together ? REACH_MIXED : REACH_INTER;
 }
 
-bool resolve_reaches_device(const spec *s, const component *link)
+bool resolve_reaches_device(const spec *s, const host_component *link)
 {
     const weft_device_table *device = s->device.c->table;
     const weft_link_table *table = link->table;
@@ -80,7 +80,7 @@ typedef struct pattern {
     uint32_t *rank, *machine, *order; /* [n] */
 } pattern;
 
-static void read_pattern(const spec *s, const rank_group *c, uint32_t rank, pattern *out)
+static void read_pattern(const spec *s, const resolve_rank_group *c, uint32_t rank, pattern *out)
 {
     out->machines = 0;
     for (uint32_t i = 0; i < out->n; i++) {
@@ -109,12 +109,12 @@ static void take_pattern(pool *p, uint32_t n, pattern *out)
 }
 
 /* Whether `rank` is the first member of its group, so that each group is visited once. */
-static bool is_first(const spec *s, const rank_group *c, uint32_t rank)
+static bool is_first(const spec *s, const resolve_rank_group *c, uint32_t rank)
 {
     return graph_mesh_coord(&s->mesh, rank, c->mesh_axis) == (c->coords ? c->coords[0] : 0);
 }
 
-const sched_layout *resolve_group_layout(const spec *s, pool *p, const rank_group *c)
+const sched_layout *resolve_group_layout(const spec *s, pool *p, const resolve_rank_group *c)
 {
     uint32_t n = c->coords ? c->ncoords : s->mesh.size[c->mesh_axis];
     if (!s->hosts.machine || s->hosts.machines == 1 || n < 2)

@@ -18,14 +18,14 @@ uint32_t resolve_reach(const spec *s, uint32_t axis);
 
 /* For each rank, the ranks that share all its coordinates but the one on `mesh_axis`; with
  * `ncoords` only those that have one of `coords` there (ascending). */
-typedef struct rank_group {
+typedef struct resolve_rank_group {
     uint32_t mesh_axis, ncoords;
     const uint32_t *coords; /* NULL: every coordinate */
-} rank_group;
+} resolve_rank_group;
 
 /* The layout of all these groups; NULL if all are on one machine, or if their layouts differ, since
  * all share a plan. Allocated from the pool. [plan] */
-const sched_layout *resolve_group_layout(const spec *s, pool *p, const rank_group *c);
+const sched_layout *resolve_group_layout(const spec *s, pool *p, const resolve_rank_group *c);
 
 /* Capabilities of the transport between any two members: WEFT_LINK_...; 0 for a library of
  * collectives. */
@@ -40,7 +40,7 @@ bool resolve_is_on_host(const spec *s);
  * memory. */
 bool resolve_is_staged(const spec *s, const spec_link *l);
 /* Whether a transport of this kind can access the device's memory, on any machine. */
-bool resolve_reaches_device(const spec *s, const component *link);
+bool resolve_reaches_device(const spec *s, const host_component *link);
 /* resolve_link_caps() between members that share a machine. */
 uint64_t resolve_intra_caps(const spec *s, const spec_link *l);
 

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static uint32_t use(resolver *r, candidate inter, candidate intra)
+static uint32_t use(resolve_state *r, resolve_candidate inter, resolve_candidate intra)
 {
     const bool staged = inter.staged || intra.staged;
     for (uint32_t i = 0; i < r->spec->nlinks; i++)
@@ -31,7 +31,7 @@ static bool is_on(const config *c, const char *key)
     return config_int(c, key) != 0;
 }
 
-static void take_checksum(resolver *r, uint32_t a)
+static void take_checksum(resolve_state *r, uint32_t a)
 {
     char key[128];
     const char *say = resolve_setting(r, a, "checksum", key);
@@ -41,7 +41,7 @@ static void take_checksum(resolver *r, uint32_t a)
 }
 
 /* Whether the core can compute checksums of what the transport moves. */
-static weft_status check_checksum(const resolver *r, uint32_t a, const component *c)
+static weft_status check_checksum(const resolve_state *r, uint32_t a, const host_component *c)
 {
     const uint64_t device = ((const weft_device_table *)r->spec->device.c->table)->caps;
     const bool library = !strcmp(c->iface, resolve_ifaces[1]);
@@ -63,11 +63,11 @@ static weft_status check_checksum(const resolver *r, uint32_t a, const component
 }
 
 /* Use the transport that the job names, or fail. */
-static weft_status take_named(resolver *r, uint32_t a, const char *name, const char *key,
-                              bool same_machine, candidate *out)
+static weft_status take_named(resolve_state *r, uint32_t a, const char *name, const char *key,
+                              bool same_machine, resolve_candidate *out)
 {
     int32_t score;
-    const component *c;
+    const host_component *c;
     weft_status st = host_find(r->spec->host, "comm", name, resolve_ifaces, &c);
     if (st == WEFT_OK)
         st = check_checksum(r, a, c);
@@ -91,8 +91,8 @@ static weft_status take_named(resolver *r, uint32_t a, const char *name, const c
 }
 
 /* Selects the transport between ranks that share a machine, or between those that do not. */
-static weft_status take(resolver *r, uint32_t a, const char *what, bool same_machine,
-                        candidate *out)
+static weft_status take(resolve_state *r, uint32_t a, const char *what, bool same_machine,
+                        resolve_candidate *out)
 {
     char key[128];
     const char *name = pool_text(&r->spec->pool, resolve_setting(r, a, what, key));
@@ -106,7 +106,8 @@ static weft_status take(resolver *r, uint32_t a, const char *what, bool same_mac
 }
 
 /* Selects the second, intra-node transport of an axis that spans machines. */
-static weft_status take_intra(resolver *r, uint32_t a, candidate inter, candidate *intra)
+static weft_status take_intra(resolve_state *r, uint32_t a, resolve_candidate inter,
+                              resolve_candidate *intra)
 {
     char key[128];
     bool named = strcmp(resolve_setting(r, a, "plugin", key), "auto") != 0;
@@ -119,13 +120,13 @@ static weft_status take_intra(resolver *r, uint32_t a, candidate inter, candidat
                            "%s brings its own collectives, and can only carry a whole mesh axis",
                            name);
     if (intra->c == inter.c)
-        *intra = (candidate){0};
+        *intra = (resolve_candidate){0};
     return st;
 }
 
-static weft_status choose_for(resolver *r, uint32_t a)
+static weft_status choose_for(resolve_state *r, uint32_t a)
 {
-    candidate inter = {0}, intra = {0};
+    resolve_candidate inter = {0}, intra = {0};
     uint32_t reach = resolve_reach(r->spec, a);
     take_checksum(r, a);
     weft_status st = take(r, a, "plugin", reach == REACH_INTRA, &inter);
@@ -137,7 +138,7 @@ static weft_status choose_for(resolver *r, uint32_t a)
 }
 
 /* The measured costs of the axis' transport, for the choice of algorithms; NULL: not measured. */
-static weft_status take_cost(resolver *r, uint32_t a)
+static weft_status take_cost(resolve_state *r, uint32_t a)
 {
     sched_cost *cost = pool_alloc(&r->spec->pool, sizeof *cost);
     sched_cost inside;
@@ -154,13 +155,13 @@ static weft_status take_cost(resolver *r, uint32_t a)
     return st;
 }
 
-weft_status resolve_axis_transport(resolver *r, uint32_t a)
+weft_status resolve_axis_transport(resolve_state *r, uint32_t a)
 {
     weft_status st = choose_for(r, a);
     return st != WEFT_OK ? st : take_cost(r, a);
 }
 
-static void take_compress(resolver *r, uint32_t a)
+static void take_compress(resolve_state *r, uint32_t a)
 {
     char key[128];
     const char *form = resolve_setting(r, a, "compress", key);
@@ -174,7 +175,7 @@ static void take_compress(resolver *r, uint32_t a)
             r->spec->axis_compress[a] = i;
 }
 
-weft_status resolve_transports(resolver *r)
+weft_status resolve_transports(resolve_state *r)
 {
     weft_status st = sched_rules_check(r->cfg, "comm.algorithm", NULL);
     r->spec->feedback = config_int(r->cfg, "comm.feedback");

@@ -16,7 +16,7 @@ static uint64_t row_bytes(const weft_field *f)
     return n;
 }
 
-static bool is_rounded(const input_slot *x, const weft_field *f)
+static bool is_rounded(const plan_input_slot *x, const weft_field *f)
 {
     return f && f->dtype == WEFT_F32 && x->dtype != WEFT_F32;
 }
@@ -42,7 +42,7 @@ void run_inputs_take(run_inputs *in, const plan *p)
         in->any = true;
     }
     for (uint32_t i = 0; i < p->inputs.n; i++) {
-        const input_slot *x = &p->inputs.at[i];
+        const plan_input_slot *x = &p->inputs.at[i];
         if (is_rounded(x, graph_find_field(s->fields, s->nfields, x->name)))
             most = x->elements > most ? x->elements : most;
     }
@@ -61,7 +61,7 @@ void run_inputs_free(run_inputs *in)
     *in = (run_inputs){0};
 }
 
-static const void *rounded(const run_inputs *in, const input_slot *x, const float *from)
+static const void *rounded(const run_inputs *in, const plan_input_slot *x, const float *from)
 {
     for (uint64_t i = 0; i < x->elements; i++)
         in->rounded[i] = x->dtype == WEFT_F16 ? f16_from(from[i]) : bf16_from(from[i]);
@@ -79,7 +79,7 @@ weft_status run_inputs_read(run_inputs *in, data_set *from, uint64_t first, uint
 }
 
 /* The memory from which an input is written. */
-static weft_status source_of(const executor *e, const run_inputs *in, const input_slot *x,
+static weft_status source_of(const run_executor *e, const run_inputs *in, const plan_input_slot *x,
                              const void **out)
 {
     const spec *s = e->plan->spec;
@@ -98,11 +98,11 @@ static weft_status source_of(const executor *e, const run_inputs *in, const inpu
     return WEFT_OK;
 }
 
-weft_status run_inputs_fill(executor *e, uint32_t micro_batch, const run_inputs *in)
+weft_status run_inputs_fill(run_executor *e, uint32_t micro_batch, const run_inputs *in)
 {
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; st == WEFT_OK && i < e->plan->inputs.n; i++) {
-        const input_slot *x = &e->plan->inputs.at[i];
+        const plan_input_slot *x = &e->plan->inputs.at[i];
         const void *from;
         st = source_of(e, in, x, &from);
         if (st == WEFT_OK)
@@ -111,7 +111,7 @@ weft_status run_inputs_fill(executor *e, uint32_t micro_batch, const run_inputs 
     return st;
 }
 
-weft_status run_inputs_step(executor *e, uint64_t step)
+weft_status run_inputs_step(run_executor *e, uint64_t step)
 {
     const uint64_t at = plan_scalar(e->plan, "step");
     const float number = (float)step;

@@ -30,9 +30,9 @@ weft_status run_inputs_read(run_inputs *in, data_set *from, uint64_t first, uint
 
 /* Writes the inputs that the plan has, this rank's part of them, to the arena; WEFT_F32 data of an
  * input in the compute type is rounded to it. [compute] */
-weft_status run_inputs_fill(executor *e, uint32_t micro_batch, const run_inputs *in);
+weft_status run_inputs_fill(run_executor *e, uint32_t micro_batch, const run_inputs *in);
 
 /* Writes what is equal for a whole step: the scalar "step", where the plan has it. [compute] */
-weft_status run_inputs_step(executor *e, uint64_t step);
+weft_status run_inputs_step(run_executor *e, uint64_t step);
 
 #endif

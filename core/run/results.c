@@ -11,7 +11,7 @@
 
 #define SKIPS_IN_A_ROW 20
 
-static uint64_t bytes_sent(const executor *e)
+static uint64_t bytes_sent(const run_executor *e)
 {
     return (e->world ? comm_bytes_sent(e->world) : 0) + run_library_sent(e->colls);
 }
@@ -35,7 +35,7 @@ void run_results_begin(run_results *r)
     r->sent = bytes_sent(r->exec);
 }
 
-static void measure(const run_results *r, metrics *m)
+static void measure(const run_results *r, run_metrics *m)
 {
     const spec *s = r->spec;
     const run_exec_times *now = &r->exec->times;
@@ -52,7 +52,7 @@ static void measure(const run_results *r, metrics *m)
     m->peak_bytes = r->peak_bytes;
 }
 
-static void tell_skipped(const metrics *m)
+static void tell_skipped(const run_metrics *m)
 {
     char scale[64] = "";
     if (m->scale > 0)
@@ -62,7 +62,7 @@ static void tell_skipped(const metrics *m)
                  (unsigned long long)m->step, scale);
 }
 
-weft_status run_results_end(run_results *r, metrics *m)
+weft_status run_results_end(run_results *r, run_metrics *m)
 {
     double gate = 1;
     static const char *const names[] = {"loss", "norm", "lr", "gate", "skipped", "scale"};

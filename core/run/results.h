@@ -8,7 +8,7 @@
 #include "run/view/ranks.h"
 
 typedef struct run_results {
-    executor *exec;
+    run_executor *exec;
     const spec *spec;
     run_scalars scalars;
     run_ranks ranks; /* their times */
@@ -30,6 +30,6 @@ void run_results_begin(run_results *r);
 /* The lists of the step have run: measures it and reads its scalars into `m`, which has the number
  * of the step, and compares the times of all ranks now and then (view/ranks.h). WEFT_IO: too many
  * steps in a row were skipped. */
-weft_status run_results_end(run_results *r, metrics *m);
+weft_status run_results_end(run_results *r, run_metrics *m);
 
 #endif

@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_told(const scalar_slot *x)
+static bool is_told(const plan_scalar_slot *x)
 {
     return x->saved == SCALAR_OF_PLUGIN && strchr(x->name, '.');
 }
 
-void run_scalars_begin(run_scalars *s, executor *e)
+void run_scalars_begin(run_scalars *s, run_executor *e)
 {
     const uint32_t n = e->plan->scalars.n;
     *s = (run_scalars){.exec = e};

@@ -6,15 +6,15 @@
 #include "run/view/metrics.h"
 
 typedef struct run_scalars {
-    executor *exec;
-    char *copy;   /* of their slots in the arena */
-    metric *told; /* those of plugins that metrics have */
+    run_executor *exec;
+    char *copy;       /* of their slots in the arena */
+    run_metric *told; /* those of plugins that metrics have */
     uint32_t ntold;
 } run_scalars;
 
 /* Finds the scalars that are read, and allocates; free it also after a failure. Of those that rules
  * and lists assign, metrics have the ones whose names have a dot. [setup] */
-void run_scalars_begin(run_scalars *s, executor *e);
+void run_scalars_begin(run_scalars *s, run_executor *e);
 void run_scalars_free(run_scalars *s);
 
 /* Reads all scalars. Call it between lists. */

@@ -37,17 +37,17 @@
 
 typedef struct trainer {
     run_prepared *j;
-    executor exec;
+    run_executor exec;
     job *job;
     job_identity who;
     job_hosts hosts;
     const plan *plan; /* of this rank's stage */
     const char *out;
-    outlock lock;       /* of `out` */
+    run_outlock lock;   /* of `out` */
     uint64_t looked_ms; /* when it was last checked */
     run_sinks sinks;
     run_results results;
-    progress progress;
+    run_progress progress;
     run_inputs inputs; /* of one pass */
     run_saver *saver;  /* NULL: no checkpoints */
     bool copies;       /* saves are written beside the steps */
@@ -81,7 +81,7 @@ static weft_status fill_step(trainer *t, uint64_t step)
 
 /* --- one step --- */
 
-static weft_status verify(trainer *t, uint64_t step, metrics *m)
+static weft_status verify(trainer *t, uint64_t step, run_metrics *m)
 {
     const uint64_t every = t->j->set.verify_every;
     run_verified v = {0};
@@ -92,7 +92,7 @@ static weft_status verify(trainer *t, uint64_t step, metrics *m)
     return st;
 }
 
-static weft_status one_step(trainer *t, uint64_t step, metrics *m)
+static weft_status one_step(trainer *t, uint64_t step, run_metrics *m)
 {
     run_results_begin(&t->results);
     m->step = step;
@@ -117,7 +117,7 @@ static weft_status one_step(trainer *t, uint64_t step, metrics *m)
     return st;
 }
 
-static void report(trainer *t, const metrics *m)
+static void report(trainer *t, const run_metrics *m)
 {
     if (t->who.rank)
         return;
@@ -132,7 +132,7 @@ static void report(trainer *t, const metrics *m)
 }
 
 /* What saves have done since the last look, for the sinks and for the metrics of the next step. */
-static weft_status look_at_saves(trainer *t, metrics *m)
+static weft_status look_at_saves(trainer *t, run_metrics *m)
 {
     run_save_news news;
     weft_status st = run_saver_look(t->saver, &news);
@@ -159,7 +159,7 @@ static weft_status look_at_out(trainer *t)
 /* Waits for the last save, which is then where it is said to be. */
 static weft_status finish_saves(trainer *t)
 {
-    metrics unused = {0};
+    run_metrics unused = {0};
     weft_status st = look_at_saves(t, &unused);
     if (st == WEFT_OK)
         st = run_saver_finish(t->saver);
@@ -202,7 +202,7 @@ static weft_status next_step(trainer *t, uint64_t step, uint64_t *saved)
 {
     const uint64_t every = t->j->set.save_every;
     const bool due = every && (step % every == 0 || step == t->steps);
-    metrics m = {0};
+    run_metrics m = {0};
     weft_status st = look_at_saves(t, &m);
     if (st == WEFT_OK)
         st = look_at_out(t);

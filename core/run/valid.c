@@ -18,7 +18,7 @@ static weft_status read_samples(run_inputs *in, data_set *valid, uint64_t micro,
     return st;
 }
 
-weft_status run_valid_loss(executor *e, run_inputs *in, data_set *valid, double *out)
+weft_status run_valid_loss(run_executor *e, run_inputs *in, data_set *valid, double *out)
 {
     const spec *s = e->plan->spec;
     uint64_t samples = valid->info.samples;

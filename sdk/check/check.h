@@ -50,7 +50,7 @@ typedef struct check_run {
     const char *path; /* of the file, absolute */
     uint64_t seed;    /* of all randomness */
     host *h;          /* that has loaded the file; NULL before check_load() */
-    const component *const *components;
+    const host_component *const *components;
     uint32_t n;
 } check_run;
 

@@ -36,7 +36,7 @@ typedef struct describe_doc_attr {
     char meaning[GRAPH_DOC_TEXT];
 } describe_doc_attr;
 
-typedef struct graph_doc {
+typedef struct describe_doc {
     const char *id;
     const weft_op *op;
     weft_op_doc text;
@@ -44,22 +44,22 @@ typedef struct graph_doc {
     describe_doc_form form[GRAPH_DOC_FORMS];
     describe_doc_attr attr[GRAPH_DOC_ATTRS];
     char axis[26][GRAPH_DOC_GROUP][WEFT_MAX_NAME]; /* by letter - 'A': "in", "in2", "in3" */
-} graph_doc;
+} describe_doc;
 
 /* Parse the doc of an op. WEFT_USAGE names the op, the text and what is wrong with it; WEFT_ABSENT
  * (no message): it has none. `out` refers to `op` and `id`. */
-weft_status describe_doc_read(const char *id, const weft_op *op, graph_doc *out);
+weft_status describe_doc_read(const char *id, const weft_op *op, describe_doc *out);
 
 /* The name of axis k of an operand, "three" for '3'. A group is one axis. [any] */
-const char *describe_doc_axis(const graph_doc *d, const describe_doc_operand *o, uint32_t k);
+const char *describe_doc_axis(const describe_doc *d, const describe_doc_operand *o, uint32_t k);
 
 /* An example: a form of the op, with its first `nin` inputs, and groups of `group` axes. Sizes are
  * even. */
 typedef struct describe_doc_call {
-    const graph_doc *doc;
+    const describe_doc *doc;
     const describe_doc_form *form;
     uint32_t nin, group;
-    op_finder find; /* ops of plugins, that grad() may append; NULL: none */
+    graph_op_finder find; /* ops of plugins, that grad() may append; NULL: none */
     void *find_ctx;
 } describe_doc_call;
 
@@ -68,7 +68,7 @@ typedef struct describe_doc_call {
  * GRAPH_DOC_CALLS. */
 #define GRAPH_DOC_OPTIONAL 3 /* the most inputs that examples leave out */
 #define GRAPH_DOC_CALLS ((1 + GRAPH_DOC_OPTIONAL) * GRAPH_DOC_FORMS)
-uint32_t describe_doc_calls(const graph_doc *d, describe_doc_call *out);
+uint32_t describe_doc_calls(const describe_doc *d, describe_doc_call *out);
 
 /* The shapes that the doc says, of inputs and outputs, in fp32 where the type is free. WEFT_USAGE
  * where an operand would have more axes than a tensor can. */
@@ -89,7 +89,7 @@ typedef struct describe_doc_row {
 #define GRAPH_DOC_ROWS 96
 
 /* "y, lse split": the outputs of a row of the form; "refused". */
-const char *describe_doc_row_text(const graph_doc *d, const describe_doc_form *f,
+const char *describe_doc_row_text(const describe_doc *d, const describe_doc_form *f,
                                   const describe_doc_row *r, char text[GRAPH_DOC_TEXT]);
 
 /* The rows: a split along each axis letter, in the order of the inputs; pairs of letters that are

@@ -87,7 +87,7 @@ static weft_status read_side(const reader *r, const char **at, describe_doc_oper
 }
 
 /* All forms of one side; *forms is their number. */
-static weft_status read_forms(const reader *r, graph_doc *d, bool outputs, uint32_t *forms)
+static weft_status read_forms(const reader *r, describe_doc *d, bool outputs, uint32_t *forms)
 {
     const char *p = r->text;
     for (*forms = 0;;) {
@@ -102,7 +102,7 @@ static weft_status read_forms(const reader *r, graph_doc *d, bool outputs, uint3
 }
 
 /* "T tokens, I in" */
-static weft_status read_axes(const reader *r, graph_doc *d)
+static weft_status read_axes(const reader *r, describe_doc *d)
 {
     for (const char *p = r->text;; p += 2) {
         const size_t n = isupper((unsigned char)*p) && p[1] == ' ' ? strcspn(p + 2, ",") : 0;
@@ -145,7 +145,7 @@ static weft_status read_attr(const reader *r, const char *p, size_t n, describe_
     return WEFT_OK;
 }
 
-static weft_status read_attrs(const reader *r, graph_doc *d)
+static weft_status read_attrs(const reader *r, describe_doc *d)
 {
     for (const char *p = r->text; *p;) {
         const char *end = strstr(p, "; ");
@@ -161,7 +161,7 @@ static weft_status read_attrs(const reader *r, graph_doc *d)
 }
 
 /* Every letter has a name, and those of the outputs are letters of the inputs or named. */
-static weft_status check_letters(const reader *r, const graph_doc *d)
+static weft_status check_letters(const reader *r, const describe_doc *d)
 {
     for (uint32_t f = 0; f < d->nforms; f++)
         for (uint32_t i = 0; i < d->form[f].nin + d->form[f].nout; i++) {
@@ -193,7 +193,7 @@ static weft_status check_texts(const char *id, const weft_op_doc *t)
     return st;
 }
 
-weft_status describe_doc_read(const char *id, const weft_op *op, graph_doc *out)
+weft_status describe_doc_read(const char *id, const weft_op *op, describe_doc *out)
 {
     uint32_t results = 0;
     memset(out, 0, sizeof *out);
@@ -221,12 +221,12 @@ weft_status describe_doc_read(const char *id, const weft_op *op, graph_doc *out)
     return st;
 }
 
-const char *describe_doc_axis(const graph_doc *d, const describe_doc_operand *o, uint32_t k)
+const char *describe_doc_axis(const describe_doc *d, const describe_doc_operand *o, uint32_t k)
 {
     return o->letter[k] == '3' ? "three" : d->axis[o->letter[k] - 'A'][0];
 }
 
-uint32_t describe_doc_calls(const graph_doc *d, describe_doc_call *out)
+uint32_t describe_doc_calls(const describe_doc *d, describe_doc_call *out)
 {
     uint32_t n = 0;
     for (uint32_t f = 0; f < d->nforms; f++) {
@@ -242,8 +242,8 @@ uint32_t describe_doc_calls(const graph_doc *d, describe_doc_call *out)
 }
 
 /* "split", "split along heads", "partial sum" */
-static void place_text(const graph_doc *d, const describe_doc_operand *o, const describe_doc_row *r,
-                       weft_place p, char text[WEFT_MAX_NAME + 16])
+static void place_text(const describe_doc *d, const describe_doc_operand *o,
+                       const describe_doc_row *r, weft_place p, char text[WEFT_MAX_NAME + 16])
 {
     static const char *const words[] = {"whole", "", "partial sum", "partial maximum", "held"};
     if (p.kind != WEFT_SPLIT)
@@ -256,7 +256,7 @@ static void place_text(const graph_doc *d, const describe_doc_operand *o, const 
         snprintf(text, WEFT_MAX_NAME + 16, "split along %s", describe_doc_axis(d, o, p.axis));
 }
 
-const char *describe_doc_row_text(const graph_doc *d, const describe_doc_form *f,
+const char *describe_doc_row_text(const describe_doc *d, const describe_doc_form *f,
                                   const describe_doc_row *r, char text[GRAPH_DOC_TEXT])
 {
     char now[WEFT_MAX_NAME + 16], next[WEFT_MAX_NAME + 16];

@@ -102,7 +102,7 @@ uint32_t describe_doc_attrs(const describe_doc_call *c, weft_attr *out)
 /* --- The example in a graph of its own --- */
 
 typedef struct example {
-    mesh mesh;
+    graph_mesh mesh;
     graph g; /* the op is its first node */
     weft_attr attrs[GRAPH_DOC_ATTRS];
     weft_shape shape[WEFT_MAX_OPERANDS];
@@ -114,7 +114,7 @@ static weft_status build(const describe_doc_call *c, uint32_t kind, example *e)
 {
     weft_shape expected[WEFT_MAX_OPERANDS];
     memset(e, 0, sizeof *e);
-    e->mesh = (mesh){.n = 1, .name = {"mesh"}, .size = {2}};
+    e->mesh = (graph_mesh){.n = 1, .name = {"mesh"}, .size = {2}};
     graph_init(&e->g, &e->mesh, WEFT_F32, WEFT_F32);
     e->g.find = c->find;
     e->g.find_ctx = c->find_ctx;
@@ -138,7 +138,7 @@ static bool ask(const describe_doc_call *c, example *e, const weft_place *in, we
 {
     memset(out, 0, WEFT_MAX_OPERANDS * sizeof *out);
     for (uint32_t i = 0; i < c->nin; i++)
-        graph_tensor(&e->g, e->in[i])->place[0] = in[i];
+        graph_tensor_at(&e->g, e->in[i])->place[0] = in[i];
     weft_status st = graph_shard_node(&e->g, 0, 0, out);
     if (st != WEFT_OK)
         err_clear();
@@ -260,11 +260,11 @@ static bool derive(const describe_doc_call *c, uint32_t from, uint32_t part, uin
     if (st != WEFT_OK)
         return false;
     for (uint32_t k = 0; k < c->form->nout; k++) {
-        const weft_shape shape = graph_tensor(&e.g, e.out[k])->shape;
+        const weft_shape shape = graph_tensor_at(&e.g, e.out[k])->shape;
         if (from >> k & 1)
             dout[k] = graph_add(&e.g, "flows.in", WEFT_T_ACTIVATION, &shape);
     }
-    const node n = e.g.nodes.at[0]; /* a copy: the array grows below */
+    const graph_node n = e.g.nodes.at[0]; /* a copy: the array grows below */
     const weft_opcall call = {.struct_size = sizeof call,
                               .nattr = n.nattr,
                               .attrs = n.attrs,
@@ -279,7 +279,7 @@ static bool derive(const describe_doc_call *c, uint32_t from, uint32_t part, uin
         st = graph_derive_part(&e.g, &n, &call, part, din);
     *made = 0;
     for (uint32_t i = 0; st == WEFT_OK && i < c->nin; i++)
-        if (din[i] && graph_tensor(&e.g, e.in[i])->kind == kind)
+        if (din[i] && graph_tensor_at(&e.g, e.in[i])->kind == kind)
             *made |= 1u << i;
     for (uint32_t i = 1; st == WEFT_OK && *made && i < e.g.nodes.n; i++)
         note(out->ops, e.g.nodes.at[i].id);

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-const graph_name describe_names_axes[] = {
+const describe_name describe_names_axes[] = {
     {"tokens", "tokens of a micro-batch: sequences times their length, in order"},
     {"embed", "the residual stream"},
     {"heads", "heads of queries, and of the results of attention"},
@@ -18,7 +18,7 @@ const graph_name describe_names_axes[] = {
     {0},
 };
 
-const graph_name describe_names_inputs[] = {
+const describe_name describe_names_inputs[] = {
     {"tokens", "ids of the tokens"},
     {"targets", "ids of the tokens that follow; a negative id counts nothing"},
     {"positions", "position of each token in its sequence, from 0"},
@@ -28,7 +28,7 @@ const graph_name describe_names_inputs[] = {
     {0},
 };
 
-const graph_name describe_names_scalars[] = {
+const describe_name describe_names_scalars[] = {
     {"lr", "the learning rate of this step, schedule included"},
     {"count", "updates done, this one included: 1 at the first; does not move on a skipped step"},
     {"loss", "sum over the step of the loss a token, already divided by the step's tokens"},
@@ -40,7 +40,7 @@ const graph_name describe_names_scalars[] = {
     {0},
 };
 
-const graph_name describe_names_reserved[] = {
+const describe_name describe_names_reserved[] = {
     {"count.low", "the rounding error of count"},
     {"skipped", "steps skipped"},
     {"scale.good", "steps since the loss scale last changed"},
@@ -48,14 +48,14 @@ const graph_name describe_names_reserved[] = {
     {0},
 };
 
-const graph_name describe_names_blocks[] = {
+const describe_name describe_names_blocks[] = {
     {"embed", "the embeddings"},
     {"block.N", "layer N, from 0"},
     {"head", "the last normalisation, the product with the vocabulary, and the loss"},
     {0},
 };
 
-const graph_name describe_names_nodes[] = {
+const describe_name describe_names_nodes[] = {
     {"all_reduce", "communication; its input is partial, its output whole"},
     {"reduce_scatter", "communication; its input is partial, its output split"},
     {"all_gather", "communication; its input is split, its output whole"},
@@ -65,7 +65,7 @@ const graph_name describe_names_nodes[] = {
     {0},
 };
 
-const graph_name describe_names_device[] = {
+const describe_name describe_names_device[] = {
     {"ew", "elementwise ops in one program (weft_ew_program)"},
     {0},
 };

@@ -84,7 +84,7 @@ static void what_was_checked_is_loaded(void **state)
     (void)state;
     char dir[] = "/tmp/weft-load-XXXXXX", path[128];
     host *h = NULL;
-    const component *c = NULL;
+    const host_component *c = NULL;
     assert_non_null(mkdtemp(dir));
     put(dir, "a", "optim", PLUGINS "/one/optim/good.so");
     put(dir, "b", "optim", PLUGINS "/broken/optim/good.so");
@@ -106,7 +106,7 @@ static void a_loaded_object_has_its_path(void **state)
 {
     (void)state;
     host *h = NULL;
-    const component *c = NULL;
+    const host_component *c = NULL;
     Dl_info info;
     assert_int_equal(host_create(PLUGINS "/one", &h), WEFT_OK);
     assert_int_equal(host_find(h, "optim", "good", rules, &c), WEFT_OK);
@@ -127,7 +127,7 @@ static void a_component_is_found_in_any_folder(void **state)
     put(dir, "p", "parallel", PLUGINS "/one/optim/good.so");
     snprintf(place, sizeof place, "%s/p", dir);
     host *h = NULL;
-    const component *c = NULL;
+    const host_component *c = NULL;
     assert_int_equal(host_create(place, &h), WEFT_OK);
     assert_int_equal(host_find(h, "optim", "good_too", rules, &c), WEFT_OK);
     assert_int_equal(host_find(h, "optim", "good", rules, &c), WEFT_OK);

@@ -35,7 +35,7 @@ static void refused(const char *kind, const char *name, const char *const *iface
                     const char *sentence)
 {
     host *h = hosts(PLUGINS);
-    const component *c = NULL;
+    const host_component *c = NULL;
     char wanted[1024];
     if (!strncmp(sentence, "PATH", 4))
         snprintf(wanted, sizeof wanted, "%s/%s/%s.so%s", PLUGINS, kind, name, sentence + 4);
@@ -117,7 +117,7 @@ static void a_refusal_is_the_same_twice(void **state)
 {
     (void)state;
     host *h = hosts(PLUGINS);
-    const component *c = NULL;
+    const host_component *c = NULL;
     for (int i = 0; i < 2; i++) {
         err_clear();
         assert_int_equal(host_find(h, "optim", "no_open", rules, &c), WEFT_USAGE);
@@ -130,7 +130,7 @@ static void a_lawful_component_is_found(void **state)
 {
     (void)state;
     host *h = hosts("/nowhere:" PLUGINS "/one");
-    const component *c = NULL, *too = NULL, *op[2] = {NULL, NULL};
+    const host_component *c = NULL, *too = NULL, *op[2] = {NULL, NULL};
     assert_int_equal(host_find(h, "optim", "good", rules, &c), WEFT_OK);
     assert_string_equal(c->kind, "optim");
     assert_string_equal(c->iface, "weft.rule/1");
@@ -161,7 +161,7 @@ static void a_job_names_files_of_ops(void **state)
 {
     (void)state;
     host *h = hosts(PLUGINS "/one:" PLUGINS "/again");
-    const component *c = NULL;
+    const host_component *c = NULL;
     assert_int_equal(host_use_named(h, "acme.twise", NULL), WEFT_USAGE);
     assert_non_null(strstr(err_text(), "did you mean 'acme.twice'?"));
     err_clear();
@@ -185,7 +185,7 @@ static void a_job_names_files_of_ops(void **state)
     h = hosts(PLUGINS "/again"); /* a rule in a folder of another kind */
     assert_int_equal(host_find(h, "optim", "good_too", rules, &c), WEFT_OK);
     assert_string_equal(c->kind, "optim");
-    const component **all;
+    const host_component **all;
     uint32_t n;
     assert_int_equal(host_list(h, &all, &n), WEFT_OK);
     uint32_t rules_seen = 0, ops_seen = 0;
@@ -205,7 +205,7 @@ static void a_grown_table_is_cut_to_what_is_known(void **state)
 {
     (void)state;
     host *h = hosts(PLUGINS "/newer");
-    const component *c = NULL;
+    const host_component *c = NULL;
     assert_int_equal(host_find(h, "optim", "good", rules, &c), WEFT_OK);
     assert_int_equal(c->manifest->abi_minor, WEFT_ABI_MINOR + 1);
     host_destroy(h);
@@ -219,7 +219,7 @@ static void what_is_not_there_has_a_neighbour(void **state)
 {
     (void)state;
     host *h = hosts(PLUGINS "/one");
-    const component *c = NULL;
+    const host_component *c = NULL;
     char exe[512], wanted[1024];
     ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
     assert_true(n > 0);
@@ -253,7 +253,7 @@ static void one_file_is_one_object(void **state)
     char dirs[1024];
     snprintf(dirs, sizeof dirs, "%s:%s/one", dir, PLUGINS);
     host *h = hosts(dirs);
-    const component *c = NULL, *again = NULL, **all = NULL;
+    const host_component *c = NULL, *again = NULL, **all = NULL;
     uint32_t n = 0, found = 0;
     assert_int_equal(host_find(h, "optim", "good", rules, &c), WEFT_OK);
     assert_int_equal(host_find(h, "optim", "good", rules, &again), WEFT_OK);
@@ -273,7 +273,7 @@ static void a_list_has_the_lawful_and_the_lawless(void **state)
 {
     (void)state;
     host *h = hosts(PLUGINS);
-    const component **all = NULL;
+    const host_component **all = NULL;
     uint32_t n = 0, usable = 0, unusable = 0;
     bool saw_minor = false, saw_rail = false;
     assert_int_equal(host_list(h, &all, &n), WEFT_OK);
@@ -312,7 +312,7 @@ static void catch (char *out, size_t size, void (*what)(host *), host *h)
 
 static void open_good(host *h)
 {
-    const component *c = NULL;
+    const host_component *c = NULL;
     assert_int_equal(host_find(h, "optim", "good", rules, &c), WEFT_OK);
     assert_int_equal(host_open(h, c), WEFT_OK);
     assert_int_equal(host_open(h, c), WEFT_OK);
@@ -324,7 +324,7 @@ static void a_module_is_served(void **state)
     static const int tls = 7;
     char said[256];
     host *h = hosts(PLUGINS "/one");
-    const component *c = NULL, *too = NULL;
+    const host_component *c = NULL, *too = NULL;
     host_serve(h, "weft.host.tls/1", &tls);
     catch (said, sizeof said, open_good, h);
     assert_string_equal(said, "weft warn: weft.test: open and ready\n");
@@ -358,7 +358,7 @@ static void failing_to_open_is_told(void **state)
 {
     (void)state;
     host *h = hosts(PLUGINS "/broken");
-    const component *c = NULL;
+    const host_component *c = NULL;
     err_clear();
     assert_int_equal(host_find(h, "optim", "good", rules, &c), WEFT_OK);
     assert_int_equal(host_open(h, c), WEFT_ABSENT);
@@ -380,7 +380,7 @@ static void records_are_joined(void **state)
     (void)state;
     char said[256];
     host *h = hosts(PLUGINS "/one"), *g = hosts(PLUGINS "/grown");
-    const component *c = NULL, *d = NULL;
+    const host_component *c = NULL, *d = NULL;
     catch (said, sizeof said, open_good, h);
     catch (said, sizeof said, open_good, g);
     assert_int_equal(host_find(h, "optim", "good", rules, &c), WEFT_OK);

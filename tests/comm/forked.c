@@ -33,7 +33,7 @@ static uint16_t free_port(void)
 
 static weft_status open_link(forked *f, const char *plugin, host **h, config **cfg)
 {
-    const component *c;
+    const host_component *c;
     char section[80];
     snprintf(section, sizeof section, "comm.%s", plugin);
     weft_status st = config_load(NULL, forked_settings, forked_nsettings, cfg);

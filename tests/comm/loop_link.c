@@ -360,7 +360,7 @@ void loop_begin(loop_hub *h, uint64_t caps, uint32_t channels)
         .key = loop_key,
         .map = loop_map,
     };
-    h->component = (component){
+    h->component = (host_component){
         .kind = "comm", .iface = "weft.link/1", .name = "loop", .table = &h->table, .module = h};
 }
 

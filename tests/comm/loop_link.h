@@ -12,7 +12,7 @@
 #define LOOP_MOST_RANKS 8
 
 typedef struct loop_hub {
-    component component;
+    host_component component;
     weft_link_table table; /* caps and channels may be changed before ranks begin */
     pthread_mutex_t lock;
     weft_link *link[LOOP_MOST_RANKS];

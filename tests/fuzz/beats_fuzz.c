@@ -22,8 +22,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     must(in && out);
     memcpy(in, data + 1, bytes - 1);
     const job_wire_frame f = {.bytes = (uint32_t)bytes - 1, .type = WIRE_BEAT, .body = in};
-    beat_root root;
-    beat_mark mark;
+    job_beat_root root;
+    job_beat_mark mark;
     uint32_t n;
     if (data[0] & 1) {
         if (job_beat_unpack_down(&f, &root)) {

@@ -22,9 +22,9 @@ static void count_reply(void *ctx, uint32_t rank, weft_status st, const void *by
     ++*(uint32_t *)ctx;
 }
 
-static void read_again(const gather_request *r, uint32_t rank)
+static void read_again(const job_gather_request *r, uint32_t rank)
 {
-    gather_request again;
+    job_gather_request again;
     uint64_t n;
     uint8_t *packed = job_gather_pack(r, &n);
     must(!job_gather_unpack(packed, n, rank, RANKS, &again));
@@ -44,9 +44,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     uint8_t *in = malloc(bytes); /* of its own, so that a sanitizer sees a byte behind it */
     must(in != NULL);
     memcpy(in, data + 1, bytes - 1);
-    gather_request r;
+    job_gather_request r;
     uint32_t replies = 0;
-    gathers *g = job_gathers_open(RANKS, count_reply, &replies);
+    job_gathers *g = job_gathers_open(RANKS, count_reply, &replies);
     if (!job_gather_unpack(in, bytes - 1, rank, RANKS, &r)) {
         read_again(&r, rank);
         for (uint32_t i = 0; i < r.n; i++)

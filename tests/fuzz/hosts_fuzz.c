@@ -29,8 +29,8 @@ static void read_list(const char *text, size_t size)
 static void read_frames(const uint8_t *data, size_t size)
 {
     int to[2];
-    frame_link l;
-    frame f;
+    launch_frame_link l;
+    launch_frame f;
     if (size > 60000 || pipe(to))
         return;
     launch_frame_open(&l, to[0], to[1]);

@@ -18,7 +18,7 @@ static void must(int holds)
 static void check(const sim_cluster *c)
 {
     const uint32_t ranks[] = {0, 1, 7, 8, 63};
-    mesh m = {.n = 1, .name = {"dp"}, .size = {64}};
+    graph_mesh m = {.n = 1, .name = {"dp"}, .size = {64}};
     sim_route r;
     must(c->nlinks > 0 && c->nlinks <= SIM_LEVELS);
     must(c->per_machine > 0 && c->links[c->nlinks - 1].devices == UINT64_MAX);

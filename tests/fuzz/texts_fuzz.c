@@ -28,7 +28,7 @@ static weft_status cut(weft_tokenizer *t, const char *text, uint64_t bytes, uint
 }
 
 static uint64_t read_all(const tokens_text_list *list, const data_tokenizer *t, bool valid,
-                         data_place from, data_place *middle)
+                         tokens_place from, tokens_place *middle)
 {
     tokens_reader *r;
     uint64_t all = from.text;
@@ -37,7 +37,7 @@ static uint64_t read_all(const tokens_text_list *list, const data_tokenizer *t, 
         return UINT64_MAX;
     }
     for (uint64_t parts = 0;; parts++) {
-        data_part p;
+        tokens_part p;
         const char *text;
         if (tokens_reader_next(r, &p, &text) != WEFT_OK) {
             must(*err_text());
@@ -51,7 +51,7 @@ static uint64_t read_all(const tokens_text_list *list, const data_tokenizer *t, 
         tokens_reader_take(r, &p, p.n);
         must(tokens_reader_text(r) == all);
         if (middle && parts == 2 && !tokens_reader_place(r, middle))
-            *middle = (data_place){0};
+            *middle = (tokens_place){0};
     }
     tokens_reader_close(r);
     return all;
@@ -60,7 +60,7 @@ static uint64_t read_all(const tokens_text_list *list, const data_tokenizer *t, 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     static const weft_tokenizer_table table = {.struct_size = sizeof table, .cut = cut};
-    static const component c = {.name = "fuzz", .table = &table};
+    static const host_component c = {.name = "fuzz", .table = &table};
     const data_tokenizer t = {.c = &c, .info = {.struct_size = sizeof t.info, .vocab = 256}};
     char path[64];
     if (!bytes)
@@ -72,9 +72,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         .path = path, .bytes = bytes - 1, .packing = data[0] % 3, .records = data[0] / 3 % 2 != 0};
     const tokens_text_list list = {.at = &file, .n = 1, .bytes = bytes - 1};
     const bool valid = data[0] & 64;
-    data_place middle = {0};
+    tokens_place middle = {0};
     err_clear();
-    const uint64_t all = read_all(&list, &t, valid, (data_place){0}, &middle);
+    const uint64_t all = read_all(&list, &t, valid, (tokens_place){0}, &middle);
     err_clear();
     if (all != UINT64_MAX && middle.text) /* what is left is the same from a place that was given */
         must(read_all(&list, &t, valid, middle, NULL) == all);

@@ -14,7 +14,7 @@ enum { ROWS = 8, MOST = 20 };
 
 typedef struct built {
     graph g;
-    mesh mesh;
+    graph_mesh mesh;
     weft_builder b;
     weft_tensor x; /* the newest activation [tokens, embed] */
 } built;
@@ -122,8 +122,8 @@ static void test_what_becomes_of_it(void **state)
     assert_int_equal(count(&m.g, "cache.write"), 2);
     const weft_tensor cache = graph_find(&m.g, "cache.0.v");
     assert_int_not_equal(cache, 0);
-    assert_int_equal(graph_tensor(&m.g, cache)->kind, WEFT_T_STATE);
-    assert_int_equal(graph_tensor(&m.g, cache)->shape.axes[1].size, MOST);
+    assert_int_equal(graph_tensor_at(&m.g, cache)->kind, WEFT_T_STATE);
+    assert_int_equal(graph_tensor_at(&m.g, cache)->shape.axes[1].size, MOST);
     for (uint32_t i = 0; i < m.g.nodes.n; i++)
         if (!strcmp(m.g.nodes.at[i].id, "rope")) {
             assert_int_equal(m.g.nodes.at[i].nin, 2);
@@ -147,14 +147,14 @@ static double work(int64_t context, double *flops)
     assert_int_equal(graph_cached_make(&m.g, context), WEFT_OK);
     *flops = 0;
     for (uint32_t i = 0; i < m.g.nodes.n; i++) {
-        const node *n = &m.g.nodes.at[i];
+        const graph_node *n = &m.g.nodes.at[i];
         if (strstr(n->id, "cache"))
             continue;
         *flops += graph_node_flops(&m.g, n);
         for (uint32_t k = 0; k < n->nin; k++)
-            elements += (double)graph_shape_elements(&graph_tensor(&m.g, n->in[k])->shape);
+            elements += (double)graph_shape_elements(&graph_tensor_at(&m.g, n->in[k])->shape);
         for (uint32_t k = 0; k < n->nout; k++)
-            elements += (double)graph_shape_elements(&graph_tensor(&m.g, n->out[k])->shape);
+            elements += (double)graph_shape_elements(&graph_tensor_at(&m.g, n->out[k])->shape);
     }
     graph_free(&m.g);
     return elements;

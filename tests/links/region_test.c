@@ -22,7 +22,7 @@ typedef struct two {
     side s[2];
     pair p;
     uint64_t posted[4], seed;
-    length_set sizes; /* around the values of the options, too */
+    check_length_set sizes; /* around the values of the options, too */
 } two;
 
 typedef struct letter {

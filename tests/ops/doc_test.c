@@ -89,7 +89,7 @@ static bool refuses_operand(struct bench *b, const describe_doc_call *d, const s
 
 static void for_all(check f)
 {
-    static graph_doc doc;
+    static describe_doc doc;
     struct bench b;
     const char *id;
     uint32_t asked = 0;

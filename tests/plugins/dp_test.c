@@ -89,7 +89,7 @@ static void alone_it_says_nothing(void **state)
 static void all_else_follows(void **state)
 {
     (void)state;
-    static const mesh two = {1, {"dp"}, {2}};
+    static const graph_mesh two = {1, {"dp"}, {2}};
     graph g;
     graph_init(&g, &two, WEFT_F32, WEFT_F32);
     weft_builder b = graph_builder(&g);
@@ -106,18 +106,18 @@ static void all_else_follows(void **state)
     assert_int_equal(graph_propagate(&g, first, &end), WEFT_OK);
     uint32_t params = 0;
     for (uint32_t i = 0; i < g.nodes.n; i++) {
-        const node *n = &g.nodes.at[i];
+        const graph_node *n = &g.nodes.at[i];
         assert_int_equal(n->comm, 0);
         for (uint32_t k = 0; k < n->nout; k++) {
-            const tensor *x = graph_tensor(&g, n->out[k]);
+            const graph_tensor *x = graph_tensor_at(&g, n->out[k]);
             bool sum = x->kind == WEFT_T_GRAD || n->out[k] == loss;
             assert_int_equal(x->place[0].kind, sum ? WEFT_PARTIAL_SUM : WEFT_SPLIT);
         }
     }
     for (weft_tensor t = 1; t <= g.tensors.n; t++)
-        if (graph_tensor(&g, t)->kind == WEFT_T_PARAM) {
-            assert_int_equal(graph_tensor(&g, t)->place[0].kind, WEFT_WHOLE);
-            assert_int_not_equal(graph_tensor(&g, t)->grad, 0);
+        if (graph_tensor_at(&g, t)->kind == WEFT_T_PARAM) {
+            assert_int_equal(graph_tensor_at(&g, t)->place[0].kind, WEFT_WHOLE);
+            assert_int_not_equal(graph_tensor_at(&g, t)->grad, 0);
             params++;
         }
     assert_int_equal(params, 2 + 2 * 12 + 2);

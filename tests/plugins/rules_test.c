@@ -23,13 +23,13 @@
 #define N 6
 #define STEPS 12
 
-static const mesh alone = {0};
+static const graph_mesh alone = {0};
 
 /* A rule's update of one parameter [N], as a graph and as a program. */
 typedef struct update {
     graph g;
     weft_tensor p, grad, lr, count, gate;
-    fused f;
+    graph_fused f;
     uint32_t states;
 } update;
 
@@ -52,7 +52,7 @@ static weft_status write_rule(update *u, const char *rule, const char *options, 
     weft_update call = {sizeof call, flags, "p", u->p, u->grad, u->lr, u->count, NULL};
     weft_status st = table->update(NULL, &conf, &b, &call);
     for (weft_tensor t = 1; t <= u->g.tensors.n; t++)
-        u->states += graph_tensor(&u->g, t)->kind == WEFT_T_STATE;
+        u->states += graph_tensor_at(&u->g, t)->kind == WEFT_T_STATE;
     return st != WEFT_OK ? st : graph_fuse(&u->g, 0, u->g.nodes.n, u->gate, &u->f);
 }
 
@@ -82,12 +82,12 @@ static float step_value(const weft_ew_step *s, const float *r)
 
 static void run_program(const update *u, float (*value)[N])
 {
-    const fused *f = &u->f;
+    const graph_fused *f = &u->f;
     float out[32][N];
     for (int64_t i = 0; i < N; i++) {
         float r[WEFT_EW_MAX_REGISTERS] = {0};
         for (uint32_t k = 0; k < f->nin; k++)
-            r[k] = value[f->in[k]][graph_tensor(&u->g, f->in[k])->shape.rank ? i : 0];
+            r[k] = value[f->in[k]][graph_tensor_at(&u->g, f->in[k])->shape.rank ? i : 0];
         for (uint32_t s = 0; s < f->program.nsteps; s++)
             r[f->program.steps[s].dst] = step_value(&f->program.steps[s], r);
         for (uint32_t k = 0; k < f->nout; k++)

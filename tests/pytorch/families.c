@@ -31,9 +31,9 @@ static void print_format(const weft_model_format *f)
                or_dash((*x)->values));
 }
 
-static weft_status print_params(const component *c, const weft_conf *conf)
+static weft_status print_params(const host_component *c, const weft_conf *conf)
 {
-    static const mesh alone = {0};
+    static const graph_mesh alone = {0};
     const weft_model_table *t = c->table;
     weft_model_info info = {.struct_size = sizeof info};
     graph g;
@@ -52,7 +52,7 @@ static weft_status print_params(const component *c, const weft_conf *conf)
                                   .conf = conf};
     st = t->build(c->module, &args, &b, &loss);
     for (weft_tensor i = 1; st == WEFT_OK && i <= g.tensors.n; i++) {
-        const tensor *x = graph_tensor(&g, i);
+        const graph_tensor *x = graph_tensor_at(&g, i);
         if (x->kind != WEFT_T_PARAM)
             continue;
         printf("param\t%s", x->name);
@@ -69,7 +69,7 @@ static weft_status print_family(const char *name, char *const *options, int n)
     static const char *const ifaces[] = {"weft.model/1", NULL};
     host *h = NULL;
     config *cfg = NULL;
-    const component *c;
+    const host_component *c;
     weft_status st = host_create(NULL, &h);
     if (st == WEFT_OK)
         st = host_find(h, "model", name, ifaces, &c);

@@ -12,7 +12,7 @@ import sys
 from collections import Counter, defaultdict
 
 import tree
-from tree import CODE, files, lines, name, text
+from tree import CODE, blanked, files, lines, name, text
 
 CORE = "base config host graph job schedule resolve plan comm data ckpt run".split()
 SDK = "describe check".split()
@@ -26,6 +26,9 @@ CORE_LINES = 61600  # and falling
 # What a module's external names begin with, where that is not the module's name. A header of base/
 # is a topic of its own, and its name is the prefix.
 PREFIXES = {"schedule": ["sched"], "weft": ["cli", "main", "commands"]}
+# The same of types alone: the spec is what resolve/ makes and every module above it reads; how
+# other programs' weights are read is declared in run/ and defined in formats/.
+TYPES = {"resolve": ["spec"], "formats": ["run_foreign"]}
 
 
 def rule_core():
@@ -139,11 +142,37 @@ def prefixes(source):
     return PREFIXES.get(module, [module]) + (["cli_cmd"] if module in TOOLS else [])
 
 
+def types(path):
+    """The typedefs of a header, and the structs, unions and enums that it defines: a declaration
+    without a body may name one of another module."""
+    body = re.sub(r"^[ \t]*#(?:.*\\\n)*.*$", "", blanked(text(path)), flags=re.M)
+    found = set(re.findall(r"\b(?:struct|union|enum)\s+(\w+)\s*{", body))
+    inside = 1
+    while inside:
+        body, inside = re.subn(r"{[^{}]*}", " ", body)
+    for typedef in re.findall(r"\btypedef\b([^;]*);", body):
+        word = re.search(r"\(\*(\w+)\)", typedef) or \
+            re.search(r"(\w+)\s*(?:\([^()]*\)|\[[^\]]*\])*$", typedef)
+        found.add(word[1])
+    return sorted(found)
+
+
+def begins(word, allowed):
+    return any(word.startswith(p + "_") or word == p for p in allowed)
+
+
 def rule_prefixes():
-    """A module's external names begin with the module's name."""
+    """A module's external names, and the types of its headers, begin with the module's name."""
     for group in [module_objects(), *shared_objects()]:
         for source, (has, _) in group.items():
             allowed = prefixes(source)
             for symbol in sorted(has):
-                if not any(symbol.startswith(p + "_") or symbol == p for p in allowed):
+                if not begins(symbol, allowed):
                     yield f"{source}.c: {symbol} does not begin with {allowed[0]}_"
+    for f in files(".h", under=["core", "sdk/check", "sdk/describe", "tools"]):
+        module, *rest = f.relative_to(tree.ROOT).with_suffix("").parts[1:]
+        source = "/".join([module, *rest] if rest else ["weft", module])
+        allowed = prefixes(source)
+        for word in types(f):
+            if not begins(word, allowed + TYPES.get(module, [])):
+                yield f"{name(f)}: the type {word} does not begin with {allowed[0]}_"

@@ -304,6 +304,9 @@ def rule_statuses():
 BAD = {
     "core/base/a.c": '#include "plan/plan.h"\nint f(void)\n{\n#if 1\n    system("sgd");\n'
                      "#endif\n}\n#define M(x) return x\n",
+    "core/plan/t.h": "struct plan_one;\ntypedef VEC(int) list;\nenum kind { A, B };\n"
+                     "typedef struct plan_two {\n    int list;\n} two[2];\n"
+                     "typedef int (*finder)(int list);\n",
     "core/plan/c.c": '#include "job/job.h"\n',
     "core/run/d.c": '#include "launch/launch.h"\n',
     "core/base/b.c": "int x; // " + "TO" + "DO" + " " * 100 + "\n",
@@ -384,7 +387,9 @@ def rule_tidy():
             if wanted not in found:
                 yield f"the rule circles does not see: {wanted}"
         found = "\n".join(RULES["prefixes"]())
-        for wanted in ("alone does not begin with data_", "stray does not begin with shared_"):
+        for wanted in ("alone does not begin with data_", "stray does not begin with shared_",
+                       *(f"the type {x} does not begin with plan_"
+                         for x in ("list", "kind", "two", "finder"))):
             if wanted not in found:
                 yield f"the rule prefixes does not see: {wanted}"
         found = "\n".join(RULES["layers"]())

@@ -27,11 +27,11 @@ typedef struct family_options {
     double rope_theta, norm_eps; /* 0: the default */
 } family_options;
 
-static const component *family_component(const char *name)
+static const host_component *family_component(const char *name)
 {
     static const char *const ifaces[] = {"weft.model/1", NULL};
     static host *h; /* one of the process: modules stay open */
-    const component *c = NULL;
+    const host_component *c = NULL;
     weft_status st = h ? WEFT_OK : host_create(NULL, &h);
     if (st == WEFT_OK)
         st = host_find(h, "model", name, ifaces, &c);
@@ -49,7 +49,7 @@ static weft_status family_set(config *cfg, const char *key, const char *format, 
 }
 
 /* The config of a family with these options; the caller destroys it. */
-static weft_status family_config(const component *c, const family_options *o, config **out)
+static weft_status family_config(const host_component *c, const family_options *o, config **out)
 {
     const struct {
         const char *key, *format;
@@ -87,7 +87,7 @@ static weft_status family_run(const family_options *o, const weft_builder *b, we
                               weft_tensor *out)
 {
     config *cfg;
-    const component *c = family_component(o->family);
+    const host_component *c = family_component(o->family);
     weft_status st = c ? family_config(c, o, &cfg) : WEFT_USAGE;
     if (st != WEFT_OK)
         return st;

@@ -18,7 +18,7 @@ static evaluation eval_begin(graph *g)
 {
     evaluation e = {g, calloc(g->tensors.n + 1, sizeof(double *))};
     for (weft_tensor t = 1; t <= g->tensors.n; t++) {
-        const tensor *x = graph_tensor(g, t);
+        const graph_tensor *x = graph_tensor_at(g, t);
         e.value[t] = calloc((size_t)eval_elements(&x->shape), sizeof(double));
         if (x->constant)
             e.value[t][0] = x->value;
@@ -33,22 +33,22 @@ static void eval_end(evaluation *e)
     free(e->value);
 }
 
-static void eval_node(evaluation *e, const node *n)
+static void eval_node(evaluation *e, const graph_node *n)
 {
     weft_shape is[WEFT_MAX_OPERANDS], os[WEFT_MAX_OPERANDS];
     double *in[WEFT_MAX_OPERANDS], *out[WEFT_MAX_OPERANDS];
     for (uint32_t i = 0; i < n->nin; i++) {
-        is[i] = graph_tensor(e->g, n->in[i])->shape;
+        is[i] = graph_tensor_at(e->g, n->in[i])->shape;
         in[i] = e->value[n->in[i]];
     }
     for (uint32_t i = 0; i < n->nout; i++) {
-        os[i] = graph_tensor(e->g, n->out[i])->shape;
+        os[i] = graph_tensor_at(e->g, n->out[i])->shape;
         out[i] = calloc((size_t)eval_elements(&os[i]), sizeof(double));
     }
     eval_op(&(eval_call){n->assign ? "copy" : n->id, n->attrs, n->nattr, n->nin, n->nout, is, os,
                          in, out});
     for (uint32_t i = 0; i < n->nout; i++) {
-        int add = graph_tensor(e->g, n->out[i])->kind == WEFT_T_GRAD;
+        int add = graph_tensor_at(e->g, n->out[i])->kind == WEFT_T_GRAD;
         for (int64_t k = 0; k < eval_elements(&os[i]); k++)
             e->value[n->out[i]][k] = out[i][k] + (add ? e->value[n->out[i]][k] : 0);
         free(out[i]);

@@ -15,7 +15,7 @@ static int run(int argc, char **argv)
     return bench_sweep_main(&cli_cmd_bench, argc, argv);
 }
 
-const command cli_cmd_bench = {
+const cli_command cli_cmd_bench = {
     "bench",
     "SWEEP.ini [-n RANKS] [section.key=value ...] [--plan [--json]] [--afresh] | compare A B "
     "[--json] | comm [-n RANKS] [JOB.ini] [bench.key=value ...]",

@@ -68,7 +68,7 @@ typedef struct bench {
     comm_arena arena;
     job_hosts hosts;
     spec spec; /* one mesh axis of all ranks */
-    measure *m[MEASURING_KINDS];
+    bench_measure *m[MEASURING_KINDS];
     uint32_t kind[MEASURING_KINDS], n;
     FILE *csv; /* of rank 0, where bench.out names a folder */
 } bench;
@@ -135,7 +135,7 @@ static weft_status add_operations(bench *b, uint32_t link)
 {
     const spec_link *l = &b->spec.links[b->spec.axis_link[0]];
     const sched_layout *layout =
-        resolve_group_layout(&b->spec, &b->spec.pool, &(rank_group){.mesh_axis = 0});
+        resolve_group_layout(&b->spec, &b->spec.pool, &(resolve_rank_group){.mesh_axis = 0});
     uint32_t *ranks = mem_alloc(b->who.ranks * sizeof *ranks);
     comm_channel *c = NULL;
     for (uint32_t i = 0; i < b->who.ranks; i++)

@@ -140,7 +140,7 @@ static weft_status same_columns(FILE *f, const char *path)
 weft_status bench_open_csv(const char *out, bool append, FILE **f)
 {
     char path[4096];
-    outlock lock = {0};
+    run_outlock lock = {0};
     weft_status st =
         run_outdir_prepare(out, true, 0, &lock); /* a job that is there keeps its folder */
     run_outlock_release(&lock, 0);

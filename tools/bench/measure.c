@@ -22,7 +22,7 @@ typedef struct row {
     comm_op *op;
 } row;
 
-struct measure {
+struct bench_measure {
     bench_measure_request q;
     uint32_t rows;
     row row[MOST_ROWS];
@@ -76,7 +76,7 @@ int bench_measure_able(const bench_measure_request *q, const char *algorithm)
     return a && sched_able(a, &r);
 }
 
-static weft_status add(measure *m, comm_channel *c, row *to, const sched_request *r)
+static weft_status add(bench_measure *m, comm_channel *c, row *to, const sched_request *r)
 {
     to->r = *r;
     to->r.ranks = m->q.ranks;
@@ -91,7 +91,7 @@ static weft_status add(measure *m, comm_channel *c, row *to, const sched_request
     return st;
 }
 
-static weft_status add_helpers(measure *m, comm_channel *c)
+static weft_status add_helpers(bench_measure *m, comm_channel *c)
 {
     sched_request one = {
         .kind = WEFT_ALL_REDUCE, .redop = WEFT_MAX, .dtype = WEFT_I64, .count = 1, .in_place = 1};
@@ -117,9 +117,10 @@ weft_status bench_measure_check_links(const spec *s)
                                library);
 }
 
-weft_status bench_measure_create(comm_channel *c, const bench_measure_request *q, measure **out)
+weft_status bench_measure_create(comm_channel *c, const bench_measure_request *q,
+                                 bench_measure **out)
 {
-    measure *m = mem_alloc(sizeof *m);
+    bench_measure *m = mem_alloc(sizeof *m);
     uint64_t size = weft_dtype_size(q->dtype), unit = size * q->ranks;
     m->q = *q;
     m->side = 64;
@@ -148,7 +149,7 @@ weft_status bench_measure_create(comm_channel *c, const bench_measure_request *q
     return st;
 }
 
-void bench_measure_destroy(measure *m)
+void bench_measure_destroy(bench_measure *m)
 {
     for (uint32_t i = 0; m && i < m->rows; i++)
         sched_free(m->row[i].s);
@@ -160,12 +161,12 @@ void bench_measure_destroy(measure *m)
     free(m);
 }
 
-uint32_t bench_measure_rows(const measure *m)
+uint32_t bench_measure_rows(const bench_measure *m)
 {
     return m->rows;
 }
 
-uint64_t bench_measure_memory(const measure *m)
+uint64_t bench_measure_memory(const bench_measure *m)
 {
     return 2 * sched_align_line(m->side) + sched_align_line(m->scratch) + 64;
 }
@@ -218,7 +219,7 @@ typedef struct sides {
     void *scratch;
 } sides;
 
-static sides lay_out(const measure *m, const sched_request *r, void *memory)
+static sides lay_out(const bench_measure *m, const sched_request *r, void *memory)
 {
     uint64_t size = weft_dtype_size(r->dtype), part = r->count / r->ranks;
     int root = r->me == r->root;
@@ -253,7 +254,7 @@ static weft_status once(const row *w, const sides *s)
     return st == WEFT_OK ? comm_wait(w->op, PATIENCE) : st;
 }
 
-static weft_status agree(const row *w, const measure *m, void *memory, int64_t *value)
+static weft_status agree(const row *w, const bench_measure *m, void *memory, int64_t *value)
 {
     sides s = lay_out(m, &w->r, memory);
     memcpy(s.in, value, sizeof *value);
@@ -286,7 +287,7 @@ static double bus_share(const sched_request *r)
 }
 
 /* How many operations are timed: the same number on every rank. */
-static weft_status how_many(measure *m, const row *w, void *memory, uint32_t *times)
+static weft_status how_many(bench_measure *m, const row *w, void *memory, uint32_t *times)
 {
     uint64_t bytes = w->r.count * weft_dtype_size(w->r.dtype);
     *times = bytes < 65536 ? 2000 : bytes < (4u << 20) ? 200 : 20;
@@ -305,7 +306,7 @@ static weft_status how_many(measure *m, const row *w, void *memory, uint32_t *ti
     return st;
 }
 
-static weft_status time_together(measure *m, const row *w, const sides *s, uint32_t times,
+static weft_status time_together(bench_measure *m, const row *w, const sides *s, uint32_t times,
                                  int64_t *ns)
 {
     sides nothing = {0};
@@ -322,7 +323,7 @@ static weft_status time_together(measure *m, const row *w, const sides *s, uint3
 }
 
 /* Sending ranks would otherwise run many operations ahead of receiving ranks. */
-static weft_status time_serialized(measure *m, const row *w, const sides *s, uint32_t times,
+static weft_status time_serialized(bench_measure *m, const row *w, const sides *s, uint32_t times,
                                    int64_t *ns)
 {
     sides nothing = {0};
@@ -338,7 +339,7 @@ static weft_status time_serialized(measure *m, const row *w, const sides *s, uin
     return st;
 }
 
-weft_status bench_measure_run(measure *m, uint32_t i, void *memory, bench_measure_row *out)
+weft_status bench_measure_run(bench_measure *m, uint32_t i, void *memory, bench_measure_row *out)
 {
     const row *w = &m->row[i];
     uint64_t bytes = bench_measure_bytes(m, i);
@@ -368,17 +369,17 @@ weft_status bench_measure_run(measure *m, uint32_t i, void *memory, bench_measur
     return WEFT_OK;
 }
 
-uint64_t bench_measure_bytes(const measure *m, uint32_t i)
+uint64_t bench_measure_bytes(const bench_measure *m, uint32_t i)
 {
     return m->row[i].r.count * weft_dtype_size(m->row[i].r.dtype);
 }
 
-const char *bench_measure_algorithm(const measure *m, uint32_t i)
+const char *bench_measure_algorithm(const bench_measure *m, uint32_t i)
 {
     return sched_algorithm_name(m->row[i].s);
 }
 
-double bench_measure_predict(const measure *m, uint32_t i, const sched_cost *cost,
+double bench_measure_predict(const bench_measure *m, uint32_t i, const sched_cost *cost,
                              const char **choice)
 {
     sched_request r = m->row[i].r;

@@ -6,7 +6,7 @@
 #include "comm/comm.h"
 #include "resolve/spec.h"
 
-typedef struct measure measure; /* opaque: the operations of all sizes */
+typedef struct bench_measure bench_measure; /* opaque: the operations of all sizes */
 
 typedef struct bench_measure_request {
     uint32_t kind, dtype;
@@ -39,22 +39,23 @@ weft_status bench_measure_check_links(const spec *s);
 
 /* Adds the operations of all sizes to the channel. Between comm_add_channel() and comm_connect().
  * [setup] [collective] */
-weft_status bench_measure_create(comm_channel *c, const bench_measure_request *r, measure **out);
-void bench_measure_destroy(measure *m); /* after the world; NULL allowed */
+weft_status bench_measure_create(comm_channel *c, const bench_measure_request *r,
+                                 bench_measure **out);
+void bench_measure_destroy(bench_measure *m); /* after the world; NULL allowed */
 
-uint32_t bench_measure_rows(const measure *m);
-uint64_t bench_measure_memory(const measure *m); /* bytes that bench_measure_run() needs */
+uint32_t bench_measure_rows(const bench_measure *m);
+uint64_t bench_measure_memory(const bench_measure *m); /* bytes that bench_measure_run() needs */
 
 /* Time row `i`, then check one operation with numbers that say whose they are. [collective] */
-weft_status bench_measure_run(measure *m, uint32_t i, void *memory, bench_measure_row *out);
+weft_status bench_measure_run(bench_measure *m, uint32_t i, void *memory, bench_measure_row *out);
 
 /* Row `i` before it is run: its size, and its algorithm. */
-uint64_t bench_measure_bytes(const measure *m, uint32_t i);
-const char *bench_measure_algorithm(const measure *m, uint32_t i);
+uint64_t bench_measure_bytes(const bench_measure *m, uint32_t i);
+const char *bench_measure_algorithm(const bench_measure *m, uint32_t i);
 
 /* Prediction of the model for row `i`: seconds by its own algorithm, negative where unknown, and
  * the algorithm that `auto` would select with these costs. */
-double bench_measure_predict(const measure *m, uint32_t i, const sched_cost *cost,
+double bench_measure_predict(const bench_measure *m, uint32_t i, const sched_cost *cost,
                              const char **choice);
 
 /* "all_reduce" to its kind and back; 0 for an unknown name. Point-to-point kinds are not measured.

@@ -45,7 +45,7 @@ typedef struct point {
     sched_way way;
 } point;
 
-struct tune {
+struct bench_tune {
     uint32_t ranks, me, dtype, points;
     point point[TUNE_POINTS];
     point barrier, slowest; /* everybody is here; the maximum of a number */
@@ -82,7 +82,7 @@ static const sched_algorithm burst = {
     .name = "burst", .kinds = SCHED_ON(WEFT_SHIFT), .emit = emit_burst};
 
 /* `a` NULL: what `auto` takes. */
-static weft_status add(tune *t, comm_channel *c, point *to, sched_request r,
+static weft_status add(bench_tune *t, comm_channel *c, point *to, sched_request r,
                        const sched_algorithm *a)
 {
     r.ranks = t->ranks;
@@ -98,13 +98,13 @@ static weft_status add(tune *t, comm_channel *c, point *to, sched_request r,
     return WEFT_OK;
 }
 
-static point *begin_point(tune *t, uint32_t what)
+static point *begin_point(bench_tune *t, uint32_t what)
 {
     t->point[t->points].what = what;
     return &t->point[t->points++];
 }
 
-static weft_status add_points(tune *t, comm_channel *c)
+static weft_status add_points(bench_tune *t, comm_channel *c)
 {
     weft_status st = WEFT_OK;
     sched_request r = {.kind = WEFT_SHIFT, .dtype = WEFT_I64, .root = 1};
@@ -123,7 +123,7 @@ static weft_status add_points(tune *t, comm_channel *c)
     return st;
 }
 
-static weft_status add_mapped(tune *t, comm_channel *c, uint64_t link_caps)
+static weft_status add_mapped(bench_tune *t, comm_channel *c, uint64_t link_caps)
 {
     static const uint32_t kinds[] = {WEFT_ALL_REDUCE, WEFT_ALL_GATHER};
     weft_status st = WEFT_OK;
@@ -145,10 +145,11 @@ static weft_status add_mapped(tune *t, comm_channel *c, uint64_t link_caps)
 }
 
 weft_status bench_tune_create(comm_channel *c, uint32_t ranks, uint32_t me, uint64_t link_caps,
-                              uint32_t dtype, tune **out)
+                              uint32_t dtype, bench_tune **out)
 {
-    tune *t = mem_alloc(sizeof *t);
-    *t = (tune){.ranks = ranks, .me = me, .dtype = dtype, .side = REDUCE_PARTS * REDUCE_BYTES};
+    bench_tune *t = mem_alloc(sizeof *t);
+    *t =
+        (bench_tune){.ranks = ranks, .me = me, .dtype = dtype, .side = REDUCE_PARTS * REDUCE_BYTES};
     *out = t;
     sched_request one = {
         .kind = WEFT_ALL_REDUCE, .redop = WEFT_MAX, .dtype = WEFT_I64, .count = 1, .in_place = 1};
@@ -163,7 +164,7 @@ weft_status bench_tune_create(comm_channel *c, uint32_t ranks, uint32_t me, uint
     return st;
 }
 
-void bench_tune_destroy(tune *t)
+void bench_tune_destroy(bench_tune *t)
 {
     for (uint32_t i = 0; t && i < t->points; i++)
         sched_free(t->point[i].s);
@@ -174,19 +175,19 @@ void bench_tune_destroy(tune *t)
     free(t);
 }
 
-uint64_t bench_tune_memory(const tune *t)
+uint64_t bench_tune_memory(const bench_tune *t)
 {
     return 2 * sched_align_line(t->side) + sched_align_line(t->scratch);
 }
 
-uint32_t bench_tune_points(const tune *t)
+uint32_t bench_tune_points(const bench_tune *t)
 {
     return t->points;
 }
 
 /* One after the other part of the memory is added to its neighbour: in caches, as what has just
  * arrived is. */
-static void reduce_all(const tune *t, char *memory)
+static void reduce_all(const bench_tune *t, char *memory)
 {
     uint64_t size = weft_dtype_size(t->dtype);
     for (uint32_t i = 0; i + 1 < REDUCE_PARTS; i++) {
@@ -198,7 +199,7 @@ static void reduce_all(const tune *t, char *memory)
     }
 }
 
-static weft_status run(const tune *t, const point *p, char *memory, uint64_t times)
+static weft_status run(const bench_tune *t, const point *p, char *memory, uint64_t times)
 {
     int two_sides = p != &t->slowest;
     char *out = memory + (two_sides ? sched_align_line(t->side) : 0),
@@ -217,7 +218,7 @@ static weft_status run(const tune *t, const point *p, char *memory, uint64_t tim
 }
 
 /* The largest of all ranks'. */
-static weft_status agree(const tune *t, char *memory, double *seconds)
+static weft_status agree(const bench_tune *t, char *memory, double *seconds)
 {
     int64_t ns = (int64_t)(*seconds * 1e9);
     memcpy(memory, &ns, sizeof ns);
@@ -228,7 +229,8 @@ static weft_status agree(const tune *t, char *memory, double *seconds)
     return st;
 }
 
-static weft_status time_of(const tune *t, const point *p, char *memory, uint64_t times, double *out)
+static weft_status time_of(const bench_tune *t, const point *p, char *memory, uint64_t times,
+                           double *out)
 {
     weft_status st = run(t, &t->barrier, memory, 1);
     uint64_t from = clock_ns();
@@ -238,7 +240,7 @@ static weft_status time_of(const tune *t, const point *p, char *memory, uint64_t
     return st == WEFT_OK ? agree(t, memory, out) : st;
 }
 
-weft_status bench_tune_run(tune *t, uint32_t i, void *memory, tune_point *out)
+weft_status bench_tune_run(bench_tune *t, uint32_t i, void *memory, bench_tune_point *out)
 {
     const point *p = &t->point[i];
     double took[REPEATS], one = 0;
@@ -251,11 +253,12 @@ weft_status bench_tune_run(tune *t, uint32_t i, void *memory, tune_point *out)
     for (uint32_t k = 0; k < repeats && st == WEFT_OK; k++)
         st = time_of(t, p, memory, times, &took[k]);
     if (st == WEFT_OK)
-        *out = (tune_point){p->what, {p->way, bench_fit_median(took, repeats) / (double)times}};
+        *out =
+            (bench_tune_point){p->what, {p->way, bench_fit_median(took, repeats) / (double)times}};
     return st;
 }
 
-static uint32_t pick(const tune_point *p, uint32_t n, uint32_t what, bench_fit_point *out)
+static uint32_t pick(const bench_tune_point *p, uint32_t n, uint32_t what, bench_fit_point *out)
 {
     uint32_t found = 0;
     for (uint32_t i = 0; i < n; i++)
@@ -264,7 +267,7 @@ static uint32_t pick(const tune_point *p, uint32_t n, uint32_t what, bench_fit_p
     return found;
 }
 
-void bench_tune_fit(const tune_point *p, uint32_t n, sched_cost *out)
+void bench_tune_fit(const bench_tune_point *p, uint32_t n, sched_cost *out)
 {
     const double least = 1e-15; /* seconds a byte: the largest that the keys may say */
     const sched_speed free_of_charge = {0};

@@ -49,7 +49,7 @@ typedef struct tuner {
     job *job;
     comm_world *world;
     comm_arena arena;
-    tune_set set;
+    bench_tune_set set;
     uint32_t done, all; /* for the progress line */
 } tuner;
 
@@ -143,10 +143,11 @@ static void show(tuner *t, const char *what)
 }
 
 /* Shares the result with every rank: the time of the slowest group for each point. */
-static weft_status share(tuner *t, tune_probe *p, const tune_point *mine, sched_cost *out)
+static weft_status share(tuner *t, bench_tune_probe *p, const bench_tune_point *mine,
+                         sched_cost *out)
 {
-    tune_point *all = mem_alloc((uint64_t)t->who.ranks * TUNE_POINTS * sizeof *all);
-    tune_point most[TUNE_POINTS];
+    bench_tune_point *all = mem_alloc((uint64_t)t->who.ranks * TUNE_POINTS * sizeof *all);
+    bench_tune_point most[TUNE_POINTS];
     char name[100];
     snprintf(name, sizeof name, "tune/%.64s", p->c->name);
     weft_status st = job_exchange(t->job, name, mine, TUNE_POINTS * sizeof *mine, all);
@@ -162,9 +163,9 @@ static weft_status share(tuner *t, tune_probe *p, const tune_point *mine, sched_
 }
 
 /* Measures the costs of a transport. Ranks outside its group wait for the others. */
-static weft_status find_costs(tuner *t, tune_probe *p)
+static weft_status find_costs(tuner *t, bench_tune_probe *p)
 {
-    tune_point mine[TUNE_POINTS] = {{0}};
+    bench_tune_point mine[TUNE_POINTS] = {{0}};
     double took[TUNE_POINTS][TUNE_PASSES];
     weft_status st = WEFT_OK;
     for (uint32_t pass = 0; pass < t->set.passes; pass++)
@@ -180,7 +181,7 @@ static weft_status find_costs(tuner *t, tune_probe *p)
 
 /* Algorithm after algorithm, and all of it again: what disturbs one pass does not spoil a median.
  */
-static weft_status time_rows(tuner *t, tune_part *p, uint32_t pass)
+static weft_status time_rows(tuner *t, bench_tune_part *p, uint32_t pass)
 {
     weft_status st = WEFT_OK;
     for (uint32_t k = 0; k < p->kinds; k++)
@@ -214,7 +215,7 @@ static weft_status tell(tuner *t)
 
 static weft_status measure_all(tuner *t)
 {
-    tune_set *s = &t->set;
+    bench_tune_set *s = &t->set;
     weft_status st = WEFT_OK;
     count_work(t);
     for (uint32_t i = 0; i < s->probes && st == WEFT_OK; i++)
@@ -318,7 +319,7 @@ void bench_tune_print_keys(FILE *to, int markdown)
     config_print_options(to, options, markdown, CONFIG_PLAIN);
 }
 
-const command cli_cmd_tune = {
+const cli_command cli_cmd_tune = {
     "tune", "comm [-n RANKS] [JOB.ini] [section.key=value ...] [-o FILE]",
     "Measure what messages cost between the ranks of a job; algorithm = auto uses the result.\n\n"
     "Each transport that the job uses is measured between the ranks that it connects (without\n"

@@ -14,17 +14,17 @@
 
 /* A transport is measured once. Inter-node ranks are preferred, then larger groups: all ranks
  * choose alike. */
-static void want(tune_set *t, const component *c, uint32_t axis, uint32_t role)
+static void want(bench_tune_set *t, const host_component *c, uint32_t axis, uint32_t role)
 {
     uint64_t crosses = role != INSIDE && resolve_reach(t->s, axis) != REACH_INTRA;
     uint64_t score = crosses << 32 | t->s->mesh.size[axis];
-    tune_probe *p = t->probe;
+    bench_tune_probe *p = t->probe;
     while (p < t->probe + t->probes && p->c != c)
         p++;
     if (p == t->probe + t->probes)
         t->probes++;
     if (score > p->score)
-        *p = (tune_probe){.c = c, .score = score, .axis = axis, .role = role};
+        *p = (bench_tune_probe){.c = c, .score = score, .axis = axis, .role = role};
 }
 
 static uint32_t machine_of(const spec *s, uint32_t rank)
@@ -32,7 +32,7 @@ static uint32_t machine_of(const spec *s, uint32_t rank)
     return s->hosts.machine ? s->hosts.machine[rank] : 0;
 }
 
-static bool belongs(const tune_set *t, const tune_probe *p, uint32_t rank)
+static bool belongs(const bench_tune_set *t, const bench_tune_probe *p, uint32_t rank)
 {
     if (p->role == INSIDE)
         return machine_of(t->s, rank) == machine_of(t->s, t->rank);
@@ -44,7 +44,7 @@ static bool belongs(const tune_set *t, const tune_probe *p, uint32_t rank)
     return true;
 }
 
-static void gather_ranks(const tune_set *t, tune_probe *p)
+static void gather_ranks(const bench_tune_set *t, bench_tune_probe *p)
 {
     uint32_t size = t->s->mesh.size[p->axis];
     bool mine = false;
@@ -61,28 +61,29 @@ static void gather_ranks(const tune_set *t, tune_probe *p)
 }
 
 /* A table for each transport or pair, on the axis where it has the most ranks. */
-static void add_part(tune_set *t, uint32_t axis)
+static void add_part(bench_tune_set *t, uint32_t axis)
 {
     const spec *s = t->s;
     const spec_link *l = &s->links[s->axis_link[axis]];
-    tune_part *p = t->part;
+    bench_tune_part *p = t->part;
     while (p < t->part + t->parts && p->link != s->axis_link[axis])
         p++;
     if (p < t->part + t->parts && p->ranks >= s->mesh.size[axis])
         return;
     t->parts += p == t->part + t->parts;
-    *p = (tune_part){.link = s->axis_link[axis], .mesh_axis = axis, .ranks = s->mesh.size[axis]};
+    *p = (bench_tune_part){
+        .link = s->axis_link[axis], .mesh_axis = axis, .ranks = s->mesh.size[axis]};
     p->name = pool_printf(&t->layouts.pool, "%s%s%s", l->intra.c ? l->intra.c->name : "",
                           l->intra.c ? "+" : "", l->c->name);
     p->axis = t->of_job ? s->mesh.name[axis] : NULL;
-    p->layout = resolve_group_layout(s, &t->layouts.pool, &(rank_group){.mesh_axis = axis});
+    p->layout = resolve_group_layout(s, &t->layouts.pool, &(resolve_rank_group){.mesh_axis = axis});
     (void)!bench_measure_kinds(t->keys, "tune.op", p->kind, &p->kinds);
 }
 
 void bench_tune_find(const spec *s, config *cfg, const config *keys, uint32_t rank, bool of_job,
-                     tune_set *out)
+                     bench_tune_set *out)
 {
-    *out = (tune_set){
+    *out = (bench_tune_set){
         .s = s, .cfg = cfg, .keys = keys, .rank = rank, .of_job = of_job, .layouts.spec = s};
     out->passes = (uint32_t)config_int(keys, "tune.passes");
     out->part = mem_alloc(WEFT_MAX_MESH * sizeof *out->part);
@@ -102,7 +103,7 @@ void bench_tune_find(const spec *s, config *cfg, const config *keys, uint32_t ra
 }
 
 /* The transport by itself; with checksums if an axis of the job has them. */
-static spec_link alone(const tune_set *t, const component *c)
+static spec_link alone(const bench_tune_set *t, const host_component *c)
 {
     char section[80];
     bool checked = false;
@@ -114,13 +115,13 @@ static spec_link alone(const tune_set *t, const component *c)
     return (spec_link){.c = c, .conf = config_conf(t->cfg, section, c->own), .checked = checked};
 }
 
-bool bench_tune_maps(const tune_set *t, const tune_probe *p)
+bool bench_tune_maps(const bench_tune_set *t, const bench_tune_probe *p)
 {
     const spec_link l = alone(t, p->c);
     return sched_link_maps(resolve_link_caps(t->s, &l));
 }
 
-static weft_status open_probe(tune_set *t, tune_probe *p, comm_world *w)
+static weft_status open_probe(bench_tune_set *t, bench_tune_probe *p, comm_world *w)
 {
     const spec_link l = alone(t, p->c);
     comm_channel *c;
@@ -139,7 +140,7 @@ static weft_status open_probe(tune_set *t, tune_probe *p, comm_world *w)
 }
 
 /* Every applicable algorithm of one collective. */
-static weft_status add_rows(tune_set *t, tune_part *p, uint32_t k, comm_channel *c)
+static weft_status add_rows(bench_tune_set *t, bench_tune_part *p, uint32_t k, comm_channel *c)
 {
     spec_link l = t->s->links[p->link];
     l.checked |= !l.intra.c && alone(t, l.c).checked;
@@ -161,7 +162,7 @@ static weft_status add_rows(tune_set *t, tune_part *p, uint32_t k, comm_channel 
         if (!bench_measure_able(&q, sched_algorithms[a]->name))
             continue;
         q.algorithm = sched_algorithms[a]->name;
-        measure **m = &p->row[k][a].m;
+        bench_measure **m = &p->row[k][a].m;
         st = bench_measure_create(c, &q, m);
         p->sizes = bench_measure_rows(*m);
         if (st == WEFT_OK && p->sizes > TUNE_SIZES)
@@ -173,15 +174,15 @@ static weft_status add_rows(tune_set *t, tune_part *p, uint32_t k, comm_channel 
     return st;
 }
 
-static const tune_probe *probe_of(const tune_set *t, const component *c)
+static const bench_tune_probe *probe_of(const bench_tune_set *t, const host_component *c)
 {
-    const tune_probe *p = t->probe;
+    const bench_tune_probe *p = t->probe;
     while (p->c != c)
         p++;
     return p;
 }
 
-static weft_status open_part(tune_set *t, tune_part *p, comm_world *w)
+static weft_status open_part(bench_tune_set *t, bench_tune_part *p, comm_world *w)
 {
     const spec *s = t->s;
     const spec_link *l = &s->links[p->link];
@@ -207,7 +208,7 @@ static weft_status open_part(tune_set *t, tune_part *p, comm_world *w)
     return st;
 }
 
-weft_status bench_tune_open(tune_set *t, comm_world *w)
+weft_status bench_tune_open(bench_tune_set *t, comm_world *w)
 {
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; i < t->probes && st == WEFT_OK; i++)
@@ -217,7 +218,7 @@ weft_status bench_tune_open(tune_set *t, comm_world *w)
     return st;
 }
 
-uint64_t bench_tune_room(const tune_set *t)
+uint64_t bench_tune_room(const bench_tune_set *t)
 {
     uint64_t most = 0;
     for (uint32_t i = 0; i < t->probes; i++)
@@ -226,13 +227,13 @@ uint64_t bench_tune_room(const tune_set *t)
     for (uint32_t i = 0; i < t->parts; i++)
         for (uint32_t k = 0; k < t->part[i].kinds; k++)
             for (uint32_t a = 0; a < TUNE_ALGORITHMS; a++) {
-                const measure *m = t->part[i].row[k][a].m;
+                const bench_measure *m = t->part[i].row[k][a].m;
                 most = m && bench_measure_memory(m) > most ? bench_measure_memory(m) : most;
             }
     return most;
 }
 
-void bench_tune_release(tune_set *t)
+void bench_tune_release(bench_tune_set *t)
 {
     for (uint32_t i = 0; i < t->probes; i++) {
         bench_tune_destroy(t->probe[i].t);
@@ -244,13 +245,13 @@ void bench_tune_release(tune_set *t)
                 bench_measure_destroy(t->part[i].row[k][a].m);
     free(t->part);
     pool_free(&t->layouts.pool);
-    *t = (tune_set){0};
+    *t = (bench_tune_set){0};
 }
 
-void bench_tune_cost_parts(tune_set *t)
+void bench_tune_cost_parts(bench_tune_set *t)
 {
     for (uint32_t i = 0; i < t->parts; i++) {
-        tune_part *p = &t->part[i];
+        bench_tune_part *p = &t->part[i];
         const spec_link *l = &t->s->links[p->link];
         p->cost = probe_of(t, l->c)->cost;
         if (!l->intra.c)

@@ -48,12 +48,13 @@ static uint32_t place_of(const race *r, const char *name)
     return 0;
 }
 
-static void run_race(const tune_set *t, tune_part *p, uint32_t k, uint32_t size, race *r)
+static void run_race(const bench_tune_set *t, bench_tune_part *p, uint32_t k, uint32_t size,
+                     race *r)
 {
     const char *tuned = "", *plain = "";
     *r = (race){0};
     for (uint32_t a = 0; a < TUNE_ALGORITHMS; a++) {
-        tune_row *row = &p->row[k][a];
+        bench_tune_row *row = &p->row[k][a];
         if (!row->m)
             continue;
         (void)bench_measure_predict(row->m, size, NULL, &plain);
@@ -99,7 +100,7 @@ static void print_speed(const char *where, const sched_speed *s, FILE *to)
             s->latency * 1e6, s->message * 1e6, 1e-9 / s->per_byte);
 }
 
-static void print_costs(const tune_part *p, FILE *to)
+static void print_costs(const bench_tune_part *p, FILE *to)
 {
     const sched_cost *c = &p->cost;
     bool two = memcmp(&c->intra, &c->inter, sizeof c->intra) != 0;
@@ -112,7 +113,7 @@ static void print_costs(const tune_part *p, FILE *to)
             1e-9 / c->mapped);
 }
 
-void bench_tune_print(const tune_set *t, tune_part *p, FILE *to)
+void bench_tune_print(const bench_tune_set *t, bench_tune_part *p, FILE *to)
 {
     verdict tuned = {0}, plain = {0};
     print_costs(p, to);
@@ -149,7 +150,7 @@ weft_status bench_tune_check_path(const char *path)
     return st;
 }
 
-static void write_text(FILE *to, const char *what, const tune_set *t)
+static void write_text(FILE *to, const char *what, const bench_tune_set *t)
 {
     double reduce = 0;
     for (uint32_t i = 0; i < t->probes; i++)
@@ -160,7 +161,7 @@ static void write_text(FILE *to, const char *what, const tune_set *t)
             what);
     fprintf(to, "[comm]\nreduce = %.6g ; GB/s\n", 1e-9 / reduce);
     for (uint32_t i = 0; i < t->probes; i++) {
-        const tune_probe *p = &t->probe[i];
+        const bench_tune_probe *p = &t->probe[i];
         const sched_speed *s = &p->cost.intra;
         fprintf(to, "\n[comm.%s]\nlatency = %.6g ; us\nmessage = %.6g ; us\n", p->c->name,
                 s->latency * 1e6, s->message * 1e6);
@@ -170,7 +171,7 @@ static void write_text(FILE *to, const char *what, const tune_set *t)
     }
 }
 
-weft_status bench_tune_write(const char *path, const char *what, const tune_set *t)
+weft_status bench_tune_write(const char *path, const char *what, const bench_tune_set *t)
 {
     pool names = {0};
     char *text = NULL;

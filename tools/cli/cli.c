@@ -21,7 +21,7 @@ int cli_fail(weft_status st)
     return err_exit_code(st);
 }
 
-int cli_usage(const command *c, const char *fmt, ...)
+int cli_usage(const cli_command *c, const char *fmt, ...)
 {
     char text[1024];
     va_list ap;
@@ -42,7 +42,7 @@ static const char *find_word(const char *text, const char *word)
     return NULL;
 }
 
-int cli_refuse(const command *c, const char *option, const char *value)
+int cli_refuse(const cli_command *c, const char *option, const char *value)
 {
     const char *texts[] = {c->usage, c->help};
     const size_t n = strlen(option);
@@ -63,7 +63,7 @@ int cli_refuse(const command *c, const char *option, const char *value)
                : cli_usage(c, "there is no option %s; weft %s --help lists them", option, c->name);
 }
 
-bool cli_help(const command *c, int argc, char **argv)
+bool cli_help(const cli_command *c, int argc, char **argv)
 {
     for (int i = 1; i < argc; i++)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
@@ -105,7 +105,7 @@ static bool is_path(const char *word)
 }
 
 /* One argument; returns how many were used, 0 after an error. */
-static int take(const command *c, int argc, char **argv, int i, const char *const *flags,
+static int take(const cli_command *c, int argc, char **argv, int i, const char *const *flags,
                 const char *const *valued, cli_job *out, int *status)
 {
     const char *a = argv[i];
@@ -150,7 +150,7 @@ static int take(const command *c, int argc, char **argv, int i, const char *cons
     return 1;
 }
 
-bool cli_parse_job(const command *c, int argc, char **argv, const char *const *flags,
+bool cli_parse_job(const cli_command *c, int argc, char **argv, const char *const *flags,
                    const char *const *valued, cli_job *out, int *status)
 {
     *out = (cli_job){0};

@@ -75,7 +75,7 @@ static weft_status model_text(const ckpt *c, const formats_request *r, pool *p, 
 /* --- which architecture --- */
 
 /* The configuration of the format that can say the job's keys; that of `base` first. */
-static weft_status choose(exporter *x, const json_t *base)
+static weft_status choose(formats_exporter *x, const json_t *base)
 {
     const weft_model_table *t = x->model.spec.family.c->table;
     const char *had = json_string_value(json_array_get(json_object_get(base, "architectures"), 0));
@@ -104,7 +104,7 @@ static weft_status choose(exporter *x, const json_t *base)
     return *why ? err_fail(st, "%s", why) : st;
 }
 
-static weft_status view_params(exporter *x)
+static weft_status view_params(formats_exporter *x)
 {
     const formats_params *p = &x->model.params;
     weft_status st = WEFT_OK;
@@ -124,7 +124,7 @@ static weft_status view_params(exporter *x)
 }
 
 /* The folder with config.json and tokenizer files that came along; NULL: none. */
-static const char *find_beside(const exporter *x, const char *init)
+static const char *find_beside(const formats_exporter *x, const char *init)
 {
     char name[PATH_MAX];
     const char *const places[] = {x->r->beside, x->r->from, init};
@@ -138,7 +138,7 @@ static const char *find_beside(const exporter *x, const char *init)
     return NULL;
 }
 
-static weft_status read_base(const exporter *x, json_t **base)
+static weft_status read_base(const formats_exporter *x, json_t **base)
 {
     if (!x->beside || strcmp(x->r->format, FORMATS_HUGGINGFACE))
         return WEFT_OK;
@@ -155,7 +155,7 @@ static weft_status read_base(const exporter *x, json_t **base)
 }
 
 /* The job names a tokenizer, and none comes along: whoever loads the folder would miss it. */
-static void warn_of_tokenizer(const exporter *x, const char *file)
+static void warn_of_tokenizer(const formats_exporter *x, const char *file)
 {
     static const char *const names[] = {"tokenizer.json", "tokenizer.model", "vocab.json"};
     char name[PATH_MAX];
@@ -173,7 +173,7 @@ static void warn_of_tokenizer(const exporter *x, const char *file)
              access(file, F_OK) ? "is no longer there" : "is not in the folder of an import");
 }
 
-static weft_status open_model(exporter *x)
+static weft_status open_model(formats_exporter *x)
 {
     const char *text, *init, *tokenizer;
     json_t *base = NULL;
@@ -193,7 +193,7 @@ static weft_status open_model(exporter *x)
     return st == WEFT_OK ? view_params(x) : st;
 }
 
-static weft_status run(exporter *x, FILE *say)
+static weft_status run(formats_exporter *x, FILE *say)
 {
     struct stat there;
     weft_status st = WEFT_OK;
@@ -212,7 +212,7 @@ static weft_status run(exporter *x, FILE *say)
 
 weft_status formats_export(const formats_request *r, FILE *say)
 {
-    exporter x = {.r = r};
+    formats_exporter x = {.r = r};
     x.dtype = !strcmp(r->dtype, "bf16")   ? WEFT_BF16
               : !strcmp(r->dtype, "fp16") ? WEFT_F16
                                           : WEFT_F32;

@@ -215,7 +215,7 @@ weft_status formats_settings_of(const weft_model_format *f, const json_t *root, 
 
 /* --- from keys --- */
 
-static const weft_option *option_of(const component *family, const char *key)
+static const weft_option *option_of(const host_component *family, const char *key)
 {
     for (const weft_option *const *o = family->options; *o; o++)
         if (!strcmp((*o)->key, key))
@@ -270,7 +270,7 @@ static json_t *fixed_value(const weft_model_field *x, const json_t *root, const 
 
 /* The value of the field, or NULL where the file leaves it out. */
 static weft_status field_value(const weft_model_format *f, const weft_model_field *x,
-                               const component *family, const config *cfg, const json_t *root,
+                               const host_component *family, const config *cfg, const json_t *root,
                                json_t **out)
 {
     char word[FORMATS_TEXT], there[FORMATS_TEXT];
@@ -321,7 +321,7 @@ static void put_fields(const weft_model_format *f, json_t *const *values, json_t
     }
 }
 
-weft_status formats_config_of(const weft_model_format *f, const component *family,
+weft_status formats_config_of(const weft_model_format *f, const host_component *family,
                               const config *cfg, json_t *root)
 {
     uint32_t n = 0;
@@ -353,7 +353,7 @@ weft_status formats_config_of(const weft_model_format *f, const component *famil
     return st;
 }
 
-weft_status formats_settings_agree(const formats_settings *s, const component *family,
+weft_status formats_settings_agree(const formats_settings *s, const host_component *family,
                                    const config *cfg)
 {
     char word[FORMATS_TEXT], key[FORMATS_TEXT];

@@ -14,7 +14,7 @@ typedef struct importer {
     const formats_request *r;
     formats_file *f;
     host *host; /* in which the family was found */
-    const component *family;
+    const host_component *family;
     formats_model model;
     char *model_text;  /* [model] as INI text */
     char to[PATH_MAX]; /* r->to, from the root */

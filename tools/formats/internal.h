@@ -80,11 +80,11 @@ weft_status formats_settings_of(const weft_model_format *f, const json_t *config
 
 /* The job's values of the keys as fields of `config`, whose other fields stay. WEFT_USAGE names the
  * key that this architecture cannot say. */
-weft_status formats_config_of(const weft_model_format *f, const component *family,
+weft_status formats_config_of(const weft_model_format *f, const host_component *family,
                               const config *cfg, json_t *config);
 
 /* Does the job have these settings? WEFT_USAGE names a key that differs. */
-weft_status formats_settings_agree(const formats_settings *s, const component *family,
+weft_status formats_settings_agree(const formats_settings *s, const host_component *family,
                                    const config *cfg);
 
 /* --- names.c --- */
@@ -244,7 +244,7 @@ void formats_model_close(formats_model *m);
 
 /* The format and family for files of `architecture`; `family` NULL: any that is installed. */
 weft_status formats_find(host *h, const char *format, const char *architecture, const char *family,
-                         const weft_model_format **out, const component **owner);
+                         const weft_model_format **out, const host_component **owner);
 
 /* --- open.c --- */
 

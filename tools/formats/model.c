@@ -11,7 +11,7 @@ void formats_params_of(const plan_set *plans, formats_params *out)
 {
     for (uint32_t k = 0; k < plans->n; k++)
         for (uint32_t i = 0; i < plans->at[k].pieces.n; i++) {
-            const piece *x = &plans->at[k].pieces.at[i];
+            const plan_piece *x = &plans->at[k].pieces.at[i];
             bool known = strcmp(x->name, x->param) != 0; /* a state of one */
             for (uint32_t j = 0; k && !known && j < out->n; j++)
                 known = !strcmp(out->at[j].name, x->name); /* of several stages */
@@ -90,7 +90,7 @@ void formats_model_close(formats_model *m)
 
 /* --- which family --- */
 
-static const weft_model_format *format_of(const component *c, const char *format,
+static const weft_model_format *format_of(const host_component *c, const char *format,
                                           const char *architecture)
 {
     const weft_model_table *t = c->table;
@@ -102,7 +102,7 @@ static const weft_model_format *format_of(const component *c, const char *format
 }
 
 /* "GPT2LMHeadModel of gpt2, LlamaForCausalLM of llama" */
-static void add_known(const component *c, const char *format, char *out, size_t room)
+static void add_known(const host_component *c, const char *format, char *out, size_t room)
 {
     const weft_model_table *t = c->table;
     for (const weft_model_format *const *f = t ? t->formats : NULL; f && *f; f++) {
@@ -113,16 +113,16 @@ static void add_known(const component *c, const char *format, char *out, size_t 
     }
 }
 
-static bool is_family(const component *c)
+static bool is_family(const host_component *c)
 {
     return c->iface && !strcmp(c->kind, "model") && !strcmp(c->iface, "weft.model/1");
 }
 
 weft_status formats_find(host *h, const char *format, const char *architecture, const char *family,
-                         const weft_model_format **out, const component **owner)
+                         const weft_model_format **out, const host_component **owner)
 {
     static const char *const ifaces[] = {"weft.model/1", NULL};
-    const component **all = NULL, *one = NULL;
+    const host_component **all = NULL, *one = NULL;
     uint32_t n = 0;
     char known[1024] = "";
     weft_status st = family ? host_find(h, "model", family, ifaces, &one) : host_list(h, &all, &n);

@@ -22,7 +22,7 @@ weft_status formats_architecture(const formats_source *s, char out[FORMATS_TEXT]
     return WEFT_OK;
 }
 
-static const weft_model_format *format_of(const component *family, const char *architecture,
+static const weft_model_format *format_of(const host_component *family, const char *architecture,
                                           char *known, size_t room)
 {
     const weft_model_table *t = family->table;
@@ -38,7 +38,7 @@ static const weft_model_format *format_of(const component *family, const char *a
     return NULL;
 }
 
-static weft_status check_model(formats_file *f, const config *cfg, const component *family)
+static weft_status check_model(formats_file *f, const config *cfg, const host_component *family)
 {
     char architecture[FORMATS_TEXT], known[1024];
     formats_settings settings = {0};

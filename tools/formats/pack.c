@@ -18,7 +18,7 @@
 /* --- a folder of Hugging Face --- */
 
 typedef struct packing {
-    exporter *x;
+    formats_exporter *x;
     int folder;
     formats_tensor *t; /* [params] */
     uint32_t n, files;
@@ -36,7 +36,7 @@ static void file_name(const packing *k, uint32_t file, char out[NAME_BYTES])
 /* Names, shapes and files of all tensors; returns their bytes. */
 static uint64_t lay_out(packing *k)
 {
-    exporter *x = k->x;
+    formats_exporter *x = k->x;
     const uint64_t width = weft_dtype_size(x->dtype);
     uint64_t all = 0, held = 0;
     k->n = x->model.params.n;
@@ -169,7 +169,7 @@ static weft_status fill(packing *k)
     return st == WEFT_OK ? ckpt_confirm(k->x->c) : st;
 }
 
-weft_status formats_pack_folder(exporter *x)
+weft_status formats_pack_folder(formats_exporter *x)
 {
     data_folder f;
     packing k = {.x = x};
@@ -187,7 +187,7 @@ weft_status formats_pack_folder(exporter *x)
 
 /* --- a file of llm.c --- */
 
-static uint32_t param_named(const exporter *x, const char *name)
+static uint32_t param_named(const formats_exporter *x, const char *name)
 {
     uint32_t i = 0;
     while (i < x->model.params.n && strcmp(x->names[i], name))
@@ -195,7 +195,7 @@ static uint32_t param_named(const exporter *x, const char *name)
     return i;
 }
 
-static weft_status write_one(formats_writer *w, exporter *x, const char *name)
+static weft_status write_one(formats_writer *w, formats_exporter *x, const char *name)
 {
     const uint32_t i = param_named(x, name);
     if (i == x->model.params.n)
@@ -205,7 +205,7 @@ static weft_status write_one(formats_writer *w, exporter *x, const char *name)
 }
 
 /* The rows behind the vocabulary are zero. */
-static weft_status write_padding(formats_writer *w, const exporter *x)
+static weft_status write_padding(formats_writer *w, const formats_exporter *x)
 {
     const int64_t vocab = json_integer_value(json_object_get(x->config, "vocab_size"));
     const int64_t width = json_integer_value(json_object_get(x->config, "channels"));
@@ -217,7 +217,7 @@ static weft_status write_padding(formats_writer *w, const exporter *x)
     return st;
 }
 
-static weft_status write_llmc(exporter *x, int fd)
+static weft_status write_llmc(formats_exporter *x, int fd)
 {
     unsigned char head[FORMATS_LLMC_HEAD];
     formats_writer w = {.c = x->c, .fd = fd, .dtype = x->dtype};
@@ -242,7 +242,7 @@ static weft_status write_llmc(exporter *x, int fd)
     return st;
 }
 
-weft_status formats_pack_llmc(exporter *x)
+weft_status formats_pack_llmc(formats_exporter *x)
 {
     char temp[PATH_MAX];
     if (x->dtype == WEFT_F16)

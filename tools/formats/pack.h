@@ -5,7 +5,7 @@
 
 #include "formats/internal.h"
 
-typedef struct exporter {
+typedef struct formats_exporter {
     const formats_request *r;
     ckpt *c;
     uint32_t dtype;
@@ -17,13 +17,13 @@ typedef struct exporter {
     const char *beside;  /* a folder whose small files are copied; NULL: none */
     bool trusted;        /* the user has named it: links in it are followed */
     pool mem;
-} exporter;
+} formats_exporter;
 
 /* Write r->to: config.json, safetensors files of up to 5 GB, an index where there are several, and
  * the files beside them. [setup] */
-weft_status formats_pack_folder(exporter *x);
+weft_status formats_pack_folder(formats_exporter *x);
 
 /* Write r->to, a file of llm.c. [setup] */
-weft_status formats_pack_llmc(exporter *x);
+weft_status formats_pack_llmc(formats_exporter *x);
 
 #endif

@@ -19,7 +19,7 @@
 #define LOOKS 50      /* checks of a rank that may be dying, a millisecond apart */
 
 typedef struct member {
-    spawn_child child;
+    launch_child child;
     bool hung;      /* it has closed its control socket */
     bool ended;     /* its end has been reported */
     uint32_t looks; /* remaining checks whether it is dying */
@@ -31,7 +31,7 @@ struct launch_group {
     bool killed;
     member *at;           /* [n], rank `first` and so on */
     struct pollfd *polls; /* 0: own; 1: alive; then per rank: pidfd, control socket */
-    alive_watch *watch;
+    job_alive_watch *watch;
     uint32_t looks_left; /* a millisecond each */
     uint32_t next_look;  /* the rank that is checked next */
     uint64_t look_at;
@@ -91,7 +91,7 @@ static void on_end(launch_group *g, uint32_t i)
     waitid(P_PIDFD, (id_t)m->child.pidfd, &info, WEXITED);
     close(m->child.pidfd);
     close(m->child.control);
-    m->child = (spawn_child){.pid = -1, .pidfd = -1, .control = -1};
+    m->child = (launch_child){.pid = -1, .pidfd = -1, .control = -1};
     g->alive--;
     const job_control_record end = {.kind =
                                         info.si_code == CLD_EXITED ? CONTROL_ENDED : CONTROL_KILLED,
@@ -160,7 +160,7 @@ bool launch_group_wait(launch_group *g, int own, int ms)
     p[0] = (struct pollfd){.fd = own, .events = POLLIN};
     p[1] = (struct pollfd){.fd = job_alive_watch_fd(g->watch), .events = POLLIN};
     for (uint32_t i = 0; i < g->n; i++) {
-        const spawn_child *c = &g->at[i].child;
+        const launch_child *c = &g->at[i].child;
         p[2 + 2 * i] = (struct pollfd){.fd = c->pidfd, .events = POLLIN};
         p[3 + 2 * i] = (struct pollfd){.fd = g->at[i].hung ? -1 : c->control, .events = POLLIN};
     }
@@ -190,7 +190,7 @@ static void raise_limit(uint32_t ranks)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-weft_status launch_group_start(spawn_job *s, const launch_group_events *e, launch_group **out)
+weft_status launch_group_start(launch_spawn *s, const launch_group_events *e, launch_group **out)
 {
     launch_group *g = mem_alloc(sizeof *g);
     *g = (launch_group){.to = *e, .first = s->first};

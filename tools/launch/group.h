@@ -24,7 +24,7 @@ typedef struct launch_group_events {
 /* Start the ranks of `s` (spawn.h), whose descriptors are closed here. On failure *out is a group
  * of those that have been started, and the rest are reported as gone: kill it and wait for its end.
  * The ranks die with the thread that calls. [setup] */
-weft_status launch_group_start(spawn_job *s, const launch_group_events *e, launch_group **out);
+weft_status launch_group_start(launch_spawn *s, const launch_group_events *e, launch_group **out);
 void launch_group_free(launch_group *g); /* after all ranks have ended; NULL allowed */
 
 uint32_t launch_group_alive(const launch_group *g);

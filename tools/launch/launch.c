@@ -84,11 +84,11 @@ static void stand_by(launch *l)
 
 static weft_status start(launch *l, const launch_args *args)
 {
-    spawn_job s = {.ranks = args->ranks,
-                   .count = args->ranks,
-                   .argv = args->argv,
-                   .attempt = args->attempt,
-                   .progress_fd = job_progress_fd(args->progress)};
+    launch_spawn s = {.ranks = args->ranks,
+                      .count = args->ranks,
+                      .argv = args->argv,
+                      .attempt = args->attempt,
+                      .progress_fd = job_progress_fd(args->progress)};
     weft_status st = launch_requests_open(&l->requests, args->stops);
     if (st == WEFT_OK)
         st = launch_spawn_open(&s);

@@ -42,7 +42,7 @@ static bool is_ours(const char *setting)
 }
 
 /* The environment of a rank: ours without the variables of an outer launcher, plus its own. */
-static char **make_environment(pool *p, const spawn_job *s, uint32_t rank, int control)
+static char **make_environment(pool *p, const launch_spawn *s, uint32_t rank, int control)
 {
     size_t n = 0, k = 0;
     while (environ[n])
@@ -74,7 +74,7 @@ static char **make_environment(pool *p, const spawn_job *s, uint32_t rank, int c
 }
 
 /* In the child process. Returns only when the program could not be started. */
-static void become_rank(const spawn_job *s, uint32_t rank, pid_t launcher, int control,
+static void become_rank(const launch_spawn *s, uint32_t rank, pid_t launcher, int control,
                         char *const *environment)
 {
     setpgid(0, 0);
@@ -95,7 +95,7 @@ static void become_rank(const spawn_job *s, uint32_t rank, pid_t launcher, int c
     execve("/proc/self/exe", s->argv, environment);
 }
 
-static weft_status fork_rank(const spawn_job *s, uint32_t rank, int control, spawn_child *out)
+static weft_status fork_rank(const launch_spawn *s, uint32_t rank, int control, launch_child *out)
 {
     pool p = {0};
     char **environment = make_environment(&p, s, rank, control);
@@ -116,10 +116,10 @@ static weft_status fork_rank(const spawn_job *s, uint32_t rank, int control, spa
     return st;
 }
 
-weft_status launch_spawn_rank(const spawn_job *s, uint32_t rank, spawn_child *out)
+weft_status launch_spawn_rank(const launch_spawn *s, uint32_t rank, launch_child *out)
 {
     int ends[2];
-    *out = (spawn_child){.pid = -1, .pidfd = -1, .control = -1};
+    *out = (launch_child){.pid = -1, .pidfd = -1, .control = -1};
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
         return err_fail_errno(WEFT_IO, "no socket to talk to rank %u of %u with", rank, s->ranks);
     weft_status st = fork_rank(s, rank, ends[1], out);
@@ -134,7 +134,7 @@ weft_status launch_spawn_rank(const spawn_job *s, uint32_t rank, spawn_child *ou
     return st;
 }
 
-weft_status launch_spawn_listen(spawn_job *s, const char *addr)
+weft_status launch_spawn_listen(launch_spawn *s, const char *addr)
 {
     const struct addrinfo hint = {.ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_STREAM};
     struct addrinfo *a = NULL;
@@ -155,7 +155,7 @@ weft_status launch_spawn_listen(spawn_job *s, const char *addr)
     return WEFT_OK;
 }
 
-weft_status launch_spawn_open(spawn_job *s)
+weft_status launch_spawn_open(launch_spawn *s)
 {
     s->store_fd = s->key_fd = -1;
     s->job_fd = config_source_descriptor();
@@ -168,7 +168,7 @@ weft_status launch_spawn_open(spawn_job *s)
     return st;
 }
 
-void launch_spawn_close(spawn_job *s)
+void launch_spawn_close(launch_spawn *s)
 {
     if (s->key_fd >= 0)
         close(s->key_fd);

@@ -6,7 +6,7 @@
 #include <sys/types.h>
 #include <weft/base.h>
 
-typedef struct spawn_job {
+typedef struct launch_spawn {
     uint32_t ranks;        /* of the job */
     uint32_t first, count; /* those of this machine */
     const char *addr;      /* MASTER_ADDR; NULL: this machine's loopback */
@@ -18,26 +18,26 @@ typedef struct spawn_job {
     uint32_t attempt;     /* the same; 0: none */
     const sigset_t *mask; /* signal mask that the ranks get */
     char *const *argv;
-} spawn_job;
+} launch_spawn;
 
-typedef struct spawn_child {
+typedef struct launch_child {
     pid_t pid;
     int pidfd;   /* readable when it has ended; -1 when it was reaped */
     int control; /* our end of its control socket (control.h) */
-} spawn_child;
+} launch_child;
 
 /* Start rank `rank`. It is killed when this process dies, leads its own process group, has an empty
  * standard input, and inherits no other close-on-exec descriptor of this process. */
-weft_status launch_spawn_rank(const spawn_job *s, uint32_t rank, spawn_child *out);
+weft_status launch_spawn_rank(const launch_spawn *s, uint32_t rank, launch_child *out);
 
 /* Make the key and the socket that listens on 127.0.0.1 at a free port; neither for one rank. For a
  * job whose ranks are all of this machine. */
-weft_status launch_spawn_open(spawn_job *s);
+weft_status launch_spawn_open(launch_spawn *s);
 
 /* Only the socket, at a free port of the local address `addr` (a number); sets `addr` and `port`.
  */
-weft_status launch_spawn_listen(spawn_job *s, const char *addr);
+weft_status launch_spawn_listen(launch_spawn *s, const char *addr);
 
-void launch_spawn_close(spawn_job *s);
+void launch_spawn_close(launch_spawn *s);
 
 #endif

@@ -12,7 +12,8 @@ const ops_variant *ops_without(const ops_facts *f, const ops_variant *v)
     return NULL;
 }
 
-const char *ops_shape(const graph_doc *d, const describe_doc_operand *o, char text[GRAPH_DOC_TEXT])
+const char *ops_shape(const describe_doc *d, const describe_doc_operand *o,
+                      char text[GRAPH_DOC_TEXT])
 {
     size_t used = (size_t)snprintf(text, GRAPH_DOC_TEXT, o->n ? "[" : "scalar");
     for (uint32_t k = 0; k < o->n && used < GRAPH_DOC_TEXT; k++)
@@ -47,7 +48,7 @@ const char *ops_set(const describe_doc_operand *o, uint32_t bits, char text[GRAP
 
 const char *ops_cause(const ops_variant *v, const describe_doc_row *r, char text[GRAPH_DOC_TEXT])
 {
-    const graph_doc *d = v->call.doc;
+    const describe_doc *d = v->call.doc;
     if (*r->split) {
         const char *first = d->axis[r->split[0] - 'A'][0];
         const char *second = r->split[1] ? d->axis[r->split[1] - 'A'][0] : "";
@@ -105,7 +106,7 @@ const char *ops_gradient(const ops_variant *v, uint32_t i)
     return input && param ? "yes" : input ? "as activation" : param ? "as parameter" : "-";
 }
 
-const char *ops_formula(const graph_doc *d, char text[2 * GRAPH_DOC_TEXT])
+const char *ops_formula(const describe_doc *d, char text[2 * GRAPH_DOC_TEXT])
 {
     const char *p = d->text.formula ? d->text.formula : "negligible";
     size_t used = 0;

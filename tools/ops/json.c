@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static json_t *axes_of(const graph_doc *d, const describe_doc_operand *o)
+static json_t *axes_of(const describe_doc *d, const describe_doc_operand *o)
 {
     json_t *a = json_array();
     for (uint32_t k = 0; k < o->n; k++)
@@ -26,7 +26,7 @@ static json_t *pattern_of(const describe_doc_operand *o)
     return json_string(text);
 }
 
-static json_t *operand(const graph_doc *d, const describe_doc_operand *o)
+static json_t *operand(const describe_doc *d, const describe_doc_operand *o)
 {
     return json_pack("{s:s, s:s, s:o, s:o, s:b}", "name", o->name, "type", ops_type(o->type),
                      "axes", axes_of(d, o), "pattern", pattern_of(o), "optional", o->optional);

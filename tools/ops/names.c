@@ -36,7 +36,7 @@ static json_t *axes_of(const weft_shape *s)
 
 /* What has been seen of one family. */
 typedef struct family {
-    const component *c;
+    const host_component *c;
     json_t *blocks, *inputs, *params;
 } family;
 
@@ -58,7 +58,7 @@ static void add_names(family *f, const graph *g)
 {
     char text[WEFT_MAX_NAME];
     for (weft_tensor i = 1; i <= g->tensors.n; i++) {
-        const tensor *t = graph_tensor(g, i);
+        const graph_tensor *t = graph_tensor_at(g, i);
         const char *name = numbered(t->name, text);
         if (t->kind == WEFT_T_PARAM && !has(f->params, name))
             json_array_append_new(f->params, json_pack("{s:s, s:o, s:s?, s:b, s:b}", "name", name,
@@ -85,7 +85,7 @@ static weft_status build(family *f, config *cfg)
     weft_status st = PLUGIN_CALL(table, describe, f->c->module, conf, NULL, &info);
     if (st != WEFT_OK)
         return st;
-    const mesh alone = {0};
+    const graph_mesh alone = {0};
     const weft_model_args args = {.struct_size = sizeof args,
                                   .want = WEFT_MODEL_TRAIN,
                                   .vocab = info.vocab,
@@ -142,7 +142,7 @@ static void build_choices(family *f)
 }
 
 /* Parameters and inputs of one family; *out is NULL if it cannot be built without data. */
-static weft_status family_json(const ops_source *s, const component *c, json_t **out)
+static weft_status family_json(const ops_source *s, const host_component *c, json_t **out)
 {
     config *cfg;
     weft_status st = host_open(s->host, c);
@@ -166,7 +166,7 @@ static weft_status family_json(const ops_source *s, const component *c, json_t *
     return st;
 }
 
-static json_t *list_json(const graph_name *list)
+static json_t *list_json(const describe_name *list)
 {
     json_t *a = json_array();
     for (; list->name; list++)
@@ -179,7 +179,7 @@ static json_t *mesh_json(const ops_source *s)
 {
     json_t *a = json_array();
     for (uint32_t i = 0; i < s->nplugins; i++) {
-        const component *c = s->plugins[i];
+        const host_component *c = s->plugins[i];
         const weft_strategy *t = c->iface && !strcmp(c->iface, "weft.strategy/1") ? c->table : NULL;
         for (uint32_t k = 0; t && t->axes && t->axes[k]; k++)
             json_array_append_new(a, json_pack("{s:s, s:s, s:s, s:s}", "name", t->axes[k]->name,
@@ -193,7 +193,7 @@ weft_status ops_names_json(const ops_source *s, json_t **out)
 {
     json_t *all = json_array();
     for (uint32_t i = 0; i < s->nplugins; i++) {
-        const component *c = s->plugins[i];
+        const host_component *c = s->plugins[i];
         json_t *one = NULL;
         if (!c->iface || strcmp(c->iface, "weft.model/1"))
             continue;

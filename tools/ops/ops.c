@@ -15,18 +15,18 @@
 
 typedef struct vocabulary {
     host *h;
-    const component **all; /* of every interface */
+    const host_component **all; /* of every interface */
     uint32_t n;
     ops_facts *facts; /* one at a time */
 } vocabulary;
 
-static bool is_op(const component *c)
+static bool is_op(const host_component *c)
 {
     return c->iface && !strcmp(c->iface, "weft.op/1");
 }
 
 /* The op of a plugin; NULL: none has the name. */
-static const component *named(const vocabulary *w, const char *id)
+static const host_component *named(const vocabulary *w, const char *id)
 {
     for (uint32_t i = 0; i < w->n; i++)
         if (is_op(w->all[i]) && !strcmp(w->all[i]->name, id))
@@ -38,7 +38,7 @@ static const component *named(const vocabulary *w, const char *id)
 static const weft_op *find_op(void *ctx, const char *id, weft_op_self *self)
 {
     const vocabulary *w = ctx;
-    const component *c = named(w, id);
+    const host_component *c = named(w, id);
     if (!c || host_open(w->h, c) != WEFT_OK)
         return NULL;
     self->module = c->module;
@@ -47,7 +47,8 @@ static const weft_op *find_op(void *ctx, const char *id, weft_op_self *self)
 }
 
 /* Ask the op about every example of its doc. An op without a doc is known by name alone. */
-static weft_status learn(vocabulary *w, const char *id, const component *from, const weft_op *op)
+static weft_status learn(vocabulary *w, const char *id, const host_component *from,
+                         const weft_op *op)
 {
     ops_facts *f = w->facts;
     describe_doc_call calls[GRAPH_DOC_CALLS];
@@ -76,7 +77,7 @@ static weft_status learn(vocabulary *w, const char *id, const component *from, c
 }
 
 /* An op of a plugin whose doc is wrong is listed by its name; a warning says what is wrong. */
-static void set_aside(const component *c)
+static void set_aside(const host_component *c)
 {
     log_line(WEFT_LOG_WARN, "%s, %s: %s", c->name, c->path, err_text());
     err_clear();
@@ -158,7 +159,7 @@ static weft_status no_such_op(const vocabulary *w, const char *name)
 static weft_status print_one(vocabulary *w, const char *name, bool json)
 {
     const weft_op *op = graph_core_op(name);
-    const component *from = op ? NULL : named(w, name);
+    const host_component *from = op ? NULL : named(w, name);
     if (!op && !from)
         return no_such_op(w, name);
     weft_status st = learn(w, name, from, from ? from->table : op);
@@ -210,7 +211,7 @@ static int run(int argc, char **argv)
     return cli_fail(st);
 }
 
-const command cli_cmd_ops = {
+const cli_command cli_cmd_ops = {
     "ops", "[NAME] [JOB.ini] [section.key=value ...] [--json | --markdown]",
     "List the ops that graphs are built of, or say what one takes, makes and allows.\n\n"
     "Operands and attributes are from the op's doc (weft/op.h); how placements pass and which\n"

@@ -19,9 +19,9 @@ typedef struct ops_variant {
 typedef struct ops_facts {
     const char *id;
     const weft_op *op;
-    const component *from; /* the plugin's; NULL: of the core */
+    const host_component *from; /* the plugin's; NULL: of the core */
     bool documented;
-    graph_doc doc; /* if documented */
+    describe_doc doc; /* if documented */
     uint32_t n;
     ops_variant variant[GRAPH_DOC_CALLS];
 } ops_facts;
@@ -30,7 +30,8 @@ typedef struct ops_facts {
 const ops_variant *ops_without(const ops_facts *f, const ops_variant *v);
 
 /* "[tokens, in..]" */
-const char *ops_shape(const graph_doc *d, const describe_doc_operand *o, char text[GRAPH_DOC_TEXT]);
+const char *ops_shape(const describe_doc *d, const describe_doc_operand *o,
+                      char text[GRAPH_DOC_TEXT]);
 
 /* "compute", the word of a type letter. */
 const char *ops_type(char letter);
@@ -56,7 +57,7 @@ const char *ops_gradient(const ops_variant *v, uint32_t i);
 const char *ops_set(const describe_doc_operand *o, uint32_t bits, char text[GRAPH_DOC_TEXT]);
 
 /* The formula of FLOPs with the names of axes for their letters. */
-const char *ops_formula(const graph_doc *d, char text[2 * GRAPH_DOC_TEXT]);
+const char *ops_formula(const describe_doc *d, char text[2 * GRAPH_DOC_TEXT]);
 
 /* Sentences about flags, each ended by a newline after `prefix`. */
 void ops_flags(const ops_facts *f, const char *prefix);
@@ -72,7 +73,7 @@ typedef struct ops_source {
     weft_status (*all)(void *ctx, ops_visit visit, void *user); /* of the core and of plugins */
     void *ctx;
     host *host;
-    const component *const *plugins;
+    const host_component *const *plugins;
     uint32_t nplugins;
 } ops_source;
 weft_status ops_page(const ops_source *s);

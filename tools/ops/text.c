@@ -25,7 +25,7 @@ static void print_row(const ops_facts *f, const ops_variant *v, const describe_d
     printf("    %-38s %s\n", ops_cause(v, r, cause), ops_result(f, v, r, result));
 }
 
-static void print_attributes(const graph_doc *d)
+static void print_attributes(const describe_doc *d)
 {
     if (d->nattrs)
         printf("  attributes\n");

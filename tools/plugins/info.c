@@ -43,7 +43,7 @@ static uint32_t size_of(const void *table)
     return size;
 }
 
-static const weft_component *in_manifest(const component *c)
+static const weft_component *in_manifest(const host_component *c)
 {
     for (const weft_component *const *p = c->manifest->components; *p; p++)
         if (!strcmp((*p)->name, c->name) && !strcmp((*p)->iface, c->iface))
@@ -51,7 +51,8 @@ static const weft_component *in_manifest(const component *c)
     return NULL;
 }
 
-static json_t *component_facts(const component *c, const component *const *all, uint32_t n)
+static json_t *component_facts(const host_component *c, const host_component *const *all,
+                               uint32_t n)
 {
     json_t *out = json_object(), *options = json_array(), *same = json_array();
     const weft_component *own = in_manifest(c);
@@ -74,7 +75,7 @@ static json_t *component_facts(const component *c, const component *const *all, 
 
 static weft_status gather(host *h, const char *path, json_t *out)
 {
-    const component *const *found, **all;
+    const host_component *const *found, **all;
     const host_file *files;
     uint32_t n, nall, nfiles;
     weft_status st = host_load_file(h, path, &found, &n);

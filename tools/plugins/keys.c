@@ -7,20 +7,20 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *plugins_section_of(const component *c, char out[128])
+const char *plugins_section_of(const host_component *c, char out[128])
 {
     const bool own = !strcmp(c->kind, "comm") || !strcmp(c->kind, "sink");
     snprintf(out, 128, "%s%s%s", c->kind, own ? "." : "", own ? c->name : "");
     return out;
 }
 
-config_column plugins_column_of(const component *c)
+config_column plugins_column_of(const host_component *c)
 {
     const bool binds = !strcmp(c->iface, "weft.rule/1") || !strcmp(c->iface, "weft.model/1");
     return binds ? CONFIG_BIND : CONFIG_FREE;
 }
 
-const weft_option **plugins_keys_of(const component *c, weft_option room[WEFT_MAX_MESH])
+const weft_option **plugins_keys_of(const host_component *c, weft_option room[WEFT_MAX_MESH])
 {
     const weft_strategy *s = strcmp(c->iface, "weft.strategy/1") ? NULL : c->table;
     uint32_t n = 0, naxes = 0;

@@ -6,13 +6,13 @@
 #include "host/host.h"
 
 /* The section of a job file that has them. */
-const char *plugins_section_of(const component *c, char out[128]);
+const char *plugins_section_of(const host_component *c, char out[128]);
 
 /* Which of them are binding keys on resume (config/differ.h). */
-config_column plugins_column_of(const component *c);
+config_column plugins_column_of(const host_component *c);
 
 /* The keys: those of its mesh axes, then its options. NULL-ended; the caller frees it, and `room`
  * lives as long. */
-const weft_option **plugins_keys_of(const component *c, weft_option room[WEFT_MAX_MESH]);
+const weft_option **plugins_keys_of(const host_component *c, weft_option room[WEFT_MAX_MESH]);
 
 #endif

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static void print_one(const component *c)
+static void print_one(const host_component *c)
 {
     char section[128];
     weft_option room[WEFT_MAX_MESH];
@@ -36,7 +36,7 @@ static void print_one(const component *c)
     config_print_options(stdout, config_link_options(), 0, CONFIG_OWN);
 }
 
-static void print_all(const component *const *all, uint32_t n)
+static void print_all(const host_component *const *all, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         if (all[i]->iface)
@@ -48,10 +48,10 @@ static void print_all(const component *const *all, uint32_t n)
 
 /* The component that a job loads for a name, then the files that have it too. `like` is one of
  * them. */
-static weft_status print_chosen(host *h, const component *const *all, uint32_t n,
-                                const component *like)
+static weft_status print_chosen(host *h, const host_component *const *all, uint32_t n,
+                                const host_component *like)
 {
-    const component *c = like;
+    const host_component *c = like;
     const char *const ifaces[] = {like->iface, NULL};
     weft_status st = WEFT_OK;
     if (strcmp(like->kind, "op") != 0)
@@ -66,10 +66,10 @@ static weft_status print_chosen(host *h, const component *const *all, uint32_t n
     return WEFT_OK;
 }
 
-static weft_status find_and_print(host *h, const component *const *all, uint32_t n,
+static weft_status find_and_print(host *h, const host_component *const *all, uint32_t n,
                                   const char *name)
 {
-    const component *of[256] = {0}, *unusable = NULL; /* one of each interface */
+    const host_component *of[256] = {0}, *unusable = NULL; /* one of each interface */
     const char *names[256] = {0};
     uint32_t known = 0, found = 0;
     weft_status st = WEFT_OK;
@@ -113,7 +113,7 @@ static const struct named {
 
 static weft_status print_name(host *h, const config *cfg, const struct named *by, const char *name)
 {
-    const component *c;
+    const host_component *c;
     const char *path = NULL;
     weft_status st =
         by->kind ? host_find(h, by->kind, name, by->ifaces, &c) : host_use_named(h, name, &path);
@@ -165,7 +165,7 @@ static int run(int argc, char **argv)
 {
     host *h = NULL;
     config *cfg = NULL;
-    const component **all;
+    const host_component **all;
     const char *name = NULL;
     uint32_t n;
     if (argc > 1 && !strcmp(argv[1], "check"))
@@ -201,7 +201,7 @@ static bool help_of_new(int argc, char **argv)
     return true;
 }
 
-const command cli_cmd_plugins = {
+const cli_command cli_cmd_plugins = {
     "plugins",
     "[NAME] [JOB.ini] [section.key=value ...]  or  new KIND NAME [--cxx] [--dir DIR]  or  "
     "info FILE.so [--json]  or  check FILE.so [--only N,N-M] [--seed S] "

@@ -50,10 +50,10 @@ static weft_status fill(saved_next *x, const int32_t *tokens, const int32_t *pos
                         uint64_t rows)
 {
     static const int64_t first_token = 0;
-    executor *e = &x->s->exec;
+    run_executor *e = &x->s->exec;
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; st == WEFT_OK && i < e->plan->inputs.n; i++) {
-        const input_slot *slot = &e->plan->inputs.at[i];
+        const plan_input_slot *slot = &e->plan->inputs.at[i];
         if (!strcmp(slot->name, GRAPH_FIRST_TOKEN))
             st = run_exec_write(e, slot->offset, &first_token, sizeof first_token);
         else

@@ -25,7 +25,7 @@ typedef struct saved_job {
     job *job; /* NULL for one rank */
     job_identity who;
     job_hosts hosts;
-    executor exec;
+    run_executor exec;
     const plan *plan; /* of this rank's stage */
 } saved_job;
 

@@ -27,7 +27,7 @@ static uint64_t below_of(const sim_cluster *c, uint32_t level)
 
 /* Ranks of the job in the group of `span` devices that `rank` is in, and how many of these have
  * its coordinate on the axis: as many groups of ranks begin or pass there. */
-static uint64_t count_alike(const mesh *m, uint32_t axis, uint32_t rank, uint64_t span)
+static uint64_t count_alike(const graph_mesh *m, uint32_t axis, uint32_t rank, uint64_t span)
 {
     uint64_t all = graph_mesh_ranks(m), first = rank - rank % span, end = first + span, alike = 0;
     uint32_t mine = graph_mesh_coord(m, rank, axis);
@@ -48,8 +48,8 @@ static double rate_at(const sim_cluster *c, uint32_t level, uint64_t members, ui
     return share < own ? share : own;
 }
 
-void sim_route_make(const sim_cluster *c, const mesh *m, uint32_t mesh_axis, const uint32_t *ranks,
-                    uint32_t n, sim_route *out)
+void sim_route_make(const sim_cluster *c, const graph_mesh *m, uint32_t mesh_axis,
+                    const uint32_t *ranks, uint32_t n, sim_route *out)
 {
     *out = (sim_route){.ranks = n, .cluster = c};
     double least = 0;
@@ -141,7 +141,8 @@ static sched_cost cost_of(const sim_route *r)
     return out;
 }
 
-double sim_collective_seconds(const plan *p, const collective *c, uint32_t me, const sim_route *r)
+double sim_collective_seconds(const plan *p, const plan_collective *c, uint32_t me,
+                              const sim_route *r)
 {
     const sched_algorithm *a = named(c->algorithm);
     uint64_t in = 0, out = 0;

@@ -96,7 +96,7 @@ static const weft_operand *largest(const weft_operand *o, uint32_t n)
     return best;
 }
 
-static double product_seconds(const sim_device *d, const kernel *k)
+static double product_seconds(const sim_device *d, const plan_kernel *k)
 {
     const weft_operand *out = largest(k->spec.out, k->spec.nout);
     if (!out)
@@ -114,7 +114,7 @@ static bool is_attention(const weft_opspec *s, bool *backward)
 
 /* The plan counts the half of the scores that a causal pass needs, forward 4 and backward 8
  * operations for each score and feature of a head. */
-static double attention_seconds(const sim_device *d, const kernel *k, bool backward)
+static double attention_seconds(const sim_device *d, const plan_kernel *k, bool backward)
 {
     const weft_operand *in = &k->spec.in[0];
     double head = in->rank ? (double)in->size[in->rank - 1] : 1;
@@ -139,7 +139,7 @@ static double attention_seconds(const sim_device *d, const kernel *k, bool backw
     return !backward ? one : d->attention == SIM_RECOMPUTED ? two + one : two;
 }
 
-double sim_op_seconds(const sim_device *d, const kernel *k)
+double sim_op_seconds(const sim_device *d, const plan_kernel *k)
 {
     bool backward;
     double bytes = all_bytes(&k->spec) / (d->bandwidth * d->stream), operations = 0;

@@ -60,7 +60,7 @@ static int larger_first(const void *a, const void *b)
 void sim_limits(const plan_set *set, const sim_cluster *c, const sim_result *r, char *text,
                 size_t room)
 {
-    const mesh *m = &set->spec->mesh;
+    const graph_mesh *m = &set->spec->mesh;
     sim_rank mean = sim_mean(r);
     part parts[WEFT_MAX_MESH + 2];
     uint32_t n = 0;
@@ -99,7 +99,7 @@ static void describe_mesh(const spec *s, char *text, size_t room)
 
 void sim_print(const plan_set *set, const sim_cluster *c, const sim_result *r, FILE *to)
 {
-    const mesh *m = &set->spec->mesh;
+    const graph_mesh *m = &set->spec->mesh;
     sim_rank mean = sim_mean(r);
     char limits[1024], layout[512];
     double percent = r->seconds > 0 ? 100 / r->seconds : 0;
@@ -128,7 +128,7 @@ void sim_print(const plan_set *set, const sim_cluster *c, const sim_result *r, F
 
 static json_t *rank_json(const plan_set *set, const sim_rank *x)
 {
-    const mesh *m = &set->spec->mesh;
+    const graph_mesh *m = &set->spec->mesh;
     json_t *exposed = json_object(), *busy = json_object();
     for (uint32_t a = 0; a < m->n; a++) {
         json_object_set_new(exposed, m->name[a], json_real(x->exposed[a]));

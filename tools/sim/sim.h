@@ -82,7 +82,7 @@ weft_status sim_cluster_parse(const char *text, const char *name, sim_cluster *o
 
 /* Seconds that the device takes for a kernel: for its operations or its bytes, whichever takes
  * longer, and the gap before it. [any] */
-double sim_op_seconds(const sim_device *d, const kernel *k);
+double sim_op_seconds(const sim_device *d, const plan_kernel *k);
 
 /* The links of a group of ranks, as one of them sees them. */
 typedef struct sim_route {
@@ -98,8 +98,8 @@ typedef struct sim_route {
 
 /* The route among `n` ranks that differ in their coordinate on `mesh_axis`; [0] is the one that
  * asks. [plan] */
-void sim_route_make(const sim_cluster *c, const mesh *m, uint32_t mesh_axis, const uint32_t *ranks,
-                    uint32_t n, sim_route *out);
+void sim_route_make(const sim_cluster *c, const graph_mesh *m, uint32_t mesh_axis,
+                    const uint32_t *ranks, uint32_t n, sim_route *out);
 
 /* Seconds of an operation of `bytes` (in and out, the larger) as a library of collectives does it:
  * a ring in the better of two protocols, or for all-reduces a tree. [any] */
@@ -107,7 +107,8 @@ double sim_library_seconds(const sim_route *r, uint32_t kind, double bytes);
 
 /* Seconds of a collective of the plan by the algorithm that the plan chose; where that is the
  * library's own, as above. `me`: the member that asks. [plan] */
-double sim_collective_seconds(const plan *p, const collective *c, uint32_t me, const sim_route *r);
+double sim_collective_seconds(const plan *p, const plan_collective *c, uint32_t me,
+                              const sim_route *r);
 
 /* What one rank did in a step, in seconds. The parts add up to the step. */
 typedef struct sim_rank {

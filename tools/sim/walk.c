@@ -95,7 +95,7 @@ static void set_group(walk *w, uint32_t stage, uint32_t number, uint32_t *ranks)
         g->route.slowest > w->out->worst_link[axis] ? g->route.slowest : w->out->worst_link[axis];
 }
 
-static double segment_seconds(const sim_device *d, const plan *p, const segment *s)
+static double segment_seconds(const sim_device *d, const plan *p, const plan_segment *s)
 {
     double sum = 0;
     for (uint32_t i = 0; i < s->n; i++)
@@ -126,7 +126,7 @@ static void note(walk *w, const walker *x, uint32_t lane, double begin, double e
 }
 
 /* The directions of a level that an operation uses: bit 0 out, bit 1 in. */
-static uint32_t directions(const collective *c)
+static uint32_t directions(const plan_collective *c)
 {
     return c->kind == WEFT_SEND ? 1u : c->kind == WEFT_RECV ? 2u : 3u;
 }
@@ -153,7 +153,7 @@ static bool has_member(const walk *w, const group *mine, uint32_t number, uint32
 }
 
 /* All members have started it: when does it run? */
-static void complete(walk *w, walker *x, const collective *c, group *g, operation *o)
+static void complete(walk *w, walker *x, const plan_collective *c, group *g, operation *o)
 {
     queue *q = queue_of(w, c->channel, g->leader);
     const uint32_t level = g->route.level, ways = directions(c);
@@ -180,9 +180,9 @@ static void complete(walk *w, walker *x, const collective *c, group *g, operatio
         w->walkers[s].blocked = false;
 }
 
-static void start(walk *w, walker *x, const entry *e)
+static void start(walk *w, walker *x, const plan_entry *e)
 {
-    const collective *c = &x->p->collectives.at[e->what];
+    const plan_collective *c = &x->p->collectives.at[e->what];
     group *g = &x->groups[c->channel];
     queue *q = queue_of(w, c->channel, g->leader);
     const uint32_t axis = x->p->channels.at[c->channel].mesh_axis;
@@ -200,9 +200,9 @@ static void start(walk *w, walker *x, const entry *e)
 }
 
 /* False: not all members have started it. */
-static bool wait_for(walk *w, walker *x, const entry *e)
+static bool wait_for(walk *w, walker *x, const plan_entry *e)
 {
-    const collective *c = &x->p->collectives.at[e->what];
+    const plan_collective *c = &x->p->collectives.at[e->what];
     const group *g = &x->groups[c->channel];
     const operation *o = &queue_of(w, c->channel, g->leader)->ops.at[x->op[e->what]];
     const uint32_t axis = x->p->channels.at[c->channel].mesh_axis;
@@ -218,7 +218,7 @@ static bool wait_for(walk *w, walker *x, const entry *e)
     return true;
 }
 
-static void call(walk *w, walker *x, const entry *e)
+static void call(walk *w, walker *x, const plan_entry *e)
 {
     double seconds = x->segments[e->what];
     bool tail = x->p->step.tail && x->at >= x->p->step.tail;
@@ -230,9 +230,9 @@ static void call(walk *w, walker *x, const entry *e)
 /* Until it blocks, ends, or is later than `until`. */
 static void go_on(walk *w, walker *x, double until)
 {
-    const list *l = &x->p->step;
+    const plan_list *l = &x->p->step;
     for (; x->at < l->entries.n && x->time <= until; x->at++) {
-        const entry *e = &l->entries.at[x->at];
+        const plan_entry *e = &l->entries.at[x->at];
         if (e->kind == ENTRY_CALL)
             call(w, x, e);
         else if (e->kind == ENTRY_START)

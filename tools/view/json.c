@@ -12,7 +12,7 @@ static json_t *bytes(uint64_t n)
     return json_integer((json_int_t)n);
 }
 
-static json_t *sent_json(const plan *p, const list *l)
+static json_t *sent_json(const plan *p, const plan_list *l)
 {
     json_t *sent = json_object();
     for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++)
@@ -22,7 +22,7 @@ static json_t *sent_json(const plan *p, const list *l)
 }
 
 /* The same by mesh axis, with the number of collectives. */
-static json_t *along_json(const plan *p, const list *l)
+static json_t *along_json(const plan *p, const plan_list *l)
 {
     json_t *all = json_array();
     for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++)
@@ -46,7 +46,7 @@ static json_t *lists_json(const plan *p)
 {
     json_t *lists = json_array();
     for (uint32_t i = 0; i < p->extra.n; i++) {
-        const periodic_list *x = &p->extra.at[i];
+        const plan_periodic_list *x = &p->extra.at[i];
         json_t *l = json_object();
         json_object_set_new(l, "name", json_string(x->l.name));
         json_object_set_new(l, "every", json_integer(x->every));
@@ -61,7 +61,7 @@ static json_t *updates_json(const plan *p)
 {
     json_t *all = json_array();
     for (uint32_t i = 0; i < p->intervals.n; i++) {
-        const update_interval *x = &p->intervals.at[i];
+        const plan_interval *x = &p->intervals.at[i];
         json_t *u = json_object();
         json_object_set_new(u, "by", json_string(x->owner));
         json_object_set_new(u, "every", json_integer(x->every));
@@ -168,16 +168,16 @@ weft_status view_print_passes_json(const plan_set *set, FILE *to)
     return dump(root, to);
 }
 
-static json_t *call_json(const plan *p, const entry *e)
+static json_t *call_json(const plan *p, const plan_entry *e)
 {
-    const segment *s = &p->segments.at[e->what];
+    const plan_segment *s = &p->segments.at[e->what];
     json_t *ops = json_array();
     for (uint32_t i = 0; i < s->n; i++) {
-        const instr *x = &p->instrs.at[s->first + i];
+        const plan_instr *x = &p->instrs.at[s->first + i];
         json_t *op = json_object(), *in = json_array(), *out = json_array();
         json_t *base = json_array(), *size = json_array();
         for (uint32_t k = 0; k < x->nin + x->nout; k++) {
-            const ref *r = &p->refs.at[x->first_ref + k];
+            const plan_ref *r = &p->refs.at[x->first_ref + k];
             json_t *at =
                 r->absent ? json_null() : bytes(p->bases.at[e->first_base + r->base] + r->offset);
             json_array_append_new(k < x->nin ? in : out, at);
@@ -197,7 +197,7 @@ static json_t *call_json(const plan *p, const entry *e)
     return ops;
 }
 
-static json_t *entry_json(const plan *p, const entry *e)
+static json_t *entry_json(const plan *p, const plan_entry *e)
 {
     static const char *const kinds[] = {"", "call", "start", "wait", "write"};
     json_t *x = json_object();
@@ -210,7 +210,7 @@ static json_t *entry_json(const plan *p, const entry *e)
     if (e->kind == ENTRY_START || e->kind == ENTRY_WAIT)
         json_object_set_new(x, "operation", json_integer(e->what));
     if (e->kind == ENTRY_START) {
-        const collective *c = &p->collectives.at[e->what];
+        const plan_collective *c = &p->collectives.at[e->what];
         json_object_set_new(x, "channel", json_string(p->channels.at[c->channel].name));
         json_object_set_new(x, "algorithm", json_string(c->algorithm));
         json_object_set_new(x, "collective", json_string(plan_kind_name(c->kind)));
@@ -221,11 +221,11 @@ static json_t *entry_json(const plan *p, const entry *e)
     return x;
 }
 
-static json_t *list_json(const plan *p, const list *l, uint32_t rank)
+static json_t *list_json(const plan *p, const plan_list *l, uint32_t rank)
 {
     json_t *entries = json_array();
     for (uint32_t k = 0; k < l->entries.n; k++) {
-        const entry *e = &l->entries.at[k];
+        const plan_entry *e = &l->entries.at[k];
         if (e->kind != ENTRY_WRITE || plan_writes(p, &p->pieces.at[e->what], rank))
             json_array_append_new(entries, entry_json(p, e));
     }

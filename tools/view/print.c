@@ -41,7 +41,7 @@ static void print_mesh(const plan *p, FILE *to)
 }
 
 /* Print what a periodic list sends, averaged over its period. */
-static bool print_list_sent(const plan *p, const periodic_list *x, uint32_t kind, FILE *to)
+static bool print_list_sent(const plan *p, const plan_periodic_list *x, uint32_t kind, FILE *to)
 {
     char t[2][32];
     const uint64_t sent = plan_list_sent(p, &x->l, kind);
@@ -116,7 +116,7 @@ static void print_intervals(const plan *p, FILE *to)
 {
     char t[32];
     for (uint32_t i = 0; i < p->intervals.n; i++) {
-        const update_interval *x = &p->intervals.at[i];
+        const plan_interval *x = &p->intervals.at[i];
         fprintf(to, "%s updates %u parameters (%" PRIu64 " elements a rank) ", x->owner, x->params,
                 x->elements);
         if (x->every > 1)
@@ -170,7 +170,7 @@ void view_print(const plan_set *set, FILE *to)
     }
 }
 
-static bool concerns(const plan *p, const entry *e, uint32_t rank)
+static bool concerns(const plan *p, const plan_entry *e, uint32_t rank)
 {
     return e->kind != ENTRY_WRITE || plan_writes(p, &p->pieces.at[e->what], rank);
 }
@@ -181,7 +181,7 @@ const char *view_base_name(uint32_t base)
     return base < BASE_FIRST ? names[base] : "inout";
 }
 
-uint64_t view_operand_bytes(const plan *p, const instr *x, uint32_t k)
+uint64_t view_operand_bytes(const plan *p, const plan_instr *x, uint32_t k)
 {
     const weft_opspec *s = &p->kernels.at[x->kernel].spec;
     const weft_operand *o = k < x->nin ? &s->in[k] : &s->out[k - x->nin];
@@ -191,16 +191,16 @@ uint64_t view_operand_bytes(const plan *p, const instr *x, uint32_t k)
     return n;
 }
 
-static void print_segment(const plan *p, const entry *e, FILE *to)
+static void print_segment(const plan *p, const plan_entry *e, FILE *to)
 {
-    const segment *s = &p->segments.at[e->what];
+    const plan_segment *s = &p->segments.at[e->what];
     const uint64_t *bases = &p->bases.at[e->first_base];
     for (uint32_t i = 0; i < s->n; i++) {
-        const instr *x = &p->instrs.at[s->first + i];
+        const plan_instr *x = &p->instrs.at[s->first + i];
         const weft_opspec *op = &p->kernels.at[x->kernel].spec;
         fprintf(to, "         %-16s%s", op->id, op->flags & WEFT_SPEC_ACCUMULATE ? " +" : "");
         for (uint32_t k = 0; k < x->nin + x->nout; k++) {
-            const ref *r = &p->refs.at[x->first_ref + k];
+            const plan_ref *r = &p->refs.at[x->first_ref + k];
             fprintf(to, "%s", k == x->nin ? " ->" : "");
             if (r->absent)
                 fprintf(to, k < x->nin ? " (shape)" : " (unread)");
@@ -214,12 +214,12 @@ static void print_segment(const plan *p, const entry *e, FILE *to)
     }
 }
 
-static void print_one(const plan *p, const list *l, uint32_t rank, FILE *to)
+static void print_one(const plan *p, const plan_list *l, uint32_t rank, FILE *to)
 {
     fprintf(to, "list %s\n", l->name);
     for (uint32_t i = 0; i < l->entries.n; i++) {
-        const entry *e = &l->entries.at[i];
-        const collective *c = &p->collectives.at[e->what];
+        const plan_entry *e = &l->entries.at[i];
+        const plan_collective *c = &p->collectives.at[e->what];
         if (!concerns(p, e, rank))
             continue;
         switch (e->kind) {

@@ -29,7 +29,7 @@ weft_status view_print_json(const plan_set *p, FILE *to);
  * "frame", "inout": BASE_...) and its bytes. JSON: "in" and "out" have the addresses, "base" and
  * "bytes" the rest, of all operands in this order. */
 const char *view_base_name(uint32_t base);
-uint64_t view_operand_bytes(const plan *p, const instr *x, uint32_t k);
+uint64_t view_operand_bytes(const plan *p, const plan_instr *x, uint32_t k);
 void view_print_list(const plan *p, uint32_t rank, FILE *to);
 weft_status view_print_list_json(const plan *p, uint32_t rank, FILE *to);
 

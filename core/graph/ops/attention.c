@@ -142,8 +142,8 @@ static weft_status attention_shard(const weft_op_self *self, const weft_opcall *
     bool fused = call->nin < 3;
     if (!fused && along_heads(call, in))
         return heads_shard(self->b, call, 3, in, out);
-    weft_status st =
-        graph_op_shard(self->b, call, in, out, &(shard_rule){.only = 1u << 0 | (fused ? 4u : 0)});
+    weft_status st = graph_op_shard(self->b, call, in, out,
+                                    &(graph_shard_rule){.only = 1u << 0 | (fused ? 4u : 0)});
     return st != WEFT_OK ? st : graph_op_check_split(self->b, "attention", call, size, in[0]);
 }
 
@@ -157,7 +157,7 @@ static weft_status dx_shard(const weft_op_self *self, const weft_opcall *call,
         return heads_shard(self->b, call, 6, in, out);
     weft_status st =
         graph_op_shard(self->b, call, in, out,
-                       &(shard_rule){.terms = "a-----", .only = 1u << 0 | (fused ? 2u : 0)});
+                       &(graph_shard_rule){.terms = "a-----", .only = 1u << 0 | (fused ? 2u : 0)});
     return st != WEFT_OK ? st : graph_op_check_split(self->b, "attention", call, size, in[0]);
 }
 
@@ -186,7 +186,7 @@ static double dx_flops(const weft_op_self *self, const weft_attr *attrs, uint32_
     "sequence int - tokens of one sequence: a part of the tokens has whole sequences; "            \
     "causal int 1 1: a token attends to itself and to those before it, 0: to its whole sequence"
 
-const op_entry graph_op_attention_family[] = {
+const graph_op_entry graph_op_attention_family[] = {
     {"attention",
      {.struct_size = sizeof(weft_op),
       .infer = attention_infer,
@@ -284,7 +284,7 @@ static weft_status write_shard(const weft_op_self *self, const weft_opcall *call
                                weft_place *out)
 {
     (void)mesh_axis, (void)size;
-    return graph_op_shard(self->b, call, in, out, &(shard_rule){.only = 1u << 0});
+    return graph_op_shard(self->b, call, in, out, &(graph_shard_rule){.only = 1u << 0});
 }
 
 /* Along the tokens, and along heads: of queries, keys and values together. */
@@ -304,7 +304,7 @@ static weft_status cached_shard(const weft_op_self *self, const weft_opcall *cal
         return WEFT_OK;
     }
     return graph_op_shard(self->b, call, in, out,
-                          &(shard_rule){.only = 1u << 0 | (grouped ? 0u : 1u << 2)});
+                          &(graph_shard_rule){.only = 1u << 0 | (grouped ? 0u : 1u << 2)});
 }
 
 /* Scores and their product with the values, for a cache that is full. */
@@ -315,7 +315,7 @@ static double cached_flops(const weft_op_self *self, const weft_attr *attrs, uin
     return 4.0 * (double)in[1].axes[1].size * (double)graph_op_elements(&out[0]);
 }
 
-const op_entry graph_op_cached_family[] = {
+const graph_op_entry graph_op_cached_family[] = {
     {"cache.write",
      {.struct_size = sizeof(weft_op),
       .in_place = 1,

@@ -230,7 +230,7 @@ static weft_status sum_shard(const weft_op_self *self, const weft_opcall *call,
                              weft_place *out)
 {
     (void)mesh_axis, (void)size;
-    return graph_op_shard(self->b, call, in, out, &(shard_rule){.terms = "a", .sums = 1});
+    return graph_op_shard(self->b, call, in, out, &(graph_shard_rule){.terms = "a", .sums = 1});
 }
 
 /* Maxima of partial maxima are partial maxima. */
@@ -242,7 +242,7 @@ static weft_status max_shard(const weft_op_self *self, const weft_opcall *call,
     out[0] = in[0];
     if (in[0].kind == WEFT_PARTIAL_MAX)
         return WEFT_OK;
-    weft_status st = graph_op_shard(self->b, call, in, out, &(shard_rule){.sums = 1});
+    weft_status st = graph_op_shard(self->b, call, in, out, &(graph_shard_rule){.sums = 1});
     if (st == WEFT_OK && out[0].kind == WEFT_PARTIAL_SUM)
         out[0].kind = WEFT_PARTIAL_MAX;
     return st;
@@ -260,12 +260,12 @@ static weft_status broadcast_shard(const weft_op_self *self, const weft_opcall *
     out[0] = in[0];
     if (in[0].kind == WEFT_PARTIAL_MAX && place[1].kind == WEFT_WHOLE)
         return WEFT_OK;
-    return graph_op_shard(self->b, call, place, out, &(shard_rule){.terms = "a-"});
+    return graph_op_shard(self->b, call, place, out, &(graph_shard_rule){.terms = "a-"});
 }
 
 #define AXIS_DOC "*along int - the key is the name of the axis, the value its number"
 
-const op_entry graph_op_axis_family[] = {
+const graph_op_entry graph_op_axis_family[] = {
     {"sum_axis",
      {.struct_size = sizeof(weft_op),
       .flags = WEFT_OP_ACCUMULATES,

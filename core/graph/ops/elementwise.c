@@ -309,7 +309,7 @@ static weft_status same_shard(const weft_op_self *self, const weft_opcall *call,
 {
     (void)mesh_axis;
     (void)size;
-    return graph_op_shard(self->b, call, in, out, &(shard_rule){.terms = "a"});
+    return graph_op_shard(self->b, call, in, out, &(graph_shard_rule){.terms = "a"});
 }
 
 static weft_status sum_shard(const weft_op_self *self, const weft_opcall *call,
@@ -318,7 +318,7 @@ static weft_status sum_shard(const weft_op_self *self, const weft_opcall *call,
 {
     (void)mesh_axis;
     (void)size;
-    return graph_op_shard(self->b, call, in, out, &(shard_rule){.terms = "ab"});
+    return graph_op_shard(self->b, call, in, out, &(graph_shard_rule){.terms = "ab"});
 }
 
 static weft_status mul_shard(const weft_op_self *self, const weft_opcall *call,
@@ -327,7 +327,7 @@ static weft_status mul_shard(const weft_op_self *self, const weft_opcall *call,
 {
     (void)mesh_axis;
     (void)size;
-    return graph_op_shard(self->b, call, in, out, &(shard_rule){.terms = "aa"});
+    return graph_op_shard(self->b, call, in, out, &(graph_shard_rule){.terms = "aa"});
 }
 
 static weft_status select_shard(const weft_op_self *self, const weft_opcall *call,
@@ -336,7 +336,7 @@ static weft_status select_shard(const weft_op_self *self, const weft_opcall *cal
 {
     (void)mesh_axis;
     (void)size;
-    return graph_op_shard(self->b, call, in, out, &(shard_rule){.terms = "ab-"});
+    return graph_op_shard(self->b, call, in, out, &(graph_shard_rule){.terms = "ab-"});
 }
 
 #define EW_IN1 "a:c*A"
@@ -352,7 +352,7 @@ static weft_status select_shard(const weft_op_self *self, const weft_opcall *cal
         }                                                                                          \
     }
 
-const op_entry graph_op_elementwise_family[] = {
+const graph_op_entry graph_op_elementwise_family[] = {
     EW("copy", COPY, 1, copy_grad, same_shard, "y = a"),
     EW("neg", NEG, 1, neg_grad, same_shard, "y = -a"),
     EW("add", ADD, 2, add_grad, sum_shard, "y = a + b"),

@@ -38,7 +38,7 @@ static weft_status embedding_shard(const weft_op_self *self, const weft_opcall *
 {
     (void)mesh_axis;
     (void)size;
-    return graph_op_shard(self->b, call, in, out, &(shard_rule){.terms = "a-", .sums = 1});
+    return graph_op_shard(self->b, call, in, out, &(graph_shard_rule){.terms = "a-", .sums = 1});
 }
 
 static weft_status dw_shard(const weft_op_self *self, const weft_opcall *call,
@@ -47,10 +47,10 @@ static weft_status dw_shard(const weft_op_self *self, const weft_opcall *call,
 {
     (void)mesh_axis;
     (void)size;
-    return graph_op_shard(self->b, call, in, out, &(shard_rule){.terms = "a--", .sums = 1});
+    return graph_op_shard(self->b, call, in, out, &(graph_shard_rule){.terms = "a--", .sums = 1});
 }
 
-const op_entry graph_op_embedding_family[] = {
+const graph_op_entry graph_op_embedding_family[] = {
     {"embedding",
      {.struct_size = sizeof(weft_op),
       .infer = embedding_infer,

@@ -99,7 +99,7 @@ static weft_status linear_shard(const weft_op_self *self, const weft_opcall *cal
 {
     (void)mesh_axis;
     (void)size;
-    return graph_op_shard(self->b, call, in, out, &(shard_rule){.terms = "aab", .sums = 1});
+    return graph_op_shard(self->b, call, in, out, &(graph_shard_rule){.terms = "aab", .sums = 1});
 }
 
 static weft_status product_shard(const weft_op_self *self, const weft_opcall *call,
@@ -108,7 +108,7 @@ static weft_status product_shard(const weft_op_self *self, const weft_opcall *ca
 {
     (void)mesh_axis;
     (void)size;
-    return graph_op_shard(self->b, call, in, out, &(shard_rule){.terms = "aa", .sums = 1});
+    return graph_op_shard(self->b, call, in, out, &(graph_shard_rule){.terms = "aa", .sums = 1});
 }
 
 /* 2 m n k: a multiplication and an addition for every token and element of the weight. */
@@ -136,7 +136,7 @@ static double bmm_flops(const weft_op_self *self, const weft_attr *attrs, uint32
     return 2.0 * (double)graph_op_elements(&in[0]) * (double)out[0].axes[out[0].rank - 1].size;
 }
 
-const op_entry graph_op_linear_family[] = {
+const graph_op_entry graph_op_linear_family[] = {
     {"linear",
      {.struct_size = sizeof(weft_op),
       .infer = linear_infer,

@@ -52,14 +52,14 @@ static weft_status xent_shard(const weft_op_self *self, const weft_opcall *call,
 {
     (void)mesh_axis;
     (void)size;
-    return graph_op_shard(self->b, call, in, out, &(shard_rule){.only = 1u << 0, .sums = 1});
+    return graph_op_shard(self->b, call, in, out, &(graph_shard_rule){.only = 1u << 0, .sums = 1});
 }
 
 #define ATTRIBUTES                                                                                 \
     "valid int 0 the first columns that are real (0: all), the others have probability 0; "        \
     "weight real 1 factor of each token's loss"
 
-const op_entry graph_op_loss_family[] = {
+const graph_op_entry graph_op_loss_family[] = {
     {"softmax_xent",
      {.struct_size = sizeof(weft_op),
       .in_place = 1,

@@ -131,7 +131,7 @@ static weft_status gelu_dx_shard(const weft_op_self *self, const weft_opcall *ca
 {
     (void)mesh_axis;
     (void)size;
-    return graph_op_shard(self->b, call, in, out, &(shard_rule){.terms = "a--"});
+    return graph_op_shard(self->b, call, in, out, &(graph_shard_rule){.terms = "a--"});
 }
 
 static weft_status residual_shard(const weft_op_self *self, const weft_opcall *call,
@@ -140,7 +140,7 @@ static weft_status residual_shard(const weft_op_self *self, const weft_opcall *c
 {
     (void)mesh_axis;
     (void)size;
-    return graph_op_shard(self->b, call, in, out, &(shard_rule){.terms = "abc"});
+    return graph_op_shard(self->b, call, in, out, &(graph_shard_rule){.terms = "abc"});
 }
 
 static weft_status accumulate_shard(const weft_op_self *self, const weft_opcall *call,
@@ -149,7 +149,7 @@ static weft_status accumulate_shard(const weft_op_self *self, const weft_opcall 
 {
     (void)mesh_axis;
     (void)size;
-    return graph_op_shard(self->b, call, in, out, &(shard_rule){.terms = "a"});
+    return graph_op_shard(self->b, call, in, out, &(graph_shard_rule){.terms = "a"});
 }
 
 /* Squares of a partial sum are not partial squares; of parts of a tensor, they are. */
@@ -159,10 +159,10 @@ static weft_status sumsq_shard(const weft_op_self *self, const weft_opcall *call
 {
     (void)mesh_axis;
     (void)size;
-    return graph_op_shard(self->b, call, in, out, &(shard_rule){.sums = 1});
+    return graph_op_shard(self->b, call, in, out, &(graph_shard_rule){.sums = 1});
 }
 
-const op_entry graph_op_misc_family[] = {
+const graph_op_entry graph_op_misc_family[] = {
     {"gelu",
      {.struct_size = sizeof(weft_op),
       .infer = gelu_infer,

@@ -51,7 +51,7 @@ static weft_status norm_shard(const weft_op_self *self, const weft_opcall *call,
 {
     (void)mesh_axis;
     (void)size;
-    return graph_op_shard(self->b, call, in, out, &(shard_rule){.only = 1u << 0});
+    return graph_op_shard(self->b, call, in, out, &(graph_shard_rule){.only = 1u << 0});
 }
 
 /* Both gradients are linear in dy; dg and db add up over the tokens. */
@@ -61,7 +61,8 @@ static weft_status dx_shard(const weft_op_self *self, const weft_opcall *call,
 {
     (void)mesh_axis;
     (void)size;
-    return graph_op_shard(self->b, call, in, out, &(shard_rule){.terms = "a----", .only = 1u << 0});
+    return graph_op_shard(self->b, call, in, out,
+                          &(graph_shard_rule){.terms = "a----", .only = 1u << 0});
 }
 
 static weft_status dw_shard(const weft_op_self *self, const weft_opcall *call,
@@ -71,10 +72,10 @@ static weft_status dw_shard(const weft_op_self *self, const weft_opcall *call,
     (void)mesh_axis;
     (void)size;
     return graph_op_shard(self->b, call, in, out,
-                          &(shard_rule){.terms = "a---", .only = 1u << 0, .sums = 1});
+                          &(graph_shard_rule){.terms = "a---", .only = 1u << 0, .sums = 1});
 }
 
-const op_entry graph_op_norm_family[] = {
+const graph_op_entry graph_op_norm_family[] = {
     {"layernorm",
      {.struct_size = sizeof(weft_op),
       .infer = norm_infer,

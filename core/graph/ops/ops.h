@@ -40,7 +40,7 @@ const char *graph_core_op_id(uint32_t i);
  *   - A tensor held by only one coordinate stays there.
  *
  * Anything else, partial inputs too, is WEFT_UNSUPPORTED with a message. Core ops whose algebra
- * allows more use a shard_rule (ops/util.h). [plan] */
+ * allows more use a graph_shard_rule (ops/util.h). [plan] */
 weft_status graph_shard_by_names(const weft_builder *b, const weft_op *op, const char *id,
                                  const weft_opcall *call, const weft_place *in, weft_place *out);
 

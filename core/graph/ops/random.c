@@ -127,7 +127,7 @@ static weft_status random_shard(const weft_op_self *self, const weft_opcall *cal
     return WEFT_OK;
 }
 
-const op_entry graph_op_random_family[] = {
+const graph_op_entry graph_op_random_family[] = {
     {"random",
      {.struct_size = sizeof(weft_op),
       .flags = WEFT_OP_SHAPE_LAST | WEFT_OP_NUMBERED,

@@ -221,7 +221,7 @@ static weft_status unmerge_shard(const weft_op_self *self, const weft_opcall *ca
 #define COPY                                                                                       \
     .struct_size = sizeof(weft_op), .flags = WEFT_OP_ELEMENTWISE, .ew = WEFT_EW_COPY, .in_place = 1
 
-const op_entry graph_op_rename_family[] = {
+const graph_op_entry graph_op_rename_family[] = {
     {"rename",
      {COPY, .infer = rename_infer, .grad = rename_grad, .shard = rename_shard,
       .doc =

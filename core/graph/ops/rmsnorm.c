@@ -69,7 +69,7 @@ static weft_status norm_shard(const weft_op_self *self, const weft_opcall *call,
 {
     (void)mesh_axis;
     (void)size;
-    return graph_op_shard(self->b, call, in, out, &(shard_rule){.only = cuts(call, self->b)});
+    return graph_op_shard(self->b, call, in, out, &(graph_shard_rule){.only = cuts(call, self->b)});
 }
 
 /* Both gradients are linear in dy; dg adds up over the tokens. */
@@ -80,7 +80,7 @@ static weft_status dx_shard(const weft_op_self *self, const weft_opcall *call,
     (void)mesh_axis;
     (void)size;
     return graph_op_shard(self->b, call, in, out,
-                          &(shard_rule){.terms = "a---", .only = cuts(call, self->b)});
+                          &(graph_shard_rule){.terms = "a---", .only = cuts(call, self->b)});
 }
 
 static weft_status dw_shard(const weft_op_self *self, const weft_opcall *call,
@@ -89,11 +89,12 @@ static weft_status dw_shard(const weft_op_self *self, const weft_opcall *call,
 {
     (void)mesh_axis;
     (void)size;
-    return graph_op_shard(self->b, call, in, out,
-                          &(shard_rule){.terms = "a--", .only = cuts(call, self->b), .sums = 1});
+    return graph_op_shard(
+        self->b, call, in, out,
+        &(graph_shard_rule){.terms = "a--", .only = cuts(call, self->b), .sums = 1});
 }
 
-const op_entry graph_op_rmsnorm_family[] = {
+const graph_op_entry graph_op_rmsnorm_family[] = {
     {"rmsnorm",
      {.struct_size = sizeof(weft_op),
       .infer = norm_infer,

@@ -71,13 +71,13 @@ static weft_status rope_shard(const weft_op_self *self, const weft_opcall *call,
 {
     (void)mesh_axis;
     weft_status st = graph_op_shard(self->b, call, in, out,
-                                    &(shard_rule){.terms = "a-", .only = 1u << 0 | 1u << 1});
+                                    &(graph_shard_rule){.terms = "a-", .only = 1u << 0 | 1u << 1});
     return st != WEFT_OK || call->nin > 1
                ? st
                : graph_op_check_split(self->b, "rope", call, size, in[0]);
 }
 
-const op_entry graph_op_rope_family[] = {
+const graph_op_entry graph_op_rope_family[] = {
     {"rope",
      {.struct_size = sizeof(weft_op),
       .in_place = 1,

@@ -7,7 +7,7 @@ typedef struct shard {
     const weft_builder *b;
     const weft_opcall *call;
     const weft_place *in;
-    const shard_rule *rule;
+    const graph_shard_rule *rule;
     weft_shape shape[WEFT_MAX_OPERANDS]; /* of the inputs */
     const char *axis;                    /* name of the axis that is split; NULL: none */
     uint32_t by;                         /* the first input that is split */
@@ -161,7 +161,7 @@ static weft_status place_held(const shard *s, uint32_t first, weft_place *out)
 }
 
 weft_status graph_op_shard(const weft_builder *b, const weft_opcall *call, const weft_place *in,
-                           weft_place *out, const shard_rule *rule)
+                           weft_place *out, const graph_shard_rule *rule)
 {
     shard s = {.b = b, .call = call, .in = in, .rule = rule};
     uint32_t i;
@@ -207,7 +207,7 @@ static bool listed(const char *list, const char *name)
 weft_status graph_shard_by_names(const weft_builder *b, const weft_op *op, const char *id,
                                  const weft_opcall *call, const weft_place *in, weft_place *out)
 {
-    static const shard_rule plain = {0};
+    static const graph_shard_rule plain = {0};
     for (uint32_t i = 0; i < call->nin; i++) {
         weft_shape shape;
         weft_status st = b->shape(b->ctx, call->in[i], &shape);

@@ -40,7 +40,7 @@ static weft_status swiglu_shard(const weft_op_self *self, const weft_opcall *cal
 {
     (void)mesh_axis;
     (void)size;
-    return graph_op_shard(self->b, call, in, out, &(shard_rule){.terms = "-a"});
+    return graph_op_shard(self->b, call, in, out, &(graph_shard_rule){.terms = "-a"});
 }
 
 static weft_status dx_shard(const weft_op_self *self, const weft_opcall *call,
@@ -49,10 +49,10 @@ static weft_status dx_shard(const weft_op_self *self, const weft_opcall *call,
 {
     (void)mesh_axis;
     (void)size;
-    return graph_op_shard(self->b, call, in, out, &(shard_rule){.terms = "a--"});
+    return graph_op_shard(self->b, call, in, out, &(graph_shard_rule){.terms = "a--"});
 }
 
-const op_entry graph_op_swiglu_family[] = {
+const graph_op_entry graph_op_swiglu_family[] = {
     {"swiglu",
      {.struct_size = sizeof(weft_op),
       .infer = swiglu_infer,

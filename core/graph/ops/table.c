@@ -3,7 +3,7 @@
 
 #include "graph/ops/util.h"
 
-static const op_entry *const families[] = {
+static const graph_op_entry *const families[] = {
     graph_op_linear_family,    graph_op_norm_family,        graph_op_rmsnorm_family,
     graph_op_attention_family, graph_op_rope_family,        graph_op_embedding_family,
     graph_op_loss_family,      graph_op_elementwise_family, graph_op_misc_family,
@@ -15,7 +15,7 @@ static const op_entry *const families[] = {
 const weft_op *graph_core_op(const char *id)
 {
     for (size_t f = 0; f < FAMILIES; f++)
-        for (const op_entry *e = families[f]; e->id; e++)
+        for (const graph_op_entry *e = families[f]; e->id; e++)
             if (!strcmp(e->id, id))
                 return &e->op;
     return NULL;
@@ -24,7 +24,7 @@ const weft_op *graph_core_op(const char *id)
 const char *graph_core_op_id(uint32_t i)
 {
     for (size_t f = 0; f < FAMILIES; f++)
-        for (const op_entry *e = families[f]; e->id; e++)
+        for (const graph_op_entry *e = families[f]; e->id; e++)
             if (!i--)
                 return e->id;
     return NULL;

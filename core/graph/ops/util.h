@@ -7,10 +7,10 @@
 
 #include "graph/ops/ops.h"
 
-typedef struct op_entry {
+typedef struct graph_op_entry {
     const char *id;
     weft_op op;
-} op_entry;
+} graph_op_entry;
 
 /* The doc of a core op. The letters of its patterns have one meaning in all core ops. */
 #define OP_DOC(...)                                                                                \
@@ -20,11 +20,12 @@ typedef struct op_entry {
     "M rows, N along, O out, P merged, Q outer, R inner, S sums, V vocab"
 
 /* One family a file, each ended by an entry without id. */
-extern const op_entry graph_op_linear_family[], graph_op_norm_family[], graph_op_rmsnorm_family[],
-    graph_op_attention_family[], graph_op_rope_family[], graph_op_embedding_family[],
-    graph_op_loss_family[], graph_op_elementwise_family[], graph_op_misc_family[],
-    graph_op_swiglu_family[], graph_op_vocab_loss_family[], graph_op_rename_family[],
-    graph_op_axis_family[], graph_op_random_family[], graph_op_cached_family[];
+extern const graph_op_entry graph_op_linear_family[], graph_op_norm_family[],
+    graph_op_rmsnorm_family[], graph_op_attention_family[], graph_op_rope_family[],
+    graph_op_embedding_family[], graph_op_loss_family[], graph_op_elementwise_family[],
+    graph_op_misc_family[], graph_op_swiglu_family[], graph_op_vocab_loss_family[],
+    graph_op_rename_family[], graph_op_axis_family[], graph_op_random_family[],
+    graph_op_cached_family[];
 
 /* b->err_fail() with a format. */
 weft_status graph_op_fail(const weft_builder *b, weft_status code, const char *fmt, ...)
@@ -62,11 +63,11 @@ weft_status graph_op_infer(const char *signature, const weft_builder *b, const w
  * `terms` has one character an input. The op is a sum of terms, each a product that is linear in
  * its factors: inputs with the same letter are factors of one term ("aab" is x times w plus b); '-'
  * is an input in which the op is not linear. NULL: linear in none. */
-typedef struct shard_rule {
+typedef struct graph_shard_rule {
     const char *terms;
     uint32_t only; /* axes of input 0 along which a split is valid, one bit each; 0: any axis */
     uint32_t sums; /* 1: the op adds up over an axis that an output lacks */
-} shard_rule;
+} graph_shard_rule;
 
 /* As graph_shard_by_names(), and also:
  *
@@ -76,7 +77,7 @@ typedef struct shard_rule {
  *     factor. Partial maxima never are.
  */
 weft_status graph_op_shard(const weft_builder *b, const weft_opcall *call, const weft_place *in,
-                           weft_place *out, const shard_rule *rule);
+                           weft_place *out, const graph_shard_rule *rule);
 
 /* Whether input `i` gets its gradient in this phase. */
 bool graph_op_expects(const weft_builder *b, const weft_opcall *call, uint32_t i, uint32_t phase);

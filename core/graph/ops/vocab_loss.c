@@ -77,7 +77,7 @@ static weft_status no_grad(const weft_op_self *self, const weft_opcall *call, ui
 static weft_status shard(const weft_builder *b, const weft_opcall *call, const weft_place *in,
                          weft_place *out, weft_place first)
 {
-    static const shard_rule by_tokens = {.only = 1u << 0, .sums = 1};
+    static const graph_shard_rule by_tokens = {.only = 1u << 0, .sums = 1};
     if (in[0].kind != WEFT_SPLIT || in[0].axis != 1)
         return graph_op_shard(b, call, in, out, &by_tokens);
     for (uint32_t i = 1; i < call->nin; i++)
@@ -124,7 +124,7 @@ static weft_status loss_shard(const weft_op_self *self, const weft_opcall *call,
 {
     (void)mesh_axis;
     (void)size;
-    return graph_op_shard(self->b, call, in, out, &(shard_rule){.only = 1u << 0, .sums = 1});
+    return graph_op_shard(self->b, call, in, out, &(graph_shard_rule){.only = 1u << 0, .sums = 1});
 }
 
 #define COLUMNS .first_input = 1, .first_axis = 1
@@ -133,7 +133,7 @@ static weft_status loss_shard(const weft_op_self *self, const weft_opcall *call,
     "have probability 0"
 #define WEIGHT "weight real 1 factor of each token's loss"
 
-const op_entry graph_op_vocab_loss_family[] = {
+const graph_op_entry graph_op_vocab_loss_family[] = {
     {"xent.max",
      {.struct_size = sizeof(weft_op),
       .infer = max_infer,

@@ -13,28 +13,28 @@
 #define EVENTS 64
 #define LEAST_MS 5 /* shortest sleep, where a socket takes nothing now */
 
-static bool is_child_of_rank0(const beats *b)
+static bool is_child_of_rank0(const job_beats *b)
 {
     return job_tree_parent(&b->tree, b->j->who.rank) == 0;
 }
 
 /* --- what ranks below have done --- */
 
-static void prepare_known(beats *b)
+static void prepare_known(job_beats *b)
 {
     b->known = mem_alloc((uint64_t)b->tree.ranks * sizeof *b->known);
     b->fresh = mem_alloc((uint64_t)b->tree.ranks * sizeof *b->fresh);
     b->news = mem_alloc((uint64_t)b->tree.ranks * sizeof *b->news);
 }
 
-void job_beats_mark(const beats *b, uint8_t out[BEAT_UP_BYTES])
+void job_beats_mark(const job_beats *b, uint8_t out[BEAT_UP_BYTES])
 {
-    const beat_mark m = {atomic_load_explicit(&b->j->step, memory_order_relaxed),
-                         atomic_load_explicit(&b->j->place, memory_order_relaxed)};
+    const job_beat_mark m = {atomic_load_explicit(&b->j->step, memory_order_relaxed),
+                             atomic_load_explicit(&b->j->place, memory_order_relaxed)};
     job_beat_pack_mark(&m, out);
 }
 
-static void send_up(beats *b, wire *w)
+static void send_up(job_beats *b, job_wire *w)
 {
     uint8_t body[BEAT_MAX], *to = body + BEAT_UP_BYTES;
     uint32_t n = b->news_n < BEAT_ENTRIES_MAX ? b->news_n : BEAT_ENTRIES_MAX;
@@ -49,12 +49,12 @@ static void send_up(beats *b, wire *w)
 
 /* --- rank 0 --- */
 
-void job_beats_heard(beats *b)
+void job_beats_heard(job_beats *b)
 {
     b->heard = b->j->clock.sum;
 }
 
-static void send_store(beats *b, uint32_t arg)
+static void send_store(job_beats *b, uint32_t arg)
 {
     uint8_t body[BEAT_UP_BYTES];
     job_beats_mark(b, body);
@@ -62,9 +62,9 @@ static void send_store(beats *b, uint32_t arg)
     b->asked = awake_ms();
 }
 
-bool job_beats_take(beats *b, const job_wire_frame *f)
+bool job_beats_take(job_beats *b, const job_wire_frame *f)
 {
-    beat_root root;
+    job_beat_root root;
     if (!job_beat_unpack_down(f, &root))
         return false;
     if (root.number > b->root.number)
@@ -74,14 +74,14 @@ bool job_beats_take(beats *b, const job_wire_frame *f)
     return true;
 }
 
-static uint32_t interval(const beats *b)
+static uint32_t interval(const job_beats *b)
 {
     const bool later = !is_child_of_rank0(b) && !b->parent.was_up;
     return job_tree_interval(later, b->j->beat_ms, b->j->silence_ms);
 }
 
 /* The beats to rank 0 over the connection of the store. True: it is frozen. */
-static bool judge_root(beats *b, uint64_t now, uint64_t *silent)
+static bool judge_root(job_beats *b, uint64_t now, uint64_t *silent)
 {
     const bool child = is_child_of_rank0(b), attached = child || b->parent.phase == BEATS_UP;
     *silent = b->j->clock.sum - b->heard;
@@ -98,7 +98,7 @@ static bool judge_root(beats *b, uint64_t now, uint64_t *silent)
 
 /* --- the turn --- */
 
-static void handle_events(beats *b)
+static void handle_events(job_beats *b)
 {
     struct epoll_event events[EVENTS];
     const int n = b->epoll_fd >= 0 ? epoll_wait(b->epoll_fd, events, EVENTS, 0) : 0;
@@ -109,7 +109,7 @@ static void handle_events(beats *b)
             job_children_event(b, events[i].data.ptr);
 }
 
-bool job_beats_turn(beats *b, uint64_t *silent)
+bool job_beats_turn(job_beats *b, uint64_t *silent)
 {
     const uint64_t now = awake_ms();
     handle_events(b);
@@ -131,10 +131,10 @@ static uint64_t sooner(uint64_t a, uint64_t due, uint64_t now)
 }
 
 /* No fixed ticks: thousands of ranks that share few cores would have no time for anything else. */
-int job_beats_sleep(const beats *b)
+int job_beats_sleep(const job_beats *b)
 {
-    const beats_parent *p = &b->parent;
-    const door *d = &b->children.door;
+    const job_beats_parent *p = &b->parent;
+    const job_door *d = &b->children.door;
     const uint64_t now = awake_ms(), silent = b->j->clock.sum - b->heard;
     uint64_t ms =
         sooner(interval(b), (p->phase == BEATS_UP ? p->sent : b->asked) + interval(b), now);
@@ -148,9 +148,9 @@ int job_beats_sleep(const beats *b)
 
 /* --- creation --- */
 
-weft_status job_beats_open(job *j, wire *rank0, uint64_t process, beats **out)
+weft_status job_beats_open(job *j, job_wire *rank0, uint64_t process, job_beats **out)
 {
-    beats *b = *out = mem_alloc(sizeof *b);
+    job_beats *b = *out = mem_alloc(sizeof *b);
     b->j = j;
     b->tree = (job_tree){j->who.ranks, job_tree_fanout};
     b->store = rank0;
@@ -170,7 +170,7 @@ weft_status job_beats_open(job *j, wire *rank0, uint64_t process, beats **out)
     return WEFT_OK;
 }
 
-void job_beats_close(beats *b)
+void job_beats_close(job_beats *b)
 {
     if (!b)
         return;
@@ -184,7 +184,7 @@ void job_beats_close(beats *b)
     free(b);
 }
 
-void job_beats_listen(beats *b, job_place *out)
+void job_beats_listen(job_beats *b, job_place *out)
 {
     char address[PLACE_BYTES];
     *out = (job_place){0};
@@ -197,7 +197,7 @@ void job_beats_listen(beats *b, job_place *out)
     job_children_listen(b, address, out);
 }
 
-void job_beats_begin(beats *b, const job_place *parent)
+void job_beats_begin(job_beats *b, const job_place *parent)
 {
     b->heard = b->j->clock.sum;
     if (b->children.n)

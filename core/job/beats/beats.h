@@ -27,22 +27,22 @@
 #include "job/wire/door.h"
 #include "job/wire/key.h"
 
-typedef struct beats_child {
-    peer *p; /* NULL: it has not connected */
+typedef struct job_beats_child {
+    job_peer *p; /* NULL: it has not connected */
     job_watch watch;
-} beats_child;
+} job_beats_child;
 
-typedef struct beats_children {
+typedef struct job_beats_children {
     uint32_t first, n, connected;
-    beats_child *at; /* [n] by rank - first */
-    door door;
+    job_beats_child *at; /* [n] by rank - first */
+    job_door door;
     uint8_t key[KEY_BYTES];
     uint64_t close_at; /* awake_ms() at which the door is closed; 0: it is not open yet */
     uint64_t passed;   /* number of the last beat that was sent down */
     uint64_t sent;     /* awake_ms() of it */
-} beats_children;
+} job_beats_children;
 
-typedef enum beats_phase {
+typedef enum job_beats_phase {
     BEATS_OFF, /* there is no parent but rank 0, or it was given up */
     BEATS_PAUSE,
     BEATS_CONNECT,
@@ -50,12 +50,12 @@ typedef enum beats_phase {
     BEATS_SHAKE,
     BEATS_WELCOME,
     BEATS_UP,
-} beats_phase;
+} job_beats_phase;
 
-typedef struct beats_parent {
-    beats_phase phase;
-    wire w;
-    greeting hail;
+typedef struct job_beats_parent {
+    job_beats_phase phase;
+    job_wire w;
+    job_greeting hail;
     uint8_t key[KEY_BYTES];
     struct sockaddr_storage to;
     socklen_t to_bytes;
@@ -66,64 +66,64 @@ typedef struct beats_parent {
     uint64_t until;    /* awake_ms() at which the phase ends */
     uint64_t give_up;
     uint64_t sent; /* awake_ms() of the last beat */
-} beats_parent;
+} job_beats_parent;
 
-typedef struct beats {
+typedef struct job_beats {
     job *j;
     job_tree tree;
-    wire *store;      /* the connection to rank 0 */
+    job_wire *store;  /* the connection to rank 0 */
     int epoll_fd;     /* of parent and children; -1: there is neither */
     uint64_t process; /* job_wire_hello */
-    beat_root root;
+    job_beat_root root;
     uint64_t heard; /* job.clock when rank 0 was last heard, or its number has changed */
     uint64_t asked; /* awake_ms() of the last beat over `store` */
-    beats_parent parent;
-    beats_children children;
-    beat_mark *known; /* of ranks below, by rank; NULL: there are none ... */
-    bool *fresh;      /* ... whether it is news for the parent ... */
-    uint32_t *news;   /* ... and the ranks of which it is, `news_n` of them */
+    job_beats_parent parent;
+    job_beats_children children;
+    job_beat_mark *known; /* of ranks below, by rank; NULL: there are none ... */
+    bool *fresh;          /* ... whether it is news for the parent ... */
+    uint32_t *news;       /* ... and the ranks of which it is, `news_n` of them */
     uint32_t news_n;
-} beats;
+} job_beats;
 
 /* `rank0` is the connection to it, which may open later. [setup] */
-weft_status job_beats_open(job *j, wire *rank0, uint64_t process, beats **out);
-void job_beats_close(beats *b); /* NULL allowed */
+weft_status job_beats_open(job *j, job_wire *rank0, uint64_t process, job_beats **out);
+void job_beats_close(job_beats *b); /* NULL allowed */
 
 /* Before each hello: listen on the address that the connection to rank 0 has, or that [run] address
  * names. Where that fails, or nobody would connect, the place is empty. [setup] */
-void job_beats_listen(beats *b, job_place *out);
+void job_beats_listen(job_beats *b, job_place *out);
 
 /* All ranks have met; `parent` is where the parent listens. Admit children and dial. */
-void job_beats_begin(beats *b, const job_place *parent);
+void job_beats_begin(job_beats *b, const job_place *parent);
 
 /* Rank 0 was heard over the store's connection. */
-void job_beats_heard(beats *b);
+void job_beats_heard(job_beats *b);
 
 /* A beat of rank 0. False: malformed. */
-bool job_beats_take(beats *b, const job_wire_frame *f);
+bool job_beats_take(job_beats *b, const job_wire_frame *f);
 
 /* Pack this rank's mark, for its first frame after the welcome. [setup] */
-void job_beats_mark(const beats *b, uint8_t out[BEAT_UP_BYTES]);
+void job_beats_mark(const job_beats *b, uint8_t out[BEAT_UP_BYTES]);
 
 /* Handle what has come, send what is due. Call it when epoll_fd is readable and after
  * job_beats_sleep(). True: rank 0 is frozen, for *silent milliseconds. */
-bool job_beats_turn(beats *b, uint64_t *silent);
+bool job_beats_turn(job_beats *b, uint64_t *silent);
 
 /* Milliseconds until the next turn is due. */
-int job_beats_sleep(const beats *b);
+int job_beats_sleep(const job_beats *b);
 
 /* --- between the files of this folder --- */
 
-weft_status job_parent_prepare(beats *b);
-void job_parent_begin(beats *b, const job_place *at);
-void job_parent_turn(beats *b); /* events, timeouts and the next attempt */
-void job_parent_close(beats *b);
+weft_status job_parent_prepare(job_beats *b);
+void job_parent_begin(job_beats *b, const job_place *at);
+void job_parent_turn(job_beats *b); /* events, timeouts and the next attempt */
+void job_parent_close(job_beats *b);
 
-void job_children_prepare(beats *b);
-void job_children_listen(beats *b, const char *address, job_place *out);
-void job_children_begin(beats *b);
-void job_children_event(beats *b, void *what); /* the pointer of an epoll event */
-void job_children_turn(beats *b);              /* judge them, send beats down */
-void job_children_close(beats *b);
+void job_children_prepare(job_beats *b);
+void job_children_listen(job_beats *b, const char *address, job_place *out);
+void job_children_begin(job_beats *b);
+void job_children_event(job_beats *b, void *what); /* the pointer of an epoll event */
+void job_children_turn(job_beats *b);              /* judge them, send beats down */
+void job_children_close(job_beats *b);
 
 #endif

@@ -16,9 +16,9 @@
 
 /* --- listening --- */
 
-void job_children_prepare(beats *b)
+void job_children_prepare(job_beats *b)
 {
-    beats_children *c = &b->children;
+    job_beats_children *c = &b->children;
     c->at = mem_alloc(c->n * sizeof *c->at);
     job_door_prepare(&c->door, b->j->tls, c->key, "");
     c->door.epoll_fd = b->epoll_fd;
@@ -56,9 +56,9 @@ static uint32_t port_of(int fd)
 }
 
 /* Another hello may go out from another address: then the listener is made anew. */
-void job_children_listen(beats *b, const char *address, job_place *out)
+void job_children_listen(job_beats *b, const char *address, job_place *out)
 {
-    door *d = &b->children.door;
+    job_door *d = &b->children.door;
     const int fd = listen_at(address, b->children.n);
     if (d->sockets)
         close(d->listens[0]);
@@ -74,9 +74,9 @@ void job_children_listen(beats *b, const char *address, job_place *out)
     snprintf(out->address, sizeof out->address, "%s", address);
 }
 
-void job_children_begin(beats *b)
+void job_children_begin(job_beats *b)
 {
-    beats_children *c = &b->children;
+    job_beats_children *c = &b->children;
     char label[32];
     snprintf(label, sizeof label, "%u", b->j->who.rank);
     if (!c->door.sockets)
@@ -94,9 +94,9 @@ void job_children_begin(beats *b)
 
 /* --- admission --- */
 
-static bool hello_fits(const beats *b, const job_wire_hello *h)
+static bool hello_fits(const job_beats *b, const job_wire_hello *h)
 {
-    const beats_children *c = &b->children;
+    const job_beats_children *c = &b->children;
     char version[WIRE_VERSION];
     job_wire_version(version);
     return !strcmp(h->version, version) && h->ranks == b->j->who.ranks && h->rank >= c->first &&
@@ -104,10 +104,10 @@ static bool hello_fits(const beats *b, const job_wire_hello *h)
 }
 
 /* A child that tries again gets a new connection in place of the old one. */
-static void admit(beats *b, int place, uint32_t rank)
+static void admit(job_beats *b, int place, uint32_t rank)
 {
-    beats_children *c = &b->children;
-    beats_child *child = &c->at[rank - c->first];
+    job_beats_children *c = &b->children;
+    job_beats_child *child = &c->at[rank - c->first];
     if (child->p)
         job_peer_drop(child->p);
     c->connected += !child->p;
@@ -120,7 +120,7 @@ static void admit(beats *b, int place, uint32_t rank)
         job_door_close(&c->door);
 }
 
-static void stranger_event(beats *b, int place)
+static void stranger_event(job_beats *b, int place)
 {
     job_wire_frame f;
     job_wire_hello h;
@@ -134,12 +134,12 @@ static void stranger_event(beats *b, int place)
 
 /* --- a child --- */
 
-static beats_child *child_of(beats *b, const peer *p)
+static job_beats_child *child_of(job_beats *b, const job_peer *p)
 {
     return &b->children.at[p->rank - b->children.first];
 }
 
-static void send_silent(beats *b, uint32_t rank, const job_watch *w)
+static void send_silent(job_beats *b, uint32_t rank, const job_watch *w)
 {
     uint8_t body[8];
     job_wire_put64(body, b->j->clock.sum - w->heard);
@@ -148,9 +148,9 @@ static void send_silent(beats *b, uint32_t rank, const job_watch *w)
 }
 
 /* The connection has ended, though the rank may be alive: rank 0 watches it again. */
-static void lose(beats *b, peer *p)
+static void lose(job_beats *b, job_peer *p)
 {
-    beats_child *child = child_of(b, p);
+    job_beats_child *child = child_of(b, p);
     job_peer_drop(p);
     if (child->watch.taken)
         send_silent(b, p->rank, &child->watch);
@@ -158,7 +158,7 @@ static void lose(beats *b, peer *p)
 }
 
 /* The mark of a rank below travels up with the next beat. */
-static void note(beats *b, uint32_t rank, const beat_mark *m)
+static void note(job_beats *b, uint32_t rank, const job_beat_mark *m)
 {
     if (b->known[rank].step == m->step && b->known[rank].place == m->place)
         return;
@@ -168,9 +168,9 @@ static void note(beats *b, uint32_t rank, const beat_mark *m)
     b->fresh[rank] = true;
 }
 
-static bool take_frame(beats *b, const peer *p, const job_wire_frame *f)
+static bool take_frame(job_beats *b, const job_peer *p, const job_wire_frame *f)
 {
-    beat_mark m;
+    job_beat_mark m;
     uint32_t n;
     if (f->type != WIRE_BEAT || !job_beat_unpack_up(f, &m, &n))
         return false;
@@ -184,7 +184,7 @@ static bool take_frame(beats *b, const peer *p, const job_wire_frame *f)
     return true;
 }
 
-static void child_event(beats *b, peer *p)
+static void child_event(job_beats *b, job_peer *p)
 {
     job_wire_frame f;
     weft_status st;
@@ -204,10 +204,10 @@ static void child_event(beats *b, peer *p)
     lose(b, p);
 }
 
-void job_children_event(beats *b, void *what)
+void job_children_event(job_beats *b, void *what)
 {
-    door *d = &b->children.door;
-    peer *p = what;
+    job_door *d = &b->children.door;
+    job_peer *p = what;
     if (what == d) {
         job_door_let_in(d);
         return;
@@ -221,7 +221,7 @@ void job_children_event(beats *b, void *what)
 
 /* --- the turn --- */
 
-static void flush(beats *b, peer *p)
+static void flush(job_beats *b, job_peer *p)
 {
     const weft_status st = job_wire_flush(&p->w);
     if (st == WEFT_OK || st == WEFT_BUSY)
@@ -230,7 +230,7 @@ static void flush(beats *b, peer *p)
         lose(b, p);
 }
 
-static void judge(beats *b, beats_child *child)
+static void judge(job_beats *b, job_beats_child *child)
 {
     const uint32_t rank = child->p->rank;
     switch (job_tree_judge_child(&child->watch, b->j->clock.sum, b->j->silence_ms)) {
@@ -244,15 +244,15 @@ static void judge(beats *b, beats_child *child)
 }
 
 /* A new number goes down at once. Without one the children still learn that this rank lives. */
-static bool is_down_due(const beats *b, uint64_t now)
+static bool is_down_due(const job_beats *b, uint64_t now)
 {
-    const beats_children *c = &b->children;
+    const job_beats_children *c = &b->children;
     return b->root.number != c->passed || now - c->sent >= b->j->beat_ms + b->j->beat_ms / 2;
 }
 
-void job_children_turn(beats *b)
+void job_children_turn(job_beats *b)
 {
-    beats_children *c = &b->children;
+    job_beats_children *c = &b->children;
     const uint64_t now = awake_ms();
     const bool due = is_down_due(b, now);
     uint8_t body[BEAT_DOWN_BYTES];
@@ -262,7 +262,7 @@ void job_children_turn(beats *b)
         job_door_turn(&c->door);
     job_beat_pack_down(&b->root, body);
     for (uint32_t i = 0; i < c->n; i++) {
-        peer *p = c->at[i].p;
+        job_peer *p = c->at[i].p;
         if (!p || p->w.fd < 0)
             continue;
         judge(b, &c->at[i]);
@@ -277,9 +277,9 @@ void job_children_turn(beats *b)
     }
 }
 
-void job_children_close(beats *b)
+void job_children_close(job_beats *b)
 {
-    beats_children *c = &b->children;
+    job_beats_children *c = &b->children;
     if (c->door.strangers[0])
         job_door_free(&c->door);
     for (uint32_t i = 0; i < c->n && c->at; i++)

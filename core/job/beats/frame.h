@@ -22,25 +22,25 @@
 #define BEAT_ENTRIES_MAX 512u /* in one beat; more follow in the next */
 #define BEAT_MAX (BEAT_UP_BYTES + BEAT_ENTRIES_MAX * BEAT_ENTRY_BYTES)
 
-typedef struct beat_mark { /* how far a rank has come */
+typedef struct job_beat_mark { /* how far a rank has come */
     uint64_t step, place;
-} beat_mark;
+} job_beat_mark;
 
-typedef struct beat_root { /* what is known of rank 0 */
-    uint64_t number;       /* of its last beat */
-    beat_mark mark;
-} beat_root;
+typedef struct job_beat_root { /* what is known of rank 0 */
+    uint64_t number;           /* of its last beat */
+    job_beat_mark mark;
+} job_beat_root;
 
-void job_beat_pack_down(const beat_root *r, uint8_t out[BEAT_DOWN_BYTES]);
-bool job_beat_unpack_down(const job_wire_frame *f, beat_root *out);
+void job_beat_pack_down(const job_beat_root *r, uint8_t out[BEAT_DOWN_BYTES]);
+bool job_beat_unpack_down(const job_wire_frame *f, job_beat_root *out);
 
-void job_beat_pack_mark(const beat_mark *m, uint8_t out[BEAT_UP_BYTES]);
-void job_beat_pack_entry(uint32_t rank, const beat_mark *m, uint8_t out[BEAT_ENTRY_BYTES]);
+void job_beat_pack_mark(const job_beat_mark *m, uint8_t out[BEAT_UP_BYTES]);
+void job_beat_pack_entry(uint32_t rank, const job_beat_mark *m, uint8_t out[BEAT_ENTRY_BYTES]);
 
 /* The sender's mark, and the number of entries. False: malformed. */
-bool job_beat_unpack_up(const job_wire_frame *f, beat_mark *out, uint32_t *entries);
+bool job_beat_unpack_up(const job_wire_frame *f, job_beat_mark *out, uint32_t *entries);
 
 /* Entry `i`, less than that number; returns its rank. */
-uint32_t job_beat_entry(const job_wire_frame *f, uint32_t i, beat_mark *out);
+uint32_t job_beat_entry(const job_wire_frame *f, uint32_t i, job_beat_mark *out);
 
 #endif

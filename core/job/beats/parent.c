@@ -20,7 +20,7 @@
 #define ATTEMPT_MS 3000 /* until connected, from there until the welcome */
 #define SPREAD_MS 4096  /* ranks dial a millisecond apart: many may share a machine */
 
-static bool find_address(const job_place *at, beats_parent *p)
+static bool find_address(const job_place *at, job_beats_parent *p)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
                              .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
@@ -36,7 +36,7 @@ static bool find_address(const job_place *at, beats_parent *p)
 }
 
 /* Rank 0 watches this rank for good; the user learns why. */
-static void give_up(beats *b, const char *why)
+static void give_up(job_beats *b, const char *why)
 {
     b->parent.phase = BEATS_OFF;
     log_line(WEFT_LOG_WARN,
@@ -45,9 +45,9 @@ static void give_up(beats *b, const char *why)
     err_clear();
 }
 
-static void watch(beats *b, uint32_t events)
+static void watch(job_beats *b, uint32_t events)
 {
-    beats_parent *p = &b->parent;
+    job_beats_parent *p = &b->parent;
     struct epoll_event e = {.events = events, .data.ptr = p};
     if (events == p->watched || p->w.fd < 0)
         return;
@@ -55,15 +55,15 @@ static void watch(beats *b, uint32_t events)
         p->watched = events;
 }
 
-static void close_attempt(beats_parent *p)
+static void close_attempt(job_beats_parent *p)
 {
     job_wire_close(&p->w); /* which removes it from epoll */
     p->watched = 0;
 }
 
-static void fail_attempt(beats *b)
+static void fail_attempt(job_beats *b)
 {
-    beats_parent *p = &b->parent;
+    job_beats_parent *p = &b->parent;
     const uint64_t now = awake_ms();
     close_attempt(p);
     if (now >= p->give_up) {
@@ -75,7 +75,7 @@ static void fail_attempt(beats *b)
     p->until = now + weft_handshake_pause_us(p->attempts++) / 1000;
 }
 
-static weft_status dial(beats_parent *p)
+static weft_status dial(job_beats_parent *p)
 {
     const int fd = socket(p->to.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     int on = 1;
@@ -91,7 +91,7 @@ static weft_status dial(beats_parent *p)
     return WEFT_OK;
 }
 
-static weft_status finish_connect(beats_parent *p)
+static weft_status finish_connect(job_beats_parent *p)
 {
     int error = 0;
     socklen_t n = sizeof error;
@@ -108,9 +108,9 @@ static weft_status finish_connect(beats_parent *p)
     return WEFT_OK;
 }
 
-static weft_status read_greeting(beats *b)
+static weft_status read_greeting(job_beats *b)
 {
-    beats_parent *p = &b->parent;
+    job_beats_parent *p = &b->parent;
     uint8_t psk[KEY_BYTES];
     weft_status st = job_handshake_read(&p->hail, p->w.fd);
     if (st == WEFT_OK)
@@ -121,9 +121,9 @@ static weft_status read_greeting(beats *b)
     return st;
 }
 
-static weft_status shake(beats *b)
+static weft_status shake(job_beats *b)
 {
-    beats_parent *p = &b->parent;
+    job_beats_parent *p = &b->parent;
     const weft_status st = job_tls_handshake(p->w.tls);
     if (st != WEFT_OK)
         return st;
@@ -143,9 +143,9 @@ static weft_status shake(beats *b)
 }
 
 /* A number that changes is a sign of life of rank 0; children get it in this turn. */
-static weft_status take_beat(beats *b, const job_wire_frame *f)
+static weft_status take_beat(job_beats *b, const job_wire_frame *f)
 {
-    beat_root root;
+    job_beat_root root;
     if (f->type != WIRE_BEAT || !job_beat_unpack_down(f, &root))
         return err_fail(WEFT_DATA, "it sent a frame of type %u", f->type);
     if (root.number > b->root.number) {
@@ -155,15 +155,15 @@ static weft_status take_beat(beats *b, const job_wire_frame *f)
     return WEFT_OK;
 }
 
-static void begin_beats(beats_parent *p)
+static void begin_beats(job_beats_parent *p)
 {
     p->phase = BEATS_UP;
     p->was_up = true;
 }
 
-static weft_status read_frames(beats *b)
+static weft_status read_frames(job_beats *b)
 {
-    beats_parent *p = &b->parent;
+    job_beats_parent *p = &b->parent;
     job_wire_frame f;
     weft_status st = job_wire_flush(&p->w);
     if (st != WEFT_OK && st != WEFT_BUSY)
@@ -181,7 +181,7 @@ static weft_status read_frames(beats *b)
     return st;
 }
 
-static weft_status step(beats *b)
+static weft_status step(job_beats *b)
 {
     switch (b->parent.phase) {
     case BEATS_CONNECT: return finish_connect(&b->parent);
@@ -191,7 +191,7 @@ static weft_status step(beats *b)
     }
 }
 
-static uint32_t wanted(const beats_parent *p)
+static uint32_t wanted(const job_beats_parent *p)
 {
     if (p->phase == BEATS_CONNECT)
         return EPOLLOUT;
@@ -199,9 +199,9 @@ static uint32_t wanted(const beats_parent *p)
     return EPOLLIN | (writes ? (uint32_t)EPOLLOUT : 0);
 }
 
-void job_parent_turn(beats *b)
+void job_parent_turn(job_beats *b)
 {
-    beats_parent *p = &b->parent;
+    job_beats_parent *p = &b->parent;
     weft_status st = WEFT_OK;
     if (p->phase == BEATS_OFF || (p->phase == BEATS_PAUSE && awake_ms() < p->until))
         return;
@@ -226,9 +226,9 @@ void job_parent_turn(beats *b)
     }
 }
 
-void job_parent_begin(beats *b, const job_place *at)
+void job_parent_begin(job_beats *b, const job_place *at)
 {
-    beats_parent *p = &b->parent;
+    job_beats_parent *p = &b->parent;
     char label[32];
     const uint32_t rank = job_tree_parent(&b->tree, b->j->who.rank);
     snprintf(label, sizeof label, "%u", rank);
@@ -245,7 +245,7 @@ void job_parent_begin(beats *b, const job_place *at)
     p->give_up = p->until + b->j->join_ms;
 }
 
-void job_parent_close(beats *b)
+void job_parent_close(job_beats *b)
 {
     close_attempt(&b->parent);
     explicit_bzero(b->parent.key, sizeof b->parent.key);

@@ -26,7 +26,7 @@
 #define EXIT_CODE_FIELD 52                 /* of /proc/PID/stat, counted from 1 */
 
 typedef struct watcher {
-    alive_watch *watch;
+    job_alive_watch *watch;
     pthread_t thread;
     uint32_t first, n; /* words */
     bool running;
@@ -34,7 +34,7 @@ typedef struct watcher {
     bool done[WORDS_A_WAIT];
 } watcher;
 
-struct alive_watch {
+struct job_alive_watch {
     int page_fd, ends[2]; /* ends: of the pipe that carries rank numbers */
     _Atomic uint32_t *word;
     uint64_t bytes;
@@ -91,7 +91,7 @@ static void *watch_words(void *arg)
 }
 
 /* A memfd with a sealed size, so that no process that maps it can get SIGBUS. */
-static bool make_page(alive_watch *w)
+static bool make_page(job_alive_watch *w)
 {
     w->bytes = page_bytes(w->ranks);
     w->page_fd = memfd_create("weft-alive", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -103,7 +103,7 @@ static bool make_page(alive_watch *w)
     return w->word && !pipe2(w->ends, O_CLOEXEC | O_NONBLOCK);
 }
 
-void job_alive_watch_begin(alive_watch *w)
+void job_alive_watch_begin(job_alive_watch *w)
 {
     if (!w)
         return;
@@ -125,9 +125,9 @@ void job_alive_watch_begin(alive_watch *w)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-alive_watch *job_alive_open(uint32_t ranks, uint32_t first, uint32_t count)
+job_alive_watch *job_alive_open(uint32_t ranks, uint32_t first, uint32_t count)
 {
-    alive_watch *w = mem_alloc(sizeof *w);
+    job_alive_watch *w = mem_alloc(sizeof *w);
     w->ranks = ranks;
     w->first = first;
     w->count = count;
@@ -138,23 +138,23 @@ alive_watch *job_alive_open(uint32_t ranks, uint32_t first, uint32_t count)
     return NULL;
 }
 
-int job_alive_page(const alive_watch *w)
+int job_alive_page(const job_alive_watch *w)
 {
     return w ? w->page_fd : -1;
 }
 
-int job_alive_watch_fd(const alive_watch *w)
+int job_alive_watch_fd(const job_alive_watch *w)
 {
     return w ? w->ends[0] : -1;
 }
 
-bool job_alive_take(alive_watch *w, uint32_t *rank)
+bool job_alive_take(job_alive_watch *w, uint32_t *rank)
 {
     return w && read(w->ends[0], rank, sizeof *rank) == (ssize_t)sizeof *rank &&
            *rank - w->first < w->count;
 }
 
-void job_alive_close(alive_watch *w)
+void job_alive_close(job_alive_watch *w)
 {
     if (!w)
         return;
@@ -221,9 +221,9 @@ static uint32_t *map_page(uint32_t ranks, uint64_t *bytes)
     return at == MAP_FAILED ? NULL : at;
 }
 
-void job_alive_take_hold(alive_hold *h, uint32_t rank, uint32_t ranks)
+void job_alive_take_hold(job_alive_hold *h, uint32_t rank, uint32_t ranks)
 {
-    *h = (alive_hold){.rank = rank};
+    *h = (job_alive_hold){.rank = rank};
     uint32_t *page = rank < ranks ? map_page(ranks, &h->bytes) : NULL;
     size_t known = 0;
     if (!page)
@@ -243,7 +243,7 @@ void job_alive_take_hold(alive_hold *h, uint32_t rank, uint32_t ranks)
     wake(word);
 }
 
-void job_alive_release(alive_hold *h)
+void job_alive_release(job_alive_hold *h)
 {
     if (!h->page)
         return;

@@ -24,26 +24,26 @@
 
 /* --- the launcher's side --- */
 
-typedef struct alive_watch alive_watch;
+typedef struct job_alive_watch job_alive_watch;
 
 /* The page for a job of `ranks` ranks, of which `count` from `first` on are watched. Its descriptor
  * is close-on-exec; ranks inherit it explicitly. NULL when the kernel refuses such memory: then
  * deaths are detected later, and nothing else changes. [setup] */
-alive_watch *job_alive_open(uint32_t ranks, uint32_t first, uint32_t count);
-int job_alive_page(const alive_watch *w); /* -1 for NULL */
+job_alive_watch *job_alive_open(uint32_t ranks, uint32_t first, uint32_t count);
+int job_alive_page(const job_alive_watch *w); /* -1 for NULL */
 
 /* Start threads that watch the page (they block all signals), and close its descriptor. Call it
  * after all ranks have been forked. NULL allowed. [setup] */
-void job_alive_watch_begin(alive_watch *w);
+void job_alive_watch_begin(job_alive_watch *w);
 
 /* Readable when a rank may be dying; -1 for NULL. */
-int job_alive_watch_fd(const alive_watch *w);
+int job_alive_watch_fd(const job_alive_watch *w);
 
 /* The next rank that may be dying; false when there is none. */
-bool job_alive_take(alive_watch *w, uint32_t *rank);
+bool job_alive_take(job_alive_watch *w, uint32_t *rank);
 
 /* Ends the threads and frees `w`; NULL allowed. */
-void job_alive_close(alive_watch *w);
+void job_alive_close(job_alive_watch *w);
 
 /* How process `pid`, a child that has not been reaped, is dying: sets `kind` and `code` of `out`.
  * False when it is not known to be dying, or ends with status 0. [any] */
@@ -51,18 +51,18 @@ bool job_alive_how_dying(pid_t pid, job_control_record *out);
 
 /* --- a rank's side --- */
 
-typedef struct alive_hold {
+typedef struct job_alive_hold {
     struct robust_list_head head, *before; /* before: the C library's, restored at release */
     struct robust_list entry;
     uint32_t *page; /* NULL: no word is held */
     uint64_t bytes;
     uint32_t rank;
-} alive_hold;
+} job_alive_hold;
 
 /* Hold the word of `rank` on the calling thread until job_alive_release(). `h` must not move
  * meanwhile: the kernel reads it when the thread ends. Does nothing unless our launcher started
  * this process. The thread uses no other robust futex meanwhile. */
-void job_alive_take_hold(alive_hold *h, uint32_t rank, uint32_t ranks);
-void job_alive_release(alive_hold *h);
+void job_alive_take_hold(job_alive_hold *h, uint32_t rank, uint32_t ranks);
+void job_alive_release(job_alive_hold *h);
 
 #endif

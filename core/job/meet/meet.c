@@ -115,7 +115,7 @@ static weft_status stop_too(job *j, int number)
 static weft_status welcome(const job_meet *m, uint64_t until)
 {
     job *j = m->j;
-    wire *w = m->w;
+    job_wire *w = m->w;
     job_wire_frame f;
     weft_status st;
     w->limit = WIRE_TEXT;
@@ -151,7 +151,7 @@ static weft_status welcome(const job_meet *m, uint64_t until)
 static weft_status begin_session(const job_meet *m, int fd, uint64_t until)
 {
     job *j = m->j;
-    greeting g = {.got = 0};
+    job_greeting g = {.got = 0};
     uint8_t psk[KEY_BYTES];
     weft_status st;
     while ((st = job_handshake_read(&g, fd)) == WEFT_BUSY)

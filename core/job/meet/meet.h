@@ -16,7 +16,7 @@ typedef weft_status (*job_meet_wait)(job *j, int fd, short events, uint64_t unti
 typedef struct job_meet {
     job *j;
     job_meet_wait wait;
-    wire *w;          /* gets the connection */
+    job_wire *w;      /* gets the connection */
     uint64_t process; /* job_wire_hello */
 
     /* Called before each hello, when `w` is connected: where this rank listens for its children. */

@@ -11,7 +11,7 @@
 
 /* --- requests --- */
 
-uint8_t *job_gather_pack(const gather_request *r, uint64_t *bytes)
+uint8_t *job_gather_pack(const job_gather_request *r, uint64_t *bytes)
 {
     const uint32_t listed = r->member ? r->n : 0;
     *bytes = GATHER_HEAD + 4 * (uint64_t)listed + r->bytes;
@@ -26,7 +26,7 @@ uint8_t *job_gather_pack(const gather_request *r, uint64_t *bytes)
 }
 
 static const char *take_members(const uint8_t *from, uint32_t rank, uint32_t ranks,
-                                gather_request *out)
+                                job_gather_request *out)
 {
     bool inside = false;
     uint32_t *member = mem_alloc(out->n * sizeof *member);
@@ -47,9 +47,9 @@ static const char *take_members(const uint8_t *from, uint32_t rank, uint32_t ran
 }
 
 const char *job_gather_unpack(const uint8_t *from, uint64_t bytes, uint32_t rank, uint32_t ranks,
-                              gather_request *out)
+                              job_gather_request *out)
 {
-    *out = (gather_request){0};
+    *out = (job_gather_request){0};
     if (bytes < GATHER_HEAD)
         return "its head is incomplete";
     out->total = job_wire_get64(from);
@@ -73,28 +73,28 @@ const char *job_gather_unpack(const uint8_t *from, uint64_t bytes, uint32_t rank
 typedef struct gathering {
     struct gathering *next;
     char key[WIRE_KEY_MAX + 1];
-    gather_request of; /* of the rank that opened it; `piece` is unused */
+    job_gather_request of; /* of the rank that opened it; `piece` is unused */
     uint32_t first, arrived;
     uint64_t due;
-    parts all;
+    job_parts all;
     bool *here; /* [of.n] */
 } gathering;
 
-struct gathers {
+struct job_gathers {
     uint32_t ranks;
-    store_reply reply;
+    job_store_reply reply;
     void *ctx;
     gathering *open;
 };
 
-gathers *job_gathers_open(uint32_t ranks, store_reply reply, void *ctx)
+job_gathers *job_gathers_open(uint32_t ranks, job_store_reply reply, void *ctx)
 {
-    gathers *g = mem_alloc(sizeof *g);
-    *g = (gathers){ranks, reply, ctx, NULL};
+    job_gathers *g = mem_alloc(sizeof *g);
+    *g = (job_gathers){ranks, reply, ctx, NULL};
     return g;
 }
 
-static void end(gathers *g, gathering *x)
+static void end(job_gathers *g, gathering *x)
 {
     gathering **at = &g->open;
     while (*at != x)
@@ -106,20 +106,20 @@ static void end(gathers *g, gathering *x)
     free(x);
 }
 
-void job_gathers_close(gathers *g)
+void job_gathers_close(job_gathers *g)
 {
     while (g && g->open)
         end(g, g->open);
     free(g);
 }
 
-static uint32_t member_at(const gather_request *r, uint32_t i)
+static uint32_t member_at(const job_gather_request *r, uint32_t i)
 {
     return r->member ? r->member[i] : i;
 }
 
 /* The place of `rank` among the members; n: it is none. */
-static uint32_t place_of(const gather_request *r, uint32_t rank)
+static uint32_t place_of(const job_gather_request *r, uint32_t rank)
 {
     uint32_t low = 0, high = r->n;
     while (low < high) {
@@ -133,7 +133,7 @@ static uint32_t place_of(const gather_request *r, uint32_t rank)
 }
 
 /* Answer the members that have come, and end it. */
-static void finish(gathers *g, gathering *x, weft_status st, const void *bytes, uint64_t n)
+static void finish(job_gathers *g, gathering *x, weft_status st, const void *bytes, uint64_t n)
 {
     for (uint32_t i = 0; i < x->of.n; i++)
         if (x->here[i])
@@ -141,7 +141,7 @@ static void finish(gathers *g, gathering *x, weft_status st, const void *bytes, 
     end(g, x);
 }
 
-static bool same_members(const gather_request *a, const gather_request *b)
+static bool same_members(const job_gather_request *a, const job_gather_request *b)
 {
     if (a->n != b->n)
         return false;
@@ -153,7 +153,7 @@ static bool same_members(const gather_request *a, const gather_request *b)
 
 /* The open gather of this key that has `rank` or one of its members. Groups without a common member
  * may use the same key. */
-static gathering *find(const gathers *g, const char *key, const gather_request *r)
+static gathering *find(const job_gathers *g, const char *key, const job_gather_request *r)
 {
     for (gathering *x = g->open; x; x = x->next) {
         if (strcmp(x->key, key) != 0)
@@ -165,7 +165,7 @@ static gathering *find(const gathers *g, const char *key, const gather_request *
     return NULL;
 }
 
-static gathering *begin(gathers *g, uint32_t rank, const char *key, const gather_request *r,
+static gathering *begin(job_gathers *g, uint32_t rank, const char *key, const job_gather_request *r,
                         uint64_t due)
 {
     gathering *x = mem_alloc(sizeof *x);
@@ -180,7 +180,7 @@ static gathering *begin(gathers *g, uint32_t rank, const char *key, const gather
     return x;
 }
 
-static void arrive(gathers *g, gathering *x, uint32_t rank, const uint8_t *piece)
+static void arrive(job_gathers *g, gathering *x, uint32_t rank, const uint8_t *piece)
 {
     const uint32_t place = place_of(&x->of, rank);
     job_parts_add(&x->all, place, piece);
@@ -193,12 +193,12 @@ static void arrive(gathers *g, gathering *x, uint32_t rank, const uint8_t *piece
     free(answer);
 }
 
-static void refuse(gathers *g, uint32_t rank, weft_status st, const char *text)
+static void refuse(job_gathers *g, uint32_t rank, weft_status st, const char *text)
 {
     g->reply(g->ctx, rank, st, text, strlen(text));
 }
 
-static void disagree(gathers *g, gathering *x, uint32_t rank, const gather_request *r)
+static void disagree(job_gathers *g, gathering *x, uint32_t rank, const job_gather_request *r)
 {
     char text[WIRE_TEXT];
     snprintf(text, sizeof text,
@@ -211,10 +211,10 @@ static void disagree(gathers *g, gathering *x, uint32_t rank, const gather_reque
     finish(g, x, WEFT_PEER, text, strlen(text));
 }
 
-void job_gathers_join(gathers *g, uint32_t rank, const char *key, const void *request,
+void job_gathers_join(job_gathers *g, uint32_t rank, const char *key, const void *request,
                       uint64_t bytes, uint64_t due)
 {
-    gather_request r;
+    job_gather_request r;
     char text[WIRE_TEXT];
     const char *wrong = job_gather_unpack(request, bytes, rank, g->ranks, &r);
     if (wrong) {
@@ -234,7 +234,7 @@ void job_gathers_join(gathers *g, uint32_t rank, const char *key, const void *re
     free((void *)(uintptr_t)r.member);
 }
 
-static void late(gathers *g, gathering *x)
+static void late(job_gathers *g, gathering *x)
 {
     char text[WIRE_TEXT];
     size_t n = (size_t)snprintf(text, sizeof text, "gathering '%s' still waits for", x->key);
@@ -249,7 +249,7 @@ static void late(gathers *g, gathering *x)
     finish(g, x, WEFT_PEER, text, strlen(text));
 }
 
-void job_gathers_tick(gathers *g, uint64_t now)
+void job_gathers_tick(job_gathers *g, uint64_t now)
 {
     for (gathering *x = g->open, *next; x; x = next) {
         next = x->next;

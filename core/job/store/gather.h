@@ -22,33 +22,33 @@
 #define GATHER_HEAD 16u
 #define GATHER_VALUE_MAX 65536u
 
-typedef struct gather_request {
+typedef struct job_gather_request {
     uint64_t total;
     uint32_t n;             /* of members; never 0 after unpacking */
     const uint32_t *member; /* [n]; NULL: 0 to n - 1 */
     const uint8_t *piece;
     uint64_t bytes;
-} gather_request;
+} job_gather_request;
 
 /* The request as bytes; the caller frees them. */
-uint8_t *job_gather_pack(const gather_request *r, uint64_t *bytes);
+uint8_t *job_gather_pack(const job_gather_request *r, uint64_t *bytes);
 
 /* Read a request of `rank`. NULL: it is well-formed, and the caller frees `out->member`; else what
  * is wrong with it, and nothing is to be freed. */
 const char *job_gather_unpack(const uint8_t *from, uint64_t bytes, uint32_t rank, uint32_t ranks,
-                              gather_request *out);
+                              job_gather_request *out);
 
-typedef struct gathers gathers;
+typedef struct job_gathers job_gathers;
 
-gathers *job_gathers_open(uint32_t ranks, store_reply reply, void *ctx);
-void job_gathers_close(gathers *g); /* NULL allowed */
+job_gathers *job_gathers_open(uint32_t ranks, job_store_reply reply, void *ctx);
+void job_gathers_close(job_gathers *g); /* NULL allowed */
 
 /* Join the gather `key`; answered when all members have joined. A list or size that differs from
  * that of another member ends it with WEFT_PEER for all that are in it. */
-void job_gathers_join(gathers *g, uint32_t rank, const char *key, const void *request,
+void job_gathers_join(job_gathers *g, uint32_t rank, const char *key, const void *request,
                       uint64_t bytes, uint64_t due);
 
 /* Answer the gathers whose timeout has passed. */
-void job_gathers_tick(gathers *g, uint64_t now);
+void job_gathers_tick(job_gathers *g, uint64_t now);
 
 #endif

@@ -10,21 +10,21 @@
 
 #define NOT_NUMBERED UINT32_MAX
 
-void job_parts_begin(parts *p, uint32_t ranks, uint64_t bytes)
+void job_parts_begin(job_parts *p, uint32_t ranks, uint64_t bytes)
 {
-    *p = (parts){.ranks = ranks, .bytes = bytes};
+    *p = (job_parts){.ranks = ranks, .bytes = bytes};
     p->which = mem_alloc((uint64_t)ranks * sizeof *p->which);
 }
 
-void job_parts_end(parts *p)
+void job_parts_end(job_parts *p)
 {
     free(p->which);
     free(p->digest);
     free(p->at);
-    *p = (parts){0};
+    *p = (job_parts){0};
 }
 
-void job_parts_add(parts *p, uint32_t rank, const void *part)
+void job_parts_add(job_parts *p, uint32_t rank, const void *part)
 {
     uint64_t digest = DIGEST_BEGIN;
     if (p->bytes)
@@ -56,7 +56,7 @@ static uint8_t *put(uint8_t *to, uint32_t v)
     return to;
 }
 
-static uint32_t count_runs(const parts *p)
+static uint32_t count_runs(const job_parts *p)
 {
     uint32_t runs = 0;
     for (uint32_t r = 0; r < p->ranks; r++)
@@ -64,7 +64,7 @@ static uint32_t count_runs(const parts *p)
     return runs;
 }
 
-uint8_t *job_parts_pack(const parts *p, uint64_t *n)
+uint8_t *job_parts_pack(const job_parts *p, uint64_t *n)
 {
     uint8_t *answer = mem_alloc(PARTS_OVERHEAD(p->ranks) + p->different * p->bytes), *to = answer;
     uint32_t *number = mem_alloc(p->different * sizeof *number);

@@ -18,25 +18,25 @@
 
 #include <weft/base.h>
 
-typedef struct parts {
+typedef struct job_parts {
     uint32_t ranks, different, room;
     uint64_t bytes;   /* of a part */
     uint32_t *which;  /* [ranks] number of its part */
     uint64_t *digest; /* [room] of each distinct part */
     uint8_t *at;      /* [room * bytes] distinct parts */
-} parts;
+} job_parts;
 
 /* Upper bound of the size of an answer beyond `ranks` parts. */
 #define PARTS_OVERHEAD(ranks) (10 * (uint64_t)(ranks) + 10)
 
-void job_parts_begin(parts *p, uint32_t ranks, uint64_t bytes);
-void job_parts_end(parts *p); /* frees the memory; idempotent */
+void job_parts_begin(job_parts *p, uint32_t ranks, uint64_t bytes);
+void job_parts_end(job_parts *p); /* frees the memory; idempotent */
 
 /* Add the part of a rank, once for each rank. */
-void job_parts_add(parts *p, uint32_t rank, const void *part);
+void job_parts_add(job_parts *p, uint32_t rank, const void *part);
 
 /* The answer; the caller frees it. Renumbers the parts in the order of ranks. */
-uint8_t *job_parts_pack(const parts *p, uint64_t *n);
+uint8_t *job_parts_pack(const job_parts *p, uint64_t *n);
 
 /* Unpack an answer: the part of rank r goes to all + r * stride. `all` is NULL where `bytes` is 0.
  * WEFT_DATA: malformed for this many ranks and bytes; ignore what was written. */

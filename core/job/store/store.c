@@ -31,13 +31,13 @@ typedef struct gathering {
     char name[WIRE_KEY_MAX + 1];
     uint32_t first, arrived; /* the rank that opened it; how many have joined */
     uint64_t bytes, due;
-    parts all;
+    job_parts all;
     bool *here;
 } gathering;
 
-struct store {
+struct job_store {
     uint32_t ranks;
-    store_reply reply;
+    job_store_reply reply;
     void *ctx;
     void *items;           /* a tree of item, by key */
     uint64_t bytes, added; /* of all items; of those that were added */
@@ -58,9 +58,9 @@ static void free_item(void *node)
     free(i);
 }
 
-store *job_store_open(uint32_t ranks, store_reply reply, void *ctx)
+job_store *job_store_open(uint32_t ranks, job_store_reply reply, void *ctx)
 {
-    store *s = mem_alloc(sizeof *s);
+    job_store *s = mem_alloc(sizeof *s);
     s->ranks = ranks;
     s->reply = reply;
     s->ctx = ctx;
@@ -69,7 +69,7 @@ store *job_store_open(uint32_t ranks, store_reply reply, void *ctx)
     return s;
 }
 
-void job_store_close(store *s)
+void job_store_close(job_store *s)
 {
     if (!s)
         return;
@@ -80,8 +80,8 @@ void job_store_close(store *s)
     free(s);
 }
 
-static __attribute__((format(printf, 4, 5))) void refuse(store *s, uint32_t rank, weft_status st,
-                                                         const char *fmt, ...)
+static __attribute__((format(printf, 4, 5))) void refuse(job_store *s, uint32_t rank,
+                                                         weft_status st, const char *fmt, ...)
 {
     char text[WIRE_TEXT];
     va_list ap;
@@ -93,14 +93,14 @@ static __attribute__((format(printf, 4, 5))) void refuse(store *s, uint32_t rank
 
 /* --- put and get --- */
 
-static item *find(store *s, const char *key)
+static item *find(job_store *s, const char *key)
 {
     item probe = {.key = (char *)(uintptr_t)key};
     item **found = tfind(&probe, &s->items, by_key);
     return found ? *found : NULL;
 }
 
-static item *find_or_add(store *s, const char *key)
+static item *find_or_add(job_store *s, const char *key)
 {
     item *i = find(s, key);
     if (i)
@@ -120,7 +120,8 @@ static uint64_t cost_of(const char *key)
     return strlen(key) + sizeof(item) + 1;
 }
 
-static bool store_value(store *s, uint32_t rank, const char *key, const void *value, uint64_t bytes)
+static bool store_value(job_store *s, uint32_t rank, const char *key, const void *value,
+                        uint64_t bytes)
 {
     const item *old = find(s, key);
     uint64_t less = old ? old->bytes : 0, more = bytes + (old ? 0 : cost_of(key));
@@ -151,12 +152,12 @@ static bool store_value(store *s, uint32_t rank, const char *key, const void *va
     return true;
 }
 
-void job_store_put(store *s, uint32_t rank, const char *key, const void *value, uint64_t bytes)
+void job_store_put(job_store *s, uint32_t rank, const char *key, const void *value, uint64_t bytes)
 {
     (void)store_value(s, rank, key, value, bytes);
 }
 
-void job_store_add(store *s, uint32_t rank, const char *key, const void *value, uint64_t bytes)
+void job_store_add(job_store *s, uint32_t rank, const char *key, const void *value, uint64_t bytes)
 {
     const uint64_t more = bytes + cost_of(key);
     if (find(s, key))
@@ -169,13 +170,13 @@ void job_store_add(store *s, uint32_t rank, const char *key, const void *value, 
         s->added += more;
 }
 
-void job_store_find(store *s, uint32_t rank, const char *key)
+void job_store_find(job_store *s, uint32_t rank, const char *key)
 {
     const item *i = find(s, key);
     s->reply(s->ctx, rank, i ? WEFT_OK : WEFT_BUSY, i ? i->value : NULL, i ? i->bytes : 0);
 }
 
-void job_store_get(store *s, uint32_t rank, const char *key, uint64_t due)
+void job_store_get(job_store *s, uint32_t rank, const char *key, uint64_t due)
 {
     const item *i = find(s, key);
     if (i) {
@@ -190,7 +191,7 @@ void job_store_get(store *s, uint32_t rank, const char *key, uint64_t due)
 
 /* --- exchange --- */
 
-static void finish(store *s, weft_status st, const void *bytes, uint64_t n)
+static void finish(job_store *s, weft_status st, const void *bytes, uint64_t n)
 {
     gathering *g = &s->now;
     g->open = false;
@@ -202,7 +203,7 @@ static void finish(store *s, weft_status st, const void *bytes, uint64_t n)
     job_parts_end(&g->all);
 }
 
-static void disagree(store *s, uint32_t rank, const char *name, uint64_t bytes)
+static void disagree(job_store *s, uint32_t rank, const char *name, uint64_t bytes)
 {
     gathering *g = &s->now;
     char text[WIRE_TEXT];
@@ -222,8 +223,8 @@ uint64_t job_store_piece(uint32_t ranks, int differ)
     return !differ || most < by_memory ? most : by_memory ? by_memory : 1;
 }
 
-void job_store_exchange(store *s, uint32_t rank, const char *name, const void *mine, uint64_t bytes,
-                        uint64_t due)
+void job_store_exchange(job_store *s, uint32_t rank, const char *name, const void *mine,
+                        uint64_t bytes, uint64_t due)
 {
     gathering *g = &s->now;
     if (bytes > job_store_piece(s->ranks, 0)) {
@@ -257,7 +258,7 @@ void job_store_exchange(store *s, uint32_t rank, const char *name, const void *m
 
 /* --- time --- */
 
-static void exchange_late(store *s)
+static void exchange_late(job_store *s)
 {
     char text[WIRE_TEXT];
     int n = snprintf(text, sizeof text, "the exchange '%s' still waits for", s->now.name);
@@ -271,7 +272,7 @@ static void exchange_late(store *s)
     finish(s, WEFT_PEER, text, strlen(text));
 }
 
-void job_store_tick(store *s, uint64_t now)
+void job_store_tick(job_store *s, uint64_t now)
 {
     for (uint32_t r = 0; r < s->ranks; r++) {
         waiter *w = &s->waiters[r];

@@ -12,33 +12,33 @@
 #define STORE_BYTES_MAX (UINT64_C(256) << 20)  /* all keys and values together */
 #define STORE_ADDED_MAX (UINT64_C(64) << 20)   /* ... of them those of job_store_add() */
 
-typedef struct store store;
+typedef struct job_store job_store;
 
 /* With WEFT_OK the bytes are the answer, else an error text. Valid during the call only. */
-typedef void (*store_reply)(void *ctx, uint32_t rank, weft_status status, const void *bytes,
-                            uint64_t n);
+typedef void (*job_store_reply)(void *ctx, uint32_t rank, weft_status status, const void *bytes,
+                                uint64_t n);
 
-store *job_store_open(uint32_t ranks, store_reply reply, void *ctx);
-void job_store_close(store *s); /* NULL allowed */
+job_store *job_store_open(uint32_t ranks, job_store_reply reply, void *ctx);
+void job_store_close(job_store *s); /* NULL allowed */
 
-void job_store_put(store *s, uint32_t rank, const char *key, const void *value, uint64_t bytes);
-void job_store_get(store *s, uint32_t rank, const char *key, uint64_t due);
+void job_store_put(job_store *s, uint32_t rank, const char *key, const void *value, uint64_t bytes);
+void job_store_get(job_store *s, uint32_t rank, const char *key, uint64_t due);
 
 /* For tables of plugins (job/kv.h). add stores a key for good: WEFT_USAGE if it is there. find is
  * get without waiting: WEFT_BUSY if it is not. */
-void job_store_add(store *s, uint32_t rank, const char *key, const void *value, uint64_t bytes);
-void job_store_find(store *s, uint32_t rank, const char *key);
+void job_store_add(job_store *s, uint32_t rank, const char *key, const void *value, uint64_t bytes);
+void job_store_find(job_store *s, uint32_t rank, const char *key);
 
 /* Answered with the parts of all ranks, as in parts.h, once the last has arrived. WEFT_BUSY: too
  * many distinct parts for the memory limit of all answers; the ranks retry with smaller pieces.
  * Pieces of job_store_piece() bytes never get it. */
-void job_store_exchange(store *s, uint32_t rank, const char *name, const void *mine, uint64_t bytes,
-                        uint64_t due);
+void job_store_exchange(job_store *s, uint32_t rank, const char *name, const void *mine,
+                        uint64_t bytes, uint64_t due);
 
 /* The largest part that can be exchanged; with `differ`, the largest if all parts may differ. */
 uint64_t job_store_piece(uint32_t ranks, int differ);
 
 /* Answer all requests whose timeout has passed. */
-void job_store_tick(store *s, uint64_t now);
+void job_store_tick(job_store *s, uint64_t now);
 
 #endif

@@ -123,7 +123,7 @@ static bool is_repeated(const struct addrinfo *list, const struct addrinfo *a)
 
 /* Bind every address that this machine has. 0; else an errno, and no socket is open. A port that is
  * taken at one address is an error: ranks would reach another program there. */
-static int bind_all(const struct addrinfo *list, uint32_t ranks, door *d)
+static int bind_all(const struct addrinfo *list, uint32_t ranks, job_door *d)
 {
     int number = 0;
     for (const struct addrinfo *a = list; a && d->sockets < DOOR_SOCKETS && number != EADDRINUSE;
@@ -190,7 +190,7 @@ weft_status job_address_resolve(const job_identity *who, struct addrinfo **out)
 }
 
 /* [run] listen, which need not be resolved. */
-static weft_status listen_at(const job_identity *who, door *d)
+static weft_status listen_at(const job_identity *who, job_door *d)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
                              .ai_flags = AI_NUMERICSERV | AI_NUMERICHOST | AI_PASSIVE};
@@ -214,7 +214,7 @@ static weft_status listen_at(const job_identity *who, door *d)
 
 /* The name of this machine leads to a loopback address here, as 127.0.1.1 on Debian, and elsewhere
  * to another that is not known here. */
-static int bind_any(const job_identity *who, door *d)
+static int bind_any(const job_identity *who, job_door *d)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
                                    .ai_flags = AI_NUMERICSERV | AI_PASSIVE};
@@ -234,7 +234,7 @@ static int bind_any(const job_identity *who, door *d)
 }
 
 /* MASTER_ADDR. A name may still lead to the machine of an earlier rank 0. */
-static weft_status listen_at_master(job_resolver *r, door *d)
+static weft_status listen_at_master(job_resolver *r, job_door *d)
 {
     const job_identity *who = r->who;
     int number = 0;
@@ -251,7 +251,7 @@ static weft_status listen_at_master(job_resolver *r, door *d)
     return number ? fail_bind(who, number, "MASTER_ADDR", who->addr, who->port) : st;
 }
 
-weft_status job_listen_open(job_resolver *r, door *d)
+weft_status job_listen_open(job_resolver *r, job_door *d)
 {
     const char *text = getenv(STORE_FD_ENV);
     if (!text)

@@ -40,6 +40,6 @@ void job_listen_admitted(int fd);
 /* Fill the door's sockets, which listen and do not block: the inherited one, one bound to [run]
  * listen, or one for each address of this machine that MASTER_ADDR leads to, since a name may lead
  * to one address of each version and a rank may have only one of them. The name may come late. */
-weft_status job_listen_open(job_resolver *r, door *d);
+weft_status job_listen_open(job_resolver *r, job_door *d);
 
 #endif

@@ -20,13 +20,13 @@
 
 /* --- connections --- */
 
-void job_peer_drop(peer *p)
+void job_peer_drop(job_peer *p)
 {
     job_wire_close(&p->w); /* closing the descriptor removes it from epoll */
     p->interest = 0;
 }
 
-void job_peer_watch(int epoll_fd, peer *p)
+void job_peer_watch(int epoll_fd, job_peer *p)
 {
     if (p->w.fd < 0)
         return;
@@ -43,21 +43,21 @@ void job_peer_watch(int epoll_fd, peer *p)
 
 /* --- the door --- */
 
-static peer *new_place(void)
+static job_peer *new_place(void)
 {
-    peer *p = mem_alloc(sizeof *p);
+    job_peer *p = mem_alloc(sizeof *p);
     p->w.fd = -1;
     return p;
 }
 
-void job_door_prepare(door *d, tls_context *tls, const uint8_t *key, const char *sealed)
+void job_door_prepare(job_door *d, job_tls_context *tls, const uint8_t *key, const char *sealed)
 {
-    *d = (door){.epoll_fd = -1, .tls = tls, .key = key, .sealed = sealed};
+    *d = (job_door){.epoll_fd = -1, .tls = tls, .key = key, .sealed = sealed};
     for (int i = 0; i < STRANGERS_MAX; i++)
         d->strangers[i] = new_place();
 }
 
-void job_door_close(door *d)
+void job_door_close(job_door *d)
 {
     for (int i = 0; i < STRANGERS_MAX; i++)
         if (d->strangers[i])
@@ -66,7 +66,7 @@ void job_door_close(door *d)
         close(d->listens[--d->sockets]);
 }
 
-void job_door_free(door *d)
+void job_door_free(job_door *d)
 {
     job_door_close(d);
     for (int i = 0; i < STRANGERS_MAX; i++)
@@ -74,7 +74,7 @@ void job_door_free(door *d)
     memset(d->strangers, 0, sizeof d->strangers);
 }
 
-weft_status job_door_watch(door *d)
+weft_status job_door_watch(job_door *d)
 {
     struct epoll_event e = {.events = EPOLLIN, .data.ptr = d};
     for (uint32_t i = 0; i < d->sockets; i++)
@@ -85,7 +85,7 @@ weft_status job_door_watch(door *d)
     return WEFT_OK;
 }
 
-static void listen_on(door *d, bool on)
+static void listen_on(job_door *d, bool on)
 {
     struct epoll_event e = {.events = on ? EPOLLIN : 0, .data.ptr = d};
     bool done = on != d->listening;
@@ -96,11 +96,11 @@ static void listen_on(door *d, bool on)
 
 /* A free place, or that of the oldest stranger without a finished handshake; NULL: all are too
  * young. */
-static peer *find_place(door *d, uint64_t now)
+static job_peer *find_place(job_door *d, uint64_t now)
 {
-    peer *oldest = NULL;
+    job_peer *oldest = NULL;
     for (int i = 0; i < STRANGERS_MAX; i++) {
-        peer *p = d->strangers[i];
+        job_peer *p = d->strangers[i];
         if (p->w.fd < 0)
             return p;
         if (!(p->w.tls && job_tls_shaken(p->w.tls)) && (!oldest || p->since < oldest->since))
@@ -109,11 +109,11 @@ static peer *find_place(door *d, uint64_t now)
     return oldest && now - oldest->since >= STRANGER_AGE ? oldest : NULL;
 }
 
-static void let_in(door *d, int socket)
+static void let_in(job_door *d, int socket)
 {
     for (;;) {
         uint64_t now = awake_ms();
-        peer *p = find_place(d, now);
+        job_peer *p = find_place(d, now);
         int fd = p ? accept4(socket, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC) : -1;
         if (!p || (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED))
             listen_on(d, false); /* the next tick checks again */
@@ -134,13 +134,13 @@ static void let_in(door *d, int socket)
     }
 }
 
-void job_door_let_in(door *d)
+void job_door_let_in(job_door *d)
 {
     for (uint32_t i = 0; i < d->sockets; i++)
         let_in(d, d->listens[i]);
 }
 
-void job_door_turn(door *d)
+void job_door_turn(job_door *d)
 {
     const uint64_t now = awake_ms();
     if (!d->sockets)
@@ -151,7 +151,7 @@ void job_door_turn(door *d)
         return;
     d->ticked = now;
     for (int i = 0; i < STRANGERS_MAX; i++) {
-        peer *p = d->strangers[i];
+        job_peer *p = d->strangers[i];
         if (p->w.fd >= 0 && now - p->since >= STRANGER_MS) {
             d->turned_away++;
             job_peer_drop(p);
@@ -159,7 +159,7 @@ void job_door_turn(door *d)
     }
 }
 
-int job_door_place(const door *d, const peer *p)
+int job_door_place(const job_door *d, const job_peer *p)
 {
     for (int i = 0; i < STRANGERS_MAX; i++)
         if (d->strangers[i] == p)
@@ -168,7 +168,7 @@ int job_door_place(const door *d, const peer *p)
 }
 
 /* The first bytes have arrived: now allocate a session. */
-static weft_status begin_session(door *d, peer *p)
+static weft_status begin_session(job_door *d, job_peer *p)
 {
     uint8_t psk[KEY_BYTES];
     weft_status st = job_handshake_key(&p->hail, d->key, psk);
@@ -178,7 +178,7 @@ static weft_status begin_session(door *d, peer *p)
     return st;
 }
 
-static void name_peer(const peer *p, char *out, size_t bytes)
+static void name_peer(const job_peer *p, char *out, size_t bytes)
 {
     struct sockaddr_storage a;
     socklen_t n = sizeof a;
@@ -187,16 +187,16 @@ static void name_peer(const peer *p, char *out, size_t bytes)
         out[0] = 0;
 }
 
-void job_door_turn_away(door *d, int place, const char *why)
+void job_door_turn_away(job_door *d, int place, const char *why)
 {
     d->turned_away++;
     log_line(WEFT_LOG_DEBUG, "a connection to this rank was dropped: %s", why);
     job_peer_drop(d->strangers[place]);
 }
 
-weft_status job_door_advance(door *d, int place, job_wire_frame *out)
+weft_status job_door_advance(job_door *d, int place, job_wire_frame *out)
 {
-    peer *p = d->strangers[place];
+    job_peer *p = d->strangers[place];
     weft_status st = p->w.tls ? WEFT_OK : begin_session(d, p);
     if (st == WEFT_OK)
         st = job_tls_handshake(p->w.tls);
@@ -212,11 +212,11 @@ weft_status job_door_advance(door *d, int place, job_wire_frame *out)
     return st;
 }
 
-peer *job_door_admit(door *d, int place, uint32_t rank, peer *spare)
+job_peer *job_door_admit(job_door *d, int place, uint32_t rank, job_peer *spare)
 {
-    peer *p = d->strangers[place];
+    job_peer *p = d->strangers[place];
     if (spare)
-        *spare = (peer){.w.fd = -1};
+        *spare = (job_peer){.w.fd = -1};
     d->strangers[place] = spare ? spare : new_place();
     p->admitted = true;
     p->rank = rank;

@@ -15,7 +15,7 @@
 #define HEAD_BYTES 8
 #define SIZE_AT (HEAD_BYTES + JOB_HANDSHAKE_SALT)
 
-weft_status job_handshake_send(greeting *g, int fd, const char *sealed)
+weft_status job_handshake_send(job_greeting *g, int fd, const char *sealed)
 {
     const uint32_t n = (uint32_t)strlen(sealed);
     const uint32_t version = htole32(WIRE_PROTOCOL);
@@ -35,7 +35,7 @@ weft_status job_handshake_send(greeting *g, int fd, const char *sealed)
     return WEFT_OK;
 }
 
-static weft_status check_head(const greeting *g)
+static weft_status check_head(const job_greeting *g)
 {
     uint32_t version;
     memcpy(&version, g->bytes + MAGIC_BYTES, sizeof version);
@@ -54,14 +54,14 @@ static weft_status check_head(const greeting *g)
 }
 
 /* Bytes of the whole greeting, as far as what was received says. */
-static uint32_t expected(const greeting *g)
+static uint32_t expected(const job_greeting *g)
 {
     if (g->got < JOB_HANDSHAKE_BYTES)
         return JOB_HANDSHAKE_BYTES;
     return JOB_HANDSHAKE_BYTES + (g->bytes[SIZE_AT] | (uint32_t)g->bytes[SIZE_AT + 1] << 8);
 }
 
-weft_status job_handshake_read(greeting *g, int fd)
+weft_status job_handshake_read(job_greeting *g, int fd)
 {
     for (uint32_t whole; g->got < (whole = expected(g));) {
         if (whole >= sizeof g->bytes)
@@ -81,13 +81,13 @@ weft_status job_handshake_read(greeting *g, int fd)
     return WEFT_OK;
 }
 
-const char *job_handshake_sealed(greeting *g)
+const char *job_handshake_sealed(job_greeting *g)
 {
     g->bytes[g->got] = 0;
     return (const char *)g->bytes + JOB_HANDSHAKE_BYTES;
 }
 
-weft_status job_handshake_key(const greeting *g, const uint8_t *key, uint8_t psk[32])
+weft_status job_handshake_key(const job_greeting *g, const uint8_t *key, uint8_t psk[32])
 {
     return job_key_derive(key, g->bytes + HEAD_BYTES, "tls", "store", psk);
 }

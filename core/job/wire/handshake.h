@@ -22,23 +22,23 @@
 #define JOB_HANDSHAKE_BYTES 26 /* without a key */
 #define JOB_HANDSHAKE_SALT 16
 
-typedef struct greeting { /* of one connection, as far as received */
+typedef struct job_greeting { /* of one connection, as far as received */
     uint8_t bytes[JOB_HANDSHAKE_BYTES + MUNGE_TEXT];
     uint32_t got;
-} greeting;
+} job_greeting;
 
 /* Make a greeting with a fresh salt and send it on the socket `fd`, which was just accepted: its
  * send buffer is empty, so it takes all bytes at once. `sealed` is the sealed key, "" for none. */
-weft_status job_handshake_send(greeting *g, int fd, const char *sealed);
+weft_status job_handshake_send(job_greeting *g, int fd, const char *sealed);
 
 /* Read the greeting and no byte beyond it. WEFT_OK: complete. WEFT_BUSY: not complete yet. WEFT_IO:
  * the connection ended. WEFT_USAGE: not a greeting of this version; the record says why. */
-weft_status job_handshake_read(greeting *g, int fd);
+weft_status job_handshake_read(job_greeting *g, int fd);
 
 /* The sealed key of a complete greeting as text; "" where there is none. */
-const char *job_handshake_sealed(greeting *g);
+const char *job_handshake_sealed(job_greeting *g);
 
 /* The pre-shared key of the connection. `key` is the job key; the caller wipes `psk`. */
-weft_status job_handshake_key(const greeting *g, const uint8_t *key, uint8_t psk[32]);
+weft_status job_handshake_key(const job_greeting *g, const uint8_t *key, uint8_t psk[32]);
 
 #endif

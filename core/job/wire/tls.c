@@ -21,13 +21,13 @@
 static const char identity[] = "weft-1"; /* not significant: the keys differ by label and meeting */
 uint64_t job_tls_rekey_bytes = UINT64_C(1) << 36;
 
-struct tls_context {
+struct job_tls_context {
     SSL_CTX *ssl;
     BIO_METHOD *socket;
 };
 
 struct weft_tls {
-    tls_context *context;
+    job_tls_context *context;
     SSL *ssl; /* NULL: a server that has not received a whole ClientHello yet */
     int fd;
     int32_t want;    /* 1: to read, 2: to write */
@@ -145,9 +145,9 @@ static bool configure(SSL_CTX *ctx)
            SSL_CTX_set1_groups_list(ctx, "X25519:P-256") && SSL_CTX_set_num_tickets(ctx, 0);
 }
 
-weft_status job_tls_context_open(tls_context **out)
+weft_status job_tls_context_open(job_tls_context **out)
 {
-    tls_context *c = mem_alloc(sizeof *c);
+    job_tls_context *c = mem_alloc(sizeof *c);
     c->ssl = SSL_CTX_new(TLS_method());
     c->socket = socket_method();
     if (c->ssl && c->socket && configure(c->ssl)) {
@@ -160,7 +160,7 @@ weft_status job_tls_context_open(tls_context **out)
                     "which ranks authenticate each other with");
 }
 
-void job_tls_context_close(tls_context *c)
+void job_tls_context_close(job_tls_context *c)
 {
     if (!c)
         return;
@@ -183,7 +183,7 @@ static weft_status open_session(weft_tls *t)
     return WEFT_OK;
 }
 
-weft_status job_tls_start(tls_context *c, int fd, bool server, const uint8_t psk[32],
+weft_status job_tls_start(job_tls_context *c, int fd, bool server, const uint8_t psk[32],
                           weft_tls **out)
 {
     weft_tls *t = mem_alloc(sizeof *t);

@@ -15,13 +15,13 @@
 
 #define TLS_EARLY 2048 /* our handshake takes less than 600 in each direction */
 
-typedef struct tls_context tls_context;
+typedef struct job_tls_context job_tls_context;
 
-weft_status job_tls_context_open(tls_context **out);
-void job_tls_context_close(tls_context *c);
+weft_status job_tls_context_open(job_tls_context **out);
+void job_tls_context_close(job_tls_context *c);
 
 /* The rest is as in weft_host_tls, with an explicit key. The caller keeps `fd`. */
-weft_status job_tls_start(tls_context *c, int fd, bool server, const uint8_t psk[32],
+weft_status job_tls_start(job_tls_context *c, int fd, bool server, const uint8_t psk[32],
                           weft_tls **out);
 weft_status job_tls_handshake(weft_tls *t);
 int32_t job_tls_wants(const weft_tls *t);

@@ -143,12 +143,13 @@ void job_wire_text(const job_wire_frame *f, char *out, uint32_t bytes)
 
 /* --- the connection --- */
 
-void job_wire_hold(wire *w, int fd)
+void job_wire_hold(job_wire *w, int fd)
 {
-    *w = (wire){.fd = fd, .limit = HELLO_BYTES};
+    *w = (job_wire){.fd = fd, .limit = HELLO_BYTES};
 }
 
-weft_status job_wire_open(wire *w, tls_context *c, int fd, bool server, const uint8_t psk[32])
+weft_status job_wire_open(job_wire *w, job_tls_context *c, int fd, bool server,
+                          const uint8_t psk[32])
 {
     job_wire_hold(w, fd);
     /* A heartbeat that is lost is sent again at even intervals, which do not double. */
@@ -160,24 +161,24 @@ weft_status job_wire_open(wire *w, tls_context *c, int fd, bool server, const ui
     return st;
 }
 
-static void drop_body(wire *w)
+static void drop_body(job_wire *w)
 {
     if (w->body != w->small)
         free(w->body);
     w->body = NULL;
 }
 
-void job_wire_close(wire *w)
+void job_wire_close(job_wire *w)
 {
     drop_body(w);
     free(w->out);
     job_tls_end(w->tls);
     if (w->fd >= 0)
         close(w->fd);
-    *w = (wire){.fd = -1};
+    *w = (job_wire){.fd = -1};
 }
 
-static weft_status begin_body(wire *w)
+static weft_status begin_body(job_wire *w)
 {
     w->bytes = job_wire_get32(w->head);
     if (w->bytes > w->limit)
@@ -187,7 +188,7 @@ static weft_status begin_body(wire *w)
     return WEFT_OK;
 }
 
-weft_status job_wire_take(wire *w, job_wire_frame *out)
+weft_status job_wire_take(job_wire *w, job_wire_frame *out)
 {
     if (w->fd < 0)
         return err_fail(WEFT_PEER, "the connection is closed");
@@ -216,7 +217,7 @@ weft_status job_wire_take(wire *w, job_wire_frame *out)
 }
 
 /* Reserve `bytes` more at the end of the queue. */
-static uint8_t *reserve(wire *w, uint64_t bytes)
+static uint8_t *reserve(job_wire *w, uint64_t bytes)
 {
     if (w->sent == w->queued)
         w->sent = w->queued = 0;
@@ -229,7 +230,7 @@ static uint8_t *reserve(wire *w, uint64_t bytes)
     return at;
 }
 
-void job_wire_send2(wire *w, uint32_t type, uint32_t arg, uint32_t seq, const void *a,
+void job_wire_send2(job_wire *w, uint32_t type, uint32_t arg, uint32_t seq, const void *a,
                     uint32_t a_bytes, const void *b, uint32_t b_bytes)
 {
     if (w->fd < 0)
@@ -245,13 +246,13 @@ void job_wire_send2(wire *w, uint32_t type, uint32_t arg, uint32_t seq, const vo
         memcpy(to + WIRE_HEAD + a_bytes, b, b_bytes);
 }
 
-void job_wire_send(wire *w, uint32_t type, uint32_t arg, uint32_t seq, const void *body,
+void job_wire_send(job_wire *w, uint32_t type, uint32_t arg, uint32_t seq, const void *body,
                    uint32_t bytes)
 {
     job_wire_send2(w, type, arg, seq, body, bytes, NULL, 0);
 }
 
-weft_status job_wire_flush(wire *w)
+weft_status job_wire_flush(job_wire *w)
 {
     if (w->fd < 0)
         return WEFT_OK;
@@ -271,7 +272,7 @@ weft_status job_wire_flush(wire *w)
     return WEFT_OK;
 }
 
-uint64_t job_wire_unsent(const wire *w)
+uint64_t job_wire_unsent(const job_wire *w)
 {
     return w->queued - w->sent;
 }

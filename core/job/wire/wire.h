@@ -76,7 +76,7 @@ typedef struct job_wire_frame {
     const uint8_t *body; /* owned by the wire; valid until the next job_wire_take() */
 } job_wire_frame;
 
-typedef struct wire {
+typedef struct job_wire {
     int fd; /* owned: job_wire_close() closes it */
     weft_tls *tls;
     uint32_t limit; /* largest body accepted now */
@@ -88,28 +88,29 @@ typedef struct wire {
     bool whole;     /* it was returned; the next take begins a new one */
     uint8_t *out;   /* bytes [sent, queued) wait to be written */
     uint64_t sent, queued, room;
-} wire;
+} job_wire;
 
 /* Take over a connected socket that has no session yet; job_wire_open() with the same `fd` starts
  * the session. */
-void job_wire_hold(wire *w, int fd);
+void job_wire_hold(job_wire *w, int fd);
 
 /* Start a session on a connected non-blocking socket. On failure the socket is closed. */
-weft_status job_wire_open(wire *w, tls_context *c, int fd, bool server, const uint8_t psk[32]);
-void job_wire_close(wire *w); /* idempotent; also on a zeroed one with fd -1 */
+weft_status job_wire_open(job_wire *w, job_tls_context *c, int fd, bool server,
+                          const uint8_t psk[32]);
+void job_wire_close(job_wire *w); /* idempotent; also on a zeroed one with fd -1 */
 
 /* WEFT_OK: a whole frame. WEFT_BUSY: no whole frame yet. */
-weft_status job_wire_take(wire *w, job_wire_frame *out);
+weft_status job_wire_take(job_wire *w, job_wire_frame *out);
 
 /* Queue a frame of up to two parts; never blocks. Dropped if the connection is closed. */
-void job_wire_send(wire *w, uint32_t type, uint32_t arg, uint32_t seq, const void *body,
+void job_wire_send(job_wire *w, uint32_t type, uint32_t arg, uint32_t seq, const void *body,
                    uint32_t bytes);
-void job_wire_send2(wire *w, uint32_t type, uint32_t arg, uint32_t seq, const void *a,
+void job_wire_send2(job_wire *w, uint32_t type, uint32_t arg, uint32_t seq, const void *a,
                     uint32_t a_bytes, const void *b, uint32_t b_bytes);
 
 /* Write the queue. WEFT_BUSY: some bytes are left. */
-weft_status job_wire_flush(wire *w);
-uint64_t job_wire_unsent(const wire *w);
+weft_status job_wire_flush(job_wire *w);
+uint64_t job_wire_unsent(const job_wire *w);
 
 /* Parse the key at the start of a body: u16 of length, then that many bytes, none of them zero.
  * Copies it to `key` with a terminating zero; the rest of the body is the value. */

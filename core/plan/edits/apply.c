@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-static edit_state *state(void *ctx)
+static plan_edit_state *state(void *ctx)
 {
     return ctx;
 }
@@ -16,7 +16,7 @@ static edit_state *state(void *ctx)
 
 weft_status plan_edit_split(void *ctx, const char *tensors, const char *axis, const char *mesh_name)
 {
-    edit_state *e = state(ctx);
+    plan_edit_state *e = state(ctx);
     uint32_t a = 0;
     weft_status st = plan_edits_in_phase(e, WEFT_PHASE_SPLIT);
     if (st == WEFT_OK)
@@ -38,7 +38,7 @@ weft_status plan_edit_split(void *ctx, const char *tensors, const char *axis, co
 weft_status plan_edit_sync(void *ctx, const char *params, const char *mesh_name, uint32_t when,
                            uint64_t bucket_bytes)
 {
-    edit_state *e = state(ctx);
+    plan_edit_state *e = state(ctx);
     uint32_t a = 0;
     weft_status st = plan_edits_in_phase(e, WEFT_PHASE_SYNC);
     if (st == WEFT_OK)
@@ -50,21 +50,21 @@ weft_status plan_edit_sync(void *ctx, const char *params, const char *mesh_name,
         st = err_fail(WEFT_USAGE, "buckets of %llu bytes; the minimum is 1024",
                       (unsigned long long)bucket_bytes);
     if (st == WEFT_OK)
-        *vec_push(&e->syncs) =
-            (sync_edit){pool_text(e->pool, params), e->owner, a, when, bucket_bytes, e->placing};
+        *vec_push(&e->syncs) = (plan_sync_edit){
+            pool_text(e->pool, params), e->owner, a, when, bucket_bytes, e->placing};
     return st;
 }
 
 weft_status plan_edit_replace(void *ctx, uint32_t op, weft_emit emit, void *user)
 {
-    edit_state *e = state(ctx);
+    plan_edit_state *e = state(ctx);
     weft_status st = plan_edits_in_phase(e, WEFT_PHASE_SPLIT);
     if (st == WEFT_OK)
         st = graph_replace(e->g, op, emit, user);
     return st;
 }
 
-static weft_status some_parameter(const edit_state *e, const char *params)
+static weft_status some_parameter(const plan_edit_state *e, const char *params)
 {
     return graph_has_param(e->g, params)
                ? WEFT_OK
@@ -74,7 +74,7 @@ static weft_status some_parameter(const edit_state *e, const char *params)
 weft_status plan_edit_update_every(void *ctx, const char *params, uint32_t every, uint64_t from,
                                    bool mean)
 {
-    edit_state *e = state(ctx);
+    plan_edit_state *e = state(ctx);
     weft_status st = plan_edits_in_phase(e, WEFT_PHASE_SYNC);
     if (st == WEFT_OK && !every)
         st = err_fail(WEFT_USAGE, "'%s' in every 0th step; 1 is each step", params);
@@ -87,14 +87,14 @@ weft_status plan_edit_update_every(void *ctx, const char *params, uint32_t every
         st = some_parameter(e, params);
     if (st == WEFT_OK && (every > 1 || from))
         *vec_push(&e->updates) =
-            (update_edit){pool_text(e->pool, params), e->owner, from, every, mean};
+            (plan_update_edit){pool_text(e->pool, params), e->owner, from, every, mean};
     return st;
 }
 
 weft_status plan_edit_shard(void *ctx, uint32_t what, const char *params, const char *axis,
                             uint32_t ahead)
 {
-    edit_state *e = state(ctx);
+    plan_edit_state *e = state(ctx);
     uint32_t a = 0;
     weft_status st = plan_edits_in_phase(e, WEFT_PHASE_SYNC);
     if (st == WEFT_OK)
@@ -105,13 +105,14 @@ weft_status plan_edit_shard(void *ctx, uint32_t what, const char *params, const 
     if (st == WEFT_OK)
         st = some_parameter(e, params);
     if (st == WEFT_OK && e->s->mesh.size[a] > 1)
-        *vec_push(&e->stores) = (store_edit){pool_text(e->pool, params), e->owner, what, a, ahead};
+        *vec_push(&e->stores) =
+            (plan_store_edit){pool_text(e->pool, params), e->owner, what, a, ahead};
     return st;
 }
 
 weft_status plan_edit_activations(void *ctx, const char *tensors, uint32_t how, const char *axis)
 {
-    edit_state *e = state(ctx);
+    plan_edit_state *e = state(ctx);
     weft_status st = plan_edits_in_phase(e, WEFT_PHASE_MEMORY);
     if (st == WEFT_OK && how == WEFT_ACTIVATION_SPLIT)
         st = err_fail(WEFT_UNSUPPORTED,
@@ -133,7 +134,7 @@ weft_status plan_edit_weight_versions(void *ctx, const char *params, uint32_t ve
 
 weft_status plan_edit_changes_results(void *ctx, const char *text)
 {
-    edit_state *e = state(ctx);
+    plan_edit_state *e = state(ctx);
     if (e->changes && strlen(e->changes) + strlen(text) > EDITS_MOST_TEXT)
         return err_fail(WEFT_USAGE, "the lines of this job have more than %u bytes",
                         EDITS_MOST_TEXT);

@@ -11,13 +11,13 @@
 
 #include <string.h>
 
-static edit_state *state(void *ctx)
+static plan_edit_state *state(void *ctx)
 {
     return ctx;
 }
 
 /* Finish an edit: on failure, name the call and the plugin, and store the first reason. */
-static weft_status end(edit_state *e, const char *call, weft_status st)
+static weft_status end(plan_edit_state *e, const char *call, weft_status st)
 {
     if (st == WEFT_OK || !e)
         return st;
@@ -31,7 +31,7 @@ static weft_status end(edit_state *e, const char *call, weft_status st)
 }
 
 /* Count one more edit; none of them knows a flag. */
-static weft_status begin(edit_state *e, const char *call, uint32_t flags)
+static weft_status begin(plan_edit_state *e, const char *call, uint32_t flags)
 {
     if (!e)
         return plan_edits_null(e, call, "ctx");
@@ -97,7 +97,7 @@ static weft_status a_stage(void *ctx, const char *blocks, const char *mesh_axis,
                            uint32_t chunk, uint32_t flags)
 {
     static const char call[] = "edits.stage";
-    edit_state *e = state(ctx);
+    plan_edit_state *e = state(ctx);
     weft_status st = begin(e, call, flags);
     if (st == WEFT_OK)
         st = glob(call, "blocks", blocks);
@@ -113,7 +113,7 @@ static weft_status a_order(void *ctx, const char *mesh_axis, uint32_t stage, con
                            uint32_t n, uint32_t flags)
 {
     static const char call[] = "edits.order";
-    edit_state *e = state(ctx);
+    plan_edit_state *e = state(ctx);
     weft_status st = begin(e, call, flags);
     if (st == WEFT_OK)
         st = axis(call, mesh_axis);
@@ -223,7 +223,7 @@ static weft_status a_changes(void *ctx, const char *text, uint32_t flags)
     return end(ctx, call, st != WEFT_OK ? st : plan_edit_changes_results(ctx, text));
 }
 
-weft_edits plan_edits_table(edit_state *e)
+weft_edits plan_edits_table(plan_edit_state *e)
 {
     return (weft_edits){sizeof(weft_edits),
                         0,

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-weft_status plan_edits_null(const edit_state *e, const char *call, const char *what)
+weft_status plan_edits_null(const plan_edit_state *e, const char *call, const char *what)
 {
     if (!e)
         return err_fail_in(WEFT_USAGE, ERR_CALL, call, "ctx is NULL; pass the table's own");
@@ -16,7 +16,7 @@ weft_status plan_edits_null(const edit_state *e, const char *call, const char *w
     return WEFT_USAGE;
 }
 
-void plan_edits_begin(edit_state *e)
+void plan_edits_begin(plan_edit_state *e)
 {
     e->edits = 0;
     e->failed = WEFT_OK;
@@ -24,7 +24,7 @@ void plan_edits_begin(edit_state *e)
     e->g->looking = "edit"; /* except while an emit() is called */
 }
 
-weft_status plan_edits_answer(edit_state *e, weft_status st)
+weft_status plan_edits_answer(plan_edit_state *e, weft_status st)
 {
     e->g->looking = NULL;
     if (st == WEFT_OK && e->failed != WEFT_OK)
@@ -32,20 +32,20 @@ weft_status plan_edits_answer(edit_state *e, weft_status st)
     return graph_check_return(st, ERR_OWNER, e->owner, "edit");
 }
 
-weft_status plan_edits_in_phase(const edit_state *e, uint32_t phase)
+weft_status plan_edits_in_phase(const plan_edit_state *e, uint32_t phase)
 {
     if (e->phase == phase)
         return WEFT_OK;
     return err_fail(WEFT_USAGE, "this is phase %u; the edit belongs to phase %u", e->phase, phase);
 }
 
-void plan_edits_show_groups(edit_state *e)
+void plan_edits_show_groups(plan_edit_state *e)
 {
     e->g->groups = e->groups.at;
     e->g->ngroups = e->groups.n;
 }
 
-weft_status plan_edits_axis(const edit_state *e, const char *name, uint32_t *out)
+weft_status plan_edits_axis(const plan_edit_state *e, const char *name, uint32_t *out)
 {
     int a = graph_mesh_axis(&e->s->mesh, name);
     for (uint32_t i = 0; a < 0 && i < e->groups.n; i++)
@@ -67,7 +67,7 @@ static bool has_line(const char *lines, const char *text, bool whole)
     return false;
 }
 
-void plan_edits_note_change(edit_state *e, const char *line)
+void plan_edits_note_change(plan_edit_state *e, const char *line)
 {
     if (has_line(e->changes, line, true)) /* a graph is planned more than once */
         return;
@@ -75,7 +75,7 @@ void plan_edits_note_change(edit_state *e, const char *line)
         e->changes ? pool_printf(e->pool, "%s\n%s", e->changes, line) : pool_text(e->pool, line);
 }
 
-bool plan_edits_has_noted(const edit_state *e, const char *owner)
+bool plan_edits_has_noted(const plan_edit_state *e, const char *owner)
 {
     pool p = {0};
     const bool told = has_line(e->changes, pool_printf(&p, "%s: ", owner), false);
@@ -83,7 +83,7 @@ bool plan_edits_has_noted(const edit_state *e, const char *owner)
     return told;
 }
 
-void plan_edits_free(edit_state *e)
+void plan_edits_free(plan_edit_state *e)
 {
     free(e->syncs.at);
     free(e->stores.at);

@@ -14,28 +14,28 @@
 
 /* --- the tables --- */
 
-weft_edits plan_edits_table(edit_state *e); /* arguments.c */
-weft_view plan_edits_view(edit_state *e);   /* view.c */
+weft_edits plan_edits_table(plan_edit_state *e); /* arguments.c */
+weft_view plan_edits_view(plan_edit_state *e);   /* view.c */
 
 /* --- edit.c: around every edit --- */
 
-void plan_edits_begin(edit_state *e); /* before a plugin's edit() ... */
+void plan_edits_begin(plan_edit_state *e); /* before a plugin's edit() ... */
 
 /* ... and after it, with what it returned. If an edit failed, the call fails, whatever the plugin
  * returns. */
-weft_status plan_edits_answer(edit_state *e, weft_status st);
+weft_status plan_edits_answer(plan_edit_state *e, weft_status st);
 
 /* The error for a `what`, or an `e`, that is NULL. */
-weft_status plan_edits_null(const edit_state *e, const char *call, const char *what);
+weft_status plan_edits_null(const plan_edit_state *e, const char *call, const char *what);
 
 /* WEFT_USAGE unless `phase` is the current one. */
-weft_status plan_edits_in_phase(const edit_state *e, uint32_t phase);
+weft_status plan_edits_in_phase(const plan_edit_state *e, uint32_t phase);
 
 /* Let the graph's comm() find the groups that there are. */
-void plan_edits_show_groups(edit_state *e);
+void plan_edits_show_groups(plan_edit_state *e);
 
 /* The mesh axis of this name, or FIRST_GROUP + the group. */
-weft_status plan_edits_axis(const edit_state *e, const char *name, uint32_t *out);
+weft_status plan_edits_axis(const plan_edit_state *e, const char *name, uint32_t *out);
 
 /* --- apply.c, stages.c, lists.c: the edits, called with checked arguments --- */
 
@@ -61,6 +61,6 @@ weft_status plan_edit_periodic_list(void *ctx, const char *name, uint32_t every,
                                     void *user);
 
 /* WEFT_USAGE unless every block has a stage and every order has each cell exactly once. */
-weft_status plan_stages_finish(edit_state *e);
+weft_status plan_stages_finish(plan_edit_state *e);
 
 #endif

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-static bool name_taken(const edit_state *e, const char *name)
+static bool name_taken(const plan_edit_state *e, const char *name)
 {
     for (uint32_t i = 0; i < e->lists.n; i++)
         if (!strcmp(e->lists.at[i].name, name))
@@ -21,14 +21,14 @@ static bool name_taken(const edit_state *e, const char *name)
 static void set_types(graph *g, uint32_t dtype)
 {
     for (weft_tensor t = 1; t <= g->tensors.n; t++)
-        if (graph_tensor(g, t)->kind == WEFT_T_PARAM)
-            graph_tensor(g, t)->shape.dtype = dtype;
+        if (graph_tensor_at(g, t)->kind == WEFT_T_PARAM)
+            graph_tensor_at(g, t)->shape.dtype = dtype;
 }
 
 weft_status plan_edit_periodic_list(void *ctx, const char *name, uint32_t every, weft_emit emit,
                                     void *user)
 {
-    edit_state *e = ctx;
+    plan_edit_state *e = ctx;
     graph *g = e->g;
     const uint32_t first = g->nodes.n, phase = g->phase;
     weft_status st = plan_edits_in_phase(e, WEFT_PHASE_SYNC);
@@ -54,8 +54,8 @@ weft_status plan_edit_periodic_list(void *ctx, const char *name, uint32_t every,
         err_context("list %s", name);
         return st;
     }
-    list_edit *x = vec_push(&e->lists);
-    *x = (list_edit){pool_text(e->pool, name), every, g->nodes.n - first, NULL};
+    plan_list_edit *x = vec_push(&e->lists);
+    *x = (plan_list_edit){pool_text(e->pool, name), every, g->nodes.n - first, NULL};
     x->nodes = pool_array(e->pool, x->n, sizeof *x->nodes);
     if (x->n)
         memcpy(x->nodes, &g->nodes.at[first], x->n * sizeof *x->nodes);

@@ -6,7 +6,7 @@
 #include "host/call.h"
 
 /* The mesh axes of the job with their keys: "parallel.tp = 2, parallel.dp = 1". */
-static const char *axes_text(const edit_state *e)
+static const char *axes_text(const plan_edit_state *e)
 {
     char *text = pool_text(e->pool, "parallel.strategy = none");
     for (uint32_t a = 0; a < e->s->mesh.n; a++)
@@ -15,7 +15,7 @@ static const char *axes_text(const edit_state *e)
     return text;
 }
 
-static weft_status run_placement(edit_state *e, const weft_view *view, const weft_edits *edits)
+static weft_status run_placement(plan_edit_state *e, const weft_view *view, const weft_edits *edits)
 {
     const spec_plugin *placement = &e->s->placement;
     const weft_placement *table = placement->c->table;
@@ -24,7 +24,7 @@ static weft_status run_placement(edit_state *e, const weft_view *view, const wef
     const weft_tensor t = graph_first_input(e->g);
     uint32_t n = 0;
     for (uint32_t a = e->g->mesh->n; t && a-- > 0;)
-        if (graph_tensor(e->g, t)->place[a].kind == WEFT_SPLIT)
+        if (graph_tensor_at(e->g, t)->place[a].kind == WEFT_SPLIT)
             axes[n++] = e->g->mesh->name[a];
     if (!n)
         return resolve_refuse(e->s, CONSTRAINT_PLACEMENT, "optim.placement",
@@ -40,7 +40,7 @@ static weft_status run_placement(edit_state *e, const weft_view *view, const wef
     return plan_edits_answer(e, st);
 }
 
-weft_status plan_edits_run(edit_state *e, uint32_t phase)
+weft_status plan_edits_run(plan_edit_state *e, uint32_t phase)
 {
     weft_view view = plan_edits_view(e);
     weft_edits edits = plan_edits_table(e);

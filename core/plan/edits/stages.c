@@ -13,9 +13,9 @@
 #define NO_STAGE UINT32_MAX
 
 /* The mesh axis of a stage edit; all stage edits of a job must name the same axis. */
-static weft_status stage_axis(edit_state *e, const char *axis, uint32_t stage)
+static weft_status stage_axis(plan_edit_state *e, const char *axis, uint32_t stage)
 {
-    struct stage_map *m = &e->stages;
+    struct plan_stage_map *m = &e->stages;
     uint32_t a = 0;
     weft_status st = plan_edits_in_phase(e, WEFT_PHASE_STAGE);
     if (st == WEFT_OK)
@@ -46,8 +46,8 @@ static weft_status stage_axis(edit_state *e, const char *axis, uint32_t stage)
 weft_status plan_edit_stage(void *ctx, const char *blocks, const char *axis, uint32_t stage,
                             uint32_t chunk)
 {
-    edit_state *e = ctx;
-    struct stage_map *m = &e->stages;
+    plan_edit_state *e = ctx;
+    struct plan_stage_map *m = &e->stages;
     weft_status st = stage_axis(e, axis, stage);
     bool any = false;
     for (uint32_t i = 0; st == WEFT_OK && i < m->blocks; i++) {
@@ -67,7 +67,7 @@ weft_status plan_edit_stage(void *ctx, const char *blocks, const char *axis, uin
 weft_status plan_edit_order(void *ctx, const char *axis, uint32_t stage, const weft_work *cells,
                             uint32_t n)
 {
-    edit_state *e = ctx;
+    plan_edit_state *e = ctx;
     weft_status st = stage_axis(e, axis, stage);
     if (st != WEFT_OK)
         return st;
@@ -75,7 +75,7 @@ weft_status plan_edit_order(void *ctx, const char *axis, uint32_t stage, const w
         return err_fail(WEFT_USAGE, "stage %u has an order already", stage);
     weft_work *copy = pool_array(e->pool, n, sizeof *copy);
     memcpy(copy, cells, n * sizeof *copy);
-    e->stages.orders[stage] = (stage_order){n, copy};
+    e->stages.orders[stage] = (plan_stage_order){n, copy};
     return WEFT_OK;
 }
 
@@ -92,7 +92,7 @@ static weft_status same_group(const graph_group *have, uint32_t axis, const uint
 weft_status plan_edit_group(void *ctx, const char *name, const char *axis, const uint32_t *coords,
                             uint32_t n)
 {
-    edit_state *e = ctx;
+    plan_edit_state *e = ctx;
     uint32_t a = 0;
     if (e->phase != WEFT_PHASE_SPLIT && e->phase != WEFT_PHASE_STAGE)
         return plan_edits_in_phase(e, WEFT_PHASE_SPLIT);
@@ -121,10 +121,10 @@ weft_status plan_edit_group(void *ctx, const char *name, const char *axis, const
 
 /* Check that an order has every (chunk, micro-batch) once forward and once backward, forward
  * first. */
-static weft_status check_order(const edit_state *e, uint32_t stage)
+static weft_status check_order(const plan_edit_state *e, uint32_t stage)
 {
-    const struct stage_map *m = &e->stages;
-    const stage_order *o = &m->orders[stage];
+    const struct plan_stage_map *m = &e->stages;
+    const plan_stage_order *o = &m->orders[stage];
     uint64_t cells = (uint64_t)m->chunks * e->micro_batches, done = 0;
     uint8_t *seen = pool_array(e->pool, cells, 1);
     for (uint32_t i = 0; i < o->n; i++) {
@@ -158,9 +158,9 @@ static weft_status check_order(const edit_state *e, uint32_t stage)
     return WEFT_OK;
 }
 
-weft_status plan_stages_finish(edit_state *e)
+weft_status plan_stages_finish(plan_edit_state *e)
 {
-    struct stage_map *m = &e->stages;
+    struct plan_stage_map *m = &e->stages;
     if (m->axis < 0)
         return WEFT_OK;
     for (uint32_t i = 0; i < m->blocks; i++)

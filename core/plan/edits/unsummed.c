@@ -8,10 +8,10 @@
 #include "base/err.h"
 
 /* Does the edit leave gradients unsummed? */
-static bool never_summed(const flat *f, const sync_edit *x)
+static bool never_summed(const plan_flat *f, const plan_sync_edit *x)
 {
     for (uint32_t i = 0; x->when == WEFT_SYNC_NEVER && i < f->params.n; i++) {
-        const flat_param *p = &f->params.at[i];
+        const plan_flat_param *p = &f->params.at[i];
         if ((p->never_axes & p->partial_axes) >> x->mesh_axis & 1 &&
             graph_glob_match_role(x->glob, p->name, p->role))
             return true;
@@ -19,10 +19,10 @@ static bool never_summed(const flat *f, const sync_edit *x)
     return false;
 }
 
-weft_status plan_edits_check_unsummed(const flat *f, edit_state *e)
+weft_status plan_edits_check_unsummed(const plan_flat *f, plan_edit_state *e)
 {
     for (uint32_t i = 0; i < e->syncs.n; i++) {
-        const sync_edit *x = &e->syncs.at[i];
+        const plan_sync_edit *x = &e->syncs.at[i];
         if (!never_summed(f, x) || plan_edits_has_noted(e, x->owner))
             continue;
         const char *axis = e->s->mesh.name[x->mesh_axis];

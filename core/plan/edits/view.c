@@ -4,13 +4,13 @@
 #include "base/err.h"
 #include "base/sized.h"
 
-static edit_state *state(void *ctx)
+static plan_edit_state *state(void *ctx)
 {
     return ctx;
 }
 
 /* Answers into a struct of the plugin, whose size the plugin has set. */
-static weft_status give(const edit_state *e, const char *call, void *out, const void *answer)
+static weft_status give(const plan_edit_state *e, const char *call, void *out, const void *answer)
 {
     const weft_status st = sized_give(call, out, answer);
     if (st != WEFT_OK)
@@ -36,12 +36,12 @@ static uint32_t v_tensors(void *ctx)
 
 static weft_status v_tensor(void *ctx, weft_tensor t, weft_tensor_info *out)
 {
-    edit_state *e = state(ctx);
+    plan_edit_state *e = state(ctx);
     if (!ctx || !out)
         return plan_edits_null(ctx, "view.tensor", "out");
     if (t < 1 || t > e->g->tensors.n)
         return err_fail(WEFT_USAGE, "the graph has no tensor number %u", t);
-    const tensor *x = graph_tensor(e->g, t);
+    const graph_tensor *x = graph_tensor_at(e->g, t);
     const weft_tensor_info info = {
         .struct_size = sizeof info,
         .flags = x->kind == WEFT_T_PARAM ? x->flags : 0,
@@ -56,13 +56,13 @@ static weft_status v_tensor(void *ctx, weft_tensor t, weft_tensor_info *out)
 
 static weft_status v_place(void *ctx, weft_tensor t, const char *axis, weft_place *out)
 {
-    edit_state *e = state(ctx);
+    plan_edit_state *e = state(ctx);
     if (!ctx || !axis || !out)
         return plan_edits_null(ctx, "view.place", axis ? "out" : "mesh_axis");
     int a = graph_mesh_axis(&e->s->mesh, axis);
     if (a < 0 || t < 1 || t > e->g->tensors.n)
         return err_fail(WEFT_USAGE, "no tensor number %u or no mesh axis '%s'", t, axis);
-    *out = graph_tensor(e->g, t)->place[a];
+    *out = graph_tensor_at(e->g, t)->place[a];
     return WEFT_OK;
 }
 
@@ -81,7 +81,7 @@ static double v_flops(void *ctx, uint32_t block)
     const graph *g = ctx ? state(ctx)->g : NULL;
     double sum = 0;
     for (uint32_t i = 0; g && i < g->nodes.n; i++) {
-        const node *n = &g->nodes.at[i];
+        const graph_node *n = &g->nodes.at[i];
         if (n->block != block || n->phase != PHASE_FORWARD || !n->op)
             continue;
         sum += graph_node_flops(g, n);
@@ -111,14 +111,14 @@ static weft_status v_op(void *ctx, uint32_t i, const char **id, weft_opcall *cal
     const graph *g = state(ctx)->g;
     if (i >= g->nodes.n)
         return err_fail(WEFT_USAGE, "the graph has no op number %u", i);
-    const node *n = &g->nodes.at[i];
+    const graph_node *n = &g->nodes.at[i];
     *id = n->id;
     const weft_opcall answer = {sizeof answer, n->nattr, n->attrs, n->nin,
                                 n->nout,       n->in,    n->out,   NULL};
     return give(state(ctx), "view.op", call, &answer);
 }
 
-weft_view plan_edits_view(edit_state *e)
+weft_view plan_edits_view(plan_edit_state *e)
 {
     return (weft_view){sizeof(weft_view), 0,        e,       v_mesh,  v_passes, v_tensors, v_tensor,
                        v_place,           v_blocks, v_block, v_flops, v_params, v_ops,     v_op};

@@ -14,7 +14,8 @@
 #include <stdlib.h>
 
 /* Write the rank's block into out->start and out->size; returns its real elements. */
-static uint64_t find_block(const mesh *m, const piece *x, uint32_t rank, extent *out)
+static uint64_t find_block(const graph_mesh *m, const plan_piece *x, uint32_t rank,
+                           plan_extent *out)
 {
     int64_t held[WEFT_MAX_AXES];
     for (uint32_t i = 0; i < x->shape.rank; i++) {
@@ -52,10 +53,11 @@ static uint64_t address(uint64_t region, uint64_t size, bool sliced, interval ow
     return region + (at.from - (sliced ? own.from : 0)) * size;
 }
 
-void plan_extent(const plan *p, const piece *x, uint32_t rank, uint32_t what, extent *out)
+void plan_extent_of(const plan *p, const plan_piece *x, uint32_t rank, uint32_t what,
+                    plan_extent *out)
 {
-    const mesh *m = &p->spec->mesh;
-    *out = (extent){.offset = UINT64_MAX, .copy = UINT64_MAX};
+    const graph_mesh *m = &p->spec->mesh;
+    *out = (plan_extent){.offset = UINT64_MAX, .copy = UINT64_MAX};
     uint64_t n = find_block(m, x, rank, out);
     if (!n || (what == PLAN_EXTENT_COPIED && x->copy == UINT64_MAX))
         return;
@@ -81,7 +83,7 @@ void plan_extent(const plan *p, const piece *x, uint32_t rank, uint32_t what, ex
 
 /* --- replicas that differ --- */
 
-uint32_t plan_replicas(const plan *p, const piece *x)
+uint32_t plan_replicas(const plan *p, const plan_piece *x)
 {
     uint32_t n = 1;
     for (uint32_t a = 0; a < p->spec->mesh.n; a++)
@@ -89,9 +91,9 @@ uint32_t plan_replicas(const plan *p, const piece *x)
     return n;
 }
 
-uint32_t plan_replica(const plan *p, const piece *x, uint32_t rank)
+uint32_t plan_replica(const plan *p, const plan_piece *x, uint32_t rank)
 {
-    const mesh *m = &p->spec->mesh;
+    const graph_mesh *m = &p->spec->mesh;
     uint32_t number = 0;
     for (uint32_t a = m->n; a-- > 0;)
         if (x->replica_axes >> a & 1)
@@ -102,14 +104,14 @@ uint32_t plan_replica(const plan *p, const piece *x, uint32_t rank)
 /* --- writers --- */
 
 /* Do coordinates of mesh axis `a` own different parts? */
-static bool cuts(const piece *x, uint32_t a)
+static bool cuts(const plan_piece *x, uint32_t a)
 {
     return x->split[a] || x->only[a] || x->shard_axis == a + 1 || x->replica_axes >> a & 1;
 }
 
-bool plan_writes(const plan *p, const piece *x, uint32_t rank)
+bool plan_writes(const plan *p, const plan_piece *x, uint32_t rank)
 {
-    const mesh *m = &p->spec->mesh;
+    const graph_mesh *m = &p->spec->mesh;
     if (x->writer == PLAN_WRITER_ELSEWHERE)
         return false;
     for (uint32_t a = 0; a < m->n; a++)
@@ -121,7 +123,7 @@ bool plan_writes(const plan *p, const piece *x, uint32_t rank)
 }
 
 /* One rank has all of the piece. */
-static bool is_whole(const piece *x, uint32_t axes)
+static bool is_whole(const plan_piece *x, uint32_t axes)
 {
     for (uint32_t a = 0; a < axes; a++)
         if (cuts(x, a))
@@ -133,11 +135,11 @@ uint64_t plan_saved_bytes(const plan *p, uint32_t rank)
 {
     uint64_t bytes = plan_saved_room(p->residual_bytes);
     for (uint32_t i = 0; i < p->save.entries.n; i++) {
-        const piece *x = &p->pieces.at[p->save.entries.at[i].what];
-        extent own;
+        const plan_piece *x = &p->pieces.at[p->save.entries.at[i].what];
+        plan_extent own;
         if ((x->writer != rank && is_whole(x, p->spec->mesh.n)) || !plan_writes(p, x, rank))
             continue; /* most ranks and pieces: this is asked of every rank */
-        plan_extent(p, x, rank, PLAN_EXTENT_OWNED, &own);
+        plan_extent_of(p, x, rank, PLAN_EXTENT_OWNED, &own);
         bytes += plan_saved_room(own.count * weft_dtype_size(x->shape.dtype));
     }
     for (uint32_t i = 0; i < p->scalars.n && !rank; i++)
@@ -155,7 +157,8 @@ typedef struct choice {
 
 /* The rank with the coordinates of `rank` on axes that do not divide the piece, and 0 on the
  * others; UINT32_MAX for a rank that has no part of it. */
-static uint32_t first_of_replica(const mesh *m, const piece *x, const choice *k, uint32_t rank)
+static uint32_t first_of_replica(const graph_mesh *m, const plan_piece *x, const choice *k,
+                                 uint32_t rank)
 {
     uint32_t out = rank;
     for (uint32_t a = 0; a < m->n; a++) {
@@ -168,7 +171,7 @@ static uint32_t first_of_replica(const mesh *m, const piece *x, const choice *k,
     return out;
 }
 
-static void choose_writer(const plan *p, piece *x, choice *k)
+static void choose_writer(const plan *p, plan_piece *x, choice *k)
 {
     uint32_t ranks = p->spec->ranks, best = UINT32_MAX, parts = 0;
     for (uint32_t r = 0; r < ranks; r++) {
@@ -190,7 +193,7 @@ static void choose_writer(const plan *p, piece *x, choice *k)
 
 void plan_choose_writers(plan *p)
 {
-    const mesh *m = &p->spec->mesh;
+    const graph_mesh *m = &p->spec->mesh;
     uint64_t ranks = p->spec->ranks;
     choice k = {.stride = {1}};
     for (uint32_t a = 1; a < m->n; a++)

@@ -19,7 +19,7 @@ static uint64_t aligned(uint64_t n, uint64_t to)
     return (n + to - 1) / to * to;
 }
 
-static uint64_t axes_of_kind(const graph *g, const tensor *t, uint32_t kind)
+static uint64_t axes_of_kind(const graph *g, const graph_tensor *t, uint32_t kind)
 {
     uint64_t axes = 0;
     for (uint32_t a = 0; a < g->mesh->n; a++)
@@ -29,7 +29,7 @@ static uint64_t axes_of_kind(const graph *g, const tensor *t, uint32_t kind)
 }
 
 /* Which stages use each parameter: bit 0 the one being planned, bit 1 another. [tensor] */
-static uint8_t *find_users(const graph *g, const struct stage_map *stages, pool *texts)
+static uint8_t *find_users(const graph *g, const struct plan_stage_map *stages, pool *texts)
 {
     uint8_t *users = pool_array(texts, g->tensors.n + 1, 1);
     for (uint32_t i = 0; i < g->nodes.n; i++)
@@ -49,12 +49,12 @@ static uint64_t digest_of(const char *name)
     return digest;
 }
 
-static void add_param(const graph *g, const struct stage_map *stages, pool *texts, flat *f,
-                      weft_tensor at_tensor)
+static void add_param(const graph *g, const struct plan_stage_map *stages, pool *texts,
+                      plan_flat *f, weft_tensor at_tensor)
 {
-    const tensor *t = graph_tensor(g, at_tensor);
-    flat_param *p = vec_push(&f->params);
-    *p = (flat_param){.block = f->blocks.n - 1, .flags = t->flags};
+    const graph_tensor *t = graph_tensor_at(g, at_tensor);
+    plan_flat_param *p = vec_push(&f->params);
+    *p = (plan_flat_param){.block = f->blocks.n - 1, .flags = t->flags};
     p->name = pool_text(texts, t->name); /* the layout outlives the graph */
     *vec_push(&f->param_names) = digest_of(p->name);
     p->role = t->role ? pool_text(texts, t->role) : NULL;
@@ -67,22 +67,22 @@ static void add_param(const graph *g, const struct stage_map *stages, pool *text
     p->count = graph_shape_elements(&p->local);
     p->cut_axes = axes_of_kind(g, t, WEFT_SPLIT);
     if (t->grad)
-        p->partial_axes = axes_of_kind(g, graph_tensor(g, t->grad), WEFT_PARTIAL_SUM);
+        p->partial_axes = axes_of_kind(g, graph_tensor_at(g, t->grad), WEFT_PARTIAL_SUM);
     p->not_owned = !plan_stage_here(stages, t->block);
-    flat_block *k = &f->blocks.at[p->block];
+    plan_flat_block *k = &f->blocks.at[p->block];
     k->params++;
     k->matrices += t->flags & WEFT_PARAM_MATRIX ? 1 : 0;
 }
 
-static void begin_block(flat *f, const char *name)
+static void begin_block(plan_flat *f, const char *name)
 {
-    *vec_push(&f->blocks) = (flat_block){.name = name, .first_param = f->params.n};
+    *vec_push(&f->blocks) = (plan_flat_block){.name = name, .first_param = f->params.n};
     *vec_push(&f->block_names) = digest_of(name);
 }
 
 /* The order within a block: matrices, the split ones next to the other split parameters, so that
  * gradients that are summed over the same axes are contiguous. */
-static uint32_t rank_of(const graph *g, const tensor *t)
+static uint32_t rank_of(const graph *g, const graph_tensor *t)
 {
     bool cut = false, matrix = t->flags & WEFT_PARAM_MATRIX;
     for (uint32_t a = 0; a < g->mesh->n; a++)
@@ -90,13 +90,14 @@ static uint32_t rank_of(const graph *g, const tensor *t)
     return matrix ? cut : 3 - cut;
 }
 
-void plan_flat_list(const graph *g, const struct stage_map *stages, pool *texts, flat *out)
+void plan_flat_list(const graph *g, const struct plan_stage_map *stages, pool *texts,
+                    plan_flat *out)
 {
     uint8_t *users = find_users(g, stages, texts);
     out->compute_size = (uint32_t)weft_dtype_size(g->compute);
     out->grad_size = (uint32_t)weft_dtype_size(g->grad_dtype);
     for (uint32_t i = 1; i <= g->tensors.n; i++) {
-        const tensor *t = graph_tensor(g, i);
+        const graph_tensor *t = graph_tensor_at(g, i);
         if (t->kind != WEFT_T_PARAM || users[i] != 3)
             continue;
         begin_block(out, pool_text(texts, t->name));
@@ -106,7 +107,7 @@ void plan_flat_list(const graph *g, const struct stage_map *stages, pool *texts,
         begin_block(out, pool_text(texts, g->blocks.at[b]));
         for (uint32_t rank = 0; rank < 4; rank++)
             for (uint32_t i = 1; i <= g->tensors.n; i++) {
-                const tensor *t = graph_tensor(g, i);
+                const graph_tensor *t = graph_tensor_at(g, i);
                 if (t->kind == WEFT_T_PARAM && t->block == b && users[i] == 1 &&
                     rank_of(g, t) == rank)
                     add_param(g, stages, texts, out, i);
@@ -116,10 +117,10 @@ void plan_flat_list(const graph *g, const struct stage_map *stages, pool *texts,
 
 /* --- offsets --- */
 
-static void place_whole(flat *f, flat_block *k, uint64_t at)
+static void place_whole(plan_flat *f, plan_flat_block *k, uint64_t at)
 {
     for (uint32_t i = 0; i < k->params; i++) {
-        flat_param *p = &f->params.at[k->first_param + i];
+        plan_flat_param *p = &f->params.at[k->first_param + i];
         p->first = at;
         at += aligned(p->count, ALIGN_ELEMENTS);
         if (i + 1 == k->matrices)
@@ -129,31 +130,32 @@ static void place_whole(flat *f, flat_block *k, uint64_t at)
 }
 
 /* May parameter `p` be in the group whose first parameter is `first`? */
-static bool alike(const flat_param *first, const flat_param *p)
+static bool alike(const plan_flat_param *first, const plan_flat_param *p)
 {
     return first->flags == p->flags && first->sum_axes == p->sum_axes &&
            first->cut_axes == p->cut_axes && first->interval == p->interval &&
            first->rule_group == p->rule_group;
 }
 
-static void end_group(flat *f, const flat_block *k, uint64_t at)
+static void end_group(plan_flat *f, const plan_flat_block *k, uint64_t at)
 {
-    flat_group *x = &f->groups.at[f->groups.n - 1];
+    plan_flat_group *x = &f->groups.at[f->groups.n - 1];
     x->count = aligned(at - x->at[0], (uint64_t)k->parts * ALIGN_ELEMENTS);
 }
 
-static void place_groups(flat *f, flat_block *k, uint64_t at, uint64_t most)
+static void place_groups(plan_flat *f, plan_flat_block *k, uint64_t at, uint64_t most)
 {
-    const flat_param *first = NULL;
+    const plan_flat_param *first = NULL;
     k->first_group = f->groups.n;
     for (uint32_t i = 0; i < k->params; i++) {
-        flat_param *p = &f->params.at[k->first_param + i];
+        plan_flat_param *p = &f->params.at[k->first_param + i];
         if (!first || !alike(first, p) || at + p->count - first->first > most) {
             if (first) {
                 end_group(f, k, at);
                 at = f->groups.at[f->groups.n - 1].at[0] + f->groups.at[f->groups.n - 1].count;
             }
-            *vec_push(&f->groups) = (flat_group){.block = p->block, .flags = p->flags, .at = {at}};
+            *vec_push(&f->groups) =
+                (plan_flat_group){.block = p->block, .flags = p->flags, .at = {at}};
             f->groups.at[f->groups.n - 1].interval = p->interval;
             f->groups.at[f->groups.n - 1].rule_group = p->rule_group;
             f->groups.at[f->groups.n - 1].sum_axes = p->sum_axes;
@@ -175,24 +177,24 @@ static void place_groups(flat *f, flat_block *k, uint64_t at, uint64_t most)
 
 /* Set the offsets of the block and its groups in regions that have only slices of what is sharded
  * at their level. */
-static void place_in_regions(flat *f, flat_block *k)
+static void place_in_regions(plan_flat *f, plan_flat_block *k)
 {
     for (uint32_t level = FLAT_STATE; level <= FLAT_PARAMS; level++) {
         uint64_t parts = k->level >= level ? k->parts : 1;
         k->at[level] = f->size[level];
         for (uint32_t i = 0; i < k->groups; i++) {
-            flat_group *x = &f->groups.at[k->first_group + i];
+            plan_flat_group *x = &f->groups.at[k->first_group + i];
             x->at[level] = f->size[level] + (x->at[0] - k->first) / parts;
         }
         f->size[level] += (k->end - k->first) / parts;
     }
 }
 
-weft_status plan_flat_place(flat *f, uint64_t most)
+weft_status plan_flat_place(plan_flat *f, uint64_t most)
 {
     uint64_t at = 0;
     for (uint32_t i = 0; i < f->blocks.n; i++) {
-        flat_block *k = &f->blocks.at[i];
+        plan_flat_block *k = &f->blocks.at[i];
         k->first = k->matrices_end = at;
         if (k->level)
             place_groups(f, k, at, most);
@@ -206,7 +208,7 @@ weft_status plan_flat_place(flat *f, uint64_t most)
     return WEFT_OK;
 }
 
-uint64_t plan_flat_index(const flat *f, uint64_t element, uint32_t level)
+uint64_t plan_flat_index(const plan_flat *f, uint64_t element, uint32_t level)
 {
     uint32_t low = 0, high = f->blocks.n; /* the last block that begins at or before it */
     while (high - low > 1) {
@@ -216,20 +218,20 @@ uint64_t plan_flat_index(const flat *f, uint64_t element, uint32_t level)
         else
             high = middle;
     }
-    const flat_block *k = &f->blocks.at[low];
+    const plan_flat_block *k = &f->blocks.at[low];
     return k->at[level] + element - k->first;
 }
 
-flat_place_in plan_flat_own(const flat *f, uint32_t group, uint32_t level, uint64_t region,
-                            uint64_t size)
+plan_flat_slice plan_flat_own(const plan_flat *f, uint32_t group, uint32_t level, uint64_t region,
+                              uint64_t size)
 {
-    const flat_group *x = &f->groups.at[group];
-    const flat_block *k = &f->blocks.at[x->block];
+    const plan_flat_group *x = &f->groups.at[group];
+    const plan_flat_block *k = &f->blocks.at[x->block];
     uint64_t slice = x->count / k->parts;
-    return (flat_place_in){region + x->at[level] * size, k->level < level ? slice * size : 0};
+    return (plan_flat_slice){region + x->at[level] * size, k->level < level ? slice * size : 0};
 }
 
-const flat_param *plan_flat_find(const flat *f, const char *name)
+const plan_flat_param *plan_flat_find(const plan_flat *f, const char *name)
 {
     const uint64_t digest = digest_of(name);
     for (uint32_t i = 0; i < f->params.n; i++)
@@ -238,15 +240,15 @@ const flat_param *plan_flat_find(const flat *f, const char *name)
     return NULL;
 }
 
-flat_param *plan_flat_of_grad(const flat *f, const graph *g, weft_tensor grad)
+plan_flat_param *plan_flat_of_grad(const plan_flat *f, const graph *g, weft_tensor grad)
 {
-    const tensor *t = graph_tensor(g, grad);
-    const flat_param *p =
-        t->kind == WEFT_T_GRAD ? plan_flat_find(f, graph_tensor(g, t->of)->name) : NULL;
+    const graph_tensor *t = graph_tensor_at(g, grad);
+    const plan_flat_param *p =
+        t->kind == WEFT_T_GRAD ? plan_flat_find(f, graph_tensor_at(g, t->of)->name) : NULL;
     return p ? &f->params.at[p - f->params.at] : NULL;
 }
 
-int plan_flat_block_of(const flat *f, const char *name)
+int plan_flat_block_of(const plan_flat *f, const char *name)
 {
     const uint64_t digest = digest_of(name);
     for (uint32_t i = 0; i < f->blocks.n; i++)
@@ -255,13 +257,13 @@ int plan_flat_block_of(const flat *f, const char *name)
     return -1;
 }
 
-bool plan_flat_shared(const flat *f, const struct stage_map *stages, uint32_t block)
+bool plan_flat_shared(const plan_flat *f, const struct plan_stage_map *stages, uint32_t block)
 {
-    const flat_block *k = &f->blocks.at[block];
+    const plan_flat_block *k = &f->blocks.at[block];
     return stages->axis >= 0 && k->params && !strcmp(k->name, f->params.at[k->first_param].name);
 }
 
-uint64_t plan_flat_unsummed_axes(const flat *f)
+uint64_t plan_flat_unsummed_axes(const plan_flat *f)
 {
     uint64_t never = 0, summed = 0;
     for (uint32_t i = 0; i < f->params.n; i++) {
@@ -271,7 +273,7 @@ uint64_t plan_flat_unsummed_axes(const flat *f)
     return never & ~summed;
 }
 
-void plan_flat_free(flat *f)
+void plan_flat_free(plan_flat *f)
 {
     free(f->params.at);
     free(f->param_names.at);

@@ -11,10 +11,10 @@
  * c of each. A region with only the own slices is shorter and has its own element indices
  * (at[level]).
  *
- * A state of an elementwise rule or of a list is such a region (flat_state): every parameter has
- * it. A rule of whole parameters declares states for each parameter, of any type and axes; each has
- * memory of its own (own_state). Of those with all axes of the parameter a coordinate has the slice
- * that it updates; the others are whole. */
+ * A state of an elementwise rule or of a list is such a region (plan_flat_state): every parameter
+ * has it. A rule of whole parameters declares states for each parameter, of any type and axes; each
+ * has memory of its own (plan_own_state). Of those with all axes of the parameter a coordinate has
+ * the slice that it updates; the others are whole. */
 #ifndef PLAN_LAYOUT_LAYOUT_H
 #define PLAN_LAYOUT_LAYOUT_H
 
@@ -28,7 +28,7 @@
 #define FLAT_PARAMS WEFT_SHARD_PARAMS
 #define FLAT_LEVELS 4u /* 0: nothing is sharded */
 
-typedef struct flat_param {
+typedef struct plan_flat_param {
     const char *name, *role; /* role: weft_param_args.role, or NULL */
     uint32_t block, flags;   /* block: index into `blocks` below */
     uint32_t group;          /* if the block is sharded */
@@ -46,9 +46,9 @@ typedef struct flat_param {
     uint32_t interval;     /* of its updates: 1 + index into plan.intervals; 0: each step */
     uint32_t rule_group;   /* 1 + index into spec.groups; 0: none */
     bool adds; /* each micro-batch adds to its gradient, which the end of the step clears */
-} flat_param;
+} plan_flat_param;
 
-typedef struct flat_block {
+typedef struct plan_flat_block {
     const char *name;
     uint64_t first, matrices_end, end; /* elements */
     uint64_t at[FLAT_LEVELS];          /* of `first`, in a region that is sharded from level on */
@@ -56,26 +56,26 @@ typedef struct flat_block {
     uint32_t level, axis, parts,
         ahead; /* how far it is sharded, over which mesh axis; see edits.shard() */
     uint32_t first_group, groups;
-} flat_block;
+} plan_flat_block;
 
-typedef struct flat_group {
+typedef struct plan_flat_group {
     uint32_t block, flags;
-    uint32_t interval, rule_group; /* as in flat_param */
+    uint32_t interval, rule_group; /* as in plan_flat_param */
     bool not_owned;
     uint64_t at[FLAT_LEVELS], count; /* at[0]: unsharded; count: with padding */
     uint64_t sum_axes;
     uint64_t differ;   /* mesh axes whose coordinates own different elements of it */
     uint64_t residual; /* as in collective: residual of the sums after every micro-batch */
-} flat_group;
+} plan_flat_group;
 
-typedef struct flat_state {
+typedef struct plan_flat_state {
     const char *name; /* suffix */
     const char *init; /* NULL: zeros */
     uint32_t dtype;
     uint64_t offset;
-} flat_state;
+} plan_flat_state;
 
-typedef struct own_state {
+typedef struct plan_own_state {
     const char *name; /* suffix */
     const char *init; /* NULL: zeros */
     uint32_t param;   /* index into `params` */
@@ -84,49 +84,51 @@ typedef struct own_state {
     weft_place place[WEFT_MAX_MESH];
     uint64_t elements; /* in memory, of the slice if sliced */
     uint64_t offset;
-} own_state;
+} plan_own_state;
 
-typedef struct flat {
-    VEC(flat_param) params;
-    VEC(flat_block) blocks;
+typedef struct plan_flat {
+    VEC(plan_flat_param) params;
+    VEC(plan_flat_block) blocks;
     VEC(uint64_t) param_names, block_names; /* digests of their names, in their order */
-    VEC(flat_group) groups;                 /* of all sharded blocks */
-    VEC(flat_state) states;
-    VEC(own_state) own_states;        /* those of a parameter next to each other */
+    VEC(plan_flat_group) groups;            /* of all sharded blocks */
+    VEC(plan_flat_state) states;
+    VEC(plan_own_state) own_states;   /* those of a parameter next to each other */
     uint64_t size[FLAT_LEVELS];       /* elements of a region that is sharded from level on */
     uint64_t compute, master, grads;  /* region offsets; master == compute in fp32 jobs */
     uint32_t compute_size, grad_size; /* bytes an element */
-} flat;
+} plan_flat;
 
 /* List the parameters that this stage uses, block by block; their names go into `texts`. */
-void plan_flat_list(const graph *g, const struct stage_map *stages, pool *texts, flat *out);
+void plan_flat_list(const graph *g, const struct plan_stage_map *stages, pool *texts,
+                    plan_flat *out);
 
 /* Set the offsets, after plan_shard_levels(). `most`: elements of a group of several parameters.
  * WEFT_USAGE if the model has too many parameters to address. */
-weft_status plan_flat_place(flat *f, uint64_t most);
+weft_status plan_flat_place(plan_flat *f, uint64_t most);
 
-void plan_flat_free(flat *f);
+void plan_flat_free(plan_flat *f);
 
 /* Index of an element of an unsharded block in a region that is sharded from `level` on. */
-uint64_t plan_flat_index(const flat *f, uint64_t element, uint32_t level);
+uint64_t plan_flat_index(const plan_flat *f, uint64_t element, uint32_t level);
 
 /* The own slice of a group in a region that is sharded from `level` on: its index on coordinate 0,
  * and the distance between coordinates. */
-typedef struct flat_place_in {
+typedef struct plan_flat_slice {
     uint64_t at, shift;
-} flat_place_in;
-flat_place_in plan_flat_own(const flat *f, uint32_t group, uint32_t level, uint64_t region,
-                            uint64_t size);
+} plan_flat_slice;
+plan_flat_slice plan_flat_own(const plan_flat *f, uint32_t group, uint32_t level, uint64_t region,
+                              uint64_t size);
 
-const flat_param *plan_flat_find(const flat *f, const char *name); /* NULL: not on this stage */
+const plan_flat_param *plan_flat_find(const plan_flat *f,
+                                      const char *name); /* NULL: not on this stage */
 /* The parameter of which the tensor is the gradient; NULL: it is none, or not on this stage. */
-flat_param *plan_flat_of_grad(const flat *f, const graph *g, weft_tensor grad);
-int plan_flat_block_of(const flat *f, const char *name); /* -1: none */
+plan_flat_param *plan_flat_of_grad(const plan_flat *f, const graph *g, weft_tensor grad);
+int plan_flat_block_of(const plan_flat *f, const char *name); /* -1: none */
 
 /* Is the block a parameter that several stages use? */
-bool plan_flat_shared(const flat *f, const struct stage_map *stages, uint32_t block);
+bool plan_flat_shared(const plan_flat *f, const struct plan_stage_map *stages, uint32_t block);
 
 /* Mesh axes over which every gradient is partial and none is summed. */
-uint64_t plan_flat_unsummed_axes(const flat *f);
+uint64_t plan_flat_unsummed_axes(const plan_flat *f);
 
 #endif

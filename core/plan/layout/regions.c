@@ -8,7 +8,7 @@
 #include "plan/scalar.h"
 
 /* Ranks read their own rows: all inputs are split along them, over the same mesh axes. */
-static weft_status check_split(const graph *g, const tensor *first, const tensor *t)
+static weft_status check_split(const graph *g, const graph_tensor *first, const graph_tensor *t)
 {
     for (uint32_t a = 0; a < g->mesh->n; a++) {
         const bool cuts = t->place[a].kind == WEFT_SPLIT;
@@ -30,20 +30,20 @@ static weft_status count_inputs(plan *p, const graph *g, uint64_t micro_batches,
 {
     const weft_tensor first = graph_first_input(g);
     for (uint32_t i = 0; i < g->tensors.n; i++) {
-        const tensor *t = &g->tensors.at[i];
+        const graph_tensor *t = &g->tensors.at[i];
         if (t->kind != WEFT_T_INPUT)
             continue;
-        weft_status st = t->shape.rank ? check_split(g, graph_tensor(g, first), t) : WEFT_OK;
+        weft_status st = t->shape.rank ? check_split(g, graph_tensor_at(g, first), t) : WEFT_OK;
         if (st != WEFT_OK)
             return st;
         weft_shape local = graph_local_shape(g, i + 1);
-        input_slot *x = vec_push(&p->inputs);
-        *x = (input_slot){.name = pool_text(&p->pool, t->name),
-                          .offset = *at,
-                          .elements = graph_shape_elements(&local),
-                          .bytes = graph_shape_bytes(&local),
-                          .dtype = local.dtype,
-                          .rank = local.rank};
+        plan_input_slot *x = vec_push(&p->inputs);
+        *x = (plan_input_slot){.name = pool_text(&p->pool, t->name),
+                               .offset = *at,
+                               .elements = graph_shape_elements(&local),
+                               .bytes = graph_shape_bytes(&local),
+                               .dtype = local.dtype,
+                               .rank = local.rank};
         x->stride = (x->bytes + 63) & ~(uint64_t)63;
         *at += x->stride * micro_batches;
     }
@@ -57,10 +57,10 @@ static uint64_t region(uint64_t *at, uint64_t bytes)
     return here;
 }
 
-weft_status plan_regions_params(builder *b, uint64_t micro_batches)
+weft_status plan_regions_params(plan_builder *b, uint64_t micro_batches)
 {
     plan *p = b->p;
-    flat *f = b->f;
+    plan_flat *f = b->f;
     uint64_t at = MAX_SCALARS * SCALAR_BYTES;
     weft_status st = count_inputs(p, b->g, micro_batches, &at);
     if (st != WEFT_OK)
@@ -76,9 +76,9 @@ weft_status plan_regions_params(builder *b, uint64_t micro_batches)
     return WEFT_OK;
 }
 
-static void set_block_bases(builder *b)
+static void set_block_bases(plan_builder *b)
 {
-    const flat *f = b->f;
+    const plan_flat *f = b->f;
     b->bases.params = pool_array(&b->p->pool, f->blocks.n, sizeof *b->bases.params);
     b->bases.grads = pool_array(&b->p->pool, f->blocks.n, sizeof *b->bases.grads);
     for (uint32_t i = 0; i < f->blocks.n; i++) {
@@ -87,15 +87,15 @@ static void set_block_bases(builder *b)
     }
 }
 
-weft_status plan_regions_state(builder *b, bool train)
+weft_status plan_regions_state(plan_builder *b, bool train)
 {
-    flat *f = b->f;
+    plan_flat *f = b->f;
     uint64_t at = b->zones.zone;
     for (uint32_t i = 0; i < f->states.n; i++)
         f->states.at[i].offset =
             region(&at, f->size[FLAT_STATE] * weft_dtype_size(f->states.at[i].dtype));
     for (uint32_t i = 0; i < f->own_states.n; i++) {
-        own_state *x = &f->own_states.at[i];
+        plan_own_state *x = &f->own_states.at[i];
         x->offset = at;
         at += (x->elements * weft_dtype_size(x->whole.dtype) + 63) & ~(uint64_t)63;
     }
@@ -110,10 +110,10 @@ weft_status plan_regions_state(builder *b, bool train)
     return WEFT_OK;
 }
 
-void plan_regions_finish(builder *b)
+void plan_regions_finish(plan_builder *b)
 {
     plan *p = b->p;
-    const flat *f = b->f;
+    const plan_flat *f = b->f;
     uint64_t at = (b->zones.zone + b->zones.activations.top + 4095) & ~(uint64_t)4095, most = 0;
     for (uint32_t i = 0; i < p->kernels.n; i++)
         most = p->kernels.at[i].workspace > most ? p->kernels.at[i].workspace : most;
@@ -121,7 +121,7 @@ void plan_regions_finish(builder *b)
     at = (at + most + 4095) & ~(uint64_t)4095;
     p->bytes.activations += at - b->zones.zone;
     for (uint32_t i = 0; i < p->collectives.n; i++) {
-        collective *c = &p->collectives.at[i];
+        plan_collective *c = &p->collectives.at[i];
         c->scratch += plan_channel_in_host(p, c->channel) ? 0 : at;
     }
     p->bytes.host = (b->zones.host.top + 4095) & ~(uint64_t)4095;

@@ -8,26 +8,26 @@
 
 #include "plan/layout/layout.h"
 
-struct builder;
+struct plan_builder;
 
 /* Arena offsets of the bases BASE_PARAM and BASE_GRAD of each flat block, initially those of the
  * regions. The zero schedule points a block's base to a gathered copy while one exists; work that
  * starts then uses it. Owned by the plan's pool. */
-typedef struct block_bases {
+typedef struct plan_block_bases {
     uint64_t *params, *grads; /* [flat block] */
-} block_bases;
+} plan_block_bases;
 
 /* Place the inputs of `passes` micro-batches, compute copy and masters. WEFT_USAGE: an input that
  * nothing fills. */
-weft_status plan_regions_params(struct builder *b, uint64_t micro_batches);
+weft_status plan_regions_params(struct plan_builder *b, uint64_t micro_batches);
 
 /* Place states and, in training, gradients; the zone of activations begins after them. */
-weft_status plan_regions_state(struct builder *b, bool train);
+weft_status plan_regions_state(struct plan_builder *b, bool train);
 
 /* Place workspace and scratch after the zone of activations, and add up the bytes. */
-void plan_regions_finish(struct builder *b);
+void plan_regions_finish(struct plan_builder *b);
 
 /* Build the plan's pieces and its save list. */
-weft_status plan_pieces(struct builder *b);
+weft_status plan_pieces(struct plan_builder *b);
 
 #endif

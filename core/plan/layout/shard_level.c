@@ -12,11 +12,11 @@ typedef struct wish { /* for one parameter, by what is sharded: 1 + mesh axis; 0
     const char *owner;
 } wish;
 
-static weft_status read_wish(const edit_state *e, const flat_param *p, wish *out)
+static weft_status read_wish(const plan_edit_state *e, const plan_flat_param *p, wish *out)
 {
     *out = (wish){.ahead = 0};
     for (uint32_t i = 0; i < e->stores.n; i++) {
-        const store_edit *x = &e->stores.at[i];
+        const plan_store_edit *x = &e->stores.at[i];
         if (!graph_glob_match_role(x->glob, p->name, p->role))
             continue;
         if (out->axis[x->what] && out->axis[x->what] != 1 + x->mesh_axis)
@@ -30,7 +30,7 @@ static weft_status read_wish(const edit_state *e, const flat_param *p, wish *out
 }
 
 /* Sharded gradients require sharded state, sharded parameters require both, over the same axis. */
-static weft_status level_of(const edit_state *e, const flat_param *p, const wish *x,
+static weft_status level_of(const plan_edit_state *e, const plan_flat_param *p, const wish *x,
                             uint32_t *level)
 {
     uint32_t axis = x->axis[FLAT_STATE];
@@ -61,8 +61,8 @@ static weft_status level_of(const edit_state *e, const flat_param *p, const wish
     return WEFT_OK;
 }
 
-static weft_status check_times(const edit_state *e, const flat_param *p, const flat_block *k,
-                               const char *owner)
+static weft_status check_times(const plan_edit_state *e, const plan_flat_param *p,
+                               const plan_flat_block *k, const char *owner)
 {
     uint64_t own = k->level >= FLAT_GRADS ? (uint64_t)1 << k->axis : 0;
     if (own && p->adds)
@@ -84,11 +84,11 @@ static weft_status check_times(const edit_state *e, const flat_param *p, const f
     return WEFT_OK;
 }
 
-weft_status plan_shard_levels(flat *f, const edit_state *e)
+weft_status plan_shard_levels(plan_flat *f, const plan_edit_state *e)
 {
     for (uint32_t i = 0; i < f->params.n; i++) {
-        const flat_param *p = &f->params.at[i];
-        flat_block *k = &f->blocks.at[p->block];
+        const plan_flat_param *p = &f->params.at[i];
+        plan_flat_block *k = &f->blocks.at[p->block];
         wish x;
         uint32_t level = 0;
         weft_status st = read_wish(e, p, &x);

@@ -6,6 +6,6 @@
 
 /* Set level, axis, parts and ahead of each flat block, after the axes of the sums are known. Edits
  * that contradict each other are WEFT_USAGE; what this version cannot do is WEFT_UNSUPPORTED. */
-weft_status plan_shard_levels(flat *f, const edit_state *e);
+weft_status plan_shard_levels(plan_flat *f, const plan_edit_state *e);
 
 #endif

@@ -16,7 +16,7 @@ static uint64_t rounded(uint64_t bytes)
     return (bytes + ALIGN - 1) & ~(uint64_t)(ALIGN - 1);
 }
 
-uint64_t plan_space_take(space *s, uint64_t bytes)
+uint64_t plan_space_take(plan_space *s, uint64_t bytes)
 {
     if (!bytes)
         return 0; /* an empty buffer needs no space */
@@ -28,7 +28,7 @@ uint64_t plan_space_take(space *s, uint64_t bytes)
              s->free_ranges.at[i].bytes < s->free_ranges.at[best].bytes))
             best = i;
     if (best < s->free_ranges.n) {
-        free_range *h = &s->free_ranges.at[best];
+        plan_free_range *h = &s->free_ranges.at[best];
         uint64_t at = h->at;
         h->at += bytes;
         h->bytes -= bytes;
@@ -48,13 +48,13 @@ uint64_t plan_space_take(space *s, uint64_t bytes)
     return at;
 }
 
-void plan_space_give(space *s, uint64_t at, uint64_t bytes)
+void plan_space_give(plan_space *s, uint64_t at, uint64_t bytes)
 {
-    free_range fresh = {at, rounded(bytes)};
+    plan_free_range fresh = {at, rounded(bytes)};
     if (!bytes)
         return;
     for (uint32_t i = 0; i < s->free_ranges.n;) { /* merge with the neighbours on both sides */
-        free_range h = s->free_ranges.at[i];
+        plan_free_range h = s->free_ranges.at[i];
         if (h.at + h.bytes == fresh.at || fresh.at + fresh.bytes == h.at) {
             fresh.at = h.at < fresh.at ? h.at : fresh.at;
             fresh.bytes += h.bytes;
@@ -68,20 +68,20 @@ void plan_space_give(space *s, uint64_t at, uint64_t bytes)
 
 static int larger_first(const void *x, const void *y)
 {
-    const lifetime *a = *(lifetime *const *)x, *b = *(lifetime *const *)y;
+    const plan_lifetime *a = *(plan_lifetime *const *)x, *b = *(plan_lifetime *const *)y;
     if (a->bytes != b->bytes)
         return a->bytes < b->bytes ? 1 : -1;
     return a < b ? -1 : a > b; /* the same on every rank */
 }
 
 /* The lowest offset at which `l` overlaps none of the first n in `placed` that are live with it. */
-static uint64_t lowest(const lifetime *l, lifetime *const *placed, uint32_t n)
+static uint64_t lowest(const plan_lifetime *l, plan_lifetime *const *placed, uint32_t n)
 {
     uint64_t at = 0;
     for (bool moved = true; moved;) {
         moved = false;
         for (uint32_t i = 0; i < n; i++) {
-            const lifetime *o = placed[i];
+            const plan_lifetime *o = placed[i];
             bool beside = o->from <= l->to && l->from <= o->to;
             if (beside && o->offset < at + rounded(l->bytes) &&
                 at < o->offset + rounded(o->bytes)) {
@@ -93,9 +93,9 @@ static uint64_t lowest(const lifetime *l, lifetime *const *placed, uint32_t n)
     return at;
 }
 
-uint64_t plan_lifetimes_place(lifetime *l, uint32_t n)
+uint64_t plan_lifetimes_place(plan_lifetime *l, uint32_t n)
 {
-    lifetime **order = mem_alloc(n * sizeof *order);
+    plan_lifetime **order = mem_alloc(n * sizeof *order);
     for (uint32_t i = 0; i < n; i++)
         order[i] = &l[i];
     qsort(order, n, sizeof *order, larger_first);
@@ -109,12 +109,12 @@ uint64_t plan_lifetimes_place(lifetime *l, uint32_t n)
     return top;
 }
 
-void plan_space_free(space *s)
+void plan_space_free(plan_space *s)
 {
     free(s->free_ranges.at);
 }
 
-void plan_zones_free(arena_zones *z)
+void plan_zones_free(plan_zones *z)
 {
     plan_space_free(&z->activations);
     plan_space_free(&z->comm);

@@ -12,30 +12,30 @@
 #include <stdint.h>
 #include <weft/strategy.h>
 
-typedef struct stage_order {
+typedef struct plan_stage_order {
     uint32_t n;
     const weft_work *work; /* NULL: forward and backward of each micro-batch in turn */
-} stage_order;
+} plan_stage_order;
 
-struct stage_map {
+struct plan_stage_map {
     int32_t axis;            /* mesh axis of the stages; -1: none */
     uint32_t mine;           /* the stage that is being planned */
     uint32_t chunks;         /* of each stage */
     uint32_t *stage, *chunk; /* [block] */
     uint32_t blocks;
-    stage_order *orders; /* [stage] */
-    const char *owner;   /* plugin that defined the stages */
+    plan_stage_order *orders; /* [stage] */
+    const char *owner;        /* plugin that defined the stages */
 };
 
-uint32_t plan_stage_of(const struct stage_map *m, uint32_t block);
+uint32_t plan_stage_of(const struct plan_stage_map *m, uint32_t block);
 
 /* Is the block on the stage that is being planned? */
-bool plan_stage_here(const struct stage_map *m, uint32_t block);
+bool plan_stage_here(const struct plan_stage_map *m, uint32_t block);
 
 /* The mesh axis of the stages as a bit; 0 without stages. */
-uint64_t plan_stage_axis_bit(const struct stage_map *m);
+uint64_t plan_stage_axis_bit(const struct plan_stage_map *m);
 
-typedef VEC(graph_group) group_list;
+typedef VEC(graph_group) plan_group_list;
 
 #define FIRST_GROUP 32u /* in place of a mesh axis, FIRST_GROUP + i is group i */
 

@@ -51,12 +51,12 @@ typedef struct route {
     bool backward;
 } route;
 
-static route *find_routes(const builder *b)
+static route *find_routes(const plan_builder *b)
 {
     const graph *g = b->g;
     route *r = mem_alloc((g->tensors.n + 1) * sizeof *r);
     for (uint32_t i = 0; i < g->nodes.n; i++) {
-        const node *n = &g->nodes.at[i];
+        const graph_node *n = &g->nodes.at[i];
         for (uint32_t k = 0; k < n->nout; k++) {
             route *x = &r[plan_root_of(b, n->out[k])];
             x->made_in = n->block;
@@ -69,9 +69,9 @@ static route *find_routes(const builder *b)
     return r;
 }
 
-static uint32_t pair_channel(builder *b, uint32_t from, uint32_t to, bool backward)
+static uint32_t pair_channel(plan_builder *b, uint32_t from, uint32_t to, bool backward)
 {
-    const struct stage_map *m = b->stages;
+    const struct plan_stage_map *m = b->stages;
     const char *axis = b->p->spec->mesh.name[m->axis];
     const uint32_t both[2] = {from < to ? from : to, from < to ? to : from};
     char *name = pool_printf(&b->p->pool, "%s.%s %u to %u", axis,
@@ -79,9 +79,9 @@ static uint32_t pair_channel(builder *b, uint32_t from, uint32_t to, bool backwa
     return plan_channel_some(b->p, name, (uint32_t)m->axis, both, 2);
 }
 
-static void add_transfers(walk *w, weft_tensor t, const route *r)
+static void add_transfers(plan_list_builder *w, weft_tensor t, const route *r)
 {
-    const struct stage_map *m = w->b->stages;
+    const struct plan_stage_map *m = w->b->stages;
     uint32_t home = plan_stage_of(m, r->made_in);
     for (uint32_t s = 0; s < w->b->p->spec->mesh.size[m->axis]; s++) {
         if (s == home || !(r->readers >> s & 1) || (home != m->mine && s != m->mine))
@@ -106,7 +106,7 @@ static int by_making(const void *x, const void *y)
 }
 
 /* Find the first work that reads each received tensor, for each micro-batch. */
-static void find_arrivals(walk *w)
+static void find_arrivals(plan_list_builder *w)
 {
     struct boundary *y = w->boundary;
     uint32_t from = 0;
@@ -120,7 +120,7 @@ static void find_arrivals(walk *w)
                 continue;
             uint32_t at = from;
             while (at <= i) {
-                const lowered_block *r = plan_walk_lowered(w, &w->works[at]);
+                const plan_lowered_block *r = plan_walk_lowered(w, &w->works[at]);
                 uint32_t c = 0;
                 while (c < r->ninout && r->inout[c].tensor != x->tensor)
                     c++;
@@ -140,9 +140,9 @@ static void find_arrivals(walk *w)
                  y->arrivals.at[i].micro_batch] = 0;
 }
 
-weft_status plan_boundary_prepare(walk *w)
+weft_status plan_boundary_prepare(plan_list_builder *w)
 {
-    const struct stage_map *m = w->b->stages;
+    const struct plan_stage_map *m = w->b->stages;
     w->boundary = mem_alloc(sizeof *w->boundary);
     if (m->axis < 0)
         return WEFT_OK;
@@ -150,7 +150,7 @@ weft_status plan_boundary_prepare(walk *w)
         return err_fail(WEFT_UNSUPPORTED, "more than 64 stages");
     route *r = find_routes(w->b);
     for (weft_tensor t = 1; t <= w->b->g->tensors.n; t++)
-        if (graph_tensor(w->b->g, t)->kind == WEFT_T_ACTIVATION && w->b->live.root[t] == t)
+        if (graph_tensor_at(w->b->g, t)->kind == WEFT_T_ACTIVATION && w->b->live.root[t] == t)
             add_transfers(w, t, &r[t]);
     free(r);
     if (w->boundary->transfers.n)
@@ -159,7 +159,7 @@ weft_status plan_boundary_prepare(walk *w)
     return WEFT_OK;
 }
 
-void plan_boundary_free(walk *w)
+void plan_boundary_free(plan_list_builder *w)
 {
     if (!w->boundary)
         return;
@@ -171,27 +171,27 @@ void plan_boundary_free(walk *w)
 
 /* --- entries --- */
 
-static weft_status start(walk *w, const transfer *x, uint32_t micro_batch, uint64_t place,
-                         uint32_t *out)
+static weft_status start(plan_list_builder *w, const transfer *x, uint32_t micro_batch,
+                         uint64_t place, uint32_t *out)
 {
     plan *p = w->b->p;
-    const channel *ch = &p->channels.at[x->channel];
+    const plan_channel *ch = &p->channels.at[x->channel];
     weft_shape local = graph_local_shape(w->b->g, x->tensor);
-    collective c = {.channel = x->channel,
-                    .kind = x->send ? WEFT_SEND : WEFT_RECV,
-                    .dtype = local.dtype,
-                    .count = graph_shape_elements(&local),
-                    .root = ch->coords[1] == x->peer,
-                    .tag = (uint64_t)x->tensor << 32 | micro_batch};
+    plan_collective c = {.channel = x->channel,
+                         .kind = x->send ? WEFT_SEND : WEFT_RECV,
+                         .dtype = local.dtype,
+                         .count = graph_shape_elements(&local),
+                         .root = ch->coords[1] == x->peer,
+                         .tag = (uint64_t)x->tensor << 32 | micro_batch};
     c.name = pool_printf(&p->pool, "%s %s of micro-batch %u %s stage %u",
-                         x->send ? "send" : "receive", graph_tensor(w->b->g, x->tensor)->name,
+                         x->send ? "send" : "receive", graph_tensor_at(w->b->g, x->tensor)->name,
                          micro_batch, x->send ? "to" : "from", x->peer);
     c.in = c.out = w->b->zones.zone + place;
     return plan_emit_start(w->b, w->l, &c, micro_batch, out);
 }
 
 /* Start the receives of all cells up to `cell`. */
-static weft_status start_arrivals(walk *w, uint32_t cell)
+static weft_status start_arrivals(plan_list_builder *w, uint32_t cell)
 {
     struct boundary *y = w->boundary;
     for (; y->next < y->arrivals.n; y->next++) {
@@ -210,10 +210,10 @@ static weft_status start_arrivals(walk *w, uint32_t cell)
     return WEFT_OK;
 }
 
-weft_status plan_boundary_before(walk *w, uint32_t at)
+weft_status plan_boundary_before(plan_list_builder *w, uint32_t at)
 {
     struct boundary *y = w->boundary;
-    const work *x = &w->works[at];
+    const plan_block_pass *x = &w->works[at];
     weft_status st = y->arrivals.n ? start_arrivals(w, x->cell + 1) : WEFT_OK;
     for (uint32_t i = y->next; st == WEFT_OK && i-- > 0;) {
         arrival *a = &y->arrivals.at[i];
@@ -228,7 +228,7 @@ weft_status plan_boundary_before(walk *w, uint32_t at)
 }
 
 /* Wait for send `i`; its buffer is then freed unless this stage reads it later. */
-static void finish_send(walk *w, uint32_t i, uint32_t at)
+static void finish_send(plan_list_builder *w, uint32_t i, uint32_t at)
 {
     struct boundary *y = w->boundary;
     departure d = y->sent.at[i];
@@ -239,10 +239,10 @@ static void finish_send(walk *w, uint32_t i, uint32_t at)
         plan_space_give(&w->b->zones.activations, w->place[d.key] - 1, plan_walk_bytes(w, t));
 }
 
-weft_status plan_boundary_after(walk *w, uint32_t at)
+weft_status plan_boundary_after(plan_list_builder *w, uint32_t at)
 {
     struct boundary *y = w->boundary;
-    const work *x = &w->works[at];
+    const plan_block_pass *x = &w->works[at];
     for (uint32_t k = 0; k < y->transfers.n; k++) {
         const transfer *t = &y->transfers.at[k];
         if (!t->send || t->made_in != x->block || t->backward != x->backward)
@@ -260,7 +260,7 @@ weft_status plan_boundary_after(walk *w, uint32_t at)
     return WEFT_OK;
 }
 
-void plan_boundary_finish(walk *w)
+void plan_boundary_finish(plan_list_builder *w)
 {
     while (w->boundary->sent.n)
         finish_send(w, 0, w->nworks);

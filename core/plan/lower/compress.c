@@ -70,7 +70,7 @@ static weft_status check(plan *p, uint64_t never)
                                           : WEFT_OK;
 }
 
-weft_status plan_compress_prepare(const builder *b, edit_state *e)
+weft_status plan_compress_prepare(const plan_builder *b, plan_edit_state *e)
 {
     plan *p = b->p;
     const uint64_t never = plan_flat_unsummed_axes(b->f), summed = sharing_axes(p) & ~never;
@@ -85,7 +85,7 @@ weft_status plan_compress_prepare(const builder *b, edit_state *e)
     return st;
 }
 
-void plan_compress_sum(builder *b, collective *c, uint32_t axis, bool residual_used)
+void plan_compress_sum(plan_builder *b, plan_collective *c, uint32_t axis, bool residual_used)
 {
     const spec *s = b->p->spec;
     if (axis >= FIRST_GROUP || !(sharing_axes(b->p) >> axis & 1) || !s->axis_compress[axis])
@@ -101,12 +101,12 @@ static uint64_t pages(uint64_t bytes)
     return (bytes + 4095) & ~(uint64_t)4095;
 }
 
-void plan_compress_finish(builder *b)
+void plan_compress_finish(plan_builder *b)
 {
     plan *p = b->p;
     const uint64_t here = pages(b->zones.residual[0]), beside = pages(b->zones.residual[1]);
     for (uint32_t i = 0; i < p->collectives.n; i++) {
-        collective *c = &p->collectives.at[i];
+        plan_collective *c = &p->collectives.at[i];
         if (c->residual)
             c->residual +=
                 (plan_channel_in_host(p, c->channel) ? p->bytes.host : p->bytes.peak) - 1;

@@ -7,13 +7,13 @@
 
 /* Report an error for compression that cannot be applied, and tell the user what is rounded; after
  * plan_sync_prepare(). */
-weft_status plan_compress_prepare(const builder *b, edit_state *e);
+weft_status plan_compress_prepare(const plan_builder *b, plan_edit_state *e);
 
 /* Mark a sum over `axis` as compressed if the job asks for it. `residual_used`: the
  * same residual was already used in this step. */
-void plan_compress_sum(builder *b, collective *c, uint32_t axis, bool residual_used);
+void plan_compress_sum(plan_builder *b, plan_collective *c, uint32_t axis, bool residual_used);
 
 /* Place the residuals after all other memory. */
-void plan_compress_finish(builder *b);
+void plan_compress_finish(plan_builder *b);
 
 #endif

@@ -19,7 +19,7 @@
 #include <string.h>
 
 typedef struct fusing {
-    const builder *b;
+    const plan_builder *b;
     const uint32_t *nodes;
     uint32_t n;
     bool first;
@@ -27,14 +27,14 @@ typedef struct fusing {
     bool *taken;  /* [n] a member of a unit */
 } fusing;
 
-static const node *node_at(const fusing *j, uint32_t i)
+static const graph_node *node_at(const fusing *j, uint32_t i)
 {
     return &j->b->g->nodes.at[j->nodes[i]];
 }
 
 /* --- can these be fused? --- */
 
-static bool fusable(const node *n)
+static bool fusable(const graph_node *n)
 {
     return !(n->op->flags & (WEFT_OP_ELEMENTWISE | WEFT_OP_SHAPE_LAST)) && !n->op->first_input &&
            n->nin && n->nout;
@@ -44,10 +44,10 @@ static bool fusable(const node *n)
  * mixed. */
 static uint32_t written(const fusing *j, uint32_t i)
 {
-    const node *n = node_at(j, i);
+    const graph_node *n = node_at(j, i);
     uint32_t sums = 0;
     for (uint32_t k = 0; k < n->nout; k++)
-        sums += graph_tensor(j->b->g, n->out[k])->sum;
+        sums += graph_tensor_at(j->b->g, n->out[k])->sum;
     if (!sums)
         return 0;
     return sums < n->nout || !(n->op->flags & WEFT_OP_ACCUMULATES)
@@ -55,7 +55,7 @@ static uint32_t written(const fusing *j, uint32_t i)
                : 1 + plan_node_adds(j->b, j->nodes[i], j->first);
 }
 
-static bool made_by(const fusing *j, const unit *u, uint32_t members, weft_tensor t)
+static bool made_by(const fusing *j, const plan_unit *u, uint32_t members, weft_tensor t)
 {
     for (uint32_t m = 0; m < members; m++)
         for (uint32_t k = 0; k < j->b->g->nodes.at[u->node[m]].nout; k++)
@@ -65,18 +65,18 @@ static bool made_by(const fusing *j, const unit *u, uint32_t members, weft_tenso
 }
 
 /* Is it read outside of the unit? */
-static bool wanted(const fusing *j, const unit *u, weft_tensor t)
+static bool wanted(const fusing *j, const plan_unit *u, weft_tensor t)
 {
     const graph *g = j->b->g;
     uint32_t reads = 0;
     for (uint32_t m = 0; m < u->n; m++)
         for (uint32_t k = 0; k < g->nodes.at[u->node[m]].nin; k++)
             reads += g->nodes.at[u->node[m]].in[k] == t;
-    return graph_tensor(g, t)->kind != WEFT_T_ACTIVATION || t == j->b->live.result ||
+    return graph_tensor_at(g, t)->kind != WEFT_T_ACTIVATION || t == j->b->live.result ||
            reads < j->b->live.reads[t];
 }
 
-static bool add_once(unit *u, weft_tensor t)
+static bool add_once(plan_unit *u, weft_tensor t)
 {
     for (uint32_t k = 0; k < u->nin; k++)
         if (u->in[k] == t)
@@ -88,12 +88,12 @@ static bool add_once(unit *u, weft_tensor t)
 }
 
 /* Set the operands of the fused op; false: too many, or two overlap. */
-static bool set_operands(const fusing *j, unit *u)
+static bool set_operands(const fusing *j, plan_unit *u)
 {
-    const builder *b = j->b;
+    const plan_builder *b = j->b;
     u->nin = u->nout = 0;
     for (uint32_t m = 0; m < u->n; m++) {
-        const node *n = &b->g->nodes.at[u->node[m]];
+        const graph_node *n = &b->g->nodes.at[u->node[m]];
         for (uint32_t k = 0; k < n->nin; k++)
             if (!made_by(j, u, m, n->in[k]) && !add_once(u, n->in[k]))
                 return false;
@@ -115,7 +115,7 @@ static bool set_operands(const fusing *j, unit *u)
 /* --- can they be moved together? --- */
 
 /* Does x write memory that y reads or writes? */
-static bool disturbs(const builder *b, const node *x, const node *y)
+static bool disturbs(const plan_builder *b, const graph_node *x, const graph_node *y)
 {
     for (uint32_t i = 0; i < x->nout; i++)
         for (uint32_t k = 0; k < y->nin + y->nout; k++)
@@ -131,7 +131,7 @@ static bool free_way(const fusing *j, uint32_t from, uint32_t to, const uint32_t
 {
     for (uint32_t i = 0; i < j->n; i++)
         for (uint32_t m = 0; m < n && j->at[i] > from && j->at[i] < to; m++) {
-            const node *x = node_at(j, i), *y = node_at(j, moved[m]);
+            const graph_node *x = node_at(j, i), *y = node_at(j, moved[m]);
             if (disturbs(j->b, x, y) || disturbs(j->b, y, x))
                 return false;
         }
@@ -140,7 +140,7 @@ static bool free_way(const fusing *j, uint32_t from, uint32_t to, const uint32_t
 
 /* --- queries to the device --- */
 
-static bool add_attrs(const node *n, weft_attr *attrs, uint32_t *nattr)
+static bool add_attrs(const graph_node *n, weft_attr *attrs, uint32_t *nattr)
 {
     for (uint32_t i = 0; i < n->nattr; i++) {
         for (uint32_t k = 0; k < *nattr; k++)
@@ -153,9 +153,9 @@ static bool add_attrs(const node *n, weft_attr *attrs, uint32_t *nattr)
     return true;
 }
 
-bool plan_unit_spec(const builder *b, const unit *u, bool adds, unit_call *c)
+bool plan_unit_spec(const plan_builder *b, const plan_unit *u, bool adds, plan_unit_call *c)
 {
-    *c = (unit_call){.op = {.struct_size = sizeof c->op, .id = u->id}};
+    *c = (plan_unit_call){.op = {.struct_size = sizeof c->op, .id = u->id}};
     for (uint32_t m = 0; m < u->n; m++)
         if (!add_attrs(&b->g->nodes.at[u->node[m]], c->attrs, &c->op.nattr))
             return false;
@@ -173,7 +173,7 @@ bool plan_unit_spec(const builder *b, const unit *u, bool adds, unit_call *c)
     return true;
 }
 
-static uint32_t how(const node *before, const node *n)
+static uint32_t how(const graph_node *before, const graph_node *n)
 {
     return n->in[0] == before->out[0]  ? WEFT_FUSE_CHAINED
            : n->in[0] == before->in[0] ? WEFT_FUSE_SHARED_INPUT
@@ -181,14 +181,14 @@ static uint32_t how(const node *before, const node *n)
 }
 
 /* The device's name for the chain; NULL: not supported. */
-static const char *name_of(const fusing *j, const unit *u)
+static const char *name_of(const fusing *j, const plan_unit *u)
 {
     const spec_plugin *d = &j->b->p->spec->device;
     const weft_device_table *table = d->c->table;
     const char *ids[FUSE_MOST] = {0};
     uint32_t joins[FUSE_MOST] = {0};
     for (uint32_t m = 0; m < u->n; m++) {
-        const node *n = &j->b->g->nodes.at[u->node[m]];
+        const graph_node *n = &j->b->g->nodes.at[u->node[m]];
         ids[m] = n->id;
         joins[m] = m ? how(&j->b->g->nodes.at[u->node[m - 1]], n) : 0;
         if (m && !joins[m])
@@ -198,12 +198,12 @@ static const char *name_of(const fusing *j, const unit *u)
 }
 
 /* Does the device have a kernel for these operands? */
-static weft_status ask_need(const fusing *j, const unit *u, bool adds, bool *yes)
+static weft_status ask_need(const fusing *j, const plan_unit *u, bool adds, bool *yes)
 {
     const spec_plugin *d = &j->b->p->spec->device;
     const weft_device_table *table = d->c->table;
     weft_requirements need = {.struct_size = sizeof need};
-    unit_call c;
+    plan_unit_call c;
     *yes = plan_unit_spec(j->b, u, adds, &c);
     weft_status st = *yes ? PLUGIN_ASK(table, query, d->c->module, d->conf, &c.op, &need) : WEFT_OK;
     if (st == WEFT_UNSUPPORTED) {
@@ -219,9 +219,9 @@ static weft_status ask_need(const fusing *j, const unit *u, bool adds, bool *yes
 /* --- chains --- */
 
 /* Try to add node i to the unit, whose members are `members`. */
-static weft_status try_one(fusing *j, unit *u, uint32_t *members, uint32_t i, bool *joined)
+static weft_status try_one(fusing *j, plan_unit *u, uint32_t *members, uint32_t i, bool *joined)
 {
-    unit longer = *u;
+    plan_unit longer = *u;
     longer.node[longer.n++] = j->nodes[i];
     *joined = false;
     const uint32_t kind = written(j, i), place = j->at[members[0]];
@@ -242,7 +242,7 @@ static weft_status try_one(fusing *j, unit *u, uint32_t *members, uint32_t i, bo
     return WEFT_OK;
 }
 
-static weft_status grow(fusing *j, uint32_t first, unit *u)
+static weft_status grow(fusing *j, uint32_t first, plan_unit *u)
 {
     uint32_t members[FUSE_MOST] = {first};
     bool joined = true;
@@ -257,8 +257,8 @@ static weft_status grow(fusing *j, uint32_t first, unit *u)
     return st;
 }
 
-static void sort_units(const fusing *j, const unit *of, const uint32_t *lead, uint32_t n,
-                       unit_list *out)
+static void sort_units(const fusing *j, const plan_unit *of, const uint32_t *lead, uint32_t n,
+                       plan_unit_list *out)
 {
     for (uint32_t place = 0; place < j->n; place++)
         for (uint32_t k = 0; k < n; k++)
@@ -266,8 +266,8 @@ static void sort_units(const fusing *j, const unit *of, const uint32_t *lead, ui
                 *vec_push(out) = of[k];
 }
 
-weft_status plan_fuse_nodes(const builder *b, const uint32_t *nodes, uint32_t n, bool first,
-                            unit_list *out)
+weft_status plan_fuse_nodes(const plan_builder *b, const uint32_t *nodes, uint32_t n, bool first,
+                            plan_unit_list *out)
 {
     fusing j = {.b = b, .nodes = nodes, .n = n, .first = first};
     const weft_device_table *table = b->p->spec->device.c->table;
@@ -275,15 +275,15 @@ weft_status plan_fuse_nodes(const builder *b, const uint32_t *nodes, uint32_t n,
     uint32_t units = 0;
     j.at = mem_alloc(n * sizeof *j.at + 1);
     j.taken = mem_alloc(n * sizeof *j.taken + 1);
-    unit *of = mem_alloc(n * sizeof *of + 1);
+    plan_unit *of = mem_alloc(n * sizeof *of + 1);
     uint32_t *lead = mem_alloc(n * sizeof *lead + 1);
     for (uint32_t i = 0; i < n; i++)
         j.at[i] = i;
     for (uint32_t i = 0; st == WEFT_OK && i < n; i++) {
         if (j.taken[i])
             continue;
-        unit *u = &of[units];
-        *u = (unit){.n = 1, .node = {nodes[i]}};
+        plan_unit *u = &of[units];
+        *u = (plan_unit){.n = 1, .node = {nodes[i]}};
         lead[units++] = i;
         if (table->fuse && node_at(&j, i)->op && fusable(node_at(&j, i)))
             st = grow(&j, i, u);

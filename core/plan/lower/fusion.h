@@ -7,25 +7,25 @@
 #define FUSE_MOST 4u
 #define FUSE_ATTRS 16u
 
-typedef struct unit {            /* one node, or several that the device runs as one */
+typedef struct plan_unit {       /* one node, or several that the device runs as one */
     uint32_t n, node[FUSE_MOST]; /* of the graph, in order */
     const char *id;              /* the fused op; NULL: that of the single node */
     uint32_t nin, nout;          /* of the fused op ... */
     weft_tensor in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS]; /* ... out 0: unused */
-} unit;
-typedef VEC(unit) unit_list;
+} plan_unit;
+typedef VEC(plan_unit) plan_unit_list;
 
 /* Fuse `nodes` of one block, in order; returns the units in execution order. The caller frees
  * `out`. */
-weft_status plan_fuse_nodes(const builder *b, const uint32_t *nodes, uint32_t n, bool first,
-                            unit_list *out);
+weft_status plan_fuse_nodes(const plan_builder *b, const uint32_t *nodes, uint32_t n, bool first,
+                            plan_unit_list *out);
 
 /* The call of a fused op; false: it has too many attributes for a call, or one of them twice. */
-typedef struct unit_call {
+typedef struct plan_unit_call {
     weft_operand io[2 * WEFT_MAX_OPERANDS];
     weft_attr attrs[FUSE_ATTRS];
     weft_opspec op; /* into the above */
-} unit_call;
-bool plan_unit_spec(const builder *b, const unit *u, bool adds, unit_call *out);
+} plan_unit_call;
+bool plan_unit_spec(const plan_builder *b, const plan_unit *u, bool adds, plan_unit_call *out);
 
 #endif

@@ -9,25 +9,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-weft_tensor plan_root_of(const builder *b, weft_tensor t)
+weft_tensor plan_root_of(const plan_builder *b, weft_tensor t)
 {
     while (b->live.root[t] != t)
         t = b->live.root[t];
     return t;
 }
 
-bool plan_node_shape_only(const node *n, uint32_t k)
+bool plan_node_shape_only(const graph_node *n, uint32_t k)
 {
     return n->op && (n->op->flags & WEFT_OP_SHAPE_LAST) && k + 1 == n->nin;
 }
 
-bool plan_node_adds(const builder *b, uint32_t at, bool first)
+bool plan_node_adds(const plan_builder *b, uint32_t at, bool first)
 {
-    const node *n = &b->g->nodes.at[at];
+    const graph_node *n = &b->g->nodes.at[at];
     bool sum = false, adds = false;
     for (uint32_t k = 0; k < n->nout; k++) {
-        const flat_param *p = plan_flat_of_grad(b->f, b->g, n->out[k]);
-        sum |= graph_tensor(b->g, n->out[k])->sum;
+        const plan_flat_param *p = plan_flat_of_grad(b->f, b->g, n->out[k]);
+        sum |= graph_tensor_at(b->g, n->out[k])->sum;
         first |= p && b->f->blocks.at[p->block].level >= FLAT_GRADS; /* in each micro-batch */
         adds |= p && p->adds;
     }
@@ -45,16 +45,16 @@ weft_operand plan_lower_operand(const graph *g, weft_tensor t)
 
 /* k > 0: the output may share the memory of input k - 1. A collective that packs and unpacks, or
  * neither, would overwrite parts of an all-to-all that it has not sent. */
-static uint32_t in_place(const graph *g, const node *n)
+static uint32_t in_place(const graph *g, const graph_node *n)
 {
     if (!n->comm)
         return n->op ? n->op->in_place : 0;
-    repack r;
+    plan_repack r;
     plan_repack_find(g, n, &r);
     return n->comm != WEFT_SHIFT && (n->comm != WEFT_ALL_TO_ALL || r.packs != r.unpacks);
 }
 
-static void share_places(builder *b)
+static void share_places(plan_builder *b)
 {
     graph *g = b->g;
     uint32_t *last = mem_alloc((g->tensors.n + 1) * sizeof *last);
@@ -62,12 +62,12 @@ static void share_places(builder *b)
         for (uint32_t k = 0; k < g->nodes.at[i].nin; k++)
             last[g->nodes.at[i].in[k]] = i;
     for (uint32_t i = 0; i < g->nodes.n; i++) {
-        const node *n = &g->nodes.at[i];
+        const graph_node *n = &g->nodes.at[i];
         uint32_t k = in_place(g, n);
         if (!k || k > n->nin)
             continue;
         weft_tensor from = n->in[k - 1], to = n->out[0];
-        const tensor *f = graph_tensor(g, from), *t = graph_tensor(g, to);
+        const graph_tensor *f = graph_tensor_at(g, from), *t = graph_tensor_at(g, to);
         weft_shape sf = graph_local_shape(g, from), st = graph_local_shape(g, to);
         bool twice = false;
         for (uint32_t j = 0; j < n->nin; j++)
@@ -86,7 +86,7 @@ typedef struct usage { /* of a root tensor over the whole graph */
     uint8_t elsewhere;         /* used by another block */
 } usage;
 
-static void note(builder *b, usage *u, weft_tensor t, const node *n)
+static void note(plan_builder *b, usage *u, weft_tensor t, const graph_node *n)
 {
     usage *x = &u[plan_root_of(b, t)];
     if (x->block == UINT32_MAX)
@@ -99,7 +99,7 @@ static void note(builder *b, usage *u, weft_tensor t, const node *n)
         x->backward = 1;
 }
 
-void plan_liveness_find(builder *b)
+void plan_liveness_find(plan_builder *b)
 {
     graph *g = b->g;
     uint32_t n = g->tensors.n + 1;
@@ -117,7 +117,7 @@ void plan_liveness_find(builder *b)
     for (uint32_t t = 0; t < n; t++)
         u[t].block = UINT32_MAX;
     for (uint32_t i = 0; i < g->nodes.n; i++) {
-        const node *x = &g->nodes.at[i];
+        const graph_node *x = &g->nodes.at[i];
         for (uint32_t k = 0; k < x->nin; k++)
             if (!plan_node_shape_only(x, k)) {
                 note(b, u, x->in[k], x);
@@ -125,7 +125,7 @@ void plan_liveness_find(builder *b)
             }
         for (uint32_t k = 0; k < x->nout; k++) {
             note(b, u, x->out[k], x);
-            b->live.first_sum[i] |= graph_tensor(g, x->out[k])->sum && !summed[x->out[k]];
+            b->live.first_sum[i] |= graph_tensor_at(g, x->out[k])->sum && !summed[x->out[k]];
         }
         for (uint32_t k = 0; k < x->nout; k++)
             summed[x->out[k]] |= plan_stage_here(b->stages, x->block);
@@ -135,7 +135,8 @@ void plan_liveness_find(builder *b)
     if (b->live.result)
         u[b->live.root[b->live.result]].elsewhere = 1;
     for (weft_tensor t = 1; t < n; t++) {
-        if (graph_tensor(g, t)->kind != WEFT_T_ACTIVATION || b->live.root[t] != t || u[t].elsewhere)
+        if (graph_tensor_at(g, t)->kind != WEFT_T_ACTIVATION || b->live.root[t] != t ||
+            u[t].elsewhere)
             continue;
         if (u[t].forward && u[t].backward) {
             weft_shape local = graph_local_shape(g, t);
@@ -150,12 +151,12 @@ void plan_liveness_find(builder *b)
     free(u);
 }
 
-void plan_liveness_free(liveness *x)
+void plan_liveness_free(plan_liveness *x)
 {
     free(x->root);
     free(x->saved_at);
     free(x->first_sum);
     free(x->reads);
     free(x->saved.at);
-    *x = (liveness){0};
+    *x = (plan_liveness){0};
 }

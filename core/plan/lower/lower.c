@@ -24,25 +24,25 @@
 /* --- one call --- */
 
 typedef struct lowering {
-    builder *b;
-    lowered_block *r;
+    plan_builder *b;
+    plan_lowered_block *r;
     VEC(uint32_t) nodes;
-    unit_list units; /* the nodes after fusion */
-    VEC(lifetime) frame;
+    plan_unit_list units; /* the nodes after fusion */
+    VEC(plan_lifetime) frame;
     VEC(weft_tensor) frame_of; /* 0: the temporary of communication */
     bool first;
 } lowering;
 
-static bool is_inout(const builder *b, weft_tensor root)
+static bool is_inout(const plan_builder *b, weft_tensor root)
 {
-    const tensor *t = graph_tensor(b->g, root);
+    const graph_tensor *t = graph_tensor_at(b->g, root);
     return t->kind == WEFT_T_INPUT || t->kind == WEFT_T_STATE ||
            b->live.saved_at[root] == LIVE_INOUT;
 }
 
-static bool in_frame(const builder *b, weft_tensor root)
+static bool in_frame(const plan_builder *b, weft_tensor root)
 {
-    return graph_tensor(b->g, root)->kind == WEFT_T_ACTIVATION &&
+    return graph_tensor_at(b->g, root)->kind == WEFT_T_ACTIVATION &&
            b->live.saved_at[root] == LIVE_FRAME;
 }
 
@@ -58,25 +58,25 @@ static void frame_touch(lowering *l, weft_tensor t, uint32_t when)
         }
     weft_shape local = graph_local_shape(l->b->g, root);
     *vec_push(&l->frame_of) = root;
-    *vec_push(&l->frame) = (lifetime){graph_shape_bytes(&local), 0, when, when};
+    *vec_push(&l->frame) = (plan_lifetime){graph_shape_bytes(&local), 0, when, when};
 }
 
 /* The temporary of communication that packs or unpacks: at unit `when` alone. */
-static void frame_repack(lowering *l, const node *n, uint32_t when)
+static void frame_repack(lowering *l, const graph_node *n, uint32_t when)
 {
-    repack r;
+    plan_repack r;
     plan_repack_find(l->b->g, n, &r);
     if (!r.bytes)
         return;
     *vec_push(&l->frame_of) = 0;
-    *vec_push(&l->frame) = (lifetime){r.bytes, 0, when, when};
+    *vec_push(&l->frame) = (plan_lifetime){r.bytes, 0, when, when};
 }
 
 static void place_frame(lowering *l)
 {
     for (uint32_t i = 0; i < l->units.n; i++) {
-        const unit *u = &l->units.at[i];
-        const node *n = &l->b->g->nodes.at[u->node[0]];
+        const plan_unit *u = &l->units.at[i];
+        const graph_node *n = &l->b->g->nodes.at[u->node[0]];
         if (n->comm)
             frame_repack(l, n, i);
         for (uint32_t k = 0; k < (u->id ? u->nin : n->nin); k++)
@@ -90,9 +90,9 @@ static void place_frame(lowering *l)
 }
 
 /* The base of a live-in or live-out. */
-static weft_status inout_ref(lowering *l, const live_inout *c, uint32_t *base)
+static weft_status inout_ref(lowering *l, const plan_live_inout *c, uint32_t *base)
 {
-    lowered_block *r = l->r;
+    plan_lowered_block *r = l->r;
     for (uint32_t i = 0; i < r->ninout; i++)
         if (r->inout[i].tensor == c->tensor && r->inout[i].flat_block == c->flat_block &&
             r->inout[i].grad == c->grad) {
@@ -107,55 +107,55 @@ static weft_status inout_ref(lowering *l, const live_inout *c, uint32_t *base)
     return WEFT_OK;
 }
 
-static weft_status ref_param(lowering *l, const char *name, bool grad, ref *out)
+static weft_status ref_param(lowering *l, const char *name, bool grad, plan_ref *out)
 {
-    const flat *f = l->b->f;
-    const flat_param *p = plan_flat_find(f, name);
+    const plan_flat *f = l->b->f;
+    const plan_flat_param *p = plan_flat_find(f, name);
     if (!p)
         return err_fail(WEFT_INTERNAL, "parameter %s has no place", name);
     uint64_t size = grad ? f->grad_size : f->compute_size;
     const char *here = l->b->g->blocks.at[l->b->g->nodes.at[l->nodes.at[0]].block];
-    *out =
-        (ref){grad ? BASE_GRAD : BASE_PARAM, 0, (p->first - f->blocks.at[p->block].first) * size};
+    *out = (plan_ref){grad ? BASE_GRAD : BASE_PARAM, 0,
+                      (p->first - f->blocks.at[p->block].first) * size};
     if (strcmp(f->blocks.at[p->block].name, here))
-        return inout_ref(l, &(live_inout){0, p->block, grad}, &out->base);
+        return inout_ref(l, &(plan_live_inout){0, p->block, grad}, &out->base);
     l->r->params |= !grad;
     l->r->grads |= grad;
     return WEFT_OK;
 }
 
-static weft_status ref_of(lowering *l, weft_tensor t, ref *out)
+static weft_status ref_of(lowering *l, weft_tensor t, plan_ref *out)
 {
-    builder *b = l->b;
-    const tensor *x = graph_tensor(b->g, t);
+    plan_builder *b = l->b;
+    const graph_tensor *x = graph_tensor_at(b->g, t);
     if (x->kind == WEFT_T_PARAM)
         return ref_param(l, x->name, false, out);
     if (x->kind == WEFT_T_GRAD)
-        return ref_param(l, graph_tensor(b->g, x->of)->name, true, out);
+        return ref_param(l, graph_tensor_at(b->g, x->of)->name, true, out);
     if (x->kind == WEFT_T_SCALAR) {
         uint64_t at = plan_scalar_offset(b->p, x->name, x->constant ? x->value : 0);
-        *out = (ref){BASE_ABSOLUTE, 0, at};
+        *out = (plan_ref){BASE_ABSOLUTE, 0, at};
         return WEFT_OK;
     }
     weft_tensor root = plan_root_of(b, t);
     if (is_inout(b, root)) {
-        *out = (ref){0, 0, 0};
-        return inout_ref(l, &(live_inout){root, 0, 0}, &out->base);
+        *out = (plan_ref){0, 0, 0};
+        return inout_ref(l, &(plan_live_inout){root, 0, 0}, &out->base);
     }
     if (b->live.saved_at[root] != LIVE_FRAME) {
-        *out = (ref){BASE_SAVED, 0, b->live.saved_at[root]};
+        *out = (plan_ref){BASE_SAVED, 0, b->live.saved_at[root]};
         return WEFT_OK;
     }
     for (uint32_t i = 0; i < l->frame_of.n; i++)
         if (l->frame_of.at[i] == root) {
-            *out = (ref){BASE_FRAME, 0, l->frame.at[i].offset};
+            *out = (plan_ref){BASE_FRAME, 0, l->frame.at[i].offset};
             return WEFT_OK;
         }
     return err_fail(WEFT_INTERNAL, "tensor %s has no place", x->name);
 }
 
 /* Make a one-step program of a single elementwise op. */
-static void single_step(const node *n, weft_ew_step *step, uint16_t *reg, weft_ew_program *p)
+static void single_step(const graph_node *n, weft_ew_step *step, uint16_t *reg, weft_ew_program *p)
 {
     *step = (weft_ew_step){(uint16_t)n->op->ew, (uint16_t)n->nin, 0, 1, 2, 0, 0};
     step->b = n->nin > 1 ? 1 : 0;
@@ -167,14 +167,14 @@ static void single_step(const node *n, weft_ew_step *step, uint16_t *reg, weft_e
 static weft_status lower_compute(lowering *l, uint32_t seg, uint32_t at)
 {
     const graph *g = l->b->g;
-    const node *n = &g->nodes.at[at];
+    const graph_node *n = &g->nodes.at[at];
     weft_operand io[2 * WEFT_MAX_OPERANDS];
-    ref refs[2 * WEFT_MAX_OPERANDS];
+    plan_ref refs[2 * WEFT_MAX_OPERANDS];
     for (uint32_t k = 0; k < n->nin + n->nout; k++) {
         weft_tensor t = k < n->nin ? n->in[k] : n->out[k - n->nin];
         io[k] = plan_lower_operand(g, t);
         if (k < n->nin && plan_node_shape_only(n, k)) {
-            refs[k] = (ref){BASE_ABSOLUTE, 1, 0};
+            refs[k] = (plan_ref){BASE_ABSOLUTE, 1, 0};
             continue;
         }
         weft_status st = ref_of(l, t, &refs[k]);
@@ -204,19 +204,19 @@ static weft_status lower_compute(lowering *l, uint32_t seg, uint32_t at)
 }
 
 /* Lower several nodes to one instruction. */
-static weft_status lower_fused(lowering *l, uint32_t seg, const unit *u)
+static weft_status lower_fused(lowering *l, uint32_t seg, const plan_unit *u)
 {
     static const uint64_t nowhere[WEFT_MAX_MESH] = {0};
     const graph *g = l->b->g;
-    ref refs[2 * WEFT_MAX_OPERANDS];
-    unit_call c;
+    plan_ref refs[2 * WEFT_MAX_OPERANDS];
+    plan_unit_call c;
     double flops = 0;
     for (uint32_t m = 0; m < u->n; m++)
         flops +=
             g->nodes.at[u->node[m]].recomputed ? 0 : graph_node_flops(g, &g->nodes.at[u->node[m]]);
     for (uint32_t k = 0; k < u->nin + u->nout; k++) {
         const weft_tensor t = k < u->nin ? u->in[k] : u->out[k - u->nin];
-        refs[k] = (ref){BASE_ABSOLUTE, 1, 0};
+        refs[k] = (plan_ref){BASE_ABSOLUTE, 1, 0};
         weft_status st = t ? ref_of(l, t, &refs[k]) : WEFT_OK;
         if (st != WEFT_OK)
             return st;
@@ -226,8 +226,8 @@ static weft_status lower_fused(lowering *l, uint32_t seg, const unit *u)
 }
 
 /* Add a copy to segment *seg, which begins here if it is UINT32_MAX. */
-static weft_status add_repack(lowering *l, uint32_t *seg, const char *name, const repack *r,
-                              const int64_t from[3], const ref refs[2])
+static weft_status add_repack(lowering *l, uint32_t *seg, const char *name, const plan_repack *r,
+                              const int64_t from[3], const plan_ref refs[2])
 {
     weft_operand io[2];
     weft_opspec op;
@@ -242,22 +242,22 @@ static void end_segment(lowering *l, uint32_t *seg)
     if (*seg == UINT32_MAX)
         return;
     const uint32_t number = plan_segment_end(l->b->p, *seg, BASE_FIRST + l->r->ninout);
-    *vec_push(&l->r->items) = (item){.segment = number};
+    *vec_push(&l->r->items) = (plan_item){.segment = number};
     *seg = UINT32_MAX;
 }
 
 /* The address of the temporary at unit `when`. */
-static ref temporary(const lowering *l, uint32_t when)
+static plan_ref temporary(const lowering *l, uint32_t when)
 {
     uint32_t i = 0;
     while (l->frame_of.at[i] || l->frame.at[i].from != when)
         i++;
-    return (ref){BASE_FRAME, 0, l->frame.at[i].offset};
+    return (plan_ref){BASE_FRAME, 0, l->frame.at[i].offset};
 }
 
 /* Before communication over a group all ranks copy: those outside the group keep what they have. */
-static weft_status add_group_copy(lowering *l, uint32_t *seg, const char *name, const node *n,
-                                  const ref refs[2])
+static weft_status add_group_copy(lowering *l, uint32_t *seg, const char *name, const graph_node *n,
+                                  const plan_ref refs[2])
 {
     static const weft_ew_step step = {.op = WEFT_EW_COPY, .dst = 1};
     static const uint16_t reg = 1;
@@ -279,48 +279,49 @@ static weft_status add_group_copy(lowering *l, uint32_t *seg, const char *name, 
 /* Communication, with the copies before and after it (repack.h). *seg is the segment before it, and
  * on return the one after it, which has the second copy. With both copies the first goes straight
  * to the output, and the temporary is what arrives. */
-static weft_status lower_comm(lowering *l, const node *n, uint32_t when, uint32_t *seg,
+static weft_status lower_comm(lowering *l, const graph_node *n, uint32_t when, uint32_t *seg,
                               const char *name)
 {
-    repack r;
-    ref in, out;
+    plan_repack r;
+    plan_ref in, out;
     plan_repack_find(l->b->g, n, &r);
     if (!r.packs && !n->group)
         end_segment(l, seg);
     weft_status st = ref_of(l, n->in[0], &in);
     if (st == WEFT_OK)
         st = ref_of(l, n->out[0], &out);
-    const ref temp = r.bytes ? temporary(l, when) : (ref){0};
-    const ref from = !r.packs ? in : r.unpacks ? out : temp, to = r.unpacks ? temp : out;
+    const plan_ref temp = r.bytes ? temporary(l, when) : (plan_ref){0};
+    const plan_ref from = !r.packs ? in : r.unpacks ? out : temp, to = r.unpacks ? temp : out;
     if (st == WEFT_OK && r.packs)
-        st = add_repack(l, seg, name, &r, r.pack, (ref[]){in, from});
+        st = add_repack(l, seg, name, &r, r.pack, (plan_ref[]){in, from});
     if (st == WEFT_OK && n->group)
-        st = add_group_copy(l, seg, name, n, (ref[]){in, out});
+        st = add_group_copy(l, seg, name, n, (plan_ref[]){in, out});
     end_segment(l, seg);
-    item *it = vec_push(&l->r->items);
-    *it = (item){.comm = true,
-                 .in = n->group && n->comm != WEFT_SHIFT ? to : from,
-                 .out = to,
-                 .name = graph_tensor(l->b->g, n->in[0])->name,
-                 .kind = n->comm,
-                 .mesh_axis = n->mesh_axis,
-                 .group = n->group,
-                 .redop = n->redop,
-                 .root = n->root};
+    plan_item *it = vec_push(&l->r->items);
+    *it = (plan_item){.comm = true,
+                      .in = n->group && n->comm != WEFT_SHIFT ? to : from,
+                      .out = to,
+                      .name = graph_tensor_at(l->b->g, n->in[0])->name,
+                      .kind = n->comm,
+                      .mesh_axis = n->mesh_axis,
+                      .group = n->group,
+                      .redop = n->redop,
+                      .root = n->root};
     /* count elements on the larger side */
     weft_shape local =
         graph_local_shape(l->b->g, n->comm == WEFT_ALL_GATHER ? n->out[0] : n->in[0]);
     it->dtype = local.dtype;
     it->count = graph_shape_elements(&local);
-    return st != WEFT_OK || !r.unpacks ? st
-                                       : add_repack(l, seg, name, &r, r.unpack, (ref[]){temp, out});
+    return st != WEFT_OK || !r.unpacks
+               ? st
+               : add_repack(l, seg, name, &r, r.unpack, (plan_ref[]){temp, out});
 }
 
-weft_status plan_lower_block(builder *b, uint32_t block, uint32_t phases, bool first,
-                             const char *name, lowered_block *out)
+weft_status plan_lower_block(plan_builder *b, uint32_t block, uint32_t phases, bool first,
+                             const char *name, plan_lowered_block *out)
 {
     lowering l = {.b = b, .r = out, .first = first};
-    *out = (lowered_block){0};
+    *out = (plan_lowered_block){0};
     for (uint32_t i = 0; i < b->g->nodes.n; i++)
         if (b->g->nodes.at[i].block == block && (phases >> b->g->nodes.at[i].phase & 1))
             *vec_push(&l.nodes) = i;
@@ -328,8 +329,8 @@ weft_status plan_lower_block(builder *b, uint32_t block, uint32_t phases, bool f
     place_frame(&l);
     uint32_t seg = UINT32_MAX;
     for (uint32_t i = 0; st == WEFT_OK && i <= l.units.n; i++) {
-        const unit *u = i < l.units.n ? &l.units.at[i] : NULL;
-        const node *n = u ? &b->g->nodes.at[u->node[0]] : NULL;
+        const plan_unit *u = i < l.units.n ? &l.units.at[i] : NULL;
+        const graph_node *n = u ? &b->g->nodes.at[u->node[0]] : NULL;
         if (!n) {
             end_segment(&l, &seg);
         } else if (n->comm) {
@@ -349,7 +350,7 @@ weft_status plan_lower_block(builder *b, uint32_t block, uint32_t phases, bool f
     return st;
 }
 
-void plan_lowered_free(lowered_block *r)
+void plan_lowered_free(plan_lowered_block *r)
 {
     free(r->items.at);
 }

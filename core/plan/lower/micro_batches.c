@@ -18,14 +18,14 @@
 
 /* --- the order of work --- */
 
-static weft_status lower_all(walk *w)
+static weft_status lower_all(plan_list_builder *w)
 {
     const graph *g = w->b->g;
     uint32_t variants = w->micro_batches > 1 ? 2 : 1;
     for (uint32_t i = 0; i < g->blocks.n; i++)
         for (uint32_t backward = 0; backward <= (w->train ? 1u : 0u); backward++)
             for (uint32_t v = 0; v < variants && plan_stage_here(w->b->stages, i); v++) {
-                const work x = {i, v, backward != 0, v == 0, 0};
+                const plan_block_pass x = {i, v, backward != 0, v == 0, 0};
                 const char *name =
                     pool_printf(&w->b->p->pool, "%s %s%s", backward ? "backward" : "forward",
                                 g->blocks.at[i], v ? " (adding)" : "");
@@ -40,25 +40,25 @@ static weft_status lower_all(walk *w)
 }
 
 /* Add the blocks of a chunk on this stage: forward in order, backward in reverse. */
-static void add_cell(walk *w, uint32_t chunk, uint32_t micro_batch, bool backward)
+static void add_cell(plan_list_builder *w, uint32_t chunk, uint32_t micro_batch, bool backward)
 {
-    const struct stage_map *m = w->b->stages;
+    const struct plan_stage_map *m = w->b->stages;
     uint32_t n = w->b->g->blocks.n, cell = w->nworks ? w->works[w->nworks - 1].cell + 1 : 0;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t block = backward ? n - 1 - i : i;
         if (plan_stage_here(m, block) && (m->axis < 0 || m->chunk[block] == chunk))
-            w->works[w->nworks++] = (work){block, micro_batch, backward, false, cell};
+            w->works[w->nworks++] = (plan_block_pass){block, micro_batch, backward, false, cell};
     }
 }
 
 /* Use the strategy's order; by default, forward and backward of each micro-batch in turn. */
-static void order_works(walk *w)
+static void order_works(plan_list_builder *w)
 {
-    const struct stage_map *m = w->b->stages;
+    const struct plan_stage_map *m = w->b->stages;
     uint32_t chunks = m->axis < 0 ? 1 : m->chunks;
     w->works = mem_alloc((uint64_t)w->b->g->blocks.n * 2 * w->micro_batches * sizeof *w->works + 1);
     if (m->axis >= 0 && m->orders[m->mine].work && w->train) {
-        const stage_order *o = &m->orders[m->mine];
+        const plan_stage_order *o = &m->orders[m->mine];
         for (uint32_t i = 0; i < o->n; i++)
             add_cell(w, o->work[i].chunk, o->work[i].micro_batch,
                      o->work[i].phase == WEFT_WORK_BACKWARD);
@@ -72,23 +72,23 @@ static void order_works(walk *w)
     }
 }
 
-static void mark_first(walk *w)
+static void mark_first(plan_list_builder *w)
 {
     bool *seen = mem_alloc((uint64_t)w->b->g->blocks.n * 2 * sizeof *seen);
     for (uint32_t i = 0; i < w->nworks; i++) {
-        work *x = &w->works[i];
+        plan_block_pass *x = &w->works[i];
         x->first = !seen[x->block * 2 + x->backward];
         seen[x->block * 2 + x->backward] = true;
     }
     free(seen);
 }
 
-static void find_last_uses(walk *w)
+static void find_last_uses(plan_list_builder *w)
 {
-    const builder *b = w->b;
+    const plan_builder *b = w->b;
     for (uint32_t i = 0; i < w->nworks; i++) {
-        const work *x = &w->works[i];
-        const lowered_block *r = plan_walk_lowered(w, x);
+        const plan_block_pass *x = &w->works[i];
+        const plan_lowered_block *r = plan_walk_lowered(w, x);
         int own = plan_flat_block_of(b->f, b->g->blocks.at[x->block]);
         if (r->grads && own >= 0)
             w->grads_done[own] = i + 1;
@@ -108,11 +108,12 @@ static void find_last_uses(walk *w)
 
 /* --- one work --- */
 
-static weft_status input_base(const walk *w, weft_tensor t, uint32_t micro_batch, uint64_t *out)
+static weft_status input_base(const plan_list_builder *w, weft_tensor t, uint32_t micro_batch,
+                              uint64_t *out)
 {
-    const tensor *x = graph_tensor(w->b->g, t);
+    const graph_tensor *x = graph_tensor_at(w->b->g, t);
     for (uint32_t i = 0; i < w->b->p->inputs.n; i++) {
-        const input_slot *s = &w->b->p->inputs.at[i];
+        const plan_input_slot *s = &w->b->p->inputs.at[i];
         if (!strcmp(s->name, x->name) && s->dtype == x->shape.dtype) {
             *out = s->offset + s->stride * micro_batch;
             return WEFT_OK;
@@ -124,9 +125,9 @@ static weft_status input_base(const walk *w, weft_tensor t, uint32_t micro_batch
                     x->name, x->shape.dtype);
 }
 
-static weft_status cache_base(const walk *w, weft_tensor t, uint64_t *out)
+static weft_status cache_base(const plan_list_builder *w, weft_tensor t, uint64_t *out)
 {
-    const char *name = graph_tensor(w->b->g, t)->name;
+    const char *name = graph_tensor_at(w->b->g, t)->name;
     for (uint32_t i = 0; i < w->b->p->caches.n; i++)
         if (!strcmp(w->b->p->caches.at[i].name, name)) {
             *out = w->b->p->caches.at[i].offset;
@@ -136,16 +137,17 @@ static weft_status cache_base(const walk *w, weft_tensor t, uint64_t *out)
                     name);
 }
 
-static weft_status inout_base(walk *w, const work *x, const live_inout *c, uint64_t *out)
+static weft_status inout_base(plan_list_builder *w, const plan_block_pass *x,
+                              const plan_live_inout *c, uint64_t *out)
 {
-    builder *b = w->b;
+    plan_builder *b = w->b;
     if (!c->tensor) {
         *out = (c->grad ? b->bases.grads : b->bases.params)[c->flat_block];
         return WEFT_OK;
     }
-    if (graph_tensor(b->g, c->tensor)->kind == WEFT_T_INPUT)
+    if (graph_tensor_at(b->g, c->tensor)->kind == WEFT_T_INPUT)
         return input_base(w, c->tensor, x->micro_batch, out);
-    if (graph_tensor(b->g, c->tensor)->kind == WEFT_T_STATE)
+    if (graph_tensor_at(b->g, c->tensor)->kind == WEFT_T_STATE)
         return cache_base(w, c->tensor, out);
     uint64_t key = (uint64_t)c->tensor * w->micro_batches + x->micro_batch;
     if (!w->place[key])
@@ -154,10 +156,10 @@ static weft_status inout_base(walk *w, const work *x, const live_inout *c, uint6
     return WEFT_OK;
 }
 
-static weft_status set_bases(walk *w, const work *x, const lowered_block *r, uint64_t *bases,
-                             uint64_t *frame)
+static weft_status set_bases(plan_list_builder *w, const plan_block_pass *x,
+                             const plan_lowered_block *r, uint64_t *bases, uint64_t *frame)
 {
-    builder *b = w->b;
+    plan_builder *b = w->b;
     int own = plan_flat_block_of(b->f, b->g->blocks.at[x->block]);
     uint64_t slot = (uint64_t)x->block * w->micro_batches + x->micro_batch;
     if (!x->backward && b->live.saved.at[x->block])
@@ -176,9 +178,10 @@ static weft_status set_bases(walk *w, const work *x, const lowered_block *r, uin
     return WEFT_OK;
 }
 
-static void give_back(walk *w, const work *x, uint32_t at, const lowered_block *r, uint64_t frame)
+static void give_back(plan_list_builder *w, const plan_block_pass *x, uint32_t at,
+                      const plan_lowered_block *r, uint64_t frame)
 {
-    builder *b = w->b;
+    plan_builder *b = w->b;
     if (r->frame)
         plan_space_give(&b->zones.activations, frame, r->frame);
     for (uint32_t k = 0; k < r->ninout; k++) {
@@ -192,14 +195,15 @@ static void give_back(walk *w, const work *x, uint32_t at, const lowered_block *
         plan_space_give(&b->zones.activations, w->slot[slot], b->live.saved.at[x->block]);
 }
 
-static weft_status emit_comm(walk *w, const work *x, const item *it, const uint64_t *bases)
+static weft_status emit_comm(plan_list_builder *w, const plan_block_pass *x, const plan_item *it,
+                             const uint64_t *bases)
 {
     plan *p = w->b->p;
     const graph_group *k = it->group ? &w->b->g->groups[it->group - 1] : NULL;
-    collective c = {.kind = it->kind};
+    plan_collective c = {.kind = it->kind};
     c.channel = k ? plan_channel_some(p, pool_printf(&p->pool, "%s.pass", k->name), k->mesh_axis,
                                       k->coords, k->n)
-                  : plan_channel(p, "pass", it->mesh_axis);
+                  : plan_channel_number(p, "pass", it->mesh_axis);
     c.name = pool_printf(&p->pool, "%s of %s", plan_kind_title(it->kind), it->name);
     c.redop = it->redop;
     c.root = it->root;
@@ -210,30 +214,31 @@ static weft_status emit_comm(walk *w, const work *x, const item *it, const uint6
     return plan_emit_collective(w->b, w->l, &c, x->micro_batch);
 }
 
-static weft_status emit_items(walk *w, const work *x, const lowered_block *r, const uint64_t *bases)
+static weft_status emit_items(plan_list_builder *w, const plan_block_pass *x,
+                              const plan_lowered_block *r, const uint64_t *bases)
 {
     plan *p = w->b->p;
     const char *name = pool_printf(&p->pool, "%s %s", x->backward ? "backward" : "forward",
                                    w->b->g->blocks.at[x->block]);
     for (uint32_t i = 0; i < r->items.n; i++) {
-        const item *it = &r->items.at[i];
+        const plan_item *it = &r->items.at[i];
         if (it->comm) {
             weft_status st = emit_comm(w, x, it, bases);
             if (st != WEFT_OK)
                 return st;
             continue;
         }
-        const segment *seg = &p->segments.at[it->segment];
+        const plan_segment *seg = &p->segments.at[it->segment];
         plan_list_call(p, w->l, it->segment, bases, seg->nbases, x->micro_batch, name);
         p->flops_step += w->train ? seg->flops : 0;
     }
     return WEFT_OK;
 }
 
-static weft_status emit_work(walk *w, uint32_t at)
+static weft_status emit_work(plan_list_builder *w, uint32_t at)
 {
-    const work *x = &w->works[at];
-    const lowered_block *r = plan_walk_lowered(w, x);
+    const plan_block_pass *x = &w->works[at];
+    const plan_lowered_block *r = plan_walk_lowered(w, x);
     uint64_t bases[MAX_BASES] = {0}, frame = 0;
     weft_status st = plan_zero_before(w, at);
     if (st == WEFT_OK)
@@ -250,23 +255,23 @@ static weft_status emit_work(walk *w, uint32_t at)
     return st != WEFT_OK || !w->train ? st : plan_sync_work_done(w, at);
 }
 
-static void note_cells(const walk *w)
+static void note_cells(const plan_list_builder *w)
 {
     plan *p = w->b->p;
     for (uint32_t i = 0; i < w->nworks; i++) {
-        const work *x = &w->works[i];
+        const plan_block_pass *x = &w->works[i];
         if (!i || x->cell != w->works[i - 1].cell)
             *vec_push(&p->cells) =
                 (plan_cell){w->b->stages->axis < 0 ? 0 : w->b->stages->chunk[x->block],
                             x->micro_batch, x->backward, 0};
-        const lowered_block *r = plan_walk_lowered(w, x);
+        const plan_lowered_block *r = plan_walk_lowered(w, x);
         for (uint32_t k = 0; k < r->items.n; k++)
             if (!r->items.at[k].comm)
                 p->cells.at[p->cells.n - 1].flops += p->segments.at[r->items.at[k].segment].flops;
     }
 }
 
-static void walk_free(walk *w)
+static void walk_free(plan_list_builder *w)
 {
     for (uint64_t i = 0; i < (uint64_t)w->b->g->blocks.n * 4; i++)
         plan_lowered_free(&w->lowered[i]);
@@ -281,9 +286,9 @@ static void walk_free(walk *w)
     free(w->slot);
 }
 
-weft_status plan_micro_batches(builder *b, list *l, bool train, uint32_t micro_batches)
+weft_status plan_micro_batches(plan_builder *b, plan_list *l, bool train, uint32_t micro_batches)
 {
-    walk w = {.b = b, .l = l, .micro_batches = micro_batches, .train = train};
+    plan_list_builder w = {.b = b, .l = l, .micro_batches = micro_batches, .train = train};
     uint64_t blocks = b->g->blocks.n, cells = (uint64_t)(b->g->tensors.n + 1) * micro_batches;
     w.lowered = mem_alloc(blocks * 4 * sizeof *w.lowered);
     w.last_use = mem_alloc(cells * sizeof *w.last_use);

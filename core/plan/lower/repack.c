@@ -11,13 +11,13 @@ static int64_t product(const weft_shape *s, uint32_t from, uint32_t to)
     return n;
 }
 
-void plan_repack_find(const graph *g, const node *n, repack *out)
+void plan_repack_find(const graph *g, const graph_node *n, plan_repack *out)
 {
     const bool cuts = n->comm == WEFT_REDUCE_SCATTER || n->comm == WEFT_ALL_TO_ALL;
     const bool joins = n->comm == WEFT_ALL_GATHER || n->comm == WEFT_ALL_TO_ALL;
     const int64_t ranks = g->mesh->size[n->mesh_axis];
     weft_shape part = graph_local_shape(g, n->in[0]); /* of what goes between two ranks */
-    *out = (repack){.dtype = part.dtype};
+    *out = (plan_repack){.dtype = part.dtype};
     if (cuts) {
         part.axes[n->cuts].size /= ranks;
         out->pack[0] = product(&part, 0, n->cuts);
@@ -35,7 +35,8 @@ void plan_repack_find(const graph *g, const node *n, repack *out)
         out->bytes = (uint64_t)(product(&part, 0, part.rank) * ranks) * weft_dtype_size(part.dtype);
 }
 
-void plan_repack_spec(const repack *r, const int64_t from[3], weft_operand *io, weft_opspec *op)
+void plan_repack_spec(const plan_repack *r, const int64_t from[3], weft_operand *io,
+                      weft_opspec *op)
 {
     io[0] = (weft_operand){.dtype = r->dtype, .rank = 3, .size = {from[0], from[1], from[2]}};
     io[1] = (weft_operand){.dtype = r->dtype, .rank = 3, .size = {from[1], from[0], from[2]}};

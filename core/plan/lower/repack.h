@@ -17,17 +17,18 @@
 #include "graph/graph.h"
 #include "plan/plan.h"
 
-typedef struct repack {
+typedef struct plan_repack {
     bool packs, unpacks;
     uint32_t dtype;
     int64_t pack[3], unpack[3]; /* dimensions of what is read */
     uint64_t bytes;             /* of the temporary; 0: neither */
-} repack;
+} plan_repack;
 
 /* What the communication `n` needs, which has been placed. */
-void plan_repack_find(const graph *g, const node *n, repack *out);
+void plan_repack_find(const graph *g, const graph_node *n, plan_repack *out);
 
 /* The call that reads dimensions `from`; io [2] has the operands. */
-void plan_repack_spec(const repack *r, const int64_t from[3], weft_operand *io, weft_opspec *op);
+void plan_repack_spec(const plan_repack *r, const int64_t from[3], weft_operand *io,
+                      weft_opspec *op);
 
 #endif

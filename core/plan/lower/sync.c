@@ -19,18 +19,18 @@
 
 /* --- sums of each parameter: mesh axes, and when its gradient is ready --- */
 
-static const char *axis_name(const builder *b, uint32_t axis)
+static const char *axis_name(const plan_builder *b, uint32_t axis)
 {
     return axis < FIRST_GROUP ? b->g->mesh->name[axis] : b->groups->at[axis - FIRST_GROUP].name;
 }
 
 /* Read what strategies (overrides: 0) or the placement (1) set for a parameter's sums. */
-static weft_status read_syncs(const builder *b, const edit_state *e, flat_param *p,
-                              struct sync_state *s, bool overrides)
+static weft_status read_syncs(const plan_builder *b, const plan_edit_state *e, plan_flat_param *p,
+                              struct plan_sync_state *s, bool overrides)
 {
     uint64_t seen = 0;
     for (uint32_t i = 0; i < e->syncs.n; i++) {
-        const sync_edit *x = &e->syncs.at[i];
+        const plan_sync_edit *x = &e->syncs.at[i];
         uint64_t bit = (uint64_t)1 << x->mesh_axis;
         if (x->overrides != overrides || !graph_glob_match_role(x->glob, p->name, p->role))
             continue;
@@ -51,8 +51,8 @@ static weft_status read_syncs(const builder *b, const edit_state *e, flat_param 
     return WEFT_OK;
 }
 
-static weft_status find_axes(const builder *b, const edit_state *e, flat_param *p,
-                             struct sync_state *s)
+static weft_status find_axes(const plan_builder *b, const plan_edit_state *e, plan_flat_param *p,
+                             struct plan_sync_state *s)
 {
     for (int overrides = 0; overrides < 2; overrides++) {
         weft_status st = read_syncs(b, e, p, s, overrides);
@@ -86,9 +86,9 @@ static weft_status find_axes(const builder *b, const edit_state *e, flat_param *
     return WEFT_OK;
 }
 
-weft_status plan_sync_prepare(builder *b, edit_state *e)
+weft_status plan_sync_prepare(plan_builder *b, plan_edit_state *e)
 {
-    struct sync_state *s = pool_alloc(&b->p->pool, sizeof *s);
+    struct plan_sync_state *s = pool_alloc(&b->p->pool, sizeof *s);
     b->sync = s;
     b->groups = &e->groups;
     for (uint32_t i = 0; i < b->f->params.n; i++) {
@@ -101,19 +101,20 @@ weft_status plan_sync_prepare(builder *b, edit_state *e)
 
 /* --- buckets --- */
 
-uint32_t plan_grads_channel(const builder *b, uint32_t axis)
+uint32_t plan_grads_channel(const plan_builder *b, uint32_t axis)
 {
     if (axis < FIRST_GROUP)
-        return plan_channel(b->p, "grads", axis);
+        return plan_channel_number(b->p, "grads", axis);
     const graph_group *k = &b->groups->at[axis - FIRST_GROUP];
     return plan_channel_some(b->p, k->name, k->mesh_axis, k->coords, k->n);
 }
 
 /* The next axis for a sharded block; `c` is the collective of the whole group. */
-static uint32_t next_of_group(const builder *b, const bucket *k, collective *c)
+static uint32_t next_of_group(const plan_builder *b, const plan_bucket *k, plan_collective *c)
 {
-    const flat_block *fb = &b->f->blocks.at[b->f->groups.at[k->group - 1].block];
-    flat_place_in own = plan_flat_own(b->f, k->group - 1, FLAT_GRADS, b->f->grads, b->f->grad_size);
+    const plan_flat_block *fb = &b->f->blocks.at[b->f->groups.at[k->group - 1].block];
+    plan_flat_slice own =
+        plan_flat_own(b->f, k->group - 1, FLAT_GRADS, b->f->grads, b->f->grad_size);
     bool scatter = k->axes >> fb->axis & 1;
     c->in = c->out = own.at;
     c->shift_axis = fb->axis;
@@ -124,14 +125,14 @@ static uint32_t next_of_group(const builder *b, const bucket *k, collective *c)
     return scatter ? fb->axis : (uint32_t)__builtin_ctzll(k->axes);
 }
 
-static weft_status start_next_sum(builder *b, list *l, bucket *k)
+static weft_status start_next_sum(plan_builder *b, plan_list *l, plan_bucket *k)
 {
     plan *p = b->p;
     uint32_t a = (uint32_t)__builtin_ctzll(k->axes);
-    collective c = {.kind = WEFT_ALL_REDUCE,
-                    .redop = WEFT_SUM,
-                    .dtype = b->g->grad_dtype,
-                    .count = k->end - k->first};
+    plan_collective c = {.kind = WEFT_ALL_REDUCE,
+                         .redop = WEFT_SUM,
+                         .dtype = b->g->grad_dtype,
+                         .count = k->end - k->first};
     c.in = c.out = b->f->grads + plan_flat_index(b->f, k->first, FLAT_GRADS) * b->f->grad_size;
     if (k->group)
         a = next_of_group(b, k, &c);
@@ -149,7 +150,7 @@ static weft_status start_next_sum(builder *b, list *l, bucket *k)
 }
 
 /* Wait for the bucket on its last axis, axis by axis. Its scratch is free from then on. */
-weft_status plan_sync_finish(builder *b, list *l, bucket *k)
+weft_status plan_sync_finish(plan_builder *b, plan_list *l, plan_bucket *k)
 {
     while (k->pending) {
         l->interval = k->interval;
@@ -166,9 +167,9 @@ weft_status plan_sync_finish(builder *b, list *l, bucket *k)
  * scratch small. */
 #define BUCKETS_IN_FLIGHT 4u
 
-static weft_status start_piece(builder *b, list *l, bucket k)
+static weft_status start_piece(plan_builder *b, plan_list *l, plan_bucket k)
 {
-    struct sync_state *s = b->sync;
+    struct plan_sync_state *s = b->sync;
     uint32_t oldest = s->buckets.n, flying = 0;
     for (uint32_t i = s->buckets.n; i-- > 0;)
         if (s->buckets.at[i].pending) {
@@ -185,18 +186,18 @@ static weft_status start_piece(builder *b, list *l, bucket k)
 }
 
 /* Start the open bucket in pieces of the bucket size, the last block's elements first. */
-weft_status plan_sync_flush(builder *b, list *l)
+weft_status plan_sync_flush(plan_builder *b, plan_list *l)
 {
-    struct sync_state *s = b->sync;
-    bucket k = s->open;
-    s->open = (bucket){0};
+    struct plan_sync_state *s = b->sync;
+    plan_bucket k = s->open;
+    s->open = (plan_bucket){0};
     uint64_t most = k.axes ? s->bucket_elements : UINT64_MAX;
     while (k.end > k.first) {
         uint64_t n = k.end - k.first;
         uint64_t pieces = n / most + (n % most != 0);
         uint64_t take = (n / pieces + 31) / 32 * 32; /* equal, aligned pieces */
         uint64_t first = take < n ? k.end - take : k.first;
-        bucket part = k;
+        plan_bucket part = k;
         part.first = first;
         weft_status st = start_piece(b, l, part);
         if (st != WEFT_OK)
@@ -206,9 +207,9 @@ weft_status plan_sync_flush(builder *b, list *l)
     return WEFT_OK;
 }
 
-static weft_status grow(builder *b, list *l, const flat_param *p, uint64_t end)
+static weft_status grow(plan_builder *b, plan_list *l, const plan_flat_param *p, uint64_t end)
 {
-    struct sync_state *s = b->sync;
+    struct plan_sync_state *s = b->sync;
     bool joins = s->open.end > s->open.first && s->open.first == end &&
                  s->open.axes == p->sum_axes && s->open.interval == p->interval &&
                  s->open.not_owned == p->not_owned;
@@ -216,11 +217,11 @@ static weft_status grow(builder *b, list *l, const flat_param *p, uint64_t end)
         weft_status st = plan_sync_flush(b, l);
         if (st != WEFT_OK)
             return st;
-        s->open = (bucket){.first = end,
-                           .end = end,
-                           .axes = p->sum_axes,
-                           .interval = p->interval,
-                           .not_owned = p->not_owned};
+        s->open = (plan_bucket){.first = end,
+                                .end = end,
+                                .axes = p->sum_axes,
+                                .interval = p->interval,
+                                .not_owned = p->not_owned};
     }
     s->open.first = p->first;
     if (p->sum_axes && s->open.end - s->open.first >= s->bucket_elements)
@@ -228,35 +229,35 @@ static weft_status grow(builder *b, list *l, const flat_param *p, uint64_t end)
     return WEFT_OK;
 }
 
-weft_status plan_sync_group(builder *b, list *l, uint32_t group, uint64_t axes)
+weft_status plan_sync_group(plan_builder *b, plan_list *l, uint32_t group, uint64_t axes)
 {
-    const flat_group *x = &b->f->groups.at[group];
+    const plan_flat_group *x = &b->f->groups.at[group];
     return start_piece(b, l,
-                       (bucket){.first = x->at[0],
-                                .end = x->at[0] + x->count,
-                                .axes = axes,
-                                .group = 1 + group,
-                                .interval = x->interval,
-                                .not_owned = x->not_owned});
+                       (plan_bucket){.first = x->at[0],
+                                     .end = x->at[0] + x->count,
+                                     .axes = axes,
+                                     .group = 1 + group,
+                                     .interval = x->interval,
+                                     .not_owned = x->not_owned});
 }
 
-static weft_status bucket_block(builder *b, list *l, uint32_t fb)
+static weft_status bucket_block(plan_builder *b, plan_list *l, uint32_t fb)
 {
-    const flat_block *k = &b->f->blocks.at[fb];
+    const plan_flat_block *k = &b->f->blocks.at[fb];
     uint64_t end = k->end;
     weft_status st = WEFT_OK;
     for (uint32_t i = k->level ? k->groups : 0; st == WEFT_OK && i-- > 0;)
         st =
             plan_sync_group(b, l, k->first_group + i, b->f->groups.at[k->first_group + i].sum_axes);
     for (uint32_t i = k->level ? 0 : k->params; st == WEFT_OK && i-- > 0;) {
-        const flat_param *p = &b->f->params.at[k->first_param + i];
+        const plan_flat_param *p = &b->f->params.at[k->first_param + i];
         st = grow(b, l, p, end);
         end = p->first;
     }
     return st;
 }
 
-weft_status plan_sync_work_done(walk *w, uint32_t at)
+weft_status plan_sync_work_done(plan_list_builder *w, uint32_t at)
 {
     for (uint32_t i = w->b->f->blocks.n; i-- > 0;)
         if (w->grads_done[i] == at + 1 && w->b->f->blocks.at[i].level < FLAT_GRADS) {
@@ -267,7 +268,7 @@ weft_status plan_sync_work_done(walk *w, uint32_t at)
     return WEFT_OK;
 }
 
-void plan_sync_free(builder *b)
+void plan_sync_free(plan_builder *b)
 {
     free(b->sync ? b->sync->buckets.at : NULL);
 }

@@ -5,37 +5,37 @@
 #include "plan/edits/edits.h"
 #include "plan/lower/walk.h"
 
-typedef struct bucket {
+typedef struct plan_bucket {
     uint64_t first, end; /* elements */
     uint64_t axes;       /* bit a: still to be summed over mesh axis a */
     uint32_t group;      /* 1 + its group in a sharded block; 0: a range of an unsharded one */
     uint32_t pending;    /* 1 + the collective in flight; 0: none */
-    uint32_t interval;   /* as in flat_param */
+    uint32_t interval;   /* as in plan_flat_param */
     bool not_owned;      /* another stage counts it in the norm */
-} bucket;
+} plan_bucket;
 
-struct sync_state {
-    VEC(bucket) buckets;
+struct plan_sync_state {
+    VEC(plan_bucket) buckets;
     uint64_t bucket_elements; /* at most */
-    bucket open;              /* grows downwards until it is full */
+    plan_bucket open;         /* grows downwards until it is full */
 };
 
 /* Determine from the edits which parameters are summed over which axes. Makes b->sync. */
-weft_status plan_sync_prepare(builder *b, edit_state *e);
-void plan_sync_free(builder *b);
+weft_status plan_sync_prepare(plan_builder *b, plan_edit_state *e);
+void plan_sync_free(plan_builder *b);
 
 /* Add the gradients that work `at` made final to the open bucket; start it when it is full. */
-weft_status plan_sync_work_done(walk *w, uint32_t at);
-weft_status plan_sync_flush(builder *b, list *l); /* start the open bucket */
+weft_status plan_sync_work_done(plan_list_builder *w, uint32_t at);
+weft_status plan_sync_flush(plan_builder *b, plan_list *l); /* start the open bucket */
 
 /* Wait for the sum of the bucket that is in flight; start and await the sum over each axis that is
  * left. */
-weft_status plan_sync_finish(builder *b, list *l, bucket *k);
+weft_status plan_sync_finish(plan_builder *b, plan_list *l, plan_bucket *k);
 
 /* Start the sums of a group over `axes`, as a bucket of its own. */
-weft_status plan_sync_group(builder *b, list *l, uint32_t group, uint64_t axes);
+weft_status plan_sync_group(plan_builder *b, plan_list *l, uint32_t group, uint64_t axes);
 
 /* The channel of gradients over a mesh axis, or over group `axis` - FIRST_GROUP. */
-uint32_t plan_grads_channel(const builder *b, uint32_t axis);
+uint32_t plan_grads_channel(const plan_builder *b, uint32_t axis);
 
 #endif

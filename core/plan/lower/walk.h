@@ -1,27 +1,27 @@
 /* plan/lower/walk.h: a list of forward and backward work under construction.
  *
- * A work is one block in one direction for one micro-batch. micro_batches.c creates the walk,
- * orders the works and visits them; stage boundary, zero schedule and gradient sums add their
- * entries before and after each work. */
+ * A pass of a block is the block in one direction for one micro-batch. micro_batches.c creates the
+ * builder of the list, orders the passes (`works`) and visits them; stage boundary, zero schedule
+ * and gradient sums add their entries before and after each. */
 #ifndef PLAN_LOWER_WALK_H
 #define PLAN_LOWER_WALK_H
 
 #include "plan/lower/lower.h"
 
-typedef struct work {
+typedef struct plan_block_pass {
     uint32_t block, micro_batch;
     bool backward;
     bool first;    /* of this block in this direction: sums are written, not accumulated */
     uint32_t cell; /* same for all works of one (chunk, micro-batch, direction) */
-} work;
+} plan_block_pass;
 
-typedef struct walk {
-    builder *b;
-    list *l;
+typedef struct plan_list_builder {
+    plan_builder *b;
+    plan_list *l;
     uint32_t micro_batches;
     bool train;
-    lowered_block *lowered; /* [block][backward][first] */
-    work *works;
+    plan_lowered_block *lowered; /* [block][backward][first] */
+    plan_block_pass *works;
     uint32_t nworks;
     uint32_t *last_use;   /* [tensor][micro-batch] 1 + work */
     uint32_t *grads_done; /* [flat block] 1 + the last work that adds to its gradients */
@@ -30,12 +30,12 @@ typedef struct walk {
     uint64_t *slot; /* [block][micro-batch] offset of the saved slot in the zone */
     struct boundary *boundary;
     struct zero_walk *shard;
-} walk;
+} plan_list_builder;
 
-lowered_block *plan_walk_lowered(const walk *w, const work *x);
-uint64_t plan_walk_bytes(const walk *w, weft_tensor t); /* of a tensor on one rank */
+plan_lowered_block *plan_walk_lowered(const plan_list_builder *w, const plan_block_pass *x);
+uint64_t plan_walk_bytes(const plan_list_builder *w, weft_tensor t); /* of a tensor on one rank */
 
 /* Append the forward (and, if `train`, backward) work of all micro-batches to the list. */
-weft_status plan_micro_batches(builder *b, list *l, bool train, uint32_t micro_batches);
+weft_status plan_micro_batches(plan_builder *b, plan_list *l, bool train, uint32_t micro_batches);
 
 #endif

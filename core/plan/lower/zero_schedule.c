@@ -55,18 +55,18 @@ struct zero_walk {
     VEC(reduction) flying;
 };
 
-static uint64_t whole_bytes(const flat_block *k, uint64_t size)
+static uint64_t whole_bytes(const plan_flat_block *k, uint64_t size)
 {
     return (k->end - k->first) * size;
 }
 
 /* Called for each flat block whose parameters (grads: gradients) a work uses. */
-typedef weft_status (*visitor)(walk *w, uint32_t flat_block, uint32_t at);
+typedef weft_status (*visitor)(plan_list_builder *w, uint32_t flat_block, uint32_t at);
 
-static weft_status visit(walk *w, uint32_t at, bool grads, visitor what)
+static weft_status visit(plan_list_builder *w, uint32_t at, bool grads, visitor what)
 {
-    const work *x = &w->works[at];
-    const lowered_block *r = plan_walk_lowered(w, x);
+    const plan_block_pass *x = &w->works[at];
+    const plan_lowered_block *r = plan_walk_lowered(w, x);
     int own = plan_flat_block_of(w->b->f, w->b->g->blocks.at[x->block]);
     weft_status st = WEFT_OK;
     if (own >= 0 && (grads ? r->grads : r->params))
@@ -78,10 +78,10 @@ static weft_status visit(walk *w, uint32_t at, bool grads, visitor what)
 }
 
 /* Extend the stay that a work falls into, or add a new one. */
-static weft_status note_reader(walk *w, uint32_t block, uint32_t at)
+static weft_status note_reader(plan_list_builder *w, uint32_t block, uint32_t at)
 {
     struct zero_walk *y = w->shard;
-    const flat_block *k = &w->b->f->blocks.at[block];
+    const plan_flat_block *k = &w->b->f->blocks.at[block];
     uint32_t ahead = k->ahead ? k->ahead : 1;
     if (k->level < FLAT_PARAMS)
         return WEFT_OK;
@@ -99,7 +99,7 @@ static weft_status note_reader(walk *w, uint32_t block, uint32_t at)
     return WEFT_OK;
 }
 
-static weft_status note_adder(walk *w, uint32_t block, uint32_t at)
+static weft_status note_adder(plan_list_builder *w, uint32_t block, uint32_t at)
 {
     if (w->b->f->blocks.at[block].level >= FLAT_GRADS)
         w->shard->last_add[(uint64_t)block * w->micro_batches + w->works[at].micro_batch] = at + 1;
@@ -116,7 +116,7 @@ static int by_start(const void *x, const void *y)
     return a->block < b->block ? -1 : a->block > b->block;
 }
 
-weft_status plan_zero_begin(walk *w)
+weft_status plan_zero_begin(plan_list_builder *w)
 {
     struct zero_walk *y = w->shard = mem_alloc(sizeof *y);
     uint64_t blocks = w->b->f->blocks.n + 1;
@@ -140,7 +140,7 @@ weft_status plan_zero_begin(walk *w)
     return st;
 }
 
-void plan_zero_free(walk *w)
+void plan_zero_free(plan_list_builder *w)
 {
     if (!w->shard)
         return;
@@ -157,33 +157,33 @@ void plan_zero_free(walk *w)
 
 /* --- parameters --- */
 
-static weft_status start_gather(builder *b, list *l, uint32_t group, uint64_t from, uint64_t moved,
-                                uint64_t to, uint32_t micro_batch, uint32_t *number)
+static weft_status start_gather(plan_builder *b, plan_list *l, uint32_t group, uint64_t from,
+                                uint64_t moved, uint64_t to, uint32_t micro_batch, uint32_t *number)
 {
-    const flat_group *x = &b->f->groups.at[group];
-    const flat_block *k = &b->f->blocks.at[x->block];
-    collective c = {.channel = plan_channel(b->p, "params", k->axis),
-                    .kind = WEFT_ALL_GATHER,
-                    .dtype = b->g->compute,
-                    .count = x->count,
-                    .in = from,
-                    .in_shift = moved,
-                    .out = to,
-                    .shift_axis = k->axis};
+    const plan_flat_group *x = &b->f->groups.at[group];
+    const plan_flat_block *k = &b->f->blocks.at[x->block];
+    plan_collective c = {.channel = plan_channel_number(b->p, "params", k->axis),
+                         .kind = WEFT_ALL_GATHER,
+                         .dtype = b->g->compute,
+                         .count = x->count,
+                         .in = from,
+                         .in_shift = moved,
+                         .out = to,
+                         .shift_axis = k->axis};
     c.name = pool_printf(&b->p->pool, "all-gather of parameters %llu-%llu",
                          (unsigned long long)x->at[0], (unsigned long long)(x->at[0] + x->count));
     return plan_emit_start(b, l, &c, micro_batch, number);
 }
 
-static weft_status start_stay(walk *w, stay *s, uint32_t micro_batch)
+static weft_status start_stay(plan_list_builder *w, stay *s, uint32_t micro_batch)
 {
-    builder *b = w->b;
-    const flat *f = b->f;
-    const flat_block *k = &f->blocks.at[s->block];
+    plan_builder *b = w->b;
+    const plan_flat *f = b->f;
+    const plan_flat_block *k = &f->blocks.at[s->block];
     s->place = plan_space_take(&b->zones.activations, whole_bytes(k, f->compute_size));
     for (uint32_t i = 0; i < k->groups; i++) {
         uint32_t g = k->first_group + i, number;
-        flat_place_in own = plan_flat_own(f, g, FLAT_PARAMS, f->compute, f->compute_size);
+        plan_flat_slice own = plan_flat_own(f, g, FLAT_PARAMS, f->compute, f->compute_size);
         uint64_t to =
             b->zones.zone + s->place + (f->groups.at[g].at[0] - k->first) * f->compute_size;
         weft_status st = start_gather(b, w->l, g, own.at, own.shift, to, micro_batch, &number);
@@ -194,7 +194,7 @@ static weft_status start_stay(walk *w, stay *s, uint32_t micro_batch)
     return WEFT_OK;
 }
 
-static weft_status gather_for(walk *w, uint32_t at)
+static weft_status gather_for(plan_list_builder *w, uint32_t at)
 {
     struct zero_walk *y = w->shard;
     for (; y->next < y->stays.n && y->stays.at[y->next].start <= at; y->next++) {
@@ -215,10 +215,10 @@ static weft_status gather_for(walk *w, uint32_t at)
     return WEFT_OK;
 }
 
-static void give_parameters(walk *w, uint32_t at)
+static void give_parameters(plan_list_builder *w, uint32_t at)
 {
     struct zero_walk *y = w->shard;
-    const flat *f = w->b->f;
+    const plan_flat *f = w->b->f;
     uint32_t kept = 0;
     for (uint32_t i = 0; i < y->open.n; i++) {
         const stay *s = &y->stays.at[y->open.at[i]];
@@ -235,13 +235,13 @@ static void give_parameters(walk *w, uint32_t at)
 
 /* Make the segment that zeroes the padding between a block's tensors, which is summed and squared
  * too. */
-static weft_status make_clear(builder *b, const flat_block *k, uint32_t *out)
+static weft_status make_clear(plan_builder *b, const plan_flat_block *k, uint32_t *out)
 {
     uint32_t seg = plan_segment_begin(b->p, "clear padding");
     for (uint32_t i = 0; i < k->params; i++) {
-        const flat_param *p = &b->f->params.at[k->first_param + i];
+        const plan_flat_param *p = &b->f->params.at[k->first_param + i];
         uint64_t from = p->first + p->count, to = i + 1 < k->params ? p[1].first : k->end;
-        const ref where = {BASE_GRAD, 0, (from - k->first) * b->f->grad_size};
+        const plan_ref where = {BASE_GRAD, 0, (from - k->first) * b->f->grad_size};
         weft_status st = to > from
                              ? plan_segment_add_zero(b->p, seg, b->g->grad_dtype, to - from, where)
                              : WEFT_OK;
@@ -253,14 +253,14 @@ static weft_status make_clear(builder *b, const flat_block *k, uint32_t *out)
 }
 
 /* Add the own slice of a reduction to that of the previous micro-batches. */
-static weft_status accumulate(builder *b, list *l, uint32_t group, uint64_t from,
+static weft_status accumulate(plan_builder *b, plan_list *l, uint32_t group, uint64_t from,
                               uint32_t micro_batch)
 {
-    const flat_block *k = &b->f->blocks.at[b->f->groups.at[group].block];
+    const plan_flat_block *k = &b->f->blocks.at[b->f->groups.at[group].block];
     uint64_t slice = b->f->groups.at[group].count / k->parts;
     weft_operand io[2] = {{b->g->grad_dtype, 1, 0, 0, {(int64_t)slice}},
                           {b->g->grad_dtype, 1, 0, 0, {(int64_t)slice}}};
-    ref refs[2] = {{BASE_FIRST, 0, 0}, {BASE_FIRST + 1, 0, 0}};
+    plan_ref refs[2] = {{BASE_FIRST, 0, 0}, {BASE_FIRST + 1, 0, 0}};
     weft_opspec op = {.struct_size = sizeof op,
                       .id = "accumulate",
                       .nin = 1,
@@ -272,11 +272,11 @@ static weft_status accumulate(builder *b, list *l, uint32_t group, uint64_t from
     bases[BASE_FIRST] = from;
     bases[BASE_FIRST + 1] = plan_flat_own(b->f, group, FLAT_GRADS, b->f->grads, b->f->grad_size).at;
     weft_status st = plan_emit_op(b->p, l, &op,
-                                  &(emission){.segment = "accumulate",
-                                              .refs = refs,
-                                              .bases = bases,
-                                              .nbases = BASE_FIRST + 2,
-                                              .micro_batch = micro_batch});
+                                  &(plan_emission){.segment = "accumulate",
+                                                   .refs = refs,
+                                                   .bases = bases,
+                                                   .nbases = BASE_FIRST + 2,
+                                                   .micro_batch = micro_batch});
     if (st == WEFT_OK)
         plan_list_shift(b->p, l, BASE_FIRST, k->axis, slice * b->f->grad_size);
     return st;
@@ -284,12 +284,12 @@ static weft_status accumulate(builder *b, list *l, uint32_t group, uint64_t from
 
 /* Wait for the oldest reduction and free its buffer. After the last micro-batch of a block, start
  * the sums over the other axes. */
-static weft_status finish_reduction(walk *w)
+static weft_status finish_reduction(plan_list_builder *w)
 {
-    builder *b = w->b;
+    plan_builder *b = w->b;
     struct zero_walk *y = w->shard;
     const reduction r = y->flying.at[0];
-    const flat_block *k = &b->f->blocks.at[r.block];
+    const plan_flat_block *k = &b->f->blocks.at[r.block];
     memmove(y->flying.at, y->flying.at + 1, --y->flying.n * sizeof r);
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; st == WEFT_OK && i < k->groups; i++) {
@@ -304,13 +304,13 @@ static weft_status finish_reduction(walk *w)
     if (--y->left[r.block])
         return st;
     for (uint32_t i = k->groups; st == WEFT_OK && i-- > 0;) {
-        const flat_group *x = &b->f->groups.at[k->first_group + i];
+        const plan_flat_group *x = &b->f->groups.at[k->first_group + i];
         st = plan_sync_group(b, w->l, k->first_group + i, x->sum_axes & ~((uint64_t)1 << k->axis));
     }
     return st;
 }
 
-static bool is_flying(const walk *w, uint32_t block)
+static bool is_flying(const plan_list_builder *w, uint32_t block)
 {
     for (uint32_t i = 0; i < w->shard->flying.n; i++)
         if (w->shard->flying.at[i].block == block)
@@ -320,10 +320,10 @@ static bool is_flying(const walk *w, uint32_t block)
 
 /* Allocate a block's gradient buffer, one per block: first wait for a reduction of an earlier
  * micro-batch. */
-static weft_status take_gradients(walk *w, uint32_t block, uint32_t at)
+static weft_status take_gradients(plan_list_builder *w, uint32_t block, uint32_t at)
 {
-    builder *b = w->b;
-    const flat_block *k = &b->f->blocks.at[block];
+    plan_builder *b = w->b;
+    const plan_flat_block *k = &b->f->blocks.at[block];
     uint64_t *place =
         &w->shard->whole_at[(uint64_t)block * w->micro_batches + w->works[at].micro_batch];
     if (k->level < FLAT_GRADS)
@@ -346,7 +346,7 @@ static weft_status take_gradients(walk *w, uint32_t block, uint32_t at)
     return WEFT_OK;
 }
 
-weft_status plan_zero_before(walk *w, uint32_t at)
+weft_status plan_zero_before(plan_list_builder *w, uint32_t at)
 {
     if (!w->b->f->groups.n)
         return WEFT_OK;
@@ -361,23 +361,23 @@ weft_status plan_zero_before(walk *w, uint32_t at)
 
 /* Reduce the first micro-batch into the accumulator, later ones into the own slice of the
  * buffer. */
-static weft_status start_reduction(walk *w, uint32_t block, uint32_t micro_batch)
+static weft_status start_reduction(plan_list_builder *w, uint32_t block, uint32_t micro_batch)
 {
-    builder *b = w->b;
-    flat *f = b->f;
-    const flat_block *k = &f->blocks.at[block];
+    plan_builder *b = w->b;
+    plan_flat *f = b->f;
+    const plan_flat_block *k = &f->blocks.at[block];
     reduction r = {block, micro_batch, 0, w->shard->begun[block]};
     uint64_t at =
         b->zones.zone + w->shard->whole_at[(uint64_t)block * w->micro_batches + micro_batch] - 1;
     for (uint32_t i = 0; i < k->groups; i++) {
-        flat_group *x = &f->groups.at[k->first_group + i];
-        collective c = {.channel = plan_grads_channel(b, k->axis),
-                        .kind = WEFT_REDUCE_SCATTER,
-                        .redop = WEFT_SUM,
-                        .dtype = b->g->grad_dtype,
-                        .count = x->count,
-                        .in = at + (x->at[0] - k->first) * f->grad_size,
-                        .shift_axis = k->axis};
+        plan_flat_group *x = &f->groups.at[k->first_group + i];
+        plan_collective c = {.channel = plan_grads_channel(b, k->axis),
+                             .kind = WEFT_REDUCE_SCATTER,
+                             .redop = WEFT_SUM,
+                             .dtype = b->g->grad_dtype,
+                             .count = x->count,
+                             .in = at + (x->at[0] - k->first) * f->grad_size,
+                             .shift_axis = k->axis};
         c.out = plan_flat_own(f, k->first_group + i, FLAT_GRADS, f->grads, f->grad_size).at;
         if (r.adding) {
             c.out = c.in;
@@ -400,7 +400,7 @@ static weft_status start_reduction(walk *w, uint32_t block, uint32_t micro_batch
     return WEFT_OK;
 }
 
-weft_status plan_zero_after(walk *w, uint32_t at)
+weft_status plan_zero_after(plan_list_builder *w, uint32_t at)
 {
     struct zero_walk *y = w->shard;
     if (!w->b->f->groups.n)
@@ -419,7 +419,7 @@ weft_status plan_zero_after(walk *w, uint32_t at)
     return st;
 }
 
-weft_status plan_zero_finish(walk *w)
+weft_status plan_zero_finish(plan_list_builder *w)
 {
     weft_status st = WEFT_OK;
     while (st == WEFT_OK && w->shard->flying.n)
@@ -437,7 +437,7 @@ struct gather_queue {
     VEC(flying_gather) flying; /* in starting order */
 };
 
-static void finish_gathers(builder *b, list *l, uint32_t most)
+static void finish_gathers(plan_builder *b, plan_list *l, uint32_t most)
 {
     while (b->queue && b->queue->flying.n > most) {
         l->interval = b->queue->flying.at[0].interval;
@@ -448,12 +448,12 @@ static void finish_gathers(builder *b, list *l, uint32_t most)
     }
 }
 
-weft_status plan_zero_updated(builder *b, list *l, uint32_t group)
+weft_status plan_zero_updated(plan_builder *b, plan_list *l, uint32_t group)
 {
-    const flat *f = b->f;
+    const plan_flat *f = b->f;
     if (f->blocks.at[f->groups.at[group].block].level >= FLAT_PARAMS)
         return WEFT_OK;
-    flat_place_in own = plan_flat_own(f, group, FLAT_PARAMS, f->compute, f->compute_size);
+    plan_flat_slice own = plan_flat_own(f, group, FLAT_PARAMS, f->compute, f->compute_size);
     uint32_t number;
     finish_gathers(b, l, GATHERS_IN_FLIGHT - 1);
     l->interval = f->groups.at[group].interval;
@@ -466,12 +466,12 @@ weft_status plan_zero_updated(builder *b, list *l, uint32_t group)
     return st;
 }
 
-void plan_zero_gathered(builder *b, list *l)
+void plan_zero_gathered(plan_builder *b, plan_list *l)
 {
     finish_gathers(b, l, 0);
 }
 
-void plan_gathers_free(builder *b)
+void plan_gathers_free(plan_builder *b)
 {
     free(b->queue ? b->queue->flying.at : NULL);
 }

@@ -25,9 +25,9 @@ typedef struct cell {
 } cell;
 
 typedef struct coalescing {
-    builder *b;
-    list *l;
-    graph_to_list *s; /* [n] */
+    plan_builder *b;
+    plan_list *l;
+    plan_to_list *s; /* [n] */
     uint32_t n;
     VEC(cell) cells;
     uint64_t at; /* of the first cell, in the zone */
@@ -38,8 +38,8 @@ static void find_cells(coalescing *x)
 {
     for (uint32_t i = 0; i < x->n; i++)
         for (uint32_t k = 0; k < x->s[i].order.n; k++) {
-            graph_to_list *s = &x->s[i];
-            const node *n = &s->order.at[k];
+            plan_to_list *s = &x->s[i];
+            const graph_node *n = &s->order.at[k];
             if (!plan_graph_to_list_sums_number(s, n))
                 continue;
             if (!s->cell[n->in[0]]) {
@@ -88,11 +88,11 @@ static void lay_cells(coalescing *x)
 static weft_status sum(coalescing *x, uint32_t axis, uint32_t redop, uint32_t first, uint32_t count)
 {
     plan *p = x->b->p;
-    collective c = {.channel = plan_channel(p, "update", axis),
-                    .kind = WEFT_ALL_REDUCE,
-                    .redop = redop,
-                    .dtype = WEFT_F32,
-                    .count = count};
+    plan_collective c = {.channel = plan_channel_number(p, "update", axis),
+                         .kind = WEFT_ALL_REDUCE,
+                         .redop = redop,
+                         .dtype = WEFT_F32,
+                         .count = count};
     c.in = c.out = x->b->zones.zone + x->at + first * sizeof(float);
     c.name = pool_printf(&p->pool, "%s of %u number%s, %s%s", plan_kind_title(c.kind), count,
                          count == 1 ? "" : "s", x->s[0].job->name, x->n > 1 ? " and others" : "");
@@ -100,7 +100,7 @@ static weft_status sum(coalescing *x, uint32_t axis, uint32_t redop, uint32_t fi
 }
 
 /* The sum that a graph waits for; NULL: it has ended. */
-static const node *waits_for(const graph_to_list *s)
+static const graph_node *waits_for(const plan_to_list *s)
 {
     return s->at < s->order.n ? &s->order.at[s->at] : NULL;
 }
@@ -110,7 +110,7 @@ static weft_status sum_waiting(coalescing *x, uint32_t axis, uint32_t redop)
 {
     bool *due = mem_alloc(x->cells.n * sizeof *due + 1);
     for (uint32_t i = 0; i < x->n; i++)
-        for (const node *n;
+        for (const graph_node *n;
              (n = waits_for(&x->s[i])) && plan_graph_to_list_sums_number(&x->s[i], n) &&
              n->mesh_axis == axis && n->redop == redop;
              x->s[i].at++)
@@ -128,12 +128,12 @@ static weft_status sum_waiting(coalescing *x, uint32_t axis, uint32_t redop)
 static weft_status go_on(coalescing *x)
 {
     for (;;) {
-        const node *next = NULL;
+        const graph_node *next = NULL;
         for (uint32_t i = 0; i < x->n; i++) {
             weft_status st = plan_graph_to_list_resume(&x->s[i]);
             if (st != WEFT_OK)
                 return st;
-            const node *n = waits_for(&x->s[i]);
+            const graph_node *n = waits_for(&x->s[i]);
             if (n && (!next || n->mesh_axis < next->mesh_axis))
                 next = n;
         }
@@ -147,11 +147,11 @@ static weft_status go_on(coalescing *x)
 
 /* Begin as many graphs as memory allows to wait together. A graph without sums ends before the
  * others wait; if it is the first, it runs alone. */
-static void begin(coalescing *x, const graph_to_list_work *w, uint32_t n, bool by_levels)
+static void begin(coalescing *x, const plan_to_list_work *w, uint32_t n, bool by_levels)
 {
     uint64_t held = 0, more;
     for (bool more_go = true; more_go && x->n < n;) {
-        graph_to_list *s = &x->s[x->n];
+        plan_to_list *s = &x->s[x->n];
         plan_graph_to_list_begin(s, x->b, x->l, &w[x->n], by_levels);
         const bool waits = plan_graph_to_list_held(s, &more);
         if (x->n && held + more > x->b->zones.activations.top) {
@@ -163,7 +163,7 @@ static void begin(coalescing *x, const graph_to_list_work *w, uint32_t n, bool b
     }
 }
 
-static weft_status lower(builder *b, list *l, const graph_to_list_work *w, uint32_t n,
+static weft_status lower(plan_builder *b, plan_list *l, const plan_to_list_work *w, uint32_t n,
                          bool by_levels, uint32_t *done)
 {
     coalescing x = {.b = b, .l = l, .s = mem_alloc((uint64_t)n * sizeof *x.s)};
@@ -181,15 +181,15 @@ static weft_status lower(builder *b, list *l, const graph_to_list_work *w, uint3
     return st;
 }
 
-weft_status plan_graphs_to_list(builder *b, list *l, const graph_to_list_work *w, uint32_t n,
-                                uint32_t *done)
+weft_status plan_graphs_to_list(plan_builder *b, plan_list *l, const plan_to_list_work *w,
+                                uint32_t n, uint32_t *done)
 {
     return lower(b, l, w, n, true, done);
 }
 
-weft_status plan_graph_to_list(builder *b, list *l, graph *g, uint32_t first, uint32_t end,
-                               const graph_to_list_job *what)
+weft_status plan_graph_to_list(plan_builder *b, plan_list *l, graph *g, uint32_t first,
+                               uint32_t end, const plan_to_list_job *what)
 {
     uint32_t done;
-    return lower(b, l, &(graph_to_list_work){g, first, end, *what}, 1, false, &done);
+    return lower(b, l, &(plan_to_list_work){g, first, end, *what}, 1, false, &done);
 }

@@ -20,7 +20,7 @@
 /* Elements of the memory of `t`. */
 static uint64_t room(const graph *g, weft_tensor t)
 {
-    const uint64_t most = graph_tensor(g, t)->room;
+    const uint64_t most = graph_tensor_at(g, t)->room;
     return most ? most : plan_runs_elements(g, t);
 }
 
@@ -35,14 +35,14 @@ static bool read_later(const graph *g, uint32_t at, uint32_t end)
     return false;
 }
 
-bool plan_graph_to_list_sums_number(const graph_to_list *s, const node *n)
+bool plan_graph_to_list_sums_number(const plan_to_list *s, const graph_node *n)
 {
-    tensor_place h;
+    plan_tensor_place h;
     if (n->comm != WEFT_ALL_REDUCE || n->group)
         return false;
     for (uint32_t k = 0; k < 2; k++) {
         const weft_tensor t = k ? n->out[0] : n->in[0];
-        const tensor *x = graph_tensor(s->g, t);
+        const graph_tensor *x = graph_tensor_at(s->g, t);
         if (plan_runs_elements(s->g, t) != 1 || x->kind != WEFT_T_ACTIVATION ||
             x->shape.dtype != WEFT_F32 || s->job->find(s->job->ctx, t, &h))
             return false;
@@ -56,13 +56,13 @@ bool plan_graph_to_list_sums_number(const graph_to_list *s, const node *n)
 
 /* The level of each node: how many dependent sums of numbers come before it. An assignment comes
  * after all earlier readers of its target. */
-static uint32_t *find_levels(const graph_to_list *s, uint32_t first, uint32_t end)
+static uint32_t *find_levels(const plan_to_list *s, uint32_t first, uint32_t end)
 {
     uint32_t *level = mem_alloc((end - first) * sizeof *level + 1);
     uint32_t *made = mem_alloc((s->g->tensors.n + 1) * sizeof *made); /* [tensor] */
     uint32_t *read = mem_alloc((s->g->tensors.n + 1) * sizeof *read);
     for (uint32_t i = first; i < end; i++) {
-        const node *n = &s->g->nodes.at[i];
+        const graph_node *n = &s->g->nodes.at[i];
         uint32_t *mine = &level[i - first];
         for (uint32_t k = 0; k < n->nin; k++)
             *mine = made[n->in[k]] > *mine ? made[n->in[k]] : *mine;
@@ -79,7 +79,7 @@ static uint32_t *find_levels(const graph_to_list *s, uint32_t first, uint32_t en
 }
 
 /* Order the nodes by level, sums of numbers last in each; then the deferred assignments. */
-static void put_in_order(graph_to_list *s, uint32_t first, uint32_t end, bool by_levels)
+static void put_in_order(plan_to_list *s, uint32_t first, uint32_t end, bool by_levels)
 {
     uint32_t *level = find_levels(s, first, end), levels = 1;
     if (!by_levels)
@@ -88,7 +88,7 @@ static void put_in_order(graph_to_list *s, uint32_t first, uint32_t end, bool by
         levels = level[i - first] >= levels ? level[i - first] + 1 : levels;
     for (uint32_t step = 0; step <= 2 * levels; step++)
         for (uint32_t i = first; i < end; i++) {
-            const node *n = &s->g->nodes.at[i];
+            const graph_node *n = &s->g->nodes.at[i];
             const bool late = n->assign && read_later(s->g, i, end);
             const uint32_t mine = late ? 2 * levels
                                   : by_levels
@@ -104,16 +104,16 @@ static void put_in_order(graph_to_list *s, uint32_t first, uint32_t end, bool by
 
 typedef struct operands {
     weft_operand io[64];
-    ref refs[64];
+    plan_ref refs[64];
     uint64_t bases[BASE_FIRST + 64];
-    tensor_place home[BASE_FIRST + 64];
+    plan_tensor_place home[BASE_FIRST + 64];
     uint32_t nbases, n;
 } operands;
 
-static tensor_place place_of(graph_to_list *s, weft_tensor t)
+static plan_tensor_place place_of(plan_to_list *s, weft_tensor t)
 {
-    const tensor *x = graph_tensor(s->g, t);
-    tensor_place h = {.dtype = x->shape.dtype};
+    const graph_tensor *x = graph_tensor_at(s->g, t);
+    plan_tensor_place h = {.dtype = x->shape.dtype};
     if (x->part_of) {
         h.at = place_of(s, x->part_of).at;
         h.axis = x->part_axis;
@@ -131,13 +131,13 @@ static tensor_place place_of(graph_to_list *s, weft_tensor t)
     return h;
 }
 
-static weft_status add_operand(graph_to_list *s, operands *o, weft_tensor t, bool as_range)
+static weft_status add_operand(plan_to_list *s, operands *o, weft_tensor t, bool as_range)
 {
     weft_shape local = graph_local_shape(s->g, t);
     if (o->n == 64 || o->nbases == MAX_BASES)
         return err_fail(WEFT_UNSUPPORTED, "%s: more than %u operands at once", s->job->name,
                         MAX_BASES - BASE_FIRST);
-    const tensor_place h = place_of(s, t);
+    const plan_tensor_place h = place_of(s, t);
     weft_operand *io = &o->io[o->n];
     *io = (weft_operand){.dtype = h.dtype, .rank = local.rank};
     for (uint32_t i = 0; i < local.rank; i++)
@@ -148,19 +148,19 @@ static weft_status add_operand(graph_to_list *s, operands *o, weft_tensor t, boo
     }
     o->home[o->nbases] = h;
     o->bases[o->nbases] = h.at;
-    o->refs[o->n++] = (ref){o->nbases++, 0, 0};
+    o->refs[o->n++] = (plan_ref){o->nbases++, 0, 0};
     return WEFT_OK;
 }
 
-static weft_status emit_operands(graph_to_list *s, operands *o, const weft_opspec *op,
+static weft_status emit_operands(plan_to_list *s, operands *o, const weft_opspec *op,
                                  const uint64_t *first)
 {
     weft_status st = plan_emit_op(s->b->p, s->l, op,
-                                  &(emission){.segment = s->job->name,
-                                              .refs = o->refs,
-                                              .bases = o->bases,
-                                              .nbases = o->nbases,
-                                              .first = first});
+                                  &(plan_emission){.segment = s->job->name,
+                                                   .refs = o->refs,
+                                                   .bases = o->bases,
+                                                   .nbases = o->nbases,
+                                                   .first = first});
     if (st != WEFT_OK)
         return st;
     for (uint32_t i = BASE_FIRST; i < o->nbases; i++)
@@ -170,10 +170,10 @@ static weft_status emit_operands(graph_to_list *s, operands *o, const weft_opspe
 
 /* --- one run --- */
 
-static weft_status emit_program(graph_to_list *s, uint32_t first, uint32_t end)
+static weft_status emit_program(plan_to_list *s, uint32_t first, uint32_t end)
 {
     graph part = *s->g; /* the same tensors, the nodes of the run */
-    fused f;
+    graph_fused f;
     part.nodes.at = &s->order.at[first];
     part.nodes.n = end - first;
     weft_status st = graph_fuse_wanted(&part, 0, end - first, s->job->gate, s->wanted, &f);
@@ -191,7 +191,7 @@ static weft_status emit_program(graph_to_list *s, uint32_t first, uint32_t end)
     return st != WEFT_OK || !f.nout ? st : emit_operands(s, &o, &op, NULL);
 }
 
-static weft_status emit_node(graph_to_list *s, const node *n)
+static weft_status emit_node(plan_to_list *s, const graph_node *n)
 {
     operands o = {.nbases = BASE_FIRST};
     weft_status st = WEFT_OK;
@@ -213,7 +213,7 @@ static weft_status emit_node(graph_to_list *s, const node *n)
 
 /* Copy the bits as 32-bit words, which an elementwise copy does not change; memory is a multiple of
  * 64 bytes. */
-static weft_status emit_bits(graph_to_list *s, const node *n)
+static weft_status emit_bits(plan_to_list *s, const graph_node *n)
 {
     static const weft_ew_step copy = {.op = WEFT_EW_COPY, .dst = 2};
     static const uint16_t reg = 2;
@@ -240,14 +240,15 @@ static weft_status emit_bits(graph_to_list *s, const node *n)
 
 /* Fill the memory of a whole tensor up to its room: with 0 behind it and, for the real elements,
  * with 1. */
-static weft_status emit_fill(graph_to_list *s, const node *n)
+static weft_status emit_fill(plan_to_list *s, const graph_node *n)
 {
     plan *p = s->b->p;
     const bool real = !n->nin;
     const weft_tensor t = real ? n->out[0] : n->in[0];
-    const tensor_place h = place_of(s, t);
+    const plan_tensor_place h = place_of(s, t);
     const uint64_t mine = plan_runs_elements(s->g, t), most = room(s->g, t);
-    const ref first = {BASE_FIRST, 0, 0}, behind = {BASE_FIRST, 0, mine * weft_dtype_size(h.dtype)};
+    const plan_ref first = {BASE_FIRST, 0, 0},
+                   behind = {BASE_FIRST, 0, mine * weft_dtype_size(h.dtype)};
     const uint64_t bases[BASE_FIRST + 1] = {[BASE_FIRST] = h.at};
     weft_status st = WEFT_OK;
     if (most == mine && !real)
@@ -263,23 +264,23 @@ static weft_status emit_fill(graph_to_list *s, const node *n)
     return st;
 }
 
-static weft_status emit_copy(graph_to_list *s, const repack *r, const int64_t from[3],
+static weft_status emit_copy(plan_to_list *s, const plan_repack *r, const int64_t from[3],
                              uint64_t read, uint64_t write)
 {
     const uint64_t bases[BASE_FIRST + 2] = {[BASE_FIRST] = read, write};
-    const ref refs[2] = {{BASE_FIRST, 0, 0}, {BASE_FIRST + 1, 0, 0}};
+    const plan_ref refs[2] = {{BASE_FIRST, 0, 0}, {BASE_FIRST + 1, 0, 0}};
     weft_operand io[2];
     weft_opspec op;
     plan_repack_spec(r, from, io, &op);
     return plan_emit_op(
         s->b->p, s->l, &op,
-        &(emission){
+        &(plan_emission){
             .segment = s->job->name, .refs = refs, .bases = bases, .nbases = BASE_FIRST + 2});
 }
 
 /* A collective with the copies of lower/repack.h before and after it. With both, the first goes
  * straight to the output. */
-static weft_status emit_repacked(graph_to_list *s, const repack *r, collective *c)
+static weft_status emit_repacked(plan_to_list *s, const plan_repack *r, plan_collective *c)
 {
     const uint64_t in = c->in, out = c->out;
     const uint64_t temp = plan_space_take(&s->b->zones.activations, r->bytes);
@@ -301,7 +302,7 @@ static weft_status emit_repacked(graph_to_list *s, const repack *r, collective *
 }
 
 /* Over a group: all ranks copy, then those of the group communicate in place. */
-static weft_status emit_grouped(graph_to_list *s, const node *n, collective *c)
+static weft_status emit_grouped(plan_to_list *s, const graph_node *n, plan_collective *c)
 {
     static const weft_ew_step step = {.op = WEFT_EW_COPY, .dst = 1};
     static const uint16_t reg = 1;
@@ -327,19 +328,19 @@ static weft_status emit_grouped(graph_to_list *s, const node *n, collective *c)
     return st == WEFT_OK ? plan_emit_collective(s->b, s->l, c, 0) : st;
 }
 
-static weft_status emit_comm(graph_to_list *s, const node *n)
+static weft_status emit_comm(plan_to_list *s, const graph_node *n)
 {
     plan *p = s->b->p;
-    repack r;
-    const tensor_place in = place_of(s, n->in[0]), out = place_of(s, n->out[0]);
+    plan_repack r;
+    const plan_tensor_place in = place_of(s, n->in[0]), out = place_of(s, n->out[0]);
     const uint64_t a = room(s->g, n->in[0]), z = room(s->g, n->out[0]);
-    collective c = {.channel = n->group ? 0 : plan_channel(p, "update", n->mesh_axis),
-                    .kind = n->comm,
-                    .redop = n->redop,
-                    .dtype = in.dtype,
-                    .count = a > z ? a : z,
-                    .in = in.at,
-                    .out = out.at};
+    plan_collective c = {.channel = n->group ? 0 : plan_channel_number(p, "update", n->mesh_axis),
+                         .kind = n->comm,
+                         .redop = n->redop,
+                         .dtype = in.dtype,
+                         .count = a > z ? a : z,
+                         .in = in.at,
+                         .out = out.at};
     if (in.shift || out.shift) {
         c.in_shift = in.shift;
         c.out_shift = out.shift;
@@ -349,28 +350,28 @@ static weft_status emit_comm(graph_to_list *s, const node *n)
                             s->job->name);
     }
     c.name = pool_printf(&p->pool, "%s of %s, %s", plan_kind_name(n->comm),
-                         graph_tensor(s->g, n->in[0])->name, s->job->name);
+                         graph_tensor_at(s->g, n->in[0])->name, s->job->name);
     if (n->group)
         return emit_grouped(s, n, &c);
     plan_repack_find(s->g, n, &r);
     return r.bytes ? emit_repacked(s, &r, &c) : plan_emit_collective(s->b, s->l, &c, 0);
 }
 
-static void give_back(graph_to_list *s, uint32_t run, bool all)
+static void give_back(plan_to_list *s, uint32_t run, bool all)
 {
     for (weft_tensor t = 1; t <= s->g->tensors.n; t++)
         if (s->temp[t] && (all || s->last[t] <= run + 1)) {
             plan_space_give(&s->b->zones.activations, s->temp[t] - 1,
-                            room(s->g, t) * weft_dtype_size(graph_tensor(s->g, t)->shape.dtype));
+                            room(s->g, t) * weft_dtype_size(graph_tensor_at(s->g, t)->shape.dtype));
             s->temp[t] = 0;
         }
 }
 
-void plan_graph_to_list_begin(graph_to_list *s, builder *b, list *l, const graph_to_list_work *w,
-                              bool by_levels)
+void plan_graph_to_list_begin(plan_to_list *s, plan_builder *b, plan_list *l,
+                              const plan_to_list_work *w, bool by_levels)
 {
     const uint64_t n = w->g->tensors.n + 1;
-    *s = (graph_to_list){.b = b, .l = l, .g = w->g, .job = &w->job};
+    *s = (plan_to_list){.b = b, .l = l, .g = w->g, .job = &w->job};
     s->last = mem_alloc(n * sizeof *s->last);
     s->temp = mem_alloc(n * sizeof *s->temp);
     s->cell = mem_alloc(n * sizeof *s->cell);
@@ -379,7 +380,7 @@ void plan_graph_to_list_begin(graph_to_list *s, builder *b, list *l, const graph
     plan_runs_divide(s);
 }
 
-void plan_graph_to_list_end(graph_to_list *s)
+void plan_graph_to_list_end(plan_to_list *s)
 {
     give_back(s, 0, true);
     free(s->order.at);
@@ -390,11 +391,11 @@ void plan_graph_to_list_end(graph_to_list *s)
     free(s->wanted);
 }
 
-weft_status plan_graph_to_list_resume(graph_to_list *s)
+weft_status plan_graph_to_list_resume(plan_to_list *s)
 {
     weft_status st = WEFT_OK;
     for (uint32_t i = s->at, k; st == WEFT_OK && i < s->order.n; s->at = i = k) {
-        const node *x = &s->order.at[i];
+        const graph_node *x = &s->order.at[i];
         if (plan_graph_to_list_sums_number(s, x))
             break;
         for (k = i + 1; k < s->order.n && s->run_of[k] == s->run_of[i];)
@@ -411,10 +412,10 @@ weft_status plan_graph_to_list_resume(graph_to_list *s)
     return st;
 }
 
-bool plan_graph_to_list_held(const graph_to_list *s, uint64_t *held)
+bool plan_graph_to_list_held(const plan_to_list *s, uint64_t *held)
 {
     uint64_t bytes = 0;
-    tensor_place h;
+    plan_tensor_place h;
     uint32_t first = 0;
     while (first < s->order.n && !plan_graph_to_list_sums_number(s, &s->order.at[first]))
         first++;
@@ -422,10 +423,10 @@ bool plan_graph_to_list_held(const graph_to_list *s, uint64_t *held)
     for (uint32_t i = 0; i < s->order.n; i++)
         for (uint32_t k = 0; k < s->order.at[i].nout && !s->order.at[i].assign; k++) {
             const weft_tensor t = s->order.at[i].out[k];
-            if (s->wanted[t] && !graph_tensor(s->g, t)->part_of &&
+            if (s->wanted[t] && !graph_tensor_at(s->g, t)->part_of &&
                 (!waits || s->last[t] > s->run_of[first]) && plan_runs_elements(s->g, t) > 1 &&
                 !s->job->find(s->job->ctx, t, &h))
-                bytes += room(s->g, t) * weft_dtype_size(graph_tensor(s->g, t)->shape.dtype);
+                bytes += room(s->g, t) * weft_dtype_size(graph_tensor_at(s->g, t)->shape.dtype);
         }
     *held = bytes;
     return waits;

@@ -9,77 +9,77 @@
 
 #include "plan/builder.h"
 
-typedef struct tensor_place { /* address on coordinate c of `axis`: at + c * shift */
+typedef struct plan_tensor_place { /* address on coordinate c of `axis`: at + c * shift */
     uint64_t at, shift;
     uint32_t axis, dtype;
-} tensor_place;
+} plan_tensor_place;
 
-typedef struct graph_to_list_job {
+typedef struct plan_to_list_job {
     const char *name;
     weft_tensor gate; /* 0: none */
     /* Find the address of a parameter, gradient or state; false for a temporary. */
-    bool (*find)(void *ctx, weft_tensor t, tensor_place *out);
+    bool (*find)(void *ctx, weft_tensor t, plan_tensor_place *out);
     void *ctx;
     const char *param; /* of an update: the parameter, whose random numbers are its own; or NULL */
-} graph_to_list_job;
+} plan_to_list_job;
 
-typedef struct graph_to_list_work { /* nodes [first, end) of a graph */
+typedef struct plan_to_list_work { /* nodes [first, end) of a graph */
     graph *g;
     uint32_t first, end;
-    graph_to_list_job job;
-} graph_to_list_work;
+    plan_to_list_job job;
+} plan_to_list_work;
 
 /* Write the nodes [first, end) of `g` into the list. */
-weft_status plan_graph_to_list(builder *b, list *l, graph *g, uint32_t first, uint32_t end,
-                               const graph_to_list_job *what);
+weft_status plan_graph_to_list(plan_builder *b, plan_list *l, graph *g, uint32_t first,
+                               uint32_t end, const plan_to_list_job *what);
 
 /* Write the first graphs of `w`: as many as can be interleaved within the memory of the
  * micro-batches, at least one; *done is how many. Their sums of single numbers are coalesced. */
-weft_status plan_graphs_to_list(builder *b, list *l, const graph_to_list_work *w, uint32_t n,
-                                uint32_t *done);
+weft_status plan_graphs_to_list(plan_builder *b, plan_list *l, const plan_to_list_work *w,
+                                uint32_t n, uint32_t *done);
 
 /* --- one graph in progress --- */
 
-typedef struct graph_to_list {
-    builder *b;
-    list *l;
+typedef struct plan_to_list {
+    plan_builder *b;
+    plan_list *l;
     graph *g;
-    const graph_to_list_job *job;
-    VEC(node) order;  /* nodes; deferred assignments are last */
-    uint32_t at;      /* next node in order */
-    uint32_t *last;   /* [tensor] 1 + last run that reads it */
-    uint32_t *run_of; /* [node in order] */
-    uint64_t *temp;   /* [tensor] 1 + offset in the zone */
-    uint64_t *cell;   /* [tensor] 1 + offset in the zone, of a number placed by coalesce.c */
-    bool *wanted;     /* [tensor] another run reads it */
-} graph_to_list;
+    const plan_to_list_job *job;
+    VEC(graph_node) order; /* nodes; deferred assignments are last */
+    uint32_t at;           /* next node in order */
+    uint32_t *last;        /* [tensor] 1 + last run that reads it */
+    uint32_t *run_of;      /* [node in order] */
+    uint64_t *temp;        /* [tensor] 1 + offset in the zone */
+    uint64_t *cell;        /* [tensor] 1 + offset in the zone, of a number placed by coalesce.c */
+    bool *wanted;          /* [tensor] another run reads it */
+} plan_to_list;
 
 /* --- runs.c --- */
 
 uint64_t plan_runs_elements(const graph *g, weft_tensor t); /* on a rank */
 
 /* Is the node part of an elementwise program? */
-bool plan_runs_elementwise(const graph *g, const node *n);
+bool plan_runs_elementwise(const graph *g, const graph_node *n);
 
 /* Set run_of, last and wanted from order; within a run that is cut, nodes change their order. */
-void plan_runs_divide(graph_to_list *s);
+void plan_runs_divide(plan_to_list *s);
 
 /* --- graph_to_list.c --- */
 
 /* `by_levels`: sums of numbers come as late as possible, independent ones next to each other. End
  * it with plan_graph_to_list_end(), which frees its remaining memory in the zone. */
-void plan_graph_to_list_begin(graph_to_list *s, builder *b, list *l, const graph_to_list_work *w,
-                              bool by_levels);
-void plan_graph_to_list_end(graph_to_list *s);
+void plan_graph_to_list_begin(plan_to_list *s, plan_builder *b, plan_list *l,
+                              const plan_to_list_work *w, bool by_levels);
+void plan_graph_to_list_end(plan_to_list *s);
 
 /* Is this an all-reduce of one number that no other node reads? */
-bool plan_graph_to_list_sums_number(const graph_to_list *s, const node *n);
+bool plan_graph_to_list_sums_number(const plan_to_list *s, const graph_node *n);
 
 /* Write nodes to the list up to the next such sum, or the end. */
-weft_status plan_graph_to_list_resume(graph_to_list *s);
+weft_status plan_graph_to_list_resume(plan_to_list *s);
 
 /* Does it have such a sum? *held: bytes of temporaries that are live at the first one, or of
  * all. */
-bool plan_graph_to_list_held(const graph_to_list *s, uint64_t *held);
+bool plan_graph_to_list_held(const plan_to_list *s, uint64_t *held);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "base/err.h"
 
-static weft_status some_match(const builder *b, const spec_group *x)
+static weft_status some_match(const plan_builder *b, const spec_group *x)
 {
     return graph_has_param(b->g, x->params)
                ? WEFT_OK
@@ -14,7 +14,7 @@ static weft_status some_match(const builder *b, const spec_group *x)
                           x->where, x->params);
 }
 
-static weft_status find_group(builder *b, flat_param *p)
+static weft_status find_group(plan_builder *b, plan_flat_param *p)
 {
     const spec *s = b->p->spec;
     for (uint32_t i = 0; i < s->ngroups; i++) {
@@ -32,11 +32,11 @@ static weft_status find_group(builder *b, flat_param *p)
     return WEFT_OK;
 }
 
-weft_status plan_groups_prepare(builder *b)
+weft_status plan_groups_prepare(plan_builder *b)
 {
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; st == WEFT_OK && i < b->p->spec->ngroups; i++) {
-        *vec_push(&b->p->groups) = (group_size){0};
+        *vec_push(&b->p->groups) = (plan_group_size){0};
         st = some_match(b, &b->p->spec->groups[i]);
     }
     for (uint32_t i = 0; st == WEFT_OK && i < b->f->params.n; i++)

@@ -16,31 +16,31 @@
 
 #include <string.h>
 
-static uint32_t number_of(builder *b, const update_edit *x)
+static uint32_t number_of(plan_builder *b, const plan_update_edit *x)
 {
     plan *p = b->p;
     for (uint32_t i = 0; i < p->intervals.n; i++) {
-        const update_interval *k = &p->intervals.at[i];
+        const plan_interval *k = &p->intervals.at[i];
         if (k->every == x->every && k->from == x->from && k->mean == x->mean)
             return 1 + i;
     }
     char name[64]; /* the same in every layout */
     snprintf(name, sizeof name, "count.%s%u.%llu", x->mean ? "mean" : "every", x->every,
              (unsigned long long)x->from);
-    *vec_push(&p->intervals) = (update_interval){.from = x->from,
-                                                 .every = x->every,
-                                                 .mean = x->mean,
-                                                 .owner = pool_text(&p->pool, x->owner),
-                                                 .count = pool_text(&p->pool, name),
-                                                 .low = pool_printf(&p->pool, "%s.low", name)};
+    *vec_push(&p->intervals) = (plan_interval){.from = x->from,
+                                               .every = x->every,
+                                               .mean = x->mean,
+                                               .owner = pool_text(&p->pool, x->owner),
+                                               .count = pool_text(&p->pool, name),
+                                               .low = pool_printf(&p->pool, "%s.low", name)};
     return p->intervals.n;
 }
 
-static weft_status find_interval(builder *b, const edit_state *e, flat_param *p)
+static weft_status find_interval(plan_builder *b, const plan_edit_state *e, plan_flat_param *p)
 {
     const char *owner = NULL;
     for (uint32_t i = 0; i < e->updates.n; i++) {
-        const update_edit *x = &e->updates.at[i];
+        const plan_update_edit *x = &e->updates.at[i];
         const uint32_t number = number_of(b, x); /* also on stages without such a parameter */
         if (!graph_glob_match_role(x->glob, p->name, p->role))
             continue;
@@ -54,14 +54,14 @@ static weft_status find_interval(builder *b, const edit_state *e, flat_param *p)
     }
     if (!p->interval)
         return WEFT_OK;
-    update_interval *k = &b->p->intervals.at[p->interval - 1];
+    plan_interval *k = &b->p->intervals.at[p->interval - 1];
     k->params++;
     k->elements += p->count;
     p->adds = k->mean;
     return WEFT_OK;
 }
 
-static weft_status check_mean(const builder *b, const flat_param *p)
+static weft_status check_mean(const plan_builder *b, const plan_flat_param *p)
 {
     const spec *s = b->p->spec;
     const char *owner = b->p->intervals.at[p->interval - 1].owner, *why = NULL;
@@ -82,15 +82,15 @@ static weft_status check_mean(const builder *b, const flat_param *p)
 
 /* An op adds to all of its outputs or to none. So the gradients that it writes beside one that adds
  * up over steps do so over micro-batches; they are cleared in every step. */
-static bool spread(const builder *b, const node *n)
+static bool spread(const plan_builder *b, const graph_node *n)
 {
     bool adds = false, news = false;
     for (uint32_t k = 0; k < n->nout; k++) {
-        const flat_param *p = plan_flat_of_grad(b->f, b->g, n->out[k]);
+        const plan_flat_param *p = plan_flat_of_grad(b->f, b->g, n->out[k]);
         adds |= p && p->adds;
     }
     for (uint32_t k = 0; k < n->nout && adds; k++) {
-        flat_param *p = plan_flat_of_grad(b->f, b->g, n->out[k]);
+        plan_flat_param *p = plan_flat_of_grad(b->f, b->g, n->out[k]);
         news |= p && !p->adds;
         if (p)
             p->adds = true;
@@ -98,7 +98,7 @@ static bool spread(const builder *b, const node *n)
     return news;
 }
 
-weft_status plan_interval_prepare(builder *b, const edit_state *e)
+weft_status plan_interval_prepare(plan_builder *b, const plan_edit_state *e)
 {
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; st == WEFT_OK && e->updates.n && i < b->f->params.n; i++)
@@ -115,18 +115,19 @@ weft_status plan_interval_prepare(builder *b, const edit_state *e)
     return st;
 }
 
-weft_status plan_interval_clear(builder *b, list *l)
+weft_status plan_interval_clear(plan_builder *b, plan_list *l)
 {
-    const flat *f = b->f;
+    const plan_flat *f = b->f;
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; st == WEFT_OK && i < f->params.n; i++) {
-        const flat_param *p = &f->params.at[i];
+        const plan_flat_param *p = &f->params.at[i];
         if (!p->adds || !p->count)
             continue;
         const uint64_t at = f->grads + plan_flat_index(f, p->first, FLAT_GRADS) * f->grad_size;
         uint64_t bases[BASE_FIRST + 1] = {[BASE_FIRST] = at};
         const uint32_t seg = plan_segment_begin(b->p, "clear a gradient");
-        st = plan_segment_add_zero(b->p, seg, b->g->grad_dtype, p->count, (ref){BASE_FIRST, 0, 0});
+        st = plan_segment_add_zero(b->p, seg, b->g->grad_dtype, p->count,
+                                   (plan_ref){BASE_FIRST, 0, 0});
         if (st != WEFT_OK)
             break;
         l->interval = plan_interval_sums(b->p, p->interval) ? p->interval : 0;

@@ -44,13 +44,13 @@ typedef struct stretch {
 } stretch;
 
 /* The range that begins at `from`; false at the bucket's end. */
-static bool next_stretch(const builder *b, const bucket *k, uint64_t from, stretch *out)
+static bool next_stretch(const plan_builder *b, const plan_bucket *k, uint64_t from, stretch *out)
 {
-    const flat *f = b->f;
+    const plan_flat *f = b->f;
     *out = (stretch){from, k->end, k->group ? f->groups.at[k->group - 1].differ : 0};
     bool found = k->group;
     for (uint32_t i = 0; i < f->params.n && !k->group; i++) {
-        const flat_param *p = &f->params.at[i];
+        const plan_flat_param *p = &f->params.at[i];
         if (p->first + p->count <= from || p->first >= k->end)
             continue;
         if (found && p->cut_axes != out->differ) {
@@ -63,11 +63,11 @@ static bool next_stretch(const builder *b, const bucket *k, uint64_t from, stret
     return from < k->end;
 }
 
-static weft_status find_kinds(const builder *b, kinds *x)
+static weft_status find_kinds(const plan_builder *b, kinds *x)
 {
     *x = (kinds){0};
     for (uint32_t i = 0; i < b->sync->buckets.n; i++) {
-        const bucket *k = &b->sync->buckets.at[i];
+        const plan_bucket *k = &b->sync->buckets.at[i];
         stretch p;
         for (uint64_t at = k->first; !k->not_owned && next_stretch(b, k, at, &p); at = p.end) {
             const uint32_t sums = plan_interval_sums(b->p, k->interval),
@@ -87,25 +87,25 @@ static weft_status find_kinds(const builder *b, kinds *x)
     return WEFT_OK;
 }
 
-static weft_status square_stretch(builder *b, list *l, const bucket *k, const stretch *part,
-                                  kinds *x)
+static weft_status square_stretch(plan_builder *b, plan_list *l, const plan_bucket *k,
+                                  const stretch *part, kinds *x)
 {
-    const flat *f = b->f;
+    const plan_flat *f = b->f;
     const uint32_t kind = kind_of(x, part->differ, plan_interval_sums(b->p, k->interval));
     uint64_t n = part->end - part->first, bases[BASE_FIRST + 1] = {0}, stride = 0;
     uint32_t axis = 0;
     bases[BASE_FIRST] = f->grads + plan_flat_index(f, part->first, FLAT_GRADS) * f->grad_size;
     if (k->group) {
-        const flat_block *fb = &f->blocks.at[f->groups.at[k->group - 1].block];
-        flat_place_in own = plan_flat_own(f, k->group - 1, FLAT_GRADS, f->grads, f->grad_size);
+        const plan_flat_block *fb = &f->blocks.at[f->groups.at[k->group - 1].block];
+        plan_flat_slice own = plan_flat_own(f, k->group - 1, FLAT_GRADS, f->grads, f->grad_size);
         n /= fb->parts;
         axis = fb->axis;
         bases[BASE_FIRST] = own.at;
         stride = own.shift;
     }
     weft_operand io[2] = {{b->g->grad_dtype, 1, 0, 0, {(int64_t)n}}, {.dtype = WEFT_F32}};
-    ref refs[2] = {{BASE_FIRST, 0, 0},
-                   {BASE_ABSOLUTE, 0, plan_scalar_offset(b->p, x->scalar[kind], 0)}};
+    plan_ref refs[2] = {{BASE_FIRST, 0, 0},
+                        {BASE_ABSOLUTE, 0, plan_scalar_offset(b->p, x->scalar[kind], 0)}};
     weft_opspec op = {.struct_size = sizeof op,
                       .id = "sumsq",
                       .nin = 1,
@@ -116,7 +116,7 @@ static weft_status square_stretch(builder *b, list *l, const bucket *k, const st
     l->interval = k->interval;
     weft_status st = plan_emit_op(
         b->p, l, &op,
-        &(emission){
+        &(plan_emission){
             .segment = "sum of squares", .refs = refs, .bases = bases, .nbases = BASE_FIRST + 1});
     l->interval = 0;
     if (st != WEFT_OK)
@@ -126,7 +126,7 @@ static weft_status square_stretch(builder *b, list *l, const bucket *k, const st
     return WEFT_OK;
 }
 
-static weft_status square_sum(builder *b, list *l, const bucket *k, kinds *x)
+static weft_status square_sum(plan_builder *b, plan_list *l, const plan_bucket *k, kinds *x)
 {
     weft_status st = WEFT_OK;
     stretch p;
@@ -151,18 +151,18 @@ static uint16_t squares_of(const kinds *x, uint32_t i, weft_ew_program *p, weft_
 }
 
 /* sumsq = the sum over all kinds; 0 if there are none. */
-static weft_status add_kinds(builder *b, list *l, const kinds *x)
+static weft_status add_kinds(plan_builder *b, plan_list *l, const kinds *x)
 {
     weft_operand io[MAX_KINDS + 1] = {{0}};
-    ref refs[MAX_KINDS + 1];
+    plan_ref refs[MAX_KINDS + 1];
     weft_ew_step steps[3 * MAX_KINDS] = {
         {.op = WEFT_EW_CONST, .dst = (uint16_t)x->n, .flags = WEFT_EW_SCALAR}};
     uint16_t reg = (uint16_t)x->n;
     weft_ew_program program = {sizeof program, x->n ? 0 : 1, x->n + 1, -1, steps, &reg};
     for (uint32_t i = 0; i <= x->n; i++) {
         io[i].dtype = WEFT_F32;
-        refs[i] =
-            (ref){BASE_ABSOLUTE, 0, plan_scalar_offset(b->p, i < x->n ? x->scalar[i] : "sumsq", 0)};
+        refs[i] = (plan_ref){BASE_ABSOLUTE, 0,
+                             plan_scalar_offset(b->p, i < x->n ? x->scalar[i] : "sumsq", 0)};
     }
     uint16_t sum = x->n ? squares_of(x, 0, &program, steps) : 0;
     for (uint32_t i = 1; i < x->n; i++) {
@@ -179,11 +179,12 @@ static weft_status add_kinds(builder *b, list *l, const kinds *x)
                       .in = io,
                       .out = io + x->n,
                       .program = &program};
-    return plan_emit_op(b->p, l, &op, &(emission){.segment = "all sums of squares", .refs = refs});
+    return plan_emit_op(b->p, l, &op,
+                        &(plan_emission){.segment = "all sums of squares", .refs = refs});
 }
 
 /* What skipped steps leave out must not count: their sum begins at 0 in each step. */
-static weft_status clear_kinds(builder *b, list *l, kinds *x)
+static weft_status clear_kinds(plan_builder *b, plan_list *l, kinds *x)
 {
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; st == WEFT_OK && i < x->n; i++)
@@ -194,7 +195,7 @@ static weft_status clear_kinds(builder *b, list *l, kinds *x)
 }
 
 /* Wait for the buckets in starting order; add each one's squares as soon as it is done. */
-weft_status plan_grad_norm(builder *b, list *l)
+weft_status plan_grad_norm(plan_builder *b, plan_list *l)
 {
     kinds x;
     weft_status st = find_kinds(b, &x);

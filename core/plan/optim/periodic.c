@@ -15,12 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *suffix_of(const graph *g, const tensor *state)
+static const char *suffix_of(const graph *g, const graph_tensor *state)
 {
-    return state->name + strlen(graph_tensor(g, state->of)->name) + 1;
+    return state->name + strlen(graph_tensor_at(g, state->of)->name) + 1;
 }
 
-static int find_state(const flat *f, const char *suffix)
+static int find_state(const plan_flat *f, const char *suffix)
 {
     for (uint32_t i = 0; i < f->states.n; i++)
         if (!strcmp(f->states.at[i].name, suffix))
@@ -28,7 +28,7 @@ static int find_state(const flat *f, const char *suffix)
     return -1;
 }
 
-static bool is_of_rule(const flat *f, const char *suffix)
+static bool is_of_rule(const plan_flat *f, const char *suffix)
 {
     for (uint32_t i = 0; i < f->own_states.n; i++)
         if (!strcmp(f->own_states.at[i].name, suffix))
@@ -36,11 +36,11 @@ static bool is_of_rule(const flat *f, const char *suffix)
     return false;
 }
 
-weft_status plan_periodic_states(builder *b, const edit_state *e)
+weft_status plan_periodic_states(plan_builder *b, const plan_edit_state *e)
 {
     const uint32_t of_rule = b->f->states.n;
     for (weft_tensor t = 1; e->lists.n && t <= b->g->tensors.n; t++) {
-        const tensor *x = graph_tensor(b->g, t);
+        const graph_tensor *x = graph_tensor_at(b->g, t);
         if (x->kind != WEFT_T_STATE)
             continue;
         const char *suffix = suffix_of(b->g, x);
@@ -49,10 +49,10 @@ weft_status plan_periodic_states(builder *b, const edit_state *e)
             return err_fail(WEFT_USAGE,
                             "a periodic list declares the state '%s', and so does the update rule",
                             suffix);
-        const flat_state want = {pool_text(&b->p->pool, suffix),
-                                 x->init ? pool_text(&b->p->pool, x->init) : NULL, x->shape.dtype,
-                                 0};
-        const flat_state *old = have < 0 ? &want : &b->f->states.at[have];
+        const plan_flat_state want = {pool_text(&b->p->pool, suffix),
+                                      x->init ? pool_text(&b->p->pool, x->init) : NULL,
+                                      x->shape.dtype, 0};
+        const plan_flat_state *old = have < 0 ? &want : &b->f->states.at[have];
         if (old->dtype != want.dtype ||
             strcmp(old->init ? old->init : "", want.init ? want.init : ""))
             return err_fail(WEFT_USAGE,
@@ -67,24 +67,24 @@ weft_status plan_periodic_states(builder *b, const edit_state *e)
 
 /* --- one list --- */
 
-typedef struct making {
-    builder *b;
+typedef struct plan_job {
+    plan_builder *b;
     graph g;          /* the model's tensors, the list's nodes */
     bool *elsewhere;  /* [tensor] of a parameter that this stage does not have */
     uint32_t tensors; /* entries of `elsewhere` */
 } making;
 
-static const flat_param *param_of(const making *m, weft_tensor t)
+static const plan_flat_param *param_of(const making *m, weft_tensor t)
 {
-    const tensor *x = graph_tensor(&m->g, t);
+    const graph_tensor *x = graph_tensor_at(&m->g, t);
     bool named = x->kind == WEFT_T_STATE || (x->kind == WEFT_T_PARAM && x->of);
-    return plan_flat_find(m->b->f, graph_tensor(&m->g, named ? x->of : t)->name);
+    return plan_flat_find(m->b->f, graph_tensor_at(&m->g, named ? x->of : t)->name);
 }
 
-static bool find(void *ctx, weft_tensor t, tensor_place *out)
+static bool find(void *ctx, weft_tensor t, plan_tensor_place *out)
 {
     const making *m = ctx;
-    const tensor *x = graph_tensor(&m->g, t);
+    const graph_tensor *x = graph_tensor_at(&m->g, t);
     uint32_t from = x->of ? RULE_COPY : RULE_PARAM;
     if (x->kind != WEFT_T_PARAM && x->kind != WEFT_T_STATE)
         return false;
@@ -96,15 +96,15 @@ static bool find(void *ctx, weft_tensor t, tensor_place *out)
 }
 
 /* Take the nodes of parameters on this stage; skip the others. */
-static weft_status take_nodes(making *m, const list_edit *x)
+static weft_status take_nodes(making *m, const plan_list_edit *x)
 {
     for (uint32_t i = 0; i < x->n; i++) {
-        const node *n = &x->nodes[i];
+        const graph_node *n = &x->nodes[i];
         bool away = false;
         for (uint32_t k = 0; k < n->nin + n->nout; k++) {
             weft_tensor t = k < n->nin ? n->in[k] : n->out[k - n->nin];
-            const uint32_t kind = graph_tensor(&m->g, t)->kind;
-            const flat_param *p =
+            const uint32_t kind = graph_tensor_at(&m->g, t)->kind;
+            const plan_flat_param *p =
                 kind == WEFT_T_PARAM || kind == WEFT_T_STATE ? param_of(m, t) : NULL;
             if (p && m->b->f->blocks.at[p->block].level)
                 return err_fail(WEFT_UNSUPPORTED,
@@ -119,7 +119,7 @@ static weft_status take_nodes(making *m, const list_edit *x)
                 WEFT_UNSUPPORTED,
                 "list %s: assign() to the scalar '%s' a value made of parameters that one "
                 "stage of the model has and another has not",
-                x->name, graph_tensor(&m->g, n->out[0])->name);
+                x->name, graph_tensor_at(&m->g, n->out[0])->name);
         for (uint32_t k = 0; k < n->nout; k++)
             m->elsewhere[n->out[k]] |= away && !n->assign;
         if (!away)
@@ -132,14 +132,14 @@ static weft_status assign_copies(making *m)
 {
     const uint32_t n = m->g.nodes.n;
     for (uint32_t i = 0; i < n && m->b->f->compute != m->b->f->master; i++) {
-        const node x = m->g.nodes.at[i];
-        if (!x.assign || graph_tensor(&m->g, x.out[0])->kind != WEFT_T_PARAM)
+        const graph_node x = m->g.nodes.at[i];
+        if (!x.assign || graph_tensor_at(&m->g, x.out[0])->kind != WEFT_T_PARAM)
             continue;
-        const tensor was = *graph_tensor(&m->g, x.out[0]);
+        const graph_tensor was = *graph_tensor_at(&m->g, x.out[0]);
         weft_tensor copy = graph_add(&m->g, pool_printf(&m->g.pool, "copy of %s", was.name),
                                      WEFT_T_PARAM, &was.shape);
-        graph_tensor(&m->g, copy)->of = x.out[0];
-        memcpy(graph_tensor(&m->g, copy)->place, was.place, sizeof was.place);
+        graph_tensor_at(&m->g, copy)->of = x.out[0];
+        memcpy(graph_tensor_at(&m->g, copy)->place, was.place, sizeof was.place);
         weft_builder w = graph_builder(&m->g);
         weft_status st = w.assign(w.ctx, copy, x.in[0], 0);
         if (st != WEFT_OK)
@@ -148,7 +148,7 @@ static weft_status assign_copies(making *m)
     return WEFT_OK;
 }
 
-static weft_status make_list(builder *b, const list_edit *x, list *l)
+static weft_status make_list(plan_builder *b, const plan_list_edit *x, plan_list *l)
 {
     making m = {.b = b, .g = *b->g, .tensors = b->g->tensors.n + 1};
     memset(&m.g.nodes, 0, sizeof m.g.nodes);
@@ -159,7 +159,7 @@ static weft_status make_list(builder *b, const list_edit *x, list *l)
     uint32_t end = m.g.nodes.n;
     for (uint32_t i = 0; st == WEFT_OK && i < end; i++)
         if (plan_scalar_assigned(&m.g, &m.g.nodes.at[i]))
-            plan_scalar_save(b->p, graph_tensor(&m.g, m.g.nodes.at[i].out[0])->name,
+            plan_scalar_save(b->p, graph_tensor_at(&m.g, m.g.nodes.at[i].out[0])->name,
                              SCALAR_OF_PLUGIN);
     graph_number_producers(&m.g, 0);
     if (st == WEFT_OK) {
@@ -167,7 +167,7 @@ static weft_status make_list(builder *b, const list_edit *x, list *l)
         if (st != WEFT_OK)
             err_context("list %s", x->name);
     }
-    const graph_to_list_job what = {
+    const plan_to_list_job what = {
         .name = pool_printf(&b->p->pool, "list %s", x->name), .find = find, .ctx = &m};
     if (st == WEFT_OK)
         st = plan_graph_to_list(b, l, &m.g, 0, end, &what);
@@ -184,12 +184,12 @@ static weft_status make_list(builder *b, const list_edit *x, list *l)
 
 /* A parameter whose gradient is not summed over an axis differs between its coordinates: the list
  * sees it as partial. */
-static void part_ways(builder *b)
+static void part_ways(plan_builder *b)
 {
     for (uint32_t i = 0; i < b->f->params.n; i++)
         for (uint32_t a = 0; a < b->g->mesh->n; a++)
             if (b->f->params.at[i].never_axes >> a & 1)
-                graph_tensor(b->g, graph_find(b->g, b->f->params.at[i].name))->place[a] =
+                graph_tensor_at(b->g, graph_find(b->g, b->f->params.at[i].name))->place[a] =
                     (weft_place){WEFT_PARTIAL_SUM, 0, 0, 0};
 }
 
@@ -198,14 +198,14 @@ static void part_ways(builder *b)
 static void place_states(const graph *g)
 {
     for (weft_tensor t = 1; t <= g->tensors.n; t++) {
-        tensor *x = graph_tensor(g, t);
+        graph_tensor *x = graph_tensor_at(g, t);
         for (uint32_t a = 0; x->kind == WEFT_T_STATE && a < g->mesh->n; a++)
-            if (graph_tensor(g, x->of)->place[a].kind == WEFT_SPLIT)
-                x->place[a] = graph_tensor(g, x->of)->place[a];
+            if (graph_tensor_at(g, x->of)->place[a].kind == WEFT_SPLIT)
+                x->place[a] = graph_tensor_at(g, x->of)->place[a];
     }
 }
 
-weft_status plan_periodic_lists(builder *b, const edit_state *e)
+weft_status plan_periodic_lists(plan_builder *b, const plan_edit_state *e)
 {
     weft_status st = WEFT_OK;
     if (e->lists.n) {
@@ -213,8 +213,8 @@ weft_status plan_periodic_lists(builder *b, const edit_state *e)
         place_states(b->g);
     }
     for (uint32_t i = 0; st == WEFT_OK && i < e->lists.n; i++) {
-        periodic_list *x = vec_push(&b->p->extra);
-        *x = (periodic_list){.every = e->lists.at[i].every};
+        plan_periodic_list *x = vec_push(&b->p->extra);
+        *x = (plan_periodic_list){.every = e->lists.at[i].every};
         x->l.name = e->lists.at[i].name;
         st = make_list(b, &e->lists.at[i], &x->l);
     }

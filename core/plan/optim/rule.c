@@ -7,12 +7,12 @@
 
 #include <string.h>
 
-const char *plan_rule_suffix(const tensor *state)
+const char *plan_rule_suffix(const graph_tensor *state)
 {
     return strchr(state->name, '.') + 1;
 }
 
-uint32_t plan_rule_state(builder *b, const tensor *state)
+uint32_t plan_rule_state(plan_builder *b, const graph_tensor *state)
 {
     const char *suffix = plan_rule_suffix(state);
     for (uint32_t i = 0; i < b->f->states.n; i++)
@@ -20,8 +20,8 @@ uint32_t plan_rule_state(builder *b, const tensor *state)
             return i;
     pool *p = &b->p->pool;
     *vec_push(&b->f->states) =
-        (flat_state){pool_text(p, suffix), state->init ? pool_text(p, state->init) : NULL,
-                     state->shape.dtype, 0};
+        (plan_flat_state){pool_text(p, suffix), state->init ? pool_text(p, state->init) : NULL,
+                          state->shape.dtype, 0};
     return b->f->states.n - 1;
 }
 
@@ -41,7 +41,7 @@ static weft_tensor assigned(const graph *g, weft_tensor dst, uint32_t *times)
 static weft_status check_assigned(const graph *g, weft_tensor param)
 {
     for (uint32_t i = 1; i <= g->tensors.n; i++) {
-        const tensor *t = graph_tensor(g, i);
+        const graph_tensor *t = graph_tensor_at(g, i);
         uint32_t times;
         if (i != param && t->kind != WEFT_T_STATE)
             continue;
@@ -60,20 +60,20 @@ static weft_status scale(const weft_builder *w, double factor, weft_tensor *t)
     return st != WEFT_OK ? st : w->op(w->ctx, "mul", NULL, 0, in, 2, 0, t, 1);
 }
 
-uint32_t plan_rule_kinds(const builder *b)
+uint32_t plan_rule_kinds(const plan_builder *b)
 {
     return (1 + b->p->intervals.n) * (1 + b->p->spec->ngroups);
 }
 
-uint32_t plan_rule_kind(const builder *b, uint32_t interval, uint32_t group)
+uint32_t plan_rule_kind(const plan_builder *b, uint32_t interval, uint32_t group)
 {
     return interval * (1 + b->p->spec->ngroups) + group;
 }
 
-weft_status plan_rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor grad,
-                            weft_tensor copy, const rule_kind *of, weft_tensor *gate)
+weft_status plan_rule_graph(plan_builder *b, graph *g, weft_tensor param, weft_tensor grad,
+                            weft_tensor copy, const plan_rule_key *of, weft_tensor *gate)
 {
-    const update_interval *some = of->interval ? &b->p->intervals.at[of->interval - 1] : NULL;
+    const plan_interval *some = of->interval ? &b->p->intervals.at[of->interval - 1] : NULL;
     const spec_group *group = of->group ? &b->p->spec->groups[of->group - 1] : NULL;
     const spec_plugin *rule = &b->p->spec->rule;
     const weft_conf *conf = group ? group->conf : rule->conf;
@@ -115,16 +115,16 @@ weft_status plan_rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor
     return st != WEFT_OK ? st : plan_rule_scalars_take(b, g, *gate, some);
 }
 
-bool plan_rule_by_element(const builder *b)
+bool plan_rule_by_element(const plan_builder *b)
 {
     const weft_rule *table = b->p->spec->rule.c->table;
     return table->unit == WEFT_UNIT_ELEMENT;
 }
 
-flat_place_in plan_rule_region(const builder *b, uint32_t from, uint64_t first, uint32_t slice_of,
-                               uint32_t *dtype)
+plan_flat_slice plan_rule_region(const plan_builder *b, uint32_t from, uint64_t first,
+                                 uint32_t slice_of, uint32_t *dtype)
 {
-    const flat *f = b->f;
+    const plan_flat *f = b->f;
     uint64_t region = f->master;
     uint32_t level = FLAT_STATE;
     *dtype = WEFT_F32;
@@ -143,5 +143,5 @@ flat_place_in plan_rule_region(const builder *b, uint32_t from, uint64_t first, 
     uint64_t size = weft_dtype_size(*dtype);
     if (slice_of)
         return plan_flat_own(f, slice_of - 1, level, region, size);
-    return (flat_place_in){region + plan_flat_index(f, first, level) * size, 0};
+    return (plan_flat_slice){region + plan_flat_index(f, first, level) * size, 0};
 }

@@ -4,7 +4,7 @@
 
 #include "plan/builder.h"
 
-struct rule_state {
+struct plan_rule {
     struct update_state *update;       /* elementwise rules: update.c */
     struct each_state *each;           /* rules of whole parameters: update_each.c */
     struct rule_scalars *rule_scalars; /* what the rule assigns to scalars; NULL: no graph yet */
@@ -17,43 +17,43 @@ struct rule_state {
 #define RULE_COPY 3u
 #define RULE_STATE 4u /* + index into flat.states */
 
-bool plan_rule_by_element(const builder *b);
+bool plan_rule_by_element(const plan_builder *b);
 
 /* What an update is built with: two parameters with the same may share it. The numbers are those of
- * flat_param. */
-typedef struct rule_kind {
+ * plan_flat_param. */
+typedef struct plan_rule_key {
     const char *role; /* NULL: none, or several parameters */
     uint32_t flags, interval, group;
-} rule_kind;
+} plan_rule_key;
 
 /* Kinds by interval and group are numbered; how many there are, and the number of one. */
-uint32_t plan_rule_kinds(const builder *b);
-uint32_t plan_rule_kind(const builder *b, uint32_t interval, uint32_t group);
+uint32_t plan_rule_kinds(const plan_builder *b);
+uint32_t plan_rule_kind(const plan_builder *b, uint32_t interval, uint32_t group);
 
 /* Build the rule's update of a parameter; the nodes are added to `g`. *gate is the scalar that is 0
  * in a skipped step. WEFT_USAGE or WEFT_UNSUPPORTED names the rule. */
-weft_status plan_rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor grad,
-                            weft_tensor copy, const rule_kind *of, weft_tensor *gate);
+weft_status plan_rule_graph(plan_builder *b, graph *g, weft_tensor param, weft_tensor grad,
+                            weft_tensor copy, const plan_rule_key *of, weft_tensor *gate);
 
 /* The suffix of a state "p.SUFFIX" of the rule. */
-const char *plan_rule_suffix(const tensor *state);
+const char *plan_rule_suffix(const graph_tensor *state);
 
 /* Index of a state of an elementwise rule; a new one is added. */
-uint32_t plan_rule_state(builder *b, const tensor *state);
+uint32_t plan_rule_state(plan_builder *b, const graph_tensor *state);
 
 /* Address of elements from `first` on in the region RULE_...; slice_of: 1 + the group whose own
  * slice is meant, 0: unsharded. */
-flat_place_in plan_rule_region(const builder *b, uint32_t from, uint64_t first, uint32_t slice_of,
-                               uint32_t *dtype);
+plan_flat_slice plan_rule_region(const plan_builder *b, uint32_t from, uint64_t first,
+                                 uint32_t slice_of, uint32_t *dtype);
 
 /* --- rule_scalars.c: scalars that a rule assigns, once per step --- */
 
 /* Take the assignments to scalars out of a graph of the rule; all graphs must assign the same.
  * `some`: of parameters that are not updated in every step; WEFT_UNSUPPORTED if there are any. */
-weft_status plan_rule_scalars_take(builder *b, graph *g, weft_tensor gate,
-                                   const update_interval *some);
+weft_status plan_rule_scalars_take(plan_builder *b, graph *g, weft_tensor gate,
+                                   const plan_interval *some);
 
 /* Emit them after all updates. */
-weft_status plan_rule_scalars_assign(builder *b, list *l);
+weft_status plan_rule_scalars_assign(plan_builder *b, plan_list *l);
 
 #endif

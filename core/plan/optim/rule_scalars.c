@@ -19,22 +19,22 @@
 #include <string.h>
 
 struct rule_scalars {
-    fused f; /* of the first graph; nout 0: the rule assigns none */
+    graph_fused f; /* of the first graph; nout 0: the rule assigns none */
     const char *in[32], *out[32];
     graph *g; /* the tensors */
-    node *nodes;
+    graph_node *nodes;
     uint32_t nodes_n;
     weft_tensor gate;
 };
 
-typedef VEC(node) node_list;
+typedef VEC(graph_node) node_list;
 
 /* Move the assignments to scalars out of the graph. */
 static void take_out(graph *g, node_list *taken)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < g->nodes.n; i++) {
-        const node n = g->nodes.at[i];
+        const graph_node n = g->nodes.at[i];
         if (plan_scalar_assigned(g, &n)) {
             *vec_push(taken) = n;
             continue;
@@ -52,7 +52,7 @@ static void find_makers(const graph *g, const node_list *taken, bool *part_of, b
     for (uint32_t i = 0; i < taken->n; i++)
         part_of[taken->at[i].in[0]] = true;
     for (uint32_t i = g->nodes.n; i-- > 0;) {
-        const node *n = &g->nodes.at[i];
+        const graph_node *n = &g->nodes.at[i];
         for (uint32_t k = 0; k < n->nout && !n->assign; k++)
             makes[i] |= part_of[n->out[k]];
         for (uint32_t k = 0; k < n->nin && makes[i]; k++)
@@ -64,15 +64,15 @@ static weft_status check_parts(const graph *g, const node_list *taken, const boo
                                const char *who)
 {
     for (weft_tensor t = 1; t <= g->tensors.n; t++) {
-        const tensor *x = graph_tensor(g, t);
-        const node *by = x->producer ? &g->nodes.at[x->producer - 1] : NULL;
+        const graph_tensor *x = graph_tensor_at(g, t);
+        const graph_node *by = x->producer ? &g->nodes.at[x->producer - 1] : NULL;
         const bool joint = by && (!by->op || !(by->op->flags & WEFT_OP_ELEMENTWISE));
         if (part_of[t] && (x->shape.rank || joint))
             return err_fail(
                 WEFT_USAGE,
                 "%s: assign() to the scalar '%s' a value made of %s; a scalar is assigned "
                 "once a step, so its value may be made of scalars alone",
-                who, graph_tensor(g, taken->at[0].out[0])->name, x->name);
+                who, graph_tensor_at(g, taken->at[0].out[0])->name, x->name);
     }
     return WEFT_OK;
 }
@@ -114,7 +114,7 @@ static weft_status check_targets(const graph *g, const node_list *taken, const c
         for (uint32_t k = 0; st == WEFT_OK && k < i; k++)
             if (taken->at[i].out[0] == taken->at[k].out[0])
                 st = err_fail(WEFT_USAGE, "%s: assign() to the scalar '%s' twice", who,
-                              graph_tensor(g, taken->at[i].out[0])->name);
+                              graph_tensor_at(g, taken->at[i].out[0])->name);
     }
     return st;
 }
@@ -142,14 +142,14 @@ static weft_status make_program(graph *g, weft_tensor gate, const char *who,
     free(part.nodes.at);
     free(taken.at);
     for (uint32_t i = 0; st == WEFT_OK && i < out->f.nin; i++)
-        out->in[i] = graph_tensor(g, out->f.in[i])->name;
+        out->in[i] = graph_tensor_at(g, out->f.in[i])->name;
     for (uint32_t i = 0; st == WEFT_OK && i < out->f.nout; i++)
-        out->out[i] = graph_tensor(g, out->f.out[i])->name;
+        out->out[i] = graph_tensor_at(g, out->f.out[i])->name;
     return st;
 }
 
-weft_status plan_rule_scalars_take(builder *b, graph *g, weft_tensor gate,
-                                   const update_interval *some)
+weft_status plan_rule_scalars_take(plan_builder *b, graph *g, weft_tensor gate,
+                                   const plan_interval *some)
 {
     struct rule_scalars *mine = pool_alloc(&b->p->pool, sizeof *mine);
     const char *who = pool_printf(&b->p->pool, "update() of the rule %s", b->p->spec->rule.c->name);
@@ -172,36 +172,36 @@ weft_status plan_rule_scalars_take(builder *b, graph *g, weft_tensor gate,
     return st;
 }
 
-static bool find(void *ctx, weft_tensor t, tensor_place *out)
+static bool find(void *ctx, weft_tensor t, plan_tensor_place *out)
 {
     (void)ctx, (void)t, (void)out;
     return false;
 }
 
 /* The assignments as several programs. */
-static weft_status assign_in_parts(builder *b, list *l, const struct rule_scalars *x)
+static weft_status assign_in_parts(plan_builder *b, plan_list *l, const struct rule_scalars *x)
 {
     graph part = *x->g; /* shares the tensors */
     part.nodes.at = x->nodes;
     part.nodes.n = x->nodes_n;
     const weft_status st = plan_graph_to_list(
         b, l, &part, 0, part.nodes.n,
-        &(graph_to_list_job){.name = "scalars of the rule", .gate = x->gate, .find = find});
+        &(plan_to_list_job){.name = "scalars of the rule", .gate = x->gate, .find = find});
     x->g->pool = part.pool;
     return st;
 }
 
-weft_status plan_rule_scalars_assign(builder *b, list *l)
+weft_status plan_rule_scalars_assign(plan_builder *b, plan_list *l)
 {
     const struct rule_scalars *x = b->rule->rule_scalars;
     if (!x || !x->f.nout)
         return WEFT_OK;
     weft_operand io[64] = {{0}};
-    ref refs[64];
+    plan_ref refs[64];
     for (uint32_t i = 0; i < x->f.nin + x->f.nout; i++) {
         const char *name = i < x->f.nin ? x->in[i] : x->out[i - x->f.nin];
         io[i].dtype = WEFT_F32;
-        refs[i] = (ref){BASE_ABSOLUTE, 0, plan_scalar_offset(b->p, name, 0)};
+        refs[i] = (plan_ref){BASE_ABSOLUTE, 0, plan_scalar_offset(b->p, name, 0)};
         if (i >= x->f.nin)
             plan_scalar_save(b->p, name, SCALAR_OF_PLUGIN);
     }
@@ -214,5 +214,6 @@ weft_status plan_rule_scalars_assign(builder *b, list *l)
                             .in = io,
                             .out = io + x->f.nin,
                             .program = &x->f.program};
-    return plan_emit_op(b->p, l, &op, &(emission){.segment = "scalars of the rule", .refs = refs});
+    return plan_emit_op(b->p, l, &op,
+                        &(plan_emission){.segment = "scalars of the rule", .refs = refs});
 }

@@ -15,19 +15,19 @@ uint64_t plan_runs_elements(const graph *g, weft_tensor t)
 }
 
 /* An assignment of bytes or whole numbers, which no elementwise op computes with. */
-static bool moves_bits(const graph *g, const node *n)
+static bool moves_bits(const graph *g, const graph_node *n)
 {
-    const uint32_t dtype = n->assign ? graph_tensor(g, n->out[0])->shape.dtype : 0;
+    const uint32_t dtype = n->assign ? graph_tensor_at(g, n->out[0])->shape.dtype : 0;
     return dtype == WEFT_U8 || dtype == WEFT_I32;
 }
 
-bool plan_runs_elementwise(const graph *g, const node *n)
+bool plan_runs_elementwise(const graph *g, const graph_node *n)
 {
     return (n->assign && !moves_bits(g, n)) || (n->op && (n->op->flags & WEFT_OP_ELEMENTWISE));
 }
 
 /* Elements of a run that has node `n`; 1 for scalars. */
-static uint64_t width(const graph *g, const node *n)
+static uint64_t width(const graph *g, const graph_node *n)
 {
     uint64_t most = 1;
     for (uint32_t k = 0; k < n->nin + n->nout; k++) {
@@ -37,12 +37,12 @@ static uint64_t width(const graph *g, const node *n)
     return most;
 }
 
-static void join(graph_to_list *s)
+static void join(plan_to_list *s)
 {
     uint32_t run = 0;
     uint64_t now = 1; /* elements of the run so far */
     for (uint32_t i = 0; i < s->order.n; i++) {
-        const node *n = &s->order.at[i];
+        const graph_node *n = &s->order.at[i];
         const uint64_t w = width(s->g, n);
         bool joins = i && plan_runs_elementwise(s->g, n) &&
                      plan_runs_elementwise(s->g, &s->order.at[i - 1]) &&
@@ -57,7 +57,7 @@ static void join(graph_to_list *s)
 /* --- runs that are too long --- */
 
 typedef struct cutting {
-    graph_to_list *s;
+    plan_to_list *s;
     uint32_t *reader; /* [tensor] 1 + the last node that reads it */
     uint32_t *seen;   /* [tensor] `stamp`: read or made by the nodes that fits() looks at */
     uint32_t stamp;
@@ -83,11 +83,11 @@ static bool fits(cutting *c, uint32_t first, uint32_t end)
     uint32_t registers = 0, nin = 0, nout = 0;
     c->stamp++;
     for (uint32_t i = first; i < end; i++) {
-        const node *n = &c->s->order.at[i];
+        const graph_node *n = &c->s->order.at[i];
         for (uint32_t k = 0; k < n->nin; k++)
             if (is_new(c, n->in[k])) {
                 registers++;
-                nin += !graph_tensor(c->s->g, n->in[k])->constant;
+                nin += !graph_tensor_at(c->s->g, n->in[k])->constant;
             }
         registers += !n->assign && is_new(c, n->out[0]);
         nout += n->assign || c->reader[n->out[0]] > end;
@@ -99,14 +99,14 @@ static bool fits(cutting *c, uint32_t first, uint32_t end)
 
 static bool is_single(const cutting *c, uint32_t i)
 {
-    const node *n = &c->s->order.at[i];
+    const graph_node *n = &c->s->order.at[i];
     return !n->assign && width(c->s->g, n) == 1;
 }
 
 /* Move the ops on single values before the others: they depend on each other alone. */
 static void singles_first(cutting *c, uint32_t first, uint32_t end)
 {
-    node *rest = mem_alloc((end - first) * sizeof *rest);
+    graph_node *rest = mem_alloc((end - first) * sizeof *rest);
     uint32_t n = 0;
     for (uint32_t i = first; i < end; i++)
         if (is_single(c, i))
@@ -131,7 +131,7 @@ static uint32_t cut(cutting *c, uint32_t first, uint32_t end, uint32_t run)
     return run;
 }
 
-static void cut_long_runs(graph_to_list *s)
+static void cut_long_runs(plan_to_list *s)
 {
     const uint64_t n = s->g->tensors.n + 1;
     cutting c = {
@@ -153,7 +153,7 @@ static void cut_long_runs(graph_to_list *s)
     free(c.seen);
 }
 
-void plan_runs_divide(graph_to_list *s)
+void plan_runs_divide(plan_to_list *s)
 {
     s->run_of = mem_alloc(s->order.n * sizeof *s->run_of + 1);
     join(s);
@@ -162,7 +162,7 @@ void plan_runs_divide(graph_to_list *s)
         for (uint32_t k = 0; k < s->order.at[i].nin; k++)
             s->last[s->order.at[i].in[k]] = s->run_of[i] + 1;
     for (weft_tensor t = 1; t <= s->g->tensors.n; t++) {
-        const weft_tensor of = graph_tensor(s->g, t)->part_of;
+        const weft_tensor of = graph_tensor_at(s->g, t)->part_of;
         if (of && s->last[t] > s->last[of])
             s->last[of] = s->last[t];
     }

@@ -25,16 +25,16 @@
 
 typedef struct slicer {
     graph *g;
-    const slices *how;
+    const plan_slices *how;
     weft_shape flat; /* of a slice's tensor */
     weft_place flat_place[WEFT_MAX_MESH];
     uint64_t local;     /* elements of the whole parameter on a rank */
     weft_tensor *slice; /* [tensor at the start] its form as slice; 0: none yet */
     weft_tensor *whole; /* [tensor at the start] its whole form */
-    tensor *was;        /* [tensor at the start] shape and placement */
+    graph_tensor *was;  /* [tensor at the start] shape and placement */
     bool *wanted;       /* [tensor at the start] an op needs it whole */
     weft_tensor mask;   /* 1 for real elements, 0 for padding: slice; 0: none yet */
-    VEC(node) nodes;
+    VEC(graph_node) nodes;
 } slicer;
 
 static uint64_t elements(const graph *g, weft_tensor t)
@@ -44,18 +44,18 @@ static uint64_t elements(const graph *g, weft_tensor t)
 }
 
 /* Does it compute each element from those at its place? */
-static bool elementwise(const node *n)
+static bool elementwise(const graph_node *n)
 {
     return n->op && ((n->op->flags & WEFT_OP_ELEMENTWISE) || (n->own && !strcmp(n->id, "cast")));
 }
 
-static bool sums_squares(const node *n)
+static bool sums_squares(const graph_node *n)
 {
     return n->own && !strcmp(n->id, "sumsq");
 }
 
 /* A copy with other axes: it may as well be made of the gathered tensor. */
-static bool renames(const node *n)
+static bool renames(const graph_node *n)
 {
     return n->own &&
            (!strcmp(n->id, "rename") || !strcmp(n->id, "merge") || !strcmp(n->id, "unmerge"));
@@ -69,17 +69,17 @@ static bool single(const slicer *x, weft_tensor t)
 
 static void to_slice(slicer *x, weft_tensor t)
 {
-    tensor *k = graph_tensor(x->g, t);
+    graph_tensor *k = graph_tensor_at(x->g, t);
     const uint32_t dtype = k->shape.dtype;
     k->shape = x->flat;
     k->shape.dtype = dtype;
     memcpy(k->place, x->flat_place, sizeof k->place);
 }
 
-static node *append(slicer *x, const char *id, weft_tensor in, weft_tensor out)
+static graph_node *append(slicer *x, const char *id, weft_tensor in, weft_tensor out)
 {
-    node *n = vec_push(&x->nodes);
-    *n = (node){.id = id, .nin = in ? 1 : 0, .nout = 1, .phase = PHASE_UPDATE};
+    graph_node *n = vec_push(&x->nodes);
+    *n = (graph_node){.id = id, .nin = in ? 1 : 0, .nout = 1, .phase = PHASE_UPDATE};
     n->in = pool_array(&x->g->pool, 1, sizeof *n->in);
     n->out = pool_array(&x->g->pool, 1, sizeof *n->out);
     n->in[0] = in;
@@ -90,22 +90,22 @@ static node *append(slicer *x, const char *id, weft_tensor in, weft_tensor out)
 static weft_tensor add_tensor(slicer *x, weft_tensor like, const char *what, bool slice)
 {
     char name[2 * WEFT_MAX_NAME];
-    const tensor was = x->was[like];
+    const graph_tensor was = x->was[like];
     snprintf(name, sizeof name, "%s.%s", was.name, what);
     const weft_tensor t = graph_add(x->g, name, WEFT_T_ACTIVATION, &was.shape);
-    memcpy(graph_tensor(x->g, t)->place, was.place, sizeof was.place);
+    memcpy(graph_tensor_at(x->g, t)->place, was.place, sizeof was.place);
     if (slice)
         to_slice(x, t);
     else
-        graph_tensor(x->g, t)->room = x->how->count;
+        graph_tensor_at(x->g, t)->room = x->how->count;
     return t;
 }
 
 static weft_tensor own_part(slicer *x, weft_tensor whole, weft_tensor part)
 {
-    graph_tensor(x->g, whole)->room = x->how->count;
-    graph_tensor(x->g, part)->part_of = whole;
-    graph_tensor(x->g, part)->part_axis = x->how->axis;
+    graph_tensor_at(x->g, whole)->room = x->how->count;
+    graph_tensor_at(x->g, part)->part_of = whole;
+    graph_tensor_at(x->g, part)->part_axis = x->how->axis;
     append(x, SLICES_OWN_PART, whole, part);
     return part;
 }
@@ -127,7 +127,7 @@ static weft_tensor as_whole(slicer *x, weft_tensor t)
     if (x->whole[t])
         return x->whole[t];
     const weft_tensor out = add_tensor(x, t, "whole", false);
-    node *n = append(x, "all_gather", x->slice[t], out);
+    graph_node *n = append(x, "all_gather", x->slice[t], out);
     n->comm = WEFT_ALL_GATHER;
     n->mesh_axis = x->how->axis;
     return x->whole[t] = out;
@@ -138,7 +138,7 @@ static weft_tensor as_whole(slicer *x, weft_tensor t)
 static void find_wanted(slicer *x, uint32_t end)
 {
     for (uint32_t i = end; i-- > 0;) {
-        const node *n = &x->g->nodes.at[i];
+        const graph_node *n = &x->g->nodes.at[i];
         const bool all = n->assign ? !x->slice[n->out[0]]
                                    : (!elementwise(n) && !sums_squares(n)) ||
                                          (renames(n) && x->wanted[n->out[0]]);
@@ -149,7 +149,7 @@ static void find_wanted(slicer *x, uint32_t end)
 
 /* --- one node --- */
 
-static weft_status read_as(slicer *x, node *n, bool slice)
+static weft_status read_as(slicer *x, graph_node *n, bool slice)
 {
     weft_status st = WEFT_OK;
     for (uint32_t k = 0; st == WEFT_OK && k < n->nin; k++) {
@@ -162,7 +162,7 @@ static weft_status read_as(slicer *x, node *n, bool slice)
     return st;
 }
 
-static void keep(slicer *x, const node *n, bool slice)
+static void keep(slicer *x, const graph_node *n, bool slice)
 {
     *vec_push(&x->nodes) = *n;
     for (uint32_t k = 0; k < n->nout && !n->assign; k++) {
@@ -180,10 +180,10 @@ static weft_tensor without_padding(slicer *x, weft_tensor t, weft_tensor like)
         return t;
     if (!x->mask) {
         weft_tensor ones = add_tensor(x, like, "real", false);
-        graph_tensor(x->g, ones)->shape.dtype = WEFT_F32;
+        graph_tensor_at(x->g, ones)->shape.dtype = WEFT_F32;
         append(x, SLICES_REAL, 0, ones);
         x->mask = add_tensor(x, like, "mask", true);
-        graph_tensor(x->g, x->mask)->shape.dtype = WEFT_F32;
+        graph_tensor_at(x->g, x->mask)->shape.dtype = WEFT_F32;
         own_part(x, ones, x->mask);
     }
     weft_builder b = graph_builder(x->g);
@@ -197,7 +197,7 @@ static weft_tensor without_padding(slicer *x, weft_tensor t, weft_tensor like)
 }
 
 /* The sum of the own slice, and then over the coordinates. */
-static weft_status sum_slices(slicer *x, node *n)
+static weft_status sum_slices(slicer *x, graph_node *n)
 {
     const weft_tensor sum = n->out[0], like = n->in[0];
     weft_tensor in = 0;
@@ -208,9 +208,9 @@ static weft_status sum_slices(slicer *x, node *n)
     if (!n->in[0])
         return WEFT_INTERNAL;
     n->out[0] = add_tensor(x, sum, "part", false);
-    graph_tensor(x->g, n->out[0])->room = 0;
+    graph_tensor_at(x->g, n->out[0])->room = 0;
     *vec_push(&x->nodes) = *n;
-    node *all = append(x, "all_reduce", n->out[0], sum);
+    graph_node *all = append(x, "all_reduce", n->out[0], sum);
     all->comm = WEFT_ALL_REDUCE;
     all->redop = WEFT_SUM;
     all->mesh_axis = x->how->axis;
@@ -219,7 +219,7 @@ static weft_status sum_slices(slicer *x, node *n)
 }
 
 /* Are all operands whole already? */
-static bool all_whole(const slicer *x, const node *n)
+static bool all_whole(const slicer *x, const graph_node *n)
 {
     for (uint32_t k = 0; k < n->nin; k++)
         if (!single(x, n->in[k]) && !x->whole[n->in[k]])
@@ -227,9 +227,9 @@ static bool all_whole(const slicer *x, const node *n)
     return true;
 }
 
-static weft_status take(slicer *x, const node *from)
+static weft_status take(slicer *x, const graph_node *from)
 {
-    node n = *from;
+    graph_node n = *from;
     n.in = pool_array(&x->g->pool, n.nin, sizeof *n.in);
     n.out = pool_array(&x->g->pool, n.nout, sizeof *n.out);
     if (n.nin)
@@ -249,7 +249,7 @@ static weft_status take(slicer *x, const node *from)
 /* The shape of a slice over all ranks: flat, so that over each mesh axis a rank has its part. */
 static void find_flat(slicer *x, weft_tensor param)
 {
-    const tensor *p = graph_tensor(x->g, param);
+    const graph_tensor *p = graph_tensor_at(x->g, param);
     int64_t n = (int64_t)x->how->count;
     memcpy(x->flat_place, p->place, sizeof x->flat_place);
     for (uint32_t a = 0; a < x->g->mesh->n; a++)
@@ -262,8 +262,8 @@ static void find_flat(slicer *x, weft_tensor param)
     x->local = elements(x->g, param);
 }
 
-weft_status plan_slices_apply(graph *g, weft_tensor param, const slices *how, const bool *sliced,
-                              uint32_t *end)
+weft_status plan_slices_apply(graph *g, weft_tensor param, const plan_slices *how,
+                              const bool *sliced, uint32_t *end)
 {
     const uint32_t tensors = g->tensors.n + 1;
     slicer x = {.g = g, .how = how};
@@ -273,7 +273,7 @@ weft_status plan_slices_apply(graph *g, weft_tensor param, const slices *how, co
     x.wanted = mem_alloc(tensors * sizeof *x.wanted);
     find_flat(&x, param);
     for (weft_tensor t = 1; t < tensors; t++) {
-        x.was[t] = *graph_tensor(g, t);
+        x.was[t] = *graph_tensor_at(g, t);
         if (sliced[t])
             x.slice[t] = t;
         else if (!x.was[t].producer)

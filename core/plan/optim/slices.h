@@ -13,16 +13,16 @@
 
 /* How the parameter is sharded: as a group of its own of `count` elements with padding, in `parts`
  * equal slices over the mesh axis. */
-typedef struct slices {
+typedef struct plan_slices {
     uint32_t axis, parts;
     uint64_t count;
-} slices;
+} plan_slices;
 
 /* Rewrite the nodes of a rule's graph, whose placements over the other mesh axes are propagated;
  * *end is their number. sliced[t]: the tensor's memory has only the own slice: the parameter, its
  * gradient and copy, states with all of its axes. WEFT_INTERNAL if a slice is taken of what has
  * another size. */
-weft_status plan_slices_apply(graph *g, weft_tensor param, const slices *how, const bool *sliced,
-                              uint32_t *end);
+weft_status plan_slices_apply(graph *g, weft_tensor param, const plan_slices *how,
+                              const bool *sliced, uint32_t *end);
 
 #endif

@@ -151,7 +151,7 @@ static void scalar_graph(scalars *s, const spec *wanted, bool keeps)
 
 /* Set which scalars checkpoints have. The loss scale may be missing: jobs of other precisions have
  * none. So may "count.low": jobs saved without it counted to 2^24 at most. */
-static void keep_scalars(builder *b)
+static void keep_scalars(plan_builder *b)
 {
     plan_scalar_save(b->p, "count", SCALAR_SAVED);
     plan_scalar_save(b->p, "skipped", SCALAR_SAVED);
@@ -162,7 +162,7 @@ static void keep_scalars(builder *b)
     }
 }
 
-static void begin_scalars(const builder *b, scalars *s)
+static void begin_scalars(const plan_builder *b, scalars *s)
 {
     *s = (scalars){0};
     graph_init(&s->g, b->g->mesh, WEFT_F32, WEFT_F32);
@@ -170,18 +170,18 @@ static void begin_scalars(const builder *b, scalars *s)
 }
 
 /* Emit the graph as one program, and free it. */
-static weft_status end_scalars(builder *b, list *l, scalars *s, const char *name)
+static weft_status end_scalars(plan_builder *b, plan_list *l, scalars *s, const char *name)
 {
-    fused f;
+    graph_fused f;
     if (s->st == WEFT_OK)
         s->st = graph_fuse(&s->g, 0, s->g.nodes.n, 0, &f);
     if (s->st == WEFT_OK) {
         weft_operand io[64] = {{0}};
-        ref refs[64];
+        plan_ref refs[64];
         for (uint32_t i = 0; i < f.nin + f.nout; i++) {
-            const tensor *t = graph_tensor(&s->g, i < f.nin ? f.in[i] : f.out[i - f.nin]);
+            const graph_tensor *t = graph_tensor_at(&s->g, i < f.nin ? f.in[i] : f.out[i - f.nin]);
             io[i].dtype = WEFT_F32;
-            refs[i] = (ref){BASE_ABSOLUTE, 0, plan_scalar_offset(b->p, t->name, 0)};
+            refs[i] = (plan_ref){BASE_ABSOLUTE, 0, plan_scalar_offset(b->p, t->name, 0)};
         }
         weft_opspec op = {.struct_size = sizeof op,
                           .id = "ew",
@@ -191,13 +191,13 @@ static weft_status end_scalars(builder *b, list *l, scalars *s, const char *name
                           .out = io + f.nin,
                           .program = &f.program};
         s->st = plan_emit_op(b->p, l, &op,
-                             &(emission){.segment = "scalars", .name = name, .refs = refs});
+                             &(plan_emission){.segment = "scalars", .name = name, .refs = refs});
     }
     graph_free(&s->g);
     return s->st;
 }
 
-static weft_status build_scalars(builder *b, list *l)
+static weft_status build_scalars(plan_builder *b, plan_list *l)
 {
     scalars s;
     begin_scalars(b, &s);
@@ -209,10 +209,10 @@ static weft_status build_scalars(builder *b, list *l)
 }
 
 /* Parameters that are not updated in every step have a count of their own. */
-static weft_status count_updates(builder *b, list *l)
+static weft_status count_updates(plan_builder *b, plan_list *l)
 {
     for (uint32_t i = 0; i < b->p->intervals.n; i++) {
-        const update_interval *x = &b->p->intervals.at[i];
+        const plan_interval *x = &b->p->intervals.at[i];
         scalars s;
         weft_tensor low;
         begin_scalars(b, &s);
@@ -228,7 +228,7 @@ static weft_status count_updates(builder *b, list *l)
     return WEFT_OK;
 }
 
-weft_status plan_end_of_step(builder *b, list *l)
+weft_status plan_end_of_step(plan_builder *b, plan_list *l)
 {
     l->tail = l->entries.n;
     weft_status st = plan_grad_norm(b, l);
@@ -251,16 +251,16 @@ weft_status plan_end_of_step(builder *b, list *l)
 
 /* --- the loss: computed by one stage, then sent to all ranks --- */
 
-uint64_t plan_loss_axes(const builder *b)
+uint64_t plan_loss_axes(const plan_builder *b)
 {
     return b->loss_axes | plan_stage_axis_bit(b->stages);
 }
 
-weft_status plan_clear_loss(builder *b, list *l)
+weft_status plan_clear_loss(plan_builder *b, plan_list *l)
 {
     for (uint32_t i = 0; i < b->g->nodes.n; i++)
         if (plan_stage_here(b->stages, b->g->nodes.at[i].block) &&
-            !strcmp(graph_tensor(b->g, b->g->nodes.at[i].out[0])->name, "loss"))
+            !strcmp(graph_tensor_at(b->g, b->g->nodes.at[i].out[0])->name, "loss"))
             return WEFT_OK;
     return plan_emit_zero(b->p, l, "no loss yet", plan_scalar_offset(b->p, "loss", 0));
 }

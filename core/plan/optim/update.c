@@ -22,8 +22,8 @@
 
 typedef struct group {
     graph g;
-    fused f;
-    rule_kind of;
+    graph_fused f;
+    plan_rule_key of;
     weft_tensor param, grad, copy, gate;
 } group;
 
@@ -32,7 +32,7 @@ struct update_state {
     uint32_t n;
 };
 
-static weft_status run_rule(builder *b, group *k)
+static weft_status run_rule(plan_builder *b, group *k)
 {
     weft_status st = plan_rule_graph(b, &k->g, k->param, k->grad, k->copy, &k->of, &k->gate);
     if (st != WEFT_OK)
@@ -44,10 +44,10 @@ static weft_status run_rule(builder *b, group *k)
 }
 
 /* A state is one region for all parameters. */
-static weft_status check_alike(builder *b, const tensor *x)
+static weft_status check_alike(plan_builder *b, const graph_tensor *x)
 {
     const uint32_t at = plan_rule_state(b, x); /* may move the array */
-    const flat_state *k = &b->f->states.at[at];
+    const plan_flat_state *k = &b->f->states.at[at];
     if (k->dtype == x->shape.dtype && !strcmp(k->init ? k->init : "", x->init ? x->init : ""))
         return WEFT_OK;
     return err_fail(WEFT_USAGE,
@@ -56,7 +56,7 @@ static weft_status check_alike(builder *b, const tensor *x)
                     b->p->spec->rule.c->name, k->name);
 }
 
-weft_status plan_update_prepare(builder *b)
+weft_status plan_update_prepare(plan_builder *b)
 {
     b->rule = pool_alloc(&b->p->pool, sizeof *b->rule);
     if (!plan_rule_by_element(b))
@@ -69,9 +69,9 @@ weft_status plan_update_prepare(builder *b)
         group *k = &u->groups[i];
         graph_init(&k->g, b->g->mesh, WEFT_F32, WEFT_F32);
         const uint32_t groups = 1 + b->p->spec->ngroups;
-        k->of = (rule_kind){.flags = i % 2 ? 0 : WEFT_PARAM_MATRIX,
-                            .interval = i / 2 / groups,
-                            .group = i / 2 % groups};
+        k->of = (plan_rule_key){.flags = i % 2 ? 0 : WEFT_PARAM_MATRIX,
+                                .interval = i / 2 / groups,
+                                .group = i / 2 % groups};
         weft_shape flat_range = {.dtype = WEFT_F32, .rank = 1, .axes = {{"elements", 64}}};
         k->param = graph_add(&k->g, "p", WEFT_T_PARAM, &flat_range);
         k->grad = graph_add(&k->g, "g", WEFT_T_ACTIVATION, &flat_range);
@@ -81,17 +81,17 @@ weft_status plan_update_prepare(builder *b)
         if (st != WEFT_OK)
             return st;
         for (uint32_t t = 1; st == WEFT_OK && t <= k->g.tensors.n; t++)
-            if (graph_tensor(&k->g, t)->kind == WEFT_T_STATE)
-                st = check_alike(b, graph_tensor(&k->g, t));
+            if (graph_tensor_at(&k->g, t)->kind == WEFT_T_STATE)
+                st = check_alike(b, graph_tensor_at(&k->g, t));
         if (st != WEFT_OK)
             return st;
     }
     return WEFT_OK;
 }
 
-static uint32_t source_of(builder *b, const group *k, weft_tensor t)
+static uint32_t source_of(plan_builder *b, const group *k, weft_tensor t)
 {
-    const tensor *x = graph_tensor(&k->g, t);
+    const graph_tensor *x = graph_tensor_at(&k->g, t);
     if (t == k->param)
         return RULE_PARAM;
     if (t == k->grad)
@@ -111,18 +111,18 @@ typedef struct range {
 } range;
 
 typedef struct finding {
-    builder *b;
+    plan_builder *b;
     const group *k;
     const range *r;
 } finding;
 
-static bool find(void *ctx, weft_tensor t, tensor_place *out)
+static bool find(void *ctx, weft_tensor t, plan_tensor_place *out)
 {
     const finding *f = ctx;
     const uint32_t from = source_of(f->b, f->k, t);
     if (from == RULE_SCALAR)
         return false;
-    const flat_place_in x = plan_rule_region(f->b, from, f->r->first, f->r->group, &out->dtype);
+    const plan_flat_slice x = plan_rule_region(f->b, from, f->r->first, f->r->group, &out->dtype);
     out->at = x.at;
     out->shift = x.shift;
     out->axis = f->r->axis;
@@ -130,25 +130,25 @@ static bool find(void *ctx, weft_tensor t, tensor_place *out)
 }
 
 /* The rule as several programs. */
-static weft_status update_in_parts(builder *b, list *l, group *k, const range *r)
+static weft_status update_in_parts(plan_builder *b, plan_list *l, group *k, const range *r)
 {
     finding f = {b, k, r};
     for (weft_tensor t = 1; t <= k->g.tensors.n; t++)
-        if (graph_tensor(&k->g, t)->shape.rank)
-            graph_tensor(&k->g, t)->shape.axes[0].size = (int64_t)r->count;
+        if (graph_tensor_at(&k->g, t)->shape.rank)
+            graph_tensor_at(&k->g, t)->shape.axes[0].size = (int64_t)r->count;
     return plan_graph_to_list(
         b, l, &k->g, 0, k->g.nodes.n,
-        &(graph_to_list_job){.name = r->name, .gate = k->gate, .find = find, .ctx = &f});
+        &(plan_to_list_job){.name = r->name, .gate = k->gate, .find = find, .ctx = &f});
 }
 
 /* Emit one call of the rule of `k` over a range. */
-static weft_status update_range(builder *b, list *l, group *k, const range *r)
+static weft_status update_range(plan_builder *b, plan_list *l, group *k, const range *r)
 {
     weft_operand io[64];
-    ref refs[64];
+    plan_ref refs[64];
     uint64_t bases[BASE_FIRST + 64] = {0}, shifts[BASE_FIRST + 64] = {0};
     uint32_t nbases = BASE_FIRST;
-    fused *f = &k->f;
+    graph_fused *f = &k->f;
     if (!graph_fused_fits(f) || BASE_FIRST + f->nin + f->nout > MAX_BASES)
         return update_in_parts(b, l, k, r);
     for (uint32_t i = 0; i < f->nin + f->nout; i++) {
@@ -156,15 +156,15 @@ static weft_status update_range(builder *b, list *l, group *k, const range *r)
         uint32_t from = source_of(b, k, t);
         if (from == RULE_SCALAR) {
             io[i] = (weft_operand){.dtype = WEFT_F32};
-            refs[i] =
-                (ref){BASE_ABSOLUTE, 0, plan_scalar_offset(b->p, graph_tensor(&k->g, t)->name, 0)};
+            refs[i] = (plan_ref){BASE_ABSOLUTE, 0,
+                                 plan_scalar_offset(b->p, graph_tensor_at(&k->g, t)->name, 0)};
             continue;
         }
-        flat_place_in x = plan_rule_region(b, from, r->first, r->group, &io[i].dtype);
+        plan_flat_slice x = plan_rule_region(b, from, r->first, r->group, &io[i].dtype);
         bases[nbases] = x.at;
         shifts[nbases] = x.shift;
         io[i] = (weft_operand){io[i].dtype, 1, 0, 0, {(int64_t)r->count}};
-        refs[i] = (ref){nbases++, 0, 0};
+        refs[i] = (plan_ref){nbases++, 0, 0};
     }
     weft_opspec op = {.struct_size = sizeof op,
                       .id = "ew",
@@ -175,7 +175,7 @@ static weft_status update_range(builder *b, list *l, group *k, const range *r)
                       .program = &f->program};
     weft_status st = plan_emit_op(
         b->p, l, &op,
-        &(emission){
+        &(plan_emission){
             .segment = "update", .name = r->name, .refs = refs, .bases = bases, .nbases = nbases});
     if (st != WEFT_OK)
         return st;
@@ -184,7 +184,7 @@ static weft_status update_range(builder *b, list *l, group *k, const range *r)
     return WEFT_OK;
 }
 
-static weft_status update(builder *b, list *l, const rule_kind *of, const range *r)
+static weft_status update(plan_builder *b, plan_list *l, const plan_rule_key *of, const range *r)
 {
     const uint32_t kind = plan_rule_kind(b, of->interval, of->group);
     const uint32_t rest = of->flags & WEFT_PARAM_MATRIX ? 0 : 1;
@@ -194,49 +194,50 @@ static weft_status update(builder *b, list *l, const rule_kind *of, const range 
     return st;
 }
 
-static weft_status update_slices(builder *b, list *l, const flat_block *k, const char *name)
+static weft_status update_slices(plan_builder *b, plan_list *l, const plan_flat_block *k,
+                                 const char *name)
 {
     weft_status st = WEFT_OK;
     for (uint32_t i = k->first_group; st == WEFT_OK && i < k->first_group + k->groups; i++) {
-        const flat_group *x = &b->f->groups.at[i];
+        const plan_flat_group *x = &b->f->groups.at[i];
         const range r = {x->at[0], x->count / k->parts, 1 + i, k->axis, name};
-        st = update(b, l, &(rule_kind){NULL, x->flags, x->interval, x->rule_group}, &r);
+        st = update(b, l, &(plan_rule_key){NULL, x->flags, x->interval, x->rule_group}, &r);
         if (st == WEFT_OK)
             st = plan_zero_updated(b, l, i);
     }
     return st;
 }
 
-static bool alike(const flat_param *p, const flat_param *q)
+static bool alike(const plan_flat_param *p, const plan_flat_param *q)
 {
     return p->interval == q->interval && p->rule_group == q->rule_group;
 }
 
 /* Update parameters [from, to) of an unsharded block, which end at element `end`: a call for each
  * range of one kind. */
-static weft_status update_params(builder *b, list *l, uint32_t flags, uint32_t from, uint32_t to,
-                                 uint64_t end, const char *name)
+static weft_status update_params(plan_builder *b, plan_list *l, uint32_t flags, uint32_t from,
+                                 uint32_t to, uint64_t end, const char *name)
 {
     weft_status st = WEFT_OK;
     for (uint32_t i = from, next; st == WEFT_OK && i < to; i = next) {
-        const flat_param *p = &b->f->params.at[i];
+        const plan_flat_param *p = &b->f->params.at[i];
         for (next = i + 1; next < to && alike(p, &b->f->params.at[next]);)
             next++;
         const uint64_t until = next < to ? b->f->params.at[next].first : end;
         const range r = {p->first, until - p->first, 0, 0, name};
         if (r.count)
-            st = update(b, l, &(rule_kind){NULL, flags, p->interval, p->rule_group}, &r);
+            st = update(b, l, &(plan_rule_key){NULL, flags, p->interval, p->rule_group}, &r);
     }
     return st;
 }
 
-weft_status plan_updates(builder *b, list *l)
+weft_status plan_updates(plan_builder *b, plan_list *l)
 {
     weft_status st = WEFT_OK;
     if (!plan_rule_by_element(b))
         return plan_each_updates(b, l);
     for (uint32_t i = b->f->blocks.n; st == WEFT_OK && i-- > 0;) {
-        const flat_block *k = &b->f->blocks.at[i];
+        const plan_flat_block *k = &b->f->blocks.at[i];
         const uint32_t matrices = k->first_param + k->matrices, all = k->first_param + k->params;
         const char *name = pool_printf(&b->p->pool, "update %s", k->name);
         if (k->level) {
@@ -251,7 +252,7 @@ weft_status plan_updates(builder *b, list *l)
     return st;
 }
 
-void plan_update_free(builder *b)
+void plan_update_free(plan_builder *b)
 {
     if (!b->rule)
         return;

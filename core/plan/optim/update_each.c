@@ -23,8 +23,8 @@ typedef struct kin { /* parameters that share a graph */
     weft_tensor param, grad, copy, gate;
     weft_shape shape;
     weft_place place[WEFT_MAX_MESH];
-    slices how; /* count 0: whole */
-    rule_kind of;
+    plan_slices how; /* count 0: whole */
+    plan_rule_key of;
     uint32_t end;
     VEC(weft_tensor) states;
 } kin;
@@ -32,17 +32,17 @@ typedef struct kin { /* parameters that share a graph */
 struct each_state {
     VEC(kin *) kins;
     kin **of;         /* [flat param] */
-    uint32_t *states; /* [flat param] its first own_state */
+    uint32_t *states; /* [flat param] its first plan_own_state */
 };
 
-static void describe(const builder *b, const flat_param *p, kin *out)
+static void describe(const plan_builder *b, const plan_flat_param *p, kin *out)
 {
-    const flat_block *k = &b->f->blocks.at[p->block];
+    const plan_flat_block *k = &b->f->blocks.at[p->block];
     *out = (kin){.of = {p->role, p->flags, p->interval, p->rule_group}, .shape = p->whole};
     out->shape.dtype = WEFT_F32;
     memcpy(out->place, p->place, sizeof out->place);
     if (k->level)
-        out->how = (slices){k->axis, k->parts, b->f->groups.at[p->group].count};
+        out->how = (plan_slices){k->axis, k->parts, b->f->groups.at[p->group].count};
 }
 
 static bool same_shape(const weft_shape *a, const weft_shape *b)
@@ -53,7 +53,7 @@ static bool same_shape(const weft_shape *a, const weft_shape *b)
     return same;
 }
 
-static bool same_kind(const rule_kind *a, const rule_kind *b)
+static bool same_kind(const plan_rule_key *a, const plan_rule_key *b)
 {
     return a->flags == b->flags && a->interval == b->interval && a->group == b->group &&
            (a->role && b->role ? !strcmp(a->role, b->role) : !a->role && !b->role);
@@ -62,15 +62,15 @@ static bool same_kind(const rule_kind *a, const rule_kind *b)
 static weft_tensor add(kin *k, const char *name, uint32_t kind)
 {
     weft_tensor t = graph_add(&k->g, name, kind, &k->shape);
-    memcpy(graph_tensor(&k->g, t)->place, k->place, sizeof k->place);
+    memcpy(graph_tensor_at(&k->g, t)->place, k->place, sizeof k->place);
     return t;
 }
 
 /* A state is split where its parameter's axis of the same name is. Only the first axis of several
  * elements may be split unevenly, so that padding comes last in memory. */
-static weft_status place_state(const kin *k, tensor *x)
+static weft_status place_state(const kin *k, graph_tensor *x)
 {
-    const mesh *m = k->g.mesh;
+    const graph_mesh *m = k->g.mesh;
     for (uint32_t a = 0; a < m->n; a++) {
         x->place[a] = k->place[a].kind == WEFT_SPLIT ? (weft_place){0} : k->place[a];
         for (uint32_t i = 0; k->place[a].kind == WEFT_SPLIT && i < x->shape.rank; i++)
@@ -102,7 +102,7 @@ static weft_status slice(kin *k)
 {
     bool *sliced = mem_alloc(k->g.tensors.n + 1);
     for (weft_tensor t = 1; t <= k->g.tensors.n; t++) {
-        const tensor *x = graph_tensor(&k->g, t);
+        const graph_tensor *x = graph_tensor_at(&k->g, t);
         sliced[t] = t == k->param || t == k->grad || (k->copy && t == k->copy) ||
                     (x->kind == WEFT_T_STATE && x->full && x->shape.rank);
     }
@@ -111,7 +111,7 @@ static weft_status slice(kin *k)
     return st;
 }
 
-static weft_status make(builder *b, kin *k)
+static weft_status make(plan_builder *b, kin *k)
 {
     graph_init(&k->g, b->g->mesh, WEFT_F32, WEFT_F32);
     k->g.find = b->g->find;
@@ -122,7 +122,7 @@ static weft_status make(builder *b, kin *k)
         k->copy = add(k, "copy", WEFT_T_PARAM);
     weft_status st = plan_rule_graph(b, &k->g, k->param, k->grad, k->copy, &k->of, &k->gate);
     for (weft_tensor t = 1; st == WEFT_OK && t <= k->g.tensors.n; t++) {
-        tensor *x = graph_tensor(&k->g, t);
+        graph_tensor *x = graph_tensor_at(&k->g, t);
         if (x->kind != WEFT_T_STATE)
             continue;
         *vec_push(&k->states) = t;
@@ -135,20 +135,20 @@ static weft_status make(builder *b, kin *k)
 }
 
 /* Add the states of parameter `i`; slice() has changed the shapes of those that are sliced. */
-static void add_states(builder *b, const kin *k, uint32_t i)
+static void add_states(plan_builder *b, const kin *k, uint32_t i)
 {
     pool *p = &b->p->pool;
     b->rule->each->states[i] = b->f->own_states.n;
     for (uint32_t n = 0; n < k->states.n; n++) {
-        const tensor *x = graph_tensor(&k->g, k->states.at[n]);
+        const graph_tensor *x = graph_tensor_at(&k->g, k->states.at[n]);
         const weft_shape local = graph_local_shape(&k->g, k->states.at[n]);
-        own_state *s = vec_push(&b->f->own_states);
-        *s = (own_state){.name = pool_text(p, plan_rule_suffix(x)),
-                         .init = x->init ? pool_text(p, x->init) : NULL,
-                         .param = i,
-                         .sliced = k->how.count && x->full && x->shape.rank,
-                         .whole = x->shape,
-                         .elements = graph_shape_elements(&local)};
+        plan_own_state *s = vec_push(&b->f->own_states);
+        *s = (plan_own_state){.name = pool_text(p, plan_rule_suffix(x)),
+                              .init = x->init ? pool_text(p, x->init) : NULL,
+                              .param = i,
+                              .sliced = k->how.count && x->full && x->shape.rank,
+                              .whole = x->shape,
+                              .elements = graph_shape_elements(&local)};
         memcpy(s->place, x->place, sizeof s->place);
         if (s->sliced) {
             s->whole = k->shape;
@@ -160,14 +160,14 @@ static void add_states(builder *b, const kin *k, uint32_t i)
     }
 }
 
-weft_status plan_each_prepare(builder *b)
+weft_status plan_each_prepare(plan_builder *b)
 {
     struct each_state *e = pool_alloc(&b->p->pool, sizeof *e);
     b->rule->each = e;
     e->of = pool_array(&b->p->pool, b->f->params.n, sizeof *e->of);
     e->states = pool_array(&b->p->pool, b->f->params.n, sizeof *e->states);
     for (uint32_t i = 0; i < b->f->params.n; i++) {
-        const flat_param *p = &b->f->params.at[i];
+        const plan_flat_param *p = &b->f->params.at[i];
         kin like;
         describe(b, p, &like);
         for (uint32_t k = 0; k < e->kins.n && !e->of[i]; k++) {
@@ -194,28 +194,28 @@ weft_status plan_each_prepare(builder *b)
 }
 
 typedef struct finding {
-    builder *b;
+    plan_builder *b;
     const kin *k;
-    const flat_param *p;
+    const plan_flat_param *p;
 } finding;
 
-static bool find_own_state(const finding *f, weft_tensor t, tensor_place *out)
+static bool find_own_state(const finding *f, weft_tensor t, plan_tensor_place *out)
 {
-    const flat *all = f->b->f;
+    const plan_flat *all = f->b->f;
     const uint32_t param = (uint32_t)(f->p - all->params.at);
     for (uint32_t i = 0; i < f->k->states.n; i++) {
-        const own_state *s = &all->own_states.at[f->b->rule->each->states[param] + i];
+        const plan_own_state *s = &all->own_states.at[f->b->rule->each->states[param] + i];
         if (f->k->states.at[i] == t)
-            *out = (tensor_place){.at = s->offset, .dtype = s->whole.dtype};
+            *out = (plan_tensor_place){.at = s->offset, .dtype = s->whole.dtype};
     }
     return true;
 }
 
-static bool find(void *ctx, weft_tensor t, tensor_place *out)
+static bool find(void *ctx, weft_tensor t, plan_tensor_place *out)
 {
     const finding *f = ctx;
     uint32_t from;
-    if (graph_tensor(&f->k->g, t)->kind == WEFT_T_STATE)
+    if (graph_tensor_at(&f->k->g, t)->kind == WEFT_T_STATE)
         return find_own_state(f, t, out);
     if (t == f->k->param)
         from = RULE_PARAM;
@@ -225,8 +225,8 @@ static bool find(void *ctx, weft_tensor t, tensor_place *out)
         from = RULE_COPY;
     else
         return false;
-    const flat_block *k = &f->b->f->blocks.at[f->p->block];
-    flat_place_in at =
+    const plan_flat_block *k = &f->b->f->blocks.at[f->p->block];
+    plan_flat_slice at =
         plan_rule_region(f->b, from, f->p->first, k->level ? 1 + f->p->group : 0, &out->dtype);
     out->at = at.at;
     out->shift = at.shift;
@@ -234,17 +234,17 @@ static bool find(void *ctx, weft_tensor t, tensor_place *out)
     return true;
 }
 
-weft_status plan_each_updates(builder *b, list *l)
+weft_status plan_each_updates(plan_builder *b, plan_list *l)
 {
     const uint32_t n = b->f->params.n;
-    graph_to_list_work *w = mem_alloc(n * sizeof *w + 1);
+    plan_to_list_work *w = mem_alloc(n * sizeof *w + 1);
     finding *f = mem_alloc(n * sizeof *f + 1);
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; i < n; i++) { /* in reverse order */
-        const flat_param *p = &b->f->params.at[n - 1 - i];
+        const plan_flat_param *p = &b->f->params.at[n - 1 - i];
         kin *k = b->rule->each->of[n - 1 - i];
         f[i] = (finding){b, k, p};
-        w[i] = (graph_to_list_work){
+        w[i] = (plan_to_list_work){
             &k->g,
             0,
             k->end,
@@ -266,7 +266,7 @@ weft_status plan_each_updates(builder *b, list *l)
     return st;
 }
 
-void plan_each_free(builder *b)
+void plan_each_free(plan_builder *b)
 {
     for (uint32_t i = 0; b->rule->each && i < b->rule->each->kins.n; i++) {
         graph_free(&b->rule->each->kins.at[i]->g);

@@ -17,9 +17,9 @@
 
 #define MOST_CHUNK 64 /* rows: a product of so many is no longer bound by reading its weights */
 
-static weft_status build(making *m, int64_t rows)
+static weft_status build(plan_job *m, int64_t rows)
 {
-    const graph_sizes size = {1, rows, 1};
+    const plan_graph_sizes size = {1, rows, 1};
     weft_status st = plan_graph_build(m, &m->g, &size, WEFT_MODEL_LOGITS, &m->result);
     if (st == WEFT_OK && rows > 1)
         st = graph_cached_check(&m->g, rows);
@@ -29,7 +29,7 @@ static weft_status build(making *m, int64_t rows)
     return st == WEFT_OK ? graph_cached_make(&m->g, m->s->sequence) : st;
 }
 
-weft_status plan_pass_prompt(making *m)
+weft_status plan_pass_prompt(plan_job *m)
 {
     const int64_t context = m->s->sequence;
     if (context < 2)
@@ -38,17 +38,17 @@ weft_status plan_pass_prompt(making *m)
     return build(m, m->p->chunk);
 }
 
-weft_status plan_pass_caches(making *m)
+weft_status plan_pass_caches(plan_job *m)
 {
     plan *p = m->p;
     uint64_t at = m->b.zones.zone;
     for (weft_tensor t = 1; t <= m->g.tensors.n; t++) {
-        const tensor *x = graph_tensor(&m->g, t);
+        const graph_tensor *x = graph_tensor_at(&m->g, t);
         if (x->kind != WEFT_T_STATE || !plan_stage_here(m->b.stages, x->block))
             continue;
         const weft_shape local = graph_local_shape(&m->g, t);
         *vec_push(&p->caches) =
-            (cache_slot){pool_text(&p->pool, x->name), at, graph_shape_bytes(&local)};
+            (plan_cache_slot){pool_text(&p->pool, x->name), at, graph_shape_bytes(&local)};
         at += (graph_shape_bytes(&local) + 4095) & ~(uint64_t)4095;
     }
     p->bytes.state += at - m->b.zones.zone;
@@ -56,7 +56,7 @@ weft_status plan_pass_caches(making *m)
     return WEFT_OK;
 }
 
-weft_status plan_pass_prompt_list(making *m)
+weft_status plan_pass_prompt_list(plan_job *m)
 {
     m->p->step.name = "prompt";
     graph_cached_prune(&m->g);
@@ -64,16 +64,16 @@ weft_status plan_pass_prompt_list(making *m)
     return plan_micro_batches(&m->b, &m->p->step, false, 1);
 }
 
-weft_status plan_pass_decode(making *m)
+weft_status plan_pass_decode(plan_job *m)
 {
     graph_free(&m->g);
     plan_liveness_free(&m->b.live);
     return build(m, 1);
 }
 
-weft_status plan_pass_decode_list(making *m)
+weft_status plan_pass_decode_list(plan_job *m)
 {
-    logits_room room;
+    plan_logits room;
     m->p->eval.name = "decode";
     m->b.live.result = m->result;
     plan_liveness_find(&m->b);
@@ -85,16 +85,16 @@ weft_status plan_pass_decode_list(making *m)
 
 /* --- logits, whole on every rank --- */
 
-static bool gathers(const making *m, uint32_t a)
+static bool gathers(const plan_job *m, uint32_t a)
 {
-    const weft_place p = graph_tensor(&m->g, m->result)->place[a];
+    const weft_place p = graph_tensor_at(&m->g, m->result)->place[a];
     return m->s->mesh.size[a] > 1 && p.kind == WEFT_SPLIT;
 }
 
 /* Parts of a row follow each other in the order of the coordinates, and padding is at the end. */
-static weft_status check_places(const making *m)
+static weft_status check_places(const plan_job *m)
 {
-    const tensor *t = graph_tensor(&m->g, m->result);
+    const graph_tensor *t = graph_tensor_at(&m->g, m->result);
     uint32_t splits = 0;
     for (uint32_t a = 0; a < m->s->mesh.n; a++) {
         if (!gathers(m, a))
@@ -108,18 +108,18 @@ static weft_status check_places(const making *m)
     return WEFT_OK;
 }
 
-static uint64_t elements_of(const making *m)
+static uint64_t elements_of(const plan_job *m)
 {
     const weft_shape local = graph_local_shape(&m->g, m->result);
     return graph_shape_elements(&local);
 }
 
-weft_status plan_logits_room(making *m, logits_room *room)
+weft_status plan_logits_room(plan_job *m, plan_logits *room)
 {
     const uint64_t size = weft_dtype_size(m->s->compute);
-    const bool here = plan_stage_here(m->b.stages, graph_tensor(&m->g, m->result)->block);
+    const bool here = plan_stage_here(m->b.stages, graph_tensor_at(&m->g, m->result)->block);
     uint64_t n = elements_of(m);
-    *room = (logits_room){0};
+    *room = (plan_logits){0};
     weft_status st = check_places(m);
     for (uint32_t a = 0; st == WEFT_OK && a < m->s->mesh.n; a++) {
         if (!gathers(m, a))
@@ -133,38 +133,38 @@ weft_status plan_logits_room(making *m, logits_room *room)
     return st;
 }
 
-static weft_status gather(making *m, list *l, uint32_t a, uint64_t *n, uint64_t to)
+static weft_status gather(plan_job *m, plan_list *l, uint32_t a, uint64_t *n, uint64_t to)
 {
     plan *p = m->p;
-    collective c = {.kind = WEFT_ALL_GATHER,
-                    .channel = plan_channel(p, "logits", a),
-                    .dtype = m->s->compute,
-                    .name = "all-gather of logits",
-                    .in = p->logits,
-                    .out = to};
+    plan_collective c = {.kind = WEFT_ALL_GATHER,
+                         .channel = plan_channel_number(p, "logits", a),
+                         .dtype = m->s->compute,
+                         .name = "all-gather of logits",
+                         .in = p->logits,
+                         .out = to};
     *n *= m->s->mesh.size[a];
     c.count = *n;
     p->logits = to;
     return plan_emit_collective(&m->b, l, &c, 0);
 }
 
-static weft_status complete(making *m, list *l, uint32_t a, uint64_t n)
+static weft_status complete(plan_job *m, plan_list *l, uint32_t a, uint64_t n)
 {
-    const collective c = {.kind = WEFT_ALL_REDUCE,
-                          .redop = WEFT_SUM,
-                          .channel = plan_channel(m->p, "logits", a),
-                          .dtype = m->s->compute,
-                          .name = "all-reduce of logits",
-                          .in = m->p->logits,
-                          .out = m->p->logits,
-                          .count = n};
+    const plan_collective c = {.kind = WEFT_ALL_REDUCE,
+                               .redop = WEFT_SUM,
+                               .channel = plan_channel_number(m->p, "logits", a),
+                               .dtype = m->s->compute,
+                               .name = "all-reduce of logits",
+                               .in = m->p->logits,
+                               .out = m->p->logits,
+                               .count = n};
     return plan_emit_collective(&m->b, l, &c, 0);
 }
 
-weft_status plan_logits_share(making *m, list *l, const logits_room *room)
+weft_status plan_logits_share(plan_job *m, plan_list *l, const plan_logits *room)
 {
-    const tensor *t = graph_tensor(&m->g, m->result);
-    const struct stage_map *stages = m->b.stages;
+    const graph_tensor *t = graph_tensor_at(&m->g, m->result);
+    const struct plan_stage_map *stages = m->b.stages;
     const bool here = plan_stage_here(stages, t->block);
     uint64_t n = elements_of(m);
     weft_status st = WEFT_OK;
@@ -182,13 +182,14 @@ weft_status plan_logits_share(making *m, list *l, const logits_room *room)
         return st;
     if (!here)
         m->p->logits = m->b.zones.zone + room->sent - 1;
-    const collective c = {.kind = WEFT_BROADCAST,
-                          .channel = plan_channel(m->p, "logits", (uint32_t)stages->axis),
-                          .dtype = m->s->compute,
-                          .name = "broadcast of logits",
-                          .in = m->p->logits,
-                          .out = m->p->logits,
-                          .count = n,
-                          .root = plan_stage_of(stages, t->block)};
+    const plan_collective c = {.kind = WEFT_BROADCAST,
+                               .channel =
+                                   plan_channel_number(m->p, "logits", (uint32_t)stages->axis),
+                               .dtype = m->s->compute,
+                               .name = "broadcast of logits",
+                               .in = m->p->logits,
+                               .out = m->p->logits,
+                               .count = n,
+                               .root = plan_stage_of(stages, t->block)};
     return plan_emit_collective(&m->b, l, &c, 0);
 }

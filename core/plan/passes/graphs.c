@@ -30,13 +30,13 @@ static uint64_t split_axes(const graph *g)
     const weft_tensor t = graph_first_input(g);
     uint64_t axes = 0;
     for (uint32_t a = 0; t && a < g->mesh->n; a++)
-        if (graph_tensor(g, t)->place[a].kind == WEFT_SPLIT && g->mesh->size[a] > 1)
+        if (graph_tensor_at(g, t)->place[a].kind == WEFT_SPLIT && g->mesh->size[a] > 1)
             axes |= (uint64_t)1 << a;
     return axes;
 }
 
 /* The axes that split the inputs, and from them the number of data-parallel ranks. */
-static weft_status set_axes(making *m, uint64_t batch, uint64_t sequence)
+static weft_status set_axes(plan_job *m, uint64_t batch, uint64_t sequence)
 {
     const spec *s = m->s;
     m->p->data_axes = batch;
@@ -47,7 +47,7 @@ static weft_status set_axes(making *m, uint64_t batch, uint64_t sequence)
     return check_order(s, batch, sequence);
 }
 
-weft_status plan_pass_check_axes(const making *m)
+weft_status plan_pass_check_axes(const plan_job *m)
 {
     const spec *s = m->s;
     const uint64_t is = split_axes(&m->g), said = m->p->data_axes | m->p->cut_axes;
@@ -66,7 +66,7 @@ weft_status plan_pass_check_axes(const making *m)
 static const weft_op *plugin_op(void *ctx, const char *id, weft_op_self *self)
 {
     uint32_t n = host_used(ctx, "weft.op/1", NULL, 0);
-    const component **all = mem_alloc(n * sizeof *all + 1), *found = NULL;
+    const host_component **all = mem_alloc(n * sizeof *all + 1), *found = NULL;
     n = host_used(ctx, "weft.op/1", all, n);
     for (uint32_t i = 0; !found && i < n; i++)
         found = strcmp(all[i]->name, id) ? NULL : all[i];
@@ -78,7 +78,7 @@ static const weft_op *plugin_op(void *ctx, const char *id, weft_op_self *self)
     return found->table;
 }
 
-weft_status plan_graph_build(making *m, graph *g, const graph_sizes *size, uint32_t want,
+weft_status plan_graph_build(plan_job *m, graph *g, const plan_graph_sizes *size, uint32_t want,
                              weft_tensor *result)
 {
     spec s = *m->s;
@@ -94,10 +94,11 @@ weft_status plan_graph_build(making *m, graph *g, const graph_sizes *size, uint3
 }
 
 /* The graph of a micro-batch, placed from its first node on. */
-static weft_status forward_graph(making *m, graph *g, uint32_t sharing, uint32_t want, double batch,
-                                 weft_tensor *result)
+static weft_status forward_graph(plan_job *m, graph *g, uint32_t sharing, uint32_t want,
+                                 double batch, weft_tensor *result)
 {
-    return plan_graph_build(m, g, &(graph_sizes){sharing, m->s->sequence, batch}, want, result);
+    return plan_graph_build(m, g, &(plan_graph_sizes){sharing, m->s->sequence, batch}, want,
+                            result);
 }
 
 static weft_status check_batch(const spec *s, uint32_t sharing)
@@ -112,7 +113,7 @@ static weft_status check_batch(const spec *s, uint32_t sharing)
                                           {0}});
 }
 
-static uint64_t large_axes(const mesh *m)
+static uint64_t large_axes(const graph_mesh *m)
 {
     uint64_t axes = 0;
     for (uint32_t a = 0; a < m->n; a++)
@@ -121,7 +122,7 @@ static uint64_t large_axes(const mesh *m)
 }
 
 /* Which of the axes without a flag split the batch, as a graph shows it. */
-static weft_status probe_axes(making *m, uint64_t *batch)
+static weft_status probe_axes(plan_job *m, uint64_t *batch)
 {
     graph probe;
     weft_tensor loss;
@@ -133,7 +134,7 @@ static weft_status probe_axes(making *m, uint64_t *batch)
     return st;
 }
 
-weft_status plan_pass_sharing(making *m)
+weft_status plan_pass_sharing(plan_job *m)
 {
     const spec *s = m->s;
     const uint64_t large = large_axes(&s->mesh);
@@ -155,17 +156,17 @@ static weft_status sum_loss(graph *g, weft_tensor loss)
     weft_builder b = graph_builder(g);
     weft_tensor sum, out;
     weft_status st = b.scalar(b.ctx, "loss", 0, &sum);
-    g->block = graph_tensor(g, loss)->block;
+    g->block = graph_tensor_at(g, loss)->block;
     if (st == WEFT_OK)
         st = b.op(b.ctx, "accumulate", NULL, 0, &loss, 1, 0, &out, 1);
     if (st != WEFT_OK)
         return st;
     g->nodes.at[g->nodes.n - 1].out[0] = sum;
-    graph_tensor(g, sum)->sum = true;
+    graph_tensor_at(g, sum)->sum = true;
     return WEFT_OK;
 }
 
-weft_status plan_pass_forward(making *m)
+weft_status plan_pass_forward(plan_job *m)
 {
     weft_status st =
         forward_graph(m, &m->g, m->sharing, WEFT_MODEL_TRAIN, (double)m->s->batch, &m->result);
@@ -176,15 +177,15 @@ weft_status plan_pass_forward(making *m)
 }
 
 /* The mesh axes over which the loss is a partial sum. */
-static void note_loss_axes(making *m)
+static void note_loss_axes(plan_job *m)
 {
     const weft_tensor sum = graph_find(&m->g, "loss");
     for (uint32_t a = 0; sum && a < m->g.mesh->n; a++)
-        if (graph_tensor(&m->g, sum)->place[a].kind == WEFT_PARTIAL_SUM)
+        if (graph_tensor_at(&m->g, sum)->place[a].kind == WEFT_PARTIAL_SUM)
             m->b.loss_axes |= (uint64_t)1 << a;
 }
 
-weft_status plan_pass_backward(making *m)
+weft_status plan_pass_backward(plan_job *m)
 {
     const uint32_t forward = m->g.nodes.n;
     weft_status st = graph_backward(&m->g, m->result);
@@ -196,7 +197,7 @@ weft_status plan_pass_backward(making *m)
     return st;
 }
 
-weft_status plan_pass_eval(making *m)
+weft_status plan_pass_eval(plan_job *m)
 {
     const double batch = (double)m->s->microbatch * m->sharing;
     graph_free(&m->g);
@@ -214,7 +215,7 @@ weft_status plan_pass_eval(making *m)
     return st;
 }
 
-weft_status plan_pass_logits(making *m)
+weft_status plan_pass_logits(plan_job *m)
 {
     const double batch = (double)m->s->microbatch * m->sharing;
     weft_status st = forward_graph(m, &m->g, m->sharing, WEFT_MODEL_LOGITS, batch, &m->result);

@@ -1,63 +1,63 @@
 /* plan/passes/passes.h: a plan under construction, and the passes that make its graphs.
  *
  * build.c has the table of all passes and runs them; plan.h documents what each does. A pass reads
- * and fills the members of one `making`; the plan of each stage has its own. */
+ * and fills the members of one `plan_job`; the plan of each stage has its own. */
 #ifndef PLAN_PASSES_PASSES_H
 #define PLAN_PASSES_PASSES_H
 
 #include "plan/builder.h"
 #include "plan/edits/edits.h"
 
-typedef struct making {
+typedef struct plan_job {
     const spec *s;
     plan *p;
-    edit_state edits;
-    flat flat;
+    plan_edit_state edits;
+    plan_flat flat;
     graph g; /* that is being lowered */
-    builder b;
+    plan_builder b;
     uint32_t sharing;   /* data-parallel ranks */
     weft_tensor result; /* the loss of a micro-batch, or the logits */
     uint64_t built;     /* what the family has built: plan/model.h */
-} making;
+} plan_job;
 
 /* --- graphs.c --- */
 
-typedef struct graph_sizes {
+typedef struct plan_graph_sizes {
     uint32_t sharing; /* data-parallel ranks */
     int64_t rows;     /* of a sample */
     double average;   /* samples over which the loss is averaged */
-} graph_sizes;
+} plan_graph_sizes;
 
 /* Build the forward graph of one micro-batch of all data-parallel ranks, split by the strategies.
  * `want` as the family takes it. Free *g also after a failure. */
-weft_status plan_graph_build(making *m, graph *g, const graph_sizes *size, uint32_t want,
+weft_status plan_graph_build(plan_job *m, graph *g, const plan_graph_sizes *size, uint32_t want,
                              weft_tensor *result);
 
-weft_status plan_pass_sharing(making *m); /* number of data-parallel ranks */
-weft_status plan_pass_forward(making *m); /* of training, and its gradients */
-weft_status plan_pass_backward(making *m);
-weft_status plan_pass_eval(making *m);   /* replaces the graph that is there */
-weft_status plan_pass_logits(making *m); /* of one whole sequence, without caches */
+weft_status plan_pass_sharing(plan_job *m); /* number of data-parallel ranks */
+weft_status plan_pass_forward(plan_job *m); /* of training, and its gradients */
+weft_status plan_pass_backward(plan_job *m);
+weft_status plan_pass_eval(plan_job *m);   /* replaces the graph that is there */
+weft_status plan_pass_logits(plan_job *m); /* of one whole sequence, without caches */
 
 /* Is the graph split as its strategies have declared? After all edits, so that what is wrong with
  * one of them is said first. [plan] */
-weft_status plan_pass_check_axes(const making *m);
+weft_status plan_pass_check_axes(const plan_job *m);
 
 /* --- generate.c: lists that continue a sequence, with caches of keys and values --- */
 
-weft_status plan_pass_prompt(making *m);      /* graph of a chunk of a prompt */
-weft_status plan_pass_caches(making *m);      /* places the caches in the arena */
-weft_status plan_pass_prompt_list(making *m); /* without what only makes logits */
-weft_status plan_pass_decode(making *m);      /* graph of one row */
-weft_status plan_pass_decode_list(making *m); /* leaves its logits, whole, on every rank */
+weft_status plan_pass_prompt(plan_job *m);      /* graph of a chunk of a prompt */
+weft_status plan_pass_caches(plan_job *m);      /* places the caches in the arena */
+weft_status plan_pass_prompt_list(plan_job *m); /* without what only makes logits */
+weft_status plan_pass_decode(plan_job *m);      /* graph of one row */
+weft_status plan_pass_decode_list(plan_job *m); /* leaves its logits, whole, on every rank */
 
 /* After a forward list: gathers the logits of its last row where they are split, and sends them to
  * the other stages. `room` as plan_logits_room() has taken it before the list. */
-typedef struct logits_room {
+typedef struct plan_logits {
     uint64_t part[WEFT_MAX_MESH]; /* [mesh axis] 1 + offset of what is gathered over it; 0: none */
     uint64_t sent;                /* 1 + offset of what other stages receive; 0: none */
-} logits_room;
-weft_status plan_logits_room(making *m, logits_room *room);
-weft_status plan_logits_share(making *m, list *l, const logits_room *room);
+} plan_logits;
+weft_status plan_logits_room(plan_job *m, plan_logits *room);
+weft_status plan_logits_share(plan_job *m, plan_list *l, const plan_logits *room);
 
 #endif

@@ -7,10 +7,10 @@
 #include "run/exec/library.h"
 #include "run/exec/sites.h"
 
-weft_status run_exec_sync(executor *e)
+weft_status run_exec_sync(run_executor *e)
 {
     weft_status st = PLUGIN_CALL(e->table, record, e->event, e->stream, 0);
-    exec_waiting w = {0};
+    run_exec_waiting w = {0};
     uint64_t no_yield_ns = 0;
     while (st == WEFT_OK && (st = PLUGIN_POLL(e->table, event_query, e->event, 0)) == WEFT_BUSY) {
         st = job_failure(e->job);
@@ -26,21 +26,21 @@ weft_status run_exec_sync(executor *e)
     return st;
 }
 
-weft_status run_exec_write(executor *e, uint64_t offset, const void *from, uint64_t bytes)
+weft_status run_exec_write(run_executor *e, uint64_t offset, const void *from, uint64_t bytes)
 {
     weft_status st =
         PLUGIN_CALL(e->table, copy, e->device, e->stream, e->base + offset, from, bytes, 0);
     return st != WEFT_OK ? st : run_exec_sync(e);
 }
 
-weft_status run_exec_read(executor *e, uint64_t offset, void *to, uint64_t bytes)
+weft_status run_exec_read(run_executor *e, uint64_t offset, void *to, uint64_t bytes)
 {
     weft_status st =
         PLUGIN_CALL(e->table, copy, e->device, e->stream, to, e->base + offset, bytes, 0);
     return st != WEFT_OK ? st : run_exec_sync(e);
 }
 
-weft_status run_exec_view(executor *e, uint64_t offset, uint64_t bytes, pool *copies,
+weft_status run_exec_view(run_executor *e, uint64_t offset, uint64_t bytes, pool *copies,
                           const void **out)
 {
     *out = e->base + offset;
@@ -51,14 +51,14 @@ weft_status run_exec_view(executor *e, uint64_t offset, uint64_t bytes, pool *co
     return run_exec_read(e, offset, copy, bytes);
 }
 
-weft_status run_exec_zero(executor *e, uint64_t offset, uint64_t bytes)
+weft_status run_exec_zero(run_executor *e, uint64_t offset, uint64_t bytes)
 {
     weft_status st =
         PLUGIN_CALL(e->table, fill, e->device, e->stream, e->base + offset, 0, bytes, 0);
     return st != WEFT_OK ? st : run_exec_sync(e);
 }
 
-weft_status run_exec_scalar(executor *e, const char *name, double *out)
+weft_status run_exec_scalar(run_executor *e, const char *name, double *out)
 {
     float value;
     uint64_t at = plan_scalar(e->plan, name);
@@ -70,7 +70,7 @@ weft_status run_exec_scalar(executor *e, const char *name, double *out)
     return st;
 }
 
-weft_status run_exec_set_scalars(executor *e)
+weft_status run_exec_set_scalars(run_executor *e)
 {
     for (uint32_t i = 0; i < e->plan->scalars.n; i++) {
         float value = (float)e->plan->scalars.at[i].value;

@@ -23,12 +23,12 @@ typedef struct run_exec_times {
 } run_exec_times;
 
 /* What running a kernel needs of it, side by side. */
-typedef struct exec_kernel {
+typedef struct run_exec_kernel {
     void *prepared;         /* weft_prepared, or what a plugin's kernel made */
     const weft_kernel *own; /* as in the plan: a plugin's kernel; NULL: the device's */
-} exec_kernel;
+} run_exec_kernel;
 
-typedef struct executor {
+typedef struct run_executor {
     const plan *plan;
     const run_settings *set;
     job *job; /* NULL for one rank */
@@ -38,32 +38,32 @@ typedef struct executor {
     weft_device *device;
     weft_stream *stream;
     weft_event *event;
-    char *base;                /* of the arena */
-    char *host;                /* the plan's host memory, or NULL */
-    struct recordings *graphs; /* recorded work; NULL: none */
-    exec_kernel *kernels;      /* as in the plan, prepared */
-    comm_world *world;         /* NULL for one rank */
-    struct colls *colls;       /* collectives of libraries; NULL: none */
-    comm_op **ops;             /* [collective]; NULL where a library runs it */
+    char *base;                   /* of the arena */
+    char *host;                   /* the plan's host memory, or NULL */
+    struct recordings *graphs;    /* recorded work; NULL: none */
+    run_exec_kernel *kernels;     /* as in the plan, prepared */
+    comm_world *world;            /* NULL for one rank */
+    struct run_coll_state *colls; /* collectives of libraries; NULL: none */
+    comm_op **ops;                /* [collective]; NULL where a library runs it */
     sched_schedule **schedules;
-    uint64_t *from, *to;      /* [collective] arena offsets on this rank */
-    uint64_t *bases;          /* the plan's, on this rank */
-    struct exec_sites *sites; /* where the rank is, and what it may take (sites.h) */
-    flight flight;
-    trace trace;
+    uint64_t *from, *to;          /* [collective] arena offsets on this rank */
+    uint64_t *bases;              /* the plan's, on this rank */
+    struct run_exec_sites *sites; /* where the rank is, and what it may take (sites.h) */
+    run_flight flight;
+    run_trace trace;
     float
         residual_scale; /* scale of the error-feedback residuals in the next sums, for the links */
     uint64_t step;      /* now being run, for messages */
     run_exec_times times;
-} executor;
+} run_executor;
 
 /* Makes `p` ready to run on this rank; `set` outlives it. `out_dir` NULL: no flight record. The
  * caller destroys *out also after a failure. [setup] [collective] */
 weft_status run_exec_create(const plan *p, const run_settings *set, job *j, const job_identity *who,
-                            const char *out_dir, executor *out);
+                            const char *out_dir, run_executor *out);
 
 /* Free what run_exec_create() took. `failed`: operations may be in flight that never end. [setup]
  */
-void run_exec_destroy(executor *e, int failed);
+void run_exec_destroy(run_executor *e, int failed);
 
 #endif

@@ -37,13 +37,13 @@ typedef struct flight_of {
     uint64_t began, ended;
 } flight_of;
 
-struct host_library {
+struct run_host_library {
     const plan *plan;
     job *job;
     pthread_mutex_t lock;
     pthread_cond_t wake;
     pthread_t thread;
-    call_site *site; /* of its calls */
+    host_call_site *site; /* of its calls */
     bool running, stop;
     host_line *line;  /* [channels] */
     flight_of *of;    /* [collectives] */
@@ -53,20 +53,20 @@ struct host_library {
     err_record why;       /* the failure; its code is WEFT_OK while there is none */
 };
 
-static weft_status stored(const host_library *h)
+static weft_status stored(const run_host_library *h)
 {
     return h->why.code == WEFT_OK ? WEFT_OK : err_again(h->why.code, &h->why);
 }
 
 /* Store the record of this thread as the failure. */
-static weft_status store(host_library *h, weft_status st)
+static weft_status store(run_host_library *h, weft_status st)
 {
     err_keep(&h->why);
     return h->why.code = st;
 }
 
 /* The job knows the root cause of a lost peer, but may learn it later than the library. */
-static weft_status find_cause(host_library *h, weft_status st)
+static weft_status find_cause(run_host_library *h, weft_status st)
 {
     err_record why;
     err_keep(&why);
@@ -76,7 +76,7 @@ static weft_status find_cause(host_library *h, weft_status st)
 }
 
 /* The oldest operation in flight on a channel, for messages. */
-static const char *oldest(const host_library *h, uint32_t number)
+static const char *oldest(const run_host_library *h, uint32_t number)
 {
     const plan *p = h->plan;
     for (uint32_t i = 0; i < h->flights; i++)
@@ -93,7 +93,7 @@ static void put_name(const host_line *l, const char *name)
 }
 
 /* A call of the library on this channel has failed. */
-static weft_status fail_line(host_library *h, uint32_t number, weft_status st)
+static weft_status fail_line(run_host_library *h, uint32_t number, weft_status st)
 {
     st = find_cause(h, st);
     put_name(&h->line[number], oldest(h, number));
@@ -115,7 +115,7 @@ static weft_status miscounted(const host_line *l, uint64_t now)
                        counts, all);
 }
 
-static void land(host_library *h, uint32_t number)
+static void land(run_host_library *h, uint32_t number)
 {
     const uint64_t now = clock_ns();
     uint32_t left = 0;
@@ -130,7 +130,7 @@ static void land(host_library *h, uint32_t number)
     h->flights = left;
 }
 
-static weft_status poll_line(host_library *h, uint32_t number)
+static weft_status poll_line(run_host_library *h, uint32_t number)
 {
     host_line *l = &h->line[number];
     uint64_t done = l->done;
@@ -145,7 +145,7 @@ static weft_status poll_line(host_library *h, uint32_t number)
 }
 
 /* Advance all communicators with groups in flight. */
-static weft_status poll_all(host_library *h)
+static weft_status poll_all(run_host_library *h)
 {
     weft_status st = stored(h);
     for (uint32_t i = 0; st == WEFT_OK && i < h->plan->channels.n; i++)
@@ -154,7 +154,7 @@ static weft_status poll_all(host_library *h)
     return st;
 }
 
-static weft_status check_health(host_library *h)
+static weft_status check_health(run_host_library *h)
 {
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; st == WEFT_OK && i < h->plan->channels.n; i++) {
@@ -169,7 +169,7 @@ static weft_status check_health(host_library *h)
 
 static void *progress(void *arg)
 {
-    host_library *h = arg;
+    run_host_library *h = arg;
     call_site_enter(h->site);
     pthread_mutex_lock(&h->lock);
     while (!h->stop) {
@@ -188,7 +188,7 @@ static void *progress(void *arg)
 
 /* --- waiting --- */
 
-static weft_status too_late(host_library *h, uint32_t number, const char *name, double seconds)
+static weft_status too_late(run_host_library *h, uint32_t number, const char *name, double seconds)
 {
     const host_line *l = &h->line[number];
     const weft_status st =
@@ -202,7 +202,7 @@ static weft_status too_late(host_library *h, uint32_t number, const char *name, 
 }
 
 /* One idle moment: yield first, since most operations are short, then nap. */
-static weft_status idle(host_library *h, uint64_t began)
+static weft_status idle(run_host_library *h, uint64_t began)
 {
     weft_status st = job_failure(h->job);
     call_tick();
@@ -214,7 +214,7 @@ static weft_status idle(host_library *h, uint64_t began)
     return check_health(h);
 }
 
-static bool has_room(const host_library *h, uint32_t number)
+static bool has_room(const run_host_library *h, uint32_t number)
 {
     const host_line *l = &h->line[number];
     uint32_t active = 0;
@@ -223,7 +223,7 @@ static bool has_room(const host_library *h, uint32_t number)
     return !l->table->channels || l->started > l->done || active < l->table->channels;
 }
 
-weft_status run_host_library_wait_room(host_library *h, uint32_t number, double deadline)
+weft_status run_host_library_wait_room(run_host_library *h, uint32_t number, double deadline)
 {
     const uint64_t began = clock_ns(), end = awake_ns() + (uint64_t)(deadline * 1e9);
     weft_status st = WEFT_OK;
@@ -240,9 +240,9 @@ weft_status run_host_library_wait_room(host_library *h, uint32_t number, double 
     return st;
 }
 
-weft_status run_host_library_wait(host_library *h, uint32_t number, double deadline)
+weft_status run_host_library_wait(run_host_library *h, uint32_t number, double deadline)
 {
-    const collective *x = &h->plan->collectives.at[number];
+    const plan_collective *x = &h->plan->collectives.at[number];
     const uint64_t began = clock_ns(), end = awake_ns() + (uint64_t)(deadline * 1e9);
     weft_status st = run_host_library_enter(h);
     while (st == WEFT_OK && h->line[x->channel].done < h->of[number].group) {
@@ -259,20 +259,20 @@ weft_status run_host_library_wait(host_library *h, uint32_t number, double deadl
 
 /* --- the lock, and what is in flight --- */
 
-weft_status run_host_library_enter(host_library *h)
+weft_status run_host_library_enter(run_host_library *h)
 {
     pthread_mutex_lock(&h->lock);
     return stored(h);
 }
 
-void run_host_library_leave(host_library *h, bool overlap)
+void run_host_library_leave(run_host_library *h, bool overlap)
 {
     if (overlap && h->flights)
         pthread_cond_signal(&h->wake);
     pthread_mutex_unlock(&h->lock);
 }
 
-void run_host_library_started(host_library *h, const uint32_t *collectives, uint32_t n)
+void run_host_library_started(run_host_library *h, const uint32_t *collectives, uint32_t n)
 {
     const uint64_t now = clock_ns();
     for (uint32_t i = 0; i < n; i++) {
@@ -286,7 +286,7 @@ void run_host_library_started(host_library *h, const uint32_t *collectives, uint
     }
 }
 
-void run_host_library_times(const host_library *h, uint32_t number, uint64_t *began,
+void run_host_library_times(const run_host_library *h, uint32_t number, uint64_t *began,
                             uint64_t *ended)
 {
     *began = h->of[number].began;
@@ -295,7 +295,7 @@ void run_host_library_times(const host_library *h, uint32_t number, uint64_t *be
 
 /* --- set-up --- */
 
-void run_host_library_add(host_library *h, uint32_t number, weft_comm *comm)
+void run_host_library_add(run_host_library *h, uint32_t number, weft_comm *comm)
 {
     const uint32_t link = h->plan->channels.at[number].link;
     const spec_link *l = &h->plan->spec->links[link];
@@ -306,9 +306,9 @@ void run_host_library_add(host_library *h, uint32_t number, weft_comm *comm)
                                   .link = link};
 }
 
-weft_status run_host_library_create(const plan *p, job *j, host_library **out)
+weft_status run_host_library_create(const plan *p, job *j, run_host_library **out)
 {
-    host_library *h = mem_alloc(sizeof *h);
+    run_host_library *h = mem_alloc(sizeof *h);
     h->plan = p;
     h->job = j;
     h->line = mem_alloc(p->channels.n * sizeof *h->line + 1);
@@ -324,7 +324,7 @@ weft_status run_host_library_create(const plan *p, job *j, host_library **out)
     return WEFT_OK;
 }
 
-bool run_host_library_stop(host_library *h, double seconds)
+bool run_host_library_stop(run_host_library *h, double seconds)
 {
     const uint64_t ms = (uint64_t)(seconds * 1000), until = awake_ms() + ms;
     if (!h->running)
@@ -339,7 +339,7 @@ bool run_host_library_stop(host_library *h, double seconds)
     return !h->running;
 }
 
-void run_host_library_free(host_library *h)
+void run_host_library_free(run_host_library *h)
 {
     if (!h)
         return;

@@ -11,17 +11,17 @@
 #include <string.h>
 
 /* The native handle of the stream, for kernels of plugins. */
-static void *native(const executor *e)
+static void *native(const run_executor *e)
 {
     return e->table->native_stream ? PLUGIN_GET(e->table, native_stream, e->stream) : NULL;
 }
 
 /* Prepare kernel `i`. The attribute "first" depends on this rank's coordinates. */
-static weft_status prepare_here(executor *e, uint32_t i)
+static weft_status prepare_here(run_executor *e, uint32_t i)
 {
-    const kernel *k = &e->plan->kernels.at[i];
-    exec_kernel *out = &e->kernels[i];
-    const mesh *m = &e->plan->spec->mesh;
+    const plan_kernel *k = &e->plan->kernels.at[i];
+    run_exec_kernel *out = &e->kernels[i];
+    const graph_mesh *m = &e->plan->spec->mesh;
     weft_opspec op = k->spec;
     weft_attr *attrs = mem_alloc(op.nattr * sizeof *attrs + 1);
     for (uint32_t x = 0; x < op.nattr; x++) {
@@ -41,7 +41,7 @@ static weft_status prepare_here(executor *e, uint32_t i)
     return st;
 }
 
-weft_status run_kernels_prepare(executor *e)
+weft_status run_kernels_prepare(run_executor *e)
 {
     const plan *p = e->plan;
     e->kernels = mem_alloc(p->kernels.n * sizeof *e->kernels + 1);
@@ -56,7 +56,7 @@ weft_status run_kernels_prepare(executor *e)
 }
 
 /* run_kernels_call() notes and checks device calls once a segment, not once a kernel. */
-static inline weft_status run(executor *e, const exec_kernel *k, const void *const *in,
+static inline weft_status run(run_executor *e, const run_exec_kernel *k, const void *const *in,
                               void *const *out, void *workspace)
 {
     if (k->own)
@@ -65,8 +65,8 @@ static inline weft_status run(executor *e, const exec_kernel *k, const void *con
 }
 
 /* In a traced step: wait for the device after each kernel, to measure it. */
-static weft_status run_traced(executor *e, uint32_t number, const void *const *in, void *const *out,
-                              void *workspace)
+static weft_status run_traced(run_executor *e, uint32_t number, const void *const *in,
+                              void *const *out, void *workspace)
 {
     const uint64_t began = clock_ns();
     weft_status st = run(e, &e->kernels[number], in, out, workspace);
@@ -78,27 +78,28 @@ static weft_status run_traced(executor *e, uint32_t number, const void *const *i
 }
 
 /* The addresses of `n` operands, inputs before outputs. */
-static inline void resolve(char *base, const uint64_t *bases, const ref *r, uint32_t n, void **out)
+static inline void resolve(char *base, const uint64_t *bases, const plan_ref *r, uint32_t n,
+                           void **out)
 {
     for (uint32_t i = 0; i < n; i++)
         out[i] = r[i].absent ? NULL : base + bases[r[i].base] + r[i].offset;
 }
 
-weft_status run_kernels_call(executor *e, const entry *x)
+weft_status run_kernels_call(run_executor *e, const plan_entry *x)
 {
     const plan *p = e->plan;
-    const segment *s = &p->segments.at[x->what];
+    const plan_segment *s = &p->segments.at[x->what];
     const uint64_t *bases = &e->bases[x->first_base];
     const bool traced = run_trace_wants(&e->trace, e->step);
     const uint32_t mark = err_count;
-    call_site *sites = run_site_instr(e, s->first);
+    host_call_site *sites = run_site_instr(e, s->first);
     weft_status st = WEFT_OK;
     call_site_enter(sites);
     call_enter(e->table, "run");
-    call_row row = call_row_begin(s->n);
-    const instr *n = &p->instrs.at[s->first], *const end = n + s->n;
-    const ref *const refs = p->refs.at;
-    const exec_kernel *const kernels = e->kernels;
+    host_call_row row = call_row_begin(s->n);
+    const plan_instr *n = &p->instrs.at[s->first], *const end = n + s->n;
+    const plan_ref *const refs = p->refs.at;
+    const run_exec_kernel *const kernels = e->kernels;
     char *const base = e->base, *const workspace = base + p->workspace;
     for (; st == WEFT_OK && n < end; n++) {
         void *all[2 * WEFT_MAX_OPERANDS];
@@ -118,10 +119,10 @@ weft_status run_kernels_call(executor *e, const entry *x)
     return st;
 }
 
-void run_kernels_release(executor *e)
+void run_kernels_release(run_executor *e)
 {
     for (uint32_t i = 0; e->kernels && i < e->plan->kernels.n; i++) {
-        const exec_kernel *k = &e->kernels[i];
+        const run_exec_kernel *k = &e->kernels[i];
         if (k->prepared && k->own)
             PLUGIN_DO(k->own, release, k->prepared);
         else if (k->prepared)

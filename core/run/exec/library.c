@@ -24,7 +24,7 @@ typedef struct line {
     uint32_t n, me;
 } line;
 
-struct colls {
+struct run_coll_state {
     const plan *plan;
     job *job;
     uint32_t rank;
@@ -34,17 +34,17 @@ struct colls {
     weft_event **done;       /* [collectives] */
     weft_event *before;      /* on the compute stream, of the latest start */
     uint32_t *group, groups; /* collectives of the group that is open */
-    host_library *host;      /* NULL: on streams of the device */
+    run_host_library *host;  /* NULL: on streams of the device */
     uint64_t sent;
 };
 
-int run_library_has(const colls *c, uint32_t number)
+int run_library_has(const run_coll_state *c, uint32_t number)
 {
     return c && c->line[c->plan->collectives.at[number].channel].table;
 }
 
-static weft_status share_id(colls *c, const line *l, const char *name, uint32_t first, void *id,
-                            uint64_t *bytes, const weft_conf *conf)
+static weft_status share_id(run_coll_state *c, const line *l, const char *name, uint32_t first,
+                            void *id, uint64_t *bytes, const weft_conf *conf)
 {
     char key[200];
     snprintf(key, sizeof key, "coll/%.120s/%u", name, first);
@@ -66,7 +66,7 @@ static weft_status share_id(colls *c, const line *l, const char *name, uint32_t 
 }
 
 /* Poll until the communicator is ready. */
-static weft_status until_ready(colls *c, const line *l, const char *what)
+static weft_status until_ready(run_coll_state *c, const line *l, const char *what)
 {
     uint64_t end = awake_ns() + (uint64_t)(c->deadline * 1e9);
     weft_status st;
@@ -83,10 +83,10 @@ static weft_status until_ready(colls *c, const line *l, const char *what)
     return st;
 }
 
-static weft_status open_line(colls *c, uint32_t number, const uint32_t *ranks)
+static weft_status open_line(run_coll_state *c, uint32_t number, const uint32_t *ranks)
 {
     const plan *p = c->plan;
-    const channel *ch = &p->channels.at[number];
+    const plan_channel *ch = &p->channels.at[number];
     const spec_link *link = &p->spec->links[ch->link];
     line *l = &c->line[number];
     char id[ID_ROOM];
@@ -126,9 +126,9 @@ static weft_status open_line(colls *c, uint32_t number, const uint32_t *ranks)
 }
 
 /* Whether the library has the kinds and types of this rank's collectives, where it can tell. */
-static weft_status ask_supported(const colls *c, uint32_t number)
+static weft_status ask_supported(const run_coll_state *c, uint32_t number)
 {
-    const collective *x = &c->plan->collectives.at[number];
+    const plan_collective *x = &c->plan->collectives.at[number];
     const line *l = &c->line[x->channel];
     const char *library = c->plan->spec->links[c->plan->channels.at[x->channel].link].c->name;
     if (!l->table->supports)
@@ -144,7 +144,7 @@ static weft_status ask_supported(const colls *c, uint32_t number)
     return st;
 }
 
-static weft_status open_lines(colls *c)
+static weft_status open_lines(run_coll_state *c)
 {
     const plan *p = c->plan;
     uint32_t *ranks = mem_alloc(p->spec->ranks * sizeof *ranks);
@@ -166,14 +166,14 @@ static weft_status open_lines(colls *c)
 }
 
 weft_status run_library_create(const plan *p, job *j, uint32_t rank, const run_library_device *d,
-                               double deadline, colls **out)
+                               double deadline, run_coll_state **out)
 {
     int any = 0;
     for (uint32_t i = 0; i < p->channels.n && p->spec->ranks > 1; i++)
         any |= resolve_collective_library(&p->spec->links[p->channels.at[i].link]) != NULL;
     if (!any)
         return WEFT_OK;
-    colls *c = mem_alloc(sizeof *c);
+    run_coll_state *c = mem_alloc(sizeof *c);
     *out = c;
     c->plan = p;
     c->job = j;
@@ -189,7 +189,7 @@ weft_status run_library_create(const plan *p, job *j, uint32_t rank, const run_l
     return st != WEFT_OK ? st : open_lines(c);
 }
 
-static void close_all(colls *c)
+static void close_all(run_coll_state *c)
 {
     for (uint32_t i = 0; i < c->plan->channels.n; i++)
         if (c->line[i].comm)
@@ -198,7 +198,7 @@ static void close_all(colls *c)
 
 static void *give_up(void *arg)
 {
-    colls *c = arg;
+    run_coll_state *c = arg;
     for (uint32_t i = 0; i < c->plan->channels.n; i++)
         if (c->line[i].comm)
             PLUGIN_DO(c->line[i].table, abort, c->line[i].comm);
@@ -208,7 +208,7 @@ static void *give_up(void *arg)
 }
 
 /* False: the library hangs, and the process exits without freeing it. */
-static bool abort_all(colls *c)
+static bool abort_all(run_coll_state *c)
 {
     pthread_t helper;
     if (pthread_create(&helper, NULL, give_up, c) != 0)
@@ -216,7 +216,7 @@ static bool abort_all(colls *c)
     return within_join(helper, GIVE_UP_S * 1000);
 }
 
-bool run_library_destroy(colls *c, bool failed)
+bool run_library_destroy(run_coll_state *c, bool failed)
 {
     if (!c)
         return true;
@@ -234,7 +234,7 @@ bool run_library_destroy(colls *c, bool failed)
     return true;
 }
 
-static weft_status call_one(const line *l, const collective *x, weft_coll_call like)
+static weft_status call_one(const line *l, const plan_collective *x, weft_coll_call like)
 {
     like.struct_size = sizeof like;
     like.dtype = x->dtype;
@@ -243,7 +243,8 @@ static weft_status call_one(const line *l, const collective *x, weft_coll_call l
 }
 
 /* A shift is a send to one neighbour and a receive from the other. */
-static weft_status call(const line *l, const collective *x, const void *in, void *out, void *native)
+static weft_status call(const line *l, const plan_collective *x, const void *in, void *out,
+                        void *native)
 {
     const weft_coll_call whole = {.kind = x->kind,
                                   .redop = x->redop,
@@ -263,7 +264,7 @@ static weft_status call(const line *l, const collective *x, const void *in, void
                               .kind = WEFT_RECV, .root = from, .out = out, .stream = native});
 }
 
-static weft_status launch(colls *c, const line *l)
+static weft_status launch(run_coll_state *c, const line *l)
 {
     weft_status st = PLUGIN_POLL(l->table, end, l->module, 0);
     if (st == WEFT_BUSY)
@@ -282,12 +283,12 @@ static weft_status launch(colls *c, const line *l)
 /* --- on host memory --- */
 
 /* Start the group that is open, and leave. */
-static weft_status launch_on_host(colls *c, const line *l, bool overlap)
+static weft_status launch_on_host(run_coll_state *c, const line *l, bool overlap)
 {
     weft_status st = PLUGIN_POLL(l->table, end, l->module, 0);
     st = st == WEFT_BUSY ? WEFT_OK : st;
     for (uint32_t i = 0; i < c->groups && st == WEFT_OK; i++) {
-        const collective *x = &c->plan->collectives.at[c->group[i]];
+        const plan_collective *x = &c->plan->collectives.at[c->group[i]];
         st = until_ready(c, &c->line[x->channel], x->name);
     }
     if (st == WEFT_OK)
@@ -299,12 +300,12 @@ static weft_status launch_on_host(colls *c, const line *l, bool overlap)
 
 /* Whether a collective of the channel may join the open group. With a limit on channels, a group
  * has one channel, so that waiting for room is enough. */
-static bool may_join(const colls *c, uint32_t on)
+static bool may_join(const run_coll_state *c, uint32_t on)
 {
     return !c->line[on].table->channels || c->plan->collectives.at[c->group[0]].channel == on;
 }
 
-static weft_status open_group(colls *c, uint32_t on)
+static weft_status open_group(run_coll_state *c, uint32_t on)
 {
     const line *l = &c->line[on];
     weft_status st = run_host_library_enter(c->host);
@@ -317,9 +318,9 @@ static weft_status open_group(colls *c, uint32_t on)
     return st;
 }
 
-static weft_status start_on_host(colls *c, uint32_t number, const library_start *s)
+static weft_status start_on_host(run_coll_state *c, uint32_t number, const run_library_request *s)
 {
-    const collective *x = &c->plan->collectives.at[number];
+    const plan_collective *x = &c->plan->collectives.at[number];
     const line *l = &c->line[x->channel];
     weft_status st = WEFT_OK;
     if (c->groups && !may_join(c, x->channel))
@@ -341,9 +342,9 @@ static weft_status start_on_host(colls *c, uint32_t number, const library_start 
 
 /* --- both --- */
 
-weft_status run_library_start(colls *c, uint32_t number, const library_start *s)
+weft_status run_library_start(run_coll_state *c, uint32_t number, const run_library_request *s)
 {
-    const collective *x = &c->plan->collectives.at[number];
+    const plan_collective *x = &c->plan->collectives.at[number];
     const line *l = &c->line[x->channel];
     if (c->host)
         return start_on_host(c, number, s);
@@ -365,29 +366,29 @@ weft_status run_library_start(colls *c, uint32_t number, const library_start *s)
     return st;
 }
 
-weft_status run_library_wait(colls *c, uint32_t number)
+weft_status run_library_wait(run_coll_state *c, uint32_t number)
 {
     if (c->host)
         return run_host_library_wait(c->host, number, c->d.deadline);
     return PLUGIN_CALL(c->d.table, stream_wait, c->d.compute, c->done[number], 0);
 }
 
-bool run_library_on_host(const colls *c)
+bool run_library_on_host(const run_coll_state *c)
 {
     return c && c->host;
 }
 
-void run_library_times(const colls *c, uint32_t number, uint64_t *began, uint64_t *ended)
+void run_library_times(const run_coll_state *c, uint32_t number, uint64_t *began, uint64_t *ended)
 {
     run_host_library_times(c->host, number, began, ended);
 }
 
-uint64_t run_library_sent(const colls *c)
+uint64_t run_library_sent(const run_coll_state *c)
 {
     return c ? c->sent : 0;
 }
 
-weft_status run_library_health(colls *c)
+weft_status run_library_health(run_coll_state *c)
 {
     if (!c)
         return WEFT_OK;

@@ -14,7 +14,7 @@
 #include "comm/comm.h"
 #include "plan/plan.h"
 
-typedef struct colls colls; /* opaque */
+typedef struct run_coll_state run_coll_state; /* opaque */
 
 /* The device as the executor opened it. */
 typedef struct run_library_device {
@@ -28,31 +28,31 @@ typedef struct run_library_device {
 /* Open a communicator for each channel of a library that `rank` belongs to. *out stays NULL where
  * the plan has none. [setup] [collective] */
 weft_status run_library_create(const plan *p, job *j, uint32_t rank, const run_library_device *d,
-                               double deadline, colls **out);
+                               double deadline, run_coll_state **out);
 
 /* With `failed`, abort operations in flight, on a thread that is abandoned if the library hangs.
  * False: it hangs, and may still access the arena. NULL allowed. [setup] */
-bool run_library_destroy(colls *c, bool failed);
+bool run_library_destroy(run_coll_state *c, bool failed);
 
 /* Whether a library executes this collective. */
-int run_library_has(const colls *c, uint32_t number);
+int run_library_has(const run_coll_state *c, uint32_t number);
 
 /* Whether libraries work on host memory: the device finishes before a start, and the host waits.
  * NULL allowed. [any] */
-bool run_library_on_host(const colls *c);
+bool run_library_on_host(const run_coll_state *c);
 
 /* On host memory: begin and end of the last start, clock_ns(). [compute] */
-void run_library_times(const colls *c, uint32_t number, uint64_t *began, uint64_t *ended);
+void run_library_times(const run_coll_state *c, uint32_t number, uint64_t *began, uint64_t *ended);
 
 /* Enqueue a collective from and to these arena offsets. Consecutive starts form one group, opened
  * by the first and launched by the last. `overlap`: computation follows. [compute] */
-typedef struct library_start {
+typedef struct run_library_request {
     uint64_t from, to;
     bool first, last, overlap;
-} library_start;
-weft_status run_library_start(colls *c, uint32_t number, const library_start *s);
-weft_status run_library_wait(colls *c, uint32_t number); /* [compute] */
-uint64_t run_library_sent(const colls *c); /* payload bytes so far; NULL allowed [any] */
-weft_status run_library_health(colls *c);  /* NULL allowed [compute] */
+} run_library_request;
+weft_status run_library_start(run_coll_state *c, uint32_t number, const run_library_request *s);
+weft_status run_library_wait(run_coll_state *c, uint32_t number); /* [compute] */
+uint64_t run_library_sent(const run_coll_state *c); /* payload bytes so far; NULL allowed [any] */
+weft_status run_library_health(run_coll_state *c);  /* NULL allowed [compute] */
 
 #endif

@@ -35,7 +35,7 @@ static double work_of(const product *x)
 }
 
 /* Random values with an absolute value from 0.5 to 1, so all exponents are equal. */
-static weft_status fill_random(executor *e, uint64_t to, uint64_t bytes)
+static weft_status fill_random(run_executor *e, uint64_t to, uint64_t bytes)
 {
     const uint32_t type = e->plan->spec->compute;
     const uint32_t keep = type == WEFT_F32    ? 0x807fffff
@@ -58,7 +58,7 @@ static weft_status fill_random(executor *e, uint64_t to, uint64_t bytes)
 }
 
 /* Assign the operands offsets in the arena; false: it is too small. */
-static bool place(const executor *e, product *x, uint64_t workspace)
+static bool place(const run_executor *e, product *x, uint64_t workspace)
 {
     const uint64_t size = weft_dtype_size(e->plan->spec->compute);
     const uint64_t tall = (uint64_t)(x->rows * x->width) * size;
@@ -74,7 +74,7 @@ static bool place(const executor *e, product *x, uint64_t workspace)
     return end + (own ? 0 : workspace) <= e->plan->bytes.peak && (!own || x->taken);
 }
 
-static weft_status prepare(executor *e, product *x, bool *fits)
+static weft_status prepare(run_executor *e, product *x, bool *fits)
 {
     const uint32_t type = e->plan->spec->compute;
     weft_operand in[2] = {{type, 2, 0, 0, {x->rows, x->width}},
@@ -93,7 +93,7 @@ static weft_status prepare(executor *e, product *x, bool *fits)
     return st;
 }
 
-static void release(executor *e, product *x)
+static void release(run_executor *e, product *x)
 {
     if (x->kernel)
         PLUGIN_DO(e->table, release, x->kernel);
@@ -103,7 +103,7 @@ static void release(executor *e, product *x)
 }
 
 /* Nanoseconds of `times` products in a row. */
-static weft_status run(executor *e, const product *x, uint64_t times, uint64_t *ns)
+static weft_status run(run_executor *e, const product *x, uint64_t times, uint64_t *ns)
 {
     const void *in[2] = {e->base + x->in[0], e->base + x->in[1]};
     void *out[1] = {e->base + x->out};
@@ -117,7 +117,7 @@ static weft_status run(executor *e, const product *x, uint64_t times, uint64_t *
     return st;
 }
 
-static weft_status time_best(executor *e, const product *x, double *flops)
+static weft_status time_best(run_executor *e, const product *x, double *flops)
 {
     const uint64_t times = 1 + LONG_ENOUGH_NS / (x->once + 1), start = clock_ns();
     weft_status st = WEFT_OK;
@@ -131,7 +131,8 @@ static weft_status time_best(executor *e, const product *x, double *flops)
 }
 
 /* Tries one size and stores it in `best` if it is the fastest so far; *longer: try a larger one. */
-static weft_status try_size(executor *e, int64_t rows, int64_t width, product *best, bool *longer)
+static weft_status try_size(run_executor *e, int64_t rows, int64_t width, product *best,
+                            bool *longer)
 {
     product x = {.rows = rows, .width = width};
     bool fits;
@@ -149,7 +150,7 @@ static weft_status try_size(executor *e, int64_t rows, int64_t width, product *b
     return st;
 }
 
-static weft_status choose_size(executor *e, product *best)
+static weft_status choose_size(run_executor *e, product *best)
 {
     int64_t width = 1024;
     bool longer = true;
@@ -165,7 +166,7 @@ static weft_status choose_size(executor *e, product *best)
     return st;
 }
 
-static weft_status measure(executor *e, product *x, double *flops)
+static weft_status measure(run_executor *e, product *x, double *flops)
 {
     bool fits = false;
     weft_status st = x->once ? prepare(e, x, &fits) : WEFT_OK;
@@ -181,7 +182,7 @@ static weft_status measure(executor *e, product *x, double *flops)
 }
 
 /* Rank 0 writes the metrics, so it alone needs the mean. */
-static weft_status take_mean(executor *e, double *flops)
+static weft_status take_mean(run_executor *e, double *flops)
 {
     const uint32_t ranks = e->plan->spec->ranks;
     char key[32];
@@ -207,7 +208,7 @@ static weft_status take_mean(executor *e, double *flops)
     return st;
 }
 
-weft_status run_measure_peak(executor *e, double *flops)
+weft_status run_measure_peak(run_executor *e, double *flops)
 {
     product best = {0};
     *flops = 0;

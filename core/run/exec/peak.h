@@ -8,6 +8,6 @@
  * job's compute type while all ranks are busy: on rank 0 the mean over the ranks, on another rank
  * its own. Uses the arena and leaves it zeroed, so call it before weights are loaded. [setup]
  * [collective] */
-weft_status run_measure_peak(executor *e, double *flops);
+weft_status run_measure_peak(run_executor *e, double *flops);
 
 #endif

@@ -18,7 +18,7 @@
 #define MOST 4096u
 
 typedef struct graph_run {
-    const list *l;
+    const plan_list *l;
     uint32_t first, end; /* entries */
     weft_capture *work;
 } graph_run;
@@ -27,13 +27,13 @@ struct recordings {
     VEC(graph_run) runs;
     uint32_t nlists;
     struct {
-        const list *l;
+        const plan_list *l;
         uint32_t *run; /* [entry] 1 + the run that begins there; 0: none */
     } lists[];
 };
 
 /* The run of calls that begins at entry i: returns its end, and its instructions. */
-static uint32_t run_end(const plan *p, const list *l, uint32_t i, uint64_t *instrs)
+static uint32_t run_end(const plan *p, const plan_list *l, uint32_t i, uint64_t *instrs)
 {
     uint32_t end = i;
     *instrs = 0;
@@ -49,7 +49,7 @@ static uint32_t run_end(const plan *p, const list *l, uint32_t i, uint64_t *inst
     return end;
 }
 
-static weft_status record(executor *e, graph_run *r, bool *can)
+static weft_status record(run_executor *e, graph_run *r, bool *can)
 {
     weft_status st = PLUGIN_CALL(e->table, capture_begin, e->stream, 0);
     *can = st != WEFT_UNSUPPORTED;
@@ -69,7 +69,7 @@ static weft_status record(executor *e, graph_run *r, bool *can)
     return st;
 }
 
-static weft_status record_list(executor *e, const list *l, bool *can)
+static weft_status record_list(run_executor *e, const plan_list *l, bool *can)
 {
     struct recordings *g = e->graphs;
     weft_status st = WEFT_OK;
@@ -90,7 +90,7 @@ static weft_status record_list(executor *e, const list *l, bool *can)
     return st;
 }
 
-weft_status run_recordings_make(executor *e)
+weft_status run_recordings_make(run_executor *e)
 {
     const plan *p = e->plan;
     bool can = (e->table->caps & WEFT_DEV_CAPTURE) && e->table->capture_begin;
@@ -105,7 +105,8 @@ weft_status run_recordings_make(executor *e)
     return st;
 }
 
-uint32_t run_recording_end(const executor *e, const list *l, uint32_t i, weft_capture **work)
+uint32_t run_recording_end(const run_executor *e, const plan_list *l, uint32_t i,
+                           weft_capture **work)
 {
     const struct recordings *g = e->graphs;
     for (uint32_t k = 0; g && k < g->nlists; k++)
@@ -117,7 +118,7 @@ uint32_t run_recording_end(const executor *e, const list *l, uint32_t i, weft_ca
     return i;
 }
 
-void run_recordings_free(executor *e)
+void run_recordings_free(run_executor *e)
 {
     for (uint32_t k = 0; e->graphs && k < e->graphs->nlists; k++)
         free(e->graphs->lists[k].run);

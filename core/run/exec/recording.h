@@ -8,13 +8,14 @@
 #include "run/exec/executor.h"
 
 /* Record the calls of all lists where the device can. [setup] */
-weft_status run_recordings_make(executor *e);
+weft_status run_recordings_make(run_executor *e);
 
 /* The entry after the recording that begins at entry i of `l`, with *work to replay; i if no
  * recording begins there. [compute] */
-uint32_t run_recording_end(const executor *e, const list *l, uint32_t i, weft_capture **work);
+uint32_t run_recording_end(const run_executor *e, const plan_list *l, uint32_t i,
+                           weft_capture **work);
 
 /* Frees all recordings; the device frees their work when it is closed. [setup] */
-void run_recordings_free(executor *e);
+void run_recordings_free(run_executor *e);
 
 #endif

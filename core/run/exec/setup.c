@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* The kind of arena descriptor that the job's links need and the device can export; 0: none. */
-static int32_t descriptor_kind(const executor *e)
+static int32_t descriptor_kind(const run_executor *e)
 {
     uint64_t wanted = 0, can = e->table->caps;
     for (uint32_t i = 0; e->plan->spec->ranks > 1 && i < e->plan->spec->nlinks; i++) {
@@ -37,7 +37,7 @@ static int32_t descriptor_kind(const executor *e)
 
 /* The memory that links access: the arena, or host memory where a link cannot access device memory
  * and data is staged. */
-static weft_status stage_all(const executor *e, int32_t fd, comm_arena *arena)
+static weft_status stage_all(const run_executor *e, int32_t fd, comm_arena *arena)
 {
     const spec *s = e->plan->spec;
     bool any = false;
@@ -64,15 +64,15 @@ static weft_status stage_all(const executor *e, int32_t fd, comm_arena *arena)
 /* The local rank that the device is given. Ranks with the same affinity mask divide its CPUs, so a
  * device that computes on CPUs gets its number among those ranks; any other device among all ranks
  * of the machine. */
-static void number_here(const executor *e, const job_identity *who, weft_device_args *args)
+static void number_here(const run_executor *e, const job_identity *who, weft_device_args *args)
 {
-    const host_map *s = &e->plan->spec->hosts;
+    const spec_host_map *s = &e->plan->spec->hosts;
     const bool on_cpus = e->table->caps & WEFT_DEV_HOST_MEMORY;
     args->local_rank = on_cpus && s->cpu_ranks ? s->cpu_rank : who->local_rank;
     args->local_ranks = on_cpus && s->cpu_ranks ? s->cpu_ranks : who->local_ranks;
 }
 
-static weft_status open_device(executor *e, const job_identity *who, comm_arena *arena)
+static weft_status open_device(run_executor *e, const job_identity *who, comm_arena *arena)
 {
     const spec *s = e->plan->spec;
     void *base;
@@ -104,7 +104,7 @@ static weft_status open_device(executor *e, const job_identity *who, comm_arena 
     return stage_all(e, fd, arena);
 }
 
-static weft_status add_channels(executor *e, const uint32_t *index, comm_channel **out)
+static weft_status add_channels(run_executor *e, const uint32_t *index, comm_channel **out)
 {
     const plan *p = e->plan;
     uint32_t *ranks = mem_alloc(p->spec->ranks * sizeof *ranks), me;
@@ -120,9 +120,9 @@ static weft_status add_channels(executor *e, const uint32_t *index, comm_channel
 }
 
 /* Sets the memory of a residual; in the arena it is already zero. */
-static void keep(executor *e, uint32_t number)
+static void keep(run_executor *e, uint32_t number)
 {
-    const collective *c = &e->plan->collectives.at[number];
+    const plan_collective *c = &e->plan->collectives.at[number];
     const bool staged = comm_is_staged(e->ops[number]);
     char *at = (staged ? e->host : e->base) + c->residual;
     if (staged)
@@ -130,7 +130,7 @@ static void keep(executor *e, uint32_t number)
     comm_set_residual(e->ops[number], at, c->residual_used ? NULL : &e->residual_scale);
 }
 
-static weft_status add_operations(executor *e, comm_channel *const *channels)
+static weft_status add_operations(run_executor *e, comm_channel *const *channels)
 {
     const plan *p = e->plan;
     e->ops = mem_alloc(p->collectives.n * sizeof *e->ops + 1);
@@ -140,7 +140,7 @@ static weft_status add_operations(executor *e, comm_channel *const *channels)
     uint32_t *ranks = mem_alloc(p->spec->ranks * sizeof *ranks);
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; st == WEFT_OK && i < p->collectives.n; i++) {
-        const collective *c = &p->collectives.at[i];
+        const plan_collective *c = &p->collectives.at[i];
         const uint64_t at = graph_mesh_coord(&p->spec->mesh, e->rank, c->shift_axis);
         uint32_t me;
         const uint32_t n = plan_group(p, c->channel, e->rank, ranks, &me);
@@ -164,7 +164,7 @@ static weft_status add_operations(executor *e, comm_channel *const *channels)
     return st;
 }
 
-static weft_status add_link(executor *e, uint32_t number, uint32_t *index)
+static weft_status add_link(run_executor *e, uint32_t number, uint32_t *index)
 {
     const spec *s = e->plan->spec;
     const spec_link *l = &s->links[number];
@@ -179,7 +179,7 @@ static weft_status add_link(executor *e, uint32_t number, uint32_t *index)
     return st;
 }
 
-static weft_status connect_ranks(executor *e, const job_identity *who, const comm_arena *arena)
+static weft_status connect_ranks(run_executor *e, const job_identity *who, const comm_arena *arena)
 {
     const plan *p = e->plan;
     if (p->spec->ranks == 1)
@@ -208,21 +208,21 @@ static uint64_t events_a_step(const plan *p)
 {
     uint64_t n = 16;
     for (uint32_t i = 0; i < p->step.entries.n; i++) {
-        const entry *x = &p->step.entries.at[i];
+        const plan_entry *x = &p->step.entries.at[i];
         n += 1 + (x->kind == ENTRY_CALL ? p->segments.at[x->what].n : 0);
     }
     return n;
 }
 
 weft_status run_exec_create(const plan *p, const run_settings *set, job *j, const job_identity *who,
-                            const char *out_dir, executor *out)
+                            const char *out_dir, run_executor *out)
 {
-    *out = (executor){.plan = p,
-                      .set = set,
-                      .job = j,
-                      .rank = who->rank,
-                      .table = p->spec->device.c->table,
-                      .residual_scale = 1};
+    *out = (run_executor){.plan = p,
+                          .set = set,
+                          .job = j,
+                          .rank = who->rank,
+                          .table = p->spec->device.c->table,
+                          .residual_scale = 1};
     comm_arena arena;
     out->sites = mem_alloc(sizeof *out->sites);
     out->deadline = set->deadline;
@@ -244,7 +244,7 @@ weft_status run_exec_create(const plan *p, const run_settings *set, job *j, cons
     return st;
 }
 
-void run_exec_destroy(executor *e, int failed)
+void run_exec_destroy(run_executor *e, int failed)
 {
     run_sites_free(e);
     const bool quiet = run_library_destroy(e->colls, failed);
@@ -264,5 +264,5 @@ void run_exec_destroy(executor *e, int failed)
     free(e->schedules);
     run_trace_free(&e->trace);
     run_flight_close(&e->flight);
-    *e = (executor){0};
+    *e = (run_executor){0};
 }

@@ -12,7 +12,7 @@
 #define MOMENT_NS 200000000u /* that a gap counts as at most: a process that was stopped */
 
 /* Whether work on the device's streams waits for other ranks. */
-static bool device_waits(const executor *e)
+static bool device_waits(const run_executor *e)
 {
     if (e->colls && !run_library_on_host(e->colls))
         return true;
@@ -23,12 +23,12 @@ static bool device_waits(const executor *e)
 }
 
 /* The watchdog's thread asks this while the rank's own is in a call. */
-static bool whereabouts(const void *ctx, const call_site *site, char *out, size_t size)
+static bool whereabouts(const void *ctx, const host_call_site *site, char *out, size_t size)
 {
-    const executor *e = ctx;
-    const exec_sites *s = e->sites;
+    const run_executor *e = ctx;
+    const run_exec_sites *s = e->sites;
     const plan *p = e->plan;
-    const list *l = atomic_load_explicit(&s->list, memory_order_acquire);
+    const plan_list *l = atomic_load_explicit(&s->list, memory_order_acquire);
     const uint32_t at = atomic_load_explicit(&s->entry, memory_order_relaxed);
     if (!l || at >= l->entries.n)
         return false;
@@ -41,10 +41,10 @@ static bool whereabouts(const void *ctx, const call_site *site, char *out, size_
     return true;
 }
 
-void run_sites_make(executor *e)
+void run_sites_make(run_executor *e)
 {
     const plan *p = e->plan;
-    exec_sites *s = e->sites;
+    run_exec_sites *s = e->sites;
     if (!device_waits(e)) {
         s->instr = host_sites_new(p->instrs.n);
         s->collective = host_sites_new(p->collectives.n);
@@ -53,7 +53,7 @@ void run_sites_make(executor *e)
     host_watch_place(whereabouts, e);
 }
 
-void run_sites_free(executor *e)
+void run_sites_free(run_executor *e)
 {
     if (!e->sites)
         return;
@@ -68,7 +68,7 @@ void run_sites_free(executor *e)
 /* --- walks --- */
 
 /* The place of a list's two waits. */
-static exec_wait *waits_of(const executor *e, const list *l)
+static run_exec_wait *waits_of(const run_executor *e, const plan_list *l)
 {
     const plan *p = e->plan;
     uint32_t number = l == &p->step ? 0 : 1;
@@ -78,15 +78,15 @@ static exec_wait *waits_of(const executor *e, const list *l)
     return e->sites->waits + p->collectives.n + 2 * (uint64_t)number;
 }
 
-void run_sites_begin(executor *e, const list *l)
+void run_sites_begin(run_executor *e, const plan_list *l)
 {
-    exec_sites *s = e->sites;
+    run_exec_sites *s = e->sites;
     atomic_store_explicit(&s->step, e->step, memory_order_relaxed);
     atomic_store_explicit(&s->entry, 0, memory_order_relaxed);
     atomic_store_explicit(&s->list, l, memory_order_release);
 }
 
-void run_sites_end(executor *e)
+void run_sites_end(run_executor *e)
 {
     atomic_store_explicit(&e->sites->list, NULL, memory_order_relaxed);
     e->sites->wait = NULL;
@@ -95,12 +95,12 @@ void run_sites_end(executor *e)
 
 /* --- waits for the device --- */
 
-void run_sites_last_wait(executor *e, const list *l, bool at_end)
+void run_sites_last_wait(run_executor *e, const plan_list *l, bool at_end)
 {
     e->sites->wait = e->sites->waits ? waits_of(e, l) + at_end : NULL;
 }
 
-static weft_status too_long(const executor *e, const exec_wait *x, uint64_t most_ms)
+static weft_status too_long(const run_executor *e, const run_exec_wait *x, uint64_t most_ms)
 {
     return err_fail(WEFT_IO,
                     "device %s has not finished its work: %.4g s have passed, all that "
@@ -111,9 +111,9 @@ static weft_status too_long(const executor *e, const exec_wait *x, uint64_t most
                     (double)x->longest_ns * 1e-9);
 }
 
-weft_status run_sites_waits(executor *e, exec_waiting *w)
+weft_status run_sites_waits(run_executor *e, run_exec_waiting *w)
 {
-    const exec_wait *x = e->sites ? e->sites->wait : NULL;
+    const run_exec_wait *x = e->sites ? e->sites->wait : NULL;
     const uint64_t now = clock_ns(), gap = w->last ? now - w->last : 0;
     w->last = now;
     w->ns += gap < MOMENT_NS ? gap : MOMENT_NS;
@@ -125,9 +125,9 @@ weft_status run_sites_waits(executor *e, exec_waiting *w)
     return most && w->ns / 1000000 > most ? too_long(e, x, most) : WEFT_OK;
 }
 
-void run_sites_waited(executor *e, const exec_waiting *w)
+void run_sites_waited(run_executor *e, const run_exec_waiting *w)
 {
-    exec_wait *x = e->sites ? e->sites->wait : NULL;
+    run_exec_wait *x = e->sites ? e->sites->wait : NULL;
     if (!x)
         return;
     e->sites->wait = NULL;

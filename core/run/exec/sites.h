@@ -17,61 +17,61 @@
 #include "run/exec/executor.h"
 
 /* A wait for the device at one place. */
-typedef struct exec_wait {
+typedef struct run_exec_wait {
     uint64_t longest_ns; /* that ended well */
     uint32_t seen;
-} exec_wait;
+} run_exec_wait;
 
-typedef struct exec_sites {
-    call_site *instr;      /* [instrs] of the plan; NULL: the device waits for other ranks */
-    call_site *collective; /* [collectives]; NULL likewise */
-    exec_wait *waits;      /* [collectives], then two a list: before its tail, and at its end */
-    exec_wait *wait;       /* that comes next; NULL: none of these */
-    _Atomic(const list *) list; /* that is walked; NULL: none */
+typedef struct run_exec_sites {
+    host_call_site *instr;      /* [instrs] of the plan; NULL: the device waits for other ranks */
+    host_call_site *collective; /* [collectives]; NULL likewise */
+    run_exec_wait *waits; /* [collectives], then two a list: before its tail, and at its end */
+    run_exec_wait *wait;  /* that comes next; NULL: none of these */
+    _Atomic(const plan_list *) list; /* that is walked; NULL: none */
     _Atomic uint64_t step;
     _Atomic uint32_t entry;
-} exec_sites;
+} run_exec_sites;
 
 /* After the ranks were connected. run_sites_free() also after a failure. [setup] */
-void run_sites_make(executor *e);
-void run_sites_free(executor *e);
+void run_sites_make(run_executor *e);
+void run_sites_free(run_executor *e);
 
 /* A walk of `l` begins; it ends. [compute] */
-void run_sites_begin(executor *e, const list *l);
-void run_sites_end(executor *e);
+void run_sites_begin(run_executor *e, const plan_list *l);
+void run_sites_end(run_executor *e);
 
 /* Entry `i` of the list begins. [compute] */
-static inline void run_sites_entry(executor *e, uint32_t i)
+static inline void run_sites_entry(run_executor *e, uint32_t i)
 {
     atomic_store_explicit(&e->sites->entry, i, memory_order_relaxed);
 }
 
 /* The site of an instruction of the plan, and of a collective; NULL: none. [compute] */
-static inline call_site *run_site_instr(const executor *e, uint32_t i)
+static inline host_call_site *run_site_instr(const run_executor *e, uint32_t i)
 {
     return e->sites->instr ? e->sites->instr + i : NULL;
 }
 
-static inline call_site *run_site_collective(const executor *e, uint32_t number)
+static inline host_call_site *run_site_collective(const run_executor *e, uint32_t number)
 {
     return e->sites->collective ? e->sites->collective + number : NULL;
 }
 
 /* The next wait for the device is that before collective `number`. [compute] */
-static inline void run_sites_wait_for(executor *e, uint32_t number)
+static inline void run_sites_wait_for(run_executor *e, uint32_t number)
 {
     e->sites->wait = e->sites->instr ? &e->sites->waits[number] : NULL;
 }
 
 /* The next one is the last of a walk, or that before the list's tail. [compute] */
-void run_sites_last_wait(executor *e, const list *l, bool at_end);
+void run_sites_last_wait(run_executor *e, const plan_list *l, bool at_end);
 
 /* One wait for the device: run_sites_waits() whenever it has not finished, run_sites_waited() at
  * the end. Time in which this thread did not run counts as a moment at most. */
-typedef struct exec_waiting {
+typedef struct run_exec_waiting {
     uint64_t last, ns; /* clock_ns() of the last look; time so far */
-} exec_waiting;
-weft_status run_sites_waits(executor *e, exec_waiting *w); /* WEFT_IO: too long [compute] */
-void run_sites_waited(executor *e, const exec_waiting *w); /* [compute] */
+} run_exec_waiting;
+weft_status run_sites_waits(run_executor *e, run_exec_waiting *w); /* WEFT_IO: too long [compute] */
+void run_sites_waited(run_executor *e, const run_exec_waiting *w); /* [compute] */
 
 #endif

@@ -12,17 +12,17 @@
 
 #include <string.h>
 
-static bool waited_at_once(const list *l, uint32_t i)
+static bool waited_at_once(const plan_list *l, uint32_t i)
 {
     return i + 1 < l->entries.n && l->entries.at[i + 1].kind == ENTRY_WAIT &&
            l->entries.at[i + 1].what == l->entries.at[i].what;
 }
 
 /* Whether entry `i` starts a collective on the same library link as `like`. */
-static bool joins(const executor *e, const list *l, uint32_t i, uint32_t like)
+static bool joins(const run_executor *e, const plan_list *l, uint32_t i, uint32_t like)
 {
     const plan *p = e->plan;
-    const entry *x = i < l->entries.n ? &l->entries.at[i] : NULL;
+    const plan_entry *x = i < l->entries.n ? &l->entries.at[i] : NULL;
     if (!x || !plan_runs(p, x, e->step) || x->kind != ENTRY_START ||
         !run_library_has(e->colls, x->what))
         return false;
@@ -31,23 +31,23 @@ static bool joins(const executor *e, const list *l, uint32_t i, uint32_t like)
 }
 
 /* Whether computation follows the group of starts that ends with entry `i`. */
-static bool overlaps(const list *l, uint32_t i)
+static bool overlaps(const plan_list *l, uint32_t i)
 {
     return i + 1 < l->entries.n && l->entries.at[i + 1].kind != ENTRY_WAIT;
 }
 
-static weft_status start_library(executor *e, const list *l, uint32_t i)
+static weft_status start_library(run_executor *e, const plan_list *l, uint32_t i)
 {
     const uint32_t what = l->entries.at[i].what;
-    const library_start s = {e->from[what], e->to[what], i == 0 || !joins(e, l, i - 1, what),
-                             !joins(e, l, i + 1, what), overlaps(l, i)};
+    const run_library_request s = {e->from[what], e->to[what], i == 0 || !joins(e, l, i - 1, what),
+                                   !joins(e, l, i + 1, what), overlaps(l, i)};
     weft_status st = WEFT_OK;
     if (s.first && run_library_on_host(e->colls))
         st = run_exec_sync(e);
     return st != WEFT_OK ? st : run_library_start(e->colls, what, &s);
 }
 
-static weft_status start(executor *e, const list *l, uint32_t i)
+static weft_status start(run_executor *e, const plan_list *l, uint32_t i)
 {
     const uint32_t what = l->entries.at[i].what;
     if (run_library_has(e->colls, what))
@@ -63,7 +63,7 @@ static weft_status start(executor *e, const list *l, uint32_t i)
                                       scratch, !waited_at_once(l, i));
 }
 
-static weft_status wait(executor *e, const entry *x)
+static weft_status wait(run_executor *e, const plan_entry *x)
 {
     uint64_t began = clock_ns();
     const bool library = run_library_has(e->colls, x->what);
@@ -86,9 +86,9 @@ static weft_status wait(executor *e, const entry *x)
     return st;
 }
 
-static void mark(executor *e, const list *l, uint32_t i)
+static void mark(run_executor *e, const plan_list *l, uint32_t i)
 {
-    const entry *x = &l->entries.at[i];
+    const plan_entry *x = &l->entries.at[i];
     static const char kinds[] = "?csw?";
     run_sites_entry(e, i);
     run_flight_note(&e->flight, e->step, i, kinds[x->kind], x->name);
@@ -96,7 +96,8 @@ static void mark(executor *e, const list *l, uint32_t i)
 }
 
 /* Replay the recorded calls [i, end). That may wait for earlier work of the device. */
-static weft_status replay(executor *e, const list *l, uint32_t i, uint32_t end, weft_capture *work)
+static weft_status replay(run_executor *e, const plan_list *l, uint32_t i, uint32_t end,
+                          weft_capture *work)
 {
     call_site_enter(NULL);
     for (; i < end; i++)
@@ -106,10 +107,10 @@ static weft_status replay(executor *e, const list *l, uint32_t i, uint32_t end, 
 }
 
 /* The core's own part is watched, too: the frame of the executor encloses the calls of plugins. */
-static weft_status run_collective(executor *e, const list *l, uint32_t i)
+static weft_status run_collective(run_executor *e, const plan_list *l, uint32_t i)
 {
-    const entry *x = &l->entries.at[i];
-    call_site *site = run_site_collective(e, x->what);
+    const plan_entry *x = &l->entries.at[i];
+    host_call_site *site = run_site_collective(e, x->what);
     call_site_enter(site);
     call_enter(e, x->kind == ENTRY_START ? "start" : "wait");
     const weft_status st = x->kind == ENTRY_START ? start(e, l, i) : wait(e, x);
@@ -119,9 +120,9 @@ static weft_status run_collective(executor *e, const list *l, uint32_t i)
     return st;
 }
 
-static weft_status run_entry(executor *e, const list *l, uint32_t i)
+static weft_status run_entry(run_executor *e, const plan_list *l, uint32_t i)
 {
-    const entry *x = &l->entries.at[i];
+    const plan_entry *x = &l->entries.at[i];
     mark(e, l, i);
     if (x->kind != ENTRY_CALL)
         return run_collective(e, l, i);
@@ -138,7 +139,7 @@ static weft_status run_entry(executor *e, const list *l, uint32_t i)
 }
 
 /* Put rank, step and entry before the error; that of a collective already has its name. */
-static void add_place(const executor *e, const list *l, uint32_t i)
+static void add_place(const run_executor *e, const plan_list *l, uint32_t i)
 {
     const char *name = l->entries.at[i].name;
     const bool named = !strcmp(err_name(ERR_ENTRY), name);
@@ -146,7 +147,7 @@ static void add_place(const executor *e, const list *l, uint32_t i)
                 i, l->name, named ? "" : ", ", named ? "" : name);
 }
 
-static weft_status run_range(executor *e, const list *l, uint32_t from, uint32_t end)
+static weft_status run_range(run_executor *e, const plan_list *l, uint32_t from, uint32_t end)
 {
     const bool traced = run_trace_wants(&e->trace, e->step);
     if (e->trace.spans)
@@ -173,13 +174,13 @@ static weft_status run_range(executor *e, const list *l, uint32_t from, uint32_t
     return st;
 }
 
-static uint64_t waited(const executor *e)
+static uint64_t waited(const run_executor *e)
 {
     return e->times.exposed_ns + e->times.bubble_ns;
 }
 
 /* The host waits for the device before the tail too, so that the time of the tail is known. */
-weft_status run_exec_list(executor *e, const list *l)
+weft_status run_exec_list(run_executor *e, const plan_list *l)
 {
     run_sites_begin(e, l);
     weft_status st = l->tail ? run_range(e, l, 0, l->tail) : WEFT_OK;

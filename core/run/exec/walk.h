@@ -9,6 +9,6 @@
 #include "run/exec/executor.h"
 
 /* Walks a list once. A failure is reported with rank, step and entry. [compute] [collective] */
-weft_status run_exec_list(executor *e, const list *l);
+weft_status run_exec_list(run_executor *e, const plan_list *l);
 
 #endif

@@ -13,7 +13,7 @@
 
 /* Bytes [from, to) of the sequence. */
 typedef struct share {
-    const copy_part *parts;
+    const run_copy_part *parts;
     uint32_t n;
     uint64_t from, to;
     pthread_t thread;
@@ -25,7 +25,7 @@ static void *copy_share(void *arg)
     const share *s = arg;
     uint64_t at = 0; /* of the part in the sequence */
     for (uint32_t i = 0; i < s->n && at < s->to; at += s->parts[i++].bytes) {
-        const copy_part *p = &s->parts[i];
+        const run_copy_part *p = &s->parts[i];
         const uint64_t first = s->from > at ? s->from - at : 0;
         const uint64_t end = s->to - at < p->bytes ? s->to - at : p->bytes;
         if (first >= end)
@@ -38,7 +38,7 @@ static void *copy_share(void *arg)
     return NULL;
 }
 
-void run_copy_parts(const copy_part *parts, uint32_t n, uint32_t threads)
+void run_copy_parts(const run_copy_part *parts, uint32_t n, uint32_t threads)
 {
     share s[MOST];
     uint64_t bytes = 0;
@@ -62,7 +62,7 @@ void run_copy_parts(const copy_part *parts, uint32_t n, uint32_t threads)
 
 void run_copy_touch(void *to, uint64_t bytes, uint32_t threads)
 {
-    run_copy_parts(&(copy_part){to, NULL, bytes}, 1, threads);
+    run_copy_parts(&(run_copy_part){to, NULL, bytes}, 1, threads);
 }
 
 uint32_t run_copy_threads(uint32_t sharing)

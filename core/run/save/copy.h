@@ -8,15 +8,15 @@
 
 #include <stdint.h>
 
-typedef struct copy_part {
+typedef struct run_copy_part {
     void *to;
     const void *from;
     uint64_t bytes;
-} copy_part;
+} run_copy_part;
 
 /* Copy all parts with at most `threads` threads, this one among them; fewer if there is little to
  * copy. Where a thread cannot be started, this one does its share. */
-void run_copy_parts(const copy_part *parts, uint32_t n, uint32_t threads);
+void run_copy_parts(const run_copy_part *parts, uint32_t n, uint32_t threads);
 
 /* Write zeros to `bytes` at `to` with as many threads, so that the kernel gives it pages now. */
 void run_copy_touch(void *to, uint64_t bytes, uint32_t threads);

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void run_save_describe(const piece *p, const extent *x, ckpt_piece *out)
+void run_save_describe(const plan_piece *p, const plan_extent *x, ckpt_piece *out)
 {
     *out = (ckpt_piece){.name = p->name, .dtype = p->shape.dtype, .rank = p->shape.rank};
     for (uint32_t i = 0; i < p->shape.rank; i++)
@@ -23,37 +23,37 @@ void run_save_describe(const piece *p, const extent *x, ckpt_piece *out)
     out->count = x->count;
 }
 
-void run_save_describe_scalar(const scalar_slot *x, char name[RUN_SAVE_SCALAR_NAME],
+void run_save_describe_scalar(const plan_scalar_slot *x, char name[RUN_SAVE_SCALAR_NAME],
                               ckpt_piece *out)
 {
     snprintf(name, RUN_SAVE_SCALAR_NAME, RUN_SAVE_SCALAR "%s", x->name);
     *out = (ckpt_piece){.name = name, .dtype = WEFT_F32, .rank = 1, .shape = {1}, .count = 1};
 }
 
-static uint64_t bytes_of(const save_piece *x)
+static uint64_t bytes_of(const run_save_piece *x)
 {
     return x->what.count * weft_dtype_size(x->what.dtype);
 }
 
 /* Add the part of a piece that this rank writes, if there is one. */
-static void add_piece(executor *e, const piece *p, save_pieces *s)
+static void add_piece(run_executor *e, const plan_piece *p, run_save_pieces *s)
 {
-    extent own;
-    plan_extent(e->plan, p, e->rank, PLAN_EXTENT_OWNED, &own);
+    plan_extent own;
+    plan_extent_of(e->plan, p, e->rank, PLAN_EXTENT_OWNED, &own);
     if (!own.count || !plan_writes(e->plan, p, e->rank))
         return;
-    save_piece *x = &s->at[s->n++];
-    *x = (save_piece){.offset = own.offset};
+    run_save_piece *x = &s->at[s->n++];
+    *x = (run_save_piece){.offset = own.offset};
     run_save_describe(p, &own, &x->what);
     x->what.name =
         run_replica_name(p, plan_replica(e->plan, p, e->rank), pool_alloc(&s->pool, REPLICA_NAME));
 }
 
-void run_save_collect(executor *e, save_pieces *s)
+void run_save_collect(run_executor *e, run_save_pieces *s)
 {
     const plan *p = e->plan;
     const uint32_t most = p->save.entries.n + p->scalars.n + RUN_RESIDUAL_PIECES;
-    *s = (save_pieces){0};
+    *s = (run_save_pieces){0};
     s->at = pool_array(&s->pool, most, sizeof *s->at);
     s->out = pool_array(&s->pool, most, sizeof *s->out);
     for (uint32_t i = 0; i < p->save.entries.n; i++)
@@ -61,8 +61,8 @@ void run_save_collect(executor *e, save_pieces *s)
     for (uint32_t i = 0; i < p->scalars.n && e->rank == 0; i++) {
         if (!p->scalars.at[i].saved)
             continue;
-        save_piece *x = &s->at[s->n++];
-        *x = (save_piece){.offset = p->scalars.at[i].offset};
+        run_save_piece *x = &s->at[s->n++];
+        *x = (run_save_piece){.offset = p->scalars.at[i].offset};
         run_save_describe_scalar(&p->scalars.at[i], pool_alloc(&s->pool, RUN_SAVE_SCALAR_NAME),
                                  &x->what);
     }
@@ -74,17 +74,17 @@ void run_save_collect(executor *e, save_pieces *s)
     }
 }
 
-void run_save_free(save_pieces *s)
+void run_save_free(run_save_pieces *s)
 {
     pool_free(&s->pool);
-    *s = (save_pieces){0};
+    *s = (run_save_pieces){0};
 }
 
-weft_status run_save_view(executor *e, save_pieces *s, pool *copies)
+weft_status run_save_view(run_executor *e, run_save_pieces *s, pool *copies)
 {
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; st == WEFT_OK && i < s->n; i++) {
-        const save_piece *x = &s->at[i];
+        const run_save_piece *x = &s->at[i];
         s->out[i].data = x->host;
         if (!x->host)
             st = run_exec_view(e, x->offset, bytes_of(x), copies, &s->out[i].data);
@@ -92,18 +92,18 @@ weft_status run_save_view(executor *e, save_pieces *s, pool *copies)
     return st;
 }
 
-weft_status run_save_copy(executor *e, save_pieces *s, char *copy, uint32_t threads)
+weft_status run_save_copy(run_executor *e, run_save_pieces *s, char *copy, uint32_t threads)
 {
     const bool reads = e->table->caps & WEFT_DEV_HOST_MEMORY;
-    copy_part *parts = mem_alloc(s->n * sizeof *parts);
+    run_copy_part *parts = mem_alloc(s->n * sizeof *parts);
     uint32_t n = 0;
     weft_status st = reads ? run_exec_sync(e) : WEFT_OK;
     for (uint32_t i = 0; st == WEFT_OK && i < s->n; i++) {
-        const save_piece *x = &s->at[i];
+        const run_save_piece *x = &s->at[i];
         s->out[i].data = copy + x->at;
         if (x->host || reads)
             parts[n++] =
-                (copy_part){copy + x->at, x->host ? x->host : e->base + x->offset, bytes_of(x)};
+                (run_copy_part){copy + x->at, x->host ? x->host : e->base + x->offset, bytes_of(x)};
         else
             st = PLUGIN_CALL(e->table, copy, e->device, e->stream, copy + x->at,
                              e->base + x->offset, bytes_of(x), 0);

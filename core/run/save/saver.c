@@ -19,15 +19,15 @@
 #include <time.h>
 
 struct run_saver {
-    executor *e;
-    save_pieces pieces;
+    run_executor *e;
+    run_save_pieces pieces;
     char *copy; /* the device's, freed with it; NULL: saves are not beside the steps */
     uint32_t threads;
     char *job_text;
     bool told_wait;
     run_save_news news;
     /* The save under way. The thread owns `writer`, and the rest until `ended` is set. */
-    save_writer writer;
+    run_save_writer writer;
     uint64_t step;
     pthread_t thread;
     bool running; /* the thread has to be joined */
@@ -37,7 +37,7 @@ struct run_saver {
     err_record why;
 };
 
-weft_status run_saver_open(executor *e, const config *cfg, outlock *lock, bool beside,
+weft_status run_saver_open(run_executor *e, const config *cfg, run_outlock *lock, bool beside,
                            uint32_t sharing, run_saver **saver)
 {
     run_saver *s = mem_alloc(sizeof *s);
@@ -45,14 +45,14 @@ weft_status run_saver_open(executor *e, const config *cfg, outlock *lock, bool b
     s->e = e;
     s->job_text = config_dump(cfg);
     s->threads = run_copy_threads(sharing);
-    s->writer = (save_writer){.job = e->job,
-                              .rank = e->rank,
-                              .ranks = e->plan->spec->ranks,
-                              .keep = {e->set->save_keep, 0},
-                              .out = e->set->out,
-                              .lock = lock,
-                              .job_text = s->job_text,
-                              .timeout = e->set->save_timeout};
+    s->writer = (run_save_writer){.job = e->job,
+                                  .rank = e->rank,
+                                  .ranks = e->plan->spec->ranks,
+                                  .keep = {e->set->save_keep, 0},
+                                  .out = e->set->out,
+                                  .lock = lock,
+                                  .job_text = s->job_text,
+                                  .timeout = e->set->save_timeout};
     run_save_collect(e, &s->pieces);
     if (!beside || !s->pieces.bytes)
         return WEFT_OK;

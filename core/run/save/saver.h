@@ -25,7 +25,7 @@ typedef struct run_save_news {
 
 /* Prepare saves of the executor's rank into run.out, which `lock` holds (NULL: nothing does); all
  * borrowed. `cfg` is written beside them. `sharing`: ranks that share this rank's CPUs. [setup] */
-weft_status run_saver_open(executor *e, const config *cfg, outlock *lock, bool beside,
+weft_status run_saver_open(run_executor *e, const config *cfg, run_outlock *lock, bool beside,
                            uint32_t sharing, run_saver **saver);
 
 /* Save the state after `step`, which is later than that of the last save. An earlier save is waited

@@ -25,7 +25,7 @@ typedef struct note {
 
 /* --- through the store --- */
 
-static weft_status tell(save_writer *w, const char *key, uint64_t step, weft_status st,
+static weft_status tell(run_save_writer *w, const char *key, uint64_t step, weft_status st,
                         uint32_t culprit, const ckpt_shard_sum *sum)
 {
     note n;
@@ -39,7 +39,7 @@ static weft_status tell(save_writer *w, const char *key, uint64_t step, weft_sta
 }
 
 /* What another rank has said of this step under `key`. WEFT_BUSY: nothing yet. */
-static weft_status look(save_writer *w, const char *key, uint64_t step, note *out)
+static weft_status look(run_save_writer *w, const char *key, uint64_t step, note *out)
 {
     void *value = NULL;
     uint64_t bytes = 0;
@@ -55,7 +55,7 @@ static weft_status look(save_writer *w, const char *key, uint64_t step, note *ou
 
 static weft_status go_on(void *ctx)
 {
-    save_writer *w = ctx;
+    run_save_writer *w = ctx;
     weft_status st = job_failure(w->job);
     if (st == WEFT_OK && atomic_load_explicit(&w->give_up, memory_order_relaxed))
         st = err_fail(WEFT_IO, "the save is given up, because the run has failed");
@@ -63,7 +63,8 @@ static weft_status go_on(void *ctx)
 }
 
 /* Wait until rank `from` has said under `key` how its part of the save went. */
-static weft_status hear(save_writer *w, const char *key, uint32_t from, uint64_t step, note *out)
+static weft_status hear(run_save_writer *w, const char *key, uint32_t from, uint64_t step,
+                        note *out)
 {
     const uint64_t until = clock_ms() + (uint64_t)(w->timeout * 1e3) + (w->rank ? JUDGE_MS : 0);
     const uint64_t most = LOOK_MS_MOST + (w->rank ? w->ranks / RANKS_A_MS : 0);
@@ -83,7 +84,7 @@ static weft_status hear(save_writer *w, const char *key, uint32_t from, uint64_t
     return st;
 }
 
-static weft_status blame(save_writer *w, uint32_t culprit)
+static weft_status blame(run_save_writer *w, uint32_t culprit)
 {
     w->blameless = true;
     return err_fail(WEFT_PEER, "rank %u could not save the checkpoint", culprit);
@@ -91,13 +92,13 @@ static weft_status blame(save_writer *w, uint32_t culprit)
 
 /* --- OUT --- */
 
-static weft_status check_out(const save_writer *w)
+static weft_status check_out(const run_save_writer *w)
 {
     return run_outlock_check(w->lock);
 }
 
 /* A file that could not be written because OUT was removed: that is the cause to report. */
-static weft_status find_cause(const save_writer *w, weft_status st)
+static weft_status find_cause(const run_save_writer *w, weft_status st)
 {
     err_record why;
     if (st != WEFT_IO && st != WEFT_USAGE)
@@ -110,8 +111,8 @@ static weft_status find_cause(const save_writer *w, weft_status st)
 
 /* Collect what all ranks say of their shards; `mine` is the status of this one's. All are waited
  * for, so that none writes into a folder that is being removed. */
-static weft_status hear_all(save_writer *w, uint64_t step, weft_status mine, ckpt_shard_sum *sums,
-                            uint32_t *culprit)
+static weft_status hear_all(run_save_writer *w, uint64_t step, weft_status mine,
+                            ckpt_shard_sum *sums, uint32_t *culprit)
 {
     char key[64];
     err_record why;
@@ -131,7 +132,7 @@ static weft_status hear_all(save_writer *w, uint64_t step, weft_status mine, ckp
     return mine == WEFT_OK ? WEFT_OK : err_again(mine, &why);
 }
 
-static weft_status lead(save_writer *w, uint64_t step, const ckpt_piece *pieces, uint32_t n)
+static weft_status lead(run_save_writer *w, uint64_t step, const ckpt_piece *pieces, uint32_t n)
 {
     char temp[4096], final[4096];
     err_record why;
@@ -164,7 +165,7 @@ static weft_status lead(save_writer *w, uint64_t step, const ckpt_piece *pieces,
 
 /* --- the others --- */
 
-static weft_status follow(save_writer *w, uint64_t step, const ckpt_piece *pieces, uint32_t n)
+static weft_status follow(run_save_writer *w, uint64_t step, const ckpt_piece *pieces, uint32_t n)
 {
     char temp[4096], key[64];
     err_record why;
@@ -194,7 +195,7 @@ static weft_status follow(save_writer *w, uint64_t step, const ckpt_piece *piece
     return told != WEFT_OK ? told : said.status ? blame(w, said.culprit) : WEFT_OK;
 }
 
-weft_status run_save_write(save_writer *w, uint64_t step, const ckpt_piece *pieces, uint32_t n)
+weft_status run_save_write(run_save_writer *w, uint64_t step, const ckpt_piece *pieces, uint32_t n)
 {
     w->blameless = false;
     return w->rank ? follow(w, step, pieces, n) : lead(w, step, pieces, n);

@@ -17,23 +17,23 @@
 #include "job/job.h"
 #include "run/state/outlock.h"
 
-typedef struct save_writer {
+typedef struct run_save_writer {
     job *job; /* NULL: one rank */
     uint32_t rank, ranks;
     ckpt_keep keep;
     const char *out;      /* OUT */
-    outlock *lock;        /* of OUT; NULL: none */
+    run_outlock *lock;    /* of OUT; NULL: none */
     const char *job_text; /* for the manifest */
     double timeout;       /* seconds that a rank waits for the others */
     atomic_bool give_up;  /* set by another thread: end soon, with a failure */
     bool blameless; /* the failure is that of another rank, which reports it: what this one has to
                        tell adds nothing */
-} save_writer;
+} run_save_writer;
 
 /* Write the checkpoint of `step`; `pieces` are those of this rank. On failure the temporary folder
  * is removed and earlier checkpoints stay. Fails where OUT does not lead to the locked folder any
  * more, and writes into no other one. Each call has a later step than the one before.
  * [collective] */
-weft_status run_save_write(save_writer *w, uint64_t step, const ckpt_piece *pieces, uint32_t n);
+weft_status run_save_write(run_save_writer *w, uint64_t step, const ckpt_piece *pieces, uint32_t n);
 
 #endif

@@ -43,7 +43,7 @@ static weft_status parse_init(const char *text, values *out)
 }
 
 typedef struct chunk {
-    local l;
+    run_local l;
     uint64_t first, n, key;
     values how;
     float *v; /* [LOCAL_CHUNK] */
@@ -55,14 +55,14 @@ typedef struct chunk {
 static void *draw(void *arg)
 {
     chunk *k = arg;
-    const piece *x = k->l.x;
+    const plan_piece *x = k->l.x;
     box whole = {.rank = x->shape.rank}, block = whole;
     box_rows rows;
     uint64_t at[2], done = 0;
     const uint64_t diagonal = (uint64_t)x->shape.axes[x->shape.rank - 1].size + 1;
     for (uint32_t i = 0; i < whole.rank; i++)
         whole.size[i] = x->shape.axes[i].size;
-    const extent *any = k->l.held.count ? &k->l.held : &k->l.copied;
+    const plan_extent *any = k->l.held.count ? &k->l.held : &k->l.copied;
     memcpy(block.start, any->start, sizeof block.start);
     memcpy(block.size, any->size, sizeof block.size);
     box_common(&block, &whole, &rows);
@@ -83,7 +83,7 @@ static void *draw(void *arg)
 }
 
 /* A state that begins as its parameter. */
-static bool is_copy(const piece *x)
+static bool is_copy(const plan_piece *x)
 {
     return strcmp(x->name, x->param) != 0 && x->init && !strcmp(x->init, "copy");
 }
@@ -94,10 +94,10 @@ typedef struct cursor { /* the next chunk: its piece, and its first element */
 } cursor;
 
 /* The next chunk of the pieces with initial values; n is 0 after the last. */
-static weft_status next_chunk(const executor *e, uint64_t seed, cursor *c, chunk *out)
+static weft_status next_chunk(const run_executor *e, uint64_t seed, cursor *c, chunk *out)
 {
     for (; c->piece < e->plan->pieces.n; *c = (cursor){.piece = c->piece + 1}) {
-        const piece *x = &e->plan->pieces.at[c->piece];
+        const plan_piece *x = &e->plan->pieces.at[c->piece];
         if (!x->init || is_copy(x))
             continue;
         out->l = run_local_find(e, x);
@@ -133,7 +133,7 @@ static uint32_t usable_threads(void)
     return n < 1 ? 1 : n < MAX_THREADS ? n : MAX_THREADS;
 }
 
-weft_status run_weights_init(executor *e, uint64_t seed)
+weft_status run_weights_init(run_executor *e, uint64_t seed)
 {
     uint32_t threads = usable_threads(), n;
     chunk *k = mem_alloc(threads * sizeof *k);
@@ -160,7 +160,7 @@ weft_status run_weights_init(executor *e, uint64_t seed)
     return st;
 }
 
-static const piece *parameter_of(const plan *p, const piece *state)
+static const plan_piece *parameter_of(const plan *p, const plan_piece *state)
 {
     for (uint32_t i = 0; i < p->pieces.n; i++)
         if (!strcmp(p->pieces.at[i].name, state->param))
@@ -170,13 +170,13 @@ static const piece *parameter_of(const plan *p, const piece *state)
 
 /* Values, which are the fp32 master copy in 16-bit jobs. A rank that has a part of a state has that
  * part of its parameter, too. */
-static weft_status copy_one(executor *e, const piece *state, float *v, uint16_t *scratch)
+static weft_status copy_one(run_executor *e, const plan_piece *state, float *v, uint16_t *scratch)
 {
-    const piece *param = parameter_of(e->plan, state);
-    const local to = run_local_find(e, state);
-    extent from = {0};
+    const plan_piece *param = parameter_of(e->plan, state);
+    const run_local to = run_local_find(e, state);
+    plan_extent from = {0};
     if (param)
-        plan_extent(e->plan, param, e->rank, PLAN_EXTENT_HELD, &from);
+        plan_extent_of(e->plan, param, e->rank, PLAN_EXTENT_HELD, &from);
     if (!param || from.first > to.first || from.first + from.count < to.end)
         return err_fail(WEFT_INTERNAL, "state %s is where its parameter is not", state->name);
     for (uint64_t first = to.first; first < to.end; first += LOCAL_CHUNK) {
@@ -192,7 +192,7 @@ static weft_status copy_one(executor *e, const piece *state, float *v, uint16_t 
     return WEFT_OK;
 }
 
-weft_status run_weights_copy(executor *e)
+weft_status run_weights_copy(run_executor *e)
 {
     float *v = mem_alloc(LOCAL_CHUNK * sizeof *v);
     uint16_t *scratch = mem_alloc(LOCAL_CHUNK * sizeof *scratch);

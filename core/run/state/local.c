@@ -7,12 +7,12 @@
 #include <math.h>
 #include <string.h>
 
-local run_local_find(const executor *e, const piece *x)
+run_local run_local_find(const run_executor *e, const plan_piece *x)
 {
-    local l = {.x = x};
-    plan_extent(e->plan, x, e->rank, PLAN_EXTENT_HELD, &l.held);
-    plan_extent(e->plan, x, e->rank, PLAN_EXTENT_COPIED, &l.copied);
-    const extent *longer = l.copied.count > l.held.count ? &l.copied : &l.held;
+    run_local l = {.x = x};
+    plan_extent_of(e->plan, x, e->rank, PLAN_EXTENT_HELD, &l.held);
+    plan_extent_of(e->plan, x, e->rank, PLAN_EXTENT_COPIED, &l.copied);
+    const plan_extent *longer = l.copied.count > l.held.count ? &l.copied : &l.held;
     l.first = longer->first;
     l.end = longer->first + longer->count;
     return l;
@@ -41,15 +41,15 @@ void run_local_convert(uint32_t dtype, const float *v, uint64_t n, void *out)
 }
 
 /* Intersects the elements [*from, *to) of a block with `x`; false: empty. */
-static bool meet(const extent *x, uint64_t *from, uint64_t *to)
+static bool meet(const plan_extent *x, uint64_t *from, uint64_t *to)
 {
     *from = *from < x->first ? x->first : *from;
     *to = *to > x->first + x->count ? x->first + x->count : *to;
     return *from < *to;
 }
 
-weft_status run_local_put(executor *e, const local *l, uint64_t first, const void *v, uint64_t n,
-                          uint16_t *scratch)
+weft_status run_local_put(run_executor *e, const run_local *l, uint64_t first, const void *v,
+                          uint64_t n, uint16_t *scratch)
 {
     const uint64_t size = weft_dtype_size(l->x->shape.dtype);
     uint64_t from = first, to = first + n;

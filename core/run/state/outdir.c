@@ -109,7 +109,7 @@ static weft_status move_away(const char *out, char old[AWAY])
 }
 
 /* Rename the locked OUT to OUT.N, then create and lock a new OUT. */
-static weft_status begin_anew(const char *out, double patience, outlock *lock, char away[AWAY])
+static weft_status begin_anew(const char *out, double patience, run_outlock *lock, char away[AWAY])
 {
     char folder[4096];
     snprintf(folder, sizeof folder, "%s", out);
@@ -118,8 +118,8 @@ static weft_status begin_anew(const char *out, double patience, outlock *lock, c
         st = move_away(folder, away);
     if (st != WEFT_OK)
         return st;
-    outlock old = *lock;
-    *lock = (outlock){0};
+    run_outlock old = *lock;
+    *lock = (run_outlock){0};
     st = make_folders(folder);
     if (st == WEFT_OK)
         st = run_outlock_take(out, patience, lock);
@@ -148,12 +148,12 @@ static weft_status same_folder(const char *out, int folder)
 }
 
 /* away: the new name of what was there, "" if it stays. */
-static weft_status prepare(const char *out, bool anew, double patience, outlock *lock,
+static weft_status prepare(const char *out, bool anew, double patience, run_outlock *lock,
                            char away[AWAY])
 {
     char path[4096];
     away[0] = 0;
-    outlock l = {0};
+    run_outlock l = {0};
     weft_status st = trim(out, path);
     if (st == WEFT_OK)
         st = same_folder(path, -1);
@@ -174,7 +174,7 @@ static weft_status prepare(const char *out, bool anew, double patience, outlock 
     return st;
 }
 
-weft_status run_outdir_prepare(const char *out, bool anew, double patience, outlock *lock)
+weft_status run_outdir_prepare(const char *out, bool anew, double patience, run_outlock *lock)
 {
     char away[AWAY];
     const weft_status st = prepare(out, anew, patience, lock, away);
@@ -226,8 +226,8 @@ static void tell_beginning(const char *out, bool used, bool goes_on, const char 
                  again ? ", though Slurm has started the job before (SLURM_RESTART_COUNT)" : "");
 }
 
-weft_status run_outdir_begin(const char *out, run_outdir_mode wish, double patience, outlock *lock,
-                             bool *resume)
+weft_status run_outdir_begin(const char *out, run_outdir_mode wish, double patience,
+                             run_outlock *lock, bool *resume)
 {
     bool there = false;
     char away[AWAY];
@@ -301,7 +301,7 @@ static weft_status compare_sights(const char *out, bool missing, job *j, uint32_
 
 /* If rank 0 fails, the exchange fails on the others. */
 weft_status run_outdir_meet(const char *out, run_outdir_mode wish, double patience, job *j,
-                            const job_identity *who, outlock *lock, bool *resume)
+                            const job_identity *who, run_outlock *lock, bool *resume)
 {
     weft_status st = WEFT_OK;
     if (!who->rank)

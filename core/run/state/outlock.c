@@ -46,7 +46,7 @@ static void nap(void)
     nanosleep(&(struct timespec){0, AGAIN_MS * 1000000L}, NULL);
 }
 
-static void close_files(outlock *l)
+static void close_files(run_outlock *l)
 {
     if (l->fd > 0)
         close(l->fd);
@@ -55,7 +55,7 @@ static void close_files(outlock *l)
     l->fd = l->folder = 0;
 }
 
-static weft_status open_file(const char *out, bool make, outlock *l)
+static weft_status open_file(const char *out, bool make, run_outlock *l)
 {
     if ((size_t)snprintf(l->out, sizeof l->out, "%s", out) >= sizeof l->out)
         return err_fail(WEFT_USAGE, "run.out is longer than %zu bytes", sizeof l->out - 1);
@@ -86,13 +86,13 @@ static bool is_another(int fd, int folder, const char *name)
 
 /* Whether OUT and its lock file are still the open ones. A job that ended has removed the file, and
  * a job that started anew has renamed the folder. */
-static bool still_there(const outlock *l)
+static bool still_there(const run_outlock *l)
 {
     return !is_another(l->folder, AT_FDCWD, l->out) && !is_another(l->fd, l->folder, ".lock");
 }
 
 /* " (it is now PATH)", as far as this system tells. */
-static void where_now(const outlock *l, char out[4200])
+static void where_now(const run_outlock *l, char out[4200])
 {
     char link[64], path[4096];
     struct stat info;
@@ -106,12 +106,12 @@ static void where_now(const outlock *l, char out[4200])
                  !fstat(l->folder, &info) && !info.st_nlink ? " (it was removed)" : "");
 }
 
-int run_outlock_folder(const outlock *l)
+int run_outlock_folder(const run_outlock *l)
 {
     return l && l->fd > 0 ? l->folder : -1;
 }
 
-bool run_outlock_leads(const outlock *l)
+bool run_outlock_leads(const run_outlock *l)
 {
     return run_outlock_folder(l) < 0 || !is_another(l->folder, AT_FDCWD, l->out);
 }
@@ -123,7 +123,7 @@ static uint64_t number_of(const struct stat *info)
     return info->st_ino << 20 ^ info->st_ino >> 44 ^ info->st_dev;
 }
 
-void run_outlock_note(outlock *l)
+void run_outlock_note(run_outlock *l)
 {
     struct stat info;
     if (run_outlock_folder(l) >= 0 && !fstatat(l->folder, "checkpoints", &info, 0))
@@ -132,7 +132,7 @@ void run_outlock_note(outlock *l)
 
 /* A link to a folder elsewhere is the user's; one that comes while the job runs may lead into
  * another run. A folder that was removed is made again, unless a write failed without it. */
-static weft_status same_saves(outlock *l, bool after_failure)
+static weft_status same_saves(run_outlock *l, bool after_failure)
 {
     struct stat info, link;
     const uint64_t before = atomic_load(&l->saves);
@@ -158,7 +158,7 @@ static weft_status same_saves(outlock *l, bool after_failure)
                     there ? "replaced" : "removed");
 }
 
-static weft_status check(outlock *l, bool after_failure)
+static weft_status check(run_outlock *l, bool after_failure)
 {
     char now[4200];
     if (!run_outlock_leads(l)) {
@@ -178,12 +178,12 @@ static weft_status check(outlock *l, bool after_failure)
     return run_outlock_folder(l) < 0 ? WEFT_OK : same_saves(l, after_failure);
 }
 
-weft_status run_outlock_check(outlock *l)
+weft_status run_outlock_check(run_outlock *l)
 {
     return check(l, false);
 }
 
-weft_status run_outlock_cause(outlock *l)
+weft_status run_outlock_cause(run_outlock *l)
 {
     return check(l, true);
 }
@@ -210,7 +210,7 @@ static weft_status warn_no_locks(const char *out)
 }
 
 /* One attempt. WEFT_BUSY: another job holds the lock, or held it a moment ago. */
-static weft_status attempt(const char *out, outlock *l, char holder[HOLDER])
+static weft_status attempt(const char *out, run_outlock *l, char holder[HOLDER])
 {
     weft_status st = open_file(out, true, l);
     if (st != WEFT_OK)
@@ -230,9 +230,9 @@ static weft_status attempt(const char *out, outlock *l, char holder[HOLDER])
     return st;
 }
 
-weft_status run_outlock_take(const char *out, double patience, outlock *out_lock)
+weft_status run_outlock_take(const char *out, double patience, run_outlock *out_lock)
 {
-    outlock l = {.first = true};
+    run_outlock l = {.first = true};
     char holder[HOLDER] = "another job";
     const uint64_t until = clock_ms() + (uint64_t)(patience * 1000);
     bool told = false;
@@ -254,7 +254,7 @@ weft_status run_outlock_take(const char *out, double patience, outlock *out_lock
     return st;
 }
 
-weft_status run_outlock_admit(outlock *l)
+weft_status run_outlock_admit(run_outlock *l)
 {
     char text[HOLDER], host[128] = "", since[64] = "";
     time_t now = time(NULL);
@@ -287,7 +287,7 @@ static bool has_token(int fd, uint64_t token)
 }
 
 /* The folder is opened anew, since that makes NFS ask the server which files it has. */
-static weft_status find_token(const char *out, uint64_t token, outlock *l)
+static weft_status find_token(const char *out, uint64_t token, run_outlock *l)
 {
     char path[4096 + 8];
     weft_status st = open_file(out, false, l);
@@ -304,9 +304,9 @@ static weft_status find_token(const char *out, uint64_t token, outlock *l)
 }
 
 weft_status run_outlock_join(const char *out, uint64_t token, double patience, job *j,
-                             outlock *out_lock)
+                             run_outlock *out_lock)
 {
-    outlock l = {0};
+    run_outlock l = {0};
     const uint64_t until = clock_ms() + (uint64_t)(patience * 1000);
     weft_status st;
     while ((st = find_token(out, token, &l)) == WEFT_BUSY) {
@@ -327,7 +327,7 @@ weft_status run_outlock_join(const char *out, uint64_t token, double patience, j
     return WEFT_OK;
 }
 
-void run_outlock_release(outlock *l, double patience)
+void run_outlock_release(run_outlock *l, double patience)
 {
     if (!l->fd)
         return;
@@ -340,5 +340,5 @@ void run_outlock_release(outlock *l, double patience)
     if (!rc && !is_another(l->fd, l->folder, ".lock"))
         unlinkat(l->folder, ".lock", 0);
     close_files(l);
-    *l = (outlock){0};
+    *l = (run_outlock){0};
 }

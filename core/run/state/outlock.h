@@ -24,50 +24,50 @@
 
 #include <stdbool.h>
 
-typedef struct outlock {
+typedef struct run_outlock {
     int fd;                 /* 0: none */
     int folder;             /* OUT itself, wherever it is moved; 0: none */
     char out[4096];         /* its name */
     bool first;             /* of rank 0, which removes the file at the end */
     uint64_t token;         /* of rank 0: that it wrote into the file */
     _Atomic uint64_t saves; /* device and inode of OUT/checkpoints, once it is there; outlock.c */
-} outlock;
+} run_outlock;
 
 /* Rank 0: lock the existing folder `out`. If another job holds the lock, wait for up to `patience`
  * seconds, then fail with WEFT_USAGE and name the holder. Only .lock is changed in the folder.
  * *out_lock is written on success only. [setup] */
-weft_status run_outlock_take(const char *out, double patience, outlock *out_lock);
+weft_status run_outlock_take(const char *out, double patience, run_outlock *out_lock);
 
 /* Rank 0: write the holder into the file and let the other ranks join. [setup] */
-weft_status run_outlock_admit(outlock *l);
+weft_status run_outlock_admit(run_outlock *l);
 
 /* Other ranks, after run_outlock_admit() of rank 0: lock byte 1. WEFT_BUSY without a record if
  * `out` is not the folder in which rank 0 wrote `token`. A network file system may show it late, so
  * the rank looks for `patience` seconds, unless the job fails meanwhile. [setup] */
 weft_status run_outlock_join(const char *out, uint64_t token, double patience, job *j,
-                             outlock *out_lock);
+                             run_outlock *out_lock);
 
 /* The open folder, or -1 if no lock is held; `l` may be NULL here and below. [any] */
-int run_outlock_folder(const outlock *l);
+int run_outlock_folder(const run_outlock *l);
 
 /* Whether `out` still leads to the locked folder, the lock file is in it, since no rank removes it
  * while another one holds its lock, and OUT/checkpoints, where it is, is the folder of the call
  * before or a new one that is no link. WEFT_IO says what was moved or removed. An error of the file
  * system says neither. Does nothing if no lock is held. [any] */
-weft_status run_outlock_check(outlock *l);
+weft_status run_outlock_check(run_outlock *l);
 
 /* The same after a write into OUT has failed: then OUT/checkpoints must still be there, too. [any]
  */
-weft_status run_outlock_cause(outlock *l);
+weft_status run_outlock_cause(run_outlock *l);
 
 /* Other ranks, after a write: the next failure is judged by the OUT/checkpoints of now. [any] */
-void run_outlock_note(outlock *l);
+void run_outlock_note(run_outlock *l);
 
 /* The same without a record: whether `out` leads to the locked folder. [any] */
-bool run_outlock_leads(const outlock *l);
+bool run_outlock_leads(const run_outlock *l);
 
 /* Release the lock. Rank 0 removes the file if all other ranks have released theirs within
  * `patience` seconds. Does nothing if no lock is held. [setup] */
-void run_outlock_release(outlock *l, double patience);
+void run_outlock_release(run_outlock *l, double patience);
 
 #endif

@@ -8,7 +8,7 @@
 
 #define PREFIX "replica."
 
-const char *run_replica_name(const piece *p, uint32_t number, char name[REPLICA_NAME])
+const char *run_replica_name(const plan_piece *p, uint32_t number, char name[REPLICA_NAME])
 {
     if (!number)
         return p->name;
@@ -25,11 +25,11 @@ const char *run_replica_base_name(const char *name)
     return digits && name[prefix + digits] == '.' ? name + prefix + digits + 1 : name;
 }
 
-void run_replica_warn(const executor *e, const ckpt *c)
+void run_replica_warn(const run_executor *e, const ckpt *c)
 {
     char name[REPLICA_NAME];
     for (uint32_t i = 0; !e->rank && i < e->plan->pieces.n; i++) {
-        const piece *p = &e->plan->pieces.at[i];
+        const plan_piece *p = &e->plan->pieces.at[i];
         const uint32_t n = plan_replicas(e->plan, p);
         if (p->sum)
             continue;

@@ -14,12 +14,12 @@
 #define REPLICA_NAME (2 * WEFT_MAX_NAME + 24)
 
 /* The name under which replica `number` of a piece is saved: the piece's own, or `name`. [any] */
-const char *run_replica_name(const piece *p, uint32_t number, char name[REPLICA_NAME]);
+const char *run_replica_name(const plan_piece *p, uint32_t number, char name[REPLICA_NAME]);
 
 /* The name of the tensor without the prefix of its replica; a part of `name`. [any] */
 const char *run_replica_base_name(const char *name);
 
 /* Rank 0: warn where a checkpoint has more or fewer replicas than the job. [setup] */
-void run_replica_warn(const executor *e, const ckpt *c);
+void run_replica_warn(const run_executor *e, const ckpt *c);
 
 #endif

@@ -34,7 +34,7 @@ bool run_residual_is_name(const char *name)
     return !strncmp(name, PREFIX, strlen(PREFIX));
 }
 
-static void mix_group(uint64_t *h, const executor *e, const collective *c)
+static void mix_group(uint64_t *h, const run_executor *e, const plan_collective *c)
 {
     sched_request r;
     uint32_t me, *ranks = mem_alloc(e->plan->spec->ranks * sizeof *ranks);
@@ -49,11 +49,11 @@ static void mix_group(uint64_t *h, const executor *e, const collective *c)
     free(ranks);
 }
 
-static kept_places places_of(const executor *e)
+static kept_places places_of(const run_executor *e)
 {
     kept_places p = {{{UINT64_MAX, 0}, {UINT64_MAX, 0}}, DIGEST_BEGIN};
     for (uint32_t i = 0; i < e->plan->collectives.n; i++) {
-        const collective *c = &e->plan->collectives.at[i];
+        const plan_collective *c = &e->plan->collectives.at[i];
         if (!c->residual_bytes || !e->ops[i])
             continue;
         const uint32_t staged = comm_is_staged(e->ops[i]) != 0;
@@ -73,7 +73,7 @@ static kept_places places_of(const executor *e)
 }
 
 /* Tensor i: the range in the arena, the range in host memory, the scale of both. False: none. */
-static bool describe(const executor *e, const kept_places *p, uint32_t i, char name[64],
+static bool describe(const run_executor *e, const kept_places *p, uint32_t i, char name[64],
                      ckpt_piece *out)
 {
     static const char *const parts[RUN_RESIDUAL_PIECES] = {"values", "more", "counts"};
@@ -86,13 +86,13 @@ static bool describe(const executor *e, const kept_places *p, uint32_t i, char n
     return n != 0;
 }
 
-uint32_t run_residual_collect(executor *e, save_piece *out, pool *names)
+uint32_t run_residual_collect(run_executor *e, run_save_piece *out, pool *names)
 {
     const kept_places p = places_of(e);
     uint32_t n = 0;
     for (uint32_t i = 0; i < RUN_RESIDUAL_PIECES; i++) {
-        save_piece *x = &out[n];
-        *x = (save_piece){0};
+        run_save_piece *x = &out[n];
+        *x = (run_save_piece){0};
         if (!describe(e, &p, i, pool_alloc(names, 64), &x->what))
             continue;
         n++;
@@ -104,7 +104,7 @@ uint32_t run_residual_collect(executor *e, save_piece *out, pool *names)
     return n;
 }
 
-static weft_status load_bytes(executor *e, const ckpt *c, const ckpt_piece *want, uint32_t i,
+static weft_status load_bytes(run_executor *e, const ckpt *c, const ckpt_piece *want, uint32_t i,
                               uint64_t at)
 {
     float *v = mem_alloc(want->count * sizeof *v);
@@ -117,7 +117,7 @@ static weft_status load_bytes(executor *e, const ckpt *c, const ckpt_piece *want
     return st;
 }
 
-static weft_status load_counts(executor *e, const ckpt *c, const ckpt_piece *want)
+static weft_status load_counts(run_executor *e, const ckpt *c, const ckpt_piece *want)
 {
     weft_status st = ckpt_read(c, want, &e->residual_scale);
     return st != WEFT_OK ? st
@@ -126,7 +126,7 @@ static weft_status load_counts(executor *e, const ckpt *c, const ckpt_piece *wan
 }
 
 /* Log that the checkpoint has residuals and this job uses none. */
-static void say_dropped(const executor *e, const ckpt *c)
+static void say_dropped(const run_executor *e, const ckpt *c)
 {
     const ckpt_piece *all;
     const uint32_t n = ckpt_tensors(c, &all);
@@ -140,7 +140,7 @@ static void say_dropped(const executor *e, const ckpt *c)
                  ckpt_dir(c));
 }
 
-weft_status run_residual_load(executor *e, const ckpt *c)
+weft_status run_residual_load(run_executor *e, const ckpt *c)
 {
     const kept_places p = places_of(e);
     char name[64];

@@ -39,16 +39,16 @@ static void close_origin(origin *o)
     ckpt_close(o->c);
 }
 
-static bool is_parameter(const piece *p)
+static bool is_parameter(const plan_piece *p)
 {
     return !strcmp(p->name, p->param);
 }
 
-static weft_status load_piece(executor *e, const origin *o, const piece *p, float *v,
+static weft_status load_piece(run_executor *e, const origin *o, const plan_piece *p, float *v,
                               uint16_t *scratch, lengthy *progress)
 {
     ckpt_piece want;
-    const local l = run_local_find(e, p);
+    const run_local l = run_local_find(e, p);
     run_save_describe(p, l.held.count ? &l.held : &l.copied, &want);
     for (uint64_t first = l.first; first < l.end; first += LOCAL_CHUNK) {
         want.first = first;
@@ -63,7 +63,7 @@ static weft_status load_piece(executor *e, const origin *o, const piece *p, floa
     return WEFT_OK;
 }
 
-static weft_status load_all(executor *e, const origin *o)
+static weft_status load_all(run_executor *e, const origin *o)
 {
     float *v = mem_alloc(LOCAL_CHUNK * sizeof *v);
     uint16_t *scratch = mem_alloc(LOCAL_CHUNK * sizeof *scratch);
@@ -71,7 +71,7 @@ static weft_status load_all(executor *e, const origin *o)
     uint64_t elements = 0;
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; i < e->plan->pieces.n; i++) {
-        const local l = run_local_find(e, &e->plan->pieces.at[i]);
+        const run_local l = run_local_find(e, &e->plan->pieces.at[i]);
         elements += is_parameter(&e->plan->pieces.at[i]) ? l.end - l.first : 0;
     }
     lengthy_begin(&progress, "the weights are loaded", elements * sizeof *v);
@@ -107,7 +107,7 @@ static weft_status agree(const ckpt_team *t, const char *dir, const char *what, 
     return mine != WEFT_OK ? err_again(mine, &why) : st;
 }
 
-static weft_status load(executor *e, const run_prepared *j, const ckpt_team *team)
+static weft_status load(run_executor *e, const run_prepared *j, const ckpt_team *team)
 {
     const char *dir = j->set.init;
     origin o = {.files = j->files};
@@ -142,7 +142,7 @@ weft_status run_start_check(const run_prepared *j)
     return st;
 }
 
-weft_status run_start(executor *e, const run_prepared *j, const ckpt_team *team)
+weft_status run_start(run_executor *e, const run_prepared *j, const ckpt_team *team)
 {
     const char *init = j->set.init;
     weft_status st = run_weights_init(e, j->set.seed);

@@ -14,6 +14,6 @@ weft_status run_start_check(const run_prepared *j);
  * checkpoint of any job and layout; states and counters are those of a new run. Each rank reads its
  * own part, in chunks. WEFT_USAGE: the model is another one, or ranks see different files. [setup]
  * [collective] */
-weft_status run_start(executor *e, const run_prepared *j, const ckpt_team *team);
+weft_status run_start(run_executor *e, const run_prepared *j, const ckpt_team *team);
 
 #endif

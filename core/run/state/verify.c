@@ -25,9 +25,9 @@
 #define NAMED 8u /* ranks in a sentence */
 
 /* Mesh axes over which ranks hold the same bits of a piece, or of its compute copy; 0: none. */
-static uint64_t copy_axes(const plan *p, const piece *x, bool copied)
+static uint64_t copy_axes(const plan *p, const plan_piece *x, bool copied)
 {
-    const mesh *m = &p->spec->mesh;
+    const graph_mesh *m = &p->spec->mesh;
     const bool sliced = copied ? x->copy_sliced : x->sliced;
     uint64_t axes = 0;
     if (copied && x->copy == UINT64_MAX)
@@ -42,7 +42,7 @@ static uint64_t copy_axes(const plan *p, const piece *x, bool copied)
 
 /* The next tensor of a class from *at on: piece *at / 2, of which an odd number is the compute
  * copy. */
-static const piece *next(const plan *p, uint64_t axes, uint32_t *at)
+static const plan_piece *next(const plan *p, uint64_t axes, uint32_t *at)
 {
     for (; *at < 2 * p->pieces.n; ++*at)
         if (copy_axes(p, &p->pieces.at[*at / 2], *at & 1) == axes)
@@ -73,11 +73,11 @@ double run_verify_share(const plan_set *plans, uint32_t rank)
     const plan *p = plan_of(plans, rank);
     double all = 0, compared = 0;
     for (uint32_t i = 0; i < 2 * p->pieces.n; i++) {
-        const piece *x = &p->pieces.at[i / 2];
+        const plan_piece *x = &p->pieces.at[i / 2];
         const bool copied = i & 1;
-        extent has = {.count = 0};
+        plan_extent has = {.count = 0};
         if (!copied || x->copy != UINT64_MAX)
-            plan_extent(p, x, rank, copied ? PLAN_EXTENT_COPIED : PLAN_EXTENT_HELD, &has);
+            plan_extent_of(p, x, rank, copied ? PLAN_EXTENT_COPIED : PLAN_EXTENT_HELD, &has);
         const uint64_t bytes = has.count * weft_dtype_size(copied ? x->copy_dtype : x->shape.dtype);
         all += (double)bytes;
         compared += copy_axes(p, x, copied) ? (double)bytes : 0;
@@ -85,11 +85,11 @@ double run_verify_share(const plan_set *plans, uint32_t rank)
     return all > 0 ? compared / all : 0;
 }
 
-static weft_status add_item(executor *e, const piece *x, bool copied, uint32_t *crc,
+static weft_status add_item(run_executor *e, const plan_piece *x, bool copied, uint32_t *crc,
                             uint64_t *hashed)
 {
-    extent has;
-    plan_extent(e->plan, x, e->rank, copied ? PLAN_EXTENT_COPIED : PLAN_EXTENT_HELD, &has);
+    plan_extent has;
+    plan_extent_of(e->plan, x, e->rank, copied ? PLAN_EXTENT_COPIED : PLAN_EXTENT_HELD, &has);
     const uint64_t from = copied ? has.copy : has.offset;
     const uint64_t bytes = has.count * weft_dtype_size(copied ? x->copy_dtype : x->shape.dtype);
     weft_status st = WEFT_OK;
@@ -106,10 +106,10 @@ static weft_status add_item(executor *e, const piece *x, bool copied, uint32_t *
     return st;
 }
 
-static weft_status hash_class(executor *e, uint64_t axes, uint32_t *crc, uint64_t *hashed)
+static weft_status hash_class(run_executor *e, uint64_t axes, uint32_t *crc, uint64_t *hashed)
 {
     weft_status st = WEFT_OK;
-    const piece *x;
+    const plan_piece *x;
     *crc = 0;
     for (uint32_t i = 0; st == WEFT_OK && (x = next(e->plan, axes, &i)); i++)
         st = add_item(e, x, i & 1, crc, hashed);
@@ -117,7 +117,7 @@ static weft_status hash_class(executor *e, uint64_t axes, uint32_t *crc, uint64_
 }
 
 /* The lowest rank of the group of `rank`: it has coordinate 0 on the axes of the class. */
-static uint32_t leader(const mesh *m, uint32_t rank, uint64_t axes)
+static uint32_t leader(const graph_mesh *m, uint32_t rank, uint64_t axes)
 {
     for (uint32_t a = 0; a < m->n; a++)
         if (axes >> a & 1)
@@ -161,12 +161,12 @@ static const sheet *sheet_of(const finding *f, uint32_t rank)
     return (const sheet *)(const void *)(f->sheets + rank * sheet_bytes(f));
 }
 
-static weft_status exchange_sheets(executor *e, finding *f, uint64_t step)
+static weft_status exchange_sheets(run_executor *e, finding *f, uint64_t step)
 {
     char name[64];
     uint64_t hashed = 0;
     uint32_t k = 0;
-    const piece *x;
+    const plan_piece *x;
     sheet *mine = mem_alloc(sheet_bytes(f));
     weft_status st = WEFT_OK;
     (void)!gethostname(mine->host, HOST - 1);
@@ -213,7 +213,7 @@ static void name_tensor(const finding *f, uint32_t item, char *out, size_t room)
 {
     const plan *p = plan_of(f->plans, f->first);
     uint32_t i = 0;
-    const piece *x = next(p, f->axes, &i);
+    const plan_piece *x = next(p, f->axes, &i);
     for (; x && item; item--) {
         i++;
         x = next(p, f->axes, &i);
@@ -279,7 +279,7 @@ static weft_status say(const finding *f, uint64_t step)
 }
 
 /* Names the first difference within the group of `rank`. */
-static weft_status explain(executor *e, const plan_set *plans, uint64_t axes, uint32_t rank,
+static weft_status explain(run_executor *e, const plan_set *plans, uint64_t axes, uint32_t rank,
                            uint64_t step)
 {
     const spec *s = e->plan->spec;
@@ -304,10 +304,10 @@ static weft_status explain(executor *e, const plan_set *plans, uint64_t axes, ui
 
 /* --- the comparison --- */
 
-static weft_status compare(executor *e, const plan_set *plans, const classes *all,
+static weft_status compare(run_executor *e, const plan_set *plans, const classes *all,
                            const uint32_t *crc, uint64_t step)
 {
-    const mesh *m = &e->plan->spec->mesh;
+    const graph_mesh *m = &e->plan->spec->mesh;
     for (uint32_t k = 0; k < all->n; k++)
         for (uint32_t r = 0; r < e->plan->spec->ranks; r++)
             if (crc[r * all->n + k] != crc[leader(m, r, all->at[k]) * all->n + k])
@@ -315,7 +315,7 @@ static weft_status compare(executor *e, const plan_set *plans, const classes *al
     return WEFT_OK;
 }
 
-weft_status run_verify(executor *e, const plan_set *plans, uint64_t step, run_verified *out)
+weft_status run_verify(run_executor *e, const plan_set *plans, uint64_t step, run_verified *out)
 {
     const uint64_t began = clock_ns();
     classes all = find_classes(plans);

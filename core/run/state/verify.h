@@ -23,6 +23,6 @@ double run_verify_share(const plan_set *plans, uint32_t rank);
 /* Hashes this rank's copies after `step` and compares the hashes of all ranks. WEFT_IO on all of
  * them where bits differ: the sentence names the first tensor and the rank that is alone with its
  * bits, or all that hold it where no majority agrees. [compute] [collective] */
-weft_status run_verify(executor *e, const plan_set *plans, uint64_t step, run_verified *out);
+weft_status run_verify(run_executor *e, const plan_set *plans, uint64_t step, run_verified *out);
 
 #endif

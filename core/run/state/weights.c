@@ -24,7 +24,7 @@
 #define SCALAR RUN_SAVE_SCALAR
 
 /* How many replicas of the piece the checkpoint has. */
-static uint32_t saved_replicas(const ckpt *c, const piece *p)
+static uint32_t saved_replicas(const ckpt *c, const plan_piece *p)
 {
     char name[REPLICA_NAME];
     uint32_t n = 0;
@@ -51,8 +51,8 @@ static void add_up(uint32_t dtype, void *to, const void *from, uint64_t n)
 /* Reads into v[want->count] what this rank has of a piece. Where the number of replicas differs,
  * the first one gets the sum of all that were saved if it is the sum that counts, and the others 0;
  * else those that are missing start as copies of the first. */
-static weft_status read_piece(const executor *e, const ckpt *c, const piece *p, ckpt_piece *want,
-                              float *v, float *more)
+static weft_status read_piece(const run_executor *e, const ckpt *c, const plan_piece *p,
+                              ckpt_piece *want, float *v, float *more)
 {
     char name[REPLICA_NAME];
     const uint32_t mine = plan_replica(e->plan, p, e->rank), n = p->sum ? saved_replicas(c, p) : 1;
@@ -86,11 +86,11 @@ static weft_status check_finite(const ckpt *c, const ckpt_piece *x, const float 
                     ckpt_dir(c), x->name);
 }
 
-static weft_status load_piece(executor *e, const ckpt *c, const piece *p, float *v, float *more,
-                              uint16_t *scratch, lengthy *progress)
+static weft_status load_piece(run_executor *e, const ckpt *c, const plan_piece *p, float *v,
+                              float *more, uint16_t *scratch, lengthy *progress)
 {
     ckpt_piece want;
-    local l = run_local_find(e, p);
+    run_local l = run_local_find(e, p);
     run_save_describe(p, l.held.count ? &l.held : &l.copied, &want);
     for (uint64_t first = l.first; first < l.end; first += LOCAL_CHUNK) {
         want.first = first;
@@ -108,11 +108,11 @@ static weft_status load_piece(executor *e, const ckpt *c, const piece *p, float 
     return WEFT_OK;
 }
 
-static void begin_progress(const executor *e, lengthy *progress)
+static void begin_progress(const run_executor *e, lengthy *progress)
 {
     uint64_t elements = 0;
     for (uint32_t i = 0; i < e->plan->pieces.n; i++) {
-        const local l = run_local_find(e, &e->plan->pieces.at[i]);
+        const run_local l = run_local_find(e, &e->plan->pieces.at[i]);
         elements += l.end - l.first;
     }
     lengthy_begin(progress, "the checkpoint is loaded", elements * sizeof(float));
@@ -178,7 +178,7 @@ static weft_status check_counter(const ckpt *c, const char *name, float value)
                     ckpt_dir(c), name, value);
 }
 
-static weft_status load_scalar(executor *e, const ckpt *c, const scalar_slot *x)
+static weft_status load_scalar(run_executor *e, const ckpt *c, const plan_scalar_slot *x)
 {
     ckpt_piece want;
     char name[RUN_SAVE_SCALAR_NAME];
@@ -196,7 +196,7 @@ static weft_status load_scalar(executor *e, const ckpt *c, const scalar_slot *x)
     return st != WEFT_OK ? st : run_exec_write(e, x->offset, &value, sizeof value);
 }
 
-weft_status run_weights_load(executor *e, const plan_set *plans, const ckpt *c)
+weft_status run_weights_load(run_executor *e, const plan_set *plans, const ckpt *c)
 {
     float *v = mem_alloc(LOCAL_CHUNK * sizeof *v);
     float *more = mem_alloc(LOCAL_CHUNK * sizeof *more);

@@ -69,7 +69,7 @@ static weft_status make_ring(const char *path, void **map)
     return st;
 }
 
-weft_status run_flight_open(const char *out_dir, uint32_t rank, uint32_t ranks, flight *out)
+weft_status run_flight_open(const char *out_dir, uint32_t rank, uint32_t ranks, run_flight *out)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/flight", out_dir);
@@ -91,18 +91,18 @@ weft_status run_flight_open(const char *out_dir, uint32_t rank, uint32_t ranks, 
     h->records = FLIGHT_RECORDS;
     h->rank = rank;
     h->ranks = ranks;
-    *out = (flight){map, RING_BYTES};
+    *out = (run_flight){map, RING_BYTES};
     return WEFT_OK;
 }
 
-void run_flight_close(flight *f)
+void run_flight_close(run_flight *f)
 {
     if (f->map)
         munmap(f->map, f->bytes);
     f->map = NULL;
 }
 
-void run_flight_note(flight *f, uint64_t step, uint32_t entry, char kind, const char *name)
+void run_flight_note(run_flight *f, uint64_t step, uint32_t entry, char kind, const char *name)
 {
     if (!f->map)
         return;

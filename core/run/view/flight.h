@@ -12,18 +12,18 @@
 
 #define FLIGHT_RECORDS 4096u
 
-typedef struct flight {
+typedef struct run_flight {
     void *map; /* NULL: nothing is recorded */
     uint64_t bytes;
-} flight;
+} run_flight;
 
 /* Create OUT/flight/rank-RRRR.ring. An existing file of that name is replaced, never truncated,
  * because another process may have mapped it. [setup] */
-weft_status run_flight_open(const char *out_dir, uint32_t rank, uint32_t ranks, flight *out);
-void run_flight_close(flight *f);
+weft_status run_flight_open(const char *out_dir, uint32_t rank, uint32_t ranks, run_flight *out);
+void run_flight_close(run_flight *f);
 
 /* Record that entry `entry` of a list is about to start. [compute] */
-void run_flight_note(flight *f, uint64_t step, uint32_t entry, char kind, const char *name);
+void run_flight_note(run_flight *f, uint64_t step, uint32_t entry, char kind, const char *name);
 
 /* Print the last `count` records of every ring in the folder `dir` (or its flight/), oldest first.
  * WEFT_DATA: a file is damaged or not a flight record. [setup] */

@@ -26,20 +26,21 @@ typedef struct about {
 
 #define REAL(member, unit, when, meaning)                                                          \
     {                                                                                              \
-#member, unit, meaning, offsetof(metrics, member), false, false, when                      \
+#member, unit, meaning, offsetof(run_metrics, member), false, false, when                  \
     }
 #define COUNTER(member, unit, when, meaning)                                                       \
     {                                                                                              \
-#member, unit, meaning, offsetof(metrics, member), false, true, when                       \
+#member, unit, meaning, offsetof(run_metrics, member), false, true, when                   \
     }
 #define WHOLE(member, unit, when, meaning)                                                         \
     {                                                                                              \
-#member, unit, meaning, offsetof(metrics, member), true, false, when                       \
+#member, unit, meaning, offsetof(run_metrics, member), true, false, when                   \
     }
 
 #define OF_RANKS(member, text, unit, meaning)                                                      \
     {                                                                                              \
-        "ranks." text, unit, meaning, offsetof(metrics, ranks.member), true, false, IF_EXCHANGED   \
+        "ranks." text, unit, meaning, offsetof(run_metrics, ranks.member), true, false,            \
+            IF_EXCHANGED                                                                           \
     }
 #define SPREAD_OF(text, at, what, more)                                                            \
     {"ranks." text ".max", "ms",  what " of the rank where it is longest",                         \
@@ -54,7 +55,7 @@ typedef struct about {
         "ranks." text ".max_rank", "", "the rank where it is longest" more,                        \
             SPREAD_AT(at, max_rank), true, false, IF_EXCHANGED                                     \
     }
-#define SPREAD_AT(at, member) offsetof(metrics, ranks.part[at].member)
+#define SPREAD_AT(at, member) offsetof(run_metrics, ranks.part[at].member)
 
 /* In the order in which sinks get them. */
 static const about table[] = {
@@ -116,12 +117,12 @@ static const char *const absences[] = {
     [IF_SAVED] = "unless a save was completed since the step before",
 };
 
-bool run_metrics_evaluated(const metrics *m)
+bool run_metrics_evaluated(const run_metrics *m)
 {
     return m->valid_loss >= 0 || isnan(m->valid_loss);
 }
 
-static bool is_there(const metrics *m, presence when)
+static bool is_there(const run_metrics *m, presence when)
 {
     switch (when) {
     case IF_SKIPPED: return m->skipped > 0 || m->scale > 0;
@@ -135,7 +136,7 @@ static bool is_there(const metrics *m, presence when)
     }
 }
 
-static double value_of(const metrics *m, const about *a)
+static double value_of(const run_metrics *m, const about *a)
 {
     const char *at = (const char *)m + a->offset;
     return a->whole ? (double)*(const uint64_t *)(const void *)at
@@ -147,7 +148,7 @@ uint32_t run_metrics_most(uint32_t told)
     return ROWS + told;
 }
 
-uint32_t run_metrics_list(const metrics *m, weft_metric *out)
+uint32_t run_metrics_list(const run_metrics *m, weft_metric *out)
 {
     uint32_t n = 0;
     for (const about *a = table; a < table + ROWS; a++)

@@ -8,34 +8,34 @@
 #include <stdio.h>
 #include <weft/sink.h>
 
-typedef struct metric {
+typedef struct run_metric {
     const char *name;
     double value;
-} metric;
+} run_metric;
 
 /* The time of a step and its parts. */
-typedef enum metrics_part {
+typedef enum run_metrics_part {
     METRICS_STEP,
     METRICS_COMPUTE,
     METRICS_EXPOSED,
     METRICS_BUBBLE,
     METRICS_OPTIMIZER,
     METRICS_PARTS
-} metrics_part;
+} run_metrics_part;
 
 /* A time on all ranks. */
-typedef struct metrics_spread {
+typedef struct run_metrics_spread {
     double max, min, mean;
     uint64_t max_rank;
-} metrics_spread;
+} run_metrics_spread;
 
-typedef struct metrics_ranks {
+typedef struct run_metrics_ranks {
     uint64_t steps; /* that these are means of; 0: no exchange followed the step */
     uint64_t slowest;
-    metrics_spread part[METRICS_PARTS];
-} metrics_ranks;
+    run_metrics_spread part[METRICS_PARTS];
+} run_metrics_ranks;
 
-typedef struct metrics {
+typedef struct run_metrics {
     uint64_t step, tokens, comm_bytes, peak_bytes;
     uint64_t verify_bytes; /* hashed after the step; 0: replicas were not compared */
     double verify_ms;
@@ -46,22 +46,22 @@ typedef struct metrics {
     double skipped;                    /* steps skipped so far */
     double scale;                      /* loss scale after the step; 0: the loss is not scaled */
     double save_stop_ms, save_copy_ms; /* a save that began before the step; 0: none did */
-    double save_write_ms; /* of a save that was completed before the step; 0: none was */
-    metrics_ranks ranks;  /* ranks.h */
-    const metric *told;   /* [ntold] scalars of plugins, whose names have a dot */
+    double save_write_ms;    /* of a save that was completed before the step; 0: none was */
+    run_metrics_ranks ranks; /* ranks.h */
+    const run_metric *told;  /* [ntold] scalars of plugins, whose names have a dot */
     uint32_t ntold;
     bool skips; /* this step was skipped */
-} metrics;
+} run_metrics;
 
 /* The most values that run_metrics_list() writes for a step with `told` scalars. */
 uint32_t run_metrics_most(uint32_t told);
 
 /* What sinks get of a step: its values that are not absent, always in the same order. Returns how
  * many. [compute] */
-uint32_t run_metrics_list(const metrics *m, weft_metric *out);
+uint32_t run_metrics_list(const run_metrics *m, weft_metric *out);
 
 /* Whether the step was evaluated. */
-bool run_metrics_evaluated(const metrics *m);
+bool run_metrics_evaluated(const run_metrics *m);
 
 /* docs/METRICS.md. */
 void run_metrics_print_page(FILE *out);

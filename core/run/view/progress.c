@@ -8,13 +8,13 @@
 #include <math.h>
 #include <unistd.h>
 
-void run_progress_begin(progress *p, uint64_t first, uint64_t last, uint64_t every)
+void run_progress_begin(run_progress *p, uint64_t first, uint64_t last, uint64_t every)
 {
-    *p = (progress){.first = first, .last = last, .every = every, .began_ns = clock_ns()};
+    *p = (run_progress){.first = first, .last = last, .every = every, .began_ns = clock_ns()};
     p->terminal = isatty(STDERR_FILENO);
 }
 
-static void eta(const progress *p, uint64_t step, char out[32])
+static void eta(const run_progress *p, uint64_t step, char out[32])
 {
     double each = (double)(clock_ns() - p->began_ns) * 1e-9 / (double)p->done;
     uint64_t left = (uint64_t)(each * (double)(p->last - step) + 0.5);
@@ -32,7 +32,7 @@ static double plain_nan(double x)
 }
 
 /* With one write: others write to the same terminal or pipe. */
-static void print(const progress *p, const metrics *m, bool evaluated)
+static void print(const run_progress *p, const run_metrics *m, bool evaluated)
 {
     char left[32], scale[64] = "", skipped[64] = "", valid[64] = "";
     eta(p, m->step, left);
@@ -51,7 +51,7 @@ static void print(const progress *p, const metrics *m, bool evaluated)
     fflush(stderr);
 }
 
-void run_progress_step(progress *p, const metrics *m)
+void run_progress_step(run_progress *p, const run_metrics *m)
 {
     p->done++;
     p->tokens_per_s =
@@ -65,7 +65,7 @@ void run_progress_step(progress *p, const metrics *m)
     print(p, m, evaluated);
 }
 
-void run_progress_end(progress *p)
+void run_progress_end(run_progress *p)
 {
     if (p->open && log_has_room(0))
         fputc('\n', stderr);

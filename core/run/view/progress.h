@@ -7,15 +7,15 @@
 
 #include <stdbool.h>
 
-typedef struct progress {
+typedef struct run_progress {
     uint64_t first, last, every; /* every 0: prints nothing */
     uint64_t began_ns, done;
     double tokens_per_s; /* smoothed */
     bool terminal, open;
-} progress;
+} run_progress;
 
-void run_progress_begin(progress *p, uint64_t first, uint64_t last, uint64_t every);
-void run_progress_step(progress *p, const metrics *m);
-void run_progress_end(progress *p); /* ends an open terminal line; may be called twice */
+void run_progress_begin(run_progress *p, uint64_t first, uint64_t last, uint64_t every);
+void run_progress_step(run_progress *p, const run_metrics *m);
+void run_progress_end(run_progress *p); /* ends an open terminal line; may be called twice */
 
 #endif

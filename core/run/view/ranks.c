@@ -19,12 +19,12 @@ void run_ranks_free(run_ranks *r)
     *r = (run_ranks){0};
 }
 
-metrics_ranks run_ranks_sum(const run_ranks_part *all, uint32_t n, uint64_t steps)
+run_metrics_ranks run_ranks_sum(const run_ranks_part *all, uint32_t n, uint64_t steps)
 {
-    metrics_ranks out = {.steps = steps};
+    run_metrics_ranks out = {.steps = steps};
     double worked = -1;
     for (uint32_t p = 0; p < METRICS_PARTS; p++) {
-        metrics_spread *x = &out.part[p];
+        run_metrics_spread *x = &out.part[p];
         x->min = x->max = (double)all[0].ms[p];
         for (uint32_t k = 0; k < n; k++) {
             const double v = (double)all[k].ms[p];
@@ -69,7 +69,7 @@ static weft_status exchange(run_ranks *r, uint64_t step)
     return st;
 }
 
-weft_status run_ranks_step(run_ranks *r, metrics *m)
+weft_status run_ranks_step(run_ranks *r, run_metrics *m)
 {
     if (!r->job)
         return WEFT_OK;

@@ -17,7 +17,7 @@
 
 /* Means of one rank over steps: what an exchange carries. */
 typedef struct run_ranks_part {
-    float ms[METRICS_PARTS]; /* in the order of metrics_part */
+    float ms[METRICS_PARTS]; /* in the order of run_metrics_part */
     float cost_ms;           /* of this rank's last exchange */
 } run_ranks_part;
 
@@ -37,10 +37,10 @@ void run_ranks_free(run_ranks *r);
 
 /* Step m->step is complete on this rank; sets m->ranks where ranks have exchanged after it. [setup]
  * [collective] */
-weft_status run_ranks_step(run_ranks *r, metrics *m);
+weft_status run_ranks_step(run_ranks *r, run_metrics *m);
 
 /* What `n` ranks have measured, of `steps` steps. Pure. */
-metrics_ranks run_ranks_sum(const run_ranks_part *all, uint32_t n, uint64_t steps);
+run_metrics_ranks run_ranks_sum(const run_ranks_part *all, uint32_t n, uint64_t steps);
 
 /* How many steps the next exchange is away. Pure: the same on all ranks. */
 uint64_t run_ranks_distance(const run_ranks_part *all, uint32_t n);

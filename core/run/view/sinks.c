@@ -17,7 +17,7 @@ static const weft_sink_table *table_of(const run_sinks *s, uint32_t i)
     return s->spec->sinks[i]->table;
 }
 
-static weft_status open_one(const run_sinks_for *f, const component *c, weft_sink **out)
+static weft_status open_one(const run_sinks_for *f, const host_component *c, weft_sink **out)
 {
     char section[128];
     snprintf(section, sizeof section, "sink.%s", c->name);
@@ -66,7 +66,7 @@ weft_status run_sinks_open(const run_sinks_for *f, run_sinks *out)
     return WEFT_OK;
 }
 
-void run_sinks_step(run_sinks *s, const metrics *m)
+void run_sinks_step(run_sinks *s, const run_metrics *m)
 {
     if (!s->n)
         return;

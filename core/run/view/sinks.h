@@ -34,7 +34,7 @@ typedef struct run_sinks_for {
 weft_status run_sinks_open(const run_sinks_for *f, run_sinks *out);
 
 /* A step is complete. [compute] */
-void run_sinks_step(run_sinks *s, const metrics *m);
+void run_sinks_step(run_sinks *s, const run_metrics *m);
 
 /* Something happened after `step`; `name` is one of sink.h. [setup] */
 void run_sinks_event(run_sinks *s, const char *name, uint64_t step, const char *fmt, ...)

@@ -45,9 +45,9 @@ static weft_status parse_steps(const char *text, uint64_t *first, uint64_t *last
     return WEFT_OK;
 }
 
-weft_status run_trace_setup(const char *steps, uint64_t entries, trace *out)
+weft_status run_trace_setup(const char *steps, uint64_t entries, run_trace *out)
 {
-    *out = (trace){.first = 1, .last = 0};
+    *out = (run_trace){.first = 1, .last = 0};
     if (!*steps)
         return WEFT_OK;
     weft_status st = parse_steps(steps, &out->first, &out->last);
@@ -58,15 +58,15 @@ weft_status run_trace_setup(const char *steps, uint64_t entries, trace *out)
     return WEFT_OK;
 }
 
-void run_trace_free(trace *t)
+void run_trace_free(run_trace *t)
 {
     if (t->part)
         fclose(t->part);
     free(t->events);
-    *t = (trace){.first = 1, .last = 0};
+    *t = (run_trace){.first = 1, .last = 0};
 }
 
-void run_trace_note(trace *t, const char *name, uint32_t lane, uint64_t step, uint64_t began,
+void run_trace_note(run_trace *t, const char *name, uint32_t lane, uint64_t step, uint64_t began,
                     uint64_t ended)
 {
     if (t->n < t->cap && began)
@@ -130,7 +130,7 @@ static weft_status ask_time(job *j, uint32_t rank, uint32_t when, int64_t *offse
 }
 
 /* `when` 0: at the start; 1: at the end. */
-static weft_status note_clock(trace *t, job *j, uint32_t rank, uint32_t ranks, uint32_t when)
+static weft_status note_clock(run_trace *t, job *j, uint32_t rank, uint32_t ranks, uint32_t when)
 {
     int64_t offset = 0;
     weft_status st = !j     ? WEFT_OK
@@ -160,7 +160,7 @@ static FILE *write_anew(const char *path)
     return fopen(path, "wxe");
 }
 
-weft_status run_trace_begin(trace *t, run_spans *spans, job *j, const job_identity *who,
+weft_status run_trace_begin(run_trace *t, run_spans *spans, job *j, const job_identity *who,
                             const char *out_dir)
 {
     char path[4096];
@@ -204,7 +204,7 @@ static void keep_event(FILE *part, const run_trace_event *e)
     putc('\n', part);
 }
 
-void run_trace_flush(trace *t)
+void run_trace_flush(run_trace *t)
 {
     if (!t->part)
         return;
@@ -218,7 +218,7 @@ void run_trace_flush(trace *t)
 }
 
 /* Closes the part. */
-static weft_status end_part(trace *t)
+static weft_status end_part(run_trace *t)
 {
     run_trace_flush(t);
     fprintf(t->part, "end\n");
@@ -358,7 +358,8 @@ static weft_status join_parts(uint32_t ranks, const char *out_dir, bool whole)
     return st;
 }
 
-weft_status run_trace_write(trace *t, job *j, uint32_t rank, uint32_t ranks, const char *out_dir)
+weft_status run_trace_write(run_trace *t, job *j, uint32_t rank, uint32_t ranks,
+                            const char *out_dir)
 {
     if (!t->part)
         return WEFT_OK;
@@ -388,7 +389,7 @@ static bool all_ended(uint32_t ranks, const char *out_dir)
     return ended;
 }
 
-void run_trace_rescue(trace *t, uint32_t ranks, const char *out_dir)
+void run_trace_rescue(run_trace *t, uint32_t ranks, const char *out_dir)
 {
     char path[4096];
     if (!t->part)

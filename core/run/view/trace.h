@@ -23,42 +23,43 @@ typedef struct run_trace_event {
     uint32_t lane, step;
 } run_trace_event;
 
-typedef struct trace {
+typedef struct run_trace {
     uint64_t first, last; /* steps, both included; first > last: none */
     run_trace_event *events;
     uint64_t n, cap;
     FILE *part;       /* NULL: no steps were chosen, or it is closed */
     run_spans *spans; /* of plugins; borrowed; NULL: none */
-} trace;
+} run_trace;
 
 /* `steps`: "10-12", "7" or "" for none. `entries`: the maximum number of events in a step. [setup]
  */
-weft_status run_trace_setup(const char *steps, uint64_t entries, trace *out);
-void run_trace_free(trace *t);
+weft_status run_trace_setup(const char *steps, uint64_t entries, run_trace *out);
+void run_trace_free(run_trace *t);
 
-static inline int run_trace_wants(const trace *t, uint64_t step)
+static inline int run_trace_wants(const run_trace *t, uint64_t step)
 {
     return step >= t->first && step <= t->last && t->n < t->cap;
 }
 
-void run_trace_note(trace *t, const char *name, uint32_t lane, uint64_t step, uint64_t began,
+void run_trace_note(run_trace *t, const char *name, uint32_t lane, uint64_t step, uint64_t began,
                     uint64_t ended);
 
 /* Open this rank's part in `out_dir`, which takes the spans of plugins as well, and measure the
  * offset of its clock from that of rank 0. Does nothing if no steps were chosen. [setup]
  * [collective] */
-weft_status run_trace_begin(trace *t, run_spans *spans, job *j, const job_identity *who,
+weft_status run_trace_begin(run_trace *t, run_spans *spans, job *j, const job_identity *who,
                             const char *out_dir);
 
 /* Append the stored events to the part. Call it between steps. [setup] */
-void run_trace_flush(trace *t);
+void run_trace_flush(run_trace *t);
 
 /* At the regular end: merge all parts into OUT/trace.json and remove them. [setup] [collective] */
-weft_status run_trace_write(trace *t, job *j, uint32_t rank, uint32_t ranks, const char *out_dir);
+weft_status run_trace_write(run_trace *t, job *j, uint32_t rank, uint32_t ranks,
+                            const char *out_dir);
 
 /* After a failure: one of the remaining ranks merges the parts that exist, after waiting up to 0.4
  * s for those of others. Parts that cannot be merged are left in place. Clears this thread's error
  * record if it fails itself. [setup] */
-void run_trace_rescue(trace *t, uint32_t ranks, const char *out_dir);
+void run_trace_rescue(run_trace *t, uint32_t ranks, const char *out_dir);
 
 #endif

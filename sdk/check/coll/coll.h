@@ -17,7 +17,7 @@ typedef struct check_kv check_kv; /* the store of a job, in shared memory */
 typedef struct check_party {
     check_rank *k;
     check_run *run;
-    const component *c;
+    const host_component *c;
     const weft_coll_table *t;
     check_host host;
     weft_host_kv kv;

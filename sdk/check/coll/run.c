@@ -10,13 +10,13 @@
 
 typedef struct asked { /* in shared memory: what the first process found */
     check_run *run;
-    const component *c;
+    const host_component *c;
     int32_t score;
     char why[1024];
 } asked;
 
 typedef struct job_of { /* the argument of check_ranks() */
-    const component *c;
+    const host_component *c;
     const check_coll_job *job;
     check_kv *store;
 } job_of;
@@ -49,7 +49,7 @@ static void ask(void *arg)
     check_close(m, module);
 }
 
-static asked *ask_first(check_run *r, const component *c)
+static asked *ask_first(check_run *r, const host_component *c)
 {
     asked *a = check_shared(sizeof *a);
     a->run = r;

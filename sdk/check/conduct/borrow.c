@@ -32,7 +32,7 @@ void check_conduct_borrow(check_run *r)
 static const char *const ids[] = {"linear", "add", "mul", "gelu", "silu", "softmax", "rms_norm"};
 static const uint32_t joins[] = {0, WEFT_FUSE_CHAINED};
 
-static const char *ask(const component *c, void *module, const weft_conf *conf, uint32_t k)
+static const char *ask(const host_component *c, void *module, const weft_conf *conf, uint32_t k)
 {
     const weft_device_table *t = c->table;
     const uint32_t n = sizeof ids / sizeof *ids;
@@ -40,7 +40,7 @@ static const char *ask(const component *c, void *module, const weft_conf *conf, 
     return PLUGIN_GET(t, fuse, module, conf, chain, joins, 2);
 }
 
-static void live_long(const component *c, void *module)
+static void live_long(const host_component *c, void *module)
 {
     const weft_conf *conf = check_conf(&h, c);
     const char *first[sizeof ids / sizeof *ids * sizeof ids / sizeof *ids];

@@ -9,7 +9,7 @@
 
 static check_host h;
 
-static void live(check_run *r, const component *c, const char *key, const char *value)
+static void live(check_run *r, const host_component *c, const char *key, const char *value)
 {
     const weft_manifest *m = check_manifest(r);
     check_drive d = {.run = r, .host = &h, .where = "open", .of = m->id, .large = true};
@@ -29,7 +29,7 @@ static void live(check_run *r, const component *c, const char *key, const char *
     check_host_end(&h);
 }
 
-static void try_number(check_run *r, const component *c, const weft_option *o, double x)
+static void try_number(check_run *r, const host_component *c, const weft_option *o, double x)
 {
     char value[64];
     const bool whole =
@@ -38,7 +38,7 @@ static void try_number(check_run *r, const component *c, const weft_option *o, d
     live(r, c, o->key, value);
 }
 
-static void try_texts(check_run *r, const component *c, const weft_option *o)
+static void try_texts(check_run *r, const host_component *c, const weft_option *o)
 {
     static char many[200];
     memset(many, 'x', sizeof many - 1);
@@ -47,7 +47,7 @@ static void try_texts(check_run *r, const component *c, const weft_option *o)
         live(r, c, o->key, texts[i]);
 }
 
-static void try_choices(check_run *r, const component *c, const weft_option *o)
+static void try_choices(check_run *r, const host_component *c, const weft_option *o)
 {
     char value[128];
     for (const char *at = o->choices; *at; at += strcspn(at, "|"), at += *at == '|') {
@@ -56,7 +56,7 @@ static void try_choices(check_run *r, const component *c, const weft_option *o)
     }
 }
 
-static void try_option(check_run *r, const component *c, const weft_option *o)
+static void try_option(check_run *r, const host_component *c, const weft_option *o)
 {
     if (o->type == WEFT_OPT_STRING)
         try_texts(r, c, o);

@@ -9,7 +9,7 @@
 /* A tokenizer of the file, which is open. */
 typedef struct check_tokenizer {
     check_run *run;
-    const component *c;
+    const host_component *c;
     const weft_tokenizer_table *table;
     weft_tokenizer *t;
     weft_tokenizer_info info;

@@ -18,7 +18,7 @@ static check_host lent;
 /* A set that is open. */
 typedef struct source {
     check_run *run;
-    const component *c;
+    const host_component *c;
     const weft_data_table *table;
     void *module;
     const weft_conf *conf;

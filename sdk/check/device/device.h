@@ -16,7 +16,7 @@
 
 typedef struct check_dev {
     check_run *run;
-    const component *c;
+    const host_component *c;
     const weft_device_table *t;
     check_host *host;
     const weft_conf *conf;

@@ -110,7 +110,7 @@ typedef struct check_image {
 typedef struct check_bench {
     check_run *run;
     check_host *host, *other; /* of the file; of the device's file where that is another one */
-    const component *c;       /* the device */
+    const host_component *c;  /* the device */
     const weft_device_table *t;
     const weft_conf *conf;
     void *module; /* of the device's file */
@@ -118,7 +118,7 @@ typedef struct check_bench {
     weft_stream *s[2];
     weft_event *e;
     char *base, *staging;
-    const component *kernel; /* computes instead of the device's own; NULL: the device's own */
+    const host_component *kernel; /* computes instead of the device's own; NULL: the device's own */
     const weft_kernel *k;
     const char *who; /* for messages: the name of the device or kernel */
     void *kmodule;   /* of the kernel's file */

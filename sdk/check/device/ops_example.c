@@ -95,7 +95,7 @@ static void add_attrs(check_call *c, const describe_doc_call *of, letters *s, ui
         add_number(c, whole[k], o->size[k]);
 }
 
-static bool read_doc(const char *id, const weft_op *op, graph_doc *doc)
+static bool read_doc(const char *id, const weft_op *op, describe_doc *doc)
 {
     return op && op->doc && describe_doc_read(id, op, doc) == WEFT_OK;
 }
@@ -104,7 +104,7 @@ static bool read_doc(const char *id, const weft_op *op, graph_doc *doc)
 static bool is_lawful(const check_example_how *how, const describe_doc_call *of,
                       const check_call *c)
 {
-    mesh alone = {0};
+    graph_mesh alone = {0};
     graph g;
     weft_tensor in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS];
     graph_init(&g, &alone, c->nin ? c->in[0].dtype : WEFT_F32, WEFT_F32);
@@ -134,7 +134,7 @@ bool check_example(const char *id, const weft_op *op, uint32_t number, uint32_t 
 bool check_example_how_of(const check_example_how *how, const char *id, const weft_op *op,
                           uint32_t number, uint32_t dtype, bool *lawful, check_call *out)
 {
-    static graph_doc doc; /* attributes refer to it */
+    static describe_doc doc; /* attributes refer to it */
     describe_doc_call calls[GRAPH_DOC_CALLS];
     letters s = {.how = how};
     check_call_begin(out, id);
@@ -177,7 +177,7 @@ static bool bind(letters *s, const describe_doc_operand *o, const weft_operand *
 bool check_example_chain(const char *const *ids, uint32_t join, const char *name, uint32_t number,
                          uint32_t dtype, bool *fits, check_call *out)
 {
-    static graph_doc doc;
+    static describe_doc doc;
     describe_doc_call calls[GRAPH_DOC_CALLS];
     letters s = {.how = &usual};
     const weft_op *second = graph_core_op(ids[1]);

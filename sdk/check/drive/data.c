@@ -131,7 +131,7 @@ static weft_status use_set(check_drive *d, const weft_data_table *t, weft_datase
     return st;
 }
 
-static weft_status open_set(check_drive *d, const component *c, const weft_conf *conf,
+static weft_status open_set(check_drive *d, const host_component *c, const weft_conf *conf,
                             uint32_t usual, weft_dataset **out)
 {
     const weft_data_args args = {
@@ -147,13 +147,13 @@ static weft_status open_set(check_drive *d, const component *c, const weft_conf 
 /* --- the options --- */
 
 /* Whether a source gets the checker's files. */
-static bool takes_file(const component *c)
+static bool takes_file(const host_component *c)
 {
     const weft_option *o = check_option(c, "train");
     return o && o->type == WEFT_OPT_STRING && o->dflt && !*o->dflt && !check_options_value("train");
 }
 
-const weft_conf *check_drive_data_conf(check_host *h, const component *c, uint32_t number)
+const weft_conf *check_drive_data_conf(check_host *h, const host_component *c, uint32_t number)
 {
     if (!number)
         return check_conf(h, c);
@@ -170,8 +170,8 @@ const weft_conf *check_drive_data_conf(check_host *h, const component *c, uint32
     return conf;
 }
 
-bool check_drive_data_none(const component *c, uint32_t number, const char *call, weft_status st,
-                           const char *why, char out[1024])
+bool check_drive_data_none(const host_component *c, uint32_t number, const char *call,
+                           weft_status st, const char *why, char out[1024])
 {
     char name[128] = "";
     const weft_option *const *o = c->options;
@@ -192,7 +192,7 @@ bool check_drive_data_none(const component *c, uint32_t number, const char *call
 
 /* Use the training data of the first options with which there is some, *conf. That is NULL with
  * WEFT_OK where there are none, and d->absent says why. */
-static weft_status find_data(check_drive *d, const component *c, const weft_conf **conf)
+static weft_status find_data(check_drive *d, const host_component *c, const weft_conf **conf)
 {
     const weft_data_table *t = c->table;
     const weft_conf *next;
@@ -218,7 +218,7 @@ static weft_status find_data(check_drive *d, const component *c, const weft_conf
     return WEFT_OK;
 }
 
-weft_status check_drive_data(check_drive *d, const component *c)
+weft_status check_drive_data(check_drive *d, const host_component *c)
 {
     const weft_data_table *t = c->table;
     const weft_conf *conf;

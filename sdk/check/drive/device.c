@@ -182,7 +182,7 @@ static weft_status run_half(check_drive *d, const weft_device_table *t, const we
     return st;
 }
 
-weft_status check_drive_device(check_drive *d, const component *c)
+weft_status check_drive_device(check_drive *d, const host_component *c)
 {
     const weft_device_table *t = c->table;
     const weft_conf *conf = check_conf(d->host, c);
@@ -206,7 +206,7 @@ weft_status check_drive_device(check_drive *d, const component *c)
     return st == WEFT_OK ? run_half(d, t, conf, &j, computes) : st;
 }
 
-weft_status check_drive_coll(check_drive *d, const component *c)
+weft_status check_drive_coll(check_drive *d, const host_component *c)
 {
     const weft_coll_table *t = c->table;
     int32_t score = 0;

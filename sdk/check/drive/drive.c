@@ -5,7 +5,7 @@
 
 static const struct {
     const char *iface;
-    weft_status (*run)(check_drive *d, const component *c);
+    weft_status (*run)(check_drive *d, const host_component *c);
 } drivers[] = {
     {"weft.rule/1", check_drive_plan},           {"weft.strategy/1", check_drive_plan},
     {"weft.placement/1", check_drive_plan},      {"weft.device/1", check_drive_device},
@@ -14,7 +14,7 @@ static const struct {
     {"weft.tokenizer/1", check_drive_tokenizer}, {"weft.sink/1", check_drive_sink},
 };
 
-static weft_status drive_one(check_drive *d, const component *c)
+static weft_status drive_one(check_drive *d, const host_component *c)
 {
     weft_status st = WEFT_OK;
     d->of = c->name;

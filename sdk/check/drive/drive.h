@@ -52,7 +52,7 @@ weft_status check_drive_all(check_drive *d);
 /* A component behind a table that lends its arguments: the module that the core calls. */
 typedef struct check_behind {
     check_drive *d;
-    const component *c;
+    const host_component *c;
 } check_behind;
 
 /* The table of a model family behind such a module; then, for the spec: describe() of the family
@@ -60,7 +60,7 @@ typedef struct check_behind {
  * s->family.c stays NULL, and d->absent says why, where there is none that can be planned. */
 struct spec;
 extern const weft_model_table check_drive_model_lent;
-weft_status check_drive_describe(check_drive *d, const component *own, const weft_conf *conf,
+weft_status check_drive_describe(check_drive *d, const host_component *own, const weft_conf *conf,
                                  struct spec *s);
 weft_status check_drive_build(struct spec *s); /* its graphs alone */
 weft_status check_drive_family(check_drive *d, struct spec *s, config **options);
@@ -68,26 +68,26 @@ weft_status check_drive_family(check_drive *d, struct spec *s, config **options)
 /* The job without model, mesh and strategies, and with stand-ins for its other plugins; and a
  * strategy that splits the batch over an axis "batch", which it does not bring itself. */
 void check_drive_spec(struct spec *s, const check_drive *d);
-extern const component check_drive_batch;
+extern const host_component check_drive_batch;
 
 /* One component. */
-weft_status check_drive_plan(check_drive *d, const component *c);
-weft_status check_drive_device(check_drive *d, const component *c);
-weft_status check_drive_link(check_drive *d, const component *c);
-weft_status check_drive_coll(check_drive *d, const component *c);
-weft_status check_drive_data(check_drive *d, const component *c);
-weft_status check_drive_tokenizer(check_drive *d, const component *c);
-weft_status check_drive_sink(check_drive *d, const component *c);
+weft_status check_drive_plan(check_drive *d, const host_component *c);
+weft_status check_drive_device(check_drive *d, const host_component *c);
+weft_status check_drive_link(check_drive *d, const host_component *c);
+weft_status check_drive_coll(check_drive *d, const host_component *c);
+weft_status check_drive_data(check_drive *d, const host_component *c);
+weft_status check_drive_tokenizer(check_drive *d, const host_component *c);
+weft_status check_drive_sink(check_drive *d, const host_component *c);
 
 /* The options with which a source may find data: number 0 those that it has, then others that name
  * a file of the checker; NULL: there are no more. check_drive_files() makes the files, once. */
-const weft_conf *check_drive_data_conf(check_host *h, const component *c, uint32_t number);
+const weft_conf *check_drive_data_conf(check_host *h, const host_component *c, uint32_t number);
 
 /* Whether `call` ("read") has said with `st` that there is no data with options `number`, rather
  * than failed: open() may always, info() and read() of a file of the checker. Then the sentence
  * with the option that names data, and what the source said (`why`). */
-bool check_drive_data_none(const component *c, uint32_t number, const char *call, weft_status st,
-                           const char *why, char out[1024]);
+bool check_drive_data_none(const host_component *c, uint32_t number, const char *call,
+                           weft_status st, const char *why, char out[1024]);
 
 /* The bytes of one row of a field of the source `of`. A field that no source may have fails the
  * check. */

@@ -162,7 +162,7 @@ static weft_status ask_probe(two *w, int32_t *score)
     return LENT(w, probe, w->module, w->conf, CHECK_LEND(l, weft_link_group, &group), score);
 }
 
-weft_status check_drive_link(check_drive *d, const component *c)
+weft_status check_drive_link(check_drive *d, const host_component *c)
 {
     if (d->paper)
         return WEFT_OK;

@@ -88,7 +88,7 @@ static weft_status ask(spec *s, const weft_data_info *data)
     return st;
 }
 
-weft_status check_drive_describe(check_drive *d, const component *own, const weft_conf *conf,
+weft_status check_drive_describe(check_drive *d, const host_component *own, const weft_conf *conf,
                                  spec *s)
 {
     s->family = (spec_plugin){own, conf};
@@ -115,7 +115,7 @@ weft_status check_drive_describe(check_drive *d, const component *own, const wef
 
 weft_status check_drive_build(spec *s)
 {
-    static const mesh alone = {0};
+    static const graph_mesh alone = {0};
     uint64_t built = 0;
     weft_status st = WEFT_OK;
     for (uint32_t want = WEFT_MODEL_TRAIN; st == WEFT_OK && want <= WEFT_MODEL_LOGITS; want++) {
@@ -130,7 +130,7 @@ weft_status check_drive_build(spec *s)
 
 /* --- the family that others are planned with --- */
 
-static bool declares(const component *c, const char *key)
+static bool declares(const host_component *c, const char *key)
 {
     for (const weft_option *const *o = c->options; *o; o++)
         if (!strcmp((*o)->key, key))
@@ -139,7 +139,7 @@ static bool declares(const component *c, const char *key)
 }
 
 /* Small sizes, as far as the family has such keys. */
-static weft_status set_sizes(config *cfg, const component *c, const check_drive_job *j)
+static weft_status set_sizes(config *cfg, const host_component *c, const check_drive_job *j)
 {
     const struct {
         const char *key;
@@ -160,10 +160,10 @@ static weft_status set_sizes(config *cfg, const component *c, const check_drive_
 }
 
 /* Number `number` of the installed families, of which the first is the default of model.family. */
-static const component *installed(host *h, const config *cfg, uint32_t number)
+static const host_component *installed(host *h, const config *cfg, uint32_t number)
 {
     static const char *const ifaces[] = {"weft.model/1", NULL};
-    const component **all, *c = NULL;
+    const host_component **all, *c = NULL;
     uint32_t n, seen = 0;
     const char *first = config_text(cfg, "model.family");
     if (!number)
@@ -182,7 +182,7 @@ weft_status check_drive_family(check_drive *d, spec *s, config **options)
     weft_status st = config_load(NULL, NULL, 0, options);
     if (st != WEFT_OK)
         return st;
-    const component *c = installed(d->run->h, *options, d->job.family);
+    const host_component *c = installed(d->run->h, *options, d->job.family);
     if (!c)
         c = installed(d->run->h, *options, 0);
     if (!c) {

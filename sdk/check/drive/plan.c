@@ -51,13 +51,13 @@ static const weft_mesh_axis *const batch_axes[] = {&batch, NULL};
 static const weft_strategy batch_table = {
     .struct_size = sizeof batch_table, .axes = batch_axes, .edit = split_batch};
 
-static const component device = {
+static const host_component device = {
     .kind = "device", .iface = "weft.device/1", .name = "check.device", .table = &device_table};
-static const component link_ = {
+static const host_component link_ = {
     .kind = "comm", .iface = "weft.link/1", .name = "check.link", .table = &link_table};
-static const component rule = {
+static const host_component rule = {
     .kind = "optim", .iface = "weft.rule/1", .name = "check.rule", .table = &rule_table};
-const component check_drive_batch = {
+const host_component check_drive_batch = {
     .kind = "parallel", .iface = "weft.strategy/1", .name = "check.batch", .table = &batch_table};
 
 /* --- the job --- */
@@ -72,7 +72,7 @@ static void add_axis(spec *s, const char *name)
     s->ranks *= 2;
 }
 
-static void add_strategy(spec *s, const component *c, const weft_conf *conf)
+static void add_strategy(spec *s, const host_component *c, const weft_conf *conf)
 {
     const weft_strategy *t = c->table;
     s->strategies[s->nstrategies++] = (spec_plugin){c, conf};
@@ -103,7 +103,7 @@ void check_drive_spec(spec *s, const check_drive *d)
     s->links[0].c = &link_;
 }
 
-static weft_status plan_with(check_drive *d, const component *own, const weft_conf *conf)
+static weft_status plan_with(check_drive *d, const host_component *own, const weft_conf *conf)
 {
     spec s;
     plan_set p = {0};
@@ -194,9 +194,9 @@ static weft_status behind_place(void *module, const weft_conf *conf,
     return answered(w, check_lend_end(l, st), "the plan after edit");
 }
 
-weft_status check_drive_plan(check_drive *d, const component *c)
+weft_status check_drive_plan(check_drive *d, const host_component *c)
 {
-    component own = *c;
+    host_component own = *c;
     check_behind w = {d, c};
     const weft_strategy *strategy = c->table;
     const weft_rule *rule_of = c->table;

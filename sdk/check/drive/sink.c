@@ -69,7 +69,7 @@ static int remove_one(const char *path, const struct stat *info, int kind, struc
     return remove(path);
 }
 
-weft_status check_drive_sink(check_drive *d, const component *c)
+weft_status check_drive_sink(check_drive *d, const host_component *c)
 {
     const weft_sink_table *t = c->table;
     if (d->paper)

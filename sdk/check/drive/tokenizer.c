@@ -69,7 +69,7 @@ static weft_status decode(check_drive *d, const weft_tokenizer_table *t, weft_to
     return st;
 }
 
-weft_status check_drive_tokenizer(check_drive *d, const component *c)
+weft_status check_drive_tokenizer(check_drive *d, const host_component *c)
 {
     const weft_tokenizer_table *t = c->table;
     weft_tokenizer *k = NULL;

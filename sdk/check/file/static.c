@@ -165,7 +165,7 @@ void check_file_tls(check_run *r)
 void check_file_owner(check_run *r)
 {
     host *h;
-    const component *const *all;
+    const host_component *const *all;
     uint32_t n;
     struct stat st;
     if (stat(r->path, &st))

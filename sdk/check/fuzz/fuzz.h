@@ -11,7 +11,7 @@
 typedef struct check_sequence {
     check_run *run;
     check_host *host;
-    const component *c;
+    const host_component *c;
     void *module;
     const weft_conf *conf;
     uint64_t seed, state; /* state: of check_random() */

@@ -8,7 +8,7 @@
 
 static check_host h;
 
-static void give_back_nothing(const component *c)
+static void give_back_nothing(const host_component *c)
 {
     const weft_link_table *link = c->table;
     const weft_device_table *device = c->table;

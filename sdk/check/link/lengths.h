@@ -13,12 +13,12 @@
 #define LENGTHS_MOST 512u /* for up to 16 boundaries beside the powers of two */
 #define LENGTHS_PIECES 3u /* a message is up to so many times a boundary */
 
-typedef struct length_set {
+typedef struct check_length_set {
     uint64_t at[LENGTHS_MOST]; /* ascending, each once */
     uint32_t n;
-} length_set;
+} check_length_set;
 
-static inline void lengths_add(length_set *l, uint64_t bytes, uint64_t most)
+static inline void lengths_add(check_length_set *l, uint64_t bytes, uint64_t most)
 {
     uint32_t i = l->n;
     while (i > 0 && l->at[i - 1] >= bytes)
@@ -32,7 +32,7 @@ static inline void lengths_add(length_set *l, uint64_t bytes, uint64_t most)
 
 /* Those of one to three pieces that are as long as the boundary: a byte less, equal, a byte more,
  * and a byte more for each piece but one. */
-static inline void lengths_around(length_set *l, uint64_t boundary, uint64_t most)
+static inline void lengths_around(check_length_set *l, uint64_t boundary, uint64_t most)
 {
     for (uint64_t k = 1; k <= LENGTHS_PIECES && boundary; k++) {
         const uint64_t all = k * boundary;
@@ -44,7 +44,7 @@ static inline void lengths_around(length_set *l, uint64_t boundary, uint64_t mos
 }
 
 /* Around each power of two up to `most`. */
-static inline void lengths_begin(length_set *l, uint64_t most)
+static inline void lengths_begin(check_length_set *l, uint64_t most)
 {
     l->n = 0;
     for (uint64_t boundary = 1; boundary <= most; boundary *= 2)
@@ -63,7 +63,7 @@ static inline uint64_t lengths_pieces(uint64_t most, uint64_t random)
 }
 
 /* Up to `most`: mostly one of the set, else of many pieces, or any; `random` is 64 random bits. */
-static inline uint64_t lengths_draw(const length_set *l, uint64_t most, uint64_t random)
+static inline uint64_t lengths_draw(const check_length_set *l, uint64_t most, uint64_t random)
 {
     uint32_t n = l->n;
     while (n > 1 && l->at[n - 1] > most)

@@ -22,14 +22,14 @@
 typedef struct check_end {
     check_rank *k;
     check_run *run;
-    const component *c;
+    const host_component *c;
     const weft_link_table *t;
     check_host host;
     const weft_conf *conf;
     void *module;
     weft_link *link;
     uint32_t rank, ranks, peer; /* peer: the next rank, or itself */
-    length_set sizes;           /* of messages: around powers of two and the options' values */
+    check_length_set sizes;     /* of messages: around powers of two and the options' values */
     unsigned char *memory;      /* of the job's size, zeros */
     weft_region *region; /* of `memory`; NULL unless the transport wants WEFT_LINK_REGISTER */
     unsigned char (*address)[4096]; /* of all ranks */
@@ -50,7 +50,7 @@ typedef struct check_link_job {
 } check_link_job;
 
 typedef struct check_link_of { /* the argument of check_ranks() */
-    const component *c;
+    const host_component *c;
     const check_link_job *job;
     char id[33]; /* of the job that the ranks belong to */
 } check_link_of;

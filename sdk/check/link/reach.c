@@ -8,7 +8,7 @@
 
 static check_host h;
 
-static uint64_t caps_of(const component *c, void *module, const weft_conf *conf)
+static uint64_t caps_of(const host_component *c, void *module, const weft_conf *conf)
 {
     const weft_link_table *t = c->table;
     uint64_t caps = t->caps;
@@ -19,7 +19,7 @@ static uint64_t caps_of(const component *c, void *module, const weft_conf *conf)
 }
 
 /* Memory that is neither the host's nor reached by a card needs WEFT_LINK_CUDA. */
-static void ask_other_memory(const component *c, void *module, const weft_conf *conf)
+static void ask_other_memory(const host_component *c, void *module, const weft_conf *conf)
 {
     const weft_link_table *t = c->table;
     const weft_link_group other = {
@@ -37,7 +37,7 @@ static void ask_other_memory(const component *c, void *module, const weft_conf *
                    c->name);
 }
 
-static void ask_apart(const component *c, void *module)
+static void ask_apart(const host_component *c, void *module)
 {
     const weft_link_table *t = c->table;
     const weft_conf *conf = check_conf(&h, c);

@@ -18,7 +18,7 @@ typedef enum reach { REACH_NOBODY, REACH_ITSELF, REACH_OTHERS } reach;
 
 typedef struct asked { /* in shared memory: what the first process found */
     check_run *run;
-    const component *c;
+    const host_component *c;
     reach reach;
     char why[1024];
 } asked;
@@ -93,7 +93,7 @@ static void ask(void *arg)
     check_close(m, module);
 }
 
-static asked *ask_first(check_run *r, const component *c)
+static asked *ask_first(check_run *r, const host_component *c)
 {
     asked *a = check_shared(sizeof *a);
     a->run = r;

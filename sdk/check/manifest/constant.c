@@ -34,7 +34,7 @@ static uint64_t hash_manifest(const weft_manifest *m)
             for (size_t k = 0; k < sizeof words / sizeof *words; k++)
                 mix_text(&h, words[k]);
         }
-        const interface *known = check_manifest_interface(c);
+        const host_interface *known = check_manifest_interface(c);
         if (known && c->table)
             digest_mix(&h, c->table, known->least);
     }

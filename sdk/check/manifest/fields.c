@@ -19,7 +19,7 @@ const weft_manifest *check_manifest_raw(check_run *r)
     return m;
 }
 
-const interface *check_manifest_interface(const weft_component *c)
+const host_interface *check_manifest_interface(const weft_component *c)
 {
     return c->iface ? host_interface_find(c->iface) : NULL;
 }
@@ -123,7 +123,7 @@ void check_manifest_sizes(check_run *r)
         for (const weft_option *const *o = c->options; o && *o; o++)
             check_size(c->name, "option", *o, (*o)->struct_size, WEFT_END_OF(weft_option, max),
                        sizeof **o);
-        const interface *known = check_manifest_interface(c);
+        const host_interface *known = check_manifest_interface(c);
         if (!known || !c->table)
             continue;
         check_size(c->name, "table", c->table, size_of(c->table), known->least, known->size);

@@ -29,6 +29,6 @@ void check_manifest_keys(check_run *r);
 const weft_manifest *check_manifest_raw(check_run *r);
 
 /* NULL: the host does not know the interface, or it is NULL. */
-const interface *check_manifest_interface(const weft_component *c);
+const host_interface *check_manifest_interface(const weft_component *c);
 
 #endif

@@ -7,14 +7,14 @@
 #include <weft/coll.h>
 #include <weft/device.h>
 
-static const void *member(const weft_component *c, const slot *s)
+static const void *member(const weft_component *c, const host_slot *s)
 {
     const void *p;
     memcpy(&p, (const char *)c->table + s->offset, sizeof p);
     return p;
 }
 
-static uint64_t caps_of(const weft_component *c, const interface *i)
+static uint64_t caps_of(const weft_component *c, const host_interface *i)
 {
     uint64_t caps = 0;
     if (i->caps)
@@ -22,22 +22,22 @@ static uint64_t caps_of(const weft_component *c, const interface *i)
     return caps;
 }
 
-typedef void each_slot(const weft_component *c, const interface *i, const slot *s);
+typedef void each_slot(const weft_component *c, const host_interface *i, const host_slot *s);
 
 static void for_slots(check_run *r, each_slot *look)
 {
     const weft_manifest *m = check_manifest_raw(r);
     for (uint32_t k = 0; m->components[k]; k++) {
         const weft_component *c = m->components[k];
-        const interface *i = check_manifest_interface(c);
+        const host_interface *i = check_manifest_interface(c);
         if (i && !c->table)
             check_fail("component '%s' has no table", c->name);
-        for (const slot *s = i ? i->slots : NULL; s && s->name; s++)
+        for (const host_slot *s = i ? i->slots : NULL; s && s->name; s++)
             look(c, i, s);
     }
 }
 
-static void is_there(const weft_component *c, const interface *i, const slot *s)
+static void is_there(const weft_component *c, const host_interface *i, const host_slot *s)
 {
     if (!s->caps && !member(c, s))
         check_fail("component '%s': the member %s of its %s table is NULL; it is mandatory",
@@ -55,7 +55,7 @@ static bool has_write(const weft_component *c, uint64_t caps)
     return !strcmp(c->iface, "weft.link/1") && caps & 16;
 }
 
-static void goes_together(const weft_component *c, const interface *i, const slot *s)
+static void goes_together(const weft_component *c, const host_interface *i, const host_slot *s)
 {
     const uint64_t caps = caps_of(c, i);
     if (s->caps && caps & s->caps && !member(c, s))
@@ -102,7 +102,7 @@ void check_manifest_defaults(check_run *r)
 /* The core's keys of the section that a component's options belong to (weft/plugin.h). */
 static const weft_option *const *core_options(const weft_component *c)
 {
-    const interface *i = check_manifest_interface(c);
+    const host_interface *i = check_manifest_interface(c);
     if (i && i->kind && !strcmp(i->kind, "comm"))
         return config_link_options();
     for (const config_section *s = config_core_sections(); i && i->kind && s->name; s++)

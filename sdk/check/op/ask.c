@@ -50,7 +50,7 @@ void check_op_infer(const check_op *of, const weft_shape *in, uint32_t nin, cons
                     uint32_t nattr, uint32_t room, check_op_answer *a)
 {
     graph g;
-    mesh none = {0};
+    graph_mesh none = {0};
     graph_init(&g, &none, WEFT_F32, WEFT_F32);
     g.looking = "infer"; /* builder calls that append are refused */
     const weft_builder b = graph_builder(&g);
@@ -75,7 +75,7 @@ void check_op_infer(const check_op *of, const weft_shape *in, uint32_t nin, cons
 void check_op_build(const check_op_example *e, uint32_t kind, check_op_graph *x)
 {
     memset(x, 0, sizeof *x);
-    x->ranks = (mesh){.n = 1, .name = {"mesh"}, .size = {2}};
+    x->ranks = (graph_mesh){.n = 1, .name = {"mesh"}, .size = {2}};
     graph_init(&x->g, &x->ranks, WEFT_F32, WEFT_F32);
     x->g.phase = PHASE_FORWARD;
     x->g.find = e->call.find;
@@ -124,11 +124,11 @@ weft_status check_op_derive(const check_op_example *e, uint32_t kind, uint32_t f
 {
     check_op_build(e, kind, x);
     for (uint32_t k = 0; k < e->nout; k++) {
-        const weft_shape s = graph_tensor(&x->g, x->out[k])->shape;
+        const weft_shape s = graph_tensor_at(&x->g, x->out[k])->shape;
         if (from >> k & 1)
             x->dout[k] = graph_add(&x->g, "flows.in", WEFT_T_ACTIVATION, &s);
     }
-    const node n = x->g.nodes.at[0]; /* a copy: the array grows below */
+    const graph_node n = x->g.nodes.at[0]; /* a copy: the array grows below */
     const weft_opcall call = {.struct_size = sizeof call,
                               .nattr = n.nattr,
                               .attrs = n.attrs,

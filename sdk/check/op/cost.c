@@ -8,7 +8,7 @@ static double flops(const check_op_example *e)
 {
     const check_op *of = e->of;
     graph g;
-    mesh none = {0};
+    graph_mesh none = {0};
     graph_init(&g, &none, WEFT_F32, WEFT_F32);
     g.looking = "infer";
     const weft_builder b = graph_builder(&g);

@@ -8,14 +8,14 @@
 
 static check_host lent;
 
-static bool is_op(const component *c)
+static bool is_op(const host_component *c)
 {
     return !strcmp(c->iface, "weft.op/1");
 }
 
 static void one_op(check_op *of, void (*fn)(const check_op *of))
 {
-    static graph_doc doc;
+    static describe_doc doc;
     of->table = of->c->table;
     of->conf = check_conf(of->host, of->c);
     of->doc = describe_doc_read(of->c->name, of->table, &doc) == WEFT_OK ? &doc : NULL;
@@ -41,7 +41,7 @@ static const weft_op *find_op(void *ctx, const char *id, weft_op_self *self)
 {
     const check_op *of = ctx;
     for (uint32_t i = 0; i < of->run->n; i++) {
-        const component *c = of->run->components[i];
+        const host_component *c = of->run->components[i];
         if (!is_op(c) || strcmp(c->name, id) != 0)
             continue;
         self->module = of->module;

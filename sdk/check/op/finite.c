@@ -37,7 +37,7 @@ static void begin_values(probe *p, bool mixed)
     p->value = mem_alloc((g->tensors.n + 1) * sizeof *p->value);
     p->value[0] = NULL;
     for (weft_tensor t = 1; t <= g->tensors.n; t++) {
-        const tensor *k = graph_tensor(g, t);
+        const graph_tensor *k = graph_tensor_at(g, t);
         const bool is_input = t <= p->e->nin;
         p->value[t] =
             check_op_numbers(&k->shape, &p->random, mixed || !is_input, is_input ? p->e->scale : 1);
@@ -58,7 +58,7 @@ static bool compute(probe *p, uint32_t first, uint32_t end)
 {
     const graph *g = &p->x.g;
     for (uint32_t i = first; i < end; i++) {
-        const node *n = &g->nodes.at[i];
+        const graph_node *n = &g->nodes.at[i];
         weft_shape in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS];
         const void *from[WEFT_MAX_OPERANDS];
         void *to[WEFT_MAX_OPERANDS];
@@ -69,11 +69,11 @@ static bool compute(probe *p, uint32_t first, uint32_t end)
             return false;
         }
         for (uint32_t k = 0; k < n->nin; k++) {
-            in[k] = graph_tensor(g, n->in[k])->shape;
+            in[k] = graph_tensor_at(g, n->in[k])->shape;
             from[k] = p->value[n->in[k]];
         }
         for (uint32_t k = 0; k < n->nout; k++) {
-            out[k] = graph_tensor(g, n->out[k])->shape;
+            out[k] = graph_tensor_at(g, n->out[k])->shape;
             to[k] = p->value[n->out[k]];
         }
         const check_op_task t = {
@@ -186,7 +186,7 @@ static void compare(probe *p)
     for (uint32_t i = 0; i < e->nin; i++) {
         if (!check_op_real(&e->in[i]) || !din[i])
             continue;
-        const weft_shape *s = &graph_tensor(&p->x.g, din[i])->shape;
+        const weft_shape *s = &graph_tensor_at(&p->x.g, din[i])->shape;
         p->given[i] = true;
         if (graph_shape_bytes(s) != graph_shape_bytes(&e->in[i]) || !check_op_real(s))
             check_fail("grad() of '%s' gives %s a gradient of another size (%s)", e->of->c->name,

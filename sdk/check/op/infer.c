@@ -107,7 +107,7 @@ static void one(const check_op_example *e)
 /* Other checks leave an op out whose doc is wrong. */
 static void read_doc(const check_op *of)
 {
-    static graph_doc doc;
+    static describe_doc doc;
     const weft_status st = describe_doc_read(of->c->name, of->table, &doc);
     if (st != WEFT_OK && st != WEFT_ABSENT)
         check_fail("the doc of the op cannot be read: %s", err_text());

@@ -15,7 +15,7 @@
 
 static struct {
     config *options; /* live as long as the process */
-    const component *c;
+    const host_component *c;
     const weft_conf *conf;
     weft_device *dev;
     weft_stream *stream;
@@ -112,7 +112,7 @@ static void drop(memory *m)
 typedef struct call {
     const check_op *of;
     const check_op_task *task;
-    const component *by; /* a kernel of the file; NULL: the device */
+    const host_component *by; /* a kernel of the file; NULL: the device */
     weft_operand in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS];
     weft_ew_step step;
     uint16_t out_reg;

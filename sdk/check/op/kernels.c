@@ -12,7 +12,7 @@
 static const uint32_t types[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
 enum { LARGE = 1025 }; /* more rows than a kernel takes at once: in fp32, on one or two axes */
 
-static const component *own(const check_run *r, const char *iface, const char *name)
+static const host_component *own(const check_run *r, const char *iface, const char *name)
 {
     for (uint32_t i = 0; i < r->n; i++)
         if (r->components[i]->iface && !strcmp(r->components[i]->iface, iface) &&
@@ -22,10 +22,10 @@ static const component *own(const check_run *r, const char *iface, const char *n
 }
 
 /* The device that a kernel names; NULL: it is not installed here. */
-static const component *device_of(check_run *r, const weft_kernel *k)
+static const host_component *device_of(check_run *r, const weft_kernel *k)
 {
     static const char *const ifaces[] = {"weft.device/1", NULL};
-    const component *c = own(r, ifaces[0], k->device);
+    const host_component *c = own(r, ifaces[0], k->device);
     if (!c && host_find(r->h, "device", k->device, ifaces, &c) != WEFT_OK) {
         err_clear();
         return NULL;
@@ -35,7 +35,7 @@ static const component *device_of(check_run *r, const weft_kernel *k)
 
 static const weft_op *op_of(const check_run *r, const weft_kernel *k)
 {
-    const component *c = own(r, "weft.op/1", k->op);
+    const host_component *c = own(r, "weft.op/1", k->op);
     return c ? c->table : graph_core_op(k->op);
 }
 
@@ -49,7 +49,7 @@ static void open_module(const weft_manifest *m, check_host *h, void **module)
 static const weft_op *find_op(void *ctx, const char *id, weft_op_self *self)
 {
     const check_bench *b = ctx;
-    const component *c = own(b->run, "weft.op/1", id);
+    const host_component *c = own(b->run, "weft.op/1", id);
     if (!c)
         return NULL;
     self->module = b->kmodule;
@@ -134,7 +134,7 @@ static void each(check_run *r, check_ops_rule fn)
     uint32_t seen = 0;
     check_load(r);
     for (uint32_t i = 0; i < r->n; i++) {
-        const component *c = r->components[i];
+        const host_component *c = r->components[i];
         if (!c->iface || strcmp(c->iface, "weft.kernel/1") != 0)
             continue;
         check_bench b = {.run = r, .kernel = c, .k = c->table, .who = c->name};

@@ -15,10 +15,10 @@ typedef struct check_op {
     check_run *run;
     check_host *host;
     void *module;
-    const component *c;
+    const host_component *c;
     const weft_op *table;
     const weft_conf *conf;
-    const graph_doc *doc; /* NULL: it has none */
+    const describe_doc *doc; /* NULL: it has none */
 } check_op;
 
 /* Call `fn` for each op of the file. */
@@ -67,8 +67,8 @@ void check_op_quiet(const check_op *of); /* forget the sentence of the last fail
 /* --- the example in a graph of its own: ask.c --- */
 
 typedef struct check_op_graph {
-    mesh ranks; /* one axis of two coordinates */
-    graph g;    /* the op is its first node */
+    graph_mesh ranks; /* one axis of two coordinates */
+    graph g;          /* the op is its first node */
     weft_tensor in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS], dout[WEFT_MAX_OPERANDS];
     weft_tensor din[2][WEFT_MAX_OPERANDS]; /* after WEFT_GRAD_INPUTS, and after both parts */
 } check_op_graph;

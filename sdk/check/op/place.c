@@ -31,7 +31,7 @@ static const char *name_of(weft_place p)
 static void ask(const check_op_example *e, const check_op_graph *x, const weft_place *in)
 {
     const check_op *of = e->of;
-    const node *n = &x->g.nodes.at[0];
+    const graph_node *n = &x->g.nodes.at[0];
     weft_place out[WEFT_MAX_OPERANDS] = {0};
     char why[1024];
     const weft_builder b = graph_builder((graph *)(uintptr_t)&x->g);
@@ -92,7 +92,7 @@ void check_op_says_why(check_run *r)
 /* --- whole --- */
 
 /* Whether some operand of some form can have the axis. A group has it under further names, too. */
-static bool has_axis(const graph_doc *d, const char *name, size_t length)
+static bool has_axis(const describe_doc *d, const char *name, size_t length)
 {
     for (uint32_t f = 0; f < d->nforms; f++)
         for (uint32_t i = 0; i < d->form[f].nin + d->form[f].nout; i++) {

@@ -41,7 +41,7 @@ static bool kernels_refuse(const change *x, const check_op_answer *a)
                               .in = in,
                               .out = out};
     for (uint32_t i = 0; i < of->run->n; i++) {
-        const component *c = of->run->components[i];
+        const host_component *c = of->run->components[i];
         const weft_kernel *k = c->table;
         if (strcmp(c->iface, "weft.kernel/1") || strcmp(k->op, of->c->name))
             continue;
@@ -74,7 +74,7 @@ static void must_refuse(const change *x)
 }
 
 /* Whether a form of the op has so many inputs. */
-static bool takes(const graph_doc *d, uint32_t nin)
+static bool takes(const describe_doc *d, uint32_t nin)
 {
     describe_doc_call calls[GRAPH_DOC_CALLS];
     const uint32_t n = describe_doc_calls(d, calls);

@@ -184,7 +184,7 @@ void check_host_clear(check_host *h)
 typedef struct asked { /* a conf that also notes undeclared keys */
     weft_conf conf;
     check_host *h;
-    const component *c;
+    const host_component *c;
     const weft_conf *real;
 } asked;
 
@@ -249,7 +249,7 @@ void check_options_set(const char *const *set, uint32_t n)
     ngiven = n;
 }
 
-const weft_option *check_option(const component *c, const char *key)
+const weft_option *check_option(const host_component *c, const char *key)
 {
     for (const weft_option *const *o = c->options; *o; o++)
         if (!strcmp((*o)->key, key))
@@ -281,7 +281,7 @@ void check_options_declared(const check_run *r)
 }
 
 /* The value that the check or the user gives an option; NULL: none. */
-static const char *set_value(const check_host *h, const component *c, const char *key)
+static const char *set_value(const check_host *h, const host_component *c, const char *key)
 {
     if (h->set_of == c && !strcmp(h->set_key, key))
         return h->set_value;
@@ -304,7 +304,7 @@ static const weft_conf *longer(const weft_conf *from, weft_status (*later)(void)
     return &grown->conf;
 }
 
-const weft_conf *check_conf(check_host *h, const component *c)
+const weft_conf *check_conf(check_host *h, const host_component *c)
 {
     char text[16384] = "[check]\n";
     config *cfg;

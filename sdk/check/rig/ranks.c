@@ -228,7 +228,7 @@ int check_fork(void (*fn)(void *arg), void *arg, uint32_t seconds, bool *late)
     return status;
 }
 
-void check_fork_probe(const component *c, void (*fn)(void *arg), void *arg)
+void check_fork_probe(const host_component *c, void (*fn)(void *arg), void *arg)
 {
     bool late;
     const int status = check_fork(fn, arg, 5, &late);

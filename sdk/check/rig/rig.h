@@ -73,7 +73,8 @@ typedef struct check_host {
     char log[CHECK_LINES][CHECK_LINE];      /* lines, cut */
     uint32_t lines;
     VEC(config *) configs;
-    const component *set_of; /* whose option `set_key` has the value `set_value` in check_conf() */
+    const host_component
+        *set_of; /* whose option `set_key` has the value `set_value` in check_conf() */
     const char *set_key, *set_value;
     const char *also_key, *also_value; /* a second one; NULL: none */
 } check_host;
@@ -91,7 +92,7 @@ void check_host_components(check_host *h);
 
 /* The options of a component with their defaults, or a lawful value for an option without one;
  * lives until check_host_end(). A key that was not declared is a misuse. */
-const weft_conf *check_conf(check_host *h, const component *c);
+const weft_conf *check_conf(check_host *h, const host_component *c);
 
 /* Values that the user gives options, "key=value": they count for each component that declares the
  * key, unless a check sets it. Where none does, check_options_declared() ends the process as "not
@@ -101,7 +102,7 @@ void check_options_declared(const check_run *r);
 const char *check_options_value(const char *key); /* NULL: none */
 
 /* Whether the component declares the key. */
-const weft_option *check_option(const component *c, const char *key);
+const weft_option *check_option(const host_component *c, const char *key);
 
 /* Something that a call in a step may not do; the first is kept. [any] */
 void check_host_step(check_host *h, const char *what);
@@ -191,7 +192,7 @@ int check_fork(void (*fn)(void *arg), void *arg, uint32_t seconds, bool *late);
 
 /* Run `fn`, which asks probe() of `c`, in one forked process. The check fails when the process dies
  * or takes more than 5 seconds. */
-void check_fork_probe(const component *c, void (*fn)(void *arg), void *arg);
+void check_fork_probe(const host_component *c, void (*fn)(void *arg), void *arg);
 
 /* Memory of `bytes` that processes forked later share, zeros. It lives until munmap() or the end of
  * the process. */

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-static tls_context *context; /* of this process; forked processes have a copy */
+static job_tls_context *context; /* of this process; forked processes have a copy */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* 32 bytes that depend on the key and on the label. */

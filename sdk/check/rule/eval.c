@@ -12,7 +12,7 @@
 #include <string.h>
 
 typedef struct call { /* an op on one rank */
-    const node *n;
+    const graph_node *n;
     weft_shape is[WEFT_MAX_OPERANDS], os;
     const double *in[WEFT_MAX_OPERANDS];
     double *out;
@@ -170,7 +170,7 @@ static const struct {
              {"sumsq", sumsq},           {"sum_axis", reduce_axis}, {"max_axis", reduce_axis},
              {"broadcast", spread_axis}, {"repeat", spread_axis},   {"cast", cast}};
 
-static void (*find(const node *n))(const call *c)
+static void (*find(const graph_node *n))(const call *c)
 {
     if (n->op && (n->op->flags & WEFT_OP_ELEMENTWISE))
         return n->op->ew >= WEFT_EW_COPY && n->op->ew <= WEFT_EW_FLOOR &&
@@ -186,7 +186,7 @@ static void (*find(const node *n))(const call *c)
 const char *check_rule_unknown(const graph *g)
 {
     for (uint32_t i = 0; i < g->nodes.n; i++) {
-        const node *n = &g->nodes.at[i];
+        const graph_node *n = &g->nodes.at[i];
         if (!n->assign && n->comm != WEFT_ALL_REDUCE && n->comm != WEFT_ALL_GATHER && !find(n))
             return n->id;
     }
@@ -195,7 +195,7 @@ const char *check_rule_unknown(const graph *g)
 
 /* --- communication --- */
 
-static void all_reduce(const check_rule_run *x, const node *n)
+static void all_reduce(const check_rule_run *x, const graph_node *n)
 {
     const uint64_t elements = count(&x->of->g, n->out[0]);
     for (uint64_t i = 0; i < elements; i++) {
@@ -210,7 +210,7 @@ static void all_reduce(const check_rule_run *x, const node *n)
 }
 
 /* The parts lie behind each other along the first axis. */
-static void all_gather(const check_rule_run *x, const node *n)
+static void all_gather(const check_rule_run *x, const graph_node *n)
 {
     const uint64_t part = count(&x->of->g, n->in[0]), all = count(&x->of->g, n->out[0]);
     for (uint32_t r = 0; r < x->ranks; r++)
@@ -220,7 +220,7 @@ static void all_gather(const check_rule_run *x, const node *n)
 
 /* --- running --- */
 
-static void compute(const check_rule_run *x, const node *n)
+static void compute(const check_rule_run *x, const graph_node *n)
 {
     const graph *g = &x->of->g;
     if (n->comm == WEFT_ALL_REDUCE)
@@ -240,9 +240,9 @@ static void compute(const check_rule_run *x, const node *n)
     }
 }
 
-static void assign(const check_rule_run *x, const node *n)
+static void assign(const check_rule_run *x, const graph_node *n)
 {
-    const tensor *t = graph_tensor(&x->of->g, n->out[0]);
+    const graph_tensor *t = graph_tensor_at(&x->of->g, n->out[0]);
     for (uint32_t r = 0; r < x->ranks; r++)
         for (uint64_t i = 0; i < count(&x->of->g, n->out[0]); i++) {
             const double v = (*at(x, r, n->in[0]))[i];
@@ -250,7 +250,7 @@ static void assign(const check_rule_run *x, const node *n)
         }
 }
 
-static bool is_kept(const tensor *t)
+static bool is_kept(const graph_tensor *t)
 {
     return t->kind == WEFT_T_PARAM || t->kind == WEFT_T_STATE || t->kind == WEFT_T_SCALAR;
 }
@@ -260,10 +260,10 @@ static void assign_all(const check_rule_run *x)
 {
     const graph *g = &x->of->g;
     for (uint32_t i = 0; i < g->nodes.n; i++) /* a source may itself be assigned: keep it */
-        if (g->nodes.at[i].assign && is_kept(graph_tensor(g, g->nodes.at[i].in[0])))
+        if (g->nodes.at[i].assign && is_kept(graph_tensor_at(g, g->nodes.at[i].in[0])))
             assign(x, &g->nodes.at[i]);
     for (uint32_t i = 0; i < g->nodes.n; i++)
-        if (g->nodes.at[i].assign && !is_kept(graph_tensor(g, g->nodes.at[i].in[0])))
+        if (g->nodes.at[i].assign && !is_kept(graph_tensor_at(g, g->nodes.at[i].in[0])))
             assign(x, &g->nodes.at[i]);
 }
 
@@ -293,7 +293,7 @@ static double scalar_value(const check_rule_run *x, const char *name, double lr,
 static void write_part(const check_rule_run *x, uint32_t rank, weft_tensor t, const double *whole)
 {
     const uint64_t part = count(&x->of->g, t);
-    const uint64_t all = graph_shape_elements(&graph_tensor(&x->of->g, t)->shape);
+    const uint64_t all = graph_shape_elements(&graph_tensor_at(&x->of->g, t)->shape);
     const uint64_t first = part == all ? 0 : rank * part;
     for (uint64_t i = 0; i < part; i++)
         (*at(x, rank, t))[i] = whole && first + i < all ? whole[first + i] : 0; /* padding */
@@ -307,7 +307,7 @@ void check_rule_step(check_rule_run *x, const double *grad, double lr, bool skip
     for (uint32_t r = 0; r < x->ranks; r++) {
         write_part(x, r, x->of->grad, grad);
         for (weft_tensor t = 1; t <= g->tensors.n; t++) {
-            const tensor *s = graph_tensor(g, t);
+            const graph_tensor *s = graph_tensor_at(g, t);
             bool is = false;
             const double v =
                 s->kind == WEFT_T_SCALAR ? scalar_value(x, s->name, lr, skipped, &is) : 0;
@@ -322,12 +322,12 @@ void check_rule_step(check_rule_run *x, const double *grad, double lr, bool skip
         assign_all(x);
 }
 
-static bool is_copy(const tensor *t)
+static bool is_copy(const graph_tensor *t)
 {
     return t->kind == WEFT_T_STATE && t->init && !strcmp(t->init, "copy");
 }
 
-static double initial(const tensor *t, uint64_t i)
+static double initial(const graph_tensor *t, uint64_t i)
 {
     if (t->constant)
         return t->value;
@@ -350,10 +350,10 @@ void check_rule_begin(check_rule_run *x, const check_rule_graph *of, bool narrow
             double *v = mem_alloc(count(g, t) * sizeof *v);
             *at(x, r, t) = v;
             for (uint64_t i = 0; i < count(g, t); i++) {
-                const double first = initial(graph_tensor(g, t), i);
+                const double first = initial(graph_tensor_at(g, t), i);
                 v[i] = narrow ? (double)(float)first : first;
             }
-            if (t == of->param || is_copy(graph_tensor(g, t)))
+            if (t == of->param || is_copy(graph_tensor_at(g, t)))
                 write_part(x, r, t, start);
         }
 }
@@ -369,7 +369,7 @@ void check_rule_end(check_rule_run *x)
 uint64_t check_rule_read(const check_rule_run *x, weft_tensor t, double *out)
 {
     const uint64_t part = count(&x->of->g, t);
-    const uint64_t all = graph_shape_elements(&graph_tensor(&x->of->g, t)->shape);
+    const uint64_t all = graph_shape_elements(&graph_tensor_at(&x->of->g, t)->shape);
     for (uint64_t i = 0; i < all; i++)
         out[i] = (*at(x, part == all ? 0 : (uint32_t)(i / part), t))[i % part];
     return all;
@@ -387,7 +387,7 @@ double check_rule_largest(const check_rule_run *x)
 const char *check_rule_infinite(const check_rule_run *x)
 {
     for (weft_tensor t = 1; t <= x->of->g.tensors.n; t++) {
-        const tensor *k = graph_tensor(&x->of->g, t);
+        const graph_tensor *k = graph_tensor_at(&x->of->g, t);
         for (uint64_t i = 0; is_kept(k) && i < count(&x->of->g, t); i++)
             if (!isfinite((*at(x, 0, t))[i]))
                 return t == x->of->param ? "the parameter" : k->name;
@@ -398,7 +398,7 @@ const char *check_rule_infinite(const check_rule_run *x)
 const char *check_rule_same(const check_rule_run *a, const check_rule_run *b)
 {
     for (weft_tensor t = 1; t <= a->of->g.tensors.n; t++) {
-        const tensor *k = graph_tensor(&a->of->g, t);
+        const graph_tensor *k = graph_tensor_at(&a->of->g, t);
         bool is = false;
         if (k->kind == WEFT_T_SCALAR)
             (void)scalar_value(a, k->name, 0, false, &is);

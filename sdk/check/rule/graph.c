@@ -157,7 +157,7 @@ static weft_status split(check_rule_graph *x)
     graph *g = &x->g;
     uint32_t end = g->nodes.n;
     for (weft_tensor t = 1; t <= g->tensors.n; t++) {
-        tensor *s = graph_tensor(g, t);
+        graph_tensor *s = graph_tensor_at(g, t);
         for (uint32_t i = 0; s->kind == WEFT_T_STATE && i < s->shape.rank; i++)
             if (s->follows[i] == 1)
                 s->place[0] = (weft_place){WEFT_SPLIT, i, 0, 0};
@@ -170,14 +170,14 @@ weft_status check_rule_build(check_rule *of, const check_rule_ask *ask, check_ru
     const weft_shape s = shape_of(of, ask);
     memset(out, 0, sizeof *out);
     if (ask->ranks)
-        out->ranks = (mesh){1, {"check"}, {ask->ranks}};
+        out->ranks = (graph_mesh){1, {"check"}, {ask->ranks}};
     err_clear();
     check_host_clear(of->host);
     graph_init(&out->g, &out->ranks, WEFT_F32, WEFT_F32);
     out->param = graph_add(&out->g, "p", WEFT_T_PARAM, &s);
     out->grad = graph_add(&out->g, "g", WEFT_T_ACTIVATION, &s);
     for (weft_tensor t = 1; ask->ranks && t <= 2; t++)
-        graph_tensor(&out->g, t)->place[0] = (weft_place){WEFT_SPLIT, 0, 0, 0};
+        graph_tensor_at(&out->g, t)->place[0] = (weft_place){WEFT_SPLIT, 0, 0, 0};
     weft_status st = write_update(of, ask, out);
     if (st == WEFT_OK && ask->ranks)
         st = split(out);
@@ -207,7 +207,7 @@ static bool same_shape(const weft_shape *a, const weft_shape *b, bool sizes)
     return same;
 }
 
-static bool same_attrs(const node *a, const node *b)
+static bool same_attrs(const graph_node *a, const graph_node *b)
 {
     bool same = a->nattr == b->nattr;
     for (uint32_t i = 0; same && i < a->nattr; i++) {
@@ -218,7 +218,7 @@ static bool same_attrs(const node *a, const node *b)
     return same;
 }
 
-static bool same_node(const node *a, const node *b)
+static bool same_node(const graph_node *a, const graph_node *b)
 {
     return !strcmp(a->id, b->id) && a->assign == b->assign && a->nin == b->nin &&
            a->nout == b->nout && !memcmp(a->in, b->in, a->nin * sizeof *a->in) &&
@@ -238,7 +238,7 @@ const char *check_rule_differ(const graph *a, const graph *b, bool sizes)
         snprintf(text, sizeof text, "it has %u ops and %u tensors, then %u and %u", a->nodes.n,
                  a->tensors.n, b->nodes.n, b->tensors.n);
     for (weft_tensor t = 1; !text[0] && t <= a->tensors.n; t++) {
-        const tensor *x = graph_tensor(a, t), *y = graph_tensor(b, t);
+        const graph_tensor *x = graph_tensor_at(a, t), *y = graph_tensor_at(b, t);
         if (x->constant && memcmp(&x->value, &y->value, sizeof x->value) != 0)
             snprintf(text, sizeof text, "a constant is %.9g, then %.9g", x->value, y->value);
         else if (x->kind != y->kind || strcmp(x->name, y->name) != 0 ||

@@ -32,7 +32,7 @@ static void count_assignments(const check_rule *of, const check_rule_ask *ask,
                               const check_rule_graph *x)
 {
     for (weft_tensor t = 1; t <= x->g.tensors.n; t++) {
-        const tensor *k = graph_tensor(&x->g, t);
+        const graph_tensor *k = graph_tensor_at(&x->g, t);
         uint32_t times = 0;
         if (t != x->param && k->kind != WEFT_T_STATE)
             continue;
@@ -107,7 +107,7 @@ static void fits(check_rule *of)
     check_rule_ask ask = {.size = {64}, .n = 1};
     check_rule_graph x;
     for (uint32_t flags = 0; flags <= WEFT_PARAM_MATRIX; flags += WEFT_PARAM_MATRIX) {
-        fused f;
+        graph_fused f;
         ask.flags = flags;
         if (check_rule_build(of, &ask, &x) != WEFT_OK) {
             graph_free(&x.g);

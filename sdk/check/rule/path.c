@@ -44,7 +44,8 @@ static double bound_of(const graph *g)
 {
     double bound = 1e-3;
     for (weft_tensor t = 1; t <= g->tensors.n; t++)
-        if (graph_tensor(g, t)->kind == WEFT_T_STATE && graph_tensor(g, t)->shape.dtype != WEFT_F32)
+        if (graph_tensor_at(g, t)->kind == WEFT_T_STATE &&
+            graph_tensor_at(g, t)->shape.dtype != WEFT_F32)
             bound = 5e-2;
     return bound;
 }
@@ -89,12 +90,12 @@ static void carry(const check_rule *of, const check_rule_run *from, check_rule_r
 {
     const graph *a = &from->of->g, *b = &to->of->g;
     for (weft_tensor t = 1; t <= a->tensors.n; t++) {
-        const tensor *x = graph_tensor(a, t);
+        const graph_tensor *x = graph_tensor_at(a, t);
         const weft_tensor u = graph_find(b, x->name);
         if (x->kind != WEFT_T_PARAM && x->kind != WEFT_T_STATE && x->kind != WEFT_T_SCALAR)
             continue;
-        if (!u || graph_tensor(b, u)->kind != x->kind ||
-            graph_shape_elements(&x->shape) != graph_shape_elements(&graph_tensor(b, u)->shape))
+        if (!u || graph_tensor_at(b, u)->kind != x->kind ||
+            graph_shape_elements(&x->shape) != graph_shape_elements(&graph_tensor_at(b, u)->shape))
             check_fail("'%s' has the state %s, and a module that is opened again has none of that "
                        "name and shape: a resumed job loses it",
                        of->c->name, x->name);

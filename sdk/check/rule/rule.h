@@ -17,7 +17,7 @@ typedef struct check_rule {
     check_run *run;
     check_host *host;
     void *module;
-    const component *c;
+    const host_component *c;
     const weft_rule *table;
     const weft_conf *conf;
     char set[200]; /* " with weight_decay = 1": for messages; "": all options have defaults */
@@ -43,7 +43,7 @@ bool check_rule_value(const weft_option *o, uint32_t i, char *out, size_t size);
 
 typedef struct check_rule_graph {
     graph g;
-    mesh ranks; /* one axis, for a split parameter; no axis otherwise */
+    graph_mesh ranks; /* one axis, for a split parameter; no axis otherwise */
     weft_tensor param, grad, gate;
 } check_rule_graph;
 

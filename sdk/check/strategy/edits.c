@@ -42,7 +42,7 @@ static const weft_option *const *core_options(void)
 /* Axes of other strategies that are installed, and of this file. */
 static void check_others(const check_spy *s, const weft_mesh_axis *mine)
 {
-    const component **all;
+    const host_component **all;
     uint32_t n;
     if (host_list(s->run->h, &all, &n) != WEFT_OK)
         check_fail("the installed plugins cannot be listed: %s", err_text());

@@ -22,7 +22,7 @@ static weft_status keep_state(void *module, const weft_conf *conf, const weft_bu
 }
 
 static const weft_rule rule_table = {sizeof rule_table, WEFT_UNIT_ELEMENT, keep_state};
-static const component rule = {
+static const host_component rule = {
     .kind = "optim", .iface = "weft.rule/1", .name = "check.rule", .table = &rule_table};
 
 static void add_axis(spec *s, const char *name, uint32_t size)
@@ -34,8 +34,8 @@ static void add_axis(spec *s, const char *name, uint32_t size)
     s->ranks *= size;
 }
 
-static void add_strategy(spec *s, const component *c, const weft_conf *conf, const component *of,
-                         const uint32_t *size)
+static void add_strategy(spec *s, const host_component *c, const weft_conf *conf,
+                         const host_component *of, const uint32_t *size)
 {
     const weft_strategy *t = of->table;
     s->strategies[s->nstrategies++] = (spec_plugin){c, conf};
@@ -46,7 +46,7 @@ static void add_strategy(spec *s, const component *c, const weft_conf *conf, con
 }
 
 /* Another strategy, with its defaults. */
-static void add_other(check_spy *spy, spec *s, const component *c)
+static void add_other(check_spy *spy, spec *s, const host_component *c)
 {
     if (!c)
         return;

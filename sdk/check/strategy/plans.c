@@ -150,7 +150,7 @@ void check_strategy_replacements(check_run *r)
 
 static uint32_t companions;
 
-static void in_company(check_spy *s, const component *other)
+static void in_company(check_spy *s, const host_component *other)
 {
     static check_planned x;
     const uint32_t families = check_spy_families(s);
@@ -178,7 +178,7 @@ static void in_company(check_spy *s, const component *other)
 
 static void company(check_spy *s)
 {
-    const component **all;
+    const host_component **all;
     uint32_t n;
     if (host_list(s->run->h, &all, &n) != WEFT_OK)
         check_fail("the installed plugins cannot be listed: %s", err_text());

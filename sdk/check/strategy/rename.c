@@ -10,7 +10,7 @@ static struct {
     spec_plugin family; /* whose graph it is */
     weft_builder builder;
     const weft_builder *b;
-    component own;
+    host_component own;
 } at;
 
 static void backwards(const char *from, char *out, size_t size)

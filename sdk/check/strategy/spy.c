@@ -282,7 +282,7 @@ void check_spy_each(check_run *r, const char *iface, void (*fn)(check_spy *s))
     const weft_manifest *m = check_manifest(r);
     uint32_t lists = 0, done = 0;
     for (uint32_t i = 0; i < r->n; i++) {
-        const component *c = r->components[i];
+        const host_component *c = r->components[i];
         const weft_strategy *t = c->table;
         if (strcmp(c->iface, iface))
             continue;

@@ -27,7 +27,7 @@ typedef struct check_spy {
     check_run *run;
     check_host *host;
     void *module;
-    const component *c;
+    const host_component *c;
     const weft_conf *conf;
     /* wishes */
     bool poison;         /* what view and edits lend cannot be read after edit() */
@@ -58,15 +58,15 @@ extern const weft_placement check_spy_placement;
 
 /* A job with the component; 0: as usual. */
 typedef struct check_job {
-    uint32_t family;                 /* 0 and on: installed families */
-    uint32_t size[WEFT_MAX_MESH];    /* of each axis that the component brings; else of "batch" */
-    uint32_t ranks;                  /* that every size of the model is divisible by */
-    uint32_t micro_batches;          /* of a step, a rank */
-    uint32_t compute;                /* WEFT_BF16 */
-    bool renamed;                    /* blocks and parameters have other names */
-    uint32_t side;                   /* of a second axis of the mesh that a placement may not use */
-    const component *before, *after; /* other strategies: named before and after this one */
-    bool without;                    /* no placement */
+    uint32_t family;              /* 0 and on: installed families */
+    uint32_t size[WEFT_MAX_MESH]; /* of each axis that the component brings; else of "batch" */
+    uint32_t ranks;               /* that every size of the model is divisible by */
+    uint32_t micro_batches;       /* of a step, a rank */
+    uint32_t compute;             /* WEFT_BF16 */
+    bool renamed;                 /* blocks and parameters have other names */
+    uint32_t side;                /* of a second axis of the mesh that a placement may not use */
+    const host_component *before, *after; /* other strategies: named before and after this one */
+    bool without;                         /* no placement */
 } check_job;
 
 typedef struct check_planned {
@@ -74,7 +74,7 @@ typedef struct check_planned {
     spec s;
     plan_set p;
     config *options;
-    component own;
+    host_component own;
     const char *family; /* its name */
     weft_status st;
     char why[1024]; /* the sentence of the failure */

@@ -225,9 +225,9 @@ static void remove_all(const place *p)
 }
 
 /* An installed strategy over whose one axis a job shares its batch; NULL: none. */
-static const component *sharer(check_spy *s)
+static const host_component *sharer(check_spy *s)
 {
-    const component **all;
+    const host_component **all;
     uint32_t n;
     if (host_list(s->run->h, &all, &n) != WEFT_OK)
         check_fail("the installed plugins cannot be listed: %s", err_text());
@@ -263,7 +263,7 @@ void check_train(check_spy *s, uint32_t family, uint32_t axis, uint32_t n, const
     copy_plugin(&p, s->run->path);
     write_words(&p, n);
     word(&p, "model.family=%s", family_name(s, family));
-    const component *beside = check_spy_axes(s) ? NULL : sharer(s);
+    const host_component *beside = check_spy_axes(s) ? NULL : sharer(s);
     word(&p, "parallel.strategy=%s%s%s", s->c->name, beside ? ", " : "",
          beside ? beside->name : "");
     for (uint32_t i = 0; i < check_spy_axes(s); i++)

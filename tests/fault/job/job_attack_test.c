@@ -205,8 +205,8 @@ static void strangers(void **state)
 /* --- peers that hold the key --- */
 
 typedef struct insider {
-    tls_context *context;
-    wire w;
+    job_tls_context *context;
+    job_wire w;
 } insider;
 
 static void wait_wire(insider *in)
@@ -217,7 +217,7 @@ static void wait_wire(insider *in)
 
 static void insider_open(insider *in, const ranks *r)
 {
-    greeting g = {.got = 0};
+    job_greeting g = {.got = 0};
     job_identity who = {.rank = 1, .ranks = 2};
     uint8_t *key = job_key_alloc(), psk[32];
     assert_int_equal(job_key_obtain(&who, r->key, key), WEFT_OK);

@@ -34,12 +34,12 @@ static void note(const char *name, const uint8_t *secret)
         n->inverted[i] = (uint8_t)~secret[i];
 }
 
-weft_status __real_job_tls_start(tls_context *c, int fd, bool server, const uint8_t psk[32],
+weft_status __real_job_tls_start(job_tls_context *c, int fd, bool server, const uint8_t psk[32],
                                  weft_tls **out);
-weft_status __wrap_job_tls_start(tls_context *c, int fd, bool server, const uint8_t psk[32],
+weft_status __wrap_job_tls_start(job_tls_context *c, int fd, bool server, const uint8_t psk[32],
                                  weft_tls **out);
 
-weft_status __wrap_job_tls_start(tls_context *c, int fd, bool server, const uint8_t psk[32],
+weft_status __wrap_job_tls_start(job_tls_context *c, int fd, bool server, const uint8_t psk[32],
                                  weft_tls **out)
 {
     note("a pre-shared key", psk);

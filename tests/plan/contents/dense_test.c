@@ -31,7 +31,7 @@ static void make(const char *text, uint32_t ranks, planned *j)
         fail_msg("%u ranks of\n%s\nare refused: %s", ranks, text, err_text());
 }
 
-static const input_slot *slot(const plan *p, const char *name)
+static const plan_input_slot *slot(const plan *p, const char *name)
 {
     for (uint32_t i = 0; i < p->inputs.n; i++)
         if (!strcmp(p->inputs.at[i].name, name))
@@ -42,7 +42,7 @@ static const input_slot *slot(const plan *p, const char *name)
 /* Bytes of an input of one micro-batch on one rank, and its element type. */
 static void expect_slot(const plan *p, const char *name, uint32_t dtype, uint64_t elements)
 {
-    const input_slot *x = slot(p, name);
+    const plan_input_slot *x = slot(p, name);
     if (!x)
         fail_msg("the plan has no input %s", name);
     assert_int_equal(x->dtype, dtype);
@@ -108,11 +108,11 @@ static void no_gradient_of_data(void **state)
     const weft_tensor pixels = graph_find(&m->g, "pixels");
     uint32_t forward = 0, weights = 0, inputs = 0;
     for (uint32_t i = 0; i < m->g.nodes.n; i++) {
-        const node *n = &m->g.nodes.at[i];
+        const graph_node *n = &m->g.nodes.at[i];
         const bool reads = n->in[0] == pixels || (n->nin > 1 && n->in[1] == pixels);
         forward += reads && !strcmp(n->id, "linear");
         weights += reads && !strcmp(n->id, "linear.dw");
-        inputs += n->block == graph_tensor(&m->g, pixels)->block && !strcmp(n->id, "linear.dx");
+        inputs += n->block == graph_tensor_at(&m->g, pixels)->block && !strcmp(n->id, "linear.dx");
     }
     assert_int_equal(forward, 1);
     assert_int_equal(weights, 1);

@@ -186,7 +186,7 @@ static weft_tensor build(graph *g, weft_builder *b)
     out = op(b, "sumsq", t, 0);
     (void)out;
     g->nodes.at[g->nodes.n - 1].out[0] = sum;
-    graph_tensor(g, sum)->sum = true;
+    graph_tensor_at(g, sum)->sum = true;
     return t;
 }
 
@@ -194,7 +194,7 @@ static uint32_t count(const graph *g, const char *id, uint32_t phase, bool again
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < g->nodes.n; i++) {
-        const node *x = &g->nodes.at[i];
+        const graph_node *x = &g->nodes.at[i];
         n += !strcmp(x->id, id) && x->phase == phase && x->recomputed == again;
     }
     return n;
@@ -203,7 +203,7 @@ static uint32_t count(const graph *g, const char *id, uint32_t phase, bool again
 static void communication(void **state)
 {
     (void)state;
-    mesh m = {1, {"m"}, {2}};
+    graph_mesh m = {1, {"m"}, {2}};
     graph g;
     graph_init(&g, &m, WEFT_F32, WEFT_F32);
     weft_builder b = graph_builder(&g);
@@ -211,7 +211,7 @@ static void communication(void **state)
     assert_int_equal(graph_backward(&g, loss), WEFT_OK);
     uint32_t before = g.nodes.n;
     for (weft_tensor t = 1; t <= g.tensors.n; t++)
-        graph_tensor(&g, t)->place[0] = (weft_place){WEFT_SPLIT, 0, 0, 0};
+        graph_tensor_at(&g, t)->place[0] = (weft_place){WEFT_SPLIT, 0, 0, 0};
     assert_int_equal(graph_set_keep(&g, "*", WEFT_ACTIVATION_RECOMPUTE, NULL), WEFT_OK);
     graph_recompute(&g);
     assert_int_equal(g.nodes.n, before + 3); /* the product, its sum, and exp in "middle" */
@@ -220,7 +220,7 @@ static void communication(void **state)
     assert_int_equal(count(&g, "exp", PHASE_INPUTS, true), 1);
     for (uint32_t i = 0; i < g.nodes.n; i++)
         for (uint32_t k = 0; k < g.nodes.at[i].nin; k++) {
-            const tensor *t = graph_tensor(&g, g.nodes.at[i].in[k]);
+            const graph_tensor *t = graph_tensor_at(&g, g.nodes.at[i].in[k]);
             assert_true(t->producer <= i); /* produced before it is read */
             if (strstr(t->name, ".again"))
                 assert_true(g.nodes.at[i].phase != PHASE_FORWARD && t->place[0].kind == WEFT_SPLIT);
@@ -244,7 +244,7 @@ static void when_and_where(void **state)
     assert_int_equal(count(g, "linear", PHASE_INPUTS, true), 2 * 3);
     assert_int_equal(count(g, "bias_residual", PHASE_INPUTS, true), 2);
     for (uint32_t i = 0; i < g->nodes.n; i++) {
-        const node *n = &g->nodes.at[i];
+        const graph_node *n = &g->nodes.at[i];
         assert_false(n->recomputed && !strncmp(g->blocks.at[n->block], "head", 4));
         bool read = !n->recomputed;
         for (uint32_t k = i + 1; !read && k < g->nodes.n; k++)

@@ -76,11 +76,11 @@ static uint32_t calls_of(const planned *j, const char *id)
     uint32_t found = 0;
     for (uint32_t s = 0; s < j->plans.n; s++) {
         const plan *p = &j->plans.at[s];
-        const list *lists[] = {&p->step, &p->eval};
+        const plan_list *lists[] = {&p->step, &p->eval};
         for (uint32_t i = 0; i < 2; i++)
             for (uint32_t k = 0; k < lists[i]->entries.n; k++) {
-                const entry *e = &lists[i]->entries.at[k];
-                const segment *g = e->kind == ENTRY_CALL ? &p->segments.at[e->what] : NULL;
+                const plan_entry *e = &lists[i]->entries.at[k];
+                const plan_segment *g = e->kind == ENTRY_CALL ? &p->segments.at[e->what] : NULL;
                 for (uint32_t x = 0; g && x < g->n; x++)
                     found += !strcmp(p->kernels.at[p->instrs.at[g->first + x].kernel].spec.id, id);
             }
@@ -91,7 +91,7 @@ static uint32_t calls_of(const planned *j, const char *id)
 static void check(const char *text, uint32_t ranks, bool one)
 {
     static const weft_strategy table = {.struct_size = sizeof table, .edit = edit};
-    const component c = {
+    const host_component c = {
         .kind = "parallel", .iface = "weft.strategy/1", .name = "by", .table = &table};
     planned whole, less;
     first_alone = one;

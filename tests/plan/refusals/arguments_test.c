@@ -228,13 +228,13 @@ static weft_status edit(void *m, const weft_conf *conf, uint32_t phase, const we
     return WEFT_OK; /* as if no call had failed */
 }
 
-static component as_strategy(const weft_strategy *table)
+static host_component as_strategy(const weft_strategy *table)
 {
-    return (component){
+    return (host_component){
         .kind = "parallel", .iface = "weft.strategy/1", .name = "careless", .table = table};
 }
 
-static void expect(const char *lines, const component *strategy, const component *rule,
+static void expect(const char *lines, const host_component *strategy, const host_component *rule,
                    const char *text)
 {
     planned j;
@@ -256,7 +256,7 @@ static void bad_edits(void **state)
         "edits.stage(): blocks is NULL (its edit() went on and",
         "edits.sync(): params is NULL (its edit() went on and",
         "edits.activations(): tensors is NULL (its edit() went on and"};
-    const component c = as_strategy(&table);
+    const host_component c = as_strategy(&table);
     for (uint32_t phase = WEFT_PHASE_SPLIT; phase <= WEFT_PHASE_MEMORY; phase++) {
         phase_of_rows = phase;
         expect(JOB, &c, NULL, first[phase - 1]);
@@ -280,7 +280,7 @@ static void bad_answers(void **state)
 {
     (void)state;
     static const weft_strategy table = {.struct_size = sizeof table, .edit = answers};
-    const component c = as_strategy(&table);
+    const host_component c = as_strategy(&table);
     answer = WEFT_IO;
     expect(JOB, &c, NULL, "strategy careless: its edit() failed and gave no reason");
     answer = WEFT_BUSY;
@@ -322,9 +322,10 @@ static weft_status update(void *m, const weft_conf *conf, const weft_builder *b,
 static const weft_rule rules[] = {{sizeof(weft_rule), WEFT_UNIT_ELEMENT, update},
                                   {sizeof(weft_rule), WEFT_UNIT_TENSOR, update}};
 
-static component as_rule(const weft_rule *table)
+static host_component as_rule(const weft_rule *table)
 {
-    return (component){.kind = "optim", .iface = "weft.rule/1", .name = "mine", .table = table};
+    return (host_component){
+        .kind = "optim", .iface = "weft.rule/1", .name = "mine", .table = table};
 }
 
 static void bad_rules(void **state)
@@ -340,7 +341,7 @@ static void bad_rules(void **state)
         {"endless", "which is the limit; check for an endless loop"},
     };
     for (uint32_t unit = 0; unit < 2; unit++) {
-        const component c = as_rule(&rules[unit]);
+        const host_component c = as_rule(&rules[unit]);
         for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
             wrong = bad[i].wrong;
             expect(JOB, NULL, &c, bad[i].text);
@@ -443,7 +444,7 @@ static weft_status endless_list(void *m, const weft_conf *conf, uint32_t phase, 
 }
 
 /* In a separate process: the message, within 2 s of CPU time and 200 MB. */
-static void ends(const component *strategy, const component *rule, const char *text)
+static void ends(const host_component *strategy, const host_component *rule, const char *text)
 {
     struct rusage used;
     int status;
@@ -475,13 +476,13 @@ static void plugins_without_end_do(void **state)
                                        "the plugin has emitted 16384 edits in one call of phase 2",
                                        "the plugin has emitted 16384 edits in one call of phase 3",
                                        "the lines of this job have more than 16384 bytes"};
-    const component c = as_strategy(&edits), of_list = as_strategy(&lists);
+    const host_component c = as_strategy(&edits), of_list = as_strategy(&lists);
     for (endless_phase = WEFT_PHASE_SPLIT; endless_phase <= WEFT_PHASE_MEMORY; endless_phase++)
         ends(&c, NULL, said[endless_phase - 1]);
     ends(&of_list, NULL, "builder.op() in a list: plugins have called the builder 131072 times");
     wrong = "endless";
     for (uint32_t unit = 0; unit < 2; unit++) {
-        const component r = as_rule(&rules[unit]);
+        const host_component r = as_rule(&rules[unit]);
         ends(NULL, &r, "builder.op() in an update rule: plugins have called the builder 131072");
     }
 }

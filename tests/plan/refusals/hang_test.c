@@ -15,29 +15,29 @@ typedef struct hand {
     plan plan;
     plan_set set;
     weft_link_table link;
-    component wire;
-    channel channels[2];
-    collective collectives[2];
-    entry entries[8];
+    host_component wire;
+    plan_channel channels[2];
+    plan_collective collectives[2];
+    plan_entry entries[8];
 } hand;
 
 static void begin(hand *h, uint32_t at_once)
 {
     memset(h, 0, sizeof *h);
     h->link = (weft_link_table){.struct_size = sizeof h->link, .channels = at_once};
-    h->wire = (component){.name = "wire", .table = &h->link};
+    h->wire = (host_component){.name = "wire", .table = &h->link};
     h->spec.ranks = 2;
-    h->spec.mesh = (mesh){1, {"row"}, {2}};
+    h->spec.mesh = (graph_mesh){1, {"row"}, {2}};
     h->spec.links[0].c = &h->wire;
-    h->channels[0] = (channel){.name = "row.left"};
-    h->channels[1] = (channel){.name = "row.right"};
+    h->channels[0] = (plan_channel){.name = "row.left"};
+    h->channels[1] = (plan_channel){.name = "row.right"};
     for (uint32_t i = 0; i < 2; i++)
-        h->collectives[i] = (collective){.name = i ? "right" : "left",
-                                         .channel = i,
-                                         .kind = WEFT_ALL_REDUCE,
-                                         .redop = WEFT_SUM,
-                                         .dtype = WEFT_F32,
-                                         .count = 10};
+        h->collectives[i] = (plan_collective){.name = i ? "right" : "left",
+                                              .channel = i,
+                                              .kind = WEFT_ALL_REDUCE,
+                                              .redop = WEFT_SUM,
+                                              .dtype = WEFT_F32,
+                                              .count = 10};
     h->plan = (plan){.spec = &h->spec, .step.name = "step", .eval.name = "eval"};
     h->plan.channels.at = h->channels;
     h->plan.collectives.at = h->collectives;
@@ -51,9 +51,9 @@ static weft_status check(hand *h, const char *words)
     uint32_t *n = &h->plan.step.entries.n;
     for (*n = 0; *words; words += words[2] ? 3 : 2, ++*n) {
         uint32_t what = (uint32_t)(words[1] - '0');
-        h->entries[*n] = (entry){.kind = words[0] == 'S' ? ENTRY_START : ENTRY_WAIT,
-                                 .what = what,
-                                 .name = h->collectives[what].name};
+        h->entries[*n] = (plan_entry){.kind = words[0] == 'S' ? ENTRY_START : ENTRY_WAIT,
+                                      .what = what,
+                                      .name = h->collectives[what].name};
     }
     h->set = (plan_set){.spec = &h->spec, .stage_axis = -1, .n = 1, .at = &h->plan};
     return plan_check(&h->set);
@@ -95,14 +95,14 @@ static void opposite_orders(void **state)
     hand h;
     begin(&h, 0);
     plan two[2];
-    entry entries[2][4];
+    plan_entry entries[2][4];
     for (uint32_t r = 0; r < 2; r++) {
         two[r] = h.plan;
         for (uint32_t i = 0; i < 4; i++) {
             uint32_t what = i < 2 ? r : 1 - r;
-            entries[r][i] = (entry){.kind = i % 2 ? ENTRY_WAIT : ENTRY_START,
-                                    .what = what,
-                                    .name = h.collectives[what].name};
+            entries[r][i] = (plan_entry){.kind = i % 2 ? ENTRY_WAIT : ENTRY_START,
+                                         .what = what,
+                                         .name = h.collectives[what].name};
         }
         two[r].step.entries.at = entries[r];
         two[r].step.entries.n = 4;

@@ -11,7 +11,7 @@ static const weft_data_info tokens = {.struct_size = sizeof tokens, .nfields = 2
 
 /* What a job may have instead of its own, or NULL. */
 typedef struct others {
-    const component *strategy, *rule;
+    const host_component *strategy, *rule;
     const weft_data_info *data;
 } others;
 
@@ -44,8 +44,8 @@ static weft_status make(const char *text, uint32_t ranks, int want, planned *out
     return make_with(text, ranks, want, (others){0}, out);
 }
 
-weft_status planned_with(const char *text, uint32_t ranks, const component *strategy,
-                         const component *rule, planned *out)
+weft_status planned_with(const char *text, uint32_t ranks, const host_component *strategy,
+                         const host_component *rule, planned *out)
 {
     *out = (planned){0};
     job_even_hosts(ranks, 1, &out->hosts);

@@ -23,8 +23,8 @@ weft_status planned_on(const char *text, uint32_t ranks, uint32_t machines, plan
 /* ... and for machines of these sizes, in this order. */
 weft_status planned_at(const char *text, const uint32_t *size, uint32_t machines, planned *out);
 /* The same with another first strategy and update rule; NULL: the job's own. */
-weft_status planned_with(const char *text, uint32_t ranks, const component *strategy,
-                         const component *rule, planned *out);
+weft_status planned_with(const char *text, uint32_t ranks, const host_component *strategy,
+                         const host_component *rule, planned *out);
 /* The same for a job with these data instead of tokens and targets. */
 weft_status planned_of(const char *text, uint32_t ranks, const weft_data_info *data, planned *out);
 void planned_free(planned *j);

@@ -21,8 +21,8 @@ uint64_t machine_bytes(const machine *m, weft_tensor t)
  * "turns" of cutters.c. */
 uint32_t machine_level(const machine *m, weft_tensor grad)
 {
-    const char *param = graph_tensor(&m->g, graph_tensor(&m->g, grad)->of)->name;
-    const component *c = m->p->spec->placement.c;
+    const char *param = graph_tensor_at(&m->g, graph_tensor_at(&m->g, grad)->of)->name;
+    const host_component *c = m->p->spec->placement.c;
     if (!c)
         return 0;
     if (strcmp(c->name, "turns"))
@@ -36,7 +36,7 @@ uint32_t machine_level(const machine *m, weft_tensor grad)
 /* Is it a sum that is reduced, and restarted, in every micro-batch? */
 bool machine_afresh(const machine *m, weft_tensor t)
 {
-    return graph_tensor(&m->g, t)->kind == WEFT_T_GRAD && machine_level(m, t) >= 2;
+    return graph_tensor_at(&m->g, t)->kind == WEFT_T_GRAD && machine_level(m, t) >= 2;
 }
 
 static bool same(tag a, tag b)
@@ -52,7 +52,7 @@ static const char *shown(const machine *m, tag t, char out[160])
         "kept"};
     bool named = t.what != T_BUSY && t.what < T_SCRATCH && t.id && t.id <= m->g.tensors.n;
     snprintf(out, 160, "%s %s (number %u, %u, %u sums, element %u)", words[t.what],
-             named ? graph_tensor(&m->g, t.id)->name : "", t.id, t.n, t.sums, t.at);
+             named ? graph_tensor_at(&m->g, t.id)->name : "", t.id, t.n, t.sums, t.at);
     return out;
 }
 
@@ -109,8 +109,9 @@ static void split_data(machine *m)
             continue;
         m->axes++;
         for (weft_tensor t = 1; t <= m->g.tensors.n; t++)
-            if (graph_tensor(&m->g, t)->kind == WEFT_T_INPUT && graph_tensor(&m->g, t)->shape.rank)
-                assert_int_equal(graph_split(&m->g, graph_tensor(&m->g, t)->name, "tokens", a),
+            if (graph_tensor_at(&m->g, t)->kind == WEFT_T_INPUT &&
+                graph_tensor_at(&m->g, t)->shape.rank)
+                assert_int_equal(graph_split(&m->g, graph_tensor_at(&m->g, t)->name, "tokens", a),
                                  WEFT_OK);
     }
 }
@@ -120,7 +121,7 @@ static void build_graph(machine *m, int want)
     const spec *s = m->p->spec;
     graph *g = &m->g;
     graph_init(g, &s->mesh, s->compute, s->grad_dtype);
-    const component *c = s->family.c;
+    const host_component *c = s->family.c;
     const weft_model_table *family = c->table;
     const int64_t batch = (int64_t)(s->microbatch * m->p->sharing);
     const double samples = want ? (double)batch : (double)s->batch;
@@ -140,7 +141,7 @@ static void build_graph(machine *m, int want)
     assert_int_equal(b.scalar(b.ctx, "loss", 0, &sum), WEFT_OK);
     assert_int_equal(b.op(b.ctx, "accumulate", NULL, 0, &loss, 1, 0, &out, 1), WEFT_OK);
     g->nodes.at[g->nodes.n - 1].out[0] = sum;
-    graph_tensor(g, sum)->sum = true;
+    graph_tensor_at(g, sum)->sum = true;
     uint32_t end = g->nodes.n;
     assert_int_equal(graph_propagate(g, 0, &end), WEFT_OK);
     uint32_t forward = g->nodes.n;
@@ -167,10 +168,10 @@ weft_tensor machine_param(const machine *m, const char *param)
 static void place_parameters(machine *m)
 {
     for (uint32_t i = 0; i < m->p->pieces.n; i++) {
-        const piece *x = &m->p->pieces.at[i];
+        const plan_piece *x = &m->p->pieces.at[i];
         tag t = {.id = machine_param(m, x->param)};
-        extent own;
-        plan_extent(m->p, x, m->rank, PLAN_EXTENT_HELD, &own);
+        plan_extent own;
+        plan_extent_of(m->p, x, m->rank, PLAN_EXTENT_HELD, &own);
         t.what = strcmp(x->name, x->param) ? T_STATE : x->copy == UINT64_MAX ? T_PARAM : T_MASTER;
         t.at = (uint32_t)own.first;
         if (own.count) {
@@ -178,7 +179,7 @@ static void place_parameters(machine *m)
             machine_mark(m, own.offset, own.count * 4, t, 4);
         }
         uint64_t size = weft_dtype_size(x->copy_dtype);
-        plan_extent(m->p, x, m->rank, PLAN_EXTENT_COPIED, &own);
+        plan_extent_of(m->p, x, m->rank, PLAN_EXTENT_COPIED, &own);
         if (x->copy == UINT64_MAX || !own.count)
             continue;
         t.what = T_PARAM;
@@ -191,7 +192,7 @@ static void place_parameters(machine *m)
 static void place_inputs(machine *m)
 {
     for (uint32_t i = 0; i < m->p->inputs.n; i++) {
-        const input_slot *x = &m->p->inputs.at[i];
+        const plan_input_slot *x = &m->p->inputs.at[i];
         tag t = {T_INPUT, 0, 0, graph_find(&m->g, x->name), 0};
         for (uint32_t pass = 0; t.id && pass < m->p->micro_batches; pass++) {
             t.n = (uint16_t)pass;
@@ -206,7 +207,7 @@ static void move_bases(machine *m)
     m->bases = malloc(m->p->bases.n * sizeof *m->bases + 1);
     memcpy(m->bases, m->p->bases.at, m->p->bases.n * sizeof *m->bases);
     for (uint32_t i = 0; i < m->p->shifts.n; i++) {
-        const shift *x = &m->p->shifts.at[i];
+        const plan_shift *x = &m->p->shifts.at[i];
         m->bases[x->base] += x->stride * graph_mesh_coord(&m->p->spec->mesh, m->rank, x->mesh_axis);
     }
 }
@@ -221,7 +222,7 @@ void machine_begin(machine *m, const plan *p, int want, uint32_t rank)
     m->before = calloc(p->bytes.peak / 2 + 1, sizeof *m->before);
     m->squared = calloc(n, sizeof *m->squared);
     for (weft_tensor t = 1; t < n; t++)
-        if (graph_tensor(&m->g, t)->kind == WEFT_T_GRAD)
+        if (graph_tensor_at(&m->g, t)->kind == WEFT_T_GRAD)
             m->squared[t] = calloc(machine_bytes(m, t), 1);
     m->grad_at = malloc(n * sizeof *m->grad_at);
     memset(m->grad_at, 0xff, n * sizeof *m->grad_at);
@@ -259,10 +260,10 @@ static void check_operand(const machine *m, weft_tensor t, const weft_operand *o
     for (uint32_t i = 0; fits && i < s.rank; i++)
         fits = o->size[i] == s.axes[i].size;
     if (!fits)
-        fail_msg("%s: the operand %s has another shape", who, graph_tensor(&m->g, t)->name);
+        fail_msg("%s: the operand %s has another shape", who, graph_tensor_at(&m->g, t)->name);
 }
 
-static bool is_scalar_slot(const machine *m, const tensor *t, uint64_t at)
+static bool is_scalar_slot(const machine *m, const graph_tensor *t, uint64_t at)
 {
     for (uint32_t i = 0; i < m->p->scalars.n; i++)
         if (m->p->scalars.at[i].offset == at)
@@ -273,7 +274,7 @@ static bool is_scalar_slot(const machine *m, const tensor *t, uint64_t at)
 
 static void read_operand(machine *m, weft_tensor t, uint64_t at, uint32_t pass, const char *who)
 {
-    const tensor *x = graph_tensor(&m->g, t);
+    const graph_tensor *x = graph_tensor_at(&m->g, t);
     tag want = {T_VALUE, 0, (uint16_t)pass, t, 0};
     uint64_t size = 0;
     if (x->kind == WEFT_T_SCALAR) {
@@ -293,7 +294,7 @@ static void read_operand(machine *m, weft_tensor t, uint64_t at, uint32_t pass, 
 static void write_operand(machine *m, weft_tensor t, uint64_t at, uint32_t pass, bool adds,
                           const char *who)
 {
-    const tensor *x = graph_tensor(&m->g, t);
+    const graph_tensor *x = graph_tensor_at(&m->g, t);
     tag made = {T_VALUE, 0, (uint16_t)pass, t, 0};
     uint64_t size = x->kind == WEFT_T_GRAD ? weft_dtype_size(m->g.grad_dtype) : 0;
     if (x->sum) {
@@ -317,7 +318,7 @@ static void write_operand(machine *m, weft_tensor t, uint64_t at, uint32_t pass,
     machine_mark(m, at, machine_bytes(m, t), made, size);
 }
 
-static void check_op(const node *n, const weft_opspec *op)
+static void check_op(const graph_node *n, const weft_opspec *op)
 {
     if (n->op && n->op->flags & WEFT_OP_ELEMENTWISE) {
         assert_string_equal(op->id, "ew");
@@ -331,16 +332,16 @@ static void check_op(const node *n, const weft_opspec *op)
 }
 
 /* Address of operand `k` of the instruction in this call. */
-uint64_t machine_place(const machine *m, const entry *e, const instr *x, uint32_t k)
+uint64_t machine_place(const machine *m, const plan_entry *e, const plan_instr *x, uint32_t k)
 {
-    const ref *r = &m->p->refs.at[x->first_ref + k];
+    const plan_ref *r = &m->p->refs.at[x->first_ref + k];
     assert_true(r->base < m->p->segments.at[e->what].nbases);
     return m->bases[e->first_base + r->base] + r->offset;
 }
 
-static void step_node(machine *m, const entry *e, const instr *x, const node *n)
+static void step_node(machine *m, const plan_entry *e, const plan_instr *x, const graph_node *n)
 {
-    const kernel *k = &m->p->kernels.at[x->kernel];
+    const plan_kernel *k = &m->p->kernels.at[x->kernel];
     char who[200];
     snprintf(who, sizeof who, "%s, pass %u, %s", e->name, e->micro_batch, n->id);
     check_op(n, &k->spec);
@@ -356,7 +357,7 @@ static void step_node(machine *m, const entry *e, const instr *x, const node *n)
                       k->spec.flags & WEFT_SPEC_ACCUMULATE, who);
     }
     for (uint32_t i = 0; i < n->nout; i++) { /* outputs must not overlap */
-        const tensor *t = graph_tensor(&m->g, n->out[i]);
+        const graph_tensor *t = graph_tensor_at(&m->g, n->out[i]);
         if (!t->sum)
             read_operand(m, n->out[i], machine_place(m, e, x, n->nin + i), e->micro_batch, who);
     }
@@ -364,22 +365,22 @@ static void step_node(machine *m, const entry *e, const instr *x, const node *n)
 
 /* --- calls --- */
 
-static void begin_work(machine *m, const entry *e)
+static void begin_work(machine *m, const plan_entry *e)
 {
     bool backward = !strncmp(e->name, "backward ", 9);
     const char *block = strchr(e->name, ' ') + 1;
     m->nwork = m->at = 0;
     for (uint32_t i = 0; i < m->g.nodes.n; i++) {
-        const node *n = &m->g.nodes.at[i];
+        const graph_node *n = &m->g.nodes.at[i];
         if (!strcmp(m->g.blocks.at[n->block], block) && (n->phase != PHASE_FORWARD) == backward)
             m->work[m->nwork++] = i;
     }
     m->works++;
 }
 
-void machine_call_block(machine *m, const entry *e)
+void machine_call_block(machine *m, const plan_entry *e)
 {
-    const segment *s = &m->p->segments.at[e->what];
+    const plan_segment *s = &m->p->segments.at[e->what];
     if (m->at == m->nwork)
         begin_work(m, e);
     for (uint32_t i = 0; i < s->n; i++) {

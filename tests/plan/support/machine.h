@@ -54,15 +54,15 @@ void machine_end(machine *m);
 /* One machine for each rank; all ranks must share the plan. */
 void machine_team(const plan *p, int want, machine **out);
 void machine_dismiss(machine *all);
-void machine_walk(machine *all, uint32_t n, const list *l);
+void machine_walk(machine *all, uint32_t n, const plan_list *l);
 void machine_end_of_step(machine *all, uint32_t n); /* what must hold after a step */
 
 /* --- for walk.c. `size`: bytes of an element where cells are numbered, 0 where they are not --- */
 void machine_mark(machine *m, uint64_t at, uint64_t bytes, tag t, uint64_t size);
 void machine_expect(machine *m, uint64_t at, uint64_t bytes, tag want, uint64_t size,
                     const char *who);
-void machine_call_block(machine *m, const entry *e);
-uint64_t machine_place(const machine *m, const entry *e, const instr *x, uint32_t k);
+void machine_call_block(machine *m, const plan_entry *e);
+uint64_t machine_place(const machine *m, const plan_entry *e, const plan_instr *x, uint32_t k);
 uint64_t machine_bytes(const machine *m, weft_tensor t);
 weft_tensor machine_param(const machine *m, const char *name);
 uint32_t machine_level(const machine *m, weft_tensor grad);

@@ -11,7 +11,7 @@
 
 /* --- calls --- */
 
-static const instr *first_of(const machine *m, const entry *e)
+static const plan_instr *first_of(const machine *m, const plan_entry *e)
 {
     return &m->p->instrs.at[m->p->segments.at[e->what].first];
 }
@@ -21,7 +21,7 @@ typedef struct cells {
     uint64_t first, end;
 } cells;
 
-static cells operand(const machine *m, const entry *e, const instr *x, uint32_t k)
+static cells operand(const machine *m, const plan_entry *e, const plan_instr *x, uint32_t k)
 {
     const weft_opspec *op = &m->p->kernels.at[x->kernel].spec;
     const weft_operand *o = k < x->nin ? &op->in[k] : &op->out[k - x->nin];
@@ -30,14 +30,15 @@ static cells operand(const machine *m, const entry *e, const instr *x, uint32_t 
     return (cells){at / 2, (at + bytes) / 2};
 }
 
-static void square(machine *m, const entry *e)
+static void square(machine *m, const plan_entry *e)
 {
     cells c = operand(m, e, first_of(m, e), 0);
     uint64_t wide = weft_dtype_size(m->g.grad_dtype) / 2;
     for (uint64_t i = c.first; i < c.end; i++) {
         tag t = m->cells[i];
         if (t.what == T_SUM && (t.sums != m->axes || t.n != m->writes[t.id] * m->passes))
-            fail_msg("the norm squares %s before it is complete", graph_tensor(&m->g, t.id)->name);
+            fail_msg("the norm squares %s before it is complete",
+                     graph_tensor_at(&m->g, t.id)->name);
         if (t.what != T_SUM && t.what != T_NOTHING)
             fail_msg("the norm squares what is no gradient, at byte %llu", (unsigned long long)i);
         if (t.what == T_SUM && (i - c.first) % wide == 0)
@@ -50,13 +51,13 @@ static tag element_of(const machine *m, uint64_t cell)
 {
     tag t = m->cells[cell], out = {.id = t.id, .at = t.at};
     if (t.what == T_SUM)
-        out.id = graph_tensor(&m->g, t.id)->of;
+        out.id = graph_tensor_at(&m->g, t.id)->of;
     return t.what == T_NOTHING ? (tag){0} : out;
 }
 
-static void update(machine *m, const entry *e)
+static void update(machine *m, const plan_entry *e)
 {
-    const instr *x = first_of(m, e);
+    const plan_instr *x = first_of(m, e);
     const weft_opspec *op = &m->p->kernels.at[x->kernel].spec;
     cells to = operand(m, e, x, x->nin);
     uint64_t n = (uint64_t)op->out[0].size[0], wide = (to.end - to.first) / n;
@@ -84,9 +85,9 @@ static void update(machine *m, const entry *e)
 }
 
 /* Add the gradients of a micro-batch to those of the previous ones. */
-static void accumulate(machine *m, const entry *e)
+static void accumulate(machine *m, const plan_entry *e)
 {
-    const instr *x = first_of(m, e);
+    const plan_instr *x = first_of(m, e);
     cells from = operand(m, e, x, 0), to = operand(m, e, x, 1);
     assert_true(m->p->kernels.at[x->kernel].spec.flags & WEFT_SPEC_ACCUMULATE);
     for (uint64_t i = 0; i < to.end - to.first; i++) {
@@ -101,16 +102,16 @@ static void accumulate(machine *m, const entry *e)
     }
 }
 
-static void clear(machine *m, const entry *e)
+static void clear(machine *m, const plan_entry *e)
 {
-    const segment *s = &m->p->segments.at[e->what];
+    const plan_segment *s = &m->p->segments.at[e->what];
     for (uint32_t i = 0; i < s->n; i++) {
         cells c = operand(m, e, &m->p->instrs.at[s->first + i], 0);
         machine_mark(m, c.first * 2, (c.end - c.first) * 2, (tag){0}, 0);
     }
 }
 
-static void call(machine *m, const entry *e)
+static void call(machine *m, const plan_entry *e)
 {
     if (!strncmp(e->name, "forward ", 8) || !strncmp(e->name, "backward ", 9))
         machine_call_block(m, e);
@@ -132,11 +133,11 @@ typedef struct sides { /* of one rank */
 
 static uint32_t ranks_of(const plan *p, uint32_t number)
 {
-    const channel *c = &p->channels.at[number];
+    const plan_channel *c = &p->channels.at[number];
     return c->coords ? c->ncoords : p->spec->mesh.size[c->mesh_axis];
 }
 
-static sides sides_of(const machine *m, const collective *c)
+static sides sides_of(const machine *m, const plan_collective *c)
 {
     uint64_t at = graph_mesh_coord(&m->p->spec->mesh, m->rank, c->shift_axis);
     uint64_t all = c->count * weft_dtype_size(c->dtype);
@@ -146,7 +147,7 @@ static sides sides_of(const machine *m, const collective *c)
                    {out / 2, (out + (c->kind == WEFT_REDUCE_SCATTER ? part : all)) / 2}};
 }
 
-static void seize(machine *m, const entry *e, cells c, bool read)
+static void seize(machine *m, const plan_entry *e, cells c, bool read)
 {
     for (uint64_t i = c.first; i < c.end; i++) {
         tag t = m->cells[i];
@@ -159,7 +160,7 @@ static void seize(machine *m, const entry *e, cells c, bool read)
             uint32_t passes = machine_afresh(m, t.id) && !t.sums ? 1 : m->passes;
             if (t.n != m->writes[t.id] * passes)
                 fail_msg("%s starts before %s is complete", e->name,
-                         graph_tensor(&m->g, t.id)->name);
+                         graph_tensor_at(&m->g, t.id)->name);
         }
         m->before[i] = t;
         m->cells[i] = (tag){.what = T_BUSY, .id = e->what + 1};
@@ -167,7 +168,7 @@ static void seize(machine *m, const entry *e, cells c, bool read)
 }
 
 /* A sum's residual is its own, over all micro-batches: the memory has no other use. */
-static void check_kept(machine *m, const collective *c)
+static void check_kept(machine *m, const plan_collective *c)
 {
     const tag mine = {.what = T_KEPT, .id = c->channel + 1};
     if (!c->residual_bytes)
@@ -185,9 +186,9 @@ static void check_kept(machine *m, const collective *c)
     machine_expect(m, c->residual, c->residual_bytes, mine, 4, c->name);
 }
 
-static void begin_collective(machine *m, const entry *e)
+static void begin_collective(machine *m, const plan_entry *e)
 {
-    const collective *c = &m->p->collectives.at[e->what];
+    const plan_collective *c = &m->p->collectives.at[e->what];
     sides s = sides_of(m, c);
     if (s.out.first < s.in.end && s.in.first < s.out.end) { /* as weft/coll.h means in place */
         cells large = c->kind == WEFT_ALL_GATHER ? s.out : s.in;
@@ -213,7 +214,8 @@ static bool equal(tag a, tag b)
 }
 
 /* Cell `i` of what rank `me` of the group receives; `all` are the members. */
-static tag received(machine *const *all, uint32_t n, uint32_t me, const collective *c, uint64_t i)
+static tag received(machine *const *all, uint32_t n, uint32_t me, const plan_collective *c,
+                    uint64_t i)
 {
     sides own = sides_of(all[me], c);
     if (c->kind == WEFT_ALL_GATHER) {
@@ -234,7 +236,7 @@ static tag received(machine *const *all, uint32_t n, uint32_t me, const collecti
     return t;
 }
 
-static void release(machine *m, const entry *e, cells c, bool restore)
+static void release(machine *m, const plan_entry *e, cells c, bool restore)
 {
     for (uint64_t i = c.first; i < c.end; i++) {
         if (m->cells[i].what != T_BUSY || m->cells[i].id != e->what + 1)
@@ -245,7 +247,7 @@ static void release(machine *m, const entry *e, cells c, bool restore)
 
 /* The result of a rank depends on the inputs of all, so all results are computed before any is
  * set. */
-static tag *result_of(machine *all, uint32_t n, uint32_t rank, const collective *c)
+static tag *result_of(machine *all, uint32_t n, uint32_t rank, const plan_collective *c)
 {
     uint32_t me, *ranks = malloc(all->p->spec->ranks * sizeof *ranks);
     uint32_t size = plan_group(all->p, c->channel, all[rank].rank, ranks, &me);
@@ -263,9 +265,9 @@ static tag *result_of(machine *all, uint32_t n, uint32_t rank, const collective 
     return t;
 }
 
-static void end_collective(machine *all, uint32_t n, const entry *e)
+static void end_collective(machine *all, uint32_t n, const plan_entry *e)
 {
-    const collective *c = &all->p->collectives.at[e->what];
+    const plan_collective *c = &all->p->collectives.at[e->what];
     tag **results = malloc(n * sizeof *results);
     for (uint32_t r = 0; r < n; r++)
         results[r] = result_of(all, n, r, c);
@@ -284,10 +286,10 @@ static void end_collective(machine *all, uint32_t n, const entry *e)
     free(results);
 }
 
-void machine_walk(machine *all, uint32_t n, const list *l)
+void machine_walk(machine *all, uint32_t n, const plan_list *l)
 {
     for (uint32_t i = 0; i < l->entries.n; i++) {
-        const entry *e = &l->entries.at[i];
+        const plan_entry *e = &l->entries.at[i];
         for (uint32_t r = 0; r < n; r++)
             switch (e->kind) {
             case ENTRY_CALL: call(&all[r], e); break;
@@ -307,15 +309,15 @@ void machine_walk(machine *all, uint32_t n, const list *l)
 static void check_pieces(machine *m)
 {
     for (uint32_t i = 0; i < m->p->pieces.n; i++) {
-        const piece *x = &m->p->pieces.at[i];
-        extent own;
-        plan_extent(m->p, x, m->rank, PLAN_EXTENT_HELD, &own);
+        const plan_piece *x = &m->p->pieces.at[i];
+        plan_extent own;
+        plan_extent_of(m->p, x, m->rank, PLAN_EXTENT_HELD, &own);
         tag done = {.what = T_UPDATED, .id = machine_param(m, x->param)};
         done.at = (uint32_t)own.first;
         if (own.count)
             machine_expect(m, own.offset, own.count * 4, done, 4, x->name);
         uint64_t size = weft_dtype_size(x->copy_dtype);
-        plan_extent(m->p, x, m->rank, PLAN_EXTENT_COPIED, &own);
+        plan_extent_of(m->p, x, m->rank, PLAN_EXTENT_COPIED, &own);
         done.at = (uint32_t)own.first;
         if (x->copy != UINT64_MAX && own.count)
             machine_expect(m, own.copy, own.count * size, done, size, x->name);
@@ -346,13 +348,13 @@ void machine_end_of_step(machine *all, uint32_t n)
         assert_int_equal(all[r].works, 2 * all[r].g.blocks.n * all[r].passes);
         check_pieces(&all[r]);
         for (uint32_t i = 0; i < all->p->collectives.n; i++) { /* still there in the next step */
-            const collective *c = &all->p->collectives.at[i];
+            const plan_collective *c = &all->p->collectives.at[i];
             machine_expect(&all[r], c->residual, c->residual_bytes,
                            (tag){.what = T_KEPT, .id = c->channel + 1}, 4, c->name);
         }
     }
     for (weft_tensor t = 1; t <= all->g.tensors.n; t++) {
-        const tensor *x = graph_tensor(&all->g, t);
+        const graph_tensor *x = graph_tensor_at(&all->g, t);
         if (x->kind == WEFT_T_PARAM && !x->grad)
             fail_msg("%s has no gradient", x->name);
         if (x->kind != WEFT_T_GRAD)

@@ -31,7 +31,7 @@ static uint32_t only_gradients(const planned *j, const char *axis, uint32_t form
     for (uint32_t k = 0; k < j->plans.n; k++)
         for (uint32_t i = 0; i < j->plans.at[k].collectives.n; i++) {
             const plan *p = &j->plans.at[k];
-            const collective *c = &p->collectives.at[i];
+            const plan_collective *c = &p->collectives.at[i];
             int is = form && strcmp(p->channels.at[c->channel].name, grads) == 0;
             assert_int_equal(c->compress, is ? form : SCHED_PLAIN);
             assert_int_equal(strcmp(c->algorithm, "compressed") == 0, is);

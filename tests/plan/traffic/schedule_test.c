@@ -75,10 +75,10 @@ static void traffic(void **state)
 }
 
 /* The nth entry of the kind whose collective is of `kind`. */
-static entry *find(plan *p, uint32_t what, uint32_t kind, uint32_t nth)
+static plan_entry *find(plan *p, uint32_t what, uint32_t kind, uint32_t nth)
 {
     for (uint32_t i = 0; i < p->step.entries.n; i++) {
-        entry *e = &p->step.entries.at[i];
+        plan_entry *e = &p->step.entries.at[i];
         if (e->kind == what && p->collectives.at[e->what].kind == kind && !nth--)
             return e;
     }
@@ -100,8 +100,8 @@ static void swapped_receives(void **state)
     (void)state;
     planned j;
     make(2, 4, "fthenb", 1, &j);
-    entry *a = find(&j.plans.at[1], ENTRY_START, WEFT_RECV, 0),
-          *b = find(&j.plans.at[1], ENTRY_START, WEFT_RECV, 1), was = *a;
+    plan_entry *a = find(&j.plans.at[1], ENTRY_START, WEFT_RECV, 0),
+               *b = find(&j.plans.at[1], ENTRY_START, WEFT_RECV, 1), was = *a;
     *a = *b;
     *b = was;
     refused(&j, "rank 1 starts 'receive");
@@ -113,9 +113,9 @@ static void waits_in_a_ring(void **state)
     (void)state;
     planned j;
     make(2, 4, "1f1b", 1, &j);
-    list *l = &j.plans.at[1].step;
-    entry *send = find(&j.plans.at[1], ENTRY_START, WEFT_SEND, 0), gone = *send;
-    entry *last = &l->entries.at[l->entries.n - 1];
+    plan_list *l = &j.plans.at[1].step;
+    plan_entry *send = find(&j.plans.at[1], ENTRY_START, WEFT_SEND, 0), gone = *send;
+    plan_entry *last = &l->entries.at[l->entries.n - 1];
     memmove(send, send + 1, (size_t)((char *)last - (char *)send));
     *last = gone; /* it starts at the end of the step */
     refused(&j, "rank 0 is at entry");
@@ -134,7 +134,7 @@ static void algorithm_of_the_plan(void **state)
                      4, SPEC_TRAIN, &j) != WEFT_OK)
         fail_msg("%s", err_text());
     for (uint32_t i = 0; i < j.plan->collectives.n; i++) {
-        collective c = j.plan->collectives.at[i];
+        plan_collective c = j.plan->collectives.at[i];
         for (uint32_t k = 0; k < 3; k++)
             for (uint32_t me = 0; me < 4; me++) {
                 sched_schedule *s;

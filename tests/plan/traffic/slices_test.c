@@ -178,7 +178,7 @@ static void slices_over(const char *placement, const char *keys, const char *axi
         fail_msg("%s", err_text());
     uint32_t scatters = 0;
     for (uint32_t i = 0; i < j.plan->collectives.n; i++) {
-        const collective *c = &j.plan->collectives.at[i];
+        const plan_collective *c = &j.plan->collectives.at[i];
         if (c->kind != WEFT_REDUCE_SCATTER)
             continue;
         assert_string_equal(j.spec.mesh.name[j.plan->channels.at[c->channel].mesh_axis], axis);

@@ -35,8 +35,8 @@ static uint32_t started(const plan *p, const char *on, uint32_t kind, uint64_t c
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < p->step.entries.n; i++) {
-        const entry *e = &p->step.entries.at[i];
-        const collective *c = &p->collectives.at[e->what];
+        const plan_entry *e = &p->step.entries.at[i];
+        const plan_collective *c = &p->collectives.at[e->what];
         n += e->kind == ENTRY_START && c->kind == kind && (!count || c->count == count) &&
              !strcmp(p->channels.at[c->channel].name, on);
     }
@@ -161,7 +161,7 @@ static void padded_rows(void **state)
     uint32_t tables = 0, losses = 0;
     make(GPT2 TP, 4, &j);
     for (uint32_t i = 0; i < j.plan->kernels.n; i++) {
-        const kernel *k = &j.plan->kernels.at[i];
+        const plan_kernel *k = &j.plan->kernels.at[i];
         const weft_opspec *op = &k->spec;
         if (!strcmp(op->id, "embedding") && op->in[0].size[0] != 3) {
             assert_int_equal(op->in[0].size[0], 251);
@@ -220,7 +220,7 @@ static void buckets_of_both_kinds(void **state)
     uint64_t elements = 0;
     uint32_t small = 0;
     for (uint32_t i = 0; i < p->step.entries.n; i++) {
-        const collective *c = &p->collectives.at[p->step.entries.at[i].what];
+        const plan_collective *c = &p->collectives.at[p->step.entries.at[i].what];
         if (p->step.entries.at[i].kind != ENTRY_START ||
             strcmp(p->channels.at[c->channel].name, "dp.grads") != 0)
             continue;

@@ -19,14 +19,14 @@
 static double rates[ROWS][MOST];
 
 /* Rows of `runs` runs that scatter by `noise`; the last row has the rate `last` of the others. */
-static void draw(noise_row *rows, uint32_t runs, double noise, double last, uint64_t number)
+static void draw(bench_noise_row *rows, uint32_t runs, double noise, double last, uint64_t number)
 {
     const uint64_t key = rng_key(number, "noise test");
     for (uint32_t i = 0; i < ROWS; i++) {
         for (uint32_t k = 0; k < runs; k++)
             rates[i][k] =
                 1e5 * (i + 1 == ROWS ? last : 1) * exp(noise * rng_normal(key, i * MOST + k));
-        rows[i] = (noise_row){.rate = rates[i], .n = runs, .group = 2 + i % 2};
+        rows[i] = (bench_noise_row){.rate = rates[i], .n = runs, .group = 2 + i % 2};
     }
 }
 
@@ -35,7 +35,7 @@ static uint32_t told_apart(uint32_t runs, double noise, double last)
 {
     uint32_t found = 0;
     for (uint32_t s = 0; s < SWEEPS; s++) {
-        noise_row rows[ROWS], *best = rows, *worst = rows;
+        bench_noise_row rows[ROWS], *best = rows, *worst = rows;
         draw(rows, runs, noise, last, s);
         const double range = bench_noise_find(rows, ROWS);
         for (uint32_t i = 0; i < ROWS; i++) {
@@ -68,7 +68,7 @@ static void bounds_hold_the_truth(void **state)
     (void)state;
     uint32_t within = 0;
     for (uint32_t s = 0; s < SWEEPS; s++) {
-        noise_row rows[ROWS];
+        bench_noise_row rows[ROWS];
         double low, high;
         draw(rows, 3, 0.05, 0.8, s);
         (void)bench_noise_find(rows, ROWS);
@@ -82,7 +82,7 @@ static void bounds_hold_the_truth(void **state)
 static void one_run_says_nothing(void **state)
 {
     (void)state;
-    noise_row rows[ROWS];
+    bench_noise_row rows[ROWS];
     double low, high;
     draw(rows, 1, 0.01, 0.1, 0);
     const double range = bench_noise_find(rows, ROWS);
@@ -95,7 +95,7 @@ static void one_run_says_nothing(void **state)
 static void outliers(void **state)
 {
     (void)state;
-    noise_row rows[ROWS];
+    bench_noise_row rows[ROWS];
     draw(rows, 5, 0.01, 1, 3);
     (void)bench_noise_find(rows, ROWS);
     const double before = rows[0].median, quiet = rows[1].deviation;
@@ -110,7 +110,7 @@ static void outliers(void **state)
 static void equal_files_give_equal_numbers(void **state)
 {
     (void)state;
-    noise_row a[ROWS], b[ROWS];
+    bench_noise_row a[ROWS], b[ROWS];
     draw(a, 3, 0.1, 0.9, 7);
     memcpy(b, a, sizeof b);
     assert_true(bench_noise_find(a, ROWS) == bench_noise_find(b, ROWS));

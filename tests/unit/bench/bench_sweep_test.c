@@ -50,14 +50,14 @@ static void write_steps(uint32_t n, double ms, uint32_t at, double by)
     fclose(f);
 }
 
-static bool take(sweep *s, sweep_row *r, uint32_t repeat)
+static bool take(bench_sweep *s, bench_sweep_row *r, uint32_t repeat)
 {
     static volatile int stop;
-    const sweep_try t = {.folder = folder, .repeat = repeat, .stop = &stop};
+    const bench_sweep_try t = {.folder = folder, .repeat = repeat, .stop = &stop};
     return bench_sweep_measure(s, r, &t);
 }
 
-static void release(sweep *s, sweep_row *r)
+static void release(bench_sweep *s, bench_sweep_row *r)
 {
     free(r->sample);
     free(r->loss);
@@ -67,20 +67,20 @@ static void release(sweep *s, sweep_row *r)
 static void the_middle_of_the_runs(void **state)
 {
     (void)state;
-    sweep s = {.warmup = 1, .steps = 3, .repeats = 3};
-    sweep_row r = {.status = SWEEP_DONE};
+    bench_sweep s = {.warmup = 1, .steps = 3, .repeats = 3};
+    bench_sweep_row r = {.status = SWEEP_DONE};
     static const double ms[] = {10, 40, 20};
     for (uint32_t i = 0; i < 3; i++) {
         write_steps(4, ms[i], 0, 0);
         assert_true(take(&s, &r, i));
     }
-    const sweep_rate rate = bench_sweep_rate_of(&r);
+    const bench_sweep_rate rate = bench_sweep_rate_of(&r);
     assert_float_equal(rate.median, 5000, 1e-6);
     assert_float_equal(rate.least, 2500, 1e-6);
     assert_float_equal(rate.most, 10000, 1e-6);
     r.peak_flops = 1e9;
     r.plan.flops_first = 1e7;
-    const sweep_sample m = bench_sweep_typical(&r);
+    const bench_sweep_sample m = bench_sweep_typical(&r);
     assert_float_equal(m.step_ms, 20, 1e-6);
     assert_float_equal(m.compute_ms + m.exposed_ms + m.bubble_ms + m.optimizer_ms, m.step_ms, 1e-6);
     assert_float_equal(m.mfu_ms, 0.5, 1e-6);
@@ -93,15 +93,17 @@ static void the_middle_of_the_runs(void **state)
 static void one_peak_for_all(void **state)
 {
     (void)state;
-    static sweep_sample samples[3] = {{.steps = 2, .step_ms = 20, .mfu_ms = 2 * 10 * 1.25},
-                                      {.steps = 2, .step_ms = 20, .mfu_ms = 2 * 10 * 0.5},
-                                      {.steps = 2, .step_ms = 40, .mfu_ms = 2 * 20 * 0.5}};
-    sweep s = {.repeats = 2};
+    static bench_sweep_sample samples[3] = {{.steps = 2, .step_ms = 20, .mfu_ms = 2 * 10 * 1.25},
+                                            {.steps = 2, .step_ms = 20, .mfu_ms = 2 * 10 * 0.5},
+                                            {.steps = 2, .step_ms = 40, .mfu_ms = 2 * 20 * 0.5}};
+    bench_sweep s = {.repeats = 2};
     for (uint32_t i = 0; i < 3; i++)
         samples[i].tokens = 200;
-    *vec_push(&s.rows) = (sweep_row){.samples = 2, .sample = samples, .plan = {.ranks = 2}};
-    *vec_push(&s.rows) = (sweep_row){.samples = 1, .sample = &samples[2], .plan = {.ranks = 2}};
-    *vec_push(&s.rows) = (sweep_row){.samples = 1, .sample = &samples[0], .plan = {.ranks = 4}};
+    *vec_push(&s.rows) = (bench_sweep_row){.samples = 2, .sample = samples, .plan = {.ranks = 2}};
+    *vec_push(&s.rows) =
+        (bench_sweep_row){.samples = 1, .sample = &samples[2], .plan = {.ranks = 2}};
+    *vec_push(&s.rows) =
+        (bench_sweep_row){.samples = 1, .sample = &samples[0], .plan = {.ranks = 4}};
     for (uint32_t i = 0; i < 3; i++)
         s.rows.at[i].plan.flops_first = 1e7;
     bench_sweep_find_peaks(&s);
@@ -116,8 +118,8 @@ static void one_peak_for_all(void **state)
 static void a_run_that_is_cut_short(void **state)
 {
     (void)state;
-    sweep s = {.warmup = 1, .steps = 3, .repeats = 1};
-    sweep_row r = {0};
+    bench_sweep s = {.warmup = 1, .steps = 3, .repeats = 1};
+    bench_sweep_row r = {0};
     write_steps(3, 10, 0, 0);
     assert_false(take(&s, &r, 0));
     char path[256];
@@ -147,8 +149,8 @@ static void losses(void **state)
         {1, 0, 1.1e-3, {NO, YES}},   {1, 0, -0.06, {NO, NO}},    {2, 1.1e-2, 0.06, {NO, NO}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        sweep s = {.warmup = 1, .steps = 3, .repeats = 1};
-        sweep_row one = {.status = SWEEP_DONE}, r = {.status = SWEEP_DONE};
+        bench_sweep s = {.warmup = 1, .steps = 3, .repeats = 1};
+        bench_sweep_row one = {.status = SWEEP_DONE}, r = {.status = SWEEP_DONE};
         write_steps(4, 10, 0, 0);
         assert_true(take(&s, &one, 0));
         write_steps(4, 10, cases[i].at, isnan(cases[i].by) ? 0 : cases[i].by);

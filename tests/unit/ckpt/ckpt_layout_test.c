@@ -23,7 +23,7 @@ typedef struct layout {
     plan plan;
 } layout;
 
-static void cut(const mesh *m, uint32_t number, piece *x)
+static void cut(const graph_mesh *m, uint32_t number, plan_piece *x)
 {
     int64_t left[WEFT_MAX_AXES];
     for (uint32_t i = 0; i < x->shape.rank; i++)
@@ -50,14 +50,15 @@ static void make_layout(layout *l)
     static const uint32_t sizes[][3] = {{1, 1, 1}, {2, 1, 1}, {3, 1, 1}, {4, 2, 1},
                                         {2, 2, 2}, {2, 3, 2}, {6, 2, 1}, {1, 4, 3}};
     *l = (layout){0};
-    mesh *m = &l->spec.mesh;
+    graph_mesh *m = &l->spec.mesh;
     memcpy(m->size, sizes[dice(8)], sizeof *sizes);
     m->n = 3;
     l->spec.ranks = graph_mesh_ranks(m);
     assert_true(l->spec.ranks <= RANKS);
     l->plan.spec = &l->spec;
     for (uint32_t i = 0; i < TENSORS; i++) {
-        piece x = {.name = names[i], .param = names[i], .shape = shapes[i], .copy = UINT64_MAX};
+        plan_piece x = {
+            .name = names[i], .param = names[i], .shape = shapes[i], .copy = UINT64_MAX};
         cut(m, i, &x);
         *vec_push(&l->plan.pieces) = x;
     }
@@ -69,7 +70,7 @@ static float value_of(uint32_t number, uint64_t at)
     return (float)rng_normal(number, at);
 }
 
-static uint64_t whole_index(const weft_shape *s, const extent *e, uint64_t at)
+static uint64_t whole_index(const weft_shape *s, const plan_extent *e, uint64_t at)
 {
     uint64_t index = 0, stride = 1;
     for (uint32_t i = s->rank; i-- > 0;) {
@@ -80,7 +81,7 @@ static uint64_t whole_index(const weft_shape *s, const extent *e, uint64_t at)
     return index;
 }
 
-static ckpt_piece piece_of(const piece *x, const extent *e)
+static ckpt_piece piece_of(const plan_piece *x, const plan_extent *e)
 {
     ckpt_piece out = {.name = x->name, .dtype = WEFT_F32, .rank = x->shape.rank};
     for (uint32_t i = 0; i < out.rank; i++)
@@ -105,9 +106,9 @@ static void save_layout(const layout *l, char final[4096])
         ckpt_piece pieces[TENSORS];
         uint32_t n = 0;
         for (uint32_t i = 0; i < TENSORS; i++) {
-            const piece *x = &l->plan.pieces.at[i];
-            extent e;
-            plan_extent(&l->plan, x, r, PLAN_EXTENT_OWNED, &e);
+            const plan_piece *x = &l->plan.pieces.at[i];
+            plan_extent e;
+            plan_extent_of(&l->plan, x, r, PLAN_EXTENT_OWNED, &e);
             if (!e.count || !plan_writes(&l->plan, x, r))
                 continue;
             for (uint64_t k = 0; k < e.count; k++)
@@ -128,9 +129,9 @@ static void check_layout(const layout *l, const ckpt *c)
     static float values[WIDEST + 1];
     for (uint32_t r = 0; r < l->spec.ranks; r++)
         for (uint32_t i = 0; i < 2 * TENSORS; i++) {
-            const piece *x = &l->plan.pieces.at[i % TENSORS];
-            extent e;
-            plan_extent(&l->plan, x, r, PLAN_EXTENT_HELD, &e);
+            const plan_piece *x = &l->plan.pieces.at[i % TENSORS];
+            plan_extent e;
+            plan_extent_of(&l->plan, x, r, PLAN_EXTENT_HELD, &e);
             if (!e.count)
                 continue;
             if (i >= TENSORS) {

@@ -19,7 +19,7 @@
 
 /* --- placements and gradients --- */
 
-static describe_doc_call example_of(const graph_doc *d, uint32_t form, uint32_t nin)
+static describe_doc_call example_of(const describe_doc *d, uint32_t form, uint32_t nin)
 {
     return (describe_doc_call){
         .doc = d, .form = &d->form[form], .nin = nin ? nin : d->form[form].nin, .group = 1};
@@ -107,7 +107,7 @@ static const struct {
 static void placements_follow_from_the_formulas(void **state)
 {
     static describe_doc_row rows[GRAPH_DOC_ROWS];
-    static graph_doc d;
+    static describe_doc d;
     (void)state;
     for (size_t i = 0; i < sizeof placements / sizeof *placements; i++) {
         char text[GRAPH_DOC_TEXT] = "refused", row[GRAPH_DOC_TEXT];
@@ -133,7 +133,7 @@ static void placements_follow_from_the_formulas(void **state)
 static void rows_hold_for_groups(void **state)
 {
     static describe_doc_row one[GRAPH_DOC_ROWS], two[GRAPH_DOC_ROWS];
-    static graph_doc d;
+    static describe_doc d;
     const char *id;
     (void)state;
     for (uint32_t i = 0; (id = graph_core_op_id(i)); i++) {
@@ -191,7 +191,7 @@ static const struct {
 
 static void gradients_are_those_of_the_formulas(void **state)
 {
-    static graph_doc d;
+    static describe_doc d;
     (void)state;
     for (size_t i = 0; i < sizeof gradients / sizeof *gradients; i++) {
         describe_doc_gradient g;
@@ -237,7 +237,7 @@ static const struct {
 
 static void bad_docs_are_refused(void **state)
 {
-    static graph_doc d;
+    static describe_doc d;
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         weft_op op = *graph_core_op("linear");
@@ -254,7 +254,7 @@ static void bad_docs_are_refused(void **state)
 /* Inputs at the end that may be absent: an example with all of them, and one for each number. */
 static void several_inputs_may_be_absent(void **state)
 {
-    static graph_doc d;
+    static describe_doc d;
     describe_doc_call c[GRAPH_DOC_CALLS];
     (void)state;
     weft_op op = *graph_core_op("linear");
@@ -273,7 +273,7 @@ static void several_inputs_may_be_absent(void **state)
 /* The members that an older plugin does not have are absent; an op need not have a doc. */
 static void short_docs_are_read(void **state)
 {
-    static graph_doc d;
+    static describe_doc d;
     (void)state;
     weft_op op = *graph_core_op("linear");
     weft_op_doc doc = {.struct_size = offsetof(weft_op_doc, attributes),

@@ -18,7 +18,7 @@
 #include <cmocka.h>
 
 typedef struct fixture {
-    graph_doc doc;
+    describe_doc doc;
     describe_doc_call call;
     weft_attr attrs[GRAPH_DOC_ATTRS];
     uint32_t nattr;
@@ -67,7 +67,7 @@ static weft_status infer(const fixture *f, const weft_shape *in, uint32_t nin,
                          const weft_attr *attrs, uint32_t nattr, weft_shape *out)
 {
     graph g;
-    const mesh m = {0};
+    const graph_mesh m = {0};
     weft_tensor x[WEFT_MAX_OPERANDS + 1], y[WEFT_MAX_OPERANDS];
     graph_init(&g, &m, WEFT_F32, WEFT_F32);
     for (uint32_t i = 0; i < nin; i++) {
@@ -78,7 +78,7 @@ static weft_status infer(const fixture *f, const weft_shape *in, uint32_t nin,
     weft_builder b = graph_builder(&g);
     weft_status st = b.op(b.ctx, f->doc.id, attrs, nattr, x, nin, 0, y, f->call.form->nout);
     for (uint32_t i = 0; st == WEFT_OK && i < f->call.form->nout; i++) {
-        out[i] = graph_tensor(&g, y[i])->shape;
+        out[i] = graph_tensor_at(&g, y[i])->shape;
         for (uint32_t k = 0; k < out[i].rank; k++)
             out[i].axes[k].name = lasting(f, out[i].axes[k].name);
     }

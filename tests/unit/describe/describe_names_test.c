@@ -13,7 +13,7 @@
 static void meshes(void **state)
 {
     (void)state;
-    const mesh m = {3, {"x", "y", "z"}, {2, 3, 4}};
+    const graph_mesh m = {3, {"x", "y", "z"}, {2, 3, 4}};
     uint32_t rank = 0;
     assert_int_equal(graph_mesh_ranks(&m), 24);
     assert_int_equal(graph_mesh_axis(&m, "y"), 1);
@@ -83,7 +83,7 @@ static void said(weft_status got, const char *sentence)
 static void the_builder_refuses(void **state)
 {
     (void)state;
-    static const mesh alone = {0};
+    static const graph_mesh alone = {0};
     graph g;
     graph_init(&g, &alone, WEFT_F32, WEFT_F32);
     weft_builder b = graph_builder(&g);

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-static const mesh meshes = {.n = 2, .name = {"tp", "dp"}, .size = {2, 4}};
+static const graph_mesh meshes = {.n = 2, .name = {"tp", "dp"}, .size = {2, 4}};
 static uint32_t rows;
 
 static void row(int line, weft_status got, const char *text)
@@ -361,7 +361,7 @@ static void in_a_replacement(void **state)
                                 "returned 1, which is not a failure status",
                                 "returned 4711, which is not a failure status", "returned -1"};
     begin(&n);
-    const uint32_t at = graph_tensor(&n.g, n.y)->producer - 1;
+    const uint32_t at = graph_tensor_at(&n.g, n.y)->producer - 1;
     ROW(graph_replace(&n.g, at, NULL, NULL), "edits.replace(): emit is NULL");
     ROW(graph_replace(&n.g, 4711, replacement, &n), "op number 4711 cannot be replaced");
     if (graph_replace(&n.g, at, replacement, &n) != WEFT_OK)
@@ -472,7 +472,7 @@ static void endless_replacements_end(void **state)
     for (uint32_t i = 0; i < 2; i++) {
         net n;
         begin(&n);
-        ROW(graph_replace(&n.g, graph_tensor(&n.g, n.y)->producer - 1, emits[i], &n.x),
+        ROW(graph_replace(&n.g, graph_tensor_at(&n.g, n.y)->producer - 1, emits[i], &n.x),
             "131072 times for this graph, which is the limit; check for an endless loop");
         assert_true(n.g.pool.bytes < (uint64_t)100 << 20);
         graph_free(&n.g);

@@ -18,14 +18,14 @@
 static void renamed(void **state)
 {
     (void)state;
-    mesh m = {.n = 1, .name = {"m"}, .size = {2}};
+    graph_mesh m = {.n = 1, .name = {"m"}, .size = {2}};
     graph g;
     graph_init(&g, &m, WEFT_F32, WEFT_F32);
     const weft_builder b = graph_builder(&g);
     const weft_op_self self = {.struct_size = sizeof self, .b = &b};
     weft_shape s = {.dtype = WEFT_F32, .rank = 2, .axes = {{"rows", 4}, {"cols", 6}}}, got;
     weft_tensor x = graph_add(&g, "x", WEFT_T_ACTIVATION, &s), y, dx = 0;
-    graph_tensor(&g, x)->place[0] = (weft_place){WEFT_SPLIT, 1, 0, 0};
+    graph_tensor_at(&g, x)->place[0] = (weft_place){WEFT_SPLIT, 1, 0, 0};
     const weft_attr to = WEFT_ATTR_INT("others", 1), taken = WEFT_ATTR_INT("rows", 1),
                     beyond = WEFT_ATTR_INT("others", 2);
     assert_int_equal(b.op(b.ctx, "rename", &to, 1, &x, 1, 0, &y, 1), WEFT_OK);
@@ -34,8 +34,8 @@ static void renamed(void **state)
     assert_int_equal(got.axes[1].size, 6);
     uint32_t end = g.nodes.n;
     assert_int_equal(graph_propagate(&g, 0, &end), WEFT_OK);
-    assert_int_equal(graph_tensor(&g, y)->place[0].kind, WEFT_SPLIT);
-    assert_int_equal(graph_tensor(&g, y)->place[0].axis, 1);
+    assert_int_equal(graph_tensor_at(&g, y)->place[0].kind, WEFT_SPLIT);
+    assert_int_equal(graph_tensor_at(&g, y)->place[0].axis, 1);
     const weft_opcall call = {sizeof call, 1, &to, 1, 1, &x, &y, &y};
     assert_int_equal(graph_core_op("rename")->grad(&self, &call, WEFT_GRAD_INPUTS, &dx), WEFT_OK);
     assert_int_equal(b.shape(b.ctx, dx, &got), WEFT_OK);
@@ -49,12 +49,12 @@ static void renamed(void **state)
 static weft_status place_of(const char *id, const weft_attr *attrs, uint32_t nattr,
                             const weft_shape *s, uint32_t axis, uint32_t size, weft_place *out)
 {
-    mesh m = {.n = 1, .name = {"m"}, .size = {size}};
+    graph_mesh m = {.n = 1, .name = {"m"}, .size = {size}};
     graph g;
     graph_init(&g, &m, WEFT_F32, WEFT_F32);
     const weft_builder b = graph_builder(&g);
     weft_tensor x = graph_add(&g, "x", WEFT_T_ACTIVATION, s), y;
-    graph_tensor(&g, x)->place[0] = (weft_place){WEFT_SPLIT, axis, 0, 0};
+    graph_tensor_at(&g, x)->place[0] = (weft_place){WEFT_SPLIT, axis, 0, 0};
     assert_int_equal(b.op(b.ctx, id, attrs, nattr, &x, 1, 0, &y, 1), WEFT_OK);
     weft_status st = graph_shard_node(&g, 0, 0, out);
     graph_free(&g);
@@ -65,7 +65,7 @@ static weft_status place_of(const char *id, const weft_attr *attrs, uint32_t nat
 static void merged(void **state)
 {
     (void)state;
-    mesh m = {0};
+    graph_mesh m = {0};
     graph g;
     graph_init(&g, &m, WEFT_F32, WEFT_F32);
     const weft_builder b = graph_builder(&g);
@@ -128,7 +128,7 @@ static void merged(void **state)
 static void merges_that_cannot_be(void **state)
 {
     (void)state;
-    mesh m = {0};
+    graph_mesh m = {0};
     graph g;
     graph_init(&g, &m, WEFT_F32, WEFT_F32);
     const weft_builder b = graph_builder(&g);

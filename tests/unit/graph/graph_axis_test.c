@@ -17,7 +17,7 @@
 
 #include "graph_eval.h"
 
-static const mesh alone = {0}, two = {.n = 1, .name = {"m"}, .size = {2}};
+static const graph_mesh alone = {0}, two = {.n = 1, .name = {"m"}, .size = {2}};
 
 static const weft_shape matrix = {.dtype = WEFT_F32, .rank = 2, .axes = {{"rows", 4}, {"cols", 6}}};
 static const weft_shape rows = {.dtype = WEFT_BF16, .rank = 1, .axes = {{"rows", 4}}};
@@ -125,10 +125,10 @@ static void equal_maxima(void **state)
         assert_int_equal(b.op(b.ctx, "max_axis", &along[0], 1, &x, 1, 0, &y[0], 1), WEFT_OK);
         assert_int_equal(b.op(b.ctx, "sum_axis", &along[1], 1, &y[0], 1, 0, &loss, 1), WEFT_OK);
         assert_int_equal(graph_backward(&g, loss), WEFT_OK);
-        grad = graph_tensor(&g, x)->grad;
+        grad = graph_tensor_at(&g, x)->grad;
         for (uint32_t i = 0; i < g.nodes.n; i++)
             if (g.nodes.at[i].phase == PHASE_PARAMS && !strcmp(g.nodes.at[i].id, "sum_axis"))
-                assert_int_equal(graph_tensor(&g, g.nodes.at[i].in[0])->shape.dtype, WEFT_F32);
+                assert_int_equal(graph_tensor_at(&g, g.nodes.at[i].in[0])->shape.dtype, WEFT_F32);
         evaluation e = eval_begin(&g);
         for (int i = 0; i < 24; i++) /* row r has its maximum r + 1 times */
             e.value[x][i] = i % 6 <= i / 6 ? 2 : -i;
@@ -198,7 +198,7 @@ static uint32_t count_comm(const graph *g, uint32_t redop, uint32_t axes)
     uint32_t n = 0;
     for (uint32_t i = 0; i < g->nodes.n; i++)
         n += g->nodes.at[i].comm == WEFT_ALL_REDUCE && g->nodes.at[i].redop == redop &&
-             graph_tensor(g, g->nodes.at[i].in[0])->shape.rank == axes;
+             graph_tensor_at(g, g->nodes.at[i].in[0])->shape.rank == axes;
     return n;
 }
 
@@ -233,7 +233,7 @@ static void split_maximum(void **state)
     for (uint32_t i = 0; i < g.nodes.n; i++)
         all += g.nodes.at[i].comm != 0;
     assert_int_equal(all, 2);
-    assert_int_equal(graph_tensor(&g, graph_tensor(&g, x)->grad)->place[0].kind, WEFT_SPLIT);
+    assert_int_equal(graph_tensor_at(&g, graph_tensor_at(&g, x)->grad)->place[0].kind, WEFT_SPLIT);
     graph_free(&g);
 }
 

@@ -290,7 +290,7 @@ typedef struct net {
 } net;
 
 /* x [tokens 8, `features`], from a table; tokens are split over what `data` has bits of. */
-static void begin(net *n, const mesh *m, int64_t features, uint32_t data)
+static void begin(net *n, const graph_mesh *m, int64_t features, uint32_t data)
 {
     const weft_shape ids = {.dtype = WEFT_I32, .rank = 1, .axes = {{"tokens", 8}}};
     const weft_shape rows = {.rank = 2, .axes = {{"vocab", 10}, {"embed", features}}};
@@ -333,7 +333,7 @@ static weft_status place(net *n)
     return graph_propagate(&n->g, 0, &end);
 }
 
-static const mesh pair = {.n = 1, .name = {"cp"}, .size = {2}};
+static const graph_mesh pair = {.n = 1, .name = {"cp"}, .size = {2}};
 
 /* --- rows --- */
 
@@ -445,7 +445,7 @@ static void axes_of_one_size(void **state)
     (void)state;
     static const struct {
         const char *id;
-        mesh m;
+        graph_mesh m;
         uint32_t data;                 /* mesh axes over which tokens are split */
         weft_place out[WEFT_MAX_MESH]; /* [mesh axis] */
     } jobs[] = {
@@ -480,8 +480,8 @@ static void axes_of_one_size(void **state)
         if (place(&n) != WEFT_OK)
             fail_msg("job %zu: %s", i, err_text());
         for (uint32_t a = 0; a < jobs[i].m.n; a++) {
-            assert_int_equal(graph_tensor(&n.g, t)->place[a].kind, jobs[i].out[a].kind);
-            assert_int_equal(graph_tensor(&n.g, t)->place[a].axis, jobs[i].out[a].axis);
+            assert_int_equal(graph_tensor_at(&n.g, t)->place[a].kind, jobs[i].out[a].kind);
+            assert_int_equal(graph_tensor_at(&n.g, t)->place[a].axis, jobs[i].out[a].axis);
         }
         graph_free(&n.g);
     }

@@ -62,7 +62,7 @@ static weft_tensor comm(net *n, uint32_t kind, const char *over, const char *axi
 }
 
 /* h [tokens, two, heads] = rows of a table times w1 */
-static weft_tensor begin(net *n, const mesh *m)
+static weft_tensor begin(net *n, const graph_mesh *m)
 {
     const weft_shape ids = {.dtype = WEFT_I32, .rank = 1, .axes = {{"tokens", TOKENS}}};
     const weft_shape table = {.rank = 2, .axes = {{"vocab", 5}, {"embed", 3}}};
@@ -106,7 +106,7 @@ typedef struct values {
 /* Index in the whole tensor of element `k` of rank `r`'s part. */
 static int64_t whole_index(const graph *g, weft_tensor t, uint32_t r, int64_t k)
 {
-    const weft_shape *all = &graph_tensor(g, t)->shape;
+    const weft_shape *all = &graph_tensor_at(g, t)->shape;
     const weft_shape s = graph_local_shape(g, t);
     int64_t at = 0, digit[WEFT_MAX_AXES];
     for (uint32_t i = s.rank; i-- > 0; k /= s.axes[i].size)
@@ -139,8 +139,8 @@ static values make_values(graph *g)
         for (weft_tensor t = 1; t <= g->tensors.n; t++) {
             const weft_shape s = graph_local_shape(g, t);
             v.of[r][t] = calloc((size_t)eval_elements(&s), sizeof(double));
-            if (graph_tensor(g, t)->constant)
-                v.of[r][t][0] = graph_tensor(g, t)->value;
+            if (graph_tensor_at(g, t)->constant)
+                v.of[r][t][0] = graph_tensor_at(g, t)->value;
         }
     }
     return v;
@@ -165,7 +165,7 @@ static void deal(values *v, weft_tensor t, const double *whole)
 }
 
 /* Element k of rank r's result of communication, from what the ranks of its group have. */
-static double received(const values *v, const node *n, uint32_t r, int64_t k)
+static double received(const values *v, const graph_node *n, uint32_t r, int64_t k)
 {
     const graph *g = v->g;
     const int64_t at = whole_index(g, n->out[0], r, k);
@@ -185,7 +185,7 @@ static double received(const values *v, const node *n, uint32_t r, int64_t k)
     return sum;
 }
 
-static void run_comm(values *v, const node *n)
+static void run_comm(values *v, const graph_node *n)
 {
     const weft_shape s = graph_local_shape(v->g, n->out[0]);
     for (uint32_t r = 0; r < v->ranks; r++)
@@ -193,7 +193,7 @@ static void run_comm(values *v, const node *n)
             v->of[r][n->out[0]][k] = received(v, n, r, k);
 }
 
-static void run_op(values *v, const node *n, uint32_t r)
+static void run_op(values *v, const graph_node *n, uint32_t r)
 {
     weft_shape is[WEFT_MAX_OPERANDS], os[WEFT_MAX_OPERANDS];
     double *in[WEFT_MAX_OPERANDS], *out[WEFT_MAX_OPERANDS];
@@ -207,7 +207,7 @@ static void run_op(values *v, const node *n, uint32_t r)
     }
     eval_op(&(eval_call){n->id, n->attrs, n->nattr, n->nin, n->nout, is, os, in, out});
     for (uint32_t i = 0; i < n->nout; i++) {
-        const bool add = graph_tensor(v->g, n->out[i])->kind == WEFT_T_GRAD;
+        const bool add = graph_tensor_at(v->g, n->out[i])->kind == WEFT_T_GRAD;
         for (int64_t k = 0; k < eval_elements(&os[i]); k++)
             v->of[r][n->out[i]][k] = out[i][k] + (add ? v->of[r][n->out[i]][k] : 0);
         free(out[i]);
@@ -217,7 +217,7 @@ static void run_op(values *v, const node *n, uint32_t r)
 static void run(values *v)
 {
     for (uint32_t i = 0; i < v->g->nodes.n; i++) {
-        const node *n = &v->g->nodes.at[i];
+        const graph_node *n = &v->g->nodes.at[i];
         if (n->comm)
             run_comm(v, n);
         for (uint32_t r = 0; !n->comm && r < v->ranks; r++)
@@ -235,12 +235,12 @@ static double gathered(const values *v, weft_tensor t, int64_t at)
         double sum = 0;
         bool here = true, begins = true;
         for (uint32_t a = 0; a < g->mesh->n; a++)
-            begins &= graph_tensor(g, t)->place[a].kind != WEFT_PARTIAL_SUM ||
+            begins &= graph_tensor_at(g, t)->place[a].kind != WEFT_PARTIAL_SUM ||
                       graph_mesh_coord(g->mesh, first, a) == 0;
         for (uint32_t r = 0; begins && r < v->ranks; r++) {
             bool member = true;
             for (uint32_t a = 0; a < g->mesh->n; a++)
-                member &= graph_tensor(g, t)->place[a].kind == WEFT_PARTIAL_SUM ||
+                member &= graph_tensor_at(g, t)->place[a].kind == WEFT_PARTIAL_SUM ||
                           graph_mesh_coord(g->mesh, r, a) == graph_mesh_coord(g->mesh, first, a);
             const int64_t k = member ? find(g, t, r, at) : 0;
             here &= k >= 0;
@@ -249,7 +249,7 @@ static double gathered(const values *v, weft_tensor t, int64_t at)
         if (!begins || !here)
             continue;
         if (any && fabs(sum - value) > 1e-12 * (1 + fabs(value)))
-            fail_msg("ranks differ in %s", graph_tensor(g, t)->name);
+            fail_msg("ranks differ in %s", graph_tensor_at(g, t)->name);
         value = sum;
         any = true;
     }
@@ -262,7 +262,7 @@ static double gathered(const values *v, weft_tensor t, int64_t at)
 static void fill(evaluation *e)
 {
     for (weft_tensor t = 1; t <= e->g->tensors.n; t++) {
-        const tensor *x = graph_tensor(e->g, t);
+        const graph_tensor *x = graph_tensor_at(e->g, t);
         for (int64_t k = 0; k < eval_elements(&x->shape); k++) {
             const double u = rng_uniform(3, (uint64_t)(t * 1000 + k));
             if (x->kind == WEFT_T_PARAM)
@@ -288,7 +288,7 @@ static double slope(evaluation *e, const net *n, weft_tensor t, int64_t k)
     return (loss[1] - loss[0]) / (2 * h);
 }
 
-typedef void make(net *n, const mesh *m);
+typedef void make(net *n, const graph_mesh *m);
 
 static uint32_t count(const net *n, uint32_t kind)
 {
@@ -311,9 +311,9 @@ static void derive(net *n)
         fail_msg("backward: %s", err_text());
 }
 
-static void compare(make *build, const mesh *m, uint32_t kind, uint32_t times)
+static void compare(make *build, const graph_mesh *m, uint32_t kind, uint32_t times)
 {
-    mesh one = *m;
+    graph_mesh one = *m;
     net alone, many;
     for (uint32_t a = 0; a < m->n; a++)
         one.size[a] = 1;
@@ -327,7 +327,7 @@ static void compare(make *build, const mesh *m, uint32_t kind, uint32_t times)
     eval_nodes(&e, 0, alone.forward);
     values v = make_values(&many.g);
     for (weft_tensor t = 1; t <= alone.g.tensors.n; t++) {
-        const tensor *x = graph_tensor(&alone.g, t);
+        const graph_tensor *x = graph_tensor_at(&alone.g, t);
         if (x->kind != WEFT_T_ACTIVATION)
             deal(&v, graph_find(&many.g, x->name), e.value[t]);
     }
@@ -336,10 +336,10 @@ static void compare(make *build, const mesh *m, uint32_t kind, uint32_t times)
     if (fabs(got - want) > 1e-12 * fabs(want))
         fail_msg("loss %.15g, alone %.15g", got, want);
     for (weft_tensor t = 1; t <= alone.g.tensors.n; t++) {
-        const tensor *x = graph_tensor(&alone.g, t);
+        const graph_tensor *x = graph_tensor_at(&alone.g, t);
         if (x->kind != WEFT_T_PARAM)
             continue;
-        const weft_tensor d = graph_tensor(&many.g, graph_find(&many.g, x->name))->grad;
+        const weft_tensor d = graph_tensor_at(&many.g, graph_find(&many.g, x->name))->grad;
         assert_int_not_equal(d, 0);
         for (int64_t k = 0; k < eval_elements(&x->shape); k++) {
             const double by = slope(&e, &alone, t, k), is = gathered(&v, d, k);
@@ -356,13 +356,13 @@ static void compare(make *build, const mesh *m, uint32_t kind, uint32_t times)
 
 /* --- nets --- */
 
-static const mesh cp = {.n = 1, .name = {"cp"}, .size = {2}};
-static const mesh cp4 = {.n = 1, .name = {"cp"}, .size = {4}};
-static const mesh cp_dp = {.n = 2, .name = {"cp", "dp"}, .size = {2, 2}};
-static const mesh cp_tp_dp = {.n = 3, .name = {"cp", "tp", "dp"}, .size = {2, 2, 2}};
+static const graph_mesh cp = {.n = 1, .name = {"cp"}, .size = {2}};
+static const graph_mesh cp4 = {.n = 1, .name = {"cp"}, .size = {4}};
+static const graph_mesh cp_dp = {.n = 2, .name = {"cp", "dp"}, .size = {2, 2}};
+static const graph_mesh cp_tp_dp = {.n = 3, .name = {"cp", "tp", "dp"}, .size = {2, 2, 2}};
 
 /* Tokens to heads, and back: as context parallelism has it. */
-static void turned(net *n, const mesh *m)
+static void turned(net *n, const graph_mesh *m)
 {
     weft_tensor h = begin(n, m);
     weft_tensor y = OP(n, "gelu", 1, comm(n, WEFT_ALL_TO_ALL, "cp", "heads", h));
@@ -374,7 +374,7 @@ static void turned(net *n, const mesh *m)
 
 /* Tokens to one axis, that to the other, and back: the parts of the second lie apart on both
  * sides. */
-static void turned_inside(net *n, const mesh *m)
+static void turned_inside(net *n, const graph_mesh *m)
 {
     weft_tensor h = comm(n, WEFT_ALL_TO_ALL, "cp", "heads", begin(n, m));
     weft_tensor y = OP(n, "gelu", 1, comm(n, WEFT_ALL_TO_ALL, "cp", "two", h));
@@ -397,7 +397,7 @@ static weft_tensor feed(net *n, weft_tensor x, const char *first, const char *se
 
 /* A partial sum is cut along another axis than the first, and joined there; what follows computes
  * the same on all ranks. */
-static void summed_inside(net *n, const mesh *m)
+static void summed_inside(net *n, const graph_mesh *m)
 {
     weft_tensor s = feed(n, begin(n, m), "up", "down");
     weft_tensor y = OP(n, "gelu", 1, comm(n, WEFT_REDUCE_SCATTER, "cp", "heads", s));
@@ -406,7 +406,7 @@ static void summed_inside(net *n, const mesh *m)
 }
 
 /* The same where the joined tensor's gradient is a partial sum. */
-static void summed_twice(net *n, const mesh *m)
+static void summed_twice(net *n, const graph_mesh *m)
 {
     weft_tensor s = feed(n, begin(n, m), "up", "down");
     weft_tensor y = OP(n, "gelu", 1, comm(n, WEFT_REDUCE_SCATTER, "cp", "heads", s));
@@ -416,17 +416,17 @@ static void summed_twice(net *n, const mesh *m)
 }
 
 /* An edit asks for the same reduce-scatter. */
-static void split_inside(net *n, const mesh *m)
+static void split_inside(net *n, const graph_mesh *m)
 {
     weft_tensor s = feed(n, begin(n, m), "up", "down");
     weft_tensor y = OP(n, "gelu", 1, s);
-    split(n, graph_tensor(&n->g, s)->name, "heads", "cp");
+    split(n, graph_tensor_at(&n->g, s)->name, "heads", "cp");
     end(n, comm(n, WEFT_ALL_GATHER, "cp", "heads", OP(n, "mul", 1, y, y)));
     split(n, "tokens|targets", "tokens", "dp");
 }
 
 /* The output of an all-to-all is read twice, so that two contributions meet before the way back. */
-static void read_twice(net *n, const mesh *m)
+static void read_twice(net *n, const graph_mesh *m)
 {
     weft_tensor h = comm(n, WEFT_ALL_TO_ALL, "cp", "heads", begin(n, m));
     weft_tensor y = OP(n, "add", 1, OP(n, "gelu", 1, h), OP(n, "mul", 1, h, h));
@@ -470,8 +470,8 @@ static void refused(net *n, const char *why)
 
 static void what_cannot_be(void **state)
 {
-    static const mesh dp_cp = {.n = 2, .name = {"dp", "cp"}, .size = {2, 2}};
-    static const mesh cp8 = {.n = 1, .name = {"cp"}, .size = {8}};
+    static const graph_mesh dp_cp = {.n = 2, .name = {"dp", "cp"}, .size = {2, 2}};
+    static const graph_mesh cp8 = {.n = 1, .name = {"cp"}, .size = {8}};
     (void)state;
     net n;
     comm(&n, WEFT_ALL_TO_ALL, "cp", "heads", begin(&n, &cp));

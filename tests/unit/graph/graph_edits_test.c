@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-static const mesh two = {.n = 2, .name = {"tp", "one"}, .size = {2, 1}};
+static const graph_mesh two = {.n = 2, .name = {"tp", "one"}, .size = {2, 1}};
 
 typedef struct net {
     graph g;
@@ -104,8 +104,8 @@ static uint32_t count(const net *n, uint32_t kind, bool backward)
 
 static void expect_place(const net *n, weft_tensor t, uint32_t kind)
 {
-    assert_int_equal(graph_tensor(&n->g, t)->place[0].kind, kind);
-    assert_int_equal(graph_tensor(&n->g, t)->place[0].axis, 0);
+    assert_int_equal(graph_tensor_at(&n->g, t)->place[0].kind, kind);
+    assert_int_equal(graph_tensor_at(&n->g, t)->place[0].axis, 0);
 }
 
 /* Built by hand or asked for by an edit, the communication is the same, and its conjugates. */
@@ -120,7 +120,7 @@ static void sums_in_parts(void **state)
         if (by_hand)
             r = comm(&n, WEFT_REDUCE_SCATTER, "tokens", r);
         else
-            assert_int_equal(graph_split(&n.g, graph_tensor(&n.g, n.y)->name, "tokens", 0),
+            assert_int_equal(graph_split(&n.g, graph_tensor_at(&n.g, n.y)->name, "tokens", 0),
                              WEFT_OK);
         weft_tensor z = OP(&n, "layernorm", 3, r, g, b);
         end_with_loss(&n, by_hand ? comm(&n, WEFT_ALL_GATHER, "tokens", z) : z);
@@ -141,9 +141,9 @@ static void sums_in_parts(void **state)
         assert_int_equal(count(&n, WEFT_REDUCE_SCATTER, true), 1);
         assert_int_equal(count(&n, WEFT_ALL_GATHER, true), 2);
         assert_int_equal(count(&n, WEFT_ALL_REDUCE, true), 1);
-        expect_place(&n, graph_tensor(&n.g, g)->grad, WEFT_PARTIAL_SUM);
-        expect_place(&n, graph_tensor(&n.g, graph_find(&n.g, "table"))->grad, WEFT_WHOLE);
-        expect_place(&n, graph_tensor(&n.g, graph_find(&n.g, "w1"))->grad, WEFT_SPLIT);
+        expect_place(&n, graph_tensor_at(&n.g, g)->grad, WEFT_PARTIAL_SUM);
+        expect_place(&n, graph_tensor_at(&n.g, graph_find(&n.g, "table"))->grad, WEFT_WHOLE);
+        expect_place(&n, graph_tensor_at(&n.g, graph_find(&n.g, "w1"))->grad, WEFT_SPLIT);
         graph_free(&n.g);
     }
 }
@@ -198,7 +198,7 @@ static void bad_communication(void **state)
 static void shifts(void **state)
 {
     (void)state;
-    static const mesh ring = {.n = 1, .name = {"cp"}, .size = {4}};
+    static const graph_mesh ring = {.n = 1, .name = {"cp"}, .size = {4}};
     weft_shape ids = {.dtype = WEFT_I32, .rank = 1, .axes = {tokens}};
     net n = {0};
     graph_init(&n.g, &ring, WEFT_F32, WEFT_F32);
@@ -277,7 +277,7 @@ static void bad_splits(void **state)
     odd = param(&n, "rows", (weft_axis){"nine", 9}, embed); /* may be padded */
     assert_int_equal(graph_split(&n.g, "rows", "nine", 0), WEFT_OK);
     assert_int_equal(graph_local_shape(&n.g, odd).axes[0].size, 5);
-    assert_int_equal(graph_split(&n.g, graph_tensor(&n.g, n.x)->name, "tokens", 0), WEFT_OK);
+    assert_int_equal(graph_split(&n.g, graph_tensor_at(&n.g, n.x)->name, "tokens", 0), WEFT_OK);
     expect_refusal(place(&n, 0), WEFT_USAGE, "only a partial sum can be split there");
     graph_free(&n.g);
 }
@@ -309,7 +309,7 @@ static weft_status emit(void *user, const weft_builder *b)
 
 static uint32_t number_of(const net *n, weft_tensor t)
 {
-    return graph_tensor(&n->g, t)->producer - 1;
+    return graph_tensor_at(&n->g, t)->producer - 1;
 }
 
 static void ops_in_the_place_of_one(void **state)
@@ -329,14 +329,14 @@ static void ops_in_the_place_of_one(void **state)
     assert_int_equal(n.g.nodes.n, 8);
     for (uint32_t i = 0; i < 8; i++) {
         assert_string_equal(n.g.nodes.at[i].id, ids[i]);
-        assert_int_equal(graph_tensor(&n.g, n.g.nodes.at[i].out[0])->producer, i + 1);
+        assert_int_equal(graph_tensor_at(&n.g, n.g.nodes.at[i].out[0])->producer, i + 1);
         assert_int_equal(n.g.nodes.at[i].block, 0);
     }
     assert_int_equal(n.g.nodes.at[4].out[0], a); /* handles and names stay */
     assert_int_equal(n.g.nodes.at[5].in[0], a);
     assert_int_equal(n.g.nodes.at[6].out[0], e);
     assert_int_equal(n.g.nodes.at[7].in[0], e);
-    assert_true(z <= tensors && !strncmp(graph_tensor(&n.g, e)->name, "exp#", 4));
+    assert_true(z <= tensors && !strncmp(graph_tensor_at(&n.g, e)->name, "exp#", 4));
     graph_free(&n.g);
 }
 
@@ -381,11 +381,11 @@ static void what_only_the_replaced_read(void **state)
         assert_int_equal(n.g.nodes.n, shared ? 7 : 4);
         for (uint32_t i = 0; i < n.g.nodes.n; i++)
             assert_string_equal(n.g.nodes.at[i].id, shared ? more[i] : few[i]);
-        assert_int_equal(graph_tensor(&n.g, unread)->producer, n.g.nodes.n);
-        assert_int_equal(graph_tensor(&n.g, a)->producer, 0);
+        assert_int_equal(graph_tensor_at(&n.g, unread)->producer, n.g.nodes.n);
+        assert_int_equal(graph_tensor_at(&n.g, a)->producer, 0);
         for (int w = 0; w < 3; w++) {
             const char *const names[] = {"w1", "w2", "table"};
-            const uint32_t kind = graph_tensor(&n.g, graph_find(&n.g, names[w]))->kind;
+            const uint32_t kind = graph_tensor_at(&n.g, graph_find(&n.g, names[w]))->kind;
             assert_int_equal(kind, shared || w == 2 ? WEFT_T_PARAM : TENSOR_REMOVED);
         }
         graph_free(&n.g);

@@ -14,7 +14,7 @@
 
 #include "family.h"
 
-static const mesh alone = {0};
+static const graph_mesh alone = {0};
 
 /* The rows whose param is `name`, in which '*' is a number; *row is the last. */
 static uint32_t rows_of(const weft_model_format *f, const char *name, const weft_model_tensor **row)
@@ -38,7 +38,7 @@ static uint32_t rows_of(const weft_model_format *f, const char *name, const weft
 }
 
 /* The axes of a row are those of the parameter, each once, in any order. */
-static void expect_axes(const tensor *t, const char *axes)
+static void expect_axes(const graph_tensor *t, const char *axes)
 {
     uint64_t seen = 0;
     uint32_t n = 0;
@@ -71,7 +71,7 @@ static void every_parameter(const char *family, const char *architecture, bool t
                               .batch = 1,
                               .sequence = 3,
                               .weight = 1};
-    const component *c = family_component(family);
+    const host_component *c = family_component(family);
     const weft_model_table *table = c->table;
     const weft_model_format *f = table->formats[0];
     graph g;
@@ -84,7 +84,7 @@ static void every_parameter(const char *family, const char *architecture, bool t
     weft_builder b = graph_builder(&g);
     assert_int_equal(family_build(&b, &o, &loss), WEFT_OK);
     for (weft_tensor i = 1; i <= g.tensors.n; i++) {
-        const tensor *t = graph_tensor(&g, i);
+        const graph_tensor *t = graph_tensor_at(&g, i);
         const weft_model_tensor *row = NULL;
         if (t->kind != WEFT_T_PARAM)
             continue;
@@ -106,7 +106,7 @@ static void every_parameter(const char *family, const char *architecture, bool t
  * and every default that is given there is one that it knows. */
 static void every_option(const char *family)
 {
-    const component *c = family_component(family);
+    const host_component *c = family_component(family);
     const weft_model_table *table = c->table;
     const weft_model_format *f = table->formats[0];
     for (const weft_option *const *o = c->options; *o; o++) {

@@ -19,7 +19,7 @@
 
 #define LANES 5
 
-static const mesh alone = {0};
+static const graph_mesh alone = {0};
 
 typedef struct draw {
     uint64_t key, at;
@@ -60,7 +60,7 @@ static double number(const char *id, double a, double b, double c)
 }
 
 /* One lane of the program: registers in, registers out. As in eval_node(), -0 becomes 0. */
-static void run_lane(const fused *f, double *reg)
+static void run_lane(const graph_fused *f, double *reg)
 {
     for (uint32_t i = 0; i < f->program.nsteps; i++) {
         const weft_ew_step *s = &f->program.steps[i];
@@ -109,7 +109,7 @@ static void make_chain(chain *c, draw *d)
         c->pool[c->n++] = out;
     }
     for (uint32_t i = c->n; i-- > 0 && c->nstates < 4;) /* the last vectors become the states */
-        if (graph_tensor(&c->g, c->pool[i])->shape.rank)
+        if (graph_tensor_at(&c->g, c->pool[i])->shape.rank)
             assert_int_equal(b.assign(b.ctx, c->states[c->nstates++], c->pool[i], 0), WEFT_OK);
 }
 
@@ -122,7 +122,7 @@ static void fill(evaluation *e, const chain *c, draw *d)
 
 static void compare(chain *c, draw *d)
 {
-    fused f;
+    graph_fused f;
     uint32_t nodes = c->g.nodes.n;
     assert_int_equal(graph_fuse(&c->g, 0, nodes, 0, &f), WEFT_OK);
     assert_int_equal(f.program.gate, -1);
@@ -132,7 +132,7 @@ static void compare(chain *c, draw *d)
     double got[4][LANES], reg[WEFT_EW_MAX_REGISTERS];
     for (uint32_t lane = 0; lane < LANES; lane++) {
         for (uint32_t i = 0; i < f.nin; i++)
-            reg[i] = e.value[f.in[i]][graph_tensor(&c->g, f.in[i])->shape.rank ? lane : 0];
+            reg[i] = e.value[f.in[i]][graph_tensor_at(&c->g, f.in[i])->shape.rank ? lane : 0];
         run_lane(&f, reg);
         for (uint32_t i = 0; i < f.nout; i++)
             got[i][lane] = reg[f.program.out_reg[i]];
@@ -176,12 +176,12 @@ static void scalars_are_marked(void **state)
     for (uint64_t i = 0; i < 50; i++) {
         draw d = {5000 + i, 0};
         chain c;
-        fused f;
+        graph_fused f;
         bool scalar[WEFT_EW_MAX_REGISTERS] = {0};
         make_chain(&c, &d);
         assert_int_equal(graph_fuse(&c.g, 0, c.g.nodes.n, 0, &f), WEFT_OK);
         for (uint32_t k = 0; k < f.nin; k++)
-            scalar[k] = graph_tensor(&c.g, f.in[k])->shape.rank == 0;
+            scalar[k] = graph_tensor_at(&c.g, f.in[k])->shape.rank == 0;
         for (uint32_t k = 0; k < f.program.nsteps; k++) {
             const weft_ew_step *s = &f.program.steps[k];
             uint32_t nin = s->op == WEFT_EW_CONST ? 0 : 1;
@@ -201,7 +201,7 @@ static void the_gate_is_an_input(void **state)
     (void)state;
     draw d = {7, 0};
     chain c;
-    fused f;
+    graph_fused f;
     make_chain(&c, &d);
     weft_builder b = graph_builder(&c.g);
     weft_tensor gate;
@@ -217,7 +217,7 @@ static void refused(void **state)
     (void)state;
     draw d = {8, 0};
     chain c;
-    fused f;
+    graph_fused f;
     make_chain(&c, &d);
     weft_builder b = graph_builder(&c.g);
     weft_tensor x = c.states[0], sum;
@@ -242,7 +242,7 @@ static void what_devices_take(void **state)
     (void)state;
     for (uint32_t steps = 62; steps < 66; steps++) {
         graph g;
-        fused f;
+        graph_fused f;
         graph_init(&g, &alone, WEFT_F32, WEFT_F32);
         weft_builder b = graph_builder(&g);
         weft_shape s = {.dtype = WEFT_F32, .rank = 1, .axes = {{"elements", LANES}}};

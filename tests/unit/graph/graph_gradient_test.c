@@ -24,7 +24,7 @@
 
 #include "graph_eval.h"
 
-static const mesh alone = {0};
+static const graph_mesh alone = {0};
 
 static void compare(const char *what, int64_t k, double got, double want)
 {
@@ -69,7 +69,7 @@ static int64_t check_params(graph *g, evaluation *e, uint32_t forward, weft_tens
     int64_t n = 0;
     eval_nodes(e, 0, g->nodes.n);
     for (weft_tensor t = 1; t <= g->tensors.n; t++) {
-        const tensor *x = graph_tensor(g, t);
+        const graph_tensor *x = graph_tensor_at(g, t);
         if (x->kind != WEFT_T_PARAM)
             continue;
         if (!x->grad)
@@ -108,7 +108,7 @@ static void one_elementwise(const char *id)
             e.value[p[i]][0] = i == 2 ? (double)(draw % 2) : 0.3 + rng_uniform(2, draw * 3 + i);
         eval_nodes(&e, 0, g.nodes.n);
         for (uint32_t i = 0; i < nin; i++) {
-            weft_tensor d = graph_tensor(&g, p[i])->grad;
+            weft_tensor d = graph_tensor_at(&g, p[i])->grad;
             double want = i == 2 ? 0 : slope(&e, forward, loss, p[i], 0);
             compare(id, i, d ? e.value[d][0] : 0, want);
         }
@@ -160,7 +160,7 @@ static family_options tiny_llama(int tied)
 static void fill(evaluation *e)
 {
     for (weft_tensor t = 1; t <= e->g->tensors.n; t++) {
-        const tensor *x = graph_tensor(e->g, t);
+        const graph_tensor *x = graph_tensor_at(e->g, t);
         uint64_t key = rng_key(5, x->name);
         for (int64_t k = 0; k < eval_elements(&x->shape); k++) {
             if (x->kind == WEFT_T_PARAM)
@@ -251,7 +251,7 @@ static void loss_scale(void **state)
         e.value[graph_find(&g, "scale")][0] = i ? 1024 : 1;
         eval_nodes(&e, 0, g.nodes.n);
         l[i] = e.value[loss][0];
-        d[i] = e.value[graph_tensor(&g, graph_find(&g, "block.0.ffn.in.b"))->grad][0];
+        d[i] = e.value[graph_tensor_at(&g, graph_find(&g, "block.0.ffn.in.b"))->grad][0];
         eval_end(&e);
     }
     assert_true(l[0] == l[1] && l[0] > 1);

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-static const mesh four = {.n = 1, .name = {"m"}, .size = {4}};
+static const graph_mesh four = {.n = 1, .name = {"m"}, .size = {4}};
 static const uint32_t coords[] = {0, 2, 3};
 static const graph_group groups[] = {{"three", 0, 3, coords}, {"one", 0, 1, coords}};
 
@@ -26,7 +26,7 @@ static weft_tensor begin(graph *g, weft_place place)
     g->groups = groups;
     g->ngroups = 2;
     weft_tensor x = graph_add(g, "x", WEFT_T_ACTIVATION, &s);
-    graph_tensor(g, x)->place[0] = place;
+    graph_tensor_at(g, x)->place[0] = place;
     return x;
 }
 
@@ -55,7 +55,7 @@ static void becomes(weft_place before, uint32_t kind, uint32_t redop, const char
         err_clear();
     } else {
         assert_int_equal(st, WEFT_OK);
-        assert_memory_equal(&graph_tensor(&g, y)->place[0], &before, sizeof before);
+        assert_memory_equal(&graph_tensor_at(&g, y)->place[0], &before, sizeof before);
         assert_int_equal(g.nodes.at[0].group, 1);
     }
     graph_free(&g);

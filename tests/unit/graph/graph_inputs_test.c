@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-static const mesh two = {1, {"dp"}, {2}};
+static const graph_mesh two = {1, {"dp"}, {2}};
 static const weft_field fields[] = {
     {.name = "pixels", .dtype = WEFT_F32, .rank = 2, .axes = {{"row", 4}, {"column", 5}}},
     {.name = "mask", .dtype = WEFT_U8, .rank = 1, .axes = {{"row", 4}}},
@@ -49,14 +49,14 @@ static void dense_inputs(void **state)
     refused(input(&g, "pixels", &s, &t), "builder.input() comes before builder.block()");
     assert_int_equal(b.block(b.ctx, "all", 0), WEFT_OK);
     assert_int_equal(input(&g, "pixels", &s, &t), WEFT_OK);
-    assert_int_equal(graph_tensor(&g, t)->shape.dtype, WEFT_BF16); /* the core rounds */
+    assert_int_equal(graph_tensor_at(&g, t)->shape.dtype, WEFT_BF16); /* the core rounds */
     assert_int_equal(graph_first_input(&g), t);
     graph_free(&g);
     begin(&g);
     assert_int_equal(b.block(b.ctx, "all", 0), WEFT_OK);
     s.dtype = WEFT_F32;
     assert_int_equal(input(&g, "pixels", &s, &t), WEFT_OK);
-    assert_int_equal(graph_tensor(&g, t)->shape.dtype, WEFT_F32);
+    assert_int_equal(graph_tensor_at(&g, t)->shape.dtype, WEFT_F32);
     s = (weft_shape){.dtype = WEFT_U8, .rank = 2, .axes = {{"tokens", 6}, {"row", 4}}};
     assert_int_equal(input(&g, "mask", &s, &t), WEFT_OK);
     s = (weft_shape){.dtype = WEFT_I64};
@@ -199,7 +199,7 @@ static const char *found(const char *glob, char out[8])
     assert_int_equal(input(&g, "first_token", &one, &t[5]), WEFT_OK);
     const weft_status st = graph_split(&g, glob, "tokens", 0);
     for (uint32_t i = 0, n = 0; i < 6; i++) {
-        if (graph_tensor(&g, t[i])->place[0].kind == WEFT_SPLIT)
+        if (graph_tensor_at(&g, t[i])->place[0].kind == WEFT_SPLIT)
             out[n++] = "pqnit1"[i];
         out[n] = 0;
     }

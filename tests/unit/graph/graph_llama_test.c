@@ -18,7 +18,7 @@
 
 #define LAYERS 3
 
-static const mesh two = {.n = 1, .name = {"tp"}, .size = {2}};
+static const graph_mesh two = {.n = 1, .name = {"tp"}, .size = {2}};
 
 static void build(graph *g)
 {
@@ -43,7 +43,7 @@ static void build(graph *g)
 
 static void expect_split(const graph *g, weft_tensor t, uint32_t axis)
 {
-    const tensor *x = graph_tensor(g, t);
+    const graph_tensor *x = graph_tensor_at(g, t);
     if (x->place[0].kind != WEFT_SPLIT || x->place[0].axis != axis)
         fail_msg("%s is placed %u, axis %u", x->name, x->place[0].kind, x->place[0].axis);
 }
@@ -53,7 +53,7 @@ static void expect_local(const graph *g, const char *id, uint32_t times)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < g->nodes.n; i++) {
-        const node *n = &g->nodes.at[i];
+        const graph_node *n = &g->nodes.at[i];
         if (strcmp(n->id, id))
             continue;
         for (uint32_t k = 0; k < n->nin; k++)
@@ -84,8 +84,8 @@ static void heads_and_ffn(void **state)
     expect_local(&g, "attention.dx", LAYERS);
     expect_local(&g, "swiglu", LAYERS);
     expect_local(&g, "swiglu.dx", LAYERS);
-    expect_split(&g, graph_tensor(&g, graph_find(&g, "block.1.attn.k.w"))->grad, 0);
-    expect_split(&g, graph_tensor(&g, graph_find(&g, "block.1.ffn.down.w"))->grad, 1);
+    expect_split(&g, graph_tensor_at(&g, graph_find(&g, "block.1.attn.k.w"))->grad, 0);
+    expect_split(&g, graph_tensor_at(&g, graph_find(&g, "block.1.ffn.down.w"))->grad, 1);
     graph_free(&g);
 }
 

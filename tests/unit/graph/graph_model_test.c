@@ -14,7 +14,7 @@
 
 #include "family.h"
 
-static const mesh alone = {0};
+static const graph_mesh alone = {0};
 
 /* GPT-2 as it was published, the smallest. */
 static family_options published(void)
@@ -93,12 +93,12 @@ static void llama_parameter_counts(void **state)
     }
 }
 
-static const tensor *named(const graph *g, const char *name)
+static const graph_tensor *named(const graph *g, const char *name)
 {
     weft_tensor t = graph_find(g, name);
     if (!t)
         fail_msg("there is no tensor %s", name);
-    return graph_tensor(g, t);
+    return graph_tensor_at(g, t);
 }
 
 /* Names, axes and starting values are read from checkpoints and by strategies: they are fixed. */
@@ -111,7 +111,7 @@ static void names_axes_and_init(void **state)
     graph_init(&g, &alone, WEFT_BF16, WEFT_F32);
     weft_builder b = graph_builder(&g);
     assert_int_equal(family_build(&b, &o, &loss), WEFT_OK);
-    const tensor *w = named(&g, "block.11.attn.qkv.w");
+    const graph_tensor *w = named(&g, "block.11.attn.qkv.w");
     const char *const axes[] = {"three", "heads", "head_dim", "embed"};
     assert_int_equal(w->shape.rank, 4);
     for (int i = 0; i < 4; i++)
@@ -134,7 +134,7 @@ static void names_axes_and_init(void **state)
     graph_free(&g);
 }
 
-static void expect_axes(const tensor *t, const char *axes)
+static void expect_axes(const graph_tensor *t, const char *axes)
 {
     char got[128] = "";
     for (uint32_t i = 0; i < t->shape.rank; i++)
@@ -188,7 +188,7 @@ static void what_is_wanted(void **state)
         graph_init(&g, &alone, WEFT_BF16, WEFT_F32);
         weft_builder b = graph_builder(&g);
         assert_int_equal(family_build(&b, &o, &out), WEFT_OK);
-        const tensor *t = graph_tensor(&g, out);
+        const graph_tensor *t = graph_tensor_at(&g, out);
         assert_int_equal(t->shape.rank, want == WEFT_MODEL_LOGITS ? 2 : 0);
         assert_int_equal(t->shape.dtype, want == WEFT_MODEL_LOGITS ? WEFT_BF16 : WEFT_F32);
         assert_int_equal(graph_find(&g, "targets") != 0, want != WEFT_MODEL_LOGITS);
@@ -291,7 +291,7 @@ static void vocabulary_of_the_data(void **state)
         {"299", 300, 0, "model.vocab: the data has tokens up to 299, the model only 299"},
         {"0", 0, 0, "model.vocab: 0 means what the data says, but this data has no ids"},
     };
-    const component *c = family_component("llama");
+    const host_component *c = family_component("llama");
     assert_non_null(c);
     const weft_model_table *table = c->table;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

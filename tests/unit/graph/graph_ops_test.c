@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-static const mesh alone = {0};
+static const graph_mesh alone = {0};
 
 /* "bf16 tokens=8,embed=4" as a shape; the names live in `text`. */
 static weft_shape parse(const char *spec, char text[128])

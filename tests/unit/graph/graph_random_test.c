@@ -13,7 +13,7 @@
 
 #include "family.h"
 
-static const mesh alone = {0};
+static const graph_mesh alone = {0};
 
 typedef struct net {
     graph g;
@@ -55,7 +55,7 @@ static weft_status draw(const net *n, const char *id, int64_t stream)
 static weft_status draw_again(void *user, const weft_builder *b)
 {
     const net *n = user;
-    const node *old = &n->g.nodes.at[n->g.replacing - 1];
+    const graph_node *old = &n->g.nodes.at[n->g.replacing - 1];
     const weft_tensor dst = old->out[0];
     assert_int_equal(draw(n, "dropout", 7), WEFT_OK); /* in place of the op that had it */
     const weft_tensor src = n->g.nodes.at[n->g.nodes.n - 1].out[0];
@@ -109,7 +109,7 @@ static void dropout_has_streams_of_its_own(void **state)
             const weft_builder b = graph_builder(&g);
             assert_int_equal(family_build(&b, &o, &out), WEFT_OK);
             for (uint32_t i = 0; i < g.nodes.n; i++) {
-                const node *n = &g.nodes.at[i];
+                const graph_node *n = &g.nodes.at[i];
                 if (strcmp(n->id, "dropout"))
                     continue;
                 drawn++;

@@ -170,7 +170,7 @@ static uint32_t attrs_of(const example *e, weft_attr a[ATTRS])
 
 /* One op in a graph of its own, with values for its inputs and the whole result. */
 typedef struct bench {
-    mesh mesh;
+    graph_mesh mesh;
     graph g;
     const weft_op *op;
     weft_attr attrs[ATTRS];
@@ -213,7 +213,7 @@ static void run(const bench *w, const weft_attr *a, uint32_t nattr, const weft_s
 static bench *set_up(uint32_t e)
 {
     bench *w = calloc(1, sizeof *w);
-    w->mesh = (mesh){.n = 1, .name = {"m"}, .size = {SIZE}};
+    w->mesh = (graph_mesh){.n = 1, .name = {"m"}, .size = {SIZE}};
     graph_init(&w->g, &w->mesh, WEFT_F32, WEFT_F32);
     w->g.block = e;
     uint32_t nin = 0, nout = 0;

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-static const mesh alone = {0};
+static const graph_mesh alone = {0};
 static graph g;
 static weft_builder b;
 static weft_tensor table, other; /* [vocab 5, embed 6], [ffn 4] */
@@ -109,14 +109,14 @@ static void bad_members(void **state)
     graph_free(&g);
 }
 
-static const tensor *made(weft_state_args x, const char *name)
+static const graph_tensor *made(weft_state_args x, const char *name)
 {
     weft_tensor t = 0;
     x.name = name;
     if (b.state(b.ctx, &x, &t) != WEFT_OK)
         fail_msg("%s: %s", name, err_text());
-    assert_int_equal(graph_tensor(&g, t)->of, x.like);
-    return graph_tensor(&g, t);
+    assert_int_equal(graph_tensor_at(&g, t)->of, x.like);
+    return graph_tensor_at(&g, t);
 }
 
 static void shapes(void **state)
@@ -124,7 +124,7 @@ static void shapes(void **state)
     (void)state;
     begin("table");
     const weft_shape square = {.rank = 2, .axes = {{"embed", 6}, {"embed'", 6}}};
-    const tensor *t = made(STATE(.dtype = WEFT_BF16), "whole");
+    const graph_tensor *t = made(STATE(.dtype = WEFT_BF16), "whole");
     assert_true(t->full && t->shape.rank == 2 && t->shape.dtype == WEFT_BF16 && !t->init);
     assert_true(t->follows[0] == 1 && t->follows[1] == 2);
     t = made(STATE(.keep = "embed", .init = "constant:0.5"), "columns");

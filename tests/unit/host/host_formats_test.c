@@ -21,7 +21,7 @@ static const weft_component family = {
 static weft_status adopt(const weft_model_format *const *formats, weft_model_table *t)
 {
     static host h;
-    object o = {.owner = &h};
+    host_object o = {.owner = &h};
     *t = (weft_model_table){.struct_size = sizeof *t, .formats = formats};
     return host_adopt_formats(&o, &family, t);
 }

@@ -13,15 +13,15 @@
 static const char outer_key, inner_key;
 
 #define LONG 100u
-static call_site many[LONG], one[1];
-static _Atomic(call_slot *) watched;
+static host_call_site many[LONG], one[1];
+static _Atomic(host_thread_calls *) watched;
 static atomic_bool enough;
 
-static void nested_in_last_piece(call_site *at, uint32_t n)
+static void nested_in_last_piece(host_call_site *at, uint32_t n)
 {
     call_site_enter(at);
     call_enter(&outer_key, "run");
-    call_row row = call_row_begin(n);
+    host_call_row row = call_row_begin(n);
     for (uint32_t i = 0; i < n; i++)
         call_row_next(&row);
     call_enter(&inner_key, "infer");
@@ -44,14 +44,14 @@ static void frames_are_read_whole(void **state)
 {
     (void)state;
     pthread_t t;
-    call_slot *s;
+    host_thread_calls *s;
     uint64_t seen[2] = {0};
     assert_int_equal(pthread_create(&t, NULL, moves, NULL), 0);
     while (!(s = atomic_load(&watched)))
         usleep(100);
     while (seen[0] < 300000 || seen[1] < 300000) {
         call_read_frame(s, 0); /* as the watchdog does: the outer one first */
-        const call_read r = call_read_frame(s, 1);
+        const host_call_read r = call_read_frame(s, 1);
         if (!r.number)
             continue;
         if (r.site != &one[0])

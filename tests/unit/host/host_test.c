@@ -52,7 +52,7 @@ static void put_bytes(const void *bytes, size_t n)
 static void find_says(const char *name, const char *sentence)
 {
     host *h = NULL;
-    const component *c = NULL;
+    const host_component *c = NULL;
     assert_int_equal(host_create(place, &h), WEFT_OK);
     assert_int_equal(host_find(h, "optim", name, rules, &c), WEFT_USAGE);
     if (strncmp(err_text(), sentence, strlen(sentence)))
@@ -94,7 +94,7 @@ static void the_places_are_named_in_order(void **state)
         *strrchr(exe, '/') = 0;
     setenv("WEFT_PLUGIN_PATH", ":/not/here:", 1);
     host *h = NULL;
-    const component *c = NULL;
+    const host_component *c = NULL;
     snprintf(dirs, sizeof dirs, "%s:/nor/here", place);
     assert_int_equal(host_create(dirs, &h), WEFT_OK);
     assert_int_equal(host_find(h, "optim", "nothing.like.it", rules, &c), WEFT_USAGE);
@@ -225,7 +225,7 @@ static void the_whole_way_is_checked(void **state)
 {
     (void)state;
     char above[80], deep[96], from[112], moved[128], sentence[512];
-    const component *c;
+    const host_component *c;
     put_bytes("x", 1);
     snprintf(above, sizeof above, "%s/above", place);
     snprintf(deep, sizeof deep, "%s/a", above);
@@ -302,7 +302,7 @@ static void a_failed_search_says_what_it_passed_over(void **state)
     (void)state;
     put_bytes("x", 1);
     host *h = NULL;
-    const component *c = NULL, **all = NULL;
+    const host_component *c = NULL, **all = NULL;
     uint32_t n = 0;
     char sentence[512];
     assert_int_equal(host_create(place, &h), WEFT_OK);

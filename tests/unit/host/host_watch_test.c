@@ -219,7 +219,7 @@ static void many_calls(void)
 static void pieces(void)
 {
     call_enter(&outer_key, "run");
-    call_row row = call_row_begin(BEYOND);
+    host_call_row row = call_row_begin(BEYOND);
     for (uint32_t i = 0; i < BEYOND; i++) {
         call_row_next(&row);
         rest(1);
@@ -293,14 +293,14 @@ static void others_pass(void **state)
 
 /* --- sites --- */
 
-static call_site *sites; /* of a child process */
+static host_call_site *sites; /* of a child process */
 
 /* A walk over three sites, as over the kernels of a segment; `ms` is what each takes. */
 static void walk(const uint32_t ms[3])
 {
     call_site_enter(sites);
     call_enter(&outer_key, "run");
-    call_row row = call_row_begin(3);
+    host_call_row row = call_row_begin(3);
     for (uint32_t i = 0; i < 3; i++) {
         call_row_next(&row);
         rest(ms[i]);
@@ -310,7 +310,7 @@ static void walk(const uint32_t ms[3])
         call_site_count(&sites[i]);
 }
 
-static bool where(const void *ctx, const call_site *site, char *out, size_t size)
+static bool where(const void *ctx, const host_call_site *site, char *out, size_t size)
 {
     snprintf(out, size, "%s, site %td", (const char *)ctx, site - sites);
     return true;
@@ -366,7 +366,7 @@ static void plugin_within_lasts(void)
     walks(3, brief);
     call_site_enter(sites);
     call_enter(&outer_key, "run");
-    call_row row = call_row_begin(3);
+    host_call_row row = call_row_begin(3);
     for (uint32_t i = 0; i < 3; i++)
         call_row_next(&row);
     in_call(&inner_key, "run", 20000);

@@ -32,20 +32,20 @@ static void on_reply(void *ctx, uint32_t rank, weft_status st, const void *bytes
         memcpy(reply[rank].bytes, bytes, n < 255 ? n : 255);
 }
 
-static gathers *fresh(void)
+static job_gathers *fresh(void)
 {
     memset(reply, 0, sizeof reply);
     return job_gathers_open(RANKS, on_reply, reply);
 }
 
-static void join(gathers *g, uint32_t rank, const char *key, const uint32_t *members, uint32_t n,
-                 const char *text, uint64_t due)
+static void join(job_gathers *g, uint32_t rank, const char *key, const uint32_t *members,
+                 uint32_t n, const char *text, uint64_t due)
 {
-    const gather_request r = {.total = strlen(text),
-                              .n = n,
-                              .member = members,
-                              .piece = (const uint8_t *)text,
-                              .bytes = strlen(text)};
+    const job_gather_request r = {.total = strlen(text),
+                                  .n = n,
+                                  .member = members,
+                                  .piece = (const uint8_t *)text,
+                                  .bytes = strlen(text)};
     uint64_t bytes;
     uint8_t *request = job_gather_pack(&r, &bytes);
     job_gathers_join(g, rank, key, request, bytes, due);
@@ -67,7 +67,7 @@ static void groups_are_apart(void **state)
 {
     (void)state;
     static const uint32_t even[] = {0, 2}, odd[] = {1, 3};
-    gathers *g = fresh();
+    job_gathers *g = fresh();
     join(g, 0, "k", even, 2, "a0", 10);
     join(g, 1, "k", odd, 2, "b1", 10);
     join(g, 3, "k", odd, 2, "b3", 10);
@@ -84,7 +84,7 @@ static void all_ranks_with_or_without_a_list(void **state)
 {
     (void)state;
     static const uint32_t all[] = {0, 1, 2, 3};
-    gathers *g = fresh();
+    job_gathers *g = fresh();
     join(g, 3, "k", NULL, RANKS, "d", 10);
     join(g, 1, "k", all, RANKS, "b", 10);
     join(g, 0, "other", NULL, RANKS, "x", 10); /* another key is another gather */
@@ -102,7 +102,7 @@ static void disagreement(void **state)
 {
     (void)state;
     static const uint32_t pair[] = {0, 1}, three[] = {0, 1, 2};
-    gathers *g = fresh();
+    job_gathers *g = fresh();
     join(g, 0, "k", pair, 2, "aa", 10);
     join(g, 1, "k", pair, 2, "a", 10);
     assert_int_equal(reply[0].status, WEFT_PEER);
@@ -121,7 +121,7 @@ static void damaged_requests(void **state)
 {
     (void)state;
     static const uint32_t pair[] = {0, 1};
-    const gather_request good = {
+    const job_gather_request good = {
         .total = 2, .n = 2, .member = pair, .piece = (const uint8_t *)"ab", .bytes = 2};
     uint64_t bytes;
     uint8_t *request = job_gather_pack(&good, &bytes);
@@ -130,7 +130,7 @@ static void damaged_requests(void **state)
         uint8_t to;
     } damage[] = {{0, 1},  {2, 2},  {7, 1},  {8, 3},  {8, 0},
                   {11, 1}, {12, 1}, {16, 1}, {20, 4}, {23, 1}};
-    gathers *g = fresh();
+    job_gathers *g = fresh();
     for (uint64_t cut = 0; cut < 24; cut++)
         job_gathers_join(g, 0, "k", request, cut, 10);
     assert_int_equal(reply[0].times, 24);
@@ -154,7 +154,7 @@ static void values_of_plugins(void **state)
 {
     (void)state;
     memset(reply, 0, sizeof reply);
-    store *s = job_store_open(RANKS, on_reply, reply);
+    job_store *s = job_store_open(RANKS, on_reply, reply);
     job_store_find(s, 1, "k");
     assert_int_equal(reply[1].status, WEFT_BUSY);
     job_store_get(s, 3, "k", 100);

@@ -25,7 +25,7 @@ static void fill(uint8_t *part, uint32_t r, uint32_t kinds, uint32_t block, uint
 /* The bytes of the answer; parts come in an order that is not that of ranks. */
 static uint64_t there_and_back(uint32_t ranks, uint32_t kinds, uint32_t block, uint64_t bytes)
 {
-    parts p;
+    job_parts p;
     uint64_t n, stride = bytes + 3;
     uint8_t part[64], *all = calloc(ranks, stride);
     job_parts_begin(&p, ranks, bytes);
@@ -70,7 +70,7 @@ static void equal_parts_once(void **state)
 static void garbled(void **state)
 {
     (void)state;
-    parts p;
+    job_parts p;
     uint64_t n;
     uint8_t part[8], all[20 * 8];
     job_parts_begin(&p, 20, sizeof part);

@@ -33,7 +33,7 @@ static void on_reply(void *ctx, uint32_t rank, weft_status st, const void *bytes
         memcpy(reply[rank].bytes, bytes, n < 255 ? n : 255);
 }
 
-static store *fresh(void)
+static job_store *fresh(void)
 {
     memset(reply, 0, sizeof reply);
     return job_store_open(RANKS, on_reply, reply);
@@ -42,7 +42,7 @@ static store *fresh(void)
 static void put_and_get(void **state)
 {
     (void)state;
-    store *s = fresh();
+    job_store *s = fresh();
     job_store_put(s, 1, "a", "one", 3);
     assert_int_equal(reply[1].times, 1);
     assert_int_equal(reply[1].status, WEFT_OK);
@@ -62,7 +62,7 @@ static void put_and_get(void **state)
 static void get_waits(void **state)
 {
     (void)state;
-    store *s = fresh();
+    job_store *s = fresh();
     job_store_get(s, 0, "k", 100);
     job_store_get(s, 1, "k", 50);
     job_store_get(s, 2, "other", 100);
@@ -85,7 +85,7 @@ static void get_waits(void **state)
 static void limits(void **state)
 {
     (void)state;
-    store *s = fresh();
+    job_store *s = fresh();
     char *big = calloc(1, WIRE_VALUE_MAX);
     int stored = 0;
     for (; stored < 1000; stored++) {
@@ -108,7 +108,7 @@ static void limits(void **state)
 static void exchange(void **state)
 {
     (void)state;
-    store *s = fresh();
+    job_store *s = fresh();
     static const uint32_t order[RANKS] = {2, 0, 3, 1};
     for (int round = 0; round < 3; round++)
         for (int i = 0; i < RANKS; i++) {
@@ -130,7 +130,7 @@ static void exchange(void **state)
 static void exchange_fails(void **state)
 {
     (void)state;
-    store *s = fresh();
+    job_store *s = fresh();
     job_store_exchange(s, 2, "x", "ab", 2, 10);
     job_store_exchange(s, 0, "x", "ab", 2, 10);
     job_store_tick(s, 9);

@@ -22,7 +22,7 @@
 
 #include <cmocka.h> /* last: it has a macro called fail */
 
-static tls_context *context;
+static job_tls_context *context;
 static const uint8_t key_a[32] = {1, 2, 3}, key_b[32] = {1, 2, 4};
 
 static int open_context(void **state)

@@ -271,8 +271,8 @@ static void beat_survives_the_wire(void **state)
 {
     (void)state;
     uint8_t body[BEAT_UP_BYTES + 2 * BEAT_ENTRY_BYTES];
-    const beat_mark mine = {17, 34}, below[] = {{1, 2}, {UINT64_MAX, 4}};
-    beat_mark got;
+    const job_beat_mark mine = {17, 34}, below[] = {{1, 2}, {UINT64_MAX, 4}};
+    job_beat_mark got;
     uint32_t n;
     job_beat_pack_mark(&mine, body);
     for (uint32_t i = 0; i < 2; i++)
@@ -290,7 +290,7 @@ static void beat_survives_the_wire(void **state)
                          f.bytes >= BEAT_UP_BYTES && (f.bytes - BEAT_UP_BYTES) % 20 == 0);
     f.bytes = BEAT_MAX + BEAT_ENTRY_BYTES;
     assert_false(job_beat_unpack_up(&f, &got, &n));
-    beat_root root = {9, {10, 11}}, back;
+    job_beat_root root = {9, {10, 11}}, back;
     job_beat_pack_down(&root, body);
     f.bytes = BEAT_DOWN_BYTES;
     assert_true(job_beat_unpack_down(&f, &back));

@@ -123,7 +123,7 @@ static void test_assign(void **state)
 /* --- frames --- */
 
 typedef struct pair {
-    frame_link one, two;
+    launch_frame_link one, two;
     int raw; /* bytes written here arrive at `two` */
 } pair;
 
@@ -146,7 +146,7 @@ static void test_frames(void **state)
 {
     (void)state;
     pair p;
-    frame f;
+    launch_frame f;
     char text[FRAME_TEXT];
     memset(text, 'x', sizeof text);
     open_pair(&p);
@@ -175,7 +175,7 @@ static void test_cut_frames(void **state)
 {
     (void)state;
     pair p;
-    frame f;
+    launch_frame f;
     const uint32_t header[] = {FRAME_HERE, 0, 0, 1, 2, FRAME_MAGIC};
     char bytes[sizeof header + 2];
     memcpy(bytes, header, sizeof header);
@@ -204,7 +204,7 @@ static void test_foreign_frames(void **state)
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         pair p;
-        frame f;
+        launch_frame f;
         open_pair(&p);
         assert_int_equal(write(p.raw, wrong[i], sizeof wrong[i]), sizeof wrong[i]);
         assert_false(launch_frame_receive(&p.two, &f));

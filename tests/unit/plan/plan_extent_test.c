@@ -1,5 +1,5 @@
-/* Does plan_extent() say of every rank what a count of single elements says? And does exactly one
- * rank write each element, evenly by bytes? */
+/* Does plan_extent_of() say of every rank what a count of single elements says? And does exactly
+ * one rank write each element, evenly by bytes? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,7 +30,7 @@ typedef struct found { /* of one element on one rank */
 } found;
 
 /* Flat place of element `at` in the rank's padded block, or NONE. */
-static uint64_t place_in_block(const mesh *m, const piece *x, uint32_t rank, uint64_t at)
+static uint64_t place_in_block(const graph_mesh *m, const plan_piece *x, uint32_t rank, uint64_t at)
 {
     uint64_t flat = 0;
     int64_t index[WEFT_MAX_AXES], size[WEFT_MAX_AXES];
@@ -57,7 +57,7 @@ static uint64_t place_in_block(const mesh *m, const piece *x, uint32_t rank, uin
     return flat;
 }
 
-static found naive(const mesh *m, const piece *x, uint32_t rank, uint64_t at)
+static found naive(const graph_mesh *m, const plan_piece *x, uint32_t rank, uint64_t at)
 {
     found f = {NONE, NONE, false};
     uint64_t flat = place_in_block(m, x, rank, at), in_slice, size = weft_dtype_size(x->copy_dtype);
@@ -77,9 +77,9 @@ static found naive(const mesh *m, const piece *x, uint32_t rank, uint64_t at)
     return f;
 }
 
-/* --- what plan_extent() says, spread over the elements --- */
+/* --- what plan_extent_of() says, spread over the elements --- */
 
-static uint64_t whole_index(const piece *x, const extent *e, uint64_t at)
+static uint64_t whole_index(const plan_piece *x, const plan_extent *e, uint64_t at)
 {
     uint64_t index = 0, stride = 1;
     for (uint32_t i = x->shape.rank; i-- > 0;) {
@@ -91,13 +91,13 @@ static uint64_t whole_index(const piece *x, const extent *e, uint64_t at)
     return index;
 }
 
-static void check_rank(const plan *p, const piece *x, uint32_t rank, uint32_t *writes)
+static void check_rank(const plan *p, const plan_piece *x, uint32_t rank, uint32_t *writes)
 {
     static found said[3][MOST];
     uint64_t n = graph_shape_elements(&x->shape), size = weft_dtype_size(x->copy_dtype);
     for (uint32_t what = 0; what < 3; what++) {
-        extent e;
-        plan_extent(p, x, rank, what, &e);
+        plan_extent e;
+        plan_extent_of(p, x, rank, what, &e);
         for (uint64_t i = 0; i < n; i++)
             said[what][i] = (found){NONE, NONE, false};
         for (uint64_t i = 0; i < e.count; i++)
@@ -124,7 +124,7 @@ static void check_rank(const plan *p, const piece *x, uint32_t rank, uint32_t *w
 
 /* --- jobs --- */
 
-static void make_mesh(mesh *m, uint32_t n)
+static void make_mesh(graph_mesh *m, uint32_t n)
 {
     static const char *const names[] = {"a", "b", "c", "d"};
     m->n = n;
@@ -136,9 +136,10 @@ static void make_mesh(mesh *m, uint32_t n)
 
 /* A tensor that the mesh may cut: axis 0 of any size, the others divided by all that may cut them.
  */
-static piece make_piece(const mesh *m)
+static plan_piece make_piece(const graph_mesh *m)
 {
-    piece x = {.name = "x", .param = "x", .offset = 1 << 20, .copy = NONE, .copy_dtype = WEFT_BF16};
+    plan_piece x = {
+        .name = "x", .param = "x", .offset = 1 << 20, .copy = NONE, .copy_dtype = WEFT_BF16};
     x.shape = (weft_shape){.rank = draw(4), .dtype = WEFT_F32};
     for (uint32_t i = 0; i < x.shape.rank; i++)
         x.shape.axes[i].size = 1 + draw(i ? 3 : 9);
@@ -178,7 +179,7 @@ static void an_extent_is_what_single_elements_say(void **state)
         make_mesh(&s.mesh, draw(5));
         s.ranks = graph_mesh_ranks(&s.mesh);
         *vec_push(&p.pieces) = make_piece(&s.mesh);
-        piece *x = p.pieces.at;
+        plan_piece *x = p.pieces.at;
         uint64_t n = graph_shape_elements(&x->shape);
         if (n <= MOST) {
             plan_choose_writers(&p);
@@ -208,12 +209,12 @@ static void padding_is_at_the_end(void **state)
     plan p = {.spec = &s};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (uint32_t r = 0; r < 4; r++) {
-            piece x = {.split = {1}, .copy = NONE};
+            plan_piece x = {.split = {1}, .copy = NONE};
             x.shape = (weft_shape){.rank = 2, .dtype = WEFT_F32};
             x.shape.axes[0].size = cases[i].rows;
             x.shape.axes[1].size = 5;
-            extent e;
-            plan_extent(&p, &x, r, PLAN_EXTENT_HELD, &e);
+            plan_extent e;
+            plan_extent_of(&p, &x, r, PLAN_EXTENT_HELD, &e);
             assert_int_equal(e.count, cases[i].size[r] * 5);
             if (e.count) {
                 assert_int_equal(e.start[0], cases[i].start[r]);
@@ -231,7 +232,7 @@ static void writers_share_the_work(void **state)
     plan p = {.spec = &s};
     uint64_t bytes[6] = {0}, all = 0;
     for (uint32_t i = 0; i < 90; i++) {
-        piece x = {.split = {i % 3 ? 2 : 0}, .copy = NONE};
+        plan_piece x = {.split = {i % 3 ? 2 : 0}, .copy = NONE};
         x.shape = (weft_shape){.rank = 2, .dtype = WEFT_F32};
         x.shape.axes[0].size = i % 3 ? 64 : 1;
         x.shape.axes[1].size = 64;
@@ -241,8 +242,8 @@ static void writers_share_the_work(void **state)
     for (uint32_t i = 0; i < p.pieces.n; i++)
         for (uint32_t r = 0; r < s.ranks; r++)
             if (plan_writes(&p, &p.pieces.at[i], r)) {
-                extent e;
-                plan_extent(&p, &p.pieces.at[i], r, PLAN_EXTENT_OWNED, &e);
+                plan_extent e;
+                plan_extent_of(&p, &p.pieces.at[i], r, PLAN_EXTENT_OWNED, &e);
                 bytes[r] += e.count * 4;
                 all += e.count * 4;
             }

@@ -21,14 +21,14 @@ static void fill(unsigned char *at, unsigned char first)
 /* Parts of random sizes, some of them empty, with gaps that stay as they are; the last is large. */
 static void check(uint64_t seed, uint32_t threads, uint64_t most)
 {
-    copy_part parts[PARTS];
+    run_copy_part parts[PARTS];
     uint64_t at = 0;
     memset(to, 7, ROOM);
     memset(want, 7, ROOM);
     for (uint32_t i = 0; i < PARTS; i++) {
         const uint64_t room = i + 1 < PARTS ? most : most * 8, mixed = seed * PARTS + i + 1;
         const uint64_t bytes = i == 3 ? 0 : (mixed * 0x9e3779b97f4a7c15u >> 20) % (room + 1);
-        parts[i] = (copy_part){to + at, i == 5 ? NULL : from + at, bytes};
+        parts[i] = (run_copy_part){to + at, i == 5 ? NULL : from + at, bytes};
         if (parts[i].from)
             memcpy(want + at, from + at, bytes);
         else

@@ -19,7 +19,7 @@
 static char work[] = "/tmp/weft-outlock-XXXXXX";
 
 /* As a rank has it that has taken OUT. */
-static void open_out(outlock *l, bool first)
+static void open_out(run_outlock *l, bool first)
 {
     memset(l, 0, sizeof *l);
     snprintf(l->out, sizeof l->out, "%s", work);
@@ -29,7 +29,7 @@ static void open_out(outlock *l, bool first)
     assert_true(l->folder > 0 && l->fd > 0);
 }
 
-static void close_out(outlock *l)
+static void close_out(run_outlock *l)
 {
     close(l->fd);
     close(l->folder);
@@ -47,7 +47,7 @@ static void says(weft_status st, const char *words)
 static void a_folder_that_was_removed_is_made_again(void **state)
 {
     (void)state;
-    outlock l;
+    run_outlock l;
     open_out(&l, true);
     assert_int_equal(run_outlock_check(&l), WEFT_OK);
     assert_int_equal(run_outlock_cause(&l), WEFT_OK); /* it was not there before */
@@ -69,7 +69,7 @@ static void another_folder_is_not_taken(void **state)
     (void)state;
     for (uint32_t link = 0; link < 2; link++)
         for (uint32_t seen = 0; seen < 2; seen++) {
-            outlock l;
+            run_outlock l;
             open_out(&l, true);
             IN_OUT(&l, mkdirat, "other", 0777);
             IN_OUT(&l, mkdirat, "checkpoints", 0777);
@@ -96,7 +96,7 @@ static void another_folder_is_not_taken(void **state)
 static void other_ranks_follow(void **state)
 {
     (void)state;
-    outlock l;
+    run_outlock l;
     open_out(&l, false);
     run_outlock_note(&l);
     assert_int_equal(run_outlock_cause(&l), WEFT_OK);

@@ -20,14 +20,14 @@ static void test_spread(void **state)
     (void)state;
     const run_ranks_part all[] = {part(10, 4, 5, 1, 1), part(10.5f, 6, 3.5f, 1, 1),
                                   part(10, 7, 0.5f, 2.5f, 1), part(10, 5, 4, 1, 1)};
-    const metrics_ranks r = run_ranks_sum(all, 4, 12);
+    const run_metrics_ranks r = run_ranks_sum(all, 4, 12);
     assert_int_equal(r.steps, 12);
     assert_int_equal(r.slowest, 2);
     assert_int_equal(r.part[METRICS_STEP].max_rank, 1);
     assert_int_equal(r.part[METRICS_EXPOSED].max_rank, 0);
-    const metrics_spread *c = &r.part[METRICS_COMPUTE];
+    const run_metrics_spread *c = &r.part[METRICS_COMPUTE];
     assert_true(c->max == 7 && c->min == 4 && fabs(c->mean - 5.5) < 1e-12 && c->max_rank == 2);
-    const metrics_spread *b = &r.part[METRICS_BUBBLE];
+    const run_metrics_spread *b = &r.part[METRICS_BUBBLE];
     assert_true(b->max == 0 && b->min == 0 && b->mean == 0 && b->max_rank == 0);
 }
 

@@ -82,10 +82,10 @@ static void draw_piece(layout *l, plan *p, uint32_t i)
 {
     static char names[2][PIECES][16];
     char *name = names[p->stage][i];
-    const mesh *m = &l->spec.mesh;
+    const graph_mesh *m = &l->spec.mesh;
     snprintf(name, sizeof names[0][0], "w%u.%u", p->stage, i);
-    piece *x = vec_push(&p->pieces);
-    *x = (piece){.name = name, .param = name, .copy = UINT64_MAX};
+    plan_piece *x = vec_push(&p->pieces);
+    *x = (plan_piece){.name = name, .param = name, .copy = UINT64_MAX};
     x->shape = (weft_shape){
         .rank = 2, .dtype = WEFT_F32, .axes = {{"a", 5 + dice(20)}, {"b", 12 + 12 * dice(4)}}};
     x->offset = (uint64_t)i * REGION;
@@ -129,19 +129,19 @@ static void make_layout(layout *l)
 
 /* Where a rank has a piece or its copy: its address in the arena, and bytes; 0: not there. */
 static uint64_t place_of(const layout *l, uint32_t rank, uint32_t i, bool copied, uint64_t *at,
-                         extent *x)
+                         plan_extent *x)
 {
     const plan *p = plan_of(&l->set, rank);
     if (i >= p->pieces.n)
         return 0;
-    const piece *of = &p->pieces.at[i];
-    plan_extent(p, of, rank, copied ? PLAN_EXTENT_COPIED : PLAN_EXTENT_HELD, x);
+    const plan_piece *of = &p->pieces.at[i];
+    plan_extent_of(p, of, rank, copied ? PLAN_EXTENT_COPIED : PLAN_EXTENT_HELD, x);
     *at = copied ? x->copy : x->offset;
     return copied && of->copy == UINT64_MAX ? 0 : x->count * (copied ? 2 : 4);
 }
 
 /* A byte of a tensor by its place in the whole tensor, the same on all that have it. */
-static char byte_of(const extent *x, uint32_t stage, uint32_t i, bool copied, uint64_t k)
+static char byte_of(const plan_extent *x, uint32_t stage, uint32_t i, bool copied, uint64_t k)
 {
     uint64_t h = (x->first * (copied ? 2 : 4) + k) * 0x9e3779b97f4a7c15u;
     h += (uint64_t)(x->start[0] * 131 + x->start[1] * 7) + stage * 17 + i * 3 + copied;
@@ -156,7 +156,7 @@ static void fill(layout *l)
             l->arena[r][k] = (char)dice(256);
         for (uint32_t i = 0; i < 2 * PIECES; i++) {
             uint64_t at = 0;
-            extent x;
+            plan_extent x;
             const uint64_t n = place_of(l, r, i / 2, i & 1, &at, &x);
             for (uint64_t k = 0; k < n; k++)
                 l->arena[r][at + k] = byte_of(&x, plan_of(&l->set, r)->stage, i / 2, i & 1, k);
@@ -173,7 +173,7 @@ static void drop(layout *l)
 }
 
 /* Replicas that are trained separately are no copies. */
-static bool apart(const layout *l, const piece *x, uint32_t a, uint32_t b)
+static bool apart(const layout *l, const plan_piece *x, uint32_t a, uint32_t b)
 {
     return x->replica_axes &&
            graph_mesh_coord(&l->spec.mesh, a, 0) != graph_mesh_coord(&l->spec.mesh, b, 0);
@@ -182,7 +182,7 @@ static bool apart(const layout *l, const piece *x, uint32_t a, uint32_t b)
 /* How many ranks have what `rank` has of a piece, itself included; 0: it has nothing. */
 static uint32_t count_copies(const layout *l, uint32_t rank, uint32_t i, bool copied)
 {
-    extent mine, theirs;
+    plan_extent mine, theirs;
     uint64_t at;
     uint32_t n = 0;
     if (!place_of(l, rank, i, copied, &at, &mine))
@@ -207,12 +207,12 @@ typedef struct call {
 static void *rank_main(void *arg)
 {
     call *c = arg;
-    executor e = {.plan = plan_of(&c->l->set, c->who.rank),
-                  .job = (job *)(void *)&c->who,
-                  .rank = c->who.rank,
-                  .table = &c->l->table,
-                  .device = mixed && c->who.rank == 1 ? (weft_device *)(void *)&c->who : NULL,
-                  .base = c->l->arena[c->who.rank]};
+    run_executor e = {.plan = plan_of(&c->l->set, c->who.rank),
+                      .job = (job *)(void *)&c->who,
+                      .rank = c->who.rank,
+                      .table = &c->l->table,
+                      .device = mixed && c->who.rank == 1 ? (weft_device *)(void *)&c->who : NULL,
+                      .base = c->l->arena[c->who.rank]};
     err_clear();
     c->out->st = run_verify(&e, &c->l->set, 7, &c->out->cost);
     snprintf(c->out->text, sizeof c->out->text, "%s", err_text());
@@ -283,7 +283,7 @@ static void each_flipped_bit_is_found(void **state)
             const bool copied = dice(2);
             const uint32_t copies = count_copies(&l, rank, i, copied);
             uint64_t at = 0;
-            extent x;
+            plan_extent x;
             if (copies < 2)
                 continue;
             char *byte = l.arena[rank] + dice((uint32_t)place_of(&l, rank, i, copied, &at, &x));
@@ -312,7 +312,7 @@ static void unlike_processors_are_named(void **state)
     layout l;
     uint32_t i = 0;
     uint64_t at = 0;
-    extent x;
+    plan_extent x;
     mixed = true;
     do {
         make_layout(&l);
@@ -338,7 +338,7 @@ static void unlike_processors_are_named(void **state)
 static bool check_share(const layout *l, uint32_t rank)
 {
     uint64_t all = 0, copied = 0, at;
-    extent x;
+    plan_extent x;
     for (uint32_t k = 0; k < 2 * PIECES; k++) {
         const uint64_t bytes = place_of(l, rank, k / 2, k & 1, &at, &x);
         all += bytes;
@@ -361,7 +361,7 @@ static void what_has_no_copy_is_not_compared(void **state)
         for (uint32_t k = 0; k < 10; k++) {
             const uint32_t rank = dice(RANKS), i = dice(PIECES);
             uint64_t at = 0;
-            extent x;
+            plan_extent x;
             if (count_copies(&l, rank, i, false) != 1)
                 continue;
             (void)place_of(&l, rank, i, false, &at, &x);

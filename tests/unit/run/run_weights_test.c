@@ -71,11 +71,11 @@ typedef struct layout {
     plan plan;
     plan_set set;
     weft_device_table table;
-    executor e;
+    run_executor e;
     char *arena, *expected; /* [ARENA] */
 } layout;
 
-static void cut(const mesh *m, piece *x)
+static void cut(const graph_mesh *m, plan_piece *x)
 {
     int64_t left[WEFT_MAX_AXES];
     for (uint32_t i = 0; i < x->shape.rank; i++)
@@ -104,7 +104,7 @@ static void make_layout(layout *l, bool one_rank)
                                         {2, 3, 2}, {6, 2, 1}, {1, 4, 3}};
     *l = (layout){.arena = malloc(ARENA), .expected = malloc(ARENA)};
     assert_true(l->arena && l->expected);
-    mesh *m = &l->spec.mesh;
+    graph_mesh *m = &l->spec.mesh;
     if (!one_rank) {
         m->n = 3;
         memcpy(m->size, sizes[dice(7)], sizeof *sizes);
@@ -114,7 +114,7 @@ static void make_layout(layout *l, bool one_rank)
     l->plan.spec = &l->spec;
     for (uint32_t i = 0; i < 2 * TENSORS; i++) {
         uint32_t t = i % TENSORS;
-        piece x = {.param = names[t], .shape = shapes[t], .copy = UINT64_MAX};
+        plan_piece x = {.param = names[t], .shape = shapes[t], .copy = UINT64_MAX};
         x.name = i < TENSORS ? names[t] : states[t];
         x.init = i < TENSORS ? inits[t] : NULL;
         x.offset = (uint64_t)i * REGION;
@@ -127,15 +127,15 @@ static void make_layout(layout *l, bool one_rank)
     }
     plan_choose_writers(&l->plan);
     for (uint32_t i = 0; i < 2 * TENSORS; i++)
-        *vec_push(&l->plan.save.entries) = (entry){.kind = ENTRY_WRITE, .what = i};
+        *vec_push(&l->plan.save.entries) = (plan_entry){.kind = ENTRY_WRITE, .what = i};
     *vec_push(&l->plan.scalars) =
-        (scalar_slot){.name = "count", .offset = ARENA - 64, .saved = SCALAR_SAVED};
+        (plan_scalar_slot){.name = "count", .offset = ARENA - 64, .saved = SCALAR_SAVED};
     *vec_push(&l->plan.scalars) =
-        (scalar_slot){.name = "skipped", .offset = ARENA - 60, .saved = SCALAR_SAVED};
+        (plan_scalar_slot){.name = "skipped", .offset = ARENA - 60, .saved = SCALAR_SAVED};
     l->set = (plan_set){.spec = &l->spec, .stage_axis = -1, .n = 1, .at = &l->plan};
     l->table = (weft_device_table){.copy = copy, .record = record, .event_query = query};
     l->table.caps = dice(2) ? WEFT_DEV_HOST_MEMORY : 0;
-    l->e = (executor){.plan = &l->plan, .table = &l->table, .base = l->arena, .deadline = 120};
+    l->e = (run_executor){.plan = &l->plan, .table = &l->table, .base = l->arena, .deadline = 120};
 }
 
 static void free_layout(layout *l)
@@ -147,7 +147,7 @@ static void free_layout(layout *l)
     free(l->expected);
 }
 
-static uint64_t whole_index(const weft_shape *s, const extent *e, uint64_t at)
+static uint64_t whole_index(const weft_shape *s, const plan_extent *e, uint64_t at)
 {
     uint64_t index = 0, stride = 1;
     for (uint32_t i = s->rank; i-- > 0;) {
@@ -160,10 +160,10 @@ static uint64_t whole_index(const weft_shape *s, const extent *e, uint64_t at)
 
 static void expect_piece(layout *l, uint32_t i)
 {
-    const piece *x = &l->plan.pieces.at[i];
-    extent held, copied;
-    plan_extent(&l->plan, x, l->e.rank, PLAN_EXTENT_HELD, &held);
-    plan_extent(&l->plan, x, l->e.rank, PLAN_EXTENT_COPIED, &copied);
+    const plan_piece *x = &l->plan.pieces.at[i];
+    plan_extent held, copied;
+    plan_extent_of(&l->plan, x, l->e.rank, PLAN_EXTENT_HELD, &held);
+    plan_extent_of(&l->plan, x, l->e.rank, PLAN_EXTENT_COPIED, &copied);
     for (uint64_t k = 0; k < held.count; k++) {
         uint64_t at = whole_index(&x->shape, &held, held.first + k);
         float v = i < TENSORS ? values[i][at] : state_value(i - TENSORS, at);

@@ -54,13 +54,13 @@ static sim_cluster plain_cluster(void)
     return c;
 }
 
-static kernel product(weft_operand *o, int64_t m, int64_t n, int64_t inner)
+static plan_kernel product(weft_operand *o, int64_t m, int64_t n, int64_t inner)
 {
     o[0] = (weft_operand){.dtype = WEFT_BF16, .rank = 2, .size = {m, inner}};
     o[1] = (weft_operand){.dtype = WEFT_BF16, .rank = 2, .size = {n, inner}};
     o[2] = (weft_operand){.dtype = WEFT_BF16, .rank = 2, .size = {m, n}};
-    return (kernel){.spec = {.id = "linear", .nin = 2, .nout = 1, .in = o, .out = o + 2},
-                    .flops = 2.0 * (double)m * (double)n * (double)inner};
+    return (plan_kernel){.spec = {.id = "linear", .nin = 2, .nout = 1, .in = o, .out = o + 2},
+                         .flops = 2.0 * (double)m * (double)n * (double)inner};
 }
 
 /* 2 * 4096^3 operations at 100 TFLOP/s; the bytes take less. */
@@ -69,7 +69,7 @@ static void a_product_takes_its_operations(void **state)
     (void)state;
     weft_operand o[3];
     sim_device d = plain_device();
-    kernel k = product(o, 4096, 4096, 4096);
+    plan_kernel k = product(o, 4096, 4096, 4096);
     near_to(sim_op_seconds(&d, &k), 2.0 * 4096 * 4096 * 4096 / 100e12);
     d.launch = 5e-6;
     near_to(sim_op_seconds(&d, &k), 2.0 * 4096 * 4096 * 4096 / 100e12 + 5e-6);
@@ -84,7 +84,7 @@ static void tiles_come_in_rounds(void **state)
     (void)state;
     weft_operand o[3];
     sim_device d = plain_device();
-    kernel k = product(o, 4096, 4096, 4096);
+    plan_kernel k = product(o, 4096, 4096, 4096);
     d.units = 100;
     near_to(sim_op_seconds(&d, &k), 2.0 * 4096 * 4096 * 4096 / 100e12 * 11 / 10.24);
 }
@@ -95,16 +95,16 @@ static void a_thin_product_takes_its_bytes(void **state)
     (void)state;
     weft_operand o[3];
     sim_device d = plain_device();
-    kernel k = product(o, 4096, 4096, 1);
+    plan_kernel k = product(o, 4096, 4096, 1);
     near_to(sim_op_seconds(&d, &k), (4096.0 * 4096 * 2 + 2 * 4096 * 2) / 1e12);
     k.flops = 0;
     d.stream = 0.5;
     near_to(sim_op_seconds(&d, &k), 2 * (4096.0 * 4096 * 2 + 2 * 4096 * 2) / 1e12);
 }
 
-static mesh two_axes(uint32_t inner, uint32_t outer)
+static graph_mesh two_axes(uint32_t inner, uint32_t outer)
 {
-    return (mesh){.n = 2, .name = {"in", "out"}, .size = {inner, outer}};
+    return (graph_mesh){.n = 2, .name = {"in", "out"}, .size = {inner, outer}};
 }
 
 /* 4 devices at 100 GB/s: 2 * 3 / 4 of the bytes, and 6 steps, or 4 of a tree with all bytes. */
@@ -113,7 +113,7 @@ static void a_ring_over_one_level(void **state)
     (void)state;
     const uint32_t ranks[] = {0, 1, 2, 3};
     sim_cluster c = plain_cluster();
-    mesh m = two_axes(4, 1);
+    graph_mesh m = two_axes(4, 1);
     sim_route r;
     sim_route_make(&c, &m, 0, ranks, 4, &r);
     near_to(r.rate[0], 100e9);
@@ -133,7 +133,7 @@ static void groups_share_ports(void **state)
     (void)state;
     const uint32_t apart[] = {1, 5}, all[] = {0, 1, 2, 3, 4, 5, 6, 7};
     sim_cluster c = plain_cluster();
-    mesh m = two_axes(4, 2), flat = two_axes(8, 1);
+    graph_mesh m = two_axes(4, 2), flat = two_axes(8, 1);
     sim_route r;
     sim_route_make(&c, &m, 1, apart, 2, &r);
     near_to(r.rate[1], 5e9);
@@ -167,25 +167,25 @@ static void add_segments(plan *p, weft_operand *o, const double seconds[2])
     for (uint32_t i = 0; i < 2; i++) {
         o[i] = (weft_operand){
             .dtype = WEFT_F32, .rank = 1, .size = {(int64_t)(seconds[i] * 1e12 / 4)}};
-        *vec_push(&p->kernels) = (kernel){.spec = {.id = "ew", .nout = 1, .out = &o[i]}};
-        *vec_push(&p->instrs) = (instr){.kernel = i, .nout = 1};
-        *vec_push(&p->segments) = (segment){.name = "segment", .first = i, .n = 1};
+        *vec_push(&p->kernels) = (plan_kernel){.spec = {.id = "ew", .nout = 1, .out = &o[i]}};
+        *vec_push(&p->instrs) = (plan_instr){.kernel = i, .nout = 1};
+        *vec_push(&p->segments) = (plan_segment){.name = "segment", .first = i, .n = 1};
     }
 }
 
 static void add_entry(plan *p, uint32_t kind, uint32_t what)
 {
-    *vec_push(&p->step.entries) = (entry){.kind = kind, .what = what, .name = "entry"};
+    *vec_push(&p->step.entries) = (plan_entry){.kind = kind, .what = what, .name = "entry"};
 }
 
 static uint32_t add_pair(plan *p, uint32_t kind, uint32_t number, uint64_t bytes)
 {
-    *vec_push(&p->collectives) = (collective){.name = "pair",
-                                              .channel = number,
-                                              .kind = kind,
-                                              .dtype = WEFT_F32,
-                                              .count = bytes / 4,
-                                              .algorithm = "library"};
+    *vec_push(&p->collectives) = (plan_collective){.name = "pair",
+                                                   .channel = number,
+                                                   .kind = kind,
+                                                   .dtype = WEFT_F32,
+                                                   .count = bytes / 4,
+                                                   .algorithm = "library"};
     return p->collectives.n - 1;
 }
 
@@ -193,7 +193,7 @@ static void begin(made *x, uint32_t stages, uint32_t width)
 {
     *x = (made){0};
     x->s.ranks = stages * width;
-    x->s.mesh = (mesh){.n = 2, .name = {"dp", "pp"}, .size = {width, stages}};
+    x->s.mesh = (graph_mesh){.n = 2, .name = {"dp", "pp"}, .size = {width, stages}};
     x->s.compute = WEFT_BF16;
     x->set = (plan_set){.spec = &x->s, .stage_axis = 1, .n = stages, .at = x->plans};
     for (uint32_t i = 0; i < stages; i++) {
@@ -242,7 +242,7 @@ static void one_f_one_b(made *x, weft_operand o[STAGES][2], uint64_t bytes)
         uint32_t ahead = STAGES - 1 - i;
         add_segments(p, o[i], seconds);
         for (uint32_t k = 0; k < 2 * (STAGES - 1); k++)
-            *vec_push(&p->channels) = (channel){
+            *vec_push(&p->channels) = (plan_channel){
                 .name = "stage", .mesh_axis = 1, .ncoords = 2, .coords = between[k % (STAGES - 1)]};
         for (uint32_t k = 0; k < BATCHES + ahead; k++) {
             if (k < BATCHES)
@@ -304,7 +304,7 @@ static double overlapped(double seconds, double *exposed)
     begin(&x, 1, 4);
     plan *p = &x.plans[0];
     add_segments(p, o, calls);
-    *vec_push(&p->channels) = (channel){.name = "grads", .mesh_axis = 0};
+    *vec_push(&p->channels) = (plan_channel){.name = "grads", .mesh_axis = 0};
     uint32_t sum = add_pair(p, WEFT_ALL_REDUCE, 0, (uint64_t)(seconds * 100e9 / 1.5 / 4 + 0.5) * 4);
     add_entry(p, ENTRY_CALL, 0);
     add_entry(p, ENTRY_START, sum);

@@ -78,7 +78,7 @@ static const data_tokenizer *bytes_tokenizer(void)
     static const char *const ifaces[] = {"weft.tokenizer/1", NULL};
     static host *h; /* one of the process */
     static data_tokenizer t;
-    const component *c;
+    const host_component *c;
     if (h)
         return &t;
     assert_int_equal(host_create(NULL, &h), WEFT_OK);
@@ -176,7 +176,7 @@ static const data_tokenizer *with(weft_status (*encode)(weft_tokenizer *, const 
                                   uint32_t vocab, uint32_t end)
 {
     static weft_tokenizer_table table;
-    static const component c = {.name = "own", .table = &table};
+    static const host_component c = {.name = "own", .table = &table};
     static data_tokenizer t;
     table = (weft_tokenizer_table){.struct_size = sizeof table, .encode = encode};
     t = (data_tokenizer){&c, NULL, {.struct_size = sizeof t.info, .vocab = vocab, .end = end}};

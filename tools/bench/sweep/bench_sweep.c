@@ -87,11 +87,11 @@ static void note(bar *b, const char *what, const char *result)
 /* --- planning --- */
 
 /* A row whose job an earlier row has. */
-static void find_same(sweep *s, uint32_t i)
+static void find_same(bench_sweep *s, uint32_t i)
 {
-    sweep_row *r = &s->rows.at[i];
+    bench_sweep_row *r = &s->rows.at[i];
     for (uint32_t k = 0; k < i && r->status == SWEEP_WAITS && r->plan.identity; k++) {
-        const sweep_row *x = &s->rows.at[k];
+        const bench_sweep_row *x = &s->rows.at[k];
         if (x->status != SWEEP_WAITS || x->plan.identity != r->plan.identity)
             continue;
         r->status = SWEEP_SAME;
@@ -100,7 +100,7 @@ static void find_same(sweep *s, uint32_t i)
     }
 }
 
-static uint32_t plan_rows(sweep *s, bar *b)
+static uint32_t plan_rows(bench_sweep *s, bar *b)
 {
     uint32_t valid = 0;
     b->what = "planning";
@@ -118,9 +118,9 @@ static uint32_t plan_rows(sweep *s, bar *b)
 }
 
 /* The reference before this one with the same job on one rank; its own index: none. */
-static uint32_t equal_reference(const sweep *s, uint32_t of)
+static uint32_t equal_reference(const bench_sweep *s, uint32_t of)
 {
-    const sweep_plan *mine = &s->references.at[of].row.plan;
+    const bench_sweep_plan *mine = &s->references.at[of].row.plan;
     for (uint32_t i = 0; i < of && s->compare && mine->identity; i++)
         if (s->references.at[i].row.plan.identity == mine->identity)
             return i;
@@ -129,7 +129,7 @@ static uint32_t equal_reference(const sweep *s, uint32_t of)
 
 /* The job of a row on one rank, without run.out: rows with equal text, or jobs that are equal as
  * planned, share a reference. */
-static weft_status find_reference(sweep *s, sweep_row *r)
+static weft_status find_reference(bench_sweep *s, bench_sweep_row *r)
 {
     config *cfg;
     weft_status st = bench_sweep_job(s, r, true, NULL, &cfg);
@@ -142,8 +142,8 @@ static weft_status find_reference(sweep *s, sweep_row *r)
         if (!strcmp(s->references.at[i].keys, text))
             r->reference = i;
     if (r->reference == s->references.n) {
-        sweep_reference *one = vec_push(&s->references);
-        *one = (sweep_reference){.keys = pool_text(&s->pool, text), .row = *r};
+        bench_sweep_reference *one = vec_push(&s->references);
+        *one = (bench_sweep_reference){.keys = pool_text(&s->pool, text), .row = *r};
         one->row.worst = -1;
         if (s->compare)
             bench_sweep_plan_row(s, &one->row, true);
@@ -154,7 +154,7 @@ static weft_status find_reference(sweep *s, sweep_row *r)
     return WEFT_OK;
 }
 
-static weft_status find_references(sweep *s)
+static weft_status find_references(bench_sweep *s)
 {
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; st == WEFT_OK && i < s->rows.n && !asked_to_stop; i++)
@@ -165,16 +165,16 @@ static weft_status find_references(sweep *s)
 
 /* --- running --- */
 
-static const char *result_of(sweep *s, const sweep_row *r, uint32_t repeat)
+static const char *result_of(bench_sweep *s, const bench_sweep_row *r, uint32_t repeat)
 {
     if (r->status != SWEEP_DONE)
         return pool_printf(&s->pool, "%s: %s", bench_sweep_status(r), r->why);
-    const sweep_sample *a = &r->sample[repeat];
+    const bench_sweep_sample *a = &r->sample[repeat];
     return pool_printf(&s->pool, " %.0f tokens/s", a->tokens / (a->step_ms * 1e-3));
 }
 
 /* After a run: it is noted, and the files have what is known, at most every few seconds. */
-static weft_status keep(sweep *s, bar *b, const sweep_row *r, const sweep_try *t)
+static weft_status keep(bench_sweep *s, bar *b, const bench_sweep_row *r, const bench_sweep_try *t)
 {
     weft_status st = asked_to_stop ? WEFT_OK : bench_sweep_ledger_note(s, r, t);
     if (st != WEFT_OK || clock_ms() < b->written_ms + WRITE_MS)
@@ -185,23 +185,23 @@ static weft_status keep(sweep *s, bar *b, const sweep_row *r, const sweep_try *t
 }
 
 /* Of a run that a signal has ended nothing is known: it waits, as before. */
-static void forget(sweep_row *r, uint32_t repeat)
+static void forget(bench_sweep_row *r, uint32_t repeat)
 {
     r->status = repeat ? SWEEP_DONE : SWEEP_WAITS;
     r->samples = repeat;
 }
 
-static weft_status run_references(sweep *s, bar *b)
+static weft_status run_references(bench_sweep *s, bar *b)
 {
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; s->compare && st == WEFT_OK && i < s->references.n && !asked_to_stop;
          i++) {
-        sweep_row *r = &s->references.at[i].row;
-        sweep_try t = {.folder = bench_sweep_folder(s, i + 1, 0, true),
-                       .alone = true,
-                       .tick = draw,
-                       .ctx = b,
-                       .stop = &asked_to_stop};
+        bench_sweep_row *r = &s->references.at[i].row;
+        bench_sweep_try t = {.folder = bench_sweep_folder(s, i + 1, 0, true),
+                             .alone = true,
+                             .tick = draw,
+                             .ctx = b,
+                             .stop = &asked_to_stop};
         b->what = "reference on one rank";
         if (bench_sweep_has_run(s, r, 0))
             continue;
@@ -216,18 +216,18 @@ static weft_status run_references(sweep *s, bar *b)
     return st;
 }
 
-static weft_status run_round(sweep *s, bar *b, uint32_t repeat)
+static weft_status run_round(bench_sweep *s, bar *b, uint32_t repeat)
 {
     weft_status st = WEFT_OK;
     for (uint32_t k = 0; st == WEFT_OK && k < s->rows.n && !asked_to_stop; k++) {
-        sweep_row *r = &s->rows.at[repeat % 2 ? s->rows.n - 1 - k : k];
+        bench_sweep_row *r = &s->rows.at[repeat % 2 ? s->rows.n - 1 - k : k];
         if (bench_sweep_has_run(s, r, repeat))
             continue;
-        sweep_try t = {.folder = bench_sweep_folder(s, r->number, repeat, false),
-                       .repeat = repeat,
-                       .tick = draw,
-                       .ctx = b,
-                       .stop = &asked_to_stop};
+        bench_sweep_try t = {.folder = bench_sweep_folder(s, r->number, repeat, false),
+                             .repeat = repeat,
+                             .tick = draw,
+                             .ctx = b,
+                             .stop = &asked_to_stop};
         b->what = bench_sweep_label(s, r);
         bench_sweep_run(s, r, &t);
         if (asked_to_stop) {
@@ -243,12 +243,12 @@ static weft_status run_round(sweep *s, bar *b, uint32_t repeat)
 }
 
 /* Runs that there are to do, of which `done` are: those of failed rows are not. */
-static void count_runs(const sweep *s, uint64_t done, bar *b)
+static void count_runs(const bench_sweep *s, uint64_t done, bar *b)
 {
     b->done = b->before = done;
     b->all = s->compare ? s->references.n : 0;
     for (uint32_t i = 0; i < s->rows.n; i++) {
-        const sweep_row *r = &s->rows.at[i];
+        const bench_sweep_row *r = &s->rows.at[i];
         if (r->status == SWEEP_WAITS || r->status == SWEEP_DONE)
             b->all += s->repeats;
         else if (!r->plan.status && r->status != SWEEP_SAME)
@@ -256,7 +256,7 @@ static void count_runs(const sweep *s, uint64_t done, bar *b)
     }
 }
 
-static void settle_rows(sweep *s)
+static void settle_rows(bench_sweep *s)
 {
     if (s->baseline < 0)
         for (uint32_t i = s->rows.n; i-- > 0;)
@@ -264,13 +264,13 @@ static void settle_rows(sweep *s)
     else if (s->rows.at[s->baseline].status == SWEEP_SAME)
         s->baseline = (int32_t)s->rows.at[s->baseline].same;
     for (uint32_t i = 0; i < s->rows.n; i++) {
-        sweep_row *r = &s->rows.at[i];
+        bench_sweep_row *r = &s->rows.at[i];
         bench_sweep_compare(s, r, s->compare ? &s->references.at[r->reference].row : NULL);
     }
     bench_sweep_judge(s);
 }
 
-static weft_status run_all(sweep *s, uint64_t done, bool terminal)
+static weft_status run_all(bench_sweep *s, uint64_t done, bool terminal)
 {
     bar b = {.began_ms = clock_ms(), .written_ms = clock_ms(), .terminal = terminal};
     count_runs(s, done, &b);
@@ -296,7 +296,7 @@ static weft_status run_all(sweep *s, uint64_t done, bool terminal)
 }
 
 /* No earlier row has the same reason. */
-static bool is_first_to_say(const sweep *s, uint32_t row)
+static bool is_first_to_say(const bench_sweep *s, uint32_t row)
 {
     for (uint32_t i = 0; i < row; i++)
         if (!strcmp(s->rows.at[i].why, s->rows.at[row].why))
@@ -305,7 +305,7 @@ static bool is_first_to_say(const sweep *s, uint32_t row)
 }
 
 /* No combination is valid: the request itself is the error. Each reason is said once. */
-static weft_status none_lawful(const sweep *s)
+static weft_status none_lawful(const bench_sweep *s)
 {
     uint32_t reasons = 0;
     for (uint32_t i = 0; i < s->rows.n; i++)
@@ -319,7 +319,7 @@ static weft_status none_lawful(const sweep *s)
     return err_fail(WEFT_USAGE, "none of the %u combinations of %s can run", s->rows.n, s->ini);
 }
 
-static bool any_done(const sweep *s)
+static bool any_done(const bench_sweep *s)
 {
     for (uint32_t i = 0; i < s->rows.n; i++)
         if (s->rows.at[i].status == SWEEP_DONE)
@@ -329,7 +329,7 @@ static bool any_done(const sweep *s)
 
 enum flag { PLAN, JSON, AFRESH };
 
-static weft_status show_plan(sweep *s, bool json)
+static weft_status show_plan(bench_sweep *s, bool json)
 {
     if (!json) {
         bench_sweep_print_plan(s);
@@ -341,7 +341,7 @@ static weft_status show_plan(sweep *s, bool json)
     return bad ? err_fail_errno(WEFT_IO, "the plans could not be written as JSON") : WEFT_OK;
 }
 
-static weft_status stop_early(sweep *s)
+static weft_status stop_early(bench_sweep *s)
 {
     s->stopped = true;
     log_line(WEFT_LOG_INFO, "the sweep was stopped before a run; the same command starts it");
@@ -349,14 +349,14 @@ static weft_status stop_early(sweep *s)
 }
 
 /* The folder has all runs of this sweep: the table again. The files stay as they are. */
-static void print_finished(sweep *s)
+static void print_finished(bench_sweep *s)
 {
     settle_rows(s);
     bench_sweep_print(s);
     printf("runs, sweep.csv and sweep.json are in %s\n", s->out);
 }
 
-static weft_status do_sweep(sweep *s, const cli_job *j, outlock *lock)
+static weft_status do_sweep(bench_sweep *s, const cli_job *j, run_outlock *lock)
 {
     bar b = {.terminal = isatty(STDERR_FILENO), .began_ms = clock_ms()};
     s->ranks = j->ranks;
@@ -397,11 +397,11 @@ static const char *lost_in_file(const cli_job *j)
     return NULL;
 }
 
-int bench_sweep_main(const command *c, int argc, char **argv)
+int bench_sweep_main(const cli_command *c, int argc, char **argv)
 {
     static const char *const flags[] = {"--plan", "--json", "--afresh", NULL};
-    sweep s = {0};
-    outlock lock = {0};
+    bench_sweep s = {0};
+    run_outlock lock = {0};
     cli_job j;
     int status = 2;
     struct sigaction act = {.sa_handler = on_signal};

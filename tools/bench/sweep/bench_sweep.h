@@ -5,6 +5,6 @@
 #include "cli/cli.h"
 
 /* argv[0] is "bench". Returns the exit status. */
-int bench_sweep_main(const command *c, int argc, char **argv);
+int bench_sweep_main(const cli_command *c, int argc, char **argv);
 
 #endif

@@ -22,7 +22,7 @@ typedef struct side_row {
     json_t *values; /* borrowed */
     int64_t ranks;  /* -1: unknown */
     double rate[RUNS];
-    noise_row noise;
+    bench_noise_row noise;
     bool paired;
 } side_row;
 
@@ -119,7 +119,7 @@ static weft_status take(comparison *c, side *x)
         return refuse(x, "it has more rows than a sweep can have");
     for (size_t i = 0; i < json_array_size(rows) && st == WEFT_OK; i++)
         st = take_row(c, x, json_array_get(rows, i));
-    noise_row *noise = mem_alloc((x->rows.n + 1) * sizeof *noise);
+    bench_noise_row *noise = mem_alloc((x->rows.n + 1) * sizeof *noise);
     for (uint32_t i = 0; i < x->rows.n; i++) {
         noise[i] = x->rows.at[i].noise;
         noise[i].rate = x->rows.at[i].rate;
@@ -312,7 +312,7 @@ static void release(comparison *c)
     pool_free(&c->pool);
 }
 
-int bench_sweep_compare_main(const command *of, int argc, char **argv)
+int bench_sweep_compare_main(const cli_command *of, int argc, char **argv)
 {
     const char *path[2] = {0};
     uint32_t n = 0;

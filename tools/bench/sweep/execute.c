@@ -61,7 +61,7 @@ static weft_status set_all(config *c, const char *const *settings)
     return st;
 }
 
-static weft_status set_row(const sweep *s, const sweep_row *r, bool alone, config *c)
+static weft_status set_row(const bench_sweep *s, const bench_sweep_row *r, bool alone, config *c)
 {
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; i < s->ncolumns && st == WEFT_OK; i++) {
@@ -72,8 +72,8 @@ static weft_status set_row(const sweep *s, const sweep_row *r, bool alone, confi
     return st;
 }
 
-weft_status bench_sweep_job(const sweep *s, const sweep_row *r, bool alone, const char *folder,
-                            config **out)
+weft_status bench_sweep_job(const bench_sweep *s, const bench_sweep_row *r, bool alone,
+                            const char *folder, config **out)
 {
     static const char *const one[] = {"parallel.strategy=none", "optim.placement=none",
                                       "comm.compress=none", NULL};
@@ -150,7 +150,7 @@ static uint64_t identity_of(config *cfg, const run_prepared *p)
 }
 
 /* Bytes per step over the measured steps: periodic lists do not run in each. */
-static void plan_here(const sweep *s, config *cfg, uint32_t ranks, sweep_plan *out)
+static void plan_here(const bench_sweep *s, config *cfg, uint32_t ranks, bench_sweep_plan *out)
 {
     run_prepared p;
     log_setup(WEFT_LOG_ERROR, -1);
@@ -183,13 +183,13 @@ static int answer_to; /* in the child */
 /* Planning has ended with this sentence: a plugin does not return (host/watch.h). */
 static bool answer_late(const char *text)
 {
-    sweep_plan late = {.status = WEFT_INTERNAL};
+    bench_sweep_plan late = {.status = WEFT_INTERNAL};
     snprintf(late.why, sizeof late.why, "%s", text);
     return write(answer_to, &late, sizeof late) == (ssize_t)sizeof late;
 }
 
 /* The answer of the child, or why there is none. */
-static void hear_plan(int from, pid_t child, sweep_plan *out)
+static void hear_plan(int from, pid_t child, bench_sweep_plan *out)
 {
     struct pollfd ready = {.fd = from, .events = POLLIN};
     int status = 0;
@@ -201,7 +201,7 @@ static void hear_plan(int from, pid_t child, sweep_plan *out)
         ;
     if (whole)
         return;
-    *out = (sweep_plan){.status = WEFT_INTERNAL};
+    *out = (bench_sweep_plan){.status = WEFT_INTERNAL};
     if (late)
         snprintf(out->why, sizeof out->why, "planning took longer than %d seconds", PLAN_SECONDS);
     else
@@ -210,17 +210,17 @@ static void hear_plan(int from, pid_t child, sweep_plan *out)
                  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
-static void plan_in_child(const sweep *s, config *cfg, uint32_t ranks, sweep_plan *out)
+static void plan_in_child(const bench_sweep *s, config *cfg, uint32_t ranks, bench_sweep_plan *out)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC)) {
-        *out = (sweep_plan){.status = WEFT_IO, .why = "no pipe to plan through"};
+        *out = (bench_sweep_plan){.status = WEFT_IO, .why = "no pipe to plan through"};
         return;
     }
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
-        sweep_plan mine = {0};
+        bench_sweep_plan mine = {0};
         answer_to = ends[1];
         host_watch_report_to(answer_late);
         plan_here(s, cfg, ranks, &mine);
@@ -230,11 +230,11 @@ static void plan_in_child(const sweep *s, config *cfg, uint32_t ranks, sweep_pla
     if (child > 0)
         hear_plan(ends[0], child, out);
     else
-        *out = (sweep_plan){.status = WEFT_IO, .why = "no process to plan in"};
+        *out = (bench_sweep_plan){.status = WEFT_IO, .why = "no process to plan in"};
     close(ends[0]);
 }
 
-void bench_sweep_plan_row(const sweep *s, sweep_row *r, bool alone)
+void bench_sweep_plan_row(const bench_sweep *s, bench_sweep_row *r, bool alone)
 {
     config *cfg = NULL;
     const char *asked = bench_sweep_value(s, r, SWEEP_RANKS);
@@ -253,8 +253,8 @@ void bench_sweep_plan_row(const sweep *s, sweep_row *r, bool alone)
 
 /* --- training --- */
 
-static weft_status write_job(const sweep *s, const sweep_row *r, const sweep_try *t,
-                             const char *path)
+static weft_status write_job(const bench_sweep *s, const bench_sweep_row *r,
+                             const bench_sweep_try *t, const char *path)
 {
     config *cfg;
     weft_status st = bench_sweep_job(s, r, t->alone, t->folder, &cfg);
@@ -284,7 +284,7 @@ static void become_train(uint32_t ranks, const char *file, const char *log)
 
 /* Waits until the process ends; false: timeout. *pinned: the most processes of it that were seen
  * bound to a part of the processors. */
-static bool stand_by(const sweep *s, const sweep_try *t, pid_t child, uint32_t *pinned)
+static bool stand_by(const bench_sweep *s, const bench_sweep_try *t, pid_t child, uint32_t *pinned)
 {
     struct pollfd ended = {.fd = pidfd_open(child, 0), .events = POLLIN};
     const uint64_t until = clock_ms() + s->deadline * 1000;
@@ -307,7 +307,7 @@ static bool stand_by(const sweep *s, const sweep_try *t, pid_t child, uint32_t *
 }
 
 /* The last line of the log that describes an error. */
-static const char *last_words(sweep *s, const char *log)
+static const char *last_words(bench_sweep *s, const char *log)
 {
     char *text = pool_alloc(&s->pool, SAID_BYTES + 1), *found = NULL;
     FILE *f = fopen(log, "re");
@@ -326,8 +326,8 @@ static const char *last_words(sweep *s, const char *log)
     return found ? found : "no output";
 }
 
-static void settle(sweep *s, sweep_row *r, const sweep_try *t, int status, bool in_time,
-                   const char *log)
+static void settle(bench_sweep *s, bench_sweep_row *r, const bench_sweep_try *t, int status,
+                   bool in_time, const char *log)
 {
     bool ended = WIFEXITED(status);
     if (*t->stop) {
@@ -364,7 +364,7 @@ static double seconds_of(struct timeval t)
 
 /* The processors that others kept busy meanwhile, and the memory of the largest of its processes,
  * which the launcher has waited for. */
-static void note_use(sweep_row *r, const struct rusage *used, double wall, double busy)
+static void note_use(bench_sweep_row *r, const struct rusage *used, double wall, double busy)
 {
     const double own = seconds_of(used->ru_utime) + seconds_of(used->ru_stime);
     const double others = (busy - own) / wall;
@@ -373,7 +373,7 @@ static void note_use(sweep_row *r, const struct rusage *used, double wall, doubl
     r->resident = resident > r->resident ? resident : r->resident;
 }
 
-void bench_sweep_run(sweep *s, sweep_row *r, const sweep_try *t)
+void bench_sweep_run(bench_sweep *s, bench_sweep_row *r, const bench_sweep_try *t)
 {
     char *file = pool_printf(&s->pool, "%s.ini", t->folder);
     char *log = pool_printf(&s->pool, "%s.log", t->folder);

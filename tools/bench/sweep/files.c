@@ -32,11 +32,11 @@ static void csv_real(FILE *f, double v)
     fputc(',', f);
 }
 
-static void csv_numbers(FILE *f, const sweep_row *r)
+static void csv_numbers(FILE *f, const bench_sweep_row *r)
 {
-    const sweep_rate rate = bench_sweep_rate_of(r);
-    const sweep_sample m = bench_sweep_typical(r);
-    const sweep_verdict *v = &r->verdict;
+    const bench_sweep_rate rate = bench_sweep_rate_of(r);
+    const bench_sweep_sample m = bench_sweep_typical(r);
+    const bench_sweep_verdict *v = &r->verdict;
     const double reals[] = {rate.median,  rate.least,   rate.most,   m.step_ms,
                             m.compute_ms, m.exposed_ms, m.bubble_ms, m.optimizer_ms};
     for (uint32_t i = 0; i < sizeof reals / sizeof *reals; i++)
@@ -56,12 +56,12 @@ static void csv_numbers(FILE *f, const sweep_row *r)
             bench_sweep_is_pinned(r) ? "yes" : "no");
 }
 
-static bool is_ranks(const sweep *s, uint32_t c)
+static bool is_ranks(const bench_sweep *s, uint32_t c)
 {
     return !strcmp(s->column[c].key, SWEEP_RANKS);
 }
 
-static void csv_row(FILE *f, const sweep *s, const sweep_row *r)
+static void csv_row(FILE *f, const bench_sweep *s, const bench_sweep_row *r)
 {
     const char *asked = bench_sweep_value(s, r, SWEEP_RANKS);
     for (uint32_t c = 0; c < s->ncolumns; c++)
@@ -79,7 +79,7 @@ static void csv_row(FILE *f, const sweep *s, const sweep_row *r)
     csv_text(f, r->status == SWEEP_DONE || !r->why ? "" : r->why, true);
 }
 
-static weft_status write_csv(const sweep *s, const char *path)
+static weft_status write_csv(const bench_sweep *s, const char *path)
 {
     FILE *f = fopen(path, "we");
     if (!f)
@@ -116,9 +116,9 @@ static void put_text(json_t *to, const char *key, const char *text)
     json_object_set_new(to, key, v ? v : json_string("(not UTF-8)"));
 }
 
-static json_t *rates_json(const sweep_row *r)
+static json_t *rates_json(const bench_sweep_row *r)
 {
-    const sweep_rate rate = bench_sweep_rate_of(r);
+    const bench_sweep_rate rate = bench_sweep_rate_of(r);
     json_t *runs = json_array(), *rates = json_object();
     for (uint32_t i = 0; i < r->samples; i++)
         json_array_append_new(runs, json_real(bench_sweep_run_rate(r, i)));
@@ -131,7 +131,7 @@ static json_t *rates_json(const sweep_row *r)
     return rates;
 }
 
-static json_t *loss_json(const sweep_row *r)
+static json_t *loss_json(const bench_sweep_row *r)
 {
     if (r->worst < 0)
         return json_null();
@@ -146,7 +146,7 @@ static json_t *loss_json(const sweep_row *r)
     return loss;
 }
 
-static json_t *ratio_json(const sweep_verdict *v)
+static json_t *ratio_json(const bench_sweep_verdict *v)
 {
     if (!isfinite(v->ratio))
         return json_null();
@@ -157,9 +157,9 @@ static json_t *ratio_json(const sweep_verdict *v)
     return x;
 }
 
-static void json_numbers(json_t *to, const sweep_row *r)
+static void json_numbers(json_t *to, const bench_sweep_row *r)
 {
-    const sweep_sample m = bench_sweep_typical(r);
+    const bench_sweep_sample m = bench_sweep_typical(r);
     put_bytes(to, "rank", r->verdict.rank);
     json_object_set_new(to, "tokens_per_s", rates_json(r));
     json_object_set_new(to, "ratio", ratio_json(&r->verdict));
@@ -181,7 +181,7 @@ static void json_numbers(json_t *to, const sweep_row *r)
     json_object_set_new(to, "loss", loss_json(r));
 }
 
-static json_t *row_json(const sweep *s, const sweep_row *r)
+static json_t *row_json(const bench_sweep *s, const bench_sweep_row *r)
 {
     json_t *x = json_object(), *values = json_object();
     for (uint32_t c = 0; c < s->ncolumns; c++)
@@ -208,7 +208,7 @@ static json_t *row_json(const sweep *s, const sweep_row *r)
     return x;
 }
 
-json_t *bench_sweep_json(sweep *s)
+json_t *bench_sweep_json(bench_sweep *s)
 {
     json_t *root = json_object(), *rows = json_array(), *warnings = json_array();
     const char *warning;
@@ -240,7 +240,7 @@ static weft_status replace(const char *temp, const char *path)
     return rename(temp, path) ? err_fail_errno(WEFT_IO, "%s cannot be written", path) : WEFT_OK;
 }
 
-weft_status bench_sweep_write(sweep *s)
+weft_status bench_sweep_write(bench_sweep *s)
 {
     const char *csv = pool_printf(&s->pool, "%s/sweep.csv", s->out);
     const char *json = pool_printf(&s->pool, "%s/sweep.json", s->out);

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static weft_status own_number(const sweep *s, const char *key, uint64_t min, uint64_t max,
+static weft_status own_number(const bench_sweep *s, const char *key, uint64_t min, uint64_t max,
                               uint64_t *out)
 {
     char name[64];
@@ -23,11 +23,11 @@ static weft_status own_number(const sweep *s, const char *key, uint64_t min, uin
                        (unsigned long long)max);
 }
 
-static weft_status check_ranks(const sweep *s)
+static weft_status check_ranks(const bench_sweep *s)
 {
     uint64_t n;
     for (uint32_t c = 0; c < s->ncolumns; c++) {
-        const sweep_axis *a = &s->axis[s->column[c].axis];
+        const bench_sweep_axis *a = &s->axis[s->column[c].axis];
         for (uint32_t i = 0; !strcmp(s->column[c].key, SWEEP_RANKS) && i < a->n; i++)
             if (a->choice[i][c] && !cli_number(a->choice[i][c], 1, 1024, &n))
                 return err_fail(WEFT_USAGE, "%s: '%s' is not a number of ranks from 1 to 1024",
@@ -38,7 +38,7 @@ static weft_status check_ranks(const sweep *s)
 
 /* --- rows --- */
 
-static weft_status wanted(const sweep *s, const sweep_row *r, bool *out)
+static weft_status wanted(const bench_sweep *s, const bench_sweep_row *r, bool *out)
 {
     bool fits = true;
     weft_status st = WEFT_OK;
@@ -53,7 +53,7 @@ static weft_status wanted(const sweep *s, const sweep_row *r, bool *out)
     return st;
 }
 
-static void choose(const sweep *s, sweep_row *r, uint64_t at)
+static void choose(const bench_sweep *s, bench_sweep_row *r, uint64_t at)
 {
     for (uint32_t a = s->naxes; a-- > 0; at /= s->axis[a].n)
         for (uint32_t c = 0; c < s->ncolumns; c++)
@@ -61,7 +61,7 @@ static void choose(const sweep *s, sweep_row *r, uint64_t at)
                 r->value[c] = s->axis[a].choice[at % s->axis[a].n][c];
 }
 
-static weft_status find_baseline(sweep *s)
+static weft_status find_baseline(bench_sweep *s)
 {
     const char *rule = bench_sweep_own_text(s, "baseline");
     bool fits = false;
@@ -76,7 +76,7 @@ static weft_status find_baseline(sweep *s)
     return st;
 }
 
-static weft_status make_rows(sweep *s)
+static weft_status make_rows(bench_sweep *s)
 {
     uint64_t n = 1;
     for (uint32_t i = 0; i < s->naxes; i++)
@@ -85,7 +85,7 @@ static weft_status make_rows(sweep *s)
         return err_fail(WEFT_USAGE, "%s: the lists of [sweep] make more than %d combinations",
                         s->ini, SWEEP_ROWS);
     for (uint64_t i = 0; i < n; i++) {
-        sweep_row r = {.worst = -1};
+        bench_sweep_row r = {.worst = -1};
         choose(s, &r, i);
         bool keep;
         weft_status st = wanted(s, &r, &keep);
@@ -101,7 +101,7 @@ static weft_status make_rows(sweep *s)
     return find_baseline(s);
 }
 
-static weft_status read_own(sweep *s)
+static weft_status read_own(bench_sweep *s)
 {
     weft_status st = own_number(s, "repeats", 1, 100, &s->repeats);
     if (st == WEFT_OK)
@@ -120,7 +120,8 @@ static weft_status read_own(sweep *s)
     return st;
 }
 
-weft_status bench_sweep_read(sweep *s, const char *ini, const char *const *overrides, uint32_t n)
+weft_status bench_sweep_read(bench_sweep *s, const char *ini, const char *const *overrides,
+                             uint32_t n)
 {
     s->ini = ini;
     weft_status st = config_load(ini, overrides, n, &s->cfg);
@@ -147,7 +148,7 @@ weft_status bench_sweep_read(sweep *s, const char *ini, const char *const *overr
     return st != WEFT_OK ? st : make_rows(s);
 }
 
-void bench_sweep_free(sweep *s)
+void bench_sweep_free(bench_sweep *s)
 {
     for (uint32_t i = 0; i < s->rows.n; i++) {
         free(s->rows.at[i].sample);

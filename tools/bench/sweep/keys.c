@@ -36,7 +36,7 @@ void bench_sweep_print_keys(FILE *to)
     }
 }
 
-const char *bench_sweep_own_text(const sweep *s, const char *key)
+const char *bench_sweep_own_text(const bench_sweep *s, const char *key)
 {
     char name[64];
     snprintf(name, sizeof name, "sweep.%s", key);

@@ -34,14 +34,14 @@ typedef struct ledger {
     long whole;        /* bytes up to the end of the last whole line */
 } ledger;
 
-const char *bench_sweep_folder(sweep *s, uint32_t number, uint32_t repeat, bool alone)
+const char *bench_sweep_folder(bench_sweep *s, uint32_t number, uint32_t repeat, bool alone)
 {
     if (alone)
         return pool_printf(&s->pool, "%s/one-rank-%u", s->out, number);
     return pool_printf(&s->pool, "%s/%03u-%u", s->out, number, repeat + 1);
 }
 
-bool bench_sweep_has_run(const sweep *s, const sweep_row *r, uint32_t repeat)
+bool bench_sweep_has_run(const bench_sweep *s, const bench_sweep_row *r, uint32_t repeat)
 {
     (void)s;
     return r->samples > repeat || (r->status != SWEEP_WAITS && r->status != SWEEP_DONE);
@@ -53,7 +53,7 @@ static void mix_text(uint64_t *h, const char *text)
 }
 
 /* Of everything that the numbers of a sweep depend on. */
-static void identify(const sweep *s, char out[17])
+static void identify(const bench_sweep *s, char out[17])
 {
     uint64_t h = DIGEST_BEGIN;
     json_t *here = bench_sweep_environment();
@@ -75,7 +75,7 @@ static void identify(const sweep *s, char out[17])
     snprintf(out, 17, "%016" PRIx64, h);
 }
 
-static const char *ledger_path(sweep *s)
+static const char *ledger_path(bench_sweep *s)
 {
     return pool_printf(&s->pool, "%s/runs.jsonl", s->out);
 }
@@ -96,7 +96,7 @@ static json_t *next_line(FILE *f)
     return x;
 }
 
-static bool is_of(const sweep *s, const json_t *head)
+static bool is_of(const bench_sweep *s, const json_t *head)
 {
     char mine[17];
     identify(s, mine);
@@ -122,7 +122,7 @@ static const char *what_differs(const json_t *head)
     return head ? said : "has a runs.jsonl that cannot be read";
 }
 
-static sweep_row *row_of(sweep *s, const json_t *x, bool *alone)
+static bench_sweep_row *row_of(bench_sweep *s, const json_t *x, bool *alone)
 {
     const json_int_t n = json_integer_value(json_object_get(x, "number"));
     *alone = json_is_true(json_object_get(x, "one_rank"));
@@ -133,17 +133,17 @@ static sweep_row *row_of(sweep *s, const json_t *x, bool *alone)
 
 /* One run that has ended: what it measured is read from its folder again. A run whose folder is
  * gone runs once more. */
-static bool take_run(sweep *s, const json_t *x)
+static bool take_run(bench_sweep *s, const json_t *x)
 {
     bool alone;
-    sweep_row *r = row_of(s, x, &alone);
+    bench_sweep_row *r = row_of(s, x, &alone);
     const json_int_t repeat = json_integer_value(json_object_get(x, "repeat")) - 1;
     const char *status = json_string_value(json_object_get(x, "status"));
     const char *why = json_string_value(json_object_get(x, "why"));
     if (!r || !status || repeat < 0 || repeat != r->samples || repeat >= (json_int_t)s->repeats ||
         (r->status != SWEEP_WAITS && r->status != SWEEP_DONE))
         return false;
-    sweep_try t = {
+    bench_sweep_try t = {
         .folder = bench_sweep_folder(s, (uint32_t)json_integer_value(json_object_get(x, "number")),
                                      (uint32_t)repeat, alone),
         .repeat = (uint32_t)repeat,
@@ -167,7 +167,7 @@ static bool take_run(sweep *s, const json_t *x)
 }
 
 /* Reads the file; with `done` also the runs, which are counted. */
-static void read_ledger(sweep *s, ledger *l, uint64_t *done)
+static void read_ledger(bench_sweep *s, ledger *l, uint64_t *done)
 {
     FILE *f = fopen(ledger_path(s), "re");
     *l = (ledger){0};
@@ -194,7 +194,7 @@ static void read_ledger(sweep *s, ledger *l, uint64_t *done)
 /* --- writing --- */
 
 /* The object becomes a line; it is released. */
-static weft_status append(sweep *s, json_t *x)
+static weft_status append(bench_sweep *s, json_t *x)
 {
     char *text = json_dumps(x, JSON_COMPACT);
     json_decref(x);
@@ -208,7 +208,7 @@ static weft_status append(sweep *s, json_t *x)
     return WEFT_OK;
 }
 
-static weft_status begin_ledger(sweep *s)
+static weft_status begin_ledger(bench_sweep *s)
 {
     char mine[17];
     const int fd = open(ledger_path(s), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
@@ -222,7 +222,7 @@ static weft_status begin_ledger(sweep *s)
 }
 
 /* Nothing is left to run. */
-static bool has_all(const sweep *s)
+static bool has_all(const bench_sweep *s)
 {
     bool all = true;
     for (uint32_t i = 0; i < s->rows.n; i++)
@@ -232,7 +232,7 @@ static bool has_all(const sweep *s)
     return all;
 }
 
-static weft_status go_on(sweep *s, uint64_t *done)
+static weft_status go_on(bench_sweep *s, uint64_t *done)
 {
     ledger l;
     read_ledger(s, &l, done);
@@ -264,7 +264,7 @@ static weft_status go_on(sweep *s, uint64_t *done)
 }
 
 /* Runs are written into a folder of its own: files of somebody else would lie among them. */
-static weft_status not_foreign(sweep *s)
+static weft_status not_foreign(bench_sweep *s)
 {
     DIR *d = opendir(s->out);
     const char *other = NULL;
@@ -284,7 +284,8 @@ static weft_status not_foreign(sweep *s)
                     s->out, other);
 }
 
-weft_status bench_sweep_ledger_open(sweep *s, bool fresh, struct outlock *lock, uint64_t *done)
+weft_status bench_sweep_ledger_open(bench_sweep *s, bool fresh, struct run_outlock *lock,
+                                    uint64_t *done)
 {
     ledger l;
     *done = 0;
@@ -304,7 +305,8 @@ weft_status bench_sweep_ledger_open(sweep *s, bool fresh, struct outlock *lock, 
     return on ? go_on(s, done) : begin_ledger(s);
 }
 
-weft_status bench_sweep_ledger_note(sweep *s, const sweep_row *r, const sweep_try *t)
+weft_status bench_sweep_ledger_note(bench_sweep *s, const bench_sweep_row *r,
+                                    const bench_sweep_try *t)
 {
     uint32_t number = r->number;
     for (uint32_t i = 0; t->alone && i < s->references.n; i++)
@@ -321,7 +323,7 @@ weft_status bench_sweep_ledger_note(sweep *s, const sweep_row *r, const sweep_tr
     return append(s, x);
 }
 
-weft_status bench_sweep_ledger_complete(sweep *s)
+weft_status bench_sweep_ledger_complete(bench_sweep *s)
 {
     return append(s, json_pack("{s:I}", "complete", (json_int_t)s->repeats));
 }

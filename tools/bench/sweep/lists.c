@@ -39,7 +39,8 @@ static bool is_bundles(const char *text)
     return text[strspn(text, " \t")] == '{';
 }
 
-weft_status bench_sweep_take_list(sweep *s, const char *name, const char *text, const char *where)
+weft_status bench_sweep_take_list(bench_sweep *s, const char *name, const char *text,
+                                  const char *where)
 {
     uint32_t at = 0;
     while (at < s->naxes && strcmp(s->axis[at].name, name))
@@ -47,13 +48,13 @@ weft_status bench_sweep_take_list(sweep *s, const char *name, const char *text, 
     if (at == SWEEP_AXES)
         return err_fail(WEFT_USAGE, "%s: more than %d lists in [sweep]", where, SWEEP_AXES);
     s->naxes += at == s->naxes;
-    s->axis[at] = (sweep_axis){.name = pool_text(&s->pool, name),
-                               .text = pool_text(&s->pool, text),
-                               .where = pool_text(&s->pool, where)};
+    s->axis[at] = (bench_sweep_axis){.name = pool_text(&s->pool, name),
+                                     .text = pool_text(&s->pool, text),
+                                     .where = pool_text(&s->pool, where)};
     return WEFT_OK;
 }
 
-weft_status bench_sweep_take(sweep *s, const config_line *e)
+weft_status bench_sweep_take(bench_sweep *s, const config_line *e)
 {
     char key[128];
     bool plain = !strcmp(e->section, "sweep");
@@ -73,9 +74,9 @@ weft_status bench_sweep_take(sweep *s, const config_line *e)
 /* --- columns --- */
 
 /* The column of a key that the list `axis` sets. */
-static weft_status find_column(sweep *s, const char *key, uint32_t axis, uint32_t *out)
+static weft_status find_column(bench_sweep *s, const char *key, uint32_t axis, uint32_t *out)
 {
-    const sweep_axis *a = &s->axis[axis];
+    const bench_sweep_axis *a = &s->axis[axis];
     uint32_t c = 0;
     while (c < s->ncolumns && strcmp(s->column[c].key, key))
         c++;
@@ -87,7 +88,7 @@ static weft_status find_column(sweep *s, const char *key, uint32_t axis, uint32_
                         a->where, key, s->axis[s->column[c].axis].name,
                         s->axis[s->column[c].axis].where);
     if (c == s->ncolumns) {
-        s->column[c] = (sweep_column){.key = pool_text(&s->pool, key), .axis = axis};
+        s->column[c] = (bench_sweep_column){.key = pool_text(&s->pool, key), .axis = axis};
         s->ncolumns++;
     }
     *out = c;
@@ -102,9 +103,9 @@ static uint64_t count_of(const char *text, const char *any)
     return n;
 }
 
-static weft_status parse_values(sweep *s, uint32_t axis)
+static weft_status parse_values(bench_sweep *s, uint32_t axis)
 {
-    sweep_axis *a = &s->axis[axis];
+    bench_sweep_axis *a = &s->axis[axis];
     uint32_t c;
     weft_status st = find_column(s, a->name, axis, &c);
     const char *sep = strpbrk(a->text, "|;") ? "|;" : ",";
@@ -137,10 +138,10 @@ static size_t key_length(const char *piece)
     return n && piece[n + strspn(piece + n, " \t")] == '=' ? n : 0;
 }
 
-static weft_status set_key(sweep *s, uint32_t axis, const char **choice, const char *piece,
+static weft_status set_key(bench_sweep *s, uint32_t axis, const char **choice, const char *piece,
                            size_t length, uint32_t *column)
 {
-    const sweep_axis *a = &s->axis[axis];
+    const bench_sweep_axis *a = &s->axis[axis];
     const char *equals = strchr(piece, '=');
     const bool whole = memchr(piece, '.', length) || !strncmp(piece, SWEEP_RANKS "=", length + 1) ||
                        (length == strlen(SWEEP_RANKS) && !memcmp(piece, SWEEP_RANKS, length));
@@ -160,9 +161,9 @@ static weft_status set_key(sweep *s, uint32_t axis, const char **choice, const c
 }
 
 /* What is between { and }. */
-static weft_status parse_bundle(sweep *s, uint32_t axis, char *inside)
+static weft_status parse_bundle(bench_sweep *s, uint32_t axis, char *inside)
 {
-    sweep_axis *a = &s->axis[axis];
+    bench_sweep_axis *a = &s->axis[axis];
     const char **choice = a->choice[a->n++];
     uint32_t column = 0, keys = 0;
     weft_status st = WEFT_OK;
@@ -186,9 +187,9 @@ static weft_status parse_bundle(sweep *s, uint32_t axis, char *inside)
     return st;
 }
 
-static weft_status parse_bundles(sweep *s, uint32_t axis)
+static weft_status parse_bundles(bench_sweep *s, uint32_t axis)
 {
-    sweep_axis *a = &s->axis[axis];
+    bench_sweep_axis *a = &s->axis[axis];
     char *at = pool_text(&s->pool, a->text);
     weft_status st = WEFT_OK;
     a->choice = pool_array(&s->pool, count_of(a->text, "{"), sizeof *a->choice);
@@ -210,7 +211,7 @@ static weft_status parse_bundles(sweep *s, uint32_t axis)
 }
 
 /* Column heads: the last word of the key, unless two keys end alike. */
-static void name_columns(sweep *s)
+static void name_columns(bench_sweep *s)
 {
     for (uint32_t i = 0; i < s->ncolumns; i++) {
         const char *dot = strrchr(s->column[i].key, '.');
@@ -224,7 +225,7 @@ static void name_columns(sweep *s)
     }
 }
 
-static bool is_varied(const sweep_axis *a, uint32_t c)
+static bool is_varied(const bench_sweep_axis *a, uint32_t c)
 {
     for (uint32_t i = 1; i < a->n; i++) {
         const char *x = a->choice[0][c], *y = a->choice[i][c];
@@ -234,7 +235,7 @@ static bool is_varied(const sweep_axis *a, uint32_t c)
     return false;
 }
 
-weft_status bench_sweep_parse_lists(sweep *s)
+weft_status bench_sweep_parse_lists(bench_sweep *s)
 {
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; i < s->naxes && st == WEFT_OK; i++)

@@ -48,7 +48,7 @@ static double widened(uint32_t freedom)
     return 1 + (one / d + two / (d * d)) / z;
 }
 
-static void add_row(deviations *d, const noise_row *r)
+static void add_row(deviations *d, const bench_noise_row *r)
 {
     const uint32_t n = r->n < RUNS ? r->n : RUNS;
     for (uint32_t i = 0; n > 1 && i < n; i++) {
@@ -60,8 +60,8 @@ static void add_row(deviations *d, const noise_row *r)
 }
 
 /* `one` of NULL: of all rows in `group`, or of all (UINT32_MAX). */
-static void gather(deviations *d, const noise_row *rows, uint32_t n, const noise_row *one,
-                   uint32_t group)
+static void gather(deviations *d, const bench_noise_row *rows, uint32_t n,
+                   const bench_noise_row *one, uint32_t group)
 {
     d->n = d->freedom = 0;
     d->spread = 0;
@@ -107,7 +107,8 @@ static double known_deviation(known_pools *k, const deviations *d, uint32_t grou
     return k->at[i].deviation = median_deviation(d, runs);
 }
 
-static void find_row(noise_row *rows, uint32_t n, noise_row *r, deviations *d, known_pools *k)
+static void find_row(bench_noise_row *rows, uint32_t n, bench_noise_row *r, deviations *d,
+                     known_pools *k)
 {
     deviations own = {.at = d->at};
     const uint32_t runs = r->n < RUNS ? r->n : RUNS;
@@ -149,7 +150,7 @@ static double usual_range(uint32_t n)
     return q;
 }
 
-double bench_noise_find(noise_row *rows, uint32_t n)
+double bench_noise_find(bench_noise_row *rows, uint32_t n)
 {
     uint64_t runs = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -164,7 +165,8 @@ double bench_noise_find(noise_row *rows, uint32_t n)
     return n > 1 ? usual_range(n < 500 ? n : 500) : INFINITY;
 }
 
-double bench_noise_ratio(const noise_row *a, const noise_row *b, double *low, double *high)
+double bench_noise_ratio(const bench_noise_row *a, const bench_noise_row *b, double *low,
+                         double *high)
 {
     const double ratio = a->median / b->median;
     const double far = NOISE_Z * hypot(a->deviation, b->deviation);
@@ -173,7 +175,7 @@ double bench_noise_ratio(const noise_row *a, const noise_row *b, double *low, do
     return ratio;
 }
 
-bool bench_noise_apart(const noise_row *a, const noise_row *b, double range)
+bool bench_noise_apart(const bench_noise_row *a, const bench_noise_row *b, double range)
 {
     const double far = fabs(log(a->median / b->median));
     const double each = hypot(a->deviation, b->deviation) / sqrt(2);

@@ -17,25 +17,26 @@
 
 #define NOISE_Z 1.959963985 /* 95 % of a normal distribution, both sides */
 
-typedef struct noise_row {
+typedef struct bench_noise_row {
     const double *rate; /* [n] of its runs, above 0 */
     uint32_t n, group;
     double median;    /* found by bench_noise_find() */
     double run;       /* relative deviation of one run; NAN: unknown, no row was run twice */
     double deviation; /* of the median; NAN likewise */
-} noise_row;
+} bench_noise_row;
 
 /* Finds the deviations, and returns the range of the medians of `n` equal rows in units of their
  * deviation. [any] */
-double bench_noise_find(noise_row *rows, uint32_t n);
+double bench_noise_find(bench_noise_row *rows, uint32_t n);
 
 /* a's median / b's, with its bounds at 95 %; these are NAN if unknown. [any] */
-double bench_noise_ratio(const noise_row *a, const noise_row *b, double *low, double *high);
+double bench_noise_ratio(const bench_noise_row *a, const bench_noise_row *b, double *low,
+                         double *high);
 
 /* Whether the medians differ by more than chance, `range` from bench_noise_find(). False if
  * unknown.
  */
-bool bench_noise_apart(const noise_row *a, const noise_row *b, double range);
+bool bench_noise_apart(const bench_noise_row *a, const bench_noise_row *b, double range);
 
 double bench_noise_median(double *v, uint32_t n); /* sorts v; n > 0 */
 

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 
 typedef struct entrant {
-    sweep_row *row;
-    noise_row noise;
+    bench_sweep_row *row;
+    bench_noise_row noise;
 } entrant;
 
 static int by_median(const void *x, const void *y)
@@ -38,7 +38,8 @@ static void give_ranks(entrant **order, uint32_t n, double range)
 }
 
 /* The rate of a rank that efficiency is measured by: of the fewest ranks, the fastest. */
-static double best_alone(const sweep *s, const entrant *all, uint32_t n, const sweep_row *r)
+static double best_alone(const bench_sweep *s, const entrant *all, uint32_t n,
+                         const bench_sweep_row *r)
 {
     const entrant *best = NULL;
     for (uint32_t i = 0; i < n; i++) {
@@ -49,16 +50,16 @@ static double best_alone(const sweep *s, const entrant *all, uint32_t n, const s
             (e->row->plan.ranks == best->row->plan.ranks && e->noise.median > best->noise.median))
             best = e;
     }
-    const sweep_row *one =
+    const bench_sweep_row *one =
         r->reference < s->references.n ? &s->references.at[r->reference].row : NULL;
     if (best && best->row->plan.ranks > 1 && one && one->samples)
         return bench_sweep_run_rate(one, 0); /* no row has one rank: the run that losses are of */
     return best ? best->noise.median / best->row->plan.ranks : NAN;
 }
 
-static void give_verdict(sweep *s, const entrant *all, uint32_t n, const entrant *e)
+static void give_verdict(bench_sweep *s, const entrant *all, uint32_t n, const entrant *e)
 {
-    sweep_verdict *v = &e->row->verdict;
+    bench_sweep_verdict *v = &e->row->verdict;
     const double far = exp(NOISE_Z * e->noise.deviation);
     v->low = e->noise.median / far;
     v->high = e->noise.median * far;
@@ -83,19 +84,19 @@ static double usual_noise(const entrant *all, uint32_t n)
     return m;
 }
 
-void bench_sweep_judge(sweep *s)
+void bench_sweep_judge(bench_sweep *s)
 {
     entrant *all = mem_alloc((s->rows.n + 1) * sizeof *all);
     entrant **order = mem_alloc((s->rows.n + 1) * sizeof *order);
-    noise_row *noise = mem_alloc((s->rows.n + 1) * sizeof *noise);
+    bench_noise_row *noise = mem_alloc((s->rows.n + 1) * sizeof *noise);
     double *rates = mem_alloc((s->rows.n * s->repeats + 1) * sizeof *rates), *at = rates;
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->rows.n; i++) {
-        sweep_row *r = &s->rows.at[i];
-        r->verdict = (sweep_verdict){0};
+        bench_sweep_row *r = &s->rows.at[i];
+        r->verdict = (bench_sweep_verdict){0};
         if (r->status != SWEEP_DONE || !r->samples)
             continue;
-        noise[n] = (noise_row){.rate = at, .n = r->samples, .group = r->plan.ranks};
+        noise[n] = (bench_noise_row){.rate = at, .n = r->samples, .group = r->plan.ranks};
         for (uint32_t k = 0; k < r->samples; k++)
             *at++ = bench_sweep_run_rate(r, k);
         all[n++].row = r;

@@ -26,17 +26,17 @@
 #define NORM_EXACT 1e-3
 #define NORM_SHORT 5e-2
 
-double bench_sweep_bound(const sweep_row *r)
+double bench_sweep_bound(const bench_sweep_row *r)
 {
     return r->plan.exact ? BOUND_EXACT : BOUND_SHORT;
 }
 
-static bool is_wrong_at_once(const sweep_row *r)
+static bool is_wrong_at_once(const bench_sweep_row *r)
 {
     return r->worst_step == 1 || r->norm_apart > (r->plan.exact ? NORM_EXACT : NORM_SHORT);
 }
 
-uint32_t bench_sweep_loss(const sweep_row *r)
+uint32_t bench_sweep_loss(const bench_sweep_row *r)
 {
     if (r->worst < 0)
         return SWEEP_LOSS_UNKNOWN;
@@ -54,7 +54,7 @@ static double number(const json_t *line, const char *key)
     return json_is_number(v) ? json_number_value(v) : NAN;
 }
 
-static void add_step(sweep_sample *a, const json_t *line)
+static void add_step(bench_sweep_sample *a, const json_t *line)
 {
     double ms = number(line, "step_ms");
     a->steps++;
@@ -70,7 +70,7 @@ static void add_step(sweep_sample *a, const json_t *line)
     a->peak = peak >= 0 && peak < 1e18 ? (uint64_t)peak : 0;
 }
 
-bool bench_sweep_measure(sweep *s, sweep_row *r, const sweep_try *t)
+bool bench_sweep_measure(bench_sweep *s, bench_sweep_row *r, const bench_sweep_try *t)
 {
     char *path = pool_printf(&s->pool, "%s/metrics.jsonl", t->folder), text[8192];
     FILE *f = fopen(path, "re");
@@ -80,8 +80,8 @@ bool bench_sweep_measure(sweep *s, sweep_row *r, const sweep_try *t)
         r->sample = mem_alloc(s->repeats * sizeof *r->sample);
     if (!r->loss)
         r->loss = mem_alloc(all * sizeof *r->loss);
-    sweep_sample *a = &r->sample[t->repeat];
-    *a = (sweep_sample){0};
+    bench_sweep_sample *a = &r->sample[t->repeat];
+    *a = (bench_sweep_sample){0};
     while (f && step < all && fgets(text, sizeof text, f)) {
         json_t *line = json_loads(text, 0, NULL);
         if (!line)
@@ -101,7 +101,7 @@ bool bench_sweep_measure(sweep *s, sweep_row *r, const sweep_try *t)
     return whole;
 }
 
-void bench_sweep_compare(sweep *s, sweep_row *r, const sweep_row *one)
+void bench_sweep_compare(bench_sweep *s, bench_sweep_row *r, const bench_sweep_row *one)
 {
     r->worst = -1;
     r->norm_apart = 0;
@@ -120,13 +120,13 @@ void bench_sweep_compare(sweep *s, sweep_row *r, const sweep_row *one)
     }
 }
 
-double bench_sweep_run_rate(const sweep_row *r, uint32_t repeat)
+double bench_sweep_run_rate(const bench_sweep_row *r, uint32_t repeat)
 {
     return r->sample[repeat].tokens / (r->sample[repeat].step_ms * 1e-3);
 }
 
 /* The number of runs with a lower rate, equal ones before it included. */
-static uint32_t place_of(const sweep_row *r, uint32_t repeat)
+static uint32_t place_of(const bench_sweep_row *r, uint32_t repeat)
 {
     uint32_t below = 0;
     for (uint32_t i = 0; i < r->samples; i++) {
@@ -138,12 +138,12 @@ static uint32_t place_of(const sweep_row *r, uint32_t repeat)
 
 /* The run in the middle, a step; of an even number the two in the middle together: the mean of
  * their rates, and of the shares that parts have in a step. */
-static sweep_sample middle(const sweep_row *r)
+static bench_sweep_sample middle(const bench_sweep_row *r)
 {
-    sweep_sample m = {.steps = 0};
+    bench_sweep_sample m = {.steps = 0};
     double rate = 0, n = 0;
     for (uint32_t i = 0; i < r->samples; i++) {
-        const sweep_sample *a = &r->sample[i];
+        const bench_sweep_sample *a = &r->sample[i];
         const uint32_t place = place_of(r, i);
         if (place != (r->samples - 1) / 2 && place != r->samples / 2)
             continue;
@@ -169,35 +169,35 @@ static sweep_sample middle(const sweep_row *r)
     return m;
 }
 
-sweep_rate bench_sweep_rate_of(const sweep_row *r)
+bench_sweep_rate bench_sweep_rate_of(const bench_sweep_row *r)
 {
-    sweep_rate out = {0, INFINITY, 0};
+    bench_sweep_rate out = {0, INFINITY, 0};
     if (!r->samples)
-        return (sweep_rate){0, 0, 0};
+        return (bench_sweep_rate){0, 0, 0};
     for (uint32_t i = 0; i < r->samples; i++) {
         out.least = fmin(out.least, bench_sweep_run_rate(r, i));
         out.most = fmax(out.most, bench_sweep_run_rate(r, i));
     }
-    const sweep_sample m = middle(r);
+    const bench_sweep_sample m = middle(r);
     out.median = m.tokens / (m.step_ms * 1e-3);
     return out;
 }
 
 /* The peak of a rank that one run has found: the FLOPs of rank 0 in the time in which it would have
  * made them. 0: unknown. */
-static double peak_of(const sweep_row *r, const sweep_sample *a)
+static double peak_of(const bench_sweep_row *r, const bench_sweep_sample *a)
 {
     const double steps = (double)a->steps;
     return a->mfu_ms > 0 ? r->plan.flops_first * steps / (a->mfu_ms * 1e-3) : 0;
 }
 
-void bench_sweep_find_peaks(sweep *s)
+void bench_sweep_find_peaks(bench_sweep *s)
 {
     for (uint32_t i = 0; i < s->rows.n; i++) {
-        sweep_row *r = &s->rows.at[i];
+        bench_sweep_row *r = &s->rows.at[i];
         r->peak_flops = 0;
         for (uint32_t k = 0; k < s->rows.n; k++) {
-            const sweep_row *x = &s->rows.at[k];
+            const bench_sweep_row *x = &s->rows.at[k];
             if (x->plan.ranks != r->plan.ranks || x->plan.compute != r->plan.compute)
                 continue;
             for (uint32_t j = 0; j < x->samples; j++)
@@ -206,9 +206,9 @@ void bench_sweep_find_peaks(sweep *s)
     }
 }
 
-sweep_sample bench_sweep_typical(const sweep_row *r)
+bench_sweep_sample bench_sweep_typical(const bench_sweep_row *r)
 {
-    sweep_sample m = middle(r);
+    bench_sweep_sample m = middle(r);
     m.mfu_ms = r->peak_flops > 0 ? r->plan.flops_first / (m.step_ms * 1e-3) / r->peak_flops : 0;
     for (uint32_t i = 0; i < r->samples; i++)
         m.peak = r->sample[i].peak > m.peak ? r->sample[i].peak : m.peak;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *bench_sweep_value(const sweep *s, const sweep_row *r, const char *key)
+const char *bench_sweep_value(const bench_sweep *s, const bench_sweep_row *r, const char *key)
 {
     for (uint32_t i = 0; i < s->ncolumns; i++)
         if (!strcmp(s->column[i].key, key))
@@ -28,9 +28,9 @@ static bool same_text(const char *a, const char *b)
     }
 }
 
-static bool is_listed(const sweep *s, uint32_t c, const char *wanted)
+static bool is_listed(const bench_sweep *s, uint32_t c, const char *wanted)
 {
-    const sweep_axis *a = &s->axis[s->column[c].axis];
+    const bench_sweep_axis *a = &s->axis[s->column[c].axis];
     for (uint32_t i = 0; i < a->n; i++)
         if (a->choice[i][c] && same_text(a->choice[i][c], wanted))
             return true;
@@ -38,8 +38,8 @@ static bool is_listed(const sweep *s, uint32_t c, const char *wanted)
 }
 
 /* Whether "section.key=value" or "section.key!=value" matches the row. */
-static weft_status one_condition(const sweep *s, const char *rule, char *text, const sweep_row *r,
-                                 bool *fits)
+static weft_status one_condition(const bench_sweep *s, const char *rule, char *text,
+                                 const bench_sweep_row *r, bool *fits)
 {
     char *equals = strchr(text, '=');
     if (!equals || equals == text)
@@ -60,8 +60,8 @@ static weft_status one_condition(const sweep *s, const char *rule, char *text, c
     return WEFT_OK;
 }
 
-weft_status bench_sweep_fits(const sweep *s, const char *key, const char *rule, const sweep_row *r,
-                             bool *out)
+weft_status bench_sweep_fits(const bench_sweep *s, const char *key, const char *rule,
+                             const bench_sweep_row *r, bool *out)
 {
     char name[32];
     snprintf(name, sizeof name, "sweep.%s", key);

@@ -21,21 +21,21 @@
 #define SWEEP_RANKS "ranks" /* the column that is no key of the job */
 
 /* A key that rows set. */
-typedef struct sweep_column {
+typedef struct bench_sweep_column {
     const char *key, *head; /* "parallel.tp"; what stands over it */
     uint32_t axis;          /* the list that sets it */
     bool varies;            /* rows differ in it */
-} sweep_column;
+} bench_sweep_column;
 
 /* A list: of values of one key, or of bundles, which set several. */
-typedef struct sweep_axis {
+typedef struct bench_sweep_axis {
     const char *name, *text, *where;      /* where: "sweep.ini:12" */
     const char *(*choice)[SWEEP_COLUMNS]; /* [n]; NULL: the choice does not set the column */
     uint32_t n;
-} sweep_axis;
+} bench_sweep_axis;
 
 /* The result of planning a row, from a child process. */
-typedef struct sweep_plan {
+typedef struct bench_sweep_plan {
     int32_t status; /* weft_status */
     uint32_t ranks, exact;
     uint32_t threads;    /* that the job names for a rank; 0: it does not */
@@ -47,14 +47,14 @@ typedef struct sweep_plan {
     uint32_t compute;    /* element type of products */
     double bubble;       /* share of the pipeline's schedule */
     char why[2048];
-} sweep_plan;
+} bench_sweep_plan;
 
 /* The measured steps of one run. */
-typedef struct sweep_sample {
+typedef struct bench_sweep_sample {
     double tokens, mfu_ms; /* sums over the steps */
     double step_ms, compute_ms, exposed_ms, bubble_ms, optimizer_ms;
     uint64_t steps, sent, peak;
-} sweep_sample;
+} bench_sweep_sample;
 
 #define SWEEP_WAITS 0
 #define SWEEP_DONE 1
@@ -63,19 +63,19 @@ typedef struct sweep_sample {
 #define SWEEP_SAME 4 /* the same job as an earlier row */
 
 /* How a row that has run compares with the others. */
-typedef struct sweep_verdict {
+typedef struct bench_sweep_verdict {
     uint32_t rank;             /* 1: the fastest, and those that cannot be told from it; 0: none */
     double low, high;          /* of tokens a second, 95 %; NAN: unknown */
     double ratio, rlow, rhigh; /* to the baseline; NAN: there is none */
     double efficiency;         /* NAN: nothing to compare with */
-} sweep_verdict;
+} bench_sweep_verdict;
 
-typedef struct sweep_row {
+typedef struct bench_sweep_row {
     const char *value[SWEEP_COLUMNS]; /* [column]; NULL: not set */
     uint32_t status, number;
     const char *why; /* skipped, failed or the same */
-    sweep_plan plan;
-    sweep_sample *sample; /* [repeat] */
+    bench_sweep_plan plan;
+    bench_sweep_sample *sample; /* [repeat] */
     uint32_t samples;
     uint32_t same;      /* SWEEP_SAME: index of the row that runs */
     uint32_t reference; /* index into sweep.references */
@@ -89,27 +89,27 @@ typedef struct sweep_row {
     double other_cores; /* cores that other processes kept busy, in the worst of its runs */
     uint64_t resident;  /* bytes of memory of its largest process */
     double peak_flops;  /* of a rank in a second; 0: unknown */
-    sweep_verdict verdict;
-} sweep_row;
+    bench_sweep_verdict verdict;
+} bench_sweep_row;
 
 /* The reference job on one rank: shared by all rows that should give the same losses. */
-typedef struct sweep_reference {
+typedef struct bench_sweep_reference {
     const char *keys; /* "section.key=value" of what changes results, one a line */
-    sweep_row row;
-} sweep_reference;
+    bench_sweep_row row;
+} bench_sweep_reference;
 
-typedef struct sweep {
+typedef struct bench_sweep {
     pool pool;
     config *cfg; /* the file as written, overrides included */
     const char *ini, *out;
     uint32_t ranks; /* 0: not given on the command line */
-    sweep_axis axis[SWEEP_AXES];
-    sweep_column column[SWEEP_COLUMNS];
+    bench_sweep_axis axis[SWEEP_AXES];
+    bench_sweep_column column[SWEEP_COLUMNS];
     uint32_t naxes, ncolumns, left_out; /* left_out: combinations that only and skip removed */
     uint64_t steps, warmup, repeats, deadline;
     bool compare;
-    VEC(sweep_row) rows;
-    VEC(sweep_reference) references;
+    VEC(bench_sweep_row) rows;
+    VEC(bench_sweep_reference) references;
     int32_t baseline; /* index of the row; -1: none */
     double noise;     /* relative deviation of a run, the median over rows; NAN: unknown */
     json_t *began;    /* the environment at the begin (environment.c) */
@@ -117,86 +117,92 @@ typedef struct sweep {
     bool finished;    /* OUT has all of its runs */
     bool stopped;     /* by a signal; the same command goes on */
     int ledger;       /* descriptor of OUT/runs.jsonl; 0: none */
-} sweep;
+} bench_sweep;
 
 /* lists.c: the lists of [sweep] and -n; then columns and choices. */
-weft_status bench_sweep_take(sweep *s, const config_line *e);
-weft_status bench_sweep_take_list(sweep *s, const char *name, const char *text, const char *where);
-weft_status bench_sweep_parse_lists(sweep *s);
+weft_status bench_sweep_take(bench_sweep *s, const config_line *e);
+weft_status bench_sweep_take_list(bench_sweep *s, const char *name, const char *text,
+                                  const char *where);
+weft_status bench_sweep_parse_lists(bench_sweep *s);
 char *bench_sweep_trimmed(char *word); /* without blanks around it; in place */
 
 /* input.c: read [sweep] and make the rows. Free with bench_sweep_free() also after a failure. */
-weft_status bench_sweep_read(sweep *s, const char *ini, const char *const *overrides, uint32_t n);
-void bench_sweep_free(sweep *s);
+weft_status bench_sweep_read(bench_sweep *s, const char *ini, const char *const *overrides,
+                             uint32_t n);
+void bench_sweep_free(bench_sweep *s);
 
 /* keys.c: the keys of [sweep] that are no lists. */
 void bench_sweep_print_keys(FILE *to); /* in Markdown */
 bool bench_sweep_is_own(const char *key);
-const char *bench_sweep_own_text(const sweep *s, const char *key); /* as given, or the default */
+const char *bench_sweep_own_text(const bench_sweep *s,
+                                 const char *key); /* as given, or the default */
 weft_status bench_sweep_unknown(const char *where, const char *key);
 
 /* rules.c: whether a row fits one of the alternatives of the key ("only", with text `rule`). */
-weft_status bench_sweep_fits(const sweep *s, const char *key, const char *rule, const sweep_row *r,
-                             bool *out);
+weft_status bench_sweep_fits(const bench_sweep *s, const char *key, const char *rule,
+                             const bench_sweep_row *r, bool *out);
 
 /* The value that the row sets for a key, NULL: none. */
-const char *bench_sweep_value(const sweep *s, const sweep_row *r, const char *key);
+const char *bench_sweep_value(const bench_sweep *s, const bench_sweep_row *r, const char *key);
 
 /* The job of a row, without [sweep]; `alone`: of one that has been planned, on one rank, with
  * nothing that shares work and of the row's keys only those that change results. `folder` becomes
  * run.out. The caller frees it with config_destroy(). */
-weft_status bench_sweep_job(const sweep *s, const sweep_row *r, bool alone, const char *folder,
-                            config **out);
+weft_status bench_sweep_job(const bench_sweep *s, const bench_sweep_row *r, bool alone,
+                            const char *folder, config **out);
 
 /* Plan the row in a child process; a plugin that crashes costs the row only. */
-void bench_sweep_plan_row(const sweep *s, sweep_row *r, bool alone);
+void bench_sweep_plan_row(const bench_sweep *s, bench_sweep_row *r, bool alone);
 
 /* Train in a child process, once. `tick` is called some times a second. Puts status and why. */
-typedef struct sweep_try {
+typedef struct bench_sweep_try {
     const char *folder; /* of this run */
     bool alone;
     uint32_t repeat;
     void (*tick)(void *ctx);
     void *ctx;
     volatile int *stop; /* not 0: end the run */
-} sweep_try;
-void bench_sweep_run(sweep *s, sweep_row *r, const sweep_try *t);
+} bench_sweep_try;
+void bench_sweep_run(bench_sweep *s, bench_sweep_row *r, const bench_sweep_try *t);
 
 /* Numbers of OUT/metrics.jsonl into the row; false when there are not enough. */
-bool bench_sweep_measure(sweep *s, sweep_row *r, const sweep_try *t);
+bool bench_sweep_measure(bench_sweep *s, bench_sweep_row *r, const bench_sweep_try *t);
 
 /* Compare the losses with those of the reference. */
-void bench_sweep_compare(sweep *s, sweep_row *r, const sweep_row *one);
+void bench_sweep_compare(bench_sweep *s, bench_sweep_row *r, const bench_sweep_row *one);
 #define SWEEP_LOSS_UNKNOWN 0u
 #define SWEEP_LOSS_AGREES 1u
 #define SWEEP_LOSS_ROUNDING 2u /* 16-bit types alone (results.c) */
 #define SWEEP_LOSS_DIFFERS 3u
-uint32_t bench_sweep_loss(const sweep_row *r); /* whether a row's losses are those of one rank */
-double bench_sweep_bound(const sweep_row *r);
+uint32_t
+bench_sweep_loss(const bench_sweep_row *r); /* whether a row's losses are those of one rank */
+double bench_sweep_bound(const bench_sweep_row *r);
 
-typedef struct sweep_rate {
+typedef struct bench_sweep_rate {
     double median, least, most; /* tokens a second of the repeats */
-} sweep_rate;
-sweep_rate bench_sweep_rate_of(const sweep_row *r);
-double bench_sweep_run_rate(const sweep_row *r, uint32_t repeat);
+} bench_sweep_rate;
+bench_sweep_rate bench_sweep_rate_of(const bench_sweep_row *r);
+double bench_sweep_run_rate(const bench_sweep_row *r, uint32_t repeat);
 /* Of the run with the median rate, a step; mfu_ms is then the MFU itself. */
-sweep_sample bench_sweep_typical(const sweep_row *r);
+bench_sweep_sample bench_sweep_typical(const bench_sweep_row *r);
 /* Sets peak_flops of all rows, from the runs that are there. */
-void bench_sweep_find_peaks(sweep *s);
+void bench_sweep_find_peaks(bench_sweep *s);
 
 /* ledger.c: OUT/runs.jsonl has a line for each run that has ended. open() reads what an interrupted
  * or finished (sweep.finished) sweep of the same jobs has left, or begins anew; note() adds a run;
  * complete() says that all are done. `fresh`: never go on. The folder is locked by the caller's
  * `lock`. */
-struct outlock;
-weft_status bench_sweep_ledger_open(sweep *s, bool fresh, struct outlock *lock, uint64_t *done);
-weft_status bench_sweep_ledger_note(sweep *s, const sweep_row *r, const sweep_try *t);
-weft_status bench_sweep_ledger_complete(sweep *s);
-const char *bench_sweep_folder(sweep *s, uint32_t number, uint32_t repeat, bool alone);
-bool bench_sweep_has_run(const sweep *s, const sweep_row *r, uint32_t repeat);
+struct run_outlock;
+weft_status bench_sweep_ledger_open(bench_sweep *s, bool fresh, struct run_outlock *lock,
+                                    uint64_t *done);
+weft_status bench_sweep_ledger_note(bench_sweep *s, const bench_sweep_row *r,
+                                    const bench_sweep_try *t);
+weft_status bench_sweep_ledger_complete(bench_sweep *s);
+const char *bench_sweep_folder(bench_sweep *s, uint32_t number, uint32_t repeat, bool alone);
+bool bench_sweep_has_run(const bench_sweep *s, const bench_sweep_row *r, uint32_t repeat);
 
 /* rank.c: ranks, ratios and efficiency of all rows, from their runs. */
-void bench_sweep_judge(sweep *s);
+void bench_sweep_judge(bench_sweep *s);
 
 /* environment.c: where and with what the sweep runs, now; and processors that may be used. */
 json_t *bench_sweep_environment(void);
@@ -206,22 +212,23 @@ double bench_sweep_busy_seconds(void);
 uint32_t bench_sweep_bound_processes(
     pid_t first); /* of all processors since the system began; < 0: unknown */
 
-const char *bench_sweep_status(const sweep_row *r);
-const char *bench_sweep_label(sweep *s,
-                              const sweep_row *r); /* "tp=2 placement=zero1", for a line */
-void bench_sweep_print(sweep *s);
-void bench_sweep_print_plan(sweep *s);
+const char *bench_sweep_status(const bench_sweep_row *r);
+const char *bench_sweep_label(bench_sweep *s,
+                              const bench_sweep_row *r); /* "tp=2 placement=zero1", for a line */
+void bench_sweep_print(bench_sweep *s);
+void bench_sweep_print_plan(bench_sweep *s);
 
 /* Sentences about what makes the numbers doubtful; NULL after the last. */
-const char *bench_sweep_warning(sweep *s, uint32_t i);
-bool bench_sweep_is_pinned(const sweep_row *r);  /* all of its ranks were bound to cores */
-bool bench_sweep_is_crowded(const sweep_row *r); /* it starts more ranks than there are cores */
+const char *bench_sweep_warning(bench_sweep *s, uint32_t i);
+bool bench_sweep_is_pinned(const bench_sweep_row *r); /* all of its ranks were bound to cores */
+bool bench_sweep_is_crowded(
+    const bench_sweep_row *r); /* it starts more ranks than there are cores */
 
 /* files.c: OUT/sweep.csv and OUT/sweep.json, each whole or as before. */
-weft_status bench_sweep_write(sweep *s);
-json_t *bench_sweep_json(sweep *s); /* the caller frees it with json_decref() */
+weft_status bench_sweep_write(bench_sweep *s);
+json_t *bench_sweep_json(bench_sweep *s); /* the caller frees it with json_decref() */
 
 /* compare.c: weft bench compare A B. Returns the exit status. */
-int bench_sweep_compare_main(const command *of, int argc, char **argv);
+int bench_sweep_compare_main(const cli_command *of, int argc, char **argv);
 
 #endif

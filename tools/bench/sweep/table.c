@@ -12,13 +12,13 @@ static const char *const heads[NUMBERS] = {
     "ranks",  "tokens/s", "95 %",      "ratio",     "scaling",  "step ms", "compute", "exposed",
     "bubble", "bubble %", "optimizer", "peak/rank", "resident", "sent",    "MFU %",   "loss"};
 
-const char *bench_sweep_status(const sweep_row *r)
+const char *bench_sweep_status(const bench_sweep_row *r)
 {
     static const char *const words[] = {"waits", "done", "skipped", "failed", "same"};
     return words[r->status];
 }
 
-const char *bench_sweep_label(sweep *s, const sweep_row *r)
+const char *bench_sweep_label(bench_sweep *s, const bench_sweep_row *r)
 {
     char *text = pool_text(&s->pool, "");
     for (uint32_t c = 0; c < s->ncolumns; c++)
@@ -28,7 +28,7 @@ const char *bench_sweep_label(sweep *s, const sweep_row *r)
     return *text ? text : "the one combination";
 }
 
-static char *human(sweep *s, uint64_t bytes)
+static char *human(bench_sweep *s, uint64_t bytes)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     double v = (double)bytes;
@@ -38,7 +38,7 @@ static char *human(sweep *s, uint64_t bytes)
     return pool_printf(&s->pool, u ? "%.1f %s" : "%.0f %s", v, units[u]);
 }
 
-static const char *loss_word(sweep *s, const sweep_row *r)
+static const char *loss_word(bench_sweep *s, const bench_sweep_row *r)
 {
     const uint32_t is = bench_sweep_loss(r);
     if (is == SWEEP_LOSS_UNKNOWN || is == SWEEP_LOSS_AGREES)
@@ -49,7 +49,7 @@ static const char *loss_word(sweep *s, const sweep_row *r)
                        is == SWEEP_LOSS_ROUNDING ? "rounding" : "differs", r->worst, r->worst_step);
 }
 
-static const char *real(sweep *s, const char *form, double v)
+static const char *real(bench_sweep *s, const char *form, double v)
 {
     char text[40];
     snprintf(text, sizeof text, isfinite(v) ? form : "-", v);
@@ -57,12 +57,12 @@ static const char *real(sweep *s, const char *form, double v)
 }
 
 /* The cells of a row that has run. */
-static void fill(sweep *s, const sweep_row *r, const char *out[NUMBERS])
+static void fill(bench_sweep *s, const bench_sweep_row *r, const char *out[NUMBERS])
 {
     pool *p = &s->pool;
-    const sweep_rate rate = bench_sweep_rate_of(r);
-    const sweep_sample m = bench_sweep_typical(r);
-    const sweep_verdict *v = &r->verdict;
+    const bench_sweep_rate rate = bench_sweep_rate_of(r);
+    const bench_sweep_sample m = bench_sweep_typical(r);
+    const bench_sweep_verdict *v = &r->verdict;
     const char *plan = m.sent == r->plan.sent
                            ? "as planned"
                            : pool_printf(p, "planned %s", human(s, r->plan.sent));
@@ -86,14 +86,15 @@ static void fill(sweep *s, const sweep_row *r, const char *out[NUMBERS])
 
 #define CELLS (1 + SWEEP_COLUMNS + NUMBERS) /* place, keys, numbers */
 typedef struct grid {
-    const char *(*cell)[CELLS]; /* [row][column]; NULL from a reason on */
-    const sweep_row **row;      /* [row]; that of the heads is NULL */
+    const char *(*cell)[CELLS];  /* [row][column]; NULL from a reason on */
+    const bench_sweep_row **row; /* [row]; that of the heads is NULL */
     uint32_t width[CELLS], columns, keys;
 } grid;
 
 static int by_place(const void *x, const void *y)
 {
-    const sweep_row *a = *(const sweep_row *const *)x, *b = *(const sweep_row *const *)y;
+    const bench_sweep_row *a = *(const bench_sweep_row *const *)x,
+                          *b = *(const bench_sweep_row *const *)y;
     const bool da = a->status == SWEEP_DONE, db = b->status == SWEEP_DONE;
     if (da != db)
         return da ? -1 : 1;
@@ -105,9 +106,9 @@ static int by_place(const void *x, const void *y)
     return a->number < b->number ? -1 : 1;
 }
 
-static void fill_row(sweep *s, grid *g, uint32_t i)
+static void fill_row(bench_sweep *s, grid *g, uint32_t i)
 {
-    const sweep_row *r = g->row[i];
+    const bench_sweep_row *r = g->row[i];
     const char **cell = g->cell[i];
     cell[0] = !r                        ? "place"
               : r->status == SWEEP_DONE ? pool_printf(&s->pool, "%u", r->verdict.rank)
@@ -125,7 +126,7 @@ static void fill_row(sweep *s, grid *g, uint32_t i)
         fill(s, r, &cell[g->keys]);
 }
 
-static void make_grid(sweep *s, grid *g)
+static void make_grid(bench_sweep *s, grid *g)
 {
     g->cell = pool_array(&s->pool, (uint64_t)s->rows.n + 1, sizeof *g->cell);
     g->row = pool_array(&s->pool, (uint64_t)s->rows.n + 1, sizeof *g->row);
@@ -144,7 +145,7 @@ static void make_grid(sweep *s, grid *g)
 }
 
 /* The ranks have a column among the keys, or the key is the same in all rows. */
-static bool is_hidden(const sweep *s, const grid *g, uint32_t c)
+static bool is_hidden(const bench_sweep *s, const grid *g, uint32_t c)
 {
     if (c >= 1 && c < g->keys)
         return !s->column[c - 1].varies;
@@ -154,9 +155,9 @@ static bool is_hidden(const sweep *s, const grid *g, uint32_t c)
     return false;
 }
 
-static void print_row(const sweep *s, const grid *g, uint32_t i)
+static void print_row(const bench_sweep *s, const grid *g, uint32_t i)
 {
-    const sweep_row *r = g->row[i];
+    const bench_sweep_row *r = g->row[i];
     for (uint32_t c = 0; c < g->columns && g->cell[i][c]; c++) {
         const bool last = c + 1 == g->columns, key = c >= 1 && c < g->keys;
         if (is_hidden(s, g, c))
@@ -169,12 +170,12 @@ static void print_row(const sweep *s, const grid *g, uint32_t i)
     printf("\n");
 }
 
-static void print_end(sweep *s, const grid *g)
+static void print_end(bench_sweep *s, const grid *g)
 {
     uint32_t count[5] = {0}, first = 0;
     const char *warning;
     for (uint32_t i = 0; i < s->rows.n; i++) {
-        const sweep_row *r = &s->rows.at[i];
+        const bench_sweep_row *r = &s->rows.at[i];
         count[r->status]++;
         first += r->status == SWEEP_DONE && r->verdict.rank == 1;
     }
@@ -198,7 +199,7 @@ static void print_end(sweep *s, const grid *g)
         printf("warning: %s\n", warning);
 }
 
-void bench_sweep_print(sweep *s)
+void bench_sweep_print(bench_sweep *s)
 {
     grid g = {0};
     make_grid(s, &g);
@@ -207,10 +208,10 @@ void bench_sweep_print(sweep *s)
     print_end(s, &g);
 }
 
-void bench_sweep_print_plan(sweep *s)
+void bench_sweep_print_plan(bench_sweep *s)
 {
     for (uint32_t i = 0; i < s->rows.n; i++) {
-        const sweep_row *r = &s->rows.at[i];
+        const bench_sweep_row *r = &s->rows.at[i];
         if (r->status == SWEEP_WAITS)
             printf("%3u  %s: %u rank%s, %.4g GFLOP a step, bubble %.1f %%, %.1f MiB at most a "
                    "rank, sends %llu bytes a step\n",

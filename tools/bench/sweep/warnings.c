@@ -6,26 +6,26 @@
 #define NOISY 0.05 /* relative deviation of a run */
 #define NAMED 8u
 
-bool bench_sweep_is_crowded(const sweep_row *r)
+bool bench_sweep_is_crowded(const bench_sweep_row *r)
 {
     const uint32_t threads = r->plan.threads ? r->plan.threads : 1;
     return !r->plan.status && (uint64_t)r->plan.ranks * threads > bench_sweep_cpus();
 }
 
 /* Others used more than a twentieth of the processors, and more than what a system does idly. */
-static bool is_loaded(const sweep_row *r)
+static bool is_loaded(const bench_sweep_row *r)
 {
     const double share = 0.05 * bench_sweep_cpus();
     return r->status == SWEEP_DONE && r->other_cores > (share > 0.2 ? share : 0.2);
 }
 
 /* "3, 5, 6 and 12 more": the rows of which `is` is true. */
-static const char *which(sweep *s, bool (*is)(const sweep_row *r), uint32_t *n)
+static const char *which(bench_sweep *s, bool (*is)(const bench_sweep_row *r), uint32_t *n)
 {
     char *text = pool_text(&s->pool, "");
     *n = 0;
     for (uint32_t i = 0; i < s->rows.n; i++) {
-        const sweep_row *r = &s->rows.at[i];
+        const bench_sweep_row *r = &s->rows.at[i];
         if (r->status == SWEEP_SAME || !is(r) || ++*n > NAMED)
             continue;
         text = pool_printf(&s->pool, "%s%s%u", text, *n > 1 ? ", " : "", r->number);
@@ -33,7 +33,7 @@ static const char *which(sweep *s, bool (*is)(const sweep_row *r), uint32_t *n)
     return *n > NAMED ? pool_printf(&s->pool, "%s and %u more", text, *n - NAMED) : text;
 }
 
-static const char *of_crowded(sweep *s)
+static const char *of_crowded(bench_sweep *s)
 {
     uint32_t n;
     const char *names = which(s, bench_sweep_is_crowded, &n);
@@ -47,24 +47,24 @@ static const char *of_crowded(sweep *s)
                        names, cpus, cpus == 1 ? "" : "s");
 }
 
-bool bench_sweep_is_pinned(const sweep_row *r)
+bool bench_sweep_is_pinned(const bench_sweep_row *r)
 {
     return r->looked && r->pinned >= r->plan.ranks;
 }
 
 /* Not where the ranks have all processors together: then none can be bound to a part of them. */
-static bool is_loose(const sweep_row *r)
+static bool is_loose(const bench_sweep_row *r)
 {
     return r->status == SWEEP_DONE && r->looked && !bench_sweep_is_pinned(r) && r->plan.ranks > 1 &&
            !bench_sweep_is_crowded(r);
 }
 
-static bool is_rounded(const sweep_row *r)
+static bool is_rounded(const bench_sweep_row *r)
 {
     return r->status == SWEEP_DONE && bench_sweep_loss(r) == SWEEP_LOSS_ROUNDING;
 }
 
-static const char *of_loose(sweep *s)
+static const char *of_loose(bench_sweep *s)
 {
     uint32_t n, pinned = 0;
     const char *names = which(s, is_loose, &n);
@@ -78,7 +78,7 @@ static const char *of_loose(sweep *s)
                        names);
 }
 
-static const char *of_rounding(sweep *s)
+static const char *of_rounding(bench_sweep *s)
 {
     uint32_t n;
     const char *names = which(s, is_rounded, &n);
@@ -90,7 +90,7 @@ static const char *of_rounding(sweep *s)
                        names);
 }
 
-static const char *of_load(sweep *s)
+static const char *of_load(bench_sweep *s)
 {
     uint32_t n;
     double most = 0;
@@ -107,7 +107,7 @@ static const char *of_load(sweep *s)
                        most, bench_sweep_cpus(), names);
 }
 
-static const char *of_noise(sweep *s)
+static const char *of_noise(bench_sweep *s)
 {
     uint32_t done = 0;
     for (uint32_t i = 0; i < s->rows.n; i++)
@@ -124,9 +124,10 @@ static const char *of_noise(sweep *s)
                        100 * s->noise);
 }
 
-const char *bench_sweep_warning(sweep *s, uint32_t i)
+const char *bench_sweep_warning(bench_sweep *s, uint32_t i)
 {
-    const char *(*const all[])(sweep * s) = {of_crowded, of_loose, of_load, of_rounding, of_noise};
+    const char *(*const all[])(bench_sweep * s) = {of_crowded, of_loose, of_load, of_rounding,
+                                                   of_noise};
     for (uint32_t k = 0; k < sizeof all / sizeof *all; k++) {
         const char *text = all[k](s);
         if (text && !i--)

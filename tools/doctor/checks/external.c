@@ -6,20 +6,20 @@
 
 #include <string.h>
 
-bool doctor_is_external(const host *h, const component *c)
+bool doctor_is_external(const host *h, const host_component *c)
 {
     bool own;
     host_place_of(h, c->path, &own);
     return !own;
 }
 
-static bool same_name(const component *a, const component *b)
+static bool same_name(const host_component *a, const host_component *b)
 {
     return a->iface && b->iface && !strcmp(a->kind, b->kind) && !strcmp(a->name, b->name) &&
            !strcmp(a->iface, b->iface) && strcmp(a->path, b->path) != 0;
 }
 
-static void report_unusable(doctor *d, const component *c)
+static void report_unusable(doctor *d, const host_component *c)
 {
     doctor_add_line(d, "%s: cannot be used: %s", c->path, c->help);
     doctor_add_finding(d, DOCTOR_PROBLEM, "the plugin %s (%s) in %s cannot be used: %s", c->name,
@@ -29,7 +29,8 @@ static void report_unusable(doctor *d, const component *c)
                        c->path, c->path);
 }
 
-static void report_hidden(doctor *d, const host *h, const component *c, const component *other)
+static void report_hidden(doctor *d, const host *h, const host_component *c,
+                          const host_component *other)
 {
     bool own;
     if (!same_name(c, other) ||
@@ -42,13 +43,13 @@ static void report_hidden(doctor *d, const host *h, const component *c, const co
     doctor_add_command(d, "weft plugins info %s; echo $WEFT_PLUGIN_PATH", c->path);
 }
 
-static void report_file(doctor *d, const host *h, const component *const *all, uint32_t n,
+static void report_file(doctor *d, const host *h, const host_component *const *all, uint32_t n,
                         uint32_t first)
 {
     const char *path = all[first]->path, *parts = NULL;
     const weft_manifest *m = NULL;
     for (uint32_t i = first; i < n; i++) {
-        const component *c = all[i];
+        const host_component *c = all[i];
         if (strcmp(c->path, path) != 0)
             continue;
         if (!c->iface) {
@@ -65,7 +66,7 @@ static void report_file(doctor *d, const host *h, const component *const *all, u
         doctor_add_line(d, "%s: %s, ABI %u.%u", path, parts, m->abi_major, m->abi_minor);
 }
 
-void doctor_add_external(doctor *d, const host *h, const component *const *all, uint32_t n)
+void doctor_add_external(doctor *d, const host *h, const host_component *const *all, uint32_t n)
 {
     int64_t files = 0;
     for (uint32_t i = 0; i < n; i++) {

@@ -7,10 +7,10 @@
 #include "host/host.h"
 
 /* Is this a file from outside? [any] */
-bool doctor_is_external(const host *h, const component *c);
+bool doctor_is_external(const host *h, const host_component *c);
 
 /* A line for each such file of the list of host_list(): components, interfaces, ABI. A file that
  * cannot be used is a problem, one that hides another plugin a note. */
-void doctor_add_external(doctor *d, const host *h, const component *const *all, uint32_t n);
+void doctor_add_external(doctor *d, const host *h, const host_component *const *all, uint32_t n);
 
 #endif

@@ -57,7 +57,7 @@ static uint64_t checkpoint_bytes(const plan_set *p)
     double bytes = 0;
     for (uint32_t i = 0; i < p->n; i++)
         for (uint32_t k = 0; k < p->at[i].pieces.n; k++) {
-            const piece *x = &p->at[i].pieces.at[k];
+            const plan_piece *x = &p->at[i].pieces.at[k];
             double n = x->writer == PLAN_WRITER_ELSEWHERE ? 0 : 4;
             for (uint32_t a = 0; a < x->shape.rank; a++)
                 n *= (double)x->shape.axes[a].size;

@@ -28,11 +28,11 @@
 typedef struct probe_request {
     host *host;
     config *cfg;
-    const component *c;
+    const host_component *c;
     uint32_t device_caps; /* of all devices that are installed */
 } probe_request;
 
-static bool is(const component *c, const char *iface)
+static bool is(const host_component *c, const char *iface)
 {
     return c->iface && !strcmp(c->iface, iface);
 }
@@ -41,7 +41,7 @@ static weft_status probe(probe_request *t, int32_t *score)
 {
     const char *const ifaces[] = {t->c->iface, NULL};
     char section[128];
-    const component *c;
+    const host_component *c;
     bool device = is(t->c, "weft.device/1");
     snprintf(section, sizeof section, "%s%s%s", t->c->kind, device ? "" : ".",
              device ? "" : t->c->name);
@@ -98,7 +98,7 @@ static void probe_plugin(doctor *d, probe_request *t)
     json_decref(got);
 }
 
-static void report_unusable(doctor *d, const component *c)
+static void report_unusable(doctor *d, const host_component *c)
 {
     doctor_add_finding(d, DOCTOR_WARNING, "the plugin %s (%s) cannot be used: %s", c->name, c->kind,
                        c->help);
@@ -108,7 +108,7 @@ static void report_unusable(doctor *d, const component *c)
 
 static void probe_all(doctor *d, probe_request *t)
 {
-    const component **all;
+    const host_component **all;
     uint32_t n;
     host_try_all(t->host);
     if (host_list(t->host, &all, &n) != WEFT_OK) {

@@ -31,8 +31,8 @@
 #define LEAVE_MS 5000 /* for the last frames when the ranks have ended */
 
 typedef struct agent {
-    frame_link link;
-    spawn_job spawn;
+    launch_frame_link link;
+    launch_spawn spawn;
     VEC(char *) words; /* of the ranks' command, without the NULL behind */
     VEC(char) job;     /* the job file, where it is sent */
     char addr[HOST_ADDR_MAX];
@@ -47,7 +47,7 @@ typedef struct agent {
 
 /* --- what the launcher says before the start --- */
 
-static weft_status begin(agent *a, const frame *f)
+static weft_status begin(agent *a, const launch_frame *f)
 {
     uint32_t attempt = 0;
     if (f->bytes == sizeof attempt)
@@ -63,7 +63,7 @@ static weft_status begin(agent *a, const frame *f)
     return WEFT_OK;
 }
 
-static weft_status take_job(agent *a, const frame *f)
+static weft_status take_job(agent *a, const launch_frame *f)
 {
     if (a->job.n + f->bytes > JOB_BYTES_MAX)
         return err_fail(WEFT_USAGE, "the job file that the launcher sends is larger than 16 MiB");
@@ -72,7 +72,7 @@ static weft_status take_job(agent *a, const frame *f)
     return WEFT_OK;
 }
 
-static weft_status take_key(agent *a, const frame *f)
+static weft_status take_key(agent *a, const launch_frame *f)
 {
     if (f->bytes != KEY_BYTES || a->spawn.key_fd >= 0)
         return err_fail(WEFT_USAGE, "the launcher sends no job key");
@@ -82,7 +82,7 @@ static weft_status take_key(agent *a, const frame *f)
                : WEFT_OK;
 }
 
-static weft_status listen_at(agent *a, const frame *f)
+static weft_status listen_at(agent *a, const launch_frame *f)
 {
     if (!a->spawn.ranks || f->bytes >= sizeof a->addr || a->spawn.store_fd >= 0)
         return err_fail(WEFT_USAGE, "the launcher does not say where to listen");
@@ -93,7 +93,7 @@ static weft_status listen_at(agent *a, const frame *f)
     return st;
 }
 
-static weft_status take_variable(const frame *f)
+static weft_status take_variable(const launch_frame *f)
 {
     const char *is = strchr(f->text, '=');
     char name[128];
@@ -105,7 +105,7 @@ static weft_status take_variable(const frame *f)
     return WEFT_OK;
 }
 
-static weft_status meet(agent *a, const frame *f)
+static weft_status meet(agent *a, const launch_frame *f)
 {
     if (!a->spawn.ranks || a->words.n < 2 || f->bytes >= sizeof a->addr || f->code > 65535)
         return err_fail(WEFT_USAGE, "the launcher does not say what to start");
@@ -116,7 +116,7 @@ static weft_status meet(agent *a, const frame *f)
     return WEFT_OK;
 }
 
-static weft_status prepare(agent *a, const frame *f)
+static weft_status prepare(agent *a, const launch_frame *f)
 {
     switch (f->kind) {
     case FRAME_BEGIN: return begin(a, f);
@@ -173,7 +173,7 @@ static void relay_output(agent *a)
 
 /* --- launcher to ranks --- */
 
-static void obey(agent *a, const frame *f)
+static void obey(agent *a, const launch_frame *f)
 {
     const job_control_record end = {
         .kind = *f->text == 'K' ? CONTROL_KILLED : CONTROL_ENDED, .rank = f->rank, .code = f->code};
@@ -187,7 +187,7 @@ static void obey(agent *a, const frame *f)
 
 static void hear_launcher(agent *a)
 {
-    frame f;
+    launch_frame f;
     while (launch_frame_receive(&a->link, &f))
         obey(a, &f);
     if (a->link.broken)
@@ -210,7 +210,7 @@ static void say_here(agent *a)
 /* False: the launcher has gone or has called it off. */
 static bool wait_for_frames(agent *a, weft_status *st)
 {
-    frame f;
+    launch_frame f;
     *st = WEFT_OK;
     while (*st == WEFT_OK && !a->meets && !a->killed && !a->link.broken) {
         struct epoll_event e;

@@ -10,16 +10,16 @@
 
 #include "base/mem.h"
 
-#define HEADER offsetof(frame, text)
+#define HEADER offsetof(launch_frame, text)
 
-void launch_frame_open(frame_link *l, int in, int out)
+void launch_frame_open(launch_frame_link *l, int in, int out)
 {
-    *l = (frame_link){.in = in, .out = out};
+    *l = (launch_frame_link){.in = in, .out = out};
     fcntl(in, F_SETFL, fcntl(in, F_GETFL) | O_NONBLOCK);
     fcntl(out, F_SETFL, fcntl(out, F_GETFL) | O_NONBLOCK);
 }
 
-void launch_frame_close(frame_link *l)
+void launch_frame_close(launch_frame_link *l)
 {
     if (l->in >= 0)
         close(l->in);
@@ -28,10 +28,10 @@ void launch_frame_close(frame_link *l)
     if (l->queue)
         explicit_bzero(l->queue, l->room); /* a key may be in it */
     free(l->queue);
-    *l = (frame_link){.in = -1, .out = -1, .broken = true, .deaf = true};
+    *l = (launch_frame_link){.in = -1, .out = -1, .broken = true, .deaf = true};
 }
 
-static void append(frame_link *l, const void *from, size_t bytes)
+static void append(launch_frame_link *l, const void *from, size_t bytes)
 {
     if (l->queued + bytes > l->room) {
         const size_t room = 2 * (l->queued + bytes);
@@ -48,8 +48,8 @@ static void append(frame_link *l, const void *from, size_t bytes)
     l->queued += bytes;
 }
 
-void launch_frame_send(frame_link *l, uint32_t kind, uint32_t from, uint32_t rank, uint32_t code,
-                       const void *text, uint32_t bytes)
+void launch_frame_send(launch_frame_link *l, uint32_t kind, uint32_t from, uint32_t rank,
+                       uint32_t code, const void *text, uint32_t bytes)
 {
     const uint32_t header[] = {kind, from, rank, code, bytes, FRAME_MAGIC};
     if (l->deaf || bytes > FRAME_TEXT)
@@ -59,7 +59,7 @@ void launch_frame_send(frame_link *l, uint32_t kind, uint32_t from, uint32_t ran
     launch_frame_flush(l);
 }
 
-bool launch_frame_flush(frame_link *l)
+bool launch_frame_flush(launch_frame_link *l)
 {
     while (!l->deaf && l->sent < l->queued) {
         const ssize_t n = write(l->out, l->queue + l->sent, l->queued - l->sent);
@@ -75,7 +75,7 @@ bool launch_frame_flush(frame_link *l)
 }
 
 /* Bytes until `part` has `want`; false: not yet. */
-static bool fill(frame_link *l, size_t want)
+static bool fill(launch_frame_link *l, size_t want)
 {
     while (l->have < want) {
         const ssize_t n = read(l->in, l->part + l->have, want - l->have);
@@ -92,7 +92,7 @@ static bool fill(frame_link *l, size_t want)
     return true;
 }
 
-bool launch_frame_receive(frame_link *l, frame *out)
+bool launch_frame_receive(launch_frame_link *l, launch_frame *out)
 {
     if (l->broken || !fill(l, HEADER))
         return false;

@@ -41,35 +41,35 @@ typedef enum {
     FRAME_TELL,     /* as FRAME_ENDED, of a rank of another host */
     FRAME_KILL,     /* kill the ranks; code 1: at once */
     FRAME_KINDS
-} frame_kind;
+} launch_frame_kind;
 
-typedef struct frame {
+typedef struct launch_frame {
     uint32_t kind, from, rank, code, bytes, magic;
     char text[FRAME_TEXT + 1]; /* [bytes], and a zero byte behind */
-} frame;
+} launch_frame;
 
 /* A connection: two descriptors, both non-blocking. Zeroed at first. */
-typedef struct frame_link {
+typedef struct launch_frame_link {
     int in, out;
     bool broken; /* nothing more can be received: closed, or what came is no frame */
     bool deaf;   /* nothing more can be sent */
     size_t have; /* bytes of `part` */
-    char part[sizeof(frame)];
+    char part[sizeof(launch_frame)];
     char *queue; /* bytes to be written, from `sent` to `queued` */
     size_t sent, queued, room;
-} frame_link;
+} launch_frame_link;
 
-void launch_frame_open(frame_link *l, int in, int out);
-void launch_frame_close(frame_link *l); /* closes the descriptors and frees the queue */
+void launch_frame_open(launch_frame_link *l, int in, int out);
+void launch_frame_close(launch_frame_link *l); /* closes the descriptors and frees the queue */
 
 /* Queue a frame, and write what can be written. `bytes` <= FRAME_TEXT; `text` may be NULL for 0. */
-void launch_frame_send(frame_link *l, uint32_t kind, uint32_t from, uint32_t rank, uint32_t code,
-                       const void *text, uint32_t bytes);
+void launch_frame_send(launch_frame_link *l, uint32_t kind, uint32_t from, uint32_t rank,
+                       uint32_t code, const void *text, uint32_t bytes);
 
 /* Write what can be written; is anything left? */
-bool launch_frame_flush(frame_link *l);
+bool launch_frame_flush(launch_frame_link *l);
 
 /* The next frame. False: none now, or the link is broken. */
-bool launch_frame_receive(frame_link *l, frame *out);
+bool launch_frame_receive(launch_frame_link *l, launch_frame *out);
 
 #endif

@@ -99,7 +99,7 @@ static void send_job(remote *r)
 /* What a host has to know; rank 0's also where to listen. */
 static void brief(hosts *h, remote *r)
 {
-    frame_link *l = &r->ssh.link;
+    launch_frame_link *l = &r->ssh.link;
     const launch_hosts_args *a = h->args;
     launch_frame_send(l, FRAME_BEGIN, r->host->first, r->host->count, a->ranks, &a->attempt,
                       sizeof a->attempt);
@@ -131,7 +131,7 @@ static void choose_meeting(hosts *h)
     launch_frame_send(&r->ssh.link, FRAME_LISTEN, 0, 0, 0, r->addr, (uint32_t)strlen(r->addr));
 }
 
-static void on_here(hosts *h, remote *r, const frame *f)
+static void on_here(hosts *h, remote *r, const launch_frame *f)
 {
     char why[128];
     if (f->code != FRAME_PROTOCOL || f->bytes >= sizeof r->addr || r->here) {
@@ -149,14 +149,14 @@ static void on_here(hosts *h, remote *r, const frame *f)
 
 /* --- frames of agents --- */
 
-static void on_heard(hosts *h, uint32_t rank, const frame *f)
+static void on_heard(hosts *h, uint32_t rank, const launch_frame *f)
 {
     job_control_record c = {.kind = f->code >> 16, .rank = f->rank, .code = f->code & 0xffff};
     snprintf(c.text, sizeof c.text, "%.*s", CONTROL_TEXT - 1, f->text);
     launch_outcome_hear(h->outcome, rank, &c);
 }
 
-static void on_ended(hosts *h, uint32_t rank, const frame *f)
+static void on_ended(hosts *h, uint32_t rank, const launch_frame *f)
 {
     const job_control_record end = {
         .kind = *f->text == 'K' ? CONTROL_KILLED : CONTROL_ENDED, .rank = rank, .code = f->code};
@@ -183,7 +183,7 @@ static void write_output(const char *text, uint32_t bytes)
 }
 
 /* A frame about a rank: `from` is one of the host's. */
-static void on_rank(hosts *h, remote *r, const frame *f)
+static void on_rank(hosts *h, remote *r, const launch_frame *f)
 {
     if (f->from - r->host->first >= r->host->count)
         return;
@@ -197,7 +197,7 @@ static void on_rank(hosts *h, remote *r, const frame *f)
         memcpy(&h->args->steps[f->from], f->text, sizeof(uint64_t));
 }
 
-static void on_frame(hosts *h, remote *r, const frame *f)
+static void on_frame(hosts *h, remote *r, const launch_frame *f)
 {
     if (f->kind == FRAME_HERE) {
         on_here(h, r, f);
@@ -215,7 +215,7 @@ static void on_frame(hosts *h, remote *r, const frame *f)
 
 static void hear(hosts *h, remote *r)
 {
-    frame f;
+    launch_frame f;
     while (launch_frame_receive(&r->ssh.link, &f))
         on_frame(h, r, &f);
 }

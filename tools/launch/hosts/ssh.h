@@ -14,7 +14,7 @@ typedef struct launch_ssh {
     pid_t pid;
     int pidfd;  /* readable when it has ended; -1: reaped */
     int status; /* as waitpid() has it, when it has been reaped */
-    frame_link link;
+    launch_frame_link link;
 } launch_ssh;
 
 /* The command line for `host`: `ssh` ("ssh", or "ssh -p 2222 -i KEY": words without quotes),

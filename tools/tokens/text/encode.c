@@ -207,7 +207,7 @@ weft_status tokens_text_encode(const tokens_text_list *list, const data_tokenize
                                const tokens_text_options *o, const char *output, bool valid,
                                tokens_spool **out, uint64_t *text)
 {
-    data_place from = {0};
+    tokens_place from = {0};
     run r = {.list = list, .t = t, .o = o, .terminal = isatty(STDERR_FILENO)};
     weft_status st = tokens_spool_open(output, digest(list, t, o, valid), &from, &r.spool);
     if (st != WEFT_OK)

@@ -29,7 +29,7 @@ struct tokens_reader {
 };
 
 weft_status tokens_reader_open(const tokens_text_list *list, const data_tokenizer *t, bool valid,
-                               const char *field, const data_place *from, tokens_reader **out)
+                               const char *field, const tokens_place *from, tokens_reader **out)
 {
     tokens_reader *r = mem_alloc(sizeof *r);
     *r = (tokens_reader){.list = list,
@@ -272,7 +272,7 @@ static weft_status window(tokens_reader *r, uint64_t run, uint64_t *n)
     return st;
 }
 
-weft_status tokens_reader_next(tokens_reader *r, data_part *part, const char **text)
+weft_status tokens_reader_next(tokens_reader *r, tokens_part *part, const char **text)
 {
     weft_status st = r->open ? WEFT_OK : next_document(r);
     *text = NULL;
@@ -287,14 +287,14 @@ weft_status tokens_reader_next(tokens_reader *r, data_part *part, const char **t
         st = fill_text(r, n + 1);
     if (st != WEFT_OK)
         return st;
-    *part = (data_part){.from = 0, .n = n, .valid = r->to_valid, .first = r->first};
+    *part = (tokens_part){.from = 0, .n = n, .valid = r->to_valid, .first = r->first};
     part->last = r->ended && r->from + n == r->to;
     part->anew = n == run && !part->last;
     *text = r->text + r->from;
     return WEFT_OK;
 }
 
-void tokens_reader_take(tokens_reader *r, const data_part *part, uint64_t used)
+void tokens_reader_take(tokens_reader *r, const tokens_part *part, uint64_t used)
 {
     r->from += used;
     r->at += used;
@@ -306,10 +306,10 @@ void tokens_reader_take(tokens_reader *r, const data_part *part, uint64_t used)
     }
 }
 
-bool tokens_reader_place(const tokens_reader *r, data_place *out)
+bool tokens_reader_place(const tokens_reader *r, tokens_place *out)
 {
     const bool records = r->file < r->list->n && is_records(r);
-    *out = (data_place){r->file, r->in ? r->offset : 0, r->line, r->at, r->open};
+    *out = (tokens_place){r->file, r->in ? r->offset : 0, r->line, r->at, r->open};
     return !records || !r->open;
 }
 

@@ -21,37 +21,37 @@
 #define DATA_RECORD_MOST (64u << 20) /* bytes of a line of a file of records */
 
 /* Where a reader stands. Constant layout: it is stored. */
-typedef struct data_place {
+typedef struct tokens_place {
     uint64_t file, offset; /* of unpacked bytes */
     uint64_t line;         /* lines of a file of records that are read */
     uint64_t text;         /* bytes of text before it, of all files */
     uint64_t inside;       /* 1: within a document */
-} data_place;
+} tokens_place;
 
-typedef struct data_part {
+typedef struct tokens_part {
     uint64_t from, n; /* in the reader's text */
     bool valid;       /* for the second output */
     bool first, last; /* it begins a document; it ends one */
     bool anew;        /* the next part goes to the other output */
-} data_part;
+} tokens_part;
 
 typedef struct tokens_reader tokens_reader;
 
 /* Begins at `from`. `list`, `t` and `field` are borrowed. [setup] */
 weft_status tokens_reader_open(const tokens_text_list *list, const data_tokenizer *t, bool valid,
-                               const char *field, const data_place *from, tokens_reader **out);
+                               const char *field, const tokens_place *from, tokens_reader **out);
 void tokens_reader_close(tokens_reader *r); /* NULL allowed */
 
 /* The next part and its text, which lives until the next call; *text is NULL at the end of all.
  * Where the tokenizer knows no cut(), a part may begin with text of the part before: *used bytes of
  * it are taken by tokens_reader_take(). [setup] */
-weft_status tokens_reader_next(tokens_reader *r, data_part *part, const char **text);
+weft_status tokens_reader_next(tokens_reader *r, tokens_part *part, const char **text);
 
 /* The first `used` bytes of the part are done; parts of tokenizers with cut() are taken whole. */
-void tokens_reader_take(tokens_reader *r, const data_part *part, uint64_t used);
+void tokens_reader_take(tokens_reader *r, const tokens_part *part, uint64_t used);
 
 /* Where a reader would go on; false within a record, where none can begin. */
-bool tokens_reader_place(const tokens_reader *r, data_place *out);
+bool tokens_reader_place(const tokens_reader *r, tokens_place *out);
 
 /* Bytes of the files themselves that are read, and bytes of text. */
 uint64_t tokens_reader_done(const tokens_reader *r);

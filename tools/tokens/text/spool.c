@@ -27,7 +27,7 @@
 /* What is stored of a place; `digest` of all before it ends the file. */
 typedef struct stored {
     uint64_t magic, run;
-    data_place place;
+    tokens_place place;
     uint64_t ids[2], digest;
 } stored;
 
@@ -115,7 +115,7 @@ static bool read_place(const tokens_spool *s, stored *out)
 }
 
 /* Go on with what is in the folder; false: it cannot be used. */
-static bool go_on(tokens_spool *s, data_place *place)
+static bool go_on(tokens_spool *s, tokens_place *place)
 {
     stored p;
     if (!read_place(s, &p) || open_streams(s, 0) != WEFT_OK)
@@ -143,7 +143,7 @@ static void close_streams(tokens_spool *s)
     }
 }
 
-weft_status tokens_spool_open(const char *path, uint64_t digest, data_place *place,
+weft_status tokens_spool_open(const char *path, uint64_t digest, tokens_place *place,
                               tokens_spool **out)
 {
     tokens_spool *s = mem_alloc(sizeof *s);
@@ -212,7 +212,7 @@ weft_status tokens_spool_add(tokens_spool *s, bool valid, const int32_t *ids, ui
     return st;
 }
 
-static weft_status store(tokens_spool *s, const data_place *place)
+static weft_status store(tokens_spool *s, const tokens_place *place)
 {
     stored p = {.magic = MAGIC, .run = s->run, .place = *place};
     for (int i = 0; i < 2; i++) {
@@ -234,7 +234,7 @@ static weft_status store(tokens_spool *s, const data_place *place)
     return failed ? cannot(s, "write to the folder") : WEFT_OK;
 }
 
-weft_status tokens_spool_mark(tokens_spool *s, const data_place *place)
+weft_status tokens_spool_mark(tokens_spool *s, const tokens_place *place)
 {
     if (s->lock < 0 || clock_ms() < s->due_ms)
         return WEFT_OK;

@@ -16,13 +16,13 @@ typedef struct tokens_spool tokens_spool;
 /* For the output `path`. `digest` says what the run is made of: a folder that an equal run has left
  * is gone on with, and *place is where; another one is removed. A folder that another run works on
  * is WEFT_USAGE. [setup] */
-weft_status tokens_spool_open(const char *path, uint64_t digest, data_place *place,
+weft_status tokens_spool_open(const char *path, uint64_t digest, tokens_place *place,
                               tokens_spool **out);
 
 weft_status tokens_spool_add(tokens_spool *s, bool valid, const int32_t *ids, uint64_t n);
 
 /* All that has been added belongs to the text in front of `place`. Now and then it is stored. */
-weft_status tokens_spool_mark(tokens_spool *s, const data_place *place);
+weft_status tokens_spool_mark(tokens_spool *s, const tokens_place *place);
 
 /* Give all ids of an output, in order, to `put`, which gets no ends; `end` is called for those. */
 weft_status tokens_spool_each(tokens_spool *s, bool valid,

@@ -10,13 +10,13 @@
 #define UNIT (256u << 10) /* bytes of text: with the next part a unit has more */
 #define MOST_PARTS 4096u
 
-static void put(data_ids *to, int32_t id)
+static void put(tokens_ids *to, int32_t id)
 {
     *vec_push(to) = id;
 }
 
 /* Memory for at least `more` ids behind those that are there. */
-static void make_room(data_ids *to, uint64_t more)
+static void make_room(tokens_ids *to, uint64_t more)
 {
     const uint64_t want = to->n + more;
     if (want <= to->cap)
@@ -26,7 +26,7 @@ static void make_room(data_ids *to, uint64_t more)
     to->cap = (uint32_t)want;
 }
 
-static void begin(data_ids *to, const data_part *p, const data_tokenizer *t,
+static void begin(tokens_ids *to, const tokens_part *p, const data_tokenizer *t,
                   const tokens_text_options *o)
 {
     const weft_tokenizer_info *i = &t->info;
@@ -34,7 +34,7 @@ static void begin(data_ids *to, const data_part *p, const data_tokenizer *t,
         put(to, (int32_t)i->begin - 1);
 }
 
-static void end(data_ids *to, const data_part *p, const data_tokenizer *t,
+static void end(tokens_ids *to, const tokens_part *p, const data_tokenizer *t,
                 const tokens_text_options *o)
 {
     if (p->last && t->info.end && !o->plain)
@@ -44,7 +44,7 @@ static void end(data_ids *to, const data_part *p, const data_tokenizer *t,
 }
 
 /* One call: *used bytes of the part. */
-static weft_status encode_some(data_ids *to, const char *text, uint64_t n, uint32_t flags,
+static weft_status encode_some(tokens_ids *to, const char *text, uint64_t n, uint32_t flags,
                                const data_tokenizer *t, uint64_t *used)
 {
     uint64_t made = 0;
@@ -55,15 +55,15 @@ static weft_status encode_some(data_ids *to, const char *text, uint64_t n, uint3
     return st;
 }
 
-static uint32_t flags_of(const data_part *p, const tokens_text_options *o)
+static uint32_t flags_of(const tokens_part *p, const tokens_text_options *o)
 {
     return (p->first ? WEFT_TEXT_FIRST : 0) | (o->special ? WEFT_TEXT_SPECIAL : 0);
 }
 
-static weft_status encode_part(tokens_unit *u, const data_part *p, const data_tokenizer *t,
+static weft_status encode_part(tokens_unit *u, const tokens_part *p, const data_tokenizer *t,
                                const tokens_text_options *o)
 {
-    data_ids *to = &u->ids[p->valid];
+    tokens_ids *to = &u->ids[p->valid];
     weft_status st = WEFT_OK;
     begin(to, p, t, o);
     for (uint64_t at = 0, used; st == WEFT_OK && at < p->n; at += used) {
@@ -83,11 +83,11 @@ void tokens_unit_encode(tokens_unit *u, const data_tokenizer *t, const tokens_te
 }
 
 /* A part of a tokenizer that says where it stops: encoded here, since the next one begins there. */
-static weft_status encode_ahead(tokens_unit *u, tokens_reader *r, const data_part *p,
+static weft_status encode_ahead(tokens_unit *u, tokens_reader *r, const tokens_part *p,
                                 const char *text, const data_tokenizer *t,
                                 const tokens_text_options *o)
 {
-    data_ids *to = &u->ids[p->valid];
+    tokens_ids *to = &u->ids[p->valid];
     const bool last = p->last || p->anew;
     uint64_t used = 0;
     begin(to, p, t, o);
@@ -100,14 +100,14 @@ static weft_status encode_ahead(tokens_unit *u, tokens_reader *r, const data_par
     return st;
 }
 
-static void keep_part(tokens_unit *u, const data_part *p, const char *text)
+static void keep_part(tokens_unit *u, const tokens_part *p, const char *text)
 {
     if (u->room - u->n < p->n) {
         u->room = u->n + p->n + UNIT;
         u->text = mem_grow(u->text, u->room);
     }
     memcpy(u->text + u->n, text, p->n);
-    data_part *kept = vec_push(&u->parts);
+    tokens_part *kept = vec_push(&u->parts);
     *kept = *p;
     kept->from = u->n;
     u->n += p->n;
@@ -122,7 +122,7 @@ weft_status tokens_unit_read(tokens_unit *u, tokens_reader *r, const data_tokeni
     u->n = 0;
     u->st = WEFT_OK;
     while (st == WEFT_OK && u->n < UNIT && u->parts.n < MOST_PARTS) {
-        data_part p;
+        tokens_part p;
         const char *text;
         st = tokens_reader_next(r, &p, &text);
         if (st != WEFT_OK || !text)

@@ -5,16 +5,16 @@
 #include "base/mem.h"
 #include "tokens/text/encode.h"
 
-typedef VEC(int32_t) data_ids;
+typedef VEC(int32_t) tokens_ids;
 
 typedef struct tokens_unit {
-    VEC(data_part) parts;
+    VEC(tokens_part) parts;
     char *text; /* of the parts, one after the other */
     uint64_t n, room;
-    data_ids ids[2];  /* of the outputs, with DATA_SPOOL_END */
-    data_place place; /* behind it */
-    bool marks;       /* a run may begin there */
-    uint64_t done;    /* bytes of the files that are read behind it */
+    tokens_ids ids[2];  /* of the outputs, with DATA_SPOOL_END */
+    tokens_place place; /* behind it */
+    bool marks;         /* a run may begin there */
+    uint64_t done;      /* bytes of the files that are read behind it */
     weft_status st;
     char why[512]; /* of a failure */
     bool ready;
