@@ -66,7 +66,7 @@ TSAN_WHOLE = (r"links|fault|ops\.(pool|product)_test$|comm\.(links|threads)|job"
               r"|unit\.(comm|job|launch|run|log)")
 # The folders that each builds: these tests and what they use.
 SANITIZED = ("core", "sdk", "tools", "plugins/*/*", "tests/comm", "tests/fault", "tests/links",
-             "tests/ops", "tests/referee", "tests/schedule", "tests/unit")
+             "tests/ops", "tests/schedule", "tests/unit")
 ASAN_BUILDS = SANITIZED + tuple(f"tests/{folder}" for folder in (
     "coll compat data doctor fuzz generate hf parity plan sinks tokenizer ucx verbs".split()))
 

@@ -38,7 +38,7 @@ static weft_status run_here(const restarting *r, char *const *argv, launch_end *
                               .progress = p},
                end);
     a->step = job_progress_furthest(p);
-    a->at = job_progress_of(p, end->rank);
+    a->at = end->rank == LAUNCH_ALL ? a->step : job_progress_of(p, end->rank);
     job_progress_keep_folder(p);
     job_progress_close(p);
     return WEFT_OK;

@@ -8,9 +8,9 @@
  * the clock, and a call costs a few stores (bench/overhead/calls.c): no lock, no clock.
  *
  * 1. A tick adds the time since the last one to each call that is still there. A gap counts as at
- *    most a few ticks: a process that was stopped, by a debugger or a signal, was not slow. Nor is
- * a thread that could run while others had the cores: up to three quarters of such a gap are left
- *    out (base/time/took.h), from the second look at a call on.
+ *    most a few ticks: a process that was stopped, by a debugger or a signal, was not slow. For a
+ *    call that lasts, time in which its thread could run and others had the cores counts a quarter
+ *    (base/time/took.h).
  * 2. The deadline depends on the member: calls that open, connect, prepare or close something may
  *    take long for a good reason (run.setup_deadline); all others may not (run.call_deadline).
  * 3. At a site, to which a thread comes again and again, the deadline follows from the longest call
@@ -44,8 +44,9 @@
 #define TICK_MOST_MS 500u
 #define TICKS 10u /* within the shortest deadline */
 #define TICKS_AT_SITES 50u
-#define GAP 4u    /* ticks that a gap counts as at most */
-#define MOMENT 3u /* ticks: see 3. above */
+#define LASTS_MS 200u /* a call, before its thread is looked at */
+#define GAP 4u        /* ticks that a gap counts as at most */
+#define MOMENT 3u     /* ticks: see 3. above */
 
 /* Members that plan: with them a plugin may hold run.planning_mb. */
 static const char *const planning[] = {"update", "edit",  "grad", "shard", "infer",
@@ -230,7 +231,8 @@ static uint64_t counted(host_thread_calls *s, uint64_t gap)
 {
     const uint64_t number = atomic_load_explicit(&s->frame[0].number, memory_order_relaxed);
     const took_thread before = s->took;
-    const bool lasts = number && number == s->frame[0].seen, again = lasts && s->looked;
+    const bool lasts = number && number == s->frame[0].seen && s->frame[0].ms >= LASTS_MS;
+    const bool again = lasts && s->looked;
     s->looked = lasts && took_look(s->tid, &s->took);
     return again && s->looked ? took_between(&before, &s->took, gap * 1000000) / 1000000 : gap;
 }

@@ -83,7 +83,7 @@ class Frozen(w.Bench):
 
     def test_all(self):
         """No rank is left to name one; with --restarts the next attempt goes on."""
-        frozen = r"(?m)^weft error: all ranks are frozen: no sign of life for \d+\.\d s$"
+        frozen = r"(?m)^weft error: all ranks are frozen: no sign of life for \d+\.\d s; they were "
         job = {"run.frozen_after": AFTER}
         run = self.running("tcp", 3, job)
         send_all(run.ranks().values(), signal.SIGSTOP)

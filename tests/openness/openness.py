@@ -751,7 +751,7 @@ class Ulysses(Compared):
 
 
 class HostColl(Compared):
-    """A library of collectives from outside, in all kinds of layout; tests/coll asks more."""
+    """A library of collectives from outside, in all kinds of layout."""
 
     def test_like_one_rank(self):
         self.like_one_rank(JOB | {"comm.plugin": "acme.hostcoll"}, (

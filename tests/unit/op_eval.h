@@ -1,4 +1,4 @@
-/* An op of a graph in double precision, by tests/referee. Include cmocka.h before it. */
+/* An op of a graph in double precision, by tests/ops/referee. Include cmocka.h before it. */
 #ifndef OP_EVAL_H
 #define OP_EVAL_H
 

@@ -11,13 +11,15 @@
 #include "launch/requests.h"
 #include "launch/vigil.h"
 
+/* A machine that is short of memory holds all ranks up, and not this process. */
+#define MARGIN_MS 10000u
+
 typedef struct launch {
     launch_group *group;
     launch_outcome *outcome;
     launch_requests requests;
     const job_progress *progress; /* of several ranks; NULL: none */
     launch_vigil vigil;
-    bool frozen;
 } launch;
 
 static void heard(void *user, uint32_t rank, const job_control_record *r)
@@ -57,14 +59,15 @@ static void on_signal(launch *l)
 /* Who is frozen is what the others see; all together are frozen for nobody but this process. */
 static void end_if_frozen(launch *l)
 {
-    char text[128];
+    char text[200];
     const uint64_t silence = launch_vigil_silence(&l->vigil, l->progress);
-    if (!silence || l->frozen)
+    if (!silence)
         return;
-    snprintf(text, sizeof text, "all ranks are frozen: no sign of life for %.1f s",
+    snprintf(text, sizeof text,
+             "all ranks are frozen: no sign of life for %.1f s; they were stopped, or a driver or "
+             "a file system holds them; run.frozen_after allows more",
              (double)silence / 1000);
-    l->frozen = true;
-    launch_outcome_lost(l->outcome, 0, text);
+    launch_outcome_frozen(l->outcome, text);
 }
 
 static void stand_by(launch *l)
@@ -109,7 +112,8 @@ void launch_job(const launch_args *args, launch_end *out)
     }
     launch l = {.outcome = launch_outcome_new(ranks),
                 .requests = {.fd = -1},
-                .progress = ranks > 1 ? args->progress : NULL};
+                .progress = ranks > 1 ? args->progress : NULL,
+                .vigil = {.margin_ms = MARGIN_MS}};
     weft_status st = start(&l, args);
     if (st != WEFT_OK)
         log_line(WEFT_LOG_ERROR, "%s", err_text());

@@ -34,13 +34,14 @@
  * [setup] */
 int launch_ranks(uint32_t ranks, char *const argv[], bool stops);
 
-/* The same for an attempt at a job that may be started again (policy.h). */
+/* The same for an attempt at a job, which may be started again (policy.h). */
 typedef struct launch_args {
     uint32_t ranks;
     char *const *argv;
     bool stops;
-    uint32_t attempt;             /* its number, in the environment of the ranks; 0: none */
-    const job_progress *progress; /* lent to the ranks; NULL: none */
+    uint32_t attempt; /* its number, in the environment of the ranks; 0: none */
+    const job_progress
+        *progress; /* lent to the ranks, and tells whether all are frozen; NULL: none */
 } launch_args;
 
 void launch_job(const launch_args *args, launch_end *out);

@@ -42,6 +42,7 @@ struct launch_outcome {
     char told[CONTROL_TEXT]; /* what other ranks report about rank `told_rank` */
     uint32_t told_rank;
     bool stopped;     /* a rank ended because it was asked to */
+    bool frozen;      /* all ranks are */
     uint64_t kill_at; /* 0: no failure */
     bool killed;
     sentence said[SAID_MAX];
@@ -188,6 +189,17 @@ void launch_outcome_lost(launch_outcome *o, uint32_t rank, const char *text)
     o->told_rank = rank;
 }
 
+void launch_outcome_frozen(launch_outcome *o, const char *text)
+{
+    uint32_t rank = 0;
+    while (rank < o->ranks && o->rank[rank].ended)
+        rank++;
+    if (rank == o->ranks || o->frozen || o->killed)
+        return;
+    o->frozen = true;
+    launch_outcome_lost(o, rank, text);
+}
+
 /* --- when the others have to end --- */
 
 bool launch_outcome_due(launch_outcome *o, uint64_t now)
@@ -251,7 +263,7 @@ void launch_outcome_conclude(const launch_outcome *o, int asked, launch_end *out
     int status = code == 2 || code == 77 ? (int)code : 1;
     bool refused = s->said && status != 1;
     describe_cause(o, s, why, sizeof why);
-    *out = (launch_end){.status = status, .rank = o->verdict.rank};
+    *out = (launch_end){.status = status, .rank = o->frozen ? LAUNCH_ALL : o->verdict.rank};
     out->failed = failed && status == 1 && !asked && !o->stopped;
     out->said = by_itself && s->said;
     snprintf(out->why, sizeof out->why, "%.255s", by_itself && s->said ? s->said->text : why);

@@ -13,12 +13,14 @@
 
 #include "job/control/control.h"
 
+#define LAUNCH_ALL UINT32_MAX /* in place of a rank */
+
 typedef struct launch_outcome launch_outcome;
 
 typedef struct launch_end {
-    int status;  /* the launcher's exit status (launch.h) */
-    bool failed; /* status 1 because `rank` failed, and no signal has asked for an end */
-    uint32_t rank;
+    int status;    /* the launcher's exit status (launch.h) */
+    bool failed;   /* status 1 because `rank` failed, and no signal has asked for an end */
+    uint32_t rank; /* or LAUNCH_ALL */
     bool said;     /* it ended by itself, and `why` is what it said */
     char why[256]; /* how, as printed */
 } launch_end;
@@ -41,6 +43,9 @@ void launch_outcome_gone(launch_outcome *o, uint32_t rank);
 
 /* The host of `rank` cannot be reached: `rank` failed with `text`, whatever else is heard. */
 void launch_outcome_lost(launch_outcome *o, uint32_t rank, const char *text);
+
+/* All ranks that have not ended are frozen, with `text` as the cause: no single one is to blame. */
+void launch_outcome_frozen(launch_outcome *o, const char *text);
 
 /* Is it time to kill the remaining ranks? True at most once. */
 bool launch_outcome_due(launch_outcome *o, uint64_t now);

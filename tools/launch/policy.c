@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "launch/outcome.h"
 
 /* Texts are cut, behind words of other lengths: the shorter one decides. */
 static bool same_reason(const launch_attempt *a, const launch_attempt *b)
@@ -19,7 +20,8 @@ launch_restart launch_restarts_next(launch_restarts *r, const launch_attempt *a,
 {
     const launch_attempt *last = r->history.n ? &r->history.at[r->history.n - 1] : NULL;
     const bool progress = a->step > r->furthest;
-    const bool again = last && last->rank == a->rank && last->at == a->at;
+    const bool one = a->rank != LAUNCH_ALL;
+    const bool again = one && last && last->rank == a->rank && last->at == a->at;
     r->in_a_row = progress ? 1 : r->in_a_row + 1;
     r->same = again && r->same ? r->same + 1 : 1;
     r->repeats = last && a->said && !a->step && same_reason(last, a);

@@ -27,7 +27,7 @@
 typedef struct launch_attempt {
     uint32_t number, ranks;
     uint64_t step;   /* the furthest that a rank has begun; 0: none */
-    uint32_t rank;   /* that failed first */
+    uint32_t rank;   /* that failed first; LAUNCH_ALL (outcome.h): no single one */
     uint64_t at;     /* the step in which it failed; 0: before the first */
     double seconds;  /* that the attempt took */
     bool said;       /* a rank ended by itself, and `why` from `reason` on is what it said */

@@ -36,6 +36,9 @@ typedef struct supervisor {
     bool frozen; /* the rank gave no sign of life, and was killed for it */
 } supervisor;
 
+#define MARGIN_MS 1000u  /* the other ranks, which go by the same limit, give a rank up first */
+#define BEGIN_MS 600000u /* plugins and data from a slow file system */
+
 static weft_status catch_signals(supervisor *s)
 {
     static const int wanted[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXCPU};
@@ -112,7 +115,7 @@ static void stand_by(supervisor *s, int pidfd, job_control_record *end)
     struct pollfd p[2] = {{.fd = pidfd, .events = POLLIN}, {.fd = s->signal_fd, .events = POLLIN}};
     struct signalfd_siginfo info;
     siginfo_t ended = {0};
-    launch_vigil v = {0};
+    launch_vigil v = {.margin_ms = MARGIN_MS, .begin_ms = BEGIN_MS};
     s->frozen = false;
     while (!p[0].revents) {
         poll(p, 2, LAUNCH_VIGIL_MS);

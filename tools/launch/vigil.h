@@ -1,9 +1,10 @@
 /* launch/vigil.h: signs of life, for whoever starts ranks.
  *
  * Ranks name one of them that is frozen, but none of them can when all are, or when it is the only
- * one that this process starts. What a rank promises in its page (job/control/progress.h) is then
- * judged here, by the time in which this process ran: one that is stopped together with its ranks
- * does not take them for frozen. */
+ * one that this process starts. Whether signs come as a rank has promised in its page
+ * (job/control/progress.h) is then judged here, by the time in which this process ran: one that is
+ * stopped together with its ranks does not take them for frozen. Ranks that promise no more signs,
+ * since they end, are not judged. */
 #ifndef LAUNCH_VIGIL_H
 #define LAUNCH_VIGIL_H
 
@@ -12,7 +13,9 @@
 
 #define LAUNCH_VIGIL_MS 200 /* between two looks, at most */
 
-typedef struct launch_vigil { /* begins as {0} */
+typedef struct launch_vigil { /* begins as {.margin_ms, .begin_ms} */
+    uint64_t margin_ms;       /* beyond what was promised */
+    uint64_t begin_ms;        /* until the first sign; 0: no limit */
     awake_count clock;
     uint64_t since; /* of the last sign */
     uint32_t signs;

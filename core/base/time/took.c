@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -52,7 +53,11 @@ bool took_look(pid_t tid, took_thread *out)
 {
     char path[64], text[96];
     snprintf(path, sizeof path, "/proc/self/task/%d/schedstat", (int)tid);
-    const bool known = read_times(path, &out->ran, &out->queued);
+    struct timespec ran; /* the file may be behind by a tick, and a tick may take a second */
+    const clockid_t own = (clockid_t)(~(uint32_t)tid << 3 | 6); /* pthread_getcpuclockid() */
+    const bool known = read_times(path, &out->ran, &out->queued) && !clock_gettime(own, &ran);
+    if (known)
+        out->ran = (uint64_t)ran.tv_sec * 1000000000u + (uint64_t)ran.tv_nsec;
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)tid);
     read_text(path, text, sizeof text); /* "TID (NAME) STATE ..." */
     const char *name_end = strrchr(text, ')');

@@ -15,11 +15,10 @@
  *     util.h and table.c. infer() checks attributes. A default is repeated in the device, and is
  *     equal there.
  *   - cpu device: plugins/device/cpu/ops/ops.c has the list.
- *   - tests/referee; in tests/unit an example in graph/graph_shard_test.c, which asks for one; a
- * case in graph/graph_ops_test.c; a case in graph/graph_gradient_test.c if no model has the op,
- * which asks for one.
- *   - tests/ops: cases.c and referee.c, which fail for an id they do not know; ops_test.c and
+ *   - tests/ops: referee/ and cases.c, which fail for an id that they do not know; ops_test.c and
  *     gradient_test.c.
+ *   - tests/unit/graph: an example in graph_shard_test.c, which asks for one; a case in
+ *     graph_ops_test.c; a case in graph_gradient_test.c if no model has the op, which asks for one.
  *   - with a cuda kernel: test_all of tests/gpu/small_test.c, tests/cuda/traffic_test.c. */
 #ifndef GRAPH_OPS_OPS_H
 #define GRAPH_OPS_OPS_H

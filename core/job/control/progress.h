@@ -44,7 +44,8 @@ void job_progress_keep_folder(const job_progress *p);
 bool job_progress_why(const job_progress *p, char out[PROGRESS_WHY]);
 
 /* The signs of life so far, which repeat after 2^32, and after how many milliseconds without one
- * the other ranks give up its rank; 0: it gives none now. For a page of one rank. [any] */
+ * the other ranks give up its rank; 0: it gives none now. Of several ranks the page has the last
+ * sign that one of them gave. [any] */
 uint32_t job_progress_signs(const job_progress *p, uint32_t *silence_ms);
 
 /* --- a rank's side; without such a page the calls do nothing --- */

@@ -5,10 +5,12 @@
 #include "base/err.h"
 #include "base/mem.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define LOOK_MS_FIRST 1
 #define LOOK_MS_MOST 50
@@ -97,7 +99,8 @@ static weft_status check_out(const run_save_writer *w)
     return run_outlock_check(w->lock);
 }
 
-/* A file that could not be written because OUT was removed: that is the cause to report. */
+/* A file that could not be written because OUT or its checkpoints were moved or removed: that is
+ * the cause to report. */
 static weft_status find_cause(const run_save_writer *w, weft_status st)
 {
     err_record why;
@@ -105,6 +108,15 @@ static weft_status find_cause(const run_save_writer *w, weft_status st)
         return st;
     err_keep(&why);
     return run_outlock_cause(w->lock) == WEFT_OK ? err_again(st, &why) : WEFT_IO;
+}
+
+/* Whether the folder that rank 0 has made is in OUT/checkpoints as it is now. */
+static bool is_in_out(const run_save_writer *w, const char *temp)
+{
+    char path[4096 + 16];
+    const char *last = strrchr(temp, '/');
+    snprintf(path, sizeof path, "checkpoints/%s", last ? last + 1 : "no name");
+    return last && !faccessat(run_outlock_folder(w->lock), path, F_OK, 0);
 }
 
 /* --- rank 0 --- */
@@ -167,7 +179,7 @@ static weft_status lead(run_save_writer *w, uint64_t step, const ckpt_piece *pie
 
 static weft_status follow(run_save_writer *w, uint64_t step, const ckpt_piece *pieces, uint32_t n)
 {
-    char temp[4096], key[64];
+    char temp[4096] = "", key[64];
     err_record why;
     const ckpt_halt halt = {go_on, w};
     ckpt_shard_sum sum = {0};
@@ -184,7 +196,8 @@ static weft_status follow(run_save_writer *w, uint64_t step, const ckpt_piece *p
     }
     if (st == WEFT_OK)
         run_outlock_note(w->lock);
-    st = find_cause(w, st);
+    else if (!is_in_out(w, temp))
+        st = find_cause(w, st);
     err_keep(&why);
     snprintf(key, sizeof key, "save.shard.%u", w->rank);
     weft_status told = tell(w, key, step, st, w->rank, &sum);

@@ -116,8 +116,6 @@ bool run_outlock_leads(const run_outlock *l)
     return run_outlock_folder(l) < 0 || !is_another(l->folder, AT_FDCWD, l->out);
 }
 
-#define REMOVED 1u /* of `saves`: the folder was there before; no folder has this number */
-
 static uint64_t number_of(const struct stat *info)
 {
     return info->st_ino << 20 ^ info->st_ino >> 44 ^ info->st_dev;
@@ -140,15 +138,16 @@ static weft_status same_saves(run_outlock *l, bool after_failure)
     if (!there && (!before || (errno != ENOENT && errno != ENOTDIR)))
         return WEFT_OK;
     if (!there && !after_failure) {
-        atomic_store(&l->saves, REMOVED);
+        atomic_store(&l->removed, true);
         return WEFT_OK;
     }
     const uint64_t now = there ? number_of(&info) : 0;
-    const bool made = before == REMOVED && there &&
+    const bool made = atomic_load(&l->removed) && there &&
                       !fstatat(l->folder, "checkpoints", &link, AT_SYMLINK_NOFOLLOW) &&
                       S_ISDIR(link.st_mode);
     if (!before || now == before || made) {
         atomic_store(&l->saves, now);
+        atomic_store(&l->removed, false);
         return WEFT_OK;
     }
     return err_fail(WEFT_IO,

@@ -25,12 +25,14 @@
 #include <stdbool.h>
 
 typedef struct run_outlock {
-    int fd;                 /* 0: none */
-    int folder;             /* OUT itself, wherever it is moved; 0: none */
-    char out[4096];         /* its name */
-    bool first;             /* of rank 0, which removes the file at the end */
-    uint64_t token;         /* of rank 0: that it wrote into the file */
-    _Atomic uint64_t saves; /* device and inode of OUT/checkpoints, once it is there; outlock.c */
+    int fd;         /* 0: none */
+    int folder;     /* OUT itself, wherever it is moved; 0: none */
+    char out[4096]; /* its name */
+    bool first;     /* of rank 0, which removes the file at the end */
+    uint64_t token; /* of rank 0: that it wrote into the file */
+    _Atomic uint64_t
+        saves;            /* device and inode of OUT/checkpoints, once it is there; 0: never yet */
+    _Atomic bool removed; /* it was gone when it was last looked for; outlock.c */
 } run_outlock;
 
 /* Rank 0: lock the existing folder `out`. If another job holds the lock, wait for up to `patience`
@@ -56,15 +58,16 @@ int run_outlock_folder(const run_outlock *l);
  * system says neither. Does nothing if no lock is held. [any] */
 weft_status run_outlock_check(run_outlock *l);
 
-/* The same after a write into OUT has failed: then OUT/checkpoints must still be there, too. [any]
+/* Without a record: whether `out` leads to the locked folder. [any] */
+bool run_outlock_leads(const run_outlock *l);
+
+/* As run_outlock_check(), after a write into OUT has failed: then OUT/checkpoints must still be
+ * there. [any]
  */
 weft_status run_outlock_cause(run_outlock *l);
 
 /* Other ranks, after a write: the next failure is judged by the OUT/checkpoints of now. [any] */
 void run_outlock_note(run_outlock *l);
-
-/* The same without a record: whether `out` leads to the locked folder. [any] */
-bool run_outlock_leads(const run_outlock *l);
 
 /* Release the lock. Rank 0 removes the file if all other ranks have released theirs within
  * `patience` seconds. Does nothing if no lock is held. [setup] */

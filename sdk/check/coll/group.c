@@ -30,9 +30,10 @@ static void after_a_failed_call(check_party *p)
                                      .count = 1};
         check_party_ok(p, CHECK_COLL(p, begin, p->module, 0), "begin");
         const weft_status st = CHECK_COLL(p, call, p->comm, &call);
-        if (st == WEFT_OK)
-            check_fail("call() of '%s' returned WEFT_OK for the %s, which does not exist",
-                       p->c->name, wrong[i].what);
+        if (st != WEFT_UNSUPPORTED)
+            check_fail("call() of '%s' returned %s for the %s, which does not exist, and not "
+                       "WEFT_UNSUPPORTED",
+                       p->c->name, check_status(st), wrong[i].what);
         if (!p->host.why[0])
             check_fail("call() of '%s' refused the %s and recorded no sentence", p->c->name,
                        wrong[i].what);
@@ -40,6 +41,12 @@ static void after_a_failed_call(check_party *p)
         check_party_ok(p, CHECK_COLL(p, end, p->module, 0), "end");
         check_party_works(p, "after a group whose only call had failed,");
     }
+    uint64_t done;
+    const weft_status st = CHECK_COLL(p, test, p->comm, 1, &done);
+    if (st != WEFT_UNSUPPORTED)
+        check_fail("test() of '%s' returned %s for an unknown flag, and not WEFT_UNSUPPORTED",
+                   p->c->name, check_status(st));
+    check_host_clear(&p->host);
 }
 
 void check_coll_failed(check_run *r)

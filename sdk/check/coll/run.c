@@ -104,7 +104,7 @@ void check_coll_run(check_run *r, const check_coll_job *job)
         if (a->score <= 0)
             check_absent("'%s' cannot be used on this machine: %s", of.c->name, a->why);
         else
-            check_ranks(r, job->ranks, be_party, &of, job->seconds + 1);
+            check_ranks(r, job->ranks, be_party, &of, job->seconds + 1, false);
         munmap(a, sizeof *a);
     }
 }

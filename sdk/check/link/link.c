@@ -6,8 +6,7 @@
 static const check checks[] = {
     {100, LINKS, 10,
      "A transport with WEFT_LINK_LOCAL refuses ranks of several machines, and one without CUDA "
-     "memory "
-     "what is not the host's",
+     "memory what is not the host's",
      "its probe() gives a score above 0", check_link_local},
     {101, LINKS, 10, "Addresses keep to their room, and who reads a damaged one does not crash",
      "address() writes beyond its room, or connect() reads beyond the address", check_link_address},
@@ -46,8 +45,7 @@ static const check checks[] = {
      "an end waits for ever", check_link_abort},
     {118, LINKS, 40,
      "A peer whose process was killed or has left, between messages or in one, is WEFT_PEER in "
-     "bounded "
-     "time",
+     "bounded time",
      "the connection waits for ever, or fails with another status", check_link_death},
     {119, LINKS, 12, "A peer that is stopped blocks no call",
      "a call takes more than 5 ms, or another peer waits too", check_link_stopped},

@@ -167,8 +167,8 @@ void check_link_run(check_run *r, const check_link_job *job)
         else if (a->reach == REACH_ITSELF && job->others_only)
             check_absent("'%s' reaches no other rank: %s", of.c->name, a->why);
         else
-            check_ranks(r, a->reach == REACH_ITSELF ? 1 : job->ranks, be_end, &of,
-                        job->seconds + 1);
+            check_ranks(r, a->reach == REACH_ITSELF ? 1 : job->ranks, be_end, &of, job->seconds + 1,
+                        check_ranks_are_threads());
         munmap(a, sizeof *a);
     }
 }

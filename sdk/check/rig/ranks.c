@@ -134,16 +134,16 @@ void *check_shared(uint64_t bytes)
 
 /* --- ranks that are threads --- */
 
-static bool threads;
+static bool as_threads;
 
 void check_ranks_set(bool are_threads)
 {
-    threads = are_threads;
+    as_threads = are_threads;
 }
 
 bool check_ranks_are_threads(void)
 {
-    return threads;
+    return as_threads;
 }
 
 typedef struct rank_thread {
@@ -191,7 +191,8 @@ static void run_processes(check_run *r, check_meeting *m, uint32_t n, void (*fn)
     }
 }
 
-void check_ranks(check_run *r, uint32_t n, void (*fn)(check_rank *k), void *arg, uint32_t seconds)
+void check_ranks(check_run *r, uint32_t n, void (*fn)(check_rank *k), void *arg, uint32_t seconds,
+                 bool threads)
 {
     if (!n || n > RANKS_MOST)
         check_fail("%u ranks for a check; 1 to %u", n, (unsigned)RANKS_MOST);

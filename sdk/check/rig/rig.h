@@ -171,14 +171,15 @@ typedef struct check_rank {
  * have returned from it. check_fail() and check_not_applicable() in a rank end all. A rank that
  * dies otherwise is a failure, unless check_rank_dies() has announced it. Fork before a module is
  * open: plugins' threads are not copied. */
-void check_ranks(check_run *r, uint32_t n, void (*fn)(check_rank *k), void *arg, uint32_t seconds);
+void check_ranks(check_run *r, uint32_t n, void (*fn)(check_rank *k), void *arg, uint32_t seconds,
+                 bool threads);
 
 /* Every rank gives `bytes`, at most CHECK_EXCHANGE, and gets those of all, rank by rank, into
  * all[ranks * bytes]. A barrier with bytes 0. Waits at most the deadline of check_ranks(). */
 void check_rank_exchange(check_rank *k, const void *mine, size_t bytes, void *all);
 
-/* Ranks that check_link_run() starts are threads of this process: for hardware, or a double of it,
- * that reaches no other. check_ranks_are_threads() says so. */
+/* Whether ranks of a transport are threads (--threads): for hardware, or a double of it, that
+ * reaches no other process. */
 void check_ranks_set(bool threads);
 bool check_ranks_are_threads(void);
 

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
@@ -72,6 +73,53 @@ static void killed_by_somebody_else(void **state)
     assert_int_equal(concluded(o, 0), 1);
 }
 
+/* Whatever the name of the host: the sentence may have it in a word. */
+static void the_host_is_named(void **state)
+{
+    (void)state;
+    static const char *const hosts[] = {"b", "killed", "node"};
+    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++)
+        for (int with_host = 0; with_host < 2; with_host++) {
+            char lost[64], want[64];
+            launch_end out;
+            launch_outcome *o = launch_outcome_new(2);
+            launch_outcome_place(o, 1, hosts[i]);
+            snprintf(lost, sizeof lost, "host %s is lost with rank 1: no answer", hosts[i]);
+            snprintf(want, sizeof want, "rank 1 was killed by signal 9 (SIGKILL); host %s",
+                     hosts[i]);
+            if (with_host)
+                launch_outcome_lost(o, 1, lost);
+            else
+                end(o, 1, CONTROL_KILLED, 9);
+            end(o, 0, CONTROL_ENDED, 1);
+            launch_outcome_conclude(o, 0, &out);
+            assert_string_equal(out.why, with_host ? lost : want);
+            launch_outcome_free(o);
+        }
+}
+
+/* Nobody is to blame, also where rank 0 has ended before. */
+static void all_are_frozen(void **state)
+{
+    (void)state;
+    for (int one_ended = 0; one_ended < 2; one_ended++) {
+        launch_end out;
+        launch_outcome *o = launch_outcome_new(3);
+        if (one_ended)
+            end(o, 0, CONTROL_ENDED, 0);
+        launch_outcome_frozen(o, "all ranks are frozen");
+        launch_outcome_frozen(o, "all ranks are frozen still");
+        assert_true(launch_outcome_due(o, clock_ms()) || launch_outcome_due(o, clock_ms() + 60000));
+        for (uint32_t r = (uint32_t)one_ended; r < 3; r++)
+            end(o, r, CONTROL_KILLED, 9);
+        launch_outcome_conclude(o, 0, &out);
+        assert_int_equal(out.rank, LAUNCH_ALL);
+        assert_true(out.failed);
+        assert_string_equal(out.why, "all ranks are frozen");
+        launch_outcome_free(o);
+    }
+}
+
 static void others(void **state)
 {
     (void)state;
@@ -93,6 +141,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(status_of_a_rank_that_is_slow_to_leave),
                                        cmocka_unit_test(killed_by_somebody_else),
-                                       cmocka_unit_test(others)};
+                                       cmocka_unit_test(the_host_is_named),
+                                       cmocka_unit_test(all_are_frozen), cmocka_unit_test(others)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "job/control/progress.h"
+#include "launch/outcome.h"
 #include "launch/policy.h"
 
 #include <stdio.h>
@@ -98,6 +99,8 @@ static void test_a_rank_that_fails_twice_is_lost(void **state)
     launch_restarts_fewer(&r);
     assert_int_equal(lost(&r, 8, 2, &pause), RESTART_SAME); /* counted anew */
     assert_int_equal(pause, 0);
+    for (uint32_t i = 0; i < 3; i++) /* all of them are no rank to leave out */
+        assert_int_equal(lost(&r, 8, LAUNCH_ALL, &pause), RESTART_SAME);
     r.least = 4;
     assert_int_equal(lost(&r, 8, 2, &pause), RESTART_SAME); /* 4 ranks are the least */
     launch_restarts_free(&r);
