@@ -76,7 +76,7 @@ static const struct row {
                                   "the key would save nothing"},
     [CONSTRAINT_BATCH] = {"train.batch, train.microbatch, parallel.AXIS",
                           "{train.batch} sequences are not a multiple of microbatch = "
-                          "{train.microbatch} times the {sharing} ranks that share the data",
+                          "{train.microbatch} times the {dp_size} ranks that share the data",
                           "a step is whole micro-batches, equally many on each of these ranks"},
     [CONSTRAINT_SEQUENCE] =
         {"train.sequence, model.family",

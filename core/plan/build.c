@@ -173,7 +173,7 @@ static const struct pass {
     weft_status (*run)(plan_job *m);
     uint32_t want; /* jobs that need it, bits 1 << spec.want */
 } passes[] = {
-    {"sharing", plan_pass_sharing, TRAIN | EVAL},
+    {"dp size", plan_pass_dp_size, TRAIN | EVAL},
     {"forward graph", plan_pass_forward, TRAIN},
     {"backward graph", plan_pass_backward, TRAIN},
     {"logits graph", plan_pass_logits, FORWARD},
@@ -249,7 +249,7 @@ static weft_status build_one(plan_set *set, uint32_t stage, plan *out, int32_t *
     const spec *s = set->spec;
     *out = (plan){.spec = s, .step.name = "step", .eval.name = "eval", .save.name = "save"};
     out->stage = stage;
-    plan_job m = {.s = s, .p = out, .sharing = 1};
+    plan_job m = {.s = s, .p = out, .dp_size = 1};
     m.edits = (plan_edit_state){.s = s,
                                 .pool = &out->pool,
                                 .micro_batches = s->want == SPEC_TRAIN ? 1 : s->ranks,
@@ -260,7 +260,7 @@ static weft_status build_one(plan_set *set, uint32_t stage, plan *out, int32_t *
     plan_scalar_offset(out, "loss", 0);
     weft_status st = run_passes(set, &m);
     out->changes = m.edits.changes;
-    out->sharing = m.sharing;
+    out->dp_size = m.dp_size;
     out->micro_batches = (uint32_t)micro_batches_of(&m);
     *axis = m.edits.stages.axis;
     free_making(&m);

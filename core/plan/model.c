@@ -80,12 +80,12 @@ static weft_status check_params(const graph *g, const spec *s, uint64_t *built)
     return WEFT_OK;
 }
 
-weft_status plan_model_build(graph *g, const spec *s, uint32_t sharing, double average,
+weft_status plan_model_build(graph *g, const spec *s, uint32_t dp_size, double average,
                              uint32_t want, uint64_t *built, weft_tensor *result)
 {
     const host_component *c = s->family.c;
     const weft_model_table *table = c->table;
-    const int64_t batch = (int64_t)(s->microbatch * sharing);
+    const int64_t batch = (int64_t)(s->microbatch * dp_size);
     weft_status st = check_sizes(s, batch);
     if (st != WEFT_OK)
         return st;

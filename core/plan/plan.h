@@ -13,7 +13,7 @@
  * Planning is a sequence of passes over one plan (build.c); a job that samples or evaluates skips
  * those of training and runs its own instead. In order:
  *
- *   sharing         number of data-parallel ranks, from what strategies declare
+ *   dp size         number of data-parallel ranks, from what strategies declare
  *   forward graph   the model of one micro-batch, split edits applied, placements propagated
  *   backward graph  gradients
  *   logits graph    the forward of one sequence (sampling without caches)
@@ -283,7 +283,7 @@ typedef struct plan {
     uint64_t param_elements; /* of the model, without padding */
     double flops_step;       /* of one rank in a step: products and attention, no recomputation */
     const char *changes;     /* why results depend on the layout, one reason a line, or NULL */
-    uint32_t sharing, micro_batches; /* data-parallel ranks; micro-batches a step */
+    uint32_t dp_size, micro_batches; /* data-parallel ranks; micro-batches a step */
     uint64_t data_axes;              /* bit a: mesh axis a splits the batch */
     uint64_t cut_axes;               /* bit a: mesh axis a splits sequences */
     uint64_t digest;                 /* of this plan */
@@ -386,7 +386,7 @@ static inline uint64_t plan_saved_room(uint64_t bytes)
 /* Choose the writers of all pieces, balanced by bytes; the same on every rank. */
 void plan_choose_writers(plan *p);
 
-/* Which of the `sharing` parts of a micro-batch `rank` has, and which part of its tokens, where
+/* Which of the `dp_size` parts of a micro-batch `rank` has, and which part of its tokens, where
  * mesh axes split sequences. */
 uint32_t plan_data_part(const plan *p, uint32_t rank);
 uint32_t plan_token_part(const plan *p, uint32_t rank);

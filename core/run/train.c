@@ -68,7 +68,7 @@ static weft_status fill_step(trainer *t, uint64_t step)
     uint64_t micro = s->microbatch, part = plan_data_part(t->plan, t->who.rank);
     for (uint32_t micro_batch = 0; micro_batch < t->plan->micro_batches; micro_batch++) {
         uint64_t sample =
-            (step - 1) * s->batch + micro_batch * micro * t->plan->sharing + part * micro;
+            (step - 1) * s->batch + micro_batch * micro * t->plan->dp_size + part * micro;
         weft_status st = run_inputs_read(&t->inputs, &t->j->train, sample, micro, 0);
         t->inputs.first_token = (int64_t)((sample - part * micro) * (uint64_t)s->sequence);
         if (st == WEFT_OK)

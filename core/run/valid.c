@@ -25,7 +25,7 @@ weft_status run_valid_loss(run_executor *e, run_inputs *in, data_set *valid, dou
     uint64_t wanted = e->set->eval_batches;
     uint64_t whole = samples / s->batch + (samples % s->batch != 0); /* the last one wraps around */
     uint64_t batches = wanted < whole ? wanted : whole;
-    uint64_t per_run = s->microbatch * e->plan->sharing, runs = batches * s->batch / per_run;
+    uint64_t per_run = s->microbatch * e->plan->dp_size, runs = batches * s->batch / per_run;
     uint64_t part = plan_data_part(e->plan, e->rank) * s->microbatch;
     double sum = 0;
     for (uint64_t r = 0; r < runs; r++) {

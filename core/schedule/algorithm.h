@@ -37,7 +37,7 @@ struct sched_algorithm {
     uint32_t maps;  /* accesses peers' memory: needs a link that maps */
     uint32_t once;  /* reads all inputs of an element at once: a sum is rounded once */
     uint64_t chunk; /* bytes of a message's chunks unless the request says; 0: never cut */
-    void (*emit)(sched_writer *b);
+    void (*emit)(sched_writer *w);
     void (*terms)(const sched_request *r, sched_terms *out); /* the formulas of its top comment */
 };
 
@@ -83,6 +83,6 @@ int sched_sum_rounds(const sched_request *r);
 
 /* A phase that several algorithms share: begins with part `me` at `mine`, ends with all parts in
  * out of the root. */
-void sched_gather_to_root(sched_writer *b, sched_place mine);
+void sched_gather_to_root(sched_writer *w, sched_place mine);
 
 #endif

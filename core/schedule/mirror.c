@@ -21,23 +21,23 @@ sched_span sched_mirror_piece(uint64_t bytes, uint32_t i)
     return (sched_span){at, bytes - at < piece ? bytes - at : piece};
 }
 
-void sched_mirror_fetches(sched_writer *b)
+void sched_mirror_fetches(sched_writer *w)
 {
     uint64_t in, out;
-    sched_sides(b->r, &in, &out);
+    sched_sides(w->r, &in, &out);
     for (uint32_t i = 0; i < pieces(in); i++) {
         sched_span s = sched_mirror_piece(in, i);
-        sched_writer_fetch(b, sched_in_at(s.at), s.bytes);
+        sched_writer_fetch(w, sched_in_at(s.at), s.bytes);
     }
 }
 
-void sched_mirror_stores(sched_writer *b)
+void sched_mirror_stores(sched_writer *w)
 {
     uint64_t in, out;
-    sched_sides(b->r, &in, &out);
+    sched_sides(w->r, &in, &out);
     for (uint32_t i = 0; i < pieces(out); i++) {
         sched_span s = sched_mirror_piece(out, i);
-        sched_writer_store(b, sched_out_at(s.at), s.bytes);
+        sched_writer_store(w, sched_out_at(s.at), s.bytes);
     }
 }
 

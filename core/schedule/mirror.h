@@ -12,8 +12,8 @@
 
 #include "schedule/writer.h"
 
-void sched_mirror_fetches(sched_writer *b);
-void sched_mirror_stores(sched_writer *b);
+void sched_mirror_fetches(sched_writer *w);
+void sched_mirror_stores(sched_writer *w);
 sched_span sched_mirror_piece(uint64_t bytes,
                               uint32_t i); /* piece i of `bytes`, the unit of fetches and stores */
 uint64_t sched_mirror_bytes(const sched_request *r); /* size of the mirror in bytes */

@@ -15,14 +15,14 @@ struct sched_schedule {
     uint32_t steps, places;
 };
 
-static void emit(sched_writer *b, const sched_algorithm *a)
+static void emit(sched_writer *w, const sched_algorithm *a)
 {
-    const int mirrored = b->r->staged && !sched_device_reads_peers(b->r, a);
+    const int mirrored = w->r->staged && !sched_device_reads_peers(w->r, a);
     if (mirrored)
-        sched_mirror_fetches(b);
-    a->emit(b);
+        sched_mirror_fetches(w);
+    a->emit(w);
     if (mirrored)
-        sched_mirror_stores(b);
+        sched_mirror_stores(w);
 }
 
 weft_status sched_make(const sched_request *r, sched_schedule **out)
@@ -44,13 +44,13 @@ weft_status sched_make_with(const sched_request *r, const sched_algorithm *algor
     s->r = *r;
     s->r.algorithm = algorithm->name;
     s->algorithm = algorithm;
-    sched_writer b = sched_writer_begin(&s->r, algorithm);
-    emit(&b, algorithm);
-    s->scratch = b.scratch + (r->staged && !algorithm->maps ? sched_mirror_bytes(&s->r) : 0);
-    s->sent = b.sent;
-    s->residual_bytes = b.residual_bytes;
-    s->steps = b.steps;
-    s->places = b.places;
+    sched_writer w = sched_writer_begin(&s->r, algorithm);
+    emit(&w, algorithm);
+    s->scratch = w.scratch + (r->staged && !algorithm->maps ? sched_mirror_bytes(&s->r) : 0);
+    s->sent = w.sent;
+    s->residual_bytes = w.residual_bytes;
+    s->steps = w.steps;
+    s->places = w.places;
     *out = s;
     return WEFT_OK;
 }
@@ -142,12 +142,12 @@ void sched_program_make(const sched_schedule *s, sched_program *out)
     *out = (sched_program){.steps = s->steps};
     out->step = mem_alloc((uint64_t)s->steps * sizeof *out->step);
     out->place = mem_alloc((uint64_t)s->places * sizeof *out->place);
-    sched_writer b = sched_writer_begin(&s->r, s->algorithm);
-    b.program = out;
-    b.track = sched_deps_create();
-    emit(&b, s->algorithm);
-    sched_deps_finish(b.track, out);
-    sched_deps_destroy(b.track);
+    sched_writer w = sched_writer_begin(&s->r, s->algorithm);
+    w.program = out;
+    w.track = sched_deps_create();
+    emit(&w, s->algorithm);
+    sched_deps_finish(w.track, out);
+    sched_deps_destroy(w.track);
     lay_lanes(out, s->r.ranks);
 }
 

@@ -36,31 +36,31 @@ sched_amount sched_amount_whole(uint64_t bytes)
     return (sched_amount){bytes ? 1 : 0, (double)bytes};
 }
 
-sched_amount sched_amount_cut(const sched_writer *b, uint64_t bytes)
+sched_amount sched_amount_cut(const sched_writer *w, uint64_t bytes)
 {
-    return (sched_amount){(double)sched_writer_chunks(b, bytes), (double)bytes};
+    return (sched_amount){(double)sched_writer_chunks(w, bytes), (double)bytes};
 }
 
-sched_amount sched_amount_part(const sched_writer *b, uint32_t i)
+sched_amount sched_amount_part(const sched_writer *w, uint32_t i)
 {
-    return sched_amount_cut(b, sched_writer_part(b, i).bytes);
+    return sched_amount_cut(w, sched_writer_part(w, i).bytes);
 }
 
-sched_amount sched_amount_parts(const sched_writer *b)
+sched_amount sched_amount_parts(const sched_writer *w)
 {
     sched_amount sum = {0};
-    for (uint32_t i = 0; i < b->r->ranks; i++) {
-        sum.messages += sched_amount_part(b, i).messages;
-        sum.bytes += sched_amount_part(b, i).bytes;
+    for (uint32_t i = 0; i < w->r->ranks; i++) {
+        sum.messages += sched_amount_part(w, i).messages;
+        sum.bytes += sched_amount_part(w, i).bytes;
     }
     return sum;
 }
 
-double sched_shortest_part(const sched_writer *b)
+double sched_shortest_part(const sched_writer *w)
 {
-    double least = sched_amount_part(b, 0).bytes;
-    for (uint32_t i = 1; i < b->r->ranks; i++) {
-        double bytes = sched_amount_part(b, i).bytes;
+    double least = sched_amount_part(w, 0).bytes;
+    for (uint32_t i = 1; i < w->r->ranks; i++) {
+        double bytes = sched_amount_part(w, i).bytes;
         least = bytes < least ? bytes : least;
     }
     return least;
@@ -149,9 +149,9 @@ void sched_traffic_way(sched_traffic *t, double hops, double inter, double chunk
     t->sent[0] = t->sent[1] = 0;
 }
 
-int sched_traffic_crosses(const sched_traffic *t, uint32_t a, uint32_t b)
+int sched_traffic_crosses(const sched_traffic *t, uint32_t a, uint32_t w)
 {
-    return machine_of(t, a) != machine_of(t, b);
+    return machine_of(t, a) != machine_of(t, w);
 }
 
 uint32_t sched_traffic_crossings(const sched_traffic *t, uint32_t first, uint32_t hops)
@@ -185,9 +185,9 @@ static void spread(sched_traffic *t)
     }
 }
 
-static double larger(double a, double b)
+static double larger(double a, double w)
 {
-    return a > b ? a : b;
+    return a > w ? a : w;
 }
 
 /* Adds the excess of a rank that receives more than any rank sends: the group waits for it too. */

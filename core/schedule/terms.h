@@ -13,19 +13,19 @@ typedef struct sched_amount {
     double messages, bytes;
 } sched_amount;
 
-static inline sched_amount sched_amount_less(sched_amount a, sched_amount b)
+static inline sched_amount sched_amount_less(sched_amount a, sched_amount w)
 {
-    return (sched_amount){a.messages - b.messages, a.bytes - b.bytes};
+    return (sched_amount){a.messages - w.messages, a.bytes - w.bytes};
 }
 
 sched_amount sched_amount_whole(uint64_t bytes); /* as one message; none when empty */
-sched_amount sched_amount_cut(const sched_writer *b, uint64_t bytes); /* in chunks */
-sched_amount sched_amount_part(const sched_writer *b, uint32_t i);    /* part i, in chunks */
-sched_amount sched_amount_parts(const sched_writer *b);               /* all of them */
-double sched_shortest_part(const sched_writer *b);                    /* bytes */
-static inline double sched_longest_part(const sched_writer *b)
+sched_amount sched_amount_cut(const sched_writer *w, uint64_t bytes); /* in chunks */
+sched_amount sched_amount_part(const sched_writer *w, uint32_t i);    /* part i, in chunks */
+sched_amount sched_amount_parts(const sched_writer *w);               /* all of them */
+double sched_shortest_part(const sched_writer *w);                    /* bytes */
+static inline double sched_longest_part(const sched_writer *w)
 {
-    return (double)sched_writer_longest_part(b);
+    return (double)sched_writer_longest_part(w);
 }
 
 typedef struct sched_traffic sched_traffic;
@@ -48,12 +48,12 @@ void sched_traffic_way(sched_traffic *t, double hops, double inter, double chunk
 uint32_t sched_traffic_crossings(const sched_traffic *t, uint32_t first, uint32_t hops);
 
 /* Whether these two ranks are on different machines. */
-int sched_traffic_crosses(const sched_traffic *t, uint32_t a, uint32_t b);
+int sched_traffic_crosses(const sched_traffic *t, uint32_t a, uint32_t w);
 
 /* Computes everything but `reduced` (which becomes 0). Frees `t`. */
 void sched_traffic_end(sched_traffic *t, sched_terms *out);
 
 /* Phases that several algorithms share. */
-void sched_gather_terms(sched_traffic *t, const sched_writer *b); /* sched_gather_to_root() */
+void sched_gather_terms(sched_traffic *t, const sched_writer *w); /* sched_gather_to_root() */
 
 #endif

@@ -12,266 +12,266 @@
 
 sched_writer sched_writer_begin(const sched_request *r, const sched_algorithm *a)
 {
-    sched_writer b = {.r = r, .size = weft_dtype_size(r->dtype)};
-    b.bytes = r->count * b.size;
-    b.fair = !sched_equal_parts(r->kind);
-    b.lines = sched_device_reads_peers(r, a); /* devices take whole lines and need no chunks */
-    b.chunk = b.lines ? 0 : r->chunk ? sched_align_line(r->chunk) : a->chunk;
-    if (b.chunk && b.chunk < sched_align_line(b.bytes / MOST_CHUNKS))
-        b.chunk = sched_align_line(b.bytes / MOST_CHUNKS);
-    uint64_t part = b.bytes / r->ranks * r->me;
+    sched_writer w = {.r = r, .size = weft_dtype_size(r->dtype)};
+    w.bytes = r->count * w.size;
+    w.fair = !sched_equal_parts(r->kind);
+    w.lines = sched_device_reads_peers(r, a); /* devices take whole lines and need no chunks */
+    w.chunk = w.lines ? 0 : r->chunk ? sched_align_line(r->chunk) : a->chunk;
+    if (w.chunk && w.chunk < sched_align_line(w.bytes / MOST_CHUNKS))
+        w.chunk = sched_align_line(w.bytes / MOST_CHUNKS);
+    uint64_t part = w.bytes / r->ranks * r->me;
     int smaller_out = r->kind == WEFT_REDUCE_SCATTER || r->kind == WEFT_SCATTER;
     int smaller_in = r->kind == WEFT_ALL_GATHER || r->kind == WEFT_GATHER;
-    b.alias =
+    w.alias =
         r->in_place && !sched_is_pair(r->kind) && (!sched_has_root(r->kind) || r->me == r->root);
-    b.alias_to = smaller_out ? SCHED_IN : SCHED_OUT;
-    b.alias_at = smaller_out || smaller_in ? part : 0;
-    return b;
+    w.alias_to = smaller_out ? SCHED_IN : SCHED_OUT;
+    w.alias_at = smaller_out || smaller_in ? part : 0;
+    return w;
 }
 
-static sched_span part_at(const sched_writer *b, uint32_t i)
+static sched_span part_at(const sched_writer *w, uint32_t i)
 {
-    const sched_request *r = b->r;
+    const sched_request *r = w->r;
     uint64_t n = r->ranks, grain = 1;
-    if (b->fair && (b->lines || b->bytes / n >= 4096))
-        grain = 64 / b->size;
+    if (w->fair && (w->lines || w->bytes / n >= 4096))
+        grain = 64 / w->size;
     uint64_t units = r->count / grain, base = units / n, extra = units % n;
     uint64_t from = (i * base + (i < extra ? i : extra)) * grain;
-    return (sched_span){from * b->size, 0};
+    return (sched_span){from * w->size, 0};
 }
 
-sched_span sched_writer_parts(const sched_writer *b, uint32_t first, uint32_t end)
+sched_span sched_writer_parts(const sched_writer *w, uint32_t first, uint32_t end)
 {
-    uint64_t from = part_at(b, first).at;
-    uint64_t to = end == b->r->ranks ? b->bytes : part_at(b, end).at;
+    uint64_t from = part_at(w, first).at;
+    uint64_t to = end == w->r->ranks ? w->bytes : part_at(w, end).at;
     return (sched_span){from, to - from};
 }
 
-sched_span sched_writer_part(const sched_writer *b, uint32_t i)
+sched_span sched_writer_part(const sched_writer *w, uint32_t i)
 {
-    return sched_writer_parts(b, i, i + 1);
+    return sched_writer_parts(w, i, i + 1);
 }
 
-sched_span sched_writer_chunk(const sched_writer *b, sched_span whole, uint64_t c)
+sched_span sched_writer_chunk(const sched_writer *w, sched_span whole, uint64_t c)
 {
-    if (b->chunk == 0)
+    if (w->chunk == 0)
         return c == 0 ? whole : (sched_span){whole.at + whole.bytes, 0};
-    uint64_t at = c * b->chunk;
+    uint64_t at = c * w->chunk;
     if (at >= whole.bytes)
         return (sched_span){whole.at + whole.bytes, 0};
     uint64_t left = whole.bytes - at;
-    return (sched_span){whole.at + at, left < b->chunk ? left : b->chunk};
+    return (sched_span){whole.at + at, left < w->chunk ? left : w->chunk};
 }
 
-uint64_t sched_writer_chunks(const sched_writer *b, uint64_t bytes)
+uint64_t sched_writer_chunks(const sched_writer *w, uint64_t bytes)
 {
     if (bytes == 0)
         return 0;
-    return b->chunk == 0 ? 1 : (bytes - 1) / b->chunk + 1;
+    return w->chunk == 0 ? 1 : (bytes - 1) / w->chunk + 1;
 }
 
-uint64_t sched_writer_longest_part(const sched_writer *b)
+uint64_t sched_writer_longest_part(const sched_writer *w)
 {
-    uint64_t first = sched_writer_part(b, 0).bytes,
-             last = sched_writer_part(b, b->r->ranks - 1).bytes;
+    uint64_t first = sched_writer_part(w, 0).bytes,
+             last = sched_writer_part(w, w->r->ranks - 1).bytes;
     return first > last ? first : last;
 }
 
-sched_place sched_writer_scratch(sched_writer *b, uint64_t bytes)
+sched_place sched_writer_scratch(sched_writer *w, uint64_t bytes)
 {
-    sched_place p = {SCHED_SCRATCH, 0, b->scratch};
-    b->scratch += sched_align_line(bytes);
+    sched_place p = {SCHED_SCRATCH, 0, w->scratch};
+    w->scratch += sched_align_line(bytes);
     return p;
 }
 
 /* Gives the same bytes one name: in place, the smaller side is a part of the larger. */
-static sched_place one_name(const sched_writer *b, sched_place p)
+static sched_place one_name(const sched_writer *w, sched_place p)
 {
-    if (!b->alias || p.buffer > SCHED_OUT || p.buffer == b->alias_to)
+    if (!w->alias || p.buffer > SCHED_OUT || p.buffer == w->alias_to)
         return p;
-    return (sched_place){b->alias_to, 0, p.at + b->alias_at};
+    return (sched_place){w->alias_to, 0, p.at + w->alias_at};
 }
 
-static uint32_t begin(sched_writer *b, uint32_t what, uint32_t peer, uint64_t bytes)
+static uint32_t begin(sched_writer *w, uint32_t what, uint32_t peer, uint64_t bytes)
 {
-    uint32_t n = b->steps++;
-    if (b->program)
-        b->program->step[n] =
-            (sched_step){.what = what, .peer = peer, .bytes = bytes, .place = b->places};
+    uint32_t n = w->steps++;
+    if (w->program)
+        w->program->step[n] =
+            (sched_step){.what = what, .peer = peer, .bytes = bytes, .place = w->places};
     return n;
 }
 
-static void touch(sched_writer *b, uint32_t step, sched_place p, uint64_t bytes, int write)
+static void touch(sched_writer *w, uint32_t step, sched_place p, uint64_t bytes, int write)
 {
-    if (!b->program)
+    if (!w->program)
         return;
     if (p.buffer >= SCHED_PEER_IN) { /* only after the peer has sent its offsets */
-        sched_deps_read(b->track, step, SCHED_OFFSETS, p.rank * sizeof(sched_buffer_offsets),
+        sched_deps_read(w->track, step, SCHED_OFFSETS, p.rank * sizeof(sched_buffer_offsets),
                         sizeof(sched_buffer_offsets));
         return;
     }
     if (write)
-        sched_deps_write(b->track, step, p.buffer, p.at, bytes);
+        sched_deps_write(w->track, step, p.buffer, p.at, bytes);
     else
-        sched_deps_read(b->track, step, p.buffer, p.at, bytes);
+        sched_deps_read(w->track, step, p.buffer, p.at, bytes);
 }
 
-static void from(sched_writer *b, uint32_t step, sched_place p, uint64_t bytes)
+static void from(sched_writer *w, uint32_t step, sched_place p, uint64_t bytes)
 {
-    p = one_name(b, p);
-    if (b->program) {
-        b->program->place[b->places] = p;
-        b->program->step[step].nfrom++;
+    p = one_name(w, p);
+    if (w->program) {
+        w->program->place[w->places] = p;
+        w->program->step[step].nfrom++;
     }
-    b->places++;
-    touch(b, step, p, bytes, 0);
+    w->places++;
+    touch(w, step, p, bytes, 0);
 }
 
-static void to(sched_writer *b, uint32_t step, sched_place p, uint64_t bytes)
+static void to(sched_writer *w, uint32_t step, sched_place p, uint64_t bytes)
 {
-    p = one_name(b, p);
-    if (b->program) {
-        b->program->place[b->places] = p;
-        b->program->step[step].nto++;
+    p = one_name(w, p);
+    if (w->program) {
+        w->program->place[w->places] = p;
+        w->program->step[step].nto++;
     }
-    b->places++;
+    w->places++;
     if (p.buffer >= SCHED_PEER_IN)
-        b->sent += bytes;
-    touch(b, step, p, bytes, 1);
+        w->sent += bytes;
+    touch(w, step, p, bytes, 1);
 }
 
-uint32_t sched_writer_send(sched_writer *b, uint32_t peer, sched_place place, uint64_t bytes)
+uint32_t sched_writer_send(sched_writer *w, uint32_t peer, sched_place place, uint64_t bytes)
 {
     if (bytes == 0)
         return SCHED_NO_STEP;
-    uint32_t n = begin(b, SCHED_SEND, peer, bytes);
-    from(b, n, place, bytes);
-    b->sent += bytes;
+    uint32_t n = begin(w, SCHED_SEND, peer, bytes);
+    from(w, n, place, bytes);
+    w->sent += bytes;
     return n;
 }
 
-uint32_t sched_writer_recv(sched_writer *b, uint32_t peer, sched_place place, uint64_t bytes)
+uint32_t sched_writer_recv(sched_writer *w, uint32_t peer, sched_place place, uint64_t bytes)
 {
     if (bytes == 0)
         return SCHED_NO_STEP;
-    uint32_t n = begin(b, SCHED_RECV, peer, bytes);
-    to(b, n, place, bytes);
+    uint32_t n = begin(w, SCHED_RECV, peer, bytes);
+    to(w, n, place, bytes);
     return n;
 }
 
-uint32_t sched_writer_copy(sched_writer *b, sched_place dst, sched_place src, uint64_t bytes)
+uint32_t sched_writer_copy(sched_writer *w, sched_place dst, sched_place src, uint64_t bytes)
 {
-    sched_place d = one_name(b, dst), s = one_name(b, src);
+    sched_place d = one_name(w, dst), s = one_name(w, src);
     if (bytes == 0 || memcmp(&d, &s, sizeof d) == 0)
         return SCHED_NO_STEP;
-    uint32_t n = begin(b, SCHED_COPY, 0, bytes);
-    from(b, n, src, bytes);
-    to(b, n, dst, bytes);
+    uint32_t n = begin(w, SCHED_COPY, 0, bytes);
+    from(w, n, src, bytes);
+    to(w, n, dst, bytes);
     return n;
 }
 
-static void open_step(sched_writer *b, uint32_t what, uint32_t peer, uint64_t bytes)
+static void open_step(sched_writer *w, uint32_t what, uint32_t peer, uint64_t bytes)
 {
-    b->open_as = (sched_step){.what = what, .peer = peer, .bytes = bytes};
-    b->open = bytes ? begin(b, what, peer, bytes) : SCHED_NO_STEP;
+    w->open_as = (sched_step){.what = what, .peer = peer, .bytes = bytes};
+    w->open = bytes ? begin(w, what, peer, bytes) : SCHED_NO_STEP;
 }
 
-void sched_writer_reduce(sched_writer *b, uint64_t bytes)
+void sched_writer_reduce(sched_writer *w, uint64_t bytes)
 {
-    open_step(b, SCHED_REDUCE, 0, bytes);
+    open_step(w, SCHED_REDUCE, 0, bytes);
 }
 
-void sched_writer_code(sched_writer *b, uint32_t what, uint64_t bytes)
+void sched_writer_code(sched_writer *w, uint32_t what, uint64_t bytes)
 {
-    open_step(b, what, 0, bytes);
+    open_step(w, what, 0, bytes);
 }
 
-void sched_writer_reduce_codes(sched_writer *b, uint32_t what, uint32_t plain, uint64_t bytes)
+void sched_writer_reduce_codes(sched_writer *w, uint32_t what, uint32_t plain, uint64_t bytes)
 {
-    open_step(b, what, plain, bytes);
+    open_step(w, what, plain, bytes);
 }
 
-void sched_writer_from(sched_writer *b, sched_place p)
+void sched_writer_from(sched_writer *w, sched_place p)
 {
-    if (b->open == SCHED_NO_STEP)
+    if (w->open == SCHED_NO_STEP)
         return;
-    uint32_t nth = b->open_as.nfrom++;
-    from(b, b->open, p, sched_code_touched(b->r, &b->open_as, nth));
+    uint32_t nth = w->open_as.nfrom++;
+    from(w, w->open, p, sched_code_touched(w->r, &w->open_as, nth));
 }
 
-void sched_writer_to(sched_writer *b, sched_place p)
+void sched_writer_to(sched_writer *w, sched_place p)
 {
-    if (b->open == SCHED_NO_STEP)
+    if (w->open == SCHED_NO_STEP)
         return;
-    uint32_t nth = b->open_as.nfrom + b->open_as.nto++;
-    to(b, b->open, p, sched_code_touched(b->r, &b->open_as, nth));
+    uint32_t nth = w->open_as.nfrom + w->open_as.nto++;
+    to(w, w->open, p, sched_code_touched(w->r, &w->open_as, nth));
 }
 
-uint32_t sched_writer_reduce_end(sched_writer *b)
+uint32_t sched_writer_reduce_end(sched_writer *w)
 {
-    return b->open;
+    return w->open;
 }
 
-uint32_t sched_writer_reduce2(sched_writer *b, sched_place dst, sched_place first,
+uint32_t sched_writer_reduce2(sched_writer *w, sched_place dst, sched_place first,
                               sched_place second, uint64_t bytes)
 {
-    sched_writer_reduce(b, bytes);
-    sched_writer_from(b, first);
-    sched_writer_from(b, second);
-    sched_writer_to(b, dst);
-    return sched_writer_reduce_end(b);
+    sched_writer_reduce(w, bytes);
+    sched_writer_from(w, first);
+    sched_writer_from(w, second);
+    sched_writer_to(w, dst);
+    return sched_writer_reduce_end(w);
 }
 
-uint32_t sched_writer_fetch(sched_writer *b, sched_place place, uint64_t bytes)
+uint32_t sched_writer_fetch(sched_writer *w, sched_place place, uint64_t bytes)
 {
-    uint32_t step = begin(b, SCHED_FETCH, 0, bytes);
-    to(b, step, place, bytes);
+    uint32_t step = begin(w, SCHED_FETCH, 0, bytes);
+    to(w, step, place, bytes);
     return step;
 }
 
-uint32_t sched_writer_store(sched_writer *b, sched_place place, uint64_t bytes)
+uint32_t sched_writer_store(sched_writer *w, sched_place place, uint64_t bytes)
 {
-    uint32_t step = begin(b, SCHED_STORE, 0, bytes);
-    from(b, step, place, bytes);
+    uint32_t step = begin(w, SCHED_STORE, 0, bytes);
+    from(w, step, place, bytes);
     return step;
 }
 
-uint32_t sched_writer_flag(sched_writer *b, uint32_t what)
+uint32_t sched_writer_flag(sched_writer *w, uint32_t what)
 {
-    return begin(b, what, 0, 0);
+    return begin(w, what, 0, 0);
 }
 
-uint32_t sched_writer_signal(sched_writer *b, uint32_t peer)
+uint32_t sched_writer_signal(sched_writer *w, uint32_t peer)
 {
-    return begin(b, SCHED_SEND, peer, 0);
+    return begin(w, SCHED_SEND, peer, 0);
 }
 
-uint32_t sched_writer_wait(sched_writer *b, uint32_t peer)
+uint32_t sched_writer_wait(sched_writer *w, uint32_t peer)
 {
-    return begin(b, SCHED_RECV, peer, 0);
+    return begin(w, SCHED_RECV, peer, 0);
 }
 
-void sched_writer_send_offsets(sched_writer *b, uint32_t peer)
+void sched_writer_send_offsets(sched_writer *w, uint32_t peer)
 {
     uint64_t size = sizeof(sched_buffer_offsets);
-    uint32_t n = begin(b, SCHED_SEND, peer, size);
-    from(b, n, (sched_place){SCHED_OFFSETS, 0, b->r->me * size}, size);
+    uint32_t n = begin(w, SCHED_SEND, peer, size);
+    from(w, n, (sched_place){SCHED_OFFSETS, 0, w->r->me * size}, size);
 }
 
-void sched_writer_recv_offsets(sched_writer *b, uint32_t peer)
+void sched_writer_recv_offsets(sched_writer *w, uint32_t peer)
 {
     uint64_t size = sizeof(sched_buffer_offsets);
-    uint32_t n = begin(b, SCHED_RECV, peer, size);
-    to(b, n, (sched_place){SCHED_OFFSETS, 0, peer * size}, size);
+    uint32_t n = begin(w, SCHED_RECV, peer, size);
+    to(w, n, (sched_place){SCHED_OFFSETS, 0, peer * size}, size);
 }
 
-void sched_writer_after(sched_writer *b, uint32_t step, uint32_t earlier)
+void sched_writer_after(sched_writer *w, uint32_t step, uint32_t earlier)
 {
-    if (b->track)
-        sched_deps_after(b->track, step, earlier);
+    if (w->track)
+        sched_deps_after(w->track, step, earlier);
 }
 
-void sched_writer_peer_reads(sched_writer *b, uint64_t bytes)
+void sched_writer_peer_reads(sched_writer *w, uint64_t bytes)
 {
-    b->sent += bytes;
+    w->sent += bytes;
 }

@@ -41,14 +41,14 @@ sched_writer sched_writer_begin(const sched_request *r, const sched_algorithm *a
 
 /* The part of rank i: part i of n, as equal as whole elements allow; parts of
  * 4 KiB or more begin at multiples of 64 bytes where the algorithm chooses the parts (`fair`). */
-sched_span sched_writer_part(const sched_writer *b, uint32_t i);
-sched_span sched_writer_parts(const sched_writer *b, uint32_t first,
+sched_span sched_writer_part(const sched_writer *w, uint32_t i);
+sched_span sched_writer_parts(const sched_writer *w, uint32_t first,
                               uint32_t end);               /* parts first ... end - 1 */
-uint64_t sched_writer_longest_part(const sched_writer *b); /* bytes of the longest part */
+uint64_t sched_writer_longest_part(const sched_writer *w); /* bytes of the longest part */
 
 /* Chunk c of a span; 0 bytes beyond its end. */
-sched_span sched_writer_chunk(const sched_writer *b, sched_span whole, uint64_t c);
-uint64_t sched_writer_chunks(const sched_writer *b, uint64_t bytes);
+sched_span sched_writer_chunk(const sched_writer *w, sched_span whole, uint64_t c);
+uint64_t sched_writer_chunks(const sched_writer *w, uint64_t bytes);
 
 static inline sched_place sched_in_at(uint64_t at)
 {
@@ -82,41 +82,41 @@ static inline uint64_t sched_align_line(uint64_t bytes)
     return (bytes + 63) & ~(uint64_t)63;
 }
 
-sched_place sched_writer_scratch(sched_writer *b, uint64_t bytes);
+sched_place sched_writer_scratch(sched_writer *w, uint64_t bytes);
 
 /* Each returns its step's number. 0 bytes of data make no step (SCHED_NO_STEP), at both ends. */
-uint32_t sched_writer_send(sched_writer *b, uint32_t peer, sched_place from, uint64_t bytes);
-uint32_t sched_writer_recv(sched_writer *b, uint32_t peer, sched_place to, uint64_t bytes);
-uint32_t sched_writer_copy(sched_writer *b, sched_place to, sched_place from, uint64_t bytes);
-uint32_t sched_writer_reduce2(sched_writer *b, sched_place to, sched_place first,
+uint32_t sched_writer_send(sched_writer *w, uint32_t peer, sched_place from, uint64_t bytes);
+uint32_t sched_writer_recv(sched_writer *w, uint32_t peer, sched_place to, uint64_t bytes);
+uint32_t sched_writer_copy(sched_writer *w, sched_place to, sched_place from, uint64_t bytes);
+uint32_t sched_writer_reduce2(sched_writer *w, sched_place to, sched_place first,
                               sched_place second, uint64_t bytes);
 
 /* A reduction of any width: begin, its sources in order, its destinations, end. */
-void sched_writer_reduce(sched_writer *b, uint64_t bytes);
-void sched_writer_from(sched_writer *b, sched_place from);
-void sched_writer_to(sched_writer *b, sched_place to);
-uint32_t sched_writer_reduce_end(sched_writer *b);
+void sched_writer_reduce(sched_writer *w, uint64_t bytes);
+void sched_writer_from(sched_writer *w, sched_place from);
+void sched_writer_to(sched_writer *w, sched_place to);
+uint32_t sched_writer_reduce_end(sched_writer *w);
 
 /* A step of a compressed sum over `bytes` of elements; its places are written like a reduction's.
  * Source number `plain` of a sum is not a code. */
-void sched_writer_code(sched_writer *b, uint32_t what, uint64_t bytes);
-void sched_writer_reduce_codes(sched_writer *b, uint32_t what, uint32_t plain, uint64_t bytes);
+void sched_writer_code(sched_writer *w, uint32_t what, uint64_t bytes);
+void sched_writer_reduce_codes(sched_writer *w, uint32_t what, uint32_t plain, uint64_t bytes);
 
 /* Steps of a staged operation, whose buffers are mirrored in host memory (mirror.h). */
-uint32_t sched_writer_fetch(sched_writer *b, sched_place to, uint64_t bytes);
-uint32_t sched_writer_store(sched_writer *b, sched_place from, uint64_t bytes);
-uint32_t sched_writer_flag(sched_writer *b, uint32_t what); /* a step that accesses no memory */
+uint32_t sched_writer_fetch(sched_writer *w, sched_place to, uint64_t bytes);
+uint32_t sched_writer_store(sched_writer *w, sched_place from, uint64_t bytes);
+uint32_t sched_writer_flag(sched_writer *w, uint32_t what); /* a step that accesses no memory */
 
 /* Messages without operation data: a signal, its wait, and this rank's buffer offsets. */
-uint32_t sched_writer_signal(sched_writer *b, uint32_t peer);
-uint32_t sched_writer_wait(sched_writer *b, uint32_t peer);
-void sched_writer_send_offsets(sched_writer *b, uint32_t peer);
-void sched_writer_recv_offsets(sched_writer *b, uint32_t peer);
+uint32_t sched_writer_signal(sched_writer *w, uint32_t peer);
+uint32_t sched_writer_wait(sched_writer *w, uint32_t peer);
+void sched_writer_send_offsets(sched_writer *w, uint32_t peer);
+void sched_writer_recv_offsets(sched_writer *w, uint32_t peer);
 
 /* `step` also depends on `earlier`; either may be SCHED_NO_STEP. */
-void sched_writer_after(sched_writer *b, uint32_t step, uint32_t earlier);
+void sched_writer_after(sched_writer *w, uint32_t step, uint32_t earlier);
 
 /* Others read `bytes` of this rank's memory directly: counts as sent. */
-void sched_writer_peer_reads(sched_writer *b, uint64_t bytes);
+void sched_writer_peer_reads(sched_writer *w, uint64_t bytes);
 
 #endif

@@ -112,7 +112,7 @@ static weft_status open_all(evaluation *e)
     if (st != WEFT_OK)
         return st;
     run_inputs_take(&e->inputs, s->plan);
-    e->each = s->j.spec.microbatch * s->plan->sharing;
+    e->each = s->j.spec.microbatch * s->plan->dp_size;
     e->wraps = s->j.valid.info.samples;
     return WEFT_OK;
 }

@@ -170,14 +170,14 @@ weft_status plan_sync_finish(plan_builder *b, plan_list *l, plan_bucket *k)
 static weft_status start_piece(plan_builder *b, plan_list *l, plan_bucket k)
 {
     struct plan_sync_state *s = b->sync;
-    uint32_t oldest = s->buckets.n, flying = 0;
+    uint32_t oldest = s->buckets.n, pending = 0;
     for (uint32_t i = s->buckets.n; i-- > 0;)
         if (s->buckets.at[i].pending) {
-            flying++;
+            pending++;
             oldest = i;
         }
     weft_status st = WEFT_OK;
-    if (k.axes && flying >= BUCKETS_IN_FLIGHT)
+    if (k.axes && pending >= BUCKETS_IN_FLIGHT)
         st = plan_sync_finish(b, l, &s->buckets.at[oldest]);
     if (st == WEFT_OK && k.axes)
         st = start_next_sum(b, l, &k);

@@ -52,7 +52,7 @@ struct zero_walk {
     uint32_t *left;     /* [flat block] micro-batches that are not in the accumulator yet */
     uint32_t *clear;    /* [flat block] 1 + the segment that clears the padding between tensors */
     bool *begun;        /* [flat block] the accumulator has a micro-batch already */
-    VEC(reduction) flying;
+    VEC(reduction) pending;
 };
 
 static uint64_t whole_bytes(const plan_flat_block *k, uint64_t size)
@@ -146,7 +146,7 @@ void plan_zero_free(plan_list_builder *w)
         return;
     free(w->shard->stays.at);
     free(w->shard->open.at);
-    free(w->shard->flying.at);
+    free(w->shard->pending.at);
     free(w->shard->last_add);
     free(w->shard->whole_at);
     free(w->shard->left);
@@ -288,9 +288,9 @@ static weft_status finish_reduction(plan_list_builder *w)
 {
     plan_builder *b = w->b;
     struct zero_walk *y = w->shard;
-    const reduction r = y->flying.at[0];
+    const reduction r = y->pending.at[0];
     const plan_flat_block *k = &b->f->blocks.at[r.block];
-    memmove(y->flying.at, y->flying.at + 1, --y->flying.n * sizeof r);
+    memmove(y->pending.at, y->pending.at + 1, --y->pending.n * sizeof r);
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; st == WEFT_OK && i < k->groups; i++) {
         plan_emit_wait(b, w->l, r.number + i, r.micro_batch);
@@ -310,10 +310,10 @@ static weft_status finish_reduction(plan_list_builder *w)
     return st;
 }
 
-static bool is_flying(const plan_list_builder *w, uint32_t block)
+static bool is_pending(const plan_list_builder *w, uint32_t block)
 {
-    for (uint32_t i = 0; i < w->shard->flying.n; i++)
-        if (w->shard->flying.at[i].block == block)
+    for (uint32_t i = 0; i < w->shard->pending.n; i++)
+        if (w->shard->pending.at[i].block == block)
             return true;
     return false;
 }
@@ -329,7 +329,7 @@ static weft_status take_gradients(plan_list_builder *w, uint32_t block, uint32_t
     if (k->level < FLAT_GRADS)
         return WEFT_OK;
     bool fresh = !*place;
-    while (fresh && is_flying(w, block)) {
+    while (fresh && is_pending(w, block)) {
         weft_status st = finish_reduction(w);
         if (st != WEFT_OK)
             return st;
@@ -396,7 +396,7 @@ static weft_status start_reduction(plan_list_builder *w, uint32_t block, uint32_
         r.number = i ? r.number : number;
     }
     w->shard->begun[block] = true;
-    *vec_push(&w->shard->flying) = r;
+    *vec_push(&w->shard->pending) = r;
     return WEFT_OK;
 }
 
@@ -411,7 +411,7 @@ weft_status plan_zero_after(plan_list_builder *w, uint32_t at)
     for (uint32_t i = w->b->f->blocks.n; st == WEFT_OK && w->works[at].backward && i-- > 0;) {
         if (y->last_add[(uint64_t)i * w->micro_batches + micro_batch] != at + 1)
             continue;
-        while (st == WEFT_OK && y->flying.n >= REDUCED_AT_ONCE)
+        while (st == WEFT_OK && y->pending.n >= REDUCED_AT_ONCE)
             st = finish_reduction(w);
         if (st == WEFT_OK)
             st = start_reduction(w, i, micro_batch);
@@ -422,29 +422,29 @@ weft_status plan_zero_after(plan_list_builder *w, uint32_t at)
 weft_status plan_zero_finish(plan_list_builder *w)
 {
     weft_status st = WEFT_OK;
-    while (st == WEFT_OK && w->shard->flying.n)
+    while (st == WEFT_OK && w->shard->pending.n)
         st = finish_reduction(w);
     return st;
 }
 
 /* --- after the update --- */
 
-typedef struct flying_gather {
+typedef struct pending_gather {
     uint32_t collective, interval;
-} flying_gather;
+} pending_gather;
 
 struct gather_queue {
-    VEC(flying_gather) flying; /* in starting order */
+    VEC(pending_gather) pending; /* in starting order */
 };
 
 static void finish_gathers(plan_builder *b, plan_list *l, uint32_t most)
 {
-    while (b->queue && b->queue->flying.n > most) {
-        l->interval = b->queue->flying.at[0].interval;
-        plan_emit_wait(b, l, b->queue->flying.at[0].collective, 0);
+    while (b->queue && b->queue->pending.n > most) {
+        l->interval = b->queue->pending.at[0].interval;
+        plan_emit_wait(b, l, b->queue->pending.at[0].collective, 0);
         l->interval = 0;
-        memmove(b->queue->flying.at, b->queue->flying.at + 1,
-                --b->queue->flying.n * sizeof *b->queue->flying.at);
+        memmove(b->queue->pending.at, b->queue->pending.at + 1,
+                --b->queue->pending.n * sizeof *b->queue->pending.at);
     }
 }
 
@@ -462,7 +462,7 @@ weft_status plan_zero_updated(plan_builder *b, plan_list *l, uint32_t group)
     if (st == WEFT_OK && !b->queue)
         b->queue = pool_alloc(&b->p->pool, sizeof *b->queue);
     if (st == WEFT_OK)
-        *vec_push(&b->queue->flying) = (flying_gather){number, f->groups.at[group].interval};
+        *vec_push(&b->queue->pending) = (pending_gather){number, f->groups.at[group].interval};
     return st;
 }
 
@@ -473,5 +473,5 @@ void plan_zero_gathered(plan_builder *b, plan_list *l)
 
 void plan_gathers_free(plan_builder *b)
 {
-    free(b->queue ? b->queue->flying.at : NULL);
+    free(b->queue ? b->queue->pending.at : NULL);
 }

@@ -41,9 +41,9 @@ static weft_status set_axes(plan_job *m, uint64_t batch, uint64_t sequence)
     const spec *s = m->s;
     m->p->data_axes = batch;
     m->p->cut_axes = sequence;
-    m->sharing = 1;
+    m->dp_size = 1;
     for (uint32_t a = 0; a < s->mesh.n; a++)
-        m->sharing *= batch >> a & 1 ? s->mesh.size[a] : 1;
+        m->dp_size *= batch >> a & 1 ? s->mesh.size[a] : 1;
     return check_order(s, batch, sequence);
 }
 
@@ -86,7 +86,7 @@ weft_status plan_graph_build(plan_job *m, graph *g, const plan_graph_sizes *size
     graph_init(g, &m->s->mesh, s.compute, s.grad_dtype);
     g->find = plugin_op;
     g->find_ctx = s.host;
-    weft_status st = plan_model_build(g, &s, size->sharing, size->average, want, &m->built, result);
+    weft_status st = plan_model_build(g, &s, size->dp_size, size->average, want, &m->built, result);
     if (st != WEFT_OK)
         return st;
     m->edits.g = g;
@@ -94,22 +94,22 @@ weft_status plan_graph_build(plan_job *m, graph *g, const plan_graph_sizes *size
 }
 
 /* The graph of a micro-batch, placed from its first node on. */
-static weft_status forward_graph(plan_job *m, graph *g, uint32_t sharing, uint32_t want,
+static weft_status forward_graph(plan_job *m, graph *g, uint32_t dp_size, uint32_t want,
                                  double batch, weft_tensor *result)
 {
-    return plan_graph_build(m, g, &(plan_graph_sizes){sharing, m->s->sequence, batch}, want,
+    return plan_graph_build(m, g, &(plan_graph_sizes){dp_size, m->s->sequence, batch}, want,
                             result);
 }
 
-static weft_status check_batch(const spec *s, uint32_t sharing)
+static weft_status check_batch(const spec *s, uint32_t dp_size)
 {
-    const uint64_t each = s->microbatch * sharing;
+    const uint64_t each = s->microbatch * dp_size;
     if (s->batch && s->batch % each == 0)
         return WEFT_OK;
     return resolve_refuse(s, CONSTRAINT_BATCH, "train.batch",
                           (config_fact[]){{"train.batch", (long long)s->batch, NULL},
                                           {"train.microbatch", (long long)s->microbatch, NULL},
-                                          {"sharing", sharing, NULL},
+                                          {"dp_size", dp_size, NULL},
                                           {0}});
 }
 
@@ -134,7 +134,7 @@ static weft_status probe_axes(plan_job *m, uint64_t *batch)
     return st;
 }
 
-weft_status plan_pass_sharing(plan_job *m)
+weft_status plan_pass_dp_size(plan_job *m)
 {
     const spec *s = m->s;
     const uint64_t large = large_axes(&s->mesh);
@@ -144,9 +144,9 @@ weft_status plan_pass_sharing(plan_job *m)
         st = set_axes(m, batch, s->sequence_axes & large);
     if (st != WEFT_OK || s->want == SPEC_EVAL)
         return st;
-    st = check_batch(s, m->sharing);
+    st = check_batch(s, m->dp_size);
     if (st == WEFT_OK)
-        m->edits.micro_batches = s->batch / (s->microbatch * m->sharing);
+        m->edits.micro_batches = s->batch / (s->microbatch * m->dp_size);
     return st;
 }
 
@@ -169,7 +169,7 @@ static weft_status sum_loss(graph *g, weft_tensor loss)
 weft_status plan_pass_forward(plan_job *m)
 {
     weft_status st =
-        forward_graph(m, &m->g, m->sharing, WEFT_MODEL_TRAIN, (double)m->s->batch, &m->result);
+        forward_graph(m, &m->g, m->dp_size, WEFT_MODEL_TRAIN, (double)m->s->batch, &m->result);
     if (st == WEFT_OK)
         st = sum_loss(&m->g, m->result);
     uint32_t end = m->g.nodes.n;
@@ -199,10 +199,10 @@ weft_status plan_pass_backward(plan_job *m)
 
 weft_status plan_pass_eval(plan_job *m)
 {
-    const double batch = (double)m->s->microbatch * m->sharing;
+    const double batch = (double)m->s->microbatch * m->dp_size;
     graph_free(&m->g);
     plan_liveness_free(&m->b.live);
-    weft_status st = forward_graph(m, &m->g, m->sharing, WEFT_MODEL_EVAL, batch, &m->result);
+    weft_status st = forward_graph(m, &m->g, m->dp_size, WEFT_MODEL_EVAL, batch, &m->result);
     if (st == WEFT_OK)
         st = plan_pass_check_axes(m);
     if (st == WEFT_OK)
@@ -217,8 +217,8 @@ weft_status plan_pass_eval(plan_job *m)
 
 weft_status plan_pass_logits(plan_job *m)
 {
-    const double batch = (double)m->s->microbatch * m->sharing;
-    weft_status st = forward_graph(m, &m->g, m->sharing, WEFT_MODEL_LOGITS, batch, &m->result);
+    const double batch = (double)m->s->microbatch * m->dp_size;
+    weft_status st = forward_graph(m, &m->g, m->dp_size, WEFT_MODEL_LOGITS, batch, &m->result);
     uint32_t end = m->g.nodes.n;
     m->b.live.result = m->result;
     return st == WEFT_OK ? graph_propagate(&m->g, 0, &end) : st;

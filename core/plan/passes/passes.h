@@ -15,7 +15,7 @@ typedef struct plan_job {
     plan_flat flat;
     graph g; /* that is being lowered */
     plan_builder b;
-    uint32_t sharing;   /* data-parallel ranks */
+    uint32_t dp_size;   /* data-parallel ranks */
     weft_tensor result; /* the loss of a micro-batch, or the logits */
     uint64_t built;     /* what the family has built: plan/model.h */
 } plan_job;
@@ -23,7 +23,7 @@ typedef struct plan_job {
 /* --- graphs.c --- */
 
 typedef struct plan_graph_sizes {
-    uint32_t sharing; /* data-parallel ranks */
+    uint32_t dp_size; /* data-parallel ranks */
     int64_t rows;     /* of a sample */
     double average;   /* samples over which the loss is averaged */
 } plan_graph_sizes;
@@ -33,7 +33,7 @@ typedef struct plan_graph_sizes {
 weft_status plan_graph_build(plan_job *m, graph *g, const plan_graph_sizes *size, uint32_t want,
                              weft_tensor *result);
 
-weft_status plan_pass_sharing(plan_job *m); /* number of data-parallel ranks */
+weft_status plan_pass_dp_size(plan_job *m); /* number of data-parallel ranks */
 weft_status plan_pass_forward(plan_job *m); /* of training, and its gradients */
 weft_status plan_pass_backward(plan_job *m);
 weft_status plan_pass_eval(plan_job *m);   /* replaces the graph that is there */

@@ -24,18 +24,18 @@
 #define AWAKE_NS 200000u /* polling and yielding before the first nap */
 #define NAP_NS 50000     /* between two polls */
 
-typedef struct host_line {
+typedef struct host_channel {
     const weft_coll_table *table; /* NULL: not a channel of such a library, or not ours */
     const char *plugin, *name;
     weft_comm *comm;
     uint32_t link;
     uint64_t started, done; /* groups */
-} host_line;
+} host_channel;
 
-typedef struct flight_of {
+typedef struct host_collective {
     uint64_t group; /* of the communicator's groups, from 1 */
     uint64_t began, ended;
-} flight_of;
+} host_collective;
 
 struct run_host_library {
     const plan *plan;
@@ -45,10 +45,10 @@ struct run_host_library {
     pthread_t thread;
     host_call_site *site; /* of its calls */
     bool running, stop;
-    host_line *line;  /* [channels] */
-    flight_of *of;    /* [collectives] */
-    uint32_t *flying; /* [flights] collectives, in start order */
-    uint32_t flights;
+    host_channel *channel;       /* [channels] */
+    host_collective *collective; /* [collectives] */
+    uint32_t *pending;           /* [n_pending] collectives, in start order */
+    uint32_t n_pending;
     uint64_t no_yield_ns; /* of base/time/yield.h, for waits of the compute thread */
     err_record why;       /* the failure; its code is WEFT_OK while there is none */
 };
@@ -79,29 +79,29 @@ static weft_status find_cause(run_host_library *h, weft_status st)
 static const char *oldest(const run_host_library *h, uint32_t number)
 {
     const plan *p = h->plan;
-    for (uint32_t i = 0; i < h->flights; i++)
-        if (p->collectives.at[h->flying[i]].channel == number)
-            return p->collectives.at[h->flying[i]].name;
+    for (uint32_t i = 0; i < h->n_pending; i++)
+        if (p->collectives.at[h->pending[i]].channel == number)
+            return p->collectives.at[h->pending[i]].name;
     return "a collective";
 }
 
 /* Put "NAME on channel C over PLUGIN: " before the record. */
-static void put_name(const host_line *l, const char *name)
+static void put_name(const host_channel *l, const char *name)
 {
     err_context("%s on channel %s over %s", name, l->name, l->plugin);
     err_set_name(ERR_ENTRY, name);
 }
 
 /* A call of the library on this channel has failed. */
-static weft_status fail_line(run_host_library *h, uint32_t number, weft_status st)
+static weft_status fail_channel(run_host_library *h, uint32_t number, weft_status st)
 {
     st = find_cause(h, st);
-    put_name(&h->line[number], oldest(h, number));
+    put_name(&h->channel[number], oldest(h, number));
     return store(h, st);
 }
 
 /* A count of test() that cannot be. */
-static weft_status miscounted(const host_line *l, uint64_t now)
+static weft_status miscounted(const host_channel *l, uint64_t now)
 {
     const unsigned long long counts = now, before = l->done, all = l->started;
     if (now < l->done)
@@ -115,33 +115,33 @@ static weft_status miscounted(const host_line *l, uint64_t now)
                        counts, all);
 }
 
-static void land(run_host_library *h, uint32_t number)
+static void retire(run_host_library *h, uint32_t number)
 {
     const uint64_t now = clock_ns();
     uint32_t left = 0;
-    for (uint32_t i = 0; i < h->flights; i++) {
-        flight_of *of = &h->of[h->flying[i]];
-        if (h->plan->collectives.at[h->flying[i]].channel == number &&
-            of->group <= h->line[number].done)
+    for (uint32_t i = 0; i < h->n_pending; i++) {
+        host_collective *of = &h->collective[h->pending[i]];
+        if (h->plan->collectives.at[h->pending[i]].channel == number &&
+            of->group <= h->channel[number].done)
             of->ended = now;
         else
-            h->flying[left++] = h->flying[i];
+            h->pending[left++] = h->pending[i];
     }
-    h->flights = left;
+    h->n_pending = left;
 }
 
-static weft_status poll_line(run_host_library *h, uint32_t number)
+static weft_status poll_channel(run_host_library *h, uint32_t number)
 {
-    host_line *l = &h->line[number];
+    host_channel *l = &h->channel[number];
     uint64_t done = l->done;
     weft_status st = PLUGIN_CALL(l->table, test, l->comm, 0, &done);
     if (st == WEFT_OK && (done < l->done || done > l->started))
         st = miscounted(l, done);
     if (st == WEFT_OK && done > l->done) {
         l->done = done;
-        land(h, number);
+        retire(h, number);
     }
-    return st == WEFT_OK ? WEFT_OK : fail_line(h, number, st);
+    return st == WEFT_OK ? WEFT_OK : fail_channel(h, number, st);
 }
 
 /* Advance all communicators with groups in flight. */
@@ -149,8 +149,8 @@ static weft_status poll_all(run_host_library *h)
 {
     weft_status st = stored(h);
     for (uint32_t i = 0; st == WEFT_OK && i < h->plan->channels.n; i++)
-        if (h->line[i].started > h->line[i].done)
-            st = poll_line(h, i);
+        if (h->channel[i].started > h->channel[i].done)
+            st = poll_channel(h, i);
     return st;
 }
 
@@ -158,11 +158,11 @@ static weft_status check_health(run_host_library *h)
 {
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; st == WEFT_OK && i < h->plan->channels.n; i++) {
-        const host_line *l = &h->line[i];
+        const host_channel *l = &h->channel[i];
         if (l->started > l->done)
             st = PLUGIN_CALL(l->table, health, l->comm);
         if (st != WEFT_OK)
-            st = fail_line(h, i, st);
+            st = fail_channel(h, i, st);
     }
     return st;
 }
@@ -173,7 +173,7 @@ static void *progress(void *arg)
     call_site_enter(h->site);
     pthread_mutex_lock(&h->lock);
     while (!h->stop) {
-        if (!h->flights || h->why.code != WEFT_OK || poll_all(h) != WEFT_OK) {
+        if (!h->n_pending || h->why.code != WEFT_OK || poll_all(h) != WEFT_OK) {
             pthread_cond_wait(&h->wake, &h->lock);
             continue;
         }
@@ -190,7 +190,7 @@ static void *progress(void *arg)
 
 static weft_status too_late(run_host_library *h, uint32_t number, const char *name, double seconds)
 {
-    const host_line *l = &h->line[number];
+    const host_channel *l = &h->channel[number];
     const weft_status st =
         err_fail(WEFT_PEER,
                  "not finished after %g s; test() of the plugin %s counts %llu of the %llu groups "
@@ -216,10 +216,10 @@ static weft_status idle(run_host_library *h, uint64_t began)
 
 static bool has_room(const run_host_library *h, uint32_t number)
 {
-    const host_line *l = &h->line[number];
+    const host_channel *l = &h->channel[number];
     uint32_t active = 0;
     for (uint32_t i = 0; i < h->plan->channels.n; i++)
-        active += h->line[i].link == l->link && h->line[i].started > h->line[i].done;
+        active += h->channel[i].link == l->link && h->channel[i].started > h->channel[i].done;
     return !l->table->channels || l->started > l->done || active < l->table->channels;
 }
 
@@ -234,7 +234,7 @@ weft_status run_host_library_wait_room(run_host_library *h, uint32_t number, dou
         st = idle(h, began);
         if (st == WEFT_OK && awake_ns() > end)
             for (uint32_t i = 0; st == WEFT_OK && i < h->plan->channels.n; i++)
-                if (h->line[i].started > h->line[i].done)
+                if (h->channel[i].started > h->channel[i].done)
                     st = too_late(h, i, oldest(h, i), deadline);
     }
     return st;
@@ -245,9 +245,9 @@ weft_status run_host_library_wait(run_host_library *h, uint32_t number, double d
     const plan_collective *x = &h->plan->collectives.at[number];
     const uint64_t began = clock_ns(), end = awake_ns() + (uint64_t)(deadline * 1e9);
     weft_status st = run_host_library_enter(h);
-    while (st == WEFT_OK && h->line[x->channel].done < h->of[number].group) {
+    while (st == WEFT_OK && h->channel[x->channel].done < h->collective[number].group) {
         st = poll_all(h);
-        if (st != WEFT_OK || h->line[x->channel].done >= h->of[number].group)
+        if (st != WEFT_OK || h->channel[x->channel].done >= h->collective[number].group)
             break;
         st = idle(h, began);
         if (st == WEFT_OK && awake_ns() > end)
@@ -267,7 +267,7 @@ weft_status run_host_library_enter(run_host_library *h)
 
 void run_host_library_leave(run_host_library *h, bool overlap)
 {
-    if (overlap && h->flights)
+    if (overlap && h->n_pending)
         pthread_cond_signal(&h->wake);
     pthread_mutex_unlock(&h->lock);
 }
@@ -276,21 +276,21 @@ void run_host_library_started(run_host_library *h, const uint32_t *collectives, 
 {
     const uint64_t now = clock_ns();
     for (uint32_t i = 0; i < n; i++) {
-        host_line *l = &h->line[h->plan->collectives.at[collectives[i]].channel];
+        host_channel *l = &h->channel[h->plan->collectives.at[collectives[i]].channel];
         bool first = true; /* of its channel in this group */
         for (uint32_t k = 0; k < i; k++)
-            first &= &h->line[h->plan->collectives.at[collectives[k]].channel] != l;
+            first &= &h->channel[h->plan->collectives.at[collectives[k]].channel] != l;
         l->started += first;
-        h->of[collectives[i]] = (flight_of){l->started, now, 0};
-        h->flying[h->flights++] = collectives[i];
+        h->collective[collectives[i]] = (host_collective){l->started, now, 0};
+        h->pending[h->n_pending++] = collectives[i];
     }
 }
 
 void run_host_library_times(const run_host_library *h, uint32_t number, uint64_t *began,
                             uint64_t *ended)
 {
-    *began = h->of[number].began;
-    *ended = h->of[number].ended;
+    *began = h->collective[number].began;
+    *ended = h->collective[number].ended;
 }
 
 /* --- set-up --- */
@@ -299,11 +299,11 @@ void run_host_library_add(run_host_library *h, uint32_t number, weft_comm *comm)
 {
     const uint32_t link = h->plan->channels.at[number].link;
     const spec_link *l = &h->plan->spec->links[link];
-    h->line[number] = (host_line){.table = resolve_collective_library(l),
-                                  .plugin = l->c->name,
-                                  .name = h->plan->channels.at[number].name,
-                                  .comm = comm,
-                                  .link = link};
+    h->channel[number] = (host_channel){.table = resolve_collective_library(l),
+                                        .plugin = l->c->name,
+                                        .name = h->plan->channels.at[number].name,
+                                        .comm = comm,
+                                        .link = link};
 }
 
 weft_status run_host_library_create(const plan *p, job *j, run_host_library **out)
@@ -311,9 +311,9 @@ weft_status run_host_library_create(const plan *p, job *j, run_host_library **ou
     run_host_library *h = mem_alloc(sizeof *h);
     h->plan = p;
     h->job = j;
-    h->line = mem_alloc(p->channels.n * sizeof *h->line + 1);
-    h->of = mem_alloc(p->collectives.n * sizeof *h->of + 1);
-    h->flying = mem_alloc(p->collectives.n * sizeof *h->flying + 1);
+    h->channel = mem_alloc(p->channels.n * sizeof *h->channel + 1);
+    h->collective = mem_alloc(p->collectives.n * sizeof *h->collective + 1);
+    h->pending = mem_alloc(p->collectives.n * sizeof *h->pending + 1);
     pthread_mutex_init(&h->lock, NULL);
     pthread_cond_init(&h->wake, NULL);
     h->site = host_sites_new(1);
@@ -346,8 +346,8 @@ void run_host_library_free(run_host_library *h)
     pthread_mutex_destroy(&h->lock);
     pthread_cond_destroy(&h->wake);
     host_sites_free(h->site);
-    free(h->line);
-    free(h->of);
-    free(h->flying);
+    free(h->channel);
+    free(h->collective);
+    free(h->pending);
     free(h);
 }

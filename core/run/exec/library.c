@@ -16,13 +16,13 @@
 #define ID_ROOM 4096u
 #define GIVE_UP_S 2 /* seconds that aborting may take before the thread is abandoned */
 
-typedef struct line {
+typedef struct coll_channel {
     const weft_coll_table *table; /* NULL: not a channel of a library, or not ours */
     void *module;
     weft_comm *comm;
     weft_stream *stream;
     uint32_t n, me;
-} line;
+} coll_channel;
 
 struct run_coll_state {
     const plan *plan;
@@ -30,7 +30,7 @@ struct run_coll_state {
     uint32_t rank;
     run_library_device d;
     double deadline;
-    line *line;              /* [channels] */
+    coll_channel *channel;   /* [channels] */
     weft_event **done;       /* [collectives] */
     weft_event *before;      /* on the compute stream, of the latest start */
     uint32_t *group, groups; /* collectives of the group that is open */
@@ -40,11 +40,11 @@ struct run_coll_state {
 
 int run_library_has(const run_coll_state *c, uint32_t number)
 {
-    return c && c->line[c->plan->collectives.at[number].channel].table;
+    return c && c->channel[c->plan->collectives.at[number].channel].table;
 }
 
-static weft_status share_id(run_coll_state *c, const line *l, const char *name, uint32_t first,
-                            void *id, uint64_t *bytes, const weft_conf *conf)
+static weft_status share_id(run_coll_state *c, const coll_channel *l, const char *name,
+                            uint32_t first, void *id, uint64_t *bytes, const weft_conf *conf)
 {
     char key[200];
     snprintf(key, sizeof key, "coll/%.120s/%u", name, first);
@@ -66,7 +66,7 @@ static weft_status share_id(run_coll_state *c, const line *l, const char *name, 
 }
 
 /* Poll until the communicator is ready. */
-static weft_status until_ready(run_coll_state *c, const line *l, const char *what)
+static weft_status until_ready(run_coll_state *c, const coll_channel *l, const char *what)
 {
     uint64_t end = awake_ns() + (uint64_t)(c->deadline * 1e9);
     weft_status st;
@@ -83,12 +83,12 @@ static weft_status until_ready(run_coll_state *c, const line *l, const char *wha
     return st;
 }
 
-static weft_status open_line(run_coll_state *c, uint32_t number, const uint32_t *ranks)
+static weft_status open_channel(run_coll_state *c, uint32_t number, const uint32_t *ranks)
 {
     const plan *p = c->plan;
     const plan_channel *ch = &p->channels.at[number];
     const spec_link *link = &p->spec->links[ch->link];
-    line *l = &c->line[number];
+    coll_channel *l = &c->channel[number];
     char id[ID_ROOM];
     uint64_t bytes = sizeof id;
     l->table = resolve_collective_library(link);
@@ -129,7 +129,7 @@ static weft_status open_line(run_coll_state *c, uint32_t number, const uint32_t 
 static weft_status ask_supported(const run_coll_state *c, uint32_t number)
 {
     const plan_collective *x = &c->plan->collectives.at[number];
-    const line *l = &c->line[x->channel];
+    const coll_channel *l = &c->channel[x->channel];
     const char *library = c->plan->spec->links[c->plan->channels.at[x->channel].link].c->name;
     if (!l->table->supports)
         return WEFT_OK;
@@ -152,9 +152,9 @@ static weft_status open_lines(run_coll_state *c)
     for (uint32_t i = 0; i < p->channels.n && st == WEFT_OK; i++) {
         if (!resolve_collective_library(&p->spec->links[p->channels.at[i].link]))
             continue;
-        c->line[i].n = plan_group(p, i, c->rank, ranks, &c->line[i].me);
-        if (c->line[i].n)
-            st = open_line(c, i, ranks);
+        c->channel[i].n = plan_group(p, i, c->rank, ranks, &c->channel[i].me);
+        if (c->channel[i].n)
+            st = open_channel(c, i, ranks);
     }
     for (uint32_t i = 0; i < p->collectives.n && st == WEFT_OK; i++)
         st = run_library_has(c, i) ? ask_supported(c, i) : WEFT_OK;
@@ -180,7 +180,7 @@ weft_status run_library_create(const plan *p, job *j, uint32_t rank, const run_l
     c->rank = rank;
     c->d = *d;
     c->deadline = deadline;
-    c->line = mem_alloc(p->channels.n * sizeof *c->line);
+    c->channel = mem_alloc(p->channels.n * sizeof *c->channel);
     c->done = mem_alloc(p->collectives.n * sizeof(weft_event *) + 1);
     c->group = mem_alloc(p->collectives.n * sizeof *c->group + 1);
     weft_status st = WEFT_OK;
@@ -192,16 +192,16 @@ weft_status run_library_create(const plan *p, job *j, uint32_t rank, const run_l
 static void close_all(run_coll_state *c)
 {
     for (uint32_t i = 0; i < c->plan->channels.n; i++)
-        if (c->line[i].comm)
-            PLUGIN_DO(c->line[i].table, close, c->line[i].comm);
+        if (c->channel[i].comm)
+            PLUGIN_DO(c->channel[i].table, close, c->channel[i].comm);
 }
 
 static void *give_up(void *arg)
 {
     run_coll_state *c = arg;
     for (uint32_t i = 0; i < c->plan->channels.n; i++)
-        if (c->line[i].comm)
-            PLUGIN_DO(c->line[i].table, abort, c->line[i].comm);
+        if (c->channel[i].comm)
+            PLUGIN_DO(c->channel[i].table, abort, c->channel[i].comm);
     if (c->host && run_host_library_stop(c->host, GIVE_UP_S))
         close_all(c);
     return NULL;
@@ -227,14 +227,14 @@ bool run_library_destroy(run_coll_state *c, bool failed)
     if (!c->host || !failed)
         close_all(c);
     run_host_library_free(c->host);
-    free(c->line);
+    free(c->channel);
     free(c->done);
     free(c->group);
     free(c);
     return true;
 }
 
-static weft_status call_one(const line *l, const plan_collective *x, weft_coll_call like)
+static weft_status call_one(const coll_channel *l, const plan_collective *x, weft_coll_call like)
 {
     like.struct_size = sizeof like;
     like.dtype = x->dtype;
@@ -243,7 +243,7 @@ static weft_status call_one(const line *l, const plan_collective *x, weft_coll_c
 }
 
 /* A shift is a send to one neighbour and a receive from the other. */
-static weft_status call(const line *l, const plan_collective *x, const void *in, void *out,
+static weft_status call(const coll_channel *l, const plan_collective *x, const void *in, void *out,
                         void *native)
 {
     const weft_coll_call whole = {.kind = x->kind,
@@ -264,14 +264,14 @@ static weft_status call(const line *l, const plan_collective *x, const void *in,
                               .kind = WEFT_RECV, .root = from, .out = out, .stream = native});
 }
 
-static weft_status launch(run_coll_state *c, const line *l)
+static weft_status launch(run_coll_state *c, const coll_channel *l)
 {
     weft_status st = PLUGIN_POLL(l->table, end, l->module, 0);
     if (st == WEFT_BUSY)
         st = WEFT_OK;
     for (uint32_t i = 0; i < c->groups && st == WEFT_OK; i++) {
         uint32_t number = c->group[i];
-        const line *one = &c->line[c->plan->collectives.at[number].channel];
+        const coll_channel *one = &c->channel[c->plan->collectives.at[number].channel];
         st = until_ready(c, one, c->plan->collectives.at[number].name);
         if (st == WEFT_OK)
             st = PLUGIN_CALL(c->d.table, record, c->done[number], one->stream, 0);
@@ -283,13 +283,13 @@ static weft_status launch(run_coll_state *c, const line *l)
 /* --- on host memory --- */
 
 /* Start the group that is open, and leave. */
-static weft_status launch_on_host(run_coll_state *c, const line *l, bool overlap)
+static weft_status launch_on_host(run_coll_state *c, const coll_channel *l, bool overlap)
 {
     weft_status st = PLUGIN_POLL(l->table, end, l->module, 0);
     st = st == WEFT_BUSY ? WEFT_OK : st;
     for (uint32_t i = 0; i < c->groups && st == WEFT_OK; i++) {
         const plan_collective *x = &c->plan->collectives.at[c->group[i]];
-        st = until_ready(c, &c->line[x->channel], x->name);
+        st = until_ready(c, &c->channel[x->channel], x->name);
     }
     if (st == WEFT_OK)
         run_host_library_started(c->host, c->group, c->groups);
@@ -302,12 +302,12 @@ static weft_status launch_on_host(run_coll_state *c, const line *l, bool overlap
  * has one channel, so that waiting for room is enough. */
 static bool may_join(const run_coll_state *c, uint32_t on)
 {
-    return !c->line[on].table->channels || c->plan->collectives.at[c->group[0]].channel == on;
+    return !c->channel[on].table->channels || c->plan->collectives.at[c->group[0]].channel == on;
 }
 
 static weft_status open_group(run_coll_state *c, uint32_t on)
 {
-    const line *l = &c->line[on];
+    const coll_channel *l = &c->channel[on];
     weft_status st = run_host_library_enter(c->host);
     if (st == WEFT_OK)
         st = run_host_library_wait_room(c->host, on, c->d.deadline);
@@ -321,7 +321,7 @@ static weft_status open_group(run_coll_state *c, uint32_t on)
 static weft_status start_on_host(run_coll_state *c, uint32_t number, const run_library_request *s)
 {
     const plan_collective *x = &c->plan->collectives.at[number];
-    const line *l = &c->line[x->channel];
+    const coll_channel *l = &c->channel[x->channel];
     weft_status st = WEFT_OK;
     if (c->groups && !may_join(c, x->channel))
         st = launch_on_host(c, l, false);
@@ -345,7 +345,7 @@ static weft_status start_on_host(run_coll_state *c, uint32_t number, const run_l
 weft_status run_library_start(run_coll_state *c, uint32_t number, const run_library_request *s)
 {
     const plan_collective *x = &c->plan->collectives.at[number];
-    const line *l = &c->line[x->channel];
+    const coll_channel *l = &c->channel[x->channel];
     if (c->host)
         return start_on_host(c, number, s);
     weft_status st = PLUGIN_CALL(c->d.table, record, c->before, c->d.compute, 0);
@@ -394,7 +394,7 @@ weft_status run_library_health(run_coll_state *c)
         return WEFT_OK;
     weft_status st = c->host ? run_host_library_enter(c->host) : WEFT_OK;
     for (uint32_t i = 0; st == WEFT_OK && i < c->plan->channels.n; i++) {
-        const line *l = &c->line[i];
+        const coll_channel *l = &c->channel[i];
         st = l->comm ? PLUGIN_CALL(l->table, health, l->comm) : WEFT_OK;
         if (st != WEFT_OK)
             err_context("channel %s", c->plan->channels.at[i].name);

@@ -15,70 +15,70 @@
  * It loses when bandwidth matters: the copies of the all-gather, the detours of the all-to-all. */
 #include "schedule/terms.h"
 
-static void all_gather(sched_writer *b)
+static void all_gather(sched_writer *w)
 {
-    uint32_t n = b->r->ranks, me = b->r->me;
-    uint64_t part = b->bytes / n;
-    sched_place have = sched_writer_scratch(b, b->bytes);
-    sched_writer_copy(b, have, sched_in_at(0), part);
+    uint32_t n = w->r->ranks, me = w->r->me;
+    uint64_t part = w->bytes / n;
+    sched_place have = sched_writer_scratch(w, w->bytes);
+    sched_writer_copy(w, have, sched_in_at(0), part);
     for (uint64_t distance = 1; distance < n; distance *= 2) {
         uint64_t parts = distance < n - distance ? distance : n - distance;
-        sched_writer_send(b, (uint32_t)((me + n - distance) % n), have, parts * part);
-        sched_writer_recv(b, (uint32_t)((me + distance) % n),
+        sched_writer_send(w, (uint32_t)((me + n - distance) % n), have, parts * part);
+        sched_writer_recv(w, (uint32_t)((me + distance) % n),
                           sched_place_plus(have, distance * part), parts * part);
     }
-    sched_writer_copy(b, sched_out_at(me * part), have, (n - me) * part);
-    sched_writer_copy(b, sched_out_at(0), sched_place_plus(have, (n - me) * part), me * part);
+    sched_writer_copy(w, sched_out_at(me * part), have, (n - me) * part);
+    sched_writer_copy(w, sched_out_at(0), sched_place_plus(have, (n - me) * part), me * part);
 }
 
 /* Copies parts i of n with bit `distance` set in i, in runs, to the packed message or back out of
  * it. Returns how many there are. */
-static uint64_t pack(sched_writer *b, uint64_t distance, sched_place parts, sched_place packed,
+static uint64_t pack(sched_writer *w, uint64_t distance, sched_place parts, sched_place packed,
                      int back)
 {
-    uint64_t n = b->r->ranks, part = b->bytes / n, at = 0;
+    uint64_t n = w->r->ranks, part = w->bytes / n, at = 0;
     for (uint64_t i = distance; i < n; i += 2 * distance) {
         uint64_t run = i + distance < n ? distance : n - i;
         sched_place loose = sched_place_plus(parts, i * part),
                     tight = sched_place_plus(packed, at * part);
-        sched_writer_copy(b, back ? loose : tight, back ? tight : loose, run * part);
+        sched_writer_copy(w, back ? loose : tight, back ? tight : loose, run * part);
         at += run;
     }
     return at;
 }
 
-static void all_to_all(sched_writer *b)
+static void all_to_all(sched_writer *w)
 {
-    uint32_t n = b->r->ranks, me = b->r->me;
-    uint64_t part = b->bytes / n, most = n / 2 * part;
-    sched_place parts = sched_writer_scratch(b, b->bytes), give = sched_writer_scratch(b, most),
-                take = sched_writer_scratch(b, most);
-    sched_writer_copy(b, parts, sched_in_at(me * part), (n - me) * part);
-    sched_writer_copy(b, sched_place_plus(parts, (n - me) * part), sched_in_at(0), me * part);
+    uint32_t n = w->r->ranks, me = w->r->me;
+    uint64_t part = w->bytes / n, most = n / 2 * part;
+    sched_place parts = sched_writer_scratch(w, w->bytes), give = sched_writer_scratch(w, most),
+                take = sched_writer_scratch(w, most);
+    sched_writer_copy(w, parts, sched_in_at(me * part), (n - me) * part);
+    sched_writer_copy(w, sched_place_plus(parts, (n - me) * part), sched_in_at(0), me * part);
     for (uint64_t distance = 1; distance < n; distance *= 2) {
-        uint64_t bytes = pack(b, distance, parts, give, 0) * part;
-        sched_writer_send(b, (uint32_t)((me + distance) % n), give, bytes);
-        sched_writer_recv(b, (uint32_t)((me + n - distance) % n), take, bytes);
-        pack(b, distance, parts, take, 1);
+        uint64_t bytes = pack(w, distance, parts, give, 0) * part;
+        sched_writer_send(w, (uint32_t)((me + distance) % n), give, bytes);
+        sched_writer_recv(w, (uint32_t)((me + n - distance) % n), take, bytes);
+        pack(w, distance, parts, take, 1);
     }
     for (uint32_t i = 0; i < n; i++)
-        sched_writer_copy(b, sched_out_at((me + n - i) % n * part),
+        sched_writer_copy(w, sched_out_at((me + n - i) % n * part),
                           sched_place_plus(parts, i * part), part);
 }
 
-static void emit(sched_writer *b)
+static void emit(sched_writer *w)
 {
-    if (b->r->kind == WEFT_ALL_GATHER)
-        all_gather(b);
+    if (w->r->kind == WEFT_ALL_GATHER)
+        all_gather(w);
     else
-        all_to_all(b);
+        all_to_all(w);
 }
 
 static void terms(const sched_request *r, sched_terms *out)
 {
-    sched_writer b = sched_writer_begin(r, &sched_bruck);
+    sched_writer w = sched_writer_begin(r, &sched_bruck);
     sched_traffic *t = sched_traffic_begin(r);
-    uint64_t n = r->ranks, part = b.bytes / n;
+    uint64_t n = r->ranks, part = w.bytes / n;
     for (uint64_t distance = 1; distance < n; distance *= 2) {
         uint64_t over = n % (2 * distance),
                  gathered = distance < n - distance ? distance : n - distance;

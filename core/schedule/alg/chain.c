@@ -10,31 +10,31 @@
  * log2 n. */
 #include "schedule/terms.h"
 
-static void emit(sched_writer *b)
+static void emit(sched_writer *w)
 {
-    uint32_t n = b->r->ranks, me = b->r->me, v = (me + n - b->r->root) % n;
-    sched_span all = {0, b->bytes};
-    for (uint64_t c = 0; c < sched_writer_chunks(b, b->bytes); c++) {
-        sched_span s = sched_writer_chunk(b, all, c);
+    uint32_t n = w->r->ranks, me = w->r->me, v = (me + n - w->r->root) % n;
+    sched_span all = {0, w->bytes};
+    for (uint64_t c = 0; c < sched_writer_chunks(w, w->bytes); c++) {
+        sched_span s = sched_writer_chunk(w, all, c);
         if (v > 0)
-            sched_writer_recv(b, (me + n - 1) % n, sched_out_at(s.at), s.bytes);
+            sched_writer_recv(w, (me + n - 1) % n, sched_out_at(s.at), s.bytes);
         if (v + 1 < n)
-            sched_writer_send(b, (me + 1) % n, v > 0 ? sched_out_at(s.at) : sched_in_at(s.at),
+            sched_writer_send(w, (me + 1) % n, v > 0 ? sched_out_at(s.at) : sched_in_at(s.at),
                               s.bytes);
     }
     if (v == 0)
-        sched_writer_copy(b, sched_out_at(0), sched_in_at(0), b->bytes);
+        sched_writer_copy(w, sched_out_at(0), sched_in_at(0), w->bytes);
 }
 
 static void terms(const sched_request *r, sched_terms *out)
 {
-    sched_writer b = sched_writer_begin(r, &sched_chain);
+    sched_writer w = sched_writer_begin(r, &sched_chain);
     sched_traffic *t = sched_traffic_begin(r);
     uint32_t n = r->ranks;
     for (uint32_t v = 0; v + 1 < n; v++)
         sched_traffic_edge(t, (v + r->root) % n, (v + 1 + r->root) % n,
-                           sched_amount_cut(&b, b.bytes));
-    double first = (double)sched_writer_chunk(&b, (sched_span){0, b.bytes}, 0).bytes;
+                           sched_amount_cut(&w, w.bytes));
+    double first = (double)sched_writer_chunk(&w, (sched_span){0, w.bytes}, 0).bytes;
     sched_traffic_way(t, n - 1, sched_traffic_crossings(t, r->root, n - 1), first);
     sched_traffic_end(t, out);
 }

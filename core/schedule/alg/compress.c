@@ -31,115 +31,115 @@ typedef struct room {
     sched_place sums, others; /* [slots] and [slots][n - 1]: codes of the own sum and of others' */
 } room;
 
-static uint64_t coded(const sched_writer *b, uint64_t bytes)
+static uint64_t coded(const sched_writer *w, uint64_t bytes)
 {
-    return sched_code_bytes(b->r->compress, bytes / b->size);
+    return sched_code_bytes(w->r->compress, bytes / w->size);
 }
 
-static room room_for(sched_writer *b, int gather)
+static room room_for(sched_writer *w, int gather)
 {
-    uint64_t longest = sched_writer_longest_part(b), chunks = sched_writer_chunks(b, longest),
-             peers = b->r->ranks - 1;
+    uint64_t longest = sched_writer_longest_part(w), chunks = sched_writer_chunks(w, longest),
+             peers = w->r->ranks - 1;
     room x = {.slots = chunks < SLOTS ? chunks : SLOTS};
-    x.stride = sched_align_line(coded(b, sched_writer_chunk(b, (sched_span){0, longest}, 0).bytes));
-    x.given = sched_writer_scratch(b, x.slots * peers * x.stride);
-    x.taken = sched_writer_scratch(b, x.slots * peers * x.stride);
+    x.stride = sched_align_line(coded(w, sched_writer_chunk(w, (sched_span){0, longest}, 0).bytes));
+    x.given = sched_writer_scratch(w, x.slots * peers * x.stride);
+    x.taken = sched_writer_scratch(w, x.slots * peers * x.stride);
     if (gather) {
-        x.sums = sched_writer_scratch(b, x.slots * x.stride);
-        x.others = sched_writer_scratch(b, x.slots * peers * x.stride);
+        x.sums = sched_writer_scratch(w, x.slots * x.stride);
+        x.others = sched_writer_scratch(w, x.slots * peers * x.stride);
     }
     return x;
 }
 
 /* Place of chunk c and peer number `peer` (0: the only one). */
-static sched_place slot(const sched_writer *b, const room *x, sched_place base, uint64_t c,
+static sched_place slot(const sched_writer *w, const room *x, sched_place base, uint64_t c,
                         uint32_t peer)
 {
-    return sched_place_plus(base, (c % x->slots * (b->r->ranks - 1) + peer) * x->stride);
+    return sched_place_plus(base, (c % x->slots * (w->r->ranks - 1) + peer) * x->stride);
 }
 
-static uint32_t number(const sched_writer *b, uint32_t rank)
+static uint32_t number(const sched_writer *w, uint32_t rank)
 {
-    return rank < b->r->me ? rank : rank - 1;
+    return rank < w->r->me ? rank : rank - 1;
 }
 
 /* The residual of the elements from byte `at`; a reduce-scatter omits this rank's own part. */
-static sched_place kept_at(const sched_writer *b, uint64_t at)
+static sched_place kept_at(const sched_writer *w, uint64_t at)
 {
-    sched_span own = sched_writer_part(b, b->r->me);
-    if (b->r->kind == WEFT_REDUCE_SCATTER && at >= own.at)
+    sched_span own = sched_writer_part(w, w->r->me);
+    if (w->r->kind == WEFT_REDUCE_SCATTER && at >= own.at)
         at -= own.bytes;
-    return (sched_place){SCHED_RESIDUAL, 0, at / b->size * 4};
+    return (sched_place){SCHED_RESIDUAL, 0, at / w->size * 4};
 }
 
-static void give(sched_writer *b, const room *x, uint64_t c, uint32_t to)
+static void give(sched_writer *w, const room *x, uint64_t c, uint32_t to)
 {
-    sched_span s = sched_writer_chunk(b, sched_writer_part(b, to), c);
-    sched_place code = slot(b, x, x->given, c, number(b, to));
-    sched_writer_code(b, SCHED_ENCODE, s.bytes);
-    sched_writer_from(b, sched_in_at(s.at));
-    sched_writer_to(b, code);
-    if (b->r->feedback)
-        sched_writer_to(b, kept_at(b, s.at));
-    sched_writer_send(b, to, code, coded(b, s.bytes));
+    sched_span s = sched_writer_chunk(w, sched_writer_part(w, to), c);
+    sched_place code = slot(w, x, x->given, c, number(w, to));
+    sched_writer_code(w, SCHED_ENCODE, s.bytes);
+    sched_writer_from(w, sched_in_at(s.at));
+    sched_writer_to(w, code);
+    if (w->r->feedback)
+        sched_writer_to(w, kept_at(w, s.at));
+    sched_writer_send(w, to, code, coded(w, s.bytes));
 }
 
-static void fold(sched_writer *b, const room *x, uint64_t c, sched_place mine, int gather)
+static void fold(sched_writer *w, const room *x, uint64_t c, sched_place mine, int gather)
 {
-    uint32_t n = b->r->ranks, me = b->r->me;
-    sched_span part = sched_writer_part(b, me), s = sched_writer_chunk(b, part, c);
-    sched_writer_reduce_codes(b, gather ? SCHED_REDUCE_ENCODE : SCHED_REDUCE_DECODE, me, s.bytes);
+    uint32_t n = w->r->ranks, me = w->r->me;
+    sched_span part = sched_writer_part(w, me), s = sched_writer_chunk(w, part, c);
+    sched_writer_reduce_codes(w, gather ? SCHED_REDUCE_ENCODE : SCHED_REDUCE_DECODE, me, s.bytes);
     for (uint32_t i = 0; i < n; i++)
-        sched_writer_from(b, i == me ? sched_in_at(s.at) : slot(b, x, x->taken, c, number(b, i)));
+        sched_writer_from(w, i == me ? sched_in_at(s.at) : slot(w, x, x->taken, c, number(w, i)));
     if (gather)
-        sched_writer_to(b, sched_place_plus(x->sums, c % x->slots * x->stride));
-    sched_writer_to(b, sched_place_plus(mine, s.at - part.at));
-    if (gather && b->r->feedback)
-        sched_writer_to(b, kept_at(b, s.at));
+        sched_writer_to(w, sched_place_plus(x->sums, c % x->slots * x->stride));
+    sched_writer_to(w, sched_place_plus(mine, s.at - part.at));
+    if (gather && w->r->feedback)
+        sched_writer_to(w, kept_at(w, s.at));
 }
 
-static void reduce_chunk(sched_writer *b, const room *x, uint64_t c, sched_place mine, int gather)
+static void reduce_chunk(sched_writer *w, const room *x, uint64_t c, sched_place mine, int gather)
 {
-    uint32_t n = b->r->ranks, me = b->r->me;
-    uint64_t own = sched_writer_chunk(b, sched_writer_part(b, me), c).bytes;
+    uint32_t n = w->r->ranks, me = w->r->me;
+    uint64_t own = sched_writer_chunk(w, sched_writer_part(w, me), c).bytes;
     for (uint32_t k = 1; k < n; k++) {
         uint32_t from = (me + n - k) % n;
-        give(b, x, c, (me + k) % n);
-        sched_writer_recv(b, from, slot(b, x, x->taken, c, number(b, from)), coded(b, own));
+        give(w, x, c, (me + k) % n);
+        sched_writer_recv(w, from, slot(w, x, x->taken, c, number(w, from)), coded(w, own));
     }
-    fold(b, x, c, mine, gather);
+    fold(w, x, c, mine, gather);
 }
 
-static void gather_chunk(sched_writer *b, const room *x, uint64_t c)
+static void gather_chunk(sched_writer *w, const room *x, uint64_t c)
 {
-    uint32_t n = b->r->ranks, me = b->r->me;
-    uint64_t own = sched_writer_chunk(b, sched_writer_part(b, me), c).bytes;
+    uint32_t n = w->r->ranks, me = w->r->me;
+    uint64_t own = sched_writer_chunk(w, sched_writer_part(w, me), c).bytes;
     for (uint32_t k = 1; k < n; k++) {
         uint32_t from = (me + n - k) % n;
-        sched_span s = sched_writer_chunk(b, sched_writer_part(b, from), c);
-        sched_place code = slot(b, x, x->others, c, number(b, from));
-        sched_writer_send(b, (me + k) % n, sched_place_plus(x->sums, c % x->slots * x->stride),
-                          coded(b, own));
-        sched_writer_recv(b, from, code, coded(b, s.bytes));
-        sched_writer_code(b, SCHED_DECODE, s.bytes);
-        sched_writer_from(b, code);
-        sched_writer_to(b, sched_out_at(s.at));
+        sched_span s = sched_writer_chunk(w, sched_writer_part(w, from), c);
+        sched_place code = slot(w, x, x->others, c, number(w, from));
+        sched_writer_send(w, (me + k) % n, sched_place_plus(x->sums, c % x->slots * x->stride),
+                          coded(w, own));
+        sched_writer_recv(w, from, code, coded(w, s.bytes));
+        sched_writer_code(w, SCHED_DECODE, s.bytes);
+        sched_writer_from(w, code);
+        sched_writer_to(w, sched_out_at(s.at));
     }
 }
 
-static void emit(sched_writer *b)
+static void emit(sched_writer *w)
 {
-    int gather = b->r->kind == WEFT_ALL_REDUCE;
-    sched_span part = sched_writer_part(b, b->r->me);
-    uint64_t chunks = sched_writer_chunks(b, sched_writer_longest_part(b));
-    room x = room_for(b, gather);
+    int gather = w->r->kind == WEFT_ALL_REDUCE;
+    sched_span part = sched_writer_part(w, w->r->me);
+    uint64_t chunks = sched_writer_chunks(w, sched_writer_longest_part(w));
+    room x = room_for(w, gather);
     for (uint64_t c = 0; c < chunks + LAG; c++) {
         if (c < chunks)
-            reduce_chunk(b, &x, c, sched_out_at(gather ? part.at : 0), gather);
+            reduce_chunk(w, &x, c, sched_out_at(gather ? part.at : 0), gather);
         if (gather && c >= LAG && c - LAG < chunks)
-            gather_chunk(b, &x, c - LAG);
+            gather_chunk(w, &x, c - LAG);
     }
-    b->residual_bytes = b->r->feedback ? (b->bytes - (gather ? 0 : part.bytes)) / b->size * 4 : 0;
+    w->residual_bytes = w->r->feedback ? (w->bytes - (gather ? 0 : part.bytes)) / w->size * 4 : 0;
 }
 
 const sched_algorithm sched_compressed = {

@@ -7,14 +7,14 @@
  * messages only, it never loses. */
 #include "schedule/terms.h"
 
-static void emit(sched_writer *b)
+static void emit(sched_writer *w)
 {
-    uint32_t n = b->r->ranks, me = b->r->me, heard[32], rounds = 0;
+    uint32_t n = w->r->ranks, me = w->r->me, heard[32], rounds = 0;
     for (uint64_t distance = 1; distance < n; distance *= 2) {
-        uint32_t told = sched_writer_signal(b, (uint32_t)((me + distance) % n));
+        uint32_t told = sched_writer_signal(w, (uint32_t)((me + distance) % n));
         for (uint32_t i = 0; i < rounds; i++)
-            sched_writer_after(b, told, heard[i]);
-        heard[rounds++] = sched_writer_wait(b, (uint32_t)((me + n - distance) % n));
+            sched_writer_after(w, told, heard[i]);
+        heard[rounds++] = sched_writer_wait(w, (uint32_t)((me + n - distance) % n));
     }
 }
 

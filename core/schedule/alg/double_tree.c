@@ -25,7 +25,7 @@
 #define SLOTS 4
 
 typedef struct forest {
-    sched_writer *b;
+    sched_writer *w;
     uint32_t n, root;
     sched_span half[2];
     int up, down; /* up: sums move to the root; down: results move from it */
@@ -36,15 +36,15 @@ typedef struct node {
     uint32_t parent, child[2], children; /* ranks; the root has no parent */
 } node;
 
-static forest forest_of(sched_writer *b)
+static forest forest_of(sched_writer *w)
 {
-    const sched_request *r = b->r;
-    uint64_t first = sched_align_line(b->bytes / 2);
-    first = first < b->bytes ? first : b->bytes;
-    return (forest){.b = b,
+    const sched_request *r = w->r;
+    uint64_t first = sched_align_line(w->bytes / 2);
+    first = first < w->bytes ? first : w->bytes;
+    return (forest){.w = w,
                     .n = r->ranks,
                     .root = r->kind == WEFT_ALL_REDUCE ? 0 : r->root,
-                    .half = {{0, first}, {first, b->bytes - first}},
+                    .half = {{0, first}, {first, w->bytes - first}},
                     .up = r->kind != WEFT_BROADCAST,
                     .down = r->kind != WEFT_REDUCE};
 }
@@ -105,57 +105,57 @@ static uint32_t depth(const forest *f)
 static void up_chunk(const forest *f, const node *x, sched_span s, sched_place room,
                      uint64_t stride)
 {
-    sched_writer *b = f->b;
-    int top = b->r->me == f->root;
+    sched_writer *w = f->w;
+    int top = w->r->me == f->root;
     sched_place sum = sched_in_at(s.at);
     for (uint32_t i = 0; i < x->children; i++)
-        sched_writer_recv(b, x->child[i], sched_place_plus(room, i * stride), s.bytes);
+        sched_writer_recv(w, x->child[i], sched_place_plus(room, i * stride), s.bytes);
     if (x->children) {
         sum = top ? sched_out_at(s.at) : room;
-        sched_writer_reduce(b, s.bytes);
-        sched_writer_from(b, room);
-        sched_writer_from(b, sched_in_at(s.at));
+        sched_writer_reduce(w, s.bytes);
+        sched_writer_from(w, room);
+        sched_writer_from(w, sched_in_at(s.at));
         if (x->children > 1)
-            sched_writer_from(b, sched_place_plus(room, stride));
-        sched_writer_to(b, sum);
-        sched_writer_reduce_end(b);
+            sched_writer_from(w, sched_place_plus(room, stride));
+        sched_writer_to(w, sum);
+        sched_writer_reduce_end(w);
     }
     if (!top)
-        sched_writer_send(b, x->parent, sum, s.bytes);
+        sched_writer_send(w, x->parent, sum, s.bytes);
 }
 
 static void down_chunk(const forest *f, const node *x, sched_span s)
 {
-    sched_writer *b = f->b;
-    int top = b->r->me == f->root;
+    sched_writer *w = f->w;
+    int top = w->r->me == f->root;
     sched_place at = top && !f->up ? sched_in_at(s.at) : sched_out_at(s.at);
     if (!top)
-        sched_writer_recv(b, x->parent, at, s.bytes);
+        sched_writer_recv(w, x->parent, at, s.bytes);
     for (uint32_t i = 0; i < x->children; i++)
-        sched_writer_send(b, x->child[i], at, s.bytes);
+        sched_writer_send(w, x->child[i], at, s.bytes);
 }
 
 /* Results are written so many chunks after sums that the sends of a sum do not queue behind those
  * of a result that has not arrived yet. */
-static void emit(sched_writer *b)
+static void emit(sched_writer *w)
 {
-    forest f = forest_of(b);
-    node x[2] = {node_of(&f, 0, b->r->me), node_of(&f, 1, b->r->me)};
-    uint64_t chunks = sched_writer_chunks(b, f.half[0].bytes), lag = f.up ? 2 * depth(&f) : 0;
-    uint64_t stride = sched_align_line(sched_writer_chunk(b, f.half[0], 0).bytes);
+    forest f = forest_of(w);
+    node x[2] = {node_of(&f, 0, w->r->me), node_of(&f, 1, w->r->me)};
+    uint64_t chunks = sched_writer_chunks(w, f.half[0].bytes), lag = f.up ? 2 * depth(&f) : 0;
+    uint64_t stride = sched_align_line(sched_writer_chunk(w, f.half[0], 0).bytes);
     uint64_t slots = chunks < SLOTS ? chunks : SLOTS;
     sched_place room[2] = {0};
     for (int t = 0; t < 2 && f.up; t++)
-        room[t] = sched_writer_scratch(b, slots * x[t].children * stride);
+        room[t] = sched_writer_scratch(w, slots * x[t].children * stride);
     for (uint64_t c = 0; c < chunks + lag; c++) {
         for (int t = 0; t < 2 && f.up && c < chunks; t++)
-            up_chunk(&f, &x[t], sched_writer_chunk(b, f.half[t], c),
+            up_chunk(&f, &x[t], sched_writer_chunk(w, f.half[t], c),
                      sched_place_plus(room[t], c % slots * x[t].children * stride), stride);
         for (int t = 0; t < 2 && f.down && c >= lag; t++)
-            down_chunk(&f, &x[t], sched_writer_chunk(b, f.half[t], c - lag));
+            down_chunk(&f, &x[t], sched_writer_chunk(w, f.half[t], c - lag));
     }
-    if (!f.up && b->r->me == f.root)
-        sched_writer_copy(b, sched_out_at(0), sched_in_at(0), b->bytes);
+    if (!f.up && w->r->me == f.root)
+        sched_writer_copy(w, sched_out_at(0), sched_in_at(0), w->bytes);
 }
 
 /* Terms of one direction through both trees; `most`: the longest chain between machines. */
@@ -167,19 +167,19 @@ static void way_terms(sched_traffic *t, const forest *f, int up)
             uint32_t me = rank_of(f, tree, label), parent = rank_of(f, tree, above(f, label));
             uint32_t inter = 0;
             sched_traffic_edge(t, up ? me : parent, up ? parent : me,
-                               sched_amount_cut(f->b, f->half[tree].bytes));
+                               sched_amount_cut(f->w, f->half[tree].bytes));
             for (uint32_t at = label; at; at = above(f, at))
                 inter += (uint32_t)sched_traffic_crosses(t, rank_of(f, tree, at),
                                                          rank_of(f, tree, above(f, at)));
             most = inter > most ? inter : most;
         }
-    sched_traffic_way(t, depth(f), most, 2 * (double)sched_writer_chunk(f->b, f->half[0], 0).bytes);
+    sched_traffic_way(t, depth(f), most, 2 * (double)sched_writer_chunk(f->w, f->half[0], 0).bytes);
 }
 
 static void terms(const sched_request *r, sched_terms *out)
 {
-    sched_writer b = sched_writer_begin(r, &sched_double_tree);
-    forest f = forest_of(&b);
+    sched_writer w = sched_writer_begin(r, &sched_double_tree);
+    forest f = forest_of(&w);
     sched_traffic *t = sched_traffic_begin(r);
     double most = 0;
     if (f.up)

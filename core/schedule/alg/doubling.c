@@ -13,19 +13,19 @@
  * with pairs. */
 #include "schedule/alg/fold.h"
 
-static void emit(sched_writer *b)
+static void emit(sched_writer *w)
 {
-    sched_folded f = sched_fold_ranks(b);
+    sched_folded f = sched_fold_ranks(w);
     sched_place now = sched_fold_in(&f), got[2] = {0};
     for (uint32_t i = 0; i < 2 && !f.idle; i++)
-        got[i] = sched_writer_scratch(b, b->bytes);
+        got[i] = sched_writer_scratch(w, w->bytes);
     for (uint32_t have = 1, turn = 0; have < f.groups && !f.idle; have *= 2, turn = !turn) {
         uint32_t other = f.group ^ have, partner = sched_fold_actor(&f, other);
         sched_place theirs = got[turn], to = 2 * have == f.groups ? sched_out_at(0) : theirs;
-        sched_writer_send(b, partner, now, b->bytes);
-        sched_writer_recv(b, partner, theirs, b->bytes);
+        sched_writer_send(w, partner, now, w->bytes);
+        sched_writer_recv(w, partner, theirs, w->bytes);
         int first = other < f.group;
-        sched_writer_reduce2(b, to, first ? theirs : now, first ? now : theirs, b->bytes);
+        sched_writer_reduce2(w, to, first ? theirs : now, first ? now : theirs, w->bytes);
         now = to;
     }
     sched_fold_out(&f);
@@ -33,12 +33,12 @@ static void emit(sched_writer *b)
 
 static void terms(const sched_request *r, sched_terms *out)
 {
-    sched_writer b = sched_writer_begin(r, &sched_doubling);
-    sched_folded f = sched_fold_ranks(&b);
+    sched_writer w = sched_writer_begin(r, &sched_doubling);
+    sched_folded f = sched_fold_ranks(&w);
     sched_traffic *t = sched_traffic_begin(r);
-    sched_amount all = sched_amount_whole(b.bytes);
+    sched_amount all = sched_amount_whole(w.bytes);
     uint32_t rounds = 0;
-    sched_fold_terms(t, &f, 0, sched_amount_cut(&b, b.bytes), 1, all.bytes);
+    sched_fold_terms(t, &f, 0, sched_amount_cut(&w, w.bytes), 1, all.bytes);
     for (uint32_t have = 1; have < f.groups; have *= 2, rounds++) {
         for (uint32_t g = 0; g < f.groups; g++)
             sched_traffic_edge(t, sched_fold_actor(&f, g), sched_fold_actor(&f, g ^ have), all);

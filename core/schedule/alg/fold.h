@@ -10,13 +10,13 @@
 #include "schedule/terms.h"
 
 typedef struct sched_folded {
-    sched_writer *b;
+    sched_writer *w;
     uint32_t groups, pairs; /* groups: a power of two; the first `pairs` have two ranks */
     uint32_t group;         /* this rank's */
     int idle;               /* an even rank of a pair, after sending its data */
 } sched_folded;
 
-sched_folded sched_fold_ranks(sched_writer *b);
+sched_folded sched_fold_ranks(sched_writer *w);
 
 static inline uint32_t sched_fold_first(const sched_folded *f, uint32_t group)
 {

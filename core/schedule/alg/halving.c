@@ -18,24 +18,24 @@
 
 static sched_span parts_of(const sched_folded *h, uint32_t first, uint32_t end)
 {
-    return sched_writer_parts(h->b, sched_fold_first(h, first), sched_fold_first(h, end));
+    return sched_writer_parts(h->w, sched_fold_first(h, first), sched_fold_first(h, end));
 }
 
 /* One exchange: sends the bytes of `give`, writes the sum over `keep` to `to`. `now` is where the
  * bytes from `base` on are now. Sources are in rank order. */
-static void exchange(sched_writer *b, uint32_t partner, sched_place now, uint64_t base,
+static void exchange(sched_writer *w, uint32_t partner, sched_place now, uint64_t base,
                      sched_span give, sched_span keep, sched_place to)
 {
     uint64_t longest = give.bytes > keep.bytes ? give.bytes : keep.bytes;
-    sched_place got = sched_writer_scratch(b, keep.bytes);
-    for (uint64_t c = 0; c < sched_writer_chunks(b, longest); c++) {
-        sched_span out = sched_writer_chunk(b, give, c), in = sched_writer_chunk(b, keep, c);
-        sched_writer_send(b, partner, sched_place_plus(now, out.at - base), out.bytes);
+    sched_place got = sched_writer_scratch(w, keep.bytes);
+    for (uint64_t c = 0; c < sched_writer_chunks(w, longest); c++) {
+        sched_span out = sched_writer_chunk(w, give, c), in = sched_writer_chunk(w, keep, c);
+        sched_writer_send(w, partner, sched_place_plus(now, out.at - base), out.bytes);
         sched_place theirs = sched_place_plus(got, in.at - keep.at);
         sched_place ours = sched_place_plus(now, in.at - base);
-        sched_writer_recv(b, partner, theirs, in.bytes);
-        int first = partner < b->r->me;
-        sched_writer_reduce2(b, sched_place_plus(to, in.at - keep.at), first ? theirs : ours,
+        sched_writer_recv(w, partner, theirs, in.bytes);
+        int first = partner < w->r->me;
+        sched_writer_reduce2(w, sched_place_plus(to, in.at - keep.at), first ? theirs : ours,
                              first ? ours : theirs, in.bytes);
     }
 }
@@ -43,7 +43,7 @@ static void exchange(sched_writer *b, uint32_t partner, sched_place now, uint64_
 /* Leaves the sum over this group's parts at `mine`. */
 static void halve(sched_folded *h, sched_place mine)
 {
-    sched_writer *b = h->b;
+    sched_writer *w = h->w;
     sched_place now = sched_fold_in(h);
     if (h->idle)
         return;
@@ -52,9 +52,9 @@ static void halve(sched_folded *h, sched_place mine)
         uint32_t half = count / 2, low = h->group < first + half;
         uint32_t keep = low ? first : first + half, give = low ? first + half : first;
         sched_span kept = parts_of(h, keep, keep + half);
-        sched_place to = half == 1 ? mine : sched_writer_scratch(b, kept.bytes);
+        sched_place to = half == 1 ? mine : sched_writer_scratch(w, kept.bytes);
         uint32_t partner = sched_fold_actor(h, low ? h->group + half : h->group - half);
-        exchange(b, partner, now, base, parts_of(h, give, give + half), kept, to);
+        exchange(w, partner, now, base, parts_of(h, give, give + half), kept, to);
         now = to;
         base = kept.at;
         first = keep;
@@ -68,8 +68,8 @@ static void twice(sched_folded *h)
         uint32_t other = h->group ^ have, mask = ~(have - 1);
         sched_span ours = parts_of(h, h->group & mask, (h->group & mask) + have);
         sched_span theirs = parts_of(h, other & mask, (other & mask) + have);
-        sched_writer_send(h->b, sched_fold_actor(h, other), sched_out_at(ours.at), ours.bytes);
-        sched_writer_recv(h->b, sched_fold_actor(h, other), sched_out_at(theirs.at), theirs.bytes);
+        sched_writer_send(h->w, sched_fold_actor(h, other), sched_out_at(ours.at), ours.bytes);
+        sched_writer_recv(h->w, sched_fold_actor(h, other), sched_out_at(theirs.at), theirs.bytes);
     }
 }
 
@@ -82,49 +82,49 @@ static void all_reduce(sched_folded *h)
 
 static void reduce_scatter(sched_folded *h)
 {
-    sched_writer *b = h->b;
-    uint64_t part = b->bytes / b->r->ranks;
+    sched_writer *w = h->w;
+    uint64_t part = w->bytes / w->r->ranks;
     if (h->group >= h->pairs) {
         halve(h, sched_out_at(0));
         return;
     }
-    sched_place both = h->idle ? sched_out_at(0) : sched_writer_scratch(b, 2 * part);
+    sched_place both = h->idle ? sched_out_at(0) : sched_writer_scratch(w, 2 * part);
     halve(h, both);
     if (h->idle) {
-        sched_writer_recv(b, b->r->me + 1, sched_out_at(0), part);
+        sched_writer_recv(w, w->r->me + 1, sched_out_at(0), part);
         return;
     }
-    sched_writer_send(b, b->r->me - 1, both, part);
-    sched_writer_copy(b, sched_out_at(0), sched_place_plus(both, part), part);
+    sched_writer_send(w, w->r->me - 1, both, part);
+    sched_writer_copy(w, sched_out_at(0), sched_place_plus(both, part), part);
 }
 
 /* The even rank of a pair already has its own part: it receives what is before and after it. */
 static void all_gather(sched_folded *h)
 {
-    sched_writer *b = h->b;
-    uint32_t me = b->r->me;
-    uint64_t part = b->bytes / b->r->ranks, even = (h->idle ? me : me - 1) * part;
+    sched_writer *w = h->w;
+    uint32_t me = w->r->me;
+    uint64_t part = w->bytes / w->r->ranks, even = (h->idle ? me : me - 1) * part;
     uint64_t rest = even + part;
-    sched_writer_copy(b, sched_out_at(me * part), sched_in_at(0), part);
+    sched_writer_copy(w, sched_out_at(me * part), sched_in_at(0), part);
     if (h->idle) {
-        sched_writer_send(b, me + 1, sched_in_at(0), part);
-        sched_writer_recv(b, me + 1, sched_out_at(0), even);
-        sched_writer_recv(b, me + 1, sched_out_at(rest), b->bytes - rest);
+        sched_writer_send(w, me + 1, sched_in_at(0), part);
+        sched_writer_recv(w, me + 1, sched_out_at(0), even);
+        sched_writer_recv(w, me + 1, sched_out_at(rest), w->bytes - rest);
         return;
     }
     if (h->group < h->pairs)
-        sched_writer_recv(b, me - 1, sched_out_at(even), part);
+        sched_writer_recv(w, me - 1, sched_out_at(even), part);
     twice(h);
     if (h->group < h->pairs) {
-        sched_writer_send(b, me - 1, sched_out_at(0), even);
-        sched_writer_send(b, me - 1, sched_out_at(rest), b->bytes - rest);
+        sched_writer_send(w, me - 1, sched_out_at(0), even);
+        sched_writer_send(w, me - 1, sched_out_at(rest), w->bytes - rest);
     }
 }
 
-static void emit(sched_writer *b)
+static void emit(sched_writer *w)
 {
-    sched_folded h = sched_fold_ranks(b);
-    switch (b->r->kind) {
+    sched_folded h = sched_fold_ranks(w);
+    switch (w->r->kind) {
     case WEFT_ALL_REDUCE: all_reduce(&h); break;
     case WEFT_REDUCE_SCATTER: reduce_scatter(&h); break;
     default: all_gather(&h); break;
@@ -134,14 +134,14 @@ static void emit(sched_writer *b)
 /* Returns the bytes that the busiest rank adds: all it has, and what it keeps in each round. */
 static double halve_terms(sched_traffic *t, const sched_folded *h)
 {
-    double most = 0, whole = (double)h->b->bytes;
-    sched_fold_terms(t, h, 0, sched_amount_cut(h->b, h->b->bytes), 1, whole);
+    double most = 0, whole = (double)h->w->bytes;
+    sched_fold_terms(t, h, 0, sched_amount_cut(h->w, h->w->bytes), 1, whole);
     for (uint32_t count = h->groups; count > 1; count /= 2) {
         for (uint32_t g = 0; g < h->groups; g++) {
             uint32_t other = g ^ (count / 2), give = other & ~(count / 2 - 1);
             sched_span s = parts_of(h, give, give + count / 2);
             sched_traffic_edge(t, sched_fold_actor(h, g), sched_fold_actor(h, other),
-                               sched_amount_cut(h->b, s.bytes));
+                               sched_amount_cut(h->w, s.bytes));
         }
         sched_traffic_rounds(t, 1, 0);
     }
@@ -169,10 +169,10 @@ static void twice_terms(sched_traffic *t, const sched_folded *h)
 
 static void terms(const sched_request *r, sched_terms *out)
 {
-    sched_writer b = sched_writer_begin(r, &sched_halving);
-    sched_folded h = sched_fold_ranks(&b);
+    sched_writer w = sched_writer_begin(r, &sched_halving);
+    sched_folded h = sched_fold_ranks(&w);
     sched_traffic *t = sched_traffic_begin(r);
-    uint64_t part = b.bytes / r->ranks;
+    uint64_t part = w.bytes / r->ranks;
     double reduced = r->kind == WEFT_ALL_GATHER ? 0 : halve_terms(t, &h);
     if (r->kind == WEFT_REDUCE_SCATTER)
         sched_fold_terms(t, &h, 1, sched_amount_whole(part), sched_fold_back(&h), (double)part);
@@ -181,10 +181,10 @@ static void terms(const sched_request *r, sched_terms *out)
     if (r->kind != WEFT_REDUCE_SCATTER)
         twice_terms(t, &h);
     if (r->kind == WEFT_ALL_REDUCE)
-        sched_fold_terms(t, &h, 1, sched_amount_whole(b.bytes), 1, 0);
+        sched_fold_terms(t, &h, 1, sched_amount_whole(w.bytes), 1, 0);
     for (uint32_t i = 0; i < h.pairs && r->kind == WEFT_ALL_GATHER; i++) {
         sched_traffic_edge(t, 2 * i + 1, 2 * i, sched_amount_whole(2 * i * part));
-        sched_traffic_edge(t, 2 * i + 1, 2 * i, sched_amount_whole(b.bytes - (2 * i + 1) * part));
+        sched_traffic_edge(t, 2 * i + 1, 2 * i, sched_amount_whole(w.bytes - (2 * i + 1) * part));
     }
     sched_traffic_rounds(t, sched_fold_back(&h), 0);
     sched_traffic_end(t, out);

@@ -23,9 +23,9 @@
 #include "schedule/terms.h"
 
 /* Whether this rank exchanges messages with `peer`: all with all, or all with the root. */
-static bool linked(const sched_writer *b, uint32_t peer)
+static bool linked(const sched_writer *w, uint32_t peer)
 {
-    const sched_request *r = b->r;
+    const sched_request *r = w->r;
     switch (r->kind) {
     case WEFT_BROADCAST:
     case WEFT_GATHER:
@@ -37,9 +37,9 @@ static bool linked(const sched_writer *b, uint32_t peer)
 }
 
 /* Of a linked pair, whether `me` needs the buffer offsets of `peer`. */
-static bool needs(const sched_writer *b, uint32_t me, uint32_t peer)
+static bool needs(const sched_writer *w, uint32_t me, uint32_t peer)
 {
-    const sched_request *r = b->r;
+    const sched_request *r = w->r;
     switch (r->kind) {
     case WEFT_BROADCAST:
     case WEFT_SCATTER:
@@ -50,144 +50,144 @@ static bool needs(const sched_writer *b, uint32_t me, uint32_t peer)
     }
 }
 
-static sched_place in_of(const sched_writer *b, uint32_t rank, uint64_t at)
+static sched_place in_of(const sched_writer *w, uint32_t rank, uint64_t at)
 {
-    return rank == b->r->me ? sched_in_at(at) : sched_peer_in(rank, at);
+    return rank == w->r->me ? sched_in_at(at) : sched_peer_in(rank, at);
 }
 
-static sched_place out_of(const sched_writer *b, uint32_t rank, uint64_t at)
+static sched_place out_of(const sched_writer *w, uint32_t rank, uint64_t at)
 {
-    return rank == b->r->me ? sched_out_at(at) : sched_peer_out(rank, at);
+    return rank == w->r->me ? sched_out_at(at) : sched_peer_out(rank, at);
 }
 
 /* Reduces this rank's part of all inputs into `first` and, if `to_all`, all other outputs. */
-static void combine(sched_writer *b, sched_span part, sched_place first, int to_all)
+static void combine(sched_writer *w, sched_span part, sched_place first, int to_all)
 {
-    uint32_t n = b->r->ranks, me = b->r->me;
-    for (uint64_t c = 0; c < sched_writer_chunks(b, part.bytes); c++) {
-        sched_span s = sched_writer_chunk(b, part, c);
-        sched_writer_reduce(b, s.bytes);
+    uint32_t n = w->r->ranks, me = w->r->me;
+    for (uint64_t c = 0; c < sched_writer_chunks(w, part.bytes); c++) {
+        sched_span s = sched_writer_chunk(w, part, c);
+        sched_writer_reduce(w, s.bytes);
         for (uint32_t i = 0; i < n; i++)
-            sched_writer_from(b, in_of(b, i, s.at));
-        sched_writer_to(b, sched_place_plus(first, s.at - part.at));
+            sched_writer_from(w, in_of(w, i, s.at));
+        sched_writer_to(w, sched_place_plus(first, s.at - part.at));
         for (uint32_t k = 1; k < n && to_all; k++)
-            sched_writer_to(b, out_of(b, (me + k) % n, s.at));
-        sched_writer_reduce_end(b);
+            sched_writer_to(w, out_of(w, (me + k) % n, s.at));
+        sched_writer_reduce_end(w);
     }
 }
 
-static void move(sched_writer *b, sched_place to, sched_place from, uint64_t bytes)
+static void move(sched_writer *w, sched_place to, sched_place from, uint64_t bytes)
 {
     sched_span all = {0, bytes};
-    for (uint64_t c = 0; c < sched_writer_chunks(b, bytes); c++) {
-        sched_span s = sched_writer_chunk(b, all, c);
-        sched_writer_copy(b, sched_place_plus(to, s.at), sched_place_plus(from, s.at), s.bytes);
+    for (uint64_t c = 0; c < sched_writer_chunks(w, bytes); c++) {
+        sched_span s = sched_writer_chunk(w, all, c);
+        sched_writer_copy(w, sched_place_plus(to, s.at), sched_place_plus(from, s.at), s.bytes);
     }
 }
 
-static void work_rooted(sched_writer *b)
+static void work_rooted(sched_writer *w)
 {
-    const sched_request *r = b->r;
+    const sched_request *r = w->r;
     uint32_t me = r->me, root = r->root;
-    uint64_t part = b->bytes / r->ranks;
+    uint64_t part = w->bytes / r->ranks;
     switch (r->kind) {
-    case WEFT_BROADCAST: move(b, sched_out_at(0), in_of(b, root, 0), b->bytes); break;
-    case WEFT_GATHER: move(b, out_of(b, root, me * part), sched_in_at(0), part); break;
-    case WEFT_SCATTER: move(b, sched_out_at(0), in_of(b, root, me * part), part); break;
-    case WEFT_RECV: move(b, sched_out_at(0), sched_peer_in(root, 0), b->bytes); break;
+    case WEFT_BROADCAST: move(w, sched_out_at(0), in_of(w, root, 0), w->bytes); break;
+    case WEFT_GATHER: move(w, out_of(w, root, me * part), sched_in_at(0), part); break;
+    case WEFT_SCATTER: move(w, sched_out_at(0), in_of(w, root, me * part), part); break;
+    case WEFT_RECV: move(w, sched_out_at(0), sched_peer_in(root, 0), w->bytes); break;
     case WEFT_REDUCE: {
-        sched_span mine = sched_writer_part(b, me);
-        combine(b, mine, out_of(b, root, mine.at), 0);
+        sched_span mine = sched_writer_part(w, me);
+        combine(w, mine, out_of(w, root, mine.at), 0);
         break;
     }
     default: break; /* WEFT_SEND: the other end does the work */
     }
 }
 
-static void work(sched_writer *b)
+static void work(sched_writer *w)
 {
-    const sched_request *r = b->r;
+    const sched_request *r = w->r;
     uint32_t n = r->ranks, me = r->me;
-    uint64_t part = b->bytes / n;
+    uint64_t part = w->bytes / n;
     switch (r->kind) {
     case WEFT_ALL_REDUCE: {
-        sched_span mine = sched_writer_part(b, me);
-        combine(b, mine, sched_out_at(mine.at), 1);
+        sched_span mine = sched_writer_part(w, me);
+        combine(w, mine, sched_out_at(mine.at), 1);
         break;
     }
-    case WEFT_REDUCE_SCATTER: combine(b, sched_writer_part(b, me), sched_out_at(0), 0); break;
+    case WEFT_REDUCE_SCATTER: combine(w, sched_writer_part(w, me), sched_out_at(0), 0); break;
     case WEFT_ALL_GATHER:
         for (uint32_t k = 0; k < n; k++)
-            move(b, sched_out_at((me + k) % n * part), in_of(b, (me + k) % n, 0), part);
+            move(w, sched_out_at((me + k) % n * part), in_of(w, (me + k) % n, 0), part);
         break;
     case WEFT_ALL_TO_ALL:
         for (uint32_t k = 0; k < n; k++)
-            move(b, sched_out_at((me + k) % n * part), in_of(b, (me + k) % n, me * part), part);
+            move(w, sched_out_at((me + k) % n * part), in_of(w, (me + k) % n, me * part), part);
         break;
-    default: work_rooted(b);
+    default: work_rooted(w);
     }
 }
 
 /* Bytes of this rank's memory that others read. */
-static uint64_t lent(const sched_writer *b)
+static uint64_t lent(const sched_writer *w)
 {
-    const sched_request *r = b->r;
-    uint64_t others = r->ranks - 1, part = b->bytes / r->ranks;
+    const sched_request *r = w->r;
+    uint64_t others = r->ranks - 1, part = w->bytes / r->ranks;
     switch (r->kind) {
     case WEFT_ALL_REDUCE:
     case WEFT_REDUCE:
     case WEFT_REDUCE_SCATTER:
-    case WEFT_ALL_TO_ALL: return b->bytes - sched_writer_part(b, r->me).bytes;
+    case WEFT_ALL_TO_ALL: return w->bytes - sched_writer_part(w, r->me).bytes;
     case WEFT_ALL_GATHER: return others * part;
-    case WEFT_BROADCAST: return r->me == r->root ? others * b->bytes : 0;
+    case WEFT_BROADCAST: return r->me == r->root ? others * w->bytes : 0;
     case WEFT_SCATTER: return r->me == r->root ? others * part : 0;
-    case WEFT_SEND: return b->bytes;
+    case WEFT_SEND: return w->bytes;
     default: return 0;
     }
 }
 
-static void emit(sched_writer *b)
+static void emit(sched_writer *w)
 {
-    uint32_t n = b->r->ranks, me = b->r->me, first = b->steps;
+    uint32_t n = w->r->ranks, me = w->r->me, first = w->steps;
     for (uint32_t k = 1; k < n; k++) {
         uint32_t to = (me + k) % n, from = (me + n - k) % n;
-        if (linked(b, to) && needs(b, to, me))
-            sched_writer_send_offsets(b, to);
-        if (linked(b, from) && needs(b, me, from))
-            sched_writer_recv_offsets(b, from);
+        if (linked(w, to) && needs(w, to, me))
+            sched_writer_send_offsets(w, to);
+        if (linked(w, from) && needs(w, me, from))
+            sched_writer_recv_offsets(w, from);
     }
-    uint32_t go = b->r->staged ? sched_writer_flag(b, SCHED_STORE) : SCHED_NO_STEP;
+    uint32_t go = w->r->staged ? sched_writer_flag(w, SCHED_STORE) : SCHED_NO_STEP;
     for (uint32_t s = first; s < go && go != SCHED_NO_STEP; s++)
-        sched_writer_after(b, go, s);
-    first = b->steps;
-    work(b);
-    if (b->r->staged) /* the device does the work and signals its completion */
-        first = sched_writer_flag(b, SCHED_FETCH);
-    uint32_t end = b->steps;
+        sched_writer_after(w, go, s);
+    first = w->steps;
+    work(w);
+    if (w->r->staged) /* the device does the work and signals its completion */
+        first = sched_writer_flag(w, SCHED_FETCH);
+    uint32_t end = w->steps;
     for (uint32_t k = 1; k < n; k++) {
         uint32_t to = (me + k) % n, from = (me + n - k) % n;
-        if (linked(b, to) && needs(b, me, to)) {
-            uint32_t done = sched_writer_signal(b, to);
+        if (linked(w, to) && needs(w, me, to)) {
+            uint32_t done = sched_writer_signal(w, to);
             for (uint32_t s = first; s < end; s++)
-                sched_writer_after(b, done, s);
+                sched_writer_after(w, done, s);
         }
-        if (linked(b, from) && needs(b, from, me))
-            sched_writer_wait(b, from);
+        if (linked(w, from) && needs(w, from, me))
+            sched_writer_wait(w, from);
     }
-    sched_writer_peer_reads(b, lent(b));
+    sched_writer_peer_reads(w, lent(w));
 }
 
 /* What the root, or one end of a pair, reads from the others or has written to it. */
-static void rooted_terms(sched_traffic *t, const sched_writer *b)
+static void rooted_terms(sched_traffic *t, const sched_writer *w)
 {
-    const sched_request *r = b->r;
+    const sched_request *r = w->r;
     uint32_t from = r->kind == WEFT_RECV ? r->root : r->me;
-    double part = (double)(b->bytes / r->ranks);
+    double part = (double)(w->bytes / r->ranks);
     sched_amount told = {1, 0}, back = {1, 0};
     if (r->kind == WEFT_GATHER)
         back.bytes = part;
     else
-        told.bytes = r->kind == WEFT_SCATTER ? part : (double)b->bytes;
+        told.bytes = r->kind == WEFT_SCATTER ? part : (double)w->bytes;
     if (r->kind == WEFT_SEND || r->kind == WEFT_RECV) {
         uint32_t to = r->kind == WEFT_RECV ? r->me : r->root;
         sched_traffic_edge(t, from, to, told);
@@ -203,13 +203,13 @@ static void rooted_terms(sched_traffic *t, const sched_writer *b)
 
 static void terms(const sched_request *r, sched_terms *out)
 {
-    sched_writer b = sched_writer_begin(r, &sched_mapped);
+    sched_writer w = sched_writer_begin(r, &sched_mapped);
     sched_traffic *t = sched_traffic_begin(r);
     int sums =
         r->kind == WEFT_ALL_REDUCE || r->kind == WEFT_REDUCE_SCATTER || r->kind == WEFT_REDUCE;
     int moves = r->kind == WEFT_ALL_GATHER || r->kind == WEFT_ALL_TO_ALL;
     for (uint32_t i = 0; i < r->ranks && (sums || moves); i++) {
-        double part = (double)sched_writer_part(&b, i).bytes;
+        double part = (double)sched_writer_part(&w, i).bytes;
         if (sums)
             sched_traffic_from_all(t, i, (sched_amount){2, part});
         else
@@ -220,10 +220,10 @@ static void terms(const sched_request *r, sched_terms *out)
             sched_traffic_edge(t, i, r->root, (sched_amount){0, part});
     }
     if (!sums && !moves)
-        rooted_terms(t, &b);
+        rooted_terms(t, &w);
     sched_traffic_rounds(t, 2, 0);
     sched_traffic_end(t, out);
-    out->reduced = sums ? r->ranks * sched_longest_part(&b) : 0;
+    out->reduced = sums ? r->ranks * sched_longest_part(&w) : 0;
 }
 
 const sched_algorithm sched_mapped = {

@@ -25,168 +25,168 @@ typedef struct sched_landing {
     uint64_t stride, slots;
 } sched_landing;
 
-static sched_landing landing_for(sched_writer *b)
+static sched_landing landing_for(sched_writer *w)
 {
-    uint64_t longest = sched_writer_longest_part(b), chunks = sched_writer_chunks(b, longest);
+    uint64_t longest = sched_writer_longest_part(w), chunks = sched_writer_chunks(w, longest);
     sched_landing r = {.slots = chunks < SLOTS ? chunks : SLOTS};
-    r.stride = sched_align_line(sched_writer_chunk(b, (sched_span){0, longest}, 0).bytes);
-    r.base = sched_writer_scratch(b, r.slots * (b->r->ranks - 1) * r.stride);
+    r.stride = sched_align_line(sched_writer_chunk(w, (sched_span){0, longest}, 0).bytes);
+    r.base = sched_writer_scratch(w, r.slots * (w->r->ranks - 1) * r.stride);
     return r;
 }
 
-static void reduce_chunk(sched_writer *b, const sched_landing *room, uint64_t c, sched_place mine)
+static void reduce_chunk(sched_writer *w, const sched_landing *room, uint64_t c, sched_place mine)
 {
-    uint32_t n = b->r->ranks, me = b->r->me;
-    sched_span part = sched_writer_part(b, me), s = sched_writer_chunk(b, part, c);
+    uint32_t n = w->r->ranks, me = w->r->me;
+    sched_span part = sched_writer_part(w, me), s = sched_writer_chunk(w, part, c);
     sched_place at = sched_place_plus(room->base, c % room->slots * (n - 1) * room->stride);
     for (uint32_t k = 1; k < n; k++) {
         uint32_t to = (me + k) % n, from = (me + n - k) % n;
-        sched_span give = sched_writer_chunk(b, sched_writer_part(b, to), c);
-        sched_writer_send(b, to, sched_in_at(give.at), give.bytes);
+        sched_span give = sched_writer_chunk(w, sched_writer_part(w, to), c);
+        sched_writer_send(w, to, sched_in_at(give.at), give.bytes);
         sched_writer_recv(
-            b, from, sched_place_plus(at, (from < me ? from : from - 1) * room->stride), s.bytes);
+            w, from, sched_place_plus(at, (from < me ? from : from - 1) * room->stride), s.bytes);
     }
-    sched_writer_reduce(b, s.bytes);
+    sched_writer_reduce(w, s.bytes);
     for (uint32_t i = 0; i < n; i++)
-        sched_writer_from(b, i == me ? sched_in_at(s.at)
+        sched_writer_from(w, i == me ? sched_in_at(s.at)
                                      : sched_place_plus(at, (i < me ? i : i - 1) * room->stride));
-    sched_writer_to(b, sched_place_plus(mine, s.at - part.at));
+    sched_writer_to(w, sched_place_plus(mine, s.at - part.at));
 }
 
-static void gather_chunk(sched_writer *b, uint64_t c)
+static void gather_chunk(sched_writer *w, uint64_t c)
 {
-    uint32_t n = b->r->ranks, me = b->r->me;
+    uint32_t n = w->r->ranks, me = w->r->me;
     for (uint32_t k = 1; k < n; k++) {
         uint32_t to = (me + k) % n, from = (me + n - k) % n;
-        sched_span give = sched_writer_chunk(b, sched_writer_part(b, me), c);
-        sched_span take = sched_writer_chunk(b, sched_writer_part(b, from), c);
-        sched_writer_send(b, to, sched_out_at(give.at), give.bytes);
-        sched_writer_recv(b, from, sched_out_at(take.at), take.bytes);
+        sched_span give = sched_writer_chunk(w, sched_writer_part(w, me), c);
+        sched_span take = sched_writer_chunk(w, sched_writer_part(w, from), c);
+        sched_writer_send(w, to, sched_out_at(give.at), give.bytes);
+        sched_writer_recv(w, from, sched_out_at(take.at), take.bytes);
     }
 }
 
 /* `gather`: each chunk's reduction is followed by its all-gather. */
-static void reduce_scatter(sched_writer *b, sched_place mine, int gather)
+static void reduce_scatter(sched_writer *w, sched_place mine, int gather)
 {
-    uint64_t chunks = sched_writer_chunks(b, sched_writer_longest_part(b));
-    sched_landing room = landing_for(b);
+    uint64_t chunks = sched_writer_chunks(w, sched_writer_longest_part(w));
+    sched_landing room = landing_for(w);
     for (uint64_t c = 0; c < chunks + LAG; c++) {
         if (c < chunks)
-            reduce_chunk(b, &room, c, mine);
+            reduce_chunk(w, &room, c, mine);
         if (gather && c >= LAG)
-            gather_chunk(b, c - LAG);
+            gather_chunk(w, c - LAG);
     }
 }
 
-static void all_gather(sched_writer *b)
+static void all_gather(sched_writer *w)
 {
-    sched_span part = sched_writer_part(b, b->r->me);
-    sched_writer_copy(b, sched_out_at(part.at), sched_in_at(0), part.bytes);
-    for (uint64_t c = 0; c < sched_writer_chunks(b, sched_writer_longest_part(b)); c++)
-        gather_chunk(b, c);
+    sched_span part = sched_writer_part(w, w->r->me);
+    sched_writer_copy(w, sched_out_at(part.at), sched_in_at(0), part.bytes);
+    for (uint64_t c = 0; c < sched_writer_chunks(w, sched_writer_longest_part(w)); c++)
+        gather_chunk(w, c);
 }
 
-void sched_gather_to_root(sched_writer *b, sched_place mine)
+void sched_gather_to_root(sched_writer *w, sched_place mine)
 {
-    uint32_t n = b->r->ranks, me = b->r->me, root = b->r->root;
-    sched_span part = sched_writer_part(b, me);
+    uint32_t n = w->r->ranks, me = w->r->me, root = w->r->root;
+    sched_span part = sched_writer_part(w, me);
     if (me != root) {
-        sched_writer_send(b, root, mine, part.bytes);
+        sched_writer_send(w, root, mine, part.bytes);
         return;
     }
-    sched_writer_copy(b, sched_out_at(part.at), mine, part.bytes);
+    sched_writer_copy(w, sched_out_at(part.at), mine, part.bytes);
     for (uint32_t k = 1; k < n; k++) {
-        sched_span s = sched_writer_part(b, (me + k) % n);
-        sched_writer_recv(b, (me + k) % n, sched_out_at(s.at), s.bytes);
+        sched_span s = sched_writer_part(w, (me + k) % n);
+        sched_writer_recv(w, (me + k) % n, sched_out_at(s.at), s.bytes);
     }
 }
 
-static void reduce(sched_writer *b)
+static void reduce(sched_writer *w)
 {
-    sched_span part = sched_writer_part(b, b->r->me);
+    sched_span part = sched_writer_part(w, w->r->me);
     sched_place mine =
-        b->r->me == b->r->root ? sched_out_at(part.at) : sched_writer_scratch(b, part.bytes);
-    reduce_scatter(b, mine, 0);
-    sched_gather_to_root(b, mine);
+        w->r->me == w->r->root ? sched_out_at(part.at) : sched_writer_scratch(w, part.bytes);
+    reduce_scatter(w, mine, 0);
+    sched_gather_to_root(w, mine);
 }
 
-static void scatter(sched_writer *b)
+static void scatter(sched_writer *w)
 {
-    uint32_t n = b->r->ranks, me = b->r->me, root = b->r->root;
-    uint64_t part = b->bytes / n;
+    uint32_t n = w->r->ranks, me = w->r->me, root = w->r->root;
+    uint64_t part = w->bytes / n;
     if (me != root) {
-        sched_writer_recv(b, root, sched_out_at(0), part);
+        sched_writer_recv(w, root, sched_out_at(0), part);
         return;
     }
     for (uint32_t k = 1; k < n; k++)
-        sched_writer_send(b, (me + k) % n, sched_in_at((me + k) % n * part), part);
-    sched_writer_copy(b, sched_out_at(0), sched_in_at(me * part), part);
+        sched_writer_send(w, (me + k) % n, sched_in_at((me + k) % n * part), part);
+    sched_writer_copy(w, sched_out_at(0), sched_in_at(me * part), part);
 }
 
 /* In place, a part may be overwritten only after it was sent, and a peer may be able to send only
  * after its receive: each arriving part waits in scratch until its place is free. */
-static void all_to_all(sched_writer *b)
+static void all_to_all(sched_writer *w)
 {
-    uint32_t n = b->r->ranks, me = b->r->me;
-    uint64_t part = b->bytes / n;
+    uint32_t n = w->r->ranks, me = w->r->me;
+    uint64_t part = w->bytes / n;
     sched_place room = {0};
-    if (b->r->in_place)
-        room = sched_writer_scratch(b, b->bytes);
+    if (w->r->in_place)
+        room = sched_writer_scratch(w, w->bytes);
     for (uint32_t k = 1; k < n; k++) {
         uint32_t to = (me + k) % n, from = (me + n - k) % n;
-        sched_writer_send(b, to, sched_in_at(to * part), part);
+        sched_writer_send(w, to, sched_in_at(to * part), part);
         sched_writer_recv(
-            b, from,
-            b->r->in_place ? sched_place_plus(room, from * part) : sched_out_at(from * part), part);
+            w, from,
+            w->r->in_place ? sched_place_plus(room, from * part) : sched_out_at(from * part), part);
     }
-    sched_writer_copy(b, sched_out_at(me * part), sched_in_at(me * part), part);
-    for (uint32_t i = 0; b->r->in_place && i < n; i++)
+    sched_writer_copy(w, sched_out_at(me * part), sched_in_at(me * part), part);
+    for (uint32_t i = 0; w->r->in_place && i < n; i++)
         if (i != me)
-            sched_writer_copy(b, sched_out_at(i * part), sched_place_plus(room, i * part), part);
+            sched_writer_copy(w, sched_out_at(i * part), sched_place_plus(room, i * part), part);
 }
 
 /* Every rank sends its whole buffer `root` ranks further. */
-static void shift(sched_writer *b)
+static void shift(sched_writer *w)
 {
-    uint32_t n = b->r->ranks, me = b->r->me, by = b->r->root;
+    uint32_t n = w->r->ranks, me = w->r->me, by = w->r->root;
     if (by == 0) {
-        sched_writer_copy(b, sched_out_at(0), sched_in_at(0), b->bytes);
+        sched_writer_copy(w, sched_out_at(0), sched_in_at(0), w->bytes);
         return;
     }
-    sched_writer_send(b, (me + by) % n, sched_in_at(0), b->bytes);
-    sched_writer_recv(b, (me + n - by) % n, sched_out_at(0), b->bytes);
+    sched_writer_send(w, (me + by) % n, sched_in_at(0), w->bytes);
+    sched_writer_recv(w, (me + n - by) % n, sched_out_at(0), w->bytes);
 }
 
-static void emit(sched_writer *b)
+static void emit(sched_writer *w)
 {
-    const sched_request *r = b->r;
+    const sched_request *r = w->r;
     switch (r->kind) {
-    case WEFT_ALL_REDUCE: reduce_scatter(b, sched_out_at(sched_writer_part(b, r->me).at), 1); break;
-    case WEFT_REDUCE_SCATTER: reduce_scatter(b, sched_out_at(0), 0); break;
-    case WEFT_ALL_GATHER: all_gather(b); break;
-    case WEFT_REDUCE: reduce(b); break;
-    case WEFT_GATHER: sched_gather_to_root(b, sched_in_at(0)); break;
-    case WEFT_SCATTER: scatter(b); break;
-    case WEFT_ALL_TO_ALL: all_to_all(b); break;
-    case WEFT_SHIFT: shift(b); break;
-    case WEFT_SEND: sched_writer_send(b, r->root, sched_in_at(0), b->bytes); break;
-    default: sched_writer_recv(b, r->root, sched_out_at(0), b->bytes); break;
+    case WEFT_ALL_REDUCE: reduce_scatter(w, sched_out_at(sched_writer_part(w, r->me).at), 1); break;
+    case WEFT_REDUCE_SCATTER: reduce_scatter(w, sched_out_at(0), 0); break;
+    case WEFT_ALL_GATHER: all_gather(w); break;
+    case WEFT_REDUCE: reduce(w); break;
+    case WEFT_GATHER: sched_gather_to_root(w, sched_in_at(0)); break;
+    case WEFT_SCATTER: scatter(w); break;
+    case WEFT_ALL_TO_ALL: all_to_all(w); break;
+    case WEFT_SHIFT: shift(w); break;
+    case WEFT_SEND: sched_writer_send(w, r->root, sched_in_at(0), w->bytes); break;
+    default: sched_writer_recv(w, r->root, sched_out_at(0), w->bytes); break;
     }
 }
 
-void sched_gather_terms(sched_traffic *t, const sched_writer *b)
+void sched_gather_terms(sched_traffic *t, const sched_writer *w)
 {
-    for (uint32_t i = 0; i < b->r->ranks; i++)
-        if (i != b->r->root)
-            sched_traffic_edge(t, i, b->r->root, sched_amount_whole(sched_writer_part(b, i).bytes));
+    for (uint32_t i = 0; i < w->r->ranks; i++)
+        if (i != w->r->root)
+            sched_traffic_edge(t, i, w->r->root, sched_amount_whole(sched_writer_part(w, i).bytes));
     sched_traffic_rounds(t, 1, 0);
 }
 
-static void one_to_one(sched_traffic *t, const sched_writer *b)
+static void one_to_one(sched_traffic *t, const sched_writer *w)
 {
-    const sched_request *r = b->r;
+    const sched_request *r = w->r;
     uint32_t n = r->ranks;
-    sched_amount part = sched_amount_whole(b->bytes / n), all = sched_amount_whole(b->bytes);
+    sched_amount part = sched_amount_whole(w->bytes / n), all = sched_amount_whole(w->bytes);
     for (uint32_t i = 0; i < n; i++)
         if (r->kind == WEFT_ALL_TO_ALL)
             sched_traffic_to_all(t, i, part);
@@ -202,22 +202,22 @@ static void one_to_one(sched_traffic *t, const sched_writer *b)
 
 static void terms(const sched_request *r, sched_terms *out)
 {
-    sched_writer b = sched_writer_begin(r, &sched_pairwise);
+    sched_writer w = sched_writer_begin(r, &sched_pairwise);
     sched_traffic *t = sched_traffic_begin(r);
     int sums =
         r->kind == WEFT_ALL_REDUCE || r->kind == WEFT_REDUCE_SCATTER || r->kind == WEFT_REDUCE;
     for (uint32_t i = 0; i < r->ranks && sums; i++)
-        sched_traffic_from_all(t, i, sched_amount_part(&b, i));
+        sched_traffic_from_all(t, i, sched_amount_part(&w, i));
     sched_traffic_rounds(t, 1, 0);
     for (uint32_t i = 0; i < r->ranks; i++)
         if (r->kind == WEFT_ALL_REDUCE || r->kind == WEFT_ALL_GATHER)
-            sched_traffic_to_all(t, i, sched_amount_part(&b, i));
+            sched_traffic_to_all(t, i, sched_amount_part(&w, i));
     sched_traffic_rounds(t, 1, 0);
     if (r->kind == WEFT_REDUCE || r->kind == WEFT_GATHER)
-        sched_gather_terms(t, &b);
-    one_to_one(t, &b);
+        sched_gather_terms(t, &w);
+    one_to_one(t, &w);
     sched_traffic_end(t, out);
-    out->reduced = sums ? r->ranks * sched_longest_part(&b) : 0;
+    out->reduced = sums ? r->ranks * sched_longest_part(&w) : 0;
 }
 
 const sched_algorithm sched_pairwise = {

@@ -18,15 +18,15 @@
 
 /* Ranks numbered from the root. */
 typedef struct rooted {
-    sched_writer *b;
+    sched_writer *w;
     uint32_t n, root, me; /* me: in this numbering */
 } rooted;
 
-static rooted rooted_at(sched_writer *b)
+static rooted rooted_at(sched_writer *w)
 {
-    const sched_request *r = b->r;
+    const sched_request *r = w->r;
     uint32_t root = r->kind == WEFT_ALL_REDUCE ? 0 : r->root;
-    return (rooted){b, r->ranks, root, (r->me + r->ranks - root) % r->ranks};
+    return (rooted){w, r->ranks, root, (r->me + r->ranks - root) % r->ranks};
 }
 
 static uint32_t rank_of(const rooted *t, uint32_t v)
@@ -53,35 +53,35 @@ static uint32_t below(const rooted *t, uint32_t v)
 /* `from`: where the root has the data. */
 static void broadcast(const rooted *t, sched_place from)
 {
-    sched_writer *b = t->b;
+    sched_writer *w = t->w;
     uint32_t v = t->me, bit = own_bit(t, v);
     if (v) {
         from = sched_out_at(0);
-        sched_writer_recv(b, rank_of(t, v - bit), from, b->bytes);
+        sched_writer_recv(w, rank_of(t, v - bit), from, w->bytes);
     }
     for (bit /= 2; bit; bit /= 2)
         if (v + bit < t->n)
-            sched_writer_send(b, rank_of(t, v + bit), from, b->bytes);
+            sched_writer_send(w, rank_of(t, v + bit), from, w->bytes);
     if (!v)
-        sched_writer_copy(b, sched_out_at(0), from, b->bytes);
+        sched_writer_copy(w, sched_out_at(0), from, w->bytes);
 }
 
 static void reduce(const rooted *t)
 {
-    sched_writer *b = t->b;
+    sched_writer *w = t->w;
     uint32_t v = t->me;
     sched_place sum = sched_in_at(0);
     for (uint32_t bit = 1; bit < t->n; bit *= 2) {
         if (v & bit) {
-            sched_writer_send(b, rank_of(t, v - bit), sum, b->bytes);
+            sched_writer_send(w, rank_of(t, v - bit), sum, w->bytes);
             return;
         }
         if (v + bit >= t->n)
             continue;
-        sched_place got = sched_writer_scratch(b, b->bytes);
-        sched_writer_recv(b, rank_of(t, v + bit), got, b->bytes);
+        sched_place got = sched_writer_scratch(w, w->bytes);
+        sched_writer_recv(w, rank_of(t, v + bit), got, w->bytes);
         sched_place to = v == 0 ? sched_out_at(0) : got;
-        sched_writer_reduce2(b, to, sum, got, b->bytes);
+        sched_writer_reduce2(w, to, sum, got, w->bytes);
         sum = to;
     }
 }
@@ -90,45 +90,45 @@ static void reduce(const rooted *t)
  * rank and the first: then they are packed in scratch. */
 static sched_place at_root(const rooted *t, uint32_t v, sched_place whole, int *wraps)
 {
-    uint64_t part = t->b->bytes / t->n, many = below(t, v), first = rank_of(t, v);
+    uint64_t part = t->w->bytes / t->n, many = below(t, v), first = rank_of(t, v);
     *wraps = first + many > t->n;
-    return *wraps ? sched_writer_scratch(t->b, many * part) : sched_place_plus(whole, first * part);
+    return *wraps ? sched_writer_scratch(t->w, many * part) : sched_place_plus(whole, first * part);
 }
 
 static void gather(const rooted *t)
 {
-    sched_writer *b = t->b;
+    sched_writer *w = t->w;
     uint32_t v = t->me, bit = own_bit(t, v), many = below(t, v);
-    uint64_t part = b->bytes / t->n;
+    uint64_t part = w->bytes / t->n;
     sched_place have = v == 0     ? sched_out_at(t->root * part)
-                       : many > 1 ? sched_writer_scratch(b, many * part)
+                       : many > 1 ? sched_writer_scratch(w, many * part)
                                   : sched_in_at(0);
-    sched_writer_copy(b, have, sched_in_at(0), part);
+    sched_writer_copy(w, have, sched_in_at(0), part);
     for (uint32_t up = 1; up < bit && v + up < t->n; up *= 2) {
         uint32_t child = v + up, first = rank_of(t, child);
         int wraps = 0;
         sched_place to =
             v ? sched_place_plus(have, up * part) : at_root(t, child, sched_out_at(0), &wraps);
-        sched_writer_recv(b, first, to, below(t, child) * part);
+        sched_writer_recv(w, first, to, below(t, child) * part);
         if (wraps) {
             uint64_t before = (t->n - first) * part;
-            sched_writer_copy(b, sched_out_at(first * part), to, before);
-            sched_writer_copy(b, sched_out_at(0), sched_place_plus(to, before),
+            sched_writer_copy(w, sched_out_at(first * part), to, before);
+            sched_writer_copy(w, sched_out_at(0), sched_place_plus(to, before),
                               below(t, child) * part - before);
         }
     }
     if (v)
-        sched_writer_send(b, rank_of(t, v - bit), have, many * part);
+        sched_writer_send(w, rank_of(t, v - bit), have, many * part);
 }
 
 static void scatter(const rooted *t)
 {
-    sched_writer *b = t->b;
+    sched_writer *w = t->w;
     uint32_t v = t->me, bit = own_bit(t, v), many = below(t, v);
-    uint64_t part = b->bytes / t->n;
-    sched_place have = v && many > 1 ? sched_writer_scratch(b, many * part) : sched_out_at(0);
+    uint64_t part = w->bytes / t->n;
+    sched_place have = v && many > 1 ? sched_writer_scratch(w, many * part) : sched_out_at(0);
     if (v)
-        sched_writer_recv(b, rank_of(t, v - bit), have, many * part);
+        sched_writer_recv(w, rank_of(t, v - bit), have, many * part);
     for (bit /= 2; bit; bit /= 2) {
         uint32_t child = v + bit, first = rank_of(t, child);
         int wraps = 0;
@@ -138,19 +138,19 @@ static void scatter(const rooted *t)
             v ? sched_place_plus(have, bit * part) : at_root(t, child, sched_in_at(0), &wraps);
         if (wraps) {
             uint64_t before = (t->n - first) * part;
-            sched_writer_copy(b, from, sched_in_at(first * part), before);
-            sched_writer_copy(b, sched_place_plus(from, before), sched_in_at(0),
+            sched_writer_copy(w, from, sched_in_at(first * part), before);
+            sched_writer_copy(w, sched_place_plus(from, before), sched_in_at(0),
                               below(t, child) * part - before);
         }
-        sched_writer_send(b, first, from, below(t, child) * part);
+        sched_writer_send(w, first, from, below(t, child) * part);
     }
-    sched_writer_copy(b, sched_out_at(0), v ? have : sched_in_at(t->root * part), part);
+    sched_writer_copy(w, sched_out_at(0), v ? have : sched_in_at(t->root * part), part);
 }
 
-static void emit(sched_writer *b)
+static void emit(sched_writer *w)
 {
-    rooted t = rooted_at(b);
-    switch (b->r->kind) {
+    rooted t = rooted_at(w);
+    switch (w->r->kind) {
     case WEFT_BROADCAST: broadcast(&t, sched_in_at(0)); break;
     case WEFT_REDUCE: reduce(&t); break;
     case WEFT_GATHER: gather(&t); break;
@@ -163,10 +163,10 @@ static void emit(sched_writer *b)
  * children. */
 static uint32_t edges(sched_traffic *s, const rooted *t, int up)
 {
-    uint32_t deepest = 0, farthest = 0, children = 0, parts = t->b->r->kind;
+    uint32_t deepest = 0, farthest = 0, children = 0, parts = t->w->r->kind;
     for (uint32_t v = 1; v < t->n; v++) {
         uint32_t me = rank_of(t, v), parent = rank_of(t, v & (v - 1)), deep = 0, inter = 0;
-        uint64_t bytes = t->b->bytes;
+        uint64_t bytes = t->w->bytes;
         if (parts == WEFT_GATHER || parts == WEFT_SCATTER)
             bytes = bytes / t->n * below(t, v);
         sched_traffic_edge(s, up ? me : parent, up ? parent : me, sched_amount_whole(bytes));
@@ -182,8 +182,8 @@ static uint32_t edges(sched_traffic *s, const rooted *t, int up)
 
 static void terms(const sched_request *r, sched_terms *out)
 {
-    sched_writer b = sched_writer_begin(r, &sched_tree);
-    rooted t = rooted_at(&b);
+    sched_writer w = sched_writer_begin(r, &sched_tree);
+    rooted t = rooted_at(&w);
     sched_traffic *s = sched_traffic_begin(r);
     int sums = r->kind == WEFT_REDUCE || r->kind == WEFT_ALL_REDUCE;
     uint32_t children = 0;
@@ -196,7 +196,7 @@ static void terms(const sched_request *r, sched_terms *out)
         out->intra.fill += out->intra.bytes;
         out->inter.fill += out->inter.bytes;
     }
-    out->reduced = sums ? 2.0 * children * (double)b.bytes : 0;
+    out->reduced = sums ? 2.0 * children * (double)w.bytes : 0;
 }
 
 const sched_algorithm sched_tree = {

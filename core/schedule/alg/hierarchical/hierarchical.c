@@ -27,19 +27,19 @@
 #include "schedule/alg/hierarchical/hierarchy.h"
 #include "schedule/form.h"
 
-static sched_landing land_some(sched_writer *b, uint64_t stride, uint64_t chunks,
+static sched_landing land_some(sched_writer *w, uint64_t stride, uint64_t chunks,
                                uint32_t contributions)
 {
     sched_landing l = {.stride = stride, .each = stride * contributions};
     l.base = sched_writer_scratch(
-        b, l.each * (chunks < SCHED_HIERARCHY_SLOTS ? chunks : SCHED_HIERARCHY_SLOTS));
+        w, l.each * (chunks < SCHED_HIERARCHY_SLOTS ? chunks : SCHED_HIERARCHY_SLOTS));
     return l;
 }
 
-static sched_landing land(sched_writer *b, uint64_t bytes, uint32_t contributions)
+static sched_landing land(sched_writer *w, uint64_t bytes, uint32_t contributions)
 {
-    uint64_t first = sched_writer_chunk(b, (sched_span){0, bytes}, 0).bytes;
-    return land_some(b, sched_align_line(first), sched_writer_chunks(b, bytes), contributions);
+    uint64_t first = sched_writer_chunk(w, (sched_span){0, bytes}, 0).bytes;
+    return land_some(w, sched_align_line(first), sched_writer_chunks(w, bytes), contributions);
 }
 
 /* --- all-reduce --- */
@@ -51,28 +51,28 @@ static int leads(const sched_lead *d)
 
 static sched_span part_of(const sched_lead *d, uint32_t leader, uint64_t chunk)
 {
-    sched_span all = {0, d->v.b->bytes};
-    return sched_writer_chunk(d->v.b, sched_hierarchy_share(d->v.b, all, leader, d->leaders),
+    sched_span all = {0, d->v.w->bytes};
+    return sched_writer_chunk(d->v.w, sched_hierarchy_share(d->v.w, all, leader, d->leaders),
                               chunk);
 }
 
 static void add_up(const sched_lead *d, uint64_t chunk)
 {
     const sched_hierarchy *v = &d->v;
-    sched_writer *b = v->b;
+    sched_writer *w = v->w;
     sched_span s = part_of(d, v->place, chunk);
     uint32_t seen = 0;
     for (uint32_t i = 0; i < v->ranks; i++)
         if (v->at[i] == v->machine && i != v->me)
-            sched_writer_recv(b, i, sched_hierarchy_landed(&d->intra, chunk, seen++), s.bytes);
-    sched_writer_reduce(b, s.bytes);
+            sched_writer_recv(w, i, sched_hierarchy_landed(&d->intra, chunk, seen++), s.bytes);
+    sched_writer_reduce(w, s.bytes);
     seen = 0;
     for (uint32_t i = 0; i < v->ranks; i++)
         if (v->at[i] == v->machine)
-            sched_writer_from(b, i == v->me ? sched_in_at(s.at)
+            sched_writer_from(w, i == v->me ? sched_in_at(s.at)
                                             : sched_hierarchy_landed(&d->intra, chunk, seen++));
-    sched_writer_to(b, sched_out_at(s.at));
-    sched_writer_reduce_end(b);
+    sched_writer_to(w, sched_out_at(s.at));
+    sched_writer_reduce_end(w);
 }
 
 static void inside(const sched_lead *d, uint64_t chunk)
@@ -84,7 +84,7 @@ static void inside(const sched_lead *d, uint64_t chunk)
         if (to >= d->leaders)
             continue;
         sched_span give = part_of(d, to, chunk);
-        sched_writer_send(v->b, sched_hierarchy_member(v, v->machine, to), sched_in_at(give.at),
+        sched_writer_send(v->w, sched_hierarchy_member(v, v->machine, to), sched_in_at(give.at),
                           give.bytes);
     }
     if (leads(d) && n > 1)
@@ -97,60 +97,60 @@ static void swap_whole(const sched_lead *d, sched_span s, uint64_t chunk)
     uint32_t partner = sched_hierarchy_member(v, 1 - v->machine, v->place);
     sched_place ours = sched_hierarchy_summed(d, s.at),
                 theirs = sched_hierarchy_landed(&d->inter, chunk, 0);
-    sched_writer_send(v->b, partner, ours, s.bytes);
-    sched_writer_recv(v->b, partner, theirs, s.bytes);
-    sched_writer_reduce2(v->b, sched_out_at(s.at), v->machine ? theirs : ours,
+    sched_writer_send(v->w, partner, ours, s.bytes);
+    sched_writer_recv(v->w, partner, theirs, s.bytes);
+    sched_writer_reduce2(v->w, sched_out_at(s.at), v->machine ? theirs : ours,
                          v->machine ? ours : theirs, s.bytes);
 }
 
 static void between(const sched_lead *d, uint64_t chunk)
 {
     const sched_hierarchy *v = &d->v;
-    sched_writer *b = v->b;
+    sched_writer *w = v->w;
     sched_span s = part_of(d, v->place, chunk);
-    if (b->r->compress) {
+    if (w->r->compress) {
         sched_hierarchy_inter_node(
-            d, s, sched_hierarchy_share(b, (sched_span){0, b->bytes}, v->place, d->leaders), chunk);
+            d, s, sched_hierarchy_share(w, (sched_span){0, w->bytes}, v->place, d->leaders), chunk);
         return;
     }
     if (v->machines == 2) {
         swap_whole(d, s, chunk);
         return;
     }
-    sched_span mine = sched_hierarchy_share(b, s, v->machine, v->machines);
+    sched_span mine = sched_hierarchy_share(w, s, v->machine, v->machines);
     for (uint32_t k = 1; k < v->machines; k++) {
         uint32_t to = (v->machine + k) % v->machines;
         uint32_t from = (v->machine + v->machines - k) % v->machines;
-        sched_span give = sched_hierarchy_share(b, s, to, v->machines);
-        sched_writer_send(b, sched_hierarchy_member(v, to, v->place),
+        sched_span give = sched_hierarchy_share(w, s, to, v->machines);
+        sched_writer_send(w, sched_hierarchy_member(v, to, v->place),
                           sched_hierarchy_summed(d, give.at), give.bytes);
-        sched_writer_recv(b, sched_hierarchy_member(v, from, v->place),
+        sched_writer_recv(w, sched_hierarchy_member(v, from, v->place),
                           sched_hierarchy_landed(&d->inter, chunk, from), mine.bytes);
     }
-    sched_writer_reduce(b, mine.bytes);
+    sched_writer_reduce(w, mine.bytes);
     for (uint32_t m = 0; m < v->machines; m++)
-        sched_writer_from(b, m == v->machine ? sched_hierarchy_summed(d, mine.at)
+        sched_writer_from(w, m == v->machine ? sched_hierarchy_summed(d, mine.at)
                                              : sched_hierarchy_landed(&d->inter, chunk, m));
-    sched_writer_to(b, sched_out_at(mine.at));
-    sched_writer_reduce_end(b);
+    sched_writer_to(w, sched_out_at(mine.at));
+    sched_writer_reduce_end(w);
 }
 
 static void round_machines(const sched_lead *d, uint64_t chunk)
 {
     const sched_hierarchy *v = &d->v;
     sched_span s = part_of(d, v->place, chunk),
-               mine = sched_hierarchy_share(v->b, s, v->machine, v->machines);
-    if (v->b->r->compress) {
+               mine = sched_hierarchy_share(v->w, s, v->machine, v->machines);
+    if (v->w->r->compress) {
         sched_hierarchy_round(d, s, chunk);
         return;
     }
     for (uint32_t k = 1; k < v->machines && v->machines > 2; k++) {
         uint32_t to = (v->machine + k) % v->machines;
         uint32_t from = (v->machine + v->machines - k) % v->machines;
-        sched_span take = sched_hierarchy_share(v->b, s, from, v->machines);
-        sched_writer_send(v->b, sched_hierarchy_member(v, to, v->place), sched_out_at(mine.at),
+        sched_span take = sched_hierarchy_share(v->w, s, from, v->machines);
+        sched_writer_send(v->w, sched_hierarchy_member(v, to, v->place), sched_out_at(mine.at),
                           mine.bytes);
-        sched_writer_recv(v->b, sched_hierarchy_member(v, from, v->place), sched_out_at(take.at),
+        sched_writer_recv(v->w, sched_hierarchy_member(v, from, v->place), sched_out_at(take.at),
                           take.bytes);
     }
 }
@@ -163,10 +163,10 @@ static void tell_members(const sched_lead *d, uint64_t chunk)
         uint32_t to = (v->place + k) % n, from = (v->place + n - k) % n;
         sched_span give = part_of(d, v->place, chunk);
         if (leads(d))
-            sched_writer_send(v->b, sched_hierarchy_member(v, v->machine, to),
+            sched_writer_send(v->w, sched_hierarchy_member(v, v->machine, to),
                               sched_out_at(give.at), give.bytes);
         sched_span take = from < d->leaders ? part_of(d, from, chunk) : (sched_span){0};
-        sched_writer_recv(v->b, sched_hierarchy_member(v, v->machine, from), sched_out_at(take.at),
+        sched_writer_recv(v->w, sched_hierarchy_member(v, v->machine, from), sched_out_at(take.at),
                           take.bytes);
     }
 }
@@ -174,11 +174,11 @@ static void tell_members(const sched_lead *d, uint64_t chunk)
 /* A leader's codes cover its share of a chunk; the last share may be a line longer. */
 static sched_landing land_codes(sched_hierarchy *v, uint64_t longest)
 {
-    sched_writer *b = v->b;
-    uint64_t chunk = sched_writer_chunk(b, (sched_span){0, longest}, 0).bytes;
-    uint64_t share = sched_hierarchy_share(b, (sched_span){0, chunk}, 0, v->machines).bytes + 64;
-    return land_some(b, sched_align_line(sched_code_bytes(b->r->compress, share / b->size)),
-                     sched_writer_chunks(b, longest), sched_hierarchy_codes(v));
+    sched_writer *w = v->w;
+    uint64_t chunk = sched_writer_chunk(w, (sched_span){0, longest}, 0).bytes;
+    uint64_t share = sched_hierarchy_share(w, (sched_span){0, chunk}, 0, v->machines).bytes + 64;
+    return land_some(w, sched_align_line(sched_code_bytes(w->r->compress, share / w->size)),
+                     sched_writer_chunks(w, longest), sched_hierarchy_codes(v));
 }
 
 /* Each phase runs one chunk behind the previous phase, so that its messages do not delay those that
@@ -187,16 +187,16 @@ static void all_reduce(sched_hierarchy *v)
 {
     sched_lead d = {.v = *v, .leaders = sched_hierarchy_leaders(v)};
     uint64_t longest =
-        sched_hierarchy_share(v->b, (sched_span){0, v->b->bytes}, 0, d.leaders).bytes;
+        sched_hierarchy_share(v->w, (sched_span){0, v->w->bytes}, 0, d.leaders).bytes;
     uint64_t last =
-        sched_hierarchy_share(v->b, (sched_span){0, v->b->bytes}, d.leaders - 1, d.leaders).bytes;
+        sched_hierarchy_share(v->w, (sched_span){0, v->w->bytes}, d.leaders - 1, d.leaders).bytes;
     longest = last > longest ? last : longest;
-    uint64_t chunks = sched_writer_chunks(v->b, longest);
+    uint64_t chunks = sched_writer_chunks(v->w, longest);
     if (leads(&d) && v->size[v->machine] > 1)
-        d.intra = land(v->b, longest, v->size[v->machine] - 1);
+        d.intra = land(v->w, longest, v->size[v->machine] - 1);
     if (leads(&d) && v->machines > 1)
-        d.inter = v->b->r->compress ? land_codes(v, longest)
-                                    : land(v->b, longest, v->machines == 2 ? 1 : v->machines);
+        d.inter = v->w->r->compress ? land_codes(v, longest)
+                                    : land(v->w, longest, v->machines == 2 ? 1 : v->machines);
     if (leads(&d))
         sched_hierarchy_keep_residual(v, longest);
     for (uint64_t c = 0; c < chunks + 3; c++) {
@@ -218,51 +218,51 @@ static void all_reduce(sched_hierarchy *v)
 static void add_for(sched_hierarchy *v, uint32_t q, uint32_t nth, sched_span s, sched_place room,
                     uint64_t stride, sched_place sum)
 {
-    sched_writer *b = v->b;
+    sched_writer *w = v->w;
     uint32_t seen = 0, n = v->size[v->machine];
     for (uint32_t i = 0; i < v->ranks; i++)
         if (v->at[i] == v->machine && i != v->me)
-            sched_writer_recv(b, i, sched_place_plus(room, seen++ * stride), s.bytes);
+            sched_writer_recv(w, i, sched_place_plus(room, seen++ * stride), s.bytes);
     seen = 0;
-    if (n == 1 && b->r->compress && q != v->me) {
+    if (n == 1 && w->r->compress && q != v->me) {
         sched_hierarchy_send_code(v, q, nth, s, sched_in_at(s.at), sum);
         return;
     }
     if (n == 1) {
-        sched_writer_copy(b, sum, sched_in_at(s.at), s.bytes);
+        sched_writer_copy(w, sum, sched_in_at(s.at), s.bytes);
     } else {
-        sched_writer_reduce(b, s.bytes);
+        sched_writer_reduce(w, s.bytes);
         for (uint32_t i = 0; i < v->ranks; i++)
             if (v->at[i] == v->machine)
-                sched_writer_from(b, i == v->me ? sched_in_at(s.at)
+                sched_writer_from(w, i == v->me ? sched_in_at(s.at)
                                                 : sched_place_plus(room, seen++ * stride));
-        sched_writer_to(b, sum);
-        sched_writer_reduce_end(b);
+        sched_writer_to(w, sum);
+        sched_writer_reduce_end(w);
     }
-    if (q != v->me && b->r->compress) /* contributions received are added by now */
+    if (q != v->me && w->r->compress) /* contributions received are added by now */
         sched_hierarchy_send_code(v, q, nth, s, sum, room);
     else if (q != v->me)
-        sched_writer_send(b, q, sum, s.bytes);
+        sched_writer_send(w, q, sum, s.bytes);
 }
 
 static void finish_mine(sched_hierarchy *v, sched_span s, sched_place sums, uint64_t stride)
 {
-    sched_writer *b = v->b;
-    const uint32_t form = b->r->compress;
-    const uint64_t bytes = form ? sched_code_bytes(form, s.bytes / b->size) : s.bytes;
+    sched_writer *w = v->w;
+    const uint32_t form = w->r->compress;
+    const uint64_t bytes = form ? sched_code_bytes(form, s.bytes / w->size) : s.bytes;
     for (uint32_t k = 1; k < v->machines; k++) {
         uint32_t m = (v->machine + v->machines - k) % v->machines;
-        sched_writer_recv(b, sched_hierarchy_leads_for(v, m, v->me),
+        sched_writer_recv(w, sched_hierarchy_leads_for(v, m, v->me),
                           sched_place_plus(sums, m * stride), bytes);
     }
     if (form)
-        sched_writer_reduce_codes(b, SCHED_REDUCE_DECODE, v->machine, s.bytes);
+        sched_writer_reduce_codes(w, SCHED_REDUCE_DECODE, v->machine, s.bytes);
     else
-        sched_writer_reduce(b, s.bytes);
+        sched_writer_reduce(w, s.bytes);
     for (uint32_t m = 0; m < v->machines; m++)
-        sched_writer_from(b, sched_place_plus(sums, m * stride));
-    sched_writer_to(b, sched_out_at(s.at));
-    sched_writer_reduce_end(b);
+        sched_writer_from(w, sched_place_plus(sums, m * stride));
+    sched_writer_to(w, sched_out_at(s.at));
+    sched_writer_reduce_end(w);
 }
 
 /* Number of ranks that this member is responsible for on its machine, itself included. */
@@ -278,19 +278,19 @@ static uint32_t charges(const sched_hierarchy *v)
  * by order; machines begin at different ranks. */
 static void reduce_scatter(sched_hierarchy *v)
 {
-    sched_writer *b = v->b;
-    uint64_t part = b->bytes / v->ranks, chunks = sched_writer_chunks(b, part);
+    sched_writer *w = v->w;
+    uint64_t part = w->bytes / v->ranks, chunks = sched_writer_chunks(w, part);
     uint32_t n = v->size[v->machine];
-    sched_landing intra = land(b, part, charges(v) * n), sums = land(b, part, v->machines);
+    sched_landing intra = land(w, part, charges(v) * n), sums = land(w, part, v->machines);
     sched_hierarchy_keep_residual(v, 0);
     for (uint64_t c = 0; c < chunks; c++) {
-        sched_span s = sched_writer_chunk(b, (sched_span){0, part}, c);
+        sched_span s = sched_writer_chunk(w, (sched_span){0, part}, c);
         for (uint32_t k = 0, charge = 0, nth = 0; k < v->ranks; k++) {
             uint32_t q = (sched_hierarchy_member(v, v->machine, 0) + k) % v->ranks,
                      by = sched_hierarchy_leads_for(v, v->machine, q);
             sched_span give = {q * part + s.at, s.bytes};
             if (by != v->me) {
-                sched_writer_send(b, by, sched_in_at(give.at), give.bytes);
+                sched_writer_send(w, by, sched_in_at(give.at), give.bytes);
                 continue;
             }
             sched_place room = sched_hierarchy_landed(&intra, c, charge++ * n);
@@ -307,12 +307,12 @@ static void gather_far(sched_hierarchy *v, sched_span s, uint64_t part)
 {
     for (uint32_t k = 1; k < v->machines; k++) {
         uint32_t m = (v->machine + k) % v->machines;
-        sched_writer_send(v->b, sched_hierarchy_leads_for(v, m, v->me), sched_in_at(s.at), s.bytes);
+        sched_writer_send(v->w, sched_hierarchy_leads_for(v, m, v->me), sched_in_at(s.at), s.bytes);
     }
     for (uint32_t k = 1; k < v->ranks; k++) {
         uint32_t q = (v->me + v->ranks - k) % v->ranks;
         if (v->at[q] != v->machine && sched_hierarchy_leads_for(v, v->machine, q) == v->me)
-            sched_writer_recv(v->b, q, sched_out_at(q * part + s.at), s.bytes);
+            sched_writer_recv(v->w, q, sched_out_at(q * part + s.at), s.bytes);
     }
 }
 
@@ -322,31 +322,31 @@ static void gather_near(sched_hierarchy *v, sched_span s, uint64_t part)
         uint32_t by = sched_hierarchy_leads_for(v, v->machine, q);
         sched_place at = sched_out_at(q * part + s.at);
         if (by != v->me)
-            sched_writer_recv(v->b, by, at, s.bytes);
+            sched_writer_recv(v->w, by, at, s.bytes);
         for (uint32_t i = 0; i < v->size[v->machine] && by == v->me; i++)
             if (sched_hierarchy_member(v, v->machine, i) != v->me)
-                sched_writer_send(v->b, sched_hierarchy_member(v, v->machine, i), at, s.bytes);
+                sched_writer_send(v->w, sched_hierarchy_member(v, v->machine, i), at, s.bytes);
     }
 }
 
 static void all_gather(sched_hierarchy *v)
 {
-    sched_writer *b = v->b;
-    uint64_t part = b->bytes / v->ranks, chunks = sched_writer_chunks(b, part);
-    sched_writer_copy(b, sched_out_at(v->me * part), sched_in_at(0), part);
+    sched_writer *w = v->w;
+    uint64_t part = w->bytes / v->ranks, chunks = sched_writer_chunks(w, part);
+    sched_writer_copy(w, sched_out_at(v->me * part), sched_in_at(0), part);
     for (uint64_t c = 0; c <= chunks; c++) {
         if (c < chunks)
-            gather_far(v, sched_writer_chunk(b, (sched_span){0, part}, c), part);
+            gather_far(v, sched_writer_chunk(w, (sched_span){0, part}, c), part);
         if (c > 0)
-            gather_near(v, sched_writer_chunk(b, (sched_span){0, part}, c - 1), part);
+            gather_near(v, sched_writer_chunk(w, (sched_span){0, part}, c - 1), part);
     }
 }
 
-static void emit(sched_writer *b)
+static void emit(sched_writer *w)
 {
     sched_hierarchy v;
-    sched_hierarchy_begin(b->r, b, &v);
-    switch (b->r->kind) {
+    sched_hierarchy_begin(w->r, w, &v);
+    switch (w->r->kind) {
     case WEFT_ALL_REDUCE: all_reduce(&v); break;
     case WEFT_REDUCE_SCATTER: reduce_scatter(&v); break;
     case WEFT_ALL_GATHER: all_gather(&v); break;

@@ -15,28 +15,28 @@
 #include "schedule/alg/hierarchical/hierarchy.h"
 #include "schedule/form.h"
 
-static uint64_t coded(const sched_writer *b, uint64_t bytes)
+static uint64_t coded(const sched_writer *w, uint64_t bytes)
 {
-    return sched_code_bytes(b->r->compress, bytes / b->size);
+    return sched_code_bytes(w->r->compress, bytes / w->size);
 }
 
-static void encode(sched_writer *b, sched_place from, sched_place code, uint64_t kept_at,
+static void encode(sched_writer *w, sched_place from, sched_place code, uint64_t kept_at,
                    uint64_t bytes)
 {
-    sched_writer_code(b, SCHED_ENCODE, bytes);
-    sched_writer_from(b, from);
-    sched_writer_to(b, code);
-    if (b->r->feedback)
-        sched_writer_to(b, (sched_place){SCHED_RESIDUAL, 0, kept_at / b->size * 4});
+    sched_writer_code(w, SCHED_ENCODE, bytes);
+    sched_writer_from(w, from);
+    sched_writer_to(w, code);
+    if (w->r->feedback)
+        sched_writer_to(w, (sched_place){SCHED_RESIDUAL, 0, kept_at / w->size * 4});
 }
 
 void sched_hierarchy_keep_residual(const sched_hierarchy *v, uint64_t longest)
 {
-    sched_writer *b = v->b;
+    sched_writer *w = v->w;
     uint64_t others = (uint64_t)(v->machines - 1) * ((v->most + v->least - 1) / v->least);
     others = others < v->ranks - v->least ? others : v->ranks - v->least; /* that I own */
-    uint64_t bytes = b->r->kind == WEFT_ALL_REDUCE ? longest : others * (b->bytes / v->ranks);
-    b->residual_bytes = b->r->compress && b->r->feedback ? bytes / b->size * 4 : 0;
+    uint64_t bytes = w->r->kind == WEFT_ALL_REDUCE ? longest : others * (w->bytes / v->ranks);
+    w->residual_bytes = w->r->compress && w->r->feedback ? bytes / w->size * 4 : 0;
 }
 
 /* --- all-reduce. A chunk's codes: sent to and received from each machine, and those of the sums
@@ -59,45 +59,45 @@ uint32_t sched_hierarchy_codes(const sched_hierarchy *v)
 void sched_hierarchy_inter_node(const sched_lead *d, sched_span s, sched_span part, uint64_t chunk)
 {
     const sched_hierarchy *v = &d->v;
-    sched_writer *b = v->b;
-    sched_span mine = sched_hierarchy_share(b, s, v->machine, v->machines);
+    sched_writer *w = v->w;
+    sched_span mine = sched_hierarchy_share(w, s, v->machine, v->machines);
     for (uint32_t k = 1; k < v->machines; k++) {
         uint32_t to = (v->machine + k) % v->machines;
         uint32_t from = (v->machine + v->machines - k) % v->machines;
-        sched_span give = sched_hierarchy_share(b, s, to, v->machines);
-        encode(b, sched_hierarchy_summed(d, give.at), code_at(d, chunk, GIVEN, to),
+        sched_span give = sched_hierarchy_share(w, s, to, v->machines);
+        encode(w, sched_hierarchy_summed(d, give.at), code_at(d, chunk, GIVEN, to),
                give.at - part.at, give.bytes);
-        sched_writer_send(b, sched_hierarchy_member(v, to, v->place), code_at(d, chunk, GIVEN, to),
-                          coded(b, give.bytes));
-        sched_writer_recv(b, sched_hierarchy_member(v, from, v->place),
-                          code_at(d, chunk, TAKEN, from), coded(b, mine.bytes));
+        sched_writer_send(w, sched_hierarchy_member(v, to, v->place), code_at(d, chunk, GIVEN, to),
+                          coded(w, give.bytes));
+        sched_writer_recv(w, sched_hierarchy_member(v, from, v->place),
+                          code_at(d, chunk, TAKEN, from), coded(w, mine.bytes));
     }
-    sched_writer_reduce_codes(b, SCHED_REDUCE_ENCODE, v->machine, mine.bytes);
+    sched_writer_reduce_codes(w, SCHED_REDUCE_ENCODE, v->machine, mine.bytes);
     for (uint32_t m = 0; m < v->machines; m++)
-        sched_writer_from(b, m == v->machine ? sched_hierarchy_summed(d, mine.at)
+        sched_writer_from(w, m == v->machine ? sched_hierarchy_summed(d, mine.at)
                                              : code_at(d, chunk, TAKEN, m));
-    sched_writer_to(b, code_at(d, chunk, SUMS, v->machine));
-    sched_writer_to(b, sched_out_at(mine.at));
-    if (b->r->feedback)
-        sched_writer_to(b, (sched_place){SCHED_RESIDUAL, 0, (mine.at - part.at) / b->size * 4});
+    sched_writer_to(w, code_at(d, chunk, SUMS, v->machine));
+    sched_writer_to(w, sched_out_at(mine.at));
+    if (w->r->feedback)
+        sched_writer_to(w, (sched_place){SCHED_RESIDUAL, 0, (mine.at - part.at) / w->size * 4});
 }
 
 void sched_hierarchy_round(const sched_lead *d, sched_span s, uint64_t chunk)
 {
     const sched_hierarchy *v = &d->v;
-    sched_writer *b = v->b;
-    sched_span mine = sched_hierarchy_share(b, s, v->machine, v->machines);
+    sched_writer *w = v->w;
+    sched_span mine = sched_hierarchy_share(w, s, v->machine, v->machines);
     for (uint32_t k = 1; k < v->machines; k++) {
         uint32_t to = (v->machine + k) % v->machines;
         uint32_t from = (v->machine + v->machines - k) % v->machines;
-        sched_span take = sched_hierarchy_share(b, s, from, v->machines);
-        sched_writer_send(b, sched_hierarchy_member(v, to, v->place),
-                          code_at(d, chunk, SUMS, v->machine), coded(b, mine.bytes));
-        sched_writer_recv(b, sched_hierarchy_member(v, from, v->place),
-                          code_at(d, chunk, SUMS, from), coded(b, take.bytes));
-        sched_writer_code(b, SCHED_DECODE, take.bytes);
-        sched_writer_from(b, code_at(d, chunk, SUMS, from));
-        sched_writer_to(b, sched_out_at(take.at));
+        sched_span take = sched_hierarchy_share(w, s, from, v->machines);
+        sched_writer_send(w, sched_hierarchy_member(v, to, v->place),
+                          code_at(d, chunk, SUMS, v->machine), coded(w, mine.bytes));
+        sched_writer_recv(w, sched_hierarchy_member(v, from, v->place),
+                          code_at(d, chunk, SUMS, from), coded(w, take.bytes));
+        sched_writer_code(w, SCHED_DECODE, take.bytes);
+        sched_writer_from(w, code_at(d, chunk, SUMS, from));
+        sched_writer_to(w, sched_out_at(take.at));
     }
 }
 
@@ -106,8 +106,8 @@ void sched_hierarchy_round(const sched_lead *d, sched_span s, uint64_t chunk)
 void sched_hierarchy_send_code(sched_hierarchy *v, uint32_t q, uint32_t nth, sched_span s,
                                sched_place sum, sched_place code)
 {
-    sched_writer *b = v->b;
-    uint64_t part = b->bytes / v->ranks;
-    encode(b, sum, code, nth * part + s.at % part, s.bytes);
-    sched_writer_send(b, q, code, coded(b, s.bytes));
+    sched_writer *w = v->w;
+    uint64_t part = w->bytes / v->ranks;
+    encode(w, sum, code, nth * part + s.at % part, s.bytes);
+    sched_writer_send(w, q, code, coded(w, s.bytes));
 }

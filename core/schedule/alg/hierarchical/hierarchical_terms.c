@@ -3,9 +3,9 @@
 #include "schedule/alg/hierarchical/hierarchy.h"
 #include "schedule/terms.h"
 
-static double larger(double a, double b)
+static double larger(double a, double w)
 {
-    return a > b ? a : b;
+    return a > w ? a : w;
 }
 
 /* All members of a machine send to one of them, or one of them to all others. */
@@ -24,13 +24,13 @@ static void star(const sched_hierarchy *v, sched_traffic *t, uint32_t machine, u
 /* Machine m's share of all chunks of a part. */
 static sched_amount share_of(const sched_hierarchy *v, uint64_t part, uint32_t m)
 {
-    const sched_writer *b = v->b;
-    uint64_t chunks = sched_writer_chunks(b, part);
-    sched_span first = sched_writer_chunk(b, (sched_span){0, part}, 0), last = {0, part};
+    const sched_writer *w = v->w;
+    uint64_t chunks = sched_writer_chunks(w, part);
+    sched_span first = sched_writer_chunk(w, (sched_span){0, part}, 0), last = {0, part};
     if (chunks > 1)
-        last = sched_writer_chunk(b, (sched_span){0, part}, chunks - 1);
-    uint64_t full = sched_hierarchy_share(b, first, m, v->machines).bytes;
-    uint64_t rest = sched_hierarchy_share(b, last, m, v->machines).bytes;
+        last = sched_writer_chunk(w, (sched_span){0, part}, chunks - 1);
+    uint64_t full = sched_hierarchy_share(w, first, m, v->machines).bytes;
+    uint64_t rest = sched_hierarchy_share(w, last, m, v->machines).bytes;
     sched_amount a = sched_amount_whole(rest);
     a.messages += full && chunks > 1 ? (double)(chunks - 1) : 0;
     a.bytes += chunks > 1 ? (double)full * (double)(chunks - 1) : 0;
@@ -48,7 +48,7 @@ static double between(const sched_hierarchy *v, sched_traffic *t, uint64_t part,
             uint32_t a = sched_hierarchy_member(v, m, leader),
                      c = sched_hierarchy_member(v, k, leader);
             if (k != m && v->machines == 2 && !gather)
-                sched_traffic_edge(t, a, c, sched_amount_cut(v->b, part));
+                sched_traffic_edge(t, a, c, sched_amount_cut(v->w, part));
             else if (k != m && v->machines > 2)
                 sched_traffic_edge(t, gather ? a : c, gather ? c : a, mine);
         }
@@ -60,14 +60,14 @@ static double between(const sched_hierarchy *v, sched_traffic *t, uint64_t part,
 static double all_reduce(const sched_hierarchy *v, sched_traffic *t)
 {
     uint32_t leaders = sched_hierarchy_leaders(v);
-    uint64_t bytes = v->b->bytes;
+    uint64_t bytes = v->w->bytes;
     double reduced = 0;
     for (int phase = 0; phase < 4; phase++) {
         for (uint32_t j = 0; j < leaders; j++) {
-            uint64_t part = sched_hierarchy_share(v->b, (sched_span){0, bytes}, j, leaders).bytes;
+            uint64_t part = sched_hierarchy_share(v->w, (sched_span){0, bytes}, j, leaders).bytes;
             for (uint32_t m = 0; m < v->machines && phase % 3 == 0; m++)
                 star(v, t, m, sched_hierarchy_member(v, m, j), phase == 0,
-                     sched_amount_cut(v->b, part));
+                     sched_amount_cut(v->w, part));
             double here = v->most > 1 ? (double)part * v->most : 0;
             if (phase == 1)
                 reduced = larger(reduced, here + between(v, t, part, j, 0));
@@ -84,8 +84,8 @@ static double all_reduce(const sched_hierarchy *v, sched_traffic *t)
 
 static double scatter_or_gather(const sched_hierarchy *v, sched_traffic *t, int gather)
 {
-    uint64_t part = v->b->bytes / v->ranks;
-    sched_amount a = sched_amount_cut(v->b, part);
+    uint64_t part = v->w->bytes / v->ranks;
+    sched_amount a = sched_amount_cut(v->w, part);
     double reduced = 0;
     for (int inter = gather; inter == 0 || inter == 1; inter += gather ? -1 : 1) {
         for (uint32_t q = 0; q < v->ranks; q++)
@@ -137,8 +137,8 @@ static uint32_t below(uint32_t index, uint32_t count)
 
 static double trees(const sched_hierarchy *v, sched_traffic *t, int up)
 {
-    sched_amount a = sched_amount_cut(v->b, v->b->bytes);
-    uint32_t hops = 0, inter = 0, top = v->at[v->b->r->root], most = 0;
+    sched_amount a = sched_amount_cut(v->w, v->w->bytes);
+    uint32_t hops = 0, inter = 0, top = v->at[v->w->r->root], most = 0;
     for (uint32_t k = 0; k < v->machines; k++) {
         uint32_t m = (top + k) % v->machines, size = v->size[m];
         uint32_t high = (uint32_t)__builtin_popcount(k), deep = high + depth(size);
@@ -159,18 +159,18 @@ static double trees(const sched_hierarchy *v, sched_traffic *t, int up)
         inter = deep > hops ? high : inter;
         hops = deep > hops ? deep : hops;
     }
-    uint64_t chunk = sched_writer_chunk(v->b, (sched_span){0, v->b->bytes}, 0).bytes;
+    uint64_t chunk = sched_writer_chunk(v->w, (sched_span){0, v->w->bytes}, 0).bytes;
     sched_traffic_way(t, hops, inter, (double)chunk);
-    return up ? 2.0 * most * (double)v->b->bytes : 0;
+    return up ? 2.0 * most * (double)v->w->bytes : 0;
 }
 
 void sched_hierarchy_terms(const sched_request *r, sched_terms *out)
 {
-    sched_writer b = sched_writer_begin(r, &(sched_algorithm){.chunk = SCHED_HIERARCHY_CHUNK});
+    sched_writer w = sched_writer_begin(r, &(sched_algorithm){.chunk = SCHED_HIERARCHY_CHUNK});
     sched_traffic *t = sched_traffic_begin(r);
     sched_hierarchy v;
     double reduced;
-    sched_hierarchy_begin(r, &b, &v);
+    sched_hierarchy_begin(r, &w, &v);
     switch (r->kind) {
     case WEFT_ALL_REDUCE: reduced = all_reduce(&v, t); break;
     case WEFT_REDUCE_SCATTER: reduced = scatter_or_gather(&v, t, 0); break;

@@ -22,7 +22,7 @@ typedef struct tree {
 
 uint32_t sched_hierarchy_root_leader(const sched_hierarchy *v, uint32_t machine)
 {
-    uint32_t root = v->b->r->root;
+    uint32_t root = v->w->r->root;
     return machine == v->at[root] ? root : sched_hierarchy_member(v, machine, 0);
 }
 
@@ -39,13 +39,13 @@ static uint32_t node(const tree *t, uint32_t index)
 {
     const sched_hierarchy *v = t->v;
     if (t->machines)
-        return sched_hierarchy_root_leader(v, (v->at[v->b->r->root] + index) % v->machines);
+        return sched_hierarchy_root_leader(v, (v->at[v->w->r->root] + index) % v->machines);
     return sched_hierarchy_node(v, v->machine, index);
 }
 
 static tree machines(sched_hierarchy *v)
 {
-    uint32_t top = v->at[v->b->r->root];
+    uint32_t top = v->at[v->w->r->root];
     return (tree){v, v->machines, (v->machine + v->machines - top) % v->machines, 1};
 }
 
@@ -70,26 +70,26 @@ static void down(const tree *t, sched_place at, uint64_t bytes)
 {
     uint32_t bit = lowest(t);
     if (t->index)
-        sched_writer_recv(t->v->b, node(t, t->index - bit), at, bytes);
+        sched_writer_recv(t->v->w, node(t, t->index - bit), at, bytes);
     for (bit /= 2; bit; bit /= 2)
         if (t->index + bit < t->count)
-            sched_writer_send(t->v->b, node(t, t->index + bit), at, bytes);
+            sched_writer_send(t->v->w, node(t, t->index + bit), at, bytes);
 }
 
 void sched_hierarchy_broadcast(sched_hierarchy *v)
 {
-    sched_writer *b = v->b;
-    int root = v->me == b->r->root, speaks = sched_hierarchy_root_leader(v, v->machine) == v->me;
+    sched_writer *w = v->w;
+    int root = v->me == w->r->root, speaks = sched_hierarchy_root_leader(v, v->machine) == v->me;
     tree inter = machines(v), intra = members(v);
-    for (uint64_t c = 0; c < sched_writer_chunks(b, b->bytes); c++) {
-        sched_span s = sched_writer_chunk(b, (sched_span){0, b->bytes}, c);
+    for (uint64_t c = 0; c < sched_writer_chunks(w, w->bytes); c++) {
+        sched_span s = sched_writer_chunk(w, (sched_span){0, w->bytes}, c);
         sched_place at = root ? sched_in_at(s.at) : sched_out_at(s.at);
         if (speaks)
             down(&inter, at, s.bytes);
         down(&intra, at, s.bytes);
     }
     if (root)
-        sched_writer_copy(b, sched_out_at(0), sched_in_at(0), b->bytes);
+        sched_writer_copy(w, sched_out_at(0), sched_in_at(0), w->bytes);
 }
 
 static uint32_t below(const tree *t)
@@ -105,37 +105,37 @@ static uint32_t below(const tree *t)
 static sched_place up(const tree *t, sched_place sum, sched_place room, uint64_t stride,
                       uint64_t bytes)
 {
-    sched_writer *b = t->v->b;
+    sched_writer *w = t->v->w;
     uint32_t seen = 0, mine = lowest(t);
     for (uint32_t bit = 1; bit < mine; bit *= 2) {
         if (t->index + bit >= t->count)
             continue;
         sched_place got = sched_place_plus(room, seen++ * stride);
-        sched_writer_recv(b, node(t, t->index + bit), got, bytes);
-        sched_writer_reduce2(b, got, sum, got, bytes);
+        sched_writer_recv(w, node(t, t->index + bit), got, bytes);
+        sched_writer_reduce2(w, got, sum, got, bytes);
         sum = got;
     }
     if (t->index)
-        sched_writer_send(b, node(t, t->index - mine), sum, bytes);
+        sched_writer_send(w, node(t, t->index - mine), sum, bytes);
     return sum;
 }
 
 void sched_hierarchy_reduce(sched_hierarchy *v)
 {
-    sched_writer *b = v->b;
-    int root = v->me == b->r->root, speaks = sched_hierarchy_root_leader(v, v->machine) == v->me;
+    sched_writer *w = v->w;
+    int root = v->me == w->r->root, speaks = sched_hierarchy_root_leader(v, v->machine) == v->me;
     tree inter = machines(v), intra = members(v);
-    uint64_t first = sched_writer_chunk(b, (sched_span){0, b->bytes}, 0).bytes,
+    uint64_t first = sched_writer_chunk(w, (sched_span){0, w->bytes}, 0).bytes,
              stride = sched_align_line(first);
     uint64_t half = below(&intra) * stride, both = half + (speaks ? below(&inter) * stride : 0);
-    sched_place room = sched_writer_scratch(b, SLOTS * both);
-    for (uint64_t c = 0; c < sched_writer_chunks(b, b->bytes); c++) {
-        sched_span s = sched_writer_chunk(b, (sched_span){0, b->bytes}, c);
+    sched_place room = sched_writer_scratch(w, SLOTS * both);
+    for (uint64_t c = 0; c < sched_writer_chunks(w, w->bytes); c++) {
+        sched_span s = sched_writer_chunk(w, (sched_span){0, w->bytes}, c);
         sched_place at = sched_place_plus(room, c % SLOTS * both);
         sched_place sum = up(&intra, sched_in_at(s.at), at, stride, s.bytes);
         if (speaks)
             sum = up(&inter, sum, sched_place_plus(at, half), stride, s.bytes);
         if (root)
-            sched_writer_copy(b, sched_out_at(s.at), sum, s.bytes);
+            sched_writer_copy(w, sched_out_at(s.at), sum, s.bytes);
     }
 }

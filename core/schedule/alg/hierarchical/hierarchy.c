@@ -15,9 +15,9 @@ static uint32_t place_of(const sched_request *r, const sched_hierarchy *v, uint3
     return place < v->size[v->at[rank]] ? place : seen;
 }
 
-void sched_hierarchy_begin(const sched_request *r, sched_writer *b, sched_hierarchy *out)
+void sched_hierarchy_begin(const sched_request *r, sched_writer *w, sched_hierarchy *out)
 {
-    sched_hierarchy v = {.b = b, .ranks = r->ranks, .me = r->me, .machines = 1, .least = r->ranks};
+    sched_hierarchy v = {.w = w, .ranks = r->ranks, .me = r->me, .machines = 1, .least = r->ranks};
     if (r->layout)
         v.machines = r->layout->machines;
     v.size = mem_alloc(v.machines * sizeof *v.size);
@@ -49,9 +49,9 @@ void sched_hierarchy_end(sched_hierarchy *v)
     free(v->member);
 }
 
-sched_span sched_hierarchy_share(const sched_writer *b, sched_span whole, uint32_t i, uint32_t n)
+sched_span sched_hierarchy_share(const sched_writer *w, sched_span whole, uint32_t i, uint32_t n)
 {
-    uint64_t grain = whole.bytes / n >= 4096 ? 64 : b->size;
+    uint64_t grain = whole.bytes / n >= 4096 ? 64 : w->size;
     uint64_t units = whole.bytes / grain, base = units / n, extra = units % n;
     uint64_t from = (i * base + (i < extra ? i : extra)) * grain;
     uint64_t to = ((i + 1) * base + (i + 1 < extra ? i + 1 : extra)) * grain;
@@ -70,7 +70,7 @@ sched_place sched_hierarchy_summed(const sched_lead *d, uint64_t at)
 
 uint32_t sched_hierarchy_leaders(const sched_hierarchy *v)
 {
-    return v->b->bytes <= ONE_LEADER ? 1 : v->least;
+    return v->w->bytes <= ONE_LEADER ? 1 : v->least;
 }
 
 uint32_t sched_hierarchy_leads_for(const sched_hierarchy *v, uint32_t machine, uint32_t q)

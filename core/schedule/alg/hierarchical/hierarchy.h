@@ -10,7 +10,7 @@
 #define SCHED_HIERARCHY_SLOTS 3            /* chunks in flight in each phase */
 
 typedef struct sched_hierarchy {
-    sched_writer *b;
+    sched_writer *w;
     uint32_t ranks, me;
     uint32_t machines, machine; /* `machine` and `place` are this rank's */
     uint32_t place;             /* on the machine; 0 is nearest to the network */
@@ -20,7 +20,7 @@ typedef struct sched_hierarchy {
     uint32_t *at;               /* [ranks] machine */
 } sched_hierarchy;
 
-void sched_hierarchy_begin(const sched_request *r, sched_writer *b,
+void sched_hierarchy_begin(const sched_request *r, sched_writer *w,
                            sched_hierarchy *out); /* without layout: one machine */
 void sched_hierarchy_end(sched_hierarchy *v);
 
@@ -32,7 +32,7 @@ static inline uint32_t sched_hierarchy_member(const sched_hierarchy *v, uint32_t
 
 /* Part i of n of a span, as equal as whole elements allow; parts of long spans begin at cache
  * lines. */
-sched_span sched_hierarchy_share(const sched_writer *b, sched_span whole, uint32_t i, uint32_t n);
+sched_span sched_hierarchy_share(const sched_writer *w, sched_span whole, uint32_t i, uint32_t n);
 
 /* Number of leaders per machine in an all-reduce. */
 uint32_t sched_hierarchy_leaders(const sched_hierarchy *v);
