@@ -116,25 +116,28 @@ static void touch(sched_writer *w, uint32_t step, sched_place p, uint64_t bytes,
         sched_deps_read(w->track, step, p.buffer, p.at, bytes);
 }
 
-static void from(sched_writer *w, uint32_t step, sched_place p, uint64_t bytes)
+static sched_place add_place(sched_writer *w, sched_place p)
 {
     p = one_name(w, p);
-    if (w->program) {
+    if (w->program)
         w->program->place[w->places] = p;
-        w->program->step[step].nfrom++;
-    }
     w->places++;
+    return p;
+}
+
+static void from(sched_writer *w, uint32_t step, sched_place p, uint64_t bytes)
+{
+    p = add_place(w, p);
+    if (w->program)
+        w->program->step[step].nfrom++;
     touch(w, step, p, bytes, 0);
 }
 
 static void to(sched_writer *w, uint32_t step, sched_place p, uint64_t bytes)
 {
-    p = one_name(w, p);
-    if (w->program) {
-        w->program->place[w->places] = p;
+    p = add_place(w, p);
+    if (w->program)
         w->program->step[step].nto++;
-    }
-    w->places++;
     if (p.buffer >= SCHED_PEER_IN)
         w->sent += bytes;
     touch(w, step, p, bytes, 1);

@@ -2,7 +2,6 @@
 #ifndef OP_EVAL_H
 #define OP_EVAL_H
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <weft/op.h>
@@ -30,12 +29,6 @@ static int64_t eval_elements(const weft_shape *s)
 {
     const weft_operand o = eval_operand(s);
     return count_of(&o);
-}
-
-/* Gives other axes to the same numbers. */
-static inline bool eval_relabels(const char *id)
-{
-    return !strcmp(id, "rename") || !strcmp(id, "merge") || !strcmp(id, "unmerge");
 }
 
 static void eval_op(const eval_call *e)

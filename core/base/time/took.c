@@ -20,18 +20,19 @@ static void read_text(const char *path, char *text, size_t size)
     text[n > 0 ? n : 0] = 0;
 }
 
-/* Two numbers of a schedstat file: nanoseconds on a core, and in the queue of one. */
-static bool read_times(const char *path, uint64_t *ran, uint64_t *queued)
+/* The second number of a schedstat file: nanoseconds in the queue of a core. The first one, those
+ * on a core, may be behind by a tick, and a tick may take a second. */
+static bool read_queued(const char *path, uint64_t *ns)
 {
     char text[96];
     read_text(path, text, sizeof text);
-    return sscanf(text, "%" SCNu64 " %" SCNu64, ran, queued) == 2;
+    return sscanf(text, "%*u %" SCNu64, ns) == 1;
 }
 
 static uint64_t queued_ns(void)
 {
-    uint64_t ran, queued;
-    return read_times("/proc/thread-self/schedstat", &ran, &queued) ? queued : 0;
+    uint64_t ns;
+    return read_queued("/proc/thread-self/schedstat", &ns) ? ns : 0;
 }
 
 /* A wait for the core between the two readings is not a delay of the call: before the call the
@@ -53,11 +54,10 @@ bool took_look(pid_t tid, took_thread *out)
 {
     char path[64], text[96];
     snprintf(path, sizeof path, "/proc/self/task/%d/schedstat", (int)tid);
-    struct timespec ran; /* the file may be behind by a tick, and a tick may take a second */
+    struct timespec ran = {0};
     const clockid_t own = (clockid_t)(~(uint32_t)tid << 3 | 6); /* pthread_getcpuclockid() */
-    const bool known = read_times(path, &out->ran, &out->queued) && !clock_gettime(own, &ran);
-    if (known)
-        out->ran = (uint64_t)ran.tv_sec * 1000000000u + (uint64_t)ran.tv_nsec;
+    const bool known = read_queued(path, &out->queued) && !clock_gettime(own, &ran);
+    out->ran = (uint64_t)ran.tv_sec * 1000000000u + (uint64_t)ran.tv_nsec;
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)tid);
     read_text(path, text, sizeof text); /* "TID (NAME) STATE ..." */
     const char *name_end = strrchr(text, ')');

@@ -3,8 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Gives other axes to the same numbers. */
-static int relabels(const char *id)
+int referee_relabels(const char *id)
 {
     return !strcmp(id, "rename") || !strcmp(id, "merge") || !strcmp(id, "unmerge");
 }
@@ -44,7 +43,7 @@ double referee_number(const char *id, double a, double b, double c, int *known)
         return (a > 0) - (a < 0);
     if (!strcmp(id, "finite"))
         return isfinite(a) != 0;
-    *known = !strcmp(id, "copy") || relabels(id);
+    *known = !strcmp(id, "copy") || referee_relabels(id);
     return a;
 }
 
