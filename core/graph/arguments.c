@@ -37,11 +37,11 @@ static const struct {
 
 static uint32_t place_of(const graph *g)
 {
-    if (g->replacing)
+    if (g->now.replacing)
         return 1;
-    if (g->deriving)
+    if (g->now.deriving)
         return 2;
-    return !g->state_of ? 0 : *g->state_of ? 3 : 4;
+    return !g->now.state_of ? 0 : *g->now.state_of ? 3 : 4;
 }
 
 static weft_status misplaced(const char *call, uint32_t where, uint32_t here)
@@ -63,10 +63,10 @@ weft_status graph_check_call(graph *g, uint32_t call)
     if (!g)
         return err_fail(WEFT_USAGE, "builder.%s() is called with ctx NULL; pass the builder's own",
                         name);
-    if (g->looking)
+    if (g->now.looking)
         return err_fail(WEFT_USAGE,
                         "builder.%s() is called in %s(), which may look at tensors only", name,
-                        g->looking);
+                        g->now.looking);
     const uint32_t here = place_of(g);
     if (!(calls[number].where >> here & 1))
         return misplaced(name, calls[number].where, here);
@@ -74,7 +74,7 @@ weft_status graph_check_call(graph *g, uint32_t call)
         return err_fail(WEFT_USAGE,
                         "builder.%s() comes before builder.block(): all of a model is in blocks",
                         name);
-    const uint32_t most = g->deriving ? GRAPH_MOST_CALLS_GRADIENT : GRAPH_MOST_CALLS;
+    const uint32_t most = g->now.deriving ? GRAPH_MOST_CALLS_GRADIENT : GRAPH_MOST_CALLS;
     if (here && ++g->calls > most)
         return err_fail(
             WEFT_NO_MEMORY,
@@ -166,8 +166,8 @@ weft_status graph_check_tensor(const graph *g, const char *call, const char *wha
     const graph_tensor *x = graph_tensor_at(g, t);
     const bool listed = x->kind == WEFT_T_PARAM || x->kind == WEFT_T_STATE ||
                         x->kind == WEFT_T_SCALAR ||
-                        (x->kind == WEFT_T_ACTIVATION && t > g->list_after);
-    if (g->state_of && !*g->state_of && !listed)
+                        (x->kind == WEFT_T_ACTIVATION && t > g->now.list_after);
+    if (g->now.state_of && !*g->now.state_of && !listed)
         return err_fail_in(WEFT_USAGE, ERR_CALL, call,
                            "%s is %s, which no longer exists when a list runs; it works on "
                            "parameters, states and scalars",
@@ -181,7 +181,7 @@ weft_status graph_check_assigned(const graph *g, weft_tensor dst, weft_tensor sr
     const weft_shape *a = &to->shape, *b = &from->shape;
     const bool rounds =
         to->kind == WEFT_T_STATE && graph_op_is_compute(a->dtype) && graph_op_is_compute(b->dtype);
-    bool like = a->rank == b->rank && (!g->state_of || a->dtype == b->dtype || rounds);
+    bool like = a->rank == b->rank && (!g->now.state_of || a->dtype == b->dtype || rounds);
     for (uint32_t k = 0; like && k < a->rank; k++)
         like = a->axes[k].size == b->axes[k].size && !strcmp(a->axes[k].name, b->axes[k].name);
     if (to->constant)
@@ -316,7 +316,7 @@ weft_status graph_check_return(weft_status st, err_subject what, const char *who
 void graph_name_source(const graph *g, const graph_node *n, char *name, size_t room)
 {
     const size_t used = strlen(name);
-    for (uint32_t k = 0; g->state_of && !*g->state_of && k < n->nin; k++) {
+    for (uint32_t k = 0; g->now.state_of && !*g->now.state_of && k < n->nin; k++) {
         const graph_tensor *x = graph_tensor_at(g, n->in[k]);
         const bool made = x->kind == WEFT_T_ACTIVATION;
         const char *of = made ? strchr(x->name, '(') : x->name;
@@ -342,11 +342,11 @@ static bool stream_of(const graph_node *n, int64_t *stream)
 weft_status graph_check_stream(const graph *g, const char *id, const graph_node *n)
 {
     int64_t mine, other;
-    if (g->phase != PHASE_FORWARD || !stream_of(n, &mine))
+    if (g->now.phase != PHASE_FORWARD || !stream_of(n, &mine))
         return WEFT_OK;
     for (uint32_t i = 0; i < g->nodes.n; i++) {
         const graph_node *k = &g->nodes.at[i];
-        if (k->phase == PHASE_FORWARD && !k->replaced && i + 1 != g->replacing &&
+        if (k->phase == PHASE_FORWARD && !k->replaced && i + 1 != g->now.replacing &&
             stream_of(k, &other) && other == mine)
             return err_fail_in(WEFT_USAGE, ERR_OP, id,
                                "its stream, %lld, is that of op number %u, %s, and would give "

@@ -25,10 +25,10 @@ static weft_tensor grad_of(graph *g, weft_tensor param)
     snprintf(name, sizeof name, "d(%s)", p->name);
     weft_shape shape = p->shape;
     shape.dtype = g->grad_dtype;
-    uint32_t block = g->block;
-    g->block = p->block;
+    const graph_session outer = g->now;
+    g->now.block = p->block;
     weft_tensor t = graph_add(g, name, WEFT_T_GRAD, &shape);
-    g->block = block;
+    g->now = outer;
     graph_tensor_at(g, t)->of = param;
     graph_tensor_at(g, t)->sum = true;
     memcpy(graph_tensor_at(g, t)->place, graph_tensor_at(g, param)->place, sizeof p->place);
@@ -123,11 +123,11 @@ weft_status graph_derive_part(graph *g, const graph_node *n, const weft_opcall *
 {
     const weft_builder b = graph_builder(g);
     const weft_op_self self = graph_op_self(n, &b);
-    g->phase = part == WEFT_GRAD_INPUTS ? PHASE_INPUTS : PHASE_PARAMS;
-    g->deriving = n->id;
+    g->now.phase = part == WEFT_GRAD_INPUTS ? PHASE_INPUTS : PHASE_PARAMS;
+    g->now.deriving = n->id;
     g->calls = 0;
     weft_status st = PLUGIN_CALL(n->op, grad, &self, call, part, din);
-    g->deriving = NULL;
+    g->now.deriving = NULL;
     return st != WEFT_OK || !n->own ? check_gradients(g, n, st, din) : WEFT_OK;
 }
 
@@ -211,9 +211,9 @@ static weft_status one_node(graph *g, uint32_t at, weft_tensor *grads)
     }
     if (!any)
         return WEFT_OK;
-    g->block = n.block;
+    g->now.block = n.block;
     if (n.comm) {
-        g->phase = PHASE_INPUTS;
+        g->now.phase = PHASE_INPUTS;
         weft_status st = comm_back(g, &n, &dout[0]);
         if (st != WEFT_OK)
             return st;

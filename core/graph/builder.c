@@ -50,7 +50,7 @@ static weft_status b_block(void *ctx, const char *name, uint32_t flags)
     if (st != WEFT_OK)
         return st;
     *vec_push(&g->blocks) = pool_text(&g->pool, name);
-    g->block = g->blocks.n - 1;
+    g->now.block = g->blocks.n - 1;
     return WEFT_OK;
 }
 
@@ -91,7 +91,7 @@ static weft_status b_input(void *ctx, const weft_input_args *args, weft_tensor *
     if (st == WEFT_OK)
         st = have ? check_again("builder.input", a.name, a.shape, out)
                   : check_new(g, "builder.input", a.name, a.shape, out);
-    if (st == WEFT_OK && (g->replacing || number || g->rows))
+    if (st == WEFT_OK && (g->now.replacing || number || g->rows))
         st = graph_check_input(g, a.name, a.shape);
     if (st == WEFT_OK) /* several ops of a graph share the number */
         *out = have ? have : graph_add(g, a.name, WEFT_T_INPUT, a.shape);
@@ -246,12 +246,12 @@ static weft_status infer(graph *g, const char *id, const graph_node *n, weft_sha
     for (uint32_t i = 0; i < n->nin; i++)
         in[i] = graph_tensor_at(g, n->in[i])->shape;
     uint32_t count = WEFT_MAX_OPERANDS;
-    const char *was = g->looking;
+    const graph_session outer = g->now;
     const weft_builder b = graph_builder(g);
     const weft_op_self self = graph_op_self(n, &b);
-    g->looking = "infer";
+    g->now.looking = "infer";
     weft_status st = PLUGIN_CALL(op, infer, &self, n->attrs, n->nattr, in, n->nin, out, &count);
-    g->looking = was;
+    g->now = outer;
     if (st != WEFT_OK) {
         st = graph_check_return(st, ERR_OP, id, "infer");
         err_put_name(ERR_OP, id);
@@ -316,7 +316,7 @@ static weft_status b_op(void *ctx, const char *id, const weft_attr *attrs, uint3
         st = graph_check_stream(g, id, &asked);
     if (st != WEFT_OK)
         return st;
-    if (g->state_of && (asked.op->flags & WEFT_OP_ELEMENTWISE))
+    if (g->now.state_of && (asked.op->flags & WEFT_OP_ELEMENTWISE))
         to[0].dtype = WEFT_F32; /* of states in 16 bits, too */
     graph_node *n = graph_add_node(g, id, nattr, nin, nout);
     n->op = asked.op;
@@ -341,7 +341,7 @@ static weft_status b_op(void *ctx, const char *id, const weft_attr *attrs, uint3
 /* In a replacement: checks that dst is an output of the replaced op, and that src is like it. */
 static weft_status check_stand_in(const graph *g, weft_tensor dst, weft_tensor src)
 {
-    const graph_node *old = &g->nodes.at[g->replacing - 1];
+    const graph_node *old = &g->nodes.at[g->now.replacing - 1];
     const weft_shape *a = &graph_tensor_at(g, dst)->shape, *b = &graph_tensor_at(g, src)->shape;
     bool found = false, like = a->dtype == b->dtype && a->rank == b->rank;
     for (uint32_t k = 0; k < old->nout; k++)
@@ -371,11 +371,11 @@ static weft_status b_assign(void *ctx, weft_tensor dst, weft_tensor src, uint32_
     if (st != WEFT_OK)
         return st;
     const uint32_t kind = graph_tensor_at(g, dst)->kind;
-    if (!g->replacing && kind != WEFT_T_PARAM && kind != WEFT_T_STATE && kind != WEFT_T_SCALAR)
+    if (!g->now.replacing && kind != WEFT_T_PARAM && kind != WEFT_T_STATE && kind != WEFT_T_SCALAR)
         return err_fail(WEFT_USAGE,
                         "%s is neither parameter, state nor scalar: it cannot be assigned",
                         graph_tensor_at(g, dst)->name);
-    st = g->replacing ? check_stand_in(g, dst, src) : graph_check_assigned(g, dst, src);
+    st = g->now.replacing ? check_stand_in(g, dst, src) : graph_check_assigned(g, dst, src);
     if (st != WEFT_OK)
         return st;
     graph_node *n = graph_add_node(g, "assign", 0, 1, 1);

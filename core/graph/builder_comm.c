@@ -75,11 +75,11 @@ static weft_status check_group(const graph *g, const weft_comm_args *c)
 {
     const char *name = c->mesh_axis;
     const bool all = c->kind == WEFT_ALL_REDUCE;
-    if (!g->state_of && (c->kind == WEFT_SHIFT || (all && c->redop == WEFT_MAX)))
+    if (!g->now.state_of && (c->kind == WEFT_SHIFT || (all && c->redop == WEFT_MAX)))
         return WEFT_OK;
-    if (g->state_of && !*g->state_of && all)
+    if (g->now.state_of && !*g->now.state_of && all)
         return WEFT_OK;
-    if (g->state_of)
+    if (g->now.state_of)
         return err_fail(WEFT_UNSUPPORTED,
                         "builder.comm() over the group '%s': in a periodic list a group "
                         "all-reduces, and a rule communicates over mesh axes",

@@ -29,23 +29,23 @@ static weft_status check_like(const graph *g, const weft_state_args *x)
     if (st != WEFT_OK)
         return st;
     const graph_tensor *like = graph_tensor_at(g, x->like);
-    const weft_tensor own = *g->state_of ? graph_find(g, g->state_of) : x->like;
+    const weft_tensor own = *g->now.state_of ? graph_find(g, g->now.state_of) : x->like;
     const weft_shape *p = own ? &graph_tensor_at(g, own)->shape : NULL;
-    bool fits = *g->state_of ? p && p->rank == like->shape.rank : like->kind == WEFT_T_PARAM;
+    bool fits = *g->now.state_of ? p && p->rank == like->shape.rank : like->kind == WEFT_T_PARAM;
     for (uint32_t i = 0; fits && p && i < p->rank; i++)
         fits = p->axes[i].size == like->shape.axes[i].size &&
                !strcmp(p->axes[i].name, like->shape.axes[i].name);
     return fits ? WEFT_OK
                 : err_fail(WEFT_USAGE, CALL "(): '%s' is like %s, which is not %s", x->name,
                            like->name,
-                           *g->state_of ? "the parameter that is updated" : "a parameter");
+                           *g->now.state_of ? "the parameter that is updated" : "a parameter");
 }
 
 static weft_status check_type(const graph *g, const weft_state_args *x)
 {
     const uint32_t d = x->dtype;
     if (!d || graph_op_is_compute(d) ||
-        ((d == WEFT_U8 || d == WEFT_I32) && *g->state_of && !g->by_element))
+        ((d == WEFT_U8 || d == WEFT_I32) && *g->now.state_of && !g->now.by_element))
         return WEFT_OK;
     if (!weft_dtype_size(d))
         return err_fail(WEFT_USAGE, CALL "(): '%s' has the unknown element type %u", x->name, d);
@@ -139,13 +139,13 @@ static weft_status shape_of(const graph *g, const weft_state_args *x, weft_shape
     *out = (weft_shape){.dtype = x->dtype ? x->dtype : WEFT_F32};
     if (x->keep && x->shape)
         return err_fail(WEFT_USAGE, CALL "(): '%s' has keep and shape; give one of them", x->name);
-    if ((x->keep || x->shape) && g->by_element)
+    if ((x->keep || x->shape) && g->now.by_element)
         return err_fail(WEFT_UNSUPPORTED,
                         CALL "(): '%s' has axes of its own (keep or shape), and the rule's unit is "
                              "WEFT_UNIT_ELEMENT, which sees ranges of many parameters without "
                              "their axes; declare WEFT_UNIT_TENSOR or WEFT_UNIT_MATRIX",
                         x->name);
-    if ((x->keep || x->shape) && !*g->state_of)
+    if ((x->keep || x->shape) && !*g->now.state_of)
         return err_fail(WEFT_UNSUPPORTED,
                         CALL "(): '%s' has axes of its own (keep or shape); a state of a list has "
                              "those of its parameter",
@@ -170,7 +170,7 @@ static weft_status check_name(const graph *g, const weft_state_args *x, const we
     if (st != WEFT_OK)
         return st;
     snprintf(full, 2 * WEFT_MAX_NAME, "%s.%s",
-             *g->state_of ? g->state_of : graph_tensor_at(g, x->like)->name, x->name);
+             *g->now.state_of ? g->now.state_of : graph_tensor_at(g, x->like)->name, x->name);
     st = graph_check_name(CALL, "name", full);
     if (st == WEFT_OK && graph_find(g, full))
         st = err_fail(WEFT_USAGE, CALL "(): the graph already has a tensor named %s", full);

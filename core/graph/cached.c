@@ -119,8 +119,8 @@ static weft_status append(making *m, const graph_node *like, const char *id, con
     graph *g = m->g;
     weft_tensor made;
     const weft_builder b = graph_builder(g);
-    g->block = like->block;
-    g->phase = like->phase;
+    g->now.block = like->block;
+    g->now.phase = like->phase;
     weft_status st = b.op(b.ctx, id, attrs, nattr, in, nin, 0, &made, 1);
     if (st != WEFT_OK)
         return st;
@@ -147,7 +147,7 @@ static weft_tensor add_cache(making *m, const graph_node *n, uint32_t part)
     memcpy(place, from->place, sizeof place);
     char name[WEFT_MAX_NAME];
     snprintf(name, sizeof name, "cache.%u.%s", m->attentions, part == 1 ? "k" : "v");
-    g->block = n->block;
+    g->now.block = n->block;
     const weft_tensor cache = graph_add(g, name, WEFT_T_STATE, &shape);
     graph_tensor *t = graph_tensor_at(g, cache);
     for (uint32_t a = 0; a < g->mesh->n; a++)

@@ -80,15 +80,15 @@ static weft_status check_claim(const graph *g, const graph_node *n, uint32_t a, 
 static weft_status ask(graph *g, const graph_node *n, uint32_t a, const weft_opcall *call,
                        const weft_place *in, weft_place *out)
 {
-    const char *was = g->looking;
+    const graph_session outer = g->now;
     const weft_builder b = graph_builder(g);
     const weft_op_self self = graph_op_self(n, &b);
     memset(out, 0, WEFT_MAX_OPERANDS * sizeof *out);
-    g->looking = "shard";
+    g->now.looking = "shard";
     weft_status st =
         PLUGIN_CALL(n->op, shard, &self, call, g->mesh->name[a], g->mesh->size[a], in, out);
     st = graph_check_return(st, ERR_OP, n->id, "shard");
-    g->looking = was;
+    g->now = outer;
     return st;
 }
 

@@ -45,7 +45,8 @@ int graph_mesh_axis(const graph_mesh *m, const char *name)
 
 void graph_init(graph *g, const graph_mesh *m, uint32_t compute, uint32_t grad_dtype)
 {
-    *g = (graph){.mesh = m, .compute = compute, .grad_dtype = grad_dtype, .phase = PHASE_FORWARD};
+    *g = (graph){
+        .mesh = m, .compute = compute, .grad_dtype = grad_dtype, .now.phase = PHASE_FORWARD};
 }
 
 void graph_free(graph *g)
@@ -139,7 +140,7 @@ bool graph_local_start(const graph *g, weft_tensor t, uint32_t axis, uint64_t ou
 weft_tensor graph_add(graph *g, const char *name, uint32_t kind, const weft_shape *shape)
 {
     graph_tensor *t = vec_push(&g->tensors);
-    *t = (graph_tensor){.name = pool_text(&g->pool, name), .kind = kind, .block = g->block};
+    *t = (graph_tensor){.name = pool_text(&g->pool, name), .kind = kind, .block = g->now.block};
     t->shape = *shape;
     if (!t->shape.dtype)
         t->shape.dtype = g->compute;
@@ -151,7 +152,7 @@ weft_tensor graph_add(graph *g, const char *name, uint32_t kind, const weft_shap
 graph_node *graph_add_node(graph *g, const char *id, uint32_t nattr, uint32_t nin, uint32_t nout)
 {
     graph_node *n = vec_push(&g->nodes);
-    *n = (graph_node){.id = pool_text(&g->pool, id), .block = g->block, .phase = g->phase};
+    *n = (graph_node){.id = pool_text(&g->pool, id), .block = g->now.block, .phase = g->now.phase};
     n->nattr = nattr;
     n->nin = nin;
     n->nout = nout;

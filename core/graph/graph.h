@@ -98,6 +98,23 @@ typedef struct graph_node {
 /* An op of a plugin by its id; NULL: none. Fills `module` and `conf` of *self. */
 typedef const weft_op *(*graph_op_finder)(void *ctx, const char *id, weft_op_self *self);
 
+/* What the builder is building: where it appends, and for whom it is called, which decides what it
+ * may be asked. What is built inside something else keeps the session around it:
+ *
+ *     const graph_session outer = g->now;
+ *     g->now.block = ...;
+ *     (calls of the builder)
+ *     g->now = outer; */
+typedef struct graph_session {
+    uint32_t phase, block;  /* of what is appended */
+    const char *looking;    /* "infer", "shard", "edit": a function that appends nothing runs */
+    const char *deriving;   /* id of the op whose grad() is running */
+    uint32_t replacing;     /* 1 + the node whose replacement is being built */
+    const char *state_of;   /* parameter whose update is being built; "": a list; NULL: neither */
+    bool by_element;        /* that update sees ranges of many parameters, without their axes */
+    weft_tensor list_after; /* the last tensor before the list that is being built */
+} graph_session;
+
 typedef struct graph {
     pool pool;
     VEC(graph_tensor) tensors;
@@ -106,24 +123,17 @@ typedef struct graph {
     const graph_mesh *mesh;
     const graph_group *groups; /* [ngroups] of the job, as far as strategies have made them */
     uint32_t ngroups;
-    uint32_t compute;      /* WEFT_F32, WEFT_BF16, WEFT_F16 */
-    uint32_t grad_dtype;   /* of WEFT_T_GRAD */
-    uint64_t along;        /* the bits of `along` of all tensors */
-    uint32_t phase, block; /* where the builder appends */
+    uint32_t compute;    /* WEFT_F32, WEFT_BF16, WEFT_F16 */
+    uint32_t grad_dtype; /* of WEFT_T_GRAD */
+    uint64_t along;      /* the bits of `along` of all tensors */
     const struct weft_field
         *fields; /* [nfields] inputs that data fills; NULL: unknown (inputs.h) */
     uint32_t nfields;
     int64_t rows;         /* of every input but scalars; 0: those of the first input */
     graph_op_finder find; /* ops of plugins, after the core's own; may be NULL */
     void *find_ctx;
-    const char
-        *state_of;      /* name of the parameter whose update is being built; "": any; NULL: none */
-    bool by_element;    /* that update sees ranges of many parameters, without their axes */
-    uint32_t replacing; /* 1 + the node whose replacement is being built */
-    const char *deriving;   /* id of the op whose grad() is running */
-    const char *looking;    /* "infer" or "shard": the function of an op that is running */
+    graph_session now;
     uint32_t calls;         /* of the builder by plugins: see arguments.h */
-    weft_tensor list_after; /* the last tensor before the list that is being built */
     struct {                /* tensors by name, for graph_find(); memory of the pool */
         weft_tensor *at;    /* [cap] a power of two, at most half full; 0: free */
         uint32_t cap, upto; /* upto: tensors that are in */

@@ -119,16 +119,15 @@ static weft_status put_before(visit *v, uint32_t kind, weft_tensor in, weft_plac
     uint32_t redop = t->place[v->a].kind == WEFT_PARTIAL_MAX ? WEFT_MAX : WEFT_SUM;
     const uint32_t along = kind == WEFT_ALL_GATHER ? t->place[v->a].axis : to.axis;
     const char *axis = kind == WEFT_ALL_REDUCE ? NULL : t->shape.axes[along].name;
-    uint32_t block = g->block, phase = g->phase;
-    g->block = n.block;
-    g->phase = n.phase;
+    const graph_session outer = g->now;
+    g->now.block = n.block;
+    g->now.phase = n.phase;
     weft_builder b = graph_builder(g);
     weft_status st = b.comm(
         g,
         &(weft_comm_args){sizeof(weft_comm_args), 0, kind, redop, g->mesh->name[v->a], axis, 0, 0},
         in, out);
-    g->block = block;
-    g->phase = phase;
+    g->now = outer;
     if (st != WEFT_OK)
         return st;
     graph_tensor *made = graph_tensor_at(g, *out);

@@ -85,18 +85,15 @@ weft_status graph_replace(graph *g, uint32_t op, weft_emit emit, void *user)
     weft_status given = graph_check_pointer("edits.replace", "emit", (const void *)(uintptr_t)emit);
     if (given != WEFT_OK)
         return given;
-    uint32_t block = g->block, phase = g->phase, first = g->nodes.n;
-    g->block = g->nodes.at[op].block;
-    g->phase = g->nodes.at[op].phase;
-    const char *looking = g->looking;
-    g->looking = NULL;
-    g->replacing = op + 1;
+    const uint32_t first = g->nodes.n;
+    const graph_session outer = g->now;
+    g->now.block = g->nodes.at[op].block;
+    g->now.phase = g->nodes.at[op].phase;
+    g->now.looking = NULL;
+    g->now.replacing = op + 1;
     weft_builder b = graph_builder(g);
     weft_status st = graph_check_return(emit(user, &b), ERR_OWNER, "the replacement", "emit");
-    g->replacing = 0;
-    g->looking = looking;
-    g->block = block;
-    g->phase = phase;
+    g->now = outer;
     if (st == WEFT_OK)
         st = take_over(g, op, first);
     g->nodes.at[op].replaced = true;

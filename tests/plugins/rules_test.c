@@ -44,7 +44,7 @@ static weft_status write_rule(update *u, const char *rule, const char *options, 
     weft_shape s = {.dtype = WEFT_F32, .rank = 1, .axes = {{"elements", N}}};
     u->p = graph_add(&u->g, "p", WEFT_T_PARAM, &s);
     u->grad = graph_add(&u->g, "g", WEFT_T_ACTIVATION, &s);
-    u->g.state_of = "p";
+    u->g.now.state_of = "p";
     assert_int_equal(b.scalar(b.ctx, "lr", 0, &u->lr), WEFT_OK);
     assert_int_equal(b.scalar(b.ctx, "count", 0, &u->count), WEFT_OK);
     assert_int_equal(b.scalar(b.ctx, "gate", 0, &u->gate), WEFT_OK);

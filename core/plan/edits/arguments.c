@@ -35,7 +35,7 @@ static weft_status begin(plan_edit_state *e, const char *call, uint32_t flags)
 {
     if (!e)
         return plan_edits_null(e, call, "ctx");
-    if (e->g->replacing || e->g->state_of)
+    if (e->g->now.replacing || e->g->now.state_of)
         return err_fail_in(WEFT_USAGE, ERR_CALL, call,
                            "called while emit() writes graph; emit edits one by one");
     if (e->edits++ < EDITS_MOST)

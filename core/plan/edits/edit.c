@@ -21,12 +21,12 @@ void plan_edits_begin(plan_edit_state *e)
     e->edits = 0;
     e->failed = WEFT_OK;
     e->why = NULL;
-    e->g->looking = "edit"; /* except while an emit() is called */
+    e->g->now.looking = "edit"; /* except while an emit() is called */
 }
 
 weft_status plan_edits_answer(plan_edit_state *e, weft_status st)
 {
-    e->g->looking = NULL;
+    e->g->now.looking = NULL;
     if (st == WEFT_OK && e->failed != WEFT_OK)
         return err_fail(e->failed, "%s (its edit() went on and returned WEFT_OK)", e->why);
     return graph_check_return(st, ERR_OWNER, e->owner, "edit");

@@ -30,7 +30,7 @@ weft_status plan_edit_periodic_list(void *ctx, const char *name, uint32_t every,
 {
     plan_edit_state *e = ctx;
     graph *g = e->g;
-    const uint32_t first = g->nodes.n, phase = g->phase;
+    const uint32_t first = g->nodes.n;
     weft_status st = plan_edits_in_phase(e, WEFT_PHASE_SYNC);
     if (st != WEFT_OK)
         return st;
@@ -38,18 +38,16 @@ weft_status plan_edit_periodic_list(void *ctx, const char *name, uint32_t every,
         return err_fail(WEFT_USAGE, "list %s, every %u steps: %s", name, every,
                         every ? "the job already has a list with that name"
                               : "the number of steps must be at least 1");
-    g->phase = PHASE_UPDATE;
-    g->state_of = "";
-    g->list_after = g->tensors.n;
-    const char *looking = g->looking;
-    g->looking = NULL;
+    const graph_session outer = g->now;
+    g->now.phase = PHASE_UPDATE;
+    g->now.state_of = "";
+    g->now.list_after = g->tensors.n;
+    g->now.looking = NULL;
     weft_builder b = graph_builder(g);
     set_types(g, WEFT_F32);
     st = graph_check_return(emit(user, &b), ERR_OWNER, "the list", "emit");
     set_types(g, g->compute);
-    g->phase = phase;
-    g->state_of = NULL;
-    g->looking = looking;
+    g->now = outer;
     if (st != WEFT_OK) {
         err_context("list %s", name);
         return st;

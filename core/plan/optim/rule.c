@@ -98,8 +98,8 @@ weft_status plan_rule_graph(plan_builder *b, graph *g, weft_tensor param, weft_t
     u.grad = scaled[0];
     if (st == WEFT_OK && group && group->share != 1)
         st = scale(&w, group->share, &u.lr);
-    g->state_of = "p";
-    g->by_element = plan_rule_by_element(b);
+    g->now.state_of = "p";
+    g->now.by_element = plan_rule_by_element(b);
     if (st == WEFT_OK)
         st = graph_check_return(PLUGIN_CALL(table, update, rule->c->module, conf, &w, &u),
                                 ERR_OWNER, "the rule", "update");

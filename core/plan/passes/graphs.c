@@ -156,7 +156,7 @@ static weft_status sum_loss(graph *g, weft_tensor loss)
     weft_builder b = graph_builder(g);
     weft_tensor sum, out;
     weft_status st = b.scalar(b.ctx, "loss", 0, &sum);
-    g->block = graph_tensor_at(g, loss)->block;
+    g->now.block = graph_tensor_at(g, loss)->block;
     if (st == WEFT_OK)
         st = b.op(b.ctx, "accumulate", NULL, 0, &loss, 1, 0, &out, 1);
     if (st != WEFT_OK)

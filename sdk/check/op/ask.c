@@ -52,7 +52,7 @@ void check_op_infer(const check_op *of, const weft_shape *in, uint32_t nin, cons
     graph g;
     graph_mesh none = {0};
     graph_init(&g, &none, WEFT_F32, WEFT_F32);
-    g.looking = "infer"; /* builder calls that append are refused */
+    g.now.looking = "infer"; /* builder calls that append are refused */
     const weft_builder b = graph_builder(&g);
     const weft_op_self self = {sizeof self, 0, of->module, of->conf, &b};
     const size_t all = WEFT_MAX_OPERANDS * sizeof *a->out;
@@ -77,7 +77,7 @@ void check_op_build(const check_op_example *e, uint32_t kind, check_op_graph *x)
     memset(x, 0, sizeof *x);
     x->ranks = (graph_mesh){.n = 1, .name = {"mesh"}, .size = {2}};
     graph_init(&x->g, &x->ranks, WEFT_F32, WEFT_F32);
-    x->g.phase = PHASE_FORWARD;
+    x->g.now.phase = PHASE_FORWARD;
     x->g.find = e->call.find;
     x->g.find_ctx = e->call.find_ctx;
     check_op_quiet(e->of);
@@ -103,12 +103,12 @@ static weft_status ask_grad(const check_op_example *e, uint32_t from, const weft
     weft_status st = WEFT_OK;
     char why[1024];
     for (uint32_t i = 0; st == WEFT_OK && i < 2; i++) {
-        x->g.phase = i ? PHASE_PARAMS : PHASE_INPUTS;
-        x->g.deriving = e->of->c->name;
+        x->g.now.phase = i ? PHASE_PARAMS : PHASE_INPUTS;
+        x->g.now.deriving = e->of->c->name;
         x->g.calls = 0;
         check_op_quiet(e->of);
         st = PLUGIN_GET(e->of->table, grad, &self, call, parts[i], din);
-        x->g.deriving = NULL;
+        x->g.now.deriving = NULL;
         check_op_answered(e->of, "grad", st, why);
         if (st != WEFT_OK && !*why)
             check_fail("grad() of '%s' returned %s without a sentence, where dout[] has a gradient "

@@ -67,7 +67,7 @@ static void each_placement(const check_op_example *e)
         all = all > COMBINATIONS ? all : all * n[i];
     }
     check_op_build(e, WEFT_T_ACTIVATION, &x);
-    x.g.looking = "shard";
+    x.g.now.looking = "shard";
     for (uint64_t c = 0; c < all && c < COMBINATIONS; c++) {
         uint64_t left = all > COMBINATIONS ? check_random(&state) : c;
         for (uint32_t i = 0; i < e->nin; i++, left /= n[i - 1])

@@ -145,8 +145,8 @@ static weft_status write_update(check_rule *of, const check_rule_ask *ask, check
         st = b.op(b.ctx, "mul", NULL, 0, both, 2, 0, &u.grad, 1);
     if (st != WEFT_OK)
         check_fail("the check cannot build a graph: %s", err_text());
-    g->state_of = "p";
-    g->by_element = of->table->unit == WEFT_UNIT_ELEMENT;
+    g->now.state_of = "p";
+    g->now.by_element = of->table->unit == WEFT_UNIT_ELEMENT;
     st = PLUGIN_GET(of->table, update, of->module, of->conf, &b, &u);
     return st == WEFT_OK ? b.scalar(b.ctx, "gate", 0, &x->gate) : st;
 }

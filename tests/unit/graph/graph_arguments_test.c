@@ -404,7 +404,7 @@ static void in_a_rule(void **state)
     net n;
     weft_tensor one, m;
     begin(&n);
-    n.g.state_of = "table";
+    n.g.now.state_of = "table";
     bad_states(&n);
     assert_int_equal(n.b.constant(n.b.ctx, 1, 0, &one), WEFT_OK);
     assert_int_equal(n.b.state(n.b.ctx, ARGS("m", n.table, 0, "vocab"), &m), WEFT_OK);
@@ -424,8 +424,8 @@ static void in_a_list(void **state)
     net n;
     weft_tensor t, own;
     begin(&n);
-    n.g.list_after = n.g.tensors.n;
-    n.g.state_of = "";
+    n.g.now.list_after = n.g.tensors.n;
+    n.g.now.state_of = "";
     ROW(n.b.op(n.b.ctx, "neg", NULL, 0, &n.x, 1, 0, &t, 1), "no longer exists when a list runs");
     ROW(n.b.op(n.b.ctx, "neg", NULL, 0, &n.tokens, 1, 0, &t, 1),
         "no longer exists when a list runs");

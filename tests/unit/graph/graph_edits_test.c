@@ -253,7 +253,7 @@ static void assignments(void **state)
     assert_int_equal(count(&n, WEFT_ALL_REDUCE, false), 1);
     weft_tensor whole = param(&n, "whole", ffn, embed);
     uint32_t first = n.g.nodes.n;
-    n.g.state_of = ""; /* a list: what ops make has the name of what it is made of */
+    n.g.now.state_of = ""; /* a list: what ops make has the name of what it is made of */
     assert_int_equal(n.b.assign(n.b.ctx, w, OP(&n, "abs", 1, OP(&n, "neg", 1, whole)), 0), WEFT_OK);
     char words[200];
     snprintf(words, sizeof words,

@@ -22,7 +22,7 @@ static weft_tensor begin(graph *g, weft_place place)
 {
     const weft_shape s = {.dtype = WEFT_F32, .rank = 2, .axes = {{"tokens", 8}, {"embed", 4}}};
     graph_init(g, &four, WEFT_F32, WEFT_F32);
-    g->phase = PHASE_FORWARD;
+    g->now.phase = PHASE_FORWARD;
     g->groups = groups;
     g->ngroups = 2;
     weft_tensor x = graph_add(g, "x", WEFT_T_ACTIVATION, &s);
@@ -86,11 +86,11 @@ static void elsewhere(void **state)
     (void)state;
     assert_int_equal(over(&g, "one", WEFT_ALL_REDUCE, WEFT_MAX, NULL, 0, x, &y), WEFT_OK);
     assert_int_equal(y, x);
-    g.state_of = "x";
+    g.now.state_of = "x";
     assert_int_equal(over(&g, "three", WEFT_ALL_REDUCE, WEFT_MAX, NULL, 0, x, &y),
                      WEFT_UNSUPPORTED);
     assert_non_null(strstr(err_text(), "a rule communicates over mesh axes"));
-    g.state_of = "";
+    g.now.state_of = "";
     assert_int_equal(over(&g, "three", WEFT_SHIFT, 0, NULL, 1, x, &y), WEFT_UNSUPPORTED);
     assert_non_null(strstr(err_text(), "in a periodic list a group all-reduces"));
     assert_int_equal(over(&g, "three", WEFT_ALL_REDUCE, WEFT_SUM, NULL, 0, x, &y), WEFT_OK);

@@ -55,7 +55,7 @@ static weft_status draw(const net *n, const char *id, int64_t stream)
 static weft_status draw_again(void *user, const weft_builder *b)
 {
     const net *n = user;
-    const graph_node *old = &n->g.nodes.at[n->g.replacing - 1];
+    const graph_node *old = &n->g.nodes.at[n->g.now.replacing - 1];
     const weft_tensor dst = old->out[0];
     assert_int_equal(draw(n, "dropout", 7), WEFT_OK); /* in place of the op that had it */
     const weft_tensor src = n->g.nodes.at[n->g.nodes.n - 1].out[0];
@@ -78,7 +78,7 @@ static void streams(void **state)
     assert_int_equal(n.g.nodes.n, at + 3);
     if (graph_replace(&n.g, at, draw_again, &n) != WEFT_OK)
         fail_msg("%s", err_text());
-    n.g.phase = PHASE_INPUTS; /* a gradient draws the numbers of its op */
+    n.g.now.phase = PHASE_INPUTS; /* a gradient draws the numbers of its op */
     assert_int_equal(draw(&n, "dropout", 8), WEFT_OK);
     graph_free(&n.g);
 }

@@ -206,8 +206,8 @@ static void run(const bench *w, const weft_attr *a, uint32_t nattr, const weft_s
         in[i] = x[i];
     for (uint32_t i = 0; i < 3; i++)
         out[i] = y[i];
-    eval_op(&(eval_call){examples[w->g.block].id, a, nattr, w->call.nin, w->call.nout, is, os, in,
-                         out});
+    eval_op(&(eval_call){examples[w->g.now.block].id, a, nattr, w->call.nin, w->call.nout, is, os,
+                         in, out});
 }
 
 static bench *set_up(uint32_t e)
@@ -215,7 +215,7 @@ static bench *set_up(uint32_t e)
     bench *w = calloc(1, sizeof *w);
     w->mesh = (graph_mesh){.n = 1, .name = {"m"}, .size = {SIZE}};
     graph_init(&w->g, &w->mesh, WEFT_F32, WEFT_F32);
-    w->g.block = e;
+    w->g.now.block = e;
     uint32_t nin = 0, nout = 0;
     weft_builder b = graph_builder(&w->g);
     const weft_op_self self = {.struct_size = sizeof self, .b = &b};
@@ -247,7 +247,7 @@ static weft_status ask(const bench *w, const weft_place *in, weft_place *out)
 {
     weft_builder b = graph_builder((graph *)&w->g);
     const weft_op_self self = {.struct_size = sizeof self, .b = &b};
-    const char *id = examples[w->g.block].id;
+    const char *id = examples[w->g.now.block].id;
     return w->op->shard ? w->op->shard(&self, &w->call, "tp", SIZE, in, out)
                         : graph_shard_by_names(&b, w->op, id, &w->call, in, out);
 }
@@ -321,7 +321,7 @@ static uint32_t part_attrs(const bench *w, const weft_shape *is, int c, weft_att
 static void check_parts(bench *w, const weft_place *in, const weft_place *out)
 {
     static double x[7][MOST], y[3][MOST], sum[3][MOST];
-    const example *e = &examples[w->g.block];
+    const example *e = &examples[w->g.now.block];
     weft_builder b = graph_builder(&w->g);
     const weft_op_self self = {.struct_size = sizeof self, .b = &b};
     memset(sum, 0, sizeof sum);
@@ -345,7 +345,7 @@ static void check_parts(bench *w, const weft_place *in, const weft_place *out)
 /* Is this placement on the example's list? */
 static void must_accept(const bench *w, weft_place *in, weft_place *out, char axis, int partial)
 {
-    const example *e = &examples[w->g.block];
+    const example *e = &examples[w->g.now.block];
     for (uint32_t i = 0; i < w->call.nin; i++) {
         const char *at = axis ? strpbrk(e->in[i], axis == 'H' ? "hg" : (char[]){axis, 0}) : NULL;
         in[i] = at ? (weft_place){WEFT_SPLIT, (uint32_t)(at - e->in[i]), 0, 0} : (weft_place){0};

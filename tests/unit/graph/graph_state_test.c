@@ -36,7 +36,7 @@ static void begin(const char *where)
     weft_shape one = {.rank = 1, .axes = {{"ffn", 4}}};
     assert_int_equal(b.param(b.ctx, PARAM("table", &two), &table), WEFT_OK);
     assert_int_equal(b.param(b.ctx, PARAM("other", &one), &other), WEFT_OK);
-    g.state_of = where;
+    g.now.state_of = where;
 }
 
 static void refused(const weft_state_args *x, weft_status status, const char *text)
@@ -98,7 +98,7 @@ static void bad_members(void **state)
     weft_state_args x = STATE(.dtype = 0);
     x.like = other;
     refused(&x, WEFT_USAGE, "is not the parameter that is updated");
-    g.by_element = true;
+    g.now.by_element = true;
     refused(&STATE(.keep = "vocab"), WEFT_UNSUPPORTED, "the rule's unit is WEFT_UNIT_ELEMENT");
     refused(&STATE(.shape = &cells), WEFT_UNSUPPORTED, "the rule's unit is WEFT_UNIT_ELEMENT");
     refused(&STATE(.dtype = WEFT_U8), WEFT_UNSUPPORTED, "a state is fp32, bf16 or fp16");
