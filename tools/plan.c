@@ -59,7 +59,7 @@ static int plan_for(const cli_job *j)
     if (st != WEFT_OK)
         return cli_fail(st);
     job_even_hosts(ranks, (uint32_t)machines, &hosts);
-    st = run_prepare(cfg, ranks, false, &(resolve_meeting){.hosts = &hosts, .on_paper = true}, &p);
+    st = run_prepare(cfg, ranks, false, &(resolve_meeting){.hosts = &hosts, .plan_only = true}, &p);
     if (st == WEFT_OK)
         st = print(&p, j);
     run_unprepare(&p);

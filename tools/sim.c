@@ -57,7 +57,7 @@ static int sim_for(const cli_job *j)
         return cli_fail(st);
     uint32_t machines = (uint32_t)((ranks + c.per_machine - 1) / c.per_machine);
     job_even_hosts(ranks, machines, &hosts);
-    st = run_prepare(cfg, ranks, false, &(resolve_meeting){.hosts = &hosts, .on_paper = true}, &p);
+    st = run_prepare(cfg, ranks, false, &(resolve_meeting){.hosts = &hosts, .plan_only = true}, &p);
     if (st == WEFT_OK)
         st = simulate(&p, &c, j);
     run_unprepare(&p);

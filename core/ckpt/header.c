@@ -194,9 +194,9 @@ static weft_status parse_block(const char *text, pool *p, ckpt_range *r, uint64_
     }
     if (!ckpt_block_ok(&b, r->shape, elements))
         return bad(r->name, "a stored block is empty, all of its tensor or not inside it");
-    box *kept = pool_alloc(p, sizeof *kept);
-    *kept = b;
-    r->block = kept;
+    box *copy = pool_alloc(p, sizeof *copy);
+    *copy = b;
+    r->block = copy;
     *end = text;
     return WEFT_OK;
 }

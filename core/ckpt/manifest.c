@@ -208,11 +208,11 @@ static bool parse_block(const json_t *start, const json_t *size, pool *p, ckpt_r
         !parse_sizes(size, &b.rank, b.size) || b.rank != rank ||
         !ckpt_block_ok(&b, r->shape, elements))
         return false;
-    box *kept = pool_alloc(p, sizeof *kept);
-    memcpy(kept->start, b.start, rank * sizeof *b.start);
-    memcpy(kept->size, b.size, rank * sizeof *b.size);
-    kept->rank = rank;
-    r->block = kept;
+    box *copy = pool_alloc(p, sizeof *copy);
+    memcpy(copy->start, b.start, rank * sizeof *b.start);
+    memcpy(copy->size, b.size, rank * sizeof *b.size);
+    copy->rank = rank;
+    r->block = copy;
     return true;
 }
 

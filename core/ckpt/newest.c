@@ -22,10 +22,10 @@ typedef struct proposal { /* rank 0's */
     uint32_t status, passed; /* how many are newer */
 } proposal;
 
-typedef struct verdict {
+typedef struct decision {
     uint64_t digest; /* of what this rank opened */
     uint32_t status, unused;
-} verdict;
+} decision;
 
 /* The newest checkpoint after `passed` newer ones. */
 static weft_status propose(const char *out_dir, uint32_t passed, uint64_t *step)
@@ -88,8 +88,8 @@ static weft_status open_step(const char *out_dir, uint64_t step, const ckpt_team
 
 /* Exchanges `bytes` bytes of every rank, with a time limit for the work of one rank. `own` is this
  * rank's status: if it failed, that failure is returned, whatever the others report. */
-static weft_status hear_all(const ckpt_team *t, uint32_t passed, const char *what, weft_status own,
-                            const void *mine, uint64_t bytes, void *all)
+static weft_status receive_all(const ckpt_team *t, uint32_t passed, const char *what,
+                               weft_status own, const void *mine, uint64_t bytes, void *all)
 {
     char tag[64];
     err_record why;
@@ -105,7 +105,7 @@ static weft_status hear_all(const ckpt_team *t, uint32_t passed, const char *wha
 
 /* Status of the other ranks: WEFT_OK, WEFT_DATA for damage, or WEFT_PEER: the job cannot continue,
  * and the rank that failed reports why. */
-static weft_status judge(const char *dir, const ckpt_team *t, const verdict *all)
+static weft_status choose(const char *dir, const ckpt_team *t, const decision *all)
 {
     for (uint32_t r = 0; r < t->ranks; r++)
         if (all[r].status && all[r].status != WEFT_DATA)
@@ -126,7 +126,7 @@ static weft_status judge(const char *dir, const ckpt_team *t, const verdict *all
 static weft_status try_step(const char *out_dir, const proposal *p, const ckpt_team *t, ckpt **out)
 {
     char dir[CKPT_PATH_MAX];
-    verdict mine = {0}, *all = mem_alloc(t->ranks * sizeof *all);
+    decision mine = {0}, *all = mem_alloc(t->ranks * sizeof *all);
     ckpt *c = NULL;
     name_of(out_dir, p->step, dir);
     weft_status st = open_step(out_dir, p->step, t, &c);
@@ -134,9 +134,9 @@ static weft_status try_step(const char *out_dir, const proposal *p, const ckpt_t
         log_line(WEFT_LOG_WARN, "passed over: %s", err_text());
     mine.status = st;
     mine.digest = c ? ckpt_digest(c) : 0;
-    st = hear_all(t, p->passed, "verdict", st, &mine, sizeof mine, all);
+    st = receive_all(t, p->passed, "verdict", st, &mine, sizeof mine, all);
     if (st == WEFT_OK || st == WEFT_DATA)
-        st = judge(dir, t, all);
+        st = choose(dir, t, all);
     free(all);
     if (st != WEFT_OK)
         ckpt_close(c);
@@ -153,7 +153,7 @@ weft_status ckpt_open_newest(const char *out_dir, const ckpt_team *team, ckpt **
         mine.passed = passed;
         st = team->rank ? WEFT_OK : propose(out_dir, passed, &mine.step);
         mine.status = st;
-        st = hear_all(team, passed, "step", st, &mine, sizeof mine, all);
+        st = receive_all(team, passed, "step", st, &mine, sizeof mine, all);
         if (st != WEFT_OK)
             break;
         st = all[0].status ? err_fail(WEFT_PEER, "rank 0 found no checkpoint in %s", out_dir)
@@ -165,7 +165,7 @@ weft_status ckpt_open_newest(const char *out_dir, const ckpt_team *team, ckpt **
 
 weft_status ckpt_open_shared(const char *dir, const ckpt_team *t, ckpt **out)
 {
-    verdict mine = {0}, *all = mem_alloc(t->ranks * sizeof *all);
+    decision mine = {0}, *all = mem_alloc(t->ranks * sizeof *all);
     ckpt *c = NULL;
     const int folder = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     weft_status st = folder < 0
@@ -173,9 +173,9 @@ weft_status ckpt_open_shared(const char *dir, const ckpt_team *t, ckpt **out)
                          : ckpt_open_part(folder, dir, t->rank, t->ranks, &c);
     mine.status = st;
     mine.digest = c ? ckpt_digest(c) : 0;
-    st = hear_all(t, 0, "shared", st, &mine, sizeof mine, all);
+    st = receive_all(t, 0, "shared", st, &mine, sizeof mine, all);
     if (st == WEFT_OK)
-        st = judge(dir, t, all);
+        st = choose(dir, t, all);
     if (st == WEFT_DATA && mine.status == WEFT_OK)
         st = err_fail(WEFT_PEER, "another rank found damage in checkpoint %s", dir);
     free(all);

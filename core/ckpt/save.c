@@ -184,8 +184,8 @@ static int put_in_place(int parent, const char *temp, const char *final)
  * the save. */
 static void remove_old(int parent, uint64_t step, ckpt_keep keep)
 {
-    static uint64_t told; /* the newest one that a message has named; one save at a time */
-    uint64_t named = told;
+    static uint64_t reported; /* the newest one that a message has named; one save at a time */
+    uint64_t named = reported;
     ckpt_steps list;
     uint32_t kept = 0;
     if (ckpt_list(parent, &list) != WEFT_OK) {
@@ -201,7 +201,7 @@ static void remove_old(int parent, uint64_t step, ckpt_keep keep)
         ckpt_step_name(list.at[i], ".", ".old", old);
         if (ckpt_folder_foreign(parent, name, other)) {
             named = list.at[i] > named ? list.at[i] : named;
-            if (list.at[i] > told)
+            if (list.at[i] > reported)
                 log_line(WEFT_LOG_WARN,
                          "the old checkpoint %s is not removed: %s in it is not weft's", name,
                          other);
@@ -211,7 +211,7 @@ static void remove_old(int parent, uint64_t step, ckpt_keep keep)
             log_line(WEFT_LOG_WARN, "cannot remove the old checkpoint %s: %s", name,
                      strerror(errno));
     }
-    told = named;
+    reported = named;
     free(list.at);
 }
 

@@ -141,19 +141,19 @@ static weft_status check_piece(const ckpt_piece *p)
 /* Pointers to the pieces that have elements, in the order of their bytes. Pieces of one block in
  * one shard must not overlap; across blocks and shards the manifest sees to it. */
 static weft_status order_pieces(const ckpt_piece *pieces, uint32_t n, const ckpt_piece **order,
-                                uint32_t *kept)
+                                uint32_t *n_ordered)
 {
-    *kept = 0;
+    *n_ordered = 0;
     for (uint32_t i = 0; i < n; i++) {
         weft_status st = check_piece(&pieces[i]);
         if (st != WEFT_OK)
             return st;
         if (pieces[i].count)
-            order[(*kept)++] = &pieces[i];
+            order[(*n_ordered)++] = &pieces[i];
     }
-    if (*kept)
-        qsort(order, *kept, sizeof *order, by_width);
-    for (uint32_t i = 1; i < *kept; i++)
+    if (*n_ordered)
+        qsort(order, *n_ordered, sizeof *order, by_width);
+    for (uint32_t i = 1; i < *n_ordered; i++)
         if (!strcmp(order[i]->name, order[i - 1]->name) && !block_order(order[i], order[i - 1]) &&
             order[i]->first < order[i - 1]->first + order[i - 1]->count)
             return err_fail(WEFT_INTERNAL, "tensor %s: two pieces to be saved overlap",
@@ -244,12 +244,12 @@ weft_status ckpt_shard_write(const char *temp, uint32_t shard, uint32_t shards,
     if (folder < 0)
         return err_fail_errno(WEFT_IO, "cannot write a checkpoint into %s", temp);
     const ckpt_piece **order = mem_alloc((uint64_t)n * sizeof *order);
-    uint32_t kept;
+    uint32_t n_ordered;
     char name[CKPT_FILE_MAX];
     ckpt_shard_name(shard, shards, name);
-    weft_status st = order_pieces(pieces, n, order, &kept);
+    weft_status st = order_pieces(pieces, n, order, &n_ordered);
     if (st == WEFT_OK)
-        st = hash_and_write(folder, name, order, kept, halt, values, sum);
+        st = hash_and_write(folder, name, order, n_ordered, halt, values, sum);
     free(order);
     close(folder);
     if (st != WEFT_OK)

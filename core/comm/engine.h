@@ -155,7 +155,7 @@ struct comm_world {
     VEC(comm_link *) links;
     pool pool;
     int connected;
-    int crowded;          /* more ranks than cores here: spinning would only delay other ranks */
+    int oversubscribed;   /* more ranks than cores here: spinning would only delay other ranks */
     weft_stream *fetches; /* of the fetches of staged operations */
     weft_event *ready;
     VEC(comm_sum) sums;           /* of attached operations */

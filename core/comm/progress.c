@@ -58,7 +58,7 @@ weft_status comm_link_idle(comm_link *l, comm_idle *state, int walking, uint64_t
 {
     state->spins++;
     bool stays = walking;
-    if (walking && l->world->crowded)
+    if (walking && l->world->oversubscribed)
         stays = yield_core(&l->no_yield_ns);
     else if (walking)
         clock_pause();

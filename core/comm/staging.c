@@ -118,7 +118,7 @@ static weft_status enqueue_fetches(comm_op *op, const char *in)
     comm_staged *g = op->staged;
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; i < g->fetches && st == WEFT_OK; i++) {
-        sched_span p = sched_mirror_piece(op->in_bytes, i);
+        sched_span p = sched_mirror_chunk(op->in_bytes, i);
         st = PLUGIN_CALL(s->table, copy, s->device, w->fetches, op->base[SCHED_IN] + p.at,
                          in + p.at, p.bytes, 0);
         if (st == WEFT_OK)
@@ -135,7 +135,7 @@ static weft_status enqueue_stores(comm_op *op, char *out)
     weft_stream *stream = op->channel->stores;
     weft_status st = PLUGIN_CALL(s->table, stream_wait, stream, w->ready, 0);
     for (uint32_t i = 0; i < g->stores && st == WEFT_OK; i++) {
-        sched_span p = sched_mirror_piece(op->out_bytes, i);
+        sched_span p = sched_mirror_chunk(op->out_bytes, i);
         st = PLUGIN_CALL(s->table, flag_wait, stream, &g->stored[i], op->started, 0);
         if (st == WEFT_OK)
             st = PLUGIN_CALL(s->table, copy, s->device, stream, out + p.at,

@@ -15,7 +15,7 @@
 
 /* Whether the ranks of this machine outnumber its cores. A rank that is bound to a few of many
  * cores is assumed to have them alone. */
-static int is_crowded(const job_identity *who)
+static int is_oversubscribed(const job_identity *who)
 {
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     cpu_set_t mine;
@@ -29,7 +29,7 @@ weft_status comm_world_create(job *j, const job_identity *who, comm_world **out)
     comm_world *w = mem_alloc(sizeof *w);
     w->job = j;
     w->who = *who;
-    w->crowded = is_crowded(who);
+    w->oversubscribed = is_oversubscribed(who);
     w->base_ticks = clock_ticks();
     w->base_ns = clock_ns();
     pthread_mutex_init(&w->failing, NULL);

@@ -59,7 +59,7 @@ static bool has_blank(const char *s, size_t n)
 }
 
 /* "[train]" */
-static weft_status judge_section(cursor *in, const char *s, size_t n)
+static weft_status check_section(cursor *in, const char *s, size_t n)
 {
     const char *end = memchr(s, ']', n);
     if (!end)
@@ -80,7 +80,7 @@ static weft_status judge_section(cursor *in, const char *s, size_t n)
 }
 
 /* "batch = 32" */
-static weft_status judge_key(cursor *in, const char *s, size_t n)
+static weft_status check_key(cursor *in, const char *s, size_t n)
 {
     const char *equals = memchr(s, '=', n), *colon = memchr(s, ':', n);
     if (colon && (!equals || colon < equals))
@@ -97,7 +97,7 @@ static weft_status judge_key(cursor *in, const char *s, size_t n)
     return WEFT_OK;
 }
 
-static weft_status judge_line(cursor *in, const char *s, size_t n)
+static weft_status check_line(cursor *in, const char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         unsigned char b = (unsigned char)s[i];
@@ -112,7 +112,7 @@ static weft_status judge_line(cursor *in, const char *s, size_t n)
     if (!n || s[0] == ';' || s[0] == '#')
         return WEFT_OK;
     n = before_comment(s, n);
-    return s[0] == '[' ? judge_section(in, s, n) : judge_key(in, s, n);
+    return s[0] == '[' ? check_section(in, s, n) : check_key(in, s, n);
 }
 
 /* fgets for inih: the next line, stripped and checked; NULL ends the text. */
@@ -136,7 +136,7 @@ static char *read_line(char *out, int room, void *stream)
         in->st = refuse(in, "a line of %zu bytes; %zu is the limit", n, limit);
         return NULL;
     }
-    if (judge_line(in, s, n) != WEFT_OK)
+    if (check_line(in, s, n) != WEFT_OK)
         return NULL;
     memcpy(out, s, n);
     memcpy(out + n, "\n", 2);

@@ -89,16 +89,16 @@ weft_status graph_cached_check(graph *g, int64_t rows)
 {
     const graph_mesh each = {.n = 1, .name = {"rows"}, .size = {(uint32_t)rows}};
     const graph_mesh *was = g->mesh;
-    weft_place *kept = mem_alloc(g->tensors.n * sizeof *kept + 1);
+    weft_place *placed = mem_alloc(g->tensors.n * sizeof *placed + 1);
     const uint32_t tensors = g->tensors.n;
     for (uint32_t i = 0; i < tensors; i++)
-        kept[i] = g->tensors.at[i].place[0];
+        placed[i] = g->tensors.at[i].place[0];
     g->mesh = &each;
     weft_status st = check_nodes(g, rows);
     g->mesh = was;
     for (uint32_t i = 0; i < tensors; i++)
-        g->tensors.at[i].place[0] = kept[i];
-    free(kept);
+        g->tensors.at[i].place[0] = placed[i];
+    free(placed);
     return st;
 }
 
@@ -236,7 +236,7 @@ weft_status graph_cached_make(graph *g, int64_t most)
 void graph_cached_prune(graph *g)
 {
     bool *wanted = mem_alloc((g->tensors.n + 1) * sizeof *wanted);
-    uint32_t kept = g->nodes.n;
+    uint32_t placed = g->nodes.n;
     for (uint32_t i = g->nodes.n; i-- > 0;) {
         const graph_node n = g->nodes.at[i];
         bool any = false;
@@ -245,10 +245,10 @@ void graph_cached_prune(graph *g)
         for (uint32_t k = 0; any && k < n.nin; k++)
             wanted[n.in[k]] = true;
         if (any)
-            g->nodes.at[--kept] = n;
+            g->nodes.at[--placed] = n;
     }
-    g->nodes.n -= kept;
-    memmove(g->nodes.at, g->nodes.at + kept, g->nodes.n * sizeof *g->nodes.at);
+    g->nodes.n -= placed;
+    memmove(g->nodes.at, g->nodes.at + placed, g->nodes.n * sizeof *g->nodes.at);
     graph_number_producers(g, 0);
     free(wanted);
 }

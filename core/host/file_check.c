@@ -85,7 +85,7 @@ static bool is_private_group(gid_t gid)
  * only owners rename. The two folders of the file must be closed to their group whatever it is: a
  * primary group may have members that no list names, and an access list also shows as group bits.
  * A folder `above` them may be open to the user's private group. */
-static weft_status judge_folder(int fd, const char *name, bool above)
+static weft_status check_folder_mode(int fd, const char *name, bool above)
 {
     struct stat st;
     if (fd < 0 || fstat(fd, &st))
@@ -108,7 +108,7 @@ static weft_status judge_folder(int fd, const char *name, bool above)
 
 static weft_status trust_folder(int fd, const char *name, bool above)
 {
-    const weft_status st = judge_folder(fd, name, above);
+    const weft_status st = check_folder_mode(fd, name, above);
     if (st != WEFT_OK)
         err_set_name(ERR_FOLDER, name);
     return st;
@@ -316,7 +316,7 @@ static bool same_machine(const Elf64_Ehdr *e)
             own.e_ident[EI_CLASS] == e->e_ident[EI_CLASS]);
 }
 
-static weft_status judge_elf(int fd, uint64_t bytes)
+static weft_status check_elf(int fd, uint64_t bytes)
 {
     Elf64_Ehdr e;
     if (!read_at(fd, &e, sizeof e, 0) || memcmp(e.e_ident, ELFMAG, SELFMAG))
@@ -341,5 +341,5 @@ static weft_status judge_elf(int fd, uint64_t bytes)
 
 weft_status host_file_check_elf(const host_trusted *t)
 {
-    return judge_elf(t->file, (uint64_t)t->st.st_size);
+    return check_elf(t->file, (uint64_t)t->st.st_size);
 }

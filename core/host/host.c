@@ -296,9 +296,9 @@ static weft_status not_found(host *h, const char *kind, const char *name, const 
 static void say_hidden(const host *h, uint32_t place, const char *kind, const char *name,
                        host_object *o)
 {
-    if (o->told || log_rank() > 0)
+    if (o->warned || log_rank() > 0)
         return;
-    o->told = true;
+    o->warned = true;
     for (uint32_t p = place + 1; p < h->places.n; p++) {
         struct stat st;
         char file[PATH_MAX];

@@ -29,7 +29,7 @@ static weft_status differs(const char *field, uint64_t is, uint64_t wanted)
                     field, (unsigned long long)is, (unsigned long long)wanted);
 }
 
-static weft_status judge_numbers(const weft_manifest *m)
+static weft_status check_numbers(const weft_manifest *m)
 {
     weft_status st;
     if (m->magic != WEFT_MAGIC)
@@ -119,7 +119,7 @@ static weft_status adopt_component(host_object *o, const weft_component *c, weft
 }
 
 /* Checks the mandatory members, given the capabilities of the table. */
-static weft_status judge_slots(const weft_component *c, const host_interface *i, const char *table)
+static weft_status check_slots(const weft_component *c, const host_interface *i, const char *table)
 {
     uint64_t caps = 0;
     if (i->caps)
@@ -149,7 +149,7 @@ static weft_status adopt_table(host_object *o, const weft_component *c, const ho
         return st;
     host_call_register(o->owner, own, o->manifest->id, o->path);
     *out = own;
-    return judge_slots(c, i, own);
+    return check_slots(c, i, own);
 }
 
 /* The mesh axes of a strategy are sized structs as well, behind a pointer of its table. What is
@@ -207,7 +207,7 @@ static weft_status adopt(host_object *o, const weft_component *from, host_compon
 
 weft_status host_validate_manifest(host_object *o, const weft_manifest *m)
 {
-    weft_status st = judge_numbers(m);
+    weft_status st = check_numbers(m);
     uint32_t n = 0;
     if (st != WEFT_OK)
         return st;

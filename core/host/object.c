@@ -22,14 +22,14 @@
 /* Folders that objects were loaded from stay open for good. The loader remembers each object by the
  * name that it was given, "/proc/self/fd/N/x.so": N must never refer to another folder later.
  * $ORIGIN also expands to it, for what the object links to and loads itself. */
-typedef struct kept {
-    struct kept *next;
+typedef struct folder_fd {
+    struct folder_fd *next;
     dev_t dev;
     ino_t ino;
     int fd;
-} kept;
+} folder_fd;
 
-static kept *folders; /* of this process, under the lock */
+static folder_fd *folders; /* of this process, under the lock */
 static pthread_mutex_t loading_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int keep_folder(int fd)
@@ -38,12 +38,12 @@ static int keep_folder(int fd)
     if (fstat(fd, &st))
         return -1;
     pthread_mutex_lock(&loading_lock);
-    kept *k = folders;
+    folder_fd *k = folders;
     while (k && (k->dev != st.st_dev || k->ino != st.st_ino))
         k = k->next;
     if (!k) {
         k = mem_alloc(sizeof *k);
-        *k = (kept){folders, st.st_dev, st.st_ino, fcntl(fd, F_DUPFD_CLOEXEC, 3)};
+        *k = (folder_fd){folders, st.st_dev, st.st_ino, fcntl(fd, F_DUPFD_CLOEXEC, 3)};
         folders = k;
     }
     int found = k->fd;

@@ -52,7 +52,7 @@ struct host_object {
     uint32_t n;
     weft_host table; /* the table that its module calls */
     bool opened, opening;
-    bool told; /* what it hides */
+    bool warned; /* what it hides */
     void *module;
     atomic_llong blocks;   /* allocated by alloc() and not freed */
     _Atomic uint64_t held; /* their bytes */

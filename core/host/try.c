@@ -68,7 +68,7 @@ _Noreturn static void child(const trial *t, int to)
 }
 
 /* What has arrived, and true at its end. The rest of a long text is dropped. */
-static bool hear(attempt *a)
+static bool receive(attempt *a)
 {
     char part[1024];
     for (;;) {
@@ -95,7 +95,7 @@ static bool stand_by(attempt *a, const trial *t)
         struct pollfd p[2] = {{.fd = a->ended, .events = POLLIN},
                               {.fd = hung_up ? -1 : a->from, .events = POLLIN}};
         (void)poll(p, 2, LOOK_MS);
-        hung_up = hung_up || hear(a);
+        hung_up = hung_up || receive(a);
         over = p[0].revents != 0 || a->ended < 0;
         const uint32_t now = atomic_load(t->at);
         since = now != before ? clock_ms() : since;
@@ -148,7 +148,7 @@ static bool try_from(const trial *t)
     const bool in_time = a.pid > 0 && stand_by(&a, t);
     while (a.pid > 0 && waitpid(a.pid, &status, 0) < 0 && errno == EINTR)
         ;
-    (void)hear(&a);
+    (void)receive(&a);
     close(a.from);
     if (a.ended >= 0)
         close(a.ended);

@@ -75,7 +75,7 @@ static void add_sign(job *j, uint32_t weight, const char *text)
     act(j, &e);
 }
 
-static void judge(job *j)
+static void check_root(job *j)
 {
     const job_view v = job_view_now(j);
     const job_event e = job_failure_due(&j->candidate, &v);
@@ -128,7 +128,7 @@ static weft_status wait_for(job *j, int fd, short events, uint64_t until)
         pthread_mutex_lock(&j->lock);
         if (n > 0 && p[1].revents)
             read_launcher(j);
-        judge(j);
+        check_root(j);
         stop_unmet(j);
         job_progress_sign(j->silence_ms);
         pthread_mutex_unlock(&j->lock);
@@ -155,7 +155,7 @@ static bool take_stop(job *j, const job_wire_frame *f)
     if (f->bytes != (hold ? 0u : 8u))
         return false;
     const job_event e = hold ? job_agreement_hold(&j->halt, (int)f->arg)
-                             : job_agreement_settle(&j->halt, (int)f->arg, job_wire_get64(f->body));
+                             : job_agreement_finish(&j->halt, (int)f->arg, job_wire_get64(f->body));
     act(j, &e);
     return true;
 }
@@ -199,7 +199,7 @@ static void read_all(job *j)
     job_client *c = j->client;
     if (c->w.fd < 0)
         return;
-    uint64_t before = job_tls_heard(c->w.tls);
+    uint64_t before = job_tls_received(c->w.tls);
     job_wire_frame f;
     weft_status st;
     while ((st = job_wire_take(&c->w, &f)) == WEFT_OK)
@@ -208,8 +208,8 @@ static void read_all(job *j)
             job_wire_close(&c->w);
             return;
         }
-    if (job_tls_heard(c->w.tls) != before)
-        job_beats_heard(c->beats);
+    if (job_tls_received(c->w.tls) != before)
+        job_beats_root_seen(c->beats);
     if (st != WEFT_BUSY)
         lost(j);
 }
@@ -223,7 +223,7 @@ static void tick(job *j)
         snprintf(text, sizeof text, "is frozen: no sign of life for %.1f s", (double)silent / 1000);
         add_sign(j, JOB_CAUSE_SURE, text);
     }
-    judge(j);
+    check_root(j);
     const job_view v = job_view_now(j);
     const job_event e = job_agreement_request(&j->halt, &v, job_stop_asked());
     act(j, &e);
@@ -263,7 +263,7 @@ static void turn(job *j, bool heard, bool launcher)
     write_all(j);
 }
 
-static void *stay(void *arg)
+static void *serve(void *arg)
 {
     job *j = arg;
     const job_client *c = j->client;
@@ -321,7 +321,7 @@ weft_status job_client_start(job *j)
     c->met = true;
     if (!*j->who.address)
         (void)job_address_of_socket(c->w.fd, j->who.address, sizeof j->who.address);
-    return job_start_thread(j, stay);
+    return job_start_thread(j, serve);
 }
 
 void job_client_free(job *j)

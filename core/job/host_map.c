@@ -161,7 +161,7 @@ static void say_contradiction(const job_identity *said, uint32_t rank, uint32_t 
 
 /* Set this rank's number among the ranks of its host. Without a boot id the environment's values
  * stay. */
-static void settle_local(job_identity *who, const host_identity *all)
+static void end_local(job_identity *who, const host_identity *all)
 {
     uint32_t rank = 0, ranks = 0;
     for (uint32_t r = 0; r < who->ranks; r++)
@@ -198,7 +198,7 @@ static weft_status find_distances(job *j, const job_identity *who, job_hosts *ou
 }
 
 /* Affinity masks are mostly equal on all machines, so few distinct parts are exchanged. */
-static weft_status find_sharing(job *j, const job_identity *who, job_hosts *out)
+static weft_status find_same_host(job *j, const job_identity *who, job_hosts *out)
 {
     uint64_t mine = digest_of_cpus(), *all = mem_alloc(who->ranks * sizeof *all);
     all[0] = mine;
@@ -229,7 +229,7 @@ weft_status job_find_hosts(job *j, job_identity *who, job_hosts *out)
         out->machine[r] = like < r ? out->machine[like] : out->machines++;
     }
     if (j && st == WEFT_OK) {
-        settle_local(who, all);
+        end_local(who, all);
         who->one_machine = out->machines == 1;
         if (!who->one_machine)
             leave_loopback(who, all);
@@ -237,7 +237,7 @@ weft_status job_find_hosts(job *j, job_identity *who, job_hosts *out)
     }
     free(all);
     if (st == WEFT_OK)
-        st = find_sharing(j, who, out);
+        st = find_same_host(j, who, out);
     return st == WEFT_OK && out->machines > 1 ? find_distances(j, who, out) : st;
 }
 

@@ -331,8 +331,8 @@ weft_status job_find(job *j, const char *key, void **value, uint64_t *bytes)
     return st;
 }
 
-static weft_status gather_piece(job *j, const char *key, const job_gather_request *r,
-                                uint64_t wait_ms, uint8_t *all)
+static weft_status gather_fragment(job *j, const char *key, const job_gather_request *r,
+                                   uint64_t wait_ms, uint8_t *all)
 {
     void *answer = NULL;
     uint64_t n = 0, bytes;
@@ -349,15 +349,15 @@ static weft_status gather_piece(job *j, const char *key, const job_gather_reques
 weft_status job_gather(job *j, const char *key, const uint32_t *members, uint32_t n,
                        const void *mine, uint64_t bytes, void *all)
 {
-    const uint64_t most = job_store_piece(j->who.ranks, 1), until = awake_ms() + j->join_ms;
+    const uint64_t most = job_store_fragment(j->who.ranks, 1), until = awake_ms() + j->join_ms;
     job_gather_request r = {.total = bytes, .n = members ? n : j->who.ranks, .member = members};
     uint64_t at = 0;
     do {
         const uint64_t now = awake_ms();
         r.bytes = bytes - at < most ? bytes - at : most;
-        r.piece = r.bytes ? (const uint8_t *)mine + at : NULL;
-        const weft_status st = gather_piece(j, key, &r, now < until ? until - now : 0,
-                                            r.bytes ? (uint8_t *)all + at : NULL);
+        r.fragment = r.bytes ? (const uint8_t *)mine + at : NULL;
+        const weft_status st = gather_fragment(j, key, &r, now < until ? until - now : 0,
+                                               r.bytes ? (uint8_t *)all + at : NULL);
         if (st != WEFT_OK)
             return st;
         at += r.bytes;
@@ -365,21 +365,21 @@ weft_status job_gather(job *j, const char *key, const uint32_t *members, uint32_
     return WEFT_OK;
 }
 
-static weft_status exchange_piece(job *j, const char *name, const void *part, uint64_t piece,
-                                  uint8_t *all, uint64_t stride, uint64_t wait_ms)
+static weft_status exchange_fragment(job *j, const char *name, const void *part, uint64_t fragment,
+                                     uint8_t *all, uint64_t stride, uint64_t wait_ms)
 {
     void *answer = NULL;
     uint64_t n = 0;
-    weft_status st = ask(j, WIRE_EXCHANGE, name, part, piece, wait_ms, &answer, &n);
+    weft_status st = ask(j, WIRE_EXCHANGE, name, part, fragment, wait_ms, &answer, &n);
     if (st == WEFT_OK &&
-        (st = job_parts_spread(answer, n, j->who.ranks, piece, all, stride)) != WEFT_OK)
+        (st = job_parts_spread(answer, n, j->who.ranks, fragment, all, stride)) != WEFT_OK)
         err_context("the exchange '%s'", name);
     free(answer);
     return st;
 }
 
-/* A value larger than the store accepts is exchanged in pieces, each by all ranks. If too many
- * parts differ, all ranks get the same answer and continue with smaller pieces. */
+/* A value larger than the store accepts is exchanged in fragments, each by all ranks. If too many
+ * parts differ, all ranks get the same answer and continue with smaller fragments. */
 static weft_status exchange(job *j, const char *name, const void *mine, uint64_t bytes,
                             uint64_t wait_ms, void *all)
 {
@@ -388,12 +388,13 @@ static weft_status exchange(job *j, const char *name, const void *mine, uint64_t
             memcpy(all, mine, bytes);
         return WEFT_OK;
     }
-    const uint64_t small = job_store_piece(j->who.ranks, 1);
-    uint64_t at = 0, most = job_store_piece(j->who.ranks, 0);
+    const uint64_t small = job_store_fragment(j->who.ranks, 1);
+    uint64_t at = 0, most = job_store_fragment(j->who.ranks, 0);
     do {
-        const uint64_t piece = bytes - at < most ? bytes - at : most;
-        weft_status st = exchange_piece(j, name, piece ? (const uint8_t *)mine + at : NULL, piece,
-                                        piece ? (uint8_t *)all + at : NULL, bytes, wait_ms);
+        const uint64_t fragment = bytes - at < most ? bytes - at : most;
+        weft_status st =
+            exchange_fragment(j, name, fragment ? (const uint8_t *)mine + at : NULL, fragment,
+                              fragment ? (uint8_t *)all + at : NULL, bytes, wait_ms);
         if (st == WEFT_BUSY && most > small) {
             err_clear();
             most = small;
@@ -401,7 +402,7 @@ static weft_status exchange(job *j, const char *name, const void *mine, uint64_t
         }
         if (st != WEFT_OK)
             return st;
-        at += piece;
+        at += fragment;
     } while (at < bytes);
     return WEFT_OK;
 }

@@ -225,7 +225,7 @@ static weft_status gather(const plugin_kv *p, const char *full, const weft_kv_ga
             memmove(a->out, a->in, a->bytes);
         return WEFT_OK;
     }
-    /* `in` may be a part of `out`, and a large value is sent in pieces */
+    /* `in` may be a part of `out`, and a large value is sent in fragments */
     void *own = mem_alloc(a->bytes + 1);
     if (a->bytes)
         memcpy(own, a->in, a->bytes);

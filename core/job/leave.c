@@ -37,11 +37,11 @@ void job_part(job *j)
 /* Rank 0 knows that the job cannot begin, and its ranks connect one by one: those that connect
  * within this time get the reason, instead of a timeout. Under our launcher, the launcher tells
  * them. */
-static void wait_told(job *j)
+static void wait_notified(job *j)
 {
     uint64_t until = awake_ms() + TELL_MS;
-    while (j->server && j->running && !j->joined && j->control_fd < 0 && !job_server_all_told(j) &&
-           job_wait_moved(j, until))
+    while (j->server && j->running && !j->joined && j->control_fd < 0 &&
+           !job_server_all_notified(j) && job_wait_moved(j, until))
         continue;
 }
 
@@ -110,7 +110,7 @@ bool job_leave(job *j, weft_status st, const char *text)
     else
         (void)job_fail_here(j);
     if (failed)
-        wait_told(j);
+        wait_notified(j);
     pthread_mutex_unlock(&j->lock);
     job_part(j);
     return good;

@@ -91,7 +91,7 @@ job_view job_view_now(job *j)
                       .launched = j->control_fd >= 0,
                       .failed = atomic_load_explicit(&j->failed, memory_order_relaxed) != 0,
                       .all_left = j->all_left,
-                      .stop_settled = j->halt.settled,
+                      .stop_agreed = j->halt.agreed,
                       .begun = atomic_load(&j->halt.begun) != 0,
                       .now = awake_ms()};
 }

@@ -331,7 +331,7 @@ static bool take_frame(job *j, job_peer *p, const job_wire_frame *f)
 
 void job_member_event(job *j, job_peer *p)
 {
-    uint64_t before = job_tls_heard(p->w.tls);
+    uint64_t before = job_tls_received(p->w.tls);
     for (;;) {
         job_wire_frame f;
         weft_status st = job_wire_take(&p->w, &f);
@@ -351,8 +351,8 @@ void job_member_event(job *j, job_peer *p)
             return;
         }
     }
-    if (job_tls_heard(p->w.tls) != before)
-        j->server->members[p->rank].guard.heard = j->clock.sum;
+    if (job_tls_received(p->w.tls) != before)
+        j->server->members[p->rank].guard.last_seen = j->clock.sum;
     job_peer_watch(j->server->epoll_fd, p);
 }
 
@@ -380,7 +380,7 @@ static void check_silence(job *j, uint32_t rank)
         return;
     char text[96];
     snprintf(text, sizeof text, "is frozen: no sign of life for %.1f s",
-             (double)(j->clock.sum - m->guard.heard) / 1000);
+             (double)(j->clock.sum - m->guard.last_seen) / 1000);
     add_sign(j, rank, JOB_CAUSE_SURE, text);
 }
 
@@ -416,7 +416,7 @@ static void conclude_stop(job *j)
     uint8_t body[8];
     job_wire_put64(body, last);
     send_all(j, WIRE_LAST, (uint32_t)j->halt.number, body, sizeof body);
-    const job_event e = job_agreement_settle(&j->halt, j->halt.number, last);
+    const job_event e = job_agreement_finish(&j->halt, j->halt.number, last);
     act(j, &e);
 }
 
@@ -425,12 +425,12 @@ void job_members_decide(job *j)
     const job_view v = job_view_now(j);
     job_event e = job_agreement_request(&j->halt, &v, job_stop_asked());
     act(j, &e);
-    if (j->halt.held && !j->halt.settled && !atomic_load(&j->failed))
+    if (j->halt.held && !j->halt.agreed && !atomic_load(&j->failed))
         conclude_stop(j);
     job_stop_end_overdue(j);
 }
 
-void job_members_judge(job *j)
+void job_members_expire(job *j)
 {
     const job_view v = job_view_now(j);
     const job_event e = job_failure_due(&j->candidate, &v);

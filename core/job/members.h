@@ -19,7 +19,7 @@ typedef struct job_member { /* one rank; rank 0 has no connection */
     bool posted;      /* it is in the list of those with frames to send */
     bool joined;      /* admitted */
     bool confirmed;   /* has sent a frame since the welcome, so it knows that it is admitted */
-    bool told;        /* was told why the job cannot begin */
+    bool informed;    /* was told why the job cannot begin */
     uint64_t process; /* job_wire_hello */
     char host[HOST_BYTES];
     job_place at;   /* where it listens for its children */
@@ -64,7 +64,7 @@ void job_member_lost(job *j, job_peer *p);
 
 void job_members_tick(job *j);          /* send heartbeats, look for frozen ranks: every TICK_MS */
 void job_members_decide(job *j);        /* advance the agreement on the last step */
-void job_members_judge(job *j);         /* declare the failure that is due */
+void job_members_expire(job *j);        /* declare the failure that is due */
 void job_members_flush(job *j);         /* send queued frames, note which connections have ended */
 void job_members_read_launcher(job *j); /* handle what the launcher reports */
 

@@ -44,7 +44,7 @@ static void give_up_meeting(job *j, const job_wire_hello *h, const char *why)
     const uint32_t rank = h->rank < j->who.ranks ? h->rank : 0;
     job_member *m = &j->server->members[rank];
     job_server_declare(j, rank, why);
-    m->told = true;
+    m->informed = true;
 }
 
 /* Send the only frame that a process which is not admitted gets, and close its connection. */
@@ -98,7 +98,7 @@ static bool is_other_attempt(job *j, job_peer *p, const job_wire_hello *h)
         char why[WIRE_TEXT];
         snprintf(why, sizeof why, "attempt %u of this job has begun, so attempt %u is over", newest,
                  own);
-        job_progress_hear(newest);
+        job_progress_receive(newest);
         give_up_meeting(j, h, why);
     }
     answer_once(j, p, WIRE_ATTEMPT, newest, NULL, 0);
@@ -152,11 +152,11 @@ static void check_met(job *j)
         all_met(j);
 }
 
-bool job_server_all_told(const job *j)
+bool job_server_all_notified(const job *j)
 {
     const job_server *s = j->server;
     for (uint32_t r = 0; r < j->who.ranks; r++)
-        if (!s->members[r].joined && !s->members[r].told)
+        if (!s->members[r].joined && !s->members[r].informed)
             return false;
     return true;
 }
@@ -180,7 +180,7 @@ static void admit(job *j, int place, const job_wire_hello *h)
                       .joined = true,
                       .process = h->process,
                       .at = h->at,
-                      .guard.heard = j->clock.sum};
+                      .guard.last_seen = j->clock.sum};
     memcpy(m->host, h->host, sizeof m->host);
     s->hosts |= *m->host && strcmp(m->host, s->members[0].host) != 0;
     job_members_send(j, p, WIRE_WELCOME, 0, 0, j->meeting, sizeof j->meeting);
@@ -237,7 +237,7 @@ static void tick(job *j)
         job_gathers_tick(s->gathers, now);
     }
     job_members_decide(j);
-    job_members_judge(j);
+    job_members_expire(j);
 }
 
 static void handle(job *j, void *what)

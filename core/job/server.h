@@ -26,6 +26,6 @@ void job_server_bye(job *j, uint32_t rank, weft_status st, const char *text);
 void job_server_missing(job *j, char *out, uint32_t bytes);
 
 /* Has every rank been told why the job cannot begin? */
-bool job_server_all_told(const job *j);
+bool job_server_all_notified(const job *j);
 
 #endif

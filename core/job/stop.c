@@ -74,7 +74,7 @@ void job_stop_wake(int fd)
 }
 
 /* nohup and shells start a program with signals ignored that it is not to end by */
-static bool stays_ignored(int number)
+static bool remains_ignored(int number)
 {
     struct sigaction now;
     return (number == SIGHUP || number == SIGXCPU) && !sigaction(number, NULL, &now) &&
@@ -93,7 +93,7 @@ void job_stop_catch(bool launched)
     if (job_attempt_number() > 1)
         job_stop_later_attempt();
     for (int number = 1; number < NSIG; number++)
-        if (sigismember(&act.sa_mask, number) == 1 && !stays_ignored(number))
+        if (sigismember(&act.sa_mask, number) == 1 && !remains_ignored(number))
             sigaction(number, &act, NULL);
     pthread_sigmask(SIG_UNBLOCK, &act.sa_mask, NULL);
 }
@@ -185,7 +185,7 @@ void job_stop_end_overdue(const job *j)
 
 /* --- the steps of this rank --- */
 
-static weft_status wait_settled(job *j, uint64_t step, int *number)
+static weft_status wait_agreed(job *j, uint64_t step, int *number)
 {
     weft_status st = WEFT_OK;
     uint64_t until = awake_ms() + j->silence_ms + AGREE_MS, last;
@@ -214,5 +214,5 @@ weft_status job_stop_before(job *j, uint64_t step, int *number)
     atomic_exchange(&j->halt.begun, step); /* before the load, in the order that all threads see */
     if (step <= atomic_load(&j->halt.last))
         return WEFT_OK;
-    return wait_settled(j, step, number);
+    return wait_agreed(j, step, number);
 }

@@ -231,7 +231,7 @@ static weft_status run_passes(plan_set *set, plan_job *m)
     return st;
 }
 
-static void free_making(plan_job *m)
+static void free_built(plan_job *m)
 {
     plan_update_free(&m->b);
     plan_sync_free(&m->b);
@@ -263,7 +263,7 @@ static weft_status build_one(plan_set *set, uint32_t stage, plan *out, int32_t *
     out->dp_size = m.dp_size;
     out->micro_batches = (uint32_t)micro_batches_of(&m);
     *axis = m.edits.stages.axis;
-    free_making(&m);
+    free_built(&m);
     return st;
 }
 

@@ -21,7 +21,7 @@ typedef struct resolve_meeting {
     const job_hosts *hosts;  /* NULL: all ranks are on one machine */
     job *job;                /* NULL: no communication with other ranks */
     const job_identity *who; /* this rank; NULL: its device is unknown */
-    bool on_paper;           /* planning only: transports that are absent here are accepted */
+    bool plan_only;          /* planning only: transports that are absent here are accepted */
 } resolve_meeting;
 
 /* Find the plugins that the job names (strategies, model family, data, device, update rule,

@@ -79,7 +79,7 @@ static weft_status take_named(resolve_state *r, uint32_t a, const char *name, co
     const bool absent = err_status() == WEFT_ABSENT;
     char *why = pool_text(&r->spec->pool,
                           err_text()[0] ? err_text() : "its probe rejected it without a reason");
-    if (absent && r->meeting.on_paper) {
+    if (absent && r->meeting.plan_only) {
         err_clear();
         return WEFT_OK;
     }

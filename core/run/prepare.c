@@ -75,7 +75,7 @@ static weft_status describe_data(run_prepared *j)
 /* Whether there are other ranks, or this one is the job. */
 static bool only_plans(const resolve_meeting *meeting, uint32_t ranks)
 {
-    return !meeting || meeting->on_paper || (!meeting->job && ranks != 1);
+    return !meeting || meeting->plan_only || (!meeting->job && ranks != 1);
 }
 
 static weft_status open_host(run_prepared *j, uint32_t ranks, const resolve_meeting *meeting)

@@ -75,7 +75,7 @@ weft_status run_results_end(run_results *r, run_metrics *m)
     if (st != WEFT_OK)
         return st;
     m->told = r->scalars.told;
-    m->ntold = r->scalars.ntold;
+    m->nscalars = r->scalars.nscalars;
     m->skips = gate == 0;
     r->skips_in_a_row = m->skips ? r->skips_in_a_row + 1 : 0;
     if (m->skips)

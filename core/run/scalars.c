@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_told(const plan_scalar_slot *x)
+static bool is_reported(const plan_scalar_slot *x)
 {
     return x->saved == SCALAR_OF_PLUGIN && strchr(x->name, '.');
 }
@@ -20,8 +20,8 @@ void run_scalars_begin(run_scalars *s, run_executor *e)
     s->copy = mem_alloc((uint64_t)n * SCALAR_BYTES);
     s->told = mem_alloc(n * sizeof *s->told);
     for (uint32_t i = 0; i < n; i++)
-        if (is_told(&e->plan->scalars.at[i]))
-            s->told[s->ntold++].name = e->plan->scalars.at[i].name;
+        if (is_reported(&e->plan->scalars.at[i]))
+            s->told[s->nscalars++].name = e->plan->scalars.at[i].name;
 }
 
 void run_scalars_free(run_scalars *s)
@@ -35,7 +35,7 @@ weft_status run_scalars_read(run_scalars *s)
 {
     const uint64_t bytes = (uint64_t)s->exec->plan->scalars.n * SCALAR_BYTES;
     weft_status st = run_exec_read(s->exec, 0, s->copy, bytes);
-    for (uint32_t i = 0; st == WEFT_OK && i < s->ntold; i++)
+    for (uint32_t i = 0; st == WEFT_OK && i < s->nscalars; i++)
         st = run_scalars_value(s, s->told[i].name, &s->told[i].value);
     return st;
 }

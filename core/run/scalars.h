@@ -9,7 +9,7 @@ typedef struct run_scalars {
     run_executor *exec;
     char *copy;       /* of their slots in the arena */
     run_metric *told; /* those of plugins that metrics have */
-    uint32_t ntold;
+    uint32_t nscalars;
 } run_scalars;
 
 /* Finds the scalars that are read, and allocates; free it also after a failure. Of those that rules

@@ -33,7 +33,7 @@
 #include <string.h>
 
 #define LOOK_MS 1000u       /* between two looks whether OUT is still there */
-#define SETTLE_SECONDS 10.0 /* that a save has to its end when the run has failed */
+#define FINISH_SECONDS 10.0 /* that a save has to its end when the run has failed */
 
 typedef struct trainer {
     run_prepared *j;
@@ -297,9 +297,9 @@ static weft_status begin_or_resume(trainer *t, ckpt *c)
 static weft_status prepare_out(trainer *t, run_resume_mode how, bool *resume)
 {
     /* Ranks of a job that just failed may hold the lock for this long. */
-    const double patience = t->j->set.frozen_after;
+    const double lock_timeout = t->j->set.frozen_after;
     const run_outdir_mode wish = {how != TRAIN_AFRESH, how == TRAIN_AFRESH || how == TRAIN_AUTO};
-    return run_outdir_meet(t->out, wish, patience, t->job, &t->who, &t->lock, resume);
+    return run_outdir_meet(t->out, wish, lock_timeout, t->job, &t->who, &t->lock, resume);
 }
 
 static void announce(const trainer *t)
@@ -406,7 +406,7 @@ static weft_status run(trainer *t, config *cfg, run_resume_mode how, const run_f
     job_stop_at_once(false);
     if (st == WEFT_OK)
         st = loop(t);
-    run_saver_settle(t->saver, SETTLE_SECONDS);
+    run_saver_complete(t->saver, FINISH_SECONDS);
     run_progress_end(&t->progress);
     return st;
 }

@@ -1,32 +1,32 @@
 /* schedule/mirror.c: see mirror.h. */
 #include "schedule/mirror.h"
 
-#define PIECE (1u << 20) /* bytes; at most MOST pieces per side */
+#define CHUNK (1u << 20) /* bytes; at most MOST chunks per side */
 #define MOST 64u
 
-static uint64_t piece_of(uint64_t bytes)
+static uint64_t chunk_of(uint64_t bytes)
 {
-    return bytes > (uint64_t)PIECE * MOST ? sched_align_line((bytes + MOST - 1) / MOST) : PIECE;
+    return bytes > (uint64_t)CHUNK * MOST ? sched_align_line((bytes + MOST - 1) / MOST) : CHUNK;
 }
 
-static uint32_t pieces(uint64_t bytes)
+static uint32_t chunks(uint64_t bytes)
 {
-    uint64_t piece = piece_of(bytes);
-    return (uint32_t)((bytes + piece - 1) / piece);
+    uint64_t chunk = chunk_of(bytes);
+    return (uint32_t)((bytes + chunk - 1) / chunk);
 }
 
-sched_span sched_mirror_piece(uint64_t bytes, uint32_t i)
+sched_span sched_mirror_chunk(uint64_t bytes, uint32_t i)
 {
-    uint64_t piece = piece_of(bytes), at = i * piece;
-    return (sched_span){at, bytes - at < piece ? bytes - at : piece};
+    uint64_t chunk = chunk_of(bytes), at = i * chunk;
+    return (sched_span){at, bytes - at < chunk ? bytes - at : chunk};
 }
 
 void sched_mirror_fetches(sched_writer *w)
 {
     uint64_t in, out;
     sched_sides(w->r, &in, &out);
-    for (uint32_t i = 0; i < pieces(in); i++) {
-        sched_span s = sched_mirror_piece(in, i);
+    for (uint32_t i = 0; i < chunks(in); i++) {
+        sched_span s = sched_mirror_chunk(in, i);
         sched_writer_fetch(w, sched_in_at(s.at), s.bytes);
     }
 }
@@ -35,8 +35,8 @@ void sched_mirror_stores(sched_writer *w)
 {
     uint64_t in, out;
     sched_sides(w->r, &in, &out);
-    for (uint32_t i = 0; i < pieces(out); i++) {
-        sched_span s = sched_mirror_piece(out, i);
+    for (uint32_t i = 0; i < chunks(out); i++) {
+        sched_span s = sched_mirror_chunk(out, i);
         sched_writer_store(w, sched_out_at(s.at), s.bytes);
     }
 }

@@ -29,7 +29,7 @@ static void read_again(const job_gather_request *r, uint32_t rank)
     uint8_t *packed = job_gather_pack(r, &n);
     must(!job_gather_unpack(packed, n, rank, RANKS, &again));
     must(again.n == r->n && again.total == r->total && again.bytes == r->bytes);
-    must(!r->bytes || !memcmp(again.piece, r->piece, r->bytes));
+    must(!r->bytes || !memcmp(again.fragment, r->fragment, r->bytes));
     for (uint32_t i = 0; r->member && i < r->n; i++)
         must(again.member[i] == r->member[i] && r->member[i] < RANKS);
     free((void *)(uintptr_t)again.member);

@@ -13,7 +13,7 @@
 #include "resolve/topology.h"
 #include "schedule/algorithm.h"
 
-#define PATIENCE 120.0 /* seconds for one operation */
+#define TIMEOUT 120.0 /* seconds for one operation */
 #define MOST_ROWS 64
 
 typedef struct row {
@@ -251,7 +251,7 @@ static sides lay_out(const bench_measure *m, const sched_request *r, void *memor
 static weft_status once(const row *w, const sides *s)
 {
     weft_status st = comm_start(w->op, s->in, s->out, s->scratch, 0);
-    return st == WEFT_OK ? comm_wait(w->op, PATIENCE) : st;
+    return st == WEFT_OK ? comm_wait(w->op, TIMEOUT) : st;
 }
 
 static weft_status agree(const row *w, const bench_measure *m, void *memory, int64_t *value)

@@ -23,8 +23,8 @@
 #include "base/mem.h"
 #include "comm/kernels/reduce.h"
 
-#define PATIENCE 120.0 /* seconds for one operation */
-#define ROUNDS 8       /* of a train */
+#define TIMEOUT 120.0 /* seconds for one operation */
+#define ROUNDS 8      /* of a train */
 #define SLOTS 3
 #define TRAIN_LEAST 8u /* bytes; four times as many from one to the next ... */
 #define TRAIN_MOST (2u << 20)
@@ -212,7 +212,7 @@ static weft_status run(const bench_tune *t, const point *p, char *memory, uint64
         }
         st = comm_start(p->op, memory, out, scratch, 0);
         if (st == WEFT_OK)
-            st = comm_wait(p->op, PATIENCE);
+            st = comm_wait(p->op, TIMEOUT);
     }
     return st;
 }

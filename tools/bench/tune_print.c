@@ -15,11 +15,11 @@
 #include "data/file.h"
 
 /* Slowdown of the selected algorithm against the fastest, over all sizes and collectives. */
-typedef struct verdict {
+typedef struct standing {
     uint32_t rows;
     double logs, worst; /* of the ratios */
     char where[128];    /* the worst */
-} verdict;
+} standing;
 
 /* One size of one collective. */
 typedef struct race {
@@ -28,7 +28,7 @@ typedef struct race {
     uint32_t n, fastest, tuned, plain; /* plain: what `auto` takes without costs */
 } race;
 
-static void judge(verdict *v, const race *r, uint32_t choice, const char *what, uint64_t bytes)
+static void compare(standing *v, const race *r, uint32_t choice, const char *what, uint64_t bytes)
 {
     double ratio = r->took[choice] / r->took[r->fastest];
     v->rows++;
@@ -85,7 +85,7 @@ static void print_race(const race *r, const char *what, uint64_t bytes, FILE *to
     }
 }
 
-static void print_verdict(const verdict *v, const char *how, FILE *to)
+static void print_standing(const standing *v, const char *how, FILE *to)
 {
     fprintf(to, "# auto %s takes %.2f times the fastest's time on average", how,
             exp(v->logs / v->rows));
@@ -115,7 +115,7 @@ static void print_costs(const bench_tune_part *p, FILE *to)
 
 void bench_tune_print(const bench_tune_set *t, bench_tune_part *p, FILE *to)
 {
-    verdict tuned = {0}, plain = {0};
+    standing tuned = {0}, plain = {0};
     print_costs(p, to);
     fprintf(to, "#%14s %10s %18s %12s %12s\n", "op", "size", "algorithm", "us", "predicted");
     for (uint32_t k = 0; k < p->kinds; k++)
@@ -124,11 +124,11 @@ void bench_tune_print(const bench_tune_set *t, bench_tune_part *p, FILE *to)
             race r;
             run_race(t, p, k, i, &r);
             print_race(&r, what, p->bytes[i], to);
-            judge(&tuned, &r, r.tuned, what, p->bytes[i]);
-            judge(&plain, &r, r.plain, what, p->bytes[i]);
+            compare(&tuned, &r, r.tuned, what, p->bytes[i]);
+            compare(&plain, &r, r.plain, what, p->bytes[i]);
         }
-    print_verdict(&tuned, "with these costs", to);
-    print_verdict(&plain, "without", to);
+    print_standing(&tuned, "with these costs", to);
+    print_standing(&plain, "without", to);
     fprintf(to, "\n");
     fflush(to);
 }

@@ -67,11 +67,11 @@ void launch_group_kill(launch_group *g, bool at_once)
 
 /* --- what ranks say and how they end --- */
 
-static void hear(launch_group *g, uint32_t i)
+static void receive(launch_group *g, uint32_t i)
 {
     job_control_record r;
     while (g->at[i].child.control >= 0 && job_control_receive(g->at[i].child.control, &r) > 0)
-        g->to.heard(g->to.user, g->first + i, &r);
+        g->to.on_record(g->to.user, g->first + i, &r);
 }
 
 static void report_end(launch_group *g, uint32_t i, const job_control_record *end)
@@ -86,7 +86,7 @@ static void on_end(launch_group *g, uint32_t i)
 {
     member *m = &g->at[i];
     siginfo_t info = {0};
-    hear(g, i);
+    receive(g, i);
     kill(-m->child.pid, SIGKILL); /* ends its child processes too */
     waitid(P_PIDFD, (id_t)m->child.pidfd, &info, WEXITED);
     close(m->child.pidfd);
@@ -107,7 +107,7 @@ static void look_at_one(launch_group *g, uint32_t i)
     job_control_record end = {.rank = g->first + i};
     if (m->child.pidfd < 0 || m->ended || g->killed || !job_alive_how_dying(m->child.pid, &end))
         return;
-    hear(g, i);
+    receive(g, i);
     report_end(g, i, &end);
 }
 
@@ -168,7 +168,7 @@ bool launch_group_wait(launch_group *g, int own, int ms)
         return false;
     for (uint32_t i = 0; i < g->n; i++) {
         if (p[3 + 2 * i].revents & POLLIN)
-            hear(g, i);
+            receive(g, i);
         g->at[i].hung |= (p[3 + 2 * i].revents & POLLHUP) != 0;
         if (p[2 + 2 * i].revents)
             on_end(g, i);

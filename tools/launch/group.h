@@ -15,7 +15,7 @@ typedef struct launch_group launch_group;
 /* All are called from launch_group_wait(), with the number of the rank in the job. */
 typedef struct launch_group_events {
     void *user;
-    void (*heard)(void *user, uint32_t rank, const job_control_record *r);
+    void (*on_record)(void *user, uint32_t rank, const job_control_record *r);
     /* It is dying or has ended, and was not killed by launch_group_kill(); once a rank. */
     void (*ended)(void *user, uint32_t rank, const job_control_record *end);
     void (*gone)(void *user, uint32_t rank); /* it has been reaped */

@@ -22,9 +22,9 @@ typedef struct launch {
     launch_vigil vigil;
 } launch;
 
-static void heard(void *user, uint32_t rank, const job_control_record *r)
+static void on_record(void *user, uint32_t rank, const job_control_record *r)
 {
-    launch_outcome_hear(((launch *)user)->outcome, rank, r);
+    launch_outcome_receive(((launch *)user)->outcome, rank, r);
 }
 
 static void ended(void *user, uint32_t rank, const job_control_record *end)
@@ -98,7 +98,7 @@ static weft_status start(launch *l, const launch_args *args)
     if (st != WEFT_OK)
         return st;
     s.mask = &l->requests.of_ranks;
-    return launch_group_start(&s, &(launch_group_events){l, heard, ended, gone}, &l->group);
+    return launch_group_start(&s, &(launch_group_events){l, on_record, ended, gone}, &l->group);
 }
 
 void launch_job(const launch_args *args, launch_end *out)

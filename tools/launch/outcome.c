@@ -38,9 +38,9 @@ typedef struct rank_state {
 struct launch_outcome {
     uint32_t ranks, alive;
     rank_state *rank;
-    job_cause verdict;
-    char told[CONTROL_TEXT]; /* what other ranks report about rank `told_rank` */
-    uint32_t told_rank;
+    job_cause decision;
+    char reported[CONTROL_TEXT]; /* what other ranks report about rank `reported_rank` */
+    uint32_t reported_rank;
     bool stopped;     /* a rank ended because it was asked to */
     bool frozen;      /* all ranks are */
     uint64_t kill_at; /* 0: no failure */
@@ -107,7 +107,7 @@ static void print_sentences(const launch_outcome *o, const sentence *one)
             print_sentence(o, &o->said[i]);
 }
 
-void launch_outcome_hear(launch_outcome *o, uint32_t rank, const job_control_record *r)
+void launch_outcome_receive(launch_outcome *o, uint32_t rank, const job_control_record *r)
 {
     if (r->kind == CONTROL_SAY) {
         keep_sentence(o, rank, r->text);
@@ -117,10 +117,10 @@ void launch_outcome_hear(launch_outcome *o, uint32_t rank, const job_control_rec
                r->code <= JOB_CAUSE_SURE) {
         o->rank[rank].spoke = true;
         o->rank[rank].confessed |= r->rank == rank;
-        job_cause_add(&o->verdict, r->rank, r->code, clock_ms(), r->text);
-        if (r->rank == o->verdict.rank && (!o->told[0] || o->told_rank != r->rank)) {
-            snprintf(o->told, sizeof o->told, "%s", r->text);
-            o->told_rank = r->rank;
+        job_cause_add(&o->decision, r->rank, r->code, clock_ms(), r->text);
+        if (r->rank == o->decision.rank && (!o->reported[0] || o->reported_rank != r->rank)) {
+            snprintf(o->reported, sizeof o->reported, "%s", r->text);
+            o->reported_rank = r->rank;
         }
     }
 }
@@ -143,7 +143,7 @@ static void add_host(const rank_state *s, char *text, size_t bytes)
         snprintf(text + n, bytes - n, "; host %s", s->host);
 }
 
-static void judge_end(launch_outcome *o, uint32_t rank)
+static void classify_end(launch_outcome *o, uint32_t rank)
 {
     rank_state *s = &o->rank[rank];
     char text[192];
@@ -153,9 +153,9 @@ static void judge_end(launch_outcome *o, uint32_t rank)
     }
     describe_end(s, rank, text, sizeof text);
     if (s->end.kind == CONTROL_KILLED)
-        job_cause_add(&o->verdict, rank, JOB_CAUSE_SURE, clock_ms(), text);
+        job_cause_add(&o->decision, rank, JOB_CAUSE_SURE, clock_ms(), text);
     else if (s->end.code && !s->spoke)
-        job_cause_add(&o->verdict, rank, JOB_CAUSE_ENDED, clock_ms(), text);
+        job_cause_add(&o->decision, rank, JOB_CAUSE_ENDED, clock_ms(), text);
 }
 
 bool launch_outcome_end(launch_outcome *o, uint32_t rank, const job_control_record *end)
@@ -166,7 +166,7 @@ bool launch_outcome_end(launch_outcome *o, uint32_t rank, const job_control_reco
     s->ended = true;
     s->end.kind = end->kind;
     s->end.code = end->code;
-    judge_end(o, rank);
+    classify_end(o, rank);
     /* its own messages reach the others through the store */
     return s->end.kind == CONTROL_KILLED || !s->end.code || !s->spoke;
 }
@@ -181,12 +181,13 @@ void launch_outcome_lost(launch_outcome *o, uint32_t rank, const char *text)
 {
     if (o->killed || o->rank[rank].ended)
         return;
-    job_cause_add(&o->verdict, rank, JOB_CAUSE_SURE, clock_ms(), text);
+    job_cause_add(&o->decision, rank, JOB_CAUSE_SURE, clock_ms(), text);
     o->rank[rank].lost = true;
-    if (rank != o->verdict.rank)
+    if (rank != o->decision.rank)
         return;
-    snprintf(o->told, sizeof o->told, "%s", text); /* better than what others have seen of it */
-    o->told_rank = rank;
+    snprintf(o->reported, sizeof o->reported, "%s",
+             text); /* better than what others have seen of it */
+    o->reported_rank = rank;
 }
 
 void launch_outcome_frozen(launch_outcome *o, const char *text)
@@ -204,13 +205,13 @@ void launch_outcome_frozen(launch_outcome *o, const char *text)
 
 bool launch_outcome_due(launch_outcome *o, uint64_t now)
 {
-    if (!o->kill_at && job_cause_due(&o->verdict, now))
+    if (!o->kill_at && job_cause_due(&o->decision, now))
         o->kill_at = now + GRACE_MS;
     if (!o->kill_at && o->stopped)
         o->kill_at = now + STOPPED_MS;
     uint32_t others = o->alive;
-    const rank_state *s = &o->rank[o->verdict.rank];
-    if (o->verdict.weight && o->kill_at && !s->gone && !s->confessed)
+    const rank_state *s = &o->rank[o->decision.rank];
+    if (o->decision.weight && o->kill_at && !s->gone && !s->confessed)
         others--; /* a rank that others report as failed is not waited for */
     if (!o->kill_at || !o->alive || o->killed || (now < o->kill_at && others))
         return false;
@@ -220,7 +221,7 @@ bool launch_outcome_due(launch_outcome *o, uint64_t now)
 
 int launch_outcome_wait(const launch_outcome *o, uint64_t now)
 {
-    const uint64_t next = o->kill_at ? o->kill_at : o->verdict.weight ? o->verdict.due : 0;
+    const uint64_t next = o->kill_at ? o->kill_at : o->decision.weight ? o->decision.due : 0;
     if (o->killed || !next)
         return -1;
     return next > now ? (int)(next - now) : 0;
@@ -242,28 +243,28 @@ bool launch_outcome_is_killed(const launch_outcome *o)
 static void describe_cause(const launch_outcome *o, const rank_state *s, char *out, size_t bytes)
 {
     char own[192] = "";
-    bool told = o->told[0] && o->told_rank == o->verdict.rank;
+    bool reported = o->reported[0] && o->reported_rank == o->decision.rank;
     if (s->ended)
-        describe_end(s, o->verdict.rank, own, sizeof own);
-    bool words = told && s->said && s->end.kind == CONTROL_ENDED; /* better than a status */
-    if (s->ended && !words && (!told || strncmp(o->told, own, strlen(own)) != 0))
+        describe_end(s, o->decision.rank, own, sizeof own);
+    bool words = reported && s->said && s->end.kind == CONTROL_ENDED; /* better than a status */
+    if (s->ended && !words && (!reported || strncmp(o->reported, own, strlen(own)) != 0))
         snprintf(out, bytes, "%s", own);
     else
-        snprintf(out, bytes, "%s", told ? o->told : o->verdict.text);
+        snprintf(out, bytes, "%s", reported ? o->reported : o->decision.text);
     add_host(s, out, bytes);
 }
 
 void launch_outcome_conclude(const launch_outcome *o, int asked, launch_end *out)
 {
     char why[CONTROL_TEXT];
-    const rank_state *s = &o->rank[o->verdict.rank];
-    bool failed = o->verdict.weight, by_itself = s->ended && s->end.kind == CONTROL_ENDED;
+    const rank_state *s = &o->rank[o->decision.rank];
+    bool failed = o->decision.weight, by_itself = s->ended && s->end.kind == CONTROL_ENDED;
     /* A rank that was slow to leave, and was killed, ends the job as it would have done. */
     uint32_t code = !failed ? 1 : by_itself ? s->end.code : s->ended ? 1 : s->exit;
     int status = code == 2 || code == 77 ? (int)code : 1;
     bool refused = s->said && status != 1;
     describe_cause(o, s, why, sizeof why);
-    *out = (launch_end){.status = status, .rank = o->frozen ? LAUNCH_ALL : o->verdict.rank};
+    *out = (launch_end){.status = status, .rank = o->frozen ? LAUNCH_ALL : o->decision.rank};
     out->failed = failed && status == 1 && !asked && !o->stopped;
     out->said = by_itself && s->said;
     snprintf(out->why, sizeof out->why, "%.255s", by_itself && s->said ? s->said->text : why);

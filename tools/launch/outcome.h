@@ -32,7 +32,7 @@ void launch_outcome_free(launch_outcome *o); /* NULL allowed */
 void launch_outcome_place(launch_outcome *o, uint32_t rank, const char *host);
 
 /* A record of rank `rank`: CONTROL_SAY, CONTROL_CAUSE or CONTROL_STATUS; others are ignored. */
-void launch_outcome_hear(launch_outcome *o, uint32_t rank, const job_control_record *r);
+void launch_outcome_receive(launch_outcome *o, uint32_t rank, const job_control_record *r);
 
 /* `rank` is known to end, or has ended. True: the other ranks are to be told. Further calls for the
  * same rank, and calls after the ranks were killed, do nothing and return false. */

@@ -49,9 +49,9 @@ static void send_up(job_beats *b, job_wire *w)
 
 /* --- rank 0 --- */
 
-void job_beats_heard(job_beats *b)
+void job_beats_root_seen(job_beats *b)
 {
-    b->heard = b->j->clock.sum;
+    b->last_seen = b->j->clock.sum;
 }
 
 static void send_store(job_beats *b, uint32_t arg)
@@ -81,11 +81,11 @@ static uint32_t interval(const job_beats *b)
 }
 
 /* The beats to rank 0 over the connection of the store. True: it is frozen. */
-static bool judge_root(job_beats *b, uint64_t now, uint64_t *silent)
+static bool check_root(job_beats *b, uint64_t now, uint64_t *silent)
 {
     const bool child = is_child_of_rank0(b), attached = child || b->parent.phase == BEATS_UP;
-    *silent = b->j->clock.sum - b->heard;
-    const job_root_event e = job_tree_judge_root(attached, *silent, b->j->silence_ms);
+    *silent = b->j->clock.sum - b->last_seen;
+    const job_root_event e = job_tree_check_root(attached, *silent, b->j->silence_ms);
     const bool due = now - b->asked >= interval(b) && !job_wire_unsent(b->store);
     if (due && child) {
         send_up(b, b->store);
@@ -121,7 +121,7 @@ bool job_beats_turn(job_beats *b, uint64_t *silent)
         b->parent.sent = now;
         job_parent_turn(b);
     }
-    return judge_root(b, now, silent);
+    return check_root(b, now, silent);
 }
 
 static uint64_t sooner(uint64_t a, uint64_t due, uint64_t now)
@@ -135,7 +135,7 @@ int job_beats_sleep(const job_beats *b)
 {
     const job_beats_parent *p = &b->parent;
     const job_door *d = &b->children.door;
-    const uint64_t now = awake_ms(), silent = b->j->clock.sum - b->heard;
+    const uint64_t now = awake_ms(), silent = b->j->clock.sum - b->last_seen;
     uint64_t ms =
         sooner(interval(b), (p->phase == BEATS_UP ? p->sent : b->asked) + interval(b), now);
     ms = sooner(ms, b->j->silence_ms, silent); /* until rank 0 is frozen */
@@ -199,7 +199,7 @@ void job_beats_listen(job_beats *b, job_place *out)
 
 void job_beats_begin(job_beats *b, const job_place *parent)
 {
-    b->heard = b->j->clock.sum;
+    b->last_seen = b->j->clock.sum;
     if (b->children.n)
         job_children_begin(b);
     if (!is_child_of_rank0(b))

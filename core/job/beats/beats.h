@@ -75,8 +75,8 @@ typedef struct job_beats {
     int epoll_fd;     /* of parent and children; -1: there is neither */
     uint64_t process; /* job_wire_hello */
     job_beat_root root;
-    uint64_t heard; /* job.clock when rank 0 was last heard, or its number has changed */
-    uint64_t asked; /* awake_ms() of the last beat over `store` */
+    uint64_t last_seen; /* job.clock when rank 0 was last heard, or its number has changed */
+    uint64_t asked;     /* awake_ms() of the last beat over `store` */
     job_beats_parent parent;
     job_beats_children children;
     job_beat_mark *known; /* of ranks below, by rank; NULL: there are none ... */
@@ -97,7 +97,7 @@ void job_beats_listen(job_beats *b, job_place *out);
 void job_beats_begin(job_beats *b, const job_place *parent);
 
 /* Rank 0 was heard over the store's connection. */
-void job_beats_heard(job_beats *b);
+void job_beats_root_seen(job_beats *b);
 
 /* A beat of rank 0. False: malformed. */
 bool job_beats_take(job_beats *b, const job_wire_frame *f);

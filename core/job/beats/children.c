@@ -113,7 +113,7 @@ static void admit(job_beats *b, int place, uint32_t rank)
     c->connected += !child->p;
     child->p = job_door_admit(&c->door, place, rank, child->p);
     child->p->w.limit = BEAT_MAX;
-    child->watch.heard = b->j->clock.sum;
+    child->watch.last_seen = b->j->clock.sum;
     job_listen_admitted(child->p->w.fd);
     job_wire_send(&child->p->w, WIRE_WELCOME, 0, 0, NULL, 0);
     if (c->connected == c->n)
@@ -142,7 +142,7 @@ static job_beats_child *child_of(job_beats *b, const job_peer *p)
 static void send_silent(job_beats *b, uint32_t rank, const job_watch *w)
 {
     uint8_t body[8];
-    job_wire_put64(body, b->j->clock.sum - w->heard);
+    job_wire_put64(body, b->j->clock.sum - w->last_seen);
     job_wire_send(b->store, WIRE_SILENT, rank, 0, body, sizeof body);
     b->j->drained = false;
 }
@@ -193,7 +193,7 @@ static void child_event(job_beats *b, job_peer *p)
             st = err_fail(WEFT_DATA, "rank %u sent a malformed heartbeat", p->rank);
             break;
         }
-        child_of(b, p)->watch.heard = b->j->clock.sum;
+        child_of(b, p)->watch.last_seen = b->j->clock.sum;
     }
     if (st == WEFT_BUSY) {
         job_peer_watch(b->epoll_fd, p);
@@ -230,10 +230,10 @@ static void flush(job_beats *b, job_peer *p)
         lose(b, p);
 }
 
-static void judge(job_beats *b, job_beats_child *child)
+static void check_child(job_beats *b, job_beats_child *child)
 {
     const uint32_t rank = child->p->rank;
-    switch (job_tree_judge_child(&child->watch, b->j->clock.sum, b->j->silence_ms)) {
+    switch (job_tree_check_child(&child->watch, b->j->clock.sum, b->j->silence_ms)) {
     case JOB_WATCH_TAKE:
         job_wire_send(b->store, WIRE_WATCHES, rank, 0, NULL, 0);
         b->j->drained = false;
@@ -265,7 +265,7 @@ void job_children_turn(job_beats *b)
         job_peer *p = c->at[i].p;
         if (!p || p->w.fd < 0)
             continue;
-        judge(b, &c->at[i]);
+        check_child(b, &c->at[i]);
         if (due && !job_wire_unsent(&p->w))
             job_wire_send(&p->w, WIRE_BEAT, 0, 0, body, sizeof body);
         if (job_wire_unsent(&p->w))

@@ -150,7 +150,7 @@ static weft_status take_beat(job_beats *b, const job_wire_frame *f)
         return err_fail(WEFT_DATA, "it sent a frame of type %u", f->type);
     if (root.number > b->root.number) {
         b->root = root;
-        b->heard = b->j->clock.sum;
+        b->last_seen = b->j->clock.sum;
     }
     return WEFT_OK;
 }

@@ -185,7 +185,7 @@ void job_progress_step(uint32_t rank, uint64_t step)
         atomic_store_explicit(&ours->step[rank], step, memory_order_relaxed);
 }
 
-void job_progress_hear(uint32_t newest)
+void job_progress_receive(uint32_t newest)
 {
     pthread_once(&once, find_page);
     if (ours && newest > atomic_load(&ours->newest))

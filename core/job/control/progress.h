@@ -62,7 +62,7 @@ bool job_attempt_folder(uint64_t *device, uint64_t *number);
 void job_progress_step(uint32_t rank, uint64_t step);
 
 /* Another process of the job belongs to a newer attempt. [any] */
-void job_progress_hear(uint32_t attempt);
+void job_progress_receive(uint32_t attempt);
 
 /* The job has failed; only the first reason is kept. `said`: by the rank that failed. [any] */
 void job_progress_fail(const char *why, bool said);

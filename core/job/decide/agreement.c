@@ -58,11 +58,11 @@ bool job_agreement_count(bool joined, bool left, bool held, uint64_t begun, uint
     return true;
 }
 
-job_event job_agreement_settle(job_agreement *a, int number, uint64_t last)
+job_event job_agreement_finish(job_agreement *a, int number, uint64_t last)
 {
     if (!a->held)
         (void)job_agreement_hold(a, number);
-    a->settled = true;
+    a->agreed = true;
     if (!last)
         return (job_event){.kind = JOB_EVENT_END_WAITS, .number = a->number};
     atomic_store(&a->last, last);

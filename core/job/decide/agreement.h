@@ -29,7 +29,7 @@ typedef struct job_agreement {
     _Atomic uint64_t last;  /* later steps do not begin; 0: none does until the ranks agree */
     int number;             /* the signal that asked */
     bool asked;             /* the signal that this process got was passed on */
-    bool held, settled;     /* held: the agreement has begun; settled: the last step is known */
+    bool held, agreed;      /* held: the agreement has begun; agreed: the last step is known */
     uint64_t since;         /* awake_ms() when all waits were ended; 0: they were not */
 } job_agreement;
 
@@ -48,6 +48,6 @@ job_event job_agreement_hold(job_agreement *a, int number);
 bool job_agreement_count(bool joined, bool left, bool held, uint64_t begun, uint64_t *last);
 
 /* All ranks have answered: the event is LAST, or END_WAITS when `last` is 0. */
-job_event job_agreement_settle(job_agreement *a, int number, uint64_t last);
+job_event job_agreement_finish(job_agreement *a, int number, uint64_t last);
 
 #endif

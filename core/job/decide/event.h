@@ -13,13 +13,13 @@
 
 typedef struct job_view { /* what a rank knows about itself and the job */
     uint32_t rank, ranks;
-    bool rank0;        /* it monitors all other ranks; the others monitor only rank 0 */
-    bool launched;     /* our launcher started the ranks and reports how they end */
-    bool failed;       /* a failure is on record */
-    bool all_left;     /* all ranks have left in good order */
-    bool stop_settled; /* the last step is known */
-    bool begun;        /* this rank has begun a step */
-    uint64_t now;      /* awake_ms() */
+    bool rank0;       /* it monitors all other ranks; the others monitor only rank 0 */
+    bool launched;    /* our launcher started the ranks and reports how they end */
+    bool failed;      /* a failure is on record */
+    bool all_left;    /* all ranks have left in good order */
+    bool stop_agreed; /* the last step is known */
+    bool begun;       /* this rank has begun a step */
+    uint64_t now;     /* awake_ms() */
 } job_view;
 
 typedef enum job_event_kind {

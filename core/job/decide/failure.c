@@ -60,7 +60,7 @@ job_event job_failure_ended(job_cause *c, const job_view *v, const job_control_r
     const job_event none = {.kind = JOB_EVENT_NONE};
     if ((!ended && !killed) || r->rank >= v->ranks || r->rank == v->rank)
         return none;
-    if ((ended && !is_news(v, r, s)) || (stopped && v->stop_settled))
+    if ((ended && !is_news(v, r, s)) || (stopped && v->stop_agreed))
         return none;
     if (stopped && !v->begun) /* it could not take part in an agreement */
         return (job_event){.kind = JOB_EVENT_END_WAITS};

@@ -30,9 +30,9 @@ uint32_t job_tree_interval(bool later, uint32_t beat, uint32_t silence)
     return later && beat < silence / 4 ? silence / 4 : beat;
 }
 
-job_watch_event job_tree_judge_child(job_watch *w, uint64_t now, uint32_t silence)
+job_watch_event job_tree_check_child(job_watch *w, uint64_t now, uint32_t silence)
 {
-    const uint64_t silent = now - w->heard;
+    const uint64_t silent = now - w->last_seen;
     if (w->taken && silent >= silence / 2) {
         w->taken = false;
         return JOB_WATCH_RETURN;
@@ -52,17 +52,17 @@ void job_tree_rely(job_guard *g)
 void job_tree_return(job_guard *g, uint64_t now, uint64_t silent, uint32_t silence)
 {
     const uint64_t most = (uint64_t)silence / 4 * 3, counted = silent < most ? silent : most;
-    const uint64_t heard = now > counted ? now - counted : 0;
+    const uint64_t last_seen = now > counted ? now - counted : 0;
     g->relies = false;
-    g->heard = heard > g->heard ? heard : g->heard;
+    g->last_seen = last_seen > g->last_seen ? last_seen : g->last_seen;
 }
 
 bool job_tree_is_frozen(const job_guard *g, uint64_t now, uint32_t silence)
 {
-    return !g->relies && now - g->heard >= silence;
+    return !g->relies && now - g->last_seen >= silence;
 }
 
-job_root_event job_tree_judge_root(bool attached, uint64_t silent, uint32_t silence)
+job_root_event job_tree_check_root(bool attached, uint64_t silent, uint32_t silence)
 {
     if (silent >= silence)
         return JOB_ROOT_FROZEN;

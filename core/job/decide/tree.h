@@ -53,8 +53,8 @@ uint32_t job_tree_interval(bool later, uint32_t beat, uint32_t silence);
 /* --- a parent, for each child that is connected to it --- */
 
 typedef struct job_watch {
-    bool taken;     /* rank 0 relies on this rank for it */
-    uint64_t heard; /* its last sign of life */
+    bool taken;         /* rank 0 relies on this rank for it */
+    uint64_t last_seen; /* its last sign of life */
 } job_watch;
 
 typedef enum job_watch_event {
@@ -64,14 +64,15 @@ typedef enum job_watch_event {
 } job_watch_event;
 
 /* `silence`: after so long a rank is frozen. */
-job_watch_event job_tree_judge_child(job_watch *w, uint64_t now, uint32_t silence);
+job_watch_event job_tree_check_child(job_watch *w, uint64_t now, uint32_t silence);
 
 /* --- rank 0, for each other rank --- */
 
 typedef struct job_guard {
-    bool relies;    /* its parent watches it ... */
-    bool relied;    /* ... or did so */
-    uint64_t heard; /* the last sign of life on its own connection, or that the parent knows of */
+    bool relies; /* its parent watches it ... */
+    bool relied; /* ... or did so */
+    uint64_t
+        last_seen; /* the last sign of life on its own connection, or that the parent knows of */
 } job_guard;
 
 /* The parent takes it over. */
@@ -94,6 +95,6 @@ typedef enum job_root_event {
 
 /* `attached`: the number comes through a connection to the parent. `silent`: since rank 0 was last
  * heard, or its number has last changed. */
-job_root_event job_tree_judge_root(bool attached, uint64_t silent, uint32_t silence);
+job_root_event job_tree_check_root(bool attached, uint64_t silent, uint32_t silence);
 
 #endif

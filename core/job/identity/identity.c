@@ -114,7 +114,7 @@ static weft_status read_dialect(const dialect *d, reading *r)
 }
 
 /* Consistency within one family of variables. */
-static weft_status judge(const dialect *d, const reading *r)
+static weft_status check_complete(const dialect *d, const reading *r)
 {
     if (r->rank_set != r->size_set)
         return err_fail(WEFT_USAGE, "the environment has %s without %s: set both or neither",
@@ -165,7 +165,7 @@ static weft_status read_slurm(reading *r)
     if (!getenv(d.rank) || !getenv(d.size))
         return WEFT_OK;
     weft_status st = read_dialect(&d, r);
-    return st != WEFT_OK ? st : judge(&d, r);
+    return st != WEFT_OK ? st : check_complete(&d, r);
 }
 
 /* RANK and WORLD_SIZE, or of a pod the latter alone. *which: whose variables they are. */
@@ -181,7 +181,7 @@ static weft_status read_plain(const dialect **which, reading *r)
                         "trains alone, unset MASTER_ADDR",
                         index, getenv("MASTER_ADDR"));
     weft_status st = read_dialect(*which, r);
-    return st == WEFT_OK ? judge(*which, r) : st;
+    return st == WEFT_OK ? check_complete(*which, r) : st;
 }
 
 static weft_status find(reading *out)
@@ -194,8 +194,9 @@ static weft_status find(reading *out)
     *out = t;
     if (t.rank_set && getenv(CONTROL_FD_ENV))
         return WEFT_OK;
-    if ((st = read_dialect(&open_mpi, &o)) != WEFT_OK || (st = judge(&open_mpi, &o)) != WEFT_OK ||
-        (st = read_dialect(&pmi, &p)) != WEFT_OK || (st = judge(&pmi, &p)) != WEFT_OK ||
+    if ((st = read_dialect(&open_mpi, &o)) != WEFT_OK ||
+        (st = check_complete(&open_mpi, &o)) != WEFT_OK ||
+        (st = read_dialect(&pmi, &p)) != WEFT_OK || (st = check_complete(&pmi, &p)) != WEFT_OK ||
         (st = agree(plain, &t, &open_mpi, &o)) != WEFT_OK ||
         (st = agree(plain, &t, &pmi, &p)) != WEFT_OK ||
         (st = agree(&open_mpi, &o, &pmi, &p)) != WEFT_OK)

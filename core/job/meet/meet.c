@@ -97,7 +97,7 @@ static weft_status other_attempt(uint32_t newest)
     const uint32_t own = job_attempt_number();
     if (newest <= own)
         return err_fail(WEFT_IO, "rank 0 is still in an attempt before attempt %u", own);
-    job_progress_hear(newest);
+    job_progress_receive(newest);
     return err_fail(WEFT_PEER,
                     "attempt %u of this job has begun, and this process is of attempt %u", newest,
                     own);

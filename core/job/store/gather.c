@@ -21,7 +21,7 @@ uint8_t *job_gather_pack(const job_gather_request *r, uint64_t *bytes)
     for (uint32_t i = 0; i < listed; i++, to += 4)
         job_wire_put32(to, r->member[i]);
     if (r->bytes)
-        memcpy(to, r->piece, r->bytes);
+        memcpy(to, r->fragment, r->bytes);
     return out;
 }
 
@@ -57,10 +57,10 @@ const char *job_gather_unpack(const uint8_t *from, uint64_t bytes, uint32_t rank
     const uint64_t listed = 4 * (uint64_t)out->n;
     if (job_wire_get32(from + 12) || out->n > ranks || listed > bytes - GATHER_HEAD)
         return "its list of members is incomplete";
-    out->piece = from + GATHER_HEAD + listed;
+    out->fragment = from + GATHER_HEAD + listed;
     out->bytes = bytes - GATHER_HEAD - listed;
     if (out->total > GATHER_VALUE_MAX || out->bytes > out->total ||
-        out->bytes > job_store_piece(ranks, 1))
+        out->bytes > job_store_fragment(ranks, 1))
         return "it is above the limit";
     if (out->n)
         return take_members(from + GATHER_HEAD, rank, ranks, out);
@@ -73,7 +73,7 @@ const char *job_gather_unpack(const uint8_t *from, uint64_t bytes, uint32_t rank
 typedef struct gathering {
     struct gathering *next;
     char key[WIRE_KEY_MAX + 1];
-    job_gather_request of; /* of the rank that opened it; `piece` is unused */
+    job_gather_request of; /* of the rank that opened it; `fragment` is unused */
     uint32_t first, arrived;
     uint64_t due;
     job_parts all;
@@ -180,10 +180,10 @@ static gathering *begin(job_gathers *g, uint32_t rank, const char *key, const jo
     return x;
 }
 
-static void arrive(job_gathers *g, gathering *x, uint32_t rank, const uint8_t *piece)
+static void arrive(job_gathers *g, gathering *x, uint32_t rank, const uint8_t *fragment)
 {
     const uint32_t place = place_of(&x->of, rank);
-    job_parts_add(&x->all, place, piece);
+    job_parts_add(&x->all, place, fragment);
     x->here[place] = true;
     if (++x->arrived < x->of.n)
         return;
@@ -224,11 +224,11 @@ void job_gathers_join(job_gathers *g, uint32_t rank, const char *key, const void
     }
     gathering *x = find(g, key, &r);
     if (!x) {
-        arrive(g, begin(g, rank, key, &r, due), rank, r.piece);
+        arrive(g, begin(g, rank, key, &r, due), rank, r.fragment);
         return;
     }
     if (x->of.total == r.total && x->of.bytes == r.bytes && same_members(&x->of, &r))
-        arrive(g, x, rank, r.piece);
+        arrive(g, x, rank, r.fragment);
     else
         disagree(g, x, rank, &r);
     free((void *)(uintptr_t)r.member);

@@ -5,11 +5,11 @@
  * send the same list; the answer has the parts of the members in the order of the list (parts.h).
  * A request:
  *
- *   total    u64   bytes of each member's value, of which this request carries one piece
+ *   total    u64   bytes of each member's value, of which this request carries one fragment
  *   n        u32   members that follow; 0: all ranks of the job
  *   zero     u32
  *   members  u32   each, ascending
- *   piece          the rest: the same number of bytes from each member
+ *   fragment          the rest: the same number of bytes from each member
  *
  * All little-endian. Like the store it does no I/O and knows no clock. */
 #ifndef JOB_GATHER_H
@@ -26,7 +26,7 @@ typedef struct job_gather_request {
     uint64_t total;
     uint32_t n;             /* of members; never 0 after unpacking */
     const uint32_t *member; /* [n]; NULL: 0 to n - 1 */
-    const uint8_t *piece;
+    const uint8_t *fragment;
     uint64_t bytes;
 } job_gather_request;
 

@@ -216,7 +216,7 @@ static void disagree(job_store *s, uint32_t rank, const char *name, uint64_t byt
     finish(s, WEFT_PEER, text, strlen(text));
 }
 
-uint64_t job_store_piece(uint32_t ranks, int differ)
+uint64_t job_store_fragment(uint32_t ranks, int differ)
 {
     const uint64_t most = (WIRE_VALUE_MAX - PARTS_OVERHEAD(ranks)) / ranks;
     const uint64_t by_memory = STORE_ANSWERS_MAX / ranks / ranks;
@@ -227,7 +227,7 @@ void job_store_exchange(job_store *s, uint32_t rank, const char *name, const voi
                         uint64_t bytes, uint64_t due)
 {
     gathering *g = &s->now;
-    if (bytes > job_store_piece(s->ranks, 0)) {
+    if (bytes > job_store_fragment(s->ranks, 0)) {
         refuse(s, rank, WEFT_USAGE, "an exchange of %llu bytes a rank is above the store's limit",
                (unsigned long long)bytes);
         return;
@@ -251,7 +251,8 @@ void job_store_exchange(job_store *s, uint32_t rank, const char *name, const voi
         return;
     uint64_t n;
     uint8_t *answer = job_parts_pack(&g->all, &n);
-    const bool too_much = n * s->ranks > STORE_ANSWERS_MAX && bytes > job_store_piece(s->ranks, 1);
+    const bool too_much =
+        n * s->ranks > STORE_ANSWERS_MAX && bytes > job_store_fragment(s->ranks, 1);
     finish(s, too_much ? WEFT_BUSY : WEFT_OK, answer, too_much ? 0 : n);
     free(answer);
 }

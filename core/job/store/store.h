@@ -30,13 +30,13 @@ void job_store_add(job_store *s, uint32_t rank, const char *key, const void *val
 void job_store_find(job_store *s, uint32_t rank, const char *key);
 
 /* Answered with the parts of all ranks, as in parts.h, once the last has arrived. WEFT_BUSY: too
- * many distinct parts for the memory limit of all answers; the ranks retry with smaller pieces.
- * Pieces of job_store_piece() bytes never get it. */
+ * many distinct parts for the memory limit of all answers; the ranks retry with smaller fragments.
+ * Fragments of job_store_fragment() bytes never get it. */
 void job_store_exchange(job_store *s, uint32_t rank, const char *name, const void *mine,
                         uint64_t bytes, uint64_t due);
 
 /* The largest part that can be exchanged; with `differ`, the largest if all parts may differ. */
-uint64_t job_store_piece(uint32_t ranks, int differ);
+uint64_t job_store_fragment(uint32_t ranks, int differ);
 
 /* Answer all requests whose timeout has passed. */
 void job_store_tick(job_store *s, uint64_t now);

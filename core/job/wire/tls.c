@@ -30,13 +30,13 @@ struct weft_tls {
     job_tls_context *context;
     SSL *ssl; /* NULL: a server that has not received a whole ClientHello yet */
     int fd;
-    int32_t want;    /* 1: to read, 2: to write */
-    bool shaken;     /* handshake done */
-    bool lost;       /* end of stream or an error of the socket */
-    bool moved;      /* read() was called: the session stays in use */
-    uint64_t heard;  /* bytes received */
-    uint64_t sealed; /* bytes written under the current sending key */
-    uint64_t stuck;  /* bytes that a blocked write has already accepted */
+    int32_t want;            /* 1: to read, 2: to write */
+    bool shaken;             /* handshake done */
+    bool lost;               /* end of stream or an error of the socket */
+    bool moved;              /* read() was called: the session stays in use */
+    uint64_t bytes_received; /* bytes received */
+    uint64_t sealed;         /* bytes written under the current sending key */
+    uint64_t stuck;          /* bytes that a blocked write has already accepted */
     uint8_t psk[32];
 };
 
@@ -46,11 +46,11 @@ static int socket_read(BIO *bio, char *to, int bytes)
 {
     weft_tls *t = BIO_get_data(bio);
     BIO_clear_retry_flags(bio);
-    if (!t->shaken && t->heard + (uint64_t)bytes > TLS_EARLY)
+    if (!t->shaken && t->bytes_received + (uint64_t)bytes > TLS_EARLY)
         return -1;
     ssize_t n = recv(t->fd, to, (size_t)bytes, MSG_DONTWAIT);
     if (n > 0) {
-        t->heard += (uint64_t)n;
+        t->bytes_received += (uint64_t)n;
         return (int)n;
     }
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
@@ -379,7 +379,7 @@ bool job_tls_shaken(const weft_tls *t)
     return t->shaken;
 }
 
-uint64_t job_tls_heard(const weft_tls *t)
+uint64_t job_tls_received(const weft_tls *t)
 {
-    return t->heard;
+    return t->bytes_received;
 }

@@ -37,7 +37,7 @@ bool job_tls_lost(const weft_tls *t);
 bool job_tls_shaken(const weft_tls *t);
 
 /* Bytes received so far. */
-uint64_t job_tls_heard(const weft_tls *t);
+uint64_t job_tls_received(const weft_tls *t);
 
 /* Bytes after which the sending key is renewed, far below the limit of AES-GCM; tests lower it. */
 extern uint64_t job_tls_rekey_bytes;

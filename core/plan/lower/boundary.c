@@ -95,7 +95,7 @@ static void add_transfers(plan_list_builder *w, weft_tensor t, const route *r)
 
 /* Order by producer: senders visit their blocks in the direction of the pass, and receivers post in
  * that order. */
-static int by_making(const void *x, const void *y)
+static int by_producer(const void *x, const void *y)
 {
     const transfer *a = x, *b = y;
     if (a->backward != b->backward)
@@ -154,7 +154,7 @@ weft_status plan_boundary_prepare(plan_list_builder *w)
             add_transfers(w, t, &r[t]);
     free(r);
     if (w->boundary->transfers.n)
-        qsort(w->boundary->transfers.at, w->boundary->transfers.n, sizeof(transfer), by_making);
+        qsort(w->boundary->transfers.at, w->boundary->transfers.n, sizeof(transfer), by_producer);
     find_arrivals(w);
     return WEFT_OK;
 }

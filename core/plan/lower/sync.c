@@ -167,7 +167,7 @@ weft_status plan_sync_finish(plan_builder *b, plan_list *l, plan_bucket *k)
  * scratch small. */
 #define BUCKETS_IN_FLIGHT 4u
 
-static weft_status start_piece(plan_builder *b, plan_list *l, plan_bucket k)
+static weft_status start_chunk(plan_builder *b, plan_list *l, plan_bucket k)
 {
     struct plan_sync_state *s = b->sync;
     uint32_t oldest = s->buckets.n, pending = 0;
@@ -185,7 +185,7 @@ static weft_status start_piece(plan_builder *b, plan_list *l, plan_bucket k)
     return st;
 }
 
-/* Start the open bucket in pieces of the bucket size, the last block's elements first. */
+/* Start the open bucket in chunks of the bucket size, the last block's elements first. */
 weft_status plan_sync_flush(plan_builder *b, plan_list *l)
 {
     struct plan_sync_state *s = b->sync;
@@ -194,12 +194,12 @@ weft_status plan_sync_flush(plan_builder *b, plan_list *l)
     uint64_t most = k.axes ? s->bucket_elements : UINT64_MAX;
     while (k.end > k.first) {
         uint64_t n = k.end - k.first;
-        uint64_t pieces = n / most + (n % most != 0);
-        uint64_t take = (n / pieces + 31) / 32 * 32; /* equal, aligned pieces */
+        uint64_t chunks = n / most + (n % most != 0);
+        uint64_t take = (n / chunks + 31) / 32 * 32; /* equal, aligned chunks */
         uint64_t first = take < n ? k.end - take : k.first;
         plan_bucket part = k;
         part.first = first;
-        weft_status st = start_piece(b, l, part);
+        weft_status st = start_chunk(b, l, part);
         if (st != WEFT_OK)
             return st;
         k.end = first;
@@ -232,7 +232,7 @@ static weft_status grow(plan_builder *b, plan_list *l, const plan_flat_param *p,
 weft_status plan_sync_group(plan_builder *b, plan_list *l, uint32_t group, uint64_t axes)
 {
     const plan_flat_group *x = &b->f->groups.at[group];
-    return start_piece(b, l,
+    return start_chunk(b, l,
                        (plan_bucket){.first = x->at[0],
                                      .end = x->at[0] + x->count,
                                      .axes = axes,

@@ -31,12 +31,12 @@
 
 /* --- a list under construction --- */
 
-typedef struct stay { /* a block's gathered parameters */
+typedef struct gather_span { /* a block's gathered parameters */
     uint32_t block;
     uint32_t start, first, last; /* works: before which the gather starts; first and last reader */
     uint32_t number;             /* of the first group's collective */
     uint64_t place;              /* offset in the zone */
-} stay;
+} gather_span;
 
 typedef struct reduction { /* of a block's gradients of one micro-batch */
     uint32_t block, micro_batch, number;
@@ -44,7 +44,7 @@ typedef struct reduction { /* of a block's gradients of one micro-batch */
 } reduction;
 
 struct zero_walk {
-    VEC(stay) stays; /* by start */
+    VEC(gather_span) spans; /* by start */
     uint32_t next;
     VEC(uint32_t) open; /* started and not freed */
     uint32_t *last_add; /* [flat block][micro-batch] 1 + the last work that adds to its gradients */
@@ -85,8 +85,8 @@ static weft_status note_reader(plan_list_builder *w, uint32_t block, uint32_t at
     uint32_t ahead = k->ahead ? k->ahead : 1;
     if (k->level < FLAT_PARAMS)
         return WEFT_OK;
-    for (uint32_t i = y->stays.n; i-- > 0;) {
-        stay *s = &y->stays.at[i];
+    for (uint32_t i = y->spans.n; i-- > 0;) {
+        gather_span *s = &y->spans.at[i];
         if (s->block != block)
             continue;
         if (at - s->last > ahead)
@@ -95,7 +95,7 @@ static weft_status note_reader(plan_list_builder *w, uint32_t block, uint32_t at
         return WEFT_OK;
     }
     uint32_t start = at > k->ahead ? at - k->ahead : 0;
-    *vec_push(&y->stays) = (stay){.block = block, .start = start, .first = at, .last = at};
+    *vec_push(&y->spans) = (gather_span){.block = block, .start = start, .first = at, .last = at};
     return WEFT_OK;
 }
 
@@ -108,7 +108,7 @@ static weft_status note_adder(plan_list_builder *w, uint32_t block, uint32_t at)
 
 static int by_start(const void *x, const void *y)
 {
-    const stay *a = x, *b = y;
+    const gather_span *a = x, *b = y;
     if (a->start != b->start)
         return a->start < b->start ? -1 : 1;
     if (a->first != b->first)
@@ -135,8 +135,8 @@ weft_status plan_zero_begin(plan_list_builder *w)
     for (uint64_t i = 0; i < w->b->f->blocks.n; i++)
         for (uint32_t micro_batch = 0; micro_batch < w->micro_batches; micro_batch++)
             y->left[i] += y->last_add[i * w->micro_batches + micro_batch] != 0;
-    if (y->stays.n)
-        qsort(y->stays.at, y->stays.n, sizeof *y->stays.at, by_start);
+    if (y->spans.n)
+        qsort(y->spans.at, y->spans.n, sizeof *y->spans.at, by_start);
     return st;
 }
 
@@ -144,7 +144,7 @@ void plan_zero_free(plan_list_builder *w)
 {
     if (!w->shard)
         return;
-    free(w->shard->stays.at);
+    free(w->shard->spans.at);
     free(w->shard->open.at);
     free(w->shard->pending.at);
     free(w->shard->last_add);
@@ -175,7 +175,7 @@ static weft_status start_gather(plan_builder *b, plan_list *l, uint32_t group, u
     return plan_emit_start(b, l, &c, micro_batch, number);
 }
 
-static weft_status start_stay(plan_list_builder *w, stay *s, uint32_t micro_batch)
+static weft_status start_span(plan_list_builder *w, gather_span *s, uint32_t micro_batch)
 {
     plan_builder *b = w->b;
     const plan_flat *f = b->f;
@@ -197,15 +197,15 @@ static weft_status start_stay(plan_list_builder *w, stay *s, uint32_t micro_batc
 static weft_status gather_for(plan_list_builder *w, uint32_t at)
 {
     struct zero_walk *y = w->shard;
-    for (; y->next < y->stays.n && y->stays.at[y->next].start <= at; y->next++) {
-        stay *s = &y->stays.at[y->next];
+    for (; y->next < y->spans.n && y->spans.at[y->next].start <= at; y->next++) {
+        gather_span *s = &y->spans.at[y->next];
         *vec_push(&y->open) = y->next;
-        weft_status st = start_stay(w, s, w->works[s->first].micro_batch);
+        weft_status st = start_span(w, s, w->works[s->first].micro_batch);
         if (st != WEFT_OK)
             return st;
     }
     for (uint32_t i = 0; i < y->open.n; i++) {
-        const stay *s = &y->stays.at[y->open.at[i]];
+        const gather_span *s = &y->spans.at[y->open.at[i]];
         if (s->first != at)
             continue;
         for (uint32_t g = 0; g < w->b->f->blocks.at[s->block].groups; g++)
@@ -221,7 +221,7 @@ static void give_parameters(plan_list_builder *w, uint32_t at)
     const plan_flat *f = w->b->f;
     uint32_t kept = 0;
     for (uint32_t i = 0; i < y->open.n; i++) {
-        const stay *s = &y->stays.at[y->open.at[i]];
+        const gather_span *s = &y->spans.at[y->open.at[i]];
         if (s->last == at)
             plan_space_give(&w->b->zones.activations, s->place,
                             whole_bytes(&f->blocks.at[s->block], f->compute_size));

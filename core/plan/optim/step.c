@@ -120,7 +120,7 @@ static weft_tensor next_scale(scalars *s, const spec *wanted, weft_tensor scale,
 }
 
 /* The factor "kept" of the error-feedback residuals in the next step (compress.c). */
-static void next_kept(scalars *s, weft_tensor gate, weft_tensor scale, weft_tensor next)
+static void next_residual_scale(scalars *s, weft_tensor gate, weft_tensor scale, weft_tensor next)
 {
     weft_tensor turned = next ? apply(s, "div", next, scale, 0) : number(s, 1);
     set(s, "kept", apply(s, "mul", gate, turned, 0));
@@ -146,7 +146,7 @@ static void scalar_graph(scalars *s, const spec *wanted, bool keeps)
     set(s, "skipped", apply(s, "add", named(s, "skipped"), skipped, 0));
     weft_tensor next = wanted->scaled ? next_scale(s, wanted, scale, gate) : 0;
     if (keeps)
-        next_kept(s, gate, scale, next);
+        next_residual_scale(s, gate, scale, next);
 }
 
 /* Set which scalars checkpoints have. The loss scale may be missing: jobs of other precisions have

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct kin { /* parameters that share a graph */
+typedef struct param_class { /* parameters that share a graph */
     graph g;
     weft_tensor param, grad, copy, gate;
     weft_shape shape;
@@ -27,18 +27,18 @@ typedef struct kin { /* parameters that share a graph */
     plan_rule_key of;
     uint32_t end;
     VEC(weft_tensor) states;
-} kin;
+} param_class;
 
 struct each_state {
-    VEC(kin *) kins;
-    kin **of;         /* [flat param] */
+    VEC(param_class *) classes;
+    param_class **of; /* [flat param] */
     uint32_t *states; /* [flat param] its first plan_own_state */
 };
 
-static void describe(const plan_builder *b, const plan_flat_param *p, kin *out)
+static void describe(const plan_builder *b, const plan_flat_param *p, param_class *out)
 {
     const plan_flat_block *k = &b->f->blocks.at[p->block];
-    *out = (kin){.of = {p->role, p->flags, p->interval, p->rule_group}, .shape = p->whole};
+    *out = (param_class){.of = {p->role, p->flags, p->interval, p->rule_group}, .shape = p->whole};
     out->shape.dtype = WEFT_F32;
     memcpy(out->place, p->place, sizeof out->place);
     if (k->level)
@@ -59,7 +59,7 @@ static bool same_kind(const plan_rule_key *a, const plan_rule_key *b)
            (a->role && b->role ? !strcmp(a->role, b->role) : !a->role && !b->role);
 }
 
-static weft_tensor add(kin *k, const char *name, uint32_t kind)
+static weft_tensor add(param_class *k, const char *name, uint32_t kind)
 {
     weft_tensor t = graph_add(&k->g, name, kind, &k->shape);
     memcpy(graph_tensor_at(&k->g, t)->place, k->place, sizeof k->place);
@@ -68,7 +68,7 @@ static weft_tensor add(kin *k, const char *name, uint32_t kind)
 
 /* A state is split where its parameter's axis of the same name is. Only the first axis of several
  * elements may be split unevenly, so that padding comes last in memory. */
-static weft_status place_state(const kin *k, graph_tensor *x)
+static weft_status place_state(const param_class *k, graph_tensor *x)
 {
     const graph_mesh *m = k->g.mesh;
     for (uint32_t a = 0; a < m->n; a++) {
@@ -98,7 +98,7 @@ static weft_status place_state(const kin *k, graph_tensor *x)
 }
 
 /* Change the graph into one over slices. */
-static weft_status slice(kin *k)
+static weft_status slice(param_class *k)
 {
     bool *sliced = mem_alloc(k->g.tensors.n + 1);
     for (weft_tensor t = 1; t <= k->g.tensors.n; t++) {
@@ -111,7 +111,7 @@ static weft_status slice(kin *k)
     return st;
 }
 
-static weft_status make(plan_builder *b, kin *k)
+static weft_status make(plan_builder *b, param_class *k)
 {
     graph_init(&k->g, b->g->mesh, WEFT_F32, WEFT_F32);
     k->g.find = b->g->find;
@@ -135,7 +135,7 @@ static weft_status make(plan_builder *b, kin *k)
 }
 
 /* Add the states of parameter `i`; slice() has changed the shapes of those that are sliced. */
-static void add_states(plan_builder *b, const kin *k, uint32_t i)
+static void add_states(plan_builder *b, const param_class *k, uint32_t i)
 {
     pool *p = &b->p->pool;
     b->rule->each->states[i] = b->f->own_states.n;
@@ -168,10 +168,10 @@ weft_status plan_each_prepare(plan_builder *b)
     e->states = pool_array(&b->p->pool, b->f->params.n, sizeof *e->states);
     for (uint32_t i = 0; i < b->f->params.n; i++) {
         const plan_flat_param *p = &b->f->params.at[i];
-        kin like;
+        param_class like;
         describe(b, p, &like);
-        for (uint32_t k = 0; k < e->kins.n && !e->of[i]; k++) {
-            kin *x = e->kins.at[k];
+        for (uint32_t k = 0; k < e->classes.n && !e->of[i]; k++) {
+            param_class *x = e->classes.at[k];
             if (same_kind(&x->of, &like.of) && same_shape(&x->shape, &like.shape) &&
                 !memcmp(x->place, like.place, sizeof like.place) &&
                 !memcmp(&x->how, &like.how, sizeof like.how))
@@ -179,9 +179,9 @@ weft_status plan_each_prepare(plan_builder *b)
         }
         weft_status st = WEFT_OK;
         if (!e->of[i]) {
-            kin *fresh = mem_alloc(sizeof *fresh);
+            param_class *fresh = mem_alloc(sizeof *fresh);
             *fresh = like;
-            *vec_push(&e->kins) = e->of[i] = fresh;
+            *vec_push(&e->classes) = e->of[i] = fresh;
             st = make(b, fresh);
         }
         if (st != WEFT_OK) {
@@ -195,7 +195,7 @@ weft_status plan_each_prepare(plan_builder *b)
 
 typedef struct finding {
     plan_builder *b;
-    const kin *k;
+    const param_class *k;
     const plan_flat_param *p;
 } finding;
 
@@ -242,7 +242,7 @@ weft_status plan_each_updates(plan_builder *b, plan_list *l)
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; i < n; i++) { /* in reverse order */
         const plan_flat_param *p = &b->f->params.at[n - 1 - i];
-        kin *k = b->rule->each->of[n - 1 - i];
+        param_class *k = b->rule->each->of[n - 1 - i];
         f[i] = (finding){b, k, p};
         w[i] = (plan_to_list_work){
             &k->g,
@@ -268,11 +268,11 @@ weft_status plan_each_updates(plan_builder *b, plan_list *l)
 
 void plan_each_free(plan_builder *b)
 {
-    for (uint32_t i = 0; b->rule->each && i < b->rule->each->kins.n; i++) {
-        graph_free(&b->rule->each->kins.at[i]->g);
-        free(b->rule->each->kins.at[i]->states.at);
-        free(b->rule->each->kins.at[i]);
+    for (uint32_t i = 0; b->rule->each && i < b->rule->each->classes.n; i++) {
+        graph_free(&b->rule->each->classes.at[i]->g);
+        free(b->rule->each->classes.at[i]->states.at);
+        free(b->rule->each->classes.at[i]);
     }
     if (b->rule->each)
-        free(b->rule->each->kins.at);
+        free(b->rule->each->classes.at);
 }

@@ -24,7 +24,7 @@ struct run_saver {
     char *copy; /* the device's, freed with it; NULL: saves are not beside the steps */
     uint32_t threads;
     char *job_text;
-    bool told_wait;
+    bool reported_wait;
     run_save_news news;
     /* The save under way. The thread owns `writer`, and the rest until `ended` is set. */
     run_save_writer writer;
@@ -155,8 +155,8 @@ weft_status run_saver_finish(run_saver *s)
 weft_status run_saver_begin(run_saver *s, uint64_t step, uint64_t spared)
 {
     const uint64_t began = clock_ns();
-    if (s->running && !atomic_load(&s->ended) && !s->told_wait && !s->e->rank) {
-        s->told_wait = true; /* once: from then on the metric save_stop_ms says it */
+    if (s->running && !atomic_load(&s->ended) && !s->reported_wait && !s->e->rank) {
+        s->reported_wait = true; /* once: from then on the metric save_stop_ms says it */
         log_line(WEFT_LOG_INFO,
                  "the save of step %llu waits for that of step %llu, which is still being written: "
                  "a larger checkpoint.every avoids that",
@@ -189,7 +189,7 @@ weft_status run_saver_look(run_saver *s, run_save_news *out)
     return st;
 }
 
-void run_saver_settle(run_saver *s, double seconds)
+void run_saver_complete(run_saver *s, double seconds)
 {
     const uint64_t until = clock_ms() + (uint64_t)(seconds * 1e3);
     if (!s || !s->running)

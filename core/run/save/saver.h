@@ -42,7 +42,7 @@ weft_status run_saver_finish(run_saver *s);
 
 /* After a failure: leave a save that is under way so many seconds, then end it. The record of this
  * thread is unchanged. NULL allowed. [setup] */
-void run_saver_settle(run_saver *s, double seconds);
+void run_saver_complete(run_saver *s, double seconds);
 
 /* Free it, when no save is under way and before the device is closed. NULL allowed. [setup] */
 void run_saver_close(run_saver *s);

@@ -15,7 +15,7 @@
 #define LOOK_MS_FIRST 1
 #define LOOK_MS_MOST 50
 #define RANKS_A_MS 8  /* so many ranks look once a millisecond together, in a large job */
-#define JUDGE_MS 5000 /* rank 0 notices a timeout so much earlier than the others */
+#define CHECK_MS 5000 /* rank 0 notices a timeout so much earlier than the others */
 
 /* What a rank says in a save. */
 typedef struct note {
@@ -65,10 +65,10 @@ static weft_status go_on(void *ctx)
 }
 
 /* Wait until rank `from` has said under `key` how its part of the save went. */
-static weft_status hear(run_save_writer *w, const char *key, uint32_t from, uint64_t step,
-                        note *out)
+static weft_status receive(run_save_writer *w, const char *key, uint32_t from, uint64_t step,
+                           note *out)
 {
-    const uint64_t until = clock_ms() + (uint64_t)(w->timeout * 1e3) + (w->rank ? JUDGE_MS : 0);
+    const uint64_t until = clock_ms() + (uint64_t)(w->timeout * 1e3) + (w->rank ? CHECK_MS : 0);
     const uint64_t most = LOOK_MS_MOST + (w->rank ? w->ranks / RANKS_A_MS : 0);
     weft_status st;
     for (uint64_t ms = LOOK_MS_FIRST; (st = look(w, key, step, out)) == WEFT_BUSY;
@@ -123,8 +123,8 @@ static bool is_in_out(const run_save_writer *w, const char *temp)
 
 /* Collect what all ranks say of their shards; `mine` is the status of this one's. All are waited
  * for, so that none writes into a folder that is being removed. */
-static weft_status hear_all(run_save_writer *w, uint64_t step, weft_status mine,
-                            ckpt_shard_sum *sums, uint32_t *culprit)
+static weft_status receive_all(run_save_writer *w, uint64_t step, weft_status mine,
+                               ckpt_shard_sum *sums, uint32_t *culprit)
 {
     char key[64];
     err_record why;
@@ -132,7 +132,7 @@ static weft_status hear_all(run_save_writer *w, uint64_t step, weft_status mine,
     for (uint32_t r = 1; r < w->ranks; r++) {
         note n;
         snprintf(key, sizeof key, "save.shard.%u", r);
-        weft_status st = hear(w, key, r, step, &n);
+        weft_status st = receive(w, key, r, step, &n);
         if (st != WEFT_OK)
             return mine != WEFT_OK ? err_again(mine, &why) : st;
         sums[r] = n.sum;
@@ -155,12 +155,12 @@ static weft_status lead(run_save_writer *w, uint64_t step, const ckpt_piece *pie
         st = find_cause(w, ckpt_begin(run_outlock_folder(w->lock), w->out, step, temp, final));
     const bool begun = st == WEFT_OK;
     err_keep(&why);
-    weft_status told = tell(w, "save.begin", step, st, 0, NULL);
+    weft_status sent = tell(w, "save.begin", step, st, 0, NULL);
     if (begun) {
         const ckpt_halt halt = {go_on, w};
-        st = told != WEFT_OK ? told
+        st = sent != WEFT_OK ? sent
                              : ckpt_write_shard(temp, 0, w->ranks, pieces, n, &halt, &sums[0]);
-        st = hear_all(w, step, find_cause(w, st), sums, &culprit);
+        st = receive_all(w, step, find_cause(w, st), sums, &culprit);
         if (st == WEFT_OK) /* before what is there is removed */
             st = check_out(w);
         if (st == WEFT_OK)
@@ -169,10 +169,10 @@ static weft_status lead(run_save_writer *w, uint64_t step, const ckpt_piece *pie
         else
             ckpt_abandon(temp);
         err_keep(&why);
-        told = tell(w, "save.end", step, st, culprit, NULL);
+        sent = tell(w, "save.end", step, st, culprit, NULL);
     }
     free(sums);
-    return st != WEFT_OK ? err_again(st, &why) : told;
+    return st != WEFT_OK ? err_again(st, &why) : sent;
 }
 
 /* --- the others --- */
@@ -184,7 +184,7 @@ static weft_status follow(run_save_writer *w, uint64_t step, const ckpt_piece *p
     const ckpt_halt halt = {go_on, w};
     ckpt_shard_sum sum = {0};
     note said;
-    weft_status st = hear(w, "save.begin", 0, step, &said);
+    weft_status st = receive(w, "save.begin", 0, step, &said);
     if (st == WEFT_OK && said.status)
         st = blame(w, 0);
     if (st != WEFT_OK)
@@ -200,12 +200,12 @@ static weft_status follow(run_save_writer *w, uint64_t step, const ckpt_piece *p
         st = find_cause(w, st);
     err_keep(&why);
     snprintf(key, sizeof key, "save.shard.%u", w->rank);
-    weft_status told = tell(w, key, step, st, w->rank, &sum);
-    if (told == WEFT_OK) /* also after a failure: then the folder is gone when it is reported */
-        told = hear(w, "save.end", 0, step, &said);
+    weft_status sent = tell(w, key, step, st, w->rank, &sum);
+    if (sent == WEFT_OK) /* also after a failure: then the folder is gone when it is reported */
+        sent = receive(w, "save.end", 0, step, &said);
     if (st != WEFT_OK)
         return err_again(st, &why);
-    return told != WEFT_OK ? told : said.status ? blame(w, said.culprit) : WEFT_OK;
+    return sent != WEFT_OK ? sent : said.status ? blame(w, said.culprit) : WEFT_OK;
 }
 
 weft_status run_save_write(run_save_writer *w, uint64_t step, const ckpt_piece *pieces, uint32_t n)

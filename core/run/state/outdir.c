@@ -109,7 +109,7 @@ static weft_status move_away(const char *out, char old[AWAY])
 }
 
 /* Rename the locked OUT to OUT.N, then create and lock a new OUT. */
-static weft_status begin_anew(const char *out, double patience, run_outlock *lock, char away[AWAY])
+static weft_status begin_anew(const char *out, double timeout, run_outlock *lock, char away[AWAY])
 {
     char folder[4096];
     snprintf(folder, sizeof folder, "%s", out);
@@ -122,7 +122,7 @@ static weft_status begin_anew(const char *out, double patience, run_outlock *loc
     *lock = (run_outlock){0};
     st = make_folders(folder);
     if (st == WEFT_OK)
-        st = run_outlock_take(out, patience, lock);
+        st = run_outlock_take(out, timeout, lock);
     run_outlock_release(&old, 0);
     return st;
 }
@@ -148,7 +148,7 @@ static weft_status same_folder(const char *out, int folder)
 }
 
 /* away: the new name of what was there, "" if it stays. */
-static weft_status prepare(const char *out, bool anew, double patience, run_outlock *lock,
+static weft_status prepare(const char *out, bool anew, double timeout, run_outlock *lock,
                            char away[AWAY])
 {
     char path[4096];
@@ -160,11 +160,11 @@ static weft_status prepare(const char *out, bool anew, double patience, run_outl
     if (st == WEFT_OK)
         st = make_folders(path);
     if (st == WEFT_OK)
-        st = run_outlock_take(path, patience, &l);
+        st = run_outlock_take(path, timeout, &l);
     if (st == WEFT_OK)
         st = same_folder(path, run_outlock_folder(&l));
     if (st == WEFT_OK && anew && holds_run(path))
-        st = begin_anew(path, patience, &l, away);
+        st = begin_anew(path, timeout, &l, away);
     if (st == WEFT_OK)
         st = run_outlock_admit(&l);
     if (st != WEFT_OK)
@@ -174,10 +174,10 @@ static weft_status prepare(const char *out, bool anew, double patience, run_outl
     return st;
 }
 
-weft_status run_outdir_prepare(const char *out, bool anew, double patience, run_outlock *lock)
+weft_status run_outdir_prepare(const char *out, bool anew, double timeout, run_outlock *lock)
 {
     char away[AWAY];
-    const weft_status st = prepare(out, anew, patience, lock, away);
+    const weft_status st = prepare(out, anew, timeout, lock, away);
     if (st == WEFT_OK && *away)
         log_line(WEFT_LOG_WARN, "%s held a run; it is now %s", out, away);
     return st;
@@ -226,7 +226,7 @@ static void tell_beginning(const char *out, bool used, bool goes_on, const char 
                  again ? ", though Slurm has started the job before (SLURM_RESTART_COUNT)" : "");
 }
 
-weft_status run_outdir_begin(const char *out, run_outdir_mode wish, double patience,
+weft_status run_outdir_begin(const char *out, run_outdir_mode wish, double timeout,
                              run_outlock *lock, bool *resume)
 {
     bool there = false;
@@ -236,7 +236,7 @@ weft_status run_outdir_begin(const char *out, run_outdir_mode wish, double patie
     if (st == WEFT_OK && !there && !wish.begins)
         st = nothing_to_resume(out);
     if (st == WEFT_OK)
-        st = prepare(out, !wish.goes_on, patience, lock, away);
+        st = prepare(out, !wish.goes_on, timeout, lock, away);
     if (st == WEFT_OK)
         job_progress_folder(run_outlock_folder(lock));
     if (st == WEFT_OK && wish.goes_on && wish.begins)
@@ -300,12 +300,12 @@ static weft_status compare_sights(const char *out, bool missing, job *j, uint32_
 }
 
 /* If rank 0 fails, the exchange fails on the others. */
-weft_status run_outdir_meet(const char *out, run_outdir_mode wish, double patience, job *j,
+weft_status run_outdir_meet(const char *out, run_outdir_mode wish, double timeout, job *j,
                             const job_identity *who, run_outlock *lock, bool *resume)
 {
     weft_status st = WEFT_OK;
     if (!who->rank)
-        st = run_outdir_begin(out, wish, patience, lock, resume);
+        st = run_outdir_begin(out, wish, timeout, lock, resume);
     news mine = {lock->token, *resume}, *all = mem_alloc(who->ranks * sizeof *all);
     all[0] = mine;
     if (st == WEFT_OK && j) /* no rank writes there before rank 0 is done */

@@ -9,8 +9,8 @@
 
 /* Rank 0: create OUT with its parents and lock it, so that no other job can use it until
  * run_outlock_release(). With `anew` a run in OUT is first renamed to OUT.1, OUT.2, ... WEFT_USAGE:
- * another job holds the lock for more than `patience` seconds; OUT is then unchanged. [setup] */
-weft_status run_outdir_prepare(const char *out, bool anew, double patience, run_outlock *lock);
+ * another job holds the lock for more than `timeout` seconds; OUT is then unchanged. [setup] */
+weft_status run_outdir_prepare(const char *out, bool anew, double timeout, run_outlock *lock);
 
 /* How a run may start: from a checkpoint in OUT (`goes_on`), or at step 1 (`begins`); with both,
  * from a checkpoint if there is one. */
@@ -21,14 +21,14 @@ typedef struct run_outdir_mode {
 /* Calls run_outdir_prepare() accordingly. *resume: OUT has a checkpoint to resume from. With both
  * modes this is checked again under the lock, because the job that held the lock may have saved
  * one. A run without a checkpoint is then overwritten, and this is logged. [setup] */
-weft_status run_outdir_begin(const char *out, run_outdir_mode wish, double patience,
+weft_status run_outdir_begin(const char *out, run_outdir_mode wish, double timeout,
                              run_outlock *lock, bool *resume);
 
 /* All ranks: rank 0 calls run_outdir_begin() and tells the others whether the run resumes; then
  * every rank acquires the lock. WEFT_USAGE on all ranks if OUT is another folder for one than for
  * rank 0; the error names such ranks and their hosts. `who` is this rank, `j` NULL for one rank.
  * [setup] [collective] */
-weft_status run_outdir_meet(const char *out, run_outdir_mode wish, double patience, job *j,
+weft_status run_outdir_meet(const char *out, run_outdir_mode wish, double timeout, job *j,
                             const job_identity *who, run_outlock *lock, bool *resume);
 
 #endif

@@ -229,18 +229,18 @@ static weft_status attempt(const char *out, run_outlock *l, char holder[HOLDER])
     return st;
 }
 
-weft_status run_outlock_take(const char *out, double patience, run_outlock *out_lock)
+weft_status run_outlock_take(const char *out, double timeout, run_outlock *out_lock)
 {
     run_outlock l = {.first = true};
     char holder[HOLDER] = "another job";
-    const uint64_t until = clock_ms() + (uint64_t)(patience * 1000);
-    bool told = false;
+    const uint64_t until = clock_ms() + (uint64_t)(timeout * 1000);
+    bool reported = false;
     weft_status st;
     while ((st = attempt(out, &l, holder)) == WEFT_BUSY && clock_ms() < until) {
-        if (!told)
+        if (!reported)
             log_line(WEFT_LOG_INFO, "%s is in use by %s: waiting up to %.0f s for it to end", out,
-                     holder, patience);
-        told = true;
+                     holder, timeout);
+        reported = true;
         nap();
     }
     if (st == WEFT_BUSY)
@@ -302,11 +302,11 @@ static weft_status find_token(const char *out, uint64_t token, run_outlock *l)
     return WEFT_BUSY;
 }
 
-weft_status run_outlock_join(const char *out, uint64_t token, double patience, job *j,
+weft_status run_outlock_join(const char *out, uint64_t token, double timeout, job *j,
                              run_outlock *out_lock)
 {
     run_outlock l = {0};
-    const uint64_t until = clock_ms() + (uint64_t)(patience * 1000);
+    const uint64_t until = clock_ms() + (uint64_t)(timeout * 1000);
     weft_status st;
     while ((st = find_token(out, token, &l)) == WEFT_BUSY) {
         if ((st = job_failure(j)) != WEFT_OK)
@@ -326,11 +326,11 @@ weft_status run_outlock_join(const char *out, uint64_t token, double patience, j
     return WEFT_OK;
 }
 
-void run_outlock_release(run_outlock *l, double patience)
+void run_outlock_release(run_outlock *l, double timeout)
 {
     if (!l->fd)
         return;
-    const uint64_t until = clock_ms() + (uint64_t)(patience * 1000);
+    const uint64_t until = clock_ms() + (uint64_t)(timeout * 1000);
     int rc = l->first ? set_lock(l->fd, F_WRLCK, 0, 2) : -1;
     while (l->first && rc && held_by_other(errno) && clock_ms() < until) {
         nap();

@@ -35,18 +35,18 @@ typedef struct run_outlock {
     _Atomic bool removed; /* it was gone when it was last looked for; outlock.c */
 } run_outlock;
 
-/* Rank 0: lock the existing folder `out`. If another job holds the lock, wait for up to `patience`
+/* Rank 0: lock the existing folder `out`. If another job holds the lock, wait for up to `timeout`
  * seconds, then fail with WEFT_USAGE and name the holder. Only .lock is changed in the folder.
  * *out_lock is written on success only. [setup] */
-weft_status run_outlock_take(const char *out, double patience, run_outlock *out_lock);
+weft_status run_outlock_take(const char *out, double timeout, run_outlock *out_lock);
 
 /* Rank 0: write the holder into the file and let the other ranks join. [setup] */
 weft_status run_outlock_admit(run_outlock *l);
 
 /* Other ranks, after run_outlock_admit() of rank 0: lock byte 1. WEFT_BUSY without a record if
  * `out` is not the folder in which rank 0 wrote `token`. A network file system may show it late, so
- * the rank looks for `patience` seconds, unless the job fails meanwhile. [setup] */
-weft_status run_outlock_join(const char *out, uint64_t token, double patience, job *j,
+ * the rank looks for `timeout` seconds, unless the job fails meanwhile. [setup] */
+weft_status run_outlock_join(const char *out, uint64_t token, double timeout, job *j,
                              run_outlock *out_lock);
 
 /* The open folder, or -1 if no lock is held; `l` may be NULL here and below. [any] */
@@ -70,7 +70,7 @@ weft_status run_outlock_cause(run_outlock *l);
 void run_outlock_note(run_outlock *l);
 
 /* Release the lock. Rank 0 removes the file if all other ranks have released theirs within
- * `patience` seconds. Does nothing if no lock is held. [setup] */
-void run_outlock_release(run_outlock *l, double patience);
+ * `timeout` seconds. Does nothing if no lock is held. [setup] */
+void run_outlock_release(run_outlock *l, double timeout);
 
 #endif

@@ -24,10 +24,10 @@ typedef struct run_of_bytes {
     uint64_t first, end;
 } run_of_bytes;
 
-typedef struct kept_places {
+typedef struct residual_places {
     run_of_bytes in[2]; /* arena, host memory */
     uint64_t digest;
-} kept_places;
+} residual_places;
 
 bool run_residual_is_name(const char *name)
 {
@@ -49,9 +49,9 @@ static void mix_group(uint64_t *h, const run_executor *e, const plan_collective 
     free(ranks);
 }
 
-static kept_places places_of(const run_executor *e)
+static residual_places places_of(const run_executor *e)
 {
-    kept_places p = {{{UINT64_MAX, 0}, {UINT64_MAX, 0}}, DIGEST_BEGIN};
+    residual_places p = {{{UINT64_MAX, 0}, {UINT64_MAX, 0}}, DIGEST_BEGIN};
     for (uint32_t i = 0; i < e->plan->collectives.n; i++) {
         const plan_collective *c = &e->plan->collectives.at[i];
         if (!c->residual_bytes || !e->ops[i])
@@ -73,7 +73,7 @@ static kept_places places_of(const run_executor *e)
 }
 
 /* Tensor i: the range in the arena, the range in host memory, the scale of both. False: none. */
-static bool describe(const run_executor *e, const kept_places *p, uint32_t i, char name[64],
+static bool describe(const run_executor *e, const residual_places *p, uint32_t i, char name[64],
                      ckpt_piece *out)
 {
     static const char *const parts[RUN_RESIDUAL_PIECES] = {"values", "more", "counts"};
@@ -88,7 +88,7 @@ static bool describe(const run_executor *e, const kept_places *p, uint32_t i, ch
 
 uint32_t run_residual_collect(run_executor *e, run_save_piece *out, pool *names)
 {
-    const kept_places p = places_of(e);
+    const residual_places p = places_of(e);
     uint32_t n = 0;
     for (uint32_t i = 0; i < RUN_RESIDUAL_PIECES; i++) {
         run_save_piece *x = &out[n];
@@ -142,7 +142,7 @@ static void say_dropped(const run_executor *e, const ckpt *c)
 
 weft_status run_residual_load(run_executor *e, const ckpt *c)
 {
-    const kept_places p = places_of(e);
+    const residual_places p = places_of(e);
     char name[64];
     ckpt_piece want;
     if (!describe(e, &p, 2, name, &want)) {

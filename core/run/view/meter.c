@@ -23,7 +23,7 @@
 typedef struct place {
     char name[NAME_MOST + 1], unit[UNIT_MOST + 1];
     uint32_t how;
-    bool told; /* that the name is taken */
+    bool warned; /* that the name is taken */
     _Atomic uint64_t bits;
 } place;
 
@@ -173,8 +173,8 @@ uint32_t run_meter_collect(run_meter *m, const weft_metric *taken, uint32_t n, w
             continue;
         if (!is_taken(p->name, taken, n)) {
             out[found++] = (weft_metric){p->name, p->unit, value_of(bits), WEFT_METRIC_GAUGE, 0};
-        } else if (!p->told) {
-            p->told = true;
+        } else if (!p->warned) {
+            p->warned = true;
             log_line(WEFT_LOG_WARN, "two plugins have a metric '%s': the one added is left out",
                      p->name);
         }

@@ -49,7 +49,7 @@ typedef struct run_metrics {
     double save_write_ms;    /* of a save that was completed before the step; 0: none was */
     run_metrics_ranks ranks; /* ranks.h */
     const run_metric *told;  /* [ntold] scalars of plugins, whose names have a dot */
-    uint32_t ntold;
+    uint32_t nscalars;
     bool skips; /* this step was skipped */
 } run_metrics;
 

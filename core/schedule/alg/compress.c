@@ -64,7 +64,7 @@ static uint32_t number(const sched_writer *w, uint32_t rank)
 }
 
 /* The residual of the elements from byte `at`; a reduce-scatter omits this rank's own part. */
-static sched_place kept_at(const sched_writer *w, uint64_t at)
+static sched_place residual_at(const sched_writer *w, uint64_t at)
 {
     sched_span own = sched_writer_part(w, w->r->me);
     if (w->r->kind == WEFT_REDUCE_SCATTER && at >= own.at)
@@ -80,7 +80,7 @@ static void give(sched_writer *w, const room *x, uint64_t c, uint32_t to)
     sched_writer_from(w, sched_in_at(s.at));
     sched_writer_to(w, code);
     if (w->r->feedback)
-        sched_writer_to(w, kept_at(w, s.at));
+        sched_writer_to(w, residual_at(w, s.at));
     sched_writer_send(w, to, code, coded(w, s.bytes));
 }
 
@@ -95,7 +95,7 @@ static void fold(sched_writer *w, const room *x, uint64_t c, sched_place mine, i
         sched_writer_to(w, sched_place_plus(x->sums, c % x->slots * x->stride));
     sched_writer_to(w, sched_place_plus(mine, s.at - part.at));
     if (gather && w->r->feedback)
-        sched_writer_to(w, kept_at(w, s.at));
+        sched_writer_to(w, residual_at(w, s.at));
 }
 
 static void reduce_chunk(sched_writer *w, const room *x, uint64_t c, sched_place mine, int gather)

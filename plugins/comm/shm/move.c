@@ -239,7 +239,7 @@ weft_status shm_recv(weft_conn *c, void *to, uint64_t bytes, weft_region *region
 
 /* Called when operations are posted but nothing moved: has the peer left? Data that it sent before
  * is still in the ring, so check once more after seeing that it is gone. */
-static weft_status judge(weft_conn *c)
+static weft_status check_peer(weft_conn *c)
 {
     bool waits_in = c->in.done < c->in.posted, waits_out = c->out.done < c->out.posted;
     unsigned gone = atomic_load_explicit(&c->peer->head->gone, memory_order_acquire);
@@ -269,7 +269,7 @@ weft_status shm_progress(weft_conn *c, uint64_t *sent, uint64_t *received)
         if (c->in.done < c->in.posted)
             st = pull(c, &moved);
         if (st == WEFT_OK && !moved) {
-            st = judge(c);
+            st = check_peer(c);
             if (++c->link->idle > 16384)
                 shm_look(c->link);
         }

@@ -40,7 +40,7 @@ weft_status sockets_ready(sockets_peer *p)
         sockets_accept(l);
         sockets_handshake(l);
     }
-    sockets_settle(l);
+    sockets_pause_listener(l);
     st = sockets_usable(p);
     if (st != WEFT_OK || p->up)
         return st;
@@ -67,5 +67,5 @@ void sockets_disconnect(sockets_peer *p)
         l->tls->end(p->tls);
     p->tls = NULL;
     if (listed)
-        sockets_settle(l);
+        sockets_pause_listener(l);
 }

@@ -105,7 +105,7 @@ static void close_listener(sockets_link *l)
     l->evicted = 0;
 }
 
-void sockets_settle(sockets_link *l)
+void sockets_pause_listener(sockets_link *l)
 {
     l->settled = true;
     for (const sockets_peer *p = l->peers; p; p = p->next)

@@ -257,7 +257,7 @@ void sockets_retry_later(sockets_peer *p, const char *why);
 void sockets_redial(sockets_link *l, uint64_t now_us); /* attempts whose pause is over */
 void sockets_handshake(sockets_link *l);               /* advance all pending connections */
 weft_status sockets_listen(sockets_link *l);           /* open the listener if it is closed */
-void sockets_settle(sockets_link *l); /* close it, or pause it, where it is not needed */
+void sockets_pause_listener(sockets_link *l); /* close it, or pause it, where it is not needed */
 void sockets_accept(sockets_link *l);
 
 #endif

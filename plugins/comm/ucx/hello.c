@@ -50,7 +50,7 @@ static bool is_wrong(const weft_conn *c)
            (m->status == UCS_OK && (m->came != m->bytes || c->hello_theirs != c->theirs));
 }
 
-static void judge(weft_conn *c)
+static void check_hello(weft_conn *c)
 {
     const message *in = &c->hello_in, *out = &c->hello_out;
     if (in->finished && is_wrong(c))
@@ -77,7 +77,7 @@ void ucx_greet(weft_link *l)
             greet(c);
         ucx_check_peer(c);
         if (c->peer.broken == WEFT_OK)
-            judge(c);
+            check_hello(c);
         if (c->ready)
             ucx_issue(c);
     }

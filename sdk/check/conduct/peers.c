@@ -29,8 +29,8 @@ static void poll_stopped(check_end *e, weft_conn *c)
         check_end_progress(e, c, &sent, &received);
         check_timed_note(&progress, since);
     }
-    check_timed_judge(e, &send, MOST_LONG, STOPPED);
-    check_timed_judge(e, &progress, MOST_LONG, STOPPED);
+    check_timed_report(e, &send, MOST_LONG, STOPPED);
+    check_timed_report(e, &progress, MOST_LONG, STOPPED);
 }
 
 static void stopped(check_end *e)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PATIENCE_MS 5000u
+#define TIMEOUT_MS 5000u
 
 void check_dev_ok(check_dev *w, weft_status st, const char *member)
 {
@@ -61,7 +61,7 @@ static void each(check_run *r, void (*fn)(check_dev *w), bool opens, bool up)
         if (strcmp(w.c->iface, "weft.device/1") != 0)
             continue;
         w.t = w.c->table;
-        w.until = check_clock_ms() + PATIENCE_MS;
+        w.until = check_clock_ms() + TIMEOUT_MS;
         check_host_begin(h, "the host");
         w.conf = check_conf(h, w.c);
         check_dev_ok(&w, check_open(m, h, &w.module), "open");
@@ -112,11 +112,11 @@ void check_dev_reach(check_dev *w, uint32_t i)
     weft_status st;
     while ((st = CHECK_DEV(w, event_query, w->e[i], 0)) == WEFT_BUSY)
         if (check_clock_ms() > w->until)
-            check_fail("an event of '%s' is still WEFT_BUSY after %u ms", w->c->name, PATIENCE_MS);
+            check_fail("an event of '%s' is still WEFT_BUSY after %u ms", w->c->name, TIMEOUT_MS);
     check_dev_ok(w, st, "event_query");
 }
 
-void check_dev_settle(check_dev *w, uint32_t i)
+void check_dev_wait(check_dev *w, uint32_t i)
 {
     check_dev_record(w, i);
     check_dev_reach(w, i);

@@ -57,7 +57,7 @@ void check_dev_fill(check_dev *w, uint32_t i, void *to, int32_t byte, uint64_t b
 /* Record event `i` on stream `i`; wait for event `i`; both: all work of stream `i` is done. */
 void check_dev_record(check_dev *w, uint32_t i);
 void check_dev_reach(check_dev *w, uint32_t i);
-void check_dev_settle(check_dev *w, uint32_t i);
+void check_dev_wait(check_dev *w, uint32_t i);
 
 /* The spec of out = a + b over `n` elements of fp32, a program of one step; it stays valid as long
  * as *kept. */

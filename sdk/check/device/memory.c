@@ -17,7 +17,7 @@ static void look_at_arena(check_dev *w)
                    (void *)w->base);
     memset(w->staging, 0xa5, CHECK_DEV_ARENA);
     check_dev_copy(w, 0, w->staging, w->base, CHECK_DEV_ARENA);
-    check_dev_settle(w, 0);
+    check_dev_wait(w, 0);
     for (uint64_t i = 0; i < CHECK_DEV_ARENA; i++)
         if (w->staging[i])
             check_fail("byte %llu of a new arena of '%s' is %d; arena() gives zeros",
@@ -107,12 +107,12 @@ static void map_arena(check_dev *w)
     for (uint64_t i = 0; i < CHECK_DEV_ARENA; i++)
         bytes[i] = byte_at(i);
     check_dev_copy(w, 0, base, bytes, CHECK_DEV_ARENA);
-    check_dev_settle(w, 0);
+    check_dev_wait(w, 0);
     if (check_fork(look_through, &p, 5, &late) || late)
         check_fail("a process that maps the descriptor of the arena of '%s' does not end well",
                    w->c->name);
     check_dev_copy(w, 0, bytes, base, CHECK_DEV_ARENA);
-    check_dev_settle(w, 0);
+    check_dev_wait(w, 0);
     for (uint64_t i = 0; i < CHECK_DEV_ARENA; i++)
         if (bytes[i] != (unsigned char)~byte_at(i))
             check_fail("byte %llu, which another process wrote through the descriptor, is not in "
@@ -168,7 +168,7 @@ static void copy_around(check_dev *w, uint64_t n, uint64_t skew)
     check_dev_copy(w, 0, first, from + skew, n);
     check_dev_copy(w, 0, second, first, n);
     check_dev_copy(w, 0, to + 64, second, n);
-    check_dev_settle(w, 0);
+    check_dev_wait(w, 0);
     for (uint64_t i = 0; i < n + 128; i++) {
         const bool inside = i >= 64 && i < n + 64;
         const unsigned char want = inside ? from[skew + i - 64] : 0x5a;
@@ -179,7 +179,7 @@ static void copy_around(check_dev *w, uint64_t n, uint64_t skew)
                        (long long)i - 64, to[i], want);
     }
     check_dev_copy(w, 0, to, second + n, 64); /* what is behind the piece in the arena stays */
-    check_dev_settle(w, 0);
+    check_dev_wait(w, 0);
     for (uint32_t i = 0; i < 64; i++)
         if (to[i] != 0x22)
             check_fail("a copy of %llu bytes of '%s' writes behind its end", (unsigned long long)n,

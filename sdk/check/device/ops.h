@@ -156,7 +156,7 @@ void check_image_end(check_image *m);
 void check_bench_put(check_bench *b, const check_image *m, uint32_t half);
 void check_bench_run(check_bench *b, void *prepared, const check_call *c, const check_image *m,
                      uint32_t half, uint32_t stream);
-void check_bench_settle(check_bench *b);
+void check_bench_wait(check_bench *b);
 void check_bench_get(check_bench *b, check_image *m, uint32_t half);
 
 /* All of that for one run; begins the image, unless the caller has. */

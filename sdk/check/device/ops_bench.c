@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#define PATIENCE_MS 9000u /* for one run */
+#define TIMEOUT_MS 9000u /* for one run */
 
 #define CALL(b, member, ...) PLUGIN_GET((b)->t, member, __VA_ARGS__)
 
@@ -160,21 +160,21 @@ void check_image_begin(check_bench *b, const check_call *c, check_image *m)
     check_image_fill(c, m);
 }
 
-static void settle(check_bench *b, weft_stream *s)
+static void wait_idle(check_bench *b, weft_stream *s)
 {
-    const uint64_t until = check_clock_ms() + PATIENCE_MS;
+    const uint64_t until = check_clock_ms() + TIMEOUT_MS;
     weft_status st = CALL(b, record, b->e, s, 0);
     must(b, st, "record");
     while ((st = CALL(b, event_query, b->e, 0)) == WEFT_BUSY)
         if (check_clock_ms() > until)
-            check_fail("an event of '%s' is still WEFT_BUSY after %u ms", b->c->name, PATIENCE_MS);
+            check_fail("an event of '%s' is still WEFT_BUSY after %u ms", b->c->name, TIMEOUT_MS);
     must(b, st, "event_query");
 }
 
-void check_bench_settle(check_bench *b)
+void check_bench_wait(check_bench *b)
 {
-    settle(b, b->s[0]);
-    settle(b, b->s[1]);
+    wait_idle(b, b->s[0]);
+    wait_idle(b, b->s[1]);
 }
 
 void check_bench_put(check_bench *b, const check_image *m, uint32_t half)
@@ -182,14 +182,14 @@ void check_bench_put(check_bench *b, const check_image *m, uint32_t half)
     memcpy(b->staging, m->was, m->bytes);
     must(b, CALL(b, copy, b->d, b->s[0], b->base + half * CHECK_HALF, b->staging, m->bytes, 0),
          "copy");
-    settle(b, b->s[0]);
+    wait_idle(b, b->s[0]);
 }
 
 void check_bench_get(check_bench *b, check_image *m, uint32_t half)
 {
     must(b, CALL(b, copy, b->d, b->s[0], b->staging, b->base + half * CHECK_HALF, m->bytes, 0),
          "copy");
-    settle(b, b->s[0]);
+    wait_idle(b, b->s[0]);
     memcpy(m->is, b->staging, m->bytes);
 }
 
@@ -218,7 +218,7 @@ void check_bench_compute(check_bench *b, const check_call *c, check_image *m)
     void *p = check_bench_prepare(b, c);
     check_bench_put(b, m, 0);
     check_bench_run(b, p, c, m, 0, 0);
-    check_bench_settle(b);
+    check_bench_wait(b);
     check_bench_get(b, m, 0);
     check_bench_release(b, p);
 }

@@ -21,7 +21,7 @@ void check_call_same(check_bench *b, check_call *c)
         check_bench_put(b, &first, 0);
         for (uint32_t i = 0; i < RUNS; i++) {
             check_bench_run(b, p, c, &first, 0, i % 2);
-            check_bench_settle(b);
+            check_bench_wait(b);
             check_bench_get(b, i ? &again : &first, 0);
             if (i && check_image_differ(c, &first, &again, &output, &element))
                 check_fail("'%s' computes %s with WEFT_SPEC_DETERMINISTIC, and in run %u element "
@@ -55,9 +55,9 @@ static void fill_other(const check_call *c, check_image *m)
             check_operand_put(&c->in[k], m->was + m->in[k], i, c->x[k][i] / 2);
 }
 
-static void settle_and_get(check_bench *b, check_image *m, uint32_t half)
+static void wait_and_get(check_bench *b, check_image *m, uint32_t half)
 {
-    check_bench_settle(b);
+    check_bench_wait(b);
     check_bench_get(b, m, half);
 }
 
@@ -82,13 +82,13 @@ void check_call_streams(check_bench *b, check_call *c)
         }
         check_bench_put(b, &alone[i], i);
         check_bench_run(b, p, c, &alone[i], i, i);
-        settle_and_get(b, &alone[i], i);
+        wait_and_get(b, &alone[i], i);
         check_bench_put(b, &both[i], i);
     }
     for (uint32_t i = 0; i < 2; i++) /* at once */
         check_bench_run(b, p, c, &both[i], i, i);
     for (uint32_t i = 0; i < 2; i++) {
-        settle_and_get(b, &both[i], i);
+        wait_and_get(b, &both[i], i);
         if (check_image_differ(c, &alone[i], &both[i], &output, &element))
             check_fail("'%s' computes %s with one prepared op on two streams at once, and element "
                        "%llu of output %u differs on stream %u from what it is alone",

@@ -29,7 +29,7 @@ static void chain(check_dev *w, uint32_t round)
     check_dev_copy(w, 0, w->staging, b, BLOCK);
     check_dev_copy(w, 0, b, a, BLOCK);
     check_dev_copy(w, 0, w->staging + BLOCK, b, BLOCK);
-    check_dev_settle(w, 0);
+    check_dev_wait(w, 0);
     must_be(w, w->staging, BLOCK, one, "a fill, a copy and another fill in one stream");
     must_be(w, w->staging + BLOCK, BLOCK, two, "a copy behind a fill in one stream");
 }
@@ -61,7 +61,7 @@ static void double_often(check_dev *w)
         check_dev_fill(w, 0, y, 0, bytes);
     }
     check_dev_copy(w, 0, w->staging + BLOCK, x, bytes);
-    check_dev_settle(w, 0);
+    check_dev_wait(w, 0);
     PLUGIN_DO(w->t, release, p);
     values = (float *)(w->staging + BLOCK);
     for (int64_t i = 0; i < n; i++)
@@ -102,7 +102,7 @@ static void two_streams(check_dev *w)
         must_be(w, w->staging, BLOCK, byte,
                 "a copy in a stream that waits for a fill in another stream");
     }
-    check_dev_settle(w, 0);
+    check_dev_wait(w, 0);
 }
 
 void check_device_streams(check_run *r)
@@ -125,11 +125,11 @@ static void latest_counts(check_dev *w)
     for (uint32_t i = 0; i < ROUNDS; i++) { /* the first record is reached long before the second */
         memset(w->staging, 0, BLOCK);
         check_dev_fill(w, 0, w->base, (int)i + 1, 64);
-        check_dev_settle(w, 0);
+        check_dev_wait(w, 0);
         for (uint32_t k = 0; k < 8; k++)
             check_dev_fill(w, 0, w->base, (int)(i + k), BLOCK);
         check_dev_copy(w, 0, w->staging, w->base, BLOCK);
-        check_dev_settle(w, 0);
+        check_dev_wait(w, 0);
         must_be(w, w->staging, BLOCK, (int)i + 7, "an event that was recorded twice is reached");
     }
 }
@@ -143,7 +143,7 @@ void check_device_events(check_run *r)
 static void stay_reached(check_dev *w)
 {
     for (uint32_t i = 0; i < ROUNDS; i++) {
-        check_dev_settle(w, 0);
+        check_dev_wait(w, 0);
         check_dev_fill(w, 0, w->base, (int)i, BLOCK);
         for (uint32_t k = 0; k < 50; k++) {
             const weft_status st = CHECK_DEV(w, event_query, w->e[0], 0);
@@ -153,7 +153,7 @@ static void stay_reached(check_dev *w)
                            w->c->name, check_status(st));
         }
     }
-    check_dev_settle(w, 0);
+    check_dev_wait(w, 0);
 }
 
 void check_device_back(check_run *r)

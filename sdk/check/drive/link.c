@@ -12,7 +12,7 @@
 #include <weft/link.h>
 
 #define MESSAGE 5000u
-#define PATIENCE_MS 5000u
+#define TIMEOUT_MS 5000u
 #define ALONE_MS 300u
 
 typedef struct end {
@@ -63,7 +63,7 @@ static weft_status create_all(two *w)
 
 static weft_status connect_all(two *w)
 {
-    const uint64_t until = check_clock_ms() + (w->n == 1 ? ALONE_MS : PATIENCE_MS);
+    const uint64_t until = check_clock_ms() + (w->n == 1 ? ALONE_MS : TIMEOUT_MS);
     check_lend *l = &w->d->lend;
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; st == WEFT_OK && i < w->n; i++) {
@@ -84,14 +84,14 @@ static weft_status connect_all(two *w)
             return WEFT_ABSENT;
         if (check_clock_ms() > until)
             check_fail("ready() of '%s' is WEFT_BUSY after %u ms while both ends are polled",
-                       w->d->of, PATIENCE_MS);
+                       w->d->of, TIMEOUT_MS);
     }
     return st;
 }
 
 static weft_status exchange(two *w)
 {
-    const uint64_t until = check_clock_ms() + PATIENCE_MS;
+    const uint64_t until = check_clock_ms() + TIMEOUT_MS;
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; st == WEFT_OK && i < w->n; i++) {
         for (uint32_t k = 0; k < MESSAGE; k++)
@@ -111,7 +111,7 @@ static weft_status exchange(two *w)
         }
         if (check_clock_ms() > until)
             check_fail("progress() of '%s' has not completed one message each way after %u ms",
-                       w->d->of, PATIENCE_MS);
+                       w->d->of, TIMEOUT_MS);
     }
     for (uint32_t i = 0; st == WEFT_OK && i < w->n; i++)
         if (memcmp(w->at[i].in, w->at[w->n - 1 - i].out, MESSAGE) != 0)

@@ -16,7 +16,7 @@
 #define MOST 2000u    /* of one piece */
 #define ARENA ((uint64_t)4 << 20)
 #define WORKSPACE_AT ((uint64_t)1 << 20)
-#define PATIENCE_MS 8000u
+#define TIMEOUT_MS 8000u
 
 typedef struct bench {
     check_sequence *s;
@@ -162,7 +162,7 @@ static bool bring_up(bench *w)
 
 bool check_sequence_devices(check_sequence *s)
 {
-    bench w = {.s = s, .t = s->c->table, .until = check_clock_ms() + PATIENCE_MS};
+    bench w = {.s = s, .t = s->c->table, .until = check_clock_ms() + TIMEOUT_MS};
     if (!bring_up(&w))
         return false;
     w.want = calloc(FLOATS, sizeof *w.want); /* as the arena is: zero */

@@ -18,7 +18,7 @@
 #define CHANNELS 3u
 #define POSTED 16u /* fewer than a queue holds */
 #define MOST 20000u
-#define PATIENCE_MS 8000u
+#define TIMEOUT_MS 8000u
 
 typedef struct line { /* one direction at one end: sends or receives */
     uint64_t posted, done;
@@ -251,7 +251,7 @@ bool check_sequence_links(check_sequence *s)
     static net w; /* one at a time */
     static uint32_t jobs;
     char job[33];
-    w = (net){.s = s, .t = s->c->table, .n = 2, .until = check_clock_ms() + PATIENCE_MS};
+    w = (net){.s = s, .t = s->c->table, .n = 2, .until = check_clock_ms() + TIMEOUT_MS};
     w.nchannels = w.t->channels && w.t->channels < CHANNELS ? w.t->channels : CHANNELS;
     if (!probe(&w))
         return false;

@@ -26,8 +26,8 @@ static weft_conn *begin_early(check_end *e, uint32_t channel)
             check_end_ok(e, st, "ready");
         check_end_wait(e, "the peer");
     }
-    check_timed_judge(e, &connect, 0, "the peer has not called connect()");
-    check_timed_judge(e, &ready, MOST_LONG, "the peer has not called connect()");
+    check_timed_report(e, &connect, 0, "the peer has not called connect()");
+    check_timed_report(e, &ready, MOST_LONG, "the peer has not called connect()");
     return c;
 }
 

@@ -64,7 +64,7 @@ static bool address_of(int fd, char out[INET6_ADDRSTRLEN])
     return in && inet_ntop(a.ss_family, in, out, INET6_ADDRSTRLEN);
 }
 
-static bool judge_doors(const check_end *e)
+static bool check_listeners(const check_end *e)
 {
     int fd[DOORS];
     bool any = false;
@@ -87,13 +87,13 @@ static bool judge_doors(const check_end *e)
 static void listens(check_end *e)
 {
     _Atomic uint32_t *any = e->arg;
-    if (judge_doors(e))
+    if (check_listeners(e))
         atomic_store(any, 1);
     weft_conn *c = check_end_begin(e, e->peer, 0);
-    if (judge_doors(e))
+    if (check_listeners(e))
         atomic_store(any, 1);
     check_end_ready(e, c);
-    (void)!judge_doors(e);
+    (void)!check_listeners(e);
     check_rank_exchange(e->k, NULL, 0, NULL);
 }
 

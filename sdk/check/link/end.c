@@ -215,7 +215,7 @@ void check_timed_note(check_timed *t, uint64_t since)
     t->longest = took > t->longest ? took : t->longest;
 }
 
-void check_timed_judge(const check_end *e, const check_timed *t, uint32_t most, const char *when)
+void check_timed_report(const check_end *e, const check_timed *t, uint32_t most, const char *when)
 {
     if (t->late > most)
         check_fail("%s, and %u of %u calls of %s() of '%s' took more than 5 ms, the longest %.0f "

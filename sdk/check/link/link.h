@@ -107,7 +107,7 @@ typedef struct check_timed {
     uint64_t longest; /* ns */
 } check_timed;
 void check_timed_note(check_timed *t, uint64_t since); /* a call that began at took_begin() */
-void check_timed_judge(const check_end *e, const check_timed *t, uint32_t most, const char *when);
+void check_timed_report(const check_end *e, const check_timed *t, uint32_t most, const char *when);
 
 /* Listening sockets and bound datagram sockets of this process, up to `cap`: descriptors. */
 uint32_t check_link_doors(int *out, uint32_t cap);

@@ -73,12 +73,12 @@ static void stopped(check_end *e)
     beside_a_stopped(e, other);
     if (!e->rank) {
         use_stopped(e, up, &t);
-        check_timed_judge(e, &t.connect, CONNS / 2, STOPPED);
-        check_timed_judge(e, &t.ready, ROUNDS / 4, STOPPED);
-        check_timed_judge(e, &t.progress, ROUNDS / 4, STOPPED);
-        check_timed_judge(e, &t.wake, ROUNDS / 4, STOPPED);
-        check_timed_judge(e, &t.wait, ROUNDS / 4, STOPPED);
-        check_timed_judge(e, &t.disconnect, CONNS, STOPPED);
+        check_timed_report(e, &t.connect, CONNS / 2, STOPPED);
+        check_timed_report(e, &t.ready, ROUNDS / 4, STOPPED);
+        check_timed_report(e, &t.progress, ROUNDS / 4, STOPPED);
+        check_timed_report(e, &t.wake, ROUNDS / 4, STOPPED);
+        check_timed_report(e, &t.wait, ROUNDS / 4, STOPPED);
+        check_timed_report(e, &t.disconnect, CONNS, STOPPED);
     }
     check_rank_exchange(e->k, NULL, 0, NULL);
     if (!e->rank)

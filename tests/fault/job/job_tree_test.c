@@ -94,7 +94,7 @@ static weft_status count_beats(job *j, uint32_t me, uint32_t n)
     for (uint32_t round = 0; round < 2 && !me && st == WEFT_OK; round++) {
         pthread_mutex_lock(&j->lock);
         for (uint32_t r = 1; r < n; r++)
-            (round ? after : before)[r] = job_tls_heard(j->server->members[r].p->w.tls);
+            (round ? after : before)[r] = job_tls_received(j->server->members[r].p->w.tls);
         pthread_mutex_unlock(&j->lock);
         usleep(round ? 0 : 1000000);
     }

@@ -142,7 +142,7 @@ static void stopped_rank_ends_the_waits_before_the_first_step(void **state)
     job_view v = rank0;
     v.begun = false;
     assert_int_equal(ended(&v, CONTROL_ENDED, 1, STOP_STATUS, false, &c).kind, JOB_EVENT_END_WAITS);
-    v.stop_settled = true;
+    v.stop_agreed = true;
     assert_int_equal(ended(&v, CONTROL_ENDED, 1, STOP_STATUS, false, &c).kind, JOB_EVENT_NONE);
     assert_int_equal(c.weight, 0);
     ended(&rank0, CONTROL_ENDED, 1, STOP_STATUS, false, &c);
@@ -216,14 +216,14 @@ static void settling_ends_the_waits_where_no_step_has_begun(void **state)
     (void)state;
     job_agreement a = {.last = UINT64_MAX, .begun = 9}, b = {.last = UINT64_MAX};
     assert_int_equal(job_agreement_hold(&a, SIGTERM).step, 9);
-    job_event e = job_agreement_settle(&a, SIGTERM, 12);
+    job_event e = job_agreement_finish(&a, SIGTERM, 12);
     assert_int_equal(e.kind, JOB_EVENT_LAST);
     assert_int_equal(e.step, 12);
     assert_int_equal(atomic_load(&a.last), 12);
-    e = job_agreement_settle(&b, SIGUSR1, 0); /* without a question before it */
+    e = job_agreement_finish(&b, SIGUSR1, 0); /* without a question before it */
     assert_int_equal(e.kind, JOB_EVENT_END_WAITS);
     assert_int_equal(e.number, SIGUSR1);
-    assert_true(b.held && b.settled);
+    assert_true(b.held && b.agreed);
     assert_true(atomic_load(&b.last) == 0);
 }
 

@@ -44,7 +44,7 @@ static void join(job_gathers *g, uint32_t rank, const char *key, const uint32_t 
     const job_gather_request r = {.total = strlen(text),
                                   .n = n,
                                   .member = members,
-                                  .piece = (const uint8_t *)text,
+                                  .fragment = (const uint8_t *)text,
                                   .bytes = strlen(text)};
     uint64_t bytes;
     uint8_t *request = job_gather_pack(&r, &bytes);
@@ -122,7 +122,7 @@ static void damaged_requests(void **state)
     (void)state;
     static const uint32_t pair[] = {0, 1};
     const job_gather_request good = {
-        .total = 2, .n = 2, .member = pair, .piece = (const uint8_t *)"ab", .bytes = 2};
+        .total = 2, .n = 2, .member = pair, .fragment = (const uint8_t *)"ab", .bytes = 2};
     uint64_t bytes;
     uint8_t *request = job_gather_pack(&good, &bytes);
     static const struct {

@@ -108,10 +108,10 @@ static void pieces(void **state)
 {
     (void)state;
     for (uint32_t ranks = 1; ranks <= 65536; ranks *= 2) {
-        assert_true(job_store_piece(ranks, 0) >= 1);
-        assert_true(job_store_piece(ranks, 1) >= 1);
-        assert_true(job_store_piece(ranks, 1) <= job_store_piece(ranks, 0));
-        assert_true(job_store_piece(ranks, 0) * ranks + PARTS_OVERHEAD(ranks) <= 1u << 20);
+        assert_true(job_store_fragment(ranks, 0) >= 1);
+        assert_true(job_store_fragment(ranks, 1) >= 1);
+        assert_true(job_store_fragment(ranks, 1) <= job_store_fragment(ranks, 0));
+        assert_true(job_store_fragment(ranks, 0) * ranks + PARTS_OVERHEAD(ranks) <= 1u << 20);
     }
 }
 

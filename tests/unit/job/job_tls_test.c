@@ -103,7 +103,8 @@ static void same_key(void **state)
     shake(t, fd, status);
     assert_int_equal(status[0], WEFT_OK);
     assert_int_equal(status[1], WEFT_OK);
-    assert_true(job_tls_heard(t[0]) < 1024 && job_tls_heard(t[1]) < 1024); /* TLS_EARLY has room */
+    assert_true(job_tls_received(t[0]) < 1024 &&
+                job_tls_received(t[1]) < 1024); /* TLS_EARLY has room */
     end_pair(t, fd);
 }
 
@@ -139,7 +140,7 @@ static void refuses_bytes(const void *bytes, size_t n, bool server)
     while ((st = job_tls_handshake(t)) == WEFT_BUSY && turns++ < 100)
         wait_session(fd[0], t);
     assert_true(st == WEFT_PEER || st == WEFT_IO);
-    assert_true(job_tls_heard(t) <= TLS_EARLY);
+    assert_true(job_tls_received(t) <= TLS_EARLY);
     job_tls_end(t);
     close(fd[0]);
     close(fd[1]);

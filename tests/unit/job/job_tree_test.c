@@ -64,20 +64,20 @@ static void numbers_do_not_wrap(void **state)
 static void silent_child_is_returned_once_and_taken_again(void **state)
 {
     (void)state;
-    job_watch w = {.heard = 1000};
-    assert_int_equal(job_tree_judge_child(&w, 1000, SILENCE), JOB_WATCH_TAKE);
-    assert_int_equal(job_tree_judge_child(&w, 1000, SILENCE), JOB_WATCH_NONE);
-    assert_int_equal(job_tree_judge_child(&w, 1000 + SILENCE / 2 - 1, SILENCE), JOB_WATCH_NONE);
-    assert_int_equal(job_tree_judge_child(&w, 1000 + SILENCE / 2, SILENCE), JOB_WATCH_RETURN);
-    assert_int_equal(job_tree_judge_child(&w, 1000 + SILENCE, SILENCE), JOB_WATCH_NONE);
-    w.heard = 4000;
-    assert_int_equal(job_tree_judge_child(&w, 4010, SILENCE), JOB_WATCH_TAKE);
+    job_watch w = {.last_seen = 1000};
+    assert_int_equal(job_tree_check_child(&w, 1000, SILENCE), JOB_WATCH_TAKE);
+    assert_int_equal(job_tree_check_child(&w, 1000, SILENCE), JOB_WATCH_NONE);
+    assert_int_equal(job_tree_check_child(&w, 1000 + SILENCE / 2 - 1, SILENCE), JOB_WATCH_NONE);
+    assert_int_equal(job_tree_check_child(&w, 1000 + SILENCE / 2, SILENCE), JOB_WATCH_RETURN);
+    assert_int_equal(job_tree_check_child(&w, 1000 + SILENCE, SILENCE), JOB_WATCH_NONE);
+    w.last_seen = 4000;
+    assert_int_equal(job_tree_check_child(&w, 4010, SILENCE), JOB_WATCH_TAKE);
 }
 
 static void rank_0_judges_by_the_sign_that_the_parent_heard(void **state)
 {
     (void)state;
-    job_guard g = {.heard = 100};
+    job_guard g = {.last_seen = 100};
     assert_true(job_tree_is_frozen(&g, 100 + SILENCE, SILENCE));
     job_tree_rely(&g);
     assert_false(job_tree_is_frozen(&g, 100000, SILENCE));
@@ -94,7 +94,7 @@ static void late_report_leaves_time_to_answer(void **state)
     job_tree_return(&g, 100000, UINT64_MAX, SILENCE);
     assert_false(job_tree_is_frozen(&g, 100000 + SILENCE / 4 - 1, SILENCE));
     assert_true(job_tree_is_frozen(&g, 100000 + SILENCE / 4 + 1, SILENCE));
-    g = (job_guard){.relies = true, .heard = 99999}; /* it has been heard directly since */
+    g = (job_guard){.relies = true, .last_seen = 99999}; /* it has been heard directly since */
     job_tree_return(&g, 100000, SILENCE, SILENCE);
     assert_false(job_tree_is_frozen(&g, 100000 + SILENCE - 2, SILENCE));
 }
@@ -102,11 +102,11 @@ static void late_report_leaves_time_to_answer(void **state)
 static void rank_0_is_asked_before_it_is_named(void **state)
 {
     (void)state;
-    assert_int_equal(job_tree_judge_root(true, SILENCE / 2 - 1, SILENCE), JOB_ROOT_WELL);
-    assert_int_equal(job_tree_judge_root(false, 0, SILENCE), JOB_ROOT_ASK);
-    assert_int_equal(job_tree_judge_root(true, SILENCE / 2, SILENCE), JOB_ROOT_ASK);
-    assert_int_equal(job_tree_judge_root(true, SILENCE, SILENCE), JOB_ROOT_FROZEN);
-    assert_int_equal(job_tree_judge_root(false, SILENCE, SILENCE), JOB_ROOT_FROZEN);
+    assert_int_equal(job_tree_check_root(true, SILENCE / 2 - 1, SILENCE), JOB_ROOT_WELL);
+    assert_int_equal(job_tree_check_root(false, 0, SILENCE), JOB_ROOT_ASK);
+    assert_int_equal(job_tree_check_root(true, SILENCE / 2, SILENCE), JOB_ROOT_ASK);
+    assert_int_equal(job_tree_check_root(true, SILENCE, SILENCE), JOB_ROOT_FROZEN);
+    assert_int_equal(job_tree_check_root(false, SILENCE, SILENCE), JOB_ROOT_FROZEN);
 }
 
 static void beats_are_rarer_until_the_tree_is_made(void **state)
@@ -121,11 +121,11 @@ static void beats_are_rarer_until_the_tree_is_made(void **state)
 
 typedef struct sim_rank {
     bool frozen;
-    job_watch watch;   /* as its parent sees it */
-    job_guard guard;   /* as rank 0 does */
-    uint64_t number;   /* of rank 0's last beat that it knows */
-    uint64_t heard;    /* when that changed, or rank 0 answered */
-    uint64_t named_at; /* when it learned of the failure; 0: it has not */
+    job_watch watch;    /* as its parent sees it */
+    job_guard guard;    /* as rank 0 does */
+    uint64_t number;    /* of rank 0's last beat that it knows */
+    uint64_t last_seen; /* when that changed, or rank 0 answered */
+    uint64_t named_at;  /* when it learned of the failure; 0: it has not */
     uint32_t named;
 } sim_rank;
 
@@ -148,12 +148,12 @@ static void sim_beat_up(sim *s, uint32_t rank)
     sim_rank *me = &s->r[rank];
     const uint32_t parent = job_tree_parent(&s->t, rank);
     if (parent == 0)
-        me->guard.heard = s->r[0].frozen ? me->guard.heard : s->now;
+        me->guard.last_seen = s->r[0].frozen ? me->guard.last_seen : s->now;
     else if (!s->r[parent].frozen)
-        me->watch.heard = s->now;
-    const job_root_event e = job_tree_judge_root(true, s->now - me->heard, SILENCE);
+        me->watch.last_seen = s->now;
+    const job_root_event e = job_tree_check_root(true, s->now - me->last_seen, SILENCE);
     if (e == JOB_ROOT_ASK && !s->r[0].frozen)
-        me->guard.heard = me->heard = s->now;
+        me->guard.last_seen = me->last_seen = s->now;
     if (e == JOB_ROOT_FROZEN)
         sim_name(s, rank, 0);
 }
@@ -166,17 +166,17 @@ static void sim_children(sim *s, uint32_t rank)
         sim_rank *child = &s->r[c];
         if (!child->frozen && child->number < s->r[rank].number) {
             child->number = s->r[rank].number;
-            child->heard = s->now;
+            child->last_seen = s->now;
         }
         if (!rank)
             continue;
-        const job_watch_event e = job_tree_judge_child(&child->watch, s->now, SILENCE);
+        const job_watch_event e = job_tree_check_child(&child->watch, s->now, SILENCE);
         if (s->r[0].frozen)
             continue;
         if (e == JOB_WATCH_TAKE)
             job_tree_rely(&child->guard);
         else if (e == JOB_WATCH_RETURN)
-            job_tree_return(&child->guard, s->now, s->now - child->watch.heard, SILENCE);
+            job_tree_return(&child->guard, s->now, s->now - child->watch.last_seen, SILENCE);
     }
 }
 
@@ -185,7 +185,7 @@ static void sim_rank_0(sim *s)
     for (uint32_t r = 1; r < s->t.ranks; r++) {
         sim_rank *m = &s->r[r];
         if (!m->guard.relies && !m->frozen && job_tree_parent(&s->t, r))
-            m->guard.heard = s->now; /* it answers */
+            m->guard.last_seen = s->now; /* it answers */
         if (job_tree_is_frozen(&m->guard, s->now, SILENCE))
             for (uint32_t all = 0; all < s->t.ranks; all++)
                 sim_name(s, all, r);
@@ -217,7 +217,8 @@ static void sim_begin(uint32_t ranks, uint32_t fanout)
     job_of.t = (job_tree){ranks, fanout};
     job_of.now = 1000;
     for (uint32_t r = 0; r < ranks; r++)
-        job_of.r[r].heard = job_of.r[r].watch.heard = job_of.r[r].guard.heard = job_of.now;
+        job_of.r[r].last_seen = job_of.r[r].watch.last_seen = job_of.r[r].guard.last_seen =
+            job_of.now;
     sim_run(&job_of, 10000);
     for (uint32_t r = 0; r < ranks; r++)
         assert_int_equal(job_of.r[r].named_at, 0);

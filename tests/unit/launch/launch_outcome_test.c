@@ -17,7 +17,7 @@ static void hear(launch_outcome *o, uint32_t rank, uint32_t kind, uint32_t code,
     job_control_record r = {.kind = kind, .rank = rank, .code = code};
     for (uint32_t i = 0; text[i]; i++)
         r.text[i] = text[i];
-    launch_outcome_hear(o, rank, &r);
+    launch_outcome_receive(o, rank, &r);
 }
 
 static void end(launch_outcome *o, uint32_t rank, uint32_t kind, uint32_t code)

@@ -122,8 +122,8 @@ static void test_the_page(void **state)
     job_progress_step(1, 17);
     job_progress_step(2, 16);
     job_progress_step(3, 99); /* outside: ignored */
-    job_progress_hear(6);
-    job_progress_hear(5);
+    job_progress_receive(6);
+    job_progress_receive(5);
     assert_int_equal(job_progress_furthest(p), 17);
     assert_int_equal(job_progress_of(p, 2), 16);
     assert_int_equal(job_progress_newest(p), 6);

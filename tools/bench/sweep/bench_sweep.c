@@ -180,7 +180,7 @@ static weft_status keep(bench_sweep *s, bar *b, const bench_sweep_row *r, const 
     if (st != WEFT_OK || clock_ms() < b->written_ms + WRITE_MS)
         return st;
     b->written_ms = clock_ms();
-    bench_sweep_judge(s);
+    bench_sweep_rank_rows(s);
     return bench_sweep_write(s);
 }
 
@@ -256,7 +256,7 @@ static void count_runs(const bench_sweep *s, uint64_t done, bar *b)
     }
 }
 
-static void settle_rows(bench_sweep *s)
+static void finish_rows(bench_sweep *s)
 {
     if (s->baseline < 0)
         for (uint32_t i = s->rows.n; i-- > 0;)
@@ -267,7 +267,7 @@ static void settle_rows(bench_sweep *s)
         bench_sweep_row *r = &s->rows.at[i];
         bench_sweep_compare(s, r, s->compare ? &s->references.at[r->reference].row : NULL);
     }
-    bench_sweep_judge(s);
+    bench_sweep_rank_rows(s);
 }
 
 static weft_status run_all(bench_sweep *s, uint64_t done, bool terminal)
@@ -281,7 +281,7 @@ static weft_status run_all(bench_sweep *s, uint64_t done, bool terminal)
         st = run_round(s, &b, repeat);
     if (st == WEFT_OK && !asked_to_stop)
         st = bench_sweep_ledger_complete(s);
-    settle_rows(s);
+    finish_rows(s);
     if (st == WEFT_OK)
         st = bench_sweep_write(s);
     bench_sweep_print(s);
@@ -351,7 +351,7 @@ static weft_status stop_early(bench_sweep *s)
 /* The folder has all runs of this sweep: the table again. The files stay as they are. */
 static void print_finished(bench_sweep *s)
 {
-    settle_rows(s);
+    finish_rows(s);
     bench_sweep_print(s);
     printf("runs, sweep.csv and sweep.json are in %s\n", s->out);
 }

@@ -189,7 +189,7 @@ static bool answer_late(const char *text)
 }
 
 /* The answer of the child, or why there is none. */
-static void hear_plan(int from, pid_t child, bench_sweep_plan *out)
+static void receive_plan(int from, pid_t child, bench_sweep_plan *out)
 {
     struct pollfd ready = {.fd = from, .events = POLLIN};
     int status = 0;
@@ -228,7 +228,7 @@ static void plan_in_child(const bench_sweep *s, config *cfg, uint32_t ranks, ben
     }
     close(ends[1]);
     if (child > 0)
-        hear_plan(ends[0], child, out);
+        receive_plan(ends[0], child, out);
     else
         *out = (bench_sweep_plan){.status = WEFT_IO, .why = "no process to plan in"};
     close(ends[0]);

@@ -36,7 +36,7 @@ static void csv_numbers(FILE *f, const bench_sweep_row *r)
 {
     const bench_sweep_rate rate = bench_sweep_rate_of(r);
     const bench_sweep_sample m = bench_sweep_typical(r);
-    const bench_sweep_verdict *v = &r->verdict;
+    const bench_sweep_standing *v = &r->standing;
     const double reals[] = {rate.median,  rate.least,   rate.most,   m.step_ms,
                             m.compute_ms, m.exposed_ms, m.bubble_ms, m.optimizer_ms};
     for (uint32_t i = 0; i < sizeof reals / sizeof *reals; i++)
@@ -52,7 +52,7 @@ static void csv_numbers(FILE *f, const bench_sweep_row *r)
                            v->efficiency, r->plan.bubble, r->plan.flops, r->other_cores};
     for (uint32_t i = 0; i < sizeof more / sizeof *more; i++)
         csv_real(f, more[i]);
-    fprintf(f, "%" PRIu64 ",%s,%s,", r->resident, bench_sweep_is_crowded(r) ? "yes" : "no",
+    fprintf(f, "%" PRIu64 ",%s,%s,", r->resident, bench_sweep_is_oversubscribed(r) ? "yes" : "no",
             bench_sweep_is_pinned(r) ? "yes" : "no");
 }
 
@@ -125,8 +125,8 @@ static json_t *rates_json(const bench_sweep_row *r)
     put_real(rates, "median", rate.median);
     put_real(rates, "min", rate.least);
     put_real(rates, "max", rate.most);
-    put_real(rates, "low", r->verdict.low);
-    put_real(rates, "high", r->verdict.high);
+    put_real(rates, "low", r->standing.low);
+    put_real(rates, "high", r->standing.high);
     json_object_set_new(rates, "runs", runs);
     return rates;
 }
@@ -146,7 +146,7 @@ static json_t *loss_json(const bench_sweep_row *r)
     return loss;
 }
 
-static json_t *ratio_json(const bench_sweep_verdict *v)
+static json_t *ratio_json(const bench_sweep_standing *v)
 {
     if (!isfinite(v->ratio))
         return json_null();
@@ -160,10 +160,10 @@ static json_t *ratio_json(const bench_sweep_verdict *v)
 static void json_numbers(json_t *to, const bench_sweep_row *r)
 {
     const bench_sweep_sample m = bench_sweep_typical(r);
-    put_bytes(to, "rank", r->verdict.rank);
+    put_bytes(to, "rank", r->standing.rank);
     json_object_set_new(to, "tokens_per_s", rates_json(r));
-    json_object_set_new(to, "ratio", ratio_json(&r->verdict));
-    put_real(to, "efficiency", r->verdict.efficiency);
+    json_object_set_new(to, "ratio", ratio_json(&r->standing));
+    put_real(to, "efficiency", r->standing.efficiency);
     put_real(to, "step_ms", m.step_ms);
     put_real(to, "compute_ms", m.compute_ms);
     put_real(to, "exposed_comm_ms", m.exposed_ms);
@@ -176,7 +176,7 @@ static void json_numbers(json_t *to, const bench_sweep_row *r)
     put_bytes(to, "sent_bytes_planned", r->plan.sent);
     put_real(to, "mfu", m.mfu_ms);
     put_real(to, "other_cores", r->other_cores);
-    json_object_set_new(to, "crowded", json_boolean(bench_sweep_is_crowded(r)));
+    json_object_set_new(to, "crowded", json_boolean(bench_sweep_is_oversubscribed(r)));
     json_object_set_new(to, "pinned", json_boolean(bench_sweep_is_pinned(r)));
     json_object_set_new(to, "loss", loss_json(r));
 }

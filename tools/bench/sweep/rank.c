@@ -33,7 +33,7 @@ static void give_ranks(entrant **order, uint32_t n, double range)
             head = order[i];
             rank = i + 1;
         }
-        order[i]->row->verdict.rank = rank;
+        order[i]->row->standing.rank = rank;
     }
 }
 
@@ -57,9 +57,9 @@ static double best_alone(const bench_sweep *s, const entrant *all, uint32_t n,
     return best ? best->noise.median / best->row->plan.ranks : NAN;
 }
 
-static void give_verdict(bench_sweep *s, const entrant *all, uint32_t n, const entrant *e)
+static void give_standing(bench_sweep *s, const entrant *all, uint32_t n, const entrant *e)
 {
-    bench_sweep_verdict *v = &e->row->verdict;
+    bench_sweep_standing *v = &e->row->standing;
     const double far = exp(NOISE_Z * e->noise.deviation);
     v->low = e->noise.median / far;
     v->high = e->noise.median * far;
@@ -84,7 +84,7 @@ static double usual_noise(const entrant *all, uint32_t n)
     return m;
 }
 
-void bench_sweep_judge(bench_sweep *s)
+void bench_sweep_rank_rows(bench_sweep *s)
 {
     entrant *all = mem_alloc((s->rows.n + 1) * sizeof *all);
     entrant **order = mem_alloc((s->rows.n + 1) * sizeof *order);
@@ -93,7 +93,7 @@ void bench_sweep_judge(bench_sweep *s)
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->rows.n; i++) {
         bench_sweep_row *r = &s->rows.at[i];
-        r->verdict = (bench_sweep_verdict){0};
+        r->standing = (bench_sweep_standing){0};
         if (r->status != SWEEP_DONE || !r->samples)
             continue;
         noise[n] = (bench_noise_row){.rate = at, .n = r->samples, .group = r->plan.ranks};
@@ -110,7 +110,7 @@ void bench_sweep_judge(bench_sweep *s)
     qsort(order, n, sizeof *order, by_median);
     give_ranks(order, n, range);
     for (uint32_t i = 0; i < n; i++)
-        give_verdict(s, all, n, &all[i]);
+        give_standing(s, all, n, &all[i]);
     s->noise = usual_noise(all, n);
     free(rates);
     free(noise);

@@ -63,12 +63,12 @@ typedef struct bench_sweep_sample {
 #define SWEEP_SAME 4 /* the same job as an earlier row */
 
 /* How a row that has run compares with the others. */
-typedef struct bench_sweep_verdict {
+typedef struct bench_sweep_standing {
     uint32_t rank;             /* 1: the fastest, and those that cannot be told from it; 0: none */
     double low, high;          /* of tokens a second, 95 %; NAN: unknown */
     double ratio, rlow, rhigh; /* to the baseline; NAN: there is none */
     double efficiency;         /* NAN: nothing to compare with */
-} bench_sweep_verdict;
+} bench_sweep_standing;
 
 typedef struct bench_sweep_row {
     const char *value[SWEEP_COLUMNS]; /* [column]; NULL: not set */
@@ -89,7 +89,7 @@ typedef struct bench_sweep_row {
     double other_cores; /* cores that other processes kept busy, in the worst of its runs */
     uint64_t resident;  /* bytes of memory of its largest process */
     double peak_flops;  /* of a rank in a second; 0: unknown */
-    bench_sweep_verdict verdict;
+    bench_sweep_standing standing;
 } bench_sweep_row;
 
 /* The reference job on one rank: shared by all rows that should give the same losses. */
@@ -202,7 +202,7 @@ const char *bench_sweep_folder(bench_sweep *s, uint32_t number, uint32_t repeat,
 bool bench_sweep_has_run(const bench_sweep *s, const bench_sweep_row *r, uint32_t repeat);
 
 /* rank.c: ranks, ratios and efficiency of all rows, from their runs. */
-void bench_sweep_judge(bench_sweep *s);
+void bench_sweep_rank_rows(bench_sweep *s);
 
 /* environment.c: where and with what the sweep runs, now; and processors that may be used. */
 json_t *bench_sweep_environment(void);
@@ -221,7 +221,7 @@ void bench_sweep_print_plan(bench_sweep *s);
 /* Sentences about what makes the numbers doubtful; NULL after the last. */
 const char *bench_sweep_warning(bench_sweep *s, uint32_t i);
 bool bench_sweep_is_pinned(const bench_sweep_row *r); /* all of its ranks were bound to cores */
-bool bench_sweep_is_crowded(
+bool bench_sweep_is_oversubscribed(
     const bench_sweep_row *r); /* it starts more ranks than there are cores */
 
 /* files.c: OUT/sweep.csv and OUT/sweep.json, each whole or as before. */

@@ -62,11 +62,11 @@ static void fill(bench_sweep *s, const bench_sweep_row *r, const char *out[NUMBE
     pool *p = &s->pool;
     const bench_sweep_rate rate = bench_sweep_rate_of(r);
     const bench_sweep_sample m = bench_sweep_typical(r);
-    const bench_sweep_verdict *v = &r->verdict;
+    const bench_sweep_standing *v = &r->standing;
     const char *plan = m.sent == r->plan.sent
                            ? "as planned"
                            : pool_printf(p, "planned %s", human(s, r->plan.sent));
-    out[0] = pool_printf(p, "%u%s", r->plan.ranks, bench_sweep_is_crowded(r) ? "!" : "");
+    out[0] = pool_printf(p, "%u%s", r->plan.ranks, bench_sweep_is_oversubscribed(r) ? "!" : "");
     out[1] = pool_printf(p, "%.0f", rate.median);
     out[2] = v->high <= VAGUE * rate.median ? pool_printf(p, "%.0f..%.0f", v->low, v->high) : "-";
     out[3] = real(s, "%.3f", v->ratio);
@@ -111,14 +111,14 @@ static void fill_row(bench_sweep *s, grid *g, uint32_t i)
     const bench_sweep_row *r = g->row[i];
     const char **cell = g->cell[i];
     cell[0] = !r                        ? "place"
-              : r->status == SWEEP_DONE ? pool_printf(&s->pool, "%u", r->verdict.rank)
+              : r->status == SWEEP_DONE ? pool_printf(&s->pool, "%u", r->standing.rank)
                                         : "-";
     for (uint32_t c = 0; c < s->ncolumns; c++) {
         const bool ranks = !strcmp(s->column[c].key, SWEEP_RANKS);
         cell[1 + c] = !r ? s->column[c].head : r->value[c] ? r->value[c] : "-";
         if (r && ranks && r->plan.ranks) /* also where a bundle leaves them to the sizes */
-            cell[1 + c] =
-                pool_printf(&s->pool, "%u%s", r->plan.ranks, bench_sweep_is_crowded(r) ? "!" : "");
+            cell[1 + c] = pool_printf(&s->pool, "%u%s", r->plan.ranks,
+                                      bench_sweep_is_oversubscribed(r) ? "!" : "");
     }
     for (uint32_t k = 0; !r && k < NUMBERS; k++)
         cell[g->keys + k] = heads[k];
@@ -177,7 +177,7 @@ static void print_end(bench_sweep *s, const grid *g)
     for (uint32_t i = 0; i < s->rows.n; i++) {
         const bench_sweep_row *r = &s->rows.at[i];
         count[r->status]++;
-        first += r->status == SWEEP_DONE && r->verdict.rank == 1;
+        first += r->status == SWEEP_DONE && r->standing.rank == 1;
     }
     printf("\n%u done, %u skipped, %u failed", count[SWEEP_DONE], count[SWEEP_SKIPPED],
            count[SWEEP_FAILED]);

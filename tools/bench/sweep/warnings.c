@@ -6,7 +6,7 @@
 #define NOISY 0.05 /* relative deviation of a run */
 #define NAMED 8u
 
-bool bench_sweep_is_crowded(const bench_sweep_row *r)
+bool bench_sweep_is_oversubscribed(const bench_sweep_row *r)
 {
     const uint32_t threads = r->plan.threads ? r->plan.threads : 1;
     return !r->plan.status && (uint64_t)r->plan.ranks * threads > bench_sweep_cpus();
@@ -33,10 +33,10 @@ static const char *which(bench_sweep *s, bool (*is)(const bench_sweep_row *r), u
     return *n > NAMED ? pool_printf(&s->pool, "%s and %u more", text, *n - NAMED) : text;
 }
 
-static const char *of_crowded(bench_sweep *s)
+static const char *of_oversubscribed(bench_sweep *s)
 {
     uint32_t n;
-    const char *names = which(s, bench_sweep_is_crowded, &n);
+    const char *names = which(s, bench_sweep_is_oversubscribed, &n);
     const uint32_t cpus = bench_sweep_cpus();
     if (!n)
         return NULL;
@@ -56,7 +56,7 @@ bool bench_sweep_is_pinned(const bench_sweep_row *r)
 static bool is_loose(const bench_sweep_row *r)
 {
     return r->status == SWEEP_DONE && r->looked && !bench_sweep_is_pinned(r) && r->plan.ranks > 1 &&
-           !bench_sweep_is_crowded(r);
+           !bench_sweep_is_oversubscribed(r);
 }
 
 static bool is_rounded(const bench_sweep_row *r)
@@ -126,8 +126,8 @@ static const char *of_noise(bench_sweep *s)
 
 const char *bench_sweep_warning(bench_sweep *s, uint32_t i)
 {
-    const char *(*const all[])(bench_sweep * s) = {of_crowded, of_loose, of_load, of_rounding,
-                                                   of_noise};
+    const char *(*const all[])(bench_sweep * s) = {of_oversubscribed, of_loose, of_load,
+                                                   of_rounding, of_noise};
     for (uint32_t k = 0; k < sizeof all / sizeof *all; k++) {
         const char *text = all[k](s);
         if (text && !i--)

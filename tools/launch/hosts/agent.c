@@ -136,10 +136,10 @@ static weft_status prepare(agent *a, const launch_frame *f)
 
 /* --- ranks to launcher --- */
 
-static void heard(void *user, uint32_t rank, const job_control_record *r)
+static void on_record(void *user, uint32_t rank, const job_control_record *r)
 {
-    launch_frame_send(&((agent *)user)->link, FRAME_HEARD, rank, r->rank, r->code | (r->kind << 16),
-                      r->text, (uint32_t)strnlen(r->text, CONTROL_TEXT));
+    launch_frame_send(&((agent *)user)->link, FRAME_RECORD, rank, r->rank,
+                      r->code | (r->kind << 16), r->text, (uint32_t)strnlen(r->text, CONTROL_TEXT));
 }
 
 static void send_step(agent *a, uint32_t rank)
@@ -185,7 +185,7 @@ static void obey(agent *a, const launch_frame *f)
         launch_group_kill(a->group, f->code);
 }
 
-static void hear_launcher(agent *a)
+static void receive_launcher(agent *a)
 {
     launch_frame f;
     while (launch_frame_receive(&a->link, &f))
@@ -258,7 +258,8 @@ static weft_status start(agent *a)
     sigemptyset(&a->of_ranks);
     job_agreement_add_signals(&a->of_ranks);
     a->spawn.mask = &a->of_ranks;
-    return launch_group_start(&a->spawn, &(launch_group_events){a, heard, ended, gone}, &a->group);
+    return launch_group_start(&a->spawn, &(launch_group_events){a, on_record, ended, gone},
+                              &a->group);
 }
 
 static void stand_by(agent *a)
@@ -266,7 +267,7 @@ static void stand_by(agent *a)
     while (launch_group_alive(a->group)) {
         launch_group_wait(a->group, a->events, launch_frame_flush(&a->link) ? 10 : -1);
         relay_output(a);
-        hear_launcher(a);
+        receive_launcher(a);
     }
     relay_output(a);
     for (const uint64_t until = clock_ms() + LEAVE_MS;
@@ -309,7 +310,7 @@ int launch_agent_run(void)
     free(a.job.at);
     free(a.argv);
     launch_frame_flush(&a.link);
-    const bool heard_all = !a.link.broken;
+    const bool received_all = !a.link.broken;
     launch_frame_close(&a.link);
-    return st == WEFT_OK && heard_all ? 0 : 1;
+    return st == WEFT_OK && received_all ? 0 : 1;
 }

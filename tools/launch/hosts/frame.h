@@ -21,7 +21,7 @@ typedef enum {
     /* agent to launcher */
     FRAME_HERE = 1, /* first; code: FRAME_PROTOCOL; text: the address that ssh has reached, or "" */
     FRAME_PORT,     /* code: the port where rank 0 of this host listens */
-    FRAME_HEARD,  /* from: the rank; a job_control_record of it, code: its code, kind in bits 16 up
+    FRAME_RECORD, /* from: the rank; a job_control_record of it, code: its code, kind in bits 16 up
                    */
     FRAME_ENDED,  /* the same, of its end: rank, code; text: "K" killed by signal, "E" by itself */
     FRAME_STEP,   /* from: the rank; text: 8 bytes, the step that it has begun */

@@ -149,11 +149,11 @@ static void on_here(hosts *h, remote *r, const launch_frame *f)
 
 /* --- frames of agents --- */
 
-static void on_heard(hosts *h, uint32_t rank, const launch_frame *f)
+static void on_record(hosts *h, uint32_t rank, const launch_frame *f)
 {
     job_control_record c = {.kind = f->code >> 16, .rank = f->rank, .code = f->code & 0xffff};
     snprintf(c.text, sizeof c.text, "%.*s", CONTROL_TEXT - 1, f->text);
-    launch_outcome_hear(h->outcome, rank, &c);
+    launch_outcome_receive(h->outcome, rank, &c);
 }
 
 static void on_ended(hosts *h, uint32_t rank, const launch_frame *f)
@@ -187,8 +187,8 @@ static void on_rank(hosts *h, remote *r, const launch_frame *f)
 {
     if (f->from - r->host->first >= r->host->count)
         return;
-    if (f->kind == FRAME_HEARD)
-        on_heard(h, f->from, f);
+    if (f->kind == FRAME_RECORD)
+        on_record(h, f->from, f);
     else if (f->kind == FRAME_ENDED)
         on_ended(h, f->from, f);
     else if (f->kind == FRAME_GONE)
@@ -213,7 +213,7 @@ static void on_frame(hosts *h, remote *r, const launch_frame *f)
     }
 }
 
-static void hear(hosts *h, remote *r)
+static void receive(hosts *h, remote *r)
 {
     launch_frame f;
     while (launch_frame_receive(&r->ssh.link, &f))
@@ -241,7 +241,7 @@ static void lose(hosts *h, remote *r, const char *how)
 static void on_ssh_end(hosts *h, remote *r)
 {
     char how[512];
-    hear(h, r);
+    receive(h, r);
     const bool killed = launch_outcome_is_killed(h->outcome);
     launch_ssh_end(&r->ssh);
     h->open--;
@@ -349,7 +349,7 @@ static void stand_by(hosts *h)
             if (p[3 + 3 * i].revents)
                 launch_frame_flush(&h->at[i].ssh.link);
             if (p[2 + 3 * i].revents)
-                hear(h, &h->at[i]);
+                receive(h, &h->at[i]);
             if (p[1 + 3 * i].revents)
                 on_ssh_end(h, &h->at[i]);
         }

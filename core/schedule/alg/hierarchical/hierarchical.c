@@ -27,8 +27,8 @@
 #include "schedule/alg/hierarchical/hierarchy.h"
 #include "schedule/form.h"
 
-static sched_landing land_some(sched_writer *w, uint64_t stride, uint64_t chunks,
-                               uint32_t contributions)
+static sched_landing reserve_some(sched_writer *w, uint64_t stride, uint64_t chunks,
+                                  uint32_t contributions)
 {
     sched_landing l = {.stride = stride, .each = stride * contributions};
     l.base = sched_writer_scratch(
@@ -36,10 +36,10 @@ static sched_landing land_some(sched_writer *w, uint64_t stride, uint64_t chunks
     return l;
 }
 
-static sched_landing land(sched_writer *w, uint64_t bytes, uint32_t contributions)
+static sched_landing reserve(sched_writer *w, uint64_t bytes, uint32_t contributions)
 {
     uint64_t first = sched_writer_chunk(w, (sched_span){0, bytes}, 0).bytes;
-    return land_some(w, sched_align_line(first), sched_writer_chunks(w, bytes), contributions);
+    return reserve_some(w, sched_align_line(first), sched_writer_chunks(w, bytes), contributions);
 }
 
 /* --- all-reduce --- */
@@ -172,13 +172,13 @@ static void tell_members(const sched_lead *d, uint64_t chunk)
 }
 
 /* A leader's codes cover its share of a chunk; the last share may be a line longer. */
-static sched_landing land_codes(sched_hierarchy *v, uint64_t longest)
+static sched_landing reserve_codes(sched_hierarchy *v, uint64_t longest)
 {
     sched_writer *w = v->w;
     uint64_t chunk = sched_writer_chunk(w, (sched_span){0, longest}, 0).bytes;
     uint64_t share = sched_hierarchy_share(w, (sched_span){0, chunk}, 0, v->machines).bytes + 64;
-    return land_some(w, sched_align_line(sched_code_bytes(w->r->compress, share / w->size)),
-                     sched_writer_chunks(w, longest), sched_hierarchy_codes(v));
+    return reserve_some(w, sched_align_line(sched_code_bytes(w->r->compress, share / w->size)),
+                        sched_writer_chunks(w, longest), sched_hierarchy_codes(v));
 }
 
 /* Each phase runs one chunk behind the previous phase, so that its messages do not delay those that
@@ -193,10 +193,10 @@ static void all_reduce(sched_hierarchy *v)
     longest = last > longest ? last : longest;
     uint64_t chunks = sched_writer_chunks(v->w, longest);
     if (leads(&d) && v->size[v->machine] > 1)
-        d.intra = land(v->w, longest, v->size[v->machine] - 1);
+        d.intra = reserve(v->w, longest, v->size[v->machine] - 1);
     if (leads(&d) && v->machines > 1)
-        d.inter = v->w->r->compress ? land_codes(v, longest)
-                                    : land(v->w, longest, v->machines == 2 ? 1 : v->machines);
+        d.inter = v->w->r->compress ? reserve_codes(v, longest)
+                                    : reserve(v->w, longest, v->machines == 2 ? 1 : v->machines);
     if (leads(&d))
         sched_hierarchy_keep_residual(v, longest);
     for (uint64_t c = 0; c < chunks + 3; c++) {
@@ -281,7 +281,7 @@ static void reduce_scatter(sched_hierarchy *v)
     sched_writer *w = v->w;
     uint64_t part = w->bytes / v->ranks, chunks = sched_writer_chunks(w, part);
     uint32_t n = v->size[v->machine];
-    sched_landing intra = land(w, part, charges(v) * n), sums = land(w, part, v->machines);
+    sched_landing intra = reserve(w, part, charges(v) * n), sums = reserve(w, part, v->machines);
     sched_hierarchy_keep_residual(v, 0);
     for (uint64_t c = 0; c < chunks; c++) {
         sched_span s = sched_writer_chunk(w, (sched_span){0, part}, c);

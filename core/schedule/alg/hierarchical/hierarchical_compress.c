@@ -20,14 +20,14 @@ static uint64_t coded(const sched_writer *w, uint64_t bytes)
     return sched_code_bytes(w->r->compress, bytes / w->size);
 }
 
-static void encode(sched_writer *w, sched_place from, sched_place code, uint64_t kept_at,
+static void encode(sched_writer *w, sched_place from, sched_place code, uint64_t residual_at,
                    uint64_t bytes)
 {
     sched_writer_code(w, SCHED_ENCODE, bytes);
     sched_writer_from(w, from);
     sched_writer_to(w, code);
     if (w->r->feedback)
-        sched_writer_to(w, (sched_place){SCHED_RESIDUAL, 0, kept_at / w->size * 4});
+        sched_writer_to(w, (sched_place){SCHED_RESIDUAL, 0, residual_at / w->size * 4});
 }
 
 void sched_hierarchy_keep_residual(const sched_hierarchy *v, uint64_t longest)
