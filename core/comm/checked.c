@@ -18,7 +18,6 @@
 #include "base/number/crc32c.h"
 #include "comm/engine.h"
 #include "comm/place.h"
-#include "host/call.h"
 
 #define PIECE ((uint64_t)1 << 17)
 #define AHEAD (8 * PIECE) /* bytes that a sender reads before the link has moved them */
@@ -53,10 +52,9 @@ weft_status comm_checked_prepare(comm_link *l)
     for (uint64_t i = 0; i < 2 * lanes; i++)
         k[i].trailer = ring + i * TRAILERS;
     for (uint32_t i = 0; i < l->channels.n; i++)
-        for (uint32_t p = 0; p < l->channels.at[i]->n; p++) {
-            l->channels.at[i]->wire[p].out = k++;
-            l->channels.at[i]->wire[p].in = k++;
-        }
+        for (uint32_t p = 0; p < l->channels.at[i]->n; p++)
+            for (int sending = 0; sending < 2; sending++)
+                l->channels.at[i]->wire[p].flow[sending].checked = k++;
     l->host = pool_array(&w->pool, w->who.ranks, sizeof *l->host);
     (void)!gethostname(l->host[w->who.rank], COMM_HOST - 1);
     if (!(l->table->caps & WEFT_LINK_REGISTER))
@@ -72,34 +70,22 @@ void comm_checked_free(comm_link *l)
     l->trailers = NULL;
 }
 
-/* One message of the link. */
-static weft_status post_message(comm_op *op, uint32_t peer, int sending, void *at, uint64_t bytes,
-                                weft_region *region)
-{
-    const comm_link *l = op->channel->link;
-    weft_conn *conn = op->channel->wire[peer].conn;
-    return sending ? PLUGIN_POLL(l->table, send, conn, at, bytes, region, 0)
-                   : PLUGIN_POLL(l->table, recv, conn, at, bytes, region, 0);
-}
-
 static weft_status post_trailer(comm_op *op, uint32_t peer, int sending, comm_checked *k)
 {
-    if (k->trailers - k->settled == TRAILERS)
+    if (k->trailers_posted - k->trailers_done == TRAILERS)
         return WEFT_BUSY;
-    uint32_t *at = &k->trailer[k->trailers % TRAILERS];
+    uint32_t *at = &k->trailer[k->trailers_posted % TRAILERS];
     *at = sending ? k->crc : ~k->crc;
-    weft_status st = post_message(op, peer, sending, at, TRAILER, op->channel->link->trailers);
+    weft_status st = comm_post(op, peer, sending, at, TRAILER, op->channel->link->trailers);
     if (st == WEFT_OK)
-        k->trailers++;
+        k->trailers_posted++;
     return st;
 }
 
-weft_status comm_checked_post(comm_op *op, uint32_t lane, const sched_step *s, int sending,
+weft_status comm_checked_post(comm_op *op, uint32_t peer, const sched_step *s, int sending,
                               bool *whole)
 {
-    const uint32_t peer = op->program.lane[lane].peer;
-    const comm_wire *w = &op->channel->wire[peer];
-    comm_checked *k = sending ? w->out : w->in;
+    comm_checked *k = op->channel->wire[peer].flow[sending].checked;
     uint64_t left = s->bytes - k->post_at, n = left < PIECE ? left : PIECE;
     const bool trailer = s->bytes && !left;
     weft_status st;
@@ -111,12 +97,11 @@ weft_status comm_checked_post(comm_op *op, uint32_t lane, const sched_step *s, i
     } else {
         char *at = s->bytes ? comm_op_resolve(op, &op->program.place[s->place], s->bytes) : NULL;
         at = at ? at + k->post_at : NULL;
-        st = post_message(op, peer, sending, at, n, op->channel->link->region);
+        st = comm_post(op, peer, sending, at, n, op->channel->link->region);
         if (st == WEFT_OK && sending && n)
-            k->crc = crc32c(k->post_at ? k->crc : (uint32_t)k->trailers, at, n);
+            k->crc = crc32c(k->post_at ? k->crc : (uint32_t)k->trailers_posted, at, n);
     }
     if (st == WEFT_OK) {
-        k->posted++;
         k->flying += n;
         k->post_at = *whole ? 0 : k->post_at + n;
     }
@@ -145,23 +130,21 @@ static weft_status refuse(const comm_op *op, uint32_t peer, const sched_step *s,
                     came, wanted);
 }
 
-weft_status comm_checked_settle(comm_op *op, uint32_t lane, const sched_step *s, int sending,
-                                bool *whole)
+weft_status comm_checked_complete(comm_op *op, uint32_t peer, const sched_step *s, int sending,
+                                  bool *whole)
 {
-    const uint32_t peer = op->program.lane[lane].peer;
-    const comm_wire *w = &op->channel->wire[peer];
-    comm_checked *k = sending ? w->out : w->in;
+    comm_checked *k = op->channel->wire[peer].flow[sending].checked;
     uint64_t left = s->bytes - k->done_at, n = left < PIECE ? left : PIECE;
     *whole = !left;
     if (left && !sending) {
         const char *at = comm_op_resolve(op, &op->program.place[s->place], s->bytes);
-        k->crc = crc32c(k->done_at ? k->crc : (uint32_t)k->settled, at + k->done_at, n);
+        k->crc = crc32c(k->done_at ? k->crc : (uint32_t)k->trailers_done, at + k->done_at, n);
     }
     k->done_at += n;
     k->flying -= n;
     if (left || !s->bytes)
         return WEFT_OK;
-    const uint32_t sent = k->trailer[k->settled++ % TRAILERS];
+    const uint32_t sent = k->trailer[k->trailers_done++ % TRAILERS];
     k->done_at = 0;
     return sending || sent == k->crc ? WEFT_OK : refuse(op, peer, s, k->crc, sent);
 }

@@ -16,6 +16,7 @@
 #include "comm/comm.h"
 #include "comm/kernels/code.h"
 #include "comm/kernels/reduce.h"
+#include "host/call.h"
 #include "schedule/program.h"
 
 typedef struct comm_link comm_link;
@@ -25,19 +26,23 @@ typedef struct comm_link comm_link;
 /* One direction of a connection of a link with checksums (checked.c). A step with bytes is a row of
  * messages of the link, its pieces and a trailer with their checksum. */
 typedef struct comm_checked {
-    uint64_t posted;            /* messages of the link */
-    uint64_t post_at, done_at;  /* bytes of the step that is being posted; completed */
-    uint64_t trailers, settled; /* trailers posted; completed */
-    uint64_t flying;            /* bytes of pieces that are posted and not completed */
-    uint32_t crc;               /* of the bytes of the step so far */
-    uint32_t *trailer;          /* ring */
+    uint64_t post_at, done_at;               /* bytes of the step that is being posted; completed */
+    uint64_t trailers_posted, trailers_done; /* completed */
+    uint64_t flying;                         /* bytes of pieces that are posted and not completed */
+    uint32_t crc;                            /* of the bytes of the step so far */
+    uint32_t *trailer;                       /* ring */
 } comm_checked;
 
-/* A connection of a channel: completions counted by the link so far. */
+/* One direction of a connection: messages of the link so far. */
+typedef struct comm_flow {
+    uint64_t posted, done;
+    comm_checked *checked; /* NULL: without checksums */
+} comm_flow;
+
+/* A connection of a channel. */
 typedef struct comm_wire {
     weft_conn *conn;
-    uint64_t sent, received;
-    comm_checked *out, *in; /* NULL: without checksums */
+    comm_flow flow[2]; /* [sending] */
 } comm_wire;
 
 /* A staged operation (staging.c), or one that the device executes (import_peer.c): the latter has
@@ -76,8 +81,25 @@ typedef struct comm_lane_state {
 #define COMM_POST 1      /* in the next round, or after a completion */
 #define COMM_POST_MORE 2 /* in the next round: there is more, and nothing to wait for */
 
+/* How operations reach their memory: chosen in comm_add_op(), and not asked in a step. */
+typedef struct comm_op_kind {
+    /* Whether links and peers can access the buffers of a start. [compute] */
+    weft_status (*check)(const comm_op *op, const char *in, const char *out, const char *scratch);
+    weft_status (*start)(comm_op *op);                 /* its buffers are in `base` [compute] */
+    weft_status (*advance)(comm_op *op, int *moved);   /* [progress] */
+    weft_status (*run)(comm_op *op, uint32_t step);    /* neither send nor receive [progress] */
+    weft_status (*wait)(comm_op *op, double deadline); /* [compute] */
+    bool on_device; /* the device orders it, and cannot wake a thread that sleeps in a link */
+} comm_op_kind;
+
+extern const comm_op_kind comm_kind_link;     /* op.c: links access the memory */
+extern const comm_op_kind comm_kind_mapped;   /* op.c: and the host that of peers */
+extern const comm_op_kind comm_kind_staged;   /* staging.c: links access a mirror of it */
+extern const comm_op_kind comm_kind_imported; /* import_peer.c: devices access that of peers */
+
 struct comm_op {
     comm_channel *channel;
+    const comm_op_kind *kind;
     const sched_schedule *schedule;
     const char *name;
     sched_program program;
@@ -91,13 +113,12 @@ struct comm_op {
 
     uint32_t started; /* starts so far; used by the compute thread */
     atomic_uint finished;
-    comm_staged *staged; /* NULL: links access its memory directly */
-    int attached;        /* executed by the device */
-    weft_prepared *sum;  /* ... and this is its reduction; one of world->sums */
+    comm_staged *staged; /* kinds on the device */
+    weft_prepared *sum;  /* imported: its reduction; one of world->sums */
 
     /* state of one start, protected by the progress lock */
     char *base[5];               /* IN, OUT, SCRATCH, OFFSETS, RESIDUAL */
-    sched_buffer_offsets *where; /* [n]; base[SCHED_OFFSETS]; if attached, from link_info */
+    sched_buffer_offsets *where; /* [n]; base[SCHED_OFFSETS]; imported: of comm_info */
     uint32_t *need, *need0;      /* [steps] */
     uint32_t *ready;             /* [moves] steps to execute here, in the order they became ready */
     uint32_t ready_head, ready_tail, left;
@@ -115,7 +136,7 @@ struct comm_link {
     weft_region *region; /* the arena, where the link registers or maps */
     char **mapped;       /* [job ranks] peers' arenas as mapped here; NULL: not mapped */
     uint64_t *mapped_bytes;
-    unsigned char *attaches; /* [job ranks] whether the devices import each other's arenas */
+    unsigned char *imports;  /* [job ranks] whether the devices import each other's arenas */
     bool checked;            /* messages have checksums */
     weft_region *trailers;   /* memory of all trailers, where the link registers */
     char (*host)[COMM_HOST]; /* [job ranks] of peers of a checked link */
@@ -154,11 +175,12 @@ struct comm_world {
     comm_arena arena;
     VEC(comm_link *) links;
     pool pool;
+    VEC(comm_op *) on_device; /* operations of such kinds */
     int connected;
     int oversubscribed;   /* more ranks than cores here: spinning would only delay other ranks */
     weft_stream *fetches; /* of the fetches of staged operations */
     weft_event *ready;
-    VEC(comm_sum) sums;           /* of attached operations */
+    VEC(comm_sum) sums;           /* of imported operations */
     uint64_t base_ticks, base_ns; /* one moment on both clocks */
     atomic_int failed;            /* a weft_status; the text below is valid once it is set */
     pthread_mutex_t failing;
@@ -173,6 +195,11 @@ static inline void comm_count_one(atomic_uint *n)
                           memory_order_release);
 }
 
+/* --- op.c: for kinds that add to it --- */
+
+weft_status comm_op_check(const comm_op *op, const char *in, const char *out, const char *scratch);
+weft_status comm_op_wait(comm_op *op, double deadline);
+
 /* --- engine.c: holding the progress lock --- */
 
 /* Begins submitted operations and moves what can be moved now. *moved: there was progress. */
@@ -181,16 +208,27 @@ int comm_link_has_work(const comm_link *l);
 void comm_op_prepare(comm_op *op); /* memory of a start; once, after its program is made [setup] */
 void comm_link_prepare(comm_link *l); /* memory of all steps; after all operations were added */
 
-/* Is nothing posted to the peer of this lane, or from it, that the link has not finished? */
-static inline bool comm_lane_is_idle(const comm_op *op, uint32_t lane)
+weft_status comm_op_advance(comm_op *op, int *moved);
+weft_status comm_op_run(comm_op *op, uint32_t step); /* on this rank's and on mapped memory */
+void comm_op_complete(comm_op *op, uint32_t step);
+
+/* Posts one message of the link. WEFT_BUSY: its queue is full. */
+static inline weft_status comm_post(comm_op *op, uint32_t peer, int sending, void *at,
+                                    uint64_t bytes, weft_region *region)
 {
-    const comm_wire *w = &op->channel->wire[op->program.lane[lane].peer];
-    const comm_lane_state *s = &op->lane[lane];
-    return w->out ? w->out->posted == w->sent && w->in->posted == w->received
-                  : s->send_posted == s->send_done && s->recv_posted == s->recv_done;
+    const weft_link_table *table = op->channel->link->table;
+    weft_conn *conn = op->channel->wire[peer].conn;
+    return sending ? PLUGIN_POLL(table, send, conn, at, bytes, region, 0)
+                   : PLUGIN_POLL(table, recv, conn, at, bytes, region, 0);
 }
 
-/* --- checked.c: checksums of messages; for wires whose `out` and `in` are set --- */
+/* Is nothing posted to this peer, or from it, that the link has not finished? */
+static inline bool comm_wire_is_idle(const comm_wire *w)
+{
+    return w->flow[0].posted == w->flow[0].done && w->flow[1].posted == w->flow[1].done;
+}
+
+/* --- checked.c: checksums of messages; for flows whose `checked` is set --- */
 
 /* Memory of the trailers of all connections; after they were counted, before the link connects.
  * [setup] */
@@ -199,36 +237,36 @@ void comm_checked_free(comm_link *l); /* [setup] */
 
 /* Posts the next message of a step. *whole: it was the last one of the step. WEFT_BUSY as a link
  * gives it. */
-weft_status comm_checked_post(comm_op *op, uint32_t lane, const sched_step *s, int sending,
+weft_status comm_checked_post(comm_op *op, uint32_t peer, const sched_step *s, int sending,
                               bool *whole);
 
 /* The link has finished the next message of a step. *whole: it was the last one of the step.
  * WEFT_IO: the bytes that came are not those that were sent. */
-weft_status comm_checked_settle(comm_op *op, uint32_t lane, const sched_step *s, int sending,
-                                bool *whole);
+weft_status comm_checked_complete(comm_op *op, uint32_t peer, const sched_step *s, int sending,
+                                  bool *whole);
 
 /* --- staging.c --- */
 
 void comm_staging_add(comm_op *op); /* [setup] */
 weft_status
 comm_staging_prepare(comm_world *w); /* streams, events, flags; after all operations were added */
-void comm_staging_mirror(comm_op *op, char *scratch);
-weft_status comm_staging_start(comm_op *op, const void *in, void *out); /* compute thread */
-weft_status comm_staging_finish(comm_op *op);                           /* compute thread */
-int comm_staging_is_open(const comm_op *op);                            /* whether steps may run */
-uint32_t comm_staging_fetched(const comm_op *op);                       /* number of fetches done */
-void comm_staging_store(comm_op *op, uint32_t step);
 void comm_staging_give_up(comm_world *w); /* releases device work that waits for flags */
+
+/* For kinds on the device: the gate of a start, its fetches, a store, the end. */
+weft_status comm_staging_open(comm_op *op);                  /* [compute] */
+weft_status comm_staging_advance(comm_op *op, int *moved);   /* [progress] */
+void comm_staging_store(comm_op *op, uint32_t step);         /* [progress] */
+weft_status comm_staging_wait(comm_op *op, double deadline); /* [compute] */
 
 /* --- import_peer.c --- */
 
-weft_status comm_import_peer_prepare(comm_op *op);                    /* [setup] */
-weft_status comm_import_peer_start(comm_op *op, weft_stream *stream); /* enqueues the work there */
+struct comm_info;
+struct comm_fd_passing_socket;
+/* Prepares the link's operations of this kind, sends this rank's arena to every rank that imports
+ * it, and imports theirs. [setup] */
+weft_status comm_import_peer_prepare(comm_link *l, const struct comm_fd_passing_socket *box,
+                                     struct comm_info *const *infos, uint64_t deadline_ns);
 void comm_import_peer_free(comm_world *w); /* after comm_staging_give_up() [setup] */
-
-/* Before the work may begin: checks that peers use the buffer offsets of their link_info. Else
- * *peer does not. */
-weft_status comm_import_peer_confirm(comm_op *op, uint32_t *peer);
 
 /* --- progress.c --- */
 

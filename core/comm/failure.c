@@ -10,7 +10,6 @@
 
 #include "base/err.h"
 #include "comm/engine.h"
-#include "host/call.h"
 
 #define GRACE_MS 2000
 
@@ -103,22 +102,22 @@ weft_status comm_op_fail_at_once(comm_op *op, uint32_t peer, weft_status st)
 }
 
 /* The ranks with posted, unfinished sends or receives. */
-static void name_late(const comm_op *op, char *text, size_t room)
+static void name_late(const comm_op *op, char *text, size_t capacity)
 {
     size_t used = 0;
     uint32_t more = 0;
     text[0] = 0;
     for (uint32_t i = 0; i < op->program.lanes; i++) {
-        if (comm_lane_is_idle(op, i))
+        const uint32_t peer = op->program.lane[i].peer, rank = op->channel->ranks[peer];
+        if (comm_wire_is_idle(&op->channel->wire[peer]))
             continue;
-        uint32_t rank = op->channel->ranks[op->program.lane[i].peer];
-        if (used + 24 < room)
-            used += (size_t)snprintf(text + used, room - used, "%s%u", used ? ", " : "", rank);
+        if (used + 24 < capacity)
+            used += (size_t)snprintf(text + used, capacity - used, "%s%u", used ? ", " : "", rank);
         else
             more++;
     }
     if (more)
-        snprintf(text + used, room - used, " and %u more", more);
+        snprintf(text + used, capacity - used, " and %u more", more);
 }
 
 weft_status comm_op_timeout(comm_op *op, double seconds)

@@ -1,12 +1,10 @@
-/* comm/op.c: the calls of the compute thread, which walks the lists: start, wait. */
-#include <stdio.h>
-
+/* comm/op.c: the calls of the compute thread, which walks the lists: start, wait. What a start
+ * checks and does besides is the kind's; here are the kinds on memory that the host accesses. */
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/number/check.h"
 #include "base/time/awake.h"
 #include "comm/engine.h"
-#include "host/call.h"
 
 static int in_arena(const comm_world *w, const void *p, uint64_t bytes)
 {
@@ -14,51 +12,46 @@ static int in_arena(const comm_world *w, const void *p, uint64_t bytes)
     return bytes == 0 || (w->arena.base && check_range(at, bytes, w->arena.bytes));
 }
 
-/* Peers were told these offsets, so a start must use them. */
-static weft_status check_fixed(const comm_op *op, const char *in, const char *out)
+static weft_status check_arena(const comm_op *op, const char *in, const char *out,
+                               const char *scratch, const char *needed_by)
 {
-    const sched_buffer_offsets *w = &op->where[op->channel->me];
-    const char *base = op->channel->link->world->arena.stage.base;
-    if ((!op->in_bytes || in == base + w->in) && (!op->out_bytes || out == base + w->out))
-        return WEFT_OK;
-    return err_fail(WEFT_USAGE,
-                    "%s on channel %s: started with other buffers than were fixed for it", op->name,
-                    op->channel->name);
-}
-
-static weft_status check_arena(const comm_op *op, const void *in, const void *out,
-                               const void *scratch)
-{
-    const comm_link *l = op->channel->link;
-    int maps = sched_maps_peers(op->schedule);
-    if (op->attached)
-        return check_fixed(op, in, out);
-    if (op->staged) /* links access only the mirror, which is in scratch */
-        in = out = scratch;
-    if (!maps && !(l->table->caps & WEFT_LINK_REGISTER))
-        return WEFT_OK;
-    if (in_arena(l->world, in, op->in_bytes) && in_arena(l->world, out, op->out_bytes) &&
-        in_arena(l->world, scratch, maps ? 0 : op->scratch_bytes))
+    const comm_world *w = op->channel->link->world;
+    if (in_arena(w, in, op->in_bytes) && in_arena(w, out, op->out_bytes) &&
+        in_arena(w, scratch, op->scratch_bytes))
         return WEFT_OK;
     return err_fail(
         WEFT_USAGE,
         "%s on channel %s: its memory is not in the arena, which %s needs; use memory of "
         "the arena or another algorithm",
-        op->name, op->channel->name, maps ? "the algorithm 'mapped'" : l->component->name);
+        op->name, op->channel->name, needed_by);
+}
+
+weft_status comm_op_check(const comm_op *op, const char *in, const char *out, const char *scratch)
+{
+    const comm_link *l = op->channel->link;
+    return l->table->caps & WEFT_LINK_REGISTER
+               ? check_arena(op, in, out, scratch, l->component->name)
+               : WEFT_OK;
+}
+
+static weft_status check_mapped(const comm_op *op, const char *in, const char *out,
+                                const char *scratch)
+{
+    return check_arena(op, in, out, scratch, "the algorithm 'mapped'");
 }
 
 static weft_status check_memory(const comm_op *op, const char *in, const char *out,
                                 const char *scratch)
 {
-    int unkept = sched_residual_bytes(op->schedule) && !op->base[SCHED_RESIDUAL];
-    if ((op->in_bytes && !in) || (op->out_bytes && !out) || (op->scratch_bytes && !scratch) ||
-        unkept)
+    const char *missing = op->in_bytes && !in     ? "input"
+                          : op->out_bytes && !out ? "output"
+                          : sched_residual_bytes(op->schedule) && !op->base[SCHED_RESIDUAL]
+                              ? "feedback"
+                          : op->scratch_bytes && !scratch ? "scratch"
+                                                          : NULL;
+    if (missing)
         return err_fail(WEFT_USAGE, "%s on channel %s: started without memory for its %s", op->name,
-                        op->channel->name,
-                        op->in_bytes && !in     ? "input"
-                        : op->out_bytes && !out ? "output"
-                        : unkept                ? "feedback"
-                                                : "scratch");
+                        op->channel->name, missing);
     const char *large = op->in_bytes > op->out_bytes ? in : out;
     const char *small = op->in_bytes > op->out_bytes ? out : in;
     if (op->shared && small != large + op->shift)
@@ -71,12 +64,32 @@ static weft_status check_memory(const comm_op *op, const char *in, const char *o
     if (!op->shared && op->in_bytes && op->out_bytes && !disjoint)
         return err_fail(WEFT_USAGE, "%s on channel %s: input and output overlap", op->name,
                         op->channel->name);
-    return check_arena(op, in, out, scratch);
+    return op->kind->check(op, in, out, scratch);
+}
+
+static weft_status start_nothing(comm_op *op)
+{
+    (void)op;
+    return WEFT_OK;
+}
+
+static uint64_t place_in_arena(const comm_op *op, const char *at)
+{
+    const comm_arena *a = &op->channel->link->world->arena;
+    return at ? (uint64_t)(at - (const char *)a->base) : SCHED_NO_OFFSET;
+}
+
+/* Peers receive the offsets of the buffers. */
+static weft_status start_mapped(comm_op *op)
+{
+    op->where[op->channel->me] = (sched_buffer_offsets){place_in_arena(op, op->base[SCHED_IN]),
+                                                        place_in_arena(op, op->base[SCHED_OUT])};
+    return WEFT_OK;
 }
 
 int comm_is_staged(const comm_op *op)
 {
-    return op->staged != NULL;
+    return op->kind->on_device;
 }
 
 static int is_finished(const comm_op *op)
@@ -105,13 +118,9 @@ weft_status comm_start(comm_op *op, const void *in, void *out, void *scratch, in
     op->base[SCHED_OUT] = out;
     op->base[SCHED_SCRATCH] = scratch;
     op->started++;
-    if (op->staged) {
-        if (!op->attached)
-            comm_staging_mirror(op, scratch);
-        st = comm_staging_start(op, in, out);
-        if (st != WEFT_OK)
-            return st;
-    }
+    st = op->kind->start(op);
+    if (st != WEFT_OK)
+        return st;
     l->started++;
     uint32_t at = atomic_load_explicit(&l->handed_in, memory_order_relaxed);
     l->handed[at & l->mask] = op;
@@ -159,7 +168,7 @@ static weft_status move_until(comm_op *op, double seconds)
     return WEFT_OK;
 }
 
-static weft_status wait_here(comm_op *op, double deadline)
+weft_status comm_op_wait(comm_op *op, double deadline)
 {
     comm_link *l = op->channel->link;
     weft_status st = comm_world_failed(l->world);
@@ -175,9 +184,14 @@ static weft_status wait_here(comm_op *op, double deadline)
 
 weft_status comm_wait(comm_op *op, double deadline)
 {
-    weft_status st = wait_here(op, deadline);
-    return st == WEFT_OK && op->staged ? comm_staging_finish(op) : st;
+    return op->kind->wait(op, deadline);
 }
+
+const comm_op_kind comm_kind_link = {comm_op_check, start_nothing, comm_op_advance,
+                                     comm_op_run,   comm_op_wait,  false};
+
+const comm_op_kind comm_kind_mapped = {check_mapped, start_mapped, comm_op_advance,
+                                       comm_op_run,  comm_op_wait, false};
 
 /* Both clocks run at constant rates, so two moments known on both convert any third. */
 void comm_times(const comm_op *op, uint64_t *began, uint64_t *ended)

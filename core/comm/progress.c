@@ -8,16 +8,11 @@
  * sleeps in the link. Where ranks outnumber cores, it yields its core between polls, because the
  * rank that it waits for may need one (base/time/yield.h), and sleeps at once while that is costly.
  * The progress thread runs beside a computing thread and sleeps at once. */
-#define _GNU_SOURCE
-#include <stdio.h>
-#include <unistd.h>
-
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/time/awake.h"
 #include "base/time/yield.h"
 #include "comm/engine.h"
-#include "host/call.h"
 #include "host/watch.h"
 
 #define AWAKE_NS 200000u /* polling and yielding before the first sleep */
@@ -29,7 +24,7 @@ static void sleep_in_link(comm_link *l, int walking, uint64_t deadline_ns, weft_
 {
     uint64_t now = awake_ns(), us = SLEEP_US;
     for (uint32_t i = 0; i < l->actives; i++)
-        if (l->active[i]->staged) /* a device cannot wake the thread */
+        if (l->active[i]->kind->on_device)
             us = LOOK_US;
     if (deadline_ns < now + us * 1000)
         us = deadline_ns > now ? (deadline_ns - now) / 1000 : 0;

@@ -19,23 +19,9 @@
  * time. */
 #include "base/err.h"
 #include "comm/engine.h"
-#include "host/call.h"
 #include "schedule/mirror.h"
 
 #include <weft/device.h>
-
-/* The mirror follows the algorithm's own scratch. */
-void comm_staging_mirror(comm_op *op, char *scratch)
-{
-    char *in = scratch + op->scratch_bytes - sched_mirror_bytes(sched_request_of(op->schedule));
-    char *out = in + sched_align_line(op->in_bytes);
-    if (op->shared) { /* same memory: the smaller side is part of the larger */
-        out = op->in_bytes > op->out_bytes ? in + op->shift : in;
-        in = op->in_bytes < op->out_bytes ? in + op->shift : in;
-    }
-    op->base[SCHED_IN] = in;
-    op->base[SCHED_OUT] = out;
-}
 
 static weft_status prepare_op(comm_op *op, uint32_t **flags)
 {
@@ -45,8 +31,8 @@ static weft_status prepare_op(comm_op *op, uint32_t **flags)
     g->fetched = g->gate + 1;
     g->stored = g->fetched + g->fetches;
     *flags = g->stored + g->stores;
-    weft_status st = op->attached ? comm_import_peer_prepare(op) : WEFT_OK;
-    if (st == WEFT_OK && !op->channel->stores)
+    weft_status st = WEFT_OK;
+    if (!op->channel->stores)
         st = PLUGIN_CALL(s->table, stream, s->device, 1, &op->channel->stores);
     return st != WEFT_OK ? st : PLUGIN_CALL(s->table, event, s->device, &g->done);
 }
@@ -62,6 +48,7 @@ void comm_staging_add(comm_op *op)
         g->first_store = what == SCHED_STORE ? i : g->first_store;
     }
     op->staged = g;
+    *vec_push(&op->channel->link->world->on_device) = op;
 }
 
 weft_status comm_staging_prepare(comm_world *w)
@@ -69,11 +56,8 @@ weft_status comm_staging_prepare(comm_world *w)
     const comm_staging *s = &w->arena.stage;
     uint64_t count = 0;
     void *block;
-    for (uint32_t i = 0; i < w->links.n; i++)
-        for (uint32_t k = 0; k < w->links.at[i]->ops.n; k++) {
-            const comm_staged *g = w->links.at[i]->ops.at[k]->staged;
-            count += g ? 1 + g->fetches + g->stores : 0;
-        }
+    for (uint32_t i = 0; i < w->on_device.n; i++)
+        count += 1 + w->on_device.at[i]->staged->fetches + w->on_device.at[i]->staged->stores;
     if (count == 0)
         return WEFT_OK;
     if (!s->table || !(s->table->caps & WEFT_DEV_FLAGS))
@@ -92,23 +76,36 @@ weft_status comm_staging_prepare(comm_world *w)
     uint32_t *flags = block;
     for (uint64_t i = 0; i < count; i++)
         flags[i] = 0;
-    for (uint32_t i = 0; i < w->links.n; i++)
-        for (uint32_t k = 0; k < w->links.at[i]->ops.n && st == WEFT_OK; k++)
-            if (w->links.at[i]->ops.at[k]->staged)
-                st = prepare_op(w->links.at[i]->ops.at[k], &flags);
+    for (uint32_t i = 0; i < w->on_device.n && st == WEFT_OK; i++)
+        st = prepare_op(w->on_device.at[i], &flags);
     return st;
 }
 
-static weft_status open_gate(comm_op *op)
+weft_status comm_staging_open(comm_op *op)
 {
     comm_world *w = op->channel->link->world;
     const comm_staging *s = &w->arena.stage;
+    op->staged->seen = 0;
     weft_status st = PLUGIN_CALL(s->table, record, w->ready, s->compute, 0);
     if (st == WEFT_OK)
         st = PLUGIN_CALL(s->table, stream_wait, w->fetches, w->ready, 0);
     return st != WEFT_OK
                ? st
                : PLUGIN_CALL(s->table, flag_set, w->fetches, op->staged->gate, op->started, 0);
+}
+
+/* The mirror follows the algorithm's own scratch. */
+static void use_mirror(comm_op *op)
+{
+    char *in = op->base[SCHED_SCRATCH] + op->scratch_bytes -
+               sched_mirror_bytes(sched_request_of(op->schedule));
+    char *out = in + sched_align_line(op->in_bytes);
+    if (op->shared) { /* same memory: the smaller side is part of the larger */
+        out = op->in_bytes > op->out_bytes ? in + op->shift : in;
+        in = op->in_bytes < op->out_bytes ? in + op->shift : in;
+    }
+    op->base[SCHED_IN] = in;
+    op->base[SCHED_OUT] = out;
 }
 
 static weft_status enqueue_fetches(comm_op *op, const char *in)
@@ -144,38 +141,22 @@ static weft_status enqueue_stores(comm_op *op, char *out)
     return st == WEFT_OK ? PLUGIN_CALL(s->table, record, g->done, stream, 0) : st;
 }
 
-/* Enqueues an operation that the device executes, between its two flags. */
-static weft_status enqueue_work(comm_op *op)
+static weft_status start(comm_op *op)
 {
-    comm_world *w = op->channel->link->world;
-    const comm_staging *s = &w->arena.stage;
-    comm_staged *g = op->staged;
-    weft_stream *stream = op->channel->stores;
-    weft_status st = PLUGIN_CALL(s->table, stream_wait, stream, w->ready, 0);
-    if (st == WEFT_OK)
-        st = PLUGIN_CALL(s->table, flag_wait, stream, g->stored, op->started, 0);
-    if (st == WEFT_OK)
-        st = comm_import_peer_start(op, stream);
-    if (st == WEFT_OK)
-        st = PLUGIN_CALL(s->table, flag_set, stream, g->fetched, op->started, 0);
-    return st == WEFT_OK ? PLUGIN_CALL(s->table, record, g->done, stream, 0) : st;
-}
-
-weft_status comm_staging_start(comm_op *op, const void *in, void *out)
-{
-    op->staged->seen = 0;
-    weft_status st = open_gate(op);
-    if (st == WEFT_OK && op->attached)
-        return enqueue_work(op);
+    const char *in = op->base[SCHED_IN];
+    char *out = op->base[SCHED_OUT];
+    use_mirror(op);
+    weft_status st = comm_staging_open(op);
     if (st == WEFT_OK)
         st = enqueue_fetches(op, in);
     return st == WEFT_OK ? enqueue_stores(op, out) : st;
 }
 
-weft_status comm_staging_finish(comm_op *op)
+/* Links access only the mirror, which is in scratch. */
+static weft_status check(const comm_op *op, const char *in, const char *out, const char *scratch)
 {
-    const comm_staging *s = &op->channel->link->world->arena.stage;
-    return PLUGIN_CALL(s->table, stream_wait, s->compute, op->staged->done, 0);
+    (void)in, (void)out;
+    return comm_op_check(op, scratch, scratch, scratch);
 }
 
 static int is_raised(const uint32_t *flag, uint32_t start)
@@ -183,18 +164,15 @@ static int is_raised(const uint32_t *flag, uint32_t start)
     return (int32_t)(__atomic_load_n(flag, __ATOMIC_ACQUIRE) - start) >= 0;
 }
 
-int comm_staging_is_open(const comm_op *op)
+/* Completes fetches that the device has finished since the last call. */
+weft_status comm_staging_advance(comm_op *op, int *moved)
 {
-    return is_raised(op->staged->gate, op->started);
-}
-
-uint32_t comm_staging_fetched(const comm_op *op)
-{
-    const comm_staged *g = op->staged;
-    uint32_t n = g->seen;
-    while (n < g->fetches && is_raised(&g->fetched[n], op->started))
-        n++;
-    return n;
+    comm_staged *g = op->staged;
+    if (!is_raised(g->gate, op->started)) /* the compute stream has not reached the start */
+        return WEFT_OK;
+    for (; g->seen < g->fetches && is_raised(&g->fetched[g->seen], op->started); *moved = 1)
+        comm_op_complete(op, g->first_fetch + g->seen++);
+    return comm_op_advance(op, moved);
 }
 
 void comm_staging_store(comm_op *op, uint32_t step)
@@ -203,12 +181,29 @@ void comm_staging_store(comm_op *op, uint32_t step)
     __atomic_store_n(flag, op->started, __ATOMIC_RELEASE);
 }
 
+static weft_status run(comm_op *op, uint32_t step)
+{
+    if (op->program.step[step].what != SCHED_STORE)
+        return comm_op_run(op, step);
+    comm_staging_store(op, step);
+    return WEFT_OK;
+}
+
+weft_status comm_staging_wait(comm_op *op, double deadline)
+{
+    const comm_staging *s = &op->channel->link->world->arena.stage;
+    weft_status st = comm_op_wait(op, deadline);
+    return st == WEFT_OK ? PLUGIN_CALL(s->table, stream_wait, s->compute, op->staged->done, 0) : st;
+}
+
+const comm_op_kind comm_kind_staged = {check, start, comm_staging_advance, run, comm_staging_wait,
+                                       true};
+
 void comm_staging_give_up(comm_world *w)
 {
-    for (uint32_t i = 0; i < w->links.n; i++)
-        for (uint32_t k = 0; k < w->links.at[i]->ops.n; k++) {
-            comm_op *op = w->links.at[i]->ops.at[k];
-            for (uint32_t f = 0; op->staged && op->staged->stored && f < op->staged->stores; f++)
-                __atomic_store_n(&op->staged->stored[f], op->started, __ATOMIC_RELEASE);
-        }
+    for (uint32_t i = 0; i < w->on_device.n; i++) {
+        const comm_op *op = w->on_device.at[i];
+        for (uint32_t f = 0; op->staged->stored && f < op->staged->stores; f++)
+            __atomic_store_n(&op->staged->stored[f], op->started, __ATOMIC_RELEASE);
+    }
 }

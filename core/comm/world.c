@@ -9,9 +9,8 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "comm/bridge.h"
-#include "comm/connect.h"
-#include "comm/engine.h"
-#include "host/call.h"
+#include "comm/info.h"
+#include "job/wire/address.h"
 
 /* Whether the ranks of this machine outnumber its cores. A rank that is bound to a few of many
  * cores is assumed to have them alone. */
@@ -69,6 +68,7 @@ void comm_world_destroy(comm_world *w)
     for (uint32_t i = 0; i < w->links.n; i++)
         free_link(w->links.at[i]);
     free(w->links.at);
+    free(w->on_device.at);
     pthread_mutex_destroy(&w->failing);
     pool_free(&w->pool);
     free(w);
@@ -79,6 +79,7 @@ static weft_status begin_link(comm_world *w, const host_component *c, weft_link_
                               comm_link **out)
 {
     char *address = pool_alloc(&w->pool, 256), *id = pool_alloc(&w->pool, 65);
+    uint8_t key[32] = {0};
     comm_link *l = pool_alloc(&w->pool, sizeof *l);
     l->world = w;
     l->component = c;
@@ -91,7 +92,12 @@ static weft_status begin_link(comm_world *w, const host_component *c, weft_link_
                              .local_ranks = w->who.local_ranks,
                              .bind_addr = address,
                              .job_id = id};
-    return comm_connect_names(w, address, 256, id);
+    weft_status st = job_address_local(&w->who, address, 256);
+    if (st == WEFT_OK && w->job)
+        st = job_subkey(w->job, "comm job id", key);
+    for (uint32_t i = 0; i < sizeof key; i++)
+        snprintf(id + 2 * i, 3, "%02x", key[i]);
+    return st;
 }
 
 static void keep_link(comm_world *w, comm_link *l, uint32_t *index)
@@ -124,14 +130,14 @@ weft_status comm_add_pair(comm_world *w, const comm_part *intra, const comm_part
     weft_link_args args;
     comm_link *l;
     host_component *both = pool_alloc(&w->pool, sizeof *both);
-    uint32_t *kept = pool_array(&w->pool, w->who.ranks, sizeof *kept);
-    memcpy(kept, machine, w->who.ranks * sizeof *kept);
+    uint32_t *machines = pool_array(&w->pool, w->who.ranks, sizeof *machines);
+    memcpy(machines, machine, w->who.ranks * sizeof *machines);
     *both = *inter->link;
     both->name = pool_printf(&w->pool, "%s+%s", intra->link->name, inter->link->name);
     weft_status st = begin_link(w, both, &args, &l);
     args.conf = inter->conf;
     if (st == WEFT_OK)
-        st = comm_bridge_create(intra->link, intra->conf, inter->link, &args, kept, &l->table,
+        st = comm_bridge_create(intra->link, intra->conf, inter->link, &args, machines, &l->table,
                                 &l->link);
     if (st == WEFT_OK)
         keep_link(w, l, index);
@@ -166,8 +172,7 @@ weft_status comm_add_channel(comm_world *w, uint32_t index, const char *name, co
     c->ranks = pool_array(&w->pool, n, sizeof *c->ranks);
     memcpy(c->ranks, ranks, n * sizeof *ranks);
     c->wire = pool_array(&w->pool, n, sizeof *c->wire);
-    comm_connect_digest(&c->who, name, strlen(name));
-    comm_connect_digest(&c->who, ranks, n * sizeof *ranks);
+    comm_info_digest_channel(c);
     *vec_push(&c->link->channels) = c;
     *out = c;
     return WEFT_OK;
@@ -189,6 +194,7 @@ weft_status comm_add_op(comm_channel *c, const sched_schedule *s, const char *na
 {
     comm_world *w = c->link->world;
     const sched_request *r = sched_request_of(s);
+    const bool maps = sched_maps_peers(s);
     if (w->connected)
         return err_fail(WEFT_USAGE, "%s on channel %s: added after comm_connect()", name, c->name);
     if (r->ranks != c->n || r->me != c->me)
@@ -196,18 +202,20 @@ weft_status comm_add_op(comm_channel *c, const sched_schedule *s, const char *na
                         "%s: its schedule is for rank %u of %u, but channel %s has this rank as %u "
                         "of %u",
                         name, r->me, r->ranks, c->name, c->me, c->n);
-    if (sched_maps_peers(s) && !sched_link_maps(c->link->table->caps))
+    if (maps && !sched_link_maps(c->link->table->caps))
         return err_fail(WEFT_USAGE,
                         "%s on channel %s: algorithm '%s' needs a link that maps, and %s "
                         "does not",
                         name, c->name, sched_algorithm_name(s), c->link->component->name);
-    if (sched_maps_peers(s) && c->link->checked)
+    if (maps && c->link->checked)
         return err_fail(WEFT_USAGE,
                         "%s on channel %s: algorithm '%s' maps peers' memory, where no message has "
                         "a checksum; use another algorithm, or a link without checksums",
                         name, c->name, sched_algorithm_name(s));
     comm_op *op = pool_alloc(&w->pool, sizeof *op);
     op->channel = c;
+    op->kind = r->staged ? (maps ? &comm_kind_imported : &comm_kind_staged)
+                         : (maps ? &comm_kind_mapped : &comm_kind_link);
     op->schedule = s;
     op->name = pool_text(&w->pool, name);
     op->size = (uint32_t)weft_dtype_size(r->dtype);
@@ -215,13 +223,12 @@ weft_status comm_add_op(comm_channel *c, const sched_schedule *s, const char *na
     op->kernel = comm_reduce_pick(r->dtype);
     op->code = comm_code_pick();
     op->scratch_bytes = sched_scratch_bytes(s);
-    op->attached = r->staged && sched_maps_peers(s);
     measure(op, r);
     sched_program_make(s, &op->program);
     comm_op_prepare(op);
-    if (r->staged)
+    if (op->kind->on_device)
         comm_staging_add(op);
-    comm_connect_digest_op(c, r);
+    comm_info_digest_op(c, r);
     *vec_push(&c->link->ops) = op;
     *out = op;
     return WEFT_OK;

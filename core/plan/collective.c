@@ -65,7 +65,7 @@ void plan_request(const plan *p, const plan_collective *c, uint32_t me, sched_re
     out->staged = resolve_is_staged(s, &s->links[ch->link]);
     out->layout = ch->layout;
     const char *wanted = sched_rule(ch->algorithm, out);
-    if (s->attached >> ch->mesh_axis & 1 && sched_may_map(wanted))
+    if (s->peer_imported >> ch->mesh_axis & 1 && sched_may_map(wanted))
         out->link_caps |= WEFT_LINK_MAP;
     out->algorithm = plan_between_two(c) ? "auto" : wanted;
     out->cost = s->axis_cost[ch->mesh_axis];

@@ -125,7 +125,7 @@ weft_status resolve_best(resolve_state *r, uint32_t a, bool same_machine, bool l
 weft_status resolve_kernel_set(resolve_state *r);
 
 /* --- peer_access.c --- */
-/* Finds the mesh axes along which devices import each other's memory: spec.attached.
+/* Finds the mesh axes along which devices import each other's memory: spec.peer_imported.
  * [collective] */
 weft_status resolve_peer_access(resolve_state *r);
 

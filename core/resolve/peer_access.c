@@ -82,10 +82,10 @@ weft_status resolve_peer_access(resolve_state *r)
     uint64_t could = 0;
     for (uint32_t a = 0; a < r->spec->mesh.n; a++)
         could |= (uint64_t)may_import(r, a) << a;
-    r->spec->attached = could;
+    r->spec->peer_imported = could;
     if (!could || !r->meeting.job)
         return WEFT_OK;
-    r->spec->attached = 0;
+    r->spec->peer_imported = 0;
     if (!r->meeting.who)
         return WEFT_OK;
     ipc_domain *all = mem_alloc(r->spec->ranks * sizeof *all);
@@ -94,7 +94,7 @@ weft_status resolve_peer_access(resolve_state *r)
         if (!(could >> a & 1))
             continue;
         const char *why = why_not(r, a, all);
-        r->spec->attached |= (uint64_t)!why << a;
+        r->spec->peer_imported |= (uint64_t)!why << a;
         say(r, a, why);
     }
     free(all);

@@ -102,7 +102,7 @@ typedef struct spec {
     const char *compress;                       /* value of comm.compress */
     bool feedback;                              /* compression has error feedback */
     const sched_cost *axis_cost[WEFT_MAX_MESH]; /* measured; NULL: not measured */
-    uint64_t attached;             /* bit a: devices along mesh axis a import each other's arenas */
+    uint64_t peer_imported;        /* bit a: devices along mesh axis a import each other's arenas */
     const char *comm_choice;       /* what auto chose, for the log; NULL: nothing to choose */
     const char *comm_why;          /* why it did not choose the others; NULL: there are none */
     spec_plugin source, tokenizer; /* the tokenizer is opened only where text is read */

@@ -52,7 +52,7 @@ bool resolve_is_staged(const spec *s, const spec_link *l)
 
 /* A link maps host memory only of a device that exports it, and none with checksums, which only
  * messages have. peer_access.c finds devices that import
- * each other's memory: s->attached. */
+ * each other's memory: s->peer_imported. */
 static uint64_t mappable(const spec *s, const spec_link *l, uint64_t caps)
 {
     const uint64_t device = ((const weft_device_table *)s->device.c->table)->caps;

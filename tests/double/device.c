@@ -50,7 +50,7 @@ struct weft_device {
     struct {
         void *base;
         uint64_t bytes;
-    } peer[64]; /* arenas that were attached */
+    } peer[64]; /* arenas that were imported */
     uint32_t streams, events, hosts, peers;
     atomic_int failed, closing;
 };

@@ -24,7 +24,7 @@ static int32_t descriptor_kind(const run_executor *e)
         const weft_link_table *link = l->c->table, *intra = l->intra.c ? l->intra.c->table : link;
         wanted |= link->caps | intra->caps;
     }
-    if (e->plan->spec->attached)
+    if (e->plan->spec->peer_imported)
         return can & WEFT_DEV_EXPORT_CUDA ? WEFT_FD_CUDA : WEFT_FD_MAP;
     if (!(wanted & (WEFT_LINK_MAP | WEFT_LINK_REGISTER)))
         return 0;
