@@ -13,7 +13,7 @@
 
 static uint64_t bytes_sent(const run_executor *e)
 {
-    return (e->world ? comm_bytes_sent(e->world) : 0) + run_library_sent(e->colls);
+    return (e->world ? comm_bytes_sent(e->world) : 0) + run_library_sent(e);
 }
 
 void run_results_open(run_results *r, uint64_t first)

@@ -15,7 +15,7 @@ weft_status run_exec_sync(run_executor *e)
     while (st == WEFT_OK && (st = PLUGIN_POLL(e->table, event_query, e->event, 0)) == WEFT_BUSY) {
         st = job_failure(e->job);
         if (st == WEFT_OK)
-            st = run_library_health(e->colls);
+            st = run_library_health(e);
         if (st == WEFT_OK)
             st = run_sites_waits(e, &w);
         if (!yield_core(&no_yield_ns))

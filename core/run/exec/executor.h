@@ -28,6 +28,15 @@ typedef struct run_exec_kernel {
     const weft_kernel *own; /* as in the plan: a plugin's kernel; NULL: the device's */
 } run_exec_kernel;
 
+/* A collective of the plan, on this rank. */
+typedef struct run_exec_collective {
+    const struct run_exec_kind *kind; /* walk.c; NULL: of a group without this rank */
+    comm_op *op;                      /* NULL: of such a group, or a library's */
+    sched_schedule *schedule;         /* of `op` */
+    char *scratch;                    /* of `op` */
+    uint64_t from, to;                /* arena offsets */
+} run_exec_collective;
+
 typedef struct run_executor {
     const plan *plan;
     const run_settings *set;
@@ -38,22 +47,19 @@ typedef struct run_executor {
     weft_device *device;
     weft_stream *stream;
     weft_event *event;
-    char *base;                   /* of the arena */
-    char *host;                   /* the plan's host memory, or NULL */
-    struct recordings *graphs;    /* recorded work; NULL: none */
-    run_exec_kernel *kernels;     /* as in the plan, prepared */
-    comm_world *world;            /* NULL for one rank */
-    struct run_coll_state *colls; /* collectives of libraries; NULL: none */
-    comm_op **ops;                /* [collective]; NULL where a library runs it */
-    sched_schedule **schedules;
-    uint64_t *from, *to;          /* [collective] arena offsets on this rank */
-    uint64_t *bases;              /* the plan's, on this rank */
-    struct run_exec_sites *sites; /* where the rank is, and what it may take (sites.h) */
+    char *base;                       /* of the arena */
+    char *host;                       /* the plan's host memory, or NULL */
+    struct recordings *graphs;        /* recorded work; NULL: none */
+    run_exec_kernel *kernels;         /* as in the plan, prepared */
+    comm_world *world;                /* NULL for one rank */
+    struct run_coll_state *library;   /* collectives of libraries; NULL: none */
+    run_exec_collective *collectives; /* as in the plan; NULL for one rank */
+    uint64_t *bases;                  /* the plan's, on this rank */
+    struct run_exec_sites *sites;     /* where the rank is, and what it may take (sites.h) */
     run_flight flight;
     run_trace trace;
-    float
-        residual_scale; /* scale of the error-feedback residuals in the next sums, for the links */
-    uint64_t step;      /* now being run, for messages */
+    float residual_scale; /* of the error-feedback residuals in the next sums, for the links */
+    uint64_t step;        /* now being run, for messages */
     run_exec_times times;
 } run_executor;
 

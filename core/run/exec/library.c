@@ -24,23 +24,21 @@ typedef struct coll_channel {
     uint32_t n, me;
 } coll_channel;
 
-struct run_coll_state {
-    const plan *plan;
-    job *job;
-    uint32_t rank;
-    run_library_device d;
-    double deadline;
+typedef struct run_coll_state {
+    const run_executor *e;
+    const plan *plan;        /* also for a thread that is abandoned, when `e` is gone */
+    double timeout;          /* limit of a wait until all ranks have arrived, in seconds */
     coll_channel *channel;   /* [channels] */
     weft_event **done;       /* [collectives] */
     weft_event *before;      /* on the compute stream, of the latest start */
     uint32_t *group, groups; /* collectives of the group that is open */
     run_host_library *host;  /* NULL: on streams of the device */
     uint64_t sent;
-};
+} run_coll_state;
 
-int run_library_has(const run_coll_state *c, uint32_t number)
+bool run_library_has(const run_executor *e, uint32_t number)
 {
-    return c && c->channel[c->plan->collectives.at[number].channel].table;
+    return e->library && e->library->channel[e->plan->collectives.at[number].channel].table;
 }
 
 static weft_status share_id(run_coll_state *c, const coll_channel *l, const char *name,
@@ -50,11 +48,11 @@ static weft_status share_id(run_coll_state *c, const coll_channel *l, const char
     snprintf(key, sizeof key, "coll/%.120s/%u", name, first);
     if (l->me == 0) {
         weft_status st = PLUGIN_CALL(l->table, id, l->module, conf, id, bytes);
-        return st != WEFT_OK ? st : job_put(c->job, key, id, *bytes);
+        return st != WEFT_OK ? st : job_put(c->e->job, key, id, *bytes);
     }
     void *value = NULL;
     uint64_t n = 0;
-    weft_status st = job_get(c->job, key, c->deadline, &value, &n);
+    weft_status st = job_get(c->e->job, key, c->timeout, &value, &n);
     if (st == WEFT_OK && n > *bytes)
         st = err_fail(WEFT_DATA, "channel %s: the identifier of the communicator is invalid", name);
     if (st == WEFT_OK) {
@@ -68,13 +66,13 @@ static weft_status share_id(run_coll_state *c, const coll_channel *l, const char
 /* Poll until the communicator is ready. */
 static weft_status until_ready(run_coll_state *c, const coll_channel *l, const char *what)
 {
-    uint64_t end = awake_ns() + (uint64_t)(c->deadline * 1e9);
+    uint64_t end = awake_ns() + (uint64_t)(c->timeout * 1e9);
     weft_status st;
     while ((st = PLUGIN_POLL(l->table, ready, l->comm)) == WEFT_BUSY) {
-        st = job_failure(c->job);
+        st = job_failure(c->e->job);
         if (st == WEFT_OK && awake_ns() > end)
             st = err_fail(WEFT_PEER, "%s: not all ranks have arrived after %.3g seconds", what,
-                          c->deadline);
+                          c->timeout);
         if (st != WEFT_OK)
             return st;
         call_tick();
@@ -95,7 +93,7 @@ static weft_status open_channel(run_coll_state *c, uint32_t number, const uint32
     l->module = link->c->module;
     weft_status st = share_id(c, l, ch->name, ranks[0], id, &bytes, link->conf);
     if (st == WEFT_OK && !c->host)
-        st = PLUGIN_CALL(c->d.table, stream, c->d.device, 1, &l->stream);
+        st = PLUGIN_CALL(c->e->table, stream, c->e->device, 1, &l->stream);
     if (st != WEFT_OK)
         return st;
     weft_coll_args args = {.struct_size = sizeof args,
@@ -106,12 +104,12 @@ static weft_status open_channel(run_coll_state *c, uint32_t number, const uint32
                            .conf = link->conf,
                            .members = ranks};
     if (!c->host)
-        args.stream = PLUGIN_GET(c->d.table, native_stream, l->stream);
+        args.stream = PLUGIN_GET(c->e->table, native_stream, l->stream);
     st = PLUGIN_CALL(l->table, open, l->module, &args, &l->comm);
     if (st == WEFT_OK)
         st = until_ready(c, l, ch->name);
     if (st == WEFT_OK && l->table->register_memory)
-        st = PLUGIN_ASK(l->table, register_memory, l->comm, c->d.base, p->bytes.peak, 0);
+        st = PLUGIN_ASK(l->table, register_memory, l->comm, c->e->base, p->bytes.peak, 0);
     if (st == WEFT_UNSUPPORTED) {
         err_clear();
         st = WEFT_OK;
@@ -152,40 +150,38 @@ static weft_status open_lines(run_coll_state *c)
     for (uint32_t i = 0; i < p->channels.n && st == WEFT_OK; i++) {
         if (!resolve_collective_library(&p->spec->links[p->channels.at[i].link]))
             continue;
-        c->channel[i].n = plan_group(p, i, c->rank, ranks, &c->channel[i].me);
+        c->channel[i].n = plan_group(p, i, c->e->rank, ranks, &c->channel[i].me);
         if (c->channel[i].n)
             st = open_channel(c, i, ranks);
     }
     for (uint32_t i = 0; i < p->collectives.n && st == WEFT_OK; i++)
-        st = run_library_has(c, i) ? ask_supported(c, i) : WEFT_OK;
+        st = run_library_has(c->e, i) ? ask_supported(c, i) : WEFT_OK;
     for (uint32_t i = 0; i < p->collectives.n && st == WEFT_OK && !c->host; i++)
-        if (run_library_has(c, i))
-            st = PLUGIN_CALL(c->d.table, event, c->d.device, &c->done[i]);
+        if (run_library_has(c->e, i))
+            st = PLUGIN_CALL(c->e->table, event, c->e->device, &c->done[i]);
     free(ranks);
-    return st != WEFT_OK || c->host ? st : PLUGIN_CALL(c->d.table, event, c->d.device, &c->before);
+    return st != WEFT_OK || c->host ? st
+                                    : PLUGIN_CALL(c->e->table, event, c->e->device, &c->before);
 }
 
-weft_status run_library_create(const plan *p, job *j, uint32_t rank, const run_library_device *d,
-                               double deadline, run_coll_state **out)
+weft_status run_library_create(run_executor *e, double timeout)
 {
-    int any = 0;
-    for (uint32_t i = 0; i < p->channels.n && p->spec->ranks > 1; i++)
+    const plan *p = e->plan;
+    bool any = false;
+    for (uint32_t i = 0; i < p->channels.n; i++)
         any |= resolve_collective_library(&p->spec->links[p->channels.at[i].link]) != NULL;
     if (!any)
         return WEFT_OK;
-    run_coll_state *c = mem_alloc(sizeof *c);
-    *out = c;
+    run_coll_state *c = e->library = mem_alloc(sizeof *c);
+    c->e = e;
     c->plan = p;
-    c->job = j;
-    c->rank = rank;
-    c->d = *d;
-    c->deadline = deadline;
+    c->timeout = timeout;
     c->channel = mem_alloc(p->channels.n * sizeof *c->channel);
     c->done = mem_alloc(p->collectives.n * sizeof(weft_event *) + 1);
     c->group = mem_alloc(p->collectives.n * sizeof *c->group + 1);
     weft_status st = WEFT_OK;
     if (resolve_is_on_host(p->spec))
-        st = run_host_library_create(p, j, &c->host);
+        st = run_host_library_create(p, e->job, &c->host);
     return st != WEFT_OK ? st : open_lines(c);
 }
 
@@ -216,8 +212,9 @@ static bool abort_all(run_coll_state *c)
     return within_join(helper, GIVE_UP_S * 1000);
 }
 
-bool run_library_destroy(run_coll_state *c, bool failed)
+bool run_library_destroy(run_executor *e, bool failed)
 {
+    run_coll_state *c = e->library;
     if (!c)
         return true;
     if (failed && !abort_all(c))
@@ -243,47 +240,51 @@ static weft_status call_one(const coll_channel *l, const plan_collective *x, wef
 }
 
 /* A shift is a send to one neighbour and a receive from the other. */
-static weft_status call(const coll_channel *l, const plan_collective *x, const void *in, void *out,
-                        void *native)
+static weft_status call_both(const coll_channel *l, const plan_collective *x, weft_coll_call like)
 {
+    const uint32_t to = (l->me + x->root) % l->n, from = (l->me + l->n - x->root) % l->n;
+    weft_coll_call send = {.kind = WEFT_SEND, .root = to, .in = like.in, .stream = like.stream};
+    weft_coll_call recv = {.kind = WEFT_RECV, .root = from, .out = like.out, .stream = like.stream};
+    weft_status st = call_one(l, x, send);
+    return st != WEFT_OK ? st : call_one(l, x, recv);
+}
+
+/* Calls the collective in the open group, which ends also where that fails. */
+static weft_status call(run_coll_state *c, uint32_t number, void *native)
+{
+    const run_exec_collective *at = &c->e->collectives[number];
+    const plan_collective *x = &c->plan->collectives.at[number];
+    const coll_channel *l = &c->channel[x->channel];
     const weft_coll_call whole = {.kind = x->kind,
                                   .redop = x->redop,
                                   .root = x->root,
-                                  .in = in,
-                                  .out = out,
+                                  .in = c->e->base + at->from,
+                                  .out = c->e->base + at->to,
                                   .stream = native};
-    if (x->kind != WEFT_SHIFT)
-        return call_one(l, x, whole);
-    const uint32_t to = (l->me + x->root) % l->n, from = (l->me + l->n - x->root) % l->n;
-    weft_status st =
-        call_one(l, x, (weft_coll_call){.kind = WEFT_SEND, .root = to, .in = in, .stream = native});
-    return st != WEFT_OK
-               ? st
-               : call_one(l, x,
-                          (weft_coll_call){
-                              .kind = WEFT_RECV, .root = from, .out = out, .stream = native});
-}
-
-static weft_status launch(run_coll_state *c, const coll_channel *l)
-{
-    weft_status st = PLUGIN_POLL(l->table, end, l->module, 0);
-    if (st == WEFT_BUSY)
-        st = WEFT_OK;
-    for (uint32_t i = 0; i < c->groups && st == WEFT_OK; i++) {
-        uint32_t number = c->group[i];
-        const coll_channel *one = &c->channel[c->plan->collectives.at[number].channel];
-        st = until_ready(c, one, c->plan->collectives.at[number].name);
-        if (st == WEFT_OK)
-            st = PLUGIN_CALL(c->d.table, record, c->done[number], one->stream, 0);
+    c->group[c->groups++] = number;
+    c->sent += x->sent;
+    weft_status st = x->kind == WEFT_SHIFT ? call_both(l, x, whole) : call_one(l, x, whole);
+    if (st != WEFT_OK) {
+        (void)!PLUGIN_POLL(l->table, end, l->module, 0);
+        c->groups = 0;
     }
-    c->groups = 0;
     return st;
 }
 
-/* --- on host memory --- */
+/* Whether the collective of entry `i` is the last of its group: the next entry starts none on the
+ * same link. */
+static bool is_last(const run_executor *e, const plan_list *l, uint32_t i)
+{
+    const plan *p = e->plan;
+    const plan_entry *x = &l->entries.at[i], *next = x + 1;
+    if (i + 1 == l->entries.n || !plan_runs(p, next, e->step) || next->kind != ENTRY_START ||
+        !run_library_has(e, next->what))
+        return true;
+    return p->channels.at[p->collectives.at[next->what].channel].link !=
+           p->channels.at[p->collectives.at[x->what].channel].link;
+}
 
-/* Start the group that is open, and leave. */
-static weft_status launch_on_host(run_coll_state *c, const coll_channel *l, bool overlap)
+static weft_status end_group(run_coll_state *c, const coll_channel *l)
 {
     weft_status st = PLUGIN_POLL(l->table, end, l->module, 0);
     st = st == WEFT_BUSY ? WEFT_OK : st;
@@ -291,6 +292,49 @@ static weft_status launch_on_host(run_coll_state *c, const coll_channel *l, bool
         const plan_collective *x = &c->plan->collectives.at[c->group[i]];
         st = until_ready(c, &c->channel[x->channel], x->name);
     }
+    return st;
+}
+
+/* --- on streams of the device --- */
+
+static weft_status launch(run_coll_state *c, const coll_channel *l)
+{
+    weft_status st = end_group(c, l);
+    for (uint32_t i = 0; i < c->groups && st == WEFT_OK; i++) {
+        const uint32_t number = c->group[i], on = c->plan->collectives.at[number].channel;
+        st = PLUGIN_CALL(c->e->table, record, c->done[number], c->channel[on].stream, 0);
+    }
+    c->groups = 0;
+    return st;
+}
+
+weft_status run_library_start(run_executor *e, const plan_list *l, uint32_t i)
+{
+    run_coll_state *c = e->library;
+    const uint32_t number = l->entries.at[i].what;
+    const plan_collective *x = &e->plan->collectives.at[number];
+    const coll_channel *on = &c->channel[x->channel];
+    weft_status st = PLUGIN_CALL(e->table, record, c->before, e->stream, 0);
+    if (st == WEFT_OK)
+        st = PLUGIN_CALL(e->table, stream_wait, on->stream, c->before, 0);
+    if (st == WEFT_OK && !c->groups)
+        st = PLUGIN_CALL(on->table, begin, on->module, 0);
+    if (st == WEFT_OK)
+        st = call(c, number, PLUGIN_GET(e->table, native_stream, on->stream));
+    return st == WEFT_OK && is_last(e, l, i) ? launch(c, on) : st;
+}
+
+weft_status run_library_wait(run_executor *e, uint32_t number)
+{
+    return PLUGIN_CALL(e->table, stream_wait, e->stream, e->library->done[number], 0);
+}
+
+/* --- on host memory --- */
+
+/* Start the group that is open, and leave. `overlap`: computation follows. */
+static weft_status launch_on_host(run_coll_state *c, const coll_channel *l, bool overlap)
+{
+    weft_status st = end_group(c, l);
     if (st == WEFT_OK)
         run_host_library_started(c->host, c->group, c->groups);
     c->groups = 0;
@@ -310,7 +354,7 @@ static weft_status open_group(run_coll_state *c, uint32_t on)
     const coll_channel *l = &c->channel[on];
     weft_status st = run_host_library_enter(c->host);
     if (st == WEFT_OK)
-        st = run_host_library_wait_room(c->host, on, c->d.deadline);
+        st = run_host_library_wait_room(c->host, on, c->e->deadline);
     if (st == WEFT_OK)
         st = PLUGIN_CALL(l->table, begin, l->module, 0);
     if (st != WEFT_OK)
@@ -318,78 +362,56 @@ static weft_status open_group(run_coll_state *c, uint32_t on)
     return st;
 }
 
-static weft_status start_on_host(run_coll_state *c, uint32_t number, const run_library_request *s)
+weft_status run_library_start_on_host(run_executor *e, const plan_list *l, uint32_t i)
 {
-    const plan_collective *x = &c->plan->collectives.at[number];
-    const coll_channel *l = &c->channel[x->channel];
+    run_coll_state *c = e->library;
+    const uint32_t number = l->entries.at[i].what, on = e->plan->collectives.at[number].channel;
     weft_status st = WEFT_OK;
-    if (c->groups && !may_join(c, x->channel))
-        st = launch_on_host(c, l, false);
+    if (c->groups && !may_join(c, on))
+        st = launch_on_host(c, &c->channel[on], false);
     if (st == WEFT_OK && !c->groups)
-        st = open_group(c, x->channel);
+        st = open_group(c, on);
     if (st != WEFT_OK)
         return st;
-    c->group[c->groups++] = number;
-    c->sent += x->sent;
-    st = call(l, x, c->d.base + s->from, c->d.base + s->to, NULL);
-    if (st == WEFT_OK)
-        return s->last ? launch_on_host(c, l, s->overlap) : WEFT_OK;
-    (void)!PLUGIN_POLL(l->table, end, l->module, 0);
-    c->groups = 0;
-    run_host_library_leave(c->host, false);
-    return st;
+    st = call(c, number, NULL);
+    if (st != WEFT_OK)
+        run_host_library_leave(c->host, false);
+    if (st != WEFT_OK || !is_last(e, l, i))
+        return st;
+    const bool overlap = i + 1 < l->entries.n && l->entries.at[i + 1].kind != ENTRY_WAIT;
+    return launch_on_host(c, &c->channel[on], overlap);
+}
+
+weft_status run_library_wait_on_host(run_executor *e, uint32_t number)
+{
+    return run_host_library_wait(e->library->host, number, e->deadline);
 }
 
 /* --- both --- */
 
-weft_status run_library_start(run_coll_state *c, uint32_t number, const run_library_request *s)
+bool run_library_is_open(const run_executor *e)
 {
-    const plan_collective *x = &c->plan->collectives.at[number];
-    const coll_channel *l = &c->channel[x->channel];
-    if (c->host)
-        return start_on_host(c, number, s);
-    weft_status st = PLUGIN_CALL(c->d.table, record, c->before, c->d.compute, 0);
-    if (st == WEFT_OK)
-        st = PLUGIN_CALL(c->d.table, stream_wait, l->stream, c->before, 0);
-    if (st == WEFT_OK && s->first)
-        st = PLUGIN_CALL(l->table, begin, l->module, 0);
-    if (st != WEFT_OK)
-        return st;
-    c->group[c->groups++] = number;
-    c->sent += x->sent;
-    st = call(l, x, c->d.base + s->from, c->d.base + s->to,
-              PLUGIN_GET(c->d.table, native_stream, l->stream));
-    if (st != WEFT_OK) /* end the open group also after a failure */
-        (void)!PLUGIN_POLL(l->table, end, l->module, 0);
-    else if (s->last)
-        st = launch(c, l);
-    return st;
+    return e->library->groups;
 }
 
-weft_status run_library_wait(run_coll_state *c, uint32_t number)
+bool run_library_on_host(const run_executor *e)
 {
-    if (c->host)
-        return run_host_library_wait(c->host, number, c->d.deadline);
-    return PLUGIN_CALL(c->d.table, stream_wait, c->d.compute, c->done[number], 0);
+    return e->library && e->library->host;
 }
 
-bool run_library_on_host(const run_coll_state *c)
+void run_library_times(const run_executor *e, uint32_t number, uint64_t *began, uint64_t *ended)
 {
-    return c && c->host;
+    run_host_library_times(e->library->host, number, began, ended);
 }
 
-void run_library_times(const run_coll_state *c, uint32_t number, uint64_t *began, uint64_t *ended)
+uint64_t run_library_sent(const run_executor *e)
 {
-    run_host_library_times(c->host, number, began, ended);
+    return e->library ? e->library->sent : 0;
 }
 
-uint64_t run_library_sent(const run_coll_state *c)
+weft_status run_library_health(run_executor *e)
 {
-    return c ? c->sent : 0;
-}
-
-weft_status run_library_health(run_coll_state *c)
-{
+    run_coll_state *c = e->library;
     if (!c)
         return WEFT_OK;
     weft_status st = c->host ? run_host_library_enter(c->host) : WEFT_OK;

@@ -11,48 +11,33 @@
 #ifndef RUN_EXEC_LIBRARY_H
 #define RUN_EXEC_LIBRARY_H
 
-#include "comm/comm.h"
-#include "plan/plan.h"
+#include "run/exec/executor.h"
 
-typedef struct run_coll_state run_coll_state; /* opaque */
-
-/* The device as the executor opened it. */
-typedef struct run_library_device {
-    const weft_device_table *table;
-    weft_device *device;
-    weft_stream *compute;
-    char *base;      /* the arena's */
-    double deadline; /* limit of a wait on host memory, in seconds */
-} run_library_device;
-
-/* Open a communicator for each channel of a library that `rank` belongs to. *out stays NULL where
- * the plan has none. [setup] [collective] */
-weft_status run_library_create(const plan *p, job *j, uint32_t rank, const run_library_device *d,
-                               double deadline, run_coll_state **out);
+/* Open a communicator for each channel of a library that this rank belongs to, `timeout` seconds
+ * for each. e->library stays NULL where the plan has none. [setup] [collective] */
+weft_status run_library_create(run_executor *e, double timeout);
 
 /* With `failed`, abort operations in flight, on a thread that is abandoned if the library hangs.
- * False: it hangs, and may still access the arena. NULL allowed. [setup] */
-bool run_library_destroy(run_coll_state *c, bool failed);
+ * False: it hangs, and may still access the arena. [setup] */
+bool run_library_destroy(run_executor *e, bool failed);
 
 /* Whether a library executes this collective. */
-int run_library_has(const run_coll_state *c, uint32_t number);
+bool run_library_has(const run_executor *e, uint32_t number);
 
-/* Whether libraries work on host memory: the device finishes before a start, and the host waits.
- * NULL allowed. [any] */
-bool run_library_on_host(const run_coll_state *c);
+/* Whether they work on host memory: the device finishes before a start, the host waits. [any] */
+bool run_library_on_host(const run_executor *e);
 
 /* On host memory: begin and end of the last start, clock_ns(). [compute] */
-void run_library_times(const run_coll_state *c, uint32_t number, uint64_t *began, uint64_t *ended);
+void run_library_times(const run_executor *e, uint32_t number, uint64_t *began, uint64_t *ended);
 
-/* Enqueue a collective from and to these arena offsets. Consecutive starts form one group, opened
- * by the first and launched by the last. `overlap`: computation follows. [compute] */
-typedef struct run_library_request {
-    uint64_t from, to;
-    bool first, last, overlap;
-} run_library_request;
-weft_status run_library_start(run_coll_state *c, uint32_t number, const run_library_request *s);
-weft_status run_library_wait(run_coll_state *c, uint32_t number); /* [compute] */
-uint64_t run_library_sent(const run_coll_state *c); /* payload bytes so far; NULL allowed [any] */
-weft_status run_library_health(run_coll_state *c);  /* NULL allowed [compute] */
+/* Start the collective of entry `i`, and wait for it: on streams of the device, or on host memory.
+ * Consecutive starts on one link form a group, which the last one launches. [compute] */
+weft_status run_library_start(run_executor *e, const plan_list *l, uint32_t i);
+weft_status run_library_wait(run_executor *e, uint32_t number);
+weft_status run_library_start_on_host(run_executor *e, const plan_list *l, uint32_t i);
+weft_status run_library_wait_on_host(run_executor *e, uint32_t number);
+bool run_library_is_open(const run_executor *e);  /* a group [compute] */
+uint64_t run_library_sent(const run_executor *e); /* payload bytes so far [any] */
+weft_status run_library_health(run_executor *e);  /* [compute] */
 
 #endif

@@ -9,6 +9,7 @@
 #include "run/exec/library.h"
 #include "run/exec/recording.h"
 #include "run/exec/sites.h"
+#include "run/exec/walk.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -119,46 +120,46 @@ static weft_status add_channels(run_executor *e, const uint32_t *index, comm_cha
     return st;
 }
 
-/* Sets the memory of a residual; in the arena it is already zero. */
-static void keep(run_executor *e, uint32_t number)
+/* Gives the operation its memory besides input and output: a residual is zero at first, as the
+ * arena is already. */
+static void set_memory(run_executor *e, const plan_collective *c, run_exec_collective *x)
 {
-    const plan_collective *c = &e->plan->collectives.at[number];
-    const bool staged = comm_is_staged(e->ops[number]);
-    char *at = (staged ? e->host : e->base) + c->residual;
+    const bool staged = comm_is_staged(x->op);
+    char *memory = staged ? e->host : e->base, *residual = memory + c->residual;
+    x->scratch = memory + c->scratch;
     if (staged)
-        memset(at, 0, c->residual_bytes);
-    comm_set_residual(e->ops[number], at, c->residual_used ? NULL : &e->residual_scale);
+        comm_set_offsets(x->op, x->from, x->to);
+    if (staged && c->residual_bytes)
+        memset(residual, 0, c->residual_bytes);
+    if (c->residual_bytes)
+        comm_set_residual(x->op, residual, c->residual_used ? NULL : &e->residual_scale);
 }
 
 static weft_status add_operations(run_executor *e, comm_channel *const *channels)
 {
     const plan *p = e->plan;
-    e->ops = mem_alloc(p->collectives.n * sizeof *e->ops + 1);
-    e->schedules = mem_alloc(p->collectives.n * sizeof *e->schedules + 1);
-    e->from = mem_alloc(p->collectives.n * sizeof *e->from + 1);
-    e->to = mem_alloc(p->collectives.n * sizeof *e->to + 1);
+    e->collectives = mem_alloc(p->collectives.n * sizeof *e->collectives + 1);
     uint32_t *ranks = mem_alloc(p->spec->ranks * sizeof *ranks);
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; st == WEFT_OK && i < p->collectives.n; i++) {
         const plan_collective *c = &p->collectives.at[i];
+        run_exec_collective *x = &e->collectives[i];
         const uint64_t at = graph_mesh_coord(&p->spec->mesh, e->rank, c->shift_axis);
         uint32_t me;
         const uint32_t n = plan_group(p, c->channel, e->rank, ranks, &me);
-        e->from[i] = c->in + at * c->in_shift;
-        e->to[i] = c->out + at * c->out_shift;
+        x->from = c->in + at * c->in_shift;
+        x->to = c->out + at * c->out_shift;
         if (!n || resolve_collective_library(&p->spec->links[p->channels.at[c->channel].link]))
             continue; /* of other ranks, or of a library */
-        st = plan_schedule(p, c, me, &e->schedules[i]);
-        if (st == WEFT_OK && sched_scratch_bytes(e->schedules[i]) > c->scratch_bytes)
+        st = plan_schedule(p, c, me, &x->schedule);
+        if (st == WEFT_OK && sched_scratch_bytes(x->schedule) > c->scratch_bytes)
             st = err_fail(WEFT_INTERNAL, "%s needs more scratch memory than the plan has", c->name);
-        if (st == WEFT_OK && sched_residual_bytes(e->schedules[i]) > c->residual_bytes)
+        if (st == WEFT_OK && sched_residual_bytes(x->schedule) > c->residual_bytes)
             st = err_fail(WEFT_INTERNAL, "%s needs a larger residual than the plan has", c->name);
         if (st == WEFT_OK)
-            st = comm_add_op(channels[c->channel], e->schedules[i], c->name, &e->ops[i]);
-        if (st == WEFT_OK && comm_is_staged(e->ops[i]))
-            comm_set_offsets(e->ops[i], e->from[i], e->to[i]);
-        if (st == WEFT_OK && c->residual_bytes)
-            keep(e, i);
+            st = comm_add_op(channels[c->channel], x->schedule, c->name, &x->op);
+        if (st == WEFT_OK)
+            set_memory(e, c, x);
     }
     free(ranks);
     return st;
@@ -186,8 +187,6 @@ static weft_status connect_ranks(run_executor *e, const job_identity *who, const
         return WEFT_OK;
     comm_channel **channels = mem_alloc(p->channels.n * sizeof *channels + 1);
     uint32_t index[WEFT_MAX_MESH];
-    const run_library_device device = {e->table, e->device, e->stream, e->base, e->deadline};
-    const double patience = e->set->join_timeout;
     weft_status st = comm_world_create(e->job, who, &e->world);
     for (uint32_t i = 0; st == WEFT_OK && i < p->spec->nlinks; i++)
         st = resolve_collective_library(&p->spec->links[i]) ? WEFT_OK : add_link(e, i, &index[i]);
@@ -196,9 +195,11 @@ static weft_status connect_ranks(run_executor *e, const job_identity *who, const
     if (st == WEFT_OK)
         st = add_operations(e, channels);
     if (st == WEFT_OK)
-        st = comm_connect(e->world, arena, patience);
+        st = comm_connect(e->world, arena, e->set->join_timeout);
     if (st == WEFT_OK)
-        st = run_library_create(p, e->job, e->rank, &device, patience, &e->colls);
+        st = run_library_create(e, e->set->join_timeout);
+    if (st == WEFT_OK)
+        run_walk_choose_kinds(e);
     free(channels);
     return st;
 }
@@ -247,21 +248,18 @@ weft_status run_exec_create(const plan *p, const run_settings *set, job *j, cons
 void run_exec_destroy(run_executor *e, int failed)
 {
     run_sites_free(e);
-    const bool quiet = run_library_destroy(e->colls, failed);
+    const bool quiet = run_library_destroy(e, failed);
     if (failed)
         comm_world_abort(e->world);
     comm_world_destroy(e->world);
-    for (uint32_t i = 0; e->schedules && i < e->plan->collectives.n; i++)
-        sched_free(e->schedules[i]);
+    for (uint32_t i = 0; e->collectives && i < e->plan->collectives.n; i++)
+        sched_free(e->collectives[i].schedule);
     run_recordings_free(e);
     run_kernels_release(e);
-    if (e->device && (quiet || !run_library_on_host(e->colls)))
+    if (e->device && (quiet || !run_library_on_host(e)))
         PLUGIN_DO(e->table, close, e->device);
-    free(e->ops);
+    free(e->collectives);
     free(e->bases);
-    free(e->from);
-    free(e->to);
-    free(e->schedules);
     run_trace_free(&e->trace);
     run_flight_close(&e->flight);
     *e = (run_executor){0};

@@ -14,10 +14,10 @@
 /* Whether work on the device's streams waits for other ranks. */
 static bool device_waits(const run_executor *e)
 {
-    if (e->colls && !run_library_on_host(e->colls))
+    if (e->library && !run_library_on_host(e))
         return true;
-    for (uint32_t i = 0; e->ops && i < e->plan->collectives.n; i++)
-        if (e->ops[i] && comm_is_staged(e->ops[i]))
+    for (uint32_t i = 0; e->collectives && i < e->plan->collectives.n; i++)
+        if (e->collectives[i].op && comm_is_staged(e->collectives[i].op))
             return true;
     return false;
 }

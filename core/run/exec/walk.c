@@ -12,75 +12,85 @@
 
 #include <string.h>
 
+/* How collectives are started and awaited: entry `i` of a list starts one. */
+typedef struct run_exec_kind {
+    weft_status (*start)(run_executor *e, const plan_list *l, uint32_t i);
+    weft_status (*wait)(run_executor *e, uint32_t number);
+    /* Begin and end of the last start, clock_ns(). NULL: the host does not wait. */
+    void (*times)(const run_executor *e, uint32_t number, uint64_t *began, uint64_t *ended);
+} run_exec_kind;
+
+/* --- over links --- */
+
 static bool waited_at_once(const plan_list *l, uint32_t i)
 {
     return i + 1 < l->entries.n && l->entries.at[i + 1].kind == ENTRY_WAIT &&
            l->entries.at[i + 1].what == l->entries.at[i].what;
 }
 
-/* Whether entry `i` starts a collective on the same library link as `like`. */
-static bool joins(const run_executor *e, const plan_list *l, uint32_t i, uint32_t like)
+/* The device waits, not the host. */
+static weft_status start_staged(run_executor *e, const plan_list *l, uint32_t i)
 {
-    const plan *p = e->plan;
-    const plan_entry *x = i < l->entries.n ? &l->entries.at[i] : NULL;
-    if (!x || !plan_runs(p, x, e->step) || x->kind != ENTRY_START ||
-        !run_library_has(e->colls, x->what))
-        return false;
-    return p->channels.at[p->collectives.at[x->what].channel].link ==
-           p->channels.at[p->collectives.at[like].channel].link;
+    const run_exec_collective *x = &e->collectives[l->entries.at[i].what];
+    return comm_start(x->op, e->base + x->from, e->base + x->to, x->scratch, !waited_at_once(l, i));
 }
 
-/* Whether computation follows the group of starts that ends with entry `i`. */
-static bool overlaps(const plan_list *l, uint32_t i)
+static weft_status start_link(run_executor *e, const plan_list *l, uint32_t i)
 {
-    return i + 1 < l->entries.n && l->entries.at[i + 1].kind != ENTRY_WAIT;
+    run_sites_wait_for(e, l->entries.at[i].what);
+    weft_status st = run_exec_sync(e);
+    return st != WEFT_OK ? st : start_staged(e, l, i);
 }
 
-static weft_status start_library(run_executor *e, const plan_list *l, uint32_t i)
+static weft_status wait_op(run_executor *e, uint32_t number)
 {
-    const uint32_t what = l->entries.at[i].what;
-    const run_library_request s = {e->from[what], e->to[what], i == 0 || !joins(e, l, i - 1, what),
-                                   !joins(e, l, i + 1, what), overlaps(l, i)};
-    weft_status st = WEFT_OK;
-    if (s.first && run_library_on_host(e->colls))
-        st = run_exec_sync(e);
-    return st != WEFT_OK ? st : run_library_start(e->colls, what, &s);
+    return comm_wait(e->collectives[number].op, e->deadline);
 }
 
-static weft_status start(run_executor *e, const plan_list *l, uint32_t i)
+static void op_times(const run_executor *e, uint32_t number, uint64_t *began, uint64_t *ended)
 {
-    const uint32_t what = l->entries.at[i].what;
-    if (run_library_has(e->colls, what))
-        return start_library(e, l, i);
-    if (!e->ops[what]) /* of a group without this rank */
-        return WEFT_OK;
-    const bool staged = comm_is_staged(e->ops[what]); /* the device waits, not the host */
-    char *scratch = (staged ? e->host : e->base) + e->plan->collectives.at[what].scratch;
-    run_sites_wait_for(e, what);
-    weft_status st = staged ? WEFT_OK : run_exec_sync(e);
-    return st != WEFT_OK ? st
-                         : comm_start(e->ops[what], e->base + e->from[what], e->base + e->to[what],
-                                      scratch, !waited_at_once(l, i));
+    comm_times(e->collectives[number].op, began, ended);
 }
 
-static weft_status wait(run_executor *e, const plan_entry *x)
+/* --- by a library on host memory --- */
+
+static weft_status start_on_host(run_executor *e, const plan_list *l, uint32_t i)
 {
-    uint64_t began = clock_ns();
-    const bool library = run_library_has(e->colls, x->what);
-    if (library && !run_library_on_host(e->colls))
-        return run_library_wait(e->colls, x->what);
-    if (!library && !e->ops[x->what])
-        return WEFT_OK;
-    weft_status st =
-        library ? run_library_wait(e->colls, x->what) : comm_wait(e->ops[x->what], e->deadline);
+    weft_status st = run_library_is_open(e) ? WEFT_OK : run_exec_sync(e);
+    return st != WEFT_OK ? st : run_library_start_on_host(e, l, i);
+}
+
+static const run_exec_kind over_link = {start_link, wait_op, op_times},
+                           over_staged_link = {start_staged, wait_op, op_times},
+                           library_on_stream = {run_library_start, run_library_wait, NULL},
+                           library_on_host = {start_on_host, run_library_wait_on_host,
+                                              run_library_times};
+
+void run_walk_choose_kinds(run_executor *e)
+{
+    const run_exec_kind *library = run_library_on_host(e) ? &library_on_host : &library_on_stream;
+    for (uint32_t i = 0; i < e->plan->collectives.n; i++) {
+        run_exec_collective *x = &e->collectives[i];
+        if (run_library_has(e, i))
+            x->kind = library;
+        else if (x->op)
+            x->kind = comm_is_staged(x->op) ? &over_staged_link : &over_link;
+    }
+}
+
+/* --- the walk --- */
+
+static weft_status wait(run_executor *e, const plan_entry *x, const run_exec_kind *k)
+{
+    if (!k->times)
+        return k->wait(e, x->what);
+    const uint64_t began = clock_ns();
+    weft_status st = k->wait(e, x->what);
     const bool pair = plan_between_two(&e->plan->collectives.at[x->what]);
     *(pair ? &e->times.bubble_ns : &e->times.exposed_ns) += clock_ns() - began;
     if (st == WEFT_OK && run_trace_wants(&e->trace, e->step)) {
         uint64_t from, to;
-        if (library)
-            run_library_times(e->colls, x->what, &from, &to);
-        else
-            comm_times(e->ops[x->what], &from, &to);
+        k->times(e, x->what, &from, &to);
         run_trace_note(&e->trace, x->name, TRACE_COMM, e->step, from, to);
     }
     return st;
@@ -110,10 +120,13 @@ static weft_status replay(run_executor *e, const plan_list *l, uint32_t i, uint3
 static weft_status run_collective(run_executor *e, const plan_list *l, uint32_t i)
 {
     const plan_entry *x = &l->entries.at[i];
+    const run_exec_kind *kind = e->collectives[x->what].kind;
     host_call_site *site = run_site_collective(e, x->what);
+    if (!kind)
+        return WEFT_OK;
     call_site_enter(site);
     call_enter(e, x->kind == ENTRY_START ? "start" : "wait");
-    const weft_status st = x->kind == ENTRY_START ? start(e, l, i) : wait(e, x);
+    const weft_status st = x->kind == ENTRY_START ? kind->start(e, l, i) : wait(e, x, kind);
     call_leave();
     if (st == WEFT_OK && x->kind == ENTRY_WAIT)
         call_site_count(site);

@@ -8,6 +8,9 @@
 
 #include "run/exec/executor.h"
 
+/* After the ranks were connected, if there are several. [setup] */
+void run_walk_choose_kinds(run_executor *e);
+
 /* Walks a list once. A failure is reported with rank, step and entry. [compute] [collective] */
 weft_status run_exec_list(run_executor *e, const plan_list *l);
 

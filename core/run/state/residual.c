@@ -54,9 +54,9 @@ static residual_places places_of(const run_executor *e)
     residual_places p = {{{UINT64_MAX, 0}, {UINT64_MAX, 0}}, DIGEST_BEGIN};
     for (uint32_t i = 0; i < e->plan->collectives.n; i++) {
         const plan_collective *c = &e->plan->collectives.at[i];
-        if (!c->residual_bytes || !e->ops[i])
+        if (!c->residual_bytes || !e->collectives[i].op)
             continue;
-        const uint32_t staged = comm_is_staged(e->ops[i]) != 0;
+        const uint32_t staged = comm_is_staged(e->collectives[i].op) != 0;
         run_of_bytes *x = &p.in[staged];
         const uint64_t numbers[] = {c->kind, c->count, c->residual_bytes, c->compress,
                                     c->residual_used};
