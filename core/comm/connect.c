@@ -161,6 +161,17 @@ static weft_status not_ready(comm_link *l, uint32_t *count, uint32_t *rank)
     return WEFT_OK;
 }
 
+/* The link's reason follows, and its plugin's name stays known. */
+static weft_status late(const comm_link *l, uint32_t count, uint32_t rank)
+{
+    err_record why;
+    err_keep(&why);
+    (void)!err_fail(WEFT_PEER, "link %s: %u connections are not up in time, one to rank %u%s%s",
+                    l->component->name, count, rank, why.text[0] ? ": " : "", why.text);
+    err_set_name(ERR_PLUGIN, why.name[ERR_PLUGIN]);
+    return WEFT_PEER;
+}
+
 static weft_status await_ready(comm_link *l, uint64_t deadline_ns)
 {
     for (;;) {
@@ -170,13 +181,8 @@ static weft_status await_ready(comm_link *l, uint64_t deadline_ns)
             return st;
         if (job_failure(l->world->job) != WEFT_OK)
             return WEFT_PEER;
-        if (awake_ns() > deadline_ns) {
-            char why[512];
-            snprintf(why, sizeof why, "%s", err_text());
-            return err_fail(WEFT_PEER,
-                            "link %s: %u connections are not up in time, one to rank %u%s%s",
-                            l->component->name, count, rank, why[0] ? ": " : "", why);
-        }
+        if (awake_ns() > deadline_ns)
+            return late(l, count, rank);
         st = PLUGIN_CALL(l->table, wait, l->link, 0, WAIT_US, 0);
         if (st != WEFT_OK && st != WEFT_BUSY)
             return st;

@@ -76,17 +76,20 @@ static weft_status take_named(resolve_state *r, uint32_t a, const char *name, co
     st = resolve_named(r, a, c, same_machine, &score, out);
     if (st == WEFT_OK && score > 0)
         return WEFT_OK;
-    const bool absent = err_status() == WEFT_ABSENT;
-    char *why = pool_text(&r->spec->pool,
-                          err_text()[0] ? err_text() : "its probe rejected it without a reason");
+    err_record why;
+    err_keep(&why);
+    const char *reason = why.text[0] ? why.text : "its probe rejected it without a reason";
+    const bool absent = why.code == WEFT_ABSENT;
     if (absent && r->meeting.plan_only) {
         err_clear();
         return WEFT_OK;
     }
-    st = config_refuse(
-        CONSTRAINT_TRANSPORT, r->cfg, key,
-        (config_fact[]){
-            {"comm.plugin", 0, name}, {"axis", 0, r->spec->mesh.name[a]}, {"reason", 0, why}, {0}});
+    st = config_refuse(CONSTRAINT_TRANSPORT, r->cfg, key,
+                       (config_fact[]){{"comm.plugin", 0, name},
+                                       {"axis", 0, r->spec->mesh.name[a]},
+                                       {"reason", 0, reason},
+                                       {0}});
+    err_set_name(ERR_PLUGIN, why.name[ERR_PLUGIN]);
     return absent ? WEFT_ABSENT : st;
 }
 
@@ -187,9 +190,7 @@ weft_status resolve_transports(resolve_state *r)
         st = sched_rules_check(r->cfg, key, NULL);
         take_compress(r, a);
         if (st == WEFT_OK && r->spec->mesh.size[a] > 1)
-            st = choose_for(r, a);
-        if (st == WEFT_OK && r->spec->mesh.size[a] > 1)
-            st = take_cost(r, a);
+            st = resolve_axis_transport(r, a);
     }
     return st != WEFT_OK ? st : resolve_peer_access(r);
 }

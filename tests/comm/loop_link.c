@@ -107,6 +107,8 @@ static weft_status loop_connect(weft_link *l, const weft_conn_args *args, weft_c
 
 static weft_status loop_ready(weft_conn *c)
 {
+    if (c->link->hub->down)
+        return err_fail_in(WEFT_BUSY, ERR_PLUGIN, "loop", "no carrier");
     pthread_mutex_lock(&c->link->hub->lock);
     int up = c->mate != NULL;
     pthread_mutex_unlock(&c->link->hub->lock);

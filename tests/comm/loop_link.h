@@ -33,6 +33,7 @@ typedef struct loop_hub {
     /* harm */
     int64_t gone;        /* this rank breaks its connections ... */
     uint64_t gone_after; /* ... once this many bytes have moved in all */
+    int down;            /* connections do not come up, and the link says why */
     int lie;             /* 16-byte messages arrive as all ones */
     uint64_t flip_at;    /* of all bytes that move this one, counted from 1, arrives with ... */
     uint8_t flip;        /* ... these bits inverted */

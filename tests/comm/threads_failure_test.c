@@ -116,6 +116,32 @@ static void lying_peer(void **state)
     free(t);
 }
 
+static void connecting_op(rank *k)
+{
+    piece p = {0};
+    add_piece(k, channel_of_all(k, k->link, "dp.grads"), k->test->request, &p);
+    pthread_barrier_wait(&k->test->barrier);
+    k->st = comm_connect(k->w, &k->arena, 1);
+    must(!strcmp(err_name(ERR_PLUGIN), "loop"));
+}
+
+/* The record says which connection is missing and what the plugin says of it, and whose that is. */
+static void no_connection(void **state)
+{
+    (void)state;
+    job_test *t = malloc(sizeof *t);
+    begin_test(t, 3, WEFT_LINK_HOST, 0);
+    t->request = &sum_of_three;
+    t->hub.down = 1;
+    run_ranks(t, connecting_op);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(t->rank[i].st, WEFT_PEER);
+        assert_non_null(strstr(t->rank[i].said, "link loop: 2 connections are not up in time"));
+        assert_non_null(strstr(t->rank[i].said, ": plugin loop: no carrier"));
+    }
+    free(t);
+}
+
 /* --- refusals --- */
 
 static void misuse_body(rank *k)
@@ -189,11 +215,9 @@ static void ranks_disagree(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(deadline_names_the_rank),
-        cmocka_unit_test(broken_link),
-        cmocka_unit_test(broken_link_unexplained),
-        cmocka_unit_test(lying_peer),
-        cmocka_unit_test(refusals),
+        cmocka_unit_test(deadline_names_the_rank), cmocka_unit_test(broken_link),
+        cmocka_unit_test(broken_link_unexplained), cmocka_unit_test(lying_peer),
+        cmocka_unit_test(no_connection),           cmocka_unit_test(refusals),
         cmocka_unit_test(ranks_disagree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
