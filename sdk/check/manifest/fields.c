@@ -151,7 +151,7 @@ static const struct known_bits {
     WORD("weft.placement/1", weft_placement, flags, 0),
     WORD("weft.kernel/1", weft_kernel, flags, 0),
     WORD("weft.op/1", weft_op, flags,
-         WEFT_OP_ELEMENTWISE | WEFT_OP_ACCUMULATES | WEFT_OP_SHAPE_LAST),
+         WEFT_OP_ELEMENTWISE | WEFT_OP_ACCUMULATES | WEFT_OP_SHAPE_LAST | WEFT_OP_NUMBERED),
 };
 
 static void check_words(const weft_component *c)
