@@ -33,6 +33,9 @@ const config_section *config_core_sections(void); /* ended by a NULL name */
  * such file. */
 const char *config_tokenizer_of(const char *file);
 
+/* The plugin with the ops that come with weft. */
+const char *config_ops(void);
+
 /* The keys that the core has in the section [comm.NAME] of every transport, besides the plugin's
  * own. NULL-ended. */
 const weft_option *const *config_link_options(void);

@@ -280,3 +280,8 @@ const char *config_tokenizer_of(const char *file)
            : !strcmp(dot, ".model") ? "sentencepiece"
                                     : NULL;
 }
+
+const char *config_ops(void)
+{
+    return "builtin";
+}

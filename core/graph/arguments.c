@@ -3,7 +3,6 @@
 
 #include "base/err.h"
 #include "base/sized.h"
-#include "graph/ops/util.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -180,7 +179,7 @@ weft_status graph_check_assigned(const graph *g, weft_tensor dst, weft_tensor sr
     const graph_tensor *to = graph_tensor_at(g, dst), *from = graph_tensor_at(g, src);
     const weft_shape *a = &to->shape, *b = &from->shape;
     const bool rounds =
-        to->kind == WEFT_T_STATE && graph_op_is_compute(a->dtype) && graph_op_is_compute(b->dtype);
+        to->kind == WEFT_T_STATE && weft_dtype_computes(a->dtype) && weft_dtype_computes(b->dtype);
     bool like = a->rank == b->rank && (!g->now.state_of || a->dtype == b->dtype || rounds);
     for (uint32_t k = 0; like && k < a->rank; k++)
         like = a->axes[k].size == b->axes[k].size && !strcmp(a->axes[k].name, b->axes[k].name);
@@ -258,6 +257,12 @@ static bool same_axes(const weft_shape *a, const weft_shape *b)
     return same;
 }
 
+/* A copy may name and group its axes otherwise. */
+static bool as_many(const weft_shape *a, const weft_shape *b)
+{
+    return graph_shape_elements(a) == graph_shape_elements(b);
+}
+
 static weft_status check_elementwise(const weft_op *op, const char *id, const weft_shape *in,
                                      uint32_t nin, const weft_shape *out, uint32_t nout)
 {
@@ -269,12 +274,13 @@ static weft_status check_elementwise(const weft_op *op, const char *id, const we
                            "its table has ew = %u, an operation of %u inputs and one output, but "
                            "it has %u and %u",
                            op->ew, operands(op->ew), nin, nout);
+    const bool copy = op->ew == WEFT_EW_COPY;
     for (uint32_t i = 0; i < nin; i++)
-        if (in[i].rank && !same_axes(&in[i], out))
+        if (in[i].rank && !(copy ? as_many(&in[i], out) : same_axes(&in[i], out)))
             return err_fail_in(WEFT_USAGE, ERR_OP, id,
                                "it is elementwise, but input %u and the output of its infer() have "
-                               "not the same axes",
-                               i);
+                               "not %s",
+                               i, copy ? "as many elements" : "the same axes");
     return WEFT_OK;
 }
 
@@ -327,10 +333,11 @@ void graph_name_source(const graph *g, const graph_node *n, char *name, size_t r
     }
 }
 
-/* The stream of an op of the core that draws; false: it does not draw. */
+/* The stream of an op that draws; false: it does not draw. The attribute is that of weft's own ops,
+ * whose ids are the ones without a dot. */
 static bool stream_of(const graph_node *n, int64_t *stream)
 {
-    if (!n->own || !(n->op->flags & WEFT_OP_NUMBERED))
+    if (!n->op || !(n->op->flags & WEFT_OP_NUMBERED) || strchr(n->id, '.'))
         return false;
     *stream = 0;
     for (uint32_t i = 0; i < n->nattr; i++)
@@ -339,7 +346,7 @@ static bool stream_of(const graph_node *n, int64_t *stream)
     return true;
 }
 
-weft_status graph_check_stream(const graph *g, const char *id, const graph_node *n)
+weft_status graph_check_stream(const graph *g, const graph_node *n)
 {
     int64_t mine, other;
     if (g->now.phase != PHASE_FORWARD || !stream_of(n, &mine))
@@ -348,7 +355,7 @@ weft_status graph_check_stream(const graph *g, const char *id, const graph_node 
         const graph_node *k = &g->nodes.at[i];
         if (k->phase == PHASE_FORWARD && !k->replaced && i + 1 != g->now.replacing &&
             stream_of(k, &other) && other == mine)
-            return err_fail_in(WEFT_USAGE, ERR_OP, id,
+            return err_fail_in(WEFT_USAGE, ERR_OP, n->id,
                                "its stream, %lld, is that of op number %u, %s, and would give "
                                "both the same random numbers; give it a name of its own "
                                "(weft_stream_of()), or read the numbers that are there",

@@ -57,14 +57,14 @@ weft_status graph_check_tensor(const graph *g, const char *call, const char *wha
 /* The attributes of an op: an array of `n` with unique keys. */
 weft_status graph_check_attrs(const char *id, const weft_attr *attrs, uint32_t n);
 
-/* The constants of a plugin's op, checked against the call: flags, `ew` and its operands,
+/* The constants of an op's table, checked against the call: flags, `ew` and its operands,
  * first_input and first_axis. `in` and `out` are shapes. */
 weft_status graph_check_op(const weft_op *op, const char *id, const weft_shape *in, uint32_t nin,
                            const weft_shape *out, uint32_t nout);
 
 /* Checks that no other op of the forward pass, or of a rule, draws random numbers of the same
- * stream as `n`, an op `id` that is about to be appended. */
-weft_status graph_check_stream(const graph *g, const char *id, const graph_node *n);
+ * stream as `n`, which is about to be appended. */
+weft_status graph_check_stream(const graph *g, const graph_node *n);
 
 /* Checks that tensor `src` has the axes of `dst`, to which it is assigned. */
 weft_status graph_check_assigned(const graph *g, weft_tensor dst, weft_tensor src);

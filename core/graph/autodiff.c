@@ -89,8 +89,7 @@ static bool wants_grad(const graph *g, weft_tensor t)
             x->shape.dtype != WEFT_I32 && x->shape.dtype != WEFT_I64);
 }
 
-/* Checks what grad() of a plugin's op left in `din`: tensors of the graph, shaped like the
- * inputs. */
+/* Checks what grad() of an op left in `din`: tensors of the graph, shaped like the inputs. */
 static weft_status check_gradients(const graph *g, const graph_node *n, weft_status st,
                                    const weft_tensor *din)
 {
@@ -128,7 +127,7 @@ weft_status graph_derive_part(graph *g, const graph_node *n, const weft_opcall *
     g->calls = 0;
     weft_status st = PLUGIN_CALL(n->op, grad, &self, call, part, din);
     g->now.deriving = NULL;
-    return st != WEFT_OK || !n->own ? check_gradients(g, n, st, din) : WEFT_OK;
+    return check_gradients(g, n, st, din);
 }
 
 /* `din` goes from the first part to the second, which may use the gradients of the first. */

@@ -3,7 +3,6 @@
 #include "base/sized.h"
 #include "graph/arguments.h"
 #include "graph/inputs.h"
-#include "graph/ops/ops.h"
 #include "host/call.h"
 
 #include <float.h>
@@ -192,13 +191,6 @@ static weft_status b_constant(void *ctx, double value, uint32_t flags, weft_tens
     return WEFT_OK;
 }
 
-static const weft_op *find_op(const graph *g, const char *id, bool *own, weft_op_self *self)
-{
-    const weft_op *op = graph_core_op(id);
-    *own = op;
-    return op || !g->find ? op : g->find(g->find_ctx, id, self);
-}
-
 weft_op_self graph_op_self(const graph_node *n, const weft_builder *b)
 {
     return (weft_op_self){sizeof(weft_op_self), 0, n->module, n->conf, b};
@@ -241,7 +233,6 @@ static weft_status check_operands(const graph *g, const char *id, const weft_att
 static weft_status infer(graph *g, const char *id, const graph_node *n, weft_shape *out)
 {
     const weft_op *op = n->op;
-    const bool own = n->own;
     weft_shape in[WEFT_MAX_OPERANDS] = {0};
     for (uint32_t i = 0; i < n->nin; i++)
         in[i] = graph_tensor_at(g, n->in[i])->shape;
@@ -260,9 +251,9 @@ static weft_status infer(graph *g, const char *id, const graph_node *n, weft_sha
     if (count != n->nout)
         return err_fail_in(WEFT_USAGE, ERR_OP, id, "it has %u outputs, %u were asked for", count,
                            n->nout);
-    for (uint32_t i = 0; st == WEFT_OK && !own && i < count; i++)
+    for (uint32_t i = 0; st == WEFT_OK && i < count; i++)
         st = graph_check_shape("infer", "its output", &out[i]);
-    if (st == WEFT_OK && !own)
+    if (st == WEFT_OK)
         st = graph_check_op(op, id, in, n->nin, out, count);
     if (st != WEFT_OK)
         err_put_name(ERR_OP, id);
@@ -282,7 +273,7 @@ static void copy_attrs(graph *g, graph_node *n, const weft_attr *attrs)
     }
 }
 
-/* Looks up the op and checks the call; *asked becomes a node without an identity yet. */
+/* Looks up the op and checks the call; *asked becomes a node that is not in the graph yet. */
 static weft_status check_op(graph *g, const char *id, uint32_t flags, graph_node *asked,
                             weft_shape *to, const weft_tensor *out)
 {
@@ -292,7 +283,7 @@ static weft_status check_op(graph *g, const char *id, uint32_t flags, graph_node
         st = sized_check_flags("builder.op", flags, 0);
     if (st == WEFT_OK)
         st = graph_check_text("builder.op", "id", id, WEFT_MAX_NAME - 1);
-    asked->op = st != WEFT_OK ? NULL : find_op(g, id, &asked->own, &self);
+    asked->op = st != WEFT_OK || !g->ops.find ? NULL : g->ops.find(g->ops.ctx, id, &self);
     asked->module = self.module;
     asked->conf = self.conf;
     if (st == WEFT_OK && !asked->op)
@@ -309,18 +300,21 @@ static weft_status b_op(void *ctx, const char *id, const weft_attr *attrs, uint3
 {
     graph *g = ctx;
     weft_shape to[WEFT_MAX_OPERANDS] = {0};
-    graph_node asked = {
-        .attrs = attrs, .nattr = nattr, .in = (weft_tensor *)in, .nin = nin, .nout = nout};
+    graph_node asked = {.id = id,
+                        .attrs = attrs,
+                        .nattr = nattr,
+                        .in = (weft_tensor *)in,
+                        .nin = nin,
+                        .nout = nout};
     weft_status st = check_op(g, id, flags, &asked, to, out);
     if (st == WEFT_OK)
-        st = graph_check_stream(g, id, &asked);
+        st = graph_check_stream(g, &asked);
     if (st != WEFT_OK)
         return st;
     if (g->now.state_of && (asked.op->flags & WEFT_OP_ELEMENTWISE))
         to[0].dtype = WEFT_F32; /* of states in 16 bits, too */
     graph_node *n = graph_add_node(g, id, nattr, nin, nout);
     n->op = asked.op;
-    n->own = asked.own;
     n->module = asked.module;
     n->conf = asked.conf;
     copy_attrs(g, n, attrs);

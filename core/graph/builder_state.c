@@ -6,7 +6,6 @@
 #include "base/err.h"
 #include "base/sized.h"
 #include "graph/arguments.h"
-#include "graph/ops/util.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -44,7 +43,7 @@ static weft_status check_like(const graph *g, const weft_state_args *x)
 static weft_status check_type(const graph *g, const weft_state_args *x)
 {
     const uint32_t d = x->dtype;
-    if (!d || graph_op_is_compute(d) ||
+    if (!d || weft_dtype_computes(d) ||
         ((d == WEFT_U8 || d == WEFT_I32) && *g->now.state_of && !g->now.by_element))
         return WEFT_OK;
     if (!weft_dtype_size(d))
@@ -59,7 +58,7 @@ static weft_status check_type(const graph *g, const weft_state_args *x)
 static weft_status check_copy(const graph *g, const weft_state_args *x, const weft_shape *shape)
 {
     const weft_shape *like = &graph_tensor_at(g, x->like)->shape;
-    bool fits = graph_op_is_compute(shape->dtype) && shape->rank == like->rank;
+    bool fits = weft_dtype_computes(shape->dtype) && shape->rank == like->rank;
     for (uint32_t i = 0; fits && i < like->rank; i++)
         fits = !strcmp(shape->axes[i].name, like->axes[i].name);
     return fits ? WEFT_OK

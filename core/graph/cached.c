@@ -3,15 +3,14 @@
 
 #include "base/err.h"
 #include "graph/inputs.h"
-#include "graph/ops/ops.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_own(const graph_node *n, const char *id)
+static bool is(const graph_node *n, const char *id)
 {
-    return n->own && !strcmp(n->id, id);
+    return !strcmp(n->id, id);
 }
 
 static int64_t number(const graph_node *n, const char *key, int64_t dflt)
@@ -35,7 +34,7 @@ static weft_status check_known(const graph *g, const graph_node *n, int64_t rows
 {
     if (number(n, "sequence", 0) != rows)
         return refuse(g, n, "takes its rows for more sequences than one");
-    if (is_own(n, "rope"))
+    if (is(n, "rope"))
         return n->nin == 1 ? WEFT_OK : refuse(g, n, "is given positions of its own");
     if (!number(n, "causal", 1))
         return refuse(g, n, "lets a token attend to later ones, which do not exist yet");
@@ -76,7 +75,7 @@ static weft_status check_nodes(graph *g, int64_t rows)
     for (uint32_t i = 0; st == WEFT_OK && i < g->nodes.n; i++) {
         weft_place out[WEFT_MAX_OPERANDS] = {0};
         const graph_node *n = &g->nodes.at[i];
-        const bool known = is_own(n, "attention") || is_own(n, "rope");
+        const bool known = is(n, "attention") || is(n, "rope");
         st = known ? check_known(g, n, rows) : check_other(g, i, out);
         for (uint32_t k = 0; st == WEFT_OK && k < g->nodes.at[i].nout; k++)
             graph_tensor_at(g, g->nodes.at[i].out[k])->place[0] =
@@ -217,9 +216,9 @@ weft_status graph_cached_make(graph *g, int64_t most)
     const uint32_t n = g->nodes.n;
     for (uint32_t i = 0; st == WEFT_OK && i < n; i++) {
         const graph_node x = g->nodes.at[i]; /* a copy: append() may move the array */
-        if (is_own(&x, "attention"))
+        if (is(&x, "attention"))
             st = make_attention(&m, &x);
-        else if (is_own(&x, "rope"))
+        else if (is(&x, "rope"))
             st = make_rope(&m, &x);
         else
             *vec_push(&m.nodes) = x;

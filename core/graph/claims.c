@@ -1,12 +1,15 @@
-/* graph/claims.c: validation of plugin placements (claims.h). */
-#include "graph/claims.h"
-
+/* graph/claims.c: what the shard() of an op answers, checked.
+ *
+ * No later pass would detect an impossible placement: kernels would run on mismatched sizes. A
+ * split must divide evenly, or continue along an axis that an input is already split along (whose
+ * padding is zero); a coordinate may hold an output alone only where it holds an input. */
 #include "base/err.h"
 #include "graph/arguments.h"
 #include "host/call.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <weft/shard.h>
 
 static bool known_kind(uint32_t kind)
 {
@@ -14,14 +17,15 @@ static bool known_kind(uint32_t kind)
            kind == WEFT_PARTIAL_MAX || kind == WEFT_HELD;
 }
 
-/* Whether an input is split along an axis of this name and size. */
+/* Whether an input is split along an axis of this size and name; a copy may name it otherwise. */
 static bool goes_on(const graph *g, const graph_node *n, const weft_place *in,
                     const weft_axis *axis)
 {
     for (uint32_t k = 0; k < n->nin; k++) {
         const weft_shape *s = &graph_tensor_at(g, n->in[k])->shape;
         if (in[k].kind == WEFT_SPLIT && in[k].axis < s->rank &&
-            s->axes[in[k].axis].size == axis->size && !strcmp(s->axes[in[k].axis].name, axis->name))
+            s->axes[in[k].axis].size == axis->size &&
+            (n->op->ew == WEFT_EW_COPY || !strcmp(s->axes[in[k].axis].name, axis->name)))
             return true;
     }
     return false;
@@ -83,7 +87,9 @@ static weft_status ask(graph *g, const graph_node *n, uint32_t a, const weft_opc
     const graph_session outer = g->now;
     const weft_builder b = graph_builder(g);
     const weft_op_self self = graph_op_self(n, &b);
-    memset(out, 0, WEFT_MAX_OPERANDS * sizeof *out);
+    memset(out, 0, n->nout * sizeof *out);
+    if (!n->op->shard)
+        return weft_shard_by_names(&b, n->op->whole, n->id, call, in, out);
     g->now.looking = "shard";
     weft_status st =
         PLUGIN_CALL(n->op, shard, &self, call, g->mesh->name[a], g->mesh->size[a], in, out);
@@ -92,12 +98,15 @@ static weft_status ask(graph *g, const graph_node *n, uint32_t a, const weft_opc
     return st;
 }
 
-weft_status graph_check_placement(graph *g, uint32_t i, uint32_t a, const weft_opcall *call,
-                                  const weft_place *in, weft_place *out)
+weft_status graph_shard_node(graph *g, uint32_t i, uint32_t a, weft_place *out)
 {
     const graph_node n = g->nodes.at[i];
-    weft_status st = ask(g, &n, a, call, in, out);
-    for (uint32_t k = 0; st == WEFT_OK && k < n.nout; k++)
+    const weft_opcall call = {sizeof call, n.nattr, n.attrs, n.nin, n.nout, n.in, n.out, NULL};
+    weft_place in[WEFT_MAX_OPERANDS] = {0};
+    for (uint32_t k = 0; k < n.nin; k++)
+        in[k] = graph_tensor_at(g, n.in[k])->place[a];
+    weft_status st = ask(g, &n, a, &call, in, out);
+    for (uint32_t k = 0; st == WEFT_OK && n.op->shard && k < n.nout; k++)
         st = check_claim(g, &n, a, k, in, out[k]);
     return st;
 }

@@ -43,10 +43,13 @@ int graph_mesh_axis(const graph_mesh *m, const char *name)
     return -1;
 }
 
-void graph_init(graph *g, const graph_mesh *m, uint32_t compute, uint32_t grad_dtype)
+void graph_init(graph *g, const graph_mesh *m, graph_ops ops, uint32_t compute, uint32_t grad_dtype)
 {
-    *g = (graph){
-        .mesh = m, .compute = compute, .grad_dtype = grad_dtype, .now.phase = PHASE_FORWARD};
+    *g = (graph){.mesh = m,
+                 .ops = ops,
+                 .compute = compute,
+                 .grad_dtype = grad_dtype,
+                 .now.phase = PHASE_FORWARD};
 }
 
 void graph_free(graph *g)

@@ -9,6 +9,7 @@
 #define GRAPH_GRAPH_H
 
 #include "base/mem.h"
+#include "host/host.h"
 
 #include <stdbool.h>
 #include <weft/coll.h>
@@ -74,7 +75,7 @@ typedef struct graph_tensor {
 typedef struct graph_node {
     const char *id;    /* op id; of communication "all_reduce" ... */
     const weft_op *op; /* NULL for communication and assignments */
-    void *module;      /* of the op's plugin, and its options; NULL: the core's */
+    void *module;      /* of the op's plugin, and its options */
     const weft_conf *conf;
     const weft_attr *attrs;
     weft_tensor *in, *out;
@@ -89,14 +90,19 @@ typedef struct graph_node {
                         has not been here */
     bool assign;     /* out[0] (parameter, state, scalar) takes in[0] */
     bool recomputed; /* recomputes a forward node for backward: not counted as model FLOPs */
-    bool own;        /* op belongs to the core, not to a plugin */
     bool join;       /* adds up contributions to one gradient */
     bool replaced;   /* by nodes [put_first, put_end): graph_apply_replacements() */
     uint32_t put_first, put_end; /* ... */
 } graph_node;
 
-/* An op of a plugin by its id; NULL: none. Fills `module` and `conf` of *self. */
-typedef const weft_op *(*graph_op_finder)(void *ctx, const char *id, weft_op_self *self);
+/* Where a graph finds its ops: the op of an id; NULL: none. Fills `module` and `conf` of *self. */
+typedef struct graph_ops {
+    const weft_op *(*find)(void *ctx, const char *id, weft_op_self *self);
+    void *ctx;
+} graph_ops;
+
+/* The ops of the objects that a host uses. [plan] */
+graph_ops graph_ops_of(host *h);
 
 /* What the builder is building: where it appends, and for whom it is called, which decides what it
  * may be asked. What is built inside something else keeps the session around it:
@@ -129,9 +135,8 @@ typedef struct graph {
     const struct weft_field
         *fields; /* [nfields] inputs that data fills; NULL: unknown (inputs.h) */
     uint32_t nfields;
-    int64_t rows;         /* of every input but scalars; 0: those of the first input */
-    graph_op_finder find; /* ops of plugins, after the core's own; may be NULL */
-    void *find_ctx;
+    int64_t rows; /* of every input but scalars; 0: those of the first input */
+    graph_ops ops;
     graph_session now;
     uint32_t calls;         /* of the builder by plugins: see arguments.h */
     struct {                /* tensors by name, for graph_find(); memory of the pool */
@@ -140,7 +145,8 @@ typedef struct graph {
     } names;
 } graph;
 
-void graph_init(graph *g, const graph_mesh *m, uint32_t compute, uint32_t grad_dtype);
+void graph_init(graph *g, const graph_mesh *m, graph_ops ops, uint32_t compute,
+                uint32_t grad_dtype);
 void graph_free(graph *g);
 graph_tensor *graph_tensor_at(const graph *g, weft_tensor t); /* never NULL for a valid handle */
 weft_tensor graph_find(const graph *g, const char *name);     /* 0: none */
@@ -189,7 +195,8 @@ weft_status graph_propagate(graph *g, uint32_t first, uint32_t *end);
 weft_status graph_replace(graph *g, uint32_t op, weft_emit emit, void *user);
 weft_status graph_apply_replacements(graph *g);
 
-/* What node `i`'s shard() answers along mesh axis `a` for the placements that its inputs have. */
+/* What node `i`'s shard() answers along mesh axis `a` for the placements that its inputs have
+ * (claims.c). WEFT_USAGE says what is wrong with the answer. [plan] */
 weft_status graph_shard_node(graph *g, uint32_t i, uint32_t a, weft_place *out);
 
 /* What the grad() of a node's op answers for one part (WEFT_GRAD_...); it appends to the graph. */

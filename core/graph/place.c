@@ -20,10 +20,7 @@
  * tensor. Backward gathers again what forward gathered, instead of keeping it (autodiff.c). */
 #include "base/err.h"
 #include "graph/arguments.h"
-#include "graph/claims.h"
-#include "graph/ops/ops.h"
 #include "graph/place_comm.h"
-#include "host/call.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -74,22 +71,6 @@ weft_status graph_split(graph *g, const char *glob, const char *axis, uint32_t m
     if (!any)
         return err_fail(WEFT_USAGE, "no tensor is named '%s'", glob);
     return WEFT_OK;
-}
-
-weft_status graph_shard_node(graph *g, uint32_t i, uint32_t a, weft_place *out)
-{
-    const graph_node *n = &g->nodes.at[i];
-    weft_place in[WEFT_MAX_OPERANDS] = {0};
-    for (uint32_t k = 0; k < n->nin; k++)
-        in[k] = graph_tensor_at(g, n->in[k])->place[a];
-    weft_opcall call = {sizeof call, n->nattr, n->attrs, n->nin, n->nout, n->in, n->out, NULL};
-    weft_builder b = graph_builder(g);
-    if (!n->op->shard)
-        return graph_shard_by_names(&b, n->op, n->id, &call, in, out);
-    if (!n->own)
-        return graph_check_placement(g, i, a, &call, in, out);
-    const weft_op_self self = graph_op_self(n, &b);
-    return PLUGIN_CALL(n->op, shard, &self, &call, g->mesh->name[a], g->mesh->size[a], in, out);
 }
 
 static bool partial(weft_place p)

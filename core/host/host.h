@@ -96,9 +96,19 @@ weft_status host_use(host *h, const host_component *c);
  * the nearest known name. */
 weft_status host_use_named(host *h, const char *name, const char **path);
 
+/* The ops that come with weft, which every job uses: the plugin that config_ops() names. Call it
+ * before other objects are used. A failure says where the file was looked for. */
+weft_status host_use_ops(host *h);
+
+/* Those ops by number, in the order of their manifest; NULL behind the last. [any] */
+const host_component *host_own_op(const host *h, uint32_t i);
+
 /* Every component of an interface ("weft.op/1", "weft.kernel/1") in the objects in use, in the
  * order of use: returns their number; writes at most `cap` of them. */
 uint32_t host_used(const host *h, const char *iface, const host_component **out, uint32_t cap);
+
+/* The component of that interface and name in the objects in use; NULL: none. [any] */
+const host_component *host_used_find(const host *h, const char *iface, const char *name);
 
 /* A file in use, and the SHA-256 of its bytes in hexadecimal. */
 typedef struct host_file {

@@ -176,6 +176,12 @@ static weft_status adopt_axes(host_object *o, const char *name, weft_strategy *s
     return WEFT_OK;
 }
 
+/* Whether the id of an op is of an author: weft's own plugins have the ids without a dot. */
+static bool has_domain(const weft_manifest *m, const char *id)
+{
+    return strchr(id, '.') || !strncmp(m->id, "weft.", 5);
+}
+
 static weft_status adopt(host_object *o, const weft_component *from, host_component *out)
 {
     weft_component *own = pool_alloc(&o->owner->pool, sizeof *own);
@@ -183,6 +189,11 @@ static weft_status adopt(host_object *o, const weft_component *from, host_compon
     if (st != WEFT_OK)
         return st;
     const host_interface *i = host_interface_find(own->iface);
+    if (i && !strcmp(i->id, "weft.op/1") && !has_domain(o->manifest, own->name))
+        return err_fail(WEFT_USAGE,
+                        "component '%s': ids of ops without a dot are those that come with weft; "
+                        "give it yours, such as acme.%s",
+                        own->name, own->name);
     own->table = NULL;
     if (i) /* an interface that this host does not know is listed by name and never called */
         st = adopt_table(o, from, i, &own->table);

@@ -85,6 +85,7 @@ struct host {
     VEC(host_served) served;
     VEC(host_object *) opened; /* in that order */
     VEC(host_object *) used;   /* by the job: used.c */
+    host_object *ops;          /* that of host_use_ops(); NULL: not yet */
 };
 
 /* host.c: the kinds of plugins, which are the names of their folders; NULL-ended. */

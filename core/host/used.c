@@ -1,8 +1,9 @@
 /* host/used.c: the objects that a job uses; their ops and kernels are those of the job.
  *
- * An object may be loaded only because a search by component name or the probes of `auto` looked
- * into it. So what is loaded differs between machines and settings, and counts for nothing: ops and
- * kernels come from the objects that a key of the job names, or that it let `auto` choose. */
+ * The first is the one with the ops that come with weft. Another object may be loaded only because
+ * a search by component name or the probes of `auto` looked into it. So what is loaded differs
+ * between machines and settings, and counts for nothing: ops and kernels come from the objects that
+ * a key of the job names, or that it let `auto` choose. */
 #include <errno.h>
 #include <openssl/evp.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "config/config.h"
 #include "host/object.h"
 
 static const char *const op_ifaces[] = {"weft.op/1", "weft.kernel/1", NULL};
@@ -24,8 +26,8 @@ static weft_status check_ops(const host *h, const host_object *o)
             if (c->table && !strcmp(c->iface, *ops) &&
                 host_object_find(h->used.at[i], c->name, ops))
                 return err_fail(WEFT_USAGE,
-                                "the op '%s' is in %s and in %s, and the job names both files: "
-                                "name one of them",
+                                "the op '%s' is in %s and in %s, and the job uses both files: name "
+                                "one of them, or give the op another id",
                                 c->name, h->used.at[i]->path, o->path);
         }
     return WEFT_OK;
@@ -69,7 +71,7 @@ static weft_status find_file(host *h, const char *name, host_object **out)
     return WEFT_OK;
 }
 
-weft_status host_use_named(host *h, const char *name, const char **path)
+static weft_status use_named(host *h, const char *name, host_object **out)
 {
     host_object *o;
     if (!host_plugin_name_well_formed(name))
@@ -90,10 +92,46 @@ weft_status host_use_named(host *h, const char *name, const char **path)
         st = host_find(h, "op", name, op_ifaces, &c);
     if (st != WEFT_OK)
         return st;
-    o = o ? o : ((const host_adopted *)c)->from;
-    if (path)
+    *out = o ? o : ((const host_adopted *)c)->from;
+    return use_object(h, *out);
+}
+
+weft_status host_use_named(host *h, const char *name, const char **path)
+{
+    host_object *o;
+    weft_status st = use_named(h, name, &o);
+    if (st == WEFT_OK && path)
         *path = o->path;
-    return use_object(h, o);
+    return st;
+}
+
+weft_status host_use_ops(host *h)
+{
+    weft_status st = use_named(h, config_ops(), &h->ops);
+    if (st != WEFT_OK)
+        err_context("the ops that come with weft, which every job uses");
+    return st;
+}
+
+const host_component *host_own_op(const host *h, uint32_t i)
+{
+    for (uint32_t j = 0; h->ops && j < h->ops->n; j++) {
+        const host_component *c = &h->ops->components[j].shown;
+        if (c->table && !strcmp(c->iface, op_ifaces[0]) && !i--)
+            return c;
+    }
+    return NULL;
+}
+
+const host_component *host_used_find(const host *h, const char *iface, const char *name)
+{
+    for (uint32_t i = 0; i < h->used.n; i++)
+        for (uint32_t j = 0; j < h->used.at[i]->n; j++) {
+            const host_component *c = &h->used.at[i]->components[j].shown;
+            if (!strcmp(c->name, name) && c->table && !strcmp(c->iface, iface))
+                return c;
+        }
+    return NULL;
 }
 
 uint32_t host_used(const host *h, const char *iface, const host_component **out, uint32_t cap)

@@ -291,7 +291,9 @@ weft_status resolve_plugins(config *cfg, host *h, spec *out)
     *out = (spec){.host = h};
     resolve_state r = {.cfg = cfg, .spec = out};
     resolve_serve_components(&r);
-    weft_status st = find_strategies(&r);
+    weft_status st = host_use_ops(h);
+    if (st == WEFT_OK)
+        st = find_strategies(&r);
     if (st == WEFT_OK)
         st = find_family(&r);
     if (st == WEFT_OK)

@@ -59,8 +59,7 @@ typedef struct describe_doc_call {
     const describe_doc *doc;
     const describe_doc_form *form;
     uint32_t nin, group;
-    graph_op_finder find; /* ops of plugins, that grad() may append; NULL: none */
-    void *find_ctx;
+    graph_ops ops; /* with those that grad() may append */
 } describe_doc_call;
 
 /* Every example of an op with groups of one axis: each form, first with its optional inputs and

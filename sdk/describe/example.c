@@ -115,9 +115,7 @@ static weft_status build(const describe_doc_call *c, uint32_t kind, example *e)
     weft_shape expected[WEFT_MAX_OPERANDS];
     memset(e, 0, sizeof *e);
     e->mesh = (graph_mesh){.n = 1, .name = {"mesh"}, .size = {2}};
-    graph_init(&e->g, &e->mesh, WEFT_F32, WEFT_F32);
-    e->g.find = c->find;
-    e->g.find_ctx = c->find_ctx;
+    graph_init(&e->g, &e->mesh, c->ops, WEFT_F32, WEFT_F32);
     weft_status st = describe_doc_shapes(c, e->shape, expected);
     for (uint32_t i = 0; st == WEFT_OK && i < c->nin; i++) {
         const bool id = e->shape[i].dtype != WEFT_F32;

@@ -44,6 +44,7 @@ enum {
     MISSING_SLOT,
     PROMISED_SLOT,
     TWICE,
+    OP_BARE,
     OPEN_FAILS,
     OPEN_SILENT,
     LEAKS
@@ -149,8 +150,14 @@ static const weft_component rule = {
 static const weft_component rule_too = {
     sizeof(weft_component), 0,    "weft.rule/1", PICK(TWICE, "good", "good_too"),
     "does nothing, too",    NULL, &table.rule,   NULL};
-static const weft_component op = {
-    sizeof(weft_component), 0, "weft.op/1", "acme.twice", "the same", NULL, &twice, NULL};
+static const weft_component op = {sizeof(weft_component),
+                                  0,
+                                  "weft.op/1",
+                                  PICK(OP_BARE, "twice", "acme.twice"),
+                                  "the same",
+                                  NULL,
+                                  &twice,
+                                  NULL};
 static const weft_component foreign = {
     sizeof(weft_component), 0, "org.acme.rail/3", "rail", "for somebody else", NULL, "?", NULL};
 static const weft_component mapper = {
@@ -197,7 +204,7 @@ static const weft_manifest manifest = {
     PICK(MINOR, WEFT_ABI_LEAST_MINOR - 1, PICK(MINOR_NEWER, WEFT_ABI_MINOR + 1, WEFT_ABI_MINOR)),
     PICK(FLAGS, 2, 0),
     PICK(TAG, 4, WEFT_ABI_TAG),
-    PICK(ID, "Weft Test", "weft.test"),
+    PICK(ID, "Weft Test", PICK(OP_BARE, "org.acme.test", "weft.test")),
     "0",
     "",
     "",

@@ -98,6 +98,8 @@ static const struct {
     {"promised_slot", "PATH: component 'mapper': its weft.link/1 table has NULL for 'map', which "
                       "its caps promise"},
     {"twice", "PATH: component 'good' of weft.rule/1 is listed twice"},
+    {"op_bare", "PATH: component 'twice': ids of ops without a dot are those that come with weft; "
+                "give it yours, such as acme.twice"},
     {"iface_newer", "PATH has no component 'iface_newer' of weft.rule/1; it has 'good' of "
                     "weft.rule/2 (this program knows weft.rule/1), 'good_too' of weft.rule/1, "
                     "'acme.twice' of weft.op/1, 'rail' of org.acme.rail/3"},

@@ -22,9 +22,10 @@ class Ops(started.Case):
     def test_all_are_listed(self):
         ids = [op["id"] for op in self.all()["ops"]]
         self.assertEqual([line.split()[0] for line in self.weft("ops")[0].splitlines()], ids)
-        tables = "".join(source("core", "graph", "ops", f) for f in
-                         os.listdir(os.path.join(started.SOURCE, "core", "graph", "ops")))
-        self.assertEqual(sorted(re.findall(r'^    (?:EW\(|\{)"([\w.]+)",', tables, re.M)),
+        builtin = ("plugins", "op", "builtin")
+        tables = "".join(source(*builtin, f) for f in
+                         os.listdir(os.path.join(started.SOURCE, *builtin)))
+        self.assertEqual(sorted(re.findall(r'^    (?:EW|OP)\("([\w.]+)",', tables, re.M)),
                          sorted(ids))
 
     def test_one_explains_itself(self):

@@ -10,7 +10,7 @@ import unittest
 import started
 
 SHIPPED = {"comm": {"self", "tcp", "shm"}, "device": {"cpu"}, "optim": {"sgd", "adam", "adamw"},
-           "parallel": {"dp"}}
+           "parallel": {"dp"}, "op": {"builtin"}}
 
 
 class Plugins(started.Case):
@@ -57,6 +57,21 @@ class Plugins(started.Case):
             said = self.plan_with([*words, program], 2, "run.plugins=mine")
             self.assertRegex(said, r"belongs to user \d+, who is neither root nor you nor the "
                                    "owner of the program")
+
+    def test_the_ops_are_missing(self):
+        """Every job uses them; the sentence says where they were looked for. A folder that the job
+        names may have them."""
+        lib = os.path.join(os.path.dirname(os.path.dirname(started.WEFT)), "lib", "weft")
+        shutil.copytree(lib, self.path("tree", "lib", "weft"))
+        os.mkdir(self.path("tree", "bin"))
+        program = [shutil.copy(started.WEFT, self.path("tree", "bin", "weft"))]
+        os.rename(self.path("tree", "lib", "weft", "op"), self.path("op"))
+        said = self.plan_with(program, 2)
+        self.assertIn("the ops that come with weft, which every job uses: no op plugin 'builtin' "
+                      f"in {self.path('tree/lib/weft/op')}", said)
+        os.makedirs(self.path("mine"), mode=0o755)
+        os.rename(self.path("op"), self.path("mine", "op"))
+        self.plan_with(program, 0, "run.plugins=mine")
 
     def plan_with(self, program, status, *words):
         done = subprocess.run([*program, "plan", "tiny.ini", *words], cwd=self.place, text=True,

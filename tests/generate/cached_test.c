@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/err.h"
+#include "builtin.h"
 
 enum { ROWS = 8, MOST = 20 };
 
@@ -43,7 +44,7 @@ static void begin(built *m)
     const weft_input_args args = {.struct_size = sizeof args, .name = "tokens", .shape = &ids};
     weft_tensor tokens;
     *m = (built){.mesh = {.n = 0}};
-    graph_init(&m->g, &m->mesh, WEFT_F32, WEFT_F32);
+    graph_init(&m->g, &m->mesh, builtin_ops(), WEFT_F32, WEFT_F32);
     m->g.rows = ROWS;
     m->b = graph_builder(&m->g);
     assert_int_equal(m->b.block(m->b.ctx, "only", 0), WEFT_OK);

@@ -1,9 +1,10 @@
-/* doc_test.c: the docs of the core's ops (weft/op.h) against a device's kernels: a kernel exists
+/* doc_test.c: the docs of weft's own ops (weft/op.h) against a device's kernels: a kernel exists
  * for the documented operands in each compute type; attributes have the documented defaults and do
  * something; and flags hold: what accumulates, may overwrite its input, or uses a shape alone. */
 #include "cases.h"
 #include "describe/describe.h"
-#include "graph/ops/ops.h"
+
+#include "builtin.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,7 +54,7 @@ static void make(struct call *c, const describe_doc_call *d, uint32_t ct)
 
 typedef void (*check)(struct bench *b, const describe_doc_call *d, struct call *c);
 
-/* `f` for every op of the core, form, and compute type. Ops that give other axes are copies to a
+/* `f` for every op, form, and compute type. Ops that give other axes are copies to a
  * device. */
 /* Ops for rules and replacements that the cuda device has no kernels for. */
 static bool is_of_cpu_alone(const char *id)
@@ -94,11 +95,11 @@ static void for_all(check f)
     const char *id;
     uint32_t asked = 0;
     assert_int_equal(bench_open(&b, "auto", 2), WEFT_OK);
-    for (uint32_t i = 0; (id = graph_core_op_id(i)); i++) {
+    for (uint32_t i = 0; (id = builtin_id(i)); i++) {
         describe_doc_call calls[GRAPH_DOC_CALLS];
         if (!bench_is_cpu() && is_of_cpu_alone(id))
             continue;
-        assert_int_equal(describe_doc_read(id, graph_core_op(id), &doc), WEFT_OK);
+        assert_int_equal(describe_doc_read(id, builtin_op(id), &doc), WEFT_OK);
         for (uint32_t k = describe_doc_calls(&doc, calls);
              !(doc.op->flags & WEFT_OP_ELEMENTWISE && doc.nattrs) && k-- > 0;)
             for (uint32_t ct = WEFT_F32; ct <= WEFT_F16; ct++, asked++) {

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "builtin.h"
 #include "family.h"
 
 #include "open.h"
@@ -91,7 +92,7 @@ static void all_else_follows(void **state)
     (void)state;
     static const graph_mesh two = {1, {"dp"}, {2}};
     graph g;
-    graph_init(&g, &two, WEFT_F32, WEFT_F32);
+    graph_init(&g, &two, builtin_ops(), WEFT_F32, WEFT_F32);
     weft_builder b = graph_builder(&g);
     family_options o = {"gpt2", 2, 2, 0, 8, 12, 16, 11, 1, 4, 16, 1.0, WEFT_MODEL_TRAIN, 0, 0, 0};
     weft_tensor loss;

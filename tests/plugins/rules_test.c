@@ -17,6 +17,7 @@
 
 #include <cmocka.h>
 
+#include "builtin.h"
 #include "graph_eval.h"
 #include "open.h"
 
@@ -39,7 +40,7 @@ static weft_status write_rule(update *u, const char *rule, const char *options, 
     weft_conf conf = conf_of(&values);
     const weft_rule *table = values.of->table;
     *u = (update){0};
-    graph_init(&u->g, &alone, WEFT_F32, WEFT_F32);
+    graph_init(&u->g, &alone, builtin_ops(), WEFT_F32, WEFT_F32);
     weft_builder b = graph_builder(&u->g);
     weft_shape s = {.dtype = WEFT_F32, .rank = 1, .axes = {{"elements", N}}};
     u->p = graph_add(&u->g, "p", WEFT_T_PARAM, &s);

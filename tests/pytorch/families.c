@@ -31,7 +31,7 @@ static void print_format(const weft_model_format *f)
                or_dash((*x)->values));
 }
 
-static weft_status print_params(const host_component *c, const weft_conf *conf)
+static weft_status print_params(host *h, const host_component *c, const weft_conf *conf)
 {
     static const graph_mesh alone = {0};
     const weft_model_table *t = c->table;
@@ -41,7 +41,7 @@ static weft_status print_params(const host_component *c, const weft_conf *conf)
     weft_status st = t->describe(c->module, conf, NULL, &info);
     if (st != WEFT_OK)
         return st;
-    graph_init(&g, &alone, WEFT_F32, WEFT_F32);
+    graph_init(&g, &alone, graph_ops_of(h), WEFT_F32, WEFT_F32);
     const weft_builder b = graph_builder(&g);
     const weft_model_args args = {.struct_size = sizeof args,
                                   .want = WEFT_MODEL_TRAIN,
@@ -72,6 +72,8 @@ static weft_status print_family(const char *name, char *const *options, int n)
     const host_component *c;
     weft_status st = host_create(NULL, &h);
     if (st == WEFT_OK)
+        st = host_use_ops(h);
+    if (st == WEFT_OK)
         st = host_find(h, "model", name, ifaces, &c);
     if (st == WEFT_OK)
         st = host_open(h, c);
@@ -92,7 +94,7 @@ static weft_status print_family(const char *name, char *const *options, int n)
     if (st == WEFT_OK) {
         const weft_model_table *t = c->table;
         print_format(t->formats[0]); /* the plain one of Hugging Face */
-        st = print_params(c, config_conf(cfg, "model", c->own));
+        st = print_params(h, c, config_conf(cfg, "model", c->own));
     }
     config_destroy(cfg);
     host_destroy(h);

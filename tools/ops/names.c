@@ -37,6 +37,7 @@ static json_t *axes_of(const weft_shape *s)
 /* What has been seen of one family. */
 typedef struct family {
     const host_component *c;
+    graph_ops ops;
     json_t *blocks, *inputs, *params;
 } family;
 
@@ -96,7 +97,7 @@ static weft_status build(family *f, config *cfg)
                                   .conf = conf};
     graph g;
     weft_tensor loss = 0;
-    graph_init(&g, &alone, WEFT_F32, WEFT_F32);
+    graph_init(&g, &alone, f->ops, WEFT_F32, WEFT_F32);
     g.rows = args.batch * args.sequence;
     const weft_builder b = graph_builder(&g);
     st = PLUGIN_CALL(table, build, f->c->module, &args, &b, &loss);
@@ -150,7 +151,7 @@ static weft_status family_json(const ops_source *s, const host_component *c, jso
         st = config_load(NULL, NULL, 0, &cfg);
     if (st != WEFT_OK)
         return st;
-    family f = {c, json_array(), json_array(), json_array()};
+    family f = {c, graph_ops_of(s->host), json_array(), json_array(), json_array()};
     st = config_add(cfg, "model", c->name, c->options);
     const bool built = st == WEFT_OK && build(&f, cfg) == WEFT_OK;
     config_destroy(cfg);

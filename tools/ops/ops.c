@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "config/config.h"
-#include "graph/ops/ops.h"
+#include "graph/graph.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,16 +25,24 @@ static bool is_op(const host_component *c)
     return c->iface && !strcmp(c->iface, "weft.op/1");
 }
 
-/* The op of a plugin; NULL: none has the name. */
-static const host_component *named(const vocabulary *w, const char *id)
+/* Whether it comes with weft. */
+static bool is_own(const vocabulary *w, const host_component *c)
 {
-    for (uint32_t i = 0; i < w->n; i++)
-        if (is_op(w->all[i]) && !strcmp(w->all[i]->name, id))
-            return w->all[i];
-    return NULL;
+    const host_component *own = host_own_op(w->h, 0);
+    return own && c->manifest == own->manifest;
 }
 
-/* Ops of plugins, for the graph of an example. */
+/* One of weft's own before those of other plugins; NULL: none has the name. */
+static const host_component *named(const vocabulary *w, const char *id)
+{
+    const host_component *found = NULL;
+    for (uint32_t i = 0; i < w->n; i++)
+        if (is_op(w->all[i]) && !strcmp(w->all[i]->name, id) && (!found || is_own(w, w->all[i])))
+            found = w->all[i];
+    return found;
+}
+
+/* For the graph of an example. */
 static const weft_op *find_op(void *ctx, const char *id, weft_op_self *self)
 {
     const vocabulary *w = ctx;
@@ -47,16 +55,15 @@ static const weft_op *find_op(void *ctx, const char *id, weft_op_self *self)
 }
 
 /* Ask the op about every example of its doc. An op without a doc is known by name alone. */
-static weft_status learn(vocabulary *w, const char *id, const host_component *from,
-                         const weft_op *op)
+static weft_status learn(vocabulary *w, const host_component *c)
 {
     ops_facts *f = w->facts;
     describe_doc_call calls[GRAPH_DOC_CALLS];
     memset(f, 0, sizeof *f);
-    f->id = id;
-    f->op = op;
-    f->from = from;
-    weft_status st = describe_doc_read(id, op, &f->doc);
+    f->id = c->name;
+    f->op = c->table;
+    f->from = is_own(w, c) ? NULL : c;
+    weft_status st = describe_doc_read(f->id, f->op, &f->doc);
     if (st == WEFT_ABSENT)
         return WEFT_OK;
     f->documented = st == WEFT_OK;
@@ -64,14 +71,13 @@ static weft_status learn(vocabulary *w, const char *id, const host_component *fr
     for (uint32_t i = 0; st == WEFT_OK && i < f->n; i++) {
         ops_variant *v = &f->variant[i];
         v->call = calls[i];
-        v->call.find = find_op;
-        v->call.find_ctx = w;
+        v->call.ops = (graph_ops){find_op, w};
         st = describe_doc_placements(&v->call, v->row, &v->nrows);
         if (st == WEFT_OK)
             st = describe_doc_gradients(&v->call, &v->gradient);
     }
     if (st != WEFT_OK && f->documented)
-        err_context("op %s does not take the operands of its own doc", id);
+        err_context("op %s does not take the operands of its own doc", f->id);
     f->documented &= st == WEFT_OK;
     return st;
 }
@@ -87,15 +93,15 @@ static weft_status visit_all(void *ctx, ops_visit visit, void *user)
 {
     vocabulary *w = ctx;
     weft_status st = WEFT_OK;
-    const char *id;
-    for (uint32_t i = 0; st == WEFT_OK && (id = graph_core_op_id(i)); i++) {
-        st = learn(w, id, NULL, graph_core_op(id));
+    const host_component *c;
+    for (uint32_t i = 0; st == WEFT_OK && (c = host_own_op(w->h, i)); i++) {
+        st = learn(w, c);
         if (st == WEFT_OK)
             st = visit(w->facts, user);
     }
     for (uint32_t i = 0; st == WEFT_OK && i < w->n; i++)
-        if (is_op(w->all[i])) {
-            if (learn(w, w->all[i]->name, w->all[i], w->all[i]->table) != WEFT_OK)
+        if (is_op(w->all[i]) && !is_own(w, w->all[i])) {
+            if (learn(w, w->all[i]) != WEFT_OK)
                 set_aside(w->all[i]);
             st = visit(w->facts, user);
         }
@@ -141,10 +147,8 @@ static weft_status print_all_json(const ops_source *s)
 
 static weft_status no_such_op(const vocabulary *w, const char *name)
 {
-    const char *known[512] = {0}, *id;
+    const char *known[512] = {0};
     uint32_t n = 0;
-    for (uint32_t i = 0; n < 512 && (id = graph_core_op_id(i)); i++)
-        known[n++] = id;
     for (uint32_t i = 0; n < 512 && i < w->n; i++)
         if (is_op(w->all[i]))
             known[n++] = w->all[i]->name;
@@ -158,11 +162,10 @@ static weft_status no_such_op(const vocabulary *w, const char *name)
 
 static weft_status print_one(vocabulary *w, const char *name, bool json)
 {
-    const weft_op *op = graph_core_op(name);
-    const host_component *from = op ? NULL : named(w, name);
-    if (!op && !from)
+    const host_component *c = named(w, name);
+    if (!c)
         return no_such_op(w, name);
-    weft_status st = learn(w, name, from, from ? from->table : op);
+    weft_status st = learn(w, c);
     if (st == WEFT_OK && json)
         return print_json(ops_json(w->facts));
     if (st == WEFT_OK)
@@ -200,6 +203,8 @@ static int run(int argc, char **argv)
                                   "--json nor a name");
     if (st == WEFT_OK)
         st = host_create(cfg ? config_raw(cfg, "run.plugins") : NULL, &w.h);
+    if (st == WEFT_OK)
+        st = host_use_ops(w.h);
     if (st == WEFT_OK)
         st = host_list(w.h, &w.all, &w.n);
     w.facts = mem_alloc(sizeof *w.facts);

@@ -19,7 +19,7 @@ typedef struct ops_variant {
 typedef struct ops_facts {
     const char *id;
     const weft_op *op;
-    const host_component *from; /* the plugin's; NULL: of the core */
+    const host_component *from; /* the plugin's; NULL: it comes with weft */
     bool documented;
     describe_doc doc; /* if documented */
     uint32_t n;

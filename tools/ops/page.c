@@ -1,4 +1,4 @@
-/* ops/page.c: docs/OPS.md. Elementwise ops of the core are one table; every other op has a
+/* ops/page.c: docs/OPS.md. Elementwise ops that come with weft are one table; every other op has a
  * section. */
 #include "ops/ops.h"
 

@@ -16,14 +16,18 @@
 #include <string.h>
 #include <unistd.h>
 
-static void print_one(const host_component *c)
+static void print_one(host *h, const host_component *c)
 {
     char section[128];
     weft_option room[WEFT_MAX_MESH];
     printf("%s %s: %s\n  interface %s, version %s, %s\n", c->kind, c->name, c->help, c->iface,
            c->manifest->version, c->path);
     if (!strcmp(c->kind, "op")) {
-        printf("it has no keys; a job uses it by naming its file in run.use\n");
+        const host_component *own = host_use_ops(h) == WEFT_OK ? host_own_op(h, 0) : NULL;
+        err_clear();
+        printf("it has no keys; %s\n", own && own->manifest == c->manifest
+                                           ? "every job has it"
+                                           : "a job uses it by naming its file in run.use");
         return;
     }
     printf("keys in [%s]:\n", plugins_section_of(c, section));
@@ -36,14 +40,51 @@ static void print_one(const host_component *c)
     config_print_options(stdout, config_link_options(), 0, CONFIG_OWN);
 }
 
+/* The ops of a file among the first `n`. */
+static uint32_t count_ops(const host_component *const *all, uint32_t n, const char *path)
+{
+    uint32_t ops = 0;
+    for (uint32_t i = 0; i < n; i++)
+        ops += all[i]->iface && !strcmp(all[i]->iface, "weft.op/1") && all[i]->path == path;
+    return ops;
+}
+
+/* A file with more ops than these is listed as one component. */
+#define OPS_SHOWN 8u
+typedef struct ops_file {
+    host_component c;
+    char name[NAME_MAX + 1], help[64];
+} ops_file;
+
+/* What stands for all[i]: itself, or the file of so many ops at the first of them; NULL: nothing.
+ */
+static const host_component *shown(const host_component *const *all, uint32_t n, uint32_t i,
+                                   ops_file *room)
+{
+    const host_component *c = all[i];
+    const bool op = c->iface && !strcmp(c->iface, "weft.op/1");
+    const uint32_t ops = op ? count_ops(all, n, c->path) : 0;
+    const char *file = strrchr(c->path, '/') + 1;
+    if (ops <= OPS_SHOWN)
+        return c;
+    snprintf(room->name, sizeof room->name, "%.*s", (int)strlen(file) - 3, file);
+    snprintf(room->help, sizeof room->help, "%u ops, which `weft ops` lists", ops);
+    room->c = *c;
+    room->c.name = room->name;
+    room->c.help = room->help;
+    return count_ops(all, i, c->path) ? NULL : &room->c;
+}
+
 static void print_all(const host_component *const *all, uint32_t n)
 {
-    for (uint32_t i = 0; i < n; i++)
-        if (all[i]->iface)
-            printf("%-9s %-10s %-18s %s\n", all[i]->kind, all[i]->name, all[i]->iface,
-                   all[i]->help);
-        else
-            printf("%-9s %-10s unusable: %s\n", all[i]->kind, all[i]->name, all[i]->help);
+    ops_file room;
+    for (uint32_t i = 0; i < n; i++) {
+        const host_component *c = shown(all, n, i, &room);
+        if (c && c->iface)
+            printf("%-9s %-10s %-18s %s\n", c->kind, c->name, c->iface, c->help);
+        else if (c)
+            printf("%-9s %-10s unusable: %s\n", c->kind, c->name, c->help);
+    }
 }
 
 /* The component that a job loads for a name, then the files that have it too. `like` is one of
@@ -58,7 +99,7 @@ static weft_status print_chosen(host *h, const host_component *const *all, uint3
         st = host_find(h, like->kind, like->name, ifaces, &c);
     if (st != WEFT_OK)
         return st;
-    print_one(c);
+    print_one(h, c);
     for (uint32_t i = 0; i < n; i++)
         if (!strcmp(all[i]->name, c->name) && !strcmp(all[i]->kind, c->kind) &&
             strcmp(all[i]->path, c->path) != 0)
@@ -90,6 +131,14 @@ static weft_status find_and_print(host *h, const host_component *const *all, uin
         return st;
     if (unusable)
         return err_fail(WEFT_USAGE, "%s cannot be used: %s", name, unusable->help);
+    for (uint32_t i = 0; i < n; i++) {
+        ops_file room;
+        const host_component *c = shown(all, n, i, &room);
+        if (c && !strcmp(c->name, name)) {
+            print_one(h, c);
+            return WEFT_OK;
+        }
+    }
     const char *near = config_nearest(name, names, known);
     return err_fail(WEFT_USAGE, "no plugin is named '%s'%s%s%s; `weft plugins` lists all%s", name,
                     near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "",

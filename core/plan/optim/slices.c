@@ -46,18 +46,18 @@ static uint64_t elements(const graph *g, weft_tensor t)
 /* Does it compute each element from those at its place? */
 static bool elementwise(const graph_node *n)
 {
-    return n->op && ((n->op->flags & WEFT_OP_ELEMENTWISE) || (n->own && !strcmp(n->id, "cast")));
+    return n->op && ((n->op->flags & WEFT_OP_ELEMENTWISE) || !strcmp(n->id, "cast"));
 }
 
 static bool sums_squares(const graph_node *n)
 {
-    return n->own && !strcmp(n->id, "sumsq");
+    return n->op && !strcmp(n->id, "sumsq");
 }
 
 /* A copy with other axes: it may as well be made of the gathered tensor. */
 static bool renames(const graph_node *n)
 {
-    return n->own &&
+    return n->op &&
            (!strcmp(n->id, "rename") || !strcmp(n->id, "merge") || !strcmp(n->id, "unmerge"));
 }
 

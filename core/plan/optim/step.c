@@ -165,7 +165,7 @@ static void keep_scalars(plan_builder *b)
 static void begin_scalars(const plan_builder *b, scalars *s)
 {
     *s = (scalars){0};
-    graph_init(&s->g, b->g->mesh, WEFT_F32, WEFT_F32);
+    graph_init(&s->g, b->g->mesh, b->g->ops, WEFT_F32, WEFT_F32);
     s->w = graph_builder(&s->g);
 }
 

@@ -67,7 +67,7 @@ weft_status plan_update_prepare(plan_builder *b)
     u->groups = pool_array(&b->p->pool, u->n, sizeof *u->groups);
     for (uint32_t i = 0; i < u->n; i++) {
         group *k = &u->groups[i];
-        graph_init(&k->g, b->g->mesh, WEFT_F32, WEFT_F32);
+        graph_init(&k->g, b->g->mesh, b->g->ops, WEFT_F32, WEFT_F32);
         const uint32_t groups = 1 + b->p->spec->ngroups;
         k->of = (plan_rule_key){.flags = i % 2 ? 0 : WEFT_PARAM_MATRIX,
                                 .interval = i / 2 / groups,

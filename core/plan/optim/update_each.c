@@ -113,9 +113,7 @@ static weft_status slice(param_class *k)
 
 static weft_status make(plan_builder *b, param_class *k)
 {
-    graph_init(&k->g, b->g->mesh, WEFT_F32, WEFT_F32);
-    k->g.find = b->g->find;
-    k->g.find_ctx = b->g->find_ctx;
+    graph_init(&k->g, b->g->mesh, b->g->ops, WEFT_F32, WEFT_F32);
     k->param = add(k, "p", WEFT_T_PARAM);
     k->grad = add(k, "g", WEFT_T_ACTIVATION);
     if (b->f->compute != b->f->master)

@@ -62,30 +62,12 @@ weft_status plan_pass_check_axes(const plan_job *m)
     return WEFT_OK;
 }
 
-/* Find an op among those of the plugins that the job uses. */
-static const weft_op *plugin_op(void *ctx, const char *id, weft_op_self *self)
-{
-    uint32_t n = host_used(ctx, "weft.op/1", NULL, 0);
-    const host_component **all = mem_alloc(n * sizeof *all + 1), *found = NULL;
-    n = host_used(ctx, "weft.op/1", all, n);
-    for (uint32_t i = 0; !found && i < n; i++)
-        found = strcmp(all[i]->name, id) ? NULL : all[i];
-    free(all);
-    if (!found || host_open(ctx, found) != WEFT_OK)
-        return NULL;
-    self->module = found->module;
-    self->conf = found->no_options;
-    return found->table;
-}
-
 weft_status plan_graph_build(plan_job *m, graph *g, const plan_graph_sizes *size, uint32_t want,
                              weft_tensor *result)
 {
     spec s = *m->s;
     s.sequence = size->rows;
-    graph_init(g, &m->s->mesh, s.compute, s.grad_dtype);
-    g->find = plugin_op;
-    g->find_ctx = s.host;
+    graph_init(g, &m->s->mesh, graph_ops_of(s.host), s.compute, s.grad_dtype);
     weft_status st = plan_model_build(g, &s, size->dp_size, size->average, want, &m->built, result);
     if (st != WEFT_OK)
         return st;

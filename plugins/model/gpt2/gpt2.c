@@ -7,7 +7,7 @@
  *
  * and the head is a last normalisation and a product with the vocabulary, whose weight is that of
  * the token embedding when tied. The two projections into the residual stream have their bias added
- * after the product, so that tensor parallelism can cut the product (graph/ops/misc.c). While
+ * after the product, so that tensor parallelism can cut the product (op/builtin/misc.c). While
  * training with dropout, it applies to the embedding and to what attn.out and ffn.out add to x.
  *
  * Where the data tells documents apart, attention stays within them. */

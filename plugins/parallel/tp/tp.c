@@ -14,7 +14,7 @@
  * as well, each row from the rank that holds it.
  *
  * The loss is replaced by a vocabulary-parallel one: the logits are never gathered; two all-reduces
- * of 4 and 8 bytes a token take their place (graph/ops/vocab_loss.c).
+ * of 4 and 8 bytes a token take their place (op/builtin/vocab_loss.c).
  *
  * With `sequence = on` the partial sums are split along the tokens (sequence parallelism), so that
  * norms and the residual stream are sharded, not replicated: each all-reduce becomes a

@@ -15,6 +15,7 @@
 #define CHECK_DEVICE_OPS_H
 
 #include "check/rig/rig.h"
+#include "graph/graph.h"
 
 #include <weft/device.h>
 
@@ -58,27 +59,26 @@ double check_call_before(uint64_t i);
 /* --- examples from docs: ops_example.c --- */
 
 /* Example `number` of an op, with operands of the compute type `dtype`; false: there are no more.
- * `op` is from the core or from the file. The core's ops by number; NULL: no more. */
+ * `op` is weft's own or from the file. */
 bool check_example(const char *id, const weft_op *op, uint32_t number, uint32_t dtype,
                    check_call *out);
 
 /* The same with other sizes and values. *lawful: infer() of the op takes these sizes and
- * attributes. `find` finds the ops that the core does not have. */
+ * attributes. */
 #define CHECK_EXAMPLE_SIZES 5u
 typedef struct check_example_how {
     int64_t size[CHECK_EXAMPLE_SIZES],
         rest;      /* of the letters, as they appear, and of further ones */
     double lo, hi; /* of values */
-    const weft_op *(*find)(void *ctx, const char *id, weft_op_self *self);
-    void *find_ctx;
+    graph_ops ops;
 } check_example_how;
 bool check_example_how_of(const check_example_how *how, const char *id, const weft_op *op,
                           uint32_t number, uint32_t dtype, bool *lawful, check_call *out);
 
-/* The same for a chain of two ops of the core, as the op `name` that a device fuses them to. Each
+/* The same for a chain of two of weft's own ops, as the op `name` that a device fuses them to. Each
  * pair of examples has a number; *fits is false where the two do not fit together. */
-bool check_example_chain(const char *const *ids, uint32_t join, const char *name, uint32_t number,
-                         uint32_t dtype, bool *fits, check_call *out);
+bool check_example_chain(const host_component *const *ops, uint32_t join, const char *name,
+                         uint32_t number, uint32_t dtype, bool *fits, check_call *out);
 
 /* --- cases with double loops: ops_case.c --- */
 
@@ -180,13 +180,12 @@ void check_call_outside(check_bench *b, check_call *c); /* 86, ops_zone.c */
 void check_call_streams(check_bench *b, check_call *c); /* 87, ops_bits.c */
 void check_call_null(check_bench *b, check_call *c);    /* 88, ops_zone.c */
 
-/* Call the rule for every example of the core's ops and every case that the device accepts. The
+/* Call the rule for every example of weft's own ops and every case that the device accepts. The
  * check is not applicable where there is none. ops_all.c */
 void check_ops_all(check_bench *b, check_ops_rule rule);
 
-/* Call `fn` for every pair of core ops of which the core may ask fuse(), with each join. */
-typedef void (*check_ops_pair)(check_bench *b, const char *first, const char *second,
-                               uint32_t join);
+/* Call `fn` for every pair of weft's own ops of which the core may ask fuse(), with each join. */
+typedef void (*check_ops_pair)(check_bench *b, const host_component *const *ops, uint32_t join);
 void check_ops_pairs(check_bench *b, check_ops_pair fn);
 
 /* --- checks --- */

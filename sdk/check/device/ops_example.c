@@ -6,12 +6,11 @@
 #include "base/err.h"
 #include "check/device/ops.h"
 #include "describe/describe.h"
-#include "graph/ops/ops.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static const check_example_how usual = {{32, 16, 8, 4, 2}, 2, 0.25, 1, NULL, NULL};
+static const check_example_how usual = {{32, 16, 8, 4, 2}, 2, 0.25, 1, {0}};
 
 typedef struct letters {
     const check_example_how *how;
@@ -107,9 +106,7 @@ static bool is_lawful(const check_example_how *how, const describe_doc_call *of,
     graph_mesh alone = {0};
     graph g;
     weft_tensor in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS];
-    graph_init(&g, &alone, c->nin ? c->in[0].dtype : WEFT_F32, WEFT_F32);
-    g.find = how->find;
-    g.find_ctx = how->find_ctx;
+    graph_init(&g, &alone, how->ops, c->nin ? c->in[0].dtype : WEFT_F32, WEFT_F32);
     for (uint32_t i = 0; i < c->nin; i++) {
         weft_shape s = {.dtype = c->in[i].dtype, .rank = c->in[i].rank};
         for (uint32_t k = 0; k < s.rank; k++)
@@ -174,18 +171,17 @@ static bool bind(letters *s, const describe_doc_operand *o, const weft_operand *
     return true;
 }
 
-bool check_example_chain(const char *const *ids, uint32_t join, const char *name, uint32_t number,
-                         uint32_t dtype, bool *fits, check_call *out)
+bool check_example_chain(const host_component *const *ops, uint32_t join, const char *name,
+                         uint32_t number, uint32_t dtype, bool *fits, check_call *out)
 {
     static describe_doc doc;
     describe_doc_call calls[GRAPH_DOC_CALLS];
     letters s = {.how = &usual};
-    const weft_op *second = graph_core_op(ids[1]);
-    if (!read_doc(ids[1], second, &doc))
+    if (!read_doc(ops[1]->name, ops[1]->table, &doc))
         return false;
     const uint32_t n = describe_doc_calls(&doc, calls);
     const describe_doc_call *of = &calls[number % n];
-    if (!check_example(ids[0], graph_core_op(ids[0]), number / n, dtype, out))
+    if (!check_example(ops[0]->name, ops[0]->table, number / n, dtype, out))
         return false;
     const weft_operand *joined = join == WEFT_FUSE_CHAINED ? &out->out[0] : &out->in[0];
     *fits = of->nin && out->nout && out->nin && joined->dtype == dtype &&

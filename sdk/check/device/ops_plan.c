@@ -1,6 +1,5 @@
 /* check/device/ops_plan.c: 67, 69, 70: what query(), fuse() and prepare() say of each other. */
 #include "check/device/ops.h"
-#include "graph/ops/ops.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -32,11 +31,11 @@ void check_call_agrees(check_bench *b, check_call *c)
 static void agree(check_bench *b)
 {
     static check_call c;
-    const char *id;
+    const host_component *op;
     check_ops_all(b, check_call_agrees);
     for (uint32_t t = 1; t < TYPES; t++)
-        for (uint32_t k = 0; (id = graph_core_op_id(k)); k++)
-            for (uint32_t i = 0; check_example(id, graph_core_op(id), i, types[t], &c); i++) {
+        for (uint32_t k = 0; (op = host_own_op(b->run->h, k)); k++)
+            for (uint32_t i = 0; check_example(op->name, op->table, i, types[t], &c); i++) {
                 check_call_agrees(b, &c);
                 check_call_end(&c);
             }
@@ -98,13 +97,14 @@ static bool has_kernel(check_bench *b, check_call *c)
 }
 
 /* The device names the pair: has it a kernel of that name for any sizes? */
-static void backed(check_bench *b, const char *const *ids, uint32_t join, const char *name)
+static void backed(check_bench *b, const host_component *const *ops, uint32_t join,
+                   const char *name)
 {
     static check_call c;
     char why[512] = "";
     bool tried = false, fits = false;
     for (size_t t = 0; t < TYPES; t++)
-        for (uint32_t i = 0; check_example_chain(ids, join, name, i, types[t], &fits, &c); i++) {
+        for (uint32_t i = 0; check_example_chain(ops, join, name, i, types[t], &fits, &c); i++) {
             const bool yes = fits && has_kernel(b, &c);
             tried |= fits;
             if (fits && !yes && !*why)
@@ -116,11 +116,12 @@ static void backed(check_bench *b, const char *const *ids, uint32_t join, const 
     if (tried)
         check_fail("fuse() of '%s' replaces %s and %s by '%s', and query() has no kernel of that "
                    "name for any example: %s",
-                   b->who, ids[0], ids[1], name, why);
+                   b->who, ops[0]->name, ops[1]->name, name, why);
 }
 
-static void pair(check_bench *b, const char *first, const char *second, uint32_t join)
+static void pair(check_bench *b, const host_component *const *ops, uint32_t join)
 {
+    const char *first = ops[0]->name, *second = ops[1]->name;
     char copies[2][WEFT_MAX_NAME];
     snprintf(copies[0], sizeof copies[0], "%s", first);
     snprintf(copies[1], sizeof copies[1], "%s", second);
@@ -132,7 +133,7 @@ static void pair(check_bench *b, const char *first, const char *second, uint32_t
                    b->who, name ? name : "NULL", (const void *)name, first, second,
                    other ? other : "NULL", (const void *)other);
     if (name)
-        backed(b, ids, join, name);
+        backed(b, ops, join, name);
 }
 
 static void fuse(check_bench *b)

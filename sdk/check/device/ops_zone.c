@@ -187,14 +187,14 @@ static void unread(check_bench *b, check_call *c)
     }
 }
 
-static void fused(check_bench *b, const char *first, const char *second, uint32_t join)
+static void fused(check_bench *b, const host_component *const *ops, uint32_t join)
 {
     static check_call c;
-    const char *const ids[] = {first, second};
+    const char *const ids[] = {ops[0]->name, ops[1]->name};
     const uint32_t joins[] = {0, join};
     const char *name = PLUGIN_GET(b->t, fuse, b->module, b->conf, ids, joins, 2);
     bool fits = false;
-    for (uint32_t i = 0; name && check_example_chain(ids, join, name, i, WEFT_F32, &fits, &c);
+    for (uint32_t i = 0; name && check_example_chain(ops, join, name, i, WEFT_F32, &fits, &c);
          i++) {
         if (fits)
             unread(b, &c);

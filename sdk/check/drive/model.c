@@ -121,7 +121,7 @@ weft_status check_drive_build(spec *s)
     for (uint32_t want = WEFT_MODEL_TRAIN; st == WEFT_OK && want <= WEFT_MODEL_LOGITS; want++) {
         graph g;
         weft_tensor result;
-        graph_init(&g, &alone, s->compute, s->grad_dtype);
+        graph_init(&g, &alone, graph_ops_of(s->host), s->compute, s->grad_dtype);
         st = plan_model_build(&g, s, 1, (double)s->batch, want, &built, &result);
         graph_free(&g);
     }

@@ -51,7 +51,7 @@ void check_op_infer(const check_op *of, const weft_shape *in, uint32_t nin, cons
 {
     graph g;
     graph_mesh none = {0};
-    graph_init(&g, &none, WEFT_F32, WEFT_F32);
+    graph_init(&g, &none, (graph_ops){0}, WEFT_F32, WEFT_F32);
     g.now.looking = "infer"; /* builder calls that append are refused */
     const weft_builder b = graph_builder(&g);
     const weft_op_self self = {sizeof self, 0, of->module, of->conf, &b};
@@ -76,10 +76,8 @@ void check_op_build(const check_op_example *e, uint32_t kind, check_op_graph *x)
 {
     memset(x, 0, sizeof *x);
     x->ranks = (graph_mesh){.n = 1, .name = {"mesh"}, .size = {2}};
-    graph_init(&x->g, &x->ranks, WEFT_F32, WEFT_F32);
+    graph_init(&x->g, &x->ranks, e->call.ops, WEFT_F32, WEFT_F32);
     x->g.now.phase = PHASE_FORWARD;
-    x->g.find = e->call.find;
-    x->g.find_ctx = e->call.find_ctx;
     check_op_quiet(e->of);
     for (uint32_t i = 0; i < e->nin; i++) {
         const bool real = e->in[i].dtype == WEFT_F32;

@@ -9,7 +9,7 @@ static double flops(const check_op_example *e)
     const check_op *of = e->of;
     graph g;
     graph_mesh none = {0};
-    graph_init(&g, &none, WEFT_F32, WEFT_F32);
+    graph_init(&g, &none, (graph_ops){0}, WEFT_F32, WEFT_F32);
     g.now.looking = "infer";
     const weft_builder b = graph_builder(&g);
     const weft_op_self self = {sizeof self, 0, of->module, of->conf, &b};

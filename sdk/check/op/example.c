@@ -36,7 +36,7 @@ void check_op_each(check_run *r, void (*fn)(const check_op *of))
     check_host_end(&lent);
 }
 
-/* Ops of the file, which grad() may append. */
+/* Ops that grad() may append: of the file, or weft's own. */
 static const weft_op *find_op(void *ctx, const char *id, weft_op_self *self)
 {
     const check_op *of = ctx;
@@ -48,7 +48,8 @@ static const weft_op *find_op(void *ctx, const char *id, weft_op_self *self)
         self->conf = check_conf(of->host, c);
         return c->table;
     }
-    return NULL;
+    const graph_ops others = graph_ops_of(of->run->h);
+    return others.find(others.ctx, id, self);
 }
 
 /* The examples of graph/describe have axes of up to 4096: 16, 8, 4 and 2 instead. */
@@ -114,8 +115,7 @@ static bool make(const check_op *of, const describe_doc_call *call, bool small, 
 {
     *e = (check_op_example){
         .of = of, .call = *call, .nin = call->nin, .nout = call->form->nout, .scale = 1};
-    e->call.find = find_op;
-    e->call.find_ctx = (void *)(uintptr_t)of;
+    e->call.ops = (graph_ops){find_op, (void *)(uintptr_t)of};
     if (describe_doc_shapes(&e->call, e->in, e->out) != WEFT_OK)
         check_fail("no example can be made from the doc of the op: %s", err_text());
     e->nattr = describe_doc_attrs(&e->call, e->attrs);

@@ -1,12 +1,11 @@
 /* check/op/kernel.c: values of ops in fp32.
  *
  * An op of the file is computed by a kernel of the file for the default device, cpu. Elementwise
- * ops and the core's own, which gradients are made of, are computed by that device itself. Inputs
+ * ops and weft's own, which gradients are made of, are computed by that device itself. Inputs
  * and results end at pages without access, and a kernel may not change its inputs. */
 #include "base/err.h"
 #include "check/op/value.h"
 #include "config/config.h"
-#include "graph/ops/ops.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -56,7 +55,7 @@ static weft_status open_device(check_run *r)
 static bool have_device(const check_op *of, char why[1024])
 {
     if (!host_device.stream && open_device(of->run) != WEFT_OK)
-        snprintf(why, 1024, "the device %s, which computes ops of the core, cannot be used: %.900s",
+        snprintf(why, 1024, "the device %s, which computes ops of weft, cannot be used: %.900s",
                  device_name(), err_text());
     return host_device.stream;
 }
@@ -176,6 +175,14 @@ static bool kernel_accepts(call *c, char why[1024])
     return st == WEFT_OK;
 }
 
+static bool is_own(const check_run *r, const char *id)
+{
+    const host_component *c = NULL;
+    for (uint32_t i = 0; (c = host_own_op(r->h, i)) && strcmp(c->name, id);)
+        i++;
+    return c;
+}
+
 /* The first kernel of the file that accepts the call, or the device. */
 static bool choose(call *c, char why[1024])
 {
@@ -190,7 +197,7 @@ static bool choose(call *c, char why[1024])
     }
     c->by = NULL;
     const bool elementwise = c->task->op->flags & WEFT_OP_ELEMENTWISE && c->task->op->ew;
-    if ((!elementwise && !graph_core_op(c->task->id)) || !have_device(c->of, why))
+    if ((!elementwise && !is_own(r, c->task->id)) || !have_device(c->of, why))
         return false;
     if (elementwise)
         as_program(c);

@@ -4,7 +4,6 @@
 
 #include "base/err.h"
 #include "check/device/ops.h"
-#include "graph/ops/ops.h"
 
 #include <math.h>
 #include <string.h>
@@ -36,7 +35,8 @@ static const host_component *device_of(check_run *r, const weft_kernel *k)
 static const weft_op *op_of(const check_run *r, const weft_kernel *k)
 {
     const host_component *c = own(r, "weft.op/1", k->op);
-    return c ? c->table : graph_core_op(k->op);
+    c = c ? c : host_used_find(r->h, "weft.op/1", k->op);
+    return c ? c->table : NULL;
 }
 
 static void open_module(const weft_manifest *m, check_host *h, void **module)
@@ -50,8 +50,9 @@ static const weft_op *find_op(void *ctx, const char *id, weft_op_self *self)
 {
     const check_bench *b = ctx;
     const host_component *c = own(b->run, "weft.op/1", id);
+    const graph_ops others = graph_ops_of(b->run->h);
     if (!c)
-        return NULL;
+        return others.find(others.ctx, id, self);
     self->module = b->kmodule;
     self->conf = check_conf(b->host, c);
     return c->table;
@@ -91,11 +92,11 @@ static uint32_t one_way(check_bench *b, const check_example_how *how, check_ops_
  * functions are flat or steep where values are large. */
 static uint32_t each_example(check_bench *b, check_ops_rule fn)
 {
-    check_example_how ways[] = {{{32, 16, 8, 4, 2}, 2, 0.25, 1, find_op, b},
-                                {{37, 23, 11, 7, 5}, 3, -6, 6, find_op, b},
-                                {{2, 64, 16, 8, 4}, 2, -40, 40, find_op, b},
-                                {{1, 1, 1, 1, 1}, 1, -1, 1, find_op, b},
-                                {{LARGE, 129, 7, 3, 2}, 2, -1, 1, find_op, b}};
+    check_example_how ways[] = {{{32, 16, 8, 4, 2}, 2, 0.25, 1, {find_op, b}},
+                                {{37, 23, 11, 7, 5}, 3, -6, 6, {find_op, b}},
+                                {{2, 64, 16, 8, 4}, 2, -40, 40, {find_op, b}},
+                                {{1, 1, 1, 1, 1}, 1, -1, 1, {find_op, b}},
+                                {{LARGE, 129, 7, 3, 2}, 2, -1, 1, {find_op, b}}};
     uint32_t seen = 0;
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
         seen += one_way(b, &ways[i], fn);

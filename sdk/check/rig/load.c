@@ -20,6 +20,8 @@ void check_load(check_run *r)
         return;
     weft_status st = host_create(NULL, &r->h);
     if (st == WEFT_OK)
+        st = host_use_ops(r->h);
+    if (st == WEFT_OK)
         st = host_load_file(r->h, r->path, &r->components, &r->n);
     if (st == WEFT_OK)
         st = host_use(r->h, r->components[0]); /* its ops take part in plans */

@@ -177,7 +177,7 @@ static void (*find(const graph_node *n))(const call *c)
                        n->op->ew != WEFT_EW_CONST && n->nin <= 3 && n->nout == 1
                    ? each_element
                    : NULL;
-    for (size_t i = 0; n->own && i < sizeof known / sizeof *known; i++)
+    for (size_t i = 0; n->op && i < sizeof known / sizeof *known; i++)
         if (!strcmp(n->id, known[i].id))
             return known[i].run;
     return NULL;

@@ -173,7 +173,7 @@ weft_status check_rule_build(check_rule *of, const check_rule_ask *ask, check_ru
         out->ranks = (graph_mesh){1, {"check"}, {ask->ranks}};
     err_clear();
     check_host_clear(of->host);
-    graph_init(&out->g, &out->ranks, WEFT_F32, WEFT_F32);
+    graph_init(&out->g, &out->ranks, graph_ops_of(of->run->h), WEFT_F32, WEFT_F32);
     out->param = graph_add(&out->g, "p", WEFT_T_PARAM, &s);
     out->grad = graph_add(&out->g, "g", WEFT_T_ACTIVATION, &s);
     for (weft_tensor t = 1; ask->ranks && t <= 2; t++)

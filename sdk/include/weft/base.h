@@ -1,10 +1,11 @@
 /* weft/base.h: status codes, element types and limits that every other header uses.
  *
  * Include order does not matter; every header of the SDK compiles alone, as C11 and later and as
- * C++11 and later, and includes only <stddef.h> and <stdint.h>. Five headers are helpers for
+ * C++11 and later, and includes only <stddef.h> and <stdint.h>. Six headers are helpers for
  * authors, compiled into the plugin and not part of the ABI: expr.h (formulas), random.h (random
- * numbers in them), match.h (operands of an op), handshake.h (of sockets) and tokens.h (token
- * files). The last three also include <stdio.h> and <string.h>, for messages.
+ * numbers in them), match.h (operands of an op), shard.h (their placements), handshake.h (of
+ * sockets) and tokens.h (token files). The last four also include <stdio.h> and <string.h>, for
+ * messages.
  *
  * Thread and phase tags. Each function pointer in the SDK ends its comment with one or more tags:
  *
@@ -129,6 +130,12 @@ static inline uint64_t weft_dtype_size(uint32_t dtype)
     case WEFT_U8: return 1;
     default: return 0;
     }
+}
+
+/* Whether it is a type that passes are computed in: fp32, bf16 or fp16. [any] */
+static inline int32_t weft_dtype_computes(uint32_t dtype)
+{
+    return dtype == WEFT_F32 || dtype == WEFT_BF16 || dtype == WEFT_F16;
 }
 
 /* Limits. A tensor has at most WEFT_MAX_AXES axes: the size of weft_shape follows from it, so it is

@@ -107,7 +107,7 @@ static inline weft_status weft_match_no_shape(weft_match *m, const char *what)
 static inline weft_status weft_match_type(weft_match *m, char letter)
 {
     const uint32_t t = m->operand->dtype;
-    if (letter == 'c' && t != WEFT_F32 && t != WEFT_BF16 && t != WEFT_F16)
+    if (letter == 'c' && !weft_dtype_computes(t))
         return weft_match_no_type(m, "fp32, bf16 or fp16");
     if (letter == 'c' && m->dt && m->dt != t)
         return weft_match_no_type(m, "the type of the other operands");

@@ -3,10 +3,11 @@
  * An op is a name ("linear", "org.acme.rope2d") and a table of pure functions: output shapes, cost,
  * the gradient written in ops, and how a split of its inputs propagates to its outputs. It is
  * independent of devices. A device says for an op id whether it has a kernel (device.h); a plugin
- * can provide the kernel of its own op for a named device (weft_kernel below). The core's own ops
- * use the same tables.
+ * can provide the kernel of its own op for a named device (weft_kernel below). The ops that come
+ * with weft are a plugin, too: plugins/op/builtin.
  *
- * A component of interface "weft.op/1" has the op id as its name.
+ * A component of interface "weft.op/1" has the op id as its name. An id without a dot is of weft's
+ * own plugins; others are refused.
  */
 #ifndef WEFT_OP_H
 #define WEFT_OP_H
@@ -41,8 +42,7 @@ typedef struct weft_opcall {
 } weft_opcall;
 WEFT_FREEZE(weft_opcall, dout, 48);
 
-/* Who is called: the first argument of each function of an op. A core op has neither module nor
- * options. */
+/* Who is called: the first argument of each function of an op. */
 typedef struct weft_op_self {
     uint32_t struct_size, flags;
     void *module; /* of the op's plugin */
@@ -56,7 +56,9 @@ WEFT_FREEZE(weft_op_self, b, 32);
 #define WEFT_GRAD_INPUTS 1u /* B: gradients of activations, needed by the block before */
 #define WEFT_GRAD_PARAMS 2u /* W: gradients of parameters, needed at the end of the step */
 
-#define WEFT_OP_ELEMENTWISE 1u /* same-shape inputs or scalars, operation `ew`; may be fused */
+/* Inputs of the output's shape, or scalars, and operation `ew`; it may be fused. Of a WEFT_EW_COPY
+ * the axes may differ in names and grouping: it has as many elements, in their order. */
+#define WEFT_OP_ELEMENTWISE 1u
 #define WEFT_OP_ACCUMULATES 2u /* its kernels can add to their outputs instead of writing them */
 #define WEFT_OP_SHAPE_LAST 4u  /* of the last input only the shape is used: run() may get NULL */
 
@@ -111,8 +113,8 @@ typedef struct weft_op {
     /* Placement of the outputs (WEFT_WHOLE on entry) along `mesh_axis` of `size` coordinates.
      * Several axes of a job may have one size: tell them apart by name. WEFT_UNSUPPORTED with a
      * message when the op cannot compute on these placements: the host then completes partial
-     * inputs and asks once more. NULL: by axis names alone, as in weft/graph.h; every axis may be
-     * split except those in `whole`. OPT [plan] */
+     * inputs and asks once more. NULL: by axis names alone (weft/shard.h); every axis may be split
+     * except those in `whole`. OPT [plan] */
     weft_status (*shard)(const weft_op_self *self, const weft_opcall *call, const char *mesh_axis,
                          uint32_t size, const weft_place *in, weft_place *out);
     const char *whole; /* "embed,head_dim": axes that the op needs whole; NULL: none. OPT */

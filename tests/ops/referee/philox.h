@@ -1,4 +1,4 @@
-/* Philox4x32-10 as its paper writes it, one word at a time, and what random.c of core/graph/ops
+/* Philox4x32-10 as its paper writes it, one word at a time, and what random.c of plugins/op/builtin
  * makes of it: the referee for random numbers. philox_vectors() holds it against the published
  * vectors. */
 #ifndef PHILOX_H

@@ -9,6 +9,8 @@
 #include "machine.h"
 
 #include <cmocka.h>
+
+#include "builtin.h"
 #include <weft/strategy.h>
 
 enum { LAYERS = 12, EMBED = 96, TOKENS = 4 * 64, HIDDEN = 4 * EMBED };
@@ -205,7 +207,7 @@ static void communication(void **state)
     (void)state;
     graph_mesh m = {1, {"m"}, {2}};
     graph g;
-    graph_init(&g, &m, WEFT_F32, WEFT_F32);
+    graph_init(&g, &m, builtin_ops(), WEFT_F32, WEFT_F32);
     weft_builder b = graph_builder(&g);
     weft_tensor loss = build(&g, &b);
     assert_int_equal(graph_backward(&g, loss), WEFT_OK);

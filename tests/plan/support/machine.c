@@ -120,7 +120,7 @@ static void build_graph(machine *m, int want)
 {
     const spec *s = m->p->spec;
     graph *g = &m->g;
-    graph_init(g, &s->mesh, s->compute, s->grad_dtype);
+    graph_init(g, &s->mesh, graph_ops_of(s->host), s->compute, s->grad_dtype);
     const host_component *c = s->family.c;
     const weft_model_table *family = c->table;
     const int64_t batch = (int64_t)(s->microbatch * m->p->dp_size);

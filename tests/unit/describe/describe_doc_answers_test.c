@@ -13,16 +13,20 @@
 
 #include "base/err.h"
 #include "describe/describe.h"
-#include "graph/ops/ops.h"
 
 #include <cmocka.h>
+
+#include "builtin.h"
 
 /* --- placements and gradients --- */
 
 static describe_doc_call example_of(const describe_doc *d, uint32_t form, uint32_t nin)
 {
-    return (describe_doc_call){
-        .doc = d, .form = &d->form[form], .nin = nin ? nin : d->form[form].nin, .group = 1};
+    return (describe_doc_call){.doc = d,
+                               .form = &d->form[form],
+                               .nin = nin ? nin : d->form[form].nin,
+                               .group = 1,
+                               .ops = builtin_ops()};
 }
 
 /* What follows from the formulas. `nin` 0: all inputs. `row`: letters of split axes, or numbers of
@@ -112,7 +116,7 @@ static void placements_follow_from_the_formulas(void **state)
     for (size_t i = 0; i < sizeof placements / sizeof *placements; i++) {
         char text[GRAPH_DOC_TEXT] = "refused", row[GRAPH_DOC_TEXT];
         uint32_t n, partial = 0;
-        assert_int_equal(describe_doc_read(placements[i].id, graph_core_op(placements[i].id), &d),
+        assert_int_equal(describe_doc_read(placements[i].id, builtin_op(placements[i].id), &d),
                          WEFT_OK);
         const describe_doc_call c = example_of(&d, placements[i].form, placements[i].nin);
         const bool split = *placements[i].row >= 'A';
@@ -136,11 +140,12 @@ static void rows_hold_for_groups(void **state)
     static describe_doc d;
     const char *id;
     (void)state;
-    for (uint32_t i = 0; (id = graph_core_op_id(i)); i++) {
+    for (uint32_t i = 0; (id = builtin_id(i)); i++) {
         describe_doc_call c[GRAPH_DOC_CALLS];
-        assert_int_equal(describe_doc_read(id, graph_core_op(id), &d), WEFT_OK);
+        assert_int_equal(describe_doc_read(id, builtin_op(id), &d), WEFT_OK);
         for (uint32_t k = describe_doc_calls(&d, c); k-- > 0;) {
             uint32_t n, m;
+            c[k].ops = builtin_ops();
             assert_int_equal(describe_doc_placements(&c[k], one, &n), WEFT_OK);
             c[k].group = 2;
             assert_int_equal(describe_doc_placements(&c[k], two, &m), WEFT_OK);
@@ -195,7 +200,7 @@ static void gradients_are_those_of_the_formulas(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof gradients / sizeof *gradients; i++) {
         describe_doc_gradient g;
-        assert_int_equal(describe_doc_read(gradients[i].id, graph_core_op(gradients[i].id), &d),
+        assert_int_equal(describe_doc_read(gradients[i].id, builtin_op(gradients[i].id), &d),
                          WEFT_OK);
         const describe_doc_call c = example_of(&d, gradients[i].form, 0);
         assert_int_equal(describe_doc_gradients(&c, &g), WEFT_OK);
@@ -240,7 +245,7 @@ static void bad_docs_are_refused(void **state)
     static describe_doc d;
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        weft_op op = *graph_core_op("linear");
+        weft_op op = *builtin_op("linear");
         weft_op_doc doc = bad[i].doc;
         doc.struct_size = sizeof doc;
         op.doc = &doc;
@@ -257,7 +262,7 @@ static void several_inputs_may_be_absent(void **state)
     static describe_doc d;
     describe_doc_call c[GRAPH_DOC_CALLS];
     (void)state;
-    weft_op op = *graph_core_op("linear");
+    weft_op op = *builtin_op("linear");
     const weft_op_doc doc = {.struct_size = sizeof doc,
                              .help = "h",
                              .operands = "x:c b:c? r:c? | x:c z:c | u:c? v:c? w:c? x:c?",
@@ -275,7 +280,7 @@ static void short_docs_are_read(void **state)
 {
     static describe_doc d;
     (void)state;
-    weft_op op = *graph_core_op("linear");
+    weft_op op = *builtin_op("linear");
     weft_op_doc doc = {.struct_size = offsetof(weft_op_doc, attributes),
                        GOOD,
                        .attributes = "not read",

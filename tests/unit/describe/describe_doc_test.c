@@ -1,4 +1,4 @@
-/* Are the docs of the core's ops true?
+/* Are the docs of the ops that come with weft true?
  *
  * Examples are built from the documented operands: infer() must accept them and give the documented
  * outputs, and must refuse what differs from them in rank, type, axes, number or attributes. Names
@@ -13,9 +13,10 @@
 
 #include "base/err.h"
 #include "describe/describe.h"
-#include "graph/ops/ops.h"
 
 #include <cmocka.h>
+
+#include "builtin.h"
 
 typedef struct fixture {
     describe_doc doc;
@@ -27,15 +28,15 @@ typedef struct fixture {
 
 typedef void (*check)(fixture *f);
 
-/* `c` for every core op, form, presence of the optional input, and size of groups. */
+/* `c` for every op, form, presence of the optional input, and size of groups. */
 static void for_all(check c)
 {
     static fixture f;
     const char *id;
-    for (uint32_t i = 0; (id = graph_core_op_id(i)); i++) {
+    for (uint32_t i = 0; (id = builtin_id(i)); i++) {
         describe_doc_call calls[GRAPH_DOC_CALLS];
-        if (describe_doc_read(id, graph_core_op(id), &f.doc) != WEFT_OK)
-            fail_msg("op %s has no doc that can be read: %s; give its table one (OP_DOC)", id,
+        if (describe_doc_read(id, builtin_op(id), &f.doc) != WEFT_OK)
+            fail_msg("op %s has no doc that can be read: %s; give its table one (DOC())", id,
                      err_text());
         const uint32_t n = describe_doc_calls(&f.doc, calls);
         assert_in_range(n, 1, GRAPH_DOC_CALLS);
@@ -69,7 +70,7 @@ static weft_status infer(const fixture *f, const weft_shape *in, uint32_t nin,
     graph g;
     const graph_mesh m = {0};
     weft_tensor x[WEFT_MAX_OPERANDS + 1], y[WEFT_MAX_OPERANDS];
-    graph_init(&g, &m, WEFT_F32, WEFT_F32);
+    graph_init(&g, &m, builtin_ops(), WEFT_F32, WEFT_F32);
     for (uint32_t i = 0; i < nin; i++) {
         char name[16];
         snprintf(name, sizeof name, "in.%u", i);

@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include "builtin.h"
+
 /* Ranks count with the first axis fastest; every coordinate has its rank, and back. */
 static void meshes(void **state)
 {
@@ -85,7 +87,7 @@ static void the_builder_refuses(void **state)
     (void)state;
     static const graph_mesh alone = {0};
     graph g;
-    graph_init(&g, &alone, WEFT_F32, WEFT_F32);
+    graph_init(&g, &alone, builtin_ops(), WEFT_F32, WEFT_F32);
     weft_builder b = graph_builder(&g);
     weft_tensor t, out[2];
     weft_shape vector = {.rank = 1, .axes = {{"n", 3}}};

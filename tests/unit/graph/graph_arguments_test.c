@@ -15,6 +15,8 @@
 
 #include <cmocka.h>
 
+#include "builtin.h"
+
 static const graph_mesh meshes = {.n = 2, .name = {"tp", "dp"}, .size = {2, 4}};
 static uint32_t rows;
 
@@ -76,7 +78,7 @@ static void begin(net *n)
     const weft_shape rows_of = {.rank = 2, .axes = {{"vocab", 10}, embed}};
     memset(long_name, 'n', sizeof long_name - 1);
     *n = (net){0};
-    graph_init(&n->g, &meshes, WEFT_F32, WEFT_F32);
+    graph_init(&n->g, &meshes, builtin_ops(), WEFT_F32, WEFT_F32);
     n->g.fields = fields, n->g.nfields = 1;
     n->b = graph_builder(&n->g);
     assert_int_equal(n->b.block(n->b.ctx, "all", 0), WEFT_OK);

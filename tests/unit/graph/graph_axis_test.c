@@ -11,10 +11,10 @@
 
 #include "base/err.h"
 #include "graph/graph.h"
-#include "graph/ops/ops.h"
 
 #include <cmocka.h>
 
+#include "builtin.h"
 #include "graph_eval.h"
 
 static const graph_mesh alone = {0}, two = {.n = 1, .name = {"m"}, .size = {2}};
@@ -82,7 +82,7 @@ static void shapes(void **state)
 {
     (void)state;
     graph g;
-    graph_init(&g, &alone, WEFT_F32, WEFT_F32);
+    graph_init(&g, &alone, builtin_ops(), WEFT_F32, WEFT_F32);
     weft_builder b = graph_builder(&g);
     const weft_op_self self = {.struct_size = sizeof self, .b = &b};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -95,7 +95,7 @@ static void shapes(void **state)
                  n = 1;
         char got[256];
         in[1] = nin > 1 ? *c->in[1] : in[1];
-        if (graph_core_op(c->id)->infer(&self, c->attr, nattr, in, nin, out, &n) == WEFT_OK)
+        if (builtin_op(c->id)->infer(&self, c->attr, nattr, in, nin, out, &n) == WEFT_OK)
             print(&out[0], got, sizeof got);
         else
             snprintf(got, sizeof got, "%s", err_text());
@@ -112,7 +112,7 @@ static void equal_maxima(void **state)
     (void)state;
     for (uint32_t dtype = WEFT_F32; dtype <= WEFT_F16; dtype++) {
         graph g;
-        graph_init(&g, &alone, dtype, WEFT_F32);
+        graph_init(&g, &alone, builtin_ops(), dtype, WEFT_F32);
         weft_builder b = graph_builder(&g);
         weft_shape s = matrix;
         s.dtype = 0;
@@ -145,7 +145,7 @@ static weft_status ask(const char *id, weft_attr along, const weft_shape *x, con
                        weft_place px, weft_place plike, weft_place *out)
 {
     graph g;
-    graph_init(&g, &two, WEFT_F32, WEFT_F32);
+    graph_init(&g, &two, builtin_ops(), WEFT_F32, WEFT_F32);
     weft_builder b = graph_builder(&g);
     weft_tensor in[2] = {graph_add(&g, "x", WEFT_T_ACTIVATION, x)}, y;
     in[1] = like ? graph_add(&g, "like", WEFT_T_ACTIVATION, like) : 0;
@@ -155,7 +155,7 @@ static weft_status ask(const char *id, weft_attr along, const weft_shape *x, con
     const weft_op_self self = {.struct_size = sizeof self, .b = &b};
     const weft_place place[2] = {px, plike};
     *out = (weft_place){0};
-    weft_status st = graph_core_op(id)->shard(&self, &call, "m", 2, place, out);
+    weft_status st = builtin_op(id)->shard(&self, &call, "m", 2, place, out);
     graph_free(&g);
     return st;
 }
@@ -208,7 +208,7 @@ static void split_maximum(void **state)
 {
     (void)state;
     graph g;
-    graph_init(&g, &two, WEFT_F32, WEFT_F32);
+    graph_init(&g, &two, builtin_ops(), WEFT_F32, WEFT_F32);
     weft_builder b = graph_builder(&g);
     weft_tensor x, y, loss;
     const weft_attr along[] = {ATTR("cols", 1), ATTR("rows", 0)};

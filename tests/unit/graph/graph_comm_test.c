@@ -19,6 +19,7 @@
 
 #include <cmocka.h>
 
+#include "builtin.h"
 #include "graph_eval.h"
 
 enum { TOKENS = 8, RANKS = 8 };
@@ -68,7 +69,7 @@ static weft_tensor begin(net *n, const graph_mesh *m)
     const weft_shape table = {.rank = 2, .axes = {{"vocab", 5}, {"embed", 3}}};
     const weft_shape w1 = {.rank = 3, .axes = {{"two", 2}, {"heads", 4}, {"embed", 3}}};
     *n = (net){0};
-    graph_init(&n->g, m, WEFT_F32, WEFT_F32);
+    graph_init(&n->g, m, builtin_ops(), WEFT_F32, WEFT_F32);
     n->b = graph_builder(&n->g);
     assert_int_equal(n->b.block(n->b.ctx, "all", 0), WEFT_OK);
     const weft_input_args inputs[] = {{sizeof *inputs, 0, "tokens", &ids},

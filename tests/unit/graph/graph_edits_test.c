@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include "builtin.h"
+
 static const graph_mesh two = {.n = 2, .name = {"tp", "one"}, .size = {2, 1}};
 
 typedef struct net {
@@ -60,7 +62,7 @@ static void begin(net *n)
 {
     weft_shape ids = {.dtype = WEFT_I32, .rank = 1, .axes = {tokens}};
     *n = (net){0};
-    graph_init(&n->g, &two, WEFT_F32, WEFT_F32);
+    graph_init(&n->g, &two, builtin_ops(), WEFT_F32, WEFT_F32);
     n->b = graph_builder(&n->g);
     assert_int_equal(n->b.block(n->b.ctx, "all", 0), WEFT_OK);
     assert_int_equal(n->b.input(n->b.ctx,
@@ -201,7 +203,7 @@ static void shifts(void **state)
     static const graph_mesh ring = {.n = 1, .name = {"cp"}, .size = {4}};
     weft_shape ids = {.dtype = WEFT_I32, .rank = 1, .axes = {tokens}};
     net n = {0};
-    graph_init(&n.g, &ring, WEFT_F32, WEFT_F32);
+    graph_init(&n.g, &ring, builtin_ops(), WEFT_F32, WEFT_F32);
     n.b = graph_builder(&n.g);
     assert_int_equal(n.b.block(n.b.ctx, "all", 0), WEFT_OK);
     assert_int_equal(n.b.input(n.b.ctx,

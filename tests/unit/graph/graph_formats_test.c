@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "builtin.h"
 #include "family.h"
 
 static const graph_mesh alone = {0};
@@ -80,7 +81,7 @@ static void every_parameter(const char *family, const char *architecture, bool t
     bool seen[64] = {0};
     assert_string_equal(f->format, "huggingface");
     assert_string_equal(f->architecture, architecture);
-    graph_init(&g, &alone, WEFT_F32, WEFT_F32);
+    graph_init(&g, &alone, builtin_ops(), WEFT_F32, WEFT_F32);
     weft_builder b = graph_builder(&g);
     assert_int_equal(family_build(&b, &o, &loss), WEFT_OK);
     for (weft_tensor i = 1; i <= g.tensors.n; i++) {

@@ -11,10 +11,10 @@
 #include "base/err.h"
 #include "base/number/rng.h"
 #include "graph/graph.h"
-#include "graph/ops/ops.h"
 
 #include <cmocka.h>
 
+#include "builtin.h"
 #include "graph_eval.h"
 
 #define LANES 5
@@ -34,8 +34,8 @@ static uint64_t below(draw *d, uint64_t n)
 static const char *id_of(uint32_t ew)
 {
     const char *id;
-    for (uint32_t i = 0; (id = graph_core_op_id(i)); i++)
-        if (graph_core_op(id)->ew == ew)
+    for (uint32_t i = 0; (id = builtin_id(i)); i++)
+        if (builtin_op(id)->ew == ew)
             return id;
     fail_msg("no op has the number %u", ew);
     return NULL;
@@ -46,7 +46,7 @@ static uint32_t operands(const weft_builder *b, const char *id)
     weft_shape s = {.dtype = WEFT_F32}, in[3] = {s, s, s}, out[1];
     uint32_t nin = 1, nout = 1;
     const weft_op_self self = {.struct_size = sizeof self, .b = b};
-    while (graph_core_op(id)->infer(&self, NULL, 0, in, nin, out, &nout) != WEFT_OK)
+    while (builtin_op(id)->infer(&self, NULL, 0, in, nin, out, &nout) != WEFT_OK)
         nin++;
     return nin;
 }
@@ -89,7 +89,7 @@ static void make_chain(chain *c, draw *d)
         "add", "sub", "mul",  "div",  "min", "max",    "sqrt", "neg",    "abs", "sign",  "exp",
         "log", "pow", "less", "copy", "cos", "select", "mul",  "finite", "add", "round", "floor"};
     *c = (chain){0};
-    graph_init(&c->g, &alone, WEFT_F32, WEFT_F32);
+    graph_init(&c->g, &alone, builtin_ops(), WEFT_F32, WEFT_F32);
     weft_builder b = graph_builder(&c->g);
     for (uint32_t i = 0; i < 4; i++)
         c->states[i] = add_input(c, (const char *[]){"a", "b", "c", "d"}[i], true);
@@ -243,7 +243,7 @@ static void what_devices_take(void **state)
     for (uint32_t steps = 62; steps < 66; steps++) {
         graph g;
         graph_fused f;
-        graph_init(&g, &alone, WEFT_F32, WEFT_F32);
+        graph_init(&g, &alone, builtin_ops(), WEFT_F32, WEFT_F32);
         weft_builder b = graph_builder(&g);
         weft_shape s = {.dtype = WEFT_F32, .rank = 1, .axes = {{"elements", LANES}}};
         weft_tensor x = graph_add(&g, "a", WEFT_T_STATE, &s);

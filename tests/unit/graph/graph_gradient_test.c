@@ -16,10 +16,10 @@
 #include "base/err.h"
 #include "base/number/rng.h"
 #include "graph/graph.h"
-#include "graph/ops/ops.h"
 
 #include <cmocka.h>
 
+#include "builtin.h"
 #include "family.h"
 
 #include "graph_eval.h"
@@ -33,13 +33,13 @@ static void compare(const char *what, int64_t k, double got, double want)
                  want);
 }
 
-/* [number of graph_core_op_id()] its gradient was compared with differences. */
+/* [number of builtin_id()] its gradient was compared with differences. */
 static bool compared[200];
 
 static void note_ops(const graph *g, uint32_t forward)
 {
     const char *id;
-    for (uint32_t k = 0; k < sizeof compared && (id = graph_core_op_id(k)); k++)
+    for (uint32_t k = 0; k < sizeof compared && (id = builtin_id(k)); k++)
         for (uint32_t i = 0; i < forward; i++)
             compared[k] |= !strcmp(g->nodes.at[i].id, id);
 }
@@ -84,14 +84,14 @@ static int64_t check_params(graph *g, evaluation *e, uint32_t forward, weft_tens
 static void one_elementwise(const char *id)
 {
     graph g;
-    graph_init(&g, &alone, WEFT_F32, WEFT_F32);
+    graph_init(&g, &alone, builtin_ops(), WEFT_F32, WEFT_F32);
     weft_builder b = graph_builder(&g);
     static const char *const names[] = {"p0", "p1", "p2"};
     weft_shape s = {.dtype = WEFT_F32}, in[3] = {s, s, s}, probe[1];
     weft_tensor p[3], loss;
     uint32_t nin = 1, one = 1;
     const weft_op_self self = {.struct_size = sizeof self, .b = &b};
-    while (graph_core_op(id)->infer(&self, NULL, 0, in, nin, probe, &one) != WEFT_OK)
+    while (builtin_op(id)->infer(&self, NULL, 0, in, nin, probe, &one) != WEFT_OK)
         nin++;
     for (uint32_t i = 0; i < nin; i++)
         assert_int_equal(
@@ -122,9 +122,9 @@ static void elementwise_ops(void **state)
 {
     (void)state;
     const char *id;
-    for (uint32_t i = 0; (id = graph_core_op_id(i)); i++)
-        if (graph_core_op(id)->flags & WEFT_OP_ELEMENTWISE && !referee_relabels(id)) {
-            assert_int_not_equal(graph_core_op(id)->ew, 0);
+    for (uint32_t i = 0; (id = builtin_id(i)); i++)
+        if (builtin_op(id)->flags & WEFT_OP_ELEMENTWISE && !referee_relabels(id)) {
+            assert_int_not_equal(builtin_op(id)->ew, 0);
             one_elementwise(id);
         }
 }
@@ -178,7 +178,7 @@ static void model(family_options o, const char *once)
 {
     graph g;
     weft_tensor loss;
-    graph_init(&g, &alone, WEFT_F32, WEFT_F32);
+    graph_init(&g, &alone, builtin_ops(), WEFT_F32, WEFT_F32);
     weft_builder b = graph_builder(&g);
     assert_int_equal(family_build(&b, &o, &loss), WEFT_OK);
     uint32_t forward = g.nodes.n;
@@ -240,7 +240,7 @@ static void loss_scale(void **state)
     graph g;
     family_options o = tiny(1);
     weft_tensor loss;
-    graph_init(&g, &alone, WEFT_F32, WEFT_F32);
+    graph_init(&g, &alone, builtin_ops(), WEFT_F32, WEFT_F32);
     weft_builder b = graph_builder(&g);
     assert_int_equal(family_build(&b, &o, &loss), WEFT_OK);
     assert_int_equal(graph_backward(&g, loss), WEFT_OK);
@@ -347,7 +347,7 @@ static weft_tensor products(const weft_builder *b)
 static void small_graph(weft_tensor (*build)(const weft_builder *b), int64_t least)
 {
     graph g;
-    graph_init(&g, &alone, WEFT_F32, WEFT_F32);
+    graph_init(&g, &alone, builtin_ops(), WEFT_F32, WEFT_F32);
     weft_builder b = graph_builder(&g);
     weft_tensor loss = build(&b);
     uint32_t forward = g.nodes.n;
@@ -375,7 +375,7 @@ static void refused(void **state)
 {
     (void)state;
     graph g;
-    graph_init(&g, &alone, WEFT_F32, WEFT_F32);
+    graph_init(&g, &alone, builtin_ops(), WEFT_F32, WEFT_F32);
     weft_builder b = graph_builder(&g);
     weft_shape s = {.rank = 2, .axes = {{"t", 2}, {"c", 3}}}, c = {.rank = 1, .axes = {{"c", 3}}};
     weft_tensor x, gain, out[3], y, scalar;
@@ -404,8 +404,8 @@ static void every_op_is_compared(void **state)
     (void)state;
     const char *id;
     uint32_t k = 0;
-    for (; (id = graph_core_op_id(k)); k++)
-        if (graph_core_op(id)->grad && !referee_relabels(id) && strncmp(id, "xent.", 5) &&
+    for (; (id = builtin_id(k)); k++)
+        if (builtin_op(id)->grad && !referee_relabels(id) && strncmp(id, "xent.", 5) &&
             strcmp(id, "random")) {
             assert_true(k < sizeof compared);
             if (!compared[k])

@@ -14,6 +14,8 @@
 
 #include <cmocka.h>
 
+#include "builtin.h"
+
 static const graph_mesh four = {.n = 1, .name = {"m"}, .size = {4}};
 static const uint32_t coords[] = {0, 2, 3};
 static const graph_group groups[] = {{"three", 0, 3, coords}, {"one", 0, 1, coords}};
@@ -21,7 +23,7 @@ static const graph_group groups[] = {{"three", 0, 3, coords}, {"one", 0, 1, coor
 static weft_tensor begin(graph *g, weft_place place)
 {
     const weft_shape s = {.dtype = WEFT_F32, .rank = 2, .axes = {{"tokens", 8}, {"embed", 4}}};
-    graph_init(g, &four, WEFT_F32, WEFT_F32);
+    graph_init(g, &four, builtin_ops(), WEFT_F32, WEFT_F32);
     g->now.phase = PHASE_FORWARD;
     g->groups = groups;
     g->ngroups = 2;

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "builtin.h"
+
 static const graph_mesh two = {1, {"dp"}, {2}};
 static const weft_field fields[] = {
     {.name = "pixels", .dtype = WEFT_F32, .rank = 2, .axes = {{"row", 4}, {"column", 5}}},
@@ -19,7 +21,7 @@ static const weft_field fields[] = {
 
 static void begin(graph *g)
 {
-    graph_init(g, &two, WEFT_BF16, WEFT_F32);
+    graph_init(g, &two, builtin_ops(), WEFT_BF16, WEFT_F32);
     g->fields = fields;
     g->nfields = 3;
     g->rows = 6;

@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "builtin.h"
 #include "family.h"
 
 #define LAYERS 3
@@ -35,7 +36,7 @@ static void build(graph *g)
                               .sequence = 6,
                               .weight = 1.0 / 12};
     weft_tensor loss;
-    graph_init(g, &two, WEFT_F32, WEFT_F32);
+    graph_init(g, &two, builtin_ops(), WEFT_F32, WEFT_F32);
     weft_builder b = graph_builder(g);
     assert_int_equal(family_build(&b, &o, &loss), WEFT_OK);
     assert_int_equal(graph_backward(g, loss), WEFT_OK);

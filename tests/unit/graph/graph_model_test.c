@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "builtin.h"
 #include "family.h"
 
 static const graph_mesh alone = {0};
@@ -37,7 +38,7 @@ static int64_t built_params(const family_options *o, uint32_t *count)
     graph g;
     weft_tensor loss;
     int64_t n = 0;
-    graph_init(&g, &alone, WEFT_BF16, WEFT_F32);
+    graph_init(&g, &alone, builtin_ops(), WEFT_BF16, WEFT_F32);
     weft_builder b = graph_builder(&g);
     assert_int_equal(family_build(&b, o, &loss), WEFT_OK);
     *count = 0;
@@ -108,7 +109,7 @@ static void names_axes_and_init(void **state)
     graph g;
     weft_tensor loss;
     family_options o = published();
-    graph_init(&g, &alone, WEFT_BF16, WEFT_F32);
+    graph_init(&g, &alone, builtin_ops(), WEFT_BF16, WEFT_F32);
     weft_builder b = graph_builder(&g);
     assert_int_equal(family_build(&b, &o, &loss), WEFT_OK);
     const graph_tensor *w = named(&g, "block.11.attn.qkv.w");
@@ -152,7 +153,7 @@ static void llama_names_axes_and_init(void **state)
     o.family = "llama";
     o.kv_heads = 4;
     o.tied = 0;
-    graph_init(&g, &alone, WEFT_BF16, WEFT_F32);
+    graph_init(&g, &alone, builtin_ops(), WEFT_BF16, WEFT_F32);
     weft_builder b = graph_builder(&g);
     assert_int_equal(family_build(&b, &o, &loss), WEFT_OK);
     expect_axes(named(&g, "block.0.attn.q.w"), "heads head_dim embed");
@@ -185,7 +186,7 @@ static void what_is_wanted(void **state)
         weft_tensor out;
         family_options o = published();
         o.want = want;
-        graph_init(&g, &alone, WEFT_BF16, WEFT_F32);
+        graph_init(&g, &alone, builtin_ops(), WEFT_BF16, WEFT_F32);
         weft_builder b = graph_builder(&g);
         assert_int_equal(family_build(&b, &o, &out), WEFT_OK);
         const graph_tensor *t = graph_tensor_at(&g, out);
@@ -201,7 +202,7 @@ static void refuse(const family_options *o, const char *says)
 {
     graph g;
     weft_tensor out = 77;
-    graph_init(&g, &alone, WEFT_BF16, WEFT_F32);
+    graph_init(&g, &alone, builtin_ops(), WEFT_BF16, WEFT_F32);
     weft_builder b = graph_builder(&g);
     assert_int_equal(family_build(&b, o, &out), WEFT_USAGE);
     if (!strstr(err_text(), says))
@@ -270,7 +271,7 @@ static void impossible_sizes(void **state)
     o.want = 4;
     graph g;
     weft_tensor out;
-    graph_init(&g, &alone, WEFT_BF16, WEFT_F32);
+    graph_init(&g, &alone, builtin_ops(), WEFT_BF16, WEFT_F32);
     weft_builder b = graph_builder(&g);
     assert_int_equal(family_build(&b, &o, &out), WEFT_UNSUPPORTED);
     graph_free(&g);

@@ -1,4 +1,5 @@
-/* Do the ops of the core make the right shapes, and refuse the wrong ones in a useful sentence? */
+/* Do the ops that come with weft make the right shapes, and refuse the wrong ones in a useful
+ * sentence? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,9 +10,10 @@
 
 #include "base/err.h"
 #include "graph/graph.h"
-#include "graph/ops/ops.h"
 
 #include <cmocka.h>
+
+#include "builtin.h"
 
 static const graph_mesh alone = {0};
 
@@ -292,7 +294,7 @@ static const infer_case cases[] = {
 static void one_case(const infer_case *c)
 {
     graph g;
-    graph_init(&g, &alone, WEFT_F32, WEFT_F32);
+    graph_init(&g, &alone, builtin_ops(), WEFT_F32, WEFT_F32);
     const weft_builder b = graph_builder(&g);
     const weft_op_self self = {.struct_size = sizeof self, .b = &b};
     const weft_attr attrs[] = {{.key = "sequence", .i = 4}, {.key = "valid", .i = 6}};
@@ -301,7 +303,7 @@ static void one_case(const infer_case *c)
     char names[7][128], got[512] = "";
     for (; nin < 7 && c->in[nin]; nin++)
         in[nin] = parse(c->in[nin], names[nin]);
-    weft_status st = graph_core_op(c->id)->infer(&self, attrs, nattr, in, nin, out, &nout);
+    weft_status st = builtin_op(c->id)->infer(&self, attrs, nattr, in, nin, out, &nout);
     if (c->says) {
         assert_int_equal(st, WEFT_USAGE);
         if (!strstr(err_text(), c->says))
@@ -331,13 +333,12 @@ static void attention_needs_its_sequence(void **state)
     (void)state;
     graph g;
     char names[128];
-    graph_init(&g, &alone, WEFT_F32, WEFT_F32);
+    graph_init(&g, &alone, builtin_ops(), WEFT_F32, WEFT_F32);
     const weft_builder b = graph_builder(&g);
     const weft_op_self self = {.struct_size = sizeof self, .b = &b};
     weft_shape in = parse("f32 tokens=8,three=3,heads=2,dim=5", names), out[2];
     uint32_t n = WEFT_MAX_OPERANDS;
-    assert_int_equal(graph_core_op("attention")->infer(&self, NULL, 0, &in, 1, out, &n),
-                     WEFT_USAGE);
+    assert_int_equal(builtin_op("attention")->infer(&self, NULL, 0, &in, 1, out, &n), WEFT_USAGE);
     assert_non_null(strstr(err_text(), "'sequence'"));
     graph_free(&g);
 }
@@ -354,13 +355,13 @@ static void long_names(void **state)
         s.axes[i] = (weft_axis){name[i], INT64_MAX};
     }
     graph g;
-    graph_init(&g, &alone, WEFT_F32, WEFT_F32);
+    graph_init(&g, &alone, builtin_ops(), WEFT_F32, WEFT_F32);
     const weft_builder b = graph_builder(&g);
     const weft_op_self self = {.struct_size = sizeof self, .b = &b};
     uint32_t n = WEFT_MAX_OPERANDS;
     in[0] = in[1] = s;
     in[1].axes[WEFT_MAX_AXES - 1].size--;
-    assert_int_equal(graph_core_op("linear")->infer(&self, NULL, 0, in, 2, out, &n), WEFT_USAGE);
+    assert_int_equal(builtin_op("linear")->infer(&self, NULL, 0, in, 2, out, &n), WEFT_USAGE);
     assert_non_null(strstr(err_text(), "does not fit x"));
     graph_free(&g);
 }
@@ -374,34 +375,33 @@ static void costs(void **state)
     weft_attr attrs[] = {{.key = "sequence", .i = 4}, {.key = "causal", .i = 1}};
     weft_shape x = parse(X, names[0]), w = parse("f32 ffn=16,embed=4", names[1]);
     weft_shape y = parse("f32 tokens=8,ffn=16", names[2]), in[] = {x, w}, dy[] = {y, x};
-    assert_true(graph_core_op("linear")->flops(&nobody, NULL, 0, in, 2, &y, 1) == 2.0 * 8 * 16 * 4);
-    assert_true(graph_core_op("linear.dw")->flops(&nobody, NULL, 0, dy, 2, &w, 1) ==
-                2.0 * 8 * 16 * 4);
+    assert_true(builtin_op("linear")->flops(&nobody, NULL, 0, in, 2, &y, 1) == 2.0 * 8 * 16 * 4);
+    assert_true(builtin_op("linear.dw")->flops(&nobody, NULL, 0, dy, 2, &w, 1) == 2.0 * 8 * 16 * 4);
     weft_shape bx = parse("f32 e=3,tokens=8,embed=4", names[0]);
     weft_shape bw = parse("f32 e=3,ffn=16,embed=4", names[1]);
     weft_shape by = parse("f32 e=3,tokens=8,ffn=16", names[2]);
     const double all = 2.0 * 3 * 8 * 16 * 4;
-    assert_true(graph_core_op("bmm")->flops(&nobody, NULL, 0, (weft_shape[]){bx, bw}, 2, &by, 1) ==
+    assert_true(builtin_op("bmm")->flops(&nobody, NULL, 0, (weft_shape[]){bx, bw}, 2, &by, 1) ==
                 all);
-    assert_true(
-        graph_core_op("bmm.dx")->flops(&nobody, NULL, 0, (weft_shape[]){by, bw}, 2, &bx, 1) == all);
-    assert_true(
-        graph_core_op("bmm.dw")->flops(&nobody, NULL, 0, (weft_shape[]){by, bx}, 2, &bw, 1) == all);
+    assert_true(builtin_op("bmm.dx")->flops(&nobody, NULL, 0, (weft_shape[]){by, bw}, 2, &bx, 1) ==
+                all);
+    assert_true(builtin_op("bmm.dw")->flops(&nobody, NULL, 0, (weft_shape[]){by, bx}, 2, &bw, 1) ==
+                all);
     weft_shape q = parse("f32 tokens=8,three=3,heads=2,dim=5", names[3]), a = q;
     a.axes[1] = q.axes[2];
     a.axes[2] = q.axes[3];
     a.rank = 3;
-    const weft_op *op = graph_core_op("attention");
+    const weft_op *op = builtin_op("attention");
     const weft_attr full[] = {{.key = "sequence", .i = 4}, {.key = "causal", .i = 0}};
     assert_true(op->flops(&nobody, full, 2, &q, 1, &a, 1) == 4.0 * 8 * 4 * 2 * 5);
     assert_true(op->flops(&nobody, attrs, 2, &q, 1, &a, 1) == 2.0 * 8 * 4 * 2 * 5);
     assert_true(op->flops(&nobody, attrs, 1, &q, 1, &a, 1) == 2.0 * 8 * 4 * 2 * 5); /* default */
     weft_shape din[] = {a, q};
-    op = graph_core_op("attention.dx");
+    op = builtin_op("attention.dx");
     assert_true(op->flops(&nobody, attrs, 2, din, 2, &q, 1) == 4.0 * 8 * 4 * 2 * 5);
     weft_shape kv = a, grouped[] = {a, kv, kv};
     grouped[1].axes[1].size = grouped[2].axes[1].size = 1; /* shared keys cost as many products */
-    op = graph_core_op("attention");
+    op = builtin_op("attention");
     assert_true(op->flops(&nobody, attrs, 2, grouped, 3, &a, 1) == 2.0 * 8 * 4 * 2 * 5);
 }
 

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "builtin.h"
 #include "family.h"
 
 static const graph_mesh alone = {0};
@@ -25,7 +26,7 @@ static void begin(net *n)
 {
     const weft_shape s = {.dtype = WEFT_F32, .rank = 2, .axes = {{"tokens", 8}, {"embed", 6}}};
     *n = (net){0};
-    graph_init(&n->g, &alone, WEFT_F32, WEFT_F32);
+    graph_init(&n->g, &alone, builtin_ops(), WEFT_F32, WEFT_F32);
     n->b = graph_builder(&n->g);
     assert_int_equal(n->b.block(n->b.ctx, "all", 0), WEFT_OK);
     n->x = graph_add(&n->g, "x", WEFT_T_ACTIVATION, &s);
@@ -105,7 +106,7 @@ static void dropout_has_streams_of_its_own(void **state)
             graph g;
             weft_tensor out;
             uint32_t drawn = 0;
-            graph_init(&g, &alone, WEFT_BF16, WEFT_F32);
+            graph_init(&g, &alone, builtin_ops(), WEFT_BF16, WEFT_F32);
             const weft_builder b = graph_builder(&g);
             assert_int_equal(family_build(&b, &o, &out), WEFT_OK);
             for (uint32_t i = 0; i < g.nodes.n; i++) {

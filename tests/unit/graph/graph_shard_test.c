@@ -1,8 +1,8 @@
 /* Is a split that an op accepts right?
  *
- * For every op of the core and every combination of whole, split and partial inputs over a mesh
- * axis of two: where the op accepts it, each coordinate's part is computed by plain loops from its
- * parts of the inputs, and the parts, put together as the op says its outputs lie, must be the
+ * For every op that comes with weft and every combination of whole, split and partial inputs over a
+ * mesh axis of two: where the op accepts it, each coordinate's part is computed by plain loops from
+ * its parts of the inputs, and the parts, put together as the op says its outputs lie, must be the
  * result of the whole op. What must be accepted is listed besides. */
 #include <math.h>
 #include <setjmp.h>
@@ -16,10 +16,11 @@
 #include "base/err.h"
 #include "base/number/rng.h"
 #include "graph/graph.h"
-#include "graph/ops/ops.h"
+#include <weft/shard.h>
 
 #include <cmocka.h>
 
+#include "builtin.h"
 #include "op_eval.h"
 
 #define SIZE 2 /* coordinates of the mesh axis */
@@ -214,9 +215,9 @@ static bench *set_up(uint32_t e)
 {
     bench *w = calloc(1, sizeof *w);
     w->mesh = (graph_mesh){.n = 1, .name = {"m"}, .size = {SIZE}};
-    graph_init(&w->g, &w->mesh, WEFT_F32, WEFT_F32);
+    graph_init(&w->g, &w->mesh, builtin_ops(), WEFT_F32, WEFT_F32);
     w->g.now.block = e;
-    uint32_t nin = 0, nout = 0;
+    uint32_t nin = 0, nout = 3;
     weft_builder b = graph_builder(&w->g);
     const weft_op_self self = {.struct_size = sizeof self, .b = &b};
     for (; nin < 7 && examples[e].in[nin]; nin++) {
@@ -226,7 +227,7 @@ static bench *set_up(uint32_t e)
         w->in[nin] = graph_add(&w->g, name, WEFT_T_ACTIVATION, &w->is[nin]);
         fill(w->x[nin], &w->is[nin], rng_key(e, name));
     }
-    w->op = graph_core_op(examples[e].id);
+    w->op = builtin_op(examples[e].id);
     assert_non_null(w->op);
     const uint32_t n = attrs_of(&examples[e], w->attrs);
     assert_int_equal(w->op->infer(&self, w->attrs, n, w->is, nin, w->os, &nout), WEFT_OK);
@@ -249,7 +250,7 @@ static weft_status ask(const bench *w, const weft_place *in, weft_place *out)
     const weft_op_self self = {.struct_size = sizeof self, .b = &b};
     const char *id = examples[w->g.now.block].id;
     return w->op->shard ? w->op->shard(&self, &w->call, "tp", SIZE, in, out)
-                        : graph_shard_by_names(&b, w->op, id, &w->call, in, out);
+                        : weft_shard_by_names(&b, w->op->whole, id, &w->call, in, out);
 }
 
 /* Copy coordinate c's part of `whole` to `part`, or back when `join`. */
@@ -327,7 +328,7 @@ static void check_parts(bench *w, const weft_place *in, const weft_place *out)
     memset(sum, 0, sizeof sum);
     for (int c = 0; c < SIZE; c++) {
         weft_shape is[7], os[3];
-        uint32_t nout;
+        uint32_t nout = 3;
         weft_attr a[ATTRS + 6];
         take_parts(w, in, c, is, x);
         const uint32_t n = part_attrs(w, is, c, a);
@@ -418,16 +419,16 @@ static void every_op_is_in_the_list(void **state)
 {
     (void)state;
     uint32_t n = 0;
-    for (const char *id; (id = graph_core_op_id(n)); n++) {
+    for (const char *id; (id = builtin_id(n)); n++) {
         uint32_t e = 0;
         while (e < EXAMPLES && strcmp(examples[e].id, id))
             e++;
         if (e == EXAMPLES && !referee_relabels(id)) /* graph_axes_test.c has these */
             fail_msg("no example splits %s", id);
-        assert_ptr_not_equal(graph_core_op(id), NULL);
+        assert_ptr_not_equal(builtin_op(id), NULL);
     }
     assert_in_range(n, 30, 100);
-    assert_null(graph_core_op("linear.d"));
+    assert_null(builtin_op("linear.d"));
 }
 
 static void sequences_are_not_cut(void **state)
@@ -475,14 +476,14 @@ static void an_op_by_names_alone(void **state)
                out[3];
     weft_place split_c[2] = {{WEFT_SPLIT, 1, 0, 0}, {WEFT_SPLIT, 1, 0, 0}},
                partial[2] = {{WEFT_PARTIAL_SUM, 0, 0, 0}};
-    assert_int_equal(graph_shard_by_names(&b, &op, "acme", &w->call, split_t, out), WEFT_OK);
+    assert_int_equal(weft_shard_by_names(&b, op.whole, "acme", &w->call, split_t, out), WEFT_OK);
     assert_int_equal(out[0].kind, WEFT_SPLIT);
-    assert_int_equal(graph_shard_by_names(&b, &op, "acme", &w->call, split_o, out),
+    assert_int_equal(weft_shard_by_names(&b, op.whole, "acme", &w->call, split_o, out),
                      WEFT_UNSUPPORTED);
     assert_non_null(strstr(err_text(), "acme needs the axis 'o' whole, but in.1"));
-    assert_int_equal(graph_shard_by_names(&b, &op, "acme", &w->call, split_c, out),
+    assert_int_equal(weft_shard_by_names(&b, op.whole, "acme", &w->call, split_c, out),
                      WEFT_UNSUPPORTED);
-    assert_int_equal(graph_shard_by_names(&b, &op, "acme", &w->call, partial, out),
+    assert_int_equal(weft_shard_by_names(&b, op.whole, "acme", &w->call, partial, out),
                      WEFT_UNSUPPORTED);
     tear_down(w);
 }

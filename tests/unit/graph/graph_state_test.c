@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "builtin.h"
+
 static const graph_mesh alone = {0};
 static graph g;
 static weft_builder b;
@@ -30,7 +32,7 @@ static weft_tensor table, other; /* [vocab 5, embed 6], [ffn 4] */
 /* In the rule that updates `table` ("table"), or in a list (""). */
 static void begin(const char *where)
 {
-    graph_init(&g, &alone, WEFT_F32, WEFT_F32);
+    graph_init(&g, &alone, builtin_ops(), WEFT_F32, WEFT_F32);
     b = graph_builder(&g);
     weft_shape two = {.rank = 2, .axes = {{"vocab", 5}, {"embed", 6}}};
     weft_shape one = {.rank = 1, .axes = {{"ffn", 4}}};

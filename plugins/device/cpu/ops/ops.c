@@ -2,7 +2,7 @@
  *
  * To add one: a line here; its plan (ops.h; plan_rows where it fits); its kernel, with X(name) in
  * CPU_KERNELS of kern/kern.h and its file in the list of CMakeLists.txt; a field of cpu_args for an
- * attribute that the kernel reads. Tests: core/graph/ops/ops.h has the list. */
+ * attribute that the kernel reads. Tests: plugins/op/builtin/builtin.h has the list. */
 #include "ops.h"
 #include "cpu.h"
 #include <string.h>

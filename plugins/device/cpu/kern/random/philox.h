@@ -10,7 +10,7 @@
 
 #include "kern/simd/types.h"
 
-#define PHILOX_GROUP 64 /* neighbours that 16 counters give: see core/graph/ops/random.c */
+#define PHILOX_GROUP 64 /* neighbours that 16 counters give: see plugins/op/builtin/random.c */
 
 /* Both halves of the products with m in all lanes. */
 INLINE void philox_product(vu a, vu m, vu *high, vu *low)

@@ -1,4 +1,4 @@
-/* graph/ops/rename.c: other axes over the same numbers: the data are unchanged.
+/* rename.c: other axes over the same numbers: the data are unchanged.
  *
  *   rename   x [A.., n, B..] -> y [A.., m, B..]                 n = m: another name
  *   merge    x [A.., outer, inner, B..] -> y [A.., n, B..]      n = outer * inner
@@ -15,22 +15,24 @@
  * split of the two is refused. */
 #include <string.h>
 
-#include "graph/ops/util.h"
+#include "builtin.h"
 
 static weft_status rename_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                                 const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     if (nin != 1 || nattr != 1 || attrs[0].i < 0 || attrs[0].i >= (int64_t)in[0].rank)
-        return graph_op_fail(self->b, WEFT_USAGE,
-                             "it takes one tensor and one attribute: the axis's new name as key, "
-                             "its number as value");
+        return op_fail(self->b, WEFT_USAGE,
+                       "it takes one tensor and one attribute: the axis's new name as key, "
+                       "its number as value");
+    const weft_status st = op_one_result(self->b, nout);
+    if (st != WEFT_OK)
+        return st;
     out[0] = in[0];
     out[0].axes[attrs[0].i].name = attrs[0].key;
     for (uint32_t i = 0; i < in[0].rank; i++)
         if ((int64_t)i != attrs[0].i && !strcmp(in[0].axes[i].name, attrs[0].key))
-            return graph_op_fail(self->b, WEFT_USAGE, "the tensor has an axis '%s' already",
-                                 attrs[0].key);
-    *nout = 1;
+            return op_fail(self->b, WEFT_USAGE, "the tensor has an axis '%s' already",
+                           attrs[0].key);
     return WEFT_OK;
 }
 
@@ -39,9 +41,9 @@ static weft_status check_names(const weft_builder *b, const weft_shape *s)
 {
     char text[OP_TEXT];
     for (uint32_t i = 0; i < s->rank; i++)
-        if (graph_op_axis(s, s->axes[i].name) != (int)i)
-            return graph_op_fail(b, WEFT_USAGE, "%s would have two axes '%s'",
-                                 graph_op_shape_text(s, text), s->axes[i].name);
+        if (weft_shard_axis(s, s->axes[i].name) != (int)i)
+            return op_fail(b, WEFT_USAGE, "%s would have two axes '%s'", op_shape_text(s, text),
+                           s->axes[i].name);
     return WEFT_OK;
 }
 
@@ -49,17 +51,19 @@ static weft_status merge_infer(const weft_op_self *self, const weft_attr *attrs,
                                const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     if (nin != 1 || nattr != 1 || attrs[0].i < 0 || attrs[0].i + 1 >= (int64_t)in[0].rank)
-        return graph_op_fail(self->b, WEFT_USAGE,
-                             "it takes one tensor and one attribute: the new axis's name as "
-                             "key, and as value the number of the first of the two axes that "
-                             "become one");
+        return op_fail(self->b, WEFT_USAGE,
+                       "it takes one tensor and one attribute: the new axis's name as "
+                       "key, and as value the number of the first of the two axes that "
+                       "become one");
     const uint32_t at = (uint32_t)attrs[0].i;
+    const weft_status st = op_one_result(self->b, nout);
+    if (st != WEFT_OK)
+        return st;
     out[0] = in[0];
     out[0].rank--;
     out[0].axes[at] = (weft_axis){attrs[0].key, in[0].axes[at].size * in[0].axes[at + 1].size};
     for (uint32_t i = at + 1; i < out[0].rank; i++)
         out[0].axes[i] = in[0].axes[i + 1];
-    *nout = 1;
     return check_names(self->b, out);
 }
 
@@ -70,24 +74,26 @@ static weft_status unmerge_infer(const weft_op_self *self, const weft_attr *attr
     char text[OP_TEXT];
     if (nin != 1 || nattr != 3 || strcmp(attrs[2].key, "size") || attrs[2].i < 1 ||
         attrs[1].i != attrs[0].i + 1 || attrs[0].i < 0 || attrs[0].i >= (int64_t)in[0].rank)
-        return graph_op_fail(self->b, WEFT_USAGE,
-                             "it takes one tensor and three attributes: the names of the "
-                             "outer and of the inner axis as keys with their numbers as values, "
-                             "which follow one another, and 'size', that of the inner axis");
+        return op_fail(self->b, WEFT_USAGE,
+                       "it takes one tensor and three attributes: the names of the "
+                       "outer and of the inner axis as keys with their numbers as values, "
+                       "which follow one another, and 'size', that of the inner axis");
     const uint32_t at = (uint32_t)attrs[0].i;
-    graph_op_shape_text(&in[0], text);
+    op_shape_text(&in[0], text);
     if (in[0].rank == WEFT_MAX_AXES)
-        return graph_op_fail(self->b, WEFT_USAGE, "%s has no room for another axis", text);
+        return op_fail(self->b, WEFT_USAGE, "%s has no room for another axis", text);
     if (in[0].axes[at].size % attrs[2].i)
-        return graph_op_fail(self->b, WEFT_USAGE, "size = %lld does not divide '%s' of %s",
-                             (long long)attrs[2].i, in[0].axes[at].name, text);
+        return op_fail(self->b, WEFT_USAGE, "size = %lld does not divide '%s' of %s",
+                       (long long)attrs[2].i, in[0].axes[at].name, text);
+    const weft_status st = op_one_result(self->b, nout);
+    if (st != WEFT_OK)
+        return st;
     out[0] = in[0];
     out[0].rank++;
     for (uint32_t i = in[0].rank; i > at + 1; i--)
         out[0].axes[i] = in[0].axes[i - 1];
     out[0].axes[at] = (weft_axis){attrs[0].key, in[0].axes[at].size / attrs[2].i};
     out[0].axes[at + 1] = (weft_axis){attrs[1].key, attrs[2].i};
-    *nout = 1;
     return check_names(self->b, out);
 }
 
@@ -98,7 +104,7 @@ static bool wanted(const weft_builder *b, const weft_opcall *call, uint32_t phas
                    weft_status *st)
 {
     *st = WEFT_OK;
-    if (call->dout[0] && graph_op_expects(b, call, 0, phase))
+    if (call->dout[0] && op_expects(b, call, 0, phase))
         *st = b->shape(b->ctx, call->in[0], was);
     else
         return false;
@@ -169,12 +175,11 @@ static weft_status part_of(const weft_builder *b, const char *id, const weft_sha
     *axis = s->axes[at].size == 1 ? at + 1 : at;
     if (s->axes[*axis].size % size == 0)
         return WEFT_OK;
-    return graph_op_fail(
-        b, WEFT_UNSUPPORTED,
-        "%s: %u parts of '%s' and '%s' of %s as one axis are not whole elements of "
-        "'%s'",
-        id, size, s->axes[at].name, s->axes[at + 1].name, graph_op_shape_text(s, text),
-        s->axes[*axis].name);
+    return op_fail(b, WEFT_UNSUPPORTED,
+                   "%s: %u parts of '%s' and '%s' of %s as one axis are not whole elements of "
+                   "'%s'",
+                   id, size, s->axes[at].name, s->axes[at + 1].name, op_shape_text(s, text),
+                   s->axes[*axis].name);
 }
 
 static weft_status merge_shard(const weft_op_self *self, const weft_opcall *call,
@@ -195,9 +200,9 @@ static weft_status merge_shard(const weft_op_self *self, const weft_opcall *call
     if (st == WEFT_OK)
         st = part_of(self->b, "merge", &s, at, size, &axis);
     if (st == WEFT_OK && axis != in[0].axis)
-        st = graph_op_fail(self->b, WEFT_UNSUPPORTED,
-                           "merge: parts of the inner axis '%s' are no consecutive parts of both",
-                           s.axes[in[0].axis].name);
+        st = op_fail(self->b, WEFT_UNSUPPORTED,
+                     "merge: parts of the inner axis '%s' are no consecutive parts of both",
+                     s.axes[in[0].axis].name);
     return st;
 }
 
@@ -218,30 +223,23 @@ static weft_status unmerge_shard(const weft_op_self *self, const weft_opcall *ca
     return st == WEFT_OK ? part_of(self->b, "unmerge", &s, at, size, &out[0].axis) : st;
 }
 
-#define COPY                                                                                       \
-    .struct_size = sizeof(weft_op), .flags = WEFT_OP_ELEMENTWISE, .ew = WEFT_EW_COPY, .in_place = 1
+#define COPY .flags = WEFT_OP_ELEMENTWISE, .ew = WEFT_EW_COPY, .in_place = 1
 
-const graph_op_entry graph_op_rename_family[] = {
-    {"rename",
-     {COPY, .infer = rename_infer, .grad = rename_grad, .shard = rename_shard,
-      .doc =
-          OP_DOC(.help = "y = x, of which one axis has another name", .operands = "x:x*A",
-                 .results = "y:x*A",
-                 .attributes =
-                     "*renamed int - the key is the new name, the value the number of the axis")}},
-    {"merge",
-     {COPY, .infer = merge_infer, .grad = merge_grad, .shard = merge_shard,
-      .doc =
-          OP_DOC(.help = "y = x, of which two neighbouring axes are one of as many elements",
-                 .operands = "x:x*AQR*F", .results = "y:x*AP*F",
-                 .attributes = "*merged int - the key is the name of the new axis, the value its "
-                               "number, that of the first of the two")}},
-    {"unmerge",
-     {COPY, .infer = unmerge_infer, .grad = unmerge_grad, .shard = unmerge_shard,
-      .doc = OP_DOC(.help = "y = x, of which one axis is two: the converse of merge",
-                    .operands = "x:x*AP*F", .results = "y:x*AQR*F",
-                    .attributes = "*outer int - the key is the name of the first, the value its "
-                                  "number; *inner int - of the second; size int -R elements of the "
-                                  "second")}},
-    {0},
+const weft_component op_rename[] = {
+    OP("rename", "y = x, of which one axis has another name",
+       DOC(.operands = "x:x*A", .results = "y:x*A",
+           .attributes =
+               "*renamed int - the key is the new name, the value the number of the axis"),
+       COPY, .infer = rename_infer, .grad = rename_grad, .shard = rename_shard),
+    OP("merge", "y = x, of which two neighbouring axes are one of as many elements",
+       DOC(.operands = "x:x*AQR*F", .results = "y:x*AP*F",
+           .attributes = "*merged int - the key is the name of the new axis, the value its "
+                         "number, that of the first of the two"),
+       COPY, .infer = merge_infer, .grad = merge_grad, .shard = merge_shard),
+    OP("unmerge", "y = x, of which one axis is two: the converse of merge",
+       DOC(.operands = "x:x*AP*F", .results = "y:x*AQR*F",
+           .attributes = "*outer int - the key is the name of the first, the value its "
+                         "number; *inner int - of the second; size int -R elements of the "
+                         "second"),
+       COPY, .infer = unmerge_infer, .grad = unmerge_grad, .shard = unmerge_shard),
 };

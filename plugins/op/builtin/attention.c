@@ -1,4 +1,4 @@
-/* graph/ops/attention.c: self-attention over runs of `sequence` consecutive tokens.
+/* attention.c: self-attention over runs of `sequence` consecutive tokens.
  *
  * Its operands come in one of two forms:
  *
@@ -15,27 +15,27 @@
  * scores again. It may be split along tokens by whole sequences, and along heads; in the grouped
  * form along heads and kv_heads together, since equal parts of both, in order, keep every query
  * head with its keys. */
-#include "graph/ops/util.h"
+#include "builtin.h"
 
 static weft_status check_fused(const weft_builder *b, const weft_shape *qkv)
 {
     char text[OP_TEXT];
     if (qkv->axes[1].size == 3)
         return WEFT_OK;
-    return graph_op_fail(b, WEFT_USAGE,
-                         "attention takes queries, keys and values in one tensor [t, 3, heads, "
-                         "head_dim]; it was given %s",
-                         graph_op_shape_text(qkv, text));
+    return op_fail(b, WEFT_USAGE,
+                   "attention takes queries, keys and values in one tensor [t, 3, heads, "
+                   "head_dim]; it was given %s",
+                   op_shape_text(qkv, text));
 }
 
 static weft_status check_groups(const weft_builder *b, const weft_shape *q, const weft_shape *k)
 {
     if (q->axes[1].size % k->axes[1].size == 0)
         return WEFT_OK;
-    return graph_op_fail(b, WEFT_USAGE,
-                         "attention gives each head of keys and values to equally many heads of "
-                         "queries; %lld is not a multiple of %lld",
-                         (long long)q->axes[1].size, (long long)k->axes[1].size);
+    return op_fail(b, WEFT_USAGE,
+                   "attention gives each head of keys and values to equally many heads of "
+                   "queries; %lld is not a multiple of %lld",
+                   (long long)q->axes[1].size, (long long)k->axes[1].size);
 }
 
 /* Of two inputs the second is reach, which has one axis, or the keys of a wrong call. */
@@ -55,10 +55,10 @@ static weft_status attention_infer(const weft_op_self *self, const weft_attr *at
         "attention: q[t,h,d] k[t,g,d] v[t,g,d] reach[t]:i32 -> y[t,h,d] lse[t,h]:f32"};
     const bool fused = is_fused(in, nin);
     const char *form = forms[fused ? nin == 2 : nin == 4 ? 3 : 2];
-    weft_status st = graph_op_infer(form, self->b, in, nin, out, nout);
+    weft_status st = op_infer(form, self->b, in, nin, out, nout);
     if (st == WEFT_OK)
         st = fused ? check_fused(self->b, &in[0]) : check_groups(self->b, &in[0], &in[1]);
-    return st != WEFT_OK ? st : graph_op_check_sequence(self->b, "attention", attrs, nattr, &in[0]);
+    return st != WEFT_OK ? st : op_check_sequence(self->b, "attention", attrs, nattr, &in[0]);
 }
 
 static weft_status dx_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
@@ -73,11 +73,10 @@ static weft_status dx_infer(const weft_op_self *self, const weft_attr *attrs, ui
         "dq[t,h,d] dk[t,g,d] dv[t,g,d]"};
     const bool fused = nin < 6;
     const char *form = forms[fused ? nin == 5 : nin == 7 ? 3 : 2];
-    weft_status st = graph_op_infer(form, self->b, in, nin, out, nout);
+    weft_status st = op_infer(form, self->b, in, nin, out, nout);
     if (st == WEFT_OK)
         st = fused ? check_fused(self->b, &in[1]) : check_groups(self->b, &in[1], &in[2]);
-    return st != WEFT_OK ? st
-                         : graph_op_check_sequence(self->b, "attention.dx", attrs, nattr, &in[0]);
+    return st != WEFT_OK ? st : op_check_sequence(self->b, "attention.dx", attrs, nattr, &in[0]);
 }
 
 /* One op computes all gradients, at the first phase that needs any; the other phase finds them in
@@ -85,14 +84,14 @@ static weft_status dx_infer(const weft_op_self *self, const weft_attr *attrs, ui
 static weft_status attention_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
                                   weft_tensor *din)
 {
-    weft_status st = graph_op_first_only(self->b, call);
+    weft_status st = op_first_only(self->b, call);
     bool wanted = false;
     const bool reach = call->nin % 2 == 0;
     const uint32_t operands = call->nin - reach;
     weft_tensor in[7] = {call->dout[0]};
     uint32_t n = 1;
     for (uint32_t i = 0; i < operands; i++) {
-        wanted |= graph_op_expects(self->b, call, i, phase);
+        wanted |= op_expects(self->b, call, i, phase);
         in[n++] = call->in[i];
     }
     if (st != WEFT_OK || !call->dout[0] || !wanted || din[0])
@@ -110,17 +109,16 @@ static weft_status heads_shard(const weft_builder *b, const weft_opcall *call, u
                                const weft_place *in, weft_place *out)
 {
     if (n < call->nin && in[n].kind != WEFT_WHOLE)
-        return graph_op_fail(b, WEFT_UNSUPPORTED,
-                             "attention needs %s whole on a mesh axis over which its heads are "
-                             "split",
-                             b->name(b->ctx, call->in[n]));
+        return op_fail(b, WEFT_UNSUPPORTED,
+                       "attention needs %s whole on a mesh axis over which its heads are "
+                       "split",
+                       b->name(b->ctx, call->in[n]));
     for (uint32_t i = 1; i < n; i++)
         if (in[i].kind != in[0].kind || in[i].axis != in[0].axis)
-            return graph_op_fail(
-                b, WEFT_UNSUPPORTED,
-                "attention needs the heads of queries and those of keys and values "
-                "split over the same mesh axis, but %s and %s are placed unlike",
-                b->name(b->ctx, call->in[0]), b->name(b->ctx, call->in[i]));
+            return op_fail(b, WEFT_UNSUPPORTED,
+                           "attention needs the heads of queries and those of keys and values "
+                           "split over the same mesh axis, but %s and %s are placed unlike",
+                           b->name(b->ctx, call->in[0]), b->name(b->ctx, call->in[i]));
     for (uint32_t i = 0; i < call->nout; i++)
         out[i] = in[0];
     return WEFT_OK;
@@ -142,9 +140,9 @@ static weft_status attention_shard(const weft_op_self *self, const weft_opcall *
     bool fused = call->nin < 3;
     if (!fused && along_heads(call, in))
         return heads_shard(self->b, call, 3, in, out);
-    weft_status st = graph_op_shard(self->b, call, in, out,
-                                    &(graph_shard_rule){.only = 1u << 0 | (fused ? 4u : 0)});
-    return st != WEFT_OK ? st : graph_op_check_split(self->b, "attention", call, size, in[0]);
+    weft_status st =
+        weft_shard(self->b, call, in, out, &(weft_shard_rule){.only = 1u << 0 | (fused ? 4u : 0)});
+    return st != WEFT_OK ? st : op_check_split(self->b, "attention", call, size, in[0]);
 }
 
 static weft_status dx_shard(const weft_op_self *self, const weft_opcall *call,
@@ -156,9 +154,9 @@ static weft_status dx_shard(const weft_op_self *self, const weft_opcall *call,
     if (!fused && along_heads(call, in))
         return heads_shard(self->b, call, 6, in, out);
     weft_status st =
-        graph_op_shard(self->b, call, in, out,
-                       &(graph_shard_rule){.terms = "a-----", .only = 1u << 0 | (fused ? 2u : 0)});
-    return st != WEFT_OK ? st : graph_op_check_split(self->b, "attention", call, size, in[0]);
+        weft_shard(self->b, call, in, out,
+                   &(weft_shard_rule){.terms = "a-----", .only = 1u << 0 | (fused ? 2u : 0)});
+    return st != WEFT_OK ? st : op_check_split(self->b, "attention", call, size, in[0]);
 }
 
 /* Scores and their product with the values: 2 and 2 for every pair of positions and feature; a
@@ -169,9 +167,9 @@ static double attention_flops(const weft_op_self *self, const weft_attr *attrs, 
 {
     (void)self;
     (void)in, (void)nin, (void)nout;
-    double sequence = (double)graph_op_attr_i(attrs, nattr, "sequence", 1);
-    double half = graph_op_attr_i(attrs, nattr, "causal", 1) ? 0.5 : 1.0;
-    return 4.0 * half * sequence * (double)graph_op_elements(&out[0]);
+    double sequence = (double)op_attr_i(attrs, nattr, "sequence", 1);
+    double half = op_attr_i(attrs, nattr, "causal", 1) ? 0.5 : 1.0;
+    return 4.0 * half * sequence * (double)op_elements(&out[0]);
 }
 
 /* Twice the forward pass. Recomputing the scores is not counted, like other recomputation. */
@@ -186,34 +184,26 @@ static double dx_flops(const weft_op_self *self, const weft_attr *attrs, uint32_
     "sequence int - tokens of one sequence: a part of the tokens has whole sequences; "            \
     "causal int 1 1: a token attends to itself and to those before it, 0: to its whole sequence"
 
-const graph_op_entry graph_op_attention_family[] = {
-    {"attention",
-     {.struct_size = sizeof(weft_op),
-      .infer = attention_infer,
-      .grad = attention_grad,
-      .shard = attention_shard,
-      .flops = attention_flops,
-      .doc = OP_DOC(.help = "y = softmax(q k^T / sqrt(head_dim)) v within each sequence; lse: the "
-                            "log-sum-exp of each row of scores; reach: how many of "
-                            "the tokens before it a token attends to",
-                    .operands = "qkv:cT3HD | q:cTHD k:cTGD v:cTGD | qkv:cT3HD reach:iT | "
-                                "q:cTHD k:cTGD v:cTGD reach:iT",
-                    .results = "y:cTHD lse:fTH | y:cTHD lse:fTH | y:cTHD lse:fTH | y:cTHD lse:fTH",
-                    .attributes = ATTRIBUTES, .formula = "4 T H D sequence; half if causal")}},
-    {"attention.dx",
-     {.struct_size = sizeof(weft_op),
-      .infer = dx_infer,
-      .shard = dx_shard,
-      .flops = dx_flops,
-      .doc = OP_DOC(.help = "the gradients of the inputs of attention",
-                    .operands = "dy:cTHD qkv:cT3HD y:cTHD lse:fTH | dy:cTHD q:cTHD k:cTGD v:cTGD "
-                                "y:cTHD lse:fTH | "
-                                "dy:cTHD qkv:cT3HD y:cTHD lse:fTH reach:iT | "
-                                "dy:cTHD q:cTHD k:cTGD v:cTGD y:cTHD lse:fTH reach:iT",
-                    .results = "dqkv:cT3HD | dq:cTHD dk:cTGD dv:cTGD | dqkv:cT3HD | "
-                               "dq:cTHD dk:cTGD dv:cTGD",
-                    .attributes = ATTRIBUTES, .formula = "8 T H D sequence; half if causal")}},
-    {0},
+const weft_component op_attention[] = {
+    OP("attention",
+       "y = softmax(q k^T / sqrt(head_dim)) v within each sequence; lse: the "
+       "log-sum-exp of each row of scores; reach: how many of "
+       "the tokens before it a token attends to",
+       DOC(.operands = "qkv:cT3HD | q:cTHD k:cTGD v:cTGD | qkv:cT3HD reach:iT | "
+                       "q:cTHD k:cTGD v:cTGD reach:iT",
+           .results = "y:cTHD lse:fTH | y:cTHD lse:fTH | y:cTHD lse:fTH | y:cTHD lse:fTH",
+           .attributes = ATTRIBUTES, .formula = "4 T H D sequence; half if causal"),
+       .infer = attention_infer, .grad = attention_grad, .shard = attention_shard,
+       .flops = attention_flops),
+    OP("attention.dx", "the gradients of the inputs of attention",
+       DOC(.operands = "dy:cTHD qkv:cT3HD y:cTHD lse:fTH | dy:cTHD q:cTHD k:cTGD v:cTGD "
+                       "y:cTHD lse:fTH | "
+                       "dy:cTHD qkv:cT3HD y:cTHD lse:fTH reach:iT | "
+                       "dy:cTHD q:cTHD k:cTGD v:cTGD y:cTHD lse:fTH reach:iT",
+           .results = "dqkv:cT3HD | dq:cTHD dk:cTGD dv:cTGD | dqkv:cT3HD | "
+                      "dq:cTHD dk:cTGD dv:cTGD",
+           .attributes = ATTRIBUTES, .formula = "8 T H D sequence; half if causal"),
+       .infer = dx_infer, .shard = dx_shard, .flops = dx_flops),
 };
 
 /* --- attention over keys and values that are kept: generation of text ---
@@ -234,23 +224,22 @@ static weft_status check_part(const weft_builder *b, const weft_attr *attrs, uin
                               const weft_shape *x)
 {
     char text[OP_TEXT];
-    const int64_t part = graph_op_attr_i(attrs, nattr, "part", 1);
+    const int64_t part = op_attr_i(attrs, nattr, "part", 1);
     if (x->axes[1].size == 3 && part >= 0 && part < 3)
         return WEFT_OK;
-    return graph_op_fail(b, WEFT_USAGE,
-                         "cache.write takes part 0, 1 or 2 of a tensor [t, 3, heads, head_dim]; it "
-                         "was given part %lld of %s",
-                         (long long)part, graph_op_shape_text(x, text));
+    return op_fail(b, WEFT_USAGE,
+                   "cache.write takes part 0, 1 or 2 of a tensor [t, 3, heads, head_dim]; it "
+                   "was given part %lld of %s",
+                   (long long)part, op_shape_text(x, text));
 }
 
 static weft_status write_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                                const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     const bool fused = nin > 1 && in[1].rank == 4;
-    weft_status st =
-        graph_op_infer(fused ? "cache.write: cache[h,m,d] x[t,q,h,d] at[t]:i32 -> y[h,m,d]"
-                             : "cache.write: cache[g,m,d] x[t,g,d] at[t]:i32 -> y[g,m,d]",
-                       self->b, in, nin, out, nout);
+    weft_status st = op_infer(fused ? "cache.write: cache[h,m,d] x[t,q,h,d] at[t]:i32 -> y[h,m,d]"
+                                    : "cache.write: cache[g,m,d] x[t,g,d] at[t]:i32 -> y[g,m,d]",
+                              self->b, in, nin, out, nout);
     return st == WEFT_OK && fused ? check_part(self->b, attrs, nattr, &in[1]) : st;
 }
 
@@ -259,22 +248,22 @@ static weft_status cached_infer(const weft_op_self *self, const weft_attr *attrs
 {
     (void)attrs, (void)nattr;
     const bool fused = nin && in[0].rank == 4;
-    weft_status st = graph_op_infer(
-        fused ? "attention.cached: qkv[t,q,h,d] k[h,m,d] v[h,m,d] at[t]:i32 -> y[t,h,d]"
-              : "attention.cached: q[t,h,d] k[g,m,d] v[g,m,d] at[t]:i32 -> y[t,h,d]",
-        self->b, in, nin, out, nout);
+    weft_status st =
+        op_infer(fused ? "attention.cached: qkv[t,q,h,d] k[h,m,d] v[h,m,d] at[t]:i32 -> y[t,h,d]"
+                       : "attention.cached: q[t,h,d] k[g,m,d] v[g,m,d] at[t]:i32 -> y[t,h,d]",
+                 self->b, in, nin, out, nout);
     if (st != WEFT_OK)
         return st;
     if (fused && in[0].axes[1].size != 3)
-        return graph_op_fail(self->b, WEFT_USAGE,
-                             "attention.cached takes queries, keys and values in one tensor "
-                             "[t, 3, heads, head_dim]; axis 1 has %lld elements",
-                             (long long)in[0].axes[1].size);
+        return op_fail(self->b, WEFT_USAGE,
+                       "attention.cached takes queries, keys and values in one tensor "
+                       "[t, 3, heads, head_dim]; axis 1 has %lld elements",
+                       (long long)in[0].axes[1].size);
     if (!fused && in[0].axes[1].size % in[1].axes[0].size)
-        return graph_op_fail(self->b, WEFT_USAGE,
-                             "attention.cached gives each head of keys and values to equally many "
-                             "heads of queries; %lld is not a multiple of %lld",
-                             (long long)in[0].axes[1].size, (long long)in[1].axes[0].size);
+        return op_fail(self->b, WEFT_USAGE,
+                       "attention.cached gives each head of keys and values to equally many "
+                       "heads of queries; %lld is not a multiple of %lld",
+                       (long long)in[0].axes[1].size, (long long)in[1].axes[0].size);
     return WEFT_OK;
 }
 
@@ -284,7 +273,7 @@ static weft_status write_shard(const weft_op_self *self, const weft_opcall *call
                                weft_place *out)
 {
     (void)mesh_axis, (void)size;
-    return graph_op_shard(self->b, call, in, out, &(graph_shard_rule){.only = 1u << 0});
+    return weft_shard(self->b, call, in, out, &(weft_shard_rule){.only = 1u << 0});
 }
 
 /* Along the tokens, and along heads: of queries, keys and values together. */
@@ -303,8 +292,8 @@ static weft_status cached_shard(const weft_op_self *self, const weft_opcall *cal
         out[0] = in[0];
         return WEFT_OK;
     }
-    return graph_op_shard(self->b, call, in, out,
-                          &(graph_shard_rule){.only = 1u << 0 | (grouped ? 0u : 1u << 2)});
+    return weft_shard(self->b, call, in, out,
+                      &(weft_shard_rule){.only = 1u << 0 | (grouped ? 0u : 1u << 2)});
 }
 
 /* Scores and their product with the values, for a cache that is full. */
@@ -312,29 +301,22 @@ static double cached_flops(const weft_op_self *self, const weft_attr *attrs, uin
                            const weft_shape *in, uint32_t nin, const weft_shape *out, uint32_t nout)
 {
     (void)self, (void)attrs, (void)nattr, (void)nin, (void)nout;
-    return 4.0 * (double)in[1].axes[1].size * (double)graph_op_elements(&out[0]);
+    return 4.0 * (double)in[1].axes[1].size * (double)op_elements(&out[0]);
 }
 
-const graph_op_entry graph_op_cached_family[] = {
-    {"cache.write",
-     {.struct_size = sizeof(weft_op),
-      .in_place = 1,
-      .infer = write_infer,
-      .shard = write_shard,
-      .doc = OP_DOC(.help = "y = cache, with row at[t] of each head replaced by x[t]; of tokens "
-                            "with one position the last counts, and none outside the cache",
-                    .operands = "cache:cGMD x:cTGD at:iT | cache:cHMD x:cT3HD at:iT",
-                    .results = "y:cGMD | y:cHMD",
-                    .attributes = "part int 1 of queries, keys and values in one tensor: 0, 1 or "
-                                  "2")}},
-    {"attention.cached",
-     {.struct_size = sizeof(weft_op),
-      .infer = cached_infer,
-      .shard = cached_shard,
-      .flops = cached_flops,
-      .doc = OP_DOC(.help = "y[t] = softmax(q[t] k^T / sqrt(head_dim)) v over the rows 0 to at[t] "
-                            "of k and v; zeros for a position outside them",
-                    .operands = "q:cTHD k:cGMD v:cGMD at:iT | qkv:cT3HD k:cHMD v:cHMD at:iT",
-                    .results = "y:cTHD | y:cTHD", .formula = "4 T H D M")}},
-    {0},
+const weft_component op_cached[] = {
+    OP("cache.write",
+       "y = cache, with row at[t] of each head replaced by x[t]; of tokens "
+       "with one position the last counts, and none outside the cache",
+       DOC(.operands = "cache:cGMD x:cTGD at:iT | cache:cHMD x:cT3HD at:iT",
+           .results = "y:cGMD | y:cHMD",
+           .attributes = "part int 1 of queries, keys and values in one tensor: 0, 1 or "
+                         "2"),
+       .in_place = 1, .infer = write_infer, .shard = write_shard),
+    OP("attention.cached",
+       "y[t] = softmax(q[t] k^T / sqrt(head_dim)) v over the rows 0 to at[t] "
+       "of k and v; zeros for a position outside them",
+       DOC(.operands = "q:cTHD k:cGMD v:cGMD at:iT | qkv:cT3HD k:cHMD v:cHMD at:iT",
+           .results = "y:cTHD | y:cTHD", .formula = "4 T H D M"),
+       .infer = cached_infer, .shard = cached_shard, .flops = cached_flops),
 };

@@ -1,4 +1,4 @@
-/* graph/ops/infer.c: shape inference from a signature (see ops.h).
+/* infer.c: shape inference from a signature (builtin.h).
  *
  * The operands are matched from left to right. A letter is bound to axes at its first use; later
  * uses must have the same axes. A group takes the axes that the other letters of its operand leave,
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "graph/ops/util.h"
+#include "builtin.h"
 
 #define FIRST_LETTER '0'
 #define LETTERS ('z' - FIRST_LETTER + 1)
@@ -39,7 +39,7 @@ static uint32_t slot(char letter)
     return (uint32_t)(letter - FIRST_LETTER);
 }
 
-/* Parses one operand, "b?[O..]:f32". Signatures are constants of the core: syntax is not
+/* Parses one operand, "b?[O..]:f32". Signatures are constants: syntax is not
  * checked. */
 static const char *parse_operand(const char *p, operand *o)
 {
@@ -69,13 +69,12 @@ static bool is_group(char letter)
 static weft_status misfit(const match *m, uint32_t i, uint32_t other)
 {
     char a[OP_TEXT], c[OP_TEXT];
-    graph_op_shape_text(&m->in[i], a);
+    op_shape_text(&m->in[i], a);
     if (other == i)
-        return graph_op_fail(m->b, WEFT_USAGE, "%s: %s cannot be %s", m->signature, m->ops[i].name,
-                             a);
-    graph_op_shape_text(&m->in[other], c);
-    return graph_op_fail(m->b, WEFT_USAGE, "%s: %s, which is %s, does not fit %s, which is %s",
-                         m->signature, m->ops[i].name, a, m->ops[other].name, c);
+        return op_fail(m->b, WEFT_USAGE, "%s: %s cannot be %s", m->signature, m->ops[i].name, a);
+    op_shape_text(&m->in[other], c);
+    return op_fail(m->b, WEFT_USAGE, "%s: %s, which is %s, does not fit %s, which is %s",
+                   m->signature, m->ops[i].name, a, m->ops[other].name, c);
 }
 
 /* The first input that determines the compute type. */
@@ -92,7 +91,7 @@ static weft_status match_dtype(match *m, uint32_t i)
     uint32_t want = m->ops[i].dtype, have = m->in[i].dtype;
     if (want)
         return want == have ? WEFT_OK : misfit(m, i, i);
-    if (!m->dtype && graph_op_is_float(have))
+    if (!m->dtype && op_is_float(have))
         m->dtype = have;
     return m->dtype == have ? WEFT_OK : misfit(m, i, typed_by(m));
 }
@@ -165,13 +164,12 @@ static weft_status make_output(const match *m, const operand *o, weft_shape *out
         const bound *of = &m->of[slot(o->letter[k])];
         for (uint32_t j = 0; j < of->n; j++) {
             if (out->rank == WEFT_MAX_AXES)
-                return graph_op_fail(m->b, WEFT_USAGE, "%s: %s would have more than %d axes",
-                                     m->signature, o->name, WEFT_MAX_AXES);
-            if (graph_op_axis(out, of->axes[j].name) >= 0)
-                return graph_op_fail(
-                    m->b, WEFT_USAGE,
-                    "%s: %s would have two axes named '%s'; give them different names",
-                    m->signature, o->name, of->axes[j].name);
+                return op_fail(m->b, WEFT_USAGE, "%s: %s would have more than %d axes",
+                               m->signature, o->name, WEFT_MAX_AXES);
+            if (weft_shard_axis(out, of->axes[j].name) >= 0)
+                return op_fail(m->b, WEFT_USAGE,
+                               "%s: %s would have two axes named '%s'; give them different names",
+                               m->signature, o->name, of->axes[j].name);
             out->axes[out->rank++] = of->axes[j];
         }
     }
@@ -186,7 +184,7 @@ static weft_status match_inputs(match *m, const char **p)
         least += !m->ops[most++].optional;
     }
     if (m->nin < least || m->nin > most)
-        return graph_op_fail(m->b, WEFT_USAGE, "%s: %u inputs were given", m->signature, m->nin);
+        return op_fail(m->b, WEFT_USAGE, "%s: %u inputs were given", m->signature, m->nin);
     for (uint32_t i = 0; i < m->nin; i++) {
         weft_status st = match_input(m, i);
         if (st != WEFT_OK)
@@ -195,8 +193,8 @@ static weft_status match_inputs(match *m, const char **p)
     return WEFT_OK;
 }
 
-weft_status graph_op_infer(const char *signature, const weft_builder *b, const weft_shape *in,
-                           uint32_t nin, weft_shape *out, uint32_t *nout)
+weft_status op_infer(const char *signature, const weft_builder *b, const weft_shape *in,
+                     uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     match m; /* large, and made for each op: only what is read is set */
     m.signature = strstr(signature, ": ") + 2;
@@ -213,6 +211,8 @@ weft_status graph_op_infer(const char *signature, const weft_builder *b, const w
     uint32_t n = 0;
     for (p += strlen("-> "); *p; n++) {
         operand o;
+        if (n == *nout)
+            return op_fail(b, WEFT_USAGE, "%s: there is no room for result %u", m.signature, n);
         p = parse_operand(p, &o);
         st = make_output(&m, &o, &out[n]);
         if (st != WEFT_OK)

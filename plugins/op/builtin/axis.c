@@ -1,4 +1,4 @@
-/* graph/ops/axis.c: sums, maxima and broadcasts along one axis.
+/* axis.c: sums, maxima and broadcasts along one axis.
  *
  *   sum_axis   x [A.., n, B..] -> y [A.., B..]              the sum over n
  *   max_axis   x [A.., n, B..] -> y [A.., B..]              the maximum over n
@@ -15,7 +15,7 @@
  * choice of one of them would depend on how the axis is split. */
 #include <string.h>
 
-#include "graph/ops/util.h"
+#include "builtin.h"
 
 /* The attribute that names the axis: the one that is not "size". */
 static const weft_attr *axis_attr(const weft_attr *attrs, uint32_t nattr)
@@ -29,11 +29,11 @@ static const weft_attr *axis_attr(const weft_attr *attrs, uint32_t nattr)
 
 static weft_status usage(const weft_builder *b, uint32_t nin, bool size)
 {
-    return graph_op_fail(b, WEFT_USAGE,
-                         "it takes %s and the attribute that names the axis: its name as key, its "
-                         "number as value%s",
-                         nin > 1 ? "two tensors" : "one tensor",
-                         size ? "; and the attribute 'size'" : "");
+    return op_fail(b, WEFT_USAGE,
+                   "it takes %s and the attribute that names the axis: its name as key, its "
+                   "number as value%s",
+                   nin > 1 ? "two tensors" : "one tensor",
+                   size ? "; and the attribute 'size'" : "");
 }
 
 /* Checks the number of operands and attributes, and that axis `attr->i` of `s` has the name. */
@@ -46,8 +46,8 @@ static weft_status check(const weft_builder *b, const weft_attr *attrs, uint32_t
         return usage(b, want, false);
     if (a->i >= 0 && a->i < (int64_t)s->rank && !strcmp(s->axes[a->i].name, a->key))
         return WEFT_OK;
-    return graph_op_fail(b, WEFT_USAGE, "axis %lld of %s is not '%s'", (long long)a->i,
-                         graph_op_shape_text(s, text), a->key);
+    return op_fail(b, WEFT_USAGE, "axis %lld of %s is not '%s'", (long long)a->i,
+                   op_shape_text(s, text), a->key);
 }
 
 static weft_shape without(const weft_shape *s, int64_t axis)
@@ -64,14 +64,14 @@ static weft_status reduce_infer(const weft_builder *b, const weft_attr *attrs, u
 {
     char text[OP_TEXT];
     weft_status st = check(b, attrs, nattr, nin, 1, &in[0]);
-    if (st == WEFT_OK && !graph_op_is_float(in[0].dtype))
-        st = graph_op_fail(b, WEFT_USAGE, "it works on floating point, not on %s",
-                           graph_op_shape_text(&in[0], text));
-    if (st != WEFT_OK)
-        return st;
-    out[0] = without(&in[0], attrs[0].i);
-    *nout = 1;
-    return WEFT_OK;
+    if (st == WEFT_OK && !op_is_float(in[0].dtype))
+        st = op_fail(b, WEFT_USAGE, "it works on floating point, not on %s",
+                     op_shape_text(&in[0], text));
+    if (st == WEFT_OK)
+        st = op_one_result(b, nout);
+    if (st == WEFT_OK)
+        out[0] = without(&in[0], attrs[0].i);
+    return st;
 }
 
 static weft_status sum_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
@@ -95,6 +95,8 @@ static weft_status broadcast_infer(const weft_op_self *self, const weft_attr *at
     const weft_builder *b = self->b;
     char x[OP_TEXT], like[OP_TEXT];
     weft_status st = check(b, attrs, nattr, nin, 2, nin > 1 ? &in[1] : &in[0]);
+    if (st == WEFT_OK)
+        st = op_one_result(b, nout);
     if (st != WEFT_OK)
         return st;
     const weft_shape rest = without(&in[1], attrs[0].i);
@@ -103,12 +105,10 @@ static weft_status broadcast_infer(const weft_op_self *self, const weft_attr *at
         fits = rest.axes[i].size == in[0].axes[i].size &&
                !strcmp(rest.axes[i].name, in[0].axes[i].name);
     if (!fits)
-        return graph_op_fail(b, WEFT_USAGE, "%s does not have the axes of %s without '%s'",
-                             graph_op_shape_text(&in[0], x), graph_op_shape_text(&in[1], like),
-                             attrs[0].key);
+        return op_fail(b, WEFT_USAGE, "%s does not have the axes of %s without '%s'",
+                       op_shape_text(&in[0], x), op_shape_text(&in[1], like), attrs[0].key);
     out[0] = in[1];
     out[0].dtype = in[0].dtype;
-    *nout = 1;
     return WEFT_OK;
 }
 
@@ -117,23 +117,25 @@ static weft_status repeat_infer(const weft_op_self *self, const weft_attr *attrs
 {
     const weft_builder *b = self->b;
     const weft_attr *a = axis_attr(attrs, nattr);
-    const int64_t size = graph_op_attr_i(attrs, nattr, "size", 0);
+    const int64_t size = op_attr_i(attrs, nattr, "size", 0);
     char text[OP_TEXT];
     if (nin != 1 || nattr != 2 || !a || size < 1)
         return usage(b, 1, true);
-    graph_op_shape_text(&in[0], text);
-    if (in[0].rank == WEFT_MAX_AXES || size > INT64_MAX / 64 / graph_op_elements(&in[0]))
-        return graph_op_fail(b, WEFT_USAGE, "%s has too many axes or elements for %lld more", text,
-                             (long long)size);
-    if (a->i < 0 || a->i > (int64_t)in[0].rank || graph_op_axis(&in[0], a->key) >= 0)
-        return graph_op_fail(b, WEFT_USAGE, "%s cannot get the axis '%s' as number %lld", text,
-                             a->key, (long long)a->i);
+    op_shape_text(&in[0], text);
+    if (in[0].rank == WEFT_MAX_AXES || size > INT64_MAX / 64 / op_elements(&in[0]))
+        return op_fail(b, WEFT_USAGE, "%s has too many axes or elements for %lld more", text,
+                       (long long)size);
+    if (a->i < 0 || a->i > (int64_t)in[0].rank || weft_shard_axis(&in[0], a->key) >= 0)
+        return op_fail(b, WEFT_USAGE, "%s cannot get the axis '%s' as number %lld", text, a->key,
+                       (long long)a->i);
+    const weft_status st = op_one_result(b, nout);
+    if (st != WEFT_OK)
+        return st;
     out[0] = in[0];
     out[0].rank++;
     for (uint32_t i = in[0].rank; i > (uint32_t)a->i; i--)
         out[0].axes[i] = in[0].axes[i - 1];
     out[0].axes[a->i] = (weft_axis){a->key, size};
-    *nout = 1;
     return WEFT_OK;
 }
 
@@ -148,7 +150,7 @@ static weft_status append(const weft_builder *b, const weft_opcall *call, const 
 
 static bool wanted(const weft_builder *b, const weft_opcall *call, uint32_t phase)
 {
-    return call->dout[0] && graph_op_expects(b, call, 0, phase);
+    return call->dout[0] && op_expects(b, call, 0, phase);
 }
 
 static weft_status sum_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
@@ -172,7 +174,7 @@ static weft_status broadcast_grad(const weft_op_self *self, const weft_opcall *c
 static weft_status two(const weft_builder *b, const char *id, weft_tensor x, weft_tensor y,
                        weft_tensor *out)
 {
-    return graph_op_append(b, id, (weft_tensor[]){x, y}, 2, out);
+    return op_append(b, id, (weft_tensor[]){x, y}, 2, out);
 }
 
 /* `t` in another type; itself if it has that. */
@@ -230,7 +232,7 @@ static weft_status sum_shard(const weft_op_self *self, const weft_opcall *call,
                              weft_place *out)
 {
     (void)mesh_axis, (void)size;
-    return graph_op_shard(self->b, call, in, out, &(graph_shard_rule){.terms = "a", .sums = 1});
+    return weft_shard(self->b, call, in, out, &(weft_shard_rule){.terms = "a", .sums = 1});
 }
 
 /* Maxima of partial maxima are partial maxima. */
@@ -242,7 +244,7 @@ static weft_status max_shard(const weft_op_self *self, const weft_opcall *call,
     out[0] = in[0];
     if (in[0].kind == WEFT_PARTIAL_MAX)
         return WEFT_OK;
-    weft_status st = graph_op_shard(self->b, call, in, out, &(graph_shard_rule){.sums = 1});
+    weft_status st = weft_shard(self->b, call, in, out, &(weft_shard_rule){.sums = 1});
     if (st == WEFT_OK && out[0].kind == WEFT_PARTIAL_SUM)
         out[0].kind = WEFT_PARTIAL_MAX;
     return st;
@@ -260,42 +262,24 @@ static weft_status broadcast_shard(const weft_op_self *self, const weft_opcall *
     out[0] = in[0];
     if (in[0].kind == WEFT_PARTIAL_MAX && place[1].kind == WEFT_WHOLE)
         return WEFT_OK;
-    return graph_op_shard(self->b, call, place, out, &(graph_shard_rule){.terms = "a-"});
+    return weft_shard(self->b, call, place, out, &(weft_shard_rule){.terms = "a-"});
 }
 
 #define AXIS_DOC "*along int - the key is the name of the axis, the value its number"
 
-const graph_op_entry graph_op_axis_family[] = {
-    {"sum_axis",
-     {.struct_size = sizeof(weft_op),
-      .flags = WEFT_OP_ACCUMULATES,
-      .infer = sum_infer,
-      .grad = sum_grad,
-      .shard = sum_shard,
-      .doc = OP_DOC(.help = "y = the sum of x along one axis", .operands = "x:cN*A",
-                    .results = "y:c*A", .attributes = AXIS_DOC)}},
-    {"max_axis",
-     {.struct_size = sizeof(weft_op),
-      .infer = max_infer,
-      .grad = max_grad,
-      .shard = max_shard,
-      .doc = OP_DOC(.help = "y = the maximum of x along one axis", .operands = "x:cN*A",
-                    .results = "y:c*A", .attributes = AXIS_DOC)}},
-    {"broadcast",
-     {.struct_size = sizeof(weft_op),
-      .flags = WEFT_OP_SHAPE_LAST,
-      .infer = broadcast_infer,
-      .grad = broadcast_grad,
-      .shard = broadcast_shard,
-      .doc = OP_DOC(.help = "y = x at every index of an axis that like has and x has not",
-                    .operands = "x:x*A like:xN*A", .results = "y:xN*A", .attributes = AXIS_DOC)}},
-    {"repeat",
-     {.struct_size = sizeof(weft_op),
-      .infer = repeat_infer,
-      .grad = broadcast_grad,
-      .shard = broadcast_shard,
-      .doc = OP_DOC(.help = "y = x at every index of a new axis", .operands = "x:x*A",
-                    .results = "y:xN*A",
-                    .attributes = AXIS_DOC "; size int -N elements of the new axis")}},
-    {0},
+const weft_component op_axis[] = {
+    OP("sum_axis", "y = the sum of x along one axis",
+       DOC(.operands = "x:cN*A", .results = "y:c*A", .attributes = AXIS_DOC),
+       .flags = WEFT_OP_ACCUMULATES, .infer = sum_infer, .grad = sum_grad, .shard = sum_shard),
+    OP("max_axis", "y = the maximum of x along one axis",
+       DOC(.operands = "x:cN*A", .results = "y:c*A", .attributes = AXIS_DOC), .infer = max_infer,
+       .grad = max_grad, .shard = max_shard),
+    OP("broadcast", "y = x at every index of an axis that like has and x has not",
+       DOC(.operands = "x:x*A like:xN*A", .results = "y:xN*A", .attributes = AXIS_DOC),
+       .flags = WEFT_OP_SHAPE_LAST, .infer = broadcast_infer, .grad = broadcast_grad,
+       .shard = broadcast_shard),
+    OP("repeat", "y = x at every index of a new axis",
+       DOC(.operands = "x:x*A", .results = "y:xN*A",
+           .attributes = AXIS_DOC "; size int -N elements of the new axis"),
+       .infer = repeat_infer, .grad = broadcast_grad, .shard = broadcast_shard),
 };

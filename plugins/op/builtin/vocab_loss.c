@@ -1,4 +1,4 @@
-/* graph/ops/vocab_loss.c: softmax cross-entropy over a vocabulary that is split among ranks.
+/* vocab_loss.c: softmax cross-entropy over a vocabulary that is split among ranks.
  *
  * The logits are never gathered. A token needs three numbers of all columns:
  *
@@ -13,22 +13,21 @@
  * the index of a rank's first column in it. Columns from `valid` on have probability 0. A rank
  * sends 12 bytes a token and reduction instead of its logits; the cost is that the logits are read
  * three times, where softmax_xent reads them once. */
-#include "graph/ops/util.h"
+#include "builtin.h"
 
 static weft_status max_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                              const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return graph_op_infer("xent.max: logits[t,v] -> max[t]:f32", self->b, in, nin, out, nout);
+    return op_infer("xent.max: logits[t,v] -> max[t]:f32", self->b, in, nin, out, nout);
 }
 
 static weft_status sums_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                               const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    weft_status st =
-        graph_op_infer("xent.sums: logits[t,v] targets[t]:i32 max[t]:f32 -> sums[t]:f32", self->b,
-                       in, nin, out, nout);
+    weft_status st = op_infer("xent.sums: logits[t,v] targets[t]:i32 max[t]:f32 -> sums[t]:f32",
+                              self->b, in, nin, out, nout);
     if (st == WEFT_OK) /* exponentials, target */
         out[0].axes[out[0].rank++] = (weft_axis){"sums", 2};
     return st;
@@ -38,18 +37,17 @@ static weft_status finish_infer(const weft_op_self *self, const weft_attr *attrs
                                 const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return graph_op_infer(
-        "xent.finish: logits[t,v] targets[t]:i32 max[t]:f32 sums[t,s]:f32 scale[]:f32 "
-        "-> dlogits[t,v] loss[]:f32",
-        self->b, in, nin, out, nout);
+    return op_infer("xent.finish: logits[t,v] targets[t]:i32 max[t]:f32 sums[t,s]:f32 scale[]:f32 "
+                    "-> dlogits[t,v] loss[]:f32",
+                    self->b, in, nin, out, nout);
 }
 
 static weft_status loss_infer(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
                               const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return graph_op_infer("xent.loss: targets[t]:i32 max[t]:f32 sums[t,s]:f32 -> loss[]:f32",
-                          self->b, in, nin, out, nout);
+    return op_infer("xent.loss: targets[t]:i32 max[t]:f32 sums[t,s]:f32 -> loss[]:f32", self->b, in,
+                    nin, out, nout);
 }
 
 /* As softmax_xent. The formula already includes that maximum and sums depend on the logits. */
@@ -57,9 +55,9 @@ static weft_status finish_grad(const weft_op_self *self, const weft_opcall *call
                                weft_tensor *din)
 {
     if (call->dout[0])
-        return graph_op_fail(self->b, WEFT_UNSUPPORTED,
-                             "the gradient of the logits has no gradient itself");
-    if (call->dout[1] && graph_op_expects(self->b, call, 0, phase))
+        return op_fail(self->b, WEFT_UNSUPPORTED,
+                       "the gradient of the logits has no gradient itself");
+    if (call->dout[1] && op_expects(self->b, call, 0, phase))
         din[0] = call->out[0];
     return WEFT_OK;
 }
@@ -77,16 +75,15 @@ static weft_status no_grad(const weft_op_self *self, const weft_opcall *call, ui
 static weft_status shard(const weft_builder *b, const weft_opcall *call, const weft_place *in,
                          weft_place *out, weft_place first)
 {
-    static const graph_shard_rule by_tokens = {.only = 1u << 0, .sums = 1};
+    static const weft_shard_rule by_tokens = {.only = 1u << 0, .sums = 1};
     if (in[0].kind != WEFT_SPLIT || in[0].axis != 1)
-        return graph_op_shard(b, call, in, out, &by_tokens);
+        return weft_shard(b, call, in, out, &by_tokens);
     for (uint32_t i = 1; i < call->nin; i++)
         if (in[i].kind != WEFT_WHOLE)
-            return graph_op_fail(
-                b, WEFT_UNSUPPORTED,
-                "the logits are split along the vocabulary over the mesh axis, and "
-                "%s is not complete there",
-                b->name(b->ctx, call->in[i]));
+            return op_fail(b, WEFT_UNSUPPORTED,
+                           "the logits are split along the vocabulary over the mesh axis, and "
+                           "%s is not complete there",
+                           b->name(b->ctx, call->in[i]));
     out[0] = first;
     return WEFT_OK;
 }
@@ -124,7 +121,7 @@ static weft_status loss_shard(const weft_op_self *self, const weft_opcall *call,
 {
     (void)mesh_axis;
     (void)size;
-    return graph_op_shard(self->b, call, in, out, &(graph_shard_rule){.only = 1u << 0, .sums = 1});
+    return weft_shard(self->b, call, in, out, &(weft_shard_rule){.only = 1u << 0, .sums = 1});
 }
 
 #define COLUMNS .first_input = 1, .first_axis = 1
@@ -133,41 +130,20 @@ static weft_status loss_shard(const weft_op_self *self, const weft_opcall *call,
     "have probability 0"
 #define WEIGHT "weight real 1 factor of each token's loss"
 
-const graph_op_entry graph_op_vocab_loss_family[] = {
-    {"xent.max",
-     {.struct_size = sizeof(weft_op),
-      .infer = max_infer,
-      .grad = no_grad,
-      .shard = max_shard,
-      COLUMNS,
-      .doc = OP_DOC(.help = "max[t] = the largest of the logits that are real",
-                    .operands = "logits:cTV", .results = "max:fT", .attributes = VALID)}},
-    {"xent.sums",
-     {.struct_size = sizeof(weft_op),
-      .infer = sums_infer,
-      .grad = no_grad,
-      .shard = sums_shard,
-      COLUMNS,
-      .doc = OP_DOC(.help = "sums[t] = the sum of exp(logits - max), and the logit of the target",
-                    .operands = "logits:cTV targets:iT max:fT", .results = "sums:fTS",
-                    .attributes = VALID)}},
-    {"xent.finish",
-     {.struct_size = sizeof(weft_op),
-      .in_place = 1,
-      .infer = finish_infer,
-      .grad = finish_grad,
-      .shard = finish_shard,
-      COLUMNS,
-      .doc = OP_DOC(.help = "the loss of softmax_xent, and dlogits, from max and sums of the whole "
-                            "vocabulary",
-                    .operands = "logits:cTV targets:iT max:fT sums:fTS scale:f",
-                    .results = "dlogits:cTV loss:f", .attributes = VALID "; " WEIGHT)}},
-    {"xent.loss",
-     {.struct_size = sizeof(weft_op),
-      .infer = loss_infer,
-      .shard = loss_shard,
-      .doc =
-          OP_DOC(.help = "the loss of xent.finish alone", .operands = "targets:iT max:fT sums:fTS",
-                 .results = "loss:f", .attributes = WEIGHT)}},
-    {0},
+const weft_component op_vocab_loss[] = {
+    OP("xent.max", "max[t] = the largest of the logits that are real",
+       DOC(.operands = "logits:cTV", .results = "max:fT", .attributes = VALID), .infer = max_infer,
+       .grad = no_grad, .shard = max_shard, COLUMNS),
+    OP("xent.sums", "sums[t] = the sum of exp(logits - max), and the logit of the target",
+       DOC(.operands = "logits:cTV targets:iT max:fT", .results = "sums:fTS", .attributes = VALID),
+       .infer = sums_infer, .grad = no_grad, .shard = sums_shard, COLUMNS),
+    OP("xent.finish",
+       "the loss of softmax_xent, and dlogits, from max and sums of the whole "
+       "vocabulary",
+       DOC(.operands = "logits:cTV targets:iT max:fT sums:fTS scale:f",
+           .results = "dlogits:cTV loss:f", .attributes = VALID "; " WEIGHT),
+       .in_place = 1, .infer = finish_infer, .grad = finish_grad, .shard = finish_shard, COLUMNS),
+    OP("xent.loss", "the loss of xent.finish alone",
+       DOC(.operands = "targets:iT max:fT sums:fTS", .results = "loss:f", .attributes = WEIGHT),
+       .infer = loss_infer, .shard = loss_shard),
 };

@@ -1,11 +1,11 @@
-/* graph/ops/elementwise.c: the elementwise ops, used in update rules.
+/* elementwise.c: the elementwise ops, used in update rules.
  *
  * Operands have one shape, or are scalars, which are broadcast. Arithmetic is fp32: where operands
  * differ in type the result is f32. Gradients are written in the same ops; a scalar broadcast to a
  * tensor has no gradient (it would be a sum), which is an error unless it is a plain scalar. */
 #include <string.h>
 
-#include "graph/ops/util.h"
+#include "builtin.h"
 
 static bool same_shape(const weft_shape *a, const weft_shape *c)
 {
@@ -20,30 +20,29 @@ static weft_status infer_n(uint32_t arity, const weft_builder *b, const weft_sha
 {
     char a[OP_TEXT], c[OP_TEXT];
     if (nin != arity)
-        return graph_op_fail(b, WEFT_USAGE, "this elementwise op takes %u inputs, not %u", arity,
-                             nin);
+        return op_fail(b, WEFT_USAGE, "this elementwise op takes %u inputs, not %u", arity, nin);
     uint32_t full = 0; /* the first operand that is no scalar */
     while (full < nin - 1 && !in[full].rank)
         full++;
     weft_shape result = in[full];
     for (uint32_t i = 0; i < nin; i++) {
-        if (!graph_op_is_float(in[i].dtype))
-            return graph_op_fail(b, WEFT_USAGE, "elementwise ops work on floating point, not on %s",
-                                 graph_op_shape_text(&in[i], a));
+        if (!op_is_float(in[i].dtype))
+            return op_fail(b, WEFT_USAGE, "elementwise ops work on floating point, not on %s",
+                           op_shape_text(&in[i], a));
         if (!in[i].rank && result.rank)
             continue;
         if (!same_shape(&in[full], &in[i]))
-            return graph_op_fail(
-                b, WEFT_USAGE,
-                "an elementwise op needs operands of one shape or scalars; it was given "
-                "%s and %s",
-                graph_op_shape_text(&in[full], a), graph_op_shape_text(&in[i], c));
+            return op_fail(b, WEFT_USAGE,
+                           "an elementwise op needs operands of one shape or scalars; it was given "
+                           "%s and %s",
+                           op_shape_text(&in[full], a), op_shape_text(&in[i], c));
         if (in[i].dtype != result.dtype)
             result.dtype = WEFT_F32;
     }
-    out[0] = result;
-    *nout = 1;
-    return WEFT_OK;
+    const weft_status st = op_one_result(b, nout);
+    if (st == WEFT_OK)
+        out[0] = result;
+    return st;
 }
 
 static weft_status infer1(const weft_op_self *self, const weft_attr *attrs, uint32_t nattr,
@@ -81,7 +80,7 @@ static weft_tensor term(formula *f, const char *id, weft_tensor x, weft_tensor y
 {
     weft_tensor out = 0;
     if (f->st == WEFT_OK)
-        f->st = graph_op_append(f->b, id, (weft_tensor[]){x, y}, y ? 2 : 1, &out);
+        f->st = op_append(f->b, id, (weft_tensor[]){x, y}, y ? 2 : 1, &out);
     return out;
 }
 
@@ -98,7 +97,7 @@ static weft_tensor choose(formula *f, weft_tensor x, weft_tensor y, weft_tensor 
 {
     weft_tensor out = 0;
     if (f->st == WEFT_OK)
-        f->st = graph_op_append(f->b, "select", (weft_tensor[]){x, y, condition}, 3, &out);
+        f->st = op_append(f->b, "select", (weft_tensor[]){x, y, condition}, 3, &out);
     return out;
 }
 
@@ -112,18 +111,17 @@ static bool wanted(formula *f, uint32_t i)
 {
     const weft_builder *b = f->b;
     weft_shape x, y;
-    if (f->st != WEFT_OK || !f->call->dout[0] || !graph_op_expects(b, f->call, i, f->phase))
+    if (f->st != WEFT_OK || !f->call->dout[0] || !op_expects(b, f->call, i, f->phase))
         return false;
     f->st = b->shape(b->ctx, f->call->in[i], &x);
     if (f->st == WEFT_OK)
         f->st = b->shape(b->ctx, f->call->out[0], &y);
     if (f->st != WEFT_OK || x.rank || !y.rank)
         return f->st == WEFT_OK;
-    f->st = graph_op_fail(
-        b, WEFT_UNSUPPORTED,
-        "%s is a scalar in an elementwise op on a tensor; its gradient, a sum over the "
-        "tensor, is not available",
-        b->name(b->ctx, f->call->in[i]));
+    f->st = op_fail(b, WEFT_UNSUPPORTED,
+                    "%s is a scalar in an elementwise op on a tensor; its gradient, a sum over the "
+                    "tensor, is not available",
+                    b->name(b->ctx, f->call->in[i]));
     return false;
 }
 
@@ -309,7 +307,7 @@ static weft_status same_shard(const weft_op_self *self, const weft_opcall *call,
 {
     (void)mesh_axis;
     (void)size;
-    return graph_op_shard(self->b, call, in, out, &(graph_shard_rule){.terms = "a"});
+    return weft_shard(self->b, call, in, out, &(weft_shard_rule){.terms = "a"});
 }
 
 static weft_status sum_shard(const weft_op_self *self, const weft_opcall *call,
@@ -318,7 +316,7 @@ static weft_status sum_shard(const weft_op_self *self, const weft_opcall *call,
 {
     (void)mesh_axis;
     (void)size;
-    return graph_op_shard(self->b, call, in, out, &(graph_shard_rule){.terms = "ab"});
+    return weft_shard(self->b, call, in, out, &(weft_shard_rule){.terms = "ab"});
 }
 
 static weft_status mul_shard(const weft_op_self *self, const weft_opcall *call,
@@ -327,7 +325,7 @@ static weft_status mul_shard(const weft_op_self *self, const weft_opcall *call,
 {
     (void)mesh_axis;
     (void)size;
-    return graph_op_shard(self->b, call, in, out, &(graph_shard_rule){.terms = "aa"});
+    return weft_shard(self->b, call, in, out, &(weft_shard_rule){.terms = "aa"});
 }
 
 static weft_status select_shard(const weft_op_self *self, const weft_opcall *call,
@@ -336,23 +334,18 @@ static weft_status select_shard(const weft_op_self *self, const weft_opcall *cal
 {
     (void)mesh_axis;
     (void)size;
-    return graph_op_shard(self->b, call, in, out, &(graph_shard_rule){.terms = "ab-"});
+    return weft_shard(self->b, call, in, out, &(weft_shard_rule){.terms = "ab-"});
 }
 
 #define EW_IN1 "a:c*A"
 #define EW_IN2 EW_IN1 " b:c*A"
 #define EW_IN3 EW_IN2 " c:c*A"
 #define EW(word, code, arity, gradient, sharding, text)                                            \
-    {                                                                                              \
-        word,                                                                                      \
-        {                                                                                          \
-            .struct_size = sizeof(weft_op), .flags = WEFT_OP_ELEMENTWISE, .ew = WEFT_EW_##code,    \
-            .in_place = 1, .infer = infer##arity, .grad = gradient, .shard = sharding,             \
-            .doc = OP_DOC(.help = (text), .operands = EW_IN##arity, .results = "y:c*A")            \
-        }                                                                                          \
-    }
+    OP(word, text, DOC(.operands = EW_IN##arity, .results = "y:c*A"),                              \
+       .flags = WEFT_OP_ELEMENTWISE, .ew = WEFT_EW_##code, .in_place = 1, .infer = infer##arity,   \
+       .grad = gradient, .shard = sharding)
 
-const graph_op_entry graph_op_elementwise_family[] = {
+const weft_component op_elementwise[] = {
     EW("copy", COPY, 1, copy_grad, same_shard, "y = a"),
     EW("neg", NEG, 1, neg_grad, same_shard, "y = -a"),
     EW("add", ADD, 2, add_grad, sum_shard, "y = a + b"),
@@ -373,5 +366,4 @@ const graph_op_entry graph_op_elementwise_family[] = {
     EW("cos", COS, 1, cos_grad, NULL, "y = the cosine of a, in radians"),
     EW("round", ROUND, 1, flat_grad, NULL, "y = the whole number nearest to a, ties to even"),
     EW("floor", FLOOR, 1, flat_grad, NULL, "y = the largest whole number that is not above a"),
-    {0},
 };
