@@ -51,14 +51,14 @@ static inline double patience_one_process(void)
 /* The slowest of some processes, as against a quiet machine; 1 at least. */
 static inline double patience_slower(void)
 {
-    static double most = PATIENCE_USUAL_NS;
+    static double max = PATIENCE_USUAL_NS;
     static bool known;
     for (int i = 0; i < 9 && !known; i++) {
         const double ns = patience_one_process();
-        most = ns > most ? ns : most;
+        max = ns > max ? ns : max;
     }
     known = true;
-    return most / PATIENCE_USUAL_NS;
+    return max / PATIENCE_USUAL_NS;
 }
 
 /* The bound for something that usually takes `ms` at most. */

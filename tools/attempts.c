@@ -34,7 +34,7 @@ static weft_status run_here(const restarting *r, char *const *argv, launch_end *
     launch_job(&(launch_args){.ranks = r->ranks,
                               .argv = argv,
                               .stops = r->a->stops,
-                              .attempt = r->a->most ? r->number : 0,
+                              .attempt = r->a->max ? r->number : 0,
                               .progress = p},
                end);
     a->step = job_progress_furthest(p);
@@ -91,13 +91,13 @@ static int attempt(restarting *r, launch_end *end, launch_attempt *a, uint32_t *
 
 /* --- what follows it --- */
 
-/* The largest number of ranks up to `most` that the job allows; 0: none, and the error record says
+/* The largest number of ranks up to `max` that the job allows; 0: none, and the error record says
  * what stands in the way of the largest. */
-static uint32_t fewer(const restarting *r, uint32_t most)
+static uint32_t fewer(const restarting *r, uint32_t max)
 {
     char why[2048] = "";
     weft_status first = WEFT_OK;
-    for (uint32_t n = most; n >= r->by.least && n; n--) {
+    for (uint32_t n = max; n >= r->by.least && n; n--) {
         const weft_status st = r->a->check(r->a->job, n);
         if (st == WEFT_OK)
             return n;
@@ -106,7 +106,7 @@ static uint32_t fewer(const restarting *r, uint32_t most)
         first = first == WEFT_OK ? st : first;
     }
     (void)err_fail(first == WEFT_OK ? WEFT_USAGE : first,
-                   "no layout of %u to %u ranks is possible%s%s", r->by.least, most,
+                   "no layout of %u to %u ranks is possible%s%s", r->by.least, max,
                    *why ? "; " : "", why);
     return 0;
 }
@@ -117,7 +117,7 @@ static launch_restart leave_rank_out(restarting *r, const launch_attempt *a)
     const uint32_t before = r->ranks, n = fewer(r, before - 1);
     if (!n) {
         log_line(WEFT_LOG_WARN, "the job cannot continue with fewer ranks: %s", err_text());
-        return r->by.in_a_row > r->by.most ? RESTART_END : RESTART_SAME;
+        return r->by.in_a_row > r->by.max ? RESTART_END : RESTART_SAME;
     }
     launch_restarts_fewer(&r->by);
     log_line(WEFT_LOG_WARN,
@@ -182,7 +182,7 @@ static bool decide(restarting *r, const launch_attempt *a, uint32_t lost)
 int cli_attempts_run(const cli_attempts *args)
 {
     restarting r = {.a = args, .ranks = args->ranks, .number = 1};
-    r.by.most = args->most;
+    r.by.max = args->max;
     r.by.least = args->least;
     int status = 1;
     for (bool again = true; again;) {
@@ -193,10 +193,10 @@ int cli_attempts_run(const cli_attempts *args)
         job_stop_at_once(true);
         if (r.by.furthest || a.step)
             job_stop_later_attempt();
-        again = end.failed && args->most && decide(&r, &a, lost);
+        again = end.failed && args->max && decide(&r, &a, lost);
         job_stop_at_once(false);
     }
-    if (status == 1 && args->most)
+    if (status == 1 && args->max)
         launch_restarts_print(&r.by, stderr);
     launch_restarts_free(&r.by);
     return status;

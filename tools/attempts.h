@@ -10,7 +10,7 @@ typedef struct cli_attempts {
     const cli_job *job;
     bool stops;              /* the ranks handle requests to stop */
     uint32_t ranks;          /* of the first attempt */
-    uint32_t most, least;    /* --restarts, --restarts-min; 0: none */
+    uint32_t max, least;     /* --restarts, --restarts-min; 0: none */
     launch_host_list *hosts; /* NULL: this machine */
     const char *ssh;
 

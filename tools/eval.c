@@ -15,9 +15,9 @@ static int run_here(saved_evaluate_options *o, cli_saved *s, const char *file)
     const char *keys[CLI_SAVED_OVERRIDES + 1];
     uint32_t n = 0;
     if (file) { /* first, so that a given key wins */
-        const size_t room = strlen(file) + sizeof "data.valid=";
-        valid = mem_alloc(room);
-        snprintf(valid, room, "data.valid=%s", file);
+        const size_t capacity = strlen(file) + sizeof "data.valid=";
+        valid = mem_alloc(capacity);
+        snprintf(valid, capacity, "data.valid=%s", file);
         keys[n++] = valid;
     }
     for (uint32_t i = 0; i < s->noverrides; i++)

@@ -11,22 +11,22 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST_STOPS 16u
-#define MOST_PROMPT (64u << 20) /* bytes of a file */
+#define MAX_STOPS 16u
+#define MAX_PROMPT (64u << 20) /* bytes of a file */
 
 typedef struct request {
     saved_sample_options o;
     cli_saved saved;
-    const char *stop[MOST_STOPS];
+    const char *stop[MAX_STOPS];
     const char *file; /* of the prompt */
     char *read;       /* its text */
 } request;
 
-static bool real(const char *text, double least, double most, double *out)
+static bool real(const char *text, double least, double max, double *out)
 {
     char *end;
     *out = strtod(text, &end);
-    return end != text && !*end && *out >= least && *out <= most;
+    return end != text && !*end && *out >= least && *out <= max;
 }
 
 static bool take_prompt(request *r, const char *text, bool ids)
@@ -50,7 +50,7 @@ static bool option(request *r, const char *name, const char *value)
         return first;
     }
     if (!strcmp(name, "--stop")) {
-        if (!*value || o->nstop == MOST_STOPS)
+        if (!*value || o->nstop == MAX_STOPS)
             return false;
         r->stop[o->nstop++] = value;
         return true;
@@ -84,7 +84,7 @@ static weft_status read_file(request *r)
     size_t n = 1;
     if (!f)
         return err_fail(WEFT_USAGE, "--prompt-file %s: %s", r->file, strerror(errno));
-    while (n && text.n <= MOST_PROMPT) {
+    while (n && text.n <= MAX_PROMPT) {
         char part[65536];
         n = fread(part, 1, sizeof part, f);
         for (size_t i = 0; i < n; i++)
@@ -98,9 +98,9 @@ static weft_status read_file(request *r)
     r->o.prompt = text.at;
     if (error)
         return err_fail(WEFT_USAGE, "--prompt-file %s: %s", r->file, strerror(error));
-    if (text.n > MOST_PROMPT || memchr(text.at, 0, text.n - 1))
+    if (text.n > MAX_PROMPT || memchr(text.at, 0, text.n - 1))
         return err_fail(WEFT_USAGE, "--prompt-file %s: it has a zero byte, or more than %u MiB",
-                        r->file, MOST_PROMPT >> 20);
+                        r->file, MAX_PROMPT >> 20);
     return WEFT_OK;
 }
 

@@ -21,7 +21,7 @@ static const char *const flags[] = {"--resume", "--resume=auto", "--resume=force
 enum { RESUME, AUTO, FORCE, DOCTOR, JSON };
 static const char *const valued[] = {"--restarts", "--restarts-min", "--hosts", "--ssh", NULL};
 enum { RESTARTS, RESTARTS_MIN, HOSTS, SSH };
-#define RESTARTS_MOST 1000u
+#define RESTARTS_MAX 1000u
 
 static run_resume_mode resume_of(const cli_job *j)
 {
@@ -89,7 +89,7 @@ static char **attempt_arguments(const cli_job *j, uint64_t furthest)
 }
 
 /* `hosts` NULL: the ranks are of this machine. */
-static int launch(const cli_job *j, uint32_t most, uint32_t least, launch_host_list *hosts)
+static int launch(const cli_job *j, uint32_t max, uint32_t least, launch_host_list *hosts)
 {
     job_stop_catch(false);
     job_stop_at_once(true);
@@ -101,7 +101,7 @@ static int launch(const cli_job *j, uint32_t most, uint32_t least, launch_host_l
     return cli_attempts_run(&(cli_attempts){.job = j,
                                             .stops = !j->flag[DOCTOR],
                                             .ranks = j->ranks,
-                                            .most = most,
+                                            .max = max,
                                             .least = least,
                                             .hosts = hosts,
                                             .ssh = j->value[SSH] ? j->value[SSH] : "ssh",
@@ -110,7 +110,7 @@ static int launch(const cli_job *j, uint32_t most, uint32_t least, launch_host_l
 }
 
 /* --hosts FILE: -n ranks, or as many as the hosts have slots. */
-static int launch_on_hosts(cli_job *j, uint32_t most, uint32_t least)
+static int launch_on_hosts(cli_job *j, uint32_t max, uint32_t least)
 {
     launch_host_list hosts;
     weft_status st = launch_host_list_read(j->value[HOSTS], &hosts);
@@ -124,7 +124,7 @@ static int launch_on_hosts(cli_job *j, uint32_t most, uint32_t least)
                       "takes more ranks than one",
                       j->ranks, hosts.n, hosts.n == 1 ? "" : "s", j->value[HOSTS], slots,
                       slots == 1 ? "" : "s");
-    const int status = st == WEFT_OK ? launch(j, most, least, &hosts) : cli_fail(st);
+    const int status = st == WEFT_OK ? launch(j, max, least, &hosts) : cli_fail(st);
     launch_host_list_free(&hosts);
     return status;
 }
@@ -137,21 +137,21 @@ static char **supervised_arguments(void *user, uint64_t furthest)
 }
 
 /* A rank of another launcher, or a job of one rank. */
-static int run_alone(cli_job *j, uint32_t most, uint32_t least)
+static int run_alone(cli_job *j, uint32_t max, uint32_t least)
 {
     job_identity who;
-    if (!most || job_control_descriptor() >= 0)
+    if (!max || job_control_descriptor() >= 0)
         return run_rank(j);
     weft_status st = job_identify(&who);
     if (st != WEFT_OK)
         return cli_fail(st);
     j->ranks = 1;
     if (!who.launched)
-        return launch(j, most, least, NULL);
+        return launch(j, max, least, NULL);
     if (least)
         return cli_usage(&cli_cmd_train, "--restarts-min needs -n or --hosts: only weft's own "
                                          "launcher can leave ranks out");
-    return launch_supervise(&who, &(launch_supervise_args){most, supervised_arguments, j});
+    return launch_supervise(&who, &(launch_supervise_args){max, supervised_arguments, j});
 }
 
 /* The command without what starts ranks, for messages. */
@@ -162,7 +162,7 @@ static const char *command_of(const cli_job *j, char out[256])
 }
 
 /* What --restarts-min may ask for. */
-static uint32_t most_ranks(const cli_job *j)
+static uint32_t max_ranks(const cli_job *j)
 {
     return j->ranks ? j->ranks : j->value[HOSTS] ? 65536 : 1;
 }
@@ -172,7 +172,7 @@ static int run(int argc, char **argv)
     char text[256];
     cli_job j;
     int status = 2;
-    uint64_t most = 0, least = 0;
+    uint64_t max = 0, least = 0;
     if (argc == 2 && !strcmp(argv[1], "--agent"))
         return launch_agent_run();
     if (!cli_parse_job(&cli_cmd_train, argc, argv, flags, valued, &j, &status)) {
@@ -180,16 +180,16 @@ static int run(int argc, char **argv)
         return status;
     }
     const char *restarts = j.value[RESTARTS], *min = j.value[RESTARTS_MIN];
-    if (restarts && !cli_number(restarts, 1, RESTARTS_MOST, &most))
-        status = cli_usage(&cli_cmd_train, "--restarts %s: 1 to %u", restarts, RESTARTS_MOST);
-    else if (min && !most)
+    if (restarts && !cli_number(restarts, 1, RESTARTS_MAX, &max))
+        status = cli_usage(&cli_cmd_train, "--restarts %s: 1 to %u", restarts, RESTARTS_MAX);
+    else if (min && !max)
         status = cli_usage(&cli_cmd_train, "--restarts-min belongs to --restarts");
-    else if (min && !cli_number(min, 1, most_ranks(&j), &least))
+    else if (min && !cli_number(min, 1, max_ranks(&j), &least))
         status = cli_usage(&cli_cmd_train, "--restarts-min %s: 1 to the %u ranks of -n", min,
-                           most_ranks(&j));
+                           max_ranks(&j));
     else if (j.value[SSH] && !j.value[HOSTS])
         status = cli_usage(&cli_cmd_train, "--ssh belongs to --hosts");
-    else if (most && j.flag[DOCTOR])
+    else if (max && j.flag[DOCTOR])
         status = cli_usage(&cli_cmd_train, "--doctor trains nothing that could be restarted");
     else if (!j.ini)
         status = cli_usage(&cli_cmd_train, "name the INI file of a job");
@@ -203,11 +203,11 @@ static int run(int argc, char **argv)
     else if (job_check_tasks(j.ranks, command_of(&j, text)) != WEFT_OK)
         status = cli_fail(WEFT_USAGE);
     else if (j.value[HOSTS])
-        status = launch_on_hosts(&j, (uint32_t)most, (uint32_t)least);
+        status = launch_on_hosts(&j, (uint32_t)max, (uint32_t)least);
     else if (j.ranks > 1)
-        status = launch(&j, (uint32_t)most, (uint32_t)least, NULL);
+        status = launch(&j, (uint32_t)max, (uint32_t)least, NULL);
     else
-        status = run_alone(&j, (uint32_t)most, (uint32_t)least);
+        status = run_alone(&j, (uint32_t)max, (uint32_t)least);
     free(j.overrides);
     return status;
 }

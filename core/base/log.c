@@ -52,7 +52,7 @@ void log_plain(char *text)
     }
 }
 
-bool log_has_room(int ms)
+bool log_has_capacity(int ms)
 {
     struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
     int n;
@@ -75,7 +75,7 @@ static void put(const char *line, size_t bytes)
 static bool may_write(void)
 {
     char text[128];
-    if (!log_has_room(atomic_load(&lost) ? 0 : MOMENT_MS)) {
+    if (!log_has_capacity(atomic_load(&lost) ? 0 : MOMENT_MS)) {
         atomic_fetch_add(&lost, 1);
         return false;
     }
@@ -86,7 +86,7 @@ static bool may_write(void)
                                "weft warn: %u lines of the log are lost, since nobody read "
                                "standard error\n",
                                before));
-    return log_has_room(0);
+    return log_has_capacity(0);
 }
 
 void log_line(int level, const char *fmt, ...)

@@ -15,12 +15,12 @@ int log_level(void);
 int log_rank(void);
 
 /* "weft[ rank R] error: text". A line other than an error is dropped where nobody reads standard
- * error (log_has_room()); the next one says how many are lost. [any] */
+ * error (log_has_capacity()); the next one says how many are lost. [any] */
 void log_line(int level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Can a line be written to standard error now, or within `ms`? False: it is a pipe that is full, or
  * a terminal that is held (Ctrl-S), and a write would wait until somebody reads. [any] */
-bool log_has_room(int ms);
+bool log_has_capacity(int ms);
 
 /* Replace control characters other than newlines and tabs by '?': names of files and texts of
  * others go to terminals. Bytes from 128 on stay, since they are UTF-8; but not the control

@@ -21,7 +21,7 @@ weft_status sized_take(const char *call, const void *args, void *to, size_t size
     if (!args)
         return err_fail_in(WEFT_USAGE, ERR_CALL, call, "args is NULL");
     const uint32_t have = *(const uint32_t *)args;
-    if (have < LEAST || have > SIZED_MOST)
+    if (have < LEAST || have > SIZED_MAX)
         return err_fail_in(WEFT_USAGE, ERR_CALL, call,
                            "struct_size of the arguments is %u; set it to sizeof of the struct",
                            have);
@@ -36,21 +36,21 @@ weft_status sized_take(const char *call, const void *args, void *to, size_t size
 
 weft_status sized_check_out(const char *call, const void *out)
 {
-    const uint32_t room = *(const uint32_t *)out;
-    if (room >= LEAST)
+    const uint32_t capacity = *(const uint32_t *)out;
+    if (capacity >= LEAST)
         return WEFT_OK;
     return err_fail_in(
         WEFT_USAGE, ERR_CALL, call,
         "struct_size of the struct to fill is %u; zero the struct and set it to sizeof of "
         "the struct before the call",
-        room);
+        capacity);
 }
 
 weft_status sized_give(const char *call, void *out, const void *value)
 {
-    const uint32_t room = *(const uint32_t *)out, have = *(const uint32_t *)value;
-    const uint32_t n = room < have ? room : have;
-    if (room < LEAST)
+    const uint32_t capacity = *(const uint32_t *)out, have = *(const uint32_t *)value;
+    const uint32_t n = capacity < have ? capacity : have;
+    if (capacity < LEAST)
         return sized_check_out(call, out);
     memcpy((char *)out + sizeof n, (const char *)value + sizeof n, n - sizeof n);
     memcpy(out, &n, sizeof n);

@@ -1,7 +1,7 @@
 /* base/sized.h: structs that begin with struct_size, from a plugin or for one (weft/base.h,
  * Growth).
  *
- * The size that the other side states is trusted up to SIZED_MOST, so these functions read no more
+ * The size that the other side states is trusted up to SIZED_MAX, so these functions read no more
  * than that behind its pointer. `call` is how the function is called in a message,
  * "builder.param". */
 #ifndef BASE_SIZED_H
@@ -12,7 +12,7 @@
 #include <weft/base.h>
 
 /* No struct of this ABI is as large: a size above it is garbage. */
-#define SIZED_MOST 65536u
+#define SIZED_MAX 65536u
 
 /* Copies the argument struct `args` of a plugin into `to`, `size` bytes, whatever size its author
  * knew; the part that it lacks becomes 0. A flags word follows struct_size. WEFT_USAGE: `args` is

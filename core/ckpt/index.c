@@ -189,8 +189,8 @@ weft_status ckpt_cover(const ckpt_ranges *r, pool *p, ckpt_piece **tensors, uint
 
 weft_status ckpt_ranges_agree(const ckpt_ranges *manifest, const ckpt_ranges *headers)
 {
-    uint32_t most = manifest->n > headers->n ? manifest->n : headers->n;
-    for (uint32_t i = 0; i < most; i++) {
+    uint32_t max = manifest->n > headers->n ? manifest->n : headers->n;
+    for (uint32_t i = 0; i < max; i++) {
         const ckpt_range *m = i < manifest->n ? &manifest->at[i] : NULL;
         const ckpt_range *h = i < headers->n ? &headers->at[i] : NULL;
         if (m && h && !by_place(m, h) && same_tensor(m, h) && m->count == h->count)

@@ -27,9 +27,9 @@
 typedef struct sink {
     int fd;
     ckpt_sum *sum;
-    unsigned char *block, *other; /* [room]; `other` is with the thread of the sum, NULL: none */
-    uint64_t room, held, bytes;   /* of the block; in it; in the file */
-    uint64_t handed;              /* of the file, that the disk was told to write */
+    unsigned char *block, *other;   /* [room]; `other` is with the thread of the sum, NULL: none */
+    uint64_t capacity, held, bytes; /* of the block; in it; in the file */
+    uint64_t handed;                /* of the file, that the disk was told to write */
     lengthy progress;
     const ckpt_halt *halt;     /* NULL: nothing ends it */
     const ckpt_values *values; /* NULL: pieces have data */
@@ -68,14 +68,14 @@ static int sink_add(sink *s, const void *data, uint64_t n)
 {
     const unsigned char *at = data;
     while (n) {
-        uint64_t some = s->room - s->held < n ? s->room - s->held : n;
+        uint64_t some = s->capacity - s->held < n ? s->capacity - s->held : n;
         int rc = 0;
-        if (some == s->room) {
+        if (some == s->capacity) {
             rc = sink_put(s, at, some);
         } else {
             memcpy(s->block + s->held, at, some);
             s->held += some;
-            rc = s->held == s->room ? sink_flush(s) : 0;
+            rc = s->held == s->capacity ? sink_flush(s) : 0;
         }
         if (rc)
             return rc;
@@ -92,13 +92,13 @@ static int sink_make(sink *s, const ckpt_piece *p)
     const uint64_t width = weft_dtype_size(p->dtype);
     int rc = 0;
     for (uint64_t first = 0, n; first < p->count && !rc; first += n) {
-        const uint64_t free = (s->room - s->held) / width;
+        const uint64_t free = (s->capacity - s->held) / width;
         n = p->count - first < free ? p->count - first : free;
         s->halted = s->values->read(s->values->ctx, p, first, n, s->block + s->held);
         if (s->halted != WEFT_OK)
             return -1;
         s->held += n * width;
-        rc = s->room - s->held < 8 ? sink_flush(s) : 0;
+        rc = s->capacity - s->held < 8 ? sink_flush(s) : 0;
     }
     return rc;
 }
@@ -205,10 +205,10 @@ static weft_status hash_and_write(int folder, const char *name, const ckpt_piece
     weft_status st = ckpt_header_build(order, n, &head, &head_bytes);
     if (st != WEFT_OK)
         return st;
-    sink s = {.fd = -1, .halt = halt, .values = values, .room = values ? VALUES : BLOCK};
+    sink s = {.fd = -1, .halt = halt, .values = values, .capacity = values ? VALUES : BLOCK};
     s.sum = ckpt_sum_begin(values);
-    s.block = mem_alloc(s.room);
-    s.other = values ? mem_alloc(s.room) : NULL;
+    s.block = mem_alloc(s.capacity);
+    s.other = values ? mem_alloc(s.capacity) : NULL;
     uint64_t all = head_bytes;
     for (uint32_t i = 0; i < n; i++)
         all += order[i]->count * weft_dtype_size(order[i]->dtype);

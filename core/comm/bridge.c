@@ -191,11 +191,11 @@ static int is_busy(const part *p)
 static weft_status bridge_wait(weft_link *l, uint32_t spin_us, uint32_t timeout_us, uint32_t flags)
 {
     int intra = is_busy(&l->part[INTRA]), inter = is_busy(&l->part[INTER]);
-    uint32_t most = intra != inter || timeout_us < SLICE_US ? timeout_us : SLICE_US;
+    uint32_t max = intra != inter || timeout_us < SLICE_US ? timeout_us : SLICE_US;
     weft_status st = WEFT_OK;
     for (int i = 0; i < 2 && (st == WEFT_OK || st == WEFT_BUSY); i++)
         if (intra == inter || is_busy(&l->part[i]))
-            st = PLUGIN_CALL(l->part[i].table, wait, l->part[i].link, spin_us, most, flags);
+            st = PLUGIN_CALL(l->part[i].table, wait, l->part[i].link, spin_us, max, flags);
     return st;
 }
 
@@ -278,9 +278,9 @@ weft_status comm_bridge_create(const host_component *intra, const weft_conf *int
         l->part[i].name = of[i]->name;
         st = PLUGIN_CALL(l->part[i].table, create, of[i]->module, &own[i], &inner);
         l->part[i].link = inner;
-        uint32_t most = l->part[i].table->channels;
-        if (most && (!l->table.channels || most < l->table.channels))
-            l->table.channels = most;
+        uint32_t max = l->part[i].table->channels;
+        if (max && (!l->table.channels || max < l->table.channels))
+            l->table.channels = max;
     }
     l->table.caps = sched_pair_caps(l->part[INTRA].table->caps, l->part[INTER].table->caps);
     if (st != WEFT_OK) {

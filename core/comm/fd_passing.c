@@ -19,7 +19,7 @@
 
 #include "base/err.h"
 
-#define FOREIGN_MOST 64u /* limit of untrusted datagrams that one call reads */
+#define FOREIGN_MAX 64u /* limit of untrusted datagrams that one call reads */
 
 typedef struct note {
     uint64_t secret[2];
@@ -28,13 +28,13 @@ typedef struct note {
 
 typedef union control {
     struct cmsghdr head;
-    char room[CMSG_SPACE(sizeof(int))];
+    char capacity[CMSG_SPACE(sizeof(int))];
 } control;
 
 /* Room for the sender's credentials and one descriptor. The kernel closes further descriptors. */
 typedef union taken {
     struct cmsghdr head;
-    char room[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(sizeof(int))];
+    char capacity[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(sizeof(int))];
 } taken;
 
 weft_status comm_fd_passing_open(comm_fd_passing_socket *out)
@@ -125,7 +125,7 @@ static enclosed open_enclosed(struct msghdr *m)
 
 weft_status comm_fd_passing_receive(const comm_fd_passing_socket *b, uint32_t *from, int *fd)
 {
-    for (uint32_t foreign = 0; foreign < FOREIGN_MOST; foreign++) {
+    for (uint32_t foreign = 0; foreign < FOREIGN_MAX; foreign++) {
         note n = {0};
         taken c = {0};
         struct iovec io = {&n, sizeof n};

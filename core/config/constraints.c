@@ -102,15 +102,15 @@ static const config_fact *find_fact(const config_fact *facts, const char *name, 
     return NULL;
 }
 
-static void fill(const char *says, const config_fact *facts, char *out, size_t room)
+static void fill(const char *says, const config_fact *facts, char *out, size_t capacity)
 {
-    for (size_t used = 0; *says && used + 1 < room; out[used] = 0) {
+    for (size_t used = 0; *says && used + 1 < capacity; out[used] = 0) {
         const size_t n = *says == '{' ? strcspn(says, "}") : 0;
         const config_fact *f = n ? find_fact(facts, says + 1, n - 1) : NULL;
-        int k = f && f->text ? snprintf(out + used, room - used, "%s", f->text)
-                : f          ? snprintf(out + used, room - used, "%lld", f->number)
-                             : snprintf(out + used, room - used, "%c", *says);
-        used += (size_t)k < room - used ? (size_t)k : room - used - 1;
+        int k = f && f->text ? snprintf(out + used, capacity - used, "%s", f->text)
+                : f          ? snprintf(out + used, capacity - used, "%lld", f->number)
+                             : snprintf(out + used, capacity - used, "%c", *says);
+        used += (size_t)k < capacity - used ? (size_t)k : capacity - used - 1;
         says += f ? n + 1 : 1;
     }
 }

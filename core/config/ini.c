@@ -116,7 +116,7 @@ static weft_status check_line(cursor *in, const char *s, size_t n)
 }
 
 /* fgets for inih: the next line, stripped and checked; NULL ends the text. */
-static char *read_line(char *out, int room, void *stream)
+static char *read_line(char *out, int capacity, void *stream)
 {
     cursor *in = stream;
     if (in->st != WEFT_OK || in->at == in->end)
@@ -129,7 +129,7 @@ static char *read_line(char *out, int room, void *stream)
         stop--;
     while (s < stop && (*s == ' ' || *s == '\t'))
         s++;
-    size_t n = (size_t)(stop - s), limit = (size_t)room - 3;
+    size_t n = (size_t)(stop - s), limit = (size_t)capacity - 3;
     if (limit > CONFIG_MAX_LINE)
         limit = CONFIG_MAX_LINE;
     if (n > limit) {

@@ -44,8 +44,8 @@ static weft_status read_all(int fd, bool file, const char *path, char **out, siz
     char *text = mem_alloc(CONFIG_MAX_TEXT + 1);
     size_t n = 0;
     while (n <= CONFIG_MAX_TEXT) {
-        size_t room = CONFIG_MAX_TEXT + 1 - n;
-        ssize_t got = file ? pread(fd, text + n, room, (off_t)n) : read(fd, text + n, room);
+        size_t capacity = CONFIG_MAX_TEXT + 1 - n;
+        ssize_t got = file ? pread(fd, text + n, capacity, (off_t)n) : read(fd, text + n, capacity);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0) {

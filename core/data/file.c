@@ -10,14 +10,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST_AT_ONCE ((uint64_t)1 << 30) /* Linux transfers less than 2 GiB a call */
-#define HAND_ON ((uint64_t)16 << 20)     /* bytes that are much */
+#define MAX_AT_ONCE ((uint64_t)1 << 30) /* Linux transfers less than 2 GiB a call */
+#define HAND_ON ((uint64_t)16 << 20)    /* bytes that are much */
 
 int data_file_write(int fd, const void *data, uint64_t bytes)
 {
     const unsigned char *at = data;
     while (bytes) {
-        ssize_t w = write(fd, at, bytes < MOST_AT_ONCE ? bytes : MOST_AT_ONCE);
+        ssize_t w = write(fd, at, bytes < MAX_AT_ONCE ? bytes : MAX_AT_ONCE);
         if (w < 0 && errno == EINTR)
             continue;
         if (w <= 0) {
@@ -44,8 +44,8 @@ int data_file_read(int fd, void *out, uint64_t bytes, uint64_t at)
     if (at > (uint64_t)INT64_MAX - bytes)
         return 1;
     while (bytes) {
-        uint64_t most = bytes < MOST_AT_ONCE ? bytes : MOST_AT_ONCE;
-        ssize_t r = pread(fd, to, most, (off_t)at);
+        uint64_t max = bytes < MAX_AT_ONCE ? bytes : MAX_AT_ONCE;
+        ssize_t r = pread(fd, to, max, (off_t)at);
         if (r < 0 && errno == EINTR)
             continue;
         if (r < 0)

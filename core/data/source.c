@@ -8,17 +8,17 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define MOST_IDENTITY 1024u /* bytes */
-#define MOST_VOCAB (1u << 30)
+#define MAX_IDENTITY 1024u /* bytes */
+#define MAX_VOCAB (1u << 30)
 
 static weft_status check_identity(const char *name, const char *identity)
 {
-    const size_t n = identity ? strnlen(identity, MOST_IDENTITY) : 0;
-    if (!n || n == MOST_IDENTITY)
+    const size_t n = identity ? strnlen(identity, MAX_IDENTITY) : 0;
+    if (!n || n == MAX_IDENTITY)
         return err_fail(WEFT_USAGE,
                         "source %s: info() gives no identity of 1 to %u bytes; checkpoints record "
                         "it",
-                        name, MOST_IDENTITY - 1);
+                        name, MAX_IDENTITY - 1);
     for (const char *p = identity; *p; p++)
         if ((unsigned char)*p < 32 || *p == 127)
             return err_fail(WEFT_USAGE, "source %s: the identity of info() is not one line of text",
@@ -32,11 +32,11 @@ static weft_status check_info(const char *name, const weft_data_info *info)
         return err_fail(WEFT_UNSUPPORTED,
                         "source %s: info() sets the flags 0x%x; this version of weft knows none",
                         name, info->flags);
-    if (!info->samples || info->vocab > MOST_VOCAB)
+    if (!info->samples || info->vocab > MAX_VOCAB)
         return err_fail(WEFT_USAGE,
                         "source %s: info() gives %" PRIu64 " samples and a vocabulary of %u; at "
                         "least 1 and at most %u are possible",
-                        name, info->samples, info->vocab, MOST_VOCAB);
+                        name, info->samples, info->vocab, MAX_VOCAB);
     weft_status st = graph_check_fields(info->fields, info->nfields);
     if (st != WEFT_OK)
         err_context("source %s", name);

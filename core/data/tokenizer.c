@@ -6,7 +6,7 @@
 
 #include <inttypes.h>
 
-#define MOST_VOCAB (1u << 30)
+#define MAX_VOCAB (1u << 30)
 
 static weft_status check_info(const data_tokenizer *d)
 {
@@ -17,11 +17,11 @@ static weft_status check_info(const data_tokenizer *d)
             "tokenizer %s: info() sets flags or a reserved word that this version of weft "
             "does not know",
             d->c->name);
-    if (!i->vocab || i->vocab > MOST_VOCAB || i->begin > i->vocab || i->end > i->vocab)
+    if (!i->vocab || i->vocab > MAX_VOCAB || i->begin > i->vocab || i->end > i->vocab)
         return err_fail(WEFT_USAGE,
                         "tokenizer %s: info() gives a vocabulary of %u, begin %u and end %u; 1 to "
                         "%u, and ids in it plus 1, are possible",
-                        d->c->name, i->vocab, i->begin, i->end, MOST_VOCAB);
+                        d->c->name, i->vocab, i->begin, i->end, MAX_VOCAB);
     return WEFT_OK;
 }
 

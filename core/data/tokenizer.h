@@ -24,10 +24,10 @@ weft_status data_tokenizer_open(const host_component *c, const weft_conf *conf,
 void data_tokenizer_close(data_tokenizer *d); /* a zeroed one is allowed [setup] */
 
 /* Encode a prefix of `bytes` bytes of text as weft_tokenizer_table.encode() does: *used bytes are
- * *n ids, at most `room`. `flags` are WEFT_TEXT_..., of which WEFT_TEXT_FIRST is dropped where the
- * tokenizer does not know it. [any] */
+ * *n ids, at most `capacity`. `flags` are WEFT_TEXT_..., of which WEFT_TEXT_FIRST is dropped where
+ * the tokenizer does not know it. [any] */
 weft_status data_tokenizer_encode(const data_tokenizer *d, const char *text, uint64_t bytes,
-                                  uint32_t flags, int32_t *out, uint64_t room, uint64_t *used,
+                                  uint32_t flags, int32_t *out, uint64_t capacity, uint64_t *used,
                                   uint64_t *n);
 
 /* Whether it has cut(), and what cut() answers. [any] */

@@ -73,13 +73,13 @@ weft_status graph_check_call(graph *g, uint32_t call)
         return err_fail(WEFT_USAGE,
                         "builder.%s() comes before builder.block(): all of a model is in blocks",
                         name);
-    const uint32_t most = g->now.deriving ? GRAPH_MOST_CALLS_GRADIENT : GRAPH_MOST_CALLS;
-    if (here && ++g->calls > most)
+    const uint32_t max = g->now.deriving ? GRAPH_MAX_CALLS_GRADIENT : GRAPH_MAX_CALLS;
+    if (here && ++g->calls > max)
         return err_fail(
             WEFT_NO_MEMORY,
             "builder.%s() in %s: plugins have called the builder %u times for this graph, "
             "which is the limit; check for an endless loop",
-            name, places[here], most);
+            name, places[here], max);
     return WEFT_OK;
 }
 
@@ -90,16 +90,16 @@ weft_status graph_check_pointer(const char *call, const char *what, const void *
     return p ? WEFT_OK : err_fail_in(WEFT_USAGE, ERR_CALL, call, "%s is NULL", what);
 }
 
-weft_status graph_check_text(const char *call, const char *what, const char *text, size_t most)
+weft_status graph_check_text(const char *call, const char *what, const char *text, size_t max)
 {
     if (!text)
         return err_fail_in(WEFT_USAGE, ERR_CALL, call, "%s is NULL", what);
-    const size_t n = strnlen(text, most + 1);
+    const size_t n = strnlen(text, max + 1);
     if (!n)
         return err_fail_in(WEFT_USAGE, ERR_CALL, call, "%s is empty", what);
-    if (n > most)
+    if (n > max)
         return err_fail_in(WEFT_USAGE, ERR_CALL, call, "%s, '%.40s...', is longer than %zu bytes",
-                           what, text, most);
+                           what, text, max);
     for (size_t i = 0; i < n; i++)
         if (text[i] < 32 || text[i] > 126)
             return err_fail_in(WEFT_USAGE, ERR_CALL, call,
@@ -195,7 +195,7 @@ weft_status graph_check_assigned(const graph *g, weft_tensor dst, weft_tensor sr
 
 /* --- ops --- */
 
-#define MOST_ATTR_BYTES 4096u
+#define MAX_ATTR_BYTES 4096u
 
 static weft_status check_attr_bytes(const char *id, const weft_attr *a)
 {
@@ -205,19 +205,19 @@ static weft_status check_attr_bytes(const char *id, const weft_attr *a)
             "builder.op(): the attribute '%s' of %s has the flags 0x%x; this version of "
             "weft knows none",
             a->key, id, a->flags);
-    if (a->bytes > MOST_ATTR_BYTES || (a->bytes && !a->data))
+    if (a->bytes > MAX_ATTR_BYTES || (a->bytes && !a->data))
         return err_fail(WEFT_USAGE,
                         "builder.op(): the attribute '%s' of %s has %u bytes at %s; at most %u are "
                         "possible, and not at NULL",
-                        a->key, id, a->bytes, a->data ? "an address" : "NULL", MOST_ATTR_BYTES);
+                        a->key, id, a->bytes, a->data ? "an address" : "NULL", MAX_ATTR_BYTES);
     return WEFT_OK;
 }
 
 weft_status graph_check_attrs(const char *id, const weft_attr *attrs, uint32_t n)
 {
-    if (n > GRAPH_MOST_ATTRS)
+    if (n > GRAPH_MAX_ATTRS)
         return err_fail(WEFT_USAGE, "builder.op(): %s has %u attributes; at most %u are possible",
-                        id, n, GRAPH_MOST_ATTRS);
+                        id, n, GRAPH_MAX_ATTRS);
     weft_status st = n ? graph_check_pointer("builder.op", "attrs", attrs) : WEFT_OK;
     for (uint32_t i = 0; st == WEFT_OK && i < n; i++) {
         st = graph_check_text("builder.op", "the key of an attribute", attrs[i].key,
@@ -319,7 +319,7 @@ weft_status graph_check_return(weft_status st, err_subject what, const char *who
                : st;
 }
 
-void graph_name_source(const graph *g, const graph_node *n, char *name, size_t room)
+void graph_name_source(const graph *g, const graph_node *n, char *name, size_t capacity)
 {
     const size_t used = strlen(name);
     for (uint32_t k = 0; g->now.state_of && !*g->now.state_of && k < n->nin; k++) {
@@ -328,7 +328,7 @@ void graph_name_source(const graph *g, const graph_node *n, char *name, size_t r
         const char *of = made ? strchr(x->name, '(') : x->name;
         if (!of || x->kind == WEFT_T_SCALAR)
             continue;
-        snprintf(name + used, room - used, made ? "%s" : "(%s)", of);
+        snprintf(name + used, capacity - used, made ? "%s" : "(%s)", of);
         return;
     }
 }

@@ -13,13 +13,13 @@
 /* Limit on builder calls by plugins for one graph: by all its replacements and lists, and by the
  * rule of an update. 96 layers of a ring over 512 ranks take 98,304 calls. The limit stops an
  * endless loop after some 100 MB. */
-#define GRAPH_MOST_CALLS (1u << 17)
+#define GRAPH_MAX_CALLS (1u << 17)
 
 /* ... and one grad() of an op. */
-#define GRAPH_MOST_CALLS_GRADIENT 4096u
+#define GRAPH_MAX_CALLS_GRADIENT 4096u
 
 /* Attributes of one op. The core adds the attribute "first" to some. */
-#define GRAPH_MOST_ATTRS 15u
+#define GRAPH_MAX_ATTRS 15u
 
 /* The calls that append to a graph, a bit each. */
 #define CALL_BLOCK (1u << 0)
@@ -40,8 +40,8 @@ weft_status graph_check_call(graph *g, uint32_t call);
 /* WEFT_USAGE with "`call`(): `what` is NULL" when it is. */
 weft_status graph_check_pointer(const char *call, const char *what, const void *p);
 
-/* Text of 1 to `most` bytes, all printable ASCII. At most `most` + 1 bytes are read. */
-weft_status graph_check_text(const char *call, const char *what, const char *text, size_t most);
+/* Text of 1 to `max` bytes, all printable ASCII. At most `max` + 1 bytes are read. */
+weft_status graph_check_text(const char *call, const char *what, const char *text, size_t max);
 
 /* The name of a tensor, block, axis or list: 1 to WEFT_MAX_NAME - 1 bytes of printable ASCII
  * without '*', '|' and a leading '@' or '!', which are special in the globs of edits. */
@@ -77,7 +77,7 @@ weft_status graph_comm(void *ctx, const weft_comm_args *args, weft_tensor in, we
 
 /* In a list: appends to the name of an output of `n` of which parameter or state it is made, for
  * messages: "mul#58.0(head.w)". */
-void graph_name_source(const graph *g, const graph_node *n, char *name, size_t room);
+void graph_name_source(const graph *g, const graph_node *n, char *name, size_t capacity);
 
 /* Checks the status that a plugin's function returned: an invalid status becomes WEFT_INTERNAL, and
  * a failure without a message gets one that names `who` and `call`. */

@@ -105,7 +105,7 @@ weft_status graph_cached_check(graph *g, int64_t rows)
 
 typedef struct making {
     graph *g;
-    int64_t most;
+    int64_t max;
     weft_tensor positions;
     uint32_t attentions;
     VEC(graph_node) nodes;
@@ -141,7 +141,7 @@ static weft_tensor add_cache(making *m, const graph_node *n, uint32_t part)
     const weft_shape shape = {
         .dtype = from->shape.dtype,
         .rank = 3,
-        .axes = {from->shape.axes[heads], {"rows", m->most}, from->shape.axes[heads + 1]}};
+        .axes = {from->shape.axes[heads], {"rows", m->max}, from->shape.axes[heads + 1]}};
     weft_place place[WEFT_MAX_MESH];
     memcpy(place, from->place, sizeof place);
     char name[WEFT_MAX_NAME];
@@ -179,7 +179,7 @@ static weft_status make_rope(making *m, const graph_node *n)
     for (uint32_t i = 0; i < n->nattr && k < 15; i++)
         if (strcmp(n->attrs[i].key, "sequence"))
             attrs[k++] = n->attrs[i];
-    attrs[k++] = (weft_attr){.key = "sequence", .i = m->most};
+    attrs[k++] = (weft_attr){.key = "sequence", .i = m->max};
     const weft_tensor in[] = {n->in[0], m->positions};
     return append(m, n, "rope", attrs, k, in, 2, n->out[0]);
 }
@@ -209,9 +209,9 @@ static void take_nodes(making *m)
     graph_number_producers(g, 0);
 }
 
-weft_status graph_cached_make(graph *g, int64_t most)
+weft_status graph_cached_make(graph *g, int64_t max)
 {
-    making m = {.g = g, .most = most};
+    making m = {.g = g, .max = max};
     weft_status st = find_positions(&m);
     const uint32_t n = g->nodes.n;
     for (uint32_t i = 0; st == WEFT_OK && i < n; i++) {

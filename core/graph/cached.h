@@ -23,10 +23,10 @@
  * changes no placement. */
 weft_status graph_cached_check(graph *g, int64_t rows);
 
-/* Puts caches of `most` rows into the graph, whose rows continue one sequence. After propagation:
+/* Puts caches of `max` rows into the graph, whose rows continue one sequence. After propagation:
  * a cache is split along its heads as the keys are. Adds the input "positions" where the model has
  * none. Caches are named "cache.N.k" and "cache.N.v", N the number of the attention. */
-weft_status graph_cached_make(graph *g, int64_t most);
+weft_status graph_cached_make(graph *g, int64_t max);
 
 /* Drops every op on which no cache depends: what is left fills the caches and makes no logits. */
 void graph_cached_prune(graph *g);

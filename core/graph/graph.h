@@ -55,8 +55,8 @@ typedef struct graph_tensor {
     uint64_t placed; /* sums: bit a: a contribution has been placed along mesh axis a */
     weft_tensor part_of; /* a rank's own part of this tensor, along part_axis; 0: not so */
     uint32_t part_axis;
-    uint64_t room; /* elements of its memory on a rank; 0: its own number */
-    double value;  /* constants: scalar with `constant` set */
+    uint64_t capacity; /* elements of its memory on a rank; 0: its own number */
+    double value;      /* constants: scalar with `constant` set */
     bool constant;
     bool of_params;         /* activations: made from parameters and scalars alone (place.c) */
     bool sum;               /* contributions to it add up over the step: gradients, the loss */

@@ -15,7 +15,7 @@ static const char *type_name(uint32_t dtype)
 }
 
 #define WORD "abcdefghijklmnopqrstuvwxyz0123456789_"
-#define MOST_ELEMENTS ((uint64_t)1 << 32) /* of one row */
+#define MAX_ELEMENTS ((uint64_t)1 << 32) /* of one row */
 
 static weft_status check_field(const weft_field *f)
 {
@@ -46,18 +46,18 @@ static weft_status check_field(const weft_field *f)
     weft_status st = graph_check_shape("field", f->name, &row);
     for (uint32_t k = 0; st == WEFT_OK && k < f->rank; k++)
         elements *=
-            (uint64_t)f->axes[k].size < MOST_ELEMENTS ? (uint64_t)f->axes[k].size : MOST_ELEMENTS;
-    if (st == WEFT_OK && elements >= MOST_ELEMENTS)
+            (uint64_t)f->axes[k].size < MAX_ELEMENTS ? (uint64_t)f->axes[k].size : MAX_ELEMENTS;
+    if (st == WEFT_OK && elements >= MAX_ELEMENTS)
         st = err_fail(WEFT_USAGE, "a row of the field '%s' of the data has %llu elements or more",
-                      f->name, (unsigned long long)MOST_ELEMENTS);
+                      f->name, (unsigned long long)MAX_ELEMENTS);
     return st;
 }
 
 weft_status graph_check_fields(const weft_field *fields, uint32_t n)
 {
-    if (n > GRAPH_MOST_FIELDS || (n && !fields))
+    if (n > GRAPH_MAX_FIELDS || (n && !fields))
         return err_fail(WEFT_USAGE, "the data has %u fields; at most %u are possible", n,
-                        GRAPH_MOST_FIELDS);
+                        GRAPH_MAX_FIELDS);
     for (uint32_t i = 0; i < n; i++) {
         weft_status st = check_field(&fields[i]);
         if (st != WEFT_OK)
@@ -105,15 +105,15 @@ static weft_status unknown(const graph *g, const char *name)
 }
 
 /* "WEFT_F32 or 0 [tokens 64, pixels 784]" */
-static void describe(const weft_field *f, int64_t rows, char *out, size_t room)
+static void describe(const weft_field *f, int64_t rows, char *out, size_t capacity)
 {
     size_t used =
-        (size_t)snprintf(out, room, "%s [tokens %lld", type_name(f->dtype), (long long)rows);
-    for (uint32_t k = 0; k < f->rank && used < room; k++)
-        used += (size_t)snprintf(out + used, room - used, ", %s %lld", f->axes[k].name,
+        (size_t)snprintf(out, capacity, "%s [tokens %lld", type_name(f->dtype), (long long)rows);
+    for (uint32_t k = 0; k < f->rank && used < capacity; k++)
+        used += (size_t)snprintf(out + used, capacity - used, ", %s %lld", f->axes[k].name,
                                  (long long)f->axes[k].size);
-    if (used < room)
-        snprintf(out + used, room - used, "]");
+    if (used < capacity)
+        snprintf(out + used, capacity - used, "]");
 }
 
 static bool has_shape(const weft_field *f, int64_t rows, const weft_shape *s)

@@ -10,7 +10,7 @@
 
 #include "graph/graph.h"
 
-#define GRAPH_MOST_FIELDS 32u
+#define GRAPH_MAX_FIELDS 32u
 
 /* The number of its row in its sample, WEFT_I32 [tokens], and the number of the first row of a
  * micro-batch in the run, one WEFT_I64: the inputs of the core's own. */

@@ -14,7 +14,7 @@ weft_status host_check_size(const char *owner, const char *what, const void *tab
     if (size < least)
         return err_fail(WEFT_USAGE, "%s: its %s has %u bytes, at least %zu are needed", owner, what,
                         size, least);
-    if (size > SIZED_MOST)
+    if (size > SIZED_MAX)
         return err_fail(WEFT_USAGE, "%s: its %s claims %u bytes; set struct_size to its sizeof",
                         owner, what, size);
     for (size_t i = known; i < size; i++)

@@ -260,6 +260,6 @@ void host_crash_main_returns(void); /* from here on main() may call exit() */
 
 /* The path of the file that this process has mapped at an address, cut where it does not fit;
  * false: none. Safe in a signal handler. */
-bool host_mapped_file(const void *address, char *path, size_t room);
+bool host_mapped_file(const void *address, char *path, size_t capacity);
 
 #endif

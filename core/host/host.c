@@ -60,8 +60,8 @@ weft_status host_program_beside(const char *name, char out[PATH_MAX])
     const ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - 1);
     out[n > 0 ? n : 0] = 0;
     char *slash = strrchr(out, '/');
-    const size_t room = slash ? (size_t)(out + PATH_MAX - slash) - 1 : 0;
-    if (!slash || strlen(name) >= room)
+    const size_t capacity = slash ? (size_t)(out + PATH_MAX - slash) - 1 : 0;
+    if (!slash || strlen(name) >= capacity)
         return err_fail(WEFT_ABSENT, "this program cannot find itself: /proc/self/exe");
     memcpy(slash + 1, name, strlen(name) + 1);
     return WEFT_OK;

@@ -38,7 +38,7 @@ static int number(reader *r, uintptr_t *out)
 
 /* One line, "START-END PERMISSIONS OFFSET DEVICE INODE PATH": whether the address is in it and has
  * a path. */
-static bool line(reader *r, uintptr_t address, char *path, size_t room, int *c)
+static bool line(reader *r, uintptr_t address, char *path, size_t capacity, int *c)
 {
     uintptr_t start, end;
     size_t n = 0, fields = 1;
@@ -51,20 +51,20 @@ static bool line(reader *r, uintptr_t address, char *path, size_t room, int *c)
     while (*c == ' ')
         *c = next(r);
     for (; *c >= 0 && *c != '\n'; *c = next(r))
-        if (n < room - 1)
+        if (n < capacity - 1)
             path[n++] = (char)*c;
     path[n] = 0;
     return start <= address && address < end && path[0] == '/';
 }
 
-bool host_mapped_file(const void *address, char *path, size_t room)
+bool host_mapped_file(const void *address, char *path, size_t capacity)
 {
     static reader r; /* a signal's stack is small, and one thread dies at a time */
     int c = 0;
     bool found = false;
     r = (reader){.fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC)};
     while (r.fd >= 0 && c >= 0 && !found)
-        found = line(&r, (uintptr_t)address, path, room, &c);
+        found = line(&r, (uintptr_t)address, path, capacity, &c);
     if (r.fd >= 0)
         close(r.fd);
     return found;

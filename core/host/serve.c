@@ -24,16 +24,16 @@ static void one_line(const char *text, char out[1024])
 static bool may_hold(host_object *o, uint64_t bytes)
 {
     const uint64_t held = atomic_load_explicit(&o->held, memory_order_relaxed);
-    const uint64_t most = host_limits_bytes();
+    const uint64_t max = host_limits_bytes();
     char who[1200];
-    if ((held <= most && bytes <= most - held) || !host_limits_plans())
+    if ((held <= max && bytes <= max - held) || !host_limits_plans())
         return true;
     if (!atomic_exchange(&o->refused, 1) && host_call_describe_current(who, sizeof who))
         log_line(WEFT_LOG_ERROR,
                  "%s holds %llu MiB of the core's memory and asks for %llu bytes more, which it "
                  "does not get: while planning a plugin may hold %llu MiB (run.planning_mb)",
                  who, (unsigned long long)(held >> 20), (unsigned long long)bytes,
-                 (unsigned long long)(most >> 20));
+                 (unsigned long long)(max >> 20));
     return false;
 }
 
@@ -170,10 +170,10 @@ static double empty_real(void *ctx, const char *key)
     return 0;
 }
 
-static uint32_t empty_reals(void *ctx, const char *key, double *out, uint32_t room)
+static uint32_t empty_reals(void *ctx, const char *key, double *out, uint32_t capacity)
 {
     (void)out;
-    (void)room;
+    (void)capacity;
     undeclared(ctx, key);
     return 0;
 }

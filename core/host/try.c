@@ -77,7 +77,8 @@ static bool receive(attempt *a)
             continue;
         if (n <= 0)
             return n == 0;
-        const size_t room = sizeof a->said - 1 - a->n, more = (size_t)n < room ? (size_t)n : room;
+        const size_t capacity = sizeof a->said - 1 - a->n,
+                     more = (size_t)n < capacity ? (size_t)n : capacity;
         memcpy(a->said + a->n, part, more);
         a->n += more;
     }
@@ -87,7 +88,7 @@ static bool receive(attempt *a)
 static bool stand_by(attempt *a, const trial *t)
 {
     const double limit = host_limits_call(), own = t->seconds > 0 ? t->seconds : limit;
-    const uint64_t most = (uint64_t)((limit < own ? limit : own) * 1000) + LATE_MS;
+    const uint64_t max = (uint64_t)((limit < own ? limit : own) * 1000) + LATE_MS;
     uint64_t since = clock_ms();
     uint32_t before = atomic_load(t->at);
     bool over = false, hung_up = false;
@@ -100,7 +101,7 @@ static bool stand_by(attempt *a, const trial *t)
         const uint32_t now = atomic_load(t->at);
         since = now != before ? clock_ms() : since;
         before = now;
-        if (!over && limit > 0 && clock_ms() - since > most) {
+        if (!over && limit > 0 && clock_ms() - since > max) {
             kill(a->pid, SIGKILL);
             return false;
         }

@@ -41,7 +41,7 @@
 #include "host/call.h"
 
 #define TICK_LEAST_MS 10u
-#define TICK_MOST_MS 500u
+#define TICK_MAX_MS 500u
 #define TICKS 10u /* within the shortest deadline */
 #define TICKS_AT_SITES 50u
 #define LASTS_MS 200u /* a call, before its thread is looked at */
@@ -207,22 +207,22 @@ typedef struct looked {
     const char *call;
     const host_call_site *site; /* NULL: none */
     uint64_t ms;                /* so far */
-    uint64_t most;              /* its deadline; 0: none */
+    uint64_t max;               /* its deadline; 0: none */
     const char *because;        /* the option that says so */
 } looked;
 
 static void set_deadline(looked *l)
 {
     const bool often = l->site && !call_site_is_new(l->site);
-    l->most = is_slow(l->call) ? watch.setup_ms : watch.call_ms;
+    l->max = is_slow(l->call) ? watch.setup_ms : watch.call_ms;
     l->because = is_slow(l->call) ? "run.setup_deadline" : "run.call_deadline";
     if (!often || !watch.stuck_ms || !watch.call_ms || is_slow(l->call))
         return;
-    uint64_t most = (uint64_t)WATCH_TIMES * l->site->longest_ms;
-    most = most > watch.stuck_ms ? most : watch.stuck_ms;
-    if (most >= watch.call_ms)
+    uint64_t max = (uint64_t)WATCH_TIMES * l->site->longest_ms;
+    max = max > watch.stuck_ms ? max : watch.stuck_ms;
+    if (max >= watch.call_ms)
         return;
-    l->most = most;
+    l->max = max;
     l->because = "run.stuck_after";
 }
 
@@ -277,7 +277,7 @@ static bool blame(const looked *l, uint32_t n, uint64_t age, char *out, size_t s
                  "%s does not return: %.4g s have passed, all that %s allows%s; the plugin hangs "
                  "or is too slow: report it to its author, use another one, or set %s higher (0: "
                  "no limit, for a debugger)",
-                 who, (double)(l[i].most ? l[i].most : age) / 1000, l[i].because, before,
+                 who, (double)(l[i].max ? l[i].max : age) / 1000, l[i].because, before,
                  l[i].because);
         return true;
     }
@@ -287,13 +287,13 @@ static bool blame(const looked *l, uint32_t n, uint64_t age, char *out, size_t s
 /* No plugin is to blame: the core itself, or who holds its thread. */
 static bool blame_core(const looked *l, uint64_t moment, char *out, size_t size)
 {
-    if (!l->site || !l->most || l->ms < l->most + moment)
+    if (!l->site || !l->max || l->ms < l->max + moment)
         return false;
     snprintf(out, size,
              "its thread does not move: %.4g s have passed, all that %s allows, and it is in no "
              "call of a plugin; something holds the thread (a debugger, a file system that does "
              "not answer), or this is an error of weft: set %s to 0 and look with gdb -p",
-             (double)l->most / 1000, l->because, l->because);
+             (double)l->max / 1000, l->because, l->because);
     return true;
 }
 
@@ -307,7 +307,7 @@ static bool is_late(host_thread_calls *s, uint64_t gap, uint64_t tick, char *tex
         l[n] = look_at(s, n, gap);
         if (!s->frame[n].seen)
             break;
-        if (!late && l[n].most && l[n].ms >= l[n].most)
+        if (!late && l[n].max && l[n].ms >= l[n].max)
             late = &l[n];
     }
     if (!late)
@@ -325,10 +325,10 @@ static uint64_t tick_ms(void)
 {
     const uint64_t a = watch.call_ms, b = watch.setup_ms;
     const uint64_t least = !a || (b && b < a) ? b : a;
-    uint64_t tick = least ? least / TICKS : TICK_MOST_MS;
+    uint64_t tick = least ? least / TICKS : TICK_MAX_MS;
     if (watch.sites && watch.stuck_ms && a && watch.stuck_ms / TICKS_AT_SITES < tick)
         tick = watch.stuck_ms / TICKS_AT_SITES;
-    return tick < TICK_LEAST_MS ? TICK_LEAST_MS : tick > TICK_MOST_MS ? TICK_MOST_MS : tick;
+    return tick < TICK_LEAST_MS ? TICK_LEAST_MS : tick > TICK_MAX_MS ? TICK_MAX_MS : tick;
 }
 
 /* Until then, or until somebody signals a change. */
@@ -492,17 +492,17 @@ void host_limits_set(const config *cfg)
 uint64_t host_limits_stuck(uint64_t longest_ms)
 {
     pthread_mutex_lock(&watch.lock);
-    const uint64_t least = watch.call_ms ? watch.stuck_ms : 0, most = WATCH_TIMES * longest_ms;
+    const uint64_t least = watch.call_ms ? watch.stuck_ms : 0, max = WATCH_TIMES * longest_ms;
     pthread_mutex_unlock(&watch.lock);
-    return !least || least > most ? least : most;
+    return !least || least > max ? least : max;
 }
 
 void host_limits_shorten(double seconds)
 {
     pthread_mutex_lock(&watch.lock);
-    const uint64_t most = milliseconds(seconds);
-    if (watch.call_ms > most)
-        watch.call_ms = most;
+    const uint64_t max = milliseconds(seconds);
+    if (watch.call_ms > max)
+        watch.call_ms = max;
     pthread_mutex_unlock(&watch.lock);
 }
 

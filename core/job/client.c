@@ -120,8 +120,8 @@ static weft_status wait_for(job *j, int fd, short events, uint64_t until)
 {
     for (;;) {
         uint64_t now = awake_ms();
-        const uint64_t most = j->candidate.weight ? TICK_MS : WAIT_MS;
-        int left = now >= until ? 0 : until - now < most ? (int)(until - now) : (int)most;
+        const uint64_t max = j->candidate.weight ? TICK_MS : WAIT_MS;
+        int left = now >= until ? 0 : until - now < max ? (int)(until - now) : (int)max;
         struct pollfd p[2] = {{.fd = fd, .events = events},
                               {.fd = j->control_fd, .events = POLLIN}};
         int n = poll(p, 2, left);

@@ -29,11 +29,11 @@ typedef struct host_identity {
 } host_identity;
 
 /* The first line of a system file; empty if the file is missing. */
-static void first_line(const char *path, char *out, size_t room)
+static void first_line(const char *path, char *out, size_t capacity)
 {
     FILE *f = fopen(path, "re");
     out[0] = 0;
-    if (f && fgets(out, (int)room, f))
+    if (f && fgets(out, (int)capacity, f))
         out[strcspn(out, "\n")] = 0;
     else
         out[0] = 0;
@@ -128,7 +128,7 @@ static void describe(const job_identity *who, host_identity *out)
     out->processes = stat("/proc/self/ns/pid", &s) == 0 ? s.st_ino : 0;
 }
 
-static void take_room(uint32_t ranks, job_hosts *out)
+static void take_capacity(uint32_t ranks, job_hosts *out)
 {
     *out = (job_hosts){.ranks = ranks};
     out->machine = mem_alloc(ranks * sizeof *out->machine);
@@ -221,7 +221,7 @@ weft_status job_find_hosts(job *j, job_identity *who, job_hosts *out)
     describe(who, &mine);
     all[0] = mine;
     weft_status st = j ? job_exchange(j, "sites", &mine, sizeof mine, all) : WEFT_OK;
-    take_room(who->ranks, out);
+    take_capacity(who->ranks, out);
     for (uint32_t r = 0; st == WEFT_OK && r < who->ranks; r++) {
         uint32_t like = r && together(&all[r - 1], &all[r]) ? r - 1 : 0;
         while (like < r && !together(&all[like], &all[r]))
@@ -243,7 +243,7 @@ weft_status job_find_hosts(job *j, job_identity *who, job_hosts *out)
 
 void job_even_hosts(uint32_t ranks, uint32_t machines, job_hosts *out)
 {
-    take_room(ranks, out);
+    take_capacity(ranks, out);
     out->machines = machines < ranks ? machines : ranks;
     for (uint32_t r = 0; r < ranks; r++)
         out->machine[r] = (uint32_t)((uint64_t)r * out->machines / ranks);

@@ -59,9 +59,9 @@ const void *job_tls_table(job *j)
     return j ? &j->table : NULL;
 }
 
-weft_status job_address(const job *j, char *out, size_t room)
+weft_status job_address(const job *j, char *out, size_t capacity)
 {
-    return job_address_local(&j->who, out, room);
+    return job_address_local(&j->who, out, capacity);
 }
 
 weft_status job_subkey(job *j, const char *label, uint8_t out[32])
@@ -92,7 +92,7 @@ static job *make(const job_identity *who, const job_options *opt)
     frozen = frozen > FROZEN_LEAST ? frozen : FROZEN_LEAST;
     j->who = *who;
     j->silence_ms = (uint32_t)milliseconds(frozen * 0.9); /* the rest is time for exiting */
-    j->clock.most = j->silence_ms / 4 < 1000 ? j->silence_ms / 4 : 1000;
+    j->clock.max = j->silence_ms / 4 < 1000 ? j->silence_ms / 4 : 1000;
     j->beat_ms = j->silence_ms / 10 < 250 ? j->silence_ms / 10 : 250;
     j->join_ms = milliseconds(opt->join_timeout > 0 ? opt->join_timeout : JOIN_DEFAULT);
     j->wake_fd = j->control_fd = -1;
@@ -349,12 +349,12 @@ static weft_status gather_fragment(job *j, const char *key, const job_gather_req
 weft_status job_gather(job *j, const char *key, const uint32_t *members, uint32_t n,
                        const void *mine, uint64_t bytes, void *all)
 {
-    const uint64_t most = job_store_fragment(j->who.ranks, 1), until = awake_ms() + j->join_ms;
+    const uint64_t max = job_store_fragment(j->who.ranks, 1), until = awake_ms() + j->join_ms;
     job_gather_request r = {.total = bytes, .n = members ? n : j->who.ranks, .member = members};
     uint64_t at = 0;
     do {
         const uint64_t now = awake_ms();
-        r.bytes = bytes - at < most ? bytes - at : most;
+        r.bytes = bytes - at < max ? bytes - at : max;
         r.fragment = r.bytes ? (const uint8_t *)mine + at : NULL;
         const weft_status st = gather_fragment(j, key, &r, now < until ? until - now : 0,
                                                r.bytes ? (uint8_t *)all + at : NULL);
@@ -389,15 +389,15 @@ static weft_status exchange(job *j, const char *name, const void *mine, uint64_t
         return WEFT_OK;
     }
     const uint64_t small = job_store_fragment(j->who.ranks, 1);
-    uint64_t at = 0, most = job_store_fragment(j->who.ranks, 0);
+    uint64_t at = 0, max = job_store_fragment(j->who.ranks, 0);
     do {
-        const uint64_t fragment = bytes - at < most ? bytes - at : most;
+        const uint64_t fragment = bytes - at < max ? bytes - at : max;
         weft_status st =
             exchange_fragment(j, name, fragment ? (const uint8_t *)mine + at : NULL, fragment,
                               fragment ? (uint8_t *)all + at : NULL, bytes, wait_ms);
-        if (st == WEFT_BUSY && most > small) {
+        if (st == WEFT_BUSY && max > small) {
             err_clear();
-            most = small;
+            max = small;
             continue;
         }
         if (st != WEFT_OK)

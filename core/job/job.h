@@ -113,7 +113,7 @@ weft_status job_failure(job *j);
 
 /* The one local address that this rank listens on, as text: that of the interface towards rank 0.
  * [setup] */
-weft_status job_address(const job *j, char *out, size_t room);
+weft_status job_address(const job *j, char *out, size_t capacity);
 
 /* 32 bytes derived from the job key for `label` (HKDF-SHA256). [setup] */
 weft_status job_subkey(job *j, const char *label, uint8_t out[32]);

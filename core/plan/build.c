@@ -129,11 +129,11 @@ static weft_status list_periodic(plan_job *m)
 
 static weft_status list_logits(plan_job *m)
 {
-    plan_logits room;
-    weft_status st = plan_logits_room(m, &room);
+    plan_logits capacity;
+    weft_status st = plan_logits_capacity(m, &capacity);
     if (st == WEFT_OK)
         st = plan_micro_batches(&m->b, &m->p->eval, false, 1);
-    return st == WEFT_OK ? plan_logits_share(m, &m->p->eval, &room) : st;
+    return st == WEFT_OK ? plan_logits_share(m, &m->p->eval, &capacity) : st;
 }
 
 static weft_status list_pieces(plan_job *m)

@@ -120,15 +120,15 @@ static uint32_t channels_at_once(const spec_link *l)
     return !a || (b && b < a) ? b : a;
 }
 
-static bool has_room(const machine *m, uint32_t rank, const plan_entry *e)
+static bool has_capacity(const machine *m, uint32_t rank, const plan_entry *e)
 {
     const plan *p = plan_of(m->set, rank);
     const uint32_t number = p->collectives.at[e->what].channel;
     const plan_channel *ch = &p->channels.at[number];
-    const uint32_t most = channels_at_once(&p->spec->links[ch->link]);
+    const uint32_t max = channels_at_once(&p->spec->links[ch->link]);
     const queue *q = queue_of(m, number, rank);
-    return !most || q->started[m->me[cell(m, number, rank)]] > q->done ||
-           active(m, rank, ch->link) < most;
+    return !max || q->started[m->me[cell(m, number, rank)]] > q->done ||
+           active(m, rank, ch->link) < max;
 }
 
 /* Advance one rank until it blocks or ends. */
@@ -139,7 +139,7 @@ static weft_status walk_rank(machine *m, uint32_t rank, bool *moved)
     for (; m->at[rank] < l->entries.n; m->at[rank]++) {
         const plan_entry *e = &l->entries.at[m->at[rank]];
         if (e->kind == ENTRY_START) {
-            if (!has_room(m, rank, e))
+            if (!has_capacity(m, rank, e))
                 return WEFT_OK;
             weft_status st = post(m, rank, e);
             if (st != WEFT_OK)

@@ -10,19 +10,19 @@
 #include <string.h>
 
 /* Sizes whose product with the width of a model stays far below 2^63. */
-#define MOST_BATCH ((int64_t)1 << 30)
-#define MOST_SEQUENCE ((int64_t)1 << 24)
+#define MAX_BATCH ((int64_t)1 << 30)
+#define MAX_SEQUENCE ((int64_t)1 << 24)
 
 static weft_status check_sizes(const spec *s, int64_t batch)
 {
-    if (batch < 1 || batch > MOST_BATCH)
+    if (batch < 1 || batch > MAX_BATCH)
         return err_fail(WEFT_USAGE,
                         "train.microbatch gives the ranks %lld samples together; at most %lld are "
                         "possible",
-                        (long long)batch, (long long)MOST_BATCH);
-    if (s->sequence < 1 || s->sequence > MOST_SEQUENCE)
+                        (long long)batch, (long long)MAX_BATCH);
+    if (s->sequence < 1 || s->sequence > MAX_SEQUENCE)
         return err_fail(WEFT_USAGE, "train.sequence is %lld; it must be from 1 to %lld",
-                        (long long)s->sequence, (long long)MOST_SEQUENCE);
+                        (long long)s->sequence, (long long)MAX_SEQUENCE);
     return WEFT_OK;
 }
 

@@ -376,9 +376,9 @@ uint32_t plan_replica(const plan *p, const plan_piece *x, uint32_t rank);
 
 /* Bytes that `rank` writes into a checkpoint, which are also those of the copy that
  * checkpoint.async makes in host memory; each tensor there begins at a cache line, so it takes
- * plan_saved_room() bytes. */
+ * plan_saved_capacity() bytes. */
 uint64_t plan_saved_bytes(const plan *p, uint32_t rank);
-static inline uint64_t plan_saved_room(uint64_t bytes)
+static inline uint64_t plan_saved_capacity(uint64_t bytes)
 {
     return (bytes + 63) & ~(uint64_t)63;
 }

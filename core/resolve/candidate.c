@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_CANDIDATES 32u
+#define MAX_CANDIDATES 32u
 
 /* The probe result of one transport on one rank; an empty name ends a list. */
 typedef struct probe_result {
@@ -104,13 +104,13 @@ static weft_status probe_one(resolve_state *r, const host_component *c, bool sam
 
 /* List all installed transports and add their keys. `links`: no libraries of collectives. */
 static weft_status list_installed(resolve_state *r, bool links,
-                                  const host_component *out[MOST_CANDIDATES], uint32_t *n)
+                                  const host_component *out[MAX_CANDIDATES], uint32_t *n)
 {
     const host_component **all;
     uint32_t count;
     weft_status st = host_list(r->spec->host, &all, &count);
     *n = 0;
-    for (uint32_t i = 0; st == WEFT_OK && i < count && *n < MOST_CANDIDATES; i++) {
+    for (uint32_t i = 0; st == WEFT_OK && i < count && *n < MAX_CANDIDATES; i++) {
         const char *iface = all[i]->iface;
         if (strcmp(all[i]->kind, "comm") || !iface ||
             (strcmp(iface, resolve_ifaces[0]) && (links || strcmp(iface, resolve_ifaces[1]))))
@@ -136,9 +136,9 @@ static probe_result ask(resolve_state *r, const host_component *c, bool same_mac
 }
 
 /* The result for a transport on another rank, which may not have it installed. */
-static probe_result said_of(const probe_result theirs[MOST_CANDIDATES], const char *name)
+static probe_result said_of(const probe_result theirs[MAX_CANDIDATES], const char *name)
 {
-    for (uint32_t i = 0; i < MOST_CANDIDATES; i++)
+    for (uint32_t i = 0; i < MAX_CANDIDATES; i++)
         if (!strncmp(theirs[i].name, name, sizeof theirs[i].name))
             return theirs[i];
     probe_result none = {.why = "it is not installed"};
@@ -147,14 +147,14 @@ static probe_result said_of(const probe_result theirs[MOST_CANDIDATES], const ch
 }
 
 /* Finds the lowest result of all ranks for each of this rank's transports; `why` names the rank. */
-static weft_status ask_all(resolve_state *r, probe_result mine[MOST_CANDIDATES], const char *name)
+static weft_status ask_all(resolve_state *r, probe_result mine[MAX_CANDIDATES], const char *name)
 {
-    uint64_t bytes = MOST_CANDIDATES * sizeof *mine;
+    uint64_t bytes = MAX_CANDIDATES * sizeof *mine;
     probe_result *all = mem_alloc(r->spec->ranks * bytes);
     weft_status st = job_exchange(r->meeting.job, name, mine, bytes, all);
     for (uint32_t rank = 0; st == WEFT_OK && rank < r->spec->ranks; rank++)
-        for (uint32_t i = 0; i < MOST_CANDIDATES && mine[i].name[0]; i++) {
-            probe_result v = said_of(all + rank * MOST_CANDIDATES, mine[i].name), *m = &mine[i];
+        for (uint32_t i = 0; i < MAX_CANDIDATES && mine[i].name[0]; i++) {
+            probe_result v = said_of(all + rank * MAX_CANDIDATES, mine[i].name), *m = &mine[i];
             v.why[sizeof v.why - 1] = 0;
             m->staged = rank ? m->staged : 0;
             const bool worse = !rank || v.score < m->score, stages = v.staged && !m->staged;
@@ -186,7 +186,7 @@ static void say(resolve_state *r, uint32_t a, bool same_machine, const probe_res
 static const char *list_refused(resolve_state *r, const probe_result *says, uint32_t n)
 {
     const char *all = "";
-    bool done[MOST_CANDIDATES] = {false};
+    bool done[MAX_CANDIDATES] = {false};
     for (uint32_t i = 0; i < n; i++) {
         if (says[i].score > 0 || done[i])
             continue;
@@ -204,7 +204,7 @@ static const char *list_refused(resolve_state *r, const probe_result *says, uint
 weft_status resolve_named(resolve_state *r, uint32_t a, const host_component *c, bool same_machine,
                           int32_t *score, resolve_candidate *out)
 {
-    probe_result says[MOST_CANDIDATES] = {0};
+    probe_result says[MAX_CANDIDATES] = {0};
     weft_status st = probe_one(r, c, same_machine, &says[0]);
     *out = (resolve_candidate){.c = c};
     *score = says[0].score;
@@ -230,9 +230,9 @@ static bool is_better(const probe_result *a, const probe_result *b)
 weft_status resolve_best(resolve_state *r, uint32_t a, bool same_machine, bool links,
                          resolve_candidate *out)
 {
-    const host_component *c[MOST_CANDIDATES];
-    probe_result says[MOST_CANDIDATES] = {0};
-    uint32_t n, best = MOST_CANDIDATES;
+    const host_component *c[MAX_CANDIDATES];
+    probe_result says[MAX_CANDIDATES] = {0};
+    uint32_t n, best = MAX_CANDIDATES;
     weft_status st = list_installed(r, links, c, &n);
     if (st != WEFT_OK)
         return st;
@@ -246,9 +246,9 @@ weft_status resolve_best(resolve_state *r, uint32_t a, bool same_machine, bool l
         return st;
     const char *why = list_refused(r, says, n);
     for (uint32_t i = 0; i < n; i++)
-        if (says[i].score > 0 && (best == MOST_CANDIDATES || is_better(&says[i], &says[best])))
+        if (says[i].score > 0 && (best == MAX_CANDIDATES || is_better(&says[i], &says[best])))
             best = i;
-    if (best == MOST_CANDIDATES)
+    if (best == MAX_CANDIDATES)
         return err_fail(WEFT_ABSENT, "no installed transport can carry the mesh axis %s%s here%s",
                         r->spec->mesh.name[a], where(same_machine), why);
     *out = (resolve_candidate){c[best], says[best].staged};

@@ -22,7 +22,7 @@ typedef struct component_server {
 } component_server;
 
 /* A chain of wrappers that is longer is a circle: each link of it asks for the next. */
-#define MOST_DEPTH 8u
+#define MAX_DEPTH 8u
 
 static weft_status take_args(const weft_component_args *args, const weft_component_ref *out,
                              weft_component_args *a)
@@ -97,11 +97,11 @@ static weft_status open_component(void *ctx, const weft_component_args *args,
                         "other plugins",
                         a.iface, a.name, resolve_ifaces[0], resolve_ifaces[1],
                         resolve_tokenizer_ifaces[0]);
-    if (s->depth == MOST_DEPTH)
+    if (s->depth == MAX_DEPTH)
         return err_fail(WEFT_USAGE,
                         "component.open(): '%s' is opened by %u components, one inside the other; "
                         "name an inner component that does not lead back to the wrapper",
-                        a.name, MOST_DEPTH);
+                        a.name, MAX_DEPTH);
     s->depth++;
     st = text ? open_tokenizer(s, a.name, &ref)
               : open_transport(s, (const char *const[]){a.iface, NULL}, a.name, &ref);

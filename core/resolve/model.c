@@ -22,8 +22,8 @@ static weft_status describe(resolve_state *r, const weft_data_info *data)
     return st;
 }
 
-#define MOST_CONTEXT ((int64_t)1 << 24)
-#define MOST_VOCAB (1u << 30)
+#define MAX_CONTEXT ((int64_t)1 << 24)
+#define MAX_VOCAB (1u << 30)
 
 /* The answer is a plugin's. */
 static weft_status check_info(const spec *s, const weft_data_info *data)
@@ -35,11 +35,11 @@ static weft_status check_info(const spec *s, const weft_data_info *data)
                         "model family %s: describe() sets flags or a reserved word; this version "
                         "of weft knows none",
                         name);
-    if (m->context < 0 || m->context > MOST_CONTEXT || m->vocab > MOST_VOCAB)
+    if (m->context < 0 || m->context > MAX_CONTEXT || m->vocab > MAX_VOCAB)
         return err_fail(WEFT_USAGE,
                         "model family %s: describe() gives a context of %lld rows and a vocabulary "
                         "of %u; at most %lld and %u are possible",
-                        name, (long long)m->context, m->vocab, (long long)MOST_CONTEXT, MOST_VOCAB);
+                        name, (long long)m->context, m->vocab, (long long)MAX_CONTEXT, MAX_VOCAB);
     if (data && m->vocab && m->vocab < data->vocab)
         return err_fail(WEFT_USAGE,
                         "model family %s: describe() gives a vocabulary of %u, but the data has "
@@ -55,9 +55,9 @@ static weft_status set_sequence(resolve_state *r, const weft_data_info *data)
     const int64_t context = r->spec->model.context, asked = config_int(c, "train.sequence");
     const bool given = config_given(c, "train.sequence");
     const uint64_t rows = data ? data->rows : 0;
-    if (rows > (uint64_t)MOST_CONTEXT)
+    if (rows > (uint64_t)MAX_CONTEXT)
         return err_fail(WEFT_USAGE, "the data has samples of %llu rows; at most %lld are possible",
-                        (unsigned long long)rows, (long long)MOST_CONTEXT);
+                        (unsigned long long)rows, (long long)MAX_CONTEXT);
     if (rows && given && asked != (int64_t)rows)
         return config_fail(c, "train.sequence",
                            "%lld, but a sample of the data has %llu rows; leave the key out",

@@ -120,7 +120,7 @@ static weft_status add_axes(resolve_state *r, const host_component *c)
     return WEFT_OK;
 }
 
-#define MOST_LIST 1024u /* bytes of a list of strategies */
+#define MAX_LIST 1024u /* bytes of a list of strategies */
 
 static weft_status check_unit(const host_component *c)
 {
@@ -148,9 +148,9 @@ static weft_status add_strategies(resolve_state *r, const char *list, bool neste
         st = resolve_check_flags(c, "strategy", table->flags);
         if (st != WEFT_OK)
             return st;
-        if (table->list && strnlen(table->list, MOST_LIST) == MOST_LIST)
+        if (table->list && strnlen(table->list, MAX_LIST) == MAX_LIST)
             return err_fail(WEFT_USAGE, "%s: strategy %s expands to a list of %u bytes or more",
-                            c->path, word, MOST_LIST);
+                            c->path, word, MAX_LIST);
         if (table->list && nested)
             return err_fail(WEFT_USAGE, "strategy %s expands to a list inside a list", word);
         if (table->list) {

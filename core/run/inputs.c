@@ -33,7 +33,7 @@ void run_inputs_take(run_inputs *in, const plan *p)
 {
     const spec *s = p->spec;
     const uint64_t sequence = (uint64_t)s->sequence, rows = s->microbatch * sequence;
-    uint64_t most = 0;
+    uint64_t max = 0;
     for (uint32_t i = 0; i < s->nfields; i++) {
         in->sample_bytes[i] = sequence * row_bytes(&s->fields[i]);
         if (!has_input(p, s->fields[i].name))
@@ -44,9 +44,9 @@ void run_inputs_take(run_inputs *in, const plan *p)
     for (uint32_t i = 0; i < p->inputs.n; i++) {
         const plan_input_slot *x = &p->inputs.at[i];
         if (is_rounded(x, graph_find_field(s->fields, s->nfields, x->name)))
-            most = x->elements > most ? x->elements : most;
+            max = x->elements > max ? x->elements : max;
     }
-    in->rounded = most ? mem_alloc(most * sizeof *in->rounded) : NULL;
+    in->rounded = max ? mem_alloc(max * sizeof *in->rounded) : NULL;
     in->positions = mem_alloc(rows * sizeof *in->positions);
     for (uint64_t i = 0; i < rows; i++)
         in->positions[i] = (int32_t)(i % sequence);
@@ -54,7 +54,7 @@ void run_inputs_take(run_inputs *in, const plan *p)
 
 void run_inputs_free(run_inputs *in)
 {
-    for (uint32_t i = 0; i < GRAPH_MOST_FIELDS; i++)
+    for (uint32_t i = 0; i < GRAPH_MAX_FIELDS; i++)
         free(in->field[i]);
     free(in->positions);
     free(in->rounded);
@@ -71,7 +71,7 @@ static const void *rounded(const run_inputs *in, const plan_input_slot *x, const
 weft_status run_inputs_read(run_inputs *in, data_set *from, uint64_t first, uint64_t count,
                             uint64_t at)
 {
-    void *out[GRAPH_MOST_FIELDS] = {0};
+    void *out[GRAPH_MAX_FIELDS] = {0};
     for (uint32_t i = 0; i < from->info.nfields; i++)
         if (in->field[i])
             out[i] = (char *)in->field[i] + at * in->sample_bytes[i];

@@ -10,8 +10,8 @@
 typedef struct run_inputs {
     /* [microbatch, sequence, row] of spec.fields, in their types; NULL: the plan has no such input
      */
-    void *field[GRAPH_MOST_FIELDS];
-    uint64_t sample_bytes[GRAPH_MOST_FIELDS];
+    void *field[GRAPH_MAX_FIELDS];
+    uint64_t sample_bytes[GRAPH_MAX_FIELDS];
     bool any;            /* the plan has one of them */
     int32_t *positions;  /* [microbatch, sequence] */
     uint16_t *rounded;   /* one input in the compute type; NULL: none is rounded */

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <weft/device.h>
 
-#define PATH_ROOM 1024
-#define DEPTH_MOST 64
+#define PATH_CAPACITY 1024
+#define DEPTH_MAX 64
 
 /* The number after `word` in a file; with `word` "", the number at its start. */
 static bool number_in(const char *path, const char *word, uint64_t *out)
@@ -31,27 +31,27 @@ static bool number_in(const char *path, const char *word, uint64_t *out)
 static void look_at(const char *folder, const char *limit, const char *used, const char *cache,
                     uint64_t *least)
 {
-    char path[2 * PATH_ROOM];
-    uint64_t most, now = 0, cached = 0;
+    char path[2 * PATH_CAPACITY];
+    uint64_t max, now = 0, cached = 0;
     snprintf(path, sizeof path, "%s/%s", folder, limit);
-    if (!number_in(path, "", &most) || most >= UINT64_C(1) << 60)
+    if (!number_in(path, "", &max) || max >= UINT64_C(1) << 60)
         return;
     snprintf(path, sizeof path, "%s/%s", folder, used);
     number_in(path, "", &now);
     snprintf(path, sizeof path, "%s/memory.stat", folder);
     number_in(path, cache, &cached);
     now = now > cached ? now - cached : 0;
-    const uint64_t left = most > now ? most - now : 0;
+    const uint64_t left = max > now ? max - now : 0;
     *least = left < *least ? left : *least;
 }
 
 /* The group `own` below `mount` and all its parents. */
 static void look_upwards(const char *mount, const char *own, bool old, uint64_t *least)
 {
-    char folder[PATH_ROOM];
+    char folder[PATH_CAPACITY];
     const size_t top = strlen(mount);
     const int n = snprintf(folder, sizeof folder, "%s%s", mount, strcmp(own, "/") ? own : "");
-    for (int depth = 0; n > 0 && n < PATH_ROOM && depth < DEPTH_MOST; depth++) {
+    for (int depth = 0; n > 0 && n < PATH_CAPACITY && depth < DEPTH_MAX; depth++) {
         if (old)
             look_at(folder, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache ",
                     least);
@@ -66,7 +66,7 @@ static void look_upwards(const char *mount, const char *own, bool old, uint64_t 
 
 static uint64_t groups_leave(const char *root)
 {
-    char path[PATH_ROOM], mount[PATH_ROOM], line[PATH_ROOM];
+    char path[PATH_CAPACITY], mount[PATH_CAPACITY], line[PATH_CAPACITY];
     uint64_t least = UINT64_MAX;
     snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
     FILE *f = fopen(path, "re");
@@ -90,7 +90,7 @@ static uint64_t groups_leave(const char *root)
 
 uint64_t run_memory_available(const char *root, const char **of)
 {
-    char path[PATH_ROOM];
+    char path[PATH_CAPACITY];
     uint64_t kib = 0;
     snprintf(path, sizeof path, "%s/proc/meminfo", root);
     const uint64_t machine =

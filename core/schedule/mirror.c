@@ -1,12 +1,12 @@
 /* schedule/mirror.c: see mirror.h. */
 #include "schedule/mirror.h"
 
-#define CHUNK (1u << 20) /* bytes; at most MOST chunks per side */
-#define MOST 64u
+#define CHUNK (1u << 20) /* bytes; at most LIMIT chunks per side */
+#define LIMIT 64u
 
 static uint64_t chunk_of(uint64_t bytes)
 {
-    return bytes > (uint64_t)CHUNK * MOST ? sched_align_line((bytes + MOST - 1) / MOST) : CHUNK;
+    return bytes > (uint64_t)CHUNK * LIMIT ? sched_align_line((bytes + LIMIT - 1) / LIMIT) : CHUNK;
 }
 
 static uint32_t chunks(uint64_t bytes)

@@ -16,7 +16,7 @@
 const sched_rename sched_renames[] = {
     {"direct", "pairwise"}, {"exchange", "one_shot"}, {NULL, NULL}};
 
-#define MOST_WORD 32
+#define MAX_WORD 32
 
 typedef struct rule {
     uint32_t kinds; /* SCHED_ON(kind) | ... */
@@ -57,10 +57,10 @@ static int is(word w, const char *text)
 }
 
 /* "all_reduce"; "" for kinds that a rule may not name. */
-static void kind_word(uint32_t kind, char out[MOST_WORD])
+static void kind_word(uint32_t kind, char out[MAX_WORD])
 {
     int named = (kind >= WEFT_ALL_REDUCE && kind <= WEFT_ALL_TO_ALL) || kind == WEFT_SHIFT;
-    snprintf(out, MOST_WORD, "%s", named ? sched_kind_name(kind) : "");
+    snprintf(out, MAX_WORD, "%s", named ? sched_kind_name(kind) : "");
     for (char *c = out; *c; c++)
         *c = *c == '-' ? '_' : *c;
 }
@@ -68,7 +68,7 @@ static void kind_word(uint32_t kind, char out[MOST_WORD])
 /* "; did you mean 'ring'?", or nothing. */
 static const char *near(word w, const char *const *known, uint32_t n, char out[96])
 {
-    char text[MOST_WORD];
+    char text[MAX_WORD];
     snprintf(text, sizeof text, "%.*s", w.n, w.at);
     const char *best = config_nearest(text, known, n);
     out[0] = 0;
@@ -79,7 +79,7 @@ static const char *near(word w, const char *const *known, uint32_t n, char out[9
 
 static weft_status no_kind(word w)
 {
-    char words[WEFT_SHIFT + 1][MOST_WORD], all[200] = "", hint[96];
+    char words[WEFT_SHIFT + 1][MAX_WORD], all[200] = "", hint[96];
     const char *known[WEFT_SHIFT + 1];
     uint32_t n = 0;
     for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++) {
@@ -146,7 +146,7 @@ static weft_status read_range(word w, rule *out)
 
 static weft_status read_kind(word w, rule *out)
 {
-    char text[MOST_WORD];
+    char text[MAX_WORD];
     for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++) {
         kind_word(k, text);
         if (text[0] && is(w, text))
@@ -160,7 +160,7 @@ static weft_status read_kind(word w, rule *out)
 static weft_status cannot(const rule *r, word w)
 {
     uint32_t kind = (uint32_t)__builtin_ctz(r->kinds);
-    char able[200] = "auto", text[MOST_WORD];
+    char able[200] = "auto", text[MAX_WORD];
     for (uint32_t i = 0; sched_algorithms[i]; i++) {
         size_t used = strlen(able);
         if (sched_algorithms[i]->kinds & r->kinds)

@@ -8,7 +8,7 @@
 #include "schedule/request.h"
 
 /* Limit on the chunks of one message, whatever its length. */
-#define MOST_CHUNKS 1024
+#define MAX_CHUNKS 1024
 
 sched_writer sched_writer_begin(const sched_request *r, const sched_algorithm *a)
 {
@@ -17,8 +17,8 @@ sched_writer sched_writer_begin(const sched_request *r, const sched_algorithm *a
     w.fair = !sched_equal_parts(r->kind);
     w.lines = sched_device_reads_peers(r, a); /* devices take whole lines and need no chunks */
     w.chunk = w.lines ? 0 : r->chunk ? sched_align_line(r->chunk) : a->chunk;
-    if (w.chunk && w.chunk < sched_align_line(w.bytes / MOST_CHUNKS))
-        w.chunk = sched_align_line(w.bytes / MOST_CHUNKS);
+    if (w.chunk && w.chunk < sched_align_line(w.bytes / MAX_CHUNKS))
+        w.chunk = sched_align_line(w.bytes / MAX_CHUNKS);
     uint64_t part = w.bytes / r->ranks * r->me;
     int smaller_out = r->kind == WEFT_REDUCE_SCATTER || r->kind == WEFT_SCATTER;
     int smaller_in = r->kind == WEFT_ALL_GATHER || r->kind == WEFT_GATHER;

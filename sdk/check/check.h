@@ -20,9 +20,9 @@
  *      tree and of tests/check/right passes.
  *
  * What checks share:
- *   rig/rig.h      loading, a host that counts and can fail, options, TLS with a key, the state of
- *                  the process, memory before a guard page, ranks in processes of their own
- *   drive/drive.h  a short lawful life of every component, for checks of any kind of plugin
+ *   harness/harness.h      loading, a host that counts and can fail, options, TLS with a key, the
+ * state of the process, memory before a guard page, ranks in processes of their own
+ *   exercise/exercise.h  a short lawful life of every component, for checks of any kind of plugin
  *   link/link.h    ranks that are connected by the plugin's transport
  *   device/ops.h   ops with operands and values, run on a device or by a kernel
  *
@@ -127,7 +127,8 @@ void check_print_page(void); /* docs/CHECKS.md */
 
 /* --- groups --- */
 extern const check_group check_group_file, check_group_manifest, check_group_version,
-    check_group_life, check_group_conduct, check_group_device, check_group_link, check_group_coll,
-    check_group_strategy, check_group_rule, check_group_op, check_group_fuzz, check_group_data;
+    check_group_lifecycle, check_group_behaviour, check_group_device, check_group_link,
+    check_group_coll, check_group_strategy, check_group_rule, check_group_op, check_group_fuzz,
+    check_group_data;
 
 #endif

@@ -1,7 +1,7 @@
 /* check/child.c: the process of one check. */
 #include "check/child.h"
 
-#include "check/rig/rig.h"
+#include "check/harness/harness.h"
 #include "check/watch.h"
 
 #include <signal.h>
@@ -43,7 +43,8 @@ int check_child_run(const check_request *q, uint32_t number)
         close(q->result);
         check_page_use(p);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        prctl(PR_SET_CHILD_SUBREAPER, 1); /* so that a daemon of the plugin is seen: rig/state.c */
+        prctl(PR_SET_CHILD_SUBREAPER,
+              1); /* so that a daemon of the plugin is seen: harness/state.c */
     }
     if (!q->in_process) /* under a debugger nothing ends the process */
         check_watch(check_seconds(r.now));

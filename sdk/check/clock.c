@@ -39,7 +39,7 @@ uint64_t check_clock_ms(void)
     const uint64_t total = waits(), before = waited, passed = last ? now - last : 0;
     const uint64_t lost = last && total > before ? (total - before) / 1000 : 0;
     waited = last ? before + lost * 1000 : total; /* what is left counts the next time */
-    const uint64_t least = passed / CHECK_CLOCK_MOST;
+    const uint64_t least = passed / CHECK_CLOCK_MAX;
     counted += lost + least < passed ? passed - lost : least;
     return counted;
 }

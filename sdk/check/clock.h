@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#define CHECK_CLOCK_MOST 4u /* real seconds of one, at most */
+#define CHECK_CLOCK_MAX 4u /* real seconds of one, at most */
 
 /* Milliseconds since the first call of this process, or of one that has forked it; may be called by
  * a signal handler. Where the kernel counts no waits it is a plain clock. [any] */

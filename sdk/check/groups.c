@@ -4,13 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
-const check_group *const check_groups[] = {&check_group_file,     &check_group_manifest,
-                                           &check_group_version,  &check_group_life,
-                                           &check_group_conduct,  &check_group_device,
-                                           &check_group_link,     &check_group_coll,
-                                           &check_group_strategy, &check_group_rule,
-                                           &check_group_op,       &check_group_fuzz,
-                                           &check_group_data,     NULL};
+const check_group *const check_groups[] = {&check_group_file,      &check_group_manifest,
+                                           &check_group_version,   &check_group_lifecycle,
+                                           &check_group_behaviour, &check_group_device,
+                                           &check_group_link,      &check_group_coll,
+                                           &check_group_strategy,  &check_group_rule,
+                                           &check_group_op,        &check_group_fuzz,
+                                           &check_group_data,      NULL};
 
 const check *check_find(uint32_t number, const check_group **group)
 {

@@ -38,13 +38,13 @@ static int refuse(const char *what, const char *word)
     return 2;
 }
 
-static bool number(const char *text, uint64_t most, uint64_t *out)
+static bool number(const char *text, uint64_t max, uint64_t *out)
 {
     char *end = NULL;
     if (!text || !*text || strspn(text, "0123456789") != strlen(text) || strlen(text) > 19)
         return false;
     *out = strtoull(text, &end, 10);
-    return *out <= most;
+    return *out <= max;
 }
 
 /* --set KEY=VALUE: an option of the plugin's components. */

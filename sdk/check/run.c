@@ -8,8 +8,8 @@
 #include "base/mem.h"
 #include "check/child.h"
 #include "check/clock.h"
+#include "check/harness/harness.h"
 #include "check/report.h"
-#include "check/rig/rig.h"
 #include "check/watch.h"
 
 #include <dirent.h>
@@ -27,7 +27,7 @@
 #include <unistd.h>
 
 #define AT_ONCE 2u
-#define MOST_LATE 3u   /* time-outs in one call of the plugin */
+#define MAX_LATE 3u    /* time-outs in one call of the plugin */
 #define LEFT_MS 10000u /* for a process that is killed to end */
 
 typedef struct slot {
@@ -84,10 +84,10 @@ static weft_status start(const check_request *q, uint32_t number, check_result *
 
 static char *text_of(int fd)
 {
-    enum { MOST = 4000 };
-    const off_t size = lseek(fd, 0, SEEK_END), from = size > MOST ? size - MOST : 0;
-    char *text = mem_alloc(MOST + 1);
-    ssize_t n = pread(fd, text, MOST, from);
+    enum { LIMIT = 4000 };
+    const off_t size = lseek(fd, 0, SEEK_END), from = size > LIMIT ? size - LIMIT : 0;
+    char *text = mem_alloc(LIMIT + 1);
+    ssize_t n = pread(fd, text, LIMIT, from);
     text[n > 0 ? n : 0] = 0;
     for (char *at = text; *at; at++)
         if ((unsigned char)*at < 32 || (unsigned char)*at > 126)
@@ -232,7 +232,7 @@ static void look_for_end(check_report *report, const check_result *first, const 
     if (first->outcome != CHECK_PASS && check_report_failed(r))
         snprintf(report->stopped, sizeof report->stopped, "%s%s",
                  first->outcome == CHECK_FAIL ? "" : "while the file is loaded, ", first->text);
-    else if (n >= MOST_LATE)
+    else if (n >= MAX_LATE)
         snprintf(report->stopped, sizeof report->stopped,
                  "%s does not return: %u checks have waited for it until their deadline", call, n);
 }

@@ -104,7 +104,7 @@ void check_watch(uint32_t seconds)
     sigaction(SIGALRM,
               &(struct sigaction){.sa_handler = on_alarm, .sa_flags = SA_ONSTACK | SA_RESTART},
               NULL);
-    host_limits_lengthen(CHECK_CLOCK_MOST * seconds + CHECK_GRACE_MS / 1000.0);
+    host_limits_lengthen(CHECK_CLOCK_MAX * seconds + CHECK_GRACE_MS / 1000.0);
     deadline = check_clock_ms() + seconds * 1000ull;
     set_alarm(seconds * 1000ull);
 }

@@ -14,12 +14,12 @@
 
 #include <weft/random.h>
 
-enum { N = 5, MOST = 64 };
+enum { N = 5, LIMIT = 64 };
 
 /* Tensor t has its values in value[t]; what is assigned comes into force at the end. */
 typedef struct sheet {
-    double value[MOST][N], next[MOST][N];
-    uint8_t assigned[MOST];
+    double value[LIMIT][N], next[LIMIT][N];
+    uint8_t assigned[LIMIT];
     uint32_t tensors, calls, fail_at; /* fail_at: the call that fails; 0: none */
 } sheet;
 

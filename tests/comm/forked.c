@@ -122,8 +122,8 @@ int forked_run(const char *plugin, uint32_t n, uint64_t arena, forked_body body,
                const void *argument, forked_end *end)
 {
     char key[64], so[512];
-    pid_t pid[FORKED_MOST];
-    int out[FORKED_MOST];
+    pid_t pid[FORKED_MAX];
+    int out[FORKED_MAX];
     snprintf(so, sizeof so, "%s/comm/%s.so", FORKED_PLUGINS, plugin);
     if (access(so, R_OK))
         return 0;

@@ -9,7 +9,7 @@
 
 #include "comm/comm.h"
 
-#define FORKED_MOST 8
+#define FORKED_MAX 8
 
 typedef struct forked {
     uint32_t me, n;

@@ -13,7 +13,7 @@
 #include "comm/kernels/reduce.h"
 #include "naive.h"
 
-#define MOST 12
+#define LIMIT 12
 #define LONGEST 5000
 
 #if defined(__x86_64__)
@@ -23,7 +23,7 @@ static const comm_reduce_set *const sets[] = {&comm_reduce_v2};
 #endif
 #define SETS (sizeof sets / sizeof *sets)
 static const uint32_t types[] = {WEFT_F32, WEFT_BF16, WEFT_F16, WEFT_I32, WEFT_I64};
-static uint64_t source[MOST][LONGEST + 8], dest[2][LONGEST + 8];
+static uint64_t source[LIMIT][LONGEST + 8], dest[2][LONGEST + 8];
 
 static comm_reduce_kernel kernel_of(const comm_reduce_set *s, uint32_t dtype)
 {
@@ -38,13 +38,13 @@ static comm_reduce_kernel kernel_of(const comm_reduce_set *s, uint32_t dtype)
 
 static void fill(const sched_request *r)
 {
-    for (uint32_t k = 0; k < MOST; k++)
+    for (uint32_t k = 0; k < LIMIT; k++)
         naive_fill(r, k, source[k]);
 }
 
 static void check(comm_reduce_kernel kernel, const sched_request *r, uint32_t in_place)
 {
-    const void *from[MOST];
+    const void *from[LIMIT];
     uint64_t size = weft_dtype_size(r->dtype);
     for (uint32_t k = 0; k < r->ranks; k++)
         from[k] = source[k];
@@ -70,7 +70,7 @@ static void every_kernel(void **state)
         }
         for (uint32_t t = 0; t < 5; t++)
             for (uint32_t op = WEFT_SUM; op <= WEFT_MIN; op++)
-                for (uint32_t n = 1; n <= MOST; n += n < 6 ? 1 : 6)
+                for (uint32_t n = 1; n <= LIMIT; n += n < 6 ? 1 : 6)
                     for (uint32_t c = 0; c < 9; c++) {
                         sched_request r = {.kind = WEFT_ALL_REDUCE,
                                            .redop = op,
@@ -80,7 +80,7 @@ static void every_kernel(void **state)
                         fill(&(sched_request){.kind = WEFT_ALL_REDUCE,
                                               .dtype = types[t],
                                               .count = LONGEST,
-                                              .ranks = MOST});
+                                              .ranks = LIMIT});
                         check(kernel_of(sets[s], types[t]), &r, (c + n) % (n + 2));
                     }
     }

@@ -39,7 +39,7 @@ typedef struct piece {
 
 static comm_channel *all_ranks(forked *f, const char *name)
 {
-    uint32_t ranks[FORKED_MOST];
+    uint32_t ranks[FORKED_MAX];
     comm_channel *c = NULL;
     for (uint32_t i = 0; i < f->n; i++)
         ranks[i] = i;
@@ -165,7 +165,7 @@ static void every_kind(void **state)
 {
     (void)state;
     static const uint32_t sizes[] = {1, 2, 3, 4, 7};
-    forked_end end[FORKED_MOST];
+    forked_end end[FORKED_MAX];
     for (uint32_t p = 0; p < nplugins; p++)
         for (uint32_t n = (uint32_t)brief; n < 5u - (uint32_t)brief; n++) {
             if (!forked_run(plugins[p], sizes[n], arena_bytes(), everything, NULL, end)) {
@@ -213,7 +213,7 @@ static weft_status crowd(forked *f)
 static void many_channels(void **state)
 {
     (void)state;
-    forked_end end[FORKED_MOST];
+    forked_end end[FORKED_MAX];
     for (uint32_t p = 0; p < nplugins; p++)
         for (uint32_t n = 2 + (uint32_t)brief; n < 5u - (uint32_t)brief; n++)
             if (forked_run(plugins[p], n, arena_bytes(), crowd, NULL, end))
@@ -279,7 +279,7 @@ static void above_two_gigabytes(void **state)
 {
     (void)state;
     uint64_t arena = LONG_COUNT * 4 + (64 << 20);
-    forked_end end[FORKED_MOST];
+    forked_end end[FORKED_MAX];
     if (FORKED_SANITIZED || memory_available() < 2 * arena + (1ull << 30)) {
         print_message("not enough memory is available, or a sanitizer needs it\n");
         skip();
@@ -327,7 +327,7 @@ static weft_status until_killed(forked *f)
 static void killed_rank(void **state)
 {
     (void)state;
-    forked_end end[FORKED_MOST];
+    forked_end end[FORKED_MAX];
     for (uint32_t p = 0; p < nplugins; p++)
         for (int overlap = brief; overlap < 2; overlap++) {
             if (!forked_run(plugins[p], 3, arena_bytes(), until_killed, &overlap, end))

@@ -300,7 +300,7 @@ static void loop_abort(weft_link *l)
 {
     pthread_mutex_lock(&l->hub->lock);
     l->aborted = 1;
-    for (uint32_t i = 0; i < LOOP_MOST_RANKS; i++)
+    for (uint32_t i = 0; i < LOOP_MAX_RANKS; i++)
         if (l->hub->link[i])
             rouse(l->hub->link[i]);
     pthread_mutex_unlock(&l->hub->lock);
@@ -376,7 +376,7 @@ void loop_mischief(loop_hub *h, uint64_t seed)
     h->lag = some[draw(h, 4)];
     h->pauses = some[draw(h, 4)] * 10;
     h->starves = some[draw(h, 4)];
-    h->starved = (uint32_t)draw(h, LOOP_MOST_RANKS);
+    h->starved = (uint32_t)draw(h, LOOP_MAX_RANKS);
     h->eager = draw(h, 2) ? (uint64_t)1 << draw(h, 13) : 0;
 }
 

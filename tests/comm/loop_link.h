@@ -9,13 +9,13 @@
 
 #include "comm/comm.h"
 
-#define LOOP_MOST_RANKS 8
+#define LOOP_MAX_RANKS 8
 
 typedef struct loop_hub {
     host_component component;
     weft_link_table table; /* caps and channels may be changed before ranks begin */
     pthread_mutex_t lock;
-    weft_link *link[LOOP_MOST_RANKS];
+    weft_link *link[LOOP_MAX_RANKS];
     struct weft_conn *conns;
     uint64_t random, moved;
     uint64_t piece; /* most bytes moved at once */

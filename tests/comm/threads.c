@@ -121,7 +121,7 @@ void run_ranks(job_test *t, void (*body)(rank *))
 
 comm_channel *channel_of_all(rank *k, uint32_t link, const char *name)
 {
-    uint32_t all[LOOP_MOST_RANKS];
+    uint32_t all[LOOP_MAX_RANKS];
     comm_channel *c;
     for (uint32_t i = 0; i < k->test->n; i++)
         all[i] = i;

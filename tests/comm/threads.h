@@ -9,7 +9,7 @@
 #include "naive.h"
 
 #define PATIENCE 60.0
-#define MOST_OPS 40
+#define MAX_OPS 40
 
 /* No memory is taken in a step: armed, every allocation of ours is counted. */
 extern atomic_int armed, allocations;
@@ -20,7 +20,7 @@ typedef struct rank {
     comm_world *w;
     comm_arena arena;
     uint64_t used;
-    sched_schedule *made[MOST_OPS];
+    sched_schedule *made[MAX_OPS];
     uint32_t mades;
     char said[1024]; /* the record with which it ended */
     weft_status st;
@@ -32,7 +32,7 @@ typedef struct job_test {
     job job;
     uint32_t n;
     void (*body)(rank *);
-    rank rank[LOOP_MOST_RANKS];
+    rank rank[LOOP_MAX_RANKS];
     pthread_barrier_t barrier;
     uint64_t seed;
     const sched_request *request;

@@ -15,8 +15,8 @@
 #include "threads.h"
 
 static loop_hub near, far;
-static const uint32_t machine[LOOP_MOST_RANKS] = {0, 1, 0, 1, 1, 2};
-static const uint32_t order[LOOP_MOST_RANKS] = {1, 0, 0, 2, 1, 0};
+static const uint32_t machine[LOOP_MAX_RANKS] = {0, 1, 0, 1, 1, 2};
+static const uint32_t order[LOOP_MAX_RANKS] = {1, 0, 0, 2, 1, 0};
 
 static uint32_t add_pair(rank *k)
 {

@@ -29,7 +29,7 @@ static void draw_job(job_test *t, uint64_t seed)
     static const uint64_t caps[] = {WEFT_LINK_HOST, WEFT_LINK_HOST | WEFT_LINK_MAP,
                                     WEFT_LINK_HOST | WEFT_LINK_REGISTER};
     uint64_t random = seed * 0x9e3779b97f4a7c15u, can = caps[drawn_number(&random, 3)];
-    uint32_t n = 2 + drawn_number(&random, LOOP_MOST_RANKS - 1);
+    uint32_t n = 2 + drawn_number(&random, LOOP_MAX_RANKS - 1);
     const bool checked = drawn_number(&random, 2);
     can &= checked ? ~(uint64_t)WEFT_LINK_MAP : UINT64_MAX;
     program.limit = drawn_number(&random, 3);

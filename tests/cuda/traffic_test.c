@@ -16,7 +16,7 @@ static const struct sizes sizes[] = {
 static const struct sizes parts[] = {{.tokens = 16, .vocab = 4096, .first = 4096, .valid = 8190}};
 
 /* most: times what it has to be, for global memory. */
-static void is_at_most(traffic_call *traffic_of, const char *name, double most)
+static void is_at_most(traffic_call *traffic_of, const char *name, double max)
 {
     const struct ptx_traffic *x = traffic_of(name);
     if (!x || x->loads.asked == 0 || x->stores.asked == 0)
@@ -25,17 +25,17 @@ static void is_at_most(traffic_call *traffic_of, const char *name, double most)
     const double stores = (double)x->stores.moved / (double)x->stores.asked;
     const double banks = x->banks.asked ? (double)x->banks.moved / (double)x->banks.asked : 1;
     print_message("%-22s loads %.2f, stores %.2f, banks %.2f\n", name, loads, stores, banks);
-    if (loads > most || stores > most || banks > 1.3)
+    if (loads > max || stores > max || banks > 1.3)
         fail_msg("%s moves more than it has to", name);
 }
 
-static void in_16_bits(traffic_call *traffic_of, const char *kernel, double most)
+static void in_16_bits(traffic_call *traffic_of, const char *kernel, double max)
 {
     char name[64];
     snprintf(name, sizeof name, "%s_bf16", kernel);
-    is_at_most(traffic_of, name, most);
+    is_at_most(traffic_of, name, max);
     snprintf(name, sizeof name, "%s_f16", kernel);
-    is_at_most(traffic_of, name, most);
+    is_at_most(traffic_of, name, max);
 }
 
 /* A sum, which has a kernel of its own, and a product, which goes to the one for any program. */

@@ -23,7 +23,7 @@
 #define VOCAB 513u
 #define END 512
 #define SEED 11u
-#define MOST 400000u
+#define LIMIT 400000u
 
 static char folder[] = "/tmp/weft-text-XXXXXX";
 static char one[256], two[256], both[520];
@@ -113,7 +113,7 @@ static const void *serve(const char *id)
 
 /* --- files, and the referee --- */
 
-static unsigned char text[2][MOST];
+static unsigned char text[2][LIMIT];
 static uint64_t lengths[2];
 
 static void put(const char *path, const void *bytes, size_t n)
@@ -330,7 +330,7 @@ static void long_samples(void **state)
     (void)state;
     enum { N = 300000 };
     int32_t *tokens = calloc(N, sizeof *tokens), *ids = calloc(N + 1, sizeof *ids);
-    write_files(MOST, MOST);
+    write_files(LIMIT, LIMIT);
     weft_dataset *d = open_set(WEFT_DATA_VALID, "byte");
     info_of(d, N);
     assert_int_equal(read_set(d, 0, 1, N, tokens, NULL), WEFT_OK);

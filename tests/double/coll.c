@@ -17,14 +17,14 @@
 
 #include "native.h"
 
-#define MOST 8u
+#define LIMIT 8u
 #define ROOM (1u << 20) /* bytes of a rank, and of a pair */
 
 typedef struct shared {
     atomic_uint joined, arrived, round;
-    atomic_uint full[MOST][MOST]; /* from, to: a message lies there */
-    char rank[MOST][ROOM];
-    char pair[MOST][MOST][ROOM];
+    atomic_uint full[LIMIT][LIMIT]; /* from, to: a message lies there */
+    char rank[LIMIT][ROOM];
+    char pair[LIMIT][LIMIT][ROOM];
 } shared;
 
 struct weft_comm {
@@ -140,15 +140,15 @@ static void of_all(const op *o)
 {
     uint64_t bytes = o->count * weft_dtype_size(o->dtype), part = bytes / o->c->n;
     int parts = o->kind == WEFT_ALL_GATHER || o->kind == WEFT_REDUCE_SCATTER;
-    uint64_t all = parts ? part : bytes, most = parts ? ROOM / o->c->n / 64 * 64 : ROOM;
+    uint64_t all = parts ? part : bytes, max = parts ? ROOM / o->c->n / 64 * 64 : ROOM;
     char *kept = malloc(all + 1); /* in place the input is overwritten piece by piece */
     op own = *o;
     if (o->kind == WEFT_ALL_GATHER) {
         memcpy(kept, o->in, all);
         own.in = kept;
     }
-    for (uint64_t at = 0; at < all; at += most)
-        piece_of(&own, at, all - at < most ? all - at : most, part);
+    for (uint64_t at = 0; at < all; at += max)
+        piece_of(&own, at, all - at < max ? all - at : max, part);
     free(kept);
 }
 
@@ -206,7 +206,7 @@ static weft_status c_open(void *module, const weft_coll_args *args, weft_comm **
 {
     (void)module;
     weft_comm *c = calloc(1, sizeof *c);
-    rule(args->ranks <= MOST && args->stream, "open() without a stream, or with too many ranks");
+    rule(args->ranks <= LIMIT && args->stream, "open() without a stream, or with too many ranks");
     *c = (weft_comm){.me = args->rank, .n = args->ranks};
     memcpy(c->name, args->id, args->id_bytes);
     int fd = shm_open(c->name, O_RDWR | O_CREAT, 0600);

@@ -19,7 +19,7 @@
 #include "native.h"
 #include "stall.h"
 
-enum { ROOM = 4096, MOST = 32 }; /* tasks of a stream; operands, streams */
+enum { ROOM = 4096, LIMIT = 32 }; /* tasks of a stream; operands, streams */
 
 typedef struct task {
     void (*fn)(void *ctx);
@@ -44,7 +44,7 @@ struct weft_stream {
 struct weft_device {
     void *module;
     weft_device *cpu;
-    weft_stream *stream[MOST], *inner;
+    weft_stream *stream[LIMIT], *inner;
     weft_event *event[1024];
     void *host[64];
     struct {
@@ -311,8 +311,8 @@ static weft_status d_host_memory(weft_device *d, uint64_t bytes, void **out)
 
 typedef struct run {
     weft_prepared *p;
-    const void *in[MOST];
-    void *out[MOST], *workspace;
+    const void *in[LIMIT];
+    void *out[LIMIT], *workspace;
 } run;
 
 /* Streams run at once, and one thread at a time may enter the cpu device. */

@@ -132,11 +132,11 @@ weft_status joined_need(const weft_device_table *cpu, void *module, const weft_c
     for (uint32_t m = 0; st == WEFT_OK && m < j->n; m++) {
         weft_operand io[2 * WEFT_MAX_OPERANDS];
         weft_opspec own;
-        const uint64_t most = out->workspace;
+        const uint64_t max = out->workspace;
         if (!member_spec(j, spec, m, io, &own))
             return WEFT_ABSENT;
         st = cpu->query(module, conf, &own, out);
-        out->workspace = most > out->workspace ? most : out->workspace;
+        out->workspace = max > out->workspace ? max : out->workspace;
     }
     return st;
 }
@@ -144,7 +144,7 @@ weft_status joined_need(const weft_device_table *cpu, void *module, const weft_c
 /* One place does for all that nobody reads: it is as large as the largest. */
 static char *make_absent(const joined_op *j, const weft_opspec *spec)
 {
-    uint64_t most = 0;
+    uint64_t max = 0;
     for (uint32_t k = 0; k < spec->nout; k++) {
         weft_operand o;
         if (spec->out[k].dtype != 0 || !absent(j, spec, k, &o))
@@ -152,9 +152,9 @@ static char *make_absent(const joined_op *j, const weft_opspec *spec)
         uint64_t bytes = weft_dtype_size(o.dtype);
         for (uint32_t i = 0; i < o.rank; i++)
             bytes *= (uint64_t)o.size[i];
-        most = bytes > most ? bytes : most;
+        max = bytes > max ? bytes : max;
     }
-    return most > 0 ? aligned_alloc(64, (most + 63) / 64 * 64) : NULL;
+    return max > 0 ? aligned_alloc(64, (max + 63) / 64 * 64) : NULL;
 }
 
 weft_status joined_prepare(const weft_device_table *cpu, weft_device *d, const weft_opspec *spec,
@@ -206,7 +206,7 @@ weft_status joined_run(const weft_device_table *cpu, weft_stream *s, const joine
 
 void joined_release(const weft_device_table *cpu, joined_ready *r)
 {
-    for (uint32_t m = 0; m < JOINED_MOST; m++)
+    for (uint32_t m = 0; m < JOINED_MAX; m++)
         if (r->inner[m])
             cpu->release(r->inner[m]);
     free(r->absent);

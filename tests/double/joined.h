@@ -5,7 +5,7 @@
 
 #include <weft/device.h>
 
-#define JOINED_MOST 3u
+#define JOINED_MAX 3u
 
 /* Operands of a member by letter: a digit is an input of the joined op, a letter from a on one of
  * its outputs. */
@@ -18,7 +18,7 @@ typedef struct joined_op {
     uint32_t nin, nout, n;
     const char *like; /* for each output what it has the shape of when it is absent; '-': nobody
                          knows, and there is no kernel then */
-    joined_member member[JOINED_MOST];
+    joined_member member[JOINED_MAX];
     uint32_t joins; /* of the members behind the first: how the second joins, the third; two bits */
 } joined_op;
 
@@ -27,7 +27,7 @@ const char *joined_name(const char *const *ids, const uint32_t *joins, uint32_t 
 /* An op made ready, joined or not. */
 typedef struct joined_ready {
     const joined_op *joined; /* NULL: the one op is inner[0] */
-    weft_prepared *inner[JOINED_MOST];
+    weft_prepared *inner[JOINED_MAX];
     char *absent; /* where an output goes that nobody reads */
     uint32_t nin, nout;
 } joined_ready;

@@ -46,7 +46,7 @@ static uint64_t read_all(const tokens_text_list *list, const data_tokenizer *t, 
         }
         if (!text)
             break;
-        must(p.n && p.n <= DATA_RECORD_MOST);
+        must(p.n && p.n <= DATA_RECORD_MAX);
         all += p.n;
         tokens_reader_take(r, &p, p.n);
         must(tokens_reader_text(r) == all);

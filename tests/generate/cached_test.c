@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "builtin.h"
 
-enum { ROWS = 8, MOST = 20 };
+enum { ROWS = 8, LIMIT = 20 };
 
 typedef struct built {
     graph g;
@@ -96,7 +96,7 @@ static void test_what_cannot_continue(void **state)
     refused(&m, "the op sum_axis of block only combines rows of a sequence");
     begin(&m);
     assert_int_equal(graph_cached_check(&m.g, ROWS), WEFT_OK);
-    assert_int_equal(graph_cached_make(&m.g, MOST), WEFT_UNSUPPORTED);
+    assert_int_equal(graph_cached_make(&m.g, LIMIT), WEFT_UNSUPPORTED);
     assert_non_null(strstr(err_text(), "no attention"));
     err_clear();
     graph_free(&m.g);
@@ -117,14 +117,14 @@ static void test_what_becomes_of_it(void **state)
     begin(&m);
     attend(&m, ROWS, 1, true);
     assert_int_equal(graph_cached_check(&m.g, ROWS), WEFT_OK);
-    assert_int_equal(graph_cached_make(&m.g, MOST), WEFT_OK);
+    assert_int_equal(graph_cached_make(&m.g, LIMIT), WEFT_OK);
     assert_int_equal(count(&m.g, "attention"), 0);
     assert_int_equal(count(&m.g, "attention.cached"), 1);
     assert_int_equal(count(&m.g, "cache.write"), 2);
     const weft_tensor cache = graph_find(&m.g, "cache.0.v");
     assert_int_not_equal(cache, 0);
     assert_int_equal(graph_tensor_at(&m.g, cache)->kind, WEFT_T_STATE);
-    assert_int_equal(graph_tensor_at(&m.g, cache)->shape.axes[1].size, MOST);
+    assert_int_equal(graph_tensor_at(&m.g, cache)->shape.axes[1].size, LIMIT);
     for (uint32_t i = 0; i < m.g.nodes.n; i++)
         if (!strcmp(m.g.nodes.at[i].id, "rope")) {
             assert_int_equal(m.g.nodes.at[i].nin, 2);
@@ -166,7 +166,7 @@ static void test_work_of_a_token(void **state)
 {
     double few, many;
     (void)state;
-    assert_true(work(MOST, &few) == work(100 * MOST, &many));
+    assert_true(work(LIMIT, &few) == work(100 * LIMIT, &many));
     assert_true(few == many && few > 0);
 }
 

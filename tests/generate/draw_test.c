@@ -12,7 +12,7 @@
 
 #include "base/number/rng.h"
 
-enum { MOST = 300, LONG = 3000 };
+enum { LIMIT = 300, LONG = 3000 };
 
 static int falling(const void *a, const void *b)
 {
@@ -23,7 +23,7 @@ static int falling(const void *a, const void *b)
 /* The smallest logit that is kept, by a sorted copy. */
 static float naive_least(const saved_draw *d, const float *logits, int n)
 {
-    float sorted[MOST];
+    float sorted[LIMIT];
     double all = 0, sum = 0;
     int kept = n, i = 0;
     memcpy(sorted, logits, (size_t)n * sizeof *sorted);
@@ -44,15 +44,15 @@ static float naive_least(const saved_draw *d, const float *logits, int n)
 static int32_t naive(const saved_draw *d, const float *logits, int n, uint64_t number)
 {
     const float least = naive_least(d, logits, n);
-    float most = logits[0];
+    float max = logits[0];
     double sum = 0;
     for (int i = 1; i < n; i++)
-        most = logits[i] > most ? logits[i] : most;
+        max = logits[i] > max ? logits[i] : max;
     for (int i = 0; i < n; i++)
-        sum += logits[i] < least ? 0 : exp((double)(logits[i] - most) / d->temperature);
+        sum += logits[i] < least ? 0 : exp((double)(logits[i] - max) / d->temperature);
     double mark = rng_uniform(rng_key(d->seed, "sample"), number) * sum;
     for (int i = 0; i < n; i++) {
-        mark -= logits[i] < least ? 0 : exp((double)(logits[i] - most) / d->temperature);
+        mark -= logits[i] < least ? 0 : exp((double)(logits[i] - max) / d->temperature);
         if (mark < 0 && logits[i] >= least)
             return i;
     }
@@ -70,15 +70,15 @@ static void fill(float *logits, int n, uint64_t seed, int values)
 static void test_kept(void **state)
 {
     static const double masses[] = {1, 0.999, 0.9, 0.5, 0.01};
-    static const uint64_t tops[] = {0, 1, 2, 7, 50, MOST};
-    float logits[MOST];
-    double room[MOST];
+    static const uint64_t tops[] = {0, 1, 2, 7, 50, LIMIT};
+    float logits[LIMIT];
+    double room[LIMIT];
     (void)state;
     for (uint64_t seed = 0; seed < 12; seed++)
         for (size_t m = 0; m < sizeof masses / sizeof *masses; m++)
             for (size_t k = 0; k < sizeof tops / sizeof *tops; k++) {
                 const saved_draw d = {seed % 2 ? 0.7 : 1.3, tops[k], masses[m], seed};
-                const int n = seed % 3 ? MOST : 5;
+                const int n = seed % 3 ? LIMIT : 5;
                 fill(logits, n, seed, seed % 4 ? 1 << 20 : 10);
                 for (uint64_t i = 0; i < 40; i++)
                     assert_int_equal(saved_draw_token(&d, logits, (uint64_t)n, i, room),

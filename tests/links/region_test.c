@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HALF = 6 << 20, AT_ONCE = 60, MOST = (1 << 20) + 4097 };
+enum { HALF = 6 << 20, AT_ONCE = 60, LIMIT = (1 << 20) + 4097 };
 
 /* One end: memory that is registered and memory that is not; the lower half of each is received
  * into, the upper half sent from. */
@@ -41,7 +41,7 @@ static void begin(two *t, uint64_t seed)
 {
     memset(t, 0, sizeof *t);
     t->seed = seed;
-    lengths_begin(&t->sizes, MOST);
+    lengths_begin(&t->sizes, LIMIT);
     for (uint32_t r = 0; r < 2; r++)
         node_init(&t->n[r], r, 2);
 }
@@ -52,7 +52,7 @@ static void set(two *t, int at, const char *key, const char *value)
         t->n[r].options[at][0] = key;
         t->n[r].options[at][1] = value;
         const int64_t boundary = t->n[r].conf.integer(&t->n[r], key);
-        lengths_around(&t->sizes, (uint64_t)boundary, MOST);
+        lengths_around(&t->sizes, (uint64_t)boundary, LIMIT);
     }
 }
 
@@ -93,7 +93,7 @@ static void need_registration(void)
 static letter write_letter(two *t, side *from, side *to)
 {
     letter l = {.from_known = draw(t, 4) > 0, .to_known = draw(t, 4) > 0, .seed = draw(t, 1 << 30)};
-    l.bytes = lengths_draw(&t->sizes, draw(t, 3) ? MOST : 6000, t->seed >> 20);
+    l.bytes = lengths_draw(&t->sizes, draw(t, 3) ? LIMIT : 6000, t->seed >> 20);
     if (from->used[1] + l.bytes > HALF || to->used[0] + l.bytes > HALF)
         l.bytes = 0;
     l.from = from->memory[l.from_known] + HALF + from->used[1];

@@ -1,6 +1,7 @@
-/* rig.h: what the tests of transports share. A `node` is one rank: a host of its own, the plugin's
- * module, a link. Several nodes may live in one process (driven by turns, or by a thread each) or
- * in processes of their own; the tests say which. Whoever waits longer than rig_patience() fails.
+/* rig.h: what the tests of transports share. A `node` is one rank: a host of its own, the
+ * plugin's module, a link. Several nodes may live in one process (driven by turns, or by a thread
+ * each) or in processes of their own; the tests say which. Whoever waits longer than rig_patience()
+ * fails.
  */
 #ifndef LINKS_RIG_H
 #define LINKS_RIG_H

@@ -147,10 +147,10 @@ static const mpi_api api = {.Op_create = take_function};
 /* By definition: sign, exponent, fraction. */
 static double value(uint16_t h, bool f16)
 {
-    const int bits = f16 ? 10 : 7, bias = f16 ? 15 : 127, most = f16 ? 31 : 255;
+    const int bits = f16 ? 10 : 7, bias = f16 ? 15 : 127, max = f16 ? 31 : 255;
     const int e = (h & 0x7fff) >> bits, fraction = h & ((1 << bits) - 1);
     const double sign = h & 0x8000 ? -1 : 1;
-    if (e == most)
+    if (e == max)
         return fraction ? NAN : sign * INFINITY;
     return sign *
            (e ? ldexp(1 + ldexp(fraction, -bits), e - bias) : ldexp(fraction, 1 - bias - bits));
@@ -212,14 +212,14 @@ static void test_extrema(void **state)
     (void)state;
     for (int f16 = 0; f16 < 2; f16++) {
         const uint16_t one = f16 ? 0x3c00 : 0x3f80, in[] = {one, 0x8001, one};
-        uint16_t most[] = {0x0001, one, 0xffff & (one | 0x8000)}, least[3];
+        uint16_t max[] = {0x0001, one, 0xffff & (one | 0x8000)}, least[3];
         int n = 3;
-        memcpy(least, most, sizeof most);
+        memcpy(least, max, sizeof max);
         mpi_make_op16(&api, f16, WEFT_MAX, NULL);
-        made((void *)(uintptr_t)in, most, &n, NULL);
+        made((void *)(uintptr_t)in, max, &n, NULL);
         mpi_make_op16(&api, f16, WEFT_MIN, NULL);
         made((void *)(uintptr_t)in, least, &n, NULL);
-        assert_memory_equal(most, ((uint16_t[]){one, one, one}), sizeof most);
+        assert_memory_equal(max, ((uint16_t[]){one, one, one}), sizeof max);
         assert_memory_equal(least, ((uint16_t[]){1, 0x8001, (uint16_t)(one | 0x8000)}),
                             sizeof least);
     }

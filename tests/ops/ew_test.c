@@ -222,7 +222,7 @@ static void test_adamw(void **state)
 
 /* --- random programs on whole numbers, on which fp32 is exact --- */
 
-enum { MOST_STEPS = 40, REGS = 24 };
+enum { MAX_STEPS = 40, REGS = 24 };
 
 static const uint16_t exact[] = {WEFT_EW_COPY, WEFT_EW_ADD,    WEFT_EW_SUB,    WEFT_EW_MUL,
                                  WEFT_EW_ADD,  WEFT_EW_MUL,    WEFT_EW_SUB,    WEFT_EW_MIN,
@@ -288,13 +288,13 @@ static void random_operands(struct call *c, int64_t n)
 
 static void check_random(struct bench *b, int64_t n)
 {
-    weft_ew_step steps[MOST_STEPS];
+    weft_ew_step steps[MAX_STEPS];
     uint16_t out[WEFT_MAX_OPERANDS];
     double reg[REGS] = {0};
     void *got[WEFT_MAX_OPERANDS];
     struct call c = {.id = "ew"};
     random_operands(&c, n);
-    weft_ew_program p = {sizeof p, 1 + (uint32_t)pick(MOST_STEPS), REGS, -1, steps, out};
+    weft_ew_program p = {sizeof p, 1 + (uint32_t)pick(MAX_STEPS), REGS, -1, steps, out};
     int lawful = 0;
     while (!lawful) {
         random_program(steps, p.nsteps, c.nin);

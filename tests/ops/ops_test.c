@@ -316,8 +316,8 @@ static void check_cast(struct bench *b, uint32_t from, uint32_t to, int64_t n)
 {
     struct call c = {.id = "cast"};
     void *got[WEFT_MAX_OPERANDS];
-    const int64_t most = is_whole(to) ? 400 : 1 << 24; /* larger ones go by way of fp32 */
-    add_input(&c, from, 1, &n, from == WEFT_U8 ? 0 : -most, from == WEFT_U8 ? 256 : most);
+    const int64_t max = is_whole(to) ? 400 : 1 << 24; /* larger ones go by way of fp32 */
+    add_input(&c, from, 1, &n, from == WEFT_U8 ? 0 : -max, from == WEFT_U8 ? 256 : max);
     for (int64_t i = 0; i < n && i < (int64_t)(sizeof edges / sizeof *edges); i++)
         if (from != WEFT_U8 && (from != WEFT_I32 || fabs(edges[i]) <= 0x1p24))
             c.x[0][i] = rounded(edges[i], from);

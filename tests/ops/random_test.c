@@ -209,7 +209,7 @@ static void test_mean_over_seeds(void **state)
 static void test_normal(void **state)
 {
     const double once = 1 / sqrt((double)MANY);
-    double m1 = 0, m2 = 0, m4 = 0, beyond = 0, most = 0;
+    double m1 = 0, m2 = 0, m4 = 0, beyond = 0, max = 0;
     (void)state;
     float *x = drawn("random", 1, 3, "n", 0);
     for (int64_t i = 0; i < MANY; i++) {
@@ -217,13 +217,13 @@ static void test_normal(void **state)
         m2 += (double)x[i] * x[i] / MANY;
         m4 += pow(x[i], 4) / MANY;
         beyond += (fabs(x[i]) > 2) / (double)MANY;
-        most = fmax(most, fabs(x[i]));
+        max = fmax(max, fabs(x[i]));
     }
     expect_near("the mean", m1, 0, once);
     expect_near("the variance", m2, 1, sqrt(2.0) * once);
     expect_near("the fourth moment", m4, 3, sqrt(96.0) * once);
     expect_near("the share beyond 2", beyond, 0.0455003, sqrt(0.0455 * 0.9545) * once);
-    assert_true(most > 4 && most < 6.7);
+    assert_true(max > 4 && max < 6.7);
     expect_near("correlation of pairs", correlation(x, x + 16, MANY - 16), 0, once);
     free(x);
 }

@@ -17,12 +17,12 @@
 #include "coded.h"
 #include "sim.h"
 
-#define MOST 9
+#define LIMIT 9
 
 typedef struct world { /* what all ranks have, and what plain loops say of it */
     sched_request r;
-    void *in[MOST], *want;
-    float *kept[MOST], *other[MOST]; /* kept by the ranks; by the loops */
+    void *in[LIMIT], *want;
+    float *kept[LIMIT], *other[LIMIT]; /* kept by the ranks; by the loops */
     uint64_t residual_bytes;
     double *sum; /* of what came out, over rounds */
 } world;
@@ -144,7 +144,7 @@ static void every_shape(void **state)
     static const uint64_t counts[] = {0, 1, 2, 7, 255, 257, 600, 2055};
     static const uint32_t types[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
     uint32_t i = 0;
-    for (uint32_t ranks = 1; ranks <= MOST; ranks++)
+    for (uint32_t ranks = 1; ranks <= LIMIT; ranks++)
         for (uint32_t c = 0; c < 8; c++)
             for (uint32_t form = SCHED_TO_FP16; form <= SCHED_TO_INT8; form++)
                 for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_REDUCE_SCATTER; kind++, i++)
@@ -248,7 +248,7 @@ static void not_finite(void **state)
 /* --- ranks of which some share a machine: encoded between machines alone --- */
 
 typedef struct place {
-    uint32_t ranks, machines, machine[MOST], order[MOST];
+    uint32_t ranks, machines, machine[LIMIT], order[LIMIT];
 } place;
 static const place places[] = {{4, 2, {0, 0, 1, 1}, {0, 1, 0, 1}},
                                {4, 2, {0, 1, 1, 0}, {1, 0, 1, 0}},

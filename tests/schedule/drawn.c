@@ -54,10 +54,10 @@ int drawn_exact(const sched_request *r)
 
 static void draw_layout(drawn *d, uint64_t *random)
 {
-    uint32_t most = 1 + drawn_number(random, 4), seen[8] = {0}, number[8];
+    uint32_t max = 1 + drawn_number(random, 4), seen[8] = {0}, number[8];
     d->layout = (sched_layout){0, d->machine, d->order, WEFT_LINK_HOST};
     for (uint32_t i = 0; i < d->r.ranks; i++) {
-        uint32_t m = drawn_number(random, most);
+        uint32_t m = drawn_number(random, max);
         if (!seen[m])
             number[m] = d->layout.machines++;
         d->machine[i] = number[m];
@@ -91,7 +91,7 @@ static void draw_once(drawn *d, uint64_t *random, uint32_t ranks, uint64_t caps,
     memset(d, 0, sizeof *d);
     r->kind = 1 + drawn_number(random, WEFT_SHIFT);
     r->kind = r->kind == WEFT_RECV ? WEFT_SEND : r->kind;
-    r->ranks = ranks ? ranks : 1 + drawn_number(random, DRAWN_MOST);
+    r->ranks = ranks ? ranks : 1 + drawn_number(random, DRAWN_MAX);
     r->root = drawn_number(random, r->ranks);
     r->redop = WEFT_SUM + drawn_number(random, 3);
     r->dtype = types[drawn_number(random, 5)];

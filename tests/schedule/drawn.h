@@ -7,12 +7,12 @@
 
 #include "schedule/algorithm.h"
 
-#define DRAWN_MOST 17
+#define DRAWN_MAX 17
 
 /* A request and all that it borrows. */
 typedef struct drawn {
     sched_request r; /* `me` and, for a send, the role are not settled: naive_role() */
-    uint32_t machine[DRAWN_MOST], order[DRAWN_MOST];
+    uint32_t machine[DRAWN_MAX], order[DRAWN_MAX];
     sched_layout layout;
     sched_cost cost;
 } drawn;

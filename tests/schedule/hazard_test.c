@@ -21,7 +21,7 @@
 #include "schedule/algorithm.h"
 #include "schedule/form.h"
 
-#define MOST 8
+#define LIMIT 8
 
 typedef struct touch {
     uint32_t rank, buffer, step; /* whose memory; which step of all touches it */
@@ -32,10 +32,10 @@ typedef struct touch {
 /* Nodes: 2 * step and 2 * step + 1 are a step's beginning and end; steps of all ranks are numbered
  * through; each rank has one step more, its first and last moment. */
 typedef struct graph {
-    sched_request r[MOST];
-    sched_schedule *s[MOST];
-    sched_program p[MOST];
-    uint32_t first[MOST + 1], nodes, words, n;
+    sched_request r[LIMIT];
+    sched_schedule *s[LIMIT];
+    sched_program p[LIMIT];
+    uint32_t first[LIMIT + 1], nodes, words, n;
     uint64_t *before; /* [nodes][words]: the nodes that come before */
     touch *touch;
     uint32_t touches;

@@ -12,10 +12,10 @@
 
 #include "sim.h"
 
-#define MOST 17
+#define LIMIT 17
 
 typedef struct lie {
-    uint32_t ranks, machine[MOST], order[MOST]; /* order of all zeros: that of the ranks */
+    uint32_t ranks, machine[LIMIT], order[LIMIT]; /* order of all zeros: that of the ranks */
 } lie;
 
 static const lie lies[] = {

@@ -13,12 +13,12 @@
 #define PACE_BUFFERS 16u /* a send may be finished before its receive is there */
 #define PACE_ALL 31u
 
-#define PACE_MOST 32
+#define PACE_MAX 32
 
 typedef struct pace {
     uint32_t flags, n;
     uint64_t random, seed;
-    uint32_t slow[PACE_MOST], starved;
+    uint32_t slow[PACE_MAX], starved;
     uint32_t burst, first;
     int eager; /* hold nothing back */
 } pace;

@@ -14,7 +14,7 @@
 #include "drawn.h"
 #include "sim.h"
 
-#define MOST 17
+#define LIMIT 17
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 static const uint64_t counts[] = {0, 1, 2, 3, 7, 16, 61, 257, 1000, 4099};
@@ -57,7 +57,7 @@ static uint32_t one(sched_request r, uint64_t seed)
 static uint32_t shapes(sched_request r)
 {
     uint32_t ran = 0;
-    for (r.ranks = 1; r.ranks <= MOST; r.ranks++)
+    for (r.ranks = 1; r.ranks <= LIMIT; r.ranks++)
         for (uint32_t c = r.ranks > 5 ? r.ranks % 4 : 0; c<10; c += r.ranks> 5 ? 4 : 1) {
             r.count = counts[c];
             r.in_place = (c + c / 4 + r.ranks + (r.chunk > 0)) & 1;

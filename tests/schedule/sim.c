@@ -17,7 +17,7 @@
 #include "comm/kernels/reduce.h"
 
 #define GUARD 64
-#define MOST_RANKS PACE_MOST
+#define MAX_RANKS PACE_MAX
 
 /* A message whose send has finished and whose receive has not. */
 typedef struct parcel {
@@ -45,13 +45,13 @@ typedef struct rank {
     char *in_memory, *out_memory;
     uint64_t in_bytes, out_bytes, scratch_bytes;
     char *result; /* out at the moment of finishing */
-    sched_buffer_offsets where[MOST_RANKS];
+    sched_buffer_offsets where[MAX_RANKS];
     uint64_t sent;
 } rank;
 
 typedef struct sim {
     const sim_case *c;
-    rank rank[MOST_RANKS];
+    rank rank[MAX_RANKS];
     uint32_t n;
     pace pace;
 } sim;
@@ -119,7 +119,7 @@ static void make_rank(sim *s, uint32_t i)
     for (uint32_t t = 0; t < k->p.steps; t++)
         k->need[t] = k->p.step[t].need;
     k->lane = calloc(k->p.lanes + 1, sizeof *k->lane);
-    for (uint32_t q = 0; q < MOST_RANKS; q++)
+    for (uint32_t q = 0; q < MAX_RANKS; q++)
         k->where[q] = (sched_buffer_offsets){1, 1}; /* nothing lies there: a crash */
     lay_buffers(k);
 }
@@ -152,8 +152,8 @@ static void run_local(sim *s, uint32_t me, uint32_t step)
 {
     rank *k = &s->rank[me];
     const sched_step *t = &k->p.step[step];
-    const void *from[MOST_RANKS];
-    void *to[MOST_RANKS];
+    const void *from[MAX_RANKS];
+    void *to[MAX_RANKS];
     uint32_t size = (uint32_t)weft_dtype_size(k->r.dtype);
     for (uint32_t i = 0; i < t->nfrom; i++) {
         sched_place p = k->p.place[t->place + i];

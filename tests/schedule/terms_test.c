@@ -17,18 +17,18 @@
 #include "naive.h"
 #include "schedule/algorithm.h"
 
-#define MOST 17
+#define LIMIT 17
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 typedef struct group {
     uint32_t n;
-    int takes_part[MOST];
-    sched_request r[MOST];
-    sched_schedule *s[MOST];
-    sched_program p[MOST];
-    uint32_t *when[MOST];  /* [steps] messages on the longest chain up to the end of each */
-    uint32_t *need[MOST];  /* [steps] 1 + how many it waits for */
-    uint32_t *meets[MOST]; /* [steps] of a send: its receive */
+    int takes_part[LIMIT];
+    sched_request r[LIMIT];
+    sched_schedule *s[LIMIT];
+    sched_program p[LIMIT];
+    uint32_t *when[LIMIT];  /* [steps] messages on the longest chain up to the end of each */
+    uint32_t *need[LIMIT];  /* [steps] 1 + how many it waits for */
+    uint32_t *meets[LIMIT]; /* [steps] of a send: its receive */
     uint32_t ready;
 } group;
 
@@ -129,7 +129,7 @@ static uint32_t longest_chain(group *g)
     return longest;
 }
 
-static double most(double a, double b)
+static double max(double a, double b)
 {
     return a > b ? a : b;
 }
@@ -137,7 +137,7 @@ static double most(double a, double b)
 /* What the steps say: messages, near and far, of each; bytes far of each machine together. */
 static void count(const group *g, const sched_layout *at, sched_terms *out)
 {
-    double machine[MOST] = {0};
+    double machine[LIMIT] = {0};
     *out = (sched_terms){0};
     for (uint32_t k = 0; k < g->n; k++) {
         sched_way near = {0}, far = {0};
@@ -160,13 +160,13 @@ static void count(const group *g, const sched_layout *at, sched_terms *out)
         }
         if (at)
             machine[at->machine[k]] += far.bytes;
-        out->intra.messages = most(out->intra.messages, near.messages);
-        out->intra.bytes = most(out->intra.bytes, near.bytes);
-        out->inter.messages = most(out->inter.messages, far.messages);
-        out->reduced = most(out->reduced, reduced);
+        out->intra.messages = max(out->intra.messages, near.messages);
+        out->intra.bytes = max(out->intra.bytes, near.bytes);
+        out->inter.messages = max(out->inter.messages, far.messages);
+        out->reduced = max(out->reduced, reduced);
     }
-    for (uint32_t m = 0; m < MOST; m++)
-        out->inter.bytes = most(out->inter.bytes, machine[m]);
+    for (uint32_t m = 0; m < LIMIT; m++)
+        out->inter.bytes = max(out->inter.bytes, machine[m]);
 }
 
 static void expect(const sched_request *r, const char *what, double formula, double steps)
@@ -224,7 +224,7 @@ static void on_one_machine(void **state)
     for (uint32_t i = 0; sched_algorithms[i]; i++) {
         uint32_t ran = 0;
         for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_SHIFT; kind++)
-            for (uint32_t n = 2; n <= MOST && kind != WEFT_RECV; n++)
+            for (uint32_t n = 2; n <= LIMIT && kind != WEFT_RECV; n++)
                 for (uint32_t c = n > 5 ? n % 3 : 0; c<8; c += n> 5 ? 3 : 1)
                     ran += (uint32_t)check(sched_algorithms[i], request(kind, n, c));
         print_message("%s: %u requests\n", sched_algorithms[i]->name, ran);
@@ -236,10 +236,10 @@ static void on_one_machine(void **state)
 static void on_several_machines(void **state)
 {
     (void)state;
-    uint32_t machine[MOST], order[MOST], ran = 0;
+    uint32_t machine[LIMIT], order[LIMIT], ran = 0;
     sched_layout at = {0, machine, order, WEFT_LINK_HOST};
     for (uint32_t form = 0; form < 4; form++)
-        for (uint32_t n = 2; n <= MOST; n += 1 + n / 5) {
+        for (uint32_t n = 2; n <= LIMIT; n += 1 + n / 5) {
             uint32_t size = form ? (n + form) / 2 : 1, machines = (n + size - 1) / size;
             at.machines = form == 3 ? 2 : machines;
             for (uint32_t i = 0; i < n; i++) {

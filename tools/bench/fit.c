@@ -90,7 +90,7 @@ static bool solve_some(const double m[N][N], const double y[N], uint32_t mask, d
 sched_speed bench_fit_speed(const bench_fit_point *p, uint32_t n)
 {
     double m[N][N] = {{0}}, y[N] = {0}, length[N] = {0}, row[N], x[N], best[N] = {0};
-    double most = 0; /* what the solution takes from the sum of squares */
+    double max = 0; /* what the solution takes from the sum of squares */
     for (uint32_t i = 0; i < n; i++) {
         row_of(&p[i], row);
         for (uint32_t j = 0; j < N; j++)
@@ -110,8 +110,8 @@ sched_speed bench_fit_speed(const bench_fit_point *p, uint32_t n)
         if (!solve_some((const double(*)[N])m, y, mask, x))
             continue;
         double taken = x[0] * y[0] + x[1] * y[1] + x[2] * y[2];
-        if (taken > most) {
-            most = taken;
+        if (taken > max) {
+            max = taken;
             memcpy(best, x, sizeof best);
         }
     }

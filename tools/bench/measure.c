@@ -14,7 +14,7 @@
 #include "schedule/algorithm.h"
 
 #define TIMEOUT 120.0 /* seconds for one operation */
-#define MOST_ROWS 64
+#define MAX_ROWS 64
 
 typedef struct row {
     sched_request r;
@@ -25,7 +25,7 @@ typedef struct row {
 struct bench_measure {
     bench_measure_request q;
     uint32_t rows;
-    row row[MOST_ROWS];
+    row row[MAX_ROWS];
     row barrier, slowest, total; /* helpers: everybody is here; the maximum; the sum */
     uint64_t side, scratch;      /* bytes of the longest input or output, and of scratch */
 };
@@ -139,8 +139,8 @@ weft_status bench_measure_create(comm_channel *c, const bench_measure_request *q
                            .chunk = q->chunk,
                            .cost = q->cost};
         r.algorithm = sched_rule(q->algorithm, &r);
-        if (m->rows == MOST_ROWS)
-            return err_fail(WEFT_USAGE, "more than %u sizes; choose a larger factor", MOST_ROWS);
+        if (m->rows == MAX_ROWS)
+            return err_fail(WEFT_USAGE, "more than %u sizes; choose a larger factor", MAX_ROWS);
         st = add(m, c, &m->row[m->rows++], &r);
         m->side = whole + 64 > m->side ? whole + 64 : m->side;
         if (bytes > q->max / q->factor)
@@ -301,8 +301,8 @@ static weft_status how_many(bench_measure *m, const row *w, void *memory, uint32
     int64_t ns = (int64_t)(clock_ns() - from);
     if (st == WEFT_OK)
         st = agree(&m->slowest, m, memory, &ns);
-    double most = m->q.seconds * 1e9 / (double)(ns > 1 ? ns : 1);
-    *times = most < 2 ? 2 : most < *times ? (uint32_t)most : *times;
+    double max = m->q.seconds * 1e9 / (double)(ns > 1 ? ns : 1);
+    *times = max < 2 ? 2 : max < *times ? (uint32_t)max : *times;
     return st;
 }
 

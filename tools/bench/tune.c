@@ -27,12 +27,12 @@
 #define ROUNDS 8      /* of a train */
 #define SLOTS 3
 #define TRAIN_LEAST 8u /* bytes; four times as many from one to the next ... */
-#define TRAIN_MOST (2u << 20)
+#define TRAIN_MAX (2u << 20)
 #define BURST_LEAST 8u /* messages of 8 bytes; twice as many from one to the next ... */
-#define BURST_MOST 64u
+#define BURST_MAX 64u
 #define BURST_PEERS 8u            /* to so many others at most */
 #define MAPPED_LEAST (128u << 10) /* four times as many ... */
-#define MAPPED_MOST (2u << 20)
+#define MAPPED_MAX (2u << 20)
 #define REPEATS 3
 #define PERIOD 4e-3 /* seconds of one repeat, about */
 #define REDUCE_BYTES (256u << 10)
@@ -56,10 +56,10 @@ static void emit_train(sched_writer *b)
 {
     uint32_t n = b->r->ranks, me = b->r->me, next = (me + 1) % n, prev = (me + n - 1) % n;
     uint64_t stride = sched_align_line(b->bytes);
-    sched_place room = sched_writer_scratch(b, SLOTS * stride), from = sched_in_at(0);
+    sched_place capacity = sched_writer_scratch(b, SLOTS * stride), from = sched_in_at(0);
     for (uint32_t k = 0; k < ROUNDS; k++) {
         sched_place to =
-            k + 1 == ROUNDS ? sched_out_at(0) : sched_place_plus(room, k % SLOTS * stride);
+            k + 1 == ROUNDS ? sched_out_at(0) : sched_place_plus(capacity, k % SLOTS * stride);
         sched_writer_send(b, next, from, b->bytes);
         sched_writer_recv(b, prev, to, b->bytes);
         from = to;
@@ -108,13 +108,13 @@ static weft_status add_points(bench_tune *t, comm_channel *c)
 {
     weft_status st = WEFT_OK;
     sched_request r = {.kind = WEFT_SHIFT, .dtype = WEFT_I64, .root = 1};
-    for (uint64_t bytes = TRAIN_LEAST; st == WEFT_OK && bytes <= TRAIN_MOST; bytes *= 4) {
+    for (uint64_t bytes = TRAIN_LEAST; st == WEFT_OK && bytes <= TRAIN_MAX; bytes *= 4) {
         point *p = begin_point(t, TUNE_SENT);
         p->way = (sched_way){ROUNDS, ROUNDS, ROUNDS * (double)bytes, 0};
         r.count = bytes / 8;
         st = add(t, c, p, r, &train);
     }
-    for (uint64_t n = BURST_LEAST; st == WEFT_OK && n <= BURST_MOST; n *= 2) {
+    for (uint64_t n = BURST_LEAST; st == WEFT_OK && n <= BURST_MAX; n *= 2) {
         point *p = begin_point(t, TUNE_SENT);
         p->way = (sched_way){1, (double)n, 8 * (double)n, 0};
         r.count = n;
@@ -128,7 +128,7 @@ static weft_status add_mapped(bench_tune *t, comm_channel *c, uint64_t link_caps
     static const uint32_t kinds[] = {WEFT_ALL_REDUCE, WEFT_ALL_GATHER};
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; i < (sched_link_maps(link_caps) ? 2u : 0); i++)
-        for (uint64_t bytes = MAPPED_LEAST; st == WEFT_OK && bytes <= MAPPED_MOST; bytes *= 4) {
+        for (uint64_t bytes = MAPPED_LEAST; st == WEFT_OK && bytes <= MAPPED_MAX; bytes *= 4) {
             point *p = begin_point(t, TUNE_MAPPED);
             sched_terms terms = {0};
             sched_request r = {.kind = kinds[i % 2],

@@ -115,7 +115,7 @@ static weft_status set_up(tuner *t)
     bench_tune_find(&t->p.spec, t->cfg, t->keys, t->who.rank, t->cmd.ini != NULL, &t->set);
     st = bench_tune_open(&t->set, t->world);
     if (st == WEFT_OK)
-        st = bench_measure_arena(bench_tune_room(&t->set), &t->arena);
+        st = bench_measure_arena(bench_tune_capacity(&t->set), &t->arena);
     return st == WEFT_OK
                ? comm_connect(t->world, &t->arena, config_real(t->cfg, "run.join_timeout"))
                : st;
@@ -147,17 +147,17 @@ static weft_status share(tuner *t, bench_tune_probe *p, const bench_tune_point *
                          sched_cost *out)
 {
     bench_tune_point *all = mem_alloc((uint64_t)t->who.ranks * TUNE_POINTS * sizeof *all);
-    bench_tune_point most[TUNE_POINTS];
+    bench_tune_point max[TUNE_POINTS];
     char name[100];
     snprintf(name, sizeof name, "tune/%.64s", p->c->name);
     weft_status st = job_exchange(t->job, name, mine, TUNE_POINTS * sizeof *mine, all);
-    memset(most, 0, sizeof most);
+    memset(max, 0, sizeof max);
     for (uint32_t r = 0; r < t->who.ranks && st == WEFT_OK; r++)
         for (uint32_t k = 0; k < TUNE_POINTS; k++)
-            if (all[r * TUNE_POINTS + k].at.seconds > most[k].at.seconds)
-                most[k] = all[r * TUNE_POINTS + k];
+            if (all[r * TUNE_POINTS + k].at.seconds > max[k].at.seconds)
+                max[k] = all[r * TUNE_POINTS + k];
     if (st == WEFT_OK)
-        bench_tune_fit(most, TUNE_POINTS, out);
+        bench_tune_fit(max, TUNE_POINTS, out);
     free(all);
     return st;
 }

@@ -60,8 +60,8 @@ typedef struct bench_tune_set {
 void bench_tune_find(const spec *s, config *cfg, const config *keys, uint32_t rank, bool of_job,
                      bench_tune_set *out);
 weft_status bench_tune_open(bench_tune_set *t, comm_world *w);
-uint64_t bench_tune_room(const bench_tune_set *t); /* bytes of the arena */
-void bench_tune_release(bench_tune_set *t);        /* after the world */
+uint64_t bench_tune_capacity(const bench_tune_set *t); /* bytes of the arena */
+void bench_tune_release(bench_tune_set *t);            /* after the world */
 void bench_tune_cost_parts(
     bench_tune_set *t); /* the costs of the parts out of those of the probes */
 bool bench_tune_maps(const bench_tune_set *t, const bench_tune_probe *p);

@@ -218,19 +218,19 @@ weft_status bench_tune_open(bench_tune_set *t, comm_world *w)
     return st;
 }
 
-uint64_t bench_tune_room(const bench_tune_set *t)
+uint64_t bench_tune_capacity(const bench_tune_set *t)
 {
-    uint64_t most = 0;
+    uint64_t max = 0;
     for (uint32_t i = 0; i < t->probes; i++)
-        if (t->probe[i].t && bench_tune_memory(t->probe[i].t) > most)
-            most = bench_tune_memory(t->probe[i].t);
+        if (t->probe[i].t && bench_tune_memory(t->probe[i].t) > max)
+            max = bench_tune_memory(t->probe[i].t);
     for (uint32_t i = 0; i < t->parts; i++)
         for (uint32_t k = 0; k < t->part[i].kinds; k++)
             for (uint32_t a = 0; a < TUNE_ALGORITHMS; a++) {
                 const bench_measure *m = t->part[i].row[k][a].m;
-                most = m && bench_measure_memory(m) > most ? bench_measure_memory(m) : most;
+                max = m && bench_measure_memory(m) > max ? bench_measure_memory(m) : max;
             }
-    return most;
+    return max;
 }
 
 void bench_tune_release(bench_tune_set *t)

@@ -162,8 +162,8 @@ static bool alike(const json_t *a, const json_t *b, double part)
 {
     if (!json_is_integer(a) || !json_is_integer(b))
         return json_equal(a, b) || (!a && !b);
-    double x = json_number_value(a), y = json_number_value(b), most = x > y ? x : y;
-    return (x > y ? x - y : y - x) <= part * most;
+    double x = json_number_value(a), y = json_number_value(b), max = x > y ? x : y;
+    return (x > y ? x - y : y - x) <= part * max;
 }
 
 static const char *value_text(pool *p, const json_t *v)

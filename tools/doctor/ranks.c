@@ -137,13 +137,13 @@ static void print_others(gathering *g)
 /* The range of round-trip times to rank 0. */
 static void print_round_trips(const gathering *g)
 {
-    int64_t least = INT64_MAX, most = 0;
+    int64_t least = INT64_MAX, max = 0;
     for (uint32_t r = 1; r < g->who.ranks; r++) {
         int64_t us = doctor_report_number(g->reports[r], "path", "round_trip_us", 0);
         least = us < least ? us : least;
-        most = us > most ? us : most;
+        max = us > max ? us : max;
     }
-    printf("%21sround trip to rank 0: %" PRId64 " to %" PRId64 " us\n", "", least, most);
+    printf("%21sround trip to rank 0: %" PRId64 " to %" PRId64 " us\n", "", least, max);
 }
 
 static void print_compared(const gathering *g)

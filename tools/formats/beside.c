@@ -9,7 +9,7 @@
 #include "data/folder.h"
 #include "formats/internal.h"
 
-#define MOST ((uint64_t)64 << 20) /* bytes of such a file */
+#define LIMIT ((uint64_t)64 << 20) /* bytes of such a file */
 
 static const char *const names[] = {
     "config.json",
@@ -33,9 +33,9 @@ static weft_status copy(int from, int to, const char *name, bool follow)
         return formats_cannot_read(name, follow);
     const uint64_t bytes = (uint64_t)info.st_size;
     char *text = NULL;
-    weft_status st = bytes > MOST ? err_fail(WEFT_DATA, "%s is over %llu MiB long", name,
-                                             (unsigned long long)(MOST >> 20))
-                                  : WEFT_OK;
+    weft_status st = bytes > LIMIT ? err_fail(WEFT_DATA, "%s is over %llu MiB long", name,
+                                              (unsigned long long)(LIMIT >> 20))
+                                   : WEFT_OK;
     if (st == WEFT_OK && data_file_read(fd, text = mem_alloc(bytes + 1), bytes, 0))
         st = err_fail(WEFT_IO, "%s cannot be read to its end", name);
     close(fd);

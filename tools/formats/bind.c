@@ -61,17 +61,17 @@ static weft_status bind_one(formats_file *f, const formats_param *p, formats_bou
 static weft_status same_bytes(formats_file *f, const formats_tensor *a, const formats_tensor *b,
                               bool *same)
 {
-    char *room = mem_alloc(2 * COMPARED);
+    char *capacity = mem_alloc(2 * COMPARED);
     weft_status st = WEFT_OK;
     *same = true;
     for (uint64_t at = 0, n; st == WEFT_OK && *same && at < a->bytes; at += n) {
         n = a->bytes - at < COMPARED ? a->bytes - at : COMPARED;
-        st = formats_source_bytes(&f->source, a->file, a->at + at, n, room);
+        st = formats_source_bytes(&f->source, a->file, a->at + at, n, capacity);
         if (st == WEFT_OK)
-            st = formats_source_bytes(&f->source, b->file, b->at + at, n, room + COMPARED);
-        *same = st == WEFT_OK && !memcmp(room, room + COMPARED, n);
+            st = formats_source_bytes(&f->source, b->file, b->at + at, n, capacity + COMPARED);
+        *same = st == WEFT_OK && !memcmp(capacity, capacity + COMPARED, n);
     }
-    free(room);
+    free(capacity);
     return st;
 }
 

@@ -40,8 +40,8 @@
  */
 weft_status formats_cannot_read(const char *name, bool follow);
 
-/* A JSON object from a file of at most `most` bytes. */
-weft_status formats_json_read(int folder, const char *name, bool follow, uint64_t most,
+/* A JSON object from a file of at most `max` bytes. */
+weft_status formats_json_read(int folder, const char *name, bool follow, uint64_t max,
                               json_t **out);
 
 /* The value at "a.b|c": the first of the paths that is there and not null; NULL: none. *found: that
@@ -256,10 +256,10 @@ weft_status formats_architecture(const formats_source *s, char out[FORMATS_TEXT]
 
 /* --- write.c --- */
 
-typedef struct formats_room { /* of a writer */
+typedef struct formats_capacity { /* of a writer */
     float *at;
     uint64_t n;
-} formats_room;
+} formats_capacity;
 
 /* Parameters on their way into a file, one tensor after the other, each forwards. Its rooms are
  * freed by formats_write_end(). */
@@ -269,7 +269,7 @@ typedef struct formats_writer {
     uint32_t dtype;
     uint64_t done;   /* bytes written */
     uint64_t handed; /* of these, that the disk was told to write */
-    formats_room in, out;
+    formats_capacity in, out;
 } formats_writer;
 weft_status formats_write_param(formats_writer *w, const formats_param *p, const formats_view *v);
 weft_status formats_write_bytes(formats_writer *w, const void *data, uint64_t bytes);

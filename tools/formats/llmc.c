@@ -30,7 +30,7 @@ bool formats_llmc_per_layer(uint32_t i)
 static const struct {
     uint32_t word;
     const char *field;
-    int64_t most;
+    int64_t max;
 } fields[] = {
     {2, "max_seq_len", 1 << 24}, {3, "vocab_size", 1 << 24}, {4, "num_layers", 1024},
     {5, "num_heads", 65536},     {6, "channels", 1 << 20},   {7, "padded_vocab_size", 1 << 25},
@@ -56,9 +56,9 @@ static weft_status read_head(const int32_t *head, json_t **root, uint32_t *dtype
     *root = json_pack("{s:[s], s:b}", "architectures", "GPT2", "tied", 1);
     for (size_t i = 0; i < FIELDS; i++) {
         const int32_t value = head[fields[i].word];
-        if (value < 1 || value > fields[i].most)
+        if (value < 1 || value > fields[i].max)
             return err_fail(WEFT_DATA, "its head has %s = %d, which is not from 1 to %lld",
-                            fields[i].field, value, (long long)fields[i].most);
+                            fields[i].field, value, (long long)fields[i].max);
         json_object_set_new(*root, fields[i].field, json_integer(value));
     }
     if (head[7] < head[3])

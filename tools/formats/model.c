@@ -102,13 +102,13 @@ static const weft_model_format *format_of(const host_component *c, const char *f
 }
 
 /* "GPT2LMHeadModel of gpt2, LlamaForCausalLM of llama" */
-static void add_known(const host_component *c, const char *format, char *out, size_t room)
+static void add_known(const host_component *c, const char *format, char *out, size_t capacity)
 {
     const weft_model_table *t = c->table;
     for (const weft_model_format *const *f = t ? t->formats : NULL; f && *f; f++) {
         const size_t at = strlen(out);
         if (!strcmp((*f)->format, format))
-            snprintf(out + at, room - at, "%s%s of %s", at ? ", " : "", (*f)->architecture,
+            snprintf(out + at, capacity - at, "%s%s of %s", at ? ", " : "", (*f)->architecture,
                      c->name);
     }
 }

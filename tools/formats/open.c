@@ -23,7 +23,7 @@ weft_status formats_architecture(const formats_source *s, char out[FORMATS_TEXT]
 }
 
 static const weft_model_format *format_of(const host_component *family, const char *architecture,
-                                          char *known, size_t room)
+                                          char *known, size_t capacity)
 {
     const weft_model_table *t = family->table;
     *known = 0;
@@ -33,7 +33,7 @@ static const weft_model_format *format_of(const host_component *family, const ch
             continue;
         if (formats_is_of(*f, architecture))
             return *f;
-        snprintf(known + at, room - at, "%s%s", at ? ", " : "", (*f)->architecture);
+        snprintf(known + at, capacity - at, "%s%s", at ? ", " : "", (*f)->architecture);
     }
     return NULL;
 }

@@ -18,8 +18,7 @@ weft_status formats_cannot_read(const char *name, bool follow)
                     name);
 }
 
-weft_status formats_json_read(int folder, const char *name, bool follow, uint64_t most,
-                              json_t **out)
+weft_status formats_json_read(int folder, const char *name, bool follow, uint64_t max, json_t **out)
 {
     struct stat info;
     json_error_t error;
@@ -29,8 +28,8 @@ weft_status formats_json_read(int folder, const char *name, bool follow, uint64_
     const uint64_t bytes = (uint64_t)info.st_size;
     char *text = NULL;
     weft_status st = WEFT_OK;
-    if (bytes > most)
-        st = err_fail(WEFT_DATA, "%s: it is over %llu bytes long", name, (unsigned long long)most);
+    if (bytes > max)
+        st = err_fail(WEFT_DATA, "%s: it is over %llu bytes long", name, (unsigned long long)max);
     else if (data_file_read(fd, text = mem_alloc(bytes + 1), bytes, 0))
         st = err_fail(WEFT_IO, "%s: it cannot be read to its end", name);
     close(fd);

@@ -31,16 +31,16 @@ weft_status formats_write_bytes(formats_writer *w, const void *data, uint64_t by
 static weft_status check_range_of(const formats_writer *w, const formats_param *p, const float *v,
                                   uint64_t n)
 {
-    float most = 0;
+    float max = 0;
     if (w->dtype != WEFT_F16)
         return WEFT_OK;
     for (uint64_t i = 0; i < n; i++)
-        most = fabsf(v[i]) > most && fabsf(v[i]) < INFINITY ? fabsf(v[i]) : most;
-    return most < 65520.0f ? WEFT_OK
-                           : err_fail(WEFT_USAGE,
-                                      "parameter %s has the value %g, which fp16 cannot hold: use "
-                                      "--dtype bf16 or fp32",
-                                      p->name, (double)most);
+        max = fabsf(v[i]) > max && fabsf(v[i]) < INFINITY ? fabsf(v[i]) : max;
+    return max < 65520.0f ? WEFT_OK
+                          : err_fail(WEFT_USAGE,
+                                     "parameter %s has the value %g, which fp16 cannot hold: use "
+                                     "--dtype bf16 or fp32",
+                                     p->name, (double)max);
 }
 
 static weft_status put(formats_writer *w, const formats_param *p, float *v, uint64_t n)
@@ -68,7 +68,7 @@ static uint64_t elements_of(const formats_param *p)
 }
 
 /* Room for n values that stays for the next tensor. */
-static float *room(formats_room *r, uint64_t n)
+static float *capacity(formats_capacity *r, uint64_t n)
 {
     if (r->n < n) {
         free(r->at);
@@ -82,14 +82,14 @@ void formats_write_end(formats_writer *w)
 {
     free(w->in.at);
     free(w->out.at);
-    w->in = w->out = (formats_room){0};
+    w->in = w->out = (formats_capacity){0};
 }
 
 static weft_status write_plain(formats_writer *w, const formats_param *p)
 {
     const uint64_t all = elements_of(p);
     ckpt_piece want = piece_of(p);
-    float *v = room(&w->out, CHUNK);
+    float *v = capacity(&w->out, CHUNK);
     weft_status st = WEFT_OK;
     for (; st == WEFT_OK && want.first < all; want.first += want.count) {
         want.count = all - want.first < CHUNK ? all - want.first : CHUNK;
@@ -123,7 +123,7 @@ static weft_status put_turned(formats_writer *w, const formats_param *p, const f
     const uint32_t first = v->order[0];
     const uint64_t all = t.size[first], inner = t.out[first];
     const uint64_t step = inner < CHUNK ? CHUNK / inner : 1;
-    float *out = room(&w->out, step * inner < CHUNK ? CHUNK : step * inner);
+    float *out = capacity(&w->out, step * inner < CHUNK ? CHUNK : step * inner);
     weft_status st = WEFT_OK;
     for (uint64_t at = 0; st == WEFT_OK && at < all; at += step) {
         t.size[first] = all - at < step ? all - at : step;
@@ -140,7 +140,7 @@ static weft_status write_turned(formats_writer *w, const formats_param *p, const
     const uint64_t inner = elements_of(p) / (uint64_t)all;
     int64_t step = (int64_t)(SLAB / inner);
     step = step < 1 ? 1 : step > all ? all : step;
-    float *in = room(&w->in, inner * (uint64_t)step);
+    float *in = capacity(&w->in, inner * (uint64_t)step);
     weft_status st = WEFT_OK;
     for (int64_t at = 0; st == WEFT_OK && at < all; at += step) {
         ckpt_piece want = piece_of(p);

@@ -34,7 +34,7 @@ launch_restart launch_restarts_next(launch_restarts *r, const launch_attempt *a,
         *pause = RESTART_PAUSE_MAX;
     if (r->least && r->same >= 2 && a->ranks > r->least)
         return RESTART_FEWER;
-    return r->repeats || r->in_a_row > r->most ? RESTART_END : RESTART_SAME;
+    return r->repeats || r->in_a_row > r->max ? RESTART_END : RESTART_SAME;
 }
 
 void launch_restarts_fewer(launch_restarts *r)

@@ -1,7 +1,7 @@
 /* launch/policy.h: whether a job that has failed is started again, and with how many ranks.
  *
  * The rule. An attempt makes progress if a rank has begun a step beyond those of all attempts
- * before it. After `most` restarts in a row without progress the job ends with its history, so a
+ * before it. After `max` restarts in a row without progress the job ends with its history, so a
  * failure that comes back in the same step ends the job, and one that strikes now and then does
  * not. Restarts without progress wait 0, 1, 2, 4, ... seconds, at most 30.
  *
@@ -36,7 +36,7 @@ typedef struct launch_attempt {
 } launch_attempt;
 
 typedef struct launch_restarts {
-    uint32_t most;  /* restarts in a row without progress */
+    uint32_t max;   /* restarts in a row without progress */
     uint32_t least; /* ranks; 0: as many as at the start */
 
     uint64_t furthest; /* step of all attempts */

@@ -148,16 +148,16 @@ static void pause_for(supervisor *s, uint32_t seconds)
 static void describe(const supervisor *s, const job_control_record *end, launch_attempt *a)
 {
     char why[PROGRESS_WHY], *out = a->why;
-    const size_t room = sizeof a->why;
+    const size_t capacity = sizeof a->why;
     a->said = job_progress_why(s->progress, why) && !s->frozen && end->kind == CONTROL_ENDED;
-    int n = snprintf(out, room, "rank %u ", s->who->rank);
+    int n = snprintf(out, capacity, "rank %u ", s->who->rank);
     if (s->frozen)
-        snprintf(out + n, room - (size_t)n, "was frozen, and was killed");
+        snprintf(out + n, capacity - (size_t)n, "was frozen, and was killed");
     else
-        job_control_describe_end(end, out + n, (uint32_t)(room - (size_t)n));
+        job_control_describe_end(end, out + n, (uint32_t)(capacity - (size_t)n));
     const size_t used = strlen(out);
     if (*why && !s->frozen && end->kind == CONTROL_ENDED)
-        snprintf(out + used, room - used, ": %s", why);
+        snprintf(out + used, capacity - used, ": %s", why);
     unsigned int rank;
     int begins = 0; /* another rank says the same in the next attempt, if all meet it */
     if (a->said && sscanf(why, "rank %u failed: %n", &rank, &begins) < 1)
@@ -212,7 +212,7 @@ static int status_of(const supervisor *s, const job_control_record *end)
 int launch_supervise(const job_identity *who, const launch_supervise_args *args)
 {
     supervisor s = {.who = who, .args = args, .number = 1, .signal_fd = -1};
-    s.restarts.most = args->most;
+    s.restarts.max = args->max;
     job_control_record end = {.kind = CONTROL_ENDED, .code = 1};
     log_setup(WEFT_LOG_INFO, who->ranks > 1 ? (int)who->rank : -1);
     weft_status st = catch_signals(&s);

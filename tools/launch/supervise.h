@@ -13,7 +13,7 @@
 #include "job/job.h"
 
 typedef struct launch_supervise_args {
-    uint32_t most; /* restarts in a row without progress (policy.h) */
+    uint32_t max; /* restarts in a row without progress (policy.h) */
 
     /* The arguments of the rank; `furthest` is the step that attempts before have reached. The
      * result is freed with free(). */

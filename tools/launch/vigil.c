@@ -6,12 +6,12 @@
 uint64_t launch_vigil_silence(launch_vigil *v, const job_progress *p)
 {
     uint32_t promised;
-    v->clock.most = 2 * LAUNCH_VIGIL_MS;
+    v->clock.max = 2 * LAUNCH_VIGIL_MS;
     const uint64_t now = awake_look(&v->clock, clock_ms());
     const uint32_t signs = job_progress_signs(p, &promised);
-    const uint64_t most = signs ? promised + v->margin_ms : v->begin_ms;
+    const uint64_t max = signs ? promised + v->margin_ms : v->begin_ms;
     if (signs != v->signs || (signs ? !promised : !v->begin_ms))
         v->since = now;
     v->signs = signs;
-    return now - v->since > most ? now - v->since : 0;
+    return now - v->since > max ? now - v->since : 0;
 }

@@ -20,7 +20,7 @@ config_column plugins_column_of(const host_component *c)
     return binds ? CONFIG_BIND : CONFIG_FREE;
 }
 
-const weft_option **plugins_keys_of(const host_component *c, weft_option room[WEFT_MAX_MESH])
+const weft_option **plugins_keys_of(const host_component *c, weft_option capacity[WEFT_MAX_MESH])
 {
     const weft_strategy *s = strcmp(c->iface, "weft.strategy/1") ? NULL : c->table;
     uint32_t n = 0, naxes = 0;
@@ -28,8 +28,8 @@ const weft_option **plugins_keys_of(const host_component *c, weft_option room[WE
         n++;
     const weft_option **keys = mem_alloc((n + WEFT_MAX_MESH + 1) * sizeof *keys);
     for (; s && s->axes && s->axes[naxes] && naxes < WEFT_MAX_MESH; naxes++) {
-        room[naxes] = resolve_axis_option(s->axes[naxes]);
-        keys[naxes] = &room[naxes];
+        capacity[naxes] = resolve_axis_option(s->axes[naxes]);
+        keys[naxes] = &capacity[naxes];
     }
     for (uint32_t i = 0; i < n; i++)
         keys[naxes + i] = c->options[i];

@@ -11,8 +11,8 @@ const char *plugins_section_of(const host_component *c, char out[128]);
 /* Which of them are binding keys on resume (config/differ.h). */
 config_column plugins_column_of(const host_component *c);
 
-/* The keys: those of its mesh axes, then its options. NULL-ended; the caller frees it, and `room`
- * lives as long. */
-const weft_option **plugins_keys_of(const host_component *c, weft_option room[WEFT_MAX_MESH]);
+/* The keys: those of its mesh axes, then its options. NULL-ended; the caller frees it, and
+ * `capacity` lives as long. */
+const weft_option **plugins_keys_of(const host_component *c, weft_option capacity[WEFT_MAX_MESH]);
 
 #endif

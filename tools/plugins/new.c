@@ -23,8 +23,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MOST_FILE (1 << 20) /* bytes of a template */
-#define MOST_NAME 40        /* of a plugin: its components may append to it */
+#define MAX_FILE (1 << 20) /* bytes of a template */
+#define MAX_NAME 40        /* of a plugin: its components may append to it */
 
 typedef struct template_kind {
     const char *word, *folder, *iface, *header, *page, *what, *use, *data;
@@ -69,10 +69,10 @@ typedef struct request {
     const template_kind *kind;
     const char *name;
     bool cxx;
-    char word[MOST_NAME + 1];        /* the name behind its last dot, as an identifier */
+    char word[MAX_NAME + 1];         /* the name behind its last dot, as an identifier */
     char folder[PATH_MAX];           /* that is written */
     char from[PATH_MAX];             /* the folder of templates */
-    char source[MOST_NAME + 8];      /* "lion.c" */
+    char source[MAX_NAME + 8];       /* "lion.c" */
     char files[1024], depends[1024]; /* sources; those and headers */
 } request;
 
@@ -136,8 +136,8 @@ static weft_status read_template(const char *path, char **out)
         return err_fail_errno(data_file_status(errno), "cannot read the template %s", path);
     weft_status st = WEFT_OK;
     *out = NULL;
-    if (info.st_size > MOST_FILE)
-        st = err_fail(WEFT_DATA, "the template %s is longer than %d bytes", path, MOST_FILE);
+    if (info.st_size > MAX_FILE)
+        st = err_fail(WEFT_DATA, "the template %s is longer than %d bytes", path, MAX_FILE);
     else {
         *out = mem_alloc((uint64_t)info.st_size + 1);
         if (data_file_read(fd, *out, (uint64_t)info.st_size, 0))
@@ -252,11 +252,11 @@ static weft_status find_templates(request *q)
 static weft_status check_name(request *q)
 {
     const char *dot = strrchr(q->name, '.');
-    if (!host_plugin_name_well_formed(q->name) || !dot || !dot[1] || strlen(q->name) > MOST_NAME)
+    if (!host_plugin_name_well_formed(q->name) || !dot || !dot[1] || strlen(q->name) > MAX_NAME)
         return err_fail(WEFT_USAGE,
                         "'%s' is no name for a plugin of yours; it has a-z, 0-9 and '_', and a "
                         "dot between who makes it and what it is, as acme.lion, at most %d bytes",
-                        q->name, MOST_NAME);
+                        q->name, MAX_NAME);
     if (!strncmp(q->name, "weft.", 5))
         return err_fail(WEFT_USAGE, "'%s': names that begin with weft. are those of weft itself",
                         q->name);

@@ -19,7 +19,7 @@
 static void print_one(host *h, const host_component *c)
 {
     char section[128];
-    weft_option room[WEFT_MAX_MESH];
+    weft_option capacity[WEFT_MAX_MESH];
     printf("%s %s: %s\n  interface %s, version %s, %s\n", c->kind, c->name, c->help, c->iface,
            c->manifest->version, c->path);
     if (!strcmp(c->kind, "op")) {
@@ -31,7 +31,7 @@ static void print_one(host *h, const host_component *c)
         return;
     }
     printf("keys in [%s]:\n", plugins_section_of(c, section));
-    const weft_option **keys = plugins_keys_of(c, room);
+    const weft_option **keys = plugins_keys_of(c, capacity);
     config_print_options(stdout, keys, 0, plugins_column_of(c));
     free(keys);
     if (strcmp(c->kind, "comm"))
@@ -59,7 +59,7 @@ typedef struct ops_file {
 /* What stands for all[i]: itself, or the file of so many ops at the first of them; NULL: nothing.
  */
 static const host_component *shown(const host_component *const *all, uint32_t n, uint32_t i,
-                                   ops_file *room)
+                                   ops_file *capacity)
 {
     const host_component *c = all[i];
     const bool op = c->iface && !strcmp(c->iface, "weft.op/1");
@@ -67,19 +67,19 @@ static const host_component *shown(const host_component *const *all, uint32_t n,
     const char *file = strrchr(c->path, '/') + 1;
     if (ops <= OPS_SHOWN)
         return c;
-    snprintf(room->name, sizeof room->name, "%.*s", (int)strlen(file) - 3, file);
-    snprintf(room->help, sizeof room->help, "%u ops, which `weft ops` lists", ops);
-    room->c = *c;
-    room->c.name = room->name;
-    room->c.help = room->help;
-    return count_ops(all, i, c->path) ? NULL : &room->c;
+    snprintf(capacity->name, sizeof capacity->name, "%.*s", (int)strlen(file) - 3, file);
+    snprintf(capacity->help, sizeof capacity->help, "%u ops, which `weft ops` lists", ops);
+    capacity->c = *c;
+    capacity->c.name = capacity->name;
+    capacity->c.help = capacity->help;
+    return count_ops(all, i, c->path) ? NULL : &capacity->c;
 }
 
 static void print_all(const host_component *const *all, uint32_t n)
 {
-    ops_file room;
+    ops_file capacity;
     for (uint32_t i = 0; i < n; i++) {
-        const host_component *c = shown(all, n, i, &room);
+        const host_component *c = shown(all, n, i, &capacity);
         if (c && c->iface)
             printf("%-9s %-10s %-18s %s\n", c->kind, c->name, c->iface, c->help);
         else if (c)
@@ -132,8 +132,8 @@ static weft_status find_and_print(host *h, const host_component *const *all, uin
     if (unusable)
         return err_fail(WEFT_USAGE, "%s cannot be used: %s", name, unusable->help);
     for (uint32_t i = 0; i < n; i++) {
-        ops_file room;
-        const host_component *c = shown(all, n, i, &room);
+        ops_file capacity;
+        const host_component *c = shown(all, n, i, &capacity);
         if (c && !strcmp(c->name, name)) {
             print_one(h, c);
             return WEFT_OK;

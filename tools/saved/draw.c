@@ -39,9 +39,9 @@ static float pop(float *heap, uint64_t *n)
 
 /* --- what is kept --- */
 
-static double weight(const saved_draw *d, float logit, float most)
+static double weight(const saved_draw *d, float logit, float max)
 {
-    return exp((double)(logit - most) / d->temperature);
+    return exp((double)(logit - max) / d->temperature);
 }
 
 /* The smallest logit among the `top` largest. */
@@ -59,7 +59,7 @@ static float least_of_top(const saved_draw *d, const float *logits, uint64_t n, 
 
 /* Raises `least` to the smallest of the largest logits that have the mass. */
 static float least_of_mass(const saved_draw *d, const float *logits, uint64_t n, float *heap,
-                           float least, float most)
+                           float least, float max)
 {
     uint64_t kept = 0;
     double all = 0, sum = 0;
@@ -68,13 +68,13 @@ static float least_of_mass(const saved_draw *d, const float *logits, uint64_t n,
     for (uint64_t i = 0; i < n; i++)
         if (logits[i] >= least) {
             heap[kept++] = logits[i];
-            all += weight(d, logits[i], most);
+            all += weight(d, logits[i], max);
         }
     make(heap, kept);
-    float last = most;
+    float last = max;
     while (kept && sum < d->mass * all) {
         last = pop(heap, &kept);
-        sum += weight(d, last, most);
+        sum += weight(d, last, max);
     }
     return last;
 }
@@ -82,7 +82,7 @@ static float least_of_mass(const saved_draw *d, const float *logits, uint64_t n,
 /* The index of the largest; of equal ones the first. */
 static uint64_t likeliest(const float *logits, uint64_t n)
 {
-    float lane[LANES], most = -INFINITY;
+    float lane[LANES], max = -INFINITY;
     uint64_t i = 0;
     for (uint64_t k = 0; k < LANES; k++)
         lane[k] = -INFINITY;
@@ -90,32 +90,32 @@ static uint64_t likeliest(const float *logits, uint64_t n)
         for (uint64_t k = 0; k < LANES; k++)
             lane[k] = logits[i + k] > lane[k] ? logits[i + k] : lane[k];
     for (; i < n; i++)
-        most = logits[i] > most ? logits[i] : most;
+        max = logits[i] > max ? logits[i] : max;
     for (uint64_t k = 0; k < LANES; k++)
-        most = lane[k] > most ? lane[k] : most;
+        max = lane[k] > max ? lane[k] : max;
     for (i = 0; i < n; i++)
-        if (logits[i] == most)
+        if (logits[i] == max)
             return i;
     return 0;
 }
 
 int32_t saved_draw_token(const saved_draw *d, const float *logits, uint64_t n, uint64_t number,
-                         double *room)
+                         double *capacity)
 {
     const uint64_t best = likeliest(logits, n);
     if (d->temperature <= 0)
         return (int32_t)best;
-    const float most = logits[best];
-    float least = least_of_top(d, logits, n, (float *)room);
-    least = least_of_mass(d, logits, n, (float *)room, least, most);
+    const float max = logits[best];
+    float least = least_of_top(d, logits, n, (float *)capacity);
+    least = least_of_mass(d, logits, n, (float *)capacity, least, max);
     double sum = 0;
     for (uint64_t i = 0; i < n; i++) {
-        room[i] = logits[i] >= least ? weight(d, logits[i], most) : 0;
-        sum += room[i];
+        capacity[i] = logits[i] >= least ? weight(d, logits[i], max) : 0;
+        sum += capacity[i];
     }
     double mark = rng_uniform(rng_key(d->seed, "sample"), number) * sum;
     for (uint64_t i = 0; i < n; i++) {
-        mark -= room[i];
+        mark -= capacity[i];
         if (mark < 0)
             return (int32_t)i;
     }
@@ -143,7 +143,7 @@ static inline float exp_low(float x)
 }
 
 /* Sum of exp(logits - most). */
-static double sum_of(const float *logits, uint64_t n, float most)
+static double sum_of(const float *logits, uint64_t n, float max)
 {
     double all = 0;
     uint64_t i = 0;
@@ -152,18 +152,18 @@ static double sum_of(const float *logits, uint64_t n, float most)
         float lane[LANES] = {0}, sum = 0;
         for (; i + LANES <= end; i += LANES)
             for (uint64_t k = 0; k < LANES; k++)
-                lane[k] += exp_low(logits[i + k] - most);
+                lane[k] += exp_low(logits[i + k] - max);
         for (uint64_t k = 0; k < LANES; k++)
             sum += lane[k];
         all += (double)sum;
     }
     for (; i < n; i++)
-        all += (double)exp_low(logits[i] - most);
+        all += (double)exp_low(logits[i] - max);
     return all;
 }
 
 double saved_draw_log_probability(const float *logits, uint64_t n, int32_t token)
 {
-    const float most = logits[likeliest(logits, n)];
-    return (double)logits[token] - (double)most - log(sum_of(logits, n, most));
+    const float max = logits[likeliest(logits, n)];
+    return (double)logits[token] - (double)max - log(sum_of(logits, n, max));
 }

@@ -17,9 +17,9 @@ typedef struct saved_draw {
     uint64_t seed;
 } saved_draw;
 
-/* `room` has space for `n` numbers. [any] */
+/* `capacity` has space for `n` numbers. [any] */
 int32_t saved_draw_token(const saved_draw *d, const float *logits, uint64_t n, uint64_t number,
-                         double *room);
+                         double *capacity);
 
 /* The natural logarithm of the probability that the model gives a token, at temperature 1, to 1e-6.
  * [any] */

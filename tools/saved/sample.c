@@ -114,15 +114,15 @@ static weft_status read_numbers(sampler *s)
 
 static weft_status encode(sampler *s)
 {
-    enum { ROOM = 4096 };
+    enum { CAPACITY = 4096 };
     const char *p = *s->o->prompt ? s->o->prompt : "\n";
     const uint64_t bytes = strlen(p);
-    int32_t *ids = mem_alloc(ROOM * sizeof *ids);
+    int32_t *ids = mem_alloc(CAPACITY * sizeof *ids);
     weft_status st = WEFT_OK;
     for (uint64_t at = 0, used, n; st == WEFT_OK && at < bytes; at += used) {
         st = data_tokenizer_encode(&s->text, p + at, bytes - at,
-                                   WEFT_TEXT_LAST | (at ? 0 : WEFT_TEXT_FIRST), ids, ROOM, &used,
-                                   &n);
+                                   WEFT_TEXT_LAST | (at ? 0 : WEFT_TEXT_FIRST), ids, CAPACITY,
+                                   &used, &n);
         for (uint64_t i = 0; st == WEFT_OK && i < n; i++)
             *vec_push(&s->done.prompt) = ids[i];
     }
@@ -233,7 +233,7 @@ static weft_status check_output(const sampler *s)
                : WEFT_OK;
 }
 
-static weft_status one_token(sampler *s, uint64_t i, double *room)
+static weft_status one_token(sampler *s, uint64_t i, double *capacity)
 {
     saved_next *x = &s->next;
     const uint64_t forgotten = x->forgotten;
@@ -245,7 +245,7 @@ static weft_status one_token(sampler *s, uint64_t i, double *room)
         return st;
     if (!i)
         s->done.prompt_ns = clock_ns() - s->done.began;
-    const int32_t token = saved_draw_token(&s->o->draw, x->logits, x->vocab, i, room);
+    const int32_t token = saved_draw_token(&s->o->draw, x->logits, x->vocab, i, capacity);
     if (is_end(s, token)) {
         s->done.why = "end";
         return WEFT_OK;
@@ -266,16 +266,16 @@ static weft_status one_token(sampler *s, uint64_t i, double *room)
 
 static weft_status generate(sampler *s)
 {
-    double *room = mem_alloc(s->next.vocab * sizeof *room);
+    double *capacity = mem_alloc(s->next.vocab * sizeof *capacity);
     weft_status st = WEFT_OK;
     s->done.began = clock_ns();
     for (uint64_t i = 0; st == WEFT_OK && i < s->o->tokens && !s->done.why; i++)
-        st = one_token(s, i, room);
+        st = one_token(s, i, capacity);
     s->done.ns = clock_ns() - s->done.began;
     s->done.why = s->done.why ? s->done.why : "tokens";
     s->done.forgotten = s->next.forgotten;
     s->done.cached = s->saved.plan->chunk > 0;
-    free(room);
+    free(capacity);
     return st;
 }
 

@@ -71,15 +71,15 @@ static uint64_t find_stop(const saved_stream *s)
 /* Bytes at the end that may begin a text to stop at. */
 static uint64_t may_stop(const saved_stream *s)
 {
-    uint64_t most = 0;
+    uint64_t max = 0;
     for (uint32_t k = 0; k < s->nstop; k++) {
         const uint64_t whole = strlen(s->stop[k]);
         uint64_t n = whole - 1 < s->wait.n ? whole - 1 : s->wait.n;
-        while (n > most && memcmp(s->wait.at + s->wait.n - n, s->stop[k], n))
+        while (n > max && memcmp(s->wait.at + s->wait.n - n, s->stop[k], n))
             n--;
-        most = n > most ? n : most;
+        max = n > max ? n : max;
     }
-    return most;
+    return max;
 }
 
 bool saved_stream_add(saved_stream *s, const char *bytes, uint64_t n)

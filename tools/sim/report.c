@@ -58,7 +58,7 @@ static int larger_first(const void *a, const void *b)
 #define WORTH 0.02 /* parts of less than this share of the step limit nothing */
 
 void sim_limits(const plan_set *set, const sim_cluster *c, const sim_result *r, char *text,
-                size_t room)
+                size_t capacity)
 {
     const graph_mesh *m = &set->spec->mesh;
     sim_rank mean = sim_mean(r);
@@ -76,24 +76,24 @@ void sim_limits(const plan_set *set, const sim_cluster *c, const sim_result *r, 
                  mean.exposed[a] * percent, c->links[r->worst_link[a]].name);
     }
     qsort(parts, n, sizeof *parts, larger_first);
-    size_t used = (size_t)snprintf(text, room, "computation %.0f %%", mean.compute * percent);
-    for (uint32_t i = 0; i < n && parts[i].seconds > WORTH * r->seconds && used < room; i++)
-        used += (size_t)snprintf(text + used, room - used, "; %s", parts[i].text);
-    if ((double)set->peak > c->device.memory && used < room)
-        snprintf(text + used, room - used,
+    size_t used = (size_t)snprintf(text, capacity, "computation %.0f %%", mean.compute * percent);
+    for (uint32_t i = 0; i < n && parts[i].seconds > WORTH * r->seconds && used < capacity; i++)
+        used += (size_t)snprintf(text + used, capacity - used, "; %s", parts[i].text);
+    if ((double)set->peak > c->device.memory && used < capacity)
+        snprintf(text + used, capacity - used,
                  "; it does not fit: the peak of %.1f GB is more than the %.1f GB of a device",
                  (double)set->peak / 1e9, c->device.memory / 1e9);
 }
 
 /* "dp 4 over nccl x tp 2 over nccl" */
-static void describe_mesh(const spec *s, char *text, size_t room)
+static void describe_mesh(const spec *s, char *text, size_t capacity)
 {
     char axis[PLAN_AXIS_TEXT];
     size_t used = 0;
     *text = 0;
-    for (uint32_t a = s->mesh.n; a-- > 0 && used < room;) {
+    for (uint32_t a = s->mesh.n; a-- > 0 && used < capacity;) {
         view_mesh_axis(s, a, axis, sizeof axis);
-        used += (size_t)snprintf(text + used, room - used, "%s%s", used ? " x " : "", axis);
+        used += (size_t)snprintf(text + used, capacity - used, "%s%s", used ? " x " : "", axis);
     }
 }
 

@@ -155,6 +155,6 @@ weft_status sim_write_trace(const plan_set *set, const sim_result *r, const char
 
 /* What limits the step, as a sentence. */
 void sim_limits(const plan_set *set, const sim_cluster *c, const sim_result *r, char *text,
-                size_t room);
+                size_t capacity);
 
 #endif

@@ -305,12 +305,12 @@ static void finish(walk *w)
 
 static weft_status check_size(const plan_set *set, const sim_cluster *c)
 {
-    uint64_t most = c->machines * c->per_machine;
-    if (c->machines && set->spec->ranks > most)
+    uint64_t max = c->machines * c->per_machine;
+    if (c->machines && set->spec->ranks > max)
         return err_fail(WEFT_USAGE,
                         "the job has %u ranks, and the cluster '%s' %llu devices: %llu machines of "
                         "%llu",
-                        set->spec->ranks, c->name, (unsigned long long)most,
+                        set->spec->ranks, c->name, (unsigned long long)max,
                         (unsigned long long)c->machines, (unsigned long long)c->per_machine);
     return WEFT_OK;
 }

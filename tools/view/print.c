@@ -18,13 +18,13 @@ static const char *human(uint64_t bytes, char out[32])
     return out;
 }
 
-void view_mesh_axis(const spec *s, uint32_t a, char *text, size_t room)
+void view_mesh_axis(const spec *s, uint32_t a, char *text, size_t capacity)
 {
     const spec_link *l = &s->links[s->axis_link[a]];
     const bool sends = s->mesh.size[a] > 1;
-    snprintf(text, room, "%s %u%s%s%s%s", s->mesh.name[a], s->mesh.size[a], sends ? " over " : "",
-             sends && l->intra.c ? l->intra.c->name : "", sends && l->intra.c ? "+" : "",
-             sends ? l->c->name : "");
+    snprintf(text, capacity, "%s %u%s%s%s%s", s->mesh.name[a], s->mesh.size[a],
+             sends ? " over " : "", sends && l->intra.c ? l->intra.c->name : "",
+             sends && l->intra.c ? "+" : "", sends ? l->c->name : "");
 }
 
 static void print_mesh(const plan *p, FILE *to)
@@ -91,17 +91,17 @@ static void print_sent(const plan *p, FILE *to)
 
 static void print_saved(const plan_set *set, FILE *to)
 {
-    uint64_t most = 0;
+    uint64_t max = 0;
     char t[32];
     for (uint32_t r = 0; r < set->spec->ranks && set->spec->want == SPEC_TRAIN; r++) {
         const uint64_t bytes = plan_saved_bytes(plan_of(set, r), r);
-        most = bytes > most ? bytes : most;
+        max = bytes > max ? bytes : max;
     }
-    if (most)
+    if (max)
         fprintf(to,
                 "\ncheckpoint   %s a rank at most; checkpoint.async copies as much to the host, "
                 "beside the peak\n",
-                human(most, t));
+                human(max, t));
 }
 
 static void print_groups(const plan *p, FILE *to)

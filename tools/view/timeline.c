@@ -111,12 +111,12 @@ double view_bubble(const plan_set *set, bool equal)
 
 uint32_t view_live(const plan *p)
 {
-    uint32_t now = 0, most = 0;
+    uint32_t now = 0, max = 0;
     for (uint32_t i = 0; i < p->cells.n; i++) {
         now += p->cells.at[i].backward ? -1u : 1u;
-        most = now > most ? now : most;
+        max = now > max ? now : max;
     }
-    return most;
+    return max;
 }
 
 /* Draw one stage: one column per time unit, as wide as the longest label. */

@@ -12,7 +12,7 @@ uint32_t view_live(const plan *p);
 
 /* A mesh axis with its transport: "dp 4 over shm+tcp", "tp 1". [any] */
 #define PLAN_AXIS_TEXT 256u /* room for it */
-void view_mesh_axis(const spec *s, uint32_t a, char *text, size_t room);
+void view_mesh_axis(const spec *s, uint32_t a, char *text, size_t capacity);
 
 void view_print_schedule(const plan_set *p, FILE *to);
 void view_print(const plan_set *p, FILE *to);

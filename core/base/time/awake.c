@@ -52,9 +52,9 @@ static void start(void)
     sigfillset(&all); /* signals are for the other threads */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     ticks = true;
-    count.most = AWAKE_MOST_MS * UINT64_C(1000000);
+    count.max = AWAKE_MAX_MS * UINT64_C(1000000);
     if (pthread_create(&thread, NULL, tick, NULL)) {
-        count.most = UINT64_MAX;
+        count.max = UINT64_MAX;
     } else {
         pthread_setname_np(thread, "weft-awake");
         pthread_detach(thread);

@@ -2,7 +2,7 @@
  *
  * A job may be stopped as a whole: Ctrl-Z, SIGSTOP, scontrol suspend, the freezer of control
  * groups, a paused virtual machine. clock.h counts that time, so after it a wait would be too late
- * though nobody was slow. Here a gap between two looks at the clock counts as AWAKE_MOST_MS at
+ * though nobody was slow. Here a gap between two looks at the clock counts as AWAKE_MAX_MS at
  * most.
  *
  * A gap must mean that the process did not run, and not that nobody asked for the time. So a thread
@@ -14,7 +14,7 @@
 
 #include <stdint.h>
 
-#define AWAKE_MOST_MS 400u
+#define AWAKE_MAX_MS 400u
 
 /* Nanoseconds since an unspecified start. Never steps back. A child process goes on with the count
  * of its parent. [any] */
@@ -28,13 +28,13 @@ uint64_t awake_ms(void);
 typedef struct awake_count {
     uint64_t last; /* time of the last look; 0: none yet */
     uint64_t sum;
-    uint64_t most; /* that a gap adds */
+    uint64_t max; /* that a gap adds */
 } awake_count;
 
 static inline uint64_t awake_look(awake_count *a, uint64_t now)
 {
     const uint64_t gap = a->last && now > a->last ? now - a->last : 0;
-    a->sum += gap < a->most ? gap : a->most;
+    a->sum += gap < a->max ? gap : a->max;
     a->last = now;
     return a->sum;
 }

@@ -81,15 +81,15 @@ static WIDE void encode_nan(char *restrict code, float *restrict x, float *restr
 static WIDE void encode_int8(char *restrict code, float *restrict x, float *restrict residual,
                              uint64_t n)
 {
-    uint32_t most = 0;
+    uint32_t max = 0;
     for (uint64_t i = 0; i < n; i++)
-        most = magnitude(x[i]) > most ? magnitude(x[i]) : most;
-    if (most >= 0x7f800000u) {
+        max = magnitude(x[i]) > max ? magnitude(x[i]) : max;
+    if (max >= 0x7f800000u) {
         encode_nan(code, x, residual, n);
         return;
     }
     float top, scale, inverse;
-    memcpy(&top, &most, 4);
+    memcpy(&top, &max, 4);
     scale = top < SMALLEST ? 0 : top / 127;
     inverse = top < SMALLEST ? 0 : 127 / top;
     memcpy(code, &scale, 4);

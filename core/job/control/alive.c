@@ -22,7 +22,7 @@
 #include "base/mem.h"
 
 #define WORDS_A_WAIT (FUTEX_WAITV_MAX - 1) /* one place is for the word that stops the thread */
-#define CHANGES_MOST 2                     /* of a word: held, then released */
+#define CHANGES_MAX 2                      /* of a word: held, then released */
 #define EXIT_CODE_FIELD 52                 /* of /proc/PID/stat, counted from 1 */
 
 typedef struct watcher {
@@ -68,7 +68,7 @@ static bool look(watcher *w, uint32_t i)
         const uint32_t rank = w->first + i;
         w->done[i] = write(w->watch->ends[1], &rank, sizeof rank) == (ssize_t)sizeof rank;
     } else {
-        w->done[i] = ++w->changes[i] >= CHANGES_MOST;
+        w->done[i] = ++w->changes[i] >= CHANGES_MAX;
     }
     return !w->done[i];
 }

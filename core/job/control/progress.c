@@ -122,14 +122,14 @@ static page *ours;
 static uint32_t words; /* of ours->step */
 static uint32_t attempt = 1;
 
-/* A whole number of `name`, at most `most`; -1: none. */
-static long number(const char *name, long most)
+/* A whole number of `name`, at most `max`; -1: none. */
+static long number(const char *name, long max)
 {
     const char *text = getenv(name);
     char *end = NULL;
     errno = 0;
     const long v = text && *text >= '0' && *text <= '9' ? strtol(text, &end, 10) : -1;
-    return v < 0 || errno || *end || v > most ? -1 : v;
+    return v < 0 || errno || *end || v > max ? -1 : v;
 }
 
 /* The descriptor is trusted only if it is memory that cannot shrink. */

@@ -51,7 +51,7 @@ void job_tree_rely(job_guard *g)
 
 void job_tree_return(job_guard *g, uint64_t now, uint64_t silent, uint32_t silence)
 {
-    const uint64_t most = (uint64_t)silence / 4 * 3, counted = silent < most ? silent : most;
+    const uint64_t max = (uint64_t)silence / 4 * 3, counted = silent < max ? silent : max;
     const uint64_t last_seen = now > counted ? now - counted : 0;
     g->relies = false;
     g->last_seen = last_seen > g->last_seen ? last_seen : g->last_seen;

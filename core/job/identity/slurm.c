@@ -16,15 +16,15 @@
 #define PORTS (32768u - PORT_FIRST)
 #define TASKS_MAX 65536u
 
-/* A whole number at *at, at most `most`; *at is then behind it. */
-static bool take_number(const char **at, uint32_t most, uint32_t *out)
+/* A whole number at *at, at most `max`; *at is then behind it. */
+static bool take_number(const char **at, uint32_t max, uint32_t *out)
 {
     uint64_t v = 0;
     if (**at < '0' || **at > '9')
         return false;
     for (; **at >= '0' && **at <= '9'; ++*at) {
         v = v * 10 + (uint64_t)(**at - '0');
-        if (v > most)
+        if (v > max)
             return false;
     }
     *out = (uint32_t)v;
@@ -166,10 +166,10 @@ bool job_slurm_node_address(const char *node, char *out, size_t bytes)
 
 /* --- the environment --- */
 
-static bool number_of(const char *name, uint32_t most, uint32_t *out)
+static bool number_of(const char *name, uint32_t max, uint32_t *out)
 {
     const char *text = getenv(name);
-    return text && take_number(&text, most, out) && !*text;
+    return text && take_number(&text, max, out) && !*text;
 }
 
 static weft_status find_port(job_slurm_step *out)

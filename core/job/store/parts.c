@@ -35,10 +35,10 @@ void job_parts_add(job_parts *p, uint32_t rank, const void *part)
             p->which[rank] = i;
             return;
         }
-    if (p->different == p->room) {
-        p->room = p->room ? 2 * p->room : 1;
-        p->digest = mem_grow(p->digest, p->room * sizeof *p->digest);
-        p->at = mem_grow(p->at, p->room * p->bytes + 1);
+    if (p->different == p->capacity) {
+        p->capacity = p->capacity ? 2 * p->capacity : 1;
+        p->digest = mem_grow(p->digest, p->capacity * sizeof *p->digest);
+        p->at = mem_grow(p->at, p->capacity * p->bytes + 1);
     }
     p->digest[p->different] = digest;
     if (p->bytes)

@@ -19,7 +19,7 @@
 #include <weft/base.h>
 
 typedef struct job_parts {
-    uint32_t ranks, different, room;
+    uint32_t ranks, different, capacity;
     uint64_t bytes;   /* of a part */
     uint32_t *which;  /* [ranks] number of its part */
     uint64_t *digest; /* [room] of each distinct part */

@@ -218,9 +218,9 @@ static void disagree(job_store *s, uint32_t rank, const char *name, uint64_t byt
 
 uint64_t job_store_fragment(uint32_t ranks, int differ)
 {
-    const uint64_t most = (WIRE_VALUE_MAX - PARTS_OVERHEAD(ranks)) / ranks;
+    const uint64_t max = (WIRE_VALUE_MAX - PARTS_OVERHEAD(ranks)) / ranks;
     const uint64_t by_memory = STORE_ANSWERS_MAX / ranks / ranks;
-    return !differ || most < by_memory ? most : by_memory ? by_memory : 1;
+    return !differ || max < by_memory ? max : by_memory ? by_memory : 1;
 }
 
 void job_store_exchange(job_store *s, uint32_t rank, const char *name, const void *mine,

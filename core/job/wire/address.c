@@ -21,14 +21,14 @@
 #include "job/wire/endpoint.h"
 
 #define BACKLOG_LEAST 512
-#define BACKLOG_MOST 8192     /* the system may allow less: net.core.somaxconn */
+#define BACKLOG_MAX 8192      /* the system may allow less: net.core.somaxconn */
 #define EARLY_BYTES 2048      /* receive buffer of a connection before its rank is admitted */
 #define ADMITTED_BYTES 131072 /* ... and after */
 
 int job_listen_guarded(int fd, uint32_t ranks)
 {
     int bytes = EARLY_BYTES;
-    uint32_t backlog = ranks + BACKLOG_LEAST < BACKLOG_MOST ? ranks + BACKLOG_LEAST : BACKLOG_MOST;
+    uint32_t backlog = ranks + BACKLOG_LEAST < BACKLOG_MAX ? ranks + BACKLOG_LEAST : BACKLOG_MAX;
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
     return listen(fd, (int)backlog);
 }
@@ -167,13 +167,13 @@ bool job_address_is_loopback(int fd)
            job_endpoint_is_loopback((struct sockaddr *)&a);
 }
 
-bool job_address_of_socket(int fd, char *out, size_t room)
+bool job_address_of_socket(int fd, char *out, size_t capacity)
 {
     struct sockaddr_storage a;
     socklen_t n = sizeof a;
     return fd >= 0 && !getsockname(fd, (struct sockaddr *)&a, &n) &&
            !job_endpoint_is_wildcard((struct sockaddr *)&a) &&
-           job_endpoint_print((struct sockaddr *)&a, out, room);
+           job_endpoint_print((struct sockaddr *)&a, out, capacity);
 }
 
 weft_status job_address_resolve(const job_identity *who, struct addrinfo **out)
@@ -263,7 +263,7 @@ weft_status job_listen_open(job_resolver *r, job_door *d)
 
 /* The address of the interface that leads to rank 0's store, read from a connected datagram socket,
  * which sends nothing. */
-static int address_towards(const char *name, uint16_t port, char *out, size_t room)
+static int address_towards(const char *name, uint16_t port, char *out, size_t capacity)
 {
     char service[8];
     snprintf(service, sizeof service, "%u", port ? port : 9u);
@@ -279,7 +279,7 @@ static int address_towards(const char *name, uint16_t port, char *out, size_t ro
             continue;
         found = connect(fd, a->ai_addr, a->ai_addrlen) == 0 &&
                 getsockname(fd, (struct sockaddr *)&local, &n) == 0 &&
-                getnameinfo((struct sockaddr *)&local, n, out, (socklen_t)room, NULL, 0,
+                getnameinfo((struct sockaddr *)&local, n, out, (socklen_t)capacity, NULL, 0,
                             NI_NUMERICHOST) == 0;
         close(fd);
     }
@@ -287,13 +287,13 @@ static int address_towards(const char *name, uint16_t port, char *out, size_t ro
     return found;
 }
 
-weft_status job_address_local(const job_identity *who, char *out, size_t room)
+weft_status job_address_local(const job_identity *who, char *out, size_t capacity)
 {
     const bool apart = who->ranks > 1 && !who->one_machine;
-    snprintf(out, room, "127.0.0.1");
+    snprintf(out, capacity, "127.0.0.1");
     if (*who->address && (apart || who->address_said))
-        snprintf(out, room, "%s", who->address);
-    else if (apart && !address_towards(who->addr, who->port, out, room))
+        snprintf(out, capacity, "%s", who->address);
+    else if (apart && !address_towards(who->addr, who->port, out, capacity))
         return err_fail(WEFT_IO, "no local address has a route to MASTER_ADDR %s; check the name",
                         who->addr);
     return WEFT_OK;

@@ -20,13 +20,13 @@ weft_status job_address_resolve(const job_identity *who, struct addrinfo **out);
  * the interface towards rank 0. A rank that has joined knows it from its connection to rank 0, rank
  * 0 from where it listens, or with a wildcard or several addresses from the first connection that
  * is not local. */
-weft_status job_address_local(const job_identity *who, char *out, size_t room);
+weft_status job_address_local(const job_identity *who, char *out, size_t capacity);
 
 /* Is the socket bound to a loopback address? */
 bool job_address_is_loopback(int fd);
 
 /* The local address of a socket as text. False: it is a wildcard, or the socket has none. */
-bool job_address_of_socket(int fd, char *out, size_t room);
+bool job_address_of_socket(int fd, char *out, size_t capacity);
 
 /* Listen on the bound socket `fd` for a job of `ranks` ranks. Limits the kernel memory that
  * unauthenticated peers can occupy: the receive buffer of each connection, and the backlog. 0, or

@@ -29,7 +29,7 @@ static bool take_port(const char *text, uint16_t *out)
     return true;
 }
 
-bool job_endpoint_split(const char *text, char *name, size_t room, uint16_t *port)
+bool job_endpoint_split(const char *text, char *name, size_t capacity, uint16_t *port)
 {
     const char *end, *colon = strchr(text, ':');
     *port = 0;
@@ -46,7 +46,7 @@ bool job_endpoint_split(const char *text, char *name, size_t room, uint16_t *por
         end = text + strlen(text);
     }
     const size_t n = (size_t)(end - text);
-    if (!n || n >= room)
+    if (!n || n >= capacity)
         return false;
     memcpy(name, text, n);
     name[n] = 0;
@@ -98,14 +98,14 @@ bool job_endpoint_says_loopback(const char *addr)
     return !strncmp(addr, "127.", 4) || !strcmp(addr, "::1") || !strcmp(addr, "localhost");
 }
 
-bool job_endpoint_print(const struct sockaddr *a, char *out, size_t room)
+bool job_endpoint_print(const struct sockaddr *a, char *out, size_t capacity)
 {
     const uint8_t *bytes = NULL;
     const size_t n = bytes_of(a, &bytes);
     if (n == 4)
-        return inet_ntop(AF_INET, bytes, out, (socklen_t)room) != NULL;
-    return n == 16 && !getnameinfo(a, sizeof(struct sockaddr_in6), out, (socklen_t)room, NULL, 0,
-                                   NI_NUMERICHOST);
+        return inet_ntop(AF_INET, bytes, out, (socklen_t)capacity) != NULL;
+    return n == 16 && !getnameinfo(a, sizeof(struct sockaddr_in6), out, (socklen_t)capacity, NULL,
+                                   0, NI_NUMERICHOST);
 }
 
 /* --- addresses of this machine --- */
@@ -149,7 +149,7 @@ static int serves(const struct ifaddrs *i, const char *want, const network *n)
     return job_endpoint_print(i->ifa_addr, text, sizeof text) && !strcmp(text, want) ? 2 : 0;
 }
 
-static bool look_up(const char *want, const network *n, char *out, size_t room)
+static bool look_up(const char *want, const network *n, char *out, size_t capacity)
 {
     struct ifaddrs *all = NULL;
     int best = 0;
@@ -157,14 +157,14 @@ static bool look_up(const char *want, const network *n, char *out, size_t room)
         return false;
     for (const struct ifaddrs *i = all; i && best < 2; i = i->ifa_next) {
         const int how = serves(i, want, n);
-        if (how > best && job_endpoint_print(i->ifa_addr, out, room))
+        if (how > best && job_endpoint_print(i->ifa_addr, out, capacity))
             best = how;
     }
     freeifaddrs(all);
     return best > 0;
 }
 
-weft_status job_endpoint_find_own(const char *want, char *out, size_t room)
+weft_status job_endpoint_find_own(const char *want, char *out, size_t capacity)
 {
     char name[256];
     struct sockaddr_storage any = {.ss_family = AF_INET6};
@@ -191,7 +191,7 @@ weft_status job_endpoint_find_own(const char *want, char *out, size_t room)
                         "[run] address = %s means every address of the machine: other ranks need "
                         "one to connect to; `[run] listen` may be a wildcard",
                         want);
-    if (!look_up(strchr(want, '/') ? want : name, strchr(want, '/') ? &n : NULL, out, room))
+    if (!look_up(strchr(want, '/') ? want : name, strchr(want, '/') ? &n : NULL, out, capacity))
         return err_fail(WEFT_USAGE,
                         "[run] address = %s: this machine has no such address, no interface of "
                         "that name and no address in such a network; `ip addr` lists what it has",

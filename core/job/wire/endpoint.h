@@ -11,8 +11,8 @@
 struct sockaddr;
 
 /* Split `text` into the name or address, without brackets, and the port; 0: it has none. False:
- * empty, longer than `room`, or not of this form. [any] */
-bool job_endpoint_split(const char *text, char *name, size_t room, uint16_t *port);
+ * empty, longer than `capacity`, or not of this form. [any] */
+bool job_endpoint_split(const char *text, char *name, size_t capacity, uint16_t *port);
 
 /* Can DNS have this name: letters, digits, dots, hyphens, underscores, or bytes beyond ASCII? [any]
  */
@@ -29,11 +29,11 @@ bool job_endpoint_says_loopback(const char *addr);
 
 /* The address without its port as text; one of version 4 that is mapped into version 6 as one of
  * version 4. [any] */
-bool job_endpoint_print(const struct sockaddr *a, char *out, size_t room);
+bool job_endpoint_print(const struct sockaddr *a, char *out, size_t capacity);
 
 /* The one local address that `want` names: an address, an interface ("eth1"; its first address of
  * version 4, else of version 6) or a network ("10.8.0.0/16"; the first address in it). WEFT_USAGE:
  * this machine has none. [setup] */
-weft_status job_endpoint_find_own(const char *want, char *out, size_t room);
+weft_status job_endpoint_find_own(const char *want, char *out, size_t capacity);
 
 #endif

@@ -13,8 +13,8 @@
 
 #define OPT_UID_RESTRICTION 9
 #define OPT_TTL 4
-#define TTL_MOST 3600 /* seconds; a site may allow less */
-#define SOCKET 6      /* EMUNGE_SOCKET */
+#define TTL_MAX 3600 /* seconds; a site may allow less */
+#define SOCKET 6     /* EMUNGE_SOCKET */
 #define CRED_EXPIRED 15
 #define CRED_REPLAYED 17 /* 16: rewound */
 #define LABEL "weft key 1"
@@ -74,7 +74,7 @@ weft_status job_munge_seal(const uint8_t key[KEY_BYTES], char out[MUNGE_TEXT])
     memcpy(l.key, key, KEY_BYTES);
     int e = ctx ? m.set(ctx, OPT_UID_RESTRICTION, geteuid()) : 5;
     if (!e)
-        e = m.set(ctx, OPT_TTL, TTL_MOST);
+        e = m.set(ctx, OPT_TTL, TTL_MAX);
     if (!e)
         e = m.encode(&credential, ctx, &l, (int)sizeof l);
     if (e)

@@ -22,12 +22,12 @@
 
 #define FIRST_PAUSE_MS 100 /* after a lookup that failed; doubles ... */
 #define LAST_PAUSE_MS                                                                              \
-    2000                  /* ... up to this, since name servers keep such an answer for seconds    \
-                           */
-#define ROUND_MS 50       /* between two rounds of attempts to connect */
-#define ANEW_MS 1000      /* until the name is resolved anew; doubles ... */
-#define ANEW_MOST_MS 8000 /* ... up to this */
-#define SAY_MS 5000       /* until the first line about waiting; the intervals double */
+    2000                 /* ... up to this, since name servers keep such an answer for seconds     \
+                          */
+#define ROUND_MS 50      /* between two rounds of attempts to connect */
+#define ANEW_MS 1000     /* until the name is resolved anew; doubles ... */
+#define ANEW_MAX_MS 8000 /* ... up to this */
+#define SAY_MS 5000      /* until the first line about waiting; the intervals double */
 
 #define NOT_YET "does not lead to an address yet"
 
@@ -299,7 +299,7 @@ static weft_status pause_round(job_resolver *r)
     if (awake_ms() >= r->again) {
         st = try_until(r, until, why, sizeof why);
         if (!r->pending) { /* it has an answer */
-            r->pause = r->pause < ANEW_MOST_MS / 2 ? 2 * r->pause : ANEW_MOST_MS;
+            r->pause = r->pause < ANEW_MAX_MS / 2 ? 2 * r->pause : ANEW_MAX_MS;
             r->again = awake_ms() + spread(r, r->pause);
         }
     }

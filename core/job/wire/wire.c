@@ -221,9 +221,9 @@ static uint8_t *reserve(job_wire *w, uint64_t bytes)
 {
     if (w->sent == w->queued)
         w->sent = w->queued = 0;
-    if (w->queued + bytes > w->room) {
-        w->room = (w->queued + bytes) * 2;
-        w->out = mem_grow(w->out, w->room);
+    if (w->queued + bytes > w->capacity) {
+        w->capacity = (w->queued + bytes) * 2;
+        w->out = mem_grow(w->out, w->capacity);
     }
     uint8_t *at = w->out + w->queued;
     w->queued += bytes;
@@ -263,10 +263,10 @@ weft_status job_wire_flush(job_wire *w)
             return st;
         w->sent += done;
     }
-    if (w->room > OUT_KEEP) {
+    if (w->capacity > OUT_KEEP) {
         free(w->out);
         w->out = NULL;
-        w->room = 0;
+        w->capacity = 0;
     }
     w->sent = w->queued = 0;
     return WEFT_OK;

@@ -87,7 +87,7 @@ typedef struct job_wire {
     uint32_t bytes; /* of its body */
     bool whole;     /* it was returned; the next take begins a new one */
     uint8_t *out;   /* bytes [sent, queued) wait to be written */
-    uint64_t sent, queued, room;
+    uint64_t sent, queued, capacity;
 } job_wire;
 
 /* Take over a connected socket that has no session yet; job_wire_open() with the same `fd` starts

@@ -135,9 +135,9 @@ weft_status plan_edit_weight_versions(void *ctx, const char *params, uint32_t ve
 weft_status plan_edit_changes_results(void *ctx, const char *text)
 {
     plan_edit_state *e = state(ctx);
-    if (e->changes && strlen(e->changes) + strlen(text) > EDITS_MOST_TEXT)
+    if (e->changes && strlen(e->changes) + strlen(text) > EDITS_MAX_TEXT)
         return err_fail(WEFT_USAGE, "the lines of this job have more than %u bytes",
-                        EDITS_MOST_TEXT);
+                        EDITS_MAX_TEXT);
     plan_edits_note_change(e, pool_printf(e->pool, "%s: %s", e->owner, text));
     return WEFT_OK;
 }

@@ -38,17 +38,17 @@ static weft_status begin(plan_edit_state *e, const char *call, uint32_t flags)
     if (e->g->now.replacing || e->g->now.state_of)
         return err_fail_in(WEFT_USAGE, ERR_CALL, call,
                            "called while emit() writes graph; emit edits one by one");
-    if (e->edits++ < EDITS_MOST)
+    if (e->edits++ < EDITS_MAX)
         return sized_check_flags(call, flags, 0);
     return err_fail_in(WEFT_NO_MEMORY, ERR_CALL, call,
                        "the plugin has emitted %u edits in one call of phase %u, which is the "
                        "limit; check for an endless loop",
-                       EDITS_MOST, e->phase);
+                       EDITS_MAX, e->phase);
 }
 
 static weft_status glob(const char *call, const char *what, const char *text)
 {
-    return graph_check_text(call, what, text, EDITS_MOST_GLOB);
+    return graph_check_text(call, what, text, EDITS_MAX_GLOB);
 }
 
 static weft_status axis(const char *call, const char *name)
@@ -120,13 +120,13 @@ static weft_status a_order(void *ctx, const char *mesh_axis, uint32_t stage, con
     if (st == WEFT_OK)
         st = graph_check_pointer(call, "work", cells);
     /* one forward and two parts of a backward for each chunk and micro-batch */
-    const uint64_t most = st != WEFT_OK ? 0 : 3 * (uint64_t)e->g->blocks.n * e->micro_batches;
-    if (st == WEFT_OK && n > most)
+    const uint64_t max = st != WEFT_OK ? 0 : 3 * (uint64_t)e->g->blocks.n * e->micro_batches;
+    if (st == WEFT_OK && n > max)
         st = err_fail_in(WEFT_USAGE, ERR_CALL, call,
                          "%u cells for stage %u; %u blocks and %llu micro-batches have "
                          "at most %llu",
                          n, stage, e->g->blocks.n, (unsigned long long)e->micro_batches,
-                         (unsigned long long)most);
+                         (unsigned long long)max);
     return end(e, call, st != WEFT_OK ? st : plan_edit_order(ctx, mesh_axis, stage, cells, n));
 }
 
@@ -209,11 +209,11 @@ static weft_status a_changes(void *ctx, const char *text, uint32_t flags)
     weft_status st = begin(ctx, call, flags);
     if (st == WEFT_OK)
         st = graph_check_pointer(call, "text", text);
-    const size_t n = st != WEFT_OK ? 0 : strnlen(text, EDITS_MOST_LINE + 1);
-    if (st == WEFT_OK && (!n || n > EDITS_MOST_LINE))
+    const size_t n = st != WEFT_OK ? 0 : strnlen(text, EDITS_MAX_LINE + 1);
+    if (st == WEFT_OK && (!n || n > EDITS_MAX_LINE))
         st = err_fail_in(WEFT_USAGE, ERR_CALL, call,
                          "the text has %s; a line of 1 to %u bytes is expected",
-                         n ? "too many bytes" : "no byte", EDITS_MOST_LINE);
+                         n ? "too many bytes" : "no byte", EDITS_MAX_LINE);
     for (size_t i = 0; st == WEFT_OK && i < n; i++)
         if ((unsigned char)text[i] < 32 || text[i] == 127)
             st = err_fail_in(WEFT_USAGE, ERR_CALL, call,

@@ -7,10 +7,10 @@
 
 #include "plan/edits/edits.h"
 
-#define EDITS_MOST 16384u      /* edits of one call of edit() */
-#define EDITS_MOST_GLOB 4096u  /* bytes of a name with wildcards */
-#define EDITS_MOST_LINE 1024u  /* bytes of a line for the user ... */
-#define EDITS_MOST_TEXT 16384u /* ... and of all lines */
+#define EDITS_MAX 16384u      /* edits of one call of edit() */
+#define EDITS_MAX_GLOB 4096u  /* bytes of a name with wildcards */
+#define EDITS_MAX_LINE 1024u  /* bytes of a line for the user ... */
+#define EDITS_MAX_TEXT 16384u /* ... and of all lines */
 
 /* --- the tables --- */
 

@@ -133,17 +133,17 @@ static bool is_whole(const plan_piece *x, uint32_t axes)
 
 uint64_t plan_saved_bytes(const plan *p, uint32_t rank)
 {
-    uint64_t bytes = plan_saved_room(p->residual_bytes);
+    uint64_t bytes = plan_saved_capacity(p->residual_bytes);
     for (uint32_t i = 0; i < p->save.entries.n; i++) {
         const plan_piece *x = &p->pieces.at[p->save.entries.at[i].what];
         plan_extent own;
         if ((x->writer != rank && is_whole(x, p->spec->mesh.n)) || !plan_writes(p, x, rank))
             continue; /* most ranks and pieces: this is asked of every rank */
         plan_extent_of(p, x, rank, PLAN_EXTENT_OWNED, &own);
-        bytes += plan_saved_room(own.count * weft_dtype_size(x->shape.dtype));
+        bytes += plan_saved_capacity(own.count * weft_dtype_size(x->shape.dtype));
     }
     for (uint32_t i = 0; i < p->scalars.n && !rank; i++)
-        bytes += p->scalars.at[i].saved ? plan_saved_room(sizeof(float)) : 0;
+        bytes += p->scalars.at[i].saved ? plan_saved_capacity(sizeof(float)) : 0;
     return bytes;
 }
 

@@ -143,13 +143,13 @@ static void end_group(plan_flat *f, const plan_flat_block *k, uint64_t at)
     x->count = aligned(at - x->at[0], (uint64_t)k->parts * ALIGN_ELEMENTS);
 }
 
-static void place_groups(plan_flat *f, plan_flat_block *k, uint64_t at, uint64_t most)
+static void place_groups(plan_flat *f, plan_flat_block *k, uint64_t at, uint64_t max)
 {
     const plan_flat_param *first = NULL;
     k->first_group = f->groups.n;
     for (uint32_t i = 0; i < k->params; i++) {
         plan_flat_param *p = &f->params.at[k->first_param + i];
-        if (!first || !alike(first, p) || at + p->count - first->first > most) {
+        if (!first || !alike(first, p) || at + p->count - first->first > max) {
             if (first) {
                 end_group(f, k, at);
                 at = f->groups.at[f->groups.n - 1].at[0] + f->groups.at[f->groups.n - 1].count;
@@ -190,14 +190,14 @@ static void place_in_regions(plan_flat *f, plan_flat_block *k)
     }
 }
 
-weft_status plan_flat_place(plan_flat *f, uint64_t most)
+weft_status plan_flat_place(plan_flat *f, uint64_t max)
 {
     uint64_t at = 0;
     for (uint32_t i = 0; i < f->blocks.n; i++) {
         plan_flat_block *k = &f->blocks.at[i];
         k->first = k->matrices_end = at;
         if (k->level)
-            place_groups(f, k, at, most);
+            place_groups(f, k, at, max);
         else
             place_whole(f, k, at);
         at = k->end;

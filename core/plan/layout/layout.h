@@ -102,9 +102,9 @@ typedef struct plan_flat {
 void plan_flat_list(const graph *g, const struct plan_stage_map *stages, pool *texts,
                     plan_flat *out);
 
-/* Set the offsets, after plan_shard_levels(). `most`: elements of a group of several parameters.
+/* Set the offsets, after plan_shard_levels(). `max`: elements of a group of several parameters.
  * WEFT_USAGE if the model has too many parameters to address. */
-weft_status plan_flat_place(plan_flat *f, uint64_t most);
+weft_status plan_flat_place(plan_flat *f, uint64_t max);
 
 void plan_flat_free(plan_flat *f);
 

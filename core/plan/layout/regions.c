@@ -114,11 +114,11 @@ void plan_regions_finish(plan_builder *b)
 {
     plan *p = b->p;
     const plan_flat *f = b->f;
-    uint64_t at = (b->zones.zone + b->zones.activations.top + 4095) & ~(uint64_t)4095, most = 0;
+    uint64_t at = (b->zones.zone + b->zones.activations.top + 4095) & ~(uint64_t)4095, max = 0;
     for (uint32_t i = 0; i < p->kernels.n; i++)
-        most = p->kernels.at[i].workspace > most ? p->kernels.at[i].workspace : most;
+        max = p->kernels.at[i].workspace > max ? p->kernels.at[i].workspace : max;
     p->workspace = at;
-    at = (at + most + 4095) & ~(uint64_t)4095;
+    at = (at + max + 4095) & ~(uint64_t)4095;
     p->bytes.activations += at - b->zones.zone;
     for (uint32_t i = 0; i < p->collectives.n; i++) {
         plan_collective *c = &p->collectives.at[i];

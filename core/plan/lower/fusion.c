@@ -185,8 +185,8 @@ static const char *name_of(const fusing *j, const plan_unit *u)
 {
     const spec_plugin *d = &j->b->p->spec->device;
     const weft_device_table *table = d->c->table;
-    const char *ids[FUSE_MOST] = {0};
-    uint32_t joins[FUSE_MOST] = {0};
+    const char *ids[FUSE_MAX] = {0};
+    uint32_t joins[FUSE_MAX] = {0};
     for (uint32_t m = 0; m < u->n; m++) {
         const graph_node *n = &j->b->g->nodes.at[u->node[m]];
         ids[m] = n->id;
@@ -244,10 +244,10 @@ static weft_status try_one(fusing *j, plan_unit *u, uint32_t *members, uint32_t 
 
 static weft_status grow(fusing *j, uint32_t first, plan_unit *u)
 {
-    uint32_t members[FUSE_MOST] = {first};
+    uint32_t members[FUSE_MAX] = {first};
     bool joined = true;
     weft_status st = WEFT_OK;
-    while (st == WEFT_OK && joined && u->n < FUSE_MOST) {
+    while (st == WEFT_OK && joined && u->n < FUSE_MAX) {
         joined = false;
         for (uint32_t i = members[u->n - 1] + 1;
              st == WEFT_OK && !joined && i < j->n && node_at(j, i)->op; i++)

@@ -4,13 +4,13 @@
 
 #include "plan/builder.h"
 
-#define FUSE_MOST 4u
+#define FUSE_MAX 4u
 #define FUSE_ATTRS 16u
 
-typedef struct plan_unit {       /* one node, or several that the device runs as one */
-    uint32_t n, node[FUSE_MOST]; /* of the graph, in order */
-    const char *id;              /* the fused op; NULL: that of the single node */
-    uint32_t nin, nout;          /* of the fused op ... */
+typedef struct plan_unit {      /* one node, or several that the device runs as one */
+    uint32_t n, node[FUSE_MAX]; /* of the graph, in order */
+    const char *id;             /* the fused op; NULL: that of the single node */
+    uint32_t nin, nout;         /* of the fused op ... */
     weft_tensor in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS]; /* ... out 0: unused */
 } plan_unit;
 typedef VEC(plan_unit) plan_unit_list;

@@ -191,10 +191,10 @@ weft_status plan_sync_flush(plan_builder *b, plan_list *l)
     struct plan_sync_state *s = b->sync;
     plan_bucket k = s->open;
     s->open = (plan_bucket){0};
-    uint64_t most = k.axes ? s->bucket_elements : UINT64_MAX;
+    uint64_t max = k.axes ? s->bucket_elements : UINT64_MAX;
     while (k.end > k.first) {
         uint64_t n = k.end - k.first;
-        uint64_t chunks = n / most + (n % most != 0);
+        uint64_t chunks = n / max + (n % max != 0);
         uint64_t take = (n / chunks + 31) / 32 * 32; /* equal, aligned chunks */
         uint64_t first = take < n ? k.end - take : k.first;
         plan_bucket part = k;

@@ -437,9 +437,9 @@ struct gather_queue {
     VEC(pending_gather) pending; /* in starting order */
 };
 
-static void finish_gathers(plan_builder *b, plan_list *l, uint32_t most)
+static void finish_gathers(plan_builder *b, plan_list *l, uint32_t max)
 {
-    while (b->queue && b->queue->pending.n > most) {
+    while (b->queue && b->queue->pending.n > max) {
         l->interval = b->queue->pending.at[0].interval;
         plan_emit_wait(b, l, b->queue->pending.at[0].collective, 0);
         l->interval = 0;

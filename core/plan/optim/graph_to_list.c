@@ -18,10 +18,10 @@
 #include <string.h>
 
 /* Elements of the memory of `t`. */
-static uint64_t room(const graph *g, weft_tensor t)
+static uint64_t capacity(const graph *g, weft_tensor t)
 {
-    const uint64_t most = graph_tensor_at(g, t)->room;
-    return most ? most : plan_runs_elements(g, t);
+    const uint64_t max = graph_tensor_at(g, t)->capacity;
+    return max ? max : plan_runs_elements(g, t);
 }
 
 /* Does a later node read the target of assignment `at`? */
@@ -125,7 +125,7 @@ static plan_tensor_place place_of(plan_to_list *s, weft_tensor t)
     } else if (!s->job->find(s->job->ctx, t, &h)) {
         if (!s->temp[t])
             s->temp[t] = 1 + plan_space_take(&s->b->zones.activations,
-                                             room(s->g, t) * weft_dtype_size(x->shape.dtype));
+                                             capacity(s->g, t) * weft_dtype_size(x->shape.dtype));
         h.at = s->b->zones.zone + s->temp[t] - 1;
     }
     return h;
@@ -246,18 +246,18 @@ static weft_status emit_fill(plan_to_list *s, const graph_node *n)
     const bool real = !n->nin;
     const weft_tensor t = real ? n->out[0] : n->in[0];
     const plan_tensor_place h = place_of(s, t);
-    const uint64_t mine = plan_runs_elements(s->g, t), most = room(s->g, t);
+    const uint64_t mine = plan_runs_elements(s->g, t), max = capacity(s->g, t);
     const plan_ref first = {BASE_FIRST, 0, 0},
                    behind = {BASE_FIRST, 0, mine * weft_dtype_size(h.dtype)};
     const uint64_t bases[BASE_FIRST + 1] = {[BASE_FIRST] = h.at};
     weft_status st = WEFT_OK;
-    if (most == mine && !real)
+    if (max == mine && !real)
         return WEFT_OK;
     uint32_t seg = plan_segment_begin(p, s->job->name);
     if (real)
         st = plan_segment_add_fill(p, seg, h.dtype, mine, 1, first);
-    if (st == WEFT_OK && most > mine)
-        st = plan_segment_add_fill(p, seg, h.dtype, most - mine, 0, behind);
+    if (st == WEFT_OK && max > mine)
+        st = plan_segment_add_fill(p, seg, h.dtype, max - mine, 0, behind);
     if (st == WEFT_OK)
         plan_list_call(p, s->l, plan_segment_end(p, seg, BASE_FIRST + 1), bases, BASE_FIRST + 1, 0,
                        s->job->name);
@@ -333,7 +333,7 @@ static weft_status emit_comm(plan_to_list *s, const graph_node *n)
     plan *p = s->b->p;
     plan_repack r;
     const plan_tensor_place in = place_of(s, n->in[0]), out = place_of(s, n->out[0]);
-    const uint64_t a = room(s->g, n->in[0]), z = room(s->g, n->out[0]);
+    const uint64_t a = capacity(s->g, n->in[0]), z = capacity(s->g, n->out[0]);
     plan_collective c = {.channel = n->group ? 0 : plan_channel_number(p, "update", n->mesh_axis),
                          .kind = n->comm,
                          .redop = n->redop,
@@ -362,7 +362,8 @@ static void give_back(plan_to_list *s, uint32_t run, bool all)
     for (weft_tensor t = 1; t <= s->g->tensors.n; t++)
         if (s->temp[t] && (all || s->last[t] <= run + 1)) {
             plan_space_give(&s->b->zones.activations, s->temp[t] - 1,
-                            room(s->g, t) * weft_dtype_size(graph_tensor_at(s->g, t)->shape.dtype));
+                            capacity(s->g, t) *
+                                weft_dtype_size(graph_tensor_at(s->g, t)->shape.dtype));
             s->temp[t] = 0;
         }
 }
@@ -426,7 +427,7 @@ bool plan_graph_to_list_held(const plan_to_list *s, uint64_t *held)
             if (s->wanted[t] && !graph_tensor_at(s->g, t)->part_of &&
                 (!waits || s->last[t] > s->run_of[first]) && plan_runs_elements(s->g, t) > 1 &&
                 !s->job->find(s->job->ctx, t, &h))
-                bytes += room(s->g, t) * weft_dtype_size(graph_tensor_at(s->g, t)->shape.dtype);
+                bytes += capacity(s->g, t) * weft_dtype_size(graph_tensor_at(s->g, t)->shape.dtype);
         }
     *held = bytes;
     return waits;

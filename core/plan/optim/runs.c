@@ -29,12 +29,12 @@ bool plan_runs_elementwise(const graph *g, const graph_node *n)
 /* Elements of a run that has node `n`; 1 for scalars. */
 static uint64_t width(const graph *g, const graph_node *n)
 {
-    uint64_t most = 1;
+    uint64_t max = 1;
     for (uint32_t k = 0; k < n->nin + n->nout; k++) {
         uint64_t x = plan_runs_elements(g, k < n->nin ? n->in[k] : n->out[k - n->nin]);
-        most = x > most ? x : most;
+        max = x > max ? x : max;
     }
-    return most;
+    return max;
 }
 
 static void join(plan_to_list *s)

@@ -97,13 +97,13 @@ static weft_tensor add_tensor(slicer *x, weft_tensor like, const char *what, boo
     if (slice)
         to_slice(x, t);
     else
-        graph_tensor_at(x->g, t)->room = x->how->count;
+        graph_tensor_at(x->g, t)->capacity = x->how->count;
     return t;
 }
 
 static weft_tensor own_part(slicer *x, weft_tensor whole, weft_tensor part)
 {
-    graph_tensor_at(x->g, whole)->room = x->how->count;
+    graph_tensor_at(x->g, whole)->capacity = x->how->count;
     graph_tensor_at(x->g, part)->part_of = whole;
     graph_tensor_at(x->g, part)->part_axis = x->how->axis;
     append(x, SLICES_OWN_PART, whole, part);
@@ -208,7 +208,7 @@ static weft_status sum_slices(slicer *x, graph_node *n)
     if (!n->in[0])
         return WEFT_INTERNAL;
     n->out[0] = add_tensor(x, sum, "part", false);
-    graph_tensor_at(x->g, n->out[0])->room = 0;
+    graph_tensor_at(x->g, n->out[0])->capacity = 0;
     *vec_push(&x->nodes) = *n;
     graph_node *all = append(x, "all_reduce", n->out[0], sum);
     all->comm = WEFT_ALL_REDUCE;

@@ -136,8 +136,9 @@ static void scalar_graph(scalars *s, const spec *wanted, bool keeps)
     weft_tensor skipped = apply(s, "sub", number(s, 1), gate, 0);
     weft_tensor clip = number(s, 1);
     if (wanted->clip > 0) { /* same as torch.nn.utils.clip_grad_norm_ */
-        weft_tensor room = apply(s, "add", norm, number(s, 1e-6), 0);
-        clip = apply(s, "min", number(s, 1), apply(s, "div", number(s, wanted->clip), room, 0), 0);
+        weft_tensor capacity = apply(s, "add", norm, number(s, 1e-6), 0);
+        clip =
+            apply(s, "min", number(s, 1), apply(s, "div", number(s, wanted->clip), capacity, 0), 0);
     }
     set(s, "norm", norm);
     set(s, "gate", gate);

@@ -15,7 +15,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define MOST_CHUNK 64 /* rows: a product of so many is no longer bound by reading its weights */
+#define MAX_CHUNK 64 /* rows: a product of so many is no longer bound by reading its weights */
 
 static weft_status build(plan_job *m, int64_t rows)
 {
@@ -34,7 +34,7 @@ weft_status plan_pass_prompt(plan_job *m)
     const int64_t context = m->s->sequence;
     if (context < 2)
         return err_fail(WEFT_UNSUPPORTED, "the model has a context of one token");
-    m->p->chunk = (uint32_t)(context < MOST_CHUNK ? context : MOST_CHUNK);
+    m->p->chunk = (uint32_t)(context < MAX_CHUNK ? context : MAX_CHUNK);
     return build(m, m->p->chunk);
 }
 
@@ -73,14 +73,14 @@ weft_status plan_pass_decode(plan_job *m)
 
 weft_status plan_pass_decode_list(plan_job *m)
 {
-    plan_logits room;
+    plan_logits capacity;
     m->p->eval.name = "decode";
     m->b.live.result = m->result;
     plan_liveness_find(&m->b);
-    weft_status st = plan_logits_room(m, &room);
+    weft_status st = plan_logits_capacity(m, &capacity);
     if (st == WEFT_OK)
         st = plan_micro_batches(&m->b, &m->p->eval, false, 1);
-    return st == WEFT_OK ? plan_logits_share(m, &m->p->eval, &room) : st;
+    return st == WEFT_OK ? plan_logits_share(m, &m->p->eval, &capacity) : st;
 }
 
 /* --- logits, whole on every rank --- */
@@ -114,22 +114,22 @@ static uint64_t elements_of(const plan_job *m)
     return graph_shape_elements(&local);
 }
 
-weft_status plan_logits_room(plan_job *m, plan_logits *room)
+weft_status plan_logits_capacity(plan_job *m, plan_logits *capacity)
 {
     const uint64_t size = weft_dtype_size(m->s->compute);
     const bool here = plan_stage_here(m->b.stages, graph_tensor_at(&m->g, m->result)->block);
     uint64_t n = elements_of(m);
-    *room = (plan_logits){0};
+    *capacity = (plan_logits){0};
     weft_status st = check_places(m);
     for (uint32_t a = 0; st == WEFT_OK && a < m->s->mesh.n; a++) {
         if (!gathers(m, a))
             continue;
         n *= m->s->mesh.size[a];
         if (here)
-            room->part[a] = 1 + plan_space_take(&m->b.zones.activations, n * size);
+            capacity->part[a] = 1 + plan_space_take(&m->b.zones.activations, n * size);
     }
     if (st == WEFT_OK && !here)
-        room->sent = 1 + plan_space_take(&m->b.zones.activations, n * size);
+        capacity->sent = 1 + plan_space_take(&m->b.zones.activations, n * size);
     return st;
 }
 
@@ -161,7 +161,7 @@ static weft_status complete(plan_job *m, plan_list *l, uint32_t a, uint64_t n)
     return plan_emit_collective(&m->b, l, &c, 0);
 }
 
-weft_status plan_logits_share(plan_job *m, plan_list *l, const plan_logits *room)
+weft_status plan_logits_share(plan_job *m, plan_list *l, const plan_logits *capacity)
 {
     const graph_tensor *t = graph_tensor_at(&m->g, m->result);
     const struct plan_stage_map *stages = m->b.stages;
@@ -174,14 +174,14 @@ weft_status plan_logits_share(plan_job *m, plan_list *l, const plan_logits *room
         if (here && !gathers(m, a))
             st = complete(m, l, a, n);
         else if (here)
-            st = gather(m, l, a, &n, m->b.zones.zone + room->part[a] - 1);
+            st = gather(m, l, a, &n, m->b.zones.zone + capacity->part[a] - 1);
         else if (gathers(m, a))
             n *= m->s->mesh.size[a];
     }
     if (st != WEFT_OK || stages->axis < 0)
         return st;
     if (!here)
-        m->p->logits = m->b.zones.zone + room->sent - 1;
+        m->p->logits = m->b.zones.zone + capacity->sent - 1;
     const plan_collective c = {.kind = WEFT_BROADCAST,
                                .channel =
                                    plan_channel_number(m->p, "logits", (uint32_t)stages->axis),

@@ -52,12 +52,12 @@ weft_status plan_pass_decode(plan_job *m);      /* graph of one row */
 weft_status plan_pass_decode_list(plan_job *m); /* leaves its logits, whole, on every rank */
 
 /* After a forward list: gathers the logits of its last row where they are split, and sends them to
- * the other stages. `room` as plan_logits_room() has taken it before the list. */
+ * the other stages. `capacity` as plan_logits_capacity() has taken it before the list. */
 typedef struct plan_logits {
     uint64_t part[WEFT_MAX_MESH]; /* [mesh axis] 1 + offset of what is gathered over it; 0: none */
     uint64_t sent;                /* 1 + offset of what other stages receive; 0: none */
 } plan_logits;
-weft_status plan_logits_room(plan_job *m, plan_logits *room);
-weft_status plan_logits_share(plan_job *m, plan_list *l, const plan_logits *room);
+weft_status plan_logits_capacity(plan_job *m, plan_logits *capacity);
+weft_status plan_logits_share(plan_job *m, plan_list *l, const plan_logits *capacity);
 
 #endif

@@ -214,7 +214,7 @@ static weft_status idle(run_host_library *h, uint64_t began)
     return check_health(h);
 }
 
-static bool has_room(const run_host_library *h, uint32_t number)
+static bool has_capacity(const run_host_library *h, uint32_t number)
 {
     const host_channel *l = &h->channel[number];
     uint32_t active = 0;
@@ -223,13 +223,13 @@ static bool has_room(const run_host_library *h, uint32_t number)
     return !l->table->channels || l->started > l->done || active < l->table->channels;
 }
 
-weft_status run_host_library_wait_room(run_host_library *h, uint32_t number, double deadline)
+weft_status run_host_library_wait_capacity(run_host_library *h, uint32_t number, double deadline)
 {
     const uint64_t began = clock_ns(), end = awake_ns() + (uint64_t)(deadline * 1e9);
     weft_status st = WEFT_OK;
-    while (st == WEFT_OK && !has_room(h, number)) {
+    while (st == WEFT_OK && !has_capacity(h, number)) {
         st = poll_all(h);
-        if (st != WEFT_OK || has_room(h, number))
+        if (st != WEFT_OK || has_capacity(h, number))
             break;
         st = idle(h, began);
         if (st == WEFT_OK && awake_ns() > end)

@@ -28,7 +28,7 @@ void run_host_library_leave(run_host_library *h, bool overlap);
 
 /* Inside: wait until the library allows an operation on the channel besides those in flight.
  * [compute] */
-weft_status run_host_library_wait_room(run_host_library *h, uint32_t number, double deadline);
+weft_status run_host_library_wait_capacity(run_host_library *h, uint32_t number, double deadline);
 
 /* Inside: a group with these collectives has been started. [compute] */
 void run_host_library_started(run_host_library *h, const uint32_t *collectives, uint32_t n);

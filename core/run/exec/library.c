@@ -13,7 +13,7 @@
 #include "run/exec/host_library.h"
 #include "run/exec/library.h"
 
-#define ID_ROOM 4096u
+#define ID_CAPACITY 4096u
 #define GIVE_UP_S 2 /* seconds that aborting may take before the thread is abandoned */
 
 typedef struct coll_channel {
@@ -87,7 +87,7 @@ static weft_status open_channel(run_coll_state *c, uint32_t number, const uint32
     const plan_channel *ch = &p->channels.at[number];
     const spec_link *link = &p->spec->links[ch->link];
     coll_channel *l = &c->channel[number];
-    char id[ID_ROOM];
+    char id[ID_CAPACITY];
     uint64_t bytes = sizeof id;
     l->table = resolve_collective_library(link);
     l->module = link->c->module;
@@ -354,7 +354,7 @@ static weft_status open_group(run_coll_state *c, uint32_t on)
     const coll_channel *l = &c->channel[on];
     weft_status st = run_host_library_enter(c->host);
     if (st == WEFT_OK)
-        st = run_host_library_wait_room(c->host, on, c->e->deadline);
+        st = run_host_library_wait_capacity(c->host, on, c->e->deadline);
     if (st == WEFT_OK)
         st = PLUGIN_CALL(l->table, begin, l->module, 0);
     if (st != WEFT_OK)

@@ -4,7 +4,7 @@
  * it takes a microsecond less per kernel, on the host and on the device. The addresses in a
  * recording are those of the calls, which the plan has fixed; what changes from step to step
  * (learning rate, loss scale, tokens) is in the arena. Runs end where a collective is started or
- * awaited, at the end of the passes, and after MOST instructions, which limits the size of a
+ * awaited, at the end of the passes, and after LIMIT instructions, which limits the size of a
  * recording. A traced step is executed call by call. */
 #include "run/exec/recording.h"
 
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 
 #define LEAST 4u /* fewer instructions are not recorded */
-#define MOST 4096u
+#define LIMIT 4096u
 
 typedef struct graph_run {
     const plan_list *l;
@@ -41,7 +41,7 @@ static uint32_t run_end(const plan *p, const plan_list *l, uint32_t i, uint64_t 
            l->entries.at[end].interval == l->entries.at[i].interval &&
            (end == i || end != l->tail)) {
         const uint32_t n = p->segments.at[l->entries.at[end].what].n;
-        if (end > i && *instrs + n > MOST)
+        if (end > i && *instrs + n > LIMIT)
             break;
         *instrs += n;
         end++;

@@ -100,14 +100,14 @@ void run_sites_last_wait(run_executor *e, const plan_list *l, bool at_end)
     e->sites->wait = e->sites->waits ? waits_of(e, l) + at_end : NULL;
 }
 
-static weft_status too_long(const run_executor *e, const run_exec_wait *x, uint64_t most_ms)
+static weft_status too_long(const run_executor *e, const run_exec_wait *x, uint64_t max_ms)
 {
     return err_fail(WEFT_IO,
                     "device %s has not finished its work: %.4g s have passed, all that "
                     "run.stuck_after allows; it took up to %.2g s here before; a kernel hangs or "
                     "is too slow: report it to its author, or set run.stuck_after higher (0: "
                     "run.deadline holds)",
-                    e->plan->spec->device.c->name, (double)most_ms * 1e-3,
+                    e->plan->spec->device.c->name, (double)max_ms * 1e-3,
                     (double)x->longest_ns * 1e-9);
 }
 
@@ -120,9 +120,8 @@ weft_status run_sites_waits(run_executor *e, run_exec_waiting *w)
     call_tick();
     if ((double)w->ns > e->deadline * 1e9)
         return err_fail(WEFT_IO, "the device did not finish within %.3g seconds", e->deadline);
-    const uint64_t most =
-        x && x->seen >= CALL_SEEN ? host_limits_stuck(x->longest_ns / 1000000) : 0;
-    return most && w->ns / 1000000 > most ? too_long(e, x, most) : WEFT_OK;
+    const uint64_t max = x && x->seen >= CALL_SEEN ? host_limits_stuck(x->longest_ns / 1000000) : 0;
+    return max && w->ns / 1000000 > max ? too_long(e, x, max) : WEFT_OK;
 }
 
 void run_sites_waited(run_executor *e, const run_exec_waiting *w)

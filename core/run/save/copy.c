@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define LEAST (UINT64_C(4) << 20) /* bytes for which a thread is worth its start */
-#define MOST 16u                  /* threads; few cores reach the bandwidth of a socket */
+#define LIMIT 16u                 /* threads; few cores reach the bandwidth of a socket */
 #define LINE 64u
 
 /* Bytes [from, to) of the sequence. */
@@ -40,12 +40,12 @@ static void *copy_share(void *arg)
 
 void run_copy_parts(const run_copy_part *parts, uint32_t n, uint32_t threads)
 {
-    share s[MOST];
+    share s[LIMIT];
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < n; i++)
         bytes += parts[i].bytes;
     const uint64_t useful = bytes / LEAST + 1;
-    threads = threads < MOST ? threads : MOST;
+    threads = threads < LIMIT ? threads : LIMIT;
     threads = threads < useful ? threads : (uint32_t)useful;
     const uint64_t each = (bytes / threads + LINE) / LINE * LINE;
     for (uint32_t k = threads; k-- > 0;) {
@@ -70,5 +70,5 @@ uint32_t run_copy_threads(uint32_t sharing)
     cpu_set_t set;
     const uint32_t cpus = sched_getaffinity(0, sizeof set, &set) ? 1 : (uint32_t)CPU_COUNT(&set);
     const uint32_t own = cpus / (sharing ? sharing : 1);
-    return own < 1 ? 1 : own < MOST ? own : MOST;
+    return own < 1 ? 1 : own < LIMIT ? own : LIMIT;
 }

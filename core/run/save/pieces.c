@@ -52,10 +52,10 @@ static void add_piece(run_executor *e, const plan_piece *p, run_save_pieces *s)
 void run_save_collect(run_executor *e, run_save_pieces *s)
 {
     const plan *p = e->plan;
-    const uint32_t most = p->save.entries.n + p->scalars.n + RUN_RESIDUAL_PIECES;
+    const uint32_t max = p->save.entries.n + p->scalars.n + RUN_RESIDUAL_PIECES;
     *s = (run_save_pieces){0};
-    s->at = pool_array(&s->pool, most, sizeof *s->at);
-    s->out = pool_array(&s->pool, most, sizeof *s->out);
+    s->at = pool_array(&s->pool, max, sizeof *s->at);
+    s->out = pool_array(&s->pool, max, sizeof *s->out);
     for (uint32_t i = 0; i < p->save.entries.n; i++)
         add_piece(e, &p->pieces.at[p->save.entries.at[i].what], s);
     for (uint32_t i = 0; i < p->scalars.n && e->rank == 0; i++) {
@@ -69,7 +69,7 @@ void run_save_collect(run_executor *e, run_save_pieces *s)
     s->n += run_residual_collect(e, &s->at[s->n], &s->pool);
     for (uint32_t i = 0; i < s->n; i++) {
         s->at[i].at = s->bytes;
-        s->bytes += plan_saved_room(bytes_of(&s->at[i]));
+        s->bytes += plan_saved_capacity(bytes_of(&s->at[i]));
         s->out[i] = s->at[i].what;
     }
 }

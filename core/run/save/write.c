@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define LOOK_MS_FIRST 1
-#define LOOK_MS_MOST 50
+#define LOOK_MS_MAX 50
 #define RANKS_A_MS 8  /* so many ranks look once a millisecond together, in a large job */
 #define CHECK_MS 5000 /* rank 0 notices a timeout so much earlier than the others */
 
@@ -69,10 +69,10 @@ static weft_status receive(run_save_writer *w, const char *key, uint32_t from, u
                            note *out)
 {
     const uint64_t until = clock_ms() + (uint64_t)(w->timeout * 1e3) + (w->rank ? CHECK_MS : 0);
-    const uint64_t most = LOOK_MS_MOST + (w->rank ? w->ranks / RANKS_A_MS : 0);
+    const uint64_t max = LOOK_MS_MAX + (w->rank ? w->ranks / RANKS_A_MS : 0);
     weft_status st;
     for (uint64_t ms = LOOK_MS_FIRST; (st = look(w, key, step, out)) == WEFT_BUSY;
-         ms = 2 * ms < most ? 2 * ms : most) {
+         ms = 2 * ms < max ? 2 * ms : max) {
         if ((st = go_on(w)) != WEFT_OK)
             return st;
         if (clock_ms() > until) {

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHANGES 64u /* differences that are listed */
-#define ROOM 1100u  /* an identity */
+#define CHANGES 64u    /* differences that are listed */
+#define CAPACITY 1100u /* an identity */
 
 /* The line of the job's text that has the identity of the training data; older programs
  * wrote the second. */
@@ -20,7 +20,7 @@
 
 void run_resume_describe_data(run_prepared *j)
 {
-    char note[ROOM + sizeof NOTE];
+    char note[CAPACITY + sizeof NOTE];
     snprintf(note, sizeof note, NOTE "%s", j->train.info.identity);
     config_remark(j->cfg, note);
 }
@@ -34,13 +34,13 @@ static const char *last_line(const char *text, const char *begin)
 }
 
 /* The description of the data in the job's text; false: there is none. */
-static bool noted_data(const char *text, char out[ROOM])
+static bool noted_data(const char *text, char out[CAPACITY])
 {
     const char *line = last_line(text, "\n; " NOTE);
     if (!line)
         line = last_line(text, "\n; " NOTE_BEFORE);
     if (line)
-        snprintf(out, ROOM, "%.*s", (int)strcspn(line, "\n"), line);
+        snprintf(out, CAPACITY, "%.*s", (int)strcspn(line, "\n"), line);
     return line;
 }
 
@@ -55,7 +55,7 @@ static bool same_data(const char *noted, const char *present)
  * an older checkpoint goes on with the samples that its program would have drawn. */
 static weft_status adopt_data(run_prepared *j, const ckpt *c)
 {
-    char noted[ROOM];
+    char noted[CAPACITY];
     const char *present = j->train.info.identity;
     if (!noted_data(ckpt_job_text(c), noted))
         *noted = 0; /* as the first programs did */
@@ -68,7 +68,7 @@ static weft_status adopt_data(run_prepared *j, const ckpt *c)
 }
 
 static uint32_t find_changes(const run_prepared *j, const ckpt *c, const config *saved,
-                             config_change *out, char noted[ROOM])
+                             config_change *out, char noted[CAPACITY])
 {
     const char *present = j->train.info.identity;
     uint32_t n = config_changes(saved, j->cfg, out, CHANGES);
@@ -136,7 +136,7 @@ static void tell_rise(const run_prepared *j, const ckpt *c, const config *saved)
 static weft_status compare(const run_prepared *j, const ckpt *c, bool force)
 {
     config *saved;
-    char noted[ROOM], all[1500];
+    char noted[CAPACITY], all[1500];
     weft_status st = config_load_text(ckpt_job_text(c), ckpt_dir(c), &saved);
     if (st != WEFT_OK) {
         err_context("the job that %s keeps", ckpt_dir(c));

@@ -137,10 +137,10 @@ typedef struct sheet {
 typedef struct finding {
     const plan_set *plans;
     uint64_t axes;
-    uint32_t first;       /* lowest rank of the group */
-    uint32_t items, room; /* tensors of the class in the group's plan; in any plan */
-    char *sheets;         /* [ranks] of the job */
-    uint32_t *rank, n;    /* of the group */
+    uint32_t first;           /* lowest rank of the group */
+    uint32_t items, capacity; /* tensors of the class in the group's plan; in any plan */
+    char *sheets;             /* [ranks] of the job */
+    uint32_t *rank, n;        /* of the group */
 } finding;
 
 static uint32_t count_items(const plan *p, uint64_t axes)
@@ -153,7 +153,7 @@ static uint32_t count_items(const plan *p, uint64_t axes)
 
 static uint64_t sheet_bytes(const finding *f)
 {
-    return sizeof(sheet) + (f->room + (f->room & 1)) * sizeof(uint32_t);
+    return sizeof(sheet) + (f->capacity + (f->capacity & 1)) * sizeof(uint32_t);
 }
 
 static const sheet *sheet_of(const finding *f, uint32_t rank)
@@ -189,27 +189,27 @@ static uint32_t count_alike(const finding *f, uint32_t rank, uint32_t item)
     return n;
 }
 
-/* "rank 1 (host a), rank 3 (host b)": those with fewer than `most` alike. */
-static void name_ranks(const finding *f, uint32_t item, uint32_t most, char *out, size_t room)
+/* "rank 1 (host a), rank 3 (host b)": those with fewer than `max` alike. */
+static void name_ranks(const finding *f, uint32_t item, uint32_t max, char *out, size_t capacity)
 {
     size_t used = 0;
     uint32_t named = 0, more = 0;
     out[0] = 0;
     for (uint32_t i = 0; i < f->n; i++) {
-        if (count_alike(f, f->rank[i], item) >= most)
+        if (count_alike(f, f->rank[i], item) >= max)
             continue;
-        if (named == NAMED || used + HOST + 32 > room)
+        if (named == NAMED || used + HOST + 32 > capacity)
             more++;
         else
             used +=
-                (size_t)snprintf(out + used, room - used, "%srank %u (host %.63s)",
+                (size_t)snprintf(out + used, capacity - used, "%srank %u (host %.63s)",
                                  named++ ? ", " : "", f->rank[i], sheet_of(f, f->rank[i])->host);
     }
-    if (more && used < room)
-        snprintf(out + used, room - used, " and %u more", more);
+    if (more && used < capacity)
+        snprintf(out + used, capacity - used, " and %u more", more);
 }
 
-static void name_tensor(const finding *f, uint32_t item, char *out, size_t room)
+static void name_tensor(const finding *f, uint32_t item, char *out, size_t capacity)
 {
     const plan *p = plan_of(f->plans, f->first);
     uint32_t i = 0;
@@ -218,12 +218,12 @@ static void name_tensor(const finding *f, uint32_t item, char *out, size_t room)
         i++;
         x = next(p, f->axes, &i);
     }
-    snprintf(out, room, "%s%s%s", x ? x->name : "?", i & 1 ? " in " : "",
+    snprintf(out, capacity, "%s%s%s", x ? x->name : "?", i & 1 ? " in " : "",
              i & 1 ? p->spec->precision : "");
 }
 
 /* Replicas on other processors may round differently, and then nothing is broken. */
-static void compare_devices(const finding *f, uint32_t item, char *out, size_t room)
+static void compare_devices(const finding *f, uint32_t item, char *out, size_t capacity)
 {
     const sheet *first = sheet_of(f, f->first);
     out[0] = 0;
@@ -231,7 +231,7 @@ static void compare_devices(const finding *f, uint32_t item, char *out, size_t r
         const sheet *other = sheet_of(f, f->rank[i]);
         if (other->crc[item] == first->crc[item] || !strncmp(other->device, first->device, DEVICE))
             continue;
-        snprintf(out, room,
+        snprintf(out, capacity,
                  "; rank %u computes on %.191s, rank %u on %.191s: if their processors or kernels "
                  "differ, results may differ in the last bits without a fault",
                  f->first, first->device, f->rank[i], other->device);
@@ -243,7 +243,7 @@ static void compare_devices(const finding *f, uint32_t item, char *out, size_t r
 static weft_status say(const finding *f, uint64_t step)
 {
     char ranks[1024], title[256], devices[640], others[64] = "";
-    uint32_t first = UINT32_MAX, differ = 0, most = 0;
+    uint32_t first = UINT32_MAX, differ = 0, max = 0;
     for (uint32_t k = 0; k < f->items; k++)
         if (count_alike(f, f->first, k) < f->n) {
             first = first == UINT32_MAX ? k : first;
@@ -257,10 +257,10 @@ static weft_status say(const finding *f, uint64_t step)
                         (unsigned long long)step, f->first);
     for (uint32_t i = 0; i < f->n; i++) {
         const uint32_t alike = count_alike(f, f->rank[i], first);
-        most = alike > most ? alike : most;
+        max = alike > max ? alike : max;
     }
-    const bool majority = 2 * most > f->n;
-    name_ranks(f, first, majority ? most : UINT32_MAX, ranks, sizeof ranks);
+    const bool majority = 2 * max > f->n;
+    name_ranks(f, first, majority ? max : UINT32_MAX, ranks, sizeof ranks);
     name_tensor(f, first, title, sizeof title);
     compare_devices(f, first, devices, sizeof devices);
     if (differ > 1)
@@ -270,7 +270,7 @@ static weft_status say(const finding *f, uint64_t step)
                         "after step %llu %s: other bits of %s%s than the %u ranks that agree; "
                         "memory, a processor or a link changed them: start without that host, from "
                         "a checkpoint of an earlier comparison%s",
-                        (unsigned long long)step, ranks, title, others, most, devices);
+                        (unsigned long long)step, ranks, title, others, max, devices);
     return err_fail(WEFT_IO,
                     "after step %llu %s: different bits of %s%s, and no majority that says which "
                     "are right; memory, a processor or a link changed them: start from a "
@@ -287,7 +287,7 @@ static weft_status explain(run_executor *e, const plan_set *plans, uint64_t axes
     f.items = count_items(plan_of(plans, f.first), axes);
     for (uint32_t k = 0; k < plans->n; k++) {
         const uint32_t n = count_items(&plans->at[k], axes);
-        f.room = n > f.room ? n : f.room;
+        f.capacity = n > f.capacity ? n : f.capacity;
     }
     f.sheets = mem_alloc(s->ranks * sheet_bytes(&f));
     f.rank = mem_alloc(s->ranks * sizeof *f.rank);

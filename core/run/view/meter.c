@@ -14,14 +14,14 @@
 #include "base/log.h"
 #include "base/mem.h"
 
-#define NAME_MOST 63u
-#define UNIT_MOST 31u
+#define NAME_MAX 63u
+#define UNIT_MAX 31u
 
 /* A NaN that arithmetic does not make; a NaN of a plugin is stored as another one. */
 #define NONE UINT64_C(0x7ff8a5c3e1d20b47)
 
 typedef struct place {
-    char name[NAME_MOST + 1], unit[UNIT_MOST + 1];
+    char name[NAME_MAX + 1], unit[UNIT_MAX + 1];
     uint32_t how;
     bool warned; /* that the name is taken */
     _Atomic uint64_t bits;
@@ -31,7 +31,7 @@ struct run_meter {
     weft_host_metrics table;
     pthread_mutex_t lock; /* of declarations */
     _Atomic uint32_t n;
-    place at[METER_MOST];
+    place at[METER_MAX];
 };
 
 static uint64_t bits_of(double v)
@@ -51,13 +51,13 @@ static double value_of(uint64_t bits)
 
 /* --- declaring --- */
 
-static bool is_printable(const char *text, uint32_t most)
+static bool is_printable(const char *text, uint32_t max)
 {
-    const size_t n = strnlen(text, most + 1);
+    const size_t n = strnlen(text, max + 1);
     for (size_t i = 0; i < n; i++)
         if (text[i] < 32 || text[i] > 126)
             return false;
-    return n <= most;
+    return n <= max;
 }
 
 static weft_status check(const char *name, const char *unit, uint32_t how, uint32_t flags,
@@ -65,16 +65,16 @@ static weft_status check(const char *name, const char *unit, uint32_t how, uint3
 {
     if (!name || !out)
         return err_fail(WEFT_USAGE, "metrics.declare(): %s is NULL", name ? "out" : "name");
-    if (!is_printable(name, NAME_MOST) || !strchr(name, '.') || strchr(name, ' '))
+    if (!is_printable(name, NAME_MAX) || !strchr(name, '.') || strchr(name, ' '))
         return err_fail(WEFT_USAGE,
                         "metrics.declare(): '%.63s' is no name of a metric: 1 to %u printable "
                         "bytes with a dot and without spaces, such as acme.retries",
-                        name, NAME_MOST);
-    if (unit && !is_printable(unit, UNIT_MOST))
+                        name, NAME_MAX);
+    if (unit && !is_printable(unit, UNIT_MAX))
         return err_fail(WEFT_USAGE,
                         "metrics.declare(): the unit of '%s' has more than %u bytes, or some that "
                         "are not printable",
-                        name, UNIT_MOST);
+                        name, UNIT_MAX);
     if (how < WEFT_METRICS_LAST || how > WEFT_METRICS_MAX || flags)
         return err_fail(WEFT_UNSUPPORTED,
                         "metrics.declare(): '%s' has how = %u and flags = 0x%x; this version of "
@@ -100,11 +100,11 @@ static weft_status find(run_meter *m, const char *name, const char *unit, uint32
         *out = i;
         return WEFT_OK;
     }
-    if (n == METER_MOST)
+    if (n == METER_MAX)
         return err_fail(WEFT_USAGE,
                         "metrics.declare(): '%s' is one metric too many: the plugins of a job may "
                         "declare %u",
-                        name, METER_MOST);
+                        name, METER_MAX);
     place *p = &m->at[n];
     snprintf(p->name, sizeof p->name, "%s", name);
     snprintf(p->unit, sizeof p->unit, "%s", unit);
@@ -187,7 +187,7 @@ run_meter *run_meter_create(void)
     run_meter *m = mem_alloc(sizeof *m);
     m->table = (weft_host_metrics){sizeof m->table, 0, m, declare, add};
     pthread_mutex_init(&m->lock, NULL);
-    for (uint32_t i = 0; i < METER_MOST; i++)
+    for (uint32_t i = 0; i < METER_MAX; i++)
         atomic_init(&m->at[i].bits, NONE);
     return m;
 }

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <weft/sink.h>
 
-#define METER_MOST 256u /* names in a job */
+#define METER_MAX 256u /* names in a job */
 
 typedef struct run_meter run_meter; /* opaque */
 
@@ -19,7 +19,7 @@ void run_meter_free(run_meter *m); /* NULL is allowed */
 const void *run_meter_table(run_meter *m);
 
 /* Take the values that were added since the last call, in the order of declaration; returns how
- * many. Room: METER_MOST. Names of `taken`, which are metrics already, are left out. [compute] */
+ * many. Room: METER_MAX. Names of `taken`, which are metrics already, are left out. [compute] */
 uint32_t run_meter_collect(run_meter *m, const weft_metric *taken, uint32_t n, weft_metric *out);
 
 #endif

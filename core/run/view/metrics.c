@@ -143,7 +143,7 @@ static double value_of(const run_metrics *m, const about *a)
                     : *(const double *)(const void *)at;
 }
 
-uint32_t run_metrics_most(uint32_t told)
+uint32_t run_metrics_max(uint32_t told)
 {
     return ROWS + told;
 }

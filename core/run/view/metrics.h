@@ -54,7 +54,7 @@ typedef struct run_metrics {
 } run_metrics;
 
 /* The most values that run_metrics_list() writes for a step with `told` scalars. */
-uint32_t run_metrics_most(uint32_t told);
+uint32_t run_metrics_max(uint32_t told);
 
 /* What sinks get of a step: its values that are not absent, always in the same order. Returns how
  * many. [compute] */

@@ -59,7 +59,7 @@ void run_progress_step(run_progress *p, const run_metrics *m)
     const bool evaluated = run_metrics_evaluated(m);
     bool due = p->every && (p->terminal || m->step % p->every == 0 || m->step == p->last ||
                             m->step == p->first || evaluated);
-    if (!due || !log_has_room(0))
+    if (!due || !log_has_capacity(0))
         return;
     p->open = p->terminal && !evaluated;
     print(p, m, evaluated);
@@ -67,7 +67,7 @@ void run_progress_step(run_progress *p, const run_metrics *m)
 
 void run_progress_end(run_progress *p)
 {
-    if (p->open && log_has_room(0))
+    if (p->open && log_has_capacity(0))
         fputc('\n', stderr);
     p->open = false;
 }

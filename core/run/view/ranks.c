@@ -51,7 +51,7 @@ uint64_t run_ranks_distance(const run_ranks_part *all, uint32_t n)
         step = (double)all[k].ms[METRICS_STEP] > step ? (double)all[k].ms[METRICS_STEP] : step;
     }
     const double steps = cost / (RANKS_SHARE * step); /* not a number where no time has passed */
-    return steps >= 0 && steps < RANKS_MOST ? 1 + (uint64_t)steps : RANKS_MOST;
+    return steps >= 0 && steps < RANKS_MAX ? 1 + (uint64_t)steps : RANKS_MAX;
 }
 
 static weft_status exchange(run_ranks *r, uint64_t step)

@@ -12,8 +12,8 @@
 #include "job/job.h"
 #include "run/view/metrics.h"
 
-#define RANKS_SHARE 0.002   /* of the time of the steps between two exchanges */
-#define RANKS_MOST 1000000u /* steps between two exchanges */
+#define RANKS_SHARE 0.002  /* of the time of the steps between two exchanges */
+#define RANKS_MAX 1000000u /* steps between two exchanges */
 
 /* Means of one rank over steps: what an exchange carries. */
 typedef struct run_ranks_part {

@@ -52,7 +52,7 @@ static void lose(run_sinks *s, uint32_t i)
 weft_status run_sinks_open(const run_sinks_for *f, run_sinks *out)
 {
     *out = (run_sinks){.spec = f->spec, .meter = f->meter};
-    out->values = mem_alloc((run_metrics_most(f->told) + METER_MOST) * sizeof *out->values);
+    out->values = mem_alloc((run_metrics_max(f->told) + METER_MAX) * sizeof *out->values);
     for (uint32_t i = 0; i < f->spec->nsinks; i++) {
         const weft_status st = open_one(f, f->spec->sinks[i], &out->open[i]);
         if (st != WEFT_OK && st != WEFT_IO) {

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <weft/host.h>
 
-#define MOST 65536u /* spans between two flushes: 2 MiB */
+#define LIMIT 65536u /* spans between two flushes: 2 MiB */
 
 typedef struct span {
     const char *name;
@@ -25,7 +25,7 @@ struct run_spans {
     weft_host_trace table;
     atomic_bool on;
     pthread_mutex_t lock; /* of all below */
-    span *at;             /* [MOST]; NULL until a step is traced */
+    span *at;             /* [LIMIT]; NULL until a step is traced */
     uint32_t n, lanes;
     uint64_t step, dropped;
     pthread_t thread[SPANS_LANES];
@@ -61,7 +61,7 @@ static void add(void *ctx, const char *name, uint64_t began, uint64_t ended)
     if (!is_enabled(s) || !name || ended < began)
         return;
     pthread_mutex_lock(&s->lock);
-    if (s->n < MOST)
+    if (s->n < LIMIT)
         s->at[s->n++] = (span){name, began, ended, lane_here(s), (uint32_t)s->step};
     else
         s->dropped++;
@@ -96,7 +96,7 @@ void run_spans_step(run_spans *s, uint64_t step, int on)
         return;
     pthread_mutex_lock(&s->lock);
     if (on && !s->at)
-        s->at = mem_alloc(MOST * sizeof *s->at);
+        s->at = mem_alloc(LIMIT * sizeof *s->at);
     s->step = step;
     pthread_mutex_unlock(&s->lock);
     atomic_store_explicit(&s->on, on != 0, memory_order_relaxed);
@@ -118,5 +118,5 @@ void run_spans_flush(run_spans *s, FILE *part, uint32_t first_lane)
         log_line(WEFT_LOG_WARN,
                  "the trace lacks %" PRIu64 " spans of plugins: a step has room for %u; trace "
                  "smaller steps",
-                 dropped, MOST);
+                 dropped, LIMIT);
 }

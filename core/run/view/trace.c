@@ -27,8 +27,8 @@
 #define ROUNDS 6
 #define CLOCK_SECONDS 60.0
 #define JOIN_WAIT_MS 400 /* wait for parts of other ranks after a failure */
-#define CLOCKS_MOST 2
-#define NAME_MOST 200
+#define CLOCKS_MAX 2
+#define NAME_MAX 200
 
 static weft_status parse_steps(const char *text, uint64_t *first, uint64_t *last)
 {
@@ -231,8 +231,8 @@ static weft_status end_part(run_trace *t)
 /* --- merging parts --- */
 
 typedef struct clocks {
-    uint64_t at[CLOCKS_MOST];
-    int64_t offset[CLOCKS_MOST];
+    uint64_t at[CLOCKS_MAX];
+    int64_t offset[CLOCKS_MAX];
     uint32_t n;
     bool ended;
 } clocks;
@@ -242,7 +242,7 @@ static clocks read_clocks(FILE *f)
     clocks c = {0};
     char line[512];
     while (fgets(line, sizeof line, f)) {
-        if (c.n < CLOCKS_MOST &&
+        if (c.n < CLOCKS_MAX &&
             sscanf(line, "c %" SCNu64 " %" SCNd64, &c.at[c.n], &c.offset[c.n]) == 2)
             c.n++;
         c.ended = !strcmp(line, "end\n");
@@ -304,7 +304,7 @@ static void put_event(FILE *to, uint32_t rank, const clocks *c, char *line, uint
     fprintf(to,
             ",\n{\"name\":\"%.*s\",\"ph\":\"X\",\"pid\":%u,\"tid\":%u,\"ts\":%.3f,"
             "\"dur\":%.3f,\"args\":{\"step\":%u}}",
-            NAME_MOST, name, rank, lane, shifted(c, began), (double)(ended - began) * 1e-3, step);
+            NAME_MAX, name, rank, lane, shifted(c, began), (double)(ended - began) * 1e-3, step);
 }
 
 /* False: there is no such part. */

@@ -50,9 +50,9 @@ static uint64_t pack(sched_writer *w, uint64_t distance, sched_place parts, sche
 static void all_to_all(sched_writer *w)
 {
     uint32_t n = w->r->ranks, me = w->r->me;
-    uint64_t part = w->bytes / n, most = n / 2 * part;
-    sched_place parts = sched_writer_scratch(w, w->bytes), give = sched_writer_scratch(w, most),
-                take = sched_writer_scratch(w, most);
+    uint64_t part = w->bytes / n, max = n / 2 * part;
+    sched_place parts = sched_writer_scratch(w, w->bytes), give = sched_writer_scratch(w, max),
+                take = sched_writer_scratch(w, max);
     sched_writer_copy(w, parts, sched_in_at(me * part), (n - me) * part);
     sched_writer_copy(w, sched_place_plus(parts, (n - me) * part), sched_in_at(0), me * part);
     for (uint64_t distance = 1; distance < n; distance *= 2) {

@@ -24,23 +24,23 @@
 #define SLOTS 3
 #define LAG 2
 
-typedef struct room {
+typedef struct capacity {
     uint64_t stride, slots;
     sched_place given,
         taken; /* [slots][n - 1]: codes of contributions, to others and from others */
     sched_place sums, others; /* [slots] and [slots][n - 1]: codes of the own sum and of others' */
-} room;
+} capacity;
 
 static uint64_t coded(const sched_writer *w, uint64_t bytes)
 {
     return sched_code_bytes(w->r->compress, bytes / w->size);
 }
 
-static room room_for(sched_writer *w, int gather)
+static capacity capacity_for(sched_writer *w, int gather)
 {
     uint64_t longest = sched_writer_longest_part(w), chunks = sched_writer_chunks(w, longest),
              peers = w->r->ranks - 1;
-    room x = {.slots = chunks < SLOTS ? chunks : SLOTS};
+    capacity x = {.slots = chunks < SLOTS ? chunks : SLOTS};
     x.stride = sched_align_line(coded(w, sched_writer_chunk(w, (sched_span){0, longest}, 0).bytes));
     x.given = sched_writer_scratch(w, x.slots * peers * x.stride);
     x.taken = sched_writer_scratch(w, x.slots * peers * x.stride);
@@ -52,7 +52,7 @@ static room room_for(sched_writer *w, int gather)
 }
 
 /* Place of chunk c and peer number `peer` (0: the only one). */
-static sched_place slot(const sched_writer *w, const room *x, sched_place base, uint64_t c,
+static sched_place slot(const sched_writer *w, const capacity *x, sched_place base, uint64_t c,
                         uint32_t peer)
 {
     return sched_place_plus(base, (c % x->slots * (w->r->ranks - 1) + peer) * x->stride);
@@ -72,7 +72,7 @@ static sched_place residual_at(const sched_writer *w, uint64_t at)
     return (sched_place){SCHED_RESIDUAL, 0, at / w->size * 4};
 }
 
-static void give(sched_writer *w, const room *x, uint64_t c, uint32_t to)
+static void give(sched_writer *w, const capacity *x, uint64_t c, uint32_t to)
 {
     sched_span s = sched_writer_chunk(w, sched_writer_part(w, to), c);
     sched_place code = slot(w, x, x->given, c, number(w, to));
@@ -84,7 +84,7 @@ static void give(sched_writer *w, const room *x, uint64_t c, uint32_t to)
     sched_writer_send(w, to, code, coded(w, s.bytes));
 }
 
-static void fold(sched_writer *w, const room *x, uint64_t c, sched_place mine, int gather)
+static void fold(sched_writer *w, const capacity *x, uint64_t c, sched_place mine, int gather)
 {
     uint32_t n = w->r->ranks, me = w->r->me;
     sched_span part = sched_writer_part(w, me), s = sched_writer_chunk(w, part, c);
@@ -98,7 +98,8 @@ static void fold(sched_writer *w, const room *x, uint64_t c, sched_place mine, i
         sched_writer_to(w, residual_at(w, s.at));
 }
 
-static void reduce_chunk(sched_writer *w, const room *x, uint64_t c, sched_place mine, int gather)
+static void reduce_chunk(sched_writer *w, const capacity *x, uint64_t c, sched_place mine,
+                         int gather)
 {
     uint32_t n = w->r->ranks, me = w->r->me;
     uint64_t own = sched_writer_chunk(w, sched_writer_part(w, me), c).bytes;
@@ -110,7 +111,7 @@ static void reduce_chunk(sched_writer *w, const room *x, uint64_t c, sched_place
     fold(w, x, c, mine, gather);
 }
 
-static void gather_chunk(sched_writer *w, const room *x, uint64_t c)
+static void gather_chunk(sched_writer *w, const capacity *x, uint64_t c)
 {
     uint32_t n = w->r->ranks, me = w->r->me;
     uint64_t own = sched_writer_chunk(w, sched_writer_part(w, me), c).bytes;
@@ -132,7 +133,7 @@ static void emit(sched_writer *w)
     int gather = w->r->kind == WEFT_ALL_REDUCE;
     sched_span part = sched_writer_part(w, w->r->me);
     uint64_t chunks = sched_writer_chunks(w, sched_writer_longest_part(w));
-    room x = room_for(w, gather);
+    capacity x = capacity_for(w, gather);
     for (uint64_t c = 0; c < chunks + LAG; c++) {
         if (c < chunks)
             reduce_chunk(w, &x, c, sched_out_at(gather ? part.at : 0), gather);

@@ -100,23 +100,23 @@ static uint32_t depth(const forest *f)
     return deep;
 }
 
-/* Chunk s of a tree: sends the sum over the subtree to the parent. `room`: a chunk for each
+/* Chunk s of a tree: sends the sum over the subtree to the parent. `capacity`: a chunk for each
  * child. */
-static void up_chunk(const forest *f, const node *x, sched_span s, sched_place room,
+static void up_chunk(const forest *f, const node *x, sched_span s, sched_place capacity,
                      uint64_t stride)
 {
     sched_writer *w = f->w;
     int top = w->r->me == f->root;
     sched_place sum = sched_in_at(s.at);
     for (uint32_t i = 0; i < x->children; i++)
-        sched_writer_recv(w, x->child[i], sched_place_plus(room, i * stride), s.bytes);
+        sched_writer_recv(w, x->child[i], sched_place_plus(capacity, i * stride), s.bytes);
     if (x->children) {
-        sum = top ? sched_out_at(s.at) : room;
+        sum = top ? sched_out_at(s.at) : capacity;
         sched_writer_reduce(w, s.bytes);
-        sched_writer_from(w, room);
+        sched_writer_from(w, capacity);
         sched_writer_from(w, sched_in_at(s.at));
         if (x->children > 1)
-            sched_writer_from(w, sched_place_plus(room, stride));
+            sched_writer_from(w, sched_place_plus(capacity, stride));
         sched_writer_to(w, sum);
         sched_writer_reduce_end(w);
     }
@@ -144,13 +144,13 @@ static void emit(sched_writer *w)
     uint64_t chunks = sched_writer_chunks(w, f.half[0].bytes), lag = f.up ? 2 * depth(&f) : 0;
     uint64_t stride = sched_align_line(sched_writer_chunk(w, f.half[0], 0).bytes);
     uint64_t slots = chunks < SLOTS ? chunks : SLOTS;
-    sched_place room[2] = {0};
+    sched_place capacity[2] = {0};
     for (int t = 0; t < 2 && f.up; t++)
-        room[t] = sched_writer_scratch(w, slots * x[t].children * stride);
+        capacity[t] = sched_writer_scratch(w, slots * x[t].children * stride);
     for (uint64_t c = 0; c < chunks + lag; c++) {
         for (int t = 0; t < 2 && f.up && c < chunks; t++)
             up_chunk(&f, &x[t], sched_writer_chunk(w, f.half[t], c),
-                     sched_place_plus(room[t], c % slots * x[t].children * stride), stride);
+                     sched_place_plus(capacity[t], c % slots * x[t].children * stride), stride);
         for (int t = 0; t < 2 && f.down && c >= lag; t++)
             down_chunk(&f, &x[t], sched_writer_chunk(w, f.half[t], c - lag));
     }
@@ -158,10 +158,10 @@ static void emit(sched_writer *w)
         sched_writer_copy(w, sched_out_at(0), sched_in_at(0), w->bytes);
 }
 
-/* Terms of one direction through both trees; `most`: the longest chain between machines. */
+/* Terms of one direction through both trees; `max`: the longest chain between machines. */
 static void way_terms(sched_traffic *t, const forest *f, int up)
 {
-    uint32_t most = 0;
+    uint32_t max = 0;
     for (int tree = 0; tree < 2; tree++)
         for (uint32_t label = 1; label < f->n; label++) {
             uint32_t me = rank_of(f, tree, label), parent = rank_of(f, tree, above(f, label));
@@ -171,9 +171,9 @@ static void way_terms(sched_traffic *t, const forest *f, int up)
             for (uint32_t at = label; at; at = above(f, at))
                 inter += (uint32_t)sched_traffic_crosses(t, rank_of(f, tree, at),
                                                          rank_of(f, tree, above(f, at)));
-            most = inter > most ? inter : most;
+            max = inter > max ? inter : max;
         }
-    sched_traffic_way(t, depth(f), most, 2 * (double)sched_writer_chunk(f->w, f->half[0], 0).bytes);
+    sched_traffic_way(t, depth(f), max, 2 * (double)sched_writer_chunk(f->w, f->half[0], 0).bytes);
 }
 
 static void terms(const sched_request *r, sched_terms *out)
@@ -181,7 +181,7 @@ static void terms(const sched_request *r, sched_terms *out)
     sched_writer w = sched_writer_begin(r, &sched_double_tree);
     forest f = forest_of(&w);
     sched_traffic *t = sched_traffic_begin(r);
-    double most = 0;
+    double max = 0;
     if (f.up)
         way_terms(t, &f, 1);
     if (f.down)
@@ -193,9 +193,9 @@ static void terms(const sched_request *r, sched_terms *out)
             uint32_t children = node_of(&f, tree, i).children;
             reduced += children ? (children + 1) * (double)f.half[tree].bytes : 0;
         }
-        most = reduced > most ? reduced : most;
+        max = reduced > max ? reduced : max;
     }
-    out->reduced = most;
+    out->reduced = max;
 }
 
 const sched_algorithm sched_double_tree = {

@@ -134,7 +134,7 @@ static void emit(sched_writer *w)
 /* Returns the bytes that the busiest rank adds: all it has, and what it keeps in each round. */
 static double halve_terms(sched_traffic *t, const sched_folded *h)
 {
-    double most = 0, whole = (double)h->w->bytes;
+    double max = 0, whole = (double)h->w->bytes;
     sched_fold_terms(t, h, 0, sched_amount_cut(h->w, h->w->bytes), 1, whole);
     for (uint32_t count = h->groups; count > 1; count /= 2) {
         for (uint32_t g = 0; g < h->groups; g++) {
@@ -149,9 +149,9 @@ static double halve_terms(sched_traffic *t, const sched_folded *h)
         double kept = g < h->pairs ? whole : 0;
         for (uint32_t count = h->groups / 2; count; count /= 2)
             kept += (double)parts_of(h, g & ~(count - 1), (g & ~(count - 1)) + count).bytes;
-        most = kept > most ? kept : most;
+        max = kept > max ? kept : max;
     }
-    return 2 * most;
+    return 2 * max;
 }
 
 static void twice_terms(sched_traffic *t, const sched_folded *h)

@@ -14,18 +14,19 @@
 /* Chunks in flight, each with room for n - 1 contributions. */
 #define SLOTS 3
 
-static void receive_and_combine(sched_writer *w, sched_span s, sched_place room, uint64_t stride)
+static void receive_and_combine(sched_writer *w, sched_span s, sched_place capacity,
+                                uint64_t stride)
 {
     uint32_t n = w->r->ranks, me = w->r->me;
     for (uint32_t k = 1; k < n; k++) {
         uint32_t peer = (me + n - k) % n;
-        sched_writer_recv(w, peer, sched_place_plus(room, (peer < me ? peer : peer - 1) * stride),
-                          s.bytes);
+        sched_writer_recv(
+            w, peer, sched_place_plus(capacity, (peer < me ? peer : peer - 1) * stride), s.bytes);
     }
     sched_writer_reduce(w, s.bytes);
     for (uint32_t i = 0; i < n; i++)
         sched_writer_from(w, i == me ? sched_in_at(s.at)
-                                     : sched_place_plus(room, (i < me ? i : i - 1) * stride));
+                                     : sched_place_plus(capacity, (i < me ? i : i - 1) * stride));
     sched_writer_to(w, sched_out_at(s.at));
 }
 
@@ -36,16 +37,17 @@ static void emit(sched_writer *w)
     sched_span all = {0, w->bytes};
     uint64_t chunks = sched_writer_chunks(w, w->bytes), slots = chunks < SLOTS ? chunks : SLOTS;
     uint64_t stride = sched_align_line(sched_writer_chunk(w, all, 0).bytes);
-    sched_place room = {0};
+    sched_place capacity = {0};
     if (receives)
-        room = sched_writer_scratch(w, slots * (n - 1) * stride);
+        capacity = sched_writer_scratch(w, slots * (n - 1) * stride);
     for (uint64_t c = 0; c < chunks; c++) {
         sched_span s = sched_writer_chunk(w, all, c);
         for (uint32_t k = 1; k < n; k++)
             if (to_all || (me + k) % n == root)
                 sched_writer_send(w, (me + k) % n, sched_in_at(s.at), s.bytes);
         if (receives)
-            receive_and_combine(w, s, sched_place_plus(room, c % slots * (n - 1) * stride), stride);
+            receive_and_combine(w, s, sched_place_plus(capacity, c % slots * (n - 1) * stride),
+                                stride);
     }
 }
 

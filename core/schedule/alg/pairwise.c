@@ -34,22 +34,26 @@ static sched_landing landing_for(sched_writer *w)
     return r;
 }
 
-static void reduce_chunk(sched_writer *w, const sched_landing *room, uint64_t c, sched_place mine)
+static void reduce_chunk(sched_writer *w, const sched_landing *capacity, uint64_t c,
+                         sched_place mine)
 {
     uint32_t n = w->r->ranks, me = w->r->me;
     sched_span part = sched_writer_part(w, me), s = sched_writer_chunk(w, part, c);
-    sched_place at = sched_place_plus(room->base, c % room->slots * (n - 1) * room->stride);
+    sched_place at =
+        sched_place_plus(capacity->base, c % capacity->slots * (n - 1) * capacity->stride);
     for (uint32_t k = 1; k < n; k++) {
         uint32_t to = (me + k) % n, from = (me + n - k) % n;
         sched_span give = sched_writer_chunk(w, sched_writer_part(w, to), c);
         sched_writer_send(w, to, sched_in_at(give.at), give.bytes);
-        sched_writer_recv(
-            w, from, sched_place_plus(at, (from < me ? from : from - 1) * room->stride), s.bytes);
+        sched_writer_recv(w, from,
+                          sched_place_plus(at, (from < me ? from : from - 1) * capacity->stride),
+                          s.bytes);
     }
     sched_writer_reduce(w, s.bytes);
     for (uint32_t i = 0; i < n; i++)
-        sched_writer_from(w, i == me ? sched_in_at(s.at)
-                                     : sched_place_plus(at, (i < me ? i : i - 1) * room->stride));
+        sched_writer_from(w, i == me
+                                 ? sched_in_at(s.at)
+                                 : sched_place_plus(at, (i < me ? i : i - 1) * capacity->stride));
     sched_writer_to(w, sched_place_plus(mine, s.at - part.at));
 }
 
@@ -69,10 +73,10 @@ static void gather_chunk(sched_writer *w, uint64_t c)
 static void reduce_scatter(sched_writer *w, sched_place mine, int gather)
 {
     uint64_t chunks = sched_writer_chunks(w, sched_writer_longest_part(w));
-    sched_landing room = landing_for(w);
+    sched_landing capacity = landing_for(w);
     for (uint64_t c = 0; c < chunks + LAG; c++) {
         if (c < chunks)
-            reduce_chunk(w, &room, c, mine);
+            reduce_chunk(w, &capacity, c, mine);
         if (gather && c >= LAG)
             gather_chunk(w, c - LAG);
     }
@@ -129,20 +133,22 @@ static void all_to_all(sched_writer *w)
 {
     uint32_t n = w->r->ranks, me = w->r->me;
     uint64_t part = w->bytes / n;
-    sched_place room = {0};
+    sched_place capacity = {0};
     if (w->r->in_place)
-        room = sched_writer_scratch(w, w->bytes);
+        capacity = sched_writer_scratch(w, w->bytes);
     for (uint32_t k = 1; k < n; k++) {
         uint32_t to = (me + k) % n, from = (me + n - k) % n;
         sched_writer_send(w, to, sched_in_at(to * part), part);
-        sched_writer_recv(
-            w, from,
-            w->r->in_place ? sched_place_plus(room, from * part) : sched_out_at(from * part), part);
+        sched_writer_recv(w, from,
+                          w->r->in_place ? sched_place_plus(capacity, from * part)
+                                         : sched_out_at(from * part),
+                          part);
     }
     sched_writer_copy(w, sched_out_at(me * part), sched_in_at(me * part), part);
     for (uint32_t i = 0; w->r->in_place && i < n; i++)
         if (i != me)
-            sched_writer_copy(w, sched_out_at(i * part), sched_place_plus(room, i * part), part);
+            sched_writer_copy(w, sched_out_at(i * part), sched_place_plus(capacity, i * part),
+                              part);
 }
 
 /* Every rank sends its whole buffer `root` ranks further. */

@@ -28,14 +28,14 @@ weft_status sockets_watch(sockets_link *l, sockets_source *s, int epoll_operatio
 }
 
 /* Microseconds where the kernel has epoll_pwait2, else milliseconds, rounded up. */
-static int sleep_on(int epoll, struct epoll_event *e, int most, int64_t timeout_us)
+static int sleep_on(int epoll, struct epoll_event *e, int max, int64_t timeout_us)
 {
     if (timeout_us <= 0)
-        return epoll_wait(epoll, e, most, 0);
+        return epoll_wait(epoll, e, max, 0);
     struct timespec t = {timeout_us / 1000000, timeout_us % 1000000 * 1000};
-    int n = epoll_pwait2(epoll, e, most, &t, NULL);
+    int n = epoll_pwait2(epoll, e, max, &t, NULL);
     if (n < 0 && errno != EINTR)
-        n = epoll_wait(epoll, e, most, (int)((timeout_us + 999) / 1000));
+        n = epoll_wait(epoll, e, max, (int)((timeout_us + 999) / 1000));
     return n;
 }
 

@@ -73,8 +73,8 @@ weft_status tcp_wait(weft_link *l, uint32_t spin_us, uint32_t timeout_us)
             if (sockets_events(&l->net, 0) > 0 && has_work(l))
                 return WEFT_OK;
         } while (until > 0 && sockets_now_us() < until);
-        uint32_t most = sockets_pause_us(&l->net);
-        sockets_events(&l->net, timeout_us < most ? timeout_us : most);
+        uint32_t max = sockets_pause_us(&l->net);
+        sockets_events(&l->net, timeout_us < max ? timeout_us : max);
     }
     return sockets_link_usable(&l->net);
 }

@@ -39,11 +39,11 @@ weft_status ucx_address(weft_link *l, void *out, uint64_t *bytes)
     uint8_t *at = out;
     const uint64_t need = ADDRESS_HEAD + l->address_bytes;
     uint64_t socket_bytes = SOCKETS_ADDRESS;
-    if (need > ADDRESS_MOST)
+    if (need > ADDRESS_MAX)
         return sockets_fail(l->net.host, WEFT_UNSUPPORTED,
                             "the address of this rank's UCX worker has %zu bytes, and %d can be "
                             "told: restrict [comm.ucx] devices or tls (%s)",
-                            l->address_bytes, ADDRESS_MOST - ADDRESS_HEAD, l->found.names);
+                            l->address_bytes, ADDRESS_MAX - ADDRESS_HEAD, l->found.names);
     if (*bytes < need)
         return sockets_fail(l->net.host, WEFT_USAGE,
                             "an address of ucx needs %llu bytes here, not %llu",
@@ -65,7 +65,7 @@ weft_status ucx_address(weft_link *l, void *out, uint64_t *bytes)
 weft_status ucx_check_address(weft_link *l, uint32_t rank, const void *address, uint64_t bytes)
 {
     const uint8_t *at = address;
-    if (!at || bytes <= ADDRESS_HEAD || bytes > ADDRESS_MOST ||
+    if (!at || bytes <= ADDRESS_HEAD || bytes > ADDRESS_MAX ||
         memcmp(at + AT_MAGIC, magic, sizeof magic) != 0 ||
         get64(at + AT_BYTES) != bytes - ADDRESS_HEAD ||
         get64(at + AT_DIGEST) != digest_of(at, bytes))

@@ -118,11 +118,11 @@ static bool has_work(weft_link *l)
 static uint32_t shorten(const weft_link *l, uint32_t timeout_us)
 {
     const uint32_t pause = sockets_pause_us(&l->net);
-    uint32_t most = timeout_us < pause ? timeout_us : pause;
+    uint32_t max = timeout_us < pause ? timeout_us : pause;
     for (const weft_conn *c = ucx_first(l); c; c = ucx_next(c))
-        if ((c->gone != GONE_NOT || c->failed != UCS_OK) && most > 10000)
-            most = 10000;
-    return most;
+        if ((c->gone != GONE_NOT || c->failed != UCS_OK) && max > 10000)
+            max = 10000;
+    return max;
 }
 
 static uint32_t sleep_us(weft_link *l, uint32_t timeout_us)
@@ -130,8 +130,8 @@ static uint32_t sleep_us(weft_link *l, uint32_t timeout_us)
     const ucs_status_t armed = l->api->worker_arm(l->worker);
     if (armed == UCS_ERR_BUSY)
         return 0;
-    const uint32_t most = shorten(l, timeout_us);
-    return armed == UCS_OK || most < 1000 ? most : 1000;
+    const uint32_t max = shorten(l, timeout_us);
+    return armed == UCS_OK || max < 1000 ? max : 1000;
 }
 
 weft_status ucx_wait(weft_link *l, uint32_t spin_us, uint32_t timeout_us)

@@ -39,14 +39,14 @@
 #include <ucp/api/ucp.h>
 
 enum {
-    QUEUE = 128,         /* posted messages that a connection holds each way */
-    DESCRIPTION = 16,    /* bytes that two ends tell each other behind the hello of the socket */
-    ADDRESS_HEAD = 64,   /* bytes of address() before the worker's own */
-    ADDRESS_MOST = 4096, /* bytes of address() */
-    GRACE_US = 100000,   /* what a peer sent before it left has arrived by then */
-    DRAIN_US = 2000000,  /* longest that disconnect() waits for what was sent */
-    LOOK_EVERY = 64,     /* calls of progress() that found nothing, until the socket is looked at */
-    NAMES = 200          /* bytes of the list of transports */
+    QUEUE = 128,        /* posted messages that a connection holds each way */
+    DESCRIPTION = 16,   /* bytes that two ends tell each other behind the hello of the socket */
+    ADDRESS_HEAD = 64,  /* bytes of address() before the worker's own */
+    ADDRESS_MAX = 4096, /* bytes of address() */
+    GRACE_US = 100000,  /* what a peer sent before it left has arrived by then */
+    DRAIN_US = 2000000, /* longest that disconnect() waits for what was sent */
+    LOOK_EVERY = 64,    /* calls of progress() that found nothing, until the socket is looked at */
+    NAMES = 200         /* bytes of the list of transports */
 };
 
 /* The functions of libucp and libucs that are used. */
@@ -116,7 +116,7 @@ enum gone { GONE_NOT, GONE_LEFT, GONE_DIED, GONE_ABORTED };
 struct weft_conn {
     sockets_peer peer; /* first */
     weft_link *link;
-    uint8_t address[ADDRESS_MOST]; /* the peer's */
+    uint8_t address[ADDRESS_MAX]; /* the peer's */
     uint64_t address_bytes;
     uint64_t mine, theirs; /* tags of what this end receives, of what it sends; hello: plus 1 */
     bool joined, came, greeted, ready; /* the hello: has come, is sent, both */

@@ -84,7 +84,7 @@ static void drain(weft_conn *c)
         struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE};
         wr.wr.rdma.remote_addr = c->theirs.slots_at;
         wr.wr.rdma.rkey = c->theirs.slots_key;
-        if (c->pair[i].signaled < c->pair[i].posted && verbs_room(&c->pair[i]))
+        if (c->pair[i].signaled < c->pair[i].posted && verbs_capacity(&c->pair[i]))
             (void)!verbs_post(c, i, OP_DRAIN, &wr, true);
     }
     while (alive && !is_drained(c) && p->broken == WEFT_OK && c->gone == GONE_NOT &&

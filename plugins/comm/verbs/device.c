@@ -48,7 +48,7 @@ weft_status verbs_read_options(const weft_host *host, const weft_conf *conf, ver
         .timeout = verbs_timeout_code(conf->real(conf->ctx, "timeout")),
         .retry = (int)conf->integer(conf->ctx, "retry"),
         .qps = (int)conf->integer(conf->ctx, "qps"),
-        .most_inline = (uint32_t)conf->integer(conf->ctx, "inline"),
+        .max_inline = (uint32_t)conf->integer(conf->ctx, "inline"),
         .eager = (uint32_t)conf->integer(conf->ctx, "eager"),
         .slots = (uint32_t)conf->integer(conf->ctx, "slots"),
     };
@@ -129,11 +129,11 @@ static weft_status look_at_port(search *s, rail *r, bool *exact)
         return refuse(s, WEFT_ABSENT,
                       "port %u of RDMA device %s is %s; check its cable and its interface", r->port,
                       r->name, state_name(port.state));
-    size_t most = 2000; /* of all ports of the device; the kernel accepts 64 KiB at most */
-    struct ibv_gid_entry *table = s->host->alloc(s->host->ctx, most * sizeof *table, 0);
+    size_t max = 2000; /* of all ports of the device; the kernel accepts 64 KiB at most */
+    struct ibv_gid_entry *table = s->host->alloc(s->host->ctx, max * sizeof *table, 0);
     if (!table)
         return refuse(s, WEFT_NO_MEMORY, "no memory for a table of addresses");
-    ssize_t n = s->api->query_gid_table(r->context, table, most, 0, sizeof *table);
+    ssize_t n = s->api->query_gid_table(r->context, table, max, 0, sizeof *table);
     weft_status st = n < 0 ? refuse(s, WEFT_IO, "cannot read the addresses of %s: %s", r->name,
                                     strerror((int)-n))
                            : fill(s, r, &port, table, (int)n, exact);

@@ -58,7 +58,7 @@ bool verbs_put_stripes(weft_conn *c, message *m, const credit *to)
             }
             wr.wr.rdma.remote_addr = to->at + at;
             wr.wr.rdma.rkey = to->key[(c->peer.channel + pair) % c->theirs.rails];
-            if (!verbs_room(&c->pair[pair]) ||
+            if (!verbs_capacity(&c->pair[pair]) ||
                 verbs_post(c, pair, OP_DATA, &wr, part == rest) != WEFT_OK)
                 return false;
             m->in_stripe += part;

@@ -51,8 +51,8 @@ bool verbs_get_endpoint_info(const uint8_t in[ENDPOINT_BYTES], endpoint_info *ou
     out->slots_at = verbs_get(in + 24, 8);
     out->longest = verbs_get(in + 32, 8);
     bool good = out->pairs >= 1 && out->pairs <= PAIRS && out->rails >= 1 && out->rails <= RAILS &&
-                out->slots >= 4 && out->slots <= SLOTS_MOST && out->slot_bytes >= RECORD &&
-                out->slot_bytes <= SLOT_MOST && out->eager <= out->slot_bytes &&
+                out->slots >= 4 && out->slots <= SLOTS_MAX && out->slot_bytes >= RECORD &&
+                out->slot_bytes <= SLOT_MAX && out->eager <= out->slot_bytes &&
                 out->longest >= STRIPE;
     for (uint32_t i = 0; good && i < out->pairs; i++) {
         const uint8_t *at = in + HEAD + (size_t)i * EACH;

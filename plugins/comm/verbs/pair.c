@@ -36,7 +36,7 @@ double verbs_retry_seconds(const verbs_options *o)
     return 4.096e-6 * (double)(1u << o->timeout) * (double)(o->retry + 1);
 }
 
-bool verbs_room(const qpair *p)
+bool verbs_capacity(const qpair *p)
 {
     return p->posted - p->done < SEND_DEPTH;
 }
@@ -103,7 +103,7 @@ static struct ibv_qp *create(weft_conn *c, uint32_t i)
 {
     weft_link *l = c->link;
     rail *r = &l->rail[c->pair[i].rail];
-    uint32_t want = l->options.most_inline > RECORD ? l->options.most_inline : RECORD;
+    uint32_t want = l->options.max_inline > RECORD ? l->options.max_inline : RECORD;
     struct ibv_qp *qp = NULL;
     errno = EINVAL;
     for (int tries = 0; !qp && tries < 3 && errno == EINVAL; tries++) {

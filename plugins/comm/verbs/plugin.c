@@ -36,15 +36,15 @@ OPTION(service_level, WEFT_OPT_INT, "service_level", "0", "service level, or pri
        .min = 0, .max = 15);
 OPTION(eager, WEFT_OPT_BYTES, "eager", "4K",
        "messages up to this go unasked into a slot at the receiver, which copies them", .min = 64,
-       .max = SLOT_MOST);
-OPTION(slots, WEFT_OPT_INT, "slots", "32", "such slots a connection", .min = 8, .max = SLOTS_MOST);
-OPTION(most_inline, WEFT_OPT_BYTES, "inline", "128",
+       .max = SLOT_MAX);
+OPTION(slots, WEFT_OPT_INT, "slots", "32", "such slots a connection", .min = 8, .max = SLOTS_MAX);
+OPTION(max_inline, WEFT_OPT_BYTES, "inline", "128",
        "bytes that are handed to the NIC in the request itself, where it can", .min = 0,
        .max = 1024);
 
 static const weft_option *const options[] = {
-    &devices,       &port,          &gid,   &qps,   &mtu,         &timeout, &retry,
-    &traffic_class, &service_level, &eager, &slots, &most_inline, NULL};
+    &devices,       &port,          &gid,   &qps,   &mtu,        &timeout, &retry,
+    &traffic_class, &service_level, &eager, &slots, &max_inline, NULL};
 
 /* LEAST_LOCKED: bytes that a small job registers. A large job may still fail to register. */
 enum { LEAST_LOCKED = 64 << 20, SCORE = 80, SCORE_HERE = 40 };

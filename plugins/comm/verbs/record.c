@@ -19,7 +19,7 @@ static bool send_record(weft_conn *c, const uint8_t text[RECORD])
     uint8_t *copy = c->records_out + p->posted % SEND_DEPTH * RECORD;
     struct ibv_sge piece = {.addr = (uintptr_t)copy, .length = RECORD, .lkey = c->mr->lkey};
     struct ibv_send_wr wr = {.opcode = IBV_WR_SEND, .sg_list = &piece, .num_sge = 1};
-    if (!verbs_room(p))
+    if (!verbs_capacity(p))
         return false;
     memcpy(copy, text, RECORD);
     if (p->inlined >= RECORD)

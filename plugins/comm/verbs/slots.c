@@ -30,7 +30,7 @@ weft_status verbs_length_mismatch(weft_conn *c, uint64_t number, uint64_t sent, 
 /* The next slot is free at the peer, and its staging copy is not in use. */
 static bool is_free(const weft_conn *c)
 {
-    return c->slots_out - c->slots_free < c->slots && verbs_room(&c->pair[0]) &&
+    return c->slots_out - c->slots_free < c->slots && verbs_capacity(&c->pair[0]) &&
            c->pair[0].done >= c->slot_request[c->slots_out % c->slots];
 }
 

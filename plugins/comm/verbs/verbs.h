@@ -37,16 +37,16 @@
 #include <infiniband/verbs.h>
 
 enum {
-    QUEUE = 128,        /* posted messages that a connection holds each way */
-    RAILS = 4,          /* ports that a link uses at once */
-    PAIRS = 16,         /* queue pairs of a connection */
-    SEND_DEPTH = 256,   /* send requests that a queue pair holds */
-    SIGNAL_EVERY = 32,  /* of them one at least is signaled, that is, makes a completion */
-    RECORD = 64,        /* bytes of a record */
-    SLOTS_MOST = 1024,  /* slots of a connection, each way */
-    SLOT_MOST = 131072, /* bytes of one; an immediate can count twice as many */
-    STRIPE = 65536,     /* bytes below which a message is not split over queue pairs */
-    NUMBERS = 2048,     /* message numbers are announced modulo this, well above QUEUE */
+    QUEUE = 128,       /* posted messages that a connection holds each way */
+    RAILS = 4,         /* ports that a link uses at once */
+    PAIRS = 16,        /* queue pairs of a connection */
+    SEND_DEPTH = 256,  /* send requests that a queue pair holds */
+    SIGNAL_EVERY = 32, /* of them one at least is signaled, that is, makes a completion */
+    RECORD = 64,       /* bytes of a record */
+    SLOTS_MAX = 1024,  /* slots of a connection, each way */
+    SLOT_MAX = 131072, /* bytes of one; an immediate can count twice as many */
+    STRIPE = 65536,    /* bytes below which a message is not split over queue pairs */
+    NUMBERS = 2048,    /* message numbers are announced modulo this, well above QUEUE */
     ENDPOINT_BYTES = SOCKETS_EXTRA, /* of endpoint_info, behind a hello or an answer */
     GRACE_US = 100000,              /* what a peer sent before it left has arrived by then */
     DRAIN_US = 2000000, /* longest that disconnect() waits until what was sent has arrived */
@@ -61,7 +61,7 @@ typedef struct verbs_api { /* of libibverbs; what it inlines goes through its ob
     int (*close_device)(struct ibv_context *c);
     int (*query_device)(struct ibv_context *c, struct ibv_device_attr *out);
     int (*query_port)(struct ibv_context *c, uint8_t port, struct ibv_port_attr *out);
-    ssize_t (*query_gid_table)(struct ibv_context *c, struct ibv_gid_entry *out, size_t most,
+    ssize_t (*query_gid_table)(struct ibv_context *c, struct ibv_gid_entry *out, size_t max,
                                uint32_t flags, size_t size);
     struct ibv_pd *(*alloc_pd)(struct ibv_context *c);
     int (*dealloc_pd)(struct ibv_pd *pd);
@@ -117,7 +117,7 @@ typedef struct verbs_options {
     const char *devices;
     int port, gid; /* 0 and -1: choose */
     int traffic_class, service_level, mtu, timeout, retry, qps;
-    uint32_t most_inline, eager, slots;
+    uint32_t max_inline, eager, slots;
 } verbs_options;
 
 struct weft_region {
@@ -298,7 +298,7 @@ weft_status verbs_join(sockets_peer *p, const uint8_t *theirs);
 weft_status verbs_make_pairs(weft_conn *c); /* and describe them in c->mine */
 weft_status verbs_join_pairs(weft_conn *c); /* connect them to those of c->theirs */
 void verbs_free_pairs(weft_conn *c);
-bool verbs_room(const qpair *p); /* for a send request */
+bool verbs_capacity(const qpair *p); /* for a send request */
 weft_status verbs_post(weft_conn *c, uint32_t pair, enum operation op, struct ibv_send_wr *wr,
                        bool signal);
 weft_status verbs_post_receive(weft_conn *c, uint32_t pair, uint64_t request);

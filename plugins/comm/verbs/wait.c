@@ -61,19 +61,19 @@ static void arm(weft_link *l)
  * sender that waits for a credit. */
 static uint32_t shorten(const weft_link *l, uint32_t timeout_us)
 {
-    uint32_t pause = sockets_pause_us(&l->net), most = timeout_us < pause ? timeout_us : pause;
+    uint32_t pause = sockets_pause_us(&l->net), max = timeout_us < pause ? timeout_us : pause;
     bool soon = false;
     for (uint32_t i = 0; i < l->nrails; i++)
         soon |= l->rail[i].down_since != 0;
-    if (soon && most > 100000)
-        most = 100000;
+    if (soon && max > 100000)
+        max = 100000;
     for (const weft_conn *c = verbs_first(l); c; c = verbs_next(c)) {
-        if (c->gone != GONE_NOT && most > 10000)
-            most = 10000;
-        if (c->blocked_since != 0 && most > BLOCKED_US)
-            most = BLOCKED_US;
+        if (c->gone != GONE_NOT && max > 10000)
+            max = 10000;
+        if (c->blocked_since != 0 && max > BLOCKED_US)
+            max = BLOCKED_US;
     }
-    return most;
+    return max;
 }
 
 weft_status verbs_wait(weft_link *l, uint32_t spin_us, uint32_t timeout_us)

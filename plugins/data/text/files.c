@@ -72,9 +72,9 @@ weft_status files_open(const weft_host *host, const char *key, const char *list,
     const uint32_t n = count(list);
     files f = {.host = host};
     weft_status st = WEFT_OK;
-    if (n > FILES_MOST)
+    if (n > FILES_MAX)
         return source_fail(host, WEFT_USAGE, "%s: %u text files; at most %u are possible", key, n,
-                           FILES_MOST);
+                           FILES_MAX);
     f.maps = (source_map *)weft_new(host, n * sizeof *f.maps, &st);
     f.ends = st == WEFT_OK ? (uint64_t *)weft_new(host, n * sizeof *f.ends, &st) : NULL;
     while (st == WEFT_OK && f.n < n)

@@ -4,7 +4,7 @@
 
 #include "source.h"
 
-#define FILES_MOST 4096u
+#define FILES_MAX 4096u
 
 typedef struct files {
     const weft_host *host;

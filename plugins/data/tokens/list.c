@@ -15,7 +15,7 @@
 
 #define DIGITS 6u        /* behind the point of a weight */
 #define MILLION 1000000u /* 10 ^ DIGITS */
-#define MOST_WEIGHT 1000000u
+#define MAX_WEIGHT 1000000u
 
 static weft_status add_path(list *l, list_part *p, const char *path)
 {
@@ -129,11 +129,11 @@ static weft_status take_weight(const list *l, char *item, uint64_t *weight)
     if (whole + rest == 0 || at[whole + point + rest])
         return WEFT_OK; /* part of a name */
     const double value = strtod(at, NULL);
-    if (value <= 0 || value > MOST_WEIGHT || rest > DIGITS)
+    if (value <= 0 || value > MAX_WEIGHT || rest > DIGITS)
         return source_fail(l->host, WEFT_USAGE,
                            "%s: the weight %s: weights are above 0 and at most %u, with at most %u "
                            "digits behind the point; a set that is not wanted is left out",
-                           l->key, at, MOST_WEIGHT, DIGITS);
+                           l->key, at, MAX_WEIGHT, DIGITS);
     uint64_t part = 0;
     for (size_t i = 0; i < DIGITS; i++)
         part = part * 10 + (i < rest ? (uint64_t)(at[whole + 1 + i] - '0') : 0);

@@ -22,15 +22,16 @@ static int64_t behind(const race *r, uint32_t i, uint64_t at)
 static uint32_t next(const race *r, uint64_t at)
 {
     uint32_t best = r->n;
-    __int128 best_room = 0;
+    __int128 best_capacity = 0;
     for (uint32_t i = 0; i < r->n; i++) {
         const int64_t late = behind(r, i, at);
         if (late < r->sum)
             continue;
         const __int128 room = (int64_t)(2 * r->n - 3) * r->sum - late; /* over weight[i] */
-        if (best == r->n || room * (int64_t)r->weight[best] < best_room * (int64_t)r->weight[i]) {
+        if (best == r->n ||
+            room * (int64_t)r->weight[best] < best_capacity * (int64_t)r->weight[i]) {
             best = i;
-            best_room = room;
+            best_capacity = room;
         }
     }
     return best;

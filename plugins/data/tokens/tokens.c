@@ -35,7 +35,7 @@ struct weft_dataset {
     char identity[640];
 };
 
-#define MOST_SEQUENCE ((uint64_t)1 << 30)
+#define MAX_SEQUENCE ((uint64_t)1 << 30)
 
 static const weft_field fields[] = {
     {.name = "tokens", .help = "ids of the tokens", .dtype = WEFT_I32},
@@ -165,7 +165,7 @@ static weft_status tokens_open(void *module, const weft_data_args *args, weft_da
 
 static uint64_t windows(const stream *s, uint64_t sequence)
 {
-    return sequence && sequence <= MOST_SEQUENCE ? (s->count - 1) / sequence : 0;
+    return sequence && sequence <= MAX_SEQUENCE ? (s->count - 1) / sequence : 0;
 }
 
 /* Windows of all parts; 0, with a message, where a part has none. */

@@ -191,10 +191,10 @@ static weft_status convert(const weft_builder *b, weft_tensor t, uint32_t dtype,
 static weft_status find_maxima(const weft_builder *b, const weft_opcall *call, weft_tensor *is,
                                weft_tensor *count)
 {
-    weft_tensor x = call->in[0], most = 0, less = 0, one = 0, exact = 0;
-    weft_status st = append(b, call, "broadcast", call->out[0], x, &most);
+    weft_tensor x = call->in[0], max = 0, less = 0, one = 0, exact = 0;
+    weft_status st = append(b, call, "broadcast", call->out[0], x, &max);
     if (st == WEFT_OK)
-        st = two(b, "less", x, most, &less);
+        st = two(b, "less", x, max, &less);
     if (st == WEFT_OK)
         st = b->constant(b->ctx, 1, 0, &one);
     if (st == WEFT_OK)

@@ -178,12 +178,12 @@ static weft_status make_output(const match *m, const operand *o, weft_shape *out
 
 static weft_status match_inputs(match *m, const char **p)
 {
-    uint32_t most = 0, least = 0;
+    uint32_t max = 0, least = 0;
     while (**p != '-') {
-        *p = parse_operand(*p, &m->ops[most]);
-        least += !m->ops[most++].optional;
+        *p = parse_operand(*p, &m->ops[max]);
+        least += !m->ops[max++].optional;
     }
-    if (m->nin < least || m->nin > most)
+    if (m->nin < least || m->nin > max)
         return op_fail(m->b, WEFT_USAGE, "%s: %u inputs were given", m->signature, m->nin);
     for (uint32_t i = 0; i < m->nin; i++) {
         weft_status st = match_input(m, i);

@@ -113,8 +113,8 @@ static weft_status update(void *module, const weft_conf *conf, const weft_builde
         weft_op2(f, "add", weft_op2(f, "mul", u->grad, u->grad), weft_number(f, 1e-30));
     weft_tensor v = second_moment(&w, squares);
     weft_tensor way = weft_op2(f, "div", u->grad, weft_op1(f, "sqrt", v));
-    weft_tensor most = weft_scale(f, rms(&w, way), 1 / conf->real(conf->ctx, "clip_rms"));
-    way = weft_op2(f, "div", way, weft_op2(f, "max", weft_number(f, 1), most));
+    weft_tensor max = weft_scale(f, rms(&w, way), 1 / conf->real(conf->ctx, "clip_rms"));
+    way = weft_op2(f, "div", way, weft_op2(f, "max", weft_number(f, 1), max));
     weft_tensor size = weft_op2(f, "max", weft_number(f, 1e-3), rms(&w, u->param));
     weft_tensor rate = weft_op2(f, "mul", size, u->lr);
     way = weft_op2(f, "mul", way, rate);

@@ -26,9 +26,9 @@ weft_status pp_balance(const weft_host *host, const double *cost, uint32_t n, ui
         for (uint32_t i = k; i <= n; i++)
             for (uint32_t j = k - 1; j < i; j++) {
                 double last = sum[i] - sum[j], before = best[(k - 1) * row + j];
-                double most = last > before ? last : before;
-                if (most < best[k * row + i]) {
-                    best[k * row + i] = most;
+                double max = last > before ? last : before;
+                if (max < best[k * row + i]) {
+                    best[k * row + i] = max;
                     cut[k * row + i] = j;
                 }
             }

@@ -380,7 +380,7 @@ static weft_status prometheus_open(void *module, const weft_sink_args *args, wef
 
 /* The value of this name, added if it is new; NULL: there is no room. Names are made legal:
  * [a-zA-Z_:][a-zA-Z0-9_:]*. */
-static value *entry(value *at, uint32_t *n, uint32_t most, const char *prefix, const char *given)
+static value *entry(value *at, uint32_t *n, uint32_t max, const char *prefix, const char *given)
 {
     char name[sizeof at->name];
     uint32_t i = 0;
@@ -390,7 +390,7 @@ static value *entry(value *at, uint32_t *n, uint32_t most, const char *prefix, c
             *c = '_';
     while (i < *n && strcmp(at[i].name, name))
         i++;
-    if (i == most)
+    if (i == max)
         return NULL;
     *n += i == *n;
     snprintf(at[i].name, sizeof at[i].name, "%s", name);

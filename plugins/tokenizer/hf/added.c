@@ -13,7 +13,7 @@ typedef struct scan {
 static void put_piece(scan *k, uint32_t from, uint32_t to, int32_t id)
 {
     hf_pieces *out = &k->w->other;
-    if (from == to || !HF_ROOM(k->w, out, 1))
+    if (from == to || !HF_CAPACITY(k->w, out, 1))
         return;
     hf_piece p = {.at = k->in->at + from, .n = to - from, .id = id};
     p.inside = !from && k->in->inside;

@@ -22,7 +22,7 @@ static const hf_merge *find_merge(const weft_tokenizer *t, int32_t left, int32_t
 
 static void push(hf_work *w, const hf_merge *m, int32_t place)
 {
-    if (!m || !HF_ROOM(w, &w->heap, 1))
+    if (!m || !HF_CAPACITY(w, &w->heap, 1))
         return;
     const hf_candidate c = {(uint64_t)(uint32_t)m->rank << 32 | (uint32_t)place, m->to};
     uint64_t i = w->heap.n++;
@@ -85,7 +85,7 @@ static void merge_all(hf_work *w)
 
 static void add(hf_work *w, int32_t id, uint32_t n)
 {
-    if (!HF_ROOM(w, &w->symbols, 1))
+    if (!HF_CAPACITY(w, &w->symbols, 1))
         return;
     const int32_t i = (int32_t)w->symbols.n++;
     w->symbols.at[i] = (hf_symbol){id, i - 1, -1, n};
@@ -181,7 +181,7 @@ static void encode(hf_work *w, const char *s, uint32_t n)
         begin_chars(w, s, n);
     if (!w->failed)
         merge_all(w);
-    if (!w->failed && HF_ROOM(w, &w->ids, w->symbols.n))
+    if (!w->failed && HF_CAPACITY(w, &w->ids, w->symbols.n))
         for (uint64_t i = 0; i < w->symbols.n; i++)
             if (w->symbols.at[i].n)
                 w->ids.at[w->ids.n++] = w->symbols.at[i].id;
@@ -198,7 +198,7 @@ void hf_bpe(hf_work *w, const char *s, uint32_t n)
     hf_cached *set = w->cache + (uint64_t)(hash & (HF_CACHE_SETS - 1)) * HF_CACHE_WAYS;
     for (int i = 0; i < HF_CACHE_WAYS; i++)
         if (set[i].hash == hash && set[i].n == n && !memcmp(set[i].key, s, n)) {
-            if (HF_ROOM(w, &w->ids, HF_CACHE_IDS)) {
+            if (HF_CAPACITY(w, &w->ids, HF_CACHE_IDS)) {
                 memcpy(w->ids.at + w->ids.n, set[i].id, sizeof set[i].id);
                 w->ids.n += set[i].ids;
             }

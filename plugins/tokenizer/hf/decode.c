@@ -126,8 +126,8 @@ weft_status hf_decode_settle(weft_tokenizer *t)
         t->decodes[i].at = (uint32_t)t->decoded.n;
         decode_id(w, i, false, &t->decoded);
         t->decodes[i].n = (uint32_t)t->decoded.n - t->decodes[i].at;
-        if (t->decodes[i].n > HF_MOST_TOKEN)
-            st = read_bad(&r, "decoder", "the id %u becomes more than %d bytes", i, HF_MOST_TOKEN);
+        if (t->decodes[i].n > HF_MAX_TOKEN)
+            st = read_bad(&r, "decoder", "the id %u becomes more than %d bytes", i, HF_MAX_TOKEN);
     }
     if (st == WEFT_OK && (!w || !t->decodes || w->failed))
         st = read_no_memory(&r);

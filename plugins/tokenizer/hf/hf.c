@@ -6,7 +6,7 @@
 
 /* Bytes of a piece that is encoded at once where the text can be cut, and where it cannot; those
  * after which some have to be used though text follows. */
-enum { PIECE = 8 << 10, MOST_PIECE = 64 << 20, WAITS = 64 << 10 };
+enum { PIECE = 8 << 10, MAX_PIECE = 64 << 20, WAITS = 64 << 10 };
 
 /* --- one piece of a text --- */
 
@@ -55,7 +55,7 @@ static void normalize_pieces(hf_work *w, bool special)
     for (uint64_t i = 0; i < w->pieces.n && !w->failed; i++)
         if (w->pieces.at[i].id < 0)
             hf_find_added(w, &w->pieces.at[i], true, special);
-        else if (HF_ROOM(w, &w->other, 1))
+        else if (HF_CAPACITY(w, &w->other, 1))
             w->other.at[w->other.n++] = w->pieces.at[i];
     swap_pieces(w);
 }
@@ -102,13 +102,13 @@ static uint64_t whole_chars(const char *s, uint64_t n)
 static uint64_t next_piece(const weft_tokenizer *t, const char *s, uint64_t n, bool last)
 {
     for (uint64_t window = PIECE;; window *= 2) {
-        if (window >= n && last && n <= MOST_PIECE)
+        if (window >= n && last && n <= MAX_PIECE)
             return n;
         const uint64_t cut = hf_cut(t, s, window < n ? window : n);
         if (cut)
             return cut;
-        if (window >= MOST_PIECE)
-            return whole_chars(s, MOST_PIECE < n ? MOST_PIECE : n);
+        if (window >= MAX_PIECE)
+            return whole_chars(s, MAX_PIECE < n ? MAX_PIECE : n);
         if (window >= n)
             return n < WAITS ? 0 : whole_chars(s, n);
     }

@@ -128,7 +128,7 @@ typedef struct hf_bytes {
     uint64_t n, room;
 } hf_bytes;
 
-enum { HF_MOST_STAGES = 32, HF_MOST_TOKEN = 1024 };
+enum { HF_MAX_STAGES = 32, HF_MAX_TOKEN = 1024 };
 
 typedef struct hf_name { /* n 0: there is no such id */
     const char *at;
@@ -170,9 +170,9 @@ struct weft_tokenizer {
     hf_trie plain, normal; /* added tokens in the text, and in the normalized text */
     uint8_t starts_plain[256], starts_normal[256];
 
-    hf_normalizer normalizer[HF_MOST_STAGES];
-    hf_splitter splitter[HF_MOST_STAGES];
-    hf_decoder decoder[HF_MOST_STAGES];
+    hf_normalizer normalizer[HF_MAX_STAGES];
+    hf_splitter splitter[HF_MAX_STAGES];
+    hf_decoder decoder[HF_MAX_STAGES];
     uint32_t nnormalizers, nsplitters, ndecoders;
     hf_place *decodes; /* [vocab] what an id becomes inside a text */
     hf_bytes decoded;
@@ -263,7 +263,7 @@ struct hf_work {
 /* Room for `more` elements behind those of a growing array; 0 with failed set where there is no
  * memory. */
 bool hf_more(hf_work *w, void *at, uint64_t n, uint64_t *room, uint64_t more, size_t size);
-#define HF_ROOM(w, a, more)                                                                        \
+#define HF_CAPACITY(w, a, more)                                                                    \
     ((a)->room - (a)->n >= (more) ||                                                               \
      hf_more(w, &(a)->at, (a)->n, &(a)->room, more, sizeof *(a)->at))
 
@@ -273,7 +273,7 @@ void hf_work_free(hf_work *w);
 
 static inline void hf_put(hf_work *w, hf_bytes *b, const void *from, uint64_t n)
 {
-    if (n && HF_ROOM(w, b, n)) {
+    if (n && HF_CAPACITY(w, b, n)) {
         memcpy(b->at + b->n, from, n);
         b->n += n;
     }
@@ -282,7 +282,7 @@ void hf_put_char(hf_work *w, hf_bytes *b, uint32_t c);
 
 static inline void hf_put_id(hf_work *w, int32_t id)
 {
-    if (HF_ROOM(w, &w->ids, 1))
+    if (HF_CAPACITY(w, &w->ids, 1))
         w->ids.at[w->ids.n++] = id;
 }
 

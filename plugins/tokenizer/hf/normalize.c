@@ -22,7 +22,7 @@ static void order_run(hf_work *w, int32_t *c, uint64_t n)
     uint64_t count[257] = {0};
     hf_bytes *spare = &w->spare;
     spare->n = 0;
-    if (n < 2 || !HF_ROOM(w, spare, n * sizeof *c))
+    if (n < 2 || !HF_CAPACITY(w, spare, n * sizeof *c))
         return;
     for (uint64_t i = 0; i < n; i++)
         count[class_of(c[i]) + 1]++;
@@ -57,7 +57,7 @@ static void form_island(hf_work *w, const char *s, uint64_t n, int options, hf_b
         uint32_t bytes;
         const uint32_t c = utf8_next(s + i, &bytes);
         int boundary = 0;
-        if (!HF_ROOM(w, &w->points, 32))
+        if (!HF_CAPACITY(w, &w->points, 32))
             return;
         const utf8proc_ssize_t made = utf8proc_decompose_char(
             (int32_t)c, w->points.at + w->points.n, 32, (utf8proc_option_t)options, &boundary);

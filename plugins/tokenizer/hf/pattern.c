@@ -9,7 +9,7 @@
 #include "read.h"
 #include "utf8.h"
 
-#define MOST_PATTERN 65536
+#define MAX_PATTERN 65536
 
 #define SPACE                                                                                      \
     "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}"             \
@@ -69,7 +69,7 @@ static void refuse(rewriter *w, const char *what)
 
 static void put(rewriter *w, const char *s, uint64_t n)
 {
-    if (w->n + n > MOST_PATTERN)
+    if (w->n + n > MAX_PATTERN)
         refuse(w, "too many characters");
     if (w->st != WEFT_OK)
         return;
@@ -257,7 +257,7 @@ static weft_status compile(const reader *r, const char *field, const char *text,
 
 weft_status read_regex(const reader *r, const char *field, const char *regex, hf_pattern *out)
 {
-    rewriter w = {.r = r, .field = field, .at = regex, .out = malloc(MOST_PATTERN + 2)};
+    rewriter w = {.r = r, .field = field, .at = regex, .out = malloc(MAX_PATTERN + 2)};
     if (!w.out)
         return read_no_memory(r);
     weft_status st = rewrite(&w);
@@ -281,7 +281,7 @@ weft_status read_pattern(const reader *r, const json_t *object, const char *name
     }
     if (!json_is_string(literal) || json_object_size(p) != 1)
         return read_bad(r, name, "a pattern is {\"String\": text} or {\"Regex\": pattern}");
-    if (!json_string_length(literal) || json_string_length(literal) > MOST_PATTERN)
+    if (!json_string_length(literal) || json_string_length(literal) > MAX_PATTERN)
         return read_bad(r, name, "the text has no character, or too many");
     out->n = (uint32_t)json_string_length(literal);
     out->literal = read_copy(json_string_value(literal), out->n);

@@ -5,7 +5,7 @@
 static void emit(hf_work *w, const hf_piece *in, uint32_t from, uint32_t to)
 {
     hf_pieces *out = &w->other;
-    if (from == to || !HF_ROOM(w, out, 1))
+    if (from == to || !HF_CAPACITY(w, out, 1))
         return;
     hf_piece p = {.at = in->at + from, .n = to - from, .id = -1};
     p.inside = !from && in->inside;
@@ -15,7 +15,7 @@ static void emit(hf_work *w, const hf_piece *in, uint32_t from, uint32_t to)
 
 static void mark(hf_work *w, uint64_t from, uint64_t to, bool match)
 {
-    if (from < to && HF_ROOM(w, &w->marks, 1))
+    if (from < to && HF_CAPACITY(w, &w->marks, 1))
         w->marks.at[w->marks.n++] = (hf_mark){(uint32_t)from, (uint32_t)to, match};
 }
 
@@ -166,7 +166,7 @@ static void change(hf_work *w, const hf_splitter *k, const hf_piece *in, hf_byte
     const char *s = w->text + in->at;
     const hf_piece all = {.at = (uint32_t)out->n, .inside = in->inside, .first = in->first};
     if (in->id >= 0) {
-        if (HF_ROOM(w, &w->other, 1))
+        if (HF_CAPACITY(w, &w->other, 1))
             w->other.at[w->other.n++] = *in;
         return;
     }
@@ -205,7 +205,7 @@ void hf_split(hf_work *w)
                 change(w, k, &in, out);
             else if (in.id < 0)
                 cut(w, k, &in);
-            else if (HF_ROOM(w, &w->other, 1))
+            else if (HF_CAPACITY(w, &w->other, 1))
                 w->other.at[w->other.n++] = in;
         }
         if (changes(k->kind)) {

@@ -55,7 +55,7 @@ static void put_part(hf_work *w, const char *s, uint32_t n)
 static void encode(hf_work *w, const char *s, uint32_t n)
 {
     w->best.n = 0;
-    if (!HF_ROOM(w, &w->best, (uint64_t)n + 1))
+    if (!HF_CAPACITY(w, &w->best, (uint64_t)n + 1))
         return;
     find_best(w, s, n);
     /* The path from its end; turned around in place: `from` of a node becomes where it ends. */

@@ -18,8 +18,8 @@ static uint32_t beginning(const unsigned char *s, uint64_t n, bool *whole)
         return *whole;
     const uint32_t want = utf8_bytes(lead);
     const unsigned char least = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
-    const unsigned char most = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
-    if (n < 2 || s[1] < least || s[1] > most)
+    const unsigned char max = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+    if (n < 2 || s[1] < least || s[1] > max)
         return 1;
     uint32_t have = 2;
     while (have < want && have < n && (s[have] & 0xc0) == 0x80)

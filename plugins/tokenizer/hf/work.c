@@ -8,7 +8,7 @@
 #define MATCH_LIMIT 20000000u
 #define HEAP_KIB 65536u
 #define STACK_LEAST (32u << 10)
-#define STACK_MOST (1u << 20)
+#define STACK_MAX (1u << 20)
 
 bool hf_more(hf_work *w, void *at, uint64_t n, uint64_t *room, uint64_t more, size_t size)
 {
@@ -28,7 +28,7 @@ bool hf_more(hf_work *w, void *at, uint64_t n, uint64_t *room, uint64_t more, si
 
 void hf_put_char(hf_work *w, hf_bytes *b, uint32_t c)
 {
-    if (HF_ROOM(w, b, 4))
+    if (HF_CAPACITY(w, b, 4))
         b->n += utf8_write(c, b->at + b->n);
 }
 
@@ -39,7 +39,7 @@ static hf_work *make(void)
         return NULL;
     w->match = pcre2_match_data_create(1, NULL);
     w->context = pcre2_match_context_create(NULL);
-    w->stack = pcre2_jit_stack_create(STACK_LEAST, STACK_MOST, NULL);
+    w->stack = pcre2_jit_stack_create(STACK_LEAST, STACK_MAX, NULL);
     w->cache = calloc((size_t)HF_CACHE_SETS * HF_CACHE_WAYS, sizeof *w->cache);
     if (!w->match || !w->context || !w->cache) {
         hf_work_free(w);

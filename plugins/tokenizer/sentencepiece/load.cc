@@ -23,8 +23,8 @@
 namespace
 {
 
-constexpr uint64_t most_bytes = 256u << 20, most_ids = 1u << 24, most_token = 1024;
-constexpr unsigned most_seconds = 60;
+constexpr uint64_t max_bytes = 256u << 20, max_ids = 1u << 24, max_token = 1024;
+constexpr unsigned max_seconds = 60;
 constexpr bool sanitized = SANITIZED;
 const char space[] = "\xe2\x96\x81"; /* U+2581, which stands for a space in pieces */
 const char probe[] =
@@ -36,7 +36,7 @@ weft_status read_file(const weft_tokenizer *t, std::string *out)
     const int fd = open(t->path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0)
         return model_fail(t, WEFT_USAGE, strerror(errno));
-    if (fstat(fd, &info) || !S_ISREG(info.st_mode) || uint64_t(info.st_size) > most_bytes) {
+    if (fstat(fd, &info) || !S_ISREG(info.st_mode) || uint64_t(info.st_size) > max_bytes) {
         close(fd);
         return model_fail(t, WEFT_USAGE, "it is not a file of at most 256 MiB");
     }
@@ -58,13 +58,12 @@ void limit_memory(uint64_t bytes)
 {
     if (sanitized)
         return;
-    constexpr uint64_t most_memory = 512u << 20;
+    constexpr uint64_t max_memory = 512u << 20;
     unsigned long long pages = 0;
     FILE *f = fopen("/proc/self/statm", "re");
     if (f && fscanf(f, "%llu", &pages) == 1) {
-        const rlim_t most =
-            rlim_t(pages) * rlim_t(sysconf(_SC_PAGESIZE)) + most_memory + 16 * bytes;
-        const struct rlimit room = {most, most};
+        const rlim_t max = rlim_t(pages) * rlim_t(sysconf(_SC_PAGESIZE)) + max_memory + 16 * bytes;
+        const struct rlimit room = {max, max};
         setrlimit(RLIMIT_AS, &room);
     }
     if (f)
@@ -81,7 +80,7 @@ void limit_memory(uint64_t bytes)
     const struct rlimit none = {0, 0};
     setrlimit(RLIMIT_CORE, &none);
     limit_memory(bytes.size());
-    alarm(most_seconds);
+    alarm(max_seconds);
     const int quiet = open("/dev/null", O_RDWR);
     dup2(quiet, 1);
     dup2(quiet, 2);
@@ -196,7 +195,7 @@ weft_status model_load(weft_tokenizer *t, const char *path)
     if (said != 'g' || !t->model.LoadFromSerializedProto(bytes).ok())
         return model_fail(t, WEFT_USAGE, "it is not a model of SentencePiece");
     const int n = t->model.GetPieceSize();
-    if (n < 1 || uint64_t(n) > most_ids)
+    if (n < 1 || uint64_t(n) > max_ids)
         return model_fail(t, WEFT_USAGE, "it has no pieces, or too many");
     t->vocab = uint32_t(n);
     uint64_t digest = 1469598103934665603u;
@@ -208,7 +207,7 @@ weft_status model_load(weft_tokenizer *t, const char *path)
     t->identity = line;
     for (int i = 0; i < n; i++) {
         t->bytes.push_back(text_of(t, i));
-        if (t->bytes.back().size() > most_token)
+        if (t->bytes.back().size() > max_token)
             return model_fail(
                 t, WEFT_USAGE,
                 ("the piece " + std::to_string(i) + " has more than 1024 bytes").c_str());

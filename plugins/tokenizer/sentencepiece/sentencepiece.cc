@@ -7,7 +7,7 @@
 namespace
 {
 
-constexpr uint64_t waits = 64 << 10, most_piece = 64 << 20;
+constexpr uint64_t waits = 64 << 10, max_piece = 64 << 20;
 
 bool is_letter(char c)
 {
@@ -32,18 +32,18 @@ uint64_t whole_chars(const char *s, uint64_t n)
 /* Bytes of the next piece; 0: text that follows decides. */
 uint64_t next_piece(const weft_tokenizer *t, const char *s, uint64_t n, bool last)
 {
-    const uint64_t most = n < most_piece ? n : most_piece;
-    for (uint64_t i = 1; i < most; i++) {
-        const void *at = memchr(s + i, ' ', most - i);
+    const uint64_t max = n < max_piece ? n : max_piece;
+    for (uint64_t i = 1; i < max; i++) {
+        const void *at = memchr(s + i, ' ', max - i);
         if (!at)
             break;
         i = uint64_t(static_cast<const char *>(at) - s);
         if (cuts_at(t, s, n, i))
             return i;
     }
-    if (last && n <= most_piece)
+    if (last && n <= max_piece)
         return n;
-    return n < waits ? 0 : whole_chars(s, most);
+    return n < waits ? 0 : whole_chars(s, max);
 }
 
 /* The space in front of a word comes from the library where it puts one in front of a text. */

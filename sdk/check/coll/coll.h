@@ -8,7 +8,7 @@
 #ifndef CHECK_COLL_COLL_H
 #define CHECK_COLL_COLL_H
 
-#include "check/rig/rig.h"
+#include "check/harness/harness.h"
 
 #include <weft/coll.h>
 

@@ -32,7 +32,7 @@ static void lose_the_last(check_party *p)
 /* --- health() --- */
 
 #define CALLS 2000u
-#define MOST_US 10.0
+#define MAX_US 10.0
 
 static void is_cheap(check_party *p)
 {
@@ -45,9 +45,9 @@ static void is_cheap(check_party *p)
         least = took < least ? took : least;
     }
     const double us = (double)least / 1e3 / (CALLS / 5);
-    if (us > MOST_US)
+    if (us > MAX_US)
         check_fail("health() of '%s' takes %.1f us; it is polled, and takes less than %.0f",
-                   p->c->name, us, MOST_US);
+                   p->c->name, us, MAX_US);
 }
 
 static void healthy(check_party *p)

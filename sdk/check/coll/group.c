@@ -102,7 +102,7 @@ void check_coll_busy(check_run *r)
 
 #define LONG_NS ((uint64_t)5000000)
 #define POLLS 100u
-#define MOST_LONG 10u /* calls that the machine may have interrupted */
+#define MAX_LONG 10u /* calls that the machine may have interrupted */
 
 static void poll_alone(check_party *p)
 {
@@ -118,7 +118,7 @@ static void poll_alone(check_party *p)
             check_fail("test() of '%s' counts an all-reduce that another rank has not begun",
                        p->c->name);
     }
-    if (late > MOST_LONG)
+    if (late > MAX_LONG)
         check_fail("a rank is late, and %u of %u calls of test() of '%s' took more than 5 ms, the "
                    "longest %.0f ms; the host goes on meanwhile",
                    late, POLLS, p->c->name, (double)longest / 1e6);

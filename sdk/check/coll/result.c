@@ -116,9 +116,9 @@ static uint64_t output_of(const one *o, uint32_t me, uint32_t n)
     }
 }
 
-#define MOST ((uint64_t)1 << 20) /* bytes of a side */
+#define LIMIT ((uint64_t)1 << 20) /* bytes of a side */
 
-static _Alignas(64) unsigned char memory[2][MOST + 64];
+static _Alignas(64) unsigned char memory[2][LIMIT + 64];
 
 /* Where the sides lie. In place, the smaller side is a part of the larger one. */
 static void place(const check_party *p, const one *o, unsigned char **in, unsigned char **out)

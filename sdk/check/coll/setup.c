@@ -81,14 +81,14 @@ static void ask_ids(check_party *p)
                            "new communicator",
                            p->c->name, (unsigned long long)bytes[i]);
     }
-    for (uint64_t room = 0; !p->rank && room < bytes[0]; room += 1 + room / 4) {
-        uint64_t n = room;
-        unsigned char *at = check_guard(NULL, room); /* a fault where it writes beyond */
+    for (uint64_t capacity = 0; !p->rank && capacity < bytes[0]; capacity += 1 + capacity / 4) {
+        uint64_t n = capacity;
+        unsigned char *at = check_guard(NULL, capacity); /* a fault where it writes beyond */
         const weft_status st = CHECK_COLL(p, id, p->module, p->conf, at, &n);
-        if (st == WEFT_OK && n > room)
+        if (st == WEFT_OK && n > capacity)
             check_fail("id() of '%s' got room for %llu bytes, and says that it wrote %llu",
-                       p->c->name, (unsigned long long)room, (unsigned long long)n);
-        check_guard_free(at, room);
+                       p->c->name, (unsigned long long)capacity, (unsigned long long)n);
+        check_guard_free(at, capacity);
     }
     check_host_clear(&p->host);
     check_rank_exchange(p->k, NULL, 0, NULL);

@@ -2,7 +2,7 @@
 #ifndef CHECK_DATA_DATA_H
 #define CHECK_DATA_DATA_H
 
-#include "check/drive/drive.h"
+#include "check/exercise/exercise.h"
 
 #include <weft/data.h>
 
@@ -19,10 +19,10 @@ typedef struct check_tokenizer {
  * by check_absent(). */
 void check_tokenizer_each(check_run *r, void (*fn)(check_tokenizer *k));
 
-/* Encode all of a text with room for `room` ids a call: into out[most], returns their number. Fails
- * the check where a call makes no progress or leaves its room. */
-uint64_t check_tokenizer_encode(check_tokenizer *k, const char *text, uint64_t bytes, uint64_t room,
-                                int32_t *out, uint64_t most);
+/* Encode all of a text with room for `capacity` ids a call: into out[most], returns their number.
+ * Fails the check where a call makes no progress or leaves its room. */
+uint64_t check_tokenizer_encode(check_tokenizer *k, const char *text, uint64_t bytes,
+                                uint64_t capacity, int32_t *out, uint64_t max);
 
 /* Text number `i` of the check, all of it made from the seed: words, UTF-8 of several scripts,
  * arbitrary bytes, one byte many times. Returns its bytes, at most CHECK_TEXT_BYTES; 0: there are

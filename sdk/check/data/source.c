@@ -74,7 +74,7 @@ static void begin(const source *s, uint64_t count, batch *b)
 {
     memset(b, 0, sizeof *b);
     for (uint32_t i = 0; i < s->info.nfields; i++) {
-        b->bytes[i] = s->rows * check_drive_field_bytes(s->c->name, &s->info.fields[i]);
+        b->bytes[i] = s->rows * check_exercise_field_bytes(s->c->name, &s->info.fields[i]);
         b->field[i] = mem_alloc(b->bytes[i] * count + ZONE);
         memset(b->field[i], MARK, b->bytes[i] * count + ZONE);
     }
@@ -124,7 +124,7 @@ static bool find_set(source *s, char why[1024])
 {
     weft_status st = WEFT_OK;
     batch b;
-    for (uint32_t i = 0; (s->conf = check_drive_data_conf(&lent, s->c, i)); i++) {
+    for (uint32_t i = 0; (s->conf = check_exercise_data_conf(&lent, s->c, i)); i++) {
         check_host_clear(&lent);
         st = open_set(s);
         if (s->info.nfields > FIELDS)
@@ -136,7 +136,7 @@ static bool find_set(source *s, char why[1024])
             if (st == WEFT_OK)
                 return true;
         }
-        if (!check_drive_data_none(s->c, i, s->call, st, lent.why, why))
+        if (!check_exercise_data_none(s->c, i, s->call, st, lent.why, why))
             check_fail("a lawful call failed: %s() of '%s' returned %s: %s", s->call, s->c->name,
                        check_status(st), lent.why);
         close_set(s);
@@ -148,7 +148,7 @@ static void each(check_run *r, void (*fn)(source *s))
 {
     const weft_manifest *m = check_manifest(r);
     char why[1024];
-    check_drive_files();
+    check_exercise_files();
     for (uint32_t i = 0; i < r->n; i++) {
         source s = {.run = r, .c = r->components[i], .table = r->components[i]->table};
         if (strcmp(s.c->iface, "weft.data/1"))

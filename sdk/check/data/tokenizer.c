@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define ROOM CHECK_TEXT_BYTES
-#define DECODE_ROOM 1024u
+#define DECODE_CAPACITY 1024u
 
 static check_host lent;
 static char text[CHECK_TEXT_BYTES], back[CHECK_TEXT_BYTES * 2];
@@ -110,12 +110,12 @@ static weft_status encode(check_tokenizer *k, const char *from, uint64_t bytes, 
 }
 
 uint64_t check_tokenizer_encode(check_tokenizer *k, const char *from, uint64_t bytes, uint64_t room,
-                                int32_t *out, uint64_t most)
+                                int32_t *out, uint64_t max)
 {
     uint64_t all = 0;
     for (uint64_t at = 0; at < bytes;) {
         uint64_t used, n;
-        const uint64_t here = room < most - all ? room : most - all;
+        const uint64_t here = room < max - all ? room : max - all;
         const weft_status st =
             encode(k, from + at, bytes - at, WEFT_TEXT_LAST, out + all, here, &used, &n);
         if (st != WEFT_OK)
@@ -257,16 +257,16 @@ static void limits(check_tokenizer *k)
     const uint32_t step = k->info.vocab / 1000 + 1;
     for (uint32_t id = 0; id < k->info.vocab; id += step) {
         whole[0] = (int32_t)id;
-        decode_all(k, whole, 1, DECODE_ROOM); /* a model may give any of them */
+        decode_all(k, whole, 1, DECODE_CAPACITY); /* a model may give any of them */
     }
     uint64_t bytes;
     for (uint32_t i = 0; (bytes = check_tokenizer_text(k->run, i, text)); i++) {
         const uint64_t n = check_tokenizer_encode(k, text, bytes, ROOM, whole, 2 * ROOM);
         const uint64_t got = decode_all(k, whole, n, sizeof back);
         memcpy(text, back, got < sizeof text ? got : sizeof text);
-        check_that(decode_all(k, whole, n, DECODE_ROOM) == got && !memcmp(text, back, got),
+        check_that(decode_all(k, whole, n, DECODE_CAPACITY) == got && !memcmp(text, back, got),
                    "decode() of '%s' gives other bytes with room for %u at a time", k->c->name,
-                   DECODE_ROOM);
+                   DECODE_CAPACITY);
         check_tokenizer_text(k->run, i, text);
         if (bytes <= 300) /* where a call may end changes ids, so only progress is looked at */
             check_tokenizer_encode(k, text, bytes, 1, joined, 2 * ROOM);

@@ -52,7 +52,7 @@ static void ask_query(check_dev *w)
     }
 }
 
-void check_device_paper(check_run *r)
+void check_device_plan_only(check_run *r)
 {
     check_dev_each(r, ask_query);
 }

@@ -7,7 +7,7 @@
 #ifndef CHECK_DEVICE_DEVICE_H
 #define CHECK_DEVICE_DEVICE_H
 
-#include "check/rig/rig.h"
+#include "check/harness/harness.h"
 
 #include <weft/device.h>
 
@@ -71,7 +71,7 @@ const weft_opspec *check_dev_add(check_dev_sum *kept, int64_t n);
 /* --- the checks --- */
 
 /* absent.c */
-void check_device_paper(check_run *r);
+void check_device_plan_only(check_run *r);
 void check_device_reason(check_run *r);
 
 /* memory.c */

@@ -153,7 +153,7 @@ void check_device_mapped(check_run *r)
 
 /* --- sizes --- */
 
-#define ROOM ((uint64_t)5 << 19) /* of each of the three places: 2.5 MiB */
+#define CAPACITY ((uint64_t)5 << 19) /* of each of the three places: 2.5 MiB */
 
 /* Staging to arena, arena to arena, arena to staging: `n` bytes at odd places, between others. */
 static void copy_around(check_dev *w, uint64_t n, uint64_t skew)
@@ -163,8 +163,8 @@ static void copy_around(check_dev *w, uint64_t n, uint64_t skew)
     memset(to, 0x5a, n + 128);
     for (uint64_t i = 0; i < n + 128; i++)
         from[i] = byte_at(i + n);
-    check_dev_fill(w, 0, w->base, 0x11, ROOM);
-    check_dev_fill(w, 0, w->base + CHECK_DEV_HALF, 0x22, ROOM);
+    check_dev_fill(w, 0, w->base, 0x11, CAPACITY);
+    check_dev_fill(w, 0, w->base + CHECK_DEV_HALF, 0x22, CAPACITY);
     check_dev_copy(w, 0, first, from + skew, n);
     check_dev_copy(w, 0, second, first, n);
     check_dev_copy(w, 0, to + 64, second, n);

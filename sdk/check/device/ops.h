@@ -14,7 +14,7 @@
 #ifndef CHECK_DEVICE_OPS_H
 #define CHECK_DEVICE_OPS_H
 
-#include "check/rig/rig.h"
+#include "check/harness/harness.h"
 #include "graph/graph.h"
 
 #include <weft/device.h>
@@ -100,7 +100,7 @@ double check_case_slack(uint32_t ew, double result);
 
 typedef struct check_image {
     uint64_t in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS], workspace, bytes; /* offsets; size */
-    uint64_t room;                                                            /* of the workspace */
+    uint64_t capacity;                                                        /* of the workspace */
     unsigned char *was, *is;                                          /* before and after the run */
     bool absent_in[WEFT_MAX_OPERANDS], absent_out[WEFT_MAX_OPERANDS]; /* run() gets NULL */
 } check_image;

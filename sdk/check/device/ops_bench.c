@@ -198,14 +198,14 @@ void check_bench_run(check_bench *b, void *prepared, const check_call *c, const 
 {
     const void *in[WEFT_MAX_OPERANDS];
     void *out[WEFT_MAX_OPERANDS];
-    char *base = b->base + half * CHECK_HALF, *room = base + m->workspace;
+    char *base = b->base + half * CHECK_HALF, *capacity = base + m->workspace;
     for (uint32_t k = 0; k < WEFT_MAX_OPERANDS; k++) {
         in[k] = k >= c->nin ? CHECK_NOWHERE : m->absent_in[k] ? NULL : base + m->in[k];
         out[k] = k >= c->nout ? CHECK_NOWHERE : m->absent_out[k] ? NULL : base + m->out[k];
     }
     const weft_status st =
-        b->k ? PLUGIN_GET(b->k, run, prepared, native(b, b->s[stream]), in, out, room, 0)
-             : CALL(b, run, prepared, b->s[stream], in, out, room, 0);
+        b->k ? PLUGIN_GET(b->k, run, prepared, native(b, b->s[stream]), in, out, capacity, 0)
+             : CALL(b, run, prepared, b->s[stream], in, out, capacity, 0);
     if (st != WEFT_OK)
         check_fail("run() of '%s' for %s returned %s: %s", b->who, c->what, check_status(st),
                    check_bench_why(b));

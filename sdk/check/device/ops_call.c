@@ -131,25 +131,25 @@ static const char *type_name(uint32_t dtype)
     return dtype < sizeof names / sizeof *names ? names[dtype] : "unknown";
 }
 
-static size_t shape_text(char *to, size_t room, const weft_operand *o)
+static size_t shape_text(char *to, size_t capacity, const weft_operand *o)
 {
-    size_t used = (size_t)snprintf(to, room, "%s[", type_name(o->dtype));
-    for (uint32_t i = 0; i < o->rank && used < room; i++)
-        used += (size_t)snprintf(to + used, room - used, "%s%lld", i ? ", " : "",
+    size_t used = (size_t)snprintf(to, capacity, "%s[", type_name(o->dtype));
+    for (uint32_t i = 0; i < o->rank && used < capacity; i++)
+        used += (size_t)snprintf(to + used, capacity - used, "%s%lld", i ? ", " : "",
                                  (long long)o->size[i]);
-    if (used < room)
-        used += (size_t)snprintf(to + used, room - used, "]");
-    return used < room ? used : room;
+    if (used < capacity)
+        used += (size_t)snprintf(to + used, capacity - used, "]");
+    return used < capacity ? used : capacity;
 }
 
 const char *check_call_what(check_call *c)
 {
-    const size_t room = sizeof c->what;
-    size_t used = (size_t)snprintf(c->what, room, "%.80s of ", c->id);
-    for (uint32_t k = 0; k < c->nin && used + 40 < room; k++) {
+    const size_t capacity = sizeof c->what;
+    size_t used = (size_t)snprintf(c->what, capacity, "%.80s of ", c->id);
+    for (uint32_t k = 0; k < c->nin && used + 40 < capacity; k++) {
         if (k)
-            used += (size_t)snprintf(c->what + used, room - used, ", ");
-        used += shape_text(c->what + used, room - used, &c->in[k]);
+            used += (size_t)snprintf(c->what + used, capacity - used, ", ");
+        used += shape_text(c->what + used, capacity - used, &c->in[k]);
     }
     return c->what;
 }

@@ -118,37 +118,37 @@ static void set_whole(double *x, int64_t n, uint64_t seed)
 /* 62 registers that live at once, on whole numbers; then their sum, each with another sign. */
 static void registers(check_bench *b, int64_t n, uint32_t *seen)
 {
-    const uint32_t most = WEFT_EW_MAX_REGISTERS;
+    const uint32_t max = WEFT_EW_MAX_REGISTERS;
     check_call c;
     code p;
-    begin(&c, &p, most, "an 'ew' program on 64 registers");
+    begin(&c, &p, max, "an 'ew' program on 64 registers");
     for (uint32_t k = 0; k < 2; k++)
         set_whole(check_call_in(&c, WEFT_F32, 1, &n, 0, 1), n, k + 1);
-    for (uint32_t k = 2; k < most; k++)
+    for (uint32_t k = 2; k < max; k++)
         step(&p, k % 3 ? WEFT_EW_ADD : WEFT_EW_SUB, k, k - 1, 0, 0);
-    for (uint32_t k = 0; k < most; k++)
+    for (uint32_t k = 0; k < max; k++)
         if (k != 2)
             step(&p, k % 2 ? WEFT_EW_ADD : WEFT_EW_SUB, 2, 2, k, 0);
     give(&c, &p, 2, n);
-    give(&c, &p, most - 1, n);
+    give(&c, &p, max - 1, n);
     run(b, &c, &p, seen);
 }
 
 /* 32 inputs, of which the last is a scalar, and 32 outputs. */
 static void operands(check_bench *b, int64_t n, uint32_t *seen)
 {
-    const uint32_t most = WEFT_MAX_OPERANDS;
+    const uint32_t max = WEFT_MAX_OPERANDS;
     check_call c;
     code p;
-    begin(&c, &p, 2 * most, "an 'ew' program of 32 inputs and 32 outputs");
-    for (uint32_t k = 0; k < most; k++) {
-        const bool scalar = k + 1 == most;
+    begin(&c, &p, 2 * max, "an 'ew' program of 32 inputs and 32 outputs");
+    for (uint32_t k = 0; k < max; k++) {
+        const bool scalar = k + 1 == max;
         double *x = check_call_in(&c, WEFT_F32, scalar ? 0 : 1, &n, 0, 1);
         set_whole(x, scalar ? 1 : n, k + 1);
     }
-    for (uint32_t k = 0; k < most; k++) {
-        step(&p, WEFT_EW_SUB, most + k, k, (k + 1) % most, 0);
-        give(&c, &p, most + k, n);
+    for (uint32_t k = 0; k < max; k++) {
+        step(&p, WEFT_EW_SUB, max + k, k, (k + 1) % max, 0);
+        give(&c, &p, max + k, n);
     }
     run(b, &c, &p, seen);
 }

@@ -23,7 +23,7 @@ bool check_image_lay(const check_call *c, uint64_t workspace, check_image *m)
 {
     uint64_t used = 0;
     memset(m, 0, sizeof *m);
-    m->room = workspace;
+    m->capacity = workspace;
     for (uint32_t k = 0; k < c->nin; k++)
         m->in[k] = take(&used, check_operand_bytes(&c->in[k]));
     for (uint32_t k = 0; k < c->nout; k++) {
@@ -42,7 +42,7 @@ void check_image_fill(const check_call *c, check_image *m)
     m->was = mem_alloc(m->bytes);
     m->is = mem_alloc(m->bytes);
     memset(m->was, RED_BYTE, m->bytes);
-    memset(m->was + m->workspace, POISON, m->room);
+    memset(m->was + m->workspace, POISON, m->capacity);
     for (uint32_t k = 0; k < c->nin; k++)
         for (uint64_t i = 0, n = check_operand_count(&c->in[k]); i < n; i++)
             check_operand_put(&c->in[k], m->was + m->in[k], i, c->x[k][i]);

@@ -19,11 +19,11 @@ void check_call_bound(check_bench *b, check_call *c)
     check_image m = {0};
     uint64_t at;
     check_bench_compute(b, c, &m);
-    const uint64_t end = m.workspace + m.room;
+    const uint64_t end = m.workspace + m.capacity;
     if (changed(&m, end, m.bytes, &at))
         check_fail("'%s' computes %s, says that it needs %llu bytes of workspace at most, and "
                    "writes byte %llu of it",
-                   b->who, c->what, (unsigned long long)m.room,
+                   b->who, c->what, (unsigned long long)m.capacity,
                    (unsigned long long)(at - m.workspace));
     check_image_end(&m);
 }

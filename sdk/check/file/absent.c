@@ -1,6 +1,6 @@
 /* check/file/absent.c: libraries that a plugin loads by itself, when they are absent. */
 #include "base/err.h"
-#include "check/drive/drive.h"
+#include "check/exercise/exercise.h"
 #include "check/file/file.h"
 #include "check/hook.h"
 
@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST 16u
+#define LIMIT 16u
 
 static check_host h;
-static char asked[MOST][128]; /* names that were loaded */
+static char asked[LIMIT][128]; /* names that were loaded */
 static uint32_t nasked;
 
 /* dlopen() on a machine that has none of these libraries; dlerror() names what was asked. */
@@ -21,7 +21,7 @@ static void *none(const char *path, int flags)
     if (!path)
         return dlopen(NULL, flags);
     const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
-    if (nasked < MOST)
+    if (nasked < LIMIT)
         snprintf(asked[nasked++], sizeof *asked, "%s", name);
     snprintf(missing, sizeof missing, "/nonexistent/%s", name);
     return dlopen(missing, flags);
@@ -44,7 +44,7 @@ void check_file_absent(check_run *r)
 {
     static const check_hooks hooks[] = {{"dlopen", (void (*)(void))none}, {0}};
     const weft_manifest *m = check_load_raw(r);
-    check_drive d = {.run = r, .host = &h, .where = "open"};
+    check_exercise d = {.run = r, .host = &h, .where = "open"};
     if (!m || !check_hook_object(m, hooks))
         check_not_applicable("it does not call dlopen()");
     m = check_manifest(r);
@@ -53,8 +53,8 @@ void check_file_absent(check_run *r)
     err_clear();
     weft_status st = check_open(m, &h, &d.module);
     if (st == WEFT_OK)
-        st = check_drive_all(&d);
-    const char *why = st == WEFT_OK ? d.absent : check_drive_why(&d);
+        st = check_exercise_all(&d);
+    const char *why = st == WEFT_OK ? d.absent : check_exercise_why(&d);
     if (!nasked)
         check_not_applicable("it calls dlopen() in no call that the check makes");
     if (st != WEFT_OK && st != WEFT_ABSENT)

@@ -19,7 +19,7 @@
 
 #include <elf.h>
 
-#define MOST 1000000u /* instructions */
+#define LIMIT 1000000u /* instructions */
 
 #if defined(__x86_64__)
 #define KNOWN true
@@ -89,7 +89,7 @@ void check_file_baseline(check_run *r)
         check_fail("no process for the check");
     if (WIFSTOPPED(status))
         ptrace(PTRACE_SETOPTIONS, pid, NULL, PTRACE_O_EXITKILL);
-    for (uint32_t i = 0; i < MOST && WIFSTOPPED(status); i++) {
+    for (uint32_t i = 0; i < LIMIT && WIFSTOPPED(status); i++) {
         const int signal = WSTOPSIG(status);
         const bool passes = signal != SIGTRAP && signal != SIGSTOP;
         if (read_instruction(pid, &text, at)) {

@@ -4,7 +4,7 @@
 #include <elf.h>
 #include <string.h>
 
-#define STRING_MOST 4096u
+#define STRING_MAX 4096u
 
 static bool inside(const check_elf *e, uint64_t at, uint64_t bytes)
 {
@@ -31,9 +31,9 @@ static const char *text(const check_elf *e, uint64_t offset)
     if (offset >= e->nstrings)
         return NULL;
     const char *at = (const char *)e->at + e->strings + offset;
-    const uint64_t room = e->nstrings - offset;
-    const size_t most = room < STRING_MOST ? (size_t)room : STRING_MOST;
-    return memchr(at, 0, most) ? at : NULL;
+    const uint64_t capacity = e->nstrings - offset;
+    const size_t max = capacity < STRING_MAX ? (size_t)capacity : STRING_MAX;
+    return memchr(at, 0, max) ? at : NULL;
 }
 
 static bool read_dynamic(check_elf *e)

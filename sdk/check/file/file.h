@@ -2,7 +2,7 @@
 #ifndef CHECK_FILE_FILE_H
 #define CHECK_FILE_FILE_H
 
-#include "check/rig/rig.h"
+#include "check/harness/harness.h"
 
 /* static.c: what the file says. */
 void check_file_exports(check_run *r);

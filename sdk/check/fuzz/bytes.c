@@ -11,15 +11,15 @@
 #define TRIES 250u
 #define STRANGERS 60u
 #define DOORS 8u
-#define MOST 400u
+#define LIMIT 400u
 #define ARENA 4096u
 
-/* Change some bytes, and perhaps the length, within `room`. */
-static uint64_t mutate(unsigned char *at, uint64_t bytes, uint64_t room, uint64_t *seed)
+/* Change some bytes, and perhaps the length, within `capacity`. */
+static uint64_t mutate(unsigned char *at, uint64_t bytes, uint64_t capacity, uint64_t *seed)
 {
     static const unsigned char edges[] = {0, 1, 0x7f, 0x80, 0xff};
     if (check_random(seed) % 3 == 0)
-        bytes = check_random(seed) % (room + 1);
+        bytes = check_random(seed) % (capacity + 1);
     const uint64_t changes = 1 + check_random(seed) % 8;
     for (uint64_t i = 0; i < changes && bytes; i++) {
         const uint64_t where = check_random(seed) % bytes, run = 1 + check_random(seed) % 8;
@@ -83,11 +83,11 @@ static void keys(check_end *e, uint64_t *seed)
 static void greetings(check_end *e, weft_conn *c, uint64_t *seed)
 {
     int door[DOORS], fd[STRANGERS];
-    const uint32_t n = check_link_doors(door, DOORS);
+    const uint32_t n = check_link_listeners(door, DOORS);
     for (uint32_t i = 0; n && i < STRANGERS; i++) {
-        unsigned char says[MOST];
+        unsigned char says[LIMIT];
         memset(says, i % 4 == 0 ? 0xff : 0, sizeof says);
-        const uint64_t bytes = i % 4 == 0 ? 1 + i : mutate(says, MOST, MOST, seed);
+        const uint64_t bytes = i % 4 == 0 ? 1 + i : mutate(says, LIMIT, LIMIT, seed);
         says[0] |= 0x80; /* zeros might be the greeting of rank 0 */
         fd[i] = check_link_stranger(door[i % n], says, bytes);
         const weft_status st = CHECK_LINK(e, ready, c);

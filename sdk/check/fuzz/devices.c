@@ -13,7 +13,7 @@
 
 #define CALLS 150u
 #define FLOATS 16384u /* of the arena that the sequence uses */
-#define MOST 2000u    /* of one piece */
+#define LIMIT 2000u   /* of one piece */
 #define ARENA ((uint64_t)4 << 20)
 #define WORKSPACE_AT ((uint64_t)1 << 20)
 #define TIMEOUT_MS 8000u
@@ -37,12 +37,12 @@ static const uint16_t outs[] = {2};
 
 static uint32_t place(bench *w)
 {
-    return check_sequence_below(w->s, (FLOATS - MOST) / 16) * 16;
+    return check_sequence_below(w->s, (FLOATS - LIMIT) / 16) * 16;
 }
 
 static uint32_t length(bench *w)
 {
-    return 1 + check_sequence_below(w->s, MOST - 1);
+    return 1 + check_sequence_below(w->s, LIMIT - 1);
 }
 
 /* All that was put on the stream is done. */
@@ -84,7 +84,7 @@ static void fill(bench *w)
 static void move(bench *w)
 {
     const uint32_t from = place(w), to = place(w), n = length(w);
-    if (from < to + MOST && to < from + MOST)
+    if (from < to + LIMIT && to < from + LIMIT)
         return; /* pieces that overlap may not be copied */
     memcpy(w->want + to, w->want + from, n * sizeof(float));
     copy(w, w->base + to * sizeof(float), w->base + from * sizeof(float), n);
@@ -108,7 +108,7 @@ static void add(bench *w)
     void *to[1] = {w->base + out * sizeof(float)};
     weft_requirements need = {.struct_size = sizeof need};
     weft_prepared *p = NULL;
-    if ((out < a + MOST && a < out + MOST) || (out < b + MOST && b < out + MOST))
+    if ((out < a + LIMIT && a < out + LIMIT) || (out < b + LIMIT && b < out + LIMIT))
         return; /* no output overwrites an input here */
     const weft_status st = CALL(w, query, w->s->module, w->s->conf, &spec, &need);
     if (st == WEFT_UNSUPPORTED || need.workspace > ARENA - WORKSPACE_AT)

@@ -6,7 +6,7 @@
 #ifndef CHECK_FUZZ_FUZZ_H
 #define CHECK_FUZZ_FUZZ_H
 
-#include "check/drive/drive.h"
+#include "check/exercise/exercise.h"
 
 typedef struct check_sequence {
     check_run *run;

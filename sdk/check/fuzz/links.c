@@ -17,7 +17,7 @@
 #define CALLS 400u
 #define CHANNELS 3u
 #define POSTED 16u /* fewer than a queue holds */
-#define MOST 20000u
+#define LIMIT 20000u
 #define TIMEOUT_MS 8000u
 
 typedef struct line { /* one direction at one end: sends or receives */
@@ -59,9 +59,9 @@ static uint64_t mark_of(const net *w, uint32_t ch, uint32_t from, uint64_t k)
 
 static uint64_t size_of(uint64_t mark)
 {
-    static const uint64_t sizes[] = {0, 0, 1, 5, 64, 1000, 4096, MOST};
+    static const uint64_t sizes[] = {0, 0, 1, 5, 64, 1000, 4096, LIMIT};
     const uint64_t size = sizes[mark % (sizeof sizes / sizeof *sizes)];
-    return size == MOST ? mark / 8 % MOST : size;
+    return size == LIMIT ? mark / 8 % LIMIT : size;
 }
 
 static unsigned char byte_of(uint64_t mark, uint64_t i)

@@ -9,7 +9,7 @@
 #define PLANS 8u
 
 typedef struct planned {
-    check_drive_job job;
+    check_exercise_job job;
     bool known; /* it was planned before, with this result */
     weft_status st;
     uint64_t digest;
@@ -23,12 +23,12 @@ static uint32_t one_of(check_sequence *s, uint32_t a, uint32_t b, uint32_t c)
 
 static void draw(check_sequence *s, planned *p)
 {
-    p->job = (check_drive_job){.family = (uint32_t)check_sequence_below(s, 2),
-                               .layers = one_of(s, 2, 4, 6),
-                               .heads = one_of(s, 2, 4, 8),
-                               .embed = one_of(s, 32, 64, 96),
-                               .vocab = one_of(s, 64, 128, 1024),
-                               .batch = one_of(s, 16, 32, 64)};
+    p->job = (check_exercise_job){.family = (uint32_t)check_sequence_below(s, 2),
+                                  .layers = one_of(s, 2, 4, 6),
+                                  .heads = one_of(s, 2, 4, 8),
+                                  .embed = one_of(s, 32, 64, 96),
+                                  .vocab = one_of(s, 64, 128, 1024),
+                                  .batch = one_of(s, 16, 32, 64)};
 }
 
 static void describe(const planned *p, char *out, size_t size)
@@ -40,14 +40,14 @@ static void describe(const planned *p, char *out, size_t size)
 static void plan(check_sequence *s, planned *p)
 {
     char job[200];
-    check_drive d = {.run = s->run, .host = s->host, .module = s->module, .of = s->c->name};
+    check_exercise d = {.run = s->run, .host = s->host, .module = s->module, .of = s->c->name};
     d.job = p->job;
     describe(p, job, sizeof job);
     err_clear();
     check_host_clear(s->host);
-    const weft_status st = check_drive_plan(&d, s->c);
+    const weft_status st = check_exercise_plan(&d, s->c);
     s->calls++;
-    if (st != WEFT_OK && !*check_drive_why(&d))
+    if (st != WEFT_OK && !*check_exercise_why(&d))
         check_sequence_fail(s, "a plan of %s with '%s' fails with %s and no sentence", job,
                             s->c->name, check_status(st));
     if (p->known && (st != p->st || d.digest != p->digest))

@@ -5,7 +5,7 @@
 /* --- the peer is late --- */
 
 #define POLLS 40u
-#define MOST_LONG 4u /* calls that the machine may have interrupted */
+#define MAX_LONG 4u /* calls that the machine may have interrupted */
 
 /* This rank begins, and the peer has not called connect(). */
 static weft_conn *begin_early(check_end *e, uint32_t channel)
@@ -27,7 +27,7 @@ static weft_conn *begin_early(check_end *e, uint32_t channel)
         check_end_wait(e, "the peer");
     }
     check_timed_report(e, &connect, 0, "the peer has not called connect()");
-    check_timed_report(e, &ready, MOST_LONG, "the peer has not called connect()");
+    check_timed_report(e, &ready, MAX_LONG, "the peer has not called connect()");
     return c;
 }
 

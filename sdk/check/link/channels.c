@@ -53,13 +53,13 @@ void check_link_blocked(check_run *r)
 
 #define CHANNELS 6u
 #define BYTES ((uint64_t)1 << 20)
-#define ROOM (BYTES + 4)
+#define CAPACITY (BYTES + 4)
 
 /* The two ranks begin and post in opposite orders: what waits for one channel before it serves
  * another waits for ever. */
 static void together(check_end *e)
 {
-    const uint32_t most = channels_of(e), n = most && most < CHANNELS ? most : CHANNELS;
+    const uint32_t max = channels_of(e), n = max && max < CHANNELS ? max : CHANNELS;
     weft_conn *c[CHANNELS];
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t ch = e->rank ? n - 1 - i : i;
@@ -70,9 +70,9 @@ static void together(check_end *e)
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t ch = e->rank ? n - 1 - i : i;
         const uint64_t bytes = BYTES + 1 - ch;
-        check_pattern(e->memory + ch * ROOM, bytes, ch + 1);
-        check_end_send(e, c[ch], e->memory + ch * ROOM, bytes);
-        check_end_recv(e, c[ch], e->memory + (CHANNELS + ch) * ROOM, bytes);
+        check_pattern(e->memory + ch * CAPACITY, bytes, ch + 1);
+        check_end_send(e, c[ch], e->memory + ch * CAPACITY, bytes);
+        check_end_recv(e, c[ch], e->memory + (CHANNELS + ch) * CAPACITY, bytes);
     }
     for (uint32_t left = n; left;) {
         left = 0;
@@ -85,7 +85,7 @@ static void together(check_end *e)
                           "posted in opposite orders");
     }
     for (uint32_t ch = 0; ch < n; ch++)
-        if (!check_pattern_holds(e->memory + (CHANNELS + ch) * ROOM, BYTES + 1 - ch, ch + 1))
+        if (!check_pattern_holds(e->memory + (CHANNELS + ch) * CAPACITY, BYTES + 1 - ch, ch + 1))
             check_fail("with %u channels at once, '%s' delivered other bytes on channel %u than "
                        "were sent there",
                        n, e->c->name, ch);
@@ -95,6 +95,6 @@ static void together(check_end *e)
 void check_link_together(check_run *r)
 {
     const check_link_job job = {
-        .ranks = 2, .seconds = 3, .memory = 2 * CHANNELS * ROOM, .run = together};
+        .ranks = 2, .seconds = 3, .memory = 2 * CHANNELS * CAPACITY, .run = together};
     check_link_run(r, &job);
 }

@@ -155,9 +155,9 @@ void check_end_recv(check_end *e, weft_conn *c, void *to, uint64_t bytes)
     check_end_ok(e, st, "recv");
 }
 
-uint64_t check_end_size(const check_end *e, uint64_t *state, uint64_t most)
+uint64_t check_end_size(const check_end *e, uint64_t *state, uint64_t max)
 {
-    return lengths_draw(&e->sizes, most, check_random(state));
+    return lengths_draw(&e->sizes, max, check_random(state));
 }
 
 weft_status check_end_fate(check_end *e, weft_conn *c, uint32_t ms)
@@ -215,9 +215,9 @@ void check_timed_note(check_timed *t, uint64_t since)
     t->longest = took > t->longest ? took : t->longest;
 }
 
-void check_timed_report(const check_end *e, const check_timed *t, uint32_t most, const char *when)
+void check_timed_report(const check_end *e, const check_timed *t, uint32_t max, const char *when)
 {
-    if (t->late > most)
+    if (t->late > max)
         check_fail("%s, and %u of %u calls of %s() of '%s' took more than 5 ms, the longest %.0f "
                    "ms; no call but wait() blocks",
                    when, t->late, t->calls, t->member, e->c->name, (double)t->longest / 1e6);

@@ -61,13 +61,13 @@ void check_link_late(check_run *r)
 
 /* --- another length --- */
 
-#define MOST ((uint64_t)900000)
+#define LIMIT ((uint64_t)900000)
 #define FATE_MS 4000u
 
 /* Short or long, by much or by a byte, and which end posts first. */
-static const uint64_t cases[][2] = {{100, 200},     {200, 100},     {0, 8},          {8, 0},
-                                    {70001, 70000}, {70000, 70001}, {3, MOST},       {MOST, 3},
-                                    {0, MOST},      {MOST, 0},      {MOST, MOST - 1}};
+static const uint64_t cases[][2] = {
+    {100, 200}, {200, 100}, {0, 8},     {8, 0},     {70001, 70000},    {70000, 70001},
+    {3, LIMIT}, {LIMIT, 3}, {0, LIMIT}, {LIMIT, 0}, {LIMIT, LIMIT - 1}};
 #define CASES (sizeof cases / sizeof *cases)
 
 typedef struct seen { /* shared: what the two ends know */
@@ -125,7 +125,7 @@ static void unequal(check_end *e)
         if (e->rank == receiver)
             check_end_recv(e, c, e->memory, cases[k][1]);
         if (!e->rank)
-            check_end_send(e, c, e->memory + MOST, cases[k][0]);
+            check_end_send(e, c, e->memory + LIMIT, cases[k][0]);
         wait_for_failure(e, c, k, e->rank == receiver);
         snprintf(s->why[e->rank], sizeof s->why[0], "%s", e->host.why);
         if (e->rank == receiver)
@@ -148,7 +148,7 @@ void check_link_unequal(check_run *r)
 {
     const check_link_job job = {.ranks = 2,
                                 .seconds = 8,
-                                .memory = 2 * MOST,
+                                .memory = 2 * LIMIT,
                                 .run = unequal,
                                 .arg = check_shared(sizeof(seen))};
     check_link_run(r, &job);

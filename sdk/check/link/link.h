@@ -12,8 +12,8 @@
 #ifndef CHECK_LINK_LINK_H
 #define CHECK_LINK_LINK_H
 
+#include "check/harness/harness.h"
 #include "check/link/lengths.h"
-#include "check/rig/rig.h"
 
 #include <weft/link.h>
 
@@ -79,10 +79,10 @@ void check_end_down(check_end *e, weft_conn *c); /* disconnect() */
 void check_end_send(check_end *e, weft_conn *c, const void *from, uint64_t bytes);
 void check_end_recv(check_end *e, weft_conn *c, void *to, uint64_t bytes);
 
-/* A size of a message, at most `most` and CHECK_SIZES_TO; both ends draw the same from one state.
+/* A size of a message, at most `max` and CHECK_SIZES_TO; both ends draw the same from one state.
  */
 #define CHECK_SIZES_TO (((uint64_t)4 << 20) + 1)
-uint64_t check_end_size(const check_end *e, uint64_t *state, uint64_t most);
+uint64_t check_end_size(const check_end *e, uint64_t *state, uint64_t max);
 
 /* progress() once; then until so many have completed, with waits. */
 void check_end_progress(check_end *e, weft_conn *c, uint64_t *sent, uint64_t *received);
@@ -100,17 +100,17 @@ void check_end_wait(check_end *e, const char *what);
 void check_end_rounds(check_end *e, weft_conn *c, uint32_t rounds, uint64_t bytes, uint64_t *done,
                       const char *what);
 
-/* How long calls of one member take; more than `most` calls of over 5 ms are a failure. */
+/* How long calls of one member take; more than `max` calls of over 5 ms are a failure. */
 typedef struct check_timed {
     const char *member;
     uint32_t calls, late;
     uint64_t longest; /* ns */
 } check_timed;
 void check_timed_note(check_timed *t, uint64_t since); /* a call that began at took_begin() */
-void check_timed_report(const check_end *e, const check_timed *t, uint32_t most, const char *when);
+void check_timed_report(const check_end *e, const check_timed *t, uint32_t max, const char *when);
 
 /* Listening sockets and bound datagram sockets of this process, up to `cap`: descriptors. */
-uint32_t check_link_doors(int *out, uint32_t cap);
+uint32_t check_link_listeners(int *out, uint32_t cap);
 
 /* Dial a listening socket of this process and say these bytes; returns the socket, or -1. */
 int check_link_stranger(int door, const void *says, size_t bytes);
@@ -124,12 +124,12 @@ bool check_pattern_holds(const void *at, uint64_t bytes, uint64_t seed);
 void check_link_local(check_run *r);     /* reach.c */
 void check_link_address(check_run *r);   /* reach.c */
 void check_link_begin(check_run *r);     /* begin.c */
-void check_link_strangers(check_run *r); /* doors.c */
-void check_link_listens(check_run *r);   /* doors.c */
+void check_link_strangers(check_run *r); /* listeners.c */
+void check_link_listens(check_run *r);   /* listeners.c */
 void check_link_order(check_run *r);     /* order.c */
 void check_link_sizes(check_run *r);     /* sizes.c */
 void check_link_counts(check_run *r);    /* queue.c */
-void check_link_room(check_run *r);      /* queue.c */
+void check_link_capacity(check_run *r);  /* queue.c */
 void check_link_busy(check_run *r);      /* queue.c */
 void check_link_borrow(check_run *r);    /* borrow.c */
 void check_link_after(check_run *r);     /* borrow.c */
@@ -148,7 +148,7 @@ void check_link_keys(check_run *r);      /* region.c */
 void check_link_mapped(check_run *r);    /* region.c */
 void check_link_together(check_run *r);  /* channels.c */
 void check_link_reconnect(check_run *r); /* begin.c */
-void check_link_torn(check_run *r);      /* torn.c */
+void check_link_short_io(check_run *r);  /* short_io.c */
 void check_link_steady(check_run *r);    /* steady.c */
 
 #endif

@@ -5,13 +5,13 @@
 #include "check/link/link.h"
 
 #define MESSAGES 300u
-#define AHEAD 32u               /* fewer than the queue's 64 */
-#define MOST ((uint64_t)262146) /* three stripes of 64 KiB, and a little */
+#define AHEAD 32u                /* fewer than the queue's 64 */
+#define LIMIT ((uint64_t)262146) /* three stripes of 64 KiB, and a little */
 
 static uint64_t size_of(const check_end *e, uint32_t from, uint64_t k)
 {
     uint64_t state = e->run->seed * 1000003 + from * 7919 + k / 2; /* pairs of one size */
-    return check_end_size(e, &state, MOST);
+    return check_end_size(e, &state, LIMIT);
 }
 
 static uint64_t mark_of(uint32_t from, uint32_t k)
@@ -35,15 +35,15 @@ static void wrong_bytes(const check_end *e, const unsigned char *at, uint32_t k)
 
 static void both_ways(check_end *e)
 {
-    unsigned char *out = e->memory, *in = e->memory + AHEAD * MOST;
+    unsigned char *out = e->memory, *in = e->memory + AHEAD * LIMIT;
     weft_conn *c = check_end_connect(e, e->peer, 0);
     uint32_t sends = 0, receives = 0;
     uint64_t sent = 0, received = 0, seen = 0;
     while (sent < MESSAGES || received < MESSAGES) {
         for (; receives < MESSAGES && receives < seen + AHEAD; receives++)
-            check_end_recv(e, c, in + receives % AHEAD * MOST, size_of(e, e->peer, receives));
+            check_end_recv(e, c, in + receives % AHEAD * LIMIT, size_of(e, e->peer, receives));
         for (; sends < MESSAGES && sends < sent + AHEAD; sends++) {
-            unsigned char *at = out + sends % AHEAD * MOST;
+            unsigned char *at = out + sends % AHEAD * LIMIT;
             const uint64_t bytes = size_of(e, e->rank, sends);
             check_pattern(at, bytes, mark_of(e->rank, sends));
             check_end_send(e, c, at, bytes);
@@ -52,7 +52,7 @@ static void both_ways(check_end *e)
         if (sent > sends || received > receives)
             check_fail("progress() of '%s' counts more messages than were posted", e->c->name);
         for (; seen < received; seen++) {
-            const unsigned char *at = in + seen % AHEAD * MOST;
+            const unsigned char *at = in + seen % AHEAD * LIMIT;
             if (!check_pattern_holds(at, size_of(e, e->peer, seen),
                                      mark_of(e->peer, (uint32_t)seen)))
                 wrong_bytes(e, at, (uint32_t)seen);
@@ -65,6 +65,6 @@ static void both_ways(check_end *e)
 void check_link_order(check_run *r)
 {
     const check_link_job job = {
-        .ranks = 2, .seconds = 10, .memory = 2 * AHEAD * MOST, .run = both_ways};
+        .ranks = 2, .seconds = 10, .memory = 2 * AHEAD * LIMIT, .run = both_ways};
     check_link_run(r, &job);
 }

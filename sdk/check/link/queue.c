@@ -110,7 +110,7 @@ static void holds_64(check_end *e)
     check_rank_exchange(e->k, NULL, 0, NULL);
 }
 
-void check_link_room(check_run *r)
+void check_link_capacity(check_run *r)
 {
     const check_link_job job = {
         .ranks = 2, .seconds = 8, .memory = 2 * LEAST * SMALL, .run = holds_64};

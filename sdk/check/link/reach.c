@@ -86,17 +86,17 @@ void check_link_local(check_run *r)
 #define TRIES 3u
 
 /* address() with this room, which ends at a page without access. */
-static void write_to_room(check_end *e, uint64_t room, bool fits)
+static void write_to_capacity(check_end *e, uint64_t capacity, bool fits)
 {
-    unsigned char *at = check_guard(NULL, room);
-    uint64_t bytes = room;
+    unsigned char *at = check_guard(NULL, capacity);
+    uint64_t bytes = capacity;
     const weft_status st = CHECK_LINK(e, address, e->link, at, &bytes);
     if (fits)
         check_end_ok(e, st, "address");
-    if (st == WEFT_OK && bytes > room)
+    if (st == WEFT_OK && bytes > capacity)
         check_fail("address() of '%s' got room for %llu bytes, and says that it wrote %llu",
-                   e->c->name, (unsigned long long)room, (unsigned long long)bytes);
-    check_guard_free(at, room);
+                   e->c->name, (unsigned long long)capacity, (unsigned long long)bytes);
+    check_guard_free(at, capacity);
 }
 
 /* connect() with these bytes, which end at a page without access. A transport of one machine may
@@ -126,9 +126,9 @@ static void damage(check_end *e)
 {
     const uint64_t n = e->address_bytes[e->peer];
     unsigned char bad[4096];
-    write_to_room(e, e->address_bytes[e->rank], true);
-    for (uint64_t room = 0; room < e->address_bytes[e->rank]; room += 1 + room / 4)
-        write_to_room(e, room, false);
+    write_to_capacity(e, e->address_bytes[e->rank], true);
+    for (uint64_t capacity = 0; capacity < e->address_bytes[e->rank]; capacity += 1 + capacity / 4)
+        write_to_capacity(e, capacity, false);
     for (uint64_t bytes = 0; bytes < n; bytes++)
         try_address(e, e->address[e->peer], bytes, "cut");
     if (n < sizeof bad)

@@ -13,7 +13,7 @@
 #define TAIL 5u
 #define PAGE 65536u
 #define LONG (PIECES * PIECE + TAIL)
-#define ROOM (CHECK_SIZES_TO + 64)
+#define CAPACITY (CHECK_SIZES_TO + 64)
 
 /* PIECES times the same memory, then a page. */
 static unsigned char *long_memory(void)
@@ -86,7 +86,7 @@ static void over_4_gib(check_end *e, weft_conn *c, const long_message *m, uint64
 static void one_size(check_end *e, weft_conn *c, uint64_t bytes, uint64_t k)
 {
     const uint64_t off = k * 3 % 13; /* most are not aligned */
-    unsigned char *out = e->memory + off, *in = e->memory + ROOM + off;
+    unsigned char *out = e->memory + off, *in = e->memory + CAPACITY + off;
     *in = in[1 + bytes] = 0xee;
     check_pattern(out, bytes, k + e->rank);
     check_end_recv(e, c, in + 1, bytes);
@@ -114,6 +114,6 @@ static void exchange(check_end *e)
 
 void check_link_sizes(check_run *r)
 {
-    const check_link_job job = {.ranks = 2, .seconds = 30, .memory = 2 * ROOM, .run = exchange};
+    const check_link_job job = {.ranks = 2, .seconds = 30, .memory = 2 * CAPACITY, .run = exchange};
     check_link_run(r, &job);
 }

@@ -8,12 +8,12 @@
 /* --- wake() --- */
 
 #define SLEEP_US 4000000u
-#define MOST_MS 2500u
+#define MAX_MS 2500u
 #define PART ((uint64_t)1 << 20)
 
 static void must_have_been_short(const check_end *e, uint64_t since, const char *when)
 {
-    if (clock_ms() - since > MOST_MS)
+    if (clock_ms() - since > MAX_MS)
         check_fail("wake() was called %s, and wait() of '%s' still slept %llu ms of its %u; a call "
                    "of wake() ends the wait, or the next one",
                    when, e->c->name, (unsigned long long)(clock_ms() - since), SLEEP_US / 1000);
@@ -81,7 +81,7 @@ static void arrives(check_end *e)
             check_end_ok(e, CHECK_LINK(e, wait, e->link, 0, SLEEP_US, 0), "wait");
             check_end_progress(e, c, &sent, &received);
         }
-        if (clock_ms() - since > MOST_MS)
+        if (clock_ms() - since > MAX_MS)
             check_fail("the peer sent %llu bytes, and wait() of '%s' slept on: they were there "
                        "after %llu ms; wait() ends when a connection with posted work may make "
                        "progress",
@@ -101,7 +101,7 @@ void check_link_arrival(check_run *r)
 /* --- an idle wait --- */
 
 #define IDLE_MS 500u
-#define MOST_USED_MS 35.0 /* a busy machine gives little to a wait that polls, too */
+#define MAX_USED_MS 35.0 /* a busy machine gives little to a wait that polls, too */
 
 static uint64_t processor_ns(void)
 {
@@ -123,7 +123,7 @@ static void idle(check_end *e)
         check_end_progress(e, c, &sent, &received);
     }
     const double used = (double)(processor_ns() - before) / 1e6;
-    if (used > MOST_USED_MS)
+    if (used > MAX_USED_MS)
         check_fail("nothing happened for %u ms, and wait() of '%s' used the processor for %.0f ms; "
                    "it sleeps until there is something to do",
                    IDLE_MS, e->c->name, used);

@@ -6,7 +6,7 @@
 #define BYTES 3000u
 #define WARM 300u
 #define ROUNDS 1500u
-#define MOST_HEAP 16384u /* bytes: less than one small block a message */
+#define MAX_HEAP 16384u /* bytes: less than one small block a message */
 
 typedef struct taken {
     check_state state;
@@ -44,7 +44,7 @@ static void steady(check_end *e)
         grew(e, "threads", before.state.threads, after.state.threads);
     if (after.blocks > before.blocks)
         grew(e, "blocks of the host", before.blocks, after.blocks);
-    if (after.heap > before.heap + MOST_HEAP)
+    if (after.heap > before.heap + MAX_HEAP)
         grew(e, "bytes of malloc()", before.heap, after.heap);
     if (after.state.mappings > before.state.mappings + 8)
         grew(e, "mappings", before.state.mappings, after.state.mappings);

@@ -9,7 +9,7 @@
 #include <weft/link.h>
 #include <weft/optim.h>
 
-#define ROOM 256 /* components or options at most */
+#define CAPACITY 256 /* components or options at most */
 
 const weft_manifest *check_manifest_raw(check_run *r)
 {
@@ -51,7 +51,7 @@ void check_manifest_names(check_run *r)
         check_fail("the id '%.80s' is not made of a-z, 0-9, '_' and single '.', with one '.' at "
                    "least; write a reverse domain, as org.acme.lion",
                    m->id ? m->id : "NULL");
-    for (uint32_t i = 0; m->components && m->components[i] && i < ROOM; i++) {
+    for (uint32_t i = 0; m->components && m->components[i] && i < CAPACITY; i++) {
         const char *name = m->components[i]->name;
         if (!host_plugin_name_well_formed(name))
             check_fail("the component name '%.80s' is not made of a-z, 0-9, '_' and single '.'",
@@ -71,7 +71,7 @@ void check_manifest_names(check_run *r)
 void check_manifest_interfaces(check_run *r)
 {
     const weft_manifest *m = check_manifest_raw(r);
-    for (uint32_t i = 0; m->components && m->components[i] && i < ROOM; i++) {
+    for (uint32_t i = 0; m->components && m->components[i] && i < CAPACITY; i++) {
         const char *id = m->components[i]->iface;
         if (!host_interface_well_formed(id))
             check_fail("component %u has the interface '%.80s', which is not name/major", i,
@@ -107,7 +107,7 @@ static uint32_t size_of(const void *table)
 static void check_strategy_sizes(const weft_component *c)
 {
     const weft_strategy *s = c->table;
-    for (uint32_t i = 0; s->axes && s->axes[i] && i < ROOM; i++)
+    for (uint32_t i = 0; s->axes && s->axes[i] && i < CAPACITY; i++)
         check_size(c->name, "mesh axis", s->axes[i], s->axes[i]->struct_size,
                    WEFT_END_OF(weft_mesh_axis, help), sizeof(weft_mesh_axis));
 }
@@ -116,7 +116,7 @@ void check_manifest_sizes(check_run *r)
 {
     const weft_manifest *m = check_manifest_raw(r);
     check_size(m->id, "manifest", m, m->struct_size, WEFT_END_OF(weft_manifest, close), sizeof *m);
-    for (uint32_t i = 0; m->components[i] && i < ROOM; i++) {
+    for (uint32_t i = 0; m->components[i] && i < CAPACITY; i++) {
         const weft_component *c = m->components[i];
         check_size(m->id, "component", c, c->struct_size, WEFT_END_OF(weft_component, user),
                    sizeof *c);
@@ -174,7 +174,7 @@ static void check_words(const weft_component *c)
     const weft_strategy *s = c->table;
     if (strcmp(c->iface, "weft.strategy/1") != 0)
         return;
-    for (uint32_t i = 0; s->axes && s->axes[i] && i < ROOM; i++)
+    for (uint32_t i = 0; s->axes && s->axes[i] && i < CAPACITY; i++)
         if (s->axes[i]->flags & ~(WEFT_AXIS_SEQUENCE | WEFT_AXIS_BATCH | WEFT_AXIS_MODEL) ||
             s->axes[i]->flags & (s->axes[i]->flags - 1))
             check_fail(
@@ -188,7 +188,7 @@ void check_manifest_reserved(check_run *r)
     const weft_manifest *m = check_manifest_raw(r);
     if (m->flags)
         check_fail("the manifest has the flags 0x%x; weft/plugin.h defines none", m->flags);
-    for (uint32_t i = 0; m->components[i] && i < ROOM; i++) {
+    for (uint32_t i = 0; m->components[i] && i < CAPACITY; i++) {
         const weft_component *c = m->components[i];
         if (c->flags)
             check_fail("component '%s' has the flags 0x%x; weft/plugin.h defines none", c->name,
@@ -214,7 +214,7 @@ void check_manifest_printable(check_run *r)
     check_text("the manifest", "version", m->version);
     check_text("the manifest", "license", m->license);
     check_text("the manifest", "build", m->build);
-    for (uint32_t i = 0; m->components[i] && i < ROOM; i++) {
+    for (uint32_t i = 0; m->components[i] && i < CAPACITY; i++) {
         const weft_component *c = m->components[i];
         check_text(c->name, "help", c->help);
         for (const weft_option *const *o = c->options; o && *o; o++) {
@@ -239,7 +239,7 @@ static void check_help(const char *owner, const char *text)
 void check_manifest_help(check_run *r)
 {
     const weft_manifest *m = check_manifest_raw(r);
-    for (uint32_t i = 0; m->components[i] && i < ROOM; i++) {
+    for (uint32_t i = 0; m->components[i] && i < CAPACITY; i++) {
         const weft_component *c = m->components[i];
         check_help(c->name, c->help);
         for (const weft_option *const *o = c->options; o && *o; o++)
@@ -253,7 +253,7 @@ void check_manifest_help(check_run *r)
 void check_manifest_twice(check_run *r)
 {
     const weft_manifest *m = check_manifest_raw(r);
-    for (uint32_t i = 0; m->components[i] && i < ROOM; i++)
+    for (uint32_t i = 0; m->components[i] && i < CAPACITY; i++)
         for (uint32_t j = 0; j < i; j++)
             if (!strcmp(m->components[i]->name, m->components[j]->name) &&
                 !strcmp(m->components[i]->iface, m->components[j]->iface))

@@ -2,7 +2,7 @@
 #ifndef CHECK_MANIFEST_MANIFEST_H
 #define CHECK_MANIFEST_MANIFEST_H
 
-#include "check/rig/rig.h"
+#include "check/harness/harness.h"
 #include "host/object.h"
 
 /* fields.c: the manifest and its components. */

@@ -37,17 +37,17 @@ static bool is_pattern(const weft_shape *s)
     return true;
 }
 
-static void check_room(const check_op *of, const weft_shape *out, uint32_t room)
+static void check_capacity(const check_op *of, const weft_shape *out, uint32_t capacity)
 {
-    for (uint32_t i = room; i < WEFT_MAX_OPERANDS; i++)
+    for (uint32_t i = capacity; i < WEFT_MAX_OPERANDS; i++)
         if (!is_pattern(&out[i]))
             check_fail("infer() of '%s' wrote result %u, where *nout was %u on entry: that is the "
                        "room for results, which it may not exceed",
-                       of->c->name, i, room);
+                       of->c->name, i, capacity);
 }
 
 void check_op_infer(const check_op *of, const weft_shape *in, uint32_t nin, const weft_attr *attrs,
-                    uint32_t nattr, uint32_t room, check_op_answer *a)
+                    uint32_t nattr, uint32_t capacity, check_op_answer *a)
 {
     graph g;
     graph_mesh none = {0};
@@ -59,12 +59,12 @@ void check_op_infer(const check_op *of, const weft_shape *in, uint32_t nin, cons
     const weft_shape *lent_in = lend(in, nin * sizeof *in);
     const weft_attr *lent_attrs = lend(attrs, nattr * sizeof *attrs);
     weft_shape *out = lend(NULL, all);
-    memset(out + room, PATTERN, all - room * sizeof *out);
+    memset(out + capacity, PATTERN, all - capacity * sizeof *out);
     check_op_quiet(of);
-    a->nout = room;
+    a->nout = capacity;
     a->st = PLUGIN_GET(of->table, infer, &self, lent_attrs, nattr, lent_in, nin, out, &a->nout);
     check_op_answered(of, "infer", a->st, a->why);
-    check_room(of, out, room);
+    check_capacity(of, out, capacity);
     memcpy(a->out, out, all);
     check_guard_free((void *)(uintptr_t)lent_in, nin * sizeof *in);
     check_guard_free((void *)(uintptr_t)lent_attrs, nattr * sizeof *attrs);

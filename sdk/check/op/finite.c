@@ -16,7 +16,7 @@
 
 #define ELEMENTS 20u /* of an input that are compared */
 #define SHARE 0.02   /* of the element itself */
-#define OF_MOST 5e-3 /* of the largest element */
+#define OF_MAX 5e-3  /* of the largest element */
 
 typedef struct probe { /* an example, with a gradient that flows into the outputs `from` */
     const check_op_example *e;
@@ -132,15 +132,15 @@ static double rise(probe *p, uint32_t i, uint64_t at, float low, float high, dou
     return done ? sum / distance : (double)NAN;
 }
 
-static bool near(double a, double b, double most, double noise)
+static bool near(double a, double b, double max, double noise)
 {
-    return fabs(a - b) <= SHARE * fmax(fabs(a), fabs(b)) + OF_MOST * most + noise + 1e-5;
+    return fabs(a - b) <= SHARE * fmax(fabs(a), fabs(b)) + OF_MAX * max + noise + 1e-5;
 }
 
 /* Whether `is` fits the differences about an element; *shown is what they say. Distances go by the
  * size of the inputs and, where these are large, also by the size at which ops are curved. Where
  * the op has a kink there, as a maximum has, anything between the slopes of both sides fits. */
-static bool fits(probe *p, uint32_t i, uint64_t at, double is, double most, double *shown)
+static bool fits(probe *p, uint32_t i, uint64_t at, double is, double max, double *shown)
 {
     const float x = ((float *)p->value[p->x.in[i]])[at];
     const float scale = (float)p->e->scale;
@@ -148,13 +148,12 @@ static bool fits(probe *p, uint32_t i, uint64_t at, double is, double most, doub
     const float h[] = {0x1p-6f * scale, 0x1p-9f * scale, 0x1p-6f, 0x1p-9f};
     for (uint32_t k = 0; k < (p->e->scale > 1 ? 4 : 2); k++) {
         *shown = rise(p, i, at, x - h[k], x + h[k], &noise);
-        if (!isfinite(*shown) || near(*shown, is, most, noise))
+        if (!isfinite(*shown) || near(*shown, is, max, noise))
             return true;
     }
     const double left = rise(p, i, at, x - h[1], x, &noise),
                  right = rise(p, i, at, x, x + h[1], &noise);
-    return near(left, is, most, noise) || near(right, is, most, noise) ||
-           (is < left) != (is < right);
+    return near(left, is, max, noise) || near(right, is, max, noise) || (is < left) != (is < right);
 }
 
 /* `got`: the gradient by grad(); NULL: it says that none flows. */
@@ -162,12 +161,12 @@ static void one_input(probe *p, uint32_t i, const float *got)
 {
     const check_op_example *e = p->e;
     const uint64_t n = graph_shape_elements(&e->in[i]);
-    const double most = got ? check_op_largest(&e->in[i], got) : 0;
+    const double max = got ? check_op_largest(&e->in[i], got) : 0;
     for (uint64_t k = 0; k < n && k < ELEMENTS; k++) {
         const uint64_t at = n <= ELEMENTS ? k : check_random(&p->random) % n;
         const double is = got ? (double)got[at] : 0;
         double shown;
-        if (!fits(p, i, at, is, most, &shown))
+        if (!fits(p, i, at, is, max, &shown))
             check_fail(
                 "grad() of '%s' gives element %llu of the gradient of %s as %.6g, and finite "
                 "differences of its values give %.6g (%s; inputs are %s)%s",

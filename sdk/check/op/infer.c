@@ -55,7 +55,7 @@ static void whole(const check_op_example *e)
         compare(e, "whole", i, &a.out[i], &e->out[i]);
 }
 
-static void too_little_room(const check_op_example *e)
+static void too_little_capacity(const check_op_example *e)
 {
     check_op_answer a;
     check_op_infer(e->of, e->in, e->nin, e->attrs, e->nattr, e->nout - 1, &a);
@@ -100,7 +100,7 @@ static void local(const check_op_example *e)
 static void one(const check_op_example *e)
 {
     whole(e);
-    too_little_room(e);
+    too_little_capacity(e);
     local(e);
 }
 

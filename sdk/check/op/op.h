@@ -7,7 +7,7 @@
 #ifndef CHECK_OP_OP_H
 #define CHECK_OP_OP_H
 
-#include "check/rig/rig.h"
+#include "check/harness/harness.h"
 #include "describe/describe.h"
 
 /* An op of the file, with an open module. */
@@ -55,10 +55,10 @@ typedef struct check_op_answer {
     uint32_t nout;
 } check_op_answer;
 
-/* infer() with shapes of the caller's and room for `room` results. What it writes beyond fails the
- * check, and so does a status that is no result of a function. */
+/* infer() with shapes of the caller's and room for `capacity` results. What it writes beyond fails
+ * the check, and so does a status that is no result of a function. */
 void check_op_infer(const check_op *of, const weft_shape *in, uint32_t nin, const weft_attr *attrs,
-                    uint32_t nattr, uint32_t room, check_op_answer *a);
+                    uint32_t nattr, uint32_t capacity, check_op_answer *a);
 
 /* The call has returned `st`: its sentence into `why`. Fails the check for an unknown status. */
 void check_op_answered(const check_op *of, const char *call, weft_status st, char why[1024]);

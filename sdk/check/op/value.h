@@ -9,7 +9,7 @@
 
 #include <weft/device.h>
 
-/* A call in a step, in which a plugin may do less: rig.h. */
+/* A call in a step, in which a plugin may do less: harness.h. */
 #define CHECK_OP_STEP(call)                                                                        \
     ({                                                                                             \
         atomic_store(&check_step, "run");                                                          \

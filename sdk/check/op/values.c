@@ -32,10 +32,10 @@ bool check_op_finite(const weft_shape *s, const void *x)
 
 double check_op_largest(const weft_shape *s, const void *x)
 {
-    double most = 0;
+    double max = 0;
     for (uint64_t i = 0; check_op_real(s) && i < graph_shape_elements(s); i++)
-        most = fmax(most, fabs((double)((const float *)x)[i]));
-    return most;
+        max = fmax(max, fabs((double)((const float *)x)[i]));
+    return max;
 }
 
 #define BOUND 1e-4 /* of the largest magnitude: sums in another order */

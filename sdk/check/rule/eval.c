@@ -377,11 +377,11 @@ uint64_t check_rule_read(const check_rule_run *x, weft_tensor t, double *out)
 
 double check_rule_largest(const check_rule_run *x)
 {
-    double most = 0;
+    double max = 0;
     for (uint32_t r = 0; r < x->ranks; r++)
         for (uint64_t i = 0; i < count(&x->of->g, x->of->param); i++)
-            most = fmax(most, fabs((*at(x, r, x->of->param))[i]));
-    return most;
+            max = fmax(max, fabs((*at(x, r, x->of->param))[i]));
+    return max;
 }
 
 const char *check_rule_infinite(const check_rule_run *x)

@@ -128,7 +128,7 @@ static void fits(check_rule *of)
 
 static bool any_element;
 
-static void room(check_rule *of)
+static void capacity(check_rule *of)
 {
     if (of->table->unit != WEFT_UNIT_ELEMENT)
         return;
@@ -136,9 +136,9 @@ static void room(check_rule *of)
     check_rule_values(of, fits);
 }
 
-void check_rule_room(check_run *r)
+void check_rule_capacity(check_run *r)
 {
-    check_rule_each(r, room);
+    check_rule_each(r, capacity);
     if (!any_element)
         check_not_applicable("no rule of the file is of unit element; other updates run as several "
                              "programs");

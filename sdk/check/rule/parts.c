@@ -128,7 +128,7 @@ static bool can_split(check_rule *of, const check_rule_ask *ask)
 /* Returns whether the update could be split. */
 static bool split_one(check_rule *of, check_rule_ask ask, uint32_t ranks)
 {
-    double whole[ELEMENTS], parts[ELEMENTS], most = 0;
+    double whole[ELEMENTS], parts[ELEMENTS], max = 0;
     const uint32_t n = ask.size[0] * (ask.n > 1 ? ask.size[1] : 1);
     run_split(of, &ask, whole);
     ask.ranks = ranks;
@@ -136,9 +136,9 @@ static bool split_one(check_rule *of, check_rule_ask ask, uint32_t ranks)
         return false;
     run_split(of, &ask, parts);
     for (uint32_t k = 0; k < n; k++)
-        most = fmax(most, fabs(whole[k]));
+        max = fmax(max, fabs(whole[k]));
     for (uint32_t k = 0; k < n; k++)
-        if (!(fabs(whole[k] - parts[k]) <= 1e-9 * most))
+        if (!(fabs(whole[k] - parts[k]) <= 1e-9 * max))
             check_fail("'%s' updates element %u of a parameter of %u rows to %.12g, and to %.12g "
                        "where the rows are split over %u ranks, the last with zeros behind its "
                        "part",

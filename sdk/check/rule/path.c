@@ -31,12 +31,12 @@ static bool begin(check_rule *of, bool matrix, check_rule_graph *x)
  * own rounding is small beside what it moves. */
 static double apart(const check_rule_run *a, const check_rule_run *b)
 {
-    double x[ELEMENTS], y[ELEMENTS], most = 0;
+    double x[ELEMENTS], y[ELEMENTS], max = 0;
     const uint64_t n = check_rule_read(a, a->of->param, x);
     check_rule_read(b, b->of->param, y);
     for (uint64_t i = 0; i < n; i++)
-        most = fmax(most, fabs(x[i] - y[i]));
-    return most / fmax(check_rule_largest(b), 1e-300);
+        max = fmax(max, fabs(x[i] - y[i]));
+    return max / fmax(check_rule_largest(b), 1e-300);
 }
 
 /* 16-bit states round by 2^-9 at each step; their errors are to average out. */

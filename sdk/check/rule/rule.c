@@ -27,7 +27,7 @@ static const check checks[] = {
     {167, RULE, 0, "A job that is resumed continues with the same bits",
      "the module knows what is in no state, so it is lost", check_rule_resume},
     {168, RULE, 0, "A rule of unit element leaves room for clipping, the gate and a compute copy",
-     "more than 32 tensors are read or written with some option", check_rule_room},
+     "more than 32 tensors are read or written with some option", check_rule_capacity},
     {0},
 };
 const check_group check_group_rule = {"rule", "Rule", checks};

@@ -7,7 +7,7 @@
 #ifndef CHECK_RULE_RULE_H
 #define CHECK_RULE_RULE_H
 
-#include "check/rig/rig.h"
+#include "check/harness/harness.h"
 #include "graph/graph.h"
 
 #include <weft/optim.h>
@@ -103,12 +103,12 @@ const char *check_rule_same(const check_rule_run *a, const check_rule_run *b);
 void check_rule_gradient(const check_rule *of, uint32_t step, double scale, double *out,
                          uint32_t n);
 
-#define CHECK_RULE_MOST 4096u /* elements of a parameter that is computed */
+#define CHECK_RULE_MAX 4096u /* elements of a parameter that is computed */
 
 /* --- checks --- */
 void check_rule_assigned(check_run *r);   /* once.c */
 void check_rule_alike(check_run *r);      /* once.c */
-void check_rule_room(check_run *r);       /* once.c */
+void check_rule_capacity(check_run *r);   /* once.c */
 void check_rule_cut(check_run *r);        /* parts.c */
 void check_rule_split(check_run *r);      /* parts.c */
 void check_rule_gate(check_run *r);       /* step.c */

@@ -107,7 +107,7 @@ void check_rule_finite(check_run *r)
 /* The factor by which every element of the parameter shrinks with gradients of 0, or 1. */
 static double shrinks(check_rule *of, check_rule_graph *x)
 {
-    double start[ELEMENTS], now[ELEMENTS], least = 1, most = 0;
+    double start[ELEMENTS], now[ELEMENTS], least = 1, max = 0;
     const double zeros[ELEMENTS] = {0};
     check_rule_run v;
     check_rule_gradient(of, 0, 1, start, ELEMENTS);
@@ -118,9 +118,9 @@ static double shrinks(check_rule *of, check_rule_graph *x)
     check_rule_end(&v);
     for (uint32_t i = 0; i < ELEMENTS; i++) {
         least = fmin(least, now[i] / start[i]);
-        most = fmax(most, now[i] / start[i]);
+        max = fmax(max, now[i] / start[i]);
     }
-    return isfinite(now[0]) && least > 0 && most < 1 - 1e-9 ? most : 1;
+    return isfinite(now[0]) && least > 0 && max < 1 - 1e-9 ? max : 1;
 }
 
 static void decay(check_rule *of)
@@ -145,10 +145,10 @@ static void decay_with_values(check_rule *of)
     decay(of);
     for (const weft_option *const *o = of->c->options; *o; o++) {
         char value[64];
-        const double most = (*o)->max != 0 && (*o)->max < 0.1 ? (*o)->max : 0.1;
-        if ((*o)->type != WEFT_OPT_REAL || ((*o)->min > most))
+        const double max = (*o)->max != 0 && (*o)->max < 0.1 ? (*o)->max : 0.1;
+        if ((*o)->type != WEFT_OPT_REAL || ((*o)->min > max))
             continue;
-        snprintf(value, sizeof value, "%.17g", most);
+        snprintf(value, sizeof value, "%.17g", max);
         check_rule_set(of, (*o)->key, value, NULL, NULL);
         decay(of);
     }

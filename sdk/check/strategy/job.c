@@ -58,7 +58,7 @@ static void add_other(check_spy *spy, spec *s, const host_component *c)
 /* Data parallelism, for placements and strategies that bring no axis. */
 static void add_batch(spec *s, const check_job *job)
 {
-    add_strategy(s, &check_drive_batch, NULL, &check_drive_batch, job->size);
+    add_strategy(s, &check_exercise_batch, NULL, &check_exercise_batch, job->size);
 }
 
 static void add_strategies(check_spy *spy, const check_job *job, check_planned *x)
@@ -87,11 +87,11 @@ static void add_strategies(check_spy *spy, const check_job *job, check_planned *
 static void plan_it(check_spy *spy, const check_job *job, check_planned *x)
 {
     const uint32_t n = job->ranks ? job->ranks : 2;
-    check_drive_spec(&x->s, &x->d);
+    check_exercise_spec(&x->s, &x->d);
     add_strategies(spy, job, x);
     x->s.compute = job->compute ? job->compute : WEFT_F32;
     x->s.precision = job->compute == WEFT_BF16 ? "bf16" : "fp32";
-    x->st = check_drive_family(&x->d, &x->s, &x->options);
+    x->st = check_exercise_family(&x->d, &x->s, &x->options);
     if (x->st == WEFT_OK && !x->s.family.c)
         check_not_applicable("%s", x->d.absent);
     if (x->st != WEFT_OK)
@@ -116,14 +116,14 @@ void check_spy_plan(check_spy *spy, const check_job *job, check_planned *x)
     spy->changes = spy->silent = false;
     spy->refused = spy->odd_edit = NULL;
     spy->answer = spy->odd = WEFT_OK;
-    x->d = (check_drive){.run = spy->run, .host = spy->host, .module = spy->module};
+    x->d = (check_exercise){.run = spy->run, .host = spy->host, .module = spy->module};
     x->d.of = spy->c->name;
-    x->d.job = (check_drive_job){.family = job->family,
-                                 .layers = n < 4 ? 4 : n,
-                                 .heads = heads,
-                                 .embed = heads * 8,
-                                 .vocab = 840, /* 1 to 8 divide it */
-                                 .batch = n * (job->micro_batches ? job->micro_batches : 2)};
+    x->d.job = (check_exercise_job){.family = job->family,
+                                    .layers = n < 4 ? 4 : n,
+                                    .heads = heads,
+                                    .embed = heads * 8,
+                                    .vocab = 840, /* 1 to 8 divide it */
+                                    .batch = n * (job->micro_batches ? job->micro_batches : 2)};
     plan_it(spy, job, x);
     x->by_plugin = spy->host->why[0];
     snprintf(x->why, sizeof x->why, "%s", x->by_plugin ? spy->host->why : err_text());
@@ -142,10 +142,10 @@ uint32_t check_spy_families(check_spy *spy)
     for (uint32_t i = 0; i < 16; i++) {
         spec s;
         config *options = NULL;
-        check_drive d = {.run = spy->run, .host = spy->host, .of = spy->c->name};
+        check_exercise d = {.run = spy->run, .host = spy->host, .of = spy->c->name};
         d.job.family = i;
-        check_drive_spec(&s, &d);
-        const weft_status st = check_drive_family(&d, &s, &options);
+        check_exercise_spec(&s, &d);
+        const weft_status st = check_exercise_family(&d, &s, &options);
         if (st != WEFT_OK)
             check_fail("a model family cannot be used: %s", err_text());
         const bool again = s.family.c && !strcmp(s.family.c->name, first);

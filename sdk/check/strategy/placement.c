@@ -101,12 +101,12 @@ static void compare(const check_spy *s, const check_planned *x, const check_plan
     const levels l = levels_of(s);
     const plan *a = &plain->p.at[0], *b = &x->p.at[0];
     const double m = 4.0 * (double)a->param_elements, padding = padding_of(x);
-    const double most = times(&l, passes) * (m / n + padding) * (n - 1) + SMALL;
-    if (sent(x) > most)
+    const double max = times(&l, passes) * (m / n + padding) * (n - 1) + SMALL;
+    if (sent(x) > max)
         check_fail("with '%s' over %u ranks and %u micro-batches a rank sends %.0f bytes in a "
                    "step; what it shards needs at most %.0f, %u times %.0f of %.0f bytes of "
                    "gradients, with padding",
-                   s->c->name, n, passes, sent(x), most, times(&l, passes), m / n * (n - 1), m);
+                   s->c->name, n, passes, sent(x), max, times(&l, passes), m / n * (n - 1), m);
     const struct {
         bool sharded;
         const char *what;

@@ -6,7 +6,7 @@
 #ifndef CHECK_STRATEGY_STRATEGY_H
 #define CHECK_STRATEGY_STRATEGY_H
 
-#include "check/drive/drive.h"
+#include "check/exercise/exercise.h"
 #include "plan/plan.h"
 
 #include <weft/optim.h>
@@ -70,7 +70,7 @@ typedef struct check_job {
 } check_job;
 
 typedef struct check_planned {
-    check_drive d;
+    check_exercise d;
     spec s;
     plan_set p;
     config *options;

@@ -115,10 +115,10 @@ static const char *family_name(check_spy *s, uint32_t family)
     static char name[WEFT_MAX_NAME];
     static spec of;
     config *options = NULL;
-    check_drive d = {.run = s->run, .host = s->host, .of = s->c->name};
+    check_exercise d = {.run = s->run, .host = s->host, .of = s->c->name};
     d.job.family = family;
-    check_drive_spec(&of, &d);
-    if (check_drive_family(&d, &of, &options) != WEFT_OK || !of.family.c)
+    check_exercise_spec(&of, &d);
+    if (check_exercise_family(&d, &of, &options) != WEFT_OK || !of.family.c)
         check_not_applicable("no model family to train: %s", d.absent);
     snprintf(name, sizeof name, "%s", of.family.c->name);
     config_destroy(options);
@@ -293,10 +293,10 @@ static double share_apart(double a, double b)
 
 double check_train_apart(const check_trained *a, const check_trained *b)
 {
-    double most = 0;
+    double max = 0;
     for (uint32_t i = 0; i < CHECK_TRAIN_STEPS; i++) {
-        most = fmax(most, share_apart(a->loss[i], b->loss[i]));
-        most = fmax(most, share_apart(a->norm[i], b->norm[i]));
+        max = fmax(max, share_apart(a->loss[i], b->loss[i]));
+        max = fmax(max, share_apart(a->norm[i], b->norm[i]));
     }
-    return most;
+    return max;
 }

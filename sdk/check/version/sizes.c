@@ -9,19 +9,19 @@ static check_host h;
 /* A life with a host table of its own size before a page without access. */
 void check_version_host(check_run *r)
 {
-    check_drive d = {.run = r, .host = &h};
+    check_exercise d = {.run = r, .host = &h};
     check_host_begin(&h, "the host");
     h.own.struct_size = WEFT_END_OF(weft_host, iface);
     h.table = check_guard(&h.own, WEFT_END_OF(weft_host, iface));
     h.guards = true;
-    check_drive_life(&d);
+    check_exercise_life(&d);
 }
 
 static void live_with(check_run *r, check_lend_mode mode)
 {
-    check_drive d = {.run = r, .host = &h, .lend = {.mode = mode}};
+    check_exercise d = {.run = r, .host = &h, .lend = {.mode = mode}};
     check_host_begin(&h, "the host");
-    check_drive_life(&d);
+    check_exercise_life(&d);
 }
 
 void check_version_tables(check_run *r)
@@ -50,7 +50,7 @@ void check_version_later(check_run *r)
         weft_status (*later[8])(void);
     } grown;
     const bool offers = check_manifest(r)->abi_minor <= WEFT_ABI_MINOR;
-    check_drive d = {.run = r, .host = &h, .lend = {.mode = CHECK_LEND_GROWN, .offers = offers}};
+    check_exercise d = {.run = r, .host = &h, .lend = {.mode = CHECK_LEND_GROWN, .offers = offers}};
     check_host_begin(&h, "the host");
     memset(&grown, 0, sizeof grown);
     grown.own = h.own;
@@ -60,16 +60,16 @@ void check_version_later(check_run *r)
         grown.later[i] = check_lend_later;
     h.table = &grown.own;
     h.later = offers ? check_lend_later : NULL;
-    check_drive_life(&d);
+    check_exercise_life(&d);
 }
 
 /* --- structs that ask for something new --- */
 
 uint32_t check_version_lent(check_run *r, const char *out[2 * CHECK_LEND_TYPES], uint32_t *types)
 {
-    check_drive d = {.run = r, .host = &h};
+    check_exercise d = {.run = r, .host = &h};
     check_host_begin(&h, "the host");
-    check_drive_life(&d);
+    check_exercise_life(&d);
     *types = d.lend.ntypes;
     memcpy(out, d.lend.types, d.lend.ntypes * sizeof *out);
     memcpy(out + *types, d.lend.values, d.lend.nvalues * sizeof *out);
@@ -80,12 +80,12 @@ uint32_t check_version_lent(check_run *r, const char *out[2 * CHECK_LEND_TYPES],
 void check_version_refuses(check_run *r, check_lend_mode mode, const char *name, const char *what)
 {
     const weft_manifest *m = check_manifest(r);
-    check_drive d = {.run = r, .host = &h, .lend = {.mode = mode, .type = name}};
+    check_exercise d = {.run = r, .host = &h, .lend = {.mode = mode, .type = name}};
     check_host_begin(&h, "the host");
     err_clear();
     weft_status st = check_open(m, &h, &d.module);
     if (st == WEFT_OK)
-        st = check_drive_all(&d);
+        st = check_exercise_all(&d);
     check_close(m, d.module);
     if (!d.lend.altered || (st == WEFT_OK && d.lend.answer == WEFT_UNSUPPORTED))
         return;
@@ -97,7 +97,7 @@ void check_version_refuses(check_run *r, check_lend_mode mode, const char *name,
         check_fail("%s %s, and %s() of '%s' returned %s; what a plugin does not know is "
                    "WEFT_UNSUPPORTED (weft/base.h, the unknown)",
                    name, what, d.where, d.of, check_status(d.lend.answer));
-    if (!*check_drive_why(&d))
+    if (!*check_exercise_why(&d))
         check_fail("%s %s, and %s() of '%s' returned WEFT_UNSUPPORTED without a sentence", name,
                    what, d.where, d.of);
     check_host_end(&h);

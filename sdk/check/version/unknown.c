@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#define MOST 200u /* lives in which a call of the core's tables returns an unknown status */
+#define LIMIT 200u /* lives in which a call of the core's tables returns an unknown status */
 
 static check_host h;
 
@@ -22,16 +22,16 @@ void check_version_unknown(check_run *r)
 static uint64_t live(check_run *r, uint64_t at)
 {
     const weft_manifest *m = check_manifest(r);
-    check_drive d = {.run = r, .host = &h, .lend = {.mode = CHECK_LEND_STATUS, .at = at}};
+    check_exercise d = {.run = r, .host = &h, .lend = {.mode = CHECK_LEND_STATUS, .at = at}};
     check_host_begin(&h, "the host");
     err_clear();
     weft_status st = check_open(m, &h, &d.module);
     if (st == WEFT_OK)
-        st = check_drive_all(&d);
+        st = check_exercise_all(&d);
     check_close(m, d.module);
     if (!at && st != WEFT_OK)
         check_fail("a lawful call failed: %s() of '%s' returned %s: %s", d.where, d.of,
-                   check_status(st), check_drive_why(&d));
+                   check_status(st), check_exercise_why(&d));
     char emit[100] = "";
     if (d.lend.inside)
         snprintf(emit, sizeof emit, "the weft_emit for %s() in ", d.lend.inside);
@@ -45,7 +45,7 @@ static uint64_t live(check_run *r, uint64_t at)
 
 void check_version_status(check_run *r)
 {
-    const uint64_t calls = live(r, 0), step = calls / MOST + 1;
+    const uint64_t calls = live(r, 0), step = calls / LIMIT + 1;
     for (uint64_t at = 1; at <= calls; at += step)
         live(r, at);
 }

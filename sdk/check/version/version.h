@@ -2,7 +2,7 @@
 #ifndef CHECK_VERSION_VERSION_H
 #define CHECK_VERSION_VERSION_H
 
-#include "check/drive/drive.h"
+#include "check/exercise/exercise.h"
 
 /* sizes.c: shorter and longer structs. */
 void check_version_host(check_run *r);

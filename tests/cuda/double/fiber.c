@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { MOST = 1024, WARP = 32, STACK = 256 << 10 };
+enum { LIMIT = 1024, WARP = 32, STACK = 256 << 10 };
 
 struct fiber {
     void *sp;
@@ -18,12 +18,12 @@ struct fiber {
 struct fiber_place fiber_now;
 
 static struct {
-    struct fiber fiber[MOST];
-    float passed[2][MOST]; /* values of shuffles */
+    struct fiber fiber[LIMIT];
+    float passed[2][LIMIT]; /* values of shuffles */
     char *stacks;
     void *scheduler;
     int threads, ended, at_block;
-    int warp_ended[MOST / WARP], at_warp[MOST / WARP];
+    int warp_ended[LIMIT / WARP], at_warp[LIMIT / WARP];
     const struct fiber_kernel *kernel;
     const void *job;
     bool backwards;
@@ -195,7 +195,7 @@ void kernel_launch(const struct kernel *k, const void *job, int64_t x, int64_t y
     if (threads > k->threads || threads < 1)
         die("launched with more threads than it is made for");
     if (!all.stacks)
-        all.stacks = mmap(NULL, (size_t)MOST * STACK, PROT_READ | PROT_WRITE,
+        all.stacks = mmap(NULL, (size_t)LIMIT * STACK, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     fiber_now = (struct fiber_place){.threads = threads, .blocks = x};
     fiber_now.shared = aligned_alloc(16, (shared + 31) / 16 * 16);

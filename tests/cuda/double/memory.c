@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST = 4096, GRAIN = 2 << 20 };
+enum { LIMIT = 4096, GRAIN = 2 << 20 };
 
 struct range {
     char *base;
@@ -20,7 +20,7 @@ struct range {
     bool mapped; /* an address range with physical memory, or plain memory */
 };
 
-static struct range ranges[MOST];
+static struct range ranges[LIMIT];
 static int open_depth;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t taken;
@@ -52,7 +52,7 @@ static struct range *add_range(void *base, uint64_t bytes, bool device, bool map
 {
     pthread_mutex_lock(&lock);
     struct range *r = ranges;
-    while (r->base && r < ranges + MOST - 1)
+    while (r->base && r < ranges + LIMIT - 1)
         r++;
     *r = (struct range){base, bytes, device, mapped};
     protect(r);
@@ -62,7 +62,7 @@ static struct range *add_range(void *base, uint64_t bytes, bool device, bool map
 
 static struct range *range_of(const void *p)
 {
-    for (struct range *r = ranges; r < ranges + MOST; r++)
+    for (struct range *r = ranges; r < ranges + LIMIT; r++)
         if (r->base && (const char *)p >= r->base && (const char *)p < r->base + r->bytes)
             return r;
     return NULL;
@@ -83,7 +83,7 @@ static void change_access(int by)
     pthread_mutex_lock(&lock);
     open_depth += by;
     if (open_depth == (by > 0 ? 1 : 0))
-        for (struct range *r = ranges; r < ranges + MOST; r++)
+        for (struct range *r = ranges; r < ranges + LIMIT; r++)
             if (r->base)
                 protect(r);
     pthread_mutex_unlock(&lock);

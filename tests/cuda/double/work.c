@@ -135,17 +135,17 @@ static bool run_one(struct CUstream_st *s)
     return true;
 }
 
-/* At most `most` pieces of work, from all streams in turn. */
-static void run_some(int most)
+/* At most `max` pieces of work, from all streams in turn. */
+static void run_some(int max)
 {
     bool any = true;
     pthread_mutex_lock(&lock);
     double_open_memory();
-    while (any && most > 0) {
+    while (any && max > 0) {
         any = run_one(stream_of(NULL));
         for (struct CUstream_st *s = streams; s; s = s->next)
             any |= run_one(s);
-        most--;
+        max--;
     }
     double_close_memory();
     pthread_mutex_unlock(&lock);

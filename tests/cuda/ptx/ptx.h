@@ -23,7 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PTX_LANES = 32, PTX_MOST_THREADS = 1024, PTX_OPERANDS = 6 };
+enum { PTX_LANES = 32, PTX_MAX_THREADS = 1024, PTX_OPERANDS = 6 };
 
 typedef uint64_t ptx_row[PTX_LANES];
 

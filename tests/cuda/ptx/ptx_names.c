@@ -11,8 +11,8 @@ struct name *ptx_name(struct reader *r, const char *word)
     uint64_t h = 14695981039346656037u;
     for (const char *c = word; *c != '\0'; c++)
         h = (h ^ (unsigned char)*c) * 1099511628211u;
-    for (uint64_t i = h; i - h < MOST_NAMES; i++) {
-        struct name *n = &r->names[i % MOST_NAMES];
+    for (uint64_t i = h; i - h < MAX_NAMES; i++) {
+        struct name *n = &r->names[i % MAX_NAMES];
         if (n->word[0] == '\0' || strcmp(n->word, word) == 0)
             return n;
     }
@@ -39,7 +39,7 @@ void ptx_set_module_name(struct reader *r, const char *word, int is, uint64_t nu
 
 void ptx_forget_names(struct reader *r)
 {
-    memset(r->names, 0, MOST_NAMES * sizeof *r->names);
+    memset(r->names, 0, MAX_NAMES * sizeof *r->names);
     for (int i = 0; i < r->nmodule; i++)
         *ptx_name(r, r->module[i]->word) = *r->module[i];
 }

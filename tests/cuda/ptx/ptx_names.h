@@ -24,15 +24,15 @@ struct name {
     uint64_t number;
 };
 
-enum { MOST_NAMES = 1 << 15, MOST_FUNCTIONS = 16 };
+enum { MAX_NAMES = 1 << 15, MAX_FUNCTIONS = 16 };
 
 struct reader {
     struct ptx_text text;
     struct ptx_code *code;
     struct name *names; /* a table by hash; words are "" where it is free */
     struct name *module[64];
-    int nmodule;                                    /* names that outlive a function */
-    struct function functions[MOST_FUNCTIONS], *in; /* in: NULL in a kernel */
+    int nmodule;                                   /* names that outlive a function */
+    struct function functions[MAX_FUNCTIONS], *in; /* in: NULL in a kernel */
     int nfunctions, rows;
     uint64_t shared;
 };

@@ -323,7 +323,7 @@ static void read_function(struct reader *r)
         read_formals(r, result);
         ptx_next(&r->text, word);
     }
-    if (r->nfunctions == MOST_FUNCTIONS || r->code->function_starts < r->code->nstart)
+    if (r->nfunctions == MAX_FUNCTIONS || r->code->function_starts < r->code->nstart)
         ptx_refuse(&r->text, word, "is one function too many, or comes behind a kernel");
     struct function *f = r->in = &r->functions[r->nfunctions];
     f->first = r->code->ninstr;
@@ -416,7 +416,7 @@ struct ptx_kernel *ptx_read(const char *path, struct ptx_kernel *others)
     struct reader r = {.text = {path, text, 1}, .code = calloc(1, sizeof *r.code)};
     uint64_t align;
     r.code->path = strdup(path);
-    r.names = calloc(MOST_NAMES, sizeof *r.names);
+    r.names = calloc(MAX_NAMES, sizeof *r.names);
     for (ptx_next(&r.text, word); word[0] != '\0'; ptx_next(&r.text, word))
         if (strcmp(word, ".func") == 0)
             read_function(&r);

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WARPS = PTX_MOST_THREADS / PTX_LANES };
+enum { WARPS = PTX_MAX_THREADS / PTX_LANES };
 
 struct warp {
     int pc[PTX_LANES];
@@ -26,7 +26,7 @@ static struct {
     int64_t block;
     ptx_row *rows;
     char *shared, *local;
-    uint64_t rows_room, shared_room, local_room;
+    uint64_t rows_capacity, shared_capacity, local_capacity;
     uint32_t launches;
 } all;
 
@@ -310,7 +310,7 @@ static uint64_t start_value(const struct ptx_start *s, const struct ptx_kernel *
 static void start_rows(const struct ptx_kernel *k, int threads, int64_t blocks)
 {
     const uint64_t bytes = (uint64_t)all.warps * (uint64_t)k->rows * sizeof *all.rows;
-    all.rows = enough(all.rows, &all.rows_room, bytes);
+    all.rows = enough(all.rows, &all.rows_capacity, bytes);
     for (int w = 0; w < all.warps; w++)
         for (int s = first_start(k); s < k->end_start; s = next_start(k, s)) {
             const struct ptx_start *from = &k->code->start[s];
@@ -327,9 +327,9 @@ void kernel_launch(const struct kernel *kernel, const void *job, int64_t x, int6
     all.warps = (threads + PTX_LANES - 1) / PTX_LANES;
     all.launches++;
     shared += (kernel->fixed_shared + 15) / 16 * 16;
-    all.shared = enough(all.shared, &all.shared_room, shared);
+    all.shared = enough(all.shared, &all.shared_capacity, shared);
     all.local =
-        enough(all.local, &all.local_room, (uint64_t)all.warps * PTX_LANES * k->code->local);
+        enough(all.local, &all.local_capacity, (uint64_t)all.warps * PTX_LANES * k->code->local);
     start_rows(k, threads, x);
     for (int w = 0; w < all.warps; w++) {
         all.warp[w].place.param = job;

@@ -37,12 +37,12 @@ static void count_banks(const uint64_t *at, int lanes, uint64_t bytes, struct pt
     const int part = bytes <= WORD ? PTX_LANES : (int)(PTX_LANES * WORD / bytes);
     for (int from = 0; from < lanes; from += part) {
         uint64_t words[4 * PTX_LANES];
-        int n = 0, of[BANKS] = {0}, most = 1;
+        int n = 0, of[BANKS] = {0}, max = 1;
         for (int l = from; l < lanes && l < from + part; l++)
             for (uint64_t w = at[l] / WORD; w * WORD < at[l] + bytes; w++)
-                if (add(words, &n, w) && ++of[w % BANKS] > most)
-                    most = of[w % BANKS];
-        m->moved += (uint64_t)most;
+                if (add(words, &n, w) && ++of[w % BANKS] > max)
+                    max = of[w % BANKS];
+        m->moved += (uint64_t)max;
         m->asked++;
     }
 }

@@ -183,16 +183,16 @@ static void strangers(void **state)
     }
     uint64_t began = clock_ms();
     ranks_start_one(&r, 2, hello_and_stay); /* with all of them standing at the door */
-    long most = 0;
+    long max = 0;
     for (int i = 0; i < 20; i++) {
         long now = resident_kib(r.pid[0]);
-        most = now > most ? now : most;
+        max = now > max ? now : max;
         usleep(50000);
     }
     ranks_tell();
     ranks_expect_well(&r);
-    if (!getenv("WEFT_SANITIZED") && most > before + 4096)
-        fail_msg("the store grew from %ld to %ld KiB under attack", before, most);
+    if (!getenv("WEFT_SANITIZED") && max > before + 4096)
+        fail_msg("the store grew from %ld to %ld KiB under attack", before, max);
     for (int i = 0; i < 3; i++)
         assert_true(r.report[i].ended_ms < began + patience(15000));
     for (int i = 0; i < FLOOD; i++)

@@ -65,8 +65,8 @@ static weft_status start(job *j, uint32_t me, uint32_t n)
 }
 
 typedef struct cost {
-    uint64_t zero, most; /* at rank 0; at the other rank that has most */
-    uint64_t beats;      /* bytes of heartbeats over one connection, at most: they grow with time */
+    uint64_t zero, max; /* at rank 0; at the other rank that has most */
+    uint64_t beats;     /* bytes of heartbeats over one connection, at most: they grow with time */
 } cost;
 
 static cost play(uint32_t n)
@@ -82,9 +82,9 @@ static cost play(uint32_t n)
     c.beats = BEAT * BEATS * ((clock_ms() - since) / 1000 + 1);
     c.zero = counted[0];
     for (uint32_t i = 1; i < n; i++)
-        c.most = counted[i] > c.most ? counted[i] : c.most;
+        c.max = counted[i] > c.max ? counted[i] : c.max;
     print_message("%3u ranks: %7llu bytes a rank, %9llu at rank 0, at most %llu of heartbeats\n", n,
-                  (unsigned long long)c.most, (unsigned long long)c.zero,
+                  (unsigned long long)c.max, (unsigned long long)c.zero,
                   (unsigned long long)c.beats);
     return c;
 }
@@ -95,7 +95,7 @@ static void linear(void **state)
     cost first = play(16);
     for (uint32_t n = 64; n <= 256; n *= 4) {
         cost c = play(n);
-        if (c.most > 2 * first.most + CHILDREN * (CHILD + c.beats))
+        if (c.max > 2 * first.max + CHILDREN * (CHILD + c.beats))
             fail_msg("a rank of %u costs more than twice as much as one of 16 and its children", n);
         if (c.zero > 2 * first.zero * n / 16 + n * c.beats)
             fail_msg("rank 0's bytes grow faster than the number of ranks");

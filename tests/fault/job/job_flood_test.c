@@ -112,12 +112,12 @@ static uint64_t play(uint32_t connections, uint64_t *growth)
     pid_t between = join_recorded(&r, 1, &f);
     usleep(500000);
     f.port = r.port;
-    uint64_t before = resident_bytes(r.pid[0]) + flood_kernel_bytes(r.port), most = before;
+    uint64_t before = resident_bytes(r.pid[0]) + flood_kernel_bytes(r.port), max = before;
     if (connections)
         flood_start(&f);
     for (int i = 0; connections && i < 60; i++) {
         uint64_t now = resident_bytes(r.pid[0]) + flood_kernel_bytes(r.port);
-        most = now > most ? now : most;
+        max = now > max ? now : max;
         usleep(50000);
     }
     uint64_t began = clock_ms();
@@ -129,7 +129,7 @@ static uint64_t play(uint32_t connections, uint64_t *growth)
     kill(between, SIGKILL);
     waitpid(between, NULL, 0);
     ranks_end(&r);
-    *growth = most - before;
+    *growth = max - before;
     return took;
 }
 

@@ -173,7 +173,7 @@ static void drawn(void **state)
 
 /* The plan queries the requirements of some ranks of a large group; the others must not need
  * more. */
-static void room_for_every_rank(void **state)
+static void capacity_for_every_rank(void **state)
 {
     static const struct {
         uint32_t size[6], machines;
@@ -229,7 +229,7 @@ int main(void)
         cmocka_unit_test(llama),
         cmocka_unit_test(dropout),
         cmocka_unit_test(drawn),
-        cmocka_unit_test(room_for_every_rank),
+        cmocka_unit_test(capacity_for_every_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -392,9 +392,9 @@ static void bad_tables(void **state)
 
 /* Sanitizers need memory, and so does the emulator that runs the builds for other processors. */
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__ || !defined __x86_64__
-#define MOST_MB 2000
+#define MAX_MB 2000
 #else
-#define MOST_MB 200
+#define MAX_MB 200
 #endif
 
 static uint32_t endless_phase;
@@ -464,7 +464,7 @@ static void ends(const host_component *strategy, const host_component *rule, con
     print_message("%s: %.2f s, %ld MB\n", text, seconds, used.ru_maxrss / 1024);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     assert_true(seconds * 1000 < (double)patience(2000));
-    assert_true(used.ru_maxrss < MOST_MB * 1024);
+    assert_true(used.ru_maxrss < MAX_MB * 1024);
 }
 
 static void plugins_without_end_do(void **state)

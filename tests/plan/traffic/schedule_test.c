@@ -38,8 +38,8 @@ static void bubble(uint32_t p, uint32_t m, const char *schedule, uint32_t v)
         fail_msg("%u stages of %u chunks, %u micro-batches, %s: idle %g, not %g", p, v, m, schedule,
                  got, want);
     for (uint32_t s = 0; s < p && v == 1; s++) {
-        uint32_t most = !strcmp(schedule, "1f1b") && p - s < m ? p - s : m;
-        assert_int_equal(view_live(&j.plans.at[s]), most);
+        uint32_t max = !strcmp(schedule, "1f1b") && p - s < m ? p - s : m;
+        assert_int_equal(view_live(&j.plans.at[s]), max);
     }
     planned_free(&j);
 }

@@ -21,7 +21,7 @@
 static void a_gap_counts_as_the_most(void **state)
 {
     (void)state;
-    awake_count a = {.most = 10};
+    awake_count a = {.max = 10};
     assert_int_equal(awake_look(&a, 1000), 0);
     assert_int_equal(awake_look(&a, 1000), 0);
     assert_int_equal(awake_look(&a, 1007), 7);
@@ -35,10 +35,10 @@ static void a_gap_counts_as_the_most(void **state)
  * that one may be late, so longer sleeps follow. */
 static bool goes_on_unseen(void)
 {
-    for (uint64_t ms = 4 * AWAKE_MOST_MS; ms < patience(10000); ms *= 2) {
+    for (uint64_t ms = 4 * AWAKE_MAX_MS; ms < patience(10000); ms *= 2) {
         const uint64_t before = awake_ms();
         usleep((useconds_t)ms * 1000);
-        if (awake_ms() - before > 2 * AWAKE_MOST_MS)
+        if (awake_ms() - before > 2 * AWAKE_MAX_MS)
             return true;
     }
     return false;
@@ -70,7 +70,7 @@ static void be_stopped(void)
     const uint64_t clock = clock_ms(), awake = awake_ms();
     raise(SIGSTOP);
     const uint64_t by_clock = clock_ms() - clock, by_awake = awake_ms() - awake;
-    const uint64_t lost = STOP_MS - AWAKE_MOST_MS - 2; /* either rounds down */
+    const uint64_t lost = STOP_MS - AWAKE_MAX_MS - 2; /* either rounds down */
     _exit(by_clock < STOP_MS ? 3 : by_awake + lost > by_clock ? 1 : 0);
 }
 

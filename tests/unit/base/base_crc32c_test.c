@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
-#define ROOM 100000u
+#define CAPACITY 100000u
 
-static unsigned char bytes[ROOM];
+static unsigned char bytes[CAPACITY];
 
 static uint64_t next(uint64_t *random)
 {
@@ -64,14 +64,14 @@ static void alike(void **state)
     const char *name;
     crc32c_function f;
     uint64_t random = 7;
-    for (uint32_t i = 0; i < ROOM; i++)
+    for (uint32_t i = 0; i < CAPACITY; i++)
         bytes[i] = (unsigned char)next(&random);
     for (uint32_t i = 0; (f = crc32c_variant(i, &name)); i++) {
         print_message("%s\n", name);
         for (uint64_t n = 0; n < 1600; n++)
             compare(name, f, n % 64, n, (uint32_t)n * 77);
         for (uint32_t k = 0; k < 400; k++) {
-            const uint64_t at = next(&random) % 64, n = next(&random) % (ROOM - 64);
+            const uint64_t at = next(&random) % 64, n = next(&random) % (CAPACITY - 64);
             const uint64_t middle = n ? next(&random) % n : 0;
             compare(name, f, at, n, (uint32_t)random);
             assert_int_equal(f(f(0, bytes + at, middle), bytes + at + middle, n - middle),

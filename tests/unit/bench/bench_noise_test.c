@@ -13,10 +13,10 @@
 #include <cmocka.h>
 
 #define ROWS 12u
-#define MOST 7u
+#define LIMIT 7u
 #define SWEEPS 100u
 
-static double rates[ROWS][MOST];
+static double rates[ROWS][LIMIT];
 
 /* Rows of `runs` runs that scatter by `noise`; the last row has the rate `last` of the others. */
 static void draw(bench_noise_row *rows, uint32_t runs, double noise, double last, uint64_t number)
@@ -25,7 +25,7 @@ static void draw(bench_noise_row *rows, uint32_t runs, double noise, double last
     for (uint32_t i = 0; i < ROWS; i++) {
         for (uint32_t k = 0; k < runs; k++)
             rates[i][k] =
-                1e5 * (i + 1 == ROWS ? last : 1) * exp(noise * rng_normal(key, i * MOST + k));
+                1e5 * (i + 1 == ROWS ? last : 1) * exp(noise * rng_normal(key, i * LIMIT + k));
         rows[i] = (bench_noise_row){.rate = rates[i], .n = runs, .group = 2 + i % 2};
     }
 }

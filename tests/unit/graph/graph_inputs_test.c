@@ -163,7 +163,7 @@ static void fields_are_checked(void **state)
     assert_int_equal(graph_check_fields(fields, 3), WEFT_OK);
     assert_int_equal(graph_check_fields(NULL, 0), WEFT_OK);
     refused(graph_check_fields(NULL, 1), "the data has 1 fields");
-    refused(graph_check_fields(fields, GRAPH_MOST_FIELDS + 1), "at most 32 are possible");
+    refused(graph_check_fields(fields, GRAPH_MAX_FIELDS + 1), "at most 32 are possible");
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         const weft_field list[] = {fields[2], wrong[i].f};
         refused(graph_check_fields(list, 2), wrong[i].says);

@@ -24,7 +24,7 @@
 #include "op_eval.h"
 
 #define SIZE 2 /* coordinates of the mesh axis */
-#define MOST 4096
+#define LIMIT 4096
 
 typedef struct example {
     const char *id;
@@ -178,7 +178,7 @@ typedef struct bench {
     weft_opcall call;
     weft_tensor in[7], out[3];
     weft_shape is[7], os[3];
-    double x[7][MOST], y[3][MOST];
+    double x[7][LIMIT], y[3][LIMIT];
 } bench;
 
 static weft_shape shape_of(const char *axes)
@@ -200,7 +200,7 @@ static void fill(double *x, const weft_shape *s, uint64_t key)
 }
 
 static void run(const bench *w, const weft_attr *a, uint32_t nattr, const weft_shape *is,
-                const weft_shape *os, double (*x)[MOST], double (*y)[MOST])
+                const weft_shape *os, double (*x)[LIMIT], double (*y)[LIMIT])
 {
     double *in[7], *out[3];
     for (uint32_t i = 0; i < 7; i++)
@@ -267,7 +267,7 @@ static void cut(const weft_shape *s, uint32_t axis, int c, double *whole, double
 }
 
 /* Coordinate c's part of every input. Parts of a partial sum differ wildly. */
-static void take_parts(bench *w, const weft_place *place, int c, weft_shape *is, double (*x)[MOST])
+static void take_parts(bench *w, const weft_place *place, int c, weft_shape *is, double (*x)[LIMIT])
 {
     for (uint32_t i = 0; i < w->call.nin; i++) {
         is[i] = w->is[i];
@@ -283,8 +283,8 @@ static void take_parts(bench *w, const weft_place *place, int c, weft_shape *is,
     }
 }
 
-static void join_parts(const bench *w, const weft_place *place, int c, double (*y)[MOST],
-                       double (*sum)[MOST])
+static void join_parts(const bench *w, const weft_place *place, int c, double (*y)[LIMIT],
+                       double (*sum)[LIMIT])
 {
     for (uint32_t i = 0; i < w->call.nout; i++) {
         if (place[i].kind == WEFT_SPLIT)
@@ -321,7 +321,7 @@ static uint32_t part_attrs(const bench *w, const weft_shape *is, int c, weft_att
 /* The parts of an accepted placement, computed and joined, against the whole. */
 static void check_parts(bench *w, const weft_place *in, const weft_place *out)
 {
-    static double x[7][MOST], y[3][MOST], sum[3][MOST];
+    static double x[7][LIMIT], y[3][LIMIT], sum[3][LIMIT];
     const example *e = &examples[w->g.now.block];
     weft_builder b = graph_builder(&w->g);
     const weft_op_self self = {.struct_size = sizeof self, .b = &b};

@@ -12,7 +12,7 @@
 
 #include <cmocka.h> /* last: it has a macro called fail */
 
-#define MOST 300
+#define LIMIT 300
 
 /* Part of rank r: `kinds` different ones, in blocks of `block` ranks. */
 static void fill(uint8_t *part, uint32_t r, uint32_t kinds, uint32_t block, uint64_t bytes)
@@ -51,7 +51,7 @@ static uint64_t there_and_back(uint32_t ranks, uint32_t kinds, uint32_t block, u
 static void every_layout(void **state)
 {
     (void)state;
-    static const uint32_t ranks[] = {1, 2, 3, 127, 128, 129, MOST};
+    static const uint32_t ranks[] = {1, 2, 3, 127, 128, 129, LIMIT};
     for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++)
         for (uint32_t kinds = 1; kinds <= ranks[i]; kinds += kinds < 4 ? 1 : 61)
             for (uint32_t block = 1; block < 20; block += 6)
@@ -62,8 +62,8 @@ static void every_layout(void **state)
 static void equal_parts_once(void **state)
 {
     (void)state;
-    assert_int_equal(there_and_back(MOST, 1, 1, 60), 60 + 2 + 1 + 2);
-    assert_true(there_and_back(MOST, 3, 100, 60) <= 3 * 60 + 2 + 3 * 3);
+    assert_int_equal(there_and_back(LIMIT, 1, 1, 60), 60 + 2 + 1 + 2);
+    assert_true(there_and_back(LIMIT, 3, 100, 60) <= 3 * 60 + 2 + 3 * 3);
 }
 
 /* Answers that are cut, too long, or changed anywhere: refused, or spread within bounds. */

@@ -87,15 +87,15 @@ static void test_refusals(void **state)
 static void test_many(void **state)
 {
     (void)state;
-    const size_t room = 16 * (HOSTS_MAX + 1);
-    char *text = malloc(room), *at = text;
+    const size_t capacity = 16 * (HOSTS_MAX + 1);
+    char *text = malloc(capacity), *at = text;
     launch_host_list l;
     for (uint32_t i = 0; i < HOSTS_MAX; i++)
-        at += snprintf(at, room - (size_t)(at - text), "h%u\n", i);
+        at += snprintf(at, capacity - (size_t)(at - text), "h%u\n", i);
     assert_int_equal(launch_host_list_parse("f", text, (size_t)(at - text), &l), WEFT_OK);
     assert_int_equal(l.n, HOSTS_MAX);
     launch_host_list_free(&l);
-    at += snprintf(at, room - (size_t)(at - text), "more\n");
+    at += snprintf(at, capacity - (size_t)(at - text), "more\n");
     assert_int_equal(launch_host_list_parse("f", text, (size_t)(at - text), &l), WEFT_USAGE);
     free(text);
 }

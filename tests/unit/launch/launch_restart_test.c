@@ -27,7 +27,7 @@ static launch_restart lost(launch_restarts *r, uint64_t step, uint32_t rank, uin
 static void test_progress_renews_the_restarts(void **state)
 {
     (void)state;
-    launch_restarts r = {.most = 2};
+    launch_restarts r = {.max = 2};
     uint32_t pause;
     for (uint64_t step = 5; step < 500; step += 7) {
         assert_int_equal(lost(&r, step, 1, &pause), RESTART_SAME);
@@ -39,7 +39,7 @@ static void test_progress_renews_the_restarts(void **state)
 static void test_without_progress_it_ends(void **state)
 {
     (void)state;
-    launch_restarts r = {.most = 7};
+    launch_restarts r = {.max = 7};
     uint32_t pause;
     const uint32_t pauses[] = {0, 1, 2, 4, 8, 16, 30};
     for (uint32_t i = 0; i < 7; i++) {
@@ -55,7 +55,7 @@ static void test_without_progress_it_ends(void **state)
 static void test_before_the_first_step(void **state)
 {
     (void)state;
-    launch_restarts r = {.most = 1};
+    launch_restarts r = {.max = 1};
     uint32_t pause;
     assert_int_equal(lost(&r, 0, 0, &pause), RESTART_SAME);
     assert_int_equal(lost(&r, 0, 0, &pause), RESTART_END);
@@ -74,7 +74,7 @@ static launch_restart says(launch_restarts *r, uint64_t step, const char *why, b
 static void test_the_same_reason_before_the_first_step(void **state)
 {
     (void)state;
-    launch_restarts r = {.most = 9};
+    launch_restarts r = {.max = 9};
     assert_int_equal(says(&r, 0, "the disk is full", true), RESTART_SAME);
     assert_int_equal(says(&r, 0, "no memory", true), RESTART_SAME);
     assert_int_equal(says(&r, 0, "killed", false), RESTART_SAME);
@@ -90,7 +90,7 @@ static void test_the_same_reason_before_the_first_step(void **state)
 static void test_a_rank_that_fails_twice_is_lost(void **state)
 {
     (void)state;
-    launch_restarts r = {.most = 5, .least = 3};
+    launch_restarts r = {.max = 5, .least = 3};
     uint32_t pause;
     assert_int_equal(lost(&r, 9, 1, &pause), RESTART_SAME);
     assert_int_equal(lost(&r, 9, 2, &pause), RESTART_SAME); /* another rank */

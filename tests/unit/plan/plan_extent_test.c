@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-enum { MOST = 4096 }; /* elements of a tensor */
+enum { LIMIT = 4096 }; /* elements of a tensor */
 #define NONE UINT64_MAX
 
 static uint64_t drawn; /* numbers used so far */
@@ -93,7 +93,7 @@ static uint64_t whole_index(const plan_piece *x, const plan_extent *e, uint64_t 
 
 static void check_rank(const plan *p, const plan_piece *x, uint32_t rank, uint32_t *writes)
 {
-    static found said[3][MOST];
+    static found said[3][LIMIT];
     uint64_t n = graph_shape_elements(&x->shape), size = weft_dtype_size(x->copy_dtype);
     for (uint32_t what = 0; what < 3; what++) {
         plan_extent e;
@@ -172,7 +172,7 @@ static plan_piece make_piece(const graph_mesh *m)
 static void an_extent_is_what_single_elements_say(void **state)
 {
     (void)state;
-    static uint32_t writes[MOST];
+    static uint32_t writes[LIMIT];
     for (uint32_t turn = 0; turn < 1500; turn++) {
         spec s = {0};
         plan p = {.spec = &s};
@@ -181,7 +181,7 @@ static void an_extent_is_what_single_elements_say(void **state)
         *vec_push(&p.pieces) = make_piece(&s.mesh);
         plan_piece *x = p.pieces.at;
         uint64_t n = graph_shape_elements(&x->shape);
-        if (n <= MOST) {
+        if (n <= LIMIT) {
             plan_choose_writers(&p);
             memset(writes, 0, sizeof writes);
             for (uint32_t r = 0; r < s.ranks; r++)

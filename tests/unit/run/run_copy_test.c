@@ -8,26 +8,26 @@
 
 #include <cmocka.h>
 
-enum { PARTS = 9, ROOM = 40 << 20, GAP = 64 };
+enum { PARTS = 9, CAPACITY = 40 << 20, GAP = 64 };
 
-static unsigned char from[ROOM], to[ROOM], want[ROOM];
+static unsigned char from[CAPACITY], to[CAPACITY], want[CAPACITY];
 
 static void fill(unsigned char *at, unsigned char first)
 {
-    for (size_t i = 0; i < ROOM; i++)
+    for (size_t i = 0; i < CAPACITY; i++)
         at[i] = (unsigned char)(first + i * 31 + (i >> 8));
 }
 
 /* Parts of random sizes, some of them empty, with gaps that stay as they are; the last is large. */
-static void check(uint64_t seed, uint32_t threads, uint64_t most)
+static void check(uint64_t seed, uint32_t threads, uint64_t max)
 {
     run_copy_part parts[PARTS];
     uint64_t at = 0;
-    memset(to, 7, ROOM);
-    memset(want, 7, ROOM);
+    memset(to, 7, CAPACITY);
+    memset(want, 7, CAPACITY);
     for (uint32_t i = 0; i < PARTS; i++) {
-        const uint64_t room = i + 1 < PARTS ? most : most * 8, mixed = seed * PARTS + i + 1;
-        const uint64_t bytes = i == 3 ? 0 : (mixed * 0x9e3779b97f4a7c15u >> 20) % (room + 1);
+        const uint64_t capacity = i + 1 < PARTS ? max : max * 8, mixed = seed * PARTS + i + 1;
+        const uint64_t bytes = i == 3 ? 0 : (mixed * 0x9e3779b97f4a7c15u >> 20) % (capacity + 1);
         parts[i] = (run_copy_part){to + at, i == 5 ? NULL : from + at, bytes};
         if (parts[i].from)
             memcpy(want + at, from + at, bytes);
@@ -35,9 +35,9 @@ static void check(uint64_t seed, uint32_t threads, uint64_t most)
             memset(want + at, 0, bytes);
         at += bytes + GAP;
     }
-    assert_true(at <= ROOM);
+    assert_true(at <= CAPACITY);
     run_copy_parts(parts, PARTS, threads);
-    assert_memory_equal(to, want, ROOM);
+    assert_memory_equal(to, want, CAPACITY);
 }
 
 static void all_bytes_are_copied(void **state)
@@ -55,12 +55,12 @@ static void all_bytes_are_copied(void **state)
 static void touched_memory_is_zero(void **state)
 {
     (void)state;
-    memset(to, 7, ROOM);
-    run_copy_touch(to, ROOM - 1, 8);
-    for (size_t i = 0; i < ROOM - 1; i++)
+    memset(to, 7, CAPACITY);
+    run_copy_touch(to, CAPACITY - 1, 8);
+    for (size_t i = 0; i < CAPACITY - 1; i++)
         if (to[i])
             fail_msg("byte %zu is not zero", i);
-    assert_int_equal(to[ROOM - 1], 7);
+    assert_int_equal(to[CAPACITY - 1], 7);
 }
 
 static void ranks_share_the_cores(void **state)

@@ -37,7 +37,7 @@ static void nothing_is_lost(void **state)
     (void)state;
     run_meter *m = run_meter_create();
     const weft_host_metrics *t = run_meter_table(m);
-    weft_metric got[METER_MOST];
+    weft_metric got[METER_MAX];
     pthread_t threads[THREADS];
     adder a[THREADS];
     double sum = 0, max = 0;
@@ -69,7 +69,7 @@ static void values_of_a_step(void **state)
     (void)state;
     run_meter *m = run_meter_create();
     const weft_host_metrics *t = run_meter_table(m);
-    weft_metric got[METER_MOST];
+    weft_metric got[METER_MAX];
     const weft_metric taken = {"t.taken", "", 0, WEFT_METRIC_GAUGE, 0};
     uint32_t last, max, name, none;
     uint64_t odd = UINT64_C(0x7ff8a5c3e1d20b47); /* meter.c has it for: no value */
@@ -102,10 +102,10 @@ static void the_most_names(void **state)
     (void)state;
     run_meter *m = run_meter_create();
     const weft_host_metrics *t = run_meter_table(m);
-    weft_metric got[METER_MOST];
+    weft_metric got[METER_MAX];
     uint32_t number;
     char name[64];
-    for (uint32_t i = 0; i < METER_MOST; i++) {
+    for (uint32_t i = 0; i < METER_MAX; i++) {
         snprintf(name, sizeof name, "t.%u", i);
         assert_int_equal(t->declare(t->ctx, name, NULL, WEFT_METRICS_LAST, 0, &number), WEFT_OK);
         assert_int_equal(number, i + 1);
@@ -113,8 +113,8 @@ static void the_most_names(void **state)
     }
     assert_int_equal(t->declare(t->ctx, "t.more", "", WEFT_METRICS_LAST, 0, &number), WEFT_USAGE);
     assert_int_equal(t->declare(t->ctx, "t.0", "", WEFT_METRICS_LAST, 0, &number), WEFT_OK);
-    assert_int_equal(run_meter_collect(m, NULL, 0, got), METER_MOST);
-    assert_true(got[METER_MOST - 1].value == METER_MOST - 1);
+    assert_int_equal(run_meter_collect(m, NULL, 0, got), METER_MAX);
+    assert_true(got[METER_MAX - 1].value == METER_MAX - 1);
     run_meter_free(m);
 }
 

@@ -49,9 +49,9 @@ static void test_distance(void **state)
                                           part(step, 0, 0, 0, cost + 50)};
             const uint64_t n = run_ranks_distance(all, 2);
             const double share = (double)cost / ((double)n * (double)step);
-            assert_true(n >= 1 && n <= RANKS_MOST);
-            assert_true(share <= RANKS_SHARE * (1 + 1e-6) || n == RANKS_MOST);
-            if (n > 2 && n < RANKS_MOST) /* and is not far below */
+            assert_true(n >= 1 && n <= RANKS_MAX);
+            assert_true(share <= RANKS_SHARE * (1 + 1e-6) || n == RANKS_MAX);
+            if (n > 2 && n < RANKS_MAX) /* and is not far below */
                 assert_true(share >= RANKS_SHARE * 0.5);
         }
 }
@@ -64,7 +64,7 @@ static void test_odd_times(void **state)
         for (int k = 0; k < 4; k++) {
             const run_ranks_part all[] = {part(odd[i], 0, 0, 0, odd[k])};
             const uint64_t n = run_ranks_distance(all, 1);
-            assert_true(n >= 1 && n <= RANKS_MOST);
+            assert_true(n >= 1 && n <= RANKS_MAX);
         }
 }
 

@@ -8,7 +8,7 @@
 #include "run/save/saver.h"
 #include "run/state/weights.h"
 
-enum { TENSORS = 5, REGION = 1 << 21, MOST = 300000 };
+enum { TENSORS = 5, REGION = 1 << 21, LIMIT = 300000 };
 enum { ARENA = TENSORS * 3 * REGION + 4096 };
 
 static const weft_shape shapes[TENSORS] = {
@@ -22,7 +22,7 @@ static const char *const names[TENSORS] = {"w", "embed", "bias", "cube", "gain"}
 static const char *const states[TENSORS] = {"w.m", "embed.m", "bias.m", "cube.m", "gain.m"};
 static const char *const inits[TENSORS] = {"normal:0.02", "normal:1", "zeros", "normal:3", "ones"};
 
-static float values[TENSORS][MOST];
+static float values[TENSORS][LIMIT];
 
 static float state_value(uint32_t i, uint64_t at)
 {

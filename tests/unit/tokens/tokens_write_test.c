@@ -129,7 +129,7 @@ static void check_output(const char *path, bool valid, bool split, uint64_t byte
 
 /* --- a tokenizer of this test: words of up to three bytes, so that pieces matter --- */
 
-static uint64_t most_waiting; /* bytes that were left for later */
+static uint64_t max_waiting; /* bytes that were left for later */
 
 static weft_status threes(weft_tokenizer *t, const weft_encode_args *a, uint64_t *used, uint64_t *n)
 {
@@ -142,7 +142,7 @@ static weft_status threes(weft_tokenizer *t, const weft_encode_args *a, uint64_t
             id = id * 256 + (unsigned char)a->text[(*used)++];
         a->out[(*n)++] = (int32_t)(id + (k == 3 ? 70000 : 0));
     }
-    most_waiting = a->bytes - *used > most_waiting ? a->bytes - *used : most_waiting;
+    max_waiting = a->bytes - *used > max_waiting ? a->bytes - *used : max_waiting;
     return WEFT_OK;
 }
 
@@ -266,10 +266,10 @@ static void long_texts_are_encoded_as_a_whole(void **state)
     uint64_t train;
     put_text(a_txt, 0, BYTES);
     const char *texts[] = {a_txt};
-    most_waiting = 0;
+    max_waiting = 0;
     assert_int_equal(write_with(with(threes, END + 1, 0), texts, 1, train_bin, NULL, &train, NULL),
                      WEFT_OK);
-    assert_true(most_waiting > 0);
+    assert_true(max_waiting > 0);
     contents f = read_file(train_bin);
     assert_int_equal(f.count, n);
     assert_memory_equal(f.token, want, n * sizeof *want);

@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-enum { MOST_INLINE = 1024, OPCODES = 16 };
+enum { MAX_INLINE = 1024, OPCODES = 16 };
 
 typedef struct fake_mr {
     struct ibv_mr mr; /* first */
@@ -28,7 +28,7 @@ typedef struct fake_cq {
 typedef struct work {
     struct ibv_send_wr wr;
     struct ibv_sge piece;
-    uint8_t inlined[MOST_INLINE];
+    uint8_t inlined[MAX_INLINE];
 } work;
 
 typedef struct fake_qp {

@@ -90,12 +90,12 @@ int ibv_query_port(struct ibv_context *c, uint8_t port, struct _compat_ibv_port_
     return 0;
 }
 
-ssize_t _ibv_query_gid_table(struct ibv_context *c, struct ibv_gid_entry *out, size_t most,
+ssize_t _ibv_query_gid_table(struct ibv_context *c, struct ibv_gid_entry *out, size_t max,
                              uint32_t flags, size_t size)
 {
     const double_device *d = about(c);
     (void)flags;
-    if (size != sizeof *out || (size_t)d->gids > most || most * size > 65535) /* as the kernel */
+    if (size != sizeof *out || (size_t)d->gids > max || max * size > 65535) /* as the kernel */
         return -EINVAL;
     memcpy(out, d->gid, (size_t)d->gids * size);
     return d->gids;

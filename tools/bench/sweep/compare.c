@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 
 #define RUNS 100u
-#define MOST_BYTES (64L << 20) /* of a file */
+#define MAX_BYTES (64L << 20) /* of a file */
 
 typedef struct side_row {
     const char *key, *status, *why;
@@ -58,7 +58,7 @@ static weft_status load(comparison *c, side *x, const char *path)
     FILE *f = fopen(x->path, "re");
     if (!f)
         return err_fail_errno(WEFT_USAGE, "%s cannot be opened", x->path);
-    if (fstat(fileno(f), &st) || !S_ISREG(st.st_mode) || st.st_size > MOST_BYTES) {
+    if (fstat(fileno(f), &st) || !S_ISREG(st.st_mode) || st.st_size > MAX_BYTES) {
         fclose(f);
         return refuse(x, "not a file of at most 64 MiB");
     }

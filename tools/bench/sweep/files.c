@@ -37,7 +37,7 @@ static void csv_numbers(FILE *f, const bench_sweep_row *r)
     const bench_sweep_rate rate = bench_sweep_rate_of(r);
     const bench_sweep_sample m = bench_sweep_typical(r);
     const bench_sweep_standing *v = &r->standing;
-    const double reals[] = {rate.median,  rate.least,   rate.most,   m.step_ms,
+    const double reals[] = {rate.median,  rate.least,   rate.max,    m.step_ms,
                             m.compute_ms, m.exposed_ms, m.bubble_ms, m.optimizer_ms};
     for (uint32_t i = 0; i < sizeof reals / sizeof *reals; i++)
         csv_real(f, reals[i]);
@@ -124,7 +124,7 @@ static json_t *rates_json(const bench_sweep_row *r)
         json_array_append_new(runs, json_real(bench_sweep_run_rate(r, i)));
     put_real(rates, "median", rate.median);
     put_real(rates, "min", rate.least);
-    put_real(rates, "max", rate.most);
+    put_real(rates, "max", rate.max);
     put_real(rates, "low", r->standing.low);
     put_real(rates, "high", r->standing.high);
     json_object_set_new(rates, "runs", runs);

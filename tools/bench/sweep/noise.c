@@ -136,13 +136,13 @@ static double usual_range(uint32_t n)
     const uint64_t key = rng_key(n, "range");
     uint64_t at = 0;
     for (uint32_t k = 0; k < RANGES; k++) {
-        double least = INFINITY, most = -INFINITY;
+        double least = INFINITY, max = -INFINITY;
         for (uint32_t i = 0; i < n; i++) {
             const double x = rng_normal(key, at++);
             least = x < least ? x : least;
-            most = x > most ? x : most;
+            max = x > max ? x : max;
         }
-        range[k] = most - least;
+        range[k] = max - least;
     }
     qsort(range, RANGES, sizeof *range, by_value);
     const double q = range[RANGES * 19 / 20];

@@ -176,7 +176,7 @@ bench_sweep_rate bench_sweep_rate_of(const bench_sweep_row *r)
         return (bench_sweep_rate){0, 0, 0};
     for (uint32_t i = 0; i < r->samples; i++) {
         out.least = fmin(out.least, bench_sweep_run_rate(r, i));
-        out.most = fmax(out.most, bench_sweep_run_rate(r, i));
+        out.max = fmax(out.max, bench_sweep_run_rate(r, i));
     }
     const bench_sweep_sample m = middle(r);
     out.median = m.tokens / (m.step_ms * 1e-3);

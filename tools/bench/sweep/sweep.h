@@ -179,7 +179,7 @@ bench_sweep_loss(const bench_sweep_row *r); /* whether a row's losses are those 
 double bench_sweep_bound(const bench_sweep_row *r);
 
 typedef struct bench_sweep_rate {
-    double median, least, most; /* tokens a second of the repeats */
+    double median, least, max; /* tokens a second of the repeats */
 } bench_sweep_rate;
 bench_sweep_rate bench_sweep_rate_of(const bench_sweep_row *r);
 double bench_sweep_run_rate(const bench_sweep_row *r, uint32_t repeat);

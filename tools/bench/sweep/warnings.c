@@ -93,18 +93,18 @@ static const char *of_rounding(bench_sweep *s)
 static const char *of_load(bench_sweep *s)
 {
     uint32_t n;
-    double most = 0;
+    double max = 0;
     const char *names = which(s, is_loaded, &n);
     for (uint32_t i = 0; i < s->rows.n; i++)
-        most = is_loaded(&s->rows.at[i]) && s->rows.at[i].other_cores > most
-                   ? s->rows.at[i].other_cores
-                   : most;
+        max = is_loaded(&s->rows.at[i]) && s->rows.at[i].other_cores > max
+                  ? s->rows.at[i].other_cores
+                  : max;
     if (!n)
         return NULL;
     return pool_printf(&s->pool,
                        "other programs kept up to %.1f of %u processors busy during runs of "
                        "combinations %s: measure again on a quiet machine",
-                       most, bench_sweep_cpus(), names);
+                       max, bench_sweep_cpus(), names);
 }
 
 static const char *of_noise(bench_sweep *s)

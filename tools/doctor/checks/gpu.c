@@ -22,16 +22,16 @@ static bool is_gpu(const doctor *d, const char *device)
 static void read_gpu(doctor *d, const char *device)
 {
     char path[160], model[128] = "a GPU";
-    int64_t lanes = 0, most = 0, node = -1;
+    int64_t lanes = 0, max = 0, node = -1;
     snprintf(path, sizeof path, "/proc/driver/nvidia/gpus/%.100s/information", device);
     doctor_read_line(d, path, "Model", model, sizeof model);
     doctor_read_number(d, &lanes, PCI "/%s/current_link_width", device);
-    doctor_read_number(d, &most, PCI "/%s/max_link_width", device);
+    doctor_read_number(d, &max, PCI "/%s/max_link_width", device);
     doctor_read_number(d, &node, PCI "/%s/numa_node", device);
     doctor_add_line(d, "%s: %s, %" PRId64 " PCIe lanes", device, model, lanes);
-    if (lanes > 0 && lanes < most && most <= 32) {
+    if (lanes > 0 && lanes < max && max <= 32) {
         doctor_add_finding(d, DOCTOR_NOTE, "GPU %s has %" PRId64 " of its %" PRId64 " PCIe lanes",
-                           device, lanes, most);
+                           device, lanes, max);
         doctor_add_reason(d, "Copies from and to the GPU are slower in proportion: the slot has "
                              "fewer lanes, or the card is not seated well.");
         doctor_add_command(d, "sudo lspci -vv -s %s | grep Lnk", device);

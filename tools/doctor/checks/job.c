@@ -221,15 +221,15 @@ static void fit_files(doctor *d)
 {
     int64_t need = doctor_fact_number(d, "job", "descriptors", 0),
             may = doctor_fact_number(d, "limits", "files", INT64_MAX),
-            most = doctor_fact_number(d, "limits", "files_most", INT64_MAX);
+            max = doctor_fact_number(d, "limits", "files_most", INT64_MAX);
     if (need <= may)
         return;
     doctor_add_finding(d, DOCTOR_WARNING,
                        "rank 0 may have up to %" PRId64 " files open, and its limit is %" PRId64,
                        need, may);
     doctor_add_reason(d, "Each connection to another rank needs one descriptor.");
-    if (need <= most)
-        doctor_add_command(d, "ulimit -n %" PRId64, most < 1048576 ? most : 1048576);
+    if (need <= max)
+        doctor_add_command(d, "ulimit -n %" PRId64, max < 1048576 ? max : 1048576);
     else
         doctor_add_command(d, DOCTOR_RAISE_FILES);
 }

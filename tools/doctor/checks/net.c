@@ -16,7 +16,7 @@ typedef struct nic {
     bool there, up, carrier, half; /* hardware or a bond; up; has a link */
     int64_t speed, mtu;            /* Mbit/s, 0: unknown */
     double slot;                   /* Mbit/s of the PCIe slot as it is, 0: unknown */
-    int64_t lanes, lanes_most;
+    int64_t lanes, lanes_max;
     char node[32];
 } nic;
 
@@ -51,7 +51,7 @@ static nic read_nic(const doctor *d, const char *name)
     x.half =
         doctor_read_text(d, text, sizeof text, NET "/%s/duplex", name) && !strcmp(text, "half");
     doctor_read_number(d, &x.lanes, NET "/%s/device/current_link_width", name);
-    doctor_read_number(d, &x.lanes_most, NET "/%s/device/max_link_width", name);
+    doctor_read_number(d, &x.lanes_max, NET "/%s/device/max_link_width", name);
     if (doctor_read_text(d, text, sizeof text, NET "/%s/device/current_link_speed", name) &&
         is_lane_count(x.lanes))
         x.slot = slot_speed(text, x.lanes);
@@ -102,11 +102,11 @@ static void assess_nic(doctor *d, const nic *x)
         doctor_add_finding(d, DOCTOR_WARNING,
                            "the PCIe slot of %s has %.0f Gbit/s, and its link %g Gbit/s", x->name,
                            x->slot / 1000, (double)x->speed / 1000);
-        doctor_add_reason(
-            d,
-            "PCIe is the bottleneck (%" PRId64
-            " lanes%s): the slot is small or old, or lanes have failed.",
-            x->lanes, is_lane_count(x->lanes_most) && x->lanes < x->lanes_most ? " of more" : "");
+        doctor_add_reason(d,
+                          "PCIe is the bottleneck (%" PRId64
+                          " lanes%s): the slot is small or old, or lanes have failed.",
+                          x->lanes,
+                          is_lane_count(x->lanes_max) && x->lanes < x->lanes_max ? " of more" : "");
         doctor_add_command(
             d, "sudo lspci -vv -s $(basename $(readlink " NET "/%s/device)) | grep Lnk", x->name);
     }

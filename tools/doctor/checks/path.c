@@ -185,32 +185,32 @@ static weft_status clock_skew(job *j, const job_identity *who, int64_t *ms)
 
 static void send_packets(int fd, const route *w, const listener *to, uint32_t rank)
 {
-    static uint8_t room[LONG_BYTES];
+    static uint8_t capacity[LONG_BYTES];
     uint32_t longest = (uint32_t)(w->mtu - w->headers), size[] = {SHORT_BYTES, longest};
     for (uint64_t end = clock_ms() + PASSAGE_MS; clock_ms() < end; poll(NULL, 0, PAUSE_MS))
         for (uint32_t i = 0; i < 2; i++) {
             packet p = {.rank = rank, .bytes = size[i] + (uint32_t)w->headers};
             memcpy(p.mark, to->mark, sizeof p.mark);
-            memcpy(room, &p, sizeof p);
+            memcpy(capacity, &p, sizeof p);
             if (size[i] <= LONG_BYTES)
-                (void)!sendto(fd, room, size[i], MSG_DONTWAIT, &to->at.any, w->length);
+                (void)!sendto(fd, capacity, size[i], MSG_DONTWAIT, &to->at.any, w->length);
         }
 }
 
 static void receive_packets(int fd, const route *w, const uint8_t mark[16], uint32_t ranks,
                             uint32_t *heard)
 {
-    static uint8_t room[LONG_BYTES + 1];
+    static uint8_t capacity[LONG_BYTES + 1];
     uint64_t end = clock_ms() + PASSAGE_MS + PASSAGE_MS / 4, now;
     while ((now = clock_ms()) < end) {
         struct pollfd p = {.fd = fd, .events = POLLIN};
         if (poll(&p, 1, (int)(end - now)) <= 0)
             continue;
-        ssize_t n = recv(fd, room, sizeof room, MSG_DONTWAIT);
+        ssize_t n = recv(fd, capacity, sizeof capacity, MSG_DONTWAIT);
         packet x;
         if (n < (ssize_t)sizeof x)
             continue;
-        memcpy(&x, room, sizeof x);
+        memcpy(&x, capacity, sizeof x);
         if (memcmp(x.mark, mark, sizeof x.mark) || x.rank >= ranks ||
             x.bytes != (uint32_t)n + (uint32_t)w->headers)
             continue;

@@ -128,13 +128,13 @@ static void assess_access(doctor *d)
 
 void doctor_check_rdma(doctor *d)
 {
-    enum { MOST = 64 };
-    port all[MOST];
+    enum { LIMIT = 64 };
+    port all[LIMIT];
     uint32_t n = 0, active = 0;
     const char *const *devices = doctor_list_folder(d, IB);
     for (; *devices; devices++) {
         const char *const *ports = doctor_list_folder(d, IB "/%s/ports", *devices);
-        for (; *ports && n < MOST; ports++) {
+        for (; *ports && n < LIMIT; ports++) {
             all[n] = (port){.device = *devices, .number = *ports};
             read_port(d, &all[n]);
             active += all[n++].active;

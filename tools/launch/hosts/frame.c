@@ -26,22 +26,22 @@ void launch_frame_close(launch_frame_link *l)
     if (l->out >= 0 && l->out != l->in)
         close(l->out);
     if (l->queue)
-        explicit_bzero(l->queue, l->room); /* a key may be in it */
+        explicit_bzero(l->queue, l->capacity); /* a key may be in it */
     free(l->queue);
     *l = (launch_frame_link){.in = -1, .out = -1, .broken = true, .deaf = true};
 }
 
 static void append(launch_frame_link *l, const void *from, size_t bytes)
 {
-    if (l->queued + bytes > l->room) {
-        const size_t room = 2 * (l->queued + bytes);
-        char *q = mem_alloc(room);
+    if (l->queued + bytes > l->capacity) {
+        const size_t capacity = 2 * (l->queued + bytes);
+        char *q = mem_alloc(capacity);
         memcpy(q, l->queue ? l->queue : q, l->queued);
         if (l->queue)
-            explicit_bzero(l->queue, l->room);
+            explicit_bzero(l->queue, l->capacity);
         free(l->queue);
         l->queue = q;
-        l->room = room;
+        l->capacity = capacity;
     }
     if (bytes)
         memcpy(l->queue + l->queued, from, bytes);

@@ -56,7 +56,7 @@ typedef struct launch_frame_link {
     size_t have; /* bytes of `part` */
     char part[sizeof(launch_frame)];
     char *queue; /* bytes to be written, from `sent` to `queued` */
-    size_t sent, queued, room;
+    size_t sent, queued, capacity;
 } launch_frame_link;
 
 void launch_frame_open(launch_frame_link *l, int in, int out);

@@ -325,8 +325,8 @@ static void look_at_time(hosts *h, uint64_t now)
 static int wait_time(const hosts *h, uint64_t now)
 {
     const int decision = launch_outcome_wait(h->outcome, now);
-    const int most = h->met && !h->kill_at ? -1 : 100;
-    return most < 0 || (decision >= 0 && decision < most) ? decision : most;
+    const int max = h->met && !h->kill_at ? -1 : 100;
+    return max < 0 || (decision >= 0 && decision < max) ? decision : max;
 }
 
 static void stand_by(hosts *h)

@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "tokens/text/unit.h"
 
-#define MOST_THREADS 256u
+#define MAX_THREADS 256u
 #define SHOW_TERMINAL_MS 500u
 #define SHOW_MS 10000u
 
@@ -69,7 +69,7 @@ static uint32_t processors(void)
 static weft_status begin_threads(run *r)
 {
     const uint32_t want = r->o->threads ? r->o->threads : processors();
-    const uint32_t n = want < MOST_THREADS ? want : MOST_THREADS;
+    const uint32_t n = want < MAX_THREADS ? want : MAX_THREADS;
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->work, NULL);
     pthread_cond_init(&r->ready, NULL);

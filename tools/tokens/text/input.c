@@ -83,10 +83,10 @@ void tokens_input_close(tokens_input *in)
 }
 
 /* Bytes of the file itself, as many as are asked for unless it ends before. */
-static weft_status read_file(tokens_input *in, void *out, uint64_t room, uint64_t *n)
+static weft_status read_file(tokens_input *in, void *out, uint64_t capacity, uint64_t *n)
 {
     const uint64_t left = in->size - in->at;
-    *n = left < room ? left : room;
+    *n = left < capacity ? left : capacity;
     const int rc = data_file_read(in->fd, out, *n, in->at);
     if (rc > 0)
         return err_fail(WEFT_DATA, "text %s became shorter while it was read", in->file->path);
@@ -97,12 +97,12 @@ static weft_status read_file(tokens_input *in, void *out, uint64_t room, uint64_
 }
 
 /* One call of zlib: a file may have several members, one after the other. */
-static weft_status unpack_gz(tokens_input *in, char *out, uint64_t room, uint64_t *n)
+static weft_status unpack_gz(tokens_input *in, char *out, uint64_t capacity, uint64_t *n)
 {
     in->gz.next_in = in->packed + in->from;
     in->gz.avail_in = (uInt)(in->to - in->from);
     in->gz.next_out = (Bytef *)out;
-    in->gz.avail_out = (uInt)(room < UINT32_MAX ? room : UINT32_MAX);
+    in->gz.avail_out = (uInt)(capacity < UINT32_MAX ? capacity : UINT32_MAX);
     const uInt before = in->gz.avail_out;
     const int rc = inflate(&in->gz, Z_NO_FLUSH);
     in->from = in->to - in->gz.avail_in;
@@ -117,10 +117,10 @@ static weft_status unpack_gz(tokens_input *in, char *out, uint64_t room, uint64_
     return WEFT_OK;
 }
 
-static weft_status unpack_zst(tokens_input *in, char *out, uint64_t room, uint64_t *n)
+static weft_status unpack_zst(tokens_input *in, char *out, uint64_t capacity, uint64_t *n)
 {
     ZSTD_inBuffer from = {in->packed, in->to, in->from};
-    ZSTD_outBuffer to = {out, room, 0};
+    ZSTD_outBuffer to = {out, capacity, 0};
     const size_t rc = ZSTD_decompressStream(in->zst, &to, &from);
     in->from = from.pos;
     *n = to.pos;
@@ -128,13 +128,13 @@ static weft_status unpack_zst(tokens_input *in, char *out, uint64_t room, uint64
     return ZSTD_isError(rc) ? damaged(in, ZSTD_getErrorName(rc)) : WEFT_OK;
 }
 
-weft_status tokens_input_read(tokens_input *in, char *out, uint64_t room, uint64_t *n)
+weft_status tokens_input_read(tokens_input *in, char *out, uint64_t capacity, uint64_t *n)
 {
     weft_status st = WEFT_OK;
     *n = 0;
     if (in->file->packing == DATA_PLAIN)
-        return read_file(in, out, room, n);
-    while (st == WEFT_OK && !*n && room) {
+        return read_file(in, out, capacity, n);
+    while (st == WEFT_OK && !*n && capacity) {
         if (in->from == in->to) {
             uint64_t got = 0;
             st = read_file(in, in->packed, PACKED, &got);
@@ -148,8 +148,8 @@ weft_status tokens_input_read(tokens_input *in, char *out, uint64_t room, uint64
         if (end && !in->inside)
             return WEFT_OK;
         const uint64_t before = in->from;
-        st = in->file->packing == DATA_GZ ? unpack_gz(in, out, room, n)
-                                          : unpack_zst(in, out, room, n);
+        st = in->file->packing == DATA_GZ ? unpack_gz(in, out, capacity, n)
+                                          : unpack_zst(in, out, capacity, n);
         if (st == WEFT_OK && end && in->inside && !*n && before == in->from)
             return damaged(in, "it is cut off");
     }

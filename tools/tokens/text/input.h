@@ -10,10 +10,10 @@ typedef struct tokens_input tokens_input;
 weft_status tokens_input_open(const tokens_text_file *file, tokens_input **out);
 void tokens_input_close(tokens_input *in); /* NULL allowed */
 
-/* At most `room` bytes; *n is 0 at the end alone. A plain file ends after as many bytes as it had
- * when it was opened; one that has become shorter, and damaged compressed data, are WEFT_DATA with
- * the file's name. [setup] */
-weft_status tokens_input_read(tokens_input *in, char *out, uint64_t room, uint64_t *n);
+/* At most `capacity` bytes; *n is 0 at the end alone. A plain file ends after as many bytes as it
+ * had when it was opened; one that has become shorter, and damaged compressed data, are WEFT_DATA
+ * with the file's name. [setup] */
+weft_status tokens_input_read(tokens_input *in, char *out, uint64_t capacity, uint64_t *n);
 
 /* Pass over bytes; fewer than that are left: WEFT_DATA. [setup] */
 weft_status tokens_input_skip(tokens_input *in, uint64_t bytes);

@@ -17,8 +17,8 @@
 #include "base/mem.h"
 #include "data/file.h"
 
-#define MOST_FILES 10000000u
-#define MOST_DEPTH 64
+#define MAX_FILES 10000000u
+#define MAX_DEPTH 64
 
 static bool ends(const char *s, size_t n, const char *with)
 {
@@ -28,11 +28,11 @@ static bool ends(const char *s, size_t n, const char *with)
 
 static weft_status add_file(tokens_text_list *l, const char *path, const struct stat *st)
 {
-    if (l->n == MOST_FILES)
-        return err_fail(WEFT_USAGE, "there are more than %u text files", MOST_FILES);
-    if (l->n == l->room) {
-        l->room = l->room ? 2 * l->room : 64;
-        l->at = mem_grow(l->at, l->room * sizeof *l->at);
+    if (l->n == MAX_FILES)
+        return err_fail(WEFT_USAGE, "there are more than %u text files", MAX_FILES);
+    if (l->n == l->capacity) {
+        l->capacity = l->capacity ? 2 * l->capacity : 64;
+        l->at = mem_grow(l->at, l->capacity * sizeof *l->at);
     }
     size_t n = strlen(path);
     tokens_text_file f = {.path = mem_alloc(n + 1),
@@ -151,8 +151,8 @@ static weft_status add_folder(walk *w, const char *path, int depth)
     weft_status st = first_visit(w, path, &first);
     if (st != WEFT_OK || !first)
         return st;
-    if (depth > MOST_DEPTH)
-        return err_fail(WEFT_USAGE, "folders below %s are more than %d deep", path, MOST_DEPTH);
+    if (depth > MAX_DEPTH)
+        return err_fail(WEFT_USAGE, "folders below %s are more than %d deep", path, MAX_DEPTH);
     const int n = scandir(path, &entries, visible, by_bytes);
     if (n < 0)
         return err_fail_errno(data_file_status(errno), "cannot read the folder %s", path);

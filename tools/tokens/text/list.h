@@ -23,7 +23,7 @@ typedef struct tokens_text_file {
 
 typedef struct tokens_text_list {
     tokens_text_file *at;
-    uint32_t n, room;
+    uint32_t n, capacity;
     uint64_t bytes; /* of all */
 } tokens_text_list;
 

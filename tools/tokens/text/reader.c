@@ -18,13 +18,13 @@ struct tokens_reader {
     uint64_t file, line, before; /* before: bytes of the files in front of this one */
     tokens_input *in;            /* NULL: between files */
     char *text;                  /* text[from..to) of the document is not taken */
-    uint64_t from, to, room;
+    uint64_t from, to, capacity;
     uint64_t offset;  /* of text[from] in the unpacked file; with records, of `raw` */
     uint64_t at;      /* bytes of text that are taken */
     bool open, ended; /* a document is under way; all of it is in `text` */
     bool first, to_valid;
     char *raw; /* of a file of records: raw[raw_from..raw_to) are not yet lines */
-    uint64_t raw_from, raw_to, raw_room;
+    uint64_t raw_from, raw_to, raw_capacity;
     bool raw_ended;
 };
 
@@ -76,18 +76,18 @@ static bool is_records(const tokens_reader *r)
 static weft_status fill_text(tokens_reader *r, uint64_t want)
 {
     weft_status st = WEFT_OK;
-    if (r->from && r->room - r->from < want) {
+    if (r->from && r->capacity - r->from < want) {
         memmove(r->text, r->text + r->from, r->to - r->from);
         r->to -= r->from;
         r->from = 0;
     }
-    if (r->room - r->from < want) {
-        r->room = 2 * want;
-        r->text = mem_grow(r->text, r->room);
+    if (r->capacity - r->from < want) {
+        r->capacity = 2 * want;
+        r->text = mem_grow(r->text, r->capacity);
     }
     while (st == WEFT_OK && !r->ended && r->to - r->from < want) {
         uint64_t n;
-        st = tokens_input_read(r->in, r->text + r->to, r->room - r->to, &n);
+        st = tokens_input_read(r->in, r->text + r->to, r->capacity - r->to, &n);
         r->to += n;
         r->ended = !n;
     }
@@ -120,7 +120,7 @@ static weft_status next_line(tokens_reader *r, const char **line, uint64_t *n)
         *n = UINT64_MAX;
         if (r->raw_ended)
             return WEFT_OK;
-        if (r->raw_to - r->raw_from > DATA_RECORD_MOST) {
+        if (r->raw_to - r->raw_from > DATA_RECORD_MAX) {
             r->line++;
             return bad_record(r, "the line has more than 64 MiB", "");
         }
@@ -130,9 +130,9 @@ static weft_status next_line(tokens_reader *r, const char **line, uint64_t *n)
             r->raw_to -= r->raw_from;
             r->raw_from = 0;
         }
-        if (r->raw_room - r->raw_to < DATA_PART) {
-            r->raw_room = 2 * r->raw_room + DATA_PART;
-            r->raw = mem_grow(r->raw, r->raw_room);
+        if (r->raw_capacity - r->raw_to < DATA_PART) {
+            r->raw_capacity = 2 * r->raw_capacity + DATA_PART;
+            r->raw = mem_grow(r->raw, r->raw_capacity);
         }
         uint64_t got;
         weft_status st = tokens_input_read(r->in, r->raw + r->raw_to, DATA_PART, &got);
@@ -163,9 +163,9 @@ static weft_status take_record(tokens_reader *r, const char *line, uint64_t n)
                         r->field);
     else {
         r->to = json_string_length(value);
-        if (r->room < r->to) {
-            r->room = r->to;
-            r->text = mem_grow(r->text, r->room);
+        if (r->capacity < r->to) {
+            r->capacity = r->to;
+            r->text = mem_grow(r->text, r->capacity);
         }
         if (r->to)
             memcpy(r->text, json_string_value(value), r->to);
@@ -257,7 +257,7 @@ static weft_status cut(tokens_reader *r, uint64_t run, uint64_t *n)
         }
         if (st == WEFT_OK)
             st = data_tokenizer_cut(r->t, r->text + r->from, want, n);
-        if (!*n && want >= DATA_PART_MOST)
+        if (!*n && want >= DATA_PART_MAX)
             *n = whole_chars(r->text + r->from, want);
     }
     return st;

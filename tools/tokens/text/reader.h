@@ -2,7 +2,7 @@
  *
  * A document is a file, or a record of a file of records. A part is a document, or a piece of one
  * that was cut where the tokenizer says that ids do not change (weft_tokenizer_table.cut). Where it
- * knows no place within DATA_PART_MOST bytes, the text is cut there. Parts depend on the texts
+ * knows no place within DATA_PART_MAX bytes, the text is cut there. Parts depend on the texts
  * alone, so the result does not depend on threads, and a reader can begin at any place that it has
  * given.
  *
@@ -17,8 +17,8 @@
 #define DATA_BLOCK 4096u       /* bytes of text in a block                   */
 #define DATA_VALID_EVERY 20u   /* of so many blocks the last is for `valid` */
 #define DATA_PART (256u << 10) /* bytes of a part where a text can be cut   */
-#define DATA_PART_MOST (4u << 20)
-#define DATA_RECORD_MOST (64u << 20) /* bytes of a line of a file of records */
+#define DATA_PART_MAX (4u << 20)
+#define DATA_RECORD_MAX (64u << 20) /* bytes of a line of a file of records */
 
 /* Where a reader stands. Constant layout: it is stored. */
 typedef struct tokens_place {

@@ -34,7 +34,7 @@ typedef struct stored {
 typedef struct stream {
     int fd; /* -1: all is in memory */
     int32_t *at;
-    uint64_t n, room, written; /* in `at`; in the file */
+    uint64_t n, capacity, written; /* in `at`; in the file */
 } stream;
 
 struct tokens_spool {
@@ -199,9 +199,9 @@ weft_status tokens_spool_add(tokens_spool *s, bool valid, const int32_t *ids, ui
 {
     stream *f = &s->of[valid];
     weft_status st = WEFT_OK;
-    if (f->room - f->n < n) {
-        f->room = 2 * f->room + n;
-        f->at = mem_grow(f->at, f->room * sizeof *f->at);
+    if (f->capacity - f->n < n) {
+        f->capacity = 2 * f->capacity + n;
+        f->at = mem_grow(f->at, f->capacity * sizeof *f->at);
     }
     memcpy(f->at + f->n, ids, n * sizeof *ids);
     f->n += n;
@@ -273,9 +273,9 @@ weft_status tokens_spool_each(tokens_spool *s, bool valid,
     if (s->lock < 0 || st != WEFT_OK)
         return st;
     int32_t *ids = mem_alloc(CHUNK * sizeof *ids);
-    const uint64_t room = CHUNK;
+    const uint64_t capacity = CHUNK;
     for (uint64_t at = 0, n; st == WEFT_OK && at < f->written; at += n) {
-        n = f->written - at < room ? f->written - at : room;
+        n = f->written - at < capacity ? f->written - at : capacity;
         if (data_file_read(f->fd, ids, n * sizeof *ids, at * sizeof *ids))
             st = cannot(s, "read");
         else

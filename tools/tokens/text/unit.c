@@ -8,7 +8,7 @@
 #include "base/err.h"
 
 #define UNIT (256u << 10) /* bytes of text: with the next part a unit has more */
-#define MOST_PARTS 4096u
+#define MAX_PARTS 4096u
 
 static void put(tokens_ids *to, int32_t id)
 {
@@ -16,7 +16,7 @@ static void put(tokens_ids *to, int32_t id)
 }
 
 /* Memory for at least `more` ids behind those that are there. */
-static void make_room(tokens_ids *to, uint64_t more)
+static void make_capacity(tokens_ids *to, uint64_t more)
 {
     const uint64_t want = to->n + more;
     if (want <= to->cap)
@@ -48,7 +48,7 @@ static weft_status encode_some(tokens_ids *to, const char *text, uint64_t n, uin
                                const data_tokenizer *t, uint64_t *used)
 {
     uint64_t made = 0;
-    make_room(to, n + 64);
+    make_capacity(to, n + 64);
     const weft_status st =
         data_tokenizer_encode(t, text, n, flags, to->at + to->n, to->cap - to->n, used, &made);
     to->n += (uint32_t)made;
@@ -102,9 +102,9 @@ static weft_status encode_ahead(tokens_unit *u, tokens_reader *r, const tokens_p
 
 static void keep_part(tokens_unit *u, const tokens_part *p, const char *text)
 {
-    if (u->room - u->n < p->n) {
-        u->room = u->n + p->n + UNIT;
-        u->text = mem_grow(u->text, u->room);
+    if (u->capacity - u->n < p->n) {
+        u->capacity = u->n + p->n + UNIT;
+        u->text = mem_grow(u->text, u->capacity);
     }
     memcpy(u->text + u->n, text, p->n);
     tokens_part *kept = vec_push(&u->parts);
@@ -121,7 +121,7 @@ weft_status tokens_unit_read(tokens_unit *u, tokens_reader *r, const data_tokeni
     u->parts.n = u->ids[0].n = u->ids[1].n = 0;
     u->n = 0;
     u->st = WEFT_OK;
-    while (st == WEFT_OK && u->n < UNIT && u->parts.n < MOST_PARTS) {
+    while (st == WEFT_OK && u->n < UNIT && u->parts.n < MAX_PARTS) {
         tokens_part p;
         const char *text;
         st = tokens_reader_next(r, &p, &text);

@@ -10,7 +10,7 @@ typedef VEC(int32_t) tokens_ids;
 typedef struct tokens_unit {
     VEC(tokens_part) parts;
     char *text; /* of the parts, one after the other */
-    uint64_t n, room;
+    uint64_t n, capacity;
     tokens_ids ids[2];  /* of the outputs, with DATA_SPOOL_END */
     tokens_place place; /* behind it */
     bool marks;         /* a run may begin there */

@@ -215,14 +215,14 @@ static void all_reduce(sched_hierarchy *v)
 
 /* One chunk of what this member adds for rank q, the nth of the remote ranks; the sum goes to
  * `sum`. */
-static void add_for(sched_hierarchy *v, uint32_t q, uint32_t nth, sched_span s, sched_place room,
-                    uint64_t stride, sched_place sum)
+static void add_for(sched_hierarchy *v, uint32_t q, uint32_t nth, sched_span s,
+                    sched_place capacity, uint64_t stride, sched_place sum)
 {
     sched_writer *w = v->w;
     uint32_t seen = 0, n = v->size[v->machine];
     for (uint32_t i = 0; i < v->ranks; i++)
         if (v->at[i] == v->machine && i != v->me)
-            sched_writer_recv(w, i, sched_place_plus(room, seen++ * stride), s.bytes);
+            sched_writer_recv(w, i, sched_place_plus(capacity, seen++ * stride), s.bytes);
     seen = 0;
     if (n == 1 && w->r->compress && q != v->me) {
         sched_hierarchy_send_code(v, q, nth, s, sched_in_at(s.at), sum);
@@ -235,12 +235,12 @@ static void add_for(sched_hierarchy *v, uint32_t q, uint32_t nth, sched_span s, 
         for (uint32_t i = 0; i < v->ranks; i++)
             if (v->at[i] == v->machine)
                 sched_writer_from(w, i == v->me ? sched_in_at(s.at)
-                                                : sched_place_plus(room, seen++ * stride));
+                                                : sched_place_plus(capacity, seen++ * stride));
         sched_writer_to(w, sum);
         sched_writer_reduce_end(w);
     }
     if (q != v->me && w->r->compress) /* contributions received are added by now */
-        sched_hierarchy_send_code(v, q, nth, s, sum, room);
+        sched_hierarchy_send_code(v, q, nth, s, sum, capacity);
     else if (q != v->me)
         sched_writer_send(w, q, sum, s.bytes);
 }
@@ -293,10 +293,10 @@ static void reduce_scatter(sched_hierarchy *v)
                 sched_writer_send(w, by, sched_in_at(give.at), give.bytes);
                 continue;
             }
-            sched_place room = sched_hierarchy_landed(&intra, c, charge++ * n);
-            add_for(v, q, nth, give, room, intra.stride,
+            sched_place capacity = sched_hierarchy_landed(&intra, c, charge++ * n);
+            add_for(v, q, nth, give, capacity, intra.stride,
                     q == v->me ? sched_hierarchy_landed(&sums, c, v->machine)
-                               : sched_place_plus(room, (n - 1) * intra.stride));
+                               : sched_place_plus(capacity, (n - 1) * intra.stride));
             nth += q != v->me;
         }
         finish_mine(v, s, sched_hierarchy_landed(&sums, c, 0), sums.stride);

@@ -33,7 +33,7 @@ static void encode(sched_writer *w, sched_place from, sched_place code, uint64_t
 void sched_hierarchy_keep_residual(const sched_hierarchy *v, uint64_t longest)
 {
     sched_writer *w = v->w;
-    uint64_t others = (uint64_t)(v->machines - 1) * ((v->most + v->least - 1) / v->least);
+    uint64_t others = (uint64_t)(v->machines - 1) * ((v->max + v->least - 1) / v->least);
     others = others < v->ranks - v->least ? others : v->ranks - v->least; /* that I own */
     uint64_t bytes = w->r->kind == WEFT_ALL_REDUCE ? longest : others * (w->bytes / v->ranks);
     w->residual_bytes = w->r->compress && w->r->feedback ? bytes / w->size * 4 : 0;

@@ -68,7 +68,7 @@ static double all_reduce(const sched_hierarchy *v, sched_traffic *t)
             for (uint32_t m = 0; m < v->machines && phase % 3 == 0; m++)
                 star(v, t, m, sched_hierarchy_member(v, m, j), phase == 0,
                      sched_amount_cut(v->w, part));
-            double here = v->most > 1 ? (double)part * v->most : 0;
+            double here = v->max > 1 ? (double)part * v->max : 0;
             if (phase == 1)
                 reduced = larger(reduced, here + between(v, t, part, j, 0));
             if (phase == 2)
@@ -118,12 +118,12 @@ static uint32_t parent(uint32_t index)
 /* Depth of a tree with `count` nodes. */
 static uint32_t depth(uint32_t count)
 {
-    uint32_t most = 0;
+    uint32_t max = 0;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t ones = (uint32_t)__builtin_popcount(i);
-        most = ones > most ? ones : most;
+        max = ones > max ? ones : max;
     }
-    return most;
+    return max;
 }
 
 /* Number of children of a node. */
@@ -138,7 +138,7 @@ static uint32_t below(uint32_t index, uint32_t count)
 static double trees(const sched_hierarchy *v, sched_traffic *t, int up)
 {
     sched_amount a = sched_amount_cut(v->w, v->w->bytes);
-    uint32_t hops = 0, inter = 0, top = v->at[v->w->r->root], most = 0;
+    uint32_t hops = 0, inter = 0, top = v->at[v->w->r->root], max = 0;
     for (uint32_t k = 0; k < v->machines; k++) {
         uint32_t m = (top + k) % v->machines, size = v->size[m];
         uint32_t high = (uint32_t)__builtin_popcount(k), deep = high + depth(size);
@@ -154,14 +154,14 @@ static double trees(const sched_hierarchy *v, sched_traffic *t, int up)
         uint32_t sums = below(0, size) + below(k, v->machines), inner = 0;
         for (uint32_t i = 1; i < size; i++)
             inner = below(i, size) > inner ? below(i, size) : inner;
-        most = sums > most ? sums : most;
-        most = inner > most ? inner : most;
+        max = sums > max ? sums : max;
+        max = inner > max ? inner : max;
         inter = deep > hops ? high : inter;
         hops = deep > hops ? deep : hops;
     }
     uint64_t chunk = sched_writer_chunk(v->w, (sched_span){0, v->w->bytes}, 0).bytes;
     sched_traffic_way(t, hops, inter, (double)chunk);
-    return up ? 2.0 * most * (double)v->w->bytes : 0;
+    return up ? 2.0 * max * (double)v->w->bytes : 0;
 }
 
 void sched_hierarchy_terms(const sched_request *r, sched_terms *out)

@@ -101,8 +101,8 @@ static uint32_t below(const tree *t)
 }
 
 /* Adds what the children send to `sum`, and sends it to the parent if there is one. Returns where
- * the sum is; `room` has one place of `stride` bytes per child. */
-static sched_place up(const tree *t, sched_place sum, sched_place room, uint64_t stride,
+ * the sum is; `capacity` has one place of `stride` bytes per child. */
+static sched_place up(const tree *t, sched_place sum, sched_place capacity, uint64_t stride,
                       uint64_t bytes)
 {
     sched_writer *w = t->v->w;
@@ -110,7 +110,7 @@ static sched_place up(const tree *t, sched_place sum, sched_place room, uint64_t
     for (uint32_t bit = 1; bit < mine; bit *= 2) {
         if (t->index + bit >= t->count)
             continue;
-        sched_place got = sched_place_plus(room, seen++ * stride);
+        sched_place got = sched_place_plus(capacity, seen++ * stride);
         sched_writer_recv(w, node(t, t->index + bit), got, bytes);
         sched_writer_reduce2(w, got, sum, got, bytes);
         sum = got;
@@ -128,10 +128,10 @@ void sched_hierarchy_reduce(sched_hierarchy *v)
     uint64_t first = sched_writer_chunk(w, (sched_span){0, w->bytes}, 0).bytes,
              stride = sched_align_line(first);
     uint64_t half = below(&intra) * stride, both = half + (speaks ? below(&inter) * stride : 0);
-    sched_place room = sched_writer_scratch(w, SLOTS * both);
+    sched_place capacity = sched_writer_scratch(w, SLOTS * both);
     for (uint64_t c = 0; c < sched_writer_chunks(w, w->bytes); c++) {
         sched_span s = sched_writer_chunk(w, (sched_span){0, w->bytes}, c);
-        sched_place at = sched_place_plus(room, c % SLOTS * both);
+        sched_place at = sched_place_plus(capacity, c % SLOTS * both);
         sched_place sum = up(&intra, sched_in_at(s.at), at, stride, s.bytes);
         if (speaks)
             sum = up(&inter, sum, sched_place_plus(at, half), stride, s.bytes);

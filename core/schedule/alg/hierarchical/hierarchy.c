@@ -27,14 +27,14 @@ void sched_hierarchy_begin(const sched_request *r, sched_writer *w, sched_hierar
         v.size[v.at[i]]++;
     }
     for (uint32_t m = 0; m < v.machines; m++) {
-        v.most = v.size[m] > v.most ? v.size[m] : v.most;
+        v.max = v.size[m] > v.max ? v.size[m] : v.max;
         v.least = v.size[m] < v.least ? v.size[m] : v.least;
     }
     uint32_t *seen = mem_alloc(v.machines * sizeof *seen);
-    v.member = mem_alloc((uint64_t)v.machines * v.most * sizeof *v.member);
+    v.member = mem_alloc((uint64_t)v.machines * v.max * sizeof *v.member);
     for (uint32_t i = 0; i < v.ranks; i++) {
         uint32_t place = place_of(r, &v, i, seen[v.at[i]]++);
-        v.member[v.at[i] * v.most + place] = i;
+        v.member[v.at[i] * v.max + place] = i;
         v.place = i == v.me ? place : v.place;
     }
     v.machine = v.at[v.me];

@@ -14,7 +14,7 @@ typedef struct sched_hierarchy {
     uint32_t ranks, me;
     uint32_t machines, machine; /* `machine` and `place` are this rank's */
     uint32_t place;             /* on the machine; 0 is nearest to the network */
-    uint32_t most, least;       /* members of the fullest and the emptiest machine */
+    uint32_t max, least;        /* members of the fullest and the emptiest machine */
     uint32_t *size;             /* [machines] members */
     uint32_t *member;           /* [machines][most] rank at a place */
     uint32_t *at;               /* [ranks] machine */
@@ -27,7 +27,7 @@ void sched_hierarchy_end(sched_hierarchy *v);
 static inline uint32_t sched_hierarchy_member(const sched_hierarchy *v, uint32_t machine,
                                               uint32_t place)
 {
-    return v->member[machine * v->most + place];
+    return v->member[machine * v->max + place];
 }
 
 /* Part i of n of a span, as equal as whole elements allow; parts of long spans begin at cache

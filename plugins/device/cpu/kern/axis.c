@@ -49,14 +49,14 @@ INLINE vf join_run(const void *x, int64_t i, int64_t end, const int op, const ui
 
 INLINE float join_lanes(vf v, const int op)
 {
-    float lane[VL], most;
+    float lane[VL], max;
     if (op == SUM)
         return v_sum(v);
     v_store(lane, v);
-    most = lane[0];
+    max = lane[0];
     for (int i = 1; i < VL; i++)
-        most = most != most || most > lane[i] ? most : lane[i];
-    return most;
+        max = max != max || max > lane[i] ? max : lane[i];
+    return max;
 }
 
 /* Elements [i, end) of a contiguous row. */

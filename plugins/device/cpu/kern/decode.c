@@ -133,7 +133,7 @@ void KERNEL(product_row)(const struct cpu_job *j, int64_t begin, int64_t end, ch
 INLINE float score_rows(const char *q, const char *keys, int64_t n, int64_t d, float scale,
                         float *score, const uint32_t dt)
 {
-    float most = -__builtin_inff();
+    float max = -__builtin_inff();
     int64_t p = 0;
     for (; p + AT_ONCE <= n; p += AT_ONCE)
         dot_rows(keys + p * d * dt_size(dt), d, q, d, score + p, dt, dt);
@@ -141,17 +141,17 @@ INLINE float score_rows(const char *q, const char *keys, int64_t n, int64_t d, f
         score[p] = dot_row(keys + p * d * dt_size(dt), q, d, dt, dt);
     for (p = 0; p < n; p++) {
         score[p] *= scale;
-        most = score[p] > most ? score[p] : most;
+        max = score[p] > max ? score[p] : max;
     }
-    return most;
+    return max;
 }
 
 /* Replace scores by their exponentials below the largest; returns the sum. */
-INLINE float exponentials(float *score, int64_t n, float most)
+INLINE float exponentials(float *score, int64_t n, float max)
 {
     vf sum = v_set1(0);
     for (int64_t p = 0; p < n; p += VL) {
-        const vf e = v_select(v_first(n - p), v_exp_low(v_load(score + p) - most), v_set1(0));
+        const vf e = v_select(v_first(n - p), v_exp_low(v_load(score + p) - max), v_set1(0));
         v_store(score + p, e);
         sum += e;
     }
@@ -194,9 +194,9 @@ INLINE void attend(const struct cpu_job *j, int64_t item, float *score, const ui
         memset(y, 0, (size_t)(d * size));
         return;
     }
-    const float most =
+    const float max =
         score_rows(q, (const char *)j->in[1] + head, n, d, 1.0f / sqrtf((float)d), score, dt);
-    const float sum = exponentials(score, n, most);
+    const float sum = exponentials(score, n, max);
     add_values((const char *)j->in[2] + head, score, n, d, 1.0f / sum, y, dt);
 }
 

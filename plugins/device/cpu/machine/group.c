@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATH = 1024, DEPTH_MOST = 64 };
+enum { PATH = 1024, DEPTH_MAX = 64 };
 
 /* Read the first line of a file below `root`; false if there is none. */
 static bool first_line(const char *root, const char *folder, const char *name, char *out, int room)
@@ -49,7 +49,7 @@ static void look_upwards(const char *root, const char *mount, const char *own, d
     const int n = snprintf(folder, sizeof folder, "%s%s", mount, strcmp(own, "/") != 0 ? own : "");
     if (n < 0 || n >= (int)sizeof folder)
         return;
-    for (int depth = 0; depth < DEPTH_MOST; depth++) {
+    for (int depth = 0; depth < DEPTH_MAX; depth++) {
         look_at(root, folder, cpus);
         char *cut = strrchr(folder, '/');
         if (!cut || (size_t)(cut - folder) < top)

@@ -121,8 +121,8 @@ static bool tell_products(const struct set *s)
 static size_t count_here(void)
 {
     size_t n = 1;
-    const size_t most = allowed();
-    while (n < most && sets[n].here())
+    const size_t max = allowed();
+    while (n < max && sets[n].here())
         n++;
     return n;
 }

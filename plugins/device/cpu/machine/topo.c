@@ -104,8 +104,8 @@ static void pin_opener(struct cpu_topo *t, const struct cpu_module *m)
 weft_status cpu_topo_open(struct cpu_topo *t, const struct cpu_module *m,
                           const weft_device_args *args)
 {
-    enum { MOST = 1024 };
-    hwloc_cpuset_t core[MOST];
+    enum { LIMIT = 1024 };
+    hwloc_cpuset_t core[LIMIT];
     *t = (struct cpu_topo){.threads = 1};
     if (hwloc_topology_init(&t->tree) != 0 || hwloc_topology_load(t->tree) != 0)
         return cpu_fail(m, WEFT_IO, "hwloc cannot read this machine's topology from /sys");
@@ -114,7 +114,7 @@ weft_status cpu_topo_open(struct cpu_topo *t, const struct cpu_module *m,
         return cpu_fail(m, WEFT_NO_MEMORY, "no memory for the map of cores");
     if (hwloc_get_cpubind(t->tree, may, HWLOC_CPUBIND_PROCESS) != 0)
         hwloc_bitmap_copy(may, hwloc_topology_get_allowed_cpuset(t->tree));
-    const int32_t n = list_cores(t->tree, may, core, MOST);
+    const int32_t n = list_cores(t->tree, may, core, LIMIT);
     hwloc_bitmap_free(may);
     weft_status st = divide(t, m, args, core, n);
     for (int32_t k = 0; k < n; k++)

@@ -102,7 +102,7 @@ struct way {
 };
 
 /* The largest number of parts that way_of returns. */
-static int64_t most_parts(const weft_device *d)
+static int64_t max_parts(const weft_device *d)
 {
     return d->threads > 1 ? d->threads : 2;
 }
@@ -111,7 +111,7 @@ static struct way way_of(const weft_prepared *p, const struct form *f, int64_t s
 {
     const int64_t o = p->a.cols, i = p->a.inner, threads = p->d->threads;
     const bool few = p->a.rows / threads < FEW_TOKENS, dx = p->op->form == PRODUCT_DX;
-    struct way w = {most_parts(p->d), true};
+    struct way w = {max_parts(p->d), true};
     if (f->batch > 1)
         return (struct way){f->batch % threads && f->batch < 4 * threads ? 1 : threads, true};
     if (p->op->form == PRODUCT_DW)
@@ -331,7 +331,7 @@ static dnnl_status_t build_best(const weft_prepared *p, struct product *q, const
     return st == dnnl_success ? st : build(p, q, f, (struct way){1, true});
 }
 
-static dnnl_status_t make_room(const weft_prepared *p, struct product *q)
+static dnnl_status_t make_capacity(const weft_prepared *p, struct product *q)
 {
     weft_status st = WEFT_OK;
     q->scratch_outside = q->scratch > p->workspace;
@@ -347,7 +347,7 @@ weft_status product_ready(weft_prepared *p, const weft_opspec *spec)
 {
     const weft_host *host = p->d->m->host;
     const struct form f = form_of(p);
-    const uint64_t parts = (uint64_t)most_parts(p->d);
+    const uint64_t parts = (uint64_t)max_parts(p->d);
     if (product_is_row(p))
         return WEFT_OK;
     struct product *q = host->alloc(host->ctx, sizeof *q + parts * sizeof *q->part, 0);
@@ -365,7 +365,7 @@ weft_status product_ready(weft_prepared *p, const weft_opspec *spec)
         st = build_best(p, q, &f);
     }
     if (st == dnnl_success)
-        st = make_room(p, q);
+        st = make_capacity(p, q);
     if (st == dnnl_success)
         return WEFT_OK;
     product_drop(p);

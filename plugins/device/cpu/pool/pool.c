@@ -26,7 +26,7 @@
 
 #define STACK (2ul << 20) /* of a worker, whatever `ulimit -s` says */
 #define TEAM_BITS 16      /* of a region's word: its number of threads; above, its number */
-#define TEAM_MOST (1 << TEAM_BITS)
+#define TEAM_MAX (1 << TEAM_BITS)
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -60,7 +60,7 @@ static _Thread_local struct {
     cpu_pool *pool;       /* serves its regions */
     cpu_pool *within;     /* it is in a region of this pool ... */
     int32_t number, team; /* ... as this one of so many */
-    int32_t most;         /* threads that a region may have */
+    int32_t max;          /* threads that a region may have */
     uint64_t asked;       /* calls of omp_get_max_threads() */
     uint64_t window;      /* core_is_shared(): when the last window began ... */
     long switches;        /* ... with so many switches ... */
@@ -139,7 +139,7 @@ static void *work(void *arg)
     p->begin(p->ctx, w->number);
     for (uint64_t word = 0;;) {
         word = await_change(&p->region, word);
-        const int32_t team = (int32_t)(word % TEAM_MOST);
+        const int32_t team = (int32_t)(word % TEAM_MAX);
         if (!team)
             return NULL; /* the pool closes */
         if (w->number >= team)
@@ -179,7 +179,7 @@ EXPORT void cpu_pool_run(cpu_pool *p, void (*body)(void *data, int32_t thread, i
 EXPORT uint64_t cpu_pool_serve(cpu_pool *p, int32_t threads)
 {
     self.pool = p;
-    self.most = threads;
+    self.max = threads;
     return self.asked;
 }
 
@@ -240,7 +240,7 @@ EXPORT int cpu_pool_open(int32_t threads, void (*begin)(void *ctx, int32_t threa
 EXPORT int omp_get_max_threads(void)
 {
     self.asked++;
-    return self.pool && !self.within ? self.most : 1;
+    return self.pool && !self.within ? self.max : 1;
 }
 
 EXPORT int omp_get_num_threads(void)

@@ -46,7 +46,7 @@ struct gpu_job {
 #define WIDE 8           /* elements that a thread takes at once */
 #define ROW_BLOCK 256    /* threads of a block, where it is not said otherwise */
 #define TEAM_VECTORS 4   /* vectors of a row that a thread keeps in registers */
-#define TEAM_MOST 512    /* threads that share a row */
+#define TEAM_MAX 512     /* threads that share a row */
 #define COLUMN_ROWS 256  /* least rows of a partial column sum ... */
 #define COLUMN_PARTS 256 /* ... and the most partial sums of a column */
 #define FLAT_BLOCK 65536 /* elements of a partial sum of squares */

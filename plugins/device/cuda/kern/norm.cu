@@ -123,7 +123,7 @@ template <class T, int W> FN void layernorm_row(const struct gpu_job &j)
     }
 }
 
-FOR_ROWS(layernorm, TEAM_MOST, layernorm_row)
+FOR_ROWS(layernorm, TEAM_MAX, layernorm_row)
 
 /* in: x [T,C], g [C]; out: y [T,C], rstd [T] */
 template <class T, int W> FN void rmsnorm_row(const struct gpu_job &j)
@@ -141,7 +141,7 @@ template <class T, int W> FN void rmsnorm_row(const struct gpu_job &j)
         ((float *)j.out[1])[p.row] = rstd;
 }
 
-FOR_ROWS(rmsnorm, TEAM_MOST, rmsnorm_row)
+FOR_ROWS(rmsnorm, TEAM_MAX, rmsnorm_row)
 
 /* --- gradients for x --- */
 
@@ -230,7 +230,7 @@ template <class T, int W> FN void layernorm_dx_row(const struct gpu_job &j)
     grad_row<T, W>(j, (const float *)j.in[3], (const float *)j.in[4], scratch);
 }
 
-FOR_ROWS(layernorm_dx, TEAM_MOST, layernorm_dx_row)
+FOR_ROWS(layernorm_dx, TEAM_MAX, layernorm_dx_row)
 
 /* in: dy [T,C], x [T,C], g [C], rstd [T]; out: dx [T,C] */
 template <class T, int W> FN void rmsnorm_dx_row(const struct gpu_job &j)
@@ -239,4 +239,4 @@ template <class T, int W> FN void rmsnorm_dx_row(const struct gpu_job &j)
     grad_row<T, W>(j, nullptr, (const float *)j.in[3], scratch);
 }
 
-FOR_ROWS(rmsnorm_dx, TEAM_MOST, rmsnorm_dx_row)
+FOR_ROWS(rmsnorm_dx, TEAM_MAX, rmsnorm_dx_row)

@@ -55,7 +55,7 @@ GPU_PLAN(plan_teams)
 {
     weft_status st = plan_rows(m, op, spec, match, z, workspace);
     z->team = 32;
-    while (z->team < TEAM_MOST && vectors(z) > TEAM_VECTORS * (int64_t)z->team)
+    while (z->team < TEAM_MAX && vectors(z) > TEAM_VECTORS * (int64_t)z->team)
         z->team *= 2;
     return st;
 }

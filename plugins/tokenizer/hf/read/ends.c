@@ -3,7 +3,7 @@
 
 #include "read.h"
 
-#define MOST_ADDED 65536u
+#define MAX_ADDED 65536u
 
 static weft_status read_one(const reader *r, const json_t *value, uint32_t *next)
 {
@@ -60,7 +60,7 @@ static weft_status normalize(const reader *r, hf_work *w, hf_added *a)
     hf_normalize(w, a->text, a->n, &whole, &w->normal);
     if (w->failed)
         return read_no_memory(r);
-    if (w->normal.n > HF_MOST_TOKEN)
+    if (w->normal.n > HF_MAX_TOKEN)
         return read_bad(r, "added_tokens", "\"%.60s\" is too long when it is normalized", a->text);
     if (w->normal.n == a->n && !memcmp(w->normal.at, a->text, a->n))
         return WEFT_OK;
@@ -95,8 +95,8 @@ weft_status read_added(const reader *r, const json_t *value)
     const size_t n = json_array_size(value);
     uint32_t next = t->own;
     weft_status st = WEFT_OK;
-    if (value && !json_is_null(value) && (!json_is_array(value) || n > MOST_ADDED))
-        return read_bad(r, "added_tokens", "it is not a list of at most %u tokens", MOST_ADDED);
+    if (value && !json_is_null(value) && (!json_is_array(value) || n > MAX_ADDED))
+        return read_bad(r, "added_tokens", "it is not a list of at most %u tokens", MAX_ADDED);
     t->added = calloc(n + 1, sizeof *t->added);
     hf_work *w = hf_work_take(t);
     if (!t->added || !w)

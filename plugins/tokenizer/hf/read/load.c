@@ -11,7 +11,7 @@
 
 #include "read.h"
 
-#define MOST_BYTES (256u << 20)
+#define MAX_BYTES (256u << 20)
 
 static weft_status fail(const weft_tokenizer *t, weft_status code, const char *why)
 {
@@ -27,7 +27,7 @@ static char *read_file(const weft_tokenizer *t, uint64_t *bytes, weft_status *st
     const int fd = open(t->path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &info)) {
         *st = fail(t, errno == ENOMEM ? WEFT_NO_MEMORY : WEFT_USAGE, strerror(errno));
-    } else if (!S_ISREG(info.st_mode) || info.st_size > MOST_BYTES) {
+    } else if (!S_ISREG(info.st_mode) || info.st_size > MAX_BYTES) {
         *st = fail(t, WEFT_USAGE, "it is not a file of at most 256 MiB");
     } else {
         char *text = malloc((uint64_t)info.st_size + 1);
@@ -116,7 +116,7 @@ void hf_unload(weft_tokenizer *t)
 {
     for (uint32_t i = 0; i < t->nadded; i++)
         free(t->added[i].text);
-    for (int i = 0; i < HF_MOST_STAGES; i++) {
+    for (int i = 0; i < HF_MAX_STAGES; i++) {
         hf_pattern_free(&t->normalizer[i].pattern);
         hf_pattern_free(&t->splitter[i].pattern);
         hf_pattern_free(&t->decoder[i].from);

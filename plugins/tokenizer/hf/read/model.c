@@ -125,11 +125,11 @@ static weft_status read_merge(const reader *r, const json_t *merge, uint32_t ran
     weft_tokenizer *t = r->t;
     const char *a, *b;
     size_t na, nb;
-    char joined[2 * HF_MOST_TOKEN];
+    char joined[2 * HF_MAX_TOKEN];
     if (!both(merge, &a, &na, &b, &nb))
         return read_bad(r, "", "a merge is two tokens: \"a b\" or [\"a\", \"b\"]");
     const size_t skip = t->prefix ? strlen(t->prefix) : 0;
-    if (na > HF_MOST_TOKEN || nb > HF_MOST_TOKEN || nb < skip)
+    if (na > HF_MAX_TOKEN || nb > HF_MAX_TOKEN || nb < skip)
         return read_bad(r, "", "a token of the merge is too long or lacks its prefix");
     memcpy(joined, a, na);
     memcpy(joined + na, b + skip, nb - skip);

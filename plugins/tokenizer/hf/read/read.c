@@ -125,15 +125,15 @@ int32_t read_id(const weft_tokenizer *t, const char *name, uint64_t n)
     return hf_table_get(&t->by_name, name, n);
 }
 
-#define MOST_IDS (1u << 24)
+#define MAX_IDS (1u << 24)
 
 weft_status read_grow(const reader *r, uint32_t to)
 {
     weft_tokenizer *t = r->t;
     if (to <= t->vocab)
         return WEFT_OK;
-    if (to > MOST_IDS)
-        return read_bad(r, "", "the id %u is not below %u", to - 1, MOST_IDS);
+    if (to > MAX_IDS)
+        return read_bad(r, "", "the id %u is not below %u", to - 1, MAX_IDS);
     hf_name *grown = realloc(t->name, to * sizeof *grown);
     if (!grown)
         return read_no_memory(r);
@@ -147,9 +147,9 @@ weft_status read_grow(const reader *r, uint32_t to)
 weft_status read_name(const reader *r, uint32_t id, const char *name, uint32_t n)
 {
     weft_tokenizer *t = r->t;
-    if (n > HF_MOST_TOKEN)
+    if (n > HF_MAX_TOKEN)
         return read_bad(r, "", "the token of id %u has %u bytes; %d are possible", id, n,
-                        HF_MOST_TOKEN);
+                        HF_MAX_TOKEN);
     t->name[id] = (hf_name){t->names + t->filled, n};
     memcpy(t->names + t->filled, name, n);
     t->filled += n;

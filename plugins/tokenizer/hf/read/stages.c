@@ -5,7 +5,7 @@
 #include "read.h"
 #include "utf8.h"
 
-#define MOST_DEPTH 8
+#define MAX_DEPTH 8
 
 /* Calls `one` for each stage of `value`, which is null, a stage, or a sequence under `list`. */
 typedef weft_status (*read_stage)(const reader *r, const json_t *value, const char *type);
@@ -18,8 +18,8 @@ static weft_status each(const reader *r, const json_t *value, const char *list, 
     weft_status st = WEFT_OK;
     if (!value || json_is_null(value))
         return WEFT_OK;
-    if (depth > MOST_DEPTH)
-        return read_bad(r, "", "sequences stand in each other more than %d deep", MOST_DEPTH);
+    if (depth > MAX_DEPTH)
+        return read_bad(r, "", "sequences stand in each other more than %d deep", MAX_DEPTH);
     const char *type = read_type(r, value, &st);
     if (st != WEFT_OK || strcmp(type, "Sequence"))
         return st != WEFT_OK ? st : one(r, value, type);
@@ -36,8 +36,8 @@ static weft_status each(const reader *r, const json_t *value, const char *list, 
 
 static weft_status full(const reader *r, uint32_t n)
 {
-    return n < HF_MOST_STAGES ? WEFT_OK
-                              : read_bad(r, "", "there are more than %d stages", HF_MOST_STAGES);
+    return n < HF_MAX_STAGES ? WEFT_OK
+                             : read_bad(r, "", "there are more than %d stages", HF_MAX_STAGES);
 }
 
 static weft_status unknown(const reader *r, const char *what, const char *type)
@@ -331,8 +331,8 @@ static weft_status read_strip(const reader *r, const json_t *value, hf_decoder *
     const json_int_t stop = json_integer_value(json_object_get(value, "stop"));
     if (stop)
         return read_bad(r, "stop", "only what begins a text can be taken away");
-    if (start < 0 || start > HF_MOST_TOKEN)
-        return read_bad(r, "start", "it is not a number of characters from 0 to %d", HF_MOST_TOKEN);
+    if (start < 0 || start > HF_MAX_TOKEN)
+        return read_bad(r, "start", "it is not a number of characters from 0 to %d", HF_MAX_TOKEN);
     d->start = (uint32_t)start;
     weft_status st = read_char(r, value, "content", d->mark, &d->mark_n);
     return st == WEFT_OK && d->mark_n > 1 ? read_bad(r, "content", "it is no character of ASCII")

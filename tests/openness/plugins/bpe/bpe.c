@@ -17,7 +17,7 @@
 
 /* Bytes: of a token, of merges.txt, of a word (a longer one is cut), behind a word that can change
  * where it ends. */
-enum { MOST_TOKEN = 1024, MOST_BYTES = 16 << 20, MOST_WORD = 4096, AHEAD = 16 };
+enum { MAX_TOKEN = 1024, MAX_BYTES = 16 << 20, MAX_WORD = 4096, AHEAD = 16 };
 #define SPECIAL "<|endoftext|>"
 static const char pattern[] = "'(?:[stmd]|re|ve|ll)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+"
                               "|\\s+(?!\\S)|\\s+";
@@ -104,15 +104,15 @@ static pair *find(const weft_tokenizer *t, int32_t left, int32_t right)
 static weft_status begin(input *in, uint64_t bytes)
 {
     weft_tokenizer *t = in->t;
-    const uint64_t most = bytes / 4 + 258; /* "a b\n" */
+    const uint64_t max = bytes / 4 + 258; /* "a b\n" */
     uint64_t room = 2;
     weft_status st = WEFT_OK;
     int16_t next = 256;
-    while (room <= 2 * most)
+    while (room <= 2 * max)
         room *= 2;
     t->names = weft_new(t->host, room * sizeof *t->names, &st);
     t->pairs = weft_new(t->host, room * sizeof *t->pairs, &st);
-    t->tokens = weft_new(t->host, most * sizeof *t->tokens, &st);
+    t->tokens = weft_new(t->host, max * sizeof *t->tokens, &st);
     t->bytes = weft_new(t->host, bytes + 256 + sizeof SPECIAL, &st);
     t->mask = (uint32_t)room - 1;
     memset(in->byte_of, -1, sizeof in->byte_of);
@@ -146,11 +146,11 @@ static uint32_t next_token(input *in, char *out, uint32_t room)
 static weft_status merge(input *in)
 {
     weft_tokenizer *t = in->t;
-    char s[MOST_TOKEN];
-    const uint32_t left = next_token(in, s, MOST_TOKEN / 2);
+    char s[MAX_TOKEN];
+    const uint32_t left = next_token(in, s, MAX_TOKEN / 2);
     const int gap = left && *in->at == ' ';
     in->at += gap;
-    const uint32_t right = gap ? next_token(in, s + left, MOST_TOKEN / 2) : 0;
+    const uint32_t right = gap ? next_token(in, s + left, MAX_TOKEN / 2) : 0;
     if (!right || (*in->at && strcmp(in->at, "\n") && strcmp(in->at, "\r\n")))
         return bad(in, WEFT_DATA,
                    "a line is two tokens in GPT-2's alphabet, of at most 512 bytes each, with a "
@@ -172,7 +172,7 @@ static weft_status read_merges(input *in, FILE *f)
     uint32_t digest = 2166136261u;
     struct stat info;
     weft_status st = WEFT_OK;
-    if (fstat(fileno(f), &info) || !S_ISREG(info.st_mode) || info.st_size > MOST_BYTES)
+    if (fstat(fileno(f), &info) || !S_ISREG(info.st_mode) || info.st_size > MAX_BYTES)
         st = bad(in, WEFT_DATA, "it is not a file of at most 16 MiB");
     if (st == WEFT_OK)
         st = begin(in, (uint64_t)info.st_size);
@@ -270,12 +270,12 @@ typedef struct cut {
 /* Bytes of the word at `at`; 0: text that follows decides. */
 static uint64_t next_word(const cut *c, uint64_t at)
 {
-    const uint64_t rest = c->n - at, most = rest < MOST_WORD + AHEAD ? rest : MOST_WORD + AHEAD;
+    const uint64_t rest = c->n - at, max = rest < MAX_WORD + AHEAD ? rest : MAX_WORD + AHEAD;
     uint64_t len = 1;
-    if (pcre2_match(c->t->words, (PCRE2_SPTR)c->text + at, most, 0, 0, c->match, NULL) > 0)
+    if (pcre2_match(c->t->words, (PCRE2_SPTR)c->text + at, max, 0, 0, c->match, NULL) > 0)
         len = pcre2_get_ovector_pointer(c->match)[1];
-    if (len > MOST_WORD)
-        for (len = MOST_WORD; len > 1 && (c->text[at + len] & 0xc0) == 0x80;)
+    if (len > MAX_WORD)
+        for (len = MAX_WORD; len > 1 && (c->text[at + len] & 0xc0) == 0x80;)
             len--;
     return !c->last && len + AHEAD > rest ? 0 : len;
 }
@@ -325,7 +325,7 @@ static void encode_text(cut *c, const weft_encode_args *a, uint64_t *used, uint6
             special = find_special(a, *used);
             continue;
         }
-        int32_t ids[MOST_WORD];
+        int32_t ids[MAX_WORD];
         c->n = special < a->bytes ? special : a->bytes;
         c->last = special < a->bytes || a->flags & WEFT_TEXT_LAST;
         if (!(bytes = next_word(c, *used)))

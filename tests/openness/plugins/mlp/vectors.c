@@ -21,7 +21,7 @@
 
 #define LINE 1024u
 #define FIELDS 8u
-#define MOST_BYTES ((uint64_t)1 << 30) /* of a sample */
+#define MAX_BYTES ((uint64_t)1 << 30) /* of a sample */
 
 struct weft_dataset {
     const weft_host *host;
@@ -53,13 +53,13 @@ static int is_name(const char *s)
     return n && n < 32 && strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_") == n;
 }
 
-/* A whole number from 1 to `most`; 0: the text is none. */
-static uint64_t number(const char *s, uint64_t most)
+/* A whole number from 1 to `max`; 0: the text is none. */
+static uint64_t number(const char *s, uint64_t max)
 {
     char *end;
     errno = 0;
     const unsigned long long n = *s >= '1' && *s <= '9' ? strtoull(s, &end, 10) : 0;
-    return n && !errno && !*end && n <= most ? n : 0;
+    return n && !errno && !*end && n <= max ? n : 0;
 }
 
 /* "pixels:row=4,column=6", which is cut into its words. */
@@ -79,12 +79,12 @@ static weft_status read_field(weft_dataset *d, char *word)
         char *size = strchr(a, '=');
         if (size)
             *size++ = 0;
-        const uint64_t is = size ? number(size, MOST_BYTES) : 0;
+        const uint64_t is = size ? number(size, MAX_BYTES) : 0;
         good = good && is && is_name(a) && f->rank < WEFT_MAX_AXES - 1;
         if (!good)
             break;
         f->axes[f->rank++] = (weft_axis){a, (int64_t)is};
-        n = n > MOST_BYTES / is ? MOST_BYTES : n * is;
+        n = n > MAX_BYTES / is ? MAX_BYTES : n * is;
     }
     d->bytes += n;
     d->nfields++;
@@ -111,9 +111,9 @@ static weft_status read_line(weft_dataset *d, char *words)
     if (st == WEFT_OK && !d->nfields)
         st = failed(d, WEFT_DATA, "the first line names no field");
     d->bytes += 4;
-    if (st == WEFT_OK && d->bytes > MOST_BYTES)
+    if (st == WEFT_OK && d->bytes > MAX_BYTES)
         st = failed(d, WEFT_DATA, "a sample has more than %llu bytes",
-                    (unsigned long long)MOST_BYTES);
+                    (unsigned long long)MAX_BYTES);
     d->fields[d->nfields++] =
         (weft_field){.name = "targets", .help = "class of the row", .dtype = WEFT_I32};
     return st;

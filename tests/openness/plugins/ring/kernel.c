@@ -56,15 +56,15 @@ static weft_status attend(void *prepared, void *stream, const void *const *in, v
         for (int64_t h = 0; h < r->heads; h++) {
             const float *q = row(r, in[QKV], i, 0, h);
             const int64_t at = i * r->heads + h, n = seen(r, i);
-            float before = later ? ((const float *)in[LSE_BEFORE])[at] : -INFINITY, most = before;
+            float before = later ? ((const float *)in[LSE_BEFORE])[at] : -INFINITY, max = before;
             for (int64_t j = 0; j < n; j++) {
                 s[j] = r->scale * dot(q, row(r, in[MOVED], j, 1, h), r->d);
-                most = fmaxf(most, s[j]);
+                max = fmaxf(max, s[j]);
             }
-            float sum = later ? expf(before - most) : 0;
+            float sum = later ? expf(before - max) : 0;
             for (int64_t j = 0; j < n; j++)
-                sum += expf(s[j] - most);
-            lse[at] = most + logf(sum);
+                sum += expf(s[j] - max);
+            lse[at] = max + logf(sum);
             float *y = ys + at * r->d;
             memset(y, 0, (size_t)r->d * sizeof *y);
             if (later)
