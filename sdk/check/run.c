@@ -6,8 +6,8 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/time/pressure.h"
 #include "check/child.h"
-#include "check/clock.h"
 #include "check/harness/harness.h"
 #include "check/report.h"
 #include "check/watch.h"
@@ -35,7 +35,7 @@ typedef struct slot {
     check_page *page;
     int output;
     uint64_t since; /* ms */
-    uint64_t until; /* by check_clock_ms() */
+    uint64_t until; /* by pressure_ms() */
     check_result *of;
 } slot;
 
@@ -73,7 +73,7 @@ static weft_status start(const check_request *q, uint32_t number, check_result *
         return err_fail_errno(WEFT_IO, "no memory for the result of a check");
     fflush(NULL);
     s->since = clock_ms();
-    s->until = check_clock_ms() + check_seconds(c) * 1000u + CHECK_GRACE_MS;
+    s->until = pressure_ms() + check_seconds(c) * 1000u + CHECK_GRACE_MS;
     s->of = of;
     s->pid = fork();
     if (!s->pid)
@@ -117,7 +117,7 @@ static void without_result(check_result *r, int status, bool late)
 static bool finish(slot *s)
 {
     int status = 0;
-    const bool late = check_clock_ms() > s->until;
+    const bool late = pressure_ms() > s->until;
     if (late)
         kill(s->pid, SIGKILL);
     const pid_t got = waitpid(s->pid, &status, late ? 0 : WNOHANG);

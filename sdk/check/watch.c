@@ -2,7 +2,7 @@
 #define _GNU_SOURCE /* sigabbrev_np */
 #include "check/watch.h"
 
-#include "check/clock.h"
+#include "base/time/pressure.h"
 #include "check/page.h"
 #include "host/call.h"
 #include "host/watch.h"
@@ -61,12 +61,12 @@ static void set_alarm(uint64_t ms)
     setitimer(ITIMER_REAL, &in, NULL);
 }
 
-/* The alarm comes by the clock on the wall, and the deadline is one of check_clock_ms(). */
+/* The alarm comes by the clock on the wall, and the deadline is one of pressure_ms(). */
 static void on_alarm(int number)
 {
     (void)number;
     const int kept = errno;
-    const uint64_t now = check_clock_ms();
+    const uint64_t now = pressure_ms();
     if (now < deadline) {
         set_alarm(deadline - now);
         errno = kept;
@@ -104,8 +104,8 @@ void check_watch(uint32_t seconds)
     sigaction(SIGALRM,
               &(struct sigaction){.sa_handler = on_alarm, .sa_flags = SA_ONSTACK | SA_RESTART},
               NULL);
-    host_limits_lengthen(CHECK_CLOCK_MAX * seconds + CHECK_GRACE_MS / 1000.0);
-    deadline = check_clock_ms() + seconds * 1000ull;
+    host_limits_lengthen(PRESSURE_MAX * seconds + CHECK_GRACE_MS / 1000.0);
+    deadline = pressure_ms() + seconds * 1000ull;
     set_alarm(seconds * 1000ull);
 }
 

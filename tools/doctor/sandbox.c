@@ -1,8 +1,8 @@
 /* doctor/sandbox.c: see sandbox.h. The result comes back through a pipe as JSON. */
 #define _GNU_SOURCE
 #include "doctor/sandbox.h"
-#include "base/clock.h"
 #include "base/mem.h"
+#include "base/time/pressure.h"
 #include "host/watch.h"
 
 #include <errno.h>
@@ -37,7 +37,7 @@ static bool read_answer(int fd, uint64_t until, answer *a)
 {
     char part[4096];
     for (;;) {
-        uint64_t now = clock_ms();
+        uint64_t now = pressure_ms();
         struct pollfd p = {.fd = fd, .events = POLLIN};
         if (now >= until || a->n > ANSWER_MAX)
             return false;
@@ -59,7 +59,7 @@ static json_t *collect(pid_t pid, int fd, uint32_t seconds, char *why, size_t si
 {
     answer a = {0};
     int status = 0;
-    bool ended = read_answer(fd, clock_ms() + seconds * 1000ull, &a);
+    bool ended = read_answer(fd, pressure_ms() + seconds * 1000ull, &a);
     if (!ended)
         kill(pid, SIGKILL);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)

@@ -1,6 +1,6 @@
 /* check/coll/death.c: communicators whose ranks die, and those that are aborted. */
 #include "base/clock.h"
-#include "check/clock.h"
+#include "base/time/pressure.h"
 #include "check/coll/coll.h"
 
 #include <signal.h>
@@ -55,8 +55,7 @@ static void healthy(check_party *p)
     is_cheap(p);
     lose_the_last(p);
     weft_status st = WEFT_OK;
-    for (const uint64_t until = check_clock_ms() + FATE_MS;
-         st == WEFT_OK && check_clock_ms() < until;) {
+    for (const uint64_t until = pressure_ms() + FATE_MS; st == WEFT_OK && pressure_ms() < until;) {
         uint64_t done;
         (void)!CHECK_COLL(p, test, p->comm, 0, &done);
         st = CHECK_COLL(p, health, p->comm);
@@ -98,8 +97,8 @@ static void aborted(check_party *p)
         check_party_start(p, &sum, 1);
         if (pthread_create(&other, NULL, abort_twice, p))
             check_fail("no thread for the check");
-        for (const uint64_t until = check_clock_ms() + FATE_MS;
-             st == WEFT_OK && check_clock_ms() < until;)
+        for (const uint64_t until = pressure_ms() + FATE_MS;
+             st == WEFT_OK && pressure_ms() < until;)
             st = CHECK_COLL(p, test, p->comm, 0, &done);
         pthread_join(other, NULL);
         if (st == WEFT_OK)
@@ -124,7 +123,7 @@ void check_coll_abort(check_run *r)
 static void closed(check_party *p)
 {
     lose_the_last(p);
-    for (const uint64_t until = check_clock_ms() + 50; check_clock_ms() < until;) {
+    for (const uint64_t until = pressure_ms() + 50; pressure_ms() < until;) {
         uint64_t done;
         (void)!CHECK_COLL(p, test, p->comm, 0, &done);
     }

@@ -1,5 +1,5 @@
 /* check/coll/kv.c: weft.host.kv/1 of a check: a table in memory that the ranks share. */
-#include "check/clock.h"
+#include "base/time/pressure.h"
 #include "check/coll/coll.h"
 
 #include "base/clock.h"
@@ -111,7 +111,7 @@ static weft_status all_gather(void *ctx, const weft_kv_gather *g)
     char key[KEY];
     weft_status st = check_key(g->key);
     const uint32_t n = g->members ? g->n : s->ranks;
-    const uint64_t until = check_clock_ms() + GATHER_MS;
+    const uint64_t until = pressure_ms() + GATHER_MS;
     snprintf(key, sizeof key, "\n%s.%u", g->key, s->rank);
     if (st == WEFT_OK)
         st = add(s->store, key, g->in, g->bytes);
@@ -120,7 +120,7 @@ static weft_status all_gather(void *ctx, const weft_kv_gather *g)
         uint64_t bytes = g->bytes;
         snprintf(key, sizeof key, "\n%s.%u", g->key, rank);
         while ((st = look(s->store, key, (char *)g->out + i * g->bytes, &bytes)) == WEFT_BUSY &&
-               check_clock_ms() < until)
+               pressure_ms() < until)
             nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
         if (st == WEFT_BUSY)
             st = err_fail(WEFT_PEER, "rank %u has not called all_gather() of '%s'", rank, g->key);

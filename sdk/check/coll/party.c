@@ -1,7 +1,7 @@
 /* check/coll/party.c: one rank of a check of a library of collectives. See coll.h. */
 #include "base/clock.h"
 #include "base/err.h"
-#include "check/clock.h"
+#include "base/time/pressure.h"
 #include "check/coll/coll.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ void check_party_ok(check_party *p, weft_status st, const char *member)
 
 void check_party_wait(check_party *p, const char *what)
 {
-    if (check_clock_ms() > p->until)
+    if (pressure_ms() > p->until)
         check_fail("rank %u of '%s' still waits for %s at the deadline%s%s", p->rank, p->c->name,
                    what, p->host.why[0] ? ": " : "", p->host.why);
     nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);

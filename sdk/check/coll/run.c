@@ -1,7 +1,7 @@
 /* check/coll/run.c: starts the ranks of a check of a library of collectives. As in link/run.c, a
  * process of its own first asks probe(). */
 #include "base/clock.h"
-#include "check/clock.h"
+#include "base/time/pressure.h"
 #include "check/coll/coll.h"
 
 #include <stdio.h>
@@ -68,7 +68,7 @@ static void be_party(check_rank *k)
     p.t = of->c->table;
     p.rank = k->rank;
     p.ranks = k->ranks;
-    p.until = check_clock_ms() + of->job->seconds * 1000ull;
+    p.until = pressure_ms() + of->job->seconds * 1000ull;
     p.arg = of->job->arg;
     check_host_begin(&p.host, "the host of a rank");
     check_kv_serve(of->store, k->rank, k->ranks, &p.kv);

@@ -1,6 +1,6 @@
 /* check/device/bench.c: a device under check, from its module to its streams. */
 #include "base/clock.h"
-#include "check/clock.h"
+#include "base/time/pressure.h"
 #include "check/device/device.h"
 
 #include <stdlib.h>
@@ -61,7 +61,7 @@ static void each(check_run *r, void (*fn)(check_dev *w), bool opens, bool up)
         if (strcmp(w.c->iface, "weft.device/1") != 0)
             continue;
         w.t = w.c->table;
-        w.until = check_clock_ms() + TIMEOUT_MS;
+        w.until = pressure_ms() + TIMEOUT_MS;
         check_host_begin(h, "the host");
         w.conf = check_conf(h, w.c);
         check_dev_ok(&w, check_open(m, h, &w.module), "open");
@@ -111,7 +111,7 @@ void check_dev_reach(check_dev *w, uint32_t i)
 {
     weft_status st;
     while ((st = CHECK_DEV(w, event_query, w->e[i], 0)) == WEFT_BUSY)
-        if (check_clock_ms() > w->until)
+        if (pressure_ms() > w->until)
             check_fail("an event of '%s' is still WEFT_BUSY after %u ms", w->c->name, TIMEOUT_MS);
     check_dev_ok(w, st, "event_query");
 }

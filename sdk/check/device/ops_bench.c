@@ -1,7 +1,7 @@
 /* check/device/ops_bench.c: a device, or a kernel for it, on which calls are run. See ops.h. */
 #include "base/clock.h"
 #include "base/err.h"
-#include "check/clock.h"
+#include "base/time/pressure.h"
 #include "check/device/ops.h"
 
 #include <string.h>
@@ -162,11 +162,11 @@ void check_image_begin(check_bench *b, const check_call *c, check_image *m)
 
 static void wait_idle(check_bench *b, weft_stream *s)
 {
-    const uint64_t until = check_clock_ms() + TIMEOUT_MS;
+    const uint64_t until = pressure_ms() + TIMEOUT_MS;
     weft_status st = CALL(b, record, b->e, s, 0);
     must(b, st, "record");
     while ((st = CALL(b, event_query, b->e, 0)) == WEFT_BUSY)
-        if (check_clock_ms() > until)
+        if (pressure_ms() > until)
             check_fail("an event of '%s' is still WEFT_BUSY after %u ms", b->c->name, TIMEOUT_MS);
     must(b, st, "event_query");
 }

@@ -1,7 +1,7 @@
 /* check/exercise/link.c: two links of one module in one process, driven by turns. */
 #include "base/clock.h"
 #include "base/err.h"
-#include "check/clock.h"
+#include "base/time/pressure.h"
 #include "check/exercise/exercise.h"
 
 #include <stdio.h>
@@ -63,7 +63,7 @@ static weft_status create_all(two *w)
 
 static weft_status connect_all(two *w)
 {
-    const uint64_t until = check_clock_ms() + (w->n == 1 ? ALONE_MS : TIMEOUT_MS);
+    const uint64_t until = pressure_ms() + (w->n == 1 ? ALONE_MS : TIMEOUT_MS);
     check_lend *l = &w->d->lend;
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; st == WEFT_OK && i < w->n; i++) {
@@ -80,9 +80,9 @@ static weft_status connect_all(two *w)
             up = up && st == WEFT_OK;
             st = st == WEFT_BUSY ? WEFT_OK : st;
         }
-        if (w->n == 1 && check_clock_ms() > until)
+        if (w->n == 1 && pressure_ms() > until)
             return WEFT_ABSENT;
-        if (check_clock_ms() > until)
+        if (pressure_ms() > until)
             check_fail("ready() of '%s' is WEFT_BUSY after %u ms while both ends are polled",
                        w->d->of, TIMEOUT_MS);
     }
@@ -91,7 +91,7 @@ static weft_status connect_all(two *w)
 
 static weft_status exchange(two *w)
 {
-    const uint64_t until = check_clock_ms() + TIMEOUT_MS;
+    const uint64_t until = pressure_ms() + TIMEOUT_MS;
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; st == WEFT_OK && i < w->n; i++) {
         for (uint32_t k = 0; k < MESSAGE; k++)
@@ -109,7 +109,7 @@ static weft_status exchange(two *w)
                 st = STEP(w, wait, w->at[i].link, 0, 0, CHECK_FLAGS(w->d, wait));
             done = done && sent == 1 && received == 1;
         }
-        if (check_clock_ms() > until)
+        if (pressure_ms() > until)
             check_fail("progress() of '%s' has not completed one message each way after %u ms",
                        w->d->of, TIMEOUT_MS);
     }

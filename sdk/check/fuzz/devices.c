@@ -4,7 +4,7 @@
  * The memory is an array of whole numbers in fp32, which are added exactly. Pieces begin at 64
  * bytes, as operands do. */
 #include "base/clock.h"
-#include "check/clock.h"
+#include "base/time/pressure.h"
 #include "check/fuzz/fuzz.h"
 
 #include <stdlib.h>
@@ -51,7 +51,7 @@ static void settle(bench *w)
     weft_status st = CALL(w, record, w->e, w->stream, 0);
     check_sequence_ok(w->s, st, "record");
     while ((st = CALL(w, event_query, w->e, 0)) == WEFT_BUSY)
-        if (check_clock_ms() > w->until)
+        if (pressure_ms() > w->until)
             check_sequence_fail(w->s, "an event of '%s' is WEFT_BUSY at the deadline",
                                 w->s->c->name);
     check_sequence_ok(w->s, st, "event_query");
@@ -162,7 +162,7 @@ static bool bring_up(bench *w)
 
 bool check_sequence_devices(check_sequence *s)
 {
-    bench w = {.s = s, .t = s->c->table, .until = check_clock_ms() + TIMEOUT_MS};
+    bench w = {.s = s, .t = s->c->table, .until = pressure_ms() + TIMEOUT_MS};
     if (!bring_up(&w))
         return false;
     w.want = calloc(FLOATS, sizeof *w.want); /* as the arena is: zero */

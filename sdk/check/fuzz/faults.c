@@ -4,7 +4,7 @@
  * Short lives of a link, each with other faults. A call may fail; it returns, and what it took is
  * given back. A hang is found by the deadline, which names the call. */
 #include "base/clock.h"
-#include "check/clock.h"
+#include "base/time/pressure.h"
 #include "check/fuzz/fuzz.h"
 #include "check/hook.h"
 #include "check/link/link.h"
@@ -59,8 +59,8 @@ static weft_status create(check_end *e, uint32_t life)
 static weft_status poll_ready(check_end *e, weft_conn *c)
 {
     weft_status st = WEFT_BUSY;
-    for (const uint64_t until = check_clock_ms() + POLL_MS;
-         st == WEFT_BUSY && check_clock_ms() < until;) {
+    for (const uint64_t until = pressure_ms() + POLL_MS;
+         st == WEFT_BUSY && pressure_ms() < until;) {
         st = CHECK_LINK(e, ready, c);
         if (st == WEFT_BUSY)
             (void)!CHECK_LINK(e, wait, e->link, 0, 1000, 0);

@@ -4,7 +4,7 @@
  * Sizes and bytes of a message follow from the seed, the channel, the direction and its number, so
  * both ends agree without a word. Memory that was posted is kept until it is counted. */
 #include "base/clock.h"
-#include "check/clock.h"
+#include "base/time/pressure.h"
 #include "check/fuzz/fuzz.h"
 
 #include <stdio.h>
@@ -81,7 +81,7 @@ static void ready_both(net *w, channel *c)
                 check_sequence_ok(w->s, st, "ready");
             up = up && st == WEFT_OK;
         }
-        if (check_clock_ms() > w->until)
+        if (pressure_ms() > w->until)
             check_sequence_fail(w->s, "ready() of '%s' is WEFT_BUSY at the deadline",
                                 w->s->c->name);
     }
@@ -188,7 +188,7 @@ static void settle(net *w, uint32_t ch)
             done = done && from->out.posted == to->in.posted &&
                    from->out.done == from->out.posted && from->in.done == from->in.posted;
         }
-        if (check_clock_ms() > w->until)
+        if (pressure_ms() > w->until)
             check_sequence_fail(w->s,
                                 "messages of channel %u of '%s' are not complete at the "
                                 "deadline",
@@ -251,7 +251,7 @@ bool check_sequence_links(check_sequence *s)
     static net w; /* one at a time */
     static uint32_t jobs;
     char job[33];
-    w = (net){.s = s, .t = s->c->table, .n = 2, .until = check_clock_ms() + TIMEOUT_MS};
+    w = (net){.s = s, .t = s->c->table, .n = 2, .until = pressure_ms() + TIMEOUT_MS};
     w.nchannels = w.t->channels && w.t->channels < CHANNELS ? w.t->channels : CHANNELS;
     if (!probe(&w))
         return false;

@@ -5,7 +5,7 @@
  * overwrite what another still reads. */
 #define _GNU_SOURCE
 #include "base/clock.h"
-#include "check/clock.h"
+#include "base/time/pressure.h"
 #include "check/harness/harness.h"
 #include "check/page.h"
 #include "check/watch.h"
@@ -46,7 +46,7 @@ void check_rank_exchange(check_rank *k, const void *mine, size_t bytes, void *al
     atomic_store(&m->round[k->rank], round);
     for (uint32_t i = 0; i < k->ranks; i++) {
         while (atomic_load(&m->round[i]) < round && !atomic_load(&m->dies[i])) {
-            if (check_clock_ms() > m->until)
+            if (pressure_ms() > m->until)
                 check_fail("rank %u waits for rank %u, which does not arrive: it is still in a "
                            "call of the plugin, or slower than the deadline",
                            k->rank, i);
@@ -183,7 +183,7 @@ static void run_processes(check_run *r, check_meeting *m, uint32_t n, void (*fn)
             left--;
             continue;
         }
-        if (check_clock_ms() > m->until + CHECK_GRACE_MS) {
+        if (pressure_ms() > m->until + CHECK_GRACE_MS) {
             end_all(m, n);
             check_fail("a rank did not end within %u seconds", seconds);
         }
@@ -197,7 +197,7 @@ void check_ranks(check_run *r, uint32_t n, void (*fn)(check_rank *k), void *arg,
     if (!n || n > RANKS_MAX)
         check_fail("%u ranks for a check; 1 to %u", n, (unsigned)RANKS_MAX);
     check_meeting *m = check_shared(sizeof *m);
-    m->until = check_clock_ms() + seconds * 1000ull;
+    m->until = pressure_ms() + seconds * 1000ull;
     if (threads)
         run_threads(r, m, n, fn, arg);
     else
@@ -208,7 +208,7 @@ void check_ranks(check_run *r, uint32_t n, void (*fn)(check_rank *k), void *arg,
 int check_fork(void (*fn)(void *arg), void *arg, uint32_t seconds, bool *late)
 {
     int status = 0;
-    const uint64_t until = check_clock_ms() + seconds * 1000ull;
+    const uint64_t until = pressure_ms() + seconds * 1000ull;
     const pid_t pid = host_watch_fork();
     if (pid < 0)
         check_fail("no process for a part of the check");
@@ -220,7 +220,7 @@ int check_fork(void (*fn)(void *arg), void *arg, uint32_t seconds, bool *late)
     }
     *late = false;
     while (!waitpid(pid, &status, WNOHANG)) {
-        if (check_clock_ms() > until && !*late) {
+        if (pressure_ms() > until && !*late) {
             *late = true;
             kill(pid, SIGKILL);
         }

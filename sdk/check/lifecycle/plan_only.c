@@ -5,7 +5,7 @@
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "base/err.h"
-#include "check/clock.h"
+#include "base/time/pressure.h"
 #include "check/lifecycle/lifecycle.h"
 #include "host/watch.h"
 
@@ -104,7 +104,7 @@ void check_lifecycle_plan_only(check_run *r)
 {
     int status;
     check_load(r);
-    const uint64_t until = check_clock_ms() + SECONDS * 1000u;
+    const uint64_t until = pressure_ms() + SECONDS * 1000u;
     const pid_t pid = host_watch_fork();
     if (!pid)
         be_child(r);
@@ -120,7 +120,7 @@ void check_lifecycle_plan_only(check_run *r)
         if (ptrace(PTRACE_SYSCALL, pid, NULL, passes ? signal : 0) ||
             waitpid(pid, &status, 0) != pid)
             check_fail("the child cannot be traced: %s", strerror(errno));
-        if (check_clock_ms() > until)
+        if (pressure_ms() > until)
             check_fail("open() and planning take more than %u seconds", SECONDS);
     }
     if (status)

@@ -1,8 +1,8 @@
 /* check/link/end.c: one rank of a check of a transport. See link.h. */
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/time/pressure.h"
 #include "base/time/took.h"
-#include "check/clock.h"
 #include "check/link/link.h"
 
 #include <stdio.h>
@@ -79,7 +79,7 @@ weft_conn *check_end_begin(check_end *e, uint32_t peer, uint32_t channel)
 
 void check_end_wait(check_end *e, const char *what)
 {
-    if (check_clock_ms() > e->until)
+    if (pressure_ms() > e->until)
         check_fail("rank %u of '%s' still waits for %s at the deadline%s%s", e->rank, e->c->name,
                    what, e->host.why[0] ? ": " : "", e->host.why);
     check_end_ok(e, CHECK_LINK(e, wait, e->link, 0, WAIT_US, 0), "wait");
@@ -162,8 +162,8 @@ uint64_t check_end_size(const check_end *e, uint64_t *state, uint64_t max)
 
 weft_status check_end_fate(check_end *e, weft_conn *c, uint32_t ms)
 {
-    const uint64_t until = check_clock_ms() + ms;
-    while (check_clock_ms() < until) {
+    const uint64_t until = pressure_ms() + ms;
+    while (pressure_ms() < until) {
         uint64_t out, in;
         weft_status st = CHECK_LINK(e, progress, c, 0, &out, &in);
         if (st == WEFT_OK)

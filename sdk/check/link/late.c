@@ -1,7 +1,7 @@
 /* check/link/late.c: sends long before their receives, and sends whose receives have another
  * length. */
 #include "base/clock.h"
-#include "check/clock.h"
+#include "base/time/pressure.h"
 #include "check/link/link.h"
 
 #include <stdio.h>
@@ -27,7 +27,7 @@ static void long_before(check_end *e)
     check_pattern(e->memory, PART, 1);
     for (uint32_t i = 0; i < SENDS; i++)
         check_end_send(e, c, e->memory, bytes_of(e, i));
-    for (const uint64_t until = check_clock_ms() + APART_MS; check_clock_ms() < until;) {
+    for (const uint64_t until = pressure_ms() + APART_MS; pressure_ms() < until;) {
         const weft_status st = CHECK_LINK(e, progress, c, 0, &sent, &received);
         if (st != WEFT_OK)
             check_fail("%u sends of '%s' wait for receives that the peer has not posted, and "
@@ -90,8 +90,8 @@ static bool names(const char *text, uint64_t number)
 static void wait_for_failure(check_end *e, weft_conn *c, uint32_t k, bool receives)
 {
     seen *s = e->arg;
-    const uint64_t until = check_clock_ms() + FATE_MS;
-    while (check_clock_ms() < until) {
+    const uint64_t until = pressure_ms() + FATE_MS;
+    while (pressure_ms() < until) {
         uint64_t sent = 0, received = 0;
         const weft_status st = CHECK_LINK(e, progress, c, 0, &sent, &received);
         if (st != WEFT_OK)

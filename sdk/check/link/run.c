@@ -3,7 +3,7 @@
  * A process of its own first asks probe(), and tries whether a transport that reaches nobody
  * reaches itself. So the process that forks the ranks never opens a module. */
 #include "base/clock.h"
-#include "check/clock.h"
+#include "base/time/pressure.h"
 #include "check/link/link.h"
 
 #include <stdio.h>
@@ -53,9 +53,9 @@ static bool reaches_itself(const weft_link_table *t, void *module, const weft_co
     const weft_conn_args peer = {sizeof peer, 0, 0, 0, address, bytes};
     if (st == WEFT_OK)
         st = PLUGIN_GET(t, connect, l, &peer, &c);
-    for (const uint64_t until = check_clock_ms() + ALONE_MS; st == WEFT_OK;) {
+    for (const uint64_t until = pressure_ms() + ALONE_MS; st == WEFT_OK;) {
         st = PLUGIN_GET(t, ready, c);
-        if (st == WEFT_OK || check_clock_ms() > until)
+        if (st == WEFT_OK || pressure_ms() > until)
             break;
         st = st == WEFT_BUSY ? PLUGIN_GET(t, wait, l, 0, 1000, 0) : st;
     }
@@ -129,7 +129,7 @@ static void be_end(check_rank *k)
     e.rank = k->rank;
     e.ranks = k->ranks;
     e.peer = (k->rank + 1) % k->ranks;
-    e.until = check_clock_ms() + of->job->seconds * 1000ull;
+    e.until = pressure_ms() + of->job->seconds * 1000ull;
     e.arg = of->job->arg;
     e.address = check_shared(k->ranks * sizeof *e.address);
     e.memory = check_shared(of->job->memory);

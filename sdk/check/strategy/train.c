@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "base/err.h"
-#include "check/clock.h"
+#include "base/time/pressure.h"
 #include "check/strategy/strategy.h"
 
 #include <fcntl.h>
@@ -160,10 +160,10 @@ static pid_t start(const place *p)
 static int wait_for(pid_t pid, bool *late)
 {
     int status = 0;
-    const uint64_t until = check_clock_ms() + SECONDS * 1000ull;
+    const uint64_t until = pressure_ms() + SECONDS * 1000ull;
     *late = false;
     while (waitpid(pid, &status, WNOHANG) == 0) {
-        if (check_clock_ms() > until) {
+        if (pressure_ms() > until) {
             kill(-pid, SIGKILL);
             waitpid(pid, &status, 0);
             *late = true;

@@ -1,5 +1,6 @@
-/* check/clock.c: see clock.h. The kernel's count is the total of "some" in /proc/pressure/cpu. */
-#include "check/clock.h"
+/* base/time/pressure.c: see pressure.h. The kernel's count is the total of "some" in
+ * /proc/pressure/cpu. */
+#include "base/time/pressure.h"
 
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -28,7 +29,7 @@ static uint64_t waits(void)
     return total;
 }
 
-uint64_t check_clock_ms(void)
+uint64_t pressure_ms(void)
 {
     const uint64_t now = clock_ms();
     uint64_t last = looked;
@@ -39,7 +40,7 @@ uint64_t check_clock_ms(void)
     const uint64_t total = waits(), before = waited, passed = last ? now - last : 0;
     const uint64_t lost = last && total > before ? (total - before) / 1000 : 0;
     waited = last ? before + lost * 1000 : total; /* what is left counts the next time */
-    const uint64_t least = passed / CHECK_CLOCK_MAX;
+    const uint64_t least = passed / PRESSURE_MAX;
     counted += lost + least < passed ? passed - lost : least;
     return counted;
 }
