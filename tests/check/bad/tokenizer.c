@@ -3,7 +3,7 @@
 #include <string.h>
 #include <weft/data.h>
 
-enum { GOOD, IGNORES_TAIL, WRITES_BEHIND, LOSES_CASE, USES_ALL, NEEDS_CAPACITY, ANY_ID };
+enum { GOOD, IGNORES_TAIL, WRITES_BEHIND, LOSES_CASE, USES_ALL, NEEDS_ROOM, ANY_ID };
 
 enum { THE = 256, VOCAB };
 #define WORD "the "
@@ -53,8 +53,8 @@ static weft_status info(weft_tokenizer *t, weft_tokenizer_info *out)
 /* Bytes that begin the word, all of which may be there or not. */
 static uint64_t begins(const char *text, uint64_t n)
 {
-    const uint64_t max = n < WORD_BYTES ? n : WORD_BYTES;
-    return max && !memcmp(text, WORD, max) ? max : 0;
+    const uint64_t most = n < WORD_BYTES ? n : WORD_BYTES;
+    return most && !memcmp(text, WORD, most) ? most : 0;
 }
 
 static weft_status encode(weft_tokenizer *t, const weft_encode_args *a, uint64_t *used, uint64_t *n)
@@ -70,7 +70,7 @@ static weft_status encode(weft_tokenizer *t, const weft_encode_args *a, uint64_t
         const unsigned char byte = (unsigned char)a->text[at];
         if (word && word < WORD_BYTES && !(a->flags & WEFT_TEXT_LAST) && BAD != USES_ALL)
             break;
-        if (BAD == NEEDS_CAPACITY && a->room < 2)
+        if (BAD == NEEDS_ROOM && a->room < 2)
             break;
         a->out[ids++] = word == WORD_BYTES                                ? THE
                         : BAD == LOSES_CASE && byte >= 'A' && byte <= 'Z' ? byte + 32

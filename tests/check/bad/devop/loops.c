@@ -71,9 +71,9 @@ void devop_linear(weft_prepared *p, const void *const *in, void *const *out, flo
         }
 }
 
-static float step_of(const weft_ew_step *s, const float *r, uint32_t max)
+static float step_of(const weft_ew_step *s, const float *r, uint32_t most)
 {
-    const float a = r[s->a % max], b = r[s->b % max], c = r[s->c % max];
+    const float a = r[s->a % most], b = r[s->b % most], c = r[s->c % most];
     switch (s->op) {
     case WEFT_EW_ADD: return a + b;
     case WEFT_EW_SUB: return a - b;
@@ -101,7 +101,7 @@ static float step_of(const weft_ew_step *s, const float *r, uint32_t max)
 
 void devop_ew(weft_prepared *p, const void *const *in, void *const *out, float *workspace)
 {
-    const uint32_t max = BAD == FEW_REGISTERS ? 63 : WEFT_EW_MAX_REGISTERS;
+    const uint32_t most = BAD == FEW_REGISTERS ? 63 : WEFT_EW_MAX_REGISTERS;
     const int64_t n = BAD == SKIPS_TAIL ? p->n / 8 * 8 : p->n;
     const int shut = p->gate >= 0 && *(const float *)in[p->gate] == 0;
     float r[WEFT_EW_MAX_REGISTERS] = {0};
@@ -113,9 +113,9 @@ void devop_ew(weft_prepared *p, const void *const *in, void *const *out, float *
         for (uint32_t k = 0; k < p->nin; k++)
             r[k] = ((const float *)in[k])[p->count[k] == 1 ? 0 : i];
         for (uint32_t k = 0; k < p->nsteps; k++)
-            r[p->steps[k].dst % max] = step_of(&p->steps[k], r, max);
+            r[p->steps[k].dst % most] = step_of(&p->steps[k], r, most);
         for (uint32_t k = 0; k < p->nout; k++)
-            ((float *)out[k])[i] = r[p->out_reg[k] % max];
+            ((float *)out[k])[i] = r[p->out_reg[k] % most];
     }
     for (int64_t i = n - 8; BAD == TAIL_TWICE && p->single == WEFT_EW_NEG && n > 8 && i < n; i++)
         ((float *)out[0])[i] = -((const float *)in[0])[i]; /* as the last vector */
