@@ -6,7 +6,7 @@
  * A plugin may be older or newer than this program (weft/base.h, Growth). So every table is copied
  * into a zeroed one of this program's size: an older plugin's lacks the end, which then reads as
  * absent; a newer one's is accepted if its unknown end is all zero. The size that a plugin states
- * is trusted up to SIZED_MOST: what lies there is the plugin's own constant data. */
+ * is trusted up to SIZED_MAX: what lies there is the plugin's own constant data. */
 #include <stdio.h>
 #include <string.h>
 #include <weft/model.h>

@@ -142,7 +142,7 @@ static inline float exp_low(float x)
     return (p * r * r + r + 1.0f) * power;
 }
 
-/* Sum of exp(logits - most). */
+/* Sum of exp(logits - max). */
 static double sum_of(const float *logits, uint64_t n, float max)
 {
     double all = 0;

@@ -19,7 +19,7 @@ typedef struct check_tokenizer {
  * by check_absent(). */
 void check_tokenizer_each(check_run *r, void (*fn)(check_tokenizer *k));
 
-/* Encode all of a text with room for `capacity` ids a call: into out[most], returns their number.
+/* Encode all of a text with room for `capacity` ids a call: into out[max], returns their number.
  * Fails the check where a call makes no progress or leaves its room. */
 uint64_t check_tokenizer_encode(check_tokenizer *k, const char *text, uint64_t bytes,
                                 uint64_t capacity, int32_t *out, uint64_t max);
