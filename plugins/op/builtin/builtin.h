@@ -83,6 +83,11 @@ bool op_expects(const weft_builder *b, const weft_opcall *call, uint32_t i, uint
 /* WEFT_UNSUPPORTED when a gradient flows into any output but the first. */
 weft_status op_first_only(const weft_builder *b, const weft_opcall *call);
 
+/* The grad() of a loss whose first output is the gradient of its logits already: the loss is where
+ * the backward pass begins, so its own gradient is one. */
+weft_status op_loss_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
+                         weft_tensor *din);
+
 /* For ops that work on runs of `sequence` consecutive tokens (an attribute): checks that it is
  * given, that the tokens of `first`, its first axis, are whole sequences, and that they still are
  * when `place`, that of the first input, splits them among `size` coordinates. */

@@ -33,18 +33,6 @@ static weft_status loss_infer(const weft_op_self *self, const weft_attr *attrs, 
     return st != WEFT_OK ? st : check_valid(self->b, attrs, nattr, &in[0]);
 }
 
-/* The loss is where the backward pass begins: its own gradient is one. */
-static weft_status xent_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
-                             weft_tensor *din)
-{
-    if (call->dout[0])
-        return op_fail(self->b, WEFT_UNSUPPORTED,
-                       "the gradient of the logits has no gradient itself");
-    if (call->dout[1] && op_expects(self->b, call, 0, phase))
-        din[0] = call->out[0];
-    return WEFT_OK;
-}
-
 static weft_status xent_shard(const weft_op_self *self, const weft_opcall *call,
                               const char *mesh_axis, uint32_t size, const weft_place *in,
                               weft_place *out)
@@ -64,7 +52,7 @@ const weft_component op_loss[] = {
        "tokens whose target is not negative; dlogits = scale times its gradient",
        DOC(.operands = "logits:cTV targets:iT scale:f", .results = "dlogits:cTV loss:f",
            .attributes = ATTRIBUTES),
-       .in_place = 1, .infer = xent_infer, .grad = xent_grad, .shard = xent_shard),
+       .in_place = 1, .infer = xent_infer, .grad = op_loss_grad, .shard = xent_shard),
     OP("softmax_xent.loss", "the loss of softmax_xent alone",
        DOC(.operands = "logits:cTV targets:iT", .results = "loss:f", .attributes = ATTRIBUTES),
        .infer = loss_infer, .shard = xent_shard),

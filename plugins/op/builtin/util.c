@@ -107,6 +107,17 @@ bool op_expects(const weft_builder *b, const weft_opcall *call, uint32_t i, uint
     return phase == WEFT_GRAD_PARAMS ? kind == WEFT_T_PARAM : kind == WEFT_T_ACTIVATION;
 }
 
+weft_status op_loss_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
+                         weft_tensor *din)
+{
+    if (call->dout[0])
+        return op_fail(self->b, WEFT_UNSUPPORTED,
+                       "the gradient of the logits has no gradient itself");
+    if (call->dout[1] && op_expects(self->b, call, 0, phase))
+        din[0] = call->out[0];
+    return WEFT_OK;
+}
+
 weft_status op_first_only(const weft_builder *b, const weft_opcall *call)
 {
     for (uint32_t i = 1; i < call->nout; i++)

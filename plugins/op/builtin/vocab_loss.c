@@ -6,7 +6,8 @@
  *   xent.sums    the sum of exp(logit - max), and the     a partial sum
  *                logit of the target where it is
  *   xent.finish  from those: the gradient of the rank's columns, over the logits, and the loss,
- *                which every rank has whole
+ *                which every rank has whole. The formula of the gradient includes that maximum and
+ *                sums depend on the logits
  *   xent.loss    the loss alone
  *
  * The attribute "valid" is the number of real columns of the whole vocabulary (0: all); "first" is
@@ -48,18 +49,6 @@ static weft_status loss_infer(const weft_op_self *self, const weft_attr *attrs, 
     (void)attrs, (void)nattr;
     return op_infer("xent.loss: targets[t]:i32 max[t]:f32 sums[t,s]:f32 -> loss[]:f32", self->b, in,
                     nin, out, nout);
-}
-
-/* As softmax_xent. The formula already includes that maximum and sums depend on the logits. */
-static weft_status finish_grad(const weft_op_self *self, const weft_opcall *call, uint32_t phase,
-                               weft_tensor *din)
-{
-    if (call->dout[0])
-        return op_fail(self->b, WEFT_UNSUPPORTED,
-                       "the gradient of the logits has no gradient itself");
-    if (call->dout[1] && op_expects(self->b, call, 0, phase))
-        din[0] = call->out[0];
-    return WEFT_OK;
 }
 
 /* These two have no gradient. */
@@ -142,7 +131,7 @@ const weft_component op_vocab_loss[] = {
        "vocabulary",
        DOC(.operands = "logits:cTV targets:iT max:fT sums:fTS scale:f",
            .results = "dlogits:cTV loss:f", .attributes = VALID "; " WEIGHT),
-       .in_place = 1, .infer = finish_infer, .grad = finish_grad, .shard = finish_shard, COLUMNS),
+       .in_place = 1, .infer = finish_infer, .grad = op_loss_grad, .shard = finish_shard, COLUMNS),
     OP("xent.loss", "the loss of xent.finish alone",
        DOC(.operands = "targets:iT max:fT sums:fTS", .results = "loss:f", .attributes = WEIGHT),
        .infer = loss_infer, .shard = loss_shard),
