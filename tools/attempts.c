@@ -5,21 +5,23 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "job/decide/agreement.h"
 #include "job/stop.h"
 #include "launch/hosts/hosts.h"
 #include "launch/launch.h"
 #include "launch/policy.h"
+#include "launch/requests.h"
 
-#include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 typedef struct restarting {
     const cli_attempts *a;
     launch_restarts by;
     uint32_t ranks, number; /* of the next attempt */
+    int asked;              /* the signal that ended a pause between attempts; 0: none */
 } restarting;
 
 /* --- one attempt --- */
@@ -62,7 +64,7 @@ static void run_on_hosts(const restarting *r, char *const *argv, launch_end *end
         a->step = steps[rank] > a->step ? steps[rank] : a->step;
     *end = e.launch;
     *lost = e.lost;
-    a->at = steps[end->rank];
+    a->at = end->rank == LAUNCH_ALL ? a->step : steps[end->rank];
     free(steps);
 }
 
@@ -158,6 +160,26 @@ static bool fit_hosts(restarting *r)
     return n > 0;
 }
 
+/* False: a signal has ended the pause, and the job. */
+static bool pause_for(restarting *r, uint32_t seconds)
+{
+    launch_requests q;
+    const weft_status st = launch_requests_open(&q, r->a->stops);
+    struct pollfd p = {.fd = q.fd, .events = POLLIN};
+    const uint64_t until = clock_ms() + 1000ull * seconds;
+    for (uint64_t now = clock_ms(); st == WEFT_OK && !q.asked && now < until; now = clock_ms())
+        if (poll(&p, 1, (int)(until - now)) > 0 && launch_requests_take(&q) == REQUEST_PAUSE)
+            launch_requests_pause();
+    launch_requests_close(&q);
+    if (st != WEFT_OK)
+        log_line(WEFT_LOG_ERROR, "%s", err_text());
+    else if (q.asked)
+        log_line(WEFT_LOG_WARN, "stopped by %s before attempt %u; %s", job_stop_name(q.asked),
+                 r->number, job_stop_advice());
+    r->asked = q.asked;
+    return st == WEFT_OK && !q.asked;
+}
+
 /* What follows a failed attempt. False: the job ends. */
 static bool decide(restarting *r, const launch_attempt *a, uint32_t lost)
 {
@@ -174,9 +196,7 @@ static bool decide(restarting *r, const launch_attempt *a, uint32_t lost)
     r->number++;
     log_line(WEFT_LOG_WARN, "attempt %u begins%s, %s", r->number, pause ? " after a pause" : "",
              r->by.furthest ? "from the newest checkpoint" : "as the first did");
-    for (struct timespec t = {.tv_sec = pause}; pause && nanosleep(&t, &t) && errno == EINTR;)
-        continue;
-    return true;
+    return !pause || pause_for(r, pause);
 }
 
 int cli_attempts_run(const cli_attempts *args)
@@ -185,8 +205,8 @@ int cli_attempts_run(const cli_attempts *args)
     r.by.max = args->max;
     r.by.least = args->least;
     int status = 1;
+    launch_end end;
     for (bool again = true; again;) {
-        launch_end end;
         launch_attempt a;
         uint32_t lost;
         status = attempt(&r, &end, &a, &lost);
@@ -196,8 +216,13 @@ int cli_attempts_run(const cli_attempts *args)
         again = end.failed && args->max && decide(&r, &a, lost);
         job_stop_at_once(false);
     }
-    if (status == 1 && args->max)
+    if (args->max && end.status == 1 && end.asked)
+        log_line(WEFT_LOG_WARN, "the job is not started again: %s has asked it to end",
+                 job_stop_name(end.asked));
+    if (args->max && status == 1)
         launch_restarts_print(&r.by, stderr);
+    if (job_agreement_asks(r.asked))
+        status = STOP_STATUS;
     launch_restarts_free(&r.by);
     return status;
 }

@@ -53,6 +53,7 @@ static void wake_thread(void)
 static void on_signal(int number)
 {
     const int before = atomic_load(&asked);
+    job_progress_ask(number);
     if (number == SIGINT) {
         const bool again = before || atomic_load(&interrupted);
         if (atomic_load(&at_once) || (again && !atomic_load(&has_launcher)))
@@ -134,6 +135,7 @@ int job_stop_declared(void)
 const char *job_stop_name(int number)
 {
     switch (number) {
+    case SIGINT: return "SIGINT";
     case SIGTERM: return "SIGTERM";
     case SIGUSR1: return "SIGUSR1";
     case SIGHUP: return "SIGHUP";

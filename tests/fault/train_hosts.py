@@ -157,6 +157,34 @@ class Hosts(w.Bench):
         os.kill(run.pid, signal.SIGTERM)
         self.assertEqual(run.wait(), 75, run.said())
 
+    @w.unittest.skipIf(w.SAMPLE, "ten seconds of waiting: make integration does it")
+    def test_all_frozen(self):
+        """No rank is left to name one: the agents do, and the next attempt goes on."""
+        run = self.begin("ice", LONG | {"run.frozen_after": 4}, "a slots=2\nb slots=1\n",
+                         "--restarts", "2", ranks=3)
+        self.until_saved(run)
+        for pid in run.until_ranks().values():
+            os.kill(pid, signal.SIGSTOP)
+        run.until(lambda: "resumed after" in run.said(), "the resume")
+        self.assertRegex(run.said(), r"all ranks are frozen: no sign of life for \d+\.\d s")
+        self.assertNotIn("is lost", run.said())
+        os.kill(run.pid, signal.SIGTERM)
+        self.assertEqual(run.wait(), 75, run.said())
+
+    def test_asked_and_killed(self):
+        """A rank of host b is asked to stop, and rank 0 dies before they agree: no attempt follows.
+        """
+        run = self.begin("asked", LONG | {"run.frozen_after": 300}, "a slots=2\nb slots=2\n",
+                         "--restarts", "2")
+        run.until_step(5)
+        ranks = run.until_ranks()
+        os.kill(ranks[0], signal.SIGSTOP)
+        os.kill(ranks[3], signal.SIGTERM)
+        run.until(lambda: not w.pending(ranks[3], signal.SIGTERM), "rank 3 to take the signal")
+        os.kill(ranks[0], signal.SIGKILL)
+        self.assertEqual(run.wait(), 1, run.said())
+        self.assertIn("the job is not started again: SIGTERM has asked it to end", run.said())
+
     @w.again
     def test_host_lost(self):
         """Without --restarts the host is named; it is moved to a spare; fewer ranks go on."""

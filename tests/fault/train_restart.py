@@ -137,6 +137,38 @@ class Restart(w.Bench):
                           status=2).stderr
             self.assertIn(why, said)
 
+    def test_asked_and_killed(self):
+        """A rank is asked to stop, and another one dies before they agree on a step: what was asked
+        holds, and no attempt follows. Likewise where one rank is interrupted."""
+        job = BASE | {"run.steps": 100000, "run.frozen_after": 300}
+        run = w.Running(self, "asked", job, 4, more=["--restarts", "5"])
+        run.until_step(3)
+        run.kill(2, signal.SIGSTOP)
+        asked = run.ranks()[1]
+        os.kill(asked, signal.SIGTERM)
+        run.until(lambda: not w.pending(asked, signal.SIGTERM), "rank 1 to take the signal")
+        run.kill(2)
+        self.assertEqual(run.wait(), 1, run.said())
+        self.assertIn("the job is not started again: SIGTERM has asked it to end", run.said())
+        self.assertIn("rank 2 was killed by signal 9", run.said())
+        run = w.Running(self, "interrupted", job, 2, more=["--restarts", "5"])
+        run.until_step(3)
+        run.kill(1, signal.SIGINT)
+        self.assertEqual(run.wait(), 1, run.said())
+        self.assertIn("the job is not started again: SIGINT has asked it to end", run.said())
+
+    def test_asked_in_a_pause(self):
+        """A signal between two attempts ends the job, with its history."""
+        run = w.Running(self, "pause", BASE | LATE, 2, more=["--restarts", "7"],
+                        extra={"LATE_RANK": "1", "LATE_DIES": "20"})
+        run.until(lambda: "attempt 4 begins after a pause" in run.said(), "the pause")
+        os.kill(run.pid, signal.SIGTERM)
+        self.assertEqual(run.wait(), 75, run.said())
+        self.assertIn("stopped by SIGTERM before attempt 4; this was not its first attempt: "
+                      "continue with --resume=auto", run.said())
+        self.assertEqual(re.findall("(?m)^  attempt ([0-9]), 2 ranks, ", run.said()),
+                         ["1", "2", "3"])
+
     # --- ranks of another launcher ---
 
     def make_key(self):

@@ -22,7 +22,7 @@ from pods import Cluster, make_network  # noqa: E402
 SMALL = w.EVEN | {"run.steps": 30, "model.layers": 1, "train.microbatch": 1, "run.join_timeout": 60,
                   "checkpoint.every": 10, "checkpoint.keep": 100,
                   "data.train": "/srv/data/train.bin"}
-LONG = {"run.steps": 600, "checkpoint.every": 50}
+LONG = {"run.steps": 2000, "checkpoint.every": 50}
 
 
 class Kubernetes(w.Bench):
@@ -71,11 +71,12 @@ class Kubernetes(w.Bench):
             job = SMALL | change | {"data.train": self.path("train.bin"), "comm.plugin": "tcp"}
             self.train(out, job, ranks=4)
 
-    def until_step(self, c, out, step):
+    def until_step(self, c, out, step, attempt=1):
         path = self.path("data", out, "metrics.jsonl")
         c.until(lambda: os.path.exists(path) and
-                any(m["step"] >= step for m in w.metrics(self.path("data", out))), 60,
-                f"step {step}")
+                any(m["step"] >= step and m["attempt"] >= attempt
+                    for m in w.metrics(self.path("data", out))), 60,
+                f"step {step} of attempt {attempt}")
 
     def same(self, out, reference, step):
         """The last checkpoint and losses: metrics may have steps twice after a restart."""
@@ -152,7 +153,7 @@ class Kubernetes(w.Bench):
         self.assertEqual(sorted(c.history), [(i, s) for i in range(4) for s in (0, 75)])
         self.assertIn("resumed after step", c.said(0))
         self.assertEqual(c.failures, {})
-        self.same("drain", "long", 600)
+        self.same("drain", "long", 2000)
 
     def test_lost_pods(self):
         """A pod dies, then that of rank 0. Their replacements have other addresses, and the name of
@@ -162,14 +163,14 @@ class Kubernetes(w.Bench):
         c.apply()
         self.until_step(c, "lost", 60)
         c.kill(2)
-        self.until_step(c, "lost", 120)
+        self.until_step(c, "lost", 60, attempt=2)
         c.kill(0)
         c.until_complete()
         self.assertEqual(sorted(c.history), [(0, 0), (0, 137), (1, 0), (2, 0), (2, 137), (3, 0)])
         self.assertEqual(c.failures, {0: 1, 2: 1})
         self.assertIn("resumed after step", c.said(0))
         self.assertIn("attempt 3 of this job has begun, so attempt 1 is over", c.said(0))
-        self.same("lost", "long", 600)
+        self.same("lost", "long", 2000)
 
     def test_wrong_request(self):
         """Status 2 ends the Job at once."""

@@ -177,6 +177,12 @@ class Bench(unittest.TestCase):
             self.assertEqual(values.tobytes(), two[name][1].tobytes(), f"the bits of {name}")
 
 
+def pending(pid, number):
+    """Has process `pid` still to take a signal that was sent to it?"""
+    waiting = re.findall("(?m)^(?:Sig|Shd)Pnd:\t([0-9a-f]+)", read_text(f"/proc/{pid}/status"))
+    return any(int(x, 16) >> (number - 1) & 1 for x in waiting)
+
+
 class Running:
     """A job under the launcher, running beside the test."""
 

@@ -2,17 +2,12 @@
  * the signals, outcome.h decides. */
 #include "launch/launch.h"
 
-#include <stdio.h>
-
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "launch/group.h"
 #include "launch/requests.h"
 #include "launch/vigil.h"
-
-/* A machine that is short of memory holds all ranks up, and not this process. */
-#define MARGIN_MS 10000u
 
 typedef struct launch {
     launch_group *group;
@@ -60,14 +55,8 @@ static void on_signal(launch *l)
 static void end_if_frozen(launch *l)
 {
     char text[200];
-    const uint64_t silence = launch_vigil_silence(&l->vigil, l->progress);
-    if (!silence)
-        return;
-    snprintf(text, sizeof text,
-             "all ranks are frozen: no sign of life for %.1f s; they were stopped, or a driver or "
-             "a file system holds them; run.frozen_after allows more",
-             (double)silence / 1000);
-    launch_outcome_frozen(l->outcome, text);
+    if (launch_vigil_frozen(&l->vigil, l->progress, text, sizeof text))
+        launch_outcome_frozen(l->outcome, text);
 }
 
 static void stand_by(launch *l)
@@ -113,7 +102,7 @@ void launch_job(const launch_args *args, launch_end *out)
     launch l = {.outcome = launch_outcome_new(ranks),
                 .requests = {.fd = -1},
                 .progress = ranks > 1 ? args->progress : NULL,
-                .vigil = {.margin_ms = MARGIN_MS}};
+                .vigil = {.margin_ms = LAUNCH_VIGIL_MARGIN_MS}};
     weft_status st = start(&l, args);
     if (st != WEFT_OK)
         log_line(WEFT_LOG_ERROR, "%s", err_text());
@@ -124,7 +113,9 @@ void launch_job(const launch_args *args, launch_end *out)
     if (l.group)
         stand_by(&l);
     if (st == WEFT_OK)
-        launch_outcome_conclude(l.outcome, l.requests.asked, out);
+        launch_outcome_conclude(
+            l.outcome, l.requests.asked ? l.requests.asked : job_progress_asked(args->progress),
+            out);
     else
         out->status = 1;
     launch_group_free(l.group);

@@ -264,7 +264,8 @@ void launch_outcome_conclude(const launch_outcome *o, int asked, launch_end *out
     int status = code == 2 || code == 77 ? (int)code : 1;
     bool refused = s->said && status != 1;
     describe_cause(o, s, why, sizeof why);
-    *out = (launch_end){.status = status, .rank = o->frozen ? LAUNCH_ALL : o->decision.rank};
+    *out = (launch_end){
+        .status = status, .rank = o->frozen ? LAUNCH_ALL : o->decision.rank, .asked = asked};
     out->failed = failed && status == 1 && !asked && !o->stopped;
     out->said = by_itself && s->said;
     snprintf(out->why, sizeof out->why, "%.255s", by_itself && s->said ? s->said->text : why);

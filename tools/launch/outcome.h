@@ -21,6 +21,7 @@ typedef struct launch_end {
     int status;    /* the launcher's exit status (launch.h) */
     bool failed;   /* status 1 because `rank` failed, and no signal has asked for an end */
     uint32_t rank; /* or LAUNCH_ALL */
+    int asked;     /* the signal that asked for an end; 0: none */
     bool said;     /* it ended by itself, and `why` is what it said */
     char why[256]; /* how, as printed */
 } launch_end;
@@ -58,7 +59,7 @@ void launch_outcome_killed(launch_outcome *o, bool by_user);
 bool launch_outcome_is_killed(const launch_outcome *o);
 
 /* Print the messages of the ranks and how the job ended, and set all of *out. `asked`: the signal
- * that was passed on; 0: none. */
+ * that was passed on, or that ranks got; 0: none. */
 void launch_outcome_conclude(const launch_outcome *o, int asked, launch_end *out);
 
 #endif

@@ -174,6 +174,7 @@ static bool goes_on(supervisor *s, const job_control_record *end, double seconds
     const uint32_t newest = job_progress_newest(s->progress);
     const bool speaks = !s->who->rank || end->kind == CONTROL_KILLED;
     uint32_t pause = 0;
+    s->asked = s->asked ? s->asked : job_progress_asked(s->progress);
     if (final || s->asked)
         return false;
     if (newest > s->number) { /* it was behind */
@@ -199,6 +200,8 @@ static bool goes_on(supervisor *s, const job_control_record *end, double seconds
         log_line(WEFT_LOG_WARN, "%s after step %llu began: attempt %u begins%s", a.why,
                  (unsigned long long)a.step, s->number, pause ? " after a pause" : "");
     pause_for(s, pause);
+    if (s->asked && speaks)
+        launch_restarts_print(&s->restarts, stderr);
     return !s->asked;
 }
 

@@ -1,6 +1,8 @@
 /* launch/vigil.c: see vigil.h. */
 #include "launch/vigil.h"
 
+#include <stdio.h>
+
 #include "base/clock.h"
 
 uint64_t launch_vigil_silence(launch_vigil *v, const job_progress *p)
@@ -14,4 +16,15 @@ uint64_t launch_vigil_silence(launch_vigil *v, const job_progress *p)
         v->since = now;
     v->signs = signs;
     return now - v->since > max ? now - v->since : 0;
+}
+
+bool launch_vigil_frozen(launch_vigil *v, const job_progress *p, char *text, size_t bytes)
+{
+    const uint64_t silence = launch_vigil_silence(v, p);
+    if (silence)
+        snprintf(text, bytes,
+                 "all ranks are frozen: no sign of life for %.1f s; they were stopped, or a driver "
+                 "or a file system holds them; run.frozen_after allows more",
+                 (double)silence / 1000);
+    return silence > 0;
 }

@@ -13,6 +13,10 @@
 
 #define LAUNCH_VIGIL_MS 200 /* between two looks, at most */
 
+/* For ranks that name each other first. A machine that is short of memory holds them all up, and
+ * not the process that started them. */
+#define LAUNCH_VIGIL_MARGIN_MS 10000u
+
 typedef struct launch_vigil { /* begins as {.margin_ms, .begin_ms} */
     uint64_t margin_ms;       /* beyond what was promised */
     uint64_t begin_ms;        /* until the first sign; 0: no limit */
@@ -24,5 +28,8 @@ typedef struct launch_vigil { /* begins as {.margin_ms, .begin_ms} */
 /* Milliseconds without a sign from any rank of the page, where that is longer than they promised;
  * else 0. [any] */
 uint64_t launch_vigil_silence(launch_vigil *v, const job_progress *p);
+
+/* Are all ranks of the page frozen? Then `text` says so. [any] */
+bool launch_vigil_frozen(launch_vigil *v, const job_progress *p, char *text, size_t bytes);
 
 #endif

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 
 typedef struct page {
     _Atomic uint32_t newest, signs, silence_ms;
+    _Atomic int asked;
     _Atomic uint32_t failed;    /* 1: `why` is being written, 2: it is there */
     _Atomic uint64_t folder[2]; /* device, inode; 0: none */
     char why[PROGRESS_WHY];
@@ -107,6 +109,12 @@ bool job_progress_why(const job_progress *p, char out[PROGRESS_WHY])
         memcpy(out, p->at->why, PROGRESS_WHY);
     out[PROGRESS_WHY - 1] = 0;
     return *out && p->at->said;
+}
+
+int job_progress_asked(const job_progress *p)
+{
+    const int number = p ? atomic_load(&p->at->asked) : 0;
+    return number > 0 && number < NSIG ? number : 0;
 }
 
 uint32_t job_progress_signs(const job_progress *p, uint32_t *silence_ms)
@@ -201,6 +209,13 @@ void job_progress_fail(const char *why, bool said)
     snprintf(ours->why, sizeof ours->why, "%s", why);
     ours->said = said;
     atomic_store(&ours->failed, 2);
+}
+
+void job_progress_ask(int number)
+{
+    int none = 0;
+    if (ours)
+        atomic_compare_exchange_strong(&ours->asked, &none, number);
 }
 
 void job_progress_sign(uint32_t silence_ms)

@@ -2,10 +2,11 @@
  * them again sees it.
  *
  * One page of shared memory: the step that each rank has begun, the newest attempt that a rank has
- * heard of, why the job has failed, and a count that moves while a rank lives. A rank that is
- * killed leaves its last step there. The number of the attempt is in the environment
- * (WEFT_ATTEMPT), 1 for a job that nobody restarts. So is the folder in which attempts before this
- * one have written (WEFT_FOLDER, device and inode): another folder may have its name by now. */
+ * heard of, why the job has failed, the signal that asked it to stop, and a count that moves while
+ * a rank lives. A rank that is killed leaves what it wrote. The number of the attempt is in the
+ * environment (WEFT_ATTEMPT), 1 for a job that nobody restarts. So is the folder in which attempts
+ * before this one have written (WEFT_FOLDER, device and inode): another folder may have its name by
+ * now. */
 #ifndef JOB_CONTROL_PROGRESS_H
 #define JOB_CONTROL_PROGRESS_H
 
@@ -43,6 +44,10 @@ void job_progress_keep_folder(const job_progress *p);
  * failed has said so itself, false: others saw it. [any] */
 bool job_progress_why(const job_progress *p, char out[PROGRESS_WHY]);
 
+/* The signal that asked ranks to stop, or one of them to end (SIGINT); 0: none did. `p` NULL: 0.
+ * [any] */
+int job_progress_asked(const job_progress *p);
+
 /* The signs of life so far, which repeat after 2^32, and after how many milliseconds without one
  * the other ranks give up its rank; 0: it gives none now. Of several ranks the page has the last
  * sign that one of them gave. [any] */
@@ -66,6 +71,10 @@ void job_progress_receive(uint32_t attempt);
 
 /* The job has failed; only the first reason is kept. `said`: by the rank that failed. [any] */
 void job_progress_fail(const char *why, bool said);
+
+/* Signal `number` asks the job to stop, or this rank to end; only the first is kept.
+ * Async-signal-safe after the first call of job_attempt_number(). [any] */
+void job_progress_ask(int number);
 
 /* A sign of life, promised every `silence_ms` at least; 0: there will be no more. [any] */
 void job_progress_sign(uint32_t silence_ms);

@@ -25,6 +25,7 @@
 #include "launch/group.h"
 #include "launch/hosts/frame.h"
 #include "launch/launch.h"
+#include "launch/vigil.h"
 
 #define WORDS_MAX 4096u
 #define JOB_BYTES_MAX (16u << 20)
@@ -42,6 +43,8 @@ typedef struct agent {
     int events; /* epoll: standard input and `output` */
     launch_group *group;
     job_progress *progress;
+    launch_vigil vigil;
+    bool frozen; /* and said so */
     sigset_t of_ranks;
 } agent;
 
@@ -145,8 +148,9 @@ static void on_record(void *user, uint32_t rank, const job_control_record *r)
 static void send_step(agent *a, uint32_t rank)
 {
     const uint64_t step = job_progress_of(a->progress, rank);
-    if (step)
-        launch_frame_send(&a->link, FRAME_STEP, rank, 0, 0, &step, sizeof step);
+    const int asked = job_progress_asked(a->progress);
+    if (step || asked)
+        launch_frame_send(&a->link, FRAME_STEP, rank, 0, (uint32_t)asked, &step, sizeof step);
 }
 
 static void ended(void *user, uint32_t rank, const job_control_record *end)
@@ -262,12 +266,23 @@ static weft_status start(agent *a)
                               &a->group);
 }
 
+/* Ranks of other hosts name those of this one, unless they are frozen too. */
+static void say_if_frozen(agent *a)
+{
+    char text[200];
+    if (a->frozen || !launch_vigil_frozen(&a->vigil, a->progress, text, sizeof text))
+        return;
+    a->frozen = true;
+    launch_frame_send(&a->link, FRAME_FROZEN, 0, 0, 0, text, (uint32_t)strlen(text));
+}
+
 static void stand_by(agent *a)
 {
     while (launch_group_alive(a->group)) {
-        launch_group_wait(a->group, a->events, launch_frame_flush(&a->link) ? 10 : -1);
+        launch_group_wait(a->group, a->events, launch_frame_flush(&a->link) ? 10 : LAUNCH_VIGIL_MS);
         relay_output(a);
         receive_launcher(a);
+        say_if_frozen(a);
     }
     relay_output(a);
     for (const uint64_t until = clock_ms() + LEAVE_MS;
@@ -279,7 +294,8 @@ int launch_agent_run(void)
 {
     agent a = {
         .spawn = {.key_fd = -1, .store_fd = -1, .job_fd = -1, .alive_fd = -1, .progress_fd = -1},
-        .output = -1};
+        .output = -1,
+        .vigil = {.margin_ms = LAUNCH_VIGIL_MARGIN_MS}};
     weft_status st;
     sigset_t pipes; /* blocked here alone: what is ignored would be so in the ranks too */
     sigemptyset(&pipes);

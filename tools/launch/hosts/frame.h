@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <weft/base.h>
 
-#define FRAME_PROTOCOL 1u
+#define FRAME_PROTOCOL 2u
 #define FRAME_TEXT 4096u
 #define HOST_ADDR_MAX 256u /* bytes of an address, with its zero byte */
 #define HOSTS_RANKS_MAX 65536u
@@ -24,9 +24,11 @@ typedef enum {
     FRAME_RECORD, /* from: the rank; a job_control_record of it, code: its code, kind in bits 16 up
                    */
     FRAME_ENDED,  /* the same, of its end: rank, code; text: "K" killed by signal, "E" by itself */
-    FRAME_STEP,   /* from: the rank; text: 8 bytes, the step that it has begun */
-    FRAME_GONE,   /* from: the rank, whose process no longer exists */
+    FRAME_STEP, /* from: the rank; code: the signal that asked ranks of this host to stop, 0: none;
+                   text: 8 bytes, the step that it has begun, 0: none */
+    FRAME_GONE, /* from: the rank, whose process no longer exists */
     FRAME_OUTPUT, /* text: what ranks have written to standard output */
+    FRAME_FROZEN, /* text: no rank of this host gives a sign of life */
     FRAME_FAILED, /* text: why the agent cannot start its ranks */
     /* launcher to agent */
     FRAME_BEGIN, /* from: the first rank; rank: how many; code: ranks of the job; text: 4 bytes, the

@@ -37,6 +37,7 @@ typedef struct hosts {
     launch_hosts_end *end;
     launch_outcome *outcome;
     launch_requests requests;
+    int asked;              /* the signal that ranks got */
     uint32_t n, here, open; /* here: agents that have answered; open: ssh processes */
     remote *at;             /* [n], in the order of their ranks */
     struct pollfd *polls;   /* 0: signals; then per host: pidfd, link in, link out */
@@ -182,6 +183,14 @@ static void write_output(const char *text, uint32_t bytes)
     }
 }
 
+static void on_step(hosts *h, const launch_frame *f)
+{
+    if (f->bytes == sizeof(uint64_t) && h->args->steps)
+        memcpy(&h->args->steps[f->from], f->text, sizeof(uint64_t));
+    if (!h->asked && f->code < NSIG)
+        h->asked = (int)f->code;
+}
+
 /* A frame about a rank: `from` is one of the host's. */
 static void on_rank(hosts *h, remote *r, const launch_frame *f)
 {
@@ -193,8 +202,8 @@ static void on_rank(hosts *h, remote *r, const launch_frame *f)
         on_ended(h, f->from, f);
     else if (f->kind == FRAME_GONE)
         on_gone(h, r, f->from);
-    else if (f->kind == FRAME_STEP && f->bytes == sizeof(uint64_t) && h->args->steps)
-        memcpy(&h->args->steps[f->from], f->text, sizeof(uint64_t));
+    else if (f->kind == FRAME_STEP)
+        on_step(h, f);
 }
 
 static void on_frame(hosts *h, remote *r, const launch_frame *f)
@@ -206,6 +215,8 @@ static void on_frame(hosts *h, remote *r, const launch_frame *f)
         send_all(h, FRAME_MEET, 0, f->code, r->addr);
     } else if (f->kind == FRAME_OUTPUT) {
         write_output(f->text, f->bytes);
+    } else if (f->kind == FRAME_FROZEN && h->met) {
+        launch_outcome_frozen(h->outcome, f->text);
     } else if (f->kind == FRAME_FAILED) {
         refuse(h, r, f->text);
     } else {
@@ -386,7 +397,7 @@ static void conclude(hosts *h, weft_status st)
 {
     launch_end *end = &h->end->launch;
     if (st == WEFT_OK && h->met && !h->failed) {
-        launch_outcome_conclude(h->outcome, h->requests.asked, end);
+        launch_outcome_conclude(h->outcome, h->requests.asked ? h->requests.asked : h->asked, end);
         return;
     }
     *end = (launch_end){.status = st == WEFT_USAGE ? 2 : 1};
