@@ -29,8 +29,8 @@ typedef struct restarting {
 static weft_status run_here(const restarting *r, char *const *argv, launch_end *end,
                             launch_attempt *a)
 {
-    job_progress *p = NULL;
-    weft_status st = job_progress_open(r->ranks, &p);
+    launch_progress *p = NULL;
+    weft_status st = launch_progress_open(r->ranks, &p);
     if (st != WEFT_OK)
         return st;
     launch_job(&(launch_args){.ranks = r->ranks,
@@ -39,10 +39,10 @@ static weft_status run_here(const restarting *r, char *const *argv, launch_end *
                               .attempt = r->a->max ? r->number : 0,
                               .progress = p},
                end);
-    a->step = job_progress_furthest(p);
-    a->at = end->rank == LAUNCH_ALL ? a->step : job_progress_of(p, end->rank);
-    job_progress_keep_folder(p);
-    job_progress_close(p);
+    a->step = launch_progress_furthest(p);
+    a->at = end->rank == LAUNCH_ALL ? a->step : launch_progress_of(p, end->rank);
+    launch_progress_keep_folder(p);
+    launch_progress_close(p);
     return WEFT_OK;
 }
 

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
-#include "job/control/alive.h"
+#include "launch/dying.h"
 
 #define LOOK_MS 250   /* interval of the checks whether ranks write a core dump ... */
 #define LOOK_RANKS 64 /* ... ranks per check, in turn */
@@ -31,7 +31,7 @@ struct launch_group {
     bool killed;
     member *at;           /* [n], rank `first` and so on */
     struct pollfd *polls; /* 0: own; 1: alive; then per rank: pidfd, control socket */
-    job_alive_watch *watch;
+    launch_dying *watch;
     uint32_t looks_left; /* a millisecond each */
     uint32_t next_look;  /* the rank that is checked next */
     uint64_t look_at;
@@ -105,7 +105,7 @@ static void look_at_one(launch_group *g, uint32_t i)
 {
     const member *m = &g->at[i];
     job_control_record end = {.rank = g->first + i};
-    if (m->child.pidfd < 0 || m->ended || g->killed || !job_alive_how_dying(m->child.pid, &end))
+    if (m->child.pidfd < 0 || m->ended || g->killed || !launch_dying_how(m->child.pid, &end))
         return;
     receive(g, i);
     report_end(g, i, &end);
@@ -115,7 +115,7 @@ static void look_at_one(launch_group *g, uint32_t i)
 static void look_at_dying(launch_group *g)
 {
     uint32_t rank;
-    while (job_alive_take(g->watch, &rank))
+    while (launch_dying_take(g->watch, &rank))
         g->looks_left = g->at[rank - g->first].looks = LOOKS;
     if (!g->looks_left)
         return;
@@ -158,7 +158,7 @@ bool launch_group_wait(launch_group *g, int own, int ms)
 {
     struct pollfd *p = g->polls;
     p[0] = (struct pollfd){.fd = own, .events = POLLIN};
-    p[1] = (struct pollfd){.fd = job_alive_watch_fd(g->watch), .events = POLLIN};
+    p[1] = (struct pollfd){.fd = launch_dying_fd(g->watch), .events = POLLIN};
     for (uint32_t i = 0; i < g->n; i++) {
         const launch_child *c = &g->at[i].child;
         p[2 + 2 * i] = (struct pollfd){.fd = c->pidfd, .events = POLLIN};
@@ -198,8 +198,8 @@ weft_status launch_group_start(launch_spawn *s, const launch_group_events *e, la
     g->at = mem_alloc(s->count * sizeof *g->at);
     g->polls = mem_alloc((2 + 2 * (uint64_t)s->count) * sizeof *g->polls);
     raise_limit(s->count);
-    g->watch = s->ranks > 1 ? job_alive_open(s->ranks, s->first, s->count) : NULL;
-    s->alive_fd = job_alive_page(g->watch);
+    g->watch = s->ranks > 1 ? launch_dying_open(s->ranks, s->first, s->count) : NULL;
+    s->alive_fd = launch_dying_page(g->watch);
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; i < s->count; i++) {
         if (st == WEFT_OK) {
@@ -210,7 +210,7 @@ weft_status launch_group_start(launch_spawn *s, const launch_group_events *e, la
         if (st != WEFT_OK)
             e->gone(e->user, s->first + i);
     }
-    job_alive_watch_begin(g->watch);
+    launch_dying_begin(g->watch);
     launch_spawn_close(s); /* only the ranks hold them now */
     return st;
 }
@@ -226,7 +226,7 @@ void launch_group_free(launch_group *g)
         kill(-g->at[i].child.pid, SIGKILL);
         waitpid(g->at[i].child.pid, NULL, 0);
     }
-    job_alive_close(g->watch);
+    launch_dying_close(g->watch);
     free(g->at);
     free(g->polls);
     free(g);

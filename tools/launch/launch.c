@@ -13,7 +13,7 @@ typedef struct launch {
     launch_group *group;
     launch_outcome *outcome;
     launch_requests requests;
-    const job_progress *progress; /* of several ranks; NULL: none */
+    const launch_progress *progress; /* of several ranks; NULL: none */
     launch_vigil vigil;
 } launch;
 
@@ -80,7 +80,7 @@ static weft_status start(launch *l, const launch_args *args)
                       .count = args->ranks,
                       .argv = args->argv,
                       .attempt = args->attempt,
-                      .progress_fd = job_progress_fd(args->progress)};
+                      .progress_fd = launch_progress_fd(args->progress)};
     weft_status st = launch_requests_open(&l->requests, args->stops);
     if (st == WEFT_OK)
         st = launch_spawn_open(&s);
@@ -114,7 +114,7 @@ void launch_job(const launch_args *args, launch_end *out)
         stand_by(&l);
     if (st == WEFT_OK)
         launch_outcome_conclude(
-            l.outcome, l.requests.asked ? l.requests.asked : job_progress_asked(args->progress),
+            l.outcome, l.requests.asked ? l.requests.asked : launch_progress_asked(args->progress),
             out);
     else
         out->status = 1;

@@ -17,8 +17,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "job/control/progress.h"
 #include "launch/outcome.h"
+#include "launch/progress.h"
 
 #define LAUNCH_MAX 1024 /* ranks on one machine */
 
@@ -40,7 +40,7 @@ typedef struct launch_args {
     char *const *argv;
     bool stops;
     uint32_t attempt; /* its number, in the environment of the ranks; 0: none */
-    const job_progress
+    const launch_progress
         *progress; /* lent to the ranks, and tells whether all are frozen; NULL: none */
 } launch_args;
 

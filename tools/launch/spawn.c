@@ -20,9 +20,9 @@
 #include "config/source.h"
 #include "job/control/alive.h"
 #include "job/control/control.h"
-#include "job/control/progress.h"
 #include "job/wire/address.h"
 #include "job/wire/key.h"
+#include "launch/progress.h"
 
 static const char *const ours[] = {
     "RANK",        "WORLD_SIZE",    "LOCAL_RANK",   "LOCAL_WORLD_SIZE", "MASTER_ADDR",

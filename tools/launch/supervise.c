@@ -18,10 +18,10 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "job/control/control.h"
-#include "job/control/progress.h"
 #include "job/decide/agreement.h"
 #include "job/stop.h"
 #include "launch/policy.h"
+#include "launch/progress.h"
 #include "launch/vigil.h"
 
 typedef struct supervisor {
@@ -29,7 +29,7 @@ typedef struct supervisor {
     const launch_supervise_args *args;
     launch_restarts restarts;
     uint32_t number; /* of the attempt */
-    job_progress *progress;
+    launch_progress *progress;
     sigset_t caught, before;
     int signal_fd, asked; /* asked: the first signal that was passed on */
     pid_t child;
@@ -63,9 +63,9 @@ static void become_rank(const supervisor *s, char *const *argv, pid_t parent)
         return;
     snprintf(text, sizeof text, "%u", s->number);
     setenv(ATTEMPT_ENV, text, 1);
-    snprintf(text, sizeof text, "%d", job_progress_fd(s->progress));
+    snprintf(text, sizeof text, "%d", launch_progress_fd(s->progress));
     setenv(PROGRESS_FD_ENV, text, 1);
-    if (fcntl(job_progress_fd(s->progress), F_SETFD, 0))
+    if (fcntl(launch_progress_fd(s->progress), F_SETFD, 0))
         return;
     sigset_t mask = s->before;
     job_agreement_add_signals(&mask);
@@ -149,7 +149,7 @@ static void describe(const supervisor *s, const job_control_record *end, launch_
 {
     char why[PROGRESS_WHY], *out = a->why;
     const size_t capacity = sizeof a->why;
-    a->said = job_progress_why(s->progress, why) && !s->frozen && end->kind == CONTROL_ENDED;
+    a->said = launch_progress_why(s->progress, why) && !s->frozen && end->kind == CONTROL_ENDED;
     int n = snprintf(out, capacity, "rank %u ", s->who->rank);
     if (s->frozen)
         snprintf(out + n, capacity - (size_t)n, "was frozen, and was killed");
@@ -171,10 +171,10 @@ static bool goes_on(supervisor *s, const job_control_record *end, double seconds
 {
     const bool final = end->kind == CONTROL_ENDED && (!end->code || end->code == 2 ||
                                                       end->code == 77 || end->code == STOP_STATUS);
-    const uint32_t newest = job_progress_newest(s->progress);
+    const uint32_t newest = launch_progress_newest(s->progress);
     const bool speaks = !s->who->rank || end->kind == CONTROL_KILLED;
     uint32_t pause = 0;
-    s->asked = s->asked ? s->asked : job_progress_asked(s->progress);
+    s->asked = s->asked ? s->asked : launch_progress_asked(s->progress);
     if (final || s->asked)
         return false;
     if (newest > s->number) { /* it was behind */
@@ -184,7 +184,7 @@ static bool goes_on(supervisor *s, const job_control_record *end, double seconds
     launch_attempt a = {.number = s->number,
                         .ranks = s->who->ranks,
                         .rank = s->who->rank,
-                        .step = job_progress_of(s->progress, s->who->rank),
+                        .step = launch_progress_of(s->progress, s->who->rank),
                         .seconds = seconds};
     a.at = a.step;
     describe(s, end, &a);
@@ -222,7 +222,7 @@ int launch_supervise(const job_identity *who, const launch_supervise_args *args)
     for (bool again = true; st == WEFT_OK && again;) {
         const uint64_t began = clock_ms();
         int pidfd = -1;
-        st = job_progress_open(who->rank + 1, &s.progress);
+        st = launch_progress_open(who->rank + 1, &s.progress);
         if (st == WEFT_OK)
             st = start(&s, &pidfd);
         if (st != WEFT_OK)
@@ -230,13 +230,13 @@ int launch_supervise(const job_identity *who, const launch_supervise_args *args)
         stand_by(&s, pidfd, &end);
         close(pidfd);
         again = goes_on(&s, &end, (double)(clock_ms() - began) * 1e-3);
-        job_progress_keep_folder(s.progress);
-        job_progress_close(s.progress);
+        launch_progress_keep_folder(s.progress);
+        launch_progress_close(s.progress);
         s.progress = NULL;
     }
     if (st != WEFT_OK)
         log_line(WEFT_LOG_ERROR, "%s", err_text());
-    job_progress_close(s.progress);
+    launch_progress_close(s.progress);
     launch_restarts_free(&s.restarts);
     if (s.signal_fd >= 0)
         close(s.signal_fd);

@@ -9,7 +9,7 @@
 #define LAUNCH_VIGIL_H
 
 #include "base/time/awake.h"
-#include "job/control/progress.h"
+#include "launch/progress.h"
 
 #define LAUNCH_VIGIL_MS 200 /* between two looks, at most */
 
@@ -27,9 +27,9 @@ typedef struct launch_vigil { /* begins as {.margin_ms, .begin_ms} */
 
 /* Milliseconds without a sign from any rank of the page, where that is longer than they promised;
  * else 0. [any] */
-uint64_t launch_vigil_silence(launch_vigil *v, const job_progress *p);
+uint64_t launch_vigil_silence(launch_vigil *v, const launch_progress *p);
 
 /* Are all ranks of the page frozen? Then `text` says so. [any] */
-bool launch_vigil_frozen(launch_vigil *v, const job_progress *p, char *text, size_t bytes);
+bool launch_vigil_frozen(launch_vigil *v, const launch_progress *p, char *text, size_t bytes);
 
 #endif

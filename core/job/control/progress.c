@@ -5,8 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,119 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/err.h"
-#include "base/mem.h"
-
-typedef struct page {
-    _Atomic uint32_t newest, signs, silence_ms;
-    _Atomic int asked;
-    _Atomic uint32_t failed;    /* 1: `why` is being written, 2: it is there */
-    _Atomic uint64_t folder[2]; /* device, inode; 0: none */
-    char why[PROGRESS_WHY];
-    bool said;               /* ... as the rank that failed says */
-    _Atomic uint64_t step[]; /* [ranks] */
-} page;
-
-struct job_progress {
-    int fd;
-    uint32_t ranks;
-    uint64_t bytes;
-    page *at;
-};
-
-/* --- the side that starts ranks --- */
-
-weft_status job_progress_open(uint32_t ranks, job_progress **out)
-{
-    job_progress *p = mem_alloc(sizeof *p);
-    p->ranks = ranks;
-    p->bytes = sizeof(page) + ranks * sizeof(uint64_t);
-    p->fd = memfd_create("weft progress", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    void *at = MAP_FAILED;
-    if (p->fd >= 0 && !ftruncate(p->fd, (off_t)p->bytes) &&
-        !fcntl(p->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
-        at = mmap(NULL, p->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, p->fd, 0);
-    p->at = at == MAP_FAILED ? NULL : at;
-    if (!p->at) {
-        weft_status st =
-            err_fail_errno(WEFT_IO, "no shared memory for the progress of %u ranks", ranks);
-        job_progress_close(p);
-        return st;
-    }
-    *out = p;
-    return WEFT_OK;
-}
-
-int job_progress_fd(const job_progress *p)
-{
-    return p ? p->fd : -1;
-}
-
-void job_progress_close(job_progress *p)
-{
-    if (!p)
-        return;
-    if (p->at)
-        munmap(p->at, p->bytes);
-    if (p->fd >= 0)
-        close(p->fd);
-    free(p);
-}
-
-uint64_t job_progress_of(const job_progress *p, uint32_t rank)
-{
-    return rank < p->ranks ? atomic_load(&p->at->step[rank]) : 0;
-}
-
-uint64_t job_progress_furthest(const job_progress *p)
-{
-    uint64_t furthest = 0;
-    for (uint32_t r = 0; r < p->ranks; r++)
-        if (job_progress_of(p, r) > furthest)
-            furthest = job_progress_of(p, r);
-    return furthest;
-}
-
-uint32_t job_progress_newest(const job_progress *p)
-{
-    const uint32_t newest = atomic_load(&p->at->newest);
-    return newest <= ATTEMPTS_MAX ? newest : 0;
-}
-
-void job_progress_keep_folder(const job_progress *p)
-{
-    const uint64_t device = atomic_load(&p->at->folder[0]), inode = atomic_load(&p->at->folder[1]);
-    char text[48];
-    snprintf(text, sizeof text, "%llu:%llu", (unsigned long long)device, (unsigned long long)inode);
-    if (inode)
-        setenv(FOLDER_ENV, text, 1);
-}
-
-bool job_progress_why(const job_progress *p, char out[PROGRESS_WHY])
-{
-    out[0] = 0;
-    if (atomic_load(&p->at->failed) == 2)
-        memcpy(out, p->at->why, PROGRESS_WHY);
-    out[PROGRESS_WHY - 1] = 0;
-    return *out && p->at->said;
-}
-
-int job_progress_asked(const job_progress *p)
-{
-    const int number = p ? atomic_load(&p->at->asked) : 0;
-    return number > 0 && number < NSIG ? number : 0;
-}
-
-uint32_t job_progress_signs(const job_progress *p, uint32_t *silence_ms)
-{
-    *silence_ms = atomic_load(&p->at->silence_ms);
-    return atomic_load(&p->at->signs);
-}
-
-/* --- a rank's side --- */
-
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static page *ours;
+static job_progress_page *ours;
 static uint32_t words; /* of ours->step */
 static uint32_t attempt = 1;
 
@@ -149,14 +36,14 @@ static void find_page(void)
     if (fd < 3 || fstat((int)fd, &info) || !S_ISREG(info.st_mode))
         return;
     const int seals = fcntl((int)fd, F_GET_SEALS);
-    if (seals < 0 || !(seals & F_SEAL_SHRINK) || info.st_size < (off_t)sizeof(page))
+    if (seals < 0 || !(seals & F_SEAL_SHRINK) || info.st_size < (off_t)sizeof(job_progress_page))
         return;
     void *at = mmap(NULL, (size_t)info.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, (int)fd, 0);
     close((int)fd);
     if (at == MAP_FAILED)
         return;
     ours = at;
-    words = (uint32_t)(((uint64_t)info.st_size - sizeof(page)) / sizeof(uint64_t));
+    words = (uint32_t)(((uint64_t)info.st_size - sizeof(job_progress_page)) / sizeof(uint64_t));
 }
 
 uint32_t job_attempt_number(void)

@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 
 #include "job/control/alive.h"
+#include "launch/dying.h"
 #include "launch/launch.h"
 #include "ranks.h"
 

@@ -6,9 +6,9 @@
 
 #include <cmocka.h>
 
-#include "job/control/progress.h"
 #include "launch/outcome.h"
 #include "launch/policy.h"
+#include "launch/progress.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,13 +109,13 @@ static void test_a_rank_that_fails_twice_is_lost(void **state)
 static void test_the_page(void **state)
 {
     (void)state;
-    job_progress *p = NULL;
-    assert_int_equal(job_progress_open(3, &p), WEFT_OK);
-    assert_int_equal(job_progress_furthest(p), 0);
-    assert_int_equal(job_progress_newest(p), 0);
-    assert_int_equal(job_progress_of(p, 3), 0); /* no such rank */
+    launch_progress *p = NULL;
+    assert_int_equal(launch_progress_open(3, &p), WEFT_OK);
+    assert_int_equal(launch_progress_furthest(p), 0);
+    assert_int_equal(launch_progress_newest(p), 0);
+    assert_int_equal(launch_progress_of(p, 3), 0); /* no such rank */
     char fd[16];
-    snprintf(fd, sizeof fd, "%d", job_progress_fd(p));
+    snprintf(fd, sizeof fd, "%d", launch_progress_fd(p));
     setenv(PROGRESS_FD_ENV, fd, 1);
     setenv(ATTEMPT_ENV, "4", 1);
     assert_int_equal(job_attempt_number(), 4);
@@ -124,11 +124,11 @@ static void test_the_page(void **state)
     job_progress_step(3, 99); /* outside: ignored */
     job_progress_receive(6);
     job_progress_receive(5);
-    assert_int_equal(job_progress_furthest(p), 17);
-    assert_int_equal(job_progress_of(p, 2), 16);
-    assert_int_equal(job_progress_newest(p), 6);
-    job_progress_close(p);
-    job_progress_close(NULL);
+    assert_int_equal(launch_progress_furthest(p), 17);
+    assert_int_equal(launch_progress_of(p, 2), 16);
+    assert_int_equal(launch_progress_newest(p), 6);
+    launch_progress_close(p);
+    launch_progress_close(NULL);
 }
 
 int main(void)

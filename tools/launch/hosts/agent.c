@@ -19,12 +19,12 @@
 #include "base/mem.h"
 #include "base/sealed.h"
 #include "config/source.h"
-#include "job/control/progress.h"
 #include "job/decide/agreement.h"
 #include "job/wire/key.h"
 #include "launch/group.h"
 #include "launch/hosts/frame.h"
 #include "launch/launch.h"
+#include "launch/progress.h"
 #include "launch/vigil.h"
 
 #define WORDS_MAX 4096u
@@ -42,7 +42,7 @@ typedef struct agent {
     int output; /* read end of the ranks' standard output; -1: closed */
     int events; /* epoll: standard input and `output` */
     launch_group *group;
-    job_progress *progress;
+    launch_progress *progress;
     launch_vigil vigil;
     bool frozen; /* and said so */
     sigset_t of_ranks;
@@ -147,8 +147,8 @@ static void on_record(void *user, uint32_t rank, const job_control_record *r)
 
 static void send_step(agent *a, uint32_t rank)
 {
-    const uint64_t step = job_progress_of(a->progress, rank);
-    const int asked = job_progress_asked(a->progress);
+    const uint64_t step = launch_progress_of(a->progress, rank);
+    const int asked = launch_progress_asked(a->progress);
     if (step || asked)
         launch_frame_send(&a->link, FRAME_STEP, rank, 0, (uint32_t)asked, &step, sizeof step);
 }
@@ -253,12 +253,12 @@ static weft_status start(agent *a)
     if (a->job.n && (a->spawn.job_fd = sealed_make("weft-job", a->job.at, a->job.n)) < 0)
         st = err_fail_errno(WEFT_IO, "cannot hold the job file in a sealed memory file");
     if (st == WEFT_OK)
-        st = job_progress_open(a->spawn.ranks, &a->progress);
+        st = launch_progress_open(a->spawn.ranks, &a->progress);
     if (st == WEFT_OK)
         st = take_output(a);
     if (st != WEFT_OK)
         return st;
-    a->spawn.progress_fd = job_progress_fd(a->progress);
+    a->spawn.progress_fd = launch_progress_fd(a->progress);
     sigemptyset(&a->of_ranks);
     job_agreement_add_signals(&a->of_ranks);
     a->spawn.mask = &a->of_ranks;
@@ -318,7 +318,7 @@ int launch_agent_run(void)
     if (a.group)
         stand_by(&a);
     launch_group_free(a.group);
-    job_progress_close(a.progress);
+    launch_progress_close(a.progress);
     launch_spawn_close(&a.spawn);
     for (uint32_t i = 0; i < a.words.n; i++)
         free(a.words.at[i]);
