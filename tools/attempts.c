@@ -160,31 +160,28 @@ static bool fit_hosts(restarting *r)
     return n > 0;
 }
 
-/* False: a signal has ended the pause, and the job. */
-static bool pause_for(restarting *r, uint32_t seconds)
+/* False: a signal ends the pause, and the job. */
+static bool pause_for(restarting *r, launch_requests *q, uint32_t seconds)
 {
-    launch_requests q;
-    const weft_status st = launch_requests_open(&q, r->a->stops);
-    struct pollfd p = {.fd = q.fd, .events = POLLIN};
+    struct pollfd p = {.fd = q->fd, .events = POLLIN};
     const uint64_t until = clock_ms() + 1000ull * seconds;
-    for (uint64_t now = clock_ms(); st == WEFT_OK && !q.asked && now < until; now = clock_ms())
-        if (poll(&p, 1, (int)(until - now)) > 0 && launch_requests_take(&q) == REQUEST_PAUSE)
+    for (uint64_t now = clock_ms(); !q->asked; now = clock_ms()) {
+        const int n = poll(&p, 1, now < until ? (int)(until - now) : 0);
+        if (n > 0 && launch_requests_take(q) == REQUEST_PAUSE)
             launch_requests_pause();
-    launch_requests_close(&q);
-    if (st != WEFT_OK)
-        log_line(WEFT_LOG_ERROR, "%s", err_text());
-    else if (q.asked)
-        log_line(WEFT_LOG_WARN, "stopped by %s before attempt %u; %s", job_stop_name(q.asked),
-                 r->number, job_stop_advice());
-    r->asked = q.asked;
-    return st == WEFT_OK && !q.asked;
+        else if (n <= 0 && now >= until)
+            return true;
+    }
+    log_line(WEFT_LOG_WARN, "stopped by %s before attempt %u; %s", job_stop_name(q->asked),
+             r->number, job_stop_advice());
+    r->asked = q->asked;
+    return false;
 }
 
 /* What follows a failed attempt. False: the job ends. */
-static bool decide(restarting *r, const launch_attempt *a, uint32_t lost)
+static bool decide(restarting *r, const launch_attempt *a, uint32_t lost, uint32_t *pause)
 {
-    uint32_t pause = 0;
-    launch_restart next = launch_restarts_next(&r->by, a, &pause);
+    launch_restart next = launch_restarts_next(&r->by, a, pause);
     if (lost && next != RESTART_END && !fit_hosts(r))
         return false;
     if (!lost && next == RESTART_FEWER)
@@ -194,9 +191,31 @@ static bool decide(restarting *r, const launch_attempt *a, uint32_t lost)
         return false;
     }
     r->number++;
-    log_line(WEFT_LOG_WARN, "attempt %u begins%s, %s", r->number, pause ? " after a pause" : "",
+    log_line(WEFT_LOG_WARN, "attempt %u begins%s, %s", r->number, *pause ? " after a pause" : "",
              r->by.furthest ? "from the newest checkpoint" : "as the first did");
-    return !pause || pause_for(r, pause);
+    return true;
+}
+
+/* From a failed attempt to the next one; signals wait until it is decided. False: the job ends. */
+static bool go_on(restarting *r, const launch_attempt *a, uint32_t lost)
+{
+    launch_requests q;
+    uint32_t pause = 0;
+    const weft_status st = launch_requests_open(&q, r->a->stops);
+    const bool again = st == WEFT_OK && decide(r, a, lost, &pause) && pause_for(r, &q, pause);
+    if (st != WEFT_OK)
+        log_line(WEFT_LOG_ERROR, "%s", err_text());
+    launch_requests_close(&q);
+    return again;
+}
+
+/* A signal has asked the job to end, and a rank has failed. */
+static void say_asked(restarting *r, const launch_attempt *a, int number)
+{
+    uint32_t pause;
+    (void)launch_restarts_next(&r->by, a, &pause);
+    log_line(WEFT_LOG_WARN, "the job is not started again: %s has asked it to end",
+             job_stop_name(number));
 }
 
 int cli_attempts_run(const cli_attempts *args)
@@ -205,20 +224,17 @@ int cli_attempts_run(const cli_attempts *args)
     r.by.max = args->max;
     r.by.least = args->least;
     int status = 1;
-    launch_end end;
     for (bool again = true; again;) {
+        launch_end end;
         launch_attempt a;
         uint32_t lost;
         status = attempt(&r, &end, &a, &lost);
-        job_stop_at_once(true);
         if (r.by.furthest || a.step)
             job_stop_later_attempt();
-        again = end.failed && args->max && decide(&r, &a, lost);
-        job_stop_at_once(false);
+        again = end.failed && args->max && go_on(&r, &a, lost);
+        if (args->max && end.status == 1 && end.asked)
+            say_asked(&r, &a, end.asked);
     }
-    if (args->max && end.status == 1 && end.asked)
-        log_line(WEFT_LOG_WARN, "the job is not started again: %s has asked it to end",
-                 job_stop_name(end.asked));
     if (args->max && status == 1)
         launch_restarts_print(&r.by, stderr);
     if (job_agreement_asks(r.asked))

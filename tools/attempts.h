@@ -22,7 +22,8 @@ typedef struct cli_attempts {
     weft_status (*check)(const cli_job *j, uint32_t ranks);
 } cli_attempts;
 
-/* Returns the exit status of the last attempt. [setup] */
+/* Returns the exit status of the last attempt, or STOP_STATUS where a request to stop came between
+ * two attempts. [setup] */
 int cli_attempts_run(const cli_attempts *a);
 
 #endif

@@ -47,7 +47,6 @@ static void act(job *j, const job_event *e)
     } else if (e->kind == JOB_EVENT_ASK_STOP) {
         send_now(j, WIRE_STOP, (uint32_t)e->number, NULL, 0);
     } else if (e->kind == JOB_EVENT_HOLD) {
-        job_progress_ask(e->number);
         job_wire_put64(body, e->step);
         send_now(j, WIRE_HELD, 0, body, sizeof body);
     } else {

@@ -5,7 +5,6 @@
 
 #include "base/err.h"
 #include "job/control/control.h"
-#include "job/control/progress.h"
 #include "job/decide/failure.h"
 #include "job/mailbox.h"
 #include "job/members.h"
@@ -88,7 +87,6 @@ void job_server_declare(job *j, uint32_t rank, const char *text)
 static void send_hold(job *j, uint64_t begun)
 {
     job_server *s = j->server;
-    job_progress_ask(j->halt.number);
     s->members[0].held = true;
     s->members[0].begun = begun;
     for (uint32_t r = 1; r < j->who.ranks; r++)

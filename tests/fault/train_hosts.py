@@ -9,6 +9,7 @@ import re
 import signal
 import struct
 import sys
+import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "parity"))
@@ -170,6 +171,23 @@ class Hosts(w.Bench):
         self.assertNotIn("is lost", run.said())
         os.kill(run.pid, signal.SIGTERM)
         self.assertEqual(run.wait(), 75, run.said())
+
+    @w.unittest.skipIf(w.SAMPLE, "ten seconds of waiting: make integration does it")
+    def test_paused(self):
+        """Ctrl-Z stops ranks and launcher; the agents, which run on, take none for frozen."""
+        run = self.begin("paused", LONG | {"run.frozen_after": 1}, "a slots=2\nb slots=1\n",
+                         ranks=3)
+        run.until_step(5)
+        os.kill(run.pid, signal.SIGTSTP)
+        run.until(lambda: w.read_text(f"/proc/{run.pid}/stat").rpartition(")")[2].split()[0] == "T",
+                  "the pause")
+        time.sleep(13)
+        step = w.metrics(run.out)[-1]["step"]
+        os.kill(run.pid, signal.SIGCONT)
+        run.until_step(step + 50)
+        os.kill(run.pid, signal.SIGTERM)
+        self.assertEqual(run.wait(), 75, run.said())
+        self.assertNotIn("frozen", run.said())
 
     def test_asked_and_killed(self):
         """A rank of host b is asked to stop, and rank 0 dies before they agree: no attempt follows.

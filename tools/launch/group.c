@@ -111,7 +111,7 @@ static void look_at_one(launch_group *g, uint32_t i)
     report_end(g, i, &end);
 }
 
-/* The kernel reports how a rank dies before it has freed the rank's memory (alive.h). */
+/* The kernel reports how a rank dies before it has freed the rank's memory (dying.h). */
 static void look_at_dying(launch_group *g)
 {
     uint32_t rank;

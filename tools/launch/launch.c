@@ -113,9 +113,8 @@ void launch_job(const launch_args *args, launch_end *out)
     if (l.group)
         stand_by(&l);
     if (st == WEFT_OK)
-        launch_outcome_conclude(
-            l.outcome, l.requests.asked ? l.requests.asked : launch_progress_asked(args->progress),
-            out);
+        launch_outcome_conclude(l.outcome, l.requests.asked, launch_progress_asked(args->progress),
+                                out);
     else
         out->status = 1;
     launch_group_free(l.group);

@@ -39,9 +39,9 @@ typedef struct launch_args {
     uint32_t ranks;
     char *const *argv;
     bool stops;
-    uint32_t attempt; /* its number, in the environment of the ranks; 0: none */
-    const launch_progress
-        *progress; /* lent to the ranks, and tells whether all are frozen; NULL: none */
+    uint32_t attempt;                /* its number, in the environment of the ranks; 0: none */
+    const launch_progress *progress; /* lent to the ranks; tells whether all are frozen, what they
+                                        were asked; NULL: none */
 } launch_args;
 
 void launch_job(const launch_args *args, launch_end *out);

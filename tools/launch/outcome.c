@@ -254,7 +254,7 @@ static void describe_cause(const launch_outcome *o, const rank_state *s, char *o
     add_host(s, out, bytes);
 }
 
-void launch_outcome_conclude(const launch_outcome *o, int asked, launch_end *out)
+void launch_outcome_conclude(const launch_outcome *o, int asked, int by_ranks, launch_end *out)
 {
     char why[CONTROL_TEXT];
     const rank_state *s = &o->rank[o->decision.rank];
@@ -264,9 +264,10 @@ void launch_outcome_conclude(const launch_outcome *o, int asked, launch_end *out
     int status = code == 2 || code == 77 ? (int)code : 1;
     bool refused = s->said && status != 1;
     describe_cause(o, s, why, sizeof why);
-    *out = (launch_end){
-        .status = status, .rank = o->frozen ? LAUNCH_ALL : o->decision.rank, .asked = asked};
-    out->failed = failed && status == 1 && !asked && !o->stopped;
+    *out = (launch_end){.status = status,
+                        .rank = o->frozen ? LAUNCH_ALL : o->decision.rank,
+                        .asked = asked ? asked : by_ranks};
+    out->failed = failed && status == 1 && !out->asked && !o->stopped;
     out->said = by_itself && s->said;
     snprintf(out->why, sizeof out->why, "%.255s", by_itself && s->said ? s->said->text : why);
     print_sentences(o, refused ? s->said : NULL);

@@ -59,7 +59,7 @@ void launch_outcome_killed(launch_outcome *o, bool by_user);
 bool launch_outcome_is_killed(const launch_outcome *o);
 
 /* Print the messages of the ranks and how the job ended, and set all of *out. `asked`: the signal
- * that was passed on, or that ranks got; 0: none. */
-void launch_outcome_conclude(const launch_outcome *o, int asked, launch_end *out);
+ * that was passed on, `by_ranks`: one that ranks got; 0: none. */
+void launch_outcome_conclude(const launch_outcome *o, int asked, int by_ranks, launch_end *out);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "job/decide/agreement.h"
+#include "job/stop.h"
 
 weft_status launch_requests_open(launch_requests *r, bool stops)
 {
@@ -24,6 +25,10 @@ weft_status launch_requests_open(launch_requests *r, bool stops)
     if (stops)
         job_agreement_add_signals(&r->of_ranks);
     r->fd = signalfd(-1, &r->caught, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (job_stop_interrupted())
+        raise(SIGINT);
+    if (job_stop_asked())
+        raise(job_stop_asked());
     return r->fd < 0 ? err_fail_errno(WEFT_IO, "the launcher cannot watch for signals") : WEFT_OK;
 }
 
@@ -48,6 +53,9 @@ void launch_requests_pause(void)
 
 void launch_requests_close(launch_requests *r)
 {
+    struct signalfd_siginfo again;
+    while (r->asked && read(r->fd, &again, sizeof again) > 0)
+        continue;
     if (r->fd >= 0)
         close(r->fd);
     r->fd = -1;

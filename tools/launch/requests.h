@@ -27,7 +27,9 @@ typedef struct launch_requests {
 
 /* Catch the signals, except those that our parent ignores (nohup, a shell's background job).
  * `stops`: the ranks handle requests to stop. Such ranks start with these signals blocked, so that
- * none comes before its handler. Other ranks get SIGTERM and SIGHUP alone. [setup] */
+ * none comes before its handler. Other ranks get SIGTERM and SIGHUP alone. A
+ * request that the handler of this process has taken (job/stop.h) comes again, as the first.
+ * [setup] */
 weft_status launch_requests_open(launch_requests *r, bool stops);
 
 /* What the next signal asks for. */
@@ -36,7 +38,7 @@ launch_request launch_requests_take(launch_requests *r);
 /* Stop this process as SIGTSTP would; returns when it continues. */
 void launch_requests_pause(void);
 
-/* Restore the mask of before. `fd` -1 allowed. */
+/* Restore the mask of before; what only repeats a request is dropped. `fd` -1 allowed. */
 void launch_requests_close(launch_requests *r);
 
 #endif

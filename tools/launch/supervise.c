@@ -174,7 +174,6 @@ static bool goes_on(supervisor *s, const job_control_record *end, double seconds
     const uint32_t newest = launch_progress_newest(s->progress);
     const bool speaks = !s->who->rank || end->kind == CONTROL_KILLED;
     uint32_t pause = 0;
-    s->asked = s->asked ? s->asked : launch_progress_asked(s->progress);
     if (final || s->asked)
         return false;
     if (newest > s->number) { /* it was behind */
@@ -200,8 +199,13 @@ static bool goes_on(supervisor *s, const job_control_record *end, double seconds
         log_line(WEFT_LOG_WARN, "%s after step %llu began: attempt %u begins%s", a.why,
                  (unsigned long long)a.step, s->number, pause ? " after a pause" : "");
     pause_for(s, pause);
-    if (s->asked && speaks)
+    if (s->restarts.furthest)
+        job_stop_later_attempt();
+    if (s->asked && speaks) {
+        log_line(WEFT_LOG_WARN, "stopped by %s before attempt %u; %s", job_stop_name(s->asked),
+                 s->number, job_stop_advice());
         launch_restarts_print(&s->restarts, stderr);
+    }
     return !s->asked;
 }
 

@@ -30,7 +30,7 @@ static void end(launch_outcome *o, uint32_t rank, uint32_t kind, uint32_t code)
 static int concluded(launch_outcome *o, int asked)
 {
     launch_end out;
-    launch_outcome_conclude(o, asked, &out);
+    launch_outcome_conclude(o, asked, 0, &out);
     launch_outcome_free(o);
     return out.status;
 }
@@ -92,7 +92,7 @@ static void the_host_is_named(void **state)
             else
                 end(o, 1, CONTROL_KILLED, 9);
             end(o, 0, CONTROL_ENDED, 1);
-            launch_outcome_conclude(o, 0, &out);
+            launch_outcome_conclude(o, 0, 0, &out);
             assert_string_equal(out.why, with_host ? lost : want);
             launch_outcome_free(o);
         }
@@ -112,7 +112,7 @@ static void all_are_frozen(void **state)
         assert_true(launch_outcome_due(o, clock_ms()) || launch_outcome_due(o, clock_ms() + 60000));
         for (uint32_t r = (uint32_t)one_ended; r < 3; r++)
             end(o, r, CONTROL_KILLED, 9);
-        launch_outcome_conclude(o, 0, &out);
+        launch_outcome_conclude(o, 0, 0, &out);
         assert_int_equal(out.rank, LAUNCH_ALL);
         assert_true(out.failed);
         assert_string_equal(out.why, "all ranks are frozen");

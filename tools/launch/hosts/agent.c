@@ -44,7 +44,7 @@ typedef struct agent {
     launch_group *group;
     launch_progress *progress;
     launch_vigil vigil;
-    bool frozen; /* and said so */
+    bool frozen, paused; /* frozen: and said so; paused: the ranks are, by the launcher */
     sigset_t of_ranks;
 } agent;
 
@@ -177,12 +177,20 @@ static void relay_output(agent *a)
 
 /* --- launcher to ranks --- */
 
+/* The launcher stops too, and this process does not: it must not count that time as silence. */
+static void pass_on(agent *a, int number)
+{
+    launch_group_signal(a->group, number);
+    a->paused = number == SIGSTOP || (a->paused && number != SIGCONT);
+    a->vigil = (launch_vigil){.margin_ms = LAUNCH_VIGIL_MARGIN_MS};
+}
+
 static void obey(agent *a, const launch_frame *f)
 {
     const job_control_record end = {
         .kind = *f->text == 'K' ? CONTROL_KILLED : CONTROL_ENDED, .rank = f->rank, .code = f->code};
     if (f->kind == FRAME_SIGNAL && f->code < 64)
-        launch_group_signal(a->group, (int)f->code);
+        pass_on(a, (int)f->code);
     else if (f->kind == FRAME_TELL)
         launch_group_tell(a->group, &end);
     else if (f->kind == FRAME_KILL)
@@ -270,7 +278,7 @@ static weft_status start(agent *a)
 static void say_if_frozen(agent *a)
 {
     char text[200];
-    if (a->frozen || !launch_vigil_frozen(&a->vigil, a->progress, text, sizeof text))
+    if (a->frozen || a->paused || !launch_vigil_frozen(&a->vigil, a->progress, text, sizeof text))
         return;
     a->frozen = true;
     launch_frame_send(&a->link, FRAME_FROZEN, 0, 0, 0, text, (uint32_t)strlen(text));

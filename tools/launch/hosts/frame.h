@@ -28,7 +28,6 @@ typedef enum {
                    text: 8 bytes, the step that it has begun, 0: none */
     FRAME_GONE, /* from: the rank, whose process no longer exists */
     FRAME_OUTPUT, /* text: what ranks have written to standard output */
-    FRAME_FROZEN, /* text: no rank of this host gives a sign of life */
     FRAME_FAILED, /* text: why the agent cannot start its ranks */
     /* launcher to agent */
     FRAME_BEGIN, /* from: the first rank; rank: how many; code: ranks of the job; text: 4 bytes, the
@@ -42,6 +41,8 @@ typedef enum {
     FRAME_SIGNAL,   /* code: send it to the ranks */
     FRAME_TELL,     /* as FRAME_ENDED, of a rank of another host */
     FRAME_KILL,     /* kill the ranks; code 1: at once */
+    /* agent to launcher */
+    FRAME_FROZEN, /* text: no rank of this host gives a sign of life */
     FRAME_KINDS
 } launch_frame_kind;
 

@@ -397,7 +397,7 @@ static void conclude(hosts *h, weft_status st)
 {
     launch_end *end = &h->end->launch;
     if (st == WEFT_OK && h->met && !h->failed) {
-        launch_outcome_conclude(h->outcome, h->requests.asked ? h->requests.asked : h->asked, end);
+        launch_outcome_conclude(h->outcome, h->requests.asked, h->asked, end);
         return;
     }
     *end = (launch_end){.status = st == WEFT_USAGE ? 2 : 1};
