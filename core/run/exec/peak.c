@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/log.h"
 #include "host/call.h"
 #include "run/exec/arena.h"
 
@@ -215,6 +216,7 @@ weft_status run_measure_peak(run_executor *e, double *flops)
     weft_status st = choose_size(e, &best);
     if (st == WEFT_OK)
         st = measure(e, &best, flops);
+    log_line(WEFT_LOG_DEBUG, "the peak of this rank is %.4g GFLOP/s", *flops * 1e-9);
     if (st == WEFT_OK)
         st = take_mean(e, flops);
     if (st == WEFT_OK)
