@@ -5,7 +5,7 @@
 #include "run/exec/walk.h"
 
 /* A micro-batch of the validation samples from number `first` on; behind the last comes the first
- * again. */
+ * again, for data of less than a batch. */
 static weft_status read_samples(run_inputs *in, data_set *valid, uint64_t micro, uint64_t first)
 {
     const uint64_t samples = valid->info.samples;
@@ -18,13 +18,16 @@ static weft_status read_samples(run_inputs *in, data_set *valid, uint64_t micro,
     return st;
 }
 
+uint64_t run_valid_batches(uint64_t wanted, uint64_t samples, uint64_t batch)
+{
+    const uint64_t whole = samples < batch ? 1 : samples / batch;
+    return wanted < whole ? wanted : whole;
+}
+
 weft_status run_valid_loss(run_executor *e, run_inputs *in, data_set *valid, double *out)
 {
     const spec *s = e->plan->spec;
-    uint64_t samples = valid->info.samples;
-    uint64_t wanted = e->set->eval_batches;
-    uint64_t whole = samples / s->batch + (samples % s->batch != 0); /* the last one wraps around */
-    uint64_t batches = wanted < whole ? wanted : whole;
+    uint64_t batches = run_valid_batches(e->set->eval_batches, valid->info.samples, s->batch);
     uint64_t per_run = s->microbatch * e->plan->dp_size, runs = batches * s->batch / per_run;
     uint64_t part = plan_data_part(e->plan, e->rank) * s->microbatch;
     double sum = 0;

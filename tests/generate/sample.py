@@ -193,6 +193,14 @@ class Evaluate(models.Case):
         self.assertEqual(one["bytes"], one["tokens"])  # a byte is a token
         self.assertAlmostEqual(one["bits_per_byte"], one["loss"] / math.log(2), places=9)
 
+    def test_batches_count_no_sample_twice(self):
+        saved = self.trained("gpt2")
+        n = self.evaluated(saved)["samples"]
+        for batch, counted in ((n // 2 + 1, n // 2 + 1), (n + 3, n + 3)):  # three again
+            found = self.evaluated(saved, "--batches", 10, "train.microbatch=1",
+                                   f"train.batch={batch}")
+            self.assertEqual(found["samples"], counted)
+
     def test_the_loss_is_that_of_the_log_probabilities(self):
         """48 tokens are drawn behind one; the 49 are a sample whose targets are those drawn."""
         for family in models.MODEL:

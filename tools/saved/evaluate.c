@@ -9,6 +9,7 @@
 #include "run/exec/arena.h"
 #include "run/exec/walk.h"
 #include "run/inputs.h"
+#include "run/valid.h"
 #include "saved/report.h"
 
 #include <math.h>
@@ -160,8 +161,7 @@ static weft_status one_run(evaluation *e, uint64_t first, uint64_t distinct, dou
 static weft_status batches(evaluation *e)
 {
     const uint64_t batch = e->saved.j.spec.batch;
-    const uint64_t whole = e->wraps / batch + (e->wraps % batch != 0);
-    const uint64_t n = e->o->batches < whole ? e->o->batches : whole;
+    const uint64_t n = run_valid_batches(e->o->batches, e->wraps, batch);
     double sum = 0, loss = 0;
     weft_status st = WEFT_OK;
     if (batch % e->each)
