@@ -48,7 +48,7 @@ static const char *read_words(int argc, char **argv, data_words *w)
         else if (!strcmp(argv[i], "--documents"))
             w->documents = true;
         else if (!strcmp(argv[i], "--force"))
-            w->replace = true;
+            w->replace = w->options.replace = true;
         else if (!strcmp(argv[i], "--special"))
             w->options.special = true;
         else if (!strcmp(argv[i], "--plain"))
@@ -201,7 +201,7 @@ const cli_command cli_cmd_data = {
     "  --special          names of special tokens in a text are these tokens\n"
     "  --plain            no tokens that begin or end a document\n"
     "  --documents        the file says where each text ends (data.documents = separate)\n"
-    "  --force            replace a FILE that exists\n"
+    "  --force            replace a FILE that exists, or what another command has left of it\n"
     "  --threads N        that encode (as many as there are processors)\n"
     "  key=value          of the tokenizer, or section.key=value, as run.plugins=DIR\n\n"
     "weft data info FILE... [--scan] [--json] prints format, tokens, documents and vocabulary of\n"

@@ -61,7 +61,10 @@ static weft_status no_manifest(int folder)
         if (fd >= 0 && !i)
             return err_fail(WEFT_USAGE, "this is the folder of a run that has no checkpoint");
     }
-    return err_fail(WEFT_DATA, "there is no manifest.json: this is not a complete checkpoint");
+    return err_fail(WEFT_DATA, "there is no manifest.json: this is not a complete checkpoint%s",
+                    faccessat(folder, "config.json", F_OK, 0) ? ""
+                                                              : "; weft import hf makes one of a "
+                                                                "folder of Hugging Face");
 }
 
 static weft_status read_manifest(ckpt *c)

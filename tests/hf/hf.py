@@ -385,6 +385,10 @@ class Refused(Case):
         self.assertIn("cannot open the folder", said)
         said = w.weft("import", "hf", "org/model", "-o", self.path("new"), status=2).stderr
         self.assertIn("nothing is downloaded", " ".join(said.split()))
+        said = w.weft("import", "hf", start, "-o", self.path("new"), status=2).stderr
+        self.assertIn("it is a checkpoint of weft already", " ".join(said.split()))
+        said = w.weft("ckpt", "info", self.made("llama2"), status=None).stderr
+        self.assertIn("weft import hf makes one of a folder of Hugging Face", said)
         said = w.weft("export", "hf", start, "-o", self.path("new"), "--dtype", "float16",
                       status=2).stderr
         self.assertIn("--dtype 'float16' is unknown; give fp32, bf16 or fp16", said)

@@ -1,5 +1,6 @@
 """data.py WEFT: token files of folders, records and compressed files, by any number of threads, and
 after any interruption."""
+import contextlib
 import gzip
 import json
 import os
@@ -158,9 +159,29 @@ class Data(started.Case):
         self.write("t.bin.part/place", b"x" * 64)
         self.write("a.txt", "some text")
         said = self.data("a.txt", "-o", "t.bin")[1]
-        self.assertIn("t.bin.part is of another run", said)
+        self.assertIn("t.bin.part has nothing to go on with", said)
         self.assertEqual(bytes(tokens(self.read("t.bin"))), b"some text")
         self.assertFalse(os.path.exists(self.path("t.bin.part")))
+
+    def test_ctrl_c_says_what_is_kept(self):
+        """... and another command over the same output does not throw it away."""
+        self.write("a.txt", "\n".join(self.texts) * 100)
+        words = ["data", "a.txt", "-o", "t.bin", "--tokenizer", "llama3.json"]
+        place, env = self.path("t.bin.part", "place"), {**os.environ, "WEFT_TEST_SPOOL": "20000"}
+        run = subprocess.Popen([started.WEFT, *words], cwd=self.place, env=env,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        places = set()
+        while run.poll() is None and len(places) < 2:  # the second one comes after the handler
+            with contextlib.suppress(FileNotFoundError):
+                places.add(os.stat(place).st_mtime_ns)
+            time.sleep(0.001)
+        run.send_signal(signal.SIGINT)
+        said = run.communicate()[1]
+        self.assertEqual(run.returncode, -signal.SIGINT, said)
+        self.assertIn("interrupted; t.bin.part keeps what is done, and the same command goes on",
+                      said)
+        self.refused(*words, "--plain", why="of an interrupted command with other texts")
+        self.assertIn("t.bin goes on after", self.weft(*words)[1])
 
     def test_refusals(self):
         self.write("a.txt", "some text")

@@ -106,6 +106,9 @@ static weft_status find_files(formats_source *s, json_t **index)
     s->files = pool_array(&s->mem, FORMATS_FILES_MAX, sizeof *s->files);
     if (faccessat(s->folder, ONE, F_OK, 0) == 0)
         return add_file(s, ONE);
+    if (faccessat(s->folder, "manifest.json", F_OK, 0) == 0)
+        return err_fail(WEFT_USAGE, "it is a checkpoint of weft already: name it in "
+                                    "checkpoint.init, or behind weft export");
     if (faccessat(s->folder, INDEX, F_OK, 0) < 0)
         return err_fail(WEFT_USAGE,
                         "there is neither %s nor %s; files of other kinds, such as "

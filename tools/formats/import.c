@@ -44,28 +44,36 @@ static weft_status names_lawful(const importer *m)
     return st == WEFT_OK ? name_lawful("of the current folder with that behind -o", m->to) : st;
 }
 
-/* The path of job.ini as a word of a shell. */
-static void print_path(const importer *m, FILE *to)
+/* The path of a file beside the weights as a word of a shell. */
+static void print_path(const importer *m, const char *file, FILE *to)
 {
     const char *name = m->r->to;
     bool plain = true;
     for (const char *c = name; *c; c++)
         plain = plain && (isalnum((unsigned char)*c) || strchr("/._-+,:@%=", *c));
     if (plain) {
-        fprintf(to, "%s/job.ini", name);
+        fprintf(to, "%s/%s", name, file);
         return;
     }
     putc('\'', to);
     for (const char *c = name; *c; c++)
         fputs(*c == '\'' ? "'\\''" : (const char[]){*c, 0}, to);
-    fputs("/job.ini'", to);
+    fprintf(to, "/%s'", file);
 }
 
-static void print_command(const importer *m, FILE *to)
+/* Each line begins with `begin`. */
+static void print_commands(const importer *m, const char *begin, FILE *to)
 {
-    fputs("  weft train ", to);
-    print_path(m, to);
-    fputs(" data.train=TOKENS.bin run.out=runs/NAME checkpoint.every=100\n", to);
+    if (m->named) {
+        fprintf(to, "%s  weft data --tokenizer ", begin);
+        print_path(m, "tokenizer.json", to);
+        fputs(" TEXT... -o TOKENS.bin --valid VALID.bin\n", to);
+    }
+    fprintf(to, "%s  weft train ", begin);
+    print_path(m, "job.ini", to);
+    fputs(" data.train=TOKENS.bin data.valid=VALID.bin run.steps=200 run.out=runs/NAME "
+          "checkpoint.every=100\n",
+          to);
 }
 
 static weft_status find_family(importer *m)
@@ -175,9 +183,8 @@ static void print_job(const importer *m, FILE *to)
 {
     const int64_t context = m->model.spec.model.context;
     char *model = config_written(m->model.cfg, "log");
-    fprintf(to, "; The model of %s, and what is needed to train it further. Give it tokens:\n; ",
-            m->r->from);
-    print_command(m, to);
+    fprintf(to, "; The model of %s, and what is needed to train it further:\n", m->r->from);
+    print_commands(m, "; ", to);
     fputs(model, to);
     free(model);
     if (m->tokenizer) {
@@ -188,7 +195,8 @@ static void print_job(const importer *m, FILE *to)
                 out, out, out, out, m->to);
     }
     fprintf(to,
-            "\n[train]\nsequence = %lld\n\n[parallel]\nstrategy = dp\n\n[optim]\nlr = 1e-5\n\n"
+            "\n[train]\nsequence = %lld\n\n[parallel]\nstrategy = dp\n\n[optim]\nlr = 1e-5\nwarmup "
+            "= 20\n\n"
             "[checkpoint]\ninit = %s\n",
             (long long)(context && context < 1024 ? context : 1024), m->to);
 }
@@ -280,7 +288,7 @@ static weft_status run(importer *m, FILE *say)
         fprintf(say, "%s: %llu parameters of family %s\n\n%s\ntrain it with\n", m->r->to,
                 (unsigned long long)m->model.plans.at[0].param_elements, m->family->name,
                 m->model_text);
-        print_command(m, say);
+        print_commands(m, "", say);
     }
     return st;
 }

@@ -78,8 +78,9 @@ weft_status layers_check(const weft_host *host, const weft_data_info *data, laye
                                   : "the job has no data; name data.train, or give a number");
     if (data && data->vocab > o->vocab)
         return layers_refuse(host,
-                             "model.vocab: the data has tokens up to %u, the model only %lld; 0 "
-                             "takes what the data says",
+                             "model.vocab: the data has tokens up to %u, the model only %lld: the "
+                             "data was made with another tokenizer, or, for a new model, 0 takes "
+                             "what the data says",
                              data->vocab - 1, (long long)o->vocab);
     return WEFT_OK;
 }

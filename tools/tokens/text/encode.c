@@ -209,7 +209,8 @@ weft_status tokens_text_encode(const tokens_text_list *list, const data_tokenize
 {
     tokens_place from = {0};
     run r = {.list = list, .t = t, .o = o, .terminal = isatty(STDERR_FILENO)};
-    weft_status st = tokens_spool_open(output, digest(list, t, o, valid), &from, &r.spool);
+    weft_status st =
+        tokens_spool_open(output, digest(list, t, o, valid), o->replace, &from, &r.spool);
     if (st != WEFT_OK)
         return st;
     if (from.text)

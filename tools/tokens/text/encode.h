@@ -12,6 +12,7 @@ typedef struct tokens_text_options {
     const char *field; /* of records that is the text */
     bool special;      /* names of special tokens in a text are these tokens */
     bool plain;        /* no ids that begin or end a document are added */
+    bool replace;      /* what another command has left of the same output */
     uint32_t threads;  /* 0: as many as there are processors */
 } tokens_text_options;
 

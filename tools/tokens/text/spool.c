@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,21 +105,40 @@ static weft_status open_streams(tokens_spool *s, int flags)
     return WEFT_OK;
 }
 
-/* The place that an equal run has stored; false: there is none. */
+/* The place that a run has stored; false: there is none. */
 static bool read_place(const tokens_spool *s, stored *out)
 {
     const int fd = openat(s->lock, "place", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     const bool got = fd >= 0 && !data_file_read(fd, out, sizeof *out, 0);
     if (fd >= 0)
         close(fd);
-    return got && out->magic == MAGIC && out->run == s->run && out->digest == digest_of(out);
+    return got && out->magic == MAGIC && out->digest == digest_of(out);
+}
+
+static char interrupted[PATH_MAX + 128]; /* "": there is nothing to go on with */
+
+static void on_interrupt(int number)
+{
+    (void)!write(STDERR_FILENO, interrupted, strlen(interrupted));
+    raise(number);
+}
+
+static void say_when_interrupted(const tokens_spool *s)
+{
+    const struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction before;
+    snprintf(interrupted, sizeof interrupted,
+             "\nweft warn: interrupted; %s keeps what is done, and the same command goes on\n",
+             s->folder);
+    if (!sigaction(SIGINT, NULL, &before) && before.sa_handler == SIG_DFL)
+        sigaction(SIGINT, &act, NULL);
 }
 
 /* Go on with what is in the folder; false: it cannot be used. */
 static bool go_on(tokens_spool *s, tokens_place *place)
 {
     stored p;
-    if (!read_place(s, &p) || open_streams(s, 0) != WEFT_OK)
+    if (!read_place(s, &p) || p.run != s->run || open_streams(s, 0) != WEFT_OK)
         return false;
     for (int i = 0; i < 2; i++) {
         struct stat st;
@@ -130,7 +150,21 @@ static bool go_on(tokens_spool *s, tokens_place *place)
         f->written = p.ids[i];
     }
     *place = p.place;
+    say_when_interrupted(s);
     return true;
+}
+
+/* Another command, or one over other texts, would lose what may have taken hours. */
+static weft_status refuse_other(const tokens_spool *s, bool replace)
+{
+    stored p;
+    if (replace || !read_place(s, &p) || p.run == s->run)
+        return WEFT_OK;
+    return err_fail(WEFT_USAGE,
+                    "%s keeps %.1f MB of text of an interrupted command with other texts, another "
+                    "tokenizer or other options; give that command again to go on, or --force to "
+                    "begin anew",
+                    s->folder, (double)p.place.text * 1e-6);
 }
 
 static void close_streams(tokens_spool *s)
@@ -143,7 +177,7 @@ static void close_streams(tokens_spool *s)
     }
 }
 
-weft_status tokens_spool_open(const char *path, uint64_t digest, tokens_place *place,
+weft_status tokens_spool_open(const char *path, uint64_t digest, bool replace, tokens_place *place,
                               tokens_spool **out)
 {
     tokens_spool *s = mem_alloc(sizeof *s);
@@ -156,10 +190,11 @@ weft_status tokens_spool_open(const char *path, uint64_t digest, tokens_place *p
     struct stat there;
     if (st == WEFT_OK && !lstat(s->folder, &there)) {
         st = lock_folder(s);
+        if (st == WEFT_OK)
+            st = refuse_other(s, replace);
         if (st == WEFT_OK && !go_on(s, place)) {
             err_clear();
-            log_line(WEFT_LOG_INFO, "%s is of another run, or has nothing yet: it is removed",
-                     s->folder);
+            log_line(WEFT_LOG_INFO, "%s has nothing to go on with: it is removed", s->folder);
             close_streams(s);
             remove_folder(s);
             close(s->lock);
@@ -231,7 +266,10 @@ static weft_status store(tokens_spool *s, const tokens_place *place)
     bool failed = data_file_write(fd, &p, sizeof p) || fsync(fd);
     failed |= close(fd) != 0;
     failed = failed || renameat(s->lock, "place.new", s->lock, "place") || fsync(s->lock);
-    return failed ? cannot(s, "write to the folder") : WEFT_OK;
+    if (failed)
+        return cannot(s, "write to the folder");
+    say_when_interrupted(s);
+    return WEFT_OK;
 }
 
 weft_status tokens_spool_mark(tokens_spool *s, const tokens_place *place)
@@ -289,6 +327,7 @@ void tokens_spool_close(tokens_spool *s, bool keep)
 {
     if (!s)
         return;
+    interrupted[0] = 0;
     close_streams(s);
     if (s->lock >= 0) {
         if (!keep)

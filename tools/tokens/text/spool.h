@@ -14,9 +14,10 @@ typedef struct tokens_spool tokens_spool;
 #define DATA_SPOOL_END (-1) /* stands among the ids where a document ends */
 
 /* For the output `path`. `digest` says what the run is made of: a folder that an equal run has left
- * is gone on with, and *place is where; another one is removed. A folder that another run works on
- * is WEFT_USAGE. [setup] */
-weft_status tokens_spool_open(const char *path, uint64_t digest, tokens_place *place,
+ * is gone on with, and *place is where. What another command has stored is WEFT_USAGE unless it is
+ * to be replaced, and so is a folder that another run works on. From when a place is stored, SIGINT
+ * says so before it ends the process. [setup] */
+weft_status tokens_spool_open(const char *path, uint64_t digest, bool replace, tokens_place *place,
                               tokens_spool **out);
 
 weft_status tokens_spool_add(tokens_spool *s, bool valid, const int32_t *ids, uint64_t n);

@@ -16,7 +16,9 @@
 static weft_status fail(const weft_tokenizer *t, weft_status code, const char *why)
 {
     char text[512];
-    snprintf(text, sizeof text, "cannot read the tokenizer %.300s: %.150s", t->path, why);
+    const bool moved = access(t->path, F_OK) != 0;
+    snprintf(text, sizeof text, "cannot read the tokenizer %.280s: %.120s%s", t->path, why,
+             moved ? "; if it was moved, give tokenizer.file=FILE" : "");
     return (t->host->fail)(t->host->ctx, code, text);
 }
 
