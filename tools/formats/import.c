@@ -195,9 +195,8 @@ static void print_job(const importer *m, FILE *to)
                 out, out, out, out, m->to);
     }
     fprintf(to,
-            "\n[train]\nsequence = %lld\n\n[parallel]\nstrategy = dp\n\n[optim]\nlr = 1e-5\nwarmup "
-            "= 20\n\n"
-            "[checkpoint]\ninit = %s\n",
+            "\n[train]\nsequence = %lld\n\n[parallel]\nstrategy = dp\n\n"
+            "[optim]\nlr = 1e-5\nwarmup = 20\n\n[checkpoint]\ninit = %s\n",
             (long long)(context && context < 1024 ? context : 1024), m->to);
 }
 

@@ -27,9 +27,8 @@ typedef struct launch_requests {
 
 /* Catch the signals, except those that our parent ignores (nohup, a shell's background job).
  * `stops`: the ranks handle requests to stop. Such ranks start with these signals blocked, so that
- * none comes before its handler. Other ranks get SIGTERM and SIGHUP alone. A
- * request that the handler of this process has taken (job/stop.h) comes again, as the first.
- * [setup] */
+ * none comes before its handler. Other ranks get SIGTERM and SIGHUP alone. A request that the
+ * handler of this process has taken (job/stop.h) comes again, as the first. [setup] */
 weft_status launch_requests_open(launch_requests *r, bool stops);
 
 /* What the next signal asks for. */
