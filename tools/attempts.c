@@ -172,8 +172,7 @@ static bool pause_for(restarting *r, launch_requests *q, uint32_t seconds)
         else if (n <= 0 && now >= until)
             return true;
     }
-    log_line(WEFT_LOG_WARN, "stopped by %s before attempt %u; %s", job_stop_name(q->asked),
-             r->number, job_stop_advice());
+    launch_restarts_say_stopped(q->asked, r->number);
     r->asked = q->asked;
     return false;
 }

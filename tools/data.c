@@ -48,7 +48,7 @@ static const char *read_words(int argc, char **argv, data_words *w)
         else if (!strcmp(argv[i], "--documents"))
             w->documents = true;
         else if (!strcmp(argv[i], "--force"))
-            w->replace = w->options.replace = true;
+            w->replace = true;
         else if (!strcmp(argv[i], "--special"))
             w->options.special = true;
         else if (!strcmp(argv[i], "--plain"))

@@ -28,10 +28,6 @@ ENDLESS = w.ODD | {"run.steps": 100000000, "optim.lr": 1e-4}
 SEIZE, INTERRUPT, WALL = 0x4206, 0x4207, 0x40000000
 
 
-def is_stopped(pid):
-    return w.read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()[:1] == ["T"]
-
-
 def send_all(pids, number):
     for pid in pids:
         os.kill(pid, number)
@@ -124,7 +120,7 @@ class Frozen(w.Bench):
         """All processes of the job stand still for longer than its deadlines; then it goes on."""
         pids = [run.pid, *run.ranks().values()]
         stop()
-        run.until(lambda: all(is_stopped(pid) for pid in pids), "a stop of all processes")
+        run.until(lambda: all(w.is_stopped(pid) for pid in pids), "a stop of all processes")
         time.sleep(AFTER + 1)
         go_on()
         run.until_step(w.metrics(run.out)[-1]["step"] + 20)

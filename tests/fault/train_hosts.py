@@ -179,8 +179,7 @@ class Hosts(w.Bench):
                          ranks=3)
         run.until_step(5)
         os.kill(run.pid, signal.SIGTSTP)
-        run.until(lambda: w.read_text(f"/proc/{run.pid}/stat").rpartition(")")[2].split()[0] == "T",
-                  "the pause")
+        run.until(lambda: w.is_stopped(run.pid), "the pause")
         time.sleep(13)
         step = w.metrics(run.out)[-1]["step"]
         os.kill(run.pid, signal.SIGCONT)

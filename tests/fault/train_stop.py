@@ -48,9 +48,7 @@ def to_all(run, number):
 
 def handles(pid, number):
     """Whether the process catches or blocks a signal."""
-    words = dict(x.split(":", 1) for x in w.read_text(f"/proc/{pid}/status").splitlines())
-    masks = int(words.get("SigCgt", "0"), 16) | int(words.get("SigBlk", "0"), 16)
-    return masks >> number - 1 & 1
+    return w.has_signal(pid, number, "SigCgt", "SigBlk")
 
 
 def has_thread(pid, name):

@@ -177,10 +177,19 @@ class Bench(unittest.TestCase):
             self.assertEqual(values.tobytes(), two[name][1].tobytes(), f"the bits of {name}")
 
 
+def has_signal(pid, number, *masks):
+    """Is signal `number` in one of these masks of a process, as "SigCgt" of /proc/PID/status?"""
+    words = dict(x.split(":", 1) for x in read_text(f"/proc/{pid}/status").splitlines())
+    return any(int(words.get(m, "0"), 16) >> number - 1 & 1 for m in masks)
+
+
 def pending(pid, number):
     """Has process `pid` still to take a signal that was sent to it?"""
-    waiting = re.findall("(?m)^(?:Sig|Shd)Pnd:\t([0-9a-f]+)", read_text(f"/proc/{pid}/status"))
-    return any(int(x, 16) >> (number - 1) & 1 for x in waiting)
+    return has_signal(pid, number, "SigPnd", "ShdPnd")
+
+
+def is_stopped(pid):
+    return read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()[:1] == ["T"]
 
 
 class Running:

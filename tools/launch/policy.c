@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "job/stop.h"
 #include "launch/outcome.h"
 
 /* Texts are cut, behind words of other lengths: the shorter one decides. */
@@ -54,6 +55,12 @@ void launch_restarts_say_end(const launch_restarts *r)
                  "the job is not started again: %u attempts in a row got no further than step "
                  "%" PRIu64,
                  r->in_a_row, r->furthest);
+}
+
+void launch_restarts_say_stopped(int number, uint32_t next)
+{
+    log_line(WEFT_LOG_WARN, "stopped by %s before attempt %u; %s", job_stop_name(number), next,
+             job_stop_advice());
 }
 
 void launch_restarts_print(const launch_restarts *r, FILE *to)

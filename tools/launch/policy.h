@@ -61,6 +61,9 @@ void launch_restarts_fewer(launch_restarts *r);
 /* Log why no attempt follows the last one. */
 void launch_restarts_say_end(const launch_restarts *r);
 
+/* Log that signal `number` has ended the job before attempt `next`, and what to do. */
+void launch_restarts_say_stopped(int number, uint32_t next);
+
 /* A line for each attempt. */
 void launch_restarts_print(const launch_restarts *r, FILE *to);
 

@@ -202,8 +202,7 @@ static bool goes_on(supervisor *s, const job_control_record *end, double seconds
     if (s->restarts.furthest)
         job_stop_later_attempt();
     if (s->asked && speaks) {
-        log_line(WEFT_LOG_WARN, "stopped by %s before attempt %u; %s", job_stop_name(s->asked),
-                 s->number, job_stop_advice());
+        launch_restarts_say_stopped(s->asked, s->number);
         launch_restarts_print(&s->restarts, stderr);
     }
     return !s->asked;

@@ -155,7 +155,7 @@ static weft_status write_all(job *j, const tokens_request *r)
     weft_status st = check_request(r, &j->texts);
     if (st == WEFT_OK)
         st = tokens_text_encode(&j->texts, r->tokenizer, r->options ? r->options : &usual, r->train,
-                                r->valid != NULL, &ids, &j->text);
+                                r->replace, r->valid != NULL, &ids, &j->text);
     if (st == WEFT_OK)
         st = write_outputs(j, r, ids);
     tokens_spool_close(ids, st == WEFT_IO);

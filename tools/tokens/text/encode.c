@@ -204,13 +204,12 @@ static uint64_t digest(const tokens_text_list *list, const data_tokenizer *t,
 }
 
 weft_status tokens_text_encode(const tokens_text_list *list, const data_tokenizer *t,
-                               const tokens_text_options *o, const char *output, bool valid,
-                               tokens_spool **out, uint64_t *text)
+                               const tokens_text_options *o, const char *output, bool replace,
+                               bool valid, tokens_spool **out, uint64_t *text)
 {
     tokens_place from = {0};
     run r = {.list = list, .t = t, .o = o, .terminal = isatty(STDERR_FILENO)};
-    weft_status st =
-        tokens_spool_open(output, digest(list, t, o, valid), o->replace, &from, &r.spool);
+    weft_status st = tokens_spool_open(output, digest(list, t, o, valid), replace, &from, &r.spool);
     if (st != WEFT_OK)
         return st;
     if (from.text)

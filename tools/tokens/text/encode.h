@@ -12,16 +12,16 @@ typedef struct tokens_text_options {
     const char *field; /* of records that is the text */
     bool special;      /* names of special tokens in a text are these tokens */
     bool plain;        /* no ids that begin or end a document are added */
-    bool replace;      /* what another command has left of the same output */
     uint32_t threads;  /* 0: as many as there are processors */
 } tokens_text_options;
 
 /* Encode all of the list. *out has the ids, each document with the tokenizer's id for its beginning
  * in front of it and that for its end behind it, where it has them; where both are the same id only
- * the end has one. `output` is the file that is being made: a run that was interrupted goes on
- * (spool.h). *text is the number of bytes of text. [setup] */
+ * the end has one. `output` is the file that is being made: a run that was interrupted goes on, and
+ * `replace` allows to drop what another one has left (spool.h). *text is the number of bytes of
+ * text. [setup] */
 weft_status tokens_text_encode(const tokens_text_list *list, const data_tokenizer *t,
-                               const tokens_text_options *o, const char *output, bool valid,
-                               tokens_spool **out, uint64_t *text);
+                               const tokens_text_options *o, const char *output, bool replace,
+                               bool valid, tokens_spool **out, uint64_t *text);
 
 #endif
