@@ -3,8 +3,13 @@
  * A start posts an operation on its channel and never blocks. A channel completes its operations in
  * order, each when every member has started it; as many channels run at once as the transport
  * declares. A wait blocks until its operation is complete. Every list must reach its end. Members
- * of a channel must start the same operation: kind, type and count. Cost: one visit per entry and
- * rank, plus one per completion; 1,024 ranks of a thousand entries take well under a second.
+ * of a channel must start the same operation: kind, type and count.
+ *
+ * Ranks of one stage have the same list, so they can always be walked in step, and then a channel
+ * among them completes an operation at once. Where a rank can go on never depends on the order in
+ * which others are walked: what blocks it, others only undo. So one rank of each stage stands for
+ * all, and only channels along the stages are between them. Cost: a visit per entry and stage, and
+ * one per completion; it does not grow with the other axes.
  *
  * Unlike matching sends with receives, this finds orders that hang although every operation has its
  * counterpart. */
@@ -15,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct queue {                /* of one channel and one group of ranks */
+typedef struct queue {                /* of one channel */
     VEC(const plan_collective *) ops; /* as the first member started them */
     uint32_t *started;                /* [member] operations it has started */
     uint32_t members, done;
@@ -24,27 +29,33 @@ typedef struct queue {                /* of one channel and one group of ranks *
 
 typedef struct machine {
     const plan_set *set;
-    const plan_list **lists; /* [plan] */
-    uint32_t **nth;          /* [plan][collective] position in its channel's order */
-    uint32_t ranks, channels;
-    uint32_t *at;         /* [rank] next entry */
-    queue *queues;        /* [channel][group] */
-    uint32_t *group, *me; /* [channel][rank] */
+    const plan_list **lists; /* [stage] */
+    uint32_t **nth;          /* [stage][collective] position in its channel's order */
+    uint32_t stages, channels;
+    uint32_t *at;  /* [stage] next entry */
+    queue *queues; /* [channel][stage]: of a channel between stages the first is that of all */
+    uint32_t **me; /* [channel][stage] which member; NULL: the channel is within each stage */
 } machine;
 
-static uint64_t cell(const machine *m, uint32_t number, uint32_t rank)
+static queue *queue_of(const machine *m, uint32_t channel, uint32_t stage)
 {
-    return (uint64_t)number * m->ranks + rank;
+    const uint32_t *me = m->me[channel];
+    const bool alone = !me || me[stage] == UINT32_MAX;
+    return &m->queues[channel * (m->stages + 1) + (alone ? 1 + stage : 0)];
 }
 
-static queue *queue_of(const machine *m, uint32_t number, uint32_t rank)
+static uint32_t *started(const machine *m, uint32_t channel, uint32_t stage)
 {
-    return &m->queues[cell(m, number, m->group[cell(m, number, rank)])];
+    const uint32_t *me = m->me[channel];
+    const bool alone = !me || me[stage] == UINT32_MAX;
+    return &queue_of(m, channel, stage)->started[alone ? 0 : me[stage]];
 }
 
-static const plan_list *list_of(const machine *m, uint32_t rank)
+static uint32_t rank_of(const machine *m, uint32_t stage)
 {
-    return m->lists[plan_of(m->set, rank) - m->set->at];
+    return m->set->stage_axis < 0
+               ? 0
+               : graph_mesh_rank_at(&m->set->spec->mesh, 0, (uint32_t)m->set->stage_axis, stage);
 }
 
 /* Are two operations the same? A send matches a receive of the same tensor. */
@@ -57,25 +68,25 @@ static bool same_operation(const plan_collective *a, const plan_collective *b)
     return same && a->kind == b->kind && a->root == b->root;
 }
 
-static weft_status post(machine *m, uint32_t rank, const plan_entry *e)
+static weft_status post(machine *m, uint32_t stage, const plan_entry *e)
 {
-    const plan *p = plan_of(m->set, rank);
+    const plan *p = &m->set->at[stage];
     const plan_collective *c = &p->collectives.at[e->what];
-    queue *q = queue_of(m, c->channel, rank);
-    uint32_t nth = q->started[m->me[cell(m, c->channel, rank)]]++;
+    queue *q = queue_of(m, c->channel, stage);
+    const uint32_t nth = (*started(m, c->channel, stage))++;
     q->behind -= nth == q->done;
-    if (nth == q->ops.n) {
+    if (nth == q->ops.n)
         *vec_push(&q->ops) = c;
-        return WEFT_OK;
-    }
     const plan_collective *first = q->ops.at[nth];
-    if (same_operation(first, c))
+    const bool is_first = first == c && m->me[c->channel]; /* else others of the stage start it */
+    if (is_first || same_operation(first, c))
         return WEFT_OK;
     return err_fail(WEFT_USAGE,
                     "list %s, channel %s, operation %u: rank %u starts '%s' (%llu elements) "
                     "where another has '%s' (%llu elements)",
-                    list_of(m, rank)->name, p->channels.at[c->channel].name, nth, rank, c->name,
-                    (unsigned long long)c->count, first->name, (unsigned long long)first->count);
+                    m->lists[stage]->name, p->channels.at[c->channel].name, nth, rank_of(m, stage),
+                    c->name, (unsigned long long)c->count, first->name,
+                    (unsigned long long)first->count);
 }
 
 /* Complete operations that every member has started. */
@@ -90,22 +101,19 @@ static void complete(queue *q)
         q->behind += q->started[i] == q->done;
 }
 
-static bool finished(const machine *m, uint32_t rank, const plan_entry *e)
+static bool finished(const machine *m, uint32_t stage, const plan_entry *e)
 {
-    const plan *p = plan_of(m->set, rank);
-    const queue *q = queue_of(m, p->collectives.at[e->what].channel, rank);
-    return m->nth[p - m->set->at][e->what] < q->done;
+    const uint32_t channel = m->set->at[stage].collectives.at[e->what].channel;
+    return m->nth[stage][e->what] < queue_of(m, channel, stage)->done;
 }
 
-/* Number of channels of one link on which `rank` has operations in flight. */
-static uint32_t active(const machine *m, uint32_t rank, uint32_t link)
+/* Number of channels of one link on which the stage has operations in flight. */
+static uint32_t active(const machine *m, uint32_t stage, uint32_t link)
 {
     uint32_t n = 0;
-    for (uint32_t c = 0; c < m->channels; c++) {
-        const queue *q = queue_of(m, c, rank);
+    for (uint32_t c = 0; c < m->channels; c++)
         n += m->set->at[0].channels.at[c].link == link &&
-             q->started[m->me[cell(m, c, rank)]] > q->done;
-    }
+             *started(m, c, stage) > queue_of(m, c, stage)->done;
     return n;
 }
 
@@ -120,32 +128,31 @@ static uint32_t channels_at_once(const spec_link *l)
     return !a || (b && b < a) ? b : a;
 }
 
-static bool has_capacity(const machine *m, uint32_t rank, const plan_entry *e)
+static bool has_capacity(const machine *m, uint32_t stage, const plan_entry *e)
 {
-    const plan *p = plan_of(m->set, rank);
+    const plan *p = &m->set->at[stage];
     const uint32_t number = p->collectives.at[e->what].channel;
     const plan_channel *ch = &p->channels.at[number];
     const uint32_t max = channels_at_once(&p->spec->links[ch->link]);
-    const queue *q = queue_of(m, number, rank);
-    return !max || q->started[m->me[cell(m, number, rank)]] > q->done ||
-           active(m, rank, ch->link) < max;
+    return !max || *started(m, number, stage) > queue_of(m, number, stage)->done ||
+           active(m, stage, ch->link) < max;
 }
 
-/* Advance one rank until it blocks or ends. */
-static weft_status walk_rank(machine *m, uint32_t rank, bool *moved)
+/* Advance one stage until it blocks or ends. */
+static weft_status walk_stage(machine *m, uint32_t stage, bool *moved)
 {
-    const plan *p = plan_of(m->set, rank);
-    const plan_list *l = list_of(m, rank);
-    for (; m->at[rank] < l->entries.n; m->at[rank]++) {
-        const plan_entry *e = &l->entries.at[m->at[rank]];
+    const plan *p = &m->set->at[stage];
+    const plan_list *l = m->lists[stage];
+    for (; m->at[stage] < l->entries.n; m->at[stage]++) {
+        const plan_entry *e = &l->entries.at[m->at[stage]];
         if (e->kind == ENTRY_START) {
-            if (!has_capacity(m, rank, e))
+            if (!has_capacity(m, stage, e))
                 return WEFT_OK;
-            weft_status st = post(m, rank, e);
+            weft_status st = post(m, stage, e);
             if (st != WEFT_OK)
                 return st;
-            complete(queue_of(m, p->collectives.at[e->what].channel, rank));
-        } else if (e->kind == ENTRY_WAIT && !finished(m, rank, e)) {
+            complete(queue_of(m, p->collectives.at[e->what].channel, stage));
+        } else if (e->kind == ENTRY_WAIT && !finished(m, stage, e)) {
             return WEFT_OK;
         }
         *moved = true;
@@ -158,15 +165,19 @@ static weft_status report(const machine *m)
     char where[1200] = "";
     size_t used = 0;
     uint32_t shown = 0;
-    for (uint32_t r = 0; r < m->ranks && shown < 8; r++) {
-        const plan_list *l = list_of(m, r);
-        if (m->at[r] >= l->entries.n)
+    const uint32_t others = m->set->spec->ranks / m->stages - 1;
+    for (uint32_t s = 0; s < m->stages && shown < 8; s++) {
+        const plan_list *l = m->lists[s];
+        if (m->at[s] >= l->entries.n)
             continue;
         used += (size_t)snprintf(where + used, sizeof where - used, "; rank %u is at entry %u, %s",
-                                 r, m->at[r], l->entries.at[m->at[r]].name);
+                                 rank_of(m, s), m->at[s], l->entries.at[m->at[s]].name);
         used = used < sizeof where ? used : sizeof where - 1;
         shown++;
     }
+    if (others)
+        snprintf(where + used, sizeof where - used, "; and so %s the %u other%s with the same list",
+                 others == 1 ? "is" : "are", others, others == 1 ? "" : "s");
     return err_fail(WEFT_USAGE, "list %s would hang on a transport that buffers nothing%s",
                     m->lists[0]->name, where);
 }
@@ -175,43 +186,39 @@ static weft_status run(machine *m)
 {
     for (bool moved = true; moved;) {
         moved = false;
-        for (uint32_t r = 0; r < m->ranks; r++) {
-            weft_status st = walk_rank(m, r, &moved);
+        for (uint32_t s = 0; s < m->stages; s++) {
+            weft_status st = walk_stage(m, s, &moved);
             if (st != WEFT_OK)
                 return st;
         }
     }
-    for (uint32_t r = 0; r < m->ranks; r++)
-        if (m->at[r] < list_of(m, r)->entries.n)
+    for (uint32_t s = 0; s < m->stages; s++)
+        if (m->at[s] < m->lists[s]->entries.n)
             return report(m);
     return WEFT_OK;
 }
 
-/* Enter the group of `rank` on channel `c` for all its members. */
-static void set_group(machine *m, uint32_t c, uint32_t rank, uint32_t *members)
+static void open_queue(queue *q, uint32_t members)
 {
-    uint32_t me, n = plan_group(&m->set->at[0], c, rank, members, &me);
-    if (!n) /* in none: alone */
-        members[0] = rank;
-    n = n ? n : 1;
-    for (uint32_t i = 0; i < n; i++) {
-        m->group[cell(m, c, members[i])] = members[0]; /* a group is identified by its first rank */
-        m->me[cell(m, c, members[i])] = i;
-    }
-    queue *q = &m->queues[cell(m, c, members[0])];
-    q->started = mem_alloc(n * sizeof *q->started);
-    q->members = q->behind = n;
+    q->started = mem_alloc(members * sizeof *q->started);
+    q->members = q->behind = members;
 }
 
-static void set_groups(machine *m)
+/* A stage that is no member of a channel is alone on it. */
+static void open_channel(machine *m, uint32_t number)
 {
-    uint32_t *members = mem_alloc(m->ranks * sizeof *members);
-    memset(m->group, 0xff, (uint64_t)m->channels * m->ranks * sizeof *m->group);
-    for (uint32_t c = 0; c < m->channels; c++)
-        for (uint32_t r = 0; r < m->ranks; r++)
-            if (m->group[cell(m, c, r)] == UINT32_MAX)
-                set_group(m, c, r, members);
-    free(members);
+    const plan_channel *ch = &m->set->at[0].channels.at[number];
+    queue *queues = &m->queues[number * (m->stages + 1)];
+    for (uint32_t s = 0; s < m->stages; s++)
+        open_queue(&queues[1 + s], 1);
+    if (m->set->stage_axis < 0 || ch->mesh_axis != (uint32_t)m->set->stage_axis)
+        return;
+    const uint32_t n = ch->coords ? ch->ncoords : m->stages;
+    m->me[number] = mem_alloc(m->stages * sizeof **m->me);
+    memset(m->me[number], 0xff, m->stages * sizeof **m->me);
+    for (uint32_t i = 0; i < n; i++)
+        m->me[number][ch->coords ? ch->coords[i] : i] = i;
+    open_queue(&queues[0], n);
 }
 
 /* Number each collective by its position in its channel's order; equal for all ranks of a plan. */
@@ -234,31 +241,32 @@ static const plan_list *numbered(const plan *p, uint32_t which)
 
 static weft_status check_list(const plan_set *set, uint32_t which)
 {
-    machine m = {.set = set, .ranks = set->spec->ranks, .channels = set->at[0].channels.n};
-    uint64_t cells = (uint64_t)m.channels * m.ranks;
+    machine m = {.set = set, .stages = set->n, .channels = set->at[0].channels.n};
+    const uint32_t queues = m.channels * (m.stages + 1);
     m.lists = mem_alloc(set->n * sizeof *m.lists);
     m.nth = mem_alloc(set->n * sizeof *m.nth);
     for (uint32_t i = 0; i < set->n; i++) {
         m.lists[i] = numbered(&set->at[i], which);
         m.nth[i] = number_operations(&set->at[i], m.lists[i]);
     }
-    m.at = mem_alloc(m.ranks * sizeof *m.at);
-    m.queues = mem_alloc(cells * sizeof *m.queues);
-    m.group = mem_alloc(cells * sizeof *m.group);
-    m.me = mem_alloc(cells * sizeof *m.me);
-    set_groups(&m);
+    m.at = mem_alloc(m.stages * sizeof *m.at);
+    m.queues = mem_alloc(queues * sizeof *m.queues + 1);
+    m.me = mem_alloc(m.channels * sizeof *m.me + 1);
+    for (uint32_t c = 0; c < m.channels; c++)
+        open_channel(&m, c);
     weft_status st = run(&m);
-    for (uint64_t i = 0; i < cells; i++) {
+    for (uint32_t i = 0; i < queues; i++) {
         free(m.queues[i].ops.at);
         free(m.queues[i].started);
     }
+    for (uint32_t c = 0; c < m.channels; c++)
+        free(m.me[c]);
     for (uint32_t i = 0; i < set->n; i++)
         free(m.nth[i]);
     free(m.lists);
     free(m.nth);
     free(m.at);
     free(m.queues);
-    free(m.group);
     free(m.me);
     return st;
 }
