@@ -190,9 +190,10 @@ static const weft_option *const checkpoint_options[] = {
 static const weft_option *const log_options[] = {
     CHOICE(FREE, "level", "info", "error|warn|info|debug", "lines above it are dropped"),
     TEXT(FREE, "trace_steps", "", "steps in trace.json: FIRST-LAST; empty: none"),
+    REAL(FREE, "trace_mb", "256", 0.01, 65536,
+         "MiB of trace.json; beyond, a rank leaves out kernels and plugins, then whole steps"),
     REAL(FREE, "peak_gflops", "0", 0, 1e9,
-         "peak of a rank that MFU divides by; 0: measured at the start, the mean over all "
-         "ranks while all are at work"),
+         "peak of a rank that MFU divides by; 0: the mean of all, measured at once at the start"),
     TEXT(FREE, "sinks", "jsonl",
          "plugins NAME, NAME that get the metrics of every step; jsonl writes OUT/metrics.jsonl; "
          "empty: none"),

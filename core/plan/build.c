@@ -256,6 +256,7 @@ static weft_status build_one(plan_set *set, uint32_t stage, plan *out, int32_t *
                                 .stages = {.axis = -1, .mine = stage}};
     m.b = (plan_builder){
         .p = out, .g = &m.g, .f = &m.flat, .stages = &m.edits.stages, .groups = &m.edits.groups};
+    out->zones = &m.b.zones;
     plan_scalar_offset(out, "scale", s->loss_scale);
     plan_scalar_offset(out, "loss", 0);
     weft_status st = run_passes(set, &m);
@@ -263,6 +264,7 @@ static weft_status build_one(plan_set *set, uint32_t stage, plan *out, int32_t *
     out->dp_size = m.dp_size;
     out->micro_batches = (uint32_t)micro_batches_of(&m);
     *axis = m.edits.stages.axis;
+    out->zones = NULL;
     free_built(&m);
     return st;
 }

@@ -8,7 +8,8 @@ plan_entry *plan_list_add(plan *p, plan_list *l, uint32_t kind, uint32_t what, u
                           const char *name)
 {
     plan_entry *e = vec_push(&l->entries);
-    *e = (plan_entry){kind, what, 0, micro_batch, pool_text(&p->pool, name), l->interval};
+    *e = (plan_entry){kind, what, 0, micro_batch, pool_text(&p->pool, name), l->interval, 0};
+    e->live = p->zones->zone + p->zones->activations.live + p->zones->comm.live;
     return e;
 }
 

@@ -103,6 +103,8 @@ typedef struct plan_entry {
     uint32_t micro_batch;
     const char *name;  /* "forward block.3", "all-reduce grads 0-7087872" */
     uint32_t interval; /* 1 + index of the update interval whose steps run it; 0: all do */
+    uint64_t live;     /* bytes of the arena that hold something then: regions, activations and
+                          scratch, without the workspace and residuals */
 } plan_entry;
 
 /* The steps that update a class of parameters (edits.update_every): from + every, from + 2 every,
@@ -258,6 +260,7 @@ typedef struct plan {
     pool pool;
     const spec *spec;
     uint32_t stage; /* coordinate on the mesh axis of the stages; 0 without stages */
+    const struct plan_zones *zones; /* while it is planned: what entries are live with */
     VEC(plan_shift) shifts;
     VEC(plan_kernel) kernels;
     VEC(plan_instr) instrs;

@@ -34,6 +34,7 @@ void run_settings_read(const config *cfg, run_settings *out)
         .save_timeout = config_real(cfg, "checkpoint.timeout"),
         .init = config_text(cfg, "checkpoint.init"),
         .trace_steps = config_text(cfg, "log.trace_steps"),
+        .trace_bytes = (uint64_t)(config_real(cfg, "log.trace_mb") * 1048576),
         .progress_every = count_of(cfg, "log.progress"),
         .peak_flops = config_real(cfg, "log.peak_gflops") * 1e9,
     };

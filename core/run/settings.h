@@ -20,7 +20,7 @@ typedef struct run_settings {
     double save_timeout; /* seconds */
     const char *init;    /* folder of weights to begin with; "": random ones */
     const char *trace_steps;
-    uint64_t progress_every;
+    uint64_t trace_bytes, progress_every;
     double peak_flops; /* of a rank in a second; 0: measured */
 } run_settings;
 

@@ -1,39 +1,29 @@
 #!/usr/bin/env python3
 """train_trace.py WEFT: what is a trace worth when a job is stopped, when a rank is killed, and when
 the clocks of the ranks are a day apart?"""
-import collections
-import json
 import os
 import signal
 import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "parity"))
+import traces  # noqa: E402  (tests/parity/traces.py)
 import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
 
 TRACED = w.ODD | {"log.trace_steps": "2-4", "comm.plugin": "tcp", "train.batch": 36}
 ENDLESS = TRACED | {"run.steps": 100000000, "optim.lr": 1e-4}
-DAY = 86400
 
 
 class Trace(w.Bench):
-    def events(self, out):
-        """{rank: {step: [event]}}; nothing else of the trace is left in the folder."""
-        with open(self.path(out, "trace.json"), encoding="utf-8") as f:
-            events = json.load(f)["traceEvents"]
+    def check_whole(self, out, ranks, whole=False):
+        """Steps 2 to 4 of all ranks are there, and nothing else of a trace is in the folder."""
+        events, arrows = traces.check(self, self.path(out, "trace.json"), whole)
         self.assertFalse([x for x in os.listdir(self.path(out)) if "trace" in x
                           and x != "trace.json"])
-        found = collections.defaultdict(lambda: collections.defaultdict(list))
-        for e in events:
-            if e["ph"] == "X":
-                found[e["pid"]][e["args"]["step"]].append(e)
-        return found
-
-    def check_whole(self, out, ranks):
-        found = self.events(out)
-        self.assertEqual({r: sorted(found[r]) for r in range(ranks)},
-                         {r: [2, 3, 4] for r in range(ranks)})
-        return found
+        for rank in range(ranks):
+            self.assertEqual({e["args"]["step"] for e in events
+                              if e["ph"] == "X" and e["pid"] == rank}, {2, 3, 4})
+        return events, arrows
 
     def test_killed(self):
         for victim in range(3):
@@ -53,31 +43,21 @@ class Trace(w.Bench):
 
     def test_clocks_a_day_apart(self):
         """Rank 1 has a clock of its own, that of a host that was booted a day earlier."""
-        shifted = ["unshare", "--time", "--monotonic", str(DAY)]
-        try:
-            can = subprocess.run([*shifted, "true"], capture_output=True, check=False).returncode
-        except FileNotFoundError:
-            can = 1
-        if can:
+        if not traces.can_shift():
             self.skipTest("no time namespaces, or not the right to make one")
-        if not os.path.exists(self.path("job.key")):
-            w.weft("key", "-o", self.path("job.key"))
+        w.weft("key", "-o", self.path("job.key"))
         common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
                   "MASTER_PORT": str(w.free_port())}
         ranks = []
         for r in range(2):
             words = [w.WEFT, "train", self.ini, f"run.key={self.path('job.key')}",
                      *self.options("apart", TRACED)]
-            ranks.append(subprocess.Popen((shifted if r else []) + words,
+            ranks.append(subprocess.Popen((traces.SHIFTED if r else []) + words,
                                           env=w.environment(common | {"RANK": str(r)}),
                                           stdin=subprocess.DEVNULL, stderr=subprocess.PIPE))
         said = [x.communicate(timeout=w.TIMEOUT)[1] for x in ranks]
         self.assertEqual([x.returncode for x in ranks], [0, 0], said)
-        found = self.check_whole("apart", 2)
-        for step in (2, 3, 4):
-            begin = [min(e["ts"] for e in found[r][step]) for r in (0, 1)]
-            end = [max(e["ts"] + e["dur"] for e in found[r][step]) for r in (0, 1)]
-            self.assertLess(max(begin), min(end), f"step {step} of the two ranks does not overlap")
+        traces.check_clocks(self, *self.check_whole("apart", 2, whole=True), shifted={1})
 
 
 if __name__ == "__main__":

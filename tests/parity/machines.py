@@ -14,6 +14,7 @@ import sys
 import time
 import unittest
 
+import traces
 import weft_jobs as w
 
 HOSTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lab", "hosts.sh")
@@ -39,7 +40,7 @@ class Machines(w.Bench):
         w.weft("key", "-o", cls.key)
 
     def begin(self, out, job, machines=(1, 1, 2, 2), programs=None):
-        """The ranks, each started on its machine; programs: another WEFT for some."""
+        """The ranks, each started on its machine; programs: other words than WEFT for some."""
         return self.launch(out, ["train", self.ini, *self.options(out, job)], machines, programs)
 
     def measure(self, keys, machines):
@@ -59,7 +60,7 @@ class Machines(w.Bench):
                 "LOCAL_RANK": str(machines[:rank].count(host)),
                 "LOCAL_WORLD_SIZE": str(machines.count(host)),
                 "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "7171"})
-            words = ["bash", HOSTS, "on", str(host), (programs or {}).get(rank, w.WEFT),
+            words = ["bash", HOSTS, "on", str(host), *(programs or {}).get(rank, [w.WEFT]),
                      *command, f"run.key={self.key}"]
             with open(self.path_of[rank], "w", encoding="utf-8") as log:
                 ranks.append(subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL,
@@ -191,9 +192,17 @@ class Machines(w.Bench):
         shutil.copytree(os.path.join(os.path.dirname(w.WEFT), "..", "lib"),
                         os.path.join(other, "lib"), ignore=shutil.ignore_patterns("shm.so"))
         said = self.run_job("lack", JOB | {"run.steps": 3, "log.level": "debug"},
-                            programs={3: os.path.join(other, "bin", "weft")})
+                            programs={3: [os.path.join(other, "bin", "weft")]})
         self.assertIn("dp over tcp inside machines", said[0])
         self.assertIn("not shm: on rank 3 it is not installed", said[0])
+
+    def test_trace_of_hosts_booted_a_day_apart(self):
+        if not traces.can_shift():
+            self.skipTest("no time namespaces, or not the right to make one")
+        self.run_job("apart", JOB | {"log.trace_steps": "3-5"},
+                     programs={r: [*traces.SHIFTED, w.WEFT] for r in (2, 3)})
+        traces.check_clocks(self, *traces.check(self, self.path("apart", "trace.json")),
+                            shifted={2, 3})
 
     def test_a_rank_that_dies_is_named_on_both(self):
         ranks = self.begin("dead", JOB | {"run.steps": 10**8, "optim.lr": 1e-4})

@@ -3,7 +3,6 @@
 
 metrics.jsonl against the plan and against itself, trace.json, and text from a checkpoint of two
 ranks: a model that has learnt a sentence by heart says it again."""
-import collections
 import json
 import os
 import random
@@ -13,6 +12,7 @@ import subprocess
 import threading
 import time
 
+import traces
 import weft_jobs as w
 
 KEYS = {"step", "loss", "grad_norm", "lr", "tokens", "step_ms", "tokens_per_s", "mfu", "flops_rule",
@@ -128,28 +128,111 @@ class Outputs(w.Bench):
     def test_trace(self):
         job = w.ODD | {"comm.plugin": "tcp", "log.trace_steps": "3-5", "train.bucket_mb": 0.01}
         self.train("run", job, ranks=2)
-        with open(self.path("run", "trace.json"), encoding="utf-8") as f:
-            events = json.load(f)["traceEvents"]
-        ranks = collections.defaultdict(list)
-        for e in events:
-            if e["ph"] == "X":
-                ranks[e["pid"], e["tid"]].append(e)
-        self.assertEqual(sorted(ranks), [(r, lane) for r in (0, 1) for lane in (0, 1, 2)])
-        for lane in ranks.values():
+        events, arrows = traces.check(self, self.path("run", "trace.json"))
+        lanes = traces.lanes(events)
+        self.assertEqual(sorted(lanes), [(r, lane) for r in (0, 1)
+                                         for lane in ("communication", "compute", "kernels")])
+        for lane in lanes.values():
             self.assertEqual({e["args"]["step"] for e in lane}, {3, 4, 5})
-            for e in lane:
-                self.assertGreaterEqual(e["dur"], 0)
+        sent = w.metrics(self.path("run"))[2]["comm_bytes"]
         for rank in (0, 1):
-            last = 0.0
-            for e in ranks[rank, 0]:
-                self.assertGreaterEqual(e["ts"] + 0.002, last, "compute is one after the other")
-                last = e["ts"] + e["dur"]
-            kernels = {e["name"] for e in ranks[rank, 2]}
+            last = 0
+            for begin, end in map(traces.span, lanes[rank, "compute"]):
+                self.assertGreaterEqual(begin, last, "compute is one after the other")
+                last = end
+            kernels = {e["name"] for e in lanes[rank, "kernels"]}
             self.assertLessEqual({"linear", "linear.dw", "attention.dx", "sumsq", "ew"}, kernels)
-            self.assertLessEqual(sum(e["dur"] for e in ranks[rank, 2]),
-                                 sum(e["dur"] for e in ranks[rank, 0]))
-        self.assertEqual([e["name"] for e in ranks[0, 0]], [e["name"] for e in ranks[1, 0]])
+            self.assertLessEqual(sum(e["dur"] for e in lanes[rank, "kernels"]),
+                                 sum(e["dur"] for e in lanes[rank, "compute"]))
+            self.check_counters(events, rank, lanes[rank, "communication"], 3 * sent)
+        operations = len(lanes[0, "communication"])
+        self.assertEqual(len(arrows), 2 * operations, "one from each rank to the other")
+        self.assertEqual([e["name"] for e in lanes[0, "compute"]],
+                         [e["name"] for e in lanes[1, "compute"]])
         self.assertFalse([x for x in os.listdir(self.path("run")) if x.startswith(".")])
+
+    def check_counters(self, events, rank, operations, sent):
+        """Bytes in flight are those of the operations under way, which send what the metrics
+        say."""
+        self.assertEqual(sum(e["args"]["sent"] for e in operations), sent)
+        flying = traces.counter(events, rank, "in flight")
+        changes = [after - before for (_, before), (_, after) in zip([(0, 0), *flying], flying)]
+        self.assertEqual(sum(c for c in changes if c > 0), sent)
+        for at, value in dict(flying).items():
+            self.assertEqual(value, sum(e["args"]["sent"] for e in operations
+                                        if traces.span(e)[0] <= at < traces.span(e)[1]))
+
+    def test_trace_of_memory(self):
+        """From what a step keeps up to less than the peak, by one block's activations at a time."""
+        job = w.ODD | {"log.trace_steps": "3", "run.steps": 3, "model.layers": 4}
+        self.train("run", job)
+        plan = json.loads(w.weft("plan", "-n", 1, self.ini, "--json",
+                                 *self.options("run", job)).stdout)["ranks"][0]
+        events, _ = traces.check(self, self.path("run", "trace.json"))
+        memory = dict(traces.counter(events, 0, "memory"))
+        held = plan["params"] + plan["grads"] + plan["state"]
+        self.assertGreaterEqual(min(memory.values()), held)
+        self.assertLess(max(memory.values()), plan["peak"])
+        live = {}
+        for e in traces.lanes(events)[0, "compute"]:
+            now = max(at for at in memory if at <= traces.span(e)[0])
+            live.setdefault(e["name"], memory[now])
+        up, down = ([live[f"{way} block.{i}"] for i in range(4)] for way in ("forward", "backward"))
+        for values in (up, down):
+            steps = {b - a for a, b in zip(values, values[1:])}
+            self.assertEqual(len(steps), 1, values)
+            self.assertGreater(steps.pop(), 4 * 3 * 17 * (3 * 24 + 2 * 24))  # qkv, two norms
+
+    def test_trace_of_stages(self):
+        """Arrows lead from sends to receives: as many bytes leave as arrive, and the rank and the
+        peer name each other."""
+        job = w.EVEN | {"log.trace_steps": "2-3", "run.steps": 4, "train.microbatch": 2,
+                        "parallel.strategy": "pp, dp", "parallel.pp": 2}
+        for transport in ("shm", "tcp"):
+            self.train("run", job | {"comm.plugin": transport}, ranks=4)
+            events, arrows = traces.check(self, self.path("run", "trace.json"))
+            begun = {(e["pid"], e["tid"], e["ts"]): e for e in events if e["ph"] == "X"}
+            pairs = 0
+            for (name, _), ends in arrows.items():
+                source, = (e for e in ends if e["ph"] == "s")
+                target, = (e for e in ends if e["ph"] == "f")
+                self.assertLessEqual(source["ts"], target["ts"])
+                send = begun[source["pid"], source["tid"], source["ts"]]
+                self.assertEqual(send["args"]["channel"], name)
+                if send["name"].startswith("send"):
+                    pairs += 1
+                    self.assertEqual(send["args"]["peer"], target["pid"])
+                    receive, = (e for e in begun.values()
+                                if (e["pid"], e["tid"]) == (target["pid"], target["tid"])
+                                and e["ts"] <= target["ts"] < e["ts"] + e["dur"])
+                    self.assertEqual(receive["args"]["peer"], source["pid"])
+                    self.assertEqual(receive["args"]["bytes"], send["args"]["bytes"])
+                    self.assertEqual(receive["name"].split(" from ")[0].split()[1:],
+                                     send["name"].split(" to ")[0].split()[1:])
+            self.assertEqual(pairs, sum(e["name"].startswith("receive") for e in begun.values()))
+            self.assertGreater(pairs, 0)
+
+    def test_trace_is_bounded(self):
+        """Kernels go first, then whole steps; the log says how many events are left out."""
+        job = w.ODD | {"comm.plugin": "tcp", "run.steps": 40, "log.trace_steps": "1-40"}
+        self.train("whole", job, ranks=2)
+        whole = os.path.getsize(self.path("whole", "trace.json"))
+        for share in (0.5, 0.05):
+            limit = share * whole / 2**20
+            said = self.train("run", job | {"log.trace_mb": limit}, ranks=2).stderr
+            self.assertLess(os.path.getsize(self.path("run", "trace.json")), share * whole + 4096)
+            self.assertGreater(os.path.getsize(self.path("run", "trace.json")), share * whole / 4)
+            lanes = traces.lanes(traces.check(self, self.path("run", "trace.json"))[0])
+            steps = {name: sorted({e["args"]["step"] for e in lanes[0, name]})
+                     for name in ("compute", "communication", "kernels")}
+            self.assertEqual(steps["compute"], steps["communication"])
+            self.assertEqual(steps["kernels"], list(range(1, len(steps["kernels"]) + 1)))
+            self.assertLess(len(steps["kernels"]), 40)
+            self.assertEqual(len(steps["compute"]) == 40, share == 0.5)
+            lacks, = re.findall(r"rank 0 warn: the trace lacks (\d+) events", said)
+            every = traces.lanes(traces.check(self, self.path("whole", "trace.json"))[0])
+            self.assertEqual(int(lacks), sum(len(every[x]) - len(lanes[x])
+                                             for x in every if x[0] == 0))
 
     def test_trace_of_calls(self):
         """The transport `trace` shows the calls of another one and changes nothing."""
@@ -161,15 +244,11 @@ class Outputs(w.Bench):
             self.train(inner, job | traced, ranks=2)
             self.assertEqual([x["loss"] for x in w.metrics(self.path("plain"))],
                              [x["loss"] for x in w.metrics(self.path(inner))])
-            with open(self.path(inner, "trace.json"), encoding="utf-8") as f:
-                events = json.load(f)["traceEvents"]
+            lanes = traces.lanes(traces.check(self, self.path(inner, "trace.json"))[0])
             for rank in (0, 1):
-                spans = [e for e in events
-                         if e["ph"] == "X" and e["pid"] == rank and e["tid"] >= 3]
+                spans = lanes[rank, "plugins"]
                 self.assertLessEqual({"send", "recv", "progress"}, {e["name"] for e in spans})
                 self.assertEqual({e["args"]["step"] for e in spans}, {2, 3})
-            lanes = {e["args"]["name"] for e in events if e["name"] == "thread_name"}
-            self.assertIn("plugins, thread 0", lanes)
 
     def test_trace_of_what(self):
         for inner, words in (("", "comm.trace.inner is empty"),

@@ -21,6 +21,7 @@ uint64_t plan_space_take(plan_space *s, uint64_t bytes)
     if (!bytes)
         return 0; /* an empty buffer needs no space */
     bytes = rounded(bytes);
+    s->live += bytes;
     uint32_t best = s->free_ranges.n;
     for (uint32_t i = 0; i < s->free_ranges.n; i++)
         if (s->free_ranges.at[i].bytes >= bytes &&
@@ -53,6 +54,7 @@ void plan_space_give(plan_space *s, uint64_t at, uint64_t bytes)
     plan_free_range fresh = {at, rounded(bytes)};
     if (!bytes)
         return;
+    s->live -= fresh.bytes;
     for (uint32_t i = 0; i < s->free_ranges.n;) { /* merge with the neighbours on both sides */
         plan_free_range h = s->free_ranges.at[i];
         if (h.at + h.bytes == fresh.at || fresh.at + fresh.bytes == h.at) {

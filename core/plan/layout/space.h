@@ -16,7 +16,8 @@ typedef struct plan_free_range {
 /* Best fit over a range that grows. */
 typedef struct plan_space {
     VEC(plan_free_range) free_ranges;
-    uint64_t top; /* highest byte ever used */
+    uint64_t top;  /* highest byte ever used */
+    uint64_t live; /* bytes that are allocated now */
 } plan_space;
 
 /* Allocate `bytes` (rounded up to 64); returns the offset, 0 for 0 bytes. */

@@ -72,8 +72,9 @@ static weft_status run_traced(run_executor *e, uint32_t number, const void *cons
     weft_status st = run(e, &e->kernels[number], in, out, workspace);
     if (st == WEFT_OK)
         st = run_exec_sync(e);
-    run_trace_note(&e->trace, e->plan->kernels.at[number].spec.id, TRACE_KERNEL, e->step, began,
-                   clock_ns());
+    const char *id = e->plan->kernels.at[number].spec.id;
+    const run_span span = {id, began, clock_ns(), e->step, TRACE_KERNEL};
+    run_trace_note(&e->trace, (run_trace_event){.span = span});
     return st;
 }
 

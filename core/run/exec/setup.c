@@ -204,17 +204,6 @@ static weft_status connect_ranks(run_executor *e, const job_identity *who, const
     return st;
 }
 
-/* Upper bound of trace events in a step: its entries, and the instructions of its calls. */
-static uint64_t events_a_step(const plan *p)
-{
-    uint64_t n = 16;
-    for (uint32_t i = 0; i < p->step.entries.n; i++) {
-        const plan_entry *x = &p->step.entries.at[i];
-        n += 1 + (x->kind == ENTRY_CALL ? p->segments.at[x->what].n : 0);
-    }
-    return n;
-}
-
 weft_status run_exec_create(const plan *p, const run_settings *set, job *j, const job_identity *who,
                             const char *out_dir, run_executor *out)
 {
@@ -227,7 +216,7 @@ weft_status run_exec_create(const plan *p, const run_settings *set, job *j, cons
     comm_arena arena;
     out->sites = mem_alloc(sizeof *out->sites);
     out->deadline = set->deadline;
-    weft_status st = run_trace_setup(set->trace_steps, events_a_step(p), &out->trace);
+    weft_status st = run_trace_setup(set->trace_steps, set->trace_bytes, p, &out->trace);
     if (st == WEFT_OK && out_dir)
         st = run_flight_open(out_dir, who->rank, who->ranks, &out->flight);
     if (st == WEFT_OK)

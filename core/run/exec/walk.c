@@ -80,20 +80,27 @@ void run_walk_choose_kinds(run_executor *e)
 
 /* --- the walk --- */
 
+/* In a traced step. Where the device waits, and not the host, the operation is over once the device
+ * is idle. */
+static weft_status note_operation(run_executor *e, const plan_entry *x, const run_exec_kind *k)
+{
+    uint64_t began = 0, ended = 0;
+    const weft_status st = run_exec_sync(e);
+    if (st == WEFT_OK && k->times)
+        k->times(e, x->what, &began, &ended);
+    if (st == WEFT_OK)
+        run_trace_end(&e->trace, x->what, began, ended);
+    return st;
+}
+
 static weft_status wait(run_executor *e, const plan_entry *x, const run_exec_kind *k)
 {
-    if (!k->times)
-        return k->wait(e, x->what);
+    const bool pair = plan_between_two(&e->plan->collectives.at[x->what]);
     const uint64_t began = clock_ns();
     weft_status st = k->wait(e, x->what);
-    const bool pair = plan_between_two(&e->plan->collectives.at[x->what]);
-    *(pair ? &e->times.bubble_ns : &e->times.exposed_ns) += clock_ns() - began;
-    if (st == WEFT_OK && run_trace_wants(&e->trace, e->step)) {
-        uint64_t from, to;
-        k->times(e, x->what, &from, &to);
-        run_trace_note(&e->trace, x->name, TRACE_COMM, e->step, from, to);
-    }
-    return st;
+    if (k->times)
+        *(pair ? &e->times.bubble_ns : &e->times.exposed_ns) += clock_ns() - began;
+    return st == WEFT_OK && run_trace_wants(&e->trace, e->step) ? note_operation(e, x, k) : st;
 }
 
 static void mark(run_executor *e, const plan_list *l, uint32_t i)
@@ -126,6 +133,8 @@ static weft_status run_collective(run_executor *e, const plan_list *l, uint32_t 
         return WEFT_OK;
     call_site_enter(site);
     call_enter(e, x->kind == ENTRY_START ? "start" : "wait");
+    if (x->kind == ENTRY_START && run_trace_wants(&e->trace, e->step))
+        run_trace_start(&e->trace, x->what, e->step);
     const weft_status st = x->kind == ENTRY_START ? kind->start(e, l, i) : wait(e, x, kind);
     call_leave();
     if (st == WEFT_OK && x->kind == ENTRY_WAIT)
@@ -147,7 +156,9 @@ static weft_status run_entry(run_executor *e, const plan_list *l, uint32_t i)
     if (st == WEFT_OK && traced)
         st = run_exec_sync(e);
     if (st == WEFT_OK && traced)
-        run_trace_note(&e->trace, x->name, TRACE_COMPUTE, e->step, began, clock_ns());
+        run_trace_note(
+            &e->trace,
+            (run_trace_event){{x->name, began, clock_ns(), e->step, TRACE_COMPUTE}, x->live, 0, 0});
     return st;
 }
 

@@ -2,10 +2,8 @@
 #include "run/view/spans.h"
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/mem.h"
 
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -13,19 +11,13 @@
 #include <string.h>
 #include <weft/host.h>
 
-#define LIMIT 65536u /* spans between two flushes: 2 MiB */
-
-typedef struct span {
-    const char *name;
-    uint64_t began, ended;
-    uint32_t lane, step;
-} span;
+#define LIMIT 65536u /* spans between two flushes: 2.5 MiB */
 
 struct run_spans {
     weft_host_trace table;
     atomic_bool on;
     pthread_mutex_t lock; /* of all below */
-    span *at;             /* [LIMIT]; NULL until a step is traced */
+    run_span *at;         /* [LIMIT]; NULL until a step is traced */
     uint32_t n, lanes;
     uint64_t step, dropped;
     pthread_t thread[SPANS_LANES];
@@ -42,17 +34,16 @@ static uint64_t now(void *ctx)
     return clock_ns();
 }
 
-/* The lane of the calling thread. */
+/* The lane of the calling thread; SPANS_LANES: there is none left. */
 static uint32_t lane_here(run_spans *s)
 {
     const pthread_t self = pthread_self();
-    for (uint32_t i = 0; i < s->lanes; i++)
-        if (pthread_equal(s->thread[i], self))
-            return i;
-    if (s->lanes == SPANS_LANES)
-        return SPANS_LANES - 1;
-    s->thread[s->lanes] = self;
-    return s->lanes++;
+    uint32_t i = 0;
+    while (i < s->lanes && !pthread_equal(s->thread[i], self))
+        i++;
+    if (i == s->lanes && i < SPANS_LANES)
+        s->thread[s->lanes++] = self;
+    return i;
 }
 
 static void add(void *ctx, const char *name, uint64_t began, uint64_t ended)
@@ -61,8 +52,9 @@ static void add(void *ctx, const char *name, uint64_t began, uint64_t ended)
     if (!is_enabled(s) || !name || ended < began)
         return;
     pthread_mutex_lock(&s->lock);
-    if (s->n < LIMIT)
-        s->at[s->n++] = (span){name, began, ended, lane_here(s), (uint32_t)s->step};
+    const uint32_t lane = lane_here(s);
+    if (s->n < LIMIT && lane < SPANS_LANES)
+        s->at[s->n++] = (run_span){name, began, ended, s->step, lane};
     else
         s->dropped++;
     pthread_mutex_unlock(&s->lock);
@@ -102,21 +94,16 @@ void run_spans_step(run_spans *s, uint64_t step, int on)
     atomic_store_explicit(&s->on, on != 0, memory_order_relaxed);
 }
 
-void run_spans_flush(run_spans *s, FILE *part, uint32_t first_lane)
+uint64_t run_spans_take(run_spans *s, void (*note)(void *ctx, const run_span *span), void *ctx)
 {
-    if (!s || !part)
-        return;
+    if (!s)
+        return 0;
     pthread_mutex_lock(&s->lock);
     for (uint32_t i = 0; i < s->n; i++)
-        fprintf(part, "e %u %u %" PRIu64 " %" PRIu64 " %.63s\n", first_lane + s->at[i].lane,
-                s->at[i].step, s->at[i].began, s->at[i].ended, s->at[i].name);
+        note(ctx, &s->at[i]);
     const uint64_t dropped = s->dropped;
     s->n = 0;
     s->dropped = 0;
     pthread_mutex_unlock(&s->lock);
-    if (dropped)
-        log_line(WEFT_LOG_WARN,
-                 "the trace lacks %" PRIu64 " spans of plugins: a step has room for %u; trace "
-                 "smaller steps",
-                 dropped, LIMIT);
+    return dropped;
 }

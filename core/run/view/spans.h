@@ -6,11 +6,18 @@
 #define RUN_VIEW_SPANS_H
 
 #include <stdint.h>
-#include <stdio.h>
 
-#define SPANS_LANES 8u /* threads of plugins that are told apart; further ones share the last */
+#define SPANS_LANES                                                                                \
+    8u /* threads of plugins that have a lane; spans of further ones are dropped                   \
+        */
 
 typedef struct run_spans run_spans;
+
+typedef struct run_span {
+    const char *name;
+    uint64_t began, ended, step;
+    uint32_t lane; /* below SPANS_LANES */
+} run_span;
 
 /* The table of "weft.host.trace/1" is run_spans_table(); it lives as long as the object. [setup] */
 run_spans *run_spans_create(void);
@@ -21,8 +28,8 @@ const void *run_spans_table(run_spans *s);
  * allocates the room. [setup] */
 void run_spans_step(run_spans *s, uint64_t step, int on);
 
-/* Write the stored spans to `part` as events on the lanes from `first_lane` on, and forget them.
- * Says once how many did not fit. NULL is allowed. [setup] */
-void run_spans_flush(run_spans *s, FILE *part, uint32_t first_lane);
+/* Give the stored spans to `note`, and forget them. Returns how many did not fit. NULL is allowed.
+ * [setup] */
+uint64_t run_spans_take(run_spans *s, void (*note)(void *ctx, const run_span *span), void *ctx);
 
 #endif

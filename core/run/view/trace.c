@@ -1,9 +1,9 @@
 /* run/view/trace.c: see trace.h.
  *
- * A part is a text file with one record per line, which is validated when it is merged:
- *   c AT OFFSET                    at time AT, the clock of rank 0 was ahead by OFFSET ns
- *   e LANE STEP BEGAN ENDED NAME   an event, times in ns of the rank's own clock
- *   end                            the part is complete
+ * A part has one JSON object per line, as trace.json has them, except that "ts" and "dur" come
+ * first and are ns of the rank's own clock. Two lines are for the merge, which converts times and
+ * copies the rest: "clock" says how far that of rank 0 was ahead, and "end" that the part is
+ * complete. A line that a dying rank left unfinished is skipped.
  *
  * Clock offsets: a rank requests rank 0's time several times through the job's store and uses the
  * answer with the shortest round trip. The offset is exact to half of that time; a smaller offset
@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/log.h"
 #include "base/mem.h"
 
 #include <errno.h>
@@ -24,11 +25,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ROUNDS 6
+#define ROUNDS 10
 #define CLOCK_SECONDS 60.0
 #define JOIN_WAIT_MS 400 /* wait for parts of other ranks after a failure */
 #define CLOCKS_MAX 2
-#define NAME_MAX 200
+#define NAME_BYTES 200
+#define LINE_BYTES 1024
+#define EVENTS_MAX (1u << 20) /* of a step: 56 MiB */
+#define BASE_TID 100000u      /* a thread with the number of its process would be its main one */
 
 static weft_status parse_steps(const char *text, uint64_t *first, uint64_t *last)
 {
@@ -45,16 +49,17 @@ static weft_status parse_steps(const char *text, uint64_t *first, uint64_t *last
     return WEFT_OK;
 }
 
-weft_status run_trace_setup(const char *steps, uint64_t entries, run_trace *out)
+weft_status run_trace_setup(const char *steps, uint64_t bytes, const plan *p, run_trace *out)
 {
-    *out = (run_trace){.first = 1, .last = 0};
+    *out = (run_trace){.first = 1, .last = 0, .bytes = bytes, .plan = p};
     if (!*steps)
         return WEFT_OK;
     weft_status st = parse_steps(steps, &out->first, &out->last);
     if (st != WEFT_OK)
         return st;
-    out->cap = (out->last - out->first + 1) * entries;
-    out->events = mem_alloc(out->cap * sizeof *out->events);
+    out->starts = mem_alloc(p->collectives.n * sizeof *out->starts + 1);
+    out->started = mem_alloc(p->channels.n * sizeof *out->started + 1);
+    out->group = mem_alloc(p->spec->ranks * sizeof *out->group);
     return WEFT_OK;
 }
 
@@ -62,15 +67,34 @@ void run_trace_free(run_trace *t)
 {
     if (t->part)
         fclose(t->part);
-    free(t->events);
+    free(t->events.at);
+    free(t->starts);
+    free(t->started);
+    free(t->group);
     *t = (run_trace){.first = 1, .last = 0};
 }
 
-void run_trace_note(run_trace *t, const char *name, uint32_t lane, uint64_t step, uint64_t began,
-                    uint64_t ended)
+void run_trace_note(run_trace *t, run_trace_event e)
 {
-    if (t->n < t->cap && began)
-        t->events[t->n++] = (run_trace_event){name, began, ended, lane, (uint32_t)step};
+    if (t->events.n < EVENTS_MAX)
+        *vec_push(&t->events) = e;
+    else
+        t->left_out++;
+}
+
+void run_trace_start(run_trace *t, uint32_t number, uint64_t step)
+{
+    const plan_collective *c = &t->plan->collectives.at[number];
+    t->starts[number] = (run_trace_event){
+        {c->name, clock_ns(), 0, step, TRACE_COMM}, 0, number, t->started[c->channel]++};
+}
+
+void run_trace_end(run_trace *t, uint32_t number, uint64_t began, uint64_t ended)
+{
+    run_trace_event e = t->starts[number];
+    e.span.began = began ? began : e.span.began;
+    e.span.ended = began ? ended : clock_ns();
+    run_trace_note(t, e);
 }
 
 /* --- clock offset --- */
@@ -100,7 +124,7 @@ static weft_status tell_time(job *j, uint32_t ranks, uint32_t when)
     return st;
 }
 
-static weft_status ask_time(job *j, uint32_t rank, uint32_t when, int64_t *offset)
+static weft_status ask_time(job *j, uint32_t rank, uint32_t when, int64_t *offset, uint64_t *error)
 {
     uint64_t best = UINT64_MAX;
     weft_status st = WEFT_OK;
@@ -124,7 +148,8 @@ static weft_status ask_time(job *j, uint32_t rank, uint32_t when, int64_t *offse
         }
         free(answer);
     }
-    if (*offset <= (int64_t)(best / 2) && *offset >= -(int64_t)(best / 2))
+    *error = best / 2;
+    if (*offset <= (int64_t)*error && *offset >= -(int64_t)*error)
         *offset = 0;
     return st;
 }
@@ -133,10 +158,14 @@ static weft_status ask_time(job *j, uint32_t rank, uint32_t when, int64_t *offse
 static weft_status note_clock(run_trace *t, job *j, uint32_t rank, uint32_t ranks, uint32_t when)
 {
     int64_t offset = 0;
+    uint64_t error = 0;
     weft_status st = !j     ? WEFT_OK
-                     : rank ? ask_time(j, rank, when, &offset)
+                     : rank ? ask_time(j, rank, when, &offset, &error)
                             : tell_time(j, ranks, when);
-    fprintf(t->part, "c %" PRIu64 " %" PRId64 "\n", clock_ns(), offset);
+    fprintf(t->part,
+            "{\"name\":\"clock\",\"ph\":\"M\",\"pid\":%u,\"args\":{\"at_ns\":%" PRIu64
+            ",\"ahead_ns\":%" PRId64 ",\"error_ns\":%" PRIu64 "}}\n",
+            rank, clock_ns(), offset, error);
     fflush(t->part);
     return st;
 }
@@ -174,54 +203,199 @@ weft_status run_trace_begin(run_trace *t, run_spans *spans, job *j, const job_id
     t->part = write_anew(path);
     if (!t->part)
         return err_fail_errno(WEFT_IO, "the trace %s cannot be written", path);
+    t->rank = who->rank;
+    t->bytes = t->bytes / who->ranks * 15 / 16; /* the merge converts times, which lengthens them */
+    fprintf(t->part,
+            "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%u,\"args\":{\"name\":\"rank %u\"}}\n",
+            t->rank, t->rank);
     return note_clock(t, j, who->rank, who->ranks, 0);
 }
 
-/* The digits of `v` and a blank; returns their end. A step writes a hundred of them, and fprintf()
- * takes ten times as long. */
-static char *put_number(char *to, uint64_t v)
+/* Begin the line of an event. `took` is for slices alone. */
+static void put_begin(const run_trace *t, char phase, const char *name, uint64_t at, uint64_t took)
 {
-    char digits[20];
-    size_t n = 0;
-    do
-        digits[n++] = (char)('0' + v % 10);
-    while (v /= 10);
-    while (n)
-        *to++ = digits[--n];
-    *to++ = ' ';
-    return to;
+    fprintf(t->part, "{\"ts\":%" PRIu64, at);
+    if (phase == 'X')
+        fprintf(t->part, ",\"dur\":%" PRIu64, took);
+    fprintf(t->part, ",\"ph\":\"%c\",\"pid\":%u,\"name\":\"", phase, t->rank);
+    for (uint32_t i = 0; i < NAME_BYTES && name[i]; i++)
+        putc(strchr("\"\\", name[i]) || name[i] < ' ' || name[i] > '~' ? '?' : name[i], t->part);
+    putc('"', t->part);
 }
 
-static void keep_event(FILE *part, const run_trace_event *e)
+static void put_counter(const run_trace *t, const char *name, uint64_t at, uint64_t bytes)
 {
-    char line[2 + 4 * 21] = "e ";
-    char *to = put_number(line + 2, e->lane);
-    to = put_number(to, e->step);
-    to = put_number(to, e->began);
-    to = put_number(to, e->ended);
-    fwrite(line, 1, (size_t)(to - line), part);
-    fputs(e->name, part);
-    putc('\n', part);
+    put_begin(t, 'C', name, at, 0);
+    fprintf(t->part, ",\"args\":{\"bytes\":%" PRIu64 "}}\n", bytes);
 }
 
+/* Begin a slice, up to its args without the end of these. */
+static void put_slice(run_trace *t, const run_span *s, uint32_t lane)
+{
+    const char *name = lane < TRACE_COMM     ? lane ? "kernels" : "compute"
+                       : lane < TRACE_PLUGIN ? "communication"
+                                             : "plugins";
+    if (!(t->named >> lane & 1))
+        fprintf(t->part,
+                "{\"ph\":\"M\",\"pid\":%u,\"name\":\"thread_name\",\"tid\":%u,"
+                "\"args\":{\"name\":\"%s\"}}\n",
+                t->rank, BASE_TID + lane, name);
+    t->named |= 1ull << lane;
+    put_begin(t, 'X', s->name, s->began, s->ended - s->began);
+    fprintf(t->part, ",\"tid\":%u,\"args\":{\"step\":%" PRIu64, BASE_TID + lane, s->step);
+}
+
+/* An end of the arrow from this operation on rank `from`. Channel, step, number and source are what
+ * both ranks know of it. */
+static void put_flow(const run_trace *t, const run_span *s, uint32_t lane, const char *channel,
+                     uint32_t nth, uint32_t from)
+{
+    const uint64_t half = (s->ended - s->began) / 2, inside = half < 1000 ? half : 1000;
+    const bool source = from == t->rank;
+    put_begin(t, source ? 's' : 'f', channel, source ? s->began : s->ended - inside, 0);
+    fprintf(t->part, ",\"tid\":%u,\"cat\":\"flow\",\"id\":%" PRIu64 "%s}\n", BASE_TID + lane,
+            (s->step - t->first) << 40 | (uint64_t)nth << 20 | from, source ? "" : ",\"bp\":\"e\"");
+}
+
+/* An arrow goes from a send to its receive. Where no rank ends before all have begun, one goes from
+ * the beginning on each rank to the end on the next. */
+static void put_operation(run_trace *t, const run_span *s, uint32_t lane, uint32_t number,
+                          uint32_t nth)
+{
+    const plan_collective *c = &t->plan->collectives.at[number];
+    const char *channel = t->plan->channels.at[c->channel].name;
+    const bool pair = plan_between_two(c),
+               rooted = c->kind >= WEFT_BROADCAST && c->kind <= WEFT_SCATTER;
+    uint32_t me, n = plan_group(t->plan, c->channel, t->rank, t->group, &me);
+    const uint32_t before = t->group[(me + n - (c->kind == WEFT_SHIFT ? c->root : 1)) % n];
+    put_slice(t, s, lane);
+    fprintf(t->part,
+            ",\"bytes\":%" PRIu64 ",\"sent\":%" PRIu64
+            ",\"algorithm\":\"%s\",\"channel\":\"%s\",\"%s\":%u}}\n",
+            c->count * weft_dtype_size(c->dtype), c->sent, c->algorithm, channel,
+            pair ? "peer" : "ranks", pair ? t->group[c->root] : n);
+    if (!rooted && c->kind != WEFT_RECV)
+        put_flow(t, s, lane, channel, nth, t->rank);
+    if (!rooted && c->kind != WEFT_SEND)
+        put_flow(t, s, lane, channel, nth, pair ? t->group[c->root] : before);
+}
+
+/* What is under way at a moment: an operation on each lane. */
+typedef struct in_flight {
+    uint64_t ended[TRACE_COMM_LANES], sent[TRACE_COMM_LANES]; /* ended 0: the lane is free */
+    uint64_t bytes;
+} in_flight;
+
+/* Operations that end by `now` leave their lanes, in the order of their ends. */
+static void leave(const run_trace *t, in_flight *f, uint64_t now)
+{
+    for (;;) {
+        uint32_t first = TRACE_COMM_LANES;
+        for (uint32_t i = 0; i < TRACE_COMM_LANES; i++)
+            if (f->ended[i] && f->ended[i] <= now &&
+                (first == TRACE_COMM_LANES || f->ended[i] < f->ended[first]))
+                first = i;
+        if (first == TRACE_COMM_LANES)
+            return;
+        put_counter(t, "in flight", f->ended[first], f->bytes -= f->sent[first]);
+        f->ended[first] = 0;
+    }
+}
+
+/* Slices of a lane must not overlap, so an operation takes one that is free. False: none is. */
+static bool enter(run_trace *t, in_flight *f, const run_trace_event *e)
+{
+    run_span s = e->span;
+    uint32_t i = 0;
+    leave(t, f, s.began);
+    while (i < TRACE_COMM_LANES && f->ended[i])
+        i++;
+    if (i == TRACE_COMM_LANES)
+        return false;
+    f->ended[i] = s.ended += s.ended == s.began; /* so that its arrows begin and end within it */
+    f->sent[i] = t->plan->collectives.at[e->collective].sent;
+    put_counter(t, "in flight", s.began, f->bytes += f->sent[i]);
+    put_operation(t, &s, TRACE_COMM + i, e->collective, e->nth);
+    return true;
+}
+
+/* Returns how many events it leaves out. `details`: with kernels and plugins. */
+static uint64_t put_events(run_trace *t, bool details)
+{
+    in_flight f = {0};
+    uint64_t live = 0, left_out = 0;
+    for (uint32_t i = 0; i < t->events.n; i++) {
+        const run_trace_event *e = &t->events.at[i];
+        if (e->span.lane == TRACE_COMM) {
+            left_out += !enter(t, &f, e);
+        } else if (details || e->span.lane == TRACE_COMPUTE) {
+            put_slice(t, &e->span, e->span.lane);
+            fprintf(t->part, "}}\n");
+        } else {
+            left_out++;
+        }
+        if (e->span.lane == TRACE_COMPUTE && e->live != live)
+            put_counter(t, "memory", e->span.began, live = e->live);
+    }
+    leave(t, &f, UINT64_MAX);
+    return left_out;
+}
+
+/* False: the events do not fit into `limit` bytes of the part, which is then as it was. */
+static bool append(run_trace *t, bool details, uint64_t limit)
+{
+    const uint64_t named = t->named;
+    const long at = ftell(t->part);
+    const uint64_t left_out = put_events(t, details);
+    fflush(t->part); /* an error is kept by the stream and reported at the end */
+    const bool fits = at < 0 || (uint64_t)ftell(t->part) <= limit ||
+                      ftruncate(fileno(t->part), at) || fseek(t->part, at, SEEK_SET);
+    t->left_out += fits ? left_out : 0;
+    t->named = fits ? t->named : named;
+    return fits;
+}
+
+static void note_span(void *t, const run_span *s)
+{
+    run_trace_event e = {.span = *s};
+    e.span.lane += TRACE_PLUGIN;
+    run_trace_note(t, e);
+}
+
+/* The one that encloses others before these. */
+static int by_begin(const void *x, const void *y)
+{
+    const run_trace_event *a = x, *b = y;
+    return a->span.began != b->span.began
+               ? (a->span.began > b->span.began) - (a->span.began < b->span.began)
+               : (a->span.ended < b->span.ended) - (a->span.ended > b->span.ended);
+}
+
+/* Kernels and plugins get half of the part, so that many steps without them fit. */
 void run_trace_flush(run_trace *t)
 {
     if (!t->part)
         return;
-    run_spans_flush(t->spans, t->part, TRACE_PLUGIN);
-    if (!t->n)
+    t->left_out += run_spans_take(t->spans, note_span, t);
+    if (!t->events.n)
         return;
-    for (uint64_t i = 0; i < t->n; i++)
-        keep_event(t->part, &t->events[i]);
-    fflush(t->part); /* an error is kept by the stream and reported at the end */
-    t->n = 0;
+    qsort(t->events.at, t->events.n, sizeof *t->events.at, by_begin);
+    if (!append(t, true, t->bytes / 2) && !append(t, false, t->bytes))
+        t->left_out += t->events.n;
+    t->events.n = 0;
+    memset(t->started, 0, t->plan->channels.n * sizeof *t->started);
 }
 
 /* Closes the part. */
 static weft_status end_part(run_trace *t)
 {
     run_trace_flush(t);
-    fprintf(t->part, "end\n");
+    if (t->left_out)
+        log_line(WEFT_LOG_WARN,
+                 "the trace lacks %" PRIu64 " events of this rank, of kernels and plugins first: "
+                 "trace fewer steps, or raise log.trace_mb",
+                 t->left_out);
+    fprintf(t->part, "{\"name\":\"end\",\"ph\":\"M\",\"pid\":%u,\"args\":{}}\n", t->rank);
     const int bad = ferror(t->part), closed = fclose(t->part);
     t->part = NULL;
     return bad || closed ? err_fail_errno(WEFT_IO, "the trace could not be written completely")
@@ -240,86 +414,60 @@ typedef struct clocks {
 static clocks read_clocks(FILE *f)
 {
     clocks c = {0};
-    char line[512];
+    char line[LINE_BYTES];
     while (fgets(line, sizeof line, f)) {
         if (c.n < CLOCKS_MAX &&
-            sscanf(line, "c %" SCNu64 " %" SCNd64, &c.at[c.n], &c.offset[c.n]) == 2)
+            sscanf(line,
+                   "{\"name\":\"clock\",\"ph\":\"M\",\"pid\":%*u,\"args\":{\"at_ns\":"
+                   "%" SCNu64 ",\"ahead_ns\":%" SCNd64,
+                   &c.at[c.n], &c.offset[c.n]) == 2)
             c.n++;
-        c.ended = !strcmp(line, "end\n");
+        c.ended = !strncmp(line, "{\"name\":\"end\"", 13);
     }
     rewind(f);
     return c;
 }
 
-/* Microseconds of rank 0's clock. */
-static double shifted(const clocks *c, uint64_t at)
+/* Nanoseconds of rank 0's clock. It never falls where `at` rises, so slices stay nested. */
+static int64_t shifted(const clocks *c, uint64_t at)
 {
-    double offset = c->n ? (double)c->offset[0] : 0;
+    int64_t offset = c->n ? c->offset[0] : 0;
     if (c->n == 2 && c->at[1] > c->at[0])
-        offset += (double)(c->offset[1] - c->offset[0]) * ((double)at - (double)c->at[0]) /
-                  (double)(c->at[1] - c->at[0]);
-    return ((double)at + offset) * 1e-3;
+        offset += (int64_t)((double)(c->offset[1] - c->offset[0]) *
+                            ((double)at - (double)c->at[0]) / (double)(c->at[1] - c->at[0]));
+    offset += (int64_t)at;
+    return offset > 0 ? offset : 0;
 }
 
-static void put_lane(FILE *to, uint32_t rank, uint32_t lane, const char *name)
+static void put_line(FILE *to, const clocks *c, const char *line)
 {
-    fprintf(to,
-            ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%u,\"tid\":%u,"
-            "\"args\":{\"name\":\"%s\"}}",
-            rank, lane, name);
-}
-
-static void put_names(FILE *to, uint32_t rank)
-{
-    static const char *const lanes[] = {"compute", "communication", "kernels"};
-    fprintf(to,
-            "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%u,\"args\":{\"name\":\"rank "
-            "%u\"}}",
-            rank, rank);
-    for (uint32_t i = 0; i < TRACE_PLUGIN; i++)
-        put_lane(to, rank, i, lanes[i]);
-}
-
-/* `named` has a bit for each lane of plugins that has its name in the trace. */
-static void put_event(FILE *to, uint32_t rank, const clocks *c, char *line, uint32_t *named)
-{
-    uint32_t lane, step;
-    uint64_t began, ended;
-    int at = 0;
-    char *name = line;
-    if (sscanf(line, "e %u %u %" SCNu64 " %" SCNu64 " %n", &lane, &step, &began, &ended, &at) < 4 ||
-        !at || lane >= TRACE_PLUGIN + SPANS_LANES || ended < began)
-        return;
-    name += at;
-    name[strcspn(name, "\n")] = 0;
-    for (char *x = name; *x; x++)
-        if (*x == '"' || *x == '\\' || (unsigned char)*x < ' ')
-            *x = '?';
-    if (lane >= TRACE_PLUGIN && !(*named >> lane & 1)) {
-        char lane_name[32];
-        snprintf(lane_name, sizeof lane_name, "plugins, thread %u", lane - TRACE_PLUGIN);
-        put_lane(to, rank, lane, lane_name);
-        *named |= 1u << lane;
+    uint64_t at, took;
+    int read = 0, more = 0;
+    fprintf(to, ",\n");
+    if (sscanf(line, "{\"ts\":%" SCNu64 "%n", &at, &read) == 1) {
+        const int64_t ns = shifted(c, at);
+        fprintf(to, "{\"ts\":%" PRId64 ".%03" PRId64, ns / 1000, ns % 1000);
+        if (sscanf(line + read, ",\"dur\":%" SCNu64 "%n", &took, &more) == 1) {
+            const int64_t dur = shifted(c, at + took) - ns;
+            fprintf(to, ",\"dur\":%" PRId64 ".%03" PRId64, dur / 1000, dur % 1000);
+        }
     }
-    fprintf(to,
-            ",\n{\"name\":\"%.*s\",\"ph\":\"X\",\"pid\":%u,\"tid\":%u,\"ts\":%.3f,"
-            "\"dur\":%.3f,\"args\":{\"step\":%u}}",
-            NAME_MAX, name, rank, lane, shifted(c, began), (double)(ended - began) * 1e-3, step);
+    fwrite(line + read + more, 1, strlen(line + read + more) - 1, to);
 }
 
 /* False: there is no such part. */
-static bool append(const char *path, uint32_t rank, bool first, FILE *to)
+static bool merge(const char *path, FILE *to)
 {
-    char line[512];
+    char line[LINE_BYTES];
     FILE *f = fopen(path, "re");
     if (!f)
         return false;
     const clocks c = read_clocks(f);
-    uint32_t named = 0;
-    fprintf(to, "%s", first ? "" : ",\n");
-    put_names(to, rank);
-    while (fgets(line, sizeof line, f))
-        put_event(to, rank, &c, line, &named);
+    while (fgets(line, sizeof line, f)) {
+        const size_t n = strlen(line);
+        if (n > 2 && *line == '{' && !strcmp(line + n - 2, "}\n"))
+            put_line(to, &c, line);
+    }
     fclose(f);
     return true;
 }
@@ -334,13 +482,11 @@ static weft_status join_parts(uint32_t ranks, const char *out_dir, bool whole)
     if (!f)
         return err_fail_errno(WEFT_IO, "the trace %s cannot be written", temp);
     weft_status st = WEFT_OK;
-    uint32_t found = 0;
-    fprintf(f, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"version\":\"1\"},\"traceEvents\":[\n");
+    fprintf(f, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"version\":\"1\"},\"traceEvents\":[\n"
+               "{\"name\":\"begin\",\"ph\":\"M\",\"pid\":0,\"args\":{}}");
     for (uint32_t r = 0; st == WEFT_OK && r < ranks; r++) {
         part_path(out_dir, r, part);
-        const bool there = append(part, r, !found, f);
-        found += there;
-        if (!there && whole)
+        if (!merge(part, f) && whole)
             st = err_fail_errno(WEFT_IO, "the trace %s of another rank cannot be read", part);
     }
     fprintf(f, "\n]}\n");

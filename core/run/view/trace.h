@@ -1,48 +1,58 @@
-/* run/view/trace.h: a timeline of chosen steps for chrome://tracing and Perfetto.
+/* run/view/trace.h: a timeline of chosen steps for chrome://tracing and Perfetto (docs/TRACE.md).
  *
- * Events of these steps are stored in memory that set-up allocated. After each step they are
- * appended to a part, a file in OUT for each rank, so that they survive a crash. At the end rank 0
- * merges the parts into OUT/trace.json and converts all times to its own clock. When the job fails,
- * the first rank that is ready merges the parts that exist, those of dead ranks included. */
+ * A traced step stores its events, which are appended to a part after it, a file in OUT for each
+ * rank, so that they survive a crash. At the end rank 0 merges the parts into OUT/trace.json and
+ * converts all times to its own clock. When the job fails, the first rank that is ready merges the
+ * parts that exist, those of dead ranks included. */
 #ifndef RUN_VIEW_TRACE_H
 #define RUN_VIEW_TRACE_H
 
 #include "job/job.h"
+#include "plan/plan.h"
 #include "run/view/spans.h"
 
 #include <stdio.h>
 
+/* Lanes. */
 #define TRACE_COMPUTE 0u
-#define TRACE_COMM 1u
-#define TRACE_KERNEL 2u /* the kernels of a TRACE_COMPUTE call */
-#define TRACE_PLUGIN 3u /* the first of SPANS_LANES lanes of plugins (spans.h) */
+#define TRACE_KERNEL 1u                              /* the kernels of a TRACE_COMPUTE call */
+#define TRACE_COMM 2u                                /* the first of those of communication */
+#define TRACE_COMM_LANES 32u                         /* operations at once */
+#define TRACE_PLUGIN (TRACE_COMM + TRACE_COMM_LANES) /* the first of SPANS_LANES of plugins */
 
 typedef struct run_trace_event {
-    const char *name; /* borrowed from the plan */
-    uint64_t began, ended;
-    uint32_t lane, step;
+    run_span span;            /* its name is borrowed */
+    uint64_t live;            /* TRACE_COMPUTE: plan_entry.live */
+    uint32_t collective, nth; /* TRACE_COMM: index in the plan; of the step's on its channel */
 } run_trace_event;
 
 typedef struct run_trace {
     uint64_t first, last; /* steps, both included; first > last: none */
-    run_trace_event *events;
-    uint64_t n, cap;
-    FILE *part;       /* NULL: no steps were chosen, or it is closed */
-    run_spans *spans; /* of plugins; borrowed; NULL: none */
+    const plan *plan;
+    uint32_t rank, *group;   /* [ranks] room for a group */
+    run_trace_event *starts; /* [collective] the last one */
+    uint32_t *started;       /* [channel] in this step */
+    VEC(run_trace_event) events;
+    uint64_t bytes, left_out; /* most of a part; events that it lacks */
+    uint64_t named;           /* bit i: lane i has its name */
+    FILE *part;               /* NULL: no steps were chosen, or it is closed */
+    run_spans *spans;         /* of plugins; borrowed; NULL: none */
 } run_trace;
 
-/* `steps`: "10-12", "7" or "" for none. `entries`: the maximum number of events in a step. [setup]
- */
-weft_status run_trace_setup(const char *steps, uint64_t entries, run_trace *out);
+/* `steps`: "10-12", "7" or "" for none. `bytes`: of the whole trace, about. [setup] */
+weft_status run_trace_setup(const char *steps, uint64_t bytes, const plan *p, run_trace *out);
 void run_trace_free(run_trace *t);
 
 static inline int run_trace_wants(const run_trace *t, uint64_t step)
 {
-    return step >= t->first && step <= t->last && t->n < t->cap;
+    return step >= t->first && step <= t->last;
 }
 
-void run_trace_note(run_trace *t, const char *name, uint32_t lane, uint64_t step, uint64_t began,
-                    uint64_t ended);
+/* In a step that it wants: store an event; a collective of the plan starts; it has ended, with
+ * times of its own or (`began` 0) those of these calls. [compute] */
+void run_trace_note(run_trace *t, run_trace_event e);
+void run_trace_start(run_trace *t, uint32_t number, uint64_t step);
+void run_trace_end(run_trace *t, uint32_t number, uint64_t began, uint64_t ended);
 
 /* Open this rank's part in `out_dir`, which takes the spans of plugins as well, and measure the
  * offset of its clock from that of rank 0. Does nothing if no steps were chosen. [setup]
