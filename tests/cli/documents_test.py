@@ -184,9 +184,10 @@ class Documents(started.Case):
                     self.assert_shape(lines, self.run_command(command))
 
     def test_picture(self):
-        """The committed SVG is what the script draws."""
-        subprocess.run([sys.executable, os.path.join(started.SOURCE, "docs/picture/draw.py"),
-                        "--check"], check=True)
+        """The committed SVGs are what the scripts draw."""
+        for script in ("draw.py", "trace.py"):
+            subprocess.run([sys.executable, os.path.join(started.SOURCE, "docs/picture", script),
+                            "--check"], check=True)
 
     def test_docs(self):
         commands = [c for name in DOCUMENTS if name != "README.md" for c in fenced(name)]
