@@ -21,7 +21,8 @@ listed() { # FOLDER ...: the packages of these folders
 if [ $# -eq 0 ]; then
   packages="make cmake ninja-build pkg-config gcc g++ clang clang-format python3
     libinih-dev libjansson-dev libhwloc-dev libssl-dev libdnnl-dev libcmocka-dev libpcre2-dev
-    libutf8proc-dev libsentencepiece-dev zlib1g-dev libzstd-dev
+    libutf8proc-dev libsentencepiece-dev zlib1g-dev libzstd-dev libjs-chart.js
+    libmicrohttpd-dev
     fortunes fortunes-min libibverbs-dev librdmacm-dev libucx-dev iproute2 iptables abigail-tools"
 elif [ "$1" = integration ]; then
   packages=$(listed tests/*)
@@ -38,10 +39,12 @@ if ! command -v apt-get >/dev/null 2>&1 || ! command -v dpkg-query >/dev/null 2>
   for program in cmake ninja pkg-config gcc g++ clang clang-format python3; do
     command -v "$program" >/dev/null 2>&1 || missing="$missing $program"
   done
-  for library in inih jansson hwloc openssl cmocka libpcre2-8 libutf8proc zlib libzstd; do
+  for library in inih jansson hwloc openssl cmocka libpcre2-8 libutf8proc zlib libzstd \
+    libmicrohttpd; do
     pkg-config --exists "$library" 2>/dev/null || missing="$missing $library"
   done
   [ -e /usr/include/dnnl.h ] || [ -e /usr/include/oneapi/dnnl/dnnl.h ] || missing="$missing oneDNN"
+  [ -e /usr/share/javascript/chart.js/chart.min.js ] || missing="$missing Chart.js"
   echo "this is no Debian, so nothing was installed; missing:${missing:- nothing}"
   exit 0
 fi

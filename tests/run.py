@@ -54,7 +54,7 @@ TREE = r"tidy|abi\.headers|abi\.outside|pytorch|runner"
 # (tests/cuda/ptx/ptx.h).
 ASAN_RUNS = (r"fuzz|unit|data|tokenizer|links|comm|verbs|ucx|plan|schedule|compat|hf|sinks|ops"
              r"|generate\.layouts|parity\.matrix|coll|doctor\.doctor"
-             r"|fault\.(job|launch|train_(save|async|encrypt))")
+             r"|report\.(data|watch)|fault\.(job|launch|train_(save|async|encrypt))")
 ASAN_LEAVES = (r"comm\.threads_(fuzz|checked)|schedule\.referee|ucx\.jobs|coll\.train"
                r"|ops\.ops_test|ops\..*\.(avx2|cuda|cuda_own|cudnn|ptx)"
                r"|fault\.(job_(death|tree)|launch)")
@@ -68,7 +68,8 @@ TSAN_WHOLE = (r"links|fault|ops\.(pool|product)_test$|comm\.(links|threads)|job"
 SANITIZED = ("core", "sdk", "tools", "plugins/*/*", "tests/comm", "tests/fault", "tests/links",
              "tests/ops", "tests/schedule", "tests/unit")
 ASAN_BUILDS = SANITIZED + tuple(f"tests/{folder}" for folder in (
-    "coll compat data doctor fuzz generate hf parity plan sinks tokenizer ucx verbs".split()))
+    "coll compat data doctor fuzz generate hf parity plan report sinks tokenizer ucx "
+    "verbs".split()))
 
 
 class Result:

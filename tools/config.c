@@ -97,6 +97,51 @@ static void print_combinations(const host_component *const *all, uint32_t n)
     }
 }
 
+/* docs/METRICS.md. */
+static void print_metrics(FILE *out)
+{
+    fprintf(out,
+            "# Every metric of a step\n\n"
+            "Written by `weft config metrics`; a test compares it with the program.\n\n"
+            "Rank 0 hands these values to the sinks that `[log] sinks` names, after every step, in "
+            "this order. A gauge is a value of\nthe step; a counter grows from the begin of the "
+            "run, also through a resume. A value may be infinite or not a number.\n\n");
+    run_metrics_print_table(out);
+    fprintf(out, "\n"
+                 "Those that begin with `ranks.` are of all ranks. Ranks exchange their times "
+                 "after the first two steps and then as often\nas "
+                 "costs at most 0.2 %% of the time: after each step of a second, after some tens "
+                 "of steps of 10 ms.\n\n"
+                 "Other names with a dot are those of plugins. They follow in this order:\n\n"
+                 "1. scalars that update rules and periodic lists assign: gauges, present in every "
+                 "step;\n"
+                 "2. values that plugins add through `weft.host.metrics/1` "
+                 "([host.h](../sdk/include/weft/host.h)): gauges, absent in a step in\n"
+                 "   which rank 0 has added none. Their meaning is described by the plugin.\n\n"
+                 "The sink `jsonl` writes a line for each step into `OUT/metrics.jsonl`: `step`, "
+                 "`time` (seconds since 1970,\n"
+                 "UTC), `host`, `attempt` (1, and one more after each restart of `weft train "
+                 "--restarts`), the values (`null` where JSON has no number),\n"
+                 "`flops_rule` (what `mfu` counts) and `version` (of the line). `tensorboard` "
+                 "writes the values as scalars of event files in OUT, for\n"
+                 "`tensorboard --logdir OUT`; a dot of a name becomes a slash, which makes groups. "
+                 "`prometheus` serves them at http://ADDRESS/metrics\n"
+                 "as OpenMetrics; the address is in the log and, while the run lasts, in "
+                 "OUT/prometheus.address. It is one of the loopback\n"
+                 "interface unless `[sink.prometheus] address` says otherwise. The page has:\n\n"
+                 "- every metric with the prefix `weft_`, `_` for what such names cannot have, and "
+                 "the label `job`, which is `run.name`; a counter\n"
+                 "  ends in `_total`. A metric that the newest step has not, as `valid_loss` and "
+                 "`ranks.*`, keeps its last value;\n"
+                 "- `weft_step`: the newest step;\n"
+                 "- `weft_events_total` with the labels `job` and `event`: how often `begin`, "
+                 "`resume`, `evaluation`, `checkpoint`, `skipped`, `stop`\n"
+                 "  have happened since the program began.\n\n"
+                 "A sink that fails (a full disk, a port that is taken) does not end the run: the "
+                 "log says so once. `jsonl` and `tensorboard` leave out\n"
+                 "what they cannot write, and go on when there is room again.\n");
+}
+
 static int reference(int argc, char **argv)
 {
     host *h;
@@ -104,7 +149,7 @@ static int reference(int argc, char **argv)
     uint32_t n;
     bool combinations = argc == 2 && !strcmp(argv[1], "combinations");
     if (argc == 2 && !strcmp(argv[1], "metrics")) {
-        run_metrics_print_page(stdout);
+        print_metrics(stdout);
         return 0;
     }
     if (argc > 1 && !combinations)

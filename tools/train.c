@@ -10,6 +10,7 @@
 #include "job/stop.h"
 #include "launch/hosts/agent.h"
 #include "launch/supervise.h"
+#include "report/record.h"
 #include "run/train.h"
 
 #include <stdio.h>
@@ -22,6 +23,8 @@ enum { RESUME, AUTO, FORCE, DOCTOR, JSON };
 static const char *const valued[] = {"--restarts", "--restarts-min", "--hosts", "--ssh", NULL};
 enum { RESTARTS, RESTARTS_MIN, HOSTS, SSH };
 #define RESTARTS_MAX 1000u
+
+static const run_additions additions = {&formats_files, report_record};
 
 static run_resume_mode resume_of(const cli_job *j)
 {
@@ -78,7 +81,7 @@ static int run_rank(const cli_job *j)
     if (st != WEFT_OK)
         return run_train_refuse(st);
     int status = j->flag[DOCTOR] ? doctor_rank(j->ini, cfg, j->flag[JSON])
-                                 : run_train_rank(cfg, resume_of(j), &formats_files);
+                                 : run_train_rank(cfg, resume_of(j), &additions);
     config_destroy(cfg);
     return status;
 }

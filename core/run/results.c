@@ -8,12 +8,20 @@
 #include "run/exec/library.h"
 
 #include <stdio.h>
+#include <sys/resource.h>
 
 #define SKIPS_IN_A_ROW 20
 
 static uint64_t bytes_sent(const run_executor *e)
 {
     return (e->world ? comm_bytes_sent(e->world) : 0) + run_library_sent(e);
+}
+
+static uint64_t resident_bytes(void)
+{
+    struct rusage u = {0};
+    getrusage(RUSAGE_SELF, &u);
+    return (uint64_t)u.ru_maxrss * 1024;
 }
 
 void run_results_open(run_results *r, uint64_t first)
@@ -50,6 +58,7 @@ static void measure(const run_results *r, run_metrics *m)
     m->optimizer_ms = (double)(now->tail_ns - r->before.tail_ns) * 1e-6;
     m->compute_ms = m->step_ms - m->exposed_comm_ms - m->bubble_ms - m->optimizer_ms;
     m->peak_bytes = r->peak_bytes;
+    m->resident_bytes = resident_bytes();
 }
 
 static void tell_skipped(const run_metrics *m)

@@ -344,7 +344,7 @@ static weft_status open_sinks(trainer *t, bool resume)
     return st;
 }
 
-static weft_status start(trainer *t, run_resume_mode how)
+static weft_status start(trainer *t, run_resume_mode how, const run_additions *more)
 {
     bool resume = false;
     ckpt *c = NULL;
@@ -369,6 +369,8 @@ static weft_status start(trainer *t, run_resume_mode how)
     if (st == WEFT_OK)
         st = begin_or_resume(t, c);
     ckpt_close(c);
+    if (st == WEFT_OK && t->who.rank == 0 && more->record)
+        more->record(&(run_begin){t->j, run_outlock_folder(&t->lock), t->first - 1, resume});
     if (st == WEFT_OK && t->who.rank == 0)
         st = open_sinks(t, resume);
     if (st == WEFT_OK && t->j->set.save_every)
@@ -383,7 +385,7 @@ static weft_status start(trainer *t, run_resume_mode how)
     return WEFT_OK;
 }
 
-static weft_status run(trainer *t, config *cfg, run_resume_mode how, const run_foreign_files *files)
+static weft_status run(trainer *t, config *cfg, run_resume_mode how, const run_additions *more)
 {
     weft_status st = run_join(&t->who, cfg, &t->job);
     if (st == WEFT_OK)
@@ -392,7 +394,7 @@ static weft_status run(trainer *t, config *cfg, run_resume_mode how, const run_f
         st = run_prepare(cfg, t->who.ranks, true,
                          &(resolve_meeting){.hosts = &t->hosts, .job = t->job, .who = &t->who},
                          t->j);
-    t->j->files = files;
+    t->j->files = more->files;
     if (st == WEFT_OK)
         st = run_memory_check(&t->j->plans, &t->j->spec, t->who.rank);
     if (st == WEFT_OK)
@@ -402,7 +404,7 @@ static weft_status run(trainer *t, config *cfg, run_resume_mode how, const run_f
     if (st != WEFT_OK)
         return st;
     t->out = t->j->set.out;
-    st = start(t, how);
+    st = start(t, how, more);
     job_stop_at_once(false);
     if (st == WEFT_OK)
         st = loop(t);
@@ -440,7 +442,7 @@ int run_train_refuse(weft_status st)
     return err_exit_code(st);
 }
 
-int run_train_rank(config *cfg, run_resume_mode resume, const run_foreign_files *files)
+int run_train_rank(config *cfg, run_resume_mode resume, const run_additions *more)
 {
     run_prepared j = {0};
     trainer t = {.j = &j};
@@ -449,7 +451,7 @@ int run_train_rank(config *cfg, run_resume_mode resume, const run_foreign_files 
         log_setup(WEFT_LOG_INFO, t.who.ranks > 1 ? (int)t.who.rank : -1);
         job_stop_catch(job_control_descriptor() >= 0);
         job_stop_at_once(t.who.ranks == 1);
-        st = run(&t, cfg, resume, files);
+        st = run(&t, cfg, resume, more);
     }
     char why[2048];
     snprintf(why, sizeof why, "%s", st != WEFT_OK ? err_text() : "");

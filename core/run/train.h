@@ -13,10 +13,27 @@ typedef enum run_resume_mode {
     TRAIN_FORCE,  /* after the newest checkpoint, with any settings */
 } run_resume_mode;
 
+/* Rank 0 has the run's folder and begins with the step after `after`. */
+typedef struct run_begin {
+    const run_prepared *job;
+    int folder; /* OUT, open; -1: it is not locked, go by the name job->set.out */
+    uint64_t after;
+    bool resumed;
+} run_begin;
+
+/* What a program that starts ranks adds to them; each may be NULL. */
+typedef struct run_additions {
+    const run_foreign_files *files; /* of checkpoint.init; NULL: checkpoints alone */
+
+    /* Note what the run is, in its folder. A failure is logged there and ends no run. Called once,
+     * on rank 0. [setup] */
+    void (*record)(const run_begin *b);
+} run_additions;
+
 /* Runs this process as one rank of a job. Returns the exit status; if it is not 0, the reason has
  * been written to standard error. STOP_STATUS (job/stop.h): stopped on request, and nothing is
- * lost. `files` NULL: checkpoint.init names checkpoints alone. [setup] */
-int run_train_rank(config *cfg, run_resume_mode resume, const run_foreign_files *files);
+ * lost. [setup] */
+int run_train_rank(config *cfg, run_resume_mode resume, const run_additions *more);
 
 /* Ends a rank whose config could not be loaded: reports the error, through the launcher if there is
  * one, and returns the exit status. [setup] */

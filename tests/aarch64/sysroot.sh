@@ -9,7 +9,9 @@ folder=$(mkdir -p "$1" && cd "$1" && pwd)
 packages="libc6 libc6-dev linux-libc-dev libcrypt1 libgcc-s1 libgcc-12-dev libstdc++6
   libstdc++-12-dev libgomp1 libinih1 libinih-dev libjansson4 libjansson-dev libhwloc15 libhwloc-dev
   libudev1 libcap2 libssl3 libssl-dev libdnnl2 libdnnl-dev libcmocka0 libcmocka-dev libibverbs1
-  libibverbs-dev libnl-3-200 libnl-route-3-200 zlib1g zlib1g-dev libzstd1 libzstd-dev"
+  libibverbs-dev libnl-3-200 libnl-route-3-200 zlib1g zlib1g-dev libzstd1
+  libzstd-dev libmicrohttpd12 libmicrohttpd-dev libgnutls30 libp11-kit0 libidn2-0 libunistring2
+  libtasn1-6 libnettle8 libhogweed8 libgmp10 libffi8"
 stamp=$(echo "$packages" | cksum | cut -d ' ' -f 1)
 [ ! -e "$folder/unpacked-$stamp" ] || exit 0
 

@@ -48,6 +48,7 @@ ELSEWHERE = {
     "weft eval runs/tuned/checkpoints/step-00000200": ("tests/generate/sample.py", '"eval"'),
     "weft export hf runs/tuned/checkpoints/step-00000200 -o tuned --dtype bf16":
         ("tests/hf/hf.py", '"export", "hf"'),
+    "weft watch runs/demo --http": ("tests/report/watch_test.py", '"--http"'),
     "cmake --install build/release --prefix PREFIX": ("tests/abi/outside_test.sh", "--install"),
     "cmake -S . -B BUILD -DCMAKE_PREFIX_PATH=PREFIX && cmake --build BUILD":
         ("tests/abi/outside_test.sh", "CMAKE_PREFIX_PATH"),

@@ -16,8 +16,8 @@ import traces
 import weft_jobs as w
 
 KEYS = {"step", "loss", "grad_norm", "lr", "tokens", "step_ms", "tokens_per_s", "mfu", "flops_rule",
-        "comm_bytes", "exposed_comm_ms", "peak_bytes", "compute_ms", "bubble_ms", "optimizer_ms",
-        "version", "time", "host", "attempt"}
+        "comm_bytes", "exposed_comm_ms", "peak_bytes", "resident_bytes", "compute_ms",
+        "bubble_ms", "optimizer_ms", "version", "time", "host", "attempt"}
 PARTS = ("compute_ms", "exposed_comm_ms", "bubble_ms", "optimizer_ms")  # of step_ms
 SENTENCE = b"the weft crosses the warp over and under. "
 

@@ -16,7 +16,7 @@ from tree import CODE, blanked, files, lines, name, text
 
 CORE = "base config host graph job schedule resolve plan comm data ckpt run".split()
 SDK = "describe check".split()
-TOOLS = "launch view tokens formats saved sim doctor cli ops bench plugins weft".split()
+TOOLS = "launch view tokens formats saved sim doctor cli ops report bench plugins weft".split()
 LAYERS = CORE + SDK + TOOLS
 # Those before it that a module does without: schedules and plans are pure, the checker is a program
 # of its own.

@@ -18,7 +18,7 @@ typedef struct cli_command {
 extern const cli_command cli_cmd_train, cli_cmd_plan, cli_cmd_sim, cli_cmd_plugins, cli_cmd_data,
     cli_cmd_new, cli_cmd_key, cli_cmd_sample, cli_cmd_eval, cli_cmd_import, cli_cmd_export,
     cli_cmd_ckpt, cli_cmd_flight, cli_cmd_bench, cli_cmd_tune, cli_cmd_config, cli_cmd_doctor,
-    cli_cmd_ops;
+    cli_cmd_ops, cli_cmd_report, cli_cmd_watch;
 
 /* NULL-ended, in the order in which `weft --help` prints them. */
 extern const cli_command *const commands[];

@@ -1,5 +1,6 @@
 /* view/json.c: the plan as JSON. */
 #include "base/err.h"
+#include "base/mem.h"
 #include "view/view.h"
 
 #include <inttypes.h>
@@ -123,6 +124,15 @@ static json_t *rank_json(const plan *p, uint32_t rank)
     return r;
 }
 
+/* Another rank with the same plan. */
+static json_t *other_rank_json(json_t *first, const plan *p, uint32_t rank)
+{
+    json_t *r = json_copy(first);
+    json_object_set_new(r, "rank", json_integer(rank));
+    json_object_set_new(r, "checkpoint", bytes(plan_saved_bytes(p, rank)));
+    return r;
+}
+
 static weft_status dump(json_t *root, FILE *to)
 {
     int bad = !root || json_dumpf(root, to, JSON_INDENT(1)) || fputc('\n', to) == EOF;
@@ -130,14 +140,24 @@ static weft_status dump(json_t *root, FILE *to)
     return bad ? err_fail_errno(WEFT_IO, "the plan could not be written as JSON") : WEFT_OK;
 }
 
-weft_status view_print_json(const plan_set *set, FILE *to)
+json_t *view_json(const plan_set *set, bool of_each_plan)
 {
     const plan *p = &set->at[0];
     json_t *root = json_object(), *ranks = json_array(), *axes = json_object();
     for (uint32_t a = 0; a < p->spec->mesh.n; a++)
         json_object_set_new(axes, p->spec->mesh.name[a], json_integer(p->spec->mesh.size[a]));
-    for (uint32_t r = 0; r < p->spec->ranks; r++)
-        json_array_append_new(ranks, rank_json(plan_of(set, r), r));
+    json_t **each = mem_alloc(set->n * sizeof *each);
+    for (uint32_t r = 0; r < p->spec->ranks; r++) {
+        const plan *x = plan_of(set, r);
+        json_t **first = &each[x - set->at];
+        if (!*first)
+            json_array_append(ranks, *first = rank_json(x, r));
+        else if (!of_each_plan)
+            json_array_append_new(ranks, other_rank_json(*first, x, r));
+    }
+    for (uint32_t i = 0; i < set->n; i++)
+        json_decref(each[i]);
+    free(each);
     char digest[24];
     snprintf(digest, sizeof digest, "%016" PRIx64, set->digest);
     json_object_set_new(root, "version", json_integer(1)); /* members are added, never changed */
@@ -149,7 +169,12 @@ weft_status view_print_json(const plan_set *set, FILE *to)
     json_object_set_new(root, "micro_batches", json_integer(p->micro_batches));
     json_object_set_new(root, "flops", json_real(p->flops_step));
     json_object_set_new(root, "ranks", ranks);
-    return dump(root, to);
+    return root;
+}
+
+weft_status view_print_json(const plan_set *set, FILE *to)
+{
+    return dump(view_json(set, false), to);
 }
 
 weft_status view_print_passes_json(const plan_set *set, FILE *to)

@@ -142,6 +142,36 @@ static void draw(const timeline *t, uint32_t s, uint32_t width, FILE *to)
     fprintf(to, "%s\n", end < t->span ? " ..." : "");
 }
 
+#define CELLS 20000u /* that JSON has */
+
+json_t *view_schedule_json(const plan_set *set)
+{
+    timeline t;
+    if (set->stage_axis < 0 || set->n < 2)
+        return json_null();
+    begin(&t, set);
+    run(&t, false);
+    json_t *cells = json_array();
+    json_int_t left_out = 0;
+    for (uint32_t s = 0; s < t.stages; s++)
+        for (uint32_t i = 0; i < set->at[s].cells.n; i++) {
+            const plan_cell *c = &set->at[s].cells.at[i];
+            const double from = t.begin[s][i];
+            if (json_array_size(cells) < CELLS)
+                json_array_append_new(cells, json_pack("[iiiiff]", (int)s, (int)c->chunk,
+                                                       (int)c->micro_batch, c->backward ? 1 : 0,
+                                                       from, from + c->flops));
+            else
+                left_out++;
+        }
+    json_t *x = json_pack("{s:i, s:i, s:f, s:f, s:o, s:I}", "stages", (int)t.stages,
+                          "micro_batches", (int)t.micro_batches, "bubble",
+                          t.span > 0 ? 1 - t.busy / (t.span * t.stages) : 0.0, "span", t.span,
+                          "cells", cells, "left_out", left_out);
+    finish(&t);
+    return x;
+}
+
 void view_print_schedule(const plan_set *set, FILE *to)
 {
     timeline t;

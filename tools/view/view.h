@@ -4,6 +4,8 @@
 
 #include "plan/plan.h"
 
+#include <jansson.h>
+
 /* Pipeline bubble: the idle share of the step's schedule if communication takes no time, with equal
  * stages (forward 1, backward 2) or with the plan's operation counts. view_live: the most cells of
  * a stage whose forward is done and whose backward is not. */
@@ -23,6 +25,18 @@ void view_print_passes(const plan_set *p, FILE *to);
 weft_status view_print_passes_json(const plan_set *p, FILE *to);
 
 weft_status view_print_json(const plan_set *p, FILE *to);
+
+/* The same as an object, which the caller owns; `of_each_plan`: "ranks" has the first rank of each
+ * plan alone. */
+json_t *view_json(const plan_set *p, bool of_each_plan);
+
+/* The pipeline's schedule with the plan's operation counts: {"stages": N, "micro_batches": N,
+ * "bubble": SHARE, "span": TIME, "cells": [[STAGE, CHUNK, MICRO-BATCH, BACKWARD, BEGIN, END], ...],
+ * "left_out": N}, in units of operations; null for a job without stages. */
+json_t *view_schedule_json(const plan_set *p);
+
+/* What the arena holds while rank 0 of `p` walks the list "step": see arena.c. */
+json_t *view_arena_json(const plan *p);
 
 /* The lists of a rank, every instruction. Operand k of an op (inputs, then outputs) has an address
  * in the arena, the name of the base that it comes from ("fixed", "param", "grad", "saved",

@@ -36,7 +36,7 @@ typedef struct run_metrics_ranks {
 } run_metrics_ranks;
 
 typedef struct run_metrics {
-    uint64_t step, tokens, comm_bytes, peak_bytes;
+    uint64_t step, tokens, comm_bytes, peak_bytes, resident_bytes;
     uint64_t verify_bytes; /* hashed after the step; 0: replicas were not compared */
     double verify_ms;
     double loss, grad_norm, lr, step_ms, tokens_per_s;
@@ -63,7 +63,7 @@ uint32_t run_metrics_list(const run_metrics *m, weft_metric *out);
 /* Whether the step was evaluated. */
 bool run_metrics_evaluated(const run_metrics *m);
 
-/* docs/METRICS.md. */
-void run_metrics_print_page(FILE *out);
+/* The table of docs/METRICS.md. */
+void run_metrics_print_table(FILE *out);
 
 #endif

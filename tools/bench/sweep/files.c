@@ -228,7 +228,7 @@ json_t *bench_sweep_json(bench_sweep *s)
     json_object_set_new(root, "warnings", warnings);
     if (s->began)
         json_object_set(root, "environment", s->began);
-    json_object_set_new(root, "environment_end", bench_sweep_environment());
+    json_object_set_new(root, "environment_end", cli_environment());
     put_bytes(root, "interruptions", s->goings);
     json_object_set_new(root, "rows", rows);
     return root;

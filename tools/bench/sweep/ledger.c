@@ -56,7 +56,7 @@ static void mix_text(uint64_t *h, const char *text)
 static void identify(const bench_sweep *s, char out[17])
 {
     uint64_t h = DIGEST_BEGIN;
-    json_t *here = bench_sweep_environment();
+    json_t *here = cli_environment();
     static const char *const keys[] = {"host", "weft", "commit", "processor", NULL};
     for (uint32_t i = 0; keys[i]; i++) {
         const char *text = json_string_value(json_object_get(here, keys[i]));
@@ -113,7 +113,7 @@ static const char *what_differs(const json_t *head)
                                            {"weft", "is of another version of weft"},
                                            {"commit", "is of another build of weft"}};
     const json_t *was = json_object_get(head, "environment");
-    json_t *here = bench_sweep_environment();
+    json_t *here = cli_environment();
     const char *said = "has other jobs, plugins or settings";
     for (uint32_t i = sizeof facts / sizeof *facts; i-- > 0;)
         if (!json_equal(json_object_get(was, facts[i][0]), json_object_get(here, facts[i][0])))
@@ -215,7 +215,7 @@ static weft_status begin_ledger(bench_sweep *s)
     if (fd < 0)
         return err_fail_errno(WEFT_IO, "%s cannot be written", ledger_path(s));
     s->ledger = fd;
-    s->began = bench_sweep_environment();
+    s->began = cli_environment();
     identify(s, mine);
     return append(s, json_pack("{s:i, s:s, s:O}", "version", LEDGER_VERSION, "sweep", mine,
                                "environment", s->began));
@@ -260,7 +260,7 @@ static weft_status go_on(bench_sweep *s, uint64_t *done)
              "%s holds this sweep, interrupted after %llu runs: it goes on (--afresh "
              "begins anew)",
              s->out, (unsigned long long)*done);
-    return append(s, json_pack("{s:o}", "continued", bench_sweep_environment()));
+    return append(s, json_pack("{s:o}", "continued", cli_environment()));
 }
 
 /* Runs are written into a folder of its own: files of somebody else would lie among them. */

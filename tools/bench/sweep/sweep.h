@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "cli/cli.h"
+#include "cli/environment.h"
 #include "config/config.h"
 
 #include <jansson.h>
@@ -204,13 +205,10 @@ bool bench_sweep_has_run(const bench_sweep *s, const bench_sweep_row *r, uint32_
 /* rank.c: ranks, ratios and efficiency of all rows, from their runs. */
 void bench_sweep_rank_rows(bench_sweep *s);
 
-/* environment.c: where and with what the sweep runs, now; and processors that may be used. */
-json_t *bench_sweep_environment(void);
-uint32_t bench_sweep_cpus(void);
+/* environment.c: seconds that the usable processors were busy since the system began; < 0: unknown.
+ * How many of a process and those below it may use a part of the usable processors only. */
 double bench_sweep_busy_seconds(void);
-/* How many of a process and those below it may use a part of the usable processors only. */
-uint32_t bench_sweep_bound_processes(
-    pid_t first); /* of all processors since the system began; < 0: unknown */
+uint32_t bench_sweep_bound_processes(pid_t first);
 
 const char *bench_sweep_status(const bench_sweep_row *r);
 const char *bench_sweep_label(bench_sweep *s,

@@ -9,13 +9,13 @@
 bool bench_sweep_is_oversubscribed(const bench_sweep_row *r)
 {
     const uint32_t threads = r->plan.threads ? r->plan.threads : 1;
-    return !r->plan.status && (uint64_t)r->plan.ranks * threads > bench_sweep_cpus();
+    return !r->plan.status && (uint64_t)r->plan.ranks * threads > cli_cpus();
 }
 
 /* Others used more than a twentieth of the processors, and more than what a system does idly. */
 static bool is_loaded(const bench_sweep_row *r)
 {
-    const double share = 0.05 * bench_sweep_cpus();
+    const double share = 0.05 * cli_cpus();
     return r->status == SWEEP_DONE && r->other_cores > (share > 0.2 ? share : 0.2);
 }
 
@@ -37,7 +37,7 @@ static const char *of_oversubscribed(bench_sweep *s)
 {
     uint32_t n;
     const char *names = which(s, bench_sweep_is_oversubscribed, &n);
-    const uint32_t cpus = bench_sweep_cpus();
+    const uint32_t cpus = cli_cpus();
     if (!n)
         return NULL;
     return pool_printf(&s->pool,
@@ -104,7 +104,7 @@ static const char *of_load(bench_sweep *s)
     return pool_printf(&s->pool,
                        "other programs kept up to %.1f of %u processors busy during runs of "
                        "combinations %s: measure again on a quiet machine",
-                       max, bench_sweep_cpus(), names);
+                       max, cli_cpus(), names);
 }
 
 static const char *of_noise(bench_sweep *s)

@@ -1,0 +1,637 @@
+"""page_test.py WEFT: does the page of `weft report` show what was measured, to the eye, the
+keyboard and paper?
+
+A headless Chromium opens pages, uses every control and reads what stands there. Page and Live
+assemble them in Python, from made_up.py; Command has them made by the program, from a run and a
+sweep. Needs Debian's chromium, chromium-driver and python3-selenium."""
+import copy
+import functools
+import http.server
+import json
+import math
+import os
+import re
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "..", "parity")]
+import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
+from made_up import BARE, EVIL, a_row, a_run, a_sweep, bucketed, whole  # noqa: E402
+
+try:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+    from selenium.webdriver.support.ui import Select, WebDriverWait
+except ImportError:
+    print("there is no python3-selenium here; make integration installs it")
+    sys.exit(77)
+
+PAGE = os.path.join(HERE, "..", "..", "tools", "report", "page")
+CHART = "/usr/share/javascript/chart.js/chart.min.js"
+ORDER = ("page.js", "charts.js", "draw.js", "runs.js", "sweeps.js")
+FACTORS = {"": 1, "k": 1e3, "M": 1e6, "ms": 1, "s": 1e3, "µs": 1e-3, "%": 0.01, "B": 1,
+           "KiB": 1024, "MiB": 1024 ** 2, "GiB": 1024 ** 3, "tokens/s": 1,
+           "k tokens/s": 1e3, "M tokens/s": 1e6}
+
+
+def assemble(data):
+    """The page with `data` in it, as the program puts it together."""
+    html = w.read_text(os.path.join(PAGE, "page.html"))
+    texts = {"/*CSS*/": w.read_text(os.path.join(PAGE, "page.css")),
+             "/*CHART*/": w.read_text(CHART),
+             "/*PAGE*/": "".join(w.read_text(os.path.join(PAGE, x)) for x in ORDER),
+             "/*DATA*/": data if isinstance(data, str) else
+             json.dumps(data).replace("<", "\\u003c")}
+    for mark, text in texts.items():
+        before, after = html.split(mark)
+        html = before + text + after
+    return html
+
+
+def value(text):
+    """The number that people read in a cell: 1,234.5 KiB."""
+    found = re.fullmatch(r"(-?[\d,.]+(?:e[+-]\d+)?) ?(.*)", text)
+    return float(found[1].replace(",", "")) * FACTORS[found[2]]
+
+
+# --- The browser ---
+
+def chromium():
+    options = webdriver.ChromeOptions()
+    for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(word)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    return webdriver.Chrome(service=Service(shutil.which("chromedriver")), options=options)
+
+
+class Browsing(w.Bench):
+    """A browser for all cases of a class; after each, its console is clean and no part of the page
+    has failed."""
+
+    @classmethod
+    def setUpClass(cls):
+        if not shutil.which("chromedriver") or not os.path.exists(CHART):
+            raise unittest.SkipTest("there is no chromium-driver or no libjs-chart.js here; "
+                                    "make integration installs them")
+        super().setUpClass()
+        cls.browser = chromium()
+        cls.addClassCleanup(cls.browser.quit)
+
+    def setUp(self):
+        self.browser.get_log("browser")
+        self.forgiven = "$^"  # messages of the console that are meant
+        self.size(1280, 900)
+        self.emulate()
+
+    def tearDown(self):
+        told = [x["message"] for x in self.browser.get_log("browser")
+                if not re.search(self.forgiven, x["message"])]
+        self.assertEqual(told, [])
+        self.assertEqual([x.text for x in self.all(".error")], [])
+
+    def open(self, data):
+        path = self.path("page.html")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(assemble(data))
+        self.browser.get("file://" + path)
+
+    def size(self, width, height):
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
+                                     {"width": width, "height": height, "deviceScaleFactor": 1,
+                                      "mobile": False})
+
+    def emulate(self, media="", scheme="light"):
+        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia",
+                                     {"media": media, "features": [{"name": "prefers-color-scheme",
+                                         "value": scheme}]})
+
+    def js(self, text, *arguments):
+        return self.browser.execute_script("return " + text, *arguments)
+
+    def all(self, css):
+        return self.browser.find_elements(By.CSS_SELECTOR, css)
+
+    def one(self, css):
+        return self.browser.find_element(By.CSS_SELECTOR, css)
+
+    def key(self, name):
+        return self.one(f'[data-key="{name}"]')
+
+    def click(self, key):
+        """In the middle of the window, where the list of parts does not cover it."""
+        self.js("arguments[0].scrollIntoView({block: 'center'})", self.key(key))
+        self.key(key).click()
+
+    def type(self, key, text):
+        self.key(key).send_keys(Keys.CONTROL + "a" + Keys.NULL, text, Keys.TAB)
+
+    def choose(self, key, text):
+        Select(self.key(key)).select_by_visible_text(text)
+
+    def slide(self, key, presses):
+        for _ in range(presses):
+            self.key(key).send_keys(Keys.ARROW_RIGHT)
+
+    def text(self, css):
+        return self.js("document.querySelector(arguments[0]).textContent", css)
+
+    def wait(self, question, what):
+        return WebDriverWait(self.browser, w.patience(10)).until(lambda _: question(), what)
+
+    def table(self, key):
+        """[head, row, ...] of a table, texts."""
+        return self.js("""[...document.querySelectorAll(`[data-key="${arguments[0]}"] tr`)]
+            .map((r) => [...r.children].map((c) => c.textContent))""", key)
+
+    def pixels(self, css):
+        """A canvas, to compare."""
+        return self.js("document.querySelector(arguments[0]).toDataURL()", css)
+
+    def changes(self, css, do):
+        before = self.pixels(css)
+        do()
+        self.assertNotEqual(self.pixels(css), before, css)
+
+    def figures(self, key):
+        """The table of a chart; the chart comes back."""
+        self.click(key + ".table")
+        rows = self.table(key + ".figures")
+        self.click(key + ".table")
+        return rows
+
+    def close(self, text, number, digits=4):
+        self.assertAlmostEqual(value(text) / number if number else value(text) + 1, 1,
+                               delta=0.6 * 10 ** (1 - digits), msg=f"{text}, not {number}")
+
+
+class Page(Browsing):
+    def test_figures_of_a_run(self):
+        run = a_run()
+        self.open(whole([run]))
+        self.assertEqual(self.table("runs.table")[1][:7],
+                         ["run", "not running", "40 of 50", "4", "tp 2 × pp 2", "2.575", "2.625"])
+        for key, names in (("loss", ["loss", "valid_loss"]), ("rate", ["tokens_per_s"]),
+                           ("norm", ["grad_norm"]), ("lr", ["lr"])):
+            head, *rows = self.figures(key)
+            self.assertEqual(head, ["step", *names])
+            self.assertEqual([r[0] for r in rows], [str(x) for x in run["step"]])
+            for row, number in zip(rows, run["series"][names[0]]["mean"]):
+                self.close(row[1], number)
+        self.assertEqual([r[2] for r in self.figures("loss")[1:] if r[2]], ["2.75", "2.625"])
+        for row, i in zip(self.figures("split")[1:], range(40)):
+            for cell, name in zip(row[1:], ("compute_ms", "exposed_comm_ms", "bubble_ms",
+                                            "optimizer_ms")):
+                self.close(cell, run["series"][name]["mean"][i])
+        self.choose("splitAs", "share")
+        self.assertAlmostEqual(sum(map(value, self.figures("split")[5][1:])), 1, delta=0.002)
+        memory = self.figures("memory")
+        self.assertEqual([r[0] for r in memory[1:]], ["ranks 0, 1, stage 0", "ranks 2, 3, stage 1",
+                                                      "measured, resident"])
+        self.close(memory[1][-1], 12738560)
+        self.close(memory[3][-1], 52428800)
+        sent = self.figures("sent")
+        self.assertAlmostEqual(sum(value(r[4]) for r in sent[1:3]), 4816908, delta=2000)
+        self.close(sent[-1][4], 4816908)
+        self.assertIn("step 21", self.text("#pipeline"))
+        self.click("traced.table")
+        self.wait(lambda: self.table("traced.figures"), "the table folds out")
+        self.assertEqual(self.table("traced.figures")[1][:2], ["rank 0", "20 %"])
+
+    def test_buckets(self):
+        run = bucketed("long")
+        self.open(whole([run]))
+        head, *rows = self.figures("loss")
+        self.assertEqual(head[1:4], ["loss, mean", "least", "largest"])
+        for cell, kind in zip(rows[-1][1:4], ("mean", "min", "max")):
+            self.close(cell, run["series"]["loss"][kind][-1])
+        self.assertIn("up to 100 steps", self.text("#curves"))
+
+    def test_several_runs(self):
+        self.open(whole([a_run("one"), a_run("two", 30, 1), bucketed("three"), BARE]))
+        self.assertEqual(self.table("differences.table")[1:],
+                         [["run.name", "one", "two", "three"],
+                          ["optim.lr", "3e-3", "4e-3", "3e-3"]])
+        self.assertEqual(len(self.table("runs.table")), 5)
+        self.changes("#panel\\.loss canvas", lambda: self.click("show.two"))
+        self.assertNotIn("two loss", self.figures("loss")[0])
+        for name in ("two", "bare"):
+            self.choose("run", name)
+            self.assertEqual(self.text("#run h2"), "Run " + name)
+        self.assertIn("has no run.json", self.text("#memory"))
+
+    def test_controls_of_curves(self):
+        self.open(whole([a_run(), a_run("other", 40, 2)]))
+        loss = "#panel\\.loss canvas"
+        self.changes(loss, lambda: self.click("log"))
+        self.changes(loss, lambda: self.slide("smooth", 20))
+        self.assertIn("0.4", self.js("arguments[0].parentNode.textContent", self.key("smooth")))
+        chart = self.one(loss)
+        self.changes(loss,
+                     lambda: ActionChains(self.browser).move_to_element(chart).click_and_hold()
+                     .move_by_offset(80, 5).release().perform())
+        first, last = (int(self.key("range." + x).get_attribute("value")) for x in ("from", "to"))
+        self.assertTrue(15 < first < last < 35, (first, last))
+        self.assertEqual([int(r[0]) for r in self.figures("rate")[1:]],
+                         list(range(first, last + 1)))
+        self.click("range.all")
+        self.assertEqual(len(self.figures("rate")), 41)
+        self.type("range.from", "11")
+        self.assertEqual(len(self.figures("rate")), 31)
+        ActionChains(self.browser).double_click(chart).perform()
+        self.assertEqual(len(self.figures("rate")), 41)
+        self.choose("metric", "comm_bytes")
+        self.assertEqual(self.figures("metric")[1][1], "4.594 MiB")
+        self.choose("rankMetric", "compute_ms")
+        self.assertEqual(self.figures("ranks")[-1], ["30", "52 ms", "47 ms", "42 ms"])
+
+    def test_pictures(self):
+        self.open(whole([a_run()]))
+        for name, across in (("planned", Keys.ARROW_DOWN), ("traced", Keys.ARROW_DOWN),
+                             ("arena.map", Keys.ARROW_UP)):
+            canvas, css = self.key(name), f'[data-key="{name}"]'
+            self.changes(css, lambda n=name: self.slide(n + ".zoom", 6))
+            self.changes(css, lambda n=name: self.slide(n + ".at", 30))
+            canvas.send_keys(Keys.HOME)
+            says = [self.text(f"{css} + output")]
+            for press in (Keys.ARROW_RIGHT, across, Keys.END):
+                canvas.send_keys(press)
+                says.append(self.text(f"{css} + output"))
+            self.assertEqual(len(set(says)), 4, says)
+            self.js("arguments[0].scrollIntoView({block: 'center'})", canvas)
+        self.changes('[data-key="traced"]', lambda: self.click("kernels"))
+        ActionChains(self.browser).move_to_element(self.key("arena.map")).perform()
+        self.click("arena.table")
+        self.wait(lambda: self.table("arena.figures"), "the table folds out")
+        self.assertIn(["params", "region", "0 B", "508 KiB"], self.table("arena.figures"))
+
+    def test_mesh(self):
+        self.open(whole([a_run()]))
+        groups = lambda: [x.get_attribute("aria-label") for x in self.all(".cell")]  # noqa: E731
+        self.assertEqual(groups(), ["rank 0, group 0", "rank 1, group 0", "rank 2, group 1",
+                                    "rank 3, group 1"])
+        self.choose("axis", "pp")
+        self.assertEqual(groups(), ["rank 0, group 0", "rank 1, group 1", "rank 2, group 0",
+                                    "rank 3, group 1"])
+        self.choose("arrange", "machine")
+        self.assertEqual([x.text for x in self.all(".block h4")], ["machine 0", "machine 1"])
+        self.one(".cell").send_keys(Keys.ARROW_RIGHT)
+        self.assertIn("rank 1: tp 1, pp 0, machine 0; on pp it talks to rank 3 over tcp between "
+                      "machines", self.text("#mesh output"))
+        self.assertEqual(self.table("mesh.table")[2], ["pp", "2", "2", "shm", "tcp", "2"])
+        for ranks, size in ((1, []), (4096, [64, 64])):
+            run = a_run()
+            run["record"] |= {"ranks": ranks, "mesh": [{"axis": f"a{i}", "size": n, "inside": None,
+                                                        "transport": "tcp"} for i,
+                                                        n in enumerate(size)]}
+            run["record"] |= {"machines": None}
+            self.open(whole([run]))
+            self.assertEqual(len(self.all(".cell")), min(2048, ranks if size else 0))
+        self.assertIn("The first 2,048 of 4,096 ranks", self.text("#mesh"))
+
+    def test_sweep(self):
+        sweep = a_sweep()
+        self.open(whole([], [sweep]))
+        head, *rows = self.table("sweep.rows")
+        done = [r for r in sweep["sweep"]["rows"] if r["status"] == "done"]
+        column = lambda name: [r[head.index(name)] for r in rows]  # noqa: E731
+        self.assertEqual(column("place"), [str(x) for x in range(1, 13)] + ["–", "–"])
+        numbers = {"tokens/s": lambda r: r["tokens_per_s"]["median"],
+                   "step": lambda r: r["step_ms"], "compute": lambda r: r["compute_ms"],
+                   "memory, planned": lambda r: r["peak_bytes"],
+                   "memory, resident": lambda r: r["resident_bytes"],
+                   "sent": lambda r: r["sent_bytes"],
+                   "sent, planned": lambda r: r["sent_bytes_planned"], "MFU": lambda r: r["mfu"],
+                   "scaling": lambda r: r["efficiency"]}
+        for name, of in numbers.items():
+            there = sum(value(x) for x in column(name) if x != "–")
+            self.assertAlmostEqual(there / sum(map(of, done)), 1, delta=1e-3, msg=name)
+        self.assertEqual(column("reason")[-2:], ["the job needs more memory",
+                                                 "rank 1 has ended with status 9"])
+        self.assertEqual(column("bounds, 95 %")[0], "3 k to 3.25 k")
+        self.assertEqual(column("loss")[0], "agrees")
+        for word in ("1.25 %", "other programs kept processors busy", "has changed in: host",
+                     "interrupted 1 times"):
+            self.assertIn(word, self.text("#sweep"))
+        effect = self.table("sweep.effects")
+        self.assertIn(["parallel.strategy", "dp → tp"], [r[:2] for r in effect])
+        mean = math.prod((700 / 900, 600 / 800, 1250 / 1750, 1000 / 1500, 2250 / 3125, 2000 / 2500))
+        mean **= 1 / 6
+        self.assertEqual([r[2:] for r in effect if r[1] == "dp → tp"],
+                         [[f"{mean:.3f}", "0.667 to 0.8", "6"]])
+        self.assertEqual([r[3] for r in self.figures("sweep.memory")[1:]].count("yes"), 3)
+        self.assertEqual([value(r[2]) for r in self.figures("sweep.scaling")[1:]],
+                         [900, 1750, 3125])
+        self.assertEqual(self.text('[data-key="sweep.winner.9.job.text"]'), sweep["jobs"]["9"])
+
+    def test_sort_filter_copy(self):
+        sweep = a_sweep()
+        self.open(whole([], [sweep]))
+        head = self.table("sweep.rows")[0]
+        for name in head:
+            for sort in ("ascending", "descending"):
+                if name == "place" and sort == "ascending":
+                    continue
+                self.key("sweep.sort." + name).send_keys(Keys.ENTER)
+                here = self.one("th[aria-sort]:not([aria-sort=none])")
+                self.assertEqual(here.get_attribute("aria-sort"), sort)
+                self.assertEqual(self.js("document.activeElement.dataset.key"),
+                                 "sweep.sort." + name)
+        self.click("sweep.sort.tokens/s")
+        rates = [value(r[head.index("tokens/s")]) for r in self.table("sweep.rows")[1:13]]
+        self.assertEqual(rates, sorted(rates))
+        self.click("sweep.sort.tokens/s")
+        down = [value(r[head.index("tokens/s")]) for r in self.table("sweep.rows")[1:13]]
+        self.assertEqual(down, rates[::-1])
+        self.choose("sweep.filter.parallel.strategy", "tp")
+        self.assertEqual(len(self.table("sweep.rows")), 7)
+        self.choose("sweep.filter.ranks", "4")
+        self.key("sweep.filter").send_keys("TCP")
+        self.assertEqual([r[1] for r in self.table("sweep.rows")[1:]], ["12"])
+        self.assertIn("1 of 14", self.text("#sweep\\.table .note"))
+        button = self.key("sweep.winner.9.job.copy")
+        button.click()
+        self.wait(lambda: button.text != "Copy the job file", "the button says what it did")
+
+    def test_shared_place(self):
+        sweep = a_sweep()
+        for row in sweep["sweep"]["rows"][:3]:
+            row["rank"] = 1
+        sweep["sweep"]["noise"] = None
+        self.open(whole([], [sweep]))
+        self.assertIn("4 combinations share place 1", self.text("#sweep\\.winner"))
+        self.assertEqual(len(self.all("#sweep\\.winner details")), 4)
+
+    def test_themes(self):
+        self.open(whole([a_run()], [a_sweep()]))
+        ink = lambda: self.js("getComputedStyle(document.body).backgroundColor")  # noqa: E731
+        seen = {}
+        for theme in ("light", "dark"):
+            self.choose_theme(theme)
+            seen[theme] = ink()
+            self.assertEqual(self.thin(), [], theme)
+        self.choose_theme("as the system")
+        for theme in ("dark", "light"):
+            self.emulate(scheme=theme)
+            self.wait(lambda t=theme: ink() == seen[t], "the theme of the system")
+
+    def choose_theme(self, text):
+        Select(self.one("#theme")).select_by_visible_text(text)
+
+    def thin(self):
+        """Pairs of colours of the page with less contrast than WCAG AA asks."""
+        return self.js("""(() => {
+          const style = getComputedStyle(document.documentElement);
+          const linear = (v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+          const light = (name) => [1, 3, 5]
+            .map((i) => parseInt(style.getPropertyValue("--" + name).trim().slice(i, i + 2), 16))
+            .reduce((s, v, i) => s + linear(v / 255) * [0.2126, 0.7152, 0.0722][i], 0);
+          const ratio = (a, b) => (Math.max(light(a), light(b)) + 0.05)
+            / (Math.min(light(a), light(b)) + 0.05);
+          const pairs = [["text", "mark", 4.5], ["on", "accent", 4.5], ["idle", "panel", 3]];
+          for (const ink of ["text", "muted", "accent", "bad"])
+            pairs.push([ink, "page", 4.5], [ink, "panel", 4.5]);
+          for (let i = 0; i < 8; i++) pairs.push(["c" + i, "panel", 3], ["on", "c" + i, 4.5]);
+          return pairs.filter(([a, b, least]) => ratio(a, b) < least).map((x) => x.join(" "));
+        })()""")
+
+    def test_keyboard(self):
+        """The key Tab alone reaches every control, and one sees where it is."""
+        self.open(whole([a_run(), a_run("two", 40, 1)], [a_sweep()]))
+        wanted = set(self.js("""[...document.querySelectorAll(
+            "#theme, main :is(button, input, select, summary, canvas[tabindex], pre, .scroll)")]
+            .filter((e) => e.checkVisibility()).map((e) => e.dataset.key || e.id)"""))
+        seen = set()
+        for _ in range(len(wanted) + 60):
+            self.browser.switch_to.active_element.send_keys(Keys.TAB)
+            name, outline = self.js("""((e) => [e.dataset.key || e.id,
+                getComputedStyle(e).outlineStyle])(document.activeElement)""")
+            self.assertTrue(outline != "none" or not name, name)
+            seen.add(name)
+            if wanted <= seen:
+                break
+        self.assertEqual(wanted - seen, set())
+        unnamed = self.js("""[...document.querySelectorAll(
+            "button, input, select, canvas, [role=region]")].filter((e) => !(e.labels?.length
+                || e.getAttribute("aria-label") || e.textContent.trim())).length""")
+        self.assertEqual(unnamed, 0)
+
+    def test_hostile(self):
+        run, sweep = a_run(EVIL), a_sweep(EVIL)
+        run["record"] |= {"job": f"[run]\nname = {EVIL}\n", "environment": {EVIL: EVIL}}
+        run["record"]["mesh"][0] |= {"axis": EVIL, "transport": EVIL}
+        run["record"]["arena"]["kinds"] = [EVIL] * 4
+        run["notes"] = [EVIL]
+        run["series"][EVIL] = {"unit": EVIL, "mean": [1] * 40}
+        run["traced"]["names"] = [EVIL] * 12
+        sweep["sweep"]["warnings"] = [EVIL]
+        for row in sweep["sweep"]["rows"]:
+            row["values"] = {**row["values"], EVIL: EVIL + str(row["number"] % 2)}
+            row["why"] = EVIL
+        sweep["jobs"]["9"] = EVIL
+        self.open(whole([run, a_run("two")], [sweep]))
+        for e in self.all("summary"):
+            self.js("arguments[0].click()", e)
+        for e in self.all('button[data-key$=".table"]'):
+            self.js("arguments[0].click()", e)
+        for theme in ("dark", "light"):
+            self.choose_theme(theme)
+        self.assertEqual(self.js("""[document.images.length, window.hit ?? null,
+            document.querySelectorAll("main b, main script").length]"""), [0, None, 0])
+        self.assertEqual(self.text("#run h2"), "Run " + EVIL)
+        self.assertIn(EVIL, self.text('[data-key="job.text.text"]'))
+
+    def test_print(self):
+        self.emulate(scheme="dark")
+        self.open(whole([a_run()], [a_sweep()]))
+        self.emulate("print", "dark")
+        self.wait(lambda: self.js("document.documentElement.dataset.theme") == "light",
+                  "paper is light")
+        low = self.js("""[...document.querySelectorAll("main > section")]
+            .filter((s) => s.getBoundingClientRect().height < 20).map((s) => s.id)""")
+        self.assertEqual(low, [])
+        self.assertEqual([x.text for x in self.all("nav") if x.is_displayed()], [])
+        self.assertEqual([x.is_displayed() for x in self.all("canvas")],
+                         [True] * len(self.all("canvas")))
+        self.assertTrue(self.browser.execute_cdp_cmd("Page.printToPDF", {})["data"])
+
+    def test_narrow(self):
+        self.size(400, 800)
+        self.open(whole([a_run("a" * 60), a_run("two"), bucketed("three")], [a_sweep()]))
+        for e in self.all("summary"):
+            self.js("arguments[0].click()", e)
+        self.assertLessEqual(self.js("document.documentElement.scrollWidth"), 400)
+
+    def test_missing_parts(self):
+        """What is not there leaves a sentence, never an error: tearDown looks."""
+        self.open(whole())
+        self.assertIn("no run and no sweep", self.text("main"))
+        for hole in ("record", "traced", "steps"):
+            self.open(whole([a_run() | {hole: None}]))
+        for hole in ("mesh", "plan", "schedule", "arena", "machines", "environment", "job",
+                     "begins"):
+            run = a_run()
+            run["record"][hole] = None
+            self.open(whole([run]))
+        early = a_sweep()
+        early["sweep"]["rows"] = [{k: r[k] for k in ("number", "values", "ranks")}
+                                  | {"status": "waits"} for r in early["sweep"]["rows"]]
+        early["jobs"] = {}
+        few = copy.deepcopy(a_sweep())
+        few["sweep"]["rows"] = [r | {"ratio": None, "loss": None, "efficiency": None, "mfu": None}
+                                for r in few["sweep"]["rows"][:2]]
+        self.open(whole([BARE], [early, few, {"name": "none", "path": "", "sweep": {},
+                                              "jobs": {}}]))
+        self.assertIn("No combination has run yet", self.text("#sweep\\.winner"))
+
+    def test_unreadable(self):
+        for text, words in (("{", "cannot be read"), ("null", "version"),
+                            ('{"version": 2, "runs": [], "sweeps": []}', "version 2")):
+            self.open(text)
+            self.assertIn(words, self.text("#status"))
+            self.assertEqual(self.one("#status").get_attribute("class"), "bad")
+
+    def test_asks_nobody(self):
+        self.open(whole([a_run()]))
+        self.assertEqual(self.js("performance.getEntriesByType('resource').map((x) => x.name)"), [])
+
+    def test_large(self):
+        """Eight runs with 1000 points a series open at once."""
+        runs = [bucketed(f"run {i}") for i in range(8)]
+        for run in runs:
+            run["step"] = [100 * (i + 1) for i in range(1000)]
+            run["steps"] = {"first": 1, "last": 100000, "n": 100000, "bucket": 100}
+            for s in run["series"].values():
+                s |= {k: s[k] * 25 for k in ("mean", "min", "max")}
+        self.open(whole(runs))
+        self.assertLess(self.js("performance.now()"), 1000 * w.patience(2))
+
+
+# --- Newer data ---
+
+class Site:
+    """Serves the page at / and its data at /data; None: no answer."""
+
+    def __init__(self, data):
+        self.data, self.port = data, w.free_port()
+        self.begin()
+
+    def begin(self):
+        site = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                text = assemble(site.data) if self.path == "/" else json.dumps(site.data)
+                self.send_response(200)
+                self.send_header("Content-Type", "text/html; charset=utf-8" if self.path == "/"
+                                 else "application/json")
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, *_):
+                pass
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
+        self.thread = threading.Thread(target=functools.partial(self.server.serve_forever, 0.05))
+        self.thread.start()
+
+    def end(self):
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+class Live(Browsing):
+    def setUp(self):
+        super().setUp()
+        self.site = Site(whole([a_run()], [a_sweep()], {"url": "data", "seconds": 0.2}))
+        self.addCleanup(self.site.end)
+        self.addCleanup(self.browser.get, "about:blank")
+        self.browser.get(f"http://127.0.0.1:{self.site.port}/")
+
+    def test_redraws(self):
+        """New steps and rows come in; what the reader has chosen stays."""
+        self.type("range.from", "21")
+        self.click("loss.table")
+        self.choose("axis", "pp")
+        self.choose("sweep.filter.ranks", "2")
+        self.key("sweep.filter").send_keys("dp")
+        self.js("arguments[0].scrollLeft = 120", self.key("sweep.rows"))
+        where = self.js("[scrollY, arguments[0].scrollLeft]", self.key("sweep.rows"))
+        data = copy.deepcopy(self.site.data)
+        data["runs"] = [a_run(steps=60)]
+        data["sweeps"][0]["sweep"]["rows"].append(a_row(15, 13,
+                                                        {"parallel.strategy": "dp",
+                                                         "comm.plugin": "ucx"}, 2, 500))
+        self.site.data = data
+        self.wait(lambda: len(self.table("sweep.rows")) == 4, "the new row")
+        self.assertEqual([int(r[0]) for r in self.table("loss.figures")[1:]], list(range(21, 61)))
+        self.assertEqual(self.js("document.activeElement.dataset.key"), "sweep.filter")
+        self.assertEqual(self.key("sweep.filter").get_attribute("value"), "dp")
+        self.assertEqual(Select(self.key("axis")).first_selected_option.text, "pp")
+        self.assertEqual(self.js("[scrollY, arguments[0].scrollLeft]", self.key("sweep.rows")),
+                         where)
+        self.click("range.all")
+        self.assertEqual(self.table("loss.figures")[-1][0], "60")
+
+    def test_outage(self):
+        self.forgiven = "ERR_|net::"
+        self.wait(lambda: "last answer" in self.text("#status"), "an answer")
+        self.site.end()
+        self.wait(lambda: "asks again" in self.text("#status"), "the outage is told")
+        self.assertEqual(len(self.figures("loss")), 41)
+        self.site.data = whole([a_run(steps=50)], [], {"url": "data", "seconds": 0.2})
+        self.site.begin()
+        self.wait(lambda: len(self.figures("loss")) == 51, "newer data after the outage")
+        self.site.data = whole([a_run(steps=55)])
+        self.wait(lambda: "has ended" in self.text("#status"), "the end")
+        self.assertEqual(len(self.figures("loss")), 56)
+
+
+# --- The program ---
+
+@unittest.skipUnless(w.weft("report", "--help", status=None).returncode == 0,
+                     "this weft has no command report")
+class Command(Browsing):
+    def report(self, *words):
+        w.weft("report", *words, "-o", self.path("report.html"))
+        self.browser.get("file://" + self.path("report.html"))
+
+    def test_run(self):
+        self.train("run", w.EVEN | {"parallel.strategy": "tp,pp", "parallel.tp": 2,
+                                    "parallel.pp": 2, "log.sinks": "jsonl", "log.trace_steps": "5"},
+                                    ranks=4)
+        self.report(self.path("run"))
+        lines = w.metrics(self.path("run"))
+        for key, name in (("loss", "loss"), ("rate", "tokens_per_s"), ("norm", "grad_norm"),
+                          ("lr", "lr")):
+            rows = self.figures(key)[1:]
+            self.assertEqual([int(r[0]) for r in rows], [x["step"] for x in lines])
+            self.close(rows[-1][1], lines[-1][name])
+        self.close(self.figures("sent")[-1][-1], lines[-1]["comm_bytes"])
+        self.assertEqual([x.text for x in self.all("main .empty")], [])
+
+    def test_sweep(self):
+        with open(self.path("sweep.ini"), "w", encoding="utf-8") as f:
+            f.write("[run]\nname = swept\n[sweep]\nwarmup = 1\nsteps = 4\n"
+                    "parallel = {strategy = none, ranks = 1} | {strategy = dp, ranks = 2}\n")
+        options = [x for x in self.options("none", w.EVEN)
+                   if not x.startswith(("run.out", "parallel.", "run.steps"))]
+        w.weft("bench", self.path("sweep.ini"), *options, "sweep.out=" + self.path("swept"))
+        self.report(self.path("swept"))
+        rows = [r for r in json.loads(w.read_text(self.path("swept", "sweep.json")))["rows"]
+                if r["status"] == "done"]
+        head, *shown = self.table("sweep.rows")
+        there = sum(value(r[head.index("tokens/s")]) for r in shown if r[0] != "–")
+        self.assertAlmostEqual(there / sum(r["tokens_per_s"]["median"] for r in rows), 1,
+                               delta=1e-3)
+
+
+if __name__ == "__main__":
+    w.main()

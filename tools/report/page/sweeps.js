@@ -1,0 +1,178 @@
+/* sweeps.js: what a sweep has found (docs/SWEEPS.md): its table, pictures of speed against memory and ranks, what each key does,
+   and the job of the winner. */
+
+function sweepParts() {
+  return data.sweeps.flatMap((s, i) => {
+    const id = "sweep" + (i || ""), part = (name, title, build) => ({ id: id + "." + name, level: "h3", title, short: title, input: s, build: () => build(s, id) });
+    return [{ id, level: "h2", title: `Sweep ${s.name}`, input: s, build: () => sweepHead(s, id) },
+      part("table", "Combinations", combinations), part("winner", "Winner", winner), part("pictures", "Speed, memory, ranks", sweepPictures), part("keys", "Effect of each key", effects)];
+  });
+}
+
+const rowsOf = (s) => s.sweep.rows || [];
+const doneRows = (s) => rowsOf(s).filter((r) => r.status === "done");
+const keysOfSweep = (s) => [...new Set(rowsOf(s).flatMap((r) => Object.keys(r.values || {})))];
+const varied = (s) => keysOfSweep(s).filter((k) => new Set(rowsOf(s).map((r) => r.values?.[k])).size > 1);
+const label = (s, r) => [...varied(s).map((k) => `${k} = ${r.values?.[k] ?? "–"}`), r.ranks && `ranks = ${r.ranks}`].filter(Boolean).join(", ") || "the one combination";
+
+function sweepHead(s, id) {
+  const w = s.sweep, count = (status) => rowsOf(s).filter((r) => r.status === status).length;
+  const states = [["done", "ran"], ["waits", "wait"], ["skipped", "refused or skipped"], ["failed", "failed"], ["same", "same as another"]].map(([status, text]) => [count(status), text]).filter(([n]) => n).map(([n, text]) => `${n} ${text}`);
+  const noise = is(w.noise) ? `Runs scatter by ${percent(w.noise)} around the medians.` : "Each combination ran at most once, so nothing says how far runs scatter.";
+  const changed = Object.keys(w.environment || {}).filter((k) => !["date", "load"].includes(k) && JSON.stringify(w.environment[k]) !== JSON.stringify(w.environment_end?.[k]));
+  return [el("p", {}, `${w.sweep ?? s.path}: ${rowsOf(s).length} combinations (${states.join(", ")}); ${plain(w.steps)} steps each after ${plain(w.warmup)} of warm-up, ${plain(w.repeats)} ${w.repeats === 1 ? "round" : "rounds"}${w.left_out ? `; ${plain(w.left_out)} left out by rules` : ""}${w.interruptions ? `; interrupted ${w.interruptions} times` : ""}.`),
+    el("p", {}, noise),
+    w.warnings?.length > 0 && el("div", { class: "card" }, el("h4", {}, "Warnings"), el("ul", {}, w.warnings.map((x) => el("li", {}, x)))),
+    changed.length > 0 && el("p", {}, `From begin to end the environment has changed in: ${changed.join(", ")}.`),
+    fold(id + ".environment", "Environment", () => environment(id + ".environment.table", w.environment))];
+}
+
+/* --- The table --- */
+
+const lossWord = (r) => !r.loss ? "–" : r.loss.agrees ? "agrees" : `${r.loss.rounding ? "rounding" : "differs"}: ${plain(r.loss.difference, 2)} at step ${r.loss.step}`;
+const VAGUE = 2; /* wider bounds than this times the median say nothing */
+
+/* Columns: name, what sorts, what is shown (else what sorts). */
+function sweepColumns(s) {
+  const of = (name, value, text, left) => ({ name, value, text: text || ((r) => value(r) ?? "–"), left });
+  const num = (name, value, form = plain) => of(name, value, (r) => form(value(r)));
+  const bounds = ({ low, high, median: m }) => high <= VAGUE * m ? `${kilo(low)} to ${kilo(high)}` : "too few runs";
+  return [
+    num("place", (r) => r.rank), num("number", (r) => r.number),
+    ...varied(s).map((k) => of(k, (r) => r.values?.[k], null, true)),
+    of("ranks", (r) => r.ranks, (r) => plain(r.ranks) + (r.crowded ? " !" : "")),
+    num("tokens/s", (r) => r.tokens_per_s?.median, kilo),
+    of("bounds, 95 %", (r) => r.tokens_per_s?.low, (r) => r.tokens_per_s ? bounds(r.tokens_per_s) : "–"),
+    of("ratio", (r) => r.ratio?.value, (r) => r.ratio ? `${plain(r.ratio.value, 3)}${is(r.ratio.low) ? ` (${plain(r.ratio.low, 3)} to ${plain(r.ratio.high, 3)})` : ""}` : "–"),
+    num("scaling", (r) => r.efficiency, (v) => plain(v, 3)), num("step", (r) => r.step_ms, times),
+    ...PARTS.map(([key, text]) => num(text, (r) => r[key], times)),
+    of("bubble, measured / planned", (r) => r.bubble ?? r.planned?.bubble, (r) => `${percent(r.bubble)} / ${percent(r.planned?.bubble)}`),
+    num("memory, planned", (r) => r.peak_bytes ?? r.planned?.peak_bytes, bytes), num("memory, resident", (r) => r.resident_bytes, bytes),
+    num("sent", (r) => r.sent_bytes, bytes), num("sent, planned", (r) => r.sent_bytes_planned ?? r.planned?.sent_bytes, bytes),
+    num("MFU", (r) => r.mfu, percent), of("loss", lossWord, null, true),
+    of("state", (r) => r.status, null, true), { ...of("reason", (r) => r.why, null, true), long: true },
+  ];
+}
+
+/* Rows without a value come last, whichever way. */
+function sorted(rows, value, down) {
+  const none = (v) => v === null || v === undefined;
+  return [...rows].sort((a, b) => {
+    const x = value(a), y = value(b);
+    if (none(x) || none(y)) return none(x) - none(y) || a.number - b.number;
+    return (typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y), "en", { numeric: true })) * (down ? -1 : 1) || a.number - b.number;
+  });
+}
+
+function combinations(s, id) {
+  const columns = sweepColumns(s), filters = [...varied(s), "ranks", "state"], box = el("div"), said = el("p", { class: "note", role: "status" });
+  state[id + ".sort"] ??= { column: "place", down: false };
+  const of = (r, k) => String(k === "ranks" ? r.ranks ?? "–" : k === "state" ? r.status : r.values?.[k] ?? "–");
+  const text = el("input", { type: "text", "data-key": id + ".filter", value: state[id + ".filter"] || "", oninput: () => { state[id + ".filter"] = text.value; draw(); } });
+  const selects = filters.map((k) => [k, [...new Set(rowsOf(s).map((r) => of(r, k)))]]).filter(([, values]) => values.length > 1).map(([k, values]) => choice(`${id}.filter.${k}`, k, [["", "all"], ...values.map((v) => [v, v])], draw));
+  const passes = (r) => filters.every((k) => !state[`${id}.filter.${k}`] || of(r, k) === state[`${id}.filter.${k}`]) &&
+    (state[id + ".filter"] || "").toLowerCase().split(/\s+/).every((word) => columns.some((c) => String(c.text(r)).toLowerCase().includes(word)));
+  const head = (c) => {
+    const sort = state[id + ".sort"], here = sort.column === c.name;
+    return el("th", { scope: "col", class: c.left && "left", "aria-sort": here ? (sort.down ? "descending" : "ascending") : "none" }, el("button", { type: "button", "data-key": `${id}.sort.${c.name}`, onclick: () => {
+      state[id + ".sort"] = { column: c.name, down: here && !sort.down };
+      const restore = remember();
+      draw();
+      restore();
+    } }, c.name));
+  };
+  function draw() {
+    const sort = state[id + ".sort"], column = columns.find((c) => c.name === sort.column) || columns[0];
+    const rows = sorted(rowsOf(s).filter(passes), column.value, sort.down);
+    said.textContent = `${rows.length} of ${rowsOf(s).length} combinations. A row that is marked has place 1; "!" beside ranks: more ranks and threads than processors.`;
+    box.replaceChildren(table(id + ".rows", "Combinations of the sweep", columns.map(head), rows.map((r) => columns.map((c) => ({ text: c.text(r), left: c.left, long: c.long }))), (i) => rows[i].rank === 1));
+  }
+  draw();
+  return el("div", { class: "card" }, el("div", { class: "controls" }, el("label", {}, "Filter ", text), selects), said, box);
+}
+
+/* --- Winner --- */
+
+function winner(s, id) {
+  const first = doneRows(s).filter((r) => r.rank === 1).sort((a, b) => b.tokens_per_s.median - a.tokens_per_s.median);
+  if (!first.length) return sentence("No combination has run yet.");
+  const one = (r) => {
+    const text = s.jobs?.[r.number], key = `${id}.winner.${r.number}`;
+    return fold(key, `${label(s, r)}: ${rate(r.tokens_per_s.median)}`, () => text === undefined ? sentence(`The job file of combination ${r.number} is not in this page.`) : jobText(key + ".job", text));
+  };
+  const words = first.length === 1 ? "One combination is faster than all others, as far as the runs can tell."
+    : `${first.length} combinations share place 1: the runs cannot tell them apart. They are in the order of their median rates.`;
+  if (first.length === 1) state[`${id}.winner.${first[0].number}`] ??= true;
+  return [el("p", {}, words), ...first.map(one)];
+}
+
+/* --- Pictures --- */
+
+/* Rows that no other row beats in both speed and memory. */
+function front(rows) {
+  let best = -Infinity;
+  return [...rows].sort((a, b) => a.peak_bytes - b.peak_bytes || b.tokens_per_s.median - a.tokens_per_s.median).filter((r) => {
+    const better = r.tokens_per_s.median > best;
+    best = Math.max(best, r.tokens_per_s.median);
+    return better;
+  });
+}
+
+function sweepPictures(s, id) {
+  const rows = doneRows(s).filter((r) => is(r.tokens_per_s?.median));
+  if (!rows.length) return sentence("No combination has run yet.");
+  const speed = (r) => r.tokens_per_s.median, on = front(rows), words = (r) => `${label(s, r)}: ${rate(speed(r))}, ${bytes(r.peak_bytes)} a rank`;
+  const dot = (x) => (r) => ({ x: x(r), y: speed(r), text: words(r) });
+  const y = () => axis("tokens/s", kilo, { beginAtZero: true });
+  const memory = points(id + ".memory", "Speed against memory", [
+    { label: "front: nothing is faster with less memory", ink: "c1", points: on.map(dot((r) => r.peak_bytes)), more: { showLine: true, borderWidth: 2, pointRadius: 6, pointStyle: "rectRot" } },
+    { label: "other combinations", ink: "c0", points: rows.filter((r) => !on.includes(r)).map(dot((r) => r.peak_bytes)) },
+  ], () => memoryAxis(rows), y, () => ({ head: ["combination", "memory a rank", "tokens/s", "front"], rows: sorted(rows, (r) => r.peak_bytes).map((r) => [label(s, r), bytes(r.peak_bytes), rate(speed(r)), on.includes(r) ? "yes" : "no"]) }));
+  return el("div", { class: "grid" }, memory, scaling(rows, id, s, dot, y));
+}
+
+function memoryAxis(rows) {
+  const x = axis("planned memory of the busiest rank", bytes, { min: 0 });
+  x.ticks.stepSize = roundStep(Math.max(...rows.map((r) => r.peak_bytes)) / 5, 2);
+  return x;
+}
+
+/* The fastest combination of each number of ranks, and what the fewest ranks would give if all ranks were as fast. */
+function scaling(rows, id, s, dot, y) {
+  const sizes = [...new Set(rows.map((r) => r.ranks))].sort((a, b) => a - b);
+  const best = sizes.map((n) => rows.filter((r) => r.ranks === n).reduce((a, b) => b.tokens_per_s.median > a.tokens_per_s.median ? b : a));
+  if (sizes.length < 2) return panel(id + ".scaling", "Scaling over ranks", () => `All combinations that ran have ${plain(sizes[0])} ${sizes[0] === 1 ? "rank" : "ranks"}: there is no scaling to show.`, () => null);
+  const each = best[0].tokens_per_s.median / sizes[0];
+  return points(id + ".scaling", "Scaling over ranks", [
+    { label: "fastest combination", ink: "c0", points: best.map(dot((r) => r.ranks)), more: { showLine: true, borderWidth: 2, pointRadius: 5 } },
+    { label: "as fast a rank as with the fewest", ink: "c7", points: sizes.map((n) => ({ x: n, y: n * each, text: `${n} ranks as fast as ${sizes[0]}: ${rate(n * each)}` })), more: { showLine: true, borderWidth: 1.5, borderDash: [5, 4], pointRadius: 0 } },
+    { label: "other combinations", ink: "c4", points: rows.filter((r) => !best.includes(r)).map(dot((r) => r.ranks)), more: { pointRadius: 3 } },
+  ], () => axis("ranks", (v) => Number.isInteger(v) ? plain(v) : "", { min: 0, max: sizes.at(-1) + 1 }), y, () => ({ head: ["ranks", { text: "fastest combination", left: true }, "tokens/s", "tokens/s a rank", "scaling"], rows: best.map((r) => [plain(r.ranks), { text: label(s, r), left: true }, rate(r.tokens_per_s.median), rate(r.tokens_per_s.median / r.ranks), plain(r.efficiency, 3)]) }));
+}
+
+/* --- Effect of a key --- */
+
+/* Ratios of rates of all pairs of rows that differ in `key` alone, by pair of values: [{from, to, ratios}]. */
+function effectOf(s, key) {
+  const values = (r) => ({ ...r.values, ranks: String(r.ranks) });
+  const rest = (r) => JSON.stringify(Object.entries(values(r)).filter(([k]) => k !== key).sort());
+  const order = [...new Set(rowsOf(s).map((r) => values(r)[key]))], found = new Map(), rows = doneRows(s).filter((r) => is(r.tokens_per_s?.median));
+  for (const a of rows)
+    for (const b of rows) {
+      const [from, to] = [values(a)[key], values(b)[key]];
+      if (order.indexOf(from) >= order.indexOf(to) || rest(a) !== rest(b)) continue;
+      const at = JSON.stringify([from, to]);
+      if (!found.has(at)) found.set(at, { key, from, to, ratios: [] });
+      found.get(at).ratios.push(b.tokens_per_s.median / a.tokens_per_s.median);
+    }
+  return [...found.values()];
+}
+
+function effects(s, id) {
+  const keys = [...varied(s), "ranks"], all = keys.map((k) => effectOf(s, k)), mean = (x) => Math.exp(sum(x.map(Math.log)) / x.length);
+  const alone = keys.filter((k, i) => !all[i].length && (k !== "ranks" || new Set(doneRows(s).map((r) => r.ranks)).size > 1));
+  const rows = all.flat().map((e) => [e.key, { text: `${e.from ?? "–"} → ${e.to ?? "–"}`, left: true }, plain(mean(e.ratios), 3), `${plain(Math.min(...e.ratios), 3)} to ${plain(Math.max(...e.ratios), 3)}`, plain(e.ratios.length)]);
+  return [el("p", { class: "note" }, "From pairs of combinations that ran and differ in that key alone: the rate with the second value over the rate with the first."),
+    rows.length ? el("div", { class: "card" }, table(id + ".effects", "Effect of each key", ["key", { text: "change", left: true }, "ratio, geometric mean", "ratios", "pairs"], rows)) : sentence("No two combinations that ran differ in one key alone."),
+    rows.length > 0 && alone.length > 0 && sentence(`No pair differs in ${alone.join(", ")} alone.`)];
+}

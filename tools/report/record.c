@@ -1,0 +1,140 @@
+/* report/record.c: see record.h. The file is replaced whole; of an earlier one the list "begins" is
+ * kept. */
+#include "report/record.h"
+
+#include "base/err.h"
+#include "base/log.h"
+#include "cli/environment.h"
+#include "data/file.h"
+#include "job/control/progress.h"
+#include "view/view.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NAME "run.json"
+#define TEMPORARY ".run.json.tmp"
+#define BEGINS 1000u        /* that are kept */
+#define ALL_RANKS 256u      /* a job with more has in its plan the first rank of each stage */
+#define EARLIER (64u << 20) /* bytes; a larger file is none of ours */
+
+static json_t *text(const char *s)
+{
+    json_t *x = s ? json_string(s) : json_null();
+    return x ? x : json_string("(not UTF-8)");
+}
+
+static json_t *mesh_json(const spec *s)
+{
+    json_t *mesh = json_array();
+    for (uint32_t a = 0; a < s->mesh.n; a++) {
+        const spec_link *l = &s->links[s->axis_link[a]];
+        json_t *x = json_object();
+        json_object_set_new(x, "axis", text(s->mesh.name[a]));
+        json_object_set_new(x, "size", json_integer(s->mesh.size[a]));
+        json_object_set_new(x, "transport", text(s->mesh.size[a] > 1 ? l->c->name : NULL));
+        json_object_set_new(x, "inside",
+                            text(s->mesh.size[a] > 1 && l->intra.c ? l->intra.c->name : NULL));
+        json_array_append_new(mesh, x);
+    }
+    return mesh;
+}
+
+static json_t *machines_json(const spec *s)
+{
+    if (!s->hosts.machine)
+        return json_null();
+    json_t *machines = json_array();
+    for (uint32_t r = 0; r < s->ranks; r++)
+        json_array_append_new(machines, json_integer(s->hosts.machine[r]));
+    return machines;
+}
+
+/* The list "begins" of an earlier part of the run; empty where there is none. */
+static json_t *begins_before(int folder)
+{
+    struct stat st;
+    const int fd = data_file_open_regular(folder, NAME, false, &st);
+    json_t *all = fd >= 0 && st.st_size < (off_t)EARLIER ? json_loadfd(fd, 0, NULL) : NULL;
+    if (fd >= 0)
+        close(fd);
+    json_t *begins = json_incref(json_object_get(all, "begins"));
+    json_decref(all);
+    if (json_is_array(begins))
+        return begins;
+    json_decref(begins);
+    return json_array();
+}
+
+static json_t *begins_json(const run_begin *b, int folder)
+{
+    json_t *begins = b->resumed ? begins_before(folder) : json_array();
+    json_array_append_new(begins,
+                          json_pack("{s:I, s:I, s:i, s:i}", "time", (json_int_t)time(NULL), "after",
+                                    (json_int_t)b->after, "attempt", (int)job_attempt_number(),
+                                    "ranks", (int)b->job->spec.ranks));
+    while (json_array_size(begins) > BEGINS)
+        json_array_remove(begins, 0);
+    return begins;
+}
+
+static json_t *record_json(const run_begin *b, int folder)
+{
+    const run_prepared *j = b->job;
+    json_t *x = json_object();
+    char *dump = config_dump(j->cfg);
+    json_object_set_new(x, "version", json_integer(1)); /* members are added, never changed */
+    json_object_set_new(x, "name", text(config_text(j->cfg, "run.name")));
+    json_object_set_new(x, "ranks", json_integer(j->spec.ranks));
+    json_object_set_new(x, "steps", json_integer((json_int_t)j->set.steps));
+    json_object_set_new(x, "begins", begins_json(b, folder));
+    json_object_set_new(x, "job", text(dump));
+    json_object_set_new(x, "environment", cli_environment());
+    json_object_set_new(x, "mesh", mesh_json(&j->spec));
+    json_object_set_new(x, "machines", machines_json(&j->spec));
+    json_object_set_new(x, "plan", view_json(&j->plans, j->spec.ranks > ALL_RANKS));
+    json_object_set_new(x, "schedule", view_schedule_json(&j->plans));
+    json_object_set_new(x, "arena", view_arena_json(plan_of(&j->plans, 0)));
+    free(dump);
+    return x;
+}
+
+/* 0, or -1 with errno. */
+static int write_whole(int folder, const json_t *x)
+{
+    unlinkat(folder, TEMPORARY, 0);
+    const int fd =
+        openat(folder, TEMPORARY, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+    if (!f)
+        return -1;
+    int bad = json_dumpf(x, f, JSON_COMPACT | JSON_REAL_PRECISION(9)) || fputc('\n', f) == EOF;
+    bad |= fclose(f);
+    if (!bad && !renameat(folder, TEMPORARY, folder, NAME))
+        return 0;
+    const int error = errno;
+    unlinkat(folder, TEMPORARY, 0);
+    errno = error;
+    return -1;
+}
+
+void report_record(const run_begin *b)
+{
+    const int folder =
+        b->folder >= 0 ? b->folder : open(b->job->set.out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    json_t *x = record_json(b, folder);
+    if (folder < 0 || write_whole(folder, x))
+        log_line(WEFT_LOG_WARN,
+                 "%s/" NAME " cannot be written (%s): weft report will lack the "
+                 "plan of this run",
+                 b->job->set.out, strerror(errno));
+    json_decref(x);
+    if (folder >= 0 && folder != b->folder)
+        close(folder);
+}

@@ -1,0 +1,12 @@
+/* report/record.h: what a run notes of itself at its begin, OUT/run.json, for `weft report`. */
+#ifndef REPORT_RECORD_H
+#define REPORT_RECORD_H
+
+#include "run/train.h"
+
+/* Writes OUT/run.json: the job, the environment, mesh and machines, the plan with its schedule and
+ * memory, and each time that the run began or was resumed. page/README.md has the members. Logs one
+ * warning if it cannot be written. [setup] */
+void report_record(const run_begin *b);
+
+#endif

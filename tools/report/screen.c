@@ -1,0 +1,254 @@
+/* report/screen.c: see screen.h. What a run says is data of other people: of text only printable
+ * characters reach the terminal. */
+#include "report/screen.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define LABEL 11 /* columns */
+
+typedef struct screen {
+    FILE *to;
+    uint32_t width, lines;
+} screen;
+
+/* NAN: absent. */
+static double last(const json_t *run, const char *name)
+{
+    const json_t *x = json_object_get(json_object_get(run, "last"), name);
+    return json_is_number(x) ? json_number_value(x) : NAN;
+}
+
+static double record(const json_t *run, const char *name)
+{
+    const json_t *x = json_object_get(json_object_get(run, "record"), name);
+    return json_is_number(x) ? json_number_value(x) : NAN;
+}
+
+/* The newest of values that few steps have. */
+static double newest(const json_t *run, const char *name, uint64_t *step)
+{
+    const json_t *x = json_object_get(json_object_get(run, "points"), name);
+    const json_t *steps = json_object_get(x, "step"), *values = json_object_get(x, "value");
+    const size_t n = json_array_size(values);
+    *step = n ? (uint64_t)json_integer_value(json_array_get(steps, n - 1)) : 0;
+    const json_t *value = n ? json_array_get(values, n - 1) : NULL;
+    return json_is_number(value) ? json_number_value(value) : last(run, name);
+}
+
+uint64_t report_screen_step(const json_t *run)
+{
+    return (uint64_t)json_integer_value(json_object_get(json_object_get(run, "steps"), "last"));
+}
+
+/* Without anything that a terminal would obey. */
+static const char *plain(const char *text, char out[128])
+{
+    uint32_t n = 0;
+    for (; text && *text && n < 127; text++)
+        out[n++] = *text < ' ' || *text > '~' ? '?' : *text;
+    out[n] = 0;
+    return out;
+}
+
+static void row(screen *s, const char *label, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void row(screen *s, const char *label, const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    fprintf(s->to, "%-*.*s%.*s\n", LABEL, LABEL, label, (int)s->width - LABEL, text);
+    s->lines++;
+}
+
+static void duration(double seconds, char out[32])
+{
+    const uint64_t t = seconds > 0 && seconds < 1e9 ? (uint64_t)(seconds + 0.5) : 0;
+    if (t >= 3600)
+        snprintf(out, 32, "%" PRIu64 ":%02u:%02u", t / 3600, (unsigned)(t / 60 % 60),
+                 (unsigned)(t % 60));
+    else
+        snprintf(out, 32, "%u:%02u", (unsigned)(t / 60), (unsigned)(t % 60));
+}
+
+static const char *bytes(double n, char out[32])
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    uint32_t u = 0;
+    for (; n >= 1024 && u < 4; u++)
+        n /= 1024;
+    snprintf(out, 32, u ? "%.1f %s" : "%.0f %s", n, units[u]);
+    return out;
+}
+
+/* Seconds a step of the newest attempt, evaluations and saves included; NAN: one step. */
+static double pace(const json_t *run)
+{
+    const json_t *all = json_object_get(run, "attempts");
+    const size_t n = json_array_size(all);
+    const json_t *a = n ? json_array_get(all, n - 1) : NULL;
+    const double steps = json_number_value(json_object_get(a, "last")) -
+                         json_number_value(json_object_get(a, "first"));
+    const double took =
+        json_number_value(json_object_get(a, "to")) - json_number_value(json_object_get(a, "from"));
+    return steps > 0 ? took / steps : NAN;
+}
+
+static bool runs(const json_t *run)
+{
+    return json_is_true(json_object_get(run, "running"));
+}
+
+/* "ETA 0:35", "the last step was 12 s ago", "it has ended". */
+static void state(const json_t *run, char out[96])
+{
+    char left[32];
+    const double steps = record(run, "steps"), each = pace(run);
+    const double silent = (double)time(NULL) - last(run, "time");
+    const uint64_t step = report_screen_step(run);
+    if (!runs(run))
+        snprintf(out, 96, step >= steps ? "complete" : "no job holds this folder");
+    else if (silent > 5 && silent > 5 * each)
+        snprintf(out, 96, "running, but the last step was %.0f s ago", silent);
+    else if (steps > (double)step && isfinite(each)) {
+        duration(each * (steps - (double)step), left);
+        snprintf(out, 96, "running, ETA %s", left);
+    } else
+        snprintf(out, 96, "running");
+}
+
+static void put_head(screen *s, const json_t *run)
+{
+    char name[128], host[128], about[96], of[32] = "";
+    const double steps = record(run, "steps"), ranks = record(run, "ranks");
+    const json_t *all = json_object_get(run, "attempts");
+    const size_t n = json_array_size(all);
+    const json_t *a = n ? json_array_get(all, n - 1) : NULL;
+    state(run, about);
+    if (steps > 0)
+        snprintf(of, sizeof of, "/%.0f", steps);
+    row(s, "run", "%s", plain(json_string_value(json_object_get(run, "name")), name));
+    row(s, "step", "%" PRIu64 "%s, %s", report_screen_step(run), of, about);
+    if (ranks > 0 && a)
+        row(s, "ranks", "%.0f, rank 0 on %s, attempt %" JSON_INTEGER_FORMAT, ranks,
+            plain(json_string_value(json_object_get(a, "host")), host),
+            json_integer_value(json_object_get(a, "attempt")));
+}
+
+/* The series on one line, of its last points that fit. */
+static void put_curve(screen *s, const json_t *run, const char *name, const char *label,
+                      const char *value, int blocks)
+{
+    static const char *const high[] = {"\u2581", "\u2582", "\u2583", "\u2584",
+                                       "\u2585", "\u2586", "\u2587", "\u2588"};
+    static const char low[] = "_.-=+*%#";
+    const json_t *mean =
+        json_object_get(json_object_get(json_object_get(run, "series"), name), "mean");
+    const size_t n = json_array_size(mean);
+    const uint32_t used = LABEL + 24;
+    const uint32_t room = s->width > used + 4 ? s->width - used : 0,
+                   points = room < n ? room : (uint32_t)n;
+    double least = INFINITY, most = -INFINITY;
+    for (size_t i = 0; i < n; i++) {
+        const double v = json_number_value(json_array_get(mean, i));
+        least = v < least ? v : least;
+        most = v > most ? v : most;
+    }
+    fprintf(s->to, "%-*.*s%-24s", LABEL, LABEL, label, value);
+    for (uint32_t i = 0; i < points; i++) {
+        const double v = json_number_value(json_array_get(mean, i * n / points));
+        const uint32_t level = most > least ? (uint32_t)(7.99 * (v - least) / (most - least)) : 0;
+        if (blocks)
+            fputs(high[level & 7], s->to);
+        else
+            fputc(low[level & 7], s->to);
+    }
+    fputc('\n', s->to);
+    s->lines++;
+}
+
+static void put_times(screen *s, const json_t *run)
+{
+    static const char *const names[] = {"compute_ms", "exposed_comm_ms", "bubble_ms",
+                                        "optimizer_ms"};
+    const double step = last(run, "step_ms");
+    double share[4];
+    for (uint32_t i = 0; i < 4; i++)
+        share[i] = 100 * last(run, names[i]) / step;
+    if (isfinite(step))
+        row(s, "time",
+            "%.1f ms: compute %.0f %%, exposed %.0f %%, bubble %.0f %%, optimizer %.0f %%", step,
+            share[0], share[1], share[2], share[3]);
+    uint64_t at;
+    const double slowest = newest(run, "ranks.slowest", &at);
+    const double max = newest(run, "ranks.step_ms.max", &at);
+    const double min = newest(run, "ranks.step_ms.min", &at);
+    if (isfinite(slowest))
+        row(s, "spread", "%.1f to %.1f ms a step; rank %.0f has the most work", min, max, slowest);
+}
+
+static void put_memory(screen *s, const json_t *run)
+{
+    char planned[32], resident[32], sent[32];
+    const double r = last(run, "resident_bytes");
+    if (isfinite(r))
+        row(s, "memory", "%s planned, %s resident; %s sent a step",
+            bytes(last(run, "peak_bytes"), planned), bytes(r, resident),
+            bytes(last(run, "comm_bytes"), sent));
+}
+
+uint32_t report_screen(const json_t *run, uint32_t width, int blocks, FILE *to)
+{
+    screen s = {.to = to, .width = width < 40 ? 40 : width};
+    char value[64], valid[64] = "";
+    uint64_t at;
+    const double v = newest(run, "valid_loss", &at);
+    const json_t *note;
+    size_t i;
+    put_head(&s, run);
+    if (report_screen_step(run)) {
+        snprintf(value, sizeof value, "%.4f", last(run, "loss"));
+        put_curve(&s, run, "loss", "loss", value, blocks);
+        if (isfinite(v)) {
+            snprintf(valid, sizeof valid, "%.4f after step %" PRIu64, v, at);
+            row(&s, "validation", "%s", valid);
+        }
+        snprintf(value, sizeof value, "%.0f", last(run, "tokens_per_s"));
+        put_curve(&s, run, "tokens_per_s", "tokens/s", value, blocks);
+        put_times(&s, run);
+        put_memory(&s, run);
+    }
+    json_array_foreach (json_object_get(run, "notes"), i, note) {
+        char text[128];
+        row(&s, "note", "%s", plain(json_string_value(note), text));
+    }
+    return s.lines;
+}
+
+void report_screen_line(const json_t *run, FILE *to)
+{
+    char about[96], name[128], valid[64] = "";
+    uint64_t at;
+    const double steps = record(run, "steps"), v = newest(run, "valid_loss", &at);
+    state(run, about);
+    if (isfinite(v))
+        snprintf(valid, sizeof valid, "  valid %.4f after step %" PRIu64, v, at);
+    fprintf(to, "%s  step %" PRIu64, plain(json_string_value(json_object_get(run, "name")), name),
+            report_screen_step(run));
+    if (steps > 0)
+        fprintf(to, "/%.0f", steps);
+    if (report_screen_step(run))
+        fprintf(to, "  loss %.4f%s  %.0f tokens/s  %.1f ms", last(run, "loss"), valid,
+                last(run, "tokens_per_s"), last(run, "step_ms"));
+    fprintf(to, "  %s\n", about);
+    fflush(to);
+}

@@ -1,0 +1,19 @@
+/* report/screen.h: a run on a terminal. */
+#ifndef REPORT_SCREEN_H
+#define REPORT_SCREEN_H
+
+#include <jansson.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* Draw one of the runs of report_json() on lines of at most `width` columns; returns how many
+ * lines. `blocks`: with characters of Unicode beyond ASCII. [any] */
+uint32_t report_screen(const json_t *run, uint32_t width, int blocks, FILE *to);
+
+/* The same in a line, for output that is no terminal. */
+void report_screen_line(const json_t *run, FILE *to);
+
+/* The last step of the run, 0: none yet. */
+uint64_t report_screen_step(const json_t *run);
+
+#endif

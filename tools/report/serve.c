@@ -1,0 +1,205 @@
+/* report/serve.c: see serve.h. libmicrohttpd answers from one thread of its own, which alone uses
+ * the report then. */
+#define _GNU_SOURCE
+#include "report/serve.h"
+
+#include "base/err.h"
+#include "base/log.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <microhttpd.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define CONNECTIONS 64u
+#define TIMEOUT_S 20u
+#define TOKEN_BYTES 16u
+
+typedef struct server {
+    report *r;
+    char token[2 * TOKEN_BYTES + 1], live[128];
+} server;
+
+/* --- answers --- */
+
+static enum MHD_Result answer(struct MHD_Connection *c, unsigned status, const char *type,
+                              char *body, size_t n)
+{
+    struct MHD_Response *x = MHD_create_response_from_buffer(n, body, MHD_RESPMEM_MUST_FREE);
+    if (!x) {
+        free(body);
+        return MHD_NO;
+    }
+    static const char *const headers[][2] = {{"Cache-Control", "no-store"},
+                                             {"X-Content-Type-Options", "nosniff"},
+                                             {"Referrer-Policy", "no-referrer"},
+                                             {"X-Frame-Options", "DENY"}};
+    for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
+        MHD_add_response_header(x, headers[i][0], headers[i][1]);
+    MHD_add_response_header(x, "Content-Type", type);
+    const enum MHD_Result result = MHD_queue_response(c, status, x);
+    MHD_destroy_response(x);
+    return result;
+}
+
+static enum MHD_Result refuse(struct MHD_Connection *c, unsigned status, const char *why)
+{
+    char *body = strdup(why);
+    return body ? answer(c, status, "text/plain; charset=utf-8", body, strlen(body)) : MHD_NO;
+}
+
+/* Takes as long for a token that is nearly right. */
+static bool has_token(const server *s, struct MHD_Connection *c)
+{
+    const char *given = MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "token");
+    unsigned char differs = 0;
+    if (!given || strlen(given) != strlen(s->token))
+        return false;
+    for (size_t i = 0; s->token[i]; i++)
+        differs |= (unsigned char)(given[i] ^ s->token[i]);
+    return !differs;
+}
+
+static enum MHD_Result handle(void *user, struct MHD_Connection *c, const char *path,
+                              const char *method, const char *version, const char *upload,
+                              size_t *upload_size, void **state)
+{
+    server *s = user;
+    (void)version;
+    (void)upload;
+    (void)upload_size;
+    (void)state;
+    if (strcmp(method, "GET") && strcmp(method, "HEAD"))
+        return refuse(c, MHD_HTTP_METHOD_NOT_ALLOWED, "this page can only be read\n");
+    if (!has_token(s, c))
+        return refuse(c, MHD_HTTP_FORBIDDEN,
+                      "the token is missing or wrong: use the address that weft watch printed\n");
+    const bool as_data = !strcmp(path, "/data.json");
+    if (!as_data && strcmp(path, "/"))
+        return refuse(c, MHD_HTTP_NOT_FOUND, "there is / and /data.json\n");
+    char *body = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&body, &n);
+    if (!f)
+        return MHD_NO;
+    json_t *data = report_json(s->r, s->live);
+    if (as_data)
+        json_dumpf(data, f, JSON_COMPACT | JSON_REAL_PRECISION(7));
+    else
+        report_write_page(data, f);
+    json_decref(data);
+    if (fclose(f)) {
+        free(body);
+        return MHD_NO;
+    }
+    return answer(c, MHD_HTTP_OK,
+                  as_data ? "application/json; charset=utf-8" : "text/html; charset=utf-8", body,
+                  n);
+}
+
+/* --- the address --- */
+
+static bool is_loopback(const struct sockaddr *a)
+{
+    if (a->sa_family == AF_INET6)
+        return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
+    const struct sockaddr_in *four = (const struct sockaddr_in *)(const void *)a;
+    return ntohl(four->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+}
+
+/* "127.0.0.1:8080", "[::1]:8080", ":8080" and "8080" of the loopback interface. */
+static weft_status find_address(const char *text, struct sockaddr_storage *out, char host[256])
+{
+    const char *colon = strrchr(text, ':'), *port = colon ? colon + 1 : text;
+    size_t n = colon ? (size_t)(colon - text) : 0;
+    const bool six = n > 1 && *text == '[' && text[n - 1] == ']';
+    snprintf(host, 256, "%.*s", (int)(six ? n - 2 : n), six ? text + 1 : text);
+    if (!n)
+        snprintf(host, 256, "127.0.0.1");
+    struct addrinfo *found,
+        hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+    const int bad = !*port || strspn(port, "0123456789") != strlen(port) || n > 200 ||
+                            (!six && strchr(host, ':'))
+                        ? EAI_SERVICE
+                        : getaddrinfo(host, port, &hints, &found);
+    if (bad)
+        return err_fail(WEFT_USAGE,
+                        "--http=%s: %s; give ADDRESS:PORT, such as 127.0.0.1:8080 or [::1]:8080",
+                        text, bad == EAI_SERVICE ? "there is no port in it" : gai_strerror(bad));
+    memcpy(out, found->ai_addr, found->ai_addrlen);
+    freeaddrinfo(found);
+    return WEFT_OK;
+}
+
+static void make_token(server *s)
+{
+    unsigned char bytes[TOKEN_BYTES];
+    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+        abort(); /* 16 bytes always come whole */
+    for (uint32_t i = 0; i < TOKEN_BYTES; i++)
+        snprintf(s->token + 2 * (size_t)i, 3, "%02x", bytes[i]);
+    snprintf(s->live, sizeof s->live, "data.json?token=%s", s->token);
+}
+
+static void say_where(const server *s, const struct sockaddr *a, const char *host, unsigned port)
+{
+    const bool six = a->sa_family == AF_INET6;
+    printf("http://%s%s%s:%u/?token=%s\n", six ? "[" : "", host, six ? "]" : "", port, s->token);
+    fflush(stdout);
+    if (!is_loopback(a))
+        log_line(WEFT_LOG_WARN, "the page goes over the network without encryption: who listens "
+                                "there can read it, and its token");
+}
+
+static void wait_for_signal(void)
+{
+    sigset_t ends;
+    int number;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGHUP);
+    sigwait(&ends, &number);
+}
+
+static void block_signals(void)
+{
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &ends, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+weft_status report_serve(report *r, const char *address)
+{
+    server s = {.r = r};
+    struct sockaddr_storage at = {0};
+    char host[256];
+    weft_status st = find_address(address ? address : "127.0.0.1:0", &at, host);
+    if (st != WEFT_OK)
+        return st;
+    make_token(&s);
+    block_signals(); /* before the server's thread begins, which would take them */
+    unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD;
+    if (at.ss_family == AF_INET6)
+        flags |= MHD_USE_IPv6;
+    struct MHD_Daemon *d = MHD_start_daemon(
+        flags, 0, NULL, NULL, handle, &s, MHD_OPTION_SOCK_ADDR, &at, MHD_OPTION_CONNECTION_LIMIT,
+        CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, TIMEOUT_S, MHD_OPTION_END);
+    if (!d)
+        return err_fail_errno(WEFT_USAGE, "the page cannot be served at %s",
+                              address ? address : "the loopback interface");
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(d, MHD_DAEMON_INFO_BIND_PORT);
+    say_where(&s, (struct sockaddr *)&at, host, info ? info->port : 0);
+    wait_for_signal();
+    MHD_stop_daemon(d);
+    return WEFT_OK;
+}

@@ -1,0 +1,144 @@
+/* watch.c: weft watch. */
+#define _GNU_SOURCE
+#include "cli/cli.h"
+
+#include "base/err.h"
+#include "report/screen.h"
+#include "report/serve.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LOOK_MS 1000
+
+static bool is_utf8(void)
+{
+    const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    for (uint32_t i = 0; i < 3; i++) {
+        const char *v = getenv(names[i]);
+        if (v && *v)
+            return strcasestr(v, "utf-8") || strcasestr(v, "utf8");
+    }
+    return false;
+}
+
+static uint32_t columns(void)
+{
+    struct winsize size;
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || !size.ws_col ? 80 : size.ws_col;
+}
+
+/* Every run anew, over what was there before; returns how many lines that are. */
+static uint32_t redraw(const json_t *runs, uint32_t before)
+{
+    const json_t *run;
+    size_t i;
+    uint32_t lines = 0;
+    if (before)
+        printf("\033[%uA\033[J", before);
+    json_array_foreach (runs, i, run)
+        lines += report_screen(run, columns(), is_utf8(), stdout);
+    fflush(stdout);
+    return lines;
+}
+
+/* A line for each run that has a new step since `seen`, which begins with UINT64_MAX. */
+static void add_lines(const json_t *runs, uint64_t *seen)
+{
+    const json_t *run;
+    size_t i;
+    json_array_foreach (runs, i, run) {
+        if (report_screen_step(run) != seen[i])
+            report_screen_line(run, stdout);
+        seen[i] = report_screen_step(run);
+    }
+}
+
+static bool any_runs(const json_t *runs)
+{
+    const json_t *run;
+    size_t i;
+    json_array_foreach (runs, i, run)
+        if (json_is_true(json_object_get(run, "running")))
+            return true;
+    return false;
+}
+
+/* Until no job trains any more. */
+static int watch(report *r, bool once)
+{
+    const struct timespec pause = {LOOK_MS / 1000, LOOK_MS % 1000 * 1000000L};
+    uint64_t seen[64];
+    uint32_t lines = 0;
+    bool more = true;
+    memset(seen, 0xff, sizeof seen);
+    while (more) {
+        json_t *data = report_json(r, NULL);
+        const json_t *runs = json_object_get(data, "runs");
+        more = !once && any_runs(runs);
+        if (isatty(STDOUT_FILENO) || once)
+            lines = redraw(runs, lines);
+        else
+            add_lines(runs, seen);
+        json_decref(data);
+        if (ferror(stdout))
+            return cli_fail(err_fail_errno(WEFT_IO, "standard output cannot be written"));
+        if (more)
+            nanosleep(&pause, NULL);
+    }
+    return 0;
+}
+
+static int run(int argc, char **argv)
+{
+    const char *address = NULL;
+    bool serves = false, once = false;
+    uint32_t n = 0;
+    weft_status st = WEFT_OK;
+    report *r = report_create();
+    for (int i = 1; st == WEFT_OK && i < argc; i++) {
+        if (!strcmp(argv[i], "--http")) {
+            serves = true;
+        } else if (!strncmp(argv[i], "--http=", 7)) {
+            serves = true;
+            address = argv[i] + 7;
+        } else if (!strcmp(argv[i], "--once")) {
+            once = true;
+        } else if (*argv[i] == '-') {
+            report_free(r);
+            return cli_refuse(&cli_cmd_watch, argv[i], i + 1 < argc ? argv[i + 1] : NULL);
+        } else if (++n > 64) {
+            st = err_fail(WEFT_USAGE, "at most 64 runs at a time");
+        } else {
+            st = report_add(r, argv[i]);
+        }
+    }
+    int status;
+    if (st != WEFT_OK)
+        status = cli_fail(st);
+    else if (!n)
+        status = cli_usage(&cli_cmd_watch, "name the folder of a run");
+    else if (serves)
+        status = cli_fail(report_serve(r, address));
+    else
+        status = watch(r, once);
+    report_free(r);
+    return status;
+}
+
+const cli_command cli_cmd_watch = {
+    "watch", "RUN ... [--once | --http[=ADDRESS:PORT]]",
+    "Show how a run goes on: its loss, speed, times and memory, every second until it ends.\n\n"
+    "  RUN        a run's folder (run.out), also on another machine that shares it. What is no\n"
+    "             terminal gets a line for each look that finds a new step\n"
+    "  --once     show it as it is now, and end\n"
+    "  --http     serve the page of weft report instead, which renews itself, until Ctrl-C; then\n"
+    "             sweeps can be named, too. Only this machine can open it, with the address that\n"
+    "             is printed, and nothing can be changed by it\n"
+    "  --http=ADDRESS:PORT   the same at another address or port, such as 0.0.0.0:8080; what it\n"
+    "             shows goes over the network without encryption",
+    run, NULL};
