@@ -306,7 +306,8 @@ class Marks:
             elif target.startswith(("/tmp/", "/dev/shm/")):
                 self.paths.add(target)
         self.ports |= {port for port, inode in listening() if inode in sockets}
-        for line in read_text(f"/proc/{pid}/maps").splitlines():
+        # a process that executes or ends meanwhile leaves the last line unfinished
+        for line in read_text(f"/proc/{pid}/maps").split("\n")[:-1]:
             path = line.partition("/")[2]
             if path.startswith(("tmp/", "dev/shm/")):
                 self.paths.add("/" + path)
