@@ -24,8 +24,25 @@ static uint64_t resident_bytes(void)
     return (uint64_t)u.ru_maxrss * 1024;
 }
 
+/* With one axis the sum says it. */
+static void open_axes(run_results *r)
+{
+    const graph_mesh *mesh = &r->spec->mesh;
+    uint32_t n = 0;
+    for (uint32_t a = 0; a < mesh->n; a++)
+        n += mesh->size[a] > 1;
+    for (uint32_t a = 0; a < mesh->n && n > 1; a++) {
+        if (mesh->size[a] == 1)
+            continue;
+        snprintf(r->name[r->naxes], sizeof *r->name, "axis.%s.exposed_comm_ms", mesh->name[a]);
+        r->axes[r->naxes].name = r->name[r->naxes];
+        r->axis[r->naxes++] = a;
+    }
+}
+
 void run_results_open(run_results *r, uint64_t first)
 {
+    open_axes(r);
     run_scalars_begin(&r->scalars, r->exec);
     run_ranks_begin(&r->ranks, r->exec->job, r->exec->rank, r->spec->ranks, first);
 }
@@ -43,7 +60,7 @@ void run_results_begin(run_results *r)
     r->sent = bytes_sent(r->exec);
 }
 
-static void measure(const run_results *r, run_metrics *m)
+static void measure(run_results *r, run_metrics *m)
 {
     const spec *s = r->spec;
     const run_exec_times *now = &r->exec->times;
@@ -54,6 +71,11 @@ static void measure(const run_results *r, run_metrics *m)
     m->mfu = r->peak_flops > 0 ? r->exec->plan->flops_step / seconds / r->peak_flops : 0;
     m->comm_bytes = bytes_sent(r->exec) - r->sent;
     m->exposed_comm_ms = (double)(now->exposed_ns - r->before.exposed_ns) * 1e-6;
+    m->axes = r->axes;
+    for (uint32_t a = 0; a < r->naxes; a++)
+        r->axes[a].value =
+            (double)(now->axis_ns[r->axis[a]] - r->before.axis_ns[r->axis[a]]) * 1e-6;
+    m->naxes = r->naxes;
     m->bubble_ms = (double)(now->bubble_ns - r->before.bubble_ns) * 1e-6;
     m->optimizer_ms = (double)(now->tail_ns - r->before.tail_ns) * 1e-6;
     m->compute_ms = m->step_ms - m->exposed_comm_ms - m->bubble_ms - m->optimizer_ms;

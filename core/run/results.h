@@ -13,8 +13,11 @@ typedef struct run_results {
     run_scalars scalars;
     run_ranks ranks; /* their times */
     uint64_t skips_in_a_row;
-    uint64_t peak_bytes; /* memory of the busiest rank's plan */
-    double peak_flops;   /* of a rank; 0: unknown */
+    uint64_t peak_bytes;            /* memory of the busiest rank's plan */
+    double peak_flops;              /* of a rank; 0: unknown */
+    run_metric axes[WEFT_MAX_MESH]; /* exposed communication of each mesh axis */
+    char name[WEFT_MAX_MESH][WEFT_MAX_NAME + 32];
+    uint32_t axis[WEFT_MAX_MESH], naxes;
     /* at the begin of the step */
     run_exec_times before;
     uint64_t began_ns, sent;

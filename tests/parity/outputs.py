@@ -56,6 +56,16 @@ class Outputs(w.Bench):
         self.assertEqual(x["exposed_comm_ms"] > 0, len(plan["ranks"]) > 1)
         self.assertEqual(x["comm_bytes"] > 0, len(plan["ranks"]) > 1)
 
+    def test_exposed_by_axis(self):
+        """Where two axes have ranks, the waits of each add up to exposed_comm_ms."""
+        self.train("axes", w.EVEN | {"parallel.strategy": "tp, dp", "parallel.tp": 2,
+                                     "run.steps": 5}, ranks=4)
+        for x in w.metrics(self.path("axes")):
+            of = {k.split(".")[1]: v for k, v in x.items() if k[:5] == "axis."}
+            self.assertEqual(set(of), {"tp", "dp"})
+            self.assertGreater(min(of.values()), 0)
+            self.assertAlmostEqual(sum(of.values()) / x["exposed_comm_ms"], 1, 5)
+
     def test_stages_wait_for_each_other(self):
         """With one micro-batch a stage idles while the other works."""
         job = w.EVEN | {"parallel.strategy": "pp", "train.microbatch": 12, "model.layers": 8}

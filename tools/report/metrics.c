@@ -137,6 +137,9 @@ static const char *unit_of(const char *name)
                        .save_stop_ms = 1,
                        .save_write_ms = 1,
                        .ranks.steps = 1};
+    const run_metric of_axis = {name, 0};
+    all.axes = &of_axis;
+    all.naxes = !strncmp(name, "axis.", 5);
     weft_metric *list = mem_alloc(run_metrics_max(0) * sizeof *list);
     const char *unit = "";
     for (uint32_t i = run_metrics_list(&all, list); i-- > 0;)

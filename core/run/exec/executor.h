@@ -18,8 +18,9 @@
 /* Where the time of lists went, since set-up. The rest of a step is the time of its passes. */
 typedef struct run_exec_times {
     uint64_t exposed_ns; /* waits for collectives: communication that no computation hides */
-    uint64_t bubble_ns;  /* waits for sends and receives: another pipeline stage is behind */
-    uint64_t tail_ns;    /* after the passes, without such waits: norm and update */
+    uint64_t axis_ns[WEFT_MAX_MESH]; /* of these, those along each mesh axis */
+    uint64_t bubble_ns; /* waits for sends and receives: another pipeline stage is behind */
+    uint64_t tail_ns;   /* after the passes, without such waits: norm and update */
 } run_exec_times;
 
 /* What running a kernel needs of it, side by side. */

@@ -95,11 +95,14 @@ static weft_status note_operation(run_executor *e, const plan_entry *x, const ru
 
 static weft_status wait(run_executor *e, const plan_entry *x, const run_exec_kind *k)
 {
-    const bool pair = plan_between_two(&e->plan->collectives.at[x->what]);
+    const plan_collective *c = &e->plan->collectives.at[x->what];
+    const bool pair = plan_between_two(c);
     const uint64_t began = clock_ns();
     weft_status st = k->wait(e, x->what);
-    if (k->times)
-        *(pair ? &e->times.bubble_ns : &e->times.exposed_ns) += clock_ns() - began;
+    const uint64_t took = k->times ? clock_ns() - began : 0;
+    *(pair ? &e->times.bubble_ns : &e->times.exposed_ns) += took;
+    if (!pair)
+        e->times.axis_ns[e->plan->channels.at[c->channel].mesh_axis] += took;
     return st == WEFT_OK && run_trace_wants(&e->trace, e->step) ? note_operation(e, x, k) : st;
 }
 

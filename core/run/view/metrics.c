@@ -148,7 +148,7 @@ static double value_of(const run_metrics *m, const about *a)
 
 uint32_t run_metrics_max(uint32_t told)
 {
-    return ROWS + told;
+    return ROWS + WEFT_MAX_MESH + told;
 }
 
 uint32_t run_metrics_list(const run_metrics *m, weft_metric *out)
@@ -158,6 +158,8 @@ uint32_t run_metrics_list(const run_metrics *m, weft_metric *out)
         if (is_there(m, a->when))
             out[n++] = (weft_metric){a->name, a->unit, value_of(m, a),
                                      a->counts ? WEFT_METRIC_COUNTER : WEFT_METRIC_GAUGE, 0};
+    for (uint32_t i = 0; i < m->naxes; i++)
+        out[n++] = (weft_metric){m->axes[i].name, "ms", m->axes[i].value, WEFT_METRIC_GAUGE, 0};
     for (uint32_t i = 0; i < m->nscalars; i++)
         out[n++] = (weft_metric){m->told[i].name, "", m->told[i].value, WEFT_METRIC_GAUGE, 0};
     return n;

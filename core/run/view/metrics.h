@@ -48,8 +48,9 @@ typedef struct run_metrics {
     double save_stop_ms, save_copy_ms; /* a save that began before the step; 0: none did */
     double save_write_ms;    /* of a save that was completed before the step; 0: none was */
     run_metrics_ranks ranks; /* ranks.h */
+    const run_metric *axes;  /* [naxes] exposed communication along each mesh axis */
     const run_metric *told;  /* [ntold] scalars of plugins, whose names have a dot */
-    uint32_t nscalars;
+    uint32_t naxes, nscalars;
     bool skips; /* this step was skipped */
 } run_metrics;
 

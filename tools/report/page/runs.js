@@ -102,9 +102,16 @@ function chooseRun() {
 
 const PARTS = [["compute_ms", "compute", "c0"], ["exposed_comm_ms", "exposed communication", "c2"], ["bubble_ms", "bubble", "idle"], ["optimizer_ms", "optimizer", "c3"]];
 
+/* The parts of a step; exposed communication by mesh axis where the run has that. */
+function splitParts() {
+  const axes = Object.keys(current().series || {}).map((n) => n.match(/^axis\.(.+)\.exposed_comm_ms$/)).filter(Boolean);
+  if (!axes.length) return PARTS;
+  return PARTS.flatMap((part) => part[0] !== "exposed_comm_ms" ? [part] : axes.map(([name, axis], i) => [name, `exposed communication of ${axis}`, ["c2", "c4", "c6", "c1"][i % 4]]));
+}
+
 /* The parts of a step as curves, in ms or as shares of their sum. */
 function splitLines() {
-  const found = PARTS.map(([name, label, ink]) => ({ m: metric(current(), name), label, name, ink: colour(ink) })).filter((l) => l.m);
+  const found = splitParts().map(([name, label, ink]) => ({ m: metric(current(), name), label, name, ink: colour(ink) })).filter((l) => l.m);
   if (state.splitAs !== "share") return found.map((l) => ({ ...l, m: { ...l.m, min: null } }));
   const total = found[0]?.m.value.map((_, i) => sum(found.map((l) => l.m.value[i] || 0))) || [];
   return found.map((l) => ({ ...l, m: { ...l.m, unit: "share", min: null, value: l.m.value.map((v, i) => is(v) && total[i] ? v / total[i] : null) } }));
