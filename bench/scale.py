@@ -59,7 +59,7 @@ def torch(o, ranks, shard):
              str(MODEL["layers"]), "--heads", str(MODEL["heads"])]
     children = []
     for rank in range(ranks):
-        env = dict(os.environ)
+        env = dict(train.torch_environment())
         if ranks > 1:
             env |= {"RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
                     "MASTER_PORT": str(port)}

@@ -3,8 +3,9 @@
   torch_gpt2.py --batch 4 --sequence 64 --threads 2 --precision bf16 --steps 8
 
 Prints a JSON line: milliseconds of each step, tokens a second (median without the first two steps),
-peak resident bytes, the version. Same shape as weft's default model, AdamW with torch's defaults,
-attention through scaled_dot_product_attention, bf16 through autocast with fp32 weights. Started
+peak resident bytes, the version. Same shape as weft's default model, AdamW fused where this PyTorch
+has it, attention through scaled_dot_product_attention, bf16 through autocast with fp32 weights;
+--compile compiles the model. bench/train.py preloads an allocator that keeps memory. Started
 with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT it runs as DistributedDataParallel over Gloo;
 --shard state puts ZeroRedundancyOptimizer under it, --shard all is fully_shard (FSDP2)."""
 import argparse
@@ -61,6 +62,7 @@ def main():
         a.add_argument("--" + name, type=int, default=value)
     a.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     a.add_argument("--shard", choices=("none", "state", "all"), default="none")
+    a.add_argument("--compile", action="store_true")
     o = a.parse_args()
     torch.set_num_threads(o.threads)
     model = net = Gpt2(o.vocab, o.width, o.layers, o.heads, o.context)
@@ -74,11 +76,16 @@ def main():
             fully_shard(model, mesh=mesh)
         else:
             net = nn.parallel.DistributedDataParallel(model)
+    if o.compile:
+        net = torch.compile(net)
+    version = tuple(int(x) for x in torch.__version__.split(".")[:2])
+    fused = {"fused": True} if version >= (2, 4) else {}  # of the CPU
     if o.shard == "state":
         from torch.distributed.optim import ZeroRedundancyOptimizer
-        optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=1e-4)
+        optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=1e-4,
+                                            **fused)
     else:
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, **fused)
     data = torch.randint(0, min(o.vocab, 50257), (o.batch, o.sequence + 1),
                          generator=torch.Generator().manual_seed(1))
     ms = []
@@ -89,12 +96,14 @@ def main():
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        optimizer.zero_grad(set_to_none=False)
+        optimizer.zero_grad(set_to_none=True)
         ms.append(1e3 * (time.perf_counter() - start))
     later = sorted(ms[2:] or ms)
     if os.environ.get("RANK", "0") == "0":
         print(json.dumps({
-            "peer": "torch " + torch.__version__, "precision": o.precision, "loss": loss.item(),
+            "peer": f"torch {torch.__version__}{', compiled' if o.compile else ''}",
+            "allocator": os.environ.get("LD_PRELOAD", ""),
+            "precision": o.precision, "loss": loss.item(),
             "step_ms": [round(x, 1) for x in ms],
             "tokens_per_s": o.batch * o.sequence / later[len(later) // 2] * 1e3,
             "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))

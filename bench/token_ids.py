@@ -1,4 +1,4 @@
-"""tokenize.py: text encoded by weft data and by the PyPI package `tokenizers`, in MB/s.
+"""token_ids.py: text encoded by weft data and by the PyPI package `tokenizers`, in MB/s.
 
 Both encode the same documents with the same tokenizer, one after the other in each round, with 1
 and 2 threads; the median of the rounds counts, and the ratio is that of the medians. weft is timed
@@ -6,7 +6,7 @@ as a whole command, from reading the file to the synced token file; `tokenizers`
 encode_batch() runs over texts that are in memory, and gives the ids back to nobody. The tokenizers
 are trained here: BPE as GPT-2's, Unigram as XLM-R's.
 
-  python3 bench/tokenize.py [--weft PROGRAM] [--text FILE] [--rounds N] [--mb N]
+  python3 bench/token_ids.py [--weft PROGRAM] [--text FILE] [--rounds N] [--mb N]
 """
 import argparse
 import json

@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""How far is a training step of the cpu device from what the machine can do?
+
+  bench/limit.py [--weft build/release/bin/weft] [--rounds 3] [--steps 8] [--only bf16:4x512]
+
+The limit of a step is the sum of
+
+- for each product in it the least time that anybody took for this form (op, rows, outputs, inputs)
+  alone: PyTorch's mm, or the device's own kernel in any traced step, whichever was faster;
+- for attention the operations of its two products, halved by the mask, at the highest rate that
+  any form of the step reached;
+- for the update the bytes that it reads and writes, over what a triad a = b + s c moves.
+
+Everything else, such as norms, activations, the loss and sums of gradients, counts as distance: with
+kernels that are fused into products it could take no time. Prints a JSON line a case: `share` is
+limit / step (median of the rounds, without a trace), `ops` says what each op takes in a traced step
+beside what the limit grants it. GPT-2 with 124 million parameters, one process. Nothing else should
+run on the machine. PyTorch is needed, the newest gives the truest limit."""
+import argparse
+import collections
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import torch
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import train  # noqa: E402  (bench/train.py)
+
+HEADS, SIZE = 12, {"fp32": 4, "bf16": 2}
+PRODUCTS = ("linear", "linear.dx", "linear.dw")
+TRIAD_BYTES = 256 << 20
+
+
+def write_job(path, o, precision, batch, sequence, out):
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(f"[run]\nout = {out}\nsteps = {o.steps}\n[model]\nvocab = 50304\n"
+                f"[data]\ntrain = {os.path.dirname(out)}/tokens.bin\n"
+                f"[train]\nbatch = {batch}\nmicrobatch = {batch}\nsequence = {sequence}\n"
+                f"precision = {precision}\neval_every = 0\n"
+                "[optim]\nlr = 1e-4\nschedule = constant\nwarmup = 0\n"
+                f"[device]\nthreads = {o.threads}\n[log]\nprogress = 0\nlevel = error\n")
+
+
+def listed_ops(o, job):
+    """(op, bytes of each operand, how many are inputs) of the step, in the order of its list."""
+    said = subprocess.run([o.weft, "plan", job, "--list", "--json"], check=True,
+                          capture_output=True, text=True).stdout
+    return [(x["op"], x["bytes"], len(x["in"]))
+            for entry in json.loads(said)["step"] for x in entry.get("ops", [])]
+
+
+def form_of(op, sizes, inputs, size):
+    """(op, rows, outputs, inputs) of a product, from the bytes of its three matrices."""
+    out = sizes[inputs]
+    a, b, c = sizes[0] / size, sizes[1] / size, out / (4 if op == "linear.dw" else size)
+    one, two, three = (round(math.sqrt(x)) for x in (a * c / b, b * c / a, a * b / c))
+    # y = x w': a = MK, b = NK, c = MN.  dx = dy w: a = MN, b = NK, c = MK.  dw = dy' x: MN, MK, NK
+    if op == "linear":
+        return op, one, two, three
+    return (op, one, three, two) if op == "linear.dx" else (op, three, one, two)
+
+
+def traced_ms(out, count):
+    """Times of the kernels of rank 0 in each traced step, in the order of their begin."""
+    with open(os.path.join(out, "trace.json"), encoding="utf-8") as f:
+        events = json.load(f)["traceEvents"]
+    lanes = {x["tid"] for x in events
+             if x["name"] == "thread_name" and x["args"]["name"] == "kernels"}
+    steps = collections.defaultdict(list)
+    for x in events:
+        if x["ph"] == "X" and x["tid"] in lanes:
+            steps[x["args"]["step"]].append((x["ts"], x["name"], x["dur"] / 1e3))
+    for step in steps.values():
+        step.sort()
+        if len(step) != count:
+            sys.exit(f"a traced step has {len(step)} kernels, and the plan {count}")
+    return [[(name, ms) for _, name, ms in step] for _, step in sorted(steps.items())]
+
+
+def run_weft(o, job, out, *more):
+    subprocess.run([o.weft, "train", job, *more], check=True)
+    with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as f:
+        return [json.loads(line)["step_ms"] for line in f]
+
+
+def best_of(call, seconds=0.5):
+    call()
+    best, until = math.inf, time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        began = time.perf_counter()
+        call()
+        best = min(best, time.perf_counter() - began)
+    return best * 1e3
+
+
+def torch_ms(form, precision):
+    op, m, n, k = form
+    kind = torch.bfloat16 if precision == "bf16" else torch.float32
+    x, w, y = (torch.randn(s).to(kind) for s in ((m, k), (n, k), (m, n)))
+    if op == "linear":
+        return best_of(lambda: torch.mm(x, w.t(), out=y))
+    if op == "linear.dx":
+        return best_of(lambda: torch.mm(y, w, out=x))
+    return best_of(lambda: torch.mm(y.t(), x, out=w))
+
+
+def triad_gbs():
+    n = TRIAD_BYTES // 4
+    a, b, c = (torch.ones(n) for _ in range(3))
+    return 3 * TRIAD_BYTES / best_of(lambda: torch.add(b, c, alpha=3.0, out=a), 2) / 1e6
+
+
+def measure(o, work, precision, batch, sequence):
+    out, job = os.path.join(work, "run"), os.path.join(work, "job.ini")
+    write_job(job, o, precision, batch, sequence, out)
+    ops = listed_ops(o, job)
+    forms = [form_of(op, sizes, inputs, SIZE[precision]) if op in PRODUCTS else None
+             for op, sizes, inputs in ops]
+    least, spent, steps = {f: math.inf for f in forms if f}, collections.defaultdict(list), []
+    library = {f: math.inf for f in least}
+    for _ in range(o.rounds):
+        steps += run_weft(o, job, out)[2:]
+        run_weft(o, job, out, f"log.trace_steps=3-{o.steps}")
+        for form in library:
+            library[form] = min(library[form], torch_ms(form, precision))
+        for step in traced_ms(out, len(ops)):
+            sums = collections.Counter()
+            for (name, ms), form in zip(step, forms):
+                sums[name] += ms
+                if form:
+                    least[form] = min(least[form], ms)
+            for name, ms in sums.items():
+                spent[name].append(ms)
+    best = {f: min(least[f], library[f]) for f in least}
+    rate = max(2 * f[1] * f[2] * f[3] / ms for f, ms in best.items())
+    attention = 2 * batch * HEADS * sequence ** 2 * 64 * 12  # two products, half of each; 12 layers
+    granted = collections.Counter({"attention": attention / rate,
+                                   "attention.dx": 2.5 * attention / rate})
+    for form in filter(None, forms):
+        granted[form[0]] += best[form]
+    gbs = triad_gbs()
+    # of the update: eight operands or more, of which the first five large ones are read
+    moved = sum(sum(x for x in sizes if x > 4) for op, sizes, _ in ops
+                if op == "ew" and len(sizes) > 9)
+    granted["ew"] = moved / gbs / 1e6
+    step, limit = statistics.median(steps), sum(granted.values())
+    print(json.dumps({
+        "case": f"GPT-2 124M {precision} {batch} x {sequence}, {o.threads} threads",
+        "step_ms": round(step, 1), "limit_ms": round(limit, 1), "share": round(limit / step, 3),
+        "tokens_per_s": round(batch * sequence / step * 1e3, 1), "triad_gb_s": round(gbs, 1),
+        "best_gflop_s": round(rate / 1e6, 1),
+        "products_of_the_limit": sum(library[f] >= least[f] for f in least), "forms": len(least),
+        "torch": torch.__version__,
+        "ops": {name: {"ms": round(statistics.median(ms), 2), "limit_ms": round(granted[name], 2)}
+                for name, ms in sorted(spent.items(), key=lambda x: -statistics.median(x[1]))}}),
+        flush=True)
+
+
+def main():
+    a = argparse.ArgumentParser()
+    a.add_argument("--weft", default=os.path.join(HERE, "..", "build", "release", "bin", "weft"))
+    a.add_argument("--rounds", type=int, default=3)
+    a.add_argument("--steps", type=int, default=8)
+    a.add_argument("--threads", type=int, default=2)
+    a.add_argument("--only", help="PRECISION:BATCHxSEQUENCE")
+    o = a.parse_args()
+    torch.set_num_threads(o.threads)
+    with tempfile.TemporaryDirectory() as work:
+        train.tokens(os.path.join(work, "tokens.bin"))
+        for precision, batch, sequence in train.CASES:
+            if not o.only or o.only == f"{precision}:{batch}x{sequence}":
+                measure(o, work, precision, batch, sequence)
+
+
+if __name__ == "__main__":
+    main()
