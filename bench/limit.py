@@ -11,11 +11,11 @@ The limit of a step is the sum of
   any form of the step reached;
 - for the update the bytes that it reads and writes, over what a triad a = b + s c moves.
 
-Everything else, such as norms, activations, the loss and sums of gradients, counts as distance: with
-kernels that are fused into products it could take no time. Prints a JSON line a case: `share` is
-limit / step (median of the rounds, without a trace), `ops` says what each op takes in a traced step
-beside what the limit grants it. GPT-2 with 124 million parameters, one process. Nothing else should
-run on the machine. PyTorch is needed, the newest gives the truest limit."""
+Everything else, such as norms, activations, the loss and sums of gradients, counts as distance:
+with kernels that are fused into products it could take no time. Prints a JSON line a case: `share`
+is limit / step (median of the rounds, without a trace), `ops` says what each op takes in a traced
+step beside what the limit grants it. GPT-2 with 124 million parameters, one process. Nothing else
+should run on the machine. PyTorch is needed, the newest gives the truest limit."""
 import argparse
 import collections
 import json

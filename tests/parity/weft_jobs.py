@@ -33,7 +33,7 @@ USUAL = 0.05  # seconds that the job of calibration() takes on a machine of the 
 SANITIZERS = re.compile(r"(Address|Leak|Thread|UndefinedBehavior)Sanitizer:|: runtime error:")
 NO_TIME = ("step_ms", "tokens_per_s", "mfu", "exposed_comm_ms", "compute_ms", "bubble_ms",
            "optimizer_ms", "save_stop_ms", "save_copy_ms", "save_write_ms", "time", "host",
-           "attempt")
+           "attempt", "resident_bytes")
 LAUNCHERS = ("RANK", "WORLD_", "LOCAL_", "MASTER_", "OMPI_", "PMI", "SLURM_", "WEFT_PLUGIN")
 
 # No size that a kernel, a cache line or a number of ranks would like.
@@ -380,8 +380,8 @@ def metrics(out):
 def lines(out, skip=NO_TIME):
     """The lines of metrics.jsonl, whose numbers stay text, without the keys in `skip`."""
     whole = [json.loads(line, parse_float=str) for line in written(out)]
-    return [{k: v for k, v in line.items() if k not in skip and not k.startswith("ranks.")}
-            for line in whole]
+    return [{k: v for k, v in line.items()
+             if k not in skip and not k.startswith(("ranks.", "axis."))} for line in whole]
 
 
 def folder(out, step):
