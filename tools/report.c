@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,33 +29,64 @@ static weft_status close_page(FILE *f, const char *path)
 }
 
 /* A device or a pipe, which a rename would replace. */
-static bool is_special(const char *path)
+static weft_status write_in_place(const json_t *data, bool as_json, const char *path)
 {
-    struct stat st;
-    return !stat(path, &st) && !S_ISREG(st.st_mode);
-}
-
-/* A reader of the file sees the old page or the new one. */
-static weft_status write_file(const json_t *data, bool as_json, const char *path)
-{
-    char target[PATH_MAX], temp[PATH_MAX + 32];
-    const bool special = is_special(path);
-    if (data_file_follow(path, target))
-        return err_fail_errno(WEFT_USAGE, "-o %s cannot be written", path);
-    snprintf(temp, sizeof temp, special ? "%s" : "%s.%ld.tmp", target, (long)getpid());
-    const int flags = O_WRONLY | O_CLOEXEC | (special ? 0 : O_CREAT | O_EXCL | O_NOFOLLOW);
-    const int fd = open(temp, flags, 0666);
+    const int fd = open(path, O_WRONLY | O_CLOEXEC);
     FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
     if (!f)
         return err_fail_errno(WEFT_USAGE, "-o %s cannot be written", path);
     write_data(data, as_json, f);
+    return close_page(f, path);
+}
+
+/* Signals that end a program wait until the file is in its place. */
+static void hold_signals(sigset_t *before)
+{
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &ends, before);
+}
+
+/* A reader of the file sees the old page or the new one. */
+static weft_status replace_file(const json_t *data, bool as_json, const char *path,
+                                const struct stat *old)
+{
+    char target[PATH_MAX], temp[PATH_MAX + 32];
+    if (data_file_follow(path, target))
+        return err_fail_errno(WEFT_USAGE, "-o %s cannot be written", path);
+    snprintf(temp, sizeof temp, "%s.%ld.tmp", target, (long)getpid());
+    const int fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+    if (!f)
+        return err_fail_errno(WEFT_USAGE, "-o %s cannot be written", path);
+    const int mode = old ? fchmod(fd, old->st_mode & 07777) : 0;
+    write_data(data, as_json, f);
     weft_status st = close_page(f, path);
-    if (special)
-        return st;
-    if (st == WEFT_OK && rename(temp, target))
+    if (st == WEFT_OK && (mode || rename(temp, target)))
         st = err_fail_errno(WEFT_IO, "-o %s cannot be written", path);
     if (st != WEFT_OK)
         unlink(temp);
+    return st;
+}
+
+static bool is_special(const char *path)
+{
+    struct stat info;
+    return !stat(path, &info) && !S_ISREG(info.st_mode);
+}
+
+static weft_status write_file(const json_t *data, bool as_json, const char *path)
+{
+    struct stat info;
+    sigset_t before;
+    if (is_special(path))
+        return write_in_place(data, as_json, path);
+    hold_signals(&before);
+    weft_status st = replace_file(data, as_json, path, stat(path, &info) ? NULL : &info);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return st;
 }
 
@@ -89,14 +121,15 @@ static int read_words(report *r, int argc, char **argv, const char **path, bool 
 
 static int run(int argc, char **argv)
 {
-    const char *path = "report.html";
+    const char *path = NULL;
     bool as_json = false;
     report *r = report_create();
     int status = read_words(r, argc, argv, &path, &as_json);
     if (!status) {
         json_t *data = report_json(r, NULL);
+        path = path ? path : as_json ? "-" : "report.html";
         status = cli_fail(write_report(data, as_json, path));
-        if (!status && strcmp(path, "-"))
+        if (!status && strcmp(path, "-") && !as_json && !is_special(path))
             printf("%s: open it in a browser\n", path);
         json_decref(data);
     }
@@ -114,5 +147,6 @@ const cli_command cli_cmd_report = {
     "             filters, speed against memory, scaling, the effect of each key, the winner's "
     "job\n"
     "  -o FILE    instead of report.html, which is replaced if it exists; - is standard output\n"
-    "  --json     the data of the page for programs (docs/REPORT.md)",
+    "  --json     instead of the page its data, for programs (docs/REPORT.md), on standard output\n"
+    "             unless -o names a file",
     run, NULL};

@@ -14,6 +14,11 @@
 #include <unistd.h>
 
 #define LOOK_MS 1000
+#define RUNS 64u
+#define EMPTY_LOOKS 3u
+#define PATIENCE_S                                                                                 \
+    35 /* a job that has failed may be started again after a pause of 30 s at most                 \
+        */
 
 static bool is_utf8(void)
 {
@@ -26,22 +31,29 @@ static bool is_utf8(void)
     return false;
 }
 
-static uint32_t columns(void)
+/* Of no terminal: 80 columns, any number of rows. */
+static struct winsize terminal(void)
 {
-    struct winsize size;
-    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || !size.ws_col ? 80 : size.ws_col;
+    struct winsize size = {0};
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || !size.ws_col)
+        size = (struct winsize){.ws_col = 80};
+    return size;
 }
 
-/* Every run anew, over what was there before; returns how many lines that are. */
+/* Every run anew, over what was there before; returns how many lines that are. Runs that do not fit
+ * into the terminal have a line each. */
 static uint32_t redraw(const json_t *runs, uint32_t before)
 {
     const json_t *run;
     size_t i;
     uint32_t lines = 0;
+    const struct winsize size = terminal();
+    const bool fits = !size.ws_row || json_array_size(runs) * REPORT_SCREEN_LINES < size.ws_row;
     if (before)
         printf("\033[%uA\033[J", before);
     json_array_foreach (runs, i, run)
-        lines += report_screen(run, columns(), is_utf8(), stdout);
+        lines += fits ? report_screen(run, size.ws_col, is_utf8(), stdout)
+                      : report_screen_line(run, size.ws_col, stdout);
     fflush(stdout);
     return lines;
 }
@@ -53,44 +65,80 @@ static void add_lines(const json_t *runs, uint64_t *seen)
     size_t i;
     json_array_foreach (runs, i, run) {
         if (report_screen_step(run) != seen[i])
-            report_screen_line(run, stdout);
+            report_screen_line(run, UINT32_MAX, stdout);
         seen[i] = report_screen_step(run);
     }
 }
 
-static bool any_runs(const json_t *runs)
+static bool any_is(const json_t *runs, const char *state)
+{
+    const json_t *run;
+    size_t i;
+    json_array_foreach (runs, i, run) {
+        const char *is = json_string_value(json_object_get(run, "state"));
+        if (is && !strcmp(is, state))
+            return true;
+    }
+    return false;
+}
+
+/* Do runs go on? One that has ended early may, if that was just now. */
+static bool goes_on(const json_t *runs)
+{
+    const json_t *run;
+    size_t i;
+    if (any_is(runs, "running"))
+        return true;
+    json_array_foreach (runs, i, run) {
+        const char *is = json_string_value(json_object_get(run, "state"));
+        const json_t *last = json_object_get(json_object_get(run, "last"), "time");
+        if (is && !strcmp(is, "early") && time(NULL) - json_integer_value(last) < PATIENCE_S)
+            return true;
+    }
+    return false;
+}
+
+/* Is a folder away, or without anything? It may be between two runs, so look some more times. */
+static bool any_is_empty(const json_t *runs)
 {
     const json_t *run;
     size_t i;
     json_array_foreach (runs, i, run)
-        if (json_is_true(json_object_get(run, "running")))
+        if (!json_is_object(json_object_get(run, "steps")))
             return true;
-    return false;
+    return any_is(runs, "gone");
 }
 
-/* Until no job trains any more. */
+/* Until no job trains any more; 1: one has ended early, or its folder is gone. */
 static int watch(report *r, bool once)
 {
     const struct timespec pause = {LOOK_MS / 1000, LOOK_MS % 1000 * 1000000L};
-    uint64_t seen[64];
-    uint32_t lines = 0;
+    uint64_t seen[RUNS];
+    uint32_t lines = 0, empty = 0;
+    int status = 0;
     bool more = true;
     memset(seen, 0xff, sizeof seen);
-    while (more) {
+    while (more && !status) {
         json_t *data = report_json(r, NULL);
         const json_t *runs = json_object_get(data, "runs");
-        more = !once && any_runs(runs);
-        if (isatty(STDOUT_FILENO) || once)
+        empty = any_is_empty(runs) ? empty + 1 : 0;
+        more = !once && (goes_on(runs) || (empty && empty < EMPTY_LOOKS));
+        if (!json_array_size(runs))
+            status =
+                cli_usage(&cli_cmd_watch, "sweeps are shown with --http; without it name runs");
+        else if (isatty(STDOUT_FILENO) || once)
             lines = redraw(runs, lines);
         else
             add_lines(runs, seen);
+        if (!more && !status)
+            status = any_is(runs, "early") || any_is(runs, "gone");
         json_decref(data);
         if (ferror(stdout))
-            return cli_fail(err_fail_errno(WEFT_IO, "standard output cannot be written"));
-        if (more)
+            status = cli_fail(err_fail_errno(WEFT_IO, "standard output cannot be written"));
+        if (more && !status)
             nanosleep(&pause, NULL);
     }
-    return 0;
+    return status;
 }
 
 static int run(int argc, char **argv)
@@ -111,8 +159,8 @@ static int run(int argc, char **argv)
         } else if (*argv[i] == '-') {
             report_free(r);
             return cli_refuse(&cli_cmd_watch, argv[i], i + 1 < argc ? argv[i + 1] : NULL);
-        } else if (++n > 64) {
-            st = err_fail(WEFT_USAGE, "at most 64 runs at a time");
+        } else if (++n > RUNS) {
+            st = err_fail(WEFT_USAGE, "at most %u runs at a time", RUNS);
         } else {
             st = report_add(r, argv[i]);
         }
@@ -132,7 +180,8 @@ static int run(int argc, char **argv)
 
 const cli_command cli_cmd_watch = {
     "watch", "RUN ... [--once | --http[=ADDRESS:PORT]]",
-    "Show how a run goes on: its loss, speed, times and memory, every second until it ends.\n\n"
+    "Show how a run goes on: its loss, speed, times and memory, every second until it ends.\n"
+    "A run that has ended early is looked at for 35 s more: --restarts may start it again.\n\n"
     "  RUN        a run's folder (run.out), also on another machine that shares it. What is no\n"
     "             terminal gets a line for each look that finds a new step\n"
     "  --once     show it as it is now, and end\n"
@@ -140,5 +189,6 @@ const cli_command cli_cmd_watch = {
     "             sweeps can be named, too. Only this machine can open it, with the address that\n"
     "             is printed, and nothing can be changed by it\n"
     "  --http=ADDRESS:PORT   the same at another address or port, such as 0.0.0.0:8080; what it\n"
-    "             shows goes over the network without encryption",
+    "             shows goes over the network without encryption\n\n"
+    "Exit status: 1 if a run has ended before run.steps: it was stopped, or has failed.",
     run, NULL};

@@ -271,11 +271,30 @@ static weft_status check_list(const plan_set *set, uint32_t which)
     return st;
 }
 
+/* A periodic list runs on all stages in the same steps. */
+static weft_status check_periods(const plan_set *set)
+{
+    const plan *first = &set->at[0];
+    for (uint32_t i = 1; i < set->n; i++) {
+        const plan *p = &set->at[i];
+        bool same = p->extra.n == first->extra.n;
+        for (uint32_t k = 0; same && k < p->extra.n; k++)
+            same = p->extra.at[k].every == first->extra.at[k].every &&
+                   !strcmp(p->extra.at[k].l.name, first->extra.at[k].l.name);
+        if (!same)
+            return err_fail(WEFT_USAGE,
+                            "pipeline stages 0 and %u have different periodic lists: a plugin has "
+                            "to add the same ones, with the same period, on all stages",
+                            i);
+    }
+    return WEFT_OK;
+}
+
 weft_status plan_check(const plan_set *p)
 {
     if (p->spec->ranks == 1)
         return WEFT_OK;
-    weft_status st = WEFT_OK;
+    weft_status st = check_periods(p);
     for (uint32_t i = 0; st == WEFT_OK && i < 2 + p->at[0].extra.n; i++)
         st = check_list(p, i);
     return st;

@@ -370,7 +370,8 @@ static weft_status start(trainer *t, run_resume_mode how, const run_additions *m
         st = begin_or_resume(t, c);
     ckpt_close(c);
     if (st == WEFT_OK && t->who.rank == 0 && more->record)
-        more->record(&(run_begin){t->j, run_outlock_folder(&t->lock), t->first - 1, resume});
+        more->record(
+            &(run_begin){t->j, run_outlock_folder(&t->lock), t->first - 1, resume, r->peak_flops});
     if (st == WEFT_OK && t->who.rank == 0)
         st = open_sinks(t, resume);
     if (st == WEFT_OK && t->j->set.save_every)

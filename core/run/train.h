@@ -19,6 +19,7 @@ typedef struct run_begin {
     int folder; /* OUT, open; -1: it is not locked, go by the name job->set.out */
     uint64_t after;
     bool resumed;
+    double peak_flops; /* of a rank, as metrics count them; 0: unknown */
 } run_begin;
 
 /* What a program that starts ranks adds to them; each may be NULL. */

@@ -24,7 +24,7 @@ def same(a, b):
 
 class Data(w.Bench):
     def report(self, *paths, **more):
-        return json.loads(w.weft("report", *paths, "-o", "-", "--json", **more).stdout)
+        return json.loads(w.weft("report", *paths, "--json", **more).stdout)
 
     def one(self, out):
         return self.report(self.path(out))["runs"][0]
@@ -54,7 +54,11 @@ class Data(w.Bench):
                 self.assertTrue(same(found[name][line["step"]], line[name]), (name, line))
         self.assertEqual(run["series"]["step_ms"]["unit"], "ms")
         self.assertEqual([x["last"] for x in run["attempts"]], [8])
-        self.assertEqual(run["record"]["name"], HOSTILE)
+        self.assertEqual((run["record"]["name"], run["state"]), (HOSTILE, "complete"))
+        self.assertEqual(run["record"]["peak_flops"], 1e9)  # log.peak_gflops
+        self.assertEqual(run["tokens"], [12 * 16 * step for step in run["step"]])
+        self.assertEqual([round(lines[0]["time"] + x, 2) for x in run["elapsed"]],
+                         [round(x["time"], 2) for x in lines])
 
     def test_buckets(self):
         """A long run has means between the least and the greatest value of neighbouring steps."""
@@ -73,6 +77,8 @@ class Data(w.Bench):
             self.assertTrue(same(mean, statistics.fmean(part)))
             self.assertTrue(same(low, min(part)) and same(high, max(part)))
         self.assertEqual(run["points"]["valid_loss"]["step"], list(range(100, 2501, 100)))
+        self.assertTrue(same(run["series"]["loss"]["median"],
+                             statistics.median(x for x in losses if x == x)))
 
     def test_plan(self):
         """The record has the job and its plan; the job can be planned and gives the same one."""
@@ -124,7 +130,11 @@ class Data(w.Bench):
         self.train("resumed", job | {"run.steps": 12}, ranks=2, resume=True)
         self.assertEqual([(x["after"], x["ranks"]) for x in self.record("resumed")["begins"]],
                          [(0, 1), (8, 2)])
-        self.assertEqual(self.one("resumed")["step"], list(range(1, 13)))
+        run, lines = self.one("resumed"), w.metrics(self.path("resumed"))
+        self.assertEqual(run["step"], list(range(1, 13)))
+        self.assertEqual([(x["first"], x["last"]) for x in run["attempts"]], [(1, 8), (9, 12)])
+        # medians are of the steps that the record is about
+        self.assertTrue(same(run["series"]["comm_bytes"]["median"], lines[-1]["comm_bytes"]))
         self.train("resumed", job)  # the first one moves away
         self.assertEqual([x["after"] for x in self.record("resumed")["begins"]], [0])
 
@@ -141,6 +151,22 @@ class Data(w.Bench):
         have = sorted((rank, trace["names"][name], round(begin / 10))
                       for rank, _, begin, _, name in trace["spans"])
         self.assertEqual([x[:2] for x in want], [x[:2] for x in have])
+
+    def test_trace_of_an_earlier_attempt(self):
+        """A run that goes on after the traced steps leaves their trace."""
+        job = JOB | {"checkpoint.every": 4, "log.trace_steps": "3-3"}
+        self.train("before", job)
+        trace = w.read_text(self.path("before", "trace.json"))
+        self.train("before", job | {"run.steps": 12}, resume=True)
+        self.assertEqual(w.read_text(self.path("before", "trace.json")), trace)
+        self.assertEqual(self.one("before")["traced"]["step"], 3)
+
+    def test_names(self):
+        """Each run of a page has a name of its own."""
+        for out in ("x/a", "a", "y/a"):
+            self.write(out, json.dumps({"step": 1, "loss": 2.5}) + "\n")
+        runs = self.report(self.path("x/a"), self.path("a"), self.path("y/a"))["runs"]
+        self.assertEqual([x["name"] for x in runs], ["a", self.path("a"), self.path("y/a")])
 
     def test_record_that_cannot_be_written(self):
         os.makedirs(self.path("full", "run.json"))
@@ -162,6 +188,7 @@ class Data(w.Bench):
             run = self.one(name)
             self.assertEqual((run["step"], len(run["notes"])), (steps, notes), (name, run["notes"]))
         self.assertEqual(self.one("again")["series"]["loss"]["mean"], [3.5])
+        self.assertIsNone(self.one("again")["state"])
         for text in ("", "[]", "{", '{"begins": 1, "job": {}}', "[" * 100000):
             with open(self.path("half", "run.json"), "w", encoding="utf-8") as f:
                 f.write(text)
@@ -199,7 +226,12 @@ class Data(w.Bench):
             self.assertEqual(w.read_text(page), "old")
         said = w.weft("report", run, "-o", "/dev/full", status=1).stderr
         self.assertIn("could not be written completely", said)
+        os.chmod(page, 0o600)
         w.weft("report", run, "-o", page)
+        self.assertEqual(os.stat(page).st_mode & 0o777, 0o600)
+        said = subprocess.run(f"'{w.WEFT}' report '{run}' -o /dev/stdout | tail -1", shell=True,
+                              capture_output=True, text=True, check=True).stdout
+        self.assertIn("</html>", said)
         self.assertIn("<html", w.read_text(page))
         self.assertEqual([x for x in os.listdir(self.place) if x.endswith(".tmp")], [])
 

@@ -1,5 +1,6 @@
 """watch_test.py WEFT: does `weft watch` show a run as it goes on, on a terminal, in a pipe and to a
 browser, and to nobody else?"""
+import fcntl
 import json
 import os
 import pty
@@ -7,8 +8,10 @@ import re
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import termios
 import time
 import urllib.error
 import urllib.request
@@ -67,10 +70,21 @@ class Watch(w.Bench):
         steps = [int(re.search(r"step (\d+)/1000000 .* running", p.stdout.readline())[1])
                  for _ in range(3)]
         self.assertTrue(5 <= steps[0] < steps[1] < steps[2], steps)
-        run.kill(0) if run.ranks() else run.process.kill()
+        run.process.kill()
+        run.wait()
+        said = w.weft("watch", "--once", self.path("goes"), status=1).stdout
+        self.assertIn("ended early", said)
+        self.train("goes", JOB)  # it begins again, as --restarts would have it
         self.assertEqual(p.wait(w.TIMEOUT), 0)
-        said = w.weft("watch", "--once", self.path("goes")).stdout
-        self.assertIn("no job holds this folder", said)
+        self.assertRegex(p.stdout.read(), r"step 30/30 .* complete\n$")
+
+    def test_folder_is_gone(self):
+        run = w.Running(self, "leaves", ENDLESS, 1)
+        run.until_step(5)
+        p = self.start(self.path("leaves"))
+        self.assertIn("running", p.stdout.readline())
+        os.rename(self.path("leaves"), self.path("left"))
+        self.assertEqual(p.wait(w.TIMEOUT), 1)
 
     def test_terminal(self):
         """A terminal is drawn anew, and gets no character of a run that it would obey."""
@@ -103,6 +117,23 @@ class Watch(w.Bench):
             self.assertIn(block, text)
             self.assertNotRegex(text, "[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
+    def test_more_runs_than_rows(self):
+        """Runs that do not fit into the terminal have a line each."""
+        for i in range(4):
+            self.train(f"run{i}", JOB)
+        words = [w.WEFT, "watch", *(self.path(f"run{i}") for i in range(4))]
+        for rows, lines in ((24, 4), (80, 4 * 7)):
+            main, other = pty.openpty()
+            fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", rows, 60, 0, 0))
+            p = subprocess.Popen(words, stdout=other, env=w.environment(),
+                                 stdin=subprocess.DEVNULL)
+            self.assertEqual(p.wait(w.TIMEOUT), 0)
+            os.close(other)
+            said = os.read(main, 65536).decode().splitlines()
+            os.close(main)
+            self.assertEqual(len(said), lines, said)
+            self.assertLessEqual(max(map(len, said)), 60)
+
     def test_served(self):
         """The page is that of `weft report`, and follows the run."""
         run = w.Running(self, "served", ENDLESS, 2)
@@ -127,7 +158,8 @@ class Watch(w.Bench):
         self.assertEqual(now["steps"], said["runs"][0]["steps"])
         # another run takes the folder's place
         os.rename(self.path("served"), self.path("moved"))
-        self.assertIsNone(json.loads(self.ask(later)[0])["runs"][0]["steps"])
+        gone = json.loads(self.ask(later)[0])["runs"][0]
+        self.assertEqual((gone["state"], gone["steps"]), ("gone", now["steps"]))
         self.train("served", JOB)
         self.assertEqual(json.loads(self.ask(later)[0])["runs"][0]["steps"]["last"], 30)
         p.send_signal(signal.SIGTERM)
@@ -168,12 +200,14 @@ class Watch(w.Bench):
             taken.listen()
             for text, why in ((f"127.0.0.1:{taken.getsockname()[1]}", "cannot be served"),
                               ("127.0.0.1:x", "--http="), ("127.0.0.1:", "--http="),
+                              ("127.0.0.1:65536", "--http="), ("*:0", "--http="),
                               ("1.2.3.4:0", "cannot be served"), ("", "--http="),
                               ("::1", "--http="), ("[::1]", "--http=")):
                 said = w.weft("watch", self.path("at"), f"--http={text}", status=2).stderr
                 self.assertIn(why, said, text)
         p, url = self.serve(self.path("at"), option="--http=0.0.0.0:0")
-        self.ask(url)
+        self.assertIn(socket.gethostname(), url)
+        self.ask(url.replace(socket.gethostname(), "127.0.0.1"))
         p.send_signal(signal.SIGINT)
         self.assertEqual(p.wait(w.TIMEOUT), 0)
         self.assertIn("without encryption", p.stderr.read())
@@ -181,7 +215,11 @@ class Watch(w.Bench):
             _, url = self.serve(self.path("at"), option="--http=[::1]:0")
             self.assertIn("http://[::1]:", url)
             self.ask(url)
-        for words in ([], [self.path("nowhere")], [self.path("at"), "--watch"]):
+        os.makedirs(self.path("sweep"))
+        with open(self.path("sweep", "sweep.json"), "w", encoding="utf-8") as f:
+            f.write('{"rows": []}')
+        for words in ([], [self.path("nowhere")], [self.path("at"), "--watch"],
+                      [self.path("sweep")]):
             w.weft("watch", *words, status=2)
 
 

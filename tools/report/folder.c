@@ -23,8 +23,8 @@ typedef struct source {
     const char *file_name; /* of a sweep; NULL: it is a run */
     FILE *file;            /* metrics.jsonl; NULL: not open */
     report_metrics *metrics;
-    struct stat traced; /* the trace.json that was read */
-    json_t *trace, *trace_notes;
+    struct stat traced, recorded; /* the trace.json and the run.json that were read */
+    json_t *trace, *trace_notes, *record, *record_notes;
 } source;
 
 struct report {
@@ -73,23 +73,38 @@ static json_t *text(const char *s)
     return x ? x : json_string("(not UTF-8)");
 }
 
-/* The last part of the path, and where another one of the page has that name, the whole path. */
+static bool is_taken(const json_t *others, const json_t *name)
+{
+    const json_t *other;
+    size_t i;
+    json_array_foreach (others, i, other)
+        if (json_equal(json_object_get(other, "name"), name))
+            return true;
+    return false;
+}
+
+/* The last part of the path; where another one of the page has that name, the path, and with a
+ * number if that is taken, too. */
 static json_t *name_of(const json_t *others, const char *path)
 {
-    size_t n = strlen(path), i;
-    const json_t *other;
+    size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/')
         n--;
     size_t first = n;
     while (first && path[first - 1] != '/')
         first--;
     json_t *name = json_stringn(path + first, n - first);
-    json_array_foreach (others, i, other)
-        if (name && json_equal(json_object_get(other, "name"), name)) {
-            json_decref(name);
-            return text(path);
-        }
-    return name ? name : json_string("(not UTF-8)");
+    if (name && !is_taken(others, name))
+        return name;
+    json_decref(name);
+    json_t *whole = text(path);
+    name = json_incref(whole);
+    for (int i = 2; is_taken(others, name); i++) {
+        json_decref(name);
+        name = json_sprintf("%s (%d)", json_string_value(whole), i);
+    }
+    json_decref(whole);
+    return name;
 }
 
 /* --- a run --- */
@@ -149,20 +164,71 @@ static bool is_running(int folder)
     return held;
 }
 
+/* null: how many steps it was to have is unknown. */
+static json_t *state_json(const json_t *run, bool running)
+{
+    const json_t *steps = json_object_get(json_object_get(run, "record"), "steps");
+    const json_t *last = json_object_get(json_object_get(run, "steps"), "last");
+    if (running)
+        return json_string("running");
+    if (!json_is_integer(steps))
+        return json_null();
+    return json_string(json_integer_value(last) >= json_integer_value(steps) ? "complete"
+                                                                             : "early");
+}
+
+/* run.json is read again when it is another one. */
+static void read_record(source *s, int folder)
+{
+    struct stat now = {0};
+    if (s->record_notes && !fstatat(folder, "run.json", &now, 0) && is_same(&now, &s->recorded))
+        return;
+    json_decref(s->record);
+    json_decref(s->record_notes);
+    s->record_notes = json_array();
+    s->record = read_object(folder, "run.json", s->record_notes);
+    s->recorded = now;
+}
+
+/* A trace of fewer or more ranks than the record is of an earlier part of the run. */
+static void compare_ranks(const json_t *trace, const json_t *record, json_t *notes)
+{
+    const json_int_t traced = json_integer_value(json_object_get(trace, "ranks"));
+    const json_int_t ranks = json_integer_value(json_object_get(record, "ranks"));
+    if (traced && ranks && traced != ranks)
+        report_note(notes,
+                    "trace.json is of %lld ranks, the plan of %lld: the run was resumed on other "
+                    "ranks after the traced steps",
+                    (long long)traced, (long long)ranks);
+}
+
 static json_t *run_json(source *s, const json_t *others, int folder)
 {
     json_t *run = json_object(), *notes = json_array();
-    json_t *record = read_object(folder, "run.json", notes);
+    if (folder < 0)
+        report_note(notes, "the folder cannot be read: %s", strerror(errno));
+    else
+        read_record(s, folder);
+    json_t *record = json_incref(s->record);
+    if (s->record_notes)
+        json_array_extend(notes, s->record_notes);
     json_object_set_new(run, "name", name_of(others, s->path));
     json_object_set_new(run, "path", text(s->path));
     json_object_set_new(run, "record", record ? record : json_null());
-    json_object_set_new(run, "running", json_boolean(is_running(folder)));
-    read_metrics(s, folder, notes);
+    const bool running = folder >= 0 && is_running(folder);
+    json_object_set_new(run, "running", json_boolean(running));
+    if (folder >= 0)
+        read_metrics(s, folder, notes);
+    else if (!s->metrics)
+        s->metrics = report_metrics_create();
     report_metrics_put(s->metrics, run, notes);
-    read_trace(s, folder);
+    json_object_set_new(run, "state", folder < 0 ? json_string("gone") : state_json(run, running));
+    if (folder >= 0)
+        read_trace(s, folder);
     json_object_set(run, "traced", s->trace ? s->trace : json_null());
     if (s->trace_notes)
         json_array_extend(notes, s->trace_notes);
+    compare_ranks(s->trace, s->record, notes);
     json_object_set_new(run, "notes", notes);
     return run;
 }
@@ -236,6 +302,8 @@ void report_free(report *r)
         report_metrics_free(s->metrics);
         json_decref(s->trace);
         json_decref(s->trace_notes);
+        json_decref(s->record);
+        json_decref(s->record_notes);
         free(s->path);
         free(s->folder);
     }
@@ -292,12 +360,12 @@ weft_status report_add(report *r, const char *path)
     return st;
 }
 
-/* A folder that is gone is a run without anything. */
+/* Of a folder that is gone the run has what was read before. */
 static void put(source *s, json_t *runs, json_t *sweeps)
 {
-    const int folder = open(s->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     json_t *notes = json_array();
-    json_t *sweep = s->file_name ? sweep_json(s, sweeps, folder, notes) : NULL;
+    const int folder = open(s->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    json_t *sweep = s->file_name && folder >= 0 ? sweep_json(s, sweeps, folder, notes) : NULL;
     if (sweep)
         json_array_append_new(sweeps, sweep);
     else if (!s->file_name)
@@ -317,11 +385,25 @@ static json_t *made_json(void)
     return made;
 }
 
+/* Will there be anything new? Of a run that ended early perhaps. */
+static bool is_final(const json_t *runs, const json_t *sweeps)
+{
+    const json_t *run;
+    size_t i;
+    json_array_foreach (runs, i, run) {
+        const char *state = json_string_value(json_object_get(run, "state"));
+        if (!state || strcmp(state, "complete"))
+            return false;
+    }
+    return !json_array_size(sweeps);
+}
+
 json_t *report_json(report *r, const char *live)
 {
     json_t *runs = json_array(), *sweeps = json_array();
     for (uint32_t i = 0; i < r->sources.n; i++)
         put(&r->sources.at[i], runs, sweeps);
+    live = is_final(runs, sweeps) ? NULL : live;
     json_t *ask = live ? json_pack("{s:s, s:i}", "url", live, "seconds", 2) : json_null();
     return json_pack("{s:i, s:o, s:o, s:o, s:o}", "version", 1, "made", made_json(), "live", ask,
                      "runs", runs, "sweeps", sweeps);

@@ -16,6 +16,7 @@
 #define POINTS 1000u /* of a series at most */
 #define COLUMNS 256u /* names beyond are left out */
 #define NAME_BYTES 96u
+#define PACE 20u /* lines */
 
 typedef struct column {
     char name[NAME_BYTES];
@@ -25,16 +26,15 @@ typedef struct column {
 
 typedef struct attempt {
     uint64_t number, first, last;
-    double from, to;
     char host[64];
 } attempt;
 
 struct report_metrics {
     VEC(uint64_t) step; /* of each line */
+    VEC(double) clock;  /* likewise, since 1970 */
     column *column[COLUMNS];
     uint32_t ncolumns, left_out, bad;
     bool unread; /* the file could not be read to its end */
-    double time; /* of the last line */
     VEC(attempt) attempts;
 };
 
@@ -56,7 +56,7 @@ static column *column_of(report_metrics *t, const char *name)
 static void forget_from(report_metrics *t, uint64_t step)
 {
     while (t->step.n && t->step.at[t->step.n - 1] >= step)
-        t->step.n--;
+        t->step.n--, t->clock.n--;
     for (uint32_t i = 0; i < t->ncolumns; i++) {
         column *c = t->column[i];
         for (; c->at.n > t->step.n; c->at.n--)
@@ -68,15 +68,13 @@ static void note_attempt(report_metrics *t, const json_t *line, uint64_t step)
 {
     const char *host = json_string_value(json_object_get(line, "host"));
     const uint64_t number = (uint64_t)json_integer_value(json_object_get(line, "attempt"));
-    const double now = json_number_value(json_object_get(line, "time"));
     attempt *a = t->attempts.n ? &t->attempts.at[t->attempts.n - 1] : NULL;
     if (!a || a->number != number || step <= a->last || strcmp(a->host, host ? host : "")) {
         a = vec_push(&t->attempts);
-        *a = (attempt){.number = number, .first = step, .from = now};
+        *a = (attempt){.number = number, .first = step};
         snprintf(a->host, sizeof a->host, "%.63s", host ? host : "");
     }
     a->last = step;
-    a->to = now;
 }
 
 static void note_value(report_metrics *t, const char *name, const json_t *value)
@@ -108,7 +106,7 @@ static void note_line(report_metrics *t, const char *text, size_t length)
     if (t->step.n && number <= t->step.at[t->step.n - 1])
         forget_from(t, number);
     *vec_push(&t->step) = number;
-    t->time = json_number_value(json_object_get(line, "time"));
+    *vec_push(&t->clock) = json_number_value(json_object_get(line, "time"));
     note_attempt(t, line, number);
     json_object_foreach (line, name, value)
         note_value(t, name, value);
@@ -148,7 +146,29 @@ static const char *unit_of(const char *name)
     return unit;
 }
 
-static json_t *series_json(const report_metrics *t, const column *c, uint32_t bucket)
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Over the lines from `first` on, which are of one layout. */
+static double median_of(const report_metrics *t, const column *c, uint32_t first)
+{
+    uint32_t n = 0;
+    double *v = mem_alloc(t->step.n * sizeof *v + 1);
+    for (uint32_t i = first; i < t->step.n; i++)
+        if (isfinite(value_at(c, i)))
+            v[n++] = value_at(c, i);
+    if (n)
+        qsort(v, n, sizeof *v, by_value);
+    const double median = n ? (v[n / 2] + v[(n - 1) / 2]) / 2 : NAN;
+    free(v);
+    return median;
+}
+
+static json_t *series_json(const report_metrics *t, const column *c, uint32_t bucket,
+                           uint32_t first)
 {
     json_t *mean = json_array(), *min = json_array(), *max = json_array();
     for (uint32_t i = 0; i < t->step.n; i += bucket) {
@@ -167,7 +187,8 @@ static json_t *series_json(const report_metrics *t, const column *c, uint32_t bu
         json_array_append_new(min, number(least));
         json_array_append_new(max, number(most));
     }
-    json_t *x = json_pack("{s:s, s:o}", "unit", unit_of(c->name), "mean", mean);
+    json_t *x = json_pack("{s:s, s:o, s:o}", "unit", unit_of(c->name), "median",
+                          number(median_of(t, c, first)), "mean", mean);
     if (bucket > 1) {
         json_object_set(x, "min", min);
         json_object_set(x, "max", max);
@@ -194,19 +215,67 @@ static json_t *points_json(const report_metrics *t, const column *c)
     return json_pack("{s:s, s:o, s:o}", "unit", unit_of(c->name), "step", step, "value", value);
 }
 
-static json_t *attempts_json(const report_metrics *t)
+static json_t *host_json(const char *host)
+{
+    json_t *x = json_string(host);
+    return x ? x : json_string("(not UTF-8)");
+}
+
+/* The line of `step`, or of the next one there is. */
+static uint32_t line_of(const report_metrics *t, uint64_t step)
+{
+    uint32_t low = 0, high = t->step.n;
+    while (low < high) {
+        const uint32_t middle = (low + high) / 2;
+        if (t->step.at[middle] < step)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The end of what began with `first`: a begin of the record comes next, or the attempt ends. */
+static uint64_t end_of(const json_t *begins, uint64_t first, uint64_t last)
+{
+    const json_t *x;
+    size_t i;
+    json_array_foreach (begins, i, x) {
+        const json_int_t after = json_integer_value(json_object_get(x, "after"));
+        if (after >= (json_int_t)first && (uint64_t)after < last)
+            last = (uint64_t)after;
+    }
+    return last;
+}
+
+/* A run that is resumed by hand has the number of its attempt again; the record says where. */
+static json_t *attempts_json(const report_metrics *t, const json_t *begins)
 {
     json_t *all = json_array();
     for (uint32_t i = 0; i < t->attempts.n; i++) {
         const attempt *a = &t->attempts.at[i];
-        json_t *host = json_string(a->host);
-        json_array_append_new(all, json_pack("{s:I, s:o, s:I, s:I, s:I, s:I}", "attempt",
-                                             (json_int_t)a->number, "host",
-                                             host ? host : json_string("(not UTF-8)"), "first",
-                                             (json_int_t)a->first, "last", (json_int_t)a->last,
-                                             "from", (json_int_t)a->from, "to", (json_int_t)a->to));
+        for (uint64_t first = a->first, last; first <= a->last; first = last + 1) {
+            last = end_of(begins, first, a->last);
+            const uint32_t from = line_of(t, first), to = line_of(t, last);
+            if (to >= t->step.n)
+                break;
+            json_array_append_new(
+                all, json_pack("{s:I, s:o, s:I, s:I, s:I, s:I}", "attempt", (json_int_t)a->number,
+                               "host", host_json(a->host), "first", (json_int_t)first, "last",
+                               (json_int_t)last, "from", (json_int_t)t->clock.at[from], "to",
+                               (json_int_t)t->clock.at[to]));
+        }
     }
     return all;
+}
+
+/* Seconds a step, evaluations and saves included, over the newest lines; null: too few to say. */
+static json_t *pace_json(const report_metrics *t, uint32_t first)
+{
+    const uint32_t n = t->step.n, from = n > first + PACE ? n - PACE : first;
+    const double took = n > from ? t->clock.at[n - 1] - t->clock.at[from] : 0;
+    return took > 0 ? json_real(took / (double)(t->step.at[n - 1] - t->step.at[from]))
+                    : json_null();
 }
 
 /* The values of the last step. */
@@ -218,7 +287,9 @@ static json_t *last_json(const report_metrics *t)
         if (t->step.n && c->at.n == t->step.n)
             json_object_set_new(last, c->name, number(c->at.at[c->at.n - 1]));
     }
-    json_object_set_new(last, "time", number(t->time));
+    json_object_set_new(last, "time",
+                        t->step.n ? json_integer((json_int_t)t->clock.at[t->step.n - 1])
+                                  : json_null());
     return last;
 }
 
@@ -234,18 +305,41 @@ static void put_notes(const report_metrics *t, json_t *notes)
                     COLUMNS);
 }
 
+/* Where the points of series are: step, seconds since the first line, tokens until then. */
+static void put_places(const report_metrics *t, uint32_t bucket, json_t *run)
+{
+    json_t *steps = json_array(), *elapsed = json_array(), *tokens = json_array();
+    const column *each = NULL;
+    double sum = 0;
+    for (uint32_t i = 0; i < t->ncolumns; i++)
+        each = strcmp(t->column[i]->name, "tokens") ? each : t->column[i];
+    for (uint32_t i = 0; i < t->step.n; i++) {
+        sum += each ? value_at(each, i) : NAN;
+        if ((i + 1) % bucket && i + 1 < t->step.n)
+            continue;
+        json_array_append_new(steps, json_integer((json_int_t)t->step.at[i]));
+        json_array_append_new(elapsed, number(t->clock.at[i] - t->clock.at[0]));
+        json_array_append_new(tokens, number(sum));
+    }
+    json_object_set_new(run, "step", steps);
+    json_object_set_new(run, "elapsed", elapsed);
+    json_object_set_new(run, "tokens", tokens);
+}
+
 void report_metrics_put(const report_metrics *t, json_t *run, json_t *notes)
 {
     const uint32_t n = t->step.n, bucket = (n + POINTS - 1) / POINTS;
-    json_t *steps = json_array(), *series = json_object(), *points = json_object();
-    for (uint32_t i = 0; i < n; i += bucket) {
-        const uint32_t last = i + bucket < n ? i + bucket : n;
-        json_array_append_new(steps, json_integer((json_int_t)t->step.at[last - 1]));
-    }
+    json_t *series = json_object(), *points = json_object();
+    const json_t *begins = json_object_get(json_object_get(run, "record"), "begins");
+    const json_t *newest = json_array_get(begins, json_array_size(begins) - 1);
+    const json_int_t after = json_integer_value(json_object_get(newest, "after"));
+    uint32_t first = line_of(t, after > 0 ? (uint64_t)after + 1 : 0);
+    first = first < n ? first : 0; /* it has no step yet */
+    put_places(t, bucket, run);
     for (uint32_t i = 0; i < t->ncolumns; i++) {
         const column *c = t->column[i];
         if (c->values > n / 2)
-            json_object_set_new(series, c->name, series_json(t, c, bucket));
+            json_object_set_new(series, c->name, series_json(t, c, bucket, first));
         else if (c->values)
             json_object_set_new(points, c->name, points_json(t, c));
     }
@@ -254,11 +348,11 @@ void report_metrics_put(const report_metrics *t, json_t *run, json_t *notes)
                                       "last", (json_int_t)t->step.at[n - 1], "n", (int)n, "bucket",
                                       (int)bucket)
                           : json_null());
-    json_object_set_new(run, "step", steps);
     json_object_set_new(run, "series", series);
     json_object_set_new(run, "points", points);
     json_object_set_new(run, "last", n ? last_json(t) : json_null());
-    json_object_set_new(run, "attempts", attempts_json(t));
+    json_object_set_new(run, "attempts", attempts_json(t, begins));
+    json_object_set_new(run, "pace", pace_json(t, first));
     put_notes(t, notes);
 }
 
@@ -289,6 +383,7 @@ void report_metrics_free(report_metrics *t)
     }
     if (t) {
         free(t->attempts.at);
+        free(t->clock.at);
         free(t->step.at);
     }
     free(t);

@@ -93,6 +93,7 @@ static json_t *record_json(const run_begin *b, int folder)
     json_object_set_new(x, "name", text(config_text(j->cfg, "run.name")));
     json_object_set_new(x, "ranks", json_integer(j->spec.ranks));
     json_object_set_new(x, "steps", json_integer((json_int_t)j->set.steps));
+    json_object_set_new(x, "peak_flops", json_real(b->peak_flops));
     json_object_set_new(x, "begins", begins_json(b, folder));
     json_object_set_new(x, "job", text(dump));
     json_object_set_new(x, "environment", cli_environment());

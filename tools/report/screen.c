@@ -10,12 +10,18 @@
 #include <string.h>
 #include <time.h>
 
-#define LABEL 11 /* columns */
+#define LABEL 11  /* columns */
+#define RECENT 20 /* points of a series */
 
 typedef struct screen {
     FILE *to;
     uint32_t width, lines;
 } screen;
+
+static double value_of(const json_t *x)
+{
+    return json_is_number(x) ? json_number_value(x) : NAN;
+}
 
 /* NAN: absent. */
 static double last(const json_t *run, const char *name)
@@ -90,22 +96,23 @@ static const char *bytes(double n, char out[32])
     return out;
 }
 
-/* Seconds a step of the newest attempt, evaluations and saves included; NAN: one step. */
+/* Seconds a step, evaluations and saves included; NAN: too few to say. */
 static double pace(const json_t *run)
 {
-    const json_t *all = json_object_get(run, "attempts");
-    const size_t n = json_array_size(all);
-    const json_t *a = n ? json_array_get(all, n - 1) : NULL;
-    const double steps = json_number_value(json_object_get(a, "last")) -
-                         json_number_value(json_object_get(a, "first"));
-    const double took =
-        json_number_value(json_object_get(a, "to")) - json_number_value(json_object_get(a, "from"));
-    return steps > 0 ? took / steps : NAN;
+    const json_t *x = json_object_get(run, "pace");
+    return json_is_number(x) ? json_number_value(x) : NAN;
 }
 
-static bool runs(const json_t *run)
+/* Tokens a second over the last points of the series: one step says little. */
+static double recent_rate(const json_t *run)
 {
-    return json_is_true(json_object_get(run, "running"));
+    const json_t *series = json_object_get(run, "series");
+    const json_t *ms = json_object_get(json_object_get(series, "step_ms"), "mean");
+    const size_t n = json_array_size(ms), first = n > RECENT ? n - RECENT : 0;
+    double sum = 0;
+    for (size_t i = first; i < n; i++)
+        sum += json_number_value(json_array_get(ms, i));
+    return n ? 1e3 * last(run, "tokens") * (double)(n - first) / sum : last(run, "tokens_per_s");
 }
 
 /* "ETA 0:35", "the last step was 12 s ago", "it has ended". */
@@ -115,9 +122,15 @@ static void state(const json_t *run, char out[96])
     const double steps = record(run, "steps"), each = pace(run);
     const double silent = (double)time(NULL) - last(run, "time");
     const uint64_t step = report_screen_step(run);
-    if (!runs(run))
-        snprintf(out, 96, step >= steps ? "complete" : "no job holds this folder");
-    else if (silent > 5 && silent > 5 * each)
+    const char *is = json_string_value(json_object_get(run, "state"));
+    if (!is)
+        snprintf(out, 96, "no job trains here");
+    else if (strcmp(is, "running"))
+        snprintf(out, 96, "%s",
+                 !strcmp(is, "early")  ? "ended early"
+                 : !strcmp(is, "gone") ? "the folder is gone"
+                                       : "complete");
+    else if (silent > 5 && !(silent <= 5 * each))
         snprintf(out, 96, "running, but the last step was %.0f s ago", silent);
     else if (steps > (double)step && isfinite(each)) {
         duration(each * (steps - (double)step), left);
@@ -159,15 +172,18 @@ static void put_curve(screen *s, const json_t *run, const char *name, const char
                    points = room < n ? room : (uint32_t)n;
     double least = INFINITY, most = -INFINITY;
     for (size_t i = 0; i < n; i++) {
-        const double v = json_number_value(json_array_get(mean, i));
+        const double v = value_of(json_array_get(mean, i));
         least = v < least ? v : least;
         most = v > most ? v : most;
     }
     fprintf(s->to, "%-*.*s%-24s", LABEL, LABEL, label, value);
     for (uint32_t i = 0; i < points; i++) {
-        const double v = json_number_value(json_array_get(mean, i * n / points));
-        const uint32_t level = most > least ? (uint32_t)(7.99 * (v - least) / (most - least)) : 0;
-        if (blocks)
+        const double v = value_of(json_array_get(mean, i * n / points));
+        const uint32_t level =
+            most > least && isfinite(v) ? (uint32_t)(7.99 * (v - least) / (most - least)) : 0;
+        if (!isfinite(v))
+            fputc('?', s->to);
+        else if (blocks)
             fputs(high[level & 7], s->to);
         else
             fputc(low[level & 7], s->to);
@@ -186,14 +202,15 @@ static void put_times(screen *s, const json_t *run)
         share[i] = 100 * last(run, names[i]) / step;
     if (isfinite(step))
         row(s, "time",
-            "%.1f ms: compute %.0f %%, exposed %.0f %%, bubble %.0f %%, optimizer %.0f %%", step,
-            share[0], share[1], share[2], share[3]);
+            "%.1f ms: compute %.0f %%, communication %.0f %%, bubble %.0f %%, optimizer %.0f %%",
+            step, share[0], share[1], share[2], share[3]);
     uint64_t at;
     const double slowest = newest(run, "ranks.slowest", &at);
     const double max = newest(run, "ranks.step_ms.max", &at);
     const double min = newest(run, "ranks.step_ms.min", &at);
     if (isfinite(slowest))
-        row(s, "spread", "%.1f to %.1f ms a step; rank %.0f has the most work", min, max, slowest);
+        row(s, "ranks", "fastest %.1f, slowest %.1f ms a step; rank %.0f has the most work", min,
+            max, slowest);
 }
 
 static void put_memory(screen *s, const json_t *run)
@@ -222,7 +239,7 @@ uint32_t report_screen(const json_t *run, uint32_t width, int blocks, FILE *to)
             snprintf(valid, sizeof valid, "%.4f after step %" PRIu64, v, at);
             row(&s, "validation", "%s", valid);
         }
-        snprintf(value, sizeof value, "%.0f", last(run, "tokens_per_s"));
+        snprintf(value, sizeof value, "%.0f", recent_rate(run));
         put_curve(&s, run, "tokens_per_s", "tokens/s", value, blocks);
         put_times(&s, run);
         put_memory(&s, run);
@@ -234,21 +251,23 @@ uint32_t report_screen(const json_t *run, uint32_t width, int blocks, FILE *to)
     return s.lines;
 }
 
-void report_screen_line(const json_t *run, FILE *to)
+uint32_t report_screen_line(const json_t *run, uint32_t width, FILE *to)
 {
-    char about[96], name[128], valid[64] = "";
+    char about[96], name[128], valid[64] = "", of[32] = "", figures[160] = "", line[512];
     uint64_t at;
     const double steps = record(run, "steps"), v = newest(run, "valid_loss", &at);
     state(run, about);
     if (isfinite(v))
         snprintf(valid, sizeof valid, "  valid %.4f after step %" PRIu64, v, at);
-    fprintf(to, "%s  step %" PRIu64, plain(json_string_value(json_object_get(run, "name")), name),
-            report_screen_step(run));
     if (steps > 0)
-        fprintf(to, "/%.0f", steps);
+        snprintf(of, sizeof of, "/%.0f", steps);
     if (report_screen_step(run))
-        fprintf(to, "  loss %.4f%s  %.0f tokens/s  %.1f ms", last(run, "loss"), valid,
-                last(run, "tokens_per_s"), last(run, "step_ms"));
-    fprintf(to, "  %s\n", about);
+        snprintf(figures, sizeof figures, "  loss %.4f%s  %.0f tokens/s  %.1f ms",
+                 last(run, "loss"), valid, recent_rate(run), last(run, "step_ms"));
+    snprintf(line, sizeof line, "%s  step %" PRIu64 "%s%s  %s",
+             plain(json_string_value(json_object_get(run, "name")), name), report_screen_step(run),
+             of, figures, about);
+    fprintf(to, "%.*s\n", (int)(width < sizeof line ? width : sizeof line), line);
     fflush(to);
+    return 1;
 }

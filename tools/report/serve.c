@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "cli/cli.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -15,9 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #define CONNECTIONS 64u
-#define TIMEOUT_S 20u
+#define TIMEOUT_S 5u
 #define TOKEN_BYTES 16u
 
 typedef struct server {
@@ -123,14 +125,14 @@ static weft_status find_address(const char *text, struct sockaddr_storage *out, 
         snprintf(host, 256, "127.0.0.1");
     struct addrinfo *found,
         hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
-    const int bad = !*port || strspn(port, "0123456789") != strlen(port) || n > 200 ||
-                            (!six && strchr(host, ':'))
-                        ? EAI_SERVICE
-                        : getaddrinfo(host, port, &hints, &found);
+    uint64_t number;
+    const bool lawful = cli_number(port, 0, 65535, &number) && n <= 200 && strcmp(host, "*") &&
+                        (six || !strchr(host, ':'));
+    const int bad = lawful ? getaddrinfo(host, port, &hints, &found) : EAI_SERVICE;
     if (bad)
-        return err_fail(WEFT_USAGE,
-                        "--http=%s: %s; give ADDRESS:PORT, such as 127.0.0.1:8080 or [::1]:8080",
-                        text, bad == EAI_SERVICE ? "there is no port in it" : gai_strerror(bad));
+        return err_fail(
+            WEFT_USAGE, "--http=%s: %s; give ADDRESS:PORT, such as 127.0.0.1:8080 or [::1]:8080",
+            text, bad == EAI_SERVICE ? "this is no address and port" : gai_strerror(bad));
     memcpy(out, found->ai_addr, found->ai_addrlen);
     freeaddrinfo(found);
     return WEFT_OK;
@@ -146,14 +148,26 @@ static void make_token(server *s)
     snprintf(s->live, sizeof s->live, "data.json?token=%s", s->token);
 }
 
-static void say_where(const server *s, const struct sockaddr *a, const char *host, unsigned port)
+/* Every address: another machine needs a name of this one. */
+static bool is_any(const struct sockaddr *a)
 {
-    const bool six = a->sa_family == AF_INET6;
-    printf("http://%s%s%s:%u/?token=%s\n", six ? "[" : "", host, six ? "]" : "", port, s->token);
-    fflush(stdout);
+    if (a->sa_family == AF_INET6)
+        return IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
+    return ((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr == htonl(INADDR_ANY);
+}
+
+static weft_status say_where(const server *s, const struct sockaddr *a, const char *host,
+                             unsigned port)
+{
+    char own[256] = "";
+    if (is_any(a) && !gethostname(own, sizeof own - 1))
+        host = own;
+    const bool six = strchr(host, ':');
     if (!is_loopback(a))
         log_line(WEFT_LOG_WARN, "the page goes over the network without encryption: who listens "
                                 "there can read it, and its token");
+    printf("http://%s%s%s:%u/?token=%s\n", six ? "[" : "", host, six ? "]" : "", port, s->token);
+    return fflush(stdout) ? err_fail_errno(WEFT_IO, "standard output cannot be written") : WEFT_OK;
 }
 
 static void wait_for_signal(void)
@@ -198,8 +212,9 @@ weft_status report_serve(report *r, const char *address)
         return err_fail_errno(WEFT_USAGE, "the page cannot be served at %s",
                               address ? address : "the loopback interface");
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(d, MHD_DAEMON_INFO_BIND_PORT);
-    say_where(&s, (struct sockaddr *)&at, host, info ? info->port : 0);
-    wait_for_signal();
+    st = say_where(&s, (struct sockaddr *)&at, host, info ? info->port : 0);
+    if (st == WEFT_OK)
+        wait_for_signal();
     MHD_stop_daemon(d);
-    return WEFT_OK;
+    return st;
 }

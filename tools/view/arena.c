@@ -7,16 +7,18 @@
  * step, parameters and states, is a region.
  *
  * JSON: {"bytes": SIZE, "entries": [NAME, ...], "kinds": [NAME, ...], "regions": [[KIND, OFFSET,
- * BYTES], ...], "tensors": [[OFFSET, BYTES, FIRST, LAST, KIND], ...], "left_out": N}. Cost:
- * operands of the list times tensors that live at once. */
+ * BYTES], ...], "tensors": [[OFFSET, BYTES, FIRST, LAST, KIND], ...], "left_out": N};
+ * null for a list that is too long. Cost: operands of the list times tensors that live at once, at
+ * most some 0.3 s. */
 #include "base/mem.h"
 #include "view/view.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define ENTRIES 20000u /* a list with more has no map */
-#define TENSORS 4000u  /* the largest, by bytes and entries, are kept */
+#define ENTRIES 20000u  /* a list with more has no map */
+#define WORK 100000000u /* tensors that are compared; a list that takes more has no map */
+#define TENSORS 4000u   /* the largest, by bytes and entries, are kept */
 
 enum { SAVED, BETWEEN, TEMPORARY, GATHERED, EXCHANGED, GRADIENTS, PARAMETERS, STATES, KINDS };
 static const char *const kind_name[KINDS] = {
@@ -38,6 +40,7 @@ typedef struct map {
     VEC(tensor) tensors; /* in the order of their first use */
     VEC(uint32_t) alive; /* those that were not overwritten */
     VEC(region) regions;
+    uint64_t work;
 } map;
 
 static uint32_t kind_of(uint32_t base)
@@ -61,6 +64,7 @@ static bool in_region(const map *m, uint64_t at)
 static void use(map *m, const tensor *x, bool writes)
 {
     bool found = false;
+    m->work += m->regions.n + m->alive.n;
     if (in_region(m, x->at) || x->at == x->end)
         return;
     for (uint32_t i = 0; i < m->alive.n; i++) {
@@ -150,7 +154,7 @@ static void walk_collective(map *m, const plan_collective *c, uint32_t entry, bo
 static void walk(map *m, const uint64_t *bases)
 {
     const plan *p = m->p;
-    for (uint32_t i = 0; i < p->step.entries.n; i++) {
+    for (uint32_t i = 0; i < p->step.entries.n && m->work < WORK; i++) {
         const plan_entry *e = &p->step.entries.at[i];
         if (e->kind == ENTRY_CALL)
             walk_call(m, e, i, bases + e->first_base);
@@ -259,7 +263,7 @@ json_t *view_arena_json(const plan *p)
     add_pieces(&m);
     join_regions(&m);
     walk(&m, bases);
-    json_t *x = map_json(&m);
+    json_t *x = m.work < WORK ? map_json(&m) : json_null();
     free(bases);
     free(m.alive.at);
     free(m.tensors.at);

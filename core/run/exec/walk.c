@@ -159,9 +159,11 @@ static weft_status run_entry(run_executor *e, const plan_list *l, uint32_t i)
     if (st == WEFT_OK && traced)
         st = run_exec_sync(e);
     if (st == WEFT_OK && traced)
-        run_trace_note(
-            &e->trace,
-            (run_trace_event){{x->name, began, clock_ns(), e->step, TRACE_COMPUTE}, x->live, 0, 0});
+        run_trace_note(&e->trace,
+                       (run_trace_event){{x->name, began, clock_ns(), e->step, TRACE_COMPUTE},
+                                         x->live,
+                                         i < l->tail,
+                                         x->micro_batch});
     return st;
 }
 

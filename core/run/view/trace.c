@@ -189,6 +189,23 @@ static FILE *write_anew(const char *path)
     return fopen(path, "wxe");
 }
 
+/* "rank 3 (tp 1, pp 1)": with its coordinates on axes that have several ranks. */
+static void put_rank(const run_trace *t)
+{
+    const graph_mesh *m = &t->plan->spec->mesh;
+    bool any = false;
+    fprintf(t->part,
+            "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%u,\"args\":{\"name\":\"rank %u",
+            t->rank, t->rank);
+    for (uint32_t a = 0; a < m->n; a++)
+        if (m->size[a] > 1) {
+            fprintf(t->part, "%s%s %u", any ? ", " : " (", m->name[a],
+                    graph_mesh_coord(m, t->rank, a));
+            any = true;
+        }
+    fprintf(t->part, "%s\"}}\n", any ? ")" : "");
+}
+
 weft_status run_trace_begin(run_trace *t, run_spans *spans, job *j, const job_identity *who,
                             const char *out_dir)
 {
@@ -205,9 +222,7 @@ weft_status run_trace_begin(run_trace *t, run_spans *spans, job *j, const job_id
         return err_fail_errno(WEFT_IO, "the trace %s cannot be written", path);
     t->rank = who->rank;
     t->bytes = t->bytes / who->ranks * 15 / 16; /* the merge converts times, which lengthens them */
-    fprintf(t->part,
-            "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%u,\"args\":{\"name\":\"rank %u\"}}\n",
-            t->rank, t->rank);
+    put_rank(t);
     return note_clock(t, j, who->rank, who->ranks, 0);
 }
 
@@ -250,9 +265,8 @@ static void put_slice(run_trace *t, const run_span *s, uint32_t lane)
 static void put_flow(const run_trace *t, const run_span *s, uint32_t lane, const char *channel,
                      uint32_t nth, uint32_t from)
 {
-    const uint64_t half = (s->ended - s->began) / 2, inside = half < 1000 ? half : 1000;
     const bool source = from == t->rank;
-    put_begin(t, source ? 's' : 'f', channel, source ? s->began : s->ended - inside, 0);
+    put_begin(t, source ? 's' : 'f', channel, source ? s->began : s->ended - 1, 0);
     fprintf(t->part, ",\"tid\":%u,\"cat\":\"flow\",\"id\":%" PRIu64 "%s}\n", BASE_TID + lane,
             (s->step - t->first) << 40 | (uint64_t)nth << 20 | from, source ? "" : ",\"bp\":\"e\"");
 }
@@ -330,6 +344,8 @@ static uint64_t put_events(run_trace *t, bool details)
             left_out += !enter(t, &f, e);
         } else if (details || e->span.lane == TRACE_COMPUTE) {
             put_slice(t, &e->span, e->span.lane);
+            if (e->collective)
+                fprintf(t->part, ",\"micro_batch\":%u", e->nth);
             fprintf(t->part, "}}\n");
         } else {
             left_out++;
@@ -439,7 +455,8 @@ static int64_t shifted(const clocks *c, uint64_t at)
     return offset > 0 ? offset : 0;
 }
 
-static void put_line(FILE *to, const clocks *c, const char *line)
+/* True: it is an event of a step. */
+static bool put_line(FILE *to, const clocks *c, const char *line)
 {
     uint64_t at, took;
     int read = 0, more = 0;
@@ -453,10 +470,11 @@ static void put_line(FILE *to, const clocks *c, const char *line)
         }
     }
     fwrite(line + read + more, 1, strlen(line + read + more) - 1, to);
+    return read;
 }
 
-/* False: there is no such part. */
-static bool merge(const char *path, FILE *to)
+/* False: there is no such part. Adds its events of steps to *events. */
+static bool merge(const char *path, FILE *to, uint64_t *events)
 {
     char line[LINE_BYTES];
     FILE *f = fopen(path, "re");
@@ -466,13 +484,14 @@ static bool merge(const char *path, FILE *to)
     while (fgets(line, sizeof line, f)) {
         const size_t n = strlen(line);
         if (n > 2 && *line == '{' && !strcmp(line + n - 2, "}\n"))
-            put_line(to, &c, line);
+            *events += put_line(to, &c, line);
     }
     fclose(f);
     return true;
 }
 
-/* `whole`: a missing part is an error, else it is skipped. */
+/* `whole`: a missing part is an error, else it is skipped. A run that began after the traced steps
+ * has no events, and leaves the trace of the run before it. */
 static weft_status join_parts(uint32_t ranks, const char *out_dir, bool whole)
 {
     char path[4096], part[4096], temp[4200];
@@ -482,20 +501,21 @@ static weft_status join_parts(uint32_t ranks, const char *out_dir, bool whole)
     if (!f)
         return err_fail_errno(WEFT_IO, "the trace %s cannot be written", temp);
     weft_status st = WEFT_OK;
+    uint64_t events = 0;
     fprintf(f, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"version\":\"1\"},\"traceEvents\":[\n"
                "{\"name\":\"begin\",\"ph\":\"M\",\"pid\":0,\"args\":{}}");
     for (uint32_t r = 0; st == WEFT_OK && r < ranks; r++) {
         part_path(out_dir, r, part);
-        if (!merge(part, f) && whole)
+        if (!merge(part, f, &events) && whole)
             st = err_fail_errno(WEFT_IO, "the trace %s of another rank cannot be read", part);
     }
     fprintf(f, "\n]}\n");
     int bad = ferror(f);
     if ((fclose(f) || bad) && st == WEFT_OK)
         st = err_fail_errno(WEFT_IO, "the trace %s could not be written completely", temp);
-    if (st == WEFT_OK && rename(temp, path))
+    if (st == WEFT_OK && events && rename(temp, path))
         st = err_fail_errno(WEFT_IO, "the trace %s cannot be put in place", path);
-    if (st != WEFT_OK)
+    if (st != WEFT_OK || !events)
         unlink(temp);
     for (uint32_t r = 0; st == WEFT_OK && r < ranks; r++) {
         part_path(out_dir, r, part);

@@ -23,7 +23,8 @@
 typedef struct run_trace_event {
     run_span span;            /* its name is borrowed */
     uint64_t live;            /* TRACE_COMPUTE: plan_entry.live */
-    uint32_t collective, nth; /* TRACE_COMM: index in the plan; of the step's on its channel */
+    uint32_t collective, nth; /* TRACE_COMM: index in the plan; of the step's on its channel.
+                                 TRACE_COMPUTE: 1 and the micro-batch, or 0 after the last one */
 } run_trace_event;
 
 typedef struct run_trace {

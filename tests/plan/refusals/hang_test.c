@@ -113,6 +113,29 @@ static void opposite_orders(void **state)
                                        "right"));
 }
 
+/* Periodic lists of stages: the same ones, in the same steps. */
+static void periods(void **state)
+{
+    (void)state;
+    hand h;
+    begin(&h, 0);
+    plan two[2] = {h.plan, h.plan};
+    plan_periodic_list lists[2] = {{.l.name = "a", .every = 10}, {.l.name = "a", .every = 10}};
+    for (uint32_t i = 0; i < 2; i++) {
+        two[i].extra.at = &lists[i];
+        two[i].extra.n = 1;
+    }
+    plan_set set = {.spec = &h.spec, .n = 2, .at = two};
+    assert_int_equal(plan_check(&set), WEFT_OK);
+    lists[1].every = 20;
+    assert_int_equal(plan_check(&set), WEFT_USAGE);
+    lists[1] = (plan_periodic_list){.l.name = "b", .every = 10};
+    assert_int_equal(plan_check(&set), WEFT_USAGE);
+    two[1].extra.n = 0;
+    assert_int_equal(plan_check(&set), WEFT_USAGE);
+    assert_non_null(strstr(err_text(), "different periodic lists"));
+}
+
 /* --- the referee: every rank by itself --- */
 
 #define STAGES 3u
@@ -293,7 +316,7 @@ static void as_every_rank(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(lawful), cmocka_unit_test(hanging),
-                                       cmocka_unit_test(opposite_orders),
+                                       cmocka_unit_test(opposite_orders), cmocka_unit_test(periods),
                                        cmocka_unit_test(as_every_rank)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
