@@ -11,7 +11,7 @@ packages="libc6 libc6-dev linux-libc-dev libcrypt1 libgcc-s1 libgcc-12-dev libst
   libudev1 libcap2 libssl3 libssl-dev libdnnl2 libdnnl-dev libcmocka0 libcmocka-dev libibverbs1
   libibverbs-dev libnl-3-200 libnl-route-3-200 zlib1g zlib1g-dev libzstd1
   libzstd-dev libmicrohttpd12 libmicrohttpd-dev libgnutls30 libp11-kit0 libidn2-0 libunistring2
-  libtasn1-6 libnettle8 libhogweed8 libgmp10 libffi8"
+  libtasn1-6 libnettle8 libhogweed6 libgmp10 libffi8"
 stamp=$(echo "$packages" | cksum | cut -d ' ' -f 1)
 [ ! -e "$folder/unpacked-$stamp" ] || exit 0
 
