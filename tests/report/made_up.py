@@ -32,9 +32,9 @@ def a_run(name="run", steps=40, seed=0):
     arena = {"bytes": 12738560, "entries": [f"call forward block.{i}" for i in range(20)],
              "left_out": 2,
              "regions": [[2, 0, 520192], [3, 520192, 1040384]],
-             "kinds": ["saved", "frame", "params", "grads"],
+             "kinds": ["saved for backward", "temporary", "parameters", "gradients"],
              "tensors": [[1560576 + 65536 * i, 65536, i, i + 5, i % 2] for i in range(14)]}
-    record = {"name": name, "ranks": 4, "steps": 50,
+    record = {"name": name, "ranks": 4, "steps": 50, "peak_flops": 99.125e9,
               "job": f"[run]\nname = {name}\n[optim]\nlr = {3 + seed}e-3\n[comm]\nplugin =\n",
               "begins": [{"time": 1795907188, "after": 0, "attempt": 1, "ranks": 4}],
               "environment": {"host": "vm", "memory_bytes": 2 ** 34, "load": [0.5, 0.25, 0.125]},
@@ -51,7 +51,9 @@ def a_run(name="run", steps=40, seed=0):
                        "colsum"], "spans": spans}
     newest = {k: s["mean"][-1] for k, s in series.items()} | {"time": 1795907199}
     return {"name": name, "path": "/data/" + name, "record": record, "step": step, "last": newest,
-            "running": False, "series": series, "points": points,
+            "elapsed": [0.5 * x for x in step], "tokens": [2048 * x for x in step],
+            "running": False, "state": "complete" if steps == 50 else "early",
+            "series": series, "points": points,
             "steps": {"first": 1, "last": steps, "n": steps, "bucket": 1}, "notes": [],
             "traced": trace,
             "attempts": [{"attempt": 1, "host": "vm", "first": 1, "last": steps, "from": 1795907188,
@@ -63,6 +65,7 @@ def bucketed(name):
     run = a_run(name)
     run["step"] = [100 * x for x in run["step"]]
     run["steps"] = {"first": 1, "last": 4000, "n": 4000, "bucket": 100}
+    run |= {k: [100 * x for x in run[k]] for k in ("elapsed", "tokens")}
     for s in run["series"].values():
         s |= {"min": [v * 0.9 for v in s["mean"]], "max": [v * 1.1 for v in s["mean"]]}
     return run

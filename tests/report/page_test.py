@@ -103,9 +103,9 @@ class Browsing(w.Bench):
             f.write(assemble(data))
         self.browser.get("file://" + path)
 
-    def size(self, width, height):
+    def size(self, width, height, scale=1):
         self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
-                                     {"width": width, "height": height, "deviceScaleFactor": 1,
+                                     {"width": width, "height": height, "deviceScaleFactor": scale,
                                       "mobile": False})
 
     def emulate(self, media="", scheme="light"):
@@ -151,6 +151,11 @@ class Browsing(w.Bench):
         return self.js("""[...document.querySelectorAll(`[data-key="${arguments[0]}"] tr`)]
             .map((r) => [...r.children].map((c) => c.textContent))""", key)
 
+    def chart(self, key, what):
+        """What the chart `c` of a panel has."""
+        return self.js("((c) => " + what + ")(Chart.getChart(document.querySelector("
+                       "arguments[0])))", f"#panel\\.{key} canvas")
+
     def pixels(self, css):
         """A canvas, to compare."""
         return self.js("document.querySelector(arguments[0]).toDataURL()", css)
@@ -177,7 +182,10 @@ class Page(Browsing):
         run = a_run()
         self.open(whole([run]))
         self.assertEqual(self.table("runs.table")[1][:7],
-                         ["run", "not running", "40 of 50", "4", "tp 2 × pp 2", "2.575", "2.625"])
+                         ["run", "ended after step 40 of 50", "40 of 50", "4", "tp 2 × pp 2",
+                          "2.575 at 40", "2.625 at 40"])
+        self.assertEqual(self.table("runs.table")[1][7:9] + self.table("runs.table")[1][11:12],
+                         ["20 s", "47.24 k tokens/s", "99.13 GFLOP/s a rank"])
         for key, names in (("loss", ["loss", "valid_loss"]), ("rate", ["tokens_per_s"]),
                            ("norm", ["grad_norm"]), ("lr", ["lr"])):
             head, *rows = self.figures(key)
@@ -200,14 +208,93 @@ class Page(Browsing):
         sent = self.figures("sent")
         self.assertAlmostEqual(sum(value(r[4]) for r in sent[1:3]), 4816908, delta=2000)
         self.close(sent[-1][4], 4816908)
-        self.assertIn("step 21", self.text("#pipeline"))
+        for word in ("Step 21, the middle one of those traced", "planned 25 %, measured 7.68 %"):
+            self.assertIn(word, self.text("#pipeline"))
+        self.assertIn("rank 0's whole process", self.text("#memory"))
         self.click("traced.table")
         self.wait(lambda: self.table("traced.figures"), "the table folds out")
         self.assertEqual(self.table("traced.figures")[1][:2], ["rank 0", "20 %"])
+        self.assertIn("operations that overlap", self.text("#pipeline"))
+
+    def test_states(self):
+        """The state in words, also of data that has no `state`; and peaks that differ."""
+        runs = [a_run("a", 50), a_run("b", 30), a_run("c") | {"state": "running"}, BARE,
+                a_run("d", 50), a_run("e", 30), a_run("f") | {"running": True}]
+        for run in runs[4:]:
+            del run["state"], run["elapsed"]
+        words = ["complete", "ended after step 30 of 50", "running", "ended before a step"]
+        self.open(whole(runs))
+        rows = self.table("runs.table")[1:]
+        self.assertEqual([r[1] for r in rows], words + words[:3])
+        self.assertEqual([r[7] for r in rows], ["25 s", "15 s", "20 s", "–", *3 * ["11 s"]])
+        self.assertNotIn("cannot be compared", self.text("#runs"))
+        runs[0]["points"]["valid_loss"]["value"] = [2.5, 2.75]
+        runs[0]["series"]["step_ms"]["mean"] = [2000.0] * 50
+        runs[1]["record"]["peak_flops"] = 80e9
+        self.open(whole(runs))
+        self.assertEqual(self.table("runs.table")[1][6], "2.5 at 20")
+        self.assertEqual([r[9] for r in self.table("runs.table")[1:3]], ["2 s", "0.04338 s"])
+        self.assertIn("from 80 GFLOP/s to 99.13 GFLOP/s a rank", self.text("#runs"))
+
+    def test_over(self):
+        """Curves over steps, time or tokens; a run that does not know them is named."""
+        runs = [a_run("one"), a_run("two", 30)]
+        del runs[1]["elapsed"]
+        self.open(whole(runs))
+        scale = lambda: self.chart("loss", "[c.scales.x.min, c.scales.x.max, "  # noqa: E731
+                                           "c.scales.x.options.title.text]")
+        self.assertEqual(scale(), [1, 40, "step"])
+        self.choose("over", "time since the first step")
+        self.assertEqual(scale(), [0, 20, "time since the first step"])
+        self.assertIn("is unknown: two", self.text("#curves"))
+        sets = lambda: self.chart("loss", "c.data.datasets"  # noqa: E731
+                                          ".map((d) => [d.label, d.data.map((p) => p.x)])")
+        self.assertEqual([x[0] for x in sets()], ["one loss", "one valid_loss"])
+        self.assertEqual(sets()[1][1], [10, 20])
+        self.type("range.from", "5.2")
+        self.assertEqual([r[0] for r in self.figures("rate")[1:]], [str(x) for x in range(11, 41)])
+        self.choose("over", "tokens")
+        self.assertEqual(scale(), [0, 81920, "tokens"])
+        self.assertEqual(len(sets()), 4)
+        self.assertEqual(len(self.figures("rate")), 41)
+        runs[0]["points"]["valid_loss"]["step"] = [20, 25]
+        runs[0] |= {"step": [10, 30], "tokens": [100, 500],
+                    "series": {"loss": {"unit": "", "mean": [2, 1]}}}
+        self.open(whole(runs[:1]))
+        self.choose("over", "tokens")
+        self.assertEqual(sets()[1][1], [300, 400])
+        del runs[0]["elapsed"], runs[0]["tokens"]
+        self.open(whole(runs[:1]))
+        self.assertEqual([x.text for x in Select(self.key("over")).options], ["step"])
+
+    def test_equal_curves(self):
+        """Runs with the same values are all seen, and their legend stays in view."""
+        self.forgiven = "willReadFrequently"
+        self.size(1280, 900, 2)
+        self.open(whole([a_run("one"), a_run("two"), a_run("three")]))
+        count = """((name) => {
+            const c = document.getElementById("panel.rate").querySelector("canvas");
+            const at = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+            const ink = [1, 3, 5].map((i) => parseInt(colour(name).slice(i, i + 2), 16));
+            let n = 0;
+            for (let i = 0; i < at.length; i += 4)
+                n += ink.every((v, j) => Math.abs(v - at[i + j]) < 9) && at[i + 3] > 200;
+            return n; })(arguments[0])"""
+        for ink in ("c0", "c1", "c2"):
+            self.assertGreater(self.js(count, ink), 40, ink)
+        self.js("document.getElementById('panel.metric').scrollIntoView({block: 'end'})")
+        top, low = self.js("""((e, n) => [e.top, n.bottom])(
+            document.querySelector(".controls.runs").getBoundingClientRect(),
+            document.querySelector("nav").getBoundingClientRect())""")
+        self.assertTrue(low - 8 <= top <= low + 8, (top, low))
 
     def test_buckets(self):
         run = bucketed("long")
+        valid = {k: [x] * 40 for k, x in (("mean", 3), ("min", 2.5), ("max", 4))}
+        valid["min"][19] = 2.25
+        run["series"]["valid_loss"] = {"unit": ""} | valid
         self.open(whole([run]))
+        self.assertEqual(self.table("runs.table")[1][6], "2.25 at 2,000")
         head, *rows = self.figures("loss")
         self.assertEqual(head[1:4], ["loss, mean", "least", "largest"])
         for cell, kind in zip(rows[-1][1:4], ("mean", "min", "max")):
@@ -215,10 +302,21 @@ class Page(Browsing):
         self.assertIn("up to 100 steps", self.text("#curves"))
 
     def test_several_runs(self):
-        self.open(whole([a_run("one"), a_run("two", 30, 1), bucketed("three"), BARE]))
+        one, two = a_run("one"), a_run("two", 30, 1)
+        one["record"]["job"] = one["record"]["job"].replace("plugin =", "plugin = shm")
+        one["record"]["job"] += "[log]\n" + "".join(f"k{i} = {i}\n" for i in range(30))
+        two["record"]["job"] += "[train.x]\ny = 1\n"
+        self.open(whole([one, two, bucketed("three"), BARE]))
         self.assertEqual(self.table("differences.table")[1:],
-                         [["run.name", "one", "two", "three"],
-                          ["optim.lr", "3e-3", "4e-3", "3e-3"]])
+                         [["optim.lr", "3e-3", "4e-3", "3e-3"],
+                          ["comm.plugin", "shm", "empty", "empty"]])
+        self.click("differences.rest")
+        self.wait(lambda: self.table("differences.rest.table"), "the other keys fold out")
+        self.assertEqual([r[0] for r in self.table("differences.rest.table")[1:]],
+                         ["run.name", *(f"log.k{i}" for i in range(30)), "train.x.y"])
+        for key in ("differences.table", "differences.rest.table"):
+            self.assertTrue(self.js("arguments[0].scrollHeight <= arguments[0].clientHeight",
+                                    self.key(key)), key)
         self.assertEqual(len(self.table("runs.table")), 5)
         self.changes("#panel\\.loss canvas", lambda: self.click("show.two"))
         self.assertNotIn("two loss", self.figures("loss")[0])
@@ -228,7 +326,9 @@ class Page(Browsing):
         self.assertIn("has no run.json", self.text("#memory"))
 
     def test_controls_of_curves(self):
-        self.open(whole([a_run(), a_run("other", 40, 2)]))
+        run = a_run()
+        run["series"]["a constant"] = {"unit": "", "mean": [1] * 40}
+        self.open(whole([run, a_run("other", 40, 2)]))
         loss = "#panel\\.loss canvas"
         self.changes(loss, lambda: self.click("log"))
         self.changes(loss, lambda: self.slide("smooth", 20))
@@ -245,8 +345,16 @@ class Page(Browsing):
         self.assertEqual(len(self.figures("rate")), 41)
         self.type("range.from", "11")
         self.assertEqual(len(self.figures("rate")), 31)
+        self.type("range.to", "9")
+        self.assertIn("from 11 to 9", self.text("#range\\.says"))
+        self.assertEqual(len(self.figures("rate")), 31)
+        self.type("range.to", "20")
+        self.assertEqual(self.text("#range\\.says"), "")
+        self.assertEqual(len(self.figures("rate")), 11)
         ActionChains(self.browser).double_click(chart).perform()
         self.assertEqual(len(self.figures("rate")), 41)
+        self.assertEqual(self.chart("step", "c.scales.y.type"), "logarithmic")
+        self.assertEqual(Select(self.key("metric")).first_selected_option.text, "bubble_ms")
         self.choose("metric", "comm_bytes")
         self.assertEqual(self.figures("metric")[1][1], "4.594 MiB")
         self.choose("rankMetric", "compute_ms")
@@ -266,11 +374,24 @@ class Page(Browsing):
                 says.append(self.text(f"{css} + output"))
             self.assertEqual(len(set(says)), 4, says)
             self.js("arguments[0].scrollIntoView({block: 'center'})", canvas)
+        self.key("planned").send_keys(Keys.HOME)
+        self.assertIn("from 0 FLOP to 1 FLOP of 9 FLOP", self.text("[data-key=planned] + output"))
         self.changes('[data-key="traced"]', lambda: self.click("kernels"))
+        self.assertIn("normalization, elementwise", self.text("#pipeline"))
+        self.assertEqual(self.js("""["linear.dw", "linear+gelu", "attention.dx", "rmsnorm", "gelu",
+            "xent.max"].map(kernelInk)"""), ["c4", "c4", "c5", "c6", "c6", "idle"])
         ActionChains(self.browser).move_to_element(self.key("arena.map")).perform()
         self.click("arena.table")
         self.wait(lambda: self.table("arena.figures"), "the table folds out")
-        self.assertIn(["params", "region", "0 B", "508 KiB"], self.table("arena.figures"))
+        self.assertEqual(self.table("arena.figures")[1:],
+                         [["parameters", "1 for the whole step", "508 KiB"],
+                          ["gradients", "1 for the whole step", "1,016 KiB"],
+                          ["saved for backward", "7 for a part of it", "192 KiB"],
+                          ["temporary", "7 for a part of it", "192 KiB"]])
+        planned = self.chart("memory", "c.data.datasets.map((d) => [d.label, d.backgroundColor])")
+        for kind in ("parameters", "gradients"):
+            ink = self.js("colour(mapInk(arguments[0]))", kind)
+            self.assertIn([kind, ink], planned)
 
     def test_mesh(self):
         self.open(whole([a_run()]))
@@ -325,7 +446,10 @@ class Page(Browsing):
         mean = math.prod((700 / 900, 600 / 800, 1250 / 1750, 1000 / 1500, 2250 / 3125, 2000 / 2500))
         mean **= 1 / 6
         self.assertEqual([r[2:] for r in effect if r[1] == "dp → tp"],
-                         [[f"{mean:.3f}", "0.667 to 0.8", "6"]])
+                         [[f"{mean:.3f}", "0.72 to 0.754", "slower", "0.667 to 0.8", "6"]])
+        self.assertEqual(len(self.all("tr.vague")), 0)
+        self.assertEqual(self.text('[data-key="sweep.winner.9.command.text"]'),
+                         "weft train -n 4 /data/sweep/009-1.ini run.steps=STEPS run.out=FOLDER")
         self.assertEqual([r[3] for r in self.figures("sweep.memory")[1:]].count("yes"), 3)
         self.assertEqual([value(r[2]) for r in self.figures("sweep.scaling")[1:]],
                          [900, 1750, 3125])
@@ -336,7 +460,8 @@ class Page(Browsing):
         self.open(whole([], [sweep]))
         head = self.table("sweep.rows")[0]
         for name in head:
-            for sort in ("ascending", "descending"):
+            highest = name in ("tokens/s", "bounds, 95 %", "ratio", "scaling", "MFU")
+            for sort in ("descending", "ascending") if highest else ("ascending", "descending"):
                 if name == "place" and sort == "ascending":
                     continue
                 self.key("sweep.sort." + name).send_keys(Keys.ENTER)
@@ -346,7 +471,7 @@ class Page(Browsing):
                                  "sweep.sort." + name)
         self.click("sweep.sort.tokens/s")
         rates = [value(r[head.index("tokens/s")]) for r in self.table("sweep.rows")[1:13]]
-        self.assertEqual(rates, sorted(rates))
+        self.assertEqual(rates, sorted(rates, reverse=True))
         self.click("sweep.sort.tokens/s")
         down = [value(r[head.index("tokens/s")]) for r in self.table("sweep.rows")[1:13]]
         self.assertEqual(down, rates[::-1])
@@ -354,7 +479,7 @@ class Page(Browsing):
         self.assertEqual(len(self.table("sweep.rows")), 7)
         self.choose("sweep.filter.ranks", "4")
         self.key("sweep.filter").send_keys("TCP")
-        self.assertEqual([r[1] for r in self.table("sweep.rows")[1:]], ["12"])
+        self.assertEqual([r[5] for r in self.table("sweep.rows")[1:]], ["12"])
         self.assertIn("1 of 14", self.text("#sweep\\.table .note"))
         button = self.key("sweep.winner.9.job.copy")
         button.click()
@@ -368,6 +493,53 @@ class Page(Browsing):
         self.open(whole([], [sweep]))
         self.assertIn("4 combinations share place 1", self.text("#sweep\\.winner"))
         self.assertEqual(len(self.all("#sweep\\.winner details")), 4)
+        self.assertEqual(len(self.all("tr.first")), 4)
+        self.assertEqual([r[5] for r in self.table("sweep.rows")[1:5]], ["9", "1", "2", "3"])
+
+    def test_cannot_be_told_apart(self):
+        """All share place 1: no row is marked, three are listed, and no key has an effect."""
+        sweep = a_sweep()
+        for row in sweep["sweep"]["rows"][:12]:
+            median = row["tokens_per_s"]["median"]
+            row["rank"] = 1
+            row["tokens_per_s"] |= {"low": 0.6 * median, "high": 1.9 * median}
+            row["ratio"] |= {"low": 0.1, "high": 2.5 * row["ratio"]["value"]}
+        rows = sweep["sweep"]["rows"]
+        rows[0]["tokens_per_s"] |= {"low": None, "high": None}
+        rows[12]["why"] = "the job needs more memory " * 40
+        self.open(whole([], [sweep]))
+        head, *shown = self.table("sweep.rows")
+        column = lambda name: [r[head.index(name)] for r in shown]  # noqa: E731
+        self.assertEqual(self.all("tr.first"), [])
+        self.assertEqual(column("ratio")[0], "3.13 (too few runs)")
+        self.assertEqual(column("bounds, 95 %")[column("number").index("1")], "too few runs")
+        self.assertEqual([x.tag_name for x in self.all("#sweep\\.winner .body > details, "
+                                                       "#sweep\\.winner > div > details")],
+                         ["details"] * 4)
+        self.assertIn("9 more that share place 1", self.text("#sweep\\.winner"))
+        effect = [r for r in self.table("sweep.effects") if r[1] == "dp → tp"]
+        self.assertEqual(effect[0][3:5], ["too few runs", "cannot be told apart"])
+        self.assertEqual(len(self.all("tr.vague")), len(self.table("sweep.effects")) - 1 - sum(
+            r[4] != "cannot be told apart" for r in self.table("sweep.effects")[1:]))
+        tall = lambda: self.js("arguments[0].closest('tr').offsetHeight",  # noqa: E731
+                               self.key("sweep.why.13"))
+        before = tall()
+        self.assertLess(before, 60)
+        self.click("sweep.why.13")
+        self.assertGreater(tall(), 2 * before)
+
+    def test_columns_stay(self):
+        self.size(700, 900)
+        self.open(whole([], [a_sweep()]))
+        lefts = lambda: self.js("""[...arguments[0].querySelectorAll("tbody tr:first-child > *")]
+            .slice(0, 8).map((e) => Math.round(e.getBoundingClientRect().left))""",  # noqa: E731
+                                self.key("sweep.rows"))
+        self.wait(lambda: self.all(".stays"), "columns that stay")
+        before = lefts()
+        self.js("arguments[0].scrollLeft = 300", self.key("sweep.rows"))
+        after = lefts()
+        self.assertEqual(after[:4], before[:4])
+        self.assertEqual(after[7], before[7] - 300)
 
     def test_themes(self):
         self.open(whole([a_run()], [a_sweep()]))
@@ -468,6 +640,9 @@ class Page(Browsing):
         for e in self.all("summary"):
             self.js("arguments[0].click()", e)
         self.assertLessEqual(self.js("document.documentElement.scrollWidth"), 400)
+        self.assertEqual([x.size["height"] < 30 for x in self.all("#runs .name")],
+                         [False, True, True])
+        self.assertGreater(self.all("#runs .name")[0].size["width"], 200)
 
     def test_missing_parts(self):
         """What is not there leaves a sentence, never an error: tearDown looks."""
@@ -550,7 +725,8 @@ class Site:
 class Live(Browsing):
     def setUp(self):
         super().setUp()
-        self.site = Site(whole([a_run()], [a_sweep()], {"url": "data", "seconds": 0.2}))
+        self.site = Site(whole([a_run()], [a_sweep()],
+                               {"url": "data?token=secret", "seconds": 0.2}))
         self.addCleanup(self.site.end)
         self.addCleanup(self.browser.get, "about:blank")
         self.browser.get(f"http://127.0.0.1:{self.site.port}/")
@@ -584,7 +760,9 @@ class Live(Browsing):
         self.forgiven = "ERR_|net::"
         self.wait(lambda: "last answer" in self.text("#status"), "an answer")
         self.site.end()
-        self.wait(lambda: "asks again" in self.text("#status"), "the outage is told")
+        self.wait(lambda: "does not answer; the page shows what it had" in self.text("#status"),
+                  "the outage is told")
+        self.assertNotIn("secret", self.text("#status"))
         self.assertEqual(len(self.figures("loss")), 41)
         self.site.data = whole([a_run(steps=50)], [], {"url": "data", "seconds": 0.2})
         self.site.begin()

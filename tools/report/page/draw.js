@@ -109,6 +109,11 @@ function boxes(key, label, { items, domain, labels, height, ticks, note }) {
 const KINDS = { forward: "c0", backward: "c1", communication: "c2", update: "c3", other: "idle" };
 const MOST_LANES = 64;
 
+/* Kinds of kernels by their names; one that is made of two has the name of the first before that of the second. */
+const KERNELS = [["product", "c4", /^(linear|bmm)/], ["attention", "c5", /^attention/],
+  ["normalization, elementwise", "c6", /^(layernorm|rmsnorm|gelu|swiglu|bias_residual|ew|colsum|rope|dropout|cast|accumulate|repeat)/], ["other kernels", "idle", /^/]];
+const kernelInk = (name) => KERNELS.find(([, , names]) => names.test(name))[1];
+
 /* What a span of the lane compute does, by its name. */
 function kindOf(name, lane) {
   if (lane === "communication") return "communication";
@@ -132,7 +137,7 @@ function plannedLanes(schedule) {
   const items = cells.map(([stage, chunk, micro, backward, begin, end]) => {
     const kind = backward ? "backward" : "forward";
     return { x0: begin, x1: end, y0: (stage + 0.06) / stages, y1: (stage + 0.94) / stages, ink: KINDS[kind], mark: (backward ? "B" : "F") + micro, brief: String(micro), order: stage,
-      text: `stage ${stage}: ${kind} of micro-batch ${micro}${chunk ? `, chunk ${chunk}` : ""}, from ${plain(begin)} to ${plain(end)} of ${plain(span)} operations` };
+      text: `stage ${stage}: ${kind} of micro-batch ${micro}${chunk ? `, chunk ${chunk}` : ""}, from ${flop(begin, span)} to ${flop(end, span)} of ${flop(span)}` };
   }).sort((a, b) => a.order - b.order || a.x0 - b.x0);
   for (let s = 0; s < stages; s++) idle.push(1 - covered(cells.filter((c) => c[0] === s).map((c) => [c[4], c[5]])) / span);
   return { items, idle, domain: [0, span], labels: idle.map((share, s) => ({ y: (s + 0.5) / stages, text: `stage ${s}, idle ${percent(share)}` })), height: Math.max(50, 30 * stages) };
@@ -145,10 +150,10 @@ function tracedLanes(trace, kernels) {
   for (const [rank, lane, begin, duration, name] of trace.spans) {
     const at = shown.indexOf(trace.lanes[lane]), word = trace.names[name] ?? "?";
     if (at < 0 || rank >= rows) continue;
-    const kind = at === 2 ? "other" : kindOf(word, trace.lanes[lane]);
+    const kind = at < 2 && kindOf(word, trace.lanes[lane]);
     if (at === 0) busy[rank].push([begin, begin + duration]);
     if (at < 2) spent[rank][kind] = (spent[rank][kind] || 0) + duration;
-    items.push({ x0: begin, x1: begin + duration, y0: (rank + 0.08 + 0.84 * at / shown.length) / rows, y1: (rank + 0.08 + 0.84 * (at + 1) / shown.length) / rows, ink: KINDS[kind],
+    items.push({ x0: begin, x1: begin + duration, y0: (rank + 0.08 + 0.84 * at / shown.length) / rows, y1: (rank + 0.08 + 0.84 * (at + 1) / shown.length) / rows, ink: at < 2 ? KINDS[kind] : kernelInk(word),
       text: `rank ${rank}, ${trace.lanes[lane]}: ${word}, ${times(duration / 1000)}, begins at ${times(begin / 1000)}` });
   }
   items.sort((a, b) => a.y0 - b.y0 || a.x0 - b.x0);
@@ -158,8 +163,17 @@ function tracedLanes(trace, kernels) {
 
 /* --- Arena --- */
 
-const MAP_INKS = { params: "c0", param: "c0", grads: "c1", grad: "c1", state: "c3", comm: "c2", scalar: "c4", saved: "c5", frame: "c6", inout: "c4" };
-const mapInk = (kind, i) => MAP_INKS[String(kind).toLowerCase()] || palette(i + 4);
+const MAP_INKS = { parameters: "c0", gradients: "c1", "masters and states": "c3", communication: "c2", "saved for backward": "c5", "between blocks": "c6", temporary: "c4", "gathered parameters": "c7" };
+const mapInk = (kind, i) => MAP_INKS[kind] || palette(i + 4);
+
+/* The most bytes that these tensors hold at one time. */
+function highest(tensors) {
+  const changes = [];
+  for (const [, size, first, until] of tensors) changes.push([first, size], [until + 1, -size]);
+  let now = 0, most = 0;
+  for (const [, change] of changes.sort((a, b) => a[0] - b[0] || a[1] - b[1])) most = Math.max(most, now += change);
+  return most;
+}
 
 function arenaMap(arena) {
   const entries = Math.max(1, arena.entries.length), of = (offset) => 1 - offset / arena.bytes;

@@ -41,15 +41,19 @@ function slider(key, label, [low, high, step], shown, changed) {
   return el("label", {}, label + " ", input, " ", says);
 }
 
-/* A table in a box that scrolls. A cell is a text, {text, left, wide, long}, or an element; the first of a row is its head. */
-function table(key, label, head, rows, first = () => false) {
-  const cell = (tag, x) => {
+/* A number as a cell: form() writes it in the unit of the largest of its column. */
+const as = (form, v) => ({ form, v });
+
+/* A table in a box that scrolls. A cell is a text, {text, left, wide, long}, as(form, v), or an element; the first of a row is its head. */
+function table(key, label, head, rows, classOf = () => null) {
+  const most = head.map((_, c) => largest(rows.map((r) => r[c]?.v)));
+  const cell = (tag, x, c) => {
     const it = x instanceof Node || x == null || typeof x !== "object" ? { text: x } : x;
-    return el(tag, { class: [it.left && "left", it.wide && "left wide", it.long && "left wide long"].filter(Boolean).join(" ") || null, scope: tag === "th" ? "row" : null }, it.text ?? "–");
+    return el(tag, { class: [it.left && "left", it.wide && "left wide", it.long && "left wide long"].filter(Boolean).join(" ") || null, scope: tag === "th" ? "row" : null }, (it.form ? it.form(it.v, most[c]) : it.text) ?? "–");
   };
   return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label, "data-key": key }, el("table", {},
     el("thead", {}, el("tr", {}, head.map((x, i) => x instanceof Node ? x : el("th", { scope: "col", class: i ? x.left && "left" : "left" }, x.text ?? x)))),
-    el("tbody", {}, rows.map((row, i) => el("tr", { class: first(i) && "first" }, row.map((x, c) => cell(c ? "td" : "th", x)))))));
+    el("tbody", {}, rows.map((row, i) => el("tr", { class: classOf(i) }, row.map((x, c) => cell(c ? "td" : "th", x, c)))))));
 }
 
 function fold(key, summary, build) {
@@ -73,9 +77,9 @@ async function copy(text, button) {
   setTimeout(() => { button.textContent = before; }, 2500);
 }
 
-function jobText(key, text) {
-  const button = el("button", { type: "button", "data-key": key + ".copy", onclick: () => copy(text, button) }, "Copy the job file");
-  return [button, el("pre", { tabindex: 0, "aria-label": "job file", "data-key": key + ".text" }, text)];
+function copied(key, what, text) {
+  const button = el("button", { type: "button", "data-key": key + ".copy", onclick: () => copy(text, button) }, "Copy the " + what);
+  return [button, el("pre", { tabindex: 0, "aria-label": what, "data-key": key + ".text" }, text)];
 }
 
 const sentence = (text) => el("p", { class: "empty" }, text);
@@ -89,6 +93,7 @@ const legend = (entries) => el("ul", { class: "legend" }, entries.map(([name, te
 const is = (v) => typeof v === "number" && isFinite(v);
 const sum = (values) => values.reduce((a, b) => a + b, 0);
 const last = (values) => values.findLast(is);
+const largest = (values) => values.reduce((most, v) => is(v) ? Math.max(most, Math.abs(v)) : most, 0);
 const median = (values) => { const s = values.filter(is).sort((a, b) => a - b); return s.length ? (s[s.length - 1 >> 1] + s[s.length >> 1]) / 2 : null; };
 
 function plain(v, digits = 4) {
@@ -98,10 +103,11 @@ function plain(v, digits = 4) {
   return v.toLocaleString("en", Number.isInteger(v) ? {} : { maximumSignificantDigits: Math.max(digits, size >= 1e3 ? String(Math.trunc(size)).length : 0) });
 }
 
-function scaled(v, base, names, digits = 4) {
+/* In the unit that suits `like`. */
+function scaled(v, base, names, like = v) {
   let i = 0;
-  for (; Math.abs(v) >= base && i < names.length - 1; i++) v /= base;
-  return plain(v, digits) + " " + names[i];
+  for (; Math.abs(like) >= base && i < names.length - 1; i++) [v, like] = [v / base, like / base];
+  return plain(v) + " " + names[i];
 }
 
 /* The next step of an axis: 1, 2 or 5 times a power of ten, or a power of two. */
@@ -110,17 +116,21 @@ function roundStep(least, base) {
   return power * (base === 2 ? 2 : [1, 2, 5, 10].find((x) => x * power >= least * 0.999));
 }
 
-const bytes = (v) => is(v) ? scaled(v, 1024, ["B", "KiB", "MiB", "GiB", "TiB"]) : "–";
-const kilo = (v) => is(v) ? scaled(v, 1000, ["", "k", "M"]).trim() : "–";
-const rate = (v) => is(v) ? kilo(v) + " tokens/s" : "–";
+const bytes = (v, like) => is(v) ? scaled(v, 1024, ["B", "KiB", "MiB", "GiB", "TiB"], like) : "–";
+const flop = (v, like) => is(v) ? scaled(v, 1000, ["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"], like) : "–";
+const kilo = (v, like) => is(v) ? scaled(v, 1000, ["", "k", "M"], like).trim() : "–";
+const rate = (v, like) => is(v) ? kilo(v, like) + " tokens/s" : "–";
 const percent = (v) => is(v) ? plain(100 * v, 3) + " %" : "–";
-const times = (v) => !is(v) ? "–" : v >= 1000 ? plain(v / 1000) + " s" : v >= 1 || !v ? plain(v) + " ms" : plain(1000 * v) + " µs";
+const times = (v, like = v) => !is(v) ? "–" : like >= 1000 ? plain(v / 1000) + " s" : like >= 1 || !like ? plain(v) + " ms" : plain(1000 * v) + " µs";
+const lengths = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+const lengthUnit = (seconds) => lengths.find(([unit]) => seconds >= 2 * unit) || lengths.at(-1);
+const lasting = (v, like = v) => is(v) ? plain(v / lengthUnit(like)[0]) + " " + lengthUnit(like)[1] : "–";
 const when = (t) => is(t) ? new Date(1000 * t).toISOString().slice(0, 19).replace("T", " ") + " UTC" : "–";
 const units = { bytes, ms: times, "tokens/s": rate, share: percent };
 
 /* A value of a metric as people read it. */
-function shown(name, unit, v) {
-  return name === "mfu" ? percent(v) : units[unit] ? units[unit](v) : plain(v, 5);
+function shown(name, unit, v, like) {
+  return name === "mfu" ? percent(v) : units[unit] ? units[unit](v, like) : plain(v, 5);
 }
 
 /* --- Parts --- */
@@ -224,17 +234,20 @@ function take(text) {
 async function live(before) {
   const { url, seconds } = data.live;
   await new Promise((done) => setTimeout(done, 1000 * Math.max(0.2, seconds)));
-  try {
+  const ask = async () => {
     const answer = await fetch(url, { cache: "no-store", signal: AbortSignal.timeout(1000 * Math.max(10, seconds)) });
-    if (!answer.ok) throw new Error(`the answer has status ${answer.status}`);
-    const text = await answer.text();
-    const open = () => CSS.supports("selector(:open)") && document.querySelector("select:open");
-    while (state.busy || open()) await new Promise((done) => setTimeout(done, 100));
-    if (text !== before) take(text);
-    before = text;
-    say(data.live ? `Live: asked every ${plain(data.live.seconds)} s, last answer ${new Date().toLocaleTimeString()}` : "The run has ended: this page is complete.");
+    return { status: answer.status, text: answer.ok ? await answer.text() : null };
+  };
+  const { status, text } = await ask().catch(() => ({})), again = `It asks again every ${plain(seconds)} s.`;
+  const open = () => CSS.supports("selector(:open)") && document.querySelector("select:open");
+  while (state.busy || open()) await new Promise((done) => setTimeout(done, 100));
+  try {
+    if (text && text !== before) take(text);
+    before = text || before;
+    if (!text) say(`The server ${status ? `answers with status ${status}` : "does not answer"}; the page shows what it had. ${again}`, true);
+    else say(data.live ? `Live: asked every ${plain(data.live.seconds)} s, last answer ${new Date().toLocaleTimeString()}` : "The run has ended: this page is complete.");
   } catch (e) {
-    say(`No newer data from ${url}: ${e.message}. The page shows what it had, and asks again every ${plain(seconds)} s.`, true);
+    say(`The newer data cannot be read: ${e.message}. The page shows what it had. ${again}`, true);
   }
   if (data.live) live(before);
 }
