@@ -255,6 +255,8 @@ async function live(before) {
 function start() {
   addEventListener("error", (e) => say(`An error in this page: ${e.message}`, true));
   document.getElementById("theme").addEventListener("change", applyTheme);
+  const nav = document.querySelector("nav");
+  new ResizeObserver(() => document.documentElement.style.setProperty("--nav", nav.offsetHeight + "px")).observe(nav);
   for (const query of ["(prefers-color-scheme: dark)", "print"]) matchMedia(query).addEventListener("change", applyTheme);
   try {
     applyTheme();
