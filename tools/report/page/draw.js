@@ -132,8 +132,11 @@ function covered(spans) {
   return all;
 }
 
+const MOST_STAGES = 4096;
+
 function plannedLanes(schedule) {
   const { stages, span, cells } = schedule, idle = [];
+  if (!(stages <= MOST_STAGES)) throw new Error(`the schedule has ${stages} stages, more than ${MOST_STAGES}`);
   const items = cells.map(([stage, chunk, micro, backward, begin, end]) => {
     const kind = backward ? "backward" : "forward";
     return { x0: begin, x1: end, y0: (stage + 0.06) / stages, y1: (stage + 0.94) / stages, ink: KINDS[kind], mark: (backward ? "B" : "F") + micro, brief: String(micro), order: stage,
@@ -176,6 +179,7 @@ function highest(tensors) {
 }
 
 function arenaMap(arena) {
+  if (!(arena.bytes > 0)) throw new Error(`the arena has ${arena.bytes} bytes`);
   const entries = Math.max(1, arena.entries.length), of = (offset) => 1 - offset / arena.bytes;
   const place = (offset, size) => ({ y0: of(offset + size), y1: of(offset) });
   const where = (offset, size) => `${bytes(size)} at ${bytes(offset)}`;

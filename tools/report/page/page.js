@@ -256,7 +256,7 @@ function start() {
   addEventListener("error", (e) => say(`An error in this page: ${e.message}`, true));
   document.getElementById("theme").addEventListener("change", applyTheme);
   const nav = document.querySelector("nav");
-  new ResizeObserver(() => document.documentElement.style.setProperty("--nav", nav.offsetHeight + "px")).observe(nav);
+  new ResizeObserver(() => document.documentElement.style.setProperty("--nav", nav.offsetHeight + "px")).observe(nav, { box: "border-box" });
   for (const query of ["(prefers-color-scheme: dark)", "print"]) matchMedia(query).addEventListener("change", applyTheme);
   try {
     applyTheme();

@@ -3,6 +3,7 @@
 const named = (run) => [swatch(palette(styleOf(run))), run.name];
 const current = () => runs().find((run) => run.name === state.run) || runs()[0];
 const series = (run, name) => metric(run, name)?.value || [];
+const middle = (run, name) => run.series?.[name]?.median ?? median(series(run, name)); // since the last begin
 const missing = (run) => `The folder of ${run.name} has no run.json, so its plan, mesh and job file are unknown here.`;
 
 function runParts() {
@@ -16,8 +17,8 @@ function runParts() {
     { id: "curves", level: "h3", title: "Metrics", input: [runs().map((r) => [r.name, r.steps?.bucket]), metricNames(), axes(), state.over], build: curves },
     { id: "run", level: "h2", title: `Run ${run.name}`, input: runs().map((r) => r.name), build: chooseRun },
     detail("split", "Where the time goes", rankMetrics(run), split, "Time"),
-    detail("memory", "Memory", [record?.plan, median(series(run, "resident_bytes"))], withRecord(memory)),
-    detail("sent", "Bytes sent in a step", [record?.plan, median(series(run, "comm_bytes"))], withRecord(sent), "Bytes sent"),
+    detail("memory", "Memory", [record?.plan, middle(run, "resident_bytes")], withRecord(memory)),
+    detail("sent", "Bytes sent in a step", [record?.plan, middle(run, "comm_bytes")], withRecord(sent), "Bytes sent"),
     detail("pipeline", "Pipeline and trace", [record?.schedule, run.traced, measuredBubble(run)], pipeline, "Pipeline"),
     detail("arena", "Memory map of a step", record?.arena, withRecord(arena), "Memory map"),
     detail("mesh", "Mesh", [record?.mesh, record?.machines, record?.ranks], withRecord(mesh)),
@@ -56,8 +57,8 @@ function overview() {
   const peak = (v, like) => v > 0 ? flop(v, like) + "/s a rank" : "–";
   const meshText = (r) => r.record?.mesh?.length ? r.record.mesh.map((x) => `${x.axis} ${x.size}`).join(" × ") : "–";
   const rows = runs().map((r) => [el("span", { class: "name" }, named(r)), { text: stateOf(r), left: true }, r.steps ? `${plain(r.steps.last)}${is(r.record?.steps) ? " of " + plain(r.record.steps) : ""}` : "none yet", plain(r.record?.ranks),
-    meshText(r), atStep(r.last?.loss, r.steps?.last), leastAt(metric(r, "valid_loss")), as(lasting, wallTime(r)), as(rate, median(series(r, "tokens_per_s"))), as(times, median(series(r, "step_ms"))),
-    percent(median(series(r, "mfu")) || null), as(peak, r.record?.peak_flops), plain(r.attempts?.length || null)]);
+    meshText(r), atStep(r.last?.loss, r.steps?.last), leastAt(metric(r, "valid_loss")), as(lasting, wallTime(r)), as(rate, middle(r, "tokens_per_s")), as(times, middle(r, "step_ms")),
+    percent(middle(r, "mfu") || null), as(peak, r.record?.peak_flops), plain(r.attempts?.length || null)]);
   const notes = runs().flatMap((r) => (r.notes || []).map((n) => `${r.name}: ${n}`));
   return [el("div", { class: "card" }, table("runs.table", "Figures of the runs", head, rows), peaksDiffer()), notes.length > 0 && el("ul", { class: "note" }, notes.map((n) => el("li", {}, n)))];
 }
@@ -205,19 +206,19 @@ const MEMORY = [["params", "parameters", "c0"], ["grads", "gradients", "c1"], ["
 
 function memory(run, record) {
   if (!record.plan) return noPlan();
-  const groups = alike(record, (r) => MEMORY.map(([kind]) => r[kind]).join()), resident = metric(run, "resident_bytes"), measured = median(resident?.value || []);
+  const groups = alike(record, (r) => MEMORY.map(([kind]) => r[kind]).join()), measured = middle(run, "resident_bytes");
   const labels = [...groups.map((g) => g.label), ...(is(measured) ? ["measured, resident"] : [])];
   const stacks = MEMORY.map(([kind, name, ink]) => ({ name, ink, values: groups.map((g) => g.rank[kind] || 0) }));
   if (is(measured)) stacks.push({ name: "resident", ink: "c7", values: [...groups.map(() => 0), measured] });
   const rows = groups.map((g) => [g.label, ...MEMORY.map(([kind]) => as(bytes, g.rank[kind])), as(bytes, g.rank.peak)]);
   if (is(measured)) rows.push(["measured, resident", ...MEMORY.map(() => ""), as(bytes, measured)]);
-  const words = "Activations are what the memory map shows as saved for backward, between blocks, temporary and gathered parameters. " + (is(measured) ? "Resident is rank 0's whole process, program and libraries as well as the plan, median over steps. " : "No memory was measured: this run has no metric resident_bytes. ") + partOfRanks(record);
+  const words = "Activations are what the memory map shows as saved for backward, between blocks, temporary and gathered parameters. " + (is(measured) ? "Resident is rank 0's whole process, program and libraries as well as the plan, median over the steps since the run was last begun. " : "No memory was measured: this run has no metric resident_bytes. ") + partOfRanks(record);
   return bars("memory", "Planned by kind", labels, stacks, bytes, () => ({ head: ["ranks", ...MEMORY.map(([, name]) => name), "all"], rows }), words);
 }
 
 function sent(run, record) {
   if (!record.plan) return noPlan();
-  const groups = alike(record, (r) => JSON.stringify(r.collectives || [])), measured = median(series(run, "comm_bytes"));
+  const groups = alike(record, (r) => JSON.stringify(r.collectives || [])), measured = middle(run, "comm_bytes");
   const kinds = [...new Set(groups.flatMap((g) => (g.rank.collectives || []).filter((c) => c.sent).map((c) => `${c.kind} on ${c.axis}`)))];
   if (!kinds.length && !measured) return sentence("The ranks of this job send each other nothing in a step.");
   const of = (g, kind) => sum((g.rank.collectives || []).filter((c) => `${c.kind} on ${c.axis}` === kind).map((c) => c.sent));
@@ -227,7 +228,7 @@ function sent(run, record) {
   const rows = groups.flatMap((g) => (g.rank.collectives || []).map((c) => [g.label, { text: c.kind, left: true }, { text: c.axis, left: true }, plain(c.starts), as(bytes, c.sent)]));
   if (is(measured)) rows.push(["measured, rank 0", "", "", "", as(bytes, measured)]);
   return bars("sent", "Planned by collective and mesh axis", labels, stacks, bytes, () => ({ head: ["ranks", { text: "collective", left: true }, { text: "mesh axis", left: true }, "in a step", "sent"], rows }),
-    (is(measured) ? "Measured is comm_bytes of rank 0, median over steps. " : "This run has no metric comm_bytes. ") + partOfRanks(record));
+    (is(measured) ? "Measured is comm_bytes of rank 0, median over the steps since the run was last begun. " : "This run has no metric comm_bytes. ") + partOfRanks(record));
 }
 
 /* The bubble as a share of the step on rank 0, median over steps. */
