@@ -7,9 +7,8 @@
 
 #include <stdint.h>
 
-#define SPANS_LANES                                                                                \
-    8u /* threads of plugins that have a lane; spans of further ones are dropped                   \
-        */
+/* Threads of plugins that have a lane; spans of further ones are dropped. */
+#define SPANS_LANES 8u
 
 typedef struct run_spans run_spans;
 
