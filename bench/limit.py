@@ -16,7 +16,6 @@ with kernels that are fused into products it could take no time. Prints a JSON l
 is limit / step (median of the rounds, without a trace), `ops` says what each op takes in a traced
 step beside what the limit grants it. GPT-2 with 124 million parameters, one process. Nothing else
 should run on the machine. PyTorch is needed, the newest gives the truest limit."""
-import argparse
 import collections
 import json
 import math
@@ -36,16 +35,6 @@ import train  # noqa: E402  (bench/train.py)
 HEADS, SIZE = 12, {"fp32": 4, "bf16": 2}
 PRODUCTS = ("linear", "linear.dx", "linear.dw")
 TRIAD_BYTES = 256 << 20
-
-
-def write_job(path, o, precision, batch, sequence, out):
-    with open(path, "w", encoding="utf-8") as f:
-        f.write(f"[run]\nout = {out}\nsteps = {o.steps}\n[model]\nvocab = 50304\n"
-                f"[data]\ntrain = {os.path.dirname(out)}/tokens.bin\n"
-                f"[train]\nbatch = {batch}\nmicrobatch = {batch}\nsequence = {sequence}\n"
-                f"precision = {precision}\neval_every = 0\n"
-                "[optim]\nlr = 1e-4\nschedule = constant\nwarmup = 0\n"
-                f"[device]\nthreads = {o.threads}\n[log]\nprogress = 0\nlevel = error\n")
 
 
 def listed_ops(o, job):
@@ -118,8 +107,7 @@ def triad_gbs():
 
 
 def measure(o, work, precision, batch, sequence):
-    out, job = os.path.join(work, "run"), os.path.join(work, "job.ini")
-    write_job(job, o, precision, batch, sequence, out)
+    job, out = train.write_job(o, work, precision, batch, sequence)
     ops = listed_ops(o, job)
     forms = [form_of(op, sizes, inputs, SIZE[precision]) if op in PRODUCTS else None
              for op, sizes, inputs in ops]
@@ -164,13 +152,7 @@ def measure(o, work, precision, batch, sequence):
 
 
 def main():
-    a = argparse.ArgumentParser()
-    a.add_argument("--weft", default=os.path.join(HERE, "..", "build", "release", "bin", "weft"))
-    a.add_argument("--rounds", type=int, default=3)
-    a.add_argument("--steps", type=int, default=8)
-    a.add_argument("--threads", type=int, default=2)
-    a.add_argument("--only", help="PRECISION:BATCHxSEQUENCE")
-    o = a.parse_args()
+    o = train.options()
     torch.set_num_threads(o.threads)
     with tempfile.TemporaryDirectory() as work:
         train.tokens(os.path.join(work, "tokens.bin"))

@@ -33,7 +33,8 @@ def tokens(path, count=200000):
         f.write(head.tobytes() + body.tobytes())
 
 
-def run_weft(o, work, precision, batch, sequence):
+def write_job(o, work, precision, batch, sequence):
+    """The job in `work`, which trains into `work`/run; returns its path and that folder."""
     out = os.path.join(work, "run")
     job = os.path.join(work, "job.ini")
     with open(job, "w", encoding="utf-8") as f:
@@ -44,6 +45,11 @@ def run_weft(o, work, precision, batch, sequence):
                 "[optim]\nlr = 1e-4\nschedule = constant\nwarmup = 0\nbetas = 0.9, 0.999\n"
                 "weight_decay = 0.01\n"
                 f"[device]\nthreads = {o.threads}\n[log]\nprogress = 0\nlevel = error\n")
+    return job, out
+
+
+def run_weft(o, work, precision, batch, sequence):
+    job, out = write_job(o, work, precision, batch, sequence)
     child = subprocess.Popen([o.weft, "train", job])
     _, status, usage = os.wait4(child.pid, 0)
     if status:
@@ -79,14 +85,18 @@ def faster(runs):
     return max(runs, key=lambda x: statistics.median(r["tokens_per_s"] for r in x))
 
 
-def main():
+def options():
     a = argparse.ArgumentParser()
     a.add_argument("--weft", default=os.path.join(HERE, "..", "build", "release", "bin", "weft"))
     a.add_argument("--rounds", type=int, default=3)
     a.add_argument("--steps", type=int, default=8)
     a.add_argument("--threads", type=int, default=2)
     a.add_argument("--only", help="PRECISION:BATCHxSEQUENCE")
-    o = a.parse_args()
+    return a.parse_args()
+
+
+def main():
+    o = options()
     with tempfile.TemporaryDirectory() as work:
         tokens(os.path.join(work, "tokens.bin"))
         for precision, batch, sequence in CASES:

@@ -39,17 +39,6 @@ static weft_status write_in_place(const json_t *data, bool as_json, const char *
     return close_page(f, path);
 }
 
-/* Signals that end a program wait until the file is in its place. */
-static void hold_signals(sigset_t *before)
-{
-    sigset_t ends;
-    sigemptyset(&ends);
-    sigaddset(&ends, SIGINT);
-    sigaddset(&ends, SIGTERM);
-    sigaddset(&ends, SIGHUP);
-    pthread_sigmask(SIG_BLOCK, &ends, before);
-}
-
 /* A reader of the file sees the old page or the new one. */
 static weft_status replace_file(const json_t *data, bool as_json, const char *path,
                                 const struct stat *old)
@@ -81,10 +70,11 @@ static bool is_special(const char *path)
 static weft_status write_file(const json_t *data, bool as_json, const char *path)
 {
     struct stat info;
-    sigset_t before;
+    sigset_t ends, before;
     if (is_special(path))
         return write_in_place(data, as_json, path);
-    hold_signals(&before);
+    cli_ending_signals(&ends); /* they wait until the file is in its place */
+    pthread_sigmask(SIG_BLOCK, &ends, &before);
     weft_status st = replace_file(data, as_json, path, stat(path, &info) ? NULL : &info);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return st;

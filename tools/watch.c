@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include "base/err.h"
+#include "launch/policy.h"
 #include "report/screen.h"
 #include "report/serve.h"
 
@@ -16,9 +17,8 @@
 #define LOOK_MS 1000
 #define RUNS 64u
 #define EMPTY_LOOKS 3u
-#define PATIENCE_S                                                                                 \
-    35 /* a job that has failed may be started again after a pause of 30 s at most                 \
-        */
+/* A job that has failed may be started again, after a pause of RESTART_PAUSE_MAX at most. */
+#define PATIENCE_S (RESTART_PAUSE_MAX + 5)
 
 static bool is_utf8(void)
 {
@@ -70,15 +70,19 @@ static void add_lines(const json_t *runs, uint64_t *seen)
     }
 }
 
+static bool is(const json_t *run, const char *state)
+{
+    const char *now = json_string_value(json_object_get(run, "state"));
+    return now && !strcmp(now, state);
+}
+
 static bool any_is(const json_t *runs, const char *state)
 {
     const json_t *run;
     size_t i;
-    json_array_foreach (runs, i, run) {
-        const char *is = json_string_value(json_object_get(run, "state"));
-        if (is && !strcmp(is, state))
+    json_array_foreach (runs, i, run)
+        if (is(run, state))
             return true;
-    }
     return false;
 }
 
@@ -87,12 +91,10 @@ static bool goes_on(const json_t *runs)
 {
     const json_t *run;
     size_t i;
-    if (any_is(runs, "running"))
-        return true;
     json_array_foreach (runs, i, run) {
-        const char *is = json_string_value(json_object_get(run, "state"));
         const json_t *last = json_object_get(json_object_get(run, "last"), "time");
-        if (is && !strcmp(is, "early") && time(NULL) - json_integer_value(last) < PATIENCE_S)
+        if (is(run, "running") ||
+            (is(run, "early") && time(NULL) - json_integer_value(last) < PATIENCE_S))
             return true;
     }
     return false;

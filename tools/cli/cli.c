@@ -163,3 +163,11 @@ bool cli_parse_job(const cli_command *c, int argc, char **argv, const char *cons
     }
     return true;
 }
+
+void cli_ending_signals(sigset_t *out)
+{
+    sigemptyset(out);
+    sigaddset(out, SIGINT);
+    sigaddset(out, SIGTERM);
+    sigaddset(out, SIGHUP);
+}

@@ -2,6 +2,7 @@
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <weft/base.h>
@@ -62,6 +63,12 @@ weft_status cli_read_words(int argc, char **argv, const char **name, struct conf
 
 /* weft data info, a part of the command `c`; argv[0] is "info". Returns the exit status. */
 int cli_data_info(const cli_command *c, int argc, char **argv);
+
+/* The signals that end a command: SIGINT, SIGTERM and SIGHUP. */
+void cli_ending_signals(sigset_t *out);
+
+/* `word` without blanks around it; in place. */
+char *cli_trimmed(char *word);
 
 /* A whole number in [min, max]; false when it is none. */
 bool cli_number(const char *text, uint64_t min, uint64_t max, uint64_t *out);

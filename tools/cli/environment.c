@@ -22,15 +22,6 @@ uint32_t cli_cpus(void)
     return n > 0 ? (uint32_t)n : 1;
 }
 
-/* Without blanks around it. */
-static json_t *trimmed(const char *text)
-{
-    size_t n = strlen(text += strspn(text, " \t\n"));
-    while (n && strchr(" \t\n", text[n - 1]))
-        n--;
-    return json_stringn(text, n);
-}
-
 static json_t *processor(void)
 {
     FILE *f = fopen("/proc/cpuinfo", "re");
@@ -39,7 +30,7 @@ static json_t *processor(void)
     while (f && !name && fgets(line, sizeof line, f)) {
         char *colon = strchr(line, ':');
         if (colon && (!strncmp(line, "model name", 10) || !strncmp(line, "Processor", 9)))
-            name = trimmed(colon + 1);
+            name = json_string(cli_trimmed(colon + 1));
     }
     if (f)
         fclose(f);

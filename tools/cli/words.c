@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "config/config.h"
 
+#include <ctype.h>
 #include <string.h>
 
 /* Classifies an argument: a job file ends in .ini, an override has '=', a plugin has
@@ -32,4 +33,14 @@ weft_status cli_read_words(int argc, char **argv, const char **name, config **cf
             *word = argv[i];
     }
     return ini || n ? config_load(ini, overrides, n, cfg) : WEFT_OK;
+}
+
+char *cli_trimmed(char *word)
+{
+    while (isspace((unsigned char)*word))
+        word++;
+    size_t n = strlen(word);
+    while (n && isspace((unsigned char)word[n - 1]))
+        word[--n] = 0;
+    return word;
 }

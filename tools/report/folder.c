@@ -67,12 +67,6 @@ static json_t *read_object(int folder, const char *name, json_t *notes)
     return NULL;
 }
 
-static json_t *text(const char *s)
-{
-    json_t *x = json_string(s);
-    return x ? x : json_string("(not UTF-8)");
-}
-
 static bool is_taken(const json_t *others, const json_t *name)
 {
     const json_t *other;
@@ -97,7 +91,7 @@ static json_t *name_of(const json_t *others, const char *path)
     if (name && !is_taken(others, name))
         return name;
     json_decref(name);
-    json_t *whole = text(path);
+    json_t *whole = report_text(path);
     name = json_incref(whole);
     for (int i = 2; is_taken(others, name); i++) {
         json_decref(name);
@@ -213,7 +207,7 @@ static json_t *run_json(source *s, const json_t *others, int folder)
     if (s->record_notes)
         json_array_extend(notes, s->record_notes);
     json_object_set_new(run, "name", name_of(others, s->path));
-    json_object_set_new(run, "path", text(s->path));
+    json_object_set_new(run, "path", report_text(s->path));
     json_object_set_new(run, "record", record ? record : json_null());
     const bool running = folder >= 0 && is_running(folder);
     json_object_set_new(run, "running", json_boolean(running));
@@ -273,7 +267,7 @@ static json_t *sweep_json(const source *s, const json_t *others, int folder, jso
         return NULL;
     json_t *jobs = jobs_json(folder, sweep);
     return json_pack("{s:o, s:o, s:o, s:o}", "name", name_of(others, s->path), "path",
-                     text(s->path), "sweep", sweep, "jobs", jobs);
+                     report_text(s->path), "sweep", sweep, "jobs", jobs);
 }
 
 static weft_status check_sweep(const source *s, int folder)

@@ -4,6 +4,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+json_t *report_text(const char *s)
+{
+    json_t *x = s ? json_string(s) : json_null();
+    return x ? x : json_string("(not UTF-8)");
+}
+
 void report_note(json_t *notes, const char *fmt, ...)
 {
     char text[512];

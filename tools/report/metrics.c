@@ -215,12 +215,6 @@ static json_t *points_json(const report_metrics *t, const column *c)
     return json_pack("{s:s, s:o, s:o}", "unit", unit_of(c->name), "step", step, "value", value);
 }
 
-static json_t *host_json(const char *host)
-{
-    json_t *x = json_string(host);
-    return x ? x : json_string("(not UTF-8)");
-}
-
 /* The line of `step`, or of the next one there is. */
 static uint32_t line_of(const report_metrics *t, uint64_t step)
 {
@@ -261,7 +255,7 @@ static json_t *attempts_json(const report_metrics *t, const json_t *begins)
                 break;
             json_array_append_new(
                 all, json_pack("{s:I, s:o, s:I, s:I, s:I, s:I}", "attempt", (json_int_t)a->number,
-                               "host", host_json(a->host), "first", (json_int_t)first, "last",
+                               "host", report_text(a->host), "first", (json_int_t)first, "last",
                                (json_int_t)last, "from", (json_int_t)t->clock.at[from], "to",
                                (json_int_t)t->clock.at[to]));
         }

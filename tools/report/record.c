@@ -7,6 +7,7 @@
 #include "cli/environment.h"
 #include "data/file.h"
 #include "job/control/progress.h"
+#include "report/report.h"
 #include "view/view.h"
 
 #include <errno.h>
@@ -24,23 +25,17 @@
 #define ALL_RANKS 256u      /* a job with more has in its plan the first rank of each stage */
 #define EARLIER (64u << 20) /* bytes; a larger file is none of ours */
 
-static json_t *text(const char *s)
-{
-    json_t *x = s ? json_string(s) : json_null();
-    return x ? x : json_string("(not UTF-8)");
-}
-
 static json_t *mesh_json(const spec *s)
 {
     json_t *mesh = json_array();
     for (uint32_t a = 0; a < s->mesh.n; a++) {
         const spec_link *l = &s->links[s->axis_link[a]];
         json_t *x = json_object();
-        json_object_set_new(x, "axis", text(s->mesh.name[a]));
+        json_object_set_new(x, "axis", report_text(s->mesh.name[a]));
         json_object_set_new(x, "size", json_integer(s->mesh.size[a]));
-        json_object_set_new(x, "transport", text(s->mesh.size[a] > 1 ? l->c->name : NULL));
-        json_object_set_new(x, "inside",
-                            text(s->mesh.size[a] > 1 && l->intra.c ? l->intra.c->name : NULL));
+        json_object_set_new(x, "transport", report_text(s->mesh.size[a] > 1 ? l->c->name : NULL));
+        json_object_set_new(
+            x, "inside", report_text(s->mesh.size[a] > 1 && l->intra.c ? l->intra.c->name : NULL));
         json_array_append_new(mesh, x);
     }
     return mesh;
@@ -90,12 +85,12 @@ static json_t *record_json(const run_begin *b, int folder)
     json_t *x = json_object();
     char *dump = config_dump(j->cfg);
     json_object_set_new(x, "version", json_integer(1)); /* members are added, never changed */
-    json_object_set_new(x, "name", text(config_text(j->cfg, "run.name")));
+    json_object_set_new(x, "name", report_text(config_text(j->cfg, "run.name")));
     json_object_set_new(x, "ranks", json_integer(j->spec.ranks));
     json_object_set_new(x, "steps", json_integer((json_int_t)j->set.steps));
     json_object_set_new(x, "peak_flops", json_real(b->peak_flops));
     json_object_set_new(x, "begins", begins_json(b, folder));
-    json_object_set_new(x, "job", text(dump));
+    json_object_set_new(x, "job", report_text(dump));
     json_object_set_new(x, "environment", cli_environment());
     json_object_set_new(x, "mesh", mesh_json(&j->spec));
     json_object_set_new(x, "machines", machines_json(&j->spec));

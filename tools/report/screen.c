@@ -2,6 +2,9 @@
  * characters reach the terminal. */
 #include "report/screen.h"
 
+#include "run/view/progress.h"
+#include "view/view.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -18,22 +21,20 @@ typedef struct screen {
     uint32_t width, lines;
 } screen;
 
+/* NAN: absent. */
 static double value_of(const json_t *x)
 {
     return json_is_number(x) ? json_number_value(x) : NAN;
 }
 
-/* NAN: absent. */
 static double last(const json_t *run, const char *name)
 {
-    const json_t *x = json_object_get(json_object_get(run, "last"), name);
-    return json_is_number(x) ? json_number_value(x) : NAN;
+    return value_of(json_object_get(json_object_get(run, "last"), name));
 }
 
 static double record(const json_t *run, const char *name)
 {
-    const json_t *x = json_object_get(json_object_get(run, "record"), name);
-    return json_is_number(x) ? json_number_value(x) : NAN;
+    return value_of(json_object_get(json_object_get(run, "record"), name));
 }
 
 /* The newest of values that few steps have. */
@@ -76,33 +77,6 @@ static void row(screen *s, const char *label, const char *fmt, ...)
     s->lines++;
 }
 
-static void duration(double seconds, char out[32])
-{
-    const uint64_t t = seconds > 0 && seconds < 1e9 ? (uint64_t)(seconds + 0.5) : 0;
-    if (t >= 3600)
-        snprintf(out, 32, "%" PRIu64 ":%02u:%02u", t / 3600, (unsigned)(t / 60 % 60),
-                 (unsigned)(t % 60));
-    else
-        snprintf(out, 32, "%u:%02u", (unsigned)(t / 60), (unsigned)(t % 60));
-}
-
-static const char *bytes(double n, char out[32])
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    uint32_t u = 0;
-    for (; n >= 1024 && u < 4; u++)
-        n /= 1024;
-    snprintf(out, 32, u ? "%.1f %s" : "%.0f %s", n, units[u]);
-    return out;
-}
-
-/* Seconds a step, evaluations and saves included; NAN: too few to say. */
-static double pace(const json_t *run)
-{
-    const json_t *x = json_object_get(run, "pace");
-    return json_is_number(x) ? json_number_value(x) : NAN;
-}
-
 /* Tokens a second over the last points of the series: one step says little. */
 static double recent_rate(const json_t *run)
 {
@@ -119,7 +93,7 @@ static double recent_rate(const json_t *run)
 static void state(const json_t *run, char out[96])
 {
     char left[32];
-    const double steps = record(run, "steps"), each = pace(run);
+    const double steps = record(run, "steps"), each = value_of(json_object_get(run, "pace"));
     const double silent = (double)time(NULL) - last(run, "time");
     const uint64_t step = report_screen_step(run);
     const char *is = json_string_value(json_object_get(run, "state"));
@@ -133,7 +107,8 @@ static void state(const json_t *run, char out[96])
     else if (silent > 5 && !(silent <= 5 * each))
         snprintf(out, 96, "running, but the last step was %.0f s ago", silent);
     else if (steps > (double)step && isfinite(each)) {
-        duration(each * (steps - (double)step), left);
+        const double seconds = each * (steps - (double)step) + 0.5;
+        run_progress_duration(seconds < 1e9 ? (uint64_t)seconds : 0, left);
         snprintf(out, 96, "running, ETA %s", left);
     } else
         snprintf(out, 96, "running");
@@ -141,7 +116,7 @@ static void state(const json_t *run, char out[96])
 
 static void put_head(screen *s, const json_t *run)
 {
-    char name[128], host[128], about[96], of[32] = "";
+    char name[128], where[128], about[96], of[32] = "";
     const double steps = record(run, "steps"), ranks = record(run, "ranks");
     const json_t *all = json_object_get(run, "attempts");
     const size_t n = json_array_size(all);
@@ -153,7 +128,7 @@ static void put_head(screen *s, const json_t *run)
     row(s, "step", "%" PRIu64 "%s, %s", report_screen_step(run), of, about);
     if (ranks > 0 && a)
         row(s, "ranks", "%.0f, rank 0 on %s, attempt %" JSON_INTEGER_FORMAT, ranks,
-            plain(json_string_value(json_object_get(a, "host")), host),
+            plain(json_string_value(json_object_get(a, "host")), where),
             json_integer_value(json_object_get(a, "attempt")));
 }
 
@@ -219,8 +194,8 @@ static void put_memory(screen *s, const json_t *run)
     const double r = last(run, "resident_bytes");
     if (isfinite(r))
         row(s, "memory", "%s planned, %s resident; %s sent a step",
-            bytes(last(run, "peak_bytes"), planned), bytes(r, resident),
-            bytes(last(run, "comm_bytes"), sent));
+            view_bytes(last(run, "peak_bytes"), planned), view_bytes(r, resident),
+            view_bytes(last(run, "comm_bytes"), sent));
 }
 
 uint32_t report_screen(const json_t *run, uint32_t width, int blocks, FILE *to)

@@ -170,38 +170,20 @@ static weft_status say_where(const server *s, const struct sockaddr *a, const ch
     return fflush(stdout) ? err_fail_errno(WEFT_IO, "standard output cannot be written") : WEFT_OK;
 }
 
-static void wait_for_signal(void)
-{
-    sigset_t ends;
-    int number;
-    sigemptyset(&ends);
-    sigaddset(&ends, SIGINT);
-    sigaddset(&ends, SIGTERM);
-    sigaddset(&ends, SIGHUP);
-    sigwait(&ends, &number);
-}
-
-static void block_signals(void)
-{
-    sigset_t ends;
-    sigemptyset(&ends);
-    sigaddset(&ends, SIGINT);
-    sigaddset(&ends, SIGTERM);
-    sigaddset(&ends, SIGHUP);
-    pthread_sigmask(SIG_BLOCK, &ends, NULL);
-    signal(SIGPIPE, SIG_IGN);
-}
-
 weft_status report_serve(report *r, const char *address)
 {
     server s = {.r = r};
     struct sockaddr_storage at = {0};
     char host[256];
+    sigset_t ends;
+    int number;
     weft_status st = find_address(address ? address : "127.0.0.1:0", &at, host);
     if (st != WEFT_OK)
         return st;
     make_token(&s);
-    block_signals(); /* before the server's thread begins, which would take them */
+    cli_ending_signals(&ends);
+    pthread_sigmask(SIG_BLOCK, &ends, NULL); /* or the server's thread would take them */
+    signal(SIGPIPE, SIG_IGN);
     unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD;
     if (at.ss_family == AF_INET6)
         flags |= MHD_USE_IPv6;
@@ -214,7 +196,7 @@ weft_status report_serve(report *r, const char *address)
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(d, MHD_DAEMON_INFO_BIND_PORT);
     st = say_where(&s, (struct sockaddr *)&at, host, info ? info->port : 0);
     if (st == WEFT_OK)
-        wait_for_signal();
+        sigwait(&ends, &number);
     MHD_stop_daemon(d);
     return st;
 }

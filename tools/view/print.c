@@ -5,10 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *human(uint64_t bytes, char out[32])
+const char *view_bytes(double v, char out[32])
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    double v = (double)bytes;
     int u = 0;
     while (v >= 1024 && u < 4) {
         v /= 1024;
@@ -47,7 +46,7 @@ static bool print_list_sent(const plan *p, const plan_periodic_list *x, uint32_t
     const uint64_t sent = plan_list_sent(p, &x->l, kind);
     if (sent)
         fprintf(to, "  %-14s %12s  (list %s: %s every %u step%s)\n", plan_kind_name(kind),
-                human(sent / x->every, t[0]), x->l.name, human(sent, t[1]), x->every,
+                view_bytes(sent / x->every, t[0]), x->l.name, view_bytes(sent, t[1]), x->every,
                 x->every == 1 ? "" : "s");
     return sent != 0;
 }
@@ -62,7 +61,7 @@ static void print_along(const plan *p, uint32_t kind, FILE *to)
         const uint64_t sent = plan_list_sent_along(p, &p->step, kind, a, &starts);
         if (!starts)
             continue;
-        fprintf(to, "%s%s %u x, %s", before, p->spec->mesh.name[a], starts, human(sent, t));
+        fprintf(to, "%s%s %u x, %s", before, p->spec->mesh.name[a], starts, view_bytes(sent, t));
         before = "; ";
     }
 }
@@ -75,10 +74,10 @@ static void print_sent(const plan *p, FILE *to)
         uint64_t sent = plan_sent(p, k), plain = plan_plain(p, k);
         if (!sent)
             continue;
-        fprintf(to, "  %-14s %12s", plan_kind_name(k), human(sent, t));
+        fprintf(to, "  %-14s %12s", plan_kind_name(k), view_bytes(sent, t));
         print_along(p, k, to);
         if (plain != sent)
-            fprintf(to, "  (not compressed: %s)", human(plain, t));
+            fprintf(to, "  (not compressed: %s)", view_bytes(plain, t));
         fprintf(to, "\n");
         any = true;
     }
@@ -101,7 +100,7 @@ static void print_saved(const plan_set *set, FILE *to)
         fprintf(to,
                 "\ncheckpoint   %s a rank at most; checkpoint.async copies as much to the host, "
                 "beside the peak\n",
-                human(max, t));
+                view_bytes(max, t));
 }
 
 static void print_groups(const plan *p, FILE *to)
@@ -124,7 +123,7 @@ static void print_intervals(const plan *p, FILE *to)
         if (x->from)
             fprintf(to, "%safter step %" PRIu64, x->every > 1 ? " " : "", x->from);
         fprintf(to, "; %s of the bytes are sent in these steps only\n",
-                human(plan_interval_sent(p, 1 + i), t));
+                view_bytes(plan_interval_sent(p, 1 + i), t));
     }
 }
 
@@ -143,21 +142,22 @@ void view_print(const plan_set *set, FILE *to)
     fprintf(to, "segments     %u, %u instructions, %u kernels\n", p->segments.n, p->instrs.n,
             p->kernels.n);
     if (p->residual_bytes)
-        fprintf(to, "compression  keeps %s a rank, part of %s\n", human(p->residual_bytes, t[0]),
-                p->bytes.host ? "host memory" : "comm");
+        fprintf(to, "compression  keeps %s a rank, part of %s\n",
+                view_bytes(p->residual_bytes, t[0]), p->bytes.host ? "host memory" : "comm");
     if (p->changes)
         fprintf(to, "note         results depend on the layout:\n%s\n", p->changes);
     fprintf(to, "\n%5s %12s %12s %12s %12s %12s %12s\n", "rank", "params", "grads", "state",
             "activations", "comm", "peak");
     for (uint32_t r = 0; r < p->spec->ranks; r++) {
         const plan_bytes *b = &plan_of(set, r)->bytes;
-        fprintf(to, "%5u %12s %12s %12s %12s %12s %12s\n", r, human(b->params, t[0]),
-                human(b->grads, t[1]), human(b->state, t[2]), human(b->activations, t[3]),
-                human(b->comm, t[4]), human(b->peak, t[5]));
+        fprintf(to, "%5u %12s %12s %12s %12s %12s %12s\n", r, view_bytes(b->params, t[0]),
+                view_bytes(b->grads, t[1]), view_bytes(b->state, t[2]),
+                view_bytes(b->activations, t[3]), view_bytes(b->comm, t[4]),
+                view_bytes(b->peak, t[5]));
     }
     if (p->bytes.host)
         fprintf(to, "\nhost memory  %s a rank, through which all sent data passes\n",
-                human(p->bytes.host, t[0]));
+                view_bytes(p->bytes.host, t[0]));
     print_saved(set, to);
     for (uint32_t i = 0; i < set->n; i++) {
         if (set->n > 1)

@@ -12,6 +12,9 @@
 double view_bubble(const plan_set *p, bool equal);
 uint32_t view_live(const plan *p);
 
+/* "35.7 MiB". [any] */
+const char *view_bytes(double bytes, char out[32]);
+
 /* A mesh axis with its transport: "dp 4 over shm+tcp", "tp 1". [any] */
 #define PLAN_AXIS_TEXT 256u /* room for it */
 void view_mesh_axis(const spec *s, uint32_t a, char *text, size_t capacity);

@@ -14,15 +14,13 @@ void run_progress_begin(run_progress *p, uint64_t first, uint64_t last, uint64_t
     p->terminal = isatty(STDERR_FILENO);
 }
 
-static void eta(const run_progress *p, uint64_t step, char out[32])
+void run_progress_duration(uint64_t seconds, char out[32])
 {
-    double each = (double)(clock_ns() - p->began_ns) * 1e-9 / (double)p->done;
-    uint64_t left = (uint64_t)(each * (double)(p->last - step) + 0.5);
-    if (left >= 3600)
-        snprintf(out, 32, "%" PRIu64 ":%02u:%02u", left / 3600, (unsigned)(left / 60 % 60),
-                 (unsigned)(left % 60));
+    const unsigned minutes = (unsigned)(seconds / 60 % 60), rest = (unsigned)(seconds % 60);
+    if (seconds >= 3600)
+        snprintf(out, 32, "%" PRIu64 ":%02u:%02u", seconds / 3600, minutes, rest);
     else
-        snprintf(out, 32, "%u:%02u", (unsigned)(left / 60), (unsigned)(left % 60));
+        snprintf(out, 32, "%u:%02u", minutes, rest);
 }
 
 /* Without the sign that printf() gives some of them. */
@@ -35,7 +33,8 @@ static double plain_nan(double x)
 static void print(const run_progress *p, const run_metrics *m, bool evaluated)
 {
     char left[32], scale[64] = "", skipped[64] = "", valid[64] = "";
-    eta(p, m->step, left);
+    const double each = (double)(clock_ns() - p->began_ns) * 1e-9 / (double)p->done;
+    run_progress_duration((uint64_t)(each * (double)(p->last - m->step) + 0.5), left);
     if (m->scale > 0)
         snprintf(scale, sizeof scale, "  scale %.0f", m->scale);
     if (m->skipped > 0)

@@ -14,6 +14,9 @@ typedef struct run_progress {
     bool terminal, open;
 } run_progress;
 
+/* "0:35", "12:07:09": hours only where there are some. [any] */
+void run_progress_duration(uint64_t seconds, char out[32]);
+
 void run_progress_begin(run_progress *p, uint64_t first, uint64_t last, uint64_t every);
 void run_progress_step(run_progress *p, const run_metrics *m);
 void run_progress_end(run_progress *p); /* ends an open terminal line; may be called twice */

@@ -14,6 +14,7 @@
 #include "bench/sweep/sweep.h"
 #include "cli/cli.h"
 #include "run/state/outlock.h"
+#include "run/view/progress.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -48,11 +49,7 @@ static void time_left(const bar *b, char out[32])
     }
     const uint64_t each = (clock_ms() - b->began_ms) / (b->done - b->before);
     const uint64_t left = each * (b->all > b->done ? b->all - b->done : 0) / 1000;
-    if (left >= 3600)
-        snprintf(out, 32, "%u:%02u:%02u", (unsigned)(left / 3600), (unsigned)(left / 60 % 60),
-                 (unsigned)(left % 60));
-    else
-        snprintf(out, 32, "%u:%02u", (unsigned)(left / 60), (unsigned)(left % 60));
+    run_progress_duration(left, out);
 }
 
 static void draw(void *ctx)

@@ -11,16 +11,6 @@
 #include <ctype.h>
 #include <string.h>
 
-char *bench_sweep_trimmed(char *word)
-{
-    while (isspace((unsigned char)*word))
-        word++;
-    size_t n = strlen(word);
-    while (n && isspace((unsigned char)word[n - 1]))
-        word[--n] = 0;
-    return word;
-}
-
 /* Keys that the sweep sets itself. */
 static const char *const taken[] = {
     "run.out",          "run.steps",    "run.key",         "train.eval_every",
@@ -112,7 +102,7 @@ static weft_status parse_values(bench_sweep *s, uint32_t axis)
     char *rest = pool_text(&s->pool, a->text);
     a->choice = pool_array(&s->pool, count_of(a->text, sep), sizeof *a->choice);
     for (char *word; st == WEFT_OK && (word = strsep(&rest, sep));) {
-        word = bench_sweep_trimmed(word);
+        word = cli_trimmed(word);
         if (!*word && !rest && a->n)
             continue; /* "tp, dp |": one value with a comma */
         for (uint32_t i = 0; i < a->n; i++)
@@ -156,7 +146,7 @@ static weft_status set_key(bench_sweep *s, uint32_t axis, const char **choice, c
     if (st == WEFT_OK && choice[*column])
         st = err_fail(WEFT_USAGE, "%s: a bundle of %s sets %s twice", a->where, a->name, key);
     if (st == WEFT_OK)
-        choice[*column] = bench_sweep_trimmed(pool_text(&s->pool, equals + 1));
+        choice[*column] = cli_trimmed(pool_text(&s->pool, equals + 1));
     return st;
 }
 
@@ -168,7 +158,7 @@ static weft_status parse_bundle(bench_sweep *s, uint32_t axis, char *inside)
     uint32_t column = 0, keys = 0;
     weft_status st = WEFT_OK;
     for (char *piece; st == WEFT_OK && (piece = strsep(&inside, ","));) {
-        piece = bench_sweep_trimmed(piece);
+        piece = cli_trimmed(piece);
         const size_t length = key_length(piece);
         if (length) {
             st = set_key(s, axis, choice, piece, length, &column);

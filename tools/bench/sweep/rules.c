@@ -44,11 +44,11 @@ static weft_status one_condition(const bench_sweep *s, const char *rule, char *t
     char *equals = strchr(text, '=');
     if (!equals || equals == text)
         return config_fail(s->cfg, rule, "'%s' is not section.key=value or section.key!=value",
-                           bench_sweep_trimmed(text));
+                           cli_trimmed(text));
     bool differs = equals[-1] == '!';
-    const char *wanted = bench_sweep_trimmed(equals + 1);
+    const char *wanted = cli_trimmed(equals + 1);
     equals[differs ? -1 : 0] = 0;
-    const char *key = bench_sweep_trimmed(text);
+    const char *key = cli_trimmed(text);
     uint32_t c = 0;
     while (c < s->ncolumns && strcmp(s->column[c].key, key))
         c++;

@@ -125,7 +125,6 @@ weft_status bench_sweep_take(bench_sweep *s, const config_line *e);
 weft_status bench_sweep_take_list(bench_sweep *s, const char *name, const char *text,
                                   const char *where);
 weft_status bench_sweep_parse_lists(bench_sweep *s);
-char *bench_sweep_trimmed(char *word); /* without blanks around it; in place */
 
 /* input.c: read [sweep] and make the rows. Free with bench_sweep_free() also after a failure. */
 weft_status bench_sweep_read(bench_sweep *s, const char *ini, const char *const *overrides,
