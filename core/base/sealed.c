@@ -4,34 +4,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
-static bool write_all(int fd, const void *from, size_t bytes)
-{
-    const char *at = from;
-    while (bytes) {
-        ssize_t n = write(fd, at, bytes);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        at += n;
-        bytes -= (size_t)n;
-    }
-    return true;
-}
-
 int sealed_make(const char *name, const void *bytes, size_t n)
 {
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return -1;
-    if (write_all(fd, bytes, n) && fcntl(fd, F_ADD_SEALS, SEALS) == 0)
+    if (write(fd, bytes, n) == (ssize_t)n && fcntl(fd, F_ADD_SEALS, SEALS) == 0)
         return fd;
     int error = errno;
     close(fd);

@@ -55,7 +55,7 @@ static weft_status misplaced(const char *call, uint32_t where, uint32_t here)
                     places[here], legal);
 }
 
-weft_status graph_check_call(graph *g, uint32_t call)
+weft_status graph_check_call(graph *g, uint32_t call, uint32_t flags)
 {
     const uint32_t number = (uint32_t)__builtin_ctz(call);
     const char *name = calls[number].name;
@@ -80,7 +80,11 @@ weft_status graph_check_call(graph *g, uint32_t call)
             "builder.%s() in %s: plugins have called the builder %u times for this graph, "
             "which is the limit; check for an endless loop",
             name, places[here], max);
-    return WEFT_OK;
+    char whole[64];
+    if (!flags)
+        return WEFT_OK;
+    snprintf(whole, sizeof whole, "builder.%s", name);
+    return sized_check_flags(whole, flags, 0);
 }
 
 /* --- pointers and text --- */

@@ -34,8 +34,8 @@
 
 /* Checks that this call is allowed in the current phase: in a model, a replacement, a gradient, an
  * update rule, a list, or while an op's infer or shard runs. Counts the call. WEFT_USAGE says where
- * the call is allowed. `g` NULL: the plugin has passed no ctx. */
-weft_status graph_check_call(graph *g, uint32_t call);
+ * the call is allowed. `g` NULL: the plugin has passed no ctx. No call knows one of `flags`. */
+weft_status graph_check_call(graph *g, uint32_t call, uint32_t flags);
 
 /* WEFT_USAGE with "`call`(): `what` is NULL" when it is. */
 weft_status graph_check_pointer(const char *call, const char *what, const void *p);

@@ -41,9 +41,7 @@ static uint32_t b_kind(void *ctx, weft_tensor t)
 static weft_status b_block(void *ctx, const char *name, uint32_t flags)
 {
     graph *g = ctx;
-    weft_status st = graph_check_call(g, CALL_BLOCK);
-    if (st == WEFT_OK)
-        st = sized_check_flags("builder.block", flags, 0);
+    weft_status st = graph_check_call(g, CALL_BLOCK, flags);
     if (st == WEFT_OK)
         st = graph_check_name("builder.block", "name", name);
     if (st != WEFT_OK)
@@ -80,7 +78,7 @@ static weft_status b_input(void *ctx, const weft_input_args *args, weft_tensor *
 {
     graph *g = ctx;
     weft_input_args a = {0};
-    weft_status st = graph_check_call(g, CALL_INPUT);
+    weft_status st = graph_check_call(g, CALL_INPUT, 0);
     if (st == WEFT_OK)
         st = sized_take("builder.input", args, &a, sizeof a, 0);
     const bool number = st == WEFT_OK && a.name && !strcmp(a.name, GRAPH_FIRST_TOKEN);
@@ -131,7 +129,7 @@ static weft_status b_param(void *ctx, const weft_param_args *args, weft_tensor *
 {
     graph *g = ctx;
     weft_param_args a = {0};
-    weft_status st = graph_check_call(g, CALL_PARAM);
+    weft_status st = graph_check_call(g, CALL_PARAM, 0);
     if (st == WEFT_OK)
         st = sized_take("builder.param", args, &a, sizeof a, WEFT_PARAM_MATRIX | WEFT_PARAM_PAD);
     if (st == WEFT_OK)
@@ -159,9 +157,7 @@ static weft_status find_scalar(graph *g, const char *name, weft_tensor *out)
 static weft_status b_scalar(void *ctx, const char *name, uint32_t flags, weft_tensor *out)
 {
     graph *g = ctx;
-    weft_status st = graph_check_call(g, CALL_SCALAR);
-    if (st == WEFT_OK)
-        st = sized_check_flags("builder.scalar", flags, 0);
+    weft_status st = graph_check_call(g, CALL_SCALAR, flags);
     if (st == WEFT_OK)
         st = graph_check_name("builder.scalar", "name", name);
     if (st == WEFT_OK)
@@ -172,9 +168,7 @@ static weft_status b_scalar(void *ctx, const char *name, uint32_t flags, weft_te
 static weft_status b_constant(void *ctx, double value, uint32_t flags, weft_tensor *out)
 {
     graph *g = ctx;
-    weft_status st = graph_check_call(g, CALL_CONSTANT);
-    if (st == WEFT_OK)
-        st = sized_check_flags("builder.constant", flags, 0);
+    weft_status st = graph_check_call(g, CALL_CONSTANT, flags);
     if (st == WEFT_OK)
         st = graph_check_pointer("builder.constant", "out", out);
     if (st == WEFT_OK && isnan(value))
@@ -278,9 +272,7 @@ static weft_status check_op(graph *g, const char *id, uint32_t flags, graph_node
                             weft_shape *to, const weft_tensor *out)
 {
     weft_op_self self = {0};
-    weft_status st = graph_check_call(g, CALL_OP);
-    if (st == WEFT_OK)
-        st = sized_check_flags("builder.op", flags, 0);
+    weft_status st = graph_check_call(g, CALL_OP, flags);
     if (st == WEFT_OK)
         st = graph_check_text("builder.op", "id", id, WEFT_MAX_NAME - 1);
     asked->op = st != WEFT_OK || !g->ops.find ? NULL : g->ops.find(g->ops.ctx, id, &self);
@@ -355,9 +347,7 @@ static weft_status check_stand_in(const graph *g, weft_tensor dst, weft_tensor s
 static weft_status b_assign(void *ctx, weft_tensor dst, weft_tensor src, uint32_t flags)
 {
     graph *g = ctx;
-    weft_status st = graph_check_call(g, CALL_ASSIGN);
-    if (st == WEFT_OK)
-        st = sized_check_flags("builder.assign", flags, 0);
+    weft_status st = graph_check_call(g, CALL_ASSIGN, flags);
     if (st == WEFT_OK)
         st = graph_check_tensor(g, "builder.assign", "dst", dst);
     if (st == WEFT_OK)

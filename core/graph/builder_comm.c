@@ -144,7 +144,7 @@ weft_status graph_comm(void *ctx, const weft_comm_args *args, weft_tensor in, we
 {
     graph *g = ctx;
     weft_comm_args c = {0};
-    weft_status st = graph_check_call(g, CALL_COMM);
+    weft_status st = graph_check_call(g, CALL_COMM, 0);
     if (st == WEFT_OK)
         st = sized_take("builder.comm", args, &c, sizeof c, 0);
     if (st == WEFT_OK)

@@ -182,7 +182,7 @@ weft_status graph_state(void *ctx, const weft_state_args *args, weft_tensor *out
     weft_state_args x;
     weft_shape shape;
     char full[2 * WEFT_MAX_NAME];
-    weft_status st = graph_check_call(g, CALL_STATE);
+    weft_status st = graph_check_call(g, CALL_STATE, 0);
     if (st == WEFT_OK)
         st = sized_take(CALL, args, &x, sizeof x, 0);
     if (st == WEFT_OK)

@@ -29,7 +29,6 @@
 #include "host/watch.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +37,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "host/call.h"
 
 #define TICK_LEAST_MS 10u
@@ -364,12 +364,8 @@ static void *body(void *unused)
 
 static void start(void)
 {
-    sigset_t all, before;
     watch.stop = false;
-    sigfillset(&all); /* signals are for the other threads */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    watch.running = !pthread_create(&watch.thread, NULL, body, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    watch.running = !thread_start(&watch.thread, "weft-watch", body, NULL);
     if (!watch.running)
         log_line(WEFT_LOG_WARN, "no thread for the watchdog: calls of plugins have no deadline");
 }

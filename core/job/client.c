@@ -84,15 +84,7 @@ static void check_root(job *j)
 
 static void read_launcher(job *j)
 {
-    job_control_record r;
-    int got;
-    while ((got = job_read_launcher(j, &r)) > 0) {
-        const job_view v = job_view_now(j);
-        const job_sign s = sign_of(j, r.rank);
-        const job_event e = job_failure_ended(&j->candidate, &v, &r, &s);
-        act(j, &e);
-    }
-    if (got < 0)
+    if (!job_read_launcher(j, sign_of, act))
         (void)job_record_cause(j, j->who.rank, JOB_LAUNCHER_ENDED);
 }
 

@@ -3,7 +3,6 @@
 #include "job/mailbox.h"
 
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -13,6 +12,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "job/control/alive.h"
 #include "job/control/progress.h"
 
@@ -96,14 +96,20 @@ job_view job_view_now(job *j)
                       .now = awake_ms()};
 }
 
-int job_read_launcher(job *j, job_control_record *out)
+bool job_read_launcher(job *j, job_sign (*sign_of)(const job *, uint32_t rank),
+                       void (*act)(job *, const job_event *))
 {
-    if (j->control_fd < 0)
-        return 0;
-    const int got = job_control_receive(j->control_fd, out);
+    job_control_record r;
+    int got = 0;
+    while (j->control_fd >= 0 && (got = job_control_receive(j->control_fd, &r)) > 0) {
+        const job_view v = job_view_now(j);
+        const job_sign s = sign_of(j, r.rank);
+        const job_event e = job_failure_ended(&j->candidate, &v, &r, &s);
+        act(j, &e);
+    }
     if (got < 0)
         j->control_fd = -1;
-    return got;
+    return got >= 0;
 }
 
 /* --- the thread --- */
@@ -149,19 +155,11 @@ static void *keep_in_touch(void *arg)
 
 weft_status job_start_thread(job *j, void *(*body)(void *))
 {
-    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP};
-    sigset_t none, before;
-    sigfillset(&none);
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        sigdelset(&none, own[i]);
-    pthread_sigmask(SIG_BLOCK, &none, &before);
     j->body = body;
-    int error = pthread_create(&j->thread, NULL, keep_in_touch, j);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    const int error = thread_start(&j->thread, "weft-job", keep_in_touch, j);
     if (error)
         return err_fail(WEFT_IO, "rank %u cannot start the thread that keeps in touch: %s",
                         j->who.rank, strerror(error));
-    pthread_setname_np(j->thread, "weft-job");
     j->running = true;
     return WEFT_OK;
 }

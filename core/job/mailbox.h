@@ -8,6 +8,7 @@
 
 #include "job/control/control.h"
 #include "job/decide/event.h"
+#include "job/decide/failure.h"
 #include "job/state.h"
 
 #define JOB_LAUNCHER_ENDED "the launcher of this job has ended"
@@ -37,8 +38,9 @@ weft_status job_fail_here(job *j);
 /* The current view of this rank, for the decisions of decide/. */
 job_view job_view_now(job *j);
 
-/* 1: a record of the launcher; 0: none now; -1, once: the launcher has ended. */
-int job_read_launcher(job *j, job_control_record *out);
+/* Act on what the launcher has reported; false, once: the launcher has ended. */
+bool job_read_launcher(job *j, job_sign (*sign_of)(const job *, uint32_t rank),
+                       void (*act)(job *, const job_event *));
 
 /* Store the result of the host map: local rank, own address, and whether all ranks share one
  * machine. [setup] */

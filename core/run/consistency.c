@@ -96,16 +96,22 @@ static bool has_key_of(const char *line, const char *lines)
     return !*line;
 }
 
+/* Move both texts to the first line in which they differ. */
+static void skip_equal(const char **x, const char **y)
+{
+    size_t a = strcspn(*x, "\n");
+    while (a && a == strcspn(*y, "\n") && !memcmp(*x, *y, a + 1)) {
+        *x += a + 1;
+        *y += a + 1;
+        a = strcspn(*x, "\n");
+    }
+}
+
 /* The order of keys is fixed, so the first lines that differ are the difference. */
 static weft_status name_setting(uint32_t rank, const char *mine, const char *zero)
 {
-    size_t a = strcspn(mine, "\n"), b = strcspn(zero, "\n");
-    while (a && a == b && !memcmp(mine, zero, a + 1)) {
-        mine += a + 1;
-        zero += b + 1;
-        a = strcspn(mine, "\n");
-        b = strcspn(zero, "\n");
-    }
+    skip_equal(&mine, &zero);
+    const size_t a = strcspn(mine, "\n"), b = strcspn(zero, "\n");
     if (!has_key_of(mine, zero))
         return err_fail(WEFT_USAGE,
                         "rank %u has %.*s, which rank 0 lacks: give every rank the same job", rank,
@@ -204,13 +210,8 @@ static weft_status name_file(uint32_t rank, const char *mine, const char *zero)
 
 static weft_status name_part(uint32_t rank, const char *mine, const char *zero)
 {
-    size_t a = strcspn(mine, "\n"), b = strcspn(zero, "\n");
-    while (a && a == b && !memcmp(mine, zero, a + 1)) {
-        mine += a + 1;
-        zero += b + 1;
-        a = strcspn(mine, "\n");
-        b = strcspn(zero, "\n");
-    }
+    skip_equal(&mine, &zero);
+    const size_t a = strcspn(mine, "\n");
     const int n = a > 17 ? (int)a - 17 : 0; /* without the digest */
     return err_fail(WEFT_USAGE,
                     "rank %u has another plan than rank 0, which differs first in %.*s: both must "

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/thread.h"
 #include "job/control/alive.h"
 
 #define WORDS_A_WAIT (FUTEX_WAITV_MAX - 1) /* one place is for the word that stops the thread */
@@ -92,22 +93,18 @@ void launch_dying_begin(launch_dying *w)
 {
     if (!w)
         return;
-    sigset_t all, before;
     close(w->page_fd); /* the ranks have inherited it */
     w->page_fd = -1;
     w->nwatchers = (w->count + WORDS_A_WAIT - 1) / WORDS_A_WAIT;
     w->watchers = mem_alloc(w->nwatchers * sizeof *w->watchers);
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
     for (uint32_t i = 0; i < w->nwatchers; i++) {
         watcher *x = &w->watchers[i];
         x->watch = w;
         const uint32_t left = w->count - i * WORDS_A_WAIT;
         x->first = w->first + i * WORDS_A_WAIT;
         x->n = left < WORDS_A_WAIT ? left : WORDS_A_WAIT;
-        x->running = !pthread_create(&x->thread, NULL, watch_words, x);
+        x->running = !thread_start(&x->thread, "weft-dying", watch_words, x);
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 launch_dying *launch_dying_open(uint32_t ranks, uint32_t first, uint32_t count)

@@ -3,11 +3,11 @@
 #include "base/time/awake.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 #define TICK_MS 100u
 
@@ -48,18 +48,12 @@ static void *tick(void *unused)
 static void start(void)
 {
     pthread_t thread;
-    sigset_t all, before;
-    sigfillset(&all); /* signals are for the other threads */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     ticks = true;
     count.max = AWAKE_MAX_MS * UINT64_C(1000000);
-    if (pthread_create(&thread, NULL, tick, NULL)) {
+    if (thread_start(&thread, "weft-awake", tick, NULL))
         count.max = UINT64_MAX;
-    } else {
-        pthread_setname_np(thread, "weft-awake");
+    else
         pthread_detach(thread);
-    }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 uint64_t awake_ns(void)

@@ -60,24 +60,10 @@ weft_status job_key_random(uint8_t *out, uint32_t bytes)
     return WEFT_OK;
 }
 
-static bool write_all(int fd, const void *from, size_t bytes)
-{
-    const char *at = from;
-    while (bytes) {
-        ssize_t n = write(fd, at, bytes);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        at += n;
-        bytes -= (size_t)n;
-    }
-    return true;
-}
-
 static bool write_key(int fd, const char *text)
 {
-    return fchmod(fd, 0600) == 0 && write_all(fd, text, HEX_BYTES + 1) && fsync(fd) == 0;
+    return fchmod(fd, 0600) == 0 && write(fd, text, HEX_BYTES + 1) == HEX_BYTES + 1 &&
+           fsync(fd) == 0;
 }
 
 weft_status job_key_write(const char *path)

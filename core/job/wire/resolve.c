@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <netdb.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +15,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "base/time/awake.h"
 #include "job/identity/slurm.h"
 #include "job/wire/endpoint.h"
@@ -83,15 +83,9 @@ static void *look_up(void *arg)
 static int start_thread(job_lookup *l)
 {
     pthread_t thread;
-    pthread_attr_t detached;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_attr_init(&detached);
-    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    const int error = pthread_create(&thread, &detached, look_up, l);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&detached);
+    const int error = thread_start(&thread, "weft-lookup", look_up, l);
+    if (!error)
+        pthread_detach(thread);
     return error;
 }
 

@@ -46,14 +46,15 @@ static weft_status begin(plan_edit_state *e, const char *call, uint32_t flags)
                        EDITS_MAX, e->phase);
 }
 
-static weft_status glob(const char *call, const char *what, const char *text)
+/* Checks of one argument; a failure `st` before it is the result. */
+static weft_status glob(weft_status st, const char *call, const char *what, const char *text)
 {
-    return graph_check_text(call, what, text, EDITS_MAX_GLOB);
+    return st != WEFT_OK ? st : graph_check_text(call, what, text, EDITS_MAX_GLOB);
 }
 
-static weft_status axis(const char *call, const char *name)
+static weft_status axis(weft_status st, const char *call, const char *name)
 {
-    return graph_check_text(call, "mesh_axis", name, WEFT_MAX_NAME - 1);
+    return st != WEFT_OK ? st : graph_check_text(call, "mesh_axis", name, WEFT_MAX_NAME - 1);
 }
 
 /* --- the table --- */
@@ -62,13 +63,10 @@ static weft_status a_split(void *ctx, const char *tensors, const char *name, con
                            uint32_t flags)
 {
     static const char call[] = "edits.split";
-    weft_status st = begin(ctx, call, flags);
-    if (st == WEFT_OK)
-        st = glob(call, "tensors", tensors);
+    weft_status st = glob(begin(ctx, call, flags), call, "tensors", tensors);
     if (st == WEFT_OK)
         st = graph_check_text(call, "axis", name, WEFT_MAX_NAME - 1);
-    if (st == WEFT_OK)
-        st = axis(call, mesh_axis);
+    st = axis(st, call, mesh_axis);
     return end(ctx, call, st != WEFT_OK ? st : plan_edit_split(ctx, tensors, name, mesh_axis));
 }
 
@@ -86,8 +84,7 @@ static weft_status a_group(void *ctx, const char *name, const char *mesh_axis,
     weft_status st = begin(ctx, call, flags);
     if (st == WEFT_OK)
         st = graph_check_name(call, "name", name);
-    if (st == WEFT_OK)
-        st = axis(call, mesh_axis);
+    st = axis(st, call, mesh_axis);
     if (st == WEFT_OK)
         st = graph_check_pointer(call, "coords", coords);
     return end(ctx, call, st != WEFT_OK ? st : plan_edit_group(ctx, name, mesh_axis, coords, n));
@@ -98,11 +95,8 @@ static weft_status a_stage(void *ctx, const char *blocks, const char *mesh_axis,
 {
     static const char call[] = "edits.stage";
     plan_edit_state *e = state(ctx);
-    weft_status st = begin(e, call, flags);
-    if (st == WEFT_OK)
-        st = glob(call, "blocks", blocks);
-    if (st == WEFT_OK)
-        st = axis(call, mesh_axis);
+    weft_status st = glob(begin(e, call, flags), call, "blocks", blocks);
+    st = axis(st, call, mesh_axis);
     if (st == WEFT_OK && chunk >= e->g->blocks.n)
         st = err_fail_in(WEFT_USAGE, ERR_CALL, call, "chunk %u of a model of %u blocks", chunk,
                          e->g->blocks.n);
@@ -114,9 +108,7 @@ static weft_status a_order(void *ctx, const char *mesh_axis, uint32_t stage, con
 {
     static const char call[] = "edits.order";
     plan_edit_state *e = state(ctx);
-    weft_status st = begin(e, call, flags);
-    if (st == WEFT_OK)
-        st = axis(call, mesh_axis);
+    weft_status st = axis(begin(e, call, flags), call, mesh_axis);
     if (st == WEFT_OK)
         st = graph_check_pointer(call, "work", cells);
     /* one forward and two parts of a backward for each chunk and micro-batch */
@@ -134,11 +126,8 @@ static weft_status a_sync(void *ctx, const char *params, const char *mesh_axis, 
                           uint64_t bucket_bytes, uint32_t flags)
 {
     static const char call[] = "edits.sync";
-    weft_status st = begin(ctx, call, flags);
-    if (st == WEFT_OK)
-        st = glob(call, "params", params);
-    if (st == WEFT_OK)
-        st = axis(call, mesh_axis);
+    weft_status st = glob(begin(ctx, call, flags), call, "params", params);
+    st = axis(st, call, mesh_axis);
     return end(ctx, call,
                st != WEFT_OK ? st : plan_edit_sync(ctx, params, mesh_axis, when, bucket_bytes));
 }
@@ -148,9 +137,7 @@ static weft_status a_update(void *ctx, const char *params, uint32_t every, uint6
 {
     static const char call[] = "edits.update_every";
     const bool mean = flags & WEFT_UPDATE_MEAN;
-    weft_status st = begin(ctx, call, flags & ~WEFT_UPDATE_MEAN);
-    if (st == WEFT_OK)
-        st = glob(call, "params", params);
+    weft_status st = glob(begin(ctx, call, flags & ~WEFT_UPDATE_MEAN), call, "params", params);
     return end(ctx, call,
                st != WEFT_OK ? st : plan_edit_update_every(ctx, params, every, from, mean));
 }
@@ -159,11 +146,8 @@ static weft_status a_store(void *ctx, uint32_t what, const char *params, const c
                            uint32_t ahead, uint32_t flags)
 {
     static const char call[] = "edits.shard";
-    weft_status st = begin(ctx, call, flags);
-    if (st == WEFT_OK)
-        st = glob(call, "params", params);
-    if (st == WEFT_OK)
-        st = axis(call, mesh_axis);
+    weft_status st = glob(begin(ctx, call, flags), call, "params", params);
+    st = axis(st, call, mesh_axis);
     return end(ctx, call,
                st != WEFT_OK ? st : plan_edit_shard(ctx, what, params, mesh_axis, ahead));
 }
@@ -185,20 +169,16 @@ static weft_status a_keep(void *ctx, const char *tensors, uint32_t how, const ch
                           uint32_t flags)
 {
     static const char call[] = "edits.activations";
-    weft_status st = begin(ctx, call, flags);
-    if (st == WEFT_OK)
-        st = glob(call, "tensors", tensors);
-    if (st == WEFT_OK && mesh_axis)
-        st = axis(call, mesh_axis);
+    weft_status st = glob(begin(ctx, call, flags), call, "tensors", tensors);
+    if (mesh_axis)
+        st = axis(st, call, mesh_axis);
     return end(ctx, call, st != WEFT_OK ? st : plan_edit_activations(ctx, tensors, how, mesh_axis));
 }
 
 static weft_status a_carry(void *ctx, const char *params, uint32_t versions, uint32_t flags)
 {
     static const char call[] = "edits.weight_versions";
-    weft_status st = begin(ctx, call, flags);
-    if (st == WEFT_OK)
-        st = glob(call, "params", params);
+    weft_status st = glob(begin(ctx, call, flags), call, "params", params);
     return end(ctx, call, st != WEFT_OK ? st : plan_edit_weight_versions(ctx, params, versions));
 }
 

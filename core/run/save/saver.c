@@ -6,13 +6,13 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "host/call.h"
 #include "run/save/copy.h"
 #include "run/save/pieces.h"
 #include "run/save/write.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,22 +86,6 @@ static void *write_beside(void *arg)
     return NULL;
 }
 
-/* Signals of the process are for other threads; faults are for the thread that causes them. */
-static int start_thread(run_saver *s)
-{
-    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP};
-    sigset_t none, before;
-    sigfillset(&none);
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        sigdelset(&none, own[i]);
-    pthread_sigmask(SIG_BLOCK, &none, &before);
-    const int error = pthread_create(&s->thread, NULL, write_beside, s);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (!error)
-        pthread_setname_np(s->thread, "weft-save");
-    return error;
-}
-
 /* The end of a save: its result is this thread's from now on. */
 static weft_status take(run_saver *s)
 {
@@ -136,7 +120,7 @@ static weft_status save_beside(run_saver *s)
     s->news.copy_ms = (double)(clock_ns() - began) * 1e-6;
     if (st != WEFT_OK)
         return st;
-    const int error = start_thread(s);
+    const int error = thread_start(&s->thread, "weft-save", write_beside, s);
     s->running = !error;
     if (!error)
         return WEFT_OK;

@@ -1,0 +1,21 @@
+/* base/thread.c: see thread.h. */
+#define _GNU_SOURCE
+#include "base/thread.h"
+
+#include <signal.h>
+#include <stddef.h>
+
+int thread_start(pthread_t *out, const char *name, void *(*body)(void *), void *arg)
+{
+    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP};
+    sigset_t blocked, before;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        sigdelset(&blocked, own[i]);
+    pthread_sigmask(SIG_BLOCK, &blocked, &before);
+    const int error = pthread_create(out, NULL, body, arg);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!error)
+        pthread_setname_np(*out, name);
+    return error;
+}
