@@ -94,7 +94,8 @@ class Job:
         """Each survivor has reported the rank."""
         said = self.said()
         for rank in set(range(self.n)) - {victim}:
-            if not re.search(rf"(?m)^weft error: rank {rank}, step .*rank {victim} {how}", said):
+            named = rf"(?m)^\S+ weft error: rank {rank}, step .*rank {victim} {how}"
+            if not re.search(named, said):
                 raise Failed(f"rank {rank} has not named rank {victim}:\n{said}")
 
 

@@ -63,7 +63,7 @@ class Bench:
                               stdin=subprocess.DEVNULL, env=env)
         if done.returncode:
             said = [x for x in (done.stdout + done.stderr).splitlines() if x.strip(" -")]
-            of_weft = [x for x in said if x.startswith("weft")]
+            of_weft = [x for x in said if re.match(r"(\S+Z )?weft ", x)]
             raise Failed((of_weft or said or ["it says nothing"])[-1])
         return done.stdout + done.stderr
 

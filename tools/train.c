@@ -3,6 +3,7 @@
 
 #include "attempts.h"
 #include "base/err.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "doctor/doctor.h"
 #include "formats/formats.h"
@@ -101,6 +102,8 @@ static int launch(const cli_job *j, uint32_t max, uint32_t least, launch_host_li
     job_stop_at_once(false);
     if (st != WEFT_OK)
         return cli_fail(st);
+    if (!j->flag[DOCTOR])
+        log_add_time();
     return cli_attempts_run(&(cli_attempts){.job = j,
                                             .stops = !j->flag[DOCTOR],
                                             .ranks = j->ranks,

@@ -1,6 +1,8 @@
 /* base/log.c: see log.h. */
 #include "base/log.h"
 
+#include "base/time/date.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -14,6 +16,7 @@
 
 static int max_level = WEFT_LOG_INFO;
 static int own_rank = -1;
+static bool adds_time;
 static atomic_uint lost; /* lines that were dropped since the last one that was written */
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
@@ -39,6 +42,19 @@ int log_level_from(const char *name)
         if (!strcmp(name, level_names[i]))
             return i;
     return -1;
+}
+
+void log_add_time(void)
+{
+    adds_time = !isatty(STDERR_FILENO);
+}
+
+const char *log_time(char out[32])
+{
+    *out = 0;
+    if (adds_time)
+        memcpy(date_now(out), " ", 2);
+    return out;
 }
 
 void log_plain(char *text)
@@ -74,7 +90,7 @@ static void put(const char *line, size_t bytes)
 /* Is there room for another line? A reader that is only slow gets a moment, once. */
 static bool may_write(void)
 {
-    char text[128];
+    char text[128], when[32];
     if (!log_has_capacity(atomic_load(&lost) ? 0 : MOMENT_MS)) {
         atomic_fetch_add(&lost, 1);
         return false;
@@ -83,9 +99,9 @@ static bool may_write(void)
     if (!before)
         return true;
     put(text, (size_t)snprintf(text, sizeof text,
-                               "weft warn: %u lines of the log are lost, since nobody read "
+                               "%sweft warn: %u lines of the log are lost, since nobody read "
                                "standard error\n",
-                               before));
+                               log_time(when), before));
     return log_has_capacity(0);
 }
 
@@ -93,10 +109,11 @@ void log_line(int level, const char *fmt, ...)
 {
     if (level > max_level || level < 0)
         return;
-    char line[4096];
-    int n = own_rank < 0
-                ? snprintf(line, sizeof line, "weft %s: ", level_names[level])
-                : snprintf(line, sizeof line, "weft rank %d %s: ", own_rank, level_names[level]);
+    char line[4096], when[32], rank[32] = "";
+    if (own_rank >= 0)
+        snprintf(rank, sizeof rank, "rank %d ", own_rank);
+    const int n =
+        snprintf(line, sizeof line, "%sweft %s%s: ", log_time(when), rank, level_names[level]);
     va_list ap;
     va_start(ap, fmt);
     int m = vsnprintf(line + n, sizeof line - (size_t)n - 1, fmt, ap);

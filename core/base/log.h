@@ -14,8 +14,16 @@ void log_setup(int level, int rank);
 int log_level(void);
 int log_rank(void);
 
-/* "weft[ rank R] error: text". A line other than an error is dropped where nobody reads standard
- * error (log_has_capacity()); the next one says how many are lost. [any] */
+/* From now on each line begins with the time, unless standard error is a terminal: a file is read
+ * later, beside those of other machines. Before the first thread. */
+void log_add_time(void);
+
+/* What a line begins with: "2026-11-29T02:03:04.123Z ", in UTC, or "" without log_add_time().
+ * Async-signal-safe. [any] */
+const char *log_time(char out[32]);
+
+/* "[TIME ]weft[ rank R] error: text". A line other than an error is dropped where nobody reads
+ * standard error (log_has_capacity()); the next one says how many are lost. [any] */
 void log_line(int level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Can a line be written to standard error now, or within `ms`? False: it is a pipe that is full, or

@@ -188,7 +188,8 @@ static const weft_option *const checkpoint_options[] = {
 };
 
 static const weft_option *const log_options[] = {
-    CHOICE(FREE, "level", "info", "error|warn|info|debug", "lines above it are dropped"),
+    CHOICE(FREE, "level", "info", "error|warn|info|debug",
+           "lines above it are dropped; outside a terminal a run's begin with the time in UTC"),
     TEXT(FREE, "trace_steps", "", "steps in trace.json: FIRST-LAST; empty: none"),
     REAL(FREE, "trace_mb", "256", 0.01, 65536,
          "MiB of trace.json; beyond, a rank leaves out kernels and plugins, then whole steps"),

@@ -56,7 +56,9 @@ static void add_number(line *l, uint64_t n)
 
 static void begin(line *l)
 {
+    char when[32];
     l->n = 0;
+    add(l, log_time(when));
     add(l, "weft ");
     if (log_rank() >= 0) {
         add(l, "rank ");

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/err.h"
@@ -30,14 +31,16 @@ static void end_by(int number)
 
 static _Noreturn void end_now(void)
 {
-    static const char first[] = "weft warn: stopped by a signal before the first step; nothing is "
-                                "lost: start it again with the same command\n";
-    static const char later[] = "weft warn: stopped by a signal before the first step of this "
-                                "attempt; continue with --resume=auto\n";
-    if (atomic_load(&is_later))
-        (void)!write(STDERR_FILENO, later, sizeof later - 1);
-    else
-        (void)!write(STDERR_FILENO, first, sizeof first - 1);
+    static char first[] = "weft warn: stopped by a signal before the first step; nothing is "
+                          "lost: start it again with the same command\n";
+    static char later[] = "weft warn: stopped by a signal before the first step of this "
+                          "attempt; continue with --resume=auto\n";
+    char when[32];
+    log_time(when);
+    const struct iovec parts[] = {{when, strlen(when)},
+                                  atomic_load(&is_later) ? (struct iovec){later, sizeof later - 1}
+                                                         : (struct iovec){first, sizeof first - 1}};
+    (void)!writev(STDERR_FILENO, parts, 2);
     _exit(STOP_STATUS);
 }
 

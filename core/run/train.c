@@ -404,6 +404,7 @@ static weft_status run(trainer *t, config *cfg, run_resume_mode how, const run_a
         st = run_check_consistency(t->j, t->job, &t->who, how);
     if (st != WEFT_OK)
         return st;
+    log_add_time(); /* what is said so far is about the job file */
     t->out = t->j->set.out;
     st = start(t, how, more);
     job_stop_at_once(false);

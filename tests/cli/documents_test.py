@@ -81,7 +81,8 @@ def shown(name):
 
 
 def shape(line):
-    """A line without its numbers, units and columns."""
+    """A line without its time, numbers, units and columns."""
+    line = re.sub(r"^[-\dT:.]+Z ", "", line)
     line = re.sub(r"\d[\d.]*", "N", line)
     line = re.sub(r"\b(K|M|G)iB\b|\bbytes\b", "SIZE", line)
     return " ".join(re.sub(r"\b[kMGT]?FLOP\b", "FLOP", line).split())

@@ -141,7 +141,7 @@ class Coll(w.Bench):
             marks = run.marks()
             os.kill(run.ranks()[1], signal.SIGKILL)
             self.assertEqual(run.wait(w.patience(5)), 1)
-            self.assertRegex(run.said(), r"(?m)^weft error: rank 1 was killed by signal 9")
+            self.assertRegex(run.said(), r"(?m)^\S+ weft error: rank 1 was killed by signal 9")
             for rank in set(range(ranks)) - {1}:
                 self.assertRegex(run.said(), rf"rank {rank}, step \d+, entry .*rank 1 ")
             self.assertEqual(marks.wait(w.patience(5))[1], [])
@@ -151,7 +151,7 @@ class Coll(w.Bench):
         run = self.running(self.LIBRARY | {"run.frozen_after": after})
         os.kill(run.ranks()[1], signal.SIGSTOP)
         self.assertEqual(run.wait(after + w.patience(5)), 1)
-        self.assertRegex(run.said(), r"(?m)^weft error: rank 1 is frozen")
+        self.assertRegex(run.said(), r"(?m)^\S+ weft error: rank 1 is frozen")
 
     def broken(self, how, status=1, **change):
         job = self.job({"comm.plugin": "brokencoll", "comm.brokencoll.how": how,

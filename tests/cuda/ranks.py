@@ -62,7 +62,7 @@ class Ranks(w.Bench):
         run.until_step(3)
         os.kill(run.ranks()[1], 9)
         self.assertEqual(run.wait(), 1)
-        self.assertRegex(run.said(), r"(?m)^weft error: rank 1 was killed by signal 9")
+        self.assertRegex(run.said(), r"(?m)^\S+ weft error: rank 1 was killed by signal 9")
 
     def test_a_rank_freezes(self):
         after = 5 if w.SLOW == 1 else 15
@@ -72,7 +72,7 @@ class Ranks(w.Bench):
         run.until_step(3)
         os.kill(run.ranks()[1], signal.SIGSTOP)
         self.assertEqual(run.wait(), 1)
-        self.assertRegex(run.said(), r"(?m)^weft error: rank 0, step \d+, .*rank 1 is frozen")
+        self.assertRegex(run.said(), r"(?m)^\S+ weft error: rank 0, step \d+, .*rank 1 is frozen")
 
 
 if __name__ == "__main__":

@@ -173,7 +173,7 @@ class Double(w.Bench):
         run.until_step(3)
         os.kill(run.ranks()[1], 9)
         self.assertEqual(run.wait(5 * w.SLOW), 1)
-        self.assertRegex(run.said(), r"(?m)^weft error: rank 1 was killed by signal 9")
+        self.assertRegex(run.said(), r"(?m)^\S+ weft error: rank 1 was killed by signal 9")
 
     def test_resumed(self):
         change = {"comm.plugin": "tcp"}
@@ -221,7 +221,7 @@ class Double(w.Bench):
             run.until_step(3)
             os.kill(run.ranks()[1], 9)
             self.assertEqual(run.wait(w.patience(10)), 1)
-            self.assertRegex(run.said(), r"(?m)^weft error: rank 1 was killed by signal 9")
+            self.assertRegex(run.said(), r"(?m)^\S+ weft error: rank 1 was killed by signal 9")
 
     def test_a_device_does_not_finish(self):
         """A wait for the device has run.stuck_after, or five times what it took before."""
@@ -235,7 +235,7 @@ class Double(w.Bench):
             f.write("x")
         self.assertEqual(run.wait(), 1)
         took = time.monotonic() - began
-        self.assertRegex(run.said(), r"(?m)^weft error: rank 0, step \d+, entry \d+ of list "
+        self.assertRegex(run.said(), r"(?m)^\S+ weft error: rank 0, step \d+, entry \d+ of list "
                                      r"(step|eval), .*device double has not finished its work: .* "
                                      r"s have passed, all that run\.stuck_after allows")
         self.assertGreater(took, 2)
@@ -252,10 +252,10 @@ class Double(w.Bench):
             run.until_step(3)
             os.kill(run.ranks()[2], signal.SIGSTOP)
             self.assertEqual(run.wait(after + w.patience(5)), 1)
-            self.assertRegex(run.said(), r"(?m)^weft error: rank 2 is frozen")
+            self.assertRegex(run.said(), r"(?m)^\S+ weft error: rank 2 is frozen")
             for rank in (0, 1, 3):
-                self.assertRegex(run.said(), rf"(?m)^weft error: rank {rank}, step \d+, entry .*"
-                                             r"rank 2 is frozen")
+                self.assertRegex(run.said(), rf"(?m)^\S+ weft error: rank {rank}, step \d+, "
+                                             r"entry .*rank 2 is frozen")
 
 
 if __name__ == "__main__":

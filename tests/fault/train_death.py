@@ -63,7 +63,7 @@ class Death(w.Bench):
         status = self.check_gone(run, marks, began, f"rank {victim} of {ranks} over {transport}")
         said = run.said()
         self.assertEqual(status, 1, said)
-        self.assertRegex(said, rf"(?m)^weft error: rank {victim} was killed by signal 9")
+        self.assertRegex(said, rf"(?m)^\S+ weft error: rank {victim} was killed by signal 9")
         self.check_flight(run, victim, said)
 
     def check_flight(self, run, victim, said):
@@ -102,7 +102,7 @@ class Death(w.Bench):
             with contextlib.suppress(ProcessLookupError):  # it may be gone with the first
                 os.kill(ranks[victim], signal.SIGKILL)
         self.assertEqual(self.check_gone(run, marks, began, "two of four"), 1, run.said())
-        self.assertRegex(run.said(), r"(?m)^weft error: rank [12] was killed by signal 9")
+        self.assertRegex(run.said(), r"(?m)^\S+ weft error: rank [12] was killed by signal 9")
 
     def test_crash(self):
         """A crash of a rank's own is named by its signal."""
@@ -110,7 +110,7 @@ class Death(w.Bench):
         marks, began = run.marks(), time.monotonic()
         os.kill(run.ranks()[1], signal.SIGSEGV)
         self.assertEqual(self.check_gone(run, marks, began, "a crash"), 1, run.said())
-        self.assertRegex(run.said(), r"(?m)^weft error: rank 1 was killed by signal 11")
+        self.assertRegex(run.said(), r"(?m)^\S+ weft error: rank 1 was killed by signal 11")
 
     def test_launcher(self):
         for transport in ("tcp", "shm"):

@@ -36,7 +36,7 @@ class Encrypted(w.Bench):
         run.until_step(3)
         os.kill(run.ranks()[1], signal.SIGKILL)
         self.assertEqual(run.wait(), 1, run.said())
-        self.assertRegex(run.said(), r"(?m)^weft error: rank 1 was killed by signal 9")
+        self.assertRegex(run.said(), r"(?m)^\S+ weft error: rank 1 was killed by signal 9")
         self.assertNotRegex(run.said(), r"was killed by signal 11")
 
 

@@ -71,15 +71,16 @@ class Frozen(w.Bench):
         if w.TIMED:
             self.assertGreater(took, after * 0.5, "a pause is no failure")
         said = run.said()
-        self.assertRegex(said, rf"(?m)^weft error: rank {victim} is frozen")
+        self.assertRegex(said, rf"(?m)^\S+ weft error: rank {victim} is frozen")
         for rank in set(range(ranks)) - {victim}:
-            self.assertRegex(said, rf"(?m)^weft error: rank {rank}, step \d+, entry .*rank "
+            self.assertRegex(said, rf"(?m)^\S+ weft error: rank {rank}, step \d+, entry .*rank "
                                    rf"{victim} is frozen")
         return took
 
     def test_all(self):
         """No rank is left to name one; with --restarts the next attempt goes on."""
-        frozen = r"(?m)^weft error: all ranks are frozen: no sign of life for \d+\.\d s; they were "
+        frozen = (r"(?m)^\S+ weft error: all ranks are frozen: no sign of life for \d+\.\d s; "
+                  r"they were ")
         job = {"run.frozen_after": AFTER}
         run = self.running("tcp", 3, job)
         send_all(run.ranks().values(), signal.SIGSTOP)
@@ -165,7 +166,7 @@ class Frozen(w.Bench):
                     self.wait(run, marks, began, AFTER, f"rank {victim} stuck over {transport}",
                               reap)
                 said = run.said()
-                self.assertRegex(said, r"(?m)^weft error: rank \d, step \d+, entry \d+ of list "
+                self.assertRegex(said, r"(?m)^\S+ weft error: rank \d, step \d+, entry \d+ of list "
                                        rf"step: all-reduce .*waits for rank [\d, ]*\b{victim}\b")
 
 

@@ -145,7 +145,7 @@ class Stuck(started.Case):
         self.assertEqual([p.returncode for p in ranks], [1, 1], said)
         place = r"rank 0, step 1, entry \d+ of list step, all-reduce of gradients [^:]*: "
         what = place + re.escape(f"progress() {ID} does not return")
-        self.assertRegex(said[0], "(?m)^weft rank 0 error: " + what)
+        self.assertRegex(said[0], "(?m)^\S+ weft rank 0 error: " + what)
         self.assertRegex(said[1], "rank 0 failed: " + what)
 
     def test_a_row_of_a_sweep_and_the_doctor(self):

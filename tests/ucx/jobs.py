@@ -82,7 +82,7 @@ class Deaths(w.Bench):
         os.kill(run.ranks()[victim], signal.SIGKILL)
         self.assertNotEqual(run.wait(), 0)
         self.assertLess(time.monotonic() - began, w.patience(5))
-        self.assertRegex(run.said(), rf"(?m)^weft error: rank {victim} was killed by signal 9")
+        self.assertRegex(run.said(), rf"(?m)^\S+ weft error: rank {victim} was killed by signal 9")
 
     def test_each_rank_of_three(self):
         for victim in range(3):

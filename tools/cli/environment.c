@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "cli/environment.h"
 
+#include "base/time/date.h"
 #include "cli/cli.h"
 
 #include <sched.h>
@@ -9,7 +10,6 @@
 #include <string.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
-#include <time.h>
 #include <unistd.h>
 #include <weft/plugin.h>
 
@@ -46,15 +46,12 @@ static void put_text(json_t *to, const char *key, const char *text)
 json_t *cli_environment(void)
 {
     json_t *x = json_object();
-    char host[256] = "", date[40] = "", abi[24];
+    char host[256] = "", date[32], abi[24];
     struct utsname u = {0};
     struct sysinfo info = {0};
     double load[3] = {-1, -1, -1};
-    const time_t now = time(NULL);
-    struct tm t;
+    date_now(date);
     gethostname(host, sizeof host - 1);
-    if (gmtime_r(&now, &t))
-        strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &t);
     uname(&u);
     sysinfo(&info);
     if (getloadavg(load, 3) < 3)

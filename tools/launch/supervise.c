@@ -221,6 +221,7 @@ int launch_supervise(const job_identity *who, const launch_supervise_args *args)
     s.restarts.max = args->max;
     job_control_record end = {.kind = CONTROL_ENDED, .code = 1};
     log_setup(WEFT_LOG_INFO, who->ranks > 1 ? (int)who->rank : -1);
+    log_add_time();
     weft_status st = catch_signals(&s);
     for (bool again = true; st == WEFT_OK && again;) {
         const uint64_t began = clock_ms();

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/time/date.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +15,6 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #define AGAIN_MS 50
@@ -255,12 +255,9 @@ weft_status run_outlock_take(const char *out, double timeout, run_outlock *out_l
 
 weft_status run_outlock_admit(run_outlock *l)
 {
-    char text[HOLDER], host[128] = "", since[64] = "";
-    time_t now = time(NULL);
-    struct tm t;
+    char text[HOLDER], host[128] = "", since[32];
+    date_now(since);
     gethostname(host, sizeof host - 1);
-    if (gmtime_r(&now, &t))
-        strftime(since, sizeof since, "%Y-%m-%d %H:%M:%S UTC", &t);
     if (getrandom(&l->token, sizeof l->token, 0) != (ssize_t)sizeof l->token)
         return err_fail_errno(WEFT_IO, "no random number for the token of the run");
     int n = snprintf(text, sizeof text, "process %ld on %s, since %s\n%016" PRIx64 "\n",

@@ -32,7 +32,7 @@ static double plain_nan(double x)
 /* With one write: others write to the same terminal or pipe. */
 static void print(const run_progress *p, const run_metrics *m, bool evaluated)
 {
-    char left[32], scale[64] = "", skipped[64] = "", valid[64] = "";
+    char left[32], when[32], scale[64] = "", skipped[64] = "", valid[64] = "";
     const double each = (double)(clock_ns() - p->began_ns) * 1e-9 / (double)p->done;
     run_progress_duration((uint64_t)(each * (double)(p->last - m->step) + 0.5), left);
     if (m->scale > 0)
@@ -42,9 +42,9 @@ static void print(const run_progress *p, const run_metrics *m, bool evaluated)
     if (evaluated)
         snprintf(valid, sizeof valid, "  valid %.4f", plain_nan(m->valid_loss));
     fprintf(stderr,
-            "%sstep %" PRIu64 "/%" PRIu64 "  loss %.4f  norm %.3f  %.0f tokens/s  %.1f ms  "
+            "%s%sstep %" PRIu64 "/%" PRIu64 "  loss %.4f  norm %.3f  %.0f tokens/s  %.1f ms  "
             "ETA %s%s%s%s%s",
-            p->terminal ? "\r\033[K" : "", m->step, p->last, plain_nan(m->loss),
+            log_time(when), p->terminal ? "\r\033[K" : "", m->step, p->last, plain_nan(m->loss),
             plain_nan(m->grad_norm), p->tokens_per_s, m->step_ms, left, scale, skipped, valid,
             p->open ? "" : "\n");
     fflush(stderr);

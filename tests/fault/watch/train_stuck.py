@@ -62,10 +62,10 @@ class Stuck(w.Bench):
                  rf"org\.test\.stuck \(.*{kind}/test\.stuck\.so\) does not return: .* s have "
                  rf"passed, all that {key} allows")
         said = run.said()
-        self.assertRegex(said, rf"(?m)^weft error: {place}")
+        self.assertRegex(said, rf"(?m)^\S+ weft error: {place}")
         for rank in set(range(ranks)) - {victim}:
-            self.assertRegex(said, rf"(?m)^weft error: rank {rank}, step .*rank {victim} failed: "
-                                   rf"{place}")
+            self.assertRegex(said, rf"(?m)^\S+ weft error: rank {rank}, step .*rank {victim} "
+                                   rf"failed: {place}")
         return said
 
     def test_kernel(self):
@@ -95,8 +95,8 @@ class Stuck(w.Bench):
     def test_one_rank(self):
         run = self.running("run", 1, {"comm.plugin": "tcp"})
         self.stick(run, BOUND)
-        self.assertRegex(run.said(), r"(?m)^weft error: rank 0, step \d+, entry \d+ of list step, "
-                                     r".*, op \S+: run\(\) of the plugin org\.test\.stuck")
+        self.assertRegex(run.said(), r"(?m)^\S+ weft error: rank 0, step \d+, entry \d+ of list "
+                                     r"step, .*, op \S+: run\(\) of the plugin org\.test\.stuck")
 
     def test_long_calls_have_longer(self):
         """What takes 0.8 s each time has 4 s, and is named then with what it took."""

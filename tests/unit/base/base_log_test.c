@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -62,8 +63,49 @@ static void lines_are_dropped_and_counted(void **state)
     assert_non_null(strstr(said, "weft info: the next one\n"));
 }
 
+/* What "text" becomes on a terminal or a pipe, after log_add_time(). */
+static void say(bool terminal, char out[256])
+{
+    char when[32];
+    hold_stderr();
+    const int screen = posix_openpt(O_RDWR | O_NOCTTY);
+    assert_true(screen >= 0 && !grantpt(screen) && !unlockpt(screen));
+    const int line = open(ptsname(screen), O_RDWR | O_NOCTTY);
+    assert_true(line >= 0);
+    if (terminal)
+        dup2(line, STDERR_FILENO);
+    log_add_time();
+    log_line(WEFT_LOG_INFO, "text");
+    assert_int_equal(strlen(log_time(when)), terminal ? 0 : strlen("2026-11-29T02:03:04.123Z "));
+    const ssize_t n = read(terminal ? screen : ends[0], out, 255);
+    out[n > 0 ? n : 0] = 0;
+    give_back();
+    close(line);
+    close(screen);
+}
+
+static void lines_of_a_file_have_the_time(void **state)
+{
+    (void)state;
+    char said[256];
+    unsigned year, month, day, hour, minute, second, ms;
+    int end = 0;
+    alarm(250);
+    log_setup(WEFT_LOG_INFO, 3);
+    say(true, said);
+    assert_string_equal(said, "weft rank 3 info: text\r\n");
+    say(false, said);
+    assert_int_equal(sscanf(said, "%4u-%2u-%2uT%2u:%2u:%2u.%3uZ weft rank 3 info: text%n", &year,
+                            &month, &day, &hour, &minute, &second, &ms, &end),
+                     7);
+    assert_string_equal(said + end, "\n");
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(lines_are_dropped_and_counted)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lines_are_dropped_and_counted),
+        cmocka_unit_test(lines_of_a_file_have_the_time),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
