@@ -57,6 +57,7 @@ typedef struct trainer {
     int stopped;      /* the signal that requested a stop; 0: none */
     uint64_t stop_at; /* ... after this step */
     bool saved;       /* ... and it is in a checkpoint */
+    run_begin begun;  /* what is recorded; without a job: nothing is */
 } trainer;
 
 /* --- inputs --- */
@@ -369,9 +370,11 @@ static weft_status start(trainer *t, run_resume_mode how, const run_additions *m
     if (st == WEFT_OK)
         st = begin_or_resume(t, c);
     ckpt_close(c);
-    if (st == WEFT_OK && t->who.rank == 0 && more->record)
-        more->record(
-            &(run_begin){t->j, run_outlock_folder(&t->lock), t->first - 1, resume, r->peak_flops});
+    if (st == WEFT_OK && t->who.rank == 0 && more->record) {
+        t->begun =
+            (run_begin){t->j, run_outlock_folder(&t->lock), t->first - 1, resume, r->peak_flops};
+        more->record(&t->begun);
+    }
     if (st == WEFT_OK && t->who.rank == 0)
         st = open_sinks(t, resume);
     if (st == WEFT_OK && t->j->set.save_every)
@@ -433,6 +436,16 @@ static int exit_status(const trainer *t, weft_status st, char why[2048])
     return st == WEFT_OK && t->stopped ? 1 : err_exit_code(st);
 }
 
+static void record_end(const trainer *t, const run_additions *more, const char *why)
+{
+    char stopped[128] = "";
+    if (t->stopped && t->saved)
+        snprintf(stopped, sizeof stopped, "stopped by %s, with a checkpoint",
+                 job_stop_name(t->stopped));
+    if (t->begun.job && more->record_end)
+        more->record_end(&(run_end){&t->begun, t->exec.step, *why ? why : stopped});
+}
+
 int run_train_refuse(weft_status st)
 {
     job_identity who = {0};
@@ -472,6 +485,7 @@ int run_train_rank(config *cfg, run_resume_mode resume, const run_additions *mor
     int status = exit_status(&t, st, why);
     if (*why)
         job_once_say(&t.who, st, why);
+    record_end(&t, more, why);
     if (traces)
         run_trace_rescue(&t.exec.trace, t.who.ranks, t.out);
     run_saver_close(t.saver);

@@ -22,13 +22,21 @@ typedef struct run_begin {
     double peak_flops; /* of a rank, as metrics count them; 0: unknown */
 } run_begin;
 
+/* The run that `begin` is of has ended. */
+typedef struct run_end {
+    const run_begin *begin;
+    uint64_t step;   /* the last one that it began */
+    const char *why; /* a sentence; "": it has all its steps */
+} run_end;
+
 /* What a program that starts ranks adds to them; each may be NULL. */
 typedef struct run_additions {
     const run_foreign_files *files; /* of checkpoint.init; NULL: checkpoints alone */
 
-    /* Note what the run is, in its folder. A failure is logged there and ends no run. Called once,
-     * on rank 0. [setup] */
+    /* Note what the run is, in its folder, and at its end why it ended. A failure is logged there
+     * and ends no run. Each is called once, on rank 0; the second one if the first was. [setup] */
     void (*record)(const run_begin *b);
+    void (*record_end)(const run_end *e);
 } run_additions;
 
 /* Runs this process as one rank of a job. Returns the exit status; if it is not 0, the reason has

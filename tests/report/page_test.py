@@ -228,6 +228,9 @@ class Page(Browsing):
         self.assertEqual([r[1] for r in rows], words + words[:3])
         self.assertEqual([r[7] for r in rows], ["25 s", "15 s", "20 s", "–", *3 * ["11 s"]])
         self.assertNotIn("cannot be compared", self.text("#runs"))
+        self.assertNotIn("ended in step", self.text("#runs"))
+        for run in runs[:2]:
+            run["record"]["begins"][-1] |= {"ended": 1, "step": 31, "why": "rank 1 is gone"}
         runs[0]["points"]["valid_loss"]["value"] = [2.5, 2.75]
         runs[0]["series"]["step_ms"]["mean"] = [2000.0] * 50
         runs[1]["record"]["peak_flops"] = 80e9
@@ -235,6 +238,8 @@ class Page(Browsing):
         self.assertEqual(self.table("runs.table")[1][6], "2.5 at 20")
         self.assertEqual([r[9] for r in self.table("runs.table")[1:3]], ["2 s", "0.04338 s"])
         self.assertIn("from 80 GFLOP/s to 99.13 GFLOP/s a rank", self.text("#runs"))
+        self.assertIn("b: ended in step 31: rank 1 is gone", self.text("#runs"))
+        self.assertNotIn("a: ended", self.text("#runs"))
 
     def test_over(self):
         """Curves over steps, time or tokens; a run that does not know them is named."""
@@ -602,6 +607,7 @@ class Page(Browsing):
         run["record"]["mesh"][0] |= {"axis": EVIL, "transport": EVIL}
         run["record"]["arena"]["kinds"] = [EVIL] * 4
         run["notes"] = [EVIL]
+        run["record"]["begins"][-1] |= {"ended": 1, "step": 1, "why": EVIL}
         run["series"][EVIL] = {"unit": EVIL, "mean": [1] * 40}
         run["traced"]["names"] = [EVIL] * 12
         sweep["sweep"]["warnings"] = [EVIL]

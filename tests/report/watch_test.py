@@ -62,6 +62,40 @@ class Watch(w.Bench):
         self.assertEqual(len(said), 1)
         self.assertRegex(said[0], rf"ended  step 30/30  loss {loss:.4f} .* complete")
 
+    def test_why_it_ended(self):
+        """The sentence of a failure, of a stop and of nothing; in words that a terminal has."""
+        def ended():
+            return w.weft("watch", "--once", self.path("x"), status=1).stdout
+
+        run = w.Running(self, "x", ENDLESS, 2)
+        run.until_step(3)
+        os.kill(run.ranks()[1], signal.SIGKILL)
+        self.assertEqual(run.wait(), 1)
+        with open(self.path("x", "run.json"), encoding="utf-8") as f:
+            end = json.load(f)["begins"][-1]
+        self.assertRegex(end["why"], "rank 1 (was killed by signal 9|is gone)")
+        self.assertGreaterEqual(end["step"], 3)
+        said = ended()
+        shown = re.search(r"(?m)^because ((?:.*\n .*)*)", said)[1]
+        self.assertEqual(shown.split(), end["why"].split(), said)
+        self.assertLessEqual(max(map(len, said.splitlines())), 80, said)
+        run = w.Running(self, "x", ENDLESS | {"checkpoint.every": 1000}, 2)
+        run.until_step(3)
+        run.process.send_signal(signal.SIGTERM)
+        self.assertEqual(run.wait(), 75)
+        self.assertIn("because    stopped by SIGTERM, with a checkpoint\n", ended())
+        with open(self.path("x", "run.json"), encoding="utf-8") as f:
+            record = json.load(f)
+        record["begins"][-1]["why"] = "\x1b[31m" + "\u00e9" * 500
+        with open(self.path("x", "run.json"), "w", encoding="utf-8") as f:
+            json.dump(record, f)
+        self.assertRegex(ended(), r"because    \?\[31m\?+\n( {11}\?+\n){10}")
+        self.train("x", JOB)
+        with open(self.path("x", "run.json"), encoding="utf-8") as f:
+            end, = json.load(f)["begins"]
+        self.assertEqual([end["why"], end["step"]], [None, 30])
+        self.assertGreaterEqual(end["ended"], end["time"])
+
     def test_goes_on(self):
         """Lines in a pipe follow the run, and end with it."""
         run = w.Running(self, "goes", ENDLESS, 1)

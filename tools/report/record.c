@@ -51,14 +51,21 @@ static json_t *machines_json(const spec *s)
     return machines;
 }
 
-/* The list "begins" of an earlier part of the run; empty where there is none. */
-static json_t *begins_before(int folder)
+/* What is there already; NULL: nothing. */
+static json_t *read_whole(int folder)
 {
     struct stat st;
     const int fd = data_file_open_regular(folder, NAME, false, &st);
     json_t *all = fd >= 0 && st.st_size < (off_t)EARLIER ? json_loadfd(fd, 0, NULL) : NULL;
     if (fd >= 0)
         close(fd);
+    return all;
+}
+
+/* The list "begins" of an earlier part of the run; empty where there is none. */
+static json_t *begins_before(int folder)
+{
+    json_t *all = read_whole(folder);
     json_t *begins = json_incref(json_object_get(all, "begins"));
     json_decref(all);
     if (json_is_array(begins))
@@ -120,17 +127,36 @@ static int write_whole(int folder, const json_t *x)
     return -1;
 }
 
-void report_record(const run_begin *b)
+static int folder_of(const run_begin *b)
 {
-    const int folder =
-        b->folder >= 0 ? b->folder : open(b->job->set.out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    json_t *x = record_json(b, folder);
-    if (folder < 0 || write_whole(folder, x))
-        log_line(WEFT_LOG_WARN,
-                 "%s/" NAME " cannot be written (%s): weft report will lack the "
-                 "plan of this run",
-                 b->job->set.out, strerror(errno));
+    return b->folder >= 0 ? b->folder : open(b->job->set.out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+/* `x` NULL: nothing is to be written. */
+static void put_record(const run_begin *b, int folder, json_t *x, const char *lacks)
+{
+    if (x && (folder < 0 || write_whole(folder, x)))
+        log_line(WEFT_LOG_WARN, "%s/" NAME " cannot be written (%s): weft report will lack %s",
+                 b->job->set.out, strerror(errno), lacks);
     json_decref(x);
     if (folder >= 0 && folder != b->folder)
         close(folder);
+}
+
+void report_record(const run_begin *b)
+{
+    const int folder = folder_of(b);
+    put_record(b, folder, record_json(b, folder), "the plan of this run");
+}
+
+void report_record_end(const run_end *e)
+{
+    const int folder = folder_of(e->begin);
+    json_t *x = folder >= 0 ? read_whole(folder) : NULL;
+    json_t *begins = json_object_get(x, "begins");
+    json_t *last = json_array_get(begins, json_array_size(begins) - 1);
+    json_object_set_new(last, "ended", json_integer((json_int_t)time(NULL)));
+    json_object_set_new(last, "step", json_integer((json_int_t)e->step));
+    json_object_set_new(last, "why", report_text(*e->why ? e->why : NULL));
+    put_record(e->begin, folder, x, "the end of this run");
 }

@@ -1,4 +1,4 @@
-/* report/record.h: what a run notes of itself at its begin, OUT/run.json, for `weft report`. */
+/* report/record.h: what a run notes of itself in OUT/run.json, for `weft report`. */
 #ifndef REPORT_RECORD_H
 #define REPORT_RECORD_H
 
@@ -8,5 +8,8 @@
  * memory, and each time that the run began or was resumed. page/README.md has the members. Logs one
  * warning if it cannot be written. [setup] */
 void report_record(const run_begin *b);
+
+/* Adds to it when and why the run ended. Logs one warning if it cannot be written. [setup] */
+void report_record_end(const run_end *e);
 
 #endif

@@ -54,10 +54,10 @@ uint64_t report_screen_step(const json_t *run)
 }
 
 /* Without anything that a terminal would obey. */
-static const char *plain(const char *text, char out[128])
+static const char *plain(const char *text, char *out, size_t size)
 {
-    uint32_t n = 0;
-    for (; text && *text && n < 127; text++)
+    size_t n = 0;
+    for (; text && *text && n + 1 < size; text++)
         out[n++] = *text < ' ' || *text > '~' ? '?' : *text;
     out[n] = 0;
     return out;
@@ -114,6 +114,27 @@ static void state(const json_t *run, char out[96])
         snprintf(out, 96, "running");
 }
 
+/* Why the run ended before its last step, over as many lines as that takes. */
+static void put_why(screen *s, const json_t *run)
+{
+    const char *is = json_string_value(json_object_get(run, "state"));
+    const json_t *begins = json_object_get(json_object_get(run, "record"), "begins");
+    const json_t *end = json_array_get(begins, json_array_size(begins) - 1);
+    const char *why = json_string_value(json_object_get(end, "why"));
+    char text[1024];
+    if (!is || strcmp(is, "early") || !why)
+        return;
+    const char *at = plain(why, text, sizeof text);
+    for (const char *label = "because"; *at; label = "") {
+        size_t n = strnlen(at, s->width < 400 ? s->width - LABEL : 400), cut = n;
+        while (at[n] && cut && at[cut] != ' ')
+            cut--;
+        n = cut ? cut : n;
+        row(s, label, "%.*s", (int)n, at);
+        at += n + (at[n] == ' ');
+    }
+}
+
 static void put_head(screen *s, const json_t *run)
 {
     char name[128], where[128], about[96], of[32] = "";
@@ -124,11 +145,11 @@ static void put_head(screen *s, const json_t *run)
     state(run, about);
     if (steps > 0)
         snprintf(of, sizeof of, "/%.0f", steps);
-    row(s, "run", "%s", plain(json_string_value(json_object_get(run, "name")), name));
+    row(s, "run", "%s", plain(json_string_value(json_object_get(run, "name")), name, sizeof name));
     row(s, "step", "%" PRIu64 "%s, %s", report_screen_step(run), of, about);
     if (ranks > 0 && a)
         row(s, "ranks", "%.0f, rank 0 on %s, attempt %" JSON_INTEGER_FORMAT, ranks,
-            plain(json_string_value(json_object_get(a, "host")), where),
+            plain(json_string_value(json_object_get(a, "host")), where, sizeof where),
             json_integer_value(json_object_get(a, "attempt")));
 }
 
@@ -219,9 +240,10 @@ uint32_t report_screen(const json_t *run, uint32_t width, int blocks, FILE *to)
         put_times(&s, run);
         put_memory(&s, run);
     }
+    put_why(&s, run);
     json_array_foreach (json_object_get(run, "notes"), i, note) {
         char text[128];
-        row(&s, "note", "%s", plain(json_string_value(note), text));
+        row(&s, "note", "%s", plain(json_string_value(note), text, sizeof text));
     }
     return s.lines;
 }
@@ -240,8 +262,8 @@ uint32_t report_screen_line(const json_t *run, uint32_t width, FILE *to)
         snprintf(figures, sizeof figures, "  loss %.4f%s  %.0f tokens/s  %.1f ms",
                  last(run, "loss"), valid, recent_rate(run), last(run, "step_ms"));
     snprintf(line, sizeof line, "%s  step %" PRIu64 "%s%s  %s",
-             plain(json_string_value(json_object_get(run, "name")), name), report_screen_step(run),
-             of, figures, about);
+             plain(json_string_value(json_object_get(run, "name")), name, sizeof name),
+             report_screen_step(run), of, figures, about);
     fprintf(to, "%.*s\n", (int)(width < sizeof line ? width : sizeof line), line);
     fflush(to);
     return 1;

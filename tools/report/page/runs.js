@@ -35,6 +35,12 @@ function stateOf(run) {
   return word !== "early" ? word : end ? `ended after step ${plain(end)}${is(steps) ? " of " + plain(steps) : ""}` : "ended before a step";
 }
 
+/* Why a run ended before its last step, as it said itself; one that was killed could not. */
+function whyOf(run) {
+  const end = run.record?.begins?.at(-1);
+  return !run.running && run.state !== "complete" && end?.why && `ended in step ${plain(end.step)}: ${end.why}`;
+}
+
 /* Seconds from the first step to the last. */
 const wallTime = (run) => last(run.elapsed || []) ?? (run.attempts?.length ? run.attempts.at(-1).to - run.attempts[0].from : null);
 
@@ -59,7 +65,7 @@ function overview() {
   const rows = runs().map((r) => [el("span", { class: "name" }, named(r)), { text: stateOf(r), left: true }, r.steps ? `${plain(r.steps.last)}${is(r.record?.steps) ? " of " + plain(r.record.steps) : ""}` : "none yet", plain(r.record?.ranks),
     meshText(r), atStep(r.last?.loss, r.steps?.last), leastAt(metric(r, "valid_loss")), as(lasting, wallTime(r)), as(rate, middle(r, "tokens_per_s")), as(times, middle(r, "step_ms")),
     percent(middle(r, "mfu") || null), as(peak, r.record?.peak_flops), plain(r.attempts?.length || null)]);
-  const notes = runs().flatMap((r) => (r.notes || []).map((n) => `${r.name}: ${n}`));
+  const notes = runs().flatMap((r) => [whyOf(r), ...(r.notes || [])].filter(Boolean).map((n) => `${r.name}: ${n}`));
   return [el("div", { class: "card" }, table("runs.table", "Figures of the runs", head, rows), peaksDiffer()), notes.length > 0 && el("ul", { class: "note" }, notes.map((n) => el("li", {}, n)))];
 }
 
@@ -303,7 +309,7 @@ function job() {
   if (record) {
     out.push(fold("job.text", "Job file", () => copied("job.text", "job file", record.job ?? "")));
     out.push(fold("job.environment", "Environment", () => environment("environment", record.environment)));
-    out.push(fold("job.begins", `Begins (${(record.begins || []).length})`, () => table("begins", "Begins", ["time", "after step", "attempt", "ranks"], (record.begins || []).map((b) => [when(b.time), plain(b.after), plain(b.attempt), plain(b.ranks)]))));
+    out.push(fold("job.begins", `Begins (${(record.begins || []).length})`, () => table("begins", "Begins", ["time", "after step", "attempt", "ranks", "ended", "in step", { text: "why", left: true }], (record.begins || []).map((b) => [when(b.time), plain(b.after), plain(b.attempt), plain(b.ranks), as(when, b.ended), plain(b.step), { text: b.why ?? (b.ended ? "complete" : "–"), left: true }]))));
   } else out.push(sentence(missing(run)));
   const attempts = run.attempts || [];
   out.push(attempts.length ? fold("job.attempts", `Attempts (${attempts.length})`, () => table("attempts", "Attempts", ["attempt", { text: "host", left: true }, "steps", "from", "to"], attempts.map((a) => [plain(a.attempt), { text: a.host, left: true }, `${plain(a.first)}–${plain(a.last)}`, when(a.from), when(a.to)]))) : sentence("No attempt has written metrics."));
