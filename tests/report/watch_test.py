@@ -120,6 +120,17 @@ class Watch(w.Bench):
         os.rename(self.path("leaves"), self.path("left"))
         self.assertEqual(p.wait(w.TIMEOUT), 1)
 
+    def screen(self, main):
+        """What a terminal gets until its other end is closed; the kernel hands it on in parts."""
+        said = b""
+        while select.select([main], [], [], w.TIMEOUT)[0]:
+            try:
+                said += os.read(main, 65536)
+            except OSError:
+                break
+        os.close(main)
+        return said.decode()
+
     def test_terminal(self):
         """A terminal is drawn anew, and gets no character of a run that it would obey."""
         os.makedirs(self.path("odd"))
@@ -135,18 +146,8 @@ class Watch(w.Bench):
             p = subprocess.Popen([w.WEFT, "watch", self.path("odd\x1b[31m")], stdout=other,
                                  env=w.environment(extra), stdin=subprocess.DEVNULL)
             os.close(other)
-            said = b""
-            while select.select([main], [], [], w.TIMEOUT)[0]:
-                try:
-                    part = os.read(main, 65536)
-                except OSError:  # the other end is closed
-                    break
-                if not part:
-                    break
-                said += part
+            text = self.screen(main)
             self.assertEqual(p.wait(w.TIMEOUT), 0)
-            os.close(main)
-            text = said.decode()
             self.assertIn("odd?[31m", text)
             self.assertIn(block, text)
             self.assertNotRegex(text, "[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -161,10 +162,9 @@ class Watch(w.Bench):
             fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", rows, 60, 0, 0))
             p = subprocess.Popen(words, stdout=other, env=w.environment(),
                                  stdin=subprocess.DEVNULL)
-            self.assertEqual(p.wait(w.TIMEOUT), 0)
             os.close(other)
-            said = os.read(main, 65536).decode().splitlines()
-            os.close(main)
+            said = self.screen(main).splitlines()
+            self.assertEqual(p.wait(w.TIMEOUT), 0)
             self.assertEqual(len(said), lines, said)
             self.assertLessEqual(max(map(len, said)), 60)
 
