@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "cli/cli.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "launch/policy.h"
 #include "report/screen.h"
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #define LOOK_MS 1000
+#define SHARE 20u /* of the time a look may take one part: the run needs the cores */
 #define RUNS 64u
 #define EMPTY_LOOKS 3u
 /* A job that has failed may be started again, after a pause of RESTART_PAUSE_MAX at most. */
@@ -114,14 +116,16 @@ static bool any_is_empty(const json_t *runs)
 /* Until no job trains any more; 1: one has ended early, or its folder is gone. */
 static int watch(report *r, bool once)
 {
-    const struct timespec pause = {LOOK_MS / 1000, LOOK_MS % 1000 * 1000000L};
     uint64_t seen[RUNS];
     uint32_t lines = 0, empty = 0;
     int status = 0;
     bool more = true;
     memset(seen, 0xff, sizeof seen);
     while (more && !status) {
+        const uint64_t began = clock_ms();
         json_t *data = report_json(r, NULL);
+        const uint64_t idle = (SHARE - 1) * (clock_ms() - began),
+                       ms = idle > LOOK_MS ? idle : LOOK_MS;
         const json_t *runs = json_object_get(data, "runs");
         empty = any_is_empty(runs) ? empty + 1 : 0;
         more = !once && (goes_on(runs) || (empty && empty < EMPTY_LOOKS));
@@ -138,7 +142,7 @@ static int watch(report *r, bool once)
         if (ferror(stdout))
             status = cli_fail(err_fail_errno(WEFT_IO, "standard output cannot be written"));
         if (more && !status)
-            nanosleep(&pause, NULL);
+            nanosleep(&(struct timespec){(time_t)(ms / 1000), (long)(ms % 1000) * 1000000L}, NULL);
     }
     return status;
 }

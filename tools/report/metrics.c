@@ -146,10 +146,33 @@ static const char *unit_of(const char *name)
     return unit;
 }
 
-static int by_value(const void *a, const void *b)
+/* Hoare's selection: v[k] becomes what it is in the sorted array, with nothing larger before it. In
+ * the mean 3 n comparisons; a sort of 100,000 steps takes ten times as long, and a page has dozens.
+ */
+static void select_at(double *v, uint32_t n, uint32_t k)
 {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
+    int64_t from = 0, to = (int64_t)n - 1;
+    while (from < to) {
+        const double pivot = v[from + (to - from) / 2];
+        int64_t i = from, j = to;
+        while (i <= j) {
+            while (v[i] < pivot)
+                i++;
+            while (v[j] > pivot)
+                j--;
+            if (i <= j) {
+                const double x = v[i];
+                v[i++] = v[j];
+                v[j--] = x;
+            }
+        }
+        if (k <= j)
+            to = j;
+        else if (k >= i)
+            from = i;
+        else
+            return;
+    }
 }
 
 /* Over the lines from `first` on, which are of one layout. */
@@ -160,9 +183,14 @@ static double median_of(const report_metrics *t, const column *c, uint32_t first
     for (uint32_t i = first; i < t->step.n; i++)
         if (isfinite(value_at(c, i)))
             v[n++] = value_at(c, i);
-    if (n)
-        qsort(v, n, sizeof *v, by_value);
-    const double median = n ? (v[n / 2] + v[(n - 1) / 2]) / 2 : NAN;
+    select_at(v, n, n / 2);
+    double below = n ? v[n / 2] : NAN; /* the one before it */
+    if (n && n % 2 == 0) {
+        below = v[0];
+        for (uint32_t i = 1; i < n / 2; i++)
+            below = fmax(below, v[i]);
+    }
+    const double median = n ? (v[n / 2] + below) / 2 : NAN;
     free(v);
     return median;
 }
