@@ -65,7 +65,7 @@ struct check {
 };
 
 typedef struct check_group {
-    const char *name, *title; /* "conduct", "Conduct" */
+    const char *name, *title; /* "behaviour", "Behaviour" */
     const check *checks;      /* ended by number 0 */
 } check_group;
 

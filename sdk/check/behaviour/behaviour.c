@@ -39,4 +39,4 @@ static const check checks[] = {
      "fuse() returns another text in the same place after 1,000 calls", check_behaviour_strings},
     {0},
 };
-const check_group check_group_behaviour = {"conduct", "Conduct", checks};
+const check_group check_group_behaviour = {"behaviour", "Behaviour", checks};

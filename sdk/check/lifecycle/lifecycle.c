@@ -28,4 +28,4 @@ static const check checks[] = {
      "the child hangs or crashes in _exit()", check_lifecycle_fork},
     {0},
 };
-const check_group check_group_lifecycle = {"life", "Life", checks};
+const check_group check_group_lifecycle = {"lifecycle", "Lifecycle", checks};
