@@ -16,7 +16,7 @@
 
 static int max_level = WEFT_LOG_INFO;
 static int own_rank = -1;
-static bool adds_time;
+static atomic_bool adds_time;
 static atomic_uint lost; /* lines that were dropped since the last one that was written */
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
@@ -46,13 +46,13 @@ int log_level_from(const char *name)
 
 void log_add_time(void)
 {
-    adds_time = !isatty(STDERR_FILENO);
+    atomic_store(&adds_time, !isatty(STDERR_FILENO));
 }
 
 const char *log_time(char out[32])
 {
     *out = 0;
-    if (adds_time)
+    if (atomic_load(&adds_time))
         memcpy(date_now(out), " ", 2);
     return out;
 }

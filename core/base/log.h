@@ -15,7 +15,7 @@ int log_level(void);
 int log_rank(void);
 
 /* From now on each line begins with the time, unless standard error is a terminal: a file is read
- * later, beside those of other machines. Before the first thread. */
+ * later, beside those of other machines. [any] */
 void log_add_time(void);
 
 /* What a line begins with: "2026-11-29T02:03:04.123Z ", in UTC, or "" without log_add_time().

@@ -25,6 +25,8 @@
 #define ALL_RANKS 256u      /* a job with more has in its plan the first rank of each stage */
 #define EARLIER (64u << 20) /* bytes; a larger file is none of ours */
 
+static json_int_t begun; /* the time of this run's entry in "begins" */
+
 static json_t *mesh_json(const spec *s)
 {
     json_t *mesh = json_array();
@@ -77,10 +79,10 @@ static json_t *begins_before(int folder)
 static json_t *begins_json(const run_begin *b, int folder)
 {
     json_t *begins = b->resumed ? begins_before(folder) : json_array();
-    json_array_append_new(begins,
-                          json_pack("{s:I, s:I, s:i, s:i}", "time", (json_int_t)time(NULL), "after",
-                                    (json_int_t)b->after, "attempt", (int)job_attempt_number(),
-                                    "ranks", (int)b->job->spec.ranks));
+    begun = time(NULL);
+    json_array_append_new(
+        begins, json_pack("{s:I, s:I, s:i, s:i}", "time", begun, "after", (json_int_t)b->after,
+                          "attempt", (int)job_attempt_number(), "ranks", (int)b->job->spec.ranks));
     while (json_array_size(begins) > BEGINS)
         json_array_remove(begins, 0);
     return begins;
@@ -149,14 +151,26 @@ void report_record(const run_begin *b)
     put_record(b, folder, record_json(b, folder), "the plan of this run");
 }
 
+/* False: the newest entry is not of this run. */
+static bool note_end(json_t *x, const run_end *e)
+{
+    json_t *begins = json_object_get(x, "begins");
+    json_t *last = json_array_get(begins, json_array_size(begins) - 1);
+    if (!last || json_integer_value(json_object_get(last, "time")) != begun)
+        return false;
+    json_object_set_new(last, "ended", json_integer((json_int_t)time(NULL)));
+    json_object_set_new(last, "step", json_integer((json_int_t)e->step));
+    json_object_set_new(last, "why", report_text(*e->why ? e->why : NULL));
+    return true;
+}
+
 void report_record_end(const run_end *e)
 {
     const int folder = folder_of(e->begin);
     json_t *x = folder >= 0 ? read_whole(folder) : NULL;
-    json_t *begins = json_object_get(x, "begins");
-    json_t *last = json_array_get(begins, json_array_size(begins) - 1);
-    json_object_set_new(last, "ended", json_integer((json_int_t)time(NULL)));
-    json_object_set_new(last, "step", json_integer((json_int_t)e->step));
-    json_object_set_new(last, "why", report_text(*e->why ? e->why : NULL));
+    if (!note_end(x, e)) {
+        json_decref(x);
+        x = NULL;
+    }
     put_record(e->begin, folder, x, "the end of this run");
 }
