@@ -31,8 +31,8 @@ static uint64_t waits(void)
 
 uint64_t pressure_ms(void)
 {
+    uint64_t last = looked; /* before the clock: else another thread's look may be after `now` */
     const uint64_t now = clock_ms();
-    uint64_t last = looked;
     if (last && now - last < LOOK_MS)
         return counted;
     if (!atomic_compare_exchange_strong(&looked, &last, now))
