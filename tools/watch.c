@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include "cli/cli.h"
 
-#include "base/clock.h"
 #include "base/err.h"
 #include "launch/policy.h"
 #include "report/screen.h"
@@ -16,7 +15,8 @@
 #include <unistd.h>
 
 #define LOOK_MS 1000
-#define SHARE 20u /* of the time a look may take one part: the run needs the cores */
+#define SHARE 20u /* of a core's time looks may take one part, since the run needs it; ... */
+#define IDLE_MAX_MS 10000u /* ... but there is no longer pause */
 #define RUNS 64u
 #define EMPTY_LOOKS 3u
 /* A job that has failed may be started again, after a pause of RESTART_PAUSE_MAX at most. */
@@ -60,22 +60,24 @@ static uint32_t redraw(const json_t *runs, uint32_t before)
     return lines;
 }
 
-/* A line for each run that has a new step since `seen`, which begins with UINT64_MAX. */
+static bool is(const json_t *run, const char *state)
+{
+    const char *now = json_string_value(json_object_get(run, "state"));
+    return now && !strcmp(now, state);
+}
+
+/* A line for each run that has a new step, or has ended, since `seen`: twice the step, and 1 while
+ * it goes on. It begins with UINT64_MAX. */
 static void add_lines(const json_t *runs, uint64_t *seen)
 {
     const json_t *run;
     size_t i;
     json_array_foreach (runs, i, run) {
-        if (report_screen_step(run) != seen[i])
+        const uint64_t now = 2 * report_screen_step(run) + is(run, "running");
+        if (now != seen[i])
             report_screen_line(run, UINT32_MAX, stdout);
-        seen[i] = report_screen_step(run);
+        seen[i] = now;
     }
-}
-
-static bool is(const json_t *run, const char *state)
-{
-    const char *now = json_string_value(json_object_get(run, "state"));
-    return now && !strcmp(now, state);
 }
 
 static bool any_is(const json_t *runs, const char *state)
@@ -113,6 +115,14 @@ static bool any_is_empty(const json_t *runs)
     return any_is(runs, "gone");
 }
 
+/* Of this thread's work; neither a stopped program nor a slow file system counts. */
+static uint64_t spent_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
 /* Until no job trains any more; 1: one has ended early, or its folder is gone. */
 static int watch(report *r, bool once)
 {
@@ -122,10 +132,10 @@ static int watch(report *r, bool once)
     bool more = true;
     memset(seen, 0xff, sizeof seen);
     while (more && !status) {
-        const uint64_t began = clock_ms();
+        const uint64_t began = spent_ms();
         json_t *data = report_json(r, NULL);
-        const uint64_t idle = (SHARE - 1) * (clock_ms() - began),
-                       ms = idle > LOOK_MS ? idle : LOOK_MS;
+        uint64_t ms = (SHARE - 1) * (spent_ms() - began);
+        ms = ms < LOOK_MS ? LOOK_MS : ms < IDLE_MAX_MS ? ms : IDLE_MAX_MS;
         const json_t *runs = json_object_get(data, "runs");
         empty = any_is_empty(runs) ? empty + 1 : 0;
         more = !once && (goes_on(runs) || (empty && empty < EMPTY_LOOKS));

@@ -2,17 +2,17 @@
 #include "base/mem.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/number/check.h"
 
 static _Noreturn void out_of_memory(uint64_t bytes)
 {
-    fprintf(stderr, "weft error: no memory left for %llu bytes of set-up data\n",
-            (unsigned long long)bytes);
+    log_line(WEFT_LOG_ERROR, "no memory left for %llu bytes of set-up data",
+             (unsigned long long)bytes);
     _exit(1); /* handlers of exit() may need memory, or report the plugin that called us */
 }
 

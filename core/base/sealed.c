@@ -15,9 +15,10 @@ int sealed_make(const char *name, const void *bytes, size_t n)
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return -1;
-    if (write(fd, bytes, n) == (ssize_t)n && fcntl(fd, F_ADD_SEALS, SEALS) == 0)
+    const ssize_t done = write(fd, bytes, n);
+    if (done == (ssize_t)n && fcntl(fd, F_ADD_SEALS, SEALS) == 0)
         return fd;
-    int error = errno;
+    const int error = done < 0 || done == (ssize_t)n ? errno : ENOSPC;
     close(fd);
     errno = error;
     return -1;

@@ -13,9 +13,15 @@ int thread_start(pthread_t *out, const char *name, void *(*body)(void *), void *
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         sigdelset(&blocked, own[i]);
     pthread_sigmask(SIG_BLOCK, &blocked, &before);
-    const int error = pthread_create(out, NULL, body, arg);
+    pthread_t thread;
+    const int error = pthread_create(&thread, NULL, body, arg);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (!error)
-        pthread_setname_np(*out, name);
-    return error;
+    if (error)
+        return error;
+    pthread_setname_np(thread, name);
+    if (out)
+        *out = thread;
+    else
+        pthread_detach(thread);
+    return 0;
 }

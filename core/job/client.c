@@ -14,7 +14,6 @@
 #include "job/beats/beats.h"
 #include "job/client.h"
 #include "job/control/progress.h"
-#include "job/decide/failure.h"
 #include "job/mailbox.h"
 #include "job/meet/meet.h"
 #include "job/stop.h"

@@ -5,7 +5,6 @@
 
 #include "base/err.h"
 #include "job/control/control.h"
-#include "job/decide/failure.h"
 #include "job/mailbox.h"
 #include "job/members.h"
 #include "job/server.h"

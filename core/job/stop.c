@@ -36,8 +36,7 @@ static _Noreturn void end_now(void)
     static char later[] = "weft warn: stopped by a signal before the first step of this "
                           "attempt; continue with --resume=auto\n";
     char when[32];
-    log_time(when);
-    const struct iovec parts[] = {{when, strlen(when)},
+    const struct iovec parts[] = {{when, strlen(log_time(when))},
                                   atomic_load(&is_later) ? (struct iovec){later, sizeof later - 1}
                                                          : (struct iovec){first, sizeof first - 1}};
     (void)!writev(STDERR_FILENO, parts, 2);

@@ -370,13 +370,13 @@ static weft_status start(trainer *t, run_resume_mode how, const run_additions *m
     if (st == WEFT_OK)
         st = begin_or_resume(t, c);
     ckpt_close(c);
-    if (st == WEFT_OK && t->who.rank == 0 && more->record) {
+    if (st == WEFT_OK && t->who.rank == 0) {
         t->begun =
             (run_begin){t->j, run_outlock_folder(&t->lock), t->first - 1, resume, r->peak_flops};
-        more->record(&t->begun);
-    }
-    if (st == WEFT_OK && t->who.rank == 0)
+        if (more->record)
+            more->record(&t->begun);
         st = open_sinks(t, resume);
+    }
     if (st == WEFT_OK && t->j->set.save_every)
         st = run_saver_open(&t->exec, t->j->cfg, &t->lock, t->copies, t->j->spec.hosts.cpu_ranks,
                             &t->saver);
@@ -391,6 +391,8 @@ static weft_status start(trainer *t, run_resume_mode how, const run_additions *m
 
 static weft_status run(trainer *t, config *cfg, run_resume_mode how, const run_additions *more)
 {
+    if (t->who.ranks > 1)
+        log_add_time();
     weft_status st = run_join(&t->who, cfg, &t->job);
     if (st == WEFT_OK)
         st = job_find_hosts(t->job, &t->who, &t->hosts);
@@ -407,7 +409,7 @@ static weft_status run(trainer *t, config *cfg, run_resume_mode how, const run_a
         st = run_check_consistency(t->j, t->job, &t->who, how);
     if (st != WEFT_OK)
         return st;
-    log_add_time(); /* what is said so far is about the job file */
+    log_add_time(); /* what one rank says before is about the job file */
     t->out = t->j->set.out;
     st = start(t, how, more);
     job_stop_at_once(false);
@@ -436,14 +438,21 @@ static int exit_status(const trainer *t, weft_status st, char why[2048])
     return st == WEFT_OK && t->stopped ? 1 : err_exit_code(st);
 }
 
-static void record_end(const trainer *t, const run_additions *more, const char *why)
+/* `why` is what this rank has to say; why the job failed is added, unless the one says the other.
+ */
+static void record_end(trainer *t, const run_additions *more, const char *why)
 {
-    char stopped[128] = "";
-    if (t->stopped && t->saved)
-        snprintf(stopped, sizeof stopped, "stopped by %s, with a checkpoint",
-                 job_stop_name(t->stopped));
-    if (t->begun.job && more->record_end)
-        more->record_end(&(run_end){&t->begun, t->exec.step, *why ? why : stopped});
+    char all[4096];
+    const uint64_t before = t->first - 1, step = t->exec.step;
+    if (!t->begun.job || !more->record_end || run_outlock_check(&t->lock) != WEFT_OK)
+        return; /* nothing is recorded, or the folder is another job's by now */
+    const bool adds = *why && job_failure(t->job) == WEFT_PEER && !strstr(why, err_text()) &&
+                      !strstr(err_text(), why);
+    snprintf(all, sizeof all, "%s%s%s", why, adds ? ": " : "", adds ? err_text() : "");
+    if (!*why && t->stopped)
+        snprintf(all, sizeof all, "stopped by %s%s", job_stop_name(t->stopped),
+                 t->stop_at ? ", with a checkpoint" : " before its first step");
+    more->record_end(&(run_end){&t->begun, step > before ? step : before, all});
 }
 
 int run_train_refuse(weft_status st)

@@ -81,19 +81,27 @@ class Watch(w.Bench):
         self.assertLessEqual(max(map(len, said.splitlines())), 80, said)
         run = w.Running(self, "x", ENDLESS | {"checkpoint.every": 1000}, 2)
         run.until_step(3)
+        lines = self.start(self.path("x")).stdout
+        self.assertRegex(lines.readline(), "running")
         run.process.send_signal(signal.SIGTERM)
         self.assertEqual(run.wait(), 75)
+        last = next(x for x in lines if "running" not in x)
+        self.assertRegex(last, "ended early: stopped by SIGTERM, with a checkpoint\n")
         self.assertIn("because    stopped by SIGTERM, with a checkpoint\n", ended())
         with open(self.path("x", "run.json"), encoding="utf-8") as f:
             record = json.load(f)
         record["begins"][-1]["why"] = "\x1b[31m" + "\u00e9" * 500
+        record["steps"] = 1
         with open(self.path("x", "run.json"), "w", encoding="utf-8") as f:
             json.dump(record, f)
-        self.assertRegex(ended(), r"because    \?\[31m\?+\n( {11}\?+\n){10}")
+        said = ended()
+        self.assertIn("failed at its end", said)
+        self.assertRegex(said, r"because    \?\[31m\?{64}\n {11}\?{69}\n {11}\?{65} \.\.\.\n$")
         self.train("x", JOB)
         with open(self.path("x", "run.json"), encoding="utf-8") as f:
             end, = json.load(f)["begins"]
         self.assertEqual([end["why"], end["step"]], [None, 30])
+        self.assertNotIn("because", w.weft("watch", "--once", self.path("x")).stdout)
         self.assertGreaterEqual(end["ended"], end["time"])
 
     def test_goes_on(self):

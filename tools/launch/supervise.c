@@ -81,8 +81,7 @@ static weft_status start(supervisor *s, int *pidfd)
     s->child = fork();
     if (!s->child) {
         become_rank(s, argv, parent);
-        fprintf(stderr, "weft error: cannot start the program again as a rank: %s\n",
-                strerror(errno));
+        log_line(WEFT_LOG_ERROR, "cannot start the program again as a rank: %s", strerror(errno));
         _exit(1);
     }
     free(argv);

@@ -158,6 +158,13 @@ static bool is_running(int folder)
     return held;
 }
 
+const char *report_why(const json_t *run)
+{
+    const json_t *begins = json_object_get(json_object_get(run, "record"), "begins");
+    const json_t *last = json_array_get(begins, json_array_size(begins) - 1);
+    return json_string_value(json_object_get(last, "why"));
+}
+
 /* null: how many steps it was to have is unknown. */
 static json_t *state_json(const json_t *run, bool running)
 {
@@ -165,6 +172,8 @@ static json_t *state_json(const json_t *run, bool running)
     const json_t *last = json_object_get(json_object_get(run, "steps"), "last");
     if (running)
         return json_string("running");
+    if (report_why(run))
+        return json_string("early");
     if (!json_is_integer(steps))
         return json_null();
     return json_string(json_integer_value(last) >= json_integer_value(steps) ? "complete"

@@ -16,6 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -25,7 +27,7 @@
 #define ALL_RANKS 256u      /* a job with more has in its plan the first rank of each stage */
 #define EARLIER (64u << 20) /* bytes; a larger file is none of ours */
 
-static json_int_t begun; /* the time of this run's entry in "begins" */
+static json_int_t own; /* the member id of this run's entry in "begins" */
 
 static json_t *mesh_json(const spec *s)
 {
@@ -78,11 +80,14 @@ static json_t *begins_before(int folder)
 
 static json_t *begins_json(const run_begin *b, int folder)
 {
-    json_t *begins = b->resumed ? begins_before(folder) : json_array();
-    begun = time(NULL);
-    json_array_append_new(
-        begins, json_pack("{s:I, s:I, s:i, s:i}", "time", begun, "after", (json_int_t)b->after,
-                          "attempt", (int)job_attempt_number(), "ranks", (int)b->job->spec.ranks));
+    const int attempt = (int)job_attempt_number();
+    json_t *begins = b->resumed || attempt > 1 ? begins_before(folder) : json_array();
+    if (getrandom(&own, sizeof own, 0) != (ssize_t)sizeof own)
+        own = 0;
+    own &= (1LL << 53) - 1; /* as much as a number of JavaScript holds */
+    json_array_append_new(begins, json_pack("{s:I, s:I, s:I, s:i, s:i}", "id", own, "time",
+                                            (json_int_t)time(NULL), "after", (json_int_t)b->after,
+                                            "attempt", attempt, "ranks", (int)b->job->spec.ranks));
     while (json_array_size(begins) > BEGINS)
         json_array_remove(begins, 0);
     return begins;
@@ -119,7 +124,11 @@ static int write_whole(int folder, const json_t *x)
     FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
     if (!f)
         return -1;
+    struct stat before;
+    if (!fstatat(folder, NAME, &before, AT_SYMLINK_NOFOLLOW) && S_ISREG(before.st_mode))
+        fchmod(fd, before.st_mode & 0777);
     int bad = json_dumpf(x, f, JSON_COMPACT | JSON_REAL_PRECISION(9)) || fputc('\n', f) == EOF;
+    bad |= fflush(f) || data_file_sync(fd);
     bad |= fclose(f);
     if (!bad && !renameat(folder, TEMPORARY, folder, NAME))
         return 0;
@@ -156,7 +165,7 @@ static bool note_end(json_t *x, const run_end *e)
 {
     json_t *begins = json_object_get(x, "begins");
     json_t *last = json_array_get(begins, json_array_size(begins) - 1);
-    if (!last || json_integer_value(json_object_get(last, "time")) != begun)
+    if (!own || json_integer_value(json_object_get(last, "id")) != own)
         return false;
     json_object_set_new(last, "ended", json_integer((json_int_t)time(NULL)));
     json_object_set_new(last, "step", json_integer((json_int_t)e->step));

@@ -44,6 +44,9 @@ void report_metrics_put(const report_metrics *m, json_t *run, json_t *notes);
 /* trace.c: one step of the file trace.json, open as `f`; null if it has none. */
 json_t *report_read_trace(FILE *f, json_t *notes);
 
+/* folder.c: why a run ended other than with all its steps, as it has recorded; NULL: nothing. */
+const char *report_why(const json_t *run);
+
 /* lines.c: `s` as JSON, null for NULL; a text that is not UTF-8 says so. */
 json_t *report_text(const char *s);
 

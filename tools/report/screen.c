@@ -2,6 +2,7 @@
  * characters reach the terminal. */
 #include "report/screen.h"
 
+#include "report/report.h"
 #include "run/view/progress.h"
 #include "view/view.h"
 
@@ -13,7 +14,8 @@
 #include <string.h>
 #include <time.h>
 
-#define LABEL 11  /* columns */
+#define LABEL 11 /* columns */
+#define WHY_LINES 3u
 #define RECENT 20 /* points of a series */
 
 typedef struct screen {
@@ -101,7 +103,7 @@ static void state(const json_t *run, char out[96])
         snprintf(out, 96, "no job trains here");
     else if (strcmp(is, "running"))
         snprintf(out, 96, "%s",
-                 !strcmp(is, "early")  ? "ended early"
+                 !strcmp(is, "early") ? (steps > (double)step ? "ended early" : "failed at its end")
                  : !strcmp(is, "gone") ? "the folder is gone"
                                        : "complete");
     else if (silent > 5 && !(silent <= 5 * each))
@@ -114,23 +116,26 @@ static void state(const json_t *run, char out[96])
         snprintf(out, 96, "running");
 }
 
-/* Why the run ended before its last step, over as many lines as that takes. */
-static void put_why(screen *s, const json_t *run)
+/* Why the run ended other than with all its steps; NULL: it goes on, or has not said. */
+static const char *why_of(const json_t *run)
 {
     const char *is = json_string_value(json_object_get(run, "state"));
-    const json_t *begins = json_object_get(json_object_get(run, "record"), "begins");
-    const json_t *end = json_array_get(begins, json_array_size(begins) - 1);
-    const char *why = json_string_value(json_object_get(end, "why"));
+    return is && !strcmp(is, "early") ? report_why(run) : NULL;
+}
+
+/* Over several lines; report.html has all of it. */
+static void put_why(screen *s, const json_t *run)
+{
     char text[1024];
-    if (!is || strcmp(is, "early") || !why)
-        return;
-    const char *at = plain(why, text, sizeof text);
-    for (const char *label = "because"; *at; label = "") {
-        size_t n = strnlen(at, s->width < 400 ? s->width - LABEL : 400), cut = n;
+    const char *at = plain(why_of(run), text, sizeof text), *label = "because";
+    for (uint32_t i = 1; *at && i <= WHY_LINES; i++, label = "") {
+        const char *more = i == WHY_LINES && strlen(at) > s->width - LABEL ? " ..." : "";
+        size_t max = (s->width < 400 ? s->width : 400) - LABEL - strlen(more);
+        size_t n = strnlen(at, max), cut = n;
         while (at[n] && cut && at[cut] != ' ')
             cut--;
         n = cut ? cut : n;
-        row(s, label, "%.*s", (int)n, at);
+        row(s, label, "%.*s%s", (int)n, at, more);
         at += n + (at[n] == ' ');
     }
 }
@@ -250,7 +255,8 @@ uint32_t report_screen(const json_t *run, uint32_t width, int blocks, FILE *to)
 
 uint32_t report_screen_line(const json_t *run, uint32_t width, FILE *to)
 {
-    char about[96], name[128], valid[64] = "", of[32] = "", figures[160] = "", line[512];
+    char about[96], name[128], valid[64] = "", of[32] = "", figures[160] = "", line[1536];
+    char why[1024];
     uint64_t at;
     const double steps = record(run, "steps"), v = newest(run, "valid_loss", &at);
     state(run, about);
@@ -261,9 +267,10 @@ uint32_t report_screen_line(const json_t *run, uint32_t width, FILE *to)
     if (report_screen_step(run))
         snprintf(figures, sizeof figures, "  loss %.4f%s  %.0f tokens/s  %.1f ms",
                  last(run, "loss"), valid, recent_rate(run), last(run, "step_ms"));
-    snprintf(line, sizeof line, "%s  step %" PRIu64 "%s%s  %s",
+    plain(why_of(run), why, sizeof why);
+    snprintf(line, sizeof line, "%s  step %" PRIu64 "%s%s  %s%s%s",
              plain(json_string_value(json_object_get(run, "name")), name, sizeof name),
-             report_screen_step(run), of, figures, about);
+             report_screen_step(run), of, figures, about, *why ? ": " : "", why);
     fprintf(to, "%.*s\n", (int)(width < sizeof line ? width : sizeof line), line);
     fflush(to);
     return 1;

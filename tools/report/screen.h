@@ -10,7 +10,7 @@
  * lines. `blocks`: with characters of Unicode beyond ASCII. [any] */
 uint32_t report_screen(const json_t *run, uint32_t width, int blocks, FILE *to);
 
-#define REPORT_SCREEN_LINES 12u /* that a run has, unless there are many notes */
+#define REPORT_SCREEN_LINES 15u /* that a run has, unless there are many notes */
 
 /* The same in a line of at most `width` columns; returns 1. */
 uint32_t report_screen_line(const json_t *run, uint32_t width, FILE *to);

@@ -47,13 +47,10 @@ static void *tick(void *unused)
 
 static void start(void)
 {
-    pthread_t thread;
     ticks = true;
     count.max = AWAKE_MAX_MS * UINT64_C(1000000);
-    if (thread_start(&thread, "weft-awake", tick, NULL))
+    if (thread_start(NULL, "weft-awake", tick, NULL))
         count.max = UINT64_MAX;
-    else
-        pthread_detach(thread);
 }
 
 uint64_t awake_ns(void)

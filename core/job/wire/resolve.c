@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <netdb.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,15 +79,6 @@ static void *look_up(void *arg)
     return NULL;
 }
 
-static int start_thread(job_lookup *l)
-{
-    pthread_t thread;
-    const int error = thread_start(&thread, "weft-lookup", look_up, l);
-    if (!error)
-        pthread_detach(thread);
-    return error;
-}
-
 /* An address needs no lookup; a name is looked up in a thread. */
 static weft_status begin(job_resolver *r)
 {
@@ -105,7 +95,7 @@ static weft_status begin(job_resolver *r)
     int error = l->done < 0 ? errno : 0;
     if (!error && resolve(l, AI_NUMERICHOST)) {
         l->named = true;
-        error = start_thread(l);
+        error = thread_start(NULL, "weft-lookup", look_up, l);
     } else if (!error) {
         atomic_store(&l->users, 1);
         atomic_store(&l->ready, true);

@@ -306,6 +306,13 @@ static bool stand_by(const bench_sweep *s, const bench_sweep_try *t, pid_t child
     return !late;
 }
 
+/* A line of the log behind the time with which it may begin: rows with equal reasons are equal. */
+static char *without_time(char *line)
+{
+    char *end = line + strspn(line, "0123456789-:T.");
+    return end > line && !strncmp(end, "Z ", 2) ? end + 2 : line;
+}
+
 /* The last line of the log that describes an error. */
 static const char *last_words(bench_sweep *s, const char *log)
 {
@@ -321,7 +328,7 @@ static const char *last_words(bench_sweep *s, const char *log)
     for (char *rest = text, *line; (line = strsep(&rest, "\n"));) {
         char *error = strstr(line, " error: ");
         if (error || (*line && !found))
-            found = error ? error + 8 : line;
+            found = error ? error + 8 : without_time(line);
     }
     return found ? found : "no output";
 }

@@ -32,13 +32,13 @@ function runParts() {
 function stateOf(run) {
   const end = run.steps?.last, steps = run.record?.steps;
   const word = run.state ?? (run.running ? "running" : end >= steps ? "complete" : "early");
-  return word !== "early" ? word : end ? `ended after step ${plain(end)}${is(steps) ? " of " + plain(steps) : ""}` : "ended before a step";
+  return word !== "early" ? word : is(steps) && end >= steps ? "failed at its end" : end ? `ended after step ${plain(end)}${is(steps) ? " of " + plain(steps) : ""}` : "ended before a step";
 }
 
 /* Why a run ended before its last step, as it said itself; one that was killed could not. */
 function whyOf(run) {
-  const end = run.record?.begins?.at(-1);
-  return !run.running && run.state !== "complete" && end?.why && `ended in step ${plain(end.step)}: ${end.why}`;
+  const begins = run.record?.begins, end = Array.isArray(begins) && begins.at(-1);
+  return !run.running && run.state !== "complete" && typeof end?.why === "string" && `ended in step ${plain(end.step)}: ${end.why}`;
 }
 
 /* Seconds from the first step to the last. */
