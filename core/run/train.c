@@ -438,8 +438,7 @@ static int exit_status(const trainer *t, weft_status st, char why[2048])
     return st == WEFT_OK && t->stopped ? 1 : err_exit_code(st);
 }
 
-/* `why` is what this rank has to say; why the job failed is added, unless the one says the other.
- */
+/* `why` is what this rank has to say; why the job failed is added if that says something else. */
 static void record_end(trainer *t, const run_additions *more, const char *why)
 {
     char all[4096];

@@ -257,10 +257,11 @@ weft_status run_outlock_admit(run_outlock *l)
 {
     char text[HOLDER], host[128] = "", since[32];
     date_now(since);
+    since[10] = ' '; /* for people: without T, milliseconds and Z */
     gethostname(host, sizeof host - 1);
     if (getrandom(&l->token, sizeof l->token, 0) != (ssize_t)sizeof l->token)
         return err_fail_errno(WEFT_IO, "no random number for the token of the run");
-    int n = snprintf(text, sizeof text, "process %ld on %s, since %s\n%016" PRIx64 "\n",
+    int n = snprintf(text, sizeof text, "process %ld on %s, since %.19s UTC\n%016" PRIx64 "\n",
                      (long)getpid(), host, since, l->token);
     /* synced: other machines are to see it now */
     if (ftruncate(l->fd, 0) || pwrite(l->fd, text, (size_t)n, 0) != n || fsync(l->fd))
