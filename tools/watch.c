@@ -15,8 +15,10 @@
 #include <unistd.h>
 
 #define LOOK_MS 1000
-#define SHARE 20u /* of a core's time looks may take one part, since the run needs it; ... */
-#define IDLE_MAX_MS 10000u /* ... but there is no longer pause */
+/* Looks may take a part in SHARE of a core's time, since the run needs it; but pauses are bounded.
+ */
+#define SHARE 20u
+#define IDLE_MAX_MS 10000u
 #define RUNS 64u
 #define EMPTY_LOOKS 3u
 /* A job that has failed may be started again, after a pause of RESTART_PAUSE_MAX at most. */

@@ -208,6 +208,7 @@ static void compare_ranks(const json_t *trace, const json_t *record, json_t *not
 static json_t *run_json(source *s, const json_t *others, int folder)
 {
     json_t *run = json_object(), *notes = json_array();
+    const bool running = folder >= 0 && is_running(folder); /* first: it is written to until then */
     if (folder < 0)
         report_note(notes, "the folder cannot be read: %s", strerror(errno));
     else
@@ -218,7 +219,6 @@ static json_t *run_json(source *s, const json_t *others, int folder)
     json_object_set_new(run, "name", name_of(others, s->path));
     json_object_set_new(run, "path", report_text(s->path));
     json_object_set_new(run, "record", record ? record : json_null());
-    const bool running = folder >= 0 && is_running(folder);
     json_object_set_new(run, "running", json_boolean(running));
     if (folder >= 0)
         read_metrics(s, folder, notes);

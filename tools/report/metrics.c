@@ -187,13 +187,9 @@ static double median_of(const report_metrics *t, const column *c, uint32_t first
         if (isfinite(value_at(c, i)))
             v[n++] = value_at(c, i);
     select_at(v, n, n / 2);
-    double below = n ? v[n / 2] : NAN; /* the one before it */
-    if (n && n % 2 == 0) {
-        below = v[0];
-        for (uint32_t i = 1; i < n / 2; i++)
-            below = fmax(below, v[i]);
-    }
-    const double median = n ? (v[n / 2] + below) / 2 : NAN;
+    if (n && n % 2 == 0) /* the one before it, too */
+        select_at(v, n / 2, n / 2 - 1);
+    const double median = n ? (v[n / 2] + v[(n - 1) / 2]) / 2 : NAN;
     free(v);
     return median;
 }

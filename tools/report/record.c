@@ -156,6 +156,8 @@ static void put_record(const run_begin *b, int folder, json_t *x, const char *la
 
 void report_record(const run_begin *b)
 {
+    if (b->after >= b->job->set.steps) /* resumed with nothing to do: no file changes */
+        return;
     const int folder = folder_of(b);
     put_record(b, folder, record_json(b, folder), "the plan of this run");
 }
