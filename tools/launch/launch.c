@@ -2,9 +2,9 @@
  * the signals, outcome.h decides. */
 #include "launch/launch.h"
 
-#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/time/pressure.h"
 #include "launch/group.h"
 #include "launch/requests.h"
 #include "launch/vigil.h"
@@ -62,14 +62,14 @@ static void end_if_frozen(launch *l)
 static void stand_by(launch *l)
 {
     while (launch_group_alive(l->group)) {
-        int ms = launch_outcome_wait(l->outcome, clock_ms());
+        int ms = launch_outcome_wait(l->outcome, pressure_ms());
         if (l->progress && (ms < 0 || ms > LAUNCH_VIGIL_MS))
             ms = LAUNCH_VIGIL_MS;
         if (launch_group_wait(l->group, l->requests.fd, ms))
             on_signal(l);
         if (l->progress)
             end_if_frozen(l);
-        if (launch_outcome_due(l->outcome, clock_ms()))
+        if (launch_outcome_due(l->outcome, pressure_ms()))
             launch_group_kill(l->group, false);
     }
 }

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/time/pressure.h"
 #include "job/decide/cause.h"
 #include "job/stop.h"
 
@@ -117,7 +117,7 @@ void launch_outcome_receive(launch_outcome *o, uint32_t rank, const job_control_
                r->code <= JOB_CAUSE_SURE) {
         o->rank[rank].spoke = true;
         o->rank[rank].confessed |= r->rank == rank;
-        job_cause_add(&o->decision, r->rank, r->code, clock_ms(), r->text);
+        job_cause_add(&o->decision, r->rank, r->code, pressure_ms(), r->text);
         if (r->rank == o->decision.rank && (!o->reported[0] || o->reported_rank != r->rank)) {
             snprintf(o->reported, sizeof o->reported, "%s", r->text);
             o->reported_rank = r->rank;
@@ -153,9 +153,9 @@ static void classify_end(launch_outcome *o, uint32_t rank)
     }
     describe_end(s, rank, text, sizeof text);
     if (s->end.kind == CONTROL_KILLED)
-        job_cause_add(&o->decision, rank, JOB_CAUSE_SURE, clock_ms(), text);
+        job_cause_add(&o->decision, rank, JOB_CAUSE_SURE, pressure_ms(), text);
     else if (s->end.code && !s->spoke)
-        job_cause_add(&o->decision, rank, JOB_CAUSE_ENDED, clock_ms(), text);
+        job_cause_add(&o->decision, rank, JOB_CAUSE_ENDED, pressure_ms(), text);
 }
 
 bool launch_outcome_end(launch_outcome *o, uint32_t rank, const job_control_record *end)
@@ -181,7 +181,7 @@ void launch_outcome_lost(launch_outcome *o, uint32_t rank, const char *text)
 {
     if (o->killed || o->rank[rank].ended)
         return;
-    job_cause_add(&o->decision, rank, JOB_CAUSE_SURE, clock_ms(), text);
+    job_cause_add(&o->decision, rank, JOB_CAUSE_SURE, pressure_ms(), text);
     o->rank[rank].lost = true;
     if (rank != o->decision.rank)
         return;
@@ -221,8 +221,8 @@ bool launch_outcome_due(launch_outcome *o, uint64_t now)
 
 int launch_outcome_wait(const launch_outcome *o, uint64_t now)
 {
-    const uint64_t next = o->kill_at ? o->kill_at : o->decision.weight ? o->decision.due : 0;
-    if (o->killed || !next)
+    const uint64_t next = o->kill_at ? o->kill_at : o->decision.due;
+    if (o->killed || (!o->kill_at && !o->decision.weight))
         return -1;
     return next > now ? (int)(next - now) : 0;
 }

@@ -48,7 +48,7 @@ void launch_outcome_lost(launch_outcome *o, uint32_t rank, const char *text);
 /* All ranks that have not ended are frozen, with `text` as the cause: no single one is to blame. */
 void launch_outcome_frozen(launch_outcome *o, const char *text);
 
-/* Is it time to kill the remaining ranks? True at most once. */
+/* Is it time to kill the remaining ranks? True at most once. `now`: pressure_ms(). */
 bool launch_outcome_due(launch_outcome *o, uint64_t now);
 
 /* Milliseconds until launch_outcome_due() may change; -1: only by an event. */

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "base/clock.h"
+#include "base/time/pressure.h"
 #include "job/decide/cause.h"
 #include "job/stop.h"
 #include "launch/outcome.h"
@@ -45,7 +45,8 @@ static int failed_with(uint32_t status, bool in_time)
         hear(o, 1, CONTROL_SAY, 0, "no such device");
         end(o, 1, CONTROL_ENDED, status);
     }
-    assert_true(launch_outcome_due(o, clock_ms()) || launch_outcome_due(o, clock_ms() + 60000));
+    assert_true(launch_outcome_due(o, pressure_ms()) ||
+                launch_outcome_due(o, pressure_ms() + 60000));
     for (uint32_t r = 0; r < 3; r++)
         if (r != 1 || !in_time)
             end(o, r, CONTROL_KILLED, 9);
@@ -109,7 +110,8 @@ static void all_are_frozen(void **state)
             end(o, 0, CONTROL_ENDED, 0);
         launch_outcome_frozen(o, "all ranks are frozen");
         launch_outcome_frozen(o, "all ranks are frozen still");
-        assert_true(launch_outcome_due(o, clock_ms()) || launch_outcome_due(o, clock_ms() + 60000));
+        assert_true(launch_outcome_due(o, pressure_ms()) ||
+                    launch_outcome_due(o, pressure_ms() + 60000));
         for (uint32_t r = (uint32_t)one_ended; r < 3; r++)
             end(o, r, CONTROL_KILLED, 9);
         launch_outcome_conclude(o, 0, 0, &out);

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "launch/hosts/hosts.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -9,10 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/time/pressure.h"
 #include "config/source.h"
 #include "job/decide/agreement.h"
 #include "job/stop.h"
@@ -58,7 +59,7 @@ static void kill_all(hosts *h, bool at_once)
 {
     launch_outcome_killed(h->outcome, false);
     send_all(h, FRAME_KILL, 0, at_once, "");
-    h->kill_at = h->kill_at ? h->kill_at : clock_ms() + LEAVE_MS;
+    h->kill_at = h->kill_at ? h->kill_at : pressure_ms() + LEAVE_MS;
 }
 
 /* The job cannot be started. */
@@ -176,10 +177,12 @@ static void write_output(const char *text, uint32_t bytes)
 {
     while (bytes) {
         const ssize_t n = write(STDOUT_FILENO, text, bytes);
-        if (n <= 0)
+        if (n < 0 && errno == EAGAIN) /* whoever shares it has made it so */
+            poll(&(struct pollfd){.fd = STDOUT_FILENO, .events = POLLOUT}, 1, -1);
+        else if (n < 0 && errno != EINTR)
             return;
-        text += n;
-        bytes -= (uint32_t)n;
+        text += n > 0 ? n : 0;
+        bytes -= n > 0 ? (uint32_t)n : 0;
     }
 }
 
@@ -353,7 +356,7 @@ static void stand_by(hosts *h)
                 (struct pollfd){.fd = s->link.broken ? -1 : s->link.in, .events = POLLIN};
             p[3 + 3 * i] = (struct pollfd){.fd = writes ? s->link.out : -1, .events = POLLOUT};
         }
-        poll(p, 1 + 3 * (nfds_t)h->n, wait_time(h, clock_ms()));
+        poll(p, 1 + 3 * (nfds_t)h->n, wait_time(h, pressure_ms()));
         if (p[0].revents & POLLIN)
             on_signal(h);
         for (uint32_t i = 0; i < h->n; i++) {
@@ -364,7 +367,7 @@ static void stand_by(hosts *h)
             if (p[1 + 3 * i].revents)
                 on_ssh_end(h, &h->at[i]);
         }
-        look_at_time(h, clock_ms());
+        look_at_time(h, pressure_ms());
     }
 }
 
@@ -421,7 +424,7 @@ void launch_on_hosts(const launch_hosts_args *args, launch_hosts_end *out)
                .outcome = launch_outcome_new(args->ranks),
                .requests = {.fd = -1},
                .key = job_key_alloc(),
-               .began = clock_ms()};
+               .began = pressure_ms()};
     sigaction(SIGPIPE, &ignored, &before); /* an agent may end while it is written to */
     const weft_status st = open_hosts(&h);
     if (st != WEFT_OK)
