@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "base/time/within.h"
 #include "host/call.h"
 #include "run/save/copy.h"
 #include "run/save/pieces.h"
@@ -16,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct run_saver {
     run_executor *e;
@@ -175,14 +175,13 @@ weft_status run_saver_look(run_saver *s, run_save_news *out)
 
 void run_saver_complete(run_saver *s, double seconds)
 {
-    const uint64_t until = clock_ms() + (uint64_t)(seconds * 1e3);
     if (!s || !s->running)
         return;
-    while (!atomic_load(&s->ended) && clock_ms() < until)
-        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    s->running = false;
+    if (within_join(s->thread, (uint64_t)(seconds * 1e3)))
+        return;
     atomic_store(&s->writer.give_up, true);
     pthread_join(s->thread, NULL);
-    s->running = false;
 }
 
 void run_saver_close(run_saver *s)

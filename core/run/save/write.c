@@ -1,9 +1,9 @@
 /* run/save/write.c: see write.h. */
 #include "run/save/write.h"
 
-#include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/time/awake.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -68,14 +68,14 @@ static weft_status go_on(void *ctx)
 static weft_status receive(run_save_writer *w, const char *key, uint32_t from, uint64_t step,
                            note *out)
 {
-    const uint64_t until = clock_ms() + (uint64_t)(w->timeout * 1e3) + (w->rank ? CHECK_MS : 0);
+    const uint64_t until = awake_ms() + (uint64_t)(w->timeout * 1e3) + (w->rank ? CHECK_MS : 0);
     const uint64_t max = LOOK_MS_MAX + (w->rank ? w->ranks / RANKS_A_MS : 0);
     weft_status st;
     for (uint64_t ms = LOOK_MS_FIRST; (st = look(w, key, step, out)) == WEFT_BUSY;
          ms = 2 * ms < max ? 2 * ms : max) {
         if ((st = go_on(w)) != WEFT_OK)
             return st;
-        if (clock_ms() > until) {
+        if (awake_ms() > until) {
             st = err_fail(WEFT_PEER, "the save of step %llu still waits for rank %u",
                           (unsigned long long)step, from);
             err_context("checkpoint.timeout = %.0f s", w->timeout);

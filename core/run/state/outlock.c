@@ -2,9 +2,9 @@
 #define _GNU_SOURCE
 #include "run/state/outlock.h"
 
-#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/time/awake.h"
 #include "base/time/date.h"
 
 #include <errno.h>
@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define AGAIN_MS 50
@@ -233,10 +234,10 @@ weft_status run_outlock_take(const char *out, double timeout, run_outlock *out_l
 {
     run_outlock l = {.first = true};
     char holder[HOLDER] = "another job";
-    const uint64_t until = clock_ms() + (uint64_t)(timeout * 1000);
+    const uint64_t until = awake_ms() + (uint64_t)(timeout * 1000);
     bool reported = false;
     weft_status st;
-    while ((st = attempt(out, &l, holder)) == WEFT_BUSY && clock_ms() < until) {
+    while ((st = attempt(out, &l, holder)) == WEFT_BUSY && awake_ms() < until) {
         if (!reported)
             log_line(WEFT_LOG_INFO, "%s is in use by %s: waiting up to %.0f s for it to end", out,
                      holder, timeout);
@@ -304,12 +305,12 @@ weft_status run_outlock_join(const char *out, uint64_t token, double timeout, jo
                              run_outlock *out_lock)
 {
     run_outlock l = {0};
-    const uint64_t until = clock_ms() + (uint64_t)(timeout * 1000);
+    const uint64_t until = awake_ms() + (uint64_t)(timeout * 1000);
     weft_status st;
     while ((st = find_token(out, token, &l)) == WEFT_BUSY) {
         if ((st = job_failure(j)) != WEFT_OK)
             return st;
-        if (clock_ms() > until)
+        if (awake_ms() > until)
             return WEFT_BUSY;
         nap();
     }
@@ -328,9 +329,9 @@ void run_outlock_release(run_outlock *l, double timeout)
 {
     if (!l->fd)
         return;
-    const uint64_t until = clock_ms() + (uint64_t)(timeout * 1000);
+    const uint64_t until = awake_ms() + (uint64_t)(timeout * 1000);
     int rc = l->first ? set_lock(l->fd, F_WRLCK, 0, 2) : -1;
-    while (l->first && rc && held_by_other(errno) && clock_ms() < until) {
+    while (l->first && rc && held_by_other(errno) && awake_ms() < until) {
         nap();
         rc = set_lock(l->fd, F_WRLCK, 0, 2);
     }

@@ -10,6 +10,8 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/number/digest.h"
+#include "base/time/awake.h"
+#include "base/time/pressure.h"
 #include "config/differ.h"
 #include "host/host.h"
 #include "host/watch.h"
@@ -193,7 +195,10 @@ static void receive_plan(int from, pid_t child, bench_sweep_plan *out)
 {
     struct pollfd ready = {.fd = from, .events = POLLIN};
     int status = 0;
-    bool late = poll(&ready, 1, PLAN_SECONDS * 1000) == 0;
+    bool late = false;
+    const uint64_t until = pressure_ms() + PLAN_SECONDS * 1000;
+    while (!late && poll(&ready, 1, TICK_MS) <= 0)
+        late = pressure_ms() >= until;
     if (late)
         kill(child, SIGKILL);
     bool whole = !late && read(from, out, sizeof *out) == (ssize_t)sizeof *out;
@@ -287,11 +292,11 @@ static void become_train(uint32_t ranks, const char *file, const char *log)
 static bool stand_by(const bench_sweep *s, const bench_sweep_try *t, pid_t child, uint32_t *pinned)
 {
     struct pollfd ended = {.fd = pidfd_open(child, 0), .events = POLLIN};
-    const uint64_t until = clock_ms() + s->deadline * 1000;
+    const uint64_t until = awake_ms() + s->deadline * 1000;
     bool late = false, over = false;
     while (!over && !late && !*t->stop) {
         over = poll(&ended, 1, TICK_MS) > 0 || ended.fd < 0;
-        late = !over && clock_ms() > until;
+        late = !over && awake_ms() > until;
         const uint32_t now = over ? 0 : bench_sweep_bound_processes(child);
         *pinned = now > *pinned ? now : *pinned;
         t->tick(t->ctx);
