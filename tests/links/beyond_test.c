@@ -58,6 +58,35 @@ static void test_last_words_arrive(void **state)
     assert_int_equal(fake_allocated(), 0);
 }
 
+/* The same of a rank that computes for a while between two looks, of which the first finds that the
+ * peer has left, and each finds a few messages. */
+static void test_last_words_keep(void **state)
+{
+    enum { WORDS = 20 };
+    static uint64_t out[WORDS], in[WORDS];
+    node n[2];
+    (void)state;
+    if (rig_alone())
+        skip();
+    nodes_up(n, 2);
+    pair p = pair_up(&n[0], &n[1], 0);
+    pattern_fill(out, sizeof out, 1);
+    for (int i = 0; i < WORDS; i++)
+        conn_recv(&n[1], p.b, &in[i], sizeof in[i]);
+    for (int i = 0; i < WORDS; i++)
+        conn_send(&n[0], p.a, &out[i], sizeof out[i]);
+    conn_finish(&n[0], p.a, WORDS, 0);
+    rig_table->disconnect(p.a);
+    node_close(&n[0]);
+    assert_int_equal(rig_table->wait(n[1].link, 0, 0, 0), WEFT_OK);
+    usleep(300000);
+    conn_finish(&n[1], p.b, 0, WORDS);
+    assert_memory_equal(in, out, sizeof out);
+    rig_table->disconnect(p.b);
+    node_close(&n[1]);
+    assert_int_equal(fake_allocated(), 0);
+}
+
 typedef struct arena {
     int fd;
     uint8_t *base;
@@ -117,6 +146,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_wrong_peers_are_refused),
         cmocka_unit_test(test_last_words_arrive),
+        cmocka_unit_test(test_last_words_keep),
         cmocka_unit_test(test_a_key_opens_its_own_file),
     };
     return rig_main(argc, argv, tests, sizeof tests / sizeof tests[0]);

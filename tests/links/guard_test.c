@@ -349,6 +349,37 @@ static void test_dials_until_let_in(void **state)
     assert_int_equal(fake_allocated(), 0);
 }
 
+/* Nobody listens, and this rank is stopped for longer than it would dial: the other was stopped,
+ * too, and comes later. */
+static void test_a_stop_is_no_refusal(void **state)
+{
+    node n[2];
+    (void)state;
+    need_listener();
+    nodes_up(n, 2);
+    weft_conn *a = node_connect(&n[0], &n[1], 1);
+    rig_table->disconnect(a); /* with its last connection the listener is closed */
+    weft_conn *b = node_connect(&n[1], &n[0], 0);
+    for (int i = 0; i < 2; i++) {
+        for (double until = rig_now() + rig_patience(); rig_now() < until;) {
+            assert_int_equal(rig_table->ready(b), WEFT_BUSY);
+            if (strstr(fake_why(), "refused"))
+                break;
+            assert_int_equal(rig_table->wait(n[1].link, 0, 1000, 0), WEFT_OK);
+        }
+        assert_non_null(strstr(fake_why(), "refused"));
+        if (i == 0)
+            usleep(2500000);
+    }
+    a = node_connect(&n[0], &n[1], 0);
+    assert_int_equal(pair_fate(a, b, rig_patience()), WEFT_OK);
+    rig_table->disconnect(a);
+    rig_table->disconnect(b);
+    node_close(&n[0]);
+    node_close(&n[1]);
+    assert_int_equal(fake_allocated(), 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -361,6 +392,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_silence_gives_way),
         cmocka_unit_test(test_closes_when_all_are_up),
         cmocka_unit_test(test_dials_until_let_in),
+        cmocka_unit_test(test_a_stop_is_no_refusal),
     };
     return rig_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
 }

@@ -15,6 +15,13 @@ uint64_t sockets_now_us(void)
     return (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
 }
 
+uint64_t sockets_gap_us(uint64_t *looked)
+{
+    const uint64_t now = sockets_now_us(), gap = *looked ? now - *looked : 0;
+    *looked = now;
+    return gap < SOCKETS_GAP_US ? gap : SOCKETS_GAP_US;
+}
+
 weft_status sockets_watch(sockets_link *l, sockets_source *s, int epoll_operation)
 {
     uint32_t events = EPOLLIN;

@@ -19,7 +19,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-enum { WELCOME = 0, LOGGED_FAILURES = 8, REFUSED_US = 2000000 };
+enum { WELCOME = 0, LOGGED_FAILURES = 8, REFUSED_MS = 2000 };
 
 static uint32_t message_bytes(const sockets_link *l)
 {
@@ -87,10 +87,9 @@ static weft_status join(const sockets_link *l, sockets_pending *c)
  * it has called connect(), so only one that stays away is gone. */
 static bool is_gone(sockets_peer *p)
 {
-    const uint64_t now_us = sockets_now_us();
     if (!p->refused_at)
-        p->refused_at = now_us;
-    return now_us - p->refused_at > REFUSED_US;
+        p->refused_at = p->link->setup_ms;
+    return p->link->setup_ms - p->refused_at > REFUSED_MS;
 }
 
 static weft_status step_connecting(sockets_link *l, sockets_pending *c)

@@ -72,6 +72,7 @@ enum {
     SOCKETS_EXTRA = 512,          /* most bytes behind a hello or an answer */
     SOCKETS_UNAUTHENTICATED = 24, /* accepted sockets that are not authenticated, at once */
     SOCKETS_TEXT = 400,           /* bytes of the longest sentence */
+    SOCKETS_GAP_US = 10000,       /* see sockets_gap_us(); also the longest sleep meanwhile */
 };
 
 /* --- what a transport states about itself --- */
@@ -131,7 +132,7 @@ struct sockets_peer {
     weft_status broken;  /* not WEFT_OK: final, with the sentence in `why` */
     uint32_t attempts;   /* that failed */
     uint64_t dial_at;    /* us: start of this attempt, or of the next one while none is pending */
-    uint64_t refused_at; /* us: the first attempt that found no listener; 0: none has */
+    uint64_t refused_at; /* the link's setup_ms when first there was no listener; 0: there was */
     char why[SOCKETS_TEXT]; /* until up: why the last attempt failed */
 };
 
@@ -181,7 +182,8 @@ struct sockets_link {
     bool admitting;           /* the epoll set watches the listener */
     uint64_t round;           /* calls of sockets_events() */
     /* The age of pending connections counts only time in which this rank handles them. Between two
-     * calls of ready() it may compute for seconds, and no peer may be evicted for that. */
+     * calls of ready() it may compute for seconds or be stopped, and no peer may be evicted or
+     * given up for that. */
     uint64_t setup_ms, looked_ms; /* that time; when it was last updated */
     atomic_bool aborted, woken;
     pthread_mutex_t lock; /* the list of peers and their descriptors, for sockets_abort() */
@@ -219,6 +221,11 @@ void sockets_print(const sockets_endpoint *e, char *out, size_t size); /* port 0
 /* --- events.c --- */
 
 uint64_t sockets_now_us(void); /* of the monotonic clock */
+
+/* What counts of the time since the last look, which is at *looked, 0 at first: SOCKETS_GAP_US at
+ * most. Deadlines of peers are sums of it, with a look for their messages in each: a rank may
+ * compute or be stopped between two looks, and what came meanwhile is still to be found. */
+uint64_t sockets_gap_us(uint64_t *looked);
 weft_status sockets_watch(sockets_link *l, sockets_source *s, int epoll_operation);
 int sockets_events(sockets_link *l, int64_t timeout_us); /* set the flags of sources; how many */
 bool sockets_has_work(sockets_link *l); /* sockets_ready() has work, or wake or abort was called */

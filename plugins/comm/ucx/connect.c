@@ -108,8 +108,8 @@ static bool in_flight(const weft_conn *c, bool receives)
 
 static void turn_until_idle(weft_conn *c, bool receives, uint64_t us, bool while_alive)
 {
-    const uint64_t until = sockets_now_us() + us;
-    while (in_flight(c, receives) && sockets_now_us() < until) {
+    uint64_t looked = 0, passed = 0;
+    for (; in_flight(c, receives) && passed < us; passed += sockets_gap_us(&looked)) {
         if (ucx_turn(c->link))
             continue;
         ucx_events(c->link, 100);

@@ -5,10 +5,8 @@ static void failed(void *arg, ucp_ep_h ep, ucs_status_t why)
 {
     weft_conn *c = arg;
     (void)ep;
-    if (c->failed == UCS_OK) {
+    if (c->failed == UCS_OK)
         c->failed = why;
-        c->failed_at = sockets_now_us();
-    }
 }
 
 weft_status ucx_open_endpoint(weft_conn *c)
@@ -39,12 +37,13 @@ void ucx_close_endpoint(weft_conn *c, bool force)
                                      .flags = force ? UCP_EP_CLOSE_FLAG_FORCE : 0};
     if (!c->ep)
         return;
-    const uint64_t until = sockets_now_us() + DRAIN_US;
+    uint64_t looked = 0, passed = 0;
     void *request = api->ep_close(c->ep, &how);
     c->ep = NULL;
     if (!UCS_PTR_IS_PTR(request))
         return;
-    while (api->request_check(request) == UCS_INPROGRESS && sockets_now_us() < until)
+    for (; api->request_check(request) == UCS_INPROGRESS && passed < DRAIN_US;
+         passed += sockets_gap_us(&looked))
         if (!ucx_turn(c->link))
             weft_pause();
     api->request_free(request);

@@ -40,7 +40,6 @@ static void read_side_channel(weft_conn *c)
         if (n < 0 && errno == EAGAIN)
             return;
         c->gone = n <= 0 ? GONE_DIED : last == 'A' ? GONE_ABORTED : GONE_LEFT;
-        c->gone_since = sockets_now_us();
     }
 }
 
@@ -67,17 +66,24 @@ weft_status ucx_message_failed(weft_conn *c, const message *m, bool sending)
     return c->gone != GONE_NOT ? left(c) : lost(c, m->status);
 }
 
+/* Nothing more comes: nothing has moved for a while, or only other connections still do. */
+static bool is_over(weft_conn *c)
+{
+    const weft_link *l = c->link;
+    const uint64_t gap = sockets_gap_us(&c->looked);
+    (void)ucx_turn(c->link);
+    c->quiet = c->moves == l->moves ? c->quiet + gap : 0;
+    c->moves = l->moves;
+    c->gone_for += gap;
+    return c->quiet > GRACE_US || c->gone_for > DRAIN_US;
+}
+
 void ucx_check_peer(weft_conn *c)
 {
-    if (c->gone == GONE_ABORTED) {
+    if (c->gone == GONE_ABORTED)
         (void)!left(c);
+    if (c->gone == GONE_ABORTED || (c->gone == GONE_NOT && c->failed == UCS_OK) ||
+        (c->ready && !ucx_has_posted(c)) || !is_over(c))
         return;
-    }
-    if ((c->gone == GONE_NOT && c->failed == UCS_OK) || (c->ready && !ucx_has_posted(c)))
-        return;
-    const uint64_t now = sockets_now_us();
-    if (c->gone != GONE_NOT && now - c->gone_since > GRACE_US)
-        (void)!left(c);
-    else if (c->failed != UCS_OK && now - c->failed_at > GRACE_US)
-        (void)!lost(c, c->failed);
+    (void)!(c->gone != GONE_NOT ? left(c) : lost(c, c->failed));
 }

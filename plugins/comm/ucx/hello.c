@@ -75,10 +75,11 @@ void ucx_greet(weft_link *l)
             take(c);
         if (!c->greeted && (begins(c) ? !is_pairing(c) : c->hello_in.finished))
             greet(c);
-        ucx_check_peer(c);
         if (c->peer.broken == WEFT_OK)
             check_hello(c);
         if (c->ready)
             ucx_issue(c);
+        else if (c->peer.broken == WEFT_OK)
+            ucx_check_peer(c);
     }
 }

@@ -120,8 +120,8 @@ static uint32_t shorten(const weft_link *l, uint32_t timeout_us)
     const uint32_t pause = sockets_pause_us(&l->net);
     uint32_t max = timeout_us < pause ? timeout_us : pause;
     for (const weft_conn *c = ucx_first(l); c; c = ucx_next(c))
-        if ((c->gone != GONE_NOT || c->failed != UCS_OK) && max > 10000)
-            max = 10000;
+        if ((c->gone != GONE_NOT || c->failed != UCS_OK) && max > SOCKETS_GAP_US)
+            max = SOCKETS_GAP_US;
     return max;
 }
 

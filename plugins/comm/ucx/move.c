@@ -98,7 +98,9 @@ weft_status ucx_recv(weft_conn *c, void *to, uint64_t bytes)
 
 bool ucx_turn(weft_link *l)
 {
-    return l->api->worker_progress(l->worker) > 0;
+    const bool any = l->api->worker_progress(l->worker) > 0;
+    l->moves += any;
+    return any;
 }
 
 /* The receiver has the sentence for a message that was too long. */

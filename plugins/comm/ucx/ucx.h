@@ -43,8 +43,8 @@ enum {
     DESCRIPTION = 16,   /* bytes that two ends tell each other behind the hello of the socket */
     ADDRESS_HEAD = 64,  /* bytes of address() before the worker's own */
     ADDRESS_MAX = 4096, /* bytes of address() */
-    GRACE_US = 100000,  /* what a peer sent before it left has arrived by then */
-    DRAIN_US = 2000000, /* longest that disconnect() waits for what was sent */
+    GRACE_US = 100000,  /* of nothing: what a peer sent before it left has arrived */
+    DRAIN_US = 2000000, /* longest wait for that, and of disconnect() for what was sent */
     LOOK_EVERY = 64,    /* calls of progress() that found nothing, until the socket is looked at */
     NAMES = 200         /* bytes of the list of transports */
 };
@@ -122,13 +122,14 @@ struct weft_conn {
     bool joined, came, greeted, ready; /* the hello: has come, is sent, both */
     ucp_ep_h ep;                       /* NULL before it is made, and once it is closed */
     ucs_status_t failed;               /* of the endpoint */
-    uint64_t failed_at;                /* us */
     message hello_out, hello_in;
     uint64_t hello_mine, hello_theirs; /* their memory */
     bool unseen;                       /* a message has finished since progress() last looked */
     uint32_t idle;
     enum gone gone;
-    uint64_t gone_since; /* us */
+    uint64_t looked, gone_for, quiet; /* us: last look at one that is gone; time in looks since it
+                                         is so, since something has moved */
+    uint64_t moves;                   /* the link's, at that look */
     queue out, in;
 };
 
@@ -140,6 +141,7 @@ struct weft_link {
     ucp_worker_h worker;
     ucx_found found;
     sockets_source events; /* the worker's descriptor */
+    uint64_t moves;        /* turns of UCX that have done something */
     ucp_address_t *address;
     size_t address_bytes;
 };

@@ -78,7 +78,7 @@ static bool is_drained(const weft_conn *c)
 static void drain(weft_conn *c)
 {
     sockets_peer *p = &c->peer;
-    uint64_t until = sockets_now_us() + DRAIN_US;
+    uint64_t looked = 0, passed = 0;
     bool alive = p->up && p->broken == WEFT_OK && !atomic_load(&c->link->net.aborted);
     for (uint32_t i = 0; alive && i < c->pairs; i++) {
         struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE};
@@ -87,8 +87,9 @@ static void drain(weft_conn *c)
         if (c->pair[i].signaled < c->pair[i].posted && verbs_capacity(&c->pair[i]))
             (void)!verbs_post(c, i, OP_DRAIN, &wr, true);
     }
-    while (alive && !is_drained(c) && p->broken == WEFT_OK && c->gone == GONE_NOT &&
-           sockets_now_us() < until)
+    for (; alive && !is_drained(c) && p->broken == WEFT_OK && c->gone == GONE_NOT &&
+           passed < DRAIN_US;
+         passed += sockets_gap_us(&looked))
         if (!verbs_poll(c))
             verbs_events(c->link, 100);
     if (alive && p->broken == WEFT_OK)

@@ -178,7 +178,6 @@ void verbs_read_side_channel(weft_conn *c)
         if (n < 0 && errno == EAGAIN)
             return;
         c->gone = n <= 0 ? GONE_DIED : last == 'A' ? GONE_ABORTED : GONE_LEFT;
-        c->gone_since = sockets_now_us();
     }
 }
 
@@ -192,7 +191,8 @@ void verbs_check_stall(weft_conn *c)
     if (!any || !verbs_has_posted(c))
         return;
     uint64_t now = sockets_now_us();
-    if (c->gone == GONE_ABORTED || (c->gone != GONE_NOT && now - c->gone_since > GRACE_US)) {
+    c->gone_for += c->gone != GONE_NOT ? sockets_gap_us(&c->looked) : 0;
+    if (c->gone == GONE_ABORTED || c->gone_for > GRACE_US) {
         (void)!left(c);
         return;
     }

@@ -199,8 +199,9 @@ struct weft_conn {
     bool joined; /* the queue pairs are connected to those of `theirs` */
     bool unseen; /* wait() has found completions that progress() has not acted on */
     enum gone gone;
-    uint64_t gone_since, blocked_since; /* us; 0: not */
-    uint32_t idle;                      /* calls of progress() that found nothing */
+    uint64_t looked, gone_for; /* us: last look at one that is gone; time in looks, all in vain */
+    uint64_t blocked_since;    /* us; 0: not */
+    uint32_t idle;             /* calls of progress() that found nothing */
 
     endpoint_info mine, theirs;
     uint32_t pairs;

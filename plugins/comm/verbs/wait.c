@@ -68,8 +68,8 @@ static uint32_t shorten(const weft_link *l, uint32_t timeout_us)
     if (soon && max > 100000)
         max = 100000;
     for (const weft_conn *c = verbs_first(l); c; c = verbs_next(c)) {
-        if (c->gone != GONE_NOT && max > 10000)
-            max = 10000;
+        if (c->gone != GONE_NOT && max > SOCKETS_GAP_US)
+            max = SOCKETS_GAP_US;
         if (c->blocked_since != 0 && max > BLOCKED_US)
             max = BLOCKED_US;
     }
