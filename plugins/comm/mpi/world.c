@@ -232,16 +232,23 @@ void mpi_ask(mpi_job *job)
     pthread_mutex_unlock(&the.jobs);
 }
 
-bool mpi_ask_and_wait(mpi_job *job, double seconds)
+/* Until something has changed; false: a second has passed. In seconds a stop of the process counts
+ * as one at most. */
+static bool wait_a_second(void)
 {
     struct timespec until;
-    int late = 0;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += (time_t)seconds;
+    until.tv_sec++;
+    return pthread_cond_timedwait(&the.changed, &the.jobs, &until) == 0;
+}
+
+bool mpi_ask_and_wait(mpi_job *job, double seconds)
+{
+    double passed = 0;
     mpi_ask(job);
     pthread_mutex_lock(&the.jobs);
-    while (!atomic_load(&job->done) && !late && !atomic_load(&the.stuck))
-        late = pthread_cond_timedwait(&the.changed, &the.jobs, &until);
+    while (!atomic_load(&job->done) && passed < seconds && !atomic_load(&the.stuck))
+        passed += wait_a_second() ? 0 : 1;
     const bool done = atomic_load(&job->done);
     pthread_mutex_unlock(&the.jobs);
     if (!done)

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -24,7 +25,7 @@ namespace
 {
 
 constexpr uint64_t max_bytes = 256u << 20, max_ids = 1u << 24, max_token = 1024;
-constexpr unsigned max_seconds = 60;
+constexpr rlim_t max_seconds = 60; /* of a processor */
 constexpr bool sanitized = SANITIZED;
 const char space[] = "\xe2\x96\x81"; /* U+2581, which stands for a space in pieces */
 const char probe[] =
@@ -74,13 +75,15 @@ void limit_memory(uint64_t bytes)
  * limited. */
 [[noreturn]] void try_in_child(const std::string &bytes, int to)
 {
-    static const int fatal[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGALRM, SIGTERM};
+    static const int fatal[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGXCPU, SIGTERM};
     for (int s : fatal)
         signal(s, SIG_DFL);
     const struct rlimit none = {0, 0};
     setrlimit(RLIMIT_CORE, &none);
     limit_memory(bytes.size());
-    alarm(max_seconds);
+    const struct rlimit time = {max_seconds, max_seconds};
+    setrlimit(RLIMIT_CPU, &time);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     const int quiet = open("/dev/null", O_RDWR);
     dup2(quiet, 1);
     dup2(quiet, 2);
