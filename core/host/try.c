@@ -22,9 +22,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/time/awake.h"
+#include "base/time/pressure.h"
 #include "host/watch.h"
 
 #define LATE_MS 2000 /* what the child's watchdog may need beyond that */
@@ -84,12 +85,12 @@ static bool receive(attempt *a)
     }
 }
 
-/* Until the child has ended; false: it had to be ended, having stayed too long at one file. */
+/* Until the child has ended; false: too long at one file, without stops and waits for a core. */
 static bool stand_by(attempt *a, const trial *t)
 {
     const double limit = host_limits_call(), own = t->seconds > 0 ? t->seconds : limit;
     const uint64_t max = (uint64_t)((limit < own ? limit : own) * 1000) + LATE_MS;
-    uint64_t since = clock_ms();
+    awake_count here = {.max = AWAKE_MAX_MS};
     uint32_t before = atomic_load(t->at);
     bool over = false, hung_up = false;
     while (!over) {
@@ -98,10 +99,9 @@ static bool stand_by(attempt *a, const trial *t)
         (void)poll(p, 2, LOOK_MS);
         hung_up = hung_up || receive(a);
         over = p[0].revents != 0 || a->ended < 0;
-        const uint32_t now = atomic_load(t->at);
-        since = now != before ? clock_ms() : since;
-        before = now;
-        if (!over && limit > 0 && clock_ms() - since > max) {
+        for (; before < atomic_load(t->at); before++)
+            here = (awake_count){.max = AWAKE_MAX_MS};
+        if (!over && limit > 0 && awake_look(&here, pressure_ms()) > max) {
             kill(a->pid, SIGKILL);
             return false;
         }
