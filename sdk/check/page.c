@@ -2,11 +2,18 @@
 #define _GNU_SOURCE /* memfd_create */
 #include "check/page.h"
 
+#include "base/time/pressure.h"
+
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
+
+#define WRITE_MS                                                                                   \
+    1000u /* longest wait for another's write; its process may have been killed in it */
 
 const char *const check_outcome_names[] = {"none",           "pass",  "fail",
                                            "not applicable", "crash", "time out"};
@@ -36,18 +43,37 @@ void check_page_use(check_page *p)
     page = p;
 }
 
+/* The second to come ends its process next, and all of the check end with it: not before the first
+ * has written. */
+static void wait_for_first(void)
+{
+    const uint64_t until = pressure_ms() + WRITE_MS;
+    while (!check_page_is_written() && pressure_ms() < until)
+        nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+}
+
+static void put(check_outcome outcome, const char *text)
+{
+    size_t n = strnlen(text, CHECK_TEXT - 1);
+    memcpy(page->text, text, n);
+    page->text[n] = 0;
+    atomic_store(&page->outcome, (uint32_t)outcome);
+}
+
 void check_page_write(check_outcome outcome, const char *text)
 {
     if (!page) {
         dprintf(STDOUT_FILENO, "%s%s%s\n", check_outcome_names[outcome], *text ? ": " : "", text);
         return;
     }
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before); /* no handler waits for what it has interrupted */
     if (atomic_exchange(&page->taken, 1))
-        return;
-    size_t n = strnlen(text, CHECK_TEXT - 1);
-    memcpy(page->text, text, n);
-    page->text[n] = 0;
-    atomic_store(&page->outcome, (uint32_t)outcome);
+        wait_for_first();
+    else
+        put(outcome, text);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 void check_absent(const char *fmt, ...)

@@ -2,7 +2,10 @@
  *
  * Ranks meet in shared memory: each writes its part and its round, then waits until all have the
  * same round, in short sleeps. Two buffers alternate, so that a rank that is ahead does not
- * overwrite what another still reads. */
+ * overwrite what another still reads.
+ *
+ * Rank processes end with the process of the check, and by it alone: one that is ended earlier may
+ * be in the middle of its sentence. */
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "base/time/pressure.h"
@@ -67,15 +70,6 @@ void check_rank_dies(check_rank *k, uint32_t rank)
     atomic_store(&k->meeting->dies[rank], 1);
 }
 
-static void end_all(check_meeting *m, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        if (atomic_load(&m->process[i]) > 0) {
-            kill(atomic_load(&m->process[i]), SIGKILL);
-            waitpid(atomic_load(&m->process[i]), NULL, 0);
-        }
-}
-
 _Noreturn static void be_rank(check_rank *k, void (*fn)(check_rank *k), uint32_t seconds)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -93,10 +87,8 @@ static void start_ranks(check_run *r, check_meeting *m, uint32_t n, void (*fn)(c
         const pid_t pid = host_watch_fork();
         if (!pid)
             be_rank(&k, fn, seconds);
-        if (pid < 0) {
-            end_all(m, n);
+        if (pid < 0)
             check_fail("no process for rank %u", i);
-        }
         atomic_store(&m->process[i], pid);
     }
 }
@@ -110,14 +102,10 @@ static bool end_one(check_meeting *m, uint32_t n)
         if (atomic_load(&m->process[i]) != pid)
             continue;
         atomic_store(&m->process[i], 0);
-        if (check_page_is_written()) { /* by a rank, for the whole check */
-            end_all(m, n);
+        if (check_page_is_written()) /* by a rank, for the whole check */
             _exit(1);
-        }
-        if (status && !atomic_load(&m->dies[i])) {
-            end_all(m, n);
+        if (status && !atomic_load(&m->dies[i]))
             check_fail("rank %u ended with the wait status 0x%x", i, (unsigned)status);
-        }
         return true;
     }
     return false;
@@ -183,10 +171,8 @@ static void run_processes(check_run *r, check_meeting *m, uint32_t n, void (*fn)
             left--;
             continue;
         }
-        if (pressure_ms() > m->until + CHECK_GRACE_MS) {
-            end_all(m, n);
+        if (pressure_ms() > m->until + CHECK_GRACE_MS)
             check_fail("a rank did not end within %u seconds", seconds);
-        }
         nap();
     }
 }
