@@ -371,8 +371,8 @@ static void end_left(const char *folder)
     siginfo_t any = {0};
     if (waitid(P_ALL, 0, &any, WEXITED | WNOHANG | WNOWAIT))
         return; /* no child */
-    const uint64_t since = clock_ms();
-    while (kill_left(folder) && clock_ms() - since < LEFT_MS)
+    const uint64_t until = pressure_ms() + LEFT_MS;
+    while (kill_left(folder) && pressure_ms() < until)
         wait_a_little();
 }
 

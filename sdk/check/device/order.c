@@ -1,6 +1,6 @@
 /* check/device/order.c: what a stream orders, what an event orders between streams, and what the
  * host sees of events. */
-#include "base/clock.h"
+#include "base/time/pressure.h"
 #include "check/device/device.h"
 
 #include <string.h>
@@ -172,9 +172,9 @@ static void close_busy(check_dev *w)
             check_dev_copy(w, k, w->staging + k * CHECK_DEV_HALF, at, CHECK_DEV_HALF);
             check_dev_record(w, k);
         }
-    const uint64_t since = clock_ms();
+    const uint64_t since = pressure_ms();
     check_dev_close(w);
-    const uint64_t took = clock_ms() - since;
+    const uint64_t took = pressure_ms() - since;
     if (took > 4000)
         check_fail("close() of '%s' with work in flight took %llu ms", w->c->name,
                    (unsigned long long)took);

@@ -39,7 +39,7 @@ static const check checks[] = {
      "the message is cut, or the failure has no numbers", check_link_unequal},
     {114, LINKS, 10, "A blocked channel stalls no other",
      "messages of another channel do not complete", check_link_blocked},
-    {115, LINKS, 10, "wake() ends a wait, and counts where it comes before", "wait() sleeps on",
+    {115, LINKS, 16, "wake() ends a wait, and counts where it comes before", "wait() sleeps on",
      check_link_wake},
     {116, LINKS, 10, "wait() sleeps while nothing happens", "it uses a processor", check_link_idle},
     {117, LINKS, 10, "After abort() from another thread both ends are WEFT_PEER",
@@ -64,7 +64,7 @@ static const check checks[] = {
      "a failure, or other bytes", check_link_short_io},
     {129, LINKS, 12, "Messages take nothing that they do not give back",
      "more descriptors, threads or blocks than before", check_link_steady},
-    {190, LINKS, 10, "A message that arrives ends a wait", "wait() sleeps on", check_link_arrival},
+    {190, LINKS, 16, "A message that arrives ends a wait", "wait() sleeps on", check_link_arrival},
     {0},
 };
 const check_group check_group_link = {"link", "Link", checks};
