@@ -63,9 +63,9 @@ int bench_measure_leave(job *j, comm_world *w, weft_status st)
     snprintf(text, sizeof text, "%s", err_text());
     if (st != WEFT_OK && !job_control_say(text))
         log_line(WEFT_LOG_ERROR, "%s", text);
-    comm_world_destroy(w);
     if (!job_leave(j, st, text) && st == WEFT_OK)
         st = WEFT_PEER;
+    comm_world_destroy(w); /* its links use the job; the others know by now why they end */
     job_free(j);
     return err_exit_code(st);
 }

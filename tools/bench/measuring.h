@@ -17,7 +17,7 @@ uint32_t bench_measure_type(const char *name); /* one of MEASURING_TYPES, as WEF
 /* Memory that peers can map; the process keeps it. */
 weft_status bench_measure_arena(uint64_t bytes, comm_arena *out);
 
-/* Report the error, unless the launcher does, destroy the world, and leave the job; success on this
+/* Report the error, unless the launcher does, leave the job, and destroy the world; success on this
  * rank is no success if another rank failed. Returns the exit status. */
 int bench_measure_leave(job *j, comm_world *w, weft_status st);
 
