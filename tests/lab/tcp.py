@@ -76,8 +76,8 @@ class Tcp(Jobs):
               f"{AFTER}", flush=True)
         for rank, said in enumerate(self.ended(1)):
             others = "".join(str(r) for r, host in enumerate(WHERE) if host != WHERE[rank])
-            self.assertRegex(said, rf"(?m)^\S+ weft rank {rank} error: (rank {rank}, step \d+, "
-                                   rf"entry .*: )?rank [{others}] (is frozen|gave up)")
+            self.assertRegex(said, rf"(?m)^\S+ weft rank {rank} error: (rank {rank}, "
+                                   rf"({w.PLACE}))?rank [{others}] (is frozen|gave up)")
 
     def test_bad_weather(self):
         """All of it during one job, which then equals one that had none of it; at the end packets

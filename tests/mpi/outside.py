@@ -38,7 +38,7 @@ class Outside(launched.Launched):
         beside.until_step(3)
         os.kill(beside.rank(1), signal.SIGKILL)
         text = run.communicate(timeout=w.TIMEOUT)[0]
-        self.assertRegex(text, r"(?m)^\S+ weft rank 0 error: rank 0, step \d+, entry .*rank 1 ")
+        self.assertRegex(text, rf"(?m)^\S+ weft rank 0 error: rank 0, ({w.PLACE})rank 1 ")
 
     def test_without_mpirun(self):
         said = self.train("alone", self.JOB | self.OVER, ranks=2, status=None)

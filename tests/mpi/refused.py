@@ -69,8 +69,8 @@ class Refused(launched.Launched):
             run, beside = self.running(plugin, **{"run.frozen_after": after})
             os.kill(beside.rank(1), signal.SIGSTOP)
             text = self.said(run, 1)
-            self.assertRegex(text, r"(?m)^\S+ weft rank 0 error: rank 0, step \d+, entry .*"
-                                   r"rank 1 is frozen")
+            self.assertRegex(text, rf"(?m)^\S+ weft rank 0 error: rank 0, ({w.PLACE})rank 1 is "
+                                   "frozen")
 
     def test_a_rank_is_killed(self):
         """mpirun ends the others; told not to, the job's own connections notice."""
@@ -83,7 +83,7 @@ class Refused(launched.Launched):
             run, beside = self.running(plugin, "--enable-recovery")
             os.kill(beside.rank(1), signal.SIGKILL)
             text = run.communicate(timeout=w.TIMEOUT)[0]
-            self.assertRegex(text, r"(?m)^\S+ weft rank 0 error: rank 0, step \d+, entry .*rank 1 ")
+            self.assertRegex(text, rf"(?m)^\S+ weft rank 0 error: rank 0, ({w.PLACE})rank 1 ")
             self.assertNotIn("without giving back", text)
 
 

@@ -34,6 +34,8 @@ SANITIZERS = re.compile(r"(Address|Leak|Thread|UndefinedBehavior)Sanitizer:|: ru
 NO_TIME = ("step_ms", "tokens_per_s", "mfu", "exposed_comm_ms", "compute_ms", "bubble_ms",
            "optimizer_ms", "save_stop_ms", "save_copy_ms", "save_write_ms", "time", "host",
            "attempt", "resident_bytes")
+# Where a rank is that learns of a failure in a step; after some of them the ranks exchange times.
+PLACE = r"step \d+, entry \d+ of list .*|after step \d+: the times of all ranks: "
 LAUNCHERS = ("RANK", "WORLD_", "LOCAL_", "MASTER_", "OMPI_", "PMI", "SLURM_", "WEFT_PLUGIN")
 
 # No size that a kernel, a cache line or a number of ranks would like.
