@@ -2,23 +2,21 @@
 another processor that QEMU runs with the libraries in ROOT, and under WEFT; losses agree."""
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "compat"))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "..", "compat"), os.path.join(HERE, "..", "parity")]
 import cases  # noqa: E402  (tests/compat/cases.py)
+from ports import free_port  # noqa: E402  (tests/parity/ports.py)
 
 WEFT, FOREIGN, ROOT = (os.path.abspath(x) for x in sys.argv[1:4])
 BOUND = 1e-4  # of a loss: products and sums have another order
 
 
 def train(command, place, out, isa):
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    ranks = []
+    port, ranks = free_port(), []
     for rank in range(2):
         env = os.environ | {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
                             "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}

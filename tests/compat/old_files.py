@@ -6,7 +6,6 @@ import os
 import platform
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tarfile
@@ -14,8 +13,9 @@ import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "parity")]
 import cases  # noqa: E402
+from ports import free_port  # noqa: E402  (tests/parity/ports.py)
 
 WEFT = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "weft"
 VERSIONS = sorted(os.path.basename(os.path.dirname(x))
@@ -174,10 +174,8 @@ class Files(Old):
         """Two ranks that somebody else starts meet with an old key file."""
         for version in VERSIONS:
             os.chmod(self.path(version, "job.key"), 0o600)
-            with socket.socket() as s:
-                s.bind(("127.0.0.1", 0))
-                port = s.getsockname()[1]
-            place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+            place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+                     "MASTER_PORT": str(free_port())}
             words = ("train", "ini/dp2.ini", "run.key=job.key", "run.out=keyed",
                      *self.changed[version]["keys"]["now"])
             ranks = [self.start(version, words, place | {"RANK": str(r)}) for r in range(2)]
