@@ -130,6 +130,7 @@ def again(test):
             except TooSoon as e:
                 print(f"once more: {e}", flush=True)
                 self.doCleanups()
+                self.setUp()
         return test(self, *args)
     return tried
 

@@ -5,6 +5,7 @@ import os
 import signal
 
 import swept
+from swept import w
 
 PLUGINS = os.environ.get("WEFT_TEST_PLUGINS", "")
 
@@ -25,6 +26,7 @@ comm.plugin = tcp | shm
 
 
 class Decision(swept.Case):
+    @w.again
     def test_forty_combinations_killed_twice(self):
         self.write("sweep.ini", swept.SWEEP + FORTY)
         whole, _, _ = self.sweep("train.batch=8", "sweep.out=whole", folder="whole")

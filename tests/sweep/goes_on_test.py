@@ -6,6 +6,7 @@ import random
 import signal
 
 import swept
+from swept import w
 
 LISTS = """repeats = 2
 optim.placement = none, zero1
@@ -72,6 +73,7 @@ class GoesOn(swept.Case):
         table = [x.split() for x in out.split("\n\n")[0].splitlines()]
         self.assertEqual([x[0] for x in table], ["place", *map(str, places), "-", "-"])
 
+    @w.again
     def test_killed_twice(self):
         """With either signal, and with a line that was cut: no run is done twice, none is lost."""
         self.assertGreaterEqual(self.kill_after(2, signal.SIGKILL), 2)
@@ -98,6 +100,7 @@ class GoesOn(swept.Case):
                 self.check(r)
         self.assertEqual(found["environment"], self.runs()[0]["environment"])
 
+    @w.again
     def test_when_it_does_not_go_on(self):
         """Other jobs, or --afresh: the sweep before is kept beside. More repeats are added."""
         self.kill_after(2, signal.SIGKILL)
@@ -120,6 +123,7 @@ class GoesOn(swept.Case):
         self.assertIn("out.2", self.names())
         self.assertEqual(self.runs()[-1], {"complete": 3})
 
+    @w.again
     def test_a_ledger_that_anyone_has_edited(self):
         self.kill_after(3, signal.SIGKILL)
         head = self.read("out", "runs.jsonl").split(b"\n")[0] + b"\n"

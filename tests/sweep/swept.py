@@ -8,6 +8,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
 import started  # noqa: E402
+import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
 
 PARTS = ("compute_ms", "exposed_comm_ms", "bubble_ms", "optimizer_ms")
 SWEEP = started.TINY + """\
@@ -47,11 +48,12 @@ class Case(started.Case):
             while len(self.done()) < runs and sweep.poll() is None:
                 self.assertLess(time.monotonic(), until, "the runs do not come")
                 time.sleep(0.01)
-            self.assertIsNone(sweep.poll(), sweep.stderr.read() if sweep.poll() else "it is over")
             sweep.send_signal(how)
             said = sweep.stderr.read()
             sweep.wait(300)
-        self.assertEqual(sweep.returncode, 75 if how == signal.SIGTERM else -how)
+        if sweep.returncode == 0:
+            raise w.TooSoon("the sweep was over before the signal")
+        self.assertEqual(sweep.returncode, 75 if how == signal.SIGTERM else -how, said)
         if how == signal.SIGTERM:
             self.assertIn("the same command goes on", " ".join(said.split()))
             self.assertNotIn("error", said)
