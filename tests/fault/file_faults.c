@@ -4,7 +4,8 @@
  * WEFT_FILE_FAULT has rules RANK:CALL:PATH:NTH:ACTION, separated by ';'. RANK is a number or *.
  * CALL is open, read, write, sync, rename, mkdir or unlink. PATH is part of the path. NTH counts
  * the calls that fit, from 1; with a '+' all later ones are meant too. ACTION is a number of errno,
- * or sleep=S for S seconds before the call is done.
+ * or sleep=S for S seconds before the call is done, or hold: it is done once there is no file
+ * WEFT_FILE_HOLD.
  *
  * WEFT_FILE_COUNT names a folder where the rank writes, when it ends, how many bytes it has read
  * from shards. What struck is written there as well, one line a fault. */
@@ -27,7 +28,7 @@ enum { RULES = 16 };
 typedef struct rule {
     char call[8], path[128];
     long nth, error;
-    bool later;
+    bool later, hold;
     double sleep;
     atomic_long seen;
 } rule;
@@ -67,6 +68,8 @@ static __attribute__((constructor)) void read_rules(void)
         r->later = strchr(nth, '+');
         if (!strncmp(action, "sleep=", 6))
             r->sleep = strtod(action + 6, NULL);
+        else if (!strcmp(action, "hold"))
+            r->hold = getenv("WEFT_FILE_HOLD");
         else
             r->error = strtol(action, NULL, 10);
         n_rules++;
@@ -99,6 +102,8 @@ static bool strikes(const char *call, const char *path)
             nanosleep(&(struct timespec){(time_t)r->sleep,
                                          (long)((r->sleep - (double)(time_t)r->sleep) * 1e9)},
                       NULL);
+        while (r->hold && !access(getenv("WEFT_FILE_HOLD"), F_OK))
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
         if (r->error) {
             errno = (int)r->error;
             fails = true;
