@@ -14,6 +14,7 @@ import math
 import operator
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -1074,7 +1075,7 @@ class Gossip(Compared):
 class Prometheus(Compared):
     """A sink with a thread of its own, which clients ask while the job trains."""
 
-    JOB = JOB | ALONE | {"run.steps": 4000, "checkpoint.every": 0, "run.name": 'my "own" job',
+    JOB = JOB | ALONE | {"run.steps": 10**8, "checkpoint.every": 0, "run.name": 'my "own" job',
                          "log.sinks": "jsonl, prometheus", "model.layers": 1}
 
     def start(self, out, **more):
@@ -1118,8 +1119,7 @@ class Prometheus(Compared):
         self.assertIn(f"metrics are served at http://{address}/metrics", run.said())
 
     def test_events_are_counted(self):
-        run, address = self.start("events", **{"run.steps": 100000, "checkpoint.every": 20,
-                                               "checkpoint.async": "off"})
+        run, address = self.start("events", **{"checkpoint.every": 20, "checkpoint.async": "off"})
         run.until_step(41)
         _, values, types = self.scrape(address)
         count = {dict(labels)["event"]: v for (name, labels), v in values.items()
@@ -1130,7 +1130,7 @@ class Prometheus(Compared):
 
     def test_hostile_clients(self):
         """A crowd that says nothing, garbage, and requests without end: others are served."""
-        run, address = self.start("hostile", **{"run.steps": 1000000})
+        run, address = self.start("hostile")
         files = len(os.listdir(f"/proc/{run.pid}/fd"))
         crowd = [socket.create_connection(address.split(":"), 10) for _ in range(40)]
         for s in crowd:
@@ -1155,9 +1155,11 @@ class Prometheus(Compared):
 
     def test_the_end(self):
         """No thread is left to wait for, and the port is free again; a wrong address is said."""
-        run, address = self.start("ends", **{"run.steps": 50})
+        run, address = self.start("ends", **{"checkpoint.every": 10**8})
+        run.until_step(1)
         held = socket.create_connection(address.split(":"), 10)
-        self.assertEqual(run.wait(), 0)
+        run.process.send_signal(signal.SIGTERM)
+        self.assertEqual(run.wait(), 75, run.said())
         held.close()
         self.assertFalse(os.path.exists(os.path.join(run.out, "prometheus.address")))
         for key, value, why in (("address", "nowhere", "is not an IPv4 or IPv6 address"),

