@@ -125,7 +125,7 @@ class Save(w.Bench):
         """The run goes on, says so once for each gap, and writes whole lines again when there is
         room. Between two lines that are too long, a short one may have room: two gaps."""
         filler = self.small_disk()
-        job = SMALL | {"run.steps": 100000, "checkpoint.every": 0}
+        job = SMALL | {"run.steps": 10**8, "checkpoint.every": 0}
         run = w.Running(self, "disk/run", job, 3)
         run.until_step(5)
         self.fill(filler, 0)
