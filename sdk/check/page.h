@@ -23,8 +23,8 @@ check_page *check_page_map(int fd);      /* NULL: not possible */
 /* The page of this process. Without one, results go to standard output. */
 void check_page_use(check_page *p);
 
-/* Write a result unless there is one; afterwards there is one. Safe in a signal handler: `text` is
- * complete. */
+/* Write a result unless there is one; afterwards there is one, unless the process that writes it
+ * was killed. Safe in a signal handler: `text` is complete. */
 void check_page_write(check_outcome outcome, const char *text);
 
 bool check_page_is_written(void);

@@ -43,7 +43,7 @@ enum {
     DESCRIPTION = 16,   /* bytes that two ends tell each other behind the hello of the socket */
     ADDRESS_HEAD = 64,  /* bytes of address() before the worker's own */
     ADDRESS_MAX = 4096, /* bytes of address() */
-    GRACE_US = 100000,  /* of nothing: what a peer sent before it left has arrived */
+    GRACE_US = 100000,  /* without a message; all that a peer has sent is here by then */
     DRAIN_US = 2000000, /* longest wait for that, and of disconnect() for what was sent */
     LOOK_EVERY = 64,    /* calls of progress() that found nothing, until the socket is looked at */
     NAMES = 200         /* bytes of the list of transports */

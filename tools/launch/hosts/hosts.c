@@ -177,12 +177,14 @@ static void write_output(const char *text, uint32_t bytes)
 {
     while (bytes) {
         const ssize_t n = write(STDOUT_FILENO, text, bytes);
-        if (n < 0 && errno == EAGAIN) /* whoever shares it has made it so */
+        if (n > 0) {
+            text += n;
+            bytes -= (uint32_t)n;
+        } else if (n < 0 && errno == EAGAIN) { /* whoever shares it has made it so */
             poll(&(struct pollfd){.fd = STDOUT_FILENO, .events = POLLOUT}, 1, -1);
-        else if (n < 0 && errno != EINTR)
+        } else if (n == 0 || errno != EINTR) {
             return;
-        text += n > 0 ? n : 0;
-        bytes -= n > 0 ? (uint32_t)n : 0;
+        }
     }
 }
 
