@@ -14,7 +14,7 @@ help:
 	@echo '              a change of one file'
 	@echo 'make test     sets up, builds and runs the tests of the release build; 6 minutes on 2 cores'
 	@echo 'make sanitize     parsers, wire, links, engine, kernels and checkpoints under the address,'
-	@echo '              undefined-behaviour and thread sanitizers; 8 minutes'
+	@echo '              undefined-behaviour and thread sanitizers; 7 minutes'
 	@echo 'make integration  tests with heavier needs, which it installs: a virtual machine with'
 	@echo '              soft-RoCE, PyTorch, MPI; 25 minutes'
 	@echo 'make soak N=20    the tests of make test N times beside two busy loops; lists what ever fails.'

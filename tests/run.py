@@ -57,11 +57,12 @@ ASAN_RUNS = (r"fuzz|unit|data|tokenizer|links|comm|verbs|ucx|plan|schedule|compa
              r"|report\.(data|watch)|fault\.(job|launch|train_(save|async|encrypt))")
 ASAN_LEAVES = (r"comm\.threads_(fuzz|checked)|schedule\.referee|ucx\.jobs|coll\.train"
                r"|ops\.ops_test|ops\..*\.(avx2|cuda|cuda_own|cudnn|ptx)"
-               r"|fault\.(job_(death|tree)|launch)")
-# The thread sanitizer runs what has threads.
+               r"|fault\.(job_(death|pause|stop|tree)|launch)")
+# The thread sanitizer runs what has threads; variants of a link have the same ones.
 TSAN_RUNS = (r"links|comm\.(links|threads)|ops\.pool_test$|unit\.(comm|job|launch|run|log)"
              r"|fault\.(job|launch_dying|train_(async|encrypt|trace))")
-TSAN_LEAVES = r"fault\.job_(attack|bytes|flood|tree)|unit\.run_weights|comm\.threads_checked"
+TSAN_LEAVES = (r"fault\.job_(attack|bytes|flood|tree)|unit\.run_weights|comm\.threads_checked"
+               r"|links\.check\.(self|.*\.(small|three|eight))")
 TSAN_WHOLE = (r"links|fault|ops\.(pool|product)_test$|comm\.(links|threads)|job"
               r"|unit\.(comm|job|launch|run|log)")
 # The folders that each builds: these tests and what they use.

@@ -104,12 +104,12 @@ class Right(unittest.TestCase):
                        if c["result"] not in ("pass", "not applicable")]
                 self.assertEqual((status, bad), (0, []))
 
+
+class Command(unittest.TestCase):
     def test_every_check_has_a_bad_plugin(self):
         listed = {int(line.split()[0]) for line in weft("--list").stdout.splitlines()}
         self.assertEqual(listed, {row[0] for name in SETS for row in expected(name)[1]})
 
-
-class Command(unittest.TestCase):
     def test_wrong_requests(self):
         good = plugin("any", 0, "good")
         for words in ([], ["none.so"], [good, good], [good, "--only", "x"], [good, "--only", "9-"],
