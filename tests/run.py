@@ -23,8 +23,8 @@ names it, build/flaky/ keeps its first output, and it counts as passed. It is a 
 A summary ends with "N passed, N failed, N skipped", also in build/summary.txt; the status is 1 when
 a test failed or a build failed. Where CI or WEFT_CI is set, a skip fails too, whether a whole test
 is skipped or one case in it, unless tests/skips.txt allows it. WEFT_WHOLE=1 gives the sanitizers
-what they leave out; CTEST_PARALLEL_LEVEL sets how many tests run at a time (one more than there are
-cores, since some only wait)."""
+what they leave out; CTEST_PARALLEL_LEVEL sets how many tests run at a time (more than there are
+cores, since some only wait, most of them under the thread sanitizer)."""
 import json
 import os
 import re
@@ -100,9 +100,9 @@ def parts(patterns):
 
 def steps(target):
     """(preset, build targets, tests at a time, options of ctest) of each part of a target."""
-    many = parallel()
+    many = parallel(1)
     if target == "test":
-        return [("release", ["all"], many, ["-LE", LABELS])]
+        return [("release", ["all"], parallel(2), ["-LE", LABELS])]
     if target == "quick":
         return [("release", ["all"], many, ["-LE", LABELS, "-R", f"^({QUICK})"])]
     if target == "integration":
@@ -115,7 +115,7 @@ def steps(target):
                  ["-LE", INTEGRATION, "-R", f"^({TSAN_WHOLE})"])]
     return [("asan-ubsan", parts(ASAN_BUILDS), many,
              ["-LE", INTEGRATION, "-R", f"^({ASAN_RUNS})", "-E", f"^({ASAN_LEAVES})"]),
-            ("tsan", parts(SANITIZED), many,
+            ("tsan", parts(SANITIZED), parallel(4),
              ["-LE", INTEGRATION, "-R", f"^({TSAN_RUNS})", "-E", f"^({TSAN_LEAVES})"])]
 
 
@@ -278,9 +278,9 @@ def try_again(results):
             results[i].kept = keep_output("flaky", f"{first.preset}.{first.name}.txt", first)
 
 
-def parallel():
-    """How many tests run at a time."""
-    return os.environ.get("CTEST_PARALLEL_LEVEL") or len(os.sched_getaffinity(0)) + 1
+def parallel(more):
+    """How many tests run at a time: so many more than there are cores."""
+    return os.environ.get("CTEST_PARALLEL_LEVEL") or len(os.sched_getaffinity(0)) + more
 
 
 def run_step(preset, targets, jobs, chosen, options):
