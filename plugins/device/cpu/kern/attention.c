@@ -44,39 +44,54 @@ INLINE void load_keys(struct forward *f, const struct head *h, const void *const
     }
 }
 
-/* Replace row r of the scores by exp(scale * s - max) for its keys [from, seen) and 0 for others;
- * rescale the row's sum and accumulated output to the new maximum. */
-INLINE void softmax_row(struct forward *f, int r, int64_t from, int64_t seen, int64_t width,
-                        const struct head *h)
+/* A row's scores outside of its keys [from, seen) become -inf; returns the largest. */
+INLINE float hide_keys(float *s, int64_t from, int64_t seen, int64_t width)
 {
     const vf least = v_set1(-__builtin_inff());
-    float *s = f->s + r * BK, *sum = f->sum + r * VL, *o = f->o + r * h->dp;
-    if (from >= seen) {
-        memset(s, 0, (size_t)width * sizeof *s);
-        return;
-    }
-    for (int64_t i = seen / VL * VL; i < width; i += VL)
+    for (int64_t i = (seen > 0 ? seen : 0) / VL * VL; i < width; i += VL)
         v_store(s + i, v_select(v_first(seen - i), v_load(s + i), least));
-    for (int64_t i = 0; i < from; i += VL)
+    for (int64_t i = 0; i < from && i < width; i += VL)
         v_store(s + i, v_select(v_first(from - i), least, v_load(s + i)));
     vf m = least;
     for (int64_t i = 0; i < width; i += VL)
         m = v_max(v_load(s + i), m);
-    const float here = v_largest(m) * h->scale, max = here > f->max[r] ? here : f->max[r];
-    if (max > f->max[r] && f->max[r] != -__builtin_inff()) {
-        const float shrink = expf(f->max[r] - max);
-        v_store(sum, v_load(sum) * shrink);
+    return v_largest(m);
+}
+
+/* Raise the rows' maxima to those of a block's scores, largest[BQ]; rescale their sums and
+ * accumulated outputs to them. A row that has seen no key keeps -inf, and its sums are zero. */
+INLINE void rescale(struct forward *f, const float *largest, const struct head *h)
+{
+    float shrink[BQ];
+    for (int r = 0; r < BQ; r += VL) {
+        const vf old = v_load(f->max + r);
+        const vf new = v_max(v_load(largest + r) * h->scale, old);
+        v_store(shrink + r,
+                v_exp_low(old - v_select(new == v_set1(-__builtin_inff()), v_set1(0), new)));
+        v_store(f->max + r, new);
+    }
+    for (int r = 0; r < BQ; r++) {
+        v_store(f->sum + r * VL, v_load(f->sum + r * VL) * shrink[r]);
         for (int64_t i = 0; i < h->dp; i += VL)
-            v_store(o + i, v_load(o + i) * shrink);
+            v_store(f->o + r * h->dp + i, v_load(f->o + r * h->dp + i) * shrink[r]);
     }
-    f->max[r] = max;
-    vf total = v_load(sum);
+}
+
+/* Replace row r of the scores by exp(scale * s - max), as units along the row, and add it up. */
+INLINE void exp_row(struct forward *f, int r, int64_t width, float scale, const uint32_t dt)
+{
+    const float max = f->max[r] == -__builtin_inff() ? 0 : f->max[r];
+    float *s = f->s + r * BK;
+    vf total = v_load(f->sum + r * VL);
     for (int64_t i = 0; i < width; i += VL) {
-        vf p = v_exp_low(v_fma(v_load(s + i), v_set1(h->scale), v_set1(-max)));
-        v_store(s + i, p);
+        vf p = v_exp_low(v_fma(v_load(s + i), v_set1(scale), v_set1(-max)));
         total += p;
+        if (dt == WEFT_BF16)
+            v_store_bf16((uint16_t *)s + i, p);
+        else
+            v_store(s + i, p);
     }
-    v_store(sum, total);
+    v_store(f->sum + r * VL, total);
 }
 
 INLINE void visit_keys(struct forward *f, const struct head *h, int64_t q0, int64_t nq, int64_t k0,
@@ -95,11 +110,14 @@ INLINE void visit_keys(struct forward *f, const struct head *h, int64_t q0, int6
                               .ldb = BK,
                               .ldc = BK},
               dt);
-    for (int r = 0; r < nq; r++) {
-        softmax_row(f, r, first_key(h, q0 + r) - k0,
-                    h->causal ? smaller(q0 + r + 1 - k0, seen) : seen, width, h);
-        pack_result(f->s + r * BK, width, dt);
-    }
+    float largest[BQ];
+    for (int r = 0; r < BQ; r++)
+        largest[r] = r < nq ? hide_keys(f->s + r * BK, first_key(h, q0 + r) - k0,
+                                        h->causal ? smaller(q0 + r + 1 - k0, seen) : seen, width)
+                            : 0;
+    rescale(f, largest, h);
+    for (int r = 0; r < nq; r++)
+        exp_row(f, r, width, h->scale, dt);
     panel_add(&(struct panel){.a = (const uint32_t *)f->s,
                               .b = f->v + units(k0, dt) * h->dp,
                               .c = f->o,

@@ -17,7 +17,7 @@
 #include "kern/simd/panel.h"
 #include "kern/simd/vmath.h"
 
-enum { BQ = 32, BK = 128 }; /* queries and keys per block */
+enum { BQ = 32, BK = 256 }; /* queries and keys per block */
 
 struct backward {
     uint32_t *k, *kt, *vt; /* a block of keys: [units of BK][dp], [units of D][BK] twice */
@@ -26,7 +26,8 @@ struct backward {
     uint32_t *qc, *dyc;    /* the same, units across queries; aliases of q and dy unless bf16 */
     float *p, *ds;         /* [BQ][BK] */
     uint32_t *pc, *dsc;    /* units across queries; aliases of p and ds unless bf16 */
-    float *dq, *delta;     /* whole sequence, per query head: [n][dp], [n] */
+    float *dq;             /* whole sequence, per query head: [n][dp] */
+    float *delta, *lse;    /* the same: [n] each */
 };
 
 INLINE int64_t sharers(const struct cpu_args *a)
@@ -37,8 +38,8 @@ INLINE int64_t sharers(const struct cpu_args *a)
 size_t KERNEL(attention_dx_scratch)(const struct cpu_args *a)
 {
     const int64_t dp = round_up(a->dim, VL), n = round_up(a->sequence, BQ);
-    return (size_t)(4 * (5 * BK * dp + 4 * BQ * dp + 4 * BQ * BK + sharers(a) * n * (dp + 1)) +
-                    15 * 64);
+    return (size_t)(4 * (5 * BK * dp + 4 * BQ * dp + 4 * BQ * BK + sharers(a) * n * (dp + 2)) +
+                    16 * 64);
 }
 
 INLINE void take_buffers(struct backward *b, const struct cpu_args *a, const struct head *h,
@@ -61,19 +62,26 @@ INLINE void take_buffers(struct backward *b, const struct cpu_args *a, const str
     b->dsc = same ? (uint32_t *)b->ds : take(&p, BQ * BK);
     b->dq = take(&p, n * h->dp);
     b->delta = take(&p, n);
+    b->lse = take(&p, n);
     memset(b->dq, 0, (size_t)(n * h->dp) * sizeof(float));
 }
 
-INLINE void row_deltas(struct backward *b, const struct head *h, const struct cpu_job *j,
-                       const uint32_t dt)
+/* Compute each row's delta, and gather its lse. */
+INLINE void row_sums(struct backward *b, const struct head *h, const struct cpu_job *j,
+                     const uint32_t dt)
 {
-    const void *y = j->in[j->a->fused ? 2 : 4];
+    const char *dy = token_of(j->in, &h->y, 0, dt);
+    const char *y = token_of(j->in + (j->a->fused ? 2 : 4), &h->y, 0, dt);
+    const float *lse = (const float *)j->in[j->a->fused ? 3 : 5] + h->lse;
     for (int64_t t = 0; t < h->n; t++) {
-        const int64_t at = h->y.at + t * h->y.stride;
+        const int64_t at = t * h->y.stride;
+        prefetch_row(dy, t, h->d, h->y.stride, dt);
+        prefetch_row(y, t, h->d, h->y.stride, dt);
         vf sum = v_set1(0);
         for (int64_t i = 0; i < h->d; i += VL)
-            sum += v_get_n(j->in[0], at + i, h->d - i, dt) * v_get_n(y, at + i, h->d - i, dt);
+            sum += v_get_n(dy, at + i, h->d - i, dt) * v_get_n(y, at + i, h->d - i, dt);
         b->delta[t] = v_sum(sum);
+        b->lse[t] = lse[t * h->lstride];
     }
 }
 
@@ -123,11 +131,10 @@ INLINE void score_pair(const float *s, float *dp, uint32_t *pc, uint32_t *dsc, i
 }
 
 /* Compute P and dS of a pair of blocks and their packed forms; rows that pad tiles are zero. */
-INLINE void make_scores(struct backward *b, const struct head *h, const struct cpu_job *j,
-                        int64_t q0, int64_t nq, int64_t k0, int64_t seen, const uint32_t dt)
+INLINE void make_scores(struct backward *b, const struct head *h, int64_t q0, int64_t nq,
+                        int64_t k0, int64_t seen, const uint32_t dt)
 {
     const int64_t mq = round_up(nq, MR), width = round_up(seen, NR * VL), u = units(h->d, dt);
-    const float *lse = (const float *)j->in[j->a->fused ? 3 : 5] + h->lse + q0 * h->lstride;
     struct panel s = {.a = b->q,
                       .b = b->kt,
                       .c = b->p,
@@ -148,7 +155,7 @@ INLINE void make_scores(struct backward *b, const struct head *h, const struct c
         rows[r] = r >= nq ? (struct row){0}
                           : (struct row){first_key(h, q0 + r) - k0,
                                          h->causal ? smaller(q0 + r + 1 - k0, seen) : seen,
-                                         h->scale, lse[r * h->lstride], b->delta[q0 + r]};
+                                         h->scale, b->lse[q0 + r], b->delta[q0 + r]};
     for (int64_t r = 0; r < mq && dt != WEFT_BF16; r++)
         score_row(b->p + r * BK, b->ds + r * BK, width, &rows[r]);
     for (int64_t r = 0; r < mq && dt == WEFT_BF16; r += 2)
@@ -177,7 +184,7 @@ INLINE void visit_queries(struct backward *b, const struct head *h, const struct
     if (first_key_of(h, q0, nq) >= k0 + BK)
         return;
     load_queries(b, h, j, q0, nq, dt);
-    make_scores(b, h, j, q0, nq, k0, seen, dt);
+    make_scores(b, h, q0, nq, k0, seen, dt);
     struct panel g = {.a = b->pc,
                       .b = b->dyc,
                       .c = b->dv,
@@ -232,13 +239,14 @@ INLINE void load_keys(struct backward *b, const struct head *h, const char *k, c
     memset(b->dv, 0, (size_t)(round_up(n, MR) * h->dp) * sizeof(float));
 }
 
-/* `b` with the dq and delta buffers of head number `m` of those that share the keys. */
+/* `b` with the dq, delta and lse buffers of head number `m` of those that share the keys. */
 INLINE struct backward share_of(const struct backward *b, const struct head *h, int64_t m)
 {
     const int64_t n = round_up(h->n, BQ);
     struct backward r = *b;
     r.dq += m * n * h->dp;
     r.delta += m * n;
+    r.lse += m * n;
     return r;
 }
 
@@ -272,7 +280,7 @@ INLINE void backward_heads(const struct cpu_job *j, int64_t begin, int64_t end, 
         for (int64_t m = 0; m < group; m++) {
             const struct head h = head_of(j, s, h0 + m);
             struct backward share = share_of(&b, &h, m);
-            row_deltas(&share, &h, j, dt);
+            row_sums(&share, &h, j, dt);
         }
         for (int64_t k0 = 0; k0 < first.n; k0 += BK)
             visit_keys(&b, j, s, h0, k0, dt);

@@ -6,7 +6,9 @@
  * column's order of summation is fixed, so results do not depend on the number of threads. */
 #include "impl.h"
 
-enum { GROUP = 256, WIDTH = 512 };
+/* A block takes a part of each row, which the processor's own prefetching does not follow: without
+ * asking for rows that are AHEAD, half the speed is lost. */
+enum { GROUP = 256, WIDTH = 512, AHEAD = 8 };
 
 /* Write block [c0, c0 + width) of output k. */
 INLINE void write_sums(const struct cpu_job *j, int k, int64_t c0, int64_t width, const float *sum)
@@ -27,6 +29,8 @@ INLINE void add_rows(const char *dy, int64_t row, int64_t n, int64_t width, floa
     for (int64_t i = 0; i < width; i += VL) {
         vf s = v_load(part + i);
         if (n == 4) {
+            for (int k = 0; k < 4; k++)
+                prefetch(dy + i * dt_size(dt), (k + AHEAD) * row);
             vf ab = v_get_n(dy, i, width - i, dt) + v_get_n(dy + row, i, width - i, dt);
             vf cd =
                 v_get_n(dy + 2 * row, i, width - i, dt) + v_get_n(dy + 3 * row, i, width - i, dt);
@@ -80,29 +84,39 @@ void KERNEL(colsum)(const struct cpu_job *j, int64_t begin, int64_t end, char *s
 #undef CALL
 }
 
-/* Row t: db += dy, dg += dy * (x - mean) * rstd. */
-INLINE void norm_row(const struct cpu_job *j, int64_t t, int64_t c0, int64_t width, float *dg,
-                     float *db, const uint32_t dt)
+/* n <= 4 rows from t, of the columns from c0: db += dy, dg += dy * (x - mean) * rstd. */
+INLINE void norm_rows(const struct cpu_job *j, int64_t t, const int n, int64_t c0, int64_t width,
+                      float *dg, float *db, const uint32_t dt)
 {
-    const int64_t at = (t * j->a->cols + c0) * dt_size(dt);
+    const int64_t row = j->a->cols * dt_size(dt), at = t * row + c0 * dt_size(dt);
     const char *dy = (const char *)j->in[0] + at, *x = (const char *)j->in[1] + at;
-    const float mean = ((const float *)j->in[2])[t], rstd = ((const float *)j->in[3])[t];
+    const float *mean = (const float *)j->in[2] + t, *rstd = (const float *)j->in[3] + t;
     for (int64_t i = 0; i < width; i += VL) {
-        vf d = v_get_n(dy, i, width - i, dt);
-        vf n = (v_get_n(x, i, width - i, dt) - mean) * rstd;
-        v_store(dg + i, v_fma(d, n, v_load(dg + i)));
-        v_store(db + i, v_load(db + i) + d);
+        vf g = v_load(dg + i), b = v_load(db + i);
+        for (int k = 0; k < n; k++) {
+            prefetch(dy + i * dt_size(dt), (k + AHEAD) * row);
+            prefetch(x + i * dt_size(dt), (k + AHEAD) * row);
+            vf d = v_get_n(dy + k * row, i, width - i, dt);
+            g = v_fma(d, (v_get_n(x + k * row, i, width - i, dt) - mean[k]) * rstd[k], g);
+            b += d;
+        }
+        v_store(dg + i, g);
+        v_store(db + i, b);
     }
 }
 
 INLINE void norm_columns(const struct cpu_job *j, int64_t begin, int64_t end, const uint32_t dt)
 {
+    const int64_t rows = j->a->rows;
     for (int64_t c0 = begin; c0 < end; c0 += WIDTH) {
         const int64_t width = end - c0 < WIDTH ? end - c0 : WIDTH;
         float dg[WIDTH] = {0}, db[WIDTH] = {0}, part_g[WIDTH] = {0}, part_b[WIDTH] = {0};
-        for (int64_t t = 0; t < j->a->rows; t++) {
-            norm_row(j, t, c0, width, part_g, part_b, dt);
-            if (t % GROUP == GROUP - 1) {
+        for (int64_t t = 0; t < rows; t += 4) {
+            if (rows - t >= 4)
+                norm_rows(j, t, 4, c0, width, part_g, part_b, dt);
+            else
+                norm_rows(j, t, (int)(rows - t), c0, width, part_g, part_b, dt);
+            if (t % GROUP == GROUP - 4) {
                 add_up(dg, part_g, width);
                 add_up(db, part_b, width);
             }
@@ -123,27 +137,37 @@ void KERNEL(layernorm_dw)(const struct cpu_job *j, int64_t begin, int64_t end, c
 #undef CALL
 }
 
-/* Row t: dg += dy * x * rstd. */
-INLINE void rms_row(const struct cpu_job *j, int64_t t, int64_t c0, int64_t width, float *dg,
-                    const uint32_t dt)
+/* n <= 4 rows from t, of the columns from c0: dg += dy * x * rstd. */
+INLINE void rms_rows(const struct cpu_job *j, int64_t t, const int n, int64_t c0, int64_t width,
+                     float *dg, const uint32_t dt)
 {
-    const int64_t at = (t * j->a->cols + c0) * dt_size(dt);
+    const int64_t row = j->a->cols * dt_size(dt), at = t * row + c0 * dt_size(dt);
     const char *dy = (const char *)j->in[0] + at, *x = (const char *)j->in[1] + at;
-    const float rstd = ((const float *)j->in[2])[t];
+    const float *rstd = (const float *)j->in[2] + t;
     for (int64_t i = 0; i < width; i += VL) {
-        vf n = v_get_n(x, i, width - i, dt) * rstd;
-        v_store(dg + i, v_fma(v_get_n(dy, i, width - i, dt), n, v_load(dg + i)));
+        vf g = v_load(dg + i);
+        for (int k = 0; k < n; k++) {
+            prefetch(dy + i * dt_size(dt), (k + AHEAD) * row);
+            prefetch(x + i * dt_size(dt), (k + AHEAD) * row);
+            g = v_fma(v_get_n(dy + k * row, i, width - i, dt),
+                      v_get_n(x + k * row, i, width - i, dt) * rstd[k], g);
+        }
+        v_store(dg + i, g);
     }
 }
 
 INLINE void rms_columns(const struct cpu_job *j, int64_t begin, int64_t end, const uint32_t dt)
 {
+    const int64_t rows = j->a->rows;
     for (int64_t c0 = begin; c0 < end; c0 += WIDTH) {
         const int64_t width = end - c0 < WIDTH ? end - c0 : WIDTH;
         float total[WIDTH] = {0}, part[WIDTH] = {0};
-        for (int64_t t = 0; t < j->a->rows; t++) {
-            rms_row(j, t, c0, width, part, dt);
-            if (t % GROUP == GROUP - 1)
+        for (int64_t t = 0; t < rows; t += 4) {
+            if (rows - t >= 4)
+                rms_rows(j, t, 4, c0, width, part, dt);
+            else
+                rms_rows(j, t, (int)(rows - t), c0, width, part, dt);
+            if (t % GROUP == GROUP - 4)
                 add_up(total, part, width);
         }
         add_up(total, part, width);

@@ -85,7 +85,7 @@ INLINE void stream_rows(const void *w, int64_t n, const void *x, float *y, const
         sum[r] = v_set1(0);
     for (; i + dense(dt) <= n; i += dense(dt))
         for (int r = 0; r < count; r++) {
-            __builtin_prefetch((const char *)w + ((count + r) * n + i) * dt_size(dt));
+            prefetch(w, ((count + r) * n + i) * dt_size(dt));
             sum[r] = add_products(w, r * n, x, i, sum[r], dt);
         }
     for (; i < n; i += VL) {

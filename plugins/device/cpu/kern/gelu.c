@@ -38,8 +38,7 @@ INLINE void gelu_rows(const struct cpu_job *j, int64_t begin, int64_t end, const
     for (int64_t t = begin; t < end; t++) {
         const char *x = (const char *)j->in[0] + t * c * dt_size(dt);
         char *y = (char *)j->out[0] + t * c * dt_size(dt);
-        for (int64_t i = 0; i < c; i += VL)
-            v_put_n(y, i, c - i, dt, gelu(with_bias(x, b, i, c - i, dt)));
+        EACH_VECTOR(i, n, c, v_put_n(y, i, n, dt, gelu(with_bias(x, b, i, n, dt))));
     }
 }
 
@@ -60,10 +59,9 @@ INLINE void gelu_dx_rows(const struct cpu_job *j, int64_t begin, int64_t end, co
         const int64_t row = t * c * dt_size(dt);
         const char *dy = (const char *)j->in[0] + row, *x = (const char *)j->in[1] + row;
         char *dx = (char *)j->out[0] + row;
-        for (int64_t i = 0; i < c; i += VL) {
-            vf z = with_bias(x, b, i, c - i, dt);
-            v_put_n(dx, i, c - i, dt, v_get_n(dy, i, c - i, dt) * gelu_slope(z));
-        }
+        EACH_VECTOR(
+            i, n, c,
+            v_put_n(dx, i, n, dt, v_get_n(dy, i, n, dt) * gelu_slope(with_bias(x, b, i, n, dt))));
     }
 }
 
@@ -84,10 +82,8 @@ INLINE void residual_rows(const struct cpu_job *j, int64_t begin, int64_t end, c
         const int64_t row = t * c * dt_size(dt);
         const char *x = (const char *)j->in[0] + row, *r = (const char *)j->in[2] + row;
         char *y = (char *)j->out[0] + row;
-        for (int64_t i = 0; i < c; i += VL) {
-            vf s = v_get_n(x, i, c - i, dt) + v_get_n(b, i, c - i, dt);
-            v_put_n(y, i, c - i, dt, s + v_get_n(r, i, c - i, dt));
-        }
+        EACH_VECTOR(i, n, c,
+                    v_put_n(y, i, n, dt, with_bias(x, b, i, n, dt) + v_get_n(r, i, n, dt)));
     }
 }
 

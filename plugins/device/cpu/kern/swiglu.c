@@ -5,6 +5,11 @@
 #include "impl.h"
 #include "kern/simd/vmath.h"
 
+INLINE vf swiglu(vf gate, vf up)
+{
+    return gate * v_logistic(gate) * up;
+}
+
 INLINE void swiglu_rows(const struct cpu_job *j, int64_t begin, int64_t end, const uint32_t dt)
 {
     const int64_t c = j->a->cols;
@@ -12,10 +17,8 @@ INLINE void swiglu_rows(const struct cpu_job *j, int64_t begin, int64_t end, con
         const int64_t row = t * c * dt_size(dt);
         const char *gate = (const char *)j->in[0] + row, *up = (const char *)j->in[1] + row;
         char *y = (char *)j->out[0] + row;
-        for (int64_t i = 0; i < c; i += VL) {
-            vf g = v_get_n(gate, i, c - i, dt);
-            v_put_n(y, i, c - i, dt, g * v_logistic(g) * v_get_n(up, i, c - i, dt));
-        }
+        EACH_VECTOR(i, n, c,
+                    v_put_n(y, i, n, dt, swiglu(v_get_n(gate, i, n, dt), v_get_n(up, i, n, dt))));
     }
 }
 
@@ -28,6 +31,15 @@ void KERNEL(swiglu)(const struct cpu_job *j, int64_t begin, int64_t end, char *s
 #undef CALL
 }
 
+/* Write dgate and dup of the n elements at i. */
+INLINE void swiglu_slopes(char *dgate, char *dup, vf dy, vf gate, vf up, int64_t i, int64_t n,
+                          const uint32_t dt)
+{
+    const vf s = v_logistic(gate);
+    v_put_n(dgate, i, n, dt, dy * up * (s * v_fma(gate, v_set1(1.0f) - s, v_set1(1.0f))));
+    v_put_n(dup, i, n, dt, dy * gate * s);
+}
+
 INLINE void swiglu_dx_rows(const struct cpu_job *j, int64_t begin, int64_t end, const uint32_t dt)
 {
     const int64_t c = j->a->cols;
@@ -36,13 +48,9 @@ INLINE void swiglu_dx_rows(const struct cpu_job *j, int64_t begin, int64_t end, 
         const char *dy = (const char *)j->in[0] + row, *gate = (const char *)j->in[1] + row;
         const char *up = (const char *)j->in[2] + row;
         char *dgate = (char *)j->out[0] + row, *dup = (char *)j->out[1] + row;
-        for (int64_t i = 0; i < c; i += VL) {
-            vf d = v_get_n(dy, i, c - i, dt), g = v_get_n(gate, i, c - i, dt);
-            vf u = v_get_n(up, i, c - i, dt), s = v_logistic(g);
-            vf slope = s * v_fma(g, v_set1(1.0f) - s, v_set1(1.0f));
-            v_put_n(dgate, i, c - i, dt, d * u * slope);
-            v_put_n(dup, i, c - i, dt, d * g * s);
-        }
+        EACH_VECTOR(i, n, c,
+                    swiglu_slopes(dgate, dup, v_get_n(dy, i, n, dt), v_get_n(gate, i, n, dt),
+                                  v_get_n(up, i, n, dt), i, n, dt));
     }
 }
 

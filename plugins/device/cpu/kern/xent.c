@@ -49,8 +49,8 @@ INLINE void xent_row(const struct cpu_job *j, int64_t t, float factor, const uin
     }
     const struct row_stats r = row_stats(x, n, dt);
     const float logp = row_logp(x, target, n, r, dt), scale = factor / r.sum;
-    for (int64_t i = 0; i < n; i += VL)
-        v_put_n(d, i, n - i, dt, v_exp_low(v_get_n(x, i, n - i, dt) - r.max) * scale);
+    EACH_VECTOR(i, left, n,
+                v_put_n(d, i, left, dt, v_exp_low(v_get_n(x, i, left, dt) - r.max) * scale));
     memset(d + n * dt_size(dt), 0, (size_t)((c - n) * dt_size(dt)));
     if (target < n)
         v_put_tail(d, target, 1, dt, v_set1(expm1f(logp) * factor));

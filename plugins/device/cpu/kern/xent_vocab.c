@@ -62,8 +62,8 @@ INLINE void finish_row(const struct cpu_job *j, int64_t t, float factor, const u
         return;
     }
     const float logp = vocab_logp(j->a, id, max, sums), scale = factor / sums[0];
-    for (int64_t i = 0; i < n; i += VL)
-        v_put_n(d, i, n - i, dt, v_exp_low(v_get_n(x, i, n - i, dt) - max) * scale);
+    EACH_VECTOR(i, left, n,
+                v_put_n(d, i, left, dt, v_exp_low(v_get_n(x, i, left, dt) - max) * scale));
     memset(d + n * dt_size(dt), 0, (size_t)((c - n) * dt_size(dt)));
     const int64_t target = id - j->a->first;
     if (target >= 0 && target < n)

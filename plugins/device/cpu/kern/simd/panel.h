@@ -89,6 +89,17 @@ INLINE void panel_add(const struct panel *p, const uint32_t dt)
     dt != WEFT_BF16 ? panel_add_f32(p) : panel_add_bf16(p);
 }
 
+enum { AHEAD = 32 }; /* rows; this is measured */
+
+/* Ask for row r + AHEAD of rows of d elements, `stride` apart. They are a head's part of each
+ * token, which the processor's own prefetching does not follow. The last rows of a block ask for
+ * the next block's. */
+INLINE void prefetch_row(const void *from, int64_t r, int64_t d, int64_t stride, const uint32_t dt)
+{
+    for (int64_t i = 0; i < d * dt_size(dt); i += 64)
+        prefetch(from, (r + AHEAD) * stride * dt_size(dt) + i);
+}
+
 /* Number of units that hold n elements along k. */
 INLINE int64_t units(int64_t n, const uint32_t dt)
 {
@@ -103,6 +114,7 @@ INLINE void pack_rows(uint32_t *to, int64_t ld, int64_t np, const void *from, in
     const int64_t bytes = d * dt_size(dt), whole = bytes / sizeof(vf) * sizeof(vf);
     for (int64_t r = 0; r < n; r++) {
         const char *row = (const char *)from + r * stride * dt_size(dt);
+        prefetch_row(from, r, d, stride, dt);
         if (dt == WEFT_F16) {
             for (int64_t i = 0; i < d; i += VL)
                 v_store((float *)(to + r * ld + i), v_get_n(row, i, d - i, dt));
@@ -123,25 +135,45 @@ INLINE void pack_columns(uint32_t *to, int64_t dp, int64_t np, const void *from,
                          int64_t d, int64_t stride, const uint32_t dt)
 {
     const int64_t step = dt != WEFT_BF16 ? 1 : 2;
-    for (int64_t r = 0; r < np; r += step)
+    for (int64_t r = 0; r < np; r += step) {
+        for (int64_t k = r; k < r + step; k++)
+            prefetch_row(from, k, d, stride, dt);
         for (int64_t i = 0; i < dp; i += VL) {
             vu low = r < n ? (vu)v_get_n(from, r * stride + i, d - i, dt) : vu_set1(0);
             vu high = r + 1 < n ? (vu)v_get_n(from, (r + 1) * stride + i, d - i, dt) : vu_set1(0);
             vu_store(to + r / step * dp + i,
                      dt != WEFT_BF16 ? low : low >> 16 | (high & 0xffff0000u));
         }
+    }
 }
 
-/* Transpose n rows of `u` units for B. to: [u][ldt], zero in columns n to w. */
+/* Transpose a tile of VL x VL: rows k and k + VL / 2 are interleaved, log2(VL) times. */
+INLINE void transpose_tile(vf tile[VL])
+{
+    for (int step = 1; step < VL; step *= 2) {
+        vf to[VL];
+        for (int k = 0; k < VL / 2; k++) {
+            to[2 * k] = v_zip_low(tile[k], tile[k + VL / 2]);
+            to[2 * k + 1] = v_zip_high(tile[k], tile[k + VL / 2]);
+        }
+        memcpy(tile, to, sizeof to);
+    }
+}
+
+/* Transpose n rows of `u` units for B. from: rows as long as u rounded up to vectors; to: [u][ldt],
+ * zero in columns n to w, a multiple of VL. */
 static inline void pack_transpose(uint32_t *to, int64_t ldt, const uint32_t *from, int64_t ld,
                                   int64_t n, int64_t u, int64_t w)
 {
-    for (int64_t i = 0; i < u; i++) {
-        for (int64_t r = 0; r < n; r++)
-            to[i * ldt + r] = from[r * ld + i];
-        for (int64_t r = n; r < w; r++)
-            to[i * ldt + r] = 0;
-    }
+    for (int64_t i = 0; i < u; i += VL)
+        for (int64_t r = 0; r < w; r += VL) {
+            vf tile[VL];
+            for (int k = 0; k < VL; k++)
+                tile[k] = r + k < n ? v_load((const float *)(from + (r + k) * ld + i)) : v_set1(0);
+            transpose_tile(tile);
+            for (int k = 0; k < VL && i + k < u; k++)
+                v_store((float *)(to + (i + k) * ldt + r), tile[k]);
+        }
 }
 
 /* Convert a row of fp32 results to units along the row, in place; no-op except for bf16. */

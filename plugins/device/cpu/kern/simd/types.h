@@ -39,6 +39,12 @@ INLINE int64_t dt_size(uint32_t dt)
     return dt == WEFT_F32 ? 4 : 2;
 }
 
+/* Ask for the cache line `bytes` beyond `from`; an address that is not there does no harm. */
+INLINE void prefetch(const void *from, int64_t bytes)
+{
+    __builtin_prefetch((const void *)((uintptr_t)from + (uint64_t)bytes));
+}
+
 /* Load or store the last n < VL elements: other lanes read as zero and are not written. */
 static __attribute__((noinline, unused)) vf v_get_tail(const void *p, int64_t i, int64_t n,
                                                        uint32_t dt)
@@ -69,6 +75,17 @@ INLINE void v_put_n(void *p, int64_t i, int64_t n, uint32_t dt, vf x)
     else
         v_put_tail(p, i, n, dt, x);
 }
+
+/* The statement for i = 0, VL, ... below `cols`, with n elements left there. The whole vectors have
+ * a loop of their own: a call for a tail in it would make it load its constants each time. */
+#define EACH_VECTOR(i, n, cols, statement)                                                         \
+    do {                                                                                           \
+        int64_t i = 0;                                                                             \
+        for (const int64_t n = VL; i + VL <= (cols); i += VL)                                      \
+            statement;                                                                             \
+        for (const int64_t n = (cols)-i; i < (cols); i += VL)                                      \
+            statement;                                                                             \
+    } while (0)
 
 /* -1 in the first n lanes, 0 in the rest. */
 INLINE vi v_first(int64_t n)

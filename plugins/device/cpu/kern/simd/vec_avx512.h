@@ -93,6 +93,19 @@ static inline void v_store_f16(uint16_t *p, vf x)
     _mm256_storeu_si256((void *)p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
 }
 
+/* a0 b0 a1 b1 ... of the lower halves, and of the upper ones. */
+static inline vf v_zip_low(vf a, vf b)
+{
+    const vi lanes = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23};
+    return _mm512_permutex2var_ps(a, (__m512i)lanes, b);
+}
+
+static inline vf v_zip_high(vf a, vf b)
+{
+    const vi lanes = {8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    return _mm512_permutex2var_ps(a, (__m512i)lanes, b);
+}
+
 static inline float v_sum(vf x)
 {
     return _mm512_reduce_add_ps(x);

@@ -117,6 +117,16 @@ static inline void v_store_f16(uint16_t *p, vf x)
     v_store_low16(p, r | sign >> 16);
 }
 
+static inline vf v_zip_low(vf a, vf b)
+{
+    return (vf){a[0], b[0], a[1], b[1]};
+}
+
+static inline vf v_zip_high(vf a, vf b)
+{
+    return (vf){a[2], b[2], a[3], b[3]};
+}
+
 static inline float v_sum(vf x)
 {
     return (x[0] + x[2]) + (x[1] + x[3]);

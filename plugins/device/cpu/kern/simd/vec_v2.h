@@ -102,6 +102,16 @@ static inline void v_store_f16(uint16_t *p, vf x)
     v_store_low16(p, r | sign >> 16);
 }
 
+static inline vf v_zip_low(vf a, vf b)
+{
+    return _mm_unpacklo_ps(a, b);
+}
+
+static inline vf v_zip_high(vf a, vf b)
+{
+    return _mm_unpackhi_ps(a, b);
+}
+
 static inline float v_sum(vf x)
 {
     vf y = x + _mm_movehl_ps(x, x);

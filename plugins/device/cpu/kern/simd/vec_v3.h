@@ -87,6 +87,16 @@ static inline void v_store_f16(uint16_t *p, vf x)
     _mm_storeu_si128((void *)p, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
 }
 
+static inline vf v_zip_low(vf a, vf b)
+{
+    return _mm256_permute2f128_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b), 0x20);
+}
+
+static inline vf v_zip_high(vf a, vf b)
+{
+    return _mm256_permute2f128_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b), 0x31);
+}
+
 static inline float v_sum(vf x)
 {
     __m128 y = _mm256_castps256_ps128(x) + _mm256_extractf128_ps(x, 1);
