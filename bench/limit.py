@@ -10,9 +10,10 @@ The limit of a step is the sum of
   whichever was faster;
 - for attention the operations of its two products, halved by the mask, at the highest rate that
   any form of the step reached;
-- for the update the bytes that it reads and writes, over what a triad moves: the faster of
-  a = b + s c, for which a processor mostly loads a before it stores it, and a = a + s c, where that
-  load counts; an update is mostly of the second kind.
+- for the update the bytes that it reads and writes, over what a triad moves (the median of the
+  rounds: the memory of a virtual machine is shared): the faster of a = b + s c, for which a
+  processor mostly loads a before it stores it, and a = a + s c, where that load counts; an update is
+  mostly of the second kind.
 
 Everything else, such as norms, activations, the loss and sums of gradients, counts as distance:
 with kernels that are fused into products it could take no time. Prints a JSON line a case: `share`
@@ -111,8 +112,8 @@ def torch_ms(form, precision):
 def triad_gbs():
     n = TRIAD_BYTES // 4
     a, b, c = (torch.ones(n) for _ in range(3))
-    best = min(best_of(lambda: torch.add(b, c, alpha=3.0, out=a), 2),
-               best_of(lambda: a.add_(c, alpha=1e-9), 2))
+    best = min(best_of(lambda: torch.add(b, c, alpha=3.0, out=a), 1),
+               best_of(lambda: a.add_(c, alpha=1e-9), 1))
     return 3 * TRIAD_BYTES / best / 1e6
 
 
@@ -122,12 +123,13 @@ def measure(o, work, precision, batch, sequence):
     forms = [form_of(op, sizes, inputs, SIZE[precision]) if op in PRODUCTS else None
              for op, sizes, inputs in ops]
     kernels, spent, steps = {f: [] for f in forms if f}, collections.defaultdict(list), []
-    library = {f: [] for f in kernels}
+    library, triads = {f: [] for f in kernels}, []
     for _ in range(o.rounds):
         steps += run_weft(o, job, out)[2:]
         run_weft(o, job, out, f"log.trace_steps=3-{o.steps}")
         for form in library:
             library[form].append(torch_ms(form, precision))
+        triads.append(triad_gbs())
         for step in traced_ms(out, len(ops)):
             sums = collections.Counter()
             for (name, ms), form in zip(step, forms):
@@ -144,7 +146,7 @@ def measure(o, work, precision, batch, sequence):
                                    "attention.dx": 2.5 * attention / rate})
     for form in filter(None, forms):
         granted[form[0]] += best[form]
-    gbs = triad_gbs()
+    gbs = statistics.median(triads)
     # of the update: eight operands or more, of which the first five large ones are read
     moved = sum(sum(x for x in sizes if x > 4) for op, sizes, _ in ops
                 if op == "ew" and len(sizes) > 9)

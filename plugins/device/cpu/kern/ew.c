@@ -9,8 +9,8 @@
  *   2. writes an fp32 result in place, if it does not alias an input that is still read; other
  *      results stay in a slot until the end of the block;
  *   3. writes bf16 outputs of large programs with non-temporal stores, if they alias no operand.
- * Operands are read sequentially, so the hardware prefetches them: software prefetch was measured
- * on Zen 4 at several distances and gains nothing.
+ * Operands are asked for two blocks ahead: on Zen 5 AdamW takes 3 to 5 % less time so, on Zen 4 as
+ * long as without.
  * It is slower than code compiled for the program by about the loads of scalars and slots. */
 #include "impl.h"
 #include "kern/simd/vmath.h"
@@ -19,7 +19,8 @@
 enum {
     WIDE = 8,
     BLOCK = WIDE * VL,
-    LARGE = 32 << 20 /* bytes of operands that exceed the caches */
+    LARGE = 32 << 20, /* bytes of operands that exceed the caches */
+    AHEAD = 2,        /* blocks */
 };
 
 struct run {
@@ -295,6 +296,17 @@ static int32_t prepare(struct run *r)
     return past;
 }
 
+/* Ask for the inputs of the block at element `at`, which may be beyond the last. */
+INLINE void prefetch_inputs(const struct run *r, int64_t at)
+{
+    const struct ew_code *code = r->code;
+    for (uint32_t k = 0; k < code->nin; k++) {
+        const int64_t size = dt_size(code->in_type[k]);
+        for (int64_t i = 0; code->in_vector[k] && i < BLOCK * size; i += 64)
+            prefetch(r->j->in[k], at * size + i);
+    }
+}
+
 /* Item: EW_TILE elements. scratch: the slots, then the steps. */
 void KERNEL(ew)(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch)
 {
@@ -308,6 +320,7 @@ void KERNEL(ew)(const struct cpu_job *j, int64_t begin, int64_t end, char *scrat
     int64_t at = begin * EW_TILE;
     find_all(&r, 1);
     for (; at + BLOCK <= last; at += BLOCK) {
+        prefetch_inputs(&r, at + AHEAD * BLOCK);
         load_inputs(&r, at, BLOCK);
         run_steps(&r, at * 4);
         store_outputs(&r, at, BLOCK);
