@@ -164,6 +164,7 @@ typedef struct sockets_pending {
 struct sockets_link {
     uint8_t hello_code; /* set before sockets_open(): options that both ends need ... */
     bool keep_tls;      /* ... whether peers keep their TLS sessions ... */
+    bool one_machine;   /* ... whether no bytes leave the machine ... */
     int send_buffer, receive_buffer; /* ... and bytes of the kernel's buffers; 0: its choice */
 
     const sockets_transport *transport;

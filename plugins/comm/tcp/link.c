@@ -31,8 +31,9 @@ weft_status tcp_create(void *module, const weft_link_args *args, weft_link **out
     bool encrypt = conf->integer(conf->ctx, "encrypt") != 0;
     l->net.hello_code = encrypt;
     l->net.keep_tls = encrypt;
+    l->net.one_machine = args->local_ranks == args->ranks;
     l->net.send_buffer = (int)conf->integer(conf->ctx, "sndbuf");
-    if (l->net.send_buffer == 0 && args->local_ranks == args->ranks)
+    if (l->net.send_buffer == 0 && l->net.one_machine)
         l->net.send_buffer = local_send_buffer(args->local_ranks);
     l->net.receive_buffer = (int)conf->integer(conf->ctx, "rcvbuf");
     st = sockets_open(&l->net, host, &transport, args);
