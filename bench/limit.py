@@ -12,8 +12,8 @@ The limit of a step is the sum of
   any form of the step reached;
 - for the update the bytes that it reads and writes, over what a triad moves (the median of the
   rounds: the memory of a virtual machine is shared): the faster of a = b + s c, for which a
-  processor mostly loads a before it stores it, and a = a + s c, where that load counts; an update is
-  mostly of the second kind.
+  processor mostly loads a before it stores it, and a = a + s c, where that load counts; an update
+  is mostly of the second kind.
 
 Everything else, such as norms, activations, the loss and sums of gradients, counts as distance:
 with kernels that are fused into products it could take no time. Prints a JSON line a case: `share`
