@@ -13,9 +13,9 @@
 
 enum { MATCH_US = 100000 }; /* between two looks for the peer of an accepted socket */
 
-/* Keepalive finds a machine that has vanished after 25 s. On one machine nothing is congested, and
- * bbr, the choice of many systems, would only pace; reno does not, and every process may choose it.
- */
+/* Keepalive finds a machine that has vanished after 25 s. On one machine nothing is congested: bbr,
+ * the congestion control of many systems, would delay bytes there; reno, which every process may
+ * choose, does not. */
 static void set_options(const sockets_link *l, int fd, bool dialer)
 {
     int on = 1, idle = 10, every = 5, times = 3;

@@ -85,7 +85,7 @@ void KERNEL(colsum)(const struct cpu_job *j, int64_t begin, int64_t end, char *s
 }
 
 /* n <= 4 rows from t, of the columns from c0: db += dy, dg += dy * (x - mean) * rstd. */
-INLINE void norm_rows(const struct cpu_job *j, int64_t t, const int n, int64_t c0, int64_t width,
+INLINE void norm_rows(const struct cpu_job *j, int64_t t, int64_t n, int64_t c0, int64_t width,
                       float *dg, float *db, const uint32_t dt)
 {
     const int64_t row = j->a->cols * dt_size(dt), at = t * row + c0 * dt_size(dt);
@@ -93,7 +93,7 @@ INLINE void norm_rows(const struct cpu_job *j, int64_t t, const int n, int64_t c
     const float *mean = (const float *)j->in[2] + t, *rstd = (const float *)j->in[3] + t;
     for (int64_t i = 0; i < width; i += VL) {
         vf g = v_load(dg + i), b = v_load(db + i);
-        for (int k = 0; k < n; k++) {
+        for (int64_t k = 0; k < n; k++) {
             prefetch(dy + i * dt_size(dt), (k + AHEAD) * row);
             prefetch(x + i * dt_size(dt), (k + AHEAD) * row);
             vf d = v_get_n(dy + k * row, i, width - i, dt);
@@ -112,10 +112,7 @@ INLINE void norm_columns(const struct cpu_job *j, int64_t begin, int64_t end, co
         const int64_t width = end - c0 < WIDTH ? end - c0 : WIDTH;
         float dg[WIDTH] = {0}, db[WIDTH] = {0}, part_g[WIDTH] = {0}, part_b[WIDTH] = {0};
         for (int64_t t = 0; t < rows; t += 4) {
-            if (rows - t >= 4)
-                norm_rows(j, t, 4, c0, width, part_g, part_b, dt);
-            else
-                norm_rows(j, t, (int)(rows - t), c0, width, part_g, part_b, dt);
+            norm_rows(j, t, rows - t < 4 ? rows - t : 4, c0, width, part_g, part_b, dt);
             if (t % GROUP == GROUP - 4) {
                 add_up(dg, part_g, width);
                 add_up(db, part_b, width);
@@ -138,7 +135,7 @@ void KERNEL(layernorm_dw)(const struct cpu_job *j, int64_t begin, int64_t end, c
 }
 
 /* n <= 4 rows from t, of the columns from c0: dg += dy * x * rstd. */
-INLINE void rms_rows(const struct cpu_job *j, int64_t t, const int n, int64_t c0, int64_t width,
+INLINE void rms_rows(const struct cpu_job *j, int64_t t, int64_t n, int64_t c0, int64_t width,
                      float *dg, const uint32_t dt)
 {
     const int64_t row = j->a->cols * dt_size(dt), at = t * row + c0 * dt_size(dt);
@@ -146,7 +143,7 @@ INLINE void rms_rows(const struct cpu_job *j, int64_t t, const int n, int64_t c0
     const float *rstd = (const float *)j->in[2] + t;
     for (int64_t i = 0; i < width; i += VL) {
         vf g = v_load(dg + i);
-        for (int k = 0; k < n; k++) {
+        for (int64_t k = 0; k < n; k++) {
             prefetch(dy + i * dt_size(dt), (k + AHEAD) * row);
             prefetch(x + i * dt_size(dt), (k + AHEAD) * row);
             g = v_fma(v_get_n(dy + k * row, i, width - i, dt),
@@ -163,10 +160,7 @@ INLINE void rms_columns(const struct cpu_job *j, int64_t begin, int64_t end, con
         const int64_t width = end - c0 < WIDTH ? end - c0 : WIDTH;
         float total[WIDTH] = {0}, part[WIDTH] = {0};
         for (int64_t t = 0; t < rows; t += 4) {
-            if (rows - t >= 4)
-                rms_rows(j, t, 4, c0, width, part, dt);
-            else
-                rms_rows(j, t, (int)(rows - t), c0, width, part, dt);
+            rms_rows(j, t, rows - t < 4 ? rows - t : 4, c0, width, part, dt);
             if (t % GROUP == GROUP - 4)
                 add_up(total, part, width);
         }

@@ -176,11 +176,4 @@ static inline void pack_transpose(uint32_t *to, int64_t ldt, const uint32_t *fro
         }
 }
 
-/* Convert a row of fp32 results to units along the row, in place; no-op except for bf16. */
-INLINE void pack_result(float *row, int64_t width, const uint32_t dt)
-{
-    for (int64_t i = 0; i < width && dt == WEFT_BF16; i += VL)
-        v_store_bf16((uint16_t *)row + i, v_load(row + i));
-}
-
 #endif
