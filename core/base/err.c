@@ -121,11 +121,6 @@ weft_status err_again(weft_status code, const err_record *r)
     return record.code = code;
 }
 
-weft_status err_status(void)
-{
-    return record.code;
-}
-
 const char *err_text(void)
 {
     return record.text;

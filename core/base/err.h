@@ -61,9 +61,6 @@ weft_status err_again(weft_status code, const err_record *r);
 const char *err_text(void);
 void err_clear(void);
 
-/* The status of the record; WEFT_OK without one. [any] */
-weft_status err_status(void);
-
 /* Number of records written by this thread: equal before and after a call that recorded nothing.
  * Read only. */
 extern _Thread_local uint32_t err_count;

@@ -12,6 +12,8 @@
 #include <pthread.h>
 #include <string.h>
 
+typedef uint32_t crc32c_function(uint32_t crc, const void *bytes, uint64_t n);
+
 #define POLYNOMIAL 0x82f63b78u /* bits reversed */
 
 static uint32_t byte_table[256];
@@ -173,17 +175,13 @@ static int has_vpclmul(void)
            __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl");
 }
 
-static uint32_t list(crc32c_function at[3], const char *name[3])
+static uint32_t list(crc32c_function *at[3])
 {
     uint32_t n = 0;
-    if (has_vpclmul()) {
-        name[n] = "vpclmul";
+    if (has_vpclmul())
         at[n++] = by_vpclmul;
-    }
-    if (__builtin_cpu_supports("sse4.2")) {
-        name[n] = "sse4.2";
+    if (__builtin_cpu_supports("sse4.2"))
         at[n++] = by_sse42;
-    }
     return n;
 }
 
@@ -213,11 +211,10 @@ static void make_tables(void)
     make_byte_table();
 }
 
-static uint32_t list(crc32c_function at[3], const char *name[3])
+static uint32_t list(crc32c_function *at[3])
 {
     if (!(getauxval(AT_HWCAP) & HAS_CRC))
         return 0;
-    name[0] = "crc";
     at[0] = by_instruction;
     return 1;
 }
@@ -228,23 +225,21 @@ static void make_tables(void)
     make_byte_table();
 }
 
-static uint32_t list(crc32c_function at[3], const char *name[3])
+static uint32_t list(crc32c_function *at[3])
 {
-    (void)at, (void)name;
+    (void)at;
     return 0;
 }
 #endif
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static crc32c_function variant[3];
-static const char *variant_name[3];
+static crc32c_function *variant[3]; /* that this CPU has, the fastest first, and the table */
 static uint32_t variants;
 
 static void choose(void)
 {
     make_tables();
-    variants = list(variant, variant_name);
-    variant_name[variants] = "table";
+    variants = list(variant);
     variant[variants++] = by_table;
 }
 
@@ -252,13 +247,4 @@ uint32_t crc32c(uint32_t crc, const void *bytes, uint64_t n)
 {
     pthread_once(&once, choose);
     return variant[0](crc, bytes, n);
-}
-
-crc32c_function crc32c_variant(uint32_t i, const char **name)
-{
-    pthread_once(&once, choose);
-    if (i >= variants)
-        return NULL;
-    *name = variant_name[i];
-    return variant[i];
 }

@@ -12,10 +12,4 @@
 /* The checksum of n more bytes; `crc` is that of the bytes before them, 0: there are none. [any] */
 uint32_t crc32c(uint32_t crc, const void *bytes, uint64_t n);
 
-typedef uint32_t (*crc32c_function)(uint32_t crc, const void *bytes, uint64_t n);
-
-/* Variant number i of those that this CPU has, the fastest first, and its name; NULL behind the
- * last, which is the table that all others are compared with. [any] */
-crc32c_function crc32c_variant(uint32_t i, const char **name);
-
 #endif

@@ -43,10 +43,13 @@ static void a_new_record_has_no_names(void **state)
     (void)!err_fail_in(WEFT_PEER, ERR_CALL, err_name(ERR_PLUGIN), "%s", err_text());
     assert_string_equal(err_text(), "tcp(): plugin tcp: no");
     assert_string_equal(err_name(ERR_PLUGIN), "");
-    assert_int_equal(err_status(), WEFT_PEER);
+    err_record now;
+    err_keep(&now);
+    assert_int_equal(now.code, WEFT_PEER);
     err_clear();
     assert_string_equal(err_name(ERR_CALL), "");
-    assert_int_equal(err_status(), WEFT_OK);
+    err_keep(&now);
+    assert_int_equal(now.code, WEFT_OK);
 }
 
 static void a_kept_record_comes_back_whole(void **state)
@@ -60,7 +63,8 @@ static void a_kept_record_comes_back_whole(void **state)
     const uint32_t before = err_count;
     assert_int_equal(err_again(WEFT_PEER, &kept), WEFT_PEER);
     assert_true(err_count != before);
-    assert_int_equal(err_status(), WEFT_PEER);
+    err_keep(&kept);
+    assert_int_equal(kept.code, WEFT_PEER);
     assert_string_equal(err_text(), "plugin tcp: no");
     assert_string_equal(err_name(ERR_PLUGIN), "tcp");
     assert_string_equal(err_name(ERR_KEY), "comm.tcp.port");
