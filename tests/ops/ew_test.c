@@ -1,37 +1,13 @@
 /* ew_test.c: elementwise programs: functions against libm, AdamW in place, random programs against
  * an interpreter, the gate, and what is refused. */
 #include "cases.h"
+
+#include "check/elementwise.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* One step in double: the definition of each op. */
-static double apply(uint32_t op, double a, double b, double c)
-{
-    switch (op) {
-    case WEFT_EW_COPY: return a;
-    case WEFT_EW_ADD: return a + b;
-    case WEFT_EW_SUB: return a - b;
-    case WEFT_EW_MUL: return a * b;
-    case WEFT_EW_DIV: return a / b;
-    case WEFT_EW_MIN: return isnan(a) || isnan(b) ? NAN : fmin(a, b);
-    case WEFT_EW_MAX: return isnan(a) || isnan(b) ? NAN : fmax(a, b);
-    case WEFT_EW_SQRT: return sqrt(a);
-    case WEFT_EW_NEG: return -a;
-    case WEFT_EW_ABS: return fabs(a);
-    case WEFT_EW_SIGN: return isnan(a) ? a : (double)((a > 0) - (a < 0));
-    case WEFT_EW_EXP: return exp(a);
-    case WEFT_EW_LOG: return log(a);
-    case WEFT_EW_POW: return pow(a, b);
-    case WEFT_EW_SELECT: return c != 0 ? a : b;
-    case WEFT_EW_LESS: return a < b;
-    case WEFT_EW_FINITE: return isfinite(a);
-    case WEFT_EW_ROUND: return nearbyint(a);
-    case WEFT_EW_FLOOR: return floor(a);
-    default: return cos(a);
-    }
-}
 
 static const struct {
     const char *id;
@@ -85,8 +61,8 @@ static void check_function(struct bench *b, size_t k, int64_t n)
     }
     add_output(&c, WEFT_F32, 1, &n);
     for (int64_t i = 0; i < n; i++)
-        c.y[0][i] = apply(ops[k].op, c.x[0][i], ops[k].nin > 1 ? c.x[1][i] : 0,
-                          ops[k].nin > 2 ? c.x[2][i] : 0);
+        c.y[0][i] = check_elementwise(ops[k].op, c.x[0][i], ops[k].nin > 1 ? c.x[1][i] : 0,
+                                      ops[k].nin > 2 ? c.x[2][i] : 0);
     device_run(b, &c, got);
     expect_accurate(ops[k].id, b->isa, &c, got[0], c.y[0], n);
     free(got[0]);
@@ -241,8 +217,9 @@ static int interpret(const weft_ew_program *p, const struct call *c, int64_t i, 
         reg[k] = c->x[k][c->in[k].rank == 0 ? 0 : i];
     for (uint32_t k = 0; k < p->nsteps; k++) {
         const weft_ew_step *s = &p->steps[k];
-        const double v =
-            s->op == WEFT_EW_CONST ? (double)s->imm : apply(s->op, reg[s->a], reg[s->b], reg[s->c]);
+        const double v = s->op == WEFT_EW_CONST
+                             ? (double)s->imm
+                             : check_elementwise(s->op, reg[s->a], reg[s->b], reg[s->c]);
         if (fabs(v) > 4e6)
             return 0;
         reg[s->dst] = v;

@@ -89,8 +89,7 @@ typedef struct check_sizes {
 /* Case `number`, with results; false: there are no more. */
 bool check_case(uint32_t number, const check_sizes *z, uint32_t dtype, check_call *out);
 
-/* One step of a program in double precision. */
-double check_case_step(const weft_ew_step *s, double a, double b, double c);
+/* By how much a step of a program may be off. */
 double check_case_slack(uint32_t ew, double result);
 
 /* --- the memory of a run: ops_image.c --- */

@@ -6,6 +6,8 @@
  * result by one rounding to its type. */
 #include "check/device/ops.h"
 
+#include "check/elementwise.h"
+
 #include <math.h>
 
 #define FUNCTION 2e-5
@@ -29,33 +31,6 @@ static const struct {
 };
 #define FUNCTIONS (sizeof functions / sizeof *functions)
 
-double check_case_step(const weft_ew_step *s, double a, double b, double c)
-{
-    switch (s->op) {
-    case WEFT_EW_COPY: return a;
-    case WEFT_EW_ADD: return a + b;
-    case WEFT_EW_SUB: return a - b;
-    case WEFT_EW_MUL: return a * b;
-    case WEFT_EW_DIV: return a / b;
-    case WEFT_EW_MIN: return a < b ? a : b;
-    case WEFT_EW_MAX: return a > b ? a : b;
-    case WEFT_EW_SQRT: return sqrt(a);
-    case WEFT_EW_NEG: return -a;
-    case WEFT_EW_ABS: return fabs(a);
-    case WEFT_EW_SIGN: return (a > 0) - (a < 0);
-    case WEFT_EW_EXP: return exp(a);
-    case WEFT_EW_LOG: return log(a);
-    case WEFT_EW_POW: return pow(a, b);
-    case WEFT_EW_SELECT: return c != 0 ? a : b;
-    case WEFT_EW_LESS: return a < b;
-    case WEFT_EW_FINITE: return isfinite(a) ? 1 : 0;
-    case WEFT_EW_COS: return cos(a);
-    case WEFT_EW_CONST: return (double)s->imm;
-    case WEFT_EW_ROUND: return rint(a);
-    default: return floor(a);
-    }
-}
-
 double check_case_slack(uint32_t ew, double result)
 {
     const bool function = ew == WEFT_EW_SQRT || ew == WEFT_EW_EXP || ew == WEFT_EW_LOG ||
@@ -68,18 +43,18 @@ double check_case_slack(uint32_t ew, double result)
 
 static void elementwise(check_call *c, uint32_t k, int64_t n, uint32_t dtype)
 {
-    const weft_ew_step step = {.op = functions[k].op};
+    const uint32_t ew = functions[k].op;
     check_call_begin(c, functions[k].id);
     c->in_place = 1;
     for (uint32_t i = 0; i < functions[k].nin; i++)
         check_call_in(c, dtype, 1, &n, functions[k].lo, functions[k].hi);
     double *y = check_call_out(c, dtype, 1, &n);
     for (int64_t i = 0; i < n; i++) {
-        if (step.op == WEFT_EW_SELECT && i % 2)
+        if (ew == WEFT_EW_SELECT && i % 2)
             c->x[2][i] = 0;
-        y[i] = check_case_step(&step, c->x[0][i], c->nin > 1 ? c->x[1][i] : 0,
-                               c->nin > 2 ? c->x[2][i] : 0);
-        c->slack[0][i] = check_case_slack(step.op, y[i]);
+        y[i] = check_elementwise(ew, c->x[0][i], c->nin > 1 ? c->x[1][i] : 0,
+                                 c->nin > 2 ? c->x[2][i] : 0);
+        c->slack[0][i] = check_case_slack(ew, y[i]);
     }
 }
 

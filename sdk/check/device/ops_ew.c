@@ -3,6 +3,7 @@
  *
  * A device may refuse a program, and says so by query(); one that it accepts has to be right. */
 #include "check/device/ops.h"
+#include "check/elementwise.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -49,7 +50,9 @@ static void interpret(check_call *c, const code *p)
             r[k] = c->x[k][c->in[k].rank ? i : 0];
         for (uint32_t k = 0; k < p->program.nsteps; k++) {
             const weft_ew_step *s = &p->steps[k];
-            r[s->dst] = check_case_step(s, r[s->a], r[s->b], r[s->c]);
+            r[s->dst] = s->op == WEFT_EW_CONST
+                            ? (double)s->imm
+                            : check_elementwise(s->op, r[s->a], r[s->b], r[s->c]);
             slack[s->dst] = check_case_slack(s->op, r[s->dst]);
         }
         for (uint32_t k = 0; k < c->nout; k++) {

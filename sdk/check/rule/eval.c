@@ -6,6 +6,7 @@
 #include "check/rule/rule.h"
 
 #include "base/number/half.h"
+#include "check/elementwise.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -31,32 +32,6 @@ static uint64_t count(const graph *g, weft_tensor t)
 
 /* --- ops --- */
 
-static double elementwise(uint32_t op, double a, double b, double c)
-{
-    switch (op) {
-    case WEFT_EW_COPY: return a;
-    case WEFT_EW_ADD: return a + b;
-    case WEFT_EW_SUB: return a - b;
-    case WEFT_EW_MUL: return a * b;
-    case WEFT_EW_DIV: return a / b;
-    case WEFT_EW_MIN: return a < b ? a : b;
-    case WEFT_EW_MAX: return a > b ? a : b;
-    case WEFT_EW_SQRT: return sqrt(a);
-    case WEFT_EW_NEG: return -a;
-    case WEFT_EW_ABS: return fabs(a);
-    case WEFT_EW_SIGN: return a > 0 ? 1 : a < 0 ? -1 : 0;
-    case WEFT_EW_EXP: return exp(a);
-    case WEFT_EW_LOG: return log(a);
-    case WEFT_EW_POW: return pow(a, b);
-    case WEFT_EW_SELECT: return c != 0 ? a : b;
-    case WEFT_EW_LESS: return a < b ? 1 : 0;
-    case WEFT_EW_FINITE: return isfinite(a) ? 1 : 0;
-    case WEFT_EW_COS: return cos(a);
-    case WEFT_EW_ROUND: return rint(a);
-    default: return floor(a);
-    }
-}
-
 static void each_element(const call *c)
 {
     const uint64_t n = graph_shape_elements(&c->os);
@@ -64,7 +39,7 @@ static void each_element(const call *c)
         double v[3] = {0};
         for (uint32_t k = 0; k < c->n->nin && k < 3; k++)
             v[k] = c->in[k][c->is[k].rank ? i : 0];
-        c->out[i] = elementwise(c->n->op->ew, v[0], v[1], v[2]);
+        c->out[i] = check_elementwise(c->n->op->ew, v[0], v[1], v[2]);
     }
 }
 

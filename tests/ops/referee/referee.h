@@ -41,7 +41,4 @@ int referee_rope(const struct call *c);
 /* Does the op give other axes to the same numbers? */
 int referee_relabels(const char *id);
 
-/* An op of up to three numbers. *known: it is one. */
-double referee_number(const char *id, double a, double b, double c, int *known);
-
 #endif

@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "base/number/rng.h"
+#include "check/elementwise.h"
 #include "graph/graph.h"
 
 #include <cmocka.h>
@@ -51,14 +52,6 @@ static uint32_t operands(const weft_builder *b, const char *id)
     return nin;
 }
 
-static double number(const char *id, double a, double b, double c)
-{
-    int known;
-    const double y = referee_number(id, a, b, c, &known);
-    assert_true(known);
-    return y;
-}
-
 /* One lane of the program: registers in, registers out. As in eval_node(), -0 becomes 0. */
 static void run_lane(const graph_fused *f, double *reg)
 {
@@ -67,7 +60,7 @@ static void run_lane(const graph_fused *f, double *reg)
         assert_true(s->dst < f->program.nregs && s->dst >= f->nin);
         reg[s->dst] = s->op == WEFT_EW_CONST
                           ? (double)s->imm
-                          : number(id_of(s->op), reg[s->a], reg[s->b], reg[s->c]) + 0;
+                          : check_elementwise(s->op, reg[s->a], reg[s->b], reg[s->c]) + 0;
     }
 }
 
