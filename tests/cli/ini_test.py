@@ -78,6 +78,9 @@ class Ini(started.Case):
         self.bad("[train]\nbatch = 3\nmicrobatch = 2\n", "3 sequences are not a multiple")
         self.bad("[parallel]\nstrategy = dp\ndp = 3\n", "3 does not divide the 2 ranks", "-n", "2")
         self.bad("[run]\nname = x\n", "the strategies use 1 rank, but the job has 2", "-n", "2")
+        for strategy, key in (("dp", "dp"), ("tp", "tp"), ("pp", "pp")):
+            self.bad(f"[parallel]\nstrategy = {strategy}\n{key} = 2000000\n",
+                     f"bad.ini:3: parallel.{key}: '2000000' is out of range; write 1 to 1048576")
         self.bad("[model]\nlayers = 1000000\n", "bad.ini:2: model.layers")
         self.bad("[model]\nfamily = lama\n", "did you mean 'llama'?")
 

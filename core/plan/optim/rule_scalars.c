@@ -20,7 +20,7 @@
 
 struct rule_scalars {
     graph_fused f; /* of the first graph; nout 0: the rule assigns none */
-    const char *in[32], *out[32];
+    const char *in[WEFT_MAX_OPERANDS], *out[WEFT_MAX_OPERANDS];
     graph *g; /* the tensors */
     graph_node *nodes;
     uint32_t nodes_n;
@@ -196,8 +196,8 @@ weft_status plan_rule_scalars_assign(plan_builder *b, plan_list *l)
     const struct rule_scalars *x = b->rule->rule_scalars;
     if (!x || !x->f.nout)
         return WEFT_OK;
-    weft_operand io[64] = {{0}};
-    plan_ref refs[64];
+    weft_operand io[2 * WEFT_MAX_OPERANDS] = {{0}};
+    plan_ref refs[2 * WEFT_MAX_OPERANDS];
     for (uint32_t i = 0; i < x->f.nin + x->f.nout; i++) {
         const char *name = i < x->f.nin ? x->in[i] : x->out[i - x->f.nin];
         io[i].dtype = WEFT_F32;

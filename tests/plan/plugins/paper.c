@@ -99,6 +99,17 @@ static weft_status edit_twice(void *m, const weft_conf *c, uint32_t phase, const
     return st;
 }
 
+/* Like rows; its axis declares nothing. */
+static weft_status edit_tacit(void *m, const weft_conf *c, uint32_t phase, const weft_view *view,
+                              const weft_edits *e)
+{
+    (void)m, (void)c;
+    weft_status st = split_rows(view, e, phase, "tacit");
+    if (st == WEFT_OK && phase == WEFT_PHASE_SYNC)
+        st = e->sync(e->ctx, "*", "tacit", WEFT_SYNC_LAST, 3000, 0);
+    return st;
+}
+
 /* What their axes declare is not so. */
 static weft_status edit_secret(void *m, const weft_conf *c, uint32_t phase, const weft_view *view,
                                const weft_edits *e)
@@ -125,6 +136,7 @@ static weft_status edit_idle(void *m, const weft_conf *c, uint32_t phase, const 
 STRATEGY(rows, WEFT_AXIS_BATCH);
 STRATEGY(silent, WEFT_AXIS_BATCH);
 STRATEGY(late, WEFT_AXIS_BATCH);
+STRATEGY(tacit, 0);
 STRATEGY(twice, 0);
 STRATEGY(secret, WEFT_AXIS_MODEL);
 STRATEGY(idle, WEFT_AXIS_BATCH);
@@ -134,9 +146,8 @@ static const weft_component on_device = {sizeof on_device,    0,    "weft.device
 static const weft_component on_wire = {sizeof on_wire,      0,    "weft.link/1", "paper",
                                        "plans, cannot run", NULL, &wire,         NULL};
 static const weft_component *const components[] = {
-    &on_device,        &on_wire,        &component_rows,
-    &component_silent, &component_late, &component_twice,
-    &component_secret, &component_idle, NULL};
+    &on_device,       &on_wire,          &component_rows, &component_silent, &component_late,
+    &component_twice, &component_secret, &component_idle, &component_tacit,  NULL};
 
 static weft_status open_module(const weft_host *host, void **module)
 {
