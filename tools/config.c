@@ -138,7 +138,7 @@ static void print_metrics(FILE *out)
                  "`ranks.*`, keeps its last value;\n"
                  "- `weft_step`: the newest step;\n"
                  "- `weft_events_total` with the labels `job` and `event`: how often `begin`, "
-                 "`resume`, `evaluation`, `checkpoint`, `skipped`, `stop`\n"
+                 "`resume`, `evaluation`, `saving`, `checkpoint`, `skipped`, `stop`\n"
                  "  have happened since the program began.\n\n"
                  "A sink that fails (a full disk, a port that is taken) does not end the run: the "
                  "log says so once. `jsonl` and `tensorboard` leave out\n"

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "host/call.h"
 #include "job/control/control.h"
 #include "job/control/once.h"
@@ -43,8 +44,12 @@ typedef struct trainer {
     job_hosts hosts;
     const plan *plan; /* of this rank's stage */
     const char *out;
-    run_outlock lock;   /* of `out` */
-    uint64_t looked_ms; /* when it was last checked */
+    run_outlock lock;    /* of `out` */
+    uint64_t looked_ms;  /* when it was last checked, */
+    bool looks;          /* by a thread, */
+    _Atomic bool looked; /* which is ready */
+    pthread_t look;
+    err_record gone; /* what it found; WEFT_OK: nothing */
     run_sinks sinks;
     run_results results;
     run_progress progress;
@@ -146,15 +151,28 @@ static weft_status look_at_saves(trainer *t, run_metrics *m)
     return st;
 }
 
+static void *look(void *arg)
+{
+    trainer *t = arg;
+    if (run_outlock_check(&t->lock) != WEFT_OK)
+        err_keep(&t->gone);
+    atomic_store(&t->looked, true);
+    return NULL;
+}
+
 /* Whether OUT is where it was: rank 0 looks now and then, so that a run does not go on for long
- * with its files gone. */
+ * with its files gone. A network folder may be slow to answer: no step waits for that. */
 static weft_status look_at_out(trainer *t)
 {
     const uint64_t now = clock_ms();
-    if (t->who.rank || now - t->looked_ms < LOOK_MS)
+    if (t->who.rank || now - t->looked_ms < LOOK_MS || (t->looks && !atomic_load(&t->looked)))
         return WEFT_OK;
+    if (t->looks)
+        pthread_join(t->look, NULL);
     t->looked_ms = now;
-    return run_outlock_check(&t->lock);
+    atomic_store(&t->looked, false);
+    t->looks = !t->gone.code && !thread_start(&t->look, "weft-look", look, t);
+    return t->gone.code ? err_again(t->gone.code, &t->gone) : WEFT_OK;
 }
 
 /* Waits for the last save, which is then where it is said to be. */
@@ -176,6 +194,8 @@ static weft_status save(trainer *t, uint64_t step)
     if (!t->skipped)
         t->sound = step;
     t->skipped = false;
+    run_sinks_event(&t->sinks, "saving", step, "a checkpoint of step %llu begins",
+                    (unsigned long long)step);
     return run_saver_begin(t->saver, step, spared);
 }
 
@@ -416,6 +436,8 @@ static weft_status run(trainer *t, config *cfg, run_resume_mode how, const run_a
     if (st == WEFT_OK)
         st = loop(t);
     run_saver_complete(t->saver, FINISH_SECONDS);
+    if (t->looks)
+        pthread_join(t->look, NULL);
     run_progress_end(&t->progress);
     return st;
 }

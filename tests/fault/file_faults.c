@@ -2,10 +2,10 @@
  * operations of a real rank fail, or wait.
  *
  * WEFT_FILE_FAULT has rules RANK:CALL:PATH:NTH:ACTION, separated by ';'. RANK is a number or *.
- * CALL is open, read, write, sync, rename, mkdir or unlink. PATH is part of the path. NTH counts
- * the calls that fit, from 1; with a '+' all later ones are meant too. ACTION is a number of errno,
- * or sleep=S for S seconds before the call is done, or hold: it is done once there is no file
- * WEFT_FILE_HOLD.
+ * CALL is open, read, write, sync, look (stat), rename, mkdir or unlink. PATH is part of the path.
+ * NTH counts the calls that fit, from 1; with a '+' all later ones are meant too. ACTION is a
+ * number of errno, or sleep=S for S seconds before the call is done, or hold: it is done once there
+ * is no file WEFT_FILE_HOLD.
  *
  * WEFT_FILE_COUNT names a folder where the rank writes, when it ends, how many bytes it has read
  * from shards. What struck is written there as well, one line a fault. */
@@ -155,6 +155,23 @@ ssize_t pread(int fd, void *out, size_t n, off_t at)
 ssize_t write(int fd, const void *data, size_t n)
 {
     return strikes_fd("write", fd) ? -1 : syscall(SYS_write, fd, data, n);
+}
+
+ssize_t pwrite(int fd, const void *data, size_t n, off_t at)
+{
+    return strikes_fd("write", fd) ? -1 : syscall(SYS_pwrite64, fd, data, n, at);
+}
+
+int stat(const char *restrict path, struct stat *restrict out)
+{
+    return strikes("look", path) ? -1 : (int)syscall(SYS_newfstatat, AT_FDCWD, path, out, 0);
+}
+
+int fstatat(int folder, const char *restrict path, struct stat *restrict out, int flags)
+{
+    return strikes_at("look", folder, path)
+               ? -1
+               : (int)syscall(SYS_newfstatat, folder, path, out, flags);
 }
 
 int fsync(int fd)

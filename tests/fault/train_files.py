@@ -7,6 +7,7 @@ read stays the newest and the job says why it stops; a damaged one is set aside 
 is waited for in saves and resumes. Every shard is read for its sum by one rank only."""
 import errno
 import os
+import re
 import shutil
 import signal
 import sys
@@ -149,6 +150,66 @@ class Files(w.Bench):
         read = self.struck()[1]
         self.assertGreater(read, 2.9 * size)
         self.assertLess(read, 3.2 * size)
+
+    def held(self, *rules, **job):
+        """A job whose calls under these rules wait from now on, while there is a file "held"."""
+        job = SMALL | {"run.steps": 10**6, "checkpoint.every": 0, "log.progress": 1,
+                       "log.sinks": "jsonl, tensorboard", "run.deadline": 4} | job
+        faults = self.faults(*(f"0:{rule}:1+:hold" for rule in rules))
+        run = w.Running(self, "run", job, 2, extra=faults | {"WEFT_FILE_HOLD": self.path("held")})
+        run.until_step(20)
+        with open(self.path("held"), "w", encoding="ascii"):
+            pass
+        return run
+
+    def further(self, run, steps):
+        """So many steps are made, as the log says; returns the last one."""
+        def last():
+            return int(re.findall(r"step (\d+)/", run.said())[-1])
+        first = last()
+        run.until(lambda: last() >= first + steps, f"{steps} steps more")
+        return last()
+
+    def test_a_folder_that_does_not_answer(self):
+        """No step waits for its files, and all rows are there once it answers again."""
+        run = self.held("write:metrics.jsonl", "write:tfevents", "look:run")
+        def looks():
+            return sum(x.startswith("look ") for x in self.struck()[0])
+        now = looks()
+        run.until(lambda: looks() > now, "a look that does not return")
+        before = len(w.metrics(run.out))
+        last = self.further(run, 500)
+        self.assertLessEqual(len(w.metrics(run.out)), before + 1)
+        os.remove(self.path("held"))
+        run.until_step(last)
+        run.process.terminate()
+        self.assertEqual(run.wait(), 1)
+        self.assertNotIn("cannot be written", run.said())
+        steps = [x["step"] for x in w.metrics(run.out)]
+        self.assertEqual(steps, list(range(1, len(steps) + 1)))
+        self.assertGreaterEqual(len(steps), last)
+
+    def test_a_folder_that_does_not_answer_any_more(self):
+        """The run ends all the same, and says how many rows are lost; so does a save."""
+        run = self.held("write:metrics.jsonl", **{"checkpoint.every": 400})
+        last = self.further(run, 900)
+        run.process.terminate()
+        self.assertEqual(run.wait(), 75)
+        said = " ".join(run.said().split())
+        lost = re.search(r"metrics.jsonl cannot be written: its folder does not answer; lines "
+                         r"that are lost: (\d+)", said)
+        self.assertGreaterEqual(int(lost[1]), 900)
+        self.assertGreaterEqual(w.steps_saved(run.out)[0][-1], last)
+        self.assertNotIn("event file", said)
+
+    def test_rows_that_are_removed(self):
+        run = w.Running(self, "run", SMALL | {"run.steps": 10**6, "checkpoint.every": 0}, 1)
+        run.until_step(20)
+        os.remove(os.path.join(run.out, "metrics.jsonl"))
+        run.until(lambda: "metrics.jsonl was removed" in run.said(), "the warning")
+        run.process.terminate()
+        self.assertEqual(run.wait(), 1)
+        self.assertEqual(run.said().count("metrics.jsonl was removed while the job runs"), 1)
 
     def test_data_that_shrinks(self):
         """Written again in place, or cut by a copy that goes on: the file is named."""

@@ -80,8 +80,9 @@ class Sinks(started.Case):
         self.assertEqual(calls[0], "open 0 1 my job 0")
         self.assertEqual(calls[-1], "close")
         events = [c.split(" ")[1:4] for c in calls if c.startswith("event ")]
-        expected = [["begin", "0", "1"], ["evaluation", "2", "1"], ["checkpoint", "2", "1"],
-                    ["evaluation", "4", "1"], ["checkpoint", "4", "1"], ["end", "4", "1"]]
+        expected = [["begin", "0", "1"], ["evaluation", "2", "1"], ["saving", "2", "1"],
+                    ["checkpoint", "2", "1"], ["evaluation", "4", "1"], ["saving", "4", "1"],
+                    ["checkpoint", "4", "1"], ["end", "4", "1"]]
         self.assertEqual(events, expected)
         order = [c.split(" ")[:2] for c in calls[1:5]]
         self.assertEqual(order, [["event", "begin"], ["metrics", "1"], ["metrics", "2"],

@@ -184,7 +184,7 @@ class Files(w.Bench):
 
         job = JOB | {"run.steps": 1000000, "log.sinks": "jsonl, tensorboard"}
         run = w.Running(self, "full", job, 1, preexec_fn=limited)
-        for what in ("metrics.jsonl", "events of TensorBoard"):
+        for what in ("metrics.jsonl", "event file of TensorBoard"):
             run.until(lambda: f"{what} cannot be written: File too large" in self.said(run), what)
         (pid,) = run.ranks().values() or [run.pid]
         infinite = resource.RLIM_INFINITY
@@ -196,8 +196,8 @@ class Files(w.Bench):
         said = self.said(run)
         lines = re.findall(r"metrics.jsonl is written again from step (\d+) on; lines since step "
                            r"\d+ that are missing: (\d+)", said)
-        events = re.findall(r"events of TensorBoard are written again from step (\d+) on; steps "
-                            r"that are missing: (\d+)", said)
+        events = re.findall(r"event file of TensorBoard is written again from step (\d+) on; steps "
+                            r"since step \d+ that are missing: (\d+)", said)
         self.assertEqual(said.count("File too large"), len(lines) + len(events), said)
         self.check_gaps([x["step"] for x in w.metrics(run.out)], lines)
         (path,) = self.events("full")

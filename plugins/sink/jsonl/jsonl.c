@@ -1,12 +1,15 @@
 /* plugins/sink/jsonl: OUT/metrics.jsonl, one JSON object per step, and on request OUT/events.jsonl,
  * one per event.
  *
- * A line is written before the call returns, so after a crash a file lacks no step that is
- * complete. A run that resumes first removes the lines of later steps and an incomplete last line;
- * what cannot be read is left as it is. A line that cannot be written, as on a full disk, is left
- * out whole; the first one is logged, and so is the line with which the file goes on. */
+ * A thread writes the lines (output.h). Before a checkpoint is complete, those of its steps are in
+ * the file, so a run that resumes lacks none. It first removes the lines of later steps and an
+ * incomplete last line; what cannot be read is left as it is. A line that cannot be written, as on
+ * a full disk, is left out whole; the first one is logged, and so is the line with which the file
+ * goes on. */
 #define _GNU_SOURCE
 #include <weft/sink.h>
+
+#include "output.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,19 +28,11 @@
 #define VERSION 1 /* of each line */
 #define FLOPS_RULE "products and attention of the plan, forward and backward"
 
-typedef struct output {
-    const char *name;
-    int fd;             /* -1: not asked for */
-    off_t end;          /* of its last whole line */
-    uint64_t lost;      /* lines that could not be written since the last that could */
-    uint64_t lost_from; /* the step of the first of them */
-} output;
-
 struct weft_sink {
     const weft_host *host;
-    output metrics, events;
-    FILE *line; /* in memory: the line that is being made */
-    char *text; /* what it has */
+    output *metrics, *events; /* NULL: not asked for */
+    FILE *line;               /* in memory: the line that is being made */
+    char *text;               /* what it has */
     size_t room;
     char host_name[256];
     unsigned long attempt;
@@ -131,42 +126,51 @@ static weft_status find_end(const weft_host *host, FILE *f, const char *name, ui
 }
 
 /* Cut the file there. */
-static weft_status cut_after(const weft_host *host, output *o, uint64_t after, uint64_t *last)
+static weft_status cut_after(const weft_host *host, int fd, const char *name, uint64_t after,
+                             uint64_t *last, off_t *end)
 {
-    const int copy = fcntl(o->fd, F_DUPFD_CLOEXEC, 3);
+    const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
     FILE *f = copy < 0 ? NULL : fdopen(copy, "r");
     if (!f) {
         const int error = errno;
         if (copy >= 0)
             close(copy);
-        return fail(host, WEFT_IO, "%s cannot be read: %s", o->name, strerror(error));
+        return fail(host, WEFT_IO, "%s cannot be read: %s", name, strerror(error));
     }
-    weft_status st = find_end(host, f, o->name, after, last, &o->end);
+    weft_status st = find_end(host, f, name, after, last, end);
     fclose(f);
-    if (st == WEFT_OK && ftruncate(o->fd, o->end))
-        st = fail(host, WEFT_IO, "%s cannot be cut after step %" PRIu64 ": %s", o->name, after,
+    if (st == WEFT_OK && ftruncate(fd, *end))
+        st = fail(host, WEFT_IO, "%s cannot be cut after step %" PRIu64 ": %s", name, after,
                   strerror(errno));
     return st;
 }
 
-static weft_status open_file(const weft_host *host, const weft_sink_args *a, output *o,
-                             uint64_t *last)
+static weft_status open_file(const weft_host *host, const weft_sink_args *a, const char *name,
+                             uint64_t *last, output **out)
 {
     char path[4096];
     struct stat info;
-    snprintf(path, sizeof path, "%s/%s", a->out, o->name);
+    off_t end = 0;
+    weft_status st = WEFT_OK;
+    snprintf(path, sizeof path, "%s/%s", a->out, name);
     /* without O_NONBLOCK a FIFO would keep open() waiting for a reader */
-    o->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0666);
-    if (o->fd < 0 && errno == ELOOP)
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0666);
+    if (fd < 0 && errno == ELOOP)
         return fail(host, WEFT_USAGE,
                     "%s is a link, and the file that it leads to may be somebody "
                     "else's: remove the link",
                     path);
-    if (o->fd < 0)
+    if (fd < 0)
         return fail(host, WEFT_IO, "%s cannot be opened: %s", path, strerror(errno));
-    if (fstat(o->fd, &info) || !S_ISREG(info.st_mode))
-        return fail(host, WEFT_USAGE, "%s is not a regular file: remove it", path);
-    return cut_after(host, o, a->after, last);
+    if (fstat(fd, &info) || !S_ISREG(info.st_mode))
+        st = fail(host, WEFT_USAGE, "%s is not a regular file: remove it", path);
+    else
+        st = cut_after(host, fd, name, a->after, last, &end);
+    if (st == WEFT_OK)
+        *out = output_open(host, fd, end, name, "lines", &st);
+    else
+        close(fd);
+    return st;
 }
 
 static void tell_missing(const weft_host *host, uint64_t last, uint64_t after)
@@ -185,10 +189,8 @@ static void jsonl_close(weft_sink *s)
 {
     if (!s)
         return;
-    if (s->metrics.fd >= 0)
-        close(s->metrics.fd);
-    if (s->events.fd >= 0)
-        close(s->events.fd);
+    output_close(s->metrics);
+    output_close(s->events);
     if (s->line)
         fclose(s->line);
     free(s->text);
@@ -214,18 +216,16 @@ static weft_status jsonl_open(void *module, const weft_sink_args *args, weft_sin
     if (!s)
         return st;
     s->host = host;
-    s->metrics = (output){.name = "metrics.jsonl", .fd = -1};
-    s->events = (output){.name = "events.jsonl", .fd = -1};
     find_self(s);
     s->line = open_memstream(&s->text, &s->room);
-    st = s->line ? open_file(host, args, &s->metrics, &last)
+    st = s->line ? open_file(host, args, "metrics.jsonl", &last, &s->metrics)
                  : fail(host, WEFT_IO, "no memory for a line of metrics.jsonl");
     if (s->line)
         __fsetlocking(s->line, FSETLOCKING_BYCALLER); /* a lock a character took half of the time */
     if (st == WEFT_OK)
         tell_missing(host, last, args->after);
     if (st == WEFT_OK && args->conf->integer(args->conf->ctx, "events"))
-        st = open_file(host, args, &s->events, &last);
+        st = open_file(host, args, "events.jsonl", &last, &s->events);
     if (st != WEFT_OK)
         jsonl_close(s);
     else
@@ -272,40 +272,10 @@ static FILE *begin(weft_sink *s, uint64_t step, double seconds)
     return s->line;
 }
 
-/* The whole line is written, or nothing of it. 0, or why not. */
-static int put(output *o, const char *text, size_t n)
-{
-    for (size_t done = 0; done < n;) {
-        const ssize_t w = pwrite(o->fd, text + done, n - done, o->end + (off_t)done);
-        if (w > 0) {
-            done += (size_t)w;
-        } else if (w < 0 && errno != EINTR) {
-            const int error = errno;
-            (void)!ftruncate(o->fd, o->end);
-            return error;
-        }
-    }
-    o->end += (off_t)n;
-    return 0;
-}
-
 static void finish(weft_sink *s, output *o, uint64_t step)
 {
     fprintf(s->line, ",\"version\":%d}\n", VERSION);
-    const int error = fflush(s->line) ? ENOMEM : put(o, s->text, (size_t)ftello(s->line));
-    if (!error && o->lost)
-        warn(s->host,
-             "%s is written again from step %" PRIu64 " on; lines since step %" PRIu64
-             " that are missing: %" PRIu64,
-             o->name, step, o->lost_from, o->lost);
-    if (error && !o->lost) {
-        o->lost_from = step;
-        warn(s->host,
-             "%s cannot be written: %s; the run goes on, and lines from step %" PRIu64
-             " on are missing until it can",
-             o->name, strerror(error), step);
-    }
-    o->lost = error ? o->lost + 1 : 0;
+    output_add(o, step, fflush(s->line) ? NULL : s->text, (size_t)ftello(s->line));
 }
 
 static double now(void)
@@ -329,22 +299,24 @@ static weft_status jsonl_metrics(weft_sink *s, uint64_t step, const weft_metric 
         if (!strcmp(values[i].name, "mfu"))
             fputs(",\"flops_rule\":\"" FLOPS_RULE "\"", f);
     }
-    finish(s, &s->metrics, step);
+    finish(s, s->metrics, step);
     return WEFT_OK;
 }
 
 static weft_status jsonl_event(weft_sink *s, const weft_event *e)
 {
     weft_event own = {0};
-    if (s->events.fd < 0)
-        return WEFT_OK;
     weft_take(&own, sizeof own, e);
+    if (!strcmp(own.name, "saving"))
+        output_settle(s->metrics);
+    if (!s->events)
+        return WEFT_OK;
     FILE *f = begin(s, own.step, (double)own.time_ns * 1e-9);
     fputs(",\"event\":", f);
     string(f, own.name);
     fputs(",\"text\":", f);
     string(f, own.text);
-    finish(s, &s->events, own.step);
+    finish(s, s->events, own.step);
     return WEFT_OK;
 }
 

@@ -6,16 +6,16 @@
  * 64 bits, and length-delimited. A dot of a name becomes "/", by which TensorBoard makes groups.
  *
  * Each start of a run writes a file of its own, which begins with a SessionLog START of its first
- * step: TensorBoard then drops what an earlier file has of this step and later ones. A record is
- * written before the call returns. Where that fails, as on a full disk, the record is left out; the
- * first one is logged. A value is a float there, so it has 7 digits. */
+ * step: TensorBoard then drops what an earlier file has of this step and later ones. A thread
+ * writes the records (output.h); where that fails, as on a full disk, the record is left out, and
+ * the first one is logged. A value is a float there, so it has 7 digits. */
 #define _GNU_SOURCE
 #include <weft/sink.h>
 
+#include "output.h"
+
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -28,9 +28,7 @@
 
 struct weft_sink {
     const weft_host *host;
-    int fd;
-    off_t end;     /* of the last whole record */
-    uint64_t lost; /* records since the last that was written */
+    output *out;
     uint32_t crc[256];
     size_t n; /* bytes of the record */
     uint8_t record[FRAME + RECORD + 4];
@@ -115,43 +113,19 @@ static uint32_t masked_crc(const weft_sink *s, const uint8_t *p, size_t n)
     return (c >> 15 | c << 17) + 0xa282ead8u;
 }
 
-static void warn(const weft_host *host, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-static void warn(const weft_host *host, const char *fmt, ...)
-{
-    char text[512];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    (host->log)(host->ctx, WEFT_LOG_WARN, text);
-}
-
 static void write_little(uint8_t *to, uint64_t v, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         to[i] = (uint8_t)(v >> 8 * i);
 }
 
-/* The record is written whole, or nothing of it. 0, or why not. */
-static int write_record(weft_sink *s)
+/* The record is complete; returns its bytes, which are in s->record. */
+static size_t finish(weft_sink *s)
 {
-    const size_t bytes = FRAME + s->n + 4;
     write_little(s->record, s->n, 8);
     write_little(s->record + 8, masked_crc(s, s->record, 8), 4);
     write_little(s->record + FRAME + s->n, masked_crc(s, s->record + FRAME, s->n), 4);
-    for (size_t done = 0; done < bytes;) {
-        const ssize_t w = pwrite(s->fd, s->record + done, bytes - done, s->end + (off_t)done);
-        if (w > 0) {
-            done += (size_t)w;
-        } else if (w < 0 && errno != EINTR) {
-            const int error = errno;
-            (void)!ftruncate(s->fd, s->end);
-            return error;
-        }
-    }
-    s->end += (off_t)bytes;
-    return 0;
+    return FRAME + s->n + 4;
 }
 
 /* A record of this step begins. */
@@ -175,38 +149,49 @@ static void tensorboard_close(weft_sink *s)
 {
     if (!s)
         return;
-    if (s->fd >= 0)
-        close(s->fd);
+    output_close(s->out);
     (s->host->free)(s->host->ctx, s);
 }
 
-/* The first records: the version, and which steps of earlier files are void. */
-static int write_head(weft_sink *s, uint64_t after)
+/* The first records: the version, and which steps of earlier files are void. Returns their end; -1:
+ * they could not be written. */
+static off_t write_head(weft_sink *s, int fd, uint64_t after)
 {
     static const char version[] = "brain.Event:2";
     begin(s, 0);
     put_bytes(s, EVENT_FILE_VERSION, version, sizeof version - 1);
-    const int error = write_record(s);
-    if (error)
-        return error;
+    const size_t first = finish(s);
+    if (write(fd, s->record, first) != (ssize_t)first)
+        return -1;
     begin(s, after + 1);
     put_key(s, EVENT_SESSION_LOG, BYTES);
     put_varint(s, 2);
     put_key(s, SESSION_STATUS, VARINT);
     put_varint(s, SESSION_START);
-    return write_record(s);
+    const size_t second = finish(s);
+    return write(fd, s->record, second) == (ssize_t)second ? (off_t)(first + second) : -1;
 }
 
-static int open_file(weft_sink *s, const weft_sink_args *args, char path[4096])
+static weft_status open_file(weft_sink *s, const weft_sink_args *args)
 {
-    char name[256] = "host";
+    char path[4096], why[4400], name[256] = "host";
     struct timespec t;
+    weft_status st = WEFT_OK;
     clock_gettime(CLOCK_REALTIME, &t);
     gethostname(name, sizeof name - 1);
-    snprintf(path, 4096, "%s/events.out.tfevents.%lld.%s.%ld", args->out, (long long)t.tv_sec, name,
-             (long)getpid());
-    s->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    return s->fd < 0 ? errno : write_head(s, args->after);
+    snprintf(path, sizeof path, "%s/events.out.tfevents.%lld.%s.%ld", args->out,
+             (long long)t.tv_sec, name, (long)getpid());
+    errno = ENOSPC; /* a short write() has none */
+    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    const off_t end = fd < 0 ? -1 : write_head(s, fd, args->after);
+    if (end >= 0) {
+        s->out = output_open(s->host, fd, end, "the event file of TensorBoard", "steps", &st);
+        return st;
+    }
+    snprintf(why, sizeof why, "%s cannot be written: %s", path, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return (s->host->fail)(s->host->ctx, WEFT_IO, why);
 }
 
 static weft_status tensorboard_open(void *module, const weft_sink_args *args, weft_sink **out)
@@ -217,17 +202,13 @@ static weft_status tensorboard_open(void *module, const weft_sink_args *args, we
     if (!s)
         return st;
     s->host = host;
-    s->fd = -1;
     make_table(s->crc);
-    char path[4096], why[4400];
-    const int error = open_file(s, args, path);
-    if (!error) {
+    st = open_file(s, args);
+    if (st == WEFT_OK)
         *out = s;
-        return WEFT_OK;
-    }
-    snprintf(why, sizeof why, "%s cannot be written: %s", path, strerror(error));
-    tensorboard_close(s);
-    return (host->fail)(host->ctx, WEFT_IO, why);
+    else
+        tensorboard_close(s);
+    return st;
 }
 
 static void put_value(weft_sink *s, const weft_metric *m)
@@ -267,18 +248,17 @@ static weft_status tensorboard_metrics(weft_sink *s, uint64_t step, const weft_m
     put_varint(s, bytes);
     for (uint32_t i = 0; i < n; i++)
         put_value(s, &values[i]);
-    const int error = write_record(s);
-    if (!error && s->lost)
-        warn(s->host,
-             "the events of TensorBoard are written again from step %" PRIu64
-             " on; steps that are missing: %" PRIu64,
-             step, s->lost);
-    if (error && !s->lost)
-        warn(s->host,
-             "the events of TensorBoard cannot be written: %s; the run goes on, and steps "
-             "from %" PRIu64 " on are missing until they can",
-             strerror(error), step);
-    s->lost = error ? s->lost + 1 : 0;
+    const size_t record = finish(s);
+    output_add(s->out, step, s->record, record);
+    return WEFT_OK;
+}
+
+static weft_status tensorboard_event(weft_sink *s, const weft_event *e)
+{
+    weft_event own = {0};
+    weft_take(&own, sizeof own, e);
+    if (!strcmp(own.name, "saving"))
+        output_settle(s->out);
     return WEFT_OK;
 }
 
@@ -290,6 +270,7 @@ static const weft_sink_table table = {
     .struct_size = sizeof table,
     .open = tensorboard_open,
     .metrics = tensorboard_metrics,
+    .event = tensorboard_event,
     .close = tensorboard_close,
 };
 

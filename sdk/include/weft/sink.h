@@ -51,10 +51,12 @@ WEFT_FREEZE(weft_metric, flags, 32);
 
 /* Something that happened between steps. A "checkpoint" is reported when it is complete: `step` is
  * the one it holds, and where saves are written beside the steps, later steps may be reported
- * before. */
+ * before. "saving" comes before the checkpoint of `step` begins: a sink that a resumed run relies
+ * on sees to it that what it has of this step and earlier ones is out, but never waits long. */
 typedef struct weft_event {
     uint32_t struct_size, flags;
-    const char *name; /* "begin", "resume", "evaluation", "checkpoint", "skipped", "stop", "end" */
+    const char *name; /* "begin", "resume", "evaluation", "saving", "checkpoint", "skipped", "stop",
+                         "end" */
     const char *text; /* one line for people; of the "end" of a failed job: why */
     uint64_t step;    /* after which; 0: before the first */
     uint64_t time_ns; /* since 1970, UTC */
