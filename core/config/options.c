@@ -198,7 +198,9 @@ static const weft_option *const log_options[] = {
     TEXT(FREE, "sinks", "jsonl",
          "plugins NAME, NAME that get the metrics of every step; jsonl writes OUT/metrics.jsonl; "
          "empty: none"),
-    INT(FREE, "progress", "1", 0, 1e12, "a line on the terminal every so many steps; 0: none"),
+    AUTO(FREE, "progress", "auto", 0, 1e12,
+         "a line every so many steps; 0: none; auto: one a second, and after a minute one in 10 "
+         "seconds. A terminal has one line, that of the newest step"),
     NULL,
 };
 

@@ -1,8 +1,11 @@
 """weft train as a command: statuses, what it leaves behind, and a disk without room."""
+import contextlib
 import fcntl
 import itertools
 import json
 import os
+import pty
+import re
 import resource
 import shutil
 import signal
@@ -205,6 +208,31 @@ class Train(started.Case):
         step = self.metrics("run")[-1]["step"]
         self.assertIn(f"stopped by SIGTERM after step {step}, which is saved", said)
         self.assertIn(f"step-{step:08d}", self.names("run", "checkpoints"))
+
+    def test_lines_of_progress(self):
+        """A file has the first step, the last one, and one a second at most; a terminal one line,
+        in which the newest step is."""
+        quick = ("run.steps=400", "train.eval_every=0", "checkpoint.every=0")
+        began = time.monotonic()
+        said = self.weft("train", "tiny.ini", *quick)[1]
+        shown = [int(x) for x in re.findall(r"(?m)^\S+Z step (\d+)/400  loss", said)]
+        self.assertEqual((shown[0], shown[-1]), (1, 400))
+        self.assertLessEqual(len(shown), 3 + time.monotonic() - began)
+        said = self.weft("train", "tiny.ini", *quick, "log.progress=100")[1]
+        self.assertEqual(re.findall(r"step (\d+)/400", said), ["1", "100", "200", "300", "400"])
+        master, slave = pty.openpty()
+        with subprocess.Popen([started.WEFT, "train", "tiny.ini", "run.steps=20", *quick[1:]],
+                              cwd=self.place, stdin=subprocess.DEVNULL, stderr=slave,
+                              stdout=subprocess.DEVNULL) as p:
+            os.close(slave)
+            said = b""
+            with contextlib.suppress(OSError):  # EIO: the terminal has no other end any more
+                while got := os.read(master, 4096):
+                    said += got
+        os.close(master)
+        self.assertEqual(p.returncode, 0)
+        (line,) = [x for x in said.decode().split("\n") if "/20" in x]
+        self.assertEqual(line.count("\r\033[Kstep "), 20)
 
     def test_nobody_reads_standard_error(self):
         """A full pipe stops nobody, and lines are lost; what a reader gets later is whole."""

@@ -8,6 +8,8 @@
 #include <math.h>
 #include <unistd.h>
 
+#define MINUTE_NS UINT64_C(60000000000)
+
 void run_progress_begin(run_progress *p, uint64_t first, uint64_t last, uint64_t every)
 {
     *p = (run_progress){.first = first, .last = last, .every = every, .began_ns = clock_ns()};
@@ -50,16 +52,25 @@ static void print(const run_progress *p, const run_metrics *m, bool evaluated)
     fflush(stderr);
 }
 
+/* A step between the first and the last one: whether its line is due. */
+static bool is_due(const run_progress *p, uint64_t step, uint64_t now)
+{
+    const uint64_t rest = now - p->began_ns < MINUTE_NS ? MINUTE_NS / 60 : MINUTE_NS / 6;
+    return p->terminal ||
+           (p->every == PROGRESS_AUTO ? now - p->printed_ns >= rest : step % p->every == 0);
+}
+
 void run_progress_step(run_progress *p, const run_metrics *m)
 {
     p->done++;
     p->tokens_per_s =
         p->done == 1 ? m->tokens_per_s : 0.8 * p->tokens_per_s + 0.2 * m->tokens_per_s;
     const bool evaluated = run_metrics_evaluated(m);
-    bool due = p->every && (p->terminal || m->step % p->every == 0 || m->step == p->last ||
-                            m->step == p->first || evaluated);
-    if (!due || !log_has_capacity(0))
+    const uint64_t now = clock_ns();
+    const bool always = m->step == p->last || m->step == p->first || evaluated;
+    if (!p->every || !(always || is_due(p, m->step, now)) || !log_has_capacity(0))
         return;
+    p->printed_ns = now;
     p->open = p->terminal && !evaluated;
     print(p, m, evaluated);
 }

@@ -7,9 +7,11 @@
 
 #include <stdbool.h>
 
+#define PROGRESS_AUTO UINT64_MAX /* as many lines as a reader likes */
+
 typedef struct run_progress {
     uint64_t first, last, every; /* every 0: prints nothing */
-    uint64_t began_ns, done;
+    uint64_t began_ns, printed_ns, done;
     double tokens_per_s; /* smoothed */
     bool terminal, open;
 } run_progress;
