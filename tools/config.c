@@ -55,18 +55,13 @@ static void print_reference(const host_component *const *all, uint32_t n)
             continue;
         printf("\n## [%s] with the plugin %s: %s\n\n", plugins_section_of(all[i], section),
                all[i]->name, all[i]->help);
-        const weft_strategy *st = all[i]->table;
-        uint32_t k = 0;
-        for (; !strcmp(all[i]->iface, "weft.strategy/1") && st->axes && st->axes[k]; k++)
-            printf("- `%s` (a number, or auto; default `auto`): %s\n", st->axes[k]->size_key,
-                   st->axes[k]->help);
-        const bool any = all[i]->options && *all[i]->options;
-        if (k && any) /* Markdown needs a blank line between a list and a table */
-            puts("");
-        if (any)
-            config_print_options(stdout, all[i]->options, 1, plugins_column_of(all[i]));
-        else if (!k)
+        weft_option axes[WEFT_MAX_MESH];
+        const weft_option **keys = plugins_keys_of(all[i], axes);
+        if (*keys)
+            config_print_options(stdout, keys, 1, plugins_column_of(all[i]));
+        else
             puts("No keys.");
+        free(keys);
     }
 }
 

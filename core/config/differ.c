@@ -7,21 +7,22 @@
 
 #define REALS 64 /* of one value; value.c takes no more */
 
-void config_bind(config *c, const char *section, const weft_option *const *options)
+void config_set_effect(config *c, const char *section, const weft_option *const *options,
+                       uint32_t effect)
 {
     for (; options && *options; options++)
         for (uint32_t i = 0; i < c->options.n; i++) {
             config_declaration *d = &c->options.at[i];
             if (!strcmp(d->option->key, (*options)->key) && !strcmp(d->section, section))
-                d->binds = true;
+                d->effect |= effect;
         }
 }
 
-bool config_binds(const config *c, const char *key)
+uint32_t config_effect(const config *c, const char *key)
 {
     char section[CONFIG_MAX_NAME + 1];
     const config_declaration *d = config_declared(c, section, config_split(key, section));
-    return d && d->binds;
+    return d ? d->effect : 0;
 }
 
 static const char *value_of(const config *c, const config_declaration *d)
@@ -61,7 +62,8 @@ static bool same_value(const weft_option *o, const char *a, const char *b)
 static bool is_repeated(const config *c, const config_declaration *d)
 {
     for (const config_declaration *x = c->options.at; x < d; x++)
-        if (x->binds && !strcmp(x->option->key, d->option->key) && !strcmp(x->section, d->section))
+        if (x->effect & CONFIG_BINDS && !strcmp(x->option->key, d->option->key) &&
+            !strcmp(x->section, d->section))
             return true;
     return false;
 }
@@ -71,9 +73,10 @@ static bool is_repeated(const config *c, const config_declaration *d)
 static bool of_another_plugin(const config *saved, const config *present,
                               const config_declaration *d)
 {
-    for (uint32_t i = 0; i < present->options.n && !config_option_binds(d->option); i++) {
+    for (uint32_t i = 0;
+         i < present->options.n && !(config_option_effect(d->option) & CONFIG_BINDS); i++) {
         const config_declaration *x = &present->options.at[i];
-        if (x->option->type == WEFT_OPT_STRING && config_option_binds(x->option) &&
+        if (x->option->type == WEFT_OPT_STRING && config_option_effect(x->option) & CONFIG_BINDS &&
             !strcmp(x->section, d->section) && strcmp(value_of(saved, x), value_of(present, x)))
             return true;
     }
@@ -94,7 +97,7 @@ uint32_t config_changes(const config *saved, const config *present, config_chang
     uint32_t n = 0;
     for (uint32_t i = 0; i < present->options.n; i++) {
         const config_declaration *d = &present->options.at[i];
-        if (!d->binds || is_repeated(present, d))
+        if (!(d->effect & CONFIG_BINDS) || is_repeated(present, d))
             continue;
         config_change x = {d->section, d->option->key, value_of(saved, d), value_of(present, d)};
         if (same_value(d->option, x.saved, x.present) || of_another_plugin(saved, present, d))

@@ -7,13 +7,15 @@
 
 #define HUGE_BOUND 1e18 /* "no upper bound": value.c then says "at least" */
 
-/* An option and the column that says whether a job that resumes may have another value of it. */
+/* An option and the column that says what another value of it changes. */
 typedef struct core_option {
     weft_option option;
-    bool binds;
+    uint32_t effect; /* of another value (differ.h) */
 } core_option;
-#define BINDS true /* another value changes what the run computes (differ.h) */
-#define FREE false
+#define BINDS (CONFIG_BINDS | CONFIG_ALONE)
+#define BETWEEN CONFIG_BINDS /* ranks: one alone does without */
+#define ALONE CONFIG_ALONE
+#define FREE 0
 
 #define OPTION(column, type, key, dflt, help, choices, min, max)                                   \
     &((const core_option){{sizeof(weft_option), type, key, dflt, help, choices, min, max},         \
@@ -81,14 +83,15 @@ static const weft_option *const model_options[] = {
 
 static const weft_option *const data_options[] = {
     TEXT(BINDS, "source", "tokens", "where samples come from"),
-    TEXT(FREE, "tokenizer", "bytes",
+    TEXT(ALONE, "tokenizer", "bytes",
          "how text becomes ids: of sources of text, and of weft sample"),
     NULL,
 };
 
 static const weft_option *const train_options[] = {
     INT(BINDS, "batch", "32", 1, 16777216, "sequences a step, whole job"),
-    INT(FREE, "microbatch", "4", 1, 1048576, "sequences a pass, a data-parallel rank"),
+    INT(ALONE, "microbatch", "4", 1, 1048576, /* it has to divide the batch */
+        "sequences a pass, a data-parallel rank"),
     INT(BINDS, "sequence", "1024", 1, 16777216,
         "tokens a sequence, up to the context of the model"),
     CHOICE(BINDS, "precision", "bf16", "fp32|bf16|fp16", "type that passes compute in"),
@@ -139,10 +142,10 @@ static const weft_option *const comm_options[] = {
     REAL(FREE, "reduce", "0", 0, 1e6,
          "used by algorithm = auto: GB/s at which a rank reads numbers to sum them; 0: "
          "unknown"),
-    CHOICE(BINDS, "compress", "none", "none|fp16|bf16|int8",
+    CHOICE(BETWEEN, "compress", "none", "none|fp16|bf16|int8",
            "form in which gradients travel between ranks with different data; not none: changes "
            "results"),
-    FLAG(BINDS, "feedback", "on",
+    FLAG(BETWEEN, "feedback", "on",
          "error feedback: the compression error is stored, 4 bytes an element, and added in the "
          "next step"),
     FLAG(FREE, "checksum", "off",
@@ -268,12 +271,12 @@ static bool stands_in(const weft_option *const *table, const weft_option *o)
     return false;
 }
 
-bool config_option_binds(const weft_option *o)
+uint32_t config_option_effect(const weft_option *o)
 {
     bool ours = stands_in(link_options, o) || stands_in(group_options, o);
     for (const config_section *s = sections; s->name && !ours; s++)
         ours = stands_in(s->options, o);
-    return ours && ((const core_option *)o)->binds; /* its first member */
+    return ours ? ((const core_option *)o)->effect : 0; /* its first member */
 }
 
 const char *config_tokenizer_of(const char *file)

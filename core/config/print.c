@@ -135,7 +135,8 @@ char *config_written(const config *c, const char *except)
 
 static const char *column_of(config_column column, const weft_option *o)
 {
-    bool binds = column == CONFIG_BIND || (column == CONFIG_OWN && config_option_binds(o));
+    bool binds =
+        column == CONFIG_BIND || (column == CONFIG_OWN && config_option_effect(o) & CONFIG_BINDS);
     return binds ? "binds" : "free";
 }
 

@@ -154,7 +154,7 @@ static weft_status add_option(config *c, const char *section, const char *owner,
         }
     }
     *vec_push(&c->options) =
-        (config_declaration){section, owner, o, config_option_binds(o), unused};
+        (config_declaration){section, owner, o, config_option_effect(o), unused};
     return WEFT_OK;
 }
 

@@ -27,7 +27,7 @@ typedef struct config_heading {
 typedef struct config_declaration {
     const char *section, *owner;
     const weft_option *option; /* borrowed */
-    bool binds;                /* differ.h */
+    uint32_t effect;           /* differ.h */
     bool unused;               /* of a plugin that the job does not use */
 } config_declaration;
 

@@ -29,12 +29,13 @@ static const struct {
 static struct sigaction before[FATAL];
 static char other_stack[65536]; /* for a main thread that has overflowed its own stack */
 static bool main_returns;
+static char *kept; /* instead of standard error */
 
 /* --- a line, formatted without the C library --- */
 
 typedef struct line {
-    char text[1024];
-    size_t n;
+    char text[HOST_CRASH_TEXT];
+    size_t n, head; /* bytes; those before the sentence */
 } line;
 
 static void add(line *l, const char *text)
@@ -66,10 +67,15 @@ static void begin(line *l)
         add(l, " ");
     }
     add(l, "error: ");
+    l->head = l->n;
 }
 
 static void end(line *l)
 {
+    if (kept) {
+        memcpy(kept, l->text + l->head, l->n - l->head);
+        return;
+    }
     l->text[l->n++] = '\n';
     (void)!write(STDERR_FILENO, l->text, l->n);
 }
@@ -165,6 +171,11 @@ static void on_exit_called(void)
 void host_crash_main_returns(void)
 {
     main_returns = true;
+}
+
+void host_crash_keep(char sentence[HOST_CRASH_TEXT])
+{
+    kept = sentence;
 }
 
 void host_crash_watch(void)

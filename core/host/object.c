@@ -52,11 +52,10 @@ static int keep_folder(int fd)
 }
 
 /* A library that the plugin needs and this machine lacks: absent hardware or software, not a usage
- * error. */
+ * error. The loader gives no number, so its words decide; no program of weft sets a language. */
 static weft_status loader_failed(const host_trusted *t, const char *via)
 {
-    const char *text = dlerror();
-    text = text ? text : "the loader gave no reason";
+    const char *said = dlerror(), *text = said ? said : "the loader gave no reason";
     bool absent = strstr(text, "cannot open shared object file");
     const char *at = strstr(text, via);
     const int before = at ? (int)(at - text) : 0;

@@ -42,7 +42,7 @@ static void act(job *j, const job_event *e)
 {
     uint8_t body[8];
     if (e->kind == JOB_EVENT_FAILURE) {
-        (void)job_record_cause(j, e->rank, e->text);
+        (void)job_record_cause(j, e->rank, e->text, NULL);
     } else if (e->kind == JOB_EVENT_ASK_STOP) {
         send_now(j, WIRE_STOP, (uint32_t)e->number, NULL, 0);
     } else if (e->kind == JOB_EVENT_HOLD) {
@@ -84,7 +84,7 @@ static void check_root(job *j)
 static void read_launcher(job *j)
 {
     if (!job_read_launcher(j, sign_of, act))
-        (void)job_record_cause(j, j->who.rank, JOB_LAUNCHER_ENDED);
+        (void)job_record_cause(j, j->who.rank, JOB_LAUNCHER_ENDED, NULL);
 }
 
 /* --- finding rank 0 --- */
@@ -165,7 +165,7 @@ static bool take_joined(job *j, const job_wire_frame *f)
 static bool take_frame(job *j, const job_wire_frame *f)
 {
     const job_client *c = j->client;
-    char text[WIRE_TEXT], ours[WIRE_TEXT + 32];
+    char text[WIRE_TEXT], ours[WIRE_TEXT + 32], *own;
     switch (f->type) {
     case WIRE_BEAT: return job_beats_take(c->beats, f);
     case WIRE_JOINED: return take_joined(j, f);
@@ -173,7 +173,11 @@ static bool take_frame(job *j, const job_wire_frame *f)
     case WIRE_FAILURE:
         job_wire_text(f, text, sizeof text);
         snprintf(ours, sizeof ours, "this rank was given up: %s", text);
-        (void)job_record_cause(j, f->arg, f->arg == j->who.rank ? ours : text);
+        own = f->seq && f->seq < strlen(text) ? text + f->seq : NULL;
+        if (f->arg == j->who.rank)
+            (void)job_record_cause(j, f->arg, ours, NULL);
+        else
+            (void)job_record_cause(j, f->arg, text, own);
         return true;
     case WIRE_HOLD:
     case WIRE_LAST: return take_stop(j, f);

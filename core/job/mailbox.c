@@ -66,14 +66,12 @@ void job_record_failure(job *j, const char *text)
     job_notify(j);
 }
 
-bool job_record_cause(job *j, uint32_t rank, const char *text)
+bool job_record_cause(job *j, uint32_t rank, const char *text, const char *own)
 {
     if (atomic_load_explicit(&j->failed, memory_order_relaxed))
         return false;
-    char own[32];
-    snprintf(own, sizeof own, "rank %u failed: ", rank);
     job_record_failure(j, text);
-    job_progress_fail(text, !strncmp(text, own, strlen(own)));
+    job_progress_fail(text, own);
     job_control_send(j->control_fd, CONTROL_CAUSE, rank, JOB_CAUSE_SURE, text);
     return true;
 }

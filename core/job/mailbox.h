@@ -28,9 +28,9 @@ void job_answer(job *j, uint32_t seq, weft_status st, const void *bytes, uint64_
 /* Record a failure and end all waits of this rank. Nothing is sent. */
 void job_record_failure(job *j, const char *text);
 
-/* Record that `rank` is the root cause and tell the launcher. False: a failure is already recorded.
- */
-bool job_record_cause(job *j, uint32_t rank, const char *text);
+/* Record that `rank` is the root cause and tell the launcher. `own`: where in `text` the words of
+ * that rank begin; NULL: others saw it fail. False: a failure is already recorded. */
+bool job_record_cause(job *j, uint32_t rank, const char *text, const char *own);
 
 /* Copy the record to this thread and return WEFT_PEER. */
 weft_status job_fail_here(job *j);

@@ -60,11 +60,12 @@ void job_members_send(job *j, job_peer *p, uint32_t type, uint32_t arg, uint32_t
     s->members[p->rank].posted = true;
 }
 
-static void send_all(job *j, uint32_t type, uint32_t arg, const void *body, uint32_t bytes)
+static void send_all(job *j, uint32_t type, uint32_t arg, uint32_t seq, const void *body,
+                     uint32_t bytes)
 {
     for (uint32_t r = 1; r < j->who.ranks; r++)
         if (j->server->members[r].p)
-            job_members_send(j, j->server->members[r].p, type, arg, 0, body, bytes);
+            job_members_send(j, j->server->members[r].p, type, arg, seq, body, bytes);
     j->drained = false;
     job_wake(j);
 }
@@ -77,10 +78,16 @@ static void close_member(job *j, job_peer *p)
 
 /* --- events --- */
 
-void job_server_declare(job *j, uint32_t rank, const char *text)
+static void send_failure(job *j, uint32_t rank, const char *text, const char *own)
 {
-    if (job_record_cause(j, rank, text))
-        send_all(j, WIRE_FAILURE, rank, text, (uint32_t)strnlen(text, WIRE_TEXT - 1));
+    send_all(j, WIRE_FAILURE, rank, own ? (uint32_t)(own - text) : 0, text,
+             (uint32_t)strnlen(text, WIRE_TEXT - 1));
+}
+
+void job_server_declare(job *j, uint32_t rank, const char *text, const char *own)
+{
+    if (job_record_cause(j, rank, text, own))
+        send_failure(j, rank, text, own);
 }
 
 static void send_hold(job *j, uint64_t begun)
@@ -97,7 +104,7 @@ static void send_hold(job *j, uint64_t begun)
 static void act(job *j, const job_event *e)
 {
     if (e->kind == JOB_EVENT_FAILURE)
-        job_server_declare(j, e->rank, e->text);
+        job_server_declare(j, e->rank, e->text, NULL);
     else if (e->kind == JOB_EVENT_HOLD)
         send_hold(j, e->step);
     else
@@ -130,7 +137,7 @@ static void add_sign(job *j, uint32_t rank, uint32_t weight, const char *text)
 void job_members_read_launcher(job *j)
 {
     if (!job_read_launcher(j, sign_of, act))
-        job_server_declare(j, j->who.rank, JOB_LAUNCHER_ENDED);
+        job_server_declare(j, j->who.rank, JOB_LAUNCHER_ENDED, NULL);
 }
 
 /* --- requests --- */
@@ -178,7 +185,7 @@ void job_server_give_up(job *j)
 
 static void all_left(job *j)
 {
-    send_all(j, WIRE_ALL_LEFT, 0, NULL, 0);
+    send_all(j, WIRE_ALL_LEFT, 0, 0, NULL, 0);
     j->all_left = true;
     job_notify(j);
 }
@@ -198,8 +205,9 @@ void job_server_bye(job *j, uint32_t rank, weft_status st, const char *text)
         snprintf(full, sizeof full, "gave up: %.900s", text);
         add_sign(j, rank, JOB_CAUSE_SECOND, full);
     } else {
-        snprintf(full, sizeof full, "rank %u failed: %.900s", rank, text);
-        job_server_declare(j, rank, full);
+        const int n = snprintf(full, sizeof full, "rank %u failed: ", rank);
+        snprintf(full + n, sizeof full - (size_t)n, "%.900s", text);
+        job_server_declare(j, rank, full, full + n);
     }
 }
 
@@ -389,7 +397,7 @@ static bool may_still_meet(job *j)
     job_server_missing(j, who, sizeof who);
     snprintf(why, sizeof why, "these ranks had not joined: %s", who);
     job_stop_unmet(j, j->halt.number, why);
-    send_all(j, WIRE_FAILURE, 0, j->failure, (uint32_t)strnlen(j->failure, WIRE_TEXT - 1));
+    send_failure(j, 0, j->failure, NULL);
     return true;
 }
 
@@ -406,7 +414,7 @@ static void conclude_stop(job *j)
     }
     uint8_t body[8];
     job_wire_put64(body, last);
-    send_all(j, WIRE_LAST, (uint32_t)j->halt.number, body, sizeof body);
+    send_all(j, WIRE_LAST, (uint32_t)j->halt.number, 0, body, sizeof body);
     const job_event e = job_agreement_finish(&j->halt, j->halt.number, last);
     act(j, &e);
 }

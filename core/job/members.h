@@ -68,8 +68,9 @@ void job_members_expire(job *j);        /* declare the failure that is due */
 void job_members_flush(job *j);         /* send queued frames, note which connections have ended */
 void job_members_read_launcher(job *j); /* handle what the launcher reports */
 
-/* Record the failure of `rank` and tell the launcher and all ranks. Only the first call counts. */
-void job_server_declare(job *j, uint32_t rank, const char *text);
+/* Record the failure of `rank` and tell the launcher and all ranks; `own` as for
+ * job_record_cause(). Only the first call counts. */
+void job_server_declare(job *j, uint32_t rank, const char *text, const char *own);
 
 /* Send the answer of the store to `rank`; a job_store_reply of job/store/store.h. */
 void job_members_reply(void *ctx, uint32_t rank, weft_status st, const void *bytes, uint64_t n);

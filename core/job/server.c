@@ -43,7 +43,7 @@ static void give_up_meeting(job *j, const job_wire_hello *h, const char *why)
 {
     const uint32_t rank = h->rank < j->who.ranks ? h->rank : 0;
     job_member *m = &j->server->members[rank];
-    job_server_declare(j, rank, why);
+    job_server_declare(j, rank, why, NULL);
     m->informed = true;
 }
 

@@ -168,7 +168,7 @@ void job_stop_unmet(job *j, int number, const char *why)
              "%s asked the job to stop before it had begun, and %.800s; if one of them failed, its "
              "own message says why",
              job_stop_name(number), why);
-    (void)job_record_cause(j, j->who.rank, text);
+    (void)job_record_cause(j, j->who.rank, text, NULL);
 }
 
 void job_stop_act(job *j, const job_event *e)

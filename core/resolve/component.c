@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "base/sized.h"
+#include "config/differ.h"
 #include "host/call.h"
 
 #include <string.h>
@@ -67,8 +68,10 @@ static weft_status open_tokenizer(component_server *s, const char *name, weft_co
     if (st == WEFT_OK)
         st = config_add(cfg, "tokenizer", pool_printf(&s->r.spec->pool, "plugin %s", name),
                         c->options);
-    if (st == WEFT_OK)
+    if (st == WEFT_OK) {
+        config_set_effect(cfg, "tokenizer", c->options, resolve_effect(c));
         st = config_check(cfg);
+    }
     if (st == WEFT_OK)
         st = host_use(s->r.spec->host, c);
     if (st == WEFT_OK)

@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "config/constraints.h"
+#include "config/differ.h"
 #include "resolve/internal.h"
 
 #include <fnmatch.h>
@@ -16,15 +17,16 @@
 /* What names the plugins of an interface, and what a plugin of it is called. */
 static const struct selector {
     const char *iface, *section, *noun, *key;
+    uint32_t effect; /* of its keys (differ.h) */
 } selectors[] = {
-    {"weft.strategy/1", "parallel", "strategy", "parallel.strategy"},
-    {"weft.rule/1", "optim", "update rule", "optim.rule"},
-    {"weft.placement/1", "optim", "placement", "optim.placement"},
-    {"weft.model/1", "model", "model family", "model.family"},
-    {"weft.data/1", "data", "data source", "data.source"},
-    {"weft.tokenizer/1", "tokenizer", "tokenizer", "data.tokenizer"},
-    {"weft.device/1", "device", "device", "device.plugin"},
-    {"weft.sink/1", "sink.", "sink", "log.sinks"},
+    {"weft.strategy/1", "parallel", "strategy", "parallel.strategy", 0},
+    {"weft.rule/1", "optim", "update rule", "optim.rule", CONFIG_BINDS | CONFIG_ALONE},
+    {"weft.placement/1", "optim", "placement", "optim.placement", 0},
+    {"weft.model/1", "model", "model family", "model.family", CONFIG_BINDS | CONFIG_ALONE},
+    {"weft.data/1", "data", "data source", "data.source", CONFIG_ALONE},
+    {"weft.tokenizer/1", "tokenizer", "tokenizer", "data.tokenizer", CONFIG_ALONE},
+    {"weft.device/1", "device", "device", "device.plugin", 0},
+    {"weft.sink/1", "sink.", "sink", "log.sinks", 0},
 };
 
 static const struct selector *selector_of(const host_component *c)
@@ -33,6 +35,12 @@ static const struct selector *selector_of(const host_component *c)
         if (!strcmp(selectors[i].iface, c->iface))
             return &selectors[i];
     return NULL;
+}
+
+uint32_t resolve_effect(const host_component *c)
+{
+    const struct selector *by = selector_of(c);
+    return by ? by->effect : 0;
 }
 
 /* The size of a mesh axis, or a key of [comm.AXIS]. */

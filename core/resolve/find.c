@@ -1,5 +1,6 @@
 /* resolve/find.c: finds one component by its name in the INI. */
 #include "base/err.h"
+#include "config/differ.h"
 #include "resolve/internal.h"
 
 const char *const resolve_tokenizer_ifaces[] = {"weft.tokenizer/1", NULL};
@@ -13,5 +14,7 @@ weft_status resolve_find(resolve_state *r, const char *kind, const char *name, c
         return st;
     }
     char *owner = pool_printf(&r->spec->pool, "plugin %s", name);
-    return config_add(r->cfg, section, owner, (*out)->options);
+    st = config_add(r->cfg, section, owner, (*out)->options);
+    config_set_effect(r->cfg, section, (*out)->options, resolve_effect(*out));
+    return st;
 }

@@ -52,7 +52,7 @@ weft_status resolve_groups(resolve_state *r)
         const weft_status st = config_add(r->cfg, section, "the parameter group", options);
         if (st != WEFT_OK)
             return st;
-        config_bind(r->cfg, section, options);
+        config_set_effect(r->cfg, section, options, resolve_effect(s->rule.c));
     }
     return WEFT_OK;
 }

@@ -242,8 +242,6 @@ static weft_status find_rule(resolve_state *r)
                           "optim", &s->rule.c);
     if (st == WEFT_OK)
         st = check_unit(s->rule.c);
-    if (st == WEFT_OK)
-        config_bind(r->cfg, "optim", s->rule.c->options);
     return st == WEFT_OK ? resolve_groups(r) : st;
 }
 
@@ -267,8 +265,6 @@ static weft_status find_family(resolve_state *r)
     if (st == WEFT_OK)
         st =
             resolve_check_flags(*c, "model family", ((const weft_model_table *)(*c)->table)->flags);
-    if (st == WEFT_OK)
-        config_bind(r->cfg, "model", (*c)->options);
     return st;
 }
 

@@ -64,6 +64,9 @@ weft_status resolve_check_saved_effects(const config *cfg, const spec *s, const 
 /* The key of a job file that sizes a mesh axis. Its texts are those of the axis. [any] */
 weft_option resolve_axis_option(const weft_mesh_axis *axis);
 
+/* What other values of a plugin's keys change (config/differ.h). [any] */
+uint32_t resolve_effect(const host_component *c);
+
 /* After resolve_plugins(): can the job not be planned without data, because its model takes a size
  * from it? [setup] */
 bool resolve_needs_data(config *cfg, spec *s);

@@ -199,7 +199,7 @@ weft_status resolve_sections(resolve_state *r)
         const char *of_axis = pool_printf(&r->spec->pool, "comm.%s", r->spec->mesh.name[a]);
         st = add_axis(r, of_axis, true);
         if (st == WEFT_OK)
-            config_bind(r->cfg, of_axis, axis_binding);
+            config_set_effect(r->cfg, of_axis, axis_binding, CONFIG_BINDS);
     }
     const char *section;
     for (uint32_t i = 0; st == WEFT_OK && (section = config_section_at(r->cfg, i)); i++) {

@@ -460,7 +460,8 @@ static int exit_status(const trainer *t, weft_status st, char why[2048])
     return st == WEFT_OK && t->stopped ? 1 : err_exit_code(st);
 }
 
-/* `why` is what this rank has to say; why the job failed is added if that says something else. */
+/* `why` is what this rank has to say; why the job failed is added if that says something else: one
+ * text may be a part of the other, whatever its words are. */
 static void record_end(trainer *t, const run_additions *more, const char *why)
 {
     char all[4096];
@@ -501,7 +502,7 @@ int run_train_rank(config *cfg, run_resume_mode resume, const run_additions *mor
     char why[2048];
     snprintf(why, sizeof why, "%s", st != WEFT_OK ? err_text() : "");
     if (st != WEFT_OK && st != WEFT_PEER)
-        job_progress_fail(why, true);
+        job_progress_fail(why, why);
     const bool traces = st != WEFT_OK && run_outlock_leads(&t.lock);
     if (t.who.rank) /* before rank 0, which removes the lock */
         run_outlock_release(&t.lock, 0);

@@ -27,7 +27,7 @@ static void list_interfaces(check_run *r)
         const size_t n = strlen(text);
         snprintf(text + n, sizeof text - n, "%s%s", i ? " " : "", r->components[i]->iface);
     }
-    check_page_write(CHECK_PASS, text);
+    check_page_write(CHECK_PASS, text, "");
 }
 
 int check_child_run(const check_request *q, uint32_t number)
@@ -54,7 +54,7 @@ int check_child_run(const check_request *q, uint32_t number)
         if (r.now->ifaces) {
             check_load(&r);
             if (!concerns(&r))
-                check_not_applicable(CHECK_FOREIGN "%s", r.now->ifaces);
+                check_page_foreign(r.now->ifaces);
         }
         r.now->run(&r);
         check_page_end();

@@ -52,15 +52,17 @@ static void wait_for_first(void)
         nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
 }
 
-static void put(check_outcome outcome, const char *text)
+static void put(check_outcome outcome, const char *text, const char *call)
 {
-    size_t n = strnlen(text, CHECK_TEXT - 1);
+    const size_t n = strnlen(text, CHECK_TEXT - 1), m = strnlen(call, CHECK_CALL - 1);
     memcpy(page->text, text, n);
     page->text[n] = 0;
+    memcpy(page->call, call, m);
+    page->call[m] = 0;
     atomic_store(&page->outcome, (uint32_t)outcome);
 }
 
-void check_page_write(check_outcome outcome, const char *text)
+void check_page_write(check_outcome outcome, const char *text, const char *call)
 {
     if (!page) {
         dprintf(STDOUT_FILENO, "%s%s%s\n", check_outcome_names[outcome], *text ? ": " : "", text);
@@ -72,7 +74,7 @@ void check_page_write(check_outcome outcome, const char *text)
     if (atomic_exchange(&page->taken, 1))
         wait_for_first();
     else
-        put(outcome, text);
+        put(outcome, text, call);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
@@ -91,14 +93,14 @@ void check_absent(const char *fmt, ...)
 
 void check_pass(void)
 {
-    check_page_write(CHECK_PASS, "");
+    check_page_write(CHECK_PASS, "", "");
     _exit(0);
 }
 
 void check_page_end(void)
 {
     const bool lacks = page && page->absent[0];
-    check_page_write(lacks ? CHECK_NOT_APPLICABLE : CHECK_PASS, lacks ? page->absent : "");
+    check_page_write(lacks ? CHECK_NOT_APPLICABLE : CHECK_PASS, lacks ? page->absent : "", "");
 }
 
 bool check_page_is_written(void)
@@ -110,7 +112,7 @@ _Noreturn static void finish(check_outcome outcome, const char *fmt, va_list ap)
 {
     char text[CHECK_TEXT];
     vsnprintf(text, sizeof text, fmt, ap);
-    check_page_write(outcome, text);
+    check_page_write(outcome, text, "");
     _exit(outcome == CHECK_FAIL);
 }
 
@@ -119,6 +121,13 @@ void check_fail(const char *fmt, ...)
     va_list ap;
     va_start(ap, fmt);
     finish(CHECK_FAIL, fmt, ap);
+}
+
+void check_page_foreign(const char *ifaces)
+{
+    if (page)
+        atomic_store(&page->foreign, 1);
+    check_not_applicable(CHECK_FOREIGN, ifaces);
 }
 
 void check_not_applicable(const char *fmt, ...)

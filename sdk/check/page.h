@@ -8,12 +8,15 @@
 #include <stdatomic.h>
 
 #define CHECK_TEXT 3000
+#define CHECK_CALL 256
 
 typedef struct check_page {
     _Atomic uint32_t outcome; /* check_outcome, once the text is complete */
     _Atomic uint32_t taken;   /* 1: somebody writes */
     _Atomic uint32_t lacks;   /* 1: somebody writes `absent` */
+    _Atomic uint32_t foreign; /* 1: the check does not concern the plugin */
     char text[CHECK_TEXT];    /* the sentence */
+    char call[CHECK_CALL];    /* "step() of the plugin acme.lion", in which it ended; "": none */
     char absent[CHECK_TEXT];  /* what the machine lacks; "": nothing */
 } check_page;
 
@@ -24,20 +27,19 @@ check_page *check_page_map(int fd);      /* NULL: not possible */
 void check_page_use(check_page *p);
 
 /* Write a result unless there is one; afterwards there is one, unless the process that writes it
- * was killed. Safe in a signal handler: `text` is complete. */
-void check_page_write(check_outcome outcome, const char *text);
+ * was killed. `call`: of the plugin, in which the process was, or "". Safe in a signal handler:
+ * `text` is complete. */
+void check_page_write(check_outcome outcome, const char *text, const char *call);
+
+/* The check does not concern the plugin, which lacks these interfaces: it is counted, not printed.
+ */
+_Noreturn void check_page_foreign(const char *ifaces);
+#define CHECK_FOREIGN "it has no component of %s"
 
 bool check_page_is_written(void);
 
 /* The check has returned: it passes, or is not applicable after check_absent(). */
 void check_page_end(void);
-
-/* How the text of a check begins that does not concern a plugin: it is counted, not printed. */
-#define CHECK_FOREIGN "it has no component of "
-
-/* What stands before the plugin's call in the text of a crash and a time-out: "..., during step()
- * of the plugin acme.lion". */
-#define CHECK_DURING " during "
 
 extern const char *const check_outcome_names[]; /* [CHECK_OUTCOMES] */
 

@@ -9,7 +9,8 @@ typedef struct check_result {
     const check *of;
     const check_group *group;
     check_outcome outcome;
-    char text[CHECK_TEXT];
+    bool foreign;                            /* it does not concern the plugin */
+    char text[CHECK_TEXT], call[CHECK_CALL]; /* as in check_page */
     double seconds;
     char *output; /* the end of what it printed; malloc() */
     bool shown;

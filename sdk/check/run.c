@@ -126,7 +126,9 @@ static bool finish(slot *s)
     kill(-s->pid, SIGKILL); /* ranks and whatever the plugin has started */
     check_result *r = s->of;
     r->outcome = (check_outcome)atomic_load(&s->page->outcome);
+    r->foreign = atomic_load(&s->page->foreign);
     snprintf(r->text, sizeof r->text, "%s", s->page->text);
+    snprintf(r->call, sizeof r->call, "%s", s->page->call);
     if (r->outcome == CHECK_NONE)
         without_result(r, status, late);
     r->seconds = (double)(clock_ms() - s->since) / 1000;
@@ -210,31 +212,20 @@ static weft_status same_file(const check_request *q, const struct stat *was)
                     q->path);
 }
 
-/* The plugin's call that a time-out names, "step() of the plugin acme.lion"; "": none. */
-static void late_call(const check_result *r, char out[CHECK_TEXT])
-{
-    const char *at = r->outcome == CHECK_TIMEOUT ? strstr(r->text, CHECK_DURING) : NULL;
-    at = at ? at + strlen(CHECK_DURING) : "";
-    snprintf(out, CHECK_TEXT, "%.*s", (int)strcspn(at, ","), at);
-}
-
 /* Why no further check is to run after `r`: the host refuses the file, so that all fail for one
  * cause; or a call has not returned in several of them. */
 static void look_for_end(check_report *report, const check_result *first, const check_result *r)
 {
-    char call[CHECK_TEXT], other[CHECK_TEXT];
     uint32_t n = 0;
-    late_call(r, call);
-    for (uint32_t i = 0; *call && i < report->n; i++) {
-        late_call(&report->at[i], other);
-        n += !strcmp(call, other);
-    }
+    for (uint32_t i = 0; r->outcome == CHECK_TIMEOUT && *r->call && i < report->n; i++)
+        n += report->at[i].outcome == CHECK_TIMEOUT && !strcmp(r->call, report->at[i].call);
     if (first->outcome != CHECK_PASS && check_report_failed(r))
         snprintf(report->stopped, sizeof report->stopped, "%s%s",
                  first->outcome == CHECK_FAIL ? "" : "while the file is loaded, ", first->text);
     else if (n >= MAX_LATE)
         snprintf(report->stopped, sizeof report->stopped,
-                 "%s does not return: %u checks have waited for it until their deadline", call, n);
+                 "%s does not return: %u checks have waited for it until their deadline", r->call,
+                 n);
 }
 
 /* A check whose interfaces the plugin lacks is done without a process. */
@@ -244,7 +235,8 @@ static uint32_t skip_foreign(check_report *report, const char *interfaces, uint3
     for (; *next < report->n && is_foreign(report->at[*next].of, interfaces); n++) {
         check_result *r = &report->at[(*next)++];
         r->outcome = CHECK_NOT_APPLICABLE;
-        snprintf(r->text, sizeof r->text, CHECK_FOREIGN "%s", r->of->ifaces);
+        r->foreign = true;
+        snprintf(r->text, sizeof r->text, CHECK_FOREIGN, r->of->ifaces);
     }
     return n;
 }

@@ -28,29 +28,29 @@ static void add(char *line, size_t size, const char *text)
     line[n] = 0;
 }
 
-static void add_call(char *line, size_t size)
+static void add_call(char *line, size_t size, char own[CHECK_CALL])
 {
     const char *name, *path, *call = host_call_current(&name, &path);
+    *own = 0;
     if (call) {
-        add(line, size, CHECK_DURING);
-        add(line, size, call);
-        add(line, size, "() of the plugin ");
-        add(line, size, name);
-    } else {
-        add(line, size, " outside of the plugin's calls that the check makes");
+        add(own, CHECK_CALL, call);
+        add(own, CHECK_CALL, "() of the plugin ");
+        add(own, CHECK_CALL, name);
     }
+    add(line, size, call ? " during " : " outside of the plugin's calls that the check makes");
+    add(line, size, own);
     if (getpid() != first)
         add(line, size, ", in a process that the check started (a rank)");
 }
 
 static void on_fatal(int number)
 {
-    char line[512] = "the process was ended by ";
+    char call[CHECK_CALL], line[512] = "the process was ended by ";
     const char *abbreviation = sigabbrev_np(number);
     add(line, sizeof line, "SIG");
     add(line, sizeof line, abbreviation ? abbreviation : "?");
-    add_call(line, sizeof line);
-    check_page_write(CHECK_CRASH, line);
+    add_call(line, sizeof line, call);
+    check_page_write(CHECK_CRASH, line, call);
     _exit(1);
 }
 
@@ -72,20 +72,20 @@ static void on_alarm(int number)
         errno = kept;
         return;
     }
-    char line[512] = "the deadline passed";
-    add_call(line, sizeof line);
-    check_page_write(CHECK_TIMEOUT, line);
+    char call[CHECK_CALL], line[512] = "the deadline passed";
+    add_call(line, sizeof line, call);
+    check_page_write(CHECK_TIMEOUT, line, call);
     _exit(1);
 }
 
 static void on_exit_called(void)
 {
-    char line[512] = "the process was ended by exit()";
+    char call[CHECK_CALL], line[512] = "the process was ended by exit()";
     if (may_exit)
         return;
-    add_call(line, sizeof line);
+    add_call(line, sizeof line, call);
     add(line, sizeof line, "; a plugin may not end the process");
-    check_page_write(CHECK_CRASH, line);
+    check_page_write(CHECK_CRASH, line, call);
     _exit(1);
 }
 

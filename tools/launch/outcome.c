@@ -90,6 +90,8 @@ static void keep_sentence(launch_outcome *o, uint32_t rank, const char *text)
     o->rank[rank].said = s;
 }
 
+/* Sentences of any rank and of plugins come as text alone; one that begins with its rank needs no
+ * second "rank 3". Nothing else depends on it. */
 static void print_sentence(const launch_outcome *o, const sentence *s)
 {
     char own[24];

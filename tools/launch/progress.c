@@ -86,13 +86,13 @@ void launch_progress_keep_folder(const launch_progress *p)
         setenv(FOLDER_ENV, text, 1);
 }
 
-bool launch_progress_why(const launch_progress *p, char out[PROGRESS_WHY])
+const char *launch_progress_why(const launch_progress *p, char out[PROGRESS_WHY])
 {
     out[0] = 0;
     if (atomic_load(&p->at->failed) == 2)
         memcpy(out, p->at->why, PROGRESS_WHY);
     out[PROGRESS_WHY - 1] = 0;
-    return *out && p->at->said;
+    return p->at->own < strlen(out) ? out + p->at->own : NULL;
 }
 
 int launch_progress_asked(const launch_progress *p)

@@ -24,9 +24,9 @@ uint32_t launch_progress_newest(const launch_progress *p);
  * that follow. [setup] */
 void launch_progress_keep_folder(const launch_progress *p);
 
-/* Why the job has failed, as a rank has heard it; "": it has heard nothing. True: the rank that
- * failed has said so itself, false: others saw it. [any] */
-bool launch_progress_why(const launch_progress *p, char out[PROGRESS_WHY]);
+/* Why the job has failed, as a rank has heard it; "": it has heard nothing. Where in `out` the
+ * words of the rank that failed begin; NULL: others saw it fail. [any] */
+const char *launch_progress_why(const launch_progress *p, char out[PROGRESS_WHY]);
 
 /* The signal that asked ranks to stop, or one of them to end (SIGINT); 0: none did. `p` NULL: 0.
  * [any] */

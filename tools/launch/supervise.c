@@ -148,7 +148,8 @@ static void describe(const supervisor *s, const job_control_record *end, launch_
 {
     char why[PROGRESS_WHY], *out = a->why;
     const size_t capacity = sizeof a->why;
-    a->said = launch_progress_why(s->progress, why) && !s->frozen && end->kind == CONTROL_ENDED;
+    const char *own = launch_progress_why(s->progress, why);
+    a->said = own && !s->frozen && end->kind == CONTROL_ENDED;
     int n = snprintf(out, capacity, "rank %u ", s->who->rank);
     if (s->frozen)
         snprintf(out + n, capacity - (size_t)n, "was frozen, and was killed");
@@ -157,12 +158,9 @@ static void describe(const supervisor *s, const job_control_record *end, launch_
     const size_t used = strlen(out);
     if (*why && !s->frozen && end->kind == CONTROL_ENDED)
         snprintf(out + used, capacity - used, ": %s", why);
-    unsigned int rank;
-    int begins = 0; /* another rank says the same in the next attempt, if all meet it */
-    if (a->said && sscanf(why, "rank %u failed: %n", &rank, &begins) < 1)
-        begins = 0;
-    const size_t reason = used + 2 + (size_t)begins, end_of = strlen(out);
-    a->reason = a->said ? (uint32_t)(reason < end_of ? reason : end_of) : 0;
+    /* another rank says the same in the next attempt, if all meet it */
+    const size_t reason = a->said ? used + 2 + (size_t)(own - why) : 0, end_of = strlen(out);
+    a->reason = (uint32_t)(reason < end_of ? reason : end_of);
 }
 
 /* Whether the rank is started again; what is said of it, rank 0 and a rank that was killed say. */

@@ -2,6 +2,7 @@
 #include "plugins/keys.h"
 
 #include "base/mem.h"
+#include "config/differ.h"
 #include "resolve/resolve.h"
 
 #include <stdio.h>
@@ -16,8 +17,7 @@ const char *plugins_section_of(const host_component *c, char out[128])
 
 config_column plugins_column_of(const host_component *c)
 {
-    const bool binds = !strcmp(c->iface, "weft.rule/1") || !strcmp(c->iface, "weft.model/1");
-    return binds ? CONFIG_BIND : CONFIG_FREE;
+    return resolve_effect(c) & CONFIG_BINDS ? CONFIG_BIND : CONFIG_FREE;
 }
 
 const weft_option **plugins_keys_of(const host_component *c, weft_option capacity[WEFT_MAX_MESH])

@@ -86,14 +86,14 @@ void job_progress_receive(uint32_t newest)
         atomic_store(&ours->newest, newest);
 }
 
-void job_progress_fail(const char *why, bool said)
+void job_progress_fail(const char *why, const char *own)
 {
     uint32_t none = 0;
     pthread_once(&once, find_page);
     if (!ours || !atomic_compare_exchange_strong(&ours->failed, &none, 1))
         return;
     snprintf(ours->why, sizeof ours->why, "%s", why);
-    ours->said = said;
+    ours->own = own ? (uint32_t)(own - why) : PROGRESS_WHY;
     atomic_store(&ours->failed, 2);
 }
 

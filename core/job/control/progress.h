@@ -26,7 +26,7 @@ typedef struct job_progress_page {
     _Atomic uint32_t failed;    /* 1: `why` is being written, 2: it is there */
     _Atomic uint64_t folder[2]; /* device, inode; 0: none */
     char why[PROGRESS_WHY];
-    bool said;               /* ... as the rank that failed says */
+    uint32_t own;            /* the words of the rank that failed begin at why[own], if it exists */
     _Atomic uint64_t step[]; /* [ranks] */
 } job_progress_page;
 
@@ -44,8 +44,9 @@ void job_progress_step(uint32_t rank, uint64_t step);
 /* Another process of the job belongs to a newer attempt. [any] */
 void job_progress_receive(uint32_t attempt);
 
-/* The job has failed; only the first reason is kept. `said`: by the rank that failed. [any] */
-void job_progress_fail(const char *why, bool said);
+/* The job has failed; only the first reason is kept. `own`: where in `why` the words of the rank
+ * that failed begin; NULL: others saw it fail. [any] */
+void job_progress_fail(const char *why, const char *own);
 
 /* Signal `number` asks the job to stop, or this rank to end; only the first is kept.
  * Async-signal-safe after the first call of job_attempt_number(). [any] */

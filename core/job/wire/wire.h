@@ -22,7 +22,7 @@
 #define WIRE_GET 7u       /* to the store: key; arg is the timeout */
 #define WIRE_EXCHANGE 8u  /* to the store: name and this rank's part; arg is the timeout */
 #define WIRE_REPLY 9u     /* to a rank: arg is the status; the value or the error text */
-#define WIRE_FAILURE 10u  /* to a rank: arg is the rank that failed; text */
+#define WIRE_FAILURE 10u  /* to a rank: arg failed; text, its own words from `seq` on, 0: none */
 #define WIRE_BYE 11u      /* to the store: arg is the status that this rank leaves with; text */
 #define WIRE_ALL_LEFT 12u /* to a rank: all ranks have left in good order */
 

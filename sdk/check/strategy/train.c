@@ -192,7 +192,7 @@ static void read_metrics(const place *p, check_trained *out)
     out->ran = n == CHECK_TRAIN_STEPS;
 }
 
-/* The last line that speaks of an error, or the last one. */
+/* The last line that speaks of an error, or the last one: what is shown, and decides nothing. */
 static void read_why(const place *p, char *out, size_t size)
 {
     char path[512], line[1024];

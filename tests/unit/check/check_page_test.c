@@ -39,7 +39,7 @@ static void test_the_second_waits_for_the_first(void **state)
     atomic_store(&p->taken, 1); /* this process writes */
     const pid_t second = fork();
     if (!second) {
-        check_page_write(CHECK_CRASH, "the second");
+        check_page_write(CHECK_CRASH, "the second", "");
         _exit(atomic_load(&p->outcome) != CHECK_FAIL || strcmp(p->text, "the first") != 0);
     }
     usleep(200000); /* where it does not wait it has most likely gone on by now */
@@ -55,14 +55,14 @@ static void test_a_dead_first_is_not_waited_for(void **state)
     (void)state;
     check_page *p = new_page();
     atomic_store(&p->taken, 1);
-    check_page_write(CHECK_FAIL, "the second");
+    check_page_write(CHECK_FAIL, "the second", "");
     assert_false(check_page_is_written());
 }
 
 static void fails(int number)
 {
     (void)number;
-    check_page_write(CHECK_CRASH, "the handler");
+    check_page_write(CHECK_CRASH, "the handler", "");
     _exit(1);
 }
 
@@ -80,7 +80,7 @@ static void test_a_handler_finds_a_whole_sentence(void **state)
             (void)!write(ready[1], "r", 1);
             for (volatile int k = 0; k < i * 100; k++)
                 continue;
-            check_page_write(CHECK_FAIL, "the thread");
+            check_page_write(CHECK_FAIL, "the thread", "");
             _exit(1);
         }
         char byte;

@@ -23,7 +23,7 @@ static config *load(const char *text, const weft_option *const *binding,
     config *c;
     assert_int_equal(config_load_text(text, "job.ini", &c), WEFT_OK);
     assert_int_equal(config_add(c, "optim", "plugin one", binding), WEFT_OK);
-    config_bind(c, "optim", binding);
+    config_set_effect(c, "optim", binding, CONFIG_BINDS);
     assert_int_equal(config_add(c, "parallel", "plugin two", free_ones), WEFT_OK);
     assert_int_equal(config_check(c), WEFT_OK);
     return c;
@@ -99,23 +99,30 @@ static void free_keys(void **state)
         "");
 }
 
-/* Every key of the core stands in one of the two columns, and what plugins have in none. */
+/* The column of the core's keys says which bind and which one rank alone takes, too; of what
+ * plugins have it says nothing. */
 static void columns(void **state)
 {
     (void)state;
     uint32_t binding = 0, all = 0;
     for (const config_section *s = config_core_sections(); s->name; s++)
         for (const weft_option *const *o = s->options; *o; o++, all++) {
-            bool binds = config_option_binds(*o);
+            bool binds = config_option_effect(*o) & CONFIG_BINDS;
             binding += binds;
             if (!strcmp(s->name, "model"))
                 assert_true(binds);
+            const bool alone = config_option_effect(*o) & CONFIG_ALONE;
+            if (!strcmp(s->name, "model") || !strcmp(s->name, "data"))
+                assert_true(alone);
+            if (!strcmp(s->name, "comm") || !strcmp(s->name, "parallel"))
+                assert_false(alone); /* one rank does without */
+            assert_true(alone || !binds || !strcmp(s->name, "comm"));
             if (!strcmp(s->name, "log") || !strcmp(s->name, "checkpoint") ||
                 !strcmp(s->name, "device") || !strcmp(s->name, "parallel"))
                 assert_false(binds);
         }
     assert_in_range(binding, 15, all - 20);
-    assert_false(config_option_binds(&rate));
+    assert_int_equal(config_option_effect(&rate), 0);
 }
 
 static void remark(void **state)

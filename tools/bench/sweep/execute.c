@@ -38,16 +38,10 @@
 
 /* --- the job --- */
 
-/* Does the reference on one rank take the key from a row? It takes what changes results: keys that
- * bind on resume, the data and its tokenizer; and the micro-batch, which has to divide the batch.
- * Keys of [comm] round what ranks tell each other. */
-static bool changes_results(const config *cfg, const char *key)
+/* Does the reference on one rank take the key from a row? */
+static bool is_of_reference(const config *cfg, const char *key)
 {
-    static const char *const also[] = {"data.", "tokenizer.", "train.microbatch"};
-    for (size_t i = 0; i < sizeof also / sizeof *also; i++)
-        if (!strncmp(key, also[i], strlen(also[i])))
-            return true;
-    return strcmp(key, SWEEP_RANKS) && strncmp(key, "comm.", 5) && config_binds(cfg, key);
+    return strcmp(key, SWEEP_RANKS) && config_effect(cfg, key) & CONFIG_ALONE;
 }
 
 /* Set the keys of `settings` ("section.key=value"). */
@@ -166,7 +160,7 @@ static void plan_here(const bench_sweep *s, config *cfg, uint32_t ranks, bench_s
         return;
     out->ranks = p.spec.ranks;
     for (uint32_t i = 0; i < s->ncolumns; i++)
-        out->binding |= (uint64_t)changes_results(cfg, s->column[i].key) << i;
+        out->binding |= (uint64_t)is_of_reference(cfg, s->column[i].key) << i;
     out->exact = p.spec.compute == WEFT_F32 && !p.plans.at[0].changes;
     out->peak = p.plans.peak;
     out->bubble = p.plans.stage_axis >= 0 ? view_bubble(&p.plans, false) : 0;
@@ -318,7 +312,8 @@ static char *without_time(char *line)
     return end > line && !strncmp(end, "Z ", 2) ? end + 2 : line;
 }
 
-/* The last line of the log that describes an error. */
+/* The last line of the log that describes an error. The launcher, the ranks and the libraries of
+ * the job all write there; what a line says decides nothing but which one is shown. */
 static const char *last_words(bench_sweep *s, const char *log)
 {
     char *text = pool_alloc(&s->pool, SAID_BYTES + 1), *found = NULL;
