@@ -212,7 +212,7 @@ class Train(started.Case):
     def test_lines_of_progress(self):
         """A file has the first step, the last one, and one a second at most; a terminal one line,
         in which the newest step is."""
-        quick = ("run.steps=400", "train.eval_every=0", "checkpoint.every=0")
+        quick = ("run.steps=400", "log.progress=auto", "train.eval_every=0", "checkpoint.every=0")
         began = time.monotonic()
         said = self.weft("train", "tiny.ini", *quick)[1]
         shown = [int(x) for x in re.findall(r"(?m)^\S+Z step (\d+)/400  loss", said)]
