@@ -140,27 +140,32 @@ static void print_metrics(FILE *out)
                  "what they cannot write, and go on when there is room again.\n");
 }
 
-static int reference(int argc, char **argv)
+static int print_of_plugins(void (*print)(const host_component *const *all, uint32_t n))
 {
     host *h;
     const host_component **all;
     uint32_t n;
-    bool combinations = argc == 2 && !strcmp(argv[1], "combinations");
-    if (argc == 2 && !strcmp(argv[1], "metrics")) {
-        print_metrics(stdout);
-        return 0;
-    }
-    if (argc > 1 && !combinations)
-        return cli_usage(&cli_cmd_config, "it takes no arguments but 'combinations' or 'metrics'");
     weft_status st = host_create(NULL, &h);
     if (st == WEFT_OK) {
         host_try_all(h);
         st = host_list(h, &all, &n);
     }
     if (st == WEFT_OK)
-        (combinations ? print_combinations : print_reference)(all, n);
+        print(all, n);
     host_destroy(h);
     return cli_fail(st);
+}
+
+static int config_command(int argc, char **argv)
+{
+    if (argc == 1)
+        return print_of_plugins(print_reference);
+    if (argc == 2 && !strcmp(argv[1], "combinations"))
+        return print_of_plugins(print_combinations);
+    if (argc != 2 || strcmp(argv[1], "metrics"))
+        return cli_usage(&cli_cmd_config, "it takes no arguments but 'combinations' or 'metrics'");
+    print_metrics(stdout);
+    return 0;
 }
 
 const cli_command cli_cmd_config = {
@@ -168,4 +173,4 @@ const cli_command cli_cmd_config = {
     "Print every key of a job file, of the core and of the plugins installed.\n\n"
     "  combinations   what combines with what and why not: docs/COMBINATIONS.md\n"
     "  metrics        the values of a step that sinks get: docs/METRICS.md",
-    reference, NULL};
+    config_command, NULL};

@@ -2,12 +2,12 @@
 #ifndef BASE_STANDARD_H
 #define BASE_STANDARD_H
 
-/* Take descriptors 0 to 2 where they are closed, and lead them nowhere: a file that was opened as
- * one of them would get what the program prints. [setup] */
+/* Open /dev/null on each of the descriptors 0 to 2 that is closed: a file that was opened as one of
+ * them would get what the program prints. [setup] */
 void standard_fill(void);
 
-/* The status of a command whose answer is on standard output: an answer that is not all there is a
- * failure, which is logged, unless its reader has closed the pipe. [setup] */
+/* The status of a command that answers on standard output. Truncated output is a failure, which is
+ * logged, except after EPIPE. [setup] */
 int standard_answered(int status);
 
 #endif

@@ -217,9 +217,8 @@ int ckpt_folder_remove(int parent, const char *name)
     DIR *d = list_folder(parent, name);
     if (!d) /* a file or a link of that name goes as such; one that is not there is gone */
         return errno == ENOENT || unlinkat(parent, name, 0) == 0 ? 0 : -1;
-    int removed; /* listing again finds what a changing folder hid; what stays fails the last call
-                  */
-    do {
+    int removed;
+    do { /* listing again finds what a changing folder hid; what stays fails the unlinkat() below */
         removed = 0;
         rewinddir(d);
         for (const struct dirent *e; (e = readdir(d));)

@@ -132,9 +132,9 @@ static weft_status write_manifest(int folder, const char *text, uint64_t bytes)
     return st;
 }
 
-/* The ranges in the headers of all shards, which must cover every tensor exactly once. The ranks
- * that wrote the bytes have hashed them; they are not read again. */
-static weft_status gather(int folder, ckpt_manifest *m, pool *p)
+/* Check that the headers of all shards cover every tensor exactly once; `m` gets their ranges. The
+ * ranks that wrote the bytes have hashed them; they are not read again. */
+static weft_status check_cover(int folder, ckpt_manifest *m, pool *p)
 {
     struct stat unused;
     for (uint32_t i = 0; i < m->shards; i++) {
@@ -154,7 +154,7 @@ weft_status ckpt_complete(int folder, ckpt_manifest *m)
     pool p = {0};
     char *text = NULL;
     uint64_t bytes = 0;
-    weft_status st = gather(folder, m, &p);
+    weft_status st = check_cover(folder, m, &p);
     if (st == WEFT_DATA) /* not external data: this job has just written it */
         st = WEFT_INTERNAL;
     if (st == WEFT_OK)

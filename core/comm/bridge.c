@@ -26,9 +26,9 @@
 typedef struct part {
     const weft_link_table *table;
     const char *name;
-    void *link;       /* the part's weft_link */
-    uint64_t flying;  /* sends and receives posted and not finished */
-    uint32_t waiting; /* connections not up yet */
+    void *link;         /* the part's weft_link */
+    uint64_t in_flight; /* sends and receives posted and not finished */
+    uint32_t waiting;   /* connections not up yet */
 } part;
 
 struct weft_link {
@@ -160,7 +160,7 @@ static weft_status bridge_send(weft_conn *c, const void *from, uint64_t bytes, w
 {
     weft_status st =
         PLUGIN_POLL(c->part->table, send, c->conn, from, bytes, region_of(c, r), flags);
-    c->part->flying += st == WEFT_OK;
+    c->part->in_flight += st == WEFT_OK;
     return st;
 }
 
@@ -168,7 +168,7 @@ static weft_status bridge_recv(weft_conn *c, void *to, uint64_t bytes, weft_regi
                                uint32_t flags)
 {
     weft_status st = PLUGIN_POLL(c->part->table, recv, c->conn, to, bytes, region_of(c, r), flags);
-    c->part->flying += st == WEFT_OK;
+    c->part->in_flight += st == WEFT_OK;
     return st;
 }
 
@@ -176,7 +176,7 @@ static weft_status bridge_progress(weft_conn *c, uint32_t flags, uint64_t *sent,
 {
     weft_status st = PLUGIN_CALL(c->part->table, progress, c->conn, flags, sent, received);
     if (st == WEFT_OK) {
-        c->part->flying -= (*sent - c->sent) + (*received - c->received);
+        c->part->in_flight -= (*sent - c->sent) + (*received - c->received);
         c->sent = *sent;
         c->received = *received;
     }
@@ -185,7 +185,7 @@ static weft_status bridge_progress(weft_conn *c, uint32_t flags, uint64_t *sent,
 
 static int is_busy(const part *p)
 {
-    return p->flying || p->waiting;
+    return p->in_flight || p->waiting;
 }
 
 static weft_status bridge_wait(weft_link *l, uint32_t spin_us, uint32_t timeout_us, uint32_t flags)

@@ -1,15 +1,15 @@
 /* comm/checked.c: checksums of messages.
  *
  * On a link with checksums a step of the schedule with bytes is a row of messages of the link: its
- * bytes in pieces, and a trailer with the CRC32C of all of them and of the step's number on this
+ * bytes in chunks, and a trailer with the CRC32C of all of them and of the step's number on this
  * connection, so that a message that took the place of another one is noticed too. Both ends know
  * every length, so the link needs to know nothing of it. A step without bytes has no trailer.
  *
- * A few pieces fit the cache of a core. The sender reads one just before the link copies it, and
+ * A few chunks fit the cache of a core. The sender reads one just before the link copies it, and
  * posts the next one while the link is busy with it; the receiver reads it right after the link has
  * written it. A sender has no more than AHEAD bytes posted, or the link would find the first ones
  * out of the cache. A receiver posts all: with less a link waits for it
- * (bench/results/checksum.md). The trailer follows the last piece at once, so a link that batches
+ * (bench/results/checksum.md). The trailer follows the last chunk at once, so a link that batches
  * what is posted sends a short message and its trailer together. A receive step is complete when
  * its trailer has been compared: nothing in the schedule reads bytes before that. */
 #include <unistd.h>
@@ -19,8 +19,8 @@
 #include "comm/engine.h"
 #include "comm/place.h"
 
-#define PIECE ((uint64_t)1 << 17)
-#define AHEAD (8 * PIECE) /* bytes that a sender reads before the link has moved them */
+#define CHUNK ((uint64_t)1 << 17)
+#define AHEAD (8 * CHUNK) /* bytes that a sender reads before the link has moved them */
 #define TRAILERS 64u      /* of a connection in each direction, in flight; a power of two */
 #define TRAILER sizeof(uint32_t)
 #define PAGE 4096u
@@ -86,10 +86,10 @@ weft_status comm_checked_post(comm_op *op, uint32_t peer, const sched_step *s, i
                               bool *whole)
 {
     comm_checked *k = op->channel->wire[peer].flow[sending].checked;
-    uint64_t left = s->bytes - k->post_at, n = left < PIECE ? left : PIECE;
+    uint64_t left = s->bytes - k->post_at, n = left < CHUNK ? left : CHUNK;
     const bool trailer = s->bytes && !left;
     weft_status st;
-    if (sending && !trailer && k->flying >= AHEAD)
+    if (sending && !trailer && k->in_flight >= AHEAD)
         return WEFT_BUSY;
     *whole = trailer || !s->bytes;
     if (trailer) {
@@ -102,7 +102,7 @@ weft_status comm_checked_post(comm_op *op, uint32_t peer, const sched_step *s, i
             k->crc = crc32c(k->post_at ? k->crc : (uint32_t)k->trailers_posted, at, n);
     }
     if (st == WEFT_OK) {
-        k->flying += n;
+        k->in_flight += n;
         k->post_at = *whole ? 0 : k->post_at + n;
     }
     return st;
@@ -134,14 +134,14 @@ weft_status comm_checked_complete(comm_op *op, uint32_t peer, const sched_step *
                                   bool *whole)
 {
     comm_checked *k = op->channel->wire[peer].flow[sending].checked;
-    uint64_t left = s->bytes - k->done_at, n = left < PIECE ? left : PIECE;
+    uint64_t left = s->bytes - k->done_at, n = left < CHUNK ? left : CHUNK;
     *whole = !left;
     if (left && !sending) {
         const char *at = comm_op_resolve(op, &op->program.place[s->place], s->bytes);
         k->crc = crc32c(k->done_at ? k->crc : (uint32_t)k->trailers_done, at + k->done_at, n);
     }
     k->done_at += n;
-    k->flying -= n;
+    k->in_flight -= n;
     if (left || !s->bytes)
         return WEFT_OK;
     const uint32_t sent = k->trailer[k->trailers_done++ % TRAILERS];

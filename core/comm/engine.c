@@ -138,7 +138,7 @@ static weft_status post(comm_op *op, uint32_t lane, int sending, int *again)
     flow->posted++;
     *at += whole;
     *again = whole || !sending || flow->checked->post_at == s->bytes;
-    if (!*again) /* the link moves this piece while the next one is read */
+    if (!*again) /* the link moves this chunk while the next one is read */
         op->dirty |= COMM_POST_MORE;
     return WEFT_OK;
 }

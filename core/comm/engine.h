@@ -24,13 +24,13 @@ typedef struct comm_link comm_link;
 #define COMM_HOST 64u /* bytes of the name of a host */
 
 /* One direction of a connection of a link with checksums (checked.c). A step with bytes is a row of
- * messages of the link, its pieces and a trailer with their checksum. */
+ * messages of the link, its chunks and a trailer with their checksum. */
 typedef struct comm_checked {
     uint64_t post_at, done_at; /* bytes of the step that is being posted; completed */
     uint64_t trailers_posted, trailers_done;
-    uint64_t flying;   /* bytes of pieces that are posted and not completed */
-    uint32_t crc;      /* of the bytes of the step so far */
-    uint32_t *trailer; /* ring */
+    uint64_t in_flight; /* bytes of chunks that are posted and not completed */
+    uint32_t crc;       /* of the bytes of the step so far */
+    uint32_t *trailer;  /* ring */
 } comm_checked;
 
 /* One direction of a connection: messages of the link so far. */

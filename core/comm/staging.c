@@ -1,9 +1,9 @@
 /* comm/staging.c: staged operations: collectives on memory that no link can access.
  *
  * Idea: a schedule runs on a mirror of its buffers in host memory. Steps that fetch the input in
- * pieces precede it, steps that store the output follow it; dependencies come from the places
- * accessed, as for every step, so the first piece is sent while the second is being fetched, and
- * the last piece is stored as soon as its last sum is ready.
+ * chunks precede it, steps that store the output follow it; dependencies come from the places
+ * accessed, as for every step, so the first chunk is sent while the second is being fetched, and
+ * the last chunk is stored as soon as its last sum is ready.
  *
  * The device does the copies. When an operation starts, the compute thread enqueues all of them:
  * each fetch is followed by raising a flag in host memory, each store waits for one. So the
@@ -15,7 +15,7 @@
  * compute stream has reached the start, the mirror is still used by others.
  *
  * Cost for S bytes: S copied each way over the device's bus, and a mirror of S in host memory per
- * operation in flight. Over a link slower than the bus only the first and the last piece add
+ * operation in flight. Over a link slower than the bus only the first and the last chunk add
  * time. */
 #include "base/err.h"
 #include "comm/engine.h"

@@ -176,8 +176,8 @@ char *config_dump_used(const config *c, const char *except);
  * the dump ignores it. [setup] */
 void config_remark(config *c, const char *text);
 
-/* The column "resume" of a table of options (differ.h): none, that of the core's own tables, or the
- * same word for all. */
+/* What the column "resume" of a table of options (differ.h) shows: no such column, a word for each
+ * option of the core, or one word for all. */
 typedef enum config_column { CONFIG_PLAIN, CONFIG_OWN, CONFIG_BIND, CONFIG_FREE } config_column;
 
 /* One section's options as a table: for people in a terminal, or for docs/CONFIG.md. */

@@ -101,8 +101,8 @@ static const weft_option *const train_options[] = {
         "fp16: good steps after which the loss scale doubles; 0: it only falls"),
     REAL(BINDS, "clip", "1.0", 0, HUGE_BOUND, "largest global gradient norm; 0: no clipping"),
     CHOICE(FREE, "recompute", "none", "none|block|selective",
-           "backward computes again: nothing; all activations of a block but its input; what the "
-           "op attention gives; what else backward reads, such as the GELU output, is kept"),
+           "activations that backward computes again: none; block: all of a block but its input; "
+           "selective: only the attention output"),
     INT(FREE, "eval_every", "50", 0, 1e12, "evaluate after every so many steps; 0: never"),
     INT(FREE, "eval_batches", "10", 1, 1e9, "batches an evaluation"),
     CHOICE(BINDS, "accumulate", "fp32", "fp32|compute",

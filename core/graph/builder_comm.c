@@ -67,10 +67,10 @@ static weft_status find_axis(const graph *g, const char *name, uint32_t *axis, u
     return a >= 0 || *group ? WEFT_OK : no_axis(g, name);
 }
 
-/* Coordinates outside a group keep what they have. So the result is as much one tensor as before
- * where parts change places, and where a maximum is taken of some partial maxima. The sum of some
- * partial sums is none: added up over the mesh axis it counts twice. In a periodic list each
- * coordinate has a tensor of its own, and what a sum over a group means is the list's affair. */
+/* Coordinates outside a group keep what they have, so the result stays one tensor where parts
+ * change places, and where a maximum of some partial maxima is taken. Summing a subset of the
+ * partial sums is wrong: the full sum would count them twice. In a periodic list each coordinate
+ * has a tensor of its own, and the list defines what a sum over a group means. */
 static weft_status check_group(const graph *g, const weft_comm_args *c)
 {
     const char *name = c->mesh_axis;

@@ -180,14 +180,14 @@ static weft_tensor gathered(const visit *v, const graph_tensor *t, uint32_t back
     return by->mesh_axis == v->a && by->block == v->g->nodes.at[v->i].block ? have : 0;
 }
 
-/* What gather() takes, beginning with 1: each takes what those before it do, too. */
+/* What gather() takes, from 1 on: each value includes those before it. */
 enum { GATHER_DATA = 1, GATHER_OF_PARAMS, GATHER_ANYTHING };
 
 /* What is made of parameters stays split like them where gathering the data is enough.
  *
- * Along another axis than the first only what communication has cut or joined there, and if that is
- * not enough, in the backward pass of such communication anything. Elsewhere such a split is a
- * mistake of a strategy more often than not. */
+ * A split along axis 0 may always be gathered. Along another axis, only if communication created
+ * that split; GATHER_ANYTHING lifts this in the backward pass of such communication. Elsewhere such
+ * a split is usually a mistake of a strategy. */
 static bool may_gather(const visit *v, const graph_tensor *t, uint32_t what)
 {
     const weft_place p = t->place[v->a];

@@ -145,15 +145,12 @@ static weft_status load_object(host *h, const char *kind, const char *path, host
     return host_object_load(h, kind, path, out);
 }
 
-static void append(char *out, size_t size, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void append(char *out, size_t size, const char *fmt, ...)
+static __attribute__((format(printf, 3, 4))) void append(char *out, size_t n, const char *fmt, ...)
 {
     size_t used = strlen(out);
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(out + used, size - used, fmt, ap);
+    vsnprintf(out + used, n - used, fmt, ap);
     va_end(ap);
 }
 
@@ -341,19 +338,24 @@ weft_status host_find(host *h, const char *kind, const char *name, const char *c
     return WEFT_OK;
 }
 
+/* "/a/op/acme.gelu.so" to "op"; "": in no folder of a kind. */
+static const char *kind_of(host *h, const char *path)
+{
+    char *folder = pool_text(&h->pool, path), *slash = strrchr(folder, '/');
+    if (slash)
+        *slash = 0;
+    const char *last = strrchr(folder, '/');
+    for (uint32_t k = 0; last && host_kinds[k]; k++)
+        if (!strcmp(last + 1, host_kinds[k]))
+            return host_kinds[k];
+    return "";
+}
+
 weft_status host_load_file(host *h, const char *path, const host_component *const **out,
                            uint32_t *n)
 {
     host_object *o;
-    const char *folder = ""; /* PLACE/KIND/NAME.so */
-    for (uint32_t k = 0; host_kinds[k]; k++) {
-        const char *name = strrchr(path, '/');
-        const size_t length = strlen(host_kinds[k]);
-        if (name && (size_t)(name - path) > length && name[-1 - (ptrdiff_t)length] == '/' &&
-            !strncmp(name - length, host_kinds[k], length))
-            folder = host_kinds[k];
-    }
-    weft_status st = load_object(h, folder, path, &o);
+    weft_status st = load_object(h, kind_of(h, path), path, &o);
     if (st != WEFT_OK)
         return st;
     const host_component **all = pool_array(&h->pool, o->n, sizeof *all);

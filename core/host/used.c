@@ -80,15 +80,13 @@ static weft_status use_named(host *h, const char *name, host_object **out)
                         "and '_'",
                         name);
     weft_status st = find_file(h, name, &o);
-    if (st != WEFT_OK)
-        return st;
-    if (o && !has_ops(o))
+    if (st == WEFT_OK && o && !has_ops(o))
         return err_fail(WEFT_USAGE,
                         "%s has neither an op nor a kernel; run.use names files that have some, "
                         "other plugins are named by the key of their kind",
                         o->path);
     const host_component *c;
-    if (!o) /* a component of a file with another name */
+    if (st == WEFT_OK && !o) /* a component of a file with another name */
         st = host_find(h, "op", name, op_ifaces, &c);
     if (st != WEFT_OK)
         return st;

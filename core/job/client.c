@@ -246,11 +246,11 @@ static int sleep_ms(const job *j)
     return j->candidate.weight || j->halt.since ? TICK_MS : job_beats_sleep(j->client->beats);
 }
 
-static void turn(job *j, bool heard, bool launcher)
+static void turn(job *j, bool readable, bool launcher)
 {
     awake_look(&j->clock, clock_ms());
     job_progress_sign(j->silence_ms);
-    if (heard)
+    if (readable)
         read_all(j);
     if (launcher)
         read_launcher(j);

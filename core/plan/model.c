@@ -85,7 +85,7 @@ weft_status plan_model_build(graph *g, const spec *s, uint32_t dp_size, double a
 {
     const host_component *c = s->family.c;
     const weft_model_table *table = c->table;
-    const int64_t batch = (int64_t)(s->microbatch * dp_size);
+    const int64_t batch = (int64_t)(s->micro_batch * dp_size);
     weft_status st = check_sizes(s, batch);
     if (st != WEFT_OK)
         return st;

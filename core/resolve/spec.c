@@ -103,8 +103,8 @@ static void set_schedule(const config *c, spec_schedule *out)
     out->kind = !strcmp(kind, "cosine")   ? SPEC_COSINE
                 : !strcmp(kind, "linear") ? SPEC_LINEAR
                                           : SPEC_CONSTANT;
-    out->rate = config_real(c, "optim.lr");
-    out->min_rate = config_real(c, "optim.min_lr");
+    out->lr = config_real(c, "optim.lr");
+    out->min_lr = config_real(c, "optim.min_lr");
     out->warmup = (double)config_int(c, "optim.warmup");
     out->steps = (double)config_int(c, "run.steps");
 }
@@ -139,7 +139,7 @@ weft_status resolve_spec(config *cfg, uint32_t ranks, const weft_data_info *data
     s->ranks = ranks;
     s->want = want;
     s->batch = (uint64_t)config_int(cfg, "train.batch");
-    s->microbatch = (uint64_t)config_int(cfg, "train.microbatch");
+    s->micro_batch = (uint64_t)config_int(cfg, "train.microbatch");
     weft_status st = resolve_model(&r, data);
     set_training(&r);
     s->seed = (uint64_t)config_int(cfg, "run.seed");
@@ -156,7 +156,7 @@ weft_status resolve_spec(config *cfg, uint32_t ranks, const weft_data_info *data
     if (st == WEFT_OK)
         keep_origins(&r);
     if (want == SPEC_FORWARD || want == SPEC_GENERATE) {
-        s->microbatch = s->batch = 1;
+        s->micro_batch = s->batch = 1;
         s->sequence = s->model.context ? s->model.context : s->sequence;
     }
     return st;

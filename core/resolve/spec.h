@@ -54,10 +54,10 @@ typedef struct spec_host_map {
 #define SPEC_LINEAR 1u
 #define SPEC_COSINE 2u
 
-/* Learning-rate schedule: linear warm-up to `rate`, then decay to `min_rate` at the last step. */
+/* Learning-rate schedule: linear warm-up to `lr`, then decay to `min_lr` at the last step. */
 typedef struct spec_schedule {
     uint32_t kind; /* SPEC_CONSTANT, ... */
-    double rate, min_rate;
+    double lr, min_lr;
     double warmup, steps; /* steps of the warm-up; of the run */
 } spec_schedule;
 
@@ -111,7 +111,7 @@ typedef struct spec {
     int64_t sequence;         /* rows of a sample */
     const weft_field *fields; /* [nfields] of the data; NULL: planning without data */
     uint32_t nfields;
-    uint64_t batch, microbatch;
+    uint64_t batch, micro_batch;
     uint64_t seed; /* run.seed */
     uint32_t compute, grad_dtype;
     const char *precision; /* name of `compute` in the INI */

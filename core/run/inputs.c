@@ -32,13 +32,13 @@ static bool has_input(const plan *p, const char *name)
 void run_inputs_take(run_inputs *in, const plan *p)
 {
     const spec *s = p->spec;
-    const uint64_t sequence = (uint64_t)s->sequence, rows = s->microbatch * sequence;
+    const uint64_t sequence = (uint64_t)s->sequence, rows = s->micro_batch * sequence;
     uint64_t max = 0;
     for (uint32_t i = 0; i < s->nfields; i++) {
         in->sample_bytes[i] = sequence * row_bytes(&s->fields[i]);
         if (!has_input(p, s->fields[i].name))
             continue;
-        in->field[i] = mem_alloc(s->microbatch * in->sample_bytes[i]);
+        in->field[i] = mem_alloc(s->micro_batch * in->sample_bytes[i]);
         in->any = true;
     }
     for (uint32_t i = 0; i < p->inputs.n; i++) {

@@ -8,12 +8,12 @@
 
 /* The rows of a micro-batch that the data-parallel rank has. */
 typedef struct run_inputs {
-    /* [microbatch, sequence, row] of spec.fields, in their types; NULL: the plan has no such input
+    /* [micro_batch, sequence, row] of spec.fields, in their types; NULL: the plan has no such input
      */
     void *field[GRAPH_MAX_FIELDS];
     uint64_t sample_bytes[GRAPH_MAX_FIELDS];
     bool any;            /* the plan has one of them */
-    int32_t *positions;  /* [microbatch, sequence] */
+    int32_t *positions;  /* [micro_batch, sequence] */
     uint16_t *rounded;   /* one input in the compute type; NULL: none is rounded */
     int64_t first_token; /* number in the whole run of the first row of the micro-batch, the same on
                             all ranks (weft/graph.h, input) */

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* The source knows keys, the job their lines. */
+/* Adds file:line; the plugin only knew the key. */
 static weft_status where_wrong(const run_prepared *j, weft_status st)
 {
     if (!resolve_add_place(j->cfg, j->spec.source.c, "data"))
@@ -48,8 +48,8 @@ static weft_status need_data(run_prepared *j)
     return st;
 }
 
-/* On paper a job needs no data, unless its model takes a size from it. What the data has is used if
- * it is here: the rows of a sample, the fields and the vocabulary. */
+/* Planning needs no data, unless the model takes a size from it. Data that is here gives the rows
+ * of a sample, the fields and the vocabulary. */
 static weft_status try_data(run_prepared *j)
 {
     const bool needs = resolve_needs_data(j->cfg, &j->spec);
@@ -72,7 +72,7 @@ static weft_status describe_data(run_prepared *j)
     return st == WEFT_OK ? st : where_wrong(j, st);
 }
 
-/* Whether there are other ranks, or this one is the job. */
+/* Whether this process only plans: it neither meets other ranks nor is the whole job. */
 static bool only_plans(const resolve_meeting *meeting, uint32_t ranks)
 {
     return !meeting || meeting->plan_only || (!meeting->job && ranks != 1);
@@ -90,7 +90,7 @@ static weft_status open_host(run_prepared *j, uint32_t ranks, const resolve_meet
     return st;
 }
 
-/* Of a job's processes one says what its file is about: the launcher, or rank 0 without one. */
+/* Whether this process logs notes on the job's file: the launcher, or rank 0 without one. */
 static bool tells(const resolve_meeting *meeting)
 {
     return !meeting || !meeting->who || (!meeting->who->rank && job_control_descriptor() < 0);

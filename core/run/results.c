@@ -105,7 +105,7 @@ weft_status run_results_end(run_results *r, run_metrics *m)
         st = run_scalars_value(&r->scalars, names[i], to[i]);
     if (st != WEFT_OK)
         return st;
-    m->told = r->scalars.told;
+    m->told = r->scalars.reported;
     m->nscalars = r->scalars.nscalars;
     m->skips = gate == 0;
     r->skips_in_a_row = m->skips ? r->skips_in_a_row + 1 : 0;

@@ -18,16 +18,16 @@ void run_scalars_begin(run_scalars *s, run_executor *e)
     const uint32_t n = e->plan->scalars.n;
     *s = (run_scalars){.exec = e};
     s->copy = mem_alloc((uint64_t)n * SCALAR_BYTES);
-    s->told = mem_alloc(n * sizeof *s->told);
+    s->reported = mem_alloc(n * sizeof *s->reported);
     for (uint32_t i = 0; i < n; i++)
         if (is_reported(&e->plan->scalars.at[i]))
-            s->told[s->nscalars++].name = e->plan->scalars.at[i].name;
+            s->reported[s->nscalars++].name = e->plan->scalars.at[i].name;
 }
 
 void run_scalars_free(run_scalars *s)
 {
     free(s->copy);
-    free(s->told);
+    free(s->reported);
     *s = (run_scalars){0};
 }
 
@@ -36,7 +36,7 @@ weft_status run_scalars_read(run_scalars *s)
     const uint64_t bytes = (uint64_t)s->exec->plan->scalars.n * SCALAR_BYTES;
     weft_status st = run_exec_read(s->exec, 0, s->copy, bytes);
     for (uint32_t i = 0; st == WEFT_OK && i < s->nscalars; i++)
-        st = run_scalars_value(s, s->told[i].name, &s->told[i].value);
+        st = run_scalars_value(s, s->reported[i].name, &s->reported[i].value);
     return st;
 }
 

@@ -7,8 +7,8 @@
 
 typedef struct run_scalars {
     run_executor *exec;
-    char *copy;       /* of their slots in the arena */
-    run_metric *told; /* those of plugins that metrics have */
+    char *copy;           /* of their slots in the arena */
+    run_metric *reported; /* those of plugins that metrics have */
     uint32_t nscalars;
 } run_scalars;
 

@@ -71,7 +71,7 @@ typedef struct trainer {
 static weft_status fill_step(trainer *t, uint64_t step)
 {
     const spec *s = &t->j->spec;
-    uint64_t micro = s->microbatch, part = plan_data_part(t->plan, t->who.rank);
+    uint64_t micro = s->micro_batch, part = plan_data_part(t->plan, t->who.rank);
     for (uint32_t micro_batch = 0; micro_batch < t->plan->micro_batches; micro_batch++) {
         uint64_t sample =
             (step - 1) * s->batch + micro_batch * micro * t->plan->dp_size + part * micro;

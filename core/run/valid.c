@@ -28,11 +28,11 @@ weft_status run_valid_loss(run_executor *e, run_inputs *in, data_set *valid, dou
 {
     const spec *s = e->plan->spec;
     uint64_t batches = run_valid_batches(e->set->eval_batches, valid->info.samples, s->batch);
-    uint64_t per_run = s->microbatch * e->plan->dp_size, runs = batches * s->batch / per_run;
-    uint64_t part = plan_data_part(e->plan, e->rank) * s->microbatch;
+    uint64_t per_run = s->micro_batch * e->plan->dp_size, runs = batches * s->batch / per_run;
+    uint64_t part = plan_data_part(e->plan, e->rank) * s->micro_batch;
     double sum = 0;
     for (uint64_t r = 0; r < runs; r++) {
-        weft_status st = read_samples(in, valid, s->microbatch, r * per_run + part);
+        weft_status st = read_samples(in, valid, s->micro_batch, r * per_run + part);
         double loss;
         in->first_token = (int64_t)(r * per_run * (uint64_t)s->sequence);
         if (st == WEFT_OK)

@@ -76,8 +76,10 @@ def draw(rows):
 
 
 def main():
+    if sys.argv[1:] not in ([], ["--check"]):
+        raise SystemExit("usage: draw.py [--check]")
     picture = draw(read(SOURCE.read_text(encoding="utf-8")))
-    if "--check" not in sys.argv[1:]:
+    if not sys.argv[1:]:
         PICTURE.write_text(picture, encoding="utf-8")
         return 0
     if PICTURE.exists() and PICTURE.read_text(encoding="utf-8") == picture:

@@ -281,8 +281,8 @@ static void assess_bandwidth_delay(const comparison *c, uint32_t r)
             in = doctor_report_number(c->reports[r], "sockets", "in", INT64_MAX),
             out = doctor_report_number(c->reports[r], "sockets", "out", INT64_MAX),
             least = in < out ? in : out;
-    double flying = (double)speed / 8 * (double)us;
-    if (us <= SLOW_WAY_US || speed <= 0 || flying <= (double)least)
+    double in_flight = (double)speed / 8 * (double)us;
+    if (us <= SLOW_WAY_US || speed <= 0 || in_flight <= (double)least)
         return;
     add(c->out, DOCTOR_WARNING,
         pool_printf(c->pool,

@@ -89,7 +89,7 @@ static weft_status is_copy(formats_file *f, const formats_tensor *t, bool *copy)
     return st;
 }
 
-static weft_status judge(formats_file *f, const formats_tensor *t)
+static weft_status check_unbound(formats_file *f, const formats_tensor *t)
 {
     const weft_model_tensor *row = formats_row_named(f->format, t->name);
     bool copy = false;
@@ -135,7 +135,7 @@ weft_status formats_bind(formats_file *f, const formats_params *params)
         st = bind_one(f, &own, &f->at[f->n++]);
     }
     for (uint32_t i = 0; st == WEFT_OK && i < f->source.n; i++)
-        st = judge(f, &f->source.tensors[i]);
+        st = check_unbound(f, &f->source.tensors[i]);
     if (st != WEFT_OK) {
         err_context("%s", f->source.path);
         return st;

@@ -216,7 +216,7 @@ struct run_foreign { /* formats_file */
     const formats_tensor *held; /* whose bytes `raw` has, all of them; NULL: none */
 };
 
-/* Give every parameter its tensor, and judge what is left over. */
+/* Give every parameter its tensor, and refuse a tensor that is left over and no copy. */
 weft_status formats_bind(formats_file *f, const formats_params *params);
 
 /* --- model.c --- */

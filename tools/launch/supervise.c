@@ -163,7 +163,7 @@ static void describe(const supervisor *s, const job_control_record *end, launch_
     a->reason = (uint32_t)(reason < end_of ? reason : end_of);
 }
 
-/* Whether the rank is started again; what is said of it, rank 0 and a rank that was killed say. */
+/* Whether the rank is started again. Also logs the decision, on rank 0 and on the killed rank. */
 static bool goes_on(supervisor *s, const job_control_record *end, double seconds)
 {
     const bool final = end->kind == CONTROL_ENDED && (!end->code || end->code == 2 ||

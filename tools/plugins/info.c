@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Texts of a plugin are printable ASCII, which the host has checked; paths may be anything. */
+/* Texts of a plugin and paths may be anything. */
 static json_t *text(const char *s)
 {
     json_t *out = json_string(s ? s : "");

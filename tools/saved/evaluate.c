@@ -113,7 +113,7 @@ static weft_status open_all(evaluation *e)
     if (st != WEFT_OK)
         return st;
     run_inputs_take(&e->inputs, s->plan);
-    e->each = s->j.spec.microbatch * s->plan->dp_size;
+    e->each = s->j.spec.micro_batch * s->plan->dp_size;
     e->wraps = s->j.valid.info.samples;
     return WEFT_OK;
 }
@@ -130,7 +130,7 @@ static uint64_t run_bytes(const evaluation *e)
 static weft_status read_run(evaluation *e, uint64_t first, uint64_t distinct)
 {
     saved_job *s = &e->saved;
-    const uint64_t micro = s->j.spec.microbatch;
+    const uint64_t micro = s->j.spec.micro_batch;
     const uint64_t part = plan_data_part(s->plan, s->who.rank) * micro;
     weft_status st = WEFT_OK;
     for (uint64_t k = 0; st == WEFT_OK && k < micro; k++)

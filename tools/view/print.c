@@ -138,7 +138,7 @@ void view_print(const plan_set *set, FILE *to)
             "step         %u micro-batch%s of %llu sequences a rank, %" PRIu32 " entries, "
             "%.3g GFLOP a rank\n",
             p->micro_batches, p->micro_batches == 1 ? "" : "es",
-            (unsigned long long)p->spec->microbatch, p->step.entries.n, p->flops_step * 1e-9);
+            (unsigned long long)p->spec->micro_batch, p->step.entries.n, p->flops_step * 1e-9);
     fprintf(to, "segments     %u, %u instructions, %u kernels\n", p->segments.n, p->instrs.n,
             p->kernels.n);
     if (p->residual_bytes)

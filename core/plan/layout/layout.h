@@ -13,8 +13,8 @@
  *
  * A state of an elementwise rule or of a list is such a region (plan_flat_state): every parameter
  * has it. A rule of whole parameters declares states for each parameter, of any type and axes; each
- * has memory of its own (plan_own_state). Of those with all axes of the parameter a coordinate has
- * the slice that it updates; the others are whole. */
+ * has memory of its own (plan_own_state). States with all axes of the parameter are sharded: a
+ * coordinate has the slice that it updates. All other states are replicated. */
 #ifndef PLAN_LAYOUT_LAYOUT_H
 #define PLAN_LAYOUT_LAYOUT_H
 

@@ -72,30 +72,30 @@ static weft_tensor next_count(scalars *s, const char *name, const char *low_name
 
 /* The learning rate after count + rest updates: linear warm-up, then constant, linear or cosine
  * decay to min_lr at the last step. */
-static weft_tensor learning_rate(scalars *s, const spec_schedule *rate, weft_tensor count,
+static weft_tensor learning_rate(scalars *s, const spec_schedule *of, weft_tensor count,
                                  weft_tensor rest)
 {
-    const double top = rate->rate, low = rate->min_rate, warmup = rate->warmup;
-    const double span = fmax(1, rate->steps - warmup);
-    const float near = (float)warmup;
-    weft_tensor past = apply(s, "sub", count, number(s, near), 0);
-    past = apply(s, "add", past, apply(s, "sub", rest, number(s, warmup - (double)near), 0), 0);
+    const double peak = of->lr, min_lr = of->min_lr, warmup = of->warmup;
+    const double span = fmax(1, of->steps - warmup);
+    const float rounded = (float)warmup;
+    weft_tensor past = apply(s, "sub", count, number(s, rounded), 0);
+    past = apply(s, "add", past, apply(s, "sub", rest, number(s, warmup - (double)rounded), 0), 0);
     weft_tensor t = apply(s, "div", past, number(s, span), 0);
     t = apply(s, "min", apply(s, "max", t, number(s, 0), 0), number(s, 1), 0);
     weft_tensor share = number(s, 1); /* of the difference between maximum and minimum rate */
-    if (rate->kind == SPEC_COSINE) {
+    if (of->kind == SPEC_COSINE) {
         weft_tensor turn = apply(s, "cos", apply(s, "mul", t, number(s, M_PI), 0), 0, 0);
         share = apply(s, "mul", apply(s, "add", turn, number(s, 1), 0), number(s, 0.5), 0);
-    } else if (rate->kind == SPEC_LINEAR) {
+    } else if (of->kind == SPEC_LINEAR) {
         share = apply(s, "sub", number(s, 1), t, 0);
     }
-    weft_tensor decayed = apply(s, "mul", share, number(s, top - low), 0);
-    decayed = apply(s, "add", decayed, number(s, low), 0);
-    if (rate->kind == SPEC_CONSTANT)
-        decayed = number(s, top);
+    weft_tensor decayed = apply(s, "mul", share, number(s, peak - min_lr), 0);
+    decayed = apply(s, "add", decayed, number(s, min_lr), 0);
+    if (of->kind == SPEC_CONSTANT)
+        decayed = number(s, peak);
     if (warmup < 1)
         return decayed;
-    weft_tensor rising = apply(s, "mul", count, number(s, top / warmup), 0);
+    weft_tensor rising = apply(s, "mul", count, number(s, peak / warmup), 0);
     weft_tensor warm = apply(s, "less", past, number(s, 0), 0);
     return apply(s, "select", rising, decayed, warm);
 }
@@ -136,9 +136,9 @@ static void scalar_graph(scalars *s, const spec *wanted, bool keeps)
     weft_tensor skipped = apply(s, "sub", number(s, 1), gate, 0);
     weft_tensor clip = number(s, 1);
     if (wanted->clip > 0) { /* same as torch.nn.utils.clip_grad_norm_ */
-        weft_tensor capacity = apply(s, "add", norm, number(s, 1e-6), 0);
-        clip =
-            apply(s, "min", number(s, 1), apply(s, "div", number(s, wanted->clip), capacity, 0), 0);
+        weft_tensor above_zero = apply(s, "add", norm, number(s, 1e-6), 0);
+        clip = apply(s, "min", number(s, 1),
+                     apply(s, "div", number(s, wanted->clip), above_zero, 0), 0);
     }
     set(s, "norm", norm);
     set(s, "gate", gate);

@@ -85,12 +85,12 @@ static weft_status forward_graph(plan_job *m, graph *g, uint32_t dp_size, uint32
 
 static weft_status check_batch(const spec *s, uint32_t dp_size)
 {
-    const uint64_t each = s->microbatch * dp_size;
+    const uint64_t each = s->micro_batch * dp_size;
     if (s->batch && s->batch % each == 0)
         return WEFT_OK;
     return resolve_refuse(s, CONSTRAINT_BATCH, "train.batch",
                           (config_fact[]){{"train.batch", (long long)s->batch, NULL},
-                                          {"train.microbatch", (long long)s->microbatch, NULL},
+                                          {"train.microbatch", (long long)s->micro_batch, NULL},
                                           {"dp_size", dp_size, NULL},
                                           {0}});
 }
@@ -128,7 +128,7 @@ weft_status plan_pass_dp_size(plan_job *m)
         return st;
     st = check_batch(s, m->dp_size);
     if (st == WEFT_OK)
-        m->edits.micro_batches = s->batch / (s->microbatch * m->dp_size);
+        m->edits.micro_batches = s->batch / (s->micro_batch * m->dp_size);
     return st;
 }
 
@@ -181,7 +181,7 @@ weft_status plan_pass_backward(plan_job *m)
 
 weft_status plan_pass_eval(plan_job *m)
 {
-    const double batch = (double)m->s->microbatch * m->dp_size;
+    const double batch = (double)m->s->micro_batch * m->dp_size;
     graph_free(&m->g);
     plan_liveness_free(&m->b.live);
     weft_status st = forward_graph(m, &m->g, m->dp_size, WEFT_MODEL_EVAL, batch, &m->result);
@@ -199,7 +199,7 @@ weft_status plan_pass_eval(plan_job *m)
 
 weft_status plan_pass_logits(plan_job *m)
 {
-    const double batch = (double)m->s->microbatch * m->dp_size;
+    const double batch = (double)m->s->micro_batch * m->dp_size;
     weft_status st = forward_graph(m, &m->g, m->dp_size, WEFT_MODEL_LOGITS, batch, &m->result);
     uint32_t end = m->g.nodes.n;
     m->b.live.result = m->result;

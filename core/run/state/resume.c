@@ -111,8 +111,8 @@ static double rate_at(const spec_schedule *s, double count, double steps)
     const double t = fmin(1, fmax(0, (count - s->warmup) / fmax(1, steps - s->warmup)));
     const double share = s->kind == SPEC_COSINE ? (1 + cos(t * M_PI)) / 2 : 1 - t;
     if (count < s->warmup)
-        return s->rate * count / s->warmup;
-    return s->kind == SPEC_CONSTANT ? s->rate : s->min_rate + share * (s->rate - s->min_rate);
+        return s->lr * count / s->warmup;
+    return s->kind == SPEC_CONSTANT ? s->lr : s->min_lr + share * (s->lr - s->min_lr);
 }
 
 /* A longer run has a schedule that ends later, so its rate may be above the one of the last step.

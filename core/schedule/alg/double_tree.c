@@ -135,8 +135,8 @@ static void down_chunk(const forest *f, const node *x, sched_span s)
         sched_writer_send(w, x->child[i], at, s.bytes);
 }
 
-/* Results are written so many chunks after sums that the sends of a sum do not queue behind those
- * of a result that has not arrived yet. */
+/* The broadcast lags the reduction by `lag` chunks, so a send that is ready never queues behind one
+ * whose data has not arrived. */
 static void emit(sched_writer *w)
 {
     forest f = forest_of(w);

@@ -173,22 +173,24 @@ void mpi_lane_post(mpi_lane *lane, uint32_t n)
         mpi_lane_advance(lane);
 }
 
-/* A receive that is cancelled completes at once; a send does when it has left. */
+#define TESTS 1000 /* each advances MPI, and enough of them a send whose peer receives it */
+
+/* A receive that is cancelled is over at once; a send to a dead peer never is. */
+static bool withdraw(const mpi_api *m, mpi_piece *p)
+{
+    int over = 0, error = MPI_SUCCESS;
+    if (p->kind == WEFT_RECV)
+        m->Cancel(&p->request);
+    for (int i = 0; i < TESTS && !over && error == MPI_SUCCESS; i++)
+        error = m->Test(&p->request, &over, MPI_STATUS_IGNORE);
+    return over || error != MPI_SUCCESS;
+}
+
 bool mpi_lane_cancel(mpi_lane *lane)
 {
     const mpi_api *m = mpi_library();
     bool all = true;
-    for (uint64_t i = atomic_load(&lane->finished); i < lane->begun; i++) {
-        mpi_piece *p = &lane->ring[i % lane->room];
-        int over = 0;
-        if (p->kind == WEFT_RECV)
-            m->Cancel(&p->request);
-        for (int tries = 0; tries < 1000 && !over; tries++)
-            if (m->Test(&p->request, &over, MPI_STATUS_IGNORE) != MPI_SUCCESS)
-                over = 1;
-        all &= over != 0;
-    }
-    lane->begun = atomic_load(&lane->posted);
-    atomic_store(&lane->finished, lane->begun);
+    for (uint64_t i = atomic_load(&lane->finished); i < lane->begun; i++)
+        all &= withdraw(m, &lane->ring[i % lane->room]);
     return all;
 }

@@ -52,7 +52,7 @@ void mpi_lane_advance(mpi_lane *lane);
 enum mpi_motion mpi_lane_poll(void *lane);
 
 /* Withdraw what is in flight, and return whether MPI has let go of the memory: a send that has
- * begun cannot be withdrawn. On a thread that calls MPI. */
+ * begun cannot be withdrawn. The last call but mpi_lane_free(), on a thread that calls MPI. */
 bool mpi_lane_cancel(mpi_lane *lane);
 
 #endif

@@ -4,11 +4,12 @@
  * Of the second moment of a matrix [rows, columns] only the means of its rows and of its columns
  * are kept, rows + columns numbers instead of rows * columns:
  *
- *   R = b R + (1 - b) mean over columns of (g g + 1e-30)       b = 1 - count^-decay_rate
- *   C = b C + (1 - b) mean over rows of (g g + 1e-30)
- *   V = R C / mean(R)                                          for vectors: V itself, as in Adam
- *   u = g / sqrt(V);  u = u / max(1, rms(u) / clip)
- *   p = p (1 - lr * weight_decay) - lr * max(1e-3, rms(p)) * u
+ *   R = beta R + (1 - beta) mean over columns of (g g + 1e-30)     1 - beta = count^-decay_rate
+ *   C = beta C + (1 - beta) mean over rows of (g g + 1e-30)
+ *   V = R C / mean(R)                                  for vectors: V itself, as in Adam
+ *   U = g / sqrt(V);  U = U / max(1, rms(U) / d)       d = clip_rms
+ *   alpha = max(1e-3, rms(p)) * rho                    rho = lr
+ *   p = p (1 - rho * weight_decay) - alpha U
  *
  * Rows are all axes of a parameter but the last, columns the last one. R and C have one axis more,
  * "one", of size 1, over which a product of them is their outer product; sums along an axis are
@@ -45,14 +46,14 @@ static const weft_option *const options[] = {&clip_option, &decay_rate, &weight_
 typedef struct work {
     weft_expr f;
     weft_shape shape;
-    weft_tensor param, share; /* share: 1 - b */
+    weft_tensor param, rest; /* rest: 1 - beta */
     double rows, columns;
 } work;
 
-/* old + share (x - old), assigned to old */
+/* old + (1 - beta) (x - old), assigned to old */
 static weft_tensor follow(work *w, weft_tensor old, weft_tensor x)
 {
-    weft_tensor by = weft_op2(&w->f, "mul", weft_op2(&w->f, "sub", x, old), w->share);
+    weft_tensor by = weft_op2(&w->f, "mul", weft_op2(&w->f, "sub", x, old), w->rest);
     weft_tensor now = weft_op2(&w->f, "add", old, by);
     weft_assign(&w->f, old, now);
     return now;
@@ -108,19 +109,19 @@ static weft_status update(void *module, const weft_conf *conf, const weft_builde
         *(i + 1 < w.shape.rank ? &w.rows : &w.columns) *= (double)w.shape.axes[i].size;
     const double e = conf->real(conf->ctx, "decay_rate");
     const double decay = u->flags & WEFT_PARAM_MATRIX ? conf->real(conf->ctx, "weight_decay") : 0;
-    w.share = weft_op1(f, "exp", weft_scale(f, weft_op1(f, "log", u->count), -e));
+    w.rest = weft_op1(f, "exp", weft_scale(f, weft_op1(f, "log", u->count), -e));
     weft_tensor squares =
         weft_op2(f, "add", weft_op2(f, "mul", u->grad, u->grad), weft_number(f, 1e-30));
     weft_tensor v = second_moment(&w, squares);
-    weft_tensor way = weft_op2(f, "div", u->grad, weft_op1(f, "sqrt", v));
-    weft_tensor max = weft_scale(f, rms(&w, way), 1 / conf->real(conf->ctx, "clip_rms"));
-    way = weft_op2(f, "div", way, weft_op2(f, "max", weft_number(f, 1), max));
-    weft_tensor size = weft_op2(f, "max", weft_number(f, 1e-3), rms(&w, u->param));
-    weft_tensor rate = weft_op2(f, "mul", size, u->lr);
-    way = weft_op2(f, "mul", way, rate);
+    weft_tensor step = weft_op2(f, "div", u->grad, weft_op1(f, "sqrt", v)); /* U */
+    weft_tensor over_d = weft_scale(f, rms(&w, step), 1 / conf->real(conf->ctx, "clip_rms"));
+    step = weft_op2(f, "div", step, weft_op2(f, "max", weft_number(f, 1), over_d));
+    weft_tensor rms_p = weft_op2(f, "max", weft_number(f, 1e-3), rms(&w, u->param));
+    weft_tensor alpha = weft_op2(f, "mul", rms_p, u->lr);
+    step = weft_op2(f, "mul", step, alpha);
     if (decay != 0)
-        way = weft_op2(f, "add", way, weft_op2(f, "mul", u->param, weft_scale(f, u->lr, decay)));
-    weft_assign(f, u->param, weft_op2(f, "sub", u->param, way));
+        step = weft_op2(f, "add", step, weft_op2(f, "mul", u->param, weft_scale(f, u->lr, decay)));
+    weft_assign(f, u->param, weft_op2(f, "sub", u->param, step));
     return f->st;
 }
 

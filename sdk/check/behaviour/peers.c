@@ -105,11 +105,10 @@ static void join_all(pthread_t t[THREADS])
         pthread_join(t[i], NULL);
 }
 
-static void crowded(check_end *e)
+static void wake_from_all(check_end *e, weft_conn *c)
 {
     pthread_t t[THREADS];
-    crowd w = {.e = e}, aborts = {.e = e};
-    weft_conn *c = check_end_connect(e, e->peer, 0);
+    crowd w = {.e = e};
     start_all(t, wake_often, &w);
     for (uint32_t i = 0; i < 50; i++) { /* messages go on meanwhile */
         check_pattern(e->memory, 1000, i);
@@ -121,8 +120,13 @@ static void crowded(check_end *e)
                        e->c->name);
     }
     join_all(t);
-    check_rank_exchange(e->k, NULL, 0, NULL);
-    start_all(t, abort_once, &aborts);
+}
+
+static void abort_from_all(check_end *e, weft_conn *c)
+{
+    pthread_t t[THREADS];
+    crowd w = {.e = e};
+    start_all(t, abort_once, &w);
     join_all(t);
     const weft_status st = check_end_fate(e, c, 2000);
     if (st != WEFT_PEER && e->ranks > 1)
@@ -131,8 +135,17 @@ static void crowded(check_end *e)
                    e->c->name, check_status(st));
 }
 
+static void call_from_threads(check_end *e)
+{
+    weft_conn *c = check_end_connect(e, e->peer, 0);
+    wake_from_all(e, c);
+    check_rank_exchange(e->k, NULL, 0, NULL);
+    abort_from_all(e, c);
+}
+
 void check_behaviour_any(check_run *r)
 {
-    const check_link_job job = {.ranks = 2, .seconds = 12, .memory = 2 * MESSAGE, .run = crowded};
+    const check_link_job job = {
+        .ranks = 2, .seconds = 12, .memory = 2 * MESSAGE, .run = call_from_threads};
     check_link_run(r, &job);
 }

@@ -91,7 +91,7 @@ void check_exercise_spec(spec *s, const check_exercise *d)
                 .rule = {&rule, NULL},
                 .nlinks = 1,
                 .batch = d->job.batch ? d->job.batch : 32,
-                .microbatch = 1, /* a strategy may split one sequence */
+                .micro_batch = 1, /* a strategy may split one sequence */
                 .compute = WEFT_F32,
                 .grad_dtype = WEFT_F32,
                 .precision = "fp32",

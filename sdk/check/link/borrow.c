@@ -1,4 +1,4 @@
-/* check/link/borrow.c: the memory of messages outside of the time in which the transport has it.
+/* check/link/borrow.c: the memory of a message is untouched before the post and after completion.
  *
  * Pages that the transport may not touch have no access. A fault there is the plugin's; where the
  * system touches them for it, the call fails. */

@@ -203,12 +203,13 @@ void check_manifest_reserved(check_run *r)
 static void check_text(const char *owner, const char *what, const char *text)
 {
     for (const char *at = text; at && *at; at++)
-        if ((unsigned char)*at < 32 || (unsigned char)*at > 126)
-            check_fail("%s: its %s has the byte 0x%02x at position %zu; texts are printable ASCII",
+        if ((unsigned char)*at < 32 || *at == 127)
+            check_fail("%s: its %s has the byte 0x%02x at position %zu; texts are one line without "
+                       "control characters",
                        owner, what, (unsigned char)*at, (size_t)(at - text));
 }
 
-void check_manifest_printable(check_run *r)
+void check_manifest_lines(check_run *r)
 {
     const weft_manifest *m = check_manifest_raw(r);
     check_text("the manifest", "version", m->version);
@@ -222,31 +223,9 @@ void check_manifest_printable(check_run *r)
             check_text((*o)->key, "help", (*o)->help);
             check_text((*o)->key, "choices", (*o)->choices);
         }
-    }
-}
-
-static void check_help(const char *owner, const char *text)
-{
-    const size_t n = text ? strlen(text) : 0;
-    if (!n)
-        check_fail("%s has no help", owner);
-    if (strchr(text, '\n'))
-        check_fail("the help of %s has more than one line", owner);
-    if (text[n - 1] == '.')
-        check_fail("the help of %s ends with a full stop; it is printed in a table", owner);
-}
-
-void check_manifest_help(check_run *r)
-{
-    const weft_manifest *m = check_manifest_raw(r);
-    for (uint32_t i = 0; m->components[i] && i < CAPACITY; i++) {
-        const weft_component *c = m->components[i];
-        check_help(c->name, c->help);
-        for (const weft_option *const *o = c->options; o && *o; o++)
-            check_help((*o)->key, (*o)->help);
         const weft_strategy *s = c->table;
         for (uint32_t k = 0; !strcmp(c->iface, "weft.strategy/1") && s->axes && s->axes[k]; k++)
-            check_help(s->axes[k]->name, s->axes[k]->help);
+            check_text(s->axes[k]->name, "help", s->axes[k]->help);
     }
 }
 

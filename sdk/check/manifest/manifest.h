@@ -11,9 +11,8 @@ void check_manifest_names(check_run *r);
 void check_manifest_interfaces(check_run *r);
 void check_manifest_sizes(check_run *r);
 void check_manifest_reserved(check_run *r);
-void check_manifest_printable(check_run *r);
+void check_manifest_lines(check_run *r);
 void check_manifest_twice(check_run *r);
-void check_manifest_help(check_run *r);
 
 /* constant.c: that it is constant. */
 void check_manifest_constant(check_run *r);

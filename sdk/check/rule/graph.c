@@ -225,27 +225,32 @@ static bool same_node(const graph_node *a, const graph_node *b)
            !memcmp(a->out, b->out, a->nout * sizeof *a->out) && same_attrs(a, b);
 }
 
-const char *check_rule_differ(const graph *a, const graph *b, bool sizes)
+static bool same_tensor(const graph_tensor *a, const graph_tensor *b, bool sizes)
 {
-    static char text[200];
-    text[0] = 0;
+    return a->kind == b->kind && !strcmp(a->name, b->name) &&
+           !strcmp(a->init ? a->init : "", b->init ? b->init : "") &&
+           same_shape(&a->shape, &b->shape, sizes);
+}
+
+bool check_rule_differ(const graph *a, const graph *b, bool sizes, char out[CHECK_RULE_WORDS])
+{
     const uint32_t nodes = a->nodes.n < b->nodes.n ? a->nodes.n : b->nodes.n;
-    for (uint32_t i = 0; i < nodes && !text[0]; i++)
+    for (uint32_t i = 0; i < nodes; i++)
         if (!same_node(&a->nodes.at[i], &b->nodes.at[i]))
-            snprintf(text, sizeof text, "op %u is %s, then %s, or has other operands", i,
-                     a->nodes.at[i].id, b->nodes.at[i].id);
-    if (!text[0] && (a->nodes.n != b->nodes.n || a->tensors.n != b->tensors.n))
-        snprintf(text, sizeof text, "it has %u ops and %u tensors, then %u and %u", a->nodes.n,
-                 a->tensors.n, b->nodes.n, b->tensors.n);
-    for (weft_tensor t = 1; !text[0] && t <= a->tensors.n; t++) {
+            return snprintf(out, CHECK_RULE_WORDS, "op %u is %s, then %s, or has other operands", i,
+                            a->nodes.at[i].id, b->nodes.at[i].id) > 0;
+    if (a->nodes.n != b->nodes.n || a->tensors.n != b->tensors.n)
+        return snprintf(out, CHECK_RULE_WORDS, "it has %u ops and %u tensors, then %u and %u",
+                        a->nodes.n, a->tensors.n, b->nodes.n, b->tensors.n) > 0;
+    for (weft_tensor t = 1; t <= a->tensors.n; t++) {
         const graph_tensor *x = graph_tensor_at(a, t), *y = graph_tensor_at(b, t);
         if (x->constant && memcmp(&x->value, &y->value, sizeof x->value) != 0)
-            snprintf(text, sizeof text, "a constant is %.9g, then %.9g", x->value, y->value);
-        else if (x->kind != y->kind || strcmp(x->name, y->name) != 0 ||
-                 strcmp(x->init ? x->init : "", y->init ? y->init : "") != 0 ||
-                 !same_shape(&x->shape, &y->shape, sizes))
-            snprintf(text, sizeof text, "the tensor %.60s is %.60s then, or has another shape",
-                     x->name, y->name);
+            return snprintf(out, CHECK_RULE_WORDS, "a constant is %.9g, then %.9g", x->value,
+                            y->value) > 0;
+        if (!same_tensor(x, y, sizes))
+            return snprintf(out, CHECK_RULE_WORDS,
+                            "the tensor %.60s is %.60s then, or has another shape", x->name,
+                            y->name) > 0;
     }
-    return text;
+    return false;
 }

@@ -79,13 +79,13 @@ static void alike(check_rule *of)
         "head.w", "embedding",          "a.parameter.with.a.name.that.is.longer.than.usual.w"};
     check_rule_ask ask;
     check_rule_graph first, other;
+    char difference[CHECK_RULE_WORDS];
     for (uint32_t i = 0; next(i, &ask); i++) {
         check_rule_must(of, &ask, &first);
         for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
             ask.name = names[k];
             check_rule_must(of, &ask, &other);
-            const char *difference = check_rule_differ(&first.g, &other.g, true);
-            if (*difference)
+            if (check_rule_differ(&first.g, &other.g, true, difference))
                 check_fail("update() of '%s' writes another graph for the parameter '%s' than for "
                            "'p' of the same shape and flags: %s; the name is for messages only",
                            of->c->name, names[k], difference);

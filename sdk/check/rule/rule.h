@@ -61,8 +61,9 @@ weft_status check_rule_build(check_rule *of, const check_rule_ask *ask, check_ru
 void check_rule_must(check_rule *of, const check_rule_ask *ask, check_rule_graph *out);
 const char *check_rule_why(const check_rule *of);
 
-/* The first difference of two graphs, "" without one; with `sizes` those of axes count, too. */
-const char *check_rule_differ(const graph *a, const graph *b, bool sizes);
+/* Whether two graphs differ, and the first difference; with `sizes` those of axes count, too. */
+#define CHECK_RULE_WORDS 200
+bool check_rule_differ(const graph *a, const graph *b, bool sizes, char out[CHECK_RULE_WORDS]);
 
 /* --- values: eval.c --- */
 

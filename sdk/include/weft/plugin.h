@@ -58,7 +58,7 @@ typedef struct weft_option {
     uint32_t type;       /* WEFT_OPT_... */
     const char *key;     /* lower case, digits, '_' */
     const char *dflt;    /* must parse under its own type; NULL: the user has to give it */
-    const char *help;    /* one line, no full stop; printed by `weft plugins NAME` and the docs */
+    const char *help;    /* one line; printed by `weft plugins NAME` and the docs */
     const char *choices; /* WEFT_OPT_CHOICE: "a|b|c"; otherwise NULL */
     double min, max;     /* both 0: no bounds */
 } weft_option;

@@ -38,9 +38,8 @@ enum {
     CAPABILITY,
     FLAGS,
     DEFAULT,
-    HELP,
     KEY,
-    PRINTABLE,
+    LINES,
     TWICE,
     READS_BEHIND,
     EXACT_HOST,
@@ -213,7 +212,7 @@ static const weft_component rule = {
     .flags = PICK(FLAGS, 4, 0),
     .iface = PICK(INTERFACE, "weft.rule/9", "weft.rule/1"),
     .name = PICK(NO_DOT, "bad", "acme.bad"),
-    .help = PICK(HELP, "changes nothing.", "changes nothing"),
+    .help = "changes nothing",
     .options = options,
     .table = &rule_table,
 };
@@ -300,7 +299,7 @@ static void bad_close(void *module)
 #define MANIFEST                                                                                   \
     {                                                                                              \
         PICK(MAGIC, 0x12345678u, WEFT_MAGIC), sizeof(weft_manifest), WEFT_ABI_MAJOR,               \
-            WEFT_ABI_MINOR, 0, WEFT_ABI_TAG, "org.acme.bad", PICK(PRINTABLE, "1\n", "1"), "MIT",   \
+            WEFT_ABI_MINOR, 0, WEFT_ABI_TAG, "org.acme.bad", PICK(LINES, "1\n", "1"), "MIT",       \
             __VERSION__, components, bad_open, bad_close                                           \
     }
 static const weft_manifest manifests[2] = {MANIFEST, MANIFEST};

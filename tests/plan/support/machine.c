@@ -123,7 +123,7 @@ static void build_graph(machine *m, int want)
     graph_init(g, &s->mesh, graph_ops_of(s->host), s->compute, s->grad_dtype);
     const host_component *c = s->family.c;
     const weft_model_table *family = c->table;
-    const int64_t batch = (int64_t)(s->microbatch * m->p->dp_size);
+    const int64_t batch = (int64_t)(s->micro_batch * m->p->dp_size);
     const double samples = want ? (double)batch : (double)s->batch;
     const weft_model_args args = {.struct_size = sizeof args,
                                   .want = want ? WEFT_MODEL_EVAL : WEFT_MODEL_TRAIN,

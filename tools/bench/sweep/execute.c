@@ -333,8 +333,8 @@ static const char *last_words(bench_sweep *s, const char *log)
     return found ? found : "no output";
 }
 
-static void settle(bench_sweep *s, bench_sweep_row *r, const bench_sweep_try *t, int status,
-                   bool in_time, const char *log)
+static void set_outcome(bench_sweep *s, bench_sweep_row *r, const bench_sweep_try *t, int status,
+                        bool in_time, const char *log)
 {
     bool ended = WIFEXITED(status);
     if (*t->stop) {
@@ -412,5 +412,5 @@ void bench_sweep_run(bench_sweep *s, bench_sweep_row *r, const bench_sweep_try *
     while (wait4(child, &status, 0, &used) < 0 && errno == EINTR)
         ;
     note_use(r, &used, (double)(clock_ns() - began) * 1e-9, bench_sweep_busy_seconds() - busy);
-    settle(s, r, t, status, in_time, log);
+    set_outcome(s, r, t, status, in_time, log);
 }

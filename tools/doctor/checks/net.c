@@ -172,15 +172,15 @@ static bool most_of(const doctor *d, const char *path, int64_t *out)
 
 static void assess_buffers(doctor *d, int64_t in, int64_t out, int64_t speed)
 {
-    double flying = (double)speed * 1e6 / 8 * ROUND_TRIP_MS * 1e-3;
+    double in_flight = (double)speed * 1e6 / 8 * ROUND_TRIP_MS * 1e-3;
     const int64_t least = in < out ? in : out;
-    if (!speed || flying <= (double)least)
+    if (!speed || in_flight <= (double)least)
         return;
     doctor_add_finding(
         d, DOCTOR_NOTE,
         "a TCP connection may buffer %s; %g Gbit/s with a round trip of %g ms needs %s",
         doctor_size_text((uint64_t)least), (double)speed / 1000, ROUND_TRIP_MS,
-        doctor_size_text((uint64_t)flying));
+        doctor_size_text((uint64_t)in_flight));
     doctor_add_reason(
         d, "The bytes in flight on one connection are limited by its buffer, which limits its "
            "speed over long distances. Within a rack the round trip is shorter.");
