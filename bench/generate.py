@@ -18,7 +18,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-from train import tokens as token_file  # noqa: E402  (bench/train.py)
+from train import tokens as token_file, torch_environment  # noqa: E402  (bench/train.py)
 
 MODELS = {"small": (6, 6, 384), "gpt2": (12, 12, 768)}
 VOCAB, CONTEXT, SHORT, LONG = 50304, 1024, 16, 256
@@ -60,7 +60,7 @@ class Peer:
             [o.python, os.path.join(HERE, "peers", "torch_generate.py"), "--layers", str(layers),
              "--heads", str(heads), "--embed", str(embed), "--vocab", str(VOCAB), "--context",
              str(CONTEXT), "--precision", precision, "--threads", str(o.threads)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=torch_environment())
         self.versions = json.loads(self.child.stdout.readline())
 
     def run(self, prompt, count):

@@ -33,6 +33,8 @@ sequence = 1024
 LARGE = {"layers": 48, "heads": 25, "embed": 1600, "ffn": 6400}  # GPT-2 1.5B
 SMALL = {"layers": 1, "heads": 1, "embed": 8, "ffn": 8}
 DEEP = {"layers": 48, "heads": 1, "embed": 8, "ffn": 8}
+HUGE = {"layers": 32, "heads": 32, "embed": 4096, "ffn": 16384}
+HUGE_MESH = ["parallel.strategy=tp, pp, dp", "parallel.tp=8", "parallel.pp=8", "parallel.dp=auto"]
 ONE = ["train.batch=1"]
 CASES = (  # name, job, command, words, what is taken
     ("plan, GPT-2 1.5B, dp 8, zero1", LARGE, "plan",
@@ -41,6 +43,11 @@ CASES = (  # name, job, command, words, what is taken
     ("plan, GPT-2 1.5B, pp 16, dp 64", LARGE, "plan",
      ["-n", "1024", "parallel.strategy=pp, dp", "parallel.pp=16", "parallel.schedule=1f1b",
       "optim.placement=zero1"], "ms"),
+    # These two show that planning and printing are linear in the ranks.
+    ("plan, 16,384 ranks: tp 8, pp 8, dp 256", HUGE, "plan",
+     ["-n", "16384", *HUGE_MESH, "train.batch=2048"], "ms"),
+    ("plan, 65,536 ranks: tp 8, pp 8, dp 1,024", HUGE, "plan",
+     ["-n", "65536", *HUGE_MESH, "train.batch=8192"], "ms"),
     ("step, 1 layer", SMALL, "overhead", ONE, "step_us_median"),
     ("step, 48 layers", DEEP, "overhead", ONE, "step_us_median"),
 )

@@ -2,12 +2,14 @@
 """How well does data parallelism scale, and what does sharding cost, beside PyTorch?
 
   bench/scale.py [--weft build/release/bin/weft] [--rounds 3] [--steps 10] [--ranks 2]
+    [--precision fp32,bf16]
 
-A GPT-2 of about 30M parameters, 4 x 256 tokens a rank, fp32, one thread a rank. One rank is the
+A GPT-2 of about 30M parameters, 4 x 256 tokens a rank, one thread a rank. One rank is the
 reference: tokens a second of N ranks over N times its own are the efficiency. Placements none,
 zero1, zero2, zero3 over shm and tcp, and PyTorch's DistributedDataParallel, ZeroRedundancyOptimizer
-and fully_shard over Gloo, in turn in each round. Prints a JSON line a case. Nothing else should
-run on the machine; --ranks should not be more than its cores."""
+and fully_shard over Gloo, with and without torch.compile, of which the faster counts, in turn in
+each round. Prints a JSON line a case. Nothing else should run on the machine; --ranks should not be
+more than its cores."""
 import argparse
 import json
 import os
@@ -28,13 +30,13 @@ TORCH = [("torch DDP", "none"), ("torch ZeroRedundancyOptimizer", "state"),
          ("torch fully_shard", "all")]
 
 
-def weft(o, work, ranks, placement, transport):
+def weft(o, work, precision, ranks, placement, transport):
     out, job = os.path.join(work, "run"), os.path.join(work, "job.ini")
     with open(job, "w", encoding="utf-8") as f:
         f.write(f"[run]\nout = {out}\nsteps = {o.steps}\n[model]\n")
         f.writelines(f"{key} = {value}\n" for key, value in MODEL.items())
         f.write(f"[data]\ntrain = {work}/tokens.bin\n[train]\nbatch = {4 * ranks}\n"
-                "microbatch = 4\nsequence = 256\nprecision = fp32\neval_every = 0\n"
+                f"microbatch = 4\nsequence = 256\nprecision = {precision}\neval_every = 0\n"
                 "[parallel]\nstrategy = dp\n"
                 f"[optim]\nplacement = {placement}\nlr = 1e-4\nschedule = constant\nwarmup = 0\n"
                 f"[comm]\nplugin = {transport}\n[device]\nthreads = 1\n"
@@ -49,12 +51,13 @@ def weft(o, work, ranks, placement, transport):
             "step_ms": statistics.median(m["step_ms"] for m in steps)}
 
 
-def torch(o, ranks, shard):
+def torch(o, precision, ranks, shard, *more):
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     words = [sys.executable, os.path.join(HERE, "peers", "torch_gpt2.py"), "--batch", "4",
              "--sequence", "256", "--threads", "1", "--steps", str(o.steps), "--shard", shard,
+             "--precision", precision, *more,
              "--vocab", str(MODEL["vocab"]), "--width", str(MODEL["embed"]), "--layers",
              str(MODEL["layers"]), "--heads", str(MODEL["heads"])]
     children = []
@@ -77,38 +80,56 @@ def torch(o, ranks, shard):
     return {"tokens_per_s": ranks * got["tokens_per_s"], "peer": got["peer"]}
 
 
+def measure(o, work, precision):
+    """{name: runs of a case}, in rounds; a run is None where PyTorch has failed."""
+    found = {}
+    for _ in range(o.rounds):
+        found.setdefault("weft one rank", []).append(weft(o, work, precision, 1, "none", "shm"))
+        for name, transport in WEFT:
+            found.setdefault(f"{name} {transport}", []).append(
+                weft(o, work, precision, o.ranks, name.split()[1], transport))
+        for name, shard in [] if o.no_torch else TORCH:
+            for more in ((), ("--compile",)):
+                found.setdefault((name, *more), []).append(
+                    torch(o, precision, o.ranks, shard, *more))
+    for name, _ in [] if o.no_torch else TORCH:
+        sides = [[r for r in found.pop((name, *more)) if r] for more in ((), ("--compile",))]
+        found[name] = train.faster([x for x in sides if x] or [[]])
+    return found
+
+
+def tell(o, precision, found):
+    one = statistics.median(r["tokens_per_s"] for r in found["weft one rank"])
+    for name, runs in found.items():
+        head = {"case": name, "precision": precision}
+        if not runs:
+            print(json.dumps(head | {"failed": True}))
+            continue
+        rate = statistics.median(r["tokens_per_s"] for r in runs)
+        line = head | {"ranks": 1 if name == "weft one rank" else o.ranks,
+                       "tokens_per_s": round(rate, 1)}
+        if "peer" in runs[0]:
+            line["peer"] = runs[0]["peer"]
+        elif name != "weft one rank":
+            line["efficiency"] = round(rate / (o.ranks * one), 3)
+            line["exposed_comm_share"] = round(statistics.median(
+                r["exposed_ms"] / r["step_ms"] for r in runs), 3)
+        print(json.dumps(line), flush=True)
+
+
 def main():
     a = argparse.ArgumentParser()
     a.add_argument("--weft", default=os.path.join(HERE, "..", "build", "release", "bin", "weft"))
     a.add_argument("--rounds", type=int, default=3)
     a.add_argument("--steps", type=int, default=10)
     a.add_argument("--ranks", type=int, default=2)
+    a.add_argument("--precision", default="fp32,bf16")
     a.add_argument("--no-torch", action="store_true")
     o = a.parse_args()
-    found = {}
     with tempfile.TemporaryDirectory() as work:
         train.tokens(os.path.join(work, "tokens.bin"))
-        for _ in range(o.rounds):
-            found.setdefault("weft one rank", []).append(weft(o, work, 1, "none", "shm"))
-            for name, transport in WEFT:
-                found.setdefault(f"{name} {transport}", []).append(
-                    weft(o, work, o.ranks, name.split()[1], transport))
-            for name, shard in [] if o.no_torch else TORCH:
-                found.setdefault(name, []).append(torch(o, o.ranks, shard))
-    one = statistics.median(r["tokens_per_s"] for r in found["weft one rank"])
-    for name, runs in found.items():
-        runs = [r for r in runs if r]
-        if not runs:
-            print(json.dumps({"case": name, "failed": True}))
-            continue
-        rate = statistics.median(r["tokens_per_s"] for r in runs)
-        line = {"case": name, "ranks": 1 if name == "weft one rank" else o.ranks,
-                "tokens_per_s": round(rate, 1)}
-        if name.startswith("weft") and name != "weft one rank":
-            line["efficiency"] = round(rate / (o.ranks * one), 3)
-            line["exposed_comm_share"] = round(statistics.median(
-                r["exposed_ms"] / r["step_ms"] for r in runs), 3)
-        print(json.dumps(line), flush=True)
+        for precision in o.precision.split(","):
+            tell(o, precision, measure(o, work, precision))
 
 
 if __name__ == "__main__":

@@ -140,12 +140,20 @@ def main_page(commands, version):
 
 # ---- completion
 
+# Keys whose values are names of plugins, by the section that the plugins' own keys are in.
+NAMED = {"sink": "log.sinks", "device": "device.plugin", "model": "model.family",
+         "parallel": "parallel.strategy"}
+
+
 def keys_of(text):
     """["section.key", ...] and their fixed values, from the tables of `weft config`."""
     keys, section = {}, None
     for line in text.splitlines():
         head = re.match(r"## \[([\w.]+)\]", line)
         cells = [x.strip() for x in line.strip("|").split(" | ")] if line.startswith("| ") else []
+        named = re.match(r"## \[([a-z]+)[\w.]*\] with the plugin (\w+):", line)
+        if named and named[1] in NAMED:
+            keys[NAMED[named[1]]].append(named[2])
         if head:
             section = head[1]
         elif line.startswith("## "):

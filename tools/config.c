@@ -137,7 +137,8 @@ static void print_metrics(FILE *out)
                  "  have happened since the program began.\n\n"
                  "A sink that fails (a full disk, a port that is taken) does not end the run: the "
                  "log says so once. `jsonl` and `tensorboard` leave out\n"
-                 "what they cannot write, and go on when there is room again.\n");
+                 "what they cannot write, and go on when there is room again. A sink that cannot "
+                 "be opened stays out until the run ends.\n");
 }
 
 static int print_of_plugins(void (*print)(const host_component *const *all, uint32_t n))

@@ -26,6 +26,14 @@ class Plan(started.Case):
             self.assertGreater(along["starts"], 1)
         self.assertEqual(p["mesh"], {"dp": 4})
 
+    def test_65536_ranks(self):
+        """It ends, and every rank is there."""
+        p = self.plan("-n", "65536", "tiny.ini", "parallel.strategy=tp, pp, dp", "parallel.tp=2",
+                      "parallel.pp=4", "parallel.dp=8192", "model.layers=4", "train.batch=65536",
+                      "comm.plugin=tcp")
+        self.assertEqual([r["rank"] for r in p["ranks"]], list(range(65536)))
+        self.assertEqual(p["mesh"], {"tp": 2, "pp": 4, "dp": 8192})
+
     def test_compressed(self):
         r = self.plan("-n", "2", "tiny.ini", "parallel.strategy=dp", "train.batch=8",
                       "comm.compress=int8")["ranks"][0]

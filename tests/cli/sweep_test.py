@@ -77,6 +77,23 @@ class Sweep(started.Case):
                 self.assertEqual(line["why"], r["why"])
         self.assertEqual([r["status"] for r in rows], ["done", "same", "done", "skipped"])
 
+    def test_parts_of_all_ranks(self):
+        """The stages of a pipeline differ: the parts of a step are means of all ranks."""
+        rows, out, _ = self.sweep("parallel = {strategy = pp, pp = 2}\n", "sweep.repeats=1",
+                                  "sweep.reference=off")
+        lines = [json.loads(x) for x in self.read("out", "001-1", "metrics.jsonl").splitlines()]
+        there = [x for x in lines[1:] if "ranks.steps" in x]  # the first is the warm-up
+        steps = [x["ranks.steps"] for x in there]
+        whole = sum(n * x[f"ranks.{p}.mean"] for p in PARTS for n, x in zip(steps, there))
+        table = next(csv.DictReader(io.StringIO(self.read("out", "sweep.csv").decode())))
+        for p in PARTS:
+            for name, kind in ((p, "mean"), (p + "_max", "max")):
+                share = sum(n * x[f"ranks.{p}.{kind}"] for n, x in zip(steps, there)) / whole
+                self.assertAlmostEqual(rows[0][name] / rows[0]["step_ms"], share, 6)
+                self.assertAlmostEqual(float(table[name]), rows[0][name], 6)
+        self.assertGreater(rows[0]["bubble_ms_max"], rows[0]["bubble_ms"])
+        self.assertIn(f" {100 * rows[0]['bubble']:.1f}/", out)
+
     def test_values_that_its_jobs_cannot_have(self):
         for value in ("a #b", "a ;b"):
             err = self.sweep("ranks = 1\n", f"data.train={value}", status=2)[2]

@@ -46,6 +46,9 @@ class Trace(w.Bench):
         if not traces.can_shift():
             self.skipTest("no time namespaces, or not the right to make one")
         w.weft("key", "-o", self.path("job.key"))
+        traces.check_clocks(self, self.trace_apart, shifted={1})
+
+    def trace_apart(self):
         common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
                   "MASTER_PORT": str(w.free_port())}
         ranks = []
@@ -57,7 +60,7 @@ class Trace(w.Bench):
                                           stdin=subprocess.DEVNULL, stderr=subprocess.PIPE))
         said = [x.communicate(timeout=w.TIMEOUT)[1] for x in ranks]
         self.assertEqual([x.returncode for x in ranks], [0, 0], said)
-        traces.check_clocks(self, *self.check_whole("apart", 2, whole=True), shifted={1})
+        return self.check_whole("apart", 2, whole=True)
 
 
 if __name__ == "__main__":

@@ -91,6 +91,8 @@ class Manual(unittest.TestCase):
         self.assertEqual(self.bash("weft train a.ini train.prec"), ["train.precision="])
         self.assertEqual(self.bash("weft train a.ini train.precision="), ["fp32", "bf16", "fp16"])
         self.assertEqual(self.bash("weft train a.ini train.precision=b"), ["bf16"])
+        self.assertEqual(self.bash("weft train a.ini log.sinks="),
+                         ["jsonl", "prometheus", "tensorboard"])
         self.assertEqual(self.bash("weft plan --lis"), ["--list"])
         for name in ("one.ini", "two words.ini"):
             with open(os.path.join(self.place, name), "wb"):

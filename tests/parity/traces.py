@@ -122,6 +122,7 @@ def check(case, path, whole=True):
 
 
 DAY = 86400
+CLOSE = 10**6  # ns that a clock may be off
 SHIFTED = ["unshare", "--time", "--monotonic", str(DAY), "--boottime", str(DAY)]
 
 
@@ -133,16 +134,29 @@ def can_shift():
         return False
 
 
-def check_clocks(case, events, arrows, shifted):
-    """The kernel says what the difference is: a day for ranks that SHIFTED has started. No clock is
-    more wrong than its error, and nothing arrives before it is sent by more than those of both."""
+def check_clocks(case, trace, shifted):
+    """trace() runs a job with ranks that SHIFTED has started and returns what check() does. The
+    clocks agree within CLOSE. A clock is read by round trips, which a busy machine delays, so the
+    best of several jobs counts."""
+    found = []
+    while len(found) < 20 and min(found, default=CLOSE + 1) > CLOSE:
+        found.append(worst_clock(case, *trace(), shifted))
+    case.assertLessEqual(min(found), CLOSE, found)
+
+
+def worst_clock(case, events, arrows, shifted):
+    """By how many ns the worst clock is wrong: the kernel says what the difference is, a day for
+    ranks of `shifted`. No clock is more wrong than its error, and nothing arrives before it is sent
+    by more than those of both."""
     clocks = [(e["pid"], e["args"]) for e in events if e["name"] == "clock"]
     case.assertEqual({r for r, _ in clocks}, {e["pid"] for e in events})
-    error = collections.Counter()
+    error, worst = collections.Counter(), 0
     for rank, clock in clocks:
         wrong = abs(clock["ahead_ns"] + (DAY * 10**9 if rank in shifted else 0))
         case.assertLessEqual(wrong, clock["error_ns"], f"rank {rank}: {clock}")
+        worst = max(worst, wrong)
         error[rank] = max(error[rank], clock["error_ns"])
     for ends in arrows.values():
         at = {e["ph"]: ns(e["ts"]) for e in ends}
         case.assertLessEqual(at["s"], at["f"] + sum(error[e["pid"]] for e in ends), ends)
+    return worst

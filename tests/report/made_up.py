@@ -1,4 +1,6 @@
 """made_up.py: runs and sweeps by the contract of tools/report/page/README.md, made up."""
+import json
+
 EVIL = "</script><img src=x onerror=\"window.hit=1\">'\"&lt;b>"
 
 
@@ -77,11 +79,32 @@ BARE = {"name": "bare", "path": "/data/bare", "record": None, "steps": None, "st
         "notes": ["run.json: there is none"]}
 
 
+def write_lines(path, n):
+    """metrics.jsonl of a run of n steps, with all that the ranks measure."""
+    parts = {"step_ms": 43.375, "compute_ms": 31.25, "exposed_comm_ms": 7.5, "bubble_ms": 3.125,
+             "optimizer_ms": 1.5}
+    with open(path, "w", encoding="utf-8") as f:
+        for step in range(1, n + 1):
+            odd = step * 7919 % 1009 / 1009  # no two neighbours are alike
+            line = {"step": step, "time": 1795907188 + 0.044 * step, "host": "vm", "attempt": 1,
+                    "loss": 2.5 + 3 / step + 0.1 * odd, "grad_norm": 1 + odd, "lr": 1e-5,
+                    "tokens": 2048, "tokens_per_s": 47216.5 + 100 * odd, "mfu": 0.3 + 0.01 * odd,
+                    "comm_bytes": 4816908, "peak_bytes": 12738560, "resident_bytes": 50000000,
+                    "ranks.steps": 1, "ranks.slowest": step % 4}
+            for name, ms in parts.items():
+                line[name] = ms + odd
+                line |= {f"ranks.{name}.{end}": ms + odd + more
+                         for end, more in (("max", 1), ("min", -1), ("mean", 0))}
+                line[f"ranks.{name}.max_rank"] = step % 4
+            f.write(json.dumps(line) + "\n")
+
+
 def a_row(number, place, values, ranks, rate, **more):
     split = {"compute_ms": 8e5 / rate, "exposed_comm_ms": 1e5 / rate, "bubble_ms": 5e4 / rate,
              "optimizer_ms": 5e4 / rate}
+    split |= {name + "_max": 1.25 * ms for name, ms in split.items()}
     row = {"number": number, "rank": place, "values": values, "ranks": ranks, "status": "done",
-           "efficiency": 0.875,
+           "efficiency": rate / ranks / 900,
            "planned": {"flops": 1e9, "bubble": 0.125, "peak_bytes": 2 ** 20 * number,
                        "sent_bytes": 4096},
            "tokens_per_s": {"median": rate, "min": rate, "max": rate, "low": 0.96 * rate,

@@ -21,7 +21,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "parity")]
 import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
-from made_up import BARE, EVIL, a_row, a_run, a_sweep, bucketed, whole  # noqa: E402
+from made_up import BARE, EVIL, a_row, a_run, a_sweep, bucketed, whole, write_lines  # noqa: E402
 
 try:
     from selenium import webdriver
@@ -431,7 +431,7 @@ class Page(Browsing):
         column = lambda name: [r[head.index(name)] for r in rows]  # noqa: E731
         self.assertEqual(column("place"), [str(x) for x in range(1, 13)] + ["–", "–"])
         numbers = {"tokens/s": lambda r: r["tokens_per_s"]["median"],
-                   "step": lambda r: r["step_ms"], "compute": lambda r: r["compute_ms"],
+                   "step": lambda r: r["step_ms"],
                    "memory, planned": lambda r: r["peak_bytes"],
                    "memory, resident": lambda r: r["resident_bytes"],
                    "sent": lambda r: r["sent_bytes"],
@@ -440,6 +440,7 @@ class Page(Browsing):
         for name, of in numbers.items():
             there = sum(value(x) for x in column(name) if x != "–")
             self.assertAlmostEqual(there / sum(map(of, done)), 1, delta=1e-3, msg=name)
+        self.assertEqual(column("bubble, mean / longest")[0], "16 ms / 20 ms")
         self.assertEqual(column("reason")[-2:], ["the job needs more memory",
                                                  "rank 1 has ended with status 9"])
         self.assertEqual(column("bounds, 95 %")[0], "3 k to 3.25 k")
@@ -459,7 +460,22 @@ class Page(Browsing):
         self.assertEqual([r[3] for r in self.figures("sweep.memory")[1:]].count("yes"), 3)
         self.assertEqual([value(r[2]) for r in self.figures("sweep.scaling")[1:]],
                          [900, 1750, 3125])
+        self.assertEqual(self.ideal(), [[1, 900], [2, 1800], [4, 3600]])
         self.assertEqual(self.text('[data-key="sweep.winner.9.job.text"]'), sweep["jobs"]["9"])
+
+    def ideal(self):
+        return self.chart(r"sweep\.scaling", "c.data.datasets[1].data.map((p) => [p.x, p.y])")
+
+    def test_scaling_without_one_rank(self):
+        """The picture goes by the efficiencies of the rows, as the table does."""
+        sweep = a_sweep()
+        rows = [r for r in sweep["sweep"]["rows"] if r.get("rank") and r["ranks"] > 1]
+        for r in rows:
+            r["efficiency"] = r["tokens_per_s"]["median"] / r["ranks"] / 875
+        sweep["sweep"]["rows"] = rows
+        self.open(whole([], [sweep]))
+        self.assertEqual(self.ideal(), [[2, 1750], [4, 3500]])
+        self.assertEqual([r[4] for r in self.figures("sweep.scaling")[1:]], ["1", "0.893"])
 
     def test_sort_filter_copy(self):
         sweep = a_sweep()
@@ -801,6 +817,17 @@ class Command(Browsing):
             self.close(rows[-1][1], lines[-1][name])
         self.close(self.figures("sent")[-1][-1], lines[-1]["comm_bytes"])
         self.assertEqual([x.text for x in self.all("main .empty")], [])
+
+    def test_100000_steps(self):
+        """They open at once, with the first and the last step."""
+        os.makedirs(self.path("steps"))
+        write_lines(self.path("steps", "metrics.jsonl"), 100000)
+        self.report(self.path("steps"))
+        took = self.js("performance.now()")
+        print(f"a page of 100,000 steps has opened within {took:.0f} ms")
+        self.assertLess(took, 1000 * w.patience(2))
+        self.assertEqual(self.chart("loss", "[c.scales.x.min, c.scales.x.max]"), [1, 100000])
+        self.assertEqual(self.table("runs.table")[1][2], "100,000")
 
     def test_sweep(self):
         with open(self.path("sweep.ini"), "w", encoding="utf-8") as f:

@@ -6,6 +6,7 @@
 #include "host/call.h"
 
 #include <string.h>
+#include <weft/expr.h>
 
 const char *plan_rule_suffix(const graph_tensor *state)
 {
@@ -53,13 +54,6 @@ static weft_status check_assigned(const graph *g, weft_tensor param)
     return WEFT_OK;
 }
 
-static weft_status scale(const weft_builder *w, double factor, weft_tensor *t)
-{
-    weft_tensor in[2] = {*t};
-    const weft_status st = w->constant(w->ctx, factor, 0, &in[1]);
-    return st != WEFT_OK ? st : w->op(w->ctx, "mul", NULL, 0, in, 2, 0, t, 1);
-}
-
 uint32_t plan_rule_kinds(const plan_builder *b)
 {
     return (1 + b->p->intervals.n) * (1 + b->p->spec->ngroups);
@@ -79,7 +73,8 @@ weft_status plan_rule_graph(plan_builder *b, graph *g, weft_tensor param, weft_t
     const weft_conf *conf = group ? group->conf : rule->conf;
     const weft_rule *table = rule->c->table;
     weft_builder w = graph_builder(g);
-    weft_tensor clip, scaled[1];
+    weft_expr e = {&w, WEFT_OK};
+    weft_tensor clip;
     weft_update u = {.struct_size = sizeof u,
                      .flags = of->flags & WEFT_PARAM_MATRIX,
                      .name = "p",
@@ -90,14 +85,13 @@ weft_status plan_rule_graph(plan_builder *b, graph *g, weft_tensor param, weft_t
         st = w.scalar(w.ctx, "lr", 0, &u.lr);
     if (st == WEFT_OK)
         st = w.scalar(w.ctx, some ? some->count : "count", 0, &u.count);
-    weft_tensor both[2] = {grad, clip};
-    if (st == WEFT_OK)
-        st = w.op(w.ctx, "mul", NULL, 0, both, 2, 0, scaled, 1);
-    if (st == WEFT_OK && some && some->mean)
-        st = scale(&w, 1.0 / some->every, scaled);
-    u.grad = scaled[0];
-    if (st == WEFT_OK && group && group->share != 1)
-        st = scale(&w, group->share, &u.lr);
+    e.st = st;
+    u.grad = weft_op2(&e, "mul", grad, clip);
+    if (some && some->mean)
+        u.grad = weft_scale(&e, u.grad, 1.0 / some->every);
+    if (group && group->share != 1)
+        u.lr = weft_scale(&e, u.lr, group->share);
+    st = e.st;
     g->now.state_of = "p";
     g->now.by_element = plan_rule_by_element(b);
     if (st == WEFT_OK)

@@ -15,44 +15,27 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <weft/expr.h>
 
 /* --- the scalars, computed by a small graph of one-element tensors --- */
 
 typedef struct scalars {
     graph g;
     weft_builder w;
-    weft_status st;
+    weft_expr e;
 } scalars;
-
-static weft_tensor number(scalars *s, double value)
-{
-    weft_tensor t = 0;
-    if (s->st == WEFT_OK)
-        s->st = s->w.constant(s->w.ctx, value, 0, &t);
-    return t;
-}
 
 static weft_tensor named(scalars *s, const char *name)
 {
     weft_tensor t = 0;
-    if (s->st == WEFT_OK)
-        s->st = s->w.scalar(s->w.ctx, name, 0, &t);
+    if (s->e.st == WEFT_OK)
+        s->e.st = s->w.scalar(s->w.ctx, name, 0, &t);
     return t;
-}
-
-static weft_tensor apply(scalars *s, const char *id, weft_tensor a, weft_tensor b, weft_tensor c)
-{
-    weft_tensor in[3] = {a, b, c}, out = 0;
-    if (s->st == WEFT_OK)
-        s->st = s->w.op(s->w.ctx, id, NULL, 0, in, c ? 3 : b ? 2 : 1, 0, &out, 1);
-    return out;
 }
 
 static void set(scalars *s, const char *name, weft_tensor value)
 {
-    weft_tensor to = named(s, name);
-    if (s->st == WEFT_OK)
-        s->st = s->w.assign(s->w.ctx, to, value, 0);
+    weft_assign(&s->e, named(s, name), value);
 }
 
 /* The number of updates including this one. fp32 counts only to 2^24, so the count is the sum of
@@ -61,10 +44,11 @@ static void set(scalars *s, const char *name, weft_tensor value)
 static weft_tensor next_count(scalars *s, const char *name, const char *low_name, weft_tensor gate,
                               weft_tensor *low)
 {
+    weft_expr *e = &s->e;
     weft_tensor count = named(s, name);
-    weft_tensor more = apply(s, "add", named(s, low_name), gate, 0);
-    weft_tensor next = apply(s, "add", count, more, 0);
-    *low = apply(s, "sub", more, apply(s, "sub", next, count, 0), 0);
+    weft_tensor more = weft_op2(e, "add", named(s, low_name), gate);
+    weft_tensor next = weft_op2(e, "add", count, more);
+    *low = weft_op2(e, "sub", more, weft_op2(e, "sub", next, count));
     set(s, name, next);
     set(s, low_name, *low);
     return next;
@@ -72,32 +56,34 @@ static weft_tensor next_count(scalars *s, const char *name, const char *low_name
 
 /* The learning rate after count + rest updates: linear warm-up, then constant, linear or cosine
  * decay to min_lr at the last step. */
-static weft_tensor learning_rate(scalars *s, const spec_schedule *of, weft_tensor count,
+static weft_tensor learning_rate(weft_expr *e, const spec_schedule *of, weft_tensor count,
                                  weft_tensor rest)
 {
     const double peak = of->lr, min_lr = of->min_lr, warmup = of->warmup;
     const double span = fmax(1, of->steps - warmup);
     const float rounded = (float)warmup;
-    weft_tensor past = apply(s, "sub", count, number(s, rounded), 0);
-    past = apply(s, "add", past, apply(s, "sub", rest, number(s, warmup - (double)rounded), 0), 0);
-    weft_tensor t = apply(s, "div", past, number(s, span), 0);
-    t = apply(s, "min", apply(s, "max", t, number(s, 0), 0), number(s, 1), 0);
-    weft_tensor share = number(s, 1); /* of the difference between maximum and minimum rate */
+    weft_tensor past = weft_op2(e, "sub", count, weft_number(e, rounded));
+    past = weft_op2(e, "add", past,
+                    weft_op2(e, "sub", rest, weft_number(e, warmup - (double)rounded)));
+    weft_tensor t = weft_op2(e, "div", past, weft_number(e, span));
+    t = weft_op2(e, "min", weft_op2(e, "max", t, weft_number(e, 0)), weft_number(e, 1));
+    weft_tensor share = weft_number(e, 1); /* of the difference between maximum and minimum rate */
     if (of->kind == SPEC_COSINE) {
-        weft_tensor turn = apply(s, "cos", apply(s, "mul", t, number(s, M_PI), 0), 0, 0);
-        share = apply(s, "mul", apply(s, "add", turn, number(s, 1), 0), number(s, 0.5), 0);
+        weft_tensor turn = weft_op1(e, "cos", weft_op2(e, "mul", t, weft_number(e, M_PI)));
+        share =
+            weft_op2(e, "mul", weft_op2(e, "add", turn, weft_number(e, 1)), weft_number(e, 0.5));
     } else if (of->kind == SPEC_LINEAR) {
-        share = apply(s, "sub", number(s, 1), t, 0);
+        share = weft_op2(e, "sub", weft_number(e, 1), t);
     }
-    weft_tensor decayed = apply(s, "mul", share, number(s, peak - min_lr), 0);
-    decayed = apply(s, "add", decayed, number(s, min_lr), 0);
+    weft_tensor decayed = weft_op2(e, "mul", share, weft_number(e, peak - min_lr));
+    decayed = weft_op2(e, "add", decayed, weft_number(e, min_lr));
     if (of->kind == SPEC_CONSTANT)
-        decayed = number(s, peak);
+        decayed = weft_number(e, peak);
     if (warmup < 1)
         return decayed;
-    weft_tensor rising = apply(s, "mul", count, number(s, peak / warmup), 0);
-    weft_tensor warm = apply(s, "less", past, number(s, 0), 0);
-    return apply(s, "select", rising, decayed, warm);
+    weft_tensor rising = weft_op2(e, "mul", count, weft_number(e, peak / warmup));
+    weft_tensor warm = weft_op2(e, "less", past, weft_number(e, 0));
+    return weft_op3(e, "select", rising, decayed, warm);
 }
 
 /* Dynamic loss scaling: halve after a step that overflowed, double after `scale_window` good ones
@@ -105,16 +91,18 @@ static weft_tensor learning_rate(scalars *s, const spec_schedule *of, weft_tenso
  * overflow. */
 static weft_tensor next_scale(scalars *s, const spec *wanted, weft_tensor scale, weft_tensor gate)
 {
+    weft_expr *e = &s->e;
     double window = wanted->scale_window ? (double)wanted->scale_window : 1e30;
-    weft_tensor good = apply(s, "add", named(s, "scale.good"), number(s, 1), 0);
-    good = apply(s, "mul", good, gate, 0);
-    weft_tensor enough = apply(s, "less", number(s, window - 1), good, 0);
-    weft_tensor twice = apply(s, "mul", scale, number(s, 2), 0);
-    twice = apply(s, "min", twice, number(s, 0x1p40), 0);
-    weft_tensor half = apply(s, "mul", scale, number(s, 0.5), 0);
-    half = apply(s, "max", half, number(s, 1), 0);
-    set(s, "scale.good", apply(s, "select", number(s, 0), good, enough));
-    weft_tensor next = apply(s, "select", apply(s, "select", twice, scale, enough), half, gate);
+    weft_tensor good = weft_op2(e, "add", named(s, "scale.good"), weft_number(e, 1));
+    good = weft_op2(e, "mul", good, gate);
+    weft_tensor enough = weft_op2(e, "less", weft_number(e, window - 1), good);
+    weft_tensor twice = weft_op2(e, "mul", scale, weft_number(e, 2));
+    twice = weft_op2(e, "min", twice, weft_number(e, 0x1p40));
+    weft_tensor half = weft_op2(e, "mul", scale, weft_number(e, 0.5));
+    half = weft_op2(e, "max", half, weft_number(e, 1));
+    set(s, "scale.good", weft_op3(e, "select", weft_number(e, 0), good, enough));
+    weft_tensor next =
+        weft_op3(e, "select", weft_op3(e, "select", twice, scale, enough), half, gate);
     set(s, "scale", next);
     return next;
 }
@@ -122,29 +110,31 @@ static weft_tensor next_scale(scalars *s, const spec *wanted, weft_tensor scale,
 /* The factor "kept" of the error-feedback residuals in the next step (compress.c). */
 static void next_residual_scale(scalars *s, weft_tensor gate, weft_tensor scale, weft_tensor next)
 {
-    weft_tensor turned = next ? apply(s, "div", next, scale, 0) : number(s, 1);
-    set(s, "kept", apply(s, "mul", gate, turned, 0));
+    weft_expr *e = &s->e;
+    weft_tensor turned = next ? weft_op2(e, "div", next, scale) : weft_number(e, 1);
+    set(s, "kept", weft_op2(e, "mul", gate, turned));
 }
 
 static void scalar_graph(scalars *s, const spec *wanted, bool keeps)
 {
+    weft_expr *e = &s->e;
     weft_tensor scale = named(s, "scale");
-    weft_tensor norm = apply(s, "sqrt", named(s, "sumsq"), 0, 0);
-    norm = apply(s, "div", norm, scale, 0);
-    weft_tensor gate = apply(s, "finite", norm, 0, 0);
+    weft_tensor norm = weft_op1(e, "sqrt", named(s, "sumsq"));
+    norm = weft_op2(e, "div", norm, scale);
+    weft_tensor gate = weft_op1(e, "finite", norm);
     weft_tensor low = 0, count = next_count(s, "count", "count.low", gate, &low);
-    weft_tensor skipped = apply(s, "sub", number(s, 1), gate, 0);
-    weft_tensor clip = number(s, 1);
+    weft_tensor skipped = weft_op2(e, "sub", weft_number(e, 1), gate);
+    weft_tensor clip = weft_number(e, 1);
     if (wanted->clip > 0) { /* same as torch.nn.utils.clip_grad_norm_ */
-        weft_tensor above_zero = apply(s, "add", norm, number(s, 1e-6), 0);
-        clip = apply(s, "min", number(s, 1),
-                     apply(s, "div", number(s, wanted->clip), above_zero, 0), 0);
+        weft_tensor above_zero = weft_op2(e, "add", norm, weft_number(e, 1e-6));
+        clip = weft_op2(e, "min", weft_number(e, 1),
+                        weft_op2(e, "div", weft_number(e, wanted->clip), above_zero));
     }
     set(s, "norm", norm);
     set(s, "gate", gate);
-    set(s, "clip", apply(s, "div", clip, scale, 0));
-    set(s, "lr", learning_rate(s, &wanted->schedule, count, low));
-    set(s, "skipped", apply(s, "add", named(s, "skipped"), skipped, 0));
+    set(s, "clip", weft_op2(e, "div", clip, scale));
+    set(s, "lr", learning_rate(e, &wanted->schedule, count, low));
+    set(s, "skipped", weft_op2(e, "add", named(s, "skipped"), skipped));
     weft_tensor next = wanted->scaled ? next_scale(s, wanted, scale, gate) : 0;
     if (keeps)
         next_residual_scale(s, gate, scale, next);
@@ -168,15 +158,16 @@ static void begin_scalars(const plan_builder *b, scalars *s)
     *s = (scalars){0};
     graph_init(&s->g, b->g->mesh, b->g->ops, WEFT_F32, WEFT_F32);
     s->w = graph_builder(&s->g);
+    s->e.b = &s->w;
 }
 
 /* Emit the graph as one program, and free it. */
 static weft_status end_scalars(plan_builder *b, plan_list *l, scalars *s, const char *name)
 {
     graph_fused f;
-    if (s->st == WEFT_OK)
-        s->st = graph_fuse(&s->g, 0, s->g.nodes.n, 0, &f);
-    if (s->st == WEFT_OK) {
+    if (s->e.st == WEFT_OK)
+        s->e.st = graph_fuse(&s->g, 0, s->g.nodes.n, 0, &f);
+    if (s->e.st == WEFT_OK) {
         weft_operand io[64] = {{0}};
         plan_ref refs[64];
         for (uint32_t i = 0; i < f.nin + f.nout; i++) {
@@ -191,11 +182,11 @@ static weft_status end_scalars(plan_builder *b, plan_list *l, scalars *s, const 
                           .in = io,
                           .out = io + f.nin,
                           .program = &f.program};
-        s->st = plan_emit_op(b->p, l, &op,
-                             &(plan_emission){.segment = "scalars", .name = name, .refs = refs});
+        s->e.st = plan_emit_op(b->p, l, &op,
+                               &(plan_emission){.segment = "scalars", .name = name, .refs = refs});
     }
     graph_free(&s->g);
-    return s->st;
+    return s->e.st;
 }
 
 static weft_status build_scalars(plan_builder *b, plan_list *l)

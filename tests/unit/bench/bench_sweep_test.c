@@ -82,11 +82,145 @@ static void the_middle_of_the_runs(void **state)
     r.plan.flops_first = 1e7;
     const bench_sweep_sample m = bench_sweep_typical(&r);
     assert_float_equal(m.step_ms, 20, 1e-6);
-    assert_float_equal(m.compute_ms + m.exposed_ms + m.bubble_ms + m.optimizer_ms, m.step_ms, 1e-6);
+    static const double parts[SWEEP_PARTS] = {10, 5, 2.5, 2.5};
+    for (uint32_t p = 0; p < SWEEP_PARTS; p++) {
+        assert_float_equal(m.part[p].mean, parts[p], 1e-6);
+        assert_float_equal(m.part[p].most, parts[p], 1e-6); /* one rank */
+    }
     assert_float_equal(m.mfu_ms, 0.5, 1e-6);
     assert_int_equal(m.sent, 77);
     assert_int_equal(m.peak, 88);
     release(&s, &r);
+}
+
+/* A pipeline of two ranks: rank 0 has the bubble, rank 1 computes. Exchanges follow steps 1, 2 and
+ * 4; where no measured step has one, that of the warm-up counts. */
+static void parts_of_all_ranks(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t warmup, steps;
+        double mean[SWEEP_PARTS], most[SWEEP_PARTS];
+    } cases[] = {{2, 2, {6, 1, 2, 1}, {8, 2, 4, 2}},
+                 {1, 3, {5, 1, 3, 1}, {7, 2, 5, 2}},
+                 {2, 1, {3, 1, 5, 1}, {5, 2, 7, 2}}};
+    char path[256];
+    snprintf(path, sizeof path, "%s/metrics.jsonl", folder);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    for (uint32_t i = 1; i <= 4; i++) {
+        fprintf(f,
+                "{\"step\":%u,\"loss\":1,\"tokens\":100,\"step_ms\":10,\"compute_ms\":2,"
+                "\"exposed_comm_ms\":0,\"bubble_ms\":8,\"optimizer_ms\":0",
+                i);
+        const double late = i == 4 ? 3 : 0;
+        if (i != 3)
+            fprintf(f,
+                    ",\"ranks.steps\":%u,\"ranks.compute_ms.mean\":%g,\"ranks.compute_ms.max\":%g,"
+                    "\"ranks.exposed_comm_ms.mean\":1,\"ranks.exposed_comm_ms.max\":2,"
+                    "\"ranks.bubble_ms.mean\":%g,\"ranks.bubble_ms.max\":%g,"
+                    "\"ranks.optimizer_ms.mean\":1,\"ranks.optimizer_ms.max\":2",
+                    i == 4 ? 2 : 1, 3 + late, 5 + late, 5 - late, 7 - late);
+        fputs("}\n", f);
+    }
+    fclose(f);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        bench_sweep s = {.warmup = cases[i].warmup, .steps = cases[i].steps, .repeats = 1};
+        bench_sweep_row r = {.status = SWEEP_DONE};
+        assert_true(take(&s, &r, 0));
+        const bench_sweep_sample m = bench_sweep_typical(&r);
+        for (uint32_t p = 0; p < SWEEP_PARTS; p++) {
+            assert_float_equal(m.part[p].mean, cases[i].mean[p], 1e-6);
+            assert_float_equal(m.part[p].most, cases[i].most[p], 1e-6);
+        }
+        release(&s, &r);
+    }
+}
+
+/* A sweep of rows with so many ranks and rates. */
+static void make_rows(bench_sweep *s, bench_sweep_sample *samples, const double (*is)[2],
+                      uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        samples[i] = (bench_sweep_sample){.steps = 1, .step_ms = 1000, .tokens = is[i][1]};
+        *vec_push(&s->rows) = (bench_sweep_row){.status = SWEEP_DONE,
+                                                .number = i + 1,
+                                                .samples = 1,
+                                                .sample = &samples[i],
+                                                .plan = {.ranks = (uint32_t)is[i][0]}};
+    }
+}
+
+/* No row has one rank: the reference on one rank, which is no combination, does not count. */
+static void scaling_without_one_rank(void **state)
+{
+    (void)state;
+    static const double is[][2] = {{4, 1800}, {2, 900}, {2, 1000}};
+    static const double efficiency[] = {0.9, 0.9, 1};
+    bench_sweep_sample samples[3], one = {.steps = 1, .step_ms = 1000, .tokens = 2000};
+    bench_sweep s = {.repeats = 1, .baseline = -1};
+    make_rows(&s, samples, is, 3);
+    *vec_push(&s.references) = (bench_sweep_reference){
+        .row = {.status = SWEEP_DONE, .samples = 1, .sample = &one, .plan = {.ranks = 1}}};
+    bench_sweep_rank_rows(&s);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_float_equal(s.rows.at[i].standing.efficiency, efficiency[i], 1e-9);
+    free(s.rows.at);
+    free(s.references.at);
+}
+
+/* Does the only warning have these words? NULL: there is none. */
+static void warns(bench_sweep *s, const char *words)
+{
+    const char *text = bench_sweep_warning(s, 0);
+    if (!words) {
+        assert_null(text);
+        return;
+    }
+    assert_non_null(text);
+    assert_non_null(strstr(text, words));
+    assert_null(bench_sweep_warning(s, 1));
+}
+
+static void warnings(void **state)
+{
+    (void)state;
+    static const double is[][2] = {{1, 900}, {1, 900}};
+    bench_sweep_sample samples[2];
+    bench_sweep s = {.repeats = 3, .noise = 0.01};
+    make_rows(&s, samples, is, 2);
+    bench_sweep_row *r = s.rows.at;
+    r[0].worst = r[1].worst = -1;
+    warns(&s, NULL);
+    r[1].plan.ranks = cli_cpus() + 1;
+    warns(&s, "combinations 2 have more ranks, or threads of them, than the");
+    r[1].plan.ranks = 1;
+    r[1].plan.threads = cli_cpus() + 1;
+    warns(&s, "combinations 2 have more ranks, or threads of them, than the");
+    r[1].plan.threads = 1;
+    r[1].other_cores = 0.9 * cli_cpus();
+    warns(&s, "processors busy during runs of combinations 2: measure again");
+    r[1].other_cores = 0;
+    if (cli_cpus() > 1) { /* the ranks of one row were bound to cores */
+        r[0].plan.ranks = r[1].plan.ranks = 2;
+        r[0].looked = r[1].looked = true;
+        warns(&s, NULL);
+        r[0].pinned = 2;
+        warns(&s, "ranks of combinations 2 were not bound to cores, those of others were");
+        r[1].pinned = 2;
+    }
+    r[1].worst = 2e-2;
+    r[1].worst_step = 2;
+    warns(&s, "losses of combinations 2 leave those of one rank after a step that agrees");
+    r[1].worst = -1;
+    s.noise = 0.06;
+    warns(&s, "runs of one combination scatter by 6 %");
+    s.noise = NAN;
+    warns(&s, NULL);
+    s.repeats = 1;
+    warns(&s, "each combination has one run: how far numbers scatter is unknown");
+    pool_free(&s.pool);
+    free(s.rows.at);
 }
 
 /* A peak that was timed while something else ran is too low, and an MFU by it could exceed 1. */
@@ -177,6 +311,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_middle_of_the_runs),
+        cmocka_unit_test(parts_of_all_ranks),
+        cmocka_unit_test(scaling_without_one_rank),
+        cmocka_unit_test(warnings),
         cmocka_unit_test(one_peak_for_all),
         cmocka_unit_test(a_run_that_is_cut_short),
         cmocka_unit_test(losses),

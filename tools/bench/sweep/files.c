@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define RESULTS 28u /* columns of the CSV between the status and the reason */
+#define RESULTS 32u /* columns of the CSV between the status and the reason */
 
 static void csv_text(FILE *f, const char *text, bool last)
 {
@@ -37,10 +37,11 @@ static void csv_numbers(FILE *f, const bench_sweep_row *r)
     const bench_sweep_rate rate = bench_sweep_rate_of(r);
     const bench_sweep_sample m = bench_sweep_typical(r);
     const bench_sweep_standing *v = &r->standing;
-    const double reals[] = {rate.median,  rate.least,   rate.max,    m.step_ms,
-                            m.compute_ms, m.exposed_ms, m.bubble_ms, m.optimizer_ms};
+    const double reals[] = {rate.median, rate.least, rate.max, m.step_ms};
     for (uint32_t i = 0; i < sizeof reals / sizeof *reals; i++)
         csv_real(f, reals[i]);
+    for (uint32_t p = 0; p < SWEEP_PARTS; p++)
+        csv_real(f, m.part[p].mean);
     fprintf(f, "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",", m.peak, m.sent, r->plan.sent);
     csv_real(f, m.mfu_ms);
     static const char *const loss[] = {"", "yes", "rounding", "no"};
@@ -54,6 +55,8 @@ static void csv_numbers(FILE *f, const bench_sweep_row *r)
         csv_real(f, more[i]);
     fprintf(f, "%" PRIu64 ",%s,%s,", r->resident, bench_sweep_is_oversubscribed(r) ? "yes" : "no",
             bench_sweep_is_pinned(r) ? "yes" : "no");
+    for (uint32_t p = 0; p < SWEEP_PARTS; p++)
+        csv_real(f, m.part[p].most);
 }
 
 static bool is_ranks(const bench_sweep *s, uint32_t c)
@@ -91,7 +94,8 @@ static weft_status write_csv(const bench_sweep *s, const char *path)
                "exposed_comm_ms,bubble_ms,optimizer_ms,peak_bytes,sent_bytes,sent_bytes_planned,"
                "mfu,loss_agrees,loss_difference,rank,runs,tokens_per_s_low,tokens_per_s_high,"
                "ratio,ratio_low,ratio_high,efficiency,bubble_planned,flops_planned,other_cores,"
-               "resident_bytes,crowded,pinned,why\n");
+               "resident_bytes,crowded,pinned,compute_ms_max,exposed_comm_ms_max,bubble_ms_max,"
+               "optimizer_ms_max,why\n");
     for (uint32_t i = 0; i < s->rows.n; i++)
         csv_row(f, s, &s->rows.at[i]);
     bool bad = ferror(f);
@@ -165,11 +169,13 @@ static void json_numbers(json_t *to, const bench_sweep_row *r)
     json_object_set_new(to, "ratio", ratio_json(&r->standing));
     put_real(to, "efficiency", r->standing.efficiency);
     put_real(to, "step_ms", m.step_ms);
-    put_real(to, "compute_ms", m.compute_ms);
-    put_real(to, "exposed_comm_ms", m.exposed_ms);
-    put_real(to, "bubble_ms", m.bubble_ms);
-    put_real(to, "optimizer_ms", m.optimizer_ms);
-    put_real(to, "bubble", m.bubble_ms / m.step_ms);
+    for (uint32_t p = 0; p < SWEEP_PARTS; p++) {
+        char most[64];
+        snprintf(most, sizeof most, "%s_max", bench_sweep_parts[p]);
+        put_real(to, bench_sweep_parts[p], m.part[p].mean);
+        put_real(to, most, m.part[p].most);
+    }
+    put_real(to, "bubble", m.part[SWEEP_BUBBLE].mean / m.step_ms);
     put_bytes(to, "peak_bytes", m.peak);
     put_bytes(to, "resident_bytes", r->resident);
     put_bytes(to, "sent_bytes", m.sent);

@@ -38,8 +38,7 @@ static void give_ranks(entrant **order, uint32_t n, double range)
 }
 
 /* The rate of a rank that efficiency is measured by: of the fewest ranks, the fastest. */
-static double best_alone(const bench_sweep *s, const entrant *all, uint32_t n,
-                         const bench_sweep_row *r)
+static double best_of_fewest(const entrant *all, uint32_t n, const bench_sweep_row *r)
 {
     const entrant *best = NULL;
     for (uint32_t i = 0; i < n; i++) {
@@ -50,10 +49,6 @@ static double best_alone(const bench_sweep *s, const entrant *all, uint32_t n,
             (e->row->plan.ranks == best->row->plan.ranks && e->noise.median > best->noise.median))
             best = e;
     }
-    const bench_sweep_row *one =
-        r->reference < s->references.n ? &s->references.at[r->reference].row : NULL;
-    if (best && best->row->plan.ranks > 1 && one && one->samples)
-        return bench_sweep_run_rate(one, 0); /* no row has one rank: the run that losses are of */
     return best ? best->noise.median / best->row->plan.ranks : NAN;
 }
 
@@ -63,7 +58,7 @@ static void give_standing(bench_sweep *s, const entrant *all, uint32_t n, const 
     const double far = exp(NOISE_Z * e->noise.deviation);
     v->low = e->noise.median / far;
     v->high = e->noise.median * far;
-    v->efficiency = e->noise.median / e->row->plan.ranks / best_alone(s, all, n, e->row);
+    v->efficiency = e->noise.median / e->row->plan.ranks / best_of_fewest(all, n, e->row);
     v->ratio = v->rlow = v->rhigh = NAN;
     for (uint32_t i = 0; i < n; i++)
         if (s->baseline >= 0 && all[i].row == &s->rows.at[s->baseline])

@@ -3,6 +3,10 @@
  * A run's rate is its tokens over its time, warm-up left out. All numbers of a row are those of one
  * run, that with the median rate, or of an even number of runs the two in the middle: so they add
  * up, belong together, and one slow run changes none.
+ * The parts of a step are of all ranks. These exchange their times after some steps alone, more
+ * seldom the shorter a step is (run/view/ranks.h): where they have after no measured step, their
+ * last exchange in the warm-up counts. One rank exchanges nothing, and its own times count.
+ *
  * Each run times the peak of the device at its start, on a machine that may be busy then; the MFU
  * of all rows with the same precision and number of ranks goes by the highest of them.
  *
@@ -54,6 +58,48 @@ static double number(const json_t *line, const char *key)
     return json_is_number(v) ? json_number_value(v) : NAN;
 }
 
+const char *const bench_sweep_parts[SWEEP_PARTS] = {"compute_ms", "exposed_comm_ms", "bubble_ms",
+                                                    "optimizer_ms"};
+
+/* Sums of the parts over steps. */
+typedef struct split {
+    bench_sweep_part own[SWEEP_PARTS], all[SWEEP_PARTS]; /* of rank 0; of all ranks */
+    bool measured;                                       /* `all` is of measured steps */
+} split;
+
+static void add_parts(split *to, const json_t *line, bool measured)
+{
+    const double n = number(line, "ranks.steps");
+    if (n > 0 && !to->measured) {
+        memset(to->all, 0, sizeof to->all);
+        to->measured = measured;
+    }
+    for (uint32_t p = 0; p < SWEEP_PARTS; p++) {
+        const char *name = bench_sweep_parts[p];
+        char mean[64], most[64];
+        snprintf(mean, sizeof mean, "ranks.%s.mean", name);
+        snprintf(most, sizeof most, "ranks.%s.max", name);
+        to->own[p].mean += measured ? number(line, name) : 0;
+        to->own[p].most = to->own[p].mean;
+        to->all[p].mean += n > 0 ? n * number(line, mean) : 0;
+        to->all[p].most += n > 0 ? n * number(line, most) : 0;
+    }
+}
+
+static void take_parts(bench_sweep_sample *a, const split *x)
+{
+    double own = 0, all = 0;
+    for (uint32_t p = 0; p < SWEEP_PARTS; p++) {
+        own += x->own[p].mean;
+        all += x->all[p].mean;
+    }
+    for (uint32_t p = 0; p < SWEEP_PARTS; p++) {
+        const bench_sweep_part part = all > 0 ? x->all[p] : x->own[p];
+        const double whole = all > 0 ? all : own;
+        a->part[p] = (bench_sweep_part){part.mean / whole, part.most / whole};
+    }
+}
+
 static void add_step(bench_sweep_sample *a, const json_t *line)
 {
     double ms = number(line, "step_ms");
@@ -61,10 +107,6 @@ static void add_step(bench_sweep_sample *a, const json_t *line)
     a->tokens += number(line, "tokens");
     a->step_ms += ms;
     a->mfu_ms += number(line, "mfu") * ms;
-    a->compute_ms += number(line, "compute_ms");
-    a->exposed_ms += number(line, "exposed_comm_ms");
-    a->bubble_ms += number(line, "bubble_ms");
-    a->optimizer_ms += number(line, "optimizer_ms");
     double sent = number(line, "comm_bytes"), peak = number(line, "peak_bytes");
     a->sent += sent >= 0 && sent < 1e15 ? (uint64_t)sent : 0;
     a->peak = peak >= 0 && peak < 1e18 ? (uint64_t)peak : 0;
@@ -82,6 +124,7 @@ bool bench_sweep_measure(bench_sweep *s, bench_sweep_row *r, const bench_sweep_t
         r->loss = mem_alloc(all * sizeof *r->loss);
     bench_sweep_sample *a = &r->sample[t->repeat];
     *a = (bench_sweep_sample){0};
+    split parts = {.measured = false};
     while (f && step < all && fgets(text, sizeof text, f)) {
         json_t *line = json_loads(text, 0, NULL);
         if (!line)
@@ -90,12 +133,14 @@ bool bench_sweep_measure(bench_sweep *s, bench_sweep_row *r, const bench_sweep_t
             r->loss[step] = number(line, "loss");
         if (!t->repeat && !step)
             r->norm = number(line, "grad_norm");
+        add_parts(&parts, line, step >= s->warmup);
         if (step++ >= s->warmup)
             add_step(a, line);
         json_decref(line);
     }
     if (f)
         fclose(f);
+    take_parts(a, &parts);
     bool whole = step == all && a->step_ms > 0;
     r->samples = whole ? t->repeat + 1 : r->samples;
     return whole;
@@ -152,20 +197,20 @@ static bench_sweep_sample middle(const bench_sweep_row *r)
         m.steps += a->steps;
         m.tokens += a->tokens;
         m.sent += a->sent;
-        m.compute_ms += a->compute_ms / a->step_ms;
-        m.exposed_ms += a->exposed_ms / a->step_ms;
-        m.bubble_ms += a->bubble_ms / a->step_ms;
-        m.optimizer_ms += a->optimizer_ms / a->step_ms;
+        for (uint32_t p = 0; p < SWEEP_PARTS; p++) {
+            m.part[p].mean += a->part[p].mean;
+            m.part[p].most += a->part[p].most;
+        }
     }
     if (!m.steps)
         return m;
     m.tokens /= (double)m.steps;
     m.sent /= m.steps;
     m.step_ms = m.tokens / (rate / n) * 1e3;
-    m.compute_ms *= m.step_ms / n;
-    m.exposed_ms *= m.step_ms / n;
-    m.bubble_ms *= m.step_ms / n;
-    m.optimizer_ms *= m.step_ms / n;
+    for (uint32_t p = 0; p < SWEEP_PARTS; p++) {
+        m.part[p].mean *= m.step_ms / n;
+        m.part[p].most *= m.step_ms / n;
+    }
     return m;
 }
 

@@ -50,10 +50,18 @@ typedef struct bench_sweep_plan {
     char why[2048];
 } bench_sweep_plan;
 
+/* A part of a step: compute, exposed communication, bubble, optimizer. */
+#define SWEEP_PARTS 4
+#define SWEEP_BUBBLE 2
+typedef struct bench_sweep_part {
+    double mean, most; /* of all ranks; of the rank where it is longest */
+} bench_sweep_part;
+extern const char *const bench_sweep_parts[SWEEP_PARTS]; /* "compute_ms": names of the metrics */
+
 /* The measured steps of one run. */
 typedef struct bench_sweep_sample {
-    double tokens, mfu_ms; /* sums over the steps */
-    double step_ms, compute_ms, exposed_ms, bubble_ms, optimizer_ms;
+    double tokens, mfu_ms, step_ms;     /* sums over the steps */
+    bench_sweep_part part[SWEEP_PARTS]; /* shares of a step; the means add up to 1 */
     uint64_t steps, sent, peak;
 } bench_sweep_sample;
 
@@ -183,7 +191,7 @@ typedef struct bench_sweep_rate {
 } bench_sweep_rate;
 bench_sweep_rate bench_sweep_rate_of(const bench_sweep_row *r);
 double bench_sweep_run_rate(const bench_sweep_row *r, uint32_t repeat);
-/* Of the run with the median rate, a step; mfu_ms is then the MFU itself. */
+/* Of the run with the median rate, a step; mfu_ms is then the MFU itself, parts are in ms. */
 bench_sweep_sample bench_sweep_typical(const bench_sweep_row *r);
 /* Sets peak_flops of all rows, from the runs that are there. */
 void bench_sweep_find_peaks(bench_sweep *s);

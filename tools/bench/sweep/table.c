@@ -72,11 +72,11 @@ static void fill(bench_sweep *s, const bench_sweep_row *r, const char *out[NUMBE
     out[3] = real(s, "%.3f", v->ratio);
     out[4] = real(s, "%.2f", v->efficiency);
     out[5] = pool_printf(p, "%.2f", m.step_ms);
-    out[6] = pool_printf(p, "%.2f", m.compute_ms);
-    out[7] = pool_printf(p, "%.2f", m.exposed_ms);
-    out[8] = pool_printf(p, "%.2f", m.bubble_ms);
-    out[9] = pool_printf(p, "%.1f/%.1f", 100 * m.bubble_ms / m.step_ms, 100 * r->plan.bubble);
-    out[10] = pool_printf(p, "%.2f", m.optimizer_ms);
+    static const uint8_t at[SWEEP_PARTS] = {6, 7, 8, 10};
+    for (uint32_t k = 0; k < SWEEP_PARTS; k++)
+        out[at[k]] = pool_printf(p, "%.2f", m.part[k].mean);
+    out[9] = pool_printf(p, "%.1f/%.1f", 100 * m.part[SWEEP_BUBBLE].mean / m.step_ms,
+                         100 * r->plan.bubble);
     out[11] = human(s, m.peak);
     out[12] = human(s, r->resident);
     out[13] = m.sent || r->plan.sent ? pool_printf(p, "%s, %s", human(s, m.sent), plan) : "nothing";

@@ -56,7 +56,7 @@ function sweepColumns(s) {
     high(of("ratio", (r) => r.ratio?.value, (r) => r.ratio ? `${plain(r.ratio.value, 3)} (${bounds(r.ratio.low, r.ratio.value, r.ratio.high, (v) => plain(v, 3))})` : "–")),
     of("loss", lossWord, null, true), ...reasons,
     high(num("scaling", (r) => r.efficiency, (v) => plain(v, 3))), num("step", (r) => r.step_ms, times),
-    ...PARTS.map(([key, text]) => num(text, (r) => r[key], times)),
+    ...PARTS.map(([key, text]) => of(text + ", mean / longest", (r) => r[key], (r) => `${times(r[key])} / ${times(r[key + "_max"])}`)),
     of("bubble, measured / planned", (r) => r.bubble ?? r.planned?.bubble, (r) => `${percent(r.bubble)} / ${percent(r.planned?.bubble)}`),
     num("memory, planned", (r) => r.peak_bytes ?? r.planned?.peak_bytes, bytes), num("memory, resident", (r) => r.resident_bytes, bytes),
     num("sent", (r) => r.sent_bytes, bytes), num("sent, planned", (r) => r.sent_bytes_planned ?? r.planned?.sent_bytes, bytes),
@@ -178,15 +178,15 @@ function memoryAxis(rows) {
   return x;
 }
 
-/* The fastest combination of each number of ranks, and what the fewest ranks would give if all ranks were as fast. */
+/* The fastest combination of each number of ranks, and what it would give at an efficiency of 1 (docs/SWEEPS.md, "scaling"). */
 function scaling(rows, id, s, dot, y) {
   const sizes = [...new Set(rows.map((r) => r.ranks))].sort((a, b) => a - b);
   const best = sizes.map((n) => rows.filter((r) => r.ranks === n).reduce((a, b) => speed(b) > speed(a) ? b : a));
   if (sizes.length < 2) return panel(id + ".scaling", "Scaling over ranks", () => `All combinations that ran have ${plain(sizes[0])} ${sizes[0] === 1 ? "rank" : "ranks"}: there is no scaling to show.`, () => null);
-  const each = speed(best[0]) / sizes[0];
+  const ideal = best.filter((r) => r.efficiency > 0).map((r) => [r.ranks, speed(r) / r.efficiency]);
   return points(id + ".scaling", "Scaling over ranks", [
     { label: "fastest combination", ink: "c0", points: best.map(dot((r) => r.ranks)), more: { showLine: true, borderWidth: 2, pointRadius: 5 } },
-    { label: "ideal scaling", ink: "c7", points: sizes.map((n) => ({ x: n, y: n * each, text: `ideal for ${n} ranks: ${rate(n * each)}` })), more: { showLine: true, borderWidth: 1.5, borderDash: [5, 4], pointRadius: 0 } },
+    { label: "ideal scaling", ink: "c7", points: ideal.map(([n, y]) => ({ x: n, y, text: `ideal for ${n} ranks: ${rate(y)}` })), more: { showLine: true, borderWidth: 1.5, borderDash: [5, 4], pointRadius: 0 } },
     { label: "other combinations", ink: "c4", points: rows.filter((r) => !best.includes(r)).map(dot((r) => r.ranks)), more: { pointRadius: 3 } },
   ], () => axis("ranks", (v) => Number.isInteger(v) ? plain(v) : "", { min: 0, max: sizes.at(-1) + 1 }), y, () => ({ head: ["ranks", { text: "fastest combination", left: true }, "tokens/s", "tokens/s a rank", "scaling"], rows: best.map((r) => [plain(r.ranks), { text: label(s, r), left: true }, as(rate, speed(r)), as(rate, speed(r) / r.ranks), plain(r.efficiency, 3)]) }));
 }
