@@ -1,10 +1,9 @@
 /* base/version.h: the version of a file format.
  *
- * Every format that is read back has a version number, which goes up when an older program could
- * not read the file, or would misread it. A file without a number has version 1. A program reads
- * all versions up to its own; version_check() refuses a later one with a message that names the
- * format, both numbers and what to do. The status is WEFT_UNSUPPORTED, not WEFT_DATA: the file is
- * intact, so a reader that skips damaged files does not skip this one. */
+ * Every format that is read back has a number, which goes up when an older program could not read
+ * the file, or would misread it. A file without one has version 1. A program reads all versions up
+ * to its own. A later one is WEFT_UNSUPPORTED, not WEFT_DATA: the file is intact, so a reader that
+ * skips damaged files does not skip it. */
 #ifndef BASE_VERSION_H
 #define BASE_VERSION_H
 

@@ -1,11 +1,10 @@
 /* host/call.h: how the core calls a plugin.
  *
- * Every call of a member of a plugin's table goes through a macro of this header. The macro notes,
- * per thread, which table and which member are being called, and checks the returned status against
- * weft/base.h. So a handler of crashes or of exit() and a watchdog (watch.h) can name the plugin
- * and the call, and every failure has a message. The cost is a few plain stores to thread-local
- * memory; the owner of the table is looked up only after a failure. Tables of the core with the
- * same type may be called in this way, too; they belong to no plugin.
+ * Every call of a member of a plugin's table goes through a macro of this header. It notes, per
+ * thread, which table and which member are being called, and checks the returned status against
+ * weft/base.h. So a handler of crashes or of exit() and a watchdog (watch.h) can name the call, and
+ * every failure has a message. The cost is a few plain stores; the owner of the table is looked up
+ * after a failure. Tables of the core may be called so, too; they belong to no plugin.
  *
  * The macros evaluate the table more than once, and must not be nested in each other's arguments.
  * All are [any]. */

@@ -1,11 +1,11 @@
 /* host/watch.c: the watchdog.
  *
- * A plugin that does not return from a call would stop its rank without a word: nothing else looks
- * into a call. One thread of each process that has a host does. Each thread that calls plugins has
- * a slot (call.h), a stack of its calls in progress, each with a number that is never used again.
- * The watchdog looks at all slots several times within the shortest deadline. A number that it sees
- * again is a call that lasts; one that it has not seen is a new call. So only the watchdog reads
- * the clock, and a call costs a few stores (bench/overhead/calls.c): no lock, no clock.
+ * A plugin that does not return from a call would stop its rank without a word. One thread of each
+ * process that has a host looks for such calls. Each thread that calls plugins has a slot (call.h),
+ * a stack of its calls in progress, each with a number that is never used again. The watchdog looks
+ * at all slots several times within the shortest deadline: a number that it sees again is a call
+ * that lasts. So only the watchdog reads the clock, and a call costs a few stores
+ * (bench/overhead/calls.c).
  *
  * 1. A tick adds the time since the last one to each call that is still there. A gap counts as at
  *    most a few ticks: a process that was stopped, by a debugger or a signal, was not slow. For a

@@ -20,9 +20,8 @@
  * joined goes on in both cases, so that rank 0 hears of the request.
  *
  * The handler sets a flag and wakes the thread of the job; rank 0's looks every 50 ms. SIGINT ends
- * a rank after its step, without a checkpoint and with status 1. Another request changes nothing,
- * whenever it comes: schedulers signal more than once. SIGINT after any request ends the process;
- * for ranks of our launcher the launcher does this. */
+ * a rank after its step, without a checkpoint and with status 1; after a request it ends the
+ * process (the launcher that of its ranks). Another request changes nothing. */
 #ifndef JOB_STOP_H
 #define JOB_STOP_H
 

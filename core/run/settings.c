@@ -1,8 +1,6 @@
 /* run/settings.c: see settings.h. */
 #include "run/settings.h"
 
-#include "run/view/progress.h"
-
 #include <string.h>
 
 static uint64_t count_of(const config *cfg, const char *key)
@@ -37,7 +35,7 @@ void run_settings_read(const config *cfg, run_settings *out)
         .init = config_text(cfg, "checkpoint.init"),
         .trace_steps = config_text(cfg, "log.trace_steps"),
         .trace_bytes = (uint64_t)(config_real(cfg, "log.trace_mb") * 1048576),
-        .progress_every = strcmp(config_raw(cfg, "log.progress"), "auto") != 0
+        .progress_every = strcmp(config_text(cfg, "log.progress"), "auto") != 0
                               ? count_of(cfg, "log.progress")
                               : PROGRESS_AUTO,
         .peak_flops = config_real(cfg, "log.peak_gflops") * 1e9,

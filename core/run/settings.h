@@ -8,6 +8,8 @@
 typedef enum run_save_mode { RUN_SAVE_AUTO, RUN_SAVE_BESIDE, RUN_SAVE_INLINE } run_save_mode;
 
 /* Texts are the config's. */
+#define PROGRESS_AUTO UINT64_MAX
+
 typedef struct run_settings {
     const char *name, *out;
     uint64_t seed, steps;
@@ -20,8 +22,8 @@ typedef struct run_settings {
     double save_timeout; /* seconds */
     const char *init;    /* folder of weights to begin with; "": random ones */
     const char *trace_steps;
-    uint64_t trace_bytes, progress_every;
-    double peak_flops; /* of a rank in a second; 0: measured */
+    uint64_t trace_bytes, progress_every; /* lines of progress; PROGRESS_AUTO: by time */
+    double peak_flops;                    /* of a rank in a second; 0: measured */
 } run_settings;
 
 /* After config_check(). [setup] */

@@ -46,10 +46,10 @@ typedef struct trainer {
     const char *out;
     run_outlock lock;    /* of `out` */
     uint64_t looked_ms;  /* when it was last checked, */
-    bool looks;          /* by a thread, */
-    _Atomic bool looked; /* which is ready */
-    pthread_t look;
-    err_record gone; /* what it found; WEFT_OK: nothing */
+    pthread_t look;      /* by a thread */
+    bool looks;          /* that was started, */
+    _Atomic bool looked; /* is ready, */
+    err_record gone;     /* and found this */
     run_sinks sinks;
     run_results results;
     run_progress progress;

@@ -14,13 +14,11 @@
  *
  * Known errors. The model has no overlap, while chunks are reduced as others arrive, and a
  * hierarchical algorithm may use both networks at once; so it overestimates long chunked messages,
- * about equally for most algorithms. All sends cost the same, so contention at one receiver or in
- * the network is not modelled. A member has one bandwidth, whatever the number of its peers: what
- * an algorithm gains by sending to two at once, or over two cards, has no term, and `auto` does not
- * see it. One line stands for a link that carries messages differently by
- * length, and for caches of several sizes: the error is largest around the bends. Ranks that have
- * other work, or share cores, wait for each other longer than predicted. `weft tune comm` shows
- * prediction beside measurement.
+ * about equally for most algorithms. It has no contention at one receiver or in the network, and no
+ * gain of a member that sends to two peers at once. One line stands for a link that carries
+ * messages differently by length, and for caches of several sizes: the error is largest around the
+ * bends. Ranks that have other work, or share cores, wait for each other longer than predicted.
+ * `weft tune comm` shows prediction beside measurement.
  *
  * All ranks of a group must choose alike, or they deadlock. So values of a single rank are cleared
  * before anything is computed, both ends of a send evaluate the same request, and the arithmetic is

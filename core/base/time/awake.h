@@ -1,14 +1,12 @@
 /* base/time/awake.h: time during which this process ran, for every wait with a deadline.
  *
  * A job may be stopped as a whole: Ctrl-Z, SIGSTOP, scontrol suspend, the freezer of control
- * groups, a paused virtual machine. clock.h counts that time, so after it a wait would be too late
- * though nobody was slow. Here a gap between two looks at the clock counts as AWAKE_MAX_MS at
- * most.
+ * groups, a paused virtual machine. clock.h counts that time, and a wait would be too late though
+ * nobody was slow. Here a gap between two looks at the clock counts as AWAKE_MAX_MS at most.
  *
- * A gap must mean that the process did not run, and not that nobody asked for the time. So a thread
- * looks all the time, from the first question on, whether the others compute, sleep or wait in a
- * call. Where it gets no core the count is behind clock.h, and deadlines are later. Without the
- * thread, which the system may refuse, the count is that of clock.h. */
+ * A gap must mean that the process did not run. So a thread looks all the time, from the first
+ * question on. Where it gets no core the count is behind clock.h, and deadlines are later. Without
+ * the thread, which the system may refuse, the count is that of clock.h. */
 #ifndef BASE_AWAKE_H
 #define BASE_AWAKE_H
 

@@ -6,14 +6,11 @@
  * its children. Other ranks have one more connection, to the parent.
  *
  * Rank 0 alone declares a rank frozen, and only by what it sees on its own connection to that rank.
- * The tree decides whom it looks at:
- *
- *   a child is silent for half of the time   its parent returns it to rank 0, which asks it
- * directly and declares it frozen at the end of the time its connection to the parent ends the same
- *   it is heard again                        the parent takes it over from rank 0 again
- *
- * So a connection that is slow or broken between two ranks accuses nobody, a frozen parent is named
- * and not its children, and the time until a frozen rank is named does not depend on its depth.
+ * The tree decides whom it looks at: a child that is silent for half of the time, or whose
+ * connection to its parent ends, is returned to rank 0, which asks it directly and declares it
+ * frozen at the end of the time. A child that is heard again is taken over by its parent. So a slow
+ * or broken connection between two ranks accuses nobody, a frozen parent is named and not its
+ * children, and the time until a frozen rank is named does not depend on its depth.
  *
  * Beats that go down carry the number of rank 0's last beat, which each rank passes on at once:
  * that is how rank 0's life is seen from any depth. If the number stops for half of the time,

@@ -1,13 +1,10 @@
 /* run/exec/sites.h: where in its lists this rank is, and how long each place may take.
  *
- * Every instruction of a segment and every collective is a site (host/call.h): the watchdog knows
- * how long the calls of plugins took there, and ends a rank whose call takes far longer. A device
- * that computes later is waited for by this thread itself, with the same deadline: those waits are
- * measured here.
- *
- * Where the device's own streams wait for other ranks (a library of collectives on the device, or
- * staging), the host's calls and waits may last as long as another rank does: there
- * run.call_deadline and run.deadline hold as before. */
+ * Every instruction of a segment and every collective is a site (host/call.h), whose calls the
+ * watchdog measures. Waits for a device that computes later are measured here, with the same
+ * deadline. Where the device's own streams wait for other ranks (its library of collectives,
+ * staging), calls and waits last as long as another rank does: run.call_deadline and run.deadline
+ * hold. */
 #ifndef RUN_EXEC_SITES_H
 #define RUN_EXEC_SITES_H
 

@@ -10,13 +10,12 @@
  *   byte 1   shared, every rank, until its last write; rank 0 first holds it exclusively
  *
  * A job that wants OUT locks both bytes, so it waits for the other ranks of a job whose rank 0
- * died. The file names the holder: host, process and time, and has a token of the run: a rank that
- * does not find the token there has another folder under the same name. It is removed at the end of
- * the job; the file of a killed job is harmless. The folder may be moved or removed while the job
- * runs, and another one get its name: run_outlock_check() notices, and what is written below
- * `folder` does not go into another one. Commands that only read (weft ckpt, sample,
- * flight) take no lock. Where the file system does not support locks, the job logs a warning and
- * continues. */
+ * died. The file names the holder: host, process and time, and a token of the run: a rank that does
+ * not find it has another folder under the same name. The file is removed at the end; that of a
+ * killed job is harmless. The folder may be moved or removed while the job runs, and another one
+ * get its name: run_outlock_check() notices, and what is written below `folder` does not go there.
+ * Commands that only read take no lock. Where the file system has no locks, the job logs a warning
+ * and continues. */
 #ifndef RUN_STATE_OUTLOCK_H
 #define RUN_STATE_OUTLOCK_H
 

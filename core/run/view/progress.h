@@ -3,11 +3,10 @@
 #ifndef RUN_VIEW_PROGRESS_H
 #define RUN_VIEW_PROGRESS_H
 
+#include "run/settings.h"
 #include "run/view/metrics.h"
 
 #include <stdbool.h>
-
-#define PROGRESS_AUTO UINT64_MAX /* as many lines as a reader likes */
 
 typedef struct run_progress {
     uint64_t first, last, every; /* every 0: prints nothing */
