@@ -36,7 +36,8 @@ NO_TIME = ("step_ms", "tokens_per_s", "mfu", "exposed_comm_ms", "compute_ms", "b
            "attempt", "resident_bytes")
 # Where a rank is that learns of a failure in a step; after some of them the ranks exchange times.
 PLACE = r"step \d+, entry \d+ of list .*|after step \d+: the times of all ranks: "
-LAUNCHERS = ("RANK", "WORLD_", "LOCAL_", "MASTER_", "OMPI_", "PMI", "SLURM_", "WEFT_PLUGIN")
+LAUNCHERS = ("RANK", "WORLD_", "LOCAL_", "MASTER_", "OMPI_", "PMI", "SLURM_", "TORCHELASTIC_",
+             "WEFT_PLUGIN")
 
 # No size that a kernel, a cache line or a number of ranks would like.
 ODD = {
