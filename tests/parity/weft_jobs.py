@@ -52,6 +52,9 @@ EVEN = ODD | {
     "run.seed": 6, "model.heads": 4, "model.embed": 32, "model.ffn": 128, "model.context": 16,
     "model.vocab": 256, "model.tied": "off", "train.sequence": 16,
 }
+# What a test or a figure of default settings takes instead.
+ODD_DEFAULTS, EVEN_DEFAULTS = ({k: v for k, v in job.items() if k != "run.frozen_after"}
+                               for job in (ODD, EVEN))
 # On top of one of these: all heads share the same keys and values.
 LLAMA = {"model.family": "llama", "model.kv_heads": 1, "model.tied": "auto"}
 
