@@ -42,7 +42,7 @@ import save  # noqa: E402  (bench/save.py)
 import train  # noqa: E402  (bench/train.py)
 import transports  # noqa: E402  (bench/transports.py)
 
-ENDLESS = w.ODD | {"run.steps": 10**9, "optim.lr": 1e-4}
+ENDLESS = w.ODD_DEFAULTS | {"run.steps": 10**9, "optim.lr": 1e-4}
 SMALL = ENDLESS | {"train.microbatch": 3}  # 4 ranks
 BALLAST_MIB = 5120
 MANY = (("tcp", 512), ("shm", 256))
@@ -109,6 +109,31 @@ def freeze(place, count):
             values.append(named(run, i // 2 % 4, signal.SIGSTOP, "is frozen"))
     return [Row("a frozen rank named by all survivors, default settings", "worst <= 3 s", "s", 3,
                 values)]
+
+
+def stuck(place, count):
+    """A kernel that sleeps for ever: from the begin of its call to the end of all ranks, as
+    tests/fault/watch/train_stuck.py has it. Its calls before took less than 0.6 s."""
+    values, build = [], os.path.dirname(os.path.dirname(w.WEFT))
+    flag, library = os.path.join(place.path, "now"), os.path.join(build, "lib", "weft")
+    job = ENDLESS | {"train.microbatch": 4, "comm.plugin": "test.stuck",
+                     "device.plugin": "test.stuck",
+                     "run.plugins": os.path.join(build, "tests", "plugins", "stuck")}
+    for i in trials("stuck", count):
+        for path in (flag, flag + ".at"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+        names = {"WEFT_STUCK": f"run {i % 3}", "WEFT_STUCK_WHEN": flag,
+                 "WEFT_STUCK_TCP": os.path.join(library, "comm", "tcp.so"),
+                 "WEFT_STUCK_CPU": os.path.join(library, "device", "cpu.so")}
+        with Job(place, 3, job, extra=names) as run:
+            run.until_step(6)
+            with open(flag, "w", encoding="ascii") as f:
+                f.write("x")
+            run.ended(1)
+            values.append(time.monotonic() - float(w.read_text(flag + ".at").split()[1]))
+    return [Row("a thread stuck in a short kernel: named and the job over, default settings",
+                "worst <= max(3 s, 5 x its longest)", "s", 3, values)]
 
 
 def launcher(place, count):
@@ -200,7 +225,7 @@ def copies(place, count):
 def many(place, count):
     rows = []
     for transport, ranks in MANY:
-        job = w.EVEN | {"run.steps": 3, "model.layers": 1, "train.microbatch": 1,
+        job = w.EVEN_DEFAULTS | {"run.steps": 3, "model.layers": 1, "train.microbatch": 1,
                         "train.batch": ranks, "comm.plugin": transport}
         values = []
         for _ in trials(f"{ranks} ranks over {transport}", count):
@@ -267,6 +292,7 @@ FIGURES = {
     "kill": (kill, 1000, 0.3, 0.99),
     "kill-large": (kill_large, 100, 4, 0.99),
     "freeze": (freeze, 20, 6, 1),
+    "stuck": (stuck, 20, 6, 1),
     "launcher": (launcher, 500, 0.3, 0.99),
     "restart": (restart, 20, 6, 1),
     "sigterm": (sigterm, 20, 5, 1),

@@ -154,9 +154,6 @@ static int run_alone(cli_job *j, uint32_t max, uint32_t least)
     j->ranks = 1;
     if (!who.launched)
         return launch(j, max, least, NULL);
-    if (least)
-        return cli_usage(&cli_cmd_train, "--restarts-min needs -n or --hosts: only weft's own "
-                                         "launcher can leave ranks out");
     return launch_supervise(&who, &(launch_supervise_args){max, supervised_arguments, j});
 }
 
@@ -170,7 +167,7 @@ static const char *command_of(const cli_job *j, char out[256])
 /* What --restarts-min may ask for. */
 static uint32_t max_ranks(const cli_job *j)
 {
-    return j->ranks ? j->ranks : j->value[HOSTS] ? 65536 : 1;
+    return j->ranks ? j->ranks : 65536;
 }
 
 static int run(int argc, char **argv)
@@ -190,6 +187,9 @@ static int run(int argc, char **argv)
         status = cli_usage(&cli_cmd_train, "--restarts %s: 1 to %u", restarts, RESTARTS_MAX);
     else if (min && !max)
         status = cli_usage(&cli_cmd_train, "--restarts-min belongs to --restarts");
+    else if (min && !j.ranks && !j.value[HOSTS])
+        status = cli_usage(&cli_cmd_train, "--restarts-min needs -n or --hosts: only weft's own "
+                                           "launcher can leave ranks out");
     else if (min && !cli_number(min, 1, max_ranks(&j), &least))
         status = cli_usage(&cli_cmd_train, "--restarts-min %s: 1 to the %u ranks of -n", min,
                            max_ranks(&j));
@@ -206,7 +206,7 @@ static int run(int argc, char **argv)
                            "one of --resume, --resume=auto and --resume=force at a time");
     else if (resume_of(&j) != TRAIN_AFRESH && j.flag[DOCTOR])
         status = cli_usage(&cli_cmd_train, "--doctor trains nothing that could be resumed");
-    else if (job_check_tasks(j.ranks, command_of(&j, text)) != WEFT_OK)
+    else if (job_check_tasks(j.ranks, j.value[HOSTS], command_of(&j, text)) != WEFT_OK)
         status = cli_fail(WEFT_USAGE);
     else if (j.value[HOSTS])
         status = launch_on_hosts(&j, (uint32_t)max, (uint32_t)least);
@@ -244,9 +244,9 @@ const cli_command cli_cmd_train = {
     "its\n"
     "             history; at once if it fails twice before its first step for the same reason,\n"
     "             such as a full disk. Under srun or mpirun each rank does this for itself\n"
-    "  --restarts-min M   with -n: when a rank fails twice in a row in the same step, or the\n"
-    "             hosts that are left have too few slots, go on with fewer ranks, the largest\n"
-    "             number that the job allows, at least M\n"
+    "  --restarts-min M   with -n or --hosts: when a rank fails twice in a row in the same step,\n"
+    "             or the hosts that are left have too few slots, go on with fewer ranks, the\n"
+    "             largest number that the job allows, at least M\n"
     "  --doctor   train nothing: what weft doctor says, of every rank's machine, and what differs\n"
     "             between them; --json for programs\n\n"
     "SIGTERM, SIGUSR1, SIGHUP or SIGXCPU, to any rank or to the launcher: all ranks finish the\n"

@@ -13,7 +13,7 @@ import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
 
 SIZES = (16, 64, 256) if w.WHOLE else (64,) if w.SLOW == 1 else (16,)
 LARGE = (512,) if w.WHOLE else ()
-JOB = w.EVEN | {"run.steps": 3, "model.layers": 1, "train.microbatch": 1}
+JOB = w.EVEN_DEFAULTS | {"run.steps": 3, "model.layers": 1, "train.microbatch": 1}
 
 
 class Many(w.Bench):

@@ -136,6 +136,9 @@ class Restart(w.Bench):
             said = w.weft("train", "-n", 2, self.ini, *self.options("refused", BASE), *words,
                           status=2).stderr
             self.assertIn(why, said)
+        said = w.weft("train", self.ini, *self.options("refused", BASE), "--restarts", "2",
+                      "--restarts-min", "1", status=2).stderr
+        self.assertIn("--restarts-min needs -n or --hosts", said)
 
     def test_asked_and_killed(self):
         """A rank is asked to stop, and another one dies before they agree on a step: what was asked

@@ -36,7 +36,8 @@ NO_TIME = ("step_ms", "tokens_per_s", "mfu", "exposed_comm_ms", "compute_ms", "b
            "attempt", "resident_bytes")
 # Where a rank is that learns of a failure in a step; after some of them the ranks exchange times.
 PLACE = r"step \d+, entry \d+ of list .*|after step \d+: the times of all ranks: "
-LAUNCHERS = ("RANK", "WORLD_", "LOCAL_", "MASTER_", "OMPI_", "PMI", "SLURM_", "WEFT_PLUGIN")
+LAUNCHERS = ("RANK", "WORLD_", "LOCAL_", "MASTER_", "OMPI_", "PMI", "SLURM_", "TORCHELASTIC_",
+             "WEFT_PLUGIN")
 
 # No size that a kernel, a cache line or a number of ranks would like.
 ODD = {
@@ -51,6 +52,9 @@ EVEN = ODD | {
     "run.seed": 6, "model.heads": 4, "model.embed": 32, "model.ffn": 128, "model.context": 16,
     "model.vocab": 256, "model.tied": "off", "train.sequence": 16,
 }
+# What a test or a figure of default settings takes instead.
+ODD_DEFAULTS, EVEN_DEFAULTS = ({k: v for k, v in job.items() if k != "run.frozen_after"}
+                               for job in (ODD, EVEN))
 # On top of one of these: all heads share the same keys and values.
 LLAMA = {"model.family": "llama", "model.kv_heads": 1, "model.tied": "auto"}
 

@@ -82,6 +82,9 @@ class Slurm(w.Bench):
         self.assertEqual(done.returncode, 2)
         self.assertIn("srun has started this program 2 times", done.stderr)
         self.assertIn("`srun -n 2 weft train", done.stderr)
+        done = run("srun", "-n2", w.WEFT, "train", "--hosts", "none", self.ini,
+                   *self.options("no", BASE))
+        self.assertIn("leave --hosts out: `srun -n 2 weft train", done.stderr)
         script = self.path("alone.sh")
         with open(script, "w", encoding="utf-8") as f:
             f.write(f"#!/bin/sh\n{w.WEFT} train {self.ini} {' '.join(self.options('no', BASE))}\n")
@@ -200,12 +203,26 @@ class Slurm(w.Bench):
     def test_heterogeneous(self):
         script = self.path("het.sh")
         with open(script, "w", encoding="utf-8") as f:
-            f.write("#!/bin/sh\n#SBATCH -N1 -n3\n#SBATCH hetjob\n#SBATCH -N1 -n1\n"
+            f.write("#!/bin/sh\n#SBATCH -N1 -n3 -w n4\n#SBATCH hetjob\n#SBATCH -N1 -n1 -w n1\n"
                     f"srun --het-group=0,1 {w.WEFT} train {self.ini} "
                     f"{' '.join(self.options('het', BASE))}\n")
         _, state, said = self.batch(script)
         self.assertEqual(state, "COMPLETED", said)
         self.same_run("plain4", "het", step=40)
+
+    def test_arbitrary(self):
+        """Rank 0 is on n2, and the list of nodes begins with n1."""
+        hosts = self.path("arbitrary")
+        with open(hosts, "w", encoding="utf-8") as f:
+            f.write("n2\nn2\nn1\nn1\n")
+        step = ("env", f"SLURM_HOSTFILE={hosts}", "srun", "-n4", "-m", "arbitrary")
+        job = (w.WEFT, "train", self.ini)
+        done = run(*step, *job, *self.options("no", BASE))
+        self.assertIn("the first node of this Slurm step is n1, and rank 0 is not there",
+                      done.stderr)
+        done = run(*step, "--export=ALL,MASTER_ADDR=n2", *job, *self.options("order", BASE))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.same_run("plain4", "order", step=40)
 
     def test_killed_slurmd(self):
         """The daemon of a node dies and the ranks live on: nothing is lost."""

@@ -222,6 +222,34 @@ def rule_links():
                 yield f"{name(f)}: there is no {target}"
 
 
+def makes(lists, call):
+    """What the calls of a CMake file make: (pattern, words that ${} stands for: those of the file,
+    and names of files below it and of plugins)."""
+    source = re.sub(r"weft_add_plugin\((\S+) (\S+)", r"add_library(weft_\1_\2",
+                    re.sub(r"#.*|if\([^)]*\)", "", text(lists)))
+    for parts in re.findall(r"weft_add_modules\(([^)]*)\)", source):
+        source += "".join(f"add_library(weft_{part} " for part in parts.split())
+    names = [p.stem for p in [*lists.parent.rglob("*"), *(tree.ROOT / "plugins").glob("*/*")]]
+    words = {*re.findall(r"\w+", source), *names, *(n.removesuffix("_test") for n in names)}
+    for made in set(re.findall(rf"(?:{call})([\w.${{}}]+)", source)):
+        yield re.sub(r"\\\$\\\{\w+\\\}", r"(\\w+)", re.escape(made)), words
+
+
+def rule_cmake_names():
+    """What if(TARGET) of a CMake file and tests/seconds.txt name is made by some CMake file."""
+    everything = files("CMakeLists.txt", ".cmake")
+    asked = [(name(f), word, r"add_(?:library|executable)\(")
+             for f in everything for word in re.findall(r"\bTARGET ([\w.]+)[) ]", text(f))]
+    asked += [("tests/seconds.txt", line.split()[1], r"add_test\(NAME |weft_add_\w*test\w*\(")
+              for line in text(tree.ROOT / "tests/seconds.txt").splitlines() if line[0] != "#"]
+    made = {call: [m for f in everything for m in makes(f, call)]
+            for call in {call for _, _, call in asked}}
+    for where, word, call in asked:
+        found = [(re.fullmatch(pattern, word), words) for pattern, words in made[call]]
+        if not any(m and words.issuperset(m.groups()) for m, words in found):
+            yield f"{where}: nothing makes {word}"
+
+
 # --- other programs ---
 
 def need(program):
@@ -318,6 +346,8 @@ BAD = {
     "plugins/optim/sgd/other.c": '#include "s.h"\n',
     "plugins/optim/sgd/s.c": 'const char *p = "/ho' + 'me/me";\n',
     "sdk/include/weft/w.h": "int f(void);\n",
+    "tests/CMakeLists.txt": "if(TARGET gone)\nadd_test(NAME a.${name} COMMAND a)\n",
+    "tests/seconds.txt": " 2 a.gone\n",
     "docs/a.md": "```c\nint no_such_thing;\n```\n[x](nothing.h)\n",
 }
 # Each is a finding of rule_dialect.

@@ -11,7 +11,7 @@
  *
  * MASTER_ADDR and MASTER_PORT say where rank 0 is. In a Slurm step they need not be set: slurm.h
  * finds both, and the local numbers too, with every --mpi of srun; mpirun.h does for one machine.
- */
+ * torchrun may keep MASTER_PORT for a store of its own; then rank 0's port follows from it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -226,6 +226,18 @@ static weft_status take_address(const char *addr, uint16_t *port, job_identity *
     return WEFT_OK;
 }
 
+/* Where torchrun's store listens at MASTER_PORT: another one. TORCHELASTIC_RESTART_COUNT is left
+ * out since agents of several machines count apart. */
+static uint32_t beside_store(uint32_t port)
+{
+    const char *store = getenv("TORCHELASTIC_USE_AGENT_STORE");
+    if (!store || strcmp(store, "True") != 0 || getenv(CONTROL_FD_ENV))
+        return port;
+    const uint64_t h = run_digest(&torch);
+    const uint16_t other = job_slurm_port((uint32_t)h + port, (uint32_t)(h >> 32) % 31);
+    return other == port ? other + 1u : other;
+}
+
 /* The port of MASTER_PORT, of MASTER_ADDR or of a Slurm step, in this order. */
 static weft_status take_port(const reading *r, uint16_t of_addr, uint16_t of_step, uint16_t *out)
 {
@@ -240,6 +252,8 @@ static weft_status take_port(const reading *r, uint16_t of_addr, uint16_t of_ste
                         of_addr, port);
     if (!set)
         port = of_addr ? of_addr : of_step;
+    else if (port)
+        port = beside_store(port);
     if (!port)
         return err_fail(WEFT_USAGE,
                         "this is rank %u of %u and MASTER_PORT is %s: give every rank the same "

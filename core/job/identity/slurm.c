@@ -60,32 +60,6 @@ bool job_slurm_first_node(const char *list, char *out, size_t bytes)
     return n > 0;
 }
 
-bool job_slurm_tasks(const char *list, uint32_t node, uint32_t *tasks, uint32_t *before)
-{
-    uint64_t nodes = 0, sum = 0;
-    for (const char *at = list; *at;) {
-        uint32_t each, times = 1;
-        if (!take_number(&at, TASKS_MAX, &each))
-            return false;
-        if (at[0] == '(' && at[1] == 'x') {
-            at += 2;
-            if (!take_number(&at, TASKS_MAX, &times) || !times || *at++ != ')')
-                return false;
-        }
-        if (node < nodes + times) {
-            sum += (node - nodes) * each;
-            *tasks = each;
-            *before = (uint32_t)sum;
-            return sum <= TASKS_MAX && each > 0;
-        }
-        nodes += times;
-        sum += (uint64_t)times * each;
-        if (sum > TASKS_MAX || (*at && *at++ != ','))
-            return false;
-    }
-    return false;
-}
-
 uint16_t job_slurm_port(uint32_t job, uint32_t step)
 {
     return (uint16_t)(PORT_FIRST + ((uint64_t)job * 31 + step) % PORTS);
@@ -189,20 +163,44 @@ static weft_status find_port(job_slurm_step *out)
     return WEFT_OK;
 }
 
+/* The node of rank 0. The list of the step is in the order of names, and ranks are in that of the
+ * components of a heterogeneous job, unless this is a step of one of them. */
+static bool find_first(const char *nodes, char *out, size_t bytes)
+{
+    const char *job = getenv("SLURM_JOB_NODELIST"), *first = NULL;
+    uint32_t n = 0;
+    (void)number_of("SLURM_HET_SIZE", TASKS_MAX, &n);
+    while (n-- > 0) {
+        char name[48];
+        snprintf(name, sizeof name, "SLURM_JOB_NODELIST_HET_GROUP_%u", n);
+        first = getenv(name);
+        if (first && job && !strcmp(first, job))
+            return job_slurm_first_node(nodes, out, bytes);
+    }
+    return job_slurm_first_node(first ? first : nodes, out, bytes);
+}
+
 weft_status job_slurm_read(job_slurm_step *out)
 {
-    const char *nodes = getenv("SLURM_STEP_NODELIST"), *tasks = getenv("SLURM_STEP_TASKS_PER_NODE");
-    uint32_t node, before, n = 0;
+    const char *nodes = getenv("SLURM_STEP_NODELIST"), *tasks = getenv("SLURM_GTIDS"),
+               *here = getenv("SLURMD_NODENAME");
+    uint32_t n = 0;
     *out = (job_slurm_step){.port = 0};
-    if (!nodes || !job_slurm_first_node(nodes, out->addr, sizeof out->addr))
+    if (!nodes || !find_first(nodes, out->addr, sizeof out->addr))
         return err_fail(WEFT_USAGE,
                         "this is a task of a Slurm step, and SLURM_STEP_NODELIST%s%.100s%s: set "
                         "MASTER_ADDR to the node of rank 0 on all ranks",
                         nodes ? "='" : " is not set", nodes ? nodes : "",
                         nodes ? "' is no list of nodes" : "");
+    if (tasks && here && !getenv("MASTER_ADDR") && (*tasks == '0') != !strcmp(here, out->addr))
+        return err_fail(WEFT_USAGE,
+                        "the first node of this Slurm step is %.60s, and rank 0 is not there "
+                        "(srun -m arbitrary, or a step of several parts): set MASTER_ADDR to the "
+                        "node of rank 0 on all ranks",
+                        out->addr);
     if (number_of("SLURM_STEP_NUM_NODES", TASKS_MAX, &n) && n == 1)
         snprintf(out->addr, sizeof out->addr, "127.0.0.1");
-    if (tasks && number_of("SLURM_NODEID", TASKS_MAX, &node))
-        (void)job_slurm_tasks(tasks, node, &out->local_ranks, &before);
+    for (out->local_ranks = tasks != NULL; tasks && *tasks; tasks++)
+        out->local_ranks += *tasks == ',';
     return find_port(out);
 }

@@ -1,8 +1,7 @@
 /* job/identity/slurm.h: what Slurm's variables say of a step: where its ranks meet and which share
  * a node. Texts of the environment are input from outside: every length is checked.
  *
- * A list of nodes is "n[01-03,7],m2", where brackets may come more than once in a name. A list of
- * tasks is "2(x3),1": two tasks on each of three nodes, one on the fourth. */
+ * A list of nodes is "n[01-03,7],m2", where brackets may come more than once in a name. */
 #ifndef JOB_IDENTITY_SLURM_H
 #define JOB_IDENTITY_SLURM_H
 
@@ -12,10 +11,6 @@
 
 /* The first node of a list. False: not such a list, or longer than `bytes`. [any] */
 bool job_slurm_first_node(const char *list, char *out, size_t bytes);
-
-/* The tasks on node number `node`, and before it. False: not such a list, or it is shorter. [any]
- */
-bool job_slurm_tasks(const char *list, uint32_t node, uint32_t *tasks, uint32_t *before);
 
 /* The port of a step where srun has reserved none: 20000 to 32767, below the ports that Linux hands
  * out by itself. Steps of a job and jobs that follow each other have different ones. [any] */
@@ -38,8 +33,9 @@ typedef struct job_slurm_step {
     uint32_t local_ranks; /* on this node; 0: not known */
 } job_slurm_step;
 
-/* Read SLURM_STEP_NODELIST, SLURM_STEP_RESV_PORTS, SLURM_JOB_ID, SLURM_STEP_ID,
- * SLURM_STEP_TASKS_PER_NODE and SLURM_NODEID. WEFT_USAGE: what is missing or wrong. [setup] */
+/* Read SLURM_STEP_NODELIST, SLURM_JOB_NODELIST, ..._HET_GROUP_*, SLURM_STEP_RESV_PORTS,
+ * SLURM_JOB_ID, SLURM_STEP_ID, SLURM_GTIDS and SLURMD_NODENAME. WEFT_USAGE: what is missing or
+ * wrong. [setup] */
 weft_status job_slurm_read(job_slurm_step *out);
 
 #endif

@@ -15,32 +15,39 @@ static unsigned long number(const char *name)
     return text && *text >= '0' && *text <= '9' ? strtoul(text, NULL, 10) : 0;
 }
 
-weft_status job_check_tasks(uint32_t ranks, const char *command)
+weft_status job_check_tasks(uint32_t ranks, bool hosts, const char *command)
 {
     static const struct {
         const char *size, *who;
     } launchers[] = {{"SLURM_STEP_NUM_TASKS", "srun"},
                      {"OMPI_COMM_WORLD_SIZE", "mpirun"},
                      {"PMI_SIZE", "mpiexec"}};
+    const bool index = getenv("JOB_COMPLETION_INDEX") && !getenv("RANK");
+    char asked[16] = "--hosts";
     if (job_control_descriptor() >= 0)
         return WEFT_OK; /* a rank of our own launcher */
-    for (size_t i = 0; ranks && i < sizeof launchers / sizeof *launchers; i++) {
+    if (!hosts)
+        snprintf(asked, sizeof asked, "-n %u", ranks);
+    for (size_t i = 0; (hosts || ranks) && i < sizeof launchers / sizeof *launchers; i++) {
         const unsigned long tasks = number(launchers[i].size);
         if (tasks > 1)
             return err_fail(WEFT_USAGE,
-                            "-n %u: %s has started this program %lu times, and each would start a "
-                            "job of its own with %u ranks; leave -n out: `%s -n %lu %s`",
-                            ranks, launchers[i].who, tasks, ranks, launchers[i].who, tasks,
+                            "%s: %s has started this program %lu times, and each would start a "
+                            "job of its own; leave %s out: `%s -n %lu %s`",
+                            asked, launchers[i].who, tasks, asked, launchers[i].who, tasks,
                             command);
     }
-    if (ranks && getenv("JOB_COMPLETION_INDEX") && !getenv("RANK") && number("WORLD_SIZE") > 1)
+    if ((hosts || ranks) && (index || getenv("RANK")) && number("WORLD_SIZE") > 1)
         return err_fail(WEFT_USAGE,
-                        "-n %u: an Indexed Job has started this program in %lu pods, and each "
-                        "would start a job of its own with %u ranks; leave -n out: `%s`, or unset "
-                        "WORLD_SIZE if each pod trains alone",
-                        ranks, number("WORLD_SIZE"), ranks, command);
+                        "%s: %s %lu %ss, and each would start a job of its own; leave %s out: "
+                        "`%s`, or unset WORLD_SIZE if each %s trains alone",
+                        asked,
+                        index ? "an Indexed Job has started this program in"
+                              : "RANK and WORLD_SIZE say that this is one of",
+                        number("WORLD_SIZE"), index ? "pod" : "rank", asked, command,
+                        index ? "pod" : "rank");
     const unsigned long tasks = number("SLURM_NTASKS"), nodes = number("SLURM_JOB_NUM_NODES");
-    if (!number("SLURM_JOB_ID") || number("SLURM_STEP_NUM_TASKS") || getenv("RANK") ||
+    if (hosts || !number("SLURM_JOB_ID") || number("SLURM_STEP_NUM_TASKS") || getenv("RANK") ||
         getenv("OMPI_COMM_WORLD_RANK") || getenv("PMI_RANK"))
         return WEFT_OK;
     if (ranks && nodes > 1)

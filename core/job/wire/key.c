@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #include "job/wire/key.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/core_names.h>
@@ -108,28 +109,15 @@ int job_key_descriptor(void)
     return fd;
 }
 
-static int hex_digit(char c)
+bool job_key_hex(const char *text, uint32_t bytes, uint8_t *out)
 {
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
-static bool parse_hex(const char *text, size_t n, uint8_t *key)
-{
-    if (n == HEX_BYTES + 1 && text[HEX_BYTES] == '\n')
-        n--;
-    if (n != HEX_BYTES)
-        return false;
-    for (int i = 0; i < HEX_BYTES; i++)
-        if (hex_digit(text[i]) < 0)
+    static const char digits[] = "0123456789abcdef";
+    for (uint32_t i = 0; i < 2 * bytes; i++)
+        if (!text[i] || !strchr(digits, tolower((unsigned char)text[i])))
             return false;
-    for (int i = 0; i < KEY_BYTES; i++)
-        key[i] = (uint8_t)(hex_digit(text[2 * i]) << 4 | hex_digit(text[2 * i + 1]));
+    for (uint32_t i = 0; i < 2 * bytes; i++)
+        out[i / 2] =
+            (uint8_t)(out[i / 2] << 4 | (strchr(digits, tolower((unsigned char)text[i])) - digits));
     return true;
 }
 
@@ -198,7 +186,8 @@ static weft_status read_file(const char *path, uint8_t *key)
         if (version != 1) {
             st = version_check("the key file", version, 1);
             err_context("%s", path);
-        } else if (n < 0 || !parse_hex(text, (size_t)n, key))
+        } else if ((n != HEX_BYTES && (n != HEX_BYTES + 1 || text[HEX_BYTES] != '\n')) ||
+                   !job_key_hex(text, KEY_BYTES, key))
             st = err_fail(WEFT_USAGE,
                           "the key file '%s' does not hold 64 hexadecimal digits and a "
                           "newline: make it with `weft key -o FILE`",

@@ -121,10 +121,11 @@ class Names(w.Bench):
         os.chmod(os.path.join(tools, "scontrol"), 0o755)
         common = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2",
                   "SLURM_STEP_NODELIST": "c[1-2]", "SLURM_STEP_NUM_NODES": "2",
-                  "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_LOCALID": "0",
+                  "SLURM_LOCALID": "0",
                   "PATH": tools + ":" + os.environ["PATH"]}
         return self.start(name, hosts, common | extra, job,
-                          lambda r: {"SLURM_PROCID": str(r), "SLURM_NODEID": str(r)})
+                          lambda r: {"SLURM_PROCID": str(r), "SLURM_GTIDS": str(r),
+                                     "SLURMD_NODENAME": f"c{r + 1}"})
 
     def test_slurm_knows_the_address(self):
         """Names of nodes that no resolver knows: NodeAddr of the environment, or of scontrol."""

@@ -37,6 +37,8 @@ static const char *const names[] = {
     "PMIX_NAMESPACE",
     "PMI_JOBID",
     "TORCHELASTIC_RUN_ID",
+    "TORCHELASTIC_USE_AGENT_STORE",
+    "TORCHELASTIC_RESTART_COUNT",
     "JOB_COMPLETION_INDEX",
     CONTROL_FD_ENV,
 };
@@ -185,9 +187,9 @@ static void pods(void **state)
     assert_false(id.launched);
     assert_int_equal(id.ranks, 1);
     assert_int_equal(identify(POD "WORLD_SIZE=4", &id), WEFT_OK);
-    assert_int_equal(job_check_tasks(2, "weft train j.ini"), WEFT_USAGE);
+    assert_int_equal(job_check_tasks(2, false, "weft train j.ini"), WEFT_USAGE);
     assert_non_null(strstr(err_text(), "an Indexed Job has started this program in 4 pods"));
-    assert_int_equal(job_check_tasks(0, "weft train j.ini"), WEFT_OK);
+    assert_int_equal(job_check_tasks(0, false, "weft train j.ini"), WEFT_OK);
 }
 
 static void places(void **state)
@@ -221,6 +223,36 @@ static void places(void **state)
         snprintf(text, sizeof text, "RANK=1 WORLD_SIZE=2 MASTER_PORT=9 MASTER_ADDR=%s", bad[i]);
         refuses(text, "is not NAME, NAME:PORT");
     }
+}
+
+#define TORCH "RANK=1 WORLD_SIZE=2 MASTER_ADDR=n1 "
+#define STORE TORCH "TORCHELASTIC_USE_AGENT_STORE=True "
+
+static uint16_t port_of(const char *settings)
+{
+    job_identity id;
+    assert_int_equal(identify(settings, &id), WEFT_OK);
+    return id.port;
+}
+
+/* torchrun's store listens at MASTER_PORT: rank 0 listens at a port that follows from it. */
+static void torchrun(void **state)
+{
+    (void)state;
+    const uint16_t port = port_of(STORE "MASTER_PORT=41205 TORCHELASTIC_RUN_ID=a");
+    assert_in_range(port, 20000, 32768);
+    assert_int_equal(port, port_of(STORE "MASTER_PORT=41205 TORCHELASTIC_RUN_ID=a "
+                                         "TORCHELASTIC_RESTART_COUNT=1"));
+    assert_int_not_equal(port, port_of(STORE "MASTER_PORT=41205 TORCHELASTIC_RUN_ID=b"));
+    assert_int_not_equal(port, port_of(STORE "MASTER_PORT=41206 TORCHELASTIC_RUN_ID=a"));
+    char text[200];
+    for (unsigned at = 20000; at < 32768; at++) { /* one of them meets itself */
+        snprintf(text, sizeof text, STORE "TORCHELASTIC_RUN_ID=none MASTER_PORT=%u", at);
+        assert_int_not_equal(port_of(text), at);
+    }
+    assert_int_equal(port_of(TORCH "MASTER_PORT=9 TORCHELASTIC_USE_AGENT_STORE=False"), 9);
+    assert_int_equal(port_of(STORE "MASTER_PORT=9 " CONTROL_FD_ENV "=9"), 9);
+    refuses(STORE "MASTER_PORT=0", "MASTER_PORT is 0");
 }
 
 static void contradictions(void **state)
@@ -269,6 +301,7 @@ int main(void)
         cmocka_unit_test(precedence),  cmocka_unit_test(contradictions),
         cmocka_unit_test(garbage),     cmocka_unit_test(names_of_runs),
         cmocka_unit_test(pods),        cmocka_unit_test(places),
+        cmocka_unit_test(torchrun),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Are lists of nodes and tasks read as Slurm writes them, and is everything else refused? */
+/* Are lists of nodes read as Slurm writes them, and is everything else refused? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,42 +41,6 @@ static void test_first_node(void **state)
     assert_false(job_slurm_first_node("ab[12]", exact, sizeof exact));
 }
 
-static void test_tasks(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *list;
-        uint32_t node, tasks, before;
-    } rows[] = {{"4", 0, 4, 0},        {"2,1", 0, 2, 0},     {"2,1", 1, 1, 2},
-                {"2(x3),1", 2, 2, 4},  {"2(x3),1", 3, 1, 6}, {"1,3(x2),5", 2, 3, 4},
-                {"1,3(x2),5", 3, 5, 7}};
-    static const struct {
-        const char *list;
-        uint32_t node;
-    } wrong[] = {{"", 0},
-                 {"4", 1},
-                 {"2(x3),1", 4},
-                 {"2(x", 0},
-                 {"2(x)", 0},
-                 {"2(x0)", 0},
-                 {"-1", 0},
-                 {"2(x3", 0},
-                 {"0", 0},
-                 {"99999999999", 0},
-                 {"2(x99999999999)", 0},
-                 {"65536(x3)", 2},
-                 {"2 1", 1},
-                 {"x", 0}};
-    uint32_t tasks, before;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        assert_true(job_slurm_tasks(rows[i].list, rows[i].node, &tasks, &before));
-        assert_int_equal(tasks, rows[i].tasks);
-        assert_int_equal(before, rows[i].before);
-    }
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        assert_false(job_slurm_tasks(wrong[i].list, wrong[i].node, &tasks, &before));
-}
-
 static void test_ports(void **state)
 {
     (void)state;
@@ -103,8 +67,8 @@ static void set(const char *settings)
 
 #define STEP                                                                                       \
     "SLURM_JOB_ID=7 SLURM_STEP_ID=1 SLURM_STEP_NUM_TASKS=5 SLURM_PROCID=4 SLURM_LOCALID=0 "        \
-    "SLURM_NODEID=2 SLURM_STEP_NUM_NODES=3 SLURM_STEP_TASKS_PER_NODE=2(x2),1 "                     \
-    "SLURM_STEP_NODELIST=n[3-5] "
+    "SLURM_NODEID=2 SLURM_STEP_NUM_NODES=3 SLURM_STEP_TASKS_PER_NODE=2(x2),1 SLURM_GTIDS=4 "       \
+    "SLURMD_NODENAME=n5 SLURM_STEP_NODELIST=n[3-5] "
 
 static void test_node_address(void **state)
 {
@@ -158,33 +122,101 @@ static void test_identity(void **state)
     assert_non_null(strstr(err_text(), "MASTER_ADDR"));
 }
 
+/* As Slurm 22.05 sets the variables of a heterogeneous job whose components have n4 and n1. */
+#define HET                                                                                        \
+    "SLURM_JOB_ID=1 SLURM_STEP_ID=0 SLURM_HET_SIZE=2 SLURM_STEP_NODELIST=n[1,4] "                  \
+    "SLURM_JOB_NODELIST=n[1,4] "                                                                   \
+    "SLURM_JOB_NODELIST_HET_GROUP_0=n4 SLURM_JOB_NODELIST_HET_GROUP_1=n1 SLURM_STEP_NUM_NODES=2 "  \
+    "SLURM_STEP_NUM_TASKS=4 SLURM_STEP_TASKS_PER_NODE=1,3 SLURM_DISTRIBUTION=cyclic "
+#define TWO                                                                                        \
+    "SLURM_JOB_ID=3 SLURM_STEP_ID=0 SLURM_STEP_NODELIST=n[1-2] SLURM_STEP_NUM_NODES=2 "            \
+    "SLURM_STEP_NUM_TASKS=3 SLURM_STEP_TASKS_PER_NODE=1,2 SLURM_DISTRIBUTION=arbitrary "
+#define ON_N2 "SLURM_PROCID=1 SLURM_LOCALID=1 SLURM_NODEID=1 SLURM_GTIDS=0,1 SLURMD_NODENAME=n2 "
+#define ON_N1 "SLURM_PROCID=2 SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_GTIDS=2 SLURMD_NODENAME=n1 "
+
+/* Ranks are not in the order of the nodes' names. */
+static void test_order(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *settings, *addr; /* NULL: refused */
+        uint32_t rank, local, local_ranks;
+    } rows[] = {
+        {HET "SLURM_PROCID=2 SLURM_LOCALID=2 SLURM_NODEID=0 SLURM_GTIDS=0,1,2 SLURMD_NODENAME=n4",
+         "n4", 2, 2, 3},
+        {HET "SLURM_PROCID=3 SLURM_LOCALID=0 SLURM_NODEID=1 SLURM_GTIDS=3 SLURMD_NODENAME=n1", "n4",
+         3, 0, 1},
+        {HET "SLURM_JOB_NODELIST_HET_GROUP_1=n[5-6] SLURM_JOB_NODELIST=n[5-6] " /* it alone */
+             "SLURM_STEP_NODELIST=n[5-6] SLURM_PROCID=2 SLURM_LOCALID=0 SLURM_GTIDS=2,3 "
+             "SLURMD_NODENAME=n6",
+         "n5", 2, 0, 2},
+        {TWO ON_N2, NULL, 0, 0, 0},
+        {TWO ON_N1, NULL, 0, 0, 0},
+        {TWO ON_N1 "MASTER_ADDR=n2", "n2", 2, 0, 1},
+        {TWO "SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_GTIDS=0 SLURMD_NODENAME=n1", "n1", 0, 0, 1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        job_identity me;
+        set(rows[i].settings);
+        const weft_status st = job_identify(&me);
+        assert_int_equal(st, rows[i].addr ? WEFT_OK : WEFT_USAGE);
+        if (!rows[i].addr) {
+            assert_non_null(strstr(err_text(), "is n1, and rank 0 is not there"));
+            assert_non_null(strstr(err_text(), "set MASTER_ADDR"));
+            continue;
+        }
+        assert_string_equal(me.addr, rows[i].addr);
+        assert_int_equal(me.rank, rows[i].rank);
+        assert_int_equal(me.local_rank, rows[i].local);
+        assert_int_equal(me.local_ranks, rows[i].local_ranks);
+    }
+}
+
+static void refuses(const char *settings, uint32_t ranks, bool hosts, const char *says)
+{
+    set(settings);
+    assert_int_equal(job_check_tasks(ranks, hosts, "weft train j.ini"), WEFT_USAGE);
+    if (!strstr(err_text(), says))
+        fail_msg("'%s' lacks '%s'", err_text(), says);
+}
+
+static void allows(const char *settings, uint32_t ranks, bool hosts)
+{
+    set(settings);
+    assert_int_equal(job_check_tasks(ranks, hosts, "weft train j.ini"), WEFT_OK);
+}
+
+#define BATCH "SLURM_JOB_ID=7 SLURM_NTASKS=4 "
+
 static void test_wrong_starts(void **state)
 {
     (void)state;
-    set(STEP);
-    assert_int_equal(job_check_tasks(0, "weft train j.ini"), WEFT_OK);
-    assert_int_equal(job_check_tasks(2, "weft train j.ini"), WEFT_USAGE);
-    assert_non_null(strstr(err_text(), "`srun -n 5 weft train j.ini`"));
-    set("OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=0");
-    assert_int_equal(job_check_tasks(2, "weft train j.ini"), WEFT_USAGE);
-    assert_non_null(strstr(err_text(), "mpirun -n 4"));
-    set("SLURM_JOB_ID=7 SLURM_NTASKS=4 SLURM_JOB_NUM_NODES=1");
-    assert_int_equal(job_check_tasks(0, "weft train j.ini"), WEFT_USAGE);
-    assert_int_equal(job_check_tasks(4, "weft train j.ini"), WEFT_OK);
-    set("SLURM_JOB_ID=7 SLURM_NTASKS=4 SLURM_JOB_NUM_NODES=2");
-    assert_int_equal(job_check_tasks(4, "weft train j.ini"), WEFT_USAGE);
-    set("SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=1");
-    assert_int_equal(job_check_tasks(0, "weft train j.ini"), WEFT_OK);
-    set("A=b");
-    assert_int_equal(job_check_tasks(3, "weft train j.ini"), WEFT_OK);
+    allows(STEP, 0, false);
+    refuses(STEP, 2, false, "leave -n 2 out: `srun -n 5 weft train j.ini`");
+    refuses(STEP, 0, true, "leave --hosts out: `srun -n 5 weft train j.ini`");
+    refuses("OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=0", 2, false, "mpirun -n 4");
+    refuses("OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=0", 2, true, "leave --hosts out");
+    refuses("RANK=1 WORLD_SIZE=4", 2, false,
+            "one of 4 ranks, and each would start a job of its own; leave -n 2 out: `weft train "
+            "j.ini`, or unset WORLD_SIZE");
+    refuses("RANK=1 WORLD_SIZE=4", 0, true, "leave --hosts out: `weft train j.ini`");
+    allows("RANK=1 WORLD_SIZE=4", 0, false);
+    allows("RANK=0 WORLD_SIZE=1", 4, false);
+    refuses(BATCH "SLURM_JOB_NUM_NODES=1", 0, false, "would train on one rank");
+    allows(BATCH "SLURM_JOB_NUM_NODES=1", 4, false);
+    refuses(BATCH "SLURM_JOB_NUM_NODES=2", 4, false, "`srun weft train j.ini`");
+    allows(BATCH "SLURM_JOB_NUM_NODES=2", 0, true);
+    allows(BATCH "SLURM_JOB_NUM_NODES=2", 4, true);
+    allows("SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=1", 0, false);
+    allows("A=b", 3, false);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_first_node), cmocka_unit_test(test_tasks),
-        cmocka_unit_test(test_ports),      cmocka_unit_test(test_node_address),
-        cmocka_unit_test(test_identity),   cmocka_unit_test(test_wrong_starts),
+        cmocka_unit_test(test_first_node),   cmocka_unit_test(test_ports),
+        cmocka_unit_test(test_node_address), cmocka_unit_test(test_identity),
+        cmocka_unit_test(test_wrong_starts), cmocka_unit_test(test_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
