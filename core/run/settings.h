@@ -9,7 +9,6 @@ typedef enum run_save_mode { RUN_SAVE_AUTO, RUN_SAVE_BESIDE, RUN_SAVE_INLINE } r
 
 /* Texts are the config's. */
 #define PROGRESS_AUTO UINT64_MAX
-
 typedef struct run_settings {
     const char *name, *out;
     uint64_t seed, steps;
