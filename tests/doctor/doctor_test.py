@@ -361,6 +361,11 @@ class Doctor(machine.Case):
         checks, _ = self.examine(env={"LD_LIBRARY_PATH": CRASH})
         self.assertIn("was ended by signal 6", checks["libnccl"]["findings"][0]["what"])
 
+    def test_scores_of_transports(self):
+        said = self.examine()[0]["plugins"]["summary"]
+        self.assertIn("comm tcp: can be used; its score for `auto` is 10 inside a machine and 10 "
+                      "between machines", said)
+
     def test_plugins_from_outside(self):
         """A file that hides another is a note, one that cannot be loaded a problem."""
         lib = os.path.join(os.path.dirname(os.path.dirname(started.WEFT)), "lib", "weft", "optim")

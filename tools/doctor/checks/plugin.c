@@ -37,7 +37,8 @@ static bool is(const host_component *c, const char *iface)
     return c->iface && !strcmp(c->iface, iface);
 }
 
-static weft_status probe(probe_request *t, int32_t *score)
+/* *between is the score of a link between machines; others have none. */
+static weft_status probe(probe_request *t, int32_t *score, int32_t *between)
 {
     const char *const ifaces[] = {t->c->iface, NULL};
     char section[128];
@@ -61,16 +62,21 @@ static weft_status probe(probe_request *t, int32_t *score)
     if (is(c, "weft.coll/1"))
         return PLUGIN_CALL((const weft_coll_table *)c->table, probe, c->module, conf,
                            t->device_caps, score);
-    const weft_link_group group = {sizeof group, 0, 1, WEFT_DEV_HOST_MEMORY, NULL};
-    return PLUGIN_CALL((const weft_link_table *)c->table, probe, c->module, conf, &group, score);
+    weft_link_group group = {sizeof group, 0, 0, WEFT_DEV_HOST_MEMORY, NULL};
+    st = PLUGIN_CALL((const weft_link_table *)c->table, probe, c->module, conf, &group, between);
+    group.same_machine = 1;
+    err_clear();
+    return st != WEFT_OK ? st
+                         : PLUGIN_CALL((const weft_link_table *)c->table, probe, c->module, conf,
+                                       &group, score);
 }
 
 static json_t *probe_child(void *ctx)
 {
-    int32_t score = 0;
-    weft_status st = probe(ctx, &score);
-    return json_pack("{s:i, s:o}", "score", st != WEFT_OK ? 0 : score, "why",
-                     doctor_json_text("%s", err_text()));
+    int32_t score = 0, between = 0;
+    weft_status st = probe(ctx, &score, &between);
+    return json_pack("{s:i, s:i, s:o}", "score", st != WEFT_OK ? 0 : score, "between", between,
+                     "why", doctor_json_text("%s", err_text()));
 }
 
 static void probe_plugin(doctor *d, probe_request *t)
@@ -88,7 +94,14 @@ static void probe_plugin(doctor *d, probe_request *t)
         return;
     }
     int64_t score = json_integer_value(json_object_get(got, "score"));
-    if (score > 0)
+    if (score > 0 && is(t->c, "weft.link/1"))
+        doctor_add_line(
+            d,
+            "%s %s: can be used; its score for `auto` is %lld inside a machine and %lld "
+            "between machines",
+            t->c->kind, t->c->name, (long long)score,
+            (long long)json_integer_value(json_object_get(got, "between")));
+    else if (score > 0)
         doctor_add_line(d, "%s %s: can be used", t->c->kind, t->c->name);
     else
         doctor_add_line(d, "%s %s: no: %s", t->c->kind, t->c->name,
