@@ -103,6 +103,15 @@ class Jobs(lab.Jobs):
         print(f"rank 1 killed: over after {took:.1f} s", flush=True)
         self.assertLess(took, AFTER + 40)
 
+    def test_score(self):
+        """Where a site has tuned UCX and it has RDMA, `auto` prefers it to sockets."""
+        for tls, between in (("rc", 85), ("tcp", 5)):
+            said = " ".join(w.weft("doctor", status=None, extra={
+                "UCX_TLS": tls, "UCX_NET_DEVICES": "r1:1" if tls == "rc" else "all"})
+                .stdout.split())
+            self.assertIn("comm ucx: can be used; its score for `auto` is 5 inside a machine and "
+                          f"{between} between machines", said)
+
     def test_no_device(self):
         """What UCX cannot find is said, with the keys."""
         done = w.weft("train", "-n", "2", self.ini,
