@@ -3,6 +3,8 @@
 
 recorded.json has names, shapes and losses of transformers (peers.py); the files are made again from
 shapes.py. Every script is `SCRIPT WEFT [unittest's arguments]`."""
+import base64
+import gzip
 import json
 import math
 import os
@@ -34,12 +36,13 @@ class Case(unittest.TestCase):
     def path(self, *names):
         return os.path.join(self.place, *names)
 
-    def made(self, name, to=None, files=1, change=None, tensors=None):
+    def made(self, name, to=None, files=1, change=None, drop=None, tensors=None):
         """A folder of the model, with other fields or tensors; returns its path."""
         model = self.models[name]
         to = self.path(to or name)
         shutil.rmtree(to, ignore_errors=True)
-        folder.write(to, model["config"] | (change or {}),
+        config = model["config"] | (change or {})
+        folder.write(to, {k: v for k, v in config.items() if k != drop},
                      folder.tensors_of(model) if tensors is None else tensors, files)
         return to
 
@@ -266,8 +269,8 @@ class Refused(Case):
                 ({"num_attention_heads": "4 ; x"}, "cannot stand in a job file")):
             with self.subTest(change=change):
                 self.refuse(words, change=change)
-        for change, words in (({"sliding_window": 4096}, "'sliding_window' is 4096"),):
-            self.refuse(words, change=change, model="mistral")
+        self.refuse("'sliding_window' is 4096", change={"sliding_window": 4096}, model="mistral")
+        self.refuse("'sliding_window' is 4096", drop="sliding_window", model="mistral")
         self.refuse("'use_sliding_window' is true", change={"use_sliding_window": True},
                     model="qwen2")
         self.refuse("'scale_attn_by_inverse_layer_idx'", model="gpt2",
@@ -368,11 +371,18 @@ class Refused(Case):
 
     def test_no_field_is_added(self):
         """A configuration that is made anew has no fields but those of transformers."""
-        for name in ("llama2", "qwen2"):
+        for name in ("llama2", "qwen2", "mistral"):
             start, back = self.imported(name, name + "-fields"), self.path(name + "-back")
             os.remove(start + "/config.json")
             w.weft("export", "hf", start, "-o", back)
             self.assertNotIn("partial_rotary_factor", folder.config(back))
+        start, back = self.imported("mistral", "window"), self.path("window-back")
+        folder.write(self.path("bare"), {"architectures": ["MistralForCausalLM"]}, {})
+        os.remove(start + "/config.json")
+        w.weft("export", "hf", start, "-o", back, "--tokenizer", self.path("bare"))
+        config = folder.config(back)
+        self.assertEqual(config["architectures"], ["MistralForCausalLM"])
+        self.assertIsNone(config["sliding_window"])
 
     def test_nothing_is_replaced(self):
         start = self.imported("llama2", "keep")
@@ -514,6 +524,57 @@ class Beside(Case):
                       "--tokenizer", source).stderr
         self.assertNotIn("gets no tokenizer", said)
         self.assertIn("tokenizer.json", os.listdir(again))
+
+    def spm(self, folder_name, vocab=1000):
+        """A folder whose tokenizer is a model of SentencePiece."""
+        recorded = os.path.join(jobs.HERE, "..", "tokenizer", "recorded", "spm_bpe.json.gz")
+        with gzip.open(recorded, "rt") as f:
+            model = base64.b64decode(json.load(f)["file"])
+        shapes_of = {k: [vocab if n == 67 else n for n in v]
+                     for k, v in self.models["llama2"]["shapes"].items()}
+        tensors = folder.tensors_of({"shapes": shapes_of, "type": "float32"})
+        source = self.made("llama2", folder_name, change={"vocab_size": vocab}, tensors=tensors)
+        with open(os.path.join(source, "tokenizer.model"), "wb") as f:
+            f.write(model)
+        return source
+
+    @unittest.skipUnless(os.path.exists(os.path.join(os.path.dirname(os.path.abspath(w.WEFT)), "..",
+                                                     "lib/weft/tokenizer/sentencepiece.so")),
+                         "the library SentencePiece is not here")
+    def test_a_model_of_sentencepiece(self):
+        source, start, back = self.spm("spm-from"), self.path("spm"), self.path("spm-back")
+        for odd in (None, "{}"):
+            if odd:  # one that cannot be used stands in front of it
+                with open(os.path.join(source, "tokenizer.json"), "w", encoding="utf-8") as f:
+                    f.write(odd)
+            shutil.rmtree(start, ignore_errors=True)
+            said = w.weft("import", "hf", source, "-o", start).stdout
+            self.assertIn(f"weft data --tokenizer {start}/tokenizer.model TEXT", said)
+            self.assertNotIn("cannot use", said)
+            for file in ("job.ini", "manifest.json"):
+                with open(os.path.join(start, file), encoding="utf-8") as f:
+                    text = f.read().replace("\\n", "\n")
+                self.assertIn("\ntokenizer = sentencepiece\n", text)
+                self.assertIn(f"\nfile = {start}/tokenizer.model\n", text)
+        said = w.weft("sample", start, "--prompt", "Weft", "--tokens", "2").stdout
+        self.assertTrue(said.startswith("Weft"), said)
+        w.weft("export", "hf", start, "-o", back)
+        models = []
+        for folder_name in (source, back):
+            with open(folder_name + "/tokenizer.model", "rb") as f:
+                models.append(f.read())
+        self.assertEqual(*models)
+        os.rename(start + "/tokenizer.model", self.path("other.model"))
+        os.remove(start + "/tokenizer.json")
+        said = w.weft("export", "hf", start, "-o", self.path("spm-bare")).stderr
+        self.assertIn("--tokenizer DIR, the folder that has it as tokenizer.model",
+                      " ".join(said.split()))
+
+    def test_without_a_tokenizer(self):
+        source = self.made("llama2", "bare-from")
+        said = w.weft("import", "hf", source, "-o", self.path("bare-start")).stdout
+        self.assertIn(f"{source} has neither tokenizer.json nor tokenizer.model, and the job names "
+                      "no tokenizer", said)
 
     def interrupted(self, words, to, number):
         """Signal it when its temporary folder is there; False: it was complete before."""
