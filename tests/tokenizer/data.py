@@ -4,8 +4,10 @@ import contextlib
 import glob
 import gzip
 import json
+import math
 import os
 import random
+import re
 import resource
 import signal
 import struct
@@ -180,6 +182,40 @@ class Data(started.Case):
             self.assertIn("t.bin goes on after", said)
             got = self.read("t.bin") + (self.read("v.bin") if "--valid" in words else b"")
             self.assertEqual(got, want)
+
+    def test_progress(self):
+        """A line says how much is done, how fast, and how long the rest takes."""
+        self.write("a.txt", "\n".join(self.texts) * 4)
+        size = os.path.getsize(self.path("a.txt")) * 1e-6
+        said = self.weft("data", "a.txt", "-o", "t.bin", "--tokenizer", "llama3.json",
+                         env={"WEFT_TEST_SPOOL": "20000"})[1]
+        lines = re.findall(r"encoded (\d+) of (\d+) MB of files, ([0-9.]+) MB/s of text, "
+                           r"ETA (\d+):([0-5]\d)\n", said)
+        self.assertGreater(len(lines), 2, said)
+        self.assertEqual({x[1] for x in lines}, {f"{size:.0f}"})
+        self.assertEqual([int(x[0]) for x in lines], sorted(int(x[0]) for x in lines))
+        self.assertEqual(lines[-1][0], f"{size:.0f}")
+        self.assertEqual(lines[-1][3:], ("0", "00"))
+
+    def test_bits_per_byte(self):
+        """Bytes are those of the tokens that are predicted, as the tokenizer's file has them."""
+        self.write("a.txt", "\n".join(self.texts))
+        self.data("a.txt", "-o", "train.bin", "--valid", "valid.bin", "--plain", "--tokenizer",
+                  "llama3.json")
+        self.weft("train", "tiny.ini", "data.tokenizer=hf", "tokenizer.file=llama3.json",
+                  "model.vocab=0")
+        found = json.loads(self.weft("eval", "run/checkpoints/step-00000004", "--json")[0])
+        alike = [*range(33, 127), *range(161, 173), *range(174, 256)]
+        other = [b for b in range(256) if b not in alike]
+        byte_of = {chr(b) for b in alike} | {chr(256 + i) for i in range(len(other))}
+        vocab = json.loads(self.read("llama3.json"))["model"]["vocab"]
+        width = {i: len(s) for s, i in vocab.items() if set(s) <= byte_of}
+        ids = tokens(self.read("valid.bin"))
+        counted = sum(width[i] for i in ids[1:found["tokens"] + 1])
+        self.assertEqual(found["bytes"], counted)
+        self.assertNotEqual(counted, found["tokens"])
+        self.assertAlmostEqual(found["bits_per_byte"],
+                               found["loss"] * found["tokens"] / math.log(2) / counted, places=9)
 
     def test_what_another_run_has_left_is_not_used(self):
         os.mkdir(self.path("t.bin.part"))
