@@ -40,14 +40,15 @@ os.execv({started.WEFT!r}, [{started.WEFT!r}, *words])
 # What another test runs, and a word that has to be in it.
 ELSEWHERE = {
     "weft train --hosts hosts job.ini": ("tests/ssh/jobs.py", '"--hosts"'),
-    "weft import hf DIR -o base": ("tests/hf/hf.py", '"import", "hf"'),
-    "weft data --tokenizer base/tokenizer.json corpus/ -o TOKENS.bin --valid VALID.bin":
-        ("tests/tokenizer/data.py", '"--valid"'),
-    "weft train -n 2 base/job.ini data.train=TOKENS.bin data.valid=VALID.bin run.steps=200 "
-    "run.out=runs/tuned checkpoint.every=100": ("tests/hf/hf.py", "/job.ini"),
-    "weft eval runs/tuned/checkpoints/step-00000200": ("tests/generate/sample.py", '"eval"'),
-    "weft export hf runs/tuned/checkpoints/step-00000200 -o tuned --dtype bf16":
-        ("tests/hf/hf.py", '"export", "hf"'),
+    **dict.fromkeys((
+        "weft import hf DIR -o base",
+        "weft data --tokenizer base/tokenizer.json corpus/ -o TOKENS.bin --valid VALID.bin",
+        "weft train -n 2 base/job.ini data.train=TOKENS.bin data.valid=VALID.bin run.steps=200 "
+        "run.out=runs/tuned checkpoint.every=100",
+        "weft eval runs/tuned/checkpoints/step-00000200",
+        'weft sample runs/tuned/checkpoints/step-00000200 --prompt "Once upon a time"',
+        "weft export hf runs/tuned/checkpoints/step-00000200 -o tuned --dtype bf16"),
+        ("tests/hf/hf.py", "HUGGINGFACE.md")),
     "weft watch runs/demo --http": ("tests/report/watch_test.py", '"--http"'),
     "cmake --install build/release --prefix PREFIX": ("tests/abi/outside_test.sh", "--install"),
     "cmake -S . -B BUILD -DCMAKE_PREFIX_PATH=PREFIX && cmake --build BUILD":

@@ -73,7 +73,7 @@ static weft_status pairs_encode(weft_tokenizer *t, const weft_encode_args *a, ui
     (void)t;
     calls++;
     *used = *n = 0;
-    assert_true(a->flags == WEFT_TEXT_LAST || (!a->flags && a->bytes >= 65536));
+    assert_true(a->flags == WEFT_TEXT_LAST || !a->flags);
     while (manner != NOTHING && *n < a->room && *used < a->bytes && bytes) {
         bytes = one_id((const unsigned char *)a->text + *used, a->bytes - *used,
                        a->flags & WEFT_TEXT_LAST, &a->out[*n]);

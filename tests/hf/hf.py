@@ -3,6 +3,8 @@
 
 recorded.json has names, shapes and losses of transformers (peers.py); the files are made again from
 shapes.py. Every script is `SCRIPT WEFT [unittest's arguments]`."""
+import base64
+import gzip
 import json
 import math
 import os
@@ -34,12 +36,13 @@ class Case(unittest.TestCase):
     def path(self, *names):
         return os.path.join(self.place, *names)
 
-    def made(self, name, to=None, files=1, change=None, tensors=None):
+    def made(self, name, to=None, files=1, change=None, drop=None, tensors=None):
         """A folder of the model, with other fields or tensors; returns its path."""
         model = self.models[name]
         to = self.path(to or name)
         shutil.rmtree(to, ignore_errors=True)
-        folder.write(to, model["config"] | (change or {}),
+        config = model["config"] | (change or {})
+        folder.write(to, {k: v for k, v in config.items() if k != drop},
                      folder.tensors_of(model) if tensors is None else tensors, files)
         return to
 
@@ -106,6 +109,68 @@ class Trained(Case):
         one, two = (w.checkpoint.read(x) for x in (trained, again))
         for name, tensor in two.items():
             self.assertEqual(list(one[name][1]), list(tensor[1]), name)
+
+    def test_several_files(self):
+        """A model that is larger than a file may be has an index, and comes back bit for bit."""
+        for name, kind in (("qwen3", "fp32"), ("gpt2", "bf16")):
+            start, back = self.imported(name, "files"), self.path("files-back")
+            whole, again = self.path("files-whole"), self.path("files-again")
+            for path in (back, whole, again):
+                shutil.rmtree(path, ignore_errors=True)
+            w.weft("export", "hf", start, "-o", back, "--dtype", kind,
+                   extra={"WEFT_TEST_FILE_BYTES": "20000"})
+            with open(os.path.join(back, folder.INDEX), encoding="utf-8") as f:
+                index = json.load(f)
+            files = sorted(set(index["weight_map"].values()))
+            self.assertGreater(len(files), 2)
+            self.assertEqual(files, [f"model-{i + 1:05}-of-{len(files):05}.safetensors"
+                                     for i in range(len(files))])
+            self.assertEqual(sorted(x for x in os.listdir(back) if x.endswith("rs")), files)
+            parts = {x: folder.unpack(os.path.join(back, x))[0] for x in files}
+            for tensor, file in index["weight_map"].items():
+                self.assertIn(tensor, parts[file])
+            sizes = [sum(len(v[2]) for v in part.values()) for part in parts.values()]
+            self.assertEqual(index["metadata"]["total_size"], sum(sizes))
+            for part, size in zip(parts.values(), sizes, strict=True):
+                self.assertTrue(size <= 20000 or len(part) == 1, size)
+            w.weft("export", "hf", start, "-o", whole, "--dtype", kind)
+            self.assertEqual(folder.read(back), folder.read(whole))
+            w.weft("import", "hf", back, "-o", again)
+            w.weft("import", "hf", whole, "-o", whole + "-again")
+            one, two = (w.checkpoint.read(x) for x in (again, whole + "-again"))
+            self.assertEqual({k: list(v[1]) for k, v in one.items()},
+                             {k: list(v[1]) for k, v in two.items()})
+            shutil.rmtree(whole + "-again")
+
+    def test_a_large_vocabulary(self):
+        """That of Llama 3: tokens that 16 bits do not hold. With a head of zeros all tokens are
+        equally probable."""
+        vocab = 128256
+        config = self.models["llama2"]["config"] | {
+            "vocab_size": vocab, "hidden_size": 8, "num_attention_heads": 2,
+            "num_key_value_heads": 1, "head_dim": 4, "intermediate_size": 16,
+            "num_hidden_layers": 1}
+        tensors = {}
+        for name, shape in shapes.llama_tensors(config):
+            shape = [4, 8] if "k_proj" in name or "v_proj" in name else shape
+            count = shape[0] * (shape[1] if len(shape) > 1 else 1)
+            tensors[name] = ("F32", shape, folder.encode("F32", shapes.values(name, count)))
+        tensors["lm_head.weight"] = ("F32", [vocab, 8], bytes(vocab * 8 * 4))
+        source, start, out = self.path("large-from"), self.path("large"), self.path("large-run")
+        folder.write(source, config, tensors)
+        w.weft("import", "hf", source, "-o", start)
+        w.weft("export", "hf", start, "-o", self.path("large-back"))
+        self.assertEqual(folder.read(self.path("large-back")), tensors)
+        jobs.write_data(self.place, vocab)
+        self.assertGreater(max(jobs.text_of(vocab)), 1 << 16)
+        ini = start + "/job.ini"
+        jobs.near(jobs.first_loss(self.place, ini, vocab, out), math.log(vocab), 1e-6)
+        trained = jobs.train(self.place, ini, vocab, out, checkpoint__every=20)
+        self.assertGreater(abs(trained - math.log(vocab)), 1e-4)
+        back, again = self.path("large-trained"), self.path("large-again")
+        w.weft("export", "hf", out + "/checkpoints/step-00000020", "-o", back)
+        w.weft("import", "hf", back, "-o", again)
+        jobs.near(jobs.first_loss(self.place, again + "/job.ini", vocab, out), trained, 1e-6)
 
     def test_keys_matter(self):
         """What differs between architectures changes the loss: a key that were lost would show."""
@@ -266,8 +331,8 @@ class Refused(Case):
                 ({"num_attention_heads": "4 ; x"}, "cannot stand in a job file")):
             with self.subTest(change=change):
                 self.refuse(words, change=change)
-        for change, words in (({"sliding_window": 4096}, "'sliding_window' is 4096"),):
-            self.refuse(words, change=change, model="mistral")
+        self.refuse("'sliding_window' is 4096", change={"sliding_window": 4096}, model="mistral")
+        self.refuse("'sliding_window' is 4096", drop="sliding_window", model="mistral")
         self.refuse("'use_sliding_window' is true", change={"use_sliding_window": True},
                     model="qwen2")
         self.refuse("'scale_attn_by_inverse_layer_idx'", model="gpt2",
@@ -368,11 +433,18 @@ class Refused(Case):
 
     def test_no_field_is_added(self):
         """A configuration that is made anew has no fields but those of transformers."""
-        for name in ("llama2", "qwen2"):
+        for name in ("llama2", "qwen2", "mistral"):
             start, back = self.imported(name, name + "-fields"), self.path(name + "-back")
             os.remove(start + "/config.json")
             w.weft("export", "hf", start, "-o", back)
             self.assertNotIn("partial_rotary_factor", folder.config(back))
+        start, back = self.imported("mistral", "window"), self.path("window-back")
+        folder.write(self.path("bare"), {"architectures": ["MistralForCausalLM"]}, {})
+        os.remove(start + "/config.json")
+        w.weft("export", "hf", start, "-o", back, "--tokenizer", self.path("bare"))
+        config = folder.config(back)
+        self.assertEqual(config["architectures"], ["MistralForCausalLM"])
+        self.assertIsNone(config["sliding_window"])
 
     def test_nothing_is_replaced(self):
         start = self.imported("llama2", "keep")
@@ -515,6 +587,57 @@ class Beside(Case):
         self.assertNotIn("gets no tokenizer", said)
         self.assertIn("tokenizer.json", os.listdir(again))
 
+    def spm(self, folder_name, vocab=1000):
+        """A folder whose tokenizer is a model of SentencePiece."""
+        recorded = os.path.join(jobs.HERE, "..", "tokenizer", "recorded", "spm_bpe.json.gz")
+        with gzip.open(recorded, "rt") as f:
+            model = base64.b64decode(json.load(f)["file"])
+        shapes_of = {k: [vocab if n == 67 else n for n in v]
+                     for k, v in self.models["llama2"]["shapes"].items()}
+        tensors = folder.tensors_of({"shapes": shapes_of, "type": "float32"})
+        source = self.made("llama2", folder_name, change={"vocab_size": vocab}, tensors=tensors)
+        with open(os.path.join(source, "tokenizer.model"), "wb") as f:
+            f.write(model)
+        return source
+
+    @unittest.skipUnless(os.path.exists(os.path.join(os.path.dirname(os.path.abspath(w.WEFT)), "..",
+                                                     "lib/weft/tokenizer/sentencepiece.so")),
+                         "the library SentencePiece is not here")
+    def test_a_model_of_sentencepiece(self):
+        source, start, back = self.spm("spm-from"), self.path("spm"), self.path("spm-back")
+        for odd in (None, "{}"):
+            if odd:  # one that cannot be used stands in front of it
+                with open(os.path.join(source, "tokenizer.json"), "w", encoding="utf-8") as f:
+                    f.write(odd)
+            shutil.rmtree(start, ignore_errors=True)
+            said = w.weft("import", "hf", source, "-o", start).stdout
+            self.assertIn(f"weft data --tokenizer {start}/tokenizer.model TEXT", said)
+            self.assertNotIn("cannot use", said)
+            for file in ("job.ini", "manifest.json"):
+                with open(os.path.join(start, file), encoding="utf-8") as f:
+                    text = f.read().replace("\\n", "\n")
+                self.assertIn("\ntokenizer = sentencepiece\n", text)
+                self.assertIn(f"\nfile = {start}/tokenizer.model\n", text)
+        said = w.weft("sample", start, "--prompt", "Weft", "--tokens", "2").stdout
+        self.assertTrue(said.startswith("Weft"), said)
+        w.weft("export", "hf", start, "-o", back)
+        models = []
+        for folder_name in (source, back):
+            with open(folder_name + "/tokenizer.model", "rb") as f:
+                models.append(f.read())
+        self.assertEqual(*models)
+        os.rename(start + "/tokenizer.model", self.path("other.model"))
+        os.remove(start + "/tokenizer.json")
+        said = w.weft("export", "hf", start, "-o", self.path("spm-bare")).stderr
+        self.assertIn("--tokenizer DIR, the folder that has it as tokenizer.model",
+                      " ".join(said.split()))
+
+    def test_without_a_tokenizer(self):
+        source = self.made("llama2", "bare-from")
+        said = w.weft("import", "hf", source, "-o", self.path("bare-start")).stdout
+        self.assertIn(f"{source} has neither tokenizer.json nor tokenizer.model, and the job names "
+                      "no tokenizer", said)
+
     def interrupted(self, words, to, number):
         """Signal it when its temporary folder is there; False: it was complete before."""
         process = subprocess.Popen([w.WEFT, *words, "-o", to], stdout=subprocess.DEVNULL,
@@ -546,6 +669,64 @@ class Beside(Case):
             for number in (signal.SIGINT, signal.SIGTERM):
                 self.assertTrue(any(self.interrupted(words, self.path("signalled"), number)
                                     for _ in range(20)), words)
+
+
+class Walk(Case):
+    """The commands of docs/HUGGINGFACE.md, one after the other, as they stand there."""
+
+    def commands(self):
+        docs = os.path.join(jobs.HERE, "..", "..", "docs", "HUGGINGFACE.md")
+        with open(docs, encoding="utf-8") as f:
+            block = f.read().split("```")[1]
+        return [x.split("#")[0].split() for x in block.strip().splitlines()]
+
+    def test_the_commands(self):
+        here, vocab = self.path("walk"), 500
+        recorded = os.path.join(jobs.HERE, "..", "tokenizer", "recorded", "llama3.json.gz")
+        with gzip.open(recorded, "rt") as f:
+            tokenizer = base64.b64decode(json.load(f)["file"])
+        wide = {k: [vocab if n == 67 else n for n in v]
+                for k, v in self.models["llama3"]["shapes"].items()}
+        folder.write(here + "/DIR", self.models["llama3"]["config"] | {"vocab_size": vocab},
+                     folder.tensors_of({"shapes": wide, "type": "float32"}))
+        with open(here + "/DIR/tokenizer.json", "wb") as f:
+            f.write(tokenizer)
+        os.mkdir(here + "/corpus")
+        for i in range(3):
+            with open(f"{here}/corpus/{i}.txt", "w", encoding="utf-8") as f:
+                f.writelines(f"{k * k % 997} is the square of {k}, or nearly.\n"
+                             for k in range(i, 3000, 3))
+        *commands, last = self.commands()
+        self.assertEqual([x[1] for x in commands],
+                         ["import", "data", "train", "eval", "sample", "export"])
+        said = {}
+        for words in commands:
+            self.assertEqual(words[0], "weft")
+            more = ["log.peak_gflops=1"] if words[1] == "train" else []
+            done = subprocess.run([os.path.abspath(w.WEFT), *shlex.split(" ".join(words[1:])),
+                                   *more], cwd=here, capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, f"{words}: {done.stderr}")
+            said[words[1]] = done.stdout
+        self.assertIn("bits per byte", said["eval"])
+        self.assertTrue(said["sample"].startswith("Once upon a time"), said["sample"])
+        self.assertIn("M.from_pretrained('tuned')", last[-1])
+        self.loads(here)
+
+    def loads(self, here):
+        """What from_pretrained() gets: the weights after 200 steps, rounded, and what lay beside
+        them."""
+        trained = here + "/runs/tuned/checkpoints/step-00000200"
+        w.weft("export", "hf", trained, "-o", here + "/exact")
+        exact, tuned = folder.read(here + "/exact"), folder.read(here + "/tuned")
+        self.assertEqual(tuned, {k: ("BF16", s, folder.encode("BF16", folder.decode("F32", d)))
+                                 for k, (_, s, d) in exact.items()})
+        before = folder.read(here + "/DIR")
+        self.assertEqual({k: v[1] for k, v in before.items()}, {k: v[1] for k, v in exact.items()})
+        self.assertFalse([k for k, v in exact.items() if v[2] == before[k][2]])
+        self.assertEqual(folder.config(here + "/tuned")["torch_dtype"], "bfloat16")
+        with open(here + "/tuned/tokenizer.json", "rb") as f, \
+                open(here + "/DIR/tokenizer.json", "rb") as g:
+            self.assertEqual(f.read(), g.read())
 
 
 class Outside(Case):

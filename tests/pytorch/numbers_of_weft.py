@@ -81,10 +81,11 @@ def read_tokens(path):
 
 
 def write_tokens(path, tokens, vocab):
-    head = [MAGIC, 1, len(tokens), vocab] + [0] * (HEADER_WORDS - 4)
+    wide = vocab > 1 << 16
+    head = [MAGIC, 1 + wide, len(tokens), vocab] + [0] * (HEADER_WORDS - 4)
     with open(path, "wb") as f:
         f.write(struct.pack(f"<{HEADER_WORDS}I", *head))
-        f.write(struct.pack(f"<{len(tokens)}H", *tokens))
+        f.write(struct.pack(f"<{len(tokens)}{'I' if wide else 'H'}", *tokens))
 
 
 def permuted(key, epoch, n, i):

@@ -1,9 +1,14 @@
 """data.py WEFT: token files of folders, records and compressed files, by any number of threads, and
 after any interruption."""
 import contextlib
+import glob
 import gzip
 import json
+import math
 import os
+import random
+import re
+import resource
 import signal
 import struct
 import subprocess
@@ -104,6 +109,26 @@ class Data(started.Case):
         os.truncate(self.path("a.jsonl"), 70 << 20)
         self.refused("data", "a.jsonl", "-o", "n.bin", why="a.jsonl:2: the line has more than 64")
 
+    def test_other_fields_of_a_record_take_no_memory(self):
+        """A tree of JSON of them would take 4 GB."""
+        text = 'a "text" \\ {,\u00e9\u20ac'
+        more = {"\u00e9": 1, "y": ["}", '"', "\\", {"text": 2}], "text": "b", "z": None}
+        lines = [json.dumps({"text": text, **more}), json.dumps({**more, "text": text}),
+                 f' {{ "te\\u0078t" : {json.dumps(text)} , "x" : 1e999 , "y" : [ {{ }} ] }} ',
+                 '{"x": [' + "{}," * 20000000 + "{}], " + json.dumps({"text": text})[1:]]
+        self.write("a.jsonl", "\n".join(lines))
+
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+        self.weft("data", "a.jsonl", "-o", "t.bin", "--threads", 1,
+                  **({} if w.SLOW > 1 else {"preexec_fn": limit}))
+        self.assertEqual(bytes(tokens(self.read("t.bin"))), b"b" + 3 * text.encode())
+        for line in ('{"text": "a"', '{"text": "a", }', '{"text": "a"} 1', '{"text" "a"}', "{",
+                     '{"text": "a" "b"}', '{"a": {, "text": "b"}', '{"a": "}', '{"a": }', "{,}"):
+            with self.subTest(line):
+                self.write("b.jsonl", line)
+                self.refused("data", "b.jsonl", "-o", "n.bin", why="1: the line is not JSON")
+
     def test_threads_change_nothing(self):
         text = "\n".join(self.texts) * 12
         self.write("a.txt", text)
@@ -158,6 +183,40 @@ class Data(started.Case):
             got = self.read("t.bin") + (self.read("v.bin") if "--valid" in words else b"")
             self.assertEqual(got, want)
 
+    def test_progress(self):
+        """A line says how much is done, how fast, and how long the rest takes."""
+        self.write("a.txt", "\n".join(self.texts) * 4)
+        size = os.path.getsize(self.path("a.txt")) * 1e-6
+        said = self.weft("data", "a.txt", "-o", "t.bin", "--tokenizer", "llama3.json",
+                         env={"WEFT_TEST_SPOOL": "20000"})[1]
+        lines = re.findall(r"encoded (\d+) of (\d+) MB of files, ([0-9.]+) MB/s of text, "
+                           r"ETA (\d+):([0-5]\d)\n", said)
+        self.assertGreater(len(lines), 2, said)
+        self.assertEqual({x[1] for x in lines}, {f"{size:.0f}"})
+        self.assertEqual([int(x[0]) for x in lines], sorted(int(x[0]) for x in lines))
+        self.assertEqual(lines[-1][0], f"{size:.0f}")
+        self.assertEqual(lines[-1][3:], ("0", "00"))
+
+    def test_bits_per_byte(self):
+        """Bytes are those of the tokens that are predicted, as the tokenizer's file has them."""
+        self.write("a.txt", "\n".join(self.texts))
+        self.data("a.txt", "-o", "train.bin", "--valid", "valid.bin", "--plain", "--tokenizer",
+                  "llama3.json")
+        self.weft("train", "tiny.ini", "data.tokenizer=hf", "tokenizer.file=llama3.json",
+                  "model.vocab=0")
+        found = json.loads(self.weft("eval", "run/checkpoints/step-00000004", "--json")[0])
+        alike = [*range(33, 127), *range(161, 173), *range(174, 256)]
+        other = [b for b in range(256) if b not in alike]
+        byte_of = {chr(b) for b in alike} | {chr(256 + i) for i in range(len(other))}
+        vocab = json.loads(self.read("llama3.json"))["model"]["vocab"]
+        width = {i: len(s) for s, i in vocab.items() if set(s) <= byte_of}
+        ids = tokens(self.read("valid.bin"))
+        counted = sum(width[i] for i in ids[1:found["tokens"] + 1])
+        self.assertEqual(found["bytes"], counted)
+        self.assertNotEqual(counted, found["tokens"])
+        self.assertAlmostEqual(found["bits_per_byte"],
+                               found["loss"] * found["tokens"] / math.log(2) / counted, places=9)
+
     def test_what_another_run_has_left_is_not_used(self):
         os.mkdir(self.path("t.bin.part"))
         self.write("t.bin.part/place", b"x" * 64)
@@ -196,6 +255,17 @@ class Data(started.Case):
         self.refused("data", "a.txt", "-o", "n.bin", "--tokenizer", "none.json", why="none.json")
         self.refused("data", "a.txt", "-o", "n.bin", "--tokenizer", "llama3.json", "end=<none>",
                      why='no token "<none>"')
+
+    @unittest.skipUnless(glob.glob(str(Path(started.WEFT).parent.parent /
+                                       "lib/weft/tokenizer/sentencepiece.so")), "no SentencePiece")
+    def test_a_job_trains_on_text_without_a_place_to_cut(self):
+        """A sample is encoded from as much text as it needs, not from all that follows."""
+        record.write_file("spm_bpe", record.load("spm_bpe"), self.place)
+        chars, rng = [chr(c) for c in range(0x4e00, 0x5e00)], random.Random(5)
+        self.write("cjk.txt", "".join(rng.choices(chars, k=100000)))
+        self.weft("train", "tiny.ini", "data.source=text", "data.train=cjk.txt", "data.valid=",
+                  "train.eval_every=0", "data.tokenizer=sentencepiece", "model.vocab=0",
+                  "tokenizer.file=spm_bpe.model", "run.steps=20", "optim.warmup=1")
 
     def test_a_job_trains_on_text_by_it(self):
         self.write("a.txt", "\n".join(self.texts))

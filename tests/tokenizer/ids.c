@@ -5,8 +5,9 @@
  * opens the plugin's tokenizer with these options and answers requests on standard input until it
  * ends. All numbers are little endian and have 32 bits:
  *
- *   request   what ('e' encode, 'p' encode in pieces, 'd' decode, 'i' info), flags, bytes of a
- *             piece, bytes that follow, bytes
+ *   request   what ('e' encode, 'p' encode in pieces, 'c' encode the parts between places of
+ *             cut(), 'd' decode, 'i' info), flags, bytes of a piece or a part, bytes that
+ *             follow, bytes
  *   answer    status of weft, bytes that follow, bytes: ids, text, the tokenizer's numbers and
  *             identity, or the sentence of a failure
  *
@@ -64,6 +65,27 @@ static weft_status encode(const tokenizer *k, const char *text, uint64_t bytes, 
     return WEFT_OK;
 }
 
+/* The text in parts that end at the last place within `step` bytes; without one they are longer. */
+static weft_status encode_parts(const tokenizer *k, const char *text, uint64_t bytes,
+                                uint32_t flags, uint64_t step, int32_t *ids, uint64_t room,
+                                uint64_t *n)
+{
+    weft_status st = WEFT_OK;
+    *n = 0;
+    for (uint64_t at = 0, part, made; st == WEFT_OK && at < bytes; at += part, *n += made) {
+        uint64_t want = step;
+        made = part = 0;
+        for (; st == WEFT_OK && !part && want < bytes - at; want *= 2)
+            st = k->table->cut(k->t, text + at, want, &part);
+        must(part <= want, "cut() answers too much");
+        part = part ? part : bytes - at;
+        if (st == WEFT_OK)
+            st = encode(k, text + at, part, at ? flags & ~WEFT_TEXT_FIRST : flags, part, ids + *n,
+                        room - *n, &made);
+    }
+    return st;
+}
+
 static weft_status decode(const tokenizer *k, const int32_t *ids, uint64_t n, uint32_t flags,
                           char *out, uint64_t room, uint64_t *bytes)
 {
@@ -89,7 +111,7 @@ static weft_status decode(const tokenizer *k, const int32_t *ids, uint64_t n, ui
 static void serve(const tokenizer *k, const uint32_t head[4], const char *bytes)
 {
     const uint64_t n = head[3], room = head[0] == 'd' ? n / 4 * 1024 + 1024 : 32 * n + 64;
-    const uint64_t step = head[0] == 'p' && head[2] ? head[2] : UINT32_MAX;
+    const uint64_t step = head[0] != 'e' && head[2] ? head[2] : UINT32_MAX;
     uint64_t made = 0;
     weft_status st = WEFT_OK;
     lone_clear();
@@ -106,6 +128,8 @@ static void serve(const tokenizer *k, const uint32_t head[4], const char *bytes)
     must(out != NULL, "no memory");
     if (head[0] == 'd')
         st = decode(k, (const int32_t *)(const void *)bytes, n / 4, head[1], out, room, &made);
+    else if (head[0] == 'c')
+        st = encode_parts(k, bytes, n, head[1], step, (int32_t *)(void *)out, room, &made);
     else
         st = encode(k, bytes, n, head[1], step, (int32_t *)(void *)out, room, &made);
     if (st != WEFT_OK)

@@ -20,7 +20,6 @@ import kinds
 
 HERE = Path(__file__).resolve().parent
 RECORDED = HERE / "recorded"
-OLD = ("bert", "words", "delimiter")  # kinds.texts()
 
 
 def load(name):
@@ -49,10 +48,6 @@ def corpus():
     return "\n".join(f.read_text() for f in files) + "\n".join(kinds.PLAIN) * 30
 
 
-def texts_of(name, texts):
-    return texts["old" if name in OLD else "all"]
-
-
 def library(name, file):
     """Functions that encode, and decode ids, by the library."""
     if name in kinds.MODELS:
@@ -70,7 +65,7 @@ def library(name, file):
 def results(name, file, texts):
     encode, decode = library(name, file)
     out = {"ids": [], "special": [], "decoded": []}
-    for text in texts_of(name, texts):
+    for text in texts["all"]:
         ids = encode(text, False)
         out["ids"].append(digest(ids))
         out["special"].append(digest(encode(text, True)))
@@ -91,8 +86,7 @@ def write_file(name, recorded, folder):
 
 def record():
     text = corpus()
-    texts = {"all": kinds.texts("all", n=40), "old": kinds.texts("bert", n=40),
-             "broken": [b.decode("latin-1") for b in kinds.broken(n=20)]}
+    texts = {"all": kinds.texts(n=40), "broken": [b.decode("latin-1") for b in kinds.broken(n=20)]}
     save("texts", texts)
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)

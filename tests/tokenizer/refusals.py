@@ -2,6 +2,8 @@
 refused with a sentence that names the field; so is a damaged tokenizer.model."""
 import copy
 import json
+import os
+import resource
 import sys
 import tempfile
 import unittest
@@ -118,6 +120,22 @@ class Refusals(unittest.TestCase):
                           ("[" * 100000, "it is not JSON")):
             self.file.write_text(text)
             self.refused(self.file, why)
+
+    @unittest.skipIf(os.environ.get("WEFT_SANITIZED"), "sanitizers hold memory of their own")
+    def test_memory(self):
+        """A tree of JSON takes many times the memory of the file."""
+        before = resource.getrlimit(resource.RLIMIT_AS)
+        for text, megabytes, why in (
+                ("[" + "{}," * 20000000 + "{}]", 512, "it has more than 4194304 values"),
+                ("[" + "{}," * 2000000 + "{}]", 128, "there is no memory")):
+            self.file.write_text(text)
+            resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, before[1]))
+            try:
+                with self.assertRaises(served.Refused) as e:
+                    served.Served(IDS, f"{PLUGINS}/hf.so", self.file).info()
+            finally:
+                resource.setrlimit(resource.RLIMIT_AS, before)
+            self.assertIn(why, str(e.exception))
 
     def test_cut_files(self):
         text = json.dumps(small())

@@ -30,9 +30,10 @@ class Served:
             raise Refused(answer.decode("utf-8", "replace"))
         return answer
 
-    def encode(self, text, special=True, first=True, step=0):
+    def encode(self, text, special=True, first=True, step=0, parts=False):
         body = text.encode() if isinstance(text, str) else text
-        answer = self.ask("p" if step else "e", FIRST * first | SPECIAL * special, step, body)
+        what = "c" if parts else "p" if step else "e"
+        answer = self.ask(what, FIRST * first | SPECIAL * special, step, body)
         return list(struct.unpack(f"<{len(answer) // 4}i", answer))
 
     def decode(self, ids, first=True):

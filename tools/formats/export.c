@@ -159,6 +159,8 @@ static void warn_of_tokenizer(const formats_exporter *x, const char *file)
 {
     static const char *const names[] = {"tokenizer.json", "tokenizer.model", "vocab.json"};
     char name[PATH_MAX];
+    const char *end = file ? strrchr(file, '.') : NULL;
+    const bool model = end && !strcmp(end, ".model");
     if (!file || strcmp(x->r->format, FORMATS_HUGGINGFACE))
         return;
     for (size_t i = 0; x->beside && i < sizeof names / sizeof *names; i++) {
@@ -168,9 +170,10 @@ static void warn_of_tokenizer(const formats_exporter *x, const char *file)
     }
     log_line(WEFT_LOG_WARN,
              "%s gets no tokenizer: that of the job, %s, %s; export again with --tokenizer DIR, "
-             "the folder that has it",
+             "the folder that has it%s",
              x->r->to, file,
-             access(file, F_OK) ? "is no longer there" : "is not in the folder of an import");
+             access(file, F_OK) ? "is no longer there" : "is not in the folder of an import",
+             model ? " as tokenizer.model" : "");
 }
 
 static weft_status open_model(formats_exporter *x)

@@ -176,6 +176,14 @@ static weft_status check_value(const weft_model_format *f, const json_t *root,
     return st;
 }
 
+/* The first path of a field leads to null, which is not the default of every field. */
+static bool is_null(const json_t *root, const char *names)
+{
+    char path[FORMATS_TEXT];
+    formats_next(&names, path);
+    return json_is_null(json_object_get(root, path));
+}
+
 static weft_status take_field(const weft_model_format *f, const weft_model_field *field,
                               const json_t *root, pool *p, formats_settings *out)
 {
@@ -187,6 +195,9 @@ static weft_status take_field(const weft_model_format *f, const weft_model_field
     weft_status st = implied ? WEFT_OK : check_value(f, root, field, value, path);
     if (st != WEFT_OK)
         return st;
+    if (!value && !implied && !field->key && is_null(root, field->field) &&
+        among(root, field->values, "null"))
+        return WEFT_OK;
     if (!value && !field->dflt)
         return err_fail(WEFT_USAGE, "it has no field '%s', which %s needs", path, f->architecture);
     if (value)
@@ -253,7 +264,8 @@ static weft_status cannot(const config *cfg, const weft_model_format *f, const c
 }
 
 /* A field without a key: as `had`, the configuration before, has it, if that may be; else the
- * default, and null only where it takes the place of something else. */
+ * default, if that may be, and null only where it takes the place of something else; else the first
+ * value that may be. */
 static json_t *fixed_value(const weft_model_field *x, const json_t *root, const json_t *had)
 {
     char word[FORMATS_TEXT], path[FORMATS_TEXT];
@@ -265,6 +277,9 @@ static json_t *fixed_value(const weft_model_field *x, const json_t *root, const 
     const bool null = x->dflt && !strcmp(x->dflt, "null");
     if (!x->dflt || (null && !json_object_get(had, path)) || !computed(root, x->dflt, word))
         return NULL;
+    rest = x->values;
+    if (!among(root, rest, word))
+        formats_next(&rest, word);
     return formats_json_value(word);
 }
 

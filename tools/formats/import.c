@@ -16,11 +16,11 @@ typedef struct importer {
     host *host; /* in which the family was found */
     const host_component *family;
     formats_model model;
-    char *model_text;  /* [model] as INI text */
-    char to[PATH_MAX]; /* r->to, from the root */
-    bool tokenizer;    /* tokenizer.json comes along */
-    bool named;        /* the jobs name it: it was read */
-    char why[512];     /* it cannot be used; "": it can */
+    char *model_text;      /* [model] as INI text */
+    char to[PATH_MAX];     /* r->to, from the root */
+    const char *tokenizer; /* the file that comes along; NULL: none */
+    bool named;            /* the jobs name it: it was read */
+    char why[512];         /* it cannot be used; "": it can */
 } importer;
 
 /* The last override of `key`; NULL: none. */
@@ -66,7 +66,7 @@ static void print_commands(const importer *m, const char *begin, FILE *to)
 {
     if (m->named) {
         fprintf(to, "%s  weft data --tokenizer ", begin);
-        print_path(m, "tokenizer.json", to);
+        print_path(m, m->tokenizer, to);
         fputs(" TEXT... -o TOKENS.bin --valid VALID.bin\n", to);
     }
     fprintf(to, "%s  weft train ", begin);
@@ -119,17 +119,25 @@ static weft_status read_tokenizer(const importer *m, const char *path)
     return st;
 }
 
-/* A model is of use without its tokenizer, so one that weft cannot read ends no import. */
+/* The first that can be read, else the first that is there. A model is of use without its
+ * tokenizer, so one that weft cannot read ends no import. */
 static void try_tokenizer(importer *m)
 {
+    static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
     char path[PATH_MAX];
-    const int n = snprintf(path, sizeof path, "%s/tokenizer.json", m->r->from);
-    m->tokenizer = !strcmp(m->r->format, FORMATS_HUGGINGFACE) && n < (int)sizeof path &&
-                   access(path, R_OK) == 0;
-    if (m->tokenizer && read_tokenizer(m, path) != WEFT_OK)
-        snprintf(m->why, sizeof m->why, "%s", err_text());
-    m->why[strcspn(m->why, "\n")] = 0;
-    m->named = m->tokenizer && !*m->why;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !m->named; i++) {
+        const int n = snprintf(path, sizeof path, "%s/%s", m->r->from, names[i]);
+        if (strcmp(m->r->format, FORMATS_HUGGINGFACE) || n >= (int)sizeof path ||
+            access(path, R_OK))
+            continue;
+        m->named = read_tokenizer(m, path) == WEFT_OK;
+        if (!m->named && !m->tokenizer)
+            snprintf(m->why, sizeof m->why, "%.*s", (int)strcspn(err_text(), "\n"), err_text());
+        if (m->named || !m->tokenizer)
+            m->tokenizer = names[i];
+    }
+    if (m->named)
+        *m->why = 0;
     err_clear();
 }
 
@@ -190,9 +198,9 @@ static void print_job(const importer *m, FILE *to)
     if (m->tokenizer) {
         const char *out = m->named ? "" : "; ";
         if (*m->why)
-            fprintf(to, "\n; Its tokenizer.json cannot be used: %s", m->why);
-        fprintf(to, "\n%s[data]\n%stokenizer = hf\n\n%s[tokenizer]\n%sfile = %s/tokenizer.json\n",
-                out, out, out, out, m->to);
+            fprintf(to, "\n; Its %s cannot be used: %s", m->tokenizer, m->why);
+        fprintf(to, "\n%s[data]\n%stokenizer = %s\n\n%s[tokenizer]\n%sfile = %s/%s\n", out, out,
+                config_tokenizer_of(m->tokenizer), out, out, m->to, m->tokenizer);
     }
     fprintf(to,
             "\n[train]\nsequence = %lld\n\n[parallel]\nstrategy = dp\n\n"
@@ -226,8 +234,8 @@ static char *kept_job(const importer *m)
     char *model = config_written(m->model.cfg, "log"), *all = NULL;
     if (!m->named)
         return model;
-    if (asprintf(&all, "%s\n[data]\ntokenizer = hf\n\n[tokenizer]\nfile = %s/tokenizer.json\n",
-                 model, m->to) < 0)
+    if (asprintf(&all, "%s\n[data]\ntokenizer = %s\n\n[tokenizer]\nfile = %s/%s\n", model,
+                 config_tokenizer_of(m->tokenizer), m->to, m->tokenizer) < 0)
         all = NULL;
     free(model);
     return all;
@@ -278,11 +286,15 @@ static weft_status run(importer *m, FILE *say)
     if (st == WEFT_OK)
         st = write_checkpoint(m);
     if (st == WEFT_OK && *m->why)
-        fprintf(
-            say,
-            "weft cannot use its tokenizer.json, and the job does not name it, so texts have to "
-            "come as tokens: %s\n\n",
-            m->why);
+        fprintf(say,
+                "weft cannot use its %s, and the job does not name it, so texts have to "
+                "come as tokens: %s\n\n",
+                m->tokenizer, m->why);
+    if (st == WEFT_OK && !m->tokenizer && !strcmp(m->r->format, FORMATS_HUGGINGFACE))
+        fprintf(say,
+                "%s has neither tokenizer.json nor tokenizer.model, and the job names no "
+                "tokenizer, so texts have to come as tokens\n\n",
+                m->r->from);
     if (st == WEFT_OK) {
         fprintf(say, "%s: %llu parameters of family %s\n\n%s\ntrain it with\n", m->r->to,
                 (unsigned long long)m->model.plans.at[0].param_elements, m->family->name,

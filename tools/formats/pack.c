@@ -33,11 +33,19 @@ static void file_name(const packing *k, uint32_t file, char out[NAME_BYTES])
         snprintf(out, NAME_BYTES, "model-%05u-of-%05u.safetensors", file + 1, k->files);
 }
 
+/* WEFT_TEST_FILE_BYTES=N: tests export small models into several files. */
+static uint64_t file_bytes(void)
+{
+    const char *few = getenv("WEFT_TEST_FILE_BYTES");
+    const uint64_t bytes = few ? strtoull(few, NULL, 10) : 0;
+    return bytes ? bytes : FILE_BYTES;
+}
+
 /* Names, shapes and files of all tensors; returns their bytes. */
 static uint64_t lay_out(packing *k)
 {
     formats_exporter *x = k->x;
-    const uint64_t width = weft_dtype_size(x->dtype);
+    const uint64_t width = weft_dtype_size(x->dtype), most = file_bytes();
     uint64_t all = 0, held = 0;
     k->n = x->model.params.n;
     k->t = pool_array(&x->mem, k->n + 1, sizeof *k->t);
@@ -50,7 +58,7 @@ static uint64_t lay_out(packing *k)
             t->bytes *= (uint64_t)v->shape[a];
         }
         t->bytes *= width;
-        if (held && held + t->bytes > FILE_BYTES) {
+        if (held && held + t->bytes > most) {
             k->files++;
             held = 0;
         }

@@ -23,7 +23,8 @@
 
 #include "files.h"
 
-#define PIECE (128u << 10) /* bytes of text a call; more than a tokenizer may leave unused */
+#define PIECE (128u << 10) /* most bytes of text a call */
+#define SPARE 256u         /* bytes behind those that a sample takes on average */
 #define PROBES 16u         /* places where the length of a sample is estimated, ... */
 #define PROBE 4096u        /* ... and bytes at each */
 #define LINE 4096u         /* bytes in which the next line is looked for */
@@ -38,7 +39,7 @@ struct weft_dataset {
     uint32_t use;
     int by_line;
     uint64_t order, sequence, span;
-    int32_t *ids; /* [room] */
+    int32_t *ids; /* [room], of which PIECE lie behind those of a sample */
     uint64_t room;
     char identity[768];
 };
@@ -74,33 +75,42 @@ static weft_status check_answer(const weft_dataset *d, const weft_encode_args *a
     return WEFT_OK;
 }
 
-/* One call: at most `bytes` from place `at` on, in one file. */
-static weft_status encode(const weft_dataset *d, uint64_t at, uint64_t bytes, int32_t *out,
-                          uint64_t room, uint64_t *used, uint64_t *n)
+/* At most `bytes` from place `at` on, in one file. The tokenizer leaves what it cannot cut; where
+ * that is all of it, or with `last`, the text ends there. */
+static weft_status encode(const weft_dataset *d, uint64_t at, uint64_t bytes, int last,
+                          int32_t *out, uint64_t room, uint64_t *used, uint64_t *n)
 {
     uint64_t rest;
+    weft_status st = WEFT_OK;
     weft_encode_args a = {.struct_size = sizeof a, .out = out, .room = room};
     a.text = files_rest(&d->text, at, &rest);
     a.bytes = rest < bytes ? rest : bytes;
-    a.flags = a.bytes == rest || bytes < PIECE ? WEFT_TEXT_LAST : 0;
-    *used = *n = 0;
-    weft_status st = table_of(d)->encode(d->tokenizer, &a, used, n);
+    while (a.bytes < rest && a.bytes > bytes - 3 && ((unsigned char)a.text[a.bytes] & 0xC0) == 0x80)
+        a.bytes--;
+    for (*used = *n = 0; st == WEFT_OK && !*used && !*n && !(a.flags & WEFT_TEXT_LAST);) {
+        a.flags = last || a.bytes == rest ? WEFT_TEXT_LAST : 0;
+        last = 1;
+        st = table_of(d)->encode(d->tokenizer, &a, used, n);
+    }
     return st == WEFT_OK ? check_answer(d, &a, *used, *n) : st;
 }
 
-/* `want` ids from place `at` on. */
-static weft_status encode_all(const weft_dataset *d, uint64_t at, uint64_t want, int32_t *out)
+/* At least `want` ids from place `at` on, in d->ids. There is room for more, so that no tokenizer
+ * tries how much of a text makes the last few. */
+static weft_status encode_all(const weft_dataset *d, uint64_t at, uint64_t want)
 {
     weft_status st = WEFT_OK;
     for (uint64_t have = 0; st == WEFT_OK && have < want;) {
         uint64_t used, n, rest;
+        const double need = (double)d->span * (double)(want - have) / (double)d->sequence;
         at = at < d->text.bytes ? at : 0;
         files_rest(&d->text, at, &rest);
-        st = encode(d, at, PIECE, out + have, want - have, &used, &n);
+        st = encode(d, at, need < PIECE - SPARE ? (uint64_t)need + SPARE : PIECE, 0, d->ids + have,
+                    d->room - have, &used, &n);
         have += n;
         at += used;
         if (st == WEFT_OK && used == rest && have < want && d->info.end)
-            out[have++] = (int32_t)d->info.end - 1;
+            d->ids[have++] = (int32_t)d->info.end - 1;
     }
     return st;
 }
@@ -133,7 +143,7 @@ static weft_status measure(weft_dataset *d, uint64_t sequence)
     for (uint64_t i = 0; i < PROBES; i++) {
         uint64_t used, n;
         weft_status st =
-            encode(d, align(d, d->text.bytes / PROBES * i), PROBE, ids, PROBE, &used, &n);
+            encode(d, align(d, d->text.bytes / PROBES * i), PROBE, 1, ids, PROBE, &used, &n);
         if (st != WEFT_OK)
             return st;
         bytes += used;
@@ -241,13 +251,13 @@ static weft_status text_info(weft_dataset *d, uint64_t sequence, weft_data_info 
 {
     const uint64_t rows = sequence ? sequence : 1;
     weft_status st = rows > UINT32_MAX ? weft_refuse_unknown(d->host) : measure(d, rows);
-    if (st == WEFT_OK && d->room < rows + 1) {
-        int32_t *ids = (int32_t *)weft_new(d->host, (rows + 1) * sizeof *ids, &st);
+    if (st == WEFT_OK && d->room < rows + 1 + PIECE) {
+        int32_t *ids = (int32_t *)weft_new(d->host, (rows + 1 + PIECE) * sizeof *ids, &st);
         if (!ids)
             return st;
         (d->host->free)(d->host->ctx, d->ids);
         d->ids = ids;
-        d->room = rows + 1;
+        d->room = rows + 1 + PIECE;
     }
     if (st != WEFT_OK)
         return st;
@@ -269,7 +279,7 @@ static weft_status read_one(weft_dataset *d, uint64_t sample, int32_t *tokens, i
     const uint64_t place = d->use == WEFT_DATA_VALID
                                ? sample * d->span
                                : source_order_below(d->order, sample, d->text.bytes - d->span);
-    weft_status st = encode_all(d, align(d, place), d->sequence + 1, d->ids);
+    weft_status st = encode_all(d, align(d, place), d->sequence + 1);
     if (st == WEFT_OK && tokens)
         memcpy(tokens, d->ids, d->sequence * sizeof *tokens);
     if (st == WEFT_OK && targets)

@@ -78,7 +78,7 @@ static const weft_model_field *const mistral[] = {TYPE("mistral"),
                                                   KV_HEADS("8"),
                                                   NONE("qkv_bias"),
                                                   NONE("qk_norm"),
-                                                  FORMAT_ONLY("sliding_window", "null", "null"),
+                                                  FORMAT_ONLY("sliding_window", "4096", "null"),
                                                   NULL};
 
 static const weft_model_field *const qwen2[] = {TYPE("qwen2"),

@@ -1,8 +1,9 @@
 /* chunk.c: places where a text may be cut without changing an id, whatever stands before and
  * behind.
  *
- *   space   between an ASCII letter or digit and a space that an ASCII letter follows. A word ends
- *           there in every tokenizer whose words begin at spaces
+ *   space   between a letter or digit and a space that a letter follows, where no normalization
+ *           changes them (utf8_is_gap()). A word ends there in every tokenizer whose words begin at
+ *           spaces
  *   line    behind a newline that follows no blank, and that a letter, a digit or no ASCII follows:
  *           known of patterns that take blanks by themselves. (Of several blanks such a pattern
  * leaves the last one to what follows, if something does.)
@@ -52,12 +53,14 @@ static bool has_inner_space(const known *k, const char *s, uint32_t n)
     return false;
 }
 
-/* A literal that no letter, digit or space is in cannot match across a place. */
+/* A literal that no letter, digit or space is in does not match at a place. */
 static bool is_apart(const known *k, const char *s, uint32_t n)
 {
     bool apart = true;
-    for (uint32_t i = 0; i < n; i++)
-        apart &= !is_alnum(s[i]) && s[i] != ' ' && s[i] != '\n';
+    for (uint32_t i = 0, bytes; i < n; i += bytes) {
+        const uint32_t c = utf8_next(s + i, &bytes);
+        apart &= c >= 0x80 ? !utf8_is_firm(c) : !is_alnum(s[i]) && c != ' ' && c != '\n';
+    }
     for (uint32_t i = 0; i + k->n <= n; i++)
         apart &= memcmp(s + i, k->space, k->n) != 0;
     return apart;
@@ -76,7 +79,8 @@ static void pass_normalizer(known *k, const hf_normalizer *z)
         k->line = false;
         if (is_space_literal(&z->pattern) && is_space(k))
             become(k, z->text, z->n);
-        else if (z->pattern.code || !is_apart(k, z->pattern.literal, z->pattern.n))
+        else if (z->pattern.sync != HF_SYNC_RUNS &&
+                 (z->pattern.code || !is_apart(k, z->pattern.literal, z->pattern.n)))
             k->holds = false;
         return;
     case HF_BYTES:
@@ -191,11 +195,9 @@ uint64_t hf_cut(const weft_tokenizer *t, const char *text, uint64_t bytes)
     if (!t->cuts_space && !t->cuts_line)
         return 0;
     for (uint64_t i = bytes; i-- > 1;) {
-        const char before = text[i - 1];
-        if (t->cuts_space && text[i] == ' ' && i + 1 < bytes && is_alnum(before) &&
-            is_alnum(text[i + 1]) && text[i + 1] > '9')
+        if (t->cuts_space && utf8_is_gap(text, bytes, i))
             return i;
-        if (t->cuts_line && before == '\n' && i > 1 && ends_word(text, i - 1) &&
+        if (t->cuts_line && text[i - 1] == '\n' && i > 1 && ends_word(text, i - 1) &&
             begins_line(text + i, bytes - i))
             return i;
     }

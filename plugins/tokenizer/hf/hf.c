@@ -114,12 +114,14 @@ static uint64_t next_piece(const weft_tokenizer *t, const char *s, uint64_t n, b
     }
 }
 
-/* A shorter piece of s, for fewer ids: half of it, at a character. */
+/* A shorter piece of s, for fewer ids: half of it, at a character; n where it is one. */
 static uint64_t half(const char *s, uint64_t n)
 {
     uint64_t at = n / 2;
-    while (at > 1 && ((unsigned char)s[at] & 0xc0) == 0x80)
+    while (at && ((unsigned char)s[at] & 0xc0) == 0x80)
         at--;
+    for (at = at ? at : 1; at < n && ((unsigned char)s[at] & 0xc0) == 0x80;)
+        at++;
     return at;
 }
 
@@ -138,12 +140,13 @@ static weft_status give_piece(hf_work *w, const weft_encode_args *a, uint64_t *u
         if (w->limit)
             return (t->host->fail)(t->host->ctx, WEFT_DATA,
                                    "a pattern of the tokenizer takes too many steps for this text");
-        if (w->ids.n <= a->room - *n || bytes == 1)
+        const uint64_t less = half(s, bytes);
+        if (w->ids.n <= a->room - *n || less == bytes)
             break;
         *full = true; /* there may be room for a shorter piece, if only for one id */
         if (*n)
             return WEFT_OK;
-        bytes = half(s, bytes);
+        bytes = less;
     }
     const uint64_t made = w->ids.n < a->room - *n ? w->ids.n : a->room - *n;
     if (bytes && made)

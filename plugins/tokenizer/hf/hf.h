@@ -4,7 +4,7 @@
  * A text passes these stages, in this order:
  *
  *   chunk.c      pieces of the text that no rule of this tokenizer looks across
- *   utf8.c       bytes that are no UTF-8 become U+FFFD
+ *   hf.c         bytes that are no UTF-8 become U+FFFD
  *   added.c      added tokens are found, before and after normalizing
  *   normalize.c  the text between them is changed
  *   split.c      and cut into words
@@ -28,9 +28,9 @@
 
 /* --- patterns (pattern.c) --- */
 
-/* Nothing; no match has a blank; matches end before a space behind a letter and behind a newline.
- */
-enum { HF_SYNC_UNKNOWN, HF_SYNC_APART, HF_SYNC_ENDS };
+/* Nothing; no match has a blank; each is two spaces or more; matches end before a space behind a
+ * letter and behind a newline. */
+enum { HF_SYNC_UNKNOWN, HF_SYNC_APART, HF_SYNC_RUNS, HF_SYNC_ENDS };
 
 typedef struct hf_pattern {
     pcre2_code *code; /* NULL: `literal` */

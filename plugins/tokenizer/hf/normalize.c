@@ -108,21 +108,13 @@ static uint32_t nmt(uint32_t c)
     return space ? ' ' : c;
 }
 
-static bool is_chinese(uint32_t c)
-{
-    return (c >= 0x4e00 && c <= 0x9fff) || (c >= 0x3400 && c <= 0x4dbf) ||
-           (c >= 0x20000 && c <= 0x2a6df) || (c >= 0x2a700 && c <= 0x2b73f) ||
-           (c >= 0x2b740 && c <= 0x2b81f) || (c >= 0x2b920 && c <= 0x2ceaf) ||
-           (c >= 0xf900 && c <= 0xfaff) || (c >= 0x2f800 && c <= 0x2fa1f);
-}
-
 /* BertNormalizer's clean_text and handle_chinese_chars. */
 static void bert(hf_work *w, const hf_normalizer *k, uint32_t c, hf_bytes *out)
 {
     const bool blank = utf8_is_space(c);
     if (k->clean && (!c || c == 0xfffd || (!(c == 9 || c == 10 || c == 13) && utf8_is_other(c))))
         return;
-    const bool chinese = k->chinese && is_chinese(c);
+    const bool chinese = k->chinese && utf8_is_chinese(c);
     if (chinese)
         hf_put(w, out, " ", 1);
     hf_put_char(w, out, k->clean && blank ? ' ' : c);

@@ -46,6 +46,8 @@ static const struct {
     {"[0-9][0-9][0-9]", HF_SYNC_APART},
     {"\\d", HF_SYNC_APART},
     {"[0-9]", HF_SYNC_APART},
+    {"[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", HF_SYNC_APART},
+    {" {2,}", HF_SYNC_RUNS},
 };
 
 typedef struct rewriter {

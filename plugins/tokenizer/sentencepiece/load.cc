@@ -167,7 +167,7 @@ void settle(weft_tokenizer *t)
     const std::vector<int> plain = encoded(t, "a");
     t->prefixes = !plain.empty() && starts(t->model.IdToPiece(plain[0]), space);
     t->squeezes = encoded(t, "a  b") == encoded(t, "a b");
-    t->cuts = t->prefixes;
+    t->cuts = t->prefixes && !t->model.IsUnknown(t->model.PieceToId(space));
     for (int i = 0; i < int(t->vocab) && t->cuts; i++) {
         const std::string s = t->bytes[size_t(i)];
         const size_t other = s.find_first_not_of(' ');

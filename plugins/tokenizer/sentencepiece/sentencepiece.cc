@@ -3,23 +3,12 @@
 #include <string.h>
 
 #include "model.h"
+#include "utf8.h"
 
 namespace
 {
 
 constexpr uint64_t waits = 64 << 10, max_piece = 64 << 20;
-
-bool is_letter(char c)
-{
-    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
-}
-
-/* In front of the space at s[i]. */
-bool cuts_at(const weft_tokenizer *t, const char *s, uint64_t n, uint64_t i)
-{
-    return t->cuts && i && i + 1 < n && s[i] == ' ' && is_letter(s[i + 1]) &&
-           (is_letter(s[i - 1]) || (s[i - 1] >= '0' && s[i - 1] <= '9'));
-}
 
 uint64_t whole_chars(const char *s, uint64_t n)
 {
@@ -38,7 +27,7 @@ uint64_t next_piece(const weft_tokenizer *t, const char *s, uint64_t n, bool las
         if (!at)
             break;
         i = uint64_t(static_cast<const char *>(at) - s);
-        if (cuts_at(t, s, n, i))
+        if (t->cuts && utf8_is_gap(s, n, i))
             return i;
     }
     if (last && n <= max_piece)
@@ -56,11 +45,14 @@ weft_status encode_piece(const weft_tokenizer *t, const char *s, uint64_t n, boo
                : model_fail(t, WEFT_DATA, "the library cannot encode a text by it");
 }
 
+/* Half of it, at a character; n where it is one. */
 uint64_t half(const char *s, uint64_t n)
 {
     uint64_t at = n / 2;
-    while (at > 1 && (s[at] & 0xc0) == 0x80)
+    while (at && (s[at] & 0xc0) == 0x80)
         at--;
+    for (at = at ? at : 1; at < n && (s[at] & 0xc0) == 0x80;)
+        at++;
     return at;
 }
 
@@ -78,11 +70,12 @@ weft_status encode_text(const weft_tokenizer *t, const weft_encode_args &a, uint
             const weft_status st = encode_piece(t, s, bytes, first, &ids);
             if (st != WEFT_OK)
                 return st;
-            if (ids.size() <= a.room - *n || bytes == 1)
+            const uint64_t less = half(s, bytes);
+            if (ids.size() <= a.room - *n || less == bytes)
                 break;
             if (*n)
                 return WEFT_OK;
-            bytes = half(s, bytes);
+            bytes = less;
         }
         for (size_t i = 0; i < ids.size() && *n < a.room; i++)
             a.out[(*n)++] = ids[i];
@@ -135,7 +128,7 @@ weft_status cut(weft_tokenizer *t, const char *text, uint64_t bytes, uint64_t *a
 {
     *at = 0;
     for (uint64_t i = bytes; i-- > 1 && !*at;)
-        if (cuts_at(t, text, bytes, i))
+        if (t->cuts && utf8_is_gap(text, bytes, i))
             *at = i;
     return WEFT_OK;
 }

@@ -84,7 +84,8 @@ typedef struct weft_model_field {
     const char *dflt;  /* the value of a file without it, or with null; NULL: it must be there */
 
     /* With a key: pairs "THERE=HERE|THERE=HERE" for values that are called otherwise, else NULL.
-     * Without: the values that mean what this family computes, "gelu_new|gelu_pytorch_tanh". */
+     * Without: the values that mean what this family computes, "gelu_new|gelu_pytorch_tanh". A null
+     * in the file is the default unless it is one of them. */
     const char *values;
 } weft_model_field;
 WEFT_FREEZE(weft_model_field, values, 40);

@@ -2,13 +2,13 @@
 #include "tokens/text/reader.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "base/mem.h"
 #include "tokens/text/input.h"
+#include "tokens/text/record.h"
 
 struct tokens_reader {
     const tokens_text_list *list;
@@ -96,10 +96,9 @@ static weft_status fill_text(tokens_reader *r, uint64_t want)
 
 /* --- records --- */
 
-static weft_status bad_record(const tokens_reader *r, const char *why, const char *more)
+static weft_status bad_record(const tokens_reader *r, const char *why)
 {
-    return err_fail(WEFT_DATA, "text %s:%" PRIu64 ": %s%s", r->list->at[r->file].path, r->line, why,
-                    more);
+    return err_fail(WEFT_DATA, "text %s:%" PRIu64 ": %s", r->list->at[r->file].path, r->line, why);
 }
 
 /* The next line, without its end; *n UINT64_MAX: there is none. */
@@ -122,7 +121,7 @@ static weft_status next_line(tokens_reader *r, const char **line, uint64_t *n)
             return WEFT_OK;
         if (r->raw_to - r->raw_from > DATA_RECORD_MAX) {
             r->line++;
-            return bad_record(r, "the line has more than 64 MiB", "");
+            return bad_record(r, "the line has more than 64 MiB");
         }
         if (r->raw_from) {
             memmove(r->raw, r->raw + r->raw_from, r->raw_to - r->raw_from);
@@ -146,32 +145,20 @@ static weft_status next_line(tokens_reader *r, const char **line, uint64_t *n)
 /* The text of a record becomes that of the document. */
 static weft_status take_record(tokens_reader *r, const char *line, uint64_t n)
 {
-    json_error_t error;
-    /* Numbers are not read, so one may be larger than an integer of C. */
-    json_t *record = json_loadb(line, n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &error);
-    const json_t *value = json_object_get(record, r->field);
-    weft_status st = WEFT_OK;
+    char why[256];
+    json_t *text = tokens_record_text(line, n, r->field, why);
     r->from = r->to = 0;
-    if (!record)
-        st = bad_record(r, "the line is not JSON: ", error.text);
-    else if (!json_is_object(record))
-        st = bad_record(r, "the line is no record: it is not an object", "");
-    else if (!json_is_string(value))
-        st = bad_record(r,
-                        value ? "this field of the record is no text: "
-                              : "the record has no such field (--field NAME): ",
-                        r->field);
-    else {
-        r->to = json_string_length(value);
-        if (r->capacity < r->to) {
-            r->capacity = r->to;
-            r->text = mem_grow(r->text, r->capacity);
-        }
-        if (r->to)
-            memcpy(r->text, json_string_value(value), r->to);
+    if (!text)
+        return bad_record(r, why);
+    r->to = json_string_length(text);
+    if (r->capacity < r->to) {
+        r->capacity = r->to;
+        r->text = mem_grow(r->text, r->capacity);
     }
-    json_decref(record);
-    return st;
+    if (r->to)
+        memcpy(r->text, json_string_value(text), r->to);
+    json_decref(text);
+    return WEFT_OK;
 }
 
 static weft_status next_record(tokens_reader *r)

@@ -57,8 +57,8 @@ static uint64_t digest_of(const stored *s)
     return h;
 }
 
-/* WEFT_TEST_SPOOL=IDS: tests interrupt short runs, so these keep fewer ids in memory and store each
- * place. */
+/* WEFT_TEST_SPOOL=IDS: tests interrupt short runs, so these keep fewer ids in memory, store each
+ * place, and show their progress after each unit (encode.c). */
 static void set_limits(tokens_spool *s)
 {
     const char *few = getenv("WEFT_TEST_SPOOL");

@@ -12,6 +12,7 @@
 #include "read.h"
 
 #define MAX_BYTES (256u << 20)
+#define MAX_VALUES (4u << 20) /* of JSON; 262,144 tokens and their merges are 2 million */
 
 static weft_status fail(const weft_tokenizer *t, weft_status code, const char *why)
 {
@@ -48,6 +49,36 @@ static char *read_file(const weft_tokenizer *t, uint64_t *bytes, weft_status *st
     if (fd >= 0)
         close(fd);
     return NULL;
+}
+
+/* Jansson makes a tree of the file, which may take a hundred bytes for each byte of it. */
+static bool is_modest(const char *text, uint64_t bytes)
+{
+    uint64_t values = 0;
+    bool quoted = false;
+    for (uint64_t i = 0; i < bytes; i++) {
+        quoted ^= text[i] == '"';
+        i += quoted && text[i] == '\\';
+        values += !quoted && i < bytes && (text[i] == ',' || text[i] == '{' || text[i] == '[');
+    }
+    return values <= MAX_VALUES;
+}
+
+/* The tree of the file; NULL with *st. */
+static json_t *parse(const reader *r, const char *text, uint64_t bytes, weft_status *st)
+{
+    json_error_t error = {.line = -1};
+    if (!is_modest(text, bytes)) {
+        *st = read_bad(r, "", "it has more than %u values", MAX_VALUES);
+        return NULL;
+    }
+    json_t *top = json_loadb(text, bytes, JSON_ALLOW_NUL, &error);
+    if (!top && (error.line < 0 || json_error_code(&error) == json_error_out_of_memory))
+        *st = read_no_memory(r);
+    else if (!top)
+        *st = read_bad(r, "", "line %d, column %d: it is not JSON: %.150s", error.line,
+                       error.column, error.text);
+    return top;
 }
 
 static weft_status read_all(const reader *r, const json_t *top, const weft_conf *conf)
@@ -87,7 +118,6 @@ weft_status hf_load(weft_tokenizer *t, const weft_conf *conf)
 {
     weft_status st = WEFT_OK;
     uint64_t bytes = 0;
-    json_error_t error;
     const char *path = conf->text(conf->ctx, "file");
     reader r = {.t = t};
     t->path = read_copy(path, strlen(path));
@@ -95,13 +125,10 @@ weft_status hf_load(weft_tokenizer *t, const weft_conf *conf)
     if (!text)
         return st != WEFT_OK ? st : read_no_memory(&r);
     t->names = malloc(bytes + 1);
-    json_t *top = t->names ? json_loadb(text, bytes, JSON_ALLOW_NUL, &error) : NULL;
+    json_t *top = t->names ? parse(&r, text, bytes, &st) : NULL;
     if (!t->names)
         st = read_no_memory(&r);
-    else if (!top)
-        st = read_bad(&r, "", "line %d, column %d: it is not JSON: %.150s", error.line,
-                      error.column, error.text);
-    else
+    else if (top)
         st = read_all(&r, top, conf);
     json_decref(top);
     if (st == WEFT_OK)

@@ -1,9 +1,13 @@
 /* utf8.h: characters of UTF-8, and what Unicode says of them. */
-#ifndef HF_UTF8_H
-#define HF_UTF8_H
+#ifndef UTF8_H
+#define UTF8_H
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /* The character at s, in UTF-8 that is valid, and its bytes. */
 static inline uint32_t utf8_next(const char *s, uint32_t *n)
@@ -48,9 +52,23 @@ bool utf8_is_mark(uint32_t c);
 bool utf8_is_nonspacing(uint32_t c);
 bool utf8_is_other(uint32_t c);
 
+/* The ideographs that BertNormalizer puts spaces around. */
+bool utf8_is_chinese(uint32_t c);
+
+/* A letter, or a decimal digit, that every normalization leaves one, whatever stands beside it: it
+ * does not decompose, it is a grapheme of its own, and it is no ideograph. */
+bool utf8_is_firm(uint32_t c);
+
+/* s[i] is a space between a firm character and a firm letter. */
+bool utf8_is_gap(const char *s, uint64_t n, uint64_t i);
+
 /* GPT-2's alphabet: a character for each byte, printable ones of Latin-1 for themselves, the others
  * from U+0100 on. -1: the character stands for no byte. */
 uint32_t utf8_of_byte(unsigned char byte);
 int utf8_to_byte(uint32_t c);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -118,6 +118,41 @@ bool utf8_is_other(uint32_t c)
     return k == UTF8PROC_CATEGORY_CN || (k >= UTF8PROC_CATEGORY_CC && k <= UTF8PROC_CATEGORY_CO);
 }
 
+bool utf8_is_chinese(uint32_t c)
+{
+    return (c >= 0x4e00 && c <= 0x9fff) || (c >= 0x3400 && c <= 0x4dbf) ||
+           (c >= 0x20000 && c <= 0x2a6df) || (c >= 0x2a700 && c <= 0x2b73f) ||
+           (c >= 0x2b740 && c <= 0x2b81f) || (c >= 0x2b920 && c <= 0x2ceaf) ||
+           (c >= 0xf900 && c <= 0xfaff) || (c >= 0x2f800 && c <= 0x2fa1f);
+}
+
+bool utf8_is_firm(uint32_t c)
+{
+    const utf8proc_property_t *p = utf8proc_get_property((utf8proc_int32_t)c);
+    const bool letter = p->category >= UTF8PROC_CATEGORY_LU && p->category <= UTF8PROC_CATEGORY_LO;
+    const bool alone = p->boundclass == UTF8PROC_BOUNDCLASS_OTHER ||
+                       p->boundclass == UTF8PROC_BOUNDCLASS_LV ||
+                       p->boundclass == UTF8PROC_BOUNDCLASS_LVT;
+    return (letter || p->category == UTF8PROC_CATEGORY_ND) && alone &&
+           p->decomp_seqindex == UINT16_MAX && !utf8_is_chinese(c);
+}
+
+bool utf8_is_gap(const char *s, uint64_t n, uint64_t i)
+{
+    uint32_t bytes;
+    if (s[i] != ' ' || !i || i + 1 >= n)
+        return false;
+    uint64_t before = i - 1;
+    while (before && i - before < 4 && ((unsigned char)s[before] & 0xc0) == 0x80)
+        before--;
+    const char *next = s + i + 1;
+    const uint64_t left = i - before, right = utf8_bytes((unsigned char)*next);
+    if (utf8_valid(s + before, left) < left || right > n - i - 1 || utf8_valid(next, right) < right)
+        return false;
+    const uint32_t a = utf8_next(s + before, &bytes), b = utf8_next(next, &bytes);
+    return utf8_is_firm(a) && utf8_is_firm(b) && category(b) != UTF8PROC_CATEGORY_ND;
+}
+
 static bool stands_for_itself(uint32_t c)
 {
     return (c >= 33 && c <= 126) || (c >= 161 && c <= 172) || (c >= 174 && c <= 255);
