@@ -71,7 +71,7 @@ static void begin(line *l)
 static void end(line *l)
 {
     l->text[l->n++] = '\n';
-    (void)!write(STDERR_FILENO, l->text, l->n);
+    log_put(l->text, l->n);
 }
 
 /* "update() of the plugin acme.lion (PATH)"; false: the thread is in no plugin's call. */
