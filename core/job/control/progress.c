@@ -7,9 +7,12 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "job/control/control.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static job_progress_page *ours;
@@ -88,11 +91,13 @@ void job_progress_receive(uint32_t newest)
 
 void job_progress_fail(const char *why, bool said)
 {
-    uint32_t none = 0;
+    uint32_t none = 0, told = 2;
     pthread_once(&once, find_page);
-    if (!ours || !atomic_compare_exchange_strong(&ours->failed, &none, 1))
+    if (!ours || !(atomic_compare_exchange_strong(&ours->failed, &none, 1) ||
+                   (said && strstr(ours->why, " gave up: ") && /* because of this rank, it may be */
+                    atomic_compare_exchange_strong(&ours->failed, &told, 1))))
         return;
-    snprintf(ours->why, sizeof ours->why, "%s", why);
+    job_control_shorten(ours->why, sizeof ours->why, why);
     ours->said = said;
     atomic_store(&ours->failed, 2);
 }
