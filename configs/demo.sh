@@ -17,3 +17,6 @@ mkdir -p runs
 newest=$(ls -d runs/demo/checkpoints/step-* | tail -n 1)
 echo
 "$WEFT" sample "$newest" --prompt "The " --tokens 400
+echo
+echo "What next: $WEFT report runs/demo draws the run, and README.md has a tour of the commands and"
+echo "trains on a text of yours."

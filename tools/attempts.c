@@ -235,7 +235,7 @@ int cli_attempts_run(const cli_attempts *args)
             say_asked(&r, &a, end.asked);
     }
     if (args->max && status == 1)
-        launch_restarts_print(&r.by, stderr);
+        launch_restarts_print(&r.by);
     if (job_agreement_asks(r.asked))
         status = STOP_STATUS;
     launch_restarts_free(&r.by);

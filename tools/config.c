@@ -68,12 +68,13 @@ static void print_reference(const host_component *const *all, uint32_t n)
 /* For a plugin's own constraints the core prints what the plugin declares about its keys. */
 static void print_combinations(const host_component *const *all, uint32_t n)
 {
-    printf(
-        "# What combines with what\n\nWritten by `weft config combinations`; a test compares it "
-        "with the program, and provokes each row.\n\nEvery combination that is not refused "
-        "works, and nothing is changed silently: each row below is an error message "
-        "with\nstatus 2, before anything is started. `AXIS` is a mesh axis. Keys of plugins that "
-        "a job does not use may be in its file;\non the command line they are refused.\n\n");
+    printf("# What combines with what\n\nWritten by `weft config combinations`; a test compares it "
+           "with the program, and provokes each row.\n\nEvery combination that is not refused "
+           "works, and nothing is changed silently: each row below is an error message "
+           "with\nstatus 2, before anything is started; 77 where a plugin that is named needs what "
+           "this machine lacks (`comm.plugin = mpi`\nwithout mpirun, `verbs` without its device). "
+           "`AXIS` is a mesh axis. Keys of plugins that a job does not use may be in its\nfile; on "
+           "the command line they are refused.\n\n");
     config_print_constraints(stdout);
     printf("\n## What plugins ask for\n\nA plugin refuses what only it can know. The meaning of "
            "its keys says what they go with.\n");

@@ -12,6 +12,7 @@
 #include "launch/hosts/agent.h"
 #include "launch/supervise.h"
 #include "report/record.h"
+#include "resolve/resolve.h"
 #include "run/train.h"
 
 #include <stdio.h>
@@ -62,6 +63,23 @@ static char **rank_arguments(const cli_job *j, run_resume_mode how)
     return argv;
 }
 
+/* Keys for ranks that somebody else starts: this launcher's inherit a key and a socket of its own.
+ */
+static weft_status check_launched(const config *cfg)
+{
+    config_line line;
+    static const char why[] = "the launcher gives its ranks a key and a socket to meet at";
+    for (uint32_t i = 0; config_line_at(cfg, i, &line); i++) {
+        if (line.stale || !*line.value ||
+            (strcmp(line.name, "run.key") && strcmp(line.name, "run.listen")))
+            continue;
+        if (line.typed)
+            return resolve_refuse_line(cfg, &line, why);
+        log_line(WEFT_LOG_WARN, "%s: %s has no effect: %s", line.where, line.name, why);
+    }
+    return WEFT_OK;
+}
+
 static weft_status check_job(const cli_job *j, uint32_t ranks)
 {
     run_prepared p;
@@ -70,6 +88,8 @@ static weft_status check_job(const cli_job *j, uint32_t ranks)
     if (st != WEFT_OK)
         return st;
     st = run_prepare(cfg, ranks, true, NULL, &p);
+    if (st == WEFT_OK && ranks > 1)
+        st = check_launched(cfg);
     run_unprepare(&p);
     config_destroy(cfg);
     return st;

@@ -4,6 +4,7 @@
 #include "base/time/date.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -13,11 +14,14 @@
 #include <unistd.h>
 
 #define MOMENT_MS 200 /* much less than any deadline */
+#define ERROR_MS 3000
+#define PARTS_MAX 64 /* of a line that a terminal takes bit by bit */
 
 static int max_level = WEFT_LOG_INFO;
 static int own_rank = -1;
 static atomic_bool adds_time;
-static atomic_uint lost; /* lines that were dropped since the last one that was written */
+static atomic_uint lost;         /* lines that were dropped since the last one that was written */
+static atomic_bool error_waited; /* one of them is an error, which waited */
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
 void log_setup(int level, int rank)
@@ -77,31 +81,44 @@ bool log_has_capacity(int ms)
     return n != 0; /* after an error of poll() write() has its own */
 }
 
-static void put(const char *line, size_t bytes)
+/* A terminal is opened anew. It may take the first part of a line and then be held, and O_NONBLOCK
+ * of standard error itself would be the shell's, too. */
+void log_put(const char *text, size_t bytes)
 {
-    for (size_t at = 0; at < bytes;) {
-        ssize_t w = write(STDERR_FILENO, line + at, bytes - at);
-        if (w <= 0)
+    const int own = isatty(STDERR_FILENO)
+                        ? open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
+                        : -1;
+    for (int i = 0; bytes && i < PARTS_MAX && log_has_capacity(MOMENT_MS); i++) {
+        const ssize_t w = write(own < 0 ? STDERR_FILENO : own, text, bytes);
+        if (w < 0 && errno != EAGAIN)
             break; /* standard error is closed: the failure cannot be reported */
-        at += (size_t)w;
+        text += w > 0 ? w : 0;
+        bytes -= w > 0 ? (size_t)w : 0;
     }
+    if (own >= 0)
+        close(own);
 }
 
-/* Is there room for another line? A reader that is only slow gets a moment, once. */
-static bool may_write(void)
+/* Is there room for another line? A reader that is only slow gets a moment, once; some seconds
+ * where an error would be lost. */
+static bool may_write(int level)
 {
     char text[128], when[32];
-    if (!log_has_capacity(atomic_load(&lost) ? 0 : MOMENT_MS)) {
+    int wait = atomic_load(&lost) ? 0 : MOMENT_MS;
+    if (level == WEFT_LOG_ERROR && !atomic_exchange(&error_waited, true))
+        wait = ERROR_MS;
+    if (!log_has_capacity(wait)) {
         atomic_fetch_add(&lost, 1);
         return false;
     }
+    atomic_store(&error_waited, false);
     const unsigned before = atomic_exchange(&lost, 0);
     if (!before)
         return true;
-    put(text, (size_t)snprintf(text, sizeof text,
-                               "%sweft warn: %u lines of the log are lost, since nobody read "
-                               "standard error\n",
-                               log_time(when), before));
+    log_put(text, (size_t)snprintf(text, sizeof text,
+                                   "%sweft warn: %u lines of the log are lost, since nobody read "
+                                   "standard error\n",
+                                   log_time(when), before));
     return log_has_capacity(0);
 }
 
@@ -123,6 +140,6 @@ void log_line(int level, const char *fmt, ...)
     if (len > sizeof line - 2)
         len = sizeof line - 2;
     line[len++] = '\n';
-    if (level == WEFT_LOG_ERROR || may_write())
-        put(line, len);
+    if (may_write(level))
+        log_put(line, len);
 }

@@ -6,6 +6,7 @@
 #define BASE_LOG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include <weft/plugin.h>
 
@@ -22,13 +23,17 @@ void log_add_time(void);
  * Async-signal-safe. [any] */
 const char *log_time(char out[32]);
 
-/* "[TIME ]weft[ rank R] error: text". A line other than an error is dropped where nobody reads
- * standard error (log_has_capacity()); the next one says how many are lost. [any] */
+/* "[TIME ]weft[ rank R] error: text". A line is dropped where nobody reads standard error within a
+ * moment, an error within some seconds; the next one says how many are lost. [any] */
 void log_line(int level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Can a line be written to standard error now, or within `ms`? False: it is a pipe that is full, or
  * a terminal that is held (Ctrl-S), and a write would wait until somebody reads. [any] */
 bool log_has_capacity(int ms);
+
+/* Write `text` to standard error as it is, or as much of it as somebody reads.
+ * Async-signal-safe. [any] */
+void log_put(const char *text, size_t bytes);
 
 /* Replace control characters other than newlines and tabs by '?': names of files and texts of
  * others go to terminals. Bytes from 128 on stay, since they are UTF-8; but not the control

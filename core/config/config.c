@@ -165,6 +165,7 @@ bool config_line_at(const config *c, uint32_t i, config_line *out)
     *out = (config_line){.section = e->section,
                          .key = e->key,
                          .value = e->value,
+                         .name = pool_printf(&((config *)c)->pool, "%s.%s", e->section, e->key),
                          .where = pool_text(&((config *)c)->pool, place),
                          .stale = config_entry(c, e->section, e->key) != e,
                          .typed = !e->line && !e->file && !c->shared,

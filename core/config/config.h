@@ -131,6 +131,7 @@ const char *config_section_at(const config *c, uint32_t i);
 /* Line `i` of what was written, the command line's after the file's; false after the last. */
 typedef struct config_line {
     const char *section, *key, *value;
+    const char *name;   /* "run.steps" */
     const char *where;  /* "job.ini:12" */
     bool stale;         /* a later one holds */
     bool typed;         /* on the command line */

@@ -19,8 +19,8 @@ static const struct row {
          "auto is what the other sizes leave of the ranks"},
     [CONSTRAINT_SIZE] =
         {"parallel.AXIS, -n",
-         "{size} does not divide the {ranks} ranks of the job, of which other axes leave "
-         "{left}",
+         "{size} does not divide the {ranks} ranks of the job, of which other axes leave {left}; "
+         "give it a divisor of {left}, or auto, or start other ranks (-n)",
          "every rank has one coordinate on every mesh axis"},
     [CONSTRAINT_RANKS] = {"parallel.strategy, parallel.AXIS, -n",
                           "the strategies use {used}, but the job has {ranks}; set [parallel] "
@@ -74,10 +74,17 @@ static const struct row {
                                   "gradients are summed in {type} (train.accumulate = compute), "
                                   "which is not longer than {form}; set int8 or none",
                                   "the key would save nothing"},
-    [CONSTRAINT_BATCH] = {"train.batch, train.microbatch, parallel.AXIS",
-                          "{train.batch} sequences are not a multiple of microbatch = "
-                          "{train.microbatch} times the {dp_size} ranks that share the data",
-                          "a step is whole micro-batches, equally many on each of these ranks"},
+    [CONSTRAINT_COMPRESS_LIBRARY] =
+        {"comm.compress, comm.AXIS.compress, comm.plugin",
+         "{comm.plugin} carries the mesh axis {axis} and brings its own collectives, which do not "
+         "support compression; name another transport for the axis, or set none",
+         "a library sums the numbers that it is given, in their type"},
+    [CONSTRAINT_BATCH] =
+        {"train.batch, train.microbatch, parallel.AXIS",
+         "{train.batch} sequences are not a multiple of microbatch = "
+         "{train.microbatch} times the {dp_size} ranks that share the data; give a "
+         "batch that is a multiple of {each}, such as {next}",
+         "a step is whole micro-batches, equally many on each of these ranks"},
     [CONSTRAINT_SEQUENCE] =
         {"train.sequence, model.family",
          "{train.sequence} tokens are more than the context of the model, {context}",

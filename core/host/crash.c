@@ -77,7 +77,7 @@ static void end(line *l)
         return;
     }
     l->text[l->n++] = '\n';
-    (void)!write(STDERR_FILENO, l->text, l->n);
+    log_put(l->text, l->n);
 }
 
 /* "update() of the plugin acme.lion (PATH)"; false: the thread is in no plugin's call. */

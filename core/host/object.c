@@ -57,6 +57,9 @@ static weft_status loader_failed(const host_trusted *t, const char *via)
 {
     const char *said = dlerror(), *text = said ? said : "the loader gave no reason";
     bool absent = strstr(text, "cannot open shared object file");
+    errno = EMFILE;
+    if (strstr(text, strerror(EMFILE)))
+        return err_fail_errno(WEFT_USAGE, "the loader refuses it");
     const char *at = strstr(text, via);
     const int before = at ? (int)(at - text) : 0;
     return err_fail(absent && !at ? WEFT_ABSENT : WEFT_USAGE, "the loader refuses it: %.*s%s%s",

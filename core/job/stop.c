@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/err.h"
@@ -31,15 +30,14 @@ static void end_by(int number)
 
 static _Noreturn void end_now(void)
 {
-    static char first[] = "weft warn: stopped by a signal before the first step; nothing is "
-                          "lost: start it again with the same command\n";
-    static char later[] = "weft warn: stopped by a signal before the first step of this "
-                          "attempt; continue with --resume=auto\n";
-    char when[32];
-    const struct iovec parts[] = {{when, strlen(log_time(when))},
-                                  atomic_load(&is_later) ? (struct iovec){later, sizeof later - 1}
-                                                         : (struct iovec){first, sizeof first - 1}};
-    (void)!writev(STDERR_FILENO, parts, 2);
+    char line[256], *const text = line + strlen(log_time(line));
+    const char *end =
+        stpcpy(text, atomic_load(&is_later)
+                         ? "weft warn: stopped by a signal before the first step of this attempt; "
+                           "continue with --resume=auto\n"
+                         : "weft warn: stopped by a signal before the first step; nothing is "
+                           "lost: start it again with the same command\n");
+    log_put(line, (size_t)(end - line));
     _exit(STOP_STATUS);
 }
 

@@ -193,7 +193,7 @@ static weft_status ask_all(plan *p, plan_collective *c)
             st = ask_rank(p, c, me);
     free(ask);
     if (st != WEFT_OK)
-        err_context("channel %s", ch->name);
+        err_context("%s, channel %s", p->spec->algorithm_place[ch->mesh_axis], ch->name);
     return st;
 }
 

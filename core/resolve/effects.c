@@ -114,34 +114,17 @@ static void why_unused(const config *cfg, const spec *s, const config_line *line
 
 /* --- keys of the core --- */
 
-static bool has_no_scale(const config *c, const spec *s)
+static bool names_algorithms(const config *c, const spec *s)
 {
-    (void)s;
-    return strcmp(config_text(c, "train.precision"), "fp16");
-}
-
-static bool has_whole_sums(const config *c, const spec *s)
-{
-    (void)s;
-    return !strcmp(config_text(c, "train.precision"), "fp32");
-}
-
-static bool evaluates_never(const config *c, const spec *s)
-{
-    (void)s;
-    return !config_int(c, "train.eval_every");
-}
-
-static bool saves_never(const config *c, const spec *s)
-{
-    (void)s;
-    return !config_int(c, "checkpoint.every");
-}
-
-static bool has_constant_rate(const config *c, const spec *s)
-{
-    (void)s;
-    return !strcmp(config_text(c, "optim.schedule"), "constant");
+    const char *common = config_text(c, "comm.algorithm");
+    bool named = true;
+    for (uint32_t a = 0; named && a < s->mesh.n; a++) {
+        char key[128];
+        snprintf(key, sizeof key, "comm.%s.algorithm", s->mesh.name[a]);
+        const char *own = config_text(c, key), *text = *own ? own : common;
+        named = strcmp(text, "auto") && !strchr(text, '='); /* rules leave some to auto */
+    }
+    return named && s->mesh.n;
 }
 
 static bool compresses_nothing(const config *c, const spec *s)
@@ -156,31 +139,39 @@ static bool compresses_nothing(const config *c, const spec *s)
     return none;
 }
 
+/* Idle where the key `on` has the value, with '!' any other one, or where idle() says so. */
 static const struct dependent {
-    const char *key;
+    const char *key, *on, *value, *why;
     bool (*idle)(const config *c, const spec *s);
-    const char *why, *on; /* `on`: the key whose value makes it so */
-    bool mild;            /* harmless, and common in scripts: typed, it is warned of */
+    bool mild; /* harmless, and common in scripts: typed, it is warned of */
 } dependents[] = {
-    {"train.loss_scale", has_no_scale, "only precision fp16 scales the loss", "train.precision",
-     false},
-    {"train.scale_window", has_no_scale, "only precision fp16 scales the loss", "train.precision",
-     false},
-    {"optim.min_lr", has_constant_rate, "the learning rate does not fall", "optim.schedule", false},
-    {"comm.feedback", compresses_nothing, "no gradient is compressed", "comm.compress", false},
-    {"train.accumulate", has_whole_sums, "gradients are fp32", "train.precision", true},
-    {"train.eval_batches", evaluates_never, "nothing is evaluated", "train.eval_every", true},
-    {"checkpoint.keep", saves_never, "nothing is saved", "checkpoint.every", true},
-    {"checkpoint.async", saves_never, "nothing is saved", "checkpoint.every", true},
+    {"train.*scale*", "train.precision", "!fp16", "only precision fp16 scales the loss", NULL, 0},
+    {"optim.min_lr", "optim.schedule", "constant", "the learning rate does not fall", NULL, 0},
+    {"comm.feedback", "comm.compress", NULL, "no gradient is compressed", compresses_nothing, 0},
+    {"comm.reduce", "comm.algorithm", NULL, "every algorithm is named", names_algorithms, 0},
+    {"log.trace_mb", "log.trace_steps", "", "no step is traced", NULL, 0},
+    {"train.accumulate", "train.precision", "fp32", "gradients are fp32", NULL, 1},
+    {"train.eval_batches", "train.eval_every", "0", "nothing is evaluated", NULL, 1},
+    {"checkpoint.keep", "checkpoint.every", "0", "nothing is saved", NULL, 1},
+    {"checkpoint.async", "checkpoint.every", "0", "nothing is saved", NULL, 1},
 };
 
-/* A key that has its default is as if it were left out. */
-static const struct dependent *idle_key(const config *cfg, const spec *s, const char *name)
+static bool holds(const config *cfg, const spec *s, const struct dependent *d)
 {
-    for (uint32_t i = 0; i < sizeof dependents / sizeof *dependents; i++)
-        if (!strcmp(dependents[i].key, name))
-            return dependents[i].idle(cfg, s) && !config_is_default(cfg, name) ? &dependents[i]
-                                                                               : NULL;
+    const char *text = config_text(cfg, d->on);
+    if (d->idle)
+        return d->idle(cfg, s);
+    return *d->value == '!' ? strcmp(text, d->value + 1) != 0 : !strcmp(text, d->value);
+}
+
+/* A key that has its default is as if it were left out. */
+static const struct dependent *idle_key(const config *cfg, const spec *s, const config_line *line)
+{
+    const char *name = line->name;
+    for (uint32_t i = 0; !line->unused && i < sizeof dependents / sizeof *dependents; i++)
+        if (!fnmatch(dependents[i].key, name, 0))
+            return holds(cfg, s, &dependents[i]) && !config_is_default(cfg, name) ? &dependents[i]
+                                                                                  : NULL;
     return NULL;
 }
 
@@ -189,22 +180,21 @@ static const struct dependent *idle_key(const config *cfg, const spec *s, const 
 /* Does the line change nothing? Then `why` says why not. */
 static bool is_idle(const config *cfg, const spec *s, const config_line *line, char why[512])
 {
-    char name[128];
-    snprintf(name, sizeof name, "%s.%s", line->section, line->key);
-    const struct dependent *d = line->unused || line->stale ? NULL : idle_key(cfg, s, name);
+    const struct dependent *d = idle_key(cfg, s, line);
     if (line->stale || (!line->unused && !d))
         return false;
+    const char *on = d ? config_text(cfg, d->on) : "";
     if (d)
-        snprintf(why, 512, "%s, and %s is %s", d->why, d->on, config_text(cfg, d->on));
+        snprintf(why, 512, "%s, and %s is %s", d->why, d->on, *on ? on : "empty");
     else
         why_unused(cfg, s, line, why);
     return true;
 }
 
-static weft_status check_rates(const config *cfg, const spec *s)
+static weft_status check_rates(const config *cfg)
 {
-    const bool falls = !has_constant_rate(cfg, s);
-    if (!falls || config_real(cfg, "optim.min_lr") <= config_real(cfg, "optim.lr"))
+    if (!strcmp(config_text(cfg, "optim.schedule"), "constant") ||
+        config_real(cfg, "optim.min_lr") <= config_real(cfg, "optim.lr"))
         return WEFT_OK;
     return config_refuse(CONSTRAINT_RATES, cfg, NULL,
                          (config_fact[]){{"optim.min_lr", 0, config_text(cfg, "optim.min_lr")},
@@ -213,18 +203,15 @@ static weft_status check_rates(const config *cfg, const spec *s)
                                          {0}});
 }
 
-static weft_status refuse_line(const config *cfg, const config_line *line, const char *why)
+weft_status resolve_refuse_line(const config *cfg, const config_line *line, const char *why)
 {
-    char name[128];
-    snprintf(name, sizeof name, "%s.%s", line->section, line->key);
-    return config_refuse(CONSTRAINT_NO_EFFECT, cfg, name, (config_fact[]){{"reason", 0, why}, {0}});
+    return config_refuse(CONSTRAINT_NO_EFFECT, cfg, line->name,
+                         (config_fact[]){{"reason", 0, why}, {0}});
 }
 
 static bool is_mild(const config *cfg, const spec *s, const config_line *line)
 {
-    char name[128];
-    snprintf(name, sizeof name, "%s.%s", line->section, line->key);
-    const struct dependent *d = line->unused ? NULL : idle_key(cfg, s, name);
+    const struct dependent *d = idle_key(cfg, s, line);
     return d && d->mild;
 }
 
@@ -234,37 +221,29 @@ weft_status resolve_check_effects(const config *cfg, const spec *s)
     char why[512];
     for (uint32_t i = 0; config_line_at(cfg, i, &line); i++)
         if (line.typed && is_idle(cfg, s, &line, why) && !is_mild(cfg, s, &line))
-            return refuse_line(cfg, &line, why);
-    return check_rates(cfg, s);
+            return resolve_refuse_line(cfg, &line, why);
+    return check_rates(cfg);
 }
 
 static void say_peak_is_missed(const config *cfg)
 {
     const int64_t warmup = config_int(cfg, "optim.warmup"), steps = config_int(cfg, "run.steps");
-    if (warmup > steps)
+    if (warmup >= steps)
         log_line(WEFT_LOG_WARN,
-                 "%s is %lld, and run.steps is %lld: the learning rate rises to the end and never "
-                 "reaches optim.lr = %s",
+                 "%s is %lld, and run.steps is %lld: the learning rate rises to the end and "
+                 "%sreaches optim.lr = %s%s",
                  config_origin(cfg, "optim.warmup"), (long long)warmup, (long long)steps,
-                 config_text(cfg, "optim.lr"));
-    else if (warmup == steps)
-        log_line(WEFT_LOG_WARN,
-                 "%s is %lld, as run.steps: the learning rate rises to the end and reaches "
-                 "optim.lr = %s at the last step alone",
-                 config_origin(cfg, "optim.warmup"), (long long)warmup,
-                 config_text(cfg, "optim.lr"));
+                 warmup > steps ? "never " : "", config_text(cfg, "optim.lr"),
+                 warmup > steps ? "" : " at the last step alone");
 }
 
 /* Was the key typed that makes others idle? Then whoever typed it knows. */
 static bool is_typed(const config *cfg, const char *key)
 {
     config_line line;
-    char name[128];
-    for (uint32_t i = 0; config_line_at(cfg, i, &line); i++) {
-        snprintf(name, sizeof name, "%s.%s", line.section, line.key);
-        if (line.typed && !strcmp(name, key))
+    for (uint32_t i = 0; config_line_at(cfg, i, &line); i++)
+        if (line.typed && !strcmp(line.name, key))
             return true;
-    }
     return false;
 }
 
@@ -272,9 +251,7 @@ static bool is_expected(const config *cfg, const spec *s, const config_line *lin
 {
     if (line->typed)
         return false;
-    char name[128];
-    snprintf(name, sizeof name, "%s.%s", line->section, line->key);
-    const struct dependent *d = line->unused ? NULL : idle_key(cfg, s, name);
+    const struct dependent *d = idle_key(cfg, s, line);
     return !d || d->mild || is_typed(cfg, d->on);
 }
 
@@ -284,10 +261,9 @@ void resolve_warn_former(const config *cfg)
     for (uint32_t i = 0; config_line_at(cfg, i, &line); i++)
         if (line.former && !line.stale)
             log_line(WEFT_LOG_WARN,
-                     "%s: %s.%s: '%s' is a word of an earlier version, which the next one will not "
-                     "know; write %s.%s = %s",
-                     line.where, line.section, line.key, line.former, line.section, line.key,
-                     line.value);
+                     "%s: %s: '%s' is a word of an earlier version, which the next one will not "
+                     "know; write %s = %s",
+                     line.where, line.name, line.former, line.name, line.value);
 }
 
 void resolve_warn_effects(const config *cfg, const spec *s)
@@ -300,44 +276,20 @@ void resolve_warn_effects(const config *cfg, const spec *s)
     for (uint32_t i = 0; config_line_at(cfg, i, &line); i++)
         if (is_idle(cfg, s, &line, why))
             log_line(is_expected(cfg, s, &line) ? WEFT_LOG_INFO : WEFT_LOG_WARN,
-                     "%s: %s.%s has no effect: %s", line.where, line.section, line.key, why);
+                     "%s: %s has no effect: %s", line.where, line.name, why);
     say_peak_is_missed(cfg);
 }
 
 /* --- a checkpoint's job, which trains nothing --- */
 
-/* Keys that a command does not read, by what its plan is for (SPEC_...). */
-static const struct unread {
-    const char *keys; /* pattern */
-    bool eval, sample;
-} unread[] = {
-    {"optim.*", true, true},
-    {"checkpoint.*", true, true},
-    {"sink.*", true, true},
-    {"run.name", true, true},
-    {"run.out", true, true},
-    {"run.steps", true, true},
-    {"run.verify", true, true},
-    {"run.seed", false, true},
-    {"data.source", false, true},
-    {"data.train", false, true},
-    {"data.valid", false, true},
-    {"train.loss_scale", true, true},
-    {"train.scale_window", true, true},
-    {"train.clip", true, true},
-    {"train.recompute", true, true},
-    {"train.eval_every", true, true},
-    {"train.eval_batches", true, true},
-    {"train.accumulate", true, true},
-    {"train.bucket_mb", true, true},
-    {"comm.compress", true, true},
-    {"comm.*.compress", true, true},
-    {"comm.feedback", true, true},
-    {"log.trace_steps", true, true},
-    {"log.peak_gflops", true, true},
-    {"log.sinks", true, true},
-    {"log.progress", true, true},
-};
+/* Keys that weft eval and weft sample do not read, the last ones weft sample alone. */
+static const char *const unread[] = {
+    "optim.*",         "checkpoint.*",     "sink.*",          "run.name",       "run.out",
+    "run.steps",       "run.verify",       "train.*scale*",   "train.clip",     "train.recompute",
+    "train.eval_*",    "train.accumulate", "train.bucket_mb", "comm.*compress", "comm.feedback",
+    "log.trace_steps", "log.peak_gflops",  "log.sinks",       "log.progress",   "run.seed",
+    "data.source",     "data.train",       "data.valid"};
+#define SAMPLE_ALONE 4u
 
 /* A placement shards the parameters of any job. */
 static bool is_of_placement(const spec *s, const config_line *line)
@@ -351,15 +303,12 @@ weft_status resolve_check_saved_effects(const config *cfg, const spec *s, const 
                                         bool samples)
 {
     config_line line;
-    char name[128], why[160];
+    char why[160];
     snprintf(why, sizeof why, "weft %s trains nothing and does not read it", command);
-    for (uint32_t i = 0; config_line_at(cfg, i, &line); i++) {
-        snprintf(name, sizeof name, "%s.%s", line.section, line.key);
-        if (!line.typed || is_of_placement(s, &line))
-            continue;
-        for (size_t k = 0; k < sizeof unread / sizeof *unread; k++)
-            if ((samples ? unread[k].sample : unread[k].eval) && !fnmatch(unread[k].keys, name, 0))
-                return refuse_line(cfg, &line, why);
-    }
+    const size_t n = sizeof unread / sizeof *unread - (samples ? 0 : SAMPLE_ALONE);
+    for (uint32_t i = 0; config_line_at(cfg, i, &line); i++)
+        for (size_t k = 0; line.typed && !is_of_placement(s, &line) && k < n; k++)
+            if (!fnmatch(unread[k], line.name, 0))
+                return resolve_refuse_line(cfg, &line, why);
     return WEFT_OK;
 }

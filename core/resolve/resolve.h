@@ -40,6 +40,9 @@ weft_status resolve_spec(config *cfg, uint32_t ranks, const weft_data_info *data
  * the reason, and a learning rate that would rise after its peak. [setup] */
 weft_status resolve_check_effects(const config *cfg, const spec *s);
 
+/* Refuse a typed line that changes nothing, for the reason `why`. [setup] */
+weft_status resolve_refuse_line(const config *cfg, const config_line *line, const char *why);
+
 /* The same of the job's file, in lines of the log: at level info for keys of plugins that the job
  * does not use, which may stay, and where the command line has the key that makes it so, else
  * warnings; and a warning if the learning rate never reaches its

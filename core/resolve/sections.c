@@ -8,56 +8,28 @@
 #include "config/constraints.h"
 #include "config/differ.h"
 #include "resolve/internal.h"
+#include "resolve/topology.h"
 
 #include <ctype.h>
+#include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
 
 const char *const resolve_ifaces[] = {"weft.link/1", "weft.coll/1", NULL};
 
-static const weft_option axis_plugin = {sizeof(weft_option),
-                                        WEFT_OPT_STRING,
-                                        "plugin",
-                                        "",
-                                        "transport of this axis; empty: [comm]'s",
-                                        NULL,
-                                        0,
-                                        0};
-static const weft_option axis_intra = {sizeof(weft_option),
-                                       WEFT_OPT_STRING,
-                                       "intra",
-                                       "",
-                                       "transport of this axis inside a machine; empty: [comm]'s",
-                                       NULL,
-                                       0,
-                                       0};
-static const weft_option axis_algorithm = {
-    sizeof(weft_option),
-    WEFT_OPT_STRING,
-    "algorithm",
-    "",
-    "collective algorithm of this axis, or rules; empty: [comm]'s",
-    NULL,
-    0,
-    0};
-static const weft_option axis_compress = {sizeof(weft_option),
-                                          WEFT_OPT_CHOICE,
-                                          "compress",
-                                          "same",
-                                          "form in which gradients travel along this axis; same: "
-                                          "as [comm] says",
-                                          "same|none|fp16|bf16|int8",
-                                          0,
-                                          0};
-static const weft_option axis_checksum = {sizeof(weft_option),
-                                          WEFT_OPT_CHOICE,
-                                          "checksum",
-                                          "same",
-                                          "whether messages along this axis carry a CRC32C; same: "
-                                          "as [comm] says",
-                                          "same|off|on",
-                                          0,
-                                          0};
+#define AXIS_OPTION(name, type, dflt, help, choices)                                               \
+    static const weft_option axis_##name = {                                                       \
+        sizeof(weft_option), type, #name, dflt, help, choices, 0, 0}
+AXIS_OPTION(plugin, WEFT_OPT_STRING, "", "transport of this axis; empty: [comm]'s", NULL);
+AXIS_OPTION(intra, WEFT_OPT_STRING, "", "transport of this axis inside a machine; empty: [comm]'s",
+            NULL);
+AXIS_OPTION(algorithm, WEFT_OPT_STRING, "",
+            "collective algorithm of this axis, or rules; empty: [comm]'s", NULL);
+AXIS_OPTION(compress, WEFT_OPT_CHOICE, "same",
+            "form in which gradients travel along this axis; same: as [comm] says",
+            "same|none|fp16|bf16|int8");
+AXIS_OPTION(checksum, WEFT_OPT_CHOICE, "same",
+            "whether messages along this axis carry a CRC32C; same: as [comm] says", "same|off|on");
 static const weft_option *const axis_options[] = {&axis_plugin,   &axis_intra,    &axis_algorithm,
                                                   &axis_compress, &axis_checksum, NULL};
 static const weft_option *const axis_binding[] = {&axis_compress, NULL}; /* changes results */
@@ -300,20 +272,34 @@ static void tell_of_strategies(const config *cfg, const spec *s)
                                    ? idle_axis(s, c)
                                    : NULL;
             if (size)
-                log_line(WEFT_LOG_WARN, "%s: parallel.%s has no effect: %s is 1", line.where,
-                         line.key, size);
+                log_line(WEFT_LOG_WARN, "%s: %s has no effect: %s is 1", line.where, line.name,
+                         size);
         }
 }
 
-/* Typed keys of [comm] in a job of one rank, which a script that goes through sizes has, too. */
+/* Typed keys of what ranks do together in a job of one, which a script that goes through sizes has.
+ */
 static void tell_of_one_rank(const config *cfg)
 {
+    static const char *const keys[] = {"comm.*",           "run.key",         "run.listen",
+                                       "run.join_timeout", "train.bucket_mb", "run.address"};
     config_line line;
     for (uint32_t i = 0; config_line_at(cfg, i, &line); i++)
-        if (line.typed && !line.stale && !line.unused &&
-            (!strcmp(line.section, "comm") || !strncmp(line.section, "comm.", 5)))
-            log_line(WEFT_LOG_WARN, "%s: %s.%s has no effect: the job has one rank", line.where,
-                     line.section, line.key);
+        for (uint32_t k = 0; k < sizeof keys / sizeof *keys; k++)
+            if (line.typed && !line.stale && !line.unused && !fnmatch(keys[k], line.name, 0))
+                log_line(WEFT_LOG_WARN, "%s: %s has no effect: the job has one rank", line.where,
+                         line.name);
+}
+
+/* A transport inside a machine, for axes of which none spans machines. */
+static bool is_idle_intra(const spec *s, const config_line *line)
+{
+    const char *axis = !strcmp(line->section, "comm") ? NULL : line->section + strlen("comm.");
+    bool idle = !fnmatch("comm*.intra", line->name, 0) && !line->stale && !line->unused &&
+                *line->value && strcmp(line->value, "auto") && strcmp(line->value, "none");
+    for (uint32_t a = 0; idle && a < s->mesh.n; a++)
+        idle = (axis && strcmp(axis, s->mesh.name[a])) || resolve_reach(s, a) != REACH_MIXED;
+    return idle;
 }
 
 weft_status resolve_check_layout_keys(const config *cfg, const spec *s, bool tell)
@@ -325,19 +311,19 @@ weft_status resolve_check_layout_keys(const config *cfg, const spec *s, bool tel
     if (tell && !s->nlinks)
         tell_of_one_rank(cfg);
     for (uint32_t i = 0; s->nlinks && config_line_at(cfg, i, &line); i++) {
+        char why[160] = "comm.plugin alone carries an axis inside one machine";
         const char *name = strncmp(line.section, "comm.", 5) ? NULL : line.section + 5;
-        if (!name || line.stale || graph_mesh_axis(&s->mesh, name) >= 0 || carries(cfg, s, name) ||
-            !is_transport(s, name))
+        const bool idle = is_idle_intra(s, &line);
+        if (!idle && (!name || line.stale || graph_mesh_axis(&s->mesh, name) >= 0 ||
+                      carries(cfg, s, name) || !is_transport(s, name)))
             continue;
-        char key[128], why[160];
-        snprintf(key, sizeof key, "%s.%s", line.section, line.key);
-        snprintf(why, sizeof why, "no mesh axis of this job goes over %s", name);
-        if (line.typed && !open)
-            return config_refuse(CONSTRAINT_NO_EFFECT, cfg, key,
-                                 (config_fact[]){{"reason", 0, why}, {0}});
+        if (!idle)
+            snprintf(why, sizeof why, "no mesh axis of this job goes over %s", name);
+        if (line.typed && (idle || !open))
+            return resolve_refuse_line(cfg, &line, why);
         if (tell)
             log_line(line.typed ? WEFT_LOG_WARN : WEFT_LOG_INFO, "%s: %s has no effect: %s",
-                     line.where, key, why);
+                     line.where, line.name, why);
     }
     return WEFT_OK;
 }

@@ -3,7 +3,6 @@
 #include "config/constraints.h"
 #include "resolve/internal.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -208,14 +207,4 @@ weft_status resolve_refuse(const spec *s, config_constraint rule, const char *ke
     weft_status st = config_refuse(rule, NULL, NULL, facts);
     err_context("%s", origin_of(s, key));
     return st;
-}
-
-weft_status resolve_fail(const spec *s, const char *key, const char *fmt, ...)
-{
-    char text[1024];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    return err_fail(WEFT_USAGE, "%s: %s", origin_of(s, key), text);
 }

@@ -96,6 +96,7 @@ typedef struct spec {
     uint32_t nlinks;
     uint32_t axis_link[WEFT_MAX_MESH]; /* transport of a mesh axis */
     const char *axis_algorithm[WEFT_MAX_MESH];
+    const char *algorithm_place[WEFT_MAX_MESH]; /* the key that sets it, and where */
     bool axis_checked[WEFT_MAX_MESH];           /* messages have checksums */
     uint32_t axis_compress[WEFT_MAX_MESH];      /* SCHED_PLAIN, ...: for gradient sums */
     const char *compress_key[WEFT_MAX_MESH];    /* the key that sets it */
@@ -134,10 +135,6 @@ typedef struct spec {
  * plan can detect; `key` is train.batch, optim.placement or one of s->compress_key. [plan] */
 weft_status resolve_refuse(const spec *s, config_constraint rule, const char *key,
                            const config_fact *facts);
-
-/* The same with its own message. [plan] */
-weft_status resolve_fail(const spec *s, const char *key, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
 
 /* Note what ranks share along the next mesh axis of the spec. [setup] */
 void resolve_axis_flags(spec *s, const weft_mesh_axis *axis);

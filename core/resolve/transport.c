@@ -187,6 +187,7 @@ weft_status resolve_transports(resolve_state *r)
         char key[128];
         r->spec->axis_algorithm[a] =
             pool_text(&r->spec->pool, resolve_setting(r, a, "algorithm", key));
+        r->spec->algorithm_place[a] = config_origin(r->cfg, key);
         st = sched_rules_check(r->cfg, key, NULL);
         take_compress(r, a);
         if (st == WEFT_OK && r->spec->mesh.size[a] > 1)

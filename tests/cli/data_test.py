@@ -199,6 +199,22 @@ class Data(started.Case):
         os.mkdir(self.path("empty"))
         self.refused("train", "tiny.ini", "data.train=empty", why="folder empty has no file")
 
+    def test_commas_of_names(self):
+        """Written as in a list of text files; a backslash is one of a name, or doubled."""
+        self.make_data()
+        for name in ("a,b.bin", "c\\,d.bin", "e\\f.bin"):
+            self.write(name, self.read("train.bin"))
+        for names, said in (("a\\,b.bin", ""), ("train.bin, a\\,b.bin", ""), ("a,b.bin", ""),
+                            ("a\\,b.bin:2, train.bin:1", ""), ("train.bin,c\\\\\\,d.bin", ""),
+                            ("train.bin,e\\f.bin", ""), ("e\\\\f.bin,a\\,b.bin", ""),
+                            ("train.bin, a,b.bin", "data file a cannot")):
+            with self.subTest(names):
+                if said:
+                    self.refused("train", "tiny.ini", f"data.train={names}", why=said)
+                else:
+                    self.weft("train", "tiny.ini", f"data.train={names}")
+        self.weft("train", "tiny.ini", "data.valid=a\\,b.bin")
+
     def test_no_room(self):
         """A file that cannot be written whole is not there at all."""
         self.write("a", "x" * 200000)

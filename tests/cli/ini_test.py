@@ -166,6 +166,30 @@ class Keys(started.Case):
                       self.said(text, "comm.plugin=shm", level="info"))
         self.assertNotIn("has no effect", self.said(text, "comm.plugin=shm", level="warn"))
 
+    def test_a_transport_inside_a_machine(self):
+        """It is for an axis that spans machines, whatever the other transport is."""
+        why = "intra: the key has no effect: comm.plugin alone carries an axis inside one machine"
+        for words in (("comm.plugin=tcp", "comm.intra=shm"), ("comm.intra=tcp",),
+                      ("comm.dp.intra=tcp",)):
+            self.typed(why, DP, *words)
+        for words in (("comm.intra=auto",), ("comm.intra=none",), ("comm.dp.intra=",)):
+            self.weft("plan", "-n", "2", "tiny.ini", DP, *words)
+        self.weft("plan", "-n", "4", "tiny.ini", DP, "--machines", "2", "comm.plugin=tcp",
+                  "comm.intra=shm", "train.microbatch=1")
+        self.assertIn("weft info: job.ini:26: comm.intra has no effect: comm.plugin alone",
+                      self.said(started.TINY + "[comm]\nplugin = tcp\nintra = shm\n"))
+
+    def test_keys_of_another_launcher(self):
+        """Ranks that weft starts need no key and no address: they inherit both."""
+        why = "the launcher gives its ranks a key and a socket to meet at"
+        for key in ("run.key=nowhere.key", "run.listen=0.0.0.0:4000"):
+            self.refused("train", "-n", "2", "tiny.ini", DP, key, why="command line: "
+                         f"{key.split('=')[0]}: the key has no effect: {why}")
+            self.weft("plan", "-n", "2", "tiny.ini", DP, key)
+        self.write("job.ini", started.TINY.replace("steps", "key = nowhere.key\nsteps"))
+        said = self.weft("train", "-n", "2", "job.ini", DP)[1]
+        self.assertEqual(said.count(f"weft warn: job.ini:3: run.key has no effect: {why}"), 1, said)
+
     def test_harmless_keys_are_warned_of(self):
         """A script that goes through sizes or turns saving off leaves them."""
         for words, what in (
@@ -179,6 +203,10 @@ class Keys(started.Case):
                  "parallel.sequence has no effect: parallel.tp is 1"),
                 (("parallel.strategy=none", "-n", "1", "comm.tcp.encrypt=on"),
                  "comm.tcp.encrypt has no effect: the job has one rank"),
+                (("parallel.strategy=none", "-n", "1", "train.bucket_mb=3"),
+                 "train.bucket_mb has no effect: the job has one rank"),
+                (("parallel.strategy=none", "-n", "1", "run.join_timeout=3"),
+                 "run.join_timeout has no effect: the job has one rank"),
                 (("run.plugins=nowhere",), "no plugins come from nowhere: No such file")):
             _, err = self.weft("plan", "-n", "2", "tiny.ini", DP, *words)
             self.assertIn(what, err)
@@ -202,11 +230,17 @@ class Keys(started.Case):
         self.typed(scale, DP, "train.scale_window=7")
         self.typed("the learning rate does not fall, and optim.schedule is constant", DP,
                    "optim.schedule=constant", "optim.min_lr=1e-5")
+        self.typed("no step is traced, and log.trace_steps is empty", DP, "log.trace_mb=3")
+        self.typed("every algorithm is named, and comm.algorithm is ring", DP,
+                   "comm.algorithm=ring", "comm.reduce=3")
         self.typed("no gradient is compressed, and comm.compress is none", DP, "comm.feedback=off")
         self.typed("schedule = interleaved needs parallel.virtual of 2 or more",
                    "parallel.strategy=pp", "parallel.schedule=interleaved")
         for words in (("train.loss_scale=auto",), ("train.loss_scale=1024", "train.precision=fp16"),
-                      ("comm.dp.compress=int8", "comm.feedback=off")):
+                      ("comm.dp.compress=int8", "comm.feedback=off"),
+                      ("log.trace_mb=3", "log.trace_steps=1-2"), ("comm.reduce=3",),
+                      ("comm.reduce=3", "comm.algorithm=all_reduce=ring"),
+                      ("comm.reduce=3", "comm.algorithm=ring", "comm.dp.algorithm=auto")):
             self.weft("plan", "-n", "2", "tiny.ini", DP, *words)
 
     def test_the_same_in_a_file(self):

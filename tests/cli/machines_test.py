@@ -47,7 +47,8 @@ class Machines(started.Case):
         self.assertEqual(self.mesh(2, "comm.plugin=tcp", "comm.intra=shm"), "dp 4 over shm+tcp")
         self.assertEqual(self.mesh(2, "comm.intra=none"), "dp 4 over tcp")
         self.assertEqual(self.mesh(2, "comm.dp.intra=tcp"), "dp 4 over tcp")
-        self.assertEqual(self.mesh(1, "comm.plugin=tcp", "comm.intra=shm"), "dp 4 over tcp")
+        self.refused("plan", "-n", 4, "--machines", 1, self.ini, "comm.plugin=tcp",
+                     "comm.intra=shm", why="comm.plugin alone carries an axis inside one machine")
         self.refused("plan", "-n", 4, "--machines", 2, self.ini, "comm.plugin=shm",
                      why="cannot carry the mesh axis dp here: plugin weft.shm: shm reaches ranks "
                          "of one machine only")

@@ -6,6 +6,7 @@ set-up, and with fewer ranks than before; under weft's launcher, and rank by ran
 start them. What comes out has the bits of a run that nothing disturbed, or of one that was resumed
 by hand with the same ranks. A rank that is left from an older attempt is fenced."""
 import os
+import pty
 import random
 import re
 import resource
@@ -13,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import termios
 import time
 import unittest
 
@@ -46,6 +48,35 @@ class Restart(w.Bench):
         self.assertRegex(run.said(), "resumed after step [0-9]+")
         self.same_run("plain", "killed", step=60)
         self.metrics_are_whole("killed", 60)
+
+    def test_a_terminal_that_is_held(self):
+        """Standard error of the job is a terminal at Ctrl-S, or one whose screen nobody reads: what
+        is said is lost, and the job goes on, or ends, as if it were read."""
+        self.train("read", BASE, ranks=2)
+        for full in (False, True):
+            with self.subTest(full=full):
+                screen, line = pty.openpty()
+                self.addCleanup(os.close, screen)
+                self.addCleanup(os.close, line)
+                if full:
+                    os.set_blocking(line, False)
+                    with self.assertRaises(BlockingIOError):
+                        while True:
+                            os.write(line, b"nobody reads\n")
+                    os.set_blocking(line, True)
+                else:
+                    termios.tcflow(line, termios.TCOOFF)
+                run = w.Running(self, "held", BASE, 2, more=["--restarts", "3"],
+                                preexec_fn=lambda to=line: os.dup2(to, 2))
+                run.until_step(9)
+                run.kill(1)
+                self.assertEqual(run.wait(), 0)
+                self.assertEqual(run.said(), "")
+                self.same_run("read", "held", step=60)
+                run = w.Running(self, "once", BASE, 2, preexec_fn=lambda to=line: os.dup2(to, 2))
+                run.until_step(9)
+                run.kill(1)
+                self.assertEqual(run.wait(), 1)
 
     def failing(self, out, job, *more, rank=3, dies=200, ranks=4, resume=False):
         run = w.Running(self, out, BASE | LATE | job, ranks, resume, more=more,

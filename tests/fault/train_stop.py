@@ -6,7 +6,8 @@ same step, which is saved, and with status 75; resumed, the run has the bits of 
 stopped. Under nohup SIGHUP changes nothing. Before
 the first step nothing is lost and the status is 75 as well; with checkpoints off it is 1. Any
 number of these signals is one request; SIGINT after one ends the job at once. No signal, SIGKILL
-among them, leaves a temporary file but the folder of a save, which the next start removes."""
+among them, leaves a temporary file but the folder of a save and parts of a trace, which the next
+start removes."""
 import os
 import random
 import resource
@@ -283,9 +284,11 @@ class Stop(w.Bench):
     def test_no_signal_leaves_a_temporary_file(self):
         """Checkpoints, metrics and events are written all the time, and the job is ended at random
         moments by each signal, to one rank, the launcher or all. One that it handles leaves
-        nothing; others at most the folder of a save, which the next start removes."""
+        nothing; others at most the folder of a save and parts of the trace, which the next start
+        removes, those of ranks that it does not have, too."""
         job = self.job(ENDLESS | {"checkpoint.every": 1, "checkpoint.keep": 2,
                                   "log.sinks": "jsonl, tensorboard, prometheus",
+                                  "log.trace_steps": "1-100",
                                   "train.eval_every": 2}, 2, "shm")
         asks = (signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU)
         ends = (signal.SIGKILL, signal.SIGINT, signal.SIGQUIT, signal.SIGABRT)
@@ -308,8 +311,11 @@ class Stop(w.Bench):
                 if number in asks:
                     self.assertEqual(found, [], run.said())
                 for path in found:
-                    self.assertRegex(path, r"/checkpoints/\.step-\d+\.(tmp|old)$")
+                    self.assertRegex(path, r"/checkpoints/\.step-\d+\.(tmp|old)$"
+                                     r"|/\.trace-\d\.part$|/\.trace\.join$|/trace\.json\.tmp$")
                 left += len(found)
+        with open(self.path("busy", ".trace-7.part"), "wb"):
+            job = job | {"log.trace_steps": ""}
         run = w.Running(self, "busy", job, 2, resume="auto")
         run.until_step(self.last_step("busy") + 1)
         run.process.send_signal(signal.SIGTERM)

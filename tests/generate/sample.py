@@ -1,4 +1,5 @@
 """Generation on one rank: from caches as from the whole model, draws, ends, and evaluation."""
+import json
 import math
 import os
 import shutil
@@ -16,11 +17,11 @@ LONG = "the square of 81 is 6561, more or less; and of 82 it is 6724. "  # more 
 
 
 class Sample(models.Case):
-    def same(self, folder, tolerance, *words):
+    def same(self, folder, tolerance, *words, cachable=True):
         """Log-probabilities of the same tokens, computed from caches and without."""
         cached = self.sampled(folder, *words)
         whole = self.sampled(folder, *words, "--uncached")
-        self.assertTrue(cached["cached"])
+        self.assertEqual(cached["cached"], cachable)
         self.assertFalse(whole["cached"])
         self.assertEqual(cached["ids"], whole["ids"])
         self.assertEqual(cached["text"], whole["text"])
@@ -48,6 +49,26 @@ class Sample(models.Case):
         self.assertEqual(said.count("the older half is forgotten"), 1)
         said = self.weft("sample", saved, "--prompt", LONG * 3, "--tokens", 1)[1]
         self.assertIn(f"the prompt has {3 * len(LONG)} tokens and the model a context of 96", said)
+
+    def test_the_shortest_contexts(self):
+        """Of 1, 2 and 3 tokens: prompts that are shorter, as long and longer; text behind them."""
+        self.trained("gpt2")
+        for family in models.MODEL:
+            self.trained(family)
+            for context in (1, 2, 3):
+                out = f"{family}-{context}"
+                self.weft("train", f"{family}-fp32.ini", f"model.context={context}",
+                          f"train.sequence={context}", f"run.out={out}")
+                saved = f"{out}/checkpoints/step-00000004"
+                for prompt in ("a", "ab", "abc", LONG):
+                    with self.subTest(family=family, context=context, prompt=len(prompt)):
+                        one = self.same(saved, 1e-5, "--prompt", prompt, "--temperature", 0,
+                                        "--tokens", 20, cachable=context > 1)
+                        self.assertEqual(one["prompt"], prompt)
+                        self.assertEqual(len(one["ids"]), 20)
+                        end = self.sampled(saved, "--prompt", prompt[-context:], "--temperature",
+                                           0, "--tokens", 1)
+                        self.assertEqual(one["ids"][0], end["ids"][0])
 
     def test_sixteen_bits(self):
         saved = self.trained("llama", "bf16")
@@ -254,6 +275,64 @@ class Foreign(models.Case):
                 self.refused(*words, given, why="archive/lib/model/gpt2.so")
         for words in (("ckpt", "verify", saved), ("ckpt", "info", saved)):
             self.weft(*words)
+
+    READERS = (("sample", "--prompt", "7", "--tokens", 2), ("eval", "--data", "valid.bin"),
+               ("export", "hf", "-o", "weights"))
+
+    def opened(self, saved, words, status=0):
+        place = 2 if words[0] == "export" else 1
+        shutil.rmtree(self.path("weights"), ignore_errors=True)
+        return self.weft(*words[:place], saved, *words[place:], status=status)[1]
+
+    def test_no_library_of_a_checkpoint(self):
+        """It is left out, with a warning where the command reads its section."""
+        for section, key in (("device", "libraries"), ("comm.mpi", "library"), ("run", "plugins")):
+            saved = self.trained("gpt2")
+            self.forge(saved, section, key, "./evil")
+            for words in self.READERS:
+                with self.subTest(section=section, command=words[0]):
+                    said = self.opened(saved, words)
+                    if section != "comm.mpi":
+                        self.assertIn(f"its job says {section}.{key} = ./evil, which is not used",
+                                      said)
+
+    def test_no_path_in_a_name(self):
+        """Names of components are looked up in folders of plugins; a path is no name."""
+        os.makedirs(self.path("model"))
+        for name in ("x.so", "model/x.so", "evil.so"):
+            self.write(name, "code of somebody else")
+        for section, key, value in (("run", "use", "../../x"), ("model", "family", "../x"),
+                                    ("device", "plugin", self.path("x")), ("run", "use", "x.so"),
+                                    ("data", "tokenizer", "../x"), ("model", "family", "evil")):
+            saved = self.trained("gpt2")
+            self.forge(saved, section, key, value)
+            for words in self.READERS[:1 if key == "tokenizer" else 2]:
+                with self.subTest(key=key, value=value, command=words[0]):
+                    said = self.opened(saved, words, status=2)
+                    self.assertRegex(said, "is not a plugin name|no .*plugin '")
+                    self.assertNotRegex(said, "not a shared object|loader")
+
+    def test_no_code_in_data(self):
+        """A token file, a tokenizer and a folder of Hugging Face have no place for a name of code:
+        what stands there all the same is passed over or refused, and nothing is loaded."""
+        saved = self.trained("gpt2")
+        self.weft("export", "hf", saved, "-o", "weights")
+        with open(self.path("weights", "config.json"), encoding="utf-8") as f:
+            config = json.load(f)
+        config |= {"auto_map": {"AutoModel": "evil.py"}, "plugins": "evil", "library": "evil.so"}
+        self.write("weights/config.json", json.dumps(config))
+        self.write("weights/evil.py", "raise SystemExit('code of somebody else')")
+        self.weft("import", "hf", "weights", "-o", "back")
+        self.assertNotIn(b"evil", self.read("back", "manifest.json"))
+        whole = self.read("valid.bin")
+        self.write("tokens.bin", whole[:32] + b"run.plugins=./evil\0" + whole[51:])
+        said = self.weft("eval", saved, "--data", "tokens.bin")[1]
+        self.assertNotIn("evil", said)
+        self.write("tokenizer.json", json.dumps({"library": "./evil.so", "model": {
+            "type": "BPE", "vocab": {"a": 0}, "merges": []}}))
+        said = self.weft("sample", saved, "--prompt", "a", "--tokens", 1, "data.tokenizer=bpe",
+                         "tokenizer.file=tokenizer.json", status=2)[1]
+        self.assertNotIn("evil", said)
 
     def test_no_library(self):
         """Nor does a file of measurements."""

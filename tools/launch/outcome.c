@@ -271,7 +271,7 @@ void launch_outcome_conclude(const launch_outcome *o, int asked, int by_ranks, l
                         .asked = asked ? asked : by_ranks};
     out->failed = failed && status == 1 && !out->asked && !o->stopped;
     out->said = by_itself && s->said;
-    snprintf(out->why, sizeof out->why, "%.255s", by_itself && s->said ? s->said->text : why);
+    job_control_shorten(out->why, sizeof out->why, by_itself && s->said ? s->said->text : why);
     print_sentences(o, refused ? s->said : NULL);
     if (!failed && (o->stopped || !o->killed))
         out->status = o->stopped ? STOP_STATUS : 0;

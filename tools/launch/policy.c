@@ -9,11 +9,12 @@
 #include "job/stop.h"
 #include "launch/outcome.h"
 
-/* Texts are cut, behind words of other lengths: the shorter one decides. */
+/* Texts are cut, behind words of other lengths: the shorter one decides, without its "…". */
 static bool same_reason(const launch_attempt *a, const launch_attempt *b)
 {
     const char *x = a->why + a->reason, *y = b->why + b->reason;
-    const size_t n = strlen(x) < strlen(y) ? strlen(x) : strlen(y);
+    const char *shorter = strlen(x) < strlen(y) ? x : y, *cut = strstr(shorter, "…");
+    const size_t n = cut ? (size_t)(cut - shorter) : strlen(shorter);
     return n && !strncmp(x, y, n);
 }
 
@@ -63,16 +64,17 @@ void launch_restarts_say_stopped(int number, uint32_t next)
              job_stop_advice());
 }
 
-void launch_restarts_print(const launch_restarts *r, FILE *to)
+void launch_restarts_print(const launch_restarts *r)
 {
     for (uint32_t i = 0; i < r->history.n; i++) {
         const launch_attempt *a = &r->history.at[i];
-        fprintf(to, "  attempt %u, %u rank%s, %.1f s, ", a->number, a->ranks,
-                a->ranks == 1 ? "" : "s", a->seconds);
+        char line[RESTART_TEXT + 128], got[48] = "before its first step";
         if (a->step)
-            fprintf(to, "got to step %" PRIu64 ": %s\n", a->step, a->why);
-        else
-            fprintf(to, "before its first step: %s\n", a->why);
+            snprintf(got, sizeof got, "got to step %" PRIu64, a->step);
+        const int n =
+            snprintf(line, sizeof line, "  attempt %u, %u rank%s, %.1f s, %s: %s\n", a->number,
+                     a->ranks, a->ranks == 1 ? "" : "s", a->seconds, got, a->why);
+        log_put(line, (size_t)n);
     }
 }
 

@@ -65,7 +65,7 @@ void launch_restarts_say_end(const launch_restarts *r);
 void launch_restarts_say_stopped(int number, uint32_t next);
 
 /* A line for each attempt. */
-void launch_restarts_print(const launch_restarts *r, FILE *to);
+void launch_restarts_print(const launch_restarts *r);
 
 void launch_restarts_free(launch_restarts *r);
 

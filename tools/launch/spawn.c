@@ -103,10 +103,8 @@ static weft_status fork_rank(const launch_spawn *s, uint32_t rank, int control, 
     out->pid = fork();
     if (out->pid == 0) {
         become_rank(s, rank, launcher, control, environment);
-        char text[256];
-        snprintf(text, sizeof text, "cannot start the program again as a rank: %s",
-                 strerror(errno));
-        job_control_send(control, CONTROL_SAY, rank, 0, text);
+        (void)err_fail_errno(WEFT_IO, "cannot start the program again as a rank");
+        job_control_send(control, CONTROL_SAY, rank, 0, err_text());
         _exit(1);
     }
     weft_status st = WEFT_OK;

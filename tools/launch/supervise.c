@@ -187,7 +187,7 @@ static bool goes_on(supervisor *s, const job_control_record *end, double seconds
     const launch_restart next = launch_restarts_next(&s->restarts, &a, &pause);
     if (next == RESTART_END && speaks) {
         launch_restarts_say_end(&s->restarts);
-        launch_restarts_print(&s->restarts, stderr);
+        launch_restarts_print(&s->restarts);
     }
     if (next == RESTART_END)
         return false;
@@ -200,7 +200,7 @@ static bool goes_on(supervisor *s, const job_control_record *end, double seconds
         job_stop_later_attempt();
     if (s->asked && speaks) {
         launch_restarts_say_stopped(s->asked, s->number);
-        launch_restarts_print(&s->restarts, stderr);
+        launch_restarts_print(&s->restarts);
     }
     return !s->asked;
 }

@@ -65,6 +65,16 @@ int job_control_receive(int fd, job_control_record *out)
     }
 }
 
+void job_control_shorten(char *out, uint32_t bytes, const char *text)
+{
+    if ((size_t)snprintf(out, bytes, "%s", text) < bytes)
+        return;
+    static const char end[] = "…";
+    out[bytes - sizeof end] = 0;
+    char *blank = strrchr(out, ' ');
+    memcpy(blank ? blank : out + bytes - sizeof end, end, sizeof end);
+}
+
 void job_control_describe_end(const job_control_record *r, char *out, uint32_t bytes)
 {
     const char *name = r->kind == CONTROL_KILLED ? sigabbrev_np((int)r->code) : NULL;

@@ -37,6 +37,9 @@ bool job_control_say(const char *text);
 /* 1: a record; 0: none now; -1: the other side is gone. */
 int job_control_receive(int fd, job_control_record *out);
 
+/* Copy `text` into `bytes` bytes; what does not fit is cut at a word and ends in "…". */
+void job_control_shorten(char *out, uint32_t bytes, const char *text);
+
 /* "was killed by signal 9 (SIGKILL)" or "ended by itself with status 1". */
 void job_control_describe_end(const job_control_record *r, char *out, uint32_t bytes);
 

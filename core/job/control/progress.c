@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "job/control/control.h"
+
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static job_progress_page *ours;
 static uint32_t words; /* of ours->step */
@@ -92,7 +94,7 @@ void job_progress_fail(const char *why, const char *own)
     pthread_once(&once, find_page);
     if (!ours || !atomic_compare_exchange_strong(&ours->failed, &none, 1))
         return;
-    snprintf(ours->why, sizeof ours->why, "%s", why);
+    job_control_shorten(ours->why, sizeof ours->why, why);
     ours->own = own ? (uint32_t)(own - why) : PROGRESS_WHY;
     atomic_store(&ours->failed, 2);
 }

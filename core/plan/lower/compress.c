@@ -61,11 +61,11 @@ static weft_status check(plan *p, uint64_t never)
     for (uint32_t a = 0; a < s->mesh.n; a++)
         if ((shared >> a & 1) && s->axis_compress[a] &&
             resolve_collective_library(&s->links[s->axis_link[a]]))
-            return resolve_fail(
-                s, s->compress_key[a],
-                "%s carries the mesh axis %s and brings its own collectives, which do not support "
-                "compression; name another transport for the axis, or set none",
-                s->links[s->axis_link[a]].c->name, s->mesh.name[a]);
+            return resolve_refuse(
+                s, CONSTRAINT_COMPRESS_LIBRARY, s->compress_key[a],
+                (config_fact[]){{"comm.plugin", 0, s->links[s->axis_link[a]].c->name},
+                                {"axis", 0, s->mesh.name[a]},
+                                {0}});
     return strcmp(all, "none") && !shared ? refuse(p, "comm.compress", all, "here none do")
                                           : WEFT_OK;
 }

@@ -92,6 +92,8 @@ static weft_status check_batch(const spec *s, uint32_t dp_size)
                           (config_fact[]){{"train.batch", (long long)s->batch, NULL},
                                           {"train.microbatch", (long long)s->micro_batch, NULL},
                                           {"dp_size", dp_size, NULL},
+                                          {"each", (long long)each, NULL},
+                                          {"next", (long long)((s->batch / each + 1) * each), NULL},
                                           {0}});
 }
 

@@ -8,6 +8,7 @@
 #include "comm/comm.h"
 #include "data/file.h"
 #include "job/control/progress.h"
+#include "run/view/trace.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -239,6 +240,8 @@ weft_status run_outdir_begin(const char *out, run_outdir_mode wish, double timeo
         st = prepare(out, !wish.goes_on, timeout, lock, away);
     if (st == WEFT_OK)
         job_progress_folder(run_outlock_folder(lock));
+    if (st == WEFT_OK)
+        run_trace_remove_left(out);
     if (st == WEFT_OK && wish.goes_on && wish.begins)
         st = ckpt_there(out, &there);
     if (st == WEFT_OK && !there)

@@ -31,10 +31,9 @@ static double plain_nan(double x)
     return isnan(x) ? fabs(x) : x;
 }
 
-/* With one write: others write to the same terminal or pipe. */
 static void print(const run_progress *p, const run_metrics *m, bool evaluated)
 {
-    char left[32], when[32], scale[64] = "", skipped[64] = "", valid[64] = "";
+    char line[512], left[32], when[32], scale[64] = "", skipped[64] = "", valid[64] = "";
     const double each = (double)(clock_ns() - p->began_ns) * 1e-9 / (double)p->done;
     run_progress_duration((uint64_t)(each * (double)(p->last - m->step) + 0.5), left);
     if (m->scale > 0)
@@ -43,13 +42,14 @@ static void print(const run_progress *p, const run_metrics *m, bool evaluated)
         snprintf(skipped, sizeof skipped, "  skipped %.0f", m->skipped);
     if (evaluated)
         snprintf(valid, sizeof valid, "  valid %.4f", plain_nan(m->valid_loss));
-    fprintf(stderr,
-            "%s%sstep %" PRIu64 "/%" PRIu64 "  loss %.4f  norm %.3f  %.0f tokens/s  %.1f ms  "
-            "ETA %s%s%s%s%s",
-            log_time(when), p->terminal ? "\r\033[K" : "", m->step, p->last, plain_nan(m->loss),
-            plain_nan(m->grad_norm), p->tokens_per_s, m->step_ms, left, scale, skipped, valid,
-            p->open ? "" : "\n");
-    fflush(stderr);
+    const int n =
+        snprintf(line, sizeof line,
+                 "%s%sstep %" PRIu64 "/%" PRIu64 "  loss %.4f  norm %.3f  %.0f tokens/s  %.1f ms  "
+                 "ETA %s%s%s%s%s",
+                 log_time(when), p->terminal ? "\r\033[K" : "", m->step, p->last,
+                 plain_nan(m->loss), plain_nan(m->grad_norm), p->tokens_per_s, m->step_ms, left,
+                 scale, skipped, valid, p->open ? "" : "\n");
+    log_put(line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
 }
 
 /* A step between the first and the last one: whether its line is due. */
@@ -78,6 +78,6 @@ void run_progress_step(run_progress *p, const run_metrics *m)
 void run_progress_end(run_progress *p)
 {
     if (p->open && log_has_capacity(0))
-        fputc('\n', stderr);
+        log_put("\n", 1);
     p->open = false;
 }

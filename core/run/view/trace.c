@@ -16,8 +16,10 @@
 #include "base/log.h"
 #include "base/mem.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdio_ext.h>
@@ -178,16 +180,22 @@ static void part_path(const char *out_dir, uint32_t rank, char path[4096])
     snprintf(path, 4096, "%s/.trace-%u.part", out_dir, rank);
 }
 
-static void lock_path(const char *out_dir, char path[4096])
-{
-    snprintf(path, 4096, "%s/.trace.join", out_dir);
-}
-
 /* A new file in place of what has the name, which may be a link to somebody else's. */
 static FILE *write_anew(const char *path)
 {
     unlink(path);
     return fopen(path, "wxe");
+}
+
+void run_trace_remove_left(const char *out_dir)
+{
+    DIR *d = opendir(out_dir);
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (!fnmatch(".trace*.part", e->d_name, 0) || !strcmp(e->d_name, ".trace.join") ||
+            !strcmp(e->d_name, "trace.json.tmp"))
+            unlinkat(dirfd(d), e->d_name, 0);
+    if (d)
+        closedir(d);
 }
 
 /* "rank 3 (tp 1, pp 1)": with its coordinates on axes that have several ranks. */
@@ -214,9 +222,6 @@ weft_status run_trace_begin(run_trace *t, run_spans *spans, job *j, const job_id
     t->spans = spans;
     if (t->first > t->last)
         return WEFT_OK;
-    lock_path(out_dir, path);
-    if (!who->rank)
-        unlink(path); /* of a run that was killed */
     part_path(out_dir, who->rank, path);
     t->part = write_anew(path);
     if (!t->part)
@@ -600,7 +605,7 @@ void run_trace_rescue(run_trace *t, uint32_t ranks, const char *out_dir)
         return;
     if (end_part(t) != WEFT_OK)
         err_clear();
-    lock_path(out_dir, path);
+    snprintf(path, sizeof path, "%s/.trace.join", out_dir);
     const int lock = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (lock < 0)
         return; /* another rank merges */

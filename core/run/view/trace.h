@@ -61,6 +61,10 @@ void run_trace_end(run_trace *t, uint32_t number, uint64_t began, uint64_t ended
 weft_status run_trace_begin(run_trace *t, run_spans *spans, job *j, const job_identity *who,
                             const char *out_dir);
 
+/* Remove what a run that was killed has left of a trace in `out_dir`, of any rank. Before any rank
+ * of this one writes there. [setup] */
+void run_trace_remove_left(const char *out_dir);
+
 /* Append the stored events to the part. Call it between steps. [setup] */
 void run_trace_flush(run_trace *t);
 

@@ -69,13 +69,13 @@ static weft_status open_inner(const weft_host *host, const weft_conf *conf, weft
         (const weft_host_component *)(host->iface)(host->ctx, "weft.host.component/1");
     const weft_component_args args = {sizeof args, 0, "weft.link/1",
                                       conf->text(conf->ctx, "inner")};
-    if (!components)
-        return (host->fail)(host->ctx, WEFT_UNSUPPORTED,
-                            "trace cannot open its inner transport: this program does not serve "
-                            "weft.host.component/1 here");
     if (!args.name || !args.name[0])
         return (host->fail)(host->ctx, WEFT_USAGE,
                             "comm.trace.inner is empty: name the transport whose calls to show");
+    if (!components)
+        return (host->fail)(host->ctx, WEFT_UNSUPPORTED,
+                            "trace cannot open its inner transport outside a job; weft train and "
+                            "weft bench comm can");
     *ref = (weft_component_ref){.struct_size = sizeof *ref};
     return components->open(components->ctx, &args, ref);
 }

@@ -1,10 +1,12 @@
-/* source.h: what the sources of tokens share: mapped files, the order of samples, and digests for
- * their identity.
+/* source.h: what the sources of tokens share: lists of names, mapped files, the order of samples,
+ * and digests for their identity.
  *
  * Truncating a mapped file in place ends the program with SIGBUS. Replacing it by rename, as `weft
  * data` does, is safe: the mapping keeps the old one. */
 #ifndef SOURCE_H
 #define SOURCE_H
+
+#include <stdbool.h>
 
 #include <weft/data.h>
 
@@ -22,6 +24,14 @@ typedef struct source_map {
 weft_status source_map_open(const weft_host *host, const char *what, const char *path,
                             source_map *out);
 void source_map_close(source_map *m); /* a zeroed one is allowed [setup] */
+
+/* Names between commas, at least one. A comma or backslash behind a backslash is one of a name.
+ * [any] */
+uint32_t source_names_count(const char *list);
+
+/* The next name without blanks around it, which may be empty; *list is then behind its comma.
+ * False: it has `size` bytes or more. [any] */
+bool source_names_next(const char **list, char *out, size_t size);
 
 /* The status of an errno about a file that the user named. [any] */
 weft_status source_status(int error);

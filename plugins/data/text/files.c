@@ -1,5 +1,4 @@
 /* files.c: see files.h. */
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,52 +8,11 @@
 #define RUN 1024u  /* ... and bytes of each */
 #define PATH 4096u /* bytes of a path at most */
 
-/* A comma or backslash behind a backslash is one of a name. */
-static bool is_escape(const char *at)
-{
-    return at[0] == '\\' && (at[1] == ',' || at[1] == '\\');
-}
-
-/* Bytes of the list up to the comma that ends its first name. */
-static size_t span(const char *list)
-{
-    size_t n = 0;
-    while (list[n] && list[n] != ',')
-        n += is_escape(list + n) ? 2 : 1;
-    return n;
-}
-
-static uint32_t count(const char *list)
-{
-    uint32_t n = 1;
-    for (list += span(list); *list; list += span(list)) {
-        list++;
-        n++;
-    }
-    return n;
-}
-
-/* The next path of the list; false: it is empty or too long. */
-static bool next(const char **list, char out[PATH])
-{
-    const char *at = *list + strspn(*list, " \t");
-    size_t n = span(at), used = 0;
-    *list = at + n + (at[n] == ',');
-    while (n && (at[n - 1] == ' ' || at[n - 1] == '\t'))
-        n--;
-    for (size_t i = 0; i < n && used + 1 < PATH; i++) {
-        i += is_escape(at + i);
-        out[used++] = at[i];
-    }
-    out[used] = 0;
-    return used && used + 1 < PATH;
-}
-
 static weft_status map_one(files *f, const char *key, const char **list)
 {
     char path[PATH], what[64];
     snprintf(what, sizeof what, "%s: text", key);
-    if (!next(list, path))
+    if (!source_names_next(list, path, sizeof path) || !*path)
         return source_fail(f->host, WEFT_USAGE,
                            "%s: a name in the list of text files is empty, or longer than %u bytes",
                            key, PATH - 1);
@@ -69,7 +27,7 @@ static weft_status map_one(files *f, const char *key, const char **list)
 
 weft_status files_open(const weft_host *host, const char *key, const char *list, files *out)
 {
-    const uint32_t n = count(list);
+    const uint32_t n = source_names_count(list);
     files f = {.host = host};
     weft_status st = WEFT_OK;
     if (n > FILES_MAX)

@@ -187,21 +187,6 @@ static weft_status add_item(list *l, char *item)
                                l->key);
 }
 
-/* The next item without blanks around it; false: it is too long. */
-static bool next_item(const char **at, char item[LIST_PATH])
-{
-    const char *from = *at + strspn(*at, " \t");
-    size_t n = strcspn(from, ",");
-    *at = from + n;
-    while (n && (from[n - 1] == ' ' || from[n - 1] == '\t'))
-        n--;
-    if (n >= LIST_PATH)
-        return false;
-    memcpy(item, from, n);
-    item[n] = 0;
-    return true;
-}
-
 weft_status list_read(const weft_host *host, const char *key, const char *value, list *out)
 {
     list l = {.host = host, .key = key};
@@ -214,15 +199,12 @@ weft_status list_read(const weft_host *host, const char *key, const char *value,
         l.nparts = 1;
         st = add_name(&l, &l.parts[0], value);
     }
-    for (const char *at = value; st == WEFT_OK && (!l.nparts || at != value); at++) {
-        st = next_item(&at, item) ? add_item(&l, item)
-                                  : source_fail(host, WEFT_USAGE,
-                                                "%s: a name in the list of files is longer than %u "
-                                                "bytes",
-                                                key, LIST_PATH - 1);
-        if (!*at)
-            break;
-    }
+    for (uint32_t left = l.nparts ? 0 : source_names_count(value); st == WEFT_OK && left; left--)
+        st = source_names_next(&value, item, sizeof item)
+                 ? add_item(&l, item)
+                 : source_fail(host, WEFT_USAGE,
+                               "%s: a name in the list of files is longer than %u bytes", key,
+                               LIST_PATH - 1);
     reduce(&l);
     if (st != WEFT_OK)
         list_free(&l);

@@ -5,8 +5,8 @@
  *   A:WEIGHT, B:WEIGHT, ...           a mixture of data sets
  *
  * A folder means its files NAME.bin and NAME.tokens, a pattern has *, ? or [...]; both give files
- * in the order of the bytes of their names. A value that is the name of a file as a whole is that
- * file. */
+ * in the order of the bytes of their names. A comma of a name is written \,. A value that is the
+ * name of a file as a whole is that file. */
 #ifndef LIST_H
 #define LIST_H
 

@@ -320,7 +320,7 @@ static weft_status tokens_read(weft_dataset *d, const weft_read_args *args)
                                        .help = text}
 OPTION(train, WEFT_OPT_STRING, NULL, "train", "",
        "token files to learn from (weft data makes them): names, folders or patterns, separated by "
-       "commas; each NAME:WEIGHT in a mixture");
+       "commas, and a comma of a name is written \\,; each NAME:WEIGHT in a mixture");
 OPTION(valid, WEFT_OPT_STRING, NULL, "valid", "",
        "token files to evaluate on, without weights; empty: no evaluation");
 OPTION(

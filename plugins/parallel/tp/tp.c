@@ -165,8 +165,9 @@ static weft_status check_sizes(const splitting *s, const int64_t sizes[CUTS])
         return WEFT_OK;
     list_divisors(common, legal, sizeof legal);
     return refuse(s,
-                  "parallel.tp is %u, which does not divide all sizes that are split (%s): for "
-                  "this model parallel.tp may be %s%s",
+                  "the mesh axis tp has %u ranks (parallel.tp, or if that is auto what the other "
+                  "axes leave), which do not divide all sizes that are split (%s): for this model "
+                  "parallel.tp may be %s%s",
                   s->ranks, all, legal,
                   common == 1 ? "; give the model sizes that have a divisor in common" : "");
 }

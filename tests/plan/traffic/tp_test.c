@@ -249,13 +249,12 @@ static void refused(const char *text, uint32_t ranks, const char *why)
 static void refusals(void **state)
 {
     (void)state;
-    refused(GPT2 TP, 3,
-            "parallel.tp is 3, which does not divide all sizes that are split (model.heads = 4");
+    refused(GPT2 TP, 3, "which do not divide all sizes that are split (model.heads = 4");
     refused(GPT2 TP, 8, "parallel.tp may be 1, 2, 4");
     refused("[model]\nlayers = 1\nheads = 6\nembed = 12\nffn = 40\ncontext = 8\nvocab = 9\n"
             "[train]\nsequence = 8\nbatch = 2\nmicrobatch = 1\n" TP,
             3, "(model.heads = 6, model.ffn = 40): for this model parallel.tp may be 1, 2");
-    refused(LLAMA TP, 4, "parallel.tp is 4, which does not divide");
+    refused(LLAMA TP, 4, "the mesh axis tp has 4 ranks (parallel.tp, or if that is auto");
     refused(LLAMA TP, 4, "model.kv_heads = 2");
     refused("[model]\nlayers = 1\nheads = 3\nembed = 12\nffn = 40\ncontext = 8\nvocab = 9\n"
             "[train]\nsequence = 8\nbatch = 2\nmicrobatch = 1\n" TP,

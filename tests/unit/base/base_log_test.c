@@ -63,6 +63,24 @@ static void lines_are_dropped_and_counted(void **state)
     assert_non_null(strstr(said, "weft info: the next one\n"));
 }
 
+/* An error waits for a slow reader, once; then it is lost like other lines. */
+static void errors_are_dropped_too(void **state)
+{
+    (void)state;
+    static char said[1 << 20];
+    alarm(250);
+    log_setup(WEFT_LOG_INFO, -1);
+    hold_stderr();
+    for (int i = 0; i < 1000; i++)
+        log_line(WEFT_LOG_ERROR, "line %d is as long as lines of the log often are, or longer", i);
+    const uint32_t written = read_lines(said, sizeof said);
+    log_line(WEFT_LOG_ERROR, "the next one");
+    assert_int_equal(read_lines(said, sizeof said), 2);
+    give_back();
+    assert_true(written > 10 && written < 1000);
+    assert_non_null(strstr(said, "weft error: the next one\n"));
+}
+
 /* What "text" becomes on a terminal or a pipe, after log_add_time(). */
 static void say(bool terminal, char out[256])
 {
@@ -108,6 +126,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_are_dropped_and_counted),
+        cmocka_unit_test(errors_are_dropped_too),
         cmocka_unit_test(lines_of_a_file_have_the_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

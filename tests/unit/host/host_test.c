@@ -63,7 +63,7 @@ static void find_says(const char *name, const char *sentence)
 /* The file one.so is refused with "PATH: why". */
 static void refused(const char *why)
 {
-    char sentence[512];
+    char sentence[1024];
     snprintf(sentence, sizeof sentence, "%s: %s", file, why);
     find_says("one", sentence);
 }
@@ -283,7 +283,7 @@ static void a_link_of_others_is_refused(void **state)
 static void what_belongs_to_others_is_refused(void **state)
 {
     (void)state;
-    char sentence[256];
+    char sentence[512];
     put_bytes("x", 1);
     if (chown(file, 4321, -1)) {
         print_message("only root can give files away; not tested\n");
@@ -293,8 +293,23 @@ static void what_belongs_to_others_is_refused(void **state)
     assert_int_equal(chown(file, 0, -1), 0);
     assert_int_equal(chown(folder, 4321, -1), 0);
     snprintf(sentence, sizeof sentence,
-             "its folder %s belongs to user 4321, who is neither root nor you", folder);
+             "its folder %s belongs to user 4321, who is neither root nor you nor the owner of the "
+             "program; copy it into a folder of yours, or say that you trust this user: "
+             "WEFT_PLUGIN_OWNER=4321",
+             folder);
     refused(sentence);
+    setenv("WEFT_PLUGIN_OWNER", "432", 1);
+    refused(sentence);
+    setenv("WEFT_PLUGIN_OWNER", "4321", 1);
+    refused("it is not a shared object");
+    assert_int_equal(chown(folder, 65534, -1), 0);
+    snprintf(
+        sentence, sizeof sentence,
+        "its folder %s belongs to user 65534, who is neither root nor you nor the owner of the "
+        "program (or a user whom this user namespace does not map, such as root: outside it",
+        folder);
+    refused(sentence);
+    unsetenv("WEFT_PLUGIN_OWNER");
 }
 
 static void a_failed_search_says_what_it_passed_over(void **state)

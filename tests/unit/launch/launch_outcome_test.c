@@ -139,11 +139,25 @@ static void others(void **state)
     assert_int_equal(concluded(o, 0), 1);
 }
 
+static void long_reasons_end_with_a_word(void **state)
+{
+    (void)state;
+    char out[24];
+    job_control_shorten(out, sizeof out, "ranks on other machines");
+    assert_string_equal(out, "ranks on other machines");
+    job_control_shorten(out, sizeof out, "ranks on others machines");
+    assert_string_equal(out, "ranks on others…");
+    job_control_shorten(out, sizeof out, "/a/path/that/has/no/blank");
+    assert_string_equal(out, "/a/path/that/has/no/…");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(status_of_a_rank_that_is_slow_to_leave),
                                        cmocka_unit_test(killed_by_somebody_else),
                                        cmocka_unit_test(the_host_is_named),
-                                       cmocka_unit_test(all_are_frozen), cmocka_unit_test(others)};
+                                       cmocka_unit_test(all_are_frozen),
+                                       cmocka_unit_test(long_reasons_end_with_a_word),
+                                       cmocka_unit_test(others)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

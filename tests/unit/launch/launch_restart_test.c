@@ -84,6 +84,8 @@ static void test_the_same_reason_before_the_first_step(void **state)
     assert_false(r.repeats);
     assert_int_equal(says(&r, 0, "no memory", true), RESTART_END);
     assert_true(r.repeats);
+    assert_int_equal(says(&r, 0, "cannot write /a file", true), RESTART_SAME);
+    assert_int_equal(says(&r, 0, "cannot write…", true), RESTART_END); /* one is cut */
     launch_restarts_free(&r);
 }
 

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <weft/coll.h>
 #include <weft/device.h>
@@ -115,6 +116,13 @@ static void report_unusable(doctor *d, const host_component *c)
 {
     doctor_add_finding(d, DOCTOR_WARNING, "the plugin %s (%s) cannot be used: %s", c->name, c->kind,
                        c->help);
+    struct rlimit files;
+    if (strstr(c->help, strerror(EMFILE)) && !getrlimit(RLIMIT_NOFILE, &files)) {
+        doctor_add_reason(d, "The limit of open files is the cause (ulimit -n), not the plugin.");
+        if (files.rlim_cur < files.rlim_max)
+            doctor_add_command(d, "ulimit -n %llu", (unsigned long long)files.rlim_max);
+        return;
+    }
     doctor_add_reason(d, "A job that names it is refused.");
     doctor_add_command(d, "weft plugins; rm %s  # or build it anew for this version", c->path);
 }
