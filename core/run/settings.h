@@ -7,8 +7,8 @@
 
 typedef enum run_save_mode { RUN_SAVE_AUTO, RUN_SAVE_BESIDE, RUN_SAVE_INLINE } run_save_mode;
 
-/* Texts are the config's. */
 #define PROGRESS_AUTO UINT64_MAX
+/* Texts are the config's. */
 typedef struct run_settings {
     const char *name, *out;
     uint64_t seed, steps;
