@@ -324,26 +324,28 @@ HEAD = ["| figure | goal | n | median | p99 | worst | met |", "|---|---|---|---|
 MARK = re.compile(r"<!-- (\S+) -->")
 
 
-def report(lines, o):
-    """The document; `lines`: {figure: its rows}, of this time or kept."""
+def report(lines, notes):
+    """The document; `lines`: {figure: its rows}, of this time or kept, and what follows them."""
     out = ["# Deaths, signals, restarts, many ranks", "",
            "    bench/cluster.py -o bench/results/cluster.md", "",
            f"Jobs under weft's launcher on one machine ({transports.processor()}, {os.cpu_count()} "
            "cores). The head of the", "script says how each figure is measured. Parts were "
            "measured one after another, with `--only`.", ""]
     out += HEAD + [x for name in FIGURES for x in lines.get(name, [])]
-    return "\n".join(out) + "\n"
+    return "\n".join(out) + "\n" + notes
 
 
 def kept(path):
-    """{figure: its rows} of an earlier table."""
-    found = {}
+    """{figure: its rows} of an earlier table, and the text behind it."""
+    found, notes = {}, ""
     with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8") as f:
         for text in f:
             name = MARK.search(text)
             if name and text.startswith("|"):
                 found.setdefault(name[1], []).append(text.rstrip("\n"))
-    return found
+            elif found:
+                notes += text
+    return found, notes
 
 
 def asked(o, parser):
@@ -370,7 +372,7 @@ def main():
     w.WEFT = os.path.abspath(o.weft)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda n, _: sys.exit(128 + n))
-    lines = kept(o.out) if o.out else {}
+    lines, notes = kept(o.out) if o.out else ({}, "")
     failed = False
     for name in names:
         function, count, _, share = FIGURES[name]
@@ -385,9 +387,9 @@ def main():
             shutil.rmtree(place.path, ignore_errors=True)
         if o.out:
             with open(o.out, "w", encoding="utf-8") as f:
-                f.write(report(lines, o))
+                f.write(report(lines, notes))
     if not o.out:
-        print(report(lines, o), end="")
+        print(report(lines, notes), end="")
     return 1 if failed else 0
 
 
