@@ -176,7 +176,7 @@ load of the machine at the start was {load:.1f}; beside other programs the list 
 differences say nothing. The last column is what the exchange of all
 ranks' times costs a step in microseconds (`ranks.*` in docs/METRICS.md), with and without sinks.
 
-| ranks | list, ms | between lists, us | in the list, us | sum, us | share of {GOAL:.0f} ms | exchange |
+| ranks | list, ms | between, us | in the list, us | sum, us | share of {GOAL:.0f} ms | exchange |
 |---|---|---|---|---|---|---|
 """ + "\n".join(rows) + "\n"
     print(page)
