@@ -104,7 +104,7 @@ static void print_metrics(FILE *out)
             "run, also through a resume. A value may be infinite or not a number.\n\n");
     run_metrics_print_table(out);
     fprintf(out, "\n"
-                 "Those that begin with `ranks.` are of all ranks. Ranks exchange their times "
+                 "Those that begin with `ranks.` are of all ranks. Ranks exchange them "
                  "after the first two steps and then as often\nas "
                  "costs at most 0.2 %% of the time: after each step of a second, after some tens "
                  "of steps of 10 ms.\n\n"

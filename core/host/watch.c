@@ -23,8 +23,7 @@
  * 5. The end is that of a failed rank: the reporter (job/leave.c) tells rank 0 and the launcher,
  *    and the process exits with status 1. Nothing is closed, since closing would wait for the call.
  *
- * A call is noticed up to a tick late, and one that ends while it is reported is reported all the
- * same. Threads that a plugin starts are not watched. */
+ * A call is noticed up to a tick late. Threads that a plugin starts are not watched. */
 #define _GNU_SOURCE
 #include "host/watch.h"
 

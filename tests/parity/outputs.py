@@ -124,7 +124,7 @@ class Outputs(w.Bench):
         self.assertEqual([x["step"] for x in seen[:2]], [1, 2])
         for x in seen[:2]:  # each of one step
             self.assertEqual(x["ranks.steps"], 1)
-            for name in ("step_ms", *PARTS):
+            for name in ("step_ms", *PARTS, "resident_bytes", "comm_bytes"):
                 least, mean, most = (x[f"ranks.{name}.{k}"] for k in ("min", "mean", "max"))
                 at = x[f"ranks.{name}.max_rank"]
                 self.assertAlmostEqual(mean, (least + most) / 2, delta=1e-6 * most)

@@ -22,6 +22,8 @@ def a_run(name="run", steps=40, seed=0):
     points |= {f"ranks.{what}.{end}": {"unit": "ms", "step": [1, 2, 30], "value": [v, v + 1, v + 2]}
                for what in ("step_ms", "compute_ms")
                for end, v in (("max", 50), ("mean", 45), ("min", 40))}
+    points |= {f"ranks.{what}.max": {"unit": "bytes", "step": [1, 30], "value": [1, v]}
+               for what, v in (("resident_bytes", 73400320), ("comm_bytes", 5603340))}
     cells = [[s, 0, m, b, 4 * m + 2 * b + s, 4 * m + 2 * b + s + 1 + b]
              for s in (0, 1) for m in (0, 1) for b in (0, 1)]
     spans = [[r, lane, 1000.0 * i + 100 * lane, 800.0 - 100 * (r + lane), lane * 4 + i % 4]

@@ -202,12 +202,15 @@ class Page(Browsing):
         self.assertAlmostEqual(sum(map(value, self.figures("split")[5][1:])), 1, delta=0.002)
         memory = self.figures("memory")
         self.assertEqual([r[0] for r in memory[1:]], ["ranks 0, 1, stage 0", "ranks 2, 3, stage 1",
-                                                      "measured, resident"])
+                                                      "measured, resident",
+                                                      "highest of all ranks"])
         self.close(memory[1][-1], 12738560)
         self.close(memory[3][-1], 52428800)
+        self.close(memory[4][-1], 73400320)
         sent = self.figures("sent")
         self.assertAlmostEqual(sum(value(r[4]) for r in sent[1:3]), 4816908, delta=2000)
-        self.close(sent[-1][4], 4816908)
+        self.close(sent[-2][4], 4816908)
+        self.close(sent[-1][4], 5603340)
         for word in ("Step 21, the middle one of those traced", "planned 25 %, measured 7.68 %"):
             self.assertIn(word, self.text("#pipeline"))
         self.assertIn("rank 0's whole process", self.text("#memory"))
@@ -815,7 +818,10 @@ class Command(Browsing):
             rows = self.figures(key)[1:]
             self.assertEqual([int(r[0]) for r in rows], [x["step"] for x in lines])
             self.close(rows[-1][1], lines[-1][name])
-        self.close(self.figures("sent")[-1][-1], lines[-1]["comm_bytes"])
+        sent = {row[0]: row[-1] for row in self.figures("sent")}
+        self.close(sent["measured, rank 0"], lines[-1]["comm_bytes"])
+        self.close(sent["measured, highest of all ranks"],
+                   [x["ranks.comm_bytes.max"] for x in lines if "ranks.steps" in x][-1])
         self.assertEqual([x.text for x in self.all("main .empty")], [])
 
     def test_100000_steps(self):

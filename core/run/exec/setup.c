@@ -245,8 +245,7 @@ void run_exec_destroy(run_executor *e, int failed)
         sched_free(e->collectives[i].schedule);
     run_recordings_free(e);
     run_kernels_release(e);
-    /* a thread of the library may still use its memory, which is no leak */
-    static __attribute__((unused)) weft_device *volatile left;
+    static __attribute__((unused)) weft_device *volatile left; /* in use by a hung library */
     if (e->device && (quiet || !run_library_on_host(e)))
         PLUGIN_DO(e->table, close, e->device);
     else

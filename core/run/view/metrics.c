@@ -42,17 +42,17 @@ typedef struct about {
         "ranks." text, unit, meaning, offsetof(run_metrics, ranks.member), true, false,            \
             IF_EXCHANGED                                                                           \
     }
-#define SPREAD_OF(text, at, what, more)                                                            \
-    {"ranks." text ".max", "ms",  what " of the rank where it is longest",                         \
+#define SPREAD_OF(text, at, unit, what, more)                                                      \
+    {"ranks." text ".max", unit,  what " of the rank where it is highest",                         \
      SPREAD_AT(at, max),   false, false,                                                           \
      IF_EXCHANGED},                                                                                \
-        {"ranks." text ".min", "ms",  "the same of the rank where it is shortest",                 \
+        {"ranks." text ".min", unit,  "the same of the rank where it is lowest",                   \
          SPREAD_AT(at, min),   false, false,                                                       \
          IF_EXCHANGED},                                                                            \
-        {"ranks." text ".mean", "ms", "the mean of all ranks", SPREAD_AT(at, mean), false, false,  \
+        {"ranks." text ".mean", unit, "the mean of all ranks", SPREAD_AT(at, mean), false, false,  \
          IF_EXCHANGED},                                                                            \
     {                                                                                              \
-        "ranks." text ".max_rank", "", "the rank where it is longest" more,                        \
+        "ranks." text ".max_rank", "", "the rank where it is highest" more,                        \
             SPREAD_AT(at, max_rank), true, false, IF_EXCHANGED                                     \
     }
 #define SPREAD_AT(at, member) offsetof(run_metrics, ranks.part[at].member)
@@ -99,12 +99,14 @@ static const about table[] = {
              "how many steps, this one the last, the values below are means of"),
     OF_RANKS(slowest, "slowest", "",
              "the rank with the most work: compute_ms and optimizer_ms; others wait for it"),
-    SPREAD_OF("step_ms", METRICS_STEP, "step_ms", ""),
-    SPREAD_OF("compute_ms", METRICS_COMPUTE, "compute_ms", ""),
-    SPREAD_OF("exposed_comm_ms", METRICS_EXPOSED, "exposed_comm_ms",
+    SPREAD_OF("step_ms", METRICS_STEP, "ms", "step_ms", ""),
+    SPREAD_OF("compute_ms", METRICS_COMPUTE, "ms", "compute_ms", ""),
+    SPREAD_OF("exposed_comm_ms", METRICS_EXPOSED, "ms", "exposed_comm_ms",
               "; it waits for others, so it is seldom the slow one"),
-    SPREAD_OF("bubble_ms", METRICS_BUBBLE, "bubble_ms", ""),
-    SPREAD_OF("optimizer_ms", METRICS_OPTIMIZER, "optimizer_ms", ""),
+    SPREAD_OF("bubble_ms", METRICS_BUBBLE, "ms", "bubble_ms", ""),
+    SPREAD_OF("optimizer_ms", METRICS_OPTIMIZER, "ms", "optimizer_ms", ""),
+    SPREAD_OF("resident_bytes", METRICS_RESIDENT, "bytes", "resident_bytes", ""),
+    SPREAD_OF("comm_bytes", METRICS_SENT, "bytes", "comm_bytes", ""),
 };
 
 #define ROWS ((uint32_t)(sizeof table / sizeof *table))

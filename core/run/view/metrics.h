@@ -13,17 +13,19 @@ typedef struct run_metric {
     double value;
 } run_metric;
 
-/* The time of a step and its parts. */
+/* What ranks exchange: the time of a step and its parts, memory, and bytes sent. */
 typedef enum run_metrics_part {
     METRICS_STEP,
     METRICS_COMPUTE,
     METRICS_EXPOSED,
     METRICS_BUBBLE,
     METRICS_OPTIMIZER,
+    METRICS_RESIDENT,
+    METRICS_SENT,
     METRICS_PARTS
 } run_metrics_part;
 
-/* A time on all ranks. */
+/* One of them on all ranks. */
 typedef struct run_metrics_spread {
     double max, min, mean;
     uint64_t max_rank;

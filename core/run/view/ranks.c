@@ -25,9 +25,9 @@ run_metrics_ranks run_ranks_sum(const run_ranks_part *all, uint32_t n, uint64_t 
     double worked = -1;
     for (uint32_t p = 0; p < METRICS_PARTS; p++) {
         run_metrics_spread *x = &out.part[p];
-        x->min = x->max = (double)all[0].ms[p];
+        x->min = x->max = (double)all[0].part[p];
         for (uint32_t k = 0; k < n; k++) {
-            const double v = (double)all[k].ms[p];
+            const double v = (double)all[k].part[p];
             x->mean += v / n;
             x->min = v < x->min ? v : x->min;
             x->max_rank = v > x->max ? k : x->max_rank;
@@ -35,7 +35,7 @@ run_metrics_ranks run_ranks_sum(const run_ranks_part *all, uint32_t n, uint64_t 
         }
     }
     for (uint32_t k = 0; k < n; k++) {
-        const float *ms = all[k].ms;
+        const float *ms = all[k].part;
         const double work = (double)ms[METRICS_COMPUTE] + (double)ms[METRICS_OPTIMIZER];
         out.slowest = work > worked ? k : out.slowest;
         worked = work > worked ? work : worked;
@@ -48,7 +48,7 @@ uint64_t run_ranks_distance(const run_ranks_part *all, uint32_t n)
     double cost = (double)all[0].cost_ms, step = 0;
     for (uint32_t k = 0; k < n; k++) {
         cost = (double)all[k].cost_ms < cost ? (double)all[k].cost_ms : cost;
-        step = (double)all[k].ms[METRICS_STEP] > step ? (double)all[k].ms[METRICS_STEP] : step;
+        step = (double)all[k].part[METRICS_STEP] > step ? (double)all[k].part[METRICS_STEP] : step;
     }
     const double steps = cost / (RANKS_SHARE * step); /* not a number where no time has passed */
     return steps >= 0 && steps < RANKS_MAX ? 1 + (uint64_t)steps : RANKS_MAX;
@@ -58,7 +58,7 @@ static weft_status exchange(run_ranks *r, uint64_t step)
 {
     run_ranks_part mine = {.cost_ms = (float)r->cost_ms};
     for (uint32_t p = 0; p < METRICS_PARTS; p++)
-        mine.ms[p] = (float)(r->sum[p] / (double)r->steps);
+        mine.part[p] = (float)(r->sum[p] / (double)r->steps);
     const uint64_t began = clock_ns();
     const weft_status st = job_exchange(r->job, "times", &mine, sizeof mine, r->all);
     const double ms = (double)(clock_ns() - began) * 1e-6;
@@ -73,11 +73,13 @@ weft_status run_ranks_step(run_ranks *r, run_metrics *m)
 {
     if (!r->job)
         return WEFT_OK;
-    const double ms[METRICS_PARTS] = {m->step_ms, m->compute_ms, m->exposed_comm_ms, m->bubble_ms,
-                                      m->optimizer_ms};
+    const double part[METRICS_PARTS] = {m->step_ms,           m->compute_ms,
+                                        m->exposed_comm_ms,   m->bubble_ms,
+                                        m->optimizer_ms,      (double)m->resident_bytes,
+                                        (double)m->comm_bytes};
     r->steps++;
     for (uint32_t p = 0; p < METRICS_PARTS; p++)
-        r->sum[p] += ms[p];
+        r->sum[p] += part[p];
     if (m->step < r->next)
         return WEFT_OK;
     const bool first = r->cost_ms <= 0;

@@ -1,11 +1,10 @@
-/* run/view/ranks.h: the times of a step on all ranks, for the metrics of rank 0: which rank is the
- * slowest, and how far the ranks are apart.
+/* run/view/ranks.h: the times of a step, memory and traffic on all ranks, for the metrics of rank
+ * 0: which rank is the slowest, and how far the ranks are apart.
  *
- * The ranks exchange their means over the steps since the exchange before. An exchange costs a
- * round to rank 0, and more with more ranks. So all ranks choose from what they have exchanged how
- * many steps the next one is away: as many as keep exchanges at RANKS_SHARE of the time of a step.
- * A rank that is early waits there for the last one, as it would in the next step; what counts as
- * cost is the time of the rank that has waited the least. */
+ * The ranks exchange their means over the steps since the exchange before, which costs a round to
+ * rank 0. So all ranks choose from what they have exchanged how many steps the next one is away: as
+ * many as keep exchanges at RANKS_SHARE of the time of a step. A rank that is early waits, as it
+ * would in the next step; what counts as cost is the time of the rank that has waited the least. */
 #ifndef RUN_VIEW_RANKS_H
 #define RUN_VIEW_RANKS_H
 
@@ -17,8 +16,8 @@
 
 /* Means of one rank over steps: what an exchange carries. */
 typedef struct run_ranks_part {
-    float ms[METRICS_PARTS]; /* in the order of run_metrics_part */
-    float cost_ms;           /* of this rank's last exchange */
+    float part[METRICS_PARTS]; /* in the order of run_metrics_part; times in ms */
+    float cost_ms;             /* of this rank's last exchange */
 } run_ranks_part;
 
 typedef struct run_ranks {

@@ -207,24 +207,27 @@ function alike(record, signature) {
 const noPlan = () => sentence("The record of this run has no plan.");
 const partOfRanks = (record) => record.plan.ranks.length < record.ranks ? `The plan here has ${record.plan.ranks.length} of ${plain(record.ranks)} ranks, one of each stage.` : "";
 
+/* The newest value of a metric that all ranks exchange now and then. */
+const ofRanks = (run, name) => run.points?.[`ranks.${name}.max`]?.value.at(-1);
+
 /* Members of a rank's plan, their names and colours, which are those of the memory map. */
 const MEMORY = [["params", "parameters", "c0"], ["grads", "gradients", "c1"], ["state", "masters and states", "c3"], ["activations", "activations", "c5"], ["comm", "communication", "c2"]];
 
 function memory(run, record) {
   if (!record.plan) return noPlan();
-  const groups = alike(record, (r) => MEMORY.map(([kind]) => r[kind]).join()), measured = middle(run, "resident_bytes");
-  const labels = [...groups.map((g) => g.label), ...(is(measured) ? ["measured, resident"] : [])];
+  const groups = alike(record, (r) => MEMORY.map(([kind]) => r[kind]).join()), measured = [["measured, resident", middle(run, "resident_bytes")], ["highest of all ranks", ofRanks(run, "resident_bytes")]].filter(([, v]) => is(v));
+  const labels = [...groups, ...measured.map(([label]) => ({ label }))].map((g) => g.label);
   const stacks = MEMORY.map(([kind, name, ink]) => ({ name, ink, values: groups.map((g) => g.rank[kind] || 0) }));
-  if (is(measured)) stacks.push({ name: "resident", ink: "c7", values: [...groups.map(() => 0), measured] });
+  if (measured.length) stacks.push({ name: "resident", ink: "c7", values: [...groups.map(() => 0), ...measured.map(([, v]) => v)] });
   const rows = groups.map((g) => [g.label, ...MEMORY.map(([kind]) => as(bytes, g.rank[kind])), as(bytes, g.rank.peak)]);
-  if (is(measured)) rows.push(["measured, resident", ...MEMORY.map(() => ""), as(bytes, measured)]);
-  const words = "Activations are what the memory map shows as saved for backward, between blocks, temporary and gathered parameters. " + (is(measured) ? "Resident is rank 0's whole process, program and libraries as well as the plan, median over the steps since the run was last begun. " : "No memory was measured: this run has no metric resident_bytes. ") + partOfRanks(record);
+  rows.push(...measured.map(([label, v]) => [label, ...MEMORY.map(() => ""), as(bytes, v)]));
+  const words = "Activations are what the memory map shows as saved for backward, between blocks, temporary and gathered parameters. " + (measured.length ? "Resident is rank 0's whole process, program and libraries as well as the plan, median over the steps since the run was last begun. " : "No memory was measured: this run has no metric resident_bytes. ") + partOfRanks(record);
   return bars("memory", "Planned by kind", labels, stacks, bytes, () => ({ head: ["ranks", ...MEMORY.map(([, name]) => name), "all"], rows }), words);
 }
 
 function sent(run, record) {
   if (!record.plan) return noPlan();
-  const groups = alike(record, (r) => JSON.stringify(r.collectives || [])), measured = middle(run, "comm_bytes");
+  const groups = alike(record, (r) => JSON.stringify(r.collectives || [])), measured = middle(run, "comm_bytes"), most = ofRanks(run, "comm_bytes");
   const kinds = [...new Set(groups.flatMap((g) => (g.rank.collectives || []).filter((c) => c.sent).map((c) => `${c.kind} on ${c.axis}`)))];
   if (!kinds.length && !measured) return sentence("The ranks of this job send each other nothing in a step.");
   const of = (g, kind) => sum((g.rank.collectives || []).filter((c) => `${c.kind} on ${c.axis}` === kind).map((c) => c.sent));
@@ -233,6 +236,7 @@ function sent(run, record) {
   if (is(measured)) stacks.push({ name: "measured", ink: "c7", values: [...groups.map(() => 0), measured] });
   const rows = groups.flatMap((g) => (g.rank.collectives || []).map((c) => [g.label, { text: c.kind, left: true }, { text: c.axis, left: true }, plain(c.starts), as(bytes, c.sent)]));
   if (is(measured)) rows.push(["measured, rank 0", "", "", "", as(bytes, measured)]);
+  if (is(most)) rows.push(["measured, highest of all ranks", "", "", "", as(bytes, most)]);
   return bars("sent", "Planned by collective and mesh axis", labels, stacks, bytes, () => ({ head: ["ranks", { text: "collective", left: true }, { text: "mesh axis", left: true }, "in a step", "sent"], rows }),
     (is(measured) ? "Measured is comm_bytes of rank 0, median over the steps since the run was last begun. " : "This run has no metric comm_bytes. ") + partOfRanks(record));
 }
