@@ -51,7 +51,8 @@ class Layouts(models.Case):
         saved = self.trained("gpt2")
         said = self.weft("sample", "-n", 3, saved, "--prompt", "1", "parallel.strategy=tp",
                          "parallel.tp=3", "comm.plugin=shm", status=2)[1]
-        self.assertIn("parallel.tp is 3, which does not divide all sizes that are split", said)
+        self.assertIn("the mesh axis tp has 3 ranks", said)
+        self.assertIn("which do not divide all sizes that are split", said)
 
 
 if __name__ == "__main__":
