@@ -51,7 +51,7 @@ class Sample(models.Case):
         self.assertIn(f"the prompt has {3 * len(LONG)} tokens and the model a context of 96", said)
 
     def test_the_shortest_contexts(self):
-        """Of 1, 2 and 3 tokens: prompts that are shorter, as long and longer; text behind them."""
+        """Of 1, 2 and 3 tokens: prompts that are not longer, and longer; text behind them."""
         self.trained("gpt2")
         for family in models.MODEL:
             self.trained(family)
@@ -60,7 +60,7 @@ class Sample(models.Case):
                 self.weft("train", f"{family}-fp32.ini", f"model.context={context}",
                           f"train.sequence={context}", f"run.out={out}")
                 saved = f"{out}/checkpoints/step-00000004"
-                for prompt in ("a", "ab", "abc", LONG):
+                for prompt in ("a", LONG):
                     with self.subTest(family=family, context=context, prompt=len(prompt)):
                         one = self.same(saved, 1e-5, "--prompt", prompt, "--temperature", 0,
                                         "--tokens", 20, cachable=context > 1)
