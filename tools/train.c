@@ -87,6 +87,8 @@ static weft_status check_job(const cli_job *j, uint32_t ranks)
     weft_status st = config_load(j->ini, j->overrides, j->noverrides, &cfg);
     if (st != WEFT_OK)
         return st;
+    if (j->value[HOSTS]) /* which keys have an effect depends on the machines: ranks look */
+        config_share_command_line(cfg);
     st = run_prepare(cfg, ranks, true, NULL, &p);
     if (st == WEFT_OK && ranks > 1)
         st = check_launched(cfg);

@@ -68,7 +68,8 @@ static bool read_int(const weft_option *o, const char *text, config_parsed *out,
 {
     const char *digits = text + (text[0] == '-');
     if (!digits[0] || digits[strspn(digits, "0123456789")])
-        return no(why, "'%.100s' is not a whole number", text);
+        return no(why, "'%.100s' is not a whole number%s", text,
+                  o->type == WEFT_OPT_AUTO_INT ? ", nor auto" : "");
     errno = 0;
     out->i = strtoll(text, NULL, 10);
     if (errno)

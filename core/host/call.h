@@ -254,8 +254,7 @@ bool host_call_describe_current(char *out, size_t size);
  * that names the file. */
 void host_crash_watch(void);
 
-/* From now on the sentence of that line goes there instead, which is zero, and no line is written.
- * It may be memory that is shared with another process. */
+/* From now on the sentence goes there, into zeroed memory, maybe shared; no line is written. */
 #define HOST_CRASH_TEXT 1024
 void host_crash_keep(char sentence[HOST_CRASH_TEXT]);
 void host_crash_main_returns(void); /* from here on main() may call exit() */

@@ -311,7 +311,7 @@ weft_status resolve_check_layout_keys(const config *cfg, const spec *s, bool tel
     if (tell && !s->nlinks)
         tell_of_one_rank(cfg);
     for (uint32_t i = 0; s->nlinks && config_line_at(cfg, i, &line); i++) {
-        char why[160] = "comm.plugin alone carries an axis inside one machine";
+        char why[160] = "no axis has ranks both inside a machine and on others";
         const char *name = strncmp(line.section, "comm.", 5) ? NULL : line.section + 5;
         const bool idle = is_idle_intra(s, &line);
         if (!idle && (!name || line.stale || graph_mesh_axis(&s->mesh, name) >= 0 ||

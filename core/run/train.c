@@ -460,8 +460,7 @@ static int exit_status(const trainer *t, weft_status st, char why[2048])
     return st == WEFT_OK && t->stopped ? 1 : err_exit_code(st);
 }
 
-/* `why` is what this rank has to say; why the job failed is added if that says something else: one
- * text may be a part of the other, whatever its words are. */
+/* `why` is what this rank says; why the job failed is added if that says something else. */
 static void record_end(trainer *t, const run_additions *more, const char *why)
 {
     char all[4096];
@@ -511,11 +510,12 @@ int run_train_rank(config *cfg, run_resume_mode resume, const run_additions *mor
         snprintf(why, sizeof why, "%s", err_text());
         st = WEFT_PEER;
     }
-    run_sinks_event(&t.sinks, "end", t.exec.step, "%s", *why ? why : "the run is complete");
-    run_sinks_close(&t.sinks);
     int status = exit_status(&t, st, why);
     if (*why)
         job_once_say(&t.who, st, why);
+    const char *well = t.stopped ? "the run was stopped on request" : "the run is complete";
+    run_sinks_event(&t.sinks, "end", t.exec.step, "%s", *why ? why : well);
+    run_sinks_close(&t.sinks);
     record_end(&t, more, why);
     if (traces)
         run_trace_rescue(&t.exec.trace, t.who.ranks, t.out);

@@ -168,7 +168,7 @@ class Keys(started.Case):
 
     def test_a_transport_inside_a_machine(self):
         """It is for an axis that spans machines, whatever the other transport is."""
-        why = "intra: the key has no effect: comm.plugin alone carries an axis inside one machine"
+        why = "intra: the key has no effect: no axis has ranks both inside a machine and on others"
         for words in (("comm.plugin=tcp", "comm.intra=shm"), ("comm.intra=tcp",),
                       ("comm.dp.intra=tcp",)):
             self.typed(why, DP, *words)
@@ -176,7 +176,7 @@ class Keys(started.Case):
             self.weft("plan", "-n", "2", "tiny.ini", DP, *words)
         self.weft("plan", "-n", "4", "tiny.ini", DP, "--machines", "2", "comm.plugin=tcp",
                   "comm.intra=shm", "train.microbatch=1")
-        self.assertIn("weft info: job.ini:26: comm.intra has no effect: comm.plugin alone",
+        self.assertIn("weft info: job.ini:26: comm.intra has no effect: no axis has ranks",
                       self.said(started.TINY + "[comm]\nplugin = tcp\nintra = shm\n"))
 
     def test_keys_of_another_launcher(self):

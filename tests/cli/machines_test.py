@@ -48,7 +48,7 @@ class Machines(started.Case):
         self.assertEqual(self.mesh(2, "comm.intra=none"), "dp 4 over tcp")
         self.assertEqual(self.mesh(2, "comm.dp.intra=tcp"), "dp 4 over tcp")
         self.refused("plan", "-n", 4, "--machines", 1, self.ini, "comm.plugin=tcp",
-                     "comm.intra=shm", why="comm.plugin alone carries an axis inside one machine")
+                     "comm.intra=shm", why="no axis has ranks both inside a machine and on others")
         self.refused("plan", "-n", 4, "--machines", 2, self.ini, "comm.plugin=shm",
                      why="cannot carry the mesh axis dp here: plugin weft.shm: shm reaches ranks "
                          "of one machine only")

@@ -99,6 +99,7 @@ class Data(started.Case):
                 ("b.jsonl", b'{"text": "a"}\n[1]\n', "b.jsonl:2: the line is no record"),
                 ("c.jsonl", b'{"body": "a"}\n', "c.jsonl:1: the record has no such field"),
                 ("d.jsonl", b'{"text": 1}\n', "d.jsonl:1: this field of the record is no text"),
+                ("f.jsonl", b'{"a": {"b": 1], "text": "x"}\n', "f.jsonl:1: the line is not JSON"),
                 ("e.jsonl", b'{"text": "\xff"}\n', "e.jsonl:1: the line is not JSON")):
             with self.subTest(name):
                 self.write(name, content)

@@ -23,7 +23,7 @@
 #define LIMIT (32u << 20)
 #define SLICE_MS 50 /* of a wait: a process that was stopped has waited for one */
 #define SETTLE_SLICES 20u
-#define CLOSE_SLICES 200u
+#define CLOSE_SLICES 80u /* less than a launcher waits for a rank that ends */
 
 typedef struct record {
     struct record *next;
@@ -41,7 +41,6 @@ struct output {
     record *first, **last;
     size_t bytes;             /* in the list */
     uint64_t waiting;         /* records in the list or being written */
-    uint64_t done;            /* that are not waiting any more */
     uint64_t lost, lost_from; /* since the last that was written, and from which step on */
     bool behind;              /* a wait has ended without an empty list */
     bool removed;             /* the file; the log has said so */
@@ -98,7 +97,7 @@ static int write_whole(output *o, const record *r)
 static void note(output *o, const record *r, int error)
 {
     o->waiting--;
-    o->done++;
+    o->behind &= o->waiting > 0;
     if (o->left)
         return;
     if (error) {
@@ -217,11 +216,10 @@ void output_add(output *o, uint64_t step, const void *bytes, size_t n)
     pthread_mutex_unlock(&o->lock);
 }
 
-/* Wait until nothing is waiting, or `slices` pass without progress; under the lock. */
+/* Wait until nothing is waiting, for so many slices at most; under the lock. */
 static bool settle(output *o, uint32_t slices)
 {
-    uint64_t done = o->done;
-    for (uint32_t left = slices; o->waiting && left; left--) {
+    for (; o->waiting && slices; slices--) {
         struct timespec until;
         clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_nsec += SLICE_MS * 1000000;
@@ -229,8 +227,6 @@ static bool settle(output *o, uint32_t slices)
         until.tv_nsec %= 1000000000;
         while (o->waiting && !pthread_cond_timedwait(&o->written, &o->lock, &until))
             continue;
-        left = done == o->done ? left : slices + 1;
-        done = o->done;
     }
     return !o->waiting;
 }
@@ -238,7 +234,7 @@ static bool settle(output *o, uint32_t slices)
 void output_settle(output *o)
 {
     pthread_mutex_lock(&o->lock);
-    o->behind = o->behind ? o->waiting > 0 : !settle(o, SETTLE_SLICES);
+    o->behind = o->behind || !settle(o, SETTLE_SLICES);
     pthread_mutex_unlock(&o->lock);
 }
 
@@ -249,7 +245,9 @@ void output_close(output *o)
     pthread_mutex_lock(&o->lock);
     const bool whole = settle(o, CLOSE_SLICES);
     if (!whole)
-        warn(o, "%s cannot be written: its folder does not answer; %s that are lost: %" PRIu64,
+        warn(o,
+             "%s cannot be written: its folder does not answer, or is slow; %s that are lost: "
+             "%" PRIu64,
              o->name, o->records, o->waiting + o->lost);
     while (!whole && o->first) { /* only the thread's own is left */
         record *r = o->first;

@@ -20,11 +20,11 @@ output *output_open(const weft_host *host, int fd, off_t end, const char *name, 
  * written again. `bytes` NULL: there was no memory for them. [compute] */
 void output_add(output *o, uint64_t step, const void *bytes, size_t n);
 
-/* Wait until everything is in the file, or for a second in which nothing of it is written. After
- * that no call waits any more until everything has been written. [compute] */
+/* Wait until everything is in the file, for a second at most. After a wait that was too short no
+ * call waits any more until everything has been written. [compute] */
 void output_settle(output *o);
 
-/* Wait likewise, for ten seconds; the log says how many records are lost. NULL allowed. [setup] */
+/* Wait likewise, for four seconds; the log says how many records are lost. NULL allowed. [setup] */
 void output_close(output *o);
 
 #endif

@@ -164,7 +164,7 @@ static const struct {
     {"betas = 0.9, 1.1", "x.betas: '1.1' is out of range; write 0 to 1"},
     {"betas = 0.9 0.95", "x.betas: '0.9 0.95' is not a number"},
     {"threads = 0", "x.threads: '0' is out of range; write 1 to 256"},
-    {"threads = automatic", "x.threads: 'automatic' is not a whole number"},
+    {"threads = automatic", "x.threads: 'automatic' is not a whole number, nor auto"},
 };
 
 static void unlawful_values_are_refused(void **state)

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define DEPTH_MAX 2048u /* of brackets, as jansson's */
+
 typedef struct span { /* what is left of the line; at == end: nothing */
     const char *at, *end;
 } span;
@@ -35,12 +37,17 @@ static bool skip_string(span *s)
 /* Up to the comma or bracket that ends a value. */
 static bool skip_value(span *s)
 {
-    for (uint64_t depth = 0; skip_blanks(s);) {
+    char closing[DEPTH_MAX];
+    for (uint32_t depth = 0; skip_blanks(s);) {
         const char c = *s->at;
         if (!depth && (c == ',' || c == '}'))
             return true;
-        depth += c == '{' || c == '[';
-        depth -= depth && (c == '}' || c == ']');
+        if ((c == '{' || c == '[') && depth == DEPTH_MAX)
+            return false;
+        if (c == '{' || c == '[')
+            closing[depth++] = c == '{' ? '}' : ']';
+        else if ((c == '}' || c == ']') && (!depth || closing[--depth] != c))
+            return false;
         if (c != '"')
             s->at++;
         else if (!skip_string(s))
