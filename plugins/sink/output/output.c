@@ -93,8 +93,15 @@ static int write_whole(output *o, const record *r)
     return 0;
 }
 
-/* What became of a record; under the lock. */
-static void note(output *o, const record *r, int error)
+/* On a network folder this may last as a write may: without the lock. */
+static bool is_removed(const output *o)
+{
+    struct stat info;
+    return !fstat(o->fd, &info) && !info.st_nlink;
+}
+
+/* What became of a record, and whether the file is gone; under the lock. */
+static void note(output *o, const record *r, int error, bool removed)
 {
     o->waiting--;
     o->behind &= o->waiting > 0;
@@ -109,8 +116,7 @@ static void note(output *o, const record *r, int error)
              o->name, r->step, o->records, o->lost_from, o->lost);
         o->lost = 0;
     }
-    struct stat info;
-    if (!o->removed && !fstat(o->fd, &info) && !info.st_nlink) {
+    if (removed && !o->removed) {
         o->removed = true;
         warn(o,
              "%s was removed while the job runs: its %s up to step %" PRIu64 " and all later "
@@ -149,8 +155,9 @@ static void *body(void *arg)
     for (record *r; (r = take(o));) {
         pthread_mutex_unlock(&o->lock);
         const int error = write_whole(o, r);
+        const bool removed = is_removed(o);
         pthread_mutex_lock(&o->lock);
-        note(o, r, error);
+        note(o, r, error, removed);
         free(r);
     }
     const bool left = o->left;

@@ -43,21 +43,28 @@ static uint32_t read_lines(char *out, size_t size)
     return lines;
 }
 
+/* Of 1000 lines that nobody reads, how many have been written; `said` gets what follows them. */
+static uint32_t write_unread(int level, char said[1 << 20])
+{
+    alarm(250); /* a write that waits would wait for ever */
+    log_setup(WEFT_LOG_INFO, -1);
+    hold_stderr();
+    for (int i = 0; i < 1000; i++)
+        log_line(level, "line %d is as long as lines of the log often are, or longer", i);
+    const uint32_t written = read_lines(said, 1 << 20);
+    log_line(level, "the next one");
+    assert_int_equal(read_lines(said, 1 << 20), 2);
+    give_back();
+    assert_true(written > 10 && written < 1000);
+    return written;
+}
+
 static void lines_are_dropped_and_counted(void **state)
 {
     (void)state;
     static char said[1 << 20];
     char lost[64];
-    alarm(250); /* a write that waits would wait for ever */
-    log_setup(WEFT_LOG_INFO, -1);
-    hold_stderr();
-    for (int i = 0; i < 1000; i++)
-        log_line(WEFT_LOG_INFO, "line %d is as long as lines of the log often are, or longer", i);
-    const uint32_t written = read_lines(said, sizeof said);
-    log_line(WEFT_LOG_INFO, "the next one");
-    assert_int_equal(read_lines(said, sizeof said), 2);
-    give_back();
-    assert_true(written > 10 && written < 1000);
+    const uint32_t written = write_unread(WEFT_LOG_INFO, said);
     snprintf(lost, sizeof lost, "weft warn: %u lines of the log are lost", 1000 - written);
     assert_memory_equal(said, lost, strlen(lost));
     assert_non_null(strstr(said, "weft info: the next one\n"));
@@ -68,16 +75,7 @@ static void errors_are_dropped_too(void **state)
 {
     (void)state;
     static char said[1 << 20];
-    alarm(250);
-    log_setup(WEFT_LOG_INFO, -1);
-    hold_stderr();
-    for (int i = 0; i < 1000; i++)
-        log_line(WEFT_LOG_ERROR, "line %d is as long as lines of the log often are, or longer", i);
-    const uint32_t written = read_lines(said, sizeof said);
-    log_line(WEFT_LOG_ERROR, "the next one");
-    assert_int_equal(read_lines(said, sizeof said), 2);
-    give_back();
-    assert_true(written > 10 && written < 1000);
+    (void)write_unread(WEFT_LOG_ERROR, said);
     assert_non_null(strstr(said, "weft error: the next one\n"));
 }
 
