@@ -8,7 +8,6 @@ import gzip
 import json
 import math
 import os
-import re
 import shlex
 import shutil
 import signal

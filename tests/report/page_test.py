@@ -12,9 +12,7 @@ import math
 import os
 import re
 import shutil
-import socket
 import sys
-import tempfile
 import threading
 import unittest
 

@@ -2,8 +2,6 @@
 and the texts that they are compared on, for which none of them was made."""
 import json
 import random
-import struct
-import sys
 import unicodedata
 
 SPACE = "\u2581"
