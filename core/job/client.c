@@ -121,7 +121,7 @@ static weft_status wait_for(job *j, int fd, short events, uint64_t until)
             read_launcher(j);
         check_root(j);
         stop_unmet(j);
-        job_progress_sign(j->silence_ms);
+        job_progress_sign(j->silence_ms, false);
         pthread_mutex_unlock(&j->lock);
         if (atomic_load(&j->failed))
             return job_fail_here(j);
@@ -249,7 +249,7 @@ static int sleep_ms(const job *j)
 static void turn(job *j, bool readable, bool launcher)
 {
     awake_look(&j->clock, clock_ms());
-    job_progress_sign(j->silence_ms);
+    job_progress_sign(j->silence_ms, true);
     if (readable)
         read_all(j);
     if (launcher)

@@ -146,7 +146,7 @@ static void *keep_in_touch(void *arg)
     take_precedence(j->server != NULL);
     job_alive_take_hold(&hold, j->who.rank, j->who.ranks);
     void *result = j->body(j);
-    job_progress_sign(0);
+    job_progress_sign(0, true);
     job_alive_release(&hold);
     return result;
 }

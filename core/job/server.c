@@ -231,7 +231,7 @@ static void tick(job *j)
     job_door_turn(&s->door);
     if (now - s->ticked >= TICK_MS) {
         s->ticked = now;
-        job_progress_sign(j->silence_ms);
+        job_progress_sign(j->silence_ms, true);
         job_members_tick(j);
         job_store_tick(s->store, now);
         job_gathers_tick(s->gathers, now);

@@ -8,8 +8,12 @@ each case the newest durable checkpoint loads, every checkpoint that was durable
 same bytes unless newer ones took its turn, a damaged one keeps its bytes under another name, and
 nothing is left that the next job does not use or remove.
 
-WEFT_CAMPAIGN sets the number of cases (10; make nightly: 200), WEFT_TEST_SEED the seed, which is
-the same in every run of the 10."""
+Another job is started rank by rank, as srun and mpirun do it, and each rank by a supervisor of its
+own (--restarts). A case is a few faults on the way: ranks and supervisors are killed, frozen or
+stopped for a moment, and the job trains on by itself after each, until it is asked to end.
+
+WEFT_CAMPAIGN sets the number of cases (10; make nightly: 200) and of faults, WEFT_TEST_SEED the
+seed, which is the same in every run of the 10."""
 import collections
 import errno
 import hashlib
@@ -17,6 +21,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import time
 
@@ -32,6 +37,8 @@ KEEP, EVERY = 3, 4
 JOB = w.ODD | {"checkpoint.every": EVERY, "optim.schedule": "constant", "checkpoint.keep": KEEP,
                "train.batch": 6, "run.frozen_after": 2, "run.join_timeout": 20, "run.steps": 10**6,
                "comm.plugin": "shm"}
+RANKS = 3  # of the job that is started rank by rank
+ASKED = (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGXCPU)
 KINDS = ("kill", "kill launcher", "freeze", "late", "EIO at resume", "EIO in save",
          "ENOSPC in save", "ENOSPC for good", "damage")
 
@@ -45,7 +52,9 @@ def digest(folder):
     return h.hexdigest()
 
 
-class Campaign(w.Bench):
+class Checkpoints(w.Bench):
+    """What has to hold for those of one job, over all its failures."""
+
     def setUp(self):
         self.known, self.aside, self.done = {}, {}, collections.Counter()
         self.out = self.path("run")
@@ -57,6 +66,50 @@ class Campaign(w.Bench):
         saved, other = w.steps_saved(self.out)
         return {s: digest(w.folder(self.out, s)) for s in saved}, other
 
+    def check(self, what):
+        """What this case may have changed, and nothing else."""
+        now, other = self.durable()
+        newest = sorted(now)[-KEEP:]
+        for step, was in self.known.items():
+            if step in now:
+                self.assertEqual(now[step], was, f"{what}: step {step} was replaced")
+            else:
+                self.assertGreaterEqual(len([s for s in newest if s > step]), KEEP,
+                                        f"{what}: step {step} is gone: {sorted(now)}")
+        kept = {}
+        for name in other:
+            path = os.path.join(self.out, "checkpoints", name)
+            if ".damaged" in name:
+                kept[digest(path)] = name
+            else:  # of a job that was killed; the next save removes it
+                self.assertRegex(name, r"^\.step-\d+\.(tmp|old)$", what)
+        waiting = set(now.values())
+        for was in self.aside:
+            self.assertIn(was, set(kept) | waiting, f"{what}: a damaged checkpoint is lost")
+        self.assertEqual(set(kept) - set(self.aside), set(), f"{what}: a whole one was set aside")
+        self.known = {s: d for s, d in now.items() if d not in self.aside}
+        for step in self.known:
+            w.weft("ckpt", "verify", w.folder(self.out, step))
+
+    def finish(self):
+        """The job resumes from the newest, comes to an end, and leaves nothing behind."""
+        newest = max(self.known, default=0)
+        job = JOB | {"run.steps": newest + EVERY, "train.microbatch": 2, "run.frozen_after": 60}
+        said = self.train("run", job, ranks=3, resume=newest > 0).stderr
+        if newest:
+            self.assertIn(f"resumed after step {newest} ", said)
+        self.check("the end")
+        self.assertEqual([x for x in self.durable()[1] if ".damaged" not in x], [])
+        self.assertEqual([x for x in os.listdir(self.out) if x.startswith(".")], [])
+        self.assertEqual([x for x in os.listdir(os.path.join(self.out, "flight"))
+                          if not x.endswith(".ring")], [])
+        numbers = [x["step"] for x in w.metrics(self.out)]
+        self.assertEqual(numbers, list(range(1, numbers[-1] + 1)))
+        shutil.rmtree(self.out)
+        return numbers[-1]
+
+
+class Campaign(Checkpoints):
     def rules(self, kind, ranks):
         """What strikes in this case, as file_faults.c reads it."""
         rank, times = random.randrange(ranks), random.choice("1123")
@@ -121,31 +174,6 @@ class Campaign(w.Bench):
                 time.sleep(0.005)
         return status
 
-    def check(self, what):
-        """What this case may have changed, and nothing else."""
-        now, other = self.durable()
-        newest = sorted(now)[-KEEP:]
-        for step, was in self.known.items():
-            if step in now:
-                self.assertEqual(now[step], was, f"{what}: step {step} was replaced")
-            else:
-                self.assertGreaterEqual(len([s for s in newest if s > step]), KEEP,
-                                        f"{what}: step {step} is gone: {sorted(now)}")
-        kept = {}
-        for name in other:
-            path = os.path.join(self.out, "checkpoints", name)
-            if ".damaged" in name:
-                kept[digest(path)] = name
-            else:  # of a job that was killed; the next save removes it
-                self.assertRegex(name, r"^\.step-\d+\.(tmp|old)$", what)
-        waiting = set(now.values())
-        for was in self.aside:
-            self.assertIn(was, set(kept) | waiting, f"{what}: a damaged checkpoint is lost")
-        self.assertEqual(set(kept) - set(self.aside), set(), f"{what}: a whole one was set aside")
-        self.known = {s: d for s, d in now.items() if d not in self.aside}
-        for step in self.known:
-            w.weft("ckpt", "verify", w.folder(self.out, step))
-
     def case(self, number):
         kind, ranks = random.choice(KINDS), random.choice((2, 3))
         if kind == "damage":
@@ -175,21 +203,109 @@ class Campaign(w.Bench):
             self.case(number)
             if number % 50 == 49:
                 print(f"{number + 1} cases", flush=True)
-        newest = max(self.known, default=0)
-        job = JOB | {"run.steps": newest + EVERY, "train.microbatch": 2, "run.frozen_after": 60}
-        said = self.train("run", job, ranks=3, resume=newest > 0).stderr
-        if newest:
-            self.assertIn(f"resumed after step {newest} ", said)
-        self.check("the end")
-        self.assertEqual([x for x in self.durable()[1] if ".damaged" not in x], [])
-        self.assertEqual([x for x in os.listdir(self.out) if x.startswith(".")], [])
-        self.assertEqual([x for x in os.listdir(os.path.join(self.out, "flight"))
-                          if not x.endswith(".ring")], [])
-        numbers = [x["step"] for x in w.metrics(self.out)]
-        self.assertEqual(numbers, list(range(1, numbers[-1] + 1)))
-        shutil.rmtree(self.out)
+        steps = self.finish()
         print(f"{CASES} cases in {time.monotonic() - began:.0f} s, {dict(self.done)}; "
-              f"{numbers[-1]} steps; set aside: {len(self.aside)}; lost, replaced, left: none")
+              f"{steps} steps; set aside: {len(self.aside)}; lost, replaced, left: none")
+
+
+class Supervised(w.RankByRank, Checkpoints):
+    BASE = JOB | {"train.microbatch": 6 // RANKS, "run.join_timeout": 5}
+    FAULTS = ("kill", "freeze", "pause", "kill, the supervisor late", "supervisor paused",
+              "kill supervisor")
+
+    def last(self):
+        """(attempt, step) of the newest line of metrics; (0, 0): none that this job has written."""
+        try:
+            line = w.metrics(self.out)[-1]
+        except (FileNotFoundError, ValueError, IndexError):
+            return 0, 0
+        return (line["attempt"], line["step"]) if line["time"] > self.begun else (0, 0)
+
+    def until(self, true, what):
+        limit = time.monotonic() + w.TIMEOUT
+        while not true():
+            if time.monotonic() > limit or all(r.poll() is not None for r in self.ranks):
+                self.fail(f"{what}: it did not train on\n{self.all_said()}")
+            time.sleep(0.003)
+
+    def all_said(self):
+        return "".join(f"--- rank {r}\n{self.said('run', r)}" for r in range(RANKS))
+
+    def child_of(self, supervisor):
+        """The process of its rank; of a rank that is just started again, the new one."""
+        self.until(lambda: w.children(supervisor.pid), "a rank has to live")
+        return (w.children(supervisor.pid) or [0])[0]
+
+    def strike(self, kind, what):
+        """One fault; returns when the job trains on after it."""
+        attempt, step = self.last()
+        own = random.choice(self.ranks)
+        child = self.child_of(own)
+        late = own.pid if "supervisor" in kind else child
+
+        def send(process, number):
+            if process:
+                try:
+                    os.kill(process, number)
+                except ProcessLookupError:
+                    pass
+
+        if kind in ("pause", "kill, the supervisor late", "supervisor paused"):
+            send(late, signal.SIGSTOP)
+        if kind.startswith("kill"):
+            send(own.pid if kind == "kill supervisor" else child, signal.SIGKILL)
+        if kind == "freeze":
+            send(child, signal.SIGSTOP)
+        if kind in ("pause", "kill, the supervisor late", "supervisor paused"):
+            time.sleep(random.uniform(0.05, 1.5))
+            send(late, signal.SIGCONT)
+        if kind == "kill supervisor":
+            return self.ranks.index(own)
+        attempt += kind not in ("pause", "supervisor paused")
+        self.until(lambda: self.last()[0] >= attempt and self.last()[1] > step + EVERY, what)
+        return None
+
+    def case(self, number):
+        port, self.begun = w.free_port(), time.time()
+        resume = ["--resume"] if self.known else []
+        if not self.known:
+            shutil.rmtree(self.out, ignore_errors=True)
+        self.ranks = [self.start_rank("run", r, port, more=("--restarts", "2", *resume))
+                      for r in range(RANKS)]
+        self.until(lambda: self.last()[1], f"case {number}: the first step")
+        gone, story = None, []
+        while gone is None and len(story) < 3 and self.struck < CASES:
+            time.sleep(random.random() * 0.1)
+            story.append(random.choice(self.FAULTS))
+            what = f"case {number}: {', then '.join(story)}"
+            gone = self.strike(story[-1], what)
+            self.struck += 1
+            self.done[story[-1]] += 1
+        what = f"case {number}: {', then '.join(story)}"
+        if gone is None:
+            random.choice(self.ranks).send_signal(random.choice(ASKED))
+        for rank, process in enumerate(self.ranks):
+            try:
+                status = process.wait(w.TIMEOUT)
+            except subprocess.TimeoutExpired:
+                self.fail(f"{what}: rank {rank} did not end\n{self.all_said()}")
+            want = 75 if gone is None else -signal.SIGKILL if rank == gone else 1
+            self.assertEqual(status, want, f"{what}: rank {rank}\n{self.all_said()}")
+        if gone is not None:
+            self.assertRegex(self.said("run", 1 if gone == 0 else 0),
+                             rf"(?m)^  attempt \d+, 3 ranks, .*rank {gone}\b", self.all_said())
+        self.assertNotRegex(self.all_said(), "SIGSEGV|SIGBUS|SIGABRT|bug:", what)
+        self.check(what + "\n" + self.all_said())
+
+    def test_faults(self):
+        self.struck, began, number = 0, time.monotonic(), 0
+        while self.struck < CASES:
+            self.case(number)
+            self.doCleanups()
+            number += 1
+        steps = self.finish()
+        print(f"{self.struck} faults in {number} jobs, {time.monotonic() - began:.0f} s, "
+              f"{dict(self.done)}; {steps} steps; lost, replaced, left: none")
 
 
 if __name__ == "__main__":

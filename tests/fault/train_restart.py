@@ -12,7 +12,6 @@ import re
 import resource
 import shutil
 import signal
-import subprocess
 import sys
 import termios
 import time
@@ -28,7 +27,9 @@ BASE = w.EVEN | {"run.steps": 60, "model.layers": 1, "train.microbatch": 1,
 LATE = {"run.plugins": PLUGINS, "comm.plugin": "late", "comm.algorithm": "ring"}
 
 
-class Restart(w.Bench):
+class Restart(w.RankByRank):
+    BASE = BASE
+
     def metrics_are_whole(self, out, steps):
         self.assertEqual([x["step"] for x in w.lines(self.path(out), w.NO_TIME)],
                          list(range(1, steps + 1)))
@@ -117,7 +118,6 @@ class Restart(w.Bench):
         self.assertEqual(re.findall("attempt ([0-9]) begins", run.said()), ["2"], run.said())
         same = "attempt 2 failed before its first step for the same reason as the attempt before it"
         self.assertIn(same, run.said())
-        self.make_key()
         port = w.free_port()
         ranks = [self.start_rank("large", r, port, more=("--restarts", "7"), job=job,
                                  preexec_fn=limit) for r in range(3)]
@@ -208,38 +208,9 @@ class Restart(w.Bench):
 
     # --- ranks of another launcher ---
 
-    def make_key(self):
-        if not os.path.exists(self.path("key")):
-            w.weft("key", "-o", self.path("key"))
-
-    def start_rank(self, out, rank, port, attempt=None, more=("--restarts", "3"), job=None,
-                   preexec_fn=None):
-        place = {"RANK": str(rank), "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1",
-                 "MASTER_PORT": str(port)} | ({"WEFT_ATTEMPT": str(attempt)} if attempt else {})
-        with open(self.path(f"{out}.{rank}.{attempt}.log"), "w", encoding="utf-8") as log:
-            process = subprocess.Popen(
-                [w.WEFT, "train", self.ini, *self.options(out, BASE | (job or {})),
-                 f"run.key={self.path('key')}", *more],
-                env=w.environment(place), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                preexec_fn=preexec_fn)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        return process
-
-    def said(self, out, rank, attempt=None):
-        return w.read_text(self.path(f"{out}.{rank}.{attempt}.log"))
-
-    def until_metrics(self, out, step):
-        limit = time.monotonic() + w.TIMEOUT
-        path = self.path(out, "metrics.jsonl")
-        while f'"step":{step},' not in w.read_text(path).replace(" ", ""):
-            self.assertLess(time.monotonic(), limit, "\n".join(self.said(out, r) for r in range(3)))
-            time.sleep(0.01)
-
     @w.again
     def test_supervised(self):
         """Each rank's process stays and starts the rank again; rank 0 is killed, and rank 2."""
-        self.make_key()
         shutil.rmtree(self.path("sup"), ignore_errors=True)
         self.train("whole", BASE | {"run.steps": 200}, ranks=3)
         port = w.free_port()
@@ -260,7 +231,6 @@ class Restart(w.Bench):
     def test_supervised_frozen(self):
         """A rank that is stopped hears of nothing: the process that stays ends it, and starts it
         again with the others."""
-        self.make_key()
         shutil.rmtree(self.path("ice"), ignore_errors=True)
         job = {"run.steps": 2000, "run.frozen_after": 3, "checkpoint.every": 50}
         port, victim = w.free_port(), random.choice((0, 2))
@@ -283,7 +253,6 @@ class Restart(w.Bench):
 
     def test_supervised_stop(self):
         """A signal to one process ends all with 75; nobody starts again."""
-        self.make_key()
         port = w.free_port()
         ranks = [self.start_rank("stop", r, port, job={"run.steps": 100000}) for r in range(3)]
         self.until_metrics("stop", 5)
@@ -293,7 +262,6 @@ class Restart(w.Bench):
 
     def test_fenced(self):
         """A rank of attempt 1 comes to attempt 2; then one of attempt 3 ends attempt 2."""
-        self.make_key()
         port = w.free_port()
         zero = self.start_rank("fence", 0, port, attempt=2, more=())
         old = self.start_rank("fence", 1, port, attempt=1, more=())

@@ -184,6 +184,38 @@ class Bench(unittest.TestCase):
             self.assertEqual(values.tobytes(), two[name][1].tobytes(), f"the bits of {name}")
 
 
+class RankByRank(Bench):
+    """A test case whose jobs are started rank by rank, as srun, mpirun and torchrun do it."""
+    BASE = EVEN  # the job, where a test does not say otherwise
+
+    def start_rank(self, out, rank, port, attempt=None, more=("--restarts", "3"), job=None,
+                   preexec_fn=None):
+        """One of three."""
+        if not os.path.exists(self.path("key")):
+            weft("key", "-o", self.path("key"))
+        place = {"RANK": str(rank), "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1",
+                 "MASTER_PORT": str(port)} | ({"WEFT_ATTEMPT": str(attempt)} if attempt else {})
+        with open(self.path(f"{out}.{rank}.{attempt}.log"), "w", encoding="utf-8") as log:
+            process = subprocess.Popen(
+                [WEFT, "train", self.ini, *self.options(out, self.BASE | (job or {})),
+                 f"run.key={self.path('key')}", *more],
+                env=environment(place), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                preexec_fn=preexec_fn)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def said(self, out, rank, attempt=None):
+        return read_text(self.path(f"{out}.{rank}.{attempt}.log"))
+
+    def until_metrics(self, out, step):
+        limit = time.monotonic() + TIMEOUT
+        path = self.path(out, "metrics.jsonl")
+        while f'"step":{step},' not in read_text(path).replace(" ", ""):
+            self.assertLess(time.monotonic(), limit, "\n".join(self.said(out, r) for r in range(3)))
+            time.sleep(0.01)
+
+
 def has_signal(pid, number, *masks):
     """Is signal `number` in one of these masks of a process, as "SigCgt" of /proc/PID/status?"""
     words = dict(x.split(":", 1) for x in read_text(f"/proc/{pid}/status").splitlines())

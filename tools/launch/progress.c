@@ -101,6 +101,11 @@ int launch_progress_asked(const launch_progress *p)
     return number > 0 && number < NSIG ? number : 0;
 }
 
+bool launch_progress_met(const launch_progress *p)
+{
+    return atomic_load(&p->at->met);
+}
+
 uint32_t launch_progress_signs(const launch_progress *p, uint32_t *silence_ms)
 {
     *silence_ms = atomic_load(&p->at->silence_ms);

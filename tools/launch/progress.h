@@ -32,6 +32,10 @@ const char *launch_progress_why(const launch_progress *p, char out[PROGRESS_WHY]
  * [any] */
 int launch_progress_asked(const launch_progress *p);
 
+/* Whether a rank is one of the job, rank 0 or in touch with it; of several ranks, whether the last
+ * that gave a sign is. [any] */
+bool launch_progress_met(const launch_progress *p);
+
 /* The signs of life so far, which repeat after 2^32, and after how many milliseconds without one
  * the other ranks give up its rank; 0: it gives none now. Of several ranks the page has the last
  * sign that one of them gave. [any] */

@@ -158,18 +158,22 @@ static void describe(const supervisor *s, const job_control_record *end, launch_
     const size_t used = strlen(out);
     if (*why && !s->frozen && end->kind == CONTROL_ENDED)
         snprintf(out + used, capacity - used, ": %s", why);
+    else if (!launch_progress_met(s->progress) && end->kind == CONTROL_ENDED)
+        snprintf(out + used, capacity - used, ": it had not met rank 0");
     /* another rank says the same in the next attempt, if all meet it */
     const size_t reason = a->said ? used + 2 + (size_t)(own - why) : 0, end_of = strlen(out);
     a->reason = (uint32_t)(reason < end_of ? reason : end_of);
 }
 
-/* Whether the rank is started again. Also logs the decision, on rank 0 and on the killed rank. */
+/* Whether the rank is started again. Also logs the decision, on rank 0, on the killed rank, and on
+ * ranks that rank 0 cannot speak for, since they have not met it. */
 static bool goes_on(supervisor *s, const job_control_record *end, double seconds)
 {
     const bool final = end->kind == CONTROL_ENDED && (!end->code || end->code == 2 ||
                                                       end->code == 77 || end->code == STOP_STATUS);
     const uint32_t newest = launch_progress_newest(s->progress);
-    const bool speaks = !s->who->rank || end->kind == CONTROL_KILLED;
+    const bool speaks =
+        !s->who->rank || end->kind == CONTROL_KILLED || !launch_progress_met(s->progress);
     uint32_t pause = 0;
     if (final || s->asked)
         return false;

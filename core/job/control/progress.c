@@ -41,9 +41,7 @@ static void find_page(void)
         return;
     void *at = mmap(NULL, (size_t)info.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, (int)fd, 0);
     close((int)fd);
-    if (at == MAP_FAILED)
-        return;
-    ours = at;
+    ours = at == MAP_FAILED ? NULL : at;
     words = (uint32_t)(((uint64_t)info.st_size - sizeof(job_progress_page)) / sizeof(uint64_t));
 }
 
@@ -106,11 +104,12 @@ void job_progress_ask(int number)
         atomic_compare_exchange_strong(&ours->asked, &none, number);
 }
 
-void job_progress_sign(uint32_t silence_ms)
+void job_progress_sign(uint32_t silence_ms, bool met)
 {
     pthread_once(&once, find_page);
     if (!ours)
         return;
+    atomic_store(&ours->met, met);
     atomic_store(&ours->silence_ms, silence_ms);
     atomic_fetch_add(&ours->signs, 1);
 }

@@ -1,12 +1,11 @@
 /* job/control/progress.h: how far the ranks of an attempt have come, for the process that may
  * start them again (launch/progress.h).
  *
- * One page of shared memory: the step that each rank has begun, the newest attempt that a rank has
- * heard of, why the job has failed, the signal that asked it to stop, and a count that moves while
- * a rank lives. A rank that is killed leaves what it wrote. The number of the attempt is in the
- * environment (WEFT_ATTEMPT), 1 for a job that nobody restarts. So is the folder in which attempts
- * before this one have written (WEFT_FOLDER, device and inode): another folder may have its name by
- * now. Without a page the calls below do nothing. */
+ * One page of shared memory, which a rank that is killed leaves as it was: the step that each rank
+ * has begun, the newest attempt that one has heard of, why the job has failed, the signal that
+ * asked it to stop, and a count that moves while a rank lives. The number of the attempt is in the
+ * environment (WEFT_ATTEMPT), 1 for a job that nobody restarts; so is the folder in which attempts
+ * before it have written (WEFT_FOLDER, device and inode). Without a page the calls do nothing. */
 #ifndef JOB_CONTROL_PROGRESS_H
 #define JOB_CONTROL_PROGRESS_H
 
@@ -21,7 +20,7 @@
 #define PROGRESS_WHY 200u
 
 typedef struct job_progress_page {
-    _Atomic uint32_t newest, signs, silence_ms;
+    _Atomic uint32_t newest, signs, silence_ms, met;
     _Atomic int asked;
     _Atomic uint32_t failed;    /* 1: `why` is being written, 2: it is there */
     _Atomic uint64_t folder[2]; /* device, inode; 0: none */
@@ -52,7 +51,8 @@ void job_progress_fail(const char *why, const char *own);
  * Async-signal-safe after the first call of job_attempt_number(). [any] */
 void job_progress_ask(int number);
 
-/* A sign of life, promised every `silence_ms` at least; 0: there will be no more. [any] */
-void job_progress_sign(uint32_t silence_ms);
+/* A sign of life, promised every `silence_ms` at least; 0: it is the last. `met`: from rank 0, or
+ * from one in touch with it. [any] */
+void job_progress_sign(uint32_t silence_ms, bool met);
 
 #endif
