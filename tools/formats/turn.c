@@ -2,7 +2,7 @@
  *
  * Two axes matter: that along which elements follow each other at the source, and that along which
  * they do at the destination. A plane of these two is copied tile by tile, so that each line of
- * memory is fetched once on both sides. */
+ * memory is fetched once on both sides; within a tile blocks of 4 x 4 are turned in registers. */
 #include <string.h>
 
 #include "formats/internal.h"
@@ -19,11 +19,32 @@ static uint32_t closest(const formats_turning *t, const uint64_t *stride)
     return best;
 }
 
+typedef float four __attribute__((vector_size(16), aligned(4), may_alias));
+#define TAKE(x, y, ...) __builtin_shufflevector(x, y, __VA_ARGS__)
+
+/* Four lines, in_k apart, of four elements, as four lines that are out_i apart. */
+static void block(const float *in, uint64_t in_k, float *out, uint64_t out_i)
+{
+    const four a = *(const four *)in, b = *(const four *)(in + in_k);
+    const four c = *(const four *)(in + 2 * in_k), d = *(const four *)(in + 3 * in_k);
+    const four ab = TAKE(a, b, 0, 4, 1, 5), cd = TAKE(c, d, 0, 4, 1, 5);
+    const four ab2 = TAKE(a, b, 2, 6, 3, 7), cd2 = TAKE(c, d, 2, 6, 3, 7);
+    *(four *)out = TAKE(ab, cd, 0, 1, 4, 5);
+    *(four *)(out + out_i) = TAKE(ab, cd, 2, 3, 6, 7);
+    *(four *)(out + 2 * out_i) = TAKE(ab2, cd2, 0, 1, 4, 5);
+    *(four *)(out + 3 * out_i) = TAKE(ab2, cd2, 2, 3, 6, 7);
+}
+
 static void tile(const float *in, uint64_t in_i, uint64_t in_k, float *out, uint64_t out_i,
                  uint64_t out_k, uint64_t ni, uint64_t nk)
 {
+    const bool blocks = in_i == 1 && out_k == 1;
+    const uint64_t i4 = blocks ? ni / 4 * 4 : 0, k4 = blocks ? nk / 4 * 4 : 0;
+    for (uint64_t i = 0; i < i4; i += 4)
+        for (uint64_t k = 0; k < k4; k += 4)
+            block(in + i + k * in_k, in_k, out + i * out_i + k, out_i);
     for (uint64_t i = 0; i < ni; i++)
-        for (uint64_t k = 0; k < nk; k++)
+        for (uint64_t k = i < i4 ? k4 : 0; k < nk; k++)
             out[i * out_i + k * out_k] = in[i * in_i + k * in_k];
 }
 
