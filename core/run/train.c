@@ -164,15 +164,15 @@ static void *look(void *arg)
  * with its files gone. A network folder may be slow to answer: no step waits for that. */
 static weft_status look_at_out(trainer *t)
 {
-    const uint64_t now = clock_ms();
-    if (t->who.rank || now - t->looked_ms < LOOK_MS || (t->looks && !atomic_load(&t->looked)))
+    if (t->who.rank || clock_ms() - t->looked_ms < LOOK_MS || (t->looks && !t->looked))
         return WEFT_OK;
     if (t->looks)
         pthread_join(t->look, NULL);
-    t->looked_ms = now;
+    const bool gone = t->gone.code; /* the thread that begins now may write it */
+    t->looked_ms = clock_ms();
     atomic_store(&t->looked, false);
-    t->looks = !t->gone.code && !thread_start(&t->look, "weft-look", look, t);
-    return t->gone.code ? err_again(t->gone.code, &t->gone) : WEFT_OK;
+    t->looks = !gone && !thread_start(&t->look, "weft-look", look, t);
+    return gone ? err_again(t->gone.code, &t->gone) : WEFT_OK;
 }
 
 /* Waits for the last save, which is then where it is said to be. */
