@@ -210,8 +210,8 @@ class Campaign(Checkpoints):
 
 class Supervised(w.RankByRank, Checkpoints):
     BASE = JOB | {"train.microbatch": 6 // RANKS, "run.join_timeout": 5}
-    FAULTS = ("kill", "freeze", "pause", "kill, the supervisor late", "supervisor paused",
-              "kill supervisor")
+    PAUSES = ("pause", "kill, the supervisor late", "supervisor paused")
+    FAULTS = ("kill", "freeze", *PAUSES, "kill supervisor")
 
     def last(self):
         """(attempt, step) of the newest line of metrics; (0, 0): none that this job has written."""
@@ -233,8 +233,9 @@ class Supervised(w.RankByRank, Checkpoints):
 
     def child_of(self, supervisor):
         """The process of its rank; of a rank that is just started again, the new one."""
-        self.until(lambda: w.children(supervisor.pid), "a rank has to live")
-        return (w.children(supervisor.pid) or [0])[0]
+        found = []
+        self.until(lambda: found.extend(w.children(supervisor.pid)) or found, "a rank has to live")
+        return found[0]
 
     def strike(self, kind, what):
         """One fault; returns when the job trains on after it."""
@@ -244,19 +245,18 @@ class Supervised(w.RankByRank, Checkpoints):
         late = own.pid if "supervisor" in kind else child
 
         def send(process, number):
-            if process:
-                try:
-                    os.kill(process, number)
-                except ProcessLookupError:
-                    pass
+            try:
+                os.kill(process, number)
+            except ProcessLookupError:
+                pass
 
-        if kind in ("pause", "kill, the supervisor late", "supervisor paused"):
+        if kind in self.PAUSES:
             send(late, signal.SIGSTOP)
         if kind.startswith("kill"):
             send(own.pid if kind == "kill supervisor" else child, signal.SIGKILL)
         if kind == "freeze":
             send(child, signal.SIGSTOP)
-        if kind in ("pause", "kill, the supervisor late", "supervisor paused"):
+        if kind in self.PAUSES:
             time.sleep(random.uniform(0.05, 1.5))
             send(late, signal.SIGCONT)
         if kind == "kill supervisor":
@@ -281,7 +281,6 @@ class Supervised(w.RankByRank, Checkpoints):
             gone = self.strike(story[-1], what)
             self.struck += 1
             self.done[story[-1]] += 1
-        what = f"case {number}: {', then '.join(story)}"
         if gone is None:
             random.choice(self.ranks).send_signal(random.choice(ASKED))
         for rank, process in enumerate(self.ranks):

@@ -185,8 +185,8 @@ class Bench(unittest.TestCase):
 
 
 class RankByRank(Bench):
-    """A test case whose jobs are started rank by rank, as srun, mpirun and torchrun do it."""
-    BASE = EVEN  # the job, where a test does not say otherwise
+    """A test case whose jobs are started rank by rank, as srun, mpirun and torchrun do it; BASE is
+    the job, where a test does not say otherwise."""
 
     def start_rank(self, out, rank, port, attempt=None, more=("--restarts", "3"), job=None,
                    preexec_fn=None):
