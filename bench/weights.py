@@ -6,7 +6,8 @@
 For a Llama (no axis is transposed) and a GPT-2 (all matrices are) with weights of that size in
 fp32: `weft import hf` and `weft export hf`.
 The copy reads the same file and writes it again, with fsync, in blocks of 1 MiB: what the disk and
-the memory give to a program that does nothing else. Each is the best of three, in turn."""
+the memory give to a program that does nothing else. Each is the best of five, in turn; what the
+one before has written is removed and synced first."""
 import argparse
 import array
 import json
@@ -27,6 +28,8 @@ LLAMA = {"architectures": ["LlamaForCausalLM"], "hidden_size": 1536, "num_attent
          "rms_norm_eps": 1e-5, "tie_word_embeddings": True}
 GPT2 = {"architectures": ["GPT2LMHeadModel"], "n_embd": 1280, "n_head": 20, "vocab_size": 50257,
         "n_positions": 1024}
+
+ROUNDS = 5
 
 
 def elements(shape):
@@ -70,6 +73,10 @@ def timed(what):
     return time.perf_counter() - begin
 
 
+def remove(path):
+    shutil.rmtree(path) if os.path.isdir(path) else os.path.exists(path) and os.remove(path)
+
+
 def run(*words):
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
 
@@ -77,18 +84,18 @@ def run(*words):
 def measure(weft, place, name, config, key, names, gib):
     source = os.path.join(place, name)
     size = make(source, config, key, names, gib)
-    best = {"copy": 1e9, "import": 1e9, "export": 1e9}
-    for _ in range(3):
-        for out in ("copy", "start", "back"):
-            path = os.path.join(place, out)
-            shutil.rmtree(path) if os.path.isdir(path) else os.path.exists(path) and os.remove(path)
-        os.sync()
-        best["copy"] = min(best["copy"], timed(lambda: copy(source + "/model.safetensors",
-                                                            place + "/copy")))
-        best["import"] = min(best["import"], timed(
-            lambda: run(weft, "import", "hf", source, "-o", place + "/start")))
-        best["export"] = min(best["export"], timed(
-            lambda: run(weft, "export", "hf", place + "/start", "-o", place + "/back")))
+    out = {k: os.path.join(place, k) for k in ("copy", "import", "export")}
+    start = os.path.join(place, "start")
+    run(weft, "import", "hf", source, "-o", start)
+    work = {"copy": lambda: copy(source + "/model.safetensors", out["copy"]),
+            "import": lambda: run(weft, "import", "hf", source, "-o", out["import"]),
+            "export": lambda: run(weft, "export", "hf", start, "-o", out["export"])}
+    best = dict.fromkeys(work, 1e9)
+    for _ in range(ROUNDS):
+        for k, what in work.items():
+            remove(out[k])
+            os.sync()
+            best[k] = min(best[k], timed(what))
     rates = {k: size / 2 ** 20 / v for k, v in best.items()}
     print(f"{name}: {size / 2 ** 20:.0f} MiB; copy {rates['copy']:.0f} MiB/s, "
           f"import {rates['import']:.0f} ({100 * rates['import'] / rates['copy']:.0f} %), "
@@ -96,9 +103,8 @@ def measure(weft, place, name, config, key, names, gib):
     row = [name, f"{size / 2 ** 20:.0f}", f"{rates['copy']:.0f}"]
     for k in ("import", "export"):
         row += [f"{rates[k]:.0f}", f"{100 * rates[k] / rates['copy']:.0f} %"]
-    shutil.rmtree(place + "/start")
-    shutil.rmtree(place + "/back")
-    os.remove(place + "/copy")
+    for path in (start, *out.values()):
+        remove(path)
     return row
 
 
@@ -115,7 +121,7 @@ def report(rows, gib):
              f"`python3 bench/weights.py --gib {gib:g}`: `weft import hf` and `weft export hf` of "
              "weights in fp32 as whole commands, and a copy of the",
              "same file by a program that reads and writes blocks of 1 MiB and ends with fsync. "
-             f"The best of 3, in turn. {os.cpu_count()} cores of",
+             f"The best of {ROUNDS}, in turn. {os.cpu_count()} cores of",
              f"{processor()}. Of gpt2 every matrix is transposed.", "",
              "| model | MiB | copy MiB/s | import MiB/s | of the copy | export MiB/s | "
              "of the copy |", "|---|---|---|---|---|---|---|"]
