@@ -22,5 +22,8 @@ target_link_options(weft_flags INTERFACE -Wl,-z,relro,-z,now)
 
 # Libraries beside the program are found before the system's (make bundle); as an old-style path it
 # holds for what they need themselves too.
+# Of what is installed, CMake would end the path in the build tree with ':', which means the working
+# folder: such targets have the path of CMAKE_INSTALL_RPATH there too (BUILD_WITH_INSTALL_RPATH).
 set(CMAKE_BUILD_RPATH "\$ORIGIN/../lib")
+set(CMAKE_INSTALL_RPATH "\$ORIGIN/../lib")
 target_link_options(weft_flags INTERFACE -Wl,--disable-new-dtags)

@@ -18,7 +18,8 @@ foreach(file ${files})
   endif()
   if(file MATCHES "/usr/bin/|\\.so$" AND NOT IS_DIRECTORY ${file})
     file(READ_ELF ${file} RPATH path RUNPATH newer CAPTURE_ERROR error)
-    if(NOT "${path}${newer}" STREQUAL "$ORIGIN/../lib") # where the package has a library itself
+    # A plugin has the path of a library of weft's own.
+    if(NOT "${path}${newer}" STREQUAL "$ORIGIN/../lib" OR file MATCHES "/usr/bin/")
       file(RPATH_REMOVE FILE ${file})
     endif()
   endif()

@@ -1,4 +1,5 @@
 """weft plugins and weft config: what is installed, what it takes, and the document made of it."""
+import glob
 import hashlib
 import json
 import os
@@ -224,6 +225,23 @@ class Plugins(started.Case):
         for words in (["own.ini", "sgd"], ["sgd", "run.plugins=p"]):
             self.assertIn(self.path("p", "optim", "mine.so"), self.weft("plugins", *words)[0])
         self.assertEqual(self.weft("plugins", "own.ini")[0].count("\noptim     sgd "), 2)
+
+    def test_libraries_of_the_working_folder(self):
+        """No library is taken from where the user happens to be, which may be somebody else's."""
+        top = os.path.dirname(os.path.dirname(started.WEFT))
+        programs = [os.path.join(top, "bin", name) for name in ("weft", "weft-check")]
+        plugins = glob.glob(os.path.join(top, "lib", "weft", "*", "*.so"))
+        said = subprocess.run(["ldd", *programs, *plugins], check=True, capture_output=True,
+                              text=True).stdout
+        libraries = set(re.findall(r"^\s+(\S+) => ", said, re.M))
+        self.assertIn("libz.so.1", libraries)
+        for name in (*libraries, "libmicrohttpd.so.12"):
+            self.write(name, "no library")
+        for words in ([programs[0], "plugins"], [programs[1], "--help"]):
+            done = subprocess.run(words, cwd=self.place, check=False, capture_output=True,
+                                  text=True)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertNotIn("too short", done.stdout)
 
     def test_a_checker_that_is_not_installed(self):
         """The checker is a part of the SDK, which a machine that trains may lack."""
