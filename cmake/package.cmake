@@ -27,7 +27,8 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_WEFT_PACKAGE_NAME weft)
-set(CPACK_DEBIAN_WEFT_PACKAGE_RECOMMENDS bash-completion)
+set(CPACK_DEBIAN_WEFT_PACKAGE_RECOMMENDS
+  "bash-completion, libmicrohttpd12 | libmicrohttpd12t64")
 set(CPACK_DEBIAN_WEFT_PACKAGE_SUGGESTS "weft-dev, libucx0, librdmacm1, openmpi-bin")
 set(CPACK_COMPONENT_WEFT_DESCRIPTION "distributed training of language models
 weft trains GPT-2 and Llama models on many processes and machines.

@@ -58,8 +58,9 @@ static json_t *read_object(int folder, const char *name, json_t *notes)
             report_note(notes, "%s cannot be read: %s", name, strerror(errno));
         return NULL;
     }
-    json_t *x = st.st_size <= JSON_BYTES ? json_loadfd(fd, 0, &why) : NULL;
-    close(fd);
+    FILE *f = fdopen(fd, "r"); /* jansson reads a descriptor byte by byte */
+    json_t *x = f && st.st_size <= JSON_BYTES ? json_loadf(f, 0, &why) : NULL;
+    f ? fclose(f) : close(fd);
     if (x && json_is_object(x))
         return x;
     report_note(notes, "%s cannot be read: %s", name, x ? "it is no JSON object" : why.text);

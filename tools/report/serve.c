@@ -8,6 +8,7 @@
 #include "cli/cli.h"
 
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <microhttpd.h>
 #include <netdb.h>
@@ -22,6 +23,45 @@
 #define TIMEOUT_S 5u
 #define TOKEN_BYTES 16u
 
+/* libmicrohttpd, opened when a page is served: it needs eleven libraries more, and if weft were
+ * linked with them, each of its starts would search them for every symbol of every plugin. */
+#define NAMED "libmicrohttpd.so.12"
+
+#define CALLS(X)                                                                                   \
+    X(create_response_from_buffer)                                                                 \
+    X(add_response_header)                                                                         \
+    X(queue_response)                                                                              \
+    X(destroy_response) X(lookup_connection_value) X(start_daemon) X(get_daemon_info) X(stop_daemon)
+
+#define MEMBER(name) __typeof__(MHD_##name) *name;
+
+static struct {
+    CALLS(MEMBER)
+} mhd;
+
+#define SYMBOL(name) {"MHD_" #name, (void **)&mhd.name},
+
+static weft_status open_library(void)
+{
+    const struct {
+        const char *name;
+        void **to;
+    } symbols[] = {CALLS(SYMBOL)};
+    void *library = dlopen(NAMED, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return err_fail(WEFT_ABSENT,
+                        "--http needs " NAMED ", which this machine does not have (%s); install "
+                        "the package that has it, such as libmicrohttpd12",
+                        dlerror());
+    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
+        *symbols[i].to = dlsym(library, symbols[i].name);
+        if (!*symbols[i].to)
+            return err_fail(WEFT_ABSENT, "the " NAMED " of this machine has no %s",
+                            symbols[i].name);
+    }
+    return WEFT_OK;
+}
+
 typedef struct server {
     report *r;
     char token[2 * TOKEN_BYTES + 1], live[128];
@@ -32,7 +72,7 @@ typedef struct server {
 static enum MHD_Result answer(struct MHD_Connection *c, unsigned status, const char *type,
                               char *body, size_t n)
 {
-    struct MHD_Response *x = MHD_create_response_from_buffer(n, body, MHD_RESPMEM_MUST_FREE);
+    struct MHD_Response *x = mhd.create_response_from_buffer(n, body, MHD_RESPMEM_MUST_FREE);
     if (!x) {
         free(body);
         return MHD_NO;
@@ -42,10 +82,10 @@ static enum MHD_Result answer(struct MHD_Connection *c, unsigned status, const c
                                              {"Referrer-Policy", "no-referrer"},
                                              {"X-Frame-Options", "DENY"}};
     for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
-        MHD_add_response_header(x, headers[i][0], headers[i][1]);
-    MHD_add_response_header(x, "Content-Type", type);
-    const enum MHD_Result result = MHD_queue_response(c, status, x);
-    MHD_destroy_response(x);
+        mhd.add_response_header(x, headers[i][0], headers[i][1]);
+    mhd.add_response_header(x, "Content-Type", type);
+    const enum MHD_Result result = mhd.queue_response(c, status, x);
+    mhd.destroy_response(x);
     return result;
 }
 
@@ -58,7 +98,7 @@ static enum MHD_Result refuse(struct MHD_Connection *c, unsigned status, const c
 /* Takes as long for a token that is nearly right. */
 static bool has_token(const server *s, struct MHD_Connection *c)
 {
-    const char *given = MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "token");
+    const char *given = mhd.lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "token");
     unsigned char differs = 0;
     if (!given || strlen(given) != strlen(s->token))
         return false;
@@ -178,6 +218,8 @@ weft_status report_serve(report *r, const char *address)
     sigset_t ends;
     int number;
     weft_status st = find_address(address ? address : "127.0.0.1:0", &at, host);
+    if (st == WEFT_OK)
+        st = open_library();
     if (st != WEFT_OK)
         return st;
     make_token(&s);
@@ -187,16 +229,16 @@ weft_status report_serve(report *r, const char *address)
     unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD;
     if (at.ss_family == AF_INET6)
         flags |= MHD_USE_IPv6;
-    struct MHD_Daemon *d = MHD_start_daemon(
+    struct MHD_Daemon *d = mhd.start_daemon(
         flags, 0, NULL, NULL, handle, &s, MHD_OPTION_SOCK_ADDR, &at, MHD_OPTION_CONNECTION_LIMIT,
         CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, TIMEOUT_S, MHD_OPTION_END);
     if (!d)
         return err_fail_errno(WEFT_USAGE, "the page cannot be served at %s",
                               address ? address : "the loopback interface");
-    const union MHD_DaemonInfo *info = MHD_get_daemon_info(d, MHD_DAEMON_INFO_BIND_PORT);
+    const union MHD_DaemonInfo *info = mhd.get_daemon_info(d, MHD_DAEMON_INFO_BIND_PORT);
     st = say_where(&s, (struct sockaddr *)&at, host, info ? info->port : 0);
     if (st == WEFT_OK)
         sigwait(&ends, &number);
-    MHD_stop_daemon(d);
+    mhd.stop_daemon(d);
     return st;
 }
