@@ -466,6 +466,7 @@ def distance(one, two, names=None):
 
 def main():
     """Moments are random; the seed is printed, and WEFT_TEST_SEED sets it."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup the jobs would ignore it as well
     seed = int(os.environ.get("WEFT_TEST_SEED", "0")) or int.from_bytes(os.urandom(3), "big")
     random.seed(seed)
     print(f"WEFT_TEST_SEED={seed}", flush=True)
