@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import socket
 import struct
@@ -263,6 +264,20 @@ class Watch(w.Bench):
         for words in ([], [self.path("nowhere")], [self.path("at"), "--watch"],
                       [self.path("sweep")]):
             w.weft("watch", *words, status=2)
+
+    def test_without_the_library(self):
+        """weft is not linked with the library that serves pages; without it all else works."""
+        self.train("alone", JOB)
+        for folder in ("bin", "lib"):
+            os.makedirs(self.path("copy", folder))
+        copy = shutil.copy(w.WEFT, self.path("copy", "bin", "weft"))
+        with open(self.path("copy", "lib", "libmicrohttpd.so.12"), "w", encoding="utf-8") as f:
+            f.write("no library")
+        for option, status, why in (("--once", 0, ""), ("--http", 77, "--http needs libmicro")):
+            done = subprocess.run([copy, "watch", self.path("alone"), option], check=False,
+                                  env=w.environment(), capture_output=True, text=True)
+            self.assertEqual(done.returncode, status, done.stderr)
+            self.assertIn(why, done.stderr)
 
 
 if __name__ == "__main__":
