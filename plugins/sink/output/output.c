@@ -1,9 +1,10 @@
 /* plugins/sink/output/output.c: see output.h.
  *
- * Records wait in a list, which has at most LIMIT bytes. The thread takes one after the other and
- * writes it without the lock. A write that fails is taken back by cutting the file, so the file has
- * whole records at any time. At the end a write may still hang, on a network folder that does not
- * answer: then the thread is left alone with its output, and no longer has a host to talk to. */
+ * Records wait in a list, which has at most LIMIT bytes. The thread lets some come together, since
+ * waking it is what costs a step most here; then it takes one after the other and writes it without
+ * the lock. A write that fails is taken back by cutting the file, so the file has whole records at
+ * any time. At the end a write may still hang, on a network folder that does not answer: then the
+ * thread is left alone with its output, and no longer has a host to talk to. */
 #define _GNU_SOURCE
 #include "output.h"
 
@@ -21,6 +22,8 @@
 #include <unistd.h>
 
 #define LIMIT (32u << 20)
+#define GATHER_MS 50
+#define GATHER_BYTES (1u << 20)
 #define SLICE_MS 50 /* of a wait: a process that was stopped has waited for one */
 #define SETTLE_SLICES 20u
 #define CLOSE_SLICES 80u /* less than a launcher waits for a rank that ends */
@@ -44,6 +47,7 @@ struct output {
     uint64_t lost, lost_from; /* since the last that was written, and from which step on */
     bool behind;              /* a wait has ended without an empty list */
     bool removed;             /* the file; the log has said so */
+    bool asked;               /* somebody waits for what is in the list */
     bool stop;                /* once the list is empty */
     bool left;                /* the thread is alone */
     int fd;                   /* of the thread, as `end` */
@@ -126,10 +130,28 @@ static void note(output *o, const record *r, int error, bool removed)
     pthread_cond_broadcast(&o->written);
 }
 
+static struct timespec in_ms(uint32_t ms)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_nsec += (long)ms * 1000000;
+    t.tv_sec += t.tv_nsec / 1000000000;
+    t.tv_nsec %= 1000000000;
+    return t;
+}
+
+/* The next record, at once where there are some; NULL: there will be none. */
 static record *take(output *o)
 {
-    while (!o->first && !o->stop)
-        pthread_cond_wait(&o->added, &o->lock);
+    if (!o->first) {
+        o->asked = false;
+        while (!o->first && !o->stop)
+            pthread_cond_wait(&o->added, &o->lock);
+        const struct timespec until = in_ms(GATHER_MS);
+        while (!o->asked && !o->stop && o->bytes < GATHER_BYTES &&
+               !pthread_cond_timedwait(&o->added, &o->lock, &until))
+            continue;
+    }
     record *r = o->first;
     if (r) {
         o->first = r->next;
@@ -180,9 +202,9 @@ output *output_open(const weft_host *host, int fd, off_t end, const char *name, 
         *o = (output){.host = host, .name = name, .records = records, .fd = fd, .end = end};
         o->last = &o->first;
         pthread_mutex_init(&o->lock, NULL);
-        pthread_cond_init(&o->added, NULL);
         pthread_condattr_init(&clock);
         pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+        pthread_cond_init(&o->added, &clock);
         pthread_cond_init(&o->written, &clock);
         pthread_condattr_destroy(&clock);
         sigfillset(&all); /* signals are the job's */
@@ -212,13 +234,15 @@ void output_add(output *o, uint64_t step, const void *bytes, size_t n)
         lose(o, step, r ? "its folder does not answer" : strerror(ENOMEM));
         free(r);
     } else {
+        const bool wake = !o->first || o->bytes + n >= GATHER_BYTES;
         *r = (record){.step = step, .n = n};
         memcpy(r->bytes, bytes, n);
         *o->last = r;
         o->last = &r->next;
         o->bytes += n;
         o->waiting++;
-        pthread_cond_signal(&o->added);
+        if (wake)
+            pthread_cond_signal(&o->added);
     }
     pthread_mutex_unlock(&o->lock);
 }
@@ -226,12 +250,10 @@ void output_add(output *o, uint64_t step, const void *bytes, size_t n)
 /* Wait until nothing is waiting, for so many slices at most; under the lock. */
 static bool settle(output *o, uint32_t slices)
 {
+    o->asked = true;
+    pthread_cond_signal(&o->added);
     for (; o->waiting && slices; slices--) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += SLICE_MS * 1000000;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
+        const struct timespec until = in_ms(SLICE_MS);
         while (o->waiting && !pthread_cond_timedwait(&o->written, &o->lock, &until))
             continue;
     }

@@ -15,9 +15,9 @@ typedef struct output output; /* opaque */
 output *output_open(const weft_host *host, int fd, off_t end, const char *name, const char *records,
                     weft_status *st);
 
-/* The file gets these bytes of `step` whole, or nothing of them: a full disk, or one that is so far
- * behind that there is no room for more, costs records, and the log says so, once until records are
- * written again. `bytes` NULL: there was no memory for them. [compute] */
+/* The file gets these bytes of `step` whole, some 50 ms later, or nothing of them: a full disk, or
+ * one that is so far behind that there is no room for more, costs records, and the log says so,
+ * once until records are written again. `bytes` NULL: there was no memory for them. [compute] */
 void output_add(output *o, uint64_t step, const void *bytes, size_t n);
 
 /* Wait until everything is in the file, for a second at most. After a wait that was too short no
