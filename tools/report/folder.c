@@ -31,11 +31,9 @@ struct report {
     VEC(source) sources;
 };
 
-/* NULL with errno: there is no such file, or it is no plain one. */
-static FILE *open_below(int folder, const char *name)
+FILE *report_open(int folder, const char *name, bool follow, struct stat *st)
 {
-    struct stat st;
-    const int fd = data_file_open_regular(folder, name, true, &st);
+    const int fd = data_file_open_regular(folder, name, follow, st);
     FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
     if (fd >= 0 && !f)
         close(fd);
@@ -52,15 +50,14 @@ static json_t *read_object(int folder, const char *name, json_t *notes)
 {
     struct stat st;
     json_error_t why = {.text = "it is too large"};
-    const int fd = data_file_open_regular(folder, name, true, &st);
-    if (fd < 0) {
+    FILE *f = report_open(folder, name, true, &st);
+    if (!f) {
         if (errno != ENOENT)
             report_note(notes, "%s cannot be read: %s", name, strerror(errno));
         return NULL;
     }
-    FILE *f = fdopen(fd, "r"); /* jansson reads a descriptor byte by byte */
-    json_t *x = f && st.st_size <= JSON_BYTES ? json_loadf(f, 0, &why) : NULL;
-    f ? fclose(f) : close(fd);
+    json_t *x = st.st_size <= JSON_BYTES ? json_loadf(f, 0, &why) : NULL;
+    fclose(f);
     if (x && json_is_object(x))
         return x;
     report_note(notes, "%s cannot be read: %s", name, x ? "it is no JSON object" : why.text);
@@ -123,7 +120,7 @@ static void read_metrics(source *s, int folder, json_t *notes)
     if (!s->file) {
         report_metrics_free(s->metrics);
         s->metrics = report_metrics_create();
-        s->file = open_below(folder, "metrics.jsonl");
+        s->file = report_open(folder, "metrics.jsonl", true, &now);
         if (!s->file)
             report_note(notes, "metrics.jsonl cannot be read: %s", strerror(errno));
     }
@@ -134,9 +131,9 @@ static void read_metrics(source *s, int folder, json_t *notes)
 /* trace.json is read again when it is another one. */
 static void read_trace(source *s, int folder)
 {
-    FILE *f = open_below(folder, "trace.json");
     struct stat now = {0};
-    if (f && (fstat(fileno(f), &now) || !is_same(&now, &s->traced))) {
+    FILE *f = report_open(folder, "trace.json", true, &now);
+    if (f && !is_same(&now, &s->traced)) {
         json_decref(s->trace);
         json_decref(s->trace_notes);
         s->trace_notes = json_array();
@@ -244,7 +241,8 @@ static json_t *job_of(int folder, uint32_t number)
 {
     char name[32], job[JOB_BYTES];
     snprintf(name, sizeof name, "%03u-1.ini", number);
-    FILE *f = open_below(folder, name);
+    struct stat st;
+    FILE *f = report_open(folder, name, true, &st);
     if (!f)
         return NULL;
     const size_t n = fread(job, 1, sizeof job, f);

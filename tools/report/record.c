@@ -59,13 +59,10 @@ static json_t *machines_json(const spec *s)
 static json_t *read_whole(int folder)
 {
     struct stat st;
-    const int fd = data_file_open_regular(folder, NAME, false, &st);
-    FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
+    FILE *f = report_open(folder, NAME, false, &st);
     json_t *all = f && st.st_size < (off_t)EARLIER ? json_loadf(f, 0, NULL) : NULL;
     if (f)
         fclose(f);
-    else if (fd >= 0)
-        close(fd);
     return all;
 }
 

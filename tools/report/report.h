@@ -9,6 +9,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <weft/base.h>
 
 typedef struct report report;
@@ -49,6 +50,11 @@ const char *report_why(const json_t *run);
 
 /* lines.c: `s` as JSON, null for NULL; a text that is not UTF-8 says so. */
 json_t *report_text(const char *s);
+
+/* folder.c: a plain file below a folder, with what fstat() says of it; `follow`: also through a
+ * link. For json_loadf(), since json_loadfd() reads byte by byte. NULL with errno: there is none.
+ */
+FILE *report_open(int folder, const char *name, bool follow, struct stat *st);
 
 /* lines.c: add a sentence to `notes`. */
 void report_note(json_t *notes, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
