@@ -77,6 +77,8 @@ class Data(w.Bench):
             self.assertTrue(same(mean, statistics.fmean(part)))
             self.assertTrue(same(low, min(part)) and same(high, max(part)))
         self.assertEqual(run["points"]["valid_loss"]["step"], list(range(100, 2501, 100)))
+        self.assertEqual(run["newest"]["loss"]["step"], 2500)
+        self.assertTrue(same(run["newest"]["loss"]["value"], losses[-1]))
         self.assertTrue(same(run["series"]["loss"]["median"],
                              statistics.median(x for x in losses if x == x)))
 
@@ -252,7 +254,7 @@ class Sweep(w.Bench):
         for path in (self.path("out"), self.path("out", "sweep.json")):
             said = w.weft("report", path, "-o", "-", "--json").stdout
             found = json.loads(said)["sweeps"][0]
-            self.assertEqual(found["sweep"], want)
+            self.assertEqual((found["sweep"], found["path"]), (want, self.path("out")))
             self.assertEqual(sorted(found["jobs"]), ["1", "2"])
             self.assertIn("rule = sgd", found["jobs"]["1"])
         shutil.copy(self.path("out", "sweep.json"), self.path("lone.json"))

@@ -53,8 +53,11 @@ def a_run(name="run", steps=40, seed=0):
                        "all-reduce of x",
                        "send y", "receive z", "all-reduce of loss", "linear", "gelu", "ew",
                        "colsum"], "spans": spans}
-    newest = {k: s["mean"][-1] for k, s in series.items()} | {"time": 1795907199}
-    return {"name": name, "path": "/data/" + name, "record": record, "step": step, "last": newest,
+    last = {k: s["mean"][-1] for k, s in series.items()} | {"time": 1795907199}
+    newest = {k: {"step": steps, "value": s["mean"][-1]} for k, s in series.items()}
+    newest |= {k: {"step": p["step"][-1], "value": p["value"][-1]} for k, p in points.items()}
+    return {"name": name, "path": "/data/" + name, "record": record, "step": step, "last": last,
+            "newest": newest, "recent_ms": 43.375,
             "elapsed": [0.5 * x for x in step], "tokens": [2048 * x for x in step],
             "running": False, "state": "complete" if steps == 50 else "early",
             "series": series, "points": points,
@@ -76,8 +79,8 @@ def bucketed(name):
 
 
 BARE = {"name": "bare", "path": "/data/bare", "record": None, "steps": None, "step": [],
-        "series": {}, "points": {},
-        "last": None, "running": False, "attempts": [], "traced": None,
+        "series": {}, "points": {}, "last": None, "newest": {}, "recent_ms": None,
+        "running": False, "attempts": [], "traced": None,
         "notes": ["run.json: there is none"]}
 
 

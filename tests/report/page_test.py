@@ -217,6 +217,20 @@ class Page(Browsing):
         self.assertEqual(self.table("traced.figures")[1][:2], ["rank 0", "20 %"])
         self.assertIn("operations that overlap", self.text("#pipeline"))
 
+    def test_split_by_axis(self):
+        """Exposed communication is by mesh axis where the run has it so."""
+        run = a_run()
+        for i, axis in enumerate(("tp", "pp")):
+            run["series"][f"axis.{axis}.exposed_comm_ms"] = {
+                "unit": "ms", "mean": [2.5 + i + 0.01 * x for x in run["step"]]}
+        self.open(whole([run]))
+        head, *rows = self.figures("split")
+        self.assertEqual(head[1:], ["compute", "exposed communication of tp",
+                                    "exposed communication of pp", "bubble", "optimizer"])
+        for row, step in zip(rows, run["step"], strict=True):
+            self.close(row[2], 2.5 + 0.01 * step)
+            self.close(row[3], 3.5 + 0.01 * step)
+
     def test_states(self):
         """The state in words, also of data that has no `state`; and peaks that differ."""
         runs = [a_run("a", 50), a_run("b", 30), a_run("c") | {"state": "running"}, BARE,

@@ -63,6 +63,22 @@ class Watch(w.Bench):
         self.assertEqual(len(said), 1)
         self.assertRegex(said[0], rf"ended  step 30/30  loss {loss:.4f} .* complete")
 
+    def test_long_runs(self):
+        """The newest values, however many steps a point stands for and whether every step has
+        them."""
+        os.makedirs(self.path("long"))
+        with open(self.path("long", "metrics.jsonl"), "w", encoding="utf-8") as f:
+            for step in range(1, 5001):
+                ms = 100 if step > 4980 else 50
+                f.write(json.dumps({"step": step, "time": 1795907188 + step, "loss": 2.5,
+                                    "valid_loss": 3 + step / 1e4, "tokens": 1000, "step_ms": ms,
+                                    "ranks.slowest": 1, "ranks.step_ms.max": ms + 1,
+                                    "ranks.step_ms.min": ms - 1}) + "\n")
+        said = w.weft("watch", self.path("long"), "--once").stdout
+        self.assertIn("3.5000 after step 5000", said)
+        self.assertRegex(said, r"tokens/s +10000 ")
+        self.assertIn("fastest 99.0, slowest 101.0 ms a step; rank 1", said)
+
     def test_why_it_ended(self):
         """The sentence of a failure, of a stop and of nothing; in words that a terminal has."""
         def ended():

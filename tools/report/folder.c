@@ -275,7 +275,7 @@ static json_t *sweep_json(const source *s, const json_t *others, int folder, jso
         return NULL;
     json_t *jobs = jobs_json(folder, sweep);
     return json_pack("{s:o, s:o, s:o, s:o}", "name", name_of(others, s->path), "path",
-                     report_text(s->path), "sweep", sweep, "jobs", jobs);
+                     report_text(s->folder), "sweep", sweep, "jobs", jobs);
 }
 
 static weft_status check_sweep(const source *s, int folder)

@@ -17,7 +17,7 @@
 #define POINTS 1000u /* of a series at most */
 #define COLUMNS 256u /* names beyond are left out */
 #define NAME_BYTES 96u
-#define PACE 20u /* lines */
+#define RECENT 20u /* lines */
 
 typedef struct column {
     char name[NAME_BYTES];
@@ -293,10 +293,41 @@ static json_t *attempts_json(const report_metrics *t, const json_t *begins)
 /* Seconds a step, evaluations and saves included, over the newest lines; null: too few to say. */
 static json_t *pace_json(const report_metrics *t, uint32_t first)
 {
-    const uint32_t n = t->step.n, from = n > first + PACE ? n - PACE : first;
+    const uint32_t n = t->step.n, from = n > first + RECENT ? n - RECENT : first;
     const double took = n > from ? t->clock.at[n - 1] - t->clock.at[from] : 0;
     return took > 0 ? json_real(took / (double)(t->step.at[n - 1] - t->step.at[from]))
                     : json_null();
+}
+
+/* The mean of step_ms over the newest lines; null: none has it. */
+static json_t *recent_json(const report_metrics *t)
+{
+    const uint32_t lines = t->step.n, from = lines > RECENT ? lines - RECENT : 0;
+    double sum = 0, n = 0;
+    for (uint32_t i = 0; i < t->ncolumns; i++)
+        for (uint32_t k = from; !strcmp(t->column[i]->name, "step_ms") && k < lines; k++)
+            if (isfinite(value_at(t->column[i], k))) {
+                sum += value_at(t->column[i], k);
+                n++;
+            }
+    return number(n > 0 ? sum / n : NAN);
+}
+
+/* The newest value of each metric, however few steps have it. */
+static json_t *newest_json(const report_metrics *t)
+{
+    json_t *all = json_object();
+    for (uint32_t i = 0; i < t->ncolumns; i++) {
+        const column *c = t->column[i];
+        uint32_t n = c->at.n;
+        while (n && isnan(c->at.at[n - 1]))
+            n--;
+        if (n)
+            json_object_set_new(all, c->name,
+                                json_pack("{s:I, s:o}", "step", (json_int_t)t->step.at[n - 1],
+                                          "value", number(c->at.at[n - 1])));
+    }
+    return all;
 }
 
 /* The values of the last step. */
@@ -371,6 +402,8 @@ void report_metrics_put(const report_metrics *t, json_t *run, json_t *notes)
                           : json_null());
     json_object_set_new(run, "series", series);
     json_object_set_new(run, "points", points);
+    json_object_set_new(run, "newest", newest_json(t));
+    json_object_set_new(run, "recent_ms", recent_json(t));
     json_object_set_new(run, "last", n ? last_json(t) : json_null());
     json_object_set_new(run, "attempts", attempts_json(t, begins));
     json_object_set_new(run, "pace", pace_json(t, first));

@@ -39,7 +39,8 @@ void report_metrics_free(report_metrics *m); /* NULL is allowed */
 /* Read `f` from where it stands to its last whole line, and stay behind that. */
 void report_metrics_read(report_metrics *m, FILE *f);
 
-/* Put "steps", "step", "series", "points", "last" and "attempts" into `run`. */
+/* Put "steps", "step", "series", "points", "newest", "recent_ms", "last" and "attempts" into `run`.
+ */
 void report_metrics_put(const report_metrics *m, json_t *run, json_t *notes);
 
 /* trace.c: one step of the file trace.json, open as `f`; null if it has none. */

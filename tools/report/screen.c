@@ -16,7 +16,6 @@
 
 #define LABEL 11 /* columns */
 #define WHY_LINES 3u
-#define RECENT 20 /* points of a series */
 
 typedef struct screen {
     FILE *to;
@@ -39,15 +38,12 @@ static double record(const json_t *run, const char *name)
     return value_of(json_object_get(json_object_get(run, "record"), name));
 }
 
-/* The newest of values that few steps have. */
+/* Of a metric that steps may lack. */
 static double newest(const json_t *run, const char *name, uint64_t *step)
 {
-    const json_t *x = json_object_get(json_object_get(run, "points"), name);
-    const json_t *steps = json_object_get(x, "step"), *values = json_object_get(x, "value");
-    const size_t n = json_array_size(values);
-    *step = n ? (uint64_t)json_integer_value(json_array_get(steps, n - 1)) : 0;
-    const json_t *value = n ? json_array_get(values, n - 1) : NULL;
-    return json_is_number(value) ? json_number_value(value) : last(run, name);
+    const json_t *x = json_object_get(json_object_get(run, "newest"), name);
+    *step = (uint64_t)json_integer_value(json_object_get(x, "step"));
+    return value_of(json_object_get(x, "value"));
 }
 
 uint64_t report_screen_step(const json_t *run)
@@ -79,16 +75,11 @@ static void row(screen *s, const char *label, const char *fmt, ...)
     s->lines++;
 }
 
-/* Tokens a second over the last points of the series: one step says little. */
+/* Tokens a second over the last steps: one step says little. */
 static double recent_rate(const json_t *run)
 {
-    const json_t *series = json_object_get(run, "series");
-    const json_t *ms = json_object_get(json_object_get(series, "step_ms"), "mean");
-    const size_t n = json_array_size(ms), first = n > RECENT ? n - RECENT : 0;
-    double sum = 0;
-    for (size_t i = first; i < n; i++)
-        sum += json_number_value(json_array_get(ms, i));
-    return n ? 1e3 * last(run, "tokens") * (double)(n - first) / sum : last(run, "tokens_per_s");
+    const double ms = value_of(json_object_get(run, "recent_ms"));
+    return isfinite(ms) ? 1e3 * last(run, "tokens") / ms : last(run, "tokens_per_s");
 }
 
 /* "ETA 0:35", "the last step was 12 s ago", "it has ended". */
@@ -201,7 +192,7 @@ static void put_times(screen *s, const json_t *run)
     double share[4];
     for (uint32_t i = 0; i < 4; i++)
         share[i] = 100 * last(run, names[i]) / step;
-    if (isfinite(step))
+    if (isfinite(share[0]))
         row(s, "time",
             "%.1f ms: compute %.0f %%, communication %.0f %%, bubble %.0f %%, optimizer %.0f %%",
             step, share[0], share[1], share[2], share[3]);

@@ -208,7 +208,7 @@ const noPlan = () => sentence("The record of this run has no plan.");
 const partOfRanks = (record) => record.plan.ranks.length < record.ranks ? `The plan here has ${record.plan.ranks.length} of ${plain(record.ranks)} ranks, one of each stage.` : "";
 
 /* The newest value of a metric that all ranks exchange now and then. */
-const ofRanks = (run, name) => run.points?.[`ranks.${name}.max`]?.value.at(-1);
+const ofRanks = (run, name) => run.newest?.[`ranks.${name}.max`]?.value;
 
 /* Members of a rank's plan, their names and colours, which are those of the memory map. */
 const MEMORY = [["params", "parameters", "c0"], ["grads", "gradients", "c1"], ["state", "masters and states", "c3"], ["activations", "activations", "c5"], ["comm", "communication", "c2"]];
