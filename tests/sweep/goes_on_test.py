@@ -33,7 +33,9 @@ class GoesOn(swept.Case):
         self.assertEqual([r.get("same_as") for r in rows], [None, None, 2, None, None, 5])
         self.assertNotIn("parallel.pp", rows[1]["values"])
         self.assertEqual(rows[3]["values"]["parallel.pp"], "2")
-        self.assertEqual(len(self.done()), 1 + 2 * 4)
+        self.assertEqual(self.done(), [(1, 1, True)] + [(n, 1, False) for n in (1, 2, 4, 5)]
+                         + [(n, 2, False) for n in (5, 4, 2, 1)])  # rounds, there and back
+        self.assertEqual(found["job"]["model.layers"], "1")
         for r in rows:
             if r["status"] == "done":
                 self.check(r)
@@ -214,9 +216,10 @@ class Compare(swept.Case):
         rows.append({"number": 7, "values": {"optim.lr": "x"}, "ranks": 2, "status": "failed",
                      "why": "broken"})
         self.a = {"version": 1, "steps": 8, "environment": {"host": "a", "commit": "0"},
-                  "rows": rows}
+                  "job": {"model.layers": "4", "train.batch": "8"}, "rows": rows}
         self.b = copy.deepcopy(self.a)
         self.b["environment"]["host"] = "b\x1b[31m"
+        self.b["job"] |= {"model.layers": "8", "optim.rule": "sgd"}
         self.b["rows"][2]["tokens_per_s"]["runs"] = [150.0, 151.0, 149.0]
         self.b["rows"][5]["values"] = {"optim.lr": "other"}
 
@@ -233,7 +236,9 @@ class Compare(swept.Case):
         ratio = found["rows"][2]["ratio"]
         self.assertAlmostEqual(ratio["value"], 0.5, 9)
         self.assertTrue(0.45 < ratio["low"] < 0.5 < ratio["high"] < 0.55)
-        self.assertEqual([(x["key"], x["a"]) for x in found["differs"]], [("host", "a")])
+        self.assertEqual([(x["key"], x["a"], x["b"]) for x in found["differs"]],
+                         [("host", "a", "b\x1b[31m"), ("model.layers", "4", "8"),
+                          ("optim.rule", None, "sgd")])
         self.assertEqual(found["only_b"], [{"optim.lr": "other"}])
         out, _ = self.compare()
         self.assertNotIn("\x1b", out)

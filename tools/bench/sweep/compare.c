@@ -170,6 +170,20 @@ static void add_difference(json_t *to, const char *key, json_t *a, json_t *b)
         json_array_append_new(to, json_pack("{s:s, s:O?, s:O?}", "key", key, "a", a, "b", b));
 }
 
+/* Keys of the jobs; a sweep of an earlier version has none. */
+static void add_jobs(json_t *to, json_t *a, json_t *b)
+{
+    const char *key;
+    json_t *v;
+    if (!json_is_object(a) || !json_is_object(b))
+        return;
+    json_object_foreach (a, key, v)
+        add_difference(to, key, v, json_object_get(b, key));
+    json_object_foreach (b, key, v)
+        if (!json_object_get(a, key))
+            add_difference(to, key, NULL, v);
+}
+
 static json_t *differences(const comparison *c)
 {
     json_t *all = json_array(), *a = json_object_get(c->a.root, "environment");
@@ -179,6 +193,7 @@ static json_t *differences(const comparison *c)
     for (uint32_t i = 0; settings[i]; i++)
         add_difference(all, settings[i], json_object_get(c->a.root, settings[i]),
                        json_object_get(c->b.root, settings[i]));
+    add_jobs(all, json_object_get(c->a.root, "job"), json_object_get(c->b.root, "job"));
     return all;
 }
 

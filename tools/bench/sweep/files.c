@@ -214,6 +214,17 @@ static json_t *row_json(const bench_sweep *s, const bench_sweep_row *r)
     return x;
 }
 
+/* What the job says beside the lists: {"model.layers": "4", ...}. */
+static json_t *job_json(const bench_sweep *s)
+{
+    json_t *job = json_object();
+    config_line e;
+    for (uint32_t i = 0; config_line_at(s->cfg, i, &e); i++)
+        if (!e.stale && strncmp(e.section, "sweep", 5))
+            put_text(job, e.name, e.value);
+    return job;
+}
+
 json_t *bench_sweep_json(bench_sweep *s)
 {
     json_t *root = json_object(), *rows = json_array(), *warnings = json_array();
@@ -224,6 +235,7 @@ json_t *bench_sweep_json(bench_sweep *s)
         json_array_append_new(warnings, json_string(warning));
     put_bytes(root, "version", 1);
     put_text(root, "sweep", s->ini);
+    json_object_set_new(root, "job", job_json(s));
     put_bytes(root, "warmup", s->warmup);
     put_bytes(root, "steps", s->steps);
     put_bytes(root, "repeats", s->repeats);

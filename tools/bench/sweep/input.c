@@ -1,7 +1,7 @@
 /* bench/sweep/input.c: [sweep] to rows (see sweep.h).
  *
- * The rows are all choices of one value or bundle a list, the last list fastest. Of these `only`
- * keeps those that one of its alternatives fits, then `skip` drops those that one of its own fits.
+ * The rows are all choices of one value or bundle a list, the last list fastest. A row
+ * stays if one of the alternatives of `only` fits it, and none of `skip` does.
  * `baseline` is the first row that fits, or without it the first that runs. */
 #include "bench/sweep/sweep.h"
 

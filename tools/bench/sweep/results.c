@@ -114,7 +114,8 @@ static void add_step(bench_sweep_sample *a, const json_t *line)
 
 bool bench_sweep_measure(bench_sweep *s, bench_sweep_row *r, const bench_sweep_try *t)
 {
-    char *path = pool_printf(&s->pool, "%s/metrics.jsonl", t->folder), text[8192];
+    char *path = pool_printf(&s->pool, "%s/metrics.jsonl", t->folder), *text = NULL;
+    size_t room = 0;
     FILE *f = fopen(path, "re");
     const uint64_t all = s->warmup + s->steps;
     uint64_t step = 0;
@@ -125,7 +126,7 @@ bool bench_sweep_measure(bench_sweep *s, bench_sweep_row *r, const bench_sweep_t
     bench_sweep_sample *a = &r->sample[t->repeat];
     *a = (bench_sweep_sample){0};
     split parts = {.measured = false};
-    while (f && step < all && fgets(text, sizeof text, f)) {
+    while (f && step < all && getline(&text, &room, f) > 0) {
         json_t *line = json_loads(text, 0, NULL);
         if (!line)
             break;
@@ -140,6 +141,7 @@ bool bench_sweep_measure(bench_sweep *s, bench_sweep_row *r, const bench_sweep_t
     }
     if (f)
         fclose(f);
+    free(text);
     take_parts(a, &parts);
     bool whole = step == all && a->step_ms > 0;
     r->samples = whole ? t->repeat + 1 : r->samples;
