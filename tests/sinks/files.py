@@ -71,14 +71,15 @@ class Files(w.Bench):
         path = self.path("foreign", "metrics.jsonl")
         rows = w.written(self.path("foreign"))
         later = rows[9].replace('"step":10,', '"step":11,')
-        blank, notes = "\n", ["a note\n", '# {"step":99}\n', '{"step":"x"}\n', "\0\0\n", "[]\n"]
+        blank, notes = "\n", ["a note\n", '# {"step":99}\n', '{"step":"x"}\n', "\0\0\n", "[]\n",
+                              '{"step":500,"note":"x"}\n']
         for before, kept in (
                 ([*rows[:2], blank, *rows[2:]], 11),                 # in the middle
-                ([blank, *notes, *rows], 16),                        # in front
-                ([*rows, blank, *notes], 16),                        # at the end
-                ([*rows, *notes, later, *rows[:1]], 15),             # before rows of later steps
-                ([*rows[:5], *notes, *rows[5:], later, blank, later], 15),
-                ([*rows, *notes, later.rstrip()], 15)):              # before a torn row
+                ([blank, *notes, *rows], 17),                        # in front
+                ([*rows, blank, *notes], 17),                        # at the end
+                ([*rows, *notes, later, *rows[:1]], 16),             # before rows of later steps
+                ([*rows[:5], *notes, *rows[5:], later, blank, later], 16),
+                ([*rows, *notes, later.rstrip()], 16)):              # before a torn row
             with self.subTest(before=before):
                 with open(path, "w", encoding="utf-8") as f:
                     f.writelines(before)
