@@ -250,6 +250,25 @@ class Data(started.Case):
         self.refused(*words, "--plain", why="of an interrupted command with other texts")
         self.assertIn("t.bin goes on after", self.weft(*words)[1])
 
+    @w.again
+    def test_signals_leave_no_half_written_file(self):
+        self.write("a.txt", "\n".join(self.texts) * 100)
+        before = os.listdir(self.place)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            run = subprocess.Popen([started.WEFT, "data", "a.txt", "-o", "t.bin", "--documents"],
+                                   cwd=self.place, stderr=subprocess.PIPE, text=True)
+            while run.poll() is None and not any(".tmp" in x for x in os.listdir(self.place)):
+                pass
+            run.send_signal(number)
+            said = run.communicate()[1]
+            if run.returncode == 0:
+                raise w.TooSoon("the file was written before the signal")
+            self.assertEqual(run.returncode, -number, said)
+            left = set(os.listdir(self.place)) - set(before)
+            self.assertLessEqual(left, {"t.bin", "t.bin.part"})
+            self.data("--force", "a.txt", "-o", "t.bin")
+            os.remove(self.path("t.bin"))
+
     def test_refusals(self):
         self.write("a.txt", "some text")
         self.refused("data", "a.txt", "-o", "n.bin", "--threads", "0", why="--threads takes")

@@ -8,6 +8,8 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +24,8 @@
 typedef struct job {
     tokens_output *train, *valid; /* valid NULL: not wanted */
     tokens_text_list texts;
-    uint64_t text; /* bytes of text */
+    uint64_t text;    /* bytes of text */
+    sigset_t signals; /* that were blocked before */
 } job;
 
 /* Two names of one place, whether or not a file is there yet: same last part, same folder. */
@@ -97,9 +100,31 @@ static weft_status check_request(const tokens_request *r, tokens_text_list *text
     return st != WEFT_OK || !r->valid ? st : check_output(r->valid, r->replace, texts);
 }
 
+/* Signals that end the command wait while files are half written, and end the writing. */
+static void hold_signals(job *j)
+{
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &ends, &j->signals);
+}
+
+static weft_status check_signals(void)
+{
+    sigset_t waiting;
+    if (!sigpending(&waiting) &&
+        (sigismember(&waiting, SIGINT) == 1 || sigismember(&waiting, SIGTERM) == 1 ||
+         sigismember(&waiting, SIGHUP) == 1))
+        return err_fail(WEFT_IO, "interrupted by a signal");
+    return WEFT_OK;
+}
+
 static weft_status put_ids(void *ctx, const int32_t *ids, uint64_t n)
 {
-    return tokens_output_add(ctx, ids, n);
+    const weft_status st = check_signals();
+    return st == WEFT_OK ? tokens_output_add(ctx, ids, n) : st;
 }
 
 static weft_status end_document(void *ctx)
@@ -156,6 +181,7 @@ static weft_status write_all(job *j, const tokens_request *r)
     if (st == WEFT_OK)
         st = tokens_text_encode(&j->texts, r->tokenizer, r->options ? r->options : &usual, r->train,
                                 r->replace, r->valid != NULL, &ids, &j->text);
+    hold_signals(j);
     if (st == WEFT_OK)
         st = write_outputs(j, r, ids);
     tokens_spool_close(ids, st == WEFT_IO);
@@ -172,6 +198,7 @@ weft_status tokens_write(const tokens_request *r, uint64_t *train_tokens, uint64
         *valid_tokens = j->valid ? tokens_output_tokens(j->valid) : 0;
     tokens_output_close(j->train, st == WEFT_OK);
     tokens_output_close(j->valid, st == WEFT_OK);
+    pthread_sigmask(SIG_SETMASK, &j->signals, NULL);
     tokens_text_list_free(&j->texts);
     free(j);
     return st;
