@@ -3,7 +3,8 @@
 
 A rank whose oneDNN is limited by its environment stands for an older machine. Copies of parameters
 and states are compared after every step, and the losses are those of a job in which all ranks were
-told to use the narrow set. Ranks that are told to use different sets are refused."""
+told to use the narrow set. Ranks that are told to use different sets are refused; those with
+different numbers of threads compute the same."""
 import os
 import platform
 import subprocess
@@ -17,6 +18,8 @@ NARROW = {"ONEDNN_MAX_CPU_ISA": "SSE41"}
 WIDE = {"ONEDNN_MAX_CPU_ISA": "AVX2"}
 JOB = w.ODD | {"run.steps": 4, "run.verify": 1, "comm.plugin": "tcp", "train.precision": "bf16",
                "train.microbatch": 2}
+WIDER = {"model.embed": 384, "model.heads": 4, "model.ffn": 1536, "model.context": 64,
+         "train.sequence": 64, "train.batch": 8, "train.microbatch": 4, "device.pin": "off"}
 # Those whose updates, or whose replicated parts of the model, rounded differently.
 JOBS = [{"optim.rule": "muon"}, {"optim.rule": "adafactor"}, {"optim.rule": "lamb"},
         {"optim.placement": "zero2"}, {"train.precision": "fp32"}, {"parallel.strategy": "tp",
@@ -57,6 +60,13 @@ class Sets(w.Bench):
                 for one, two in zip(w.metrics(self.path(mixed)), w.metrics(self.path(alike))):
                     self.assertEqual((one["loss"], one["grad_norm"]),
                                      (two["loss"], two["grad_norm"]))
+
+    def test_other_numbers_of_threads(self):
+        """A rank with more threads cuts its products elsewhere, and computes the same bits."""
+        for number, job in enumerate(({"optim.rule": "muon"}, {"optim.rule": "lamb"})):
+            ends = self.ranks(f"threads{number}", WIDER | job,
+                              [({}, ["device.threads=1"]), ({}, ["device.threads=3"])])
+            self.assertEqual([status for status, _ in ends], [0, 0], ends)
 
     def test_named_sets_have_to_agree(self):
         if "avx2" not in w.read_text("/proc/cpuinfo"):
