@@ -65,8 +65,10 @@ static weft_status check_owner(const struct stat *st, const char *at, const char
     /* whoever sets the environment could as well preload a library */
     const char *trusted = getenv("WEFT_PLUGIN_OWNER");
     const uid_t user = st->st_uid;
+    char number[16];
+    snprintf(number, sizeof number, "%u", user);
     if (user == 0 || user == geteuid() || owns_program(user, at) ||
-        (trusted && user == strtoul(trusted, NULL, 10)))
+        (trusted && !strcmp(trusted, number)))
         return WEFT_OK;
     return err_fail(WEFT_USAGE,
                     "%s%s %s user %u, who is neither root nor you nor the owner of the program%s; "

@@ -15,6 +15,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/time/awake.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -611,8 +612,8 @@ void run_trace_rescue(run_trace *t, uint32_t ranks, const char *out_dir)
         return; /* another rank merges */
     close(lock);
     const struct timespec moment = {0, 10000000};
-    const uint64_t until = clock_ms() + JOIN_WAIT_MS;
-    while (!all_ended(ranks, out_dir) && clock_ms() < until)
+    const uint64_t until = awake_ms() + JOIN_WAIT_MS;
+    while (!all_ended(ranks, out_dir) && awake_ms() < until)
         nanosleep(&moment, NULL);
     if (join_parts(ranks, out_dir, false) != WEFT_OK)
         err_clear();
