@@ -81,6 +81,8 @@ class Ini(started.Case):
         for strategy, key in (("dp", "dp"), ("tp", "tp"), ("pp", "pp")):
             self.bad(f"[parallel]\nstrategy = {strategy}\n{key} = 2000000\n",
                      f"bad.ini:3: parallel.{key}: '2000000' is out of range; write 1 to 1048576")
+            self.assertRegex(self.weft("plugins", strategy)[0],
+                             rf"(?m)^ +{key} +auto or whole number, 1 to 1048576 ")
         self.bad("[model]\nlayers = 1000000\n", "bad.ini:2: model.layers")
         self.bad("[model]\nfamily = lama\n", "did you mean 'llama'?")
 

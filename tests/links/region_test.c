@@ -100,7 +100,7 @@ static letter write_letter(two *t, side *from, side *to)
     l.to = to->memory[l.to_known] + to->used[0];
     from->used[1] += l.bytes;
     to->used[0] += l.bytes;
-    pattern_fill(l.from, l.bytes / 8 * 8, l.seed);
+    pattern_fill(l.from, l.bytes, l.seed);
     memset(l.to, 0x5a, l.bytes);
     return l;
 }
