@@ -8,8 +8,8 @@
 
 #include <weft/base.h>
 
-/* What a sentence names at its beginning. The record keeps the name beside the text, so a function
- * above that would put the same name before it asks the record, and nobody searches the text. */
+/* What a sentence names at its beginning, for functions above that would put the same name before
+ * it. Text itself is searched only if it is from outside: of the loader, a plugin, a process. */
 typedef enum err_subject {
     ERR_PLUGIN, /* "plugin tcp: ..." */
     ERR_OWNER,  /* whose edits are made, "strategy dp: ..." */

@@ -91,7 +91,7 @@ static const weft_option *const data_options[] = {
 static const weft_option *const train_options[] = {
     INT(BINDS, "batch", "32", 1, 16777216, "sequences a step, whole job"),
     INT(ALONE, "microbatch", "4", 1, 1048576, /* it has to divide the batch */
-        "sequences a pass, a data-parallel rank"),
+        "sequences of a micro-batch, a data-parallel rank"),
     INT(BINDS, "sequence", "1024", 1, 16777216,
         "tokens a sequence, up to the context of the model"),
     CHOICE(BINDS, "precision", "bf16", "fp32|bf16|fp16", "type that passes compute in"),

@@ -399,7 +399,7 @@ uint64_t plan_list_sent(const plan *p, const plan_list *l, uint32_t kind);
 const char *plan_kind_name(uint32_t kind);  /* for programs: "all_reduce" */
 const char *plan_kind_title(uint32_t kind); /* for people: "all-reduce" */
 
-/* Of these, those along one mesh axis; *starts: how many collectives that are in the list. */
+/* As plan_list_sent(), along one mesh axis; *starts: the number of these collectives. */
 uint64_t plan_list_sent_along(const plan *p, const plan_list *l, uint32_t kind, uint32_t mesh_axis,
                               uint32_t *starts);
 
