@@ -8,6 +8,7 @@ same bits change a run without a word, and without a changed bit the keys change
 import json
 import os
 import random
+import re
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "parity"))
@@ -78,6 +79,17 @@ class Flips(w.Bench):
                                  r"[\w.]+ than the 2 ranks that agree")
         flip = {"RANK": 2, "AT": parameters[0][0] + 3, "BIT": 6, "READ": 2}
         self.run_with("unnoticed", every | {"run.verify": 0}, 0, flip)
+
+    def test_what_has_no_copy(self):
+        """Slices that one rank alone has are not compared, and the log says how much that is."""
+        job = JOB | {"run.verify": 1, "comm.plugin": "tcp", "run.steps": 1,
+                     "train.precision": "fp32"}
+        said = self.train("copies", job, ranks=3).stderr
+        self.assertNotIn("run.verify compares", said)
+        said = self.train("slices", job | {"optim.placement": "zero1"}, ranks=3).stderr
+        share = re.search(r"run\.verify compares (\d+) % of this rank's bytes of parameters and "
+                          "states: no other rank holds a copy of the rest", said)
+        self.assertTrue(40 < int(share[1]) < 70, said)  # p of p, and m and v of a third
 
 
 if __name__ == "__main__":

@@ -1,9 +1,13 @@
-/* base_err_test.c: the record of a failure keeps the names that its sentence begins with. */
+/* base_err_test.c: the record of a failure keeps the names that its sentence begins with, and says
+ * what to do about a limit. */
+#define _GNU_SOURCE
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -86,6 +90,28 @@ static void long_names_are_cut(void **state)
     assert_true(strlen(err_text()) < ERR_MAX);
 }
 
+static void too_few_open_files_are_raised(void **state)
+{
+    (void)state;
+    struct rlimit before, few;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = (struct rlimit){64, 128};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    errno = EMFILE;
+    assert_int_equal(err_fail_errno(WEFT_IO, "no socket"), WEFT_IO);
+    assert_string_equal(err_text(), "no socket: Too many open files; the limit is 64, raise it: "
+                                    "ulimit -n 128");
+    few.rlim_cur = 128;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    errno = EMFILE;
+    (void)!err_fail_errno(WEFT_IO, "no socket");
+    assert_string_equal(err_text(), "no socket: Too many open files; the limit is 128 (ulimit -n), "
+                                    "and only an administrator may raise it");
+    errno = ENFILE;
+    (void)!err_fail_errno(WEFT_IO, "no socket");
+    assert_string_equal(err_text(), "no socket: Too many open files in system");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -94,6 +120,7 @@ int main(void)
         cmocka_unit_test(a_new_record_has_no_names),
         cmocka_unit_test(a_kept_record_comes_back_whole),
         cmocka_unit_test(long_names_are_cut),
+        cmocka_unit_test(too_few_open_files_are_raised),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
