@@ -184,6 +184,38 @@ class Trained(Case):
             self.assertGreater(abs(loss - self.models[name]["loss"]), 2e-5 * loss, (name, change))
 
 
+class Rope(Case):
+    """rope_theta and rope_scaling of transformers 4, and rope_parameters of transformers 5."""
+
+    def keys(self, name, **more):
+        with open(self.imported(name, "rope", **more) + "/job.ini", encoding="utf-8") as f:
+            return sorted(x for x in f if x.startswith("rope"))
+
+    def fields(self, name):
+        """The fields of the old form, and those of the new one in their place."""
+        config = self.models[name]["config"]
+        new = {**config["rope_scaling"], "rope_theta": config["rope_theta"]}
+        return {"rope_theta": None, "rope_scaling": None, "rope_parameters": new}
+
+    def test_both_forms(self):
+        for name, scaling in (("llama3", "llama3"), ("llama_linear", "linear")):
+            old, new = self.keys(name), self.keys(name, change=self.fields(name))
+            self.assertEqual(old, new)
+            self.assertIn(f"rope_scaling = {scaling}\n", new)
+            self.assertEqual(len(new), 6)
+            both = {"rope_parameters": self.fields(name)["rope_parameters"]}
+            self.assertEqual(self.keys(name, change=both), old)
+
+    def test_forms_that_differ(self):
+        for name, key, value in (("llama3", "rope_theta", 4e5), ("llama3", "factor", 4),
+                                 ("llama_linear", "rope_type", "llama3")):
+            new = self.fields(name)["rope_parameters"] | {key: value}
+            old = key if key == "rope_theta" else "rope_scaling." + key
+            said = w.weft("import", "hf", self.made(name, change={"rope_parameters": new}), "-o",
+                          self.path("differ"), status=2).stderr
+            self.assertRegex(said, f"the field '{old}' is .* and 'rope_parameters.{key}' is ")
+
+
 class Init(Case):
     def test_from_the_folder_itself(self):
         """init names a folder of Hugging Face; the model has to be the job's, key by key."""
@@ -357,7 +389,8 @@ class Refused(Case):
         self.refuse("'tie_word_embeddings' is 1", change={"tie_word_embeddings": 1})
         for scaling in (None, {}, {"rope_type": "default"}, {"factor": None}):
             self.imported("llama2", "none", change={"rope_scaling": scaling})
-        self.imported("llama2", "none", change={"rope_parameters": {"rope_theta": 5000.0}})
+        self.imported("llama2", "none", drop="rope_theta",
+                      change={"rope_parameters": {"rope_theta": 5000.0}})
 
     def test_tensors(self):
         good = folder.tensors_of(self.models["llama2"])
