@@ -800,13 +800,16 @@ class Outside(Case):
         jobs.near(here, self.loss(folder.read(back)), 1e-6)
         self.assertGreater(abs(here - loss), 1e-4 * loss)
         self.assertEqual(folder.config(back), self.CONFIG | {
-            "sizes": {"width": 6, "inner": 12}, "torch_dtype": "float32"})
+            "sizes": {"width": 6, "inner": 12, "area": 36}, "torch_dtype": "float32"})
         w.weft("export", "hf", start, "-o", self.path("pair-same"), plugins)
         self.assertEqual(folder.read(self.path("pair-same")), tensors)
         said = w.weft("export", "hf", start, "-o", self.path("pair-fancy"), "model.style=fancy",
                       plugins, status=2).stderr
         self.assertIn("model.style is fancy, which AcmePairForCausalLM|AcmePair cannot say", said)
-        for change, words in (({"order": 2}, "'order' is 2"), ({"sizes": None}, "'sizes.width'")):
+        for change, words in (
+                ({"order": 2}, "'order' is 2"), ({"sizes": None}, "'sizes.width'"),
+                ({"sizes": {"width": 6, "area": 35}}, "'sizes.area' is 35"),
+                ({"sizes": {"width": 1 << 39}}, "sizes.width*sizes.width cannot be computed")):
             with open(source + "/config.json", "w", encoding="utf-8") as f:
                 json.dump(self.CONFIG | change, f)
             said = w.weft("import", "hf", source, "-o", self.path("pair-no"), plugins, status=2)

@@ -24,7 +24,8 @@ static bool whole(const char *word, int64_t *out)
     return *word && !*end && *out > 0 && *out < INT64_C(1) << 40;
 }
 
-/* "4*n_embd" and "a/b" as numbers, other text as it is. False: a field of it is missing. */
+/* "4*n_embd" and "a/b" as numbers, other text as it is. False: a field of it is missing, or the
+ * product is too large. */
 static bool computed(const json_t *root, const char *text, char out[FORMATS_TEXT])
 {
     const size_t n = strcspn(text, "*/");
@@ -41,8 +42,10 @@ static bool computed(const json_t *root, const char *text, char out[FORMATS_TEXT
         if (!whole(is, &value[i]))
             return false;
     }
-    snprintf(out, FORMATS_TEXT, "%lld",
-             (long long)(text[n] == '*' ? value[0] * value[1] : value[0] / value[1]));
+    int64_t result = value[0] / value[1];
+    if (text[n] == '*' && __builtin_mul_overflow(value[0], value[1], &result))
+        return false;
+    snprintf(out, FORMATS_TEXT, "%lld", (long long)result);
     return true;
 }
 
