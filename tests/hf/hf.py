@@ -109,6 +109,25 @@ class Trained(Case):
         for name, tensor in two.items():
             self.assertEqual(list(one[name][1]), list(tensor[1]), name)
 
+    def test_what_fp16_cannot_hold(self):
+        """65519 is the last value that rounds to its largest; whether a tensor is turned or not."""
+        for name in ("transformer.ln_f.bias", "transformer.h.1.mlp.c_fc.weight"):
+            for value, lawful in ((65519.0, True), (65520.0, False), (-1e5, False)):
+                with self.subTest(name=name, value=value):
+                    tensors = folder.tensors_of(self.models["gpt2"])
+                    kind, shape, data = tensors[name]
+                    tensors[name] = (kind, shape, data[:-4] + struct.pack("<f", value))
+                    start, back = self.imported("gpt2", "wide", tensors=tensors), self.path("half")
+                    shutil.rmtree(back, ignore_errors=True)
+                    words = ["export", "hf", start, "-o", back, "--dtype"]
+                    said = w.weft(*words, "fp16", status=0 if lawful else 2).stderr
+                    if lawful:
+                        self.assertEqual(folder.read(back)[name][2][-2:], struct.pack("<e", 65504))
+                        continue
+                    self.assertRegex(said, f"has the value {abs(value):g}, which fp16 cannot hold")
+                    self.assertFalse(os.path.exists(back))
+                    w.weft(*words, "bf16")
+
     def test_several_files(self):
         """A model that is larger than a file may be has an index, and comes back bit for bit."""
         for name, kind in (("qwen3", "fp32"), ("gpt2", "bf16")):
