@@ -212,6 +212,13 @@ class Evaluate(models.Case):
             found = self.evaluated(saved, "--batches", 3)
             self.assertEqual(f"{found['loss']:.9g}", f"{self.valid_loss(f'llama-{precision}'):.9g}")
             self.assertEqual(found["samples"], 12)
+        for name, *layout in (("dp", "parallel.strategy=dp"),
+                              ("tp", "parallel.strategy=tp", "parallel.tp=2")):
+            self.weft("train", "-n", 2, "llama-fp32.ini", *layout, "comm.plugin=shm",
+                      f"run.out={name}")
+            found = self.evaluated(f"{name}/checkpoints/step-00000004", "--batches", 3, ranks=2)
+            self.assertEqual(f"{found['loss']:.9g}", f"{self.valid_loss(name):.9g}")
+            self.assertEqual(found["samples"], 12)
 
     def test_every_sample_counts_once(self):
         saved = self.trained("gpt2")
