@@ -63,8 +63,8 @@ integration: setup
 
 peers: build
 	@sh cmake/peers.sh
-	@python3 -B tests/hf/peers.py $(WEFT) || [ $$? -eq 77 ]
-	@build/peers/bin/python3 -B tests/generate/record.py $(WEFT) --check || [ $$? -eq 77 ]
+	@python3 -B tests/hf/peers.py $(WEFT)
+	@build/peers/bin/python3 -B tests/generate/record.py $(WEFT) --check
 
 lab:
 	@sh cmake/setup.sh tests/lab

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Make build/peers, a Python environment with the packages of tests/hf/peers.txt. They are newer
-# than those of build/python (cmake/python.sh), whose PyTorch is Debian's.
+# than those of build/python (cmake/python.sh), whose PyTorch is Debian's. Without them there is
+# nothing to compare with, so make peers fails.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -17,5 +18,6 @@ if $python -m venv build/peers &&
   build/peers/bin/pip install --quiet --disable-pip-version-check -r tests/hf/peers.txt; then
   printf '%s\n' "$wanted" >build/peers/installed
 else
-  echo "build/peers could not be made; the tests that need it are skipped"
+  echo "build/peers could not be made: make peers has nothing to compare with" >&2
+  exit 1
 fi

@@ -59,6 +59,21 @@ class Build(started.Case):
         self.write("first/CMakeLists.txt", "message(FATAL_ERROR nonsense)\n")
         self.assertIn("nonsense", self.configure("first", status=1))
 
+    def test_make_peers_compares_or_fails(self):
+        """Whether the packages cannot be installed, or a comparison says that it has none."""
+        for name in ("tests/hf/peers.py", "tests/generate/record.py"):
+            os.makedirs(os.path.dirname(self.path("first", name)))
+            self.write(f"first/{name}", "raise SystemExit(77)")
+        shutil.copy(os.path.join(started.SOURCE, "cmake/peers.sh"), self.path("first/cmake"))
+        self.write("first/tests/hf/peers.txt", "./absent")
+        for why in ("build/peers could not be made", "Error 77"):
+            done = subprocess.run(["make", "peers"], cwd=self.path("first"), capture_output=True,
+                                  text=True, timeout=300, check=False)
+            self.assertNotEqual(done.returncode, 0, done.stdout)
+            self.assertIn(why, done.stderr)
+            os.makedirs(self.path("first/build/peers"), exist_ok=True)
+            self.write("first/build/peers/installed", "./absent")
+
 
 if __name__ == "__main__":
     started.main()

@@ -40,6 +40,20 @@ class Sample(models.Case):
                     self.assertEqual(one["prompt"], prompt or "\n")
                     self.assertEqual(len(one["ids"]), 30)
 
+    def test_caches_with_other_keys_of_a_model(self):
+        """No value is the default of an op, which would stand in for one that is lost."""
+        self.trained("llama")
+        for i, keys in enumerate((
+                ("rope_scaling=llama3", "rope_factor=8", "rope_low=0.5", "rope_high=3",
+                 "rope_original=16", "qk_norm=on", "head_dim=12"),
+                ("rope_scaling=linear", "rope_factor=4", "rope_theta=500", "qkv_bias=on",
+                 "activation=gelu_tanh"))):
+            with self.subTest(keys=keys):
+                self.weft("train", "llama-fp32.ini", f"run.out=keys{i}",
+                          *[f"model.{x}" for x in keys])
+                self.same(f"keys{i}/checkpoints/step-00000004", 1e-5, "--prompt",
+                          LONG[:65] + LONG[:9], "--temperature", 0, "--tokens", 15)
+
     def test_a_full_context(self):
         saved = self.trained("llama")
         words = ("--prompt", LONG, "--temperature", 0.9, "--seed", 4, "--tokens", 100)
@@ -197,6 +211,13 @@ class Evaluate(models.Case):
             saved = self.trained("llama", precision, batches=3)
             found = self.evaluated(saved, "--batches", 3)
             self.assertEqual(f"{found['loss']:.9g}", f"{self.valid_loss(f'llama-{precision}'):.9g}")
+            self.assertEqual(found["samples"], 12)
+        for name, *layout in (("dp", "parallel.strategy=dp"),
+                              ("tp", "parallel.strategy=tp", "parallel.tp=2")):
+            self.weft("train", "-n", 2, "llama-fp32.ini", *layout, "comm.plugin=shm",
+                      f"run.out={name}")
+            found = self.evaluated(f"{name}/checkpoints/step-00000004", "--batches", 3, ranks=2)
+            self.assertEqual(f"{found['loss']:.9g}", f"{self.valid_loss(name):.9g}")
             self.assertEqual(found["samples"], 12)
 
     def test_every_sample_counts_once(self):

@@ -109,6 +109,25 @@ class Trained(Case):
         for name, tensor in two.items():
             self.assertEqual(list(one[name][1]), list(tensor[1]), name)
 
+    def test_what_fp16_cannot_hold(self):
+        """65519 is the last value that rounds to its largest; whether a tensor is turned or not."""
+        for name in ("transformer.ln_f.bias", "transformer.h.1.mlp.c_fc.weight"):
+            for value, lawful in ((65519.0, True), (65520.0, False), (-1e5, False)):
+                with self.subTest(name=name, value=value):
+                    tensors = folder.tensors_of(self.models["gpt2"])
+                    kind, shape, data = tensors[name]
+                    tensors[name] = (kind, shape, data[:-4] + struct.pack("<f", value))
+                    start, back = self.imported("gpt2", "wide", tensors=tensors), self.path("half")
+                    shutil.rmtree(back, ignore_errors=True)
+                    words = ["export", "hf", start, "-o", back, "--dtype"]
+                    said = w.weft(*words, "fp16", status=0 if lawful else 2).stderr
+                    if lawful:
+                        self.assertEqual(folder.read(back)[name][2][-2:], struct.pack("<e", 65504))
+                        continue
+                    self.assertRegex(said, f"has the value {abs(value):g}, which fp16 cannot hold")
+                    self.assertFalse(os.path.exists(back))
+                    w.weft(*words, "bf16")
+
     def test_several_files(self):
         """A model that is larger than a file may be has an index, and comes back bit for bit."""
         for name, kind in (("qwen3", "fp32"), ("gpt2", "bf16")):
@@ -182,6 +201,38 @@ class Trained(Case):
                                    self.path("matter-run"),
                                    **{k.replace(".", "__"): v for k, v in change.items()})
             self.assertGreater(abs(loss - self.models[name]["loss"]), 2e-5 * loss, (name, change))
+
+
+class Rope(Case):
+    """rope_theta and rope_scaling of transformers 4, and rope_parameters of transformers 5."""
+
+    def keys(self, name, **more):
+        with open(self.imported(name, "rope", **more) + "/job.ini", encoding="utf-8") as f:
+            return sorted(x for x in f if x.startswith("rope"))
+
+    def fields(self, name):
+        """The fields of the old form, and those of the new one in their place."""
+        config = self.models[name]["config"]
+        new = {**config["rope_scaling"], "rope_theta": config["rope_theta"]}
+        return {"rope_theta": None, "rope_scaling": None, "rope_parameters": new}
+
+    def test_both_forms(self):
+        for name, scaling in (("llama3", "llama3"), ("llama_linear", "linear")):
+            old, new = self.keys(name), self.keys(name, change=self.fields(name))
+            self.assertEqual(old, new)
+            self.assertIn(f"rope_scaling = {scaling}\n", new)
+            self.assertEqual(len(new), 6)
+            both = {"rope_parameters": self.fields(name)["rope_parameters"]}
+            self.assertEqual(self.keys(name, change=both), old)
+
+    def test_forms_that_differ(self):
+        for name, key, value in (("llama3", "rope_theta", 4e5), ("llama3", "factor", 4),
+                                 ("llama_linear", "rope_type", "llama3")):
+            new = self.fields(name)["rope_parameters"] | {key: value}
+            old = key if key == "rope_theta" else "rope_scaling." + key
+            said = w.weft("import", "hf", self.made(name, change={"rope_parameters": new}), "-o",
+                          self.path("differ"), status=2).stderr
+            self.assertRegex(said, f"the field '{old}' is .* and 'rope_parameters.{key}' is ")
 
 
 class Init(Case):
@@ -357,7 +408,8 @@ class Refused(Case):
         self.refuse("'tie_word_embeddings' is 1", change={"tie_word_embeddings": 1})
         for scaling in (None, {}, {"rope_type": "default"}, {"factor": None}):
             self.imported("llama2", "none", change={"rope_scaling": scaling})
-        self.imported("llama2", "none", change={"rope_parameters": {"rope_theta": 5000.0}})
+        self.imported("llama2", "none", drop="rope_theta",
+                      change={"rope_parameters": {"rope_theta": 5000.0}})
 
     def test_tensors(self):
         good = folder.tensors_of(self.models["llama2"])
@@ -767,13 +819,16 @@ class Outside(Case):
         jobs.near(here, self.loss(folder.read(back)), 1e-6)
         self.assertGreater(abs(here - loss), 1e-4 * loss)
         self.assertEqual(folder.config(back), self.CONFIG | {
-            "sizes": {"width": 6, "inner": 12}, "torch_dtype": "float32"})
+            "sizes": {"width": 6, "inner": 12, "area": 36}, "torch_dtype": "float32"})
         w.weft("export", "hf", start, "-o", self.path("pair-same"), plugins)
         self.assertEqual(folder.read(self.path("pair-same")), tensors)
         said = w.weft("export", "hf", start, "-o", self.path("pair-fancy"), "model.style=fancy",
                       plugins, status=2).stderr
         self.assertIn("model.style is fancy, which AcmePairForCausalLM|AcmePair cannot say", said)
-        for change, words in (({"order": 2}, "'order' is 2"), ({"sizes": None}, "'sizes.width'")):
+        for change, words in (
+                ({"order": 2}, "'order' is 2"), ({"sizes": None}, "'sizes.width'"),
+                ({"sizes": {"width": 6, "area": 35}}, "'sizes.area' is 35"),
+                ({"sizes": {"width": 1 << 39}}, "sizes.width*sizes.width cannot be computed")):
             with open(source + "/config.json", "w", encoding="utf-8") as f:
                 json.dump(self.CONFIG | change, f)
             said = w.weft("import", "hf", source, "-o", self.path("pair-no"), plugins, status=2)

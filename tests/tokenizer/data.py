@@ -296,6 +296,13 @@ class Data(started.Case):
         out, _ = self.weft("sample", "run/checkpoints/step-00000004", "--prompt", "Hello",
                            "--tokens", "3")
         self.assertIn("Hello", out)
+        long = "".join(random.Random(6).choices("etaoinshr", k=20000))  # no place to cut
+        self.write("long.txt", long)
+        self.data("long.txt", "-o", "long.bin", "--plain", "--tokenizer", "llama3.json")
+        prompted = json.loads(self.weft("sample", "run/checkpoints/step-00000004", "--prompt", long,
+                                        "--tokens", "1", "--json")[0])["prompt_ids"]
+        self.assertGreater(len(prompted), 4096)
+        self.assertEqual(prompted[1:], tokens(self.read("long.bin")))
         other = json.loads(self.read("llama3.json"))
         other["decoder"] = None
         self.write("llama3.json", json.dumps(other))

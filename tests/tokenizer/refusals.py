@@ -57,6 +57,18 @@ CASES = [
     ("post_processor", {"type": "Odd"}, "the post-processor Odd"),
     ("post_processor", {"type": "TemplateProcessing", "single": [], "pair": [],
                         "special_tokens": {}}, "post_processor.single"),
+    *[("post_processor", {"type": name, "cls": ["a", 0], "sep": ["b", 1], "odd": 1},
+       "post_processor.odd: this field is unknown")
+      for name in ("BertProcessing", "RobertaProcessing")],
+    ("post_processor", {"type": "ByteLevel", "trim_offsets": True, "odd": 1},
+     "post_processor.odd: this field is unknown"),
+    ("post_processor", {"type": "Sequence", "processors": [], "odd": 1},
+     "post_processor.odd: this field is unknown"),
+    ("post_processor", {"type": "Sequence", "processors": [{"type": "ByteLevel", "odd": 1}]},
+     "post_processor.processors[0].odd: this field is unknown"),
+    ("post_processor", {"type": "Sequence"}, "post_processor.processors: it is not a list"),
+    ("post_processor", {"type": "Sequence", "processors": {}},
+     "post_processor.processors: it is not a list"),
     ("decoder", {"type": "WordPiece", "prefix": "##", "cleanup": True}, "the decoder WordPiece"),
     ("decoder", {"type": "BPEDecoder", "suffix": "</w>"}, "the decoder BPEDecoder"),
     ("model", {"type": "WordPiece"}, "the model WordPiece is not supported"),
@@ -91,6 +103,19 @@ class Refusals(unittest.TestCase):
 
     def tearDown(self):
         self.folder.cleanup()
+
+    def test_post_processors_of_the_library(self):
+        """With all fields that its versions write."""
+        for name, more in (("BertProcessing", {}),
+                           ("RobertaProcessing", {"trim_offsets": True, "add_prefix_space": True})):
+            frame = {"type": name, "sep": ["b", 1], "cls": ["a", 0], **more}
+            bytes_too = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False,
+                         "use_regex": True}
+            for value in (frame, {"type": "Sequence", "processors": [bytes_too, frame]}):
+                self.file.write_text(json.dumps({**small(), "post_processor": value}))
+                s = served.Served(IDS, f"{PLUGINS}/hf.so", self.file)
+                self.assertEqual([s.info()[x] for x in ("begin", "end")], [1, 2])
+                self.assertEqual(s.close(), 0)
 
     def test_lawful_files_are_read(self):
         for model in (small()["model"], UNIGRAM):

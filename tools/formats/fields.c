@@ -24,7 +24,8 @@ static bool whole(const char *word, int64_t *out)
     return *word && !*end && *out > 0 && *out < INT64_C(1) << 40;
 }
 
-/* "4*n_embd" and "a/b" as numbers, other text as it is. False: a field of it is missing. */
+/* "4*n_embd" and "a/b" as numbers, other text as it is. False: a field of it is missing, or the
+ * product is too large. */
 static bool computed(const json_t *root, const char *text, char out[FORMATS_TEXT])
 {
     const size_t n = strcspn(text, "*/");
@@ -41,8 +42,10 @@ static bool computed(const json_t *root, const char *text, char out[FORMATS_TEXT
         if (!whole(is, &value[i]))
             return false;
     }
-    snprintf(out, FORMATS_TEXT, "%lld",
-             (long long)(text[n] == '*' ? value[0] * value[1] : value[0] / value[1]));
+    int64_t result = value[0] / value[1];
+    if (text[n] == '*' && __builtin_mul_overflow(value[0], value[1], &result))
+        return false;
+    snprintf(out, FORMATS_TEXT, "%lld", (long long)result);
     return true;
 }
 
@@ -127,6 +130,25 @@ static weft_status right_type(const weft_model_field *field, const json_t *value
     return WEFT_OK;
 }
 
+/* All names of the field that the file has say the same as `value`, which the name `path` leads to:
+ * other programs may take another name. */
+static weft_status agree(const json_t *root, const weft_model_field *field, const json_t *value,
+                         const char *path)
+{
+    const char *rest = field->field;
+    char name[FORMATS_TEXT], is[FORMATS_TEXT], other[FORMATS_TEXT];
+    formats_json_word(value, is);
+    while (formats_next(&rest, name)) {
+        const json_t *there = formats_json_find(root, name, NULL);
+        if (there && !formats_same_value(formats_json_word(there, other), is))
+            return err_fail(WEFT_USAGE,
+                            "the field '%s' is %s and '%s' is %s; they mean the same, so remove "
+                            "the one that is wrong",
+                            path, is, name, other);
+    }
+    return WEFT_OK;
+}
+
 /* Whether all names of the field lead into objects. */
 static bool is_inside(const weft_model_field *field)
 {
@@ -170,6 +192,8 @@ static weft_status check_value(const weft_model_format *f, const json_t *root,
     weft_status st = only_objects(root, field->field);
     if (st == WEFT_OK && value)
         st = right_type(field, value, path);
+    if (st == WEFT_OK && value)
+        st = agree(root, field, value, path);
     const bool alone = st == WEFT_OK && value && is_inside(field) && !field->values;
     if (alone && field->dflt && !formats_same_value(formats_json_word(value, word), field->dflt))
         st = has_kind(f, root, field, path);

@@ -23,7 +23,6 @@ typedef struct importer {
     char why[512];         /* it cannot be used; "": it can */
 } importer;
 
-/* The last override of `key`; NULL: none. */
 /* job.ini has both names: a value with another meaning there would train another model. */
 static weft_status name_lawful(const char *what, const char *name)
 {

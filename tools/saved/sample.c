@@ -112,16 +112,17 @@ static weft_status read_numbers(sampler *s)
     return WEFT_OK;
 }
 
+/* A piece of text with more ids than there is room for would be cut at any character: room for all
+ * of it, as weft data has. */
 static weft_status encode(sampler *s)
 {
-    enum { CAPACITY = 4096 };
     const char *p = *s->o->prompt ? s->o->prompt : "\n";
-    const uint64_t bytes = strlen(p);
-    int32_t *ids = mem_alloc(CAPACITY * sizeof *ids);
+    const uint64_t bytes = strlen(p), capacity = bytes + 64;
+    int32_t *ids = mem_alloc(capacity * sizeof *ids);
     weft_status st = WEFT_OK;
     for (uint64_t at = 0, used, n; st == WEFT_OK && at < bytes; at += used) {
         st = data_tokenizer_encode(&s->text, p + at, bytes - at,
-                                   WEFT_TEXT_LAST | (at ? 0 : WEFT_TEXT_FIRST), ids, CAPACITY,
+                                   WEFT_TEXT_LAST | (at ? 0 : WEFT_TEXT_FIRST), ids, capacity,
                                    &used, &n);
         for (uint64_t i = 0; st == WEFT_OK && i < n; i++)
             *vec_push(&s->done.prompt) = ids[i];

@@ -72,10 +72,11 @@ typedef struct weft_model_tensor {
 WEFT_FREEZE(weft_model_tensor, axes, 32);
 #define WEFT_TENSOR_BARE 1u /* the name never has the format's prefix */
 
-/* A field of the other program's configuration. Names separated by '|' are tried in order, and '.'
- * leads into an object: "rope_theta|rope_parameters.rope_theta". A value is text as it stands in
- * the file ("1e-05", "true", "null"), or the product or quotient of a number or field and another:
- * "4*n_embd", "hidden_size/num_attention_heads". */
+/* A field of the other program's configuration. Names separated by '|' mean the same: a file where
+ * two of them differ is refused, and '.' leads into an object:
+ * "rope_theta|rope_parameters.rope_theta". A value is text as it stands in the file ("1e-05",
+ * "true", "null"), or the product or quotient of a number or field and another: "4*n_embd",
+ * "hidden_size/num_attention_heads". */
 typedef struct weft_model_field {
     uint32_t struct_size;
     uint32_t flags;  /* WEFT_FIELD_... */

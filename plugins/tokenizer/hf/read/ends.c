@@ -132,12 +132,9 @@ static weft_status set_end(const reader *r, const char *field, const json_t *id,
 /* "single": tokens in front of sequence A, and behind it. */
 static weft_status read_template(const reader *r, const json_t *value)
 {
-    static const char *const fields[] = {"type", "single", "pair", "special_tokens", NULL};
     const json_t *single = json_object_get(value, "single");
-    weft_status st = read_known(r, value, fields);
+    weft_status st = json_is_array(single) ? WEFT_OK : read_bad(r, "single", "it is not a list");
     bool behind = false;
-    if (st == WEFT_OK && !json_is_array(single))
-        st = read_bad(r, "single", "it is not a list");
     for (size_t i = 0; st == WEFT_OK && i < json_array_size(single); i++) {
         const json_t *part = json_array_get(single, i);
         const json_t *token = json_object_get(json_object_get(part, "SpecialToken"), "id");
@@ -157,30 +154,54 @@ static weft_status read_template(const reader *r, const json_t *value)
     return st == WEFT_OK && !behind ? read_bad(r, "single", "the text is not in it") : st;
 }
 
-static weft_status read_processor(const reader *r, const json_t *value, int depth)
+static weft_status read_processor(const reader *r, const json_t *value, int depth);
+
+static weft_status read_pair(const reader *r, const json_t *value)
 {
-    weft_status st = WEFT_OK;
-    if (!value || json_is_null(value))
-        return WEFT_OK;
-    const char *type = read_type(r, value, &st);
-    if (st != WEFT_OK || !strcmp(type, "ByteLevel"))
-        return st; /* ByteLevel trims places, which nobody asks for */
-    if (!strcmp(type, "TemplateProcessing"))
-        return read_template(r, value);
-    if (!strcmp(type, "BertProcessing") || !strcmp(type, "RobertaProcessing")) {
-        st = set_end(r, "cls", json_array_get(json_object_get(value, "cls"), 1), &r->t->begin);
-        return st != WEFT_OK ? st
-                             : set_end(r, "sep", json_array_get(json_object_get(value, "sep"), 1),
-                                       &r->t->end);
-    }
-    if (strcmp(type, "Sequence") || depth > 8)
-        return read_bad(r, "type", "the post-processor %.60s is not supported", type);
+    const json_t *cls = json_object_get(value, "cls"), *sep = json_object_get(value, "sep");
+    const weft_status st = set_end(r, "cls", json_array_get(cls, 1), &r->t->begin);
+    return st == WEFT_OK ? set_end(r, "sep", json_array_get(sep, 1), &r->t->end) : st;
+}
+
+static weft_status read_processors(const reader *r, const json_t *value, int depth)
+{
     const json_t *all = json_object_get(value, "processors");
+    weft_status st = json_is_array(all) ? WEFT_OK : read_bad(r, "processors", "it is not a list");
     for (size_t i = 0; st == WEFT_OK && i < json_array_size(all); i++) {
         const reader below = read_element(r, "processors", i);
         st = read_processor(&below, json_array_get(all, i), depth + 1);
     }
     return st;
+}
+
+/* What says where tokens stand in the text (trim_offsets, add_prefix_space) changes no id. */
+static weft_status read_processor(const reader *r, const json_t *value, int depth)
+{
+    static const struct {
+        const char *type, *fields[6];
+    } all[] = {
+        {"ByteLevel", {"type", "add_prefix_space", "trim_offsets", "use_regex"}},
+        {"TemplateProcessing", {"type", "single", "pair", "special_tokens"}},
+        {"BertProcessing", {"type", "sep", "cls"}},
+        {"RobertaProcessing", {"type", "sep", "cls", "trim_offsets", "add_prefix_space"}},
+        {"Sequence", {"type", "processors"}},
+    };
+    weft_status st = WEFT_OK;
+    if (!value || json_is_null(value))
+        return WEFT_OK;
+    const char *type = read_type(r, value, &st);
+    size_t i = 0;
+    while (st == WEFT_OK && i < sizeof all / sizeof *all && strcmp(type, all[i].type))
+        i++;
+    if (st == WEFT_OK && (i == sizeof all / sizeof *all || depth > 8))
+        st = read_bad(r, "type", "the post-processor %.60s is not supported", type);
+    if (st == WEFT_OK)
+        st = read_known(r, value, all[i].fields);
+    if (st != WEFT_OK || !strcmp(type, "ByteLevel"))
+        return st;
+    if (!strcmp(type, "TemplateProcessing"))
+        return read_template(r, value);
+    return strcmp(type, "Sequence") ? read_pair(r, value) : read_processors(r, value, depth);
 }
 
 /* An option that names the token; "auto" keeps what the file says. */

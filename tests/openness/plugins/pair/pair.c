@@ -130,6 +130,7 @@ static const weft_model_field *const fields[] = {
     FIELD(0, "vocab_size", "vocab", NULL, NULL),
     FIELD(0, "sizes.width|width", "embed", NULL, NULL),
     FIELD(0, "sizes.inner", "ffn", NULL, "2*sizes.width"),
+    FIELD(0, "sizes.area", NULL, "sizes.width*sizes.width", "sizes.width*sizes.width"),
     FIELD(0, "order", NULL, "1", "1"),
     FIELD(WEFT_FIELD_IMPLIED, "style", "style", NULL, "plain"),
     NULL};
