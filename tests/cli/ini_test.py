@@ -301,6 +301,25 @@ class Keys(started.Case):
         self.weft("plan", self.path("lr=0.1", "job.ini"))
         self.refused("plan", "lr=0.1/none.ini", why="name the INI file of a job")
 
+    def test_every_command_takes_such_a_path(self):
+        job = self.job_in("lr=0.1")
+        cluster = os.path.join(started.SOURCE, "configs/clusters/dgx-a100.ini")
+        for words in (("train", job, "run.steps=1"), ("doctor", job, "--list"),
+                      ("sim", "-n", "2", job, DP, "--cluster", cluster),
+                      ("bench", job, "--plan", "sweep.optim.lr=1,2"),
+                      ("bench", "comm", job, "bench.max=8"),
+                      ("tune", "comm", "-n", "2", job, DP, "tune.max=1K", "tune.seconds=0.01"),
+                      ("plugins", job, "sgd"), ("ops", job, "linear")):
+            self.weft(*words)
+
+    def test_a_key_is_no_path(self):
+        """Even where a file is called as it is."""
+        for name in ("optim.lr=1", "bench.max=8", "run.plugins="):
+            self.write(name, "no job")
+        for words in (("plan", "tiny.ini", "optim.lr=1"), ("bench", "comm", "bench.max=8"),
+                      ("plugins", "sgd", "run.plugins="), ("ops", "linear", "run.plugins=")):
+            self.weft(*words)
+
     def job_in(self, folder):
         os.mkdir(self.path(folder))
         return self.write(f"{folder}/job.ini", started.TINY)
