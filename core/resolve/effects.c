@@ -191,7 +191,7 @@ static bool is_idle(const config *cfg, const spec *s, const config_line *line, c
     return true;
 }
 
-static weft_status check_rates(const config *cfg)
+weft_status resolve_check_rates(const config *cfg)
 {
     if (!strcmp(config_text(cfg, "optim.schedule"), "constant") ||
         config_real(cfg, "optim.min_lr") <= config_real(cfg, "optim.lr"))
@@ -222,7 +222,7 @@ weft_status resolve_check_effects(const config *cfg, const spec *s)
     for (uint32_t i = 0; config_line_at(cfg, i, &line); i++)
         if (line.typed && is_idle(cfg, s, &line, why) && !is_mild(cfg, s, &line))
             return resolve_refuse_line(cfg, &line, why);
-    return check_rates(cfg);
+    return WEFT_OK;
 }
 
 static void say_peak_is_missed(const config *cfg)
@@ -278,37 +278,4 @@ void resolve_warn_effects(const config *cfg, const spec *s)
             log_line(is_expected(cfg, s, &line) ? WEFT_LOG_INFO : WEFT_LOG_WARN,
                      "%s: %s has no effect: %s", line.where, line.name, why);
     say_peak_is_missed(cfg);
-}
-
-/* --- a checkpoint's job, which trains nothing --- */
-
-/* Keys that weft eval and weft sample do not read, the last ones weft sample alone. */
-static const char *const unread[] = {
-    "optim.*",         "checkpoint.*",     "sink.*",          "run.name",       "run.out",
-    "run.steps",       "run.verify",       "train.*scale*",   "train.clip",     "train.recompute",
-    "train.eval_*",    "train.accumulate", "train.bucket_mb", "comm.*compress", "comm.feedback",
-    "log.trace_steps", "log.peak_gflops",  "log.sinks",       "log.progress",   "run.seed",
-    "data.source",     "data.train",       "data.valid"};
-#define SAMPLE_ALONE 4u
-
-/* A placement shards the parameters of any job. */
-static bool is_of_placement(const spec *s, const config_line *line)
-{
-    return !strcmp(line->section, "optim") &&
-           (!strcmp(line->key, "placement") ||
-            (s->placement.c && resolve_has_option(s->placement.c, line->key)));
-}
-
-weft_status resolve_check_saved_effects(const config *cfg, const spec *s, const char *command,
-                                        bool samples)
-{
-    config_line line;
-    char why[160];
-    snprintf(why, sizeof why, "weft %s trains nothing and does not read it", command);
-    const size_t n = sizeof unread / sizeof *unread - (samples ? 0 : SAMPLE_ALONE);
-    for (uint32_t i = 0; config_line_at(cfg, i, &line); i++)
-        for (size_t k = 0; line.typed && !is_of_placement(s, &line) && k < n; k++)
-            if (!fnmatch(unread[k], line.name, 0))
-                return resolve_refuse_line(cfg, &line, why);
-    return WEFT_OK;
 }

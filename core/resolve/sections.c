@@ -277,18 +277,25 @@ static void tell_of_strategies(const config *cfg, const spec *s)
         }
 }
 
+bool resolve_joins_ranks(const config_line *line)
+{
+    static const char *const keys[] = {"comm.*",           "run.key",         "run.listen",
+                                       "run.join_timeout", "train.bucket_mb", "run.address"};
+    for (uint32_t k = 0; k < sizeof keys / sizeof *keys; k++)
+        if (!line->stale && !line->unused && !fnmatch(keys[k], line->name, 0))
+            return true;
+    return false;
+}
+
 /* Typed keys of what ranks do together in a job of one, which a script that goes through sizes has.
  */
 static void tell_of_one_rank(const config *cfg)
 {
-    static const char *const keys[] = {"comm.*",           "run.key",         "run.listen",
-                                       "run.join_timeout", "train.bucket_mb", "run.address"};
     config_line line;
     for (uint32_t i = 0; config_line_at(cfg, i, &line); i++)
-        for (uint32_t k = 0; k < sizeof keys / sizeof *keys; k++)
-            if (line.typed && !line.stale && !line.unused && !fnmatch(keys[k], line.name, 0))
-                log_line(WEFT_LOG_WARN, "%s: %s has no effect: the job has one rank", line.where,
-                         line.name);
+        if (line.typed && resolve_joins_ranks(&line))
+            log_line(WEFT_LOG_WARN, "%s: %s has no effect: the job has one rank", line.where,
+                     line.name);
 }
 
 /* A transport inside a machine, for axes of which none spans machines. */
@@ -321,7 +328,7 @@ weft_status resolve_check_layout_keys(const config *cfg, const spec *s, bool tel
             snprintf(why, sizeof why, "no mesh axis of this job goes over %s", name);
         if (line.typed && (idle || !open))
             return resolve_refuse_line(cfg, &line, why);
-        if (tell)
+        if (tell && (line.typed || s->want == SPEC_TRAIN))
             log_line(line.typed ? WEFT_LOG_WARN : WEFT_LOG_INFO, "%s: %s has no effect: %s",
                      line.where, line.name, why);
     }
