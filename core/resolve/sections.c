@@ -213,35 +213,14 @@ static bool carries(const config *cfg, const spec *s, const char *name)
     return found;
 }
 
-static bool is_transport(const spec *s, const char *name)
-{
-    const host_component **all;
-    uint32_t n;
-    if (host_list(s->host, &all, &n) != WEFT_OK)
-        return false;
-    for (uint32_t i = 0; i < n; i++)
-        if (all[i]->iface && !strcmp(all[i]->kind, "comm") && !strcmp(all[i]->name, name))
-            return true;
-    return false;
-}
-
-static bool is_auto(const config *cfg, const char *section, const char *key)
-{
-    char name[128];
-    snprintf(name, sizeof name, "%s.%s", section, key);
-    const char *text = config_raw(cfg, name);
-    return text ? !strcmp(text, "auto") : !strcmp(section, "comm");
-}
-
 /* Does the job leave a transport to the machine? Then another machine may use the one of the key.
  * `intra` is not asked: it chooses only where `plugin` is auto. */
 static bool leaves_open(const config *cfg, const spec *s)
 {
-    bool open = is_auto(cfg, "comm", "plugin");
+    bool open = false;
     for (uint32_t a = 0; a < s->mesh.n; a++) {
-        char section[80];
-        snprintf(section, sizeof section, "comm.%s", s->mesh.name[a]);
-        open |= is_auto(cfg, section, "plugin");
+        const char *own = resolve_own_value(cfg, s, a, "plugin");
+        open |= !strcmp(*own ? own : config_text(cfg, "comm.plugin"), "auto");
     }
     return open;
 }
@@ -287,8 +266,7 @@ bool resolve_joins_ranks(const config_line *line)
     return false;
 }
 
-/* Typed keys of what ranks do together in a job of one, which a script that goes through sizes has.
- */
+/* In a job of one rank: a script that goes through sizes types them. */
 static void tell_of_one_rank(const config *cfg)
 {
     config_line line;
@@ -321,8 +299,8 @@ weft_status resolve_check_layout_keys(const config *cfg, const spec *s, bool tel
         char why[160] = "no axis has ranks both inside a machine and on others";
         const char *name = strncmp(line.section, "comm.", 5) ? NULL : line.section + 5;
         const bool idle = is_idle_intra(s, &line);
-        if (!idle && (!name || line.stale || graph_mesh_axis(&s->mesh, name) >= 0 ||
-                      carries(cfg, s, name) || !is_transport(s, name)))
+        if (!idle && (!name || line.stale || line.unused || graph_mesh_axis(&s->mesh, name) >= 0 ||
+                      carries(cfg, s, name)))
             continue;
         if (!idle)
             snprintf(why, sizeof why, "no mesh axis of this job goes over %s", name);

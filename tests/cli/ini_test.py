@@ -234,13 +234,25 @@ class Keys(started.Case):
         self.typed("every algorithm is named, and comm.algorithm is ring", DP,
                    "comm.algorithm=ring", "comm.reduce=3")
         self.typed("no gradient is compressed, and comm.compress is none", DP, "comm.feedback=off")
+        for key in ("train.eval_every=7", "train.eval_batches=3"):
+            self.typed("nothing is evaluated, and data.valid is empty", DP, "data.valid=", key)
+        self.typed("documents are not told apart, and data.documents is joined", DP,
+                   "data.boundary=begin:3")
+        self.typed("no such step is done, and run.steps is 4", DP, "log.trace_steps=5-6")
+        for key, value, own in (("plugin", "tcp", "shm"), ("algorithm", "ring", "ring"),
+                                ("compress", "int8", "none"), ("checksum", "on", "off")):
+            self.typed(f"comm.{key}: the key has no effect: every mesh axis has a value of its own",
+                       DP, f"comm.{key}={value}", f"comm.dp.{key}={own}")
         self.typed("schedule = interleaved needs parallel.virtual of 2 or more",
                    "parallel.strategy=pp", "parallel.schedule=interleaved")
         for words in (("train.loss_scale=auto",), ("train.loss_scale=1024", "train.precision=fp16"),
                       ("comm.dp.compress=int8", "comm.feedback=off"),
                       ("log.trace_mb=3", "log.trace_steps=1-2"), ("comm.reduce=3",),
                       ("comm.reduce=3", "comm.algorithm=all_reduce=ring"),
-                      ("comm.reduce=3", "comm.algorithm=ring", "comm.dp.algorithm=auto")):
+                      ("comm.reduce=3", "comm.dp.algorithm=auto"),
+                      ("data.valid=", "train.eval_every=0"), ("log.trace_steps=4-6",),
+                      ("comm.checksum=on", "comm.dp.checksum=same"),
+                      ("comm.plugin=tcp", "comm.dp.plugin=")):
             self.weft("plan", "-n", "2", "tiny.ini", DP, *words)
 
     def test_the_same_in_a_file(self):
@@ -259,6 +271,15 @@ class Keys(started.Case):
         for words in ((), ("-n", "2", DP)):
             said = self.weft("train", "job.ini", *words)[1]
             self.assertEqual(said.count("train.loss_scale has no effect"), 1, said)
+
+    def test_keys_of_a_file_that_need_another(self):
+        """[comm] is for the axes of other layouts, too."""
+        own = "[comm]\nplugin = tcp\n[comm.dp]\nplugin = shm\n"
+        said = self.said(started.TINY.replace("valid = valid.bin\n", "") + own)
+        self.assertIn("weft info: job.ini:24: comm.plugin has no effect: every mesh axis has", said)
+        self.assertIn("weft warn: job.ini:17: train.eval_every has no effect: nothing is", said)
+        said = self.said(started.TINY, "data.valid=")
+        self.assertIn("weft info: job.ini:18: train.eval_every has no effect: nothing is", said)
 
     def test_a_sweep_goes_on(self):
         """What one combination does not read another does."""
