@@ -99,6 +99,9 @@ class Ini(started.Case):
         self.bad("[train]\nloss_scale = 0\n", "bad.ini:2: train.loss_scale")
         self.bad("[train]\nloss_scale = dynamic\n", "bad.ini:2: train.loss_scale")
         self.bad("[train]\nscale_window = -1\n", "bad.ini:2: train.scale_window")
+        for steps in ("x", "0-2", "3-2", "1-200", "1-2x", "-3"):
+            self.bad(f"[log]\ntrace_steps = {steps}\n",
+                     f"bad.ini:2: log.trace_steps: '{steps}' is not FIRST-LAST")
         self.bad("[model]\ndropout = 1\n", "bad.ini:2: model.dropout")
 
     def test_command_line(self):

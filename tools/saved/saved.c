@@ -137,7 +137,7 @@ weft_status saved_open(const saved_args *args, saved_job *out)
     run_tables_serve(&out->j.tables, out->j.host, out->job, false);
     st = resolve_plugins(out->cfg, out->j.host, &out->j.spec);
     if (st == WEFT_OK)
-        run_settings_read(out->cfg, &out->j.set);
+        st = run_settings_read(out->cfg, &out->j.set);
     if (st == WEFT_OK && !out->who.rank)
         resolve_warn_former(out->cfg);
     return st == WEFT_OK ? check_typed(out, args) : st;
