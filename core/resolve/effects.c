@@ -12,6 +12,7 @@
 
 #include <fnmatch.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* What names the plugins of an interface, and what a plugin of it is called. */
@@ -114,65 +115,98 @@ static void why_unused(const config *cfg, const spec *s, const config_line *line
 
 /* --- keys of the core --- */
 
-static bool names_algorithms(const config *c, const spec *s)
+const char *resolve_own_value(const config *c, const spec *s, uint32_t a, const char *what)
 {
+    char key[128];
+    snprintf(key, sizeof key, "comm.%s.%s", s->mesh.name[a], what);
+    const char *text = config_raw(c, key);
+    return text && strcmp(text, "same") ? text : "";
+}
+
+static bool names_algorithms(const config *c, const spec *s, const config_line *line)
+{
+    (void)line;
     const char *common = config_text(c, "comm.algorithm");
     bool named = true;
     for (uint32_t a = 0; named && a < s->mesh.n; a++) {
-        char key[128];
-        snprintf(key, sizeof key, "comm.%s.algorithm", s->mesh.name[a]);
-        const char *own = config_text(c, key), *text = *own ? own : common;
+        const char *own = resolve_own_value(c, s, a, "algorithm"), *text = *own ? own : common;
         named = strcmp(text, "auto") && !strchr(text, '='); /* rules leave some to auto */
     }
     return named && s->mesh.n;
 }
 
-static bool compresses_nothing(const config *c, const spec *s)
+static bool compresses_nothing(const config *c, const spec *s, const config_line *line)
 {
+    (void)line;
     bool none = !strcmp(config_text(c, "comm.compress"), "none");
     for (uint32_t a = 0; none && a < s->mesh.n; a++) {
-        char key[128];
-        snprintf(key, sizeof key, "comm.%s.compress", s->mesh.name[a]);
-        const char *form = config_text(c, key);
-        none = !strcmp(form, "same") || !strcmp(form, "none");
+        const char *form = resolve_own_value(c, s, a, "compress");
+        none = !*form || !strcmp(form, "none");
     }
     return none;
 }
 
-/* Idle where the key `on` has the value, with '!' any other one, or where idle() says so. */
+static bool is_replaced(const config *c, const spec *s, const config_line *line)
+{
+    bool all = s->mesh.n && !strcmp(line->section, "comm");
+    for (uint32_t a = 0; all && a < s->mesh.n; a++)
+        all = *resolve_own_value(c, s, a, line->key);
+    return all;
+}
+
+static bool lacks_validation(const config *c, const spec *s, const config_line *line)
+{
+    (void)s, (void)line;
+    return config_int(c, "train.eval_every") && !*config_text(c, "data.valid");
+}
+
+static bool traces_no_step(const config *c, const spec *s, const config_line *line)
+{
+    (void)s;
+    return strtoll(line->value, NULL, 10) > config_int(c, "run.steps");
+}
+
+/* Idle where the key `on` has the value, with '!' any other one, or where idle() says so; `on`
+ * NULL: the keys of each axis, which come and go with the layout. */
 static const struct dependent {
     const char *key, *on, *value, *why;
-    bool (*idle)(const config *c, const spec *s);
+    bool (*idle)(const config *c, const spec *s, const config_line *line);
     bool mild; /* harmless, and common in scripts: typed, it is warned of */
 } dependents[] = {
     {"train.*scale*", "train.precision", "!fp16", "only precision fp16 scales the loss", NULL, 0},
     {"optim.min_lr", "optim.schedule", "constant", "the learning rate does not fall", NULL, 0},
     {"comm.feedback", "comm.compress", NULL, "no gradient is compressed", compresses_nothing, 0},
     {"comm.reduce", "comm.algorithm", NULL, "every algorithm is named", names_algorithms, 0},
+    {"comm.*", NULL, NULL, "every mesh axis has a value of its own", is_replaced, 0},
+    {"data.boundary", "data.documents", "joined", "documents are not told apart", NULL, 0},
+    {"log.trace_steps", "run.steps", NULL, "no such step is done", traces_no_step, 0},
     {"log.trace_mb", "log.trace_steps", "", "no step is traced", NULL, 0},
+    {"train.eval_*", "data.valid", NULL, "nothing is evaluated", lacks_validation, 0},
     {"train.accumulate", "train.precision", "fp32", "gradients are fp32", NULL, 1},
     {"train.eval_batches", "train.eval_every", "0", "nothing is evaluated", NULL, 1},
     {"checkpoint.keep", "checkpoint.every", "0", "nothing is saved", NULL, 1},
     {"checkpoint.async", "checkpoint.every", "0", "nothing is saved", NULL, 1},
 };
 
-static bool holds(const config *cfg, const spec *s, const struct dependent *d)
+static bool holds(const config *cfg, const spec *s, const config_line *line,
+                  const struct dependent *d)
 {
-    const char *text = config_text(cfg, d->on);
+    if (d->on && !strncmp(d->on, "data.", 5) && !resolve_has_option(s->source.c, d->on + 5))
+        return false; /* a source without the key */
     if (d->idle)
-        return d->idle(cfg, s);
+        return d->idle(cfg, s, line);
+    const char *text = config_text(cfg, d->on);
     return *d->value == '!' ? strcmp(text, d->value + 1) != 0 : !strcmp(text, d->value);
 }
 
 /* A key that has its default is as if it were left out. */
 static const struct dependent *idle_key(const config *cfg, const spec *s, const config_line *line)
 {
-    const char *name = line->name;
-    for (uint32_t i = 0; !line->unused && i < sizeof dependents / sizeof *dependents; i++)
-        if (!fnmatch(dependents[i].key, name, 0))
-            return holds(cfg, s, &dependents[i]) && !config_is_default(cfg, name) ? &dependents[i]
-                                                                                  : NULL;
-    return NULL;
+    const struct dependent *d = dependents, *end = d + sizeof dependents / sizeof *d;
+    const bool counts = !line->stale && !line->unused && !config_is_default(cfg, line->name);
+    while (counts && d < end && (fnmatch(d->key, line->name, 0) || !holds(cfg, s, line, d)))
+        d++;
+    return counts && d < end ? d : NULL;
 }
 
 /* --- both --- */
@@ -183,15 +217,17 @@ static bool is_idle(const config *cfg, const spec *s, const config_line *line, c
     const struct dependent *d = idle_key(cfg, s, line);
     if (line->stale || (!line->unused && !d))
         return false;
-    const char *on = d ? config_text(cfg, d->on) : "";
-    if (d)
+    const char *on = d && d->on ? config_text(cfg, d->on) : "";
+    if (d && !d->on)
+        snprintf(why, 512, "%s", d->why);
+    else if (d)
         snprintf(why, 512, "%s, and %s is %s", d->why, d->on, *on ? on : "empty");
     else
         why_unused(cfg, s, line, why);
     return true;
 }
 
-static weft_status check_rates(const config *cfg)
+weft_status resolve_check_rates(const config *cfg)
 {
     if (!strcmp(config_text(cfg, "optim.schedule"), "constant") ||
         config_real(cfg, "optim.min_lr") <= config_real(cfg, "optim.lr"))
@@ -222,7 +258,7 @@ weft_status resolve_check_effects(const config *cfg, const spec *s)
     for (uint32_t i = 0; config_line_at(cfg, i, &line); i++)
         if (line.typed && is_idle(cfg, s, &line, why) && !is_mild(cfg, s, &line))
             return resolve_refuse_line(cfg, &line, why);
-    return check_rates(cfg);
+    return WEFT_OK;
 }
 
 static void say_peak_is_missed(const config *cfg)
@@ -252,7 +288,7 @@ static bool is_expected(const config *cfg, const spec *s, const config_line *lin
     if (line->typed)
         return false;
     const struct dependent *d = idle_key(cfg, s, line);
-    return !d || d->mild || is_typed(cfg, d->on);
+    return !d || d->mild || !d->on || is_typed(cfg, d->on);
 }
 
 void resolve_warn_former(const config *cfg)
@@ -278,37 +314,4 @@ void resolve_warn_effects(const config *cfg, const spec *s)
             log_line(is_expected(cfg, s, &line) ? WEFT_LOG_INFO : WEFT_LOG_WARN,
                      "%s: %s has no effect: %s", line.where, line.name, why);
     say_peak_is_missed(cfg);
-}
-
-/* --- a checkpoint's job, which trains nothing --- */
-
-/* Keys that weft eval and weft sample do not read, the last ones weft sample alone. */
-static const char *const unread[] = {
-    "optim.*",         "checkpoint.*",     "sink.*",          "run.name",       "run.out",
-    "run.steps",       "run.verify",       "train.*scale*",   "train.clip",     "train.recompute",
-    "train.eval_*",    "train.accumulate", "train.bucket_mb", "comm.*compress", "comm.feedback",
-    "log.trace_steps", "log.peak_gflops",  "log.sinks",       "log.progress",   "run.seed",
-    "data.source",     "data.train",       "data.valid"};
-#define SAMPLE_ALONE 4u
-
-/* A placement shards the parameters of any job. */
-static bool is_of_placement(const spec *s, const config_line *line)
-{
-    return !strcmp(line->section, "optim") &&
-           (!strcmp(line->key, "placement") ||
-            (s->placement.c && resolve_has_option(s->placement.c, line->key)));
-}
-
-weft_status resolve_check_saved_effects(const config *cfg, const spec *s, const char *command,
-                                        bool samples)
-{
-    config_line line;
-    char why[160];
-    snprintf(why, sizeof why, "weft %s trains nothing and does not read it", command);
-    const size_t n = sizeof unread / sizeof *unread - (samples ? 0 : SAMPLE_ALONE);
-    for (uint32_t i = 0; config_line_at(cfg, i, &line); i++)
-        for (size_t k = 0; line.typed && !is_of_placement(s, &line) && k < n; k++)
-            if (!fnmatch(unread[k], line.name, 0))
-                return resolve_refuse_line(cfg, &line, why);
-    return WEFT_OK;
 }

@@ -63,6 +63,10 @@ weft_status resolve_check_keys(resolve_state *r); /* the config against all keys
 weft_status resolve_groups(resolve_state *r);       /* their keys, after the rule is known */
 weft_status resolve_group_values(resolve_state *r); /* after the check of all keys */
 
+/* --- effects.c --- */
+/* The value of a key of [comm.AXIS], "" where [comm]'s holds. */
+const char *resolve_own_value(const config *c, const spec *s, uint32_t a, const char *what);
+
 /* --- data.c --- */
 weft_status resolve_data(resolve_state *r); /* the source and the tokenizer, which are not opened */
 weft_status resolve_tokenizer(resolve_state *r); /* the tokenizer alone */

@@ -37,8 +37,12 @@ weft_status resolve_spec(config *cfg, uint32_t ranks, const weft_data_info *data
                          const resolve_meeting *meeting, int want, spec *s);
 
 /* After resolve_plugins(): refuse a key of the command line that changes nothing in this job, with
- * the reason, and a learning rate that would rise after its peak. [setup] */
+ * the reason; and a learning rate that would rise after its peak. [setup] */
 weft_status resolve_check_effects(const config *cfg, const spec *s);
+weft_status resolve_check_rates(const config *cfg);
+
+/* Is the key for what ranks do together? Then a job of one does not read it. [any] */
+bool resolve_joins_ranks(const config_line *line);
 
 /* Refuse a typed line that changes nothing, for the reason `why`. [setup] */
 weft_status resolve_refuse_line(const config *cfg, const config_line *line, const char *why);
@@ -55,14 +59,9 @@ void resolve_warn_former(const config *cfg);
 
 /* After resolve_spec(): keys of transports that carry no mesh axis of a job of several ranks. Typed
  * ones are refused where all transports are named; else, and if `tell`, a line of the log: a
- * warning, or at level info for those in the job's file. Typed keys of strategies whose axes have
- * one coordinate are warned of. [setup] */
+ * warning, or at level info for those in the file of a job that trains. Typed keys of strategies
+ * whose axes have one coordinate are warned of. [setup] */
 weft_status resolve_check_layout_keys(const config *cfg, const spec *s, bool tell);
-
-/* After resolve_plugins(): refuse a key of the command line that `command`, which trains nothing,
- * does not read; `samples`: weft sample, which reads no data either. [setup] */
-weft_status resolve_check_saved_effects(const config *cfg, const spec *s, const char *command,
-                                        bool samples);
 
 /* The key of a job file that sizes a mesh axis. Its texts are those of the axis. [any] */
 weft_option resolve_axis_option(const weft_mesh_axis *axis);

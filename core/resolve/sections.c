@@ -213,35 +213,14 @@ static bool carries(const config *cfg, const spec *s, const char *name)
     return found;
 }
 
-static bool is_transport(const spec *s, const char *name)
-{
-    const host_component **all;
-    uint32_t n;
-    if (host_list(s->host, &all, &n) != WEFT_OK)
-        return false;
-    for (uint32_t i = 0; i < n; i++)
-        if (all[i]->iface && !strcmp(all[i]->kind, "comm") && !strcmp(all[i]->name, name))
-            return true;
-    return false;
-}
-
-static bool is_auto(const config *cfg, const char *section, const char *key)
-{
-    char name[128];
-    snprintf(name, sizeof name, "%s.%s", section, key);
-    const char *text = config_raw(cfg, name);
-    return text ? !strcmp(text, "auto") : !strcmp(section, "comm");
-}
-
 /* Does the job leave a transport to the machine? Then another machine may use the one of the key.
  * `intra` is not asked: it chooses only where `plugin` is auto. */
 static bool leaves_open(const config *cfg, const spec *s)
 {
-    bool open = is_auto(cfg, "comm", "plugin");
+    bool open = false;
     for (uint32_t a = 0; a < s->mesh.n; a++) {
-        char section[80];
-        snprintf(section, sizeof section, "comm.%s", s->mesh.name[a]);
-        open |= is_auto(cfg, section, "plugin");
+        const char *own = resolve_own_value(cfg, s, a, "plugin");
+        open |= !strcmp(*own ? own : config_text(cfg, "comm.plugin"), "auto");
     }
     return open;
 }
@@ -277,18 +256,24 @@ static void tell_of_strategies(const config *cfg, const spec *s)
         }
 }
 
-/* Typed keys of what ranks do together in a job of one, which a script that goes through sizes has.
- */
-static void tell_of_one_rank(const config *cfg)
+bool resolve_joins_ranks(const config_line *line)
 {
     static const char *const keys[] = {"comm.*",           "run.key",         "run.listen",
                                        "run.join_timeout", "train.bucket_mb", "run.address"};
+    for (uint32_t k = 0; k < sizeof keys / sizeof *keys; k++)
+        if (!line->stale && !line->unused && !fnmatch(keys[k], line->name, 0))
+            return true;
+    return false;
+}
+
+/* In a job of one rank: a script that goes through sizes types them. */
+static void tell_of_one_rank(const config *cfg)
+{
     config_line line;
     for (uint32_t i = 0; config_line_at(cfg, i, &line); i++)
-        for (uint32_t k = 0; k < sizeof keys / sizeof *keys; k++)
-            if (line.typed && !line.stale && !line.unused && !fnmatch(keys[k], line.name, 0))
-                log_line(WEFT_LOG_WARN, "%s: %s has no effect: the job has one rank", line.where,
-                         line.name);
+        if (line.typed && resolve_joins_ranks(&line))
+            log_line(WEFT_LOG_WARN, "%s: %s has no effect: the job has one rank", line.where,
+                     line.name);
 }
 
 /* A transport inside a machine, for axes of which none spans machines. */
@@ -314,14 +299,14 @@ weft_status resolve_check_layout_keys(const config *cfg, const spec *s, bool tel
         char why[160] = "no axis has ranks both inside a machine and on others";
         const char *name = strncmp(line.section, "comm.", 5) ? NULL : line.section + 5;
         const bool idle = is_idle_intra(s, &line);
-        if (!idle && (!name || line.stale || graph_mesh_axis(&s->mesh, name) >= 0 ||
-                      carries(cfg, s, name) || !is_transport(s, name)))
+        if (!idle && (!name || line.stale || line.unused || graph_mesh_axis(&s->mesh, name) >= 0 ||
+                      carries(cfg, s, name)))
             continue;
         if (!idle)
             snprintf(why, sizeof why, "no mesh axis of this job goes over %s", name);
         if (line.typed && (idle || !open))
             return resolve_refuse_line(cfg, &line, why);
-        if (tell)
+        if (tell && (line.typed || s->want == SPEC_TRAIN))
             log_line(line.typed ? WEFT_LOG_WARN : WEFT_LOG_INFO, "%s: %s has no effect: %s",
                      line.where, line.name, why);
     }

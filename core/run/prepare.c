@@ -117,9 +117,12 @@ weft_status run_prepare(config *cfg, uint32_t ranks, bool with_data, const resol
         st = resolve_plugins(out->cfg, out->host, &out->spec);
     if (st == WEFT_OK)
         st = resolve_check_effects(out->cfg, &out->spec);
+    if (st == WEFT_OK)
+        st = resolve_check_rates(out->cfg);
+    if (st == WEFT_OK)
+        st = run_settings_read(out->cfg, &out->set);
     if (st != WEFT_OK)
         return st;
-    run_settings_read(out->cfg, &out->set);
     log_setup(log_level_from(config_text(out->cfg, "log.level")), log_rank());
     if (tells(meeting))
         resolve_warn_effects(out->cfg, &out->spec);

@@ -18,14 +18,14 @@ typedef struct run_settings {
     uint64_t save_every;
     uint32_t save_keep; /* checkpoints; 0: all */
     run_save_mode save_mode;
-    double save_timeout; /* seconds */
-    const char *init;    /* folder of weights to begin with; "": random ones */
-    const char *trace_steps;
+    double save_timeout;                  /* seconds */
+    const char *init;                     /* folder of weights to begin with; "": random ones */
+    uint64_t trace_first, trace_last;     /* steps; a lower last: none */
     uint64_t trace_bytes, progress_every; /* lines of progress; PROGRESS_AUTO: by time */
     double peak_flops;                    /* of a rank in a second; 0: measured */
 } run_settings;
 
-/* After config_check(). [setup] */
-void run_settings_read(const config *cfg, run_settings *out);
+/* After config_check(); WEFT_USAGE: log.trace_steps has no steps. [setup] */
+weft_status run_settings_read(const config *cfg, run_settings *out);
 
 #endif

@@ -238,7 +238,8 @@ class Files(w.Bench):
         for ranks in (1, 2):
             for key in ("data.train", "data.valid"):
                 job = SMALL | {"run.steps": 1000, "checkpoint.every": 0, "train.eval_every": 5,
-                               "train.eval_batches": 100, key: self.path("bad.bin")}
+                               "train.eval_batches": 100, "data.valid": self.path("valid.bin"),
+                               key: self.path("bad.bin")}
                 said = self.train("run", job, ranks=ranks, status=2).stderr
                 self.assertRegex(said, r"bad\.bin: token number 1234 is 60000, outside its "
                                        r"vocabulary of 251")

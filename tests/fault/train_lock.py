@@ -309,7 +309,7 @@ class Moved(w.Bench):
     def test_links_in_the_folder(self):
         """What they lead to stays: the job refuses them, or writes a file in their place."""
         text = "of somebody else\n"
-        job = SAVES | {"run.steps": 5, "log.trace_steps": "6-8"}
+        job = SAVES | {"run.steps": 5}
         for name, refused in (("metrics.jsonl", True), ("events.jsonl", True), ("flight", True),
                               (".trace-0.part", False), ("trace.json.tmp", False)):
             with self.subTest(name=name):
@@ -322,7 +322,8 @@ class Moved(w.Bench):
                 elif os.path.exists(path):
                     os.unlink(path)
                 os.symlink(foreign, path)
-                said = self.train("run", job | {"run.steps": 10, "sink.jsonl.events": "on"},
+                said = self.train("run", job | {"run.steps": 10, "log.trace_steps": "6-8",
+                                                "sink.jsonl.events": "on"},
                                   resume=True, status=2 if refused else 0)
                 if refused:
                     self.assertRegex(said.stderr, rf"run/{name} is (no folder but )?a link")

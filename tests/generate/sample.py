@@ -269,6 +269,36 @@ class Evaluate(models.Case):
             self.refused("sample", saved, "--ids", "1", typed, why=f"{why} sample")
         self.refused("sample", saved, "--ids", "1", "data.valid=valid.bin", why="has no effect")
 
+    def test_keys_that_nothing_reads(self):
+        """As in a job: only typed ones, for the job of a checkpoint has many."""
+        saved = self.trained("gpt2")
+        tp = "strategy tp reads it, and parallel.strategy is "
+        one, two = ("-n", 1), ("-n", 2, "parallel.strategy=dp", "comm.plugin=shm")
+        both, sample = ("eval", "sample"), ("sample",)
+        nothing = "weft COMMAND trains nothing and does not read it"
+        for typed, words, commands, why in (
+                ("parallel.tp=2", one, both, tp + "none"),
+                ("parallel.tp=2", two, both, tp + "dp"),
+                ("parallel.schedule=fthenb", two, both, "strategy pp reads it"),
+                ("tokenizer.file=x.json", one, both, "tokenizer hf or sentencepiece reads it"),
+                ("comm.tcp.encrypt=on", one, both, "the job has one rank"),
+                ("comm.algorithm=ring", one, both, "the job has one rank"),
+                ("run.join_timeout=3", one, both, "the job has one rank"),
+                ("comm.tcp.encrypt=on", two, both, "no mesh axis of this job goes over tcp"),
+                ("comm.reduce=3", (*two, "comm.algorithm=ring"), both, "every algorithm is named"),
+                ("data.begin=line", one, ("eval",), "data source text reads it"),
+                ("data.begin=line", one, sample, nothing),
+                ("data.boundary=begin:3", one, sample, nothing),
+                ("data.order=starts", one, both, nothing),
+                ("data.train=train.bin", one, both, nothing),
+                ("log.trace_mb=3", one, both, nothing)):
+            for command in commands:
+                given = ("--ids", "1") if command == "sample" else ("--data", "valid.bin")
+                with self.subTest(command=command, typed=typed):
+                    self.refused(command, *words[:2], saved, *given, *words[2:], typed,
+                                 why=f"command line: {typed.split('=', 1)[0]}: the key has no "
+                                     f"effect: {why.replace('COMMAND', command)}")
+
 
 class Foreign(models.Case):
     """A checkpoint of somebody else does not say which code is loaded (docs/FOREIGN.md)."""

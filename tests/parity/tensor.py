@@ -96,7 +96,8 @@ class Tensor(w.Bench):
         self.family(w.EVEN | LLAMA | {"train.precision": "fp16"}, ((2, {}),), 2**-6, None)
 
     def test_the_same_bits_twice(self):
-        job = w.EVEN | CLIPPED | ON | {"train.precision": "bf16"}
+        job = w.EVEN | CLIPPED | ON | {"train.precision": "bf16",
+                                       "data.valid": self.path("valid.bin")}
         self.train("first", job, ranks=4)
         self.train("second", job, ranks=4)
         self.same_run("first", "second", 20)

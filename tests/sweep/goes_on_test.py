@@ -161,6 +161,13 @@ class GoesOn(swept.Case):
                             ("parallel.strategy = dp\nranks = 2\nparallel.tp = 1, 2\n", True),
                             ("parallel.strategy = dp, tp |\nranks = 2\nparallel.dp = auto\n"
                              "parallel.tp = 1, 2\n", False),
+                            ("parallel.strategy = tp | tp, dp\nranks = 2\nparallel.tp = 2\n"
+                             "comm.dp.algorithm = ring\n", True),
+                            ("parallel.strategy = tp | tp, pp\nranks = 2\nparallel.tp = 2\n"
+                             "parallel.schedule = 1f1b\n", True),
+                            ("parallel.strategy = tp | dp\nranks = 2\nparallel.tp = 2\n", False),
+                            ("parallel.strategy = pp\nranks = 2\n"
+                             "parallel.schedule = 1f1b, fthenb\n", False),
                             ("ranks = 1\ncomm.plugin = shm, tcp\n", True),
                             ("ranks = 1\ncomm.tcp.encrypt = off, on\n", True),
                             ("ranks = 2\nparallel.strategy = dp\ncomm.plugin = shm, tcp\n", False),

@@ -408,7 +408,7 @@ int bench_comm_main(int argc, char **argv)
             status = help();
         } else if (strcmp(argv[i], "-n") == 0 && i + 1 < argc && ranks_from(argv[i + 1])) {
             b.ranks = ranks_from(argv[++i]);
-        } else if (strchr(argv[i], '=')) {
+        } else if (cli_is_override(argv[i])) {
             b.overrides[b.noverrides++] = argv[i];
         } else if (!b.ini && (argv[i][0] != '-' || !argv[i][1])) {
             b.ini = argv[i];

@@ -96,12 +96,14 @@ static int position(const char *const *list, const char *word)
     return -1;
 }
 
-/* Is a word with '=' the path of a file, and no section.key=value? */
-static bool is_path(const char *word)
+bool cli_is_override(const char *word)
 {
     struct stat st;
-    return *word == '/' || !strncmp(word, "./", 2) || !strncmp(word, "../", 3) ||
-           (stat(word, &st) == 0 && S_ISREG(st.st_mode));
+    const char *equals = strchr(word, '=');
+    if (!equals || *word == '/' || !strncmp(word, "./", 2) || !strncmp(word, "../", 3))
+        return false;
+    const bool has_key = memchr(word, '.', (size_t)(equals - word)), has_folder = strchr(word, '/');
+    return (has_key && !has_folder) || stat(word, &st) || !S_ISREG(st.st_mode);
 }
 
 /* One argument; returns how many were used, 0 after an error. */
@@ -136,7 +138,7 @@ static int take(const cli_command *c, int argc, char **argv, int i, const char *
         *status = cli_refuse(c, a, NULL);
         return 0;
     }
-    if (strchr(a, '=') && !is_path(a)) {
+    if (cli_is_override(a)) {
         out->overrides[out->noverrides++] = a;
     } else if (!out->ini) {
         out->ini = a;

@@ -43,6 +43,11 @@ const char *cli_commit(void);
 /* --help among the arguments: prints it and returns true. */
 bool cli_help(const cli_command *c, int argc, char **argv);
 
+/* Is the word section.key=value, and not the path of a job file? A path with '=' is taken as one
+ * where it begins with "/", "./" or "../", or where such a file exists and the word has a folder or
+ * no key. */
+bool cli_is_override(const char *word);
+
 /* A job on the command line: [-n RANKS] JOB.ini [section.key=value ...] and the flags and options
  * named in `flags` ("--json") and `valued` ("--rank"), both NULL-ended. */
 typedef struct cli_job {

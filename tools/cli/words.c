@@ -7,8 +7,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* Classifies an argument: a job file ends in .ini, an override has '=', a plugin has
- * neither. */
+/* A word that is no override: a job file ends in .ini, another one is a name. */
 static bool is_job(const char *word)
 {
     size_t n = strlen(word);
@@ -20,7 +19,7 @@ weft_status cli_read_words(int argc, char **argv, const char **name, config **cf
     const char *overrides[64], *ini = NULL;
     uint32_t n = 0;
     for (int i = 1; i < argc; i++) {
-        const bool is_override = strchr(argv[i], '=');
+        const bool is_override = cli_is_override(argv[i]);
         const char **word = is_job(argv[i]) ? &ini : name;
         if (is_override && n == sizeof overrides / sizeof *overrides)
             return err_fail(WEFT_USAGE, "more than %u overrides", n);

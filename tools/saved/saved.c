@@ -10,6 +10,8 @@
 #include "run/memory_check.h"
 #include "run/state/weights.h"
 
+#include <fnmatch.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,6 +65,50 @@ static weft_status load_config(saved_job *s, const saved_args *args)
     return st;
 }
 
+/* Keys that are not read, the last ones by weft sample alone. Validation data comes in its own
+ * order. */
+static const char *const unread[] = {
+    "optim.*",      "checkpoint.*",     "sink.*",          "run.name",       "run.out",
+    "run.steps",    "run.verify",       "train.*scale*",   "train.clip",     "train.recompute",
+    "train.eval_*", "train.accumulate", "train.bucket_mb", "comm.*compress", "comm.feedback",
+    "log.trace_*",  "log.peak_gflops",  "log.sinks",       "log.progress",   "data.train",
+    "data.order",   "run.seed",         "data.*"};
+#define SAMPLE_ALONE 2u
+
+/* A placement shards the parameters of any job, and prompts have a tokenizer. */
+static bool is_exempt(const spec *s, const config_line *line)
+{
+    const weft_option *const *o = s->placement.c ? s->placement.c->options : NULL;
+    bool has = !strcmp(line->key, "placement");
+    for (; o && *o; o++)
+        has |= !strcmp((*o)->key, line->key);
+    return !strcmp(line->name, "data.tokenizer") || (has && !strcmp(line->section, "optim"));
+}
+
+static bool is_unread(const config_line *line, bool samples)
+{
+    const size_t n = sizeof unread / sizeof *unread - (samples ? 0 : SAMPLE_ALONE);
+    for (size_t k = 0; k < n; k++)
+        if (!fnmatch(unread[k], line->name, 0))
+            return true;
+    return false;
+}
+
+/* Refuse keys of the command line that change nothing here. */
+static weft_status check_typed(const saved_job *s, const saved_args *args)
+{
+    config_line line;
+    char why[160];
+    snprintf(why, sizeof why, "weft %s trains nothing and does not read it", args->command);
+    for (uint32_t i = 0; config_line_at(s->cfg, i, &line); i++) {
+        if (line.typed && is_unread(&line, args->samples) && !is_exempt(&s->j.spec, &line))
+            return resolve_refuse_line(s->cfg, &line, why);
+        if (line.typed && s->who.ranks == 1 && resolve_joins_ranks(&line))
+            return resolve_refuse_line(s->cfg, &line, "the job has one rank");
+    }
+    return resolve_check_effects(s->cfg, &s->j.spec);
+}
+
 static weft_status meet(saved_job *s)
 {
     weft_status st = run_join(&s->who, s->cfg, &s->job);
@@ -91,12 +137,10 @@ weft_status saved_open(const saved_args *args, saved_job *out)
     run_tables_serve(&out->j.tables, out->j.host, out->job, false);
     st = resolve_plugins(out->cfg, out->j.host, &out->j.spec);
     if (st == WEFT_OK)
-        run_settings_read(out->cfg, &out->j.set);
+        st = run_settings_read(out->cfg, &out->j.set);
     if (st == WEFT_OK && !out->who.rank)
         resolve_warn_former(out->cfg);
-    return st == WEFT_OK
-               ? resolve_check_saved_effects(out->cfg, &out->j.spec, args->command, args->samples)
-               : st;
+    return st == WEFT_OK ? check_typed(out, args) : st;
 }
 
 weft_status saved_plan(saved_job *s, const weft_data_info *data, int want)
@@ -108,6 +152,8 @@ weft_status saved_plan(saved_job *s, const weft_data_info *data, int want)
         s->j.spec.want = want;
     } else {
         st = resolve_spec(s->cfg, s->who.ranks, data, &meeting, want, &s->j.spec);
+        if (st == WEFT_OK)
+            st = resolve_check_layout_keys(s->cfg, &s->j.spec, !s->who.rank);
     }
     if (st != WEFT_OK)
         return st;

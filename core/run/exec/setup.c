@@ -216,8 +216,9 @@ weft_status run_exec_create(const plan *p, const run_settings *set, job *j, cons
     comm_arena arena;
     out->sites = mem_alloc(sizeof *out->sites);
     out->deadline = set->deadline;
-    weft_status st = run_trace_setup(set->trace_steps, set->trace_bytes, p, &out->trace);
-    if (st == WEFT_OK && out_dir)
+    weft_status st = WEFT_OK;
+    run_trace_setup(set->trace_first, set->trace_last, set->trace_bytes, p, &out->trace);
+    if (out_dir)
         st = run_flight_open(out_dir, who->rank, who->ranks, &out->flight);
     if (st == WEFT_OK)
         st = open_device(out, who, &arena);

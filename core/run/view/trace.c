@@ -38,33 +38,14 @@
 #define EVENTS_MAX (1u << 20) /* of a step: 56 MiB */
 #define BASE_TID 100000u      /* a thread with the number of its process would be its main one */
 
-static weft_status parse_steps(const char *text, uint64_t *first, uint64_t *last)
+void run_trace_setup(uint64_t first, uint64_t last, uint64_t bytes, const plan *p, run_trace *out)
 {
-    char *end;
-    errno = 0;
-    *first = *last = strtoull(text, &end, 10);
-    if (*end == '-')
-        *last = strtoull(end + 1, &end, 10);
-    if (errno || *end || end == text || *first < 1 || *last < *first || *last - *first > 100)
-        return err_fail(WEFT_USAGE,
-                        "log.trace_steps = %s: give steps as FIRST-LAST, at most 101 of "
-                        "them, such as 10-12",
-                        text);
-    return WEFT_OK;
-}
-
-weft_status run_trace_setup(const char *steps, uint64_t bytes, const plan *p, run_trace *out)
-{
-    *out = (run_trace){.first = 1, .last = 0, .bytes = bytes, .plan = p};
-    if (!*steps)
-        return WEFT_OK;
-    weft_status st = parse_steps(steps, &out->first, &out->last);
-    if (st != WEFT_OK)
-        return st;
+    *out = (run_trace){.first = first, .last = last, .bytes = bytes, .plan = p};
+    if (last < first)
+        return;
     out->starts = mem_alloc(p->collectives.n * sizeof *out->starts + 1);
     out->started = mem_alloc(p->channels.n * sizeof *out->started + 1);
     out->group = mem_alloc(p->spec->ranks * sizeof *out->group);
-    return WEFT_OK;
 }
 
 void run_trace_free(run_trace *t)

@@ -40,8 +40,8 @@ typedef struct run_trace {
     run_spans *spans;         /* of plugins; borrowed; NULL: none */
 } run_trace;
 
-/* `steps`: "10-12", "7" or "" for none. `bytes`: of the whole trace, about. [setup] */
-weft_status run_trace_setup(const char *steps, uint64_t bytes, const plan *p, run_trace *out);
+/* Of the steps `first` to `last`; a lower last: none. `bytes`: of all, about. [setup] */
+void run_trace_setup(uint64_t first, uint64_t last, uint64_t bytes, const plan *p, run_trace *out);
 void run_trace_free(run_trace *t);
 
 static inline int run_trace_wants(const run_trace *t, uint64_t step)

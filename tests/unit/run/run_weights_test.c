@@ -201,7 +201,7 @@ static void save_one(void)
     config *cfg;
     assert_int_equal(config_load_text("", "test", &cfg), WEFT_OK);
     run_settings set;
-    run_settings_read(cfg, &set);
+    assert_int_equal(run_settings_read(cfg, &set), WEFT_OK);
     set.out = work;
     l.e.set = &set;
     run_saver *saver = NULL;

@@ -97,47 +97,62 @@ weft_status bench_sweep_job(const bench_sweep *s, const bench_sweep_row *r, bool
 
 /* --- planning --- */
 
-/* Plugins lie in folders named after their kind. One rank uses no transport. */
-static bool is_transport(const char *path)
+/* Plugins lie in folders named after their kind. Strategies are in the plan, with all that they do;
+ * one rank uses no transport. */
+static bool is_file_of_job(const char *path, bool alone)
 {
-    const char *file = strrchr(path, '/'), *kind = "/comm";
-    const size_t n = strlen(kind);
-    return file && file - path >= (ptrdiff_t)n && !memcmp(file - n, kind, n);
+    const char *file = strrchr(path, '/'), *kind = file;
+    while (kind && kind > path && kind[-1] != '/')
+        kind--;
+    return !kind || (strncmp(kind, "parallel/", 9) && (!alone || strncmp(kind, "comm/", 5)));
+}
+
+/* A line of a strategy, or of a mesh axis with one coordinate. */
+static bool is_in_plan(const graph_mesh *mesh, const char *line)
+{
+    bool is = !strncmp(line, "parallel.", 9);
+    for (uint32_t a = 0; !is && a < mesh->n && !strncmp(line, "comm.", 5); a++) {
+        const size_t n = strlen(mesh->name[a]);
+        is = mesh->size[a] == 1 && !strncmp(line + 5, mesh->name[a], n) && line[5 + n] == '.';
+    }
+    return is;
 }
 
 /* A number of the lines in any order, which depends on when a plugin was looked at. */
-static uint64_t digest_lines(char *text)
+static uint64_t digest_lines(const graph_mesh *mesh, char *text)
 {
     uint64_t sum = 0;
     for (char *line; (line = strsep(&text, "\n"));) {
         uint64_t h = DIGEST_BEGIN;
         digest_mix(&h, line, strlen(line));
-        sum += h;
+        sum += is_in_plan(mesh, line) ? 0 : h;
     }
     return sum;
 }
 
-/* A number of all that the job is: its keys, with the sizes of the mesh axes; its plan; the files
- * of its plugins. Keys of plugins that it does not use are not in it, nor [comm] on one rank. */
-static uint64_t identity_of(config *cfg, const run_prepared *p)
+/* A number of all that the job is: its keys; the mesh axes that split something; its plan; the
+ * files of its plugins. Keys of plugins that it does not use are not in it, nor [comm] on one rank.
+ */
+static uint64_t identity_of(const config *cfg, const run_prepared *p)
 {
     const host_file *files;
+    const graph_mesh *mesh = &p->spec.mesh;
     uint32_t n = 0;
     const bool alone = p->spec.ranks == 1;
     uint64_t h = DIGEST_BEGIN, keys;
-    for (uint32_t a = 0; a < p->spec.mesh.n; a++) {
-        char size[16];
-        snprintf(size, sizeof size, "%u", p->spec.mesh.size[a]);
-        if (config_set(cfg, p->spec.size_key[a], size, "weft bench") != WEFT_OK)
-            return 0;
+    for (uint32_t a = 0; a < mesh->n; a++) {
+        if (mesh->size[a] == 1)
+            continue;
+        digest_mix(&h, mesh->name[a], strlen(mesh->name[a]) + 1);
+        digest_mix(&h, &mesh->size[a], sizeof mesh->size[a]);
     }
     if (host_used_files(p->host, true, &files, &n) != WEFT_OK)
         return 0;
     for (uint32_t i = 0; i < n; i++)
-        if (!alone || !is_transport(files[i].path))
+        if (is_file_of_job(files[i].path, alone))
             digest_mix(&h, files[i].digest, strlen(files[i].digest));
     char *text = config_dump_used(cfg, alone ? "comm" : NULL);
-    keys = digest_lines(text);
+    keys = digest_lines(mesh, text);
     free(text);
     digest_mix(&h, &keys, sizeof keys);
     digest_mix(&h, &p->plans.digest, sizeof p->plans.digest);

@@ -11,6 +11,8 @@
 static const char *const heads[NUMBERS] = {
     "ranks",  "tokens/s", "95 %",      "ratio",     "scaling",  "step ms", "compute", "exposed",
     "bubble", "bubble %", "optimizer", "peak/rank", "resident", "sent",    "MFU %",   "loss"};
+#define PLANNED 5
+static const char *const plan_heads[PLANNED] = {"ranks", "GFLOP", "bubble %", "peak/rank", "sent"};
 
 const char *bench_sweep_status(const bench_sweep_row *r)
 {
@@ -84,11 +86,23 @@ static void fill(bench_sweep *s, const bench_sweep_row *r, const char *out[NUMBE
     out[15] = loss_word(s, r);
 }
 
+/* The cells of a row that would run. */
+static void fill_plan(bench_sweep *s, const bench_sweep_row *r, const char *out[PLANNED])
+{
+    out[0] =
+        pool_printf(&s->pool, "%u%s", r->plan.ranks, bench_sweep_is_oversubscribed(r) ? "!" : "");
+    out[1] = pool_printf(&s->pool, "%.4g", r->plan.flops * 1e-9);
+    out[2] = pool_printf(&s->pool, "%.1f", 100 * r->plan.bubble);
+    out[3] = human(s, r->plan.peak);
+    out[4] = r->plan.sent ? human(s, r->plan.sent) : "nothing";
+}
+
 #define CELLS (1 + SWEEP_COLUMNS + NUMBERS) /* place, keys, numbers */
 typedef struct grid {
     const char *(*cell)[CELLS];  /* [row][column]; NULL from a reason on */
     const bench_sweep_row **row; /* [row]; that of the heads is NULL */
     uint32_t width[CELLS], columns, keys;
+    bool plan; /* of what would run */
 } grid;
 
 static int by_place(const void *x, const void *y)
@@ -110,7 +124,8 @@ static void fill_row(bench_sweep *s, grid *g, uint32_t i)
 {
     const bench_sweep_row *r = g->row[i];
     const char **cell = g->cell[i];
-    cell[0] = !r                        ? "place"
+    cell[0] = !r                        ? (g->plan ? "combination" : "place")
+              : g->plan                 ? pool_printf(&s->pool, "%u", r->number)
               : r->status == SWEEP_DONE ? pool_printf(&s->pool, "%u", r->standing.rank)
                                         : "-";
     for (uint32_t c = 0; c < s->ncolumns; c++) {
@@ -120,10 +135,12 @@ static void fill_row(bench_sweep *s, grid *g, uint32_t i)
             cell[1 + c] = pool_printf(&s->pool, "%u%s", r->plan.ranks,
                                       bench_sweep_is_oversubscribed(r) ? "!" : "");
     }
-    for (uint32_t k = 0; !r && k < NUMBERS; k++)
-        cell[g->keys + k] = heads[k];
+    for (uint32_t k = g->keys; !r && k < g->columns; k++)
+        cell[k] = g->plan ? plan_heads[k - g->keys] : heads[k - g->keys];
     if (r && r->status == SWEEP_DONE)
         fill(s, r, &cell[g->keys]);
+    if (r && r->status == SWEEP_WAITS && g->plan)
+        fill_plan(s, r, &cell[g->keys]);
 }
 
 static void make_grid(bench_sweep *s, grid *g)
@@ -131,7 +148,7 @@ static void make_grid(bench_sweep *s, grid *g)
     g->cell = pool_array(&s->pool, (uint64_t)s->rows.n + 1, sizeof *g->cell);
     g->row = pool_array(&s->pool, (uint64_t)s->rows.n + 1, sizeof *g->row);
     g->keys = 1 + s->ncolumns;
-    g->columns = g->keys + NUMBERS;
+    g->columns = g->keys + (g->plan ? PLANNED : NUMBERS);
     for (uint32_t i = 0; i < s->rows.n; i++)
         g->row[i + 1] = &s->rows.at[i];
     qsort(g->row + 1, s->rows.n, sizeof *g->row, by_place);
@@ -165,8 +182,12 @@ static void print_row(const bench_sweep *s, const grid *g, uint32_t i)
         printf(key || last || c == g->keys + SENT ? "%-*s%s" : "%*s%s", last ? 0 : (int)g->width[c],
                g->cell[i][c], last ? "" : "  ");
     }
-    if (r && r->status != SWEEP_DONE)
-        printf("%s: %s", bench_sweep_status(r), r->status == SWEEP_WAITS ? "not run" : r->why);
+    if (r && r->status == SWEEP_SAME)
+        printf("same: %s", r->why);
+    else if (r && r->status == SWEEP_WAITS && !g->plan)
+        printf("waits: not run");
+    else if (r && (r->status == SWEEP_SKIPPED || r->status == SWEEP_FAILED))
+        printf("%s:\n%*s%s", bench_sweep_status(r), (int)g->width[0] + 2, "", r->why);
     printf("\n");
 }
 
@@ -179,11 +200,14 @@ static void print_end(bench_sweep *s, const grid *g)
         count[r->status]++;
         first += r->status == SWEEP_DONE && r->standing.rank == 1;
     }
-    printf("\n%u done, %u skipped, %u failed", count[SWEEP_DONE], count[SWEEP_SKIPPED],
-           count[SWEEP_FAILED]);
+    if (g->plan)
+        printf("\n%u to run, %u skipped", count[SWEEP_WAITS], count[SWEEP_SKIPPED]);
+    else
+        printf("\n%u done, %u skipped, %u failed", count[SWEEP_DONE], count[SWEEP_SKIPPED],
+               count[SWEEP_FAILED]);
     if (count[SWEEP_SAME])
         printf(", %u the same as another", count[SWEEP_SAME]);
-    if (count[SWEEP_WAITS])
+    if (count[SWEEP_WAITS] && !g->plan)
         printf(", %u not run", count[SWEEP_WAITS]);
     if (s->left_out)
         printf(", %u left out by only and skip", s->left_out);
@@ -192,37 +216,28 @@ static void print_end(bench_sweep *s, const grid *g)
     if (first > 1)
         printf(" (%u cannot be told apart from it)", first - 1);
     printf("\n");
-    if (s->baseline >= 0)
+    if (s->baseline >= 0 && !g->plan)
         printf("ratio: to combination %u, %s\n", s->rows.at[s->baseline].number,
                bench_sweep_label(s, &s->rows.at[s->baseline]));
     for (uint32_t i = 0; (warning = bench_sweep_warning(s, i)); i++)
-        printf("warning: %s\n", warning);
+        fprintf(g->plan ? stderr : stdout, "warning: %s\n", warning);
 }
 
-void bench_sweep_print(bench_sweep *s)
+static void print_grid(bench_sweep *s, bool plan)
 {
-    grid g = {0};
+    grid g = {.plan = plan};
     make_grid(s, &g);
     for (uint32_t i = 0; i <= s->rows.n; i++)
         print_row(s, &g, i);
     print_end(s, &g);
 }
 
+void bench_sweep_print(bench_sweep *s)
+{
+    print_grid(s, false);
+}
+
 void bench_sweep_print_plan(bench_sweep *s)
 {
-    for (uint32_t i = 0; i < s->rows.n; i++) {
-        const bench_sweep_row *r = &s->rows.at[i];
-        if (r->status == SWEEP_WAITS)
-            printf("%3u  %s: %u rank%s, %.4g GFLOP a step, bubble %.1f %%, %.1f MiB at most a "
-                   "rank, sends %llu bytes a step\n",
-                   r->number, bench_sweep_label(s, r), r->plan.ranks, r->plan.ranks == 1 ? "" : "s",
-                   r->plan.flops * 1e-9, 100 * r->plan.bubble, (double)r->plan.peak / 1048576.0,
-                   (unsigned long long)r->plan.sent);
-        else
-            printf("%3u  %s: %s: %s\n", r->number, bench_sweep_label(s, r), bench_sweep_status(r),
-                   r->why);
-    }
-    const char *warning;
-    for (uint32_t i = 0; (warning = bench_sweep_warning(s, i)); i++)
-        fprintf(stderr, "warning: %s\n", warning);
+    print_grid(s, true);
 }
