@@ -333,6 +333,13 @@ class Hosts(w.Bench):
     def test_broken_later(self):
         self.moves_on(b"Welcome to node b of the cluster\n", "its remote shell wrote text")
 
+    def test_failed_later(self):
+        self.moves_on(HERE + frame(8, text=b"no memory"), "no memory")
+
+    @w.unittest.skipUnless(w.TIMED and not w.SAMPLE, "a minute of waiting for the launcher alone")
+    def test_silent_later(self):
+        self.moves_on(b"", "ssh has not started weft there for 60 s")
+
     def test_silent_agent(self):
         """A second signal is not needed to leave a host that does not answer."""
         self.ssh = self.script("silent", "#!/bin/sh\nexec sleep 600\n")

@@ -73,6 +73,23 @@ static void refuse(hosts *h, const remote *r, const char *why)
     kill_all(h, true);
 }
 
+/* Ranks cannot be started there. In the first attempt the user has to look at it; later ones, which
+ * nobody may be watching, go on without the host. */
+static void give_up(hosts *h, remote *r, const char *why)
+{
+    if (h->args->attempt == 1) {
+        refuse(h, r, why);
+        return;
+    }
+    if (!r->host->lost) {
+        log_line(WEFT_LOG_ERROR, "host %s is lost: %s", r->host->name, why);
+        r->host->lost = true;
+        h->end->lost++;
+    }
+    h->failed = true;
+    kill_all(h, true);
+}
+
 /* --- the start --- */
 
 /* Variables that the ranks get from here; ssh passes none. */
@@ -224,7 +241,7 @@ static void on_frame(hosts *h, remote *r, const launch_frame *f)
     } else if (f->kind == FRAME_FROZEN && h->met) {
         launch_outcome_frozen(h->outcome, f->text);
     } else if (f->kind == FRAME_FAILED) {
-        refuse(h, r, f->text);
+        give_up(h, r, f->text);
     } else {
         on_rank(h, r, f);
     }
@@ -253,17 +270,10 @@ static void drop(hosts *h, remote *r, const char *how)
 {
     if (r->host->lost || launch_outcome_is_killed(h->outcome))
         return;
-    if (!h->met && h->args->attempt > 1) {
-        log_line(WEFT_LOG_ERROR, "host %s is lost: %s", r->host->name, how);
-        r->host->lost = true;
-        h->end->lost++;
-        h->failed = true;
-        kill_all(h, true);
-    } else if (!h->met) {
-        refuse(h, r, how);
-    } else if (r->alive) {
+    if (!h->met)
+        give_up(h, r, how);
+    else if (r->alive)
         lose(h, r, how);
-    }
 }
 
 /* What came is no frame: what the remote shell printed, before the first one. */
@@ -362,9 +372,10 @@ static void leave(hosts *h, uint64_t now)
 /* Agents that do not answer, or do not end. */
 static void look_at_time(hosts *h, uint64_t now)
 {
-    for (uint32_t i = 0; !h->met && !h->failed && !h->kill_at && i < h->n; i++)
-        if (!h->at[i].here && now > h->began + ANSWER_MS)
-            refuse(h, &h->at[i], "ssh has not started weft there for 60 s");
+    const bool late = !h->met && !h->failed && !h->kill_at && now > h->began + ANSWER_MS;
+    for (uint32_t i = 0; late && i < h->n; i++)
+        if (!h->at[i].here)
+            give_up(h, &h->at[i], "ssh has not started weft there for 60 s");
     for (uint32_t i = 0; i < h->n; i++)
         if (h->at[i].leave_at && now >= h->at[i].leave_at && h->at[i].ssh.pid > 0) {
             drop(h, &h->at[i], "its agent has ended, and its ssh does not end");
