@@ -134,6 +134,18 @@ class Hosts(w.Bench):
         os.kill(run.pid, signal.SIGINT)
         self.assertEqual(run.wait(), 1, run.said())
 
+    def test_agent_signaled(self):
+        """A signal to the agent of one host: all ranks save, and no attempt follows."""
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGXCPU):
+            with self.subTest(number.name):
+                run = self.begin("agent", LONG, "a slots=2\nb slots=2\n", "--restarts", "2")
+                run.until_step(5)
+                os.kill(run.agents()["b"], number)
+                self.assertEqual(run.wait(), 75, run.said())
+                step = int(re.search(f"stopped by {number.name} after step ([0-9]+), which",
+                                     run.said())[1])
+                self.assertEqual(w.steps_saved(run.out)[0][-1], step)
+
     # --- deaths ---
 
     def test_rank_killed(self):
