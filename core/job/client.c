@@ -215,7 +215,7 @@ static void tick(job *j)
     uint64_t silent;
     if (c->w.fd >= 0 && job_beats_turn(c->beats, &silent)) {
         char text[96];
-        snprintf(text, sizeof text, "is frozen: no sign of life for %.1f s", (double)silent / 1000);
+        snprintf(text, sizeof text, JOB_FROZEN, (double)silent / 1000);
         add_sign(j, JOB_CAUSE_SURE, text);
     }
     check_root(j);

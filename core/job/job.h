@@ -40,8 +40,8 @@ typedef struct job_identity {
 weft_status job_identify(job_identity *out);
 
 /* WEFT_USAGE where a launcher has started `weft train -n` or `--hosts` once for each of its tasks,
- * or where a batch script of several tasks starts one rank. `ranks`: of -n, 0 without; `command`:
- * what the right command starts, for the message. [setup] */
+ * or where a batch script or shell of several tasks or nodes would train on one rank or node.
+ * `ranks`: of -n, 0 without; `command`: what the right command starts, for the message. [setup] */
 weft_status job_check_tasks(uint32_t ranks, bool hosts, const char *command);
 
 /* Make a job key and write it to the new file `path`, mode 0600, for `weft key -o FILE`. It is an

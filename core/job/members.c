@@ -378,8 +378,7 @@ static void check_silence(job *j, uint32_t rank)
     if (m->p->w.fd < 0 || !job_tree_is_frozen(&m->guard, j->clock.sum, j->silence_ms))
         return;
     char text[96];
-    snprintf(text, sizeof text, "is frozen: no sign of life for %.1f s",
-             (double)(j->clock.sum - m->guard.last_seen) / 1000);
+    snprintf(text, sizeof text, JOB_FROZEN, (double)(j->clock.sum - m->guard.last_seen) / 1000);
     add_sign(j, rank, JOB_CAUSE_SURE, text);
 }
 

@@ -5,6 +5,7 @@ A script stands for ssh: it runs the remote command on this machine (tests/ssh h
 Ranks, agents, ssh and the launcher are killed; hosts are lost with and without spares; agents that
 lie, that speak another protocol or that stay silent; files of hosts that are none."""
 import os
+import pathlib
 import re
 import signal
 import struct
@@ -18,13 +19,24 @@ import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
 BASE = w.EVEN | {"run.steps": 40, "model.layers": 1, "train.microbatch": 1,
                  "checkpoint.every": 10, "checkpoint.keep": 100, "comm.plugin": "tcp"}
 LONG = BASE | {"run.steps": 1000000, "checkpoint.every": 50, "checkpoint.keep": 3}
-# ssh HOST COMMAND: down/HOST: the host is down; its words go to `calls`.
+# ssh HOST COMMAND: down-HOST: the host is down; says-HOST: what it says instead of an agent, and it
+# stays; its words go to `calls`.
 SSH = """#!/bin/sh
 echo "$1" >>{place}/calls
 if [ -e {place}/down-$1 ]; then echo "connect to host $1: down" >&2; exit 255; fi
+if [ -e {place}/says-$1 ]; then cat {place}/says-$1; exec sleep 600; fi
 SSH_CONNECTION="127.0.0.1 1 127.0.0.1 22" FAKE_HOST=$1 exec sh -c "$2"
 """
 MAGIC = 0x31746677
+PROTOCOL = 2
+
+
+def frame(kind, rank=0, code=0, text=b"", magic=MAGIC, size=None):
+    return struct.pack("<6I", kind, rank, rank, code, len(text) if size is None else size,
+                       magic) + text
+
+
+HERE = frame(1, code=PROTOCOL, text=b"127.0.0.1")
 
 
 def environ_of(pid):
@@ -121,6 +133,18 @@ class Hosts(w.Bench):
         run.until_step(step + 1)
         os.kill(run.pid, signal.SIGINT)
         self.assertEqual(run.wait(), 1, run.said())
+
+    def test_agent_signaled(self):
+        """A signal to the agent of one host: all ranks save, and no attempt follows."""
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGXCPU):
+            with self.subTest(number.name):
+                run = self.begin("agent", LONG, "a slots=2\nb slots=2\n", "--restarts", "2")
+                run.until_step(5)
+                os.kill(run.agents()["b"], number)
+                self.assertEqual(run.wait(), 75, run.said())
+                step = int(re.search(f"stopped by {number.name} after step ([0-9]+), which",
+                                     run.said())[1])
+                self.assertEqual(w.steps_saved(run.out)[0][-1], step)
 
     # --- deaths ---
 
@@ -270,24 +294,63 @@ class Hosts(w.Bench):
 
     def test_lying_agents(self):
         """What comes from a host is input from outside."""
-        def frame(kind, rank=0, code=0, text=b"", magic=MAGIC, size=None):
-            return struct.pack("<6I", kind, rank, rank, code,
-                               len(text) if size is None else size, magic) + text
-
-        here = frame(1, code=1, text=b"127.0.0.1")
-        for name, words in (("junk", os.urandom(3000)), ("short", here[:30]),
-                            ("huge", frame(1, code=1, size=1 << 30)),
-                            ("magic", frame(1, code=1, magic=7)),
-                            ("twice", here + here), ("newer", frame(1, code=2)),
-                            ("ranks", here + frame(3, rank=77, code=4 << 16, text=b"x") +
+        for name, words in (("junk", os.urandom(3000)), ("short", HERE[:30]),
+                            ("huge", frame(1, code=PROTOCOL, size=1 << 30)),
+                            ("magic", frame(1, code=PROTOCOL, magic=7)),
+                            ("twice", HERE + HERE), ("newer", frame(1, code=PROTOCOL + 1)),
+                            ("ranks", HERE + frame(3, rank=77, code=4 << 16, text=b"x") +
                              frame(6, rank=1 << 31) + frame(5, rank=0, text=b"12345678")),
-                            ("gone", here + frame(6, rank=0) * 9),
-                            ("failed", here + frame(8, text=b"no room\0no more"))):
+                            ("gone", HERE + frame(6, rank=0) * 9),
+                            ("failed", HERE + frame(8, text=b"no room\0no more"))):
             with self.subTest(name), open(self.path("words"), "wb") as f:
                 f.write(words)
                 f.flush()
                 self.ssh = self.script("liar", f"#!/bin/sh\ncat {self.path('words')}\nsleep 0.2\n")
                 self.refused("a slots=2\n", "(?m)host a", status=1)
+
+    def says(self, host, words):
+        """From now on the host says `words` instead of starting an agent, and its ssh stays."""
+        with open(self.path("words"), "wb") as f:
+            f.write(words)
+        os.replace(self.path("words"), self.path("says-" + host))
+        self.addCleanup(pathlib.Path(self.path("says-" + host)).unlink, missing_ok=True)
+
+    def test_broken_link(self):
+        """An ssh that stays, and through which no frame of an agent comes, is not waited for."""
+        noise = b"\nWelcome to node b!\n" + HERE
+        told = r'its remote shell wrote text of its own before weft began \("Welcome to node b!"\)'
+        for words, reason in ((noise, told),
+                              (HERE + noise, "what came through its ssh is not from weft's agent")):
+            with self.subTest(reason):
+                self.says("b", words)
+                self.refused("a\nb\n", "host b, line 2 of --hosts: " + reason, status=1)
+        if not w.SAMPLE:  # five seconds of waiting
+            self.ssh = self.script("closed", "#!/bin/sh\nexec sleep 600 >&-\n")
+            self.refused("a\n", "host a, line 1 of --hosts: its agent has ended, and its ssh",
+                         status=1)
+
+    def moves_on(self, words, reason):
+        """A host that is not usable in the second attempt is lost; a spare takes its ranks."""
+        run = self.begin("moved", LONG, "a slots=2\nb slots=2\nc slots=2\n", "--restarts", "3")
+        self.until_saved(run)
+        ranks = run.until_ranks()
+        self.says("b", words)
+        os.kill(ranks[3], signal.SIGKILL)
+        run.until(lambda: "resumed after" in run.said(), "the resume")
+        self.assertRegex(run.said(), "host b is lost: " + reason)
+        self.assertEqual(sorted(run.agents()), ["a", "c"])
+        os.kill(run.pid, signal.SIGTERM)
+        self.assertEqual(run.wait(), 75, run.said())
+
+    def test_broken_later(self):
+        self.moves_on(b"Welcome to node b of the cluster\n", "its remote shell wrote text")
+
+    def test_failed_later(self):
+        self.moves_on(HERE + frame(8, text=b"no memory"), "no memory")
+
+    @w.unittest.skipUnless(w.TIMED and not w.SAMPLE, "a minute of waiting for the launcher alone")
+    def test_silent_later(self):
+        self.moves_on(b"", "ssh has not started weft there for 60 s")
 
     def test_silent_agent(self):
         """A second signal is not needed to leave a host that does not answer."""

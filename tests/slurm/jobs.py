@@ -94,6 +94,19 @@ class Slurm(w.Bench):
         self.assertIn("`srun weft train", said)
         self.assertFalse(os.path.exists(self.path("no")))
 
+    def test_port_of_another_user(self):
+        """What answers at the port is another user's job, whose key munge does not open."""
+        script = self.path("user.sh")
+        with open(script, "w", encoding="utf-8") as f:
+            f.write("#!/bin/sh\n[ $SLURM_PROCID = 0 ] && exec \"$@\"\n"
+                    'exec setpriv --reuid=65534 --regid=65534 --clear-groups "$@"\n')
+        for path, mode in ((self.place, 0o755), (script, 0o755)):
+            os.chmod(path, mode)
+        done = run("srun", "-N2", "-n2", script, w.WEFT, "train", self.ini,
+                   *self.options("no", BASE | {"run.join_timeout": 10}))
+        self.assertIn("a process of another user than 65534, who runs this rank: another job has "
+                      "the port", done.stderr)
+
     # --- batch jobs ---
 
     def submit(self, script, *options):

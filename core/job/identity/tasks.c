@@ -2,7 +2,6 @@
  * once for each task of a launcher, or once instead of for each? */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/err.h"
 #include "job/control/control.h"
@@ -47,18 +46,19 @@ weft_status job_check_tasks(uint32_t ranks, bool hosts, const char *command)
                         number("WORLD_SIZE"), index ? "pod" : "rank", asked, command,
                         index ? "pod" : "rank");
     const unsigned long tasks = number("SLURM_NTASKS"), nodes = number("SLURM_JOB_NUM_NODES");
-    if (hosts || !number("SLURM_JOB_ID") || number("SLURM_STEP_NUM_TASKS") || getenv("RANK") ||
-        getenv("OMPI_COMM_WORLD_RANK") || getenv("PMI_RANK"))
+    const bool shell = !number("SLURM_STEP_NUM_TASKS") || number("SLURM_STEP_ID") == 0xfffffffa;
+    if (hosts || !number("SLURM_JOB_ID") || getenv("RANK") || getenv("OMPI_COMM_WORLD_RANK") ||
+        (getenv("PMI_RANK") && !number("SLURM_STEP_NUM_TASKS")))
         return WEFT_OK;
     if (ranks && nodes > 1)
         return err_fail(WEFT_USAGE,
                         "-n %u starts ranks on this node alone, and the Slurm job has %lu nodes: "
-                        "`srun %s`",
-                        ranks, nodes, command);
-    if (!ranks && tasks > 1)
+                        "`srun %s`, or `srun -N 1 -n %u %s` if one node is meant",
+                        ranks, nodes, command, ranks, command);
+    if (!ranks && shell && (tasks > 1 || nodes > 1)) /* 0xfffffffa: the shell of salloc */
         return err_fail(WEFT_USAGE,
                         "the Slurm job has %lu tasks, and this command would train on one rank: "
-                        "`srun %s`, or with -n 1 if one rank is meant",
-                        tasks, command);
+                        "`srun %s`, or `srun -n 1 %s` if one rank is meant",
+                        tasks > nodes ? tasks : nodes, command, command);
     return WEFT_OK;
 }

@@ -16,7 +16,7 @@
 #define TTL_MAX 3600 /* seconds; a site may allow less */
 #define SOCKET 6     /* EMUNGE_SOCKET */
 #define CRED_EXPIRED 15
-#define CRED_REPLAYED 17 /* 16: rewound */
+#define CRED_UNAUTHORIZED 18 /* sealed for another user; 16: rewound, 17: replayed */
 #define LABEL "weft key 1"
 
 typedef struct munge {
@@ -107,13 +107,13 @@ weft_status job_munge_open(const char *credential, uint8_t key[KEY_BYTES])
     gid_t gid;
     const int e = m.decode(credential, NULL, &bytes, &n, &uid, &gid);
     const letter *l = bytes;
-    if (e && (e < CRED_EXPIRED || e > CRED_REPLAYED))
+    if (e && (e < CRED_EXPIRED || e > CRED_UNAUTHORIZED))
         st = munge_failed(&m, WEFT_USAGE, e, "open what rank 0 sent");
-    else if (uid != geteuid())
+    else if (e == CRED_UNAUTHORIZED || uid != geteuid())
         st = err_fail(WEFT_USAGE,
-                      "what answers there is a process of user %u, not of user %u who runs this "
+                      "what answers there is a process of another user than %u, who runs this "
                       "rank: another job has the port; set MASTER_PORT to a free one on all ranks",
-                      (unsigned)uid, (unsigned)geteuid());
+                      (unsigned)geteuid());
     else if (!l || n != (int)sizeof *l || strncmp(l->label, LABEL, sizeof l->label) != 0)
         st = err_fail(WEFT_USAGE, "rank 0 sent a munge credential that holds no job key");
     else

@@ -74,6 +74,7 @@ static void frozen(void **state)
         kill(r.pid[victim], SIGSTOP);
         ranks_name_victim(&r, victim, "is frozen: no sign of life for ", 5000);
         ranks_expect_text(&r, 1, victim, patience_is_timed() ? " for 4." : " s");
+        ranks_expect_text(&r, 1, victim, " s (stopped, stuck or cut off)");
         ranks_expect_text(&r, 1, victim, "last seen at step 17");
         ranks_end(&r);
     }

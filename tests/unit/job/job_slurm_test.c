@@ -187,6 +187,8 @@ static void allows(const char *settings, uint32_t ranks, bool hosts)
 }
 
 #define BATCH "SLURM_JOB_ID=7 SLURM_NTASKS=4 "
+#define ONE_TASK /* of a job of two nodes */                                                       \
+    "SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 SLURM_STEP_ID=1 SLURM_STEP_NUM_TASKS=1 "
 
 static void test_wrong_starts(void **state)
 {
@@ -208,6 +210,19 @@ static void test_wrong_starts(void **state)
     allows(BATCH "SLURM_JOB_NUM_NODES=2", 0, true);
     allows(BATCH "SLURM_JOB_NUM_NODES=2", 4, true);
     allows("SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=1", 0, false);
+    refuses("SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2", 0, false, /* sbatch -N 2 */
+            "the Slurm job has 2 tasks, and this command would train on one rank: `srun weft train "
+            "j.ini`, or `srun -n 1 weft train j.ini`");
+    allows(ONE_TASK, 0, false);
+    refuses(ONE_TASK, 4, false, "`srun -N 1 -n 4 weft train j.ini` if one node is meant");
+    refuses(ONE_TASK "PMI_RANK=0 PMI_SIZE=1", 4, false, "the Slurm job has 2 nodes");
+    allows(ONE_TASK "PMI_RANK=0 PMI_SIZE=1", 0, false);
+    allows(ONE_TASK, 0, true);
+    allows(ONE_TASK "SLURM_JOB_NUM_NODES=1", 4, false);
+    refuses(ONE_TASK "SLURM_STEP_ID=4294967290", 0, false, "would train on one rank");
+    refuses(ONE_TASK "SLURM_STEP_ID=4294967290", 4, false, "the Slurm job has 2 nodes");
+    allows(ONE_TASK "SLURM_STEP_ID=4294967290 SLURM_JOB_NUM_NODES=1", 0, false);
+    allows(ONE_TASK "SLURM_STEP_ID=4294967290 SLURM_JOB_NUM_NODES=1", 4, false);
     allows("A=b", 3, false);
 }
 

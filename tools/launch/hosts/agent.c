@@ -25,6 +25,7 @@
 #include "launch/hosts/frame.h"
 #include "launch/launch.h"
 #include "launch/progress.h"
+#include "launch/requests.h"
 #include "launch/vigil.h"
 
 #define WORDS_MAX 4096u
@@ -40,7 +41,8 @@ typedef struct agent {
     char **argv;
     bool meets, killed;
     int output; /* read end of the ranks' standard output; -1: closed */
-    int events; /* epoll: standard input and `output` */
+    int events; /* epoll: standard input, `output` and signals */
+    launch_requests requests;
     launch_group *group;
     launch_progress *progress;
     launch_vigil vigil;
@@ -206,6 +208,17 @@ static void receive_launcher(agent *a)
         launch_group_kill(a->group, true);
 }
 
+/* A signal of this host, such as SIGTERM when it shuts down, asks the job to stop. Pauses come from
+ * the launcher. */
+static void take_signal(agent *a)
+{
+    const launch_request wanted = launch_requests_take(&a->requests);
+    if (wanted == REQUEST_PASS)
+        pass_on(a, a->requests.asked);
+    else if (wanted == REQUEST_KILL)
+        pass_on(a, SIGKILL); /* their ends are reported, unlike those of launch_group_kill() */
+}
+
 /* --- the steps --- */
 
 /* The address of this host that ssh has reached: the third word of SSH_CONNECTION. */
@@ -264,6 +277,10 @@ static weft_status start(agent *a)
         st = launch_progress_open(a->spawn.ranks, &a->progress);
     if (st == WEFT_OK)
         st = take_output(a);
+    if (st == WEFT_OK)
+        st = launch_requests_open(&a->requests, true);
+    if (st == WEFT_OK && !watch(a, a->requests.fd))
+        st = err_fail_errno(WEFT_IO, "the agent cannot watch for signals");
     if (st != WEFT_OK)
         return st;
     a->spawn.progress_fd = launch_progress_fd(a->progress);
@@ -290,6 +307,7 @@ static void stand_by(agent *a)
         launch_group_wait(a->group, a->events, launch_frame_flush(&a->link) ? 10 : LAUNCH_VIGIL_MS);
         relay_output(a);
         receive_launcher(a);
+        take_signal(a);
         say_if_frozen(a);
     }
     relay_output(a);

@@ -1,7 +1,7 @@
 /* launch/hosts/agent.h: the process that a launcher starts on another host by ssh: it starts the
  * ranks of that host, reports what they say, how they end and that all of them are frozen, and does
- * as the launcher says. It decides nothing itself. When the connection to the launcher ends, it
- * kills its ranks. */
+ * as the launcher says. It decides nothing itself. Signals that reach it go to its ranks. When the
+ * connection to the launcher ends, it kills its ranks. */
 #ifndef LAUNCH_HOSTS_AGENT_H
 #define LAUNCH_HOSTS_AGENT_H
 

@@ -99,7 +99,7 @@ bool launch_frame_receive(launch_frame_link *l, launch_frame *out)
     memcpy(out, l->part, HEADER);
     if (out->magic != FRAME_MAGIC || !out->kind || out->kind >= FRAME_KINDS ||
         out->bytes > FRAME_TEXT) {
-        l->broken = true;
+        l->broken = l->alien = true;
         return false;
     }
     if (!fill(l, HEADER + out->bytes))

@@ -54,7 +54,8 @@ typedef struct launch_frame {
 /* A connection: two descriptors, both non-blocking. Zeroed at first. */
 typedef struct launch_frame_link {
     int in, out;
-    bool broken; /* nothing more can be received: closed, or what came is no frame */
+    bool broken; /* nothing more can be received: closed, or `alien` */
+    bool alien;  /* what came is no frame; `part` has its first `have` bytes */
     bool deaf;   /* nothing more can be sent */
     size_t have; /* bytes of `part` */
     char part[sizeof(launch_frame)];

@@ -23,13 +23,14 @@
 #include "launch/requests.h"
 
 #define ANSWER_MS 60000 /* for all agents to answer */
-#define LEAVE_MS 5000   /* for an agent to end after its ranks were killed */
+#define LEAVE_MS 5000   /* for an agent to end when its ranks have, for ssh when its agent has */
 
 typedef struct remote { /* a host with ranks */
     launch_host *host;
     launch_ssh ssh;
-    bool here;      /* its agent has answered */
-    uint32_t alive; /* ranks that are not gone */
+    bool here;         /* its agent has answered */
+    uint32_t alive;    /* ranks that are not gone */
+    uint64_t leave_at; /* ssh is killed then, since its output was closed; 0: it was not */
     char addr[HOST_ADDR_MAX];
 } remote;
 
@@ -68,6 +69,23 @@ static void refuse(hosts *h, const remote *r, const char *why)
     if (!h->failed)
         log_line(WEFT_LOG_ERROR, "host %s, line %u of --hosts: %s", r->host->name, r->host->line,
                  why);
+    h->failed = true;
+    kill_all(h, true);
+}
+
+/* Ranks cannot be started there. In the first attempt the user has to look at it; later ones, which
+ * nobody may be watching, go on without the host. */
+static void give_up(hosts *h, remote *r, const char *why)
+{
+    if (h->args->attempt == 1) {
+        refuse(h, r, why);
+        return;
+    }
+    if (!r->host->lost) {
+        log_line(WEFT_LOG_ERROR, "host %s is lost: %s", r->host->name, why);
+        r->host->lost = true;
+        h->end->lost++;
+    }
     h->failed = true;
     kill_all(h, true);
 }
@@ -223,17 +241,10 @@ static void on_frame(hosts *h, remote *r, const launch_frame *f)
     } else if (f->kind == FRAME_FROZEN && h->met) {
         launch_outcome_frozen(h->outcome, f->text);
     } else if (f->kind == FRAME_FAILED) {
-        refuse(h, r, f->text);
+        give_up(h, r, f->text);
     } else {
         on_rank(h, r, f);
     }
-}
-
-static void receive(hosts *h, remote *r)
-{
-    launch_frame f;
-    while (launch_frame_receive(&r->ssh.link, &f))
-        on_frame(h, r, &f);
 }
 
 /* --- hosts that end --- */
@@ -254,25 +265,57 @@ static void lose(hosts *h, remote *r, const char *how)
     h->end->lost++;
 }
 
+/* Its ssh has ended, or is about to. */
+static void drop(hosts *h, remote *r, const char *how)
+{
+    if (r->host->lost || launch_outcome_is_killed(h->outcome))
+        return;
+    if (!h->met)
+        give_up(h, r, how);
+    else if (r->alive)
+        lose(h, r, how);
+}
+
+/* What came is no frame: what the remote shell printed, before the first one. */
+static void on_alien(hosts *h, remote *r)
+{
+    char how[256];
+    const char *text = r->ssh.link.part, *end = text + r->ssh.link.have;
+    while (text < end && (*text == '\n' || *text == '\r'))
+        text++;
+    int n = 0;
+    while (text + n < end && text[n] >= ' ' && text[n] <= '~')
+        n++;
+    if (r->here)
+        snprintf(how, sizeof how, "what came through its ssh is not from weft's agent");
+    else
+        snprintf(how, sizeof how,
+                 "its remote shell wrote text of its own before weft began (\"%.*s\"): make "
+                 "~/.bashrc there silent for shells that are not interactive",
+                 n, text);
+    drop(h, r, how);
+    kill(-r->ssh.pid, SIGKILL);
+}
+
+static void receive(hosts *h, remote *r)
+{
+    launch_frame f;
+    while (launch_frame_receive(&r->ssh.link, &f))
+        on_frame(h, r, &f);
+    if (r->ssh.link.alien)
+        on_alien(h, r);
+    else if (r->ssh.link.broken && !r->leave_at)
+        r->leave_at = pressure_ms() + LEAVE_MS;
+}
+
 static void on_ssh_end(hosts *h, remote *r)
 {
     char how[512];
     receive(h, r);
-    const bool killed = launch_outcome_is_killed(h->outcome);
     launch_ssh_end(&r->ssh);
     h->open--;
     launch_ssh_describe(&r->ssh, r->host->name, how, sizeof how);
-    if (!h->met && !killed && h->args->attempt > 1) {
-        log_line(WEFT_LOG_ERROR, "host %s is lost: %s", r->host->name, how);
-        r->host->lost = true;
-        h->end->lost++;
-        h->failed = true;
-        kill_all(h, true);
-    } else if (!h->met && !killed) {
-        refuse(h, r, how);
-    } else if (r->alive && !killed) {
-        lose(h, r, how);
-    }
+    drop(h, r, how);
     for (uint32_t rank = r->host->first; rank < r->host->first + r->host->count; rank++)
         on_gone(h, r, rank);
 }
@@ -329,9 +372,15 @@ static void leave(hosts *h, uint64_t now)
 /* Agents that do not answer, or do not end. */
 static void look_at_time(hosts *h, uint64_t now)
 {
-    for (uint32_t i = 0; !h->met && !h->failed && !h->kill_at && i < h->n; i++)
-        if (!h->at[i].here && now > h->began + ANSWER_MS)
-            refuse(h, &h->at[i], "ssh has not started weft there for 60 s");
+    const bool late = !h->met && !h->failed && !h->kill_at && now > h->began + ANSWER_MS;
+    for (uint32_t i = 0; late && i < h->n; i++)
+        if (!h->at[i].here)
+            give_up(h, &h->at[i], "ssh has not started weft there for 60 s");
+    for (uint32_t i = 0; i < h->n; i++)
+        if (h->at[i].leave_at && now >= h->at[i].leave_at && h->at[i].ssh.pid > 0) {
+            drop(h, &h->at[i], "its agent has ended, and its ssh does not end");
+            kill(-h->at[i].ssh.pid, SIGKILL);
+        }
     if (launch_outcome_due(h->outcome, now))
         kill_all(h, false);
     if (h->kill_at && now >= h->kill_at)
@@ -341,7 +390,10 @@ static void look_at_time(hosts *h, uint64_t now)
 static int wait_time(const hosts *h, uint64_t now)
 {
     const int decision = launch_outcome_wait(h->outcome, now);
-    const int max = h->met && !h->kill_at ? -1 : 100;
+    bool looks = !h->met || h->kill_at;
+    for (uint32_t i = 0; i < h->n && !looks; i++)
+        looks = h->at[i].leave_at && h->at[i].ssh.pid > 0;
+    const int max = looks ? 100 : -1;
     return max < 0 || (decision >= 0 && decision < max) ? decision : max;
 }
 
