@@ -68,7 +68,7 @@ static void warn(const weft_host *host, const char *fmt, ...)
 /* --- opening --- */
 
 /* The step of a whole line of `n` bytes. False: the line is none that this sink writes. Rows have a
- * version, or in version 1 a loss. */
+ * version, or in version 1 a loss or an event. */
 static bool step_of(const char *line, ssize_t n, uint64_t *step)
 {
     static const char mark[] = "\"step\":";
@@ -76,7 +76,8 @@ static bool step_of(const char *line, ssize_t n, uint64_t *step)
     p = p ? p + strlen(mark) : "";
     p += strspn(p, " \t");
     if (line[n - 1] != '\n' || *p < '0' || *p > '9' ||
-        (!strstr(line, "\"version\":") && !strstr(line, "\"loss\":")))
+        (!strstr(line, "\"version\":") && !strstr(line, "\"loss\":") &&
+         !strstr(line, "\"event\":")))
         return false;
     *step = strtoull(p, NULL, 10);
     return true;
