@@ -73,6 +73,12 @@ static void refuse(hosts *h, const remote *r, const char *why)
     kill_all(h, true);
 }
 
+static void mark_lost(hosts *h, remote *r)
+{
+    h->end->lost += !r->host->lost;
+    r->host->lost = true;
+}
+
 /* Ranks cannot be started there. In the first attempt the user has to look at it; later ones, which
  * nobody may be watching, go on without the host. */
 static void give_up(hosts *h, remote *r, const char *why)
@@ -81,11 +87,9 @@ static void give_up(hosts *h, remote *r, const char *why)
         refuse(h, r, why);
         return;
     }
-    if (!r->host->lost) {
+    if (!r->host->lost)
         log_line(WEFT_LOG_ERROR, "host %s is lost: %s", r->host->name, why);
-        r->host->lost = true;
-        h->end->lost++;
-    }
+    mark_lost(h, r);
     h->failed = true;
     kill_all(h, true);
 }
@@ -261,8 +265,7 @@ static void lose(hosts *h, remote *r, const char *how)
     for (uint32_t rank = first; rank <= last; rank++)
         if (!h->gone[rank])
             launch_outcome_lost(h->outcome, rank, why);
-    r->host->lost = true;
-    h->end->lost++;
+    mark_lost(h, r);
 }
 
 /* Its ssh has ended, or is about to. */
@@ -361,8 +364,7 @@ static void leave(hosts *h, uint64_t now)
             continue;
         if (h->met && r->alive && !r->host->lost) {
             log_line(WEFT_LOG_ERROR, "host %s is lost: it does not answer", r->host->name);
-            r->host->lost = true;
-            h->end->lost++;
+            mark_lost(h, r);
         }
         kill(-r->ssh.pid, SIGKILL);
     }
