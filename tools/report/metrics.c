@@ -39,16 +39,25 @@ struct report_metrics {
     VEC(attempt) attempts;
 };
 
-static column *column_of(report_metrics *t, const char *name)
+/* NULL: no line has it. */
+static column *find_column(const report_metrics *t, const char *name)
 {
     for (uint32_t i = 0; i < t->ncolumns; i++)
         if (!strcmp(t->column[i]->name, name))
             return t->column[i];
+    return NULL;
+}
+
+static column *column_of(report_metrics *t, const char *name)
+{
+    column *c = find_column(t, name);
+    if (c)
+        return c;
     if (t->ncolumns == COLUMNS || strlen(name) >= NAME_BYTES) {
         t->left_out++;
         return NULL;
     }
-    column *c = t->column[t->ncolumns++] = mem_alloc(sizeof *c);
+    c = t->column[t->ncolumns++] = mem_alloc(sizeof *c);
     memcpy(c->name, name, strlen(name) + 1);
     return c;
 }
@@ -303,13 +312,13 @@ static json_t *pace_json(const report_metrics *t, uint32_t first)
 static json_t *recent_json(const report_metrics *t)
 {
     const uint32_t lines = t->step.n, from = lines > RECENT ? lines - RECENT : 0;
+    const column *c = find_column(t, "step_ms");
     double sum = 0, n = 0;
-    for (uint32_t i = 0; i < t->ncolumns; i++)
-        for (uint32_t k = from; !strcmp(t->column[i]->name, "step_ms") && k < lines; k++)
-            if (isfinite(value_at(t->column[i], k))) {
-                sum += value_at(t->column[i], k);
-                n++;
-            }
+    for (uint32_t i = from; c && i < lines; i++)
+        if (isfinite(value_at(c, i))) {
+            sum += value_at(c, i);
+            n++;
+        }
     return number(n > 0 ? sum / n : NAN);
 }
 
@@ -361,10 +370,8 @@ static void put_notes(const report_metrics *t, json_t *notes)
 static void put_places(const report_metrics *t, uint32_t bucket, json_t *run)
 {
     json_t *steps = json_array(), *elapsed = json_array(), *tokens = json_array();
-    const column *each = NULL;
+    const column *each = find_column(t, "tokens");
     double sum = 0;
-    for (uint32_t i = 0; i < t->ncolumns; i++)
-        each = strcmp(t->column[i]->name, "tokens") ? each : t->column[i];
     for (uint32_t i = 0; i < t->step.n; i++) {
         sum += each ? value_at(each, i) : NAN;
         if ((i + 1) % bucket && i + 1 < t->step.n)
