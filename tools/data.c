@@ -127,14 +127,15 @@ static weft_status write_data(const data_words *w, config *cfg, host *h, spec *s
         (void)resolve_add_place(cfg, s->tokenizer.c, "tokenizer");
     if (st == WEFT_OK && w->tokenizer && config_tokenizer_of(w->tokenizer))
         print_tokenizer(w->tokenizer, &t.info);
-    const tokens_request r = {.texts = w->texts,
-                              .n = w->n,
-                              .train = w->out,
-                              .valid = w->valid,
-                              .tokenizer = &t,
-                              .options = &w->options,
-                              .replace = w->replace,
-                              .documents = w->documents};
+    tokens_request r = {.texts = w->texts,
+                        .n = w->n,
+                        .train = w->out,
+                        .valid = w->valid,
+                        .tokenizer = &t,
+                        .options = &w->options,
+                        .replace = w->replace,
+                        .documents = w->documents};
+    cli_ending_signals(&r.ends);
     if (st == WEFT_OK)
         st = tokens_write(&r, &train, &held);
     if (st == WEFT_OK)

@@ -24,9 +24,15 @@
 typedef struct job {
     tokens_output *train, *valid; /* valid NULL: not wanted */
     tokens_text_list texts;
-    uint64_t text;    /* bytes of text */
-    sigset_t signals; /* that were blocked before */
+    uint64_t text;   /* bytes of text */
+    sigset_t before; /* signals that were blocked */
 } job;
+
+/* Where ids go. */
+typedef struct target {
+    tokens_output *to;
+    const sigset_t *ends;
+} target;
 
 /* Two names of one place, whether or not a file is there yet: same last part, same folder. */
 static bool same_place(const char *a, const char *b)
@@ -100,36 +106,19 @@ static weft_status check_request(const tokens_request *r, tokens_text_list *text
     return st != WEFT_OK || !r->valid ? st : check_output(r->valid, r->replace, texts);
 }
 
-/* Signals that end the command wait while files are half written, and end the writing. */
-static void hold_signals(job *j)
-{
-    sigset_t ends;
-    sigemptyset(&ends);
-    sigaddset(&ends, SIGINT);
-    sigaddset(&ends, SIGTERM);
-    sigaddset(&ends, SIGHUP);
-    pthread_sigmask(SIG_BLOCK, &ends, &j->signals);
-}
-
-static weft_status check_signals(void)
-{
-    sigset_t waiting;
-    if (!sigpending(&waiting) &&
-        (sigismember(&waiting, SIGINT) == 1 || sigismember(&waiting, SIGTERM) == 1 ||
-         sigismember(&waiting, SIGHUP) == 1))
-        return err_fail(WEFT_IO, "interrupted by a signal");
-    return WEFT_OK;
-}
-
 static weft_status put_ids(void *ctx, const int32_t *ids, uint64_t n)
 {
-    const weft_status st = check_signals();
-    return st == WEFT_OK ? tokens_output_add(ctx, ids, n) : st;
+    const target *t = ctx;
+    sigset_t waiting;
+    if (!sigpending(&waiting) && !sigandset(&waiting, &waiting, t->ends) &&
+        !sigisemptyset(&waiting))
+        return err_fail(WEFT_IO, "interrupted by a signal");
+    return tokens_output_add(t->to, ids, n);
 }
 
 static weft_status end_document(void *ctx)
 {
-    return tokens_output_end_document(ctx);
+    return tokens_output_end_document(((const target *)ctx)->to);
 }
 
 /* A window needs a token and its target, so each file needs two. */
@@ -158,10 +147,11 @@ static weft_status write_outputs(job *j, const tokens_request *r, tokens_spool *
     weft_status st = tokens_output_open(r->train, vocab, r->documents, &j->train);
     if (st == WEFT_OK && r->valid)
         st = tokens_output_open(r->valid, vocab, r->documents, &j->valid);
+    target train = {j->train, &r->ends}, valid = {j->valid, &r->ends};
     if (st == WEFT_OK)
-        st = tokens_spool_each(ids, false, put_ids, end_document, j->train);
+        st = tokens_spool_each(ids, false, put_ids, end_document, &train);
     if (st == WEFT_OK && j->valid)
-        st = tokens_spool_each(ids, true, put_ids, end_document, j->valid);
+        st = tokens_spool_each(ids, true, put_ids, end_document, &valid);
     if (st == WEFT_OK)
         st = check_amount(j, r);
     if (st == WEFT_OK)
@@ -181,7 +171,7 @@ static weft_status write_all(job *j, const tokens_request *r)
     if (st == WEFT_OK)
         st = tokens_text_encode(&j->texts, r->tokenizer, r->options ? r->options : &usual, r->train,
                                 r->replace, r->valid != NULL, &ids, &j->text);
-    hold_signals(j);
+    pthread_sigmask(SIG_BLOCK, &r->ends, &j->before);
     if (st == WEFT_OK)
         st = write_outputs(j, r, ids);
     tokens_spool_close(ids, st == WEFT_IO);
@@ -198,7 +188,7 @@ weft_status tokens_write(const tokens_request *r, uint64_t *train_tokens, uint64
         *valid_tokens = j->valid ? tokens_output_tokens(j->valid) : 0;
     tokens_output_close(j->train, st == WEFT_OK);
     tokens_output_close(j->valid, st == WEFT_OK);
-    pthread_sigmask(SIG_SETMASK, &j->signals, NULL);
+    pthread_sigmask(SIG_SETMASK, &j->before, NULL);
     tokens_text_list_free(&j->texts);
     free(j);
     return st;

@@ -19,6 +19,7 @@ typedef struct tokens_request {
     const char *train, *valid; /* valid NULL: everything is for training */
     const data_tokenizer *tokenizer;
     const tokens_text_options *options; /* NULL: as by default */
+    sigset_t ends;  /* signals that wait while files are half written, and end the writing */
     bool replace;   /* an output may be there, or a part of one, and is replaced */
     bool documents; /* the files say where documents end: each text or record is one, and where the
                        text of an output is interrupted, one ends, too */
