@@ -25,7 +25,6 @@
 #define TICK_MS 50
 #define JOB_TEXT 1200
 #define LEAVE_SECONDS 300.0
-/* The others see the same of a rank that is stopped and of one whose network is cut. */
 #define JOB_FROZEN "is frozen: no sign of life for %.1f s (stopped, stuck or cut off)"
 
 /* The answer to the one request of this rank. */

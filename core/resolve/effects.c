@@ -113,6 +113,14 @@ static void why_unused(const config *cfg, const spec *s, const config_line *line
         snprintf(out, 512, "no plugin that the job uses reads it");
 }
 
+bool resolve_has_option(const host_component *c, const char *key)
+{
+    for (const weft_option *const *o = c->options; o && *o; o++)
+        if (!strcmp((*o)->key, key))
+            return true;
+    return false;
+}
+
 /* --- keys of the core --- */
 
 const char *resolve_own_value(const config *c, const spec *s, uint32_t a, const char *what)

@@ -35,14 +35,6 @@ static inline weft_status resolve_check_flags(const host_component *c, const cha
                  : WEFT_OK;
 }
 
-static inline bool resolve_has_option(const host_component *c, const char *key)
-{
-    for (const weft_option *const *o = c->options; o && *o; o++)
-        if (!strcmp((*o)->key, key))
-            return true;
-    return false;
-}
-
 /* --- sinks.c --- */
 weft_status resolve_sinks(resolve_state *r); /* the plugins of log.sinks */
 

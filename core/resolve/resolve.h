@@ -66,8 +66,9 @@ weft_status resolve_check_layout_keys(const config *cfg, const spec *s, bool tel
 /* The key of a job file that sizes a mesh axis. Its texts are those of the axis. [any] */
 weft_option resolve_axis_option(const weft_mesh_axis *axis);
 
-/* What other values of a plugin's keys change (config/differ.h). [any] */
+/* What other values of a plugin's keys change (config/differ.h); whether it has a key. [any] */
 uint32_t resolve_effect(const host_component *c);
+bool resolve_has_option(const host_component *c, const char *key);
 
 /* After resolve_plugins(): can the job not be planned without data, because its model takes a size
  * from it? [setup] */

@@ -78,10 +78,8 @@ static const char *const unread[] = {
 /* A placement shards the parameters of any job, and prompts have a tokenizer. */
 static bool is_exempt(const spec *s, const config_line *line)
 {
-    const weft_option *const *o = s->placement.c ? s->placement.c->options : NULL;
-    bool has = !strcmp(line->key, "placement");
-    for (; o && *o; o++)
-        has |= !strcmp((*o)->key, line->key);
+    const bool has = !strcmp(line->key, "placement") ||
+                     (s->placement.c && resolve_has_option(s->placement.c, line->key));
     return !strcmp(line->name, "data.tokenizer") || (has && !strcmp(line->section, "optim"));
 }
 
