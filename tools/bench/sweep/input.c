@@ -1,8 +1,8 @@
 /* bench/sweep/input.c: [sweep] to rows (see sweep.h).
  *
- * The rows are all choices of one value or bundle a list, the last list fastest. A row
- * stays if one of the alternatives of `only` fits it, and none of `skip` does.
- * `baseline` is the first row that fits, or without it the first that runs. */
+ * The rows are all choices of one value or bundle a list, the last list fastest. A row stays
+ * if one of the alternatives of `only` fits it, and none of `skip` does. `baseline` is the first
+ * row that fits, or without it the first that runs. */
 #include "bench/sweep/sweep.h"
 
 #include "base/err.h"
