@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Does a rank that loads weights of a folder hold what the plan says, and at most 64 MiB beside it?
+"""Does a rank that loads weights hold what the plan says, and at most 64 MiB beside it?
 
 The most that a rank had in memory at any time (VmHWM), for models of 200 MB of which every matrix
-or none is transposed, on one rank and split over two. They talk over tcp: with shm, pages of the
+or none is transposed, from a folder of Hugging Face and from the checkpoint of an import, on one
+rank and split over two. They talk over tcp: with shm, pages of the
 other rank that a rank has read in the step would count as its own.
 
   memory.py WEFT [unittest's arguments]"""
+import itertools
 import json
 import os
 import shutil
@@ -45,7 +47,7 @@ class Memory(unittest.TestCase):
         w.numbers_of_weft.write_tokens(cls.data, shapes.tokens(VOCAB, 3000), VOCAB)
 
     def model(self, config, names, kind):
-        """The folder, and a job for it."""
+        """The folder and the checkpoint that an import makes of it, and the import's job."""
         source, start = os.path.join(self.place, "source"), os.path.join(self.place, "start")
         for path in (source, start):
             shutil.rmtree(path, ignore_errors=True)
@@ -53,11 +55,11 @@ class Memory(unittest.TestCase):
         w.weft("import", "hf", source, "-o", start)
         with open(start + "/job.ini", encoding="utf-8") as f:
             text = f.read()
-        shutil.rmtree(start)
+        self.assertIn(f"init = {start}\n", text)
         job = os.path.join(self.place, "job.ini")
         with open(job, "w", encoding="utf-8") as f:
-            f.write(text.replace(f"init = {start}", f"init = {source}"))
-        return job
+            f.write(text)
+        return job, (source, start)
 
     def peak(self, job, ranks, keys):
         """Bytes that the plan has for a rank, and the most that a rank had."""
@@ -73,16 +75,16 @@ class Memory(unittest.TestCase):
         return planned, int(done.stdout.split()[-1]) << 10
 
     def check(self, config, names, kind="F32"):
-        job = self.model(config, names, kind)
+        job, places = self.model(config, names, kind)
         keys = {"data.train": self.data, "run.out": os.path.join(self.place, "run"),
                 "run.steps": 1, "train.batch": 2, "train.microbatch": 1, "train.sequence": 16,
                 "train.eval_every": 0, "comm.plugin": "tcp", "device.threads": 1, "log.progress": 0,
                 "log.peak_gflops": 1}
-        for ranks, strategy in ((1, {}), (2, {"parallel.strategy": "tp"}),
-                                (2, {"optim.placement": "zero3"})):
-            with self.subTest(ranks=ranks, strategy=strategy):
+        layouts = ((1, {}), (2, {"parallel.strategy": "tp"}), (2, {"optim.placement": "zero3"}))
+        for place, (ranks, strategy) in itertools.product(places, layouts):
+            with self.subTest(os.path.basename(place), ranks=ranks, strategy=strategy):
                 shutil.rmtree(keys["run.out"], ignore_errors=True)
-                planned, had = self.peak(job, ranks, keys | strategy)
+                planned, had = self.peak(job, ranks, {"checkpoint.init": place} | keys | strategy)
                 self.assertLessEqual(had, planned + BESIDE)
                 self.assertGreater(had, planned // 2)  # it is the ranks that were measured
 
