@@ -39,6 +39,11 @@ def tokens(raw):
     return list(struct.unpack(f"<{n}{'H' if version == 1 else 'I'}", raw[1024:]))
 
 
+def little_memory():
+    """512 MiB of addresses, libraries among them."""
+    resource.setrlimit(resource.RLIMIT_AS, (512 << 20, 512 << 20))
+
+
 class Data(started.Case):
     def setUp(self):
         super().setUp()
@@ -129,6 +134,30 @@ class Data(started.Case):
             with self.subTest(line):
                 self.write("b.jsonl", line)
                 self.refused("data", "b.jsonl", "-o", "n.bin", why="1: the line is not JSON")
+
+    @unittest.skipIf(w.SLOW > 1, "a sanitizer takes addresses of its own")
+    def test_texts_larger_than_memory(self):
+        """Plain, as archives of which a thousandth is on disk, and without a space."""
+        size = 600 << 20
+        self.write("a.txt", b"")
+        os.truncate(self.path("a.txt"), size)
+        self.write("b.txt.gz", gzip.compress(bytes(size >> 3), 1) * 8)
+        block = ((128 << 10) << 3 | 1 << 1).to_bytes(3, "little") + b"\0"  # one byte, repeated
+        self.write("c.txt.zst", b"\x28\xb5\x2f\xfd\x00\x38" + block * (size >> 17) +
+                   b"\x01\0\0")
+        text = "\u65e5\u672c\u8a9e\u306e\u6587\u7ae0".encode()
+        with open(self.path("d.txt"), "wb") as f:
+            for _ in range(size // len(text * 10000) + 1):
+                f.write(text * 10000)
+        record.write_file("xlmr", record.load("xlmr"), self.place)
+        for name, tokenizer in (("a.txt", "bytes"), ("b.txt.gz", "bytes"), ("c.txt.zst", "bytes"),
+                                ("d.txt", "xlmr.json"), ("d.txt", "llama3.json")):
+            with self.subTest(name, tokenizer=tokenizer):
+                out, _ = self.weft("data", "--force", name, "-o", "t.bin", "--tokenizer",
+                                   tokenizer, "--threads", 1, preexec_fn=little_memory)
+                n = int(re.search(r"(\d+) tokens", out)[1])
+                self.assertGreater(n, size // 20)
+                self.assertTrue(n == size or tokenizer != "bytes")
 
     def test_threads_change_nothing(self):
         text = "\n".join(self.texts) * 12
