@@ -2,6 +2,7 @@
 and the texts that they are compared on, for which none of them was made."""
 import json
 import random
+import sys
 import unicodedata
 
 SPACE = "\u2581"
@@ -308,7 +309,7 @@ def characters():
     """Every other assigned character, by number."""
     ends = [[int(x, 16) for x in one.split("-")] for one in NEWER.split()]
     newer = {c for x in ends for c in range(x[0], x[-1] + 1)}
-    for c in range(1, 0x30000):
+    for c in range(1, sys.maxunicode):
         if unicodedata.category(chr(c)) not in ("Cn", "Cs", "Co") and c not in newer:
             yield chr(c)
 
