@@ -90,6 +90,8 @@ static weft_status check_job(const cli_job *j, uint32_t ranks)
     if (j->value[HOSTS]) /* which keys have an effect depends on the machines: ranks look */
         config_share_command_line(cfg);
     st = run_prepare(cfg, ranks, true, NULL, &p);
+    if (j->value[HOSTS])
+        resolve_warn_former(cfg);
     if (st == WEFT_OK && ranks > 1)
         st = check_launched(cfg);
     run_unprepare(&p);

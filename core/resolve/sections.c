@@ -43,7 +43,7 @@ static bool is_letter(char c)
     return isalnum((unsigned char)c) || c == '_';
 }
 
-/* The rule with its first former word replaced; false: it has none. */
+/* The rule with its first former word replaced; false: it has none, or `out` has no room. */
 static bool replace_word(const char *rules, char *out, size_t size, const char **was)
 {
     for (const sched_rename *x = sched_renames; x->was; x++) {
@@ -51,7 +51,9 @@ static bool replace_word(const char *rules, char *out, size_t size, const char *
         for (const char *at = rules; (at = strstr(at, x->was)); at += n) {
             if ((at > rules && is_letter(at[-1])) || is_letter(at[n]))
                 continue;
-            snprintf(out, size, "%.*s%s%s", (int)(at - rules), rules, x->is, at + n);
+            if (snprintf(out, size, "%.*s%s%s", (int)(at - rules), rules, x->is, at + n) >=
+                (int)size)
+                return false;
             *was = x->was;
             return true;
         }
@@ -66,10 +68,8 @@ static void take_former_words(resolve_state *r, const char *section)
     config_rename(r->cfg, section, "near", "intra", NULL, "near");
     snprintf(key, sizeof key, "%s.algorithm", section);
     const char *text = config_raw(r->cfg, key);
-    uint32_t k = 0;
-    for (; text && strlen(text) < sizeof *rules / 2; text = rules[k++ % 2])
-        if (!replace_word(text, rules[k % 2], sizeof *rules, &was))
-            break;
+    for (uint32_t k = 0; text && replace_word(text, rules[k % 2], sizeof *rules, &was); k++)
+        text = rules[k % 2];
     if (was)
         config_rename(r->cfg, section, "algorithm", "algorithm", text, was);
 }
@@ -306,7 +306,7 @@ weft_status resolve_check_layout_keys(const config *cfg, const spec *s, bool tel
             snprintf(why, sizeof why, "no mesh axis of this job goes over %s", name);
         if (line.typed && (idle || !open))
             return resolve_refuse_line(cfg, &line, why);
-        if (tell && (line.typed || s->want == SPEC_TRAIN))
+        if (tell && (line.typed || (s->want == SPEC_TRAIN && !config_shares_command_line(cfg))))
             log_line(line.typed ? WEFT_LOG_WARN : WEFT_LOG_INFO, "%s: %s has no effect: %s",
                      line.where, line.name, why);
     }

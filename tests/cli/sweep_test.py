@@ -137,6 +137,15 @@ class Sweep(started.Case):
         self.assertEqual(lines[-1], "1 to run, 1 skipped, 1 the same as another, "
                                     "1 left out by only and skip")
 
+    def test_words_of_an_earlier_version(self):
+        """They are named once, and notes on single jobs are not repeated for each."""
+        _, err = self.plan("comm.near = tcp, shm\nparallel.strategy = dp, tp\n", "-n", "2",
+                           "comm.algorithm=exchange")
+        lines = [x for x in err.splitlines() if x.startswith("weft ")]
+        self.assertEqual(len(lines), 2, err)
+        self.assertIn("write comm.algorithm = one_shot", err)
+        self.assertIn("write comm.intra = tcp", err)
+
     def plan(self, lists, *words):
         self.write("sweep.ini", SWEEP + lists)
         before = self.everything()

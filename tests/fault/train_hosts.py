@@ -97,7 +97,8 @@ class Hosts(w.Bench):
     # --- as on one machine ---
 
     def test_same_bits(self):
-        """-n and slots, one host or three, an address, a spare; the job from a pipe."""
+        """-n and slots, one host or three, an address, a spare; the job from a pipe, with a word
+        of an earlier version, which is named once."""
         for name, text in (("two", "a slots=2\nb slots=2\n"), ("one", "a slots=4 addr=127.0.0.1"),
                            ("uneven", "# mine\na\tslots=1\n\nb slots=2 # b\nuser@c slots=9\n")):
             with self.subTest(name):
@@ -107,9 +108,10 @@ class Hosts(w.Bench):
         done = w.subprocess.run(
             [w.WEFT, "train", "-", *self.options("pipe", BASE),
              *self.hosts("a slots=2\nb slots=2")],
-            input="[run]\nname = tests\n", env=w.environment(None), capture_output=True, text=True,
-            timeout=w.TIMEOUT, check=False)
+            input="[run]\nname = tests\n[comm]\nnear = none\n", env=w.environment(None),
+            capture_output=True, text=True, timeout=w.TIMEOUT, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr.count("'near' is a word of an earlier version"), 1)
         self.same_run("plain", "pipe", step=40)
 
     @unittest.skipIf(w.SLOW > 1, "the thread sanitizer loses count of threads after a fork")

@@ -105,6 +105,7 @@ static uint32_t plan_rows(bench_sweep *s, bar *b)
     for (uint32_t i = 0; i < s->rows.n && !asked_to_stop; i++) {
         draw(b);
         bench_sweep_plan_row(s, &s->rows.at[i], false);
+        s->former |= s->rows.at[i].plan.former;
         find_same(s, i);
         valid += s->rows.at[i].status == SWEEP_WAITS;
         b->done++;

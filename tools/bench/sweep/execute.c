@@ -160,6 +160,15 @@ static uint64_t identity_of(const config *cfg, const run_prepared *p)
     return h;
 }
 
+static bool has_former(const config *cfg)
+{
+    config_line line;
+    for (uint32_t i = 0; config_line_at(cfg, i, &line); i++)
+        if (line.former)
+            return true;
+    return false;
+}
+
 /* Bytes per step over the measured steps: periodic lists do not run in each. */
 static void plan_here(const bench_sweep *s, config *cfg, uint32_t ranks, bench_sweep_plan *out)
 {
@@ -174,6 +183,9 @@ static void plan_here(const bench_sweep *s, config *cfg, uint32_t ranks, bench_s
     if (out->status)
         return;
     out->ranks = p.spec.ranks;
+    out->former = has_former(cfg);
+    if (out->former && !s->former)
+        resolve_warn_former(cfg);
     for (uint32_t i = 0; i < s->ncolumns; i++)
         out->binding |= (uint64_t)is_of_reference(cfg, s->column[i].key) << i;
     out->exact = p.spec.compute == WEFT_F32 && !p.plans.at[0].changes;

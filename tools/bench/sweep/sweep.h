@@ -47,6 +47,7 @@ typedef struct bench_sweep_plan {
     double flops_first;  /* of rank 0 */
     uint32_t compute;    /* element type of products */
     double bubble;       /* share of the pipeline's schedule */
+    uint32_t former;     /* 1: the job has words of an earlier version */
     char why[2048];
 } bench_sweep_plan;
 
@@ -125,6 +126,7 @@ typedef struct bench_sweep {
     uint32_t goings;  /* how often the sweep has gone on after an interruption */
     bool finished;    /* OUT has all of its runs */
     bool stopped;     /* by a signal; the same command goes on */
+    bool former;      /* a row's warning has named words of an earlier version */
     int ledger;       /* descriptor of OUT/runs.jsonl; 0: none */
 } bench_sweep;
 
