@@ -2,6 +2,7 @@
 """How far is a training step of the cpu device from what the machine can do?
 
   bench/limit.py [--weft build/release/bin/weft] [--rounds 3] [--steps 8] [--only bf16:4x512]
+                 [--model 124M] [--threads 2]
 
 The limit of a step is the sum of
 
@@ -18,8 +19,8 @@ The limit of a step is the sum of
 Everything else, such as norms, activations, the loss and sums of gradients, counts as distance:
 with kernels that are fused into products it could take no time. Prints a JSON line a case: `share`
 is limit / step (median of the rounds, without a trace), `ops` says what each op takes in a traced
-step beside what the limit grants it. GPT-2 with 124 million parameters, one process. Nothing else
-should run on the machine. PyTorch is needed, the newest gives the truest limit."""
+step beside what the limit grants it. GPT-2 with 124 or 30 million parameters, one process. Nothing
+else should run on the machine. PyTorch is needed, the newest gives the truest limit."""
 import collections
 import json
 import math
@@ -36,7 +37,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import train  # noqa: E402  (bench/train.py)
 
-HEADS, SIZE = 12, {"fp32": 4, "bf16": 2}
+SIZE = {"fp32": 4, "bf16": 2}
 PRODUCTS = ("linear", "linear.dx", "linear.dw")
 TRIAD_BYTES = 256 << 20
 
@@ -141,7 +142,8 @@ def measure(o, work, precision, batch, sequence):
     own, library = ({f: least(x) for f, x in times.items()} for times in (kernels, library))
     best = {f: min(own[f], library[f]) for f in own}
     rate = max(2 * f[1] * f[2] * f[3] / ms for f, ms in best.items())
-    attention = 2 * batch * HEADS * sequence ** 2 * 64 * 12  # two products, half of each; 12 layers
+    model = train.MODELS[o.model]  # of attention two products, half of each
+    attention = 2 * batch * model["embed"] * sequence ** 2 * model["layers"]
     granted = collections.Counter({"attention": attention / rate,
                                    "attention.dx": 2.5 * attention / rate})
     for form in filter(None, forms):
@@ -153,7 +155,7 @@ def measure(o, work, precision, batch, sequence):
     granted["ew"] = moved / gbs / 1e6
     step, limit = statistics.median(steps), sum(granted.values())
     print(json.dumps({
-        "case": f"GPT-2 124M {precision} {batch} x {sequence}, {o.threads} threads",
+        "case": f"GPT-2 {o.model} {precision} {batch} x {sequence}, {o.threads} threads",
         "step_ms": round(step, 1), "limit_ms": round(limit, 1), "share": round(limit / step, 3),
         "tokens_per_s": round(batch * sequence / step * 1e3, 1), "triad_gb_s": round(gbs, 1),
         "best_gflop_s": round(rate / 1e6, 1),
@@ -169,9 +171,8 @@ def main():
     torch.set_num_threads(o.threads)
     with tempfile.TemporaryDirectory() as work:
         train.tokens(os.path.join(work, "tokens.bin"))
-        for precision, batch, sequence in train.CASES:
-            if not o.only or o.only == f"{precision}:{batch}x{sequence}":
-                measure(o, work, precision, batch, sequence)
+        for precision, batch, sequence in train.cases(o):
+            measure(o, work, precision, batch, sequence)
 
 
 if __name__ == "__main__":

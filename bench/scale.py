@@ -23,7 +23,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import train  # noqa: E402  (bench/train.py)
 
-MODEL = {"vocab": 50304, "layers": 6, "heads": 6, "embed": 384, "ffn": 1536, "context": 1024}
+MODEL = "30M"
 WEFT = [("weft " + placement, transport) for transport in ("shm", "tcp")
         for placement in ("none", "zero1", "zero2", "zero3")]
 TORCH = [("torch DDP", "none"), ("torch ZeroRedundancyOptimizer", "state"),
@@ -33,8 +33,8 @@ TORCH = [("torch DDP", "none"), ("torch ZeroRedundancyOptimizer", "state"),
 def weft(o, work, precision, ranks, placement, transport):
     out, job = os.path.join(work, "run"), os.path.join(work, "job.ini")
     with open(job, "w", encoding="utf-8") as f:
-        f.write(f"[run]\nout = {out}\nsteps = {o.steps}\n[model]\n")
-        f.writelines(f"{key} = {value}\n" for key, value in MODEL.items())
+        f.write(f"[run]\nout = {out}\nsteps = {o.steps}\n")
+        train.write_model(f, MODEL)
         f.write(f"[data]\ntrain = {work}/tokens.bin\n[train]\nbatch = {4 * ranks}\n"
                 f"microbatch = 4\nsequence = 256\nprecision = {precision}\neval_every = 0\n"
                 "[parallel]\nstrategy = dp\n"
@@ -57,9 +57,7 @@ def torch(o, precision, ranks, shard, *more):
         port = s.getsockname()[1]
     words = [sys.executable, os.path.join(HERE, "peers", "torch_gpt2.py"), "--batch", "4",
              "--sequence", "256", "--threads", "1", "--steps", str(o.steps), "--shard", shard,
-             "--precision", precision, *more,
-             "--vocab", str(MODEL["vocab"]), "--width", str(MODEL["embed"]), "--layers",
-             str(MODEL["layers"]), "--heads", str(MODEL["heads"])]
+             "--precision", precision, *train.words_of_model(MODEL), *more]
     children = []
     for rank in range(ranks):
         env = dict(train.torch_environment())

@@ -2,6 +2,7 @@
 """weft train against PyTorch: the same model, shapes and threads, runs in turn, medians, ratios.
 
   bench/train.py [--weft build/release/bin/weft] [--rounds 3] [--steps 8] [--only bf16:4x64]
+                 [--model 124M] [--threads 2]
 
 PyTorch runs as a careful user has it: AdamW fused, tcmalloc or jemalloc preloaded (the default
 allocator gives memory back to the system and gets it page by page, which costs a virtual machine
@@ -21,7 +22,13 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-CASES = [("fp32", 4, 64), ("bf16", 4, 64), ("fp32", 4, 512), ("bf16", 4, 512)]
+# GPT-2 models, and (precision, batch, sequence) of each
+MODELS = {"124M": {"vocab": 50304, "layers": 12, "heads": 12, "embed": 768, "ffn": 3072,
+                   "context": 1024},
+          "30M": {"vocab": 50304, "layers": 6, "heads": 6, "embed": 384, "ffn": 1536,
+                  "context": 1024}}
+CASES = {"124M": [("fp32", 4, 64), ("bf16", 4, 64), ("fp32", 4, 512), ("bf16", 4, 512)],
+         "30M": [("fp32", 4, 256), ("bf16", 4, 256)]}
 
 
 def tokens(path, count=200000):
@@ -33,13 +40,26 @@ def tokens(path, count=200000):
         f.write(head.tobytes() + body.tobytes())
 
 
+def write_model(f, model):
+    f.write("[model]\n")
+    f.writelines(f"{key} = {value}\n" for key, value in MODELS[model].items())
+
+
+def words_of_model(model):
+    """The same for peers/torch_gpt2.py."""
+    m = MODELS[model]
+    return ["--vocab", str(m["vocab"]), "--width", str(m["embed"]), "--layers", str(m["layers"]),
+            "--heads", str(m["heads"])]
+
+
 def write_job(o, work, precision, batch, sequence):
     """The job in `work`, which trains into `work`/run; returns its path and that folder."""
     out = os.path.join(work, "run")
     job = os.path.join(work, "job.ini")
     with open(job, "w", encoding="utf-8") as f:
-        f.write(f"[run]\nout = {out}\nsteps = {o.steps}\n[model]\nvocab = 50304\n"
-                f"[data]\ntrain = {work}/tokens.bin\n"
+        f.write(f"[run]\nout = {out}\nsteps = {o.steps}\n")
+        write_model(f, o.model)
+        f.write(f"[data]\ntrain = {work}/tokens.bin\n"
                 f"[train]\nbatch = {batch}\nmicrobatch = {batch}\nsequence = {sequence}\n"
                 f"precision = {precision}\neval_every = 0\n"
                 "[optim]\nlr = 1e-4\nschedule = constant\nwarmup = 0\nbetas = 0.9, 0.999\n"
@@ -75,8 +95,8 @@ def run_torch(o, precision, batch, sequence, *more):
     text = subprocess.run(
         [sys.executable, os.path.join(HERE, "peers", "torch_gpt2.py"), "--batch", str(batch),
          "--sequence", str(sequence), "--threads", str(o.threads), "--steps", str(o.steps),
-         "--precision", precision, *more], check=True, capture_output=True, text=True,
-        env=torch_environment()).stdout
+         "--precision", precision, *words_of_model(o.model), *more], check=True,
+        capture_output=True, text=True, env=torch_environment()).stdout
     return json.loads(text)
 
 
@@ -85,12 +105,18 @@ def faster(runs):
     return max(runs, key=lambda x: statistics.median(r["tokens_per_s"] for r in x))
 
 
+def cases(o):
+    """Those of the model that were asked for; all of them: none was."""
+    return [c for c in CASES[o.model] if not o.only or o.only == f"{c[0]}:{c[1]}x{c[2]}"]
+
+
 def options():
     a = argparse.ArgumentParser()
     a.add_argument("--weft", default=os.path.join(HERE, "..", "build", "release", "bin", "weft"))
     a.add_argument("--rounds", type=int, default=3)
     a.add_argument("--steps", type=int, default=8)
     a.add_argument("--threads", type=int, default=2)
+    a.add_argument("--model", choices=MODELS, default="124M")
     a.add_argument("--only", help="PRECISION:BATCHxSEQUENCE")
     return a.parse_args()
 
@@ -99,9 +125,7 @@ def main():
     o = options()
     with tempfile.TemporaryDirectory() as work:
         tokens(os.path.join(work, "tokens.bin"))
-        for precision, batch, sequence in CASES:
-            if o.only and o.only != f"{precision}:{batch}x{sequence}":
-                continue
+        for precision, batch, sequence in cases(o):
             ours, eager, compiled = [], [], []
             for _ in range(o.rounds):
                 ours.append(run_weft(o, work, precision, batch, sequence))
@@ -111,7 +135,7 @@ def main():
             mine = statistics.median(r["tokens_per_s"] for r in ours)
             peer = statistics.median(r["tokens_per_s"] for r in theirs)
             print(json.dumps({
-                "case": f"GPT-2 124M {precision} {batch} x {sequence}, {o.threads} threads",
+                "case": f"GPT-2 {o.model} {precision} {batch} x {sequence}, {o.threads} threads",
                 "weft_tokens_per_s": round(mine, 1), "torch_tokens_per_s": round(peer, 1),
                 "ratio": round(mine / peer, 3), "mfu": round(ours[-1]["mfu"], 3),
                 "weft_peak_mb": max(r["peak_bytes"] for r in ours) >> 20,

@@ -8,10 +8,13 @@ pair of ranks, all-reduces, and a training job.
 Transports are those of the build; those that cannot be used here are named and left out. A round
 that would end after --minutes is not begun (the first always is). Ranks over
 mpi and mpi_pairs are started by mpirun, which shares this machine's memory; `mpi itself` is
-bench/peers/mpi_allreduce.c, without weft. Medians of the rounds, as a table in Markdown. Nothing
-else should run on the machine."""
+bench/peers/mpi_allreduce.c, without weft. Medians of the rounds, as a table in Markdown.
+
+The limit of messages of 1 MiB is one copy of them; over tcp, what a bare socket of this machine
+moves. Nothing else should run on the machine."""
 import argparse
 import json
+import mmap
 import os
 import re
 import shutil
@@ -36,6 +39,39 @@ def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
+
+
+def copied():
+    """MiB/s of a copy of 1 MiB that lies in caches."""
+    page, here, times = mmap.mmap(-1, 1 << 20), bytearray(1 << 20), []
+    for _ in range(1000):
+        began = time.perf_counter()
+        here[:] = memoryview(page)
+        times.append(time.perf_counter() - began)
+    return 1 / statistics.median(times)
+
+
+def through_socket():
+    """MiB/s of one way over a TCP socket of this machine, 1 MiB a call."""
+    count, data = 4000, bytearray(1 << 20)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        child = os.fork()
+        if not child:
+            with socket.create_connection(server.getsockname()) as s:
+                for _ in range(count):
+                    s.sendall(data)
+            os._exit(0)
+        with server.accept()[0] as s:
+            began, got = time.perf_counter(), 0
+            while n := s.recv_into(data):
+                got += n
+            took = time.perf_counter() - began
+    os.waitpid(child, 0)
+    return got / took / (1 << 20)
+
+
+MESSAGES, LIMIT = ("1 MiB messages", "MiB/s"), ("their limit", "MiB/s")
+LIMITS = {"tcp": through_socket, "shm": copied, "ucx": copied, "mpi_pairs": copied}
 
 
 class Failed(Exception):
@@ -69,9 +105,9 @@ class Bench:
 
     def weft(self, plugin, ranks, *words):
         """A command of weft with this many ranks over the transport."""
-        words = [self.o.weft, *words, f"comm.plugin={plugin}", f"run.key={self.key}"]
+        words = [self.o.weft, *words, f"comm.plugin={plugin}"]
         if plugin in MPI:
-            return self.run(words, ranks)
+            return self.run([*words, f"run.key={self.key}"], ranks)
         at = 3 if words[1] == "bench" else 2
         return self.run([*words[:at], "-n", str(ranks), *words[at:]])
 
@@ -117,7 +153,9 @@ def figures(b, plugin):
     if plugin != "mpi":
         found[("8 bytes one way", "us")] = lambda: b.pair(plugin, "lat", 8, 5000)
         found[("64 KiB one way", "us")] = lambda: b.pair(plugin, "lat", 65536, 1000)
-        found[("1 MiB messages", "MiB/s")] = lambda: b.pair(plugin, "bw", 1 << 20, 1000)
+        found[MESSAGES] = lambda: b.pair(plugin, "bw", 1 << 20, 1000)
+    if plugin in LIMITS:
+        found[LIMIT] = LIMITS[plugin]
     for ranks in b.o.ranks:
         found[("all-reduce", ranks)] = lambda r=ranks: b.all_reduces(plugin, r)
         for placement in ("none", "zero3"):
@@ -179,6 +217,11 @@ def report(rows, left_out, rounds, plugins, o):
     for (what, unit), runs in rows.items():
         cells = [f"{statistics.median(runs[p]):.4g}" if p in runs else "" for p in shown]
         lines.append(f"| {what} | {unit} | " + " | ".join(cells) + " |")
+        if (what, unit) == LIMIT:
+            had = {p: statistics.median(x) for p, x in rows[MESSAGES].items()}
+            cells = [f"{100 * had[p] / statistics.median(runs[p]):.0f}" if p in runs else ""
+                     for p in shown]
+            lines.append("| share of it | % | " + " | ".join(cells) + " |")
     lines += ["", *(f"- {p} is left out: {why}" for p, why in left_out.items())]
     return "\n".join(lines).rstrip() + "\n"
 
