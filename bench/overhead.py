@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""What planning and a step cost without kernels, beside another build of weft.
+"""What planning, a start and a step cost without kernels, beside another build of weft.
 
   bench/overhead.py [--build build/release] [--against OTHER/build/release] [--pairs 12]
 
 Each pair runs a command of both builds, in turn first; the table has the medians, and the median of
-the quotients of pairs. The time of planning is that of the processor, user and system together.
+the quotients of pairs. The time of planning and of a start, which is a job of one small step on
+two ranks, is that of the processor, user and system together.
 OTHER is a build of an older commit in a worktree of its own. A step runs on
 bench/overhead's device, whose kernels do nothing, in a process that lasts for 2,001 steps."""
 import argparse
@@ -15,6 +16,8 @@ import statistics
 import subprocess
 import tempfile
 
+import train  # bench/train.py
+
 JOB = """[model]
 family = gpt2
 vocab = 50304
@@ -24,7 +27,7 @@ embed = {embed}
 ffn = {ffn}
 context = 1024
 [data]
-train = none.bin
+train = tokens.bin
 [train]
 batch = 1024
 microbatch = 1
@@ -48,6 +51,10 @@ CASES = (  # name, job, command, words, what is taken
      ["-n", "16384", *HUGE_MESH, "train.batch=2048"], "ms"),
     ("plan, 65,536 ranks: tp 8, pp 8, dp 1,024", HUGE, "plan",
      ["-n", "65536", *HUGE_MESH, "train.batch=8192"], "ms"),
+    ("start, 2 ranks", SMALL, "train",
+     ["-n", "2", "parallel.strategy=dp", "run.steps=1", "run.out=run", "train.batch=2",
+      "train.sequence=32", "train.eval_every=0", "device.threads=1", "log.level=error",
+      "log.peak_gflops=1"], "ms"),
     ("step, 1 layer", SMALL, "overhead", ONE, "step_us_median"),
     ("step, 48 layers", DEEP, "overhead", ONE, "step_us_median"),
 )
@@ -55,8 +62,8 @@ CASES = (  # name, job, command, words, what is taken
 
 def words_of(build, case, ini):
     _, _, command, words, _ = case
-    if command == "plan":
-        return [os.path.join(build, "bin", "weft"), "plan", *words[:2], ini, *words[2:],
+    if command != "overhead":
+        return [os.path.join(build, "bin", "weft"), command, *words[:2], ini, *words[2:],
                 "comm.plugin=tcp"]  # auto loads what either build has
     return [os.path.join(build, "bin", "overhead"), ini, *words]
 
@@ -64,7 +71,8 @@ def words_of(build, case, ini):
 def measure(build, case, ini):
     env = os.environ | {"WEFT_PLUGIN_PATH": os.path.join(build, "bench", "plugins")}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(words_of(build, case, ini), env=env, capture_output=True, text=True)
+    done = subprocess.run(words_of(build, case, ini), env=env, capture_output=True, text=True,
+                          cwd=os.path.dirname(ini))
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     took = 1e3 * (after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
     if done.returncode:
@@ -75,7 +83,7 @@ def measure(build, case, ini):
 def instructions(build, case, ini):
     env = os.environ | {"WEFT_PLUGIN_PATH": os.path.join(build, "bench", "plugins")}
     done = subprocess.run(words_of(build, case, ini), env=env, capture_output=True, text=True,
-                          check=True)
+                          check=True, cwd=os.path.dirname(ini))
     return json.loads(done.stdout)["instructions"]
 
 
@@ -90,6 +98,7 @@ def main():
     builds = [os.path.abspath(b) for b in (args.build, args.against) if b]
     print("| case | this build | against | this / against, median of pairs |\n|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
+        train.tokens(os.path.join(folder, "tokens.bin"))
         for case in CASES:
             if args.only and args.only not in case[0]:
                 continue

@@ -39,6 +39,31 @@ weft_status host_check_path(const char *path)
                     shown);
 }
 
+weft_status host_program_beside(const char *name, char out[PATH_MAX])
+{
+    const ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - 1);
+    out[n > 0 ? n : 0] = 0;
+    char *slash = strrchr(out, '/');
+    const size_t capacity = slash ? (size_t)(out + PATH_MAX - slash) - 1 : 0;
+    if (!slash || strlen(name) >= capacity)
+        return err_fail(WEFT_ABSENT, "this program cannot find itself: /proc/self/exe");
+    memcpy(slash + 1, name, strlen(name) + 1);
+    return WEFT_OK;
+}
+
+bool host_program_prefix(char out[PATH_MAX])
+{
+    if (host_program_beside("", out) != WEFT_OK)
+        return false;
+    for (int up = 0; up < 2; up++) {
+        char *slash = strrchr(out, '/');
+        if (!slash)
+            return false;
+        *slash = 0;
+    }
+    return true;
+}
+
 /* Whose ids a user namespace does not map is shown as this user: all of them look alike. */
 #define UNMAPPED 65534u
 
@@ -48,12 +73,8 @@ static bool owns_program(uid_t user, const char *at)
 {
     char prefix[PATH_MAX];
     struct stat st;
-    const ssize_t n = readlink("/proc/self/exe", prefix, sizeof prefix - 1);
-    if (n <= 0 || stat("/proc/self/exe", &st) || st.st_uid != user)
+    if (stat("/proc/self/exe", &st) || st.st_uid != user || !host_program_prefix(prefix))
         return false;
-    prefix[n] = 0;
-    for (int i = 0; i < 2 && strrchr(prefix, '/'); i++)
-        *strrchr(prefix, '/') = 0;
     const size_t under = strlen(prefix);
     return user != UNMAPPED || (!strncmp(at, prefix, under) && (!at[under] || at[under] == '/'));
 }

@@ -40,33 +40,6 @@ static weft_status add_places(host *h, const char *list)
     return WEFT_OK;
 }
 
-bool host_program_prefix(char out[PATH_MAX])
-{
-    const ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - 1);
-    if (n <= 0)
-        return false;
-    out[n] = 0;
-    for (int up = 0; up < 2; up++) {
-        char *slash = strrchr(out, '/');
-        if (!slash)
-            return false;
-        *slash = 0;
-    }
-    return true;
-}
-
-weft_status host_program_beside(const char *name, char out[PATH_MAX])
-{
-    const ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - 1);
-    out[n > 0 ? n : 0] = 0;
-    char *slash = strrchr(out, '/');
-    const size_t capacity = slash ? (size_t)(out + PATH_MAX - slash) - 1 : 0;
-    if (!slash || strlen(name) >= capacity)
-        return err_fail(WEFT_ABSENT, "this program cannot find itself: /proc/self/exe");
-    memcpy(slash + 1, name, strlen(name) + 1);
-    return WEFT_OK;
-}
-
 /* lib/weft beside the bin that this program was started from. */
 static void add_own_place(host *h)
 {
@@ -139,8 +112,11 @@ void host_try_first(host *h)
 static weft_status load_object(host *h, const char *kind, const char *path, host_object **out)
 {
     bool own;
+    *out = host_object_known(h, path);
+    if (*out && !(*out)->refusal)
+        return WEFT_OK;
     (void)host_place_of(h, path, &own);
-    if (h->try_first && !own)
+    if (h->try_first && !own && !*out)
         host_try_before(h, kind, path);
     return host_object_load(h, kind, path, out);
 }

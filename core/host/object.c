@@ -179,6 +179,12 @@ static host_object *find_inode(const host *h, const struct stat *st)
     return NULL;
 }
 
+host_object *host_object_known(const host *h, const char *path)
+{
+    struct stat st;
+    return stat(path, &st) ? NULL : find_inode(h, &st);
+}
+
 static host_object *object_create(host *h, const char *kind, const char *path,
                                   const struct stat *st)
 {

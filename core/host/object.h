@@ -95,6 +95,9 @@ extern const char *const host_kinds[];
  * that cannot be used fails with the same record every time. */
 weft_status host_object_load(host *h, const char *kind, const char *path, host_object **out);
 
+/* The object at `path`, which is not looked at again; NULL: none is loaded from there. */
+host_object *host_object_known(const host *h, const char *path);
+
 /* The component `name` with one of the interfaces, which are NULL-ended and tried in order; NULL:
  * the object has none that can be used. */
 const host_component *host_object_find(const host_object *o, const char *name,

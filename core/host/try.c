@@ -166,21 +166,10 @@ static bool has_company(void)
     return n == 0 || n > 2;
 }
 
-static bool is_known(const host *h, const char *path)
-{
-    struct stat st;
-    if (stat(path, &st))
-        return true; /* loading it will say why not */
-    for (uint32_t i = 0; i < h->objects.n; i++)
-        if (h->objects.at[i]->dev == st.st_dev && h->objects.at[i]->ino == st.st_ino)
-            return true;
-    return false;
-}
-
 void host_try_before(host *h, const char *kind, const char *path)
 {
     const char *one[] = {path};
     const host_object_files files = {.at = one, .n = 1};
-    if (!is_known(h, path) && !has_company())
+    if (!has_company())
         host_try_files(h, kind, &files, 0);
 }

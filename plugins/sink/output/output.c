@@ -173,6 +173,7 @@ static void free_all(output *o)
 static void *body(void *arg)
 {
     output *o = arg;
+    pthread_setname_np(pthread_self(), "weft-sink");
     pthread_mutex_lock(&o->lock);
     for (record *r; (r = take(o));) {
         pthread_mutex_unlock(&o->lock);
@@ -212,10 +213,8 @@ output *output_open(const weft_host *host, int fd, off_t end, const char *name, 
         error = pthread_create(&o->thread, NULL, body, o);
         pthread_sigmask(SIG_SETMASK, &before, NULL);
     }
-    if (!error) {
-        pthread_setname_np(o->thread, "weft-sink");
+    if (!error)
         return o;
-    }
     char why[256];
     snprintf(why, sizeof why, "no thread that writes %s: %s", name, strerror(error));
     *st = (host->fail)(host->ctx, WEFT_IO, why);
