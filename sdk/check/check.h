@@ -24,6 +24,7 @@
  * state of the process, memory before a guard page, ranks in processes of their own
  *   exercise/exercise.h  a short lawful life of every component, for checks of any kind of plugin
  *   link/link.h    ranks that are connected by the plugin's transport
+ *   reference/reference.h  every op in double precision
  *   device/ops.h   ops with operands and values, run on a device or by a kernel
  *
  * To debug: `gdb --args weft plugins check FILE.so --only N --in-process`.

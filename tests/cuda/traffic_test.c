@@ -46,14 +46,14 @@ static void run_programs(uint32_t type)
     struct bench b;
     assert_int_equal(bench_open(&b, bench_isas()[0], 1), WEFT_OK);
     for (int k = 0; k < 2; k++) {
-        struct call c = {.id = ids[k]};
+        check_call c = {.id = ids[k]};
         void *got[WEFT_MAX_OPERANDS];
         add_input(&c, type, 1, &n, -1, 1);
         add_input(&c, type, 1, &n, -1, 1);
         add_output(&c, type, 1, &n);
         device_run(&b, &c, got);
         free(got[0]);
-        call_free(&c);
+        check_call_end(&c);
     }
     bench_close(&b);
 }

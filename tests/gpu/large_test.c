@@ -2,7 +2,6 @@
  * (which the tests of tests/ops hold against naive loops), and our own at rows that those sizes are
  * too small for. */
 #include "cases.h"
-#include "referee.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,13 +28,13 @@ static int close_both(void **state)
 }
 
 /* Output k of both, decoded; into the call's y what our own kernels gave. */
-static void compare(const struct call *c, void **got, void **want, double tolerance)
+static void compare(const check_call *c, void **got, void **want, double tolerance)
 {
     for (uint32_t k = 0; k < c->nout; k++) {
         char what[64];
         if (c->out[k].dtype == 0)
             continue;
-        const int64_t n = count_of(&c->out[k]);
+        const int64_t n = check_operand_count(&c->out[k]);
         double *g = malloc((size_t)n * sizeof *g);
         snprintf(what, sizeof what, "%s output %u", c->id, k);
         decode(g, c->out[k].dtype, got[k], n);
@@ -47,7 +46,7 @@ static void compare(const struct call *c, void **got, void **want, double tolera
     }
 }
 
-static void run_both(const struct call *c, double tolerance)
+static void run_both(const check_call *c, double tolerance)
 {
     void *got[WEFT_MAX_OPERANDS], *want[WEFT_MAX_OPERANDS];
     device_run(&library, c, got);
@@ -61,17 +60,17 @@ struct heads {
     uint32_t type;
 };
 
-static void add_attrs(struct call *c, const struct heads *h)
+static void add_attrs(check_call *c, const struct heads *h)
 {
-    c->attr[0] = (weft_attr)WEFT_ATTR_INT("sequence", h->sequence);
-    c->attr[1] = (weft_attr)WEFT_ATTR_INT("causal", h->causal);
+    c->attrs[0] = (weft_attr)WEFT_ATTR_INT("sequence", h->sequence);
+    c->attrs[1] = (weft_attr)WEFT_ATTR_INT("causal", h->causal);
     c->nattr = 2;
 }
 
-static void add_copy(struct call *c, const weft_operand *o, const double *from)
+static void add_copy(check_call *c, const weft_operand *o, const double *from)
 {
     double *x = add_input(c, o->dtype, o->rank, o->size, 0, 1);
-    memcpy(x, from, (size_t)count_of(o) * sizeof *x);
+    memcpy(x, from, (size_t)check_operand_count(o) * sizeof *x);
 }
 
 /* Forward, and backward from what forward gave. */
@@ -79,7 +78,7 @@ static void check_attention(const struct heads *h, double tolerance)
 {
     const int64_t qkv[4] = {h->tokens, 3, h->heads, h->dim}, y[3] = {h->tokens, h->heads, h->dim};
     const int64_t kv[3] = {h->tokens, h->kv_heads, h->dim};
-    struct call f = {.id = "attention"}, b = {.id = "attention.dx"};
+    check_call f = {.id = "attention"}, b = {.id = "attention.dx"};
     add_attrs(&f, h);
     add_attrs(&b, h);
     add_input(&f, h->type, h->kv_heads ? 3 : 4, h->kv_heads ? y : qkv, -1, 1);
@@ -98,8 +97,8 @@ static void check_attention(const struct heads *h, double tolerance)
     run_both(&b, 2 * tolerance);
     b.flags = WEFT_SPEC_DETERMINISTIC;
     run_both(&b, 2 * tolerance);
-    call_free(&f);
-    call_free(&b);
+    check_call_end(&f);
+    check_call_end(&b);
 }
 
 static void test_attention(void **state)
@@ -117,11 +116,11 @@ static void test_attention(void **state)
 static void check_product(const char *id, const struct sizes *n, uint32_t ct, uint32_t gt,
                           uint32_t flags)
 {
-    struct call c;
+    check_call c;
     make_call(&c, id, n, ct, gt);
     c.flags = flags;
     run_both(&c, ct == WEFT_BF16 ? 1e-2 : 2e-3);
-    call_free(&c);
+    check_call_end(&c);
 }
 
 static void test_products(void **state)
@@ -169,19 +168,19 @@ static void test_joined(void **state)
 static void check_rows(const char *id, const struct sizes *n, uint32_t ct, double tolerance)
 {
     void *got[WEFT_MAX_OPERANDS];
-    struct call c;
+    check_call c;
     make_call(&c, id, n, ct, WEFT_F32);
     device_run(&library, &c, got);
-    referee(&c);
+    reference(&c);
     for (uint32_t k = 0; k < c.nout; k++) {
-        const int64_t count = count_of(&c.out[k]);
+        const int64_t count = check_operand_count(&c.out[k]);
         double *g = malloc((size_t)count * sizeof *g);
         decode(g, c.out[k].dtype, got[k], count);
         expect_close(id, g, c.y[k], count, c.out[k].dtype == WEFT_F32 ? 2e-5 : tolerance);
         free(g);
         free(got[k]);
     }
-    call_free(&c);
+    check_call_end(&c);
 }
 
 static void test_rows(void **state)

@@ -29,7 +29,7 @@ static uint32_t add_axes(int64_t *size, uint32_t rank, int64_t n)
 }
 
 /* Operands [batch.., rows, cols]. */
-static void make_bmm(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+static void make_bmm(check_call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
 {
     int64_t x[WEFT_MAX_AXES] = {0}, w[WEFT_MAX_AXES], y[WEFT_MAX_AXES];
     uint32_t at = add_axes(x, 0, n->heads);
@@ -48,7 +48,7 @@ static void make_bmm(struct call *c, const struct sizes *n, uint32_t ct, uint32_
         add_output(c, ct, at + 2, strcmp(c->id, "bmm") == 0 ? y : x);
 }
 
-void make_axis(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+void make_axis(check_call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
 {
     int64_t full[WEFT_MAX_AXES], rest[WEFT_MAX_AXES];
     if (strncmp(c->id, "bmm", 3) == 0) {
@@ -60,7 +60,7 @@ void make_axis(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
     const uint32_t rank = add_axes(full, at + 1, n->cols);
     memcpy(rest, full, at * sizeof *full);
     memcpy(rest + at, full + at + 1, (rank - at - 1) * sizeof *full);
-    c->attr[c->nattr++] = (weft_attr)WEFT_ATTR_INT("channels", at);
+    c->attrs[c->nattr++] = (weft_attr)WEFT_ATTR_INT("channels", at);
     if (strcmp(c->id, "sum_axis") == 0 || strcmp(c->id, "max_axis") == 0) {
         add_input(c, ct, rank, full, -2, 2);
         add_output(c, gt, rank - 1, rest);
@@ -69,7 +69,7 @@ void make_axis(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
     add_input(c, ct, rank - 1, rest, -2, 2);
     add_output(c, ct, rank, full);
     if (strcmp(c->id, "repeat") == 0) {
-        c->attr[c->nattr++] = (weft_attr)WEFT_ATTR_INT("size", n->inner);
+        c->attrs[c->nattr++] = (weft_attr)WEFT_ATTR_INT("size", n->inner);
         return;
     }
     add_input(c, WEFT_F32, rank, full, 0, 1);

@@ -2,7 +2,6 @@
  * given as [cols] or, where it divides, as [3, cols/3]. */
 #include "cases.h"
 #include "joined.h"
-#include "referee.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,33 +14,28 @@ static weft_operand operand(uint32_t dtype, uint32_t rank, const int64_t *size)
     return o;
 }
 
-double *add_input(struct call *c, uint32_t dtype, uint32_t rank, const int64_t *size, double lo,
+double *add_input(check_call *c, uint32_t dtype, uint32_t rank, const int64_t *size, double lo,
                   double hi)
 {
-    const uint32_t k = c->nin++;
-    c->in[k] = operand(dtype, rank, size);
-    const int64_t n = count_of(&c->in[k]);
-    c->x[k] = malloc((size_t)n * sizeof(double));
-    for (int64_t i = 0; i < n; i++)
-        c->x[k][i] = rounded(dtype == WEFT_I32 || dtype == WEFT_I64 ? floor(uniform(lo, hi))
-                                                                    : uniform(lo, hi),
-                             dtype);
-    return c->x[k];
+    const bool whole = dtype == WEFT_I32 || dtype == WEFT_I64;
+    double *x = check_call_room(c, dtype, rank, size);
+    for (int64_t i = 0; i < check_operand_count(&c->in[c->nin - 1]); i++) {
+        const double v = uniform(lo, hi);
+        x[i] = check_operand_rounded(dtype, whole ? floor(v) : v);
+    }
+    return x;
 }
 
-void add_output(struct call *c, uint32_t dtype, uint32_t rank, const int64_t *size)
+void add_output(check_call *c, uint32_t dtype, uint32_t rank, const int64_t *size)
 {
-    const uint32_t k = c->nout++;
-    c->out[k] = operand(dtype, rank, size);
-    const int64_t n = count_of(&c->out[k]);
-    c->y[k] = malloc((size_t)n * sizeof(double));
-    for (int64_t i = 0; i < n; i++)
-        c->y[k][i] = rounded(uniform(-1, 1), dtype);
+    double *y = check_call_out(c, dtype, rank, size);
+    for (int64_t i = 0; i < check_operand_count(&c->out[c->nout - 1]); i++)
+        y[i] = check_operand_rounded(dtype, uniform(-1, 1));
 }
 
-static void add_attr(struct call *c, const char *key, int64_t i, double f)
+static void add_attr(check_call *c, const char *key, int64_t i, double f)
 {
-    c->attr[c->nattr++] = (weft_attr){key, i, f, NULL, 0, 0};
+    c->attrs[c->nattr++] = (weft_attr){key, i, f, NULL, 0, 0};
 }
 
 /* Axes of a row of features. */
@@ -56,28 +50,28 @@ static void features(int64_t *to, int64_t cols)
     to[1] = cols % 3 == 0 ? cols / 3 : 1;
 }
 
-static void input_rows(struct call *c, uint32_t dtype, int64_t tokens, int64_t cols)
+static void input_rows(check_call *c, uint32_t dtype, int64_t tokens, int64_t cols)
 {
     int64_t size[3] = {tokens};
     features(size + 1, cols);
     add_input(c, dtype, 1 + feature_rank(cols), size, -2, 2);
 }
 
-static void output_rows(struct call *c, uint32_t dtype, int64_t tokens, int64_t cols)
+static void output_rows(check_call *c, uint32_t dtype, int64_t tokens, int64_t cols)
 {
     int64_t size[3] = {tokens};
     features(size + 1, cols);
     add_output(c, dtype, 1 + feature_rank(cols), size);
 }
 
-static void input_features(struct call *c, uint32_t dtype, int64_t cols)
+static void input_features(check_call *c, uint32_t dtype, int64_t cols)
 {
     int64_t size[2];
     features(size, cols);
     add_input(c, dtype, feature_rank(cols), size, -1, 1);
 }
 
-static void output_features(struct call *c, uint32_t dtype, int64_t cols)
+static void output_features(check_call *c, uint32_t dtype, int64_t cols)
 {
     int64_t size[2];
     features(size, cols);
@@ -93,7 +87,7 @@ static uint32_t weight_size(int64_t *size, const struct sizes *n)
     return r + feature_rank(n->inner);
 }
 
-static void make_linear(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+static void make_linear(check_call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
 {
     int64_t w[4];
     const uint32_t rank = weight_size(w, n);
@@ -114,7 +108,7 @@ static void make_linear(struct call *c, const struct sizes *n, uint32_t ct, uint
     }
 }
 
-static void make_embedding(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+static void make_embedding(check_call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
 {
     const int backward = strcmp(c->id, "embedding.dw") == 0;
     int64_t table[3] = {n->vocab}, tokens[1] = {n->tokens};
@@ -136,11 +130,11 @@ static void make_embedding(struct call *c, const struct sizes *n, uint32_t ct, u
     add_attr(c, "first", n->first, 0);
 }
 
-/* x, g, b through the referee, for mean and rstd. */
-static void make_layernorm(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+/* x, g, b through the reference, for mean and rstd. */
+static void make_layernorm(check_call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
 {
     const int64_t rows[2] = {n->tokens, n->cols}, cols[1] = {n->cols}, tokens[1] = {n->tokens};
-    struct call f = {.id = "layernorm"};
+    check_call f = {.id = "layernorm"};
     add_attr(&f, "eps", 0, 1e-5);
     add_input(&f, ct, 2, rows, -1, 3);
     add_input(&f, ct, 1, cols, -1, 1);
@@ -152,7 +146,7 @@ static void make_layernorm(struct call *c, const struct sizes *n, uint32_t ct, u
         *c = f;
         return;
     }
-    referee(&f);
+    reference(&f);
     add_input(c, ct, 2, rows, -1, 1);
     const int dx = strcmp(c->id, "layernorm.dx") == 0;
     memcpy(add_input(c, ct, 2, rows, 0, 1), f.x[0], (size_t)(rows[0] * rows[1]) * sizeof(double));
@@ -161,22 +155,22 @@ static void make_layernorm(struct call *c, const struct sizes *n, uint32_t ct, u
     for (int k = 1; k <= 2; k++) {
         double *x = add_input(c, WEFT_F32, 1, tokens, 0, 1);
         for (int64_t i = 0; i < n->tokens; i++)
-            x[i] = rounded(f.y[k][i], WEFT_F32);
+            x[i] = check_operand_rounded(WEFT_F32, f.y[k][i]);
     }
     if (dx)
         add_output(c, ct, 2, rows);
     for (int k = 0; k < 2 && !dx; k++)
         add_output(c, gt, 1, cols);
-    call_free(&f);
+    check_call_end(&f);
 }
 
-/* x and g through the referee, for rstd. */
-static void make_rmsnorm(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+/* x and g through the reference, for rstd. */
+static void make_rmsnorm(check_call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
 {
     const uint32_t heads = n->heads ? 1 : 0; /* each head of a token by itself */
     const int64_t plain[2] = {n->tokens, n->cols}, of_heads[3] = {n->tokens, n->heads, n->cols};
     const int64_t *rows = heads ? of_heads : plain, cols[1] = {n->cols};
-    struct call f = {.id = "rmsnorm"};
+    check_call f = {.id = "rmsnorm"};
     add_attr(&f, "eps", 0, 1e-5);
     add_input(&f, ct, 2 + heads, rows, -1, 3);
     add_input(&f, ct, 1, cols, -1, 1);
@@ -186,25 +180,25 @@ static void make_rmsnorm(struct call *c, const struct sizes *n, uint32_t ct, uin
         *c = f;
         return;
     }
-    referee(&f);
+    reference(&f);
     add_input(c, ct, 2 + heads, rows, -1, 1);
     const int dx = strcmp(c->id, "rmsnorm.dx") == 0;
     memcpy(add_input(c, ct, 2 + heads, rows, 0, 1), f.x[0],
-           (size_t)count_of(&f.in[0]) * sizeof(double));
+           (size_t)check_operand_count(&f.in[0]) * sizeof(double));
     if (dx)
         memcpy(add_input(c, ct, 1, cols, 0, 1), f.x[1], (size_t)cols[0] * sizeof(double));
     double *rstd = add_input(c, WEFT_F32, 1 + heads, rows, 0, 1);
-    for (int64_t i = 0; i < count_of(&f.out[1]); i++)
-        rstd[i] = rounded(f.y[1][i], WEFT_F32);
+    for (int64_t i = 0; i < check_operand_count(&f.out[1]); i++)
+        rstd[i] = check_operand_rounded(WEFT_F32, f.y[1][i]);
     if (dx)
         add_output(c, ct, 2 + heads, rows);
     else
         add_output(c, gt, 1, cols);
-    call_free(&f);
+    check_call_end(&f);
 }
 
 /* Gates where the logistic function bends, and where it is 0 or 1. */
-static void make_swiglu(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+static void make_swiglu(check_call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
 {
     const int backward = strcmp(c->id, "swiglu.dx") == 0;
     (void)gt;
@@ -212,8 +206,8 @@ static void make_swiglu(struct call *c, const struct sizes *n, uint32_t ct, uint
         input_rows(c, ct, n->tokens, n->cols);
     input_rows(c, ct, n->tokens, n->cols);
     double *gate = c->x[backward];
-    for (int64_t i = 0; i < count_of(&c->in[backward]); i += 3)
-        gate[i] = rounded(gate[i] * 30, ct);
+    for (int64_t i = 0; i < check_operand_count(&c->in[backward]); i += 3)
+        gate[i] = check_operand_rounded(ct, gate[i] * 30);
     input_rows(c, ct, n->tokens, n->cols);
     for (int k = 0; k <= backward; k++)
         output_rows(c, ct, n->tokens, n->cols);
@@ -221,7 +215,7 @@ static void make_swiglu(struct call *c, const struct sizes *n, uint32_t ct, uint
 
 /* Heads of twice `dim`, so that the halves are of any size. With an even number of heads angles are
  * divided: all, or those that turn seldom in 40 positions. */
-static void make_rope(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+static void make_rope(check_call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
 {
     const int64_t x[3] = {n->tokens, n->heads, 2 * n->dim};
     (void)gt;
@@ -240,7 +234,7 @@ static void make_rope(struct call *c, const struct sizes *n, uint32_t ct, uint32
 
 /* Caches of `sequence` rows; some positions are outside. `kv_heads` 0: three in one tensor, of
  * which the part `first` is written. */
-static void make_cached(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+static void make_cached(check_call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
 {
     const int64_t kv = n->kv_heads ? n->kv_heads : n->heads;
     const int64_t cache[3] = {kv, n->sequence, n->dim}, tokens[1] = {n->tokens};
@@ -262,7 +256,7 @@ static void make_cached(struct call *c, const struct sizes *n, uint32_t ct, uint
 }
 
 /* gelu, gelu.dx, bias_residual, colsum */
-static void make_rows(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+static void make_rows(check_call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
 {
     input_rows(c, ct, n->tokens, n->cols);
     if (strcmp(c->id, "colsum") == 0) {
@@ -289,20 +283,20 @@ static uint32_t attention_operands(weft_operand o[3], const struct sizes *n, uin
     return n->kv_heads ? 3 : 1;
 }
 
-static void give_rounded(struct call *c, const struct call *f, uint32_t output, uint32_t dtype)
+static void give_rounded(check_call *c, const check_call *f, uint32_t output, uint32_t dtype)
 {
     const weft_operand *o = &f->out[output];
     double *x = add_input(c, dtype, o->rank, o->size, 0, 1);
-    for (int64_t i = 0; i < count_of(o); i++)
-        x[i] = rounded(f->y[output][i], dtype);
+    for (int64_t i = 0; i < check_operand_count(o); i++)
+        x[i] = check_operand_rounded(dtype, f->y[output][i]);
 }
 
-static void make_attention(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+static void make_attention(check_call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
 {
     const int64_t y[3] = {n->tokens, n->heads, n->dim};
     weft_operand o[3];
     const uint32_t count = attention_operands(o, n, ct);
-    struct call f = {.id = "attention"};
+    check_call f = {.id = "attention"};
     (void)gt;
     add_attr(&f, "sequence", n->sequence, 0);
     add_attr(&f, "causal", n->causal, 0);
@@ -316,23 +310,23 @@ static void make_attention(struct call *c, const struct sizes *n, uint32_t ct, u
         *c = f;
         return;
     }
-    referee(&f);
+    reference(&f);
     c->nattr = f.nattr;
-    memcpy(c->attr, f.attr, sizeof c->attr);
+    memcpy(c->attrs, f.attrs, sizeof c->attrs);
     add_input(c, ct, 3, y, -1, 1);
     for (uint32_t k = 0; k < count; k++)
         memcpy(add_input(c, ct, o[k].rank, o[k].size, 0, 1), f.x[k],
-               (size_t)count_of(&o[k]) * sizeof(double));
+               (size_t)check_operand_count(&o[k]) * sizeof(double));
     give_rounded(c, &f, 0, ct);
     give_rounded(c, &f, 1, WEFT_F32);
     if (n->reach)
         memcpy(add_input(c, WEFT_I32, 1, y, 0, 1), f.x[count], (size_t)n->tokens * sizeof(double));
     for (uint32_t k = 0; k < count; k++)
         add_output(c, ct, o[k].rank, o[k].size);
-    call_free(&f);
+    check_call_end(&f);
 }
 
-static void make_xent(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+static void make_xent(check_call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
 {
     const int64_t logits[2] = {n->tokens, n->vocab}, tokens[1] = {n->tokens};
     const int64_t valid = n->valid ? n->valid : n->vocab;
@@ -349,7 +343,7 @@ static void make_xent(struct call *c, const struct sizes *n, uint32_t ct, uint32
 }
 
 /* Maxima that no logit exceeds, sums that could be, and the target's logit where it is here. */
-static void add_sums(struct call *c, const struct sizes *n)
+static void add_sums(check_call *c, const struct sizes *n)
 {
     const int64_t tokens[2] = {n->tokens, 2};
     const double *logits = c->x[0], *targets = c->x[1];
@@ -364,7 +358,7 @@ static void add_sums(struct call *c, const struct sizes *n)
     }
 }
 
-static void make_vocab(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+static void make_vocab(check_call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
 {
     const int64_t logits[2] = {n->tokens, n->vocab}, tokens[2] = {n->tokens, 2};
     const int64_t all = n->valid ? n->valid : n->first + n->vocab;
@@ -393,7 +387,7 @@ static void make_vocab(struct call *c, const struct sizes *n, uint32_t ct, uint3
     add_attr(c, "first", n->first, 0);
 }
 
-static void make_flat(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+static void make_flat(check_call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
 {
     input_rows(c, ct, n->tokens, n->cols);
     if (strcmp(c->id, "sumsq") == 0)
@@ -403,7 +397,7 @@ static void make_flat(struct call *c, const struct sizes *n, uint32_t ct, uint32
 }
 
 /* [tokens, heads, dim] to [heads, tokens, dim] */
-static void make_interchange(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+static void make_interchange(check_call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
 {
     const int64_t from[3] = {n->tokens, n->heads, n->dim}, to[3] = {n->heads, n->tokens, n->dim};
     (void)gt;
@@ -413,7 +407,7 @@ static void make_interchange(struct call *c, const struct sizes *n, uint32_t ct,
 
 /* A part of a tensor that has `heads` more on axis 1 and `valid` more on the last axis; of random
  * numbers that are normal when `causal`, timed by the step when `bias`. */
-static void make_random(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+static void make_random(check_call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
 {
     const int dropout = strcmp(c->id, "dropout") == 0, by_step = !dropout && n->bias;
     static const char *const keys[] = {"whole.0", "whole.1", "whole.2"};
@@ -446,11 +440,11 @@ static void make_random(struct call *c, const struct sizes *n, uint32_t ct, uint
         add_attr(c, "distribution", n->causal, 0);
 }
 
-void make_call(struct call *c, const char *id, const struct sizes *n, uint32_t ct, uint32_t gt)
+void make_call(check_call *c, const char *id, const struct sizes *n, uint32_t ct, uint32_t gt)
 {
     static const struct {
         const char *prefix;
-        void (*make)(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt);
+        void (*make)(check_call *c, const struct sizes *n, uint32_t ct, uint32_t gt);
     } makers[] = {
         {"linear", make_linear},
         {"embedding", make_embedding},
@@ -472,7 +466,7 @@ void make_call(struct call *c, const char *id, const struct sizes *n, uint32_t c
         {"random", make_random},
         {"dropout", make_random},
     };
-    *c = (struct call){.id = id};
+    *c = (check_call){.id = id};
     if (is_joined(id)) {
         make_joined(c, n, ct, gt);
         return;

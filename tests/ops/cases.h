@@ -15,16 +15,16 @@ struct sizes {
 };
 
 /* Fill `c` with a call of `id`: compute type `ct`, gradients in `gt`. Inputs that come out of a
- * forward op (mean, rstd, y, lse) are the referee's. */
-void make_call(struct call *c, const char *id, const struct sizes *n, uint32_t ct, uint32_t gt);
+ * forward op (mean, rstd, y, lse) are the reference's. */
+void make_call(check_call *c, const char *id, const struct sizes *n, uint32_t ct, uint32_t gt);
 
 /* axis.c: ops along an axis, and batched products. */
 int is_axis(const char *id);
-void make_axis(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt);
+void make_axis(check_call *c, const struct sizes *n, uint32_t ct, uint32_t gt);
 
 /* The pieces: an operand with values in [lo, hi), and outputs without values. */
-double *add_input(struct call *c, uint32_t dtype, uint32_t rank, const int64_t *size, double lo,
+double *add_input(check_call *c, uint32_t dtype, uint32_t rank, const int64_t *size, double lo,
                   double hi);
-void add_output(struct call *c, uint32_t dtype, uint32_t rank, const int64_t *size);
+void add_output(check_call *c, uint32_t dtype, uint32_t rank, const int64_t *size);
 
 #endif

@@ -31,7 +31,7 @@ static uint32_t type_of(const describe_doc_operand *o, uint32_t ct)
 }
 
 /* Positive values, of which logarithms and roots exist; ids of the vocabulary. */
-static void make(struct call *c, const describe_doc_call *d, uint32_t ct)
+static void make(check_call *c, const describe_doc_call *d, uint32_t ct)
 {
     memset(c, 0, sizeof *c);
     c->id = d->doc->id;
@@ -46,13 +46,13 @@ static void make(struct call *c, const describe_doc_call *d, uint32_t ct)
         else
             add_output(c, type_of(o, ct), o->n, size);
     }
-    c->nattr = describe_doc_attrs(d, c->attr);
+    c->nattr = describe_doc_attrs(d, c->attrs);
     for (uint32_t i = 0; i < c->nattr; i++)
-        if (!strcmp(c->attr[i].key, "sequence"))
-            c->attr[i].i = 4;
+        if (!strcmp(c->attrs[i].key, "sequence"))
+            c->attrs[i].i = 4;
 }
 
-typedef void (*check)(struct bench *b, const describe_doc_call *d, struct call *c);
+typedef void (*check)(struct bench *b, const describe_doc_call *d, check_call *c);
 
 /* `f` for every op, form, and compute type. Ops that give other axes are copies to a
  * device. */
@@ -68,16 +68,16 @@ static bool is_of_cpu_alone(const char *id)
     return false;
 }
 
-static weft_status query(struct bench *b, const struct call *c)
+static weft_status query(struct bench *b, const check_call *c)
 {
-    const weft_opspec spec = spec_of(c);
+    const weft_opspec spec = check_call_spec(c);
     weft_requirements need = {.struct_size = sizeof need};
     b->said[0] = 0;
     return b->t->query(b->module, &b->conf, &spec, &need);
 }
 
 /* Nor for these operands of ops that it has, which it says. */
-static bool refuses_operand(struct bench *b, const describe_doc_call *d, const struct call *c)
+static bool refuses_operand(struct bench *b, const describe_doc_call *d, const check_call *c)
 {
     const char *last = d->nin ? d->form->in[d->nin - 1].name : "";
     const bool at = !strcmp(c->id, "rope") && !strcmp(last, "at");
@@ -103,18 +103,18 @@ static void for_all(check f)
         for (uint32_t k = describe_doc_calls(&doc, calls);
              !(doc.op->flags & WEFT_OP_ELEMENTWISE && doc.nattrs) && k-- > 0;)
             for (uint32_t ct = WEFT_F32; ct <= WEFT_F16; ct++, asked++) {
-                struct call c;
+                check_call c;
                 make(&c, &calls[k], ct);
                 if (!refuses_operand(&b, &calls[k], &c))
                     f(&b, &calls[k], &c);
-                call_free(&c);
+                check_call_end(&c);
             }
     }
     assert_in_range(asked, 100, 1000);
     bench_close(&b);
 }
 
-static void has_a_kernel(struct bench *b, const describe_doc_call *d, struct call *c)
+static void has_a_kernel(struct bench *b, const describe_doc_call *d, check_call *c)
 {
     const bool accumulates = d->doc->op->flags & WEFT_OP_ACCUMULATES;
     if (query(b, c) != WEFT_OK)
@@ -131,20 +131,15 @@ static void documented_operands_have_kernels(void **state)
     for_all(has_a_kernel);
 }
 
-static uint64_t bytes_of(const weft_operand *o)
-{
-    return (uint64_t)count_of(o) * weft_dtype_size(o->dtype);
-}
-
 /* The bits of all outputs, one behind the other; the caller frees them. */
-static char *run(struct bench *b, const struct call *c, uint64_t *bytes)
+static char *run(struct bench *b, const check_call *c, uint64_t *bytes)
 {
     void *got[WEFT_MAX_OPERANDS] = {0};
     char *all = NULL;
     *bytes = 0;
     device_run(b, c, got);
     for (uint32_t k = 0; k < c->nout; k++) {
-        const uint64_t n = bytes_of(&c->out[k]);
+        const uint64_t n = check_operand_bytes(&c->out[k]);
         all = realloc(all, *bytes + n);
         memcpy(all + *bytes, got[k], n);
         *bytes += n;
@@ -153,7 +148,7 @@ static char *run(struct bench *b, const struct call *c, uint64_t *bytes)
     return all;
 }
 
-static bool same(struct bench *b, const struct call *x, const struct call *y)
+static bool same(struct bench *b, const check_call *x, const check_call *y)
 {
     uint64_t n, m;
     char *one = run(b, x, &n), *other = run(b, y, &m);
@@ -185,20 +180,20 @@ static bool change(const char *id, weft_attr *a)
     return true;
 }
 
-static void has_these_attributes(struct bench *b, const describe_doc_call *d, struct call *c)
+static void has_these_attributes(struct bench *b, const describe_doc_call *d, check_call *c)
 {
     const weft_attr first = {.key = "first"};
     if (d->doc->op->first_input)
-        c->attr[c->nattr++] = first;
+        c->attrs[c->nattr++] = first;
     for (uint32_t k = 0; k < c->nattr; k++) {
-        struct call less = *c, other = *c;
+        check_call less = *c, other = *c;
         const bool dflt = k >= d->doc->nattrs || !d->doc->attr[k].required;
-        less.attr[k] = less.attr[--less.nattr];
+        less.attrs[k] = less.attrs[--less.nattr];
         if (dflt && !same(b, c, &less))
             fail_msg("%s: without %s it computes something else than with the documented default",
-                     c->id, c->attr[k].key);
-        if (change(c->id, &other.attr[k]) && same(b, c, &other))
-            fail_msg("%s: another %s changes nothing", c->id, c->attr[k].key);
+                     c->id, c->attrs[k].key);
+        if (change(c->id, &other.attrs[k]) && same(b, c, &other))
+            fail_msg("%s: another %s changes nothing", c->id, c->attrs[k].key);
     }
 }
 
@@ -208,13 +203,13 @@ static void attributes_are_those_of_the_kernels(void **state)
     for_all(has_these_attributes);
 }
 
-static void keeps_its_flags(struct bench *b, const describe_doc_call *d, struct call *c)
+static void keeps_its_flags(struct bench *b, const describe_doc_call *d, check_call *c)
 {
     const weft_op *op = d->doc->op;
-    struct call over = *c;
+    check_call over = *c;
     if (op->in_place &&
         weft_dtype_size(c->in[op->in_place - 1].dtype) == weft_dtype_size(c->out[0].dtype)) {
-        over.alias[0] = (int)op->in_place;
+        over.over[0] = op->in_place;
         if (!same(b, c, &over))
             fail_msg("%s: over input %u it computes something else", c->id, op->in_place - 1);
     }
@@ -222,7 +217,7 @@ static void keeps_its_flags(struct bench *b, const describe_doc_call *d, struct 
         double *const x = c->x[c->nin - 1];
         uint64_t n, m;
         char *one = run(b, c, &n);
-        for (int64_t i = 0; i < count_of(&c->in[c->nin - 1]); i++)
+        for (int64_t i = 0; i < check_operand_count(&c->in[c->nin - 1]); i++)
             x[i] = -x[i];
         char *other = run(b, c, &m);
         assert_true(n == m && !memcmp(one, other, n));

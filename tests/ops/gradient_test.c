@@ -1,8 +1,7 @@
 /* gradient_test.c: is each backward op the derivative of its forward op? The loss is the sum of the
- * forward output times fixed random weights; the referee's forward pass is differenced in double
+ * forward output times fixed random weights; the reference's forward pass is differenced in double
  * precision, and the device's backward op, given those weights as dy, must agree. */
 #include "cases.h"
-#include "referee.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,19 +69,19 @@ static const struct sizes cases[] = {
      .bias = 1},
 };
 
-static double loss(const struct call *f, const double *weight)
+static double loss(const check_call *f, const double *weight)
 {
     double sum = 0;
-    referee(f);
-    for (int64_t i = 0; i < count_of(&f->out[0]); i++)
+    reference(f);
+    for (int64_t i = 0; i < check_operand_count(&f->out[0]); i++)
         sum += f->y[0][i] * weight[i];
     return sum;
 }
 
 /* By central differences, one element after the other. */
-static double *differences(const struct call *f, uint32_t input, const double *weight)
+static double *differences(const check_call *f, uint32_t input, const double *weight)
 {
-    const int64_t n = count_of(&f->in[input]);
+    const int64_t n = check_operand_count(&f->in[input]);
     double *g = malloc((size_t)n * sizeof *g), *x = f->x[input];
     for (int64_t i = 0; i < n; i++) {
         const double h = 1e-4, keep = x[i];
@@ -95,18 +94,18 @@ static double *differences(const struct call *f, uint32_t input, const double *w
     return g;
 }
 
-static void give(struct call *b, const weft_operand *o, const double *values)
+static void give(check_call *b, const weft_operand *o, const double *values)
 {
     double *x = add_input(b, o->dtype, o->rank, o->size, 0, 1);
-    memcpy(x, values, (size_t)count_of(o) * sizeof *x);
+    memcpy(x, values, (size_t)check_operand_count(o) * sizeof *x);
 }
 
 /* The backward call for a forward call whose outputs are known. */
-static void make_backward(struct call *b, const struct gradient *g, const struct call *f,
+static void make_backward(check_call *b, const struct gradient *g, const check_call *f,
                           const double *weight)
 {
-    *b = (struct call){.id = g->backward, .nattr = f->nattr};
-    memcpy(b->attr, f->attr, sizeof b->attr);
+    *b = (check_call){.id = g->backward, .nattr = f->nattr};
+    memcpy(b->attrs, f->attrs, sizeof b->attrs);
     for (const char *p = g->operands; *p != 0; p++) {
         if (*p == 'r')
             give(b, &f->out[0], weight);
@@ -118,30 +117,30 @@ static void make_backward(struct call *b, const struct gradient *g, const struct
     for (const char *p = g->outputs; *p != 0; p++)
         add_output(b, WEFT_F32, f->in[*p - '0'].rank, f->in[*p - '0'].size);
     for (uint32_t k = 0; k < b->nattr; k++) /* the inverse rotation */
-        if (strcmp(b->attr[k].key, "sign") == 0)
-            b->attr[k].i = -b->attr[k].i;
+        if (strcmp(b->attrs[k].key, "sign") == 0)
+            b->attrs[k].i = -b->attrs[k].i;
     if (strcmp(g->backward, "softmax_xent") == 0)
         add_output(b, WEFT_F32, 0, NULL);
 }
 
 static void check(struct bench *dev, const struct gradient *g, struct sizes n)
 {
-    struct call f, b;
+    check_call f, b;
     void *got[WEFT_MAX_OPERANDS];
     char what[128];
     if (strlen(g->outputs) != 3)
         n.kv_heads = 0; /* attention in its fused form */
     make_call(&f, g->forward, &n, WEFT_F32, WEFT_F32);
-    const int64_t nout = count_of(&f.out[0]);
+    const int64_t nout = check_operand_count(&f.out[0]);
     double *weight = malloc((size_t)nout * sizeof *weight);
     for (int64_t i = 0; i < nout; i++)
-        weight[i] = rounded(uniform(-1, 1), WEFT_F32);
-    referee(&f);
+        weight[i] = check_operand_rounded(WEFT_F32, uniform(-1, 1));
+    reference(&f);
     make_backward(&b, g, &f, weight);
     device_run(dev, &b, got);
     for (uint32_t k = 0; g->outputs[k] != 0; k++) {
         const uint32_t input = (uint32_t)(g->outputs[k] - '0');
-        const int64_t nin = count_of(&f.in[input]);
+        const int64_t nin = check_operand_count(&f.in[input]);
         double *want = differences(&f, input, weight);
         double *have = malloc((size_t)nin * sizeof *have);
         decode(have, WEFT_F32, got[k], nin);
@@ -154,8 +153,8 @@ static void check(struct bench *dev, const struct gradient *g, struct sizes n)
     for (uint32_t k = 0; k < b.nout; k++)
         free(got[k]);
     free(weight);
-    call_free(&f);
-    call_free(&b);
+    check_call_end(&f);
+    check_call_end(&b);
 }
 
 static void test_gradients(void **state)

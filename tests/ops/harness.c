@@ -1,5 +1,6 @@
 /* harness.c: host table, loading, conversions, and running one call. */
 #include "harness.h"
+
 #include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
@@ -192,97 +193,16 @@ const char *const *bench_isas(void)
 
 /* --- values --- */
 
-weft_opspec spec_of(const struct call *c)
-{
-    return (weft_opspec){.struct_size = sizeof(weft_opspec),
-                         .flags = c->flags,
-                         .id = c->id,
-                         .attrs = c->attr,
-                         .nattr = c->nattr,
-                         .nin = c->nin,
-                         .nout = c->nout,
-                         .in = c->in,
-                         .out = c->out,
-                         .program = c->program};
-}
-
-/* 2 to the power of e; ldexp() takes most of the time of a test. */
-static double power(int e)
-{
-    const uint64_t bits = (uint64_t)(1023 + e) << 52;
-    double x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-/* Of a normal number; -1023 of 0 and of those below. */
-static int exponent(double x)
-{
-    uint64_t u;
-    memcpy(&u, &x, sizeof u);
-    return (int)(u >> 52 & 0x7ff) - 1023;
-}
-
-/* A 16-bit float with `bits` bits of fraction and exponents from emin on: nearest, ties to even. */
-static uint16_t to_small(double x, int bits, int emin, int emax)
-{
-    const uint16_t sign = signbit(x) ? 0x8000 : 0;
-    const uint16_t inf = (uint16_t)((emax - emin + 2) << bits);
-    if (isnan(x))
-        return sign | inf | (uint16_t)(1 << (bits - 1));
-    if (isinf(x))
-        return sign | inf;
-    const int e = exponent(x) < emin ? emin : exponent(x);
-    const double units = nearbyint(fabs(x) * power(bits - e));
-    if (units * power(e - bits) >= power(emax + 1))
-        return sign | inf;
-    return sign | (uint16_t)((uint32_t)units + (uint32_t)((e - emin) << bits));
-}
-
-static double from_small(uint16_t h, int bits, int emin, int emax)
-{
-    const int field = (h & 0x7fff) >> bits, fraction = h & ((1 << bits) - 1);
-    const double sign = h & 0x8000 ? -1 : 1;
-    if (field == emax - emin + 2)
-        return fraction ? NAN : sign * INFINITY;
-    if (field == 0)
-        return sign * fraction * power(emin - bits);
-    return sign * (fraction + (1 << bits)) * power(field - 1 + emin - bits);
-}
-
 void encode(void *to, uint32_t dtype, const double *from, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
-        switch (dtype) {
-        case WEFT_F32: ((float *)to)[i] = (float)from[i]; break;
-        case WEFT_BF16: ((uint16_t *)to)[i] = to_small(from[i], 7, -126, 127); break;
-        case WEFT_F16: ((uint16_t *)to)[i] = to_small(from[i], 10, -14, 15); break;
-        case WEFT_U8: ((uint8_t *)to)[i] = (uint8_t)from[i]; break;
-        case WEFT_I64: ((int64_t *)to)[i] = (int64_t)from[i]; break;
-        default: ((int32_t *)to)[i] = (int32_t)from[i]; break;
-        }
+        check_operand_put(dtype, to, i, from[i]);
 }
 
 void decode(double *to, uint32_t dtype, const void *from, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
-        switch (dtype) {
-        case WEFT_F32: to[i] = (double)((const float *)from)[i]; break;
-        case WEFT_BF16: to[i] = from_small(((const uint16_t *)from)[i], 7, -126, 127); break;
-        case WEFT_F16: to[i] = from_small(((const uint16_t *)from)[i], 10, -14, 15); break;
-        case WEFT_U8: to[i] = ((const uint8_t *)from)[i]; break;
-        case WEFT_I64: to[i] = (double)((const int64_t *)from)[i]; break;
-        default: to[i] = ((const int32_t *)from)[i]; break;
-        }
-}
-
-double rounded(double x, uint32_t dtype)
-{
-    uint64_t cell = 0;
-    double y;
-    encode(&cell, dtype, &x, 1);
-    decode(&y, dtype, &cell, 1);
-    return y;
+        to[i] = check_operand_get(dtype, from, i);
 }
 
 double uniform(double lo, double hi)
@@ -291,7 +211,13 @@ double uniform(double lo, double hi)
     state ^= state << 13;
     state ^= state >> 7;
     state ^= state << 17;
-    return lo + (hi - lo) * (double)(state >> 11) * power(-53);
+    return lo + (hi - lo) * (double)(state >> 11) * 0x1p-53;
+}
+
+void reference(const check_call *c)
+{
+    if (!check_reference(c))
+        fail_msg("check/reference does not know the op %s", c->id);
 }
 
 /* --- running --- */
@@ -307,7 +233,7 @@ static char *guarded(uint64_t bytes)
     return p + GUARD;
 }
 
-static void check_guard(const struct call *c, const char *p, uint64_t bytes)
+static void check_guard(const check_call *c, const char *p, uint64_t bytes)
 {
     for (uint64_t i = 0; i < GUARD; i++)
         if (((const unsigned char *)p)[bytes + i] != POISON ||
@@ -316,25 +242,20 @@ static void check_guard(const struct call *c, const char *p, uint64_t bytes)
                      (unsigned long long)bytes);
 }
 
-static uint64_t bytes_of(const weft_operand *o)
-{
-    return (uint64_t)count_of(o) * weft_dtype_size(o->dtype);
-}
-
 /* Buffers in, filled, and out. */
-static void make_buffers(const struct call *c, char **in, char **out)
+static void make_buffers(const check_call *c, char **in, char **out)
 {
     for (uint32_t k = 0; k < c->nin; k++) {
-        in[k] = c->x[k] ? guarded(bytes_of(&c->in[k])) : NULL;
+        in[k] = c->x[k] ? guarded(check_operand_bytes(&c->in[k])) : NULL;
         if (in[k])
-            encode(in[k], c->in[k].dtype, c->x[k], count_of(&c->in[k]));
+            encode(in[k], c->in[k].dtype, c->x[k], check_operand_count(&c->in[k]));
     }
     for (uint32_t k = 0; k < c->nout; k++) {
-        out[k] = c->alias[k]            ? in[c->alias[k] - 1]
+        out[k] = c->over[k]             ? in[c->over[k] - 1]
                  : c->out[k].dtype == 0 ? NULL
-                                        : guarded(bytes_of(&c->out[k]));
+                                        : guarded(check_operand_bytes(&c->out[k]));
         if (out[k] && c->flags & WEFT_SPEC_ACCUMULATE)
-            encode(out[k], c->out[k].dtype, c->y[k], count_of(&c->out[k]));
+            encode(out[k], c->out[k].dtype, c->y[k], check_operand_count(&c->out[k]));
     }
 }
 
@@ -361,17 +282,17 @@ static char *put_there(struct shelf *s, const char *from, uint64_t bytes)
     return at;
 }
 
-static void run_there(struct bench *b, const struct call *c, weft_prepared *p, char **in,
-                      char **out, uint64_t workspace)
+static void run_there(struct bench *b, const check_call *c, weft_prepared *p, char **in, char **out,
+                      uint64_t workspace)
 {
     struct shelf s = {.b = b};
     char *at_in[WEFT_MAX_OPERANDS] = {0}, *at_out[WEFT_MAX_OPERANDS] = {0};
     unsigned char tail[GUARD];
     for (uint32_t k = 0; k < c->nin; k++)
-        at_in[k] = put_there(&s, in[k], bytes_of(&c->in[k]));
+        at_in[k] = put_there(&s, in[k], check_operand_bytes(&c->in[k]));
     for (uint32_t k = 0; k < c->nout; k++)
-        at_out[k] =
-            c->alias[k] ? at_in[c->alias[k] - 1] : put_there(&s, out[k], bytes_of(&c->out[k]));
+        at_out[k] = c->over[k] ? at_in[c->over[k] - 1]
+                               : put_there(&s, out[k], check_operand_bytes(&c->out[k]));
     char *ws = b->arena + s.used;
     assert_true(s.used + workspace + GUARD <= ARENA);
     assert_int_equal(b->t->fill(b->d, b->s, ws, POISON, workspace + GUARD, 0), WEFT_OK);
@@ -380,7 +301,7 @@ static void run_there(struct bench *b, const struct call *c, weft_prepared *p, c
     for (uint32_t k = 0; k < c->nout; k++)
         if (out[k])
             assert_int_equal(b->t->copy(b->d, b->s, out[k] - GUARD, at_out[k] - GUARD,
-                                        bytes_of(&c->out[k]) + 2 * GUARD, 0),
+                                        check_operand_bytes(&c->out[k]) + 2 * GUARD, 0),
                              WEFT_OK);
     assert_int_equal(b->t->copy(b->d, b->s, tail, ws + workspace, GUARD, 0), WEFT_OK);
     bench_finish(b);
@@ -421,9 +342,9 @@ static void run_here(struct bench *b, weft_prepared *p, char **in, char **out, u
     free(ws);
 }
 
-static weft_prepared *make_ready(struct bench *b, const struct call *c, uint64_t *workspace)
+static weft_prepared *make_ready(struct bench *b, const check_call *c, uint64_t *workspace)
 {
-    const weft_opspec spec = spec_of(c);
+    const weft_opspec spec = check_call_spec(c);
     weft_requirements need = {.struct_size = sizeof need};
     weft_prepared *p = NULL;
     if (b->t->query(b->module, &b->conf, &spec, &need) != WEFT_OK ||
@@ -433,7 +354,7 @@ static weft_prepared *make_ready(struct bench *b, const struct call *c, uint64_t
     return p;
 }
 
-void device_run(struct bench *b, const struct call *c, void **got)
+void device_run(struct bench *b, const check_call *c, void **got)
 {
     char *in[WEFT_MAX_OPERANDS] = {0}, *out[WEFT_MAX_OPERANDS] = {0};
     uint64_t workspace, other;
@@ -447,14 +368,14 @@ void device_run(struct bench *b, const struct call *c, void **got)
     b->t->release(p);
     b->t->release(beside);
     for (uint32_t k = 0; k < c->nout; k++) {
-        const uint64_t bytes = bytes_of(&c->out[k]);
+        const uint64_t bytes = check_operand_bytes(&c->out[k]);
         got[k] = NULL;
         if (!out[k])
             continue;
         check_guard(c, out[k], bytes);
         got[k] = malloc(bytes);
         memcpy(got[k], out[k], bytes);
-        if (!c->alias[k])
+        if (!c->over[k])
             free(out[k] - GUARD);
     }
     for (uint32_t k = 0; k < c->nin; k++)
@@ -474,13 +395,5 @@ void expect_close(const char *what, const double *got, const double *want, int64
         if (!same && !(fabs(got[i] - want[i]) <= tol * (fabs(want[i]) + rms)))
             fail_msg("%s: element %lld of %lld is %.9g, should be %.9g (rms %.3g, tolerance %g)",
                      what, (long long)i, (long long)n, got[i], want[i], rms, tol);
-    }
-}
-
-void call_free(struct call *c)
-{
-    for (uint32_t k = 0; k < WEFT_MAX_OPERANDS; k++) {
-        free(c->x[k]);
-        free(c->y[k]);
     }
 }

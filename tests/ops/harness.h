@@ -10,9 +10,8 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <weft/device.h>
 
-#include "referee.h"
+#include "check/reference/reference.h"
 
 /* A device opened with these options. */
 struct bench {
@@ -26,9 +25,9 @@ struct bench {
     weft_event *e;
     const weft_option *const *options;
     char threads[16], isa[8];
-    char *arena;               /* where operands lie, of a device whose memory is not the host's */
-    const struct call *beside; /* made ready behind each call that is run; NULL: none */
-    char said[1024];           /* the last failure's sentence */
+    char *arena;              /* where operands lie, of a device whose memory is not the host's */
+    const check_call *beside; /* made ready behind each call that is run; NULL: none */
+    char said[1024];          /* the last failure's sentence */
 };
 
 /* WEFT_OK, or what open() said. */
@@ -45,25 +44,22 @@ int bench_is_cpu(void);
  * name that means nothing. */
 const char *const *bench_isas(void);
 
-/* A call (referee.h) with values of inputs that are exact in their type. */
-weft_opspec spec_of(const struct call *c);
+/* Put into c->y what the op gives for c->x: check_reference(), which has to know it. */
+void reference(const check_call *c);
 
-/* Values to and from memory of an element type; rounding is to nearest even. */
+/* Values to and from memory of an element type. */
 void encode(void *to, uint32_t dtype, const double *from, int64_t n);
 void decode(double *to, uint32_t dtype, const void *from, int64_t n);
-double rounded(double x, uint32_t dtype);
 
 /* Uniform in [lo, hi), the same sequence in each run of a test. */
 double uniform(double lo, double hi);
 
 /* Run the call on a device: outputs poisoned, or holding y where it accumulates; bytes around each
  * buffer checked. got[k]: the outputs' bytes, to be freed. */
-void device_run(struct bench *b, const struct call *c, void **got);
+void device_run(struct bench *b, const check_call *c, void **got);
 
 /* Fail unless |got - want| <= tol (|want| + rms(want)) for each element. The error of
  * small elements beside large ones is not measured: ew_test.c does that. */
 void expect_close(const char *what, const double *got, const double *want, int64_t n, double tol);
-
-void call_free(struct call *c);
 
 #endif

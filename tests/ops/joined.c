@@ -1,6 +1,5 @@
 /* joined.c: calls of joined ops, and what they are to give: their members one after the other. */
 #include "joined.h"
-#include "referee.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,19 +37,19 @@ static struct sizes sizes_behind(const struct joined *j, const struct sizes *n)
     return s;
 }
 
-static void take(struct call *c, struct call *from, uint32_t input)
+static void take(check_call *c, check_call *from, uint32_t input)
 {
     c->in[c->nin] = from->in[input];
     c->x[c->nin++] = from->x[input];
     from->x[input] = NULL;
 }
 
-void make_joined(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+void make_joined(check_call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
 {
     const struct joined *j = find(c->id);
     const struct sizes behind = sizes_behind(j, n);
     struct sizes before = *n;
-    struct call a, b;
+    check_call a, b;
     before.bias = n->bias && strcmp(j->second, "gelu") == 0;
     make_call(&a, j->first, &before, ct, gt);
     make_call(&b, j->second, &behind, ct, gt);
@@ -66,15 +65,15 @@ void make_joined(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt
     a.y[0] = b.y[0] = NULL;
     if (j->feeds && (n->unread || strcmp(j->second, "gelu") != 0))
         c->out[0] = (weft_operand){0};
-    call_free(&a);
-    call_free(&b);
+    check_call_end(&a);
+    check_call_end(&b);
 }
 
 /* One member: its operands are the joined call's. */
-static void member(const struct call *c, const char *id, const uint32_t *in, uint32_t nin,
+static void member(const check_call *c, const char *id, const uint32_t *in, uint32_t nin,
                    double *input0, const weft_operand *shape0, double *y, const weft_operand *out)
 {
-    struct call m = {.id = id, .nin = nin, .nout = 1, .flags = c->flags};
+    check_call m = {.id = id, .nin = nin, .nout = 1, .flags = c->flags};
     for (uint32_t k = 0; k < nin; k++) {
         m.in[k] = c->in[in[k]];
         m.x[k] = c->x[in[k]];
@@ -85,10 +84,10 @@ static void member(const struct call *c, const char *id, const uint32_t *in, uin
     }
     m.out[0] = *out;
     m.y[0] = y;
-    referee(&m);
+    reference(&m);
 }
 
-void referee_joined(const struct call *c)
+void reference_joined(const check_call *c)
 {
     const struct joined *j = find(c->id);
     const int residual = strcmp(j->second, "bias_residual") == 0;

@@ -5,7 +5,7 @@
 #include "cases.h"
 
 int is_joined(const char *id);
-void make_joined(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt);
-void referee_joined(const struct call *c);
+void make_joined(check_call *c, const struct sizes *n, uint32_t ct, uint32_t gt);
+void reference_joined(const check_call *c);
 
 #endif

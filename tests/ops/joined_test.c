@@ -1,5 +1,5 @@
 /* joined_test.c: ops that the device does as one (fuse() of weft/device.h), against their members
- * in the referee's loops. */
+ * in the reference's loops. */
 #include "sweep.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,9 +63,9 @@ static void test_names(void **state)
     bench_close(&b);
 }
 
-static weft_status need(struct bench *b, const struct call *c)
+static weft_status need(struct bench *b, const check_call *c)
 {
-    const weft_opspec spec = spec_of(c);
+    const weft_opspec spec = check_call_spec(c);
     weft_requirements out = {.struct_size = sizeof out};
     return b->t->query(b->module, &b->conf, &spec, &out);
 }
@@ -76,7 +76,7 @@ static void test_what_is_read(void **state)
 {
     static const char *const ids[] = {"linear+bias_residual", "linear.dx+gelu.dx"};
     struct bench b;
-    struct call c;
+    check_call c;
     (void)state;
     if (!joins())
         skip();
@@ -88,7 +88,7 @@ static void test_what_is_read(void **state)
         assert_int_equal(need(&b, &c), WEFT_UNSUPPORTED);
         c.out[0] = c.out[1] = (weft_operand){0};
         assert_int_not_equal(need(&b, &c), WEFT_OK);
-        call_free(&c);
+        check_call_end(&c);
     }
     bench_close(&b);
 }
@@ -96,7 +96,7 @@ static void test_what_is_read(void **state)
 static void test_the_key(void **state)
 {
     struct bench b;
-    struct call c;
+    check_call c;
     (void)state;
     if (!joins())
         skip();
@@ -108,7 +108,7 @@ static void test_the_key(void **state)
     make_call(&c, "linear+gelu", &products[5], WEFT_BF16, WEFT_BF16);
     assert_int_equal(need(&b, &c), WEFT_UNSUPPORTED);
     assert_non_null(strstr(b.said, "device.joined is off"));
-    call_free(&c);
+    check_call_end(&c);
     bench_close(&b);
     setenv("WEFT_OPS_CONF", off + strlen("joined=off,"), 1);
 }

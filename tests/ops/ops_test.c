@@ -1,5 +1,4 @@
-/* ops_test.c: every op but the products against the referee, at odd sizes. */
-#include "referee.h"
+/* ops_test.c: every op but the products against the reference, at odd sizes. */
 #include "sweep.h"
 #include <math.h>
 #include <stdlib.h>
@@ -268,13 +267,13 @@ static void test_strange_maxima(void **state)
         for (int64_t inner = 1; inner < 8; inner += 6)
             for (int64_t at = 0; at < 37; at++) {
                 const struct sizes n = {.tokens = 2, .inner = 37, .cols = inner};
-                struct call c;
+                check_call c;
                 void *got[WEFT_MAX_OPERANDS];
                 make_call(&c, "max_axis", &n, WEFT_F32, WEFT_F32);
                 c.x[0][at * inner] = NAN;
                 for (int64_t k = 0; k < 37; k++)
                     c.x[0][(37 + k) * inner] = k < at ? -3e38 : -INFINITY;
-                referee_axis(&c);
+                reference(&c);
                 device_run(&b, &c, got);
                 for (int64_t i = 0; i < 2 * inner; i++)
                     if (((float *)got[0])[i] != (float)c.y[0][i] && !isnan(c.y[0][i]))
@@ -283,7 +282,7 @@ static void test_strange_maxima(void **state)
                 assert_true(isnan(((float *)got[0])[0]) && isnan(c.y[0][0]));
                 assert_true(!isfinite(c.y[0][inner]) == (at == 0));
                 free(got[0]);
-                call_free(&c);
+                check_call_end(&c);
             }
         bench_close(&b);
     }
@@ -303,38 +302,29 @@ static int is_whole(uint32_t dtype)
     return dtype == WEFT_I32 || dtype == WEFT_U8;
 }
 
-/* Nearest, ties to even, in the type's range; NaN is 0 where there is none. */
-static double cast_to(double x, uint32_t dtype)
-{
-    if (!is_whole(dtype))
-        return rounded(x, dtype);
-    const double lo = dtype == WEFT_U8 ? 0 : INT32_MIN, hi = dtype == WEFT_U8 ? 255 : INT32_MAX;
-    return isnan(x) ? 0 : fmin(hi, fmax(lo, nearbyint(x)));
-}
-
 static void check_cast(struct bench *b, uint32_t from, uint32_t to, int64_t n)
 {
-    struct call c = {.id = "cast"};
+    check_call c = {.id = "cast"};
     void *got[WEFT_MAX_OPERANDS];
     const int64_t max = is_whole(to) ? 400 : 1 << 24; /* larger ones go by way of fp32 */
     add_input(&c, from, 1, &n, from == WEFT_U8 ? 0 : -max, from == WEFT_U8 ? 256 : max);
     for (int64_t i = 0; i < n && i < (int64_t)(sizeof edges / sizeof *edges); i++)
         if (from != WEFT_U8 && (from != WEFT_I32 || fabs(edges[i]) <= 0x1p24))
-            c.x[0][i] = rounded(edges[i], from);
+            c.x[0][i] = check_operand_rounded(from, edges[i]);
     add_output(&c, to, 1, &n);
-    c.attr[c.nattr++] = (weft_attr)WEFT_ATTR_INT("dtype", to);
+    c.attrs[c.nattr++] = (weft_attr)WEFT_ATTR_INT("dtype", to);
     device_run(b, &c, got);
     double *have = malloc((size_t)n * sizeof *have);
     decode(have, to, got[0], n);
     for (int64_t i = 0; i < n; i++) {
-        const double want = cast_to(c.x[0][i], to);
+        const double want = check_reference_cast(to, c.x[0][i]);
         if (have[i] != want && !(isnan(have[i]) && isnan(want)))
             fail_msg("cast from type %u to %u on %s: %.9g became %.9g, should be %.9g", from, to,
                      b->isa, c.x[0][i], have[i], want);
     }
     free(have);
     free(got[0]);
-    call_free(&c);
+    check_call_end(&c);
 }
 
 static void test_cast(void **state)
@@ -395,15 +385,15 @@ static void test_ready_at_once(void **state)
     assert_int_equal(bench_open(&b, "auto", 1), WEFT_OK);
     for (int k = 0; k < 2; k++) {
         void *got[WEFT_MAX_OPERANDS];
-        struct call c, beside;
+        check_call c, beside;
         make_call(&c, ids[k], &large, WEFT_F32, WEFT_F32);
         make_call(&beside, ids[k], &small, WEFT_F32, WEFT_F32);
         b.beside = &beside;
         device_run(&b, &c, got);
         for (uint32_t i = 0; i < c.nout; i++)
             free(got[i]);
-        call_free(&c);
-        call_free(&beside);
+        check_call_end(&c);
+        check_call_end(&beside);
     }
     bench_close(&b);
 }

@@ -1,4 +1,4 @@
-/* product_test.c: linear, bmm and their gradients against the referee. They are oneDNN's, so our
+/* product_test.c: linear, bmm and their gradients against the reference. They are oneDNN's, so our
  * own kernels' instruction sets do not matter; CTest runs this once more with oneDNN held to AVX2,
  * where bf16 goes through fp32 copies. */
 #include "sweep.h"

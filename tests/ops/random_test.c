@@ -1,20 +1,32 @@
 /* random_test.c: random numbers and dropout of the cpu device: the published vectors of the
- * generator, the referee at odd sizes and for parts of a tensor, the same bits with every
+ * generator, the reference at odd sizes and for parts of a tensor, the same bits with every
  * instruction set, and what masks and numbers look like in number. */
-#include "philox.h"
-#include "referee.h"
 #include "sweep.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "check/reference/philox.h"
 #include "kern/random/philox.h"
+
+/* Random123 1.14, examples/kat_vectors: philox 4x32 10. */
+static const struct vector {
+    uint32_t counter[4], key[2], words[4];
+} vectors[] = {
+    {{0, 0, 0, 0}, {0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+    {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+     {0xffffffff, 0xffffffff},
+     {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+    {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+     {0xa4093822, 0x299f31d0},
+     {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+};
 
 static void test_vectors(void **state)
 {
     (void)state;
-    for (size_t k = 0; k < PHILOX_VECTORS; k++) {
-        const struct philox_vector *v = &philox_vectors[k];
+    for (size_t k = 0; k < sizeof vectors / sizeof *vectors; k++) {
+        const struct vector *v = &vectors[k];
         uint32_t words[4];
         philox_block(v->counter, v->key, words);
         assert_memory_equal(words, v->words, sizeof words);
@@ -48,7 +60,7 @@ static const struct sizes parts[] = {
     {.tokens = 9, .cols = 30000, .valid = 1, .bias = 1},
 };
 
-static void test_referee(void **state)
+static void test_reference(void **state)
 {
     (void)state;
     CHECK_ALL(whole, 0, "random", "dropout");
@@ -64,7 +76,7 @@ static void test_in_place(void **state)
 }
 
 /* A call on an instruction set; the caller frees the bytes. */
-static void *run_on(const char *isa, const struct call *c)
+static void *run_on(const char *isa, const check_call *c)
 {
     void *got[WEFT_MAX_OPERANDS];
     struct bench b;
@@ -82,10 +94,10 @@ static void test_same_bits(void **state)
     for (int id = 0; id < 2; id++)
         for (int type = 0; type < 3; type++)
             for (size_t k = 0; k < sizeof whole / sizeof *whole; k++) {
-                struct call c;
+                check_call c;
                 make_call(&c, ids[id], &whole[k], types[type], types[type]);
-                const size_t bytes =
-                    (size_t)count_of(&c.out[0]) * (size_t)weft_dtype_size(c.out[0].dtype);
+                const size_t bytes = (size_t)check_operand_count(&c.out[0]) *
+                                     (size_t)weft_dtype_size(c.out[0].dtype);
                 void *plain = run_on(bench_isas()[0], &c);
                 for (int i = 1; bench_isas()[i]; i++) {
                     void *wide = run_on(bench_isas()[i], &c);
@@ -93,7 +105,7 @@ static void test_same_bits(void **state)
                     free(wide);
                 }
                 free(plain);
-                call_free(&c);
+                check_call_end(&c);
             }
 }
 
@@ -101,11 +113,11 @@ static void test_same_bits(void **state)
 
 enum { TOKENS = 512, FEATURES = 512, MANY = TOKENS * FEATURES };
 
-static void set_attr(struct call *c, const char *key, int64_t value)
+static void set_attr(check_call *c, const char *key, int64_t value)
 {
     for (uint32_t k = 0; k < c->nattr; k++)
-        if (strcmp(c->attr[k].key, key) == 0)
-            c->attr[k].i = value;
+        if (strcmp(c->attrs[k].key, key) == 0)
+            c->attrs[k].i = value;
 }
 
 /* `id` of TOKENS x FEATURES ones, or of numbers, at token `time`; the caller frees it. */
@@ -113,7 +125,7 @@ static float *drawn(const char *id, int normal, int64_t seed, const char *stream
 {
     const struct sizes n = {.tokens = TOKENS, .cols = FEATURES, .causal = normal};
     const int dropout = strcmp(id, "dropout") == 0;
-    struct call c;
+    check_call c;
     make_call(&c, id, &n, WEFT_F32, WEFT_F32);
     for (int64_t i = 0; dropout && i < MANY; i++)
         c.x[0][i] = 1;
@@ -121,7 +133,7 @@ static float *drawn(const char *id, int normal, int64_t seed, const char *stream
     set_attr(&c, "seed", seed);
     set_attr(&c, "stream", (int64_t)strlen(stream) << 32 | stream[0]);
     float *y = run_on("auto", &c);
-    call_free(&c);
+    check_call_end(&c);
     return y;
 }
 
@@ -254,7 +266,7 @@ static void test_uniform(void **state)
 static void test_extremes(void **state)
 {
     const struct sizes n = {.tokens = 8, .cols = 100};
-    struct call c;
+    check_call c;
     (void)state;
     make_call(&c, "dropout", &n, WEFT_F32, WEFT_F32);
     for (int64_t i = 0; i < 800; i++)
@@ -269,18 +281,18 @@ static void test_extremes(void **state)
     free(y);
     for (int64_t i = 0; i < 800; i++)
         c.x[0][i] = (double)i;
-    c.attr[c.nattr - 1].f = 0;
+    c.attrs[c.nattr - 1].f = 0;
     y = run_on("auto", &c);
     for (int64_t i = 0; i < 800; i++)
         assert_true(y[i] == (float)i);
     free(y);
-    call_free(&c);
+    check_call_end(&c);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_vectors),         cmocka_unit_test(test_referee),
+        cmocka_unit_test(test_vectors),         cmocka_unit_test(test_reference),
         cmocka_unit_test(test_in_place),        cmocka_unit_test(test_same_bits),
         cmocka_unit_test(test_masks),           cmocka_unit_test(test_tokens_go_on),
         cmocka_unit_test(test_mean_over_seeds), cmocka_unit_test(test_normal),

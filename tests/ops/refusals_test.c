@@ -7,9 +7,9 @@ static void open_auto(struct bench *b)
     assert_int_equal(bench_open(b, "auto", 0), WEFT_OK);
 }
 
-static void refused(struct bench *b, const struct call *c, weft_status want, const char *words)
+static void refused(struct bench *b, const check_call *c, weft_status want, const char *words)
 {
-    const weft_opspec spec = spec_of(c);
+    const weft_opspec spec = check_call_spec(c);
     weft_requirements need = {.struct_size = sizeof need};
     weft_prepared *p = NULL;
     b->said[0] = 0;
@@ -32,7 +32,7 @@ static void test_refusals(void **state)
                             .vocab = 5,
                             .bias = 1};
     struct bench b;
-    struct call c;
+    check_call c;
     (void)state;
     open_auto(&b);
     make_call(&c, "linear", &n, WEFT_F32, WEFT_F32);
@@ -57,13 +57,13 @@ static void test_refusals(void **state)
     refused(&b, &c, WEFT_USAGE, "invalid type or shape");
     c.id = "org.acme.rope";
     refused(&b, &c, WEFT_UNSUPPORTED, "org.acme.rope");
-    call_free(&c);
+    check_call_end(&c);
     make_call(&c, "attention", &n, WEFT_F32, WEFT_F32);
-    c.attr[0].i = 4;
+    c.attrs[0].i = 4;
     refused(&b, &c, WEFT_USAGE, "whole sequences");
     c.in[0].size[1] = 2;
     refused(&b, &c, WEFT_USAGE, "axis of three");
-    call_free(&c);
+    check_call_end(&c);
     bench_close(&b);
 }
 
@@ -73,7 +73,7 @@ static void test_program_refusals(void **state)
     weft_ew_step step = {.op = WEFT_EW_ADD, .dst = 2, .a = 0, .b = 5};
     uint16_t out[1] = {2};
     weft_ew_program p = {sizeof p, 1, 6, -1, &step, out};
-    struct call c = {.id = "ew", .program = &p};
+    check_call c = {.id = "ew", .program = &p};
     struct bench b;
     (void)state;
     open_auto(&b);
@@ -106,7 +106,7 @@ static void test_program_refusals(void **state)
     refused(&b, &c, WEFT_UNSUPPORTED, "100000 steps");
     c.program = NULL;
     refused(&b, &c, WEFT_USAGE, "without a program");
-    call_free(&c);
+    check_call_end(&c);
     bench_close(&b);
 }
 

@@ -1,4 +1,4 @@
-/* sweep.c: calls of an op in all its variants, against the referee. */
+/* sweep.c: calls of an op in all its variants, against the reference. */
 #include "sweep.h"
 #include "joined.h"
 #include <math.h>
@@ -26,13 +26,13 @@ static double tolerance(const char *id, uint32_t dtype)
     return dtype == WEFT_F32 ? 1e-5 : dtype == WEFT_BF16 ? 5e-3 : 1e-3;
 }
 
-static void compare(const struct call *c, void *const *got, const char *isa)
+static void compare(const check_call *c, void *const *got, const char *isa)
 {
     for (uint32_t k = 0; k < c->nout; k++) {
         char what[128];
         if (c->out[k].dtype == 0)
             continue;
-        const int64_t n = count_of(&c->out[k]);
+        const int64_t n = check_operand_count(&c->out[k]);
         double *g = malloc((size_t)n * sizeof *g);
         decode(g, c->out[k].dtype, got[k], n);
         for (int64_t i = 0; i < n && c->out[k].dtype == WEFT_F16; i++)
@@ -45,30 +45,30 @@ static void compare(const struct call *c, void *const *got, const char *isa)
     }
 }
 
-static void expect_same_bits(const struct call *c, void *const *a, void *const *b)
+static void expect_same_bits(const check_call *c, void *const *a, void *const *b)
 {
     for (uint32_t k = 0; k < c->nout; k++) {
         if (c->out[k].dtype == 0)
             continue;
         const size_t bytes =
-            (size_t)count_of(&c->out[k]) * (size_t)weft_dtype_size(c->out[k].dtype);
+            (size_t)check_operand_count(&c->out[k]) * (size_t)weft_dtype_size(c->out[k].dtype);
         if (memcmp(a[k], b[k], bytes) != 0)
             fail_msg("%s output %u differs between two runs", c->id, k);
     }
 }
 
-static void free_all(const struct call *c, void **got)
+static void free_all(const check_call *c, void **got)
 {
     for (uint32_t k = 0; k < c->nout; k++)
         free(got[k]);
 }
 
-static void expect(const struct call *c)
+static void expect(const check_call *c)
 {
     if (is_joined(c->id))
-        referee_joined(c);
+        reference_joined(c);
     else
-        referee(c);
+        reference(c);
 }
 
 /* Has the library behind the op an order of its own, unless the same bits are asked for? A GPU's
@@ -88,7 +88,7 @@ struct pair {
 static void check(struct pair *p, const struct setting *s, const struct sizes *n)
 {
     void *first[WEFT_MAX_OPERANDS], *again[WEFT_MAX_OPERANDS], *two[WEFT_MAX_OPERANDS];
-    struct call c;
+    check_call c;
     make_call(&c, s->id, n, s->ct, s->gt);
     c.flags = s->flags;
     device_run(&p->one, &c, first);
@@ -108,7 +108,7 @@ static void check(struct pair *p, const struct setting *s, const struct sizes *n
     }
     free_all(&c, first);
     free_all(&c, again);
-    call_free(&c);
+    check_call_end(&c);
 }
 
 /* Every combination of types and of accumulating that the op has. */
@@ -161,15 +161,15 @@ void sweep(const char *const *isas, const char *const *ids, const struct sizes *
 void sweep_in_place(const char *id, const struct sizes *n, int over)
 {
     struct pair p;
-    struct call c;
+    check_call c;
     void *got[WEFT_MAX_OPERANDS];
     open_pair(&p, "auto");
     make_call(&c, id, n, WEFT_BF16, WEFT_F32);
-    c.alias[0] = over;
+    c.over[0] = over;
     device_run(bench_is_cpu() ? &p.two : &p.one, &c, got);
     expect(&c);
     compare(&c, got, "auto");
     free_all(&c, got);
-    call_free(&c);
+    check_call_end(&c);
     close_pair(&p);
 }

@@ -1,12 +1,11 @@
-/* An op of a graph in double precision, by tests/ops/referee. Include cmocka.h before it. */
+/* An op of a graph in double precision, by check/reference. Include cmocka.h before it. */
 #ifndef OP_EVAL_H
 #define OP_EVAL_H
 
 #include <stdint.h>
 #include <string.h>
-#include <weft/op.h>
 
-#include "referee.h"
+#include "check/reference/reference.h"
 
 typedef struct eval_call {
     const char *id;
@@ -17,34 +16,31 @@ typedef struct eval_call {
     double *const *out;
 } eval_call;
 
-static weft_operand eval_operand(const weft_shape *s)
-{
-    weft_operand o = {.dtype = s->dtype, .rank = s->rank};
-    for (uint32_t i = 0; i < s->rank; i++)
-        o.size[i] = s->axes[i].size;
-    return o;
-}
-
 static int64_t eval_elements(const weft_shape *s)
 {
-    const weft_operand o = eval_operand(s);
-    return count_of(&o);
+    const weft_operand o = check_operand(s);
+    return check_operand_count(&o);
+}
+
+/* Does the op give other axes to the same numbers? */
+static inline bool eval_relabels(const char *id)
+{
+    return !strcmp(id, "rename") || !strcmp(id, "merge") || !strcmp(id, "unmerge");
 }
 
 static void eval_op(const eval_call *e)
 {
-    struct call c = {.id = e->id, .nattr = e->nattr, .nin = e->nin, .nout = e->nout};
-    assert_in_range(e->nattr, 0, sizeof c.attr / sizeof *c.attr);
-    memcpy(c.attr, e->attrs, e->nattr * sizeof *c.attr);
-    for (uint32_t k = 0; k < e->nin; k++) {
-        c.in[k] = eval_operand(&e->is[k]);
-        c.x[k] = e->in[k];
-    }
-    for (uint32_t k = 0; k < e->nout; k++) {
-        c.out[k] = eval_operand(&e->os[k]);
-        c.y[k] = e->out[k];
-    }
-    referee(&c);
+    check_call c;
+    check_call_begin(&c, e->id);
+    assert_in_range(e->nattr, 0, CHECK_CALL_ATTRS);
+    memcpy(c.attrs, e->attrs, e->nattr * sizeof *c.attrs);
+    c.nattr = e->nattr;
+    for (uint32_t k = 0; k < e->nin; k++)
+        check_call_from(&c, e->is[k], e->in[k]);
+    for (uint32_t k = 0; k < e->nout; k++)
+        check_call_to(&c, e->os[k], e->out[k]);
+    if (!check_reference(&c))
+        fail_msg("check/reference does not know the op %s", e->id);
 }
 
 #endif

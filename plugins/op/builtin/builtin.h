@@ -15,8 +15,8 @@
  *     below and in builtin.c. infer() checks attributes. A default is repeated in the device, and
  *     is equal there.
  *   - cpu device: plugins/device/cpu/ops/ops.c has the list.
- *   - tests/ops: referee/ and cases.c, which fail for an id that they do not know; ops_test.c and
- *     gradient_test.c.
+ *   - sdk/check/reference has its loop; tests/ops/cases.c a call of it. Tests fail for an id that
+ *     these do not know. tests/ops/ops_test.c and gradient_test.c.
  *   - tests/unit/graph: an example in graph_shard_test.c, which asks for one; a case in
  *     graph_ops_test.c; a case in graph_gradient_test.c if no model has the op, which asks for one.
  *   - with a cuda kernel: test_all of tests/gpu/small_test.c, tests/cuda/traffic_test.c. */

@@ -1,9 +1,9 @@
 /* check/device/ops.h: what checks of ops share: calls of ops with their values, a device on which
  * they are run, and an image of the memory that a run sees.
  *
- * A call (check_call) is an op with operands and the values of its inputs. It comes from three
- * places: an example that is built from the doc of the op (example.c; its right result is not
- * known), a case with double loops (cases.c), or an elementwise program of the check itself. A
+ * A call (check/reference/call.h) comes from three places: an example that is built from the doc of
+ * the op (ops_example.c; its result is not compared), a case whose result the reference gives
+ * (ops_case.c), or an elementwise program of the check itself. A
  * bench (check_bench) runs calls on a device of the file, or a kernel of the file for a device. A
  * rule (check_ops_rule) looks at one call on one bench, so devices (67 to 88) and kernels (179) are
  * held to the same rules.
@@ -15,46 +15,10 @@
 #define CHECK_DEVICE_OPS_H
 
 #include "check/harness/harness.h"
+#include "check/reference/reference.h"
 #include "graph/graph.h"
 
 #include <weft/device.h>
-
-/* --- calls: ops_call.c --- */
-
-#define CHECK_CALL_ATTRS 28u
-
-typedef struct check_call {
-    const char *id;
-    char what[200]; /* "linear of [32, 16], [8, 16] in fp32": for messages */
-    weft_attr attrs[CHECK_CALL_ATTRS];
-    uint32_t nattr, flags, nin, nout;
-    bool shape_last;   /* of the last input only the shape is used */
-    uint32_t in_place; /* k > 0: output 0 may lie over input k - 1 */
-    weft_operand in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS];
-    const weft_ew_program *program;
-    double *x[WEFT_MAX_OPERANDS];     /* the values of the inputs, exact in their types */
-    double *y[WEFT_MAX_OPERANDS];     /* those of the outputs, and */
-    double *slack[WEFT_MAX_OPERANDS]; /* by how much each may differ; NULL in examples */
-} check_call;
-
-/* An empty call; then operands of these sizes. check_call_in() gives room for the values, which are
- * uniform in [lo, hi) and may be overwritten by values that the type can hold. */
-void check_call_begin(check_call *c, const char *id);
-double *check_call_in(check_call *c, uint32_t dtype, uint32_t rank, const int64_t *size, double lo,
-                      double hi);
-double *check_call_out(check_call *c, uint32_t dtype, uint32_t rank, const int64_t *size);
-void check_call_end(check_call *c); /* frees the values */
-
-weft_opspec check_call_spec(const check_call *c);
-const char *check_call_what(check_call *c); /* writes c->what from the operands */
-uint64_t check_operand_count(const weft_operand *o);
-uint64_t check_operand_bytes(const weft_operand *o);
-double check_operand_get(const weft_operand *o, const void *at, uint64_t i);
-void check_operand_put(const weft_operand *o, void *at, uint64_t i, double v);
-double check_operand_unit(uint32_t dtype); /* relative error of rounding to the type */
-
-/* What output `k` holds before a run that accumulates. */
-double check_call_before(uint64_t i);
 
 /* --- examples from docs: ops_example.c --- */
 
@@ -80,13 +44,13 @@ bool check_example_how_of(const check_example_how *how, const char *id, const we
 bool check_example_chain(const host_component *const *ops, uint32_t join, const char *name,
                          uint32_t number, uint32_t dtype, bool *fits, check_call *out);
 
-/* --- cases with double loops: ops_case.c --- */
+/* --- cases with results: ops_case.c --- */
 
 typedef struct check_sizes {
     int64_t n, rows, in, out; /* n: of ops on all elements */
 } check_sizes;
 
-/* Case `number`, with results; false: there are no more. */
+/* Case `number`, with results and slack; false: there are no more. */
 bool check_case(uint32_t number, const check_sizes *z, uint32_t dtype, check_call *out);
 
 /* By how much a step of a program may be off. */

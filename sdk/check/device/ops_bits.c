@@ -51,8 +51,8 @@ void check_ops_deterministic(check_run *r)
 static void fill_other(const check_call *c, check_image *m)
 {
     for (uint32_t k = 0; k < c->nin; k++)
-        for (uint64_t i = 0; c->in[k].dtype == WEFT_F32 && i < check_operand_count(&c->in[k]); i++)
-            check_operand_put(&c->in[k], m->was + m->in[k], i, c->x[k][i] / 2);
+        for (int64_t i = 0; c->in[k].dtype == WEFT_F32 && i < check_operand_count(&c->in[k]); i++)
+            check_operand_put(c->in[k].dtype, m->was + m->in[k], i, c->x[k][i] / 2);
 }
 
 static void wait_and_get(check_bench *b, check_image *m, uint32_t half)

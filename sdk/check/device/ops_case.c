@@ -1,35 +1,55 @@
-/* check/device/ops_case.c: calls whose right results are computed by plain loops in double
- * precision: the elementwise ops, sums, copies, products and tables. See ops.h.
+/* check/device/ops_case.c: calls whose right results check/reference computes: the elementwise ops,
+ * sums, copies, products and tables. See ops.h.
  *
  * A result may differ by what rounding in fp32 explains: a sum of n terms by
  * (8 + 8 sqrt(n)) 2^-24 of the sum of their magnitudes, a function by 2e-5 of its value, and every
  * result by one rounding to its type. */
+#include "base/mem.h"
 #include "check/device/ops.h"
 
-#include "check/elementwise.h"
-
 #include <math.h>
+#include <stdlib.h>
 
 #define FUNCTION 2e-5
 
+/* Operands have a type, c for that of the call, and a letter an axis; behind > stand outputs. Of
+ * sums `terms` is the axis that is summed, and 2 stands for a product with a term more. */
 static const struct {
-    const char *id;
-    uint16_t op;
-    uint32_t nin;
+    const char *id, *operands;
+    char terms;
+    uint16_t ew;
     double lo, hi;
-} functions[] = {
-    {"copy", WEFT_EW_COPY, 1, -9, 9},     {"add", WEFT_EW_ADD, 2, -9, 9},
-    {"sub", WEFT_EW_SUB, 2, -9, 9},       {"mul", WEFT_EW_MUL, 2, -9, 9},
-    {"div", WEFT_EW_DIV, 2, 0.5, 9},      {"min", WEFT_EW_MIN, 2, -9, 9},
-    {"max", WEFT_EW_MAX, 2, -9, 9},       {"sqrt", WEFT_EW_SQRT, 1, 0, 9},
-    {"neg", WEFT_EW_NEG, 1, -9, 9},       {"abs", WEFT_EW_ABS, 1, -9, 9},
-    {"sign", WEFT_EW_SIGN, 1, -9, 9},     {"exp", WEFT_EW_EXP, 1, -9, 9},
-    {"log", WEFT_EW_LOG, 1, 0.01, 99},    {"pow", WEFT_EW_POW, 2, 0.1, 3},
-    {"select", WEFT_EW_SELECT, 3, -9, 9}, {"less", WEFT_EW_LESS, 2, -9, 9},
-    {"finite", WEFT_EW_FINITE, 1, -9, 9}, {"cos", WEFT_EW_COS, 1, -9, 9},
-    {"round", WEFT_EW_ROUND, 1, -9, 9},   {"floor", WEFT_EW_FLOOR, 1, -9, 9},
+} cases[] = {
+    {"copy", "cN>cN", 0, WEFT_EW_COPY, -9, 9},
+    {"add", "cN cN>cN", 0, WEFT_EW_ADD, -9, 9},
+    {"sub", "cN cN>cN", 0, WEFT_EW_SUB, -9, 9},
+    {"mul", "cN cN>cN", 0, WEFT_EW_MUL, -9, 9},
+    {"div", "cN cN>cN", 0, WEFT_EW_DIV, 0.5, 9},
+    {"min", "cN cN>cN", 0, WEFT_EW_MIN, -9, 9},
+    {"max", "cN cN>cN", 0, WEFT_EW_MAX, -9, 9},
+    {"sqrt", "cN>cN", 0, WEFT_EW_SQRT, 0, 9},
+    {"neg", "cN>cN", 0, WEFT_EW_NEG, -9, 9},
+    {"abs", "cN>cN", 0, WEFT_EW_ABS, -9, 9},
+    {"sign", "cN>cN", 0, WEFT_EW_SIGN, -9, 9},
+    {"exp", "cN>cN", 0, WEFT_EW_EXP, -9, 9},
+    {"log", "cN>cN", 0, WEFT_EW_LOG, 0.01, 99},
+    {"pow", "cN cN>cN", 0, WEFT_EW_POW, 0.1, 3},
+    {"select", "cN cN cN>cN", 0, WEFT_EW_SELECT, -9, 9},
+    {"less", "cN cN>cN", 0, WEFT_EW_LESS, -9, 9},
+    {"finite", "cN>cN", 0, WEFT_EW_FINITE, -9, 9},
+    {"cos", "cN>cN", 0, WEFT_EW_COS, -9, 9},
+    {"round", "cN>cN", 0, WEFT_EW_ROUND, -9, 9},
+    {"floor", "cN>cN", 0, WEFT_EW_FLOOR, -9, 9},
+    {"ew", "cN cN f>fN cN", '2', 0, -9, 9},
+    {"accumulate", "cN>fN", 0, 0, -9, 9},
+    {"sumsq", "cN>f", 'N', 0, -1, 1},
+    {"colsum", "cRO>fO", 'R', 0, -1, 1},
+    {"linear", "cRI cOI cO>cRO", 'I', 0, -1, 1},
+    {"linear.dx", "cRO cOI>cRI", 'O', 0, -1, 1},
+    {"linear.dw", "cRO cRI>fOI", 'R', 0, -1, 1},
+    {"embedding", "cIO iR>cRO", 0, 0, -1, 1},
+    {"embedding.dw", "cRO iR cIO>fIO", 'R', 0, -1, 1},
 };
-#define FUNCTIONS (sizeof functions / sizeof *functions)
 
 double check_case_slack(uint32_t ew, double result)
 {
@@ -39,195 +59,83 @@ double check_case_slack(uint32_t ew, double result)
            (ew == WEFT_EW_LOG ? 1e-6 : 0);
 }
 
-/* --- ops on all elements --- */
-
-static void elementwise(check_call *c, uint32_t k, int64_t n, uint32_t dtype)
+static int64_t size_of(const check_sizes *z, char letter)
 {
-    const uint32_t ew = functions[k].op;
-    check_call_begin(c, functions[k].id);
-    c->in_place = 1;
-    for (uint32_t i = 0; i < functions[k].nin; i++)
-        check_call_in(c, dtype, 1, &n, functions[k].lo, functions[k].hi);
-    double *y = check_call_out(c, dtype, 1, &n);
-    for (int64_t i = 0; i < n; i++) {
-        if (ew == WEFT_EW_SELECT && i % 2)
-            c->x[2][i] = 0;
-        y[i] = check_elementwise(ew, c->x[0][i], c->nin > 1 ? c->x[1][i] : 0,
-                                 c->nin > 2 ? c->x[2][i] : 0);
-        c->slack[0][i] = check_case_slack(ew, y[i]);
-    }
+    return letter == 'N' ? z->n : letter == 'R' ? z->rows : letter == 'I' ? z->in : z->out;
 }
 
-/* y = a b + s; z = a */
-static void program(check_call *c, const check_sizes *z, uint32_t dtype)
-{
-    static const weft_ew_step steps[] = {{WEFT_EW_MUL, 3, 0, 1, 0, 0, 0},
-                                         {WEFT_EW_ADD, 3, 3, 2, 0, 0, 0}};
-    static const uint16_t outs[] = {3, 0};
-    static const weft_ew_program both = {sizeof both, 2, 4, -1, steps, outs};
-    check_call_begin(c, "ew");
-    c->program = &both;
-    c->in_place = dtype == WEFT_F32; /* as updates write parameters */
-    check_call_in(c, dtype, 1, &z->n, -9, 9);
-    check_call_in(c, dtype, 1, &z->n, -9, 9);
-    check_call_in(c, WEFT_F32, 0, NULL, -9, 9);
-    check_call_out(c, WEFT_F32, 1, &z->n);
-    check_call_out(c, dtype, 1, &z->n);
-    for (int64_t i = 0; i < z->n; i++) {
-        const double product = c->x[0][i] * c->x[1][i];
-        c->y[0][i] = product + c->x[2][0];
-        c->y[1][i] = c->x[0][i];
-        c->slack[0][i] = 0x1p-22 * (fabs(product) + fabs(c->x[2][0]));
-    }
-}
-
-static void accumulate(check_call *c, const check_sizes *z, uint32_t dtype)
-{
-    check_call_begin(c, "accumulate");
-    check_call_in(c, dtype, 1, &z->n, -9, 9);
-    double *y = check_call_out(c, WEFT_F32, 1, &z->n);
-    for (int64_t i = 0; i < z->n; i++)
-        y[i] = c->x[0][i];
-}
-
-/* --- sums --- */
-
-static double sum_slack(int64_t terms, double magnitude)
-{
-    return (8 + 8 * sqrt((double)terms)) * 0x1p-24 * magnitude;
-}
-
-static void sumsq(check_call *c, const check_sizes *z, uint32_t dtype)
-{
-    check_call_begin(c, "sumsq");
-    check_call_in(c, dtype, 1, &z->n, -1, 1);
-    double *y = check_call_out(c, WEFT_F32, 0, NULL);
-    for (int64_t i = 0; i < z->n; i++)
-        *y += c->x[0][i] * c->x[0][i];
-    c->slack[0][0] = sum_slack(z->n, *y);
-}
-
-static void colsum(check_call *c, const check_sizes *z, uint32_t dtype)
-{
-    const int64_t size[] = {z->rows, z->out};
-    check_call_begin(c, "colsum");
-    check_call_in(c, dtype, 2, size, -1, 1);
-    double *y = check_call_out(c, WEFT_F32, 1, &z->out);
-    for (int64_t o = 0; o < z->out; o++) {
-        double magnitude = 0;
-        for (int64_t t = 0; t < z->rows; t++) {
-            y[o] += c->x[0][t * z->out + o];
-            magnitude += fabs(c->x[0][t * z->out + o]);
-        }
-        c->slack[0][o] = sum_slack(z->rows, magnitude);
-    }
-}
-
-/* --- products: y[i, j] = sum over l of a(i, l) b(l, j), each with its strides in memory --- */
-
-typedef struct strides {
-    int64_t a_i, a_l, b_l, b_j;
-} strides;
-
-static void multiply(check_call *c, int64_t rows, int64_t inner, int64_t columns, const strides *s,
-                     const double *bias)
-{
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < columns; j++) {
-            double sum = bias ? bias[j] : 0, magnitude = fabs(sum);
-            for (int64_t l = 0; l < inner; l++) {
-                const double v =
-                    c->x[0][i * s->a_i + l * s->a_l] * c->x[1][l * s->b_l + j * s->b_j];
-                sum += v;
-                magnitude += fabs(v);
-            }
-            c->y[0][i * columns + j] = sum;
-            c->slack[0][i * columns + j] = sum_slack(inner, magnitude);
-        }
-}
-
-static void linear(check_call *c, const check_sizes *z, uint32_t dtype)
-{
-    const int64_t x[] = {z->rows, z->in}, w[] = {z->out, z->in}, y[] = {z->rows, z->out};
-    check_call_begin(c, "linear");
-    check_call_in(c, dtype, 2, x, -1, 1);
-    check_call_in(c, dtype, 2, w, -1, 1);
-    const double *bias = check_call_in(c, dtype, 1, &z->out, -1, 1);
-    check_call_out(c, dtype, 2, y);
-    multiply(c, z->rows, z->in, z->out, &(strides){z->in, 1, 1, z->in}, bias);
-}
-
-static void linear_dx(check_call *c, const check_sizes *z, uint32_t dtype)
-{
-    const int64_t dx[] = {z->rows, z->in}, w[] = {z->out, z->in}, dy[] = {z->rows, z->out};
-    check_call_begin(c, "linear.dx");
-    check_call_in(c, dtype, 2, dy, -1, 1);
-    check_call_in(c, dtype, 2, w, -1, 1);
-    check_call_out(c, dtype, 2, dx);
-    multiply(c, z->rows, z->out, z->in, &(strides){z->out, 1, z->in, 1}, NULL);
-}
-
-static void linear_dw(check_call *c, const check_sizes *z, uint32_t dtype)
-{
-    const int64_t x[] = {z->rows, z->in}, dw[] = {z->out, z->in}, dy[] = {z->rows, z->out};
-    check_call_begin(c, "linear.dw");
-    check_call_in(c, dtype, 2, dy, -1, 1);
-    check_call_in(c, dtype, 2, x, -1, 1);
-    check_call_out(c, WEFT_F32, 2, dw);
-    multiply(c, z->out, z->rows, z->in, &(strides){1, z->out, z->in, 1}, NULL);
-}
-
-/* --- tables: `in` rows of `out` columns; the last id of a table is one that it does not have ---
- */
-
+/* Ids of tables of `in` rows; the last is one that a table does not have. */
 static void set_ids(double *ids, const check_sizes *z)
 {
     for (int64_t t = 0; t < z->rows; t++)
         ids[t] = (double)(t * 7 % (z->in + 1));
 }
 
-static void embedding(check_call *c, const check_sizes *z, uint32_t dtype)
+static void add_operands(check_call *c, uint32_t number, const check_sizes *z, uint32_t dtype)
 {
-    const int64_t table[] = {z->in, z->out}, y[] = {z->rows, z->out};
-    check_call_begin(c, "embedding");
-    check_call_in(c, dtype, 2, table, -1, 1);
-    double *ids = check_call_in(c, WEFT_I32, 1, &z->rows, 0, 1);
-    double *to = check_call_out(c, dtype, 2, y);
-    set_ids(ids, z);
-    for (int64_t t = 0; t < z->rows; t++)
-        for (int64_t o = 0; o < z->out; o++)
-            to[t * z->out + o] =
-                (int64_t)ids[t] < z->in ? c->x[0][(int64_t)ids[t] * z->out + o] : 0;
+    bool out = false;
+    for (const char *p = cases[number].operands; *p; p += *p == ' ' || *p == '>') {
+        const uint32_t type = *p == 'i' ? WEFT_I32 : *p == 'f' ? WEFT_F32 : dtype;
+        int64_t size[2];
+        uint32_t rank = 0;
+        while (*++p >= 'A')
+            size[rank++] = size_of(z, *p);
+        double *x = out ? check_call_out(c, type, rank, size)
+                        : check_call_in(c, type, rank, size, cases[number].lo, cases[number].hi);
+        if (type == WEFT_I32)
+            set_ids(x, z);
+        out |= *p == '>';
+    }
 }
 
-static void embedding_dw(check_call *c, const check_sizes *z, uint32_t dtype)
+/* Output 0 may be off by this share of the magnitudes that it is a sum of, which the same op gives
+ * for the magnitudes of its inputs. Writes the other outputs. */
+static void add_slack(check_call *c, double share)
 {
-    const int64_t table[] = {z->in, z->out}, dy[] = {z->rows, z->out};
-    check_call_begin(c, "embedding.dw");
-    check_call_in(c, dtype, 2, dy, -1, 1);
-    double *ids = check_call_in(c, WEFT_I32, 1, &z->rows, 0, 1);
-    check_call_in(c, dtype, 2, table, -1, 1);
-    double *to = check_call_out(c, WEFT_F32, 2, table);
-    c->shape_last = true;
-    set_ids(ids, z);
-    for (int64_t t = 0; t < z->rows; t++)
-        for (int64_t o = 0; (int64_t)ids[t] < z->in && o < z->out; o++) {
-            const int64_t at = (int64_t)ids[t] * z->out + o;
-            to[at] += c->x[0][t * z->out + o];
-            c->slack[0][at] = sum_slack(z->rows, (double)z->rows);
-        }
+    check_call of = *c;
+    for (uint32_t k = 0; k < c->nin; k++) {
+        of.x[k] = mem_alloc((uint64_t)check_operand_count(&c->in[k]) * sizeof(double));
+        for (int64_t i = 0; i < check_operand_count(&c->in[k]); i++)
+            of.x[k][i] = fabs(c->x[k][i]);
+    }
+    of.y[0] = c->slack[0];
+    (void)check_reference(&of);
+    for (int64_t i = 0; i < check_operand_count(&c->out[0]); i++)
+        c->slack[0][i] *= share;
+    for (uint32_t k = 0; k < c->nin; k++)
+        free(of.x[k]);
+}
+
+static void set_values(check_call *c, uint32_t number, const check_sizes *z)
+{
+    const int64_t n = check_operand_count(&c->out[0]);
+    const uint32_t ew = cases[number].ew;
+    const char terms = cases[number].terms;
+    for (int64_t i = 1; i < n && ew == WEFT_EW_SELECT; i += 2)
+        c->x[2][i] = 0;
+    c->slack[0] = mem_alloc((uint64_t)n * sizeof(double));
+    if (terms)
+        add_slack(c, terms == '2' ? 0x1p-22 : (8 + 8 * sqrt((double)size_of(z, terms))) * 0x1p-24);
+    (void)check_reference(c);
+    for (int64_t i = 0; i < n && ew; i++)
+        c->slack[0][i] = check_case_slack(ew, c->y[0][i]);
 }
 
 bool check_case(uint32_t number, const check_sizes *z, uint32_t dtype, check_call *out)
 {
-    static void (*const others[])(check_call *, const check_sizes *, uint32_t) = {
-        program, accumulate, sumsq, colsum, linear, linear_dx, linear_dw, embedding, embedding_dw};
-    if (number >= FUNCTIONS + sizeof others / sizeof *others)
+    /* y = a b + s; z = a */
+    static const weft_ew_step steps[] = {{WEFT_EW_MUL, 3, 0, 1, 0, 0, 0},
+                                         {WEFT_EW_ADD, 3, 3, 2, 0, 0, 0}};
+    static const uint16_t outs[] = {3, 0};
+    static const weft_ew_program program = {sizeof program, 2, 4, -1, steps, outs};
+    if (number >= sizeof cases / sizeof *cases)
         return false;
-    if (number < FUNCTIONS)
-        elementwise(out, number, z->n, dtype);
-    else
-        others[number - FUNCTIONS](out, z, dtype);
+    check_call_begin(out, cases[number].id);
+    add_operands(out, number, z, dtype);
+    out->program = cases[number].terms == '2' ? &program : NULL;
+    out->shape_last = out->nin > 2 && !cases[number].ew && out->in[1].dtype == WEFT_I32;
+    out->over[0] = cases[number].ew || (out->program && dtype == WEFT_F32); /* as updates do */
+    set_values(out, number, z);
     (void)check_call_what(out);
     return true;
 }

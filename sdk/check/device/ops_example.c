@@ -51,7 +51,7 @@ static void add_input(check_call *c, const describe_doc_operand *o, letters *s, 
     const uint32_t type = type_of(o->type, dtype);
     const bool id = type == WEFT_I32 || type == WEFT_I64;
     double *x = check_call_in(c, type, o->n, size, id ? 0 : s->how->lo, id ? 2 : s->how->hi);
-    for (uint64_t i = 0, n = check_operand_count(&c->in[c->nin - 1]); id && i < n; i++)
+    for (int64_t i = 0, n = check_operand_count(&c->in[c->nin - 1]); id && i < n; i++)
         x[i] = (double)(i % 3 == 1);
 }
 
@@ -146,7 +146,7 @@ bool check_example_how_of(const check_example_how *how, const char *id, const we
     if (lawful)
         *lawful = is_lawful(how, of, out);
     out->shape_last = op->flags & WEFT_OP_SHAPE_LAST;
-    out->in_place = op->in_place;
+    out->over[0] = op->in_place;
     (void)check_call_what(out);
     return true;
 }
@@ -195,7 +195,7 @@ bool check_example_chain(const host_component *const *ops, uint32_t join, const 
         add_output(out, &of->form->out[k], &s, dtype);
     add_attrs(out, of, &s, before);
     out->id = name;
-    out->in_place = 0;
+    out->over[0] = 0;
     (void)check_call_what(out);
     return true;
 }

@@ -11,6 +11,12 @@
 #define RED_BYTE 0xa5u
 #define POISON 0xffu /* a NaN in each float type */
 
+/* What an output holds before a run that accumulates. */
+static double held(int64_t i)
+{
+    return (double)(i % 7) - 3;
+}
+
 /* The offset of the next `bytes`, behind a red zone. */
 static uint64_t take(uint64_t *used, uint64_t bytes)
 {
@@ -44,13 +50,13 @@ void check_image_fill(const check_call *c, check_image *m)
     memset(m->was, RED_BYTE, m->bytes);
     memset(m->was + m->workspace, POISON, m->capacity);
     for (uint32_t k = 0; k < c->nin; k++)
-        for (uint64_t i = 0, n = check_operand_count(&c->in[k]); i < n; i++)
-            check_operand_put(&c->in[k], m->was + m->in[k], i, c->x[k][i]);
+        for (int64_t i = 0, n = check_operand_count(&c->in[k]); i < n; i++)
+            check_operand_put(c->in[k].dtype, m->was + m->in[k], i, c->x[k][i]);
     for (uint32_t k = 0; k < c->nout; k++) {
         memset(m->was + m->out[k], POISON, check_operand_bytes(&c->out[k]));
-        for (uint64_t i = 0, n = check_operand_count(&c->out[k]);
+        for (int64_t i = 0, n = check_operand_count(&c->out[k]);
              c->flags & WEFT_SPEC_ACCUMULATE && i < n; i++)
-            check_operand_put(&c->out[k], m->was + m->out[k], i, check_call_before(i));
+            check_operand_put(c->out[k].dtype, m->was + m->out[k], i, held(i));
     }
 }
 
@@ -66,11 +72,12 @@ bool check_image_differ(const check_call *c, const check_image *a, const check_i
 {
     for (uint32_t k = 0; k < c->nout; k++) {
         const uint64_t size = weft_dtype_size(c->out[k].dtype);
-        for (uint64_t i = 0, n = check_operand_count(&c->out[k]); i < n; i++)
+        for (int64_t i = 0, n = check_operand_count(&c->out[k]); i < n; i++)
             if (!a->absent_out[k] && !b->absent_out[k] &&
-                memcmp(a->is + a->out[k] + i * size, b->is + b->out[k] + i * size, size) != 0) {
+                memcmp(a->is + a->out[k] + (uint64_t)i * size,
+                       b->is + b->out[k] + (uint64_t)i * size, size) != 0) {
                 *output = k;
-                *element = i;
+                *element = (uint64_t)i;
                 return true;
             }
     }
@@ -82,10 +89,11 @@ void check_image_right(check_bench *b, const check_call *c, const check_image *m
     for (uint32_t k = 0; k < c->nout; k++) {
         const bool adds = c->flags & WEFT_SPEC_ACCUMULATE;
         const double unit = check_operand_unit(c->out[k].dtype);
-        for (uint64_t i = 0, n = check_operand_count(&c->out[k]); i < n; i++) {
-            const double before = adds ? check_call_before(i) : 0, want = before + c->y[k][i];
-            const double got = check_operand_get(&c->out[k], m->is + m->out[k], i);
-            const double slack = c->slack[k][i] + unit * (fabs(want) + fabs(before)) +
+        for (int64_t i = 0, n = check_operand_count(&c->out[k]); i < n; i++) {
+            const double before = adds ? held(i) : 0, want = before + c->y[k][i];
+            const double got = check_operand_get(c->out[k].dtype, m->is + m->out[k], i);
+            const double slack = (c->slack[k] ? c->slack[k][i] : 0) +
+                                 unit * (fabs(want) + fabs(before)) +
                                  (c->out[k].dtype == WEFT_F16 ? 6e-8 : 3e-45);
             if (got == want || (isnan(got) && isnan(want)) || fabs(got - want) <= slack)
                 continue;

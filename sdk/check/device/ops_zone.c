@@ -79,18 +79,18 @@ static void over_input(check_bench *b, const check_call *c, const check_image *a
     uint32_t output;
     uint64_t element;
     check_image_begin(b, c, &over);
-    over.out[0] = over.in[c->in_place - 1];
+    over.out[0] = over.in[c->over[0] - 1];
     check_bench_compute(b, c, &over);
     if (check_image_differ(c, apart, &over, &output, &element))
         check_fail("'%s' computes %s, and element %llu of output %u is another one where output 0 "
                    "lies over input %u; this op may be run in place",
-                   b->who, c->what, (unsigned long long)element, output, c->in_place - 1);
+                   b->who, c->what, (unsigned long long)element, output, c->over[0] - 1);
     check_image_end(&over);
 }
 
 static bool may_lie_over(const check_call *c)
 {
-    const uint32_t k = c->in_place;
+    const uint32_t k = c->over[0];
     return k && k <= c->nin && c->nout && c->in[k - 1].dtype == c->out[0].dtype &&
            check_operand_bytes(&c->in[k - 1]) == check_operand_bytes(&c->out[0]);
 }

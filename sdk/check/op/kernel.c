@@ -5,6 +5,7 @@
  * and results end at pages without access, and a kernel may not change its inputs. */
 #include "base/err.h"
 #include "check/op/value.h"
+#include "check/reference/call.h"
 #include "config/config.h"
 
 #include <stdio.h>
@@ -120,13 +121,6 @@ typedef struct call {
     uint64_t workspace;
 } call;
 
-static void operand_of(const weft_shape *s, weft_operand *o)
-{
-    *o = (weft_operand){.dtype = s->dtype, .rank = s->rank};
-    for (uint32_t k = 0; k < s->rank; k++)
-        o->size[k] = s->axes[k].size;
-}
-
 /* An elementwise op is a program of one step. */
 static void as_program(call *c)
 {
@@ -148,9 +142,9 @@ static void describe(const check_op *of, const check_op_task *t, call *c)
     c->of = of;
     c->task = t;
     for (uint32_t i = 0; i < t->nin; i++)
-        operand_of(&t->in[i], &c->in[i]);
+        c->in[i] = check_operand(&t->in[i]);
     for (uint32_t i = 0; i < t->nout; i++)
-        operand_of(&t->out[i], &c->out[i]);
+        c->out[i] = check_operand(&t->out[i]);
     c->spec = (weft_opspec){.struct_size = sizeof c->spec,
                             .id = t->id,
                             .attrs = t->attrs,

@@ -171,10 +171,10 @@ void check_op_kernels(check_run *r)
 
 static double typical(const weft_operand *o, const void *at)
 {
-    const uint64_t n = check_operand_count(o);
+    const int64_t n = check_operand_count(o);
     double sum = 0;
-    for (uint64_t i = 0; i < n; i++) {
-        const double v = check_operand_get(o, at, i);
+    for (int64_t i = 0; i < n; i++) {
+        const double v = check_operand_get(o->dtype, at, i);
         sum += isfinite(v) ? v * v : 0;
     }
     return sqrt(sum / (double)(n ? n : 1));
@@ -189,8 +189,9 @@ static void compare(const check_bench *b, const check_call *c, const check_image
         const unsigned char *from = kernel->is + kernel->out[k], *to = device->is + device->out[k];
         const double tolerance = fmax(1e-3, 4 * check_operand_unit(o->dtype));
         const double usual = typical(o, to);
-        for (uint64_t i = 0; i < check_operand_count(o); i++) {
-            const double got = check_operand_get(o, from, i), want = check_operand_get(o, to, i);
+        for (int64_t i = 0; i < check_operand_count(o); i++) {
+            const double got = check_operand_get(o->dtype, from, i),
+                         want = check_operand_get(o->dtype, to, i);
             if (got == want || (isnan(got) && isnan(want)) ||
                 fabs(got - want) <= tolerance * (fabs(want) + usual))
                 continue;

@@ -1,23 +1,15 @@
-/* check/rule/eval.c: an interpreter of rules' graphs in double precision, by plain loops.
+/* check/rule/eval.c: an interpreter of rules' graphs in double precision. Ops are computed by
+ * check/reference.
  *
  * Nodes are computed in their order, and assignments after all of them, as the SDK says. With
  * `narrow` every result is rounded to fp32. Where the parameter is split, each rank has its part of
  * every tensor, and communication works on the parts of all ranks. */
+#include "check/reference/reference.h"
 #include "check/rule/rule.h"
-
-#include "base/number/half.h"
-#include "check/elementwise.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-typedef struct call { /* an op on one rank */
-    const graph_node *n;
-    weft_shape is[WEFT_MAX_OPERANDS], os;
-    const double *in[WEFT_MAX_OPERANDS];
-    double *out;
-} call;
 
 static double **at(const check_rule_run *x, uint32_t rank, weft_tensor t)
 {
@@ -32,137 +24,37 @@ static uint64_t count(const graph *g, weft_tensor t)
 
 /* --- ops --- */
 
-static void each_element(const call *c)
+static bool begin_call(const graph_node *n, check_call *c)
 {
-    const uint64_t n = graph_shape_elements(&c->os);
-    for (uint64_t i = 0; i < n; i++) {
-        double v[3] = {0};
-        for (uint32_t k = 0; k < c->n->nin && k < 3; k++)
-            v[k] = c->in[k][c->is[k].rank ? i : 0];
-        c->out[i] = check_elementwise(c->n->op->ew, v[0], v[1], v[2]);
-    }
+    check_call_begin(c, n->id);
+    if (!n->op || n->nattr > CHECK_CALL_ATTRS || n->op->first_input) /* numbered: by the device */
+        return false;
+    memcpy(c->attrs, n->attrs, n->nattr * sizeof *c->attrs);
+    c->nattr = n->nattr;
+    c->ew = n->op->flags & WEFT_OP_ELEMENTWISE ? n->op->ew : 0;
+    return check_reference_knows(c);
 }
 
-static uint64_t columns(const weft_shape *s)
+static void run_op(const check_rule_run *x, const graph_node *n, uint32_t rank)
 {
-    return graph_shape_elements(s) / (uint64_t)s->axes[0].size;
-}
-
-/* Which product: y[i, j] = sum over l of x(i, l) w(j, l), each as it lies in memory. */
-static void product(const call *c, bool dx, bool dw)
-{
-    const uint64_t rows = dw ? columns(&c->is[0]) : (uint64_t)c->is[0].axes[0].size;
-    const uint64_t across = columns(&c->os);
-    const uint64_t inner = dw ? (uint64_t)c->is[0].axes[0].size : columns(&c->is[0]);
-    for (uint64_t i = 0; i < rows; i++)
-        for (uint64_t j = 0; j < across; j++) {
-            double sum = !dx && !dw && c->n->nin > 2 ? c->in[2][j] : 0;
-            for (uint64_t l = 0; l < inner; l++)
-                sum += c->in[0][dw ? l * rows + i : i * inner + l] *
-                       c->in[1][dx || dw ? l * across + j : j * inner + l];
-            c->out[i * across + j] = sum;
-        }
-}
-
-static void linear(const call *c)
-{
-    product(c, false, false);
-}
-
-static void linear_dx(const call *c)
-{
-    product(c, true, false);
-}
-
-static void linear_dw(const call *c)
-{
-    product(c, false, true);
-}
-
-static void sumsq(const call *c)
-{
-    c->out[0] = 0;
-    for (uint64_t i = 0; i < graph_shape_elements(&c->is[0]); i++)
-        c->out[0] += c->in[0][i] * c->in[0][i];
-}
-
-/* Elements before, along and behind the named axis of the tensor that has it. */
-static void around(const call *c, const weft_shape *s, uint64_t *n, uint64_t *behind)
-{
-    int64_t axis = 0;
-    for (uint32_t i = 0; i < c->n->nattr; i++)
-        if (strcmp(c->n->attrs[i].key, "size") != 0)
-            axis = c->n->attrs[i].i;
-    *n = (uint64_t)s->axes[axis].size;
-    *behind = 1;
-    for (uint32_t i = (uint32_t)axis + 1; i < s->rank; i++)
-        *behind *= (uint64_t)s->axes[i].size;
-}
-
-static void reduce_axis(const call *c)
-{
-    const bool sums = !strcmp(c->n->id, "sum_axis");
-    uint64_t n, behind;
-    around(c, &c->is[0], &n, &behind);
-    for (uint64_t i = 0; i < graph_shape_elements(&c->os); i++) {
-        const double *x = c->in[0] + i / behind * n * behind + i % behind;
-        double v = *x;
-        for (uint64_t k = 1; k < n; k++)
-            v = sums ? v + x[k * behind] : fmax(v, x[k * behind]);
-        c->out[i] = v;
-    }
-}
-
-static void spread_axis(const call *c)
-{
-    uint64_t n, behind;
-    around(c, &c->os, &n, &behind);
-    for (uint64_t i = 0; i < graph_shape_elements(&c->os); i++)
-        c->out[i] = c->in[0][i / behind / n * behind + i % behind];
-}
-
-static double rounded(double v, uint32_t dtype)
-{
-    switch (dtype) {
-    case WEFT_BF16: return (double)bf16_value(bf16_from((float)v));
-    case WEFT_F16: return (double)f16_value(f16_from((float)v));
-    case WEFT_U8: return rint(fmin(fmax(v, 0), 255));
-    case WEFT_I32: return rint(fmin(fmax(v, -2147483648.0), 2147483647.0));
-    default: return v;
-    }
-}
-
-static void cast(const call *c)
-{
-    for (uint64_t i = 0; i < graph_shape_elements(&c->os); i++)
-        c->out[i] = rounded(c->in[0][i], c->os.dtype);
-}
-
-static const struct {
-    const char *id;
-    void (*run)(const call *c);
-} known[] = {{"linear", linear},         {"linear.dx", linear_dx},  {"linear.dw", linear_dw},
-             {"sumsq", sumsq},           {"sum_axis", reduce_axis}, {"max_axis", reduce_axis},
-             {"broadcast", spread_axis}, {"repeat", spread_axis},   {"cast", cast}};
-
-static void (*find(const graph_node *n))(const call *c)
-{
-    if (n->op && (n->op->flags & WEFT_OP_ELEMENTWISE))
-        return n->op->ew >= WEFT_EW_COPY && n->op->ew <= WEFT_EW_FLOOR &&
-                       n->op->ew != WEFT_EW_CONST && n->nin <= 3 && n->nout == 1
-                   ? each_element
-                   : NULL;
-    for (size_t i = 0; n->op && i < sizeof known / sizeof *known; i++)
-        if (!strcmp(n->id, known[i].id))
-            return known[i].run;
-    return NULL;
+    check_call c;
+    begin_call(n, &c);
+    for (uint32_t k = 0; k < n->nin; k++)
+        check_call_from(&c, graph_local_shape(&x->of->g, n->in[k]), *at(x, rank, n->in[k]));
+    for (uint32_t k = 0; k < n->nout; k++)
+        check_call_to(&c, graph_local_shape(&x->of->g, n->out[k]), *at(x, rank, n->out[k]));
+    check_reference(&c);
+    for (int64_t i = 0; !strcmp(n->id, "cast") && i < check_operand_count(&c.out[0]); i++)
+        c.y[0][i] = check_reference_cast(c.out[0].dtype, c.y[0][i]);
 }
 
 const char *check_rule_unknown(const graph *g)
 {
+    check_call c;
     for (uint32_t i = 0; i < g->nodes.n; i++) {
         const graph_node *n = &g->nodes.at[i];
-        if (!n->assign && n->comm != WEFT_ALL_REDUCE && n->comm != WEFT_ALL_GATHER && !find(n))
+        if (!n->assign && n->comm != WEFT_ALL_REDUCE && n->comm != WEFT_ALL_GATHER &&
+            !begin_call(n, &c))
             return n->id;
     }
     return NULL;
@@ -197,21 +89,16 @@ static void all_gather(const check_rule_run *x, const graph_node *n)
 
 static void compute(const check_rule_run *x, const graph_node *n)
 {
-    const graph *g = &x->of->g;
     if (n->comm == WEFT_ALL_REDUCE)
         all_reduce(x, n);
     else if (n->comm)
         all_gather(x, n);
     for (uint32_t r = 0; r < x->ranks; r++) {
-        call c = {.n = n, .os = graph_local_shape(g, n->out[0]), .out = *at(x, r, n->out[0])};
-        for (uint32_t k = 0; k < n->nin; k++) {
-            c.is[k] = graph_local_shape(g, n->in[k]);
-            c.in[k] = *at(x, r, n->in[k]);
-        }
         if (!n->comm)
-            find(n)(&c);
-        for (uint64_t i = 0; x->narrow && i < graph_shape_elements(&c.os); i++)
-            c.out[i] = (double)(float)c.out[i];
+            run_op(x, n, r);
+        for (uint32_t k = 0; k < n->nout; k++)
+            for (uint64_t i = 0; x->narrow && i < count(&x->of->g, n->out[k]); i++)
+                (*at(x, r, n->out[k]))[i] = (double)(float)(*at(x, r, n->out[k]))[i];
     }
 }
 
@@ -221,7 +108,7 @@ static void assign(const check_rule_run *x, const graph_node *n)
     for (uint32_t r = 0; r < x->ranks; r++)
         for (uint64_t i = 0; i < count(&x->of->g, n->out[0]); i++) {
             const double v = (*at(x, r, n->in[0]))[i];
-            (*at(x, r, n->out[0]))[i] = x->narrow ? rounded(v, t->shape.dtype) : v;
+            (*at(x, r, n->out[0]))[i] = x->narrow ? check_reference_cast(t->shape.dtype, v) : v;
         }
 }
 

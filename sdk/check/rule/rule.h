@@ -2,8 +2,8 @@
  * private to this folder.
  *
  * A check builds the update of one parameter as the core does, with sizes and options of its own,
- * and runs it step by step with a plain interpreter of graphs. Nothing of the core's lowering,
- * fusion or kernels takes part, so the two are independent. */
+ * and runs it step by step with an interpreter of graphs, whose ops are check/reference's. Nothing
+ * of the core's lowering, fusion or kernels takes part, so the two are independent. */
 #ifndef CHECK_RULE_RULE_H
 #define CHECK_RULE_RULE_H
 

@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 #include "base/number/rng.h"
-#include "check/elementwise.h"
+#include "check/reference/reference.h"
 #include "graph/graph.h"
 
 #include <cmocka.h>

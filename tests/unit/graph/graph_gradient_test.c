@@ -123,7 +123,7 @@ static void elementwise_ops(void **state)
     (void)state;
     const char *id;
     for (uint32_t i = 0; (id = builtin_id(i)); i++)
-        if (builtin_op(id)->flags & WEFT_OP_ELEMENTWISE && !referee_relabels(id)) {
+        if (builtin_op(id)->flags & WEFT_OP_ELEMENTWISE && !eval_relabels(id)) {
             assert_int_not_equal(builtin_op(id)->ew, 0);
             one_elementwise(id);
         }
@@ -405,7 +405,7 @@ static void every_op_is_compared(void **state)
     const char *id;
     uint32_t k = 0;
     for (; (id = builtin_id(k)); k++)
-        if (builtin_op(id)->grad && !referee_relabels(id) && strncmp(id, "xent.", 5) &&
+        if (builtin_op(id)->grad && !eval_relabels(id) && strncmp(id, "xent.", 5) &&
             strcmp(id, "random")) {
             assert_true(k < sizeof compared);
             if (!compared[k])

@@ -1,17 +1,18 @@
-/* random.c: random and dropout, element by element, on the generator of philox.h. */
-#include "philox.h"
-#include "referee.h"
+/* check/reference/random.c: random and dropout, element by element, on the generator of philox.h.
+ */
+#include "check/reference/loops.h"
+#include "check/reference/philox.h"
 
 /* The number of element i of the part of the whole tensor that output 0 is; an axis without a whole
  * size is whole. */
-static uint64_t number_of(const struct call *c, double time, int64_t i)
+static uint64_t number_of(const check_call *c, double time, int64_t i)
 {
     const weft_operand *o = &c->out[0];
     const int by_step = c->in[0].rank == 0 && c->in[0].dtype == WEFT_F32;
-    uint64_t number = (uint64_t)call_attr(c, "first")->i, distance = 1;
+    uint64_t number = (uint64_t)attr_i(c, "first"), distance = 1;
     for (uint32_t k = o->rank; k-- > 0; i /= o->size[k]) {
         const char key[] = {'w', 'h', 'o', 'l', 'e', '.', (char)('0' + k), 0};
-        const int64_t whole = call_attr(c, key)->i;
+        const int64_t whole = attr_i(c, key);
         number += (uint64_t)(i % o->size[k]) * distance;
         distance *= k ? (uint64_t)(whole ? whole : o->size[k]) : 1;
     }
@@ -20,23 +21,21 @@ static uint64_t number_of(const struct call *c, double time, int64_t i)
     return number + (uint64_t)time * distance;
 }
 
-static void random_numbers(const struct call *c)
+static void random_numbers(const check_call *c)
 {
-    const uint64_t stream = (uint64_t)call_attr(c, "stream")->i,
-                   seed = (uint64_t)call_attr(c, "seed")->i;
+    const uint64_t stream = (uint64_t)attr_i(c, "stream"), seed = (uint64_t)attr_i(c, "seed");
     for (int64_t i = 0; i < count_of(&c->out[0]); i++) {
         const uint64_t n = number_of(c, c->x[0][0], i);
-        c->y[0][i] = call_attr(c, "distribution")->i ? philox_normal(n, stream, seed)
-                                                     : philox_uniform(n, stream, seed);
+        c->y[0][i] = attr_i(c, "distribution") ? philox_normal(n, stream, seed)
+                                               : philox_uniform(n, stream, seed);
     }
 }
 
-static void dropout(const struct call *c)
+static void dropout(const check_call *c)
 {
-    const uint64_t stream = (uint64_t)call_attr(c, "stream")->i,
-                   seed = (uint64_t)call_attr(c, "seed")->i;
+    const uint64_t stream = (uint64_t)attr_i(c, "stream"), seed = (uint64_t)attr_i(c, "seed");
     const int64_t cols = count_of(&c->out[0]) / c->out[0].size[0];
-    const double p = call_attr(c, "p")->f;
+    const double p = attr_f(c, "p");
     for (int64_t i = 0; i < count_of(&c->out[0]); i++) {
         const double x = c->x[0][i] + (c->nin > 2 ? c->x[2][i % cols] : 0);
         const int drops = philox_drops(number_of(c, c->x[1][0], i), stream, seed, p);
@@ -44,13 +43,4 @@ static void dropout(const struct call *c)
     }
 }
 
-int referee_random(const struct call *c)
-{
-    if (strcmp(c->id, "random") == 0)
-        random_numbers(c);
-    else if (strcmp(c->id, "dropout") == 0)
-        dropout(c);
-    else
-        return 0;
-    return 1;
-}
+const check_loops check_loops_random[] = {{"random", random_numbers}, {"dropout", dropout}, {0}};

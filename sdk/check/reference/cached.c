@@ -1,15 +1,14 @@
-/* cached.c: ops on caches of keys and values. */
-#include "referee.h"
+/* check/reference/cached.c: ops on caches of keys and values. */
+#include "check/reference/loops.h"
 #include <math.h>
 #include <string.h>
 
-static void cache_write(const struct call *c)
+static void cache_write(const check_call *c)
 {
     const int64_t heads = c->in[0].size[0], rows = c->in[0].size[1], dim = c->in[0].size[2];
+    const weft_attr *which = check_call_attr(c, "part");
+    const int64_t part = which->key ? which->i : 1;
     const int parts = c->in[1].rank == 4;
-    int64_t part = 1;
-    for (uint32_t i = 0; i < c->nattr; i++)
-        part = strcmp(c->attr[i].key, "part") ? part : c->attr[i].i;
     memcpy(c->y[0], c->x[0], (size_t)(heads * rows * dim) * sizeof(double));
     for (int64_t t = 0; t < c->in[1].size[0]; t++)
         for (int64_t h = 0; h < heads; h++)
@@ -39,7 +38,7 @@ static void one_head(const double *q, const double *k, const double *v, int64_t 
         y[i] /= sum;
 }
 
-static void attention_cached(const struct call *c)
+static void attention_cached(const check_call *c)
 {
     const int64_t tokens = c->out[0].size[0], heads = c->out[0].size[1], dim = c->out[0].size[2];
     const int64_t kv = c->in[1].size[0], rows = c->in[1].size[1];
@@ -55,14 +54,5 @@ static void attention_cached(const struct call *c)
         }
 }
 
-int referee_cached(const struct call *c)
-{
-    const int write = !strcmp(c->id, "cache.write");
-    if (write)
-        cache_write(c);
-    else if (!strcmp(c->id, "attention.cached"))
-        attention_cached(c);
-    else
-        return 0;
-    return 1;
-}
+const check_loops check_loops_cached[] = {
+    {"cache.write", cache_write}, {"attention.cached", attention_cached}, {0}};

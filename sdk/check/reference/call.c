@@ -1,29 +1,39 @@
-/* check/device/ops_call.c: an op with operands and values. See ops.h. */
+/* check/reference/call.c: an op with operands and values. See call.h. */
+#include "check/reference/call.h"
+
 #include "base/mem.h"
 #include "base/number/half.h"
-#include "check/device/ops.h"
+#include "check/harness/harness.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-uint64_t check_operand_count(const weft_operand *o)
+weft_operand check_operand(const weft_shape *s)
 {
-    uint64_t n = 1;
+    weft_operand o = {.dtype = s->dtype, .rank = s->rank};
+    for (uint32_t i = 0; i < s->rank; i++)
+        o.size[i] = s->axes[i].size;
+    return o;
+}
+
+int64_t check_operand_count(const weft_operand *o)
+{
+    int64_t n = 1;
     for (uint32_t i = 0; i < o->rank; i++)
-        n *= (uint64_t)o->size[i];
+        n *= o->size[i];
     return o->dtype ? n : 0;
 }
 
 uint64_t check_operand_bytes(const weft_operand *o)
 {
-    return check_operand_count(o) * weft_dtype_size(o->dtype);
+    return (uint64_t)check_operand_count(o) * weft_dtype_size(o->dtype);
 }
 
-double check_operand_get(const weft_operand *o, const void *at, uint64_t i)
+double check_operand_get(uint32_t dtype, const void *at, int64_t i)
 {
-    switch (o->dtype) {
+    switch (dtype) {
     case WEFT_F32: return (double)((const float *)at)[i];
     case WEFT_BF16: return (double)bf16_value(((const uint16_t *)at)[i]);
     case WEFT_F16: return (double)f16_value(((const uint16_t *)at)[i]);
@@ -34,9 +44,9 @@ double check_operand_get(const weft_operand *o, const void *at, uint64_t i)
     }
 }
 
-void check_operand_put(const weft_operand *o, void *at, uint64_t i, double v)
+void check_operand_put(uint32_t dtype, void *at, int64_t i, double v)
 {
-    switch (o->dtype) {
+    switch (dtype) {
     case WEFT_F32: ((float *)at)[i] = (float)v; break;
     case WEFT_BF16: ((uint16_t *)at)[i] = bf16_from((float)v); break;
     case WEFT_F16: ((uint16_t *)at)[i] = f16_from((float)v); break;
@@ -52,9 +62,11 @@ double check_operand_unit(uint32_t dtype)
     return dtype == WEFT_BF16 ? 0x1p-8 : dtype == WEFT_F16 ? 0x1p-10 : 0x1p-23;
 }
 
-double check_call_before(uint64_t i)
+double check_operand_rounded(uint32_t dtype, double v)
 {
-    return (double)(i % 7) - 3;
+    uint64_t cell;
+    check_operand_put(dtype, &cell, 0, v);
+    return check_operand_get(dtype, &cell, 0);
 }
 
 /* --- building --- */
@@ -75,37 +87,57 @@ void check_call_end(check_call *c)
     }
 }
 
-static void set_operand(weft_operand *o, uint32_t dtype, uint32_t rank, const int64_t *size)
+static double *add(weft_operand *o, double **values, uint32_t dtype, uint32_t rank,
+                   const int64_t *size)
 {
     *o = (weft_operand){.dtype = dtype, .rank = rank};
     for (uint32_t i = 0; i < rank; i++)
         o->size[i] = size[i];
+    return *values = mem_alloc((uint64_t)check_operand_count(o) * sizeof **values);
+}
+
+double *check_call_room(check_call *c, uint32_t dtype, uint32_t rank, const int64_t *size)
+{
+    const uint32_t k = c->nin++;
+    return add(&c->in[k], &c->x[k], dtype, rank, size);
 }
 
 double *check_call_in(check_call *c, uint32_t dtype, uint32_t rank, const int64_t *size, double lo,
                       double hi)
 {
-    weft_operand *o = &c->in[c->nin];
-    uint64_t state = c->nin + 1, cell;
-    set_operand(o, dtype, rank, size);
-    const uint64_t n = check_operand_count(o);
-    double *x = c->x[c->nin++] = mem_alloc(n * sizeof *x);
-    for (uint64_t i = 0; i < n; i++) { /* rounded to the type */
-        const double v = lo + (hi - lo) * ldexp((double)(check_random(&state) >> 11), -53);
-        check_operand_put(o, &cell, 0, v);
-        x[i] = check_operand_get(o, &cell, 0);
-    }
+    uint64_t state = c->nin + 1;
+    double *x = check_call_room(c, dtype, rank, size);
+    for (int64_t i = 0, n = check_operand_count(&c->in[c->nin - 1]); i < n; i++)
+        x[i] = check_operand_rounded(dtype, lo + (hi - lo) * (double)(check_random(&state) >> 11) *
+                                                     0x1p-53);
     return x;
 }
 
 double *check_call_out(check_call *c, uint32_t dtype, uint32_t rank, const int64_t *size)
 {
-    weft_operand *o = &c->out[c->nout];
-    set_operand(o, dtype, rank, size);
-    const uint64_t n = check_operand_count(o);
-    c->slack[c->nout] = mem_alloc(n * sizeof(double));
-    memset(c->slack[c->nout], 0, n * sizeof(double));
-    return c->y[c->nout++] = mem_alloc(n * sizeof(double));
+    const uint32_t k = c->nout++;
+    return add(&c->out[k], &c->y[k], dtype, rank, size);
+}
+
+void check_call_from(check_call *c, weft_shape s, double *values)
+{
+    c->in[c->nin] = check_operand(&s);
+    c->x[c->nin++] = values;
+}
+
+void check_call_to(check_call *c, weft_shape s, double *values)
+{
+    c->out[c->nout] = check_operand(&s);
+    c->y[c->nout++] = values;
+}
+
+const weft_attr *check_call_attr(const check_call *c, const char *key)
+{
+    static const weft_attr none = {0};
+    for (uint32_t k = 0; k < c->nattr; k++)
+        if (!strcmp(c->attrs[k].key, key))
+            return &c->attrs[k];
+    return &none;
 }
 
 weft_opspec check_call_spec(const check_call *c)

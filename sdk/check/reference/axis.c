@@ -1,10 +1,10 @@
-/* axis.c: ops along an axis, and batched products. */
-#include "referee.h"
+/* check/reference/axis.c: ops along an axis, and batched products. */
+#include "check/reference/loops.h"
 #include <math.h>
 #include <string.h>
 
 /* The sum over l of a [i, l] b [j, l], in which each operand may have its axes the other way. */
-static void bmm(const struct call *c)
+static void bmm(const check_call *c)
 {
     const uint32_t r = c->in[0].rank;
     const int dx = strcmp(c->id, "bmm.dx") == 0, dw = strcmp(c->id, "bmm.dw") == 0;
@@ -21,11 +21,11 @@ static void bmm(const struct call *c)
 }
 
 /* Element (outer, k, inner) of the operand that has the axis, and (outer, inner) of the other. */
-static void along_axis(const struct call *c)
+static void along_axis(const check_call *c)
 {
     const int reduces = c->id[0] == 's' || c->id[0] == 'm', sums = c->id[0] == 's';
     const weft_operand *full = reduces ? &c->in[0] : &c->out[0];
-    const weft_attr *named = &c->attr[!strcmp(c->attr[0].key, "size")];
+    const weft_attr *named = &c->attrs[!strcmp(c->attrs[0].key, "size")];
     const int64_t at = named->i, n = full->size[at];
     int64_t inner = 1;
     for (uint32_t k = (uint32_t)at + 1; k < full->rank; k++)
@@ -47,17 +47,11 @@ static void along_axis(const struct call *c)
     }
 }
 
-int referee_axis(const struct call *c)
-{
-    static const char *const along[] = {"sum_axis", "max_axis", "broadcast", "repeat"};
-    if (!strncmp(c->id, "bmm", 3)) {
-        bmm(c);
-        return 1;
-    }
-    for (size_t k = 0; k < sizeof along / sizeof *along; k++)
-        if (!strcmp(c->id, along[k])) {
-            along_axis(c);
-            return 1;
-        }
-    return 0;
-}
+const check_loops check_loops_axis[] = {{"bmm", bmm},
+                                        {"bmm.dx", bmm},
+                                        {"bmm.dw", bmm},
+                                        {"sum_axis", along_axis},
+                                        {"max_axis", along_axis},
+                                        {"broadcast", along_axis},
+                                        {"repeat", along_axis},
+                                        {0}};

@@ -1,21 +1,11 @@
-/* rope.c: rotary positions. */
-#include "referee.h"
+/* check/reference/rope.c: rotary positions. */
+#include "check/reference/loops.h"
 #include <math.h>
 #include <string.h>
 
-static int64_t attr_i(const struct call *c, const char *key)
-{
-    return call_attr(c, key)->i;
-}
-
-static double attr_f(const struct call *c, const char *key)
-{
-    return call_attr(c, key)->f;
-}
-
 /* The wavelength of pair i in positions, stretched as transformers does it: long waves by the
  * factor, short ones not, those between by a mean of both frequencies. */
-static double wavelength(const struct call *c, double i, double d)
+static double wavelength(const check_call *c, double i, double d)
 {
     const double theta = attr_f(c, "theta") > 0 ? attr_f(c, "theta") : 1e4;
     const double wave = 2 * acos(-1.0) * pow(theta, 2 * i / d);
@@ -28,7 +18,7 @@ static double wavelength(const struct call *c, double i, double d)
 }
 
 /* Elements i and i + half of a head as one complex number, times exp(i angle). */
-static void rope(const struct call *c)
+static void rope(const check_call *c)
 {
     const int64_t heads = c->in[0].size[1], d = c->in[0].size[2], half = d / 2;
     for (int64_t k = 0; k < c->in[0].size[0] * heads * half; k++) {
@@ -44,10 +34,4 @@ static void rope(const struct call *c)
     }
 }
 
-int referee_rope(const struct call *c)
-{
-    if (strcmp(c->id, "rope"))
-        return 0;
-    rope(c);
-    return 1;
-}
+const check_loops check_loops_rope[] = {{"rope", rope}, {0}};
