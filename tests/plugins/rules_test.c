@@ -59,28 +59,6 @@ static weft_status write_rule(update *u, const char *rule, const char *options, 
 
 /* --- The joined program in fp32: what a device does with it --- */
 
-static float step_value(const weft_ew_step *s, const float *r)
-{
-    float a = r[s->a], b = r[s->b], c = r[s->c];
-    switch (s->op) {
-    case WEFT_EW_COPY: return a;
-    case WEFT_EW_ADD: return a + b;
-    case WEFT_EW_SUB: return a - b;
-    case WEFT_EW_MUL: return a * b;
-    case WEFT_EW_DIV: return a / b;
-    case WEFT_EW_MIN: return a < b ? a : b;
-    case WEFT_EW_MAX: return a > b ? a : b;
-    case WEFT_EW_SQRT: return sqrtf(a);
-    case WEFT_EW_NEG: return -a;
-    case WEFT_EW_EXP: return expf(a);
-    case WEFT_EW_LOG: return logf(a);
-    case WEFT_EW_POW: return powf(a, b);
-    case WEFT_EW_SELECT: return c != 0 ? a : b;
-    case WEFT_EW_CONST: return s->imm;
-    default: fail_msg("a rule uses elementwise op %u", s->op); return 0;
-    }
-}
-
 static void run_program(const update *u, float (*value)[N])
 {
     const graph_fused *f = &u->f;
@@ -89,8 +67,13 @@ static void run_program(const update *u, float (*value)[N])
         float r[WEFT_EW_MAX_REGISTERS] = {0};
         for (uint32_t k = 0; k < f->nin; k++)
             r[k] = value[f->in[k]][graph_tensor_at(&u->g, f->in[k])->shape.rank ? i : 0];
-        for (uint32_t s = 0; s < f->program.nsteps; s++)
-            r[f->program.steps[s].dst] = step_value(&f->program.steps[s], r);
+        for (uint32_t k = 0; k < f->program.nsteps; k++) {
+            const weft_ew_step *s = &f->program.steps[k];
+            r[s->dst] = s->op == WEFT_EW_CONST
+                            ? s->imm
+                            : (float)check_elementwise(s->op, (double)r[s->a], (double)r[s->b],
+                                                       (double)r[s->c]);
+        }
         for (uint32_t k = 0; k < f->nout; k++)
             out[k][i] = r[f->program.out_reg[k]];
     }

@@ -35,23 +35,20 @@ static void eval_end(evaluation *e)
 
 static void eval_node(evaluation *e, const graph_node *n)
 {
-    weft_shape is[WEFT_MAX_OPERANDS], os[WEFT_MAX_OPERANDS];
-    double *in[WEFT_MAX_OPERANDS], *out[WEFT_MAX_OPERANDS];
-    for (uint32_t i = 0; i < n->nin; i++) {
-        is[i] = graph_tensor_at(e->g, n->in[i])->shape;
-        in[i] = e->value[n->in[i]];
-    }
+    check_call c;
+    eval_begin_op(&c, n->assign ? "copy" : n->id, n->attrs, n->nattr);
+    for (uint32_t i = 0; i < n->nin; i++)
+        check_call_from(&c, graph_tensor_at(e->g, n->in[i])->shape, e->value[n->in[i]]);
     for (uint32_t i = 0; i < n->nout; i++) {
-        os[i] = graph_tensor_at(e->g, n->out[i])->shape;
-        out[i] = calloc((size_t)eval_elements(&os[i]), sizeof(double));
+        const weft_shape *s = &graph_tensor_at(e->g, n->out[i])->shape;
+        check_call_to(&c, *s, calloc((size_t)eval_elements(s), sizeof(double)));
     }
-    eval_op(&(eval_call){n->assign ? "copy" : n->id, n->attrs, n->nattr, n->nin, n->nout, is, os,
-                         in, out});
+    eval_op(&c);
     for (uint32_t i = 0; i < n->nout; i++) {
         int add = graph_tensor_at(e->g, n->out[i])->kind == WEFT_T_GRAD;
-        for (int64_t k = 0; k < eval_elements(&os[i]); k++)
-            e->value[n->out[i]][k] = out[i][k] + (add ? e->value[n->out[i]][k] : 0);
-        free(out[i]);
+        for (int64_t k = 0; k < check_operand_count(&c.out[i]); k++)
+            e->value[n->out[i]][k] = c.y[i][k] + (add ? e->value[n->out[i]][k] : 0);
+        free(c.y[i]);
     }
 }
 

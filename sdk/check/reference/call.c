@@ -131,6 +131,14 @@ void check_call_to(check_call *c, weft_shape s, double *values)
     c->y[c->nout++] = values;
 }
 
+bool check_call_attrs(check_call *c, const weft_attr *attrs, uint32_t n)
+{
+    c->nattr = n <= CHECK_CALL_ATTRS ? n : 0;
+    for (uint32_t i = 0; i < c->nattr; i++)
+        c->attrs[i] = attrs[i];
+    return c->nattr == n;
+}
+
 const weft_attr *check_call_attr(const check_call *c, const char *key)
 {
     static const weft_attr none = {0};

@@ -39,6 +39,9 @@ void check_call_end(check_call *c); /* frees the values */
 void check_call_from(check_call *c, weft_shape s, double *values);
 void check_call_to(check_call *c, weft_shape s, double *values);
 
+/* The attributes of a call; false: they are more than it has room for. */
+bool check_call_attrs(check_call *c, const weft_attr *attrs, uint32_t n);
+
 /* An attribute; all zeros: the call has none of that name. */
 const weft_attr *check_call_attr(const check_call *c, const char *key);
 

@@ -30,7 +30,7 @@ double check_elementwise(uint32_t ew, double a, double b, double c)
     }
 }
 
-uint32_t check_loops_ew(const check_call *c)
+uint32_t check_reference_ew(const check_call *c)
 {
     static const char *const ids[] = {
         [WEFT_EW_COPY] = "copy",   [WEFT_EW_ADD] = "add",       [WEFT_EW_SUB] = "sub",
@@ -55,7 +55,7 @@ static double element(const check_call *c, uint32_t k, int64_t i)
 
 void check_loops_each(const check_call *c)
 {
-    const uint32_t ew = check_loops_ew(c);
+    const uint32_t ew = check_reference_ew(c);
     for (int64_t i = 0; i < count_of(&c->out[0]); i++)
         put(c, 0, i, check_elementwise(ew, element(c, 0, i), element(c, 1, i), element(c, 2, i)));
 }

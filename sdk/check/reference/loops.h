@@ -20,9 +20,6 @@ extern const check_loops check_loops_rope[];
 void check_loops_each(const check_call *c);    /* an elementwise op */
 void check_loops_program(const check_call *c); /* "ew" */
 
-/* The operation of an elementwise op; 0: it is none. */
-uint32_t check_loops_ew(const check_call *c);
-
 static inline int64_t count_of(const weft_operand *o)
 {
     return check_operand_count(o);

@@ -477,7 +477,7 @@ static void (*find(const check_call *c))(const check_call *c)
                                              check_loops_elements,
                                              check_loops_random,
                                              check_loops_rope};
-    if (c->program || check_loops_ew(c))
+    if (c->program || check_reference_ew(c))
         return c->program ? check_loops_program : check_loops_each;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (const check_loops *of = all[i]; of->id; of++)

@@ -13,6 +13,9 @@ bool check_reference(const check_call *c);
 /* Is this an op that is known here, or elementwise? */
 bool check_reference_knows(const check_call *c);
 
+/* The WEFT_EW_ of an elementwise op; 0: it is none. */
+uint32_t check_reference_ew(const check_call *c);
+
 /* What an elementwise op gives. `ew`: a WEFT_EW_ other than WEFT_EW_CONST. Numbers that the op does
  * not read are 0. What is computed from a NaN is a NaN. */
 double check_elementwise(uint32_t ew, double a, double b, double c);

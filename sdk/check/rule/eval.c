@@ -27,10 +27,8 @@ static uint64_t count(const graph *g, weft_tensor t)
 static bool begin_call(const graph_node *n, check_call *c)
 {
     check_call_begin(c, n->id);
-    if (!n->op || n->nattr > CHECK_CALL_ATTRS || n->op->first_input) /* numbered: by the device */
-        return false;
-    memcpy(c->attrs, n->attrs, n->nattr * sizeof *c->attrs);
-    c->nattr = n->nattr;
+    if (!n->op || n->op->first_input || !check_call_attrs(c, n->attrs, n->nattr))
+        return false; /* elements that are numbered over the whole job: by the device */
     c->ew = n->op->flags & WEFT_OP_ELEMENTWISE ? n->op->ew : 0;
     return check_reference_knows(c);
 }

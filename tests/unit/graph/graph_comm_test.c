@@ -196,22 +196,20 @@ static void run_comm(values *v, const graph_node *n)
 
 static void run_op(values *v, const graph_node *n, uint32_t r)
 {
-    weft_shape is[WEFT_MAX_OPERANDS], os[WEFT_MAX_OPERANDS];
-    double *in[WEFT_MAX_OPERANDS], *out[WEFT_MAX_OPERANDS];
-    for (uint32_t i = 0; i < n->nin; i++) {
-        is[i] = graph_local_shape(v->g, n->in[i]);
-        in[i] = v->of[r][n->in[i]];
-    }
+    check_call c;
+    eval_begin_op(&c, n->id, n->attrs, n->nattr);
+    for (uint32_t i = 0; i < n->nin; i++)
+        check_call_from(&c, graph_local_shape(v->g, n->in[i]), v->of[r][n->in[i]]);
     for (uint32_t i = 0; i < n->nout; i++) {
-        os[i] = graph_local_shape(v->g, n->out[i]);
-        out[i] = calloc((size_t)eval_elements(&os[i]), sizeof(double));
+        const weft_shape s = graph_local_shape(v->g, n->out[i]);
+        check_call_to(&c, s, calloc((size_t)eval_elements(&s), sizeof(double)));
     }
-    eval_op(&(eval_call){n->id, n->attrs, n->nattr, n->nin, n->nout, is, os, in, out});
+    eval_op(&c);
     for (uint32_t i = 0; i < n->nout; i++) {
         const bool add = graph_tensor_at(v->g, n->out[i])->kind == WEFT_T_GRAD;
-        for (int64_t k = 0; k < eval_elements(&os[i]); k++)
-            v->of[r][n->out[i]][k] = out[i][k] + (add ? v->of[r][n->out[i]][k] : 0);
-        free(out[i]);
+        for (int64_t k = 0; k < check_operand_count(&c.out[i]); k++)
+            v->of[r][n->out[i]][k] = c.y[i][k] + (add ? v->of[r][n->out[i]][k] : 0);
+        free(c.y[i]);
     }
 }
 

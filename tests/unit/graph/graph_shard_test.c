@@ -202,13 +202,13 @@ static void fill(double *x, const weft_shape *s, uint64_t key)
 static void run(const bench *w, const weft_attr *a, uint32_t nattr, const weft_shape *is,
                 const weft_shape *os, double (*x)[LIMIT], double (*y)[LIMIT])
 {
-    double *in[7], *out[3];
-    for (uint32_t i = 0; i < 7; i++)
-        in[i] = x[i];
-    for (uint32_t i = 0; i < 3; i++)
-        out[i] = y[i];
-    eval_op(&(eval_call){examples[w->g.now.block].id, a, nattr, w->call.nin, w->call.nout, is, os,
-                         in, out});
+    check_call c;
+    eval_begin_op(&c, examples[w->g.now.block].id, a, nattr);
+    for (uint32_t i = 0; i < w->call.nin; i++)
+        check_call_from(&c, is[i], x[i]);
+    for (uint32_t i = 0; i < w->call.nout; i++)
+        check_call_to(&c, os[i], y[i]);
+    eval_op(&c);
 }
 
 static bench *set_up(uint32_t e)
