@@ -24,13 +24,14 @@ static uint64_t count(const graph *g, weft_tensor t)
 
 /* --- ops --- */
 
+/* False: the op is not known here, or its elements are numbered over the whole job. */
 static bool begin_call(const graph_node *n, check_call *c)
 {
     check_call_begin(c, n->id);
     if (!n->op || n->op->first_input || !check_call_attrs(c, n->attrs, n->nattr))
-        return false; /* elements that are numbered over the whole job: by the device */
+        return false;
     c->ew = n->op->flags & WEFT_OP_ELEMENTWISE ? n->op->ew : 0;
-    return check_reference_knows(c);
+    return c->ew ? check_reference_ew(c) && n->nin <= 3 && n->nout == 1 : check_reference_knows(c);
 }
 
 static void run_op(const check_rule_run *x, const graph_node *n, uint32_t rank)
