@@ -226,7 +226,7 @@ typedef struct graph_fused {
     weft_tensor in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS];
     uint32_t nin, nout;
 } graph_fused;
-bool graph_fused_fits(const graph_fused *f); /* devices have enough registers for it */
+bool graph_fused_fits(const graph_fused *f); /* devices have registers and steps for it */
 weft_status graph_fuse(graph *g, uint32_t first, uint32_t end, weft_tensor gate, graph_fused *out);
 
 /* The same; results [tensor] that are wanted outside become outputs, too. */

@@ -30,6 +30,18 @@ void plan_list_shift(plan *p, const plan_list *l, uint32_t base, uint32_t mesh_a
             (plan_shift){l->entries.at[l->entries.n - 1].first_base + base, mesh_axis, stride};
 }
 
+weft_opspec plan_program_spec(const weft_ew_program *program, uint32_t nin, uint32_t nout,
+                              const weft_operand *io)
+{
+    return (weft_opspec){.struct_size = sizeof(weft_opspec),
+                         .id = "ew",
+                         .nin = nin,
+                         .nout = nout,
+                         .in = io,
+                         .out = io + nin,
+                         .program = program};
+}
+
 weft_status plan_emit_op(plan *p, plan_list *l, const weft_opspec *op, const plan_emission *x)
 {
     static const uint64_t zeros[BASE_FIRST] = {0}, nowhere[WEFT_MAX_MESH] = {0};
@@ -40,6 +52,21 @@ weft_status plan_emit_op(plan *p, plan_list *l, const weft_opspec *op, const pla
     plan_list_call(p, l, plan_segment_end(p, seg, nbases), x->bases ? x->bases : zeros, nbases,
                    x->micro_batch, x->name ? x->name : x->segment);
     return WEFT_OK;
+}
+
+weft_status plan_emit_scalars(plan *p, plan_list *l, const graph *g, const graph_fused *f,
+                              const char *segment, const char *name)
+{
+    weft_operand io[2 * WEFT_MAX_OPERANDS] = {{0}};
+    plan_ref refs[2 * WEFT_MAX_OPERANDS];
+    for (uint32_t i = 0; i < f->nin + f->nout; i++) {
+        const graph_tensor *t = graph_tensor_at(g, i < f->nin ? f->in[i] : f->out[i - f->nin]);
+        io[i].dtype = WEFT_F32;
+        refs[i] = (plan_ref){BASE_ABSOLUTE, 0, plan_scalar_offset(p, t->name, 0)};
+    }
+    const weft_opspec op = plan_program_spec(&f->program, f->nin, f->nout, io);
+    return plan_emit_op(p, l, &op,
+                        &(plan_emission){.segment = segment, .name = name, .refs = refs});
 }
 
 weft_status plan_segment_add_fill(plan *p, uint32_t seg, uint32_t dtype, uint64_t elements,

@@ -53,6 +53,14 @@ typedef struct plan_emission {
 } plan_emission;
 weft_status plan_emit_op(plan *p, plan_list *l, const weft_opspec *op, const plan_emission *x);
 
+/* The op of an elementwise program; its nin + nout operands are at `io`. */
+weft_opspec plan_program_spec(const weft_ew_program *program, uint32_t nin, uint32_t nout,
+                              const weft_operand *io);
+
+/* Emit a program of scalars of `g`. */
+weft_status plan_emit_scalars(plan *p, plan_list *l, const graph *g, const graph_fused *f,
+                              const char *segment, const char *name);
+
 /* Write 0 to `elements` elements (0: one number of no axes) of `dtype`: one instruction of a
  * segment. */
 weft_status plan_segment_add_zero(plan *p, uint32_t seg, uint32_t dtype, uint64_t elements,

@@ -8,6 +8,7 @@ with double precision, to 1e-6 of the highest."""
 import json
 import math
 import os
+import re
 import shutil
 import signal
 
@@ -47,6 +48,17 @@ class Lengthy(w.Bench):
                     self.train("long", job | {"optim.length": self.LONG}, ranks=ranks)
                     self.same("brief", "long")
                     self.assertEqual(w.metrics(self.path("long"))[-1]["test.lengthy"], 6)
+
+    def updates(self, length):
+        job = self.JOB | ALONE | {"optim.length": length}
+        lines = w.weft("plan", "--list", self.ini, *self.options("planned", job)).stdout
+        return len(re.findall(r"^ +\d+ +call +update ", lines, re.M))
+
+    def test_programs(self):
+        """More than 64 values are one program still; more than 256 steps are two, of which one is
+        for the rate, which is a number."""
+        self.assertEqual(self.updates(12), self.updates(0))
+        self.assertEqual(self.updates(40), 2 * self.updates(0))
 
     def test_more_operands_than_a_program_has(self):
         for rule in ("test.lengthy", "test.lengthy_whole"):

@@ -264,13 +264,7 @@ static weft_status add_group_copy(lowering *l, uint32_t *seg, const char *name, 
     static const weft_ew_program program = {sizeof program, 1, 2, -1, &step, &reg};
     const weft_operand io[2] = {plan_lower_operand(l->b->g, n->in[0]),
                                 plan_lower_operand(l->b->g, n->out[0])};
-    const weft_opspec op = {.struct_size = sizeof op,
-                            .id = "ew",
-                            .nin = 1,
-                            .nout = 1,
-                            .in = io,
-                            .out = io + 1,
-                            .program = &program};
+    const weft_opspec op = plan_program_spec(&program, 1, 1, io);
     if (*seg == UINT32_MAX)
         *seg = plan_segment_begin(l->b->p, name);
     return plan_segment_add(l->b->p, *seg, &op, 0, refs);

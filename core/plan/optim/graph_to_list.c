@@ -172,22 +172,12 @@ static weft_status emit_operands(plan_to_list *s, operands *o, const weft_opspec
 
 static weft_status emit_program(plan_to_list *s, uint32_t first, uint32_t end)
 {
-    graph part = *s->g; /* the same tensors, the nodes of the run */
     graph_fused f;
-    part.nodes.at = &s->order.at[first];
-    part.nodes.n = end - first;
-    weft_status st = graph_fuse_wanted(&part, 0, end - first, s->job->gate, s->wanted, &f);
-    s->g->pool = part.pool;
+    weft_status st = plan_runs_fuse(s, first, end, &s->g->pool, &f);
     operands o = {.nbases = BASE_FIRST};
     for (uint32_t i = 0; st == WEFT_OK && i < f.nin + f.nout; i++)
         st = add_operand(s, &o, i < f.nin ? f.in[i] : f.out[i - f.nin], true);
-    const weft_opspec op = {.struct_size = sizeof op,
-                            .id = "ew",
-                            .nin = f.nin,
-                            .nout = f.nout,
-                            .in = o.io,
-                            .out = o.io + f.nin,
-                            .program = &f.program};
+    const weft_opspec op = plan_program_spec(&f.program, f.nin, f.nout, o.io);
     return st != WEFT_OK || !f.nout ? st : emit_operands(s, &o, &op, NULL);
 }
 
@@ -228,13 +218,7 @@ static weft_status emit_bits(plan_to_list *s, const graph_node *n)
     for (uint32_t i = 0; i < o.n; i++)
         if (o.io[i].dtype != WEFT_F32)
             o.io[i] = (weft_operand){WEFT_F32, 1, 0, 0, {(int64_t)((bytes + 3) / 4)}};
-    const weft_opspec op = {.struct_size = sizeof op,
-                            .id = "ew",
-                            .nin = o.n - 1,
-                            .nout = 1,
-                            .in = o.io,
-                            .out = o.io + o.n - 1,
-                            .program = &program};
+    const weft_opspec op = plan_program_spec(&program, o.n - 1, 1, o.io);
     return st != WEFT_OK ? st : emit_operands(s, &o, &op, NULL);
 }
 
@@ -313,13 +297,7 @@ static weft_status emit_grouped(plan_to_list *s, const graph_node *n, plan_colle
     weft_status st = add_operand(s, &o, n->in[0], true);
     if (st == WEFT_OK)
         st = add_operand(s, &o, n->out[0], true);
-    const weft_opspec op = {.struct_size = sizeof op,
-                            .id = "ew",
-                            .nin = 1,
-                            .nout = 1,
-                            .in = o.io,
-                            .out = o.io + 1,
-                            .program = &program};
+    const weft_opspec op = plan_program_spec(&program, 1, 1, o.io);
     if (st == WEFT_OK)
         st = emit_operands(s, &o, &op, NULL);
     c->in = c->out;

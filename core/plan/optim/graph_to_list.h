@@ -64,6 +64,10 @@ bool plan_runs_elementwise(const graph *g, const graph_node *n);
 /* Set run_of, last and wanted from order; within a run that is cut, nodes change their order. */
 void plan_runs_divide(plan_to_list *s);
 
+/* The program of nodes [first, end) of order, whose results that are wanted are outputs, too. */
+weft_status plan_runs_fuse(plan_to_list *s, uint32_t first, uint32_t end, pool *memory,
+                           graph_fused *out);
+
 /* --- graph_to_list.c --- */
 
 /* `by_levels`: sums of numbers come as late as possible, independent ones next to each other. End

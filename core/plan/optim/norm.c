@@ -172,13 +172,7 @@ static weft_status add_kinds(plan_builder *b, plan_list *l, const kinds *x)
         sum = (uint16_t)x->n;
     }
     reg = x->n ? sum : reg;
-    weft_opspec op = {.struct_size = sizeof op,
-                      .id = "ew",
-                      .nin = x->n,
-                      .nout = 1,
-                      .in = io,
-                      .out = io + x->n,
-                      .program = &program};
+    weft_opspec op = plan_program_spec(&program, x->n, 1, io);
     return plan_emit_op(b->p, l, &op,
                         &(plan_emission){.segment = "all sums of squares", .refs = refs});
 }

@@ -196,24 +196,10 @@ weft_status plan_rule_scalars_assign(plan_builder *b, plan_list *l)
     const struct rule_scalars *x = b->rule->rule_scalars;
     if (!x || !x->f.nout)
         return WEFT_OK;
-    weft_operand io[2 * WEFT_MAX_OPERANDS] = {{0}};
-    plan_ref refs[2 * WEFT_MAX_OPERANDS];
-    for (uint32_t i = 0; i < x->f.nin + x->f.nout; i++) {
-        const char *name = i < x->f.nin ? x->in[i] : x->out[i - x->f.nin];
-        io[i].dtype = WEFT_F32;
-        refs[i] = (plan_ref){BASE_ABSOLUTE, 0, plan_scalar_offset(b->p, name, 0)};
-        if (i >= x->f.nin)
-            plan_scalar_save(b->p, name, SCALAR_OF_PLUGIN);
-    }
-    if (!graph_fused_fits(&x->f))
-        return assign_in_parts(b, l, x);
-    const weft_opspec op = {.struct_size = sizeof op,
-                            .id = "ew",
-                            .nin = x->f.nin,
-                            .nout = x->f.nout,
-                            .in = io,
-                            .out = io + x->f.nin,
-                            .program = &x->f.program};
-    return plan_emit_op(b->p, l, &op,
-                        &(plan_emission){.segment = "scalars of the rule", .refs = refs});
+    const weft_status st = graph_fused_fits(&x->f) ? plan_emit_scalars(b->p, l, x->g, &x->f,
+                                                                       "scalars of the rule", NULL)
+                                                   : assign_in_parts(b, l, x);
+    for (uint32_t i = 0; i < x->f.nout; i++)
+        plan_scalar_save(b->p, x->out[i], SCALAR_OF_PLUGIN);
+    return st;
 }

@@ -58,43 +58,46 @@ static void join(plan_to_list *s)
 
 typedef struct cutting {
     plan_to_list *s;
-    uint32_t *reader; /* [tensor] 1 + the last node that reads it */
-    uint32_t *seen;   /* [tensor] `stamp`: read or made by the nodes that fits() looks at */
-    uint32_t stamp;
+    uint32_t *reader; /* [tensor] 1 + the last node that reads it or a part of it */
 } cutting;
 
 static void find_readers(cutting *c)
 {
+    const graph *g = c->s->g;
+    memset(c->reader, 0, (g->tensors.n + 1) * sizeof *c->reader);
     for (uint32_t i = 0; i < c->s->order.n; i++)
         for (uint32_t k = 0; k < c->s->order.at[i].nin; k++)
             c->reader[c->s->order.at[i].in[k]] = i + 1;
+    for (weft_tensor t = 1; t <= g->tensors.n; t++) {
+        const weft_tensor of = graph_tensor_at(g, t)->part_of;
+        if (of && c->reader[t] > c->reader[of])
+            c->reader[of] = c->reader[t];
+    }
 }
 
-static bool is_new(cutting *c, weft_tensor t)
+weft_status plan_runs_fuse(plan_to_list *s, uint32_t first, uint32_t end, pool *memory,
+                           graph_fused *out)
 {
-    const bool fresh = t && c->seen[t] != c->stamp;
-    c->seen[t] = c->stamp;
-    return fresh;
+    graph part = *s->g; /* the same tensors, the nodes of the run */
+    part.nodes.at = &s->order.at[first];
+    part.nodes.n = end - first;
+    part.pool = *memory;
+    const weft_status st = graph_fuse_wanted(&part, 0, end - first, s->job->gate, s->wanted, out);
+    *memory = part.pool;
+    return st;
 }
 
 /* Whether nodes [first, end) are one program. */
 static bool fits(cutting *c, uint32_t first, uint32_t end)
 {
-    uint32_t registers = 0, nin = 0, nout = 0;
-    c->stamp++;
-    for (uint32_t i = first; i < end; i++) {
-        const graph_node *n = &c->s->order.at[i];
-        for (uint32_t k = 0; k < n->nin; k++)
-            if (is_new(c, n->in[k])) {
-                registers++;
-                nin += !graph_tensor_at(c->s->g, n->in[k])->constant;
-            }
-        registers += !n->assign && is_new(c, n->out[0]);
-        nout += n->assign || c->reader[n->out[0]] > end;
-    }
-    const bool gated = is_new(c, c->s->job->gate);
-    return registers + gated <= WEFT_EW_MAX_REGISTERS && nin + gated <= WEFT_MAX_OPERANDS &&
-           nout <= WEFT_MAX_OPERANDS && nin + gated + nout <= MAX_BASES - BASE_FIRST;
+    graph_fused f;
+    pool memory = {0};
+    for (uint32_t i = first; i < end; i++)
+        if (!c->s->order.at[i].assign)
+            c->s->wanted[c->s->order.at[i].out[0]] = c->reader[c->s->order.at[i].out[0]] > end;
+    const bool fused = plan_runs_fuse(c->s, first, end, &memory, &f) == WEFT_OK;
+    pool_free(&memory);
+    return fused && graph_fused_fits(&f) && f.nin + f.nout <= MAX_BASES - BASE_FIRST;
 }
 
 static bool is_single(const cutting *c, uint32_t i)
@@ -118,57 +121,54 @@ static void singles_first(cutting *c, uint32_t first, uint32_t end)
     find_readers(c);
 }
 
+/* The end of the longest program that begins with node `first` of a run that ends at `end`. A
+ * longer one may fit where a shorter one does not, which has more results that others read. */
+static uint32_t longest(cutting *c, uint32_t first, uint32_t end)
+{
+    uint32_t k = first + 1;
+    while (k < end && k < first + WEFT_EW_MAX_STEPS + WEFT_MAX_OPERANDS &&
+           is_single(c, k) == is_single(c, first))
+        k++;
+    while (k > first + 1 && !fits(c, first, k))
+        k--;
+    return k;
+}
+
 /* Cut nodes [first, end) into runs from number `run` on; returns the number of the last. */
 static uint32_t cut(cutting *c, uint32_t first, uint32_t end, uint32_t run)
 {
-    for (uint32_t i = first; i < end; i++) {
-        if (i > first && (!fits(c, first, i + 1) || is_single(c, i - 1) != is_single(c, i))) {
-            first = i;
-            run++;
-        }
-        c->s->run_of[i] = run;
-    }
-    return run;
+    for (uint32_t next; first < end; run++)
+        for (next = longest(c, first, end); first < next;)
+            c->s->run_of[first++] = run;
+    return run - 1;
 }
 
-static void cut_long_runs(plan_to_list *s)
+static void cut_long_runs(cutting *c)
 {
-    const uint64_t n = s->g->tensors.n + 1;
-    cutting c = {
-        .s = s, .reader = mem_alloc(n * sizeof *c.reader), .seen = mem_alloc(n * sizeof *c.seen)};
-    uint32_t run = 0;
-    find_readers(&c);
-    for (uint32_t i = 0, k; i < s->order.n; i = k, run++) {
+    plan_to_list *s = c->s;
+    for (uint32_t i = 0, k, run = 0; i < s->order.n; i = k, run++) {
         for (k = i + 1; k < s->order.n && s->run_of[k] == s->run_of[i];)
             k++;
-        if (plan_runs_elementwise(s->g, &s->order.at[i]) && !fits(&c, i, k)) {
-            singles_first(&c, i, k);
-            run = cut(&c, i, k, run);
-        } else {
-            for (uint32_t j = i; j < k; j++)
-                s->run_of[j] = run;
+        for (uint32_t j = i; j < k; j++)
+            s->run_of[j] = run;
+        if (plan_runs_elementwise(s->g, &s->order.at[i]) && !fits(c, i, k)) {
+            singles_first(c, i, k);
+            run = cut(c, i, k, run);
         }
     }
-    free(c.reader);
-    free(c.seen);
 }
 
 void plan_runs_divide(plan_to_list *s)
 {
+    cutting c = {s, mem_alloc((s->g->tensors.n + 1) * sizeof *c.reader)};
     s->run_of = mem_alloc(s->order.n * sizeof *s->run_of + 1);
     join(s);
-    cut_long_runs(s);
+    find_readers(&c);
+    cut_long_runs(&c);
+    for (weft_tensor t = 1; t <= s->g->tensors.n; t++)
+        s->last[t] = c.reader[t] ? 1 + s->run_of[c.reader[t] - 1] : 0;
+    free(c.reader);
     for (uint32_t i = 0; i < s->order.n; i++)
-        for (uint32_t k = 0; k < s->order.at[i].nin; k++)
-            s->last[s->order.at[i].in[k]] = s->run_of[i] + 1;
-    for (weft_tensor t = 1; t <= s->g->tensors.n; t++) {
-        const weft_tensor of = graph_tensor_at(s->g, t)->part_of;
-        if (of && s->last[t] > s->last[of])
-            s->last[of] = s->last[t];
-    }
-    for (uint32_t i = 0; i < s->order.n; i++)
-        for (uint32_t k = 0; k < s->order.at[i].nout && !s->order.at[i].assign; k++) {
-            weft_tensor t = s->order.at[i].out[k];
-            s->wanted[t] = s->last[t] > s->run_of[i] + 1;
-        }
+        for (uint32_t k = 0; k < s->order.at[i].nout && !s->order.at[i].assign; k++)
+            s->wanted[s->order.at[i].out[k]] = s->last[s->order.at[i].out[k]] > s->run_of[i] + 1;
 }

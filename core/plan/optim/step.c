@@ -167,24 +167,8 @@ static weft_status end_scalars(plan_builder *b, plan_list *l, scalars *s, const 
     graph_fused f;
     if (s->e.st == WEFT_OK)
         s->e.st = graph_fuse(&s->g, 0, s->g.nodes.n, 0, &f);
-    if (s->e.st == WEFT_OK) {
-        weft_operand io[64] = {{0}};
-        plan_ref refs[64];
-        for (uint32_t i = 0; i < f.nin + f.nout; i++) {
-            const graph_tensor *t = graph_tensor_at(&s->g, i < f.nin ? f.in[i] : f.out[i - f.nin]);
-            io[i].dtype = WEFT_F32;
-            refs[i] = (plan_ref){BASE_ABSOLUTE, 0, plan_scalar_offset(b->p, t->name, 0)};
-        }
-        weft_opspec op = {.struct_size = sizeof op,
-                          .id = "ew",
-                          .nin = f.nin,
-                          .nout = f.nout,
-                          .in = io,
-                          .out = io + f.nin,
-                          .program = &f.program};
-        s->e.st = plan_emit_op(b->p, l, &op,
-                               &(plan_emission){.segment = "scalars", .name = name, .refs = refs});
-    }
+    if (s->e.st == WEFT_OK)
+        s->e.st = plan_emit_scalars(b->p, l, &s->g, &f, "scalars", name);
     graph_free(&s->g);
     return s->e.st;
 }

@@ -166,13 +166,7 @@ static weft_status update_range(plan_builder *b, plan_list *l, group *k, const r
         io[i] = (weft_operand){io[i].dtype, 1, 0, 0, {(int64_t)r->count}};
         refs[i] = (plan_ref){nbases++, 0, 0};
     }
-    weft_opspec op = {.struct_size = sizeof op,
-                      .id = "ew",
-                      .nin = f->nin,
-                      .nout = f->nout,
-                      .in = io,
-                      .out = io + f->nin,
-                      .program = &f->program};
+    weft_opspec op = plan_program_spec(&f->program, f->nin, f->nout, io);
     weft_status st = plan_emit_op(
         b->p, l, &op,
         &(plan_emission){

@@ -13,7 +13,7 @@
 
 typedef struct code { /* a program and memory for it */
     weft_ew_program program;
-    weft_ew_step steps[200];
+    weft_ew_step steps[WEFT_EW_MAX_STEPS];
     uint16_t outs[WEFT_MAX_OPERANDS];
 } code;
 
@@ -130,6 +130,30 @@ static void registers(check_bench *b, int64_t n, uint32_t *seen)
     run(b, &c, &p, seen);
 }
 
+/* As many steps as a program may have, on four registers. Each is written again, those of the
+ * inputs, too, and register 3 holds a number and a vector in turn. Exact in fp32. */
+static void steps(check_bench *b, int64_t n, uint32_t *seen)
+{
+    check_call c;
+    code p;
+    begin(&c, &p, 4, "an 'ew' program of 256 steps on 4 registers");
+    for (uint32_t k = 0; k < 2; k++)
+        set_whole(check_call_in(&c, WEFT_F32, 1, &n, 0, 1), n, k + 1);
+    set_whole(check_call_in(&c, WEFT_F32, 0, &n, 0, 1), 1, 3);
+    for (uint32_t k = 0; k < WEFT_EW_MAX_STEPS / 5; k++) {
+        step(&p, WEFT_EW_CONST, 3, 0, 0, 0);
+        step(&p, WEFT_EW_MUL, 3, 3, 3, 0);
+        p.steps[p.program.nsteps - 1].flags = WEFT_EW_SCALAR;
+        step(&p, k % 2 ? WEFT_EW_ADD : WEFT_EW_SUB, 0, 0, 3, 0);
+        step(&p, k % 2 ? WEFT_EW_MAX : WEFT_EW_MIN, 3, 0, 1, 0);
+        step(&p, WEFT_EW_SUB, 1, 3, 1, 0);
+    }
+    step(&p, WEFT_EW_SUB, 2, 1, 2, 0);
+    for (uint32_t k = 0; k < 4; k++)
+        give(&c, &p, k, n);
+    run(b, &c, &p, seen);
+}
+
 /* 32 inputs, of which the last is a scalar, and 32 outputs. */
 static void operands(check_bench *b, int64_t n, uint32_t *seen)
 {
@@ -160,6 +184,7 @@ static void programs(check_bench *b)
         }
         all_opcodes(b, sizes[i], &seen);
         registers(b, sizes[i], &seen);
+        steps(b, sizes[i], &seen);
         operands(b, sizes[i], &seen);
     }
     if (!seen)

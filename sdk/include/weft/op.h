@@ -135,10 +135,10 @@ WEFT_FREEZE(weft_op, doc, 72);
 /* --- Elementwise programs ---
  *
  * The core fuses chains of elementwise ops into one op "ew", which reads its operands once.
- * Register r < nin holds input r; each step writes register dst = op(a, b, c). An operand with one
- * element is a scalar: it is broadcast. Steps whose operands are all scalars are marked and
- * computed once. Arithmetic is fp32; 16-bit inputs are widened, outputs rounded to their own
- * type. */
+ * Register r < nin holds input r; each step writes register dst = op(a, b, c), also one that has
+ * held something else. An operand with one element is a scalar: it is broadcast. Steps whose
+ * operands are all scalars are marked and computed once. Arithmetic is fp32; 16-bit inputs are
+ * widened, outputs rounded to their own type. */
 #define WEFT_EW_COPY 1u
 #define WEFT_EW_ADD 2u
 #define WEFT_EW_SUB 3u
@@ -169,6 +169,7 @@ typedef struct weft_ew_step {         /* passed in arrays: never grows */
 WEFT_FREEZE(weft_ew_step, imm, 16);
 
 #define WEFT_EW_MAX_REGISTERS 64 /* as many operands as an op may have, and 32 more at least */
+#define WEFT_EW_MAX_STEPS 256    /* of a program of the core */
 
 typedef struct weft_ew_program {
     uint32_t struct_size, nsteps, nregs;

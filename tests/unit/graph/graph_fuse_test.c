@@ -57,7 +57,7 @@ static void run_lane(const graph_fused *f, double *reg)
 {
     for (uint32_t i = 0; i < f->program.nsteps; i++) {
         const weft_ew_step *s = &f->program.steps[i];
-        assert_true(s->dst < f->program.nregs && s->dst >= f->nin);
+        assert_true(s->dst < f->program.nregs);
         reg[s->dst] = s->op == WEFT_EW_CONST
                           ? (double)s->imm
                           : check_elementwise(s->op, reg[s->a], reg[s->b], reg[s->c]) + 0;
@@ -66,7 +66,7 @@ static void run_lane(const graph_fused *f, double *reg)
 
 typedef struct chain {
     graph g;
-    weft_tensor pool[64], states[4];
+    weft_tensor pool[256], states[4];
     uint32_t n, nstates;
 } chain;
 
@@ -76,7 +76,9 @@ static weft_tensor add_input(chain *c, const char *name, bool vector)
     return c->pool[c->n++] = graph_add(&c->g, name, vector ? WEFT_T_STATE : WEFT_T_SCALAR, &s);
 }
 
-static void make_chain(chain *c, draw *d)
+/* `ops` ops on what is there; in a long chain on what is new or an input, so that most values are
+ * short-lived. */
+static void make_chain(chain *c, draw *d, uint32_t ops)
 {
     static const char *const ids[] = {
         "add", "sub", "mul",  "div",  "min", "max",    "sqrt", "neg",    "abs", "sign",  "exp",
@@ -92,12 +94,14 @@ static void make_chain(chain *c, draw *d)
         double value = (double)(float)(0.25 + rng_uniform(d->key, d->at++));
         assert_int_equal(b.constant(b.ctx, value, 0, &c->pool[c->n++]), WEFT_OK);
     }
-    for (uint32_t i = 0; i < 20; i++) {
+    const uint32_t inputs = c->n;
+    for (uint32_t i = 0; i < ops; i++) {
         const char *id = ids[below(d, sizeof ids / sizeof *ids)];
         weft_tensor in[3], out;
         uint32_t nin = operands(&b, id);
         for (uint32_t k = 0; k < nin; k++)
-            in[k] = c->pool[below(d, c->n)];
+            in[k] = c->pool[ops > 20 && below(d, 4) ? c->n - 1 - below(d, 8)
+                                                    : below(d, ops > 20 ? inputs : c->n)];
         assert_int_equal(b.op(b.ctx, id, NULL, 0, in, nin, 0, &out, 1), WEFT_OK);
         c->pool[c->n++] = out;
     }
@@ -123,6 +127,7 @@ static void compare(chain *c, draw *d)
     evaluation e = eval_begin(&c->g);
     fill(&e, c, d);
     double got[4][LANES], reg[WEFT_EW_MAX_REGISTERS];
+    assert_true(graph_fused_fits(&f));
     for (uint32_t lane = 0; lane < LANES; lane++) {
         for (uint32_t i = 0; i < f.nin; i++)
             reg[i] = e.value[f.in[i]][graph_tensor_at(&c->g, f.in[i])->shape.rank ? lane : 0];
@@ -153,10 +158,10 @@ static void compare(chain *c, draw *d)
 static void drawn_chains(void **state)
 {
     (void)state;
-    for (uint64_t i = 0; i < 200; i++) {
+    for (uint64_t i = 0; i < 300; i++) {
         draw d = {1000 + i, 0};
         chain c;
-        make_chain(&c, &d);
+        make_chain(&c, &d, i < 200 ? 20 : 60 + (uint32_t)below(&d, 180));
         compare(&c, &d);
         graph_free(&c.g);
     }
@@ -171,7 +176,7 @@ static void scalars_are_marked(void **state)
         chain c;
         graph_fused f;
         bool scalar[WEFT_EW_MAX_REGISTERS] = {0};
-        make_chain(&c, &d);
+        make_chain(&c, &d, 20);
         assert_int_equal(graph_fuse(&c.g, 0, c.g.nodes.n, 0, &f), WEFT_OK);
         for (uint32_t k = 0; k < f.nin; k++)
             scalar[k] = graph_tensor_at(&c.g, f.in[k])->shape.rank == 0;
@@ -195,7 +200,7 @@ static void the_gate_is_an_input(void **state)
     draw d = {7, 0};
     chain c;
     graph_fused f;
-    make_chain(&c, &d);
+    make_chain(&c, &d, 20);
     weft_builder b = graph_builder(&c.g);
     weft_tensor gate;
     assert_int_equal(b.scalar(b.ctx, "gate", 0, &gate), WEFT_OK);
@@ -211,14 +216,14 @@ static void refused(void **state)
     draw d = {8, 0};
     chain c;
     graph_fused f;
-    make_chain(&c, &d);
+    make_chain(&c, &d, 20);
     weft_builder b = graph_builder(&c.g);
     weft_tensor x = c.states[0], sum;
     assert_int_equal(b.op(b.ctx, "sumsq", NULL, 0, &x, 1, 0, &sum, 1), WEFT_OK);
     assert_int_equal(graph_fuse(&c.g, 0, c.g.nodes.n, 0, &f), WEFT_UNSUPPORTED);
     assert_non_null(strstr(err_text(), "sumsq is not elementwise"));
     graph_free(&c.g);
-    make_chain(&c, &d);
+    make_chain(&c, &d, 20);
     b = graph_builder(&c.g);
     for (uint32_t i = 0; i < 33; i++) {
         weft_tensor in[] = {x, add_input(&c, "more", true)};
@@ -229,22 +234,57 @@ static void refused(void **state)
     graph_free(&c.g);
 }
 
-/* 64 registers are what devices have; the inputs have one each. */
-static void what_devices_take(void **state)
+static weft_tensor begin_graph(graph *g)
+{
+    graph_init(g, &alone, builtin_ops(), WEFT_F32, WEFT_F32);
+    weft_shape s = {.dtype = WEFT_F32, .rank = 1, .axes = {{"elements", LANES}}};
+    return graph_add(g, "a", WEFT_T_STATE, &s);
+}
+
+static weft_tensor op_of(graph *g, const char *id, weft_tensor x, weft_tensor y)
+{
+    weft_builder b = graph_builder(g);
+    weft_tensor in[] = {x, y}, out;
+    assert_int_equal(b.op(b.ctx, id, NULL, 0, in, y ? 2 : 1, 0, &out, 1), WEFT_OK);
+    return out;
+}
+
+/* 64 values have a register each; of more, each has the register of one that nobody reads any
+ * more. Devices take 256 steps. */
+static void long_chains(void **state)
 {
     (void)state;
-    for (uint32_t steps = 62; steps < 66; steps++) {
+    static const uint32_t steps[] = {1, 62, 63, 64, 65, 255, 256, 257};
+    for (size_t k = 0; k < sizeof steps / sizeof *steps; k++) {
         graph g;
         graph_fused f;
-        graph_init(&g, &alone, builtin_ops(), WEFT_F32, WEFT_F32);
-        weft_builder b = graph_builder(&g);
-        weft_shape s = {.dtype = WEFT_F32, .rank = 1, .axes = {{"elements", LANES}}};
-        weft_tensor x = graph_add(&g, "a", WEFT_T_STATE, &s);
-        for (uint32_t i = 0; i < steps; i++)
-            assert_int_equal(b.op(b.ctx, "neg", NULL, 0, &x, 1, 0, &x, 1), WEFT_OK);
+        weft_tensor x = begin_graph(&g);
+        for (uint32_t i = 0; i < steps[k]; i++)
+            x = op_of(&g, "neg", x, 0);
         assert_int_equal(graph_fuse(&g, 0, g.nodes.n, 0, &f), WEFT_OK);
-        assert_int_equal(f.program.nsteps, steps);
-        assert_int_equal(graph_fused_fits(&f), steps + 1 <= WEFT_EW_MAX_REGISTERS);
+        assert_int_equal(f.program.nsteps, steps[k]);
+        assert_int_equal(f.program.nregs, steps[k] < 64 ? steps[k] + 1 : 1);
+        assert_int_equal(graph_fused_fits(&f), steps[k] <= 256);
+        graph_free(&g);
+    }
+}
+
+/* The input and `n` values that are made of it are summed one by one: n live at once, and then the
+ * sum, which takes the register of what it read. */
+static void values_at_once(void **state)
+{
+    (void)state;
+    for (uint32_t n = 61; n < 67; n++) {
+        graph g;
+        graph_fused f;
+        weft_tensor x[67] = {begin_graph(&g)};
+        for (uint32_t i = 1; i < n; i++)
+            x[i] = op_of(&g, "neg", x[0], 0);
+        for (uint32_t i = 1; i < n; i++)
+            x[0] = op_of(&g, "add", x[0], x[i]);
+        assert_int_equal(graph_fuse(&g, 0, g.nodes.n, 0, &f), WEFT_OK);
+        assert_int_equal(f.program.nregs, n);
+        assert_int_equal(graph_fused_fits(&f), n <= 64);
         graph_free(&g);
     }
 }
@@ -254,7 +294,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(drawn_chains),         cmocka_unit_test(scalars_are_marked),
         cmocka_unit_test(the_gate_is_an_input), cmocka_unit_test(refused),
-        cmocka_unit_test(what_devices_take),
+        cmocka_unit_test(long_chains),          cmocka_unit_test(values_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

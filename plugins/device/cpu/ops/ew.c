@@ -12,7 +12,7 @@
 #include "ops.h"
 #include <string.h>
 
-enum { MAX_STEPS = 256, MAX_VALUES = WEFT_MAX_OPERANDS + 2 * MAX_STEPS };
+enum { MAX_STEPS = WEFT_EW_MAX_STEPS, MAX_VALUES = WEFT_MAX_OPERANDS + 2 * MAX_STEPS };
 
 struct value {
     uint32_t op; /* 0: an input */

@@ -112,8 +112,9 @@ void devop_ew(weft_prepared *p, const void *const *in, void *const *out, float *
     for (int64_t i = 0; i < n && !shut; i++) {
         for (uint32_t k = 0; k < p->nin; k++)
             r[k] = ((const float *)in[k])[p->count[k] == 1 ? 0 : i];
-        for (uint32_t k = 0; k < p->nsteps; k++)
-            r[p->steps[k].dst % most] = step_of(&p->steps[k], r, most);
+        for (uint32_t k = 0; k < p->nsteps && !(k == 200 && BAD == FEW_STEPS); k++)
+            if (!i || BAD != SCALARS_ONCE || !(p->steps[k].flags & WEFT_EW_SCALAR))
+                r[p->steps[k].dst % most] = step_of(&p->steps[k], r, most);
         for (uint32_t k = 0; k < p->nout; k++)
             ((float *)out[k])[i] = r[p->out_reg[k] % most];
     }
