@@ -2,9 +2,10 @@
 """rules.py WEFT: what rules keep besides their parameters is the same on every layout.
 
 A rule's own scalar is assigned once a step, however the parameters are divided, and is resumed. A
-rule that is too long for one program has the bits that it has in one. The
-count of updates goes on beyond 2^24, where fp32 numbers are 2 apart: learning rates are compared
-with double precision, to 1e-6 of the highest."""
+rule that is too long for one program has the bits that it has in one. AdEMAMix, which has more than
+64 values, follows its formula in double precision over 32 steps. The count of updates goes on
+beyond 2^24, where fp32 numbers are 2 apart: learning rates are compared with double precision, to
+1e-6 of the highest."""
 import json
 import math
 import os
@@ -66,6 +67,66 @@ class Lengthy(w.Bench):
             self.train("brief", job)
             self.train("many", job | {"optim.moments": 20})
             self.same("brief", "many", [f".m{i}" for i in range(1, 20)])
+
+
+class Ademamix(w.Bench):
+    """The formula in double precision, from the first weights and the gradients of the job; the
+    schedules of alpha and of the third beta end before the steps do."""
+    JOB = JOB | {"optim.rule": "test.ademamix", "run.steps": 32, "optim.lr": 5e-3, "train.clip": 0,
+                 "model.layers": 1, "model.embed": 16, "model.ffn": 40, "checkpoint.every": 1}
+    BETA, ALPHA, RAMP, EPS, DECAY = (0.9, 0.999, 0.9999), 5, 20, 1e-8, 0.1
+
+    def step(self, t, lr, g, of):
+        """(p, m1, m2, nu) of one element after step t."""
+        p, m1, m2, nu = of
+        b1, b2, last = self.BETA
+        s = min(t / self.RAMP, 1)
+        b3 = min(math.exp(math.log(b1) * math.log(last)
+                          / ((1 - s) * math.log(last) + s * math.log(b1))), last)
+        m1 = b1 * m1 + (1 - b1) * g
+        m2 = b3 * m2 + (1 - b3) * g
+        nu = b2 * nu + (1 - b2) * g * g
+        root = math.sqrt(nu / (1 - b2**t))
+        by = (m1 / (1 - b1**t) + self.ALPHA * s * m2) / (root + self.EPS) + self.DECAY * p
+        return p - lr * by, m1, m2, nu
+
+    def check(self, ranks, more):
+        job = self.JOB | more
+        self.train("start", job | {"run.steps": 1, "optim.lr": 1e-60}, ranks=ranks)  # 0 in fp32
+        self.train("run", job, ranks=ranks)
+        start = w.tensors(self.path("start"), 1)
+        names = [n for n in start if n + ".nu" in start]
+        self.assertGreater(len(names), 10)
+        of = {n: [(x, 0.0, 0.0, 0.0) for x in start[n][1]] for n in names}
+        for line in w.metrics(self.path("run")):
+            t, found = line["step"], w.tensors(self.path("run"), line["step"])
+            for n in names:
+                of[n] = [self.step(t, self.JOB["optim.lr"], g, x)
+                         for g, x in zip(found[n + ".g"][1], of[n])]
+                for k, state in enumerate(("", ".m1", ".m2", ".nu")):
+                    should = [x[k] for x in of[n]]
+                    most = max(map(abs, should))
+                    far = max(abs(x - y) for x, y in zip(found[n + state][1], should))
+                    self.assertLessEqual(far, 1e-5 * most, (n + state, t))
+        self.assertEqual(t, 32)
+        moved = max(abs(x[0] - y) for n in names for x, y in zip(of[n], start[n][1]))
+        self.assertGreater(moved, 0.1)
+
+    def test_alone(self):
+        self.check(1, ALONE)
+
+    def test_in_slices(self):
+        self.check(2, {"optim.placement": "zero1"})
+
+    def test_one_program(self):
+        """As many programs as a rule of few values."""
+        counts = []
+        for rule in ("sgd", "test.ademamix"):
+            lines = w.weft("plan", "--list", self.ini, *self.options(
+                "planned", self.JOB | ALONE | {"optim.rule": rule})).stdout
+            counts.append(len(re.findall(r"^ +\d+ +call +update ", lines, re.M)))
+        self.assertGreater(counts[0], 0)
+        self.assertEqual(*counts)
 
 
 class OwnScalar(w.Bench):
