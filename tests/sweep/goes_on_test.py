@@ -3,6 +3,7 @@ import copy
 import json
 import os
 import random
+import re
 import signal
 
 import swept
@@ -45,6 +46,21 @@ class GoesOn(swept.Case):
         for key in ("host", "processor", "cpus_usable", "kernel", "weft", "commit", "date", "load"):
             self.assertTrue(here[key], key)
         self.assertEqual(found["baseline"], 1)
+
+    def test_the_peak_is_measured_once(self):
+        """... for a number of ranks: by the reference on one, and by the first run on two."""
+        found, _, _ = self.sweep("log.peak_gflops=0")
+        given = {}
+        for number, repeat, alone in self.done():
+            name = f"one-rank-{number}" if alone else f"{number:03}-{repeat}"
+            text = self.read("out", name + ".ini").decode()
+            given[name] = float(re.search(r"^peak_gflops *= *(\S+)", text, re.M)[1])
+        self.assertEqual([k for k, v in given.items() if v == 0], ["one-rank-1", "002-1"])
+        for one in (True, False):
+            later = [v for k, v in given.items() if v and k.startswith("001") == one]
+            self.assertAlmostEqual(max(later) / min(later), 1, 6)
+        for r in found["rows"]:
+            self.assertGreater(r.get("mfu", 1), 0, r)
 
     def check(self, r):
         rate, plan = r["tokens_per_s"], r["planned"]

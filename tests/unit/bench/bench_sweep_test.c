@@ -238,9 +238,11 @@ static void one_peak_for_all(void **state)
         (bench_sweep_row){.samples = 1, .sample = &samples[2], .plan = {.ranks = 2}};
     *vec_push(&s.rows) =
         (bench_sweep_row){.samples = 1, .sample = &samples[0], .plan = {.ranks = 4}};
-    for (uint32_t i = 0; i < 3; i++)
+    *vec_push(&s.rows) = (bench_sweep_row){.plan = {.ranks = 2, .device = 1}};
+    for (uint32_t i = 0; i < 4; i++)
         s.rows.at[i].plan.flops_first = 1e7;
     bench_sweep_find_peaks(&s);
+    assert_float_equal(s.rows.at[3].peak_flops, 0, 0);
     assert_float_equal(s.rows.at[0].peak_flops, 1e7 / 10e-3 / 0.5, 1);
     assert_float_equal(s.rows.at[1].peak_flops, s.rows.at[0].peak_flops, 1);
     assert_float_equal(s.rows.at[2].peak_flops, 1e7 / 10e-3 / 1.25, 1);

@@ -169,6 +169,19 @@ static bool has_former(const config *cfg)
     return false;
 }
 
+static uint64_t digest_device(const config *cfg)
+{
+    config_line line;
+    uint64_t sum = 0; /* in any order */
+    for (uint32_t i = 0; config_line_at(cfg, i, &line); i++) {
+        uint64_t h = DIGEST_BEGIN;
+        digest_mix(&h, line.name, strlen(line.name) + 1);
+        digest_mix(&h, line.value, strlen(line.value));
+        sum += strcmp(line.section, "device") || line.stale ? 0 : h;
+    }
+    return sum;
+}
+
 /* Bytes per step over the measured steps: periodic lists do not run in each. */
 static void plan_here(const bench_sweep *s, config *cfg, uint32_t ranks, bench_sweep_plan *out)
 {
@@ -195,6 +208,7 @@ static void plan_here(const bench_sweep *s, config *cfg, uint32_t ranks, bench_s
         out->flops += plan_of(&p.plans, r)->flops_step;
     out->flops_first = plan_of(&p.plans, 0)->flops_step;
     out->compute = p.spec.compute;
+    out->device = digest_device(cfg);
     const char *threads = config_raw(cfg, "device.threads"); /* a number that it checked, or auto */
     out->threads = threads ? (uint32_t)strtoul(threads, NULL, 10) : 0;
     out->identity = identity_of(cfg, &p);
@@ -279,6 +293,17 @@ void bench_sweep_plan_row(const bench_sweep *s, bench_sweep_row *r, bool alone)
 
 /* --- training --- */
 
+/* What an earlier run has measured for the device, which this one would measure again. */
+static weft_status give_peak(const bench_sweep *s, const bench_sweep_row *r, config *c)
+{
+    char text[32];
+    const double peak = bench_sweep_peak(s, r);
+    snprintf(text, sizeof text, "%.9g", peak * 1e-9);
+    return peak > 0 && config_real(c, "log.peak_gflops") <= 0
+               ? config_set(c, "log.peak_gflops", text, "weft bench")
+               : WEFT_OK;
+}
+
 static weft_status write_job(const bench_sweep *s, const bench_sweep_row *r,
                              const bench_sweep_try *t, const char *path)
 {
@@ -286,13 +311,14 @@ static weft_status write_job(const bench_sweep *s, const bench_sweep_row *r,
     weft_status st = bench_sweep_job(s, r, t->alone, t->folder, &cfg);
     if (st != WEFT_OK)
         return st;
+    st = give_peak(s, r, cfg);
     char *text = config_written(cfg, "sweep");
     config_destroy(cfg);
     FILE *f = fopen(path, "we");
     bool bad = !f || fputs(text, f) == EOF;
     bad = (f && fclose(f)) || bad;
     free(text);
-    return bad ? err_fail_errno(WEFT_IO, "%s cannot be written", path) : WEFT_OK;
+    return bad ? err_fail_errno(WEFT_IO, "%s cannot be written", path) : st;
 }
 
 static void become_train(uint32_t ranks, const char *file, const char *log)

@@ -7,8 +7,9 @@
  * seldom the shorter a step is (run/view/ranks.h): where they have after no measured step, their
  * last exchange in the warm-up counts. One rank exchanges nothing, and its own times count.
  *
- * Each run times the peak of the device at its start, on a machine that may be busy then; the MFU
- * of all rows with the same precision and number of ranks goes by the highest of them.
+ * The first run of a precision, a number of ranks and settings of the device times its peak, and
+ * later runs are given it (execute.c). Where several have timed it, since one of them left no
+ * number, the MFU goes by the highest, because a machine may be busy then.
  *
  * Losses are compared at every step, warm-up included, as |loss - reference| / |reference|, and so
  * is the norm of the first step's gradients. In fp32 both agree to the end, within the bounds
@@ -238,19 +239,28 @@ static double peak_of(const bench_sweep_row *r, const bench_sweep_sample *a)
     return a->mfu_ms > 0 ? r->plan.flops_first * steps / (a->mfu_ms * 1e-3) : 0;
 }
 
+static bool shares_peak(const bench_sweep_row *r, const bench_sweep_row *x)
+{
+    return x->plan.ranks == r->plan.ranks && x->plan.compute == r->plan.compute &&
+           x->plan.device == r->plan.device;
+}
+
+double bench_sweep_peak(const bench_sweep *s, const bench_sweep_row *r)
+{
+    double peak = 0;
+    for (uint32_t k = 0; k < s->rows.n + s->references.n; k++) {
+        const bench_sweep_row *x =
+            k < s->rows.n ? &s->rows.at[k] : &s->references.at[k - s->rows.n].row;
+        for (uint32_t j = 0; shares_peak(r, x) && j < x->samples; j++)
+            peak = fmax(peak, peak_of(x, &x->sample[j]));
+    }
+    return peak;
+}
+
 void bench_sweep_find_peaks(bench_sweep *s)
 {
-    for (uint32_t i = 0; i < s->rows.n; i++) {
-        bench_sweep_row *r = &s->rows.at[i];
-        r->peak_flops = 0;
-        for (uint32_t k = 0; k < s->rows.n; k++) {
-            const bench_sweep_row *x = &s->rows.at[k];
-            if (x->plan.ranks != r->plan.ranks || x->plan.compute != r->plan.compute)
-                continue;
-            for (uint32_t j = 0; j < x->samples; j++)
-                r->peak_flops = fmax(r->peak_flops, peak_of(x, &x->sample[j]));
-        }
-    }
+    for (uint32_t i = 0; i < s->rows.n; i++)
+        s->rows.at[i].peak_flops = bench_sweep_peak(s, &s->rows.at[i]);
 }
 
 bench_sweep_sample bench_sweep_typical(const bench_sweep_row *r)

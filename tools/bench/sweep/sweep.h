@@ -46,6 +46,7 @@ typedef struct bench_sweep_plan {
     double flops;        /* of all ranks in a step */
     double flops_first;  /* of rank 0 */
     uint32_t compute;    /* element type of products */
+    uint64_t device;     /* equal: the same settings of the device */
     double bubble;       /* share of the pipeline's schedule */
     uint32_t former;     /* 1: the job has words of an earlier version */
     char why[2048];
@@ -195,7 +196,9 @@ bench_sweep_rate bench_sweep_rate_of(const bench_sweep_row *r);
 double bench_sweep_run_rate(const bench_sweep_row *r, uint32_t repeat);
 /* Of the run with the median rate, a step; mfu_ms is then the MFU itself, parts are in ms. */
 bench_sweep_sample bench_sweep_typical(const bench_sweep_row *r);
-/* Sets peak_flops of all rows, from the runs that are there. */
+/* The peak of the device in a row, from the runs that are there; 0: unknown. */
+double bench_sweep_peak(const bench_sweep *s, const bench_sweep_row *r);
+/* Sets peak_flops of all rows. */
 void bench_sweep_find_peaks(bench_sweep *s);
 
 /* ledger.c: OUT/runs.jsonl has a line for each run that has ended. open() reads what an interrupted
