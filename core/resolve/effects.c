@@ -187,6 +187,7 @@ static const struct dependent {
     {"comm.reduce", "comm.algorithm", NULL, "every algorithm is named", names_algorithms, 0},
     {"comm.*", NULL, NULL, "every mesh axis has a value of its own", is_replaced, 0},
     {"data.boundary", "data.documents", "joined", "documents are not told apart", NULL, 0},
+    {"model.positions", "data.documents", "joined", "documents are not told apart", NULL, 0},
     {"log.trace_steps", "run.steps", NULL, "no such step is done", traces_no_step, 0},
     {"log.trace_mb", "log.trace_steps", "", "no step is traced", NULL, 0},
     {"train.eval_*", "data.valid", NULL, "nothing is evaluated", lacks_validation, 0},

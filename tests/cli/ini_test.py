@@ -235,6 +235,8 @@ class Keys(started.Case):
         self.typed(scale, DP, "train.scale_window=7")
         self.typed("the learning rate does not fall, and optim.schedule is constant", DP,
                    "optim.schedule=constant", "optim.min_lr=1e-5")
+        self.typed("documents are not told apart, and data.documents is joined", DP,
+                   "model.positions=sample")
         self.typed("no step is traced, and log.trace_steps is empty", DP, "log.trace_mb=3")
         self.typed("every algorithm is named, and comm.algorithm is ring", DP,
                    "comm.algorithm=ring", "comm.reduce=3")
