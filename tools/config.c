@@ -150,7 +150,7 @@ static int print_of_plugins(void (*print)(const host_component *const *all, uint
     weft_status st = host_create(NULL, &h);
     if (st == WEFT_OK) {
         host_try_all(h);
-        st = host_list(h, &all, &n);
+        st = host_list(h, NULL, &all, &n);
     }
     if (st == WEFT_OK)
         print(all, n);

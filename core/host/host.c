@@ -424,11 +424,12 @@ void host_try_all(host *h)
     }
 }
 
-weft_status host_list(host *h, const host_component ***out, uint32_t *n)
+weft_status host_list(host *h, const char *kind, const host_component ***out, uint32_t *n)
 {
     listing all = {0};
     for (size_t k = 0; host_kinds[k]; k++)
-        list_kind(h, host_kinds[k], &all);
+        if (!kind || !strcmp(kind, host_kinds[k]))
+            list_kind(h, host_kinds[k], &all);
     if (all.n)
         qsort(all.at, all.n, sizeof *all.at, by_kind_and_name);
     err_clear();

@@ -108,11 +108,11 @@ static weft_status list_installed(resolve_state *r, bool links,
 {
     const host_component **all;
     uint32_t count;
-    weft_status st = host_list(r->spec->host, &all, &count);
+    weft_status st = host_list(r->spec->host, "comm", &all, &count);
     *n = 0;
     for (uint32_t i = 0; st == WEFT_OK && i < count && *n < MAX_CANDIDATES; i++) {
         const char *iface = all[i]->iface;
-        if (strcmp(all[i]->kind, "comm") || !iface ||
+        if (!iface ||
             (strcmp(iface, resolve_ifaces[0]) && (links || strcmp(iface, resolve_ifaces[1]))))
             continue;
         st = host_find(r->spec->host, "comm", all[i]->name, resolve_ifaces, &out[*n]);

@@ -113,7 +113,7 @@ static bool is_unused_axis(const resolve_state *r, const char *name)
 {
     const host_component **all;
     uint32_t n;
-    if (host_list(r->spec->host, &all, &n) != WEFT_OK)
+    if (host_list(r->spec->host, "parallel", &all, &n) != WEFT_OK)
         return false;
     for (uint32_t i = 0; i < n; i++) {
         const weft_strategy *table = all[i]->table;

@@ -125,7 +125,8 @@ weft_status formats_find(host *h, const char *format, const char *architecture, 
     const host_component **all = NULL, *one = NULL;
     uint32_t n = 0;
     char known[1024] = "";
-    weft_status st = family ? host_find(h, "model", family, ifaces, &one) : host_list(h, &all, &n);
+    weft_status st =
+        family ? host_find(h, "model", family, ifaces, &one) : host_list(h, "model", &all, &n);
     if (st != WEFT_OK)
         return st;
     if (family) {

@@ -84,7 +84,7 @@ static weft_status gather(host *h, const char *path, json_t *out)
     if (st == WEFT_OK)
         st = host_used_files(h, true, &files, &nfiles);
     if (st == WEFT_OK)
-        st = host_list(h, &all, &nall);
+        st = host_list(h, NULL, &all, &nall);
     if (st != WEFT_OK)
         return st;
     const weft_manifest *m = found[0]->manifest;

@@ -132,7 +132,7 @@ static void probe_all(doctor *d, probe_request *t)
     const host_component **all;
     uint32_t n;
     host_try_all(t->host);
-    if (host_list(t->host, &all, &n) != WEFT_OK) {
+    if (host_list(t->host, NULL, &all, &n) != WEFT_OK) {
         doctor_add_unknown(d, "%s", err_text());
         return;
     }
