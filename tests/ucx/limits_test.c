@@ -14,9 +14,8 @@ typedef struct limited {
     const char *said; /* a part of the sentence; NULL: something is found */
 } limited;
 
-#define NOBODY                                                                                     \
-    1061234u /* RLIMIT_NPROC does not hold for root: the child becomes this and a bit              \
-              */
+/* RLIMIT_NPROC does not hold for root: the child becomes this user, and a bit. */
+#define NOBODY 1061234u
 
 static int probing(int fd, uint32_t rank, void *arg)
 {
