@@ -58,6 +58,8 @@ static void run_lane(const graph_fused *f, double *reg)
     for (uint32_t i = 0; i < f->program.nsteps; i++) {
         const weft_ew_step *s = &f->program.steps[i];
         assert_true(s->dst < f->program.nregs);
+        if (f->nin + f->program.nsteps <= WEFT_EW_MAX_REGISTERS) /* each has its own */
+            assert_int_equal(s->dst, f->nin + i);
         reg[s->dst] = s->op == WEFT_EW_CONST
                           ? (double)s->imm
                           : check_elementwise(s->op, reg[s->a], reg[s->b], reg[s->c]) + 0;
