@@ -39,9 +39,12 @@ def tokens(raw):
     return list(struct.unpack(f"<{n}{'H' if version == 1 else 'I'}", raw[1024:]))
 
 
-def little_memory():
-    """512 MiB of addresses, libraries among them."""
-    resource.setrlimit(resource.RLIMIT_AS, (512 << 20, 512 << 20))
+def within(mib):
+    """Keywords of a command that has so many MiB of addresses, libraries among them. A sanitizer
+    takes addresses of its own, so with it there is no limit."""
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (mib << 20, mib << 20))
+    return {} if w.SLOW > 1 else {"preexec_fn": limit}
 
 
 class Data(started.Case):
@@ -123,11 +126,7 @@ class Data(started.Case):
                  f' {{ "te\\u0078t" : {json.dumps(text)} , "x" : 1e999 , "y" : [ {{ }} ] }} ',
                  '{"x": [' + "{}," * 20000000 + "{}], " + json.dumps({"text": text})[1:]]
         self.write("a.jsonl", "\n".join(lines))
-
-        def limit():
-            resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
-        self.weft("data", "a.jsonl", "-o", "t.bin", "--threads", 1,
-                  **({} if w.SLOW > 1 else {"preexec_fn": limit}))
+        self.weft("data", "a.jsonl", "-o", "t.bin", "--threads", 1, **within(1024))
         self.assertEqual(bytes(tokens(self.read("t.bin"))), b"b" + 3 * text.encode())
         for line in ('{"text": "a"', '{"text": "a", }', '{"text": "a"} 1', '{"text" "a"}', "{",
                      '{"text": "a" "b"}', '{"a": {, "text": "b"}', '{"a": "}', '{"a": }', "{,}"):
@@ -136,8 +135,8 @@ class Data(started.Case):
                 self.refused("data", "b.jsonl", "-o", "n.bin", why="1: the line is not JSON")
 
     def test_texts_larger_than_memory(self):
-        """Plain, as archives of which a thousandth is on disk, and without a space. A sanitizer
-        takes addresses of its own, so with it the texts are short and there is no limit."""
+        """Plain, as archives of which a thousandth is on disk, and without a space; under a
+        sanitizer short texts."""
         size = 600 << 20 if w.SLOW == 1 else 6 << 20
         self.write("a.txt", b"")
         os.truncate(self.path("a.txt"), size)
@@ -154,8 +153,7 @@ class Data(started.Case):
                                 ("d.txt", "xlmr.json"), ("d.txt", "llama3.json")):
             with self.subTest(name, tokenizer=tokenizer):
                 out, _ = self.weft("data", "--force", name, "-o", "t.bin", "--tokenizer",
-                                   tokenizer, "--threads", 1,
-                                   preexec_fn=little_memory if w.SLOW == 1 else None)
+                                   tokenizer, "--threads", 1, **within(512))
                 n = int(re.search(r"(\d+) tokens", out)[1])
                 self.assertGreater(n, size // 20)
                 self.assertTrue(n == size or tokenizer != "bytes")
