@@ -4,8 +4,8 @@
  * expected is computed in double and compared without a bound. That all ranks have the same bits is
  * seen with numbers whose sum depends on the order. */
 #include "base/number/digest.h"
-#include "base/number/half.h"
 #include "check/coll/coll.h"
+#include "check/reference/call.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,32 +22,6 @@ static const char *const kinds[] = {"",           "all-reduce", "reduce-scatter"
                                     "all-to-all", "barrier"};
 static const char *const ops[] = {"", "sum", "max", "min"};
 static const char *const types[] = {"", "f32", "bf16", "f16", "i32", "i64", "f64", "u8"};
-
-static void store(void *at, uint32_t dtype, uint64_t i, double v)
-{
-    switch (dtype) {
-    case WEFT_F32: ((float *)at)[i] = (float)v; break;
-    case WEFT_BF16: ((uint16_t *)at)[i] = bf16_from((float)v); break;
-    case WEFT_F16: ((uint16_t *)at)[i] = f16_from((float)v); break;
-    case WEFT_I32: ((int32_t *)at)[i] = (int32_t)v; break;
-    case WEFT_I64: ((int64_t *)at)[i] = (int64_t)v; break;
-    case WEFT_F64: ((double *)at)[i] = v; break;
-    default: ((uint8_t *)at)[i] = (uint8_t)v; break;
-    }
-}
-
-static double load(const void *at, uint32_t dtype, uint64_t i)
-{
-    switch (dtype) {
-    case WEFT_F32: return (double)((const float *)at)[i];
-    case WEFT_BF16: return (double)bf16_value(((const uint16_t *)at)[i]);
-    case WEFT_F16: return (double)f16_value(((const uint16_t *)at)[i]);
-    case WEFT_I32: return ((const int32_t *)at)[i];
-    case WEFT_I64: return (double)((const int64_t *)at)[i];
-    case WEFT_F64: return ((const double *)at)[i];
-    default: return ((const uint8_t *)at)[i];
-    }
-}
 
 static bool reduces(uint32_t kind)
 {
@@ -137,7 +111,8 @@ static void judge(const check_party *p, const one *o, const unsigned char *out)
 {
     const uint64_t n = output_of(o, p->rank, p->ranks), size = weft_dtype_size(o->dtype);
     for (uint64_t i = 0; i < n; i++) {
-        const double want = expected(o, p->rank, p->ranks, i), got = load(out, o->dtype, i);
+        const double want = expected(o, p->rank, p->ranks, i),
+                     got = check_operand_get(o->dtype, out, (int64_t)i);
         if (got != want)
             check_fail("%s of %llu %s elements%s%s over %u ranks%s, root %u: element %llu on rank "
                        "%u is %g by '%s' instead of %g",
@@ -159,7 +134,7 @@ static void run_one(check_party *p, const one *o)
         memset(memory[i], 0xee, o->count * weft_dtype_size(o->dtype) + 64);
     place(p, o, &in, &out);
     for (uint64_t i = 0; i < input_of(o, p->rank, p->ranks); i++)
-        store(in, o->dtype, i, given(o, p->rank, i));
+        check_operand_put(o->dtype, in, (int64_t)i, given(o, p->rank, i));
     const weft_coll_call call = {.kind = o->kind,
                                  .redop = o->redop,
                                  .dtype = o->dtype,
@@ -170,7 +145,7 @@ static void run_one(check_party *p, const one *o)
     check_party_do(p, &call);
     judge(p, o, out);
     for (uint64_t i = 0; !o->in_place && i < input_of(o, p->rank, p->ranks); i++)
-        if (load(in, o->dtype, i) != given(o, p->rank, i))
+        if (check_operand_get(o->dtype, in, (int64_t)i) != given(o, p->rank, i))
             check_fail("%s by '%s' changed element %llu of its input on rank %u", kinds[o->kind],
                        p->c->name, (unsigned long long)i, p->rank);
 }
@@ -294,7 +269,7 @@ static void same_bits(check_party *p)
         if (!check_party_has(p, WEFT_ALL_REDUCE, WEFT_SUM, dtypes[k]))
             continue;
         for (uint64_t i = 0; i < SPREAD; i++)
-            store(memory[0], dtypes[k], i, uneven(&state));
+            check_operand_put(dtypes[k], memory[0], (int64_t)i, uneven(&state));
         const weft_coll_call sum = {.kind = WEFT_ALL_REDUCE,
                                     .redop = WEFT_SUM,
                                     .dtype = dtypes[k],
