@@ -289,6 +289,7 @@ typedef struct plan {
     uint32_t dp_size, micro_batches; /* data-parallel ranks; micro-batches a step */
     uint64_t data_axes;              /* bit a: mesh axis a splits the batch */
     uint64_t cut_axes;               /* bit a: mesh axis a splits sequences */
+    bool has_buckets;                /* [train] bucket_mb cuts sums of gradients */
     uint64_t digest;                 /* of this plan */
 } plan;
 

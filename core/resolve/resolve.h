@@ -63,6 +63,11 @@ void resolve_warn_former(const config *cfg);
  * whose axes have one coordinate are warned of. [setup] */
 weft_status resolve_check_layout_keys(const config *cfg, const spec *s, bool tell);
 
+/* After planning a job of several ranks in which train.bucket_mb cuts no sum of gradients: refuse
+ * the key if it is typed, a warning if it is not or if a strategy could split the batch, which a
+ * script may do in one layout and not in the next. [setup] */
+weft_status resolve_check_buckets(const config *cfg, bool splits_batch, bool tell);
+
 /* The key of a job file that sizes a mesh axis. Its texts are those of the axis. [any] */
 weft_option resolve_axis_option(const weft_mesh_axis *axis);
 

@@ -312,3 +312,19 @@ weft_status resolve_check_layout_keys(const config *cfg, const spec *s, bool tel
     }
     return WEFT_OK;
 }
+
+weft_status resolve_check_buckets(const config *cfg, bool splits_batch, bool tell)
+{
+    config_line line;
+    const char *why = splits_batch ? "this layout leaves no gradient to sum in buckets"
+                                   : "no strategy of the job sums gradients in buckets";
+    for (uint32_t i = 0; config_line_at(cfg, i, &line); i++) {
+        if (line.stale || strcmp(line.name, "train.bucket_mb"))
+            continue;
+        if (line.typed && !splits_batch)
+            return resolve_refuse_line(cfg, &line, why);
+        if (tell && (line.typed || !config_shares_command_line(cfg)))
+            log_line(WEFT_LOG_WARN, "%s: %s has no effect: %s", line.where, line.name, why);
+    }
+    return WEFT_OK;
+}

@@ -108,6 +108,15 @@ weft_status run_prepare_links(config *cfg, uint32_t ranks, const resolve_meeting
     return st;
 }
 
+/* Only the plan knows whether train.bucket_mb cuts a sum. */
+static weft_status check_buckets(const run_prepared *j, bool tell)
+{
+    bool any = !j->spec.nlinks; /* then resolve_check_layout_keys() has said so */
+    for (uint32_t i = 0; i < j->plans.n; i++)
+        any |= j->plans.at[i].has_buckets;
+    return any ? WEFT_OK : resolve_check_buckets(j->cfg, j->spec.batch_axes != 0, tell);
+}
+
 weft_status run_prepare(config *cfg, uint32_t ranks, bool with_data, const resolve_meeting *meeting,
                         run_prepared *out)
 {
@@ -139,7 +148,9 @@ weft_status run_prepare(config *cfg, uint32_t ranks, bool with_data, const resol
         out->planned = true;
         st = plan_build(&out->spec, &out->plans);
     }
-    return st != WEFT_OK ? st : plan_check(&out->plans);
+    if (st == WEFT_OK)
+        st = plan_check(&out->plans);
+    return st != WEFT_OK ? st : check_buckets(out, tells(meeting));
 }
 
 void run_unprepare(run_prepared *j)

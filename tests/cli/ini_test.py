@@ -171,6 +171,23 @@ class Keys(started.Case):
                       self.said(text, "comm.plugin=shm", level="info"))
         self.assertNotIn("has no effect", self.said(text, "comm.plugin=shm", level="warn"))
 
+    def test_the_size_of_buckets(self):
+        """Only the plan knows whether it cuts a sum."""
+        key = "train.bucket_mb=3"
+        self.typed("train.bucket_mb: the key has no effect: no strategy of the job sums gradients "
+                   "in buckets", "parallel.strategy=pp", "model.family=llama", key)
+        said = "train.bucket_mb has no effect: this layout leaves no gradient to sum in buckets"
+        _, err = self.weft("plan", "-n", "2", "tiny.ini", key, "parallel.strategy=dp, pp",
+                           "parallel.dp=1", "model.family=llama")
+        self.assertIn(f"weft warn: command line: {said}", err)
+        self.write("job.ini", self.read("tiny.ini").decode() + "\n[train]\nbucket_mb = 3\n")
+        _, err = self.weft("plan", "-n", "2", "job.ini", "parallel.strategy=pp",
+                           "model.family=llama")
+        self.assertIn("bucket_mb has no effect: no strategy", err)
+        for words in ((DP,), (DP, "optim.placement=zero3"), ("parallel.strategy=pp",)):
+            _, err = self.weft("plan", "-n", "2", "job.ini", *words)
+            self.assertNotIn("has no effect", err)
+
     def test_a_transport_inside_a_machine(self):
         """It is for an axis that spans machines, whatever the other transport is."""
         why = "intra: the key has no effect: no axis has ranks both inside a machine and on others"

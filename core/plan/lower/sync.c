@@ -95,6 +95,7 @@ weft_status plan_sync_prepare(plan_builder *b, plan_edit_state *e)
         weft_status st = find_axes(b, e, &b->f->params.at[i], s);
         if (st != WEFT_OK)
             return st;
+        b->p->has_buckets |= b->f->params.at[i].sum_axes != 0;
     }
     return plan_edits_check_unsummed(b->f, e);
 }
