@@ -53,10 +53,11 @@ TREE = r"tidy|abi\.headers|abi\.outside|pytorch|runner"
 # overlap; bounds of the cuda device's kernels are checked by the interpreter of PTX
 # (tests/cuda/ptx/ptx.h).
 ASAN_RUNS = (r"fuzz|unit|data|tokenizer|links|comm|verbs|ucx|plan|schedule|compat|hf|sinks|ops"
-             r"|generate\.layouts|parity\.matrix|coll|doctor\.doctor"
-             r"|report\.(data|watch)|fault\.(job|launch|train_(save|async|encrypt))")
-ASAN_LEAVES = (r"comm\.threads_(fuzz|checked)|schedule\.referee|ucx\.jobs|coll\.train"
-               r"|ops\.ops_test|ops\..*\.(avx2|cuda|cuda_own|cudnn|ptx)"
+             r"|generate\.layouts|parity\.matrix|coll|report\.data"
+             r"|fault\.(job|launch|train_(save|async|encrypt))")
+ASAN_LEAVES = (r"comm\.threads_(fuzz|checked)|schedule\.(referee|terms)|ucx\.jobs|coll\.train"
+               r"|ops\.(ops|random)_test|ops\..*\.(avx2|cuda|cuda_own|cudnn|ptx)"
+               r"|plan\.memory|unit\.bench_noise|hf\.(walk|beside)|compat\.newer|data\.order"
                r"|fault\.(job_(death|pause|stop|tree)|launch)")
 # The thread sanitizer runs what has threads; variants of a link have the same ones.
 TSAN_RUNS = (r"links|comm\.(links|threads)|ops\.pool_test$|unit\.(comm|job|launch|run|log)"
@@ -69,7 +70,7 @@ TSAN_WHOLE = (r"links|fault|ops\.(pool|product)_test$|comm\.(links|threads)|job"
 SANITIZED = ("core", "sdk", "tools", "plugins/*/*", "tests/comm", "tests/fault", "tests/links",
              "tests/ops", "tests/schedule", "tests/unit")
 ASAN_BUILDS = SANITIZED + tuple(f"tests/{folder}" for folder in (
-    "coll compat data doctor fuzz generate hf parity plan report sinks tokenizer ucx "
+    "coll compat data fuzz generate hf parity plan report sinks tokenizer ucx "
     "verbs".split()))
 
 
