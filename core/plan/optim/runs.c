@@ -59,6 +59,7 @@ static void join(plan_to_list *s)
 typedef struct cutting {
     plan_to_list *s;
     uint32_t *reader; /* [tensor] 1 + the last node that reads it or a part of it */
+    uint32_t *met; /* [constant] 1 + the first node of the last program that was counted for it */
 } cutting;
 
 static void find_readers(cutting *c)
@@ -121,12 +122,27 @@ static void singles_first(cutting *c, uint32_t first, uint32_t end)
     find_readers(c);
 }
 
+/* Steps that node `i` adds to a program that begins with node `first`: its own, and those of
+ * constants that nothing before it reads. */
+static uint32_t steps_of(cutting *c, uint32_t first, uint32_t i)
+{
+    const graph_node *n = &c->s->order.at[i];
+    uint32_t steps = !n->assign;
+    for (uint32_t k = 0; k < n->nin; k++)
+        if (graph_tensor_at(c->s->g, n->in[k])->constant && c->met[n->in[k]] != first + 1) {
+            c->met[n->in[k]] = first + 1;
+            steps++;
+        }
+    return steps;
+}
+
 /* The end of the longest program that begins with node `first` of a run that ends at `end`. A
  * longer one may fit where a shorter one does not, which has more results that others read. */
 static uint32_t longest(cutting *c, uint32_t first, uint32_t end)
 {
-    uint32_t k = first + 1;
+    uint32_t k = first + 1, steps = steps_of(c, first, first);
     while (k < end && k < first + WEFT_EW_MAX_STEPS + WEFT_MAX_OPERANDS &&
+           (steps += steps_of(c, first, k)) <= WEFT_EW_MAX_STEPS &&
            is_single(c, k) == is_single(c, first))
         k++;
     while (k > first + 1 && !fits(c, first, k))
@@ -160,7 +176,8 @@ static void cut_long_runs(cutting *c)
 
 void plan_runs_divide(plan_to_list *s)
 {
-    cutting c = {s, mem_alloc((s->g->tensors.n + 1) * sizeof *c.reader)};
+    const size_t tensors = s->g->tensors.n + 1;
+    cutting c = {s, mem_alloc(tensors * sizeof *c.reader), mem_alloc(tensors * sizeof *c.met)};
     s->run_of = mem_alloc(s->order.n * sizeof *s->run_of + 1);
     join(s);
     find_readers(&c);
@@ -168,6 +185,7 @@ void plan_runs_divide(plan_to_list *s)
     for (weft_tensor t = 1; t <= s->g->tensors.n; t++)
         s->last[t] = c.reader[t] ? 1 + s->run_of[c.reader[t] - 1] : 0;
     free(c.reader);
+    free(c.met);
     for (uint32_t i = 0; i < s->order.n; i++)
         for (uint32_t k = 0; k < s->order.at[i].nout && !s->order.at[i].assign; k++)
             s->wanted[s->order.at[i].out[k]] = s->last[s->order.at[i].out[k]] > s->run_of[i] + 1;
