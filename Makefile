@@ -74,6 +74,7 @@ nightly: build
 	WEFT_COMM_SEED=$$(date +%j)00000000 WEFT_COMM_RUNS=100000 build/release/bin/schedule_fuzz_test
 	WEFT_COMM_SEED=$$(date +%j)00000000 WEFT_COMM_RUNS=3000 build/release/bin/comm_threads_fuzz_test
 	WEFT_PARITY_WHOLE=1 python3 -B tests/parity/matrix.py $(WEFT) Matrix
+	WEFT_WHOLE=1 python3 -B tests/parity/cores/sets.py $(WEFT)
 	WEFT_PARITY_RANDOM=300 WEFT_PARITY_SEED=$$(date +%j) python3 -B tests/parity/matrix.py $(WEFT) Drawn
 	WEFT_CAMPAIGN=200 WEFT_TEST_SEED=$$(date +%j) python3 -B tests/fault/train_campaign.py $(WEFT)
 	WEFT_BUSY_SECONDS=3600 WEFT_TEST_SEED=$$(date +%j) python3 -B tests/fault/watch/train_busy.py $(WEFT)

@@ -5,6 +5,7 @@ A rank whose oneDNN is limited by its environment stands for an older machine. C
 and states are compared after every step, and the losses are those of a job in which all ranks were
 told to use the narrow set. Ranks that are told to use different sets are refused; those with
 different numbers of threads compute the same."""
+import itertools
 import os
 import platform
 import subprocess
@@ -14,8 +15,10 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import weft_jobs as w  # noqa: E402
 
+# The sets of kernels from the narrowest on, and what limits oneDNN to each.
+LIMITS = {"v2": "SSE41", "v3": "AVX2", "v4": "AVX512_CORE", "v4bf16": "AVX512_CORE_BF16",
+          "v4amx": "AVX512_CORE_AMX"}
 NARROW = {"ONEDNN_MAX_CPU_ISA": "SSE41"}
-WIDE = {"ONEDNN_MAX_CPU_ISA": "AVX2"}
 JOB = w.ODD | {"run.steps": 4, "run.verify": 1, "comm.plugin": "tcp", "train.precision": "bf16",
                "train.microbatch": 2}
 WIDER = {"model.embed": 384, "model.heads": 4, "model.ffn": 1536, "model.context": 64,
@@ -24,6 +27,8 @@ WIDER = {"model.embed": 384, "model.heads": 4, "model.ffn": 1536, "model.context
 JOBS = [{"optim.rule": "muon"}, {"optim.rule": "adafactor"}, {"optim.rule": "lamb"},
         {"optim.placement": "zero2"}, {"train.precision": "fp32"}, {"parallel.strategy": "tp",
         "model.heads": 2, "parallel.sequence": "on"}]
+MORE = [{"optim.rule": rule} for rule in ("adam", "adam8", "adamw", "sgd")] + [
+    {"optim.placement": "zero1"}, {"optim.placement": "zero3"}]
 
 
 @unittest.skipUnless(platform.machine() == "x86_64", "other processors have one set of kernels")
@@ -47,17 +52,30 @@ class Sets(w.Bench):
             self.assertNotRegex(said, w.SANITIZERS)
         return [(status, said) for said, status in ends]
 
+    def here(self):
+        """The sets that this machine has."""
+        return [name for name in LIMITS if subprocess.run(
+            [w.WEFT, "plan", self.ini, *self.options("plan", JOB | {"device.isa": name})],
+            env=w.environment({}), capture_output=True, check=False).returncode == 0]
+
     def test_the_widest_that_all_have(self):
-        for number, job in enumerate(JOBS):
-            with self.subTest(**job):
-                mixed, alike = f"mixed{number}", f"alike{number}"
-                ends = self.ranks(mixed, job, [(WIDE, []), (NARROW, [])])
+        """Of one pair here; of all pairs, with all update rules, where the whole is asked for."""
+        have = self.here()
+        pairs = itertools.permutations(have, 2) if w.WHOLE else [have[1::-1]]
+        for number, (pair, job) in enumerate(
+                itertools.product(pairs, JOBS + MORE if w.WHOLE else JOBS)):
+            mixed = f"mixed{number}"
+            with self.subTest(pair=pair, **job):
+                narrow, wide = sorted(pair, key=have.index) if len(pair) > 1 else pair * 2
+                ends = self.ranks(mixed, job, [({"ONEDNN_MAX_CPU_ISA": LIMITS[name]}, [])
+                                               for name in pair])
                 self.assertEqual([status for status, _ in ends], [0, 0], ends)
-                if "avx2" in w.read_text("/proc/cpuinfo"):
-                    self.assertIn("all compute with the kernels v2, since rank 1 has no v3, which "
-                                  "rank 0 has", ends[0][1])
-                self.train(alike, JOB | job | {"device.isa": "v2"}, ranks=2)
-                for one, two in zip(w.metrics(self.path(mixed)), w.metrics(self.path(alike))):
+                if narrow != wide:
+                    self.assertIn(f"all compute with the kernels {narrow}, since rank "
+                                  f"{pair.index(narrow)} has no ", ends[0][1])
+                self.train("alike", JOB | job | {"device.isa": narrow}, ranks=2)
+                self.assertEqual(len(w.metrics(self.path(mixed))), 4)
+                for one, two in zip(w.metrics(self.path(mixed)), w.metrics(self.path("alike"))):
                     self.assertEqual((one["loss"], one["grad_norm"]),
                                      (two["loss"], two["grad_norm"]))
 
