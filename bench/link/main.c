@@ -182,12 +182,11 @@ static int meet(bool first)
 
 static task the_task;
 
-static void measure(void **state)
+TEST(measure)
 {
     int fd, pid = -1;
     const char *launched = getenv("OMPI_COMM_WORLD_RANK");
     const uint32_t rank = launched && *launched != '0';
-    (void)state;
     if (launched)
         fd = meet(!rank);
     else
@@ -202,7 +201,6 @@ static void measure(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(measure)};
     if (argc < 5) {
         fprintf(stderr, "usage: %s PLUGIN.so bw|poll|lat BYTES COUNT [KEY=VALUE ... [-- ...]]\n",
                 argv[0]);
@@ -218,5 +216,5 @@ int main(int argc, char **argv)
             the_task.options[1] = argv + i + 1;
             argv[i] = NULL;
         }
-    return rig_main(2, argv, tests, 1);
+    return rig_main(2, argv);
 }

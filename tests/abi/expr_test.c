@@ -3,14 +3,10 @@
  * The builder here computes each op at once, on arrays of N numbers, so that a formula has values.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include <weft/random.h>
 
@@ -114,9 +110,8 @@ static weft_status momentum(sheet *s, weft_tensor *v)
     return e.st;
 }
 
-static void formulas_are_loops(void **unused)
+TEST(formulas_are_loops)
 {
-    (void)unused;
     static sheet s;
     weft_tensor v;
     memset(&s, 0, sizeof s);
@@ -130,9 +125,8 @@ static void formulas_are_loops(void **unused)
     }
 }
 
-static void norms_and_choices(void **unused)
+TEST(norms_and_choices)
 {
-    (void)unused;
     static sheet s;
     const weft_builder b = {.struct_size = sizeof b, .ctx = &s, .constant = constant, .op = op};
     weft_expr e = {&b, WEFT_OK};
@@ -182,9 +176,8 @@ static weft_status note(void *ctx, const char *id, const weft_attr *attrs, uint3
     return count(ctx);
 }
 
-static void axes_have_numbers(void **unused)
+TEST(axes_have_numbers)
 {
-    (void)unused;
     static sheet s;
     const weft_builder b = {
         .struct_size = sizeof b, .ctx = &s, .constant = constant, .shape = shape, .op = note};
@@ -218,9 +211,8 @@ static void axes_have_numbers(void **unused)
 }
 
 /* Whichever call fails, it is the last, and its status is the formula's. */
-static void the_first_failure_is_kept(void **unused)
+TEST(the_first_failure_is_kept)
 {
-    (void)unused;
     static sheet s;
     weft_tensor v;
     memset(&s, 0, sizeof s);
@@ -264,9 +256,8 @@ static weft_status draw(void *ctx, const char *id, const weft_attr *attrs, uint3
 }
 
 /* The published FNV-1a of three texts, and what the ops are called with. */
-static void random_numbers(void **unused)
+TEST(random_numbers)
 {
-    (void)unused;
     static sheet s;
     const weft_builder b = {.struct_size = sizeof b, .ctx = &s, .input = input, .op = draw};
     assert_true((uint64_t)weft_stream_of("") == 0xcbf29ce484222325);
@@ -280,14 +271,4 @@ static void random_numbers(void **unused)
     s.fail_at = 5;
     assert_int_equal(weft_dropout(&e, 7, 0.25, "foobar"), 0);
     assert_true(e.st == WEFT_USAGE && s.calls == 5);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(formulas_are_loops), cmocka_unit_test(norms_and_choices),
-        cmocka_unit_test(axes_have_numbers),  cmocka_unit_test(the_first_failure_is_kept),
-        cmocka_unit_test(random_numbers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,20 +1,15 @@
 /* handshake_test.c: messages of weft/handshake.h, lawful and hostile, and its times. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include <weft/handshake.h>
 
 static const char magic[] = "tstH";
 
 /* Message and bytes are each other's inverse, at known places. */
-static void messages_have_one_form(void **unused)
+TEST(messages_have_one_form)
 {
-    (void)unused;
     static const uint8_t form[WEFT_HANDSHAKE_BYTES] = {
         't', 's', 't', 'H', 1, 0, 0, 0, 0x04, 0x03, 0x02, 0x01, 7, 0, 0, 0, 0xff, 0xff, 0xff, 0xff};
     const weft_handshake h = {1, 0x01020304, 7, UINT32_MAX};
@@ -28,9 +23,8 @@ static void messages_have_one_form(void **unused)
 }
 
 /* A wrong magic, whichever bit it is, is no message, and nothing is written. */
-static void strangers_are_seen(void **unused)
+TEST(strangers_are_seen)
 {
-    (void)unused;
     const weft_handshake h = {0, 3, 1, 2}, before = {9, 9, 9, 9};
     uint8_t bytes[WEFT_HANDSHAKE_BYTES];
     for (uint32_t bit = 0; bit < 8 * sizeof bytes; bit++) {
@@ -45,9 +39,8 @@ static void strangers_are_seen(void **unused)
 }
 
 /* Only ranks above the listener's dial it, and only ranks of the job. */
-static void only_higher_ranks_dial(void **unused)
+TEST(only_higher_ranks_dial)
 {
-    (void)unused;
     static const uint32_t ranks[] = {0, 1, 2, 3, 4, 5, UINT32_MAX};
     for (size_t i = 0; i < 7; i++)
         for (size_t k = 0; k < 7; k++) {
@@ -57,9 +50,8 @@ static void only_higher_ranks_dial(void **unused)
         }
 }
 
-static void labels_differ(void **unused)
+TEST(labels_differ)
 {
-    (void)unused;
     char label[32], small[32];
     volatile size_t room = 8;
     weft_handshake_label(label, sizeof label, "tcp", "job", 12);
@@ -68,9 +60,8 @@ static void labels_differ(void **unused)
     assert_string_equal(small, "weft.tc");
 }
 
-static void times_are_bounded(void **unused)
+TEST(times_are_bounded)
 {
-    (void)unused;
     assert_int_equal(weft_handshake_pause_us(0), 5000);
     assert_int_equal(weft_handshake_pause_us(3), 40000);
     assert_int_equal(weft_handshake_pause_us(UINT32_MAX), 640000);
@@ -84,14 +75,4 @@ static void times_are_bounded(void **unused)
     for (size_t i = 0; i < sizeof row / sizeof *row; i++)
         assert_int_equal(weft_handshake_evictable(row[i].age, row[i].heard, row[i].crowded),
                          row[i].evictable);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_have_one_form), cmocka_unit_test(strangers_are_seen),
-        cmocka_unit_test(only_higher_ranks_dial), cmocka_unit_test(labels_differ),
-        cmocka_unit_test(times_are_bounded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

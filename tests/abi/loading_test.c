@@ -6,11 +6,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <link.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +17,7 @@
 #include "base/log.h"
 #include "host/host.h"
 
-#include <cmocka.h>
+#include <test.h>
 #undef fail
 
 static const char *const rules[] = {"weft.rule/1", NULL};
@@ -79,9 +75,8 @@ void *__wrap_dlopen(const char *path, int flags)
     return __real_dlopen(path, flags);
 }
 
-static void what_was_checked_is_loaded(void **state)
+TEST(what_was_checked_is_loaded)
 {
-    (void)state;
     char dir[] = "/tmp/weft-load-XXXXXX", path[128];
     host *h = NULL;
     const host_component *c = NULL;
@@ -102,9 +97,8 @@ static void what_was_checked_is_loaded(void **state)
     rmdir(dir);
 }
 
-static void a_loaded_object_has_its_path(void **state)
+TEST(a_loaded_object_has_its_path)
 {
-    (void)state;
     host *h = NULL;
     const host_component *c = NULL;
     Dl_info info;
@@ -119,9 +113,8 @@ static void a_loaded_object_has_its_path(void **state)
 }
 
 /* good.so in the folder of another kind, alone and beside a file that cannot be used. */
-static void a_component_is_found_in_any_folder(void **state)
+TEST(a_component_is_found_in_any_folder)
 {
-    (void)state;
     char dir[] = "/tmp/weft-load-XXXXXX", place[64];
     assert_non_null(mkdtemp(dir));
     put(dir, "p", "parallel", PLUGINS "/one/optim/good.so");
@@ -138,14 +131,4 @@ static void a_component_is_found_in_any_folder(void **state)
     host_destroy(h);
     drop(dir, "p", "parallel");
     rmdir(dir);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_checked_is_loaded),
-        cmocka_unit_test(a_loaded_object_has_its_path),
-        cmocka_unit_test(a_component_is_found_in_any_folder),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,7 @@
 /* match_test.c: patterns of weft/match.h against lawful and lawless operands. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include <weft/match.h>
 
@@ -19,9 +15,8 @@ static weft_status match(weft_match *m, const char *in, const char *out, const w
     return weft_match_spec(m, "test", &spec, in, out);
 }
 
-static void sizes_by_letter(void **unused)
+TEST(sizes_by_letter)
 {
-    (void)unused;
     weft_match m;
     const weft_operand in[] = {{WEFT_BF16, 3, 0, 0, {7, 2, 5}},
                                {WEFT_BF16, 3, 0, 0, {4, 2, 5}},
@@ -43,9 +38,8 @@ static void sizes_by_letter(void **unused)
     assert_int_equal(match(&m, LINEAR, in, 2, out, 0), WEFT_USAGE);
 }
 
-static void types_and_axes(void **unused)
+TEST(types_and_axes)
 {
-    (void)unused;
     static const struct {
         const char *in, *why;
         weft_operand x[2];
@@ -97,9 +91,8 @@ static void types_and_axes(void **unused)
     }
 }
 
-static void unread_outputs(void **unused)
+TEST(unread_outputs)
 {
-    (void)unused;
     weft_match m;
     const weft_operand x = {WEFT_F32, 1, 0, 0, {3}}, none = {0, 0, 0, 0, {0}};
     assert_int_equal(match(&m, "cA", "cA~", &x, 1, &none, 1), WEFT_OK);
@@ -112,23 +105,11 @@ static void unread_outputs(void **unused)
     assert_int_equal(match(&m, "cA", "", &none, 1, NULL, 0), WEFT_USAGE); /* an input is read */
 }
 
-static void attributes(void **unused)
+TEST(attributes)
 {
-    (void)unused;
     const weft_attr attrs[] = {WEFT_ATTR_INT("causal", 1), WEFT_ATTR_REAL("eps", 1e-5)};
     const weft_opspec spec = {.struct_size = sizeof spec, .attrs = attrs, .nattr = 2};
     assert_int_equal(weft_attr_i(&spec, "causal", 7), 1);
     assert_int_equal(weft_attr_i(&spec, "rows", 7), 7);
     assert_true(weft_attr_f(&spec, "eps", 2) == 1e-5 && weft_attr_f(&spec, "none", 2) == 2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_by_letter),
-        cmocka_unit_test(types_and_axes),
-        cmocka_unit_test(unread_outputs),
-        cmocka_unit_test(attributes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,7 @@
 /* Is every lawless plugin refused, each with exactly its sentence, and the lawful one served?
  *
  * The plugins are bad.c built once a broken rule; PLUGINS is the folder that holds them. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +13,7 @@
 #include "base/err.h"
 #include "host/host.h"
 
-#include <cmocka.h>
+#include <test.h>
 #undef fail /* the host table has a member of that name */
 
 static const char *const rules[] = {"weft.rule/1", NULL};
@@ -108,16 +104,14 @@ static const struct {
                  "links; a plugin exports its own"},
 };
 
-static void lawless_plugins_are_refused(void **state)
+TEST(lawless_plugins_are_refused)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof manifests / sizeof *manifests; i++)
         refused("optim", manifests[i].name, rules, manifests[i].sentence);
 }
 
-static void a_refusal_is_the_same_twice(void **state)
+TEST(a_refusal_is_the_same_twice)
 {
-    (void)state;
     host *h = hosts(PLUGINS);
     const host_component *c = NULL;
     for (int i = 0; i < 2; i++) {
@@ -128,9 +122,8 @@ static void a_refusal_is_the_same_twice(void **state)
     host_destroy(h);
 }
 
-static void a_lawful_component_is_found(void **state)
+TEST(a_lawful_component_is_found)
 {
-    (void)state;
     host *h = hosts("/nowhere:" PLUGINS "/one");
     const host_component *c = NULL, *too = NULL, *op[2] = {NULL, NULL};
     assert_int_equal(host_find(h, "optim", "good", rules, &c), WEFT_OK);
@@ -159,9 +152,8 @@ static void a_lawful_component_is_found(void **state)
     host_destroy(h);
 }
 
-static void a_job_names_files_of_ops(void **state)
+TEST(a_job_names_files_of_ops)
 {
-    (void)state;
     host *h = hosts(PLUGINS "/one:" PLUGINS "/again");
     const host_component *c = NULL;
     assert_int_equal(host_use_named(h, "acme.twise", NULL), WEFT_USAGE);
@@ -203,9 +195,8 @@ static void a_job_names_files_of_ops(void **state)
     host_destroy(h);
 }
 
-static void a_grown_table_is_cut_to_what_is_known(void **state)
+TEST(a_grown_table_is_cut_to_what_is_known)
 {
-    (void)state;
     host *h = hosts(PLUGINS "/newer");
     const host_component *c = NULL;
     assert_int_equal(host_find(h, "optim", "good", rules, &c), WEFT_OK);
@@ -217,9 +208,8 @@ static void a_grown_table_is_cut_to_what_is_known(void **state)
     host_destroy(h);
 }
 
-static void what_is_not_there_has_a_neighbour(void **state)
+TEST(what_is_not_there_has_a_neighbour)
 {
-    (void)state;
     host *h = hosts(PLUGINS "/one");
     const host_component *c = NULL;
     char exe[512], wanted[1024];
@@ -241,9 +231,8 @@ static void what_is_not_there_has_a_neighbour(void **state)
     host_destroy(h);
 }
 
-static void one_file_is_one_object(void **state)
+TEST(one_file_is_one_object)
 {
-    (void)state;
     char dir[] = "/tmp/weft-abi-XXXXXX", folder[64], other[128], file[128];
     assert_non_null(mkdtemp(dir));
     snprintf(folder, sizeof folder, "%s/optim", dir);
@@ -271,9 +260,8 @@ static void one_file_is_one_object(void **state)
     rmdir(dir);
 }
 
-static void a_list_has_the_lawful_and_the_lawless(void **state)
+TEST(a_list_has_the_lawful_and_the_lawless)
 {
-    (void)state;
     host *h = hosts(PLUGINS);
     const host_component **all = NULL;
     uint32_t n = 0, usable = 0, unusable = 0;
@@ -320,9 +308,8 @@ static void open_good(host *h)
     assert_int_equal(host_open(h, c), WEFT_OK);
 }
 
-static void a_module_is_served(void **state)
+TEST(a_module_is_served)
 {
-    (void)state;
     static const int tls = 7;
     char said[256];
     host *h = hosts(PLUGINS "/one");
@@ -356,9 +343,8 @@ static void a_module_is_served(void **state)
     host_destroy(h);
 }
 
-static void failing_to_open_is_told(void **state)
+TEST(failing_to_open_is_told)
 {
-    (void)state;
     host *h = hosts(PLUGINS "/broken");
     const host_component *c = NULL;
     err_clear();
@@ -377,9 +363,8 @@ static void failing_to_open_is_told(void **state)
 }
 
 /* A plugin adds to a record of the core's or its own, and replaces another plugin's old one. */
-static void records_are_joined(void **state)
+TEST(records_are_joined)
 {
-    (void)state;
     char said[256];
     host *h = hosts(PLUGINS "/one"), *g = hosts(PLUGINS "/grown");
     const host_component *c = NULL, *d = NULL;
@@ -404,32 +389,12 @@ static void records_are_joined(void **state)
     catch (said, sizeof said, host_destroy, g);
 }
 
-static void memory_left_behind_is_told(void **state)
+TEST(memory_left_behind_is_told)
 {
-    (void)state;
     char said[256];
     host *h = hosts(PLUGINS "/leaks");
     catch (said, sizeof said, open_good, h);
     catch (said, sizeof said, host_destroy, h);
     assert_string_equal(said, "weft warn: plugin weft.test has closed without giving back 1 blocks "
                               "of memory\n");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lawless_plugins_are_refused),
-        cmocka_unit_test(a_refusal_is_the_same_twice),
-        cmocka_unit_test(a_lawful_component_is_found),
-        cmocka_unit_test(a_job_names_files_of_ops),
-        cmocka_unit_test(a_grown_table_is_cut_to_what_is_known),
-        cmocka_unit_test(what_is_not_there_has_a_neighbour),
-        cmocka_unit_test(one_file_is_one_object),
-        cmocka_unit_test(a_list_has_the_lawful_and_the_lawless),
-        cmocka_unit_test(a_module_is_served),
-        cmocka_unit_test(failing_to_open_is_told),
-        cmocka_unit_test(records_are_joined),
-        cmocka_unit_test(memory_left_behind_is_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

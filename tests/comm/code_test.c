@@ -1,14 +1,10 @@
 /* tests/comm/code_test.c: does each level of the kernels of code.h encode and decode as plain loops
  * over doubles do, to the bit, whatever the values and lengths? */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <test.h>
 
 #include "coded.h"
 #include "comm/kernels/code.h"
@@ -88,9 +84,8 @@ static void check_block(const comm_code_set *set, uint32_t form, const float *x,
     assert_memory_equal(in, back, n * 4);
 }
 
-static void every_set(void **state)
+TEST(every_set)
 {
-    (void)state;
     static const uint64_t lengths[] = {1, 2, 7, 64, 255, 256};
     for (uint32_t s = 0; s < SETS; s++) {
         seed = 1;
@@ -109,9 +104,8 @@ static void every_set(void **state)
 }
 
 /* Codes themselves are equal too: ranks on different processors send each other these bytes. */
-static void the_same_codes(void **state)
+TEST(the_same_codes)
 {
-    (void)state;
     for (uint32_t s = 1; s < SETS; s++)
         for (uint32_t form = SCHED_TO_FP16; form <= SCHED_TO_INT8; form++)
             for (uint32_t kind = 0; kind < KINDS && comm_reduce_usable(levels[s]); kind++) {
@@ -127,9 +121,8 @@ static void the_same_codes(void **state)
             }
 }
 
-static void types(void **state)
+TEST(types)
 {
-    (void)state;
     static const uint32_t dtypes[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
     for (uint32_t s = 0; s < SETS; s++)
         for (uint32_t t = 0; t < SETS && comm_reduce_usable(levels[s]); t++)
@@ -152,9 +145,8 @@ static void types(void **state)
             }
 }
 
-static void bytes(void **state)
+TEST(bytes)
 {
-    (void)state;
     assert_int_equal(sched_code_bytes(SCHED_TO_INT8, 0), 0);
     assert_int_equal(sched_code_bytes(SCHED_TO_INT8, 1), 5);
     assert_int_equal(sched_code_bytes(SCHED_TO_INT8, 256), 260);
@@ -163,15 +155,4 @@ static void bytes(void **state)
     assert_int_equal(sched_code_bytes(SCHED_TO_FP16, 257), 514);
     assert_int_equal(sched_code_bytes(SCHED_TO_BF16, 3), 6);
     assert_string_equal(sched_form_name(SCHED_TO_INT8), "int8");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_set),
-        cmocka_unit_test(the_same_codes),
-        cmocka_unit_test(types),
-        cmocka_unit_test(bytes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,15 @@
 /* Which operations do devices by themselves that map each other's arenas, and on what places? Do
  * descriptors come through sockets, and only from those who were told? */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <test.h>
 #include <unistd.h>
 
 #include "comm/fd_passing.h"
@@ -40,9 +36,8 @@ static const char *algorithm_of(const sched_request *r, uint64_t *scratch)
     return name;
 }
 
-static void test_who_does_it(void **state)
+TEST(test_who_does_it)
 {
-    (void)state;
     sched_request r = whole;
     uint64_t scratch;
     assert_string_equal(algorithm_of(&r, &scratch), "mapped");
@@ -100,9 +95,8 @@ static void walk(const sched_request *r, unsigned char *sums)
     sched_free(s);
 }
 
-static void test_places(void **state)
+TEST(test_places)
 {
-    (void)state;
     static const uint64_t counts[] = {1, 15, 16, 17, 63, 64, 65, 1000, 4096, 5001};
     for (uint32_t i = 0; i < sizeof counts / sizeof *counts; i++)
         for (uint32_t size = 2; size <= 4; size += 2) {
@@ -117,9 +111,8 @@ static void test_places(void **state)
         }
 }
 
-static void test_descriptors(void **state)
+TEST(test_descriptors)
 {
-    (void)state;
     comm_fd_passing_socket a, b;
     uint32_t from;
     int fd, ends[2], nothing;
@@ -201,9 +194,8 @@ static uint32_t open_descriptors(void)
 }
 
 /* 500 datagrams with 0 to 8 descriptors, which are no messages of a rank, leave nothing open. */
-static void test_hostile_descriptors(void **state)
+TEST(test_hostile_descriptors)
 {
-    (void)state;
     comm_fd_passing_socket b;
     uint32_t from;
     int fd;
@@ -219,9 +211,8 @@ static void test_hostile_descriptors(void **state)
 }
 
 /* Another user's process knows the secret, and still gives nothing. Needs root to become one. */
-static void test_other_user(void **state)
+TEST(test_other_user)
 {
-    (void)state;
     comm_fd_passing_socket b;
     uint32_t from;
     int fd, status;
@@ -245,13 +236,4 @@ static void test_other_user(void **state)
     }
     assert_int_equal(open_descriptors(), before);
     comm_fd_passing_close(&b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_who_does_it), cmocka_unit_test(test_places),
-        cmocka_unit_test(test_descriptors), cmocka_unit_test(test_hostile_descriptors),
-        cmocka_unit_test(test_other_user)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,10 @@
 /* tests/comm/kernels_test.c: does each level of the reduction kernels give what one element at a
  * time gives, for every type, width, length and destination in place? */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <test.h>
 
 #include "comm/kernels/reduce.h"
 #include "naive.h"
@@ -59,9 +55,8 @@ static void check(comm_reduce_kernel kernel, const sched_request *r, uint32_t in
         assert_int_equal(second[i], 0x5a);
 }
 
-static void every_kernel(void **state)
+TEST(every_kernel)
 {
-    (void)state;
     static const uint64_t counts[] = {0, 1, 7, 16, 33, 2047, 2048, 2049, 4999};
     for (uint32_t s = 0; s < SETS; s++) {
         if (!comm_reduce_usable(sets[s])) {
@@ -97,9 +92,8 @@ static uint16_t through(comm_reduce_kernel k, float a, float b, uint32_t dtype)
 }
 
 /* Every half there is, widened, and narrowed again; and sums that round in every way. */
-static void every_half(void **state)
+TEST(every_half)
 {
-    (void)state;
     static uint16_t all[65536], zero[65536], back[65536];
     for (uint32_t i = 0; i < 65536; i++) {
         all[i] = (uint16_t)i;
@@ -128,9 +122,8 @@ static void every_half(void **state)
     }
 }
 
-static void special_values(void **state)
+TEST(special_values)
 {
-    (void)state;
     static const float odd[] = {0.0f, 1.0f, -INFINITY, INFINITY, NAN};
     for (uint32_t s = 0; s < SETS; s++) {
         if (!comm_reduce_usable(sets[s]))
@@ -150,14 +143,4 @@ static void special_values(void **state)
         assert_int_equal(top, 0x7f80);
         assert_true(isnan(bf16_value(through(sets[s]->bf16, NAN, 1, WEFT_BF16))));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kernel),
-        cmocka_unit_test(every_half),
-        cmocka_unit_test(special_values),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

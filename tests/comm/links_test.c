@@ -3,19 +3,14 @@
  * 2^31 bytes (WEFT_LONG_BUFFERS=1, comm.links_long); and when a rank is killed? */
 #include "base/err.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
 static weft_status (*const record)(weft_status, const char *, ...) = err_fail;
 
-#include <cmocka.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <test.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -161,9 +156,8 @@ static void all_end_well(const char *plugin, uint32_t n, const forked_end *end)
                      end[i].wait_status, end[i].text);
 }
 
-static void every_kind(void **state)
+TEST(every_kind)
 {
-    (void)state;
     static const uint32_t sizes[] = {1, 2, 3, 4, 7};
     forked_end end[FORKED_MAX];
     for (uint32_t p = 0; p < nplugins; p++)
@@ -210,9 +204,8 @@ static weft_status crowd(forked *f)
     return st;
 }
 
-static void many_channels(void **state)
+TEST(many_channels)
 {
-    (void)state;
     forked_end end[FORKED_MAX];
     for (uint32_t p = 0; p < nplugins; p++)
         for (uint32_t n = 2 + (uint32_t)brief; n < 5u - (uint32_t)brief; n++)
@@ -275,9 +268,8 @@ static uint64_t memory_available(void)
     return kib << 10;
 }
 
-static void above_two_gigabytes(void **state)
+TEST(above_two_gigabytes)
 {
-    (void)state;
     uint64_t arena = LONG_COUNT * 4 + (64 << 20);
     forked_end end[FORKED_MAX];
     if (FORKED_SANITIZED || memory_available() < 2 * arena + (1ull << 30)) {
@@ -324,9 +316,8 @@ static weft_status until_killed(forked *f)
     return st;
 }
 
-static void killed_rank(void **state)
+TEST(killed_rank)
 {
-    (void)state;
     forked_end end[FORKED_MAX];
     for (uint32_t p = 0; p < nplugins; p++)
         for (int overlap = brief; overlap < 2; overlap++) {
@@ -351,13 +342,7 @@ int main(int argc, char **argv)
         forked_settings = (const char *const *)(argv + 2);
         forked_nsettings = (uint32_t)argc - 2;
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind),
-        cmocka_unit_test(many_channels),
-        cmocka_unit_test(killed_rank),
-    };
-    const struct CMUnitTest longest[] = {cmocka_unit_test(above_two_gigabytes)};
     if (getenv("WEFT_LONG_BUFFERS"))
-        return cmocka_run_group_tests(longest, NULL, NULL);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+        return test_run(NULL, NULL);
+    return test_run(NULL, NULL);
 }

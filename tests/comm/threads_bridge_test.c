@@ -2,15 +2,10 @@
  * give, each only what is its own, whatever the algorithm knows of machines? */
 #include "base/err.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <test.h>
 
 #include "threads.h"
 
@@ -52,9 +47,8 @@ static void run(const sched_request *r, uint64_t caps, void (*body)(rank *))
     free(t);
 }
 
-static void every_kind(void **state)
+TEST(every_kind)
 {
-    (void)state;
     sched_layout at = {.machines = 3, .machine = machine, .order = order};
     static const char *const names[] = {"hierarchical", "auto", "ring", "pairwise"};
     uint32_t ran = 0;
@@ -84,9 +78,8 @@ static void every_kind(void **state)
 
 /* Of an all-reduce of S bytes on 3 machines each sends 2 S 2/3 to the others, and nothing that is
  * for its own members. */
-static void each_its_own(void **state)
+TEST(each_its_own)
 {
-    (void)state;
     sched_layout at = {.machines = 3, .machine = machine, .order = order};
     sched_request r = {.kind = WEFT_ALL_REDUCE,
                        .redop = WEFT_SUM,
@@ -116,9 +109,8 @@ static void one_is_gone(rank *k)
     must(strstr(err_text(), "near+far") != NULL);
 }
 
-static void gone(void **state)
+TEST(gone)
 {
-    (void)state;
     sched_layout at = {.machines = 3, .machine = machine, .order = order};
     sched_request r = {.kind = WEFT_ALL_REDUCE,
                        .redop = WEFT_SUM,
@@ -140,14 +132,4 @@ static void gone(void **state)
     loop_end(&near);
     loop_end(&far);
     free(t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind),
-        cmocka_unit_test(each_its_own),
-        cmocka_unit_test(gone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,15 +4,10 @@
  * a run without any ends well. */
 #include "base/err.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <test.h>
 
 #include "drawn.h"
 #include "threads.h"
@@ -87,9 +82,8 @@ static const sched_request requests[] = {
 };
 #define REQUESTS (sizeof requests / sizeof *requests)
 
-static void each_flipped_bit_is_found(void **state)
+TEST(each_flipped_bit_is_found)
 {
-    (void)state;
     job_test *t = malloc(sizeof *t);
     uint64_t random = drawn_seed(), moved[REQUESTS];
     const uint64_t caps = WEFT_LINK_HOST;
@@ -121,9 +115,8 @@ static void connecting(rank *k)
     k->st = comm_connect(k->w, &k->arena, PATIENCE);
 }
 
-static void all_or_none(void **state)
+TEST(all_or_none)
 {
-    (void)state;
     job_test *t = malloc(sizeof *t);
     begin_test(t, 3, WEFT_LINK_HOST, 0);
     t->request = &requests[0];
@@ -149,9 +142,8 @@ static void nothing_goes_past(rank *k)
     k->st = comm_add_op(channel_of_all(k, k->link, "dp.grads"), s, "piece", &op);
 }
 
-static void mapped_memory_is_refused(void **state)
+TEST(mapped_memory_is_refused)
 {
-    (void)state;
     job_test *t = malloc(sizeof *t);
     begin_test(t, 3, WEFT_LINK_HOST | WEFT_LINK_MAP, 0);
     t->checked = UINT32_MAX;
@@ -159,14 +151,4 @@ static void mapped_memory_is_refused(void **state)
     assert_int_equal(t->rank[2].st, WEFT_USAGE);
     assert_non_null(strstr(t->rank[2].said, "'mapped' maps peers' memory, where no message has a"));
     free(t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_flipped_bit_is_found),
-        cmocka_unit_test(all_or_none),
-        cmocka_unit_test(mapped_memory_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,14 +2,9 @@
  * several at once, have the bits of plain loops, what is kept included, without taking memory? */
 #include "base/err.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
+#include <test.h>
 
 #include "coded.h"
 #include "threads.h"
@@ -108,9 +103,8 @@ static void rounds(rank *k)
         free(residual[op]);
 }
 
-static void through_the_engine(void **state)
+TEST(through_the_engine)
 {
-    (void)state;
     job_test *t = malloc(sizeof *t);
     for (uint32_t n = 2; n <= 5; n++) {
         expect(&want, n);
@@ -121,10 +115,4 @@ static void through_the_engine(void **state)
     }
     assert_int_equal(atomic_load(&allocations), 0);
     free(t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(through_the_engine)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

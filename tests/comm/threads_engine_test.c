@@ -2,15 +2,10 @@
  * many channels at once, and without taking memory in a step? */
 #include "base/err.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <test.h>
 
 #include "schedule/algorithm.h"
 #include "threads.h"
@@ -29,9 +24,8 @@ static void one_op(rank *k)
         must(comm_bytes_sent(k->w) == 5 * sched_bytes_sent(k->made[0]));
 }
 
-static void every_kind(void **state)
+TEST(every_kind)
 {
-    (void)state;
     static const uint32_t types[] = {WEFT_F32, WEFT_BF16, WEFT_I64};
     job_test *t = malloc(sizeof *t);
     uint32_t ran = 0;
@@ -64,9 +58,8 @@ static void every_kind(void **state)
     free(t);
 }
 
-static void registered(void **state)
+TEST(registered)
 {
-    (void)state;
     job_test *t = malloc(sizeof *t);
     sched_request r = {
         .kind = WEFT_ALL_REDUCE, .redop = WEFT_MAX, .dtype = WEFT_F16, .count = 5001, .ranks = 3};
@@ -95,9 +88,8 @@ static void some_map(rank *k)
         wait_piece(&p[i], 1);
 }
 
-static void mapped_with_some(void **state)
+TEST(mapped_with_some)
 {
-    (void)state;
     job_test *t = malloc(sizeof *t);
     begin_test(t, 3, WEFT_LINK_HOST | WEFT_LINK_MAP, 0);
     run_ranks(t, some_map);
@@ -142,9 +134,8 @@ static void crowd(rank *k)
     atomic_store(&armed, 0);
 }
 
-static void many_channels(void **state)
+TEST(many_channels)
 {
-    (void)state;
     static const uint32_t limits[] = {0, 1, 2};
     job_test *t = malloc(sizeof *t);
     for (uint32_t i = 0; i < 9; i++) {
@@ -179,21 +170,10 @@ static void crosswise(rank *k)
     }
 }
 
-static void two_links(void **state)
+TEST(two_links)
 {
-    (void)state;
     job_test *t = malloc(sizeof *t);
     begin_test(t, 2, WEFT_LINK_HOST, 0);
     run_ranks(t, crosswise);
     free(t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind),       cmocka_unit_test(registered),
-        cmocka_unit_test(mapped_with_some), cmocka_unit_test(many_channels),
-        cmocka_unit_test(two_links),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,15 +2,10 @@
  * that says who, where and what? And is wrong use refused without harm? */
 #include "base/err.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <test.h>
 
 #include "threads.h"
 
@@ -42,9 +37,8 @@ static const sched_request sum_of_three = {.kind = WEFT_ALL_REDUCE,
                                            .ranks = 3,
                                            .algorithm = "pairwise"};
 
-static void deadline_names_the_rank(void **state)
+TEST(deadline_names_the_rank)
 {
-    (void)state;
     job_test *t = malloc(sizeof *t);
     begin_test(t, 3, WEFT_LINK_HOST, 0);
     t->request = &sum_of_three;
@@ -61,9 +55,8 @@ static void deadline_names_the_rank(void **state)
     free(t);
 }
 
-static void broken_link(void **state)
+TEST(broken_link)
 {
-    (void)state;
     job_test *t = malloc(sizeof *t);
     begin_test(t, 3, WEFT_LINK_HOST, 0);
     t->request = &sum_of_three;
@@ -81,9 +74,8 @@ static void broken_link(void **state)
     free(t);
 }
 
-static void broken_link_unexplained(void **state)
+TEST(broken_link_unexplained)
 {
-    (void)state;
     job_test *t = malloc(sizeof *t);
     begin_test(t, 2, WEFT_LINK_HOST, 0);
     sched_request r = sum_of_three;
@@ -99,9 +91,8 @@ static void broken_link_unexplained(void **state)
     free(t);
 }
 
-static void lying_peer(void **state)
+TEST(lying_peer)
 {
-    (void)state;
     job_test *t = malloc(sizeof *t);
     begin_test(t, 2, WEFT_LINK_HOST | WEFT_LINK_MAP, 0);
     sched_request r = sum_of_three;
@@ -126,9 +117,8 @@ static void connecting_op(rank *k)
 }
 
 /* The record says which connection is missing and what the plugin says of it, and whose that is. */
-static void no_connection(void **state)
+TEST(no_connection)
 {
-    (void)state;
     job_test *t = malloc(sizeof *t);
     begin_test(t, 3, WEFT_LINK_HOST, 0);
     t->request = &sum_of_three;
@@ -175,9 +165,8 @@ static void misuse_body(rank *k)
     free(outside);
 }
 
-static void refusals(void **state)
+TEST(refusals)
 {
-    (void)state;
     job_test *t = malloc(sizeof *t);
     begin_test(t, 2, WEFT_LINK_HOST | WEFT_LINK_MAP, 0);
     run_ranks(t, misuse_body);
@@ -195,9 +184,8 @@ static void disagree(rank *k)
     k->st = comm_connect(k->w, &k->arena, PATIENCE);
 }
 
-static void ranks_disagree(void **state)
+TEST(ranks_disagree)
 {
-    (void)state;
     job_test *t = malloc(sizeof *t);
     for (uint32_t i = 0; i < 2; i++) {
         begin_test(t, 2, WEFT_LINK_HOST, 0);
@@ -210,15 +198,4 @@ static void ranks_disagree(void **state)
         }
     }
     free(t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(deadline_names_the_rank), cmocka_unit_test(broken_link),
-        cmocka_unit_test(broken_link_unexplained), cmocka_unit_test(lying_peer),
-        cmocka_unit_test(no_connection),           cmocka_unit_test(refusals),
-        cmocka_unit_test(ranks_disagree),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,15 +3,10 @@
  * say late what has finished, pause, and starve a rank; every other time with checksums. */
 #include "base/err.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <test.h>
 
 #include "drawn.h"
 #include "threads.h"
@@ -91,9 +86,8 @@ static void body(rank *k)
     }
 }
 
-static void whatever_the_link_does(void **state)
+TEST(whatever_the_link_does)
 {
-    (void)state;
     job_test *t = malloc(sizeof *t);
     uint64_t runs = drawn_runs(60), first = drawn_seed();
     for (uint64_t seed = first; seed < first + runs; seed++) {
@@ -101,12 +95,4 @@ static void whatever_the_link_does(void **state)
         run_ranks(t, body);
     }
     free(t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whatever_the_link_does),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,13 +4,11 @@
 #define _GNU_SOURCE
 #include "attention/sdpa_graph.h"
 #include <dlfcn.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <weft/device.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #define COMMON                                                                                     \
     "\"maxGridSize\":[2147483647,65535,65535],\"maxBlockSize\":[1024,1024,64],"                    \
@@ -165,17 +163,15 @@ static const struct sdpa_shape llama = {.sequences = 2,
                                         .type = CUDNN_DATA_HALF,
                                         .causal = true};
 
-static void test_forward(void **state)
+TEST(test_forward)
 {
-    (void)state;
     check(h200, &gpt2);
     check(h200, &llama);
 }
 
-static void test_backward(void **state)
+TEST(test_backward)
 {
     struct sdpa_shape s = gpt2;
-    (void)state;
     s.backward = true;
     check(h200, &s);
     s.deterministic = true;
@@ -186,12 +182,11 @@ static void test_backward(void **state)
 }
 
 /* Deterministic gradients keep all scores, in tiles that are not square. */
-static void test_odd_ends(void **state)
+TEST(test_odd_ends)
 {
     static const struct {
         int64_t sequences, heads, kv_heads, length, dim;
     } odd[] = {{16, 25, 25, 17, 56}, {16, 32, 2, 129, 24}, {16, 25, 25, 2, 40}};
-    (void)state;
     for (size_t k = 0; k < sizeof odd / sizeof *odd; k++)
         check(h200, &(struct sdpa_shape){.sequences = odd[k].sequences,
                                          .heads = odd[k].heads,
@@ -204,10 +199,9 @@ static void test_odd_ends(void **state)
                                          .deterministic = true});
 }
 
-static void test_older_chip(void **state)
+TEST(test_older_chip)
 {
     struct sdpa_shape s = gpt2;
-    (void)state;
     s.causal = false;
     check(a100, &s);
     s.backward = true;
@@ -216,11 +210,5 @@ static void test_older_chip(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forward),
-        cmocka_unit_test(test_backward),
-        cmocka_unit_test(test_odd_ends),
-        cmocka_unit_test(test_older_chip),
-    };
-    return cmocka_run_group_tests(tests, load, NULL);
+    return test_run(load, NULL);
 }

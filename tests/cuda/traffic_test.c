@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <test.h>
 
 typedef const struct ptx_traffic *traffic_call(const char *kernel);
 
@@ -58,7 +59,7 @@ static void run_programs(uint32_t type)
     bench_close(&b);
 }
 
-static void test_traffic(void **state)
+TEST(test_traffic)
 {
     static const char *const whole[] = {
         "layernorm",       "layernorm_dx", "layernorm_dw_part", "rmsnorm",      "rmsnorm_dx",
@@ -67,7 +68,6 @@ static void test_traffic(void **state)
     static const uint32_t types[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
     traffic_call *traffic_of;
-    (void)state;
     *(void **)&traffic_of = driver ? dlsym(driver, "ptx_traffic_of") : NULL;
     if (!traffic_of)
         fail_msg("libcuda is not the double with the interpreter");
@@ -82,10 +82,4 @@ static void test_traffic(void **state)
         run_programs(types[k]);
     is_at_most(traffic_of, "known_add", 1.1);
     is_at_most(traffic_of, "ew", 1.1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_traffic)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,14 +2,10 @@
  * index that is wrong? */
 #define _GNU_SOURCE
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "file.h"
 #include "sets.h"
@@ -75,9 +71,8 @@ static void must_be(weft_dataset *d, const text *t)
     sets_table()->close(d);
 }
 
-static void documents_by_index_and_by_token(void **state)
+TEST(documents_by_index_and_by_token)
 {
-    (void)state;
     for (int turn = 0; turn < 20; turn++)
         for (int wide = 0; wide < 2; wide++) {
             sets_file how = wide ? SETS_32 : SETS_16;
@@ -101,9 +96,8 @@ static void documents_by_index_and_by_token(void **state)
 }
 
 /* An index in each of three shards, whose documents end with their files. */
-static void documents_of_shards(void **state)
+TEST(documents_of_shards)
 {
-    (void)state;
     for (int turn = 0; turn < 20; turn++) {
         const uint64_t cut[] = {0, 100 + number(300), 500 + number(300), TOKENS};
         text t = make_text(NOWHERE), all = t;
@@ -128,10 +122,9 @@ static void documents_of_shards(void **state)
 }
 
 /* llm.c begins each document with a token of its own. */
-static void llm_c_files_need_no_key(void **state)
+TEST(llm_c_files_need_no_key)
 {
     text t = make_text(AT_BEGIN);
-    (void)state;
     for (uint64_t i = 0; i < TOKENS; i++)
         t.token[i] = t.token[i] == MARK ? 50256 : t.token[i];
     sets_put("gpt2.bin", SETS_GPT2, t.token, TOKENS);
@@ -142,13 +135,12 @@ static void llm_c_files_need_no_key(void **state)
     must_be(sets_must((sets_open){.valid = "llama3.bin", .documents = "separate"}), &t);
 }
 
-static void wrong_boundaries_are_refused(void **state)
+TEST(wrong_boundaries_are_refused)
 {
     static const char *const wrong[] = {"end",      "end:", "begin:x",         "end:60000",
                                         "begin:-1", "7",    "end:99999999999", "begin:7 "};
     const uint64_t ends[] = {50, 100};
     sets_file how = SETS_16;
-    (void)state;
     sets_count("plain.bin", SETS_16, 0, 100);
     how.ends = ends;
     how.documents = 2;
@@ -171,10 +163,9 @@ static void wrong_boundaries_are_refused(void **state)
 
 /* Numbers that do not rise, or point outside, wherever they are: an error that names the file, or
  * lawful places. */
-static void wrong_indices_are_named(void **state)
+TEST(wrong_indices_are_named)
 {
     enum { DOCUMENTS = 10, COUNT = 200 };
-    (void)state;
     for (int turn = 0; turn < 2000; turn++) {
         uint64_t ends[DOCUMENTS];
         int errors = 0, lawful = 1;
@@ -219,9 +210,8 @@ static void spoil(uint32_t word, uint32_t value, const char *words)
     sets_refused((sets_open){.train = "wrong.bin"}, WEFT_DATA, words);
 }
 
-static void wrong_headers_are_refused(void **state)
+TEST(wrong_headers_are_refused)
 {
-    (void)state;
     spoil(5, 24, "has ids of 24 bits");
     spoil(5, 0, "has ids of 0 bits");
     spoil(5, 32, "truncated or damaged");
@@ -236,13 +226,5 @@ static void wrong_headers_are_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(documents_by_index_and_by_token),
-        cmocka_unit_test(documents_of_shards),
-        cmocka_unit_test(llm_c_files_need_no_key),
-        cmocka_unit_test(wrong_boundaries_are_refused),
-        cmocka_unit_test(wrong_indices_are_named),
-        cmocka_unit_test(wrong_headers_are_refused),
-    };
-    return cmocka_run_group_tests(tests, sets_begin, sets_end);
+    return test_run(sets_begin, sets_end);
 }

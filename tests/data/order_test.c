@@ -1,14 +1,10 @@
 /* Is an epoch a permutation, and has each data set of a mixture its share after every sample? */
 #define _GNU_SOURCE
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "mixture.h"
 #include "sets.h"
@@ -25,12 +21,11 @@ static uint64_t number(uint64_t below)
 }
 
 /* Every number once, for every size up to 2000, some larger ones, and several epochs. */
-static void an_epoch_is_a_permutation(void **state)
+TEST(an_epoch_is_a_permutation)
 {
     static const uint64_t larger[] = {4095, 4096, 4097, 65536, 99999, 1000003};
     const uint64_t key = source_order_key(3);
     uint8_t *seen = malloc(1000003);
-    (void)state;
     assert_non_null(seen);
     for (uint64_t k = 1; k <= 2000 + sizeof larger / sizeof *larger; k++) {
         const uint64_t n = k <= 2000 ? k : larger[k - 2001];
@@ -47,13 +42,12 @@ static void an_epoch_is_a_permutation(void **state)
 }
 
 /* Sizes whose square root is on the edge of 32 bits: in range, and no two of many are one. */
-static void large_sets_are_permuted(void **state)
+TEST(large_sets_are_permuted)
 {
     static const uint64_t sizes[] = {((uint64_t)1 << 32) - 1, ((uint64_t)1 << 32) + 1,
                                      (uint64_t)1 << 50, ((uint64_t)1 << 62) - 57};
     enum { DRAWS = 2000 };
     uint64_t at[DRAWS];
-    (void)state;
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
         for (uint64_t i = 0; i < DRAWS; i++) {
             at[i] = source_order_permute(9, 1, sizes[k], i);
@@ -65,10 +59,9 @@ static void large_sets_are_permuted(void **state)
 
 /* Of few numbers each comes to each place equally often, over epochs and over seeds; and neighbours
  * part: chi-square with (n - 1)^2 degrees of freedom stays below its mean plus 5 deviations. */
-static void places_are_uniform(void **state)
+TEST(places_are_uniform)
 {
     enum { EPOCHS = 20000 };
-    (void)state;
     for (uint64_t n = 2; n <= 12; n++)
         for (int by_seed = 0; by_seed < 2; by_seed++) {
             double count[12][12] = {{0}}, chi = 0;
@@ -87,11 +80,10 @@ static void places_are_uniform(void **state)
 }
 
 /* Numbers that checkpoints depend on from now on. */
-static void the_order_stays(void **state)
+TEST(the_order_stays)
 {
     static const uint64_t want[2][8] = {{353, 237, 188, 517, 314, 213, 582, 460},
                                         {627, 258, 655, 231, 672, 571, 526, 662}};
-    (void)state;
     for (uint64_t e = 0; e < 2; e++)
         for (uint64_t i = 0; i < 8; i++)
             if (source_order_permute(source_order_key(11), e, 987, i) != want[e][i])
@@ -124,10 +116,9 @@ static uint64_t divisor(uint64_t a, uint64_t b)
     return b ? divisor(b, a % b) : a;
 }
 
-static void each_set_has_its_share(void **state)
+TEST(each_set_has_its_share)
 {
     static const uint64_t some[][4] = {{7, 3}, {1}, {1, 1, 1}, {97, 1, 1, 1}, {1, 2, 4, 8}};
-    (void)state;
     check_mixture(some[0], 2);
     check_mixture(some[1], 1);
     check_mixture(some[2], 3);
@@ -150,14 +141,4 @@ static void each_set_has_its_share(void **state)
     assert_int_equal(mixture_open(&lone_host, "data.train", fine, 2, &m), WEFT_USAGE);
     assert_non_null(strstr(lone_why, "fewer digits"));
     assert_int_equal(lone_blocks, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_epoch_is_a_permutation), cmocka_unit_test(large_sets_are_permuted),
-        cmocka_unit_test(places_are_uniform),        cmocka_unit_test(the_order_stays),
-        cmocka_unit_test(each_set_has_its_share),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,11 @@
 /* Are several files one data set, and is every sample drawn exactly once an epoch of each set? */
 #define _GNU_SOURCE
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "file.h"
 #include "patience.h"
@@ -27,9 +23,8 @@ static uint64_t number(uint64_t below)
 
 /* 3 epochs of all samples, asked for in batches as a job of any number of data-parallel ranks does,
  * which is stopped and resumed with another number: each sample once an epoch. */
-static void every_sample_once_an_epoch(void **state)
+TEST(every_sample_once_an_epoch)
 {
-    (void)state;
     for (int turn = 0; turn < 30; turn++) {
         const uint64_t tokens = 2 + SEQUENCE + number(900), windows = (tokens - 1) / SEQUENCE;
         const uint64_t all = 3 * windows;
@@ -61,10 +56,9 @@ static void every_sample_once_an_epoch(void **state)
     }
 }
 
-static void epochs_and_seeds_differ(void **state)
+TEST(epochs_and_seeds_differ)
 {
     int same_epoch = 0, same_seed = 0;
-    (void)state;
     sets_count("one.bin", SETS_16, 0, 50 * SEQUENCE + 1);
     weft_dataset *a = sets_must((sets_open){.train = "one.bin", .seed = 1}),
                  *b = sets_must((sets_open){.train = "one.bin", .seed = 2});
@@ -96,9 +90,8 @@ static void must_be_equal(sets_open one, sets_open other)
 }
 
 /* Shards by list, folder and pattern; windows lie over the ends of files. */
-static void shards_are_one_file(void **state)
+TEST(shards_are_one_file)
 {
-    (void)state;
     assert_int_equal(mkdir("shards", 0777), 0);
     for (int wide = 0; wide < 2; wide++) {
         const sets_file how = wide ? SETS_32 : SETS_16;
@@ -128,9 +121,8 @@ static void shards_are_one_file(void **state)
 }
 
 /* llm.c's files, of both versions, next to ours with the same tokens. */
-static void files_of_llm_c_are_equal(void **state)
+TEST(files_of_llm_c_are_equal)
 {
-    (void)state;
     sets_file ours = SETS_16, wide = SETS_32;
     ours.vocab = 50257;
     wide.vocab = 128256;
@@ -154,10 +146,9 @@ static void files_of_llm_c_are_equal(void **state)
 }
 
 /* A name that holds a comma, a colon or a star is a name, if it is one. */
-static void strange_names_are_files(void **state)
+TEST(strange_names_are_files)
 {
     static const char *const names[] = {"a,b.bin", "c:3", "d*.bin", "e:0.5"};
-    (void)state;
     sets_count("whole.bin", SETS_16, 0, 100);
     for (size_t i = 0; i < 4; i++) {
         sets_count(names[i], SETS_16, 0, 100);
@@ -166,14 +157,13 @@ static void strange_names_are_files(void **state)
 }
 
 /* Each set of a mixture has its share, and its own epochs. */
-static void mixtures_have_epochs_of_their_own(void **state)
+TEST(mixtures_have_epochs_of_their_own)
 {
     enum { A = 40, B = 17, C = 5, SAMPLES = 4000 };
     static const double share[] = {0.5, 0.3, 0.2};
     static const uint64_t windows[] = {A, B, C};
     int32_t *seen = calloc(3 * SAMPLES, sizeof *seen);
     uint64_t had[3] = {0};
-    (void)state;
     sets_count("a.bin", SETS_16, 0, A * SEQUENCE + 3);
     sets_count("b.bin", SETS_16, 10000, B * SEQUENCE + 1);
     sets_count("c.bin", SETS_16, 20000, C * SEQUENCE + 6);
@@ -204,10 +194,9 @@ static void mixtures_have_epochs_of_their_own(void **state)
     assert_int_equal(lone_blocks, 0);
 }
 
-static void wrong_lists_are_refused(void **state)
+TEST(wrong_lists_are_refused)
 {
     char list[9000];
-    (void)state;
     sets_count("a.bin", SETS_16, 0, 100);
     sets_count("b.bin", SETS_16, 0, 100);
     sets_count("short.bin", SETS_16, 0, SEQUENCE);
@@ -246,10 +235,9 @@ static void wrong_lists_are_refused(void **state)
 }
 
 /* A job of 0.1 goes on with its order, and says what it is by its identity. */
-static void old_checkpoints_keep_their_order(void **state)
+TEST(old_checkpoints_keep_their_order)
 {
     char before[300], now[300];
-    (void)state;
     sets_count("one.bin", SETS_16, 0, 400);
     weft_dataset *d = sets_must((sets_open){.train = "one.bin", .order = "starts", .seed = 4}),
                  *e = sets_must((sets_open){.train = "one.bin", .seed = 4});
@@ -292,11 +280,10 @@ static double seconds(void)
 }
 
 /* 10 GiB in two files without content: opened, described and read from everywhere at once. */
-static void large_files_open_at_once(void **state)
+TEST(large_files_open_at_once)
 {
     static const uint64_t tokens = (uint64_t)5 << 29;
     int32_t x[32], y[32];
-    (void)state;
     for (int i = 0; i < 2; i++) {
         const char *name = i ? "large_2.bin" : "large_1.bin";
         sets_count(name, SETS_16, 0, 1);
@@ -319,16 +306,5 @@ static void large_files_open_at_once(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_sample_once_an_epoch),
-        cmocka_unit_test(epochs_and_seeds_differ),
-        cmocka_unit_test(shards_are_one_file),
-        cmocka_unit_test(files_of_llm_c_are_equal),
-        cmocka_unit_test(strange_names_are_files),
-        cmocka_unit_test(mixtures_have_epochs_of_their_own),
-        cmocka_unit_test(wrong_lists_are_refused),
-        cmocka_unit_test(old_checkpoints_keep_their_order),
-        cmocka_unit_test(large_files_open_at_once),
-    };
-    return cmocka_run_group_tests(tests, sets_begin, sets_end);
+    return test_run(sets_begin, sets_end);
 }

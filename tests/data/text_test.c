@@ -4,17 +4,13 @@
  * The tokenizer is the test's own: two equal bytes in a row are one id, any other byte is one. The
  * referee joins the files and encodes them in one loop. */
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "files.h"
 #include "lone.h"
@@ -249,9 +245,8 @@ static unsigned char byte_at(uint64_t at)
 
 /* --- tests --- */
 
-static void training(void **state)
+TEST(training)
 {
-    (void)state;
     enum { N = 30, SAMPLES = 60 };
     int32_t all[SAMPLES][N], next[SAMPLES][N], again[N];
     uint64_t late = 0;
@@ -273,9 +268,8 @@ static void training(void **state)
     assert_int_equal(lone_blocks, 0);
 }
 
-static void lines(void **state)
+TEST(lines)
 {
-    (void)state;
     enum { N = 12 };
     int32_t tokens[N], targets[N];
     write_files(3000, 500);
@@ -295,9 +289,8 @@ static void lines(void **state)
 
 /* Every sample is cut at span bytes; where one byte is one id these are the windows of a token
  * file. */
-static void validation(void **state)
+TEST(validation)
 {
-    (void)state;
     enum { N = 25 };
     int32_t tokens[100][N], targets[100][N], ids[N + 1];
     write_files(1003, 900);
@@ -325,9 +318,8 @@ static void validation(void **state)
 }
 
 /* A sample that is longer than a piece, so that the tokenizer leaves a rest. */
-static void long_samples(void **state)
+TEST(long_samples)
 {
-    (void)state;
     enum { N = 300000 };
     int32_t *tokens = calloc(N, sizeof *tokens), *ids = calloc(N + 1, sizeof *ids);
     write_files(LIMIT, LIMIT);
@@ -342,9 +334,8 @@ static void long_samples(void **state)
     free(ids);
 }
 
-static void identity(void **state)
+TEST(identity)
 {
-    (void)state;
     char before[1024];
     write_files(200000, 300);
     weft_dataset *d = open_set(WEFT_DATA_TRAIN, "line");
@@ -373,9 +364,8 @@ static void refused(const char *list, const char *word)
     assert_int_equal(lone_blocks, 0);
 }
 
-static void refusals(void **state)
+TEST(refusals)
 {
-    (void)state;
     char list[600];
     weft_dataset *d = (weft_dataset *)(uintptr_t)&calls;
     weft_data_info info = {.struct_size = sizeof info};
@@ -400,9 +390,8 @@ static void refusals(void **state)
     table()->close(NULL);
 }
 
-static void tokenizers(void **state)
+TEST(tokenizers)
 {
-    (void)state;
     const struct {
         int manner;
         const char *says;
@@ -432,9 +421,5 @@ static void tokenizers(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(training),   cmocka_unit_test(lines),
-                                       cmocka_unit_test(validation), cmocka_unit_test(long_samples),
-                                       cmocka_unit_test(identity),   cmocka_unit_test(refusals),
-                                       cmocka_unit_test(tokenizers)};
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return test_run(make_folder, remove_folder);
 }

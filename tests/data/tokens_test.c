@@ -2,11 +2,7 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "file.h"
 #include "lone.h"
@@ -131,9 +127,8 @@ static weft_status read_set(weft_dataset *d, uint64_t first, uint64_t count, uin
     return table()->read(d, &args);
 }
 
-static void reads_the_formats(void **state)
+TEST(reads_the_formats)
 {
-    (void)state;
     file_tokens f;
     image m = lawful(FILE_MAGIC_GPT2, 900, FILE_VOCAB_GPT2);
     m.token[899] = 50256;
@@ -172,9 +167,8 @@ static void reads_the_formats(void **state)
     file_close(&f);
 }
 
-static void refuses_what_is_no_file(void **state)
+TEST(refuses_what_is_no_file)
 {
-    (void)state;
     unlink(path);
     refused(WEFT_USAGE, "No such file");
     assert_int_equal(mkdir(path, 0777), 0);
@@ -189,9 +183,8 @@ static void refuses_what_is_no_file(void **state)
     refused(WEFT_DATA, "shorter than the header");
 }
 
-static void refuses_foreign_headers(void **state)
+TEST(refuses_foreign_headers)
 {
-    (void)state;
     image m = lawful(FILE_MAGIC, 100, 256);
     m.word[0] = __builtin_bswap32(FILE_MAGIC);
     put_image(&m, 100);
@@ -242,9 +235,8 @@ static void refuses_foreign_headers(void **state)
     refused(WEFT_DATA, "no tokens");
 }
 
-static void refuses_wrong_lengths(void **state)
+TEST(refuses_wrong_lengths)
 {
-    (void)state;
     image m = lawful(FILE_MAGIC, 100, 256);
     for (size_t n = 0; n < sizeof m.word + 200; n++) { /* cut at every length */
         put(&m, n);
@@ -268,9 +260,8 @@ static void refuses_wrong_lengths(void **state)
 }
 
 /* Whichever window has it, at whatever place in it, and no other. */
-static void tokens_out_of_range_are_not_handed_out(void **state)
+TEST(tokens_out_of_range_are_not_handed_out)
 {
-    (void)state;
     enum { LENGTH = 9, COUNT = 100 };
     int32_t tokens[LENGTH], targets[LENGTH];
     char where[64];
@@ -301,9 +292,8 @@ static void tokens_out_of_range_are_not_handed_out(void **state)
 }
 
 /* A file of 64 MiB, none of which was in memory: only its beginning comes. */
-static void opening_reads_the_header_alone(void **state)
+TEST(opening_reads_the_header_alone)
 {
-    (void)state;
     enum { COUNT = 32 << 20 };
     image m = lawful(FILE_MAGIC, 1, 256);
     m.word[2] = COUNT;
@@ -334,9 +324,8 @@ static void put_counting(uint32_t count)
 
 enum { SEQUENCE = 13, SAMPLES = 60 };
 
-static void order_is_that_of_the_sample_number(void **state)
+TEST(order_is_that_of_the_sample_number)
 {
-    (void)state;
     put_counting(1000);
     int32_t all[2][SAMPLES][SEQUENCE], part[2][SAMPLES][SEQUENCE];
     weft_dataset *d = open_set(WEFT_DATA_TRAIN, 5, path, "");
@@ -369,17 +358,15 @@ static void order_is_that_of_the_sample_number(void **state)
 }
 
 /* Numbers that checkpoints of 0.1 depend on: samples 0 to 7 under seed 11 among 987 starts. */
-static void order_is_that_of_0_1(void **state)
+TEST(order_is_that_of_0_1)
 {
-    (void)state;
     static const uint64_t starts[] = {16, 901, 589, 23, 55, 518, 316, 411};
     for (uint64_t i = 0; i < 8; i++)
         assert_int_equal(source_order_below(source_order_key(11), i, 987), starts[i]);
 }
 
-static void every_start_occurs(void **state)
+TEST(every_start_occurs)
 {
-    (void)state;
     put_counting(SEQUENCE + 4);
     weft_dataset *d = open_set(WEFT_DATA_TRAIN, 1, path, "");
     int seen[8] = {0};
@@ -395,9 +382,8 @@ static void every_start_occurs(void **state)
     table()->close(d);
 }
 
-static void windows_are_fixed_and_apart(void **state)
+TEST(windows_are_fixed_and_apart)
 {
-    (void)state;
     for (uint32_t count = 2; count < 60; count++) {
         put_counting(count);
         weft_dataset *d = open_set(WEFT_DATA_VALID, 1, "", path);
@@ -418,9 +404,8 @@ static void windows_are_fixed_and_apart(void **state)
     }
 }
 
-static void nothing_named_is_no_set(void **state)
+TEST(nothing_named_is_no_set)
 {
-    (void)state;
     put_counting(100);
     assert_null(open_set(WEFT_DATA_TRAIN, 1, "", path));
     assert_null(open_set(WEFT_DATA_VALID, 1, path, ""));
@@ -428,9 +413,8 @@ static void nothing_named_is_no_set(void **state)
 }
 
 /* One token another, wherever it is in a short file, gives another identity. */
-static void identity_is_that_of_the_content(void **state)
+TEST(identity_is_that_of_the_content)
 {
-    (void)state;
     char first[200];
     for (int at = -1; at < 1000; at += 37) {
         image m = lawful(FILE_MAGIC, 1000, 256);
@@ -450,9 +434,8 @@ static void identity_is_that_of_the_content(void **state)
     assert_non_null(strstr(first, "1000 tokens of 256 kinds, digest "));
 }
 
-static void what_is_unknown_is_refused(void **state)
+TEST(what_is_unknown_is_refused)
 {
-    (void)state;
     put_counting(100);
     weft_dataset *d = open_set(WEFT_DATA_TRAIN, 1, path, ""), *none = NULL;
     int32_t x[10];
@@ -478,20 +461,5 @@ static void what_is_unknown_is_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_the_formats),
-        cmocka_unit_test(refuses_what_is_no_file),
-        cmocka_unit_test(refuses_foreign_headers),
-        cmocka_unit_test(refuses_wrong_lengths),
-        cmocka_unit_test(tokens_out_of_range_are_not_handed_out),
-        cmocka_unit_test(opening_reads_the_header_alone),
-        cmocka_unit_test(order_is_that_of_the_sample_number),
-        cmocka_unit_test(order_is_that_of_0_1),
-        cmocka_unit_test(every_start_occurs),
-        cmocka_unit_test(windows_are_fixed_and_apart),
-        cmocka_unit_test(nothing_named_is_no_set),
-        cmocka_unit_test(identity_is_that_of_the_content),
-        cmocka_unit_test(what_is_unknown_is_refused),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return test_run(make_folder, remove_folder);
 }

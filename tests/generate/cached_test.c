@@ -1,12 +1,9 @@
 /* cached_test.c: which graphs may continue a sequence, and what becomes of one that may. */
 #include "graph/cached.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "base/err.h"
 #include "builtin.h"
@@ -79,11 +76,10 @@ static void refused(built *m, const char *why)
     graph_free(&m->g);
 }
 
-static void test_what_cannot_continue(void **state)
+TEST(test_what_cannot_continue)
 {
     const weft_attr along = WEFT_ATTR_INT("tokens", 0);
     built m;
-    (void)state;
     begin(&m);
     attend(&m, ROWS, 0, false);
     refused(&m, "the op attention of block only lets a token attend to later ones");
@@ -110,10 +106,9 @@ static uint32_t count(const graph *g, const char *id)
     return n;
 }
 
-static void test_what_becomes_of_it(void **state)
+TEST(test_what_becomes_of_it)
 {
     built m;
-    (void)state;
     begin(&m);
     attend(&m, ROWS, 1, true);
     assert_int_equal(graph_cached_check(&m.g, ROWS), WEFT_OK);
@@ -162,20 +157,9 @@ static double work(int64_t context, double *flops)
 }
 
 /* No op but attention over the cache does more in a longer context. */
-static void test_work_of_a_token(void **state)
+TEST(test_work_of_a_token)
 {
     double few, many;
-    (void)state;
     assert_true(work(LIMIT, &few) == work(100 * LIMIT, &many));
     assert_true(few == many && few > 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_cannot_continue),
-        cmocka_unit_test(test_what_becomes_of_it),
-        cmocka_unit_test(test_work_of_a_token),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

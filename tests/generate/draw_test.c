@@ -2,13 +2,10 @@
 #include "saved/draw.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "base/number/rng.h"
 
@@ -67,13 +64,12 @@ static void fill(float *logits, int n, uint64_t seed, int values)
                     (float)values;
 }
 
-static void test_kept(void **state)
+TEST(test_kept)
 {
     static const double masses[] = {1, 0.999, 0.9, 0.5, 0.01};
     static const uint64_t tops[] = {0, 1, 2, 7, 50, LIMIT};
     float logits[LIMIT];
     double room[LIMIT];
-    (void)state;
     for (uint64_t seed = 0; seed < 12; seed++)
         for (size_t m = 0; m < sizeof masses / sizeof *masses; m++)
             for (size_t k = 0; k < sizeof tops / sizeof *tops; k++) {
@@ -86,26 +82,24 @@ static void test_kept(void **state)
             }
 }
 
-static void test_greedy(void **state)
+TEST(test_greedy)
 {
     const float logits[] = {1, 3, 2, 3};
     double room[4];
     const saved_draw d = {0, 2, 0.5, 9}, one = {5, 1, 1, 9};
-    (void)state;
     assert_int_equal(saved_draw_token(&d, logits, 4, 0, room), 1);
     for (uint64_t i = 0; i < 50; i++) /* equal logits stay together */
         assert_int_equal(saved_draw_token(&one, logits, 4, i, room) % 2, 1);
 }
 
 /* Frequencies are the probabilities: 10,000 draws, five standard deviations. */
-static void test_frequencies(void **state)
+TEST(test_frequencies)
 {
     const float logits[] = {0, 1, 2, 3};
     const saved_draw d = {2, 0, 1, 4};
     double room[4];
     int seen[4] = {0};
     double sum = 0;
-    (void)state;
     for (uint64_t i = 0; i < 10000; i++)
         seen[saved_draw_token(&d, logits, 4, i, room)]++;
     for (int i = 0; i < 4; i++)
@@ -130,12 +124,11 @@ static void expect_log_probabilities(const float *logits, int n)
     assert_true(fabs(found - 1) < 1e-6);
 }
 
-static void test_log_probability(void **state)
+TEST(test_log_probability)
 {
     static const int counts[] = {1, 2, 7, 8, 9, 64, 299, 1500, LONG};
     static const double spans[] = {1e-3, 1, 20, 400};
     static float logits[LONG];
-    (void)state;
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
         for (size_t k = 0; k < sizeof spans / sizeof *spans; k++) {
             for (int i = 0; i < counts[c]; i++)
@@ -146,26 +139,15 @@ static void test_log_probability(void **state)
 }
 
 /* The first of the largest, wherever it is. */
-static void test_likeliest(void **state)
+TEST(test_likeliest)
 {
     const saved_draw d = {0, 0, 1, 1};
     float logits[40];
     double room[40];
-    (void)state;
     for (int n = 1; n <= 40; n++)
         for (int at = 0; at < n; at++) {
             for (int i = 0; i < n; i++)
                 logits[i] = i == at || i == n - 1 ? 2 : i % 2 ? -INFINITY : -3;
             assert_int_equal(saved_draw_token(&d, logits, (uint64_t)n, 0, room), at);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kept),        cmocka_unit_test(test_greedy),
-        cmocka_unit_test(test_frequencies), cmocka_unit_test(test_log_probability),
-        cmocka_unit_test(test_likeliest),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,13 +2,10 @@
  * stop at on. */
 #include "saved/stream.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "base/number/rng.h"
 
@@ -46,9 +43,8 @@ static void expect(const char *bytes, const char *text)
 }
 
 /* The replacements are those of Unicode's "maximal subparts", as Python's errors="replace". */
-static void test_characters(void **state)
+TEST(test_characters)
 {
-    (void)state;
     expect("plain", "plain");
     expect("\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80", "\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80");
     expect("a\xff"
@@ -63,7 +59,7 @@ static void test_characters(void **state)
     expect("\xf0\x9f\x98z", "\xef\xbf\xbdz");
 }
 
-static void test_stops(void **state)
+TEST(test_stops)
 {
     static const char *const stops[] = {"END", "\n\n", "ENOUGH"};
     static const struct {
@@ -75,7 +71,6 @@ static void test_stops(void **state)
         {"a\nb\n\nc", "a\nb", true},   {"ENOUGH", "", true},
         {"\n", "\n", false},           {"\xe2\x82\n\n", "\xef\xbf\xbd", true},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (size_t each = 1; each < 8; each++) {
             bool stopped;
@@ -87,9 +82,8 @@ static void test_stops(void **state)
 }
 
 /* Any bytes, in any pieces, give the same text. */
-static void test_any_bytes(void **state)
+TEST(test_any_bytes)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < 200; seed++) {
         char bytes[64];
         bool stopped;
@@ -104,14 +98,4 @@ static void test_any_bytes(void **state)
         }
         free(whole);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_characters),
-        cmocka_unit_test(test_stops),
-        cmocka_unit_test(test_any_bytes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <test.h>
 
 static struct bench library, own;
 
@@ -101,14 +102,13 @@ static void check_attention(const struct heads *h, double tolerance)
     check_call_end(&b);
 }
 
-static void test_attention(void **state)
+TEST(test_attention)
 {
     static const struct heads all[] = {
         {2048, 1024, 12, 0, 64, 1, WEFT_BF16}, {2048, 1024, 12, 0, 64, 0, WEFT_F16},
         {2048, 2048, 16, 4, 128, 1, WEFT_F16}, {1000, 500, 6, 2, 96, 1, WEFT_BF16},
         {1024, 128, 25, 0, 64, 1, WEFT_BF16},  {600, 200, 5, 5, 40, 1, WEFT_BF16},
     };
-    (void)state;
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
         check_attention(&all[k], all[k].type == WEFT_BF16 ? 2e-2 : 4e-3);
 }
@@ -123,7 +123,7 @@ static void check_product(const char *id, const struct sizes *n, uint32_t ct, ui
     check_call_end(&c);
 }
 
-static void test_products(void **state)
+TEST(test_products)
 {
     static const struct sizes all[] = {
         {.tokens = 2048, .cols = 2304, .inner = 768, .bias = 1},
@@ -132,7 +132,6 @@ static void test_products(void **state)
         {.tokens = 520, .cols = 50257, .inner = 200},
     };
     static const uint32_t types[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
-    (void)state;
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
         for (int t = 0; t < 3; t++) {
             if (all[k].cols > 50000 && types[t] != WEFT_BF16)
@@ -145,7 +144,7 @@ static void test_products(void **state)
 }
 
 /* With what comes behind them: by an epilogue of cuBLASLt, if that is faster. */
-static void test_joined(void **state)
+TEST(test_joined)
 {
     static const struct sizes all[] = {
         {.tokens = 2048, .cols = 3072, .inner = 768, .bias = 1},
@@ -153,7 +152,6 @@ static void test_joined(void **state)
         {.tokens = 2048, .cols = 768, .inner = 3072},
     };
     static const uint32_t types[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
-    (void)state;
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
         for (int t = 0; t < 3; t++) {
             check_product("linear+gelu", &all[k], types[t], types[t], 0);
@@ -183,7 +181,7 @@ static void check_rows(const char *id, const struct sizes *n, uint32_t ct, doubl
     check_call_end(&c);
 }
 
-static void test_rows(void **state)
+TEST(test_rows)
 {
     static const char *const norms[] = {"layernorm", "layernorm.dx", "layernorm.dw",
                                         "rmsnorm",   "rmsnorm.dx",   "rmsnorm.dw"};
@@ -196,7 +194,6 @@ static void test_rows(void **state)
                                          {.tokens = 100, .vocab = 128256}};
     static const struct sizes table[] = {{.tokens = 20000, .cols = 768, .vocab = 40},
                                          {.tokens = 9000, .cols = 96, .vocab = 50257}};
-    (void)state;
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
         for (size_t k = 0; k < sizeof norms / sizeof *norms; k++)
             check_rows(norms[k], &widths[i], WEFT_BF16, 5e-3);
@@ -210,11 +207,5 @@ static void test_rows(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_products),
-        cmocka_unit_test(test_joined),
-        cmocka_unit_test(test_rows),
-    };
-    return cmocka_run_group_tests(tests, open_both, close_both);
+    return test_run(open_both, close_both);
 }

@@ -1,6 +1,7 @@
 /* small_test.c: every op once or twice at a small odd size, for tools that make each memory access
  * a thousand times slower (compute-sanitizer). */
 #include "sweep.h"
+#include <test.h>
 
 static const struct sizes sizes[] = {
     {.tokens = 22,
@@ -25,9 +26,8 @@ static const struct sizes sizes[] = {
 };
 
 /* A list by hand: a new op with a cuda kernel goes here and into tests/cuda/traffic_test.c. */
-static void test_all(void **state)
+TEST(test_all)
 {
-    (void)state;
     CHECK_ALL(sizes, 0, "embedding", "layernorm", "layernorm.dx", "rmsnorm", "rmsnorm.dx", "linear",
               "linear.dx", "gelu", "gelu.dx", "bias_residual", "swiglu", "swiglu.dx", "rope",
               "attention", "attention.dx", "softmax_xent", "softmax_xent.loss", "interchange");
@@ -39,17 +39,7 @@ static void test_all(void **state)
 
 static const struct sizes parts[] = {{.tokens = 9, .vocab = 300, .first = 300, .valid = 500}};
 
-static void test_vocab(void **state)
+TEST(test_vocab)
 {
-    (void)state;
     CHECK_ALL(parts, 0, "xent.max", "xent.sums", "xent.finish", "xent.loss");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all),
-        cmocka_unit_test(test_vocab),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

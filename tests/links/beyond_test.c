@@ -1,16 +1,16 @@
 /* What our transports promise beyond weft/link.h, whose questions sdk/check/link asks of them as of
  * anybody's. */
 #include "rig.h"
+#include <test.h>
 
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-static void test_wrong_peers_are_refused(void **state)
+TEST(test_wrong_peers_are_refused)
 {
     node n[2];
     weft_conn *c = NULL;
-    (void)state;
     if (rig_alone())
         skip();
     nodes_up(n, 2);
@@ -29,12 +29,11 @@ static void test_wrong_peers_are_refused(void **state)
 }
 
 /* What was sent before a good end arrives, though its sender has left already. */
-static void test_last_words_arrive(void **state)
+TEST(test_last_words_arrive)
 {
     static uint8_t out[3][1000], in[3][1000];
     node n[2];
     uint64_t sent = 0, received = 0;
-    (void)state;
     if (rig_alone())
         skip();
     nodes_up(n, 2);
@@ -60,12 +59,11 @@ static void test_last_words_arrive(void **state)
 
 /* The same of a rank that computes for a while between two looks, of which the first finds that the
  * peer has left, and each finds a few messages. */
-static void test_last_words_keep(void **state)
+TEST(test_last_words_keep)
 {
     enum { WORDS = 20 };
     static uint64_t out[WORDS], in[WORDS];
     node n[2];
-    (void)state;
     if (rig_alone())
         skip();
     nodes_up(n, 2);
@@ -117,13 +115,12 @@ static void arena_down(arena *a, uint64_t bytes)
 
 /* A key tells the number of a file of its owner. It opens no other file under that number, and none
  * of another rank. */
-static void test_a_key_opens_its_own_file(void **state)
+TEST(test_a_key_opens_its_own_file)
 {
     enum { BYTES = 1 << 20 };
     node n[2];
     arena a, other;
     void *seen = NULL;
-    (void)state;
     if ((rig_table->caps & WEFT_LINK_MAP) == 0)
         skip();
     nodes_up(n, 2);
@@ -143,11 +140,5 @@ static void test_a_key_opens_its_own_file(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_wrong_peers_are_refused),
-        cmocka_unit_test(test_last_words_arrive),
-        cmocka_unit_test(test_last_words_keep),
-        cmocka_unit_test(test_a_key_opens_its_own_file),
-    };
-    return rig_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
+    return rig_main(argc, argv);
 }

@@ -1,6 +1,7 @@
 /* Does a transport that listens let in those alone who hold the job's key, on the one address that
  * it was given? Transports that open no port skip all of it. */
 #include "rig.h"
+#include <test.h>
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -74,11 +75,10 @@ static int stranger(const struct sockaddr_in *to, const void *says, size_t bytes
     return fd;
 }
 
-static void test_bad_bind_addresses_are_refused(void **state)
+TEST(test_bad_bind_addresses_are_refused)
 {
     static const char *const addresses[] = {"0.0.0.0",   "::",        "",
                                             "localhost", "300.1.1.1", "8.8.8.8"};
-    (void)state;
     need_listener();
     for (size_t i = 0; i < sizeof addresses / sizeof addresses[0]; i++) {
         node n;
@@ -91,10 +91,9 @@ static void test_bad_bind_addresses_are_refused(void **state)
     assert_int_equal(fake_allocated(), 0);
 }
 
-static void test_host_without_tls_is_refused(void **state)
+TEST(test_host_without_tls_is_refused)
 {
     node n;
-    (void)state;
     need_listener();
     node_init(&n, 0, 2);
     n.no_tls = true;
@@ -120,10 +119,9 @@ static weft_status pair_fate(weft_conn *a, weft_conn *b, double seconds)
     return WEFT_BUSY;
 }
 
-static void test_encrypt_must_agree(void **state)
+TEST(test_encrypt_must_agree)
 {
     node n[2];
-    (void)state;
     need_encryption();
     for (uint32_t r = 0; r < 2; r++) {
         node_init(&n[r], r, 2);
@@ -139,11 +137,10 @@ static void test_encrypt_must_agree(void **state)
 }
 
 /* The fake TLS flips bits, so a payload that took another way would not survive. */
-static void test_encrypted_payload(void **state)
+TEST(test_encrypted_payload)
 {
     enum { BYTES = 3000017 };
     node n[2];
-    (void)state;
     need_encryption();
     uint8_t *out = malloc(BYTES), *in = calloc(1, BYTES);
     for (uint32_t r = 0; r < 2; r++) {
@@ -175,13 +172,12 @@ static void test_encrypted_payload(void **state)
 
 /* Noise and silence at the port, from more strangers than are let wait at once: none is believed,
  * and the real peer gets in between and after them. */
-static void test_strangers_are_dropped(void **state)
+TEST(test_strangers_are_dropped)
 {
     enum { STRANGERS = 150 };
     node n[2];
     int fd[STRANGERS];
     uint8_t noise[4096];
-    (void)state;
     need_listener();
     node_init(&n[0], 0, 2);
     assert_int_equal(node_open(&n[0]), WEFT_OK);
@@ -213,11 +209,10 @@ static void test_strangers_are_dropped(void **state)
     assert_int_equal(fake_allocated(), 0);
 }
 
-static void test_over_ipv6(void **state)
+TEST(test_over_ipv6)
 {
     node n[2];
     uint64_t sent = 6, got = 0, want[4] = {1, 0, 0, 1};
-    (void)state;
     need_listener();
     int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_in6 here = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
@@ -256,12 +251,11 @@ static int held(const int *fd, int n)
 }
 
 /* Silent strangers keep few places, however many they are: the older give way to the newer. */
-static void test_silence_gives_way(void **state)
+TEST(test_silence_gives_way)
 {
     enum { SILENT = 100, PLACES = 24 };
     node n[2];
     int fd[SILENT], open = SILENT;
-    (void)state;
     need_listener();
     nodes_up(n, 2);
     node_close(&n[1]);
@@ -283,13 +277,12 @@ static void test_silence_gives_way(void **state)
 
 /* Once all connections are up nothing listens, and what waited at the port is hung up on. A later
  * connection opens the same port again. */
-static void test_closes_when_all_are_up(void **state)
+TEST(test_closes_when_all_are_up)
 {
     enum { SILENT = 60 };
     char local[4][64];
     node n[2];
     int fd[SILENT];
-    (void)state;
     need_listener();
     nodes_up(n, 2);
     assert_int_equal(listening(local, 4), 2);
@@ -335,10 +328,9 @@ static void is_let_in(node n[2], weft_conn *b)
 }
 
 /* The dialer's attempt is cut off again and again; it dials until it is let in. */
-static void test_dials_until_let_in(void **state)
+TEST(test_dials_until_let_in)
 {
     node n[2];
-    (void)state;
     need_listener();
     nodes_up(n, 2);
     weft_conn *b = node_connect(&n[1], &n[0], 0);
@@ -357,10 +349,9 @@ static void test_dials_until_let_in(void **state)
 
 /* Nobody listens, and this rank is stopped for longer than it would dial: the other was stopped,
  * too, and comes later. */
-static void test_a_stop_is_no_refusal(void **state)
+TEST(test_a_stop_is_no_refusal)
 {
     node n[2];
-    (void)state;
     need_listener();
     nodes_up(n, 2);
     weft_conn *a = node_connect(&n[0], &n[1], 1);
@@ -382,17 +373,5 @@ static void test_a_stop_is_no_refusal(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bad_bind_addresses_are_refused),
-        cmocka_unit_test(test_host_without_tls_is_refused),
-        cmocka_unit_test(test_encrypt_must_agree),
-        cmocka_unit_test(test_encrypted_payload),
-        cmocka_unit_test(test_strangers_are_dropped),
-        cmocka_unit_test(test_over_ipv6),
-        cmocka_unit_test(test_silence_gives_way),
-        cmocka_unit_test(test_closes_when_all_are_up),
-        cmocka_unit_test(test_dials_until_let_in),
-        cmocka_unit_test(test_a_stop_is_no_refusal),
-    };
-    return rig_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
+    return rig_main(argc, argv);
 }

@@ -1,5 +1,6 @@
 /* Is a rank that dies noticed soon, and one that has died before it was connected? */
 #include "rig.h"
+#include <test.h>
 
 #include "../patience.h"
 
@@ -23,13 +24,12 @@ static int victim_rank(int fd, uint32_t rank, void *arg)
     return pause();
 }
 
-static void test_a_death_is_known_soon(void **state)
+TEST(test_a_death_is_known_soon)
 {
     static uint8_t bytes[1 << 20];
     node n, child = {0};
     int fd;
     char ready;
-    (void)state;
     if (rig_alone())
         skip();
     int pid = child_start(victim_rank, 1, NULL, &fd);
@@ -64,11 +64,10 @@ static int short_rank(int fd, uint32_t rank, void *arg)
 }
 
 /* A peer that died before the connection was set up is a failure, not an endless wait. */
-static void test_peer_gone_before_connect(void **state)
+TEST(test_peer_gone_before_connect)
 {
     node n, peer = {0};
     int fd;
-    (void)state;
     if (rig_alone())
         skip();
     int pid = child_start(short_rank, 0, NULL, &fd);
@@ -93,9 +92,5 @@ static void test_peer_gone_before_connect(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_death_is_known_soon),
-        cmocka_unit_test(test_peer_gone_before_connect),
-    };
-    return rig_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
+    return rig_main(argc, argv);
 }

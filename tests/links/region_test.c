@@ -1,6 +1,7 @@
 /* Is registered memory moved as any other, whichever of the two ends has registered it? For
  * transports that register. */
 #include "rig.h"
+#include <test.h>
 
 #include "check/link/lengths.h"
 
@@ -145,24 +146,22 @@ static void rounds(two *t, uint64_t n)
     down(t);
 }
 
-static void test_registered_at_either_end(void **state)
+TEST(test_registered_at_either_end)
 {
     two t;
-    (void)state;
     need_registration();
     begin(&t, 1);
     rounds(&t, 8);
 }
 
 /* Many ways at once, little room, nothing in the requests themselves. */
-static void test_with_other_options(void **state)
+TEST(test_with_other_options)
 {
     static const char *const values[][4] = {{"4", "64", "8", "0"},
                                             {"8", "4K", "9", "1K"},
                                             {"3", "100", "32", "64"},
                                             {"1", "128K", "8", "128"},
                                             {"2", "65", "1024", "63"}};
-    (void)state;
     need_registration();
     for (uint64_t i = 0; i < sizeof values / sizeof values[0]; i++) {
         two t;
@@ -176,10 +175,9 @@ static void test_with_other_options(void **state)
 }
 
 /* The ends need not be set alike. */
-static void test_ends_with_different_options(void **state)
+TEST(test_ends_with_different_options)
 {
     two t;
-    (void)state;
     need_registration();
     begin(&t, 7);
     set(&t, 0, "qps", "4");
@@ -192,10 +190,5 @@ static void test_ends_with_different_options(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_registered_at_either_end),
-        cmocka_unit_test(test_with_other_options),
-        cmocka_unit_test(test_ends_with_different_options),
-    };
-    return rig_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
+    return rig_main(argc, argv);
 }

@@ -34,7 +34,7 @@ static bool is_here(void)
     return !absent;
 }
 
-int rig_main(int argc, char **argv, const struct CMUnitTest *tests, size_t n)
+int rig_main(int argc, char **argv)
 {
     if (argc < 2) {
         fprintf(stderr, "usage: %s PLUGIN.so [KEY=VALUE ...]\n", argv[0]);
@@ -58,7 +58,7 @@ int rig_main(int argc, char **argv, const struct CMUnitTest *tests, size_t n)
     tester = pthread_self();
     if (!is_here())
         return 77;
-    return _cmocka_run_group_tests(rig_plugin->name, tests, n, NULL, NULL);
+    return test_run(NULL, NULL);
 }
 
 /* A transport of one rank refuses every other peer; it says so with its lack of an address. */

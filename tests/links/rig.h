@@ -7,13 +7,9 @@
 #define LINKS_RIG_H
 
 #define _GNU_SOURCE 1
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include <test.h>
 #include <weft/host.h>
 #include <weft/link.h>
 
@@ -42,8 +38,8 @@ extern const weft_link_table *rig_table; /* its table */
 
 extern char **rig_settings; /* KEY=VALUE from the command line, NULL-ended */
 
-int rig_main(int argc, char **argv, const struct CMUnitTest *tests, size_t n);
-bool rig_alone(void); /* the transport carries one rank only */
+int rig_main(int argc, char **argv); /* runs the cases of the program */
+bool rig_alone(void);                /* the transport carries one rank only */
 bool rig_has_option(const char *key);
 bool rig_listens(void); /* the transport opens a TCP port */
 

@@ -1,6 +1,7 @@
 /* A peer that shares memory with us may write anything into it. Whatever it writes, a link neither
  * crashes nor touches memory beyond its messages; at worst the connection fails. */
 #include "rig.h"
+#include <test.h>
 
 #include <dirent.h>
 #include <stdio.h>
@@ -118,9 +119,8 @@ static void one_life(uint64_t seed)
         munmap(s[i].at, s[i].words * 8);
 }
 
-static void test_scribbled_memory(void **state)
+TEST(test_scribbled_memory)
 {
-    (void)state;
     if ((rig_table->caps & WEFT_LINK_MAP) == 0)
         skip();
     for (uint64_t seed = 0; seed < 200; seed++)
@@ -130,6 +130,5 @@ static void test_scribbled_memory(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_scribbled_memory)};
-    return rig_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
+    return rig_main(argc, argv);
 }

@@ -1,6 +1,7 @@
 /* Do the pairs of the plugin mpi keep the contract of a link? mpirun starts two ranks, which both
  * run every case. A rank knows the other's address, since both make the same links in turn. */
 #include "rig.h"
+#include <test.h>
 
 #include <pthread.h>
 #include <stdio.h>
@@ -44,12 +45,11 @@ static void down(side *s)
     node_close(&s->own);
 }
 
-static void test_sizes_in_order(void **state)
+TEST(test_sizes_in_order)
 {
     static const uint64_t sizes[] = {0, 1, 7, 4096, 0, 65537, LONGEST, 3};
     enum { N = sizeof sizes / sizeof *sizes };
     side s;
-    (void)state;
     up(&s, 0);
     for (uint64_t i = 0; i < N; i++) {
         pattern_fill(out, sizes[i], i * 2 + me);
@@ -64,11 +64,10 @@ static void test_sizes_in_order(void **state)
 }
 
 /* The queue takes 64 at least, and then says that it is full; nothing is lost or counted twice. */
-static void test_full_queue(void **state)
+TEST(test_full_queue)
 {
     side s;
     uint64_t n[2] = {0, 0}, sent, received;
-    (void)state;
     up(&s, 1);
     uint32_t *from = (uint32_t *)(void *)out, *to = (uint32_t *)(void *)in;
     for (uint32_t i = 0; i < 1000; i++)
@@ -90,11 +89,10 @@ static void test_full_queue(void **state)
 }
 
 /* Channels are apart, and a pair may connect again. */
-static void test_channels_and_again(void **state)
+TEST(test_channels_and_again)
 {
     side s;
     uint64_t got[2];
-    (void)state;
     make(&s);
     for (uint64_t round = 0; round < 3; round++) {
         connect_to(&s, 7);
@@ -130,11 +128,10 @@ static void *stream(void *arg)
 }
 
 /* Two links of a process are in two threads at once. */
-static void test_two_threads(void **state)
+TEST(test_two_threads)
 {
     side a, b;
     pthread_t other;
-    (void)state;
     up(&a, 0);
     up(&b, 0);
     assert_int_equal(pthread_create(&other, NULL, stream, &b), 0);
@@ -145,10 +142,9 @@ static void test_two_threads(void **state)
 }
 
 /* A receive that nothing will match does not keep disconnect(). */
-static void test_left_receive(void **state)
+TEST(test_left_receive)
 {
     side s;
-    (void)state;
     up(&s, 2);
     assert_int_equal(rig_table->recv(s.c, in, 8, NULL, 0), WEFT_OK);
     const double began = rig_now();
@@ -156,12 +152,11 @@ static void test_left_receive(void **state)
     assert_true(rig_now() - began < 1.5);
 }
 
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
     side s;
     weft_conn *c;
     uint64_t n;
-    (void)state;
     up(&s, 3);
     assert_int_equal(rig_table->send(s.c, out, 8, NULL, 1), WEFT_UNSUPPORTED);
     assert_int_equal(rig_table->progress(s.c, 1, &n, &n), WEFT_UNSUPPORTED);
@@ -191,18 +186,16 @@ static void unequal(uint64_t sends, uint64_t expects, const char *words)
     down(&s);
 }
 
-static void test_unequal_bytes(void **state)
+TEST(test_unequal_bytes)
 {
-    (void)state;
     unequal(100, 200, "rank 0 has sent 100 bytes where 200 are expected");
     unequal(300, 200, "could not receive 200 bytes from rank 0: ");
 }
 
-static void test_abort(void **state)
+TEST(test_abort)
 {
     side s;
     uint64_t n;
-    (void)state;
     up(&s, 5);
     assert_int_equal(rig_table->recv(s.c, in, 8, NULL, 0), WEFT_OK);
     rig_table->abort(s.own.link);
@@ -213,12 +206,6 @@ static void test_abort(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes_in_order),     cmocka_unit_test(test_full_queue),
-        cmocka_unit_test(test_channels_and_again), cmocka_unit_test(test_two_threads),
-        cmocka_unit_test(test_left_receive),       cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_unequal_bytes),      cmocka_unit_test(test_abort),
-    };
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
     me = rank ? (uint32_t)strtoul(rank, NULL, 10) : 2;
     if (me > 1) {
@@ -227,7 +214,7 @@ int main(int argc, char **argv)
     }
     in = malloc(LONGEST + 1);
     out = malloc(LONGEST);
-    const int failed = rig_main(argc, argv, tests, sizeof tests / sizeof *tests);
+    const int failed = rig_main(argc, argv);
     free(in);
     free(out);
     return failed;

@@ -6,8 +6,6 @@
 
 #include <ftw.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +14,7 @@
 #include <weft/device.h>
 #include <weft/host.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 static char why[768];
 static weft_host_kv kv = {.struct_size = sizeof kv};
@@ -58,9 +56,8 @@ static weft_status started(const char *rank_name, const char *rank_text, const c
     return mpi_launched(&host);
 }
 
-static void test_launchers(void **state)
+TEST(test_launchers)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i += 2) {
         assert_int_equal(started(names[i], "1", names[i + 1], "4", 1, 4), WEFT_OK);
         assert_int_equal(started(names[i], "1", names[i + 1], "4", 0, 0), WEFT_OK);
@@ -74,9 +71,8 @@ static void test_launchers(void **state)
     assert_int_equal(started(names[0], "one", NULL, NULL, 0, 4), WEFT_ABSENT);
 }
 
-static void test_device_memory(void **state)
+TEST(test_device_memory)
 {
-    (void)state;
     assert_int_equal(mpi_usable(&host, NULL, WEFT_DEV_CUDA_MEMORY), WEFT_UNSUPPORTED);
     assert_non_null(strstr(why, "host memory only"));
 }
@@ -118,9 +114,8 @@ static const char *network_of(const char *device, const char *driver)
     return found;
 }
 
-static void test_networks(void **state)
+TEST(test_networks)
 {
-    (void)state;
     assert_string_equal(network_of("sys/class/cxi/cxi0", NULL), "HPE Slingshot");
     assert_string_equal(network_of("sys/class/infiniband/efa_0", "../../../bus/pci/drivers/efa"),
                         "AWS EFA");
@@ -194,12 +189,11 @@ static void check_sums(bool f16, uint16_t y)
     }
 }
 
-static void test_sums(void **state)
+TEST(test_sums)
 {
     static const uint16_t others[] = {0,      0x8000, 1,      0x8001, 0x0200,
                                       0x03ff, 0x0400, 0x1234, 0x3c00, 0x3f80,
                                       0xbc01, 0x7bff, 0x7c00, 0x7f7f, 0xff80};
-    (void)state;
     for (int f16 = 0; f16 < 2; f16++)
         for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
             assert_int_equal(mpi_make_op16(&api, f16, WEFT_SUM, NULL), MPI_SUCCESS);
@@ -207,9 +201,8 @@ static void test_sums(void **state)
         }
 }
 
-static void test_extrema(void **state)
+TEST(test_extrema)
 {
-    (void)state;
     for (int f16 = 0; f16 < 2; f16++) {
         const uint16_t one = f16 ? 0x3c00 : 0x3f80, in[] = {one, 0x8001, one};
         uint16_t max[] = {0x0001, one, 0xffff & (one | 0x8000)}, least[3];
@@ -223,14 +216,4 @@ static void test_extrema(void **state)
         assert_memory_equal(least, ((uint16_t[]){1, 0x8001, (uint16_t)(one | 0x8000)}),
                             sizeof least);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_launchers), cmocka_unit_test(test_device_memory),
-        cmocka_unit_test(test_networks),  cmocka_unit_test(test_sums),
-        cmocka_unit_test(test_extrema),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,11 @@
 /* tests/nccl/nccl_test.c: in which order does the plugin call NCCL, and what does it make of the
  * answers? */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <test.h>
 
 #include <weft/coll.h>
 
@@ -126,9 +122,8 @@ static weft_comm *open_one(void)
     return c;
 }
 
-static void probed(void **ctx)
+TEST(probed)
 {
-    (void)ctx;
     int32_t score = 7;
     assert_int_equal(table->probe(module, &conf, WEFT_DEV_HOST_MEMORY, &score), WEFT_OK);
     assert_int_equal(score, 0);
@@ -152,9 +147,8 @@ static void call(weft_comm *c, uint32_t kind, uint32_t dtype, uint32_t root)
                      WEFT_OK);
 }
 
-static void one_call_a_kind(void **ctx)
+TEST(one_call_a_kind)
 {
-    (void)ctx;
     weft_comm *c = open_one();
     state->answer = ncclInProgress; /* what is enqueued in a group is under way */
     assert_int_equal(table->begin(module, 0), WEFT_OK);
@@ -189,9 +183,8 @@ static void one_call_a_kind(void **ctx)
     table->close(c);
 }
 
-static void closed(void **ctx)
+TEST(closed)
 {
-    (void)ctx;
     weft_comm *c = open_one();
     table->close(c);
     assert_string_equal(state->calls, "deregister;finalize;destroy;");
@@ -203,9 +196,8 @@ static void closed(void **ctx)
     table->close(NULL);
 }
 
-static void failures(void **ctx)
+TEST(failures)
 {
-    (void)ctx;
     weft_comm *c = open_one();
     state->busy = 1;
     assert_int_equal(table->health(c), WEFT_OK); /* at work is well */
@@ -224,7 +216,5 @@ static void failures(void **ctx)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(probed), cmocka_unit_test(one_call_a_kind),
-                                       cmocka_unit_test(closed), cmocka_unit_test(failures)};
-    return cmocka_run_group_tests(tests, begin, NULL);
+    return test_run(begin, NULL);
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <test.h>
 #include <unistd.h>
 
 static void open_auto(struct bench *b)
@@ -15,10 +16,9 @@ static void open_auto(struct bench *b)
     assert_int_equal(bench_open(b, "auto", 0), WEFT_OK);
 }
 
-static void test_describe(void **state)
+TEST(test_describe)
 {
     struct bench b;
-    (void)state;
     open_auto(&b);
     const char *text = b.t->describe(b.d);
     assert_non_null(strstr(text, "thread"));
@@ -29,13 +29,12 @@ static void test_describe(void **state)
     bench_close(&b);
 }
 
-static void test_arena(void **state)
+TEST(test_arena)
 {
     struct bench b;
     void *base = NULL;
     int32_t fd = 5;
     const uint64_t bytes = (5u << 20) + 12345;
-    (void)state;
     open_auto(&b);
     assert_int_equal(b.t->arena(b.d, bytes, 0, &base, &fd), WEFT_OK);
     assert_int_equal((uintptr_t)base % (2u << 20), 0);
@@ -47,12 +46,11 @@ static void test_arena(void **state)
 }
 
 /* Another mapping of the descriptor sees the same bytes, and nobody can change its size. */
-static void test_shared_arena(void **state)
+TEST(test_shared_arena)
 {
     struct bench b;
     void *base = NULL;
     int32_t fd = -1;
-    (void)state;
     open_auto(&b);
     assert_int_equal(b.t->arena(b.d, 3u << 20, 1, &base, &fd), WEFT_OK);
     assert_int_equal((uintptr_t)base % (2u << 20), 0);
@@ -69,12 +67,11 @@ static void test_shared_arena(void **state)
     assert_int_equal(fcntl(fd, F_GETFD), -1);
 }
 
-static void test_arena_too_big(void **state)
+TEST(test_arena_too_big)
 {
     struct bench b;
     void *base = NULL;
     int32_t fd = -1;
-    (void)state;
     open_auto(&b);
     assert_int_equal(b.t->arena(b.d, (uint64_t)1 << 50, 0, &base, &fd), WEFT_NO_MEMORY);
     assert_non_null(strstr(b.said, "GiB"));
@@ -83,13 +80,12 @@ static void test_arena_too_big(void **state)
     bench_close(&b);
 }
 
-static void test_copies(void **state)
+TEST(test_copies)
 {
     struct bench b;
     weft_event *e = NULL;
     void *host = NULL;
     char text[16] = "weft";
-    (void)state;
     open_auto(&b);
     assert_int_equal(b.t->host_memory(b.d, sizeof text, &host), WEFT_OK);
     assert_int_equal(b.t->event(b.d, &e), WEFT_OK);
@@ -104,11 +100,10 @@ static void test_copies(void **state)
 }
 
 /* The opener is pinned while the device is open, to its rank's cores, and as before afterwards. */
-static void test_pinning(void **state)
+TEST(test_pinning)
 {
     struct bench b;
     cpu_set_t before, during, after;
-    (void)state;
     assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
     assert_int_equal(bench_open(&b, "auto", 1), WEFT_OK);
     assert_int_equal(sched_getaffinity(0, sizeof during, &during), 0);
@@ -122,11 +117,10 @@ static void test_pinning(void **state)
 }
 
 /* Two devices are never pinned to one core, whether one process opens both or two do. */
-static void test_two_pinned(void **state)
+TEST(test_two_pinned)
 {
     struct bench a, b;
     char first[160];
-    (void)state;
     assert_int_equal(bench_open(&a, "auto", 1), WEFT_OK);
     snprintf(first, sizeof first, "%s", a.t->describe(a.d));
     if (!strstr(first, " on core ")) {
@@ -150,11 +144,10 @@ static void test_two_pinned(void **state)
 }
 
 /* More threads than there are cores. */
-static void test_too_many_threads(void **state)
+TEST(test_too_many_threads)
 {
     struct bench b;
     cpu_set_t before, during;
-    (void)state;
     assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
     assert_int_equal(bench_open(&b, "auto", 500), WEFT_OK);
     assert_non_null(strstr(b.t->describe(b.d), "not pinned"));
@@ -178,26 +171,13 @@ static void refuses_absent_isa(struct bench *b)
 }
 #endif
 
-static void test_isa(void **state)
+TEST(test_isa)
 {
     struct bench b;
-    (void)state;
     for (const char *const *isa = bench_isas(); *isa; isa++) {
         assert_int_equal(bench_open(&b, *isa, 1), WEFT_OK);
         assert_non_null(strstr(b.t->describe(b.d), *isa));
         bench_close(&b);
     }
     refuses_absent_isa(&b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_describe),     cmocka_unit_test(test_arena),
-        cmocka_unit_test(test_shared_arena), cmocka_unit_test(test_arena_too_big),
-        cmocka_unit_test(test_copies),       cmocka_unit_test(test_pinning),
-        cmocka_unit_test(test_two_pinned),   cmocka_unit_test(test_too_many_threads),
-        cmocka_unit_test(test_isa),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

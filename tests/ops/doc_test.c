@@ -3,6 +3,7 @@
  * something; and flags hold: what accumulates, may overwrite its input, or uses a shape alone. */
 #include "cases.h"
 #include "describe/describe.h"
+#include <test.h>
 
 #include "builtin.h"
 #include <stdlib.h>
@@ -125,9 +126,8 @@ static void has_a_kernel(struct bench *b, const describe_doc_call *d, check_call
                  accumulates ? "accumulate" : "do not accumulate", b->said);
 }
 
-static void documented_operands_have_kernels(void **state)
+TEST(documented_operands_have_kernels)
 {
-    (void)state;
     for_all(has_a_kernel);
 }
 
@@ -197,9 +197,8 @@ static void has_these_attributes(struct bench *b, const describe_doc_call *d, ch
     }
 }
 
-static void attributes_are_those_of_the_kernels(void **state)
+TEST(attributes_are_those_of_the_kernels)
 {
-    (void)state;
     for_all(has_these_attributes);
 }
 
@@ -226,18 +225,7 @@ static void keeps_its_flags(struct bench *b, const describe_doc_call *d, check_c
     }
 }
 
-static void flags_hold(void **state)
+TEST(flags_hold)
 {
-    (void)state;
     for_all(keeps_its_flags);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(documented_operands_have_kernels),
-        cmocka_unit_test(attributes_are_those_of_the_kernels),
-        cmocka_unit_test(flags_hold),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

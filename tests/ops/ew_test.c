@@ -1,6 +1,7 @@
 /* ew_test.c: elementwise programs: functions against libm, AdamW in place, random programs against
  * an interpreter, the gate, and what is refused. */
 #include "cases.h"
+#include <test.h>
 
 #include <math.h>
 #include <stdio.h>
@@ -66,9 +67,8 @@ static void check_function(struct bench *b, size_t k, int64_t n)
 }
 
 /* Every function on specials in all pairs, and on random numbers; exp and log densely. */
-static void test_functions(void **state)
+TEST(test_functions)
 {
-    (void)state;
     for (const char *const *isa = bench_isas(); *isa; isa++) {
         struct bench b;
         assert_int_equal(bench_open(&b, *isa, 2), WEFT_OK);
@@ -160,10 +160,9 @@ static void check_adamw(struct bench *b, int64_t n, double gate)
     check_call_end(&c);
 }
 
-static void test_adamw(void **state)
+TEST(test_adamw)
 {
     static const int64_t sizes[] = {2, 15, 511, 512, 513, 10007, 70000};
-    (void)state;
     for (const char *const *isa = bench_isas(); *isa; isa++)
         for (int threads = 1; threads <= 2; threads++) {
             struct bench b;
@@ -260,9 +259,8 @@ static void check_random(struct bench *b, int64_t n)
     check_call_end(&c);
 }
 
-static void test_random_programs(void **state)
+TEST(test_random_programs)
 {
-    (void)state;
     for (const char *const *isa = bench_isas(); *isa; isa++) {
         struct bench b;
         assert_int_equal(bench_open(&b, *isa, 2), WEFT_OK);
@@ -270,14 +268,4 @@ static void test_random_programs(void **state)
             check_random(&b, k % 3 == 0 ? 1 : k % 3 == 1 ? 1 + pick(700) : 9000 + pick(700));
         bench_close(&b);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_functions),
-        cmocka_unit_test(test_adamw),
-        cmocka_unit_test(test_random_programs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

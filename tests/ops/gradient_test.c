@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <test.h>
 
 /* Operands of the backward op: r is the weights, a digit an input of the forward op, a letter from
  * a on one of its outputs. `outputs`: the inputs whose gradients come out, in order. */
@@ -157,9 +158,8 @@ static void check(struct bench *dev, const struct gradient *g, struct sizes n)
     check_call_end(&b);
 }
 
-static void test_gradients(void **state)
+TEST(test_gradients)
 {
-    (void)state;
     for (const char *const *isa = bench_isas(); *isa; isa++) {
         struct bench dev;
         assert_int_equal(bench_open(&dev, *isa, 1), WEFT_OK);
@@ -171,10 +171,4 @@ static void test_gradients(void **state)
         }
         bench_close(&dev);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gradients)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

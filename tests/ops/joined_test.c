@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <test.h>
 
 static const struct sizes products[] = {
     {.tokens = 1, .cols = 1, .inner = 1},
@@ -25,10 +26,9 @@ static int joins(void)
     return yes;
 }
 
-static void test_results(void **state)
+TEST(test_results)
 {
     static const char *const isas[] = {"auto", NULL};
-    (void)state;
     if (!joins())
         skip();
     SWEEP(isas, products, 0, "linear+gelu", "linear+bias_residual", "linear.dx+gelu.dx");
@@ -44,10 +44,9 @@ static const char *ask(struct bench *b, const char *first, const char *second, u
     return b->t->fuse(b->module, NULL, ids, joined, 2);
 }
 
-static void test_names(void **state)
+TEST(test_names)
 {
     struct bench b;
-    (void)state;
     if (!joins())
         skip();
     assert_int_equal(bench_open(&b, "auto", 1), WEFT_OK);
@@ -72,12 +71,11 @@ static weft_status need(struct bench *b, const check_call *c)
 
 /* What lies between a product and a residual is not written, so nobody may want to read it; and a
  * result is not left out. */
-static void test_what_is_read(void **state)
+TEST(test_what_is_read)
 {
     static const char *const ids[] = {"linear+bias_residual", "linear.dx+gelu.dx"};
     struct bench b;
     check_call c;
-    (void)state;
     if (!joins())
         skip();
     assert_int_equal(bench_open(&b, "auto", 1), WEFT_OK);
@@ -93,11 +91,10 @@ static void test_what_is_read(void **state)
     bench_close(&b);
 }
 
-static void test_the_key(void **state)
+TEST(test_the_key)
 {
     struct bench b;
     check_call c;
-    (void)state;
     if (!joins())
         skip();
     const char *was = getenv("WEFT_OPS_CONF");
@@ -111,15 +108,4 @@ static void test_the_key(void **state)
     check_call_end(&c);
     bench_close(&b);
     setenv("WEFT_OPS_CONF", off + strlen("joined=off,"), 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_results),
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_what_is_read),
-        cmocka_unit_test(test_the_key),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <test.h>
 
 static const struct sizes rows[] = {
     {.tokens = 1, .cols = 1, .bias = 1},
@@ -15,9 +16,8 @@ static const struct sizes rows[] = {
     {.tokens = 9, .cols = 96},
 };
 
-static void test_rows(void **state)
+TEST(test_rows)
 {
-    (void)state;
     CHECK_ALL(rows, 0, "gelu", "gelu.dx", "bias_residual", "swiglu", "swiglu.dx");
     CHECK_ALL(rows, 1, "colsum");
 }
@@ -39,9 +39,8 @@ static const struct sizes norms[] = {
     {.tokens = 65, .heads = 4, .cols = 64},
 };
 
-static void test_norms(void **state)
+TEST(test_norms)
 {
-    (void)state;
     CHECK_ALL(norms, 0, "layernorm", "layernorm.dx");
     CHECK_ALL(norms, 1, "layernorm.dw");
     CHECK_ALL(norms, 0, "rmsnorm", "rmsnorm.dx");
@@ -57,9 +56,8 @@ static const struct sizes tables[] = {
     {.tokens = 9000, .cols = 2, .vocab = 40},
 };
 
-static void test_embedding(void **state)
+TEST(test_embedding)
 {
-    (void)state;
     CHECK_ALL(tables, 0, "embedding");
     CHECK_ALL(tables, 1, "embedding.dw");
 }
@@ -78,9 +76,8 @@ static const struct sizes heads[] = {
     {.tokens = 40, .sequence = 40, .heads = 1, .dim = 520, .causal = 1},
 };
 
-static void test_attention(void **state)
+TEST(test_attention)
 {
-    (void)state;
     CHECK_ALL(heads, 0, "attention", "attention.dx");
 }
 
@@ -97,9 +94,8 @@ static const struct sizes groups[] = {
     {.tokens = 300, .sequence = 150, .heads = 4, .kv_heads = 2, .dim = 48, .causal = 1},
 };
 
-static void test_grouped(void **state)
+TEST(test_grouped)
 {
-    (void)state;
     CHECK_ALL(groups, 0, "attention", "attention.dx");
 }
 
@@ -130,17 +126,15 @@ static const struct sizes reaches[] = {
     {.tokens = 200, .sequence = 200, .heads = 2, .dim = 24, .reach = 60},
 };
 
-static void test_reach(void **state)
+TEST(test_reach)
 {
-    (void)state;
     if (!bench_is_cpu())
         skip(); /* the cuda device has no kernel for it */
     CHECK_ALL(reaches, 0, "attention", "attention.dx");
 }
 
-static void test_rope(void **state)
+TEST(test_rope)
 {
-    (void)state;
     CHECK_ALL(heads, 0, "rope");
 }
 
@@ -153,9 +147,8 @@ static const struct sizes caches[] = {
     {.tokens = 2, .sequence = 700, .heads = 4, .kv_heads = 4, .dim = 128},
 };
 
-static void test_caches(void **state)
+TEST(test_caches)
 {
-    (void)state;
     if (bench_is_cpu())
         CHECK_ALL(caches, 0, "cache.write", "attention.cached");
 }
@@ -170,9 +163,8 @@ static const struct sizes single[] = {
     {.tokens = 1, .cols = 32, .inner = 3072},
 };
 
-static void test_single_row(void **state)
+TEST(test_single_row)
 {
-    (void)state;
     CHECK_ALL(single, 0, "linear");
 }
 
@@ -182,9 +174,8 @@ static const struct sizes placed[] = {
     {.tokens = 33, .sequence = 64, .heads = 4, .dim = 32, .placed = 1, .causal = 1},
 };
 
-static void test_placed_rope(void **state)
+TEST(test_placed_rope)
 {
-    (void)state;
     if (bench_is_cpu())
         CHECK_ALL(placed, 0, "rope");
 }
@@ -196,9 +187,8 @@ static const struct sizes classes[] = {
     {.tokens = 2, .vocab = 9219}, {.tokens = 2, .vocab = 16416, .valid = 16411},
 };
 
-static void test_xent(void **state)
+TEST(test_xent)
 {
-    (void)state;
     CHECK_ALL(classes, 0, "softmax_xent", "softmax_xent.loss");
 }
 
@@ -215,9 +205,8 @@ static const struct sizes parts[] = {
 static const struct sizes padding_alone[] = {
     {.tokens = 17, .vocab = 64, .first = 640, .valid = 600}};
 
-static void test_vocab(void **state)
+TEST(test_vocab)
 {
-    (void)state;
     CHECK_ALL(parts, 0, "xent.max", "xent.sums", "xent.finish", "xent.loss");
     CHECK_ALL(padding_alone, 0, "xent.sums", "xent.finish");
 }
@@ -229,9 +218,8 @@ static const struct sizes flats[] = {
     {.tokens = 3, .cols = 22001},
 };
 
-static void test_flat(void **state)
+TEST(test_flat)
 {
-    (void)state;
     CHECK_ALL(flats, 1, "accumulate", "sumsq");
 }
 
@@ -246,9 +234,8 @@ static const struct sizes axes[] = {
     {.tokens = 2, .inner = 3, .cols = 70001},  {.tokens = 20001, .inner = 9, .cols = 1},
 };
 
-static void test_axes(void **state)
+TEST(test_axes)
 {
-    (void)state;
     if (!bench_is_cpu())
         skip();
     CHECK_ALL(axes, 1, "sum_axis");
@@ -256,9 +243,8 @@ static void test_axes(void **state)
 }
 
 /* Where the largest is not a number, or there is none above minus infinity. */
-static void test_strange_maxima(void **state)
+TEST(test_strange_maxima)
 {
-    (void)state;
     if (!bench_is_cpu())
         skip();
     for (const char *const *isa = bench_isas(); *isa; isa++) {
@@ -327,10 +313,9 @@ static void check_cast(struct bench *b, uint32_t from, uint32_t to, int64_t n)
     check_call_end(&c);
 }
 
-static void test_cast(void **state)
+TEST(test_cast)
 {
     static const int64_t sizes[] = {1, 29, 256, 300, 140001};
-    (void)state;
     if (!bench_is_cpu())
         skip();
     for (const char *const *isa = bench_isas(); *isa; isa++) {
@@ -351,14 +336,13 @@ static const struct sizes orders[] = {
     {.tokens = 3, .heads = 4, .dim = 20000},
 };
 
-static void test_interchange(void **state)
+TEST(test_interchange)
 {
-    (void)state;
     CHECK_ALL(orders, 0, "interchange");
 }
 
 /* The gradient may lie over the logits, and other results over an operand of their shape. */
-static void test_in_place(void **state)
+TEST(test_in_place)
 {
     static const struct {
         const char *id;
@@ -368,20 +352,18 @@ static void test_in_place(void **state)
                {"rope", 1},         {"xent.finish", 1},  {"cache.write", 1}};
     const struct sizes n = {
         .tokens = 33, .cols = 300, .vocab = 300, .sequence = 11, .heads = 3, .dim = 35};
-    (void)state;
     for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
         if (bench_is_cpu() || strcmp(ops[k].id, "cache.write"))
             sweep_in_place(ops[k].id, &n, ops[k].over);
 }
 
 /* Two that are ready at once, the one that wants less later, do not stand in each other's way. */
-static void test_ready_at_once(void **state)
+TEST(test_ready_at_once)
 {
     const struct sizes large = {.tokens = 40, .sequence = 40, .heads = 1, .dim = 128},
                        small = {.tokens = 3, .sequence = 3, .heads = 1, .dim = 8};
     static const char *const ids[] = {"attention", "attention.dx"};
     struct bench b;
-    (void)state;
     assert_int_equal(bench_open(&b, "auto", 1), WEFT_OK);
     for (int k = 0; k < 2; k++) {
         void *got[WEFT_MAX_OPERANDS];
@@ -396,21 +378,4 @@ static void test_ready_at_once(void **state)
         check_call_end(&beside);
     }
     bench_close(&b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),          cmocka_unit_test(test_norms),
-        cmocka_unit_test(test_embedding),     cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_xent),          cmocka_unit_test(test_flat),
-        cmocka_unit_test(test_in_place),      cmocka_unit_test(test_grouped),
-        cmocka_unit_test(test_rope),          cmocka_unit_test(test_vocab),
-        cmocka_unit_test(test_ready_at_once), cmocka_unit_test(test_cast),
-        cmocka_unit_test(test_axes),          cmocka_unit_test(test_strange_maxima),
-        cmocka_unit_test(test_interchange),   cmocka_unit_test(test_reach),
-        cmocka_unit_test(test_caches),        cmocka_unit_test(test_single_row),
-        cmocka_unit_test(test_placed_rope),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,19 +2,15 @@
  * the OpenMP calls of oneDNN, beside each other and in any order? */
 #define _GNU_SOURCE
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "pool/pool.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 #define THREADS 5
 #define BARRIERS 7
@@ -47,9 +43,8 @@ static void expect(uint32_t threads)
     seen = 0;
 }
 
-static void test_runs(void **state)
+TEST(test_runs)
 {
-    (void)state;
     for (int32_t n = 1; n <= THREADS; n++) {
         cpu_pool *p = open_pool(n);
         for (int i = 0; i < 1000; i++) {
@@ -63,11 +58,10 @@ static void test_runs(void **state)
     cpu_pool_close(NULL);
 }
 
-static void test_begins(void **state)
+TEST(test_begins)
 {
     atomic_int begun[THREADS] = {0};
     cpu_pool *p = NULL;
-    (void)state;
     assert_int_equal(cpu_pool_open(THREADS, no_begin, begun, &p), 0);
     cpu_pool_close(p);
     for (int i = 0; i < THREADS; i++)
@@ -83,11 +77,10 @@ static void region(void *data)
 }
 
 /* Teams of changing sizes: threads that a region does not have miss any number of them. */
-static void test_teams(void **state)
+TEST(test_teams)
 {
     cpu_pool *p = open_pool(THREADS);
     uint32_t draw = 1;
-    (void)state;
     (void)cpu_pool_serve(p, THREADS);
     for (int i = 0; i < 5000; i++) {
         draw = draw * 1664525 + 1013904223;
@@ -113,10 +106,9 @@ static void meets(void *data)
     }
 }
 
-static void test_barriers(void **state)
+TEST(test_barriers)
 {
     cpu_pool *p = open_pool(THREADS);
-    (void)state;
     (void)cpu_pool_serve(p, THREADS);
     for (int32_t team = 1; team <= THREADS; team++) {
         arrived = 0;
@@ -140,11 +132,10 @@ static void nested(void *data)
 }
 
 /* A thread that no pool serves has no team; one in a region has no second. */
-static void test_alone(void **state)
+TEST(test_alone)
 {
     cpu_pool *p = open_pool(THREADS);
     int32_t one = 1;
-    (void)state;
     GOMP_parallel(region, &one, THREADS, 0);
     expect(1);
     assert_int_equal(omp_get_max_threads(), 1);
@@ -175,12 +166,11 @@ static void *beside(void *arg)
 }
 
 /* Two devices in one process: each thread has its own. */
-static void test_two_pools(void **state)
+TEST(test_two_pools)
 {
     int32_t sizes[2] = {2, 3};
     pthread_t thread[2];
     void *bad;
-    (void)state;
     arrived = 1 << 20;
     for (int i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&thread[i], NULL, beside, &sizes[i]), 0);
@@ -191,10 +181,9 @@ static void test_two_pools(void **state)
 }
 
 /* With fewer threads than a product was cut for, its parts would be left out. */
-static void test_too_many(void **state)
+TEST(test_too_many)
 {
     int status;
-    (void)state;
     const pid_t pid = fork();
     if (!pid) {
         int32_t n = 3;
@@ -205,15 +194,4 @@ static void test_too_many(void **state)
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_runs),     cmocka_unit_test(test_begins),
-        cmocka_unit_test(test_teams),    cmocka_unit_test(test_barriers),
-        cmocka_unit_test(test_alone),    cmocka_unit_test(test_two_pools),
-        cmocka_unit_test(test_too_many),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
  * own kernels' instruction sets do not matter; CTest runs this once more with oneDNN held to AVX2,
  * where bf16 goes through fp32 copies. */
 #include "sweep.h"
+#include <test.h>
 
 #include <stdlib.h>
 
@@ -24,18 +25,16 @@ static const struct sizes cut[] = {
 };
 static const struct sizes outputs_cut[] = {{.tokens = 1025, .cols = 1057, .inner = 750, .bias = 1}};
 
-static void test_products(void **state)
+TEST(test_products)
 {
     static const char *const isas[] = {"auto", NULL};
-    (void)state;
     SWEEP(isas, products, 0, "linear", "linear.dx");
     SWEEP(isas, products, 1, "linear.dw");
 }
 
-static void test_cut_products(void **state)
+TEST(test_cut_products)
 {
     static const char *const isas[] = {"auto", NULL};
-    (void)state;
     if (!bench_is_cpu() || getenv("ONEDNN_MAX_CPU_ISA"))
         skip(); /* not the cpu device, or held to AVX2, where nothing is cut */
     SWEEP(isas, cut, 0, "linear", "linear.dx");
@@ -53,20 +52,11 @@ static const struct sizes batches[] = {
     {.heads = 4, .tokens = 300, .cols = 260, .inner = 200},
 };
 
-static void test_batches(void **state)
+TEST(test_batches)
 {
     static const char *const isas[] = {"auto", NULL};
-    (void)state;
     if (!bench_is_cpu())
         skip();
     SWEEP(isas, batches, 0, "bmm", "bmm.dx");
     SWEEP(isas, batches, 1, "bmm.dw");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_products),
-                                       cmocka_unit_test(test_cut_products),
-                                       cmocka_unit_test(test_batches)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

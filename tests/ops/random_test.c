@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <test.h>
 
 #include "check/reference/philox.h"
 #include "kern/random/philox.h"
@@ -22,9 +23,8 @@ static const struct vector {
      {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
 };
 
-static void test_vectors(void **state)
+TEST(test_vectors)
 {
-    (void)state;
     for (size_t k = 0; k < sizeof vectors / sizeof *vectors; k++) {
         const struct vector *v = &vectors[k];
         uint32_t words[4];
@@ -60,17 +60,15 @@ static const struct sizes parts[] = {
     {.tokens = 9, .cols = 30000, .valid = 1, .bias = 1},
 };
 
-static void test_reference(void **state)
+TEST(test_reference)
 {
-    (void)state;
     CHECK_ALL(whole, 0, "random", "dropout");
     CHECK_ALL(parts, 0, "random", "dropout");
 }
 
-static void test_in_place(void **state)
+TEST(test_in_place)
 {
     const struct sizes n = {.tokens = 33, .cols = 300, .bias = 2};
-    (void)state;
     sweep_in_place("dropout", &n, 1);
     sweep_in_place("dropout", &n, 4);
 }
@@ -86,11 +84,10 @@ static void *run_on(const char *isa, const check_call *c)
     return got[0];
 }
 
-static void test_same_bits(void **state)
+TEST(test_same_bits)
 {
     static const char *const ids[] = {"random", "dropout"};
     static const uint32_t types[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
-    (void)state;
     for (int id = 0; id < 2; id++)
         for (int type = 0; type < 3; type++)
             for (size_t k = 0; k < sizeof whole / sizeof *whole; k++) {
@@ -160,10 +157,9 @@ static void expect_near(const char *what, double got, double want, double deviat
         fail_msg("%s is %.9g; %.9g is expected, within 5 times %.3g", what, got, want, deviation);
 }
 
-static void test_masks(void **state)
+TEST(test_masks)
 {
     const double once = 1 / sqrt((double)MANY);
-    (void)state;
     float *mask = drawn("dropout", 0, 1, "a", 1000);
     float *others[] = {drawn("dropout", 0, 1, "a", 1000 + TOKENS), /* the next micro-batch */
                        drawn("dropout", 0, 1, "b", 1000),          /* another layer */
@@ -186,9 +182,8 @@ static void test_masks(void **state)
 }
 
 /* The next micro-batch goes on where this one ends. */
-static void test_tokens_go_on(void **state)
+TEST(test_tokens_go_on)
 {
-    (void)state;
     float *a = drawn("random", 0, 9, "a", 4000), *b = drawn("random", 0, 9, "a", 4000 + TOKENS / 2);
     assert_memory_equal(a + MANY / 2, b, MANY / 2 * sizeof *a);
     free(a);
@@ -196,12 +191,11 @@ static void test_tokens_go_on(void **state)
 }
 
 /* Over seeds the mean of dropout is its input, in every place. */
-static void test_mean_over_seeds(void **state)
+TEST(test_mean_over_seeds)
 {
     enum { SEEDS = 100 };
     static double sum[MANY];
     double worst = 0, all = 0;
-    (void)state;
     for (int64_t seed = 0; seed < SEEDS; seed++) {
         float *y = drawn("dropout", 0, seed, "mean", 0);
         for (int64_t i = 0; i < MANY; i++)
@@ -218,11 +212,10 @@ static void test_mean_over_seeds(void **state)
 }
 
 /* Mean, variance, fourth moment; the share beyond 2, and the largest. */
-static void test_normal(void **state)
+TEST(test_normal)
 {
     const double once = 1 / sqrt((double)MANY);
     double m1 = 0, m2 = 0, m4 = 0, beyond = 0, max = 0;
-    (void)state;
     float *x = drawn("random", 1, 3, "n", 0);
     for (int64_t i = 0; i < MANY; i++) {
         m1 += x[i] / (double)MANY;
@@ -240,12 +233,11 @@ static void test_normal(void **state)
     free(x);
 }
 
-static void test_uniform(void **state)
+TEST(test_uniform)
 {
     const double once = 1 / sqrt((double)MANY);
     double m1 = 0, m2 = 0;
     int64_t cells[256] = {0};
-    (void)state;
     float *x = drawn("random", 0, 3, "u", 0);
     for (int64_t i = 0; i < MANY; i++) {
         assert_true(x[i] >= 0 && x[i] < 1);
@@ -263,11 +255,10 @@ static void test_uniform(void **state)
 }
 
 /* A dropped element is 0 whatever it was, and nothing is dropped at p = 0. */
-static void test_extremes(void **state)
+TEST(test_extremes)
 {
     const struct sizes n = {.tokens = 8, .cols = 100};
     check_call c;
-    (void)state;
     make_call(&c, "dropout", &n, WEFT_F32, WEFT_F32);
     for (int64_t i = 0; i < 800; i++)
         c.x[0][i] = i % 2 ? (double)NAN : (double)INFINITY;
@@ -287,16 +278,4 @@ static void test_extremes(void **state)
         assert_true(y[i] == (float)i);
     free(y);
     check_call_end(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_vectors),         cmocka_unit_test(test_reference),
-        cmocka_unit_test(test_in_place),        cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_masks),           cmocka_unit_test(test_tokens_go_on),
-        cmocka_unit_test(test_mean_over_seeds), cmocka_unit_test(test_normal),
-        cmocka_unit_test(test_uniform),         cmocka_unit_test(test_extremes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

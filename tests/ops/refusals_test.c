@@ -1,6 +1,7 @@
 /* refusals_test.c: calls that a device has to refuse, in words. */
 #include "cases.h"
 #include <string.h>
+#include <test.h>
 
 static void open_auto(struct bench *b)
 {
@@ -21,7 +22,7 @@ static void refused(struct bench *b, const check_call *c, weft_status want, cons
 }
 
 /* A lawful call, made unlawful. */
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
     const struct sizes n = {.tokens = 6,
                             .cols = 8,
@@ -33,7 +34,6 @@ static void test_refusals(void **state)
                             .bias = 1};
     struct bench b;
     check_call c;
-    (void)state;
     open_auto(&b);
     make_call(&c, "linear", &n, WEFT_F32, WEFT_F32);
     c.in[0].dtype = WEFT_F64;
@@ -67,7 +67,7 @@ static void test_refusals(void **state)
     bench_close(&b);
 }
 
-static void test_program_refusals(void **state)
+TEST(test_program_refusals)
 {
     const int64_t n = 8, other = 9;
     weft_ew_step step = {.op = WEFT_EW_ADD, .dst = 2, .a = 0, .b = 5};
@@ -75,7 +75,6 @@ static void test_program_refusals(void **state)
     weft_ew_program p = {sizeof p, 1, 6, -1, &step, out};
     check_call c = {.id = "ew", .program = &p};
     struct bench b;
-    (void)state;
     open_auto(&b);
     add_input(&c, WEFT_F32, 1, &n, 0, 1);
     add_input(&c, WEFT_F32, 1, &n, 0, 1);
@@ -108,13 +107,4 @@ static void test_program_refusals(void **state)
     refused(&b, &c, WEFT_USAGE, "without a program");
     check_call_end(&c);
     bench_close(&b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_program_refusals),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,11 @@
 /* Does dp split the data, and have every gradient summed once a step? */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "base/err.h"
 #include "graph/graph.h"
 
 #include <weft/strategy.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "builtin.h"
 #include "family.h"
@@ -61,9 +57,8 @@ static weft_status ask(record *r, uint32_t phase)
     return s->edit(NULL, &conf, phase, &view, &edits);
 }
 
-static void what_it_says(void **state)
+TEST(what_it_says)
 {
-    (void)state;
     record r = {.mesh = 4};
     assert_int_equal(ask(&r, WEFT_PHASE_SPLIT), WEFT_OK);
     assert_string_equal(r.text, "split @input along tokens over dp");
@@ -75,9 +70,8 @@ static void what_it_says(void **state)
     assert_string_equal(r.text, "");
 }
 
-static void alone_it_says_nothing(void **state)
+TEST(alone_it_says_nothing)
 {
-    (void)state;
     record r = {.mesh = 1};
     for (uint32_t phase = WEFT_PHASE_SPLIT; phase <= WEFT_PHASE_MEMORY; phase++) {
         assert_int_equal(ask(&r, phase), WEFT_OK);
@@ -87,9 +81,8 @@ static void alone_it_says_nothing(void **state)
 
 /* On a GPT-2 the one split leaves every activation split, every parameter whole and every gradient
  * a partial sum, with no communication in between. */
-static void all_else_follows(void **state)
+TEST(all_else_follows)
 {
-    (void)state;
     static const graph_mesh two = {1, {"dp"}, {2}};
     graph g;
     graph_init(&g, &two, builtin_ops(), WEFT_F32, WEFT_F32);
@@ -123,14 +116,4 @@ static void all_else_follows(void **state)
         }
     assert_int_equal(params, 2 + 2 * 12 + 2);
     graph_free(&g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_it_says),
-        cmocka_unit_test(alone_it_says_nothing),
-        cmocka_unit_test(all_else_follows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,11 @@
 /* Does every strategy leave a phase alone that this version does not know? */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "base/err.h"
 #include "graph/graph.h"
 
 #include <weft/strategy.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "open.h"
 
@@ -57,16 +53,9 @@ static void leaves_it(const char *name, const char *given)
     assert_int_equal(emitted, 0);
 }
 
-static void unknown_phase(void **state)
+TEST(unknown_phase)
 {
-    (void)state;
     leaves_it("dp", "");
     leaves_it("tp", "");
     leaves_it("pp", "");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(unknown_phase)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

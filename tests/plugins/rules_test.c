@@ -4,10 +4,6 @@
  * against the formula of torch.optim written out here, and as the joined fp32 program that devices
  * run, which may differ from it by rounding alone. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "base/err.h"
 #include "base/number/rng.h"
@@ -15,7 +11,7 @@
 
 #include <weft/optim.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "builtin.h"
 #include "graph_eval.h"
@@ -174,24 +170,21 @@ static const torch_case cases[] = {
     {"adamw", "betas=0.9, 0.999999;weight_decay=0", 0, 0.9, 0.999999, 1e-8, 0},
 };
 
-static void matrices(void **state)
+TEST(matrices)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         run_case(&cases[i], WEFT_PARAM_MATRIX);
 }
 
-static void biases_do_not_decay(void **state)
+TEST(biases_do_not_decay)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         run_case(&cases[i], 0);
 }
 
 /* After many steps the correction is 1, and at none it is no failure. */
-static void late_and_no_steps(void **state)
+TEST(late_and_no_steps)
 {
-    (void)state;
     update u;
     assert_int_equal(write_rule(&u, "adam", "betas=0.9, 0.9", 0), WEFT_OK);
     float value[64][N] = {0};
@@ -204,9 +197,8 @@ static void late_and_no_steps(void **state)
     graph_free(&u.g);
 }
 
-static void sizes(void **state)
+TEST(sizes)
 {
-    (void)state;
     static const struct {
         const char *rule, *options;
         uint32_t states;
@@ -221,9 +213,8 @@ static void sizes(void **state)
     }
 }
 
-static void wrong_betas(void **state)
+TEST(wrong_betas)
 {
-    (void)state;
     static const char *const wrong[] = {"betas=0.9", "betas=0.9, 0.95, 0.99"};
     for (int i = 0; i < 2; i++) {
         update u;
@@ -231,14 +222,4 @@ static void wrong_betas(void **state)
         assert_non_null(strstr(err_text(), "optim.betas must be two numbers"));
         graph_free(&u.g);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(matrices),          cmocka_unit_test(biases_do_not_decay),
-        cmocka_unit_test(late_and_no_steps), cmocka_unit_test(sizes),
-        cmocka_unit_test(wrong_betas),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,15 +4,10 @@
  * against each other in random order. */
 #include "base/err.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <test.h>
 
 #include "coded.h"
 #include "sim.h"
@@ -138,9 +133,8 @@ static void one(sched_request r, uint64_t seed)
     take_down(&w);
 }
 
-static void every_shape(void **state)
+TEST(every_shape)
 {
-    (void)state;
     static const uint64_t counts[] = {0, 1, 2, 7, 255, 257, 600, 2055};
     static const uint32_t types[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
     uint32_t i = 0;
@@ -162,9 +156,8 @@ static void every_shape(void **state)
 }
 
 /* The same case in many orders of events: the same bits each time. */
-static void any_order(void **state)
+TEST(any_order)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < 12; seed++)
         one((sched_request){.kind = WEFT_ALL_REDUCE,
                             .dtype = WEFT_F32,
@@ -179,9 +172,8 @@ static void any_order(void **state)
 
 /* Sums of the same inputs over and over: what is kept stays as small as one rounding takes away, so
  * the mean of T sums is off by a T-th of it. Without feedback the same error comes each time. */
-static void mean_of_many(void **state)
+TEST(mean_of_many)
 {
-    (void)state;
     for (uint32_t form = SCHED_TO_FP16; form <= SCHED_TO_INT8; form++)
         for (uint32_t feedback = 0; feedback < 2; feedback++)
             for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_REDUCE_SCATTER; kind++) {
@@ -209,9 +201,8 @@ static void mean_of_many(void **state)
 
 /* A round with a NaN, an infinity or a number too large for the form in it: the sum says so, in its
  * block at least, at every rank; and the round after it is as good as any. */
-static void not_finite(void **state)
+TEST(not_finite)
 {
-    (void)state;
     static const float odd[] = {NAN, INFINITY, -INFINITY, 3e38f};
     for (uint32_t form = SCHED_TO_FP16; form <= SCHED_TO_INT8; form++)
         for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_REDUCE_SCATTER; kind++)
@@ -305,9 +296,8 @@ static uint64_t between_machines(const sched_request *r)
 }
 
 /* Inside a machine sums may be rounded to their own type; the bound is that of all ranks apart. */
-static void several_machines(void **state)
+TEST(several_machines)
 {
-    (void)state;
     static const uint64_t counts[] = {0, 1, 7, 300, 20011};
     for (uint32_t i = 0; i < PLACES * 5 * 6; i++) {
         const place *at = &places[i % PLACES];
@@ -340,9 +330,8 @@ static void several_machines(void **state)
 }
 
 /* Two machines of four: a quarter of what the uncompressed one sends between them. */
-static void bytes_between(void **state)
+TEST(bytes_between)
 {
-    (void)state;
     sched_layout layout = {2, places[5].machine, places[5].order, WEFT_LINK_HOST};
     for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_REDUCE_SCATTER; kind++) {
         sched_request r = {.kind = kind,
@@ -359,9 +348,8 @@ static void bytes_between(void **state)
     }
 }
 
-static void refused(void **state)
+TEST(refused)
 {
-    (void)state;
     const sched_request good = {.kind = WEFT_ALL_REDUCE,
                                 .redop = WEFT_SUM,
                                 .dtype = WEFT_F32,
@@ -386,9 +374,8 @@ static void refused(void **state)
 }
 
 /* 65/256 of what plain sums send, or half; and an fp32 number an element is kept. */
-static void bytes(void **state)
+TEST(bytes)
 {
-    (void)state;
     for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_REDUCE_SCATTER; kind++)
         for (uint32_t n = 2; n <= 8; n *= 2) {
             sched_request r = {.kind = kind,
@@ -412,15 +399,4 @@ static void bytes(void **state)
             assert_int_equal(sched_residual_bytes(s), 0);
             sched_free(s);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_shape),   cmocka_unit_test(any_order),
-        cmocka_unit_test(mean_of_many),  cmocka_unit_test(several_machines),
-        cmocka_unit_test(bytes_between), cmocka_unit_test(not_finite),
-        cmocka_unit_test(refused),       cmocka_unit_test(bytes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,14 +8,9 @@
  * ends, and only between them may others touch its memory. */
 #include "base/err.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
+#include <test.h>
 
 #include "naive.h"
 #include "schedule/algorithm.h"
@@ -179,9 +174,8 @@ static int possible(const sched_request *r)
     return 1;
 }
 
-static void no_hazard(void **state)
+TEST(no_hazard)
 {
-    (void)state;
     uint32_t ran = 0;
     for (uint32_t a = 0; sched_algorithms[a]; a++)
         for (uint32_t n = 2; n <= 7; n++)
@@ -205,9 +199,8 @@ static void no_hazard(void **state)
     assert_true(ran > 300);
 }
 
-static void no_hazard_compressed(void **state)
+TEST(no_hazard_compressed)
 {
-    (void)state;
     for (uint32_t n = 2; n <= 6; n++)
         for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_REDUCE_SCATTER; kind++)
             for (uint32_t m = 0; m < 8; m++)
@@ -223,9 +216,8 @@ static void no_hazard_compressed(void **state)
 }
 
 /* Two and three machines, of several ranks each, or of one. */
-static void no_hazard_compressed_apart(void **state)
+TEST(no_hazard_compressed_apart)
 {
-    (void)state;
     static const uint32_t machine[2][6] = {{0, 0, 1, 1, 1, 0}, {0, 1, 1, 2, 0, 2}};
     static const uint32_t order[2][6] = {{0, 1, 2, 0, 1, 2}, {0, 0, 1, 1, 1, 0}};
     for (uint32_t n = 3; n <= 6; n++)
@@ -246,9 +238,8 @@ static void no_hazard_compressed_apart(void **state)
             }
 }
 
-static void no_hazard_between_two(void **state)
+TEST(no_hazard_between_two)
 {
-    (void)state;
     for (uint32_t m = 0; m < 2; m++)
         check_case((sched_request){.kind = WEFT_SEND,
                                    .dtype = WEFT_I64,
@@ -257,15 +248,4 @@ static void no_hazard_between_two(void **state)
                                    .algorithm = m ? "mapped" : "pairwise",
                                    .chunk = 64,
                                    .link_caps = WEFT_LINK_HOST | WEFT_LINK_MAP});
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_hazard),
-        cmocka_unit_test(no_hazard_compressed),
-        cmocka_unit_test(no_hazard_compressed_apart),
-        cmocka_unit_test(no_hazard_between_two),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,13 +2,8 @@
  * however the ranks lie, and do they send between machines what their formulas say? */
 #include "base/err.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <string.h>
+#include <test.h>
 
 #include "sim.h"
 
@@ -50,9 +45,8 @@ static sched_layout layout_of(const lie *l)
     return at;
 }
 
-static void as_plain_loops(void **state)
+TEST(as_plain_loops)
 {
-    (void)state;
     static const uint64_t counts[] = {0, 1, 5, 64, 1000, 40000};
     for (uint32_t i = 0; i < LIES; i++)
         for (uint32_t k = 0; k < 5; k++)
@@ -77,9 +71,8 @@ static void as_plain_loops(void **state)
 }
 
 /* Nobody said where ranks are: one machine. */
-static void without_layout(void **state)
+TEST(without_layout)
 {
-    (void)state;
     for (uint32_t k = 0; k < 5; k++)
         sim_run(&(sim_case){.all = {.kind = kinds[k],
                                     .redop = WEFT_SUM,
@@ -115,9 +108,8 @@ static void leaving(const sched_request *all, uint32_t from, uint64_t *bytes, ui
     }
 }
 
-static void bytes_between_machines(void **state)
+TEST(bytes_between_machines)
 {
-    (void)state;
     for (uint32_t i = 0; i < LIES; i++) {
         sched_layout at = layout_of(&lies[i]);
         uint64_t n = lies[i].ranks, m = at.machines, count = 27720 * n * m, bytes, messages;
@@ -150,9 +142,8 @@ static void bytes_between_machines(void **state)
 }
 
 /* Short sums have one leader a machine, the member that is nearest to the network. */
-static void leader_near_the_network(void **state)
+TEST(leader_near_the_network)
 {
-    (void)state;
     static const lie l = {6, {0, 0, 0, 1, 1, 1}, {2, 0, 1, 1, 2, 0}};
     sched_layout at = layout_of(&l);
     sched_request r = {.kind = WEFT_ALL_REDUCE,
@@ -176,9 +167,8 @@ static void leader_near_the_network(void **state)
     }
 }
 
-static void auto_takes_it(void **state)
+TEST(auto_takes_it)
 {
-    (void)state;
     sched_layout at = layout_of(&lies[7]), apart = layout_of(&lies[5]);
     sched_request r = {.kind = WEFT_ALL_REDUCE,
                        .redop = WEFT_SUM,
@@ -196,14 +186,4 @@ static void auto_takes_it(void **state)
         assert_string_equal(sched_algorithm_name(s), want[i]);
         sched_free(s);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_plain_loops),         cmocka_unit_test(without_layout),
-        cmocka_unit_test(bytes_between_machines), cmocka_unit_test(leader_near_the_network),
-        cmocka_unit_test(auto_takes_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

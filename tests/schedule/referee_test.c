@@ -3,13 +3,8 @@
  * reduction, awkward counts, in place and out of place, 1 to 17 ranks. */
 #include "base/err.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <string.h>
+#include <test.h>
 
 #include "drawn.h"
 #include "sim.h"
@@ -76,9 +71,8 @@ static const char *name_of(uint32_t a)
     return a ? sched_algorithms[a - 1]->name : "auto";
 }
 
-static void every_algorithm(void **state)
+TEST(every_algorithm)
 {
-    (void)state;
     static const uint64_t caps[] = {WEFT_LINK_HOST | WEFT_LINK_MAP, WEFT_LINK_HOST};
     for (uint32_t a = 0; !a || sched_algorithms[a - 1]; a++) {
         uint32_t ran = 0;
@@ -95,9 +89,8 @@ static void every_algorithm(void **state)
 }
 
 /* Types and reductions crossed fully, where sums are formed. */
-static void every_type(void **state)
+TEST(every_type)
 {
-    (void)state;
     for (uint32_t a = 0; !a || sched_algorithms[a - 1]; a++)
         for (uint32_t t = 0; t < 5; t++)
             for (uint32_t op = WEFT_SUM; op <= WEFT_MIN; op++)
@@ -117,9 +110,8 @@ static void every_type(void **state)
 }
 
 /* The same case in many orders of events: the same bits each time. */
-static void any_order(void **state)
+TEST(any_order)
 {
-    (void)state;
     static const char *const names[] = {"ring",     "halving",  "pairwise",
                                         "one_shot", "doubling", "double_tree"};
     for (uint64_t seed = 0; seed < 300; seed++)
@@ -135,9 +127,8 @@ static void any_order(void **state)
 }
 
 /* What `auto` takes at each size, whole, with the chunks of the real thing. */
-static void auto_at_length(void **state)
+TEST(auto_at_length)
 {
-    (void)state;
     for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_SHIFT; kind += kind == WEFT_SEND ? 2 : 1)
         for (uint32_t m = 0; m < 2; m++)
             for (uint32_t t = 0; t < 2; t++)
@@ -153,9 +144,8 @@ static void auto_at_length(void **state)
                     kind);
 }
 
-static void auto_many_ranks(void **state)
+TEST(auto_many_ranks)
 {
-    (void)state;
     static const char *const expect[] = {"doubling", "halving", "ring"};
     static const uint64_t count[] = {1, 20000, 200000};
     for (uint32_t i = 0; i < COUNT(expect); i++) {
@@ -177,9 +167,8 @@ static void auto_many_ranks(void **state)
 }
 
 /* One round less is worth more bytes where each message is a system call. */
-static void auto_doubles_where_messages_are_calls(void **state)
+TEST(auto_doubles_where_messages_are_calls)
 {
-    (void)state;
     static const uint64_t caps[] = {WEFT_LINK_HOST, WEFT_LINK_HOST | WEFT_LINK_REGISTER,
                                     WEFT_LINK_HOST | WEFT_LINK_MAP};
     for (uint32_t i = 0; i < COUNT(caps); i++) {
@@ -198,9 +187,8 @@ static void auto_doubles_where_messages_are_calls(void **state)
 }
 
 /* Bytes are what the books say: the least possible for the large ones, and 64 bits wide. */
-static void bytes_sent(void **state)
+TEST(bytes_sent)
 {
-    (void)state;
     static const char *const best[] = {"ring", "halving", "pairwise", "mapped"};
     for (uint32_t i = 0; i < COUNT(best); i++)
         for (uint32_t n = 2; n <= 8; n *= 2) {
@@ -219,9 +207,8 @@ static void bytes_sent(void **state)
         }
 }
 
-static void refused(void **state)
+TEST(refused)
 {
-    (void)state;
     sched_schedule *s;
     const sched_request good = {.kind = WEFT_ALL_GATHER, .dtype = WEFT_F32, .count = 8, .ranks = 4};
     sched_request bad[12];
@@ -245,15 +232,4 @@ static void refused(void **state)
     }
     assert_int_equal(sched_make(&bad[6], &s), WEFT_USAGE);
     assert_non_null(strstr(err_text(), "auto, ring, halving, pairwise"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_algorithm), cmocka_unit_test(every_type),
-        cmocka_unit_test(any_order),       cmocka_unit_test(auto_at_length),
-        cmocka_unit_test(auto_many_ranks), cmocka_unit_test(auto_doubles_where_messages_are_calls),
-        cmocka_unit_test(bytes_sent),      cmocka_unit_test(refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

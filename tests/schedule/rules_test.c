@@ -2,13 +2,8 @@
  * makes no sense refused with a sentence that helps? */
 #include "base/err.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <string.h>
+#include <test.h>
 
 #include "schedule/algorithm.h"
 
@@ -19,17 +14,15 @@ static const char *rule(const char *rules, uint32_t kind, uint64_t bytes)
     return sched_rule(rules, &r);
 }
 
-static void one_word(void **state)
+TEST(one_word)
 {
-    (void)state;
     assert_string_equal(rule("auto", WEFT_ALL_REDUCE, 8), "auto");
     assert_string_equal(rule("ring", WEFT_ALL_REDUCE, 8), "ring");
     assert_string_equal(rule("ring", WEFT_BROADCAST, 1 << 30), "ring"); /* refused by name later */
 }
 
-static void first_match(void **state)
+TEST(first_match)
 {
-    (void)state;
     const char *text =
         "all_reduce:0-64K=doubling,  all_reduce : 64K-1M = double_tree ,\t"
         "all_reduce=ring, reduce_scatter:1G-=halving, *:0-7=pairwise, all_gather=auto,"
@@ -46,9 +39,8 @@ static void first_match(void **state)
     assert_string_equal(rule("all_reduce=ring", WEFT_ALL_GATHER, 8), "auto"); /* no rule holds */
 }
 
-static void refused(void **state)
+TEST(refused)
 {
-    (void)state;
     static const char *const bad[][2] = {
         {"rign", "'rign' is none of the algorithms auto, ring, halving"},
         {"", "'' is none of the algorithms"},
@@ -87,9 +79,8 @@ static void refused(void **state)
 }
 
 /* The help of the key names every algorithm that can be asked for. */
-static void help_is_whole(void **state)
+TEST(help_is_whole)
 {
-    (void)state;
     const char *help = "";
     for (const config_section *s = config_core_sections(); s->name; s++)
         for (uint32_t k = 0; !strcmp(s->name, "comm") && s->options[k]; k++)
@@ -98,15 +89,4 @@ static void help_is_whole(void **state)
     for (uint32_t i = 0; sched_algorithms[i]; i++)
         if (sched_algorithms[i]->kinds != SCHED_ON(WEFT_BARRIER))
             assert_non_null(strstr(help, sched_algorithms[i]->name));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_word),
-        cmocka_unit_test(first_match),
-        cmocka_unit_test(refused),
-        cmocka_unit_test(help_is_whole),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,15 +4,10 @@
  * before brings. */
 #include "base/err.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <test.h>
 
 #include "naive.h"
 #include "schedule/algorithm.h"
@@ -218,9 +213,8 @@ static sched_request request(uint32_t kind, uint32_t n, uint32_t c)
                            .chunk = c % 3 == 2 ? 0 : 256};
 }
 
-static void on_one_machine(void **state)
+TEST(on_one_machine)
 {
-    (void)state;
     for (uint32_t i = 0; sched_algorithms[i]; i++) {
         uint32_t ran = 0;
         for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_SHIFT; kind++)
@@ -233,9 +227,8 @@ static void on_one_machine(void **state)
 }
 
 /* Machines of equal and unequal size, full and in turns. */
-static void on_several_machines(void **state)
+TEST(on_several_machines)
 {
-    (void)state;
     uint32_t machine[LIMIT], order[LIMIT], ran = 0;
     sched_layout at = {0, machine, order, WEFT_LINK_HOST};
     for (uint32_t form = 0; form < 4; form++)
@@ -396,9 +389,8 @@ static void check_claim(const struct claim *c, uint32_t n)
     hold(c, n, "bytes reduced", t.reduced, (c->reduced ? c->reduced(n) : n) * bytes);
 }
 
-static void as_commented(void **state)
+TEST(as_commented)
 {
-    (void)state;
     for (uint32_t i = 0; i < COUNT(claims); i++)
         for (uint32_t n = 4; n <= 16; n++)
             if (!claims[i].powers || (n & (n - 1)) == 0)
@@ -416,9 +408,8 @@ static const char *help_of(const char *section, const char *key)
 
 /* Every algorithm that a job can name is in `claims` and in the help of comm.algorithm. An
  * algorithm without one formula for a size (hierarchical) has no claim. */
-static void every_algorithm_is_documented(void **state)
+TEST(every_algorithm_is_documented)
 {
-    (void)state;
     const char *help = help_of("comm", "algorithm");
     assert_non_null(help);
     for (uint32_t i = 0; sched_algorithms[i]; i++) {
@@ -434,15 +425,4 @@ static void every_algorithm_is_documented(void **state)
         if (claim == COUNT(claims) && sched_algorithms[i] != &sched_hierarchical)
             fail_msg("`claims` has no row for %s", name);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(on_one_machine),
-        cmocka_unit_test(on_several_machines),
-        cmocka_unit_test(as_commented),
-        cmocka_unit_test(every_algorithm_is_documented),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

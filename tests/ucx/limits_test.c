@@ -1,6 +1,7 @@
 /* A process that has too few threads or descriptors for UCX, which would end it with an assertion:
  * probe() finds nothing and says why, so that the other transports go on. */
 #include "rig.h"
+#include <test.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -52,29 +53,24 @@ static void probe(limited x)
     assert_int_equal(status, 0);
 }
 
-static void enough(void **state)
+TEST(enough)
 {
-    (void)state;
     probe((limited){-1, 0, NULL});
 }
 
-static void no_thread(void **state)
+TEST(no_thread)
 {
-    (void)state;
     probe((limited){RLIMIT_NPROC, 1,
                     "cannot start one (Resource temporarily unavailable): see "
                     "ulimit -u, and pids.max of its control group"});
 }
 
-static void few_descriptors(void **state)
+TEST(few_descriptors)
 {
-    (void)state;
     probe((limited){RLIMIT_NOFILE, 16, "its limit is 16: raise it with ulimit -n"});
 }
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(enough), cmocka_unit_test(no_thread),
-                                       cmocka_unit_test(few_descriptors)};
-    return rig_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
+    return rig_main(argc, argv);
 }

@@ -2,6 +2,7 @@
  * what cannot be? */
 #include "double.h"
 #include "rig.h"
+#include <test.h>
 
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -77,10 +78,9 @@ static void refused(const option *o, const char *address, weft_status code, cons
     assert_int_equal(double_objects(), 0);
 }
 
-static void test_address_decides(void **state)
+TEST(test_address_decides)
 {
     const char *on;
-    (void)state;
     double_device two[] = {device("a0", "127.0.0.5"), device("b0", "127.0.0.6")};
     double_devices(two, 2);
     assert_int_equal(joined_with(NULL, "127.0.0.6", &on).ah_attr.grh.sgid_index, 6);
@@ -97,7 +97,7 @@ static void test_address_decides(void **state)
 }
 
 /* v2 before v1, IPv4 before global before link-local, whatever the order of the table. */
-static void test_order_of_addresses(void **state)
+TEST(test_order_of_addresses)
 {
     static const struct {
         const char *text;
@@ -107,7 +107,6 @@ static void test_order_of_addresses(void **state)
                        {"2001:db8::2", IBV_GID_TYPE_ROCE_V2}, {"10.1.1.1", IBV_GID_TYPE_ROCE_V2},
                        {"127.0.0.1", IBV_GID_TYPE_ROCE_V1},   {"127.0.0.1", IBV_GID_TYPE_ROCE_V2}};
     const char *on;
-    (void)state;
     for (int n = 1; n <= 8; n++)
         for (int turn = 0; turn < n; turn++) {
             double_device d = {.name = "a0"};
@@ -120,11 +119,10 @@ static void test_order_of_addresses(void **state)
         }
 }
 
-static void test_options_reach_the_queue_pair(void **state)
+TEST(test_options_reach_the_queue_pair)
 {
     const char *on;
     double_device two[] = {device("a0", "127.0.0.5"), device("b0", "127.0.0.6")};
-    (void)state;
     double_devices(two, 2);
     const option some[] = {{"gid", "2"}, {"traffic_class", "104"}, {"mtu", "1024"}, {"retry", "3"}};
     const option more[] = {
@@ -144,7 +142,7 @@ static void test_options_reach_the_queue_pair(void **state)
 }
 
 /* All devices of a list carry: a message is cut over two, channels begin on different ones. */
-static void test_list_of_devices(void **state)
+TEST(test_list_of_devices)
 {
     const char *on, *seen[2] = {"", ""};
     double_device two[] = {device("a0", "127.0.0.5"), device("b0", "127.0.0.6")};
@@ -153,7 +151,6 @@ static void test_list_of_devices(void **state)
     static uint8_t out[200000], in[200000];
     uint64_t want[4] = {1, 0, 0, 1};
     weft_region *r[2];
-    (void)state;
     double_devices(two, 2);
     for (uint32_t i = 0; i < 2; i++) {
         node_init(&n[i], i, 2);
@@ -187,11 +184,10 @@ static void test_list_of_devices(void **state)
 }
 
 /* Ports of InfiniBand have no IP address, and take LIDs within a subnet. */
-static void test_infiniband(void **state)
+TEST(test_infiniband)
 {
     const char *on;
     double_device d = {.name = "ib0", .infiniband = 1, .gids = 1};
-    (void)state;
     d.gid[0] = double_gid("fe80::5", 0, IBV_GID_TYPE_IB);
     double_devices(&d, 1);
     struct ibv_qp_attr a = joined_with(NULL, "127.0.0.9", &on);
@@ -215,11 +211,10 @@ static bool far_address(char *out, socklen_t room)
     return found;
 }
 
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
     double_device two[] = {device("a0", "127.0.0.5"), device("b0", "127.0.0.6")};
     char host[64] = "";
-    (void)state;
     double_devices(two, 2);
 #define REFUSED(code, key, value, ...)                                                             \
     refused((option[]){{key, value}, {NULL, NULL}}, "127.0.0.1", code,                             \
@@ -274,11 +269,10 @@ static int32_t probed(const option *o, bool same_machine, uint32_t caps)
 }
 
 /* A port that is active in another network carries nothing, unless somebody names it. */
-static void test_probe_asks_for_the_address(void **state)
+TEST(test_probe_asks_for_the_address)
 {
     double_device one = device("a0", "10.0.0.5");
     const option named[] = {{"devices", "a0"}, {NULL, NULL}};
-    (void)state;
     double_devices(&one, 1);
     assert_int_equal(probed_at("10.0.0.5", NULL, false, WEFT_DEV_HOST_MEMORY), 80);
     assert_int_equal(probed_at("10.1.0.5", NULL, false, WEFT_DEV_HOST_MEMORY), 0);
@@ -292,9 +286,8 @@ static void test_probe_asks_for_the_address(void **state)
     double_reset();
 }
 
-static void test_probe(void **state)
+TEST(test_probe)
 {
-    (void)state;
     double_reset();
     assert_int_equal(probed(NULL, false, WEFT_DEV_HOST_MEMORY), 80);
     assert_int_equal(probed(NULL, true, WEFT_DEV_HOST_MEMORY), 40);
@@ -310,10 +303,9 @@ static void test_probe(void **state)
 }
 
 /* A GPU's memory itself: by dmabuf where both drivers know it (no such module is loaded here). */
-static void test_probe_of_a_gpu(void **state)
+TEST(test_probe_of_a_gpu)
 {
     const uint32_t gpu = WEFT_DEV_CUDA_MEMORY, exports = gpu | WEFT_DEV_EXPORT_DMABUF;
-    (void)state;
     double_reset();
     double_dmabuf(1);
     assert_int_equal(probed(NULL, false, exports), 80);
@@ -339,10 +331,9 @@ static int poor_child(int fd, uint32_t rank, void *arg)
     return score == 0 && said ? 0 : 2;
 }
 
-static void test_memory_lock_limit(void **state)
+TEST(test_memory_lock_limit)
 {
     int fd;
-    (void)state;
     int pid = child_start(poor_child, 0, NULL, &fd);
     assert_int_equal(child_end(pid), 0);
     close(fd);
@@ -350,17 +341,5 @@ static void test_memory_lock_limit(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_address_decides),
-        cmocka_unit_test(test_order_of_addresses),
-        cmocka_unit_test(test_options_reach_the_queue_pair),
-        cmocka_unit_test(test_list_of_devices),
-        cmocka_unit_test(test_infiniband),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_probe),
-        cmocka_unit_test(test_probe_of_a_gpu),
-        cmocka_unit_test(test_probe_asks_for_the_address),
-        cmocka_unit_test(test_memory_lock_limit),
-    };
-    return rig_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
+    return rig_main(argc, argv);
 }

@@ -1,5 +1,6 @@
 /* What does a real device do with mistakes? For the lab; elsewhere skipped. */
 #include "rig.h"
+#include <test.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +34,7 @@ static void down(node n[2], uint8_t *memory[2])
 
 /* The receiver takes its memory back while the sender writes: the queue pairs of both ends go into
  * their error state, and each end says so. */
-static void test_queue_pairs_that_fail(void **state)
+TEST(test_queue_pairs_that_fail)
 {
     node n[2];
     uint8_t *memory[2];
@@ -41,7 +42,6 @@ static void test_queue_pairs_that_fail(void **state)
     pair p;
     uint64_t x, y;
     weft_status a = WEFT_OK, b = WEFT_OK;
-    (void)state;
     up(n, memory, r, &p);
     assert_int_equal(rig_table->recv(p.b, memory[1], BYTES, r[1], 0), WEFT_OK);
     for (double until = rig_now() + 0.2; rig_now() < until;) /* the credit arrives */
@@ -85,19 +85,17 @@ static int poor_child(int fd, uint32_t rank, void *arg)
     return 0;
 }
 
-static void test_memory_lock_limit(void **state)
+TEST(test_memory_lock_limit)
 {
     int fd;
-    (void)state;
     int pid = child_start(poor_child, 0, NULL, &fd);
     assert_int_equal(child_end(pid), 0);
     close(fd);
 }
 
 /* Hundreds of messages, then none is lost when the sender disconnects at once. */
-static void test_last_words(void **state)
+TEST(test_last_words)
 {
-    (void)state;
     for (uint32_t life = 0; life < 5; life++) {
         node n[2];
         uint8_t *memory[2];
@@ -122,10 +120,5 @@ static void test_last_words(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_queue_pairs_that_fail),
-        cmocka_unit_test(test_memory_lock_limit),
-        cmocka_unit_test(test_last_words),
-    };
-    return rig_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
+    return rig_main(argc, argv);
 }

@@ -2,6 +2,7 @@
  * everything given back? */
 #include "double.h"
 #include "rig.h"
+#include <test.h>
 
 #include <errno.h>
 #include <stdio.h>
@@ -79,9 +80,8 @@ static weft_status fate(two *t, uint64_t bytes)
 }
 
 /* Each status, met by a short message and by a long one. */
-static void test_every_status_is_a_sentence(void **state)
+TEST(test_every_status_is_a_sentence)
 {
-    (void)state;
     for (int status = IBV_WC_LOC_LEN_ERR; status <= IBV_WC_GENERAL_ERR + 5; status++)
         for (int size = 0; size < 2; size++) {
             two t;
@@ -105,7 +105,7 @@ static void test_every_status_is_a_sentence(void **state)
         }
 }
 
-static void test_some_causes(void **state)
+TEST(test_some_causes)
 {
     static const struct {
         enum ibv_wc_status status;
@@ -117,7 +117,6 @@ static void test_some_causes(void **state)
                   {IBV_WC_REM_ACCESS_ERR, WEFT_PEER, "peer's memory is not registered"},
                   {IBV_WC_LOC_PROT_ERR, WEFT_USAGE, "memory of this rank"},
                   {IBV_WC_FATAL_ERR, WEFT_IO, "device has failed"}};
-    (void)state;
     for (size_t i = 0; i < sizeof causes / sizeof causes[0]; i++) {
         two t;
         up(&t);
@@ -128,12 +127,11 @@ static void test_some_causes(void **state)
     }
 }
 
-static void test_credits_that_fail(void **state)
+TEST(test_credits_that_fail)
 {
     two t;
     uint64_t x, y;
     weft_status st = WEFT_OK;
-    (void)state;
     up(&t);
     double_fail_sends(IBV_WR_SEND, IBV_WC_RETRY_EXC_ERR);
     assert_int_equal(rig_table->recv(t.p.b, in, BYTES, t.r[1], 0), WEFT_OK);
@@ -145,9 +143,8 @@ static void test_credits_that_fail(void **state)
 }
 
 /* Memory that was withdrawn too early: both NICs refuse. */
-static void test_withdrawn_memory(void **state)
+TEST(test_withdrawn_memory)
 {
-    (void)state;
     for (int end = 0; end < 2; end++) {
         two t;
         uint64_t x, y;
@@ -168,10 +165,9 @@ static void test_withdrawn_memory(void **state)
     }
 }
 
-static void test_unplugged(void **state)
+TEST(test_unplugged)
 {
     two t;
-    (void)state;
     up(&t);
     double_unplug(1);
     assert_int_equal(fate(&t, 3), WEFT_PEER);
@@ -179,7 +175,7 @@ static void test_unplugged(void **state)
     down(&t);
 }
 
-static void test_events_of_the_device(void **state)
+TEST(test_events_of_the_device)
 {
     static const struct {
         enum ibv_event_type type;
@@ -189,7 +185,6 @@ static void test_events_of_the_device(void **state)
                   {IBV_EVENT_QP_REQ_ERR, "an invalid request"},
                   {IBV_EVENT_QP_ACCESS_ERR, "outside the memory"},
                   {IBV_EVENT_CQ_ERR, "completion queue overflowed"}};
-    (void)state;
     for (size_t i = 0; i < sizeof events / sizeof events[0]; i++) {
         two t;
         uint64_t x, y;
@@ -210,11 +205,10 @@ static void test_events_of_the_device(void **state)
 }
 
 /* A port that is down for a moment is waited for; one that stays down is named. */
-static void test_port_down(void **state)
+TEST(test_port_down)
 {
     two t;
     uint64_t want[4] = {1, 0, 0, 1};
-    (void)state;
     memset(&t, 0, sizeof t);
     for (uint32_t i = 0; i < 2; i++) {
         node_init(&t.n[i], i, 2);
@@ -239,11 +233,10 @@ static void test_port_down(void **state)
     down(&t);
 }
 
-static void test_registration_limit(void **state)
+TEST(test_registration_limit)
 {
     node n;
     weft_region *r;
-    (void)state;
     double_limit(BYTES - 1);
     node_init(&n, 0, 2);
     assert_int_equal(node_open(&n), WEFT_OK);
@@ -295,12 +288,11 @@ static weft_status whole_life(void)
     return st;
 }
 
-static void test_every_call_fails_once(void **state)
+TEST(test_every_call_fails_once)
 {
     static const char *const calls[] = {"get_device_list",     "open_device", "alloc_pd",
                                         "create_comp_channel", "reg_mr",      "create_cq",
                                         "create_qp",           "modify_qp"};
-    (void)state;
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         int failed = 0;
         for (int n = 1; n < 12; n++) {
@@ -355,19 +347,17 @@ static void device_memory(bool dmabuf)
     close(pipes[1]);
 }
 
-static void test_device_memory(void **state)
+TEST(test_device_memory)
 {
-    (void)state;
     device_memory(true);
     device_memory(false); /* by way of a peer-memory driver */
 }
 
-static void test_device_memory_that_nobody_registers(void **state)
+TEST(test_device_memory_that_nobody_registers)
 {
     node n;
     weft_region *r;
     int pipes[2];
-    (void)state;
     assert_int_equal(pipe(pipes), 0);
     node_init(&n, 0, 2);
     assert_int_equal(node_open(&n), WEFT_OK);
@@ -391,12 +381,11 @@ static void test_device_memory_that_nobody_registers(void **state)
 }
 
 /* Nothing that strangers say reaches a queue pair. */
-static void test_no_queue_pair_for_strangers(void **state)
+TEST(test_no_queue_pair_for_strangers)
 {
     node n[2];
     int before, after;
     const char *on;
-    (void)state;
     (void)double_joined(&before, &on);
     for (uint32_t i = 0; i < 2; i++) {
         node_init(&n[i], i, 2);
@@ -419,19 +408,5 @@ static void test_no_queue_pair_for_strangers(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_status_is_a_sentence),
-        cmocka_unit_test(test_some_causes),
-        cmocka_unit_test(test_credits_that_fail),
-        cmocka_unit_test(test_withdrawn_memory),
-        cmocka_unit_test(test_unplugged),
-        cmocka_unit_test(test_events_of_the_device),
-        cmocka_unit_test(test_port_down),
-        cmocka_unit_test(test_registration_limit),
-        cmocka_unit_test(test_every_call_fails_once),
-        cmocka_unit_test(test_device_memory),
-        cmocka_unit_test(test_device_memory_that_nobody_registers),
-        cmocka_unit_test(test_no_queue_pair_for_strangers),
-    };
-    return rig_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
+    return rig_main(argc, argv);
 }

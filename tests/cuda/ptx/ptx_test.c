@@ -2,11 +2,7 @@
  * threads stores a result, or it has to be refused with a sentence. */
 #include "double/double.h"
 #include "double/kernels.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 
-#include <cmocka.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <test.h>
 #include <unistd.h>
 
 enum { THREADS = 64, BLOCKS = 3, WORDS = 4096 };
@@ -129,9 +126,8 @@ static uint32_t local_sum(uint32_t t)
 #define SHUFFLE "shfl.sync.bfly.b32 %r3|%p2, %r1, 1, 31, -1;\n"
 #define STORE(reg) "st.global.u32 [%out], " reg ";\n"
 
-static void test_ways(void **state)
+TEST(test_ways)
 {
-    (void)state;
     gives(LOOP STORE("%r1"), sum_below);
     gives(LOOP SHUFFLE "add.s32 %r3, %r3, %r1;\n" STORE("%r3"), pair_sum);
     gives("and.b32 %r1, %tid, 1; setp.eq.s32 %p1, %r1, 1; add.s32 %r5, %tid, 1000;\n"
@@ -146,9 +142,8 @@ static void test_ways(void **state)
           squares_of_odd);
 }
 
-static void test_memories(void **state)
+TEST(test_memories)
 {
-    (void)state;
     gives("mov.u32 %r1, own; shl.b32 %r2, %tid, 2; add.s32 %r3, %r1, %r2;\n"
           "st.shared.u32 [%r3], %tid; bar.sync 0; sub.s32 %r4, 252, %r2; add.s32 %r5, %r1, %r4;\n"
           "ld.shared.u32 %r6, [%r5];" STORE("%r6"),
@@ -169,10 +164,9 @@ static void test_memories(void **state)
 #define NEIGHBOUR                                                                                  \
     "mov.u32 %r1, own; shl.b32 %r2, %tid, 2; add.s32 %r3, %r1, %r2; xor.b32 %r4, %r3, 4;\n"
 
-static void test_races(void **state)
+TEST(test_races)
 {
     char said[512];
-    (void)state;
     is_refused(NEIGHBOUR "st.shared.u32 [%r3], %tid; ld.shared.u32 %r5, [%r4];", 1,
                "has written this without a barrier between");
     is_refused(NEIGHBOUR "ld.shared.u32 %r5, [%r4]; st.shared.u32 [%r3], %tid;", 1,
@@ -191,9 +185,8 @@ static void test_races(void **state)
     is_refused("mul.lo.s32 %r1, %tid, 5; st.global.u32 [%base], %r1;", 1, "has written this");
 }
 
-static void test_undefined(void **state)
+TEST(test_undefined)
 {
-    (void)state;
     is_refused("ld.global.v2.u32 {%r1, %r2}, [%base+4];", 1, "that is not aligned");
     is_refused("ld.global.u32 %r1, [%base+16384];", 1, "which is not memory of its own");
     is_refused("st.shared.u32 [own+1536], %tid;", 1, "which is not memory of its own");
@@ -218,7 +211,7 @@ struct sum {
     uint32_t a, b, expected;
 };
 
-static void test_arithmetic(void **state)
+TEST(test_arithmetic)
 {
     static const struct sum sums[] = {
         {"sub.s32 %r3, %r1, %r2;", 3, 5, 0xfffffffe},
@@ -273,7 +266,6 @@ static void test_arithmetic(void **state)
         {"mul.ftz.f32 %f3, %f1, %f2; mov.b32 %r3, %f3;", 0x00000002, 0x3f000000, 0},
         {"div.approx.f32 %f3, %f1, %f2; mov.b32 %r3, %f3;", 0x3f800000, 0x7f000001, 0},
     };
-    (void)state;
     for (size_t k = 0; k < sizeof sums / sizeof *sums; k++) {
         char body[512], said[512];
         snprintf(body, sizeof body,
@@ -289,12 +281,7 @@ static void test_arithmetic(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ways),       cmocka_unit_test(test_memories),
-        cmocka_unit_test(test_races),      cmocka_unit_test(test_undefined),
-        cmocka_unit_test(test_arithmetic),
-    };
     memory = mmap(NULL, WORDS * sizeof *memory, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
                   -1, 0);
-    return memory == MAP_FAILED ? 1 : cmocka_run_group_tests(tests, NULL, NULL);
+    return memory == MAP_FAILED ? 1 : test_run(NULL, NULL);
 }

@@ -4,10 +4,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <netinet/tcp.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <test.h>
 
 #include "base/number/rng.h"
 #include "job/wire/handshake.h"
@@ -136,9 +135,8 @@ static int listeners(pid_t pid, const char *table, char out[][64], int cap)
     return n;
 }
 
-static void chosen_address_only(void **state)
+TEST(chosen_address_only)
 {
-    (void)state;
     ranks r;
     ranks_prepare(&r, 2);
     ranks_prepare_to_tell();
@@ -162,9 +160,8 @@ static void chosen_address_only(void **state)
     ranks_end_telling();
 }
 
-static void strangers(void **state)
+TEST(strangers)
 {
-    (void)state;
     ranks r;
     ranks_prepare(&r, 3);
     ranks_prepare_to_tell();
@@ -311,9 +308,8 @@ static void no_hello(const ranks *r, uint32_t type, uint32_t announced)
     insider_close(&in);
 }
 
-static void hellos(void **state)
+TEST(hellos)
 {
-    (void)state;
     char version[WIRE_VERSION];
     job_wire_version(version);
     refused_hello(1, 2, "ABI 9.9, wire 9", "ABI 9.9, wire 9");
@@ -324,9 +320,8 @@ static void hellos(void **state)
     refused_hello(UINT32_MAX, 2, NULL, "rank 4294967295");
 }
 
-static void no_hellos(void **state)
+TEST(no_hellos)
 {
-    (void)state;
     ranks r;
     ranks_prepare(&r, 2);
     ranks_start_one(&r, 0, hello_all);
@@ -358,9 +353,8 @@ static bool has_connections(uint16_t port)
 /* A rank whose attempt is over before it has read its welcome: its place is free again, for its
  * next attempt or for another process. One that comes again while the old connection still looks
  * alive takes its place. */
-static void given_up(void **state)
+TEST(given_up)
 {
-    (void)state;
     ranks r;
     insider first, again;
     char text[WIRE_TEXT];
@@ -427,9 +421,8 @@ static void violates(uint32_t type, uint32_t announced, uint32_t times)
     ranks_end(&r);
 }
 
-static void members(void **state)
+TEST(members)
 {
-    (void)state;
     violates(WIRE_PUT, UINT32_MAX, 1);
     violates(WIRE_PUT, 0x7fffffff, 1);
     violates(WIRE_PUT, 1, 1);      /* no room for a key's length */
@@ -444,16 +437,8 @@ int main(void)
 {
     log_setup(-1, -1);
     unsetenv(KEY_FD_ENV);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(chosen_address_only),
-        cmocka_unit_test(strangers),
-        cmocka_unit_test(hellos),
-        cmocka_unit_test(no_hellos),
-        cmocka_unit_test(given_up),
-        cmocka_unit_test(members),
-    };
     const struct CMUnitTest about_time[] = {cmocka_unit_test(strangers)};
     if (patience_is_timed())
         return cmocka_run_group_tests(about_time, NULL, NULL);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

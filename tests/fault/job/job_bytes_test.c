@@ -3,10 +3,9 @@
  * checkpoint to resume from. What crossed the sockets is asked of the kernel. */
 #define _GNU_SOURCE
 #include <netinet/in.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <test.h>
 /* after netinet/in.h */
 #include <linux/tcp.h>
 
@@ -89,9 +88,8 @@ static cost play(uint32_t n)
     return c;
 }
 
-static void linear(void **state)
+TEST(linear)
 {
-    (void)state;
     cost first = play(16);
     for (uint32_t n = 64; n <= 256; n *= 4) {
         cost c = play(n);
@@ -108,6 +106,5 @@ int main(void)
     unsetenv(KEY_FD_ENV);
     counted = mmap(NULL, RANKS_MAX * sizeof *counted, PROT_READ | PROT_WRITE,
                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(linear)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

@@ -1,9 +1,8 @@
 /* Ranks that die, freeze, leave early or fail in words, without a launcher to say so: every
  * survivor is told who and how in time. And nothing is said when nothing is wrong. */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
+#include <test.h>
 
 #include "ranks.h"
 /* after ranks.h */
@@ -34,9 +33,8 @@ static weft_status in_get(job *j, uint32_t me, uint32_t n)
     return st != WEFT_OK ? st : job_get(j, "never put", 200, &value, &bytes);
 }
 
-static void killed(void **state)
+TEST(killed)
 {
-    (void)state;
     static const rank_body bodies[] = {at_work, in_get};
     for (uint32_t victim = 0; victim < N; victim++) {
         ranks r;
@@ -51,9 +49,8 @@ static void killed(void **state)
     }
 }
 
-static void last_place(void **state)
+TEST(last_place)
 {
-    (void)state;
     ranks r;
     ranks_prepare(&r, N);
     ranks_start(&r, at_work);
@@ -63,9 +60,8 @@ static void last_place(void **state)
     ranks_end(&r);
 }
 
-static void frozen(void **state)
+TEST(frozen)
 {
-    (void)state;
     for (uint32_t victim = 0; victim < N; victim += N - 1) {
         ranks r;
         ranks_prepare(&r, N);
@@ -81,9 +77,8 @@ static void frozen(void **state)
 }
 
 /* A frozen rank that thaws afterwards learns that it was given up. */
-static void thawed(void **state)
+TEST(thawed)
 {
-    (void)state;
     ranks r;
     ranks_prepare(&r, 3);
     r.frozen_after = 2.5;
@@ -105,9 +100,8 @@ static weft_status until_told(job *j, uint32_t me, uint32_t n)
 }
 
 /* Stopped for a second, each in turn. */
-static void no_false_alarm(void **state)
+TEST(no_false_alarm)
 {
-    (void)state;
     ranks r;
     ranks_prepare(&r, 3);
     ranks_prepare_to_tell();
@@ -125,9 +119,8 @@ static void no_false_alarm(void **state)
 }
 
 /* All together for longer than frozen_after; then for as long at work. */
-static void suspended_together(void **state)
+TEST(suspended_together)
 {
-    (void)state;
     ranks r;
     ranks_prepare(&r, 3);
     ranks_prepare_to_tell();
@@ -171,9 +164,8 @@ static weft_status others_leave(job *j, uint32_t me, uint32_t n)
     return st;
 }
 
-static void early_exit(void **state)
+TEST(early_exit)
 {
-    (void)state;
     ranks r;
     ranks_prepare(&r, N);
     ranks_start(&r, exits_early);
@@ -212,9 +204,8 @@ static weft_status rank_0_fails(job *j, uint32_t me, uint32_t n)
     return one_fails(j, me, 1);
 }
 
-static void own_words(void **state)
+TEST(own_words)
 {
-    (void)state;
     ranks r;
     ranks_prepare(&r, N);
     ranks_start(&r, one_fails);
@@ -255,9 +246,8 @@ static weft_status gives_up(job *j, uint32_t me, uint32_t n)
     return st;
 }
 
-static void cause_and_effect(void **state)
+TEST(cause_and_effect)
 {
-    (void)state;
     ranks r;
     ranks_prepare(&r, N);
     ranks_start(&r, second_hand);
@@ -274,9 +264,8 @@ static void cause_and_effect(void **state)
 }
 
 /* Dead before the meeting is complete. */
-static void during_join(void **state)
+TEST(during_join)
 {
-    (void)state;
     for (uint32_t victim = 0; victim < 3; victim += 2) {
         ranks r;
         ranks_prepare(&r, 3);
@@ -300,13 +289,6 @@ int main(void)
 {
     log_setup(WEFT_LOG_ERROR, -1);
     unsetenv(KEY_FD_ENV);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(killed),           cmocka_unit_test(last_place),
-        cmocka_unit_test(frozen),           cmocka_unit_test(thawed),
-        cmocka_unit_test(no_false_alarm),   cmocka_unit_test(suspended_together),
-        cmocka_unit_test(early_exit),       cmocka_unit_test(own_words),
-        cmocka_unit_test(cause_and_effect), cmocka_unit_test(during_join),
-    };
     const struct CMUnitTest about_time[] = {
         cmocka_unit_test(killed),          cmocka_unit_test(last_place),
         cmocka_unit_test(frozen),          cmocka_unit_test(thawed),
@@ -314,5 +296,5 @@ int main(void)
         cmocka_unit_test(cause_and_effect)};
     if (patience_is_timed())
         return cmocka_run_group_tests(about_time, NULL, NULL);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

@@ -2,10 +2,9 @@
  * ones each second, replays of a recorded handshake of a rank among them? And what does it cost
  * rank 0, kernel memory included? */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <test.h>
 
 #include "flood.h"
 #include "ranks.h"
@@ -133,9 +132,8 @@ static uint64_t play(uint32_t connections, uint64_t *growth)
     return took;
 }
 
-static void flooded(void **state)
+TEST(flooded)
 {
-    (void)state;
     uint64_t growth, alone = play(0, &growth), took = play(1200, &growth);
     print_message(
         "the job began after %llu ms, %llu ms without the flood; rank 0 grew by %llu KiB\n",
@@ -153,6 +151,5 @@ int main(void)
     log_setup(-1, -1);
     unsetenv(KEY_FD_ENV);
     signal(SIGPIPE, SIG_IGN);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(flooded)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

@@ -1,9 +1,8 @@
 /* The table "weft.host.kv/1" among real processes, in a job of one rank and while planning: what is
  * put is got, groups gather, and a wrong call or a rank that fails ends in words. */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
+#include <test.h>
 
 #include <weft/host.h>
 
@@ -131,9 +130,8 @@ static weft_status all_calls(job *j, uint32_t me, uint32_t n)
     return st;
 }
 
-static void ranks_exchange(void **state)
+TEST(ranks_exchange)
 {
-    (void)state;
     ranks r;
     ranks_prepare(&r, N);
     ranks_start(&r, all_calls);
@@ -169,9 +167,8 @@ static void others_name(ranks *r, const char *word)
     }
 }
 
-static void killed_member_is_named(void **state)
+TEST(killed_member_is_named)
 {
-    (void)state;
     ranks r;
     ranks_prepare(&r, N);
     ranks_start(&r, in_gather);
@@ -181,9 +178,8 @@ static void killed_member_is_named(void **state)
     ranks_end(&r);
 }
 
-static void missing_member_is_named(void **state)
+TEST(missing_member_is_named)
 {
-    (void)state;
     ranks r;
     ranks_prepare(&r, N);
     r.join_timeout = 5;
@@ -213,9 +209,8 @@ static weft_status other_members(job *j, uint32_t me, uint32_t n)
                    : gather(t, "all", NULL, 0, &me, 4, all);
 }
 
-static void members_must_agree(void **state)
+TEST(members_must_agree)
 {
-    (void)state;
     static const rank_body bodies[] = {other_length, other_members};
     for (int k = 0; k < 2; k++) {
         ranks r;
@@ -234,9 +229,8 @@ static void members_must_agree(void **state)
 
 /* --- without other ranks --- */
 
-static void one_rank(void **state)
+TEST(one_rank)
 {
-    (void)state;
     job_kv *kv;
     const weft_host_kv *t = open_table(NULL, JOB_KV_JOB, &kv);
     uint32_t in = 7, out = 0;
@@ -256,9 +250,8 @@ static void one_rank(void **state)
     job_kv_free(kv);
 }
 
-static void planning(void **state)
+TEST(planning)
 {
-    (void)state;
     job_kv *kv;
     const weft_host_kv *t = open_table(NULL, JOB_KV_PLANNING, &kv);
     uint64_t bytes = 0;
@@ -267,17 +260,4 @@ static void planning(void **state)
     assert_int_equal(gather(t, "k", NULL, 0, NULL, 0, NULL), WEFT_UNSUPPORTED);
     assert_non_null(strstr(err_text(), "while planning"));
     job_kv_free(kv);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_exchange),
-        cmocka_unit_test(killed_member_is_named),
-        cmocka_unit_test(missing_member_is_named),
-        cmocka_unit_test(members_must_agree),
-        cmocka_unit_test(one_rank),
-        cmocka_unit_test(planning),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

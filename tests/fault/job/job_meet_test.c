@@ -1,8 +1,7 @@
 /* Meeting and working together: 1 to 5 processes, and everything that makes a meeting fail. */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
+#include <test.h>
 
 #include <weft/host.h>
 
@@ -111,9 +110,8 @@ static weft_status work(job *j, uint32_t me, uint32_t n)
     return st != WEFT_OK ? st : waits(j, me, n);
 }
 
-static void one_to_five(void **state)
+TEST(one_to_five)
 {
-    (void)state;
     for (uint32_t n = 1; n <= 5; n++) {
         ranks r;
         ranks_prepare(&r, n);
@@ -123,9 +121,8 @@ static void one_to_five(void **state)
     }
 }
 
-static void by_name(void **state)
+TEST(by_name)
 {
-    (void)state;
     ranks r;
     ranks_prepare(&r, 2);
     snprintf(r.addr, sizeof r.addr, "localhost");
@@ -222,36 +219,13 @@ static weft_status use_tables(job *j, uint32_t me, uint32_t n)
     return st;
 }
 
-static void tls_table(void **state)
+TEST(tls_table)
 {
-    (void)state;
     ranks r;
     ranks_prepare(&r, 2);
     ranks_start(&r, use_tables);
     ranks_expect_well(&r);
     ranks_end(&r);
-}
-
-/* One rank opens no descriptor and starts no thread. */
-static void alone(void **state)
-{
-    (void)state;
-    job_identity who = {.ranks = 1, .local_ranks = 1};
-    job *j = NULL;
-    int before = dup(0);
-    close(before);
-    assert_int_equal(job_join(&who, NULL, &j), WEFT_OK);
-    int after = dup(0);
-    close(after);
-    assert_int_equal(before, after);
-    assert_int_equal(job_failure(j), WEFT_OK);
-    assert_int_equal(work(j, 0, 1), WEFT_OK);
-    assert_non_null(job_tls_table(j));
-    assert_true(job_leave(j, WEFT_OK, NULL));
-    job_free(j);
-    job_free(NULL);
-    assert_true(job_leave(NULL, WEFT_OK, NULL));
-    assert_int_equal(job_failure(NULL), WEFT_OK);
 }
 
 static weft_status nothing(job *j, uint32_t me, uint32_t n)
@@ -268,9 +242,8 @@ static void says(const ranks *r, uint32_t i, const char *word)
 
 /* A process with another key is sent away, and the others wait for the right one until their time
  * is over. Rank 0 says early who is missing and why that may be. */
-static void wrong_key(void **state)
+TEST(wrong_key)
 {
-    (void)state;
     ranks r;
     char said[4096] = "";
     FILE *log = tmpfile();
@@ -327,18 +300,16 @@ static void refused(ranks *r, const char *word)
     ranks_end(r);
 }
 
-static void wrong_world(void **state)
+TEST(wrong_world)
 {
-    (void)state;
     ranks r;
     ranks_prepare(&r, 4);
     r.world[2] = 5;
     refused(&r, "rank 2 was started for a job of 5 ranks, rank 0 for one of 4");
 }
 
-static void same_rank_twice(void **state)
+TEST(same_rank_twice)
 {
-    (void)state;
     ranks r;
     ranks_prepare(&r, 4);
     r.claim[2] = 1;
@@ -346,9 +317,8 @@ static void same_rank_twice(void **state)
 }
 
 /* A process of an earlier run is sent away, and this run begins. */
-static void left_over(void **state)
+TEST(left_over)
 {
-    (void)state;
     ranks r;
     ranks_prepare(&r, 3);
     r.launch[0] = r.launch[1] = 5;
@@ -368,9 +338,53 @@ static void left_over(void **state)
     ranks_end(&r);
 }
 
-static void no_key(void **state)
+/* What one rank asks for is not what the others ask for. */
+static weft_status disagree(job *j, uint32_t me, uint32_t n)
 {
-    (void)state;
+    uint8_t all[RANKS_MAX * 16], mine[16] = {0};
+    (void)n;
+    return job_exchange(j, "digest", mine, me == 1 ? 16 : 8, all);
+}
+
+TEST(different_programs)
+{
+    ranks r;
+    ranks_prepare(&r, 2);
+    ranks_start(&r, disagree);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(ranks_wait(&r, i, RANKS_WAIT_MS), 0);
+        assert_int_equal(r.report[i].body, WEFT_PEER);
+        assert_non_null(strstr(r.report[i].text, "do not run the same configuration"));
+    }
+    ranks_end(&r);
+}
+
+/* Last: their threads are of this process, and the thread sanitizer lets no child of a process with
+ * threads start one. */
+
+/* One rank opens no descriptor and starts no thread. */
+TEST(alone)
+{
+    job_identity who = {.ranks = 1, .local_ranks = 1};
+    job *j = NULL;
+    int before = dup(0);
+    close(before);
+    assert_int_equal(job_join(&who, NULL, &j), WEFT_OK);
+    int after = dup(0);
+    close(after);
+    assert_int_equal(before, after);
+    assert_int_equal(job_failure(j), WEFT_OK);
+    assert_int_equal(work(j, 0, 1), WEFT_OK);
+    assert_non_null(job_tls_table(j));
+    assert_true(job_leave(j, WEFT_OK, NULL));
+    job_free(j);
+    job_free(NULL);
+    assert_true(job_leave(NULL, WEFT_OK, NULL));
+    assert_int_equal(job_failure(NULL), WEFT_OK);
+}
+
+TEST(no_key)
+{
     job_identity who = {.rank = 1, .ranks = 2, .local_ranks = 2, .addr = "127.0.0.1", .port = 9};
     job *j = NULL;
     assert_int_equal(job_join(&who, NULL, &j), WEFT_USAGE);
@@ -379,9 +393,8 @@ static void no_key(void **state)
     assert_null(j);
 }
 
-static void nobody_there(void **state)
+TEST(nobody_there)
 {
-    (void)state;
     ranks r;
     ranks_prepare(&r, 2);
     job_identity who = {
@@ -407,9 +420,8 @@ static void bad_address(job_identity who, const char *addr, const char *word, co
         fail_msg("'%s' lacks '%s'", err_text(), word);
 }
 
-static void addresses(void **state)
+TEST(addresses)
 {
-    (void)state;
     ranks r;
     ranks_prepare(&r, 2);
     job_identity who = {.ranks = 2, .local_ranks = 2, .port = r.port};
@@ -438,52 +450,14 @@ static void addresses(void **state)
     unlink(r.other_key);
 }
 
-/* What one rank asks for is not what the others ask for. */
-static weft_status disagree(job *j, uint32_t me, uint32_t n)
-{
-    uint8_t all[RANKS_MAX * 16], mine[16] = {0};
-    (void)n;
-    return job_exchange(j, "digest", mine, me == 1 ? 16 : 8, all);
-}
-
-static void different_programs(void **state)
-{
-    (void)state;
-    ranks r;
-    ranks_prepare(&r, 2);
-    ranks_start(&r, disagree);
-    for (uint32_t i = 0; i < 2; i++) {
-        assert_int_equal(ranks_wait(&r, i, RANKS_WAIT_MS), 0);
-        assert_int_equal(r.report[i].body, WEFT_PEER);
-        assert_non_null(strstr(r.report[i].text, "do not run the same configuration"));
-    }
-    ranks_end(&r);
-}
-
 int main(void)
 {
     log_setup(WEFT_LOG_ERROR, -1);
     unsetenv(KEY_FD_ENV);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_to_five),
-        cmocka_unit_test(by_name),
-        cmocka_unit_test(tls_table),
-        cmocka_unit_test(wrong_key),
-        cmocka_unit_test(wrong_world),
-        cmocka_unit_test(same_rank_twice),
-        cmocka_unit_test(left_over),
-        cmocka_unit_test(different_programs),
-        /* Last: their threads are of this process, and the thread sanitizer lets no child of a
-           process with threads start one. */
-        cmocka_unit_test(no_key),
-        cmocka_unit_test(nobody_there),
-        cmocka_unit_test(addresses),
-        cmocka_unit_test(alone),
-    };
     const struct CMUnitTest about_time[] = {cmocka_unit_test(one_to_five),
                                             cmocka_unit_test(wrong_world),
                                             cmocka_unit_test(same_rank_twice)};
     if (patience_is_timed())
         return cmocka_run_group_tests(about_time, NULL, NULL);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* Do the deadlines of the store stand still while all processes of a job are stopped? */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
+#include <test.h>
 
 #include "ranks.h"
 
@@ -27,9 +26,8 @@ static weft_status work(job *j, uint32_t rank, uint32_t n)
     return st;
 }
 
-static void all_are_stopped(void **state)
+TEST(all_are_stopped)
 {
-    (void)state;
     ranks r;
     int status;
     ranks_prepare_to_tell();
@@ -50,10 +48,4 @@ static void all_are_stopped(void **state)
     ranks_expect_well(&r);
     ranks_end(&r);
     ranks_end_telling();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_are_stopped)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,8 @@
 /* Where rank 0 listens, where the others look for it, and what address each rank tells of itself.
  */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
+#include <test.h>
 
 #include "ranks.h"
 
@@ -33,9 +32,8 @@ static bool has_version_6(void)
 }
 
 /* Rank 0 listens elsewhere than the others look for it. */
-static void listens(void **state)
+TEST(listens)
 {
-    (void)state;
     static const struct {
         const char *listen, *addr, *address, *own;
     } rows[] = {{"0.0.0.0", "127.0.0.1", NULL, "127.0.0.1"},
@@ -63,9 +61,8 @@ static void listens(void **state)
     }
 }
 
-static void wrong_places(void **state)
+TEST(wrong_places)
 {
-    (void)state;
     ranks r;
     ranks_prepare(&r, 2);
     static const struct {
@@ -93,13 +90,4 @@ static void wrong_places(void **state)
     }
     unlink(r.key);
     unlink(r.other_key);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(listens),
-        cmocka_unit_test(wrong_places),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,9 +5,8 @@
  * This file is linked so that job_tls_start() is its own function, which notes each key that a
  * session begins with. What is looked for is kept inverted, so that it is not found here. */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
+#include <test.h>
 
 #include <sys/mman.h>
 #include <weft/host.h>
@@ -156,9 +155,8 @@ static weft_status look(job *j, uint32_t me, uint32_t n)
     return st != WEFT_OK ? st : end;
 }
 
-static void keys_are_wiped(void **state)
+TEST(keys_are_wiped)
 {
-    (void)state;
     if (getenv("WEFT_SANITIZED"))
         skip(); /* a sanitizer's shadow is too large to be searched */
     ranks r;
@@ -185,6 +183,5 @@ int main(void)
 {
     log_setup(-1, -1);
     unsetenv(KEY_FD_ENV);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(keys_are_wiped)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

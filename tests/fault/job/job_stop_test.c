@@ -2,9 +2,8 @@
  * barriers through the store, so that a rank that ran one step less than another would leave that
  * one waiting for ever. */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
+#include <test.h>
 
 #include "job/stop.h"
 #include "ranks.h"
@@ -81,9 +80,8 @@ static void begin(ranks *r, uint32_t n, rank_body body)
     }
 }
 
-static void one_last_step(void **state)
+TEST(one_last_step)
 {
-    (void)state;
     uint32_t rounds = patience_is_whole() ? 200 : 6;
     steps = ENDLESS;
     for (uint32_t i = 0; i < rounds; i++) {
@@ -100,9 +98,8 @@ static void one_last_step(void **state)
 }
 
 /* Asked at about the time of the last step: all do all of them, or stop together. */
-static void at_the_end(void **state)
+TEST(at_the_end)
 {
-    (void)state;
     uint32_t rounds = patience_is_whole() ? 200 : 6;
     steps = 100;
     for (uint32_t i = 0; i < rounds; i++) {
@@ -115,9 +112,8 @@ static void at_the_end(void **state)
     }
 }
 
-static void before_the_first_step(void **state)
+TEST(before_the_first_step)
 {
-    (void)state;
     for (uint32_t k = 0; k < 4; k++) {
         ranks r;
         asked = requests[k];
@@ -187,9 +183,8 @@ static void some_never_come(void)
     ranks_end(&r);
 }
 
-static void before_all_have_met(void **state)
+TEST(before_all_have_met)
 {
-    (void)state;
     job_stop_catch(false); /* the ranks have the handlers from their first moment on */
     a_late_rank_is_told();
     rank_0_hears();
@@ -207,9 +202,8 @@ static weft_status stuck(job *j, uint32_t rank, uint32_t n)
     return job_stop_declared() ? WEFT_OK : st;
 }
 
-static void stuck_in_set_up(void **state)
+TEST(stuck_in_set_up)
 {
-    (void)state;
     ranks r;
     begin(&r, 2, stuck);
     kill(r.pid[0], SIGTERM);
@@ -220,9 +214,8 @@ static void stuck_in_set_up(void **state)
 }
 
 /* A frozen rank answers nothing: it is declared dead, and the others do not wait for it longer. */
-static void no_answer(void **state)
+TEST(no_answer)
 {
-    (void)state;
     ranks r;
     steps = ENDLESS;
     begin(&r, N, work);
@@ -243,11 +236,10 @@ static void no_answer(void **state)
 
 /* A product of oneDNN may have its stack pointer in the heap, where the kernel would save the
  * interrupted registers: 1 of 40 jobs of one rank died of SIGTERM. */
-static void handlers_have_a_stack_of_their_own(void **state)
+TEST(handlers_have_a_stack_of_their_own)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGXCPU};
     struct sigaction now;
-    (void)state;
     job_stop_catch(false);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         assert_int_equal(sigaction(numbers[i], NULL, &now), 0);
@@ -284,9 +276,8 @@ static pid_t start_alone(int ignored)
 }
 
 /* As nohup starts a program, for example. */
-static void ignored_at_the_start(void **state)
+TEST(ignored_at_the_start)
 {
-    (void)state;
     const int numbers[] = {SIGHUP, SIGXCPU};
     int status;
     for (int i = 0; i < 2; i++) {
@@ -297,9 +288,8 @@ static void ignored_at_the_start(void **state)
 }
 
 /* Without a launcher: a request repeats an earlier one, SIGINT after one ends the process. */
-static void signals_after_the_first(void **state)
+TEST(signals_after_the_first)
 {
-    (void)state;
     int status;
     const pid_t pid = start_alone(0);
     for (int i = 0; i < 8; i++) {
@@ -314,20 +304,9 @@ static void signals_after_the_first(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_last_step),
-        cmocka_unit_test(at_the_end),
-        cmocka_unit_test(before_the_first_step),
-        cmocka_unit_test(before_all_have_met),
-        cmocka_unit_test(stuck_in_set_up),
-        cmocka_unit_test(no_answer),
-        cmocka_unit_test(ignored_at_the_start),
-        cmocka_unit_test(handlers_have_a_stack_of_their_own),
-        cmocka_unit_test(signals_after_the_first),
-    };
     const struct CMUnitTest about_time[] = {cmocka_unit_test(before_the_first_step),
                                             cmocka_unit_test(no_answer)};
     if (patience_is_timed())
         return cmocka_run_group_tests(about_time, NULL, NULL);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

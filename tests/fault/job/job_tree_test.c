@@ -2,10 +2,9 @@
  * kind freezes or dies, and how soon? And what becomes of the job when a connection of the tree
  * breaks though nobody is dead? */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <test.h>
 
 #define RANKS_MAX 15
 #include "job/decide/tree.h"
@@ -107,9 +106,8 @@ static weft_status count_beats(job *j, uint32_t me, uint32_t n)
     return st == WEFT_OK ? job_exchange(j, "end", NULL, 0, NULL) : st;
 }
 
-static void rank_0_hears_its_children_alone(void **state)
+TEST(rank_0_hears_its_children_alone)
 {
-    (void)state;
     ranks r;
     start_with(&r, count_beats, LATE);
     ranks_expect_well(&r);
@@ -124,9 +122,8 @@ static const char *frozen_for(void)
 /* Root, inner ranks of both levels, and a leaf. */
 static const uint32_t kinds[] = {0, 1, 5, 14};
 
-static void frozen(void **state)
+TEST(frozen)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         ranks r;
         start(&r, at_work);
@@ -138,9 +135,8 @@ static void frozen(void **state)
 }
 
 /* Rank 0 with an inner one that hides it from those below; a parent with its child; two leaves. */
-static void two_frozen(void **state)
+TEST(two_frozen)
 {
-    (void)state;
     static const uint32_t pairs[][2] = {{0, 2}, {0, 6}, {1, 4}, {5, 11}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         ranks r;
@@ -152,9 +148,8 @@ static void two_frozen(void **state)
     }
 }
 
-static void killed(void **state)
+TEST(killed)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         char place[64];
         ranks r;
@@ -184,9 +179,8 @@ static weft_status work_until_told(job *j, uint32_t me, uint32_t n)
 /* Longer than the time after which a parent returns a child, shorter than that of a frozen one:
  * nobody is named, and the parents take their children over again. On a busy machine both times are
  * longer. */
-static void a_pause_is_no_failure(void **state)
+TEST(a_pause_is_no_failure)
 {
-    (void)state;
     ranks r;
     const double after = patience_is_timed() ? AFTER : LATE;
     start_with(&r, work_until_told, after);
@@ -231,9 +225,8 @@ static weft_status cut_and_work(job *j, uint32_t me, uint32_t n)
 }
 
 /* Rank 0 watches the ranks behind it itself. */
-static void cut_connections_accuse_nobody(void **state)
+TEST(cut_connections_accuse_nobody)
 {
-    (void)state;
     ranks r;
     start(&r, cut_and_work);
     usleep(4000000);
@@ -253,9 +246,8 @@ static weft_status cut_and_freeze(job *j, uint32_t me, uint32_t n)
     return st;
 }
 
-static void frozen_behind_a_cut_connection(void **state)
+TEST(frozen_behind_a_cut_connection)
 {
-    (void)state;
     static const uint32_t victims[] = {0, 5, 12};
     for (size_t i = 0; i < sizeof victims / sizeof *victims; i++) {
         ranks r;
@@ -267,9 +259,8 @@ static void frozen_behind_a_cut_connection(void **state)
     }
 }
 
-static void suspended_together(void **state)
+TEST(suspended_together)
 {
-    (void)state;
     ranks r;
     start(&r, work_until_told);
     for (uint32_t i = 0; i < N; i++)
@@ -289,20 +280,10 @@ int main(void)
 {
     log_setup(WEFT_LOG_ERROR, -1);
     unsetenv(KEY_FD_ENV);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rank_0_hears_its_children_alone),
-        cmocka_unit_test(frozen),
-        cmocka_unit_test(two_frozen),
-        cmocka_unit_test(killed),
-        cmocka_unit_test(a_pause_is_no_failure),
-        cmocka_unit_test(cut_connections_accuse_nobody),
-        cmocka_unit_test(frozen_behind_a_cut_connection),
-        cmocka_unit_test(suspended_together),
-    };
     const struct CMUnitTest about_time[] = {
         cmocka_unit_test(frozen), cmocka_unit_test(two_frozen), cmocka_unit_test(killed),
         cmocka_unit_test(a_pause_is_no_failure), cmocka_unit_test(frozen_behind_a_cut_connection)};
     if (patience_is_timed())
         return cmocka_run_group_tests(about_time, NULL, NULL);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

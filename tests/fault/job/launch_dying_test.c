@@ -2,13 +2,12 @@
  * and what stands in the shared page that makes this possible cannot mislead the launcher. This
  * program is its own rank: it is started again as `PROGRAM rank MODE`. */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/pidfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <test.h>
 
 #include "job/control/alive.h"
 #include "launch/dying.h"
@@ -167,9 +166,8 @@ static uint64_t knew(const told *t, uint32_t rank)
 /* --- tests --- */
 
 /* On a busy machine a rank may not get to run before the end; what it is told is the same. */
-static void before_the_end(void **state)
+TEST(before_the_end)
 {
-    (void)state;
     double told_ms = 0, ended_ms = 0;
     for (int i = 0; i < TRIES; i++) {
         told t;
@@ -231,9 +229,8 @@ static void core_dump(void **state)
         fail_msg("it was named for something else:\n%s", t.text);
 }
 
-static void hostile_page(void **state)
+TEST(hostile_page)
 {
-    (void)state;
     told t;
     start(&t, "scribble");
     await_ready(&t);
@@ -246,9 +243,8 @@ static void hostile_page(void **state)
     knew(&t, 2);
 }
 
-static void good_end(void **state)
+TEST(good_end)
 {
-    (void)state;
     told t;
     start(&t, "well");
     assert_int_equal(finish(&t), 0);
@@ -262,16 +258,11 @@ int main(int argc, char **argv)
     if (argc == 3 && !strcmp(argv[1], "rank"))
         return as_rank(argv[2]);
     unsetenv(KEY_FD_ENV);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(before_the_end),
-        cmocka_unit_test(hostile_page),
-        cmocka_unit_test(good_end),
-    };
     const struct CMUnitTest about_time[] = {
         cmocka_unit_test(before_the_end),
         cmocka_unit_test_teardown(core_dump, restore_core_pattern),
     };
     if (patience_is_timed())
         return cmocka_run_group_tests(about_time, NULL, NULL);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

@@ -2,10 +2,9 @@
  * nothing of a job is left behind, whoever is killed. This program is its own rank: it is started
  * again as `PROGRAM rank MODE`. */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <test.h>
 
 #include "job/control/control.h"
 #include "launch/launch.h"
@@ -251,9 +250,8 @@ static void expect(launched *l, int code, const char *word)
 
 /* --- tests --- */
 
-static void ends_well(void **state)
+TEST(ends_well)
 {
-    (void)state;
     for (uint32_t n = 1; n <= 5; n += 2) {
         launched l;
         start(&l, n, "work", NULL);
@@ -265,9 +263,8 @@ static void ends_well(void **state)
     assert_int_equal(launch_ranks(LAUNCH_MAX + 1, argv, false), 2);
 }
 
-static void killed(void **state)
+TEST(killed)
 {
-    (void)state;
     for (uint32_t victim = 0; victim < N; victim++) {
         launched l;
         char word[96];
@@ -286,9 +283,8 @@ static void killed(void **state)
     }
 }
 
-static void frozen(void **state)
+TEST(frozen)
 {
-    (void)state;
     for (uint32_t victim = 0; victim < N; victim += 2) {
         launched l;
         char word[96];
@@ -303,9 +299,8 @@ static void frozen(void **state)
     }
 }
 
-static void statuses(void **state)
+TEST(statuses)
 {
-    (void)state;
     launched l;
     start(&l, N, "usage", NULL);
     expect(&l, 2, "job.ini:3: unknown key");
@@ -335,9 +330,8 @@ static void statuses(void **state)
 }
 
 /* Orphans come to us, so that they can be waited for and none is a zombie by our fault. */
-static void launcher_killed(void **state)
+TEST(launcher_killed)
 {
-    (void)state;
     launched l;
     start(&l, N, "wait", NULL);
     await_ready(&l, N);
@@ -359,9 +353,8 @@ static void launcher_killed(void **state)
     close(l.err);
 }
 
-static void signals(void **state)
+TEST(signals)
 {
-    (void)state;
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     launched l;
     char word[64];
@@ -384,9 +377,8 @@ static void signals(void **state)
 }
 
 /* What a terminal's stop key does: all ranks stop, nobody is taken for frozen, all go on. */
-static void stopped_and_continued(void **state)
+TEST(stopped_and_continued)
 {
-    (void)state;
     launched l;
     char path[64];
     int status;
@@ -405,9 +397,8 @@ static void stopped_and_continued(void **state)
 }
 
 /* What a rank has started goes with it. */
-static void helpers(void **state)
+TEST(helpers)
 {
-    (void)state;
     launched l;
     start(&l, 2, "helper", NULL);
     await_ready(&l, 2);
@@ -443,9 +434,8 @@ static void no_key_descriptor(pid_t pid)
     }
 }
 
-static void key_hidden(void **state)
+TEST(key_hidden)
 {
-    (void)state;
     launched l;
     char path[64];
     uint8_t key[KEY_BYTES];
@@ -475,21 +465,10 @@ int main(int argc, char **argv)
     if (argc > 2 && !strcmp(argv[1], "rank"))
         return as_rank(argv[2], argc > 3 ? argv[3] : NULL);
     unsetenv(KEY_FD_ENV);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ends_well),
-        cmocka_unit_test(killed),
-        cmocka_unit_test(frozen),
-        cmocka_unit_test(statuses),
-        cmocka_unit_test(launcher_killed),
-        cmocka_unit_test(signals),
-        cmocka_unit_test(stopped_and_continued),
-        cmocka_unit_test(helpers),
-        cmocka_unit_test(key_hidden),
-    };
     const struct CMUnitTest about_time[] = {
         cmocka_unit_test(killed), cmocka_unit_test(frozen), cmocka_unit_test(statuses),
         cmocka_unit_test(launcher_killed), cmocka_unit_test(signals)};
     if (patience_is_timed())
         return cmocka_run_group_tests(about_time, NULL, NULL);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

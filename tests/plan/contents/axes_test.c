@@ -1,7 +1,5 @@
 /* Which axes split the batch is what strategies declare: no graph is built to find it out. Only for
  * an axis without a flag is the family asked for one more. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +7,7 @@
 #include "job.h"
 #include "plan/model.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 static uint32_t builds;
 
@@ -40,19 +38,12 @@ static uint32_t builds_of(const char *strategy, uint32_t ranks)
     return builds;
 }
 
-static void declared_axes_cost_no_graph(void **state)
+TEST(declared_axes_cost_no_graph)
 {
-    (void)state;
     const uint32_t alone = builds_of("none", 1);
     assert_in_range(alone, 1, 2); /* of training, and of evaluation */
     assert_int_equal(builds_of("dp", 2), alone);
     assert_int_equal(builds_of("rows", 2), alone);
     assert_int_equal(builds_of("tacit", 2), alone + 1);
     assert_int_equal(builds_of("tacit", 1), alone); /* nothing is split */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(declared_axes_cost_no_graph)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

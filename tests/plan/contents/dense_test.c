@@ -1,8 +1,6 @@
 /* Inputs that are vectors: a model family from outside (acme.mlp) whose inputs are the fields of
  * the data. Each input has the rows of its rank and micro-batch, and the lists of every layout are
  * simulated (machine.h). */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +8,7 @@
 #include "job.h"
 #include "machine.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 static const weft_field fields[] = {
     {.name = "weights", .dtype = WEFT_F32, .rank = 1, .axes = {{"place", 5}}},
@@ -51,9 +49,8 @@ static void expect_slot(const plan *p, const char *name, uint32_t dtype, uint64_
     assert_true(x->stride >= x->bytes);
 }
 
-static void inputs_are_the_fields(void **state)
+TEST(inputs_are_the_fields)
 {
-    (void)state;
     static const struct {
         const char *lines;
         uint32_t ranks, rows; /* of one rank in one micro-batch */
@@ -85,9 +82,8 @@ static void inputs_are_the_fields(void **state)
     }
 }
 
-static void inputs_of_stages(void **state)
+TEST(inputs_of_stages)
 {
-    (void)state;
     planned j;
     make(MLP "microbatch = 4\nprecision = fp32\n[parallel]\nstrategy = pp\n", 2, &j);
     assert_int_equal(j.plans.n, 2);
@@ -98,9 +94,8 @@ static void inputs_of_stages(void **state)
 }
 
 /* No gradient of the data itself is computed: one product forward and one backward a field. */
-static void no_gradient_of_data(void **state)
+TEST(no_gradient_of_data)
 {
-    (void)state;
     planned j;
     machine *m;
     make(MLP "microbatch = 4\nprecision = fp32\n", 1, &j);
@@ -140,9 +135,8 @@ static void walk_all(const char *lines, uint32_t ranks)
     planned_free(&j);
 }
 
-static void every_list_is_simulated(void **state)
+TEST(every_list_is_simulated)
 {
-    (void)state;
     walk_all("microbatch = 24\nprecision = fp32\n", 1);
     walk_all("microbatch = 4\nprecision = bf16\n", 1);
     walk_all("microbatch = 4\nprecision = fp16\n[parallel]\nstrategy = dp\n", 2);
@@ -164,9 +158,8 @@ static void refused(const char *lines, const weft_data_info *d, const char *says
     planned_free(&j);
 }
 
-static void what_cannot_be_is_said(void **state)
+TEST(what_cannot_be_is_said)
 {
-    (void)state;
     weft_data_info d = data;
     refused("sequence = 4\n", &data, "a sample of the data has 1 rows; leave the key out");
     refused("layers = 0\n", &data, "layers");
@@ -189,14 +182,4 @@ static void what_cannot_be_is_said(void **state)
     d.fields = twice;
     d.nfields = 2;
     refused("microbatch = 4\n", &d, "has the axis 'embed' twice");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(inputs_are_the_fields),  cmocka_unit_test(inputs_of_stages),
-        cmocka_unit_test(no_gradient_of_data),    cmocka_unit_test(every_list_is_simulated),
-        cmocka_unit_test(what_cannot_be_is_said),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

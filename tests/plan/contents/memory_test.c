@@ -1,6 +1,4 @@
 /* Simulates every list of many jobs with a tag on every two bytes: see machine.h. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +7,7 @@
 #include "job.h"
 #include "machine.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 static void walk_all(const char *text, uint32_t ranks)
 {
@@ -29,17 +27,15 @@ static void walk_all(const char *text, uint32_t ranks)
     planned_free(&j);
 }
 
-static void one_rank(void **state)
+TEST(one_rank)
 {
-    (void)state;
     walk_all(TINY "batch = 1\nmicrobatch = 1\n", 1);
     walk_all(TINY "batch = 6\nmicrobatch = 2\nprecision = fp32\n", 1);
     walk_all(TINY "batch = 6\nmicrobatch = 2\nprecision = fp16\naccumulate = compute\n", 1);
 }
 
-static void data_parallel(void **state)
+TEST(data_parallel)
 {
-    (void)state;
     walk_all(TINY "batch = 4\nmicrobatch = 2\n[parallel]\nstrategy = dp\n", 2);
     walk_all(TINY "batch = 12\nmicrobatch = 2\nbucket_mb = 0.001\n[parallel]\nstrategy = dp\n", 3);
     walk_all(TINY "batch = 12\nmicrobatch = 2\nbucket_mb = 0.001\n[parallel]\nstrategy = dp\n"
@@ -47,18 +43,16 @@ static void data_parallel(void **state)
              3);
 }
 
-static void two_mesh_axes(void **state)
+TEST(two_mesh_axes)
 {
-    (void)state;
     walk_all(TINY "batch = 12\nmicrobatch = 1\nbucket_mb = 0.004\n[parallel]\n"
                   "strategy = dp, rows\ndp = 2\nrows = 3\n",
              6);
 }
 
 /* Rotary embeddings and the gated unit overwrite their inputs. */
-static void llama(void **state)
+TEST(llama)
 {
-    (void)state;
     static const char sizes[] =
         "[model]\nfamily = llama\nlayers = 2\nheads = 6\nkv_heads = 2\nembed = 36\nffn = 37\n"
         "context = 12\nvocab = 23\n[train]\nsequence = 7\nclip = 1\nbatch = 12\nmicrobatch = 2\n";
@@ -69,9 +63,8 @@ static void llama(void **state)
 }
 
 /* Blocks with different shard levels, and unsharded ones, in one model. */
-static void some_in_slices(void **state)
+TEST(some_in_slices)
 {
-    (void)state;
     walk_all(TINY "batch = 12\nmicrobatch = 2\n[parallel]\nstrategy = dp\n[optim]\nplacement = "
                   "turns\n[model]\ntied = off\n",
              3);
@@ -82,9 +75,8 @@ static void some_in_slices(void **state)
 }
 
 /* Dropout draws again in backward, may overwrite its input, and reads an input without tokens. */
-static void dropout(void **state)
+TEST(dropout)
 {
-    (void)state;
     static const char *const families[] = {"", "family = llama\n"};
     static const char *const jobs[] = {
         "batch = 12\nmicrobatch = 2\n[parallel]\nstrategy = dp\n",
@@ -106,9 +98,8 @@ static void dropout(void **state)
 
 #define IN_SLICES(placement) "[optim]\nplacement = zero" placement "\n"
 
-static void in_slices(void **state)
+TEST(in_slices)
 {
-    (void)state;
     static const char *const placements[] = {IN_SLICES("1"), IN_SLICES("2"), IN_SLICES("3"),
                                              IN_SLICES("3\nprefetch = 0"),
                                              IN_SLICES("3\nprefetch = 4")};
@@ -130,9 +121,8 @@ static void in_slices(void **state)
 }
 
 /* Sharded over one of two data-parallel axes: gradients of slices are summed over the other. */
-static void in_slices_over_one_axis(void **state)
+TEST(in_slices_over_one_axis)
 {
-    (void)state;
 #define TWO_AXES TINY "batch = 24\nmicrobatch = 2\nbucket_mb = 0.004\n[parallel]\n"
     walk_all(TWO_AXES "strategy = dp, rows\ndp = 2\nrows = 3\n" IN_SLICES("1"), 6);
     walk_all(TWO_AXES "strategy = dp, rows\ndp = 2\nrows = 3\n" IN_SLICES("2"), 6);
@@ -143,9 +133,8 @@ static void in_slices_over_one_axis(void **state)
 }
 
 /* Jobs of random sizes. */
-static void drawn(void **state)
+TEST(drawn)
 {
-    (void)state;
     static const char *const placements[] = {"none", "zero1", "zero2", "zero3"};
     for (uint64_t i = 0; i < 80; i++) {
         uint64_t n = 0, r[13];
@@ -173,13 +162,12 @@ static void drawn(void **state)
 
 /* The plan queries the requirements of some ranks of a large group; the others must not need
  * more. */
-static void capacity_for_every_rank(void **state)
+TEST(capacity_for_every_rank)
 {
     static const struct {
         uint32_t size[6], machines;
     } groups[] = {{{3, 8, 5, 8}, 4}, {{1, 1, 9, 1, 14}, 5}, {{12, 2, 2, 2, 7, 2}, 6}, {{19}, 1}};
     static const char *const algorithms[] = {"auto", "hierarchical", "ring", "double_tree"};
-    (void)state;
     const uint32_t names = sizeof algorithms / sizeof *algorithms;
     for (uint32_t i = 0; i < 3 * names * sizeof groups / sizeof *groups; i++) {
         const uint32_t g = i / 3 / names;
@@ -215,21 +203,4 @@ static void capacity_for_every_rank(void **state)
             }
         planned_free(&j);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_rank),
-        cmocka_unit_test(data_parallel),
-        cmocka_unit_test(two_mesh_axes),
-        cmocka_unit_test(in_slices),
-        cmocka_unit_test(in_slices_over_one_axis),
-        cmocka_unit_test(some_in_slices),
-        cmocka_unit_test(llama),
-        cmocka_unit_test(dropout),
-        cmocka_unit_test(drawn),
-        cmocka_unit_test(capacity_for_every_rank),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

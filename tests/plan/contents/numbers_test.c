@@ -1,6 +1,4 @@
 /* Byte sums, digests, and jobs with contradicting settings. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +6,7 @@
 #include "base/err.h"
 #include "job.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 #define GPT2 "[model]\nlayers = %d\nheads = %d\nembed = %d\nffn = %d\n"
 #define PART "[parallel]\nstrategy = dp\n"
@@ -28,9 +26,8 @@ static uint64_t digest(const char *text, uint32_t ranks)
     return d;
 }
 
-static void bytes_add_up(void **state)
+TEST(bytes_add_up)
 {
-    (void)state;
     static const char *const jobs[] = {
         TINY "batch = 2\nmicrobatch = 1\n",
         TINY "batch = 2\nmicrobatch = 1\nprecision = fp32\n",
@@ -56,9 +53,8 @@ static void about(uint64_t got, uint64_t want, uint32_t tensors)
 }
 
 /* The published sizes of GPT-2, and 16 bytes per parameter with AdamW in bf16. */
-static void known_models(void **state)
+TEST(known_models)
 {
-    (void)state;
     static const struct {
         int layers, heads, embed;
         uint64_t params;
@@ -86,9 +82,8 @@ static void known_models(void **state)
     }
 }
 
-static void digests(void **state)
+TEST(digests)
 {
-    (void)state;
     static const char same[] = TINY "batch = 4\nmicrobatch = 2\n" PART;
     static const char *const others[] = {
         TINY "batch = 8\nmicrobatch = 2\n" PART,
@@ -123,9 +118,8 @@ static void refused(const char *text, uint32_t ranks, const char *why)
     planned_free(&j);
 }
 
-static void strategies_that_contradict(void **state)
+TEST(strategies_that_contradict)
 {
-    (void)state;
 #define ROWS(name) TINY "batch = 4\nmicrobatch = 2\n[parallel]\nstrategy = " name "\n"
     refused(ROWS("silent"), 2, "is a partial sum over the mesh axis silent, and no strategy");
     refused(ROWS("late"), 2, "strategy late: edits.split(): this is phase 3");
@@ -145,9 +139,8 @@ static void strategies_that_contradict(void **state)
     refused(ROWS("dp\ndp = 2"), 4, "the strategies use 2 ranks, but the job has 4");
 }
 
-static void sizes_that_do_not_fit(void **state)
+TEST(sizes_that_do_not_fit)
 {
-    (void)state;
 #define SIZES(model, train) "[model]\n" model "[train]\n" train
     refused(TINY "batch = 3\nmicrobatch = 2\n", 1, "3 sequences are not a multiple of microbatch");
     refused(TINY "batch = 4\nmicrobatch = 2\n" PART, 4, "times the 4 ranks that share the data");
@@ -160,9 +153,8 @@ static void sizes_that_do_not_fit(void **state)
 }
 
 /* The deterministic flag reaches the device in every query. */
-static void deterministic(void **state)
+TEST(deterministic)
 {
-    (void)state;
     for (int on = 0; on < 2; on++) {
         planned j;
         make(on ? TINY "batch = 2\nmicrobatch = 1\n[run]\ndeterministic = on\n"
@@ -172,17 +164,4 @@ static void deterministic(void **state)
             assert_int_equal((j.plan->kernels.at[i].spec.flags & WEFT_SPEC_DETERMINISTIC) != 0, on);
         planned_free(&j);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_add_up),
-        cmocka_unit_test(known_models),
-        cmocka_unit_test(digests),
-        cmocka_unit_test(strategies_that_contradict),
-        cmocka_unit_test(sizes_that_do_not_fit),
-        cmocka_unit_test(deterministic),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

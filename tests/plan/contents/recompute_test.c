@@ -1,6 +1,4 @@
 /* Recomputation of activations: memory savings, a check of every byte, and errors. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +6,7 @@
 #include "job.h"
 #include "machine.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "builtin.h"
 #include <weft/strategy.h>
@@ -57,9 +55,8 @@ static void costs(const char *recompute, const char *strategy, uint64_t want)
 #define ATTENTION (ROW + 3 * TOKENS * 4ull)
 #define WHOLE (ROW + 2 * ROW + STATISTICS + 3 * ROW + ATTENTION + ROW + 2 * INSIDE)
 
-static void what_a_block_costs(void **state)
+TEST(what_a_block_costs)
 {
-    (void)state;
     costs("none", "none", WHOLE);
     costs("selective", "none", WHOLE - ATTENTION);
     costs("block", "none", ROW);
@@ -70,9 +67,8 @@ static void what_a_block_costs(void **state)
 
 /* Twelve block inputs, and one recomputed block: all its activations and the gradients of its
  * widest tensors. */
-static void the_peak(void **state)
+TEST(the_peak)
 {
-    (void)state;
     uint64_t all = activations(LAYERS, "none", "none");
     uint64_t block = activations(LAYERS, "block", "none");
     assert_true(all > LAYERS * WHOLE);
@@ -80,9 +76,8 @@ static void the_peak(void **state)
 }
 
 /* Recomputation does not count in the model's FLOPs. */
-static void flops_are_the_same(void **state)
+TEST(flops_are_the_same)
 {
-    (void)state;
     static const char *const words[] = {"none", "selective", "block"};
     double flops[3];
     uint64_t digest[3];
@@ -111,9 +106,8 @@ static void walk(const char *text, uint32_t ranks)
     planned_free(&j);
 }
 
-static void every_byte(void **state)
+TEST(every_byte)
 {
-    (void)state;
 #define AGAIN(word) TINY "batch = 12\nmicrobatch = 2\nrecompute = " word "\n"
     walk(AGAIN("block"), 1);
     walk(AGAIN("selective"), 1);
@@ -138,9 +132,8 @@ static void refused(const char *strategy, const char *why)
     planned_free(&j);
 }
 
-static void refusals(void **state)
+TEST(refusals)
 {
-    (void)state;
     refused("cutter", "strategy cutter: edits.activations(): '*' in shards over 'rows'");
     refused("hasty",
             "strategy hasty: edits.activations(): this is phase 3; the edit belongs to phase 4");
@@ -202,9 +195,8 @@ static uint32_t count(const graph *g, const char *id, uint32_t phase, bool again
     return n;
 }
 
-static void communication(void **state)
+TEST(communication)
 {
-    (void)state;
     graph_mesh m = {1, {"m"}, {2}};
     graph g;
     graph_init(&g, &m, builtin_ops(), WEFT_F32, WEFT_F32);
@@ -232,9 +224,8 @@ static void communication(void **state)
 
 /* What only parameter gradients need is recomputed with them; the block of the loss, whose nodes
  * accumulate sums, is not; and nothing unused is recomputed. */
-static void when_and_where(void **state)
+TEST(when_and_where)
 {
-    (void)state;
     planned j;
     machine m;
     make(&j, 2, "block", "none");
@@ -257,15 +248,4 @@ static void when_and_where(void **state)
     }
     machine_end(&m);
     planned_free(&j);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_a_block_costs), cmocka_unit_test(the_peak),
-        cmocka_unit_test(flops_are_the_same), cmocka_unit_test(every_byte),
-        cmocka_unit_test(refusals),           cmocka_unit_test(communication),
-        cmocka_unit_test(when_and_where),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

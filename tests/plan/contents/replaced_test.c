@@ -2,17 +2,13 @@
  *
  * A strategy lets the residual stream pass by the feed-forward of each block, or of the first: the
  * sum at its end becomes a copy. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "job.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 #define JOB TINY "batch = 4\nmicrobatch = 1\n[parallel]\nstrategy = dp\n"
 
@@ -115,9 +111,8 @@ static void check(const char *text, uint32_t ranks, bool one)
     planned_free(&less);
 }
 
-static void is_nowhere(void **state)
+TEST(is_nowhere)
 {
-    (void)state;
     for (int one = 0; one < 2; one++) {
         check(JOB, 1, one);
         check(JOB, 2, one);
@@ -127,10 +122,4 @@ static void is_nowhere(void **state)
         check(TINY "batch = 4\nmicrobatch = 1\n[parallel]\nstrategy = dp, pp\ndp = 1\npp = 2\n", 2,
               one);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(is_nowhere)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

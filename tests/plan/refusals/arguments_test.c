@@ -2,10 +2,6 @@
  * the call? Is a plugin that emits without end stopped, soon and with little memory?
  *
  * The strategies and rules here replace a job's own. A row is a call and a part of its message. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +13,7 @@
 #include "job.h"
 #include "patience.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 #define JOB TINY "batch = 4\nmicrobatch = 1\n[parallel]\nstrategy = dp\n[optim]\nrule = sgd\n"
 
@@ -247,9 +243,8 @@ static void expect(const char *lines, const host_component *strategy, const host
 }
 
 /* Planning reports the first error, even if edit() ignored it. */
-static void bad_edits(void **state)
+TEST(bad_edits)
 {
-    (void)state;
     static const weft_strategy table = {.struct_size = sizeof table, .edit = edit};
     static const char *const first[] = {
         "strategy careless: edits.split(): tensors is NULL (its edit() went on and",
@@ -276,9 +271,8 @@ static weft_status answers(void *m, const weft_conf *conf, uint32_t phase, const
     return (weft_status)answer;
 }
 
-static void bad_answers(void **state)
+TEST(bad_answers)
 {
-    (void)state;
     static const weft_strategy table = {.struct_size = sizeof table, .edit = answers};
     const host_component c = as_strategy(&table);
     answer = WEFT_IO;
@@ -328,9 +322,8 @@ static host_component as_rule(const weft_rule *table)
         .kind = "optim", .iface = "weft.rule/1", .name = "mine", .table = table};
 }
 
-static void bad_rules(void **state)
+TEST(bad_rules)
 {
-    (void)state;
     static const struct {
         const char *wrong, *text;
     } bad[] = {
@@ -358,9 +351,8 @@ static void bad_rules(void **state)
 
 #define DP "[parallel]\nstrategy = dp\n"
 
-static void bad_tables(void **state)
+TEST(bad_tables)
 {
-    (void)state;
     static const struct {
         const char *lines, *text;
     } bad[] = {
@@ -467,9 +459,8 @@ static void ends(const host_component *strategy, const host_component *rule, con
     assert_true(used.ru_maxrss < MAX_MB * 1024);
 }
 
-static void plugins_without_end_do(void **state)
+TEST(plugins_without_end_do)
 {
-    (void)state;
     static const weft_strategy edits = {.struct_size = sizeof edits, .edit = endless};
     static const weft_strategy lists = {.struct_size = sizeof lists, .edit = endless_list};
     static const char *const said[] = {"the plugin has emitted 16384 edits in one call of phase 1",
@@ -485,16 +476,4 @@ static void plugins_without_end_do(void **state)
         const host_component r = as_rule(&rules[unit]);
         ends(NULL, &r, "builder.op() in an update rule: plugins have called the builder 131072");
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bad_edits),
-        cmocka_unit_test(bad_answers),
-        cmocka_unit_test(bad_rules),
-        cmocka_unit_test(bad_tables),
-        cmocka_unit_test(plugins_without_end_do),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

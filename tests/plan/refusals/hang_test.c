@@ -1,13 +1,11 @@
 /* Hand-written lists of two ranks: those that would hang are errors that name the place. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "plan/plan.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 /* Two ranks, two channels over one transport, a collective on each. */
 typedef struct hand {
@@ -59,9 +57,8 @@ static weft_status check(hand *h, const char *words)
     return plan_check(&h->set);
 }
 
-static void lawful(void **state)
+TEST(lawful)
 {
-    (void)state;
     static const char *const lists[] = {"S0 W0",       "S0 W0 S1 W1", "S0 S1 W0 W1",
                                         "S0 S1 W1 W0", "S0 S1 W1",    "S0 S0 W0"};
     hand h;
@@ -73,9 +70,8 @@ static void lawful(void **state)
         }
 }
 
-static void hanging(void **state)
+TEST(hanging)
 {
-    (void)state;
     static const char *const lists[] = {"W0", "W0 S0", "S1 W0", "S0 W1 S1"};
     hand h;
     for (uint32_t i = 0; i < sizeof lists / sizeof *lists; i++) {
@@ -89,9 +85,8 @@ static void hanging(void **state)
 }
 
 /* Two groups over the same ranks, started in opposite order: each group's own order is valid. */
-static void opposite_orders(void **state)
+TEST(opposite_orders)
 {
-    (void)state;
     hand h;
     begin(&h, 0);
     plan two[2];
@@ -114,9 +109,8 @@ static void opposite_orders(void **state)
 }
 
 /* Periodic lists of stages: the same ones, in the same steps. */
-static void periods(void **state)
+TEST(periods)
 {
-    (void)state;
     hand h;
     begin(&h, 0);
     plan two[2] = {h.plan, h.plan};
@@ -296,9 +290,8 @@ static void draw(drawn *d, unsigned *seed)
 }
 
 /* One rank of each stage is walked; the verdict is that of walking each rank. */
-static void as_every_rank(void **unused)
+TEST(as_every_rank)
 {
-    (void)unused;
     unsigned seed = 5;
     uint32_t seen[2] = {0};
     drawn d = {0};
@@ -311,12 +304,4 @@ static void as_every_rank(void **unused)
             fail_msg("seed %u: %d, and of every rank %d: %s", was, have, want, err_text());
     }
     assert_true(seen[0] > 2000 && seen[1] > 2000);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(lawful), cmocka_unit_test(hanging),
-                                       cmocka_unit_test(opposite_orders), cmocka_unit_test(periods),
-                                       cmocka_unit_test(as_every_rank)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,5 @@
 /* Unsupported requests of update rules are errors that name rule and call; nothing is silently
  * ignored. The number after a name is the rule's unit: 1 an element, 2 a tensor. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +7,7 @@
 #include "base/err.h"
 #include "job.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 #define TWO TINY "batch = 4\nmicrobatch = 2\n[parallel]\nstrategy = dp\n[optim]\n"
 
@@ -31,9 +29,8 @@ static void refused(const char *rule, const char *call, const char *why)
     }
 }
 
-static void states(void **state)
+TEST(states)
 {
-    (void)state;
     refused("bytes.1", "state()", "a state is fp32, bf16 or fp16");
     refused("bytes.2", "assign()", "a tensor of another shape or type");
     refused("factored.1", "state()", "the rule's unit is WEFT_UNIT_ELEMENT");
@@ -41,19 +38,12 @@ static void states(void **state)
     refused("single.1", "state()", "is not the parameter that is updated");
 }
 
-static void scalars(void **state)
+TEST(scalars)
 {
-    (void)state;
     refused("rate.1", "assign()", "the scalar 'lr', which the core writes");
     refused("rate.2", "assign()", "the scalar 'lr', which the core writes");
     refused("norms.2", "assign()", "once a step, so its value may be made of scalars alone");
     refused("by_flags.1", "assign()", "differs from one parameter to another");
     refused("by_flags.2", "assign()", "differs from one parameter to another");
     refused("twice.1", "assign()", "the scalar 'test.twice' twice");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(states), cmocka_unit_test(scalars)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,11 @@
 /* Which sums are compressed, what they send, their residuals; and the report of the plan. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "job.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 #define MODEL                                                                                      \
     "[model]\nlayers = 4\nheads = 4\nembed = 64\nffn = 256\ncontext = 16\nvocab = 96\n[train]\n"   \
@@ -41,9 +39,8 @@ static uint32_t only_gradients(const planned *j, const char *axis, uint32_t form
     return found;
 }
 
-static void which(void **state)
+TEST(which)
 {
-    (void)state;
     static const char *const jobs[] = {
         "[parallel]\nstrategy = dp\n",
         "[parallel]\nstrategy = dp\n[optim]\nplacement = zero1\n",
@@ -67,9 +64,8 @@ static void which(void **state)
 }
 
 /* An axis with its own setting: sums over the other are uncompressed. */
-static void one_of_two_axes(void **state)
+TEST(one_of_two_axes)
 {
-    (void)state;
     planned j;
     make("[parallel]\nstrategy = dp, rows\ndp = 2\n[comm]\ncompress = bf16\n[comm.dp]\n"
          "compress = none\n",
@@ -89,9 +85,8 @@ static uint64_t gradients(const plan *p)
 
 /* Residuals: an fp32 number per element, without the own slice where no sum is encoded; once for
  * any number of micro-batches; counted as communication memory. */
-static void kept(void **state)
+TEST(kept)
 {
-    (void)state;
     static const char *const more[] = {"", "[optim]\nplacement = zero1\n",
                                        "[optim]\nplacement = zero2\n"};
     for (uint32_t feedback = 0; feedback < 2; feedback++)
@@ -118,9 +113,8 @@ static void kept(void **state)
 }
 
 /* 65/256 of the uncompressed bytes, to within one scale per chunk. */
-static void sent(void **state)
+TEST(sent)
 {
-    (void)state;
     static const char *const forms[] = {"none", "fp16", "bf16", "int8"};
     for (uint32_t form = 0; form < 4; form++) {
         char text[256];
@@ -137,15 +131,4 @@ static void sent(void **state)
         assert_int_equal(plan_sent(j.plan, WEFT_ALL_GATHER), plan_plain(j.plan, WEFT_ALL_GATHER));
         planned_free(&j);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(which),
-        cmocka_unit_test(one_of_two_axes),
-        cmocka_unit_test(kept),
-        cmocka_unit_test(sent),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,6 @@
 /* Pipeline schedules: bubble and memory against the known formulas; a schedule that would hang is
  * an error. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +9,7 @@
 #include "job.h"
 #include "view/view.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 /* The tied embedding is summed in many small buckets that wait for each other. */
 static void make(uint32_t stages, uint32_t passes, const char *schedule, uint32_t chunks,
@@ -44,9 +42,8 @@ static void bubble(uint32_t p, uint32_t m, const char *schedule, uint32_t v)
     planned_free(&j);
 }
 
-static void formulas(void **state)
+TEST(formulas)
 {
-    (void)state;
     static const uint32_t stages[] = {2, 3, 4, 7}, passes[] = {1, 2, 3, 8, 13};
     for (uint32_t i = 0; i < 4; i++)
         for (uint32_t k = 0; k < 5; k++) {
@@ -60,9 +57,8 @@ static void formulas(void **state)
 }
 
 /* A rank sends one activation per boundary and micro-batch forward, its gradient backward. */
-static void traffic(void **state)
+TEST(traffic)
 {
-    (void)state;
     planned j;
     make(4, 8, "1f1b", 1, &j);
     const uint64_t boundary = 7 * 15 * 2; /* tokens, features, bf16 */
@@ -95,9 +91,8 @@ static void refused(planned *j, const char *word)
     planned_free(j);
 }
 
-static void swapped_receives(void **state)
+TEST(swapped_receives)
 {
-    (void)state;
     planned j;
     make(2, 4, "fthenb", 1, &j);
     plan_entry *a = find(&j.plans.at[1], ENTRY_START, WEFT_RECV, 0),
@@ -108,9 +103,8 @@ static void swapped_receives(void **state)
 }
 
 /* Stage 1 waits for a receive before it sends what stage 0 waits for. */
-static void waits_in_a_ring(void **state)
+TEST(waits_in_a_ring)
 {
-    (void)state;
     planned j;
     make(2, 4, "1f1b", 1, &j);
     plan_list *l = &j.plans.at[1].step;
@@ -122,9 +116,8 @@ static void waits_in_a_ring(void **state)
 }
 
 /* The executed schedule has the algorithm of the plan, even if `auto` would choose another. */
-static void algorithm_of_the_plan(void **state)
+TEST(algorithm_of_the_plan)
 {
-    (void)state;
     static const char *const given[] = {"ring", "pairwise"};
     planned j;
     uint32_t sums = 0;
@@ -148,13 +141,4 @@ static void algorithm_of_the_plan(void **state)
     }
     assert_true(sums >= 24);
     planned_free(&j);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(algorithm_of_the_plan),
-                                       cmocka_unit_test(formulas), cmocka_unit_test(traffic),
-                                       cmocka_unit_test(swapped_receives),
-                                       cmocka_unit_test(waits_in_a_ring)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

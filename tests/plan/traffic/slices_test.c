@@ -1,14 +1,12 @@
 /* Sharding: the bytes and traffic of each placement against the arithmetic of the paper
  * (Rajbhandari et al., 2020), and errors. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "job.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 static const char *const placements[] = {"none", "zero1", "zero2", "zero3"};
 
@@ -54,18 +52,16 @@ static void model_state(const job *x, double param, double grad, double state)
     }
 }
 
-static void bytes(void **state)
+TEST(bytes)
 {
-    (void)state;
     model_state(&(job){12, 12, 768, 8, 1, "bf16\naccumulate = compute"}, 2, 2, 12);
     model_state(&(job){12, 12, 768, 4, 3, "bf16"}, 2, 4, 12);
     model_state(&(job){12, 12, 768, 3, 2, "fp32"}, 4, 4, 8);
 }
 
 /* Figure 1 of the paper: 7.5 G parameters on 64 ranks, in GB. */
-static void the_papers_example(void **state)
+TEST(the_papers_example)
 {
-    (void)state;
     static const double gigabytes[] = {120, 31.4, 16.6, 1.88};
     const job x = {36, 32, 4096, 64, 1, "bf16\naccumulate = compute"};
     for (uint32_t k = 0; k < 4; k++) {
@@ -79,9 +75,8 @@ static void the_papers_example(void **state)
 }
 
 /* 10^12 parameters, 16 GB per rank. */
-static void large(void **state)
+TEST(large)
 {
-    (void)state;
     const job x = {128, 160, 25600, 1024, 1, "bf16\naccumulate = compute"};
     planned j;
     make(&x, 3, &j);
@@ -110,9 +105,8 @@ static void traffic(const job *x, double bytes_each)
     }
 }
 
-static void bytes_sent(void **state)
+TEST(bytes_sent)
 {
-    (void)state;
     traffic(&(job){12, 12, 768, 4, 1, "bf16\naccumulate = compute"}, 2);
     traffic(&(job){12, 12, 768, 8, 5, "bf16\naccumulate = compute"}, 2);
     traffic(&(job){12, 12, 768, 3, 2, "fp32"}, 4);
@@ -120,9 +114,8 @@ static void bytes_sent(void **state)
 
 /* Gathered parameters and gradients of the tied table and of three blocks are among the
  * activations, and no more: a deeper model does not need more. */
-static void whole_for_a_while(void **state)
+TEST(whole_for_a_while)
 {
-    (void)state;
     uint64_t more[2];
     for (uint32_t i = 0; i < 2; i++) {
         planned whole, cut;
@@ -152,9 +145,8 @@ static void refused(const char *text, uint32_t ranks, const char *why)
     planned_free(&j);
 }
 
-static void refusals(void **state)
+TEST(refusals)
 {
-    (void)state;
 #define OVER_DP "[parallel]\nstrategy = dp\n[optim]\nplacement = "
     refused("[optim]\nplacement = zero1\n", 1, "in this job none do (parallel.strategy = none)");
     refused(OVER_DP "zero2\n", 1, "in this job none do (parallel.dp = 1)");
@@ -189,9 +181,8 @@ static void slices_over(const char *placement, const char *keys, const char *axi
     planned_free(&j);
 }
 
-static void over_which_axis(void **state)
+TEST(over_which_axis)
 {
-    (void)state;
     for (uint32_t k = 1; k < 4; k++) {
         slices_over(placements[k], "", "rows"); /* the axis with the most ranks */
         slices_over(placements[k], "slice_axis = auto\n", "rows");
@@ -200,9 +191,8 @@ static void over_which_axis(void **state)
     }
 }
 
-static void no_data_axis(void **state)
+TEST(no_data_axis)
 {
-    (void)state;
     for (uint32_t k = 1; k < 4; k++) {
         char text[512];
         snprintf(text, sizeof text, TWO_AXES "slice_axis = none.such\n", 1, 3, placements[k]);
@@ -219,9 +209,8 @@ static void no_data_axis(void **state)
 
 /* A rule of unit matrix that is elementwise gathers nothing: it sends what any rule sends, and
  * the padding of groups of one parameter. */
-static void whole_matrices(void **state)
+TEST(whole_matrices)
 {
-    (void)state;
     for (uint32_t k = 1; k <= 3; k++) {
         planned plain, matrices;
         char text[512];
@@ -241,20 +230,4 @@ static void whole_matrices(void **state)
         planned_free(&plain);
         planned_free(&matrices);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes),
-        cmocka_unit_test(the_papers_example),
-        cmocka_unit_test(large),
-        cmocka_unit_test(bytes_sent),
-        cmocka_unit_test(whole_for_a_while),
-        cmocka_unit_test(refusals),
-        cmocka_unit_test(whole_matrices),
-        cmocka_unit_test(over_which_axis),
-        cmocka_unit_test(no_data_axis),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

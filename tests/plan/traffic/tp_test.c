@@ -1,6 +1,4 @@
 /* Plans of the strategy tp: what each rank holds, and the traffic. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +6,7 @@
 #include "base/err.h"
 #include "job.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 #define LAYERS 3
 #define TOKENS (2 * 8) /* of a micro-batch */
@@ -45,9 +43,8 @@ static uint32_t started(const plan *p, const char *on, uint32_t kind, uint64_t c
 
 /* Two all-reduces per block forward and two backward, one of the embedding, one of the head's
  * input; two numbers per token for the loss. The logits, 62 times as many, are not communicated. */
-static void all_reduces(void **state)
+TEST(all_reduces)
 {
-    (void)state;
     const char *const models[] = {GPT2 TP, LLAMA TP};
     for (int i = 0; i < 2; i++) {
         planned j;
@@ -71,9 +68,8 @@ static void all_reduces(void **state)
 /* Ten halves (all-gather or reduce-scatter) per block: forward two of each kind; backward two
  * gathers of gradients, two of what forward had gathered, two scatters. Embedding: a scatter
  * forward, a gather backward. Head: a gather forward, a gather and a scatter backward. */
-static void halves(void **state)
+TEST(halves)
 {
-    (void)state;
     const char *const models[] = {GPT2 TP "sequence = on\n", LLAMA TP "sequence = on\n"};
     for (int i = 0; i < 2; i++) {
         planned j;
@@ -91,9 +87,8 @@ static void halves(void **state)
 }
 
 /* With recomputation, a block sums its attention once more; its gathers are shared. */
-static void halves_again(void **state)
+TEST(halves_again)
 {
-    (void)state;
     planned j;
     make(GPT2 "recompute = block\n" TP "sequence = on\n", 2, &j);
     const uint32_t scatters = PASSES * (5 * LAYERS + 2), gathers = PASSES * (6 * LAYERS + 3);
@@ -112,9 +107,8 @@ static uint32_t cut(const plan *p, const char *name)
     return 0;
 }
 
-static void weights(void **state)
+TEST(weights)
 {
-    (void)state;
     static const struct {
         const char *model, *name;
         uint32_t axis;
@@ -154,9 +148,8 @@ static void weights(void **state)
 
 /* 1001 rows in four parts are 251 each, the last with three of padding; the kernels get the index
  * at which a rank's part begins, the loss the number of real columns. */
-static void padded_rows(void **state)
+TEST(padded_rows)
 {
-    (void)state;
     planned j;
     uint32_t tables = 0, losses = 0;
     make(GPT2 TP, 4, &j);
@@ -193,9 +186,8 @@ static uint64_t activations(const char *text, uint32_t ranks)
     return bytes;
 }
 
-static void less_memory(void **state)
+TEST(less_memory)
 {
-    (void)state;
     uint64_t one = activations(GPT2 "[parallel]\nstrategy = none\n", 1);
     uint64_t two = activations(GPT2 TP, 2), parts = activations(GPT2 TP "sequence = on\n", 2);
     assert_true(parts < two && two < one);
@@ -211,9 +203,8 @@ static void less_memory(void **state)
 
 /* Split and whole parameters alternate in memory but share buckets: no bucket except the last
  * is smaller than its size demands. The norm counts the two kinds separately. */
-static void buckets_of_both_kinds(void **state)
+TEST(buckets_of_both_kinds)
 {
-    (void)state;
     planned j;
     make(GPT2 "bucket_mb = 0.008\n[parallel]\nstrategy = tp, dp\ntp = 2\ndp = 2\n", 4, &j);
     const plan *p = j.plan;
@@ -246,9 +237,8 @@ static void refused(const char *text, uint32_t ranks, const char *why)
     planned_free(&j);
 }
 
-static void refusals(void **state)
+TEST(refusals)
 {
-    (void)state;
     refused(GPT2 TP, 3, "which do not divide all sizes that are split (model.heads = 4");
     refused(GPT2 TP, 8, "parallel.tp may be 1, 2, 4");
     refused("[model]\nlayers = 1\nheads = 6\nembed = 12\nffn = 40\ncontext = 8\nvocab = 9\n"
@@ -263,15 +253,4 @@ static void refusals(void **state)
             "[train]\nsequence = 7\nbatch = 2\nmicrobatch = 1\n" TP "sequence = on\n",
             2, "has 7 elements, which tp = 2 does not divide");
     refused(GPT2 "[parallel]\nstrategy = dp\nsequence = sideways\n", 2, "sequence");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_reduces),  cmocka_unit_test(halves),
-        cmocka_unit_test(halves_again), cmocka_unit_test(weights),
-        cmocka_unit_test(padded_rows),  cmocka_unit_test(less_memory),
-        cmocka_unit_test(refusals),     cmocka_unit_test(buckets_of_both_kinds),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,7 @@
 /* Does the clock of awake time leave out a stop of the process, and nothing else? */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include <signal.h>
 #include <stdbool.h>
@@ -18,9 +14,8 @@
 
 #define STOP_MS 1500u
 
-static void a_gap_counts_as_the_most(void **state)
+TEST(a_gap_counts_as_the_most)
 {
-    (void)state;
     awake_count a = {.max = 10};
     assert_int_equal(awake_look(&a, 1000), 0);
     assert_int_equal(awake_look(&a, 1000), 0);
@@ -44,26 +39,6 @@ static bool goes_on_unseen(void)
     return false;
 }
 
-static void time_that_nobody_looks_at_counts(void **state)
-{
-    (void)state;
-    assert_true(goes_on_unseen());
-}
-
-/* A child process has a thread of its own. */
-static void time_goes_on_in_a_child(void **state)
-{
-    (void)state;
-    int status;
-    const uint64_t before = awake_ms();
-    const pid_t pid = fork();
-    if (!pid)
-        _exit(awake_ms() < before ? 2 : goes_on_unseen() ? 0 : 1);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
-}
-
 /* Status 0: at least so much of a stop does not count. */
 static void be_stopped(void)
 {
@@ -74,9 +49,9 @@ static void be_stopped(void)
     _exit(by_clock < STOP_MS ? 3 : by_awake + lost > by_clock ? 1 : 0);
 }
 
-static void a_stop_does_not_count(void **state)
+/* Before this process has a second thread. */
+TEST(a_stop_does_not_count)
 {
-    (void)state;
     int status;
     const pid_t pid = fork();
     if (!pid)
@@ -90,13 +65,20 @@ static void a_stop_does_not_count(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-int main(void)
+TEST(time_that_nobody_looks_at_counts)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_gap_counts_as_the_most),
-        cmocka_unit_test(a_stop_does_not_count), /* before this process has a second thread */
-        cmocka_unit_test(time_that_nobody_looks_at_counts),
-        cmocka_unit_test(time_goes_on_in_a_child),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    assert_true(goes_on_unseen());
+}
+
+/* A child process has a thread of its own. */
+TEST(time_goes_on_in_a_child)
+{
+    int status;
+    const uint64_t before = awake_ms();
+    const pid_t pid = fork();
+    if (!pid)
+        _exit(awake_ms() < before ? 2 : goes_on_unseen() ? 0 : 1);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
 }

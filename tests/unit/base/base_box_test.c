@@ -1,13 +1,9 @@
 /* Do rows of two boxes name each common element once, in order, by its number in either box? */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "base/number/box.h"
 #include "base/number/rng.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 static uint64_t drawn;
 
@@ -57,9 +53,8 @@ static void check_pair(const box *a, const box *b)
     assert_int_equal(box_row_from(&r, 0, box_elements(a)), r.n);
 }
 
-static void rows_name_every_common_element(void **state)
+TEST(rows_name_every_common_element)
 {
-    (void)state;
     for (uint32_t turn = 0; turn < 20000; turn++) {
         box a = {.rank = (uint32_t)draw(5)}, b = {.rank = a.rank};
         for (uint32_t i = 0; i < a.rank; i++) {
@@ -73,9 +68,8 @@ static void rows_name_every_common_element(void **state)
     }
 }
 
-static void whole_axes_are_joined(void **state)
+TEST(whole_axes_are_joined)
 {
-    (void)state;
     box a = {3, {0, 0, 0}, {4, 5, 6}}, rows = {3, {1, 0, 0}, {2, 5, 6}};
     box columns = {3, {0, 2, 0}, {4, 2, 6}};
     box_rows r;
@@ -83,13 +77,4 @@ static void whole_axes_are_joined(void **state)
     assert_true(r.n == 1 && r.length == 60);
     box_common(&a, &columns, &r);
     assert_true(r.n == 4 && r.length == 12);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_name_every_common_element),
-        cmocka_unit_test(whole_axes_are_joined),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,10 @@
 /* Does every variant of CRC32C that this CPU has give the numbers of the table, which gives those
  * of RFC 3720, whatever the length, the address and the place where a message is divided? */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "base/number/crc32c.c"
 
-#include <cmocka.h>
+#include <test.h>
 
 #define CAPACITY 100000u
 
@@ -21,9 +17,8 @@ static uint64_t next(uint64_t *random)
 }
 
 /* RFC 3720, B.4, and the check value of the catalogues. */
-static void published(void **state)
+TEST(published)
 {
-    (void)state;
     unsigned char b[32];
     pthread_once(&once, choose);
     for (uint32_t i = 0; i < variants; i++) {
@@ -50,9 +45,8 @@ static void compare(uint32_t i, uint64_t at, uint64_t n, uint32_t seed)
     fail();
 }
 
-static void alike(void **state)
+TEST(alike)
 {
-    (void)state;
     uint64_t random = 7;
     pthread_once(&once, choose);
     for (uint32_t i = 0; i < CAPACITY; i++)
@@ -69,10 +63,4 @@ static void alike(void **state)
                              f(0, bytes + at, n));
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(published), cmocka_unit_test(alike)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,20 +2,15 @@
  * what to do about a limit. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/resource.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "base/err.h"
 
-static void a_name_is_written_once(void **state)
+TEST(a_name_is_written_once)
 {
-    (void)state;
     assert_int_equal(err_fail_in(WEFT_USAGE, ERR_OP, "gelu", "it takes %d tensors", 1), WEFT_USAGE);
     assert_string_equal(err_text(), "op gelu: it takes 1 tensors");
     err_put_name(ERR_OP, "gelu");
@@ -30,18 +25,16 @@ static void a_name_is_written_once(void **state)
 }
 
 /* The word "gelu" in a sentence is not its name. */
-static void words_are_not_searched(void **state)
+TEST(words_are_not_searched)
 {
-    (void)state;
     (void)!err_fail(WEFT_USAGE, "the op gelu of plugin tcp is not there");
     err_put_name(ERR_OP, "gelu");
     assert_string_equal(err_text(), "op gelu: the op gelu of plugin tcp is not there");
     assert_string_equal(err_name(ERR_PLUGIN), "");
 }
 
-static void a_new_record_has_no_names(void **state)
+TEST(a_new_record_has_no_names)
 {
-    (void)state;
     (void)!err_fail_in(WEFT_IO, ERR_PLUGIN, "tcp", "no");
     /* the arguments may be of the old record */
     (void)!err_fail_in(WEFT_PEER, ERR_CALL, err_name(ERR_PLUGIN), "%s", err_text());
@@ -56,9 +49,8 @@ static void a_new_record_has_no_names(void **state)
     assert_int_equal(now.code, WEFT_OK);
 }
 
-static void a_kept_record_comes_back_whole(void **state)
+TEST(a_kept_record_comes_back_whole)
 {
-    (void)state;
     err_record kept;
     (void)!err_fail_in(WEFT_IO, ERR_PLUGIN, "tcp", "no");
     err_set_name(ERR_KEY, "comm.tcp.port");
@@ -74,9 +66,8 @@ static void a_kept_record_comes_back_whole(void **state)
     assert_string_equal(err_name(ERR_KEY), "comm.tcp.port");
 }
 
-static void long_names_are_cut(void **state)
+TEST(long_names_are_cut)
 {
-    (void)state;
     char name[400];
     memset(name, 'n', sizeof name - 1);
     name[sizeof name - 1] = 0;
@@ -90,9 +81,8 @@ static void long_names_are_cut(void **state)
     assert_true(strlen(err_text()) < ERR_MAX);
 }
 
-static void too_few_open_files_are_raised(void **state)
+TEST(too_few_open_files_are_raised)
 {
-    (void)state;
     struct rlimit before, few;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     few = (struct rlimit){64, 128};
@@ -110,17 +100,4 @@ static void too_few_open_files_are_raised(void **state)
     errno = ENFILE;
     (void)!err_fail_errno(WEFT_IO, "no socket");
     assert_string_equal(err_text(), "no socket: Too many open files in system");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_name_is_written_once),
-        cmocka_unit_test(words_are_not_searched),
-        cmocka_unit_test(a_new_record_has_no_names),
-        cmocka_unit_test(a_kept_record_comes_back_whole),
-        cmocka_unit_test(long_names_are_cut),
-        cmocka_unit_test(too_few_open_files_are_raised),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

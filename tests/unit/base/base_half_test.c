@@ -1,15 +1,11 @@
 /* Are 16-bit floats the nearest ones, ties to even, for every kind of fp32 number? */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "base/number/half.h"
 #include "base/number/rng.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 /* What a 16-bit float stands for, from the definition of the format. */
 static double value_of(uint16_t h, int exponent_bits)
@@ -63,9 +59,8 @@ static void check_bits(uint32_t bits)
     check(v, bf16_from(v), 8);
 }
 
-static void the_nearest_is_taken(void **state)
+TEST(the_nearest_is_taken)
 {
-    (void)state;
     for (uint64_t i = 0; i < 400000; i++) {
         uint32_t bits = (uint32_t)rng_below(3, i, (uint64_t)1 << 32);
         check_bits(bits);
@@ -82,9 +77,8 @@ static void the_nearest_is_taken(void **state)
         check_bits(edges[i]);
 }
 
-static void each_comes_back(void **state)
+TEST(each_comes_back)
 {
-    (void)state;
     for (uint32_t h = 0; h < 65536; h++) {
         double half = value_of((uint16_t)h, 5), brain = value_of((uint16_t)h, 8);
         if (!isnan(half)) {
@@ -100,13 +94,4 @@ static void each_comes_back(void **state)
             assert_true(isnan(bf16_value((uint16_t)h)));
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_nearest_is_taken),
-        cmocka_unit_test(each_comes_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,6 @@
 /* Does work that takes long say how far it is, as often as it should and no oftener? */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include <string.h>
 #include <unistd.h>
@@ -41,16 +37,14 @@ static void work(int rank, int due)
     close(ends[0]);
 }
 
-static void short_work_is_silent(void **state)
+TEST(short_work_is_silent)
 {
-    (void)state;
     work(-1, 0);
     assert_string_equal(said, "");
 }
 
-static void long_work_speaks(void **state)
+TEST(long_work_speaks)
 {
-    (void)state;
     work(-1, 1);
     assert_string_equal(said, "weft info: the thing is read: 1 of 64 MiB\n"
                               "weft info: the thing is read: 17 of 64 MiB\n"
@@ -58,23 +52,12 @@ static void long_work_speaks(void **state)
                               "weft info: the thing is read: 49 of 64 MiB\n");
 }
 
-static void other_ranks_speak_less_often(void **state)
+TEST(other_ranks_speak_less_often)
 {
-    (void)state;
     lengthy zero, one;
     log_setup(WEFT_LOG_INFO, 0);
     lengthy_begin(&zero, "x", 1);
     log_setup(WEFT_LOG_INFO, 1);
     lengthy_begin(&one, "x", 1);
     assert_true(zero.every_ms >= 1000 && one.every_ms >= 5 * zero.every_ms);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(short_work_is_silent),
-        cmocka_unit_test(long_work_speaks),
-        cmocka_unit_test(other_ranks_speak_less_often),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,7 @@
 /* Does the log go on where nobody reads standard error? */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -59,9 +55,8 @@ static uint32_t write_unread(int level, char said[1 << 20])
     return written;
 }
 
-static void lines_are_dropped_and_counted(void **state)
+TEST(lines_are_dropped_and_counted)
 {
-    (void)state;
     static char said[1 << 20];
     char lost[64];
     const uint32_t written = write_unread(WEFT_LOG_INFO, said);
@@ -71,9 +66,8 @@ static void lines_are_dropped_and_counted(void **state)
 }
 
 /* An error waits for a slow reader, once; then it is lost like other lines. */
-static void errors_are_dropped_too(void **state)
+TEST(errors_are_dropped_too)
 {
-    (void)state;
     static char said[1 << 20];
     (void)write_unread(WEFT_LOG_ERROR, said);
     assert_non_null(strstr(said, "weft error: the next one\n"));
@@ -103,9 +97,8 @@ static void say(bool terminal, char out[256])
     close(screen);
 }
 
-static void lines_of_a_file_have_the_time(void **state)
+TEST(lines_of_a_file_have_the_time)
 {
-    (void)state;
     char said[256];
     unsigned year, month, day, hour, minute, second, ms;
     int end = 0;
@@ -118,14 +111,4 @@ static void lines_of_a_file_have_the_time(void **state)
                             &month, &day, &hour, &minute, &second, &ms, &end),
                      7);
     assert_string_equal(said + end, "\n");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_are_dropped_and_counted),
-        cmocka_unit_test(errors_are_dropped_too),
-        cmocka_unit_test(lines_of_a_file_have_the_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

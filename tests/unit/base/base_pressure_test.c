@@ -1,11 +1,7 @@
 /* Does the clock of deadlines stay behind the machine's, whichever thread is held up in it? */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include <pthread.h>
 #include <time.h>
@@ -45,9 +41,8 @@ static void *look_slowly(void *unused)
     return (void *)(uintptr_t)max;
 }
 
-static void no_thread_moves_it_ahead(void **state)
+TEST(no_thread_moves_it_ahead)
 {
-    (void)state;
     pthread_t thread[4];
     const uint64_t began = clock_ms(), first = pressure_ms();
     for (int i = 0; i < 4; i++)
@@ -64,10 +59,4 @@ static void no_thread_moves_it_ahead(void **state)
     }
     const uint64_t all = pressure_ms() - first, passed = clock_ms() - began;
     assert_true(all <= passed && all >= passed / PRESSURE_MAX / 2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(no_thread_moves_it_ahead)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

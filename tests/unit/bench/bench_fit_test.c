@@ -1,15 +1,11 @@
 /* Costs out of measurements: what made-up links cost is found again, noise or not, and a solution
  * below zero is never taken. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "base/number/rng.h"
 #include "bench/fit.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 #define POINTS 16
 
@@ -44,9 +40,8 @@ static const sched_speed links[] = {
     {2e-6, 0.2e-6, 1.0 / 25e9},
 };
 
-static void exact_measurements_give_the_costs_back(void **state)
+TEST(exact_measurements_give_the_costs_back)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof links / sizeof *links; i++) {
         bench_fit_point p[POINTS];
         measure(&links[i], 0, 0, p);
@@ -57,9 +52,8 @@ static void exact_measurements_give_the_costs_back(void **state)
     }
 }
 
-static void noise_moves_them_little(void **state)
+TEST(noise_moves_them_little)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 50; seed++)
         for (size_t i = 0; i < sizeof links / sizeof *links; i++) {
             bench_fit_point p[POINTS];
@@ -71,9 +65,8 @@ static void noise_moves_them_little(void **state)
         }
 }
 
-static void nothing_is_below_zero(void **state)
+TEST(nothing_is_below_zero)
 {
-    (void)state;
     bench_fit_point p[POINTS];
     for (uint32_t i = 0; i < POINTS; i++) { /* longer messages take less: no such link */
         p[i].way = way_of(i);
@@ -89,9 +82,8 @@ static void nothing_is_below_zero(void **state)
     is_near(got.latency, 5e-6, 0.1);
 }
 
-static void one_kind_of_point_is_enough(void **state)
+TEST(one_kind_of_point_is_enough)
 {
-    (void)state;
     bench_fit_point p[POINTS];
     measure(&links[1], 0, 0, p);
     sched_speed got = bench_fit_speed(p, 10); /* trains alone say nothing of further messages */
@@ -100,22 +92,9 @@ static void one_kind_of_point_is_enough(void **state)
     assert_true(got.message == 0);
 }
 
-static void medians(void **state)
+TEST(medians)
 {
-    (void)state;
     assert_true(bench_fit_median((double[]){3, 1, 900}, 3) == 3);
     assert_true(bench_fit_median((double[]){4, 1, 2, 900}, 4) == 3);
     assert_true(bench_fit_median((double[]){5}, 1) == 5);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exact_measurements_give_the_costs_back),
-        cmocka_unit_test(noise_moves_them_little),
-        cmocka_unit_test(nothing_is_below_zero),
-        cmocka_unit_test(one_kind_of_point_is_enough),
-        cmocka_unit_test(medians),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,12 +5,9 @@
 #include "base/number/rng.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #define ROWS 12u
 #define LIMIT 7u
@@ -47,25 +44,22 @@ static uint32_t told_apart(uint32_t runs, double noise, double last)
     return found;
 }
 
-static void equal_rows_share_a_place(void **state)
+TEST(equal_rows_share_a_place)
 {
-    (void)state;
     static const uint32_t runs[] = {2, 3, 5, 7};
     for (uint32_t i = 0; i < 4; i++) /* 5 are meant; 11 allow for chance */
         assert_in_range(told_apart(runs[i], 0.03, 1), 0, 11);
 }
 
-static void a_slow_row_is_found(void **state)
+TEST(a_slow_row_is_found)
 {
-    (void)state;
     assert_in_range(told_apart(3, 0.02, 0.85), 95, SWEEPS);
     assert_in_range(told_apart(5, 0.02, 0.9), 95, SWEEPS);
     assert_in_range(told_apart(3, 0.3, 0.85), 0, 20); /* but not where the noise is larger */
 }
 
-static void bounds_hold_the_truth(void **state)
+TEST(bounds_hold_the_truth)
 {
-    (void)state;
     uint32_t within = 0;
     for (uint32_t s = 0; s < SWEEPS; s++) {
         bench_noise_row rows[ROWS];
@@ -79,9 +73,8 @@ static void bounds_hold_the_truth(void **state)
     assert_in_range(within, 90, SWEEPS);
 }
 
-static void one_run_says_nothing(void **state)
+TEST(one_run_says_nothing)
 {
-    (void)state;
     bench_noise_row rows[ROWS];
     double low, high;
     draw(rows, 1, 0.01, 0.1, 0);
@@ -92,9 +85,8 @@ static void one_run_says_nothing(void **state)
 }
 
 /* One wild run of three does not move the median, and a row that is wild keeps its own scatter. */
-static void outliers(void **state)
+TEST(outliers)
 {
-    (void)state;
     bench_noise_row rows[ROWS];
     draw(rows, 5, 0.01, 1, 3);
     (void)bench_noise_find(rows, ROWS);
@@ -107,26 +99,12 @@ static void outliers(void **state)
     assert_true(rows[2].deviation > quiet);
 }
 
-static void equal_files_give_equal_numbers(void **state)
+TEST(equal_files_give_equal_numbers)
 {
-    (void)state;
     bench_noise_row a[ROWS], b[ROWS];
     draw(a, 3, 0.1, 0.9, 7);
     memcpy(b, a, sizeof b);
     assert_true(bench_noise_find(a, ROWS) == bench_noise_find(b, ROWS));
     for (uint32_t i = 0; i < ROWS; i++)
         assert_true(a[i].deviation == b[i].deviation);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_rows_share_a_place),
-        cmocka_unit_test(a_slow_row_is_found),
-        cmocka_unit_test(bounds_hold_the_truth),
-        cmocka_unit_test(one_run_says_nothing),
-        cmocka_unit_test(outliers),
-        cmocka_unit_test(equal_files_give_equal_numbers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

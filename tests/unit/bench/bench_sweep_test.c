@@ -3,16 +3,13 @@
 #include "bench/sweep/sweep.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 static char folder[] = "/tmp/weft-sweep-XXXXXX";
 
@@ -64,9 +61,8 @@ static void release(bench_sweep *s, bench_sweep_row *r)
     pool_free(&s->pool);
 }
 
-static void the_middle_of_the_runs(void **state)
+TEST(the_middle_of_the_runs)
 {
-    (void)state;
     bench_sweep s = {.warmup = 1, .steps = 3, .repeats = 3};
     bench_sweep_row r = {.status = SWEEP_DONE};
     static const double ms[] = {10, 40, 20};
@@ -95,9 +91,8 @@ static void the_middle_of_the_runs(void **state)
 
 /* A pipeline of two ranks: rank 0 has the bubble, rank 1 computes. Exchanges follow steps 1, 2 and
  * 4; where no measured step has one, that of the warm-up counts. */
-static void parts_of_all_ranks(void **state)
+TEST(parts_of_all_ranks)
 {
-    (void)state;
     static const struct {
         uint64_t warmup, steps;
         double mean[SWEEP_PARTS], most[SWEEP_PARTS];
@@ -152,9 +147,8 @@ static void make_rows(bench_sweep *s, bench_sweep_sample *samples, const double 
 }
 
 /* No row has one rank: the reference on one rank, which is no combination, does not count. */
-static void scaling_without_one_rank(void **state)
+TEST(scaling_without_one_rank)
 {
-    (void)state;
     static const double is[][2] = {{4, 1800}, {2, 900}, {2, 1000}};
     static const double efficiency[] = {0.9, 0.9, 1};
     bench_sweep_sample samples[3], one = {.steps = 1, .step_ms = 1000, .tokens = 2000};
@@ -182,9 +176,8 @@ static void warns(bench_sweep *s, const char *words)
     assert_null(bench_sweep_warning(s, 1));
 }
 
-static void warnings(void **state)
+TEST(warnings)
 {
-    (void)state;
     static const double is[][2] = {{1, 900}, {1, 900}};
     bench_sweep_sample samples[2];
     bench_sweep s = {.repeats = 3, .noise = 0.01};
@@ -224,9 +217,8 @@ static void warnings(void **state)
 }
 
 /* A peak that was timed while something else ran is too low, and an MFU by it could exceed 1. */
-static void one_peak_for_all(void **state)
+TEST(one_peak_for_all)
 {
-    (void)state;
     static bench_sweep_sample samples[3] = {{.steps = 2, .step_ms = 20, .mfu_ms = 2 * 10 * 1.25},
                                             {.steps = 2, .step_ms = 20, .mfu_ms = 2 * 10 * 0.5},
                                             {.steps = 2, .step_ms = 40, .mfu_ms = 2 * 20 * 0.5}};
@@ -251,9 +243,8 @@ static void one_peak_for_all(void **state)
     free(s.rows.at);
 }
 
-static void a_run_that_is_cut_short(void **state)
+TEST(a_run_that_is_cut_short)
 {
-    (void)state;
     bench_sweep s = {.warmup = 1, .steps = 3, .repeats = 1};
     bench_sweep_row r = {0};
     write_steps(3, 10, 0, 0);
@@ -269,9 +260,8 @@ static void a_run_that_is_cut_short(void **state)
 
 enum { YES = SWEEP_LOSS_AGREES, ROUND = SWEEP_LOSS_ROUNDING, NO = SWEEP_LOSS_DIFFERS };
 
-static void losses(void **state)
+TEST(losses)
 {
-    (void)state;
     static const struct {
         uint32_t at;
         double by, norm; /* the norm of step 1 is off by this share */
@@ -311,14 +301,5 @@ static void losses(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_middle_of_the_runs),
-        cmocka_unit_test(parts_of_all_ranks),
-        cmocka_unit_test(scaling_without_one_rank),
-        cmocka_unit_test(warnings),
-        cmocka_unit_test(one_peak_for_all),
-        cmocka_unit_test(a_run_that_is_cut_short),
-        cmocka_unit_test(losses),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return test_run(make_folder, remove_folder);
 }

@@ -1,10 +1,6 @@
 /* Is the sentence of the process that fails first kept, whoever else fails meanwhile? */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include <signal.h>
 #include <string.h>
@@ -32,9 +28,8 @@ static int status_of(pid_t pid)
 
 /* The second does not go on, to end its process and so the first's, before the first has written.
  */
-static void test_the_second_waits_for_the_first(void **state)
+TEST(test_the_second_waits_for_the_first)
 {
-    (void)state;
     check_page *p = new_page();
     atomic_store(&p->taken, 1); /* this process writes */
     const pid_t second = fork();
@@ -50,9 +45,8 @@ static void test_the_second_waits_for_the_first(void **state)
 }
 
 /* One that was killed while it wrote holds nobody up. */
-static void test_a_dead_first_is_not_waited_for(void **state)
+TEST(test_a_dead_first_is_not_waited_for)
 {
-    (void)state;
     check_page *p = new_page();
     atomic_store(&p->taken, 1);
     check_page_write(CHECK_FAIL, "the second", "");
@@ -67,9 +61,8 @@ static void fails(int number)
 }
 
 /* Handlers of signals write, too: at any moment of a write of the thread that they interrupt. */
-static void test_a_handler_finds_a_whole_sentence(void **state)
+TEST(test_a_handler_finds_a_whole_sentence)
 {
-    (void)state;
     for (int i = 0; i < 200; i++) {
         check_page *p = new_page();
         int ready[2];
@@ -91,14 +84,4 @@ static void test_a_handler_finds_a_whole_sentence(void **state)
         close(ready[1]);
         assert_string_equal(p->text, p->outcome == CHECK_FAIL ? "the thread" : "the handler");
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_second_waits_for_the_first),
-        cmocka_unit_test(test_a_dead_first_is_not_waited_for),
-        cmocka_unit_test(test_a_handler_finds_a_whole_sentence),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

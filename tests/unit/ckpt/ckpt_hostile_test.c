@@ -1,6 +1,7 @@
 /* Is a checkpoint refused whose sums hold and whose contents do not: somebody made it so? */
 #define _GNU_SOURCE
 #include <openssl/sha.h>
+#include <test.h>
 
 #include "ckpt_model.h"
 
@@ -187,9 +188,8 @@ static const struct {
     {"{" META "," PART("0:2,0:2@18446744073709551615", "2", "0", "2") "}", 0, 2, "number after"},
 };
 
-static void hostile_headers_are_refused(void **state)
+TEST(hostile_headers_are_refused)
 {
-    (void)state;
     empty_work();
     craft("{" WHOLE "}", 0, 8, TENSOR("[0,0,8]")); /* the craft itself is sound */
     crafted_is_accepted("\3\4\5");
@@ -208,9 +208,8 @@ static void hostile_headers_are_refused(void **state)
     crafted_is_accepted("\3\4\5");
 }
 
-static void hostile_pieces_are_refused(void **state)
+TEST(hostile_pieces_are_refused)
 {
-    (void)state;
     static const struct {
         const char *tensors, *word;
     } cases[] = {
@@ -268,9 +267,8 @@ static void hostile_pieces_are_refused(void **state)
 }
 
 /* Header and manifest agree, and still a tensor is not covered once. */
-static void hostile_blocks_are_refused(void **state)
+TEST(hostile_blocks_are_refused)
 {
-    (void)state;
     static const struct {
         const char *header;
         size_t data;
@@ -303,9 +301,8 @@ static void hostile_blocks_are_refused(void **state)
     crafted_is_accepted("\5\2\3");
 }
 
-static void hostile_manifests_are_refused(void **state)
+TEST(hostile_manifests_are_refused)
 {
-    (void)state;
     static const char zeros[] = "0000000000000000000000000000000000000000000000000000000000000000";
     static const struct {
         const char *version, *step, *shards, *rest, *word;
@@ -358,11 +355,5 @@ static void hostile_manifests_are_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hostile_headers_are_refused),
-        cmocka_unit_test(hostile_pieces_are_refused),
-        cmocka_unit_test(hostile_blocks_are_refused),
-        cmocka_unit_test(hostile_manifests_are_refused),
-    };
-    return cmocka_run_group_tests(tests, make_work, remove_work);
+    return test_run(make_work, remove_work);
 }

@@ -3,6 +3,7 @@
  * slices of a flat group. */
 #define _GNU_SOURCE
 #include "ckpt_model.h"
+#include <test.h>
 
 #include "base/number/rng.h"
 #include "plan/plan.h"
@@ -151,9 +152,8 @@ static void check_layout(const layout *l, const ckpt *c)
         }
 }
 
-static void any_layout_loads_any_other(void **state)
+TEST(any_layout_loads_any_other)
 {
-    (void)state;
     for (uint32_t turn = 0; turn < 40; turn++) {
         layout from, to;
         char final[4096];
@@ -186,9 +186,8 @@ static void any_layout_loads_any_other(void **state)
 }
 
 /* A block of a tensor is stored as a tensor of the block's shape, which any reader can use. */
-static void blocks_are_plain_tensors(void **state)
+TEST(blocks_are_plain_tensors)
 {
-    (void)state;
     char temp[4096], final[4096], head[2048] = "";
     float data[24] = {0};
     ckpt_shard_sum sum;
@@ -234,9 +233,8 @@ static weft_status save_blocks(const ckpt_piece *pieces, uint32_t n)
         "w", WEFT_F32, 2, {4, 6}, {row, column}, {rows, columns}, 0, (rows) * (columns), data      \
     }
 
-static void other_coverings_are_refused(void **state)
+TEST(other_coverings_are_refused)
 {
-    (void)state;
     static const float data[24];
     const struct {
         ckpt_piece pieces[6];
@@ -280,9 +278,8 @@ static void other_coverings_are_refused(void **state)
     }
 }
 
-static void unlawful_wishes_are_refused(void **state)
+TEST(unlawful_wishes_are_refused)
 {
-    (void)state;
     static const float data[24];
     char final[4096];
     float out[24];
@@ -307,11 +304,5 @@ static void unlawful_wishes_are_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_layout_loads_any_other),
-        cmocka_unit_test(blocks_are_plain_tensors),
-        cmocka_unit_test(other_coverings_are_refused),
-        cmocka_unit_test(unlawful_wishes_are_refused),
-    };
-    return cmocka_run_group_tests(tests, make_work, remove_work);
+    return test_run(make_work, remove_work);
 }

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "base/log.h"
 #include "file_faults.h"
+#include <test.h>
 
 #include "ckpt_model.h"
 
@@ -30,9 +31,8 @@ static void start(uint64_t step, uint32_t shards)
 
 /* --- damage --- */
 
-static void every_flipped_byte_is_seen(void **state)
+TEST(every_flipped_byte_is_seen)
 {
-    (void)state;
     start(5, 2);
     char paths[3][4096];
     snprintf(paths[0], sizeof *paths, "%s", file_of(5, "manifest.json"));
@@ -51,9 +51,8 @@ static void every_flipped_byte_is_seen(void **state)
     accepted(5);
 }
 
-static void every_shorter_length_is_seen(void **state)
+TEST(every_shorter_length_is_seen)
 {
-    (void)state;
     start(5, 2);
     char paths[3][4096];
     snprintf(paths[0], sizeof *paths, "%s", file_of(5, "manifest.json"));
@@ -72,9 +71,8 @@ static void every_shorter_length_is_seen(void **state)
     accepted(5);
 }
 
-static void missing_and_swapped_shards_are_seen(void **state)
+TEST(missing_and_swapped_shards_are_seen)
 {
-    (void)state;
     start(5, 3);
     dice_state = 7;
     assert_int_equal(save(6, 3, 0), WEFT_OK); /* the same layout, other bytes */
@@ -106,9 +104,8 @@ static void missing_and_swapped_shards_are_seen(void **state)
     refused(5, "not a complete checkpoint");
 }
 
-static void what_is_no_file_is_refused(void **state)
+TEST(what_is_no_file_is_refused)
 {
-    (void)state;
     static const char *const names[] = {"manifest.json", "shard-00000-of-00001.safetensors"};
     for (int i = 0; i < 2; i++) {
         char path[4096], away[128];
@@ -133,9 +130,8 @@ static void what_is_no_file_is_refused(void **state)
     assert_int_equal(ckpt_open("/dev/null", &c), WEFT_USAGE);
 }
 
-static void a_change_after_opening_is_seen(void **state)
+TEST(a_change_after_opening_is_seen)
 {
-    (void)state;
     start(5, 1);
     char dir[4096];
     unsigned char out[MODEL_BYTES];
@@ -153,9 +149,8 @@ static void a_change_after_opening_is_seen(void **state)
 
 /* --- the newest that verifies --- */
 
-static void the_newest_passes_over_broken_ones(void **state)
+TEST(the_newest_passes_over_broken_ones)
 {
-    (void)state;
     ckpt *c;
     empty_work();
     assert_int_equal(ckpt_open_newest(work, &alone, &c), WEFT_USAGE); /* no folder */
@@ -184,9 +179,8 @@ static void the_newest_passes_over_broken_ones(void **state)
 }
 
 /* Whatever call fails, and however: the newest is what the next attempt opens. */
-static void what_could_not_be_read_is_not_passed_over(void **state)
+TEST(what_could_not_be_read_is_not_passed_over)
 {
-    (void)state;
     static const int errors[] = {EIO, EACCES, ENOMEM, ESTALE, EMFILE, ETIMEDOUT};
     ckpt *c;
     for (uint32_t i = 0; i < sizeof errors / sizeof *errors; i++) {
@@ -212,9 +206,8 @@ static void what_could_not_be_read_is_not_passed_over(void **state)
 }
 
 /* They keep all their bytes under another name, which nothing uses again. */
-static void damaged_ones_are_set_aside(void **state)
+TEST(damaged_ones_are_set_aside)
 {
-    (void)state;
     static unsigned char before[1 << 16], after[1 << 16];
     char path[4096];
     empty_work();
@@ -244,9 +237,8 @@ static void damaged_ones_are_set_aside(void **state)
 
 /* --- requests that differ from what is stored --- */
 
-static void differences_are_named(void **state)
+TEST(differences_are_named)
 {
-    (void)state;
     start(5, 2);
     char dir[4096];
     unsigned char out[MODEL_BYTES];
@@ -284,16 +276,5 @@ static void differences_are_named(void **state)
 int main(void)
 {
     log_setup(WEFT_LOG_ERROR, -1); /* what is passed over is not news here */
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_flipped_byte_is_seen),
-        cmocka_unit_test(every_shorter_length_is_seen),
-        cmocka_unit_test(missing_and_swapped_shards_are_seen),
-        cmocka_unit_test(what_is_no_file_is_refused),
-        cmocka_unit_test(a_change_after_opening_is_seen),
-        cmocka_unit_test(the_newest_passes_over_broken_ones),
-        cmocka_unit_test(what_could_not_be_read_is_not_passed_over),
-        cmocka_unit_test(damaged_ones_are_set_aside),
-        cmocka_unit_test(differences_are_named),
-    };
-    return cmocka_run_group_tests(tests, make_work, remove_work);
+    return test_run(make_work, remove_work);
 }

@@ -1,6 +1,7 @@
 /* Does a save stay in its folder when that is renamed, and leave what is not its own? */
 #define _GNU_SOURCE
 #include "ckpt_model.h"
+#include <test.h>
 
 /* A file of another job, in a folder of `run` that a save would sweep, remove or write into. */
 static const char *stranger(const char *run, const char *folder)
@@ -11,9 +12,8 @@ static const char *stranger(const char *run, const char *folder)
 }
 
 /* OUT is renamed while a save is under way, and the folder of another job gets its name. */
-static void a_save_stays_in_its_folder(void **state)
+TEST(a_save_stays_in_its_folder)
 {
-    (void)state;
     static const char *const theirs[] = {"", "step-00000001", ".step-00000005.tmp",
                                          ".step-00000006.tmp", ".step-00000007.tmp"};
     char run[128], other[128], moved[128], path[256], temp[4096], final[4096];
@@ -77,9 +77,8 @@ static bool there(const char *run, uint64_t step, const char *file)
 }
 
 /* An old checkpoint goes, but not one in which somebody has put a file. */
-static void a_file_of_the_user_stays(void **state)
+TEST(a_file_of_the_user_stays)
 {
-    (void)state;
     static const char *const names[] = {"notes.txt", "shard-00000-of-00001.safetensors.bak",
                                         "shard-0-of-1.safetensors"};
     char run[128], path[512];
@@ -107,7 +106,5 @@ static void a_file_of_the_user_stays(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_save_stays_in_its_folder),
-                                       cmocka_unit_test(a_file_of_the_user_stays)};
-    return cmocka_run_group_tests(tests, make_work, remove_work);
+    return test_run(make_work, remove_work);
 }

@@ -2,6 +2,7 @@
  * that is complete and no litter? */
 #define _GNU_SOURCE
 #include "file_faults.h"
+#include <test.h>
 
 #include <sched.h>
 #include <signal.h>
@@ -12,9 +13,8 @@
 #include "base/log.h"
 #include "ckpt_model.h"
 
-static void any_layout_reads_any_other(void **state)
+TEST(any_layout_reads_any_other)
 {
-    (void)state;
     static const uint32_t shards[] = {1, 2, 3, 4, 8, 17};
     for (uint32_t turn = 0; turn < 60; turn++) {
         empty_work();
@@ -28,9 +28,8 @@ static void any_layout_reads_any_other(void **state)
     }
 }
 
-static void large_tensors_take_many_blocks(void **state)
+TEST(large_tensors_take_many_blocks)
 {
-    (void)state;
     empty_work();
     enum { N = 3000001 };
     char temp[4096], final[4096];
@@ -60,9 +59,8 @@ static void large_tensors_take_many_blocks(void **state)
     free(back);
 }
 
-static void keep_counts_the_newest(void **state)
+TEST(keep_counts_the_newest)
 {
-    (void)state;
     empty_work();
     for (uint64_t step = 1; step <= 5; step++) {
         assert_int_equal(save(step, 2, 2), WEFT_OK);
@@ -82,9 +80,8 @@ static void keep_counts_the_newest(void **state)
 
 /* Whole or damaged, what has the name keeps it and all its bytes; refused before anything is
  * written, and at the rename if it came meanwhile. */
-static void one_of_the_same_step_is_never_replaced(void **state)
+TEST(one_of_the_same_step_is_never_replaced)
 {
-    (void)state;
     static unsigned char before[1 << 16], after[1 << 16];
     char temp[4096], final[4096];
     ckpt_shard_sum sum;
@@ -126,9 +123,8 @@ static void check_survivor(bool saved)
     ckpt_close(c);
 }
 
-static void no_failing_call_loses_a_checkpoint(void **state)
+TEST(no_failing_call_loses_a_checkpoint)
 {
-    (void)state;
     static const int errors[] = {ENOSPC, EIO, EDQUOT, EROFS};
     for (int for_ever = 0; for_ever < 2; for_ever++)
         for (long at = 1;; at++) {
@@ -155,9 +151,8 @@ static void no_failing_call_loses_a_checkpoint(void **state)
         }
 }
 
-static void a_crash_at_any_call_loses_nothing(void **state)
+TEST(a_crash_at_any_call_loses_nothing)
 {
-    (void)state;
     for (long at = 1;; at++) {
         int status;
         empty_work();
@@ -181,9 +176,8 @@ static void a_crash_at_any_call_loses_nothing(void **state)
     }
 }
 
-static void interruptions_and_short_writes_do_no_harm(void **state)
+TEST(interruptions_and_short_writes_do_no_harm)
 {
-    (void)state;
     char log[sizeof faults.log];
     empty_work();
     faults_set(FAULT_NONE, 0, 0, false);
@@ -202,9 +196,8 @@ static void interruptions_and_short_writes_do_no_harm(void **state)
 
 /* Power may fail after the rename: by then every file and folder below must have been synced, and
  * the folder of the rename afterwards. */
-static void all_is_synced_before_the_rename(void **state)
+TEST(all_is_synced_before_the_rename)
 {
-    (void)state;
     for (int more = 0; more < 2; more++) {
         if (!more)
             empty_work();
@@ -217,9 +210,8 @@ static void all_is_synced_before_the_rename(void **state)
 }
 
 /* A rank cleans up after itself, since rank 0 may be on another machine. */
-static void a_shard_that_fails_is_not_left(void **state)
+TEST(a_shard_that_fails_is_not_left)
 {
-    (void)state;
     char temp[4096], final[4096], path[4200];
     ckpt_shard_sum sum;
     empty_work();
@@ -238,9 +230,8 @@ static void a_shard_that_fails_is_not_left(void **state)
     ckpt_abandon(temp);
 }
 
-static void files_over_the_limit_are_refused_in_words(void **state)
+TEST(files_over_the_limit_are_refused_in_words)
 {
-    (void)state;
     empty_work();
     assert_int_equal(save(100, 1, 0), WEFT_OK);
     struct rlimit old, small;
@@ -278,9 +269,8 @@ static int fill_a_small_disk(void)
     return 3;
 }
 
-static void a_full_disk_is_refused_in_words(void **state)
+TEST(a_full_disk_is_refused_in_words)
 {
-    (void)state;
     int status;
     empty_work();
     pid_t child = fork();
@@ -296,9 +286,8 @@ static void a_full_disk_is_refused_in_words(void **state)
 
 /* --- wrong requests --- */
 
-static void a_second_job_is_refused(void **state)
+TEST(a_second_job_is_refused)
 {
-    (void)state;
     empty_work();
     char temp[4096], final[4096];
     int to_child[2], to_parent[2], status;
@@ -341,9 +330,8 @@ static weft_status save_pieces(const ckpt_piece *p, uint32_t n, uint32_t shards)
     return st;
 }
 
-static void lawless_pieces_are_refused(void **state)
+TEST(lawless_pieces_are_refused)
 {
-    (void)state;
     static const unsigned char zeros[64];
     static const ckpt_piece bad[] = {
         {"../x y", WEFT_U8, 1, {4}, {0}, {0}, 0, 4, zeros},
@@ -372,9 +360,8 @@ static void lawless_pieces_are_refused(void **state)
     assert_non_null(strstr(err_text(), "stored twice"));
 }
 
-static void wrong_calls_are_refused(void **state)
+TEST(wrong_calls_are_refused)
 {
-    (void)state;
     char temp[4096], final[4096], outside[128];
     ckpt_shard_sum sum;
     empty_work();
@@ -401,9 +388,8 @@ static void wrong_calls_are_refused(void **state)
 }
 
 /* A link under a name that is swept must go as a link, and what it points to must stay. */
-static void links_are_not_followed(void **state)
+TEST(links_are_not_followed)
 {
-    (void)state;
     char outside[128], kept[160], path[256];
     empty_work();
     assert_int_equal(save(1, 1, 0), WEFT_OK);
@@ -428,22 +414,5 @@ static void links_are_not_followed(void **state)
 int main(void)
 {
     log_setup(WEFT_LOG_ERROR, -1); /* what is passed over is not news here */
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_layout_reads_any_other),
-        cmocka_unit_test(large_tensors_take_many_blocks),
-        cmocka_unit_test(keep_counts_the_newest),
-        cmocka_unit_test(one_of_the_same_step_is_never_replaced),
-        cmocka_unit_test(no_failing_call_loses_a_checkpoint),
-        cmocka_unit_test(a_crash_at_any_call_loses_nothing),
-        cmocka_unit_test(interruptions_and_short_writes_do_no_harm),
-        cmocka_unit_test(all_is_synced_before_the_rename),
-        cmocka_unit_test(a_shard_that_fails_is_not_left),
-        cmocka_unit_test(files_over_the_limit_are_refused_in_words),
-        cmocka_unit_test(a_full_disk_is_refused_in_words),
-        cmocka_unit_test(a_second_job_is_refused),
-        cmocka_unit_test(lawless_pieces_are_refused),
-        cmocka_unit_test(wrong_calls_are_refused),
-        cmocka_unit_test(links_are_not_followed),
-    };
-    return cmocka_run_group_tests(tests, make_work, remove_work);
+    return test_run(make_work, remove_work);
 }

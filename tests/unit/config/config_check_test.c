@@ -1,8 +1,5 @@
 /* Written keys against declared ones; values, places, the dump, and what plugins see. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +7,7 @@
 #include "base/err.h"
 #include "config/config.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 #define OPT(type, key, dflt, choices, min, max)                                                    \
     &(const weft_option)                                                                           \
@@ -65,9 +62,8 @@ static void check_says(const char *text, const char *sentence)
     config_destroy(c);
 }
 
-static void unknown_words_have_a_neighbour(void **state)
+TEST(unknown_words_have_a_neighbour)
 {
-    (void)state;
     check_says("[train]\nbacth = 2\n", "job.ini:2: unknown key 'bacth' in [train]; did you mean "
                                        "'batch'?");
     check_says("[train]\n\n[trian]\n", "job.ini:3: unknown section [trian]; did you mean [train]?");
@@ -83,9 +79,8 @@ static void unknown_words_have_a_neighbour(void **state)
                                        "'batch'?");
 }
 
-static void owners_of_a_section_are_named_once(void **state)
+TEST(owners_of_a_section_are_named_once)
 {
-    (void)state;
     static const weft_option alpha = {.key = "alpha", .type = WEFT_OPT_BOOL, .dflt = "off"},
                              omega = {.key = "omega", .type = WEFT_OPT_BOOL, .dflt = "off"},
                              gamma = {.key = "gamma", .type = WEFT_OPT_BOOL, .dflt = "off"};
@@ -102,9 +97,8 @@ static void owners_of_a_section_are_named_once(void **state)
     config_destroy(c);
 }
 
-static void the_first_wrong_line_is_reported(void **state)
+TEST(the_first_wrong_line_is_reported)
 {
-    (void)state;
     check_says("[x]\nsmall = 0\n[nowhere]\na = 1\n[x]\nany = z\n",
                "job.ini:2: x.small: '0' is out of range; write 1 to 64");
     check_says(
@@ -167,9 +161,8 @@ static const struct {
     {"threads = automatic", "x.threads: 'automatic' is not a whole number, nor auto"},
 };
 
-static void unlawful_values_are_refused(void **state)
+TEST(unlawful_values_are_refused)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof unlawful / sizeof *unlawful; i++) {
         char text[128], sentence[256];
         snprintf(text, sizeof text, "[x]\n%s\n", unlawful[i].line);
@@ -178,9 +171,8 @@ static void unlawful_values_are_refused(void **state)
     }
 }
 
-static void values_are_read(void **state)
+TEST(values_are_read)
 {
-    (void)state;
     config *c = with_types("[x]\nflag = yes\nsmall = 64\nany = -9223372036854775808\nrate = 1\n"
                            "free = -.5E-3\nroom = 3M\nwait = 0.25\nthreads = 8\nform = fp32\n");
     assert_int_equal(config_check(c), WEFT_OK);
@@ -200,9 +192,8 @@ static void values_are_read(void **state)
     config_destroy(c);
 }
 
-static void defaults_fill_in(void **state)
+TEST(defaults_fill_in)
 {
-    (void)state;
     config *c = NULL;
     assert_int_equal(config_load(NULL, NULL, 0, &c), WEFT_OK);
     assert_int_equal(config_check(c), WEFT_OK);
@@ -215,18 +206,16 @@ static void defaults_fill_in(void **state)
     config_destroy(c);
 }
 
-static void core_tables_are_lawful(void **state)
+TEST(core_tables_are_lawful)
 {
-    (void)state;
     for (const config_section *s = config_core_sections(); s->name; s++)
         for (const weft_option *const *o = s->options; *o; o++)
             if (config_option_check(*o) != WEFT_OK)
                 fail_msg("[%s]: %s", s->name, err_text());
 }
 
-static void needed_keys_are_asked_for(void **state)
+TEST(needed_keys_are_asked_for)
 {
-    (void)state;
     config *c = loaded("[run]\nseed = 4\n");
     assert_int_equal(config_add(c, "comm.acme", "plugin acme", needs), WEFT_OK);
     assert_int_equal(config_check(c), WEFT_USAGE);
@@ -239,9 +228,8 @@ static void needed_keys_are_asked_for(void **state)
     config_destroy(c);
 }
 
-static void owners_may_share_a_key_of_one_type(void **state)
+TEST(owners_may_share_a_key_of_one_type)
 {
-    (void)state;
     config *c = with_types("[x]\nsmall = 11\n");
     assert_int_equal(config_add(c, "x", "plugin y", narrow), WEFT_OK);
     assert_int_equal(config_add(c, "x", "plugin z", other), WEFT_USAGE);
@@ -258,9 +246,8 @@ static void owners_may_share_a_key_of_one_type(void **state)
     config_destroy(c);
 }
 
-static void failures_say_where(void **state)
+TEST(failures_say_where)
 {
-    (void)state;
     config *c = loaded("[train]\nbatch = 7\n");
     assert_int_equal(config_check(c), WEFT_OK);
     assert_int_equal(config_fail(c, "train.batch", "no multiple of %d", 4), WEFT_USAGE);
@@ -270,9 +257,8 @@ static void failures_say_where(void **state)
     config_destroy(c);
 }
 
-static void a_dump_is_the_same_job(void **state)
+TEST(a_dump_is_the_same_job)
 {
-    (void)state;
     config *c = with_types("[x]\nword = a;b\nbetas=0.5\n[train]\nbatch = 7\n"), *again = NULL;
     assert_int_equal(config_check(c), WEFT_OK);
     char *first = config_dump(c);
@@ -289,9 +275,8 @@ static void a_dump_is_the_same_job(void **state)
     config_destroy(again);
 }
 
-static void a_plugin_sees_its_own_keys(void **state)
+TEST(a_plugin_sees_its_own_keys)
 {
-    (void)state;
     config *c = with_types("[x]\nbetas = 0.1 , 0.2,0.3\nroom = 1G\nsmall = 5\n");
     assert_int_equal(config_check(c), WEFT_OK);
     const weft_component typed = {.struct_size = sizeof typed, .options = every_type};
@@ -318,9 +303,8 @@ static void a_plugin_sees_its_own_keys(void **state)
     config_destroy(c);
 }
 
-static void unlawful_options_are_told(void **state)
+TEST(unlawful_options_are_told)
 {
-    (void)state;
     static const struct {
         weft_option o;
         const char *sentence;
@@ -354,9 +338,8 @@ static void unlawful_options_are_told(void **state)
     }
 }
 
-static void nearest_words(void **state)
+TEST(nearest_words)
 {
-    (void)state;
     static const char *const words[] = {"batch", "microbatch", "tp", "pp", "eval_every"};
     assert_string_equal(config_nearest("bacth", words, 5), "batch");
     assert_string_equal(config_nearest("batc", words, 5), "batch");
@@ -372,9 +355,8 @@ static void nearest_words(void **state)
     assert_null(config_nearest(text, words, 5));
 }
 
-static void tables_are_printed(void **state)
+TEST(tables_are_printed)
 {
-    (void)state;
     char *text = NULL;
     size_t bytes = 0;
     FILE *f = open_memstream(&text, &bytes);
@@ -392,26 +374,4 @@ static void tables_are_printed(void **state)
                               "| form | one of on, off       | on       | help of form |\n"
                               "| a    | whole number, 1 to 8 | (needed) | help of a |\n");
     free(text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unknown_words_have_a_neighbour),
-        cmocka_unit_test(owners_of_a_section_are_named_once),
-        cmocka_unit_test(the_first_wrong_line_is_reported),
-        cmocka_unit_test(unlawful_values_are_refused),
-        cmocka_unit_test(values_are_read),
-        cmocka_unit_test(defaults_fill_in),
-        cmocka_unit_test(core_tables_are_lawful),
-        cmocka_unit_test(needed_keys_are_asked_for),
-        cmocka_unit_test(owners_may_share_a_key_of_one_type),
-        cmocka_unit_test(failures_say_where),
-        cmocka_unit_test(a_dump_is_the_same_job),
-        cmocka_unit_test(a_plugin_sees_its_own_keys),
-        cmocka_unit_test(unlawful_options_are_told),
-        cmocka_unit_test(nearest_words),
-        cmocka_unit_test(tables_are_printed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

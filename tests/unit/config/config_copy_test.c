@@ -1,8 +1,5 @@
 /* config_copy() and config_set(): places of values, precedence, refusals, the file of comm.tuned.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +8,7 @@
 #include "base/err.h"
 #include "config/config.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 static config *load(const char *text)
 {
@@ -20,9 +17,8 @@ static config *load(const char *text)
     return c;
 }
 
-static void a_copy_keeps_values_and_places(void **state)
+TEST(a_copy_keeps_values_and_places)
 {
-    (void)state;
     config *c = load("[run]\nseed = 4\n[sweep]\ntp = 1, 2\n[sweep.train]\nbatch = 8\n");
     assert_int_equal(config_set(c, "train.batch", "16", NULL), WEFT_OK);
     config *copy = config_copy(c, "sweep");
@@ -38,9 +34,8 @@ static void a_copy_keeps_values_and_places(void **state)
     config_destroy(copy);
 }
 
-static void a_copy_is_changed_alone(void **state)
+TEST(a_copy_is_changed_alone)
 {
-    (void)state;
     config *c = load("[run]\nseed = 4\n"), *copy = config_copy(c, NULL);
     assert_int_equal(config_set(copy, "run.seed", "5", "sweep.ini:7"), WEFT_OK);
     assert_int_equal(config_set(copy, "run.seed", "6", "sweep.ini:8"), WEFT_OK);
@@ -54,9 +49,8 @@ static void a_copy_is_changed_alone(void **state)
     config_destroy(c);
 }
 
-static void refusals_name_the_place(void **state)
+TEST(refusals_name_the_place)
 {
-    (void)state;
     config *c = load("[run]\nseed = 4\n");
     assert_int_equal(config_set(c, "run.seed", " 5", "sweep.ini:7"), WEFT_USAGE);
     assert_non_null(strstr(err_text(), "sweep.ini:7: the value of 'run.seed' has blanks"));
@@ -71,9 +65,8 @@ static void refusals_name_the_place(void **state)
     config_destroy(c);
 }
 
-static void origins_begin_messages(void **state)
+TEST(origins_begin_messages)
 {
-    (void)state;
     config *c = load("[run]\nseed = 4\n");
     assert_int_equal(config_check(c), WEFT_OK);
     assert_string_equal(config_origin(c, "run.seed"), "job.ini:2: run.seed");
@@ -92,9 +85,8 @@ static void write_file(const char *path, const char *text)
 }
 
 /* Keys of the file that was named before are gone; what the job says still holds over the new. */
-static void another_tuned_file_replaces_the_first(void **state)
+TEST(another_tuned_file_replaces_the_first)
 {
-    (void)state;
     static const char *const first[] = {"comm.tuned=one.ini"};
     config *c = NULL;
     write_file("one.ini", "[comm]\nreduce = 7\nplugin = tcp\n");
@@ -128,12 +120,5 @@ static int leave(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_copy_keeps_values_and_places),
-        cmocka_unit_test(a_copy_is_changed_alone),
-        cmocka_unit_test(refusals_name_the_place),
-        cmocka_unit_test(origins_begin_messages),
-        cmocka_unit_test(another_tuned_file_replaces_the_first),
-    };
-    return cmocka_run_group_tests(tests, enter, leave);
+    return test_run(enter, leave);
 }

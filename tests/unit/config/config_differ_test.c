@@ -1,12 +1,10 @@
 /* Which keys of a saved job bind a job that goes on, and when are two values the same? */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/differ.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 static const weft_option rate = {
     sizeof(weft_option), WEFT_OPT_REAL, "rate", "0.5", "help", NULL, 0, 1};
@@ -50,9 +48,8 @@ static char *differences(const char *saved, const char *present)
     return out;
 }
 
-static void same_values(void **state)
+TEST(same_values)
 {
-    (void)state;
     assert_string_equal(differences("", ""), "");
     assert_string_equal(differences("[optim]\nlr = 1e-3\n", "[optim]\nlr = 0.001\n"), "");
     assert_string_equal(differences("[optim]\nlr = 6e-4\n", ""), ""); /* its default */
@@ -66,9 +63,8 @@ static void same_values(void **state)
     assert_string_equal(differences("[gone]\nx = 1\n[optim]\ngone = 2\n", ""), "");
 }
 
-static void other_values(void **state)
+TEST(other_values)
 {
-    (void)state;
     assert_string_equal(differences("[run]\nseed = 2\n", ""), "run.seed 2 1;");
     assert_string_equal(differences("", "[run]\nseed = 2\n"), "run.seed 1 2;");
     assert_string_equal(differences("[optim]\npair = 1, 2, 3\n", ""), "optim.pair 1, 2, 3 1, 2;");
@@ -80,16 +76,14 @@ static void other_values(void **state)
                         "train.clip 2 1.0;optim.lr 1 6e-4;optim.rate 0.1 0.5;");
 }
 
-static void another_rule(void **state)
+TEST(another_rule)
 {
-    (void)state;
     assert_string_equal(differences("[optim]\nrule = sgd\nrate = 0.1\nlr = 1\n", ""),
                         "optim.rule sgd adamw;optim.lr 1 6e-4;");
 }
 
-static void free_keys(void **state)
+TEST(free_keys)
 {
-    (void)state;
     assert_string_equal(
         differences("[run]\nsteps = 7\nout = x\ndeterministic = on\n[parallel]\nstrategy = tp\n"
                     "rate = 0.1\n[device]\nplugin = cuda\n[checkpoint]\nevery = 1\n[log]\n"
@@ -101,9 +95,8 @@ static void free_keys(void **state)
 
 /* The column of the core's keys says which bind and which one rank alone takes, too; of what
  * plugins have it says nothing. */
-static void columns(void **state)
+TEST(columns)
 {
-    (void)state;
     uint32_t binding = 0, all = 0;
     for (const config_section *s = config_core_sections(); s->name; s++)
         for (const weft_option *const *o = s->options; *o; o++, all++) {
@@ -125,9 +118,8 @@ static void columns(void **state)
     assert_int_equal(config_option_effect(&rate), 0);
 }
 
-static void remark(void **state)
+TEST(remark)
 {
-    (void)state;
     config *c, *again;
     assert_int_equal(config_load_text("[run]\nseed = 3\n", "job.ini", &c), WEFT_OK);
     config_remark(c, "data.train holds 5 tokens");
@@ -138,14 +130,4 @@ static void remark(void **state)
     free(text);
     config_destroy(c);
     config_destroy(again);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_values),  cmocka_unit_test(other_values),
-        cmocka_unit_test(another_rule), cmocka_unit_test(free_keys),
-        cmocka_unit_test(columns),      cmocka_unit_test(remark),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

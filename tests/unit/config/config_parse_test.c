@@ -1,8 +1,5 @@
 /* From INI text and command line to entries: what is taken, and what is refused with which words.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +8,7 @@
 #include "base/err.h"
 #include "config/config.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 static void refused(const char *text, const char *sentence)
 {
@@ -30,9 +27,8 @@ static config *taken(const char *text)
     return c;
 }
 
-static void lines_are_split(void **state)
+TEST(lines_are_split)
 {
-    (void)state;
     config *c = taken("; a comment\n# another\n\n[train]\nbatch = 8 ; eight\n\tmicrobatch=2\n"
                       "[run] ; the job\nname = a;b # c\n out =\nkey = x=y:z");
     assert_string_equal(config_raw(c, "train.batch"), "8");
@@ -48,9 +44,8 @@ static void lines_are_split(void **state)
 }
 
 /* A text that comes with data does not say which code is loaded; somebody may say it afterwards. */
-static void code_is_left_out(void **state)
+TEST(code_is_left_out)
 {
-    (void)state;
     const char *text = "[run]\nplugins = evil\nuse = a\n[comm.mpi]\nlibrary = /x/libmpi.so\n"
                        "[device]\nlibraries = /x\nthreads = 2\n";
     config *c = taken(text);
@@ -67,9 +62,8 @@ static void code_is_left_out(void **state)
     config_destroy(c);
 }
 
-static void foreign_line_ends_are_read(void **state)
+TEST(foreign_line_ends_are_read)
 {
-    (void)state;
     config *c = taken("\xEF\xBB\xBF[train]\r\nbatch = 8\r\n\r\nmicrobatch = 4");
     assert_string_equal(config_raw(c, "train.batch"), "8");
     assert_string_equal(config_raw(c, "train.microbatch"), "4");
@@ -82,9 +76,8 @@ static void foreign_line_ends_are_read(void **state)
     config_destroy(c);
 }
 
-static void an_indented_line_is_a_line_of_its_own(void **state)
+TEST(an_indented_line_is_a_line_of_its_own)
 {
-    (void)state;
     config *c = taken("[run]\nname = a\n    seed = 3\n");
     assert_string_equal(config_raw(c, "run.name"), "a");
     assert_string_equal(config_raw(c, "run.seed"), "3");
@@ -93,9 +86,8 @@ static void an_indented_line_is_a_line_of_its_own(void **state)
             "job.ini:3: 'and more' has no '='; write key = value, on one line");
 }
 
-static void malformed_lines_are_named(void **state)
+TEST(malformed_lines_are_named)
 {
-    (void)state;
     refused("[run\n", "job.ini:1: '[run' has no closing ']'");
     refused("[run ; x]\n", "job.ini:1: '[run' has no closing ']'");
     refused("\n[run] seed = 1\n",
@@ -117,16 +109,14 @@ static void malformed_lines_are_named(void **state)
             "job.ini:1: byte 6 is the control character 0x0d; the file must be text");
 }
 
-static void a_key_twice_names_both_lines(void **state)
+TEST(a_key_twice_names_both_lines)
 {
-    (void)state;
     refused("[run]\nseed = 1\n[train]\nbatch = 2\n[run]\n\nseed = 1\n",
             "job.ini:7: key 'seed' of [run] was given in line 2 already; keep one of the two");
 }
 
-static void long_names_and_lines_are_refused(void **state)
+TEST(long_names_and_lines_are_refused)
 {
-    (void)state;
     char text[8192], name[100];
     memset(name, 'k', sizeof name);
     snprintf(text, sizeof text, "[run]\n%.48s = 1\n[%.48s]\n", name, name);
@@ -147,9 +137,8 @@ static void long_names_and_lines_are_refused(void **state)
     refused(text, "job.ini:1: a line of 5000 bytes; 4000 is the limit");
 }
 
-static void too_many_keys_are_refused(void **state)
+TEST(too_many_keys_are_refused)
 {
-    (void)state;
     char *text = calloc(1, 1 << 20);
     size_t n = (size_t)snprintf(text, 8, "[run]\n");
     for (int i = 0; i < 4097; i++)
@@ -171,9 +160,8 @@ static const char *job_file(const void *bytes, size_t n)
     return path;
 }
 
-static void files_are_read_as_they_are(void **state)
+TEST(files_are_read_as_they_are)
 {
-    (void)state;
     config *c = NULL;
     char sentence[256];
     const char *path = job_file("[run]\nseed = 5\n", 15);
@@ -206,9 +194,8 @@ static void files_are_read_as_they_are(void **state)
                         "cannot open the job file /no/job.ini: No such file or directory");
 }
 
-static void the_last_override_holds(void **state)
+TEST(the_last_override_holds)
 {
-    (void)state;
     const char *path = job_file("[train]\nbatch = 4\n", 18);
     const char *const overrides[] = {"train.batch=8", "comm.tcp.encrypt=on", "run.name=a=b.c",
                                      "train.batch=16", "run.out="};
@@ -227,9 +214,8 @@ static void the_last_override_holds(void **state)
     unlink(path);
 }
 
-static void malformed_overrides_are_refused(void **state)
+TEST(malformed_overrides_are_refused)
 {
-    (void)state;
     static const struct {
         const char *text, *sentence;
     } cases[] = {
@@ -251,22 +237,4 @@ static void malformed_overrides_are_refused(void **state)
         assert_int_equal(config_load(NULL, &cases[i].text, 1, &c), WEFT_USAGE);
         assert_string_equal(err_text(), cases[i].sentence);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_are_split),
-        cmocka_unit_test(code_is_left_out),
-        cmocka_unit_test(foreign_line_ends_are_read),
-        cmocka_unit_test(an_indented_line_is_a_line_of_its_own),
-        cmocka_unit_test(malformed_lines_are_named),
-        cmocka_unit_test(a_key_twice_names_both_lines),
-        cmocka_unit_test(long_names_and_lines_are_refused),
-        cmocka_unit_test(too_many_keys_are_refused),
-        cmocka_unit_test(files_are_read_as_they_are),
-        cmocka_unit_test(the_last_override_holds),
-        cmocka_unit_test(malformed_overrides_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,5 @@
 /* The file of comm.tuned: weaker than the job and its command line, about [comm] alone, blamed by
  * its own lines. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +8,7 @@
 #include "base/err.h"
 #include "config/config.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 static void write_file(const char *path, const char *text)
 {
@@ -32,9 +29,8 @@ static void refused(const char *fragment, const char *sentence)
     assert_string_equal(err_text(), sentence);
 }
 
-static void only_what_nobody_gave_takes_effect(void **state)
+TEST(only_what_nobody_gave_takes_effect)
 {
-    (void)state;
     config *c = NULL;
     write_file("job.ini", "[comm.tcp]\nlatency = 1\n[run]\nseed = 4\n");
     write_file("tuned.ini", "[comm]\nreduce = 7\nplugin = tcp\n\n[comm.tcp]\nlatency = 2\n"
@@ -62,9 +58,8 @@ static void only_what_nobody_gave_takes_effect(void **state)
     config_destroy(c);
 }
 
-static void a_job_in_a_checkpoint_reads_no_file(void **state)
+TEST(a_job_in_a_checkpoint_reads_no_file)
 {
-    (void)state;
     config *c = NULL;
     assert_int_equal(config_load_text("[comm]\ntuned = gone.ini\n", "job", &c), WEFT_OK);
     config_destroy(c);
@@ -73,9 +68,8 @@ static void a_job_in_a_checkpoint_reads_no_file(void **state)
     config_destroy(c);
 }
 
-static void what_is_wrong_is_blamed_by_its_line(void **state)
+TEST(what_is_wrong_is_blamed_by_its_line)
 {
-    (void)state;
     refused("[comm]\nreduce = 7\n[train]\nbatch = 3\n",
             "tuned.ini:3: [train] is not allowed in a file of comm.tuned; only [comm] and "
             "[comm.NAME] are");
@@ -95,9 +89,8 @@ static void what_is_wrong_is_blamed_by_its_line(void **state)
                                     "such file or directory");
 }
 
-static void its_values_are_checked_as_the_jobs_are(void **state)
+TEST(its_values_are_checked_as_the_jobs_are)
 {
-    (void)state;
     static const struct {
         const char *text, *sentence;
     } cases[] = {
@@ -135,11 +128,5 @@ static int leave(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_what_nobody_gave_takes_effect),
-        cmocka_unit_test(a_job_in_a_checkpoint_reads_no_file),
-        cmocka_unit_test(what_is_wrong_is_blamed_by_its_line),
-        cmocka_unit_test(its_values_are_checked_as_the_jobs_are),
-    };
-    return cmocka_run_group_tests(tests, enter, leave);
+    return test_run(enter, leave);
 }

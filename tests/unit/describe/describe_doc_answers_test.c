@@ -3,10 +3,6 @@
  *
  * graph_shard_test.c checks in numbers that accepted placements are right, graph_gradient_test.c
  * the gradients. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +10,7 @@
 #include "base/err.h"
 #include "describe/describe.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "builtin.h"
 
@@ -108,11 +104,10 @@ static const struct {
     {"unmerge", 0, 0, "0", "y partial sum"},
 };
 
-static void placements_follow_from_the_formulas(void **state)
+TEST(placements_follow_from_the_formulas)
 {
     static describe_doc_row rows[GRAPH_DOC_ROWS];
     static describe_doc d;
-    (void)state;
     for (size_t i = 0; i < sizeof placements / sizeof *placements; i++) {
         char text[GRAPH_DOC_TEXT] = "refused", row[GRAPH_DOC_TEXT];
         uint32_t n, partial = 0;
@@ -134,12 +129,11 @@ static void placements_follow_from_the_formulas(void **state)
 }
 
 /* What a row says of a group holds for each of its axes; and elementwise ops keep every split. */
-static void rows_hold_for_groups(void **state)
+TEST(rows_hold_for_groups)
 {
     static describe_doc_row one[GRAPH_DOC_ROWS], two[GRAPH_DOC_ROWS];
     static describe_doc d;
     const char *id;
-    (void)state;
     for (uint32_t i = 0; (id = builtin_id(i)); i++) {
         describe_doc_call c[GRAPH_DOC_CALLS];
         assert_int_equal(describe_doc_read(id, builtin_op(id), &d), WEFT_OK);
@@ -194,10 +188,9 @@ static const struct {
     {"sumsq", 0, 0, 0, ""},
 };
 
-static void gradients_are_those_of_the_formulas(void **state)
+TEST(gradients_are_those_of_the_formulas)
 {
     static describe_doc d;
-    (void)state;
     for (size_t i = 0; i < sizeof gradients / sizeof *gradients; i++) {
         describe_doc_gradient g;
         assert_int_equal(describe_doc_read(gradients[i].id, builtin_op(gradients[i].id), &d),
@@ -240,10 +233,9 @@ static const struct {
     {{GOOD, .attributes = "k int one m"}, "a number, '-'"},
 };
 
-static void bad_docs_are_refused(void **state)
+TEST(bad_docs_are_refused)
 {
     static describe_doc d;
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         weft_op op = *builtin_op("linear");
         weft_op_doc doc = bad[i].doc;
@@ -257,11 +249,10 @@ static void bad_docs_are_refused(void **state)
 }
 
 /* Inputs at the end that may be absent: an example with all of them, and one for each number. */
-static void several_inputs_may_be_absent(void **state)
+TEST(several_inputs_may_be_absent)
 {
     static describe_doc d;
     describe_doc_call c[GRAPH_DOC_CALLS];
-    (void)state;
     weft_op op = *builtin_op("linear");
     const weft_op_doc doc = {.struct_size = sizeof doc,
                              .help = "h",
@@ -276,10 +267,9 @@ static void several_inputs_may_be_absent(void **state)
 }
 
 /* The members that an older plugin does not have are absent; an op need not have a doc. */
-static void short_docs_are_read(void **state)
+TEST(short_docs_are_read)
 {
     static describe_doc d;
-    (void)state;
     weft_op op = *builtin_op("linear");
     weft_op_doc doc = {.struct_size = offsetof(weft_op_doc, attributes),
                        GOOD,
@@ -291,17 +281,4 @@ static void short_docs_are_read(void **state)
     assert_null(d.text.formula);
     op.doc = NULL;
     assert_int_equal(describe_doc_read("acme.x", &op, &d), WEFT_ABSENT);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(placements_follow_from_the_formulas),
-        cmocka_unit_test(rows_hold_for_groups),
-        cmocka_unit_test(gradients_are_those_of_the_formulas),
-        cmocka_unit_test(bad_docs_are_refused),
-        cmocka_unit_test(several_inputs_may_be_absent),
-        cmocka_unit_test(short_docs_are_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,10 +3,6 @@
  * Examples are built from the documented operands: infer() must accept them and give the documented
  * outputs, and must refuse what differs from them in rank, type, axes, number or attributes. Names
  * of operands are those of the op's own messages, formulas what flops() counts. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +10,7 @@
 #include "base/err.h"
 #include "describe/describe.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "builtin.h"
 
@@ -140,9 +136,8 @@ static void is_accepted(fixture *f)
     }
 }
 
-static void documented_operands_are_accepted(void **state)
+TEST(documented_operands_are_accepted)
 {
-    (void)state;
     for_all(is_accepted);
 }
 
@@ -159,9 +154,8 @@ static void takes_scalars(fixture *f)
     }
 }
 
-static void elementwise_ops_take_scalars(void **state)
+TEST(elementwise_ops_take_scalars)
 {
-    (void)state;
     for_all(takes_scalars);
 }
 
@@ -274,9 +268,8 @@ static void differences_are_refused_in(fixture *f)
         refused(f, in, f->call.nin - 1, "the absence", f->call.nin - 1);
 }
 
-static void differences_are_refused(void **state)
+TEST(differences_are_refused)
 {
-    (void)state;
     for_all(differences_are_refused_in);
 }
 
@@ -297,9 +290,8 @@ static void needs_attributes(fixture *f)
     }
 }
 
-static void attributes_are_required(void **state)
+TEST(attributes_are_required)
 {
-    (void)state;
     for_all(needs_attributes);
 }
 
@@ -368,9 +360,8 @@ static void names_are_those_of_messages_in(fixture *f)
     }
 }
 
-static void names_are_those_of_messages(void **state)
+TEST(names_are_those_of_messages)
 {
-    (void)state;
     for_all(names_are_those_of_messages_in);
 }
 
@@ -446,21 +437,7 @@ static void formula_is_counted(fixture *f)
     describe_doc_attrs(&f->call, f->attrs);
 }
 
-static void formulas_are_counted(void **state)
+TEST(formulas_are_counted)
 {
-    (void)state;
     for_all(formula_is_counted);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(documented_operands_are_accepted),
-        cmocka_unit_test(elementwise_ops_take_scalars),
-        cmocka_unit_test(differences_are_refused),
-        cmocka_unit_test(attributes_are_required),
-        cmocka_unit_test(names_are_those_of_messages),
-        cmocka_unit_test(formulas_are_counted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,20 +1,17 @@
 /* Meshes, globs, and what the builder refuses. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "graph/graph.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "builtin.h"
 
 /* Ranks count with the first axis fastest; every coordinate has its rank, and back. */
-static void meshes(void **state)
+TEST(meshes)
 {
-    (void)state;
     const graph_mesh m = {3, {"x", "y", "z"}, {2, 3, 4}};
     uint32_t rank = 0;
     assert_int_equal(graph_mesh_ranks(&m), 24);
@@ -34,9 +31,8 @@ static void meshes(void **state)
             }
 }
 
-static void globs(void **state)
+TEST(globs)
 {
-    (void)state;
     static const struct {
         const char *glob, *name;
         bool matches;
@@ -82,9 +78,8 @@ static void said(weft_status got, const char *sentence)
         fail_msg("'%s' does not say '%s'", err_text(), sentence);
 }
 
-static void the_builder_refuses(void **state)
+TEST(the_builder_refuses)
 {
-    (void)state;
     static const graph_mesh alone = {0};
     graph g;
     graph_init(&g, &alone, builtin_ops(), WEFT_F32, WEFT_F32);
@@ -125,14 +120,4 @@ static void the_builder_refuses(void **state)
     said(b.shape(b.ctx, 77, &vector), "no tensor number 77");
     assert_int_equal(g.nodes.n, 0);
     graph_free(&g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(meshes),
-        cmocka_unit_test(globs),
-        cmocka_unit_test(the_builder_refuses),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

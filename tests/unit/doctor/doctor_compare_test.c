@@ -2,12 +2,9 @@
 #include "doctor/compare.h"
 #include "doctor/report.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 /* A report with one check. */
 static json_t *report(const char *host, const char *check, json_t *facts)
@@ -34,9 +31,8 @@ static const char *compared(json_t **reports, uint32_t n, const char *level)
     return what;
 }
 
-static void ranks_in_words(void **state)
+TEST(ranks_in_words)
 {
-    (void)state;
     pool p = {0};
     const bool one[] = {0, 0, 1, 0}, some[] = {1, 1, 1, 0, 1, 0, 1, 1}, none[] = {0, 0};
     assert_string_equal(doctor_rank_list(&p, one, 4), "rank 2");
@@ -45,9 +41,8 @@ static void ranks_in_words(void **state)
     pool_free(&p);
 }
 
-static void equal_and_nearly_equal(void **state)
+TEST(equal_and_nearly_equal)
 {
-    (void)state;
     json_t *same[] = {report("a", "network", json_pack("{s:i}", "eth0.mtu", 9000)),
                       report("b", "network", json_pack("{s:i}", "eth0.mtu", 9000))};
     assert_string_equal(compared(same, 2, NULL), "");
@@ -61,9 +56,8 @@ static void equal_and_nearly_equal(void **state)
 }
 
 /* Machines may name their interfaces as they like. */
-static void other_names_of_devices(void **state)
+TEST(other_names_of_devices)
 {
-    (void)state;
     json_t *other[] = {report("a", "network", json_pack("{s:i}", "eth0.mtu", 9000)),
                        report("b", "network", json_pack("{s:i}", "ens3.mtu", 1500))};
     assert_string_equal(compared(other, 2, NULL), "");
@@ -74,18 +68,16 @@ static void other_names_of_devices(void **state)
                         "the MTU of ens3 differs: 9000 on rank 1 (b), 1500 on rank 2 (c)");
 }
 
-static void one_rank_has_none(void **state)
+TEST(one_rank_has_none)
 {
-    (void)state;
     json_t *r[] = {report("a", "libnccl", json_pack("{s:s}", "version", "2.28.9")),
                    report("b", "libnccl", json_object())};
     assert_string_equal(compared(r, 2, "warning"),
                         "the version of NCCL differs: 2.28.9 on rank 0 (a), none on rank 1 (b)");
 }
 
-static void clocks(void **state)
+TEST(clocks)
 {
-    (void)state;
     json_t *near[] = {report("a", "path", json_pack("{s:i}", "skew_ms", 0)),
                       report("b", "path", json_pack("{s:i}", "skew_ms", 30))};
     assert_string_equal(compared(near, 2, NULL), "");
@@ -95,9 +87,8 @@ static void clocks(void **state)
                         "the clock of rank 1 (b) is 90.5 s behind of rank 0's");
 }
 
-static void long_packets(void **state)
+TEST(long_packets)
 {
-    (void)state;
     json_t *pass[] = {report("a", "path", json_pack("{s:i}", "from.1", 9000)),
                       report("b", "path", json_pack("{s:i}", "probed", 9000))};
     assert_string_equal(compared(pass, 2, NULL), "");
@@ -111,9 +102,8 @@ static void long_packets(void **state)
                         "do");
 }
 
-static void long_ways(void **state)
+TEST(long_ways)
 {
-    (void)state;
     for (int us = 900; us <= 9000; us += 8100) {
         json_t *r[] = {
             report("a", "path", json_object()),
@@ -130,9 +120,8 @@ static void long_ways(void **state)
 }
 
 /* What another rank sends need not have any of what is looked for. */
-static void reports_that_are_none(void **state)
+TEST(reports_that_are_none)
 {
-    (void)state;
     const char *text[] = {"{}", "{\"checks\": 5}",
                           "{\"checks\": [1, {\"id\": 7}, {\"id\": "
                           "\"network\", \"facts\": [\"eth0.mtu\"]}]}",
@@ -148,9 +137,8 @@ static void reports_that_are_none(void **state)
     }
 }
 
-static void reports_from_others(void **state)
+TEST(reports_from_others)
 {
-    (void)state;
     const char *bad[] = {"",
                          "5",
                          "[]",
@@ -168,20 +156,4 @@ static void reports_from_others(void **state)
     json_t *x = doctor_report_read(good, sizeof good - 1);
     assert_string_equal(doctor_report_text(x, "host"), "a");
     json_decref(x);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_in_words),
-        cmocka_unit_test(equal_and_nearly_equal),
-        cmocka_unit_test(other_names_of_devices),
-        cmocka_unit_test(one_rank_has_none),
-        cmocka_unit_test(clocks),
-        cmocka_unit_test(long_packets),
-        cmocka_unit_test(long_ways),
-        cmocka_unit_test(reports_that_are_none),
-        cmocka_unit_test(reports_from_others),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,20 +1,15 @@
 /* The doctor's tools: lists of CPUs, child processes, and limits compared with a job. */
 #include "doctor/checks/checks.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include <test.h>
 
-static void lists_of_cpus(void **state)
+TEST(lists_of_cpus)
 {
-    (void)state;
     const struct {
         const char *list;
         uint32_t n;
@@ -35,9 +30,8 @@ static void lists_of_cpus(void **state)
         assert_int_equal(doctor_count_cpus(cases[i].list), cases[i].n);
 }
 
-static void words_in_brackets(void **state)
+TEST(words_in_brackets)
 {
-    (void)state;
     char out[8];
     assert_true(doctor_bracketed_word("always [madvise] never", out, sizeof out));
     assert_string_equal(out, "madvise");
@@ -82,9 +76,8 @@ static json_t *much(void *ctx)
     return list;
 }
 
-static void child_processes(void **state)
+TEST(child_processes)
 {
-    (void)state;
     char why[128] = "";
     int pid = getpid();
     json_t *got = doctor_run_sandboxed(answer, &pid, 30, why, sizeof why);
@@ -123,23 +116,11 @@ static enum doctor_level fit(int registers, int64_t locked, const char *what)
     return worst;
 }
 
-static void locked_memory_of_a_job(void **state)
+TEST(locked_memory_of_a_job)
 {
-    (void)state;
     assert_int_equal(
         fit(1, 65536, "a rank needs 2.0 GiB of locked memory, and its limit is 64 KiB"),
         DOCTOR_PROBLEM);
     assert_int_equal(fit(0, 65536, ""), DOCTOR_OK);
     assert_int_equal(fit(1, INT64_MAX, ""), DOCTOR_OK);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists_of_cpus),
-        cmocka_unit_test(words_in_brackets),
-        cmocka_unit_test(child_processes),
-        cmocka_unit_test(locked_memory_of_a_job),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

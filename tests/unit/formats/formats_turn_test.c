@@ -1,11 +1,7 @@
 /* Do the elements of a box get where their strides say, whatever the order of its axes? */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "formats/internal.h"
 
@@ -44,13 +40,12 @@ static void check(uint32_t rank, const uint64_t *size, const uint32_t *from, con
     free(out);
 }
 
-static void test_orders(void **state)
+TEST(test_orders)
 {
     static const uint64_t sizes[][3] = {{1, 1, 1}, {7, 1, 1},   {1, 33, 5},  {65, 1, 31},
                                         {3, 4, 5}, {40, 2, 70}, {64, 32, 1}, {33, 34, 35}};
     static const uint32_t orders[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
                                          {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
-    (void)state;
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         for (size_t a = 0; a < 6; a++)
             for (size_t b = 0; b < 6; b++)
@@ -60,10 +55,4 @@ static void test_orders(void **state)
     check(2, matrix, rows, columns);
     check(2, matrix, columns, rows);
     check(1, matrix, rows, rows);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_orders)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

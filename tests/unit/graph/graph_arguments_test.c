@@ -2,10 +2,6 @@
  *
  * A row is a call and a part of what it says. The rows run where plugins run: in a model, in a
  * replacement, in an update rule, in a list. A refused call leaves the graph as it was. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +9,7 @@
 #include "graph/arguments.h"
 #include "graph/inputs.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "builtin.h"
 
@@ -274,9 +270,8 @@ static void no_ctx(const net *n)
     ROW(b->assign(NULL, n->table, n->table, 0), "builder.assign() is called with ctx NULL");
 }
 
-static void in_a_model(void **state)
+TEST(in_a_model)
 {
-    (void)state;
     net n;
     weft_tensor t;
     begin(&n);
@@ -354,9 +349,8 @@ static weft_status without_reason(void *user, const weft_builder *b)
     return *(const weft_status *)user;
 }
 
-static void in_a_replacement(void **state)
+TEST(in_a_replacement)
 {
-    (void)state;
     net n;
     weft_status answers[] = {WEFT_IO, WEFT_BUSY, (weft_status)4711, (weft_status)-1};
     const char *const said[] = {"its emit() failed and gave no reason",
@@ -400,9 +394,8 @@ static void bad_states(const net *n)
     no_ctx(n);
 }
 
-static void in_a_rule(void **state)
+TEST(in_a_rule)
 {
-    (void)state;
     net n;
     weft_tensor one, m;
     begin(&n);
@@ -420,9 +413,8 @@ static void in_a_rule(void **state)
     graph_free(&n.g);
 }
 
-static void in_a_list(void **state)
+TEST(in_a_list)
 {
-    (void)state;
     net n;
     weft_tensor t, own;
     begin(&n);
@@ -467,9 +459,8 @@ static weft_status endless_params(void *user, const weft_builder *b)
     }
 }
 
-static void endless_replacements_end(void **state)
+TEST(endless_replacements_end)
 {
-    (void)state;
     const weft_emit emits[] = {endless_ops, endless_params};
     for (uint32_t i = 0; i < 2; i++) {
         net n;
@@ -481,22 +472,8 @@ static void endless_replacements_end(void **state)
     }
 }
 
-static void rows_enough(void **state)
+TEST(rows_enough)
 {
-    (void)state;
     print_message("%u bad arguments\n", rows);
     assert_true(rows > 250);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(in_a_model),
-        cmocka_unit_test(in_a_replacement),
-        cmocka_unit_test(in_a_rule),
-        cmocka_unit_test(in_a_list),
-        cmocka_unit_test(endless_replacements_end),
-        cmocka_unit_test(rows_enough),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,5 @@
 /* graph_axes_test.c: ops that give other axes to the same numbers: names, shapes, gradients, splits
  * and refusals. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +7,13 @@
 #include "base/err.h"
 #include "graph/graph.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "builtin.h"
 
 /* The same numbers under another name: shape, split and gradient go with the axis. */
-static void renamed(void **state)
+TEST(renamed)
 {
-    (void)state;
     graph_mesh m = {.n = 1, .name = {"m"}, .size = {2}};
     graph g;
     graph_init(&g, &m, builtin_ops(), WEFT_F32, WEFT_F32);
@@ -63,9 +58,8 @@ static weft_status place_of(const char *id, const weft_attr *attrs, uint32_t nat
 }
 
 /* 5 rows over 2 ranks, of which the last has a row of padding: a copy keeps it. */
-static void a_padded_axis_is_renamed(void **state)
+TEST(a_padded_axis_is_renamed)
 {
-    (void)state;
     const weft_shape s = {.dtype = WEFT_F32, .rank = 2, .axes = {{"rows", 5}, {"cols", 6}}};
     const weft_attr to = WEFT_ATTR_INT("others", 0);
     weft_place p;
@@ -75,9 +69,8 @@ static void a_padded_axis_is_renamed(void **state)
 }
 
 /* Two axes as one and back: shapes, gradients, and which splits are consecutive parts of both. */
-static void merged(void **state)
+TEST(merged)
 {
-    (void)state;
     graph_mesh m = {0};
     graph g;
     graph_init(&g, &m, builtin_ops(), WEFT_F32, WEFT_F32);
@@ -138,9 +131,8 @@ static void merged(void **state)
     assert_int_equal(p.axis, 2); /* of an outer axis of one element, the inner one */
 }
 
-static void merges_that_cannot_be(void **state)
+TEST(merges_that_cannot_be)
 {
-    (void)state;
     graph_mesh m = {0};
     graph g;
     graph_init(&g, &m, builtin_ops(), WEFT_F32, WEFT_F32);
@@ -172,15 +164,4 @@ static void merges_that_cannot_be(void **state)
     assert_int_equal(b.op(b.ctx, "unmerge", fits, 3, &all, 1, 0, &y, 1), WEFT_USAGE);
     assert_int_equal(b.op(b.ctx, "unmerge", fits, 3, &x, 1, 0, &y, 1), WEFT_OK);
     graph_free(&g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(renamed),
-        cmocka_unit_test(a_padded_axis_is_renamed),
-        cmocka_unit_test(merged),
-        cmocka_unit_test(merges_that_cannot_be),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,6 @@
 /* Ops along an axis, and conversions of type: shapes, refusals, equal maxima, and the placements
  * that graph_shard_test.c does not draw. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +8,7 @@
 #include "base/err.h"
 #include "graph/graph.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "builtin.h"
 #include "graph_eval.h"
@@ -78,9 +74,8 @@ static void print(const weft_shape *s, char *out, size_t cap)
                                  (long long)s->axes[i].size);
 }
 
-static void shapes(void **state)
+TEST(shapes)
 {
-    (void)state;
     graph g;
     graph_init(&g, &alone, builtin_ops(), WEFT_F32, WEFT_F32);
     weft_builder b = graph_builder(&g);
@@ -107,9 +102,8 @@ static void shapes(void **state)
 
 /* The gradient of a maximum that several elements have goes to all of them in equal parts, and is
  * of the type of the tensor; the number of them is exact. */
-static void equal_maxima(void **state)
+TEST(equal_maxima)
 {
-    (void)state;
     for (uint32_t dtype = WEFT_F32; dtype <= WEFT_F16; dtype++) {
         graph g;
         graph_init(&g, &alone, builtin_ops(), dtype, WEFT_F32);
@@ -160,9 +154,8 @@ static weft_status ask(const char *id, weft_attr along, const weft_shape *x, con
     return st;
 }
 
-static void partial_results(void **state)
+TEST(partial_results)
 {
-    (void)state;
     const weft_place whole = {0}, sum = {.kind = WEFT_PARTIAL_SUM},
                      max = {.kind = WEFT_PARTIAL_MAX};
     const weft_place first = {.kind = WEFT_SPLIT}, second = {WEFT_SPLIT, 1, 0, 0},
@@ -204,9 +197,8 @@ static uint32_t count_comm(const graph *g, uint32_t redop, uint32_t axes)
 
 /* x is split along its columns: the maximum of a row and the number of its maxima are completed
  * over the mesh axis, and nothing else is sent. */
-static void split_maximum(void **state)
+TEST(split_maximum)
 {
-    (void)state;
     graph g;
     graph_init(&g, &two, builtin_ops(), WEFT_F32, WEFT_F32);
     weft_builder b = graph_builder(&g);
@@ -235,15 +227,4 @@ static void split_maximum(void **state)
     assert_int_equal(all, 2);
     assert_int_equal(graph_tensor_at(&g, graph_tensor_at(&g, x)->grad)->place[0].kind, WEFT_SPLIT);
     graph_free(&g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shapes),
-        cmocka_unit_test(equal_maxima),
-        cmocka_unit_test(partial_results),
-        cmocka_unit_test(split_maximum),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

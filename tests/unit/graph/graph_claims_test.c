@@ -2,10 +2,6 @@
  * where their outputs lie?
  *
  * The ops are those of the table below, found as a plugin's would be, and weft's own. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +9,7 @@
 #include "base/err.h"
 #include "graph/arguments.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "builtin.h"
 
@@ -348,9 +344,8 @@ static const graph_mesh pair = {.n = 1, .name = {"cp"}, .size = {2}};
 
 /* --- rows --- */
 
-static void bad_tables_and_shapes(void **state)
+TEST(bad_tables_and_shapes)
 {
-    (void)state;
     static const struct {
         const char *id, *text;
     } bad[] = {
@@ -384,9 +379,8 @@ static void bad_tables_and_shapes(void **state)
     }
 }
 
-static void bad_gradients(void **state)
+TEST(bad_gradients)
 {
-    (void)state;
     static const struct {
         const char *id, *text;
     } bad[] = {
@@ -417,9 +411,8 @@ static void bad_gradients(void **state)
     }
 }
 
-static void bad_claims(void **state)
+TEST(bad_claims)
 {
-    (void)state;
     static const struct {
         const char *id;
         int64_t features; /* the second axis */
@@ -452,9 +445,8 @@ static void bad_claims(void **state)
 
 /* shard() is told the name of the mesh axis: an op that goes by it is placed right also where other
  * axes have the same size, and once for each axis that has more than one coordinate. */
-static void axes_of_one_size(void **state)
+TEST(axes_of_one_size)
 {
-    (void)state;
     static const struct {
         const char *id;
         graph_mesh m;
@@ -497,15 +489,4 @@ static void axes_of_one_size(void **state)
         }
         graph_free(&n.g);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bad_tables_and_shapes),
-        cmocka_unit_test(bad_gradients),
-        cmocka_unit_test(bad_claims),
-        cmocka_unit_test(axes_of_one_size),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

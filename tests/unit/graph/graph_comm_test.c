@@ -6,10 +6,6 @@
  * or is added up over the group. The loss is held against that of the rank alone, and every element
  * of every gradient against central differences of that loss. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -17,7 +13,7 @@
 #include "base/number/rng.h"
 #include "graph/graph.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "builtin.h"
 #include "graph_eval.h"
@@ -433,9 +429,8 @@ static void read_twice(net *n, const graph_mesh *m)
     split(n, "tokens|targets", "tokens", "cp");
 }
 
-static void all_to_all(void **state)
+TEST(all_to_all)
 {
-    (void)state;
     compare(turned, &cp, WEFT_ALL_TO_ALL, 4);
     compare(turned, &cp4, WEFT_ALL_TO_ALL, 4);
     compare(turned, &cp_dp, WEFT_ALL_TO_ALL, 4);
@@ -445,9 +440,8 @@ static void all_to_all(void **state)
     compare(read_twice, &cp4, WEFT_ALL_TO_ALL, 4);
 }
 
-static void other_axes(void **state)
+TEST(other_axes)
 {
-    (void)state;
     compare(summed_inside, &cp, WEFT_REDUCE_SCATTER, 1);
     compare(summed_inside, &cp_dp, WEFT_REDUCE_SCATTER, 1);
     compare(summed_twice, &cp4, WEFT_REDUCE_SCATTER, 2);
@@ -467,11 +461,10 @@ static void refused(net *n, const char *why)
     graph_free(&n->g);
 }
 
-static void what_cannot_be(void **state)
+TEST(what_cannot_be)
 {
     static const graph_mesh dp_cp = {.n = 2, .name = {"dp", "cp"}, .size = {2, 2}};
     static const graph_mesh cp8 = {.n = 1, .name = {"cp"}, .size = {8}};
-    (void)state;
     net n;
     comm(&n, WEFT_ALL_TO_ALL, "cp", "heads", begin(&n, &cp));
     refused(&n, "all_to_all over cp: linear#2.0 is not a split tensor there");
@@ -486,14 +479,4 @@ static void what_cannot_be(void **state)
     comm(&n, WEFT_ALL_GATHER, "cp", "heads", begin(&n, &cp));
     split(&n, "tokens", "tokens", "cp");
     refused(&n, "all_gather over cp: linear#2.0 is not a tensor split along 'heads' there");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_to_all),
-        cmocka_unit_test(other_axes),
-        cmocka_unit_test(what_cannot_be),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

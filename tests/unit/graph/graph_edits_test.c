@@ -1,16 +1,12 @@
 /* Communication that somebody builds into a graph, splits of sums, and replacements: what is
  * accepted, where it ends up, what backward makes of it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "graph/graph.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "builtin.h"
 
@@ -111,9 +107,8 @@ static void expect_place(const net *n, weft_tensor t, uint32_t kind)
 }
 
 /* Built by hand or asked for by an edit, the communication is the same, and its conjugates. */
-static void sums_in_parts(void **state)
+TEST(sums_in_parts)
 {
-    (void)state;
     for (int by_hand = 0; by_hand < 2; by_hand++) {
         net n;
         begin(&n);
@@ -164,9 +159,8 @@ static weft_status comm_of(net *n, uint32_t kind, uint32_t redop, const char *me
     return n->b.comm(n->b.ctx, &args, n->y, out);
 }
 
-static void bad_communication(void **state)
+TEST(bad_communication)
 {
-    (void)state;
     net n;
     weft_tensor out;
     begin(&n);
@@ -197,9 +191,8 @@ static void bad_communication(void **state)
     graph_free(&n.g);
 }
 
-static void shifts(void **state)
+TEST(shifts)
 {
-    (void)state;
     static const graph_mesh ring = {.n = 1, .name = {"cp"}, .size = {4}};
     weft_shape ids = {.dtype = WEFT_I32, .rank = 1, .axes = {tokens}};
     net n = {0};
@@ -241,9 +234,8 @@ static void shifts(void **state)
 }
 
 /* In an update: a partial result is completed first, one that lies elsewhere is refused. */
-static void assignments(void **state)
+TEST(assignments)
 {
-    (void)state;
     net n;
     begin(&n);
     weft_tensor w = graph_find(&n.g, "w1"), sum;
@@ -266,9 +258,8 @@ static void assignments(void **state)
     graph_free(&n.g);
 }
 
-static void bad_splits(void **state)
+TEST(bad_splits)
 {
-    (void)state;
     net n;
     begin(&n);
     expect_refusal(graph_split(&n.g, "w1", "embed", 0), WEFT_USAGE, "and along 'ffn'");
@@ -314,9 +305,8 @@ static uint32_t number_of(const net *n, weft_tensor t)
     return graph_tensor_at(&n->g, t)->producer - 1;
 }
 
-static void ops_in_the_place_of_one(void **state)
+TEST(ops_in_the_place_of_one)
 {
-    (void)state;
     net n;
     begin(&n);
     weft_tensor a = OP(&n, "abs", 1, n.y), e = OP(&n, "exp", 1, a), z = OP(&n, "neg", 1, e);
@@ -342,9 +332,8 @@ static void ops_in_the_place_of_one(void **state)
     graph_free(&n.g);
 }
 
-static void a_replacement_replaced(void **state)
+TEST(a_replacement_replaced)
 {
-    (void)state;
     net n;
     begin(&n);
     weft_tensor a = OP(&n, "abs", 1, n.y);
@@ -364,9 +353,8 @@ static void a_replacement_replaced(void **state)
 }
 
 /* exp(abs(y)) becomes cos(x): what leads to abs is not run, unless something else reads it. */
-static void what_only_the_replaced_read(void **state)
+TEST(what_only_the_replaced_read)
 {
-    (void)state;
     for (int shared = 0; shared < 2; shared++) {
         net n;
         begin(&n);
@@ -394,9 +382,8 @@ static void what_only_the_replaced_read(void **state)
     }
 }
 
-static void bad_replacements(void **state)
+TEST(bad_replacements)
 {
-    (void)state;
     const struct {
         const char *ids;
         int from, to, times; /* from, to: x, y, abs, exp */
@@ -428,20 +415,4 @@ static void bad_replacements(void **state)
     assert_int_equal(graph_replace(&n.g, number_of(&n, n.y), emit, &w), WEFT_OK);
     expect_refusal(graph_replace(&n.g, 2, emit, &w), WEFT_USAGE, "already been replaced");
     graph_free(&n.g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_in_parts),
-        cmocka_unit_test(bad_communication),
-        cmocka_unit_test(shifts),
-        cmocka_unit_test(assignments),
-        cmocka_unit_test(bad_splits),
-        cmocka_unit_test(ops_in_the_place_of_one),
-        cmocka_unit_test(a_replacement_replaced),
-        cmocka_unit_test(what_only_the_replaced_read),
-        cmocka_unit_test(bad_replacements),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

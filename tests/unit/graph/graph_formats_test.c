@@ -1,16 +1,12 @@
 /* Does every parameter of a family have one row in its tables of names, with the parameter's axes?
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "graph/graph.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "builtin.h"
 #include "family.h"
@@ -123,24 +119,16 @@ static void every_option(const char *family)
     }
 }
 
-static void gpt2(void **state)
+TEST(gpt2)
 {
-    (void)state;
     every_parameter("gpt2", "GPT2LMHeadModel", false);
     every_parameter("gpt2", "GPT2LMHeadModel", true);
     every_option("gpt2");
 }
 
-static void llama(void **state)
+TEST(llama)
 {
-    (void)state;
     every_parameter("llama", "LlamaForCausalLM", false);
     every_parameter("llama", "LlamaForCausalLM", true);
     every_option("llama");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(gpt2), cmocka_unit_test(llama)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

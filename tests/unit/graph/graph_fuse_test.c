@@ -4,8 +4,6 @@
  * program is run by the plainest interpreter and held, bit for bit in double precision, against
  * the evaluation of the graph node by node. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 
 #include "base/err.h"
@@ -13,7 +11,7 @@
 #include "check/reference/reference.h"
 #include "graph/graph.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "builtin.h"
 #include "graph_eval.h"
@@ -157,9 +155,8 @@ static void compare(chain *c, draw *d)
     eval_end(&e);
 }
 
-static void drawn_chains(void **state)
+TEST(drawn_chains)
 {
-    (void)state;
     for (uint64_t i = 0; i < 300; i++) {
         draw d = {1000 + i, 0};
         chain c;
@@ -170,9 +167,8 @@ static void drawn_chains(void **state)
 }
 
 /* Steps whose operands are all scalars are marked, and no others: a device computes them once. */
-static void scalars_are_marked(void **state)
+TEST(scalars_are_marked)
 {
-    (void)state;
     for (uint64_t i = 0; i < 50; i++) {
         draw d = {5000 + i, 0};
         chain c;
@@ -196,9 +192,8 @@ static void scalars_are_marked(void **state)
     }
 }
 
-static void the_gate_is_an_input(void **state)
+TEST(the_gate_is_an_input)
 {
-    (void)state;
     draw d = {7, 0};
     chain c;
     graph_fused f;
@@ -212,9 +207,8 @@ static void the_gate_is_an_input(void **state)
     graph_free(&c.g);
 }
 
-static void refused(void **state)
+TEST(refused)
 {
-    (void)state;
     draw d = {8, 0};
     chain c;
     graph_fused f;
@@ -253,9 +247,8 @@ static weft_tensor op_of(graph *g, const char *id, weft_tensor x, weft_tensor y)
 
 /* 64 values have a register each; of more, each has the register of one that nobody reads any
  * more. Devices take 256 steps. */
-static void long_chains(void **state)
+TEST(long_chains)
 {
-    (void)state;
     static const uint32_t steps[] = {1, 62, 63, 64, 65, 255, 256, 257};
     for (size_t k = 0; k < sizeof steps / sizeof *steps; k++) {
         graph g;
@@ -273,9 +266,8 @@ static void long_chains(void **state)
 
 /* The input and `n` values that are made of it are summed one by one: n live at once, and then the
  * sum, which takes the register of what it read. */
-static void values_at_once(void **state)
+TEST(values_at_once)
 {
-    (void)state;
     for (uint32_t n = 61; n < 67; n++) {
         graph g;
         graph_fused f;
@@ -289,14 +281,4 @@ static void values_at_once(void **state)
         assert_int_equal(graph_fused_fits(&f), n <= 64);
         graph_free(&g);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(drawn_chains),         cmocka_unit_test(scalars_are_marked),
-        cmocka_unit_test(the_gate_is_an_input), cmocka_unit_test(refused),
-        cmocka_unit_test(long_chains),          cmocka_unit_test(values_at_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,10 +6,6 @@
  * others: the last test checks
  * that. A differentiable op that no model has needs a case of its own here. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -17,7 +13,7 @@
 #include "base/number/rng.h"
 #include "graph/graph.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "builtin.h"
 #include "family.h"
@@ -118,9 +114,8 @@ static void one_elementwise(const char *id)
     graph_free(&g);
 }
 
-static void elementwise_ops(void **state)
+TEST(elementwise_ops)
 {
-    (void)state;
     const char *id;
     for (uint32_t i = 0; (id = builtin_id(i)); i++)
         if (builtin_op(id)->flags & WEFT_OP_ELEMENTWISE && !eval_relabels(id)) {
@@ -197,34 +192,29 @@ static void model(family_options o, const char *once)
     graph_free(&g);
 }
 
-static void gpt2_tied(void **state)
+TEST(gpt2_tied)
 {
-    (void)state;
     model(tiny(1), "gelu.dx");
 }
 
-static void gpt2_untied(void **state)
+TEST(gpt2_untied)
 {
-    (void)state;
     model(tiny(0), "gelu.dx");
 }
 
-static void llama_tied(void **state)
+TEST(llama_tied)
 {
-    (void)state;
     model(tiny_llama(1), "swiglu.dx");
 }
 
-static void llama_untied(void **state)
+TEST(llama_untied)
 {
-    (void)state;
     model(tiny_llama(0), "attention.dx");
 }
 
 /* The gradient draws what the forward pass drew; `scale` below is 1 in every term. */
-static void with_dropout(void **state)
+TEST(with_dropout)
 {
-    (void)state;
     family_options o = tiny(1);
     o.dropout = 0.4;
     model(o, "gelu.dx");
@@ -234,9 +224,8 @@ static void with_dropout(void **state)
 }
 
 /* Forward and backward leave the loss as it is, with the loss scale in the gradient alone. */
-static void loss_scale(void **state)
+TEST(loss_scale)
 {
-    (void)state;
     graph g;
     family_options o = tiny(1);
     weft_tensor loss;
@@ -360,9 +349,8 @@ static void small_graph(weft_tensor (*build)(const weft_builder *b), int64_t lea
     graph_free(&g);
 }
 
-static void other_ops(void **state)
+TEST(other_ops)
 {
-    (void)state;
     small_graph(casts, 1);
     small_graph(products, 60 + 30);
     small_graph(sums, 60 + 20 + 15 + 12);
@@ -371,9 +359,8 @@ static void other_ops(void **state)
 }
 
 /* What has no gradient says so instead of training on a wrong one. */
-static void refused(void **state)
+TEST(refused)
 {
-    (void)state;
     graph g;
     graph_init(&g, &alone, builtin_ops(), WEFT_F32, WEFT_F32);
     weft_builder b = graph_builder(&g);
@@ -399,9 +386,8 @@ static void refused(void **state)
 
 /* No gradient flows through random. xent.max and xent.sums refuse one; xent.finish is the loss of a
  * graph whose logits are split, which no graph here is: graph_shard_test.c evaluates it. */
-static void every_op_is_compared(void **state)
+TEST(every_op_is_compared)
 {
-    (void)state;
     const char *id;
     uint32_t k = 0;
     for (; (id = builtin_id(k)); k++)
@@ -412,16 +398,4 @@ static void every_op_is_compared(void **state)
                 fail_msg("no case compares the gradient of %s with differences", id);
         }
     assert_true(k > 30);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elementwise_ops), cmocka_unit_test(gpt2_tied),
-        cmocka_unit_test(gpt2_untied),     cmocka_unit_test(loss_scale),
-        cmocka_unit_test(llama_tied),      cmocka_unit_test(llama_untied),
-        cmocka_unit_test(refused),         cmocka_unit_test(other_ops),
-        cmocka_unit_test(with_dropout),    cmocka_unit_test(every_op_is_compared),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,5 @@
 /* graph_group_test.c: communication over a group of a mesh axis: what it may be, and the placements
  * before and after. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +8,7 @@
 #include "graph/graph.h"
 #include <weft/coll.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "builtin.h"
 
@@ -63,11 +59,10 @@ static void becomes(weft_place before, uint32_t kind, uint32_t redop, const char
     graph_free(&g);
 }
 
-static void in_a_pass(void **state)
+TEST(in_a_pass)
 {
     const weft_place split = {WEFT_SPLIT, 0, 0, 0}, max = {WEFT_PARTIAL_MAX, 0, 0, 0},
                      sum = {WEFT_PARTIAL_SUM, 0, 0, 0}, whole = {WEFT_WHOLE, 0, 0, 0};
-    (void)state;
     becomes(split, WEFT_SHIFT, 0, NULL, 1, NULL);
     becomes(split, WEFT_SHIFT, 0, NULL, 2, NULL);
     becomes(split, WEFT_SHIFT, 0, NULL, 3, "goes 1 to 2 further");
@@ -81,11 +76,10 @@ static void in_a_pass(void **state)
 }
 
 /* One coordinate has nobody to communicate with; a rule and a list have other refusals. */
-static void elsewhere(void **state)
+TEST(elsewhere)
 {
     graph g;
     weft_tensor y = 0, x = begin(&g, (weft_place){WEFT_PARTIAL_MAX, 0, 0, 0});
-    (void)state;
     assert_int_equal(over(&g, "one", WEFT_ALL_REDUCE, WEFT_MAX, NULL, 0, x, &y), WEFT_OK);
     assert_int_equal(y, x);
     g.now.state_of = "x";
@@ -97,13 +91,4 @@ static void elsewhere(void **state)
     assert_non_null(strstr(err_text(), "in a periodic list a group all-reduces"));
     assert_int_equal(over(&g, "three", WEFT_ALL_REDUCE, WEFT_SUM, NULL, 0, x, &y), WEFT_OK);
     graph_free(&g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(in_a_pass),
-        cmocka_unit_test(elsewhere),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,10 @@
 /* Do inputs have to be what the data fills, and do globs find tensors by their role? */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "graph/inputs.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "builtin.h"
 
@@ -40,9 +36,8 @@ static void refused(weft_status st, const char *says)
         fail_msg("expected '%s' in: %s", says, err_text());
 }
 
-static void dense_inputs(void **state)
+TEST(dense_inputs)
 {
-    (void)state;
     graph g;
     weft_tensor t;
     weft_shape s = {.rank = 3, .axes = {{"tokens", 6}, {"row", 4}, {"column", 5}}};
@@ -68,9 +63,8 @@ static void dense_inputs(void **state)
     graph_free(&g);
 }
 
-static void other_inputs_are_refused(void **state)
+TEST(other_inputs_are_refused)
 {
-    (void)state;
     static const char pixels[] = "'pixels' must be WEFT_F32 or 0 [tokens 6, row 4, column 5]";
     static const struct {
         const char *name, *says;
@@ -111,9 +105,8 @@ static void other_inputs_are_refused(void **state)
 }
 
 /* Without fields, as `weft plan` has none without data, what the model declares is accepted. */
-static void unknown_fields(void **state)
+TEST(unknown_fields)
 {
-    (void)state;
     graph g;
     weft_tensor t;
     weft_shape s = {.rank = 2, .axes = {{"tokens", 6}, {"any", 9}}};
@@ -130,9 +123,8 @@ static void unknown_fields(void **state)
     graph_free(&g);
 }
 
-static void fields_are_checked(void **state)
+TEST(fields_are_checked)
 {
-    (void)state;
     char long_name[WEFT_MAX_NAME + 1] = "";
     memset(long_name, 'n', WEFT_MAX_NAME);
     const struct {
@@ -209,9 +201,8 @@ static const char *found(const char *glob, char out[8])
     return st == WEFT_OK ? out : "refused";
 }
 
-static void roles_in_globs(void **state)
+TEST(roles_in_globs)
 {
-    (void)state;
     char out[8];
     assert_string_equal(found("@input", out), "it");
     assert_string_equal(found("pixels|targets", out), "it");
@@ -229,14 +220,4 @@ static void roles_in_globs(void **state)
     assert_string_equal(found("first_token", out), "refused");
     assert_non_null(strstr(err_text(), "has no axis 'tokens'"));
     assert_false(graph_glob_match("@input", "@input"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dense_inputs),   cmocka_unit_test(other_inputs_are_refused),
-        cmocka_unit_test(unknown_fields), cmocka_unit_test(fields_are_checked),
-        cmocka_unit_test(roles_in_globs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

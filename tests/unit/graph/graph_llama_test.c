@@ -3,16 +3,12 @@
  * Heads, heads of keys and the inner width over a mesh axis, as tensor parallelism cuts them: the
  * pass stays local but for two sums a block forward, and placements are those that the names say.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "graph/graph.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "builtin.h"
 #include "family.h"
@@ -66,9 +62,8 @@ static void expect_local(const graph *g, const char *id, uint32_t times)
     assert_int_equal(count, times);
 }
 
-static void heads_and_ffn(void **state)
+TEST(heads_and_ffn)
 {
-    (void)state;
     graph g;
     build(&g);
     assert_int_equal(graph_split(&g, "block.*.attn.q.w|block.*.attn.out.w", "heads", 0), WEFT_OK);
@@ -91,9 +86,8 @@ static void heads_and_ffn(void **state)
 }
 
 /* Queries alone: the keys that a rank's heads need would be on every rank. */
-static void queries_alone(void **state)
+TEST(queries_alone)
 {
-    (void)state;
     graph g;
     build(&g);
     assert_int_equal(graph_split(&g, "block.*.attn.q.w", "heads", 0), WEFT_OK);
@@ -101,13 +95,4 @@ static void queries_alone(void **state)
     assert_int_equal(graph_propagate(&g, 0, &end), WEFT_USAGE);
     assert_non_null(strstr(err_text(), "split over the same mesh axis, but "));
     graph_free(&g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(heads_and_ffn),
-        cmocka_unit_test(queries_alone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

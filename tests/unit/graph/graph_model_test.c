@@ -1,8 +1,4 @@
 /* Are models built as their sizes say, and sizes that no model can have refused? */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +6,7 @@
 #include "base/err.h"
 #include "graph/graph.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "builtin.h"
 #include "family.h"
@@ -51,9 +47,8 @@ static int64_t built_params(const family_options *o, uint32_t *count)
     return n;
 }
 
-static void parameter_counts(void **state)
+TEST(parameter_counts)
 {
-    (void)state;
     uint32_t tensors;
     family_options o = published();
     assert_int_equal(family_params(&o), 124439808); /* the published number */
@@ -66,9 +61,8 @@ static void parameter_counts(void **state)
 }
 
 /* Llama 2 7B, Llama 3 8B and TinyLlama 1.1B, as they were published. */
-static void llama_parameter_counts(void **state)
+TEST(llama_parameter_counts)
 {
-    (void)state;
     static const struct {
         int64_t layers, heads, kv_heads, embed, ffn, vocab, params;
     } known[] = {{32, 32, 32, 4096, 11008, 32000, 6738415616},
@@ -103,9 +97,8 @@ static const graph_tensor *named(const graph *g, const char *name)
 }
 
 /* Names, axes and starting values are read from checkpoints and by strategies: they are fixed. */
-static void names_axes_and_init(void **state)
+TEST(names_axes_and_init)
 {
-    (void)state;
     graph g;
     weft_tensor loss;
     family_options o = published();
@@ -144,9 +137,8 @@ static void expect_axes(const graph_tensor *t, const char *axes)
     assert_string_equal(got, axes);
 }
 
-static void llama_names_axes_and_init(void **state)
+TEST(llama_names_axes_and_init)
 {
-    (void)state;
     graph g;
     weft_tensor loss;
     family_options o = published();
@@ -178,9 +170,8 @@ static void llama_names_axes_and_init(void **state)
     graph_free(&g);
 }
 
-static void what_is_wanted(void **state)
+TEST(what_is_wanted)
 {
-    (void)state;
     for (uint32_t want = WEFT_MODEL_TRAIN; want <= WEFT_MODEL_LOGITS; want++) {
         graph g;
         weft_tensor out;
@@ -214,9 +205,8 @@ static void refuse(const family_options *o, const char *says)
 }
 
 /* Each number has bounds of its own, and some have to fit each other. */
-static void impossible_sizes(void **state)
+TEST(impossible_sizes)
 {
-    (void)state;
     static const struct {
         size_t at;
         int64_t value;
@@ -278,9 +268,8 @@ static void impossible_sizes(void **state)
 }
 
 /* The vocabulary of the data, and how it fits the model's. */
-static void vocabulary_of_the_data(void **state)
+TEST(vocabulary_of_the_data)
 {
-    (void)state;
     static const struct {
         const char *given;
         uint32_t data, vocab; /* vocab 0: refused */
@@ -311,15 +300,4 @@ static void vocabulary_of_the_data(void **state)
             fail_msg("expected '%s' in: %s", cases[i].says, err_text());
         config_destroy(cfg);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parameter_counts),       cmocka_unit_test(llama_parameter_counts),
-        cmocka_unit_test(names_axes_and_init),    cmocka_unit_test(llama_names_axes_and_init),
-        cmocka_unit_test(what_is_wanted),         cmocka_unit_test(impossible_sizes),
-        cmocka_unit_test(vocabulary_of_the_data),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

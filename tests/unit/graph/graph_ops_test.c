@@ -1,9 +1,5 @@
 /* Do the ops that come with weft make the right shapes, and refuse the wrong ones in a useful
  * sentence? */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +7,7 @@
 #include "base/err.h"
 #include "graph/graph.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "builtin.h"
 
@@ -321,16 +317,14 @@ static void one_case(const infer_case *c)
     graph_free(&g);
 }
 
-static void shapes(void **state)
+TEST(shapes)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         one_case(&cases[i]);
 }
 
-static void attention_needs_its_sequence(void **state)
+TEST(attention_needs_its_sequence)
 {
-    (void)state;
     graph g;
     char names[128];
     graph_init(&g, &alone, builtin_ops(), WEFT_F32, WEFT_F32);
@@ -344,9 +338,8 @@ static void attention_needs_its_sequence(void **state)
 }
 
 /* The longest names and the largest sizes that a shape can have still make a whole sentence. */
-static void long_names(void **state)
+TEST(long_names)
 {
-    (void)state;
     char name[WEFT_MAX_AXES][WEFT_MAX_NAME];
     weft_shape s = {.dtype = WEFT_F32, .rank = WEFT_MAX_AXES}, in[2], out[2];
     for (int i = 0; i < WEFT_MAX_AXES; i++) {
@@ -367,9 +360,8 @@ static void long_names(void **state)
 }
 
 /* Numbers of the published GPT-2: 6 times parameters and 12 layers width sequence a token. */
-static void costs(void **state)
+TEST(costs)
 {
-    (void)state;
     static const weft_op_self nobody = {.struct_size = sizeof nobody};
     char names[4][128];
     weft_attr attrs[] = {{.key = "sequence", .i = 4}, {.key = "causal", .i = 1}};
@@ -403,15 +395,4 @@ static void costs(void **state)
     grouped[1].axes[1].size = grouped[2].axes[1].size = 1; /* shared keys cost as many products */
     op = builtin_op("attention");
     assert_true(op->flops(&nobody, attrs, 2, grouped, 3, &a, 1) == 2.0 * 8 * 4 * 2 * 5);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shapes),
-        cmocka_unit_test(attention_needs_its_sequence),
-        cmocka_unit_test(long_names),
-        cmocka_unit_test(costs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

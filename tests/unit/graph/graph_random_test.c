@@ -1,15 +1,13 @@
 /* Has every op of a graph that draws random numbers a stream of its own? What would draw the same
  * numbers twice is refused, a replacement and a gradient may draw those of their op again, and the
  * models keep the rule. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "graph/graph.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "builtin.h"
 #include "family.h"
@@ -64,9 +62,8 @@ static weft_status draw_again(void *user, const weft_builder *b)
     return b->assign(b->ctx, dst, src, 0);
 }
 
-static void streams(void **state)
+TEST(streams)
 {
-    (void)state;
     net n;
     begin(&n);
     const uint32_t at = n.g.nodes.n;
@@ -85,9 +82,8 @@ static void streams(void **state)
 }
 
 /* Equal streams would drop the same elements. The graph of training alone draws. */
-static void dropout_has_streams_of_its_own(void **state)
+TEST(dropout_has_streams_of_its_own)
 {
-    (void)state;
     for (int llama = 0; llama < 2; llama++)
         for (uint32_t want = WEFT_MODEL_TRAIN; want <= WEFT_MODEL_LOGITS; want++) {
             family_options o = {.family = llama ? "llama" : "gpt2",
@@ -122,13 +118,4 @@ static void dropout_has_streams_of_its_own(void **state)
             assert_int_equal(drawn, want == WEFT_MODEL_TRAIN ? 1 + 2 * o.layers : 0);
             graph_free(&g);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(streams),
-        cmocka_unit_test(dropout_has_streams_of_its_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,10 +5,6 @@
  * its parts of the inputs, and the parts, put together as the op says its outputs lie, must be the
  * result of the whole op. What must be accepted is listed besides. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +14,7 @@
 #include "graph/graph.h"
 #include <weft/shard.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "builtin.h"
 #include "op_eval.h"
@@ -357,9 +353,8 @@ static void must_accept(const bench *w, weft_place *in, weft_place *out, char ax
         fail_msg("%s refuses '%c' %d: %s", e->id, axis ? axis : '+', partial, err_text());
 }
 
-static void listed_splits_are_accepted(void **state)
+TEST(listed_splits_are_accepted)
 {
-    (void)state;
     for (uint32_t e = 0; e < EXAMPLES; e++) {
         bench *w = set_up(e);
         for (const char *p = examples[e].accept; *p && *p != '@'; p++) {
@@ -392,9 +387,8 @@ static bool next_places(const bench *w, weft_place *in)
     return false;
 }
 
-static void accepted_splits_are_right(void **state)
+TEST(accepted_splits_are_right)
 {
-    (void)state;
     uint32_t accepted = 0, refused = 0;
     for (uint32_t e = 0; e < EXAMPLES; e++) {
         bench *w = set_up(e);
@@ -415,9 +409,8 @@ static void accepted_splits_are_right(void **state)
     assert_in_range(refused, 1000, 100000);
 }
 
-static void every_op_is_in_the_list(void **state)
+TEST(every_op_is_in_the_list)
 {
-    (void)state;
     uint32_t n = 0;
     for (const char *id; (id = builtin_id(n)); n++) {
         uint32_t e = 0;
@@ -431,9 +424,8 @@ static void every_op_is_in_the_list(void **state)
     assert_null(builtin_op("linear.d"));
 }
 
-static void sequences_are_not_cut(void **state)
+TEST(sequences_are_not_cut)
 {
-    (void)state;
     uint32_t e = 0;
     while (strcmp(examples[e].id, "attention"))
         e++;
@@ -447,9 +439,8 @@ static void sequences_are_not_cut(void **state)
     tear_down(w);
 }
 
-static void held_and_maxima(void **state)
+TEST(held_and_maxima)
 {
-    (void)state;
     bench *w = set_up(0);
     weft_place in[2] = {{WEFT_HELD, 1, 0, 0}, {WEFT_WHOLE, 0, 0, 0}}, out[3];
     assert_int_equal(ask(w, in, out), WEFT_OK);
@@ -464,9 +455,8 @@ static void held_and_maxima(void **state)
 }
 
 /* A plugin's op without shard(): its `whole` list is kept, partial inputs are refused. */
-static void an_op_by_names_alone(void **state)
+TEST(an_op_by_names_alone)
 {
-    (void)state;
     bench *w = set_up(0);
     weft_op op = *w->op;
     op.whole = "embed,o";
@@ -486,14 +476,4 @@ static void an_op_by_names_alone(void **state)
     assert_int_equal(weft_shard_by_names(&b, op.whole, "acme", &w->call, partial, out),
                      WEFT_UNSUPPORTED);
     tear_down(w);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_op_is_in_the_list),   cmocka_unit_test(listed_splits_are_accepted),
-        cmocka_unit_test(accepted_splits_are_right), cmocka_unit_test(sequences_are_not_cut),
-        cmocka_unit_test(held_and_maxima),           cmocka_unit_test(an_op_by_names_alone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,12 @@
 /* builder.state(): which arguments are refused, and in which words; the shape, the type and the
  * axes that follow the parameter of what it makes. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "graph/graph.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "builtin.h"
 
@@ -52,9 +50,8 @@ static void refused(const weft_state_args *x, weft_status status, const char *te
     err_clear();
 }
 
-static void bad_structs(void **state)
+TEST(bad_structs)
 {
-    (void)state;
     begin("table");
     struct {
         weft_state_args known;
@@ -75,9 +72,8 @@ static void bad_structs(void **state)
     graph_free(&g);
 }
 
-static void bad_members(void **state)
+TEST(bad_members)
 {
-    (void)state;
     begin("table");
     const weft_shape odd = {.rank = 1, .axes = {{"vocab", 3}}}, many = {.rank = WEFT_MAX_AXES + 1},
                      cells = {.rank = 1, .axes = {{"cells", 5}}};
@@ -121,9 +117,8 @@ static const graph_tensor *made(weft_state_args x, const char *name)
     return graph_tensor_at(&g, t);
 }
 
-static void shapes(void **state)
+TEST(shapes)
 {
-    (void)state;
     begin("table");
     const weft_shape square = {.rank = 2, .axes = {{"embed", 6}, {"embed'", 6}}};
     const graph_tensor *t = made(STATE(.dtype = WEFT_BF16), "whole");
@@ -143,11 +138,4 @@ static void shapes(void **state)
     shorter.struct_size = WEFT_END_OF(weft_state_args, dtype); /* keep is not there */
     assert_true(made(shorter, "shorter")->full);
     graph_free(&g);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bad_structs), cmocka_unit_test(bad_members),
-                                       cmocka_unit_test(shapes)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,4 @@
 /* Are the tables of names of a model family checked before anything reads them? */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +7,7 @@
 
 #include <weft/model.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 static const weft_option layers = {.struct_size = sizeof layers, .key = "layers"};
 static const weft_option *const options[] = {&layers, NULL};
@@ -47,9 +43,8 @@ static const weft_model_field key = {sizeof key, 0, "layers", "n_layer", NULL, N
 static const weft_model_field *const fields[] = {&key, &only, NULL};
 static const weft_model_format good = {sizeof good, 0, "other", "ArchA|ArchB", "", rows, fields};
 
-static void lawful(void **state)
+TEST(lawful)
 {
-    (void)state;
     weft_model_table t;
     assert_int_equal(adopt((const weft_model_format *const[]){&good, NULL}, &t), WEFT_OK);
     assert_ptr_not_equal(t.formats[0], &good);
@@ -75,9 +70,8 @@ static void refused(const weft_model_format *f, const char *says)
         fail_msg("expected '%s' in: %s", says, err_text());
 }
 
-static void formats(void **state)
+TEST(formats)
 {
-    (void)state;
     weft_model_format f = good;
     weft_model_table t;
     memset(long_text, 'x', sizeof long_text - 1);
@@ -110,9 +104,8 @@ static void formats(void **state)
     assert_non_null(strstr(err_text(), "more than 16 formats"));
 }
 
-static void tensors(void **state)
+TEST(tensors)
 {
-    (void)state;
     const struct {
         const char *says;
         const weft_model_tensor *const *rows;
@@ -157,9 +150,8 @@ static void tensors(void **state)
     refused(&f, "more than 1024 rows");
 }
 
-static void of_fields(void **state)
+TEST(of_fields)
 {
-    (void)state;
     const struct {
         const char *says;
         const weft_model_field *const *rows;
@@ -180,15 +172,4 @@ static void of_fields(void **state)
         f.fields = wrong[i].rows;
         refused(&f, wrong[i].says);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lawful),
-        cmocka_unit_test(formats),
-        cmocka_unit_test(tensors),
-        cmocka_unit_test(of_fields),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,8 @@
 /* Does another thread read the calls of one whole, whatever that does meanwhile? */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "host/call.h"
 
@@ -40,9 +36,8 @@ static void *moves(void *unused)
 }
 
 /* No index of one array of sites is taken for one of the other, whenever the thread is read. */
-static void frames_are_read_whole(void **state)
+TEST(frames_are_read_whole)
 {
-    (void)state;
     pthread_t t;
     host_thread_calls *s;
     uint64_t seen[2] = {0};
@@ -61,10 +56,4 @@ static void frames_are_read_whole(void **state)
     }
     atomic_store(&enough, true);
     pthread_join(t, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(frames_are_read_whole)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

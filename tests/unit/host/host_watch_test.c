@@ -2,11 +2,7 @@
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "base/clock.h"
 #include "host/call.h"
@@ -202,9 +198,8 @@ static played lasting[] = {
     SAYS(in_another_thread, limits, "update() of the plugin outer", ""),
     SAYS(one_lasts_and_hardly_runs, limits, "update() of the plugin outer", "")};
 
-static void calls_that_last_are_named(void **state)
+TEST(calls_that_last_are_named)
 {
-    (void)state;
     judge(lasting, sizeof lasting / sizeof *lasting);
 }
 
@@ -285,9 +280,8 @@ static played passing[] = {LETS_PASS(many_calls, limits),
                            LETS_PASS(hardly_runs_for_a_while, limits),
                            LETS_PASS(threads_come_and_go, limits)};
 
-static void others_pass(void **state)
+TEST(others_pass)
 {
-    (void)state;
     judge(passing, sizeof passing / sizeof *passing);
 }
 
@@ -466,17 +460,15 @@ static played with_sites[] = {
     LETS_PASS(freed_sites, at_sites),
     LETS_PASS(is_stopped, at_sites)};
 
-static void calls_at_sites(void **state)
+TEST(calls_at_sites)
 {
-    (void)state;
     judge(with_sites, sizeof with_sites / sizeof *with_sites);
 }
 
 /* Its deadline is five times the longest of its calls, which took 0.3 s and what a busy machine
  * adds. */
-static void a_deadline_follows_the_longest_call(void **state)
+TEST(a_deadline_follows_the_longest_call)
 {
-    (void)state;
     judge(&long_site, 1);
     const double deadline = strtod(strstr(long_site.text, "return: ") + 8, NULL),
                  longest = strtod(strstr(long_site.text, "took up to ") + 11, NULL);
@@ -490,9 +482,8 @@ static played switched_off[] = {SAYS(site_lasts, no_stuck, "here, site 2",
                                 LETS_PASS(away_from_sites, debugger),
                                 LETS_PASS(is_stopped, debugger)};
 
-static void sites_can_be_switched_off(void **state)
+TEST(sites_can_be_switched_off)
 {
-    (void)state;
     judge(switched_off, sizeof switched_off / sizeof *switched_off);
 }
 
@@ -516,9 +507,5 @@ static int play_everything(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calls_that_last_are_named), cmocka_unit_test(others_pass),
-        cmocka_unit_test(calls_at_sites), cmocka_unit_test(a_deadline_follows_the_longest_call),
-        cmocka_unit_test(sites_can_be_switched_off)};
-    return cmocka_run_group_tests(tests, play_everything, NULL);
+    return test_run(play_everything, NULL);
 }

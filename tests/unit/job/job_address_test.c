@@ -5,11 +5,10 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <test.h>
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -29,9 +28,8 @@ static struct sockaddr_storage address(const char *text)
     return out;
 }
 
-static void kinds(void **state)
+TEST(kinds)
 {
-    (void)state;
     static const struct {
         const char *text, *printed;
         bool wildcard, loopback;
@@ -54,9 +52,8 @@ static void kinds(void **state)
     }
 }
 
-static void lengths(void **state)
+TEST(lengths)
 {
-    (void)state;
     char name[8];
     uint16_t port;
     assert_true(job_endpoint_split("seven77:1", name, sizeof name, &port));
@@ -70,9 +67,8 @@ static void lengths(void **state)
     assert_false(job_endpoint_is_name(""));
 }
 
-static void own(void **state)
+TEST(own)
 {
-    (void)state;
     static const char *const right[] = {"127.0.0.1", "lo", "127.0.0.0/8", "127.0.0.1/32",
                                         "126.0.0.0/7"};
     static const char *const wrong[] = {"127.0.0.0/32", "128.0.0.0/8", "l", "lo0",      "::/129",
@@ -124,9 +120,8 @@ static weft_status resolve(const char *name, job_resolve_wait wait, uint32_t *ca
     return st;
 }
 
-static void resolving(void **state)
+TEST(resolving)
 {
-    (void)state;
     uint64_t took;
     uint32_t calls = 0;
     assert_int_equal(resolve("127.0.0.1", wait_plain, &calls, 60000, &took), WEFT_OK);
@@ -145,9 +140,8 @@ static void resolving(void **state)
 }
 
 /* All addresses in turn, then a pause and the first again; resolved anew after a second. */
-static void rounds(void **state)
+TEST(rounds)
 {
-    (void)state;
     job_identity who = {.rank = 1, .ranks = 2, .port = 9, .addr = "127.0.0.1"};
     uint32_t calls = 0, n = 0;
     const uint64_t began = clock_ms();
@@ -162,13 +156,4 @@ static void rounds(void **state)
     assert_in_range(n, patience_is_timed() ? 2 : 1, took / 50 + 2); /* 50 ms is the pause */
     assert_in_range(took, 1000, patience(5000));
     job_resolver_end(&r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kinds),     cmocka_unit_test(lengths), cmocka_unit_test(own),
-        cmocka_unit_test(resolving), cmocka_unit_test(rounds),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

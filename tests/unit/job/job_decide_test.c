@@ -1,12 +1,8 @@
 /* Do the decisions about failures and stops return the right events? No thread, no socket. */
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <string.h>
+#include <test.h>
 
 #include "job/decide/agreement.h"
 #include "job/decide/failure.h"
@@ -20,9 +16,8 @@ static job_sign sign(uint32_t rank, uint32_t weight, job_seen seen)
     return (job_sign){.rank = rank, .weight = weight, .text = "is gone", .seen = seen};
 }
 
-static void certain_sign_is_a_failure_at_once(void **state)
+TEST(certain_sign_is_a_failure_at_once)
 {
-    (void)state;
     job_cause c = {0};
     job_sign s = sign(3, JOB_CAUSE_SURE, JOB_SEEN_AT);
     s.step = 17;
@@ -33,9 +28,8 @@ static void certain_sign_is_a_failure_at_once(void **state)
     assert_string_equal(e.text, "rank 3 is gone; last seen at step 17, place 34");
 }
 
-static void text_says_how_far_the_rank_had_come(void **state)
+TEST(text_says_how_far_the_rank_had_come)
 {
-    (void)state;
     static const struct {
         job_seen seen;
         const char *text;
@@ -49,9 +43,8 @@ static void text_says_how_far_the_rank_had_come(void **state)
     }
 }
 
-static void better_sign_replaces_the_candidate(void **state)
+TEST(better_sign_replaces_the_candidate)
 {
-    (void)state;
     job_cause c = {0};
     job_view v = rank0;
     const job_sign second = sign(1, JOB_CAUSE_SECOND, JOB_SEEN_AT);
@@ -67,9 +60,8 @@ static void better_sign_replaces_the_candidate(void **state)
     assert_int_equal(e.rank, 2);
 }
 
-static void launcher_gets_time_to_say_why(void **state)
+TEST(launcher_gets_time_to_say_why)
 {
-    (void)state;
     job_cause c = {0};
     job_view v = rank0;
     v.launched = true;
@@ -81,9 +73,8 @@ static void launcher_gets_time_to_say_why(void **state)
     assert_int_equal(job_failure_due(&c, &v).kind, JOB_EVENT_FAILURE);
 }
 
-static void nothing_follows_the_record_or_the_end(void **state)
+TEST(nothing_follows_the_record_or_the_end)
 {
-    (void)state;
     const job_sign s = sign(2, JOB_CAUSE_SURE, JOB_SEEN_AT);
     for (int i = 0; i < 2; i++) {
         job_cause c = {0};
@@ -104,9 +95,8 @@ static job_event ended(const job_view *v, uint32_t kind, uint32_t rank, uint32_t
     return job_failure_ended(c, v, &r, &s);
 }
 
-static void killed_rank_is_certain_where_it_is_judged(void **state)
+TEST(killed_rank_is_certain_where_it_is_judged)
 {
-    (void)state;
     job_cause c;
     assert_int_equal(ended(&rank0, CONTROL_KILLED, 1, SIGKILL, false, &c).kind, JOB_EVENT_FAILURE);
     assert_non_null(strstr(c.text, "was killed by signal 9 (SIGKILL)"));
@@ -115,9 +105,8 @@ static void killed_rank_is_certain_where_it_is_judged(void **state)
     assert_int_equal(ended(&rank2, CONTROL_KILLED, 0, SIGKILL, false, &c).kind, JOB_EVENT_FAILURE);
 }
 
-static void expected_ends_are_ignored(void **state)
+TEST(expected_ends_are_ignored)
 {
-    (void)state;
     job_cause c;
     ended(&rank0, CONTROL_ENDED, 1, 0, true, &c); /* it has said goodbye */
     assert_int_equal(c.weight, 0);
@@ -135,9 +124,8 @@ static void expected_ends_are_ignored(void **state)
     assert_int_equal(c.weight, 0);
 }
 
-static void stopped_rank_ends_the_waits_before_the_first_step(void **state)
+TEST(stopped_rank_ends_the_waits_before_the_first_step)
 {
-    (void)state;
     job_cause c;
     job_view v = rank0;
     v.begun = false;
@@ -149,9 +137,8 @@ static void stopped_rank_ends_the_waits_before_the_first_step(void **state)
     assert_int_equal(c.weight, JOB_CAUSE_ENDED);
 }
 
-static void request_goes_to_rank_0_once(void **state)
+TEST(request_goes_to_rank_0_once)
 {
-    (void)state;
     job_agreement a = {.last = UINT64_MAX, .begun = 5};
     assert_int_equal(job_agreement_request(&a, &rank2, 0).kind, JOB_EVENT_NONE);
     const job_event e = job_agreement_request(&a, &rank2, SIGUSR1);
@@ -161,9 +148,8 @@ static void request_goes_to_rank_0_once(void **state)
     assert_true(atomic_load(&a.last) == UINT64_MAX); /* only rank 0's question holds it */
 }
 
-static void rank_0_begins_once_and_not_after_a_failure(void **state)
+TEST(rank_0_begins_once_and_not_after_a_failure)
 {
-    (void)state;
     job_agreement a = {.last = UINT64_MAX, .begun = 5}, b = {.last = UINT64_MAX};
     const job_event e = job_agreement_request(&a, &rank0, SIGTERM);
     assert_int_equal(e.kind, JOB_EVENT_HOLD);
@@ -177,9 +163,8 @@ static void rank_0_begins_once_and_not_after_a_failure(void **state)
     assert_false(b.held);
 }
 
-static void every_request_keeps_its_number(void **state)
+TEST(every_request_keeps_its_number)
 {
-    (void)state;
     const int numbers[] = {SIGTERM, SIGUSR1, SIGHUP, SIGXCPU};
     sigset_t set;
     sigemptyset(&set);
@@ -195,9 +180,8 @@ static void every_request_keeps_its_number(void **state)
     }
 }
 
-static void last_step_is_the_largest_answer(void **state)
+TEST(last_step_is_the_largest_answer)
 {
-    (void)state;
     uint64_t last = 0;
     assert_true(job_agreement_count(true, false, true, 7, &last));
     assert_true(job_agreement_count(true, false, true, 9, &last));
@@ -211,9 +195,8 @@ static void last_step_is_the_largest_answer(void **state)
     assert_true(last == UINT64_MAX);
 }
 
-static void settling_ends_the_waits_where_no_step_has_begun(void **state)
+TEST(settling_ends_the_waits_where_no_step_has_begun)
 {
-    (void)state;
     job_agreement a = {.last = UINT64_MAX, .begun = 9}, b = {.last = UINT64_MAX};
     assert_int_equal(job_agreement_hold(&a, SIGTERM).step, 9);
     job_event e = job_agreement_finish(&a, SIGTERM, 12);
@@ -225,24 +208,4 @@ static void settling_ends_the_waits_where_no_step_has_begun(void **state)
     assert_int_equal(e.number, SIGUSR1);
     assert_true(b.held && b.agreed);
     assert_true(atomic_load(&b.last) == 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(certain_sign_is_a_failure_at_once),
-        cmocka_unit_test(text_says_how_far_the_rank_had_come),
-        cmocka_unit_test(better_sign_replaces_the_candidate),
-        cmocka_unit_test(launcher_gets_time_to_say_why),
-        cmocka_unit_test(nothing_follows_the_record_or_the_end),
-        cmocka_unit_test(killed_rank_is_certain_where_it_is_judged),
-        cmocka_unit_test(expected_ends_are_ignored),
-        cmocka_unit_test(stopped_rank_ends_the_waits_before_the_first_step),
-        cmocka_unit_test(request_goes_to_rank_0_once),
-        cmocka_unit_test(rank_0_begins_once_and_not_after_a_failure),
-        cmocka_unit_test(every_request_keeps_its_number),
-        cmocka_unit_test(last_step_is_the_largest_answer),
-        cmocka_unit_test(settling_ends_the_waits_where_no_step_has_begun),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,9 @@
 /* Gathers of groups, request by request and without a network: who is answered, when, with what;
  * requests that are damaged; and the limits of what plugins put into the store. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <test.h>
 
 #include "job/store/gather.h"
 #include "job/store/parts.h"
@@ -63,9 +62,8 @@ static void expect_parts(uint32_t rank, uint32_t n, const char *all)
     assert_string_equal(out, all);
 }
 
-static void groups_are_apart(void **state)
+TEST(groups_are_apart)
 {
-    (void)state;
     static const uint32_t even[] = {0, 2}, odd[] = {1, 3};
     job_gathers *g = fresh();
     join(g, 0, "k", even, 2, "a0", 10);
@@ -80,9 +78,8 @@ static void groups_are_apart(void **state)
     job_gathers_close(g);
 }
 
-static void all_ranks_with_or_without_a_list(void **state)
+TEST(all_ranks_with_or_without_a_list)
 {
-    (void)state;
     static const uint32_t all[] = {0, 1, 2, 3};
     job_gathers *g = fresh();
     join(g, 3, "k", NULL, RANKS, "d", 10);
@@ -98,9 +95,8 @@ static void all_ranks_with_or_without_a_list(void **state)
     job_gathers_close(g);
 }
 
-static void disagreement(void **state)
+TEST(disagreement)
 {
-    (void)state;
     static const uint32_t pair[] = {0, 1}, three[] = {0, 1, 2};
     job_gathers *g = fresh();
     join(g, 0, "k", pair, 2, "aa", 10);
@@ -117,9 +113,8 @@ static void disagreement(void **state)
     job_gathers_close(g);
 }
 
-static void damaged_requests(void **state)
+TEST(damaged_requests)
 {
-    (void)state;
     static const uint32_t pair[] = {0, 1};
     const job_gather_request good = {
         .total = 2, .n = 2, .member = pair, .fragment = (const uint8_t *)"ab", .bytes = 2};
@@ -150,9 +145,8 @@ static void damaged_requests(void **state)
     job_gathers_close(g);
 }
 
-static void values_of_plugins(void **state)
+TEST(values_of_plugins)
 {
-    (void)state;
     memset(reply, 0, sizeof reply);
     job_store *s = job_store_open(RANKS, on_reply, reply);
     job_store_find(s, 1, "k");
@@ -181,14 +175,4 @@ static void values_of_plugins(void **state)
     assert_int_equal(reply[0].status, WEFT_OK);
     free(big);
     job_store_close(s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(groups_are_apart),  cmocka_unit_test(all_ranks_with_or_without_a_list),
-        cmocka_unit_test(disagreement),      cmocka_unit_test(damaged_requests),
-        cmocka_unit_test(values_of_plugins),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,8 @@
 /* Who we are, for every launcher's dialect; and what contradicts is refused in words. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <test.h>
 
 #include "base/err.h"
 #include "job/control/control.h"
@@ -83,9 +82,8 @@ static void refuses(const char *settings, const char *word)
     assert_int_equal(id.rank, 77); /* nothing is written on failure */
 }
 
-static void nothing_set(void **state)
+TEST(nothing_set)
 {
-    (void)state;
     job_identity id;
     assert_int_equal(identify("", &id), WEFT_OK);
     assert_false(id.launched);
@@ -95,9 +93,8 @@ static void nothing_set(void **state)
     assert_string_equal(id.addr, "127.0.0.1");
 }
 
-static void dialects(void **state)
+TEST(dialects)
 {
-    (void)state;
     accepts("RANK=2 WORLD_SIZE=4 MASTER_PORT=5000", 2, 4, 2, 4);
     accepts("RANK=5 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 MASTER_ADDR=n1 MASTER_PORT=5000",
             5, 8, 1, 4);
@@ -115,9 +112,8 @@ static void dialects(void **state)
     assert_int_equal(id.port, 29500);
 }
 
-static void precedence(void **state)
+TEST(precedence)
 {
-    (void)state;
     /* A launcher of ours inside an mpirun of one. */
     accepts("RANK=1 WORLD_SIZE=4 MASTER_PORT=9 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1", 1, 4,
             1, 4);
@@ -151,9 +147,8 @@ static uint64_t launch_of(const char *settings)
 #define STEP "SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 MASTER_PORT=9 "
 
 /* Runs of one launcher are told apart where it has a name for them, and by nothing else. */
-static void names_of_runs(void **state)
+TEST(names_of_runs)
 {
-    (void)state;
     const uint64_t step = launch_of(STEP "SLURM_JOB_ID=7 SLURM_STEP_ID=0");
     assert_int_not_equal(step, 0);
     assert_true(step == launch_of(STEP "SLURM_JOB_ID=7 SLURM_STEP_ID=0"));
@@ -172,9 +167,8 @@ static void names_of_runs(void **state)
 
 #define POD "JOB_COMPLETION_INDEX=3 MASTER_ADDR=train-0.train MASTER_PORT=29500 "
 
-static void pods(void **state)
+TEST(pods)
 {
-    (void)state;
     job_identity id;
     accepts(POD "WORLD_SIZE=4", 3, 4, 0, 1);
     accepts(POD "WORLD_SIZE=8 RANK=7", 7, 8, 0, 1); /* an operator's RANK has precedence */
@@ -192,9 +186,8 @@ static void pods(void **state)
     assert_int_equal(job_check_tasks(0, false, "weft train j.ini"), WEFT_OK);
 }
 
-static void places(void **state)
+TEST(places)
 {
-    (void)state;
     static const struct {
         const char *addr, *name;
         uint16_t port;
@@ -236,9 +229,8 @@ static uint16_t port_of(const char *settings)
 }
 
 /* torchrun's store listens at MASTER_PORT: rank 0 listens at a port that follows from it. */
-static void torchrun(void **state)
+TEST(torchrun)
 {
-    (void)state;
     const uint16_t port = port_of(STORE "MASTER_PORT=41205 TORCHELASTIC_RUN_ID=a");
     assert_in_range(port, 20000, 32768);
     assert_int_equal(port, port_of(STORE "MASTER_PORT=41205 TORCHELASTIC_RUN_ID=a "
@@ -255,9 +247,8 @@ static void torchrun(void **state)
     refuses(STORE "MASTER_PORT=0", "MASTER_PORT is 0");
 }
 
-static void contradictions(void **state)
+TEST(contradictions)
 {
-    (void)state;
     refuses("RANK=1", "WORLD_SIZE");
     refuses("WORLD_SIZE=2", "RANK");
     refuses("RANK=2 WORLD_SIZE=2 MASTER_PORT=9", "0 to 1");
@@ -272,9 +263,8 @@ static void contradictions(void **state)
     refuses("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 PMI_RANK=2 PMI_SIZE=4", "PMI");
 }
 
-static void garbage(void **state)
+TEST(garbage)
 {
-    (void)state;
     static const char *const bad[] = {"x", "-1", "1x", "0x1", "", "+1", "99999999999999999999"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char text[128] = "WORLD_SIZE=2 MASTER_PORT=9 RANK=";
@@ -292,16 +282,4 @@ static void garbage(void **state)
     memset(text + n, 'a', 256);
     text[n + 256] = 0;
     refuses(text, "256 bytes");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_set), cmocka_unit_test(dialects),
-        cmocka_unit_test(precedence),  cmocka_unit_test(contradictions),
-        cmocka_unit_test(garbage),     cmocka_unit_test(names_of_runs),
-        cmocka_unit_test(pods),        cmocka_unit_test(places),
-        cmocka_unit_test(torchrun),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,13 @@
 /* job_mpirun_test.c: which values of Open MPI's variable are a secret of the job. */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "job/identity/mpirun.h"
 
-static void random_bits_are_taken(void **state)
+TEST(random_bits_are_taken)
 {
     static const char *const bad[] = {
         "",
@@ -23,7 +19,6 @@ static void random_bits_are_taken(void **state)
         "0000000001c60001-0000000000000001",
     };
     uint8_t out[JOB_MPIRUN_SECRET];
-    (void)state;
     unsetenv("OMPI_MCA_orte_precondition_transports");
     assert_false(job_mpirun_secret(out));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -34,10 +29,4 @@ static void random_bits_are_taken(void **state)
     assert_true(job_mpirun_secret(out));
     assert_memory_equal(out, "\x6e\x7e\x32\x3f\xdd\x22\xbb\x81\x4f\xf7\xaf\x15\xbb\xf8\x2b\x98",
                         sizeof out);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_bits_are_taken)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,8 @@
 /* The answer to an exchange: equal parts once, every layout comes back as it was, and bytes that
  * are no answer are refused. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <test.h>
 
 #include "base/err.h"
 #include "base/number/rng.h"
@@ -48,9 +47,8 @@ static uint64_t there_and_back(uint32_t ranks, uint32_t kinds, uint32_t block, u
     return n;
 }
 
-static void every_layout(void **state)
+TEST(every_layout)
 {
-    (void)state;
     static const uint32_t ranks[] = {1, 2, 3, 127, 128, 129, LIMIT};
     for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++)
         for (uint32_t kinds = 1; kinds <= ranks[i]; kinds += kinds < 4 ? 1 : 61)
@@ -59,17 +57,15 @@ static void every_layout(void **state)
                     there_and_back(ranks[i], kinds, block, bytes);
 }
 
-static void equal_parts_once(void **state)
+TEST(equal_parts_once)
 {
-    (void)state;
     assert_int_equal(there_and_back(LIMIT, 1, 1, 60), 60 + 2 + 1 + 2);
     assert_true(there_and_back(LIMIT, 3, 100, 60) <= 3 * 60 + 2 + 3 * 3);
 }
 
 /* Answers that are cut, too long, or changed anywhere: refused, or spread within bounds. */
-static void garbled(void **state)
+TEST(garbled)
 {
-    (void)state;
     job_parts p;
     uint64_t n;
     uint8_t part[8], all[20 * 8];
@@ -104,24 +100,12 @@ static void garbled(void **state)
 }
 
 /* What fits into one frame, and how much all answers together may take. */
-static void pieces(void **state)
+TEST(pieces)
 {
-    (void)state;
     for (uint32_t ranks = 1; ranks <= 65536; ranks *= 2) {
         assert_true(job_store_fragment(ranks, 0) >= 1);
         assert_true(job_store_fragment(ranks, 1) >= 1);
         assert_true(job_store_fragment(ranks, 1) <= job_store_fragment(ranks, 0));
         assert_true(job_store_fragment(ranks, 0) * ranks + PARTS_OVERHEAD(ranks) <= 1u << 20);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_layout),
-        cmocka_unit_test(equal_parts_once),
-        cmocka_unit_test(garbled),
-        cmocka_unit_test(pieces),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

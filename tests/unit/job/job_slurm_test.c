@@ -1,10 +1,6 @@
 /* Are lists of nodes read as Slurm writes them, and is everything else refused? */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "base/err.h"
 #include "job/identity/slurm.h"
@@ -13,9 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void test_first_node(void **state)
+TEST(test_first_node)
 {
-    (void)state;
     static const char *const rows[][2] = {
         {"n1", "n1"},
         {"n[1-4]", "n1"},
@@ -41,9 +36,8 @@ static void test_first_node(void **state)
     assert_false(job_slurm_first_node("ab[12]", exact, sizeof exact));
 }
 
-static void test_ports(void **state)
+TEST(test_ports)
 {
-    (void)state;
     for (uint32_t id = 0; id < 100000; id += 7) {
         assert_in_range(job_slurm_port(id, id % 5), 20000, 32767);
         assert_int_not_equal(job_slurm_port(id, 0), job_slurm_port(id, 1));
@@ -70,9 +64,8 @@ static void set(const char *settings)
     "SLURM_NODEID=2 SLURM_STEP_NUM_NODES=3 SLURM_STEP_TASKS_PER_NODE=2(x2),1 SLURM_GTIDS=4 "       \
     "SLURMD_NODENAME=n5 SLURM_STEP_NODELIST=n[3-5] "
 
-static void test_node_address(void **state)
+TEST(test_node_address)
 {
-    (void)state;
     static const char list[] = "n11:10.0.0.11:h11,n1:[fd00::1]:h1,n2:n2:n2,n3:(null):h3,n4:";
     static const struct {
         const char *node, *address; /* NULL: none */
@@ -93,9 +86,8 @@ static void test_node_address(void **state)
     assert_false(job_slurm_shown("NodeName=n1 NodeAddr=", "n1", out, sizeof out));
 }
 
-static void test_identity(void **state)
+TEST(test_identity)
 {
-    (void)state;
     job_identity me;
     set(STEP);
     assert_int_equal(job_identify(&me), WEFT_OK);
@@ -135,9 +127,8 @@ static void test_identity(void **state)
 #define ON_N1 "SLURM_PROCID=2 SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_GTIDS=2 SLURMD_NODENAME=n1 "
 
 /* Ranks are not in the order of the nodes' names. */
-static void test_order(void **state)
+TEST(test_order)
 {
-    (void)state;
     static const struct {
         const char *settings, *addr; /* NULL: refused */
         uint32_t rank, local, local_ranks;
@@ -190,9 +181,8 @@ static void allows(const char *settings, uint32_t ranks, bool hosts)
 #define ONE_TASK /* of a job of two nodes */                                                       \
     "SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 SLURM_STEP_ID=1 SLURM_STEP_NUM_TASKS=1 "
 
-static void test_wrong_starts(void **state)
+TEST(test_wrong_starts)
 {
-    (void)state;
     allows(STEP, 0, false);
     refuses(STEP, 2, false, "leave -n 2 out: `srun -n 5 weft train j.ini`");
     refuses(STEP, 0, true, "leave --hosts out: `srun -n 5 weft train j.ini`");
@@ -224,14 +214,4 @@ static void test_wrong_starts(void **state)
     allows(ONE_TASK "SLURM_STEP_ID=4294967290 SLURM_JOB_NUM_NODES=1", 0, false);
     allows(ONE_TASK "SLURM_STEP_ID=4294967290 SLURM_JOB_NUM_NODES=1", 4, false);
     allows("A=b", 3, false);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_first_node),   cmocka_unit_test(test_ports),
-        cmocka_unit_test(test_node_address), cmocka_unit_test(test_identity),
-        cmocka_unit_test(test_wrong_starts), cmocka_unit_test(test_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,9 @@
 /* The store's bookkeeping, frame by frame and without a network: who is answered, when, with what.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <test.h>
 
 #include "job/decide/cause.h"
 #include "job/store/parts.h"
@@ -39,9 +38,8 @@ static job_store *fresh(void)
     return job_store_open(RANKS, on_reply, reply);
 }
 
-static void put_and_get(void **state)
+TEST(put_and_get)
 {
-    (void)state;
     job_store *s = fresh();
     job_store_put(s, 1, "a", "one", 3);
     assert_int_equal(reply[1].times, 1);
@@ -59,9 +57,8 @@ static void put_and_get(void **state)
     job_store_close(s);
 }
 
-static void get_waits(void **state)
+TEST(get_waits)
 {
-    (void)state;
     job_store *s = fresh();
     job_store_get(s, 0, "k", 100);
     job_store_get(s, 1, "k", 50);
@@ -82,9 +79,8 @@ static void get_waits(void **state)
     job_store_close(s);
 }
 
-static void limits(void **state)
+TEST(limits)
 {
-    (void)state;
     job_store *s = fresh();
     char *big = calloc(1, WIRE_VALUE_MAX);
     int stored = 0;
@@ -105,9 +101,8 @@ static void limits(void **state)
     job_store_close(s);
 }
 
-static void exchange(void **state)
+TEST(exchange)
 {
-    (void)state;
     job_store *s = fresh();
     static const uint32_t order[RANKS] = {2, 0, 3, 1};
     for (int round = 0; round < 3; round++)
@@ -127,9 +122,8 @@ static void exchange(void **state)
     job_store_close(s);
 }
 
-static void exchange_fails(void **state)
+TEST(exchange_fails)
 {
-    (void)state;
     job_store *s = fresh();
     job_store_exchange(s, 2, "x", "ab", 2, 10);
     job_store_exchange(s, 0, "x", "ab", 2, 10);
@@ -148,9 +142,8 @@ static void exchange_fails(void **state)
     job_store_close(s);
 }
 
-static void keys_of_frames(void **state)
+TEST(keys_of_frames)
 {
-    (void)state;
     char key[WIRE_KEY_MAX + 1];
     const uint8_t *value;
     uint32_t n;
@@ -178,9 +171,8 @@ static void keys_of_frames(void **state)
     assert_false(job_wire_key(&f, key, &value, &n));
 }
 
-static void hello_frames(void **state)
+TEST(hello_frames)
 {
-    (void)state;
     job_wire_hello h = {.rank = 3,
                         .ranks = 0x12345678,
                         .process = 1ull << 63 | 5,
@@ -208,9 +200,8 @@ static void hello_frames(void **state)
     assert_null(strchr(got.host, 0x1b));
 }
 
-static void first_cause(void **state)
+TEST(first_cause)
 {
-    (void)state;
     job_cause b = {0};
     assert_false(job_cause_due(&b, 1000000));
     job_cause_add(&b, 1, JOB_CAUSE_SECOND, 1000, "rank 1 gave up");
@@ -227,15 +218,4 @@ static void first_cause(void **state)
     job_cause_add(&b, 2, JOB_CAUSE_SURE, 1070, "rank 2 was killed");
     assert_string_equal(b.text, "rank 2 was killed");
     assert_true(job_cause_due(&b, 1070));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(put_and_get),    cmocka_unit_test(get_waits),
-        cmocka_unit_test(limits),         cmocka_unit_test(exchange),
-        cmocka_unit_test(exchange_fails), cmocka_unit_test(keys_of_frames),
-        cmocka_unit_test(hello_frames),   cmocka_unit_test(first_cause),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,12 +5,11 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <test.h>
 #include <unistd.h>
 
 #include <openssl/ssl.h>
@@ -93,9 +92,8 @@ static void end_pair(weft_tls *t[2], const int fd[2])
     }
 }
 
-static void same_key(void **state)
+TEST(same_key)
 {
-    (void)state;
     weft_tls *t[2];
     int fd[2];
     weft_status status[2];
@@ -108,9 +106,8 @@ static void same_key(void **state)
     end_pair(t, fd);
 }
 
-static void wrong_key(void **state)
+TEST(wrong_key)
 {
-    (void)state;
     weft_tls *t[2];
     int fd[2];
     weft_status status[2];
@@ -146,9 +143,8 @@ static void refuses_bytes(const void *bytes, size_t n, bool server)
     close(fd[1]);
 }
 
-static void hostile_bytes(void **state)
+TEST(hostile_bytes)
 {
-    (void)state;
     static const char http[] = "GET / HTTP/1.1\r\nHost: example\r\n\r\n";
     uint8_t noise[8192];
     for (int round = 0; round < 60; round++) {
@@ -167,9 +163,8 @@ static void hostile_bytes(void **state)
 }
 
 /* A handshake with any one byte of the client's flight changed does not end well. */
-static void changed_hello(void **state)
+TEST(changed_hello)
 {
-    (void)state;
     int real[2], fake[2];
     weft_tls *client, *server;
     tcp_pair(real);
@@ -229,9 +224,8 @@ static void transfer(weft_tls *t[2], const int fd[2], int from, const uint8_t *d
     }
 }
 
-static void encrypted_payload(void **state)
+TEST(encrypted_payload)
 {
-    (void)state;
     const uint64_t n = 10u << 20;
     uint8_t *data = malloc(n), *got = malloc(n);
     uint32_t words[4];
@@ -267,9 +261,8 @@ static void encrypted_payload(void **state)
 }
 
 /* A flipped bit between the two is an error, never other bytes. */
-static void changed_payload(void **state)
+TEST(changed_payload)
 {
-    (void)state;
     weft_tls *t[2];
     int fd[2];
     weft_status status[2];
@@ -297,9 +290,8 @@ static void changed_payload(void **state)
 }
 
 /* After end() each side's next byte is the other's first. Sent as early as either may. */
-static void bare_socket(void **state)
+TEST(bare_socket)
 {
-    (void)state;
     static const char first[2][16] = {"server's first..", "client's first.."};
     for (int round = 0; round < 50; round++) {
         weft_tls *t[2];
@@ -349,9 +341,8 @@ static void certify(SSL_CTX *ctx)
 }
 
 /* TLS without our key is no way in: neither for a server with a certificate nor for any client. */
-static void ordinary_tls(void **state)
+TEST(ordinary_tls)
 {
-    (void)state;
     for (int server = 0; server < 2; server++) {
         int fd[2];
         weft_tls *t;
@@ -384,11 +375,5 @@ static void ordinary_tls(void **state)
 int main(void)
 {
     signal(SIGPIPE, SIG_DFL);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_key),          cmocka_unit_test(wrong_key),
-        cmocka_unit_test(hostile_bytes),     cmocka_unit_test(changed_hello),
-        cmocka_unit_test(encrypted_payload), cmocka_unit_test(changed_payload),
-        cmocka_unit_test(bare_socket),       cmocka_unit_test(ordinary_tls),
-    };
-    return cmocka_run_group_tests(tests, open_context, close_context);
+    return test_run(open_context, close_context);
 }

@@ -1,12 +1,8 @@
 /* Does the tree of heartbeats have the right edges, and do its decisions name the right rank in
  * time? A simulated job with a clock of its own: no thread, no socket. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <string.h>
+#include <test.h>
 
 #include "job/beats/frame.h"
 #include "job/decide/tree.h"
@@ -15,9 +11,8 @@
 #define BEAT 250u
 #define RANKS_MAX 1100u
 
-static void each_rank_has_one_parent(void **state)
+TEST(each_rank_has_one_parent)
 {
-    (void)state;
     static const job_tree trees[] = {{1, 32}, {33, 32}, {34, 32}, {12, 2}, {1000, 32}, {4000, 32}};
     for (size_t i = 0; i < sizeof trees / sizeof *trees; i++) {
         const job_tree *t = &trees[i];
@@ -40,9 +35,8 @@ static void each_rank_has_one_parent(void **state)
 }
 
 /* With at most fanout + 1 ranks only rank 0 has children. */
-static void few_ranks_are_a_star(void **state)
+TEST(few_ranks_are_a_star)
 {
-    (void)state;
     uint32_t first;
     for (uint32_t n = 1; n <= JOB_TREE_FANOUT + 1; n++)
         for (uint32_t r = 1; r < n; r++)
@@ -52,18 +46,16 @@ static void few_ranks_are_a_star(void **state)
     assert_int_equal(first, JOB_TREE_FANOUT + 1);
 }
 
-static void numbers_do_not_wrap(void **state)
+TEST(numbers_do_not_wrap)
 {
-    (void)state;
     uint32_t first;
     const job_tree t = {1u << 31, 32};
     assert_int_equal(job_tree_children(&t, t.ranks - 1, &first), 0);
     assert_int_equal(first, t.ranks);
 }
 
-static void silent_child_is_returned_once_and_taken_again(void **state)
+TEST(silent_child_is_returned_once_and_taken_again)
 {
-    (void)state;
     job_watch w = {.last_seen = 1000};
     assert_int_equal(job_tree_check_child(&w, 1000, SILENCE), JOB_WATCH_TAKE);
     assert_int_equal(job_tree_check_child(&w, 1000, SILENCE), JOB_WATCH_NONE);
@@ -74,9 +66,8 @@ static void silent_child_is_returned_once_and_taken_again(void **state)
     assert_int_equal(job_tree_check_child(&w, 4010, SILENCE), JOB_WATCH_TAKE);
 }
 
-static void rank_0_judges_by_the_sign_that_the_parent_heard(void **state)
+TEST(rank_0_judges_by_the_sign_that_the_parent_heard)
 {
-    (void)state;
     job_guard g = {.last_seen = 100};
     assert_true(job_tree_is_frozen(&g, 100 + SILENCE, SILENCE));
     job_tree_rely(&g);
@@ -87,9 +78,8 @@ static void rank_0_judges_by_the_sign_that_the_parent_heard(void **state)
 }
 
 /* A parent that was held up itself reports late: its child still has time to answer rank 0. */
-static void late_report_leaves_time_to_answer(void **state)
+TEST(late_report_leaves_time_to_answer)
 {
-    (void)state;
     job_guard g = {.relies = true};
     job_tree_return(&g, 100000, UINT64_MAX, SILENCE);
     assert_false(job_tree_is_frozen(&g, 100000 + SILENCE / 4 - 1, SILENCE));
@@ -99,9 +89,8 @@ static void late_report_leaves_time_to_answer(void **state)
     assert_false(job_tree_is_frozen(&g, 100000 + SILENCE - 2, SILENCE));
 }
 
-static void rank_0_is_asked_before_it_is_named(void **state)
+TEST(rank_0_is_asked_before_it_is_named)
 {
-    (void)state;
     assert_int_equal(job_tree_check_root(true, SILENCE / 2 - 1, SILENCE), JOB_ROOT_WELL);
     assert_int_equal(job_tree_check_root(false, 0, SILENCE), JOB_ROOT_ASK);
     assert_int_equal(job_tree_check_root(true, SILENCE / 2, SILENCE), JOB_ROOT_ASK);
@@ -109,9 +98,8 @@ static void rank_0_is_asked_before_it_is_named(void **state)
     assert_int_equal(job_tree_check_root(false, SILENCE, SILENCE), JOB_ROOT_FROZEN);
 }
 
-static void beats_are_rarer_until_the_tree_is_made(void **state)
+TEST(beats_are_rarer_until_the_tree_is_made)
 {
-    (void)state;
     assert_int_equal(job_tree_interval(false, BEAT, SILENCE), BEAT);
     assert_int_equal(job_tree_interval(true, BEAT, SILENCE), SILENCE / 4);
     assert_int_equal(job_tree_interval(true, SILENCE, SILENCE), SILENCE);
@@ -241,9 +229,8 @@ static void sim_freeze(uint32_t victim, uint32_t other, uint32_t second)
     }
 }
 
-static void frozen_rank_is_named_by_all(void **state)
+TEST(frozen_rank_is_named_by_all)
 {
-    (void)state;
     for (uint32_t victim = 0; victim < 31; victim++) {
         sim_begin(31, 2);
         sim_freeze(victim, victim, victim);
@@ -256,9 +243,8 @@ static void frozen_rank_is_named_by_all(void **state)
 }
 
 /* Rank 0 is named before all others, and a parent before its child: nobody else watches that. */
-static void two_frozen_ranks(void **state)
+TEST(two_frozen_ranks)
 {
-    (void)state;
     for (uint32_t a = 0; a < 31; a++)
         for (uint32_t b = a + 1; b < 31; b++) {
             sim_begin(31, 2);
@@ -268,9 +254,8 @@ static void two_frozen_ranks(void **state)
 
 /* --- beats as bytes --- */
 
-static void beat_survives_the_wire(void **state)
+TEST(beat_survives_the_wire)
 {
-    (void)state;
     uint8_t body[BEAT_UP_BYTES + 2 * BEAT_ENTRY_BYTES];
     const job_beat_mark mine = {17, 34}, below[] = {{1, 2}, {UINT64_MAX, 4}};
     job_beat_mark got;
@@ -298,22 +283,4 @@ static void beat_survives_the_wire(void **state)
     assert_memory_equal(&root, &back, sizeof root);
     f.bytes--;
     assert_false(job_beat_unpack_down(&f, &back));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_rank_has_one_parent),
-        cmocka_unit_test(few_ranks_are_a_star),
-        cmocka_unit_test(numbers_do_not_wrap),
-        cmocka_unit_test(silent_child_is_returned_once_and_taken_again),
-        cmocka_unit_test(rank_0_judges_by_the_sign_that_the_parent_heard),
-        cmocka_unit_test(late_report_leaves_time_to_answer),
-        cmocka_unit_test(rank_0_is_asked_before_it_is_named),
-        cmocka_unit_test(beats_are_rarer_until_the_tree_is_made),
-        cmocka_unit_test(frozen_rank_is_named_by_all),
-        cmocka_unit_test(two_frozen_ranks),
-        cmocka_unit_test(beat_survives_the_wire),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

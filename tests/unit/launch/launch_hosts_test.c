@@ -1,11 +1,7 @@
 /* Are files of hosts read as their header says, are ranks assigned in order, and do frames arrive
  * as they were sent, however the bytes are cut? */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "base/err.h"
 #include "launch/hosts/frame.h"
@@ -24,9 +20,8 @@ static launch_host_list parse(const char *text)
     return l;
 }
 
-static void test_lines(void **state)
+TEST(test_lines)
 {
-    (void)state;
     launch_host_list l = parse("# all\n a\n\n\tme@b-1.net slots=4#c\nc addr=10.0.0.3 slots=1024\r\n"
                                "[fe80::1%eth0] slots=2");
     assert_int_equal(l.n, 4);
@@ -49,9 +44,8 @@ static void test_lines(void **state)
     launch_host_list_free(&l);
 }
 
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
-    (void)state;
     static const char *const wrong[][2] = {
         {"", "names no host"},
         {"# nothing\n", "names no host"},
@@ -84,9 +78,8 @@ static void test_refusals(void **state)
     launch_host_list_free(&l);
 }
 
-static void test_many(void **state)
+TEST(test_many)
 {
-    (void)state;
     const size_t capacity = 16 * (HOSTS_MAX + 1);
     char *text = malloc(capacity), *at = text;
     launch_host_list l;
@@ -100,9 +93,8 @@ static void test_many(void **state)
     free(text);
 }
 
-static void test_assign(void **state)
+TEST(test_assign)
 {
-    (void)state;
     launch_host_list l = parse("a slots=2\nb slots=3\nc slots=2\n");
     launch_host_list_assign(&l, 4);
     assert_int_equal(l.at[0].count, 2);
@@ -142,9 +134,8 @@ static void close_pair(pair *p)
     launch_frame_close(&p->two);
 }
 
-static void test_frames(void **state)
+TEST(test_frames)
 {
-    (void)state;
     pair p;
     launch_frame f;
     char text[FRAME_TEXT];
@@ -171,9 +162,8 @@ static void test_frames(void **state)
     close_pair(&p);
 }
 
-static void test_cut_frames(void **state)
+TEST(test_cut_frames)
 {
-    (void)state;
     pair p;
     launch_frame f;
     const uint32_t header[] = {FRAME_HERE, 0, 0, 1, 2, FRAME_MAGIC};
@@ -193,9 +183,8 @@ static void test_cut_frames(void **state)
     close_pair(&p);
 }
 
-static void test_foreign_frames(void **state)
+TEST(test_foreign_frames)
 {
-    (void)state;
     static const uint32_t wrong[][6] = {
         {FRAME_HERE, 0, 0, 1, 0, FRAME_MAGIC + 1},
         {0, 0, 0, 0, 0, FRAME_MAGIC},
@@ -211,15 +200,4 @@ static void test_foreign_frames(void **state)
         assert_true(p.two.broken);
         close_pair(&p);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines),          cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_many),           cmocka_unit_test(test_assign),
-        cmocka_unit_test(test_frames),         cmocka_unit_test(test_cut_frames),
-        cmocka_unit_test(test_foreign_frames),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

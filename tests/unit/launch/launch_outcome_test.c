@@ -1,11 +1,7 @@
 /* With which status does a launcher end, whatever the order and the moment of what it hears? */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "base/time/pressure.h"
 #include "job/decide/cause.h"
@@ -53,9 +49,8 @@ static int failed_with(uint32_t status, bool in_time)
     return concluded(o, 0);
 }
 
-static void status_of_a_rank_that_is_slow_to_leave(void **state)
+TEST(status_of_a_rank_that_is_slow_to_leave)
 {
-    (void)state;
     for (int in_time = 0; in_time < 2; in_time++) {
         assert_int_equal(failed_with(77, in_time), 77);
         assert_int_equal(failed_with(2, in_time), 2);
@@ -64,9 +59,8 @@ static void status_of_a_rank_that_is_slow_to_leave(void **state)
 }
 
 /* A rank that is killed by somebody else did not end as it had said. */
-static void killed_by_somebody_else(void **state)
+TEST(killed_by_somebody_else)
 {
-    (void)state;
     launch_outcome *o = launch_outcome_new(2);
     hear(o, 0, CONTROL_STATUS, 77, "");
     end(o, 0, CONTROL_KILLED, 11);
@@ -75,9 +69,8 @@ static void killed_by_somebody_else(void **state)
 }
 
 /* Whatever the name of the host: the sentence may have it in a word. */
-static void the_host_is_named(void **state)
+TEST(the_host_is_named)
 {
-    (void)state;
     static const char *const hosts[] = {"b", "killed", "node"};
     for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++)
         for (int with_host = 0; with_host < 2; with_host++) {
@@ -100,9 +93,8 @@ static void the_host_is_named(void **state)
 }
 
 /* Nobody is to blame, also where rank 0 has ended before. */
-static void all_are_frozen(void **state)
+TEST(all_are_frozen)
 {
-    (void)state;
     for (int one_ended = 0; one_ended < 2; one_ended++) {
         launch_end out;
         launch_outcome *o = launch_outcome_new(3);
@@ -122,9 +114,8 @@ static void all_are_frozen(void **state)
     }
 }
 
-static void others(void **state)
+TEST(others)
 {
-    (void)state;
     launch_outcome *o = launch_outcome_new(2);
     end(o, 0, CONTROL_ENDED, 0);
     end(o, 1, CONTROL_ENDED, 0);
@@ -139,9 +130,8 @@ static void others(void **state)
     assert_int_equal(concluded(o, 0), 1);
 }
 
-static void long_reasons_end_with_a_word(void **state)
+TEST(long_reasons_end_with_a_word)
 {
-    (void)state;
     char out[24];
     job_control_shorten(out, sizeof out, "ranks on other machines");
     assert_string_equal(out, "ranks on other machines");
@@ -149,15 +139,4 @@ static void long_reasons_end_with_a_word(void **state)
     assert_string_equal(out, "ranks on others…");
     job_control_shorten(out, sizeof out, "/a/path/that/has/no/blank");
     assert_string_equal(out, "/a/path/that/has/no/…");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(status_of_a_rank_that_is_slow_to_leave),
-                                       cmocka_unit_test(killed_by_somebody_else),
-                                       cmocka_unit_test(the_host_is_named),
-                                       cmocka_unit_test(all_are_frozen),
-                                       cmocka_unit_test(long_reasons_end_with_a_word),
-                                       cmocka_unit_test(others)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

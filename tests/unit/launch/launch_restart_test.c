@@ -1,10 +1,6 @@
 /* Is a failed job started again as restart/policy.h says, and is its progress page right? */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "launch/outcome.h"
 #include "launch/policy.h"
@@ -24,9 +20,8 @@ static launch_restart lost(launch_restarts *r, uint64_t step, uint32_t rank, uin
     return launch_restarts_next(r, &a, pause);
 }
 
-static void test_progress_renews_the_restarts(void **state)
+TEST(test_progress_renews_the_restarts)
 {
-    (void)state;
     launch_restarts r = {.max = 2};
     uint32_t pause;
     for (uint64_t step = 5; step < 500; step += 7) {
@@ -36,9 +31,8 @@ static void test_progress_renews_the_restarts(void **state)
     launch_restarts_free(&r);
 }
 
-static void test_without_progress_it_ends(void **state)
+TEST(test_without_progress_it_ends)
 {
-    (void)state;
     launch_restarts r = {.max = 7};
     uint32_t pause;
     const uint32_t pauses[] = {0, 1, 2, 4, 8, 16, 30};
@@ -52,9 +46,8 @@ static void test_without_progress_it_ends(void **state)
     launch_restarts_free(&r);
 }
 
-static void test_before_the_first_step(void **state)
+TEST(test_before_the_first_step)
 {
-    (void)state;
     launch_restarts r = {.max = 1};
     uint32_t pause;
     assert_int_equal(lost(&r, 0, 0, &pause), RESTART_SAME);
@@ -71,9 +64,8 @@ static launch_restart says(launch_restarts *r, uint64_t step, const char *why, b
     return launch_restarts_next(r, &a, &pause);
 }
 
-static void test_the_same_reason_before_the_first_step(void **state)
+TEST(test_the_same_reason_before_the_first_step)
 {
-    (void)state;
     launch_restarts r = {.max = 9};
     assert_int_equal(says(&r, 0, "the disk is full", true), RESTART_SAME);
     assert_int_equal(says(&r, 0, "no memory", true), RESTART_SAME);
@@ -89,9 +81,8 @@ static void test_the_same_reason_before_the_first_step(void **state)
     launch_restarts_free(&r);
 }
 
-static void test_a_rank_that_fails_twice_is_lost(void **state)
+TEST(test_a_rank_that_fails_twice_is_lost)
 {
-    (void)state;
     launch_restarts r = {.max = 5, .least = 3};
     uint32_t pause;
     assert_int_equal(lost(&r, 9, 1, &pause), RESTART_SAME);
@@ -108,9 +99,8 @@ static void test_a_rank_that_fails_twice_is_lost(void **state)
     launch_restarts_free(&r);
 }
 
-static void test_the_page(void **state)
+TEST(test_the_page)
 {
-    (void)state;
     launch_progress *p = NULL;
     assert_int_equal(launch_progress_open(3, &p), WEFT_OK);
     assert_int_equal(launch_progress_furthest(p), 0);
@@ -131,17 +121,4 @@ static void test_the_page(void **state)
     assert_int_equal(launch_progress_newest(p), 6);
     launch_progress_close(p);
     launch_progress_close(NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_progress_renews_the_restarts),
-        cmocka_unit_test(test_without_progress_it_ends),
-        cmocka_unit_test(test_before_the_first_step),
-        cmocka_unit_test(test_the_same_reason_before_the_first_step),
-        cmocka_unit_test(test_a_rank_that_fails_twice_is_lost),
-        cmocka_unit_test(test_the_page),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

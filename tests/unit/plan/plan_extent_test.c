@@ -1,8 +1,5 @@
 /* Does plan_extent_of() say of every rank what a count of single elements says? And does exactly
  * one rank write each element, evenly by bytes? */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +7,7 @@
 #include "base/number/rng.h"
 #include "plan/plan.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 enum { LIMIT = 4096 }; /* elements of a tensor */
 #define NONE UINT64_MAX
@@ -169,9 +166,8 @@ static plan_piece make_piece(const graph_mesh *m)
     return x;
 }
 
-static void an_extent_is_what_single_elements_say(void **state)
+TEST(an_extent_is_what_single_elements_say)
 {
-    (void)state;
     static uint32_t writes[LIMIT];
     for (uint32_t turn = 0; turn < 1500; turn++) {
         spec s = {0};
@@ -194,9 +190,8 @@ static void an_extent_is_what_single_elements_say(void **state)
 }
 
 /* Rows 0..9 over 4: 3, 3, 3 and 1. Seven over 4: 2, 2, 2, 1; five over 4: 2, 2, 1, 0. */
-static void padding_is_at_the_end(void **state)
+TEST(padding_is_at_the_end)
 {
-    (void)state;
     static const struct {
         int64_t rows, start[4], size[4];
     } cases[] = {
@@ -225,9 +220,8 @@ static void padding_is_at_the_end(void **state)
 }
 
 /* Alike pieces over a mesh of 3 replicas and 2 columns: every rank gets the same number. */
-static void writers_share_the_work(void **state)
+TEST(writers_share_the_work)
 {
-    (void)state;
     spec s = {.ranks = 6, .mesh = {.n = 2, .size = {2, 3}}};
     plan p = {.spec = &s};
     uint64_t bytes[6] = {0}, all = 0;
@@ -254,14 +248,4 @@ static void writers_share_the_work(void **state)
     for (uint32_t r = 0; r < s.ranks; r++)
         assert_false(plan_writes(&p, &p.pieces.at[0], r));
     free(p.pieces.at);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_extent_is_what_single_elements_say),
-        cmocka_unit_test(padding_is_at_the_end),
-        cmocka_unit_test(writers_share_the_work),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,10 @@
 /* run_copy_test.c: copies that threads divide, compared with memcpy, byte by byte. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "run/save/copy.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 enum { PARTS = 9, CAPACITY = 40 << 20, GAP = 64 };
 
@@ -40,9 +38,8 @@ static void check(uint64_t seed, uint32_t threads, uint64_t max)
     assert_memory_equal(to, want, CAPACITY);
 }
 
-static void all_bytes_are_copied(void **state)
+TEST(all_bytes_are_copied)
 {
-    (void)state;
     fill(from, 1);
     for (uint32_t threads = 1; threads <= 40; threads += 1 + threads / 2)
         for (uint64_t seed = 0; seed < 3; seed++)
@@ -52,9 +49,8 @@ static void all_bytes_are_copied(void **state)
     run_copy_parts(NULL, 0, 4);
 }
 
-static void touched_memory_is_zero(void **state)
+TEST(touched_memory_is_zero)
 {
-    (void)state;
     memset(to, 7, CAPACITY);
     run_copy_touch(to, CAPACITY - 1, 8);
     for (size_t i = 0; i < CAPACITY - 1; i++)
@@ -63,22 +59,11 @@ static void touched_memory_is_zero(void **state)
     assert_int_equal(to[CAPACITY - 1], 7);
 }
 
-static void ranks_share_the_cores(void **state)
+TEST(ranks_share_the_cores)
 {
-    (void)state;
     const uint32_t alone = run_copy_threads(1);
     assert_true(alone >= 1 && alone <= 16);
     assert_int_equal(run_copy_threads(0), alone);
     assert_true(run_copy_threads(2) <= alone);
     assert_int_equal(run_copy_threads(1u << 20), 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_bytes_are_copied),
-        cmocka_unit_test(touched_memory_is_zero),
-        cmocka_unit_test(ranks_share_the_cores),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,11 +2,9 @@
  * one has none. */
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <test.h>
 #include <weft/host.h>
 
 #include "run/view/meter.h"
@@ -32,9 +30,8 @@ static void *adds(void *arg)
 }
 
 /* The values are collected while threads add: each is in exactly one step. */
-static void nothing_is_lost(void **state)
+TEST(nothing_is_lost)
 {
-    (void)state;
     run_meter *m = run_meter_create();
     const weft_host_metrics *t = run_meter_table(m);
     weft_metric got[METER_MAX];
@@ -64,9 +61,8 @@ static void nothing_is_lost(void **state)
     run_meter_free(m);
 }
 
-static void values_of_a_step(void **state)
+TEST(values_of_a_step)
 {
-    (void)state;
     run_meter *m = run_meter_create();
     const weft_host_metrics *t = run_meter_table(m);
     weft_metric got[METER_MAX];
@@ -97,9 +93,8 @@ static void values_of_a_step(void **state)
     run_meter_free(m);
 }
 
-static void the_most_names(void **state)
+TEST(the_most_names)
 {
-    (void)state;
     run_meter *m = run_meter_create();
     const weft_host_metrics *t = run_meter_table(m);
     weft_metric got[METER_MAX];
@@ -116,14 +111,4 @@ static void the_most_names(void **state)
     assert_int_equal(run_meter_collect(m, NULL, 0, got), METER_MAX);
     assert_true(got[METER_MAX - 1].value == METER_MAX - 1);
     run_meter_free(m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_lost),
-        cmocka_unit_test(values_of_a_step),
-        cmocka_unit_test(the_most_names),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,13 @@
 /* Does a job notice that somebody else's OUT/checkpoints is in the place of its own? */
 #define _GNU_SOURCE
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "base/err.h"
 #include "run/state/outlock.h"
@@ -44,9 +40,8 @@ static void says(weft_status st, const char *words)
 
 #define IN_OUT(l, call, ...) assert_int_equal(call((l)->folder, __VA_ARGS__), 0)
 
-static void a_folder_that_was_removed_is_made_again(void **state)
+TEST(a_folder_that_was_removed_is_made_again)
 {
-    (void)state;
     run_outlock l;
     open_out(&l, true);
     assert_int_equal(run_outlock_check(&l), WEFT_OK);
@@ -64,9 +59,8 @@ static void a_folder_that_was_removed_is_made_again(void **state)
 }
 
 /* The moment without the name may be seen or not. */
-static void another_folder_is_not_taken(void **state)
+TEST(another_folder_is_not_taken)
 {
-    (void)state;
     for (uint32_t link = 0; link < 2; link++)
         for (uint32_t seen = 0; seen < 2; seen++) {
             run_outlock l;
@@ -93,9 +87,8 @@ static void another_folder_is_not_taken(void **state)
 }
 
 /* Rank 0 judges; the others know only after a failure that theirs is another one. */
-static void other_ranks_follow(void **state)
+TEST(other_ranks_follow)
 {
-    (void)state;
     run_outlock l;
     open_out(&l, false);
     run_outlock_note(&l);
@@ -128,10 +121,5 @@ static int remove_work(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_folder_that_was_removed_is_made_again),
-        cmocka_unit_test(another_folder_is_not_taken),
-        cmocka_unit_test(other_ranks_follow),
-    };
-    return cmocka_run_group_tests(tests, make_work, remove_work);
+    return test_run(make_work, remove_work);
 }

@@ -1,11 +1,8 @@
 /* run_ranks_test.c: times of all ranks: who is slow, how far they are apart, how seldom they are
  * compared. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "run/view/ranks.h"
 
@@ -15,9 +12,8 @@ static run_ranks_part part(float step, float compute, float exposed, float optim
 }
 
 /* Rank 2 works the longest and waits the least. */
-static void test_spread(void **state)
+TEST(test_spread)
 {
-    (void)state;
     const run_ranks_part all[] = {part(10, 4, 5, 1, 1), part(10.5f, 6, 3.5f, 1, 1),
                                   part(10, 7, 0.5f, 2.5f, 1), part(10, 5, 4, 1, 1)};
     const run_metrics_ranks r = run_ranks_sum(all, 4, 12);
@@ -32,17 +28,15 @@ static void test_spread(void **state)
 }
 
 /* Compute alone does not decide: the optimizer is work, too. */
-static void test_slow_optimizer(void **state)
+TEST(test_slow_optimizer)
 {
-    (void)state;
     const run_ranks_part all[] = {part(10, 6, 3, 1, 1), part(10, 5, 0, 5, 1)};
     assert_int_equal(run_ranks_sum(all, 2, 1).slowest, 1);
 }
 
 /* The cost of an exchange stays below the share of the time until the next. */
-static void test_distance(void **state)
+TEST(test_distance)
 {
-    (void)state;
     for (float cost = 0.01f; cost < 1000; cost *= 3)
         for (float step = 0.1f; step < 10000; step *= 7) {
             const run_ranks_part all[] = {part(step, 0, 0, 0, cost),
@@ -56,9 +50,8 @@ static void test_distance(void **state)
         }
 }
 
-static void test_odd_times(void **state)
+TEST(test_odd_times)
 {
-    (void)state;
     const float odd[] = {0, NAN, INFINITY, -1};
     for (int i = 0; i < 4; i++)
         for (int k = 0; k < 4; k++) {
@@ -66,15 +59,4 @@ static void test_odd_times(void **state)
             const uint64_t n = run_ranks_distance(all, 1);
             assert_true(n >= 1 && n <= RANKS_MAX);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_spread),
-        cmocka_unit_test(test_slow_optimizer),
-        cmocka_unit_test(test_distance),
-        cmocka_unit_test(test_odd_times),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

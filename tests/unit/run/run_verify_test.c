@@ -4,16 +4,12 @@
  * which ranks have copies is found by comparing extents and not by asking the code that is tested.
  */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <test.h>
 
 #include "base/err.h"
 #include "run/state/verify.h"
@@ -267,9 +263,8 @@ static void check_quiet(layout *l)
             fail_msg("nothing was changed, but rank %u says: %s", r, out[r].text);
 }
 
-static void each_flipped_bit_is_found(void **state)
+TEST(each_flipped_bit_is_found)
 {
-    (void)state;
     outcome out[RANKS];
     layout l;
     uint32_t found = 0, layouts = 0, wide = 0;
@@ -305,9 +300,8 @@ static void each_flipped_bit_is_found(void **state)
 }
 
 /* Other kernels may round differently: a sentence about memory alone would mislead. */
-static void unlike_processors_are_named(void **state)
+TEST(unlike_processors_are_named)
 {
-    (void)state;
     outcome out[RANKS];
     layout l;
     uint32_t i = 0;
@@ -349,9 +343,8 @@ static bool check_share(const layout *l, uint32_t rank)
 }
 
 /* What one rank alone has cannot be compared. */
-static void what_has_no_copy_is_not_compared(void **state)
+TEST(what_has_no_copy_is_not_compared)
 {
-    (void)state;
     outcome out[RANKS];
     layout l;
     bool parted = false;
@@ -381,14 +374,4 @@ static void what_has_no_copy_is_not_compared(void **state)
     verify_all(&l, out);
     assert_int_equal(out[0].cost.bytes, 0);
     drop(&l);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_flipped_bit_is_found),
-        cmocka_unit_test(unlike_processors_are_named),
-        cmocka_unit_test(what_has_no_copy_is_not_compared),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

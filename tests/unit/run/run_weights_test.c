@@ -2,6 +2,7 @@
  * back from a checkpoint of one rank, and write nothing else? The device is memory. */
 #define _GNU_SOURCE
 #include "ckpt_model.h"
+#include <test.h>
 
 #include "base/number/half.h"
 #include "base/number/rng.h"
@@ -213,9 +214,8 @@ static void save_one(void)
     free_layout(&l);
 }
 
-static void any_rank_gets_its_part(void **state)
+TEST(any_rank_gets_its_part)
 {
-    (void)state;
     char dir[4096];
     ckpt *c;
     make_values(99);
@@ -242,9 +242,8 @@ static void any_rank_gets_its_part(void **state)
     }
 }
 
-static void what_does_not_fit_is_named(void **state)
+TEST(what_does_not_fit_is_named)
 {
-    (void)state;
     char dir[4096];
     ckpt *c;
     layout l;
@@ -271,9 +270,5 @@ static void what_does_not_fit_is_named(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_rank_gets_its_part),
-        cmocka_unit_test(what_does_not_fit_is_named),
-    };
-    return cmocka_run_group_tests(tests, make_work, remove_work);
+    return test_run(make_work, remove_work);
 }

@@ -1,9 +1,5 @@
 /* What `auto` takes where costs are known: the winners that hand-made costs must have, the same one
  * on every rank, and never one that would change what comes out. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +7,7 @@
 #include "base/number/rng.h"
 #include "schedule/algorithm.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 #define MAPS WEFT_LINK_MAP
 
@@ -37,9 +33,8 @@ static void takes(const sched_request *r, const char *name)
     assert_string_equal(sched_select(r)->name, name);
 }
 
-static void each_cost_alone_decides(void **state)
+TEST(each_cost_alone_decides)
 {
-    (void)state;
     sched_cost c = costs(1e-6, 0, 0, 0); /* latencies alone: fewest rounds */
     sched_request r = request(WEFT_ALL_REDUCE, 1 << 20, 8, &c);
     takes(&r, "one_shot");
@@ -65,9 +60,8 @@ static void each_cost_alone_decides(void **state)
 /* By the formulas of the top comments, S bytes on 4 ranks: latencies, further messages, bytes are
  * 1, 2, 3 S for exchange, 2, 0, 2 S for doubling, 4, 0, 1.5 S for halving, 2, 4, 1.5 S for direct
  * and 6, 0, 1.5 S for the ring. */
-static void winners_change_where_the_formulas_cross(void **state)
+TEST(winners_change_where_the_formulas_cross)
 {
-    (void)state;
     sched_cost c = costs(10e-6, 4e-6, 1e-9, 0);
     sched_request r = request(WEFT_ALL_REDUCE, 64, 4, &c);
     takes(&r, "one_shot"); /* 18.2 us; doubling 20.1, pairwise 36 */
@@ -80,9 +74,8 @@ static void winners_change_where_the_formulas_cross(void **state)
     takes(&r, "pairwise"); /* 122 us; halving 138 */
 }
 
-static void equals_are_told_apart_by_the_table(void **state)
+TEST(equals_are_told_apart_by_the_table)
 {
-    (void)state;
     sched_cost c = costs(0, 0, 0, 0);
     for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_ALL_TO_ALL; kind++) {
         sched_request r = request(kind, 1 << 20, 8, &c);
@@ -93,9 +86,8 @@ static void equals_are_told_apart_by_the_table(void **state)
     }
 }
 
-static void without_costs_thresholds_decide(void **state)
+TEST(without_costs_thresholds_decide)
 {
-    (void)state;
     sched_request r = request(WEFT_ALL_REDUCE, 1 << 20, 8, NULL);
     assert_null(sched_cheapest(&r));
     takes(&r, "pairwise");
@@ -122,9 +114,8 @@ static sched_request any(uint64_t seed, sched_cost *c)
     return r;
 }
 
-static void all_ranks_choose_alike(void **state)
+TEST(all_ranks_choose_alike)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < 2000; seed++) {
         sched_cost c;
         sched_request r = any(seed, &c);
@@ -149,9 +140,8 @@ static void all_ranks_choose_alike(void **state)
     }
 }
 
-static void no_choice_changes_what_comes_out(void **state)
+TEST(no_choice_changes_what_comes_out)
 {
-    (void)state;
     uint32_t rounded = 0, mapped = 0;
     for (uint64_t seed = 0; seed < 4000; seed++) {
         sched_cost c;
@@ -189,9 +179,8 @@ static void is_near(double got, double want)
         fail_msg("%.9g instead of %.9g", got, want);
 }
 
-static void keys_become_costs(void **state)
+TEST(keys_become_costs)
 {
-    (void)state;
     sched_cost cost;
     int known;
     config *c = read_ini("[comm]\nreduce = 20\n[comm.net]\nlatency = 12.5\nmessage = 1.5\n"
@@ -221,18 +210,4 @@ static void keys_become_costs(void **state)
     assert_int_equal(sched_cost_read(c, "net", &cost, &known), WEFT_USAGE);
     assert_non_null(strstr(err_text(), "job.ini:3: comm.net.message: net has no bandwidth"));
     config_destroy(c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_cost_alone_decides),
-        cmocka_unit_test(winners_change_where_the_formulas_cross),
-        cmocka_unit_test(equals_are_told_apart_by_the_table),
-        cmocka_unit_test(without_costs_thresholds_decide),
-        cmocka_unit_test(all_ranks_choose_alike),
-        cmocka_unit_test(no_choice_changes_what_comes_out),
-        cmocka_unit_test(keys_become_costs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,7 @@
 /* Times that are computed by hand: a product, a ring, shared ports, a pipeline of equal stages, and
  * communication beside computation. The plans are made here, entry by entry. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include <math.h>
 #include <stdlib.h>
@@ -64,9 +60,8 @@ static plan_kernel product(weft_operand *o, int64_t m, int64_t n, int64_t inner)
 }
 
 /* 2 * 4096^3 operations at 100 TFLOP/s; the bytes take less. */
-static void a_product_takes_its_operations(void **state)
+TEST(a_product_takes_its_operations)
 {
-    (void)state;
     weft_operand o[3];
     sim_device d = plain_device();
     plan_kernel k = product(o, 4096, 4096, 4096);
@@ -79,9 +74,8 @@ static void a_product_takes_its_operations(void **state)
 }
 
 /* 4096 x 4096 is 1,024 tiles of 128 x 128: on 100 processors 11 rounds for the work of 10.24. */
-static void tiles_come_in_rounds(void **state)
+TEST(tiles_come_in_rounds)
 {
-    (void)state;
     weft_operand o[3];
     sim_device d = plain_device();
     plan_kernel k = product(o, 4096, 4096, 4096);
@@ -90,9 +84,8 @@ static void tiles_come_in_rounds(void **state)
 }
 
 /* With an inner length of 1 the result's bytes take longest: 32 MiB and two vectors at 1 TB/s. */
-static void a_thin_product_takes_its_bytes(void **state)
+TEST(a_thin_product_takes_its_bytes)
 {
-    (void)state;
     weft_operand o[3];
     sim_device d = plain_device();
     plan_kernel k = product(o, 4096, 4096, 1);
@@ -108,9 +101,8 @@ static graph_mesh two_axes(uint32_t inner, uint32_t outer)
 }
 
 /* 4 devices at 100 GB/s: 2 * 3 / 4 of the bytes, and 6 steps, or 4 of a tree with all bytes. */
-static void a_ring_over_one_level(void **state)
+TEST(a_ring_over_one_level)
 {
-    (void)state;
     const uint32_t ranks[] = {0, 1, 2, 3};
     sim_cluster c = plain_cluster();
     graph_mesh m = two_axes(4, 1);
@@ -128,9 +120,8 @@ static void a_ring_over_one_level(void **state)
 
 /* Along the outer axis 4 groups cross the 2 ports of 10 GB/s at once: 5 GB/s for each. With a port
  * for each device it is 10. A group of whole machines has all ports for itself. */
-static void groups_share_ports(void **state)
+TEST(groups_share_ports)
 {
-    (void)state;
     const uint32_t apart[] = {1, 5}, all[] = {0, 1, 2, 3, 4, 5, 6, 7};
     sim_cluster c = plain_cluster();
     graph_mesh m = two_axes(4, 2), flat = two_axes(8, 1);
@@ -254,9 +245,8 @@ static void one_f_one_b(made *x, weft_operand o[STAGES][2], uint64_t bytes)
 }
 
 /* m + p - 1 slots of a forward and a backward, of which p - 1 idle: (p - 1) / (m + p - 1). */
-static void equal_stages_idle_as_the_formula_says(void **state)
+TEST(equal_stages_idle_as_the_formula_says)
 {
-    (void)state;
     made x;
     weft_operand o[STAGES][2];
     sim_result r;
@@ -274,9 +264,8 @@ static void equal_stages_idle_as_the_formula_says(void **state)
 /* A transfer of 0.5 s delays the first forward of the last stage by 3 of them, and the last
  * backward of the first stage by 3 more. Between, a forward of the next stage waits for a transfer
  * in each round trip; so the step is longer than without by at least these 6. */
-static void transfers_lengthen_a_pipeline(void **state)
+TEST(transfers_lengthen_a_pipeline)
 {
-    (void)state;
     made x;
     weft_operand o[STAGES][2];
     sim_result r;
@@ -318,9 +307,8 @@ static double overlapped(double seconds, double *exposed)
     return step;
 }
 
-static void computation_hides_communication(void **state)
+TEST(computation_hides_communication)
 {
-    (void)state;
     double exposed;
     near_to(overlapped(0.75, &exposed), 2);
     near_to(exposed, 0);
@@ -328,9 +316,8 @@ static void computation_hides_communication(void **state)
     near_to(exposed, 0.5);
 }
 
-static void a_job_has_to_fit_the_cluster(void **state)
+TEST(a_job_has_to_fit_the_cluster)
 {
-    (void)state;
     made x;
     sim_result r;
     sim_cluster c = plain_cluster();
@@ -346,9 +333,8 @@ static void a_job_has_to_fit_the_cluster(void **state)
 }
 
 /* Each wrong text, and a word of its message. */
-static void wrong_cluster_files_are_refused(void **state)
+TEST(wrong_cluster_files_are_refused)
 {
-    (void)state;
 #define RIGHT "[accelerator]\nbf16 = 1\n[link.x]\n"
     static const char *const wrong[][2] = {
         {"", "none of fp32"},
@@ -374,9 +360,8 @@ static void wrong_cluster_files_are_refused(void **state)
 }
 
 /* Levels are sorted, and units are those of the file. */
-static void a_cluster_file_is_read(void **state)
+TEST(a_cluster_file_is_read)
 {
-    (void)state;
     sim_cluster c;
     assert_int_equal(
         sim_cluster_parse("[cluster]\nname = two\ndevices = 2\nmachines = 3\n[link.out]\n"
@@ -396,22 +381,4 @@ static void a_cluster_file_is_read(void **state)
     near_to(c.device.bf16, 312e12);
     near_to(c.device.memory, 40e9);
     assert_int_equal(c.device.attention, SIM_STORED);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_product_takes_its_operations),
-        cmocka_unit_test(tiles_come_in_rounds),
-        cmocka_unit_test(a_thin_product_takes_its_bytes),
-        cmocka_unit_test(a_ring_over_one_level),
-        cmocka_unit_test(groups_share_ports),
-        cmocka_unit_test(equal_stages_idle_as_the_formula_says),
-        cmocka_unit_test(transfers_lengthen_a_pipeline),
-        cmocka_unit_test(computation_hides_communication),
-        cmocka_unit_test(a_job_has_to_fit_the_cluster),
-        cmocka_unit_test(wrong_cluster_files_are_refused),
-        cmocka_unit_test(a_cluster_file_is_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

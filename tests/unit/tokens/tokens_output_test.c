@@ -1,15 +1,11 @@
 /* Is a token file right that is written id by id, and is the old one there when it is given up? */
 #define _GNU_SOURCE
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "tokens/inspect.h"
 #include "tokens/output.h"
@@ -46,9 +42,8 @@ static int files_in_folder(void)
 }
 
 /* 20,000 documents: more than a buffer of the index has, in the middle of the ids' buffers. */
-static void many_documents_are_written(void **state)
+TEST(many_documents_are_written)
 {
-    (void)state;
     enum { DOCUMENTS = 20000 };
     static uint64_t ends[DOCUMENTS], read[DOCUMENTS];
     tokens_output *o;
@@ -78,9 +73,8 @@ static void many_documents_are_written(void **state)
 }
 
 /* Given up at each point: the file of before is there, and nothing else. */
-static void the_old_file_is_kept(void **state)
+TEST(the_old_file_is_kept)
 {
-    (void)state;
     for (int done = 0; done < 4; done++) {
         tokens_output *o;
         tokens_facts facts;
@@ -106,9 +100,5 @@ static void the_old_file_is_kept(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(many_documents_are_written),
-        cmocka_unit_test(the_old_file_is_kept),
-    };
-    return cmocka_run_group_tests(tests, begin, end);
+    return test_run(begin, end);
 }

@@ -1,18 +1,14 @@
 /* Are token files made from texts right, and is nothing left behind when making one fails? */
 #define _GNU_SOURCE
 #include <dirent.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 
 #include "base/err.h"
 
-#include <cmocka.h>
+#include <test.h>
 
 #include "file_faults.h"
 #include "host/host.h"
@@ -197,9 +193,8 @@ static uint64_t put_threes(uint32_t *to, uint64_t at, uint64_t end)
 }
 
 /* Encoding goes on over blocks, and begins anew where the output changes or a text ends. */
-static void pieces_are_encoded_as_a_whole(void **state)
+TEST(pieces_are_encoded_as_a_whole)
 {
-    (void)state;
     enum { FIRST = 50000, SECOND = 61000, BLOCK = 4096, END = 16900000 };
     static uint32_t want[2][FIRST + SECOND];
     uint64_t n[2] = {0}, from = 0, train, valid;
@@ -231,9 +226,8 @@ static void pieces_are_encoded_as_a_whole(void **state)
 
 /* Texts of odd and even lengths, one of them empty, in 16 and 32 bits; and pieces between blocks
  * that are held out. */
-static void ends_of_documents_are_written(void **state)
+TEST(ends_of_documents_are_written)
 {
-    (void)state;
     char c_txt[300];
     snprintf(c_txt, sizeof c_txt, "%s/c.txt", folder);
     const char *texts[] = {a_txt, c_txt, b_txt};
@@ -257,9 +251,8 @@ static void ends_of_documents_are_written(void **state)
 }
 
 /* A text of several windows: what a call leaves stands in front of what comes next. */
-static void long_texts_are_encoded_as_a_whole(void **state)
+TEST(long_texts_are_encoded_as_a_whole)
 {
-    (void)state;
     enum { BYTES = 1000003, END = 16900000 };
     static uint32_t want[BYTES];
     const uint64_t n = put_threes(want, 0, BYTES);
@@ -276,9 +269,8 @@ static void long_texts_are_encoded_as_a_whole(void **state)
     free(f.token);
 }
 
-static void lawless_tokenizers_are_named(void **state)
+TEST(lawless_tokenizers_are_named)
 {
-    (void)state;
     const char *texts[] = {a_txt};
     const struct {
         weft_status (*encode)(weft_tokenizer *, const weft_encode_args *, uint64_t *, uint64_t *);
@@ -299,9 +291,8 @@ static void lawless_tokenizers_are_named(void **state)
     }
 }
 
-static void texts_become_tokens(void **state)
+TEST(texts_become_tokens)
 {
-    (void)state;
     /* The second text starts inside a block, at its edge, and inside one that is for validation. */
     static const uint64_t first[] = {1, 4096, 19 * 4096 + 100, 200000};
     for (size_t i = 0; i < 4; i++) {
@@ -332,9 +323,8 @@ static void request_fails(const char *const *texts, uint32_t n, const char *trai
     assert_int_equal(files_in_folder(), before);
 }
 
-static void refuses_lawless_requests(void **state)
+TEST(refuses_lawless_requests)
 {
-    (void)state;
     unlink(train_bin);
     unlink(valid_bin);
     unlink(b_txt);
@@ -355,9 +345,8 @@ static void refuses_lawless_requests(void **state)
     request_fails(a, 1, "/tmp/weft-no-such-folder/x.bin", NULL, "No such file");
 }
 
-static void refuses_too_little_text(void **state)
+TEST(refuses_too_little_text)
 {
-    (void)state;
     const char *a[] = {a_txt};
     put_text(a_txt, 0, 0);
     request_fails(a, 1, train_bin, NULL, "0 bytes");
@@ -394,9 +383,8 @@ static void check_after_failure(bool ok, uint64_t whole)
     closedir(d);
 }
 
-static void no_failing_call_leaves_litter(void **state)
+TEST(no_failing_call_leaves_litter)
 {
-    (void)state;
     uint64_t whole = 300000;
     put_text(a_txt, 0, whole);
     const char *a[] = {a_txt};
@@ -416,9 +404,8 @@ static void no_failing_call_leaves_litter(void **state)
         }
 }
 
-static void interruptions_and_short_writes_do_no_harm(void **state)
+TEST(interruptions_and_short_writes_do_no_harm)
 {
-    (void)state;
     uint64_t whole = 300000;
     put_text(a_txt, 0, whole);
     const char *a[] = {a_txt};
@@ -439,9 +426,8 @@ static void interruptions_and_short_writes_do_no_harm(void **state)
     }
 }
 
-static void full_disk_is_said_in_words(void **state)
+TEST(full_disk_is_said_in_words)
 {
-    (void)state;
     put_text(a_txt, 0, 300000);
     unlink(train_bin);
     unlink(valid_bin);
@@ -461,17 +447,5 @@ static void full_disk_is_said_in_words(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_become_tokens),
-        cmocka_unit_test(pieces_are_encoded_as_a_whole),
-        cmocka_unit_test(ends_of_documents_are_written),
-        cmocka_unit_test(long_texts_are_encoded_as_a_whole),
-        cmocka_unit_test(lawless_tokenizers_are_named),
-        cmocka_unit_test(refuses_lawless_requests),
-        cmocka_unit_test(refuses_too_little_text),
-        cmocka_unit_test(no_failing_call_leaves_litter),
-        cmocka_unit_test(interruptions_and_short_writes_do_no_harm),
-        cmocka_unit_test(full_disk_is_said_in_words),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return test_run(make_folder, remove_folder);
 }

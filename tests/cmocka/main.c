@@ -1,0 +1,7 @@
+/* cmocka/main.c: of programs that have no main() of their own. */
+#include "test.h"
+
+int main(void)
+{
+    return test_run(NULL, NULL);
+}
