@@ -7,14 +7,9 @@
 
 #include "base/err.h"
 #include "ckpt/internal.h"
+#include "must.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
-static void must(int holds)
-{
-    if (!holds)
-        abort();
-}
 
 /* What the readers promise of every range that they let through. */
 static void check_ranges(const ckpt_ranges *r)

@@ -5,14 +5,9 @@
 
 #include "base/err.h"
 #include "config/config.h"
+#include "must.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
-static void must(int holds)
-{
-    if (!holds)
-        abort();
-}
 
 static void round_trip(config *c)
 {

@@ -5,22 +5,16 @@
 
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <weft/data.h>
 
 #include "../data/lone.h"
+#include "must.h"
 
 static const char encode_texts[] =
     "The loom's 12 threads,\n  \xe6\x97\xa5\xe6\x9c\xac \xf0\x9f\x99\x82\r\n"
     "<s> e\xcc\x81\xcc\xa7 \xff\xfe\xe2\x82 A_b \xc2\xa0 \xe2\x96\x81x 3.14";
-
-static inline void must(int holds)
-{
-    if (!holds)
-        abort();
-}
 
 static inline void encode_use(const weft_tokenizer_table *table, weft_tokenizer *t)
 {

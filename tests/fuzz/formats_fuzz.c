@@ -12,14 +12,9 @@
 #include <unistd.h>
 
 #include "formats/internal.h"
+#include "must.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
-static void must(int holds)
-{
-    if (!holds)
-        abort();
-}
 
 static void check_tensors(const formats_tensor *t, uint32_t n, uint64_t from, uint64_t end)
 {

@@ -5,16 +5,11 @@
 #include <string.h>
 
 #include "job/store/gather.h"
+#include "must.h"
 
 #define RANKS 8
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
-static void must(int holds)
-{
-    if (!holds)
-        abort();
-}
 
 static void count_reply(void *ctx, uint32_t rank, weft_status st, const void *bytes, uint64_t n)
 {

@@ -3,15 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "must.h"
+
 #include <weft/handshake.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
-static void must(int holds)
-{
-    if (!holds)
-        abort();
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {

@@ -5,15 +5,10 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "must.h"
 #include "sim/sim.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
-static void must(int holds)
-{
-    if (!holds)
-        abort();
-}
 
 static void check(const sim_cluster *c)
 {

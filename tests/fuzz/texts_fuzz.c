@@ -3,21 +3,15 @@
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/err.h"
+#include "must.h"
 #include "tokens/text/reader.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
-static void must(int holds)
-{
-    if (!holds)
-        abort();
-}
 
 /* Cuts a text anywhere. */
 static weft_status cut(weft_tokenizer *t, const char *text, uint64_t bytes, uint64_t *at)

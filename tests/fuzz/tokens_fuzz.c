@@ -12,15 +12,10 @@
 #include <unistd.h>
 
 #include "../data/lone.h"
+#include "must.h"
 #include "stream.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
-static void must(int holds)
-{
-    if (!holds)
-        abort();
-}
 
 /* Tokens of the window and one more, and their places. */
 static void check_window(const stream *s, uint64_t start, uint64_t n)

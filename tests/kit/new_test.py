@@ -104,6 +104,7 @@ class New(unittest.TestCase):
                     links.append(os.path.realpath(path))
             if re.search("(PLUGINS|VERSIONS|CHECKS|OPS|STRATEGIES|interfaces/.*).md$", page):
                 self.assertEqual(re.findall(r"\] \(.* of the source\)", text), [], page)
+        self.assertGreater(len(links), 40)
         samples = os.path.realpath(os.path.join(PREFIX, "share/weft/samples"))
         self.assertIn(os.path.join(samples, "plugins/optim/lamb/lamb.c"), links)
 
@@ -136,18 +137,6 @@ class New(unittest.TestCase):
         self.assertEqual(len(found[0]), len(found[1]))
         for own, cpu in zip(*found):
             self.assertAlmostEqual(own, cpu, delta=1e-4 * cpu)
-
-    def test_installed_documents(self):
-        """Each relative link leads to a file of the installation."""
-        docs, seen = os.path.join(PREFIX, "share", "doc", "weft"), 0
-        for folder, _, files in os.walk(docs):
-            for file in files:
-                with open(os.path.join(folder, file), encoding="utf-8") as f:
-                    links = re.findall(r"\]\(([^)#:\s]+)[^)]*\)", f.read())
-                for link in links:
-                    seen += 1
-                    self.assertTrue(os.path.exists(os.path.join(folder, link)), f"{file}: {link}")
-        self.assertGreater(seen, 40)
 
     def test_refusals(self):
         for words, why in ((("wheel", "acme.a"), "no kind of plugin; there are link"),

@@ -162,17 +162,4 @@ static const weft_component component = {.struct_size = sizeof component,
                                          .table = &table};
 static const weft_component *const components[] = {&component, NULL};
 
-static weft_status begin(const weft_host *host, void **module)
-{
-    *module = (void *)host;
-    return WEFT_OK;
-}
-
-static const weft_manifest manifest = {
-    WEFT_MANIFEST_HEAD,   .id = "weft.test.apart",  .version = "0", .license = "",
-    .build = __VERSION__, .components = components, .open = begin};
-
-const weft_manifest *weft_plugin_entry(void)
-{
-    return &manifest;
-}
+WEFT_PLUGIN("weft.test.apart", "0", "", components, weft_open_host, NULL);

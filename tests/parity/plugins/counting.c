@@ -72,16 +72,4 @@ static const weft_component two = {
     NULL,       &by_tensor, NULL};
 static const weft_component *const components[] = {&one, &two, NULL};
 
-static weft_status open_module(const weft_host *host, void **module)
-{
-    *module = (void *)host;
-    return WEFT_OK;
-}
-
-static const weft_manifest manifest = {WEFT_MANIFEST_HEAD, "weft.test.counting", "0", "", "",
-                                       components,         open_module,          NULL};
-
-const weft_manifest *weft_plugin_entry(void)
-{
-    return &manifest;
-}
+WEFT_PLUGIN("weft.test.counting", "0", "", components, weft_open_host, NULL);

@@ -85,16 +85,4 @@ static const weft_component *const components[] = {
     &matrices,        &component_half,   &component_some,  &component_once,
     &component_often, &component_misled, &component_turns, NULL};
 
-static weft_status open_module(const weft_host *host, void **module)
-{
-    *module = (void *)host;
-    return WEFT_OK;
-}
-
-static const weft_manifest manifest = {WEFT_MANIFEST_HEAD, "weft.cutters", "0", "", "",
-                                       components,         open_module,    NULL};
-
-const weft_manifest *weft_plugin_entry(void)
-{
-    return &manifest;
-}
+WEFT_PLUGIN("weft.cutters", "0", "", components, weft_open_host, NULL);

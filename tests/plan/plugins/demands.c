@@ -111,16 +111,4 @@ static const weft_component *const components[] = {
     &component_single1,   &component_rate1,     &component_rate2,     &component_norms2,
     &component_by_flags1, &component_by_flags2, &component_twice1,    NULL};
 
-static weft_status open_module(const weft_host *host, void **module)
-{
-    *module = (void *)host;
-    return WEFT_OK;
-}
-
-static const weft_manifest manifest = {WEFT_MANIFEST_HEAD, "weft.demands", "0", "", "",
-                                       components,         open_module,    NULL};
-
-const weft_manifest *weft_plugin_entry(void)
-{
-    return &manifest;
-}
+WEFT_PLUGIN("weft.demands", "0", "", components, weft_open_host, NULL);

@@ -71,16 +71,4 @@ static const weft_component *const components[] = {&component_remaker,
                                                    &component_vague,
                                                    NULL};
 
-static weft_status open_module(const weft_host *host, void **module)
-{
-    *module = (void *)host;
-    return WEFT_OK;
-}
-
-static const weft_manifest manifest = {WEFT_MANIFEST_HEAD, "weft.kept", "0", "", "",
-                                       components,         open_module, NULL};
-
-const weft_manifest *weft_plugin_entry(void)
-{
-    return &manifest;
-}
+WEFT_PLUGIN("weft.kept", "0", "", components, weft_open_host, NULL);

@@ -64,18 +64,4 @@ static const weft_component *const components[] = {
     &component_axis_key,   &component_axis_helpless, &component_flagged,   &component_sealed,
     &component_unit0,      &component_unit4,         &component_unit99,    NULL};
 
-static weft_status begin(const weft_host *host, void **module)
-{
-    (void)host;
-    *module = NULL;
-    return WEFT_OK;
-}
-
-static const weft_manifest manifest = {
-    WEFT_MANIFEST_HEAD, .id = "weft.lawless",     .version = "1", .license = "",
-    .build = "",        .components = components, .open = begin};
-
-const weft_manifest *weft_plugin_entry(void)
-{
-    return &manifest;
-}
+WEFT_PLUGIN("weft.lawless", "1", "", components, weft_open_host, NULL);
