@@ -65,33 +65,6 @@ uint64_t *plan_bases(const plan *p, uint32_t rank)
     return at;
 }
 
-/* Names of the kinds of weft/coll.h: for programs, and for people. */
-static const char *const kinds[][2] = {
-    {"", ""},
-    {"all_reduce", "all-reduce"},
-    {"reduce_scatter", "reduce-scatter"},
-    {"all_gather", "all-gather"},
-    {"broadcast", "broadcast"},
-    {"reduce", "reduce"},
-    {"gather", "gather"},
-    {"scatter", "scatter"},
-    {"all_to_all", "all-to-all"},
-    {"barrier", "barrier"},
-    {"send", "send"},
-    {"recv", "receive"},
-    {"shift", "shift"},
-};
-
-const char *plan_kind_name(uint32_t kind)
-{
-    return kind < sizeof kinds / sizeof *kinds ? kinds[kind][0] : "other";
-}
-
-const char *plan_kind_title(uint32_t kind)
-{
-    return kind < sizeof kinds / sizeof *kinds ? kinds[kind][1] : "other";
-}
-
 uint64_t plan_list_sent_along(const plan *p, const plan_list *l, uint32_t kind, uint32_t mesh_axis,
                               uint32_t *starts)
 {

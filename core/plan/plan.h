@@ -361,10 +361,8 @@ void plan_choose_writers(plan *p);
 uint32_t plan_data_part(const plan *p, uint32_t rank);
 uint32_t plan_token_part(const plan *p, uint32_t rank);
 
-/* Bytes that a rank sends in a list by collectives of one kind (weft/coll.h); the kind's name. */
+/* Bytes that a rank sends in a list by collectives of one kind (weft/coll.h). */
 uint64_t plan_list_sent(const plan *p, const plan_list *l, uint32_t kind);
-const char *plan_kind_name(uint32_t kind);  /* for programs: "all_reduce" */
-const char *plan_kind_title(uint32_t kind); /* for people: "all-reduce" */
 
 /* As plan_list_sent(), along one mesh axis; *starts: the number of these collectives. */
 uint64_t plan_list_sent_along(const plan *p, const plan_list *l, uint32_t kind, uint32_t mesh_axis,

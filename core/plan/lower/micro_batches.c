@@ -204,7 +204,7 @@ static weft_status emit_comm(plan_list_builder *w, const plan_block_pass *x, con
     c.channel = k ? plan_channel_some(p, pool_printf(&p->pool, "%s.pass", k->name), k->mesh_axis,
                                       k->coords, k->n)
                   : plan_channel_number(p, "pass", it->mesh_axis);
-    c.name = pool_printf(&p->pool, "%s of %s", plan_kind_title(it->kind), it->name);
+    c.name = pool_printf(&p->pool, "%s of %s", sched_kind_name(it->kind), it->name);
     c.redop = it->redop;
     c.root = it->root;
     c.dtype = it->dtype;

@@ -139,7 +139,7 @@ static weft_status start_next_sum(plan_builder *b, plan_list *l, plan_bucket *k)
         a = next_of_group(b, k, &c);
     k->axes &= ~((uint64_t)1 << a);
     c.channel = plan_grads_channel(b, a);
-    c.name = pool_printf(&p->pool, "%s of gradients %llu-%llu", plan_kind_title(c.kind),
+    c.name = pool_printf(&p->pool, "%s of gradients %llu-%llu", sched_kind_name(c.kind),
                          (unsigned long long)k->first, (unsigned long long)k->end);
     uint32_t number = 0;
     plan_compress_sum(b, &c, a, false);

@@ -327,7 +327,7 @@ static weft_status emit_comm(plan_to_list *s, const graph_node *n)
             return err_fail(WEFT_UNSUPPORTED, "%s: communication between slices of two mesh axes",
                             s->job->name);
     }
-    c.name = pool_printf(&p->pool, "%s of %s, %s", plan_kind_name(n->comm),
+    c.name = pool_printf(&p->pool, "%s of %s, %s", sched_kind_word(n->comm),
                          graph_tensor_at(s->g, n->in[0])->name, s->job->name);
     if (n->group)
         return emit_grouped(s, n, &c);
