@@ -125,6 +125,17 @@ weft_shape graph_local_shape(const graph *g, weft_tensor t)
     return s;
 }
 
+uint64_t graph_local_elements(const graph *g, weft_tensor t)
+{
+    const weft_shape s = graph_local_shape(g, t);
+    return graph_shape_elements(&s);
+}
+
+uint64_t graph_local_bytes(const graph *g, weft_tensor t)
+{
+    return graph_local_elements(g, t) * weft_dtype_size(graph_tensor_at(g, t)->shape.dtype);
+}
+
 bool graph_local_start(const graph *g, weft_tensor t, uint32_t axis, uint64_t out[WEFT_MAX_MESH])
 {
     const graph_tensor *x = graph_tensor_at(g, t);

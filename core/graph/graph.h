@@ -166,6 +166,9 @@ weft_shape graph_local_shape(const graph *g, weft_tensor t);
 /* What each step along mesh axis a adds to the first index of a rank's part of axis `axis` of `t`;
  * false: the axis is not split. */
 bool graph_local_start(const graph *g, weft_tensor t, uint32_t axis, uint64_t out[WEFT_MAX_MESH]);
+uint64_t graph_local_elements(const graph *g, weft_tensor t);
+uint64_t graph_local_bytes(const graph *g, weft_tensor t);
+
 uint64_t graph_shape_elements(const weft_shape *s);
 uint64_t graph_shape_bytes(const weft_shape *s);
 

@@ -56,9 +56,8 @@ static void frame_touch(lowering *l, weft_tensor t, uint32_t when)
             l->frame.at[i].to = when;
             return;
         }
-    weft_shape local = graph_local_shape(l->b->g, root);
     *vec_push(&l->frame_of) = root;
-    *vec_push(&l->frame) = (plan_lifetime){graph_shape_bytes(&local), 0, when, when};
+    *vec_push(&l->frame) = (plan_lifetime){graph_local_bytes(l->b->g, root), 0, when, when};
 }
 
 /* The temporary of communication that packs or unpacks: at unit `when` alone. */

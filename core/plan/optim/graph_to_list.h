@@ -56,8 +56,6 @@ typedef struct plan_to_list {
 
 /* --- runs.c --- */
 
-uint64_t plan_runs_elements(const graph *g, weft_tensor t); /* on a rank */
-
 /* Is the node part of an elementwise program? */
 bool plan_runs_elementwise(const graph *g, const graph_node *n);
 

@@ -37,12 +37,6 @@ typedef struct slicer {
     VEC(graph_node) nodes;
 } slicer;
 
-static uint64_t elements(const graph *g, weft_tensor t)
-{
-    weft_shape s = graph_local_shape(g, t);
-    return graph_shape_elements(&s);
-}
-
 /* Does it compute each element from those at its place? */
 static bool elementwise(const graph_node *n)
 {
@@ -115,7 +109,7 @@ static weft_status as_slice(slicer *x, weft_tensor t, weft_tensor *out)
     *out = x->slice[t];
     if (*out)
         return WEFT_OK;
-    if (elements(x->g, t) != x->local)
+    if (graph_local_elements(x->g, t) != x->local)
         return err_fail(WEFT_INTERNAL, "%s has not the size of the parameter: it has no slices",
                         x->was[t].name);
     *out = x->slice[t] = own_part(x, x->whole[t], add_tensor(x, t, "part", true));
@@ -259,7 +253,7 @@ static void find_flat(slicer *x, weft_tensor param)
         }
     x->flat_place[x->how->axis] = (weft_place){WEFT_SPLIT, 0, 0, 0};
     x->flat = (weft_shape){.rank = 1, .axes = {{"elements", n}}};
-    x->local = elements(x->g, param);
+    x->local = graph_local_elements(x->g, param);
 }
 
 weft_status plan_slices_apply(graph *g, weft_tensor param, const plan_slices *how,

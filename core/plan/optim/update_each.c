@@ -139,14 +139,13 @@ static void add_states(plan_builder *b, const param_class *k, uint32_t i)
     b->rule->each->states[i] = b->f->own_states.n;
     for (uint32_t n = 0; n < k->states.n; n++) {
         const graph_tensor *x = graph_tensor_at(&k->g, k->states.at[n]);
-        const weft_shape local = graph_local_shape(&k->g, k->states.at[n]);
         plan_own_state *s = vec_push(&b->f->own_states);
         *s = (plan_own_state){.name = pool_text(p, plan_rule_suffix(x)),
                               .init = x->init ? pool_text(p, x->init) : NULL,
                               .param = i,
                               .sliced = k->how.count && x->full && x->shape.rank,
                               .whole = x->shape,
-                              .elements = graph_shape_elements(&local)};
+                              .elements = graph_local_elements(&k->g, k->states.at[n])};
         memcpy(s->place, x->place, sizeof s->place);
         if (s->sliced) {
             s->whole = k->shape;
