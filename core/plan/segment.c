@@ -104,17 +104,11 @@ uint32_t plan_segment_begin(plan *p, const char *name)
 }
 
 weft_status plan_segment_add(plan *p, uint32_t seg, const weft_opspec *op, double flops,
-                             const plan_ref *refs)
+                             const plan_ref *refs, const uint64_t *first)
 {
     static const uint64_t nowhere[WEFT_MAX_MESH] = {0};
-    return plan_segment_add_at(p, seg, op, flops, refs, nowhere);
-}
-
-weft_status plan_segment_add_at(plan *p, uint32_t seg, const weft_opspec *op, double flops,
-                                const plan_ref *refs, const uint64_t first[WEFT_MAX_MESH])
-{
     uint32_t number;
-    weft_status st = find_kernel(p, op, flops, first, &number);
+    weft_status st = find_kernel(p, op, flops, first ? first : nowhere, &number);
     if (st != WEFT_OK)
         return st;
     *vec_push(&p->instrs) = (plan_instr){number, p->refs.n, op->nin, op->nout};

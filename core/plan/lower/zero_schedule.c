@@ -242,9 +242,9 @@ static weft_status make_clear(plan_builder *b, const plan_flat_block *k, uint32_
         const plan_flat_param *p = &b->f->params.at[k->first_param + i];
         uint64_t from = p->first + p->count, to = i + 1 < k->params ? p[1].first : k->end;
         const plan_ref where = {BASE_GRAD, 0, (from - k->first) * b->f->grad_size};
-        weft_status st = to > from
-                             ? plan_segment_add_zero(b->p, seg, b->g->grad_dtype, to - from, where)
-                             : WEFT_OK;
+        weft_status st =
+            to > from ? plan_segment_add_fill(b->p, seg, b->g->grad_dtype, to - from, 0, where)
+                      : WEFT_OK;
         if (st != WEFT_OK)
             return st;
     }

@@ -288,16 +288,13 @@ static weft_status emit_repacked(plan_to_list *s, const plan_repack *r, plan_col
 /* Over a group: all ranks copy, then those of the group communicate in place. */
 static weft_status emit_grouped(plan_to_list *s, const graph_node *n, plan_collective *c)
 {
-    static const weft_ew_step step = {.op = WEFT_EW_COPY, .dst = 1};
-    static const uint16_t reg = 1;
-    static const weft_ew_program program = {sizeof program, 1, 2, -1, &step, &reg};
     const graph_group *k = &s->g->groups[n->group - 1];
     plan *p = s->b->p;
     operands o = {.nbases = BASE_FIRST};
     weft_status st = add_operand(s, &o, n->in[0], true);
     if (st == WEFT_OK)
         st = add_operand(s, &o, n->out[0], true);
-    const weft_opspec op = plan_program_spec(&program, 1, 1, o.io);
+    const weft_opspec op = plan_copy_spec(o.io);
     if (st == WEFT_OK)
         st = emit_operands(s, &o, &op, NULL);
     c->in = c->out;
