@@ -45,14 +45,6 @@ static void describe(const plan_builder *b, const plan_flat_param *p, param_clas
         out->how = (plan_slices){k->axis, k->parts, b->f->groups.at[p->group].count};
 }
 
-static bool same_shape(const weft_shape *a, const weft_shape *b)
-{
-    bool same = a->rank == b->rank;
-    for (uint32_t i = 0; same && i < a->rank; i++)
-        same = a->axes[i].size == b->axes[i].size && !strcmp(a->axes[i].name, b->axes[i].name);
-    return same;
-}
-
 static bool same_kind(const plan_rule_key *a, const plan_rule_key *b)
 {
     return a->flags == b->flags && a->interval == b->interval && a->group == b->group &&
@@ -169,7 +161,7 @@ weft_status plan_each_prepare(plan_builder *b)
         describe(b, p, &like);
         for (uint32_t k = 0; k < e->classes.n && !e->of[i]; k++) {
             param_class *x = e->classes.at[k];
-            if (same_kind(&x->of, &like.of) && same_shape(&x->shape, &like.shape) &&
+            if (same_kind(&x->of, &like.of) && graph_same_axes(&x->shape, &like.shape) &&
                 !memcmp(x->place, like.place, sizeof like.place) &&
                 !memcmp(&x->how, &like.how, sizeof like.how))
                 e->of[i] = x;
