@@ -220,6 +220,13 @@ void graph_number_producers(graph *g, uint32_t first)
         set_producers(g, &g->nodes.at[i], i + 1);
 }
 
+void graph_take_nodes(graph *g, const graph_nodes *list)
+{
+    free(g->nodes.at);
+    g->nodes = *list;
+    graph_number_producers(g, 0);
+}
+
 void graph_forget_producers(graph *g, const graph_node *nodes, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)

@@ -126,10 +126,12 @@ typedef struct graph_session {
     weft_tensor list_after; /* the last tensor before the list that is being built */
 } graph_session;
 
+typedef VEC(graph_node) graph_nodes;
+
 typedef struct graph {
     pool pool;
     VEC(graph_tensor) tensors;
-    VEC(graph_node) nodes;
+    graph_nodes nodes;
     VEC(const char *) blocks;
     const graph_mesh *mesh;
     const graph_group *groups; /* [ngroups] of the job, as far as strategies have made them */
@@ -184,6 +186,9 @@ uint64_t graph_shape_bytes(const weft_shape *s);
 /* New tensor of any kind; name copied. Used by the builder and the passes. */
 weft_tensor graph_add(graph *g, const char *name, uint32_t kind, const weft_shape *shape);
 graph_node *graph_add_node(graph *g, const char *id, uint32_t nattr, uint32_t nin, uint32_t nout);
+
+/* `list` becomes the nodes of the graph, which frees its own. */
+void graph_take_nodes(graph *g, const graph_nodes *list);
 
 /* Whoever moves nodes calls this for those from `first` on: activations know their producers by
  * number. */

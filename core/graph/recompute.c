@@ -46,10 +46,10 @@ weft_status graph_set_keep(graph *g, const char *glob, uint32_t how, const char 
 
 typedef struct remaking {
     graph *g;
-    bool *recomputed;      /* [tensor] step 1 */
-    uint32_t *phase;       /* [node] of its copy; 0: none is needed */
-    weft_tensor *copies;   /* [tensor] 0: not yet made */
-    VEC(graph_node) nodes; /* the graph as it will be */
+    bool *recomputed;    /* [tensor] step 1 */
+    uint32_t *phase;     /* [node] of its copy; 0: none is needed */
+    weft_tensor *copies; /* [tensor] 0: not yet made */
+    graph_nodes nodes;   /* the graph as it will be */
 } remaking;
 
 static bool reads_values(const graph_node *n, uint32_t k)
@@ -158,11 +158,7 @@ static void rebuild(remaking *r)
             read_copies(r, &n);
         *vec_push(&r->nodes) = n;
     }
-    free(g->nodes.at);
-    g->nodes.at = r->nodes.at;
-    g->nodes.n = r->nodes.n;
-    g->nodes.cap = r->nodes.cap;
-    graph_number_producers(g, 0);
+    graph_take_nodes(g, &r->nodes);
 }
 
 void graph_recompute(graph *g)

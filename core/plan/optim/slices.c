@@ -34,7 +34,7 @@ typedef struct slicer {
     graph_tensor *was;  /* [tensor at the start] shape and placement */
     bool *wanted;       /* [tensor at the start] an op needs it whole */
     weft_tensor mask;   /* 1 for real elements, 0 for padding: slice; 0: none yet */
-    VEC(graph_node) nodes;
+    graph_nodes nodes;
 } slicer;
 
 /* Does it compute each element from those at its place? */
@@ -281,11 +281,8 @@ weft_status plan_slices_apply(graph *g, weft_tensor param, const plan_slices *ho
     for (uint32_t i = 0; st == WEFT_OK && i < *end; i++)
         st = take(&x, &g->nodes.at[i]);
     if (st == WEFT_OK) {
-        free(g->nodes.at);
-        g->nodes.at = x.nodes.at;
-        *end = g->nodes.n = x.nodes.n;
-        g->nodes.cap = x.nodes.cap;
-        graph_number_producers(g, 0);
+        graph_take_nodes(g, &x.nodes);
+        *end = g->nodes.n;
     } else {
         free(x.nodes.at);
     }
