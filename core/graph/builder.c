@@ -262,8 +262,7 @@ static void copy_attrs(graph *g, graph_node *n, const weft_attr *attrs)
         own[i] = attrs[i];
         own[i].key = pool_text(&g->pool, attrs[i].key);
         if (attrs[i].bytes)
-            own[i].data =
-                memcpy(pool_alloc(&g->pool, attrs[i].bytes), attrs[i].data, attrs[i].bytes);
+            own[i].data = pool_copy(&g->pool, attrs[i].data, attrs[i].bytes);
     }
 }
 

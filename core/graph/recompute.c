@@ -131,14 +131,10 @@ static void read_copies(remaking *r, graph_node *n)
         if (!r->copies[t]) {
             uint32_t maker = graph_tensor_at(r->g, t)->producer - 1;
             graph_node made = r->g->nodes.at[maker];
-            weft_tensor *in = pool_array(&r->g->pool, made.nin, sizeof *in);
-            weft_tensor *out = pool_array(&r->g->pool, made.nout, sizeof *out);
-            for (uint32_t i = 0; i < made.nin; i++)
-                in[i] = made.in[i];
+            made.in = pool_copy(&r->g->pool, made.in, made.nin * sizeof *made.in);
+            made.out = pool_copy(&r->g->pool, made.out, made.nout * sizeof *made.out);
             for (uint32_t i = 0; i < made.nout; i++)
-                r->copies[made.out[i]] = out[i] = copy_tensor(r->g, made.out[i]);
-            made.in = in;
-            made.out = out;
+                made.out[i] = r->copies[made.out[i]] = copy_tensor(r->g, made.out[i]);
             made.phase = r->phase[maker];
             made.recomputed = true;
             read_copies(r, &made);

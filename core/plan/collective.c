@@ -14,9 +14,7 @@ uint32_t plan_channel_some(plan *p, const char *name, uint32_t mesh_axis, const 
     for (uint32_t i = 0; i < p->channels.n; i++)
         if (!strcmp(p->channels.at[i].name, name))
             return i;
-    uint32_t *copy = n ? pool_array(&p->pool, n, sizeof *copy) : NULL;
-    if (n)
-        memcpy(copy, coords, n * sizeof *copy);
+    const uint32_t *copy = n ? pool_copy(&p->pool, coords, n * sizeof *copy) : NULL;
     plan_channel c = {.name = pool_text(&p->pool, name),
                       .mesh_axis = mesh_axis,
                       .ncoords = n,

@@ -132,9 +132,7 @@ static weft_status make_program(graph *g, weft_tensor gate, const char *who,
         st = graph_fuse(&part, 0, part.nodes.n, gate, &out->f);
     out->g = g;
     out->nodes_n = part.nodes.n;
-    out->nodes = pool_array(&part.pool, part.nodes.n, sizeof *out->nodes);
-    if (part.nodes.n)
-        memcpy(out->nodes, part.nodes.at, part.nodes.n * sizeof *out->nodes);
+    out->nodes = pool_copy(&part.pool, part.nodes.at, part.nodes.n * sizeof *out->nodes);
     out->gate = gate;
     g->pool = part.pool;
     free(part.nodes.at);

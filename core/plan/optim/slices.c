@@ -224,11 +224,8 @@ static bool all_whole(const slicer *x, const graph_node *n)
 static weft_status take(slicer *x, const graph_node *from)
 {
     graph_node n = *from;
-    n.in = pool_array(&x->g->pool, n.nin, sizeof *n.in);
-    n.out = pool_array(&x->g->pool, n.nout, sizeof *n.out);
-    if (n.nin)
-        memcpy(n.in, from->in, n.nin * sizeof *n.in);
-    memcpy(n.out, from->out, n.nout * sizeof *n.out);
+    n.in = pool_copy(&x->g->pool, n.in, n.nin * sizeof *n.in);
+    n.out = pool_copy(&x->g->pool, n.out, n.nout * sizeof *n.out);
     bool slice =
         n.assign ? x->slice[n.out[0]] != 0
                  : elementwise(&n) && !all_whole(x, &n) && !(renames(&n) && x->wanted[n.out[0]]);
