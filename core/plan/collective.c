@@ -71,6 +71,18 @@ void plan_request(const plan *p, const plan_collective *c, uint32_t me, sched_re
     out->feedback = c->compress && s->feedback;
 }
 
+/* The plan has chosen the algorithm for the whole group, because scratch and digests depend on it:
+ * `auto` and rules are not evaluated again. */
+weft_status plan_schedule(const plan *p, const plan_collective *c, uint32_t me,
+                          sched_schedule **out)
+{
+    sched_request r;
+    plan_request(p, c, me, &r);
+    if (!plan_between_two(c))
+        r.algorithm = c->algorithm;
+    return sched_make(&r, out);
+}
+
 bool plan_channel_in_host(const plan *p, uint32_t number)
 {
     return resolve_is_staged(p->spec, &p->spec->links[p->channels.at[number].link]);
