@@ -11,7 +11,6 @@
 #include "plan/layout/shard_level.h"
 #include "plan/lower/compress.h"
 #include "plan/lower/sync.h"
-#include "plan/lower/zero_schedule.h"
 #include "plan/optim/optim.h"
 #include "plan/optim/rule.h"
 #include "plan/scalar.h"
@@ -234,7 +233,6 @@ static void free_built(plan_job *m)
 {
     plan_update_free(&m->b);
     plan_sync_free(&m->b);
-    plan_gathers_free(&m->b);
     plan_liveness_free(&m->b.live);
     plan_zones_free(&m->b.zones);
     graph_free(&m->g);
