@@ -43,10 +43,15 @@ void *pool_array(pool *p, uint64_t n, uint64_t size)
     return pool_alloc(p, bytes);
 }
 
+void *pool_copy(pool *p, const void *from, uint64_t bytes)
+{
+    void *to = pool_alloc(p, bytes);
+    return bytes ? memcpy(to, from, bytes) : to;
+}
+
 char *pool_text(pool *p, const char *text)
 {
-    size_t n = strlen(text) + 1;
-    return memcpy(pool_alloc(p, n), text, n);
+    return pool_copy(p, text, strlen(text) + 1);
 }
 
 char *pool_printf(pool *p, const char *fmt, ...)

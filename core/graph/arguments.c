@@ -184,9 +184,7 @@ weft_status graph_check_assigned(const graph *g, weft_tensor dst, weft_tensor sr
     const weft_shape *a = &to->shape, *b = &from->shape;
     const bool rounds =
         to->kind == WEFT_T_STATE && weft_dtype_computes(a->dtype) && weft_dtype_computes(b->dtype);
-    bool like = a->rank == b->rank && (!g->now.state_of || a->dtype == b->dtype || rounds);
-    for (uint32_t k = 0; like && k < a->rank; k++)
-        like = a->axes[k].size == b->axes[k].size && !strcmp(a->axes[k].name, b->axes[k].name);
+    const bool like = graph_same_axes(a, b) && (!g->now.state_of || a->dtype == b->dtype || rounds);
     if (to->constant)
         return err_fail(WEFT_USAGE, "builder.assign(): %s is a constant", to->name);
     if (!like)
@@ -253,14 +251,6 @@ static uint32_t operands(uint32_t ew)
     }
 }
 
-static bool same_axes(const weft_shape *a, const weft_shape *b)
-{
-    bool same = a->rank == b->rank;
-    for (uint32_t i = 0; same && i < a->rank; i++)
-        same = a->axes[i].size == b->axes[i].size && !strcmp(a->axes[i].name, b->axes[i].name);
-    return same;
-}
-
 /* A copy may name and group its axes otherwise. */
 static bool as_many(const weft_shape *a, const weft_shape *b)
 {
@@ -280,7 +270,7 @@ static weft_status check_elementwise(const weft_op *op, const char *id, const we
                            op->ew, operands(op->ew), nin, nout);
     const bool copy = op->ew == WEFT_EW_COPY;
     for (uint32_t i = 0; i < nin; i++)
-        if (in[i].rank && !(copy ? as_many(&in[i], out) : same_axes(&in[i], out)))
+        if (in[i].rank && !(copy ? as_many(&in[i], out) : graph_same_axes(&in[i], out)))
             return err_fail_in(WEFT_USAGE, ERR_OP, id,
                                "it is elementwise, but input %u and the output of its infer() have "
                                "not %s",

@@ -105,10 +105,7 @@ static weft_status check_gradients(const graph *g, const graph_node *n, weft_sta
                 din[i]);
         const weft_shape *a = &graph_tensor_at(g, n->in[i])->shape;
         const weft_shape *b = &graph_tensor_at(g, din[i])->shape;
-        bool like = a->rank == b->rank;
-        for (uint32_t k = 0; like && k < a->rank; k++)
-            like = a->axes[k].size == b->axes[k].size && !strcmp(a->axes[k].name, b->axes[k].name);
-        if (!like)
+        if (!graph_same_axes(a, b))
             return err_fail_in(WEFT_USAGE, ERR_OP, n->id,
                                "its grad() gives input %u, %s, a gradient of other axes: %s", i,
                                graph_tensor_at(g, n->in[i])->name,
@@ -159,10 +156,7 @@ static weft_tensor parts_of(const graph *g, weft_tensor t)
 /* What backward reads as output `t` of node `at`: the sum or maximum, where it was completed. */
 static weft_tensor complete_of(const graph *g, uint32_t at, weft_tensor t)
 {
-    const graph_tensor *x = graph_tensor_at(g, t);
-    bool partial = false;
-    for (uint32_t a = 0; a < g->mesh->n; a++)
-        partial |= x->place[a].kind == WEFT_PARTIAL_SUM || x->place[a].kind == WEFT_PARTIAL_MAX;
+    const bool partial = graph_axes(g, t, WEFT_PARTIAL_SUM) || graph_axes(g, t, WEFT_PARTIAL_MAX);
     for (uint32_t i = at + 1; partial && i < g->nodes.n; i++) {
         const graph_node *n = &g->nodes.at[i];
         t = n->comm == WEFT_ALL_REDUCE && n->in[0] == t ? n->out[0] : t;

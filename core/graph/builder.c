@@ -262,8 +262,7 @@ static void copy_attrs(graph *g, graph_node *n, const weft_attr *attrs)
         own[i] = attrs[i];
         own[i].key = pool_text(&g->pool, attrs[i].key);
         if (attrs[i].bytes)
-            own[i].data =
-                memcpy(pool_alloc(&g->pool, attrs[i].bytes), attrs[i].data, attrs[i].bytes);
+            own[i].data = pool_copy(&g->pool, attrs[i].data, attrs[i].bytes);
     }
 }
 
@@ -329,15 +328,13 @@ static weft_status check_stand_in(const graph *g, weft_tensor dst, weft_tensor s
 {
     const graph_node *old = &g->nodes.at[g->now.replacing - 1];
     const weft_shape *a = &graph_tensor_at(g, dst)->shape, *b = &graph_tensor_at(g, src)->shape;
-    bool found = false, like = a->dtype == b->dtype && a->rank == b->rank;
+    bool found = false;
     for (uint32_t k = 0; k < old->nout; k++)
         found |= old->out[k] == dst;
-    for (uint32_t k = 0; like && k < a->rank; k++)
-        like = a->axes[k].size == b->axes[k].size && !strcmp(a->axes[k].name, b->axes[k].name);
     if (!found)
         return err_fail(WEFT_USAGE, "a replacement of %s assigns %s, which is not an output of it",
                         old->id, graph_tensor_at(g, dst)->name);
-    if (!like)
+    if (a->dtype != b->dtype || !graph_same_axes(a, b))
         return err_fail(WEFT_USAGE,
                         "a replacement of %s assigns %s a tensor of another shape or type", old->id,
                         graph_tensor_at(g, dst)->name);

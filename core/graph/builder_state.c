@@ -30,10 +30,8 @@ static weft_status check_like(const graph *g, const weft_state_args *x)
     const graph_tensor *like = graph_tensor_at(g, x->like);
     const weft_tensor own = *g->now.state_of ? graph_find(g, g->now.state_of) : x->like;
     const weft_shape *p = own ? &graph_tensor_at(g, own)->shape : NULL;
-    bool fits = *g->now.state_of ? p && p->rank == like->shape.rank : like->kind == WEFT_T_PARAM;
-    for (uint32_t i = 0; fits && p && i < p->rank; i++)
-        fits = p->axes[i].size == like->shape.axes[i].size &&
-               !strcmp(p->axes[i].name, like->shape.axes[i].name);
+    const bool fits =
+        *g->now.state_of ? p && graph_same_axes(p, &like->shape) : like->kind == WEFT_T_PARAM;
     return fits ? WEFT_OK
                 : err_fail(WEFT_USAGE, CALL "(): '%s' is like %s, which is not %s", x->name,
                            like->name,

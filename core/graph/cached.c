@@ -108,7 +108,7 @@ typedef struct making {
     int64_t max;
     weft_tensor positions;
     uint32_t attentions;
-    VEC(graph_node) nodes;
+    graph_nodes nodes;
 } making;
 
 /* Runs the builder's op() and moves its node to the list. Its first output becomes `as`. */
@@ -199,16 +199,6 @@ static weft_status find_positions(making *m)
     return WEFT_OK;
 }
 
-static void take_nodes(making *m)
-{
-    graph *g = m->g;
-    free(g->nodes.at);
-    g->nodes.at = m->nodes.at;
-    g->nodes.n = m->nodes.n;
-    g->nodes.cap = m->nodes.cap;
-    graph_number_producers(g, 0);
-}
-
 weft_status graph_cached_make(graph *g, int64_t max)
 {
     making m = {.g = g, .max = max};
@@ -226,7 +216,7 @@ weft_status graph_cached_make(graph *g, int64_t max)
     if (st == WEFT_OK && !m.attentions)
         st = err_fail(WEFT_UNSUPPORTED, "the model has no attention whose keys could be kept");
     if (st == WEFT_OK)
-        take_nodes(&m);
+        graph_take_nodes(g, &m.nodes);
     else
         free(m.nodes.at);
     return st;

@@ -173,11 +173,8 @@ weft_status graph_fuse_wanted(graph *g, uint32_t first, uint32_t end, weft_tenso
         if (st == WEFT_OK && wanted && !n->assign && wanted[n->out[0]])
             st = fuse_output(&u, n->out[0], n->out[0], out_reg);
     }
-    if (st == WEFT_OK && u.steps.n) {
-        weft_ew_step *steps = pool_array(&g->pool, u.steps.n, sizeof *steps);
-        memcpy(steps, u.steps.at, u.steps.n * sizeof *steps);
-        out->program.steps = steps;
-    }
+    if (st == WEFT_OK && u.steps.n)
+        out->program.steps = pool_copy(&g->pool, u.steps.at, u.steps.n * sizeof *u.steps.at);
     out->program.struct_size = sizeof(weft_ew_program);
     out->program.nsteps = u.steps.n;
     out->program.gate = gate ? u.reg[gate] - 1 : -1;

@@ -10,10 +10,7 @@
 
 uint32_t graph_mesh_ranks(const graph_mesh *m)
 {
-    uint32_t n = 1;
-    for (uint32_t a = 0; a < m->n; a++)
-        n *= m->size[a];
-    return n;
+    return graph_mesh_parts(m, UINT64_MAX);
 }
 
 static uint32_t mesh_stride(const graph_mesh *m, uint32_t a)
@@ -41,6 +38,23 @@ int graph_mesh_axis(const graph_mesh *m, const char *name)
         if (!strcmp(m->name[a], name))
             return (int)a;
     return -1;
+}
+
+uint32_t graph_mesh_parts(const graph_mesh *m, uint64_t axes)
+{
+    uint32_t n = 1;
+    for (uint32_t a = 0; a < m->n; a++)
+        n *= axes >> a & 1 ? m->size[a] : 1;
+    return n;
+}
+
+uint32_t graph_mesh_part(const graph_mesh *m, uint32_t rank, uint64_t axes)
+{
+    uint32_t part = 0;
+    for (uint32_t a = m->n; a-- > 0;)
+        if (axes >> a & 1)
+            part = part * m->size[a] + graph_mesh_coord(m, rank, a);
+    return part;
 }
 
 void graph_init(graph *g, const graph_mesh *m, graph_ops ops, uint32_t compute, uint32_t grad_dtype)
@@ -100,6 +114,14 @@ weft_tensor graph_find(const graph *g, const char *name)
     return *slot_of(g, name);
 }
 
+bool graph_same_axes(const weft_shape *a, const weft_shape *b)
+{
+    bool same = a->rank == b->rank;
+    for (uint32_t i = 0; same && i < a->rank; i++)
+        same = a->axes[i].size == b->axes[i].size && !strcmp(a->axes[i].name, b->axes[i].name);
+    return same;
+}
+
 uint64_t graph_shape_elements(const weft_shape *s)
 {
     uint64_t n = 1;
@@ -123,6 +145,25 @@ weft_shape graph_local_shape(const graph *g, weft_tensor t)
             *size = (*size + g->mesh->size[a] - 1) / g->mesh->size[a];
         }
     return s;
+}
+
+uint64_t graph_local_elements(const graph *g, weft_tensor t)
+{
+    const weft_shape s = graph_local_shape(g, t);
+    return graph_shape_elements(&s);
+}
+
+uint64_t graph_local_bytes(const graph *g, weft_tensor t)
+{
+    return graph_local_elements(g, t) * weft_dtype_size(graph_tensor_at(g, t)->shape.dtype);
+}
+
+uint64_t graph_axes(const graph *g, weft_tensor t, uint32_t kind)
+{
+    uint64_t axes = 0;
+    for (uint32_t a = 0; a < g->mesh->n; a++)
+        axes |= (uint64_t)(graph_tensor_at(g, t)->place[a].kind == kind) << a;
+    return axes;
 }
 
 bool graph_local_start(const graph *g, weft_tensor t, uint32_t axis, uint64_t out[WEFT_MAX_MESH])
@@ -177,6 +218,13 @@ void graph_number_producers(graph *g, uint32_t first)
 {
     for (uint32_t i = first; i < g->nodes.n; i++)
         set_producers(g, &g->nodes.at[i], i + 1);
+}
+
+void graph_take_nodes(graph *g, const graph_nodes *list)
+{
+    free(g->nodes.at);
+    g->nodes = *list;
+    graph_number_producers(g, 0);
 }
 
 void graph_forget_producers(graph *g, const graph_node *nodes, uint32_t n)

@@ -28,6 +28,11 @@ uint32_t graph_mesh_rank_at(const graph_mesh *m, uint32_t rank, uint32_t a, uint
 uint32_t graph_mesh_ranks(const graph_mesh *m);
 int graph_mesh_axis(const graph_mesh *m, const char *name); /* -1: none */
 
+/* The coordinates along some mesh axes (bits) number parts, those along the first axis fastest: how
+ * many parts there are, and the number of the rank's. */
+uint32_t graph_mesh_parts(const graph_mesh *m, uint64_t axes);
+uint32_t graph_mesh_part(const graph_mesh *m, uint32_t rank, uint64_t axes);
+
 /* Some coordinates of a mesh axis, by name (strategy.h, group). */
 typedef struct graph_group {
     const char *name;
@@ -121,10 +126,12 @@ typedef struct graph_session {
     weft_tensor list_after; /* the last tensor before the list that is being built */
 } graph_session;
 
+typedef VEC(graph_node) graph_nodes;
+
 typedef struct graph {
     pool pool;
     VEC(graph_tensor) tensors;
-    VEC(graph_node) nodes;
+    graph_nodes nodes;
     VEC(const char *) blocks;
     const graph_mesh *mesh;
     const graph_group *groups; /* [ngroups] of the job, as far as strategies have made them */
@@ -163,15 +170,25 @@ weft_op_self graph_op_self(const graph_node *n, const weft_builder *b);
 /* Shape of `t` on one rank: split axes divided, rounded up where they do not divide evenly. */
 weft_shape graph_local_shape(const graph *g, weft_tensor t);
 
+/* Bit a: the placement of `t` along mesh axis a is of this kind. */
+uint64_t graph_axes(const graph *g, weft_tensor t, uint32_t kind);
+
 /* What each step along mesh axis a adds to the first index of a rank's part of axis `axis` of `t`;
  * false: the axis is not split. */
 bool graph_local_start(const graph *g, weft_tensor t, uint32_t axis, uint64_t out[WEFT_MAX_MESH]);
+uint64_t graph_local_elements(const graph *g, weft_tensor t);
+uint64_t graph_local_bytes(const graph *g, weft_tensor t);
+
+bool graph_same_axes(const weft_shape *a, const weft_shape *b); /* by names and sizes */
 uint64_t graph_shape_elements(const weft_shape *s);
 uint64_t graph_shape_bytes(const weft_shape *s);
 
 /* New tensor of any kind; name copied. Used by the builder and the passes. */
 weft_tensor graph_add(graph *g, const char *name, uint32_t kind, const weft_shape *shape);
 graph_node *graph_add_node(graph *g, const char *id, uint32_t nattr, uint32_t nin, uint32_t nout);
+
+/* `list` becomes the nodes of the graph, which frees its own. */
+void graph_take_nodes(graph *g, const graph_nodes *list);
 
 /* Whoever moves nodes calls this for those from `first` on: activations know their producers by
  * number. */

@@ -46,10 +46,10 @@ weft_status graph_set_keep(graph *g, const char *glob, uint32_t how, const char 
 
 typedef struct remaking {
     graph *g;
-    bool *recomputed;      /* [tensor] step 1 */
-    uint32_t *phase;       /* [node] of its copy; 0: none is needed */
-    weft_tensor *copies;   /* [tensor] 0: not yet made */
-    VEC(graph_node) nodes; /* the graph as it will be */
+    bool *recomputed;    /* [tensor] step 1 */
+    uint32_t *phase;     /* [node] of its copy; 0: none is needed */
+    weft_tensor *copies; /* [tensor] 0: not yet made */
+    graph_nodes nodes;   /* the graph as it will be */
 } remaking;
 
 static bool reads_values(const graph_node *n, uint32_t k)
@@ -131,14 +131,10 @@ static void read_copies(remaking *r, graph_node *n)
         if (!r->copies[t]) {
             uint32_t maker = graph_tensor_at(r->g, t)->producer - 1;
             graph_node made = r->g->nodes.at[maker];
-            weft_tensor *in = pool_array(&r->g->pool, made.nin, sizeof *in);
-            weft_tensor *out = pool_array(&r->g->pool, made.nout, sizeof *out);
-            for (uint32_t i = 0; i < made.nin; i++)
-                in[i] = made.in[i];
+            made.in = pool_copy(&r->g->pool, made.in, made.nin * sizeof *made.in);
+            made.out = pool_copy(&r->g->pool, made.out, made.nout * sizeof *made.out);
             for (uint32_t i = 0; i < made.nout; i++)
-                r->copies[made.out[i]] = out[i] = copy_tensor(r->g, made.out[i]);
-            made.in = in;
-            made.out = out;
+                made.out[i] = r->copies[made.out[i]] = copy_tensor(r->g, made.out[i]);
             made.phase = r->phase[maker];
             made.recomputed = true;
             read_copies(r, &made);
@@ -158,11 +154,7 @@ static void rebuild(remaking *r)
             read_copies(r, &n);
         *vec_push(&r->nodes) = n;
     }
-    free(g->nodes.at);
-    g->nodes.at = r->nodes.at;
-    g->nodes.n = r->nodes.n;
-    g->nodes.cap = r->nodes.cap;
-    graph_number_producers(g, 0);
+    graph_take_nodes(g, &r->nodes);
 }
 
 void graph_recompute(graph *g)

@@ -102,9 +102,7 @@ weft_status graph_replace(graph *g, uint32_t op, weft_emit emit, void *user)
     return st;
 }
 
-typedef VEC(graph_node) node_list;
-
-static void put(const graph *g, uint32_t i, node_list *to)
+static void put(const graph *g, uint32_t i, graph_nodes *to)
 {
     const graph_node *n = &g->nodes.at[i];
     if (!n->replaced)
@@ -115,7 +113,7 @@ static void put(const graph *g, uint32_t i, node_list *to)
 
 /* Drops the nodes that replacements have left without readers, in one walk from the end, since
  * readers come after what they read. `lost` [tensor]: a replaced op has read it. */
-static void drop_unread(graph *g, node_list *order, bool *lost)
+static void drop_unread(graph *g, graph_nodes *order, bool *lost)
 {
     uint32_t *reads = mem_alloc((g->tensors.n + 1) * sizeof *reads), kept = order->n;
     for (uint32_t i = 0; i < order->n; i++)
@@ -176,7 +174,7 @@ weft_status graph_apply_replacements(graph *g)
         for (uint32_t k = 0; n->replaced && !n->assign && k < n->nin; k++)
             lost[n->in[k]] = true;
     }
-    node_list order = {0};
+    graph_nodes order = {0};
     for (uint32_t i = 0; any && i < g->nodes.n; i++)
         if (!inside[i])
             put(g, i, &order);
@@ -186,9 +184,6 @@ weft_status graph_apply_replacements(graph *g)
     free(lost);
     if (!any)
         return WEFT_OK;
-    free(g->nodes.at);
-    g->nodes.at = order.at;
-    g->nodes.n = order.n;
-    g->nodes.cap = order.cap;
+    graph_take_nodes(g, &order);
     return number_producers(g);
 }

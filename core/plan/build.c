@@ -1,7 +1,6 @@
 /* plan/build.c: the passes that turn a resolved job into its plan.
  *
- * A table names the passes; one loop runs them in order and measures each. plan.h documents them.
- */
+ * A table at the end names the passes; one loop runs them in order and measures each. */
 #include "plan/passes/passes.h"
 
 #include "base/clock.h"
@@ -12,7 +11,6 @@
 #include "plan/layout/shard_level.h"
 #include "plan/lower/compress.h"
 #include "plan/lower/sync.h"
-#include "plan/lower/zero_schedule.h"
 #include "plan/optim/optim.h"
 #include "plan/optim/rule.h"
 #include "plan/scalar.h"
@@ -173,38 +171,38 @@ static const struct pass {
     weft_status (*run)(plan_job *m);
     uint32_t want; /* jobs that need it, bits 1 << spec.want */
 } passes[] = {
-    {"dp size", plan_pass_dp_size, TRAIN | EVAL},
-    {"forward graph", plan_pass_forward, TRAIN},
-    {"backward graph", plan_pass_backward, TRAIN},
-    {"logits graph", plan_pass_logits, FORWARD},
-    {"prompt graph", plan_pass_prompt, GENERATE},
+    {"dp size", plan_pass_dp_size, TRAIN | EVAL},  /* from what strategies declare */
+    {"forward graph", plan_pass_forward, TRAIN},   /* of one micro-batch: split edits, placements */
+    {"backward graph", plan_pass_backward, TRAIN}, /* gradients */
+    {"logits graph", plan_pass_logits, FORWARD},   /* the forward of one sequence, without caches */
+    {"prompt graph", plan_pass_prompt, GENERATE},  /* the forward of a chunk of one, with caches */
     {"eval graph", plan_pass_eval, EVAL},
-    {"stage edits", ask_stages, ALL},
-    {"parameters", list_params, ALL},
-    {"sync edits", ask_sync, TRAIN},
-    {"memory edits", ask_memory, TRAIN},
-    {"gradient sums", find_sums, TRAIN},
-    {"compression", check_compression, TRAIN},
-    {"shard levels", find_levels, TRAIN},
-    {"flat layout", place_params, ALL},
-    {"recomputation", add_recompute, TRAIN},
-    {"regions", place_regions, ALL},
-    {"update rule", ask_rule, TRAIN},
-    {"list states", list_states, TRAIN},
-    {"state regions", place_states, ALL},
-    {"caches", plan_pass_caches, GENERATE},
-    {"liveness", find_liveness, TRAIN | FORWARD},
-    {"micro-batches", list_micro_batches, TRAIN},
-    {"logits list", list_logits, FORWARD},
-    {"end of step", list_end_of_step, TRAIN},
-    {"periodic lists", list_periodic, TRAIN},
-    {"save list", list_pieces, ALL},
-    {"prompt list", plan_pass_prompt_list, GENERATE},
-    {"decode graph", plan_pass_decode, GENERATE},
-    {"decode list", plan_pass_decode_list, GENERATE},
-    {"eval graph", plan_pass_eval, TRAIN},
-    {"eval list", list_eval, TRAIN | EVAL},
-    {"memory", add_up_memory, ALL},
+    {"stage edits", ask_stages, ALL},          /* blocks of each stage, and its order of work */
+    {"parameters", list_params, ALL},          /* those of this stage, block by block */
+    {"sync edits", ask_sync, TRAIN},           /* sums of gradients, sharding, lists of plugins */
+    {"memory edits", ask_memory, TRAIN},       /* activations that are stored or recomputed */
+    {"gradient sums", find_sums, TRAIN},       /* over which mesh axes, and when */
+    {"compression", check_compression, TRAIN}, /* which of these sums are compressed */
+    {"shard levels", find_levels, TRAIN},      /* of each block: state, gradients, parameters */
+    {"flat layout", place_params, ALL},        /* element ranges of parameters and groups */
+    {"recomputation", add_recompute, TRAIN},   /* by backward; gathers that are shared */
+    {"regions", place_regions, ALL},           /* inputs, compute copy, fp32 masters in the arena */
+    {"update rule", ask_rule, TRAIN},          /* the graphs of the rule, and its states */
+    {"list states", list_states, TRAIN},       /* the states of periodic lists */
+    {"state regions", place_states, ALL},      /* states and gradients in the arena */
+    {"caches", plan_pass_caches, GENERATE},    /* of keys and values in the arena */
+    {"liveness", find_liveness, TRAIN | FORWARD},     /* who shares memory, is saved or lives on */
+    {"micro-batches", list_micro_batches, TRAIN},     /* forward, backward, sums, stages */
+    {"logits list", list_logits, FORWARD},            /* forward as a list */
+    {"end of step", list_end_of_step, TRAIN},         /* norm, scalars, updates, loss */
+    {"periodic lists", list_periodic, TRAIN},         /* the lists of plugins */
+    {"save list", list_pieces, ALL},                  /* what each rank writes into a checkpoint */
+    {"prompt list", plan_pass_prompt_list, GENERATE}, /* what fills the caches from a chunk */
+    {"decode graph", plan_pass_decode, GENERATE},     /* the forward of one row, with caches */
+    {"decode list", plan_pass_decode_list, GENERATE}, /* its list; every rank gets the logits */
+    {"eval graph", plan_pass_eval, TRAIN},  /* the forward of one micro-batch, no gradients */
+    {"eval list", list_eval, TRAIN | EVAL}, /* its list */
+    {"memory", add_up_memory, ALL},         /* workspace, scratch, residuals; bytes by purpose */
 };
 
 /* Add to the time of a pass, which runs once per stage. */
@@ -235,7 +233,6 @@ static void free_built(plan_job *m)
 {
     plan_update_free(&m->b);
     plan_sync_free(&m->b);
-    plan_gathers_free(&m->b);
     plan_liveness_free(&m->b.live);
     plan_zones_free(&m->b.zones);
     graph_free(&m->g);

@@ -14,9 +14,7 @@ uint32_t plan_channel_some(plan *p, const char *name, uint32_t mesh_axis, const 
     for (uint32_t i = 0; i < p->channels.n; i++)
         if (!strcmp(p->channels.at[i].name, name))
             return i;
-    uint32_t *copy = n ? pool_array(&p->pool, n, sizeof *copy) : NULL;
-    if (n)
-        memcpy(copy, coords, n * sizeof *copy);
+    const uint32_t *copy = n ? pool_copy(&p->pool, coords, n * sizeof *copy) : NULL;
     plan_channel c = {.name = pool_text(&p->pool, name),
                       .mesh_axis = mesh_axis,
                       .ncoords = n,
@@ -71,6 +69,18 @@ void plan_request(const plan *p, const plan_collective *c, uint32_t me, sched_re
     out->cost = s->axis_cost[ch->mesh_axis];
     out->compress = c->compress;
     out->feedback = c->compress && s->feedback;
+}
+
+/* The plan has chosen the algorithm for the whole group, because scratch and digests depend on it:
+ * `auto` and rules are not evaluated again. */
+weft_status plan_schedule(const plan *p, const plan_collective *c, uint32_t me,
+                          sched_schedule **out)
+{
+    sched_request r;
+    plan_request(p, c, me, &r);
+    if (!plan_between_two(c))
+        r.algorithm = c->algorithm;
+    return sched_make(&r, out);
 }
 
 bool plan_channel_in_host(const plan *p, uint32_t number)

@@ -42,11 +42,19 @@ weft_opspec plan_program_spec(const weft_ew_program *program, uint32_t nin, uint
                          .program = program};
 }
 
+weft_opspec plan_copy_spec(const weft_operand io[2])
+{
+    static const weft_ew_step step = {.op = WEFT_EW_COPY, .dst = 1};
+    static const uint16_t reg = 1;
+    static const weft_ew_program program = {sizeof program, 1, 2, -1, &step, &reg};
+    return plan_program_spec(&program, 1, 1, io);
+}
+
 weft_status plan_emit_op(plan *p, plan_list *l, const weft_opspec *op, const plan_emission *x)
 {
-    static const uint64_t zeros[BASE_FIRST] = {0}, nowhere[WEFT_MAX_MESH] = {0};
+    static const uint64_t zeros[BASE_FIRST] = {0};
     uint32_t seg = plan_segment_begin(p, x->segment), nbases = x->bases ? x->nbases : BASE_FIRST;
-    weft_status st = plan_segment_add_at(p, seg, op, 0, x->refs, x->first ? x->first : nowhere);
+    weft_status st = plan_segment_add(p, seg, op, 0, x->refs, x->first);
     if (st != WEFT_OK)
         return st;
     plan_list_call(p, l, plan_segment_end(p, seg, nbases), x->bases ? x->bases : zeros, nbases,
@@ -76,22 +84,16 @@ weft_status plan_segment_add_fill(plan *p, uint32_t seg, uint32_t dtype, uint64_
     const uint16_t reg = 0;
     const weft_ew_program program = {sizeof program, 1, 1, -1, &step, &reg};
     const weft_operand io = {dtype, elements ? 1 : 0, 0, 0, {(int64_t)elements}};
-    const weft_opspec op = {
-        .struct_size = sizeof op, .id = "ew", .nout = 1, .out = &io, .program = &program};
-    return plan_segment_add(p, seg, &op, 0, &where); /* keeps a copy of the program */
-}
-
-weft_status plan_segment_add_zero(plan *p, uint32_t seg, uint32_t dtype, uint64_t elements,
-                                  plan_ref where)
-{
-    return plan_segment_add_fill(p, seg, dtype, elements, 0, where);
+    const weft_opspec op = plan_program_spec(&program, 0, 1, &io);
+    return plan_segment_add(p, seg, &op, 0, &where, NULL); /* keeps a copy of the program */
 }
 
 weft_status plan_emit_zero(plan *p, plan_list *l, const char *name, uint64_t at)
 {
     static const uint64_t bases[BASE_FIRST] = {0};
     uint32_t seg = plan_segment_begin(p, name);
-    weft_status st = plan_segment_add_zero(p, seg, WEFT_F32, 0, (plan_ref){BASE_ABSOLUTE, 0, at});
+    weft_status st =
+        plan_segment_add_fill(p, seg, WEFT_F32, 0, 0, (plan_ref){BASE_ABSOLUTE, 0, at});
     if (st == WEFT_OK)
         plan_list_call(p, l, plan_segment_end(p, seg, BASE_FIRST), bases, BASE_FIRST, 0, name);
     return st;

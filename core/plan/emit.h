@@ -16,14 +16,11 @@ weft_status plan_kernel_choose(const plan *p, const weft_opspec *op, plan_kernel
 /* Begin a segment; the result is its number until plan_segment_end(). */
 uint32_t plan_segment_begin(plan *p, const char *name);
 
-/* Add one instruction; `refs` are its operands, nin + nout of them. WEFT_UNSUPPORTED if neither the
- * device nor a plugin has a kernel for it. */
+/* Add one instruction; `refs` are its operands, nin + nout of them. A coordinate of mesh axis a
+ * raises the attribute "first" by first[a]; NULL: all 0. WEFT_UNSUPPORTED if neither the device nor
+ * a plugin has a kernel for it. */
 weft_status plan_segment_add(plan *p, uint32_t seg, const weft_opspec *spec, double flops,
-                             const plan_ref *refs);
-
-/* The same; a coordinate of mesh axis a raises the attribute "first" by first[a]. */
-weft_status plan_segment_add_at(plan *p, uint32_t seg, const weft_opspec *spec, double flops,
-                                const plan_ref *refs, const uint64_t first[WEFT_MAX_MESH]);
+                             const plan_ref *refs, const uint64_t *first);
 
 /* End the segment. If an equal one exists, the new one is dropped and the result is the old one. */
 uint32_t plan_segment_end(plan *p, uint32_t seg, uint32_t nbases);
@@ -49,7 +46,7 @@ typedef struct plan_emission {
     const uint64_t *bases; /* [nbases]; NULL: all 0, BASE_FIRST of them */
     uint32_t nbases;
     uint32_t micro_batch;
-    const uint64_t *first; /* [WEFT_MAX_MESH] as plan_segment_add_at() takes it; NULL: all 0 */
+    const uint64_t *first; /* [WEFT_MAX_MESH] as plan_segment_add() takes it */
 } plan_emission;
 weft_status plan_emit_op(plan *p, plan_list *l, const weft_opspec *op, const plan_emission *x);
 
@@ -57,16 +54,15 @@ weft_status plan_emit_op(plan *p, plan_list *l, const weft_opspec *op, const pla
 weft_opspec plan_program_spec(const weft_ew_program *program, uint32_t nin, uint32_t nout,
                               const weft_operand *io);
 
+/* The op that copies operand io[0] to io[1]. */
+weft_opspec plan_copy_spec(const weft_operand io[2]);
+
 /* Emit a program of scalars of `g`. */
 weft_status plan_emit_scalars(plan *p, plan_list *l, const graph *g, const graph_fused *f,
                               const char *segment, const char *name);
 
-/* Write 0 to `elements` elements (0: one number of no axes) of `dtype`: one instruction of a
+/* Write a value to `elements` elements (0: one number of no axes) of `dtype`: one instruction of a
  * segment. */
-weft_status plan_segment_add_zero(plan *p, uint32_t seg, uint32_t dtype, uint64_t elements,
-                                  plan_ref where);
-
-/* The same with another value. */
 weft_status plan_segment_add_fill(plan *p, uint32_t seg, uint32_t dtype, uint64_t elements,
                                   float value, plan_ref where);
 

@@ -12,24 +12,14 @@ uint64_t plan_scalar(const plan *p, const char *name)
     return UINT64_MAX;
 }
 
-static uint32_t part_of(const plan *p, uint32_t rank, uint64_t axes)
-{
-    const graph_mesh *m = &p->spec->mesh;
-    uint32_t part = 0;
-    for (uint32_t a = m->n; a-- > 0;) /* the first axis that splits varies fastest */
-        if (axes >> a & 1)
-            part = part * m->size[a] + graph_mesh_coord(m, rank, a);
-    return part;
-}
-
 uint32_t plan_data_part(const plan *p, uint32_t rank)
 {
-    return part_of(p, rank, p->data_axes);
+    return graph_mesh_part(&p->spec->mesh, rank, p->data_axes);
 }
 
 uint32_t plan_token_part(const plan *p, uint32_t rank)
 {
-    return part_of(p, rank, p->cut_axes);
+    return graph_mesh_part(&p->spec->mesh, rank, p->cut_axes);
 }
 
 const plan *plan_of(const plan_set *p, uint32_t rank)
@@ -63,33 +53,6 @@ uint64_t *plan_bases(const plan *p, uint32_t rank)
         at[x->base] += x->stride * graph_mesh_coord(&p->spec->mesh, rank, x->mesh_axis);
     }
     return at;
-}
-
-/* Names of the kinds of weft/coll.h: for programs, and for people. */
-static const char *const kinds[][2] = {
-    {"", ""},
-    {"all_reduce", "all-reduce"},
-    {"reduce_scatter", "reduce-scatter"},
-    {"all_gather", "all-gather"},
-    {"broadcast", "broadcast"},
-    {"reduce", "reduce"},
-    {"gather", "gather"},
-    {"scatter", "scatter"},
-    {"all_to_all", "all-to-all"},
-    {"barrier", "barrier"},
-    {"send", "send"},
-    {"recv", "receive"},
-    {"shift", "shift"},
-};
-
-const char *plan_kind_name(uint32_t kind)
-{
-    return kind < sizeof kinds / sizeof *kinds ? kinds[kind][0] : "other";
-}
-
-const char *plan_kind_title(uint32_t kind)
-{
-    return kind < sizeof kinds / sizeof *kinds ? kinds[kind][1] : "other";
 }
 
 uint64_t plan_list_sent_along(const plan *p, const plan_list *l, uint32_t kind, uint32_t mesh_axis,

@@ -10,42 +10,8 @@
  * mesh (plan_group). A *shift* is what a coordinate changes in an address: a base or a buffer is
  * `stride` bytes further for each step along a mesh axis.
  *
- * Planning is a sequence of passes over one plan (build.c); a job that samples or evaluates skips
- * those of training and runs its own instead. In order:
- *
- *   dp size         number of data-parallel ranks, from what strategies declare
- *   forward graph   the model of one micro-batch, split edits applied, placements propagated
- *   backward graph  gradients
- *   logits graph    the forward of one sequence (sampling without caches)
- *   prompt graph    the forward of a chunk of a sequence, with caches (sampling)
- *   stage edits     blocks of each pipeline stage, and its order of work
- *   parameters      the parameters of this stage, block by block
- *   sync edits      sums of gradients, sharding, periodic lists of plugins
- *   memory edits    activations that are stored or recomputed
- *   gradient sums   over which mesh axes each gradient is summed, and when
- *   compression     which of these sums are compressed
- *   shard levels    how far each block is sharded: state, gradients, parameters
- *   flat layout     element ranges of parameters and groups
- *   recomputation   nodes that backward recomputes; gathers that are shared
- *   regions         inputs, compute copy and fp32 masters in the arena
- *   update rule     the graphs of the rule, and its states
- *   list states     the states of periodic lists
- *   state regions   states and gradients in the arena
- *   caches          caches of keys and values in the arena (sampling)
- *   liveness        tensors that share memory, are saved, or are live across blocks
- *   micro-batches   forward and backward as a list, with sums, stages and gathers
- *   logits list     forward as a list (sampling without caches)
- *   end of step     norm, scalars, updates, loss
- *   periodic lists  the lists of plugins
- *   save list       what each rank writes into a checkpoint
- *   prompt list     what fills the caches from a chunk, as a list (sampling)
- *   decode graph    the forward of one row, with caches (sampling)
- *   decode list     the same as a list, with the logits on every rank (sampling)
- *   eval graph      the forward of one micro-batch without gradients
- *   eval list       the same as a list
- *   memory          workspace, scratch and residuals; bytes by purpose
- *   channels        the same channels in the plans of all stages
- *   digest          the number that is equal on all ranks */
+ * Planning is a sequence of passes over one plan, which build.c lists; a job that samples or
+ * evaluates skips those of training and runs its own instead. */
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
 
@@ -395,10 +361,8 @@ void plan_choose_writers(plan *p);
 uint32_t plan_data_part(const plan *p, uint32_t rank);
 uint32_t plan_token_part(const plan *p, uint32_t rank);
 
-/* Bytes that a rank sends in a list by collectives of one kind (weft/coll.h); the kind's name. */
+/* Bytes that a rank sends in a list by collectives of one kind (weft/coll.h). */
 uint64_t plan_list_sent(const plan *p, const plan_list *l, uint32_t kind);
-const char *plan_kind_name(uint32_t kind);  /* for programs: "all_reduce" */
-const char *plan_kind_title(uint32_t kind); /* for people: "all-reduce" */
 
 /* As plan_list_sent(), along one mesh axis; *starts: the number of these collectives. */
 uint64_t plan_list_sent_along(const plan *p, const plan_list *l, uint32_t kind, uint32_t mesh_axis,

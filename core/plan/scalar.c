@@ -7,20 +7,16 @@
 
 uint64_t plan_scalar_offset(plan *p, const char *name, double start)
 {
-    for (uint32_t i = 0; i < p->scalars.n; i++)
-        if (!strcmp(p->scalars.at[i].name, name))
-            return p->scalars.at[i].offset;
-    uint64_t at = (uint64_t)p->scalars.n * SCALAR_BYTES;
+    const uint64_t have = plan_scalar(p, name), at = (uint64_t)p->scalars.n * SCALAR_BYTES;
+    if (have != UINT64_MAX)
+        return have;
     *vec_push(&p->scalars) = (plan_scalar_slot){pool_text(&p->pool, name), at, start, 0};
     return at;
 }
 
 void plan_scalar_save(plan *p, const char *name, uint32_t saved)
 {
-    plan_scalar_offset(p, name, 0);
-    for (uint32_t i = 0; i < p->scalars.n; i++)
-        if (!strcmp(p->scalars.at[i].name, name))
-            p->scalars.at[i].saved = saved;
+    p->scalars.at[plan_scalar_offset(p, name, 0) / SCALAR_BYTES].saved = saved;
 }
 
 /* Does the core itself write the scalar (step.c, norm.c)? */

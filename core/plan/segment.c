@@ -44,30 +44,22 @@ static bool same_spec(const weft_opspec *a, const weft_opspec *b)
     return true;
 }
 
-static void *copied(pool *p, const void *from, uint64_t bytes)
-{
-    void *to = pool_alloc(p, bytes);
-    if (bytes)
-        memcpy(to, from, bytes);
-    return to;
-}
-
 static void own_spec(pool *p, weft_opspec *s)
 {
     s->id = pool_text(p, s->id);
-    weft_attr *attrs = copied(p, s->attrs, s->nattr * sizeof *attrs);
+    weft_attr *attrs = pool_copy(p, s->attrs, s->nattr * sizeof *attrs);
     for (uint32_t i = 0; i < s->nattr; i++) {
         attrs[i].key = pool_text(p, attrs[i].key);
         if (attrs[i].bytes)
-            attrs[i].data = copied(p, attrs[i].data, attrs[i].bytes);
+            attrs[i].data = pool_copy(p, attrs[i].data, attrs[i].bytes);
     }
     s->attrs = attrs;
-    s->in = copied(p, s->in, s->nin * sizeof *s->in);
-    s->out = copied(p, s->out, s->nout * sizeof *s->out);
+    s->in = pool_copy(p, s->in, s->nin * sizeof *s->in);
+    s->out = pool_copy(p, s->out, s->nout * sizeof *s->out);
     if (s->program) {
-        weft_ew_program *own = copied(p, s->program, sizeof *own);
-        own->steps = copied(p, own->steps, own->nsteps * sizeof *own->steps);
-        own->out_reg = copied(p, own->out_reg, s->nout * sizeof *own->out_reg);
+        weft_ew_program *own = pool_copy(p, s->program, sizeof *own);
+        own->steps = pool_copy(p, own->steps, own->nsteps * sizeof *own->steps);
+        own->out_reg = pool_copy(p, own->out_reg, s->nout * sizeof *own->out_reg);
         s->program = own;
     }
 }
@@ -104,17 +96,11 @@ uint32_t plan_segment_begin(plan *p, const char *name)
 }
 
 weft_status plan_segment_add(plan *p, uint32_t seg, const weft_opspec *op, double flops,
-                             const plan_ref *refs)
+                             const plan_ref *refs, const uint64_t *first)
 {
     static const uint64_t nowhere[WEFT_MAX_MESH] = {0};
-    return plan_segment_add_at(p, seg, op, flops, refs, nowhere);
-}
-
-weft_status plan_segment_add_at(plan *p, uint32_t seg, const weft_opspec *op, double flops,
-                                const plan_ref *refs, const uint64_t first[WEFT_MAX_MESH])
-{
     uint32_t number;
-    weft_status st = find_kernel(p, op, flops, first, &number);
+    weft_status st = find_kernel(p, op, flops, first ? first : nowhere, &number);
     if (st != WEFT_OK)
         return st;
     *vec_push(&p->instrs) = (plan_instr){number, p->refs.n, op->nin, op->nout};

@@ -5,14 +5,31 @@
 #include "base/number/check.h"
 #include "schedule/program.h"
 
-static const char *const kind_names[] = {
-    "",        "all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce", "gather",
-    "scatter", "all-to-all", "barrier",        "send",       "receive",   "shift",
+/* For people, and for programs. */
+static const char *const kinds[][2] = {
+    {"unknown operation", "other"},
+    {"all-reduce", "all_reduce"},
+    {"reduce-scatter", "reduce_scatter"},
+    {"all-gather", "all_gather"},
+    {"broadcast", "broadcast"},
+    {"reduce", "reduce"},
+    {"gather", "gather"},
+    {"scatter", "scatter"},
+    {"all-to-all", "all_to_all"},
+    {"barrier", "barrier"},
+    {"send", "send"},
+    {"receive", "recv"},
+    {"shift", "shift"},
 };
 
 const char *sched_kind_name(uint32_t kind)
 {
-    return kind >= WEFT_ALL_REDUCE && kind <= WEFT_SHIFT ? kind_names[kind] : "unknown operation";
+    return kinds[kind <= WEFT_SHIFT ? kind : 0][0];
+}
+
+const char *sched_kind_word(uint32_t kind)
+{
+    return kinds[kind <= WEFT_SHIFT ? kind : 0][1];
 }
 
 bool sched_reduces(uint32_t kind)

@@ -16,8 +16,6 @@
 const sched_rename sched_renames[] = {
     {"direct", "pairwise"}, {"exchange", "one_shot"}, {NULL, NULL}};
 
-#define MAX_WORD 32
-
 typedef struct rule {
     uint32_t kinds; /* SCHED_ON(kind) | ... */
     uint64_t from, to;
@@ -56,19 +54,16 @@ static int is(word w, const char *text)
     return strlen(text) == (size_t)w.n && memcmp(w.at, text, (size_t)w.n) == 0;
 }
 
-/* "all_reduce"; "" for kinds that a rule may not name. */
-static void kind_word(uint32_t kind, char out[MAX_WORD])
+/* May a rule name this kind? */
+static bool has_rules(uint32_t kind)
 {
-    int named = (kind >= WEFT_ALL_REDUCE && kind <= WEFT_ALL_TO_ALL) || kind == WEFT_SHIFT;
-    snprintf(out, MAX_WORD, "%s", named ? sched_kind_name(kind) : "");
-    for (char *c = out; *c; c++)
-        *c = *c == '-' ? '_' : *c;
+    return (kind >= WEFT_ALL_REDUCE && kind <= WEFT_ALL_TO_ALL) || kind == WEFT_SHIFT;
 }
 
 /* "; did you mean 'ring'?", or nothing. */
 static const char *near(word w, const char *const *known, uint32_t n, char out[96])
 {
-    char text[MAX_WORD];
+    char text[32];
     snprintf(text, sizeof text, "%.*s", w.n, w.at);
     const char *best = config_nearest(text, known, n);
     out[0] = 0;
@@ -79,16 +74,15 @@ static const char *near(word w, const char *const *known, uint32_t n, char out[9
 
 static weft_status no_kind(word w)
 {
-    char words[WEFT_SHIFT + 1][MAX_WORD], all[200] = "", hint[96];
+    char all[200] = "", hint[96];
     const char *known[WEFT_SHIFT + 1];
     uint32_t n = 0;
     for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++) {
-        kind_word(k, words[n]);
-        if (!words[n][0])
+        if (!has_rules(k))
             continue;
         size_t used = strlen(all);
-        snprintf(all + used, sizeof all - used, "%s%s", n ? ", " : "", words[n]);
-        known[n] = words[n];
+        known[n] = sched_kind_word(k);
+        snprintf(all + used, sizeof all - used, "%s%s", n ? ", " : "", known[n]);
         n++;
     }
     return err_fail(WEFT_USAGE, "'%.*s' is none of %s, * for any of them%s", w.n, w.at, all,
@@ -146,12 +140,9 @@ static weft_status read_range(word w, rule *out)
 
 static weft_status read_kind(word w, rule *out)
 {
-    char text[MAX_WORD];
-    for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++) {
-        kind_word(k, text);
-        if (text[0] && is(w, text))
+    for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++)
+        if (has_rules(k) && is(w, sched_kind_word(k)))
             out->kinds = SCHED_ON(k);
-    }
     if (is(w, "*"))
         out->kinds = UINT32_MAX;
     return out->kinds ? WEFT_OK : no_kind(w);
@@ -160,15 +151,14 @@ static weft_status read_kind(word w, rule *out)
 static weft_status cannot(const rule *r, word w)
 {
     uint32_t kind = (uint32_t)__builtin_ctz(r->kinds);
-    char able[200] = "auto", text[MAX_WORD];
+    char able[200] = "auto";
     for (uint32_t i = 0; sched_algorithms[i]; i++) {
         size_t used = strlen(able);
         if (sched_algorithms[i]->kinds & r->kinds)
             snprintf(able + used, sizeof able - used, ", %s", sched_algorithms[i]->name);
     }
-    kind_word(kind, text);
     return err_fail(WEFT_USAGE, "'%.*s': %s has no %s; use one of: %s", w.n, w.at,
-                    r->algorithm->name, text, able);
+                    r->algorithm->name, sched_kind_word(kind), able);
 }
 
 static weft_status read_rule(word whole, rule *out)

@@ -78,7 +78,8 @@ uint64_t sched_pair_caps(uint64_t intra_caps, uint64_t inter_caps);
 
 int sched_may_map(const char *algorithm); /* whether it maps peers' memory, or is auto [any] */
 
-const char *sched_kind_name(uint32_t kind); /* "all-reduce". [any] */
+const char *sched_kind_name(uint32_t kind); /* "all-reduce": for people. [any] */
+const char *sched_kind_word(uint32_t kind); /* "all_reduce": for programs. [any] */
 
 typedef struct sched_schedule sched_schedule; /* opaque */
 

@@ -169,7 +169,7 @@ static void keep_row(const bench *b, uint32_t op, const bench_measure_row *r)
     const char *asked = config_text(b->cfg, "comm.algorithm");
     fprintf(b->csv, "%u,%s,%s,%s,%s,%s,%d,%llu,%llu,%.9g,%.9g,%.9g,%llu\n", b->who.ranks,
             b->spec.links[b->spec.axis_link[0]].c->name, strchr(asked, '=') ? "rules" : asked,
-            r->algorithm, config_text(b->cfg, "bench.type"), bench_measure_kind_name(b->kind[op]),
+            r->algorithm, config_text(b->cfg, "bench.type"), sched_kind_word(b->kind[op]),
             (int)config_int(b->cfg, "bench.inplace"), (unsigned long long)r->bytes,
             (unsigned long long)r->count, r->us, r->algbw, r->busbw, (unsigned long long)r->wrong);
 }
@@ -192,7 +192,7 @@ static weft_status print_table(bench *b, uint32_t op)
         if (speak)
             printf("%12llu %12llu %6s %15s %12.2f %8.3f %8.3f %7llu\n", (unsigned long long)r.bytes,
                    (unsigned long long)r.count, config_text(b->cfg, "bench.type"),
-                   bench_measure_kind_name(b->kind[op]), r.us, r.algbw, r.busbw,
+                   sched_kind_word(b->kind[op]), r.us, r.algbw, r.busbw,
                    (unsigned long long)r.wrong);
         fflush(stdout);
     }

@@ -30,21 +30,12 @@ struct bench_measure {
     uint64_t side, scratch;      /* bytes of the longest input or output, and of scratch */
 };
 
-static const char *const names[] = {NULL,         "all_reduce", "reduce_scatter",
-                                    "all_gather", "broadcast",  "reduce",
-                                    "gather",     "scatter",    "all_to_all"};
-
 uint32_t bench_measure_kind(const char *name)
 {
     for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_ALL_TO_ALL; k++)
-        if (strcmp(names[k], name) == 0)
+        if (strcmp(sched_kind_word(k), name) == 0)
             return k;
     return 0;
-}
-
-const char *bench_measure_kind_name(uint32_t kind)
-{
-    return names[kind];
 }
 
 int bench_measure_is_mutual(uint32_t kind)

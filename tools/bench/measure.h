@@ -58,10 +58,8 @@ const char *bench_measure_algorithm(const bench_measure *m, uint32_t i);
 double bench_measure_predict(const bench_measure *m, uint32_t i, const sched_cost *cost,
                              const char **choice);
 
-/* "all_reduce" to its kind and back; 0 for an unknown name. Point-to-point kinds are not measured.
- */
+/* The kind of "all_reduce"; 0 for an unknown name. Point-to-point kinds are not measured. */
 uint32_t bench_measure_kind(const char *name);
-const char *bench_measure_kind_name(uint32_t kind);
 
 /* No rank can finish it before all ranks have begun. */
 int bench_measure_is_mutual(uint32_t kind);

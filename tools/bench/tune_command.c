@@ -188,12 +188,12 @@ static weft_status time_rows(tuner *t, bench_tune_part *p, uint32_t pass)
         for (uint32_t a = 0; a < TUNE_ALGORITHMS; a++)
             for (uint32_t s = 0; p->row[k][a].m && s < p->sizes && st == WEFT_OK; s++) {
                 bench_measure_row r = {0};
-                show(t, bench_measure_kind_name(p->kind[k]));
+                show(t, sched_kind_word(p->kind[k]));
                 st = bench_measure_run(p->row[k][a].m, s, t->arena.base, &r);
                 p->row[k][a].us[s][pass] = r.us;
                 if (st == WEFT_OK && r.wrong)
                     st = err_fail(WEFT_INTERNAL, "%s by %s: %llu elements are wrong",
-                                  bench_measure_kind_name(p->kind[k]), r.algorithm,
+                                  sched_kind_word(p->kind[k]), r.algorithm,
                                   (unsigned long long)r.wrong);
             }
     return st;

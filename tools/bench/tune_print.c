@@ -120,7 +120,7 @@ void bench_tune_print(const bench_tune_set *t, bench_tune_part *p, FILE *to)
     fprintf(to, "#%14s %10s %18s %12s %12s\n", "op", "size", "algorithm", "us", "predicted");
     for (uint32_t k = 0; k < p->kinds; k++)
         for (uint32_t i = 0; i < p->sizes; i++) {
-            const char *what = bench_measure_kind_name(p->kind[k]);
+            const char *what = sched_kind_word(p->kind[k]);
             race r;
             run_race(t, p, k, i, &r);
             print_race(&r, what, p->bytes[i], to);

@@ -18,7 +18,7 @@ static json_t *sent_json(const plan *p, const plan_list *l)
     json_t *sent = json_object();
     for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++)
         if (plan_list_sent(p, l, k) || k == WEFT_ALL_REDUCE)
-            json_object_set_new(sent, plan_kind_name(k), bytes(plan_list_sent(p, l, k)));
+            json_object_set_new(sent, sched_kind_word(k), bytes(plan_list_sent(p, l, k)));
     return sent;
 }
 
@@ -33,7 +33,7 @@ static json_t *along_json(const plan *p, const plan_list *l)
             if (!starts)
                 continue;
             json_t *x = json_object();
-            json_object_set_new(x, "kind", json_string(plan_kind_name(k)));
+            json_object_set_new(x, "kind", json_string(sched_kind_word(k)));
             json_object_set_new(x, "axis", json_string(p->spec->mesh.name[a]));
             json_object_set_new(x, "starts", json_integer(starts));
             json_object_set_new(x, "sent", bytes(sent));
@@ -95,7 +95,7 @@ static json_t *rank_json(const plan *p, uint32_t rank)
     json_t *plain = json_object();
     for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++)
         if (plan_plain(p, k) != plan_sent(p, k))
-            json_object_set_new(plain, plan_kind_name(k), bytes(plan_plain(p, k)));
+            json_object_set_new(plain, sched_kind_word(k), bytes(plan_plain(p, k)));
     json_t *r = json_object();
     json_object_set_new(r, "rank", json_integer(rank));
     json_object_set_new(r, "params", bytes(p->bytes.params));
@@ -238,7 +238,7 @@ static json_t *entry_json(const plan *p, const plan_entry *e)
         const plan_collective *c = &p->collectives.at[e->what];
         json_object_set_new(x, "channel", json_string(p->channels.at[c->channel].name));
         json_object_set_new(x, "algorithm", json_string(c->algorithm));
-        json_object_set_new(x, "collective", json_string(plan_kind_name(c->kind)));
+        json_object_set_new(x, "collective", json_string(sched_kind_word(c->kind)));
         json_object_set_new(x, "count", bytes(c->count));
         json_object_set_new(x, "sent", bytes(c->sent));
         json_object_set_new(x, "compress", json_string(sched_form_name(c->compress)));

@@ -45,7 +45,7 @@ static bool print_list_sent(const plan *p, const plan_periodic_list *x, uint32_t
     char t[2][32];
     const uint64_t sent = plan_list_sent(p, &x->l, kind);
     if (sent)
-        fprintf(to, "  %-14s %12s  (list %s: %s every %u step%s)\n", plan_kind_name(kind),
+        fprintf(to, "  %-14s %12s  (list %s: %s every %u step%s)\n", sched_kind_word(kind),
                 view_bytes(sent / x->every, t[0]), x->l.name, view_bytes(sent, t[1]), x->every,
                 x->every == 1 ? "" : "s");
     return sent != 0;
@@ -74,7 +74,7 @@ static void print_sent(const plan *p, FILE *to)
         uint64_t sent = plan_sent(p, k), plain = plan_plain(p, k);
         if (!sent)
             continue;
-        fprintf(to, "  %-14s %12s", plan_kind_name(k), view_bytes(sent, t));
+        fprintf(to, "  %-14s %12s", sched_kind_word(k), view_bytes(sent, t));
         print_along(p, k, to);
         if (plain != sent)
             fprintf(to, "  (not compressed: %s)", view_bytes(plain, t));

@@ -66,9 +66,4 @@ void plan_edits_note_change(plan_edit_state *e, const char *line);
 /* Has the plugin recorded a line by plan_edits_note_change()? */
 bool plan_edits_has_noted(const plan_edit_state *e, const char *owner);
 
-/* Check gradients that a strategy leaves unsummed over a mesh axis (WEFT_SYNC_NEVER). WEFT_USAGE
- * unless a periodic list synchronizes the parameters or the strategy states the effect. Tells the
- * user. */
-weft_status plan_edits_check_unsummed(const plan_flat *f, plan_edit_state *e);
-
 #endif

@@ -54,9 +54,7 @@ weft_status plan_edit_periodic_list(void *ctx, const char *name, uint32_t every,
     }
     plan_list_edit *x = vec_push(&e->lists);
     *x = (plan_list_edit){pool_text(e->pool, name), every, g->nodes.n - first, NULL};
-    x->nodes = pool_array(e->pool, x->n, sizeof *x->nodes);
-    if (x->n)
-        memcpy(x->nodes, &g->nodes.at[first], x->n * sizeof *x->nodes);
+    x->nodes = pool_copy(e->pool, g->nodes.at + first, x->n * sizeof *x->nodes);
     graph_forget_producers(g, x->nodes, x->n);
     g->nodes.n = first;
     const char *who = pool_printf(e->pool, "list %s", name);

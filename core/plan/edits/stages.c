@@ -73,9 +73,7 @@ weft_status plan_edit_order(void *ctx, const char *axis, uint32_t stage, const w
         return st;
     if (e->stages.orders[stage].work)
         return err_fail(WEFT_USAGE, "stage %u has an order already", stage);
-    weft_work *copy = pool_array(e->pool, n, sizeof *copy);
-    memcpy(copy, cells, n * sizeof *copy);
-    e->stages.orders[stage] = (plan_stage_order){n, copy};
+    e->stages.orders[stage] = (plan_stage_order){n, pool_copy(e->pool, cells, n * sizeof *cells)};
     return WEFT_OK;
 }
 
@@ -112,8 +110,7 @@ weft_status plan_edit_group(void *ctx, const char *name, const char *axis, const
         return st;
     if (e->groups.n == 64 - FIRST_GROUP || graph_mesh_axis(&e->s->mesh, name) >= 0)
         return err_fail(WEFT_USAGE, "the table of groups has no room for %s", name);
-    uint32_t *copy = pool_array(e->pool, n, sizeof *copy);
-    memcpy(copy, coords, n * sizeof *copy);
+    const uint32_t *copy = pool_copy(e->pool, coords, n * sizeof *coords);
     *vec_push(&e->groups) = (graph_group){pool_text(e->pool, name), a, n, copy};
     plan_edits_show_groups(e);
     return WEFT_OK;

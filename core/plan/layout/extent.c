@@ -85,20 +85,12 @@ void plan_extent_of(const plan *p, const plan_piece *x, uint32_t rank, uint32_t 
 
 uint32_t plan_replicas(const plan *p, const plan_piece *x)
 {
-    uint32_t n = 1;
-    for (uint32_t a = 0; a < p->spec->mesh.n; a++)
-        n *= x->replica_axes >> a & 1 ? p->spec->mesh.size[a] : 1;
-    return n;
+    return graph_mesh_parts(&p->spec->mesh, x->replica_axes);
 }
 
 uint32_t plan_replica(const plan *p, const plan_piece *x, uint32_t rank)
 {
-    const graph_mesh *m = &p->spec->mesh;
-    uint32_t number = 0;
-    for (uint32_t a = m->n; a-- > 0;)
-        if (x->replica_axes >> a & 1)
-            number = number * m->size[a] + graph_mesh_coord(m, rank, a);
-    return number;
+    return graph_mesh_part(&p->spec->mesh, rank, x->replica_axes);
 }
 
 /* --- writers --- */

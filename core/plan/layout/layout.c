@@ -19,15 +19,6 @@ static uint64_t aligned(uint64_t n, uint64_t to)
     return (n + to - 1) / to * to;
 }
 
-static uint64_t axes_of_kind(const graph *g, const graph_tensor *t, uint32_t kind)
-{
-    uint64_t axes = 0;
-    for (uint32_t a = 0; a < g->mesh->n; a++)
-        if (t->place[a].kind == kind)
-            axes |= (uint64_t)1 << a;
-    return axes;
-}
-
 /* Which stages use each parameter: bit 0 the one being planned, bit 1 another. [tensor] */
 static uint8_t *find_users(const graph *g, const struct plan_stage_map *stages, pool *texts)
 {
@@ -65,9 +56,9 @@ static void add_param(const graph *g, const struct plan_stage_map *stages, pool 
     for (uint32_t k = 0; k < t->shape.rank; k++)
         p->whole.axes[k].name = p->local.axes[k].name = pool_text(texts, t->shape.axes[k].name);
     p->count = graph_shape_elements(&p->local);
-    p->cut_axes = axes_of_kind(g, t, WEFT_SPLIT);
+    p->cut_axes = graph_axes(g, at_tensor, WEFT_SPLIT);
     if (t->grad)
-        p->partial_axes = axes_of_kind(g, graph_tensor_at(g, t->grad), WEFT_PARTIAL_SUM);
+        p->partial_axes = graph_axes(g, t->grad, WEFT_PARTIAL_SUM);
     p->not_owned = !plan_stage_here(stages, t->block);
     plan_flat_block *k = &f->blocks.at[p->block];
     k->params++;
@@ -82,11 +73,10 @@ static void begin_block(plan_flat *f, const char *name)
 
 /* The order within a block: matrices, the split ones next to the other split parameters, so that
  * gradients that are summed over the same axes are contiguous. */
-static uint32_t rank_of(const graph *g, const graph_tensor *t)
+static uint32_t rank_of(const graph *g, weft_tensor t)
 {
-    bool cut = false, matrix = t->flags & WEFT_PARAM_MATRIX;
-    for (uint32_t a = 0; a < g->mesh->n; a++)
-        cut |= t->place[a].kind == WEFT_SPLIT;
+    const bool cut = graph_axes(g, t, WEFT_SPLIT) != 0;
+    const bool matrix = graph_tensor_at(g, t)->flags & WEFT_PARAM_MATRIX;
     return matrix ? cut : 3 - cut;
 }
 
@@ -109,7 +99,7 @@ void plan_flat_list(const graph *g, const struct plan_stage_map *stages, pool *t
             for (uint32_t i = 1; i <= g->tensors.n; i++) {
                 const graph_tensor *t = graph_tensor_at(g, i);
                 if (t->kind == WEFT_T_PARAM && t->block == b && users[i] == 1 &&
-                    rank_of(g, t) == rank)
+                    rank_of(g, i) == rank)
                     add_param(g, stages, texts, out, i);
             }
     }

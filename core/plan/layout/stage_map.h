@@ -27,13 +27,22 @@ struct plan_stage_map {
     const char *owner;        /* plugin that defined the stages */
 };
 
-uint32_t plan_stage_of(const struct plan_stage_map *m, uint32_t block);
+static inline uint32_t plan_stage_of(const struct plan_stage_map *m, uint32_t block)
+{
+    return m->axis < 0 ? 0 : m->stage[block];
+}
 
 /* Is the block on the stage that is being planned? */
-bool plan_stage_here(const struct plan_stage_map *m, uint32_t block);
+static inline bool plan_stage_here(const struct plan_stage_map *m, uint32_t block)
+{
+    return m->axis < 0 || m->stage[block] == m->mine;
+}
 
 /* The mesh axis of the stages as a bit; 0 without stages. */
-uint64_t plan_stage_axis_bit(const struct plan_stage_map *m);
+static inline uint64_t plan_stage_axis_bit(const struct plan_stage_map *m)
+{
+    return m->axis < 0 ? 0 : (uint64_t)1 << m->axis;
+}
 
 typedef VEC(graph_group) plan_group_list;
 

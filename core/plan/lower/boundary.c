@@ -199,7 +199,8 @@ static weft_status start_arrivals(plan_list_builder *w, uint32_t cell)
         if (w->works[a->work].cell > cell)
             return WEFT_OK;
         const transfer *x = &y->transfers.at[a->transfer];
-        uint64_t at = plan_space_take(&w->b->zones.activations, plan_walk_bytes(w, x->tensor));
+        uint64_t at =
+            plan_space_take(&w->b->zones.activations, graph_local_bytes(w->b->g, x->tensor));
         uint32_t number;
         w->place[(uint64_t)x->tensor * w->micro_batches + a->micro_batch] = 1 + at;
         weft_status st = start(w, x, a->micro_batch, at, &number);
@@ -236,7 +237,8 @@ static void finish_send(plan_list_builder *w, uint32_t i, uint32_t at)
     plan_emit_wait(w->b, w->l, d.collective, (uint32_t)(d.key % w->micro_batches));
     weft_tensor t = (weft_tensor)(d.key / w->micro_batches);
     if (--w->held[d.key] == 0 && w->last_use[d.key] <= at)
-        plan_space_give(&w->b->zones.activations, w->place[d.key] - 1, plan_walk_bytes(w, t));
+        plan_space_give(&w->b->zones.activations, w->place[d.key] - 1,
+                        graph_local_bytes(w->b->g, t));
 }
 
 weft_status plan_boundary_after(plan_list_builder *w, uint32_t at)

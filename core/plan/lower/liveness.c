@@ -68,13 +68,12 @@ static void share_places(plan_builder *b)
             continue;
         weft_tensor from = n->in[k - 1], to = n->out[0];
         const graph_tensor *f = graph_tensor_at(g, from), *t = graph_tensor_at(g, to);
-        weft_shape sf = graph_local_shape(g, from), st = graph_local_shape(g, to);
         bool twice = false;
         for (uint32_t j = 0; j < n->nin; j++)
             twice |= j != k - 1 && n->in[j] == from;
         if (f->kind == WEFT_T_ACTIVATION && t->kind == WEFT_T_ACTIVATION && last[from] == i &&
             f->producer && f->block == n->block && !twice &&
-            graph_shape_bytes(&sf) == graph_shape_bytes(&st))
+            graph_local_bytes(g, from) == graph_local_bytes(g, to))
             b->live.root[to] = plan_root_of(b, from);
     }
     free(last);
@@ -139,9 +138,8 @@ void plan_liveness_find(plan_builder *b)
             u[t].elsewhere)
             continue;
         if (u[t].forward && u[t].backward) {
-            weft_shape local = graph_local_shape(g, t);
             b->live.saved_at[t] = b->live.saved.at[u[t].block];
-            b->live.saved.at[u[t].block] += (graph_shape_bytes(&local) + 63) & ~(uint64_t)63;
+            b->live.saved.at[u[t].block] += (graph_local_bytes(g, t) + 63) & ~(uint64_t)63;
         }
     }
     for (weft_tensor t = 1; t < n; t++) /* live-ins and live-outs are marked by their usage */

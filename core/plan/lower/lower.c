@@ -56,9 +56,8 @@ static void frame_touch(lowering *l, weft_tensor t, uint32_t when)
             l->frame.at[i].to = when;
             return;
         }
-    weft_shape local = graph_local_shape(l->b->g, root);
     *vec_push(&l->frame_of) = root;
-    *vec_push(&l->frame) = (plan_lifetime){graph_shape_bytes(&local), 0, when, when};
+    *vec_push(&l->frame) = (plan_lifetime){graph_local_bytes(l->b->g, root), 0, when, when};
 }
 
 /* The temporary of communication that packs or unpacks: at unit `when` alone. */
@@ -199,14 +198,13 @@ static weft_status lower_compute(lowering *l, uint32_t seg, uint32_t at)
         op.attrs = attrs;
         op.nattr = nattr;
     }
-    return plan_segment_add_at(l->b->p, seg, &op, n->recomputed ? 0 : graph_node_flops(g, n), refs,
-                               begins);
+    return plan_segment_add(l->b->p, seg, &op, n->recomputed ? 0 : graph_node_flops(g, n), refs,
+                            begins);
 }
 
 /* Lower several nodes to one instruction. */
 static weft_status lower_fused(lowering *l, uint32_t seg, const plan_unit *u)
 {
-    static const uint64_t nowhere[WEFT_MAX_MESH] = {0};
     const graph *g = l->b->g;
     plan_ref refs[2 * WEFT_MAX_OPERANDS];
     plan_unit_call c;
@@ -222,7 +220,7 @@ static weft_status lower_fused(lowering *l, uint32_t seg, const plan_unit *u)
             return st;
     }
     plan_unit_spec(l->b, u, plan_node_adds(l->b, u->node[0], l->first), &c);
-    return plan_segment_add_at(l->b->p, seg, &c.op, flops, refs, nowhere);
+    return plan_segment_add(l->b->p, seg, &c.op, flops, refs, NULL);
 }
 
 /* Add a copy to segment *seg, which begins here if it is UINT32_MAX. */
@@ -234,7 +232,7 @@ static weft_status add_repack(lowering *l, uint32_t *seg, const char *name, cons
     plan_repack_spec(r, from, io, &op);
     if (*seg == UINT32_MAX)
         *seg = plan_segment_begin(l->b->p, name);
-    return plan_segment_add(l->b->p, *seg, &op, 0, refs);
+    return plan_segment_add(l->b->p, *seg, &op, 0, refs, NULL);
 }
 
 static void end_segment(lowering *l, uint32_t *seg)
@@ -259,15 +257,12 @@ static plan_ref temporary(const lowering *l, uint32_t when)
 static weft_status add_group_copy(lowering *l, uint32_t *seg, const char *name, const graph_node *n,
                                   const plan_ref refs[2])
 {
-    static const weft_ew_step step = {.op = WEFT_EW_COPY, .dst = 1};
-    static const uint16_t reg = 1;
-    static const weft_ew_program program = {sizeof program, 1, 2, -1, &step, &reg};
     const weft_operand io[2] = {plan_lower_operand(l->b->g, n->in[0]),
                                 plan_lower_operand(l->b->g, n->out[0])};
-    const weft_opspec op = plan_program_spec(&program, 1, 1, io);
+    const weft_opspec op = plan_copy_spec(io);
     if (*seg == UINT32_MAX)
         *seg = plan_segment_begin(l->b->p, name);
-    return plan_segment_add(l->b->p, *seg, &op, 0, refs);
+    return plan_segment_add(l->b->p, *seg, &op, 0, refs, NULL);
 }
 
 /* Communication, with the copies before and after it (repack.h). *seg is the segment before it, and

@@ -151,7 +151,8 @@ static weft_status inout_base(plan_list_builder *w, const plan_block_pass *x,
         return cache_base(w, c->tensor, out);
     uint64_t key = (uint64_t)c->tensor * w->micro_batches + x->micro_batch;
     if (!w->place[key])
-        w->place[key] = 1 + plan_space_take(&b->zones.activations, plan_walk_bytes(w, c->tensor));
+        w->place[key] =
+            1 + plan_space_take(&b->zones.activations, graph_local_bytes(w->b->g, c->tensor));
     *out = b->zones.zone + w->place[key] - 1;
     return WEFT_OK;
 }
@@ -188,7 +189,7 @@ static void give_back(plan_list_builder *w, const plan_block_pass *x, uint32_t a
         uint64_t key = (uint64_t)r->inout[k].tensor * w->micro_batches + x->micro_batch;
         if (r->inout[k].tensor && w->place[key] && w->last_use[key] == at + 1 && !w->held[key])
             plan_space_give(&b->zones.activations, w->place[key] - 1,
-                            plan_walk_bytes(w, r->inout[k].tensor));
+                            graph_local_bytes(w->b->g, r->inout[k].tensor));
     }
     uint64_t slot = (uint64_t)x->block * w->micro_batches + x->micro_batch;
     if ((x->backward || !w->train) && b->live.saved.at[x->block])
@@ -204,7 +205,7 @@ static weft_status emit_comm(plan_list_builder *w, const plan_block_pass *x, con
     c.channel = k ? plan_channel_some(p, pool_printf(&p->pool, "%s.pass", k->name), k->mesh_axis,
                                       k->coords, k->n)
                   : plan_channel_number(p, "pass", it->mesh_axis);
-    c.name = pool_printf(&p->pool, "%s of %s", plan_kind_title(it->kind), it->name);
+    c.name = pool_printf(&p->pool, "%s of %s", sched_kind_name(it->kind), it->name);
     c.redop = it->redop;
     c.root = it->root;
     c.dtype = it->dtype;

@@ -86,6 +86,42 @@ static weft_status find_axes(const plan_builder *b, const plan_edit_state *e, pl
     return WEFT_OK;
 }
 
+/* Does the edit leave gradients unsummed? */
+static bool never_summed(const plan_flat *f, const plan_sync_edit *x)
+{
+    for (uint32_t i = 0; x->when == WEFT_SYNC_NEVER && i < f->params.n; i++) {
+        const plan_flat_param *p = &f->params.at[i];
+        if ((p->never_axes & p->partial_axes) >> x->mesh_axis & 1 &&
+            graph_glob_match_role(x->glob, p->name, p->role))
+            return true;
+    }
+    return false;
+}
+
+/* Each coordinate of an axis over which gradients are never summed (WEFT_SYNC_NEVER) trains
+ * separate parameters, so results depend on the axis' size. That must be intended: a periodic list
+ * synchronizes the parameters, or the strategy states the effect. The user is told in any case. */
+static weft_status check_unsummed(const plan_flat *f, plan_edit_state *e)
+{
+    for (uint32_t i = 0; i < e->syncs.n; i++) {
+        const plan_sync_edit *x = &e->syncs.at[i];
+        if (!never_summed(f, x) || plan_edits_has_noted(e, x->owner))
+            continue;
+        const char *axis = e->s->mesh.name[x->mesh_axis];
+        if (!e->lists.n)
+            return err_fail(
+                WEFT_USAGE,
+                "%s: sync() with WEFT_SYNC_NEVER leaves gradients over the mesh axis %s "
+                "unsummed, no periodic_list() synchronizes the parameters, and changes_results() "
+                "was not called: each coordinate would train a different model. Sum the gradients, "
+                "add a periodic list, or call changes_results()",
+                x->owner, axis);
+        plan_edits_note_change(
+            e, pool_printf(e->pool, "%s: gradients are never summed over %s", x->owner, axis));
+    }
+    return WEFT_OK;
+}
+
 weft_status plan_sync_prepare(plan_builder *b, plan_edit_state *e)
 {
     struct plan_sync_state *s = pool_alloc(&b->p->pool, sizeof *s);
@@ -97,7 +133,7 @@ weft_status plan_sync_prepare(plan_builder *b, plan_edit_state *e)
             return st;
         b->p->has_buckets |= b->f->params.at[i].sum_axes != 0;
     }
-    return plan_edits_check_unsummed(b->f, e);
+    return check_unsummed(b->f, e);
 }
 
 /* --- buckets --- */
@@ -139,7 +175,7 @@ static weft_status start_next_sum(plan_builder *b, plan_list *l, plan_bucket *k)
         a = next_of_group(b, k, &c);
     k->axes &= ~((uint64_t)1 << a);
     c.channel = plan_grads_channel(b, a);
-    c.name = pool_printf(&p->pool, "%s of gradients %llu-%llu", plan_kind_title(c.kind),
+    c.name = pool_printf(&p->pool, "%s of gradients %llu-%llu", sched_kind_name(c.kind),
                          (unsigned long long)k->first, (unsigned long long)k->end);
     uint32_t number = 0;
     plan_compress_sum(b, &c, a, false);

@@ -32,8 +32,11 @@ typedef struct plan_list_builder {
     struct zero_walk *shard;
 } plan_list_builder;
 
-plan_lowered_block *plan_walk_lowered(const plan_list_builder *w, const plan_block_pass *x);
-uint64_t plan_walk_bytes(const plan_list_builder *w, weft_tensor t); /* of a tensor on one rank */
+static inline plan_lowered_block *plan_walk_lowered(const plan_list_builder *w,
+                                                    const plan_block_pass *x)
+{
+    return &w->lowered[(x->block * 2 + x->backward) * 2 + x->first];
+}
 
 /* Append the forward (and, if `train`, backward) work of all micro-batches to the list. */
 weft_status plan_micro_batches(plan_builder *b, plan_list *l, bool train, uint32_t micro_batches);

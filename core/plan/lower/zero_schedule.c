@@ -242,9 +242,9 @@ static weft_status make_clear(plan_builder *b, const plan_flat_block *k, uint32_
         const plan_flat_param *p = &b->f->params.at[k->first_param + i];
         uint64_t from = p->first + p->count, to = i + 1 < k->params ? p[1].first : k->end;
         const plan_ref where = {BASE_GRAD, 0, (from - k->first) * b->f->grad_size};
-        weft_status st = to > from
-                             ? plan_segment_add_zero(b->p, seg, b->g->grad_dtype, to - from, where)
-                             : WEFT_OK;
+        weft_status st =
+            to > from ? plan_segment_add_fill(b->p, seg, b->g->grad_dtype, to - from, 0, where)
+                      : WEFT_OK;
         if (st != WEFT_OK)
             return st;
     }
@@ -434,17 +434,18 @@ typedef struct pending_gather {
 } pending_gather;
 
 struct gather_queue {
-    VEC(pending_gather) pending; /* in starting order */
+    pending_gather at[GATHERS_IN_FLIGHT]; /* in starting order */
+    uint32_t n;
 };
 
 static void finish_gathers(plan_builder *b, plan_list *l, uint32_t max)
 {
-    while (b->queue && b->queue->pending.n > max) {
-        l->interval = b->queue->pending.at[0].interval;
-        plan_emit_wait(b, l, b->queue->pending.at[0].collective, 0);
+    struct gather_queue *q = b->queue;
+    while (q && q->n > max) {
+        l->interval = q->at[0].interval;
+        plan_emit_wait(b, l, q->at[0].collective, 0);
         l->interval = 0;
-        memmove(b->queue->pending.at, b->queue->pending.at + 1,
-                --b->queue->pending.n * sizeof *b->queue->pending.at);
+        memmove(q->at, q->at + 1, --q->n * sizeof *q->at);
     }
 }
 
@@ -462,16 +463,11 @@ weft_status plan_zero_updated(plan_builder *b, plan_list *l, uint32_t group)
     if (st == WEFT_OK && !b->queue)
         b->queue = pool_alloc(&b->p->pool, sizeof *b->queue);
     if (st == WEFT_OK)
-        *vec_push(&b->queue->pending) = (pending_gather){number, f->groups.at[group].interval};
+        b->queue->at[b->queue->n++] = (pending_gather){number, f->groups.at[group].interval};
     return st;
 }
 
 void plan_zero_gathered(plan_builder *b, plan_list *l)
 {
     finish_gathers(b, l, 0);
-}
-
-void plan_gathers_free(plan_builder *b)
-{
-    free(b->queue ? b->queue->pending.at : NULL);
 }

@@ -15,6 +15,5 @@ void plan_zero_free(plan_list_builder *w);
 /* After the update of a group: gather its parameters, unless they stay sharded. */
 weft_status plan_zero_updated(plan_builder *b, plan_list *l, uint32_t group);
 void plan_zero_gathered(plan_builder *b, plan_list *l); /* wait for all of these gathers */
-void plan_gathers_free(plan_builder *b);
 
 #endif

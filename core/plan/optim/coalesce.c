@@ -94,7 +94,7 @@ static weft_status sum(coalescing *x, uint32_t axis, uint32_t redop, uint32_t fi
                          .dtype = WEFT_F32,
                          .count = count};
     c.in = c.out = x->b->zones.zone + x->at + first * sizeof(float);
-    c.name = pool_printf(&p->pool, "%s of %u number%s, %s%s", plan_kind_title(c.kind), count,
+    c.name = pool_printf(&p->pool, "%s of %u number%s, %s%s", sched_kind_name(c.kind), count,
                          count == 1 ? "" : "s", x->s[0].job->name, x->n > 1 ? " and others" : "");
     return plan_emit_collective(x->b, x->l, &c, 0);
 }

@@ -21,7 +21,7 @@
 static uint64_t capacity(const graph *g, weft_tensor t)
 {
     const uint64_t max = graph_tensor_at(g, t)->capacity;
-    return max ? max : plan_runs_elements(g, t);
+    return max ? max : graph_local_elements(g, t);
 }
 
 /* Does a later node read the target of assignment `at`? */
@@ -43,7 +43,7 @@ bool plan_graph_to_list_sums_number(const plan_to_list *s, const graph_node *n)
     for (uint32_t k = 0; k < 2; k++) {
         const weft_tensor t = k ? n->out[0] : n->in[0];
         const graph_tensor *x = graph_tensor_at(s->g, t);
-        if (plan_runs_elements(s->g, t) != 1 || x->kind != WEFT_T_ACTIVATION ||
+        if (graph_local_elements(s->g, t) != 1 || x->kind != WEFT_T_ACTIVATION ||
             x->shape.dtype != WEFT_F32 || s->job->find(s->job->ctx, t, &h))
             return false;
     }
@@ -117,7 +117,7 @@ static plan_tensor_place place_of(plan_to_list *s, weft_tensor t)
     if (x->part_of) {
         h.at = place_of(s, x->part_of).at;
         h.axis = x->part_axis;
-        h.shift = plan_runs_elements(s->g, t) * weft_dtype_size(h.dtype);
+        h.shift = graph_local_elements(s->g, t) * weft_dtype_size(h.dtype);
     } else if (x->kind == WEFT_T_SCALAR) {
         h.at = plan_scalar_offset(s->b->p, x->name, x->constant ? x->value : 0);
     } else if (s->cell[t]) {
@@ -214,7 +214,7 @@ static weft_status emit_bits(plan_to_list *s, const graph_node *n)
         st = add_operand(s, &o, s->job->gate, true);
     if (st == WEFT_OK)
         st = add_operand(s, &o, n->out[0], true);
-    const uint64_t bytes = plan_runs_elements(s->g, n->out[0]) * weft_dtype_size(o.io[0].dtype);
+    const uint64_t bytes = graph_local_elements(s->g, n->out[0]) * weft_dtype_size(o.io[0].dtype);
     for (uint32_t i = 0; i < o.n; i++)
         if (o.io[i].dtype != WEFT_F32)
             o.io[i] = (weft_operand){WEFT_F32, 1, 0, 0, {(int64_t)((bytes + 3) / 4)}};
@@ -230,7 +230,7 @@ static weft_status emit_fill(plan_to_list *s, const graph_node *n)
     const bool real = !n->nin;
     const weft_tensor t = real ? n->out[0] : n->in[0];
     const plan_tensor_place h = place_of(s, t);
-    const uint64_t mine = plan_runs_elements(s->g, t), max = capacity(s->g, t);
+    const uint64_t mine = graph_local_elements(s->g, t), max = capacity(s->g, t);
     const plan_ref first = {BASE_FIRST, 0, 0},
                    behind = {BASE_FIRST, 0, mine * weft_dtype_size(h.dtype)};
     const uint64_t bases[BASE_FIRST + 1] = {[BASE_FIRST] = h.at};
@@ -288,16 +288,13 @@ static weft_status emit_repacked(plan_to_list *s, const plan_repack *r, plan_col
 /* Over a group: all ranks copy, then those of the group communicate in place. */
 static weft_status emit_grouped(plan_to_list *s, const graph_node *n, plan_collective *c)
 {
-    static const weft_ew_step step = {.op = WEFT_EW_COPY, .dst = 1};
-    static const uint16_t reg = 1;
-    static const weft_ew_program program = {sizeof program, 1, 2, -1, &step, &reg};
     const graph_group *k = &s->g->groups[n->group - 1];
     plan *p = s->b->p;
     operands o = {.nbases = BASE_FIRST};
     weft_status st = add_operand(s, &o, n->in[0], true);
     if (st == WEFT_OK)
         st = add_operand(s, &o, n->out[0], true);
-    const weft_opspec op = plan_program_spec(&program, 1, 1, o.io);
+    const weft_opspec op = plan_copy_spec(o.io);
     if (st == WEFT_OK)
         st = emit_operands(s, &o, &op, NULL);
     c->in = c->out;
@@ -327,7 +324,7 @@ static weft_status emit_comm(plan_to_list *s, const graph_node *n)
             return err_fail(WEFT_UNSUPPORTED, "%s: communication between slices of two mesh axes",
                             s->job->name);
     }
-    c.name = pool_printf(&p->pool, "%s of %s, %s", plan_kind_name(n->comm),
+    c.name = pool_printf(&p->pool, "%s of %s, %s", sched_kind_word(n->comm),
                          graph_tensor_at(s->g, n->in[0])->name, s->job->name);
     if (n->group)
         return emit_grouped(s, n, &c);
@@ -403,7 +400,7 @@ bool plan_graph_to_list_held(const plan_to_list *s, uint64_t *held)
         for (uint32_t k = 0; k < s->order.at[i].nout && !s->order.at[i].assign; k++) {
             const weft_tensor t = s->order.at[i].out[k];
             if (s->wanted[t] && !graph_tensor_at(s->g, t)->part_of &&
-                (!waits || s->last[t] > s->run_of[first]) && plan_runs_elements(s->g, t) > 1 &&
+                (!waits || s->last[t] > s->run_of[first]) && graph_local_elements(s->g, t) > 1 &&
                 !s->job->find(s->job->ctx, t, &h))
                 bytes += capacity(s->g, t) * weft_dtype_size(graph_tensor_at(s->g, t)->shape.dtype);
         }

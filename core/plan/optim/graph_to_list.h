@@ -45,18 +45,16 @@ typedef struct plan_to_list {
     plan_list *l;
     graph *g;
     const plan_to_list_job *job;
-    VEC(graph_node) order; /* nodes; deferred assignments are last */
-    uint32_t at;           /* next node in order */
-    uint32_t *last;        /* [tensor] 1 + last run that reads it */
-    uint32_t *run_of;      /* [node in order] */
-    uint64_t *temp;        /* [tensor] 1 + offset in the zone */
-    uint64_t *cell;        /* [tensor] 1 + offset in the zone, of a number placed by coalesce.c */
-    bool *wanted;          /* [tensor] another run reads it */
+    graph_nodes order; /* nodes; deferred assignments are last */
+    uint32_t at;       /* next node in order */
+    uint32_t *last;    /* [tensor] 1 + last run that reads it */
+    uint32_t *run_of;  /* [node in order] */
+    uint64_t *temp;    /* [tensor] 1 + offset in the zone */
+    uint64_t *cell;    /* [tensor] 1 + offset in the zone, of a number placed by coalesce.c */
+    bool *wanted;      /* [tensor] another run reads it */
 } plan_to_list;
 
 /* --- runs.c --- */
-
-uint64_t plan_runs_elements(const graph *g, weft_tensor t); /* on a rank */
 
 /* Is the node part of an elementwise program? */
 bool plan_runs_elementwise(const graph *g, const graph_node *n);

@@ -126,7 +126,7 @@ weft_status plan_interval_clear(plan_builder *b, plan_list *l)
         const uint64_t at = f->grads + plan_flat_index(f, p->first, FLAT_GRADS) * f->grad_size;
         uint64_t bases[BASE_FIRST + 1] = {[BASE_FIRST] = at};
         const uint32_t seg = plan_segment_begin(b->p, "clear a gradient");
-        st = plan_segment_add_zero(b->p, seg, b->g->grad_dtype, p->count,
+        st = plan_segment_add_fill(b->p, seg, b->g->grad_dtype, p->count, 0,
                                    (plan_ref){BASE_FIRST, 0, 0});
         if (st != WEFT_OK)
             break;

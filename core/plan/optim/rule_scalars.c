@@ -27,10 +27,8 @@ struct rule_scalars {
     weft_tensor gate;
 };
 
-typedef VEC(graph_node) node_list;
-
 /* Move the assignments to scalars out of the graph. */
-static void take_out(graph *g, node_list *taken)
+static void take_out(graph *g, graph_nodes *taken)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < g->nodes.n; i++) {
@@ -47,7 +45,7 @@ static void take_out(graph *g, node_list *taken)
 
 /* Find the tensors on which the assigned values depend [1 + tensors], and the nodes that compute
  * them. */
-static void find_makers(const graph *g, const node_list *taken, bool *part_of, bool *makes)
+static void find_makers(const graph *g, const graph_nodes *taken, bool *part_of, bool *makes)
 {
     for (uint32_t i = 0; i < taken->n; i++)
         part_of[taken->at[i].in[0]] = true;
@@ -60,7 +58,7 @@ static void find_makers(const graph *g, const node_list *taken, bool *part_of, b
     }
 }
 
-static weft_status check_parts(const graph *g, const node_list *taken, const bool *part_of,
+static weft_status check_parts(const graph *g, const graph_nodes *taken, const bool *part_of,
                                const char *who)
 {
     for (weft_tensor t = 1; t <= g->tensors.n; t++) {
@@ -78,7 +76,7 @@ static weft_status check_parts(const graph *g, const node_list *taken, const boo
 }
 
 /* Add the nodes that compute the assigned values, and the assignments, to `part`. */
-static weft_status add_nodes(const graph *g, const node_list *taken, graph *part, const char *who)
+static weft_status add_nodes(const graph *g, const graph_nodes *taken, graph *part, const char *who)
 {
     bool *part_of = mem_alloc(g->tensors.n + 1), *makes = mem_alloc(g->nodes.n + 1);
     find_makers(g, taken, part_of, makes);
@@ -106,7 +104,7 @@ static bool same(const struct rule_scalars *a, const struct rule_scalars *b)
     return like;
 }
 
-static weft_status check_targets(const graph *g, const node_list *taken, const char *who)
+static weft_status check_targets(const graph *g, const graph_nodes *taken, const char *who)
 {
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; st == WEFT_OK && i < taken->n; i++) {
@@ -123,7 +121,7 @@ static weft_status check_targets(const graph *g, const node_list *taken, const c
 static weft_status make_program(graph *g, weft_tensor gate, const char *who,
                                 struct rule_scalars *out)
 {
-    node_list taken = {0};
+    graph_nodes taken = {0};
     take_out(g, &taken);
     graph part = *g; /* shares the tensors */
     memset(&part.nodes, 0, sizeof part.nodes);
@@ -134,9 +132,7 @@ static weft_status make_program(graph *g, weft_tensor gate, const char *who,
         st = graph_fuse(&part, 0, part.nodes.n, gate, &out->f);
     out->g = g;
     out->nodes_n = part.nodes.n;
-    out->nodes = pool_array(&part.pool, part.nodes.n, sizeof *out->nodes);
-    if (part.nodes.n)
-        memcpy(out->nodes, part.nodes.at, part.nodes.n * sizeof *out->nodes);
+    out->nodes = pool_copy(&part.pool, part.nodes.at, part.nodes.n * sizeof *out->nodes);
     out->gate = gate;
     g->pool = part.pool;
     free(part.nodes.at);

@@ -8,12 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-uint64_t plan_runs_elements(const graph *g, weft_tensor t)
-{
-    weft_shape s = graph_local_shape(g, t);
-    return graph_shape_elements(&s);
-}
-
 /* An assignment of bytes or whole numbers, which no elementwise op computes with. */
 static bool moves_bits(const graph *g, const graph_node *n)
 {
@@ -31,7 +25,7 @@ static uint64_t width(const graph *g, const graph_node *n)
 {
     uint64_t max = 1;
     for (uint32_t k = 0; k < n->nin + n->nout; k++) {
-        uint64_t x = plan_runs_elements(g, k < n->nin ? n->in[k] : n->out[k - n->nin]);
+        uint64_t x = graph_local_elements(g, k < n->nin ? n->in[k] : n->out[k - n->nin]);
         max = x > max ? x : max;
     }
     return max;

@@ -34,14 +34,8 @@ typedef struct slicer {
     graph_tensor *was;  /* [tensor at the start] shape and placement */
     bool *wanted;       /* [tensor at the start] an op needs it whole */
     weft_tensor mask;   /* 1 for real elements, 0 for padding: slice; 0: none yet */
-    VEC(graph_node) nodes;
+    graph_nodes nodes;
 } slicer;
-
-static uint64_t elements(const graph *g, weft_tensor t)
-{
-    weft_shape s = graph_local_shape(g, t);
-    return graph_shape_elements(&s);
-}
 
 /* Does it compute each element from those at its place? */
 static bool elementwise(const graph_node *n)
@@ -115,7 +109,7 @@ static weft_status as_slice(slicer *x, weft_tensor t, weft_tensor *out)
     *out = x->slice[t];
     if (*out)
         return WEFT_OK;
-    if (elements(x->g, t) != x->local)
+    if (graph_local_elements(x->g, t) != x->local)
         return err_fail(WEFT_INTERNAL, "%s has not the size of the parameter: it has no slices",
                         x->was[t].name);
     *out = x->slice[t] = own_part(x, x->whole[t], add_tensor(x, t, "part", true));
@@ -230,11 +224,8 @@ static bool all_whole(const slicer *x, const graph_node *n)
 static weft_status take(slicer *x, const graph_node *from)
 {
     graph_node n = *from;
-    n.in = pool_array(&x->g->pool, n.nin, sizeof *n.in);
-    n.out = pool_array(&x->g->pool, n.nout, sizeof *n.out);
-    if (n.nin)
-        memcpy(n.in, from->in, n.nin * sizeof *n.in);
-    memcpy(n.out, from->out, n.nout * sizeof *n.out);
+    n.in = pool_copy(&x->g->pool, n.in, n.nin * sizeof *n.in);
+    n.out = pool_copy(&x->g->pool, n.out, n.nout * sizeof *n.out);
     bool slice =
         n.assign ? x->slice[n.out[0]] != 0
                  : elementwise(&n) && !all_whole(x, &n) && !(renames(&n) && x->wanted[n.out[0]]);
@@ -259,7 +250,7 @@ static void find_flat(slicer *x, weft_tensor param)
         }
     x->flat_place[x->how->axis] = (weft_place){WEFT_SPLIT, 0, 0, 0};
     x->flat = (weft_shape){.rank = 1, .axes = {{"elements", n}}};
-    x->local = elements(x->g, param);
+    x->local = graph_local_elements(x->g, param);
 }
 
 weft_status plan_slices_apply(graph *g, weft_tensor param, const plan_slices *how,
@@ -287,11 +278,8 @@ weft_status plan_slices_apply(graph *g, weft_tensor param, const plan_slices *ho
     for (uint32_t i = 0; st == WEFT_OK && i < *end; i++)
         st = take(&x, &g->nodes.at[i]);
     if (st == WEFT_OK) {
-        free(g->nodes.at);
-        g->nodes.at = x.nodes.at;
-        *end = g->nodes.n = x.nodes.n;
-        g->nodes.cap = x.nodes.cap;
-        graph_number_producers(g, 0);
+        graph_take_nodes(g, &x.nodes);
+        *end = g->nodes.n;
     } else {
         free(x.nodes.at);
     }

@@ -45,14 +45,6 @@ static void describe(const plan_builder *b, const plan_flat_param *p, param_clas
         out->how = (plan_slices){k->axis, k->parts, b->f->groups.at[p->group].count};
 }
 
-static bool same_shape(const weft_shape *a, const weft_shape *b)
-{
-    bool same = a->rank == b->rank;
-    for (uint32_t i = 0; same && i < a->rank; i++)
-        same = a->axes[i].size == b->axes[i].size && !strcmp(a->axes[i].name, b->axes[i].name);
-    return same;
-}
-
 static bool same_kind(const plan_rule_key *a, const plan_rule_key *b)
 {
     return a->flags == b->flags && a->interval == b->interval && a->group == b->group &&
@@ -139,14 +131,13 @@ static void add_states(plan_builder *b, const param_class *k, uint32_t i)
     b->rule->each->states[i] = b->f->own_states.n;
     for (uint32_t n = 0; n < k->states.n; n++) {
         const graph_tensor *x = graph_tensor_at(&k->g, k->states.at[n]);
-        const weft_shape local = graph_local_shape(&k->g, k->states.at[n]);
         plan_own_state *s = vec_push(&b->f->own_states);
         *s = (plan_own_state){.name = pool_text(p, plan_rule_suffix(x)),
                               .init = x->init ? pool_text(p, x->init) : NULL,
                               .param = i,
                               .sliced = k->how.count && x->full && x->shape.rank,
                               .whole = x->shape,
-                              .elements = graph_shape_elements(&local)};
+                              .elements = graph_local_elements(&k->g, k->states.at[n])};
         memcpy(s->place, x->place, sizeof s->place);
         if (s->sliced) {
             s->whole = k->shape;
@@ -170,7 +161,7 @@ weft_status plan_each_prepare(plan_builder *b)
         describe(b, p, &like);
         for (uint32_t k = 0; k < e->classes.n && !e->of[i]; k++) {
             param_class *x = e->classes.at[k];
-            if (same_kind(&x->of, &like.of) && same_shape(&x->shape, &like.shape) &&
+            if (same_kind(&x->of, &like.of) && graph_same_axes(&x->shape, &like.shape) &&
                 !memcmp(x->place, like.place, sizeof like.place) &&
                 !memcmp(&x->how, &like.how, sizeof like.how))
                 e->of[i] = x;

@@ -46,10 +46,9 @@ weft_status plan_pass_caches(plan_job *m)
         const graph_tensor *x = graph_tensor_at(&m->g, t);
         if (x->kind != WEFT_T_STATE || !plan_stage_here(m->b.stages, x->block))
             continue;
-        const weft_shape local = graph_local_shape(&m->g, t);
-        *vec_push(&p->caches) =
-            (plan_cache_slot){pool_text(&p->pool, x->name), at, graph_shape_bytes(&local)};
-        at += (graph_shape_bytes(&local) + 4095) & ~(uint64_t)4095;
+        const uint64_t bytes = graph_local_bytes(&m->g, t);
+        *vec_push(&p->caches) = (plan_cache_slot){pool_text(&p->pool, x->name), at, bytes};
+        at += (bytes + 4095) & ~(uint64_t)4095;
     }
     p->bytes.state += at - m->b.zones.zone;
     m->b.zones.zone = at;
@@ -108,17 +107,11 @@ static weft_status check_places(const plan_job *m)
     return WEFT_OK;
 }
 
-static uint64_t elements_of(const plan_job *m)
-{
-    const weft_shape local = graph_local_shape(&m->g, m->result);
-    return graph_shape_elements(&local);
-}
-
 weft_status plan_logits_capacity(plan_job *m, plan_logits *capacity)
 {
     const uint64_t size = weft_dtype_size(m->s->compute);
     const bool here = plan_stage_here(m->b.stages, graph_tensor_at(&m->g, m->result)->block);
-    uint64_t n = elements_of(m);
+    uint64_t n = graph_local_elements(&m->g, m->result);
     *capacity = (plan_logits){0};
     weft_status st = check_places(m);
     for (uint32_t a = 0; st == WEFT_OK && a < m->s->mesh.n; a++) {
@@ -166,7 +159,7 @@ weft_status plan_logits_share(plan_job *m, plan_list *l, const plan_logits *capa
     const graph_tensor *t = graph_tensor_at(&m->g, m->result);
     const struct plan_stage_map *stages = m->b.stages;
     const bool here = plan_stage_here(stages, t->block);
-    uint64_t n = elements_of(m);
+    uint64_t n = graph_local_elements(&m->g, m->result);
     weft_status st = WEFT_OK;
     for (uint32_t a = 0; st == WEFT_OK && a < m->s->mesh.n; a++) {
         if (!gathers(m, a) && t->place[a].kind != WEFT_PARTIAL_SUM)

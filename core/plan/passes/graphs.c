@@ -24,15 +24,19 @@ static weft_status check_order(const spec *s, uint64_t batch, uint64_t sequence)
     return WEFT_OK;
 }
 
+static uint64_t large_axes(const graph_mesh *m)
+{
+    uint64_t axes = 0;
+    for (uint32_t a = 0; a < m->n; a++)
+        axes |= (uint64_t)(m->size[a] > 1) << a;
+    return axes;
+}
+
 /* Bit a: the first input is split over mesh axis a, which has more than one rank. */
 static uint64_t split_axes(const graph *g)
 {
     const weft_tensor t = graph_first_input(g);
-    uint64_t axes = 0;
-    for (uint32_t a = 0; t && a < g->mesh->n; a++)
-        if (graph_tensor_at(g, t)->place[a].kind == WEFT_SPLIT && g->mesh->size[a] > 1)
-            axes |= (uint64_t)1 << a;
-    return axes;
+    return t ? graph_axes(g, t, WEFT_SPLIT) & large_axes(g->mesh) : 0;
 }
 
 /* The axes that split the inputs, and from them the number of data-parallel ranks. */
@@ -41,9 +45,7 @@ static weft_status set_axes(plan_job *m, uint64_t batch, uint64_t sequence)
     const spec *s = m->s;
     m->p->data_axes = batch;
     m->p->cut_axes = sequence;
-    m->dp_size = 1;
-    for (uint32_t a = 0; a < s->mesh.n; a++)
-        m->dp_size *= batch >> a & 1 ? s->mesh.size[a] : 1;
+    m->dp_size = graph_mesh_parts(&s->mesh, batch);
     return check_order(s, batch, sequence);
 }
 
@@ -95,14 +97,6 @@ static weft_status check_batch(const spec *s, uint32_t dp_size)
                                           {"each", (long long)each, NULL},
                                           {"next", (long long)((s->batch / each + 1) * each), NULL},
                                           {0}});
-}
-
-static uint64_t large_axes(const graph_mesh *m)
-{
-    uint64_t axes = 0;
-    for (uint32_t a = 0; a < m->n; a++)
-        axes |= (uint64_t)(m->size[a] > 1) << a;
-    return axes;
 }
 
 /* Which of the axes without a flag split the batch, as a graph shows it. */
@@ -164,9 +158,8 @@ weft_status plan_pass_forward(plan_job *m)
 static void note_loss_axes(plan_job *m)
 {
     const weft_tensor sum = graph_find(&m->g, "loss");
-    for (uint32_t a = 0; sum && a < m->g.mesh->n; a++)
-        if (graph_tensor_at(&m->g, sum)->place[a].kind == WEFT_PARTIAL_SUM)
-            m->b.loss_axes |= (uint64_t)1 << a;
+    if (sum)
+        m->b.loss_axes |= graph_axes(&m->g, sum, WEFT_PARTIAL_SUM);
 }
 
 weft_status plan_pass_backward(plan_job *m)

@@ -6,6 +6,7 @@
 #include "base/number/digest.h"
 #include "check/coll/coll.h"
 #include "check/reference/call.h"
+#include "schedule/schedule.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,9 +18,6 @@ typedef struct one { /* an operation of the check */
     bool in_place;
 } one;
 
-static const char *const kinds[] = {"",           "all-reduce", "reduce-scatter", "all-gather",
-                                    "broadcast",  "reduce",     "gather",         "scatter",
-                                    "all-to-all", "barrier"};
 static const char *const ops[] = {"", "sum", "max", "min"};
 static const char *const types[] = {"", "f32", "bf16", "f16", "i32", "i64", "f64", "u8"};
 
@@ -116,15 +114,15 @@ static void judge(const check_party *p, const one *o, const unsigned char *out)
         if (got != want)
             check_fail("%s of %llu %s elements%s%s over %u ranks%s, root %u: element %llu on rank "
                        "%u is %g by '%s' instead of %g",
-                       kinds[o->kind], (unsigned long long)o->count, types[o->dtype],
+                       sched_kind_name(o->kind), (unsigned long long)o->count, types[o->dtype],
                        o->redop ? ", " : "", ops[o->redop], p->ranks,
                        o->in_place ? " in place" : "", o->root, (unsigned long long)i, p->rank, got,
                        p->c->name, want);
     }
     if (!o->in_place && n && out[n * size] != 0xee)
         check_fail("%s of %llu %s elements by '%s' wrote beyond its result on rank %u",
-                   kinds[o->kind], (unsigned long long)o->count, types[o->dtype], p->c->name,
-                   p->rank);
+                   sched_kind_name(o->kind), (unsigned long long)o->count, types[o->dtype],
+                   p->c->name, p->rank);
 }
 
 static void run_one(check_party *p, const one *o)
@@ -146,8 +144,8 @@ static void run_one(check_party *p, const one *o)
     judge(p, o, out);
     for (uint64_t i = 0; !o->in_place && i < input_of(o, p->rank, p->ranks); i++)
         if (check_operand_get(o->dtype, in, (int64_t)i) != given(o, p->rank, i))
-            check_fail("%s by '%s' changed element %llu of its input on rank %u", kinds[o->kind],
-                       p->c->name, (unsigned long long)i, p->rank);
+            check_fail("%s by '%s' changed element %llu of its input on rank %u",
+                       sched_kind_name(o->kind), p->c->name, (unsigned long long)i, p->rank);
 }
 
 #define LARGE 70001u

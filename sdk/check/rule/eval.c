@@ -16,12 +16,6 @@ static double **at(const check_rule_run *x, uint32_t rank, weft_tensor t)
     return &x->value[rank * (x->of->g.tensors.n + 1) + t];
 }
 
-static uint64_t count(const graph *g, weft_tensor t)
-{
-    const weft_shape s = graph_local_shape(g, t);
-    return graph_shape_elements(&s);
-}
-
 /* --- ops --- */
 
 /* False: the op is not known here, or its elements are numbered over the whole job. */
@@ -63,7 +57,7 @@ const char *check_rule_unknown(const graph *g)
 
 static void all_reduce(const check_rule_run *x, const graph_node *n)
 {
-    const uint64_t elements = count(&x->of->g, n->out[0]);
+    const uint64_t elements = graph_local_elements(&x->of->g, n->out[0]);
     for (uint64_t i = 0; i < elements; i++) {
         double v = (*at(x, 0, n->in[0]))[i];
         for (uint32_t r = 1; r < x->ranks; r++) {
@@ -78,7 +72,8 @@ static void all_reduce(const check_rule_run *x, const graph_node *n)
 /* The parts lie behind each other along the first axis. */
 static void all_gather(const check_rule_run *x, const graph_node *n)
 {
-    const uint64_t part = count(&x->of->g, n->in[0]), all = count(&x->of->g, n->out[0]);
+    const uint64_t part = graph_local_elements(&x->of->g, n->in[0]),
+                   all = graph_local_elements(&x->of->g, n->out[0]);
     for (uint32_t r = 0; r < x->ranks; r++)
         for (uint64_t i = 0; i < all; i++)
             (*at(x, r, n->out[0]))[i] = (*at(x, (uint32_t)(i / part), n->in[0]))[i % part];
@@ -96,7 +91,7 @@ static void compute(const check_rule_run *x, const graph_node *n)
         if (!n->comm)
             run_op(x, n, r);
         for (uint32_t k = 0; k < n->nout; k++)
-            for (uint64_t i = 0; x->narrow && i < count(&x->of->g, n->out[k]); i++)
+            for (uint64_t i = 0; x->narrow && i < graph_local_elements(&x->of->g, n->out[k]); i++)
                 (*at(x, r, n->out[k]))[i] = (double)(float)(*at(x, r, n->out[k]))[i];
     }
 }
@@ -105,7 +100,7 @@ static void assign(const check_rule_run *x, const graph_node *n)
 {
     const graph_tensor *t = graph_tensor_at(&x->of->g, n->out[0]);
     for (uint32_t r = 0; r < x->ranks; r++)
-        for (uint64_t i = 0; i < count(&x->of->g, n->out[0]); i++) {
+        for (uint64_t i = 0; i < graph_local_elements(&x->of->g, n->out[0]); i++) {
             const double v = (*at(x, r, n->in[0]))[i];
             (*at(x, r, n->out[0]))[i] = x->narrow ? check_reference_cast(t->shape.dtype, v) : v;
         }
@@ -153,7 +148,7 @@ static double scalar_value(const check_rule_run *x, const char *name, double lr,
 
 static void write_part(const check_rule_run *x, uint32_t rank, weft_tensor t, const double *whole)
 {
-    const uint64_t part = count(&x->of->g, t);
+    const uint64_t part = graph_local_elements(&x->of->g, t);
     const uint64_t all = graph_shape_elements(&graph_tensor_at(&x->of->g, t)->shape);
     const uint64_t first = part == all ? 0 : rank * part;
     for (uint64_t i = 0; i < part; i++)
@@ -208,9 +203,9 @@ void check_rule_begin(check_rule_run *x, const check_rule_graph *of, bool narrow
     x->value = mem_alloc((size_t)ranks * (g->tensors.n + 1) * sizeof *x->value);
     for (uint32_t r = 0; r < ranks; r++)
         for (weft_tensor t = 1; t <= g->tensors.n; t++) {
-            double *v = mem_alloc(count(g, t) * sizeof *v);
+            double *v = mem_alloc(graph_local_elements(g, t) * sizeof *v);
             *at(x, r, t) = v;
-            for (uint64_t i = 0; i < count(g, t); i++) {
+            for (uint64_t i = 0; i < graph_local_elements(g, t); i++) {
                 const double first = initial(graph_tensor_at(g, t), i);
                 v[i] = narrow ? (double)(float)first : first;
             }
@@ -229,7 +224,7 @@ void check_rule_end(check_rule_run *x)
 
 uint64_t check_rule_read(const check_rule_run *x, weft_tensor t, double *out)
 {
-    const uint64_t part = count(&x->of->g, t);
+    const uint64_t part = graph_local_elements(&x->of->g, t);
     const uint64_t all = graph_shape_elements(&graph_tensor_at(&x->of->g, t)->shape);
     for (uint64_t i = 0; i < all; i++)
         out[i] = (*at(x, part == all ? 0 : (uint32_t)(i / part), t))[i % part];
@@ -240,7 +235,7 @@ double check_rule_largest(const check_rule_run *x)
 {
     double max = 0;
     for (uint32_t r = 0; r < x->ranks; r++)
-        for (uint64_t i = 0; i < count(&x->of->g, x->of->param); i++)
+        for (uint64_t i = 0; i < graph_local_elements(&x->of->g, x->of->param); i++)
             max = fmax(max, fabs((*at(x, r, x->of->param))[i]));
     return max;
 }
@@ -249,7 +244,7 @@ const char *check_rule_infinite(const check_rule_run *x)
 {
     for (weft_tensor t = 1; t <= x->of->g.tensors.n; t++) {
         const graph_tensor *k = graph_tensor_at(&x->of->g, t);
-        for (uint64_t i = 0; is_kept(k) && i < count(&x->of->g, t); i++)
+        for (uint64_t i = 0; is_kept(k) && i < graph_local_elements(&x->of->g, t); i++)
             if (!isfinite((*at(x, 0, t))[i]))
                 return t == x->of->param ? "the parameter" : k->name;
     }
@@ -265,7 +260,8 @@ const char *check_rule_same(const check_rule_run *a, const check_rule_run *b)
             (void)scalar_value(a, k->name, 0, false, &is);
         if (!is_kept(k) || is)
             continue;
-        if (memcmp(*at(a, 0, t), *at(b, 0, t), count(&a->of->g, t) * sizeof(double)) != 0)
+        if (memcmp(*at(a, 0, t), *at(b, 0, t),
+                   graph_local_elements(&a->of->g, t) * sizeof(double)) != 0)
             return t == a->of->param ? "the parameter" : k->name;
     }
     return NULL;
