@@ -11,7 +11,6 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/number/check.h"
 
 /* Rounds of one operation before the next one gets its turn. */
 #define ROUNDS 16

@@ -11,7 +11,6 @@
 #include "host/host.h"
 #include "schedule/schedule.h"
 
-#include <stdio.h>
 #include <weft/device.h>
 #include <weft/link.h>
 #include <weft/model.h>

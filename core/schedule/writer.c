@@ -2,7 +2,6 @@
  * totals are kept; see writer.h. */
 #include <string.h>
 
-#include "base/mem.h"
 #include "schedule/algorithm.h"
 #include "schedule/form.h"
 #include "schedule/request.h"

@@ -19,7 +19,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/err.h"
 #include "base/mem.h"
 #include "comm/kernels/reduce.h"
 

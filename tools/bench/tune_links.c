@@ -1,7 +1,6 @@
 /* bench/tune_links.c: which transports of a job are measured between which ranks, and the
  * operations for it. See tune_command.h. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/err.h"
 #include "base/mem.h"

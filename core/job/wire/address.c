@@ -16,7 +16,6 @@
 
 #include "base/err.h"
 #include "base/log.h"
-#include "job/state.h"
 #include "job/wire/address.h"
 #include "job/wire/endpoint.h"
 

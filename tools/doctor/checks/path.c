@@ -10,7 +10,6 @@
 #include "doctor/checks/path.h"
 
 #include "base/clock.h"
-#include "base/err.h"
 #include "base/mem.h"
 #include "doctor/report.h"
 #include "doctor/sysfs.h"
