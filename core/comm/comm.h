@@ -72,7 +72,7 @@ weft_status comm_add_channel(comm_world *w, uint32_t index, const char *name, co
  * in errors ("all-reduce of grads block.3"). [setup] */
 weft_status comm_add_op(comm_channel *c, const sched_schedule *s, const char *name, comm_op **out);
 
-/* Memory for the operation's residual of sched_residual_bytes() bytes, 0 at first. The residual is
+/* Memory for the operation's residual of s->residual bytes, 0 at first. The residual is
  * scaled by *times (NULL: 1), which is read during each start: 0 discards it. [setup] */
 void comm_set_residual(comm_op *op, void *residual, const float *times);
 
@@ -85,7 +85,7 @@ void comm_set_offsets(comm_op *op, uint64_t in, uint64_t out);
  * [collective] */
 weft_status comm_connect(comm_world *w, const comm_arena *arena, double deadline);
 
-/* Starts with these addresses (scratch of sched_scratch_bytes() bytes). Never blocks. `overlap`:
+/* Starts with these addresses (scratch of s->scratch bytes). Never blocks. `overlap`:
  * computation follows, so the progress thread is woken. [compute] */
 weft_status comm_start(comm_op *op, const void *in, void *out, void *scratch, int overlap);
 

@@ -97,8 +97,7 @@ weft_status comm_staging_open(comm_op *op)
 /* The mirror follows the algorithm's own scratch. */
 static void use_mirror(comm_op *op)
 {
-    char *in = op->base[SCHED_SCRATCH] + op->scratch_bytes -
-               sched_mirror_bytes(sched_request_of(op->schedule));
+    char *in = op->base[SCHED_SCRATCH] + op->scratch_bytes - sched_mirror_bytes(&op->schedule->r);
     char *out = in + sched_align_line(op->in_bytes);
     if (op->shared) { /* same memory: the smaller side is part of the larger */
         out = op->in_bytes > op->out_bytes ? in + op->shift : in;

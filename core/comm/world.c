@@ -193,8 +193,7 @@ static void measure(comm_op *op, const sched_request *r)
 weft_status comm_add_op(comm_channel *c, const sched_schedule *s, const char *name, comm_op **out)
 {
     comm_world *w = c->link->world;
-    const sched_request *r = sched_request_of(s);
-    const bool maps = sched_maps_peers(s);
+    const sched_request *r = &s->r;
     if (w->connected)
         return err_fail(WEFT_USAGE, "%s on channel %s: added after comm_connect()", name, c->name);
     if (r->ranks != c->n || r->me != c->me)
@@ -202,27 +201,27 @@ weft_status comm_add_op(comm_channel *c, const sched_schedule *s, const char *na
                         "%s: its schedule is for rank %u of %u, but channel %s has this rank as %u "
                         "of %u",
                         name, r->me, r->ranks, c->name, c->me, c->n);
-    if (maps && !sched_link_maps(c->link->table->caps))
+    if (s->maps && !sched_link_maps(c->link->table->caps))
         return err_fail(WEFT_USAGE,
                         "%s on channel %s: algorithm '%s' needs a link that maps, and %s "
                         "does not",
-                        name, c->name, sched_algorithm_name(s), c->link->component->name);
-    if (maps && c->link->checked)
+                        name, c->name, s->r.algorithm, c->link->component->name);
+    if (s->maps && c->link->checked)
         return err_fail(WEFT_USAGE,
                         "%s on channel %s: algorithm '%s' maps peers' memory, where no message has "
                         "a checksum; use another algorithm, or a link without checksums",
-                        name, c->name, sched_algorithm_name(s));
+                        name, c->name, s->r.algorithm);
     comm_op *op = pool_alloc(&w->pool, sizeof *op);
     op->channel = c;
-    op->kind = r->staged ? (maps ? &comm_kind_imported : &comm_kind_staged)
-                         : (maps ? &comm_kind_mapped : &comm_kind_link);
+    op->kind = r->staged ? (s->maps ? &comm_kind_imported : &comm_kind_staged)
+                         : (s->maps ? &comm_kind_mapped : &comm_kind_link);
     op->schedule = s;
     op->name = pool_text(&w->pool, name);
     op->size = (uint32_t)weft_dtype_size(r->dtype);
     op->redop = r->redop;
     op->kernel = comm_reduce_pick(r->dtype);
     op->code = comm_code_pick();
-    op->scratch_bytes = sched_scratch_bytes(s);
+    op->scratch_bytes = s->scratch;
     measure(op, r);
     sched_program_make(s, &op->program);
     comm_op_prepare(op);

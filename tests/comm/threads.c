@@ -147,7 +147,7 @@ void add_piece(rank *k, comm_channel *c, const sched_request *all, piece *p)
         p->out = in > out ? p->in + part : p->out;
         p->in = in > out ? p->in : p->out + (in < out ? part : 0);
     }
-    p->scratch = take(k, sched_scratch_bytes(s));
+    p->scratch = take(k, s->scratch);
 }
 
 void start_piece(piece *p, int overlap)
