@@ -73,7 +73,7 @@ const char *sched_rule(const char *rules, const sched_request *r);
 /* Whether schedules over this link may read and write peers' memory. [any] */
 int sched_link_maps(uint64_t link_caps);
 
-/* Capabilities of two transports as one link (comm_add_pair()): `intra` intra-node, `inter`
+/* Capabilities of two transports as one link (comm_add_link()): `intra` intra-node, `inter`
  * inter-node. [any] */
 uint64_t sched_pair_caps(uint64_t intra_caps, uint64_t inter_caps);
 
