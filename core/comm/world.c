@@ -205,7 +205,7 @@ weft_status comm_add_op(comm_channel *c, const sched_schedule *s, const char *na
     op->size = (uint32_t)weft_dtype_size(r->dtype);
     op->redop = r->redop;
     op->kernel = comm_reduce_pick(r->dtype);
-    op->code = comm_code_pick();
+    op->code = &comm_kernels_pick()->code;
     op->scratch_bytes = s->scratch;
     measure(op, r);
     sched_program_make(s, &op->program);

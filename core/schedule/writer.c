@@ -188,8 +188,8 @@ void sched_writer_to(sched_writer *w, sched_place p)
     to(w, w->open, p, sched_code_touched(w->r, &w->open_as, nth));
 }
 
-void sched_writer_reduce2(sched_writer *w, sched_place dst, sched_place first,
-                              sched_place second, uint64_t bytes)
+void sched_writer_reduce2(sched_writer *w, sched_place dst, sched_place first, sched_place second,
+                          uint64_t bytes)
 {
     sched_writer_open(w, SCHED_REDUCE, 0, bytes);
     sched_writer_from(w, first);

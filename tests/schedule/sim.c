@@ -167,7 +167,7 @@ static void run_local(sim *s, uint32_t me, uint32_t step)
         k->sent += p.buffer == SCHED_PEER_OUT ? t->bytes : 0;
     }
     if (t->what >= SCHED_ENCODE)
-        comm_code_run(comm_code_pick(), &k->r, t, to, from, s->c->times);
+        comm_code_run(&comm_kernels_pick()->code, &k->r, t, to, from, s->c->times);
     else if (t->what == SCHED_COPY)
         memmove(to[0], from[0], t->bytes);
     else

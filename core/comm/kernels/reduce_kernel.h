@@ -221,5 +221,3 @@ static WIDE void f16_kernel(uint32_t redop, void *to, const void *const *from, u
     }
     narrow_f16(to, acc, count);
 }
-
-const comm_reduce_set SET = {SET_NAME, f32_kernel, bf16_kernel, f16_kernel, i32_kernel, i64_kernel};
