@@ -39,11 +39,6 @@ typedef struct job_identity {
  * rank, not launched. identity/identity.c has the order of precedence. [setup] */
 weft_status job_identify(job_identity *out);
 
-/* WEFT_USAGE where a launcher has started `weft train -n` or `--hosts` once for each of its tasks,
- * or where a batch script or shell of several tasks or nodes would train on one rank or node.
- * `ranks`: of -n, 0 without; `command`: what the right command starts, for the message. [setup] */
-weft_status job_check_tasks(uint32_t ranks, bool hosts, const char *command);
-
 /* Make a job key and write it to the new file `path`, mode 0600, for `weft key -o FILE`. It is an
  * error if the file exists; it is not overwritten. [setup] */
 weft_status job_key_write(const char *path);

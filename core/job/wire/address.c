@@ -175,19 +175,6 @@ bool job_address_of_socket(int fd, char *out, size_t capacity)
            job_endpoint_print((struct sockaddr *)&a, out, capacity);
 }
 
-weft_status job_address_resolve(const job_identity *who, struct addrinfo **out)
-{
-    char port[8];
-    snprintf(port, sizeof port, "%u", who->port);
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
-    char names[JOB_MEETING_TEXT];
-    int code = getaddrinfo(who->addr, port, &hints, out);
-    if (code)
-        return err_fail(WEFT_USAGE, "%s does not lead to an address: %s",
-                        job_resolver_names(who, names), gai_strerror(code));
-    return WEFT_OK;
-}
-
 /* [run] listen, which need not be resolved. */
 static weft_status listen_at(const job_identity *who, job_door *d)
 {
