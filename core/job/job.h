@@ -4,10 +4,9 @@
  * connection to it, over which all ranks learn of a rank that dies or freezes; each wait in the run
  * polls job_failure(). Heartbeats of many ranks go by a tree (decide/tree.h).
  *
- * Folders: launch/ starts, watches and ends ranks. wire/ is the connection: addresses, handshake,
- * keys, TLS, frames. meet/ finds rank 0, beats/ exchanges heartbeats. store/ is the key-value
- * store, without I/O. decide/ has the pure decisions on failures and stops. The threads of a job,
- * which act on them, are in this folder. */
+ * Folders: wire/ is the connection: addresses, handshake, keys, TLS, frames. meet/ finds rank 0,
+ * beats/ exchanges heartbeats. store/ is the key-value store, without I/O. decide/ has the pure
+ * decisions on failures and stops. The threads of a job, which act on them, are in this folder. */
 #ifndef JOB_JOB_H
 #define JOB_JOB_H
 
