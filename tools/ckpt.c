@@ -1,7 +1,6 @@
 /* ckpt.c: weft ckpt info|verify. */
 #include "cli/cli.h"
 
-#include "base/err.h"
 #include "ckpt/ckpt.h"
 
 #include <inttypes.h>

@@ -1,13 +1,11 @@
 /* config.c: weft config: every key of a job file, as docs/CONFIG.md has it. */
 #include "config/config.h"
-#include "base/err.h"
 #include "bench/bench_comm.h"
 #include "bench/sweep/sweep.h"
 #include "bench/tune_command.h"
 #include "cli/cli.h"
 #include "config/constraints.h"
 #include "host/host.h"
-#include "host/watch.h"
 #include "plugins/keys.h"
 #include "run/view/metrics.h"
 

@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static void print_line(const char *path, bool scan, const tokens_facts *f)

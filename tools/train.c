@@ -11,6 +11,7 @@
 #include "job/stop.h"
 #include "launch/hosts/agent.h"
 #include "launch/supervise.h"
+#include "launch/tasks.h"
 #include "report/record.h"
 #include "resolve/resolve.h"
 #include "run/train.h"
@@ -230,7 +231,7 @@ static int run(int argc, char **argv)
                            "one of --resume, --resume=auto and --resume=force at a time");
     else if (resume_of(&j) != TRAIN_AFRESH && j.flag[DOCTOR])
         status = cli_usage(&cli_cmd_train, "--doctor trains nothing that could be resumed");
-    else if (job_check_tasks(j.ranks, j.value[HOSTS], command_of(&j, text)) != WEFT_OK)
+    else if (launch_check_tasks(j.ranks, j.value[HOSTS], command_of(&j, text)) != WEFT_OK)
         status = cli_fail(WEFT_USAGE);
     else if (j.value[HOSTS])
         status = launch_on_hosts(&j, (uint32_t)max, (uint32_t)least);

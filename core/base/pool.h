@@ -3,7 +3,6 @@
 #ifndef BASE_POOL_H
 #define BASE_POOL_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 typedef struct pool_chunk pool_chunk;

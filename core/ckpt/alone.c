@@ -1,5 +1,4 @@
 /* ckpt/alone.c: a checkpoint in a folder of any name, from weights that come from elsewhere. */
-#include "base/err.h"
 #include "ckpt/internal.h"
 #include "data/folder.h"
 

@@ -1,5 +1,4 @@
 /* ckpt/confirm.c: the sums of a checkpoint are compared while it is read (ckpt_open_ahead). */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/err.h"

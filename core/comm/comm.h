@@ -45,23 +45,20 @@ void comm_world_destroy(comm_world *w); /* stops the threads, closes links; NULL
  * this for its cause. NULL allowed. [setup] */
 void comm_world_abort(comm_world *w);
 
-/* Adds a link component (already opened by host_open); *index names it below. [setup] */
-weft_status comm_add_link(comm_world *w, const host_component *link, const weft_conf *conf,
-                          uint32_t *index);
-
-/* The same with two transports: `intra` between ranks with the same number in `machine` [job
- * ranks], `inter` between the others (bridge.h). [setup] */
+/* A link component, already opened by host_open(). */
 typedef struct comm_part {
     const host_component *link;
     const weft_conf *conf;
 } comm_part;
-weft_status comm_add_pair(comm_world *w, const comm_part *intra, const comm_part *inter,
-                          const uint32_t *machine, uint32_t *index);
 
-/* Every message of the link gets a CRC32C, which its receiver compares: 4 bytes a message, which do
- * not count in comm_bytes_sent(). All ranks do the same. No algorithm may map peers' memory, which
- * goes past messages, and the host must be able to read what is sent. [setup] */
-void comm_check_link(comm_world *w, uint32_t index);
+/* Adds a link; *index names it below. With a second transport (else intra.link is NULL) `intra` is
+ * used between ranks with the same number in `machine` [job ranks], `inter` between the others
+ * (bridge.h). `checked`: every message of the link gets a CRC32C, which its receiver compares: 4
+ * bytes a message, which do not count in comm_bytes_sent(). All ranks do the same. No algorithm may
+ * map peers' memory, which goes past messages, and the host must be able to read what is sent.
+ * [setup] */
+weft_status comm_add_link(comm_world *w, comm_part inter, comm_part intra, const uint32_t *machine,
+                          bool checked, uint32_t *index);
 
 /* Adds a channel over `ranks` (job ranks in group order) on link `index`. All of its ranks make the
  * same calls in the same order; `name` appears in messages. [setup] [collective] */
@@ -72,7 +69,7 @@ weft_status comm_add_channel(comm_world *w, uint32_t index, const char *name, co
  * in errors ("all-reduce of grads block.3"). [setup] */
 weft_status comm_add_op(comm_channel *c, const sched_schedule *s, const char *name, comm_op **out);
 
-/* Memory for the operation's residual of sched_residual_bytes() bytes, 0 at first. The residual is
+/* Memory for the operation's residual of s->residual bytes, 0 at first. The residual is
  * scaled by *times (NULL: 1), which is read during each start: 0 discards it. [setup] */
 void comm_set_residual(comm_op *op, void *residual, const float *times);
 
@@ -85,7 +82,7 @@ void comm_set_offsets(comm_op *op, uint64_t in, uint64_t out);
  * [collective] */
 weft_status comm_connect(comm_world *w, const comm_arena *arena, double deadline);
 
-/* Starts with these addresses (scratch of sched_scratch_bytes() bytes). Never blocks. `overlap`:
+/* Starts with these addresses (scratch of s->scratch bytes). Never blocks. `overlap`:
  * computation follows, so the progress thread is woken. [compute] */
 weft_status comm_start(comm_op *op, const void *in, void *out, void *scratch, int overlap);
 

@@ -11,7 +11,6 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/number/check.h"
 
 /* Rounds of one operation before the next one gets its turn. */
 #define ROUNDS 16
@@ -97,8 +96,7 @@ weft_status comm_op_run(comm_op *op, uint32_t step)
     if (s->what == SCHED_COPY)
         memcpy(l->to[0], l->from[0], s->bytes);
     else if (s->what >= SCHED_ENCODE)
-        comm_code_run(op->code, sched_request_of(op->schedule), s, l->to, l->from,
-                      op->times ? *op->times : 1);
+        comm_code_run(op->code, &op->schedule->r, s, l->to, l->from, op->times ? *op->times : 1);
     else
         comm_reduce_run(&(comm_reduce_job){op->kernel, op->redop, op->size, s->nto, s->nfrom, l->to,
                                            l->from, s->bytes / op->size});
@@ -292,7 +290,7 @@ static void finish(comm_link *l, uint32_t index)
     op->channel->active = NULL;
     op->ended = clock_ticks();
     uint64_t sent = atomic_load_explicit(&l->sent, memory_order_relaxed);
-    atomic_store_explicit(&l->sent, sent + sched_bytes_sent(op->schedule), memory_order_relaxed);
+    atomic_store_explicit(&l->sent, sent + op->schedule->sent, memory_order_relaxed);
     comm_count_one(&op->finished);
     comm_count_one(&l->finished);
 }

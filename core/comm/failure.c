@@ -5,7 +5,6 @@
  * failure this rank waits briefly for the job before it aborts its own links, which would look like
  * a failure to others. */
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/err.h"

@@ -71,7 +71,7 @@ static weft_status prepare_sum(const comm_staging *s, const sched_request *r, ui
 /* Uses the reduction of an earlier operation, or prepares a new one. */
 static weft_status take_sum(comm_world *w, comm_op *op, uint64_t count)
 {
-    const sched_request *r = sched_request_of(op->schedule);
+    const sched_request *r = &op->schedule->r;
     for (uint32_t i = 0; i < w->sums.n; i++) {
         const comm_sum *k = &w->sums.at[i];
         if (k->count != count || k->ranks != r->ranks || k->dtype != r->dtype ||

@@ -57,7 +57,7 @@ static void info_name(const comm_link *l, uint32_t rank, uint32_t meeting, char 
 
 static info_place place_of(const comm_op *op)
 {
-    const sched_request *r = sched_request_of(op->schedule);
+    const sched_request *r = &op->schedule->r;
     return (info_place){op->channel->who, r->kind, r->root, op->where[op->channel->me]};
 }
 

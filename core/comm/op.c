@@ -43,12 +43,11 @@ static weft_status check_mapped(const comm_op *op, const char *in, const char *o
 static weft_status check_memory(const comm_op *op, const char *in, const char *out,
                                 const char *scratch)
 {
-    const char *missing = op->in_bytes && !in     ? "input"
-                          : op->out_bytes && !out ? "output"
-                          : sched_residual_bytes(op->schedule) && !op->base[SCHED_RESIDUAL]
-                              ? "feedback"
-                          : op->scratch_bytes && !scratch ? "scratch"
-                                                          : NULL;
+    const char *missing = op->in_bytes && !in                                   ? "input"
+                          : op->out_bytes && !out                               ? "output"
+                          : op->schedule->residual && !op->base[SCHED_RESIDUAL] ? "feedback"
+                          : op->scratch_bytes && !scratch                       ? "scratch"
+                                                                                : NULL;
     if (missing)
         return err_fail(WEFT_USAGE, "%s on channel %s: started without memory for its %s", op->name,
                         op->channel->name, missing);

@@ -1,9 +1,5 @@
-/* comm/staging.c: staged operations: collectives on memory that no link can access.
- *
- * Idea: a schedule runs on a mirror of its buffers in host memory. Steps that fetch the input in
- * chunks precede it, steps that store the output follow it; dependencies come from the places
- * accessed, as for every step, so the first chunk is sent while the second is being fetched, and
- * the last chunk is stored as soon as its last sum is ready.
+/* comm/staging.c: staged operations: collectives on memory that no link can access run on a mirror
+ * in host memory (schedule/mirror.h).
  *
  * The device does the copies. When an operation starts, the compute thread enqueues all of them:
  * each fetch is followed by raising a flag in host memory, each store waits for one. So the
@@ -14,9 +10,8 @@
  * A flag holds the number of the start that last raised it. The first one is a gate: until the
  * compute stream has reached the start, the mirror is still used by others.
  *
- * Cost for S bytes: S copied each way over the device's bus, and a mirror of S in host memory per
- * operation in flight. Over a link slower than the bus only the first and the last chunk add
- * time. */
+ * Each operation in flight has a mirror. Over a link slower than the bus only the first and the
+ * last chunk add time. */
 #include "base/err.h"
 #include "comm/engine.h"
 #include "schedule/mirror.h"
@@ -97,8 +92,7 @@ weft_status comm_staging_open(comm_op *op)
 /* The mirror follows the algorithm's own scratch. */
 static void use_mirror(comm_op *op)
 {
-    char *in = op->base[SCHED_SCRATCH] + op->scratch_bytes -
-               sched_mirror_bytes(sched_request_of(op->schedule));
+    char *in = op->base[SCHED_SCRATCH] + op->scratch_bytes - sched_mirror_bytes(&op->schedule->r);
     char *out = in + sched_align_line(op->in_bytes);
     if (op->shared) { /* same memory: the smaller side is part of the larger */
         out = op->in_bytes > op->out_bytes ? in + op->shift : in;

@@ -74,24 +74,19 @@ void comm_world_destroy(comm_world *w)
     free(w);
 }
 
-/* Allocates a link; its transport's `create` is then called with `args`. */
-static weft_status begin_link(comm_world *w, const host_component *c, weft_link_args *args,
-                              comm_link **out)
+/* What the transports of a link are created with. */
+static weft_status describe_rank(comm_world *w, const weft_conf *conf, weft_link_args *args)
 {
     char *address = pool_alloc(&w->pool, 256), *id = pool_alloc(&w->pool, 65);
     uint8_t key[32] = {0};
-    comm_link *l = pool_alloc(&w->pool, sizeof *l);
-    l->world = w;
-    l->component = c;
-    l->table = c->table;
-    *out = l;
     *args = (weft_link_args){.struct_size = sizeof *args,
                              .rank = w->who.rank,
                              .ranks = w->who.ranks,
                              .local_rank = w->who.local_rank,
                              .local_ranks = w->who.local_ranks,
                              .bind_addr = address,
-                             .job_id = id};
+                             .job_id = id,
+                             .conf = conf};
     weft_status st = job_address_local(&w->who, address, 256);
     if (st == WEFT_OK && w->job)
         st = job_subkey(w->job, "comm job id", key);
@@ -100,53 +95,43 @@ static weft_status begin_link(comm_world *w, const host_component *c, weft_link_
     return st;
 }
 
-static void keep_link(comm_world *w, comm_link *l, uint32_t *index)
+static weft_status create_pair(comm_link *l, comm_part intra, comm_part inter,
+                               const weft_link_args *args, const uint32_t *machine)
 {
+    comm_world *w = l->world;
+    host_component *both = pool_alloc(&w->pool, sizeof *both);
+    uint32_t *machines = pool_array(&w->pool, w->who.ranks, sizeof *machines);
+    memcpy(machines, machine, w->who.ranks * sizeof *machines);
+    *both = *inter.link;
+    both->name = pool_printf(&w->pool, "%s+%s", intra.link->name, inter.link->name);
+    l->component = both;
+    return comm_bridge_create(intra.link, intra.conf, inter.link, args, machines, &l->table,
+                              &l->link);
+}
+
+weft_status comm_add_link(comm_world *w, comm_part inter, comm_part intra, const uint32_t *machine,
+                          bool checked, uint32_t *index)
+{
+    weft_link_args args;
+    weft_status st = describe_rank(w, inter.conf, &args);
+    if (st != WEFT_OK)
+        return st;
+    comm_link *l = pool_alloc(&w->pool, sizeof *l);
+    l->world = w;
+    l->component = inter.link;
+    l->table = inter.link->table;
+    l->checked = checked;
+    st = intra.link ? create_pair(l, intra, inter, &args, machine)
+                    : PLUGIN_CALL(l->table, create, inter.link->module, &args, &l->link);
+    if (st != WEFT_OK)
+        return st;
     pthread_mutex_init(&l->progress_lock, NULL);
     pthread_mutex_init(&l->park, NULL);
     pthread_cond_init(&l->unpark, NULL);
     l->waiting_end = &l->waiting;
     *index = w->links.n;
     *vec_push(&w->links) = l;
-}
-
-weft_status comm_add_link(comm_world *w, const host_component *c, const weft_conf *conf,
-                          uint32_t *index)
-{
-    weft_link_args args;
-    comm_link *l;
-    weft_status st = begin_link(w, c, &args, &l);
-    args.conf = conf;
-    if (st == WEFT_OK)
-        st = PLUGIN_CALL(l->table, create, c->module, &args, &l->link);
-    if (st == WEFT_OK)
-        keep_link(w, l, index);
-    return st;
-}
-
-weft_status comm_add_pair(comm_world *w, const comm_part *intra, const comm_part *inter,
-                          const uint32_t *machine, uint32_t *index)
-{
-    weft_link_args args;
-    comm_link *l;
-    host_component *both = pool_alloc(&w->pool, sizeof *both);
-    uint32_t *machines = pool_array(&w->pool, w->who.ranks, sizeof *machines);
-    memcpy(machines, machine, w->who.ranks * sizeof *machines);
-    *both = *inter->link;
-    both->name = pool_printf(&w->pool, "%s+%s", intra->link->name, inter->link->name);
-    weft_status st = begin_link(w, both, &args, &l);
-    args.conf = inter->conf;
-    if (st == WEFT_OK)
-        st = comm_bridge_create(intra->link, intra->conf, inter->link, &args, machines, &l->table,
-                                &l->link);
-    if (st == WEFT_OK)
-        keep_link(w, l, index);
-    return st;
-}
-
-void comm_check_link(comm_world *w, uint32_t index)
-{
-    w->links.at[index]->checked = true;
+    return WEFT_OK;
 }
 
 weft_status comm_add_channel(comm_world *w, uint32_t index, const char *name, const uint32_t *ranks,
@@ -193,8 +178,7 @@ static void measure(comm_op *op, const sched_request *r)
 weft_status comm_add_op(comm_channel *c, const sched_schedule *s, const char *name, comm_op **out)
 {
     comm_world *w = c->link->world;
-    const sched_request *r = sched_request_of(s);
-    const bool maps = sched_maps_peers(s);
+    const sched_request *r = &s->r;
     if (w->connected)
         return err_fail(WEFT_USAGE, "%s on channel %s: added after comm_connect()", name, c->name);
     if (r->ranks != c->n || r->me != c->me)
@@ -202,27 +186,27 @@ weft_status comm_add_op(comm_channel *c, const sched_schedule *s, const char *na
                         "%s: its schedule is for rank %u of %u, but channel %s has this rank as %u "
                         "of %u",
                         name, r->me, r->ranks, c->name, c->me, c->n);
-    if (maps && !sched_link_maps(c->link->table->caps))
+    if (s->maps && !sched_link_maps(c->link->table->caps))
         return err_fail(WEFT_USAGE,
                         "%s on channel %s: algorithm '%s' needs a link that maps, and %s "
                         "does not",
-                        name, c->name, sched_algorithm_name(s), c->link->component->name);
-    if (maps && c->link->checked)
+                        name, c->name, s->r.algorithm, c->link->component->name);
+    if (s->maps && c->link->checked)
         return err_fail(WEFT_USAGE,
                         "%s on channel %s: algorithm '%s' maps peers' memory, where no message has "
                         "a checksum; use another algorithm, or a link without checksums",
-                        name, c->name, sched_algorithm_name(s));
+                        name, c->name, s->r.algorithm);
     comm_op *op = pool_alloc(&w->pool, sizeof *op);
     op->channel = c;
-    op->kind = r->staged ? (maps ? &comm_kind_imported : &comm_kind_staged)
-                         : (maps ? &comm_kind_mapped : &comm_kind_link);
+    op->kind = r->staged ? (s->maps ? &comm_kind_imported : &comm_kind_staged)
+                         : (s->maps ? &comm_kind_mapped : &comm_kind_link);
     op->schedule = s;
     op->name = pool_text(&w->pool, name);
     op->size = (uint32_t)weft_dtype_size(r->dtype);
     op->redop = r->redop;
     op->kernel = comm_reduce_pick(r->dtype);
-    op->code = comm_code_pick();
-    op->scratch_bytes = sched_scratch_bytes(s);
+    op->code = &comm_kernels_pick()->code;
+    op->scratch_bytes = s->scratch;
     measure(op, r);
     sched_program_make(s, &op->program);
     comm_op_prepare(op);

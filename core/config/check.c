@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "config/differ.h"
 #include "config/store.h"
 
 /* --- messages --- */

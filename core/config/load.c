@@ -1,5 +1,4 @@
 /* config/load.c: from text to entries: files, overrides, copies. See config.h. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

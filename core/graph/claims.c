@@ -7,7 +7,6 @@
 #include "graph/arguments.h"
 #include "host/call.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <weft/shard.h>
 

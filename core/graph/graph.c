@@ -2,7 +2,6 @@
 #define _GNU_SOURCE /* strchrnul */
 #include "graph/graph.h"
 
-#include "base/err.h"
 #include "base/number/digest.h"
 
 #include <stdlib.h>

@@ -19,7 +19,6 @@
  * later readers share a completed sum; readers of the same block and direction share a gathered
  * tensor. Backward gathers again what forward gathered, instead of keeping it (autodiff.c). */
 #include "base/err.h"
-#include "graph/arguments.h"
 #include "graph/place_comm.h"
 
 #include <stdio.h>

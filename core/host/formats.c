@@ -1,7 +1,6 @@
 /* host/formats.c: what a model family says of files of other programs (weft/model.h): texts are
  * bounded, names are there once, and axes can be parsed. Whether the rows fit the parameters that
  * the family builds is a matter of its graph, which is not known here. */
-#include <stdio.h>
 #include <string.h>
 #include <weft/model.h>
 

@@ -13,7 +13,6 @@
 #include <weft/strategy.h>
 
 #include "base/err.h"
-#include "base/sized.h"
 #include "config/config.h"
 #include "host/call.h"
 #include "host/object.h"

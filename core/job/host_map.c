@@ -2,7 +2,6 @@
  * compare in the same way. If there are several machines, every rank then publishes the NUMA
  * distance from its cores to its network interface. */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <sched.h>

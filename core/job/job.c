@@ -6,7 +6,6 @@
 #define _GNU_SOURCE
 #include "job/job.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

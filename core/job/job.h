@@ -4,10 +4,9 @@
  * connection to it, over which all ranks learn of a rank that dies or freezes; each wait in the run
  * polls job_failure(). Heartbeats of many ranks go by a tree (decide/tree.h).
  *
- * Folders: launch/ starts, watches and ends ranks. wire/ is the connection: addresses, handshake,
- * keys, TLS, frames. meet/ finds rank 0, beats/ exchanges heartbeats. store/ is the key-value
- * store, without I/O. decide/ has the pure decisions on failures and stops. The threads of a job,
- * which act on them, are in this folder. */
+ * Folders: wire/ is the connection: addresses, handshake, keys, TLS, frames. meet/ finds rank 0,
+ * beats/ exchanges heartbeats. store/ is the key-value store, without I/O. decide/ has the pure
+ * decisions on failures and stops. The threads of a job, which act on them, are in this folder. */
 #ifndef JOB_JOB_H
 #define JOB_JOB_H
 
@@ -38,11 +37,6 @@ typedef struct job_identity {
  * JOB_COMPLETION_INDEX instead of RANK. Contradictions are errors. Nothing set: one
  * rank, not launched. identity/identity.c has the order of precedence. [setup] */
 weft_status job_identify(job_identity *out);
-
-/* WEFT_USAGE where a launcher has started `weft train -n` or `--hosts` once for each of its tasks,
- * or where a batch script or shell of several tasks or nodes would train on one rank or node.
- * `ranks`: of -n, 0 without; `command`: what the right command starts, for the message. [setup] */
-weft_status job_check_tasks(uint32_t ranks, bool hosts, const char *command);
 
 /* Make a job key and write it to the new file `path`, mode 0600, for `weft key -o FILE`. It is an
  * error if the file exists; it is not overwritten. [setup] */

@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include "job/leave.h"
 
-#include <errno.h>
 #include <stdio.h>
 
 #include "base/err.h"

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "job/control/alive.h"

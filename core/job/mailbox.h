@@ -6,7 +6,6 @@
 #ifndef JOB_MAILBOX_H
 #define JOB_MAILBOX_H
 
-#include "job/control/control.h"
 #include "job/decide/event.h"
 #include "job/decide/failure.h"
 #include "job/state.h"

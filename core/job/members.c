@@ -3,8 +3,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "base/err.h"
-#include "job/control/control.h"
 #include "job/mailbox.h"
 #include "job/members.h"
 #include "job/server.h"

@@ -8,7 +8,6 @@
 #define JOB_MEMBERS_H
 
 #include "job/beats/frame.h"
-#include "job/decide/event.h"
 #include "job/decide/tree.h"
 #include "job/state.h"
 #include "job/store/gather.h"

@@ -7,9 +7,6 @@
 #include "job/server.h"
 
 #include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +25,6 @@
 #include "job/members.h"
 #include "job/stop.h"
 #include "job/wire/address.h"
-#include "job/wire/key.h"
 
 #define EVENTS 64
 

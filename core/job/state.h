@@ -18,7 +18,6 @@
 #include "job/decide/agreement.h"
 #include "job/decide/cause.h"
 #include "job/job.h"
-#include "job/store/store.h"
 #include "job/wire/munge.h"
 #include "job/wire/wire.h"
 

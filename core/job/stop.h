@@ -5,11 +5,10 @@
  * starts with them ignored (nohup). All ranks agree on a last step, finish it, save a checkpoint
  * and exit with STOP_STATUS; the job can be resumed from there.
  *
- * The threads of job.h make the agreement while training continues. The rank that got the signal
- * tells rank 0. Rank 0 asks every rank which step it has begun and to begin no later one meanwhile;
- * each answers at once. The maximum of the answers is the last step, to which the others catch up.
- * If no rank has begun a step there is nothing to save, and all waits of the job end with a failure
- * that says so. Waits of the agreement end when a rank fails, and at a timeout.
+ * The threads of job.h make the agreement (decide/agreement.h) while training continues, and the
+ * others catch up to the last step. If no rank has begun a step there is nothing to save, and all
+ * waits of the job end with a failure that says so. Waits of the agreement end when a rank fails,
+ * and at a timeout.
  *
  * A request may come before all ranks have met. Our launcher knows how each rank ends, so the ranks
  * that are there stop at once, and one that joins later is told the same. Other launchers often

@@ -162,7 +162,7 @@ static weft_status ask_plain(const sched_request *r, plan_collective *c)
     weft_status st = r->compress ? sched_make(&plain, &s) : WEFT_OK;
     if (st != WEFT_OK || !r->compress)
         return st;
-    c->plain = sched_bytes_sent(s);
+    c->plain = s->sent;
     sched_free(s);
     return WEFT_OK;
 }
@@ -178,11 +178,11 @@ static weft_status ask_rank(plan *p, plan_collective *c, uint32_t me)
     if (st != WEFT_OK)
         return st;
     if (!c->algorithm) {
-        c->sent = sched_bytes_sent(mine);
-        c->algorithm = pool_text(&p->pool, sched_algorithm_name(mine));
+        c->sent = mine->sent;
+        c->algorithm = pool_text(&p->pool, mine->r.algorithm);
         st = ask_plain(&r, c);
     }
-    uint64_t scratch = sched_scratch_bytes(mine), kept = sched_residual_bytes(mine);
+    uint64_t scratch = mine->scratch, kept = mine->residual;
     c->scratch_bytes = scratch > c->scratch_bytes ? scratch : c->scratch_bytes;
     c->residual_bytes = kept > c->residual_bytes ? kept : c->residual_bytes;
     sched_free(mine);

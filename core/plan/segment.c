@@ -5,7 +5,6 @@
  * declare them equal. */
 #include "plan/emit.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static bool same_operands(const weft_operand *a, const weft_operand *b, uint32_t n)

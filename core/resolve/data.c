@@ -1,5 +1,4 @@
 /* resolve/data.c: the source of the job's samples and its tokenizer, with their keys. */
-#include "base/err.h"
 #include "resolve/internal.h"
 
 #include <weft/data.h>

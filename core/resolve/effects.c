@@ -4,7 +4,6 @@
  * swapped by editing one line. A key of the core may need the value of another. On the command line
  * either is an error: somebody has just typed it and waits for what it does. Keys of transports are
  * judged later, when the transports are chosen (sections.c). */
-#include "base/err.h"
 #include "base/log.h"
 #include "config/constraints.h"
 #include "config/differ.h"

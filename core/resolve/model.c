@@ -4,9 +4,6 @@
 #include "host/call.h"
 #include "resolve/internal.h"
 
-#include <stdio.h>
-#include <string.h>
-
 static weft_status describe(resolve_state *r, const weft_data_info *data)
 {
     spec *s = r->spec;

@@ -1,7 +1,6 @@
 /* resolve/plugins.c: finds the plugins that a job names, and checks the INI against their keys. */
 #include "base/err.h"
 #include "config/constraints.h"
-#include "config/differ.h"
 #include "resolve/internal.h"
 
 #include <string.h>

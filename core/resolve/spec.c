@@ -3,8 +3,6 @@
 #include "config/constraints.h"
 #include "resolve/internal.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static resolve_state resolver_of(config *cfg, const resolve_meeting *meeting, spec *s)

@@ -11,7 +11,6 @@
 #include "host/host.h"
 #include "schedule/schedule.h"
 
-#include <stdio.h>
 #include <weft/device.h>
 #include <weft/link.h>
 #include <weft/model.h>
@@ -97,7 +96,6 @@ typedef struct spec {
     uint32_t axis_link[WEFT_MAX_MESH]; /* transport of a mesh axis */
     const char *axis_algorithm[WEFT_MAX_MESH];
     const char *algorithm_place[WEFT_MAX_MESH]; /* the key that sets it, and where */
-    bool axis_checked[WEFT_MAX_MESH];           /* messages have checksums */
     uint32_t axis_compress[WEFT_MAX_MESH];      /* SCHED_PLAIN, ...: for gradient sums */
     const char *compress_key[WEFT_MAX_MESH];    /* the key that sets it */
     const char *compress;                       /* value of comm.compress */

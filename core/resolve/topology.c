@@ -1,7 +1,6 @@
 /* resolve/topology.c: see topology.h. */
 #include "resolve/topology.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Without a host map, one machine is assumed. */

@@ -26,18 +26,10 @@ static uint32_t use(resolve_state *r, resolve_candidate inter, resolve_candidate
     return r->spec->nlinks++;
 }
 
-static bool is_on(const config *c, const char *key)
-{
-    return config_int(c, key) != 0;
-}
-
 static void take_checksum(resolve_state *r, uint32_t a)
 {
-    char key[128];
-    const char *say = resolve_setting(r, a, "checksum", key);
-    const bool own = !strncmp(key, "comm.", 5) && strchr(key + 5, '.') && strcmp(say, "same");
-    r->spec->axis_checked[a] = own ? !strcmp(say, "on") : is_on(r->cfg, "comm.checksum");
-    r->checked = r->spec->axis_checked[a];
+    const char *own = resolve_own_value(r->cfg, r->spec, a, "checksum");
+    r->checked = *own ? !strcmp(own, "on") : config_int(r->cfg, "comm.checksum") != 0;
 }
 
 /* Whether the core can compute checksums of what the transport moves. */
@@ -166,13 +158,11 @@ weft_status resolve_axis_transport(resolve_state *r, uint32_t a)
 
 static void take_compress(resolve_state *r, uint32_t a)
 {
-    char key[128];
-    const char *form = resolve_setting(r, a, "compress", key);
-    if (!strcmp(form, "same")) {
-        snprintf(key, sizeof key, "comm.compress");
-        form = config_text(r->cfg, key);
-    }
-    r->spec->compress_key[a] = pool_text(&r->spec->pool, key);
+    const char *own = resolve_own_value(r->cfg, r->spec, a, "compress");
+    const char *form = *own ? own : config_text(r->cfg, "comm.compress");
+    r->spec->compress_key[a] =
+        *own ? pool_printf(&r->spec->pool, "comm.%s.compress", r->spec->mesh.name[a])
+             : "comm.compress";
     for (uint32_t i = SCHED_TO_FP16; i <= SCHED_TO_INT8; i++)
         if (!strcmp(form, sched_form_name(i)))
             r->spec->axis_compress[a] = i;
@@ -180,7 +170,7 @@ static void take_compress(resolve_state *r, uint32_t a)
 
 weft_status resolve_transports(resolve_state *r)
 {
-    weft_status st = sched_rules_check(r->cfg, "comm.algorithm", NULL);
+    weft_status st = WEFT_OK;
     r->spec->feedback = config_int(r->cfg, "comm.feedback");
     r->spec->compress = config_text(r->cfg, "comm.compress");
     for (uint32_t a = 0; a < r->spec->mesh.n && st == WEFT_OK; a++) {
@@ -188,9 +178,8 @@ weft_status resolve_transports(resolve_state *r)
         r->spec->axis_algorithm[a] =
             pool_text(&r->spec->pool, resolve_setting(r, a, "algorithm", key));
         r->spec->algorithm_place[a] = config_origin(r->cfg, key);
-        st = sched_rules_check(r->cfg, key, NULL);
         take_compress(r, a);
-        if (st == WEFT_OK && r->spec->mesh.size[a] > 1)
+        if (r->spec->mesh.size[a] > 1)
             st = resolve_axis_transport(r, a);
     }
     return st != WEFT_OK ? st : resolve_peer_access(r);

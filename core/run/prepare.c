@@ -6,8 +6,6 @@
 #include "host/watch.h"
 #include "job/control/control.h"
 
-#include <string.h>
-
 /* Adds file:line; the plugin only knew the key. */
 static weft_status where_wrong(const run_prepared *j, weft_status st)
 {

@@ -12,7 +12,6 @@
 #include "job/control/progress.h"
 #include "job/stop.h"
 #include "run/consistency.h"
-#include "run/exec/arena.h"
 #include "run/exec/peak.h"
 #include "run/exec/walk.h"
 #include "run/inputs.h"

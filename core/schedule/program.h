@@ -83,10 +83,6 @@ typedef struct sched_program {
 /* Makes the steps of a schedule. Freed by sched_program_free(). [setup] */
 void sched_program_make(const sched_schedule *s, sched_program *out);
 void sched_program_free(sched_program *p);
-const sched_request *sched_request_of(const sched_schedule *s);
-
-/* Whether the schedule reads or writes peers' memory. */
-int sched_maps_peers(const sched_schedule *s);
 
 /* Bytes of in and out at this rank. */
 void sched_sides(const sched_request *r, uint64_t *in, uint64_t *out);

@@ -8,13 +8,6 @@
 #include "schedule/mirror.h"
 #include "schedule/request.h"
 
-struct sched_schedule {
-    sched_request r;
-    const sched_algorithm *algorithm;
-    uint64_t scratch, sent, residual_bytes;
-    uint32_t steps, places;
-};
-
 static void emit(sched_writer *w, const sched_algorithm *a)
 {
     const int mirrored = w->r->staged && !sched_device_reads_peers(w->r, a);
@@ -44,11 +37,12 @@ weft_status sched_make_with(const sched_request *r, const sched_algorithm *algor
     s->r = *r;
     s->r.algorithm = algorithm->name;
     s->algorithm = algorithm;
+    s->maps = algorithm->maps;
     sched_writer w = sched_writer_begin(&s->r, algorithm);
     emit(&w, algorithm);
     s->scratch = w.scratch + (r->staged && !algorithm->maps ? sched_mirror_bytes(&s->r) : 0);
     s->sent = w.sent;
-    s->residual_bytes = w.residual_bytes;
+    s->residual = w.residual_bytes;
     s->steps = w.steps;
     s->places = w.places;
     *out = s;
@@ -58,36 +52,6 @@ weft_status sched_make_with(const sched_request *r, const sched_algorithm *algor
 void sched_free(sched_schedule *s)
 {
     free(s);
-}
-
-uint64_t sched_scratch_bytes(const sched_schedule *s)
-{
-    return s->scratch;
-}
-
-uint64_t sched_residual_bytes(const sched_schedule *s)
-{
-    return s->residual_bytes;
-}
-
-uint64_t sched_bytes_sent(const sched_schedule *s)
-{
-    return s->sent;
-}
-
-const char *sched_algorithm_name(const sched_schedule *s)
-{
-    return s->algorithm->name;
-}
-
-const sched_request *sched_request_of(const sched_schedule *s)
-{
-    return &s->r;
-}
-
-int sched_maps_peers(const sched_schedule *s)
-{
-    return (int)s->algorithm->maps;
 }
 
 static void count_messages(sched_program *p, const uint32_t *lane_of)

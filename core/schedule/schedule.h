@@ -10,6 +10,7 @@
 
 #include "config/config.h"
 
+#include <stdbool.h>
 #include <weft/coll.h>
 #include <weft/link.h>
 
@@ -72,7 +73,7 @@ const char *sched_rule(const char *rules, const sched_request *r);
 /* Whether schedules over this link may read and write peers' memory. [any] */
 int sched_link_maps(uint64_t link_caps);
 
-/* Capabilities of two transports as one link (comm_add_pair()): `intra` intra-node, `inter`
+/* Capabilities of two transports as one link (comm_add_link()): `intra` intra-node, `inter`
  * inter-node. [any] */
 uint64_t sched_pair_caps(uint64_t intra_caps, uint64_t inter_caps);
 
@@ -81,16 +82,21 @@ int sched_may_map(const char *algorithm); /* whether it maps peers' memory, or i
 const char *sched_kind_name(uint32_t kind); /* "all-reduce": for people. [any] */
 const char *sched_kind_word(uint32_t kind); /* "all_reduce": for programs. [any] */
 
-typedef struct sched_schedule sched_schedule; /* opaque */
+/* What a request became. Callers read it. */
+typedef struct sched_schedule {
+    sched_request r; /* r.algorithm: the one that was selected */
+    const struct sched_algorithm *algorithm;
+    uint64_t scratch;  /* bytes of scratch, aligned to 64 */
+    uint64_t residual; /* bytes kept between starts, likewise */
+    uint64_t sent;     /* payload bytes that this rank sends or writes */
+    uint32_t steps, places;
+    bool maps; /* reads or writes peers' memory */
+} sched_schedule;
 
 /* WEFT_USAGE when the named algorithm does not support this request; the message lists those that
  * do. Owned by the caller. [plan] */
 weft_status sched_make(const sched_request *r, sched_schedule **out);
 void sched_free(sched_schedule *s);
-uint64_t sched_scratch_bytes(const sched_schedule *s);  /* bytes of scratch, aligned to 64 */
-uint64_t sched_residual_bytes(const sched_schedule *s); /* bytes kept between starts, likewise */
-uint64_t sched_bytes_sent(const sched_schedule *s); /* payload bytes this rank sends or writes */
-const char *sched_algorithm_name(const sched_schedule *s);
 
 /* Algorithms that a version before called otherwise: resolve takes the former names for a release,
  * and digests of plans go by them. Ends with NULL. */

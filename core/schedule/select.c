@@ -20,7 +20,6 @@
 
 #include "config/constraints.h"
 #include "schedule/algorithm.h"
-#include "schedule/form.h"
 #include "schedule/request.h"
 
 /* All thresholds are bytes of the larger side. */

@@ -2,7 +2,6 @@
  * totals are kept; see writer.h. */
 #include <string.h>
 
-#include "base/mem.h"
 #include "schedule/algorithm.h"
 #include "schedule/form.h"
 #include "schedule/request.h"
@@ -143,55 +142,34 @@ static void to(sched_writer *w, uint32_t step, sched_place p, uint64_t bytes)
     touch(w, step, p, bytes, 1);
 }
 
-uint32_t sched_writer_send(sched_writer *w, uint32_t peer, sched_place place, uint64_t bytes)
+void sched_writer_send(sched_writer *w, uint32_t peer, sched_place place, uint64_t bytes)
 {
     if (bytes == 0)
-        return SCHED_NO_STEP;
-    uint32_t n = begin(w, SCHED_SEND, peer, bytes);
-    from(w, n, place, bytes);
+        return;
+    from(w, begin(w, SCHED_SEND, peer, bytes), place, bytes);
     w->sent += bytes;
-    return n;
 }
 
-uint32_t sched_writer_recv(sched_writer *w, uint32_t peer, sched_place place, uint64_t bytes)
+void sched_writer_recv(sched_writer *w, uint32_t peer, sched_place place, uint64_t bytes)
 {
-    if (bytes == 0)
-        return SCHED_NO_STEP;
-    uint32_t n = begin(w, SCHED_RECV, peer, bytes);
-    to(w, n, place, bytes);
-    return n;
+    if (bytes)
+        to(w, begin(w, SCHED_RECV, peer, bytes), place, bytes);
 }
 
-uint32_t sched_writer_copy(sched_writer *w, sched_place dst, sched_place src, uint64_t bytes)
+void sched_writer_copy(sched_writer *w, sched_place dst, sched_place src, uint64_t bytes)
 {
     sched_place d = one_name(w, dst), s = one_name(w, src);
     if (bytes == 0 || memcmp(&d, &s, sizeof d) == 0)
-        return SCHED_NO_STEP;
+        return;
     uint32_t n = begin(w, SCHED_COPY, 0, bytes);
     from(w, n, src, bytes);
     to(w, n, dst, bytes);
-    return n;
 }
 
-static void open_step(sched_writer *w, uint32_t what, uint32_t peer, uint64_t bytes)
+void sched_writer_open(sched_writer *w, uint32_t what, uint32_t plain, uint64_t bytes)
 {
-    w->open_as = (sched_step){.what = what, .peer = peer, .bytes = bytes};
-    w->open = bytes ? begin(w, what, peer, bytes) : SCHED_NO_STEP;
-}
-
-void sched_writer_reduce(sched_writer *w, uint64_t bytes)
-{
-    open_step(w, SCHED_REDUCE, 0, bytes);
-}
-
-void sched_writer_code(sched_writer *w, uint32_t what, uint64_t bytes)
-{
-    open_step(w, what, 0, bytes);
-}
-
-void sched_writer_reduce_codes(sched_writer *w, uint32_t what, uint32_t plain, uint64_t bytes)
-{
-    open_step(w, what, plain, bytes);
+    w->open_as = (sched_step){.what = what, .peer = plain, .bytes = bytes};
+    w->open = bytes ? begin(w, what, plain, bytes) : SCHED_NO_STEP;
 }
 
 void sched_writer_from(sched_writer *w, sched_place p)
@@ -210,33 +188,23 @@ void sched_writer_to(sched_writer *w, sched_place p)
     to(w, w->open, p, sched_code_touched(w->r, &w->open_as, nth));
 }
 
-uint32_t sched_writer_reduce_end(sched_writer *w)
+void sched_writer_reduce2(sched_writer *w, sched_place dst, sched_place first, sched_place second,
+                          uint64_t bytes)
 {
-    return w->open;
-}
-
-uint32_t sched_writer_reduce2(sched_writer *w, sched_place dst, sched_place first,
-                              sched_place second, uint64_t bytes)
-{
-    sched_writer_reduce(w, bytes);
+    sched_writer_open(w, SCHED_REDUCE, 0, bytes);
     sched_writer_from(w, first);
     sched_writer_from(w, second);
     sched_writer_to(w, dst);
-    return sched_writer_reduce_end(w);
 }
 
-uint32_t sched_writer_fetch(sched_writer *w, sched_place place, uint64_t bytes)
+void sched_writer_fetch(sched_writer *w, sched_place place, uint64_t bytes)
 {
-    uint32_t step = begin(w, SCHED_FETCH, 0, bytes);
-    to(w, step, place, bytes);
-    return step;
+    to(w, begin(w, SCHED_FETCH, 0, bytes), place, bytes);
 }
 
-uint32_t sched_writer_store(sched_writer *w, sched_place place, uint64_t bytes)
+void sched_writer_store(sched_writer *w, sched_place place, uint64_t bytes)
 {
-    uint32_t step = begin(w, SCHED_STORE, 0, bytes);
-    from(w, step, place, bytes);
-    return step;
+    from(w, begin(w, SCHED_STORE, 0, bytes), place, bytes);
 }
 
 uint32_t sched_writer_flag(sched_writer *w, uint32_t what)

@@ -26,7 +26,7 @@ typedef struct sched_writer {
     uint64_t alias_at;
     uint64_t scratch, sent, residual_bytes;
     uint32_t steps, places;
-    uint32_t open;          /* the reduction being written */
+    uint32_t open;          /* the step that sched_writer_open() began */
     sched_step open_as;     /* that step so far */
     sched_deps *track;      /* NULL while counting */
     sched_program *program; /* likewise */
@@ -84,32 +84,31 @@ static inline uint64_t sched_align_line(uint64_t bytes)
 
 sched_place sched_writer_scratch(sched_writer *w, uint64_t bytes);
 
-/* Each returns its step's number. 0 bytes of data make no step (SCHED_NO_STEP), at both ends. */
-uint32_t sched_writer_send(sched_writer *w, uint32_t peer, sched_place from, uint64_t bytes);
-uint32_t sched_writer_recv(sched_writer *w, uint32_t peer, sched_place to, uint64_t bytes);
-uint32_t sched_writer_copy(sched_writer *w, sched_place to, sched_place from, uint64_t bytes);
-uint32_t sched_writer_reduce2(sched_writer *w, sched_place to, sched_place first,
-                              sched_place second, uint64_t bytes);
+/* 0 bytes of data make no step, at both ends. */
+void sched_writer_send(sched_writer *w, uint32_t peer, sched_place from, uint64_t bytes);
+void sched_writer_recv(sched_writer *w, uint32_t peer, sched_place to, uint64_t bytes);
+void sched_writer_copy(sched_writer *w, sched_place to, sched_place from, uint64_t bytes);
+void sched_writer_reduce2(sched_writer *w, sched_place to, sched_place first, sched_place second,
+                          uint64_t bytes);
 
-/* A reduction of any width: begin, its sources in order, its destinations, end. */
-void sched_writer_reduce(sched_writer *w, uint64_t bytes);
+/* A reduction of any width, or a step of a compressed sum, over `bytes` of elements: then its
+ * sources in order, then its destinations. Source number `plain` of a compressed sum is not a code;
+ * 0 for other steps. */
+void sched_writer_open(sched_writer *w, uint32_t what, uint32_t plain, uint64_t bytes);
 void sched_writer_from(sched_writer *w, sched_place from);
 void sched_writer_to(sched_writer *w, sched_place to);
-uint32_t sched_writer_reduce_end(sched_writer *w);
-
-/* A step of a compressed sum over `bytes` of elements; its places are written like a reduction's.
- * Source number `plain` of a sum is not a code. */
-void sched_writer_code(sched_writer *w, uint32_t what, uint64_t bytes);
-void sched_writer_reduce_codes(sched_writer *w, uint32_t what, uint32_t plain, uint64_t bytes);
 
 /* Steps of a staged operation, whose buffers are mirrored in host memory (mirror.h). */
-uint32_t sched_writer_fetch(sched_writer *w, sched_place to, uint64_t bytes);
-uint32_t sched_writer_store(sched_writer *w, sched_place from, uint64_t bytes);
-uint32_t sched_writer_flag(sched_writer *w, uint32_t what); /* a step that accesses no memory */
+void sched_writer_fetch(sched_writer *w, sched_place to, uint64_t bytes);
+void sched_writer_store(sched_writer *w, sched_place from, uint64_t bytes);
 
-/* Messages without operation data: a signal, its wait, and this rank's buffer offsets. */
+/* Each returns its step's number. A step that accesses no memory; messages without operation data:
+ * a signal, its wait. */
+uint32_t sched_writer_flag(sched_writer *w, uint32_t what);
 uint32_t sched_writer_signal(sched_writer *w, uint32_t peer);
 uint32_t sched_writer_wait(sched_writer *w, uint32_t peer);
+
+/* Messages of this rank's buffer offsets. */
 void sched_writer_send_offsets(sched_writer *w, uint32_t peer);
 void sched_writer_recv_offsets(sched_writer *w, uint32_t peer);
 

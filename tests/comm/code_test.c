@@ -7,16 +7,13 @@
 #include <test.h>
 
 #include "coded.h"
-#include "comm/kernels/code.h"
 #include "comm/kernels/reduce.h"
 #include "naive.h"
 
 #if defined(__x86_64__)
-static const comm_code_set *const sets[] = {&comm_code_v2, &comm_code_v3, &comm_code_v4};
-static const comm_reduce_set *const levels[] = {&comm_reduce_v2, &comm_reduce_v3, &comm_reduce_v4};
+static const comm_kernel_set *const sets[] = {&comm_kernels_v2, &comm_kernels_v3, &comm_kernels_v4};
 #else
-static const comm_code_set *const sets[] = {&comm_code_v2};
-static const comm_reduce_set *const levels[] = {&comm_reduce_v2};
+static const comm_kernel_set *const sets[] = {&comm_kernels_v2};
 #endif
 #define SETS (sizeof sets / sizeof *sets)
 static uint64_t seed;
@@ -56,7 +53,7 @@ static int same(float a, float b)
     return isnan(a) ? isnan(b) : memcmp(&a, &b, 4) == 0;
 }
 
-static void check_block(const comm_code_set *set, uint32_t form, const float *x, uint64_t n)
+static void check_block(const comm_kernel_set *set, uint32_t form, const float *x, uint64_t n)
 {
     float in[SCHED_CODE_BLOCK], said[SCHED_CODE_BLOCK], lost[SCHED_CODE_BLOCK],
         residual[SCHED_CODE_BLOCK + 1];
@@ -67,10 +64,10 @@ static void check_block(const comm_code_set *set, uint32_t form, const float *x,
     memcpy(in, x, n * 4);
     memset(code, 0x5a, sizeof code);
     residual[n] = back[n] = 77;
-    set->encode(form, code, in, residual, n);
-    set->decode(form, back, code, n);
+    set->code.encode(form, code, in, residual, n);
+    set->code.decode(form, back, code, n);
     memcpy(sum, x, n * 4);
-    set->add(form, sum, code, n);
+    set->code.add(form, sum, code, n);
     for (uint64_t i = 0; i < n; i++)
         if (!same(in[i], said[i]) || !same(back[i], said[i]) || !same(residual[i], lost[i]) ||
             !same(sum[i], x[i] + said[i]))
@@ -80,7 +77,7 @@ static void check_block(const comm_code_set *set, uint32_t form, const float *x,
     assert_memory_equal(in, back, n * 4); /* NaN too: the same bits at every rank */
     assert_true(residual[n] == 77 && back[n] == 77 && code[bytes] == 0x5a);
     memcpy(in, x, n * 4);
-    set->encode(form, code, in, NULL, n);
+    set->code.encode(form, code, in, NULL, n);
     assert_memory_equal(in, back, n * 4);
 }
 
@@ -89,7 +86,7 @@ TEST(every_set)
     static const uint64_t lengths[] = {1, 2, 7, 64, 255, 256};
     for (uint32_t s = 0; s < SETS; s++) {
         seed = 1;
-        if (!comm_reduce_usable(levels[s])) {
+        if (!comm_kernels_usable(sets[s])) {
             print_message("%s is not on this machine\n", sets[s]->name);
             continue;
         }
@@ -108,13 +105,13 @@ TEST(the_same_codes)
 {
     for (uint32_t s = 1; s < SETS; s++)
         for (uint32_t form = SCHED_TO_FP16; form <= SCHED_TO_INT8; form++)
-            for (uint32_t kind = 0; kind < KINDS && comm_reduce_usable(levels[s]); kind++) {
+            for (uint32_t kind = 0; kind < KINDS && comm_kernels_usable(sets[s]); kind++) {
                 float x[SCHED_CODE_BLOCK], y[SCHED_CODE_BLOCK], residual[2][SCHED_CODE_BLOCK];
                 unsigned char code[2][SCHED_CODE_BLOCK * 2 + 8] = {{0}};
                 fill(x, SCHED_CODE_BLOCK, kind);
                 memcpy(y, x, sizeof y);
-                sets[0]->encode(form, code[0], x, residual[0], SCHED_CODE_BLOCK);
-                sets[s]->encode(form, code[1], y, residual[1], SCHED_CODE_BLOCK);
+                sets[0]->code.encode(form, code[0], x, residual[0], SCHED_CODE_BLOCK);
+                sets[s]->code.encode(form, code[1], y, residual[1], SCHED_CODE_BLOCK);
                 assert_memory_equal(code[0], code[1], sizeof code[0]);
                 assert_memory_equal(residual[0], residual[1], sizeof residual[0]);
                 assert_memory_equal(x, y, sizeof x);
@@ -125,21 +122,21 @@ TEST(types)
 {
     static const uint32_t dtypes[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
     for (uint32_t s = 0; s < SETS; s++)
-        for (uint32_t t = 0; t < SETS && comm_reduce_usable(levels[s]); t++)
+        for (uint32_t t = 0; t < SETS && comm_kernels_usable(sets[s]); t++)
             for (uint32_t kind = 0; kind < 8; kind++) {
                 float x[SCHED_CODE_BLOCK], wide[SCHED_CODE_BLOCK], residual[SCHED_CODE_BLOCK];
                 uint32_t narrow[SCHED_CODE_BLOCK], want[SCHED_CODE_BLOCK];
                 fill(x, SCHED_CODE_BLOCK, kind);
                 fill(residual, SCHED_CODE_BLOCK, 0);
-                sets[s]->narrow(dtypes[t], narrow, x, 253);
-                sets[s]->widen(dtypes[t], wide, narrow, 253);
+                sets[s]->code.narrow(dtypes[t], narrow, x, 253);
+                sets[s]->code.widen(dtypes[t], wide, narrow, 253);
                 for (uint64_t i = 0; i < 253; i++) {
                     coded_put(dtypes[t], want, i, x[i]);
                     assert_true(same(wide[i], coded_value(dtypes[t], want, i)));
                 }
                 assert_memory_equal(narrow, want, 253 * weft_dtype_size(dtypes[t]));
                 memcpy(wide, x, sizeof x);
-                sets[s]->add_residual(wide, residual, 0.5f, 253);
+                sets[s]->code.add_residual(wide, residual, 0.5f, 253);
                 for (uint64_t i = 0; i < 253; i++)
                     assert_true(same(wide[i], x[i] + residual[i] * 0.5f));
             }

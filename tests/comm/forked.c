@@ -52,7 +52,8 @@ static weft_status open_link(forked *f, const char *plugin, host **h, config **c
     if (st != WEFT_OK)
         return st;
     f->caps = ((const weft_link_table *)c->table)->caps;
-    return comm_add_link(f->world, c, config_conf(*cfg, section, c->own), &f->link);
+    return comm_add_link(f->world, (comm_part){c, config_conf(*cfg, section, c->own)},
+                         (comm_part){0}, NULL, false, &f->link);
 }
 
 static weft_status map_arena(forked *f, uint64_t bytes)

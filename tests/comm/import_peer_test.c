@@ -30,8 +30,8 @@ static const char *algorithm_of(const sched_request *r, uint64_t *scratch)
     static char name[32];
     sched_schedule *s;
     assert_int_equal(sched_make(r, &s), WEFT_OK);
-    snprintf(name, sizeof name, "%s", sched_algorithm_name(s));
-    *scratch = sched_scratch_bytes(s);
+    snprintf(name, sizeof name, "%s", s->r.algorithm);
+    *scratch = s->scratch;
     sched_free(s);
     return name;
 }

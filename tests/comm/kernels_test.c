@@ -13,15 +13,15 @@
 #define LONGEST 5000
 
 #if defined(__x86_64__)
-static const comm_reduce_set *const sets[] = {&comm_reduce_v2, &comm_reduce_v3, &comm_reduce_v4};
+static const comm_kernel_set *const sets[] = {&comm_kernels_v2, &comm_kernels_v3, &comm_kernels_v4};
 #else
-static const comm_reduce_set *const sets[] = {&comm_reduce_v2};
+static const comm_kernel_set *const sets[] = {&comm_kernels_v2};
 #endif
 #define SETS (sizeof sets / sizeof *sets)
 static const uint32_t types[] = {WEFT_F32, WEFT_BF16, WEFT_F16, WEFT_I32, WEFT_I64};
 static uint64_t source[LIMIT][LONGEST + 8], dest[2][LONGEST + 8];
 
-static comm_reduce_kernel kernel_of(const comm_reduce_set *s, uint32_t dtype)
+static comm_reduce_kernel kernel_of(const comm_kernel_set *s, uint32_t dtype)
 {
     switch (dtype) {
     case WEFT_F32: return s->f32;
@@ -59,7 +59,7 @@ TEST(every_kernel)
 {
     static const uint64_t counts[] = {0, 1, 7, 16, 33, 2047, 2048, 2049, 4999};
     for (uint32_t s = 0; s < SETS; s++) {
-        if (!comm_reduce_usable(sets[s])) {
+        if (!comm_kernels_usable(sets[s])) {
             print_message("%s is not on this machine\n", sets[s]->name);
             continue;
         }
@@ -100,7 +100,7 @@ TEST(every_half)
         zero[i] = 0x8000; /* -0 + x is x, for -0 as well */
     }
     for (uint32_t s = 0; s < SETS; s++) {
-        if (!comm_reduce_usable(sets[s]))
+        if (!comm_kernels_usable(sets[s]))
             continue;
         for (uint32_t at = 0; at < 65536; at += REDUCE_BLOCK) {
             const void *from[2] = {all + at, zero + at};
@@ -126,7 +126,7 @@ TEST(special_values)
 {
     static const float odd[] = {0.0f, 1.0f, -INFINITY, INFINITY, NAN};
     for (uint32_t s = 0; s < SETS; s++) {
-        if (!comm_reduce_usable(sets[s]))
+        if (!comm_kernels_usable(sets[s]))
             continue;
         for (uint32_t op = WEFT_MAX; op <= WEFT_MIN; op++)
             for (uint32_t i = 0; i < 25; i++) {

@@ -51,7 +51,7 @@ static weft_status add_piece(forked *f, comm_channel *c, const sched_request *al
     p->r.link_caps = f->caps;
     weft_status st = sched_make(&p->r, &p->s);
     if (st == WEFT_OK)
-        st = comm_add_op(c, p->s, sched_algorithm_name(p->s), &p->op);
+        st = comm_add_op(c, p->s, p->s->r.algorithm, &p->op);
     if (st != WEFT_OK)
         return st;
     uint64_t size = weft_dtype_size(p->r.dtype), part = p->r.count / p->r.ranks * size * f->me;
@@ -62,7 +62,7 @@ static weft_status add_piece(forked *f, comm_channel *c, const sched_request *al
         p->out = in > out ? p->in + part : p->out;
         p->in = in > out ? p->in : p->out + (in < out ? part : 0);
     }
-    p->scratch = forked_take(f, sched_scratch_bytes(p->s));
+    p->scratch = forked_take(f, p->s->scratch);
     p->next = *list;
     *list = p;
     return p->in && p->out && p->scratch ? WEFT_OK : record(WEFT_USAGE, "the arena is too small");
@@ -83,7 +83,7 @@ static weft_status wait_piece(forked *f, piece *p)
     if (wrong == UINT64_MAX)
         return WEFT_OK;
     return record(WEFT_INTERNAL, "kind %u type %u count %llu %s: element %llu is wrong", p->r.kind,
-                  p->r.dtype, (unsigned long long)p->r.count, sched_algorithm_name(p->s),
+                  p->r.dtype, (unsigned long long)p->r.count, p->s->r.algorithm,
                   (unsigned long long)wrong);
 }
 
@@ -238,7 +238,7 @@ static weft_status very_long(forked *f)
     if (st == WEFT_OK)
         st = comm_add_op(all_ranks(f, "long"), s, "long all-reduce", &op);
     int32_t *x = forked_take(f, r.count * 4);
-    void *scratch = st == WEFT_OK ? forked_take(f, sched_scratch_bytes(s)) : NULL;
+    void *scratch = st == WEFT_OK ? forked_take(f, s->scratch) : NULL;
     if (st != WEFT_OK || !x || !scratch)
         return record(WEFT_NO_MEMORY, "no room: %s", err_text());
     for (uint64_t i = 0; i < r.count; i++)
@@ -300,7 +300,7 @@ static weft_status until_killed(forked *f)
     if (st == WEFT_OK)
         st = comm_add_op(all_ranks(f, "dp.grads"), s, "all-reduce of block.3", &op);
     char *x = forked_take(f, r.count * 4);
-    void *scratch = st == WEFT_OK ? forked_take(f, sched_scratch_bytes(s)) : NULL;
+    void *scratch = st == WEFT_OK ? forked_take(f, s->scratch) : NULL;
     if (st == WEFT_OK)
         st = comm_connect(f->world, &f->arena, PATIENCE);
     for (uint32_t i = 0; st == WEFT_OK && i < 100000; i++) {

@@ -79,10 +79,11 @@ static void *rank_main(void *arg)
                         .one_machine = true};
     k->arena = (comm_arena){.base = aligned_alloc(4096, ARENA), .bytes = ARENA, .fd = 3};
     must(comm_world_create(&t->job, &who, &k->w) == WEFT_OK);
-    must(comm_add_link(k->w, &t->hub.component, NULL, &k->link) == WEFT_OK);
-    must(comm_add_link(k->w, &t->hub2.component, NULL, &k->link2) == WEFT_OK);
-    for (uint32_t i = 0; i < 2 && t->checked >> k->me & 1; i++)
-        comm_check_link(k->w, i ? k->link2 : k->link);
+    const bool checked = t->checked >> k->me & 1;
+    must(comm_add_link(k->w, (comm_part){&t->hub.component, NULL}, (comm_part){0}, NULL, checked,
+                       &k->link) == WEFT_OK);
+    must(comm_add_link(k->w, (comm_part){&t->hub2.component, NULL}, (comm_part){0}, NULL, checked,
+                       &k->link2) == WEFT_OK);
     t->body(k);
     snprintf(k->said, sizeof k->said, "%s", err_text());
     pthread_barrier_wait(&t->barrier); /* nobody leaves while others are at work */
@@ -147,7 +148,7 @@ void add_piece(rank *k, comm_channel *c, const sched_request *all, piece *p)
         p->out = in > out ? p->in + part : p->out;
         p->in = in > out ? p->in : p->out + (in < out ? part : 0);
     }
-    p->scratch = take(k, sched_scratch_bytes(s));
+    p->scratch = take(k, s->scratch);
 }
 
 void start_piece(piece *p, int overlap)

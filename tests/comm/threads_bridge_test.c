@@ -16,8 +16,8 @@ static const uint32_t order[LOOP_MAX_RANKS] = {1, 0, 0, 2, 1, 0};
 static uint32_t add_pair(rank *k)
 {
     uint32_t index;
-    must(comm_add_pair(k->w, &(comm_part){&near.component, NULL},
-                       &(comm_part){&far.component, NULL}, machine, &index) == WEFT_OK);
+    must(comm_add_link(k->w, (comm_part){&far.component, NULL}, (comm_part){&near.component, NULL},
+                       machine, false, &index) == WEFT_OK);
     return index;
 }
 

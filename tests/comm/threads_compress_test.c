@@ -79,7 +79,7 @@ static void rounds(rank *k)
         char name[8] = {'c', (char)('0' + op), 0};
         add_piece(k, channel_of_all(k, op == 1 ? k->link2 : k->link, name), &r, &p[op]);
         residual[op] = calloc(r.count, 4);
-        must(sched_residual_bytes(k->made[op]) > 0);
+        must(k->made[op]->residual > 0);
     }
     must(comm_connect(k->w, &k->arena, PATIENCE) == WEFT_OK);
     must(comm_start(p[0].op, p[0].in, p[0].out, p[0].scratch, 0) == WEFT_USAGE); /* keeps where? */

@@ -130,7 +130,7 @@ static void check_touches(const graph *g)
             if (!comes_before(g, 2 * a->step + 1, 2 * b->step) &&
                 !comes_before(g, 2 * b->step + 1, 2 * a->step))
                 fail_msg("%s: steps %u and %u touch buffer %u of rank %u in no order",
-                         sched_algorithm_name(g->s[0]), a->step, b->step, a->buffer, a->rank);
+                         g->s[0]->r.algorithm, a->step, b->step, a->buffer, a->rank);
         }
     }
 }

@@ -93,9 +93,9 @@ static void lay_buffers(rank *k)
         else
             k->in = k->out + (k->in_bytes < k->out_bytes ? r->me * part : 0);
     }
-    k->scratch_bytes = sched_scratch_bytes(k->s);
+    k->scratch_bytes = k->s->scratch;
     k->scratch = guarded(k->scratch_bytes);
-    k->residual_bytes = sched_residual_bytes(k->s);
+    k->residual_bytes = k->s->residual;
     k->kept = guarded(k->residual_bytes);
     k->result = malloc(k->out_bytes + 1);
     memset(k->out, 0xee, k->out_bytes);
@@ -167,7 +167,7 @@ static void run_local(sim *s, uint32_t me, uint32_t step)
         k->sent += p.buffer == SCHED_PEER_OUT ? t->bytes : 0;
     }
     if (t->what >= SCHED_ENCODE)
-        comm_code_run(comm_code_pick(), &k->r, t, to, from, s->c->times);
+        comm_code_run(&comm_kernels_pick()->code, &k->r, t, to, from, s->c->times);
     else if (t->what == SCHED_COPY)
         memmove(to[0], from[0], t->bytes);
     else
@@ -379,7 +379,7 @@ static void check_rank(sim *s, uint32_t i)
     for (uint32_t l = 0; l < k->p.lanes; l++)
         if (k->lane[l].first)
             fail_msg("rank %u sends more than rank %u receives", i, k->p.lane[l].peer);
-    assert_int_equal(k->sent, sched_bytes_sent(k->s));
+    assert_int_equal(k->sent, k->s->sent);
     for (uint64_t b = 0; b < k->in_bytes; b++)
         if (k->in_memory[b] != (char)0xcc)
             fail_msg("rank %u: its input was written after it had finished", i);
@@ -415,7 +415,7 @@ const char *sim_run(const sim_case *c)
         if (!s->rank[i].takes_part)
             continue;
         check_rank(s, i);
-        name = sched_algorithm_name(s->rank[i].s);
+        name = s->rank[i].s->r.algorithm;
     }
     for (uint32_t i = 0; i < s->n; i++)
         if (s->rank[i].takes_part)

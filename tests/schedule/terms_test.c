@@ -150,8 +150,8 @@ static void count(const group *g, const sched_layout *at, sched_terms *out)
                 w->bytes += (double)s->bytes;
         }
         if (g->s[k] && !at) { /* with what is stored and lent */
-            assert_true(near.bytes <= (double)sched_bytes_sent(g->s[k]));
-            near.bytes = (double)sched_bytes_sent(g->s[k]);
+            assert_true(near.bytes <= (double)g->s[k]->sent);
+            near.bytes = (double)g->s[k]->sent;
         }
         if (at)
             machine[at->machine[k]] += far.bytes;

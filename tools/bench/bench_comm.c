@@ -120,15 +120,9 @@ static weft_status map_arena(bench *b)
 static weft_status add_link(bench *b, uint32_t *index)
 {
     const spec_link *l = &b->spec.links[b->spec.axis_link[0]];
-    weft_status st;
-    if (!l->intra.c)
-        st = comm_add_link(b->world, l->c, l->conf, index);
-    else
-        st = comm_add_pair(b->world, &(comm_part){l->intra.c, l->intra.conf},
-                           &(comm_part){l->c, l->conf}, b->hosts.machine, index);
-    if (st == WEFT_OK && l->checked)
-        comm_check_link(b->world, *index);
-    return st;
+    return comm_add_link(b->world, (comm_part){l->c, l->conf},
+                         (comm_part){l->intra.c, l->intra.conf}, b->hosts.machine, l->checked,
+                         index);
 }
 
 static weft_status add_operations(bench *b, uint32_t link)

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "config/config.h"

@@ -77,8 +77,8 @@ static weft_status add(bench_measure *m, comm_channel *c, row *to, const sched_r
     weft_status st = sched_make(&to->r, &to->s);
     if (st == WEFT_OK)
         st = comm_add_op(c, to->s, sched_kind_name(r->kind), &to->op);
-    if (st == WEFT_OK && sched_scratch_bytes(to->s) > m->scratch)
-        m->scratch = sched_scratch_bytes(to->s);
+    if (st == WEFT_OK && to->s->scratch > m->scratch)
+        m->scratch = to->s->scratch;
     return st;
 }
 
@@ -352,7 +352,7 @@ weft_status bench_measure_run(bench_measure *m, uint32_t i, void *memory, bench_
     double algbw = ns ? (double)bytes * times / (double)ns : 0;
     *out = (bench_measure_row){bytes,
                                w->r.count,
-                               sched_algorithm_name(w->s),
+                               w->s->r.algorithm,
                                (double)ns / 1e3 / times,
                                algbw,
                                algbw * bus_share(&w->r),
@@ -367,7 +367,7 @@ uint64_t bench_measure_bytes(const bench_measure *m, uint32_t i)
 
 const char *bench_measure_algorithm(const bench_measure *m, uint32_t i)
 {
-    return sched_algorithm_name(m->row[i].s);
+    return m->row[i].s->r.algorithm;
 }
 
 double bench_measure_predict(const bench_measure *m, uint32_t i, const sched_cost *cost,

@@ -19,7 +19,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/err.h"
 #include "base/mem.h"
 #include "comm/kernels/reduce.h"
 
@@ -92,7 +91,7 @@ static weft_status add(bench_tune *t, comm_channel *c, point *to, sched_request 
         st = comm_add_op(c, to->s, a ? a->name : sched_kind_name(r.kind), &to->op);
     if (st != WEFT_OK)
         return st;
-    uint64_t scratch = sched_scratch_bytes(to->s), bytes = r.count * weft_dtype_size(r.dtype);
+    uint64_t scratch = to->s->scratch, bytes = r.count * weft_dtype_size(r.dtype);
     t->scratch = scratch > t->scratch ? scratch : t->scratch;
     t->side = bytes > t->side ? bytes : t->side;
     return WEFT_OK;

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "launch/launch.h"

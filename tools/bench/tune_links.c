@@ -1,7 +1,6 @@
 /* bench/tune_links.c: which transports of a job are measured between which ranks, and the
  * operations for it. See tune_command.h. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/err.h"
 #include "base/mem.h"
@@ -127,9 +126,8 @@ static weft_status open_probe(bench_tune_set *t, bench_tune_probe *p, comm_world
     comm_channel *c;
     char name[80];
     snprintf(name, sizeof name, "costs.%.64s", p->c->name);
-    weft_status st = comm_add_link(w, l.c, l.conf, &p->link);
-    if (st == WEFT_OK && l.checked)
-        comm_check_link(w, p->link);
+    weft_status st =
+        comm_add_link(w, (comm_part){l.c, l.conf}, (comm_part){0}, NULL, l.checked, &p->link);
     if (st != WEFT_OK || p->n < 2)
         return st;
     st = comm_add_channel(w, p->link, name, p->rank, p->n, &c);
@@ -186,7 +184,6 @@ static weft_status open_part(bench_tune_set *t, bench_tune_part *p, comm_world *
 {
     const spec *s = t->s;
     const spec_link *l = &s->links[p->link];
-    const comm_part far = {l->c, l->conf}, near = {l->intra.c, l->intra.conf};
     uint32_t index = 0, *ranks = mem_alloc(p->ranks * sizeof *ranks);
     char name[80];
     comm_channel *c;
@@ -194,12 +191,11 @@ static weft_status open_part(bench_tune_set *t, bench_tune_part *p, comm_world *
     for (uint32_t k = 0; k < p->ranks; k++)
         ranks[k] = graph_mesh_rank_at(&s->mesh, t->rank, p->mesh_axis, k);
     weft_status st = WEFT_OK;
-    if (near.link)
-        st = comm_add_pair(w, &near, &far, s->hosts.machine, &index);
+    if (l->intra.c)
+        st = comm_add_link(w, (comm_part){l->c, l->conf}, (comm_part){l->intra.c, l->intra.conf},
+                           s->hosts.machine, l->checked, &index);
     else
         index = probe_of(t, l->c)->link; /* a world has each transport once */
-    if (st == WEFT_OK && near.link && l->checked)
-        comm_check_link(w, index);
     if (st == WEFT_OK)
         st = comm_add_channel(w, index, name, ranks, p->ranks, &c);
     for (uint32_t k = 0; k < p->kinds && st == WEFT_OK; k++)

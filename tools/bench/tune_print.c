@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "base/mem.h"
 #include "bench/fit.h"
 #include "config/config.h"
 #include "data/file.h"

@@ -3,7 +3,6 @@
 #ifndef CLI_SAVED_H
 #define CLI_SAVED_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #define CLI_SAVED_OVERRIDES 64u

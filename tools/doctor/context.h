@@ -5,8 +5,6 @@
 #include "base/mem.h"
 #include "doctor/doctor.h"
 
-#include <stdbool.h>
-
 typedef struct doctor {
     const char *root;      /* prefix of every path; "" for this machine */
     const doctor_job *job; /* NULL: no job was given */

@@ -2,7 +2,6 @@
 #include "doctor/report.h"
 
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define COLUMNS 100

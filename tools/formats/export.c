@@ -7,9 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "base/number/check.h"
 #include "data/file.h"
-#include "data/folder.h"
 #include "formats/internal.h"
 #include "formats/pack.h"
 

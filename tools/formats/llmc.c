@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/number/check.h"
 #include "data/file.h"
 #include "formats/internal.h"
 

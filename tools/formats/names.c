@@ -1,7 +1,6 @@
 /* formats/names.c: names of tensors and parameters, and the order of axes. See internal.h. */
 #include <string.h>
 
-#include "base/number/check.h"
 #include "formats/internal.h"
 
 /* Does `name` match `pattern`, in which '*' is a number? The digits are *number, *digits of them.

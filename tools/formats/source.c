@@ -1,6 +1,5 @@
 /* formats/source.c: what all opened files have in common. See internal.h. */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>

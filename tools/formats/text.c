@@ -1,6 +1,5 @@
 /* formats/text.c: JSON files and their fields. See internal.h. */
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -3,7 +3,6 @@
  * A parameter whose axes are there in the same order is copied in chunks. Of another one, blocks
  * along the first axis there are read and turned: for the matrices of a model of ordinary width the
  * whole, so that the checkpoint is read once. */
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

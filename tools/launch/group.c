@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/err.h"
 #include "base/mem.h"
 #include "launch/dying.h"
 

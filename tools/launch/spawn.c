@@ -3,12 +3,9 @@
 #include "launch/spawn.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
@@ -17,6 +14,7 @@
 
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/sealed.h"
 #include "config/source.h"
 #include "job/control/alive.h"
 #include "job/control/control.h"
@@ -153,13 +151,26 @@ weft_status launch_spawn_listen(launch_spawn *s, const char *addr)
     return WEFT_OK;
 }
 
+/* A new random key in a sealed memory file: the descriptor, or -1 with a record. */
+static int make_key(void)
+{
+    uint8_t key[KEY_BYTES];
+    if (job_key_random(key, sizeof key) != WEFT_OK)
+        return -1;
+    int fd = sealed_make("weft-key", key, sizeof key);
+    explicit_bzero(key, sizeof key);
+    if (fd < 0)
+        (void)err_fail_errno(WEFT_IO, "cannot hold the job key in a sealed memory file");
+    return fd;
+}
+
 weft_status launch_spawn_open(launch_spawn *s)
 {
     s->store_fd = s->key_fd = -1;
     s->job_fd = config_source_descriptor();
     if (s->ranks == 1)
         return WEFT_OK; /* no rendezvous */
-    s->key_fd = job_key_descriptor();
+    s->key_fd = make_key();
     weft_status st = s->key_fd < 0 ? WEFT_IO : launch_spawn_listen(s, "127.0.0.1");
     if (st != WEFT_OK)
         launch_spawn_close(s);

@@ -1,8 +1,6 @@
 /* ops/json.c: one op, as `weft ops --json` writes it. Keys are only ever added. */
 #include "ops/ops.h"
 
-#include <string.h>
-
 static json_t *axes_of(const describe_doc *d, const describe_doc_operand *o)
 {
     json_t *a = json_array();

@@ -3,7 +3,6 @@
 #include "ops/ops.h"
 
 #include <stdio.h>
-#include <string.h>
 
 static bool in_table(const ops_facts *f)
 {

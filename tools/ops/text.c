@@ -2,7 +2,6 @@
 #include "ops/ops.h"
 
 #include <stdio.h>
-#include <string.h>
 
 static void print_operands(const ops_facts *f, const ops_variant *v)
 {

@@ -4,7 +4,6 @@
 
 #include "base/err.h"
 #include "cli/cli.h"
-#include "config/config.h"
 #include "host/host.h"
 #include "host/watch.h"
 

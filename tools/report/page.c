@@ -2,7 +2,6 @@
  * them, so the file needs nothing that is installed. */
 #include "report/report.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* NAME and NAME_end are the first byte of files and the one behind their last. */

@@ -2,7 +2,6 @@
  * kept. */
 #include "report/record.h"
 
-#include "base/err.h"
 #include "base/log.h"
 #include "cli/environment.h"
 #include "data/file.h"

@@ -9,8 +9,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
-#include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 

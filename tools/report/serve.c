@@ -9,7 +9,6 @@
 
 #include <arpa/inet.h>
 #include <dlfcn.h>
-#include <errno.h>
 #include <microhttpd.h>
 #include <netdb.h>
 #include <netinet/in.h>

@@ -5,7 +5,6 @@
 #include "base/log.h"
 #include "host/watch.h"
 #include "job/control/control.h"
-#include "job/stop.h"
 #include "run/consistency.h"
 #include "run/memory_check.h"
 #include "run/state/weights.h"

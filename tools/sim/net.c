@@ -14,7 +14,6 @@
  * trees, with a logarithm of steps; the least of the times counts. */
 #include "sim/sim.h"
 
-#include "resolve/topology.h"
 #include "schedule/algorithm.h"
 
 #include <math.h>

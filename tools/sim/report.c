@@ -7,7 +7,6 @@
 #include <jansson.h>
 #include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #define FLOP_RULE                                                                                  \

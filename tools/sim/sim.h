@@ -22,7 +22,6 @@
 #ifndef SIM_SIM_H
 #define SIM_SIM_H
 
-#include "config/config.h"
 #include "plan/plan.h"
 
 #include <stdio.h>

@@ -5,7 +5,6 @@
  * previous chunk, backward from the next. Communication takes no time here, so idle time is the
  * bubble of the schedule itself. Costs are either those of equal stages (forward 1, backward 2) or
  * the plan's operation counts. Cost: one visit per cell and round. */
-#include "base/err.h"
 #include "view/view.h"
 
 #include <inttypes.h>

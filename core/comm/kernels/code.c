@@ -2,22 +2,6 @@
  * block stays in the L1 cache from the first load to the last store. */
 #include "comm/kernels/code.h"
 
-#include "comm/kernels/reduce.h"
-
-#if defined(__x86_64__)
-const comm_code_set *comm_code_pick(void)
-{
-    return comm_reduce_usable(&comm_reduce_v4)   ? &comm_code_v4
-           : comm_reduce_usable(&comm_reduce_v3) ? &comm_code_v3
-                                                 : &comm_code_v2;
-}
-#else
-const comm_code_set *comm_code_pick(void)
-{
-    return &comm_code_v2;
-}
-#endif
-
 typedef struct walk {
     const comm_code_set *set;
     const sched_request *r;

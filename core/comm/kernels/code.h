@@ -1,7 +1,6 @@
 /* comm/kernels/code.h: gradient compression kernels: elements to codes and back (schedule/form.h).
- *
- * The kernels are one source compiled for each level of the instruction set, and all give the same
- * bits: ranks decode the same bytes to the same values on any CPU. */
+ * The kernels are one set with those of reduce.h: ranks decode the same bytes to the same values on
+ * any CPU. */
 #ifndef COMM_KERNELS_CODE_H
 #define COMM_KERNELS_CODE_H
 
@@ -9,7 +8,6 @@
 
 /* Each works on one block, n <= SCHED_CODE_BLOCK; `form` is SCHED_TO_FP16, ... */
 typedef struct comm_code_set {
-    const char *name;
     /* to[] = from[], elements of `dtype`, and the other way round */
     void (*widen)(uint32_t dtype, float *to, const void *from, uint64_t n);
     void (*narrow)(uint32_t dtype, void *to, const float *from, uint64_t n);
@@ -20,10 +18,6 @@ typedef struct comm_code_set {
     void (*add_residual)(float *x, const float *residual, float times,
                          uint64_t n); /* x += times * residual */
 } comm_code_set;
-
-extern const comm_code_set comm_code_v2, comm_code_v3, comm_code_v4; /* the levels of reduce.h */
-
-const comm_code_set *comm_code_pick(void); /* for this machine. [any] */
 
 /* Runs a step of a compressed sum (schedule/program.h), its places resolved. The residual is scaled
  * by `times`. [progress] */

@@ -1,8 +1,7 @@
-/* comm/kernels/code_kernel.h: the bodies of the kernels of code.h, compiled once for each level of
- * the instruction set, after reduce_kernel.h, whose conversions they use. The including file
- * defines CODES, the name of the set. Rounding is done by adding the number whose last place is
- * 1. */
-#include "comm/kernels/code.h"
+/* comm/kernels/code_kernel.h: the bodies of the kernels of code.h, and the set of all kernels of a
+ * level; with the conversions of reduce_kernel.h. Rounding is done by adding the number whose last
+ * place is 1. */
+#include "comm/kernels/reduce_kernel.h"
 
 #define ROUNDER 0x1.8p23f
 #define SMALLEST 0x1p-110f /* below it, 127 / x could overflow and x / 127 be subnormal */
@@ -143,5 +142,12 @@ static WIDE void code_add_residual(float *restrict x, const float *restrict resi
         x[i] += residual[i] * times;
 }
 
-const comm_code_set CODES = {SET_NAME,    code_widen, code_narrow,      code_encode,
-                             code_decode, code_add,   code_add_residual};
+const comm_kernel_set SET = {
+    SET_NAME,
+    f32_kernel,
+    bf16_kernel,
+    f16_kernel,
+    i32_kernel,
+    i64_kernel,
+    {code_widen, code_narrow, code_encode, code_decode, code_add, code_add_residual},
+};

@@ -8,37 +8,37 @@
 #include <string.h>
 
 #if defined(__x86_64__)
-int comm_reduce_usable(const comm_reduce_set *set)
+int comm_kernels_usable(const comm_kernel_set *set)
 {
-    if (set == &comm_reduce_v3) /* every CPU with AVX2 has F16C, which clang cannot test for */
+    if (set == &comm_kernels_v3) /* every CPU with AVX2 has F16C, which clang cannot test for */
         return __builtin_cpu_supports("avx2");
-    if (set == &comm_reduce_v4)
+    if (set == &comm_kernels_v4)
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
     return 1;
 }
 
-static const comm_reduce_set *widest(void)
+const comm_kernel_set *comm_kernels_pick(void)
 {
-    return comm_reduce_usable(&comm_reduce_v4)   ? &comm_reduce_v4
-           : comm_reduce_usable(&comm_reduce_v3) ? &comm_reduce_v3
-                                                 : &comm_reduce_v2;
+    return comm_kernels_usable(&comm_kernels_v4)   ? &comm_kernels_v4
+           : comm_kernels_usable(&comm_kernels_v3) ? &comm_kernels_v3
+                                                   : &comm_kernels_v2;
 }
 #else
-int comm_reduce_usable(const comm_reduce_set *set)
+int comm_kernels_usable(const comm_kernel_set *set)
 {
-    return set == &comm_reduce_v2;
+    return set == &comm_kernels_v2;
 }
 
-static const comm_reduce_set *widest(void)
+const comm_kernel_set *comm_kernels_pick(void)
 {
-    return &comm_reduce_v2;
+    return &comm_kernels_v2;
 }
 #endif
 
 comm_reduce_kernel comm_reduce_pick(uint32_t dtype)
 {
-    const comm_reduce_set *set = widest();
+    const comm_kernel_set *set = comm_kernels_pick();
     switch (dtype) {
     case WEFT_F32: return set->f32;
     case WEFT_BF16: return set->bf16;

@@ -6,6 +6,8 @@
 #ifndef COMM_KERNELS_REDUCE_H
 #define COMM_KERNELS_REDUCE_H
 
+#include "comm/kernels/code.h"
+
 #include <weft/coll.h>
 
 #define REDUCE_BLOCK 2048
@@ -15,20 +17,23 @@
 typedef void (*comm_reduce_kernel)(uint32_t redop, void *to, const void *const *from, uint32_t n,
                                    uint64_t count);
 
-typedef struct comm_reduce_set {
+typedef struct comm_kernel_set {
     const char *name;
     comm_reduce_kernel f32, bf16, f16, i32, i64;
-} comm_reduce_set;
+    comm_code_set code;
+} comm_kernel_set;
 
-extern const comm_reduce_set comm_reduce_v2; /* x86-64-v2, or plain C on other processors */
-extern const comm_reduce_set comm_reduce_v3; /* AVX2 and F16C                             */
-extern const comm_reduce_set comm_reduce_v4; /* AVX-512                                   */
+extern const comm_kernel_set comm_kernels_v2; /* x86-64-v2, or plain C on other processors */
+extern const comm_kernel_set comm_kernels_v3; /* AVX2 and F16C                             */
+extern const comm_kernel_set comm_kernels_v4; /* AVX-512                                   */
 
-/* The kernel of a type for this machine; NULL for a type without reductions. [any] */
+/* The widest set for this machine; of it, the kernel of a type, NULL for a type without reductions.
+ * [any] */
+const comm_kernel_set *comm_kernels_pick(void);
 comm_reduce_kernel comm_reduce_pick(uint32_t dtype);
 
 /* Whether this set is usable on this machine. For tests. [any] */
-int comm_reduce_usable(const comm_reduce_set *set);
+int comm_kernels_usable(const comm_kernel_set *set);
 
 /* One reduction of any length into any number of destinations, each of which gets the result. The
  * arrays of addresses are advanced, so they cannot be used again. */

@@ -1,7 +1,6 @@
-/* comm/kernels/reduce_kernel.h: the body of the reduction kernels, compiled once for each level of
- * the instruction set. The including file defines WIDE (a target attribute, or nothing), SET (the
- * name of the set) and, where the level converts half precision in hardware, widen_f16 and
- * narrow_f16.
+/* comm/kernels/reduce_kernel.h: the body of the reduction kernels. The including file defines WIDE
+ * (a target attribute, or nothing), SET (the name of the set) and, where the level converts half
+ * precision in hardware, widen_f16 and narrow_f16.
  *
  * Up to four sources are combined in registers on the way to the destination; more go through a
  * block of accumulators in the L1 cache, because the destination may be one of the later sources.
@@ -221,5 +220,3 @@ static WIDE void f16_kernel(uint32_t redop, void *to, const void *const *from, u
     }
     narrow_f16(to, acc, count);
 }
-
-const comm_reduce_set SET = {SET_NAME, f32_kernel, bf16_kernel, f16_kernel, i32_kernel, i64_kernel};

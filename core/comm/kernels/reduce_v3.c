@@ -1,6 +1,6 @@
 /* comm/kernels/reduce_v3.c: the kernels of reduce.h and code.h with AVX2 and F16C. */
 #define WIDE __attribute__((target("avx2,f16c")))
-#define SET comm_reduce_v3
+#define SET comm_kernels_v3
 #define SET_NAME "x86-64-v3"
 #define HAVE_HALF
 #include <immintrin.h>
@@ -24,6 +24,4 @@ static WIDE void narrow_f16(uint16_t *to, const float *from, uint64_t count)
         to[i] = _cvtss_sh(from[i], 0);
 }
 
-#include "comm/kernels/reduce_kernel.h"
-#define CODES comm_code_v3
 #include "comm/kernels/code_kernel.h"

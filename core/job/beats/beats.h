@@ -114,7 +114,6 @@ int job_beats_sleep(const job_beats *b);
 
 /* --- between the files of this folder --- */
 
-weft_status job_parent_prepare(job_beats *b);
 void job_parent_begin(job_beats *b, const job_place *at);
 void job_parent_turn(job_beats *b); /* events, timeouts and the next attempt */
 void job_parent_close(job_beats *b);

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 #include <weft/handshake.h>
 
 #include "base/err.h"

@@ -15,8 +15,6 @@
 #ifndef JOB_GATHER_H
 #define JOB_GATHER_H
 
-#include <stdbool.h>
-
 #include "job/store/store.h"
 
 #define GATHER_HEAD 16u

@@ -16,7 +16,6 @@
 
 #include "base/err.h"
 #include "base/log.h"
-#include "job/state.h"
 #include "job/wire/address.h"
 #include "job/wire/endpoint.h"
 
@@ -174,19 +173,6 @@ bool job_address_of_socket(int fd, char *out, size_t capacity)
     return fd >= 0 && !getsockname(fd, (struct sockaddr *)&a, &n) &&
            !job_endpoint_is_wildcard((struct sockaddr *)&a) &&
            job_endpoint_print((struct sockaddr *)&a, out, capacity);
-}
-
-weft_status job_address_resolve(const job_identity *who, struct addrinfo **out)
-{
-    char port[8];
-    snprintf(port, sizeof port, "%u", who->port);
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
-    char names[JOB_MEETING_TEXT];
-    int code = getaddrinfo(who->addr, port, &hints, out);
-    if (code)
-        return err_fail(WEFT_USAGE, "%s does not lead to an address: %s",
-                        job_resolver_names(who, names), gai_strerror(code));
-    return WEFT_OK;
 }
 
 /* [run] listen, which need not be resolved. */

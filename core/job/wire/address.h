@@ -10,11 +10,6 @@
 
 #define STORE_FD_ENV "WEFT_STORE_FD" /* rank 0: the number of the inherited listening socket */
 
-struct addrinfo;
-
-/* Resolve MASTER_ADDR with MASTER_PORT, once; free the result with freeaddrinfo(). */
-weft_status job_address_resolve(const job_identity *who, struct addrinfo **out);
-
 /* The one local address that this rank's transports listen on and tell the others, as text: what
  * [run] address names; else loopback where all ranks are known to be on one machine; else that of
  * the interface towards rank 0. A rank that has joined knows it from its connection to rank 0, rank

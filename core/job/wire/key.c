@@ -23,7 +23,6 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "base/sealed.h"
 #include "base/version.h"
 
 #define KEY_PAGE 4096
@@ -95,18 +94,6 @@ weft_status job_key_write(const char *path)
     explicit_bzero(key, sizeof key);
     explicit_bzero(text, sizeof text);
     return st;
-}
-
-int job_key_descriptor(void)
-{
-    uint8_t key[KEY_BYTES];
-    if (job_key_random(key, sizeof key) != WEFT_OK)
-        return -1;
-    int fd = sealed_make("weft-key", key, sizeof key);
-    explicit_bzero(key, sizeof key);
-    if (fd < 0)
-        (void)err_fail_errno(WEFT_IO, "cannot hold the job key in a sealed memory file");
-    return fd;
 }
 
 bool job_key_hex(const char *text, uint32_t bytes, uint8_t *out)

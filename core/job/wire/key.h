@@ -24,10 +24,6 @@ bool job_key_hex(const char *text, uint32_t bytes, uint8_t *out);
 /* Random bytes from the kernel. */
 weft_status job_key_random(uint8_t *out, uint32_t bytes);
 
-/* Make a new random key in a sealed memory file. Returns the descriptor (close-on-exec), or -1 with
- * a record. */
-int job_key_descriptor(void);
-
 /* Is there a descriptor in WEFT_KEY_FD, or a `file`? */
 bool job_key_given(const char *file);
 

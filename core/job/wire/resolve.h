@@ -1,12 +1,9 @@
 /* job/wire/resolve.h: the addresses of MASTER_ADDR, whose name may come late and may change.
  *
- * On Kubernetes a pod's name resolves some seconds after the pod has started, and leads to another
- * address when the pod is replaced. So a name that does not resolve is tried again, with growing
- * pauses, until a deadline; and while rank 0 is not reached the name is resolved anew.
- *
- * A lookup may block for as long as the system's resolver likes, a minute with several search
- * domains and a dead server. So it runs in a thread of its own, which is abandoned where the caller
- * does not wait any longer; the caller keeps answering signals and its launcher.
+ * A name that does not resolve is tried again, with growing pauses, until a deadline; and while
+ * rank 0 is not reached the name is resolved anew. A lookup runs in a thread of its own, which is
+ * abandoned where the caller does not wait any longer; the caller keeps answering signals and its
+ * launcher. docs/ARCHITECTURE.md says why ("A name is waited for").
  *
  * The name of a Slurm node need not resolve, as in clouds: Slurm has an address beside it,
  * NodeAddr. The first lookup asks for that where the name does not resolve. */

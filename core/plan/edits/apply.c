@@ -3,7 +3,6 @@
 #include "plan/edits/emitters.h"
 
 #include "base/err.h"
-#include "host/call.h"
 
 #include <string.h>
 

@@ -1,7 +1,6 @@
 /* plan/edits/run.c: calls edit() of all strategies and of the placement, phase by phase. */
 #include "plan/edits/emitters.h"
 
-#include "base/err.h"
 #include "graph/inputs.h"
 #include "host/call.h"
 

@@ -2,8 +2,6 @@
 #include "plan/builder.h"
 #include "plan/emit.h"
 
-#include <string.h>
-
 /* Offset of a parameter, or of its group, in a region that is sharded from `level` on. */
 static uint64_t piece_at(const plan_flat *f, const plan_flat_param *p, uint32_t level,
                          uint64_t region, uint64_t size)

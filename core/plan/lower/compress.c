@@ -11,7 +11,6 @@
  * residual at its first use in the next step. */
 #include "plan/lower/compress.h"
 
-#include "base/err.h"
 #include "plan/collective.h"
 #include "plan/scalar.h"
 #include "resolve/topology.h"

@@ -7,7 +7,6 @@
 #include "plan/lower/repack.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 weft_tensor plan_root_of(const plan_builder *b, weft_tensor t)
 {

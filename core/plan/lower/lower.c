@@ -11,7 +11,6 @@
 #include "plan/lower/lower.h"
 
 #include "base/err.h"
-#include "host/call.h"
 #include "plan/emit.h"
 #include "plan/lower/fusion.h"
 #include "plan/lower/repack.h"

@@ -1,8 +1,6 @@
 /* plan/lower/repack.c: see repack.h. */
 #include "plan/lower/repack.h"
 
-#include <string.h>
-
 static int64_t product(const weft_shape *s, uint32_t from, uint32_t to)
 {
     int64_t n = 1;

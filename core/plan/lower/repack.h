@@ -15,7 +15,6 @@
 #define PLAN_LOWER_REPACK_H
 
 #include "graph/graph.h"
-#include "plan/plan.h"
 
 typedef struct plan_repack {
     bool packs, unpacks;

@@ -15,7 +15,6 @@
 #include "plan/lower/compress.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* --- sums of each parameter: mesh axes, and when its gradient is ready --- */
 

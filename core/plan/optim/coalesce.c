@@ -13,7 +13,6 @@
  * is summed first, and numbers that only need a later axis wait for it. */
 #include "plan/optim/graph_to_list.h"
 
-#include "base/err.h"
 #include "plan/collective.h"
 #include "plan/emit.h"
 

@@ -12,9 +12,6 @@
 
 #include "base/err.h"
 #include "plan/emit.h"
-#include "plan/lower/sync.h"
-
-#include <string.h>
 
 static uint32_t number_of(plan_builder *b, const plan_update_edit *x)
 {

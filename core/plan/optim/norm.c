@@ -16,8 +16,6 @@
 #include "plan/lower/sync.h"
 #include "plan/scalar.h"
 
-#include <stdlib.h>
-
 #define MAX_KINDS 8u
 
 typedef struct kinds {

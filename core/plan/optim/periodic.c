@@ -7,7 +7,6 @@
 #include "plan/optim/optim.h"
 
 #include "base/err.h"
-#include "graph/arguments.h"
 #include "plan/optim/graph_to_list.h"
 #include "plan/optim/rule.h"
 #include "plan/scalar.h"

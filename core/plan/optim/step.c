@@ -6,14 +6,12 @@
  * because all ranks have the same norm. */
 #include "plan/optim/optim.h"
 
-#include "base/err.h"
 #include "plan/emit.h"
 #include "plan/lower/zero_schedule.h"
 #include "plan/optim/rule.h"
 #include "plan/scalar.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <weft/expr.h>
 

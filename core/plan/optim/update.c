@@ -9,15 +9,12 @@
 #include "plan/optim/optim.h"
 
 #include "base/err.h"
-#include "graph/arguments.h"
-#include "host/call.h"
 #include "plan/emit.h"
 #include "plan/lower/zero_schedule.h"
 #include "plan/optim/graph_to_list.h"
 #include "plan/optim/rule.h"
 #include "plan/scalar.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct group {

@@ -13,7 +13,6 @@
 #include "plan/lower/walk.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 #define MAX_CHUNK 64 /* rows: a product of so many is no longer bound by reading its weights */
 

@@ -7,11 +7,7 @@
 
 #include "base/err.h"
 #include "graph/inputs.h"
-#include "host/call.h"
 #include "plan/model.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 static weft_status check_order(const spec *s, uint64_t batch, uint64_t sequence)
 {

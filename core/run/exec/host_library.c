@@ -6,7 +6,6 @@
 #include "run/exec/host_library.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 

@@ -15,7 +15,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define LONG_ENOUGH_NS 10000000u
 #define BUDGET_NS 100000000u

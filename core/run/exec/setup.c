@@ -152,9 +152,9 @@ static weft_status add_operations(run_executor *e, comm_channel *const *channels
         if (!n || resolve_collective_library(&p->spec->links[p->channels.at[c->channel].link]))
             continue; /* of other ranks, or of a library */
         st = plan_schedule(p, c, me, &x->schedule);
-        if (st == WEFT_OK && sched_scratch_bytes(x->schedule) > c->scratch_bytes)
+        if (st == WEFT_OK && x->schedule->scratch > c->scratch_bytes)
             st = err_fail(WEFT_INTERNAL, "%s needs more scratch memory than the plan has", c->name);
-        if (st == WEFT_OK && sched_residual_bytes(x->schedule) > c->residual_bytes)
+        if (st == WEFT_OK && x->schedule->residual > c->residual_bytes)
             st = err_fail(WEFT_INTERNAL, "%s needs a larger residual than the plan has", c->name);
         if (st == WEFT_OK)
             st = comm_add_op(channels[c->channel], x->schedule, c->name, &x->op);
@@ -169,15 +169,9 @@ static weft_status add_link(run_executor *e, uint32_t number, uint32_t *index)
 {
     const spec *s = e->plan->spec;
     const spec_link *l = &s->links[number];
-    weft_status st;
-    if (!l->intra.c)
-        st = comm_add_link(e->world, l->c, l->conf, index);
-    else
-        st = comm_add_pair(e->world, &(comm_part){l->intra.c, l->intra.conf},
-                           &(comm_part){l->c, l->conf}, s->hosts.machine, index);
-    if (st == WEFT_OK && l->checked)
-        comm_check_link(e->world, *index);
-    return st;
+    return comm_add_link(e->world, (comm_part){l->c, l->conf},
+                         (comm_part){l->intra.c, l->intra.conf}, s->hosts.machine, l->checked,
+                         index);
 }
 
 static weft_status connect_ranks(run_executor *e, const job_identity *who, const comm_arena *arena)

@@ -14,7 +14,6 @@
 #include "run/save/write.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,7 +6,6 @@
  * A job that finds this name has the same layout; in any other layout the values are useless. */
 #include "run/state/residual.h"
 
-#include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/number/digest.h"

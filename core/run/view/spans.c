@@ -6,9 +6,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 #include <weft/host.h>
 
 #define LIMIT 65536u /* spans between two flushes: 2.5 MiB */

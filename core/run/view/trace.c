@@ -18,7 +18,6 @@
 #include "base/time/awake.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <inttypes.h>

@@ -76,7 +76,7 @@ static void give(sched_writer *w, const capacity *x, uint64_t c, uint32_t to)
 {
     sched_span s = sched_writer_chunk(w, sched_writer_part(w, to), c);
     sched_place code = slot(w, x, x->given, c, number(w, to));
-    sched_writer_code(w, SCHED_ENCODE, s.bytes);
+    sched_writer_open(w, SCHED_ENCODE, 0, s.bytes);
     sched_writer_from(w, sched_in_at(s.at));
     sched_writer_to(w, code);
     if (w->r->feedback)
@@ -88,7 +88,7 @@ static void fold(sched_writer *w, const capacity *x, uint64_t c, sched_place min
 {
     uint32_t n = w->r->ranks, me = w->r->me;
     sched_span part = sched_writer_part(w, me), s = sched_writer_chunk(w, part, c);
-    sched_writer_reduce_codes(w, gather ? SCHED_REDUCE_ENCODE : SCHED_REDUCE_DECODE, me, s.bytes);
+    sched_writer_open(w, gather ? SCHED_REDUCE_ENCODE : SCHED_REDUCE_DECODE, me, s.bytes);
     for (uint32_t i = 0; i < n; i++)
         sched_writer_from(w, i == me ? sched_in_at(s.at) : slot(w, x, x->taken, c, number(w, i)));
     if (gather)
@@ -122,7 +122,7 @@ static void gather_chunk(sched_writer *w, const capacity *x, uint64_t c)
         sched_writer_send(w, (me + k) % n, sched_place_plus(x->sums, c % x->slots * x->stride),
                           coded(w, own));
         sched_writer_recv(w, from, code, coded(w, s.bytes));
-        sched_writer_code(w, SCHED_DECODE, s.bytes);
+        sched_writer_open(w, SCHED_DECODE, 0, s.bytes);
         sched_writer_from(w, code);
         sched_writer_to(w, sched_out_at(s.at));
     }

@@ -112,13 +112,12 @@ static void up_chunk(const forest *f, const node *x, sched_span s, sched_place c
         sched_writer_recv(w, x->child[i], sched_place_plus(capacity, i * stride), s.bytes);
     if (x->children) {
         sum = top ? sched_out_at(s.at) : capacity;
-        sched_writer_reduce(w, s.bytes);
+        sched_writer_open(w, SCHED_REDUCE, 0, s.bytes);
         sched_writer_from(w, capacity);
         sched_writer_from(w, sched_in_at(s.at));
         if (x->children > 1)
             sched_writer_from(w, sched_place_plus(capacity, stride));
         sched_writer_to(w, sum);
-        sched_writer_reduce_end(w);
     }
     if (!top)
         sched_writer_send(w, x->parent, sum, s.bytes);

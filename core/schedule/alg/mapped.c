@@ -66,13 +66,12 @@ static void combine(sched_writer *w, sched_span part, sched_place first, int to_
     uint32_t n = w->r->ranks, me = w->r->me;
     for (uint64_t c = 0; c < sched_writer_chunks(w, part.bytes); c++) {
         sched_span s = sched_writer_chunk(w, part, c);
-        sched_writer_reduce(w, s.bytes);
+        sched_writer_open(w, SCHED_REDUCE, 0, s.bytes);
         for (uint32_t i = 0; i < n; i++)
             sched_writer_from(w, in_of(w, i, s.at));
         sched_writer_to(w, sched_place_plus(first, s.at - part.at));
         for (uint32_t k = 1; k < n && to_all; k++)
             sched_writer_to(w, out_of(w, (me + k) % n, s.at));
-        sched_writer_reduce_end(w);
     }
 }
 

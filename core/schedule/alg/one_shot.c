@@ -23,7 +23,7 @@ static void receive_and_combine(sched_writer *w, sched_span s, sched_place capac
         sched_writer_recv(
             w, peer, sched_place_plus(capacity, (peer < me ? peer : peer - 1) * stride), s.bytes);
     }
-    sched_writer_reduce(w, s.bytes);
+    sched_writer_open(w, SCHED_REDUCE, 0, s.bytes);
     for (uint32_t i = 0; i < n; i++)
         sched_writer_from(w, i == me ? sched_in_at(s.at)
                                      : sched_place_plus(capacity, (i < me ? i : i - 1) * stride));

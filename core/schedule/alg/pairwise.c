@@ -49,7 +49,7 @@ static void reduce_chunk(sched_writer *w, const sched_landing *capacity, uint64_
                           sched_place_plus(at, (from < me ? from : from - 1) * capacity->stride),
                           s.bytes);
     }
-    sched_writer_reduce(w, s.bytes);
+    sched_writer_open(w, SCHED_REDUCE, 0, s.bytes);
     for (uint32_t i = 0; i < n; i++)
         sched_writer_from(w, i == me
                                  ? sched_in_at(s.at)

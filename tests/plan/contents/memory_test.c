@@ -194,11 +194,11 @@ TEST(capacity_for_every_rank)
                 sched_schedule *s;
                 plan_request(p, &p->collectives.at[k], me, &r);
                 assert_int_equal(sched_make(&r, &s), WEFT_OK);
-                if (sched_scratch_bytes(s) > p->collectives.at[k].scratch_bytes)
+                if (s->scratch > p->collectives.at[k].scratch_bytes)
                     fail_msg("rank %u needs %llu bytes for %s and has %llu; machines %u, %s", me,
-                             (unsigned long long)sched_scratch_bytes(s), p->collectives.at[k].name,
+                             (unsigned long long)s->scratch, p->collectives.at[k].name,
                              (unsigned long long)p->collectives.at[k].scratch_bytes, g,
-                             sched_algorithm_name(s));
+                             s->r.algorithm);
                 sched_free(s);
             }
         planned_free(&j);

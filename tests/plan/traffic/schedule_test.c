@@ -134,7 +134,7 @@ TEST(algorithm_of_the_plan)
                 const char *wanted = k < 2 ? given[k] : j.plan->collectives.at[i].algorithm;
                 c.algorithm = wanted;
                 assert_int_equal(plan_schedule(j.plan, &c, me, &s), WEFT_OK);
-                assert_string_equal(sched_algorithm_name(s), wanted);
+                assert_string_equal(s->r.algorithm, wanted);
                 sched_free(s);
                 sums++;
             }

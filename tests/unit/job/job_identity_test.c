@@ -180,10 +180,6 @@ TEST(pods)
     assert_int_equal(identify("JOB_COMPLETION_INDEX=3", &id), WEFT_OK); /* a sweep */
     assert_false(id.launched);
     assert_int_equal(id.ranks, 1);
-    assert_int_equal(identify(POD "WORLD_SIZE=4", &id), WEFT_OK);
-    assert_int_equal(job_check_tasks(2, false, "weft train j.ini"), WEFT_USAGE);
-    assert_non_null(strstr(err_text(), "an Indexed Job has started this program in 4 pods"));
-    assert_int_equal(job_check_tasks(0, false, "weft train j.ini"), WEFT_OK);
 }
 
 TEST(places)

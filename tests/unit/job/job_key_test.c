@@ -15,6 +15,7 @@
 #include <openssl/hmac.h>
 
 #include "base/err.h"
+#include "base/sealed.h"
 #include "job/wire/key.h"
 
 #include <cmocka.h> /* last: it has a macro called fail */
@@ -206,7 +207,8 @@ static void descriptors(void **state)
     (void)state;
     uint8_t a[KEY_BYTES], b[KEY_BYTES], zero[KEY_BYTES] = {0};
     char number[16];
-    int fd = job_key_descriptor(), copy = dup(fd);
+    assert_int_equal(job_key_random(a, sizeof a), WEFT_OK);
+    int fd = sealed_make("weft-key", a, sizeof a), copy = dup(fd);
     assert_true(fd > 2 && copy > 2);
     assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
     assert_int_equal(write(fd, zero, 1), -1); /* sealed */

@@ -4,10 +4,7 @@
 
 #include <sched.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/sysinfo.h>
-#include <sys/utsname.h>
-#include <time.h>
 #include <unistd.h>
 
 /* "cpu3 12 0 4 900 ...": user, nice, system, idle, waiting, interrupts, soft interrupts, stolen by

@@ -5,9 +5,7 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define RESULTS 32u /* columns of the CSV between the status and the reason */
 

@@ -14,7 +14,6 @@
 #include "run/state/outdir.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>

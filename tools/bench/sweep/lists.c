@@ -8,7 +8,6 @@
 
 #include "base/err.h"
 
-#include <ctype.h>
 #include <string.h>
 
 /* Keys that the sweep sets itself. */

@@ -18,8 +18,6 @@
  * bounds and leaves them later is rounding, as far as BOUND_ROUNDING; fp32 decides. */
 #include "bench/sweep/sweep.h"
 
-#include "base/err.h"
-
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,8 +1,6 @@
 /* bench/sweep/warnings.c: what makes the numbers of a sweep doubtful (see sweep.h). */
 #include "bench/sweep/sweep.h"
 
-#include <math.h>
-
 #define NOISY 0.05 /* relative deviation of a run */
 #define NAMED 8u
 

@@ -3,7 +3,6 @@
 
 #include <dlfcn.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define PCI "/sys/bus/pci/devices"

@@ -10,11 +10,9 @@
 #include "doctor/checks/path.h"
 
 #include "base/clock.h"
-#include "base/err.h"
 #include "base/mem.h"
 #include "doctor/report.h"
 #include "doctor/sysfs.h"
-#include "job/wire/address.h"
 
 #include <ifaddrs.h>
 #include <inttypes.h>
@@ -92,11 +90,14 @@ static bool own_address(const job_identity *who, route *w)
  * it. */
 static bool local_address(const job_identity *who, route *w)
 {
+    const struct addrinfo hints = {.ai_flags = AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
     struct addrinfo *found = NULL;
+    char port[8];
     bool known = own_address(who, w);
     if (known)
         return true;
-    if (job_address_resolve(who, &found) != WEFT_OK)
+    snprintf(port, sizeof port, "%u", who->port);
+    if (getaddrinfo(who->addr, port, &hints, &found))
         return false;
     for (struct addrinfo *a = found; a && !known; a = a->ai_next) {
         int fd = socket(a->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);

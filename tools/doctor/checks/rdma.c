@@ -2,7 +2,6 @@
 #include "doctor/checks/checks.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define IB "/sys/class/infiniband"

@@ -4,7 +4,6 @@
 
 #include <hwloc.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define DEVICES_MAX 64u
 #define NVIDIA 0x10deu

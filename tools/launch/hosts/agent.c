@@ -18,7 +18,6 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/sealed.h"
-#include "config/source.h"
 #include "job/decide/agreement.h"
 #include "job/wire/key.h"
 #include "launch/group.h"

@@ -1,7 +1,6 @@
 /* launch/hosts/list.c: see list.h. */
 #include "launch/hosts/list.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,6 @@
 
 #include "base/pool.h"
 #include "launch/hosts/frame.h"
-#include "launch/hosts/list.h"
 
 #define SSH_WORDS_MAX 64u
 

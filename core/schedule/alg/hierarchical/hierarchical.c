@@ -65,14 +65,13 @@ static void add_up(const sched_lead *d, uint64_t chunk)
     for (uint32_t i = 0; i < v->ranks; i++)
         if (v->at[i] == v->machine && i != v->me)
             sched_writer_recv(w, i, sched_hierarchy_landed(&d->intra, chunk, seen++), s.bytes);
-    sched_writer_reduce(w, s.bytes);
+    sched_writer_open(w, SCHED_REDUCE, 0, s.bytes);
     seen = 0;
     for (uint32_t i = 0; i < v->ranks; i++)
         if (v->at[i] == v->machine)
             sched_writer_from(w, i == v->me ? sched_in_at(s.at)
                                             : sched_hierarchy_landed(&d->intra, chunk, seen++));
     sched_writer_to(w, sched_out_at(s.at));
-    sched_writer_reduce_end(w);
 }
 
 static void inside(const sched_lead *d, uint64_t chunk)
@@ -127,12 +126,11 @@ static void between(const sched_lead *d, uint64_t chunk)
         sched_writer_recv(w, sched_hierarchy_member(v, from, v->place),
                           sched_hierarchy_landed(&d->inter, chunk, from), mine.bytes);
     }
-    sched_writer_reduce(w, mine.bytes);
+    sched_writer_open(w, SCHED_REDUCE, 0, mine.bytes);
     for (uint32_t m = 0; m < v->machines; m++)
         sched_writer_from(w, m == v->machine ? sched_hierarchy_summed(d, mine.at)
                                              : sched_hierarchy_landed(&d->inter, chunk, m));
     sched_writer_to(w, sched_out_at(mine.at));
-    sched_writer_reduce_end(w);
 }
 
 static void round_machines(const sched_lead *d, uint64_t chunk)
@@ -231,13 +229,12 @@ static void add_for(sched_hierarchy *v, uint32_t q, uint32_t nth, sched_span s,
     if (n == 1) {
         sched_writer_copy(w, sum, sched_in_at(s.at), s.bytes);
     } else {
-        sched_writer_reduce(w, s.bytes);
+        sched_writer_open(w, SCHED_REDUCE, 0, s.bytes);
         for (uint32_t i = 0; i < v->ranks; i++)
             if (v->at[i] == v->machine)
                 sched_writer_from(w, i == v->me ? sched_in_at(s.at)
                                                 : sched_place_plus(capacity, seen++ * stride));
         sched_writer_to(w, sum);
-        sched_writer_reduce_end(w);
     }
     if (q != v->me && w->r->compress) /* contributions received are added by now */
         sched_hierarchy_send_code(v, q, nth, s, sum, capacity);
@@ -256,13 +253,12 @@ static void finish_mine(sched_hierarchy *v, sched_span s, sched_place sums, uint
                           sched_place_plus(sums, m * stride), bytes);
     }
     if (form)
-        sched_writer_reduce_codes(w, SCHED_REDUCE_DECODE, v->machine, s.bytes);
+        sched_writer_open(w, SCHED_REDUCE_DECODE, v->machine, s.bytes);
     else
-        sched_writer_reduce(w, s.bytes);
+        sched_writer_open(w, SCHED_REDUCE, 0, s.bytes);
     for (uint32_t m = 0; m < v->machines; m++)
         sched_writer_from(w, sched_place_plus(sums, m * stride));
     sched_writer_to(w, sched_out_at(s.at));
-    sched_writer_reduce_end(w);
 }
 
 /* Number of ranks that this member is responsible for on its machine, itself included. */

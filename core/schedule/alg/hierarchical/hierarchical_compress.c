@@ -23,7 +23,7 @@ static uint64_t coded(const sched_writer *w, uint64_t bytes)
 static void encode(sched_writer *w, sched_place from, sched_place code, uint64_t residual_at,
                    uint64_t bytes)
 {
-    sched_writer_code(w, SCHED_ENCODE, bytes);
+    sched_writer_open(w, SCHED_ENCODE, 0, bytes);
     sched_writer_from(w, from);
     sched_writer_to(w, code);
     if (w->r->feedback)
@@ -72,7 +72,7 @@ void sched_hierarchy_inter_node(const sched_lead *d, sched_span s, sched_span pa
         sched_writer_recv(w, sched_hierarchy_member(v, from, v->place),
                           code_at(d, chunk, TAKEN, from), coded(w, mine.bytes));
     }
-    sched_writer_reduce_codes(w, SCHED_REDUCE_ENCODE, v->machine, mine.bytes);
+    sched_writer_open(w, SCHED_REDUCE_ENCODE, v->machine, mine.bytes);
     for (uint32_t m = 0; m < v->machines; m++)
         sched_writer_from(w, m == v->machine ? sched_hierarchy_summed(d, mine.at)
                                              : code_at(d, chunk, TAKEN, m));
@@ -95,7 +95,7 @@ void sched_hierarchy_round(const sched_lead *d, sched_span s, uint64_t chunk)
                           code_at(d, chunk, SUMS, v->machine), coded(w, mine.bytes));
         sched_writer_recv(w, sched_hierarchy_member(v, from, v->place),
                           code_at(d, chunk, SUMS, from), coded(w, take.bytes));
-        sched_writer_code(w, SCHED_DECODE, take.bytes);
+        sched_writer_open(w, SCHED_DECODE, 0, take.bytes);
         sched_writer_from(w, code_at(d, chunk, SUMS, from));
         sched_writer_to(w, sched_out_at(take.at));
     }

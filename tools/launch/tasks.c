@@ -1,11 +1,11 @@
-/* job/identity/tasks.c: is `weft train` started where it would train something else than is meant:
- * once for each task of a launcher, or once instead of for each? */
+/* launch/tasks.c: see tasks.h. */
+#include "launch/tasks.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/err.h"
 #include "job/control/control.h"
-#include "job/job.h"
 
 /* The value of a variable as a number; 0: there is none. */
 static unsigned long number(const char *name)
@@ -14,7 +14,7 @@ static unsigned long number(const char *name)
     return text && *text >= '0' && *text <= '9' ? strtoul(text, NULL, 10) : 0;
 }
 
-weft_status job_check_tasks(uint32_t ranks, bool hosts, const char *command)
+weft_status launch_check_tasks(uint32_t ranks, bool hosts, const char *command)
 {
     static const struct {
         const char *size, *who;
