@@ -60,12 +60,6 @@ class Launched(w.Bench):
             self.assertEqual(run.returncode, status, text)
         return text
 
-    def near(self, one, two, bound):
-        one, two = w.metrics(self.path(one)), w.metrics(self.path(two))
-        self.assertEqual(len(one), len(two))
-        for a, b in zip(one, two):
-            self.assertLessEqual(abs(a["loss"] - b["loss"]), bound * a["loss"])
-
 
 class Beside(w.Running):
     """What until_step() needs of a job that another launcher runs."""

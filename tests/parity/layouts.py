@@ -26,20 +26,6 @@ BF16 = {"first": 1e-5, "metrics": 2**-7, "lengths": 2**-6}
 
 
 class Layouts(w.Bench):
-    def compare_metrics(self, one, many, bound):
-        worst = 0.0
-        self.assertEqual(len(one), len(many))
-        for a, b in zip(one, many):
-            for key in ("step", "lr", "tokens"):
-                self.assertEqual(a[key], b[key])
-            for key in ("loss", "grad_norm", "valid_loss"):
-                self.assertEqual(key in a, key in b)
-                far = abs(a[key] - b[key]) / abs(a[key]) if key in a else 0
-                self.assertLessEqual(far, bound["first" if a["step"] == 1 else "metrics"],
-                                     f"{key} of step {a['step']}")
-                worst = max(worst, far)
-        return worst
-
     def compare_lengths(self, one, many, bound):
         far, name = w.distance(one, many, [n for n in one if n.endswith((".w", ".g"))])
         self.assertLessEqual(far, bound, name)
@@ -76,7 +62,7 @@ class Layouts(w.Bench):
             with self.subTest(ranks=ranks, transport=transport, microbatch=micro):
                 self.train(out, job | {"comm.plugin": transport, "train.microbatch": micro},
                            ranks=ranks)
-                loss = self.compare_metrics(one, w.metrics(self.path(out)), bound)
+                loss = self.near(one, out, bound["metrics"], first=bound["first"])
                 many = w.tensors(self.path(out), 20)
                 self.assertEqual(sorted(whole), sorted(many))
                 if "lengths" in bound:

@@ -159,6 +159,35 @@ class Bench(unittest.TestCase):
     def path(cls, *names):
         return os.path.join(cls.place, *names)
 
+    def near(self, one, many, bound=1e-5, *, first=None, norm=None,
+             keys=("loss", "grad_norm", "valid_loss"), same=("step", "lr", "tokens")):
+        """Have two runs the same numbers but for rounding, step by step? A run is its folder or its
+        metrics. The bounds are relative: of step 1 (first), of the norm, of the rest. Returns the
+        largest distance."""
+        a, b = (x if isinstance(x, list) else metrics(self.path(x)) for x in (one, many))
+        for key in same:
+            self.assertEqual([x[key] for x in a], [x[key] for x in b])
+        worst = 0.0
+        for x, y in zip(a, b):
+            for key in keys:
+                self.assertEqual(key in x, key in y)
+                far = abs(x[key] - y[key]) / abs(x[key]) if key in x else 0
+                limit = norm if key == "grad_norm" and norm is not None else bound
+                self.assertLessEqual(far, first if x["step"] == 1 and first is not None else limit,
+                                     f"{key} of step {x['step']}")
+                worst = max(worst, far)
+        return worst
+
+    def near_tensors(self, one, many, bound, step=20):
+        """The same of the tensors of a checkpoint, relative to the largest element of each. The
+        gradient of the keys' bias is nothing but rounding, which an update enlarges."""
+        a, b = (tensors(self.path(x), step) for x in (one, many))
+        b = {name: x for name, x in b.items() if not name.startswith("replica.")}
+        self.assertEqual({name: x[0] for name, x in a.items()},
+                         {name: x[0] for name, x in b.items()})
+        far, name = furthest(a, b, [n for n in a if "qkv.b" not in n])
+        self.assertLessEqual(far, bound, name)
+
     @classmethod
     def options(cls, out, job):
         """The command line after the job's file."""

@@ -21,25 +21,6 @@ SHORT = unittest.skipIf(w.BRIEF, "sanitizers see the same code with the head tie
 
 
 class Zero(w.Bench):
-    def near(self, one, many, bound, first=1e-5):
-        a, b = w.metrics(self.path(one)), w.metrics(self.path(many))
-        self.assertEqual(len(a), len(b))
-        for x, y in zip(a, b):
-            for key in ("loss", "grad_norm", "valid_loss"):
-                self.assertEqual(key in x, key in y)
-                far = abs(x[key] - y[key]) / abs(x[key]) if key in x else 0
-                self.assertLessEqual(far, first if x["step"] == 1 else bound,
-                                     f"{key} of step {x['step']}")
-            self.assertEqual(x["lr"], y["lr"])
-
-    def near_tensors(self, one, many, bound):
-        a, b = w.tensors(self.path(one), 20), w.tensors(self.path(many), 20)
-        self.assertEqual(sorted(a), sorted(b))
-        for name in a:
-            self.assertEqual(a[name][0], b[name][0], name)
-        far, name = w.furthest(a, b, [n for n in a if not n.endswith("qkv.b")])
-        self.assertLessEqual(far, bound, name)
-
     def clips(self, out, limit):
         self.assertTrue(any(x["grad_norm"] > limit for x in w.metrics(self.path(out))))
 
@@ -53,7 +34,7 @@ class Zero(w.Bench):
             for placement in PLACEMENTS:
                 with self.subTest(ranks=ranks, passes=passes, placement=placement):
                     self.train("cut", these | {"optim.placement": placement}, ranks=ranks)
-                    self.near("none", "cut", bound, first)
+                    self.near("none", "cut", bound, first=first)
                     if tensors:
                         self.near_tensors("none", "cut", tensors)
 

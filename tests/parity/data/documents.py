@@ -74,14 +74,6 @@ class Documents(w.Bench):
         write(cls.path("packed.bin"), tokens, some_ends(len(tokens)))
         cls.packed = {"data.train": cls.path("packed.bin")}
 
-    def near(self, one, many, bound=1e-5):
-        worst = 0.0
-        for x, y in zip(w.metrics(self.path(one)), w.metrics(self.path(many)), strict=True):
-            for key in ("loss", "grad_norm"):
-                worst = max(worst, abs(x[key] - y[key]) / abs(x[key]))
-        self.assertLessEqual(worst, bound)
-        return worst
-
     def differs(self, one, two, bound=1e-2):
         with self.assertRaises(AssertionError):
             self.near(one, two, bound)

@@ -37,14 +37,6 @@ PLUGINS = {"run.plugins": os.path.join(os.path.dirname(w.WEFT), "..", "tests", "
 
 
 class Dropout(w.Bench):
-    def near(self, one, many, bound=1e-5):
-        worst = 0.0
-        for x, y in zip(w.metrics(self.path(one)), w.metrics(self.path(many)), strict=True):
-            for key in ("loss", "grad_norm"):
-                worst = max(worst, abs(x[key] - y[key]) / abs(x[key]))
-        self.assertLessEqual(worst, bound)
-        return worst
-
     def family(self, job):
         for ranks, layout in LAYOUTS:
             with self.subTest(ranks=ranks, layout=layout):
