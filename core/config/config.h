@@ -16,6 +16,8 @@
 #include <stdio.h>
 #include <weft/plugin.h>
 
+#include "base/pool.h"
+
 typedef struct config config; /* opaque */
 
 /* The beginning of the first line of a file of `weft tune comm`; its version follows. */
@@ -162,6 +164,9 @@ char *config_written(const config *c, const char *except);
 /* The options of one component as its plugin sees them; lives as long as `c`, and the component
  * longer. */
 const weft_conf *config_conf(config *c, const char *section, const weft_component *component);
+
+/* The same for a component whose interface has no options: every getter answers NULL or 0. */
+const weft_conf *config_no_options(pool *p, const weft_component *component);
 
 /* The job as text, defaults filled in, one key a line under its section, keys in a fixed order:
  * what a checkpoint keeps and what ranks compare. The caller frees it. */
