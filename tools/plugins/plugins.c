@@ -229,7 +229,7 @@ static int run(int argc, char **argv)
         st = host_create(cfg ? config_raw(cfg, "run.plugins") : NULL, &h);
     if (st == WEFT_OK) {
         host_try_all(h);
-        st = host_list(h, NULL, &all, &n);
+        host_list(h, NULL, &all, &n);
     }
     if (st == WEFT_OK && name)
         st = find_and_print(h, all, n, name);
