@@ -92,6 +92,9 @@ weft_status ckpt_shard_check(int folder, uint32_t shard, uint32_t shards, const 
                              bool hash, const atomic_bool *stop, pool *p, ckpt_ranges *out,
                              struct stat *st);
 
+/* `n` bytes of an open file from `at` on; WEFT_DATA: it is shorter. */
+weft_status ckpt_read_part(int fd, void *out, uint64_t n, uint64_t at);
+
 /* --- sum.c --- */
 typedef struct ckpt_sum ckpt_sum;
 
@@ -125,6 +128,10 @@ weft_status ckpt_manifest_build(const ckpt_manifest *m, char **text, uint64_t *b
 /* The caller frees m->ranges.at, on failure too. */
 weft_status ckpt_manifest_parse(const char *text, uint64_t bytes, pool *p, ckpt_manifest *m);
 void ckpt_hex(const uint8_t sum[32], char out[65]);
+
+/* Sizes as an array of JSON, and back: at most WEFT_MAX_AXES. */
+struct json_t *ckpt_sizes_json(uint32_t rank, const int64_t *sizes); /* NULL: no memory */
+bool ckpt_sizes_parse(const struct json_t *list, uint32_t *rank, int64_t *out);
 /* The end of a manifest: the sum of the text before it, the last brace and a newline. */
 #define CKPT_TRAILER (sizeof ",\"sha256\":\"\"}\n" - 1 + 64)
 weft_status ckpt_trailer(const char *body, uint64_t bytes, char out[CKPT_TRAILER + 1]);
