@@ -195,8 +195,6 @@ weft_status ckpt_folder_lock(int folder, const char *out_dir, int *fd);
  * none, or no such folder. */
 bool ckpt_folder_foreign(int parent, const char *name, char out[CKPT_FILE_MAX]);
 
-/* Remove a folder with the regular files in it, without following links: 0, or -1 with errno. */
-int ckpt_folder_remove(int parent, const char *name);
 void ckpt_sweep(int folder); /* leftovers of runs that were killed */
 
 #endif
