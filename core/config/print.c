@@ -1,12 +1,10 @@
-/* config/print.c: a config or a table of options as text. See config.h. */
+/* config/print.c: a config as text. See config.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/differ.h"
 #include "config/store.h"
-
-/* --- the job as text --- */
 
 static void put_section(const char *section, FILE *to)
 {
@@ -100,42 +98,4 @@ char *config_written(const config *c, const char *except)
         }
     }
     return mem_text_end(&out);
-}
-
-/* --- tables of options --- */
-
-static const char *column_of(config_column column, const weft_option *o)
-{
-    bool binds =
-        column == CONFIG_BIND || (column == CONFIG_OWN && config_option_effect(o) & CONFIG_BINDS);
-    return binds ? "binds" : "free";
-}
-
-void config_print_options(FILE *to, const weft_option *const *options, int markdown,
-                          config_column column)
-{
-    size_t key_width = 3, type_width = 5, default_width = 7;
-    char type[512];
-    for (const weft_option *const *o = options; o && *o; o++) {
-        const char *dflt = (*o)->dflt ? (*o)->dflt : "(needed)";
-        config_type_text(*o, type, sizeof type);
-        size_t k = strlen((*o)->key), t = strlen(type), d = strlen(dflt);
-        key_width = k > key_width ? k : key_width;
-        type_width = t > type_width ? t : type_width;
-        default_width = d > default_width ? d : default_width;
-    }
-    const char *row =
-        markdown ? "| %-*s | %-*s | %-*s%s%-*s | %s |\n" : "  %-*s  %-*s  %-*s%s%-*s  %s\n";
-    const char *bar = column == CONFIG_PLAIN ? "" : markdown ? " | " : "  ";
-    int width = column == CONFIG_PLAIN ? 0 : 6;
-    fprintf(to, row, (int)key_width, "key", (int)type_width, "value", (int)default_width, "default",
-            bar, width, width ? "resume" : "", "meaning");
-    if (markdown)
-        fprintf(to, "|---|---|---|%s---|\n", width ? "---|" : "");
-    for (const weft_option *const *o = options; o && *o; o++) {
-        config_type_text(*o, type, sizeof type);
-        fprintf(to, row, (int)key_width, (*o)->key, (int)type_width, type, (int)default_width,
-                (*o)->dflt ? (*o)->dflt : "(needed)", bar, width,
-                width ? column_of(column, *o) : "", (*o)->help);
-    }
 }

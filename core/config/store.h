@@ -70,9 +70,6 @@ uint32_t config_read_reals(const char *text, double *reals, uint32_t cap);
 /* value.c: the option reads the same from both; a text that it does not take is another value. */
 bool config_same_value(const weft_option *o, const char *a, const char *b);
 
-/* "whole number, 1 to 64", for messages, help and docs. */
-void config_type_text(const weft_option *o, char *out, size_t size);
-
 /* store.c: an empty config that knows the core's sections. */
 config *config_new(const char *name);
 
