@@ -66,9 +66,7 @@ bool ckpt_piece_block(const ckpt_piece *p, box *out);
 /* "0:768,384:768", from and to on every axis. */
 void ckpt_block_text(const box *b, char out[CKPT_BLOCK_TEXT]);
 
-/* --- header.c: a tensor that a shard holds whole is stored under NAME with its shape, a block of
- * one under NAME@BLOCK with the block's; a range of either as a vector under NAME@FIRST or
- * NAME@BLOCK@FIRST. For parts __metadata__ has the whole shape as "shape:NAME" --- */
+/* --- header.c, whose first comment has the keys of a header --- */
 
 /* Length word, JSON and padding for pieces in the order of their bytes; the caller frees *text. */
 weft_status ckpt_header_build(const ckpt_piece *const *pieces, uint32_t n, char **text,

@@ -1,4 +1,4 @@
-/* run/view/plugins.c: see plugins_log.h. */
+/* run/view/plugins.c: see plugins.h. */
 #include "run/view/plugins.h"
 
 #include "base/err.h"
