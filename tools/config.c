@@ -4,6 +4,7 @@
 #include "bench/sweep/sweep.h"
 #include "bench/tune_command.h"
 #include "cli/cli.h"
+#include "cli/options.h"
 #include "config/constraints.h"
 #include "host/host.h"
 #include "plugins/keys.h"
@@ -30,17 +31,17 @@ static void print_reference(const host_component *const *all, uint32_t n)
     const config_section *s = config_core_sections();
     for (; s->name; s++) {
         printf("\n## [%s]: %s\n\n", s->name, s->help);
-        config_print_options(stdout, s->options, 1, CONFIG_OWN);
+        cli_print_options(stdout, s->options, 1, CLI_OWN);
     }
     printf("\n## [optim.NAME]: a parameter group\n\n"
            "A group has a learning rate and options of the update rule of its own; what it leaves "
            "out is that of [optim]. A parameter is in one group.\n\n"
            "```ini\n[optim.embed]\nparams = embed.*\nlr = 1e-3\n\n"
            "[optim.head]\nparams = head.*\nweight_decay = 0\n```\n\n");
-    config_print_options(stdout, config_group_options(), 1, CONFIG_OWN);
+    cli_print_options(stdout, config_group_options(), 1, CLI_OWN);
     printf(
         "\n## [comm.NAME]: of the core, for every transport; the plugins' own keys are below\n\n");
-    config_print_options(stdout, config_link_options(), 1, CONFIG_OWN);
+    cli_print_options(stdout, config_link_options(), 1, CLI_OWN);
     printf("\n## [sweep]: lists, for `weft bench SWEEP.ini`\n\n");
     bench_sweep_print_keys(stdout);
     printf("\n## [bench]: for `weft bench comm`\n\n");
@@ -56,10 +57,42 @@ static void print_reference(const host_component *const *all, uint32_t n)
         weft_option axes[WEFT_MAX_MESH];
         const weft_option **keys = plugins_keys_of(all[i], axes);
         if (*keys)
-            config_print_options(stdout, keys, 1, plugins_column_of(all[i]));
+            cli_print_options(stdout, keys, 1, plugins_column_of(all[i]));
         else
             puts("No keys.");
         free(keys);
+    }
+}
+
+/* "train.batch, -n" as code, word by word. */
+static void print_keys(FILE *to, const char *keys)
+{
+    while (*keys) {
+        size_t n = strcspn(keys, ",");
+        fprintf(to, "`%.*s`", (int)n, keys);
+        keys += n;
+        if (*keys)
+            fprintf(to, ", ");
+        keys += strspn(keys, ", ");
+    }
+}
+
+static void print_sentence(FILE *to, const char *says)
+{
+    for (; *says; says++)
+        fputc(*says == '{' || *says == '}' ? '`' : *says, to);
+}
+
+static void print_constraints(FILE *to)
+{
+    fprintf(to, "| keys | what is refused, and what is allowed | why |\n|---|---|---|\n");
+    for (uint32_t i = 0; i < CONSTRAINT_RULES; i++) {
+        const config_constraint_row *r = &config_constraint_rows[i];
+        fprintf(to, "| ");
+        print_keys(to, r->keys);
+        fprintf(to, " | ");
+        print_sentence(to, r->says);
+        fprintf(to, " | %s |\n", r->why);
     }
 }
 
@@ -73,7 +106,7 @@ static void print_combinations(const host_component *const *all, uint32_t n)
            "this machine lacks (`comm.plugin = mpi`\nwithout mpirun, `verbs` without its device). "
            "`AXIS` is a mesh axis. Keys of plugins that a job does not use may be in its\nfile; on "
            "the command line they are refused.\n\n");
-    config_print_constraints(stdout);
+    print_constraints(stdout);
     printf("\n## What plugins ask for\n\nA plugin refuses what only it can know. The meaning of "
            "its keys says what they go with.\n");
     for (uint32_t i = 0; i < n; i++) {
@@ -148,10 +181,9 @@ static int print_of_plugins(void (*print)(const host_component *const *all, uint
     weft_status st = host_create(NULL, &h);
     if (st == WEFT_OK) {
         host_try_all(h);
-        st = host_list(h, NULL, &all, &n);
-    }
-    if (st == WEFT_OK)
+        host_list(h, NULL, &all, &n);
         print(all, n);
+    }
     host_destroy(h);
     return cli_fail(st);
 }

@@ -65,3 +65,18 @@ void *mem_more(void *at, uint32_t *cap, uint64_t size)
     *cap = (uint32_t)more;
     return at;
 }
+
+void mem_text_begin(mem_text *t)
+{
+    *t = (mem_text){0};
+    t->to = open_memstream(&t->at, &t->bytes);
+    if (!t->to)
+        out_of_memory(0);
+}
+
+char *mem_text_end(mem_text *t)
+{
+    if (fclose(t->to))
+        out_of_memory(t->bytes);
+    return t->at;
+}

@@ -5,6 +5,8 @@
 #ifndef BASE_MEM_H
 #define BASE_MEM_H
 
+#include <stdio.h>
+
 #include "base/pool.h"
 
 /* malloc and realloc that end the program with a message instead of returning NULL. */
@@ -30,5 +32,14 @@ void mem_check(uint64_t bytes);
          ? ((v)->at = mem_more((v)->at, &(v)->cap, sizeof *(v)->at), &(v)->at[(v)->n++])           \
          : &(v)->at[(v)->n++])
 void *mem_more(void *at, uint32_t *cap, uint64_t size); /* doubles *cap; new part zeroed */
+
+/* Text that is written to `to`; mem_text_end() closes it, and the caller frees what it returns. */
+typedef struct mem_text {
+    FILE *to;
+    char *at;
+    size_t bytes;
+} mem_text;
+void mem_text_begin(mem_text *t);
+char *mem_text_end(mem_text *t);
 
 #endif

@@ -8,7 +8,6 @@
  *
  * All names are made from numbers. Links are never followed below the folder. */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -22,6 +21,7 @@
 #include "base/log.h"
 #include "ckpt/internal.h"
 #include "data/file.h"
+#include "data/folder.h"
 
 void ckpt_shard_name(uint32_t shard, uint32_t shards, char out[CKPT_FILE_MAX])
 {
@@ -58,16 +58,6 @@ bool ckpt_is_leftover(const char *name)
     return ckpt_step_from(name, ".", ".tmp", &step) || ckpt_step_from(name, ".", ".old", &step);
 }
 
-/* A stream over an open folder, with a descriptor of its own. */
-static DIR *list_folder(int parent, const char *name)
-{
-    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *d = fd < 0 ? NULL : fdopendir(fd);
-    if (!d && fd >= 0)
-        close(fd);
-    return d;
-}
-
 static int newest_first(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -77,7 +67,7 @@ static int newest_first(const void *a, const void *b)
 weft_status ckpt_list(int folder, ckpt_steps *out)
 {
     *out = (ckpt_steps){0};
-    DIR *d = list_folder(folder, ".");
+    DIR *d = data_folder_list(folder, ".");
     if (!d)
         return err_fail_errno(WEFT_IO, "cannot list the checkpoints");
     uint64_t step;
@@ -196,7 +186,7 @@ static bool is_ours(const char *name)
 
 bool ckpt_folder_foreign(int parent, const char *name, char out[CKPT_FILE_MAX])
 {
-    DIR *d = list_folder(parent, name);
+    DIR *d = data_folder_list(parent, name);
     if (!d && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP))
         return false;
     bool found = !d; /* what cannot be looked at stays */
@@ -212,30 +202,13 @@ bool ckpt_folder_foreign(int parent, const char *name, char out[CKPT_FILE_MAX])
     return found;
 }
 
-int ckpt_folder_remove(int parent, const char *name)
-{
-    DIR *d = list_folder(parent, name);
-    if (!d) /* a file or a link of that name goes as such; one that is not there is gone */
-        return errno == ENOENT || unlinkat(parent, name, 0) == 0 ? 0 : -1;
-    int removed;
-    do { /* listing again finds what a changing folder hid; what stays fails the unlinkat() below */
-        removed = 0;
-        rewinddir(d);
-        for (const struct dirent *e; (e = readdir(d));)
-            if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
-                removed += unlinkat(dirfd(d), e->d_name, 0) == 0;
-    } while (removed);
-    closedir(d);
-    return unlinkat(parent, name, AT_REMOVEDIR);
-}
-
 void ckpt_sweep(int folder)
 {
-    DIR *d = list_folder(folder, ".");
+    DIR *d = data_folder_list(folder, ".");
     if (!d)
         return;
     for (const struct dirent *e; (e = readdir(d));)
-        if (ckpt_is_leftover(e->d_name) && ckpt_folder_remove(folder, e->d_name) < 0)
+        if (ckpt_is_leftover(e->d_name) && data_folder_remove(folder, e->d_name) < 0)
             log_line(WEFT_LOG_WARN, "cannot remove the leftover checkpoint folder %s: %s",
                      e->d_name, strerror(errno));
     closedir(d);

@@ -35,17 +35,6 @@ static bool put(json_t *object, const char *key, json_t *value)
     return json_object_set_new(object, key, value) == 0;
 }
 
-static json_t *shape_array(uint32_t rank, const int64_t *shape)
-{
-    json_t *out = json_array();
-    for (uint32_t i = 0; i < rank; i++)
-        if (json_array_append_new(out, json_integer(shape[i]))) {
-            json_decref(out);
-            return NULL;
-        }
-    return out;
-}
-
 /* Key of a piece in its shard, and its stored shape: true when the key is the tensor's own name. */
 static bool key_of(const ckpt_piece *p, char key[KEY_MAX], json_t **shape)
 {
@@ -61,7 +50,7 @@ static bool key_of(const ckpt_piece *p, char key[KEY_MAX], json_t **shape)
     }
     if (range)
         snprintf(key + n, KEY_MAX - (size_t)n, "@%" PRIu64, p->first);
-    *shape = range ? shape_array(1, &vector) : shape_array(block.rank, block.size);
+    *shape = range ? ckpt_sizes_json(1, &vector) : ckpt_sizes_json(block.rank, block.size);
     return !part && !range;
 }
 
@@ -165,20 +154,6 @@ static bool parse_shape_text(const char *text, ckpt_range *r)
     return text[1] == 0;
 }
 
-static bool parse_shape(const json_t *shape, ckpt_range *r)
-{
-    r->rank = 0;
-    if (!json_is_array(shape) || json_array_size(shape) > WEFT_MAX_AXES)
-        return false;
-    for (size_t i = 0; i < json_array_size(shape); i++) {
-        const json_t *size = json_array_get(shape, i);
-        if (!json_is_integer(size))
-            return false;
-        r->shape[r->rank++] = json_integer_value(size);
-    }
-    return true;
-}
-
 /* "0:768,512:1024" of the tensor whose shape is in `r`; *end is the text after it. */
 static weft_status parse_block(const char *text, pool *p, ckpt_range *r, uint64_t *elements,
                                const char **end)
@@ -268,7 +243,8 @@ static weft_status parse_entry(const char *key, json_t *value, const json_t *met
     if (!r->dtype)
         return bad(r->name, "this program does not know its type");
     uint64_t stored, bytes;
-    if (!parse_shape(shape, r) || !ckpt_elements(r->rank, r->shape, r->dtype, &stored))
+    if (!ckpt_sizes_parse(shape, &r->rank, r->shape) ||
+        !ckpt_elements(r->rank, r->shape, r->dtype, &stored))
         return bad(r->name, "its shape is malformed, has a size below 1 or too many elements");
     bytes = stored * weft_dtype_size(r->dtype); /* fits: ckpt_elements() saw to it */
     if (begin < 0 || end < begin || (uint64_t)(end - begin) != bytes)

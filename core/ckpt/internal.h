@@ -66,9 +66,7 @@ bool ckpt_piece_block(const ckpt_piece *p, box *out);
 /* "0:768,384:768", from and to on every axis. */
 void ckpt_block_text(const box *b, char out[CKPT_BLOCK_TEXT]);
 
-/* --- header.c: a tensor that a shard holds whole is stored under NAME with its shape, a block of
- * one under NAME@BLOCK with the block's; a range of either as a vector under NAME@FIRST or
- * NAME@BLOCK@FIRST. For parts __metadata__ has the whole shape as "shape:NAME" --- */
+/* --- header.c, whose first comment has the keys of a header --- */
 
 /* Length word, JSON and padding for pieces in the order of their bytes; the caller frees *text. */
 weft_status ckpt_header_build(const ckpt_piece *const *pieces, uint32_t n, char **text,
@@ -91,6 +89,9 @@ weft_status ckpt_shard_write(const char *temp, uint32_t shard, uint32_t shards,
 weft_status ckpt_shard_check(int folder, uint32_t shard, uint32_t shards, const ckpt_shard_sum *sum,
                              bool hash, const atomic_bool *stop, pool *p, ckpt_ranges *out,
                              struct stat *st);
+
+/* `n` bytes of an open file from `at` on; WEFT_DATA: it is shorter. */
+weft_status ckpt_read_part(int fd, void *out, uint64_t n, uint64_t at);
 
 /* --- sum.c --- */
 typedef struct ckpt_sum ckpt_sum;
@@ -125,6 +126,10 @@ weft_status ckpt_manifest_build(const ckpt_manifest *m, char **text, uint64_t *b
 /* The caller frees m->ranges.at, on failure too. */
 weft_status ckpt_manifest_parse(const char *text, uint64_t bytes, pool *p, ckpt_manifest *m);
 void ckpt_hex(const uint8_t sum[32], char out[65]);
+
+/* Sizes as an array of JSON, and back: at most WEFT_MAX_AXES. */
+struct json_t *ckpt_sizes_json(uint32_t rank, const int64_t *sizes); /* NULL: no memory */
+bool ckpt_sizes_parse(const struct json_t *list, uint32_t *rank, int64_t *out);
 /* The end of a manifest: the sum of the text before it, the last brace and a newline. */
 #define CKPT_TRAILER (sizeof ",\"sha256\":\"\"}\n" - 1 + 64)
 weft_status ckpt_trailer(const char *body, uint64_t bytes, char out[CKPT_TRAILER + 1]);
@@ -188,8 +193,6 @@ weft_status ckpt_folder_lock(int folder, const char *out_dir, int *fd);
  * none, or no such folder. */
 bool ckpt_folder_foreign(int parent, const char *name, char out[CKPT_FILE_MAX]);
 
-/* Remove a folder with the regular files in it, without following links: 0, or -1 with errno. */
-int ckpt_folder_remove(int parent, const char *name);
 void ckpt_sweep(int folder); /* leftovers of runs that were killed */
 
 #endif

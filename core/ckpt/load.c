@@ -24,14 +24,6 @@
 
 #define WINDOW ((uint64_t)1 << 16) /* bytes of a file that are read for short rows */
 
-static weft_status read_text(int fd, uint64_t bytes, char *out)
-{
-    int rc = data_file_read(fd, out, bytes, 0);
-    if (rc < 0)
-        return err_fail_errno(WEFT_IO, "cannot read it");
-    return rc ? err_fail(WEFT_DATA, "it became shorter while it was read") : WEFT_OK;
-}
-
 /* The folder has no manifest.json: does it have checkpoints, itself or in its "checkpoints"? Then
  * name the newest, else say what is missing. */
 static weft_status no_manifest(int folder)
@@ -80,7 +72,7 @@ static weft_status read_manifest(ckpt *c)
                          : WEFT_OK;
     if (st == WEFT_OK) {
         char *text = mem_alloc(bytes);
-        st = read_text(fd, bytes, text);
+        st = ckpt_read_part(fd, text, bytes, 0);
         if (st == WEFT_OK)
             st = ckpt_manifest_parse(text, bytes, &c->mem, &c->manifest);
         free(text);

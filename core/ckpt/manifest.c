@@ -75,7 +75,7 @@ static json_t *shards_json(const ckpt_manifest *m)
     return out;
 }
 
-static json_t *sizes_json(uint32_t rank, const int64_t *size)
+json_t *ckpt_sizes_json(uint32_t rank, const int64_t *size)
 {
     json_t *out = json_array();
     for (uint32_t i = 0; i < rank; i++)
@@ -91,14 +91,14 @@ static json_t *piece_json(const ckpt_range *r)
     json_int_t shard = r->shard, first = (json_int_t)r->first, count = (json_int_t)r->count;
     if (!r->block)
         return json_pack("[I,I,I]", shard, first, count);
-    return json_pack("[I,I,I,o,o]", shard, first, count, sizes_json(r->rank, r->block->start),
-                     sizes_json(r->rank, r->block->size));
+    return json_pack("[I,I,I,o,o]", shard, first, count, ckpt_sizes_json(r->rank, r->block->start),
+                     ckpt_sizes_json(r->rank, r->block->size));
 }
 
 /* Ranges r[0 .. n) of one tensor. */
 static json_t *tensor_json(const ckpt_range *r, uint32_t n)
 {
-    json_t *shape = sizes_json(r->rank, r->shape), *pieces = json_array();
+    json_t *shape = ckpt_sizes_json(r->rank, r->shape), *pieces = json_array();
     bool ok = true;
     for (uint32_t i = 0; i < n && ok; i++)
         ok = !json_array_append_new(pieces, piece_json(&r[i]));
@@ -184,8 +184,7 @@ static weft_status parse_shards(const json_t *list, pool *p, ckpt_manifest *m)
     return WEFT_OK;
 }
 
-/* Integers of an array, at most WEFT_MAX_AXES. */
-static bool parse_sizes(const json_t *list, uint32_t *rank, int64_t *out)
+bool ckpt_sizes_parse(const json_t *list, uint32_t *rank, int64_t *out)
 {
     if (!json_is_array(list) || json_array_size(list) > WEFT_MAX_AXES)
         return false;
@@ -202,16 +201,14 @@ static bool parse_sizes(const json_t *list, uint32_t *rank, int64_t *out)
 static bool parse_block(const json_t *start, const json_t *size, pool *p, ckpt_range *r,
                         uint64_t *elements)
 {
-    box b;
+    box b = {0};
     uint32_t rank;
-    if (!parse_sizes(start, &rank, b.start) || rank != r->rank ||
-        !parse_sizes(size, &b.rank, b.size) || b.rank != rank ||
+    if (!ckpt_sizes_parse(start, &rank, b.start) || rank != r->rank ||
+        !ckpt_sizes_parse(size, &b.rank, b.size) || b.rank != rank ||
         !ckpt_block_ok(&b, r->shape, elements))
         return false;
     box *copy = pool_alloc(p, sizeof *copy);
-    memcpy(copy->start, b.start, rank * sizeof *b.start);
-    memcpy(copy->size, b.size, rank * sizeof *b.size);
-    copy->rank = rank;
+    *copy = b;
     r->block = copy;
     return true;
 }
@@ -245,7 +242,7 @@ static weft_status parse_tensor(const char *name, json_t *value, pool *p, ckpt_m
     ckpt_range r = {.name = pool_text(p, name)};
     if (json_unpack_ex(value, NULL, JSON_STRICT, "{s:s, s:o, s:o}", "dtype", &dtype, "shape",
                        &shape, "pieces", &pieces) ||
-        !(r.dtype = ckpt_dtype_from(dtype)) || !parse_sizes(shape, &r.rank, r.shape) ||
+        !(r.dtype = ckpt_dtype_from(dtype)) || !ckpt_sizes_parse(shape, &r.rank, r.shape) ||
         !ckpt_elements(r.rank, r.shape, r.dtype, &whole) || !json_is_array(pieces))
         return err_fail(WEFT_DATA, "tensor %s: its type, shape or list of pieces is malformed",
                         r.name);

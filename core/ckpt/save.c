@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "ckpt/internal.h"
 #include "data/file.h"
+#include "data/folder.h"
 
 weft_status ckpt_paths(const char *out_dir, uint64_t step, char temp[4096], char final[4096])
 {
@@ -107,7 +108,7 @@ void ckpt_abandon(const char *temp)
         return;
     int parent = ckpt_place_parent(temp);
     if (parent >= 0) {
-        if (ckpt_folder_remove(parent, ckpt_last_part(temp)) < 0)
+        if (data_folder_remove(parent, ckpt_last_part(temp)) < 0)
             log_line(WEFT_LOG_WARN, "cannot remove %s: %s", temp, strerror(errno));
         close(parent);
     }
@@ -118,15 +119,7 @@ void ckpt_abandon(const char *temp)
 
 static weft_status write_manifest(int folder, const char *text, uint64_t bytes)
 {
-    int fd =
-        openat(folder, "manifest.json", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return err_fail_errno(WEFT_IO, "cannot create manifest.json");
-    weft_status st = WEFT_OK;
-    if (data_file_write(fd, text, bytes) || data_file_sync(fd))
-        st = err_fail_errno(WEFT_IO, "cannot write manifest.json");
-    if (close(fd) < 0 && st == WEFT_OK)
-        st = err_fail_errno(WEFT_IO, "cannot close manifest.json");
+    weft_status st = data_folder_file(folder, "manifest.json", text, bytes);
     if (st == WEFT_OK && data_file_sync_folder(folder))
         st = err_fail_errno(WEFT_IO, "cannot sync the folder");
     return st;
@@ -167,18 +160,6 @@ weft_status ckpt_complete(int folder, ckpt_manifest *m)
     return st;
 }
 
-/* Renames the new folder to its final name, which must be free. A rename never replaces a folder
- * that has files, if another process has created one meanwhile. */
-static int put_in_place(int parent, const char *temp, const char *final)
-{
-    struct stat there;
-    if (fstatat(parent, final, &there, AT_SYMLINK_NOFOLLOW) == 0) {
-        errno = EEXIST;
-        return -1;
-    }
-    return errno == ENOENT ? renameat(parent, temp, parent, final) : -1;
-}
-
 /* Of the checkpoints up to `step`, which is the newest of them. Later ones are not this run's, and
  * are not counted; one with a file of somebody else stays. What cannot be removed is no failure of
  * the save. */
@@ -207,7 +188,7 @@ static void remove_old(int parent, uint64_t step, ckpt_keep keep)
                          other);
             continue;
         }
-        if (renameat(parent, name, parent, old) < 0 || ckpt_folder_remove(parent, old) < 0)
+        if (renameat(parent, name, parent, old) < 0 || data_folder_remove(parent, old) < 0)
             log_line(WEFT_LOG_WARN, "cannot remove the old checkpoint %s: %s", name,
                      strerror(errno));
     }
@@ -225,7 +206,7 @@ static weft_status commit(int parent, const char *temp, const char *final, ckpt_
     close(folder);
     if (st != WEFT_OK)
         return st;
-    if (put_in_place(parent, temp, final) < 0)
+    if (data_folder_rename(parent, temp, final) < 0)
         return err_fail_errno(WEFT_IO, "cannot rename it to %s", final);
     if (data_file_sync_folder(parent) < 0)
         return err_fail_errno(WEFT_IO, "cannot sync the folder, so that %s may not last", final);

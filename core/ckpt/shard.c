@@ -264,9 +264,9 @@ typedef struct source {
     char *head;                 /* the length word and the JSON */
 } source;
 
-static weft_status read_part(const source *s, void *out, uint64_t n, uint64_t at)
+weft_status ckpt_read_part(int fd, void *out, uint64_t n, uint64_t at)
 {
-    int rc = data_file_read(s->fd, out, n, at);
+    int rc = data_file_read(fd, out, n, at);
     if (rc < 0)
         return err_fail_errno(WEFT_IO, "cannot read it");
     return rc ? err_fail(WEFT_DATA, "it became shorter while it was read") : WEFT_OK;
@@ -275,8 +275,8 @@ static weft_status read_part(const source *s, void *out, uint64_t n, uint64_t at
 static weft_status read_head(source *s)
 {
     uint64_t n = 0;
-    weft_status st =
-        s->bytes < 8 ? err_fail(WEFT_DATA, "it is too short for a shard") : read_part(s, &n, 8, 0);
+    weft_status st = s->bytes < 8 ? err_fail(WEFT_DATA, "it is too short for a shard")
+                                  : ckpt_read_part(s->fd, &n, 8, 0);
     if (st != WEFT_OK)
         return st;
     if (n < 2 || n > CKPT_JSON_MAX || !check_range(8, n, s->bytes))
@@ -284,7 +284,7 @@ static weft_status read_head(source *s)
                         "its header is given as %" PRIu64 " bytes long, which is not possible", n);
     s->head_bytes = n;
     s->head = mem_alloc(8 + n);
-    return read_part(s, s->head, 8 + n, 0);
+    return ckpt_read_part(s->fd, s->head, 8 + n, 0);
 }
 
 static weft_status hash_rest(const source *s, ckpt_sum *sum, const atomic_bool *stop,
@@ -296,7 +296,7 @@ static weft_status hash_rest(const source *s, ckpt_sum *sum, const atomic_bool *
         n = s->bytes - at < BLOCK ? s->bytes - at : BLOCK;
         if (stop && atomic_load_explicit(stop, memory_order_relaxed))
             return err_fail(WEFT_INTERNAL, "nobody waits for its sum");
-        weft_status st = read_part(s, block, n, at);
+        weft_status st = ckpt_read_part(s->fd, block, n, at);
         if (st != WEFT_OK)
             return st;
         ckpt_sum_add(sum, block, n);

@@ -12,13 +12,12 @@
 
 static weft_status unknown_section(const config *c, const char *section, const config_setting *at)
 {
-    char place[4200];
     const char **names = mem_alloc(c->knowns.n * sizeof *names);
     for (uint32_t i = 0; i < c->knowns.n; i++)
         names[i] = c->knowns.at[i].section;
     const char *near = config_nearest(section, names, c->knowns.n);
     free(names);
-    config_place(c, at->file, at->line, place, sizeof place);
+    const char *place = config_place(c, at);
     if (near)
         return err_fail(WEFT_USAGE, "%s: unknown section [%s]; did you mean [%s]?", place, section,
                         near);
@@ -63,7 +62,7 @@ static const char *section_of(const config *c, const char *key)
 
 static weft_status unknown_key(const config *c, const config_setting *e)
 {
-    char place[4200], owners[600];
+    char owners[600];
     uint32_t n = 0;
     const char **names = mem_alloc(c->options.n * sizeof *names);
     for (uint32_t i = 0; i < c->options.n; i++)
@@ -71,7 +70,7 @@ static weft_status unknown_key(const config *c, const config_setting *e)
             names[n++] = c->options.at[i].option->key;
     const char *near = config_nearest(e->key, names, n);
     free(names);
-    config_place(c, e->file, e->line, place, sizeof place);
+    const char *place = config_place(c, e);
     if (near)
         return err_fail(WEFT_USAGE, "%s: unknown key '%s' in [%s]; did you mean '%s'?", place,
                         e->key, e->section, near);
@@ -161,13 +160,12 @@ static weft_status check_entry(const config *c, const config_setting *e)
     for (uint32_t i = 0; i < c->options.n; i++) {
         const config_declaration *d = &c->options.at[i];
         config_parsed v;
-        char why[VALUE_WHY], place[4200];
+        char why[VALUE_WHY];
         if (strcmp(d->option->key, e->key) || strcmp(d->section, e->section) ||
             (config_read_value(d->option, e->value, &v, why) &&
              (d->option->type != WEFT_OPT_STRING || c->dumped || is_literal(e, why))))
             continue;
-        config_place(c, e->file, e->line, place, sizeof place);
-        return err_fail(WEFT_USAGE, "%s: %s.%s: %s", place, e->section, e->key, why);
+        return err_fail(WEFT_USAGE, "%s: %s.%s: %s", config_place(c, e), e->section, e->key, why);
     }
     return WEFT_OK;
 }

@@ -12,7 +12,7 @@
 struct config_bound_conf {
     weft_conf conf;
     config_bound_conf *next;
-    const config *config;
+    const config *config; /* NULL: config_no_options() */
     const char *section;
     const weft_option *const *options;
 };
@@ -31,15 +31,12 @@ static const config_setting *find_entry(const config *c, const char *name)
     return config_entry(c, section, key);
 }
 
-static const weft_option *find_option(const config *c, const char *name)
+static const config_declaration *find_declaration(const config *c, const char *name)
 {
     char section[CONFIG_MAX_NAME + 1];
-    const char *key = config_split(name, section);
-    for (uint32_t i = 0; i < c->options.n; i++) {
-        const config_declaration *d = &c->options.at[i];
-        if (!strcmp(d->option->key, key) && !strcmp(d->section, section))
-            return d->option;
-    }
+    const config_declaration *d = config_declared(c, section, config_split(name, section));
+    if (d)
+        return d;
     fprintf(stderr, "weft error: the program asked for '%s', which nothing declares\n", name);
     abort();
 }
@@ -59,18 +56,16 @@ bool config_given(const config *c, const char *key)
 
 const char *config_text(const config *c, const char *key)
 {
-    const weft_option *o = find_option(c, key);
-    const char *text = config_raw(c, key);
-    return text ? text : o->dflt ? o->dflt : "";
+    return config_value(c, find_declaration(c, key));
 }
 
 static config_parsed read_value(const config *c, const char *key, uint32_t *type)
 {
-    const weft_option *o = find_option(c, key);
+    const config_declaration *d = find_declaration(c, key);
     config_parsed v;
     char why[VALUE_WHY];
-    *type = o->type;
-    if (!config_read_value(o, config_text(c, key), &v, why)) {
+    *type = d->option->type;
+    if (!config_read_value(d->option, config_value(c, d), &v, why)) {
         fprintf(stderr, "weft error: '%s' was asked for before the check: %s\n", key, why);
         abort();
     }
@@ -79,17 +74,9 @@ static config_parsed read_value(const config *c, const char *key, uint32_t *type
 
 bool config_is_default(const config *c, const char *key)
 {
-    const weft_option *o = find_option(c, key);
-    const char *text = config_text(c, key);
-    config_parsed is, was;
-    char why[VALUE_WHY];
-    if (!o->dflt)
-        return false;
-    if (!strcmp(text, o->dflt))
-        return true;
-    return o->type != WEFT_OPT_STRING && o->type != WEFT_OPT_CHOICE && o->type != WEFT_OPT_REALS &&
-           config_read_value(o, text, &is, why) && config_read_value(o, o->dflt, &was, why) &&
-           is.i == was.i && is.r == was.r;
+    const config_declaration *d = find_declaration(c, key);
+    const char *dflt = d->option->dflt;
+    return dflt && config_same_value(d->option, config_value(c, d), dflt);
 }
 
 static _Noreturn void wrong_getter(const char *key, const char *asked)
@@ -124,17 +111,12 @@ double config_real(const config *c, const char *key)
 const char *config_where(const config *c, const char *key)
 {
     const config_setting *e = find_entry(c, key);
-    pool *names = &((config *)c)->pool; /* only the pool grows: the values do not change */
-    if (!e)
-        return pool_printf(names, "default of %s", key);
-    char place[4200];
-    config_place(c, e->file, e->line, place, sizeof place);
-    return pool_text(names, place);
+    return e ? config_place(c, e) : pool_printf(&((config *)c)->pool, "default of %s", key);
 }
 
 const char *config_origin(const config *c, const char *key)
 {
-    pool *names = &((config *)c)->pool; /* likewise */
+    pool *names = &((config *)c)->pool; /* only the pool grows: the values do not change */
     if (!config_given(c, key))
         return pool_printf(names, "%s (default %s)", key, config_text(c, key));
     return pool_printf(names, "%s: %s", config_where(c, key), key);
@@ -160,13 +142,11 @@ bool config_line_at(const config *c, uint32_t i, config_line *out)
     if (i >= c->entries.n)
         return false;
     const config_setting *e = &c->entries.at[i];
-    char place[4200];
-    config_place(c, e->file, e->line, place, sizeof place);
     *out = (config_line){.section = e->section,
                          .key = e->key,
                          .value = e->value,
                          .name = pool_printf(&((config *)c)->pool, "%s.%s", e->section, e->key),
-                         .where = pool_text(&((config *)c)->pool, place),
+                         .where = config_place(c, e),
                          .stale = config_entry(c, e->section, e->key) != e,
                          .typed = !e->line && !e->file && !c->shared,
                          .unused = config_unused(c, e->section, e->key),
@@ -218,71 +198,85 @@ bool config_shares_command_line(const config *c)
 
 /* --- a plugin's view --- */
 
-static const weft_option *plugin_option(const config_bound_conf *b, const char *key, char name[128])
+/* The text of a key, and its option; NULL: the plugin does not declare it. */
+static const char *plugin_value(const config_bound_conf *b, const char *key,
+                                const weft_option **option)
 {
     for (const weft_option *const *o = b->options; *o; o++)
         if (key && !strcmp((*o)->key, key)) {
-            snprintf(name, 128, "%s.%s", b->section, key);
-            return *o;
+            *option = *o;
+            return config_value(b->config, config_declared(b->config, b->section, key));
         }
-    log_line(WEFT_LOG_ERROR, "a plugin asked for '%.64s' of [%s], which it does not declare",
-             key ? key : "NULL", b->section);
+    key = key ? key : "NULL";
+    if (b->config)
+        log_line(WEFT_LOG_ERROR, "a plugin asked for '%.64s' of [%s], which it does not declare",
+                 key, b->section);
+    else
+        log_line(WEFT_LOG_WARN,
+                 "the plugin component '%s' asks for the key '%.64s', and has no options",
+                 b->conf.component->name, key);
     return NULL;
 }
 
 static const char *conf_text(void *ctx, const char *key)
 {
-    const config_bound_conf *b = ctx;
-    char name[128];
-    return plugin_option(b, key, name) ? config_text(b->config, name) : NULL;
+    const weft_option *o;
+    return plugin_value(ctx, key, &o);
 }
 
 static int64_t conf_integer(void *ctx, const char *key)
 {
-    const config_bound_conf *b = ctx;
-    char name[128], why[VALUE_WHY];
-    const weft_option *o = plugin_option(b, key, name);
-    config_parsed v = {0};
-    if (o && config_read_value(o, config_text(b->config, name), &v, why))
-        return v.i;
-    return 0;
+    const weft_option *o;
+    const char *text = plugin_value(ctx, key, &o);
+    char why[VALUE_WHY];
+    config_parsed v;
+    return text && config_read_value(o, text, &v, why) ? v.i : 0;
 }
 
 static double conf_real(void *ctx, const char *key)
 {
-    const config_bound_conf *b = ctx;
-    char name[128], why[VALUE_WHY];
-    const weft_option *o = plugin_option(b, key, name);
-    config_parsed v = {0};
-    if (o && config_read_value(o, config_text(b->config, name), &v, why))
-        return o->type == WEFT_OPT_REAL || o->type == WEFT_OPT_SECONDS ? v.r : (double)v.i;
-    return 0;
+    const weft_option *o;
+    const char *text = plugin_value(ctx, key, &o);
+    char why[VALUE_WHY];
+    config_parsed v;
+    if (!text || !config_read_value(o, text, &v, why))
+        return 0;
+    return o->type == WEFT_OPT_REAL || o->type == WEFT_OPT_SECONDS ? v.r : (double)v.i;
 }
 
 static uint32_t conf_reals(void *ctx, const char *key, double *out, uint32_t cap)
 {
-    const config_bound_conf *b = ctx;
-    char name[128];
-    const weft_option *o = plugin_option(b, key, name);
-    return o ? config_read_reals(config_text(b->config, name), out, cap) : 0;
+    const weft_option *o;
+    const char *text = plugin_value(ctx, key, &o);
+    return text ? config_read_reals(text, out, cap) : 0;
+}
+
+static config_bound_conf *bind_conf(pool *p, const config *c, const char *section,
+                                    const weft_component *component)
+{
+    static const weft_option *const none[] = {NULL};
+    config_bound_conf *b = pool_alloc(p, sizeof *b);
+    *b = (config_bound_conf){
+        .conf = {sizeof b->conf, 0, b, component, conf_text, conf_integer, conf_real, conf_reals},
+        .config = c,
+        .section = section,
+        .options = c && component->options ? component->options : none,
+    };
+    return b;
 }
 
 const weft_conf *config_conf(config *c, const char *section, const weft_component *component)
 {
-    const weft_option *const *options = component->options;
-    static const weft_option *const none[] = {NULL};
-    options = options ? options : none;
     for (config_bound_conf *b = c->confs; b; b = b->next)
         if (b->conf.component == component && !strcmp(b->section, section))
             return &b->conf;
-    config_bound_conf *b = pool_alloc(&c->pool, sizeof *b);
-    *b = (config_bound_conf){
-        .conf = {sizeof b->conf, 0, b, component, conf_text, conf_integer, conf_real, conf_reals},
-        .next = c->confs,
-        .config = c,
-        .section = pool_text(&c->pool, section),
-        .options = options,
-    };
+    config_bound_conf *b = bind_conf(&c->pool, c, pool_text(&c->pool, section), component);
+    b->next = c->confs;
     c->confs = b;
     return &b->conf;
+}
+
+const weft_conf *config_no_options(pool *p, const weft_component *component)
+{
+    return &bind_conf(p, NULL, NULL, component)->conf;
 }

@@ -16,6 +16,8 @@
 #include <stdio.h>
 #include <weft/plugin.h>
 
+#include "base/pool.h"
+
 typedef struct config config; /* opaque */
 
 /* The beginning of the first line of a file of `weft tune comm`; its version follows. */
@@ -163,6 +165,9 @@ char *config_written(const config *c, const char *except);
  * longer. */
 const weft_conf *config_conf(config *c, const char *section, const weft_component *component);
 
+/* The same for a component whose interface has no options: every getter answers NULL or 0. */
+const weft_conf *config_no_options(pool *p, const weft_component *component);
+
 /* The job as text, defaults filled in, one key a line under its section, keys in a fixed order:
  * what a checkpoint keeps and what ranks compare. The caller frees it. */
 char *config_dump(const config *c);
@@ -177,13 +182,8 @@ char *config_dump_used(const config *c, const char *except);
  * the dump ignores it. [setup] */
 void config_remark(config *c, const char *text);
 
-/* What the column "resume" of a table of options (differ.h) shows: no such column, a word for each
- * option of the core, or one word for all. */
-typedef enum config_column { CONFIG_PLAIN, CONFIG_OWN, CONFIG_BIND, CONFIG_FREE } config_column;
-
-/* One section's options as a table: for people in a terminal, or for docs/CONFIG.md. */
-void config_print_options(FILE *to, const weft_option *const *options, int markdown,
-                          config_column column);
+/* "whole number, 1 to 64", for messages, help and docs. [any] */
+void config_type_text(const weft_option *o, char *out, size_t size);
 
 /* Is the option itself valid: key, type, choices, bounds, and a default that it would accept? The
  * record says what is wrong, without naming whose option it is. [any] */

@@ -6,12 +6,7 @@
 
 #include "base/err.h"
 
-/* {name} is replaced by facts; a name with a dot is a key. */
-static const struct row {
-    const char *keys; /* that are combined; the first one is reported as the cause */
-    const char *says; /* what is refused; what is valid */
-    const char *why;
-} rows[CONSTRAINT_RULES] = {
+const config_constraint_row config_constraint_rows[CONSTRAINT_RULES] = {
     [CONSTRAINT_ONE_AUTO] =
         {"parallel.AXIS",
          "only one of the mesh axes can be auto; {other} is as well: give one of "
@@ -125,42 +120,9 @@ static void fill(const char *says, const config_fact *facts, char *out, size_t c
 weft_status config_refuse(config_constraint rule, const config *c, const char *key,
                           const config_fact *facts)
 {
-    const struct row *r = &rows[rule];
+    const config_constraint_row *r = &config_constraint_rows[rule];
     char text[1024] = "", first[64];
     fill(r->says, facts, text, sizeof text);
     snprintf(first, sizeof first, "%.*s", (int)strcspn(r->keys, ","), r->keys);
     return c ? config_fail(c, key ? key : first, "%s", text) : err_fail(WEFT_USAGE, "%s", text);
-}
-
-/* --- Markdown --- */
-
-/* "train.batch, -n" as code, word by word. */
-static void print_keys(FILE *to, const char *keys)
-{
-    while (*keys) {
-        size_t n = strcspn(keys, ",");
-        fprintf(to, "`%.*s`", (int)n, keys);
-        keys += n;
-        if (*keys)
-            fprintf(to, ", ");
-        keys += strspn(keys, ", ");
-    }
-}
-
-static void print_sentence(FILE *to, const char *says)
-{
-    for (; *says; says++)
-        fputc(*says == '{' || *says == '}' ? '`' : *says, to);
-}
-
-void config_print_constraints(FILE *to)
-{
-    fprintf(to, "| keys | what is refused, and what is allowed | why |\n|---|---|---|\n");
-    for (uint32_t i = 0; i < CONSTRAINT_RULES; i++) {
-        fprintf(to, "| ");
-        print_keys(to, rows[i].keys);
-        fprintf(to, " | ");
-        print_sentence(to, rows[i].says);
-        fprintf(to, " | %s |\n", rows[i].why);
-    }
 }

@@ -7,7 +7,6 @@
 #ifndef CONFIG_CONSTRAINTS_H
 #define CONFIG_CONSTRAINTS_H
 
-#include <stdio.h>
 #include <weft/base.h>
 
 typedef struct config config; /* config.h */
@@ -45,7 +44,12 @@ typedef struct config_fact {
 weft_status config_refuse(config_constraint rule, const config *c, const char *key,
                           const config_fact *facts);
 
-/* The table in Markdown. */
-void config_print_constraints(FILE *to);
+/* The table. {name} is replaced by facts; a name with a dot is a key. */
+typedef struct config_constraint_row {
+    const char *keys; /* that are combined; the first one is reported as the cause */
+    const char *says; /* what is refused; what is valid */
+    const char *why;
+} config_constraint_row;
+extern const config_constraint_row config_constraint_rows[CONSTRAINT_RULES];
 
 #endif

@@ -5,8 +5,6 @@
 
 #include "config/store.h"
 
-#define REALS 64 /* of one value; value.c takes no more */
-
 void config_set_effect(config *c, const char *section, const weft_option *const *options,
                        uint32_t effect)
 {
@@ -23,39 +21,6 @@ uint32_t config_effect(const config *c, const char *key)
     char section[CONFIG_MAX_NAME + 1];
     const config_declaration *d = config_declared(c, section, config_split(key, section));
     return d ? d->effect : 0;
-}
-
-static const char *value_of(const config *c, const config_declaration *d)
-{
-    const config_setting *e = config_entry(c, d->section, d->option->key);
-    return e ? e->value : d->option->dflt ? d->option->dflt : "";
-}
-
-static bool same_reals(const char *a, const char *b)
-{
-    double x[REALS], y[REALS];
-    uint32_t n = config_read_reals(a, x, REALS);
-    if (config_read_reals(b, y, REALS) != n)
-        return false;
-    for (uint32_t i = 0; i < n; i++)
-        if (x[i] != y[i])
-            return false;
-    return true;
-}
-
-/* A saved value that the option does not take any more is another one. */
-static bool same_value(const weft_option *o, const char *a, const char *b)
-{
-    config_parsed x, y;
-    char why[VALUE_WHY];
-    if (!strcmp(a, b))
-        return true;
-    if (o->type == WEFT_OPT_STRING || o->type == WEFT_OPT_CHOICE ||
-        !config_read_value(o, a, &x, why) || !config_read_value(o, b, &y, why))
-        return false;
-    if (o->type == WEFT_OPT_REALS)
-        return same_reals(a, b);
-    return x.i == y.i && x.r == y.r;
 }
 
 /* The same key, declared by somebody earlier. */
@@ -77,7 +42,8 @@ static bool of_another_plugin(const config *saved, const config *present,
          i < present->options.n && !(config_option_effect(d->option) & CONFIG_BINDS); i++) {
         const config_declaration *x = &present->options.at[i];
         if (x->option->type == WEFT_OPT_STRING && config_option_effect(x->option) & CONFIG_BINDS &&
-            !strcmp(x->section, d->section) && strcmp(value_of(saved, x), value_of(present, x)))
+            !strcmp(x->section, d->section) &&
+            strcmp(config_value(saved, x), config_value(present, x)))
             return true;
     }
     return false;
@@ -99,8 +65,10 @@ uint32_t config_changes(const config *saved, const config *present, config_chang
         const config_declaration *d = &present->options.at[i];
         if (!(d->effect & CONFIG_BINDS) || is_repeated(present, d))
             continue;
-        config_change x = {d->section, d->option->key, value_of(saved, d), value_of(present, d)};
-        if (same_value(d->option, x.saved, x.present) || of_another_plugin(saved, present, d))
+        config_change x = {d->section, d->option->key, config_value(saved, d),
+                           config_value(present, d)};
+        if (config_same_value(d->option, x.saved, x.present) ||
+            of_another_plugin(saved, present, d))
             continue;
         if (n < cap)
             out[n] = x;

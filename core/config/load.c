@@ -6,24 +6,18 @@
 #include "config/source.h"
 #include "config/store.h"
 
-static bool in_section(const char *section, const char *except)
-{
-    const size_t n = strlen(except);
-    return !strncmp(section, except, n) && (!section[n] || section[n] == '.');
-}
-
 config *config_copy(const config *c, const char *except)
 {
     config *copy = config_new(c->name);
     for (uint32_t i = 0; i < c->sections.n; i++) {
         const config_heading *w = &c->sections.at[i];
-        if (except && in_section(w->section, except))
+        if (config_within(w->section, except))
             continue;
         config_note_section(copy, w->section, w->line);
     }
     for (uint32_t i = 0; i < c->entries.n; i++) {
         const config_setting *e = &c->entries.at[i];
-        if (except && in_section(e->section, except))
+        if (config_within(e->section, except))
             continue;
         *vec_push(&copy->entries) =
             (config_setting){.section = pool_text(&copy->pool, e->section),

@@ -1,4 +1,4 @@
-/* config/print.c: a config or a table of options as text. See config.h. */
+/* config/print.c: a config as text. See config.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,165 +6,96 @@
 #include "config/differ.h"
 #include "config/store.h"
 
-/* --- the job as text --- */
-
-typedef VEC(char) text;
-
-static void add(text *t, const char *s)
+static void put_section(const char *section, FILE *to)
 {
-    for (; *s; s++)
-        *vec_push(t) = *s;
+    fprintf(to, "%s[%s]\n", ftell(to) ? "\n" : "", section);
+}
+
+static void put_line(const char *key, const char *value, FILE *to)
+{
+    fprintf(to, "%s =%s%s\n", key, *value ? " " : "", value);
 }
 
 /* Declared by somebody earlier under the same name: it has its line already. */
-static bool is_repeated(const config *c, uint32_t i)
+static bool is_repeated(const config *c, const config_declaration *d)
 {
-    const config_declaration *d = &c->options.at[i];
-    for (uint32_t j = 0; j < i; j++)
-        if (!strcmp(c->options.at[j].option->key, d->option->key) &&
-            !strcmp(c->options.at[j].section, d->section))
-            return true;
-    return false;
+    return config_declared(c, d->section, d->option->key) != d;
 }
 
 /* A number in one form; other values as they are. */
-static void add_value(text *out, const config_declaration *d, const char *value)
+static void put_value(const config_declaration *d, const char *value, FILE *to)
 {
     config_parsed v;
-    char why[VALUE_WHY], number[40] = "";
+    char why[VALUE_WHY];
     const uint32_t type = d->option->type;
-    if ((type == WEFT_OPT_INT || type == WEFT_OPT_REAL || type == WEFT_OPT_BOOL) &&
-        config_read_value(d->option, value, &v, why)) {
-        if (type == WEFT_OPT_REAL)
-            snprintf(number, sizeof number, "%.17g", v.r);
-        else
-            snprintf(number, sizeof number, "%lld", (long long)v.i);
-    }
-    add(out, *number ? number : value);
+    const bool number = (type == WEFT_OPT_INT || type == WEFT_OPT_REAL || type == WEFT_OPT_BOOL) &&
+                        config_read_value(d->option, value, &v, why);
+    if (number && type == WEFT_OPT_REAL)
+        fprintf(to, "%.17g\n", v.r);
+    else if (number)
+        fprintf(to, "%lld\n", (long long)v.i);
+    else
+        fprintf(to, "%s\n", value);
 }
 
-static void dump_section(const config *c, const char *section, text *out)
+static void dump_section(const config *c, const char *section, FILE *to)
 {
     bool begun = false;
     for (uint32_t i = 0; i < c->options.n; i++) {
         const config_declaration *d = &c->options.at[i];
-        if (strcmp(d->section, section) || is_repeated(c, i))
+        if (strcmp(d->section, section) || is_repeated(c, d))
             continue;
         const config_setting *e = config_entry(c, section, d->option->key);
         if (!e && !d->option->dflt)
             continue;
-        if (!begun) {
-            add(out, out->n ? "\n[" : "[");
-            add(out, section);
-            add(out, "]\n");
-            begun = true;
-        }
-        const char *value = e ? e->value : d->option->dflt;
-        add(out, d->option->key);
-        add(out, value[0] ? " = " : " =");
-        add(out, value);
-        add(out, "\n");
+        if (!begun)
+            put_section(section, to);
+        begun = true;
+        put_line(d->option->key, e ? e->value : d->option->dflt, to);
     }
 }
 
 char *config_dump(const config *c)
 {
-    text out = {0};
+    mem_text out;
+    mem_text_begin(&out);
     for (uint32_t i = 0; i < c->knowns.n; i++)
-        dump_section(c, c->knowns.at[i].section, &out);
-    if (c->remark) {
-        add(&out, "; ");
-        add(&out, c->remark);
-        add(&out, "\n");
-    }
-    *vec_push(&out) = 0;
-    return out.at;
-}
-
-static bool is_within(const char *section, const char *name)
-{
-    const size_t n = strlen(name);
-    return !strncmp(section, name, n) && (!section[n] || section[n] == '.');
+        dump_section(c, c->knowns.at[i].section, out.to);
+    if (c->remark)
+        fprintf(out.to, "; %s\n", c->remark);
+    return mem_text_end(&out);
 }
 
 char *config_dump_used(const config *c, const char *except)
 {
-    text out = {0};
+    mem_text out;
+    mem_text_begin(&out);
     for (uint32_t i = 0; i < c->options.n; i++) {
         const config_declaration *d = &c->options.at[i];
         const config_setting *e = config_entry(c, d->section, d->option->key);
-        if (d->unused || is_repeated(c, i) || (except && is_within(d->section, except)) ||
+        if (d->unused || is_repeated(c, d) || config_within(d->section, except) ||
             (!e && !d->option->dflt))
             continue;
-        add(&out, d->section);
-        add(&out, ".");
-        add(&out, d->option->key);
-        add(&out, " = ");
-        add_value(&out, d, e ? e->value : d->option->dflt);
-        add(&out, "\n");
+        fprintf(out.to, "%s.%s = ", d->section, d->option->key);
+        put_value(d, e ? e->value : d->option->dflt, out.to);
     }
-    *vec_push(&out) = 0;
-    return out.at;
+    return mem_text_end(&out);
 }
 
 char *config_written(const config *c, const char *except)
 {
-    text out = {0};
+    mem_text out;
+    mem_text_begin(&out);
     for (uint32_t i = 0; i < c->sections.n; i++) {
         const char *section = c->sections.at[i].section;
-        if (is_within(section, except))
+        if (config_within(section, except))
             continue;
-        add(&out, out.n ? "\n[" : "[");
-        add(&out, section);
-        add(&out, "]\n");
+        put_section(section, out.to);
         for (uint32_t k = 0; k < c->entries.n; k++) {
             const config_setting *e = &c->entries.at[k];
-            if (e->tuned || strcmp(e->section, section) || config_entry(c, section, e->key) != e)
-                continue;
-            add(&out, e->key);
-            add(&out, e->value[0] ? " = " : " =");
-            add(&out, e->value);
-            add(&out, "\n");
+            if (!e->tuned && !strcmp(e->section, section) && config_entry(c, section, e->key) == e)
+                put_line(e->key, e->value, out.to);
         }
     }
-    *vec_push(&out) = 0;
-    return out.at;
-}
-
-/* --- tables of options --- */
-
-static const char *column_of(config_column column, const weft_option *o)
-{
-    bool binds =
-        column == CONFIG_BIND || (column == CONFIG_OWN && config_option_effect(o) & CONFIG_BINDS);
-    return binds ? "binds" : "free";
-}
-
-void config_print_options(FILE *to, const weft_option *const *options, int markdown,
-                          config_column column)
-{
-    size_t key_width = 3, type_width = 5, default_width = 7;
-    char type[512];
-    for (const weft_option *const *o = options; o && *o; o++) {
-        const char *dflt = (*o)->dflt ? (*o)->dflt : "(needed)";
-        config_type_text(*o, type, sizeof type);
-        size_t k = strlen((*o)->key), t = strlen(type), d = strlen(dflt);
-        key_width = k > key_width ? k : key_width;
-        type_width = t > type_width ? t : type_width;
-        default_width = d > default_width ? d : default_width;
-    }
-    const char *row =
-        markdown ? "| %-*s | %-*s | %-*s%s%-*s | %s |\n" : "  %-*s  %-*s  %-*s%s%-*s  %s\n";
-    const char *bar = column == CONFIG_PLAIN ? "" : markdown ? " | " : "  ";
-    int width = column == CONFIG_PLAIN ? 0 : 6;
-    fprintf(to, row, (int)key_width, "key", (int)type_width, "value", (int)default_width, "default",
-            bar, width, width ? "resume" : "", "meaning");
-    if (markdown)
-        fprintf(to, "|---|---|---|%s---|\n", width ? "---|" : "");
-    for (const weft_option *const *o = options; o && *o; o++) {
-        config_type_text(*o, type, sizeof type);
-        fprintf(to, row, (int)key_width, (*o)->key, (int)type_width, type, (int)default_width,
-                (*o)->dflt ? (*o)->dflt : "(needed)", bar, width,
-                width ? column_of(column, *o) : "", (*o)->help);
-    }
+    return mem_text_end(&out);
 }

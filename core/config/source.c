@@ -38,8 +38,8 @@ static void keep(const char *path, int fd)
     kept.fd = fd;
 }
 
-/* All bytes of `fd`, from `at` on where it is a file. */
-static weft_status read_all(int fd, bool file, const char *path, char **out, size_t *bytes)
+weft_status config_read_all(int fd, bool file, const char *what, const char *path, char **out,
+                            size_t *bytes)
 {
     char *text = mem_alloc(CONFIG_MAX_TEXT + 1);
     size_t n = 0;
@@ -50,7 +50,7 @@ static weft_status read_all(int fd, bool file, const char *path, char **out, siz
             continue;
         if (got < 0) {
             free(text);
-            return err_fail_errno(WEFT_USAGE, "cannot read the job file %s",
+            return err_fail_errno(WEFT_USAGE, "cannot read the %s %s", what,
                                   config_source_name(path));
         }
         if (!got)
@@ -59,8 +59,8 @@ static weft_status read_all(int fd, bool file, const char *path, char **out, siz
     }
     if (n > CONFIG_MAX_TEXT) {
         free(text);
-        return err_fail(WEFT_USAGE, "%s is longer than %u bytes; this is not a job file",
-                        config_source_name(path), CONFIG_MAX_TEXT);
+        return err_fail(WEFT_USAGE, "%s is longer than %u bytes; this is not a %s",
+                        config_source_name(path), CONFIG_MAX_TEXT, what);
     }
     *out = text;
     *bytes = n;
@@ -70,7 +70,7 @@ static weft_status read_all(int fd, bool file, const char *path, char **out, siz
 /* What can be read once: read it and keep it. */
 static weft_status read_once(int fd, const char *path, char **out, size_t *bytes)
 {
-    weft_status st = read_all(fd, false, path, out, bytes);
+    weft_status st = config_read_all(fd, false, "job file", path, out, bytes);
     if (st != WEFT_OK)
         return st;
     int copy = -1;
@@ -112,14 +112,14 @@ weft_status config_source_read(const char *path, char **out, size_t *bytes)
     if (st != WEFT_OK)
         return st;
     if (kept.fd >= 0 && !strcmp(kept.path, path))
-        return read_all(kept.fd, true, path, out, bytes);
+        return config_read_all(kept.fd, true, "job file", path, out, bytes);
     bool input = !strcmp(path, "-");
     int fd = input ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     struct stat s;
     if (fd < 0 || fstat(fd, &s))
         st = err_fail_errno(WEFT_USAGE, "cannot open the job file %s", config_source_name(path));
     else if (!input && (S_ISREG(s.st_mode) || S_ISDIR(s.st_mode)))
-        st = read_all(fd, true, path, out, bytes);
+        st = config_read_all(fd, true, "job file", path, out, bytes);
     else
         st = read_once(fd, path, out, bytes);
     if (fd >= 0 && !input)

@@ -7,6 +7,7 @@
 #ifndef CONFIG_SOURCE_H
 #define CONFIG_SOURCE_H
 
+#include <stdbool.h>
 #include <weft/base.h>
 
 /* In a rank that a launcher started: the descriptor of the launcher's copy (base/sealed.h). */
@@ -16,6 +17,11 @@
  * no zero behind them. A job from a pipe that has no bytes is refused, because the defaults alone
  * would be trained. One thread. [setup] */
 weft_status config_source_read(const char *path, char **out, size_t *bytes);
+
+/* All bytes of `fd`, from its begin where it is a `file`: at most those of a job. `what` ("job
+ * file") and `path` are for messages. The caller frees *out. [setup] */
+weft_status config_read_all(int fd, bool file, const char *what, const char *path, char **out,
+                            size_t *bytes);
 
 /* What messages call it: "standard input" for "-", else the path itself. [any] */
 const char *config_source_name(const char *path);

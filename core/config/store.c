@@ -65,12 +65,17 @@ const char *config_split(const char *name, char section[CONFIG_MAX_NAME + 1])
     return dot + 1;
 }
 
-void config_place(const config *c, const char *file, uint32_t line, char *out, size_t size)
+const char *config_place(const config *c, const config_setting *e)
 {
-    if (line)
-        snprintf(out, size, "%s:%u", file ? file : c->name, line);
-    else
-        snprintf(out, size, "%s", file ? file : "command line");
+    pool *names = &((config *)c)->pool;
+    return e->line ? pool_printf(names, "%s:%u", e->file ? e->file : c->name, e->line)
+                   : pool_text(names, e->file ? e->file : "command line");
+}
+
+bool config_within(const char *section, const char *name)
+{
+    const size_t n = name ? strlen(name) : 0;
+    return n && !strncmp(section, name, n) && (!section[n] || section[n] == '.');
 }
 
 /* --- keys that say which code is loaded, and data that does not --- */
@@ -124,6 +129,12 @@ const config_declaration *config_declared(const config *c, const char *section, 
             return d;
     }
     return NULL;
+}
+
+const char *config_value(const config *c, const config_declaration *d)
+{
+    const config_setting *e = config_entry(c, d->section, d->option->key);
+    return e ? e->value : d->option->dflt ? d->option->dflt : "";
 }
 
 /* add_option() has merged what each owner says into the first. */

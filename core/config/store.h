@@ -55,7 +55,6 @@ struct config {
 typedef struct config_parsed {
     int64_t i;
     double r;
-    uint32_t n; /* WEFT_OPT_REALS: how many */
 } config_parsed;
 
 /* ini.c: fill c->entries and c->sections from `bytes` bytes of text. */
@@ -68,8 +67,8 @@ bool config_read_value(const weft_option *o, const char *text, config_parsed *ou
                        char why[VALUE_WHY]);
 uint32_t config_read_reals(const char *text, double *reals, uint32_t cap);
 
-/* "whole number, 1 to 64", for messages, help and docs. */
-void config_type_text(const weft_option *o, char *out, size_t size);
+/* value.c: the option reads the same from both; a text that it does not take is another value. */
+bool config_same_value(const weft_option *o, const char *a, const char *b);
 
 /* store.c: an empty config that knows the core's sections. */
 config *config_new(const char *name);
@@ -83,12 +82,19 @@ void config_note_section(config *c, const char *section, uint32_t line);
 /* store.c: "comm.tcp.encrypt" to "comm.tcp" and "encrypt". */
 const char *config_split(const char *name, char section[CONFIG_MAX_NAME + 1]);
 
-/* store.c: "job.ini:12", or what `file` is without a line; both absent: "command line". */
-void config_place(const config *c, const char *file, uint32_t line, char *out, size_t size);
+/* store.c: "job.ini:12", or what `file` is without a line; both absent: "command line". In the pool
+ * of `c`, which grows: its values do not change. */
+const char *config_place(const config *c, const config_setting *e);
+
+/* store.c: the section is `name` or "`name`.anything"; NULL: never. */
+bool config_within(const char *section, const char *name);
 
 /* store.c: whether the section is known; who declared a key first, or NULL. */
 bool config_knows(const config *c, const char *section);
 const config_declaration *config_declared(const config *c, const char *section, const char *key);
+
+/* store.c: the text of a key as written, or its default; "" without either. */
+const char *config_value(const config *c, const config_declaration *d);
 
 /* store.c: whether only plugins that the job does not use declare the key. */
 bool config_unused(const config *c, const char *section, const char *key);

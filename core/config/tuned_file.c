@@ -5,32 +5,23 @@
  * never changes what is trained, and none that names code. Errors name the file and the line. The
  * first line has the version of the format, as a comment that any program accepts; a file without
  * it has version 1. */
-#include <stdio.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/err.h"
 #include "base/version.h"
+#include "config/source.h"
 #include "config/store.h"
 
-static weft_status read_file(const char *path, const char *what, char **out, size_t *bytes)
+static weft_status read_file(const char *path, char **out, size_t *bytes)
 {
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return err_fail_errno(WEFT_USAGE, "cannot open the %s %s", what, path);
-    char *text = mem_alloc(CONFIG_MAX_TEXT + 1);
-    *bytes = fread(text, 1, CONFIG_MAX_TEXT + 1, f);
-    weft_status st = WEFT_OK;
-    if (ferror(f))
-        st = err_fail_errno(WEFT_USAGE, "cannot read the %s %s", what, path);
-    else if (*bytes > CONFIG_MAX_TEXT)
-        st = err_fail(WEFT_USAGE, "%s is longer than %u bytes; this is not a %s", path,
-                      CONFIG_MAX_TEXT, what);
-    fclose(f);
-    if (st != WEFT_OK)
-        free(text);
-    else
-        *out = text;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return err_fail_errno(WEFT_USAGE, "cannot open the file %s", path);
+    weft_status st = config_read_all(fd, false, "file", path, out, bytes);
+    close(fd);
     return st;
 }
 
@@ -83,14 +74,13 @@ static void take(config *c, const config *f)
 weft_status config_read_tuned(config *c)
 {
     const config_setting *named = config_entry(c, "comm", "tuned");
-    char *text = NULL, place[4200];
+    char *text = NULL;
     size_t bytes = 0;
     if (!named || !*named->value)
         return WEFT_OK;
-    config_place(c, named->file, named->line, place, sizeof place);
-    weft_status st = read_file(named->value, "file", &text, &bytes);
+    weft_status st = read_file(named->value, &text, &bytes);
     if (st != WEFT_OK) {
-        err_context("%s: comm.tuned", place);
+        err_context("%s: comm.tuned", config_place(c, named));
         return st;
     }
     config *f = config_new(named->value);

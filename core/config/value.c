@@ -210,10 +210,36 @@ bool config_read_value(const weft_option *o, const char *text, config_parsed *ou
     case WEFT_OPT_BYTES: return read_bytes(o, text, out, why);
     case WEFT_OPT_REAL:
     case WEFT_OPT_SECONDS: return read_real(o, text, &out->r, why);
-    case WEFT_OPT_REALS: return walk_reals(o, text, NULL, 0, &out->n, why);
+    case WEFT_OPT_REALS: return walk_reals(o, text, NULL, 0, &(uint32_t){0}, why);
     case WEFT_OPT_CHOICE: return read_choice(o, text, why);
     default: return true;
     }
+}
+
+static bool same_reals(const char *a, const char *b)
+{
+    double x[REALS_MAX], y[REALS_MAX];
+    uint32_t n = config_read_reals(a, x, REALS_MAX);
+    if (config_read_reals(b, y, REALS_MAX) != n)
+        return false;
+    for (uint32_t i = 0; i < n; i++)
+        if (x[i] != y[i])
+            return false;
+    return true;
+}
+
+bool config_same_value(const weft_option *o, const char *a, const char *b)
+{
+    config_parsed x, y;
+    char why[VALUE_WHY];
+    if (!strcmp(a, b))
+        return true;
+    if (o->type == WEFT_OPT_STRING || o->type == WEFT_OPT_CHOICE ||
+        !config_read_value(o, a, &x, why) || !config_read_value(o, b, &y, why))
+        return false;
+    if (o->type == WEFT_OPT_REALS)
+        return same_reals(a, b);
+    return x.i == y.i && x.r == y.r;
 }
 
 void config_type_text(const weft_option *o, char *out, size_t size)

@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include "data/folder.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -80,39 +79,51 @@ static void close_both(data_folder *f)
     f->fd = f->parent = -1;
 }
 
-void data_folder_abandon(data_folder *f)
+DIR *data_folder_list(int parent, const char *name)
 {
-    const int fd = f->fd >= 0 ? openat(f->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
-    int removed = d != NULL;
-    while (removed) { /* listing again finds what a changing folder hid */
+    if (!d && fd >= 0)
+        close(fd);
+    return d;
+}
+
+int data_folder_remove(int parent, const char *name)
+{
+    DIR *d = data_folder_list(parent, name);
+    if (!d) /* a file or a link of that name goes as such; one that is not there is gone */
+        return errno == ENOENT || unlinkat(parent, name, 0) == 0 ? 0 : -1;
+    int removed;
+    do { /* listing again finds what a changing folder hid; what stays fails the unlinkat() below */
         removed = 0;
         rewinddir(d);
         for (const struct dirent *e; (e = readdir(d));)
             if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
-                removed += unlinkat(fd, e->d_name, 0) == 0;
-    }
-    if (d)
-        closedir(d);
-    else if (fd >= 0)
-        close(fd);
-    if (f->fd >= 0 && unlinkat(f->parent, f->temp, AT_REMOVEDIR) < 0)
+                removed += unlinkat(dirfd(d), e->d_name, 0) == 0;
+    } while (removed);
+    closedir(d);
+    return unlinkat(parent, name, AT_REMOVEDIR);
+}
+
+void data_folder_abandon(data_folder *f)
+{
+    if (f->fd >= 0 && data_folder_remove(f->parent, f->temp) < 0)
         log_line(WEFT_LOG_WARN, "cannot remove %s: %s", f->path, strerror(errno));
     close_both(f);
 }
 
 /* A file system without RENAME_NOREPLACE gets a look and a rename, which replaces no folder with
  * files in it. */
-static int rename_new(const data_folder *f)
+int data_folder_rename(int parent, const char *from, const char *to)
 {
     struct stat there;
-    if (renameat2(f->parent, f->temp, f->parent, f->name, RENAME_NOREPLACE) == 0)
+    if (renameat2(parent, from, parent, to, RENAME_NOREPLACE) == 0)
         return 0;
     if (errno != EINVAL && errno != ENOSYS)
         return -1;
-    if (fstatat(f->parent, f->name, &there, AT_SYMLINK_NOFOLLOW) == 0)
+    if (fstatat(parent, to, &there, AT_SYMLINK_NOFOLLOW) == 0)
         errno = EEXIST;
-    return errno == ENOENT ? renameat(f->parent, f->temp, f->parent, f->name) : -1;
+    return errno == ENOENT ? renameat(parent, from, parent, to) : -1;
 }
 
 weft_status data_folder_commit(data_folder *f)
@@ -120,7 +131,7 @@ weft_status data_folder_commit(data_folder *f)
     weft_status st = WEFT_OK;
     if (data_file_sync_folder(f->fd) < 0)
         st = err_fail_errno(WEFT_IO, "cannot sync %s", f->path);
-    else if (rename_new(f) < 0)
+    else if (data_folder_rename(f->parent, f->temp, f->name) < 0)
         st = err_fail_errno(WEFT_IO, "cannot rename %s to %s", f->path, f->name);
     if (st != WEFT_OK) {
         data_folder_abandon(f);

@@ -6,6 +6,7 @@
 #ifndef DATA_FOLDER_H
 #define DATA_FOLDER_H
 
+#include <dirent.h>
 #include <limits.h>
 #include <weft/base.h>
 
@@ -28,5 +29,12 @@ void data_folder_abandon(data_folder *f);
 
 /* Write a whole file `name` into it and sync it. [setup] */
 weft_status data_folder_file(int folder, const char *name, const void *data, uint64_t bytes);
+
+/* The calls of which these are made, for other folders that are there whole; -1 or NULL with errno.
+ * Links are not followed. A stream over a folder, with a descriptor of its own; remove it with the
+ * files in it, or what else has the name; rename it to a name that must be free. [setup] */
+DIR *data_folder_list(int parent, const char *name);
+int data_folder_remove(int parent, const char *name);
+int data_folder_rename(int parent, const char *from, const char *to);
 
 #endif

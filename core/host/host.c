@@ -424,7 +424,7 @@ void host_try_all(host *h)
     }
 }
 
-weft_status host_list(host *h, const char *kind, const host_component ***out, uint32_t *n)
+void host_list(host *h, const char *kind, const host_component ***out, uint32_t *n)
 {
     listing all = {0};
     for (size_t k = 0; host_kinds[k]; k++)
@@ -438,5 +438,4 @@ weft_status host_list(host *h, const char *kind, const host_component ***out, ui
     if (all.n)
         memcpy(*out, all.at, all.n * sizeof **out);
     free(all.at);
-    return WEFT_OK;
 }

@@ -62,7 +62,7 @@ void host_try_all(host *h);
 
 /* Every component of the kind (NULL: of all) in every place searched, sorted by kind and name;
  * objects that cannot be used come with iface NULL and the reason in `help`. Loads their files. */
-weft_status host_list(host *h, const char *kind, const host_component ***out, uint32_t *n);
+void host_list(host *h, const char *kind, const host_component ***out, uint32_t *n);
 
 /* The number of the place, in the order of the search, that the file `path` of a component lies in;
  * *own: it is the program's. A file in none of them is behind all. [any] */

@@ -210,7 +210,7 @@ static weft_status adopt(host_object *o, const weft_component *from, host_compon
         .table = own->table,
         .manifest = o->manifest,
         .own = own,
-        .no_options = host_empty_conf(&o->owner->pool, own),
+        .no_options = config_no_options(&o->owner->pool, own),
     };
     return st;
 }

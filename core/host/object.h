@@ -150,7 +150,4 @@ weft_status host_file_check_elf(const host_trusted *t);
 /* serve.c */
 void host_object_close(host_object *o);
 
-/* Values for a component whose interface has no options: every getter answers NULL or 0. */
-const weft_conf *host_empty_conf(pool *p, const weft_component *c);
-
 #endif

@@ -143,51 +143,6 @@ void host_serve_each(host *h, const char *id, host_make_table make, void *ctx)
     *s = (host_served){.id = s->id, .make = make, .ctx = ctx};
 }
 
-/* --- values of a component without options --- */
-
-static void undeclared(void *ctx, const char *key)
-{
-    log_line(WEFT_LOG_WARN,
-             "the plugin component '%s' asks for the key '%.64s', and has no options",
-             ((const weft_component *)ctx)->name, key ? key : "NULL");
-}
-
-static const char *empty_text(void *ctx, const char *key)
-{
-    undeclared(ctx, key);
-    return NULL;
-}
-
-static int64_t empty_integer(void *ctx, const char *key)
-{
-    undeclared(ctx, key);
-    return 0;
-}
-
-static double empty_real(void *ctx, const char *key)
-{
-    undeclared(ctx, key);
-    return 0;
-}
-
-static uint32_t empty_reals(void *ctx, const char *key, double *out, uint32_t capacity)
-{
-    (void)out;
-    (void)capacity;
-    undeclared(ctx, key);
-    return 0;
-}
-
-const weft_conf *host_empty_conf(pool *p, const weft_component *c)
-{
-    weft_conf *conf = pool_alloc(p, sizeof *conf);
-    *conf = (weft_conf){
-        sizeof *conf,  0,          (void *)(uintptr_t)c, c, empty_text,
-        empty_integer, empty_real, empty_reals,
-    };
-    return conf;
-}
-
 /* --- the life of a module --- */
 
 static void show_module(host_object *o)

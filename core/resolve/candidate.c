@@ -108,7 +108,8 @@ static weft_status list_installed(resolve_state *r, bool links,
 {
     const host_component **all;
     uint32_t count;
-    weft_status st = host_list(r->spec->host, "comm", &all, &count);
+    weft_status st = WEFT_OK;
+    host_list(r->spec->host, "comm", &all, &count);
     *n = 0;
     for (uint32_t i = 0; st == WEFT_OK && i < count && *n < MAX_CANDIDATES; i++) {
         const char *iface = all[i]->iface;

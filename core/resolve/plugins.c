@@ -200,8 +200,7 @@ static void add_unused(resolve_state *r)
 {
     const host_component **all;
     uint32_t n;
-    if (host_list(r->spec->host, NULL, &all, &n) != WEFT_OK)
-        return;
+    host_list(r->spec->host, NULL, &all, &n);
     for (uint32_t i = 0; i < n; i++) {
         if (!all[i]->iface || !strcmp(all[i]->kind, "comm") || !strcmp(all[i]->kind, "op"))
             continue;

@@ -113,8 +113,7 @@ static bool is_unused_axis(const resolve_state *r, const char *name)
 {
     const host_component **all;
     uint32_t n;
-    if (host_list(r->spec->host, "parallel", &all, &n) != WEFT_OK)
-        return false;
+    host_list(r->spec->host, "parallel", &all, &n);
     for (uint32_t i = 0; i < n; i++) {
         const weft_strategy *table = all[i]->table;
         if (!all[i]->iface || strcmp(all[i]->iface, "weft.strategy/1"))

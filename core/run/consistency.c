@@ -11,10 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct notes {
-    uint64_t resume, settings, data, files, plan;
-} notes;
-
 /* Whether it is a cost by which algorithms are selected. Costs must be equal on all ranks, whatever
  * file they come from. Defaults are skipped, because a machine may lack a transport. */
 static bool is_cost(const config *c, const char *section, const char *key)
@@ -38,34 +34,22 @@ static bool of_a_machine(const char *section, const char *key)
                                                !strcmp(key, "listen") || !strcmp(key, "address")));
 }
 
-typedef VEC(char) text;
-
-static void add(text *t, const char *what)
-{
-    while (*what)
-        *vec_push(t) = *what++;
-}
-
 /* The settings that must be equal on all ranks, one "section.key = value" per line; the caller
  * frees it. */
 static char *shared_settings(const config *c)
 {
     char *dump = config_dump(c), section[128] = "", key[128], *rest;
-    text out = {0};
+    mem_text out;
+    mem_text_begin(&out);
     for (char *line = strtok_r(dump, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         if (sscanf(line, "[%127[^]]]", section) == 1)
             continue;
-        if (sscanf(line, "%127[^ =]", key) != 1 ||
-            (of_a_machine(section, key) && !is_cost(c, section, key)))
-            continue;
-        add(&out, section);
-        add(&out, ".");
-        add(&out, line);
-        add(&out, "\n");
+        if (sscanf(line, "%127[^ =]", key) == 1 &&
+            (!of_a_machine(section, key) || is_cost(c, section, key)))
+            fprintf(out.to, "%s.%s\n", section, line);
     }
-    *vec_push(&out) = 0;
     free(dump);
-    return out.at;
+    return mem_text_end(&out);
 }
 
 /* What each rank reads, a line "USE data: SOURCE: IDENTITY" each; the caller frees it. */
@@ -73,17 +57,12 @@ static char *list_data(const run_prepared *j)
 {
     const data_set *const sets[] = {&j->train, &j->valid};
     static const char *const use[] = {"training", "validation"};
-    text out = {0};
-    for (int i = 0; i < 2; i++) {
-        add(&out, use[i]);
-        add(&out, " data: ");
-        add(&out, sets[i]->set ? sets[i]->source->name : "none");
-        add(&out, ": ");
-        add(&out, sets[i]->set ? sets[i]->info.identity : "");
-        add(&out, "\n");
-    }
-    *vec_push(&out) = 0;
-    return out.at;
+    mem_text out;
+    mem_text_begin(&out);
+    for (int i = 0; i < 2; i++)
+        fprintf(out.to, "%s data: %s: %s\n", use[i], sets[i]->set ? sets[i]->source->name : "none",
+                sets[i]->set ? sets[i]->info.identity : "");
+    return mem_text_end(&out);
 }
 
 /* Whether the key of the first line is among the keys of `lines`. */
@@ -128,14 +107,8 @@ static weft_status name_setting(uint32_t rank, const char *mine, const char *zer
 /* The lines of list_data() are as many on all ranks. */
 static weft_status name_data(uint32_t rank, const char *mine, const char *zero)
 {
-    size_t a = strcspn(mine, "\n"), b = strcspn(zero, "\n");
-    if (a == b && !memcmp(mine, zero, a)) {
-        mine += a + (mine[a] != 0);
-        zero += b + (zero[b] != 0);
-        a = strcspn(mine, "\n");
-        b = strcspn(zero, "\n");
-    }
-    const size_t use = strcspn(mine, ":");
+    skip_equal(&mine, &zero);
+    const size_t a = strcspn(mine, "\n"), b = strcspn(zero, "\n"), use = strcspn(mine, ":");
     return err_fail(WEFT_USAGE,
                     "rank %u has other %.*s than rank 0: its [data] gives%.*s, that of rank 0%.*s",
                     rank, (int)use, mine, (int)(a - use - (a > use)), mine + use + (a > use),
@@ -147,34 +120,30 @@ static weft_status list_files(const run_prepared *j, char **out, uint64_t *mark)
 {
     const host_file *files;
     uint32_t n = 0;
-    size_t bytes;
-    FILE *to = open_memstream(out, &bytes);
-    if (!to)
-        return err_fail(WEFT_NO_MEMORY, "no memory for the list of plugins");
+    mem_text text;
+    mem_text_begin(&text);
     weft_status st = host_used_files(j->host, true, &files, &n);
     *mark = DIGEST_BEGIN;
     for (uint32_t i = 0; st == WEFT_OK && i < n; i++) {
-        fprintf(to, "plugin %s %s %s\n", files[i].id, files[i].digest, files[i].path);
+        fprintf(text.to, "plugin %s %s %s\n", files[i].id, files[i].digest, files[i].path);
         digest_mix(mark, files[i].id, strlen(files[i].id) + 1);
         digest_mix(mark, files[i].digest, sizeof files[i].digest);
     }
-    fclose(to);
+    *out = mem_text_end(&text);
     return st;
 }
 
 static char *list_parts(const plan_set *set)
 {
-    char *out = NULL, stage[32] = "";
-    size_t bytes;
-    FILE *to = open_memstream(&out, &bytes);
-    for (uint32_t i = 0; to && i < set->n; i++) {
+    char stage[32] = "";
+    mem_text text;
+    mem_text_begin(&text);
+    for (uint32_t i = 0; i < set->n; i++) {
         if (set->n > 1)
             snprintf(stage, sizeof stage, "stage %u: ", i);
-        plan_print_parts(&set->at[i], stage, to);
+        plan_print_parts(&set->at[i], stage, text.to);
     }
-    if (to)
-        fclose(to);
-    return out;
+    return mem_text_end(&text);
 }
 
 /* One line of list_files(). */
@@ -219,55 +188,51 @@ static weft_status name_part(uint32_t rank, const char *mine, const char *zero)
                     rank, n ? n : 20, n ? mine : "the number of stages");
 }
 
-/* What ranks other than 0 fetch of rank 0: text that names a difference. */
-typedef struct sheets {
-    char *settings, *data, *files, *parts;
-} sheets;
+enum { SETTINGS, DATA, FILES, PARTS, SHEETS };
 
-/* `r` differs from rank 0; `mine` and `zero` are there when it is this rank, else NULL. */
-static weft_status name_difference(uint32_t r, const notes *has, const notes *first,
-                                   const sheets *mine, const sheets *zero)
+/* The texts that ranks other than 0 fetch of rank 0, in the order in which they are compared. */
+static const struct {
+    const char *key;
+    weft_status (*name)(uint32_t rank, const char *mine, const char *zero); /* the difference */
+    const char *others; /* what all ranks say of the one that differs and names it */
+} sheets[SHEETS] = {
+    {"settings", name_setting, "has other settings than rank 0, and reports which"},
+    {"data", name_data, "has other data than rank 0, and reports which"},
+    {"plugin files", name_file, "has loaded other plugin files than rank 0, and reports which"},
+    {"parts of the plan", name_part,
+     "has another plan than rank 0, and reports where they differ: both must run the same program "
+     "and plugins"},
+};
+
+typedef struct notes {
+    uint64_t resume, of[SHEETS]; /* digests */
+} notes;
+
+/* `mine` and `zero` are there when `r` is this rank, else NULL. */
+static weft_status compare(uint32_t r, const notes *has, const notes *first, char *const *mine,
+                           char *const *zero)
 {
     static const char *const words[] = {"without --resume", "with --resume", "with --resume=auto",
                                         "with --resume=force"};
     if (has->resume != first->resume)
         return err_fail(WEFT_USAGE, "rank %u was started %s and rank 0 %s: start all ranks alike",
                         r, words[has->resume & 3], words[first->resume & 3]);
-    if (has->settings != first->settings && mine)
-        return name_setting(r, mine->settings, zero->settings);
-    if (has->settings != first->settings)
-        return err_fail(WEFT_USAGE, "rank %u has other settings than rank 0, and reports which", r);
-    if (has->data != first->data)
-        return mine ? name_data(r, mine->data, zero->data)
-                    : err_fail(WEFT_USAGE, "rank %u has other data than rank 0, and reports which",
-                               r);
-    if (has->files != first->files)
-        return mine ? name_file(r, mine->files, zero->files)
-                    : err_fail(WEFT_USAGE,
-                               "rank %u has loaded other plugin files than rank 0, and reports "
-                               "which",
-                               r);
-    return mine ? name_part(r, mine->parts, zero->parts)
-                : err_fail(WEFT_USAGE,
-                           "rank %u has another plan than rank 0, and reports where they differ: "
-                           "both must run the same program and plugins",
-                           r);
+    for (uint32_t i = 0; i < SHEETS; i++)
+        if (has->of[i] != first->of[i])
+            return mine ? sheets[i].name(r, mine[i], zero[i])
+                        : err_fail(WEFT_USAGE, "rank %u %s", r, sheets[i].others);
+    return WEFT_OK;
 }
 
-static weft_status compare(const run_prepared *j, job *meeting, const job_identity *who, notes own,
-                           const sheets *mine, const sheets *zero)
+static weft_status compare_all(job *meeting, const job_identity *who, const notes *own,
+                               char *const *mine, char *const *zero)
 {
     notes *all = mem_alloc(who->ranks * sizeof *all);
-    own.plan = j->plans.digest;
-    own.settings = own.data = 0;
-    digest_mix(&own.data, mine->data, strlen(mine->data));
-    digest_mix(&own.settings, mine->settings, strlen(mine->settings));
-    weft_status st = job_exchange(meeting, "agree", &own, sizeof own, all);
-    if (st == WEFT_OK && memcmp(&own, all, sizeof own))
-        st = name_difference(who->rank, &own, all, mine, zero);
+    weft_status st = job_exchange(meeting, "agree", own, sizeof *own, all);
+    if (st == WEFT_OK)
+        st = compare(who->rank, own, all, mine, zero);
     for (uint32_t r = 1; st == WEFT_OK && r < who->ranks; r++)
-        if (memcmp(&all[r], all, sizeof own))
-            st = name_difference(r, &all[r], all, NULL, NULL);
+        st = compare(r, &all[r], all, NULL, NULL);
     free(all);
     return st;
 }
@@ -287,37 +252,26 @@ static weft_status share(job *j, const job_identity *who, const run_settings *se
     return st;
 }
 
-static void drop(sheets *s)
-{
-    free(s->settings);
-    free(s->data);
-    free(s->files);
-    free(s->parts);
-}
-
 weft_status run_check_consistency(const run_prepared *mine, job *j, const job_identity *who,
                                   run_resume_mode resume)
 {
     weft_status st = resume == TRAIN_AFRESH ? run_start_check(mine) : WEFT_OK;
     if (st != WEFT_OK || !j)
         return st;
-    sheets own = {shared_settings(mine->cfg), list_data(mine), NULL, list_parts(&mine->plans)};
-    sheets zero = {0};
-    notes has = {.resume = resume};
-    st = list_files(mine, &own.files, &has.files);
-    if (st == WEFT_OK && !own.parts)
-        st = err_fail(WEFT_NO_MEMORY, "no memory for the parts of the plan");
+    char *own[SHEETS] = {shared_settings(mine->cfg), list_data(mine), NULL,
+                         list_parts(&mine->plans)};
+    char *zero[SHEETS] = {0};
+    notes has = {.resume = resume, .of[PARTS] = mine->plans.digest};
+    digest_mix(&has.of[SETTINGS], own[SETTINGS], strlen(own[SETTINGS]));
+    digest_mix(&has.of[DATA], own[DATA], strlen(own[DATA]));
+    st = list_files(mine, &own[FILES], &has.of[FILES]);
+    for (uint32_t i = 0; st == WEFT_OK && i < SHEETS; i++)
+        st = share(j, who, &mine->set, sheets[i].key, own[i], &zero[i]);
     if (st == WEFT_OK)
-        st = share(j, who, &mine->set, "settings", own.settings, &zero.settings);
-    if (st == WEFT_OK)
-        st = share(j, who, &mine->set, "data", own.data, &zero.data);
-    if (st == WEFT_OK)
-        st = share(j, who, &mine->set, "plugin files", own.files, &zero.files);
-    if (st == WEFT_OK)
-        st = share(j, who, &mine->set, "parts of the plan", own.parts, &zero.parts);
-    if (st == WEFT_OK)
-        st = compare(mine, j, who, has, &own, &zero);
-    drop(&zero);
-    drop(&own);
+        st = compare_all(j, who, &has, own, zero);
+    for (uint32_t i = 0; i < SHEETS; i++) {
+        free(zero[i]);
+        free(own[i]);
+    }
     return st;
 }

@@ -1,5 +1,4 @@
-/* run/memory_check.h: checks that this machine has enough memory for the arenas of all its
- * ranks. */
+/* run/memory_check.h: is there enough memory for the arenas of all ranks of this machine? */
 #ifndef RUN_MEMORY_CHECK_H
 #define RUN_MEMORY_CHECK_H
 

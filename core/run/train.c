@@ -264,22 +264,6 @@ static ckpt_team team_of(const trainer *t)
     return (ckpt_team){t->job, t->who.rank, t->who.ranks, t->j->set.save_timeout};
 }
 
-/* Wait until every rank has loaded its part, which may take longer than the deadline of a step. */
-static weft_status all_loaded(const trainer *t, weft_status mine)
-{
-    err_record why;
-    const ckpt_team team = team_of(t);
-    uint32_t own = mine, *all = mem_alloc(team.ranks * sizeof *all);
-    err_keep(&why);
-    weft_status st =
-        job_exchange_for(team.job, "resume.loaded", &own, sizeof own, team.timeout, all);
-    for (uint32_t r = 0; st == WEFT_OK && r < team.ranks; r++)
-        if (all[r])
-            st = err_fail(WEFT_PEER, "rank %u could not load the checkpoint", r);
-    free(all);
-    return mine != WEFT_OK ? err_again(mine, &why) : st;
-}
-
 /* All ranks open the newest valid checkpoint, and rank 0 checks whether this job may resume from
  * it. If a rank fails here, the exchange fails on the others. The caller closes *out also after a
  * failure, unless it is NULL. */
@@ -303,7 +287,8 @@ static weft_status begin_or_resume(trainer *t, ckpt *c)
         return run_start(&t->exec, t->j, &team);
     t->sound = ckpt_step(c);
     t->first = t->sound + 1;
-    weft_status st = all_loaded(t, run_weights_load(&t->exec, &t->j->plans, c));
+    weft_status st = run_start_agree(&team, "resume.loaded", "the checkpoint",
+                                     run_weights_load(&t->exec, &t->j->plans, c), 0);
     if (st == WEFT_OK && t->who.rank == 0)
         st = ckpt_set_aside(run_outlock_folder(&t->lock), t->out, ckpt_step(c));
     if (st == WEFT_OK && t->who.rank == 0)

@@ -236,9 +236,14 @@ int rename(const char *from, const char *to)
                                    : (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
 }
 
-int renameat(int from_folder, const char *from, int to_folder, const char *to)
+int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags)
 {
     return strikes_at("rename", from_folder, from)
                ? -1
-               : (int)syscall(SYS_renameat2, from_folder, from, to_folder, to, 0);
+               : (int)syscall(SYS_renameat2, from_folder, from, to_folder, to, flags);
+}
+
+int renameat(int from_folder, const char *from, int to_folder, const char *to)
+{
+    return renameat2(from_folder, from, to_folder, to, 0);
 }

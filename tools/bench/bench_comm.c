@@ -13,6 +13,7 @@
 #include "bench/measure.h"
 #include "bench/measuring.h"
 #include "cli/cli.h"
+#include "cli/options.h"
 #include "config/config.h"
 #include "host/watch.h"
 #include "launch/launch.h"
@@ -318,7 +319,7 @@ static int launch(const bench *b)
 
 void bench_comm_print_keys(FILE *to, int markdown)
 {
-    config_print_options(to, options, markdown, CONFIG_PLAIN);
+    cli_print_options(to, options, markdown, CLI_PLAIN);
 }
 
 static int help(void)

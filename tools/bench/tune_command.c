@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "cli/cli.h"
+#include "cli/options.h"
 #include "launch/launch.h"
 #include "run/prepare.h"
 
@@ -315,7 +316,7 @@ static int run(int argc, char **argv)
 
 void bench_tune_print_keys(FILE *to, int markdown)
 {
-    config_print_options(to, options, markdown, CONFIG_PLAIN);
+    cli_print_options(to, options, markdown, CLI_PLAIN);
 }
 
 const cli_command cli_cmd_tune = {

@@ -122,17 +122,14 @@ weft_status formats_find(host *h, const char *format, const char *architecture, 
                          const weft_model_format **out, const host_component **owner)
 {
     static const char *const ifaces[] = {"weft.model/1", NULL};
-    const host_component **all = NULL, *one = NULL;
-    uint32_t n = 0;
+    const host_component *one = NULL, **all = &one;
+    uint32_t n = 1;
     char known[1024] = "";
-    weft_status st =
-        family ? host_find(h, "model", family, ifaces, &one) : host_list(h, "model", &all, &n);
+    const weft_status st = family ? host_find(h, "model", family, ifaces, &one) : WEFT_OK;
     if (st != WEFT_OK)
         return st;
-    if (family) {
-        all = &one;
-        n = 1;
-    }
+    if (!family)
+        host_list(h, "model", &all, &n);
     *out = NULL;
     for (uint32_t i = 0; i < n; i++) {
         if (!is_family(all[i]))

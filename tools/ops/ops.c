@@ -206,7 +206,7 @@ static int run(int argc, char **argv)
     if (st == WEFT_OK)
         st = host_use_ops(w.h);
     if (st == WEFT_OK)
-        st = host_list(w.h, NULL, &w.all, &w.n);
+        host_list(w.h, NULL, &w.all, &w.n);
     w.facts = mem_alloc(sizeof *w.facts);
     if (st == WEFT_OK)
         st = answer(&w, name, json, page);

@@ -82,10 +82,9 @@ static weft_status gather(host *h, const char *path, json_t *out)
         st = host_use(h, found[0]);
     if (st == WEFT_OK)
         st = host_used_files(h, true, &files, &nfiles);
-    if (st == WEFT_OK)
-        st = host_list(h, NULL, &all, &nall);
     if (st != WEFT_OK)
         return st;
+    host_list(h, NULL, &all, &nall);
     const weft_manifest *m = found[0]->manifest;
     json_t *components = json_array();
     json_object_set_new(out, "file", text(found[0]->path));

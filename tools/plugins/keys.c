@@ -15,9 +15,9 @@ const char *plugins_section_of(const host_component *c, char out[128])
     return out;
 }
 
-config_column plugins_column_of(const host_component *c)
+cli_column plugins_column_of(const host_component *c)
 {
-    return resolve_effect(c) & CONFIG_BINDS ? CONFIG_BIND : CONFIG_FREE;
+    return resolve_effect(c) & CONFIG_BINDS ? CLI_BIND : CLI_FREE;
 }
 
 const weft_option **plugins_keys_of(const host_component *c, weft_option capacity[WEFT_MAX_MESH])

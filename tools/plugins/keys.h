@@ -2,6 +2,7 @@
 #ifndef PLUGINS_KEYS_H
 #define PLUGINS_KEYS_H
 
+#include "cli/options.h"
 #include "config/config.h"
 #include "host/host.h"
 
@@ -9,7 +10,7 @@
 const char *plugins_section_of(const host_component *c, char out[128]);
 
 /* Which of them are binding keys on resume (config/differ.h). */
-config_column plugins_column_of(const host_component *c);
+cli_column plugins_column_of(const host_component *c);
 
 /* The keys: those of its mesh axes, then its options. NULL-ended; the caller frees it, and
  * `capacity` lives as long. */

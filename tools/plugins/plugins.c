@@ -32,12 +32,12 @@ static void print_one(host *h, const host_component *c)
     }
     printf("keys in [%s]:\n", plugins_section_of(c, section));
     const weft_option **keys = plugins_keys_of(c, capacity);
-    config_print_options(stdout, keys, 0, plugins_column_of(c));
+    cli_print_options(stdout, keys, 0, plugins_column_of(c));
     free(keys);
     if (strcmp(c->kind, "comm"))
         return;
     printf("and those of the core, for every transport:\n");
-    config_print_options(stdout, config_link_options(), 0, CONFIG_OWN);
+    cli_print_options(stdout, config_link_options(), 0, CLI_OWN);
 }
 
 /* The ops of a file among the first `n`. */
@@ -229,7 +229,7 @@ static int run(int argc, char **argv)
         st = host_create(cfg ? config_raw(cfg, "run.plugins") : NULL, &h);
     if (st == WEFT_OK) {
         host_try_all(h);
-        st = host_list(h, NULL, &all, &n);
+        host_list(h, NULL, &all, &n);
     }
     if (st == WEFT_OK && name)
         st = find_and_print(h, all, n, name);

@@ -5,12 +5,12 @@
 #include "base/err.h"
 #include "base/lengthy.h"
 #include "base/log.h"
-#include "data/tokenizer.h"
 #include "run/exec/arena.h"
 #include "run/exec/walk.h"
 #include "run/inputs.h"
 #include "run/valid.h"
 #include "saved/report.h"
+#include "tokens/tokenizer.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -68,10 +68,10 @@ static weft_status open_tokenizer(evaluation *e)
     const uint32_t vocab = e->text.info.vocab;
     e->bytes = mem_alloc(vocab * sizeof *e->bytes);
     for (uint32_t i = 0; st == WEFT_OK && i < vocab; i++) {
-        char out[DATA_TOKENIZER_BYTES];
+        char out[TOKENS_ID_BYTES];
         uint64_t n = 0;
         if (i + 1 != e->text.info.begin && i + 1 != e->text.info.end)
-            st = data_tokenizer_decode(&e->text, (int32_t)i, out, &n);
+            st = tokens_decode(&e->text, (int32_t)i, out, &n);
         e->bytes[i] = (uint32_t)n;
     }
     return st;

@@ -4,10 +4,10 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
-#include "data/tokenizer.h"
 #include "saved/next.h"
 #include "saved/report.h"
 #include "saved/stream.h"
+#include "tokens/tokenizer.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -121,9 +121,8 @@ static weft_status encode(sampler *s)
     int32_t *ids = mem_alloc(capacity * sizeof *ids);
     weft_status st = WEFT_OK;
     for (uint64_t at = 0, used, n; st == WEFT_OK && at < bytes; at += used) {
-        st = data_tokenizer_encode(&s->text, p + at, bytes - at,
-                                   WEFT_TEXT_LAST | (at ? 0 : WEFT_TEXT_FIRST), ids, capacity,
-                                   &used, &n);
+        st = tokens_encode(&s->text, p + at, bytes - at,
+                           WEFT_TEXT_LAST | (at ? 0 : WEFT_TEXT_FIRST), ids, capacity, &used, &n);
         for (uint64_t i = 0; st == WEFT_OK && i < n; i++)
             *vec_push(&s->done.prompt) = ids[i];
     }
@@ -170,14 +169,14 @@ static weft_status read_prompt(sampler *s)
 /* A model may have more ids than its tokenizer: those have no text. */
 static weft_status write_token(sampler *s, int32_t token, bool *stop)
 {
-    char bytes[DATA_TOKENIZER_BYTES];
+    char bytes[TOKENS_ID_BYTES];
     uint64_t n = 0;
     weft_status st = WEFT_OK;
     *stop = false;
     if (!s->text.t) {
         n = (uint64_t)snprintf(bytes, sizeof bytes, "%" PRId32 " ", token);
     } else if ((uint32_t)token < s->text.info.vocab) {
-        st = data_tokenizer_decode(&s->text, token, bytes, &n);
+        st = tokens_decode(&s->text, token, bytes, &n);
     }
     if (st == WEFT_OK)
         *stop = saved_stream_add(&s->out, bytes, n);

@@ -8,8 +8,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-
 /* The text of a file of /proc; "" if it cannot be read. */
 static void read_text(const char *path, char *text, size_t size)
 {
@@ -27,27 +25,6 @@ static bool read_queued(const char *path, uint64_t *ns)
     char text[96];
     read_text(path, text, sizeof text);
     return sscanf(text, "%*u %" SCNu64, ns) == 1;
-}
-
-static uint64_t queued_ns(void)
-{
-    uint64_t ns;
-    return read_queued("/proc/thread-self/schedstat", &ns) ? ns : 0;
-}
-
-/* A wait for the core between the two readings is not a delay of the call: before the call the
- * queue is read first, and last after it. */
-uint64_t took_begin(void)
-{
-    const uint64_t queued = queued_ns();
-    return clock_ns() - queued;
-}
-
-uint64_t took_ns(uint64_t since)
-{
-    const uint64_t now = clock_ns();
-    const int64_t took = (int64_t)(now - queued_ns() - since);
-    return took > 0 ? (uint64_t)took : 0;
 }
 
 bool took_look(pid_t tid, took_thread *out)

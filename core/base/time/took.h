@@ -1,17 +1,10 @@
-/* base/time/took.h: how long a call takes on a busy machine: without the time for which its thread
- * could run and other threads had the cores. Where the kernel does not report that time it is
- * included. */
+/* base/time/took.h: for how long a thread could run and other threads had the cores. */
 #ifndef BASE_TOOK_H
 #define BASE_TOOK_H
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
-
-/* Call took_begin() before a call and took_ns() after it, with what that has returned: how long the
- * call computed and slept, in nanoseconds. [any; both on one thread] */
-uint64_t took_begin(void);
-uint64_t took_ns(uint64_t since);
 
 /* What the kernel has counted of a thread, in nanoseconds since its start. It adds the time in the
  * queue of a core when the thread leaves the queue. */

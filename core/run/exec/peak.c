@@ -181,29 +181,16 @@ static weft_status measure(run_executor *e, product *x, double *flops)
     return st;
 }
 
-/* Rank 0 writes the metrics, so it alone needs the mean. */
 static weft_status take_mean(run_executor *e, double *flops)
 {
     const uint32_t ranks = e->plan->spec->ranks;
-    char key[32];
-    snprintf(key, sizeof key, "peak.%u", e->rank);
     if (!e->job)
         return WEFT_OK;
-    if (e->rank)
-        return job_put(e->job, key, flops, sizeof *flops);
-    double sum = *flops;
-    weft_status st = WEFT_OK;
-    for (uint32_t r = 1; st == WEFT_OK && r < ranks; r++) {
-        void *one = NULL;
-        uint64_t bytes = 0;
-        snprintf(key, sizeof key, "peak.%u", r);
-        st = job_get(e->job, key, TOLD_SECONDS, &one, &bytes);
-        if (st == WEFT_OK && bytes != sizeof *flops)
-            st = err_fail(WEFT_DATA, "rank %u sent no peak rate", r);
-        if (st == WEFT_OK)
-            sum += *(const double *)one;
-        free(one);
-    }
+    double sum = 0, *all = mem_alloc(ranks * sizeof *all);
+    weft_status st = job_exchange_for(e->job, "peak.mean", flops, sizeof *flops, TOLD_SECONDS, all);
+    for (uint32_t r = 0; r < ranks; r++)
+        sum += all[r];
+    free(all);
     *flops = sum / ranks;
     return st;
 }

@@ -5,9 +5,8 @@
 #include "run/exec/executor.h"
 
 /* Floating-point operations per second that a device of this job reaches on a matrix product in the
- * job's compute type while all ranks are busy: on rank 0 the mean over the ranks, on another rank
- * its own. Uses the arena and leaves it zeroed, so call it before weights are loaded. [setup]
- * [collective] */
+ * job's compute type while all ranks are busy: the mean over the ranks. Uses the arena and leaves
+ * it zeroed, so call it before weights are loaded. [setup] [collective] */
 weft_status run_measure_peak(run_executor *e, double *flops);
 
 #endif

@@ -2,21 +2,18 @@
  *
  * Some threads draw chunks, then the calling thread writes them. What has no `init` starts as the
  * arena does, at 0. */
-#define _GNU_SOURCE
 #include "run/state/weights.h"
 
 #include "base/err.h"
 #include "base/number/box.h"
 #include "base/number/rng.h"
 #include "run/exec/arena.h"
+#include "run/save/copy.h"
 #include "run/state/local.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define MAX_THREADS 16u
 
 typedef struct values { /* normally distributed, or all equal, or those of the diagonal */
     double mean, deviation;
@@ -126,16 +123,9 @@ static void draw_all(chunk *k, uint32_t n)
             draw(&k[i]);
 }
 
-static uint32_t usable_threads(void)
-{
-    cpu_set_t set;
-    uint32_t n = sched_getaffinity(0, sizeof set, &set) ? 1 : (uint32_t)CPU_COUNT(&set);
-    return n < 1 ? 1 : n < MAX_THREADS ? n : MAX_THREADS;
-}
-
 weft_status run_weights_init(run_executor *e, uint64_t seed)
 {
-    uint32_t threads = usable_threads(), n;
+    uint32_t threads = run_copy_threads(1), n;
     chunk *k = mem_alloc(threads * sizeof *k);
     uint16_t *scratch = mem_alloc(LOCAL_CHUNK * sizeof *scratch);
     cursor c = {0};

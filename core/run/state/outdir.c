@@ -227,8 +227,11 @@ static void tell_beginning(const char *out, bool used, bool goes_on, const char 
                  again ? ", though Slurm has started the job before (SLURM_RESTART_COUNT)" : "");
 }
 
-weft_status run_outdir_begin(const char *out, run_outdir_mode wish, double timeout,
-                             run_outlock *lock, bool *resume)
+/* Calls run_outdir_prepare() accordingly. *resume: OUT has a checkpoint to resume from. With both
+ * modes this is checked again under the lock, because the job that held the lock may have saved
+ * one. A run without a checkpoint is then overwritten, and this is logged. */
+static weft_status begin(const char *out, run_outdir_mode wish, double timeout, run_outlock *lock,
+                         bool *resume)
 {
     bool there = false;
     char away[AWAY];
@@ -308,7 +311,7 @@ weft_status run_outdir_meet(const char *out, run_outdir_mode wish, double timeou
 {
     weft_status st = WEFT_OK;
     if (!who->rank)
-        st = run_outdir_begin(out, wish, timeout, lock, resume);
+        st = begin(out, wish, timeout, lock, resume);
     news mine = {lock->token, *resume}, *all = mem_alloc(who->ranks * sizeof *all);
     all[0] = mine;
     if (st == WEFT_OK && j) /* no rank writes there before rank 0 is done */

@@ -18,16 +18,10 @@ typedef struct run_outdir_mode {
     bool goes_on, begins;
 } run_outdir_mode;
 
-/* Calls run_outdir_prepare() accordingly. *resume: OUT has a checkpoint to resume from. With both
- * modes this is checked again under the lock, because the job that held the lock may have saved
- * one. A run without a checkpoint is then overwritten, and this is logged. [setup] */
-weft_status run_outdir_begin(const char *out, run_outdir_mode wish, double timeout,
-                             run_outlock *lock, bool *resume);
-
-/* All ranks: rank 0 calls run_outdir_begin() and tells the others whether the run resumes; then
- * every rank acquires the lock. WEFT_USAGE on all ranks if OUT is another folder for one than for
- * rank 0; the error names such ranks and their hosts. `who` is this rank, `j` NULL for one rank.
- * [setup] [collective] */
+/* All ranks: rank 0 calls run_outdir_prepare() accordingly and tells the others whether the run
+ * resumes (*resume); then every rank acquires the lock. WEFT_USAGE on all ranks if OUT is another
+ * folder for one than for rank 0; the error names such ranks and their hosts. `who` is this rank,
+ * `j` NULL for one rank. [setup] [collective] */
 weft_status run_outdir_meet(const char *out, run_outdir_mode wish, double timeout, job *j,
                             const job_identity *who, run_outlock *lock, bool *resume);
 

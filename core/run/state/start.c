@@ -83,25 +83,21 @@ static weft_status load_all(run_executor *e, const origin *o)
     return st;
 }
 
-/* All ranks see the same files: each compares its digest with those of the others. A rank that
- * could not read them says why itself. */
-static weft_status agree(const ckpt_team *t, const char *dir, const char *what, weft_status mine,
-                         uint64_t digest)
+weft_status run_start_agree(const ckpt_team *t, const char *tag, const char *what, weft_status mine,
+                            uint64_t digest)
 {
     err_record why;
-    char tag[32];
     uint64_t own[2] = {mine, digest}, *all = mem_alloc(t->ranks * sizeof own);
     err_keep(&why);
-    snprintf(tag, sizeof tag, "init.%s", what);
     weft_status st = job_exchange_for(t->job, tag, own, sizeof own, t->timeout, all);
     for (uint32_t r = 0; st == WEFT_OK && mine == WEFT_OK && r < t->ranks; r++) {
         if (all[2 * r])
-            st = err_fail(WEFT_PEER, "rank %u could not read %s", r, dir);
+            st = err_fail(WEFT_PEER, "rank %u could not read %s", r, what);
         else if (all[2 * r + 1] != all[1])
             st = err_fail(WEFT_USAGE,
                           "rank %u sees other files in %s than rank 0: checkpoint.init must be the "
                           "same folder for all ranks, or a copy of it",
-                          r, dir);
+                          r, what);
     }
     free(all);
     return mine != WEFT_OK ? err_again(mine, &why) : st;
@@ -114,14 +110,14 @@ static weft_status load(run_executor *e, const run_prepared *j, const ckpt_team 
     weft_status st;
     if (is_foreign(&o, dir)) {
         st = o.files->open(dir, j->cfg, &j->plans, &o.file);
-        st = agree(team, dir, "files", st, o.file ? o.files->digest(o.file) : 0);
+        st = run_start_agree(team, "init.files", dir, st, o.file ? o.files->digest(o.file) : 0);
     } else {
         st = ckpt_open_shared(dir, team, &o.c);
         if (st != WEFT_OK)
             err_context("checkpoint.init");
     }
-    if (st == WEFT_OK) /* which may take longer than the deadline of a step */
-        st = agree(team, dir, "loaded", load_all(e, &o), 0);
+    if (st == WEFT_OK)
+        st = run_start_agree(team, "init.loaded", dir, load_all(e, &o), 0);
     close_origin(&o);
     return st;
 }

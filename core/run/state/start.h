@@ -16,4 +16,10 @@ weft_status run_start_check(const run_prepared *j);
  * [collective] */
 weft_status run_start(run_executor *e, const run_prepared *j, const ckpt_team *team);
 
+/* All ranks have read `what`, which may take longer than the deadline of a step, and what they saw
+ * has the same digest. `mine` is this rank's status, whose record stays; WEFT_PEER: another rank
+ * could not, and says why itself. [setup] [collective] */
+weft_status run_start_agree(const ckpt_team *t, const char *tag, const char *what, weft_status mine,
+                            uint64_t digest);
+
 #endif

@@ -1,4 +1,4 @@
-/* run/view/plugins.c: see plugins_log.h. */
+/* run/view/plugins.c: see plugins.h. */
 #include "run/view/plugins.h"
 
 #include "base/err.h"
@@ -56,21 +56,20 @@ void run_log_plugins(run_prepared *j)
     const spec *s = &j->spec;
     const host_file *files;
     uint32_t n = 0;
-    size_t bytes, before = 0;
-    char *line = NULL;
-    FILE *to = open_memstream(&line, &bytes);
-    if (to && host_used_files(s->host, false, &files, &n) != WEFT_OK)
+    size_t before = 0;
+    mem_text text;
+    mem_text_begin(&text);
+    if (host_used_files(s->host, false, &files, &n) != WEFT_OK)
         err_clear();
     for (uint32_t i = 0; i < n; i++) {
         const size_t place = place_length(files[i].path);
         if (!i || place != before || strncmp(files[i].path, files[i - 1].path, place))
-            fprintf(to, "%sfrom %.*s:", i ? "; " : "", (int)place, files[i].path);
+            fprintf(text.to, "%sfrom %.*s:", i ? "; " : "", (int)place, files[i].path);
         before = place;
         const char *name = files[i].path + place + 1;
-        fprintf(to, " %.*s", (int)strlen(name) - 3, name);
+        fprintf(text.to, " %.*s", (int)strlen(name) - 3, name);
     }
-    if (to)
-        fclose(to);
+    char *line = mem_text_end(&text);
     if (n)
         log_line(WEFT_LOG_INFO, "plugins %s", line);
     free(line);

@@ -1,7 +1,7 @@
 /* check/behaviour/peers.c: calls that other threads and processes disturb. */
-#include "base/time/took.h"
 #include "check/behaviour/behaviour.h"
 #include "check/link/link.h"
+#include "check/took.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -20,12 +20,12 @@ static void poll_stopped(check_end *e, weft_conn *c)
     check_timed send = {.member = "send"}, progress = {.member = "progress"};
     check_end_recv(e, c, e->memory + MESSAGE, MESSAGE);
     for (uint32_t i = 0; i < ROUNDS; i++) {
-        uint64_t sent, received, since = took_begin();
+        uint64_t sent, received, since = check_took_begin();
         const weft_status st = CHECK_LINK(e, send, c, e->memory, MESSAGE, e->region, 0);
         check_timed_note(&send, since);
         if (st != WEFT_BUSY)
             check_end_ok(e, st, "send");
-        since = took_begin();
+        since = check_took_begin();
         check_end_progress(e, c, &sent, &received);
         check_timed_note(&progress, since);
     }

@@ -1,7 +1,7 @@
 /* check/coll/death.c: communicators whose ranks die, and those that are aborted. */
 #include "base/time/pressure.h"
-#include "base/time/took.h"
 #include "check/coll/coll.h"
+#include "check/took.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -38,10 +38,10 @@ static void is_cheap(check_party *p)
 {
     uint64_t least = UINT64_MAX;
     for (uint32_t round = 0; round < 5; round++) { /* the machine may interrupt some */
-        const uint64_t since = took_begin();
+        const uint64_t since = check_took_begin();
         for (uint32_t i = 0; i < CALLS / 5; i++)
             check_party_ok(p, CHECK_COLL(p, health, p->comm), "health");
-        const uint64_t took = took_ns(since);
+        const uint64_t took = check_took_ns(since);
         least = took < least ? took : least;
     }
     const double us = (double)least / 1e3 / (CALLS / 5);

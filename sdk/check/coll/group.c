@@ -1,7 +1,7 @@
 /* check/coll/group.c: groups: with a call that fails, with many operations, and beside a rank that
  * is late. */
-#include "base/time/took.h"
 #include "check/coll/coll.h"
+#include "check/took.h"
 
 #include <string.h>
 
@@ -109,9 +109,9 @@ static void poll_alone(check_party *p)
     uint32_t late = 0;
     uint64_t longest = 0, done = 0, took;
     for (uint32_t i = 0; i < POLLS; i++) {
-        const uint64_t since = took_begin();
+        const uint64_t since = check_took_begin();
         check_party_ok(p, CHECK_COLL(p, test, p->comm, 0, &done), "test");
-        took = took_ns(since);
+        took = check_took_ns(since);
         late += took > LONG_NS;
         longest = took > longest ? took : longest;
         if (done >= p->groups)
@@ -141,9 +141,9 @@ static void in_order(check_party *p)
     const bool early = !p->rank;
     uint64_t took = 0;
     if (early) {
-        const uint64_t since = took_begin();
+        const uint64_t since = check_took_begin();
         check_party_start(p, &a, 1);
-        took = took_ns(since);
+        took = check_took_ns(since);
         poll_alone(p);
     }
     if (took > 40 * LONG_NS)

@@ -1,6 +1,6 @@
 /* check/coll/setup.c: communicators that begin, their ids, and those that are split. */
-#include "base/time/took.h"
 #include "check/coll/coll.h"
+#include "check/took.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 static void must_be_short(const check_party *p, const char *member, uint64_t since)
 {
-    const uint64_t took = took_ns(since);
+    const uint64_t took = check_took_ns(since);
     if (took > LONG_NS)
         check_fail("rank %u has not called open() yet, and %s() of '%s' took %llu ms on rank %u; "
                    "it only begins",
@@ -21,11 +21,11 @@ static void must_be_short(const check_party *p, const char *member, uint64_t sin
 
 static void open_early(check_party *p, const unsigned char *id, uint64_t bytes)
 {
-    uint64_t since = took_begin();
+    uint64_t since = check_took_begin();
     p->comm = check_party_open(p, id, bytes);
     must_be_short(p, "open", since);
     for (uint32_t i = 0; i < POLLS; i++) {
-        since = took_begin();
+        since = check_took_begin();
         const weft_status st = CHECK_COLL(p, ready, p->comm);
         must_be_short(p, "ready", since);
         if (st == WEFT_OK)

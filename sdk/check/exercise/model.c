@@ -168,8 +168,7 @@ static const host_component *installed(host *h, const config *cfg, uint32_t numb
     const char *first = config_text(cfg, "model.family");
     if (!number)
         return host_find(h, "model", first, ifaces, &c) == WEFT_OK ? c : NULL;
-    if (host_list(h, "model", &all, &n) != WEFT_OK)
-        return NULL;
+    host_list(h, "model", &all, &n);
     for (uint32_t i = 0; i < n; i++)
         if (all[i]->iface && !strcmp(all[i]->iface, ifaces[0]) && strcmp(all[i]->name, first) &&
             ++seen == number)

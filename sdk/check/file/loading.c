@@ -1,8 +1,8 @@
 /* check/file/loading.c: what dlopen(), dlclose() and exit() do with the object. */
 #define _GNU_SOURCE
 #include "base/err.h"
-#include "base/time/took.h"
 #include "check/file/file.h"
+#include "check/took.h"
 #include "check/watch.h"
 
 #include <dlfcn.h>
@@ -58,11 +58,11 @@ static void load_once(void *arg)
 {
     const timed *t = arg;
     void *handle;
-    const uint64_t since = took_begin();
+    const uint64_t since = check_took_begin();
     check_entry entry = check_raw_entry(t->r, &handle);
     if (!entry || !entry())
         check_fail("%s", err_text());
-    *t->ms = (double)(took_ns(since)) / 1e6;
+    *t->ms = (double)(check_took_ns(since)) / 1e6;
 }
 
 void check_file_load_time(check_run *r)

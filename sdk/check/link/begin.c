@@ -1,6 +1,6 @@
 /* check/link/begin.c: connections that begin: before the peer does, and again after they ended. */
-#include "base/time/took.h"
 #include "check/link/link.h"
+#include "check/took.h"
 
 /* --- the peer is late --- */
 
@@ -11,11 +11,11 @@
 static weft_conn *begin_early(check_end *e, uint32_t channel)
 {
     check_timed connect = {.member = "connect"}, ready = {.member = "ready"};
-    uint64_t since = took_begin();
+    uint64_t since = check_took_begin();
     weft_conn *c = check_end_begin(e, e->peer, channel);
     check_timed_note(&connect, since);
     for (uint32_t i = 0; i < POLLS; i++) {
-        since = took_begin();
+        since = check_took_begin();
         const weft_status st = CHECK_LINK(e, ready, c);
         check_timed_note(&ready, since);
         if (st == WEFT_OK)

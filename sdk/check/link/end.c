@@ -2,8 +2,8 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/time/pressure.h"
-#include "base/time/took.h"
 #include "check/link/link.h"
+#include "check/took.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -209,7 +209,7 @@ void check_end_rounds(check_end *e, weft_conn *c, uint32_t rounds, uint64_t byte
 
 void check_timed_note(check_timed *t, uint64_t since)
 {
-    const uint64_t took = took_ns(since);
+    const uint64_t took = check_took_ns(since);
     t->calls++;
     t->late += took > LONG_NS;
     t->longest = took > t->longest ? took : t->longest;

@@ -106,7 +106,7 @@ typedef struct check_timed {
     uint32_t calls, late;
     uint64_t longest; /* ns */
 } check_timed;
-void check_timed_note(check_timed *t, uint64_t since); /* a call that began at took_begin() */
+void check_timed_note(check_timed *t, uint64_t since); /* a call that began at check_took_begin() */
 void check_timed_report(const check_end *e, const check_timed *t, uint32_t max, const char *when);
 
 /* Listening sockets and bound datagram sockets of this process, up to `cap`: descriptors. */

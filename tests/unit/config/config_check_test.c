@@ -33,11 +33,6 @@ static const weft_option *const every_type[] = {
 static const weft_option *const needs[] = {OPT(WEFT_OPT_STRING, "host", NULL, NULL, 0, 0), NULL};
 static const weft_option *const narrow[] = {OPT(WEFT_OPT_INT, "small", "9", NULL, 1, 10), NULL};
 static const weft_option *const other[] = {OPT(WEFT_OPT_REAL, "small", "9", NULL, 1, 10), NULL};
-static const weft_option *const two[] = {
-    OPT(WEFT_OPT_CHOICE, "form", "on", "on|off", 0, 0),
-    OPT(WEFT_OPT_INT, "a", NULL, NULL, 1, 8),
-    NULL,
-};
 
 static config *loaded(const char *text)
 {
@@ -338,6 +333,16 @@ TEST(unlawful_options_are_told)
     }
 }
 
+TEST(defaults_in_another_spelling)
+{
+    config *c = with_types("[x]\nbetas = 0.90,0.950\nsmall = 5\n");
+    assert_int_equal(config_check(c), WEFT_OK);
+    assert_true(config_is_default(c, "x.betas"));
+    assert_int_equal(config_set(c, "x.betas", "0.9, 0.95, 1", NULL), WEFT_OK);
+    assert_false(config_is_default(c, "x.betas"));
+    config_destroy(c);
+}
+
 TEST(nearest_words)
 {
     static const char *const words[] = {"batch", "microbatch", "tp", "pp", "eval_every"};
@@ -353,25 +358,4 @@ TEST(nearest_words)
     memset(text, 'a', sizeof text);
     text[199] = 0;
     assert_null(config_nearest(text, words, 5));
-}
-
-TEST(tables_are_printed)
-{
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *f = open_memstream(&text, &bytes);
-    config_print_options(f, two, 0, CONFIG_PLAIN);
-    fclose(f);
-    assert_string_equal(text, "  key   value                 default   meaning\n"
-                              "  form  one of on, off        on        help of form\n"
-                              "  a     whole number, 1 to 8  (needed)  help of a\n");
-    free(text);
-    f = open_memstream(&text, &bytes);
-    config_print_options(f, two, 1, CONFIG_PLAIN);
-    fclose(f);
-    assert_string_equal(text, "| key  | value                | default  | meaning |\n"
-                              "|---|---|---|---|\n"
-                              "| form | one of on, off       | on       | help of form |\n"
-                              "| a    | whole number, 1 to 8 | (needed) | help of a |\n");
-    free(text);
 }

@@ -36,7 +36,7 @@ weft_status tokens_reader_open(const tokens_text_list *list, const data_tokenize
                          .t = t,
                          .field = field,
                          .valid = valid,
-                         .cuts = data_tokenizer_cuts(t),
+                         .cuts = tokens_cuts(t),
                          .file = from->file,
                          .at = from->text};
     weft_status st = WEFT_OK;
@@ -243,7 +243,7 @@ static weft_status cut(tokens_reader *r, uint64_t run, uint64_t *n)
             return st;
         }
         if (st == WEFT_OK)
-            st = data_tokenizer_cut(r->t, r->text + r->from, want, n);
+            st = tokens_cut(r->t, r->text + r->from, want, n);
         if (!*n && want >= DATA_PART_MAX)
             *n = whole_chars(r->text + r->from, want);
     }

@@ -11,8 +11,8 @@
 #ifndef TOKENS_TEXT_READER_H
 #define TOKENS_TEXT_READER_H
 
-#include "data/tokenizer.h"
 #include "tokens/text/list.h"
+#include "tokens/tokenizer.h"
 
 #define DATA_BLOCK 4096u       /* bytes of text in a block                   */
 #define DATA_VALID_EVERY 20u   /* of so many blocks the last is for `valid` */

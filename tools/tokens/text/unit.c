@@ -50,7 +50,7 @@ static weft_status encode_some(tokens_ids *to, const char *text, uint64_t n, uin
     uint64_t made = 0;
     make_capacity(to, n + 64);
     const weft_status st =
-        data_tokenizer_encode(t, text, n, flags, to->at + to->n, to->cap - to->n, used, &made);
+        tokens_encode(t, text, n, flags, to->at + to->n, to->cap - to->n, used, &made);
     to->n += (uint32_t)made;
     return st;
 }
@@ -116,7 +116,7 @@ static void keep_part(tokens_unit *u, const tokens_part *p, const char *text)
 weft_status tokens_unit_read(tokens_unit *u, tokens_reader *r, const data_tokenizer *t,
                              const tokens_text_options *o)
 {
-    const bool cuts = data_tokenizer_cuts(t);
+    const bool cuts = tokens_cuts(t);
     weft_status st = WEFT_OK;
     u->parts.n = u->ids[0].n = u->ids[1].n = 0;
     u->n = 0;
