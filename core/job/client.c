@@ -11,10 +11,10 @@
 
 #include "base/mem.h"
 #include "job/beats/beats.h"
-#include "job/client.h"
 #include "job/control/progress.h"
 #include "job/mailbox.h"
 #include "job/meet/meet.h"
+#include "job/roles.h"
 #include "job/stop.h"
 #include "job/wire/address.h"
 #include "job/wire/key.h"

@@ -5,7 +5,7 @@
 
 #include "job/mailbox.h"
 #include "job/members.h"
-#include "job/server.h"
+#include "job/roles.h"
 #include "job/stop.h"
 #include "job/wire/address.h"
 

@@ -4,7 +4,7 @@
  * joined, the listener is closed for good. What all ranks have to be looked at for is done every
  * TICK_MS, not in each turn of the loop, so that a turn costs what its events cost. */
 #define _GNU_SOURCE
-#include "job/server.h"
+#include "job/roles.h"
 
 #include <errno.h>
 #include <poll.h>
