@@ -63,29 +63,6 @@ static job_sign sign_of(const job *j, uint32_t rank)
                       .place = c->beats->root.mark.place};
 }
 
-static void add_sign(job *j, uint32_t weight, const char *text)
-{
-    const job_view v = job_view_now(j);
-    job_sign s = sign_of(j, 0);
-    s.weight = weight;
-    s.text = text;
-    const job_event e = job_failure_sign(&j->candidate, &v, &s);
-    act(j, &e);
-}
-
-static void check_root(job *j)
-{
-    const job_view v = job_view_now(j);
-    const job_event e = job_failure_due(&j->candidate, &v);
-    act(j, &e);
-}
-
-static void read_launcher(job *j)
-{
-    if (!job_read_launcher(j, sign_of, act))
-        (void)job_record_cause(j, j->who.rank, JOB_LAUNCHER_ENDED, NULL);
-}
-
 /* --- finding rank 0 --- */
 
 /* A request to stop before rank 0 has welcomed us. Rank 0 can be told only then, so the attempts to
@@ -117,8 +94,8 @@ static weft_status wait_for(job *j, int fd, short events, uint64_t until)
         int n = poll(p, 2, left);
         pthread_mutex_lock(&j->lock);
         if (n > 0 && p[1].revents)
-            read_launcher(j);
-        check_root(j);
+            job_read_launcher(j);
+        job_check_due(j);
         stop_unmet(j);
         job_progress_sign(j->silence_ms, false);
         pthread_mutex_unlock(&j->lock);
@@ -136,7 +113,7 @@ static weft_status wait_for(job *j, int fd, short events, uint64_t until)
 static void lost(job *j)
 {
     job_wire_close(&j->client->w);
-    add_sign(j, JOB_CAUSE_GONE, "is gone: its connection was closed without a message");
+    job_add_sign(j, 0, JOB_CAUSE_GONE, "is gone: its connection was closed without a message");
 }
 
 static bool take_stop(job *j, const job_wire_frame *f)
@@ -198,7 +175,7 @@ static void read_all(job *j)
     weft_status st;
     while ((st = job_wire_take(&c->w, &f)) == WEFT_OK)
         if (!take_frame(j, &f)) {
-            add_sign(j, JOB_CAUSE_SURE, "broke the protocol of the store");
+            job_add_sign(j, 0, JOB_CAUSE_SURE, "broke the protocol of the store");
             job_wire_close(&c->w);
             return;
         }
@@ -215,12 +192,10 @@ static void tick(job *j)
     if (c->w.fd >= 0 && job_beats_turn(c->beats, &silent)) {
         char text[96];
         snprintf(text, sizeof text, JOB_FROZEN, (double)silent / 1000);
-        add_sign(j, JOB_CAUSE_SURE, text);
+        job_add_sign(j, 0, JOB_CAUSE_SURE, text);
     }
-    check_root(j);
-    const job_view v = job_view_now(j);
-    const job_event e = job_agreement_request(&j->halt, &v, job_stop_asked());
-    act(j, &e);
+    job_check_due(j);
+    job_request_stop(j, job_stop_asked());
     job_stop_end_overdue(j);
 }
 
@@ -252,7 +227,7 @@ static void turn(job *j, bool readable, bool launcher)
     if (readable)
         read_all(j);
     if (launcher)
-        read_launcher(j);
+        job_read_launcher(j);
     tick(j);
     write_all(j);
 }
@@ -297,6 +272,8 @@ weft_status job_client_start(job *j)
 {
     job_client *c = j->client = mem_alloc(sizeof *c);
     c->w.fd = -1;
+    j->act = act;
+    j->sign_of = sign_of;
     weft_status st = job_key_random((uint8_t *)&c->process, sizeof c->process);
     if (st == WEFT_OK)
         st = job_beats_open(j, &c->w, c->process, &c->beats);

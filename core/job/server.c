@@ -233,7 +233,7 @@ static void tick(job *j)
         job_gathers_tick(s->gathers, now);
     }
     job_members_decide(j);
-    job_members_expire(j);
+    job_check_due(j);
 }
 
 static void handle(job *j, void *what)
@@ -242,7 +242,7 @@ static void handle(job *j, void *what)
     if (what == &s->door) {
         job_door_let_in(&s->door);
     } else if (what == &at_launcher) {
-        job_members_read_launcher(j);
+        job_read_launcher(j);
         if (j->control_fd < 0)
             epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, job_control_descriptor(), NULL);
     } else if (what == &at_wake) {
@@ -352,6 +352,8 @@ weft_status job_server_start(job *j)
 {
     job_server *s = j->server = mem_alloc(sizeof *s);
     prepare(j, s);
+    j->act = job_members_act;
+    j->sign_of = job_members_sign;
     if (j->who.ranks == 1) {
         j->joined = true;
         return WEFT_OK; /* only the table, used in the same process */

@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/time/awake.h"
 #include "job/decide/agreement.h"
-#include "job/decide/cause.h"
+#include "job/decide/failure.h"
 #include "job/job.h"
 #include "job/wire/munge.h"
 #include "job/wire/wire.h"
@@ -66,7 +66,9 @@ struct job {
     bool drained;  /* everything queued is sent, or cannot be sent any more */
     bool parted;   /* rank 0: every other rank has closed its connection */
 
-    _Atomic int failed; /* set once, after the text */
+    void (*act)(job *j, const job_event *e);          /* of rank 0, or of another rank ... */
+    job_sign (*sign_of)(const job *j, uint32_t rank); /* ... and what it knows about `rank` */
+    _Atomic int failed;                               /* set once, after the text */
     char failure[JOB_TEXT];
     job_cause candidate; /* candidate for the root cause */
     /* Time during which the thread ran, in milliseconds. Unlike awake_ms() it also leaves out what
