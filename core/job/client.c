@@ -19,13 +19,10 @@
 #include "job/wire/address.h"
 #include "job/wire/key.h"
 
-#define WAIT_MS 500 /* longest sleep while this rank joins */
-
 struct job_client {
     job_wire w;
     job_beats *beats;
     bool met;         /* rank 0 has welcomed us */
-    uint64_t asked;   /* awake_ms() when this rank, not met yet, was asked to stop; 0: it was not */
     uint64_t process; /* job_wire_hello */
 };
 
@@ -61,51 +58,6 @@ static job_sign sign_of(const job *j, uint32_t rank)
     return (job_sign){.seen = c->met ? JOB_SEEN_AT : JOB_SEEN_NEVER,
                       .step = c->beats->root.mark.step,
                       .place = c->beats->root.mark.place};
-}
-
-/* --- finding rank 0 --- */
-
-/* A request to stop before rank 0 has welcomed us. Rank 0 can be told only then, so the attempts to
- * reach it go on for a while. */
-static void stop_unmet(job *j)
-{
-    job_client *c = j->client;
-    const int number = job_stop_asked();
-    if (!number || atomic_load(&j->failed))
-        return;
-    c->asked = c->asked ? c->asked : awake_ms();
-    const uint64_t waited = awake_ms() - c->asked;
-    if (j->control_fd >= 0 && waited >= STOP_GRACE_MS)
-        job_stop_act(j, &(job_event){.kind = JOB_EVENT_END_WAITS, .number = number});
-    else if (j->control_fd < 0 && waited >= STOP_MEET_MS)
-        job_stop_unmet(j, number, "rank 0 did not answer");
-}
-
-/* A job_meet_wait(), before the thread runs: reports of the launcher and signals end the waits. A
- * signal interrupts poll(); one that comes just before it is noticed at its end. */
-static weft_status wait_for(job *j, int fd, short events, uint64_t until)
-{
-    for (;;) {
-        uint64_t now = awake_ms();
-        const uint64_t max = j->candidate.weight ? TICK_MS : WAIT_MS;
-        int left = now >= until ? 0 : until - now < max ? (int)(until - now) : (int)max;
-        struct pollfd p[2] = {{.fd = fd, .events = events},
-                              {.fd = j->control_fd, .events = POLLIN}};
-        int n = poll(p, 2, left);
-        pthread_mutex_lock(&j->lock);
-        if (n > 0 && p[1].revents)
-            job_read_launcher(j);
-        job_check_due(j);
-        stop_unmet(j);
-        job_progress_sign(j->silence_ms, false);
-        pthread_mutex_unlock(&j->lock);
-        if (atomic_load(&j->failed))
-            return job_fail_here(j);
-        if (n > 0 && p[0].revents)
-            return WEFT_OK;
-        if (awake_ms() >= until)
-            return WEFT_BUSY;
-    }
 }
 
 /* --- the thread --- */
@@ -277,12 +229,8 @@ weft_status job_client_start(job *j)
     weft_status st = job_key_random((uint8_t *)&c->process, sizeof c->process);
     if (st == WEFT_OK)
         st = job_beats_open(j, &c->w, c->process, &c->beats);
-    job_meet m = {.j = j,
-                  .wait = wait_for,
-                  .w = &c->w,
-                  .process = c->process,
-                  .listen = listen_for_children,
-                  .ctx = c->beats};
+    job_meet m = {
+        .j = j, .w = &c->w, .process = c->process, .listen = listen_for_children, .ctx = c->beats};
     if (st == WEFT_OK) {
         job_beats_mark(c->beats, m.first);
         st = job_meet_rank0(&m);

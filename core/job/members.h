@@ -42,7 +42,6 @@ struct job_server {
     uint32_t *posted; /* ranks with frames to send, `posted_n` of them ... */
     uint32_t posted_n;
     uint32_t *other; /* ... and room for those that are left */
-    uint64_t asked;  /* awake_ms() when a request to stop was seen before all met; 0: none was */
     uint64_t ticked; /* ... of the last look at all members */
     uint64_t
         halted;    /* ... when the ranks that were there had been asked to stop; 0: they were not */

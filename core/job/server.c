@@ -7,7 +7,6 @@
 #include "job/roles.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +21,7 @@
 #include "job/control/control.h"
 #include "job/control/progress.h"
 #include "job/mailbox.h"
+#include "job/meet/meet.h"
 #include "job/members.h"
 #include "job/stop.h"
 #include "job/wire/address.h"
@@ -314,40 +314,6 @@ static void prepare(job *j, job_server *s)
     job_door_prepare(&s->door, j->tls, j->key, j->sealed);
 }
 
-/* A request to stop before the thread of the job runs. */
-static void stop_alone(job *j)
-{
-    job_server *s = j->server;
-    const int number = job_stop_asked();
-    if (!number)
-        return;
-    s->asked = s->asked ? s->asked : awake_ms();
-    if (j->control_fd >= 0)
-        job_stop_act(j, &(job_event){.kind = JOB_EVENT_END_WAITS, .number = number});
-    else if (awake_ms() - s->asked >= STOP_MEET_MS)
-        job_stop_unmet(j, number, "rank 0 has no address yet");
-}
-
-/* A job_resolve_wait(), before the thread runs. */
-static weft_status wait_alone(void *ctx, int fd, uint64_t until)
-{
-    job *j = ctx;
-    for (uint64_t now = awake_ms();; now = awake_ms()) {
-        struct pollfd p = {.fd = fd, .events = POLLIN};
-        const int left = now >= until ? 0 : until - now < TICK_MS ? (int)(until - now) : TICK_MS;
-        const int n = poll(&p, 1, left);
-        pthread_mutex_lock(&j->lock);
-        stop_alone(j);
-        pthread_mutex_unlock(&j->lock);
-        if (atomic_load(&j->failed))
-            return job_fail_here(j);
-        if (n > 0)
-            return WEFT_OK;
-        if (awake_ms() >= until)
-            return WEFT_BUSY;
-    }
-}
-
 weft_status job_server_start(job *j)
 {
     job_server *s = j->server = mem_alloc(sizeof *s);
@@ -358,8 +324,10 @@ weft_status job_server_start(job *j)
         j->joined = true;
         return WEFT_OK; /* only the table, used in the same process */
     }
-    job_resolver r = {
-        .who = &j->who, .deadline = awake_ms() + j->join_ms, .wait = wait_alone, .ctx = j};
+    job_resolver r = {.who = &j->who,
+                      .deadline = awake_ms() + j->join_ms,
+                      .wait = job_meet_wait_readable,
+                      .ctx = j};
     weft_status st = job_listen_open(&r, &s->door);
     if (st != WEFT_OK)
         return st;

@@ -60,11 +60,12 @@ struct job {
     int wake_fd, control_fd;
 
     job_mailbox box;
-    bool joined;   /* all ranks have met */
-    bool leaving;  /* this rank has sent its bye */
-    bool all_left; /* all ranks have, with WEFT_OK */
-    bool drained;  /* everything queued is sent, or cannot be sent any more */
-    bool parted;   /* rank 0: every other rank has closed its connection */
+    uint64_t asked; /* awake_ms() when a request to stop was seen before all met; 0: none was */
+    bool joined;    /* all ranks have met */
+    bool leaving;   /* this rank has sent its bye */
+    bool all_left;  /* all ranks have, with WEFT_OK */
+    bool drained;   /* everything queued is sent, or cannot be sent any more */
+    bool parted;    /* rank 0: every other rank has closed its connection */
 
     void (*act)(job *j, const job_event *e);          /* of rank 0, or of another rank ... */
     job_sign (*sign_of)(const job *j, uint32_t rank); /* ... and what it knows about `rank` */
