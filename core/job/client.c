@@ -11,21 +11,18 @@
 
 #include "base/mem.h"
 #include "job/beats/beats.h"
-#include "job/client.h"
 #include "job/control/progress.h"
 #include "job/mailbox.h"
 #include "job/meet/meet.h"
+#include "job/roles.h"
 #include "job/stop.h"
 #include "job/wire/address.h"
 #include "job/wire/key.h"
-
-#define WAIT_MS 500 /* longest sleep while this rank joins */
 
 struct job_client {
     job_wire w;
     job_beats *beats;
     bool met;         /* rank 0 has welcomed us */
-    uint64_t asked;   /* awake_ms() when this rank, not met yet, was asked to stop; 0: it was not */
     uint64_t process; /* job_wire_hello */
 };
 
@@ -63,80 +60,12 @@ static job_sign sign_of(const job *j, uint32_t rank)
                       .place = c->beats->root.mark.place};
 }
 
-static void add_sign(job *j, uint32_t weight, const char *text)
-{
-    const job_view v = job_view_now(j);
-    job_sign s = sign_of(j, 0);
-    s.weight = weight;
-    s.text = text;
-    const job_event e = job_failure_sign(&j->candidate, &v, &s);
-    act(j, &e);
-}
-
-static void check_root(job *j)
-{
-    const job_view v = job_view_now(j);
-    const job_event e = job_failure_due(&j->candidate, &v);
-    act(j, &e);
-}
-
-static void read_launcher(job *j)
-{
-    if (!job_read_launcher(j, sign_of, act))
-        (void)job_record_cause(j, j->who.rank, JOB_LAUNCHER_ENDED, NULL);
-}
-
-/* --- finding rank 0 --- */
-
-/* A request to stop before rank 0 has welcomed us. Rank 0 can be told only then, so the attempts to
- * reach it go on for a while. */
-static void stop_unmet(job *j)
-{
-    job_client *c = j->client;
-    const int number = job_stop_asked();
-    if (!number || atomic_load(&j->failed))
-        return;
-    c->asked = c->asked ? c->asked : awake_ms();
-    const uint64_t waited = awake_ms() - c->asked;
-    if (j->control_fd >= 0 && waited >= STOP_GRACE_MS)
-        job_stop_act(j, &(job_event){.kind = JOB_EVENT_END_WAITS, .number = number});
-    else if (j->control_fd < 0 && waited >= STOP_MEET_MS)
-        job_stop_unmet(j, number, "rank 0 did not answer");
-}
-
-/* A job_meet_wait(), before the thread runs: reports of the launcher and signals end the waits. A
- * signal interrupts poll(); one that comes just before it is noticed at its end. */
-static weft_status wait_for(job *j, int fd, short events, uint64_t until)
-{
-    for (;;) {
-        uint64_t now = awake_ms();
-        const uint64_t max = j->candidate.weight ? TICK_MS : WAIT_MS;
-        int left = now >= until ? 0 : until - now < max ? (int)(until - now) : (int)max;
-        struct pollfd p[2] = {{.fd = fd, .events = events},
-                              {.fd = j->control_fd, .events = POLLIN}};
-        int n = poll(p, 2, left);
-        pthread_mutex_lock(&j->lock);
-        if (n > 0 && p[1].revents)
-            read_launcher(j);
-        check_root(j);
-        stop_unmet(j);
-        job_progress_sign(j->silence_ms, false);
-        pthread_mutex_unlock(&j->lock);
-        if (atomic_load(&j->failed))
-            return job_fail_here(j);
-        if (n > 0 && p[0].revents)
-            return WEFT_OK;
-        if (awake_ms() >= until)
-            return WEFT_BUSY;
-    }
-}
-
 /* --- the thread --- */
 
 static void lost(job *j)
 {
     job_wire_close(&j->client->w);
-    add_sign(j, JOB_CAUSE_GONE, "is gone: its connection was closed without a message");
+    job_add_sign(j, 0, JOB_CAUSE_GONE, "is gone: its connection was closed without a message");
 }
 
 static bool take_stop(job *j, const job_wire_frame *f)
@@ -198,7 +127,7 @@ static void read_all(job *j)
     weft_status st;
     while ((st = job_wire_take(&c->w, &f)) == WEFT_OK)
         if (!take_frame(j, &f)) {
-            add_sign(j, JOB_CAUSE_SURE, "broke the protocol of the store");
+            job_add_sign(j, 0, JOB_CAUSE_SURE, "broke the protocol of the store");
             job_wire_close(&c->w);
             return;
         }
@@ -215,12 +144,10 @@ static void tick(job *j)
     if (c->w.fd >= 0 && job_beats_turn(c->beats, &silent)) {
         char text[96];
         snprintf(text, sizeof text, JOB_FROZEN, (double)silent / 1000);
-        add_sign(j, JOB_CAUSE_SURE, text);
+        job_add_sign(j, 0, JOB_CAUSE_SURE, text);
     }
-    check_root(j);
-    const job_view v = job_view_now(j);
-    const job_event e = job_agreement_request(&j->halt, &v, job_stop_asked());
-    act(j, &e);
+    job_check_due(j);
+    job_request_stop(j, job_stop_asked());
     job_stop_end_overdue(j);
 }
 
@@ -252,7 +179,7 @@ static void turn(job *j, bool readable, bool launcher)
     if (readable)
         read_all(j);
     if (launcher)
-        read_launcher(j);
+        job_read_launcher(j);
     tick(j);
     write_all(j);
 }
@@ -297,15 +224,13 @@ weft_status job_client_start(job *j)
 {
     job_client *c = j->client = mem_alloc(sizeof *c);
     c->w.fd = -1;
+    j->act = act;
+    j->sign_of = sign_of;
     weft_status st = job_key_random((uint8_t *)&c->process, sizeof c->process);
     if (st == WEFT_OK)
         st = job_beats_open(j, &c->w, c->process, &c->beats);
-    job_meet m = {.j = j,
-                  .wait = wait_for,
-                  .w = &c->w,
-                  .process = c->process,
-                  .listen = listen_for_children,
-                  .ctx = c->beats};
+    job_meet m = {
+        .j = j, .w = &c->w, .process = c->process, .listen = listen_for_children, .ctx = c->beats};
     if (st == WEFT_OK) {
         job_beats_mark(c->beats, m.first);
         st = job_meet_rank0(&m);

@@ -16,12 +16,9 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "job/client.h"
 #include "job/control/control.h"
-#include "job/identity/mpirun.h"
-#include "job/leave.h"
 #include "job/mailbox.h"
-#include "job/server.h"
+#include "job/roles.h"
 #include "job/store/gather.h"
 #include "job/store/parts.h"
 #include "job/wire/address.h"
@@ -115,11 +112,11 @@ static weft_status share_key(job *j)
     return st;
 }
 
-static weft_status key_of_mpirun(const uint8_t secret[JOB_MPIRUN_SECRET], uint8_t *key)
+static weft_status key_of_mpirun(const uint8_t secret[MPIRUN_SECRET], uint8_t *key)
 {
     static const uint8_t salt[16];
     uint8_t wide[KEY_BYTES] = {0};
-    memcpy(wide, secret, JOB_MPIRUN_SECRET);
+    memcpy(wide, secret, MPIRUN_SECRET);
     const weft_status st = job_key_derive(wide, salt, "mpirun", "job key", key);
     explicit_bzero(wide, sizeof wide);
     return st;
@@ -160,8 +157,8 @@ static weft_status open_parts(job *j, const job_options *opt)
         return err_fail_errno(WEFT_IO, "no descriptor to wake threads with");
     if (j->who.slurm && !job_key_given(opt->key_file))
         return share_key(j);
-    uint8_t secret[JOB_MPIRUN_SECRET];
-    if (j->who.mpirun && !job_key_given(opt->key_file) && job_mpirun_secret(secret))
+    uint8_t secret[MPIRUN_SECRET];
+    if (j->who.mpirun && !job_key_given(opt->key_file) && job_key_of_mpirun(secret))
         return key_of_mpirun(secret, j->key);
     return job_key_obtain(&j->who, opt->key_file, j->key);
 }

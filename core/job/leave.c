@@ -1,22 +1,19 @@
 /* job/leave.c: the end of a rank: job_leave(), and the end from a thread of another module. */
 #define _GNU_SOURCE
-#include "job/leave.h"
+#include "job/job.h"
 
 #include <stdio.h>
 
 #include "base/err.h"
 #include "base/time/within.h"
 #include "host/watch.h"
-#include "job/client.h"
 #include "job/control/control.h"
 #include "job/mailbox.h"
-#include "job/server.h"
+#include "job/roles.h"
 
 #define TELL_MS 2000
 #define LOCK_MS 1000 /* the job's lock is held for moments only */
 
-/* End the thread and close the connections of the store; state that sessions and other threads use
- * stays. */
 void job_part(job *j)
 {
     if (j->running) {

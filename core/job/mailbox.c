@@ -93,20 +93,46 @@ job_view job_view_now(job *j)
                       .now = awake_ms()};
 }
 
-bool job_read_launcher(job *j, job_sign (*sign_of)(const job *, uint32_t rank),
-                       void (*act)(job *, const job_event *))
+void job_add_sign(job *j, uint32_t rank, uint32_t weight, const char *text)
+{
+    const job_view v = job_view_now(j);
+    job_sign s = j->sign_of(j, rank);
+    s.weight = weight;
+    s.text = text;
+    const job_event e = job_failure_sign(&j->candidate, &v, &s);
+    j->act(j, &e);
+}
+
+void job_check_due(job *j)
+{
+    const job_view v = job_view_now(j);
+    const job_event e = job_failure_due(&j->candidate, &v);
+    j->act(j, &e);
+}
+
+void job_request_stop(job *j, int number)
+{
+    const job_view v = job_view_now(j);
+    const job_event e = job_agreement_request(&j->halt, &v, number);
+    j->act(j, &e);
+}
+
+void job_read_launcher(job *j)
 {
     job_control_record r;
     int got = 0;
     while (j->control_fd >= 0 && (got = job_control_receive(j->control_fd, &r)) > 0) {
         const job_view v = job_view_now(j);
-        const job_sign s = sign_of(j, r.rank);
+        const job_sign s = j->sign_of(j, r.rank);
         const job_event e = job_failure_ended(&j->candidate, &v, &r, &s);
-        act(j, &e);
+        j->act(j, &e);
     }
-    if (got < 0)
-        j->control_fd = -1;
-    return got >= 0;
+    if (got >= 0)
+        return;
+    j->control_fd = -1;
+    j->act(j, &(job_event){.kind = JOB_EVENT_FAILURE,
+                           .rank = j->who.rank,
+                           .text = "the launcher of this job has ended"});
 }
 
 /* --- the thread --- */

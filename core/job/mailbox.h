@@ -2,15 +2,11 @@
  * job thread itself.
  *
  * All calls are made with the job lock held unless [any] is given. They make no decisions and send
- * nothing to other ranks: server.c, members.c and client.c do. */
+ * nothing to other ranks: server.c, members.c and client.c do, in act() (state.h). */
 #ifndef JOB_MAILBOX_H
 #define JOB_MAILBOX_H
 
-#include "job/decide/event.h"
-#include "job/decide/failure.h"
 #include "job/state.h"
-
-#define JOB_LAUNCHER_ENDED "the launcher of this job has ended"
 
 /* Wake the job thread so that it checks the flags of the job again. [any] */
 void job_wake(job *j);
@@ -37,9 +33,13 @@ weft_status job_fail_here(job *j);
 /* The current view of this rank, for the decisions of decide/. */
 job_view job_view_now(job *j);
 
-/* Act on what the launcher has reported; false, once: the launcher has ended. */
-bool job_read_launcher(job *j, job_sign (*sign_of)(const job *, uint32_t rank),
-                       void (*act)(job *, const job_event *));
+/* Ask decide/ what this means, and act on its answer: a sign that `rank` failed; a candidate that
+ * is due; signal `number`, if it is not 0, which asked this process to stop; and what the launcher
+ * has reported. */
+void job_add_sign(job *j, uint32_t rank, uint32_t weight, const char *text);
+void job_check_due(job *j);
+void job_request_stop(job *j, int number);
+void job_read_launcher(job *j);
 
 /* Store the result of the host map: local rank, own address, and whether all ranks share one
  * machine. [setup] */

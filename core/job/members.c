@@ -5,7 +5,7 @@
 
 #include "job/mailbox.h"
 #include "job/members.h"
-#include "job/server.h"
+#include "job/roles.h"
 #include "job/stop.h"
 #include "job/wire/address.h"
 
@@ -99,7 +99,7 @@ static void send_hold(job *j, uint64_t begun)
     job_wake(j);
 }
 
-static void act(job *j, const job_event *e)
+void job_members_act(job *j, const job_event *e)
 {
     if (e->kind == JOB_EVENT_FAILURE)
         job_server_declare(j, e->rank, e->text, NULL);
@@ -109,7 +109,7 @@ static void act(job *j, const job_event *e)
         job_stop_act(j, e);
 }
 
-static job_sign sign_of(const job *j, uint32_t rank)
+job_sign job_members_sign(const job *j, uint32_t rank)
 {
     if (rank >= j->who.ranks)
         return (job_sign){.rank = rank, .seen = JOB_SEEN_UNKNOWN};
@@ -120,22 +120,6 @@ static job_sign sign_of(const job *j, uint32_t rank)
                       .host = j->server->hosts && *m->host ? m->host : NULL,
                       .step = m->mark.step,
                       .place = m->mark.place};
-}
-
-static void add_sign(job *j, uint32_t rank, uint32_t weight, const char *text)
-{
-    const job_view v = job_view_now(j);
-    job_sign s = sign_of(j, rank);
-    s.weight = weight;
-    s.text = text;
-    const job_event e = job_failure_sign(&j->candidate, &v, &s);
-    act(j, &e);
-}
-
-void job_members_read_launcher(job *j)
-{
-    if (!job_read_launcher(j, sign_of, act))
-        job_server_declare(j, j->who.rank, JOB_LAUNCHER_ENDED, NULL);
 }
 
 /* --- requests --- */
@@ -201,7 +185,7 @@ void job_server_bye(job *j, uint32_t rank, weft_status st, const char *text)
             all_left(j);
     } else if (st == WEFT_PEER) {
         snprintf(full, sizeof full, "gave up: %.900s", text);
-        add_sign(j, rank, JOB_CAUSE_SECOND, full);
+        job_add_sign(j, rank, JOB_CAUSE_SECOND, full);
     } else {
         const int n = snprintf(full, sizeof full, "rank %u failed: ", rank);
         snprintf(full + n, sizeof full - (size_t)n, "%.900s", text);
@@ -216,7 +200,7 @@ static void violation(job *j, job_peer *p, const job_wire_frame *f)
     char text[128];
     snprintf(text, sizeof text, "broke the protocol of the store (frame of type %u, %u bytes)",
              f->type, f->bytes);
-    add_sign(j, p->rank, JOB_CAUSE_SURE, text);
+    job_add_sign(j, p->rank, JOB_CAUSE_SURE, text);
     close_member(j, p);
 }
 
@@ -238,7 +222,7 @@ static bool take_stop(job *j, const job_wire_frame *f)
 {
     const job_view v = job_view_now(j);
     const job_event e = job_agreement_begin(&j->halt, &v, (int)f->arg);
-    act(j, &e);
+    job_members_act(j, &e);
     return f->bytes == 0;
 }
 
@@ -360,10 +344,11 @@ void job_member_lost(job *j, job_peer *p)
     if (!m->confirmed)
         m->joined = false; /* this attempt ended before the welcome arrived: the rank tries again */
     else if (!m->bye)
-        add_sign(j, p->rank, JOB_CAUSE_GONE,
-                 "is gone: its connection was closed without a message");
+        job_add_sign(j, p->rank, JOB_CAUSE_GONE,
+                     "is gone: its connection was closed without a message");
     else if (m->well && !j->all_left)
-        add_sign(j, p->rank, JOB_CAUSE_GONE, "is gone: it did not wait for the others to finish");
+        job_add_sign(j, p->rank, JOB_CAUSE_GONE,
+                     "is gone: it did not wait for the others to finish");
 }
 
 /* --- time --- */
@@ -377,7 +362,7 @@ static void check_silence(job *j, uint32_t rank)
         return;
     char text[96];
     snprintf(text, sizeof text, JOB_FROZEN, (double)(j->clock.sum - m->guard.last_seen) / 1000);
-    add_sign(j, rank, JOB_CAUSE_SURE, text);
+    job_add_sign(j, rank, JOB_CAUSE_SURE, text);
 }
 
 /* Without our launcher: whether ranks that are asked to stop may still come. When they have had
@@ -413,24 +398,15 @@ static void conclude_stop(job *j)
     job_wire_put64(body, last);
     send_all(j, WIRE_LAST, (uint32_t)j->halt.number, 0, body, sizeof body);
     const job_event e = job_agreement_finish(&j->halt, j->halt.number, last);
-    act(j, &e);
+    job_members_act(j, &e);
 }
 
 void job_members_decide(job *j)
 {
-    const job_view v = job_view_now(j);
-    job_event e = job_agreement_request(&j->halt, &v, job_stop_asked());
-    act(j, &e);
+    job_request_stop(j, job_stop_asked());
     if (j->halt.held && !j->halt.agreed && !atomic_load(&j->failed))
         conclude_stop(j);
     job_stop_end_overdue(j);
-}
-
-void job_members_expire(job *j)
-{
-    const job_view v = job_view_now(j);
-    const job_event e = job_failure_due(&j->candidate, &v);
-    act(j, &e);
 }
 
 void job_members_tick(job *j)

@@ -42,7 +42,6 @@ struct job_server {
     uint32_t *posted; /* ranks with frames to send, `posted_n` of them ... */
     uint32_t posted_n;
     uint32_t *other; /* ... and room for those that are left */
-    uint64_t asked;  /* awake_ms() when a request to stop was seen before all met; 0: none was */
     uint64_t ticked; /* ... of the last look at all members */
     uint64_t
         halted;    /* ... when the ranks that were there had been asked to stop; 0: they were not */
@@ -61,11 +60,13 @@ void job_member_event(job *j, job_peer *p);
 /* The connection of an admitted rank has ended. */
 void job_member_lost(job *j, job_peer *p);
 
-void job_members_tick(job *j);          /* send heartbeats, look for frozen ranks: every TICK_MS */
-void job_members_decide(job *j);        /* advance the agreement on the last step */
-void job_members_expire(job *j);        /* declare the failure that is due */
-void job_members_flush(job *j);         /* send queued frames, note which connections have ended */
-void job_members_read_launcher(job *j); /* handle what the launcher reports */
+void job_members_tick(job *j);   /* send heartbeats, look for frozen ranks: every TICK_MS */
+void job_members_decide(job *j); /* advance the agreement on the last step */
+void job_members_flush(job *j);  /* send queued frames, note which connections have ended */
+
+/* act() and sign_of() of rank 0 (state.h). */
+void job_members_act(job *j, const job_event *e);
+job_sign job_members_sign(const job *j, uint32_t rank);
 
 /* Record the failure of `rank` and tell the launcher and all ranks; `own` as for
  * job_record_cause(). Only the first call counts. */

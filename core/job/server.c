@@ -4,10 +4,9 @@
  * joined, the listener is closed for good. What all ranks have to be looked at for is done every
  * TICK_MS, not in each turn of the loop, so that a turn costs what its events cost. */
 #define _GNU_SOURCE
-#include "job/server.h"
+#include "job/roles.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +21,7 @@
 #include "job/control/control.h"
 #include "job/control/progress.h"
 #include "job/mailbox.h"
+#include "job/meet/meet.h"
 #include "job/members.h"
 #include "job/stop.h"
 #include "job/wire/address.h"
@@ -233,7 +233,7 @@ static void tick(job *j)
         job_gathers_tick(s->gathers, now);
     }
     job_members_decide(j);
-    job_members_expire(j);
+    job_check_due(j);
 }
 
 static void handle(job *j, void *what)
@@ -242,7 +242,7 @@ static void handle(job *j, void *what)
     if (what == &s->door) {
         job_door_let_in(&s->door);
     } else if (what == &at_launcher) {
-        job_members_read_launcher(j);
+        job_read_launcher(j);
         if (j->control_fd < 0)
             epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, job_control_descriptor(), NULL);
     } else if (what == &at_wake) {
@@ -314,50 +314,20 @@ static void prepare(job *j, job_server *s)
     job_door_prepare(&s->door, j->tls, j->key, j->sealed);
 }
 
-/* A request to stop before the thread of the job runs. */
-static void stop_alone(job *j)
-{
-    job_server *s = j->server;
-    const int number = job_stop_asked();
-    if (!number)
-        return;
-    s->asked = s->asked ? s->asked : awake_ms();
-    if (j->control_fd >= 0)
-        job_stop_act(j, &(job_event){.kind = JOB_EVENT_END_WAITS, .number = number});
-    else if (awake_ms() - s->asked >= STOP_MEET_MS)
-        job_stop_unmet(j, number, "rank 0 has no address yet");
-}
-
-/* A job_resolve_wait(), before the thread runs. */
-static weft_status wait_alone(void *ctx, int fd, uint64_t until)
-{
-    job *j = ctx;
-    for (uint64_t now = awake_ms();; now = awake_ms()) {
-        struct pollfd p = {.fd = fd, .events = POLLIN};
-        const int left = now >= until ? 0 : until - now < TICK_MS ? (int)(until - now) : TICK_MS;
-        const int n = poll(&p, 1, left);
-        pthread_mutex_lock(&j->lock);
-        stop_alone(j);
-        pthread_mutex_unlock(&j->lock);
-        if (atomic_load(&j->failed))
-            return job_fail_here(j);
-        if (n > 0)
-            return WEFT_OK;
-        if (awake_ms() >= until)
-            return WEFT_BUSY;
-    }
-}
-
 weft_status job_server_start(job *j)
 {
     job_server *s = j->server = mem_alloc(sizeof *s);
     prepare(j, s);
+    j->act = job_members_act;
+    j->sign_of = job_members_sign;
     if (j->who.ranks == 1) {
         j->joined = true;
         return WEFT_OK; /* only the table, used in the same process */
     }
-    job_resolver r = {
-        .who = &j->who, .deadline = awake_ms() + j->join_ms, .wait = wait_alone, .ctx = j};
+    job_resolver r = {.who = &j->who,
+                      .deadline = awake_ms() + j->join_ms,
+                      .wait = job_meet_wait_readable,
+                      .ctx = j};
     weft_status st = job_listen_open(&r, &s->door);
     if (st != WEFT_OK)
         return st;

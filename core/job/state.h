@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/time/awake.h"
 #include "job/decide/agreement.h"
-#include "job/decide/cause.h"
+#include "job/decide/failure.h"
 #include "job/job.h"
 #include "job/wire/munge.h"
 #include "job/wire/wire.h"
@@ -60,13 +60,16 @@ struct job {
     int wake_fd, control_fd;
 
     job_mailbox box;
-    bool joined;   /* all ranks have met */
-    bool leaving;  /* this rank has sent its bye */
-    bool all_left; /* all ranks have, with WEFT_OK */
-    bool drained;  /* everything queued is sent, or cannot be sent any more */
-    bool parted;   /* rank 0: every other rank has closed its connection */
+    uint64_t asked; /* awake_ms() when a request to stop was seen before all met; 0: none was */
+    bool joined;    /* all ranks have met */
+    bool leaving;   /* this rank has sent its bye */
+    bool all_left;  /* all ranks have, with WEFT_OK */
+    bool drained;   /* everything queued is sent, or cannot be sent any more */
+    bool parted;    /* rank 0: every other rank has closed its connection */
 
-    _Atomic int failed; /* set once, after the text */
+    void (*act)(job *j, const job_event *e);          /* of rank 0, or of another rank ... */
+    job_sign (*sign_of)(const job *j, uint32_t rank); /* ... and what it knows about `rank` */
+    _Atomic int failed;                               /* set once, after the text */
     char failure[JOB_TEXT];
     job_cause candidate; /* candidate for the root cause */
     /* Time during which the thread ran, in milliseconds. Unlike awake_ms() it also leaves out what

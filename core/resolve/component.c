@@ -9,7 +9,6 @@
 
 #include "base/err.h"
 #include "base/sized.h"
-#include "config/differ.h"
 #include "host/call.h"
 
 #include <string.h>
@@ -24,6 +23,8 @@ typedef struct component_server {
 
 /* A chain of wrappers that is longer is a circle: each link of it asks for the next. */
 #define MAX_DEPTH 8u
+
+static const char tokenizer_iface[] = "weft.tokenizer/1";
 
 static weft_status take_args(const weft_component_args *args, const weft_component_ref *out,
                              weft_component_args *a)
@@ -64,14 +65,9 @@ static weft_status open_tokenizer(component_server *s, const char *name, weft_co
 {
     const host_component *c;
     config *cfg = s->r.cfg;
-    weft_status st = host_find(s->r.spec->host, "tokenizer", name, resolve_tokenizer_ifaces, &c);
+    weft_status st = resolve_find(&s->r, "data.tokenizer", name, &c);
     if (st == WEFT_OK)
-        st = config_add(cfg, "tokenizer", pool_printf(&s->r.spec->pool, "plugin %s", name),
-                        c->options);
-    if (st == WEFT_OK) {
-        config_set_effect(cfg, "tokenizer", c->options, resolve_effect(c));
         st = config_check(cfg);
-    }
     if (st == WEFT_OK)
         st = host_use(s->r.spec->host, c);
     if (st == WEFT_OK)
@@ -93,13 +89,12 @@ static weft_status open_component(void *ctx, const weft_component_args *args,
     weft_status st = take_args(args, out, &a);
     if (st != WEFT_OK)
         return st;
-    const bool text = !strcmp(a.iface, resolve_tokenizer_ifaces[0]);
+    const bool text = !strcmp(a.iface, tokenizer_iface);
     if (!text && strcmp(a.iface, resolve_ifaces[0]) && strcmp(a.iface, resolve_ifaces[1]))
         return err_fail(WEFT_UNSUPPORTED,
                         "component.open(): %s '%s': this version of weft opens %s, %s and %s for "
                         "other plugins",
-                        a.iface, a.name, resolve_ifaces[0], resolve_ifaces[1],
-                        resolve_tokenizer_ifaces[0]);
+                        a.iface, a.name, resolve_ifaces[0], resolve_ifaces[1], tokenizer_iface);
     if (s->depth == MAX_DEPTH)
         return err_fail(WEFT_USAGE,
                         "component.open(): '%s' is opened by %u components, one inside the other; "

@@ -14,35 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What names the plugins of an interface, and what a plugin of it is called. */
-static const struct selector {
-    const char *iface, *section, *noun, *key;
-    uint32_t effect; /* of its keys (differ.h) */
-} selectors[] = {
-    {"weft.strategy/1", "parallel", "strategy", "parallel.strategy", 0},
-    {"weft.rule/1", "optim", "update rule", "optim.rule", CONFIG_BINDS | CONFIG_ALONE},
-    {"weft.placement/1", "optim", "placement", "optim.placement", 0},
-    {"weft.model/1", "model", "model family", "model.family", CONFIG_BINDS | CONFIG_ALONE},
-    {"weft.data/1", "data", "data source", "data.source", CONFIG_ALONE},
-    {"weft.tokenizer/1", "tokenizer", "tokenizer", "data.tokenizer", CONFIG_ALONE},
-    {"weft.device/1", "device", "device", "device.plugin", 0},
-    {"weft.sink/1", "sink.", "sink", "log.sinks", 0},
-};
-
-static const struct selector *selector_of(const host_component *c)
-{
-    for (uint32_t i = 0; c->iface && i < sizeof selectors / sizeof *selectors; i++)
-        if (!strcmp(selectors[i].iface, c->iface))
-            return &selectors[i];
-    return NULL;
-}
-
-uint32_t resolve_effect(const host_component *c)
-{
-    const struct selector *by = selector_of(c);
-    return by ? by->effect : 0;
-}
-
 /* The size of a mesh axis, or a key of [comm.AXIS]. */
 static bool brings_axis(const host_component *c, const config_line *line)
 {
@@ -58,13 +29,13 @@ static bool brings_axis(const host_component *c, const config_line *line)
     return false;
 }
 
-static bool reads(const host_component *c, const struct selector *by, const config_line *line)
+static bool reads(const host_component *c, const resolve_selector *by, const config_line *line)
 {
-    if (!strcmp(by->section, "sink."))
+    if (!strcmp(by->kind, "sink"))
         return !strncmp(line->section, "sink.", 5) && !strcmp(line->section + 5, c->name);
-    const bool group = !strcmp(by->section, "optim") && !strncmp(line->section, "optim.", 6);
+    const bool group = !strcmp(by->kind, "optim") && !strncmp(line->section, "optim.", 6);
     return brings_axis(c, line) ||
-           ((group || !strcmp(line->section, by->section)) && resolve_has_option(c, line->key));
+           ((group || !strcmp(line->section, by->kind)) && resolve_has_option(c, line->key));
 }
 
 static bool is_repeated(const host_component *const *all, uint32_t at)
@@ -78,17 +49,17 @@ static bool is_repeated(const host_component *const *all, uint32_t at)
 
 /* "update rule sgd or muon": the installed plugins that read the key. Returns what selects them,
  * NULL if none does. */
-static const struct selector *readers(const spec *s, const config_line *line, char *out,
-                                      size_t size)
+static const resolve_selector *readers(const spec *s, const config_line *line, char *out,
+                                       size_t size)
 {
-    const struct selector *first = NULL;
+    const resolve_selector *first = NULL;
     const host_component **all;
     uint32_t n;
     size_t used = 0;
     out[0] = 0;
     host_list(s->host, NULL, &all, &n);
     for (uint32_t i = 0; i < n && used < size; i++) {
-        const struct selector *by = selector_of(all[i]);
+        const resolve_selector *by = resolve_selector_of(all[i]);
         if (!by || (first && by != first) || !reads(all[i], by, line) ||
             is_repeated(all, i)) /* another file of it */
             continue;
@@ -103,7 +74,7 @@ static const struct selector *readers(const spec *s, const config_line *line, ch
 static void why_unused(const config *cfg, const spec *s, const config_line *line, char out[512])
 {
     char names[256];
-    const struct selector *by = readers(s, line, names, sizeof names);
+    const resolve_selector *by = readers(s, line, names, sizeof names);
     if (by)
         snprintf(out, 512, "%s %s reads it, and %s is %s", by->noun, names, by->key,
                  config_text(cfg, by->key));

@@ -26,24 +26,21 @@ static inline char *resolve_next_word(char **rest)
     return word;
 }
 
-/* WEFT_USAGE if the table of a component, a `kind` for messages, has a flag. */
-static inline weft_status resolve_check_flags(const host_component *c, const char *kind,
-                                              uint32_t flags)
-{
-    return flags ? err_fail(WEFT_USAGE, "%s: the table of %s %s has flags 0x%x; 0 is expected",
-                            c->path, kind, c->name, flags)
-                 : WEFT_OK;
-}
-
 /* --- sinks.c --- */
 weft_status resolve_sinks(resolve_state *r); /* the plugins of log.sinks */
 
 /* --- find.c --- */
-extern const char *const resolve_tokenizer_ifaces[];
+/* What names `c`; NULL: nothing does by name. */
+const resolve_selector *resolve_selector_of(const host_component *c);
+/* The section of the INI with the keys of `c`: each sink has one of its own. */
+const char *resolve_section_of(resolve_state *r, const host_component *c);
 
-/* Find one component by the name under `key` and add its options to `section`. */
-weft_status resolve_find(resolve_state *r, const char *kind, const char *name, const char *key,
-                         const char *const *ifaces, const char *section,
+/* Find the component `name` of the kind that `key` names, check its table, and add its options. */
+weft_status resolve_find(resolve_state *r, const char *key, const char *name,
+                         const host_component **out);
+/* ... for the job, which uses it: `name` NULL is the text of `key`. A failure says where that is.
+ */
+weft_status resolve_take(resolve_state *r, const char *key, const char *name,
                          const host_component **out);
 
 /* --- plugins.c --- */

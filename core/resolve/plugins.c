@@ -7,25 +7,6 @@
 
 #define AXIS_FLAGS (WEFT_AXIS_SEQUENCE | WEFT_AXIS_BATCH | WEFT_AXIS_MODEL)
 
-static const char *const strategy_ifaces[] = {"weft.strategy/1", NULL};
-static const char *const device_ifaces[] = {"weft.device/1", NULL};
-static const char *const rule_ifaces[] = {"weft.rule/1", NULL};
-static const char *const placement_ifaces[] = {"weft.placement/1", NULL};
-static const char *const model_ifaces[] = {"weft.model/1", NULL};
-
-/* One that the job uses. */
-static weft_status find(resolve_state *r, const char *kind, const char *name, const char *key,
-                        const char *const *ifaces, const char *section, const host_component **out)
-{
-    weft_status st = resolve_find(r, kind, name, key, ifaces, section, out);
-    if (st != WEFT_OK)
-        return st;
-    st = host_use(r->spec->host, *out);
-    if (st != WEFT_OK)
-        err_context("%s: %s", config_where(r->cfg, key), key);
-    return st;
-}
-
 weft_option resolve_axis_option(const weft_mesh_axis *axis)
 {
     return (weft_option){.struct_size = sizeof(weft_option),
@@ -139,14 +120,10 @@ static weft_status add_strategies(resolve_state *r, const char *list, bool neste
     char *rest = pool_text(&r->spec->pool, list);
     for (char *word; (word = resolve_next_word(&rest));) {
         const host_component *c;
-        weft_status st =
-            find(r, "parallel", word, "parallel.strategy", strategy_ifaces, "parallel", &c);
+        weft_status st = resolve_take(r, "parallel.strategy", word, &c);
         if (st != WEFT_OK)
             return st;
         const weft_strategy *table = c->table;
-        st = resolve_check_flags(c, "strategy", table->flags);
-        if (st != WEFT_OK)
-            return st;
         if (table->list && strnlen(table->list, MAX_LIST) == MAX_LIST)
             return err_fail(WEFT_USAGE, "%s: strategy %s expands to a list of %u bytes or more",
                             c->path, word, MAX_LIST);
@@ -204,15 +181,12 @@ static void add_unused(resolve_state *r)
     for (uint32_t i = 0; i < n; i++) {
         if (!all[i]->iface || !strcmp(all[i]->kind, "comm") || !strcmp(all[i]->kind, "op"))
             continue;
-        const bool own = !strcmp(all[i]->kind, "sink"); /* a section for each */
-        const char *section =
-            own ? pool_printf(&r->spec->pool, "sink.%s", all[i]->name) : all[i]->kind;
-        (void)!config_add_unused(r->cfg, section,
+        (void)!config_add_unused(r->cfg, resolve_section_of(r, all[i]),
                                  pool_printf(&r->spec->pool, "plugin %s", all[i]->name),
                                  all[i]->options);
-        if (!strcmp(all[i]->iface, strategy_ifaces[0]))
+        if (!strcmp(all[i]->iface, "weft.strategy/1"))
             add_unused_axes(r, all[i]);
-        if (!strcmp(all[i]->iface, rule_ifaces[0]))
+        if (!strcmp(all[i]->iface, "weft.rule/1"))
             add_unused_rule(r, all[i]);
     }
 }
@@ -229,15 +203,13 @@ weft_status resolve_check_keys(resolve_state *r)
 
 weft_status resolve_device(resolve_state *r)
 {
-    return find(r, "device", config_text(r->cfg, "device.plugin"), "device.plugin", device_ifaces,
-                "device", &r->spec->device.c);
+    return resolve_take(r, "device.plugin", NULL, &r->spec->device.c);
 }
 
 static weft_status find_rule(resolve_state *r)
 {
     spec *s = r->spec;
-    weft_status st = find(r, "optim", config_text(r->cfg, "optim.rule"), "optim.rule", rule_ifaces,
-                          "optim", &s->rule.c);
+    weft_status st = resolve_take(r, "optim.rule", NULL, &s->rule.c);
     if (st == WEFT_OK)
         st = check_unit(s->rule.c);
     return st == WEFT_OK ? resolve_groups(r) : st;
@@ -245,25 +217,9 @@ static weft_status find_rule(resolve_state *r)
 
 static weft_status find_placement(resolve_state *r)
 {
-    const char *name = config_text(r->cfg, "optim.placement");
-    const host_component **c = &r->spec->placement.c;
-    if (!strcmp(name, "none"))
-        return WEFT_OK;
-    weft_status st = find(r, "optim", name, "optim.placement", placement_ifaces, "optim", c);
-    if (st != WEFT_OK)
-        return st;
-    return resolve_check_flags(*c, "placement", ((const weft_placement *)(*c)->table)->flags);
-}
-
-static weft_status find_family(resolve_state *r)
-{
-    const host_component **c = &r->spec->family.c;
-    weft_status st = find(r, "model", config_text(r->cfg, "model.family"), "model.family",
-                          model_ifaces, "model", c);
-    if (st == WEFT_OK)
-        st =
-            resolve_check_flags(*c, "model family", ((const weft_model_table *)(*c)->table)->flags);
-    return st;
+    return strcmp(config_text(r->cfg, "optim.placement"), "none")
+               ? resolve_take(r, "optim.placement", NULL, &r->spec->placement.c)
+               : WEFT_OK;
 }
 
 weft_status resolve_use(resolve_state *r)
@@ -289,7 +245,7 @@ weft_status resolve_plugins(config *cfg, host *h, spec *out)
     if (st == WEFT_OK)
         st = find_strategies(&r);
     if (st == WEFT_OK)
-        st = find_family(&r);
+        st = resolve_take(&r, "model.family", NULL, &out->family.c);
     if (st == WEFT_OK)
         st = resolve_data(&r);
     if (st == WEFT_OK)

@@ -71,6 +71,15 @@ weft_status resolve_check_buckets(const config *cfg, bool splits_batch, bool tel
 /* The key of a job file that sizes a mesh axis. Its texts are those of the axis. [any] */
 weft_option resolve_axis_option(const weft_mesh_axis *axis);
 
+/* A key that names plugins of an interface, and what a plugin of it is called. The table ends with
+ * an `iface` of NULL. */
+typedef struct resolve_selector {
+    const char *iface, *kind, *noun, *key;
+    uint32_t effect; /* of the keys of the plugin (config/differ.h) */
+    size_t flags;    /* where its table has `flags`, which are 0; 0: nowhere */
+} resolve_selector;
+extern const resolve_selector resolve_selectors[];
+
 /* What other values of a plugin's keys change (config/differ.h); whether it has a key. [any] */
 uint32_t resolve_effect(const host_component *c);
 bool resolve_has_option(const host_component *c, const char *key);

@@ -83,6 +83,28 @@ sched_place sched_writer_scratch(sched_writer *w, uint64_t bytes)
     return p;
 }
 
+sched_landing sched_writer_landing_of(sched_writer *w, uint64_t longest, uint64_t bytes,
+                                      uint32_t places)
+{
+    const uint64_t chunks = sched_writer_chunks(w, longest);
+    sched_landing l = {.stride = sched_align_line(bytes)};
+    l.each = l.stride * places;
+    l.base = sched_writer_scratch(
+        w, l.each * (chunks < SCHED_LANDING_CHUNKS ? chunks : SCHED_LANDING_CHUNKS));
+    return l;
+}
+
+sched_landing sched_writer_landing(sched_writer *w, uint64_t longest, uint32_t places)
+{
+    const sched_span first = sched_writer_chunk(w, (sched_span){0, longest}, 0);
+    return sched_writer_landing_of(w, longest, first.bytes, places);
+}
+
+sched_place sched_landed(const sched_landing *l, uint64_t chunk, uint32_t place)
+{
+    return sched_place_plus(l->base, chunk % SCHED_LANDING_CHUNKS * l->each + place * l->stride);
+}
+
 /* Gives the same bytes one name: in place, the smaller side is a part of the larger. */
 static sched_place one_name(const sched_writer *w, sched_place p)
 {

@@ -84,6 +84,27 @@ static inline uint64_t sched_align_line(uint64_t bytes)
 
 sched_place sched_writer_scratch(sched_writer *w, uint64_t bytes);
 
+/* Landing buffers: scratch for the contributions to a chunk, of a few chunks in turn. */
+typedef struct sched_landing {
+    sched_place base;
+    uint64_t stride, each; /* bytes of a contribution, and of a chunk with all of them */
+} sched_landing;
+
+#define SCHED_LANDING_CHUNKS 3 /* in flight at once */
+
+/* For `places` contributions to each chunk of the first `longest` bytes. The second function: to a
+ * whole chunk each has `bytes`, as a code does. */
+sched_landing sched_writer_landing(sched_writer *w, uint64_t longest, uint32_t places);
+sched_landing sched_writer_landing_of(sched_writer *w, uint64_t longest, uint64_t bytes,
+                                      uint32_t places);
+sched_place sched_landed(const sched_landing *l, uint64_t chunk, uint32_t place);
+
+/* The place of another rank's contribution where this one's needs none. */
+static inline uint32_t sched_writer_place(const sched_writer *w, uint32_t rank)
+{
+    return rank < w->r->me ? rank : rank - 1;
+}
+
 /* 0 bytes of data make no step, at both ends. */
 void sched_writer_send(sched_writer *w, uint32_t peer, sched_place from, uint64_t bytes);
 void sched_writer_recv(sched_writer *w, uint32_t peer, sched_place to, uint64_t bytes);

@@ -9,6 +9,7 @@
 #include "plugins/info.h"
 #include "plugins/keys.h"
 #include "plugins/new.h"
+#include "resolve/resolve.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -147,29 +148,27 @@ static weft_status find_and_print(host *h, const host_component *const *all, uin
                                       : "");
 }
 
-/* The keys of a job whose words are names of plugins, and where each is looked for. */
-static const struct named {
-    const char *key, *kind, *ifaces[2]; /* kind NULL: run.use, files of ops and kernels */
-} named_by[] = {{"model.family", "model", {"weft.model/1", NULL}},
-                {"data.source", "data", {"weft.data/1", NULL}},
-                {"data.tokenizer", "tokenizer", {"weft.tokenizer/1", NULL}},
-                {"device.plugin", "device", {"weft.device/1", NULL}},
-                {"parallel.strategy", "parallel", {"weft.strategy/1", NULL}},
-                {"optim.rule", "optim", {"weft.rule/1", NULL}},
-                {"optim.placement", "optim", {"weft.placement/1", NULL}},
-                {"log.sinks", "sink", {"weft.sink/1", NULL}},
-                {"run.use", NULL, {NULL, NULL}}};
-
-static weft_status print_name(host *h, const config *cfg, const struct named *by, const char *name)
+/* The files of the plugins that `key` names; `by` NULL: files of ops and kernels. */
+static weft_status print_names(host *h, const config *cfg, const char *key,
+                               const resolve_selector *by)
 {
-    const host_component *c;
-    const char *path = NULL;
-    weft_status st =
-        by->kind ? host_find(h, by->kind, name, by->ifaces, &c) : host_use_named(h, name, &path);
-    if (st == WEFT_OK)
-        printf("%s = %s: %s\n", by->key, name, by->kind ? c->path : path);
-    else
-        err_context("%s: %s", config_where(cfg, by->key), by->key);
+    weft_status st = WEFT_OK;
+    const char *text = config_raw(cfg, key);
+    char *words = text ? strdup(text) : NULL, *at = NULL;
+    char *name = words ? strtok_r(words, ", \t", &at) : NULL;
+    for (; st == WEFT_OK && name; name = strtok_r(NULL, ", \t", &at)) {
+        const host_component *c;
+        const char *path = NULL;
+        if (!strcmp(name, "auto") || !strcmp(name, "none"))
+            continue;
+        st = by ? host_find(h, by->kind, name, (const char *const[]){by->iface, NULL}, &c)
+                : host_use_named(h, name, &path);
+        if (st == WEFT_OK)
+            printf("%s = %s: %s\n", key, name, by ? c->path : path);
+        else
+            err_context("%s: %s", config_where(cfg, key), key);
+    }
+    free(words);
     return st;
 }
 
@@ -178,16 +177,9 @@ static weft_status print_name(host *h, const config *cfg, const struct named *by
 static weft_status print_job(host *h, const config *cfg)
 {
     weft_status st = WEFT_OK;
-    for (uint32_t i = 0; st == WEFT_OK && i < sizeof named_by / sizeof *named_by; i++) {
-        const char *text = config_raw(cfg, named_by[i].key);
-        char *words = text ? strdup(text) : NULL, *at = NULL;
-        char *word = words ? strtok_r(words, ", \t", &at) : NULL;
-        for (; st == WEFT_OK && word; word = strtok_r(NULL, ", \t", &at))
-            if (strcmp(word, "auto") && strcmp(word, "none"))
-                st = print_name(h, cfg, &named_by[i], word);
-        free(words);
-    }
-    return st;
+    for (const resolve_selector *by = resolve_selectors; st == WEFT_OK && by->iface; by++)
+        st = print_names(h, cfg, by->key, by);
+    return st == WEFT_OK ? print_names(h, cfg, "run.use", NULL) : st;
 }
 
 /* Becomes weft-check, the SDK's program, which lies beside this one. */

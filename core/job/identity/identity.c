@@ -10,8 +10,9 @@
  * launcher only RANK counts.
  *
  * MASTER_ADDR and MASTER_PORT say where rank 0 is. In a Slurm step they need not be set: slurm.h
- * finds both, and the local numbers too, with every --mpi of srun; mpirun.h does for one machine.
- * torchrun may keep MASTER_PORT for a store of its own; then rank 0's port follows from it. */
+ * finds both, and the local numbers too, with every --mpi of srun; mpirun_port() does for one
+ * machine. torchrun may keep MASTER_PORT for a store of its own; then rank 0's port follows from
+ * it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -21,7 +22,6 @@
 #include "base/err.h"
 #include "base/number/digest.h"
 #include "job/control/control.h"
-#include "job/identity/mpirun.h"
 #include "job/identity/slurm.h"
 #include "job/job.h"
 #include "job/wire/endpoint.h"
@@ -39,7 +39,7 @@ typedef struct reading {
     uint32_t rank, size, local, local_size;
     uint64_t launch; /* digest of dialect.run */
     bool slurm;      /* a task of a Slurm step; slurm.h has the rest */
-    bool mpirun;     /* of Open MPI; mpirun.h */
+    bool mpirun;     /* of Open MPI */
 } reading;
 
 static const dialect torch = {"RANK",
@@ -263,6 +263,18 @@ static weft_status take_port(const reading *r, uint16_t of_addr, uint16_t of_ste
     return WEFT_OK;
 }
 
+/* The ranks of a run of mpirun on one machine meet without being told where: the port follows from
+ * the number of the run. 0: mpirun has not numbered it. */
+static uint16_t mpirun_port(void)
+{
+    const char *run = getenv("PMIX_NAMESPACE");
+    uint64_t h = DIGEST_BEGIN;
+    if (!run || !*run)
+        return 0;
+    digest_mix(&h, run, strlen(run));
+    return job_slurm_port((uint32_t)h, (uint32_t)(h >> 32) % 31);
+}
+
 /* MASTER_ADDR and MASTER_PORT, and what of the local numbers follows from them. */
 static weft_status find_meeting(reading *r, job_identity *out)
 {
@@ -280,7 +292,7 @@ static weft_status find_meeting(reading *r, job_identity *out)
         out->slurm = true;
     }
     if (r->mpirun && !addr && !getenv("MASTER_PORT") && r->local_size == r->size) {
-        step.port = job_mpirun_port();
+        step.port = mpirun_port();
         out->mpirun = step.port != 0;
     }
     if (!addr && r->local_size_set && r->local_size < r->size)

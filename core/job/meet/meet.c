@@ -20,7 +20,57 @@
 #include "job/wire/key.h"
 #include "job/wire/resolve.h"
 
+#define WAIT_MS 500     /* longest sleep before the thread of the job runs */
 #define ATTEMPT_MS 3000 /* until the greeting, 1 ms more for each rank; then until the welcome */
+
+/* A request to stop before the job has met. Rank 0 can be told only when it has welcomed this rank,
+ * so the attempts to reach it go on for a while. */
+static void stop_unmet(job *j)
+{
+    const int number = job_stop_asked();
+    if (!number || atomic_load(&j->failed))
+        return;
+    j->asked = j->asked ? j->asked : awake_ms();
+    const uint64_t waited = awake_ms() - j->asked;
+    if (j->control_fd >= 0 && (j->server || waited >= STOP_GRACE_MS))
+        job_stop_act(j, &(job_event){.kind = JOB_EVENT_END_WAITS, .number = number});
+    else if (j->control_fd < 0 && waited >= STOP_MEET_MS)
+        job_stop_unmet(j, number,
+                       j->server ? "rank 0 has no address yet" : "rank 0 did not answer");
+}
+
+/* Wait for poll()'s `events` of `fd` (-1: only wait) until awake_ms() is `until`; reports of the
+ * launcher and signals end it. A signal interrupts poll(); one that comes just before it is noticed
+ * at its end. WEFT_OK: ready; WEFT_BUSY: timeout; WEFT_PEER: the job has failed. */
+static weft_status wait_unmet(job *j, int fd, short events, uint64_t until)
+{
+    for (;;) {
+        uint64_t now = awake_ms();
+        const uint64_t max = j->server || j->candidate.weight ? TICK_MS : WAIT_MS;
+        int left = now >= until ? 0 : until - now < max ? (int)(until - now) : (int)max;
+        struct pollfd p[2] = {{.fd = fd, .events = events},
+                              {.fd = j->control_fd, .events = POLLIN}};
+        int n = poll(p, 2, left);
+        pthread_mutex_lock(&j->lock);
+        if (n > 0 && p[1].revents)
+            job_read_launcher(j);
+        job_check_due(j);
+        stop_unmet(j);
+        job_progress_sign(j->silence_ms, false);
+        pthread_mutex_unlock(&j->lock);
+        if (atomic_load(&j->failed))
+            return job_fail_here(j);
+        if (n > 0 && p[0].revents)
+            return WEFT_OK;
+        if (awake_ms() >= until)
+            return WEFT_BUSY;
+    }
+}
+
+weft_status job_meet_wait_readable(void *j, int fd, uint64_t until)
+{
+    return wait_unmet(j, fd, POLLIN, until);
+}
 
 static weft_status connect_one(const job_meet *m, const struct addrinfo *a, uint64_t until,
                                int *out)
@@ -34,7 +84,7 @@ static weft_status connect_one(const job_meet *m, const struct addrinfo *a, uint
     weft_status st = WEFT_OK;
     if (connect(fd, a->ai_addr, a->ai_addrlen)) {
         error = errno;
-        if (error == EINPROGRESS && (st = m->wait(m->j, fd, POLLOUT, until)) == WEFT_OK)
+        if (error == EINPROGRESS && (st = wait_unmet(m->j, fd, POLLOUT, until)) == WEFT_OK)
             getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n);
     }
     if (st == WEFT_OK && error == ENETUNREACH && job_endpoint_is_loopback(a->ai_addr))
@@ -71,7 +121,7 @@ static void say_hello(const job_meet *m)
 static weft_status wait_session(const job_meet *m, uint64_t until)
 {
     const short events = job_tls_wants(m->w->tls) == 2 ? POLLOUT : POLLIN;
-    weft_status st = m->wait(m->j, m->w->fd, events, until);
+    weft_status st = wait_unmet(m->j, m->w->fd, events, until);
     return st == WEFT_BUSY ? err_fail(WEFT_IO, "it accepts connections but sends nothing") : st;
 }
 
@@ -154,7 +204,7 @@ static weft_status begin_session(const job_meet *m, int fd, uint64_t until)
     uint8_t psk[KEY_BYTES];
     weft_status st;
     while ((st = job_handshake_read(&g, fd)) == WEFT_BUSY)
-        if ((st = m->wait(m->j, fd, POLLIN, until)) != WEFT_OK)
+        if ((st = wait_unmet(m->j, fd, POLLIN, until)) != WEFT_OK)
             break;
     if (st == WEFT_BUSY)
         st = err_fail(WEFT_IO, "it accepts connections but sends nothing");
@@ -196,17 +246,12 @@ static weft_status attempt(const job_meet *m, const struct addrinfo *a, uint64_t
     return st;
 }
 
-static weft_status wait_here(void *ctx, int fd, uint64_t until)
-{
-    const job_meet *m = ctx;
-    return m->wait(m->j, fd, POLLIN, until);
-}
-
 weft_status job_meet_rank0(job_meet *m)
 {
     const job *j = m->j;
     const uint64_t deadline = awake_ms() + j->join_ms;
-    job_resolver r = {.who = &j->who, .deadline = deadline, .wait = wait_here, .ctx = m};
+    job_resolver r = {
+        .who = &j->who, .deadline = deadline, .wait = job_meet_wait_readable, .ctx = m->j};
     const struct addrinfo *a = NULL;
     weft_status st;
     while ((st = job_resolver_next(&r, &a)) == WEFT_OK)

@@ -9,13 +9,12 @@
 #include "job/state.h"
 #include "job/wire/wire.h"
 
-/* Wait for poll()'s `events` of `fd` (-1: only wait) until awake_ms() is `until`, and act on what
- * else this rank must notice. WEFT_OK: ready; WEFT_BUSY: timeout; WEFT_PEER: a rank has failed. */
-typedef weft_status (*job_meet_wait)(job *j, int fd, short events, uint64_t until);
+/* A job_resolve_wait() of the job `j` before its thread runs: a failure that the launcher reports
+ * and signals end it, WEFT_PEER. [setup] */
+weft_status job_meet_wait_readable(void *j, int fd, uint64_t until);
 
 typedef struct job_meet {
     job *j;
-    job_meet_wait wait;
     job_wire *w;      /* gets the connection */
     uint64_t process; /* job_wire_hello */
 

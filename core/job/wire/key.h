@@ -30,6 +30,13 @@ bool job_key_given(const char *file);
 /* Fill `key` from the descriptor in WEFT_KEY_FD, which is then closed, or else from `file`. */
 weft_status job_key_obtain(const job_identity *who, const char *file, uint8_t *key);
 
+/* The 128 random bits that Open MPI's mpirun gives the processes of a run, by which networks of
+ * some vendors tell runs apart. Of a run on one machine they are in the environment of its
+ * processes alone, which other users cannot read; of one on several they are on command lines, too:
+ * there they are no secret. False: there are none, so the ranks need a key file. [setup] */
+#define MPIRUN_SECRET 16u
+bool job_key_of_mpirun(uint8_t out[MPIRUN_SECRET]);
+
 /* HKDF-SHA256 of `key` with `salt` (16 bytes: the meeting's number) and "weft-1 `use` `label`". */
 weft_status job_key_derive(const uint8_t *key, const uint8_t *salt, const char *use,
                            const char *label, uint8_t out[KEY_BYTES]);

@@ -20,15 +20,12 @@
 #include "schedule/algorithm.h"
 #include "schedule/form.h"
 
-/* As in pairwise.c: chunks in flight, and how many chunks later the sums are sent. */
-#define SLOTS 3
+/* As in pairwise.c: how many chunks later the sums are sent. */
 #define LAG 2
 
 typedef struct capacity {
-    uint64_t stride, slots;
-    sched_place given,
-        taken; /* [slots][n - 1]: codes of contributions, to others and from others */
-    sched_place sums, others; /* [slots] and [slots][n - 1]: codes of the own sum and of others' */
+    sched_landing given, taken; /* codes of contributions, to others and from others */
+    sched_landing sums, others; /* codes of the own sum and of others' */
 } capacity;
 
 static uint64_t coded(const sched_writer *w, uint64_t bytes)
@@ -38,29 +35,16 @@ static uint64_t coded(const sched_writer *w, uint64_t bytes)
 
 static capacity capacity_for(sched_writer *w, int gather)
 {
-    uint64_t longest = sched_writer_longest_part(w), chunks = sched_writer_chunks(w, longest),
-             peers = w->r->ranks - 1;
-    capacity x = {.slots = chunks < SLOTS ? chunks : SLOTS};
-    x.stride = sched_align_line(coded(w, sched_writer_chunk(w, (sched_span){0, longest}, 0).bytes));
-    x.given = sched_writer_scratch(w, x.slots * peers * x.stride);
-    x.taken = sched_writer_scratch(w, x.slots * peers * x.stride);
+    uint64_t longest = sched_writer_longest_part(w);
+    uint64_t bytes = coded(w, sched_writer_chunk(w, (sched_span){0, longest}, 0).bytes);
+    uint32_t peers = w->r->ranks - 1;
+    capacity x = {.given = sched_writer_landing_of(w, longest, bytes, peers)};
+    x.taken = sched_writer_landing_of(w, longest, bytes, peers);
     if (gather) {
-        x.sums = sched_writer_scratch(w, x.slots * x.stride);
-        x.others = sched_writer_scratch(w, x.slots * peers * x.stride);
+        x.sums = sched_writer_landing_of(w, longest, bytes, 1);
+        x.others = sched_writer_landing_of(w, longest, bytes, peers);
     }
     return x;
-}
-
-/* Place of chunk c and peer number `peer` (0: the only one). */
-static sched_place slot(const sched_writer *w, const capacity *x, sched_place base, uint64_t c,
-                        uint32_t peer)
-{
-    return sched_place_plus(base, (c % x->slots * (w->r->ranks - 1) + peer) * x->stride);
-}
-
-static uint32_t number(const sched_writer *w, uint32_t rank)
-{
-    return rank < w->r->me ? rank : rank - 1;
 }
 
 /* The residual of the elements from byte `at`; a reduce-scatter omits this rank's own part. */
@@ -75,7 +59,7 @@ static sched_place residual_at(const sched_writer *w, uint64_t at)
 static void give(sched_writer *w, const capacity *x, uint64_t c, uint32_t to)
 {
     sched_span s = sched_writer_chunk(w, sched_writer_part(w, to), c);
-    sched_place code = slot(w, x, x->given, c, number(w, to));
+    sched_place code = sched_landed(&x->given, c, sched_writer_place(w, to));
     sched_writer_open(w, SCHED_ENCODE, 0, s.bytes);
     sched_writer_from(w, sched_in_at(s.at));
     sched_writer_to(w, code);
@@ -90,9 +74,10 @@ static void fold(sched_writer *w, const capacity *x, uint64_t c, sched_place min
     sched_span part = sched_writer_part(w, me), s = sched_writer_chunk(w, part, c);
     sched_writer_open(w, gather ? SCHED_REDUCE_ENCODE : SCHED_REDUCE_DECODE, me, s.bytes);
     for (uint32_t i = 0; i < n; i++)
-        sched_writer_from(w, i == me ? sched_in_at(s.at) : slot(w, x, x->taken, c, number(w, i)));
+        sched_writer_from(w, i == me ? sched_in_at(s.at)
+                                     : sched_landed(&x->taken, c, sched_writer_place(w, i)));
     if (gather)
-        sched_writer_to(w, sched_place_plus(x->sums, c % x->slots * x->stride));
+        sched_writer_to(w, sched_landed(&x->sums, c, 0));
     sched_writer_to(w, sched_place_plus(mine, s.at - part.at));
     if (gather && w->r->feedback)
         sched_writer_to(w, residual_at(w, s.at));
@@ -106,7 +91,8 @@ static void reduce_chunk(sched_writer *w, const capacity *x, uint64_t c, sched_p
     for (uint32_t k = 1; k < n; k++) {
         uint32_t from = (me + n - k) % n;
         give(w, x, c, (me + k) % n);
-        sched_writer_recv(w, from, slot(w, x, x->taken, c, number(w, from)), coded(w, own));
+        sched_writer_recv(w, from, sched_landed(&x->taken, c, sched_writer_place(w, from)),
+                          coded(w, own));
     }
     fold(w, x, c, mine, gather);
 }
@@ -118,9 +104,8 @@ static void gather_chunk(sched_writer *w, const capacity *x, uint64_t c)
     for (uint32_t k = 1; k < n; k++) {
         uint32_t from = (me + n - k) % n;
         sched_span s = sched_writer_chunk(w, sched_writer_part(w, from), c);
-        sched_place code = slot(w, x, x->others, c, number(w, from));
-        sched_writer_send(w, (me + k) % n, sched_place_plus(x->sums, c % x->slots * x->stride),
-                          coded(w, own));
+        sched_place code = sched_landed(&x->others, c, sched_writer_place(w, from));
+        sched_writer_send(w, (me + k) % n, sched_landed(&x->sums, c, 0), coded(w, own));
         sched_writer_recv(w, from, code, coded(w, s.bytes));
         sched_writer_open(w, SCHED_DECODE, 0, s.bytes);
         sched_writer_from(w, code);

@@ -11,22 +11,17 @@
  * twice as much, on more ranks it sends n / 2 times as much. */
 #include "schedule/terms.h"
 
-/* Chunks in flight, each with room for n - 1 contributions. */
-#define SLOTS 3
-
-static void receive_and_combine(sched_writer *w, sched_span s, sched_place capacity,
-                                uint64_t stride)
+static void receive_and_combine(sched_writer *w, sched_span s, const sched_landing *l, uint64_t c)
 {
     uint32_t n = w->r->ranks, me = w->r->me;
     for (uint32_t k = 1; k < n; k++) {
         uint32_t peer = (me + n - k) % n;
-        sched_writer_recv(
-            w, peer, sched_place_plus(capacity, (peer < me ? peer : peer - 1) * stride), s.bytes);
+        sched_writer_recv(w, peer, sched_landed(l, c, sched_writer_place(w, peer)), s.bytes);
     }
     sched_writer_open(w, SCHED_REDUCE, 0, s.bytes);
     for (uint32_t i = 0; i < n; i++)
         sched_writer_from(w, i == me ? sched_in_at(s.at)
-                                     : sched_place_plus(capacity, (i < me ? i : i - 1) * stride));
+                                     : sched_landed(l, c, sched_writer_place(w, i)));
     sched_writer_to(w, sched_out_at(s.at));
 }
 
@@ -34,20 +29,16 @@ static void emit(sched_writer *w)
 {
     uint32_t n = w->r->ranks, me = w->r->me, root = w->r->root;
     int to_all = w->r->kind == WEFT_ALL_REDUCE, receives = to_all || me == root;
-    sched_span all = {0, w->bytes};
-    uint64_t chunks = sched_writer_chunks(w, w->bytes), slots = chunks < SLOTS ? chunks : SLOTS;
-    uint64_t stride = sched_align_line(sched_writer_chunk(w, all, 0).bytes);
-    sched_place capacity = {0};
+    sched_landing capacity = {0};
     if (receives)
-        capacity = sched_writer_scratch(w, slots * (n - 1) * stride);
-    for (uint64_t c = 0; c < chunks; c++) {
-        sched_span s = sched_writer_chunk(w, all, c);
+        capacity = sched_writer_landing(w, w->bytes, n - 1);
+    for (uint64_t c = 0; c < sched_writer_chunks(w, w->bytes); c++) {
+        sched_span s = sched_writer_chunk(w, (sched_span){0, w->bytes}, c);
         for (uint32_t k = 1; k < n; k++)
             if (to_all || (me + k) % n == root)
                 sched_writer_send(w, (me + k) % n, sched_in_at(s.at), s.bytes);
         if (receives)
-            receive_and_combine(w, s, sched_place_plus(capacity, c % slots * (n - 1) * stride),
-                                stride);
+            receive_and_combine(w, s, &capacity, c);
     }
 }
 

@@ -15,45 +15,25 @@
  * ones, and room for n - 1 contributions to a chunk. */
 #include "schedule/terms.h"
 
-/* Chunks whose contributions may be in flight at once; the all-gather of a chunk is written LAG
- * chunks later, so that its sends do not queue before those that others wait for. */
-#define SLOTS 3
+/* The all-gather of a chunk is written LAG chunks later, so that its sends do not queue before
+ * those that others wait for. */
 #define LAG 2
-
-typedef struct sched_landing {
-    sched_place base;
-    uint64_t stride, slots;
-} sched_landing;
-
-static sched_landing landing_for(sched_writer *w)
-{
-    uint64_t longest = sched_writer_longest_part(w), chunks = sched_writer_chunks(w, longest);
-    sched_landing r = {.slots = chunks < SLOTS ? chunks : SLOTS};
-    r.stride = sched_align_line(sched_writer_chunk(w, (sched_span){0, longest}, 0).bytes);
-    r.base = sched_writer_scratch(w, r.slots * (w->r->ranks - 1) * r.stride);
-    return r;
-}
 
 static void reduce_chunk(sched_writer *w, const sched_landing *capacity, uint64_t c,
                          sched_place mine)
 {
     uint32_t n = w->r->ranks, me = w->r->me;
     sched_span part = sched_writer_part(w, me), s = sched_writer_chunk(w, part, c);
-    sched_place at =
-        sched_place_plus(capacity->base, c % capacity->slots * (n - 1) * capacity->stride);
     for (uint32_t k = 1; k < n; k++) {
         uint32_t to = (me + k) % n, from = (me + n - k) % n;
         sched_span give = sched_writer_chunk(w, sched_writer_part(w, to), c);
         sched_writer_send(w, to, sched_in_at(give.at), give.bytes);
-        sched_writer_recv(w, from,
-                          sched_place_plus(at, (from < me ? from : from - 1) * capacity->stride),
-                          s.bytes);
+        sched_writer_recv(w, from, sched_landed(capacity, c, sched_writer_place(w, from)), s.bytes);
     }
     sched_writer_open(w, SCHED_REDUCE, 0, s.bytes);
     for (uint32_t i = 0; i < n; i++)
-        sched_writer_from(w, i == me
-                                 ? sched_in_at(s.at)
-                                 : sched_place_plus(at, (i < me ? i : i - 1) * capacity->stride));
+        sched_writer_from(w, i == me ? sched_in_at(s.at)
+                                     : sched_landed(capacity, c, sched_writer_place(w, i)));
     sched_writer_to(w, sched_place_plus(mine, s.at - part.at));
 }
 
@@ -72,8 +52,8 @@ static void gather_chunk(sched_writer *w, uint64_t c)
 /* `gather`: each chunk's reduction is followed by its all-gather. */
 static void reduce_scatter(sched_writer *w, sched_place mine, int gather)
 {
-    uint64_t chunks = sched_writer_chunks(w, sched_writer_longest_part(w));
-    sched_landing capacity = landing_for(w);
+    uint64_t longest = sched_writer_longest_part(w), chunks = sched_writer_chunks(w, longest);
+    sched_landing capacity = sched_writer_landing(w, longest, w->r->ranks - 1);
     for (uint64_t c = 0; c < chunks + LAG; c++) {
         if (c < chunks)
             reduce_chunk(w, &capacity, c, mine);

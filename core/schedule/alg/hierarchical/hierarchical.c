@@ -27,21 +27,6 @@
 #include "schedule/alg/hierarchical/hierarchy.h"
 #include "schedule/form.h"
 
-static sched_landing reserve_some(sched_writer *w, uint64_t stride, uint64_t chunks,
-                                  uint32_t contributions)
-{
-    sched_landing l = {.stride = stride, .each = stride * contributions};
-    l.base = sched_writer_scratch(
-        w, l.each * (chunks < SCHED_HIERARCHY_SLOTS ? chunks : SCHED_HIERARCHY_SLOTS));
-    return l;
-}
-
-static sched_landing reserve(sched_writer *w, uint64_t bytes, uint32_t contributions)
-{
-    uint64_t first = sched_writer_chunk(w, (sched_span){0, bytes}, 0).bytes;
-    return reserve_some(w, sched_align_line(first), sched_writer_chunks(w, bytes), contributions);
-}
-
 /* --- all-reduce --- */
 
 static int leads(const sched_lead *d)
@@ -64,13 +49,13 @@ static void add_up(const sched_lead *d, uint64_t chunk)
     uint32_t seen = 0;
     for (uint32_t i = 0; i < v->ranks; i++)
         if (v->at[i] == v->machine && i != v->me)
-            sched_writer_recv(w, i, sched_hierarchy_landed(&d->intra, chunk, seen++), s.bytes);
+            sched_writer_recv(w, i, sched_landed(&d->intra, chunk, seen++), s.bytes);
     sched_writer_open(w, SCHED_REDUCE, 0, s.bytes);
     seen = 0;
     for (uint32_t i = 0; i < v->ranks; i++)
         if (v->at[i] == v->machine)
             sched_writer_from(w, i == v->me ? sched_in_at(s.at)
-                                            : sched_hierarchy_landed(&d->intra, chunk, seen++));
+                                            : sched_landed(&d->intra, chunk, seen++));
     sched_writer_to(w, sched_out_at(s.at));
 }
 
@@ -94,8 +79,7 @@ static void swap_whole(const sched_lead *d, sched_span s, uint64_t chunk)
 {
     const sched_hierarchy *v = &d->v;
     uint32_t partner = sched_hierarchy_member(v, 1 - v->machine, v->place);
-    sched_place ours = sched_hierarchy_summed(d, s.at),
-                theirs = sched_hierarchy_landed(&d->inter, chunk, 0);
+    sched_place ours = sched_hierarchy_summed(d, s.at), theirs = sched_landed(&d->inter, chunk, 0);
     sched_writer_send(v->w, partner, ours, s.bytes);
     sched_writer_recv(v->w, partner, theirs, s.bytes);
     sched_writer_reduce2(v->w, sched_out_at(s.at), v->machine ? theirs : ours,
@@ -124,12 +108,12 @@ static void between(const sched_lead *d, uint64_t chunk)
         sched_writer_send(w, sched_hierarchy_member(v, to, v->place),
                           sched_hierarchy_summed(d, give.at), give.bytes);
         sched_writer_recv(w, sched_hierarchy_member(v, from, v->place),
-                          sched_hierarchy_landed(&d->inter, chunk, from), mine.bytes);
+                          sched_landed(&d->inter, chunk, from), mine.bytes);
     }
     sched_writer_open(w, SCHED_REDUCE, 0, mine.bytes);
     for (uint32_t m = 0; m < v->machines; m++)
         sched_writer_from(w, m == v->machine ? sched_hierarchy_summed(d, mine.at)
-                                             : sched_hierarchy_landed(&d->inter, chunk, m));
+                                             : sched_landed(&d->inter, chunk, m));
     sched_writer_to(w, sched_out_at(mine.at));
 }
 
@@ -175,8 +159,8 @@ static sched_landing reserve_codes(sched_hierarchy *v, uint64_t longest)
     sched_writer *w = v->w;
     uint64_t chunk = sched_writer_chunk(w, (sched_span){0, longest}, 0).bytes;
     uint64_t share = sched_hierarchy_share(w, (sched_span){0, chunk}, 0, v->machines).bytes + 64;
-    return reserve_some(w, sched_align_line(sched_code_bytes(w->r->compress, share / w->size)),
-                        sched_writer_chunks(w, longest), sched_hierarchy_codes(v));
+    return sched_writer_landing_of(w, longest, sched_code_bytes(w->r->compress, share / w->size),
+                                   sched_hierarchy_codes(v));
 }
 
 /* Each phase runs one chunk behind the previous phase, so that its messages do not delay those that
@@ -191,10 +175,11 @@ static void all_reduce(sched_hierarchy *v)
     longest = last > longest ? last : longest;
     uint64_t chunks = sched_writer_chunks(v->w, longest);
     if (leads(&d) && v->size[v->machine] > 1)
-        d.intra = reserve(v->w, longest, v->size[v->machine] - 1);
+        d.intra = sched_writer_landing(v->w, longest, v->size[v->machine] - 1);
     if (leads(&d) && v->machines > 1)
-        d.inter = v->w->r->compress ? reserve_codes(v, longest)
-                                    : reserve(v->w, longest, v->machines == 2 ? 1 : v->machines);
+        d.inter = v->w->r->compress
+                      ? reserve_codes(v, longest)
+                      : sched_writer_landing(v->w, longest, v->machines == 2 ? 1 : v->machines);
     if (leads(&d))
         sched_hierarchy_keep_residual(v, longest);
     for (uint64_t c = 0; c < chunks + 3; c++) {
@@ -277,7 +262,8 @@ static void reduce_scatter(sched_hierarchy *v)
     sched_writer *w = v->w;
     uint64_t part = w->bytes / v->ranks, chunks = sched_writer_chunks(w, part);
     uint32_t n = v->size[v->machine];
-    sched_landing intra = reserve(w, part, charges(v) * n), sums = reserve(w, part, v->machines);
+    sched_landing intra = sched_writer_landing(w, part, charges(v) * n),
+                  sums = sched_writer_landing(w, part, v->machines);
     sched_hierarchy_keep_residual(v, 0);
     for (uint64_t c = 0; c < chunks; c++) {
         sched_span s = sched_writer_chunk(w, (sched_span){0, part}, c);
@@ -289,13 +275,13 @@ static void reduce_scatter(sched_hierarchy *v)
                 sched_writer_send(w, by, sched_in_at(give.at), give.bytes);
                 continue;
             }
-            sched_place capacity = sched_hierarchy_landed(&intra, c, charge++ * n);
+            sched_place capacity = sched_landed(&intra, c, charge++ * n);
             add_for(v, q, nth, give, capacity, intra.stride,
-                    q == v->me ? sched_hierarchy_landed(&sums, c, v->machine)
+                    q == v->me ? sched_landed(&sums, c, v->machine)
                                : sched_place_plus(capacity, (n - 1) * intra.stride));
             nth += q != v->me;
         }
-        finish_mine(v, s, sched_hierarchy_landed(&sums, c, 0), sums.stride);
+        finish_mine(v, s, sched_landed(&sums, c, 0), sums.stride);
     }
 }
 

@@ -44,7 +44,7 @@ void sched_hierarchy_keep_residual(const sched_hierarchy *v, uint64_t longest)
 
 static sched_place code_at(const sched_lead *d, uint64_t chunk, uint32_t kind, uint32_t machine)
 {
-    return sched_hierarchy_landed(&d->inter, chunk, kind * d->v.machines + machine);
+    return sched_landed(&d->inter, chunk, kind * d->v.machines + machine);
 }
 #define GIVEN 0u
 #define TAKEN 1u

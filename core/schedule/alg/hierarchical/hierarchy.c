@@ -58,11 +58,6 @@ sched_span sched_hierarchy_share(const sched_writer *w, sched_span whole, uint32
     return (sched_span){whole.at + from, (i + 1 == n ? whole.bytes : to) - from};
 }
 
-sched_place sched_hierarchy_landed(const sched_landing *l, uint64_t chunk, uint32_t who)
-{
-    return sched_place_plus(l->base, chunk % SCHED_HIERARCHY_SLOTS * l->each + who * l->stride);
-}
-
 sched_place sched_hierarchy_summed(const sched_lead *d, uint64_t at)
 {
     return d->v.size[d->v.machine] == 1 ? sched_in_at(at) : sched_out_at(at);

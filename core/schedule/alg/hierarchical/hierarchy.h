@@ -7,7 +7,6 @@
 #include "schedule/algorithm.h"
 
 #define SCHED_HIERARCHY_CHUNK (128u << 10) /* chunk size of long messages, in bytes */
-#define SCHED_HIERARCHY_SLOTS 3            /* chunks in flight in each phase */
 
 typedef struct sched_hierarchy {
     sched_writer *w;
@@ -36,13 +35,6 @@ sched_span sched_hierarchy_share(const sched_writer *w, sched_span whole, uint32
 
 /* Number of leaders per machine in an all-reduce. */
 uint32_t sched_hierarchy_leaders(const sched_hierarchy *v);
-
-/* Landing buffers for the contributions of `who` to a chunk; a few chunks, used in turn. */
-typedef struct sched_landing {
-    sched_place base;
-    uint64_t stride, each; /* bytes of a contribution, and of a chunk with all of them */
-} sched_landing;
-sched_place sched_hierarchy_landed(const sched_landing *l, uint64_t chunk, uint32_t who);
 
 /* An all-reduce: leader j of each machine owns part j. */
 typedef struct sched_lead {
