@@ -20,141 +20,90 @@
 
 /* --- the other passes, in order --- */
 
-static weft_status ask_stages(plan_job *m)
+static weft_status ask_stages(plan_builder *b)
 {
-    return plan_edits_run(&m->edits, WEFT_PHASE_STAGE);
+    return plan_edits_run(b->edits, WEFT_PHASE_STAGE);
 }
 
-static weft_status list_params(plan_job *m)
+static weft_status list_params(plan_builder *b)
 {
-    plan_flat_list(&m->g, &m->edits.stages, &m->p->pool, &m->flat);
+    plan_flat_list(b->g, b->stages, &b->p->pool, b->f);
     return WEFT_OK;
 }
 
-static weft_status ask_sync(plan_job *m)
+static weft_status ask_sync(plan_builder *b)
 {
-    return plan_edits_run(&m->edits, WEFT_PHASE_SYNC);
+    return plan_edits_run(b->edits, WEFT_PHASE_SYNC);
 }
 
-static weft_status ask_memory(plan_job *m)
+static weft_status ask_memory(plan_builder *b)
 {
-    return plan_edits_run(&m->edits, WEFT_PHASE_MEMORY);
+    return plan_edits_run(b->edits, WEFT_PHASE_MEMORY);
 }
 
-static weft_status find_sums(plan_job *m)
+static weft_status find_sums(plan_builder *b)
 {
-    weft_status st = plan_pass_check_axes(m);
+    weft_status st = plan_pass_check_axes(b);
     if (st == WEFT_OK)
-        st = plan_sync_prepare(&m->b, &m->edits);
+        st = plan_sync_prepare(b);
     if (st == WEFT_OK)
-        st = plan_groups_prepare(&m->b);
-    return st != WEFT_OK ? st : plan_interval_prepare(&m->b, &m->edits);
+        st = plan_groups_prepare(b);
+    return st != WEFT_OK ? st : plan_interval_prepare(b);
 }
 
-static weft_status check_compression(plan_job *m)
+static weft_status find_levels(plan_builder *b)
 {
-    return plan_compress_prepare(&m->b, &m->edits);
+    return plan_shard_levels(b->f, b->edits);
 }
 
-static weft_status find_levels(plan_job *m)
+static weft_status place_params(plan_builder *b)
 {
-    return plan_shard_levels(&m->flat, &m->edits);
+    return plan_flat_place(b->f, b->sync && plan_rule_by_element(b) ? b->sync->bucket_elements : 0);
 }
 
-static weft_status place_params(plan_job *m)
+static weft_status add_recompute(plan_builder *b)
 {
-    return plan_flat_place(
-        &m->flat, m->b.sync && plan_rule_by_element(&m->b) ? m->b.sync->bucket_elements : 0);
-}
-
-static weft_status add_recompute(plan_job *m)
-{
-    graph_recompute(&m->g);
-    graph_share_gathers(&m->g);
+    graph_recompute(b->g);
+    graph_share_gathers(b->g);
     return WEFT_OK;
 }
 
-/* Where there is no step, strategies are told a number that every schedule can divide among stages,
- * and the lists have one. */
-static uint64_t micro_batches_of(const plan_job *m)
+static weft_status find_liveness(plan_builder *b)
 {
-    return m->s->want == SPEC_TRAIN ? m->edits.micro_batches : 1;
-}
-
-static weft_status place_regions(plan_job *m)
-{
-    return plan_regions_params(&m->b, micro_batches_of(m));
-}
-
-static weft_status ask_rule(plan_job *m)
-{
-    return plan_update_prepare(&m->b);
-}
-
-static weft_status list_states(plan_job *m)
-{
-    return plan_periodic_states(&m->b, &m->edits);
-}
-
-static weft_status place_states(plan_job *m)
-{
-    return plan_regions_state(&m->b, m->s->want == SPEC_TRAIN);
-}
-
-static weft_status find_liveness(plan_job *m)
-{
-    plan_liveness_find(&m->b);
+    plan_liveness_find(b);
     return WEFT_OK;
 }
 
-static weft_status list_micro_batches(plan_job *m)
+static weft_status list_micro_batches(plan_builder *b)
 {
-    weft_status st = plan_clear_loss(&m->b, &m->p->step);
-    return st == WEFT_OK
-               ? plan_micro_batches(&m->b, &m->p->step, true, (uint32_t)m->edits.micro_batches)
-               : st;
+    weft_status st = plan_clear_loss(b, &b->p->step);
+    return st == WEFT_OK ? plan_micro_batches(b, &b->p->step, true, b->p->micro_batches) : st;
 }
 
-static weft_status list_end_of_step(plan_job *m)
-{
-    return plan_end_of_step(&m->b, &m->p->step);
-}
-
-static weft_status list_periodic(plan_job *m)
-{
-    return plan_periodic_lists(&m->b, &m->edits);
-}
-
-static weft_status list_logits(plan_job *m)
+static weft_status list_logits(plan_builder *b)
 {
     plan_logits capacity;
-    weft_status st = plan_logits_capacity(m, &capacity);
+    weft_status st = plan_logits_capacity(b, &capacity);
     if (st == WEFT_OK)
-        st = plan_micro_batches(&m->b, &m->p->eval, false, 1);
-    return st == WEFT_OK ? plan_logits_share(m, &m->p->eval, &capacity) : st;
+        st = plan_micro_batches(b, &b->p->eval, false, 1);
+    return st == WEFT_OK ? plan_logits_share(b, &b->p->eval, &capacity) : st;
 }
 
-static weft_status list_pieces(plan_job *m)
+static weft_status list_eval(plan_builder *b)
 {
-    return plan_pieces(&m->b);
-}
-
-static weft_status list_eval(plan_job *m)
-{
-    plan_liveness_find(&m->b);
-    weft_status st = plan_clear_loss(&m->b, &m->p->eval);
+    plan_liveness_find(b);
+    weft_status st = plan_clear_loss(b, &b->p->eval);
     if (st == WEFT_OK)
-        st = plan_micro_batches(&m->b, &m->p->eval, false, 1);
-    return st == WEFT_OK ? plan_emit_scalar_sum(&m->b, &m->p->eval, "loss", plan_loss_axes(&m->b))
-                         : st;
+        st = plan_micro_batches(b, &b->p->eval, false, 1);
+    return st == WEFT_OK ? plan_emit_scalar_sum(b, &b->p->eval, "loss", plan_loss_axes(b)) : st;
 }
 
-static weft_status add_up_memory(plan_job *m)
+static weft_status add_up_memory(plan_builder *b)
 {
-    if (m->p->scalars.n > MAX_SCALARS)
+    if (b->p->scalars.n > MAX_SCALARS)
         return err_fail(WEFT_UNSUPPORTED, "the job has more than %u scalars", MAX_SCALARS);
-    plan_regions_finish(&m->b);
-    plan_compress_finish(&m->b);
+    plan_regions_finish(b);
+    plan_compress_finish(b);
     return WEFT_OK;
 }
 
@@ -168,7 +117,7 @@ static weft_status add_up_memory(plan_job *m)
 
 static const struct pass {
     const char *name;
-    weft_status (*run)(plan_job *m);
+    weft_status (*run)(plan_builder *b);
     uint32_t want; /* jobs that need it, bits 1 << spec.want */
 } passes[] = {
     {"dp size", plan_pass_dp_size, TRAIN | EVAL},  /* from what strategies declare */
@@ -177,26 +126,26 @@ static const struct pass {
     {"logits graph", plan_pass_logits, FORWARD},   /* the forward of one sequence, without caches */
     {"prompt graph", plan_pass_prompt, GENERATE},  /* the forward of a chunk of one, with caches */
     {"eval graph", plan_pass_eval, EVAL},
-    {"stage edits", ask_stages, ALL},          /* blocks of each stage, and its order of work */
-    {"parameters", list_params, ALL},          /* those of this stage, block by block */
-    {"sync edits", ask_sync, TRAIN},           /* sums of gradients, sharding, lists of plugins */
-    {"memory edits", ask_memory, TRAIN},       /* activations that are stored or recomputed */
-    {"gradient sums", find_sums, TRAIN},       /* over which mesh axes, and when */
-    {"compression", check_compression, TRAIN}, /* which of these sums are compressed */
-    {"shard levels", find_levels, TRAIN},      /* of each block: state, gradients, parameters */
-    {"flat layout", place_params, ALL},        /* element ranges of parameters and groups */
-    {"recomputation", add_recompute, TRAIN},   /* by backward; gathers that are shared */
-    {"regions", place_regions, ALL},           /* inputs, compute copy, fp32 masters in the arena */
-    {"update rule", ask_rule, TRAIN},          /* the graphs of the rule, and its states */
-    {"list states", list_states, TRAIN},       /* the states of periodic lists */
-    {"state regions", place_states, ALL},      /* states and gradients in the arena */
-    {"caches", plan_pass_caches, GENERATE},    /* of keys and values in the arena */
+    {"stage edits", ask_stages, ALL},    /* blocks of each stage, and its order of work */
+    {"parameters", list_params, ALL},    /* those of this stage, block by block */
+    {"sync edits", ask_sync, TRAIN},     /* sums of gradients, sharding, lists of plugins */
+    {"memory edits", ask_memory, TRAIN}, /* activations that are stored or recomputed */
+    {"gradient sums", find_sums, TRAIN}, /* over which mesh axes, and when */
+    {"compression", plan_compress_prepare, TRAIN}, /* which of these sums are compressed */
+    {"shard levels", find_levels, TRAIN},          /* of each block: state, gradients, parameters */
+    {"flat layout", place_params, ALL},            /* element ranges of parameters and groups */
+    {"recomputation", add_recompute, TRAIN},       /* by backward; gathers that are shared */
+    {"regions", plan_regions_params, ALL}, /* inputs, compute copy, fp32 masters in the arena */
+    {"update rule", plan_update_prepare, TRAIN},      /* the graphs of the rule, and its states */
+    {"list states", plan_periodic_states, TRAIN},     /* the states of periodic lists */
+    {"state regions", plan_regions_state, ALL},       /* states and gradients in the arena */
+    {"caches", plan_pass_caches, GENERATE},           /* of keys and values in the arena */
     {"liveness", find_liveness, TRAIN | FORWARD},     /* who shares memory, is saved or lives on */
     {"micro-batches", list_micro_batches, TRAIN},     /* forward, backward, sums, stages */
     {"logits list", list_logits, FORWARD},            /* forward as a list */
-    {"end of step", list_end_of_step, TRAIN},         /* norm, scalars, updates, loss */
-    {"periodic lists", list_periodic, TRAIN},         /* the lists of plugins */
-    {"save list", list_pieces, ALL},                  /* what each rank writes into a checkpoint */
+    {"end of step", plan_end_of_step, TRAIN},         /* norm, scalars, updates, loss */
+    {"periodic lists", plan_periodic_lists, TRAIN},   /* the lists of plugins */
+    {"save list", plan_pieces, ALL},                  /* what each rank writes into a checkpoint */
     {"prompt list", plan_pass_prompt_list, GENERATE}, /* what fills the caches from a chunk */
     {"decode graph", plan_pass_decode, GENERATE},     /* the forward of one row, with caches */
     {"decode list", plan_pass_decode_list, GENERATE}, /* its list; every rank gets the logits */
@@ -216,28 +165,28 @@ static void note_time(plan_set *set, const char *name, uint64_t since)
     set->timings.at[i].seconds += (double)(clock_ns() - since) * 1e-9;
 }
 
-static weft_status run_passes(plan_set *set, plan_job *m)
+static weft_status run_passes(plan_set *set, plan_builder *b)
 {
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; st == WEFT_OK && i < sizeof passes / sizeof *passes; i++) {
         const uint64_t since = clock_ns();
-        if (!(passes[i].want >> m->s->want & 1))
+        if (!(passes[i].want >> b->p->spec->want & 1))
             continue;
-        st = passes[i].run(m);
+        st = passes[i].run(b);
         note_time(set, passes[i].name, since);
     }
     return st;
 }
 
-static void free_built(plan_job *m)
+static void free_built(plan_builder *b)
 {
-    plan_update_free(&m->b);
-    plan_sync_free(&m->b);
-    plan_liveness_free(&m->b.live);
-    plan_zones_free(&m->b.zones);
-    graph_free(&m->g);
-    plan_flat_free(&m->flat);
-    plan_edits_free(&m->edits);
+    plan_update_free(b);
+    plan_sync_free(b);
+    plan_liveness_free(&b->live);
+    plan_zones_free(&b->zones);
+    graph_free(b->g);
+    plan_flat_free(b->f);
+    plan_edits_free(b->edits);
 }
 
 /* Build the plan of the ranks of one stage; *axis is the mesh axis of the stages. */
@@ -246,23 +195,29 @@ static weft_status build_one(plan_set *set, uint32_t stage, plan *out, int32_t *
     const spec *s = set->spec;
     *out = (plan){.spec = s, .step.name = "step", .eval.name = "eval", .save.name = "save"};
     out->stage = stage;
-    plan_job m = {.s = s, .p = out, .dp_size = 1};
-    m.edits = (plan_edit_state){.s = s,
-                                .pool = &out->pool,
-                                .micro_batches = s->want == SPEC_TRAIN ? 1 : s->ranks,
-                                .stages = {.axis = -1, .mine = stage}};
-    m.b = (plan_builder){
-        .p = out, .g = &m.g, .f = &m.flat, .stages = &m.edits.stages, .groups = &m.edits.groups};
-    out->zones = &m.b.zones;
+    out->dp_size = out->micro_batches = 1;
+    graph g = {0};
+    plan_flat flat = {0};
+    /* Where there is no step, strategies are told a number that every schedule can divide among
+     * stages. */
+    plan_edit_state edits = {.s = s,
+                             .pool = &out->pool,
+                             .micro_batches = s->want == SPEC_TRAIN ? 1 : s->ranks,
+                             .stages = {.axis = -1, .mine = stage}};
+    plan_builder b = {.p = out,
+                      .g = &g,
+                      .f = &flat,
+                      .edits = &edits,
+                      .stages = &edits.stages,
+                      .groups = &edits.groups};
+    out->zones = &b.zones;
     plan_scalar_offset(out, "scale", s->loss_scale);
     plan_scalar_offset(out, "loss", 0);
-    weft_status st = run_passes(set, &m);
-    out->changes = m.edits.changes;
-    out->dp_size = m.dp_size;
-    out->micro_batches = (uint32_t)micro_batches_of(&m);
-    *axis = m.edits.stages.axis;
+    weft_status st = run_passes(set, &b);
+    out->changes = edits.changes;
+    *axis = edits.stages.axis;
     out->zones = NULL;
-    free_built(&m);
+    free_built(&b);
     return st;
 }
 

@@ -6,6 +6,7 @@
 #ifndef PLAN_BUILDER_H
 #define PLAN_BUILDER_H
 
+#include "plan/edits/edits.h"
 #include "plan/layout/layout.h"
 #include "plan/layout/regions.h"
 #include "plan/layout/space.h"
@@ -17,8 +18,9 @@ typedef struct plan_builder {
     plan *p;
     graph *g; /* of the lists that are being built */
     plan_flat *f;
-    const struct plan_stage_map *stages;
-    const plan_group_list *groups;
+    plan_edit_state *edits;
+    const struct plan_stage_map *stages; /* of the edits */
+    const plan_group_list *groups;       /* of the edits */
     plan_block_bases bases;
     plan_zones zones;
     plan_liveness live;
@@ -26,6 +28,8 @@ typedef struct plan_builder {
     struct gather_queue *queue;   /* lower/zero_schedule.h; NULL until a gather starts */
     struct plan_rule *rule;       /* optim/rule.h; NULL until plan_update_prepare() */
     uint64_t loss_axes;           /* mesh axes over which the loss is partial */
+    weft_tensor result;           /* the loss of a micro-batch, or the logits */
+    uint64_t built;               /* what the family has built: plan/model.h */
 } plan_builder;
 
 #endif

@@ -55,38 +55,6 @@ uint64_t *plan_bases(const plan *p, uint32_t rank)
     return at;
 }
 
-uint64_t plan_list_sent_along(const plan *p, const plan_list *l, uint32_t kind, uint32_t mesh_axis,
-                              uint32_t *starts)
-{
-    uint64_t sum = 0;
-    *starts = 0;
-    for (uint32_t i = 0; i < l->entries.n; i++) {
-        const plan_entry *e = &l->entries.at[i];
-        const plan_collective *c = e->kind == ENTRY_START ? &p->collectives.at[e->what] : NULL;
-        if (!c || c->kind != kind || p->channels.at[c->channel].mesh_axis != mesh_axis)
-            continue;
-        sum += c->sent;
-        ++*starts;
-    }
-    return sum;
-}
-
-uint64_t plan_list_sent(const plan *p, const plan_list *l, uint32_t kind)
-{
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < l->entries.n; i++) {
-        const plan_entry *e = &l->entries.at[i];
-        if (e->kind == ENTRY_START && p->collectives.at[e->what].kind == kind)
-            sum += p->collectives.at[e->what].sent;
-    }
-    return sum;
-}
-
-uint64_t plan_sent(const plan *p, uint32_t kind)
-{
-    return plan_list_sent(p, &p->step, kind);
-}
-
 /* Of steps 1 ... last, how many run the entries of an interval (0: all). */
 static uint64_t runs_until(const plan *p, uint32_t number, uint64_t last)
 {
@@ -98,42 +66,6 @@ bool plan_runs(const plan *p, const plan_entry *e, uint64_t step)
 {
     return !e->interval ||
            runs_until(p, e->interval, step) > runs_until(p, e->interval, step ? step - 1 : 0);
-}
-
-uint64_t plan_interval_sent(const plan *p, uint32_t number)
-{
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < p->step.entries.n; i++) {
-        const plan_entry *e = &p->step.entries.at[i];
-        if (e->kind == ENTRY_START && e->interval == number)
-            sum += p->collectives.at[e->what].sent;
-    }
-    return sum;
-}
-
-uint64_t plan_sent_in(const plan *p, uint64_t first, uint64_t last)
-{
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i <= p->intervals.n; i++)
-        sum += plan_interval_sent(p, i) * (runs_until(p, i, last) - runs_until(p, i, first - 1));
-    for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++) {
-        for (uint32_t i = 0; i < p->extra.n; i++) {
-            const plan_periodic_list *x = &p->extra.at[i];
-            sum += plan_list_sent(p, &x->l, k) * (last / x->every - (first - 1) / x->every);
-        }
-    }
-    return sum;
-}
-
-uint64_t plan_plain(const plan *p, uint32_t kind)
-{
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < p->step.entries.n; i++) {
-        const plan_entry *e = &p->step.entries.at[i];
-        if (e->kind == ENTRY_START && p->collectives.at[e->what].kind == kind)
-            sum += p->collectives.at[e->what].plain;
-    }
-    return sum;
 }
 
 static void list_free(plan_list *l)

@@ -361,22 +361,4 @@ void plan_choose_writers(plan *p);
 uint32_t plan_data_part(const plan *p, uint32_t rank);
 uint32_t plan_token_part(const plan *p, uint32_t rank);
 
-/* Bytes that a rank sends in a list by collectives of one kind (weft/coll.h). */
-uint64_t plan_list_sent(const plan *p, const plan_list *l, uint32_t kind);
-
-/* As plan_list_sent(), along one mesh axis; *starts: the number of these collectives. */
-uint64_t plan_list_sent_along(const plan *p, const plan_list *l, uint32_t kind, uint32_t mesh_axis,
-                              uint32_t *starts);
-
-/* The same for the step list, without periodic lists. */
-uint64_t plan_sent(const plan *p, uint32_t kind);
-uint64_t plan_plain(const plan *p, uint32_t kind); /* without compression */
-
-/* Of them, those of the entries with this update interval (0: of no interval). */
-uint64_t plan_interval_sent(const plan *p, uint32_t number);
-
-/* Bytes of all kinds that a rank sends in steps first ... last, counted from 1, including the
- * periodic lists that run in those steps. */
-uint64_t plan_sent_in(const plan *p, uint64_t first, uint64_t last);
-
 #endif

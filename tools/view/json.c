@@ -16,9 +16,11 @@ static json_t *bytes(uint64_t n)
 static json_t *sent_json(const plan *p, const plan_list *l)
 {
     json_t *sent = json_object();
-    for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++)
-        if (plan_list_sent(p, l, k) || k == WEFT_ALL_REDUCE)
-            json_object_set_new(sent, sched_kind_word(k), bytes(plan_list_sent(p, l, k)));
+    for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++) {
+        const view_traffic x = view_traffic_of(p, l, k, VIEW_ANY, VIEW_ANY);
+        if (x.sent || k == WEFT_ALL_REDUCE)
+            json_object_set_new(sent, sched_kind_word(k), bytes(x.sent));
+    }
     return sent;
 }
 
@@ -28,15 +30,14 @@ static json_t *along_json(const plan *p, const plan_list *l)
     json_t *all = json_array();
     for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++)
         for (uint32_t a = 0; a < p->spec->mesh.n; a++) {
-            uint32_t starts;
-            const uint64_t sent = plan_list_sent_along(p, l, k, a, &starts);
-            if (!starts)
+            const view_traffic t = view_traffic_of(p, l, k, a, VIEW_ANY);
+            if (!t.starts)
                 continue;
             json_t *x = json_object();
             json_object_set_new(x, "kind", json_string(sched_kind_word(k)));
             json_object_set_new(x, "axis", json_string(p->spec->mesh.name[a]));
-            json_object_set_new(x, "starts", json_integer(starts));
-            json_object_set_new(x, "sent", bytes(sent));
+            json_object_set_new(x, "starts", json_integer(t.starts));
+            json_object_set_new(x, "sent", bytes(t.sent));
             json_array_append_new(all, x);
         }
     return all;
@@ -70,7 +71,8 @@ static json_t *updates_json(const plan *p)
         json_object_set_new(u, "mean", json_boolean(x->mean));
         json_object_set_new(u, "parameters", json_integer(x->params));
         json_object_set_new(u, "elements", bytes(x->elements));
-        json_object_set_new(u, "sent", bytes(plan_interval_sent(p, 1 + i)));
+        const view_traffic t = view_traffic_of(p, &p->step, VIEW_ANY, VIEW_ANY, 1 + i);
+        json_object_set_new(u, "sent", bytes(t.sent));
         json_array_append_new(all, u);
     }
     return all;
@@ -93,9 +95,11 @@ static json_t *groups_json(const plan *p)
 static json_t *rank_json(const plan *p, uint32_t rank)
 {
     json_t *plain = json_object();
-    for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++)
-        if (plan_plain(p, k) != plan_sent(p, k))
-            json_object_set_new(plain, sched_kind_word(k), bytes(plan_plain(p, k)));
+    for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++) {
+        const view_traffic x = view_traffic_of(p, &p->step, k, VIEW_ANY, VIEW_ANY);
+        if (x.plain != x.sent)
+            json_object_set_new(plain, sched_kind_word(k), bytes(x.plain));
+    }
     json_t *r = json_object();
     json_object_set_new(r, "rank", json_integer(rank));
     json_object_set_new(r, "params", bytes(p->bytes.params));

@@ -42,7 +42,7 @@ static void print_mesh(const plan *p, FILE *to)
 static bool print_list_sent(const plan *p, const plan_periodic_list *x, uint32_t kind, FILE *to)
 {
     char t[2][32];
-    const uint64_t sent = plan_list_sent(p, &x->l, kind);
+    const uint64_t sent = view_traffic_of(p, &x->l, kind, VIEW_ANY, VIEW_ANY).sent;
     if (sent)
         fprintf(to, "  %-14s %12s  (list %s: %s every %u step%s)\n", sched_kind_word(kind),
                 view_bytes(sent / x->every, t[0]), x->l.name, view_bytes(sent, t[1]), x->every,
@@ -56,11 +56,11 @@ static void print_along(const plan *p, uint32_t kind, FILE *to)
     char t[32];
     const char *before = "  ";
     for (uint32_t a = 0; a < p->spec->mesh.n; a++) {
-        uint32_t starts;
-        const uint64_t sent = plan_list_sent_along(p, &p->step, kind, a, &starts);
-        if (!starts)
+        const view_traffic x = view_traffic_of(p, &p->step, kind, a, VIEW_ANY);
+        if (!x.starts)
             continue;
-        fprintf(to, "%s%s %u x, %s", before, p->spec->mesh.name[a], starts, view_bytes(sent, t));
+        fprintf(to, "%s%s %u x, %s", before, p->spec->mesh.name[a], x.starts,
+                view_bytes(x.sent, t));
         before = "; ";
     }
 }
@@ -70,13 +70,13 @@ static void print_sent(const plan *p, FILE *to)
     char t[32];
     bool any = false;
     for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++) {
-        uint64_t sent = plan_sent(p, k), plain = plan_plain(p, k);
-        if (!sent)
+        const view_traffic x = view_traffic_of(p, &p->step, k, VIEW_ANY, VIEW_ANY);
+        if (!x.sent)
             continue;
-        fprintf(to, "  %-14s %12s", sched_kind_word(k), view_bytes(sent, t));
+        fprintf(to, "  %-14s %12s", sched_kind_word(k), view_bytes(x.sent, t));
         print_along(p, k, to);
-        if (plain != sent)
-            fprintf(to, "  (not compressed: %s)", view_bytes(plain, t));
+        if (x.plain != x.sent)
+            fprintf(to, "  (not compressed: %s)", view_bytes(x.plain, t));
         fprintf(to, "\n");
         any = true;
     }
@@ -122,7 +122,7 @@ static void print_intervals(const plan *p, FILE *to)
         if (x->from)
             fprintf(to, "%safter step %" PRIu64, x->every > 1 ? " " : "", x->from);
         fprintf(to, "; %s of the bytes are sent in these steps only\n",
-                view_bytes(plan_interval_sent(p, 1 + i), t));
+                view_bytes(view_traffic_of(p, &p->step, VIEW_ANY, VIEW_ANY, 1 + i).sent, t));
     }
 }
 

@@ -12,6 +12,16 @@
 double view_bubble(const plan_set *p, bool equal);
 uint32_t view_live(const plan *p);
 
+/* What a rank sends while it runs a list once: by collectives of one kind (weft/coll.h), along one
+ * mesh axis, by entries of one update interval (0: of none); VIEW_ANY: of all. */
+#define VIEW_ANY UINT32_MAX
+typedef struct view_traffic {
+    uint64_t sent, plain; /* bytes; plain: without compression */
+    uint32_t starts;      /* of collectives */
+} view_traffic;
+view_traffic view_traffic_of(const plan *p, const plan_list *l, uint32_t kind, uint32_t mesh_axis,
+                             uint32_t interval);
+
 /* "35.7 MiB". [any] */
 const char *view_bytes(double bytes, char out[32]);
 

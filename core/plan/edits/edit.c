@@ -1,7 +1,8 @@
-/* plan/edits/edit.c: code shared by all edits: phase, mesh axis, failures, lines for the user. */
+/* plan/edits/edit.c: code shared by all edits: arguments, phase, failures, lines for the user. */
 #include "plan/edits/emitters.h"
 
 #include "base/err.h"
+#include "base/sized.h"
 #include "graph/arguments.h"
 
 #include <stdlib.h>
@@ -37,6 +38,45 @@ weft_status plan_edits_in_phase(const plan_edit_state *e, uint32_t phase)
     if (e->phase == phase)
         return WEFT_OK;
     return err_fail(WEFT_USAGE, "this is phase %u; the edit belongs to phase %u", e->phase, phase);
+}
+
+weft_status plan_edit_begin(plan_edit_state *e, const char *call, uint32_t flags, uint32_t phase)
+{
+    if (!e)
+        return plan_edits_null(e, call, "ctx");
+    if (e->g->now.replacing || e->g->now.state_of)
+        return err_fail_in(WEFT_USAGE, ERR_CALL, call,
+                           "called while emit() writes graph; emit edits one by one");
+    if (e->edits++ >= EDITS_MAX)
+        return err_fail_in(WEFT_NO_MEMORY, ERR_CALL, call,
+                           "the plugin has emitted %u edits in one call of phase %u, which is the "
+                           "limit; check for an endless loop",
+                           EDITS_MAX, e->phase);
+    const weft_status st = sized_check_flags(call, flags, 0);
+    return st != WEFT_OK || !phase ? st : plan_edits_in_phase(e, phase);
+}
+
+weft_status plan_edit_end(plan_edit_state *e, const char *call, weft_status st)
+{
+    if (st == WEFT_OK || !e)
+        return st;
+    err_put_name(ERR_CALL, call);
+    err_put_name(ERR_OWNER, e->owner);
+    if (e->failed == WEFT_OK) {
+        e->failed = st;
+        e->why = pool_text(e->pool, err_text());
+    }
+    return st;
+}
+
+weft_status plan_edit_glob(weft_status st, const char *call, const char *what, const char *text)
+{
+    return st != WEFT_OK ? st : graph_check_text(call, what, text, EDITS_MAX_GLOB);
+}
+
+weft_status plan_edit_axis(weft_status st, const char *call, const char *mesh_axis)
+{
+    return st != WEFT_OK ? st : graph_check_text(call, "mesh_axis", mesh_axis, WEFT_MAX_NAME - 1);
 }
 
 void plan_edits_show_groups(plan_edit_state *e)

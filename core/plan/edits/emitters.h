@@ -1,7 +1,6 @@
 /* plan/edits/emitters.h: the functions behind the tables of weft/strategy.h; private to edits/.
  *
- * A call from a plugin goes through arguments.c, which checks the arguments, to the edit itself
- * (apply.c, stages.c, lists.c). The helpers are in edit.c. */
+ * An edit begins with plan_edit_begin(), checks its arguments and ends with plan_edit_end(). */
 #ifndef PLAN_EDITS_EMITTERS_H
 #define PLAN_EDITS_EMITTERS_H
 
@@ -14,7 +13,7 @@
 
 /* --- the tables --- */
 
-weft_edits plan_edits_table(plan_edit_state *e); /* arguments.c */
+weft_edits plan_edits_table(plan_edit_state *e); /* apply.c */
 weft_view plan_edits_view(plan_edit_state *e);   /* view.c */
 
 /* --- edit.c: around every edit --- */
@@ -28,6 +27,18 @@ weft_status plan_edits_answer(plan_edit_state *e, weft_status st);
 /* The error for a `what`, or an `e`, that is NULL. */
 weft_status plan_edits_null(const plan_edit_state *e, const char *call, const char *what);
 
+/* Count one more edit and check where it is called: in `phase` (0: in any), and not while an emit()
+ * writes graph. No edit knows one of `flags`. */
+weft_status plan_edit_begin(plan_edit_state *e, const char *call, uint32_t flags, uint32_t phase);
+
+/* The result of an edit. The first failure within a call of edit() is stored, with the name of the
+ * edit and the plugin: the call fails even if the plugin ignores the failure and continues. */
+weft_status plan_edit_end(plan_edit_state *e, const char *call, weft_status st);
+
+/* Checks of one argument; a failure `st` before it is the result. */
+weft_status plan_edit_glob(weft_status st, const char *call, const char *what, const char *text);
+weft_status plan_edit_axis(weft_status st, const char *call, const char *mesh_axis);
+
 /* WEFT_USAGE unless `phase` is the current one. */
 weft_status plan_edits_in_phase(const plan_edit_state *e, uint32_t phase);
 
@@ -37,28 +48,16 @@ void plan_edits_show_groups(plan_edit_state *e);
 /* The mesh axis of this name, or FIRST_GROUP + the group. */
 weft_status plan_edits_axis(const plan_edit_state *e, const char *name, uint32_t *out);
 
-/* --- apply.c, stages.c, lists.c: the edits, called with checked arguments --- */
+/* --- the edits that are not in apply.c: weft_edits of weft/strategy.h documents them --- */
 
-weft_status plan_edit_split(void *ctx, const char *tensors, const char *axis,
-                            const char *mesh_name);
-weft_status plan_edit_replace(void *ctx, uint32_t op, weft_emit emit, void *user);
-weft_status plan_edit_sync(void *ctx, const char *params, const char *mesh_name, uint32_t when,
-                           uint64_t bucket_bytes);
-weft_status plan_edit_update_every(void *ctx, const char *params, uint32_t every, uint64_t from,
-                                   bool mean);
-weft_status plan_edit_shard(void *ctx, uint32_t what, const char *params, const char *axis,
-                            uint32_t ahead);
-weft_status plan_edit_activations(void *ctx, const char *tensors, uint32_t how, const char *axis);
-weft_status plan_edit_weight_versions(void *ctx, const char *params, uint32_t versions);
-weft_status plan_edit_changes_results(void *ctx, const char *text);
-weft_status plan_edit_stage(void *ctx, const char *blocks, const char *axis, uint32_t stage,
-                            uint32_t chunk);
-weft_status plan_edit_order(void *ctx, const char *axis, uint32_t stage, const weft_work *work,
-                            uint32_t n);
-weft_status plan_edit_group(void *ctx, const char *name, const char *axis, const uint32_t *coords,
-                            uint32_t n);
-weft_status plan_edit_periodic_list(void *ctx, const char *name, uint32_t every, weft_emit emit,
-                                    void *user);
+weft_status plan_edit_stage(void *ctx, const char *blocks, const char *mesh_axis, uint32_t stage,
+                            uint32_t chunk, uint32_t flags); /* stages.c */
+weft_status plan_edit_order(void *ctx, const char *mesh_axis, uint32_t stage,
+                            const weft_work *cells, uint32_t n, uint32_t flags);
+weft_status plan_edit_group(void *ctx, const char *name, const char *mesh_axis,
+                            const uint32_t *coords, uint32_t n, uint32_t flags);
+weft_status plan_edit_periodic_list(void *ctx, const char *name, uint32_t every, uint32_t flags,
+                                    weft_emit emit, void *user); /* lists.c */
 
 /* WEFT_USAGE unless every block has a stage and every order has each cell exactly once. */
 weft_status plan_stages_finish(plan_edit_state *e);

@@ -25,15 +25,11 @@ static void set_types(graph *g, uint32_t dtype)
             graph_tensor_at(g, t)->shape.dtype = dtype;
 }
 
-weft_status plan_edit_periodic_list(void *ctx, const char *name, uint32_t every, weft_emit emit,
-                                    void *user)
+static weft_status periodic_list(plan_edit_state *e, const char *name, uint32_t every,
+                                 weft_emit emit, void *user)
 {
-    plan_edit_state *e = ctx;
     graph *g = e->g;
     const uint32_t first = g->nodes.n;
-    weft_status st = plan_edits_in_phase(e, WEFT_PHASE_SYNC);
-    if (st != WEFT_OK)
-        return st;
     if (!every || name_taken(e, name))
         return err_fail(WEFT_USAGE, "list %s, every %u steps: %s", name, every,
                         every ? "the job already has a list with that name"
@@ -45,7 +41,7 @@ weft_status plan_edit_periodic_list(void *ctx, const char *name, uint32_t every,
     g->now.looking = NULL;
     weft_builder b = graph_builder(g);
     set_types(g, WEFT_F32);
-    st = graph_check_return(emit(user, &b), ERR_OWNER, "the list", "emit");
+    weft_status st = graph_check_return(emit(user, &b), ERR_OWNER, "the list", "emit");
     set_types(g, g->compute);
     g->now = outer;
     if (st != WEFT_OK) {
@@ -62,4 +58,17 @@ weft_status plan_edit_periodic_list(void *ctx, const char *name, uint32_t every,
         if (plan_scalar_assigned(g, &x->nodes[i]))
             st = plan_scalar_check_target(g, &x->nodes[i], who);
     return st;
+}
+
+weft_status plan_edit_periodic_list(void *ctx, const char *name, uint32_t every, uint32_t flags,
+                                    weft_emit emit, void *user)
+{
+    static const char call[] = "edits.periodic_list";
+    weft_status st = plan_edit_begin(ctx, call, flags, WEFT_PHASE_SYNC);
+    if (st == WEFT_OK)
+        st = graph_check_name(call, "name", name);
+    if (st == WEFT_OK)
+        st = graph_check_pointer(call, "emit", (const void *)(uintptr_t)emit);
+    return plan_edit_end(ctx, call,
+                         st != WEFT_OK ? st : periodic_list(ctx, name, every, emit, user));
 }

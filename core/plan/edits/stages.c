@@ -7,6 +7,7 @@
 #include "plan/edits/emitters.h"
 
 #include "base/err.h"
+#include "graph/arguments.h"
 
 #include <string.h>
 
@@ -17,9 +18,7 @@ static weft_status stage_axis(plan_edit_state *e, const char *axis, uint32_t sta
 {
     struct plan_stage_map *m = &e->stages;
     uint32_t a = 0;
-    weft_status st = plan_edits_in_phase(e, WEFT_PHASE_STAGE);
-    if (st == WEFT_OK)
-        st = plan_edits_axis(e, axis, &a);
+    weft_status st = plan_edits_axis(e, axis, &a);
     if (st == WEFT_OK && a >= FIRST_GROUP)
         st = err_fail(WEFT_USAGE, "stages on '%s', which is a group and no mesh axis", axis);
     if (st != WEFT_OK)
@@ -43,14 +42,21 @@ static weft_status stage_axis(plan_edit_state *e, const char *axis, uint32_t sta
     return WEFT_OK;
 }
 
-weft_status plan_edit_stage(void *ctx, const char *blocks, const char *axis, uint32_t stage,
-                            uint32_t chunk)
+weft_status plan_edit_stage(void *ctx, const char *blocks, const char *mesh_axis, uint32_t stage,
+                            uint32_t chunk, uint32_t flags)
 {
+    static const char call[] = "edits.stage";
     plan_edit_state *e = ctx;
-    struct plan_stage_map *m = &e->stages;
-    weft_status st = stage_axis(e, axis, stage);
+    weft_status st = plan_edit_begin(e, call, flags, WEFT_PHASE_STAGE);
+    st = plan_edit_glob(st, call, "blocks", blocks);
+    st = plan_edit_axis(st, call, mesh_axis);
+    if (st == WEFT_OK && chunk >= e->g->blocks.n)
+        st = err_fail(WEFT_USAGE, "chunk %u of a model of %u blocks", chunk, e->g->blocks.n);
+    if (st == WEFT_OK)
+        st = stage_axis(e, mesh_axis, stage);
     bool any = false;
-    for (uint32_t i = 0; st == WEFT_OK && i < m->blocks; i++) {
+    for (uint32_t i = 0; st == WEFT_OK && i < e->stages.blocks; i++) {
+        struct plan_stage_map *m = &e->stages;
         if (!graph_glob_match(blocks, e->g->blocks.at[i]))
             continue;
         any = true;
@@ -61,20 +67,35 @@ weft_status plan_edit_stage(void *ctx, const char *blocks, const char *axis, uin
         m->chunk[i] = chunk;
         m->chunks = chunk + 1 > m->chunks ? chunk + 1 : m->chunks;
     }
-    return st != WEFT_OK || any ? st : err_fail(WEFT_USAGE, "no block is named '%s'", blocks);
+    if (st == WEFT_OK && !any)
+        st = err_fail(WEFT_USAGE, "no block is named '%s'", blocks);
+    return plan_edit_end(e, call, st);
 }
 
-weft_status plan_edit_order(void *ctx, const char *axis, uint32_t stage, const weft_work *cells,
-                            uint32_t n)
+weft_status plan_edit_order(void *ctx, const char *mesh_axis, uint32_t stage,
+                            const weft_work *cells, uint32_t n, uint32_t flags)
 {
+    static const char call[] = "edits.order";
     plan_edit_state *e = ctx;
-    weft_status st = stage_axis(e, axis, stage);
-    if (st != WEFT_OK)
-        return st;
-    if (e->stages.orders[stage].work)
-        return err_fail(WEFT_USAGE, "stage %u has an order already", stage);
-    e->stages.orders[stage] = (plan_stage_order){n, pool_copy(e->pool, cells, n * sizeof *cells)};
-    return WEFT_OK;
+    weft_status st = plan_edit_begin(e, call, flags, WEFT_PHASE_STAGE);
+    st = plan_edit_axis(st, call, mesh_axis);
+    if (st == WEFT_OK)
+        st = graph_check_pointer(call, "work", cells);
+    /* one forward and two parts of a backward for each chunk and micro-batch */
+    const uint64_t max = st != WEFT_OK ? 0 : 3 * (uint64_t)e->g->blocks.n * e->micro_batches;
+    if (st == WEFT_OK && n > max)
+        st = err_fail(WEFT_USAGE,
+                      "%u cells for stage %u; %u blocks and %llu micro-batches have at most %llu",
+                      n, stage, e->g->blocks.n, (unsigned long long)e->micro_batches,
+                      (unsigned long long)max);
+    if (st == WEFT_OK)
+        st = stage_axis(e, mesh_axis, stage);
+    if (st == WEFT_OK && e->stages.orders[stage].work)
+        st = err_fail(WEFT_USAGE, "stage %u has an order already", stage);
+    if (st == WEFT_OK)
+        e->stages.orders[stage] =
+            (plan_stage_order){n, pool_copy(e->pool, cells, n * sizeof *cells)};
+    return plan_edit_end(e, call, st);
 }
 
 /* Is it the same group? Each graph is planned several times, always with the same groups. */
@@ -87,13 +108,10 @@ static weft_status same_group(const graph_group *have, uint32_t axis, const uint
     return err_fail(WEFT_USAGE, "the group %s exists, with other coordinates", have->name);
 }
 
-weft_status plan_edit_group(void *ctx, const char *name, const char *axis, const uint32_t *coords,
-                            uint32_t n)
+static weft_status group(plan_edit_state *e, const char *name, const char *axis,
+                         const uint32_t *coords, uint32_t n)
 {
-    plan_edit_state *e = ctx;
     uint32_t a = 0;
-    if (e->phase != WEFT_PHASE_SPLIT && e->phase != WEFT_PHASE_STAGE)
-        return plan_edits_in_phase(e, WEFT_PHASE_SPLIT);
     weft_status st = plan_edits_axis(e, axis, &a);
     if (st == WEFT_OK && (a >= FIRST_GROUP || !n || n > e->s->mesh.size[a]))
         st = err_fail(WEFT_USAGE, "the group %s of %u coordinates of %s, which has none or fewer",
@@ -114,6 +132,22 @@ weft_status plan_edit_group(void *ctx, const char *name, const char *axis, const
     *vec_push(&e->groups) = (graph_group){pool_text(e->pool, name), a, n, copy};
     plan_edits_show_groups(e);
     return WEFT_OK;
+}
+
+weft_status plan_edit_group(void *ctx, const char *name, const char *mesh_axis,
+                            const uint32_t *coords, uint32_t n, uint32_t flags)
+{
+    static const char call[] = "edits.group";
+    plan_edit_state *e = ctx;
+    weft_status st = plan_edit_begin(e, call, flags, 0);
+    if (st == WEFT_OK && e->phase != WEFT_PHASE_STAGE)
+        st = plan_edits_in_phase(e, WEFT_PHASE_SPLIT);
+    if (st == WEFT_OK)
+        st = graph_check_name(call, "name", name);
+    st = plan_edit_axis(st, call, mesh_axis);
+    if (st == WEFT_OK)
+        st = graph_check_pointer(call, "coords", coords);
+    return plan_edit_end(e, call, st != WEFT_OK ? st : group(e, name, mesh_axis, coords, n));
 }
 
 /* Check that an order has every (chunk, micro-batch) once forward and once backward, forward

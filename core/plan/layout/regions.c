@@ -26,7 +26,7 @@ static weft_status check_split(const graph *g, const graph_tensor *first, const 
     return WEFT_OK;
 }
 
-static weft_status count_inputs(plan *p, const graph *g, uint64_t micro_batches, uint64_t *at)
+static weft_status count_inputs(plan *p, const graph *g, uint64_t *at)
 {
     const weft_tensor first = graph_first_input(g);
     for (uint32_t i = 0; i < g->tensors.n; i++) {
@@ -45,7 +45,7 @@ static weft_status count_inputs(plan *p, const graph *g, uint64_t micro_batches,
                                .dtype = local.dtype,
                                .rank = local.rank};
         x->stride = (x->bytes + 63) & ~(uint64_t)63;
-        *at += x->stride * micro_batches;
+        *at += x->stride * p->micro_batches;
     }
     return WEFT_OK;
 }
@@ -57,12 +57,12 @@ static uint64_t region(uint64_t *at, uint64_t bytes)
     return here;
 }
 
-weft_status plan_regions_params(plan_builder *b, uint64_t micro_batches)
+weft_status plan_regions_params(plan_builder *b)
 {
     plan *p = b->p;
     plan_flat *f = b->f;
     uint64_t at = MAX_SCALARS * SCALAR_BYTES;
-    weft_status st = count_inputs(p, b->g, micro_batches, &at);
+    weft_status st = count_inputs(p, b->g, &at);
     if (st != WEFT_OK)
         return st;
     p->bytes.activations = at = (at + 4095) & ~(uint64_t)4095;
@@ -87,7 +87,7 @@ static void set_block_bases(plan_builder *b)
     }
 }
 
-weft_status plan_regions_state(plan_builder *b, bool train)
+weft_status plan_regions_state(plan_builder *b)
 {
     plan_flat *f = b->f;
     uint64_t at = b->zones.zone;
@@ -102,7 +102,7 @@ weft_status plan_regions_state(plan_builder *b, bool train)
     at = (at + 4095) & ~(uint64_t)4095;
     b->p->bytes.state += at - b->zones.zone;
     uint64_t start = at;
-    if (train)
+    if (b->p->spec->want == SPEC_TRAIN)
         f->grads = region(&at, f->size[FLAT_GRADS] * f->grad_size);
     b->p->bytes.grads = at - start;
     b->zones.zone = at;

@@ -17,12 +17,12 @@ typedef struct plan_block_bases {
     uint64_t *params, *grads; /* [flat block] */
 } plan_block_bases;
 
-/* Place the inputs of `passes` micro-batches, compute copy and masters. WEFT_USAGE: an input that
+/* Place the inputs of all micro-batches, compute copy and masters. WEFT_USAGE: an input that
  * nothing fills. */
-weft_status plan_regions_params(struct plan_builder *b, uint64_t micro_batches);
+weft_status plan_regions_params(struct plan_builder *b);
 
 /* Place states and, in training, gradients; the zone of activations begins after them. */
-weft_status plan_regions_state(struct plan_builder *b, bool train);
+weft_status plan_regions_state(struct plan_builder *b);
 
 /* Place workspace and scratch after the zone of activations, and add up the bytes. */
 void plan_regions_finish(struct plan_builder *b);

@@ -69,7 +69,7 @@ static weft_status check(plan *p, uint64_t never)
                                           : WEFT_OK;
 }
 
-weft_status plan_compress_prepare(const plan_builder *b, plan_edit_state *e)
+weft_status plan_compress_prepare(plan_builder *b)
 {
     plan *p = b->p;
     const uint64_t never = plan_flat_unsummed_axes(b->f), summed = sharing_axes(p) & ~never;
@@ -77,10 +77,11 @@ weft_status plan_compress_prepare(const plan_builder *b, plan_edit_state *e)
     for (uint32_t a = 0; st == WEFT_OK && a < p->spec->mesh.n; a++)
         if (p->spec->axis_compress[a] && summed >> a & 1)
             plan_edits_note_change(
-                e, pool_printf(e->pool, "%s = %s: sums of gradients over %s are rounded%s",
-                               p->spec->compress_key[a], sched_form_name(p->spec->axis_compress[a]),
-                               p->spec->mesh.name[a],
-                               p->spec->feedback ? ", and the rest is added a step later" : ""));
+                b->edits,
+                pool_printf(&p->pool, "%s = %s: sums of gradients over %s are rounded%s",
+                            p->spec->compress_key[a], sched_form_name(p->spec->axis_compress[a]),
+                            p->spec->mesh.name[a],
+                            p->spec->feedback ? ", and the rest is added a step later" : ""));
     return st;
 }
 

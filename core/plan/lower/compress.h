@@ -7,7 +7,7 @@
 
 /* Report an error for compression that cannot be applied, and tell the user what is rounded; after
  * plan_sync_prepare(). */
-weft_status plan_compress_prepare(const plan_builder *b, plan_edit_state *e);
+weft_status plan_compress_prepare(plan_builder *b);
 
 /* Mark a sum over `axis` as compressed if the job asks for it. `residual_used`: the
  * same residual was already used in this step. */

@@ -121,11 +121,11 @@ static weft_status check_unsummed(const plan_flat *f, plan_edit_state *e)
     return WEFT_OK;
 }
 
-weft_status plan_sync_prepare(plan_builder *b, plan_edit_state *e)
+weft_status plan_sync_prepare(plan_builder *b)
 {
+    plan_edit_state *e = b->edits;
     struct plan_sync_state *s = pool_alloc(&b->p->pool, sizeof *s);
     b->sync = s;
-    b->groups = &e->groups;
     for (uint32_t i = 0; i < b->f->params.n; i++) {
         weft_status st = find_axes(b, e, &b->f->params.at[i], s);
         if (st != WEFT_OK)

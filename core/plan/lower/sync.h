@@ -21,7 +21,7 @@ struct plan_sync_state {
 };
 
 /* Determine from the edits which parameters are summed over which axes. Makes b->sync. */
-weft_status plan_sync_prepare(plan_builder *b, plan_edit_state *e);
+weft_status plan_sync_prepare(plan_builder *b);
 void plan_sync_free(plan_builder *b);
 
 /* Add the gradients that work `at` made final to the open bucket; start it when it is full. */

@@ -95,8 +95,9 @@ static bool spread(const plan_builder *b, const graph_node *n)
     return news;
 }
 
-weft_status plan_interval_prepare(plan_builder *b, const plan_edit_state *e)
+weft_status plan_interval_prepare(plan_builder *b)
 {
+    const plan_edit_state *e = b->edits;
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; st == WEFT_OK && e->updates.n && i < b->f->params.n; i++)
         st = find_interval(b, e, &b->f->params.at[i]);

@@ -35,10 +35,10 @@ static bool is_of_rule(const plan_flat *f, const char *suffix)
     return false;
 }
 
-weft_status plan_periodic_states(plan_builder *b, const plan_edit_state *e)
+weft_status plan_periodic_states(plan_builder *b)
 {
     const uint32_t of_rule = b->f->states.n;
-    for (weft_tensor t = 1; e->lists.n && t <= b->g->tensors.n; t++) {
+    for (weft_tensor t = 1; b->edits->lists.n && t <= b->g->tensors.n; t++) {
         const graph_tensor *x = graph_tensor_at(b->g, t);
         if (x->kind != WEFT_T_STATE)
             continue;
@@ -66,7 +66,7 @@ weft_status plan_periodic_states(plan_builder *b, const plan_edit_state *e)
 
 /* --- one list --- */
 
-typedef struct plan_job {
+typedef struct making {
     plan_builder *b;
     graph g;          /* the model's tensors, the list's nodes */
     bool *elsewhere;  /* [tensor] of a parameter that this stage does not have */
@@ -204,8 +204,9 @@ static void place_states(const graph *g)
     }
 }
 
-weft_status plan_periodic_lists(plan_builder *b, const plan_edit_state *e)
+weft_status plan_periodic_lists(plan_builder *b)
 {
+    const plan_edit_state *e = b->edits;
     weft_status st = WEFT_OK;
     if (e->lists.n) {
         part_ways(b);

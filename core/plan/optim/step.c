@@ -202,8 +202,9 @@ static weft_status count_updates(plan_builder *b, plan_list *l)
     return WEFT_OK;
 }
 
-weft_status plan_end_of_step(plan_builder *b, plan_list *l)
+weft_status plan_end_of_step(plan_builder *b)
 {
+    plan_list *l = &b->p->step;
     l->tail = l->entries.n;
     weft_status st = plan_grad_norm(b, l);
     if (st == WEFT_OK)

@@ -36,19 +36,19 @@ static uint64_t split_axes(const graph *g)
 }
 
 /* The axes that split the inputs, and from them the number of data-parallel ranks. */
-static weft_status set_axes(plan_job *m, uint64_t batch, uint64_t sequence)
+static weft_status set_axes(plan_builder *b, uint64_t batch, uint64_t sequence)
 {
-    const spec *s = m->s;
-    m->p->data_axes = batch;
-    m->p->cut_axes = sequence;
-    m->dp_size = graph_mesh_parts(&s->mesh, batch);
+    const spec *s = b->p->spec;
+    b->p->data_axes = batch;
+    b->p->cut_axes = sequence;
+    b->p->dp_size = graph_mesh_parts(&s->mesh, batch);
     return check_order(s, batch, sequence);
 }
 
-weft_status plan_pass_check_axes(const plan_job *m)
+weft_status plan_pass_check_axes(const plan_builder *b)
 {
-    const spec *s = m->s;
-    const uint64_t is = split_axes(&m->g), said = m->p->data_axes | m->p->cut_axes;
+    const spec *s = b->p->spec;
+    const uint64_t is = split_axes(b->g), said = b->p->data_axes | b->p->cut_axes;
     for (uint32_t a = 0; a < s->mesh.n; a++)
         if ((is ^ said) & ~s->undeclared_axes & (uint64_t)1 << a)
             return err_fail(WEFT_USAGE,
@@ -60,24 +60,24 @@ weft_status plan_pass_check_axes(const plan_job *m)
     return WEFT_OK;
 }
 
-weft_status plan_graph_build(plan_job *m, graph *g, const plan_graph_sizes *size, uint32_t want,
+weft_status plan_graph_build(plan_builder *b, graph *g, const plan_graph_sizes *size, uint32_t want,
                              weft_tensor *result)
 {
-    spec s = *m->s;
+    spec s = *b->p->spec;
     s.sequence = size->rows;
-    graph_init(g, &m->s->mesh, graph_ops_of(s.host), s.compute, s.grad_dtype);
-    weft_status st = plan_model_build(g, &s, size->dp_size, size->average, want, &m->built, result);
+    graph_init(g, &b->p->spec->mesh, graph_ops_of(s.host), s.compute, s.grad_dtype);
+    weft_status st = plan_model_build(g, &s, size->dp_size, size->average, want, &b->built, result);
     if (st != WEFT_OK)
         return st;
-    m->edits.g = g;
-    return plan_edits_run(&m->edits, WEFT_PHASE_SPLIT);
+    b->edits->g = g;
+    return plan_edits_run(b->edits, WEFT_PHASE_SPLIT);
 }
 
 /* The graph of a micro-batch, placed from its first node on. */
-static weft_status forward_graph(plan_job *m, graph *g, uint32_t dp_size, uint32_t want,
+static weft_status forward_graph(plan_builder *b, graph *g, uint32_t dp_size, uint32_t want,
                                  double batch, weft_tensor *result)
 {
-    return plan_graph_build(m, g, &(plan_graph_sizes){dp_size, m->s->sequence, batch}, want,
+    return plan_graph_build(b, g, &(plan_graph_sizes){dp_size, b->p->spec->sequence, batch}, want,
                             result);
 }
 
@@ -96,31 +96,33 @@ static weft_status check_batch(const spec *s, uint32_t dp_size)
 }
 
 /* Which of the axes without a flag split the batch, as a graph shows it. */
-static weft_status probe_axes(plan_job *m, uint64_t *batch)
+static weft_status probe_axes(plan_builder *b, uint64_t *batch)
 {
     graph probe;
     weft_tensor loss;
-    weft_status st = forward_graph(m, &probe, m->s->ranks, WEFT_MODEL_TRAIN, 1, &loss);
+    weft_status st = forward_graph(b, &probe, b->p->spec->ranks, WEFT_MODEL_TRAIN, 1, &loss);
     if (st == WEFT_OK)
-        *batch |= split_axes(&probe) & m->s->undeclared_axes;
+        *batch |= split_axes(&probe) & b->p->spec->undeclared_axes;
     graph_free(&probe);
-    m->edits.g = NULL;
+    b->edits->g = NULL;
     return st;
 }
 
-weft_status plan_pass_dp_size(plan_job *m)
+weft_status plan_pass_dp_size(plan_builder *b)
 {
-    const spec *s = m->s;
+    const spec *s = b->p->spec;
     const uint64_t large = large_axes(&s->mesh);
     uint64_t batch = s->batch_axes & large;
-    weft_status st = s->undeclared_axes & large ? probe_axes(m, &batch) : WEFT_OK;
+    weft_status st = s->undeclared_axes & large ? probe_axes(b, &batch) : WEFT_OK;
     if (st == WEFT_OK)
-        st = set_axes(m, batch, s->sequence_axes & large);
+        st = set_axes(b, batch, s->sequence_axes & large);
     if (st != WEFT_OK || s->want == SPEC_EVAL)
         return st;
-    st = check_batch(s, m->dp_size);
-    if (st == WEFT_OK)
-        m->edits.micro_batches = s->batch / (s->micro_batch * m->dp_size);
+    st = check_batch(s, b->p->dp_size);
+    if (st == WEFT_OK) {
+        b->edits->micro_batches = s->batch / (s->micro_batch * b->p->dp_size);
+        b->p->micro_batches = (uint32_t)b->edits->micro_batches;
+    }
     return st;
 }
 
@@ -140,59 +142,59 @@ static weft_status sum_loss(graph *g, weft_tensor loss)
     return WEFT_OK;
 }
 
-weft_status plan_pass_forward(plan_job *m)
+weft_status plan_pass_forward(plan_builder *b)
 {
-    weft_status st =
-        forward_graph(m, &m->g, m->dp_size, WEFT_MODEL_TRAIN, (double)m->s->batch, &m->result);
+    weft_status st = forward_graph(b, b->g, b->p->dp_size, WEFT_MODEL_TRAIN,
+                                   (double)b->p->spec->batch, &b->result);
     if (st == WEFT_OK)
-        st = sum_loss(&m->g, m->result);
-    uint32_t end = m->g.nodes.n;
-    return st == WEFT_OK ? graph_propagate(&m->g, 0, &end) : st;
+        st = sum_loss(b->g, b->result);
+    uint32_t end = b->g->nodes.n;
+    return st == WEFT_OK ? graph_propagate(b->g, 0, &end) : st;
 }
 
 /* The mesh axes over which the loss is a partial sum. */
-static void note_loss_axes(plan_job *m)
+static void note_loss_axes(plan_builder *b)
 {
-    const weft_tensor sum = graph_find(&m->g, "loss");
+    const weft_tensor sum = graph_find(b->g, "loss");
     if (sum)
-        m->b.loss_axes |= graph_axes(&m->g, sum, WEFT_PARTIAL_SUM);
+        b->loss_axes |= graph_axes(b->g, sum, WEFT_PARTIAL_SUM);
 }
 
-weft_status plan_pass_backward(plan_job *m)
+weft_status plan_pass_backward(plan_builder *b)
 {
-    const uint32_t forward = m->g.nodes.n;
-    weft_status st = graph_backward(&m->g, m->result);
-    uint32_t end = m->g.nodes.n;
+    const uint32_t forward = b->g->nodes.n;
+    weft_status st = graph_backward(b->g, b->result);
+    uint32_t end = b->g->nodes.n;
     if (st == WEFT_OK)
-        st = graph_propagate(&m->g, forward, &end);
+        st = graph_propagate(b->g, forward, &end);
     if (st == WEFT_OK)
-        note_loss_axes(m);
+        note_loss_axes(b);
     return st;
 }
 
-weft_status plan_pass_eval(plan_job *m)
+weft_status plan_pass_eval(plan_builder *b)
 {
-    const double batch = (double)m->s->micro_batch * m->dp_size;
-    graph_free(&m->g);
-    plan_liveness_free(&m->b.live);
-    weft_status st = forward_graph(m, &m->g, m->dp_size, WEFT_MODEL_EVAL, batch, &m->result);
+    const double batch = (double)b->p->spec->micro_batch * b->p->dp_size;
+    graph_free(b->g);
+    plan_liveness_free(&b->live);
+    weft_status st = forward_graph(b, b->g, b->p->dp_size, WEFT_MODEL_EVAL, batch, &b->result);
     if (st == WEFT_OK)
-        st = plan_pass_check_axes(m);
+        st = plan_pass_check_axes(b);
     if (st == WEFT_OK)
-        st = sum_loss(&m->g, m->result);
-    uint32_t end = m->g.nodes.n;
+        st = sum_loss(b->g, b->result);
+    uint32_t end = b->g->nodes.n;
     if (st == WEFT_OK)
-        st = graph_propagate(&m->g, 0, &end);
-    if (st == WEFT_OK && m->s->want == SPEC_EVAL)
-        note_loss_axes(m);
+        st = graph_propagate(b->g, 0, &end);
+    if (st == WEFT_OK && b->p->spec->want == SPEC_EVAL)
+        note_loss_axes(b);
     return st;
 }
 
-weft_status plan_pass_logits(plan_job *m)
+weft_status plan_pass_logits(plan_builder *b)
 {
-    const double batch = (double)m->s->micro_batch * m->dp_size;
-    weft_status st = forward_graph(m, &m->g, m->dp_size, WEFT_MODEL_LOGITS, batch, &m->result);
-    uint32_t end = m->g.nodes.n;
-    m->b.live.result = m->result;
-    return st == WEFT_OK ? graph_propagate(&m->g, 0, &end) : st;
+    const double batch = (double)b->p->spec->micro_batch * b->p->dp_size;
+    weft_status st = forward_graph(b, b->g, b->p->dp_size, WEFT_MODEL_LOGITS, batch, &b->result);
+    uint32_t end = b->g->nodes.n;
+    b->live.result = b->result;
+    return st == WEFT_OK ? graph_propagate(b->g, 0, &end) : st;
 }

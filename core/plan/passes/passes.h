@@ -1,24 +1,11 @@
 /* plan/passes/passes.h: a plan under construction, and the passes that make its graphs.
  *
  * build.c has the table of all passes and runs them; plan.h documents what each does. A pass reads
- * and fills the members of one `plan_job`; the plan of each stage has its own. */
+ * and fills the members of one plan_builder; the plan of each stage has its own. */
 #ifndef PLAN_PASSES_PASSES_H
 #define PLAN_PASSES_PASSES_H
 
 #include "plan/builder.h"
-#include "plan/edits/edits.h"
-
-typedef struct plan_job {
-    const spec *s;
-    plan *p;
-    plan_edit_state edits;
-    plan_flat flat;
-    graph g; /* that is being lowered */
-    plan_builder b;
-    uint32_t dp_size;   /* data-parallel ranks */
-    weft_tensor result; /* the loss of a micro-batch, or the logits */
-    uint64_t built;     /* what the family has built: plan/model.h */
-} plan_job;
 
 /* --- graphs.c --- */
 
@@ -30,26 +17,26 @@ typedef struct plan_graph_sizes {
 
 /* Build the forward graph of one micro-batch of all data-parallel ranks, split by the strategies.
  * `want` as the family takes it. Free *g also after a failure. */
-weft_status plan_graph_build(plan_job *m, graph *g, const plan_graph_sizes *size, uint32_t want,
+weft_status plan_graph_build(plan_builder *b, graph *g, const plan_graph_sizes *size, uint32_t want,
                              weft_tensor *result);
 
-weft_status plan_pass_dp_size(plan_job *m); /* number of data-parallel ranks */
-weft_status plan_pass_forward(plan_job *m); /* of training, and its gradients */
-weft_status plan_pass_backward(plan_job *m);
-weft_status plan_pass_eval(plan_job *m);   /* replaces the graph that is there */
-weft_status plan_pass_logits(plan_job *m); /* of one whole sequence, without caches */
+weft_status plan_pass_dp_size(plan_builder *b); /* number of data-parallel ranks */
+weft_status plan_pass_forward(plan_builder *b); /* of training, and its gradients */
+weft_status plan_pass_backward(plan_builder *b);
+weft_status plan_pass_eval(plan_builder *b);   /* replaces the graph that is there */
+weft_status plan_pass_logits(plan_builder *b); /* of one whole sequence, without caches */
 
 /* Is the graph split as its strategies have declared? After all edits, so that what is wrong with
  * one of them is said first. [plan] */
-weft_status plan_pass_check_axes(const plan_job *m);
+weft_status plan_pass_check_axes(const plan_builder *b);
 
 /* --- generate.c: lists that continue a sequence, with caches of keys and values --- */
 
-weft_status plan_pass_prompt(plan_job *m);      /* graph of a chunk of a prompt */
-weft_status plan_pass_caches(plan_job *m);      /* places the caches in the arena */
-weft_status plan_pass_prompt_list(plan_job *m); /* without what only makes logits */
-weft_status plan_pass_decode(plan_job *m);      /* graph of one row */
-weft_status plan_pass_decode_list(plan_job *m); /* leaves its logits, whole, on every rank */
+weft_status plan_pass_prompt(plan_builder *b);      /* graph of a chunk of a prompt */
+weft_status plan_pass_caches(plan_builder *b);      /* places the caches in the arena */
+weft_status plan_pass_prompt_list(plan_builder *b); /* without what only makes logits */
+weft_status plan_pass_decode(plan_builder *b);      /* graph of one row */
+weft_status plan_pass_decode_list(plan_builder *b); /* leaves its logits, whole, on every rank */
 
 /* After a forward list: gathers the logits of its last row where they are split, and sends them to
  * the other stages. `capacity` as plan_logits_capacity() has taken it before the list. */
@@ -57,7 +44,7 @@ typedef struct plan_logits {
     uint64_t part[WEFT_MAX_MESH]; /* [mesh axis] 1 + offset of what is gathered over it; 0: none */
     uint64_t sent;                /* 1 + offset of what other stages receive; 0: none */
 } plan_logits;
-weft_status plan_logits_capacity(plan_job *m, plan_logits *capacity);
-weft_status plan_logits_share(plan_job *m, plan_list *l, const plan_logits *capacity);
+weft_status plan_logits_capacity(plan_builder *b, plan_logits *capacity);
+weft_status plan_logits_share(plan_builder *b, plan_list *l, const plan_logits *capacity);
 
 #endif

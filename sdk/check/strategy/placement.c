@@ -66,9 +66,11 @@ static levels levels_of(const check_spy *s)
 
 static double sent(const check_planned *x)
 {
+    const plan *p = &x->p.at[0];
     double all = 0;
-    for (uint32_t kind = 1; kind < 32; kind++)
-        all += (double)plan_sent(&x->p.at[0], kind);
+    for (uint32_t i = 0; i < p->step.entries.n; i++)
+        if (p->step.entries.at[i].kind == ENTRY_START)
+            all += (double)p->collectives.at[p->step.entries.at[i].what].sent;
     return all;
 }
 

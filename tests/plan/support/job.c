@@ -1,6 +1,7 @@
 #include "job.h"
 
 #include "base/mem.h"
+#include "view/view.h"
 
 #include <string.h>
 
@@ -94,4 +95,14 @@ void planned_free(planned *j)
     host_destroy(j->host);
     config_destroy(j->cfg);
     job_free_hosts(&j->hosts);
+}
+
+uint64_t planned_sent(const plan *p, uint32_t kind)
+{
+    return view_traffic_of(p, &p->step, kind, VIEW_ANY, VIEW_ANY).sent;
+}
+
+uint64_t planned_plain(const plan *p, uint32_t kind)
+{
+    return view_traffic_of(p, &p->step, kind, VIEW_ANY, VIEW_ANY).plain;
 }

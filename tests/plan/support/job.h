@@ -29,6 +29,10 @@ weft_status planned_with(const char *text, uint32_t ranks, const host_component 
 weft_status planned_of(const char *text, uint32_t ranks, const weft_data_info *data, planned *out);
 void planned_free(planned *j);
 
+/* What a rank sends in a step by collectives of one kind; ... without compression. */
+uint64_t planned_sent(const plan *p, uint32_t kind);
+uint64_t planned_plain(const plan *p, uint32_t kind);
+
 /* A GPT-2 of sizes that divide badly; the caller appends lines. */
 #define TINY                                                                                       \
     "[model]\nlayers = 2\nheads = 3\nembed = 15\nffn = 37\ncontext = 12\nvocab = 23\n"             \

@@ -125,10 +125,11 @@ TEST(sent)
                  forms[form]);
         make(text, 3, &j);
         double share = form == 0 ? 1 : form == SCHED_TO_INT8 ? 65.0 / 256 : 0.5;
-        double got = (double)plan_sent(j.plan, WEFT_REDUCE_SCATTER);
-        double want = (double)plan_plain(j.plan, WEFT_REDUCE_SCATTER) * share;
+        double got = (double)planned_sent(j.plan, WEFT_REDUCE_SCATTER);
+        double want = (double)planned_plain(j.plan, WEFT_REDUCE_SCATTER) * share;
         assert_true(got >= want * 0.999 && got <= want * 1.01);
-        assert_int_equal(plan_sent(j.plan, WEFT_ALL_GATHER), plan_plain(j.plan, WEFT_ALL_GATHER));
+        assert_int_equal(planned_sent(j.plan, WEFT_ALL_GATHER),
+                         planned_plain(j.plan, WEFT_ALL_GATHER));
         planned_free(&j);
     }
 }

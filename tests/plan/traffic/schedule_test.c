@@ -64,8 +64,8 @@ TEST(traffic)
     const uint64_t boundary = 7 * 15 * 2; /* tokens, features, bf16 */
     for (uint32_t s = 0; s < 4; s++) {
         uint64_t ways = (s > 0) + (s < 3);
-        assert_int_equal(plan_sent(&j.plans.at[s], WEFT_SEND), 8 * ways * boundary);
-        assert_int_equal(plan_sent(&j.plans.at[s], WEFT_RECV), 0);
+        assert_int_equal(planned_sent(&j.plans.at[s], WEFT_SEND), 8 * ways * boundary);
+        assert_int_equal(planned_sent(&j.plans.at[s], WEFT_RECV), 0);
     }
     planned_free(&j);
 }

@@ -95,9 +95,9 @@ static void traffic(const job *x, double bytes_each)
         planned j;
         make(x, k, &j);
         double unit = (double)j.plan->param_elements * bytes_each * (x->ranks - 1) / x->ranks;
-        double reduced = (double)plan_sent(j.plan, WEFT_REDUCE_SCATTER) / unit;
-        double gathered = (double)plan_sent(j.plan, WEFT_ALL_GATHER) / unit;
-        double all = (double)plan_sent(j.plan, WEFT_ALL_REDUCE) / unit + reduced + gathered;
+        double reduced = (double)planned_sent(j.plan, WEFT_REDUCE_SCATTER) / unit;
+        double gathered = (double)planned_sent(j.plan, WEFT_ALL_GATHER) / unit;
+        double all = (double)planned_sent(j.plan, WEFT_ALL_REDUCE) / unit + reduced + gathered;
         near(all, want[k], 3e-3, "traffic", k);
         if (k)
             near(reduced, k == 1 ? 1 : m, 3e-3, "reduce-scatter", k);
@@ -224,8 +224,8 @@ TEST(whole_matrices)
                 fail_msg("%s", err_text());
         }
         for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_ALL_GATHER; kind++) {
-            const double a = (double)plan_sent(plain.plan, kind);
-            near((double)plan_sent(matrices.plan, kind), a, 0.1, "sent", k);
+            const double a = (double)planned_sent(plain.plan, kind);
+            near((double)planned_sent(matrices.plan, kind), a, 0.1, "sent", k);
         }
         planned_free(&plain);
         planned_free(&matrices);

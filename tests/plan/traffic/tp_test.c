@@ -56,11 +56,11 @@ TEST(all_reduces)
         assert_int_equal(started(p, "tp.pass", WEFT_ALL_REDUCE, 2 * TOKENS), PASSES);
         assert_int_equal(started(p, "tp.pass", WEFT_ALL_REDUCE, 0), sums + 2 * PASSES);
         assert_int_equal(started(p, "tp.grads", WEFT_ALL_REDUCE, 0), 0);
-        assert_int_equal(plan_sent(p, WEFT_REDUCE_SCATTER), 0);
-        assert_int_equal(plan_sent(p, WEFT_ALL_GATHER), 0);
+        assert_int_equal(planned_sent(p, WEFT_REDUCE_SCATTER), 0);
+        assert_int_equal(planned_sent(p, WEFT_ALL_GATHER), 0);
         uint64_t passes = PASSES * (4 * (uint64_t)LAYERS + 2) * TOKENS * EMBED * 4;
-        assert_true(plan_sent(p, WEFT_ALL_REDUCE) >= passes); /* 2 (n-1)/n is 1 here */
-        assert_true(plan_sent(p, WEFT_ALL_REDUCE) <= passes + PASSES * 6 * TOKENS * 4 + 64);
+        assert_true(planned_sent(p, WEFT_ALL_REDUCE) >= passes); /* 2 (n-1)/n is 1 here */
+        assert_true(planned_sent(p, WEFT_ALL_REDUCE) <= passes + PASSES * 6 * TOKENS * 4 + 64);
         planned_free(&j);
     }
 }
@@ -79,8 +79,8 @@ TEST(halves)
         assert_int_equal(started(p, "tp.pass", WEFT_ALL_REDUCE, 0), 2 * PASSES);
         assert_int_equal(started(p, "tp.pass", WEFT_REDUCE_SCATTER, TOKENS * EMBED), scatters);
         assert_int_equal(started(p, "tp.pass", WEFT_ALL_GATHER, TOKENS * EMBED), gathers);
-        assert_int_equal(plan_sent(p, WEFT_REDUCE_SCATTER), scatters * TOKENS * EMBED / 2 * 4);
-        assert_int_equal(plan_sent(p, WEFT_ALL_GATHER), gathers * TOKENS * EMBED / 2 * 4);
+        assert_int_equal(planned_sent(p, WEFT_REDUCE_SCATTER), scatters * TOKENS * EMBED / 2 * 4);
+        assert_int_equal(planned_sent(p, WEFT_ALL_GATHER), gathers * TOKENS * EMBED / 2 * 4);
         assert_true(started(p, "tp.grads", WEFT_ALL_REDUCE, 0) > 0); /* norms and biases */
         planned_free(&j);
     }

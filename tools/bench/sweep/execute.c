@@ -182,6 +182,21 @@ static uint64_t digest_device(const config *cfg)
     return sum;
 }
 
+/* Bytes of step number `step`, including the periodic lists that it runs. */
+static uint64_t sent_in(const plan *p, uint64_t step)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < p->step.entries.n; i++) {
+        const plan_entry *e = &p->step.entries.at[i];
+        if (e->kind == ENTRY_START && plan_runs(p, e, step))
+            sum += p->collectives.at[e->what].sent;
+    }
+    for (uint32_t i = 0; i < p->extra.n; i++)
+        if (step % p->extra.at[i].every == 0)
+            sum += view_traffic_of(p, &p->extra.at[i].l, VIEW_ANY, VIEW_ANY, VIEW_ANY).sent;
+    return sum;
+}
+
 /* Bytes per step over the measured steps: periodic lists do not run in each. */
 static void plan_here(const bench_sweep *s, config *cfg, uint32_t ranks, bench_sweep_plan *out)
 {
@@ -212,7 +227,9 @@ static void plan_here(const bench_sweep *s, config *cfg, uint32_t ranks, bench_s
     const char *threads = config_raw(cfg, "device.threads"); /* a number that it checked, or auto */
     out->threads = threads ? (uint32_t)strtoul(threads, NULL, 10) : 0;
     out->identity = identity_of(cfg, &p);
-    out->sent = plan_sent_in(plan_of(&p.plans, 0), s->warmup + 1, s->warmup + s->steps) / s->steps;
+    for (uint64_t step = s->warmup + 1; step <= s->warmup + s->steps; step++)
+        out->sent += sent_in(plan_of(&p.plans, 0), step);
+    out->sent /= s->steps;
 }
 
 static int answer_to; /* in the child */
