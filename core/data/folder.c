@@ -88,13 +88,10 @@ DIR *data_folder_list(int parent, const char *name)
     return d;
 }
 
-int data_folder_remove(int parent, const char *name)
+static void empty(DIR *d)
 {
-    DIR *d = data_folder_list(parent, name);
-    if (!d) /* a file or a link of that name goes as such; one that is not there is gone */
-        return errno == ENOENT || unlinkat(parent, name, 0) == 0 ? 0 : -1;
     int removed;
-    do { /* listing again finds what a changing folder hid; what stays fails the unlinkat() below */
+    do { /* listing again finds what a changing folder hid */
         removed = 0;
         rewinddir(d);
         for (const struct dirent *e; (e = readdir(d));)
@@ -102,12 +99,24 @@ int data_folder_remove(int parent, const char *name)
                 removed += unlinkat(dirfd(d), e->d_name, 0) == 0;
     } while (removed);
     closedir(d);
+}
+
+int data_folder_remove(int parent, const char *name)
+{
+    DIR *d = data_folder_list(parent, name);
+    if (!d) /* a file or a link of that name goes as such; one that is not there is gone */
+        return errno == ENOENT || unlinkat(parent, name, 0) == 0 ? 0 : -1;
+    empty(d); /* what stays fails the unlinkat() */
     return unlinkat(parent, name, AT_REMOVEDIR);
 }
 
+/* The files go by the descriptor: another folder may have the name by now. */
 void data_folder_abandon(data_folder *f)
 {
-    if (f->fd >= 0 && data_folder_remove(f->parent, f->temp) < 0)
+    DIR *d = f->fd >= 0 ? data_folder_list(f->fd, ".") : NULL;
+    if (d)
+        empty(d);
+    if (f->fd >= 0 && unlinkat(f->parent, f->temp, AT_REMOVEDIR) < 0)
         log_line(WEFT_LOG_WARN, "cannot remove %s: %s", f->path, strerror(errno));
     close_both(f);
 }
