@@ -268,8 +268,9 @@ static uint64_t memory_available(void)
     return kib << 10;
 }
 
-TEST(above_two_gigabytes)
+static void above_two_gigabytes(void **state)
 {
+    (void)state;
     uint64_t arena = LONG_COUNT * 4 + (64 << 20);
     forked_end end[FORKED_MAX];
     if (FORKED_SANITIZED || memory_available() < 2 * arena + (1ull << 30)) {
@@ -342,7 +343,8 @@ int main(int argc, char **argv)
         forked_settings = (const char *const *)(argv + 2);
         forked_nsettings = (uint32_t)argc - 2;
     }
+    const struct CMUnitTest longest[] = {cmocka_unit_test(above_two_gigabytes)};
     if (getenv("WEFT_LONG_BUFFERS"))
-        return test_run(NULL, NULL);
+        return cmocka_run_group_tests(longest, NULL, NULL);
     return test_run(NULL, NULL);
 }
