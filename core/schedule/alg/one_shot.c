@@ -29,16 +29,16 @@ static void emit(sched_writer *w)
 {
     uint32_t n = w->r->ranks, me = w->r->me, root = w->r->root;
     int to_all = w->r->kind == WEFT_ALL_REDUCE, receives = to_all || me == root;
-    sched_landing capacity = {0};
+    sched_landing landing = {0};
     if (receives)
-        capacity = sched_writer_landing(w, w->bytes, n - 1);
+        landing = sched_writer_landing(w, w->bytes, n - 1);
     for (uint64_t c = 0; c < sched_writer_chunks(w, w->bytes); c++) {
         sched_span s = sched_writer_chunk(w, (sched_span){0, w->bytes}, c);
         for (uint32_t k = 1; k < n; k++)
             if (to_all || (me + k) % n == root)
                 sched_writer_send(w, (me + k) % n, sched_in_at(s.at), s.bytes);
         if (receives)
-            receive_and_combine(w, s, &capacity, c);
+            receive_and_combine(w, s, &landing, c);
     }
 }
 

@@ -19,7 +19,7 @@
  * those that others wait for. */
 #define LAG 2
 
-static void reduce_chunk(sched_writer *w, const sched_landing *capacity, uint64_t c,
+static void reduce_chunk(sched_writer *w, const sched_landing *landing, uint64_t c,
                          sched_place mine)
 {
     uint32_t n = w->r->ranks, me = w->r->me;
@@ -28,12 +28,12 @@ static void reduce_chunk(sched_writer *w, const sched_landing *capacity, uint64_
         uint32_t to = (me + k) % n, from = (me + n - k) % n;
         sched_span give = sched_writer_chunk(w, sched_writer_part(w, to), c);
         sched_writer_send(w, to, sched_in_at(give.at), give.bytes);
-        sched_writer_recv(w, from, sched_landed(capacity, c, sched_writer_place(w, from)), s.bytes);
+        sched_writer_recv(w, from, sched_landed(landing, c, sched_writer_place(w, from)), s.bytes);
     }
     sched_writer_open(w, SCHED_REDUCE, 0, s.bytes);
     for (uint32_t i = 0; i < n; i++)
         sched_writer_from(w, i == me ? sched_in_at(s.at)
-                                     : sched_landed(capacity, c, sched_writer_place(w, i)));
+                                     : sched_landed(landing, c, sched_writer_place(w, i)));
     sched_writer_to(w, sched_place_plus(mine, s.at - part.at));
 }
 
@@ -53,10 +53,10 @@ static void gather_chunk(sched_writer *w, uint64_t c)
 static void reduce_scatter(sched_writer *w, sched_place mine, int gather)
 {
     uint64_t longest = sched_writer_longest_part(w), chunks = sched_writer_chunks(w, longest);
-    sched_landing capacity = sched_writer_landing(w, longest, w->r->ranks - 1);
+    sched_landing landing = sched_writer_landing(w, longest, w->r->ranks - 1);
     for (uint64_t c = 0; c < chunks + LAG; c++) {
         if (c < chunks)
-            reduce_chunk(w, &capacity, c, mine);
+            reduce_chunk(w, &landing, c, mine);
         if (gather && c >= LAG)
             gather_chunk(w, c - LAG);
     }
