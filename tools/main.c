@@ -10,6 +10,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 
@@ -74,6 +75,9 @@ int main(int argc, char **argv)
     log_setup(WEFT_LOG_INFO, -1);
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a sentence, not a death */
     signal(SIGPIPE, SIG_IGN);
+    /* hwloc, which tells devices and MPI about cores, loads all of its plugins wherever it is used.
+     * Those that look for displays bring X11 along, and 4 % of the start of a rank. */
+    setenv("HWLOC_PLUGINS_BLACKLIST", "hwloc_gl.so,hwloc_opencl.so", 0);
     host_crash_watch();
     int status = run(argc, argv);
     host_crash_main_returns();

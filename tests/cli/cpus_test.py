@@ -75,6 +75,14 @@ class Cpus(started.Case):
             checks = {c["id"]: c for c in json.loads(out)["ranks"][0]["checks"]}
             self.assertIn(words, checks["fit"]["summary"])
 
+    def test_reading_the_topology_loads_nothing_for_displays(self):
+        job = self.start(["train", "tiny.ini"], set(MINE),
+                         {"LD_DEBUG": "files", "LD_DEBUG_OUTPUT": self.path("loaded")})
+        self.assertEqual(job.wait(120), 0)
+        said = b"".join(self.read(name) for name in self.names() if name.startswith("loaded."))
+        self.assertIn(b"libhwloc.so", said)
+        self.assertNotIn(b"hwloc_gl.so", said)
+
     def test_two_jobs(self):
         masks = []
         for name in ("a", "b"):
