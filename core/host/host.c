@@ -97,7 +97,6 @@ void host_destroy(host *h)
     free(h->served.at);
     free(h->opened.at);
     free(h->used.at);
-    free(h->bad.at);
     pool_free(&h->pool);
     free(h);
 }
@@ -116,7 +115,9 @@ static weft_status load_object(host *h, const char *kind, const char *path, host
     if (*out && !(*out)->refusal)
         return WEFT_OK;
     (void)host_place_of(h, path, &own);
-    if (h->try_first && !own && !*out)
+    if (host_try_runs())
+        host_try_at(path, "loaded");
+    else if (h->try_first && !own && !*out)
         host_try_before(h, kind, path);
     return host_object_load(h, kind, path, out);
 }
@@ -422,6 +423,15 @@ void host_try_all(host *h)
         host_try_files(h, host_kinds[k], &files, TRY_SECONDS);
         free(files.at);
     }
+}
+
+bool host_has_others(host *h, const char *kind)
+{
+    names files = {0};
+    for (uint32_t p = 0; p + h->has_own < h->places.n; p++)
+        list_files(h, h->places.at[p], kind, &files);
+    free(files.at);
+    return files.n > 0;
 }
 
 void host_list(host *h, const char *kind, const host_component ***out, uint32_t *n)

@@ -80,6 +80,22 @@ void host_try_file(host *h, const char *path);
  * a process without a word. For programs that load what a job names. [setup] */
 void host_try_first(host *h);
 
+/* Do `work` in a child process, whose output goes nowhere, and again after each file whose code
+ * ends it: such a file is refused from then on, by every host of this process, with the reason, and
+ * `tell` warns of it. False: nothing was done, since this process has threads that might hold a
+ * lock. [setup] */
+typedef void host_try_work(void *ctx);
+bool host_try(host_try_work *work, void *ctx, bool tell);
+
+/* In `work`: code of the file `path` comes next, which is being `what` ("probed"); it has the time
+ * of a call. Elsewhere without effect. */
+void host_try_at(const char *path, const char *what);
+bool host_try_runs(void); /* is this process such a child? [any] */
+
+/* Does the folder of the kind have files in a place that is not the program's own? Loads none.
+ * [setup] */
+bool host_has_others(host *h, const char *kind);
+
 /* Load and check the file `path`, whatever its name and folder: its components, in the order of the
  * manifest. The array lives as long as the host. Those of interfaces that the host does not know
  * have a NULL table. [setup] */

@@ -137,14 +137,31 @@ static weft_status find_entry(void *handle, weft_plugin_entry_fn *out)
     return WEFT_OK;
 }
 
-/* A file that has ended a process that tried it is not loaded. */
+/* Files that have ended a process that tried them. */
+static VEC(struct bad_file {
+    dev_t dev;
+    ino_t ino;
+    const char *why;
+}) bad;
+
+void host_object_refuse(dev_t dev, ino_t ino, const char *why)
+{
+    const size_t n = strlen(why) + 1;
+    *vec_push(&bad) = (struct bad_file){dev, ino, memcpy(mem_alloc(n), why, n)};
+}
+
+const char *host_object_refused(dev_t dev, ino_t ino)
+{
+    for (uint32_t i = 0; i < bad.n; i++)
+        if (bad.at[i].dev == dev && bad.at[i].ino == ino)
+            return bad.at[i].why;
+    return NULL;
+}
+
 static weft_status check_tried(const host_object *o)
 {
-    const host *h = o->owner;
-    for (uint32_t i = 0; i < h->bad.n; i++)
-        if (h->bad.at[i].dev == o->dev && h->bad.at[i].ino == o->ino)
-            return err_fail(WEFT_USAGE, "%s", h->bad.at[i].why);
-    return WEFT_OK;
+    const char *why = host_object_refused(o->dev, o->ino);
+    return why ? err_fail(WEFT_USAGE, "%s", why) : WEFT_OK;
 }
 
 static weft_status load(host_object *o, const host_trusted *t)

@@ -68,16 +68,9 @@ typedef struct host_served {
 
 typedef VEC(const char *) host_object_files;
 
-typedef struct host_bad_file { /* of host_try_all() */
-    dev_t dev;
-    ino_t ino;
-    const char *why;
-} host_bad_file;
-
 struct host {
     pool pool;
-    bool watched; /* host_watch_begin() was called for it */
-    VEC(host_bad_file) bad;
+    bool watched;   /* host_watch_begin() was called for it */
     bool try_first; /* host_try_first() */
     VEC(const char *) places;
     bool has_own; /* the last place is the program's own */
@@ -103,10 +96,15 @@ host_object *host_object_known(const host *h, const char *path);
 const host_component *host_object_find(const host_object *o, const char *name,
                                        const char *const *ifaces);
 
+/* object.c: from now on no host of this process loads the file; and why not, NULL: nobody has
+ * refused it. Refuse only while the process has no other threads. */
+void host_object_refuse(dev_t dev, ino_t ino, const char *why);
+const char *host_object_refused(dev_t dev, ino_t ino);
+
 #define TRY_SECONDS 10 /* for listing */
 
-/* try.c: load these files in child processes, and add those that do not survive it to h->bad; each
- * has `seconds` at most, and run.call_deadline; 0: only that. */
+/* try.c: load these files in child processes, and refuse those that do not survive it; each has
+ * `seconds` at most, and run.call_deadline; 0: only that. */
 void host_try_files(host *h, const char *kind, const host_object_files *files, double seconds);
 
 /* try.c: what host_try_first() asks for, for a file that is not loaded yet. */

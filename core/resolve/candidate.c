@@ -102,7 +102,8 @@ static weft_status probe_one(resolve_state *r, const host_component *c, bool sam
                : PLUGIN_CALL(coll, probe, c->module, conf, (uint32_t)device->caps, &v->score);
 }
 
-/* List all installed transports and add their keys. `links`: no libraries of collectives. */
+/* List all installed transports and add their keys, and files that cannot be used, which have no
+ * interface. `links`: no libraries of collectives. */
 static weft_status list_installed(resolve_state *r, bool links,
                                   const host_component *out[MAX_CANDIDATES], uint32_t *n)
 {
@@ -113,11 +114,13 @@ static weft_status list_installed(resolve_state *r, bool links,
     *n = 0;
     for (uint32_t i = 0; st == WEFT_OK && i < count && *n < MAX_CANDIDATES; i++) {
         const char *iface = all[i]->iface;
-        if (!iface ||
-            (strcmp(iface, resolve_ifaces[0]) && (links || strcmp(iface, resolve_ifaces[1]))))
+        if (iface && strcmp(iface, resolve_ifaces[0]) &&
+            (links || strcmp(iface, resolve_ifaces[1])))
             continue;
-        st = host_find(r->spec->host, "comm", all[i]->name, resolve_ifaces, &out[*n]);
-        if (st == WEFT_OK)
+        out[*n] = all[i];
+        if (iface)
+            st = host_find(r->spec->host, "comm", all[i]->name, resolve_ifaces, &out[*n]);
+        if (iface && st == WEFT_OK)
             st = resolve_transport_keys(r, out[*n]);
         ++*n;
     }
@@ -126,7 +129,12 @@ static weft_status list_installed(resolve_state *r, bool links,
 
 static probe_result ask(resolve_state *r, const host_component *c, bool same_machine)
 {
-    probe_result v;
+    probe_result v = {0};
+    if (!c->iface) {
+        snprintf(v.name, sizeof v.name, "%.63s", c->name);
+        snprintf(v.why, sizeof v.why, "%s", c->help);
+        return v;
+    }
     if (probe_one(r, c, same_machine, &v) != WEFT_OK)
         v.score = 0;
     if (v.score <= 0)
@@ -259,4 +267,27 @@ weft_status resolve_best(resolve_state *r, uint32_t a, bool same_machine, bool l
                                     r->spec->comm_why ? ". " : "", r->spec->mesh.name[a],
                                     where(same_machine), says[best].name, says[best].score, why);
     return WEFT_OK;
+}
+
+void resolve_try_transports(config *cfg, host *h, uint32_t ranks)
+{
+    spec s = {.host = h, .ranks = ranks};
+    resolve_state r = {.cfg = cfg, .spec = &s, .meeting.plan_only = true};
+    const host_component *c[MAX_CANDIDATES];
+    uint32_t n;
+    bool own;
+    if (resolve_device(&r) != WEFT_OK || list_installed(&r, false, c, &n) != WEFT_OK)
+        return;
+    (void)config_check(cfg); /* takes the values */
+    s.device.conf = config_conf(cfg, "device", s.device.c->own);
+    if (host_open(h, s.device.c) != WEFT_OK)
+        return;
+    for (uint32_t i = 0; i < n; i++) {
+        (void)host_place_of(h, c[i]->path, &own);
+        if (own)
+            continue;
+        host_try_at(c[i]->path, "probed");
+        (void)ask(&r, c[i], true);
+        (void)ask(&r, c[i], false);
+    }
 }

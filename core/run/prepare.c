@@ -6,6 +6,9 @@
 #include "host/watch.h"
 #include "job/control/control.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 /* Adds file:line; the plugin only knew the key. */
 static weft_status where_wrong(const run_prepared *j, weft_status st)
 {
@@ -76,9 +79,55 @@ static bool only_plans(const resolve_meeting *meeting, uint32_t ranks)
     return !meeting || meeting->plan_only || (!meeting->job && ranks != 1);
 }
 
+/* --- transports of others ---
+ *
+ * `auto` probes every installed transport, and a probe is code that looks at drivers and limits: it
+ * may abort, exit or hang. Such a probe costs its transport alone. Transports that are not the
+ * program's own are probed in a child process first, while this process has no threads: before it
+ * joins the others, and in the launcher, which plans the job. */
+
+static bool any_auto(const config *cfg)
+{
+    const char *all = config_raw(cfg, "comm.plugin");
+    bool found = !all || !strcmp(all, "auto");
+    config_line line;
+    for (uint32_t i = 0; !found && config_line_at(cfg, i, &line); i++)
+        found = !strncmp(line.section, "comm.", 5) && !strcmp(line.key, "plugin") &&
+                !strcmp(line.value, "auto");
+    return found;
+}
+
+typedef struct tried {
+    const config *cfg;
+    uint32_t ranks;
+} tried;
+
+static void try_transports(void *ctx)
+{
+    const tried *t = ctx;
+    config *cfg = config_copy(t->cfg, NULL);
+    run_tables tables = {0};
+    host *h;
+    if (host_create(config_raw(cfg, "run.plugins"), &h) != WEFT_OK || !host_has_others(h, "comm"))
+        return;
+    run_tables_serve(&tables, h, NULL, true);
+    resolve_try_transports(cfg, h, t->ranks);
+}
+
+void run_try_transports(const config *cfg, uint32_t ranks)
+{
+    static bool done;
+    const char *own = config_raw(cfg, "run.plugins"), *places = getenv("WEFT_PLUGIN_PATH");
+    const bool others = (own && *own) || (places && *places);
+    const bool tell = log_rank() <= 0 && job_control_descriptor() < 0; /* once a job */
+    host_limits_set(cfg);
+    if (!done && others && ranks != 1 && any_auto(cfg))
+        done = host_try(try_transports, &(tried){cfg, ranks}, tell);
+}
+
 static weft_status open_host(run_prepared *j, uint32_t ranks, const resolve_meeting *meeting)
 {
-    host_limits_set(j->cfg);
+    run_try_transports(j->cfg, ranks);
     weft_status st = host_create(config_raw(j->cfg, "run.plugins"), &j->host);
     if (st != WEFT_OK)
         return st;
@@ -168,6 +217,8 @@ weft_status run_join(const job_identity *who, const config *cfg, job **out)
     weft_status st = config_check_section(cfg, "run");
     if (st != WEFT_OK)
         return st;
+    if (who->ranks > 1)
+        run_try_transports(cfg, who->ranks);
     const char *key = config_text(cfg, "run.key");
     const job_options opt = {.key_file = *key ? key : NULL,
                              .frozen_after = config_real(cfg, "run.frozen_after"),

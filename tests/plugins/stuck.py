@@ -101,8 +101,8 @@ class Stuck(started.Case):
                          "comm.plugin=test.stuck", "run.deadline=300", "run.join_timeout=300",
                          key=key, **how)
 
-    def test_a_probe_that_hangs_ends_auto(self):
-        words = "-n", "2", "job.ini", "parallel.strategy=dp"
+    def test_a_probe_of_the_named_transport(self):  # that of `auto`: wild.py
+        words = "-n", "2", "job.ini", "parallel.strategy=dp", "comm.plugin=test.stuck"
         self.together(*((self.ends, "probe", *words, {"command": command})
                         for command in ("plan", "train")))
 

@@ -3,6 +3,7 @@
 tests/plugins/wild.c misbehaves where WEFT_WILD says. It lies in the folder of optim alone, and has
 a transport too."""
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -91,6 +92,38 @@ class Wild(started.Case):
     def test_a_crash_of_a_rank_names_the_rank_too(self):
         self.crash("create crash", signal.SIGSEGV, "-n", "2", "job.ini", "parallel.strategy=dp",
                    "comm.plugin=test.wild", rank="rank 1 ")
+
+    @unittest.skipUnless(PLAIN, "a thread of a sanitizer's forbids trying in a child process")
+    def test_a_transport_that_auto_probes_costs_itself_alone(self):
+        own = os.path.join(self.place, "others", "comm", "test.wild.so")
+        os.makedirs(os.path.dirname(own))
+        shutil.copy(FILE, own)
+        text = self.read("job.ini").decode().replace(PLACE, f"{self.place}/others")
+        self.write("auto.ini", text.replace("rule = test.wild", "rule = sgd"))
+        two = "-n", "2", "auto.ini", "parallel.strategy=dp", "log.level=debug"
+        probed, loaded = "does not survive being probed: ", "does not survive being loaded: "
+        for how, why in (("probe abort", probed + "signal 6 (SIGABRT) during probe()"),
+                         ("probe crash", probed + "signal 11 (SIGSEGV) during probe()"),
+                         ("probe exit", probed + "exit() was called during probe()"),
+                         ("probe syscall", "ended the process with status 0 when it was probed"),
+                         ("probe hang", probed + "probe() of the plugin org.test.wild"),
+                         ("constructor abort", loaded + "signal 6 (SIGABRT)"),
+                         ("constructor _exit",
+                          "ended the process with status 0 when it was loaded"),
+                         ("open divide", probed + "signal 8 (SIGFPE) during open()")):
+            for words, command in (two, "train"), (two, "plan"):
+                more = ["run.call_deadline=1"] if how.endswith("hang") else []
+                said, status = self.wild(how, *words, *more, command=command)
+                self.assertEqual(status, 0, f"{how}: {said}")
+                self.assertEqual(said.count(f"weft warn: {own} is left out: its code {why}"), 1,
+                                 said)
+                if command == "train":
+                    self.assertIn("transport: dp over shm inside machines\n", said)
+                    self.assertIn(f"not test.wild: on rank 0 {own}: its code {why}", said)
+        # The job names it: then there is no other.
+        said, status = self.wild("probe abort", *two, "comm.plugin=test.wild")
+        self.assertNotEqual(status, 0)
+        self.assertIn("signal 6 (SIGABRT) during probe() of the plugin org.test.wild", said)
 
     def test_a_signal_from_outside_is_no_plugins(self):
         self.write("sleep.ini", self.read("job.ini").replace(b"steps = 4", b"steps = 100000000"))

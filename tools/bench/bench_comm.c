@@ -225,6 +225,8 @@ static weft_status set_up(bench *b)
     opt.listen = st == WEFT_OK ? config_raw(b->cfg, "run.listen") : NULL;
     opt.address = st == WEFT_OK ? config_raw(b->cfg, "run.address") : NULL;
     if (st == WEFT_OK)
+        run_try_transports(b->cfg, b->who.ranks);
+    if (st == WEFT_OK)
         st = job_join(&b->who, &opt, &b->job);
     if (st == WEFT_OK)
         st = find_links(b);
