@@ -10,7 +10,8 @@ what a difference means.
 --link (for root) times a job that waits for its network: two ranks on two hosts, which are network
 namespaces of tests/lab/hosts.sh joined by a cable of 200 Mbit/s and, where the kernel has netem,
 1 ms; a GPT-2 of 3.2M parameters, a sequence of 64 tokens a rank and step. Steps a second with none
-and with each form, in turn in each round; medians.
+and with each form, in turn in each round; medians. The limit of a step is what its bytes take on
+the cable, and of_the_cable the share of the step that this is.
 
 Prints a JSON line a case. Nothing else should run on the machine."""
 import argparse
@@ -27,6 +28,7 @@ ROOT = os.path.dirname(HERE)
 HOSTS = os.path.join(ROOT, "tests", "lab", "hosts.sh")
 FORTUNES = "/usr/share/games/fortunes"
 FORMS = [("none", "on"), ("bf16", "on"), ("fp16", "on"), ("int8", "on"), ("int8", "off")]
+CABLE = 200e6 / 8 / 1e3  # bytes in a millisecond, each way
 CABLES = ["netem delay 1ms rate 200mbit", "tbf rate 200mbit burst 64kb latency 50ms"]
 JOB = """[run]
 out = {out}
@@ -133,6 +135,7 @@ def link(o, work):
         print(json.dumps({"cable": cable, "form": form, "feedback": feedback,
                           "steps_per_s": 1e3 / statistics.median(ms),
                           "over_none": none / statistics.median(ms),
+                          "of_the_cable": sent[form, feedback] / CABLE / statistics.median(ms),
                           "comm_bytes": sent[form, feedback], "all_step_ms": ms}), flush=True)
 
 
