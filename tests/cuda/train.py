@@ -14,7 +14,7 @@ GPU = DOUBLES == "gpu"
 STEPS = 50 if GPU else 8
 LIBRARIES = {} if GPU else {"LD_LIBRARY_PATH": DOUBLES}
 CUDA = {"device.plugin": "cuda"}
-JOB = {"run.steps": STEPS, "train.eval_every": STEPS}
+JOB = {"run.steps": STEPS}
 SHORT = unittest.skipIf(w.BRIEF, "sanitizers see the same code in other types")
 # Losses are about 5: so many roundings of the compute type.
 BOUND = {"fp32": 2e-5, "bf16": 5e-3, "fp16": 5e-3}
@@ -26,7 +26,7 @@ class Cuda(w.Bench):
         return self.train(out, job | CUDA, extra=LIBRARIES | (extra or {}), **how)
 
     def against_cpu(self, name, job):
-        job = job | {"data.valid": self.path("valid.bin")}
+        job = job | {"data.valid": self.path("valid.bin"), "train.eval_every": STEPS}
         self.train(f"{name}-cpu", job | JOB)
         self.on_cuda(f"{name}-cuda", job)
         cpu, cuda = w.metrics(self.path(f"{name}-cpu")), w.metrics(self.path(f"{name}-cuda"))
