@@ -327,17 +327,16 @@ weft_status job_find(job *j, const char *key, void **value, uint64_t *bytes)
     return st;
 }
 
-static weft_status gather_fragment(job *j, const char *key, const job_gather_request *r,
-                                   uint64_t wait_ms, uint8_t *all)
+/* Send one fragment and take those of `n` ranks, each at its place in values of `stride` bytes. */
+static weft_status collect(job *j, uint32_t type, const char *key, const void *request,
+                           uint64_t request_bytes, uint64_t wait_ms, uint32_t n, uint64_t bytes,
+                           uint8_t *all, uint64_t stride)
 {
     void *answer = NULL;
-    uint64_t n = 0, bytes;
-    uint8_t *request = job_gather_pack(r, &bytes);
-    weft_status st = ask(j, WIRE_GATHER, key, request, bytes, wait_ms, &answer, &n);
-    free(request);
-    if (st == WEFT_OK &&
-        (st = job_parts_spread(answer, n, r->n, r->bytes, all, r->total)) != WEFT_OK)
-        err_context("gathering '%s'", key);
+    uint64_t got = 0;
+    weft_status st = ask(j, type, key, request, request_bytes, wait_ms, &answer, &got);
+    if (st == WEFT_OK && (st = job_parts_spread(answer, got, n, bytes, all, stride)) != WEFT_OK)
+        err_context(type == WIRE_GATHER ? "gathering '%s'" : "the exchange '%s'", key);
     free(answer);
     return st;
 }
@@ -345,33 +344,24 @@ static weft_status gather_fragment(job *j, const char *key, const job_gather_req
 weft_status job_gather(job *j, const char *key, const uint32_t *members, uint32_t n,
                        const void *mine, uint64_t bytes, void *all)
 {
-    const uint64_t max = job_store_fragment(j->who.ranks, 1), until = awake_ms() + j->join_ms;
+    const uint64_t max = job_gather_fragment(j->who.ranks, 1), until = awake_ms() + j->join_ms;
     job_gather_request r = {.total = bytes, .n = members ? n : j->who.ranks, .member = members};
     uint64_t at = 0;
     do {
         const uint64_t now = awake_ms();
         r.bytes = bytes - at < max ? bytes - at : max;
         r.fragment = r.bytes ? (const uint8_t *)mine + at : NULL;
-        const weft_status st = gather_fragment(j, key, &r, now < until ? until - now : 0,
-                                               r.bytes ? (uint8_t *)all + at : NULL);
+        uint64_t request_bytes;
+        uint8_t *request = job_gather_pack(&r, &request_bytes);
+        const weft_status st =
+            collect(j, WIRE_GATHER, key, request, request_bytes, now < until ? until - now : 0, r.n,
+                    r.bytes, r.bytes ? (uint8_t *)all + at : NULL, bytes);
+        free(request);
         if (st != WEFT_OK)
             return st;
         at += r.bytes;
     } while (at < bytes);
     return WEFT_OK;
-}
-
-static weft_status exchange_fragment(job *j, const char *name, const void *part, uint64_t fragment,
-                                     uint8_t *all, uint64_t stride, uint64_t wait_ms)
-{
-    void *answer = NULL;
-    uint64_t n = 0;
-    weft_status st = ask(j, WIRE_EXCHANGE, name, part, fragment, wait_ms, &answer, &n);
-    if (st == WEFT_OK &&
-        (st = job_parts_spread(answer, n, j->who.ranks, fragment, all, stride)) != WEFT_OK)
-        err_context("the exchange '%s'", name);
-    free(answer);
-    return st;
 }
 
 /* A value larger than the store accepts is exchanged in fragments, each by all ranks. If too many
@@ -384,13 +374,13 @@ static weft_status exchange(job *j, const char *name, const void *mine, uint64_t
             memcpy(all, mine, bytes);
         return WEFT_OK;
     }
-    const uint64_t small = job_store_fragment(j->who.ranks, 1);
-    uint64_t at = 0, max = job_store_fragment(j->who.ranks, 0);
+    const uint64_t small = job_gather_fragment(j->who.ranks, 1);
+    uint64_t at = 0, max = job_gather_fragment(j->who.ranks, 0);
     do {
         const uint64_t fragment = bytes - at < max ? bytes - at : max;
         weft_status st =
-            exchange_fragment(j, name, fragment ? (const uint8_t *)mine + at : NULL, fragment,
-                              fragment ? (uint8_t *)all + at : NULL, bytes, wait_ms);
+            collect(j, WIRE_EXCHANGE, name, fragment ? (const uint8_t *)mine + at : NULL, fragment,
+                    wait_ms, j->who.ranks, fragment, fragment ? (uint8_t *)all + at : NULL, bytes);
         if (st == WEFT_BUSY && max > small) {
             err_clear();
             max = small;

@@ -146,7 +146,7 @@ static void request(job *j, uint32_t rank, uint32_t type, const char *key, const
     case WIRE_ADD: job_store_add(s, rank, key, value, bytes); break;
     case WIRE_FIND: job_store_find(s, rank, key); break;
     case WIRE_GATHER: job_gathers_join(j->server->gathers, rank, key, value, bytes, due); break;
-    default: job_store_exchange(s, rank, key, value, bytes, due);
+    default: job_gathers_exchange(j->server->gathers, rank, key, value, bytes, due);
     }
 }
 

@@ -60,7 +60,7 @@ const char *job_gather_unpack(const uint8_t *from, uint64_t bytes, uint32_t rank
     out->fragment = from + GATHER_HEAD + listed;
     out->bytes = bytes - GATHER_HEAD - listed;
     if (out->total > GATHER_VALUE_MAX || out->bytes > out->total ||
-        out->bytes > job_store_fragment(ranks, 1))
+        out->bytes > job_gather_fragment(ranks, 1))
         return "it is above the limit";
     if (out->n)
         return take_members(from + GATHER_HEAD, rank, ranks, out);
@@ -73,6 +73,7 @@ const char *job_gather_unpack(const uint8_t *from, uint64_t bytes, uint32_t rank
 typedef struct gathering {
     struct gathering *next;
     char key[WIRE_KEY_MAX + 1];
+    bool exchange;
     job_gather_request of; /* of the rank that opened it; `fragment` is unused */
     uint32_t first, arrived;
     uint64_t due;
@@ -151,12 +152,20 @@ static bool same_members(const job_gather_request *a, const job_gather_request *
     return true;
 }
 
+static gathering *find_exchange(const job_gathers *g)
+{
+    gathering *x = g->open;
+    while (x && !x->exchange)
+        x = x->next;
+    return x;
+}
+
 /* The open gather of this key that has `rank` or one of its members. Groups without a common member
  * may use the same key. */
 static gathering *find(const job_gathers *g, const char *key, const job_gather_request *r)
 {
     for (gathering *x = g->open; x; x = x->next) {
-        if (strcmp(x->key, key) != 0)
+        if (x->exchange || strcmp(x->key, key) != 0)
             continue;
         for (uint32_t i = 0; i < r->n; i++)
             if (place_of(&x->of, member_at(r, i)) < x->of.n)
@@ -189,7 +198,9 @@ static void arrive(job_gathers *g, gathering *x, uint32_t rank, const uint8_t *f
         return;
     uint64_t n;
     uint8_t *answer = job_parts_pack(&x->all, &n);
-    finish(g, x, WEFT_OK, answer, n);
+    const bool too_much = x->exchange && n * g->ranks > GATHER_ANSWERS_MAX &&
+                          x->of.bytes > job_gather_fragment(g->ranks, 1);
+    finish(g, x, too_much ? WEFT_BUSY : WEFT_OK, answer, too_much ? 0 : n);
     free(answer);
 }
 
@@ -234,10 +245,46 @@ void job_gathers_join(job_gathers *g, uint32_t rank, const char *key, const void
     free((void *)(uintptr_t)r.member);
 }
 
+uint64_t job_gather_fragment(uint32_t ranks, int differ)
+{
+    const uint64_t max = (WIRE_VALUE_MAX - PARTS_OVERHEAD(ranks)) / ranks;
+    const uint64_t by_memory = GATHER_ANSWERS_MAX / ranks / ranks;
+    return !differ || max < by_memory ? max : by_memory ? by_memory : 1;
+}
+
+void job_gathers_exchange(job_gathers *g, uint32_t rank, const char *name, const void *mine,
+                          uint64_t bytes, uint64_t due)
+{
+    char text[WIRE_TEXT];
+    gathering *x = find_exchange(g);
+    if (bytes > job_gather_fragment(g->ranks, 0)) {
+        snprintf(text, sizeof text, "an exchange of %llu bytes a rank is above the store's limit",
+                 (unsigned long long)bytes);
+        refuse(g, rank, WEFT_USAGE, text);
+        return;
+    }
+    if (x && (x->of.bytes != bytes || strcmp(x->key, name) != 0)) {
+        snprintf(text, sizeof text,
+                 "rank %u exchanges '%s' (%llu bytes) while rank %u exchanges '%s' (%llu bytes): "
+                 "the ranks do not run the same configuration",
+                 rank, name, (unsigned long long)bytes, x->first, x->key,
+                 (unsigned long long)x->of.bytes);
+        refuse(g, rank, WEFT_PEER, text);
+        finish(g, x, WEFT_PEER, text, strlen(text));
+        return;
+    }
+    if (!x) {
+        x = begin(g, rank, name, &(job_gather_request){.n = g->ranks, .bytes = bytes}, due);
+        x->exchange = true;
+    }
+    arrive(g, x, rank, mine);
+}
+
 static void late(job_gathers *g, gathering *x)
 {
     char text[WIRE_TEXT];
-    size_t n = (size_t)snprintf(text, sizeof text, "gathering '%s' still waits for", x->key);
+    size_t n = (size_t)snprintf(text, sizeof text, "%s '%s' still waits for",
+                                x->exchange ? "the exchange" : "gathering", x->key);
     uint32_t listed = 0;
     for (uint32_t i = 0; i < x->of.n && listed < 8; i++)
         if (!x->here[i])

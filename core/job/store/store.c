@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "job/store/parts.h"
 #include "job/wire/wire.h"
 
 typedef struct item {
@@ -25,16 +24,6 @@ typedef struct waiter {
     uint64_t due;
 } waiter;
 
-/* The exchange in progress. There is only one: it ends when all ranks have joined it. */
-typedef struct gathering {
-    bool open;
-    char name[WIRE_KEY_MAX + 1];
-    uint32_t first, arrived; /* the rank that opened it; how many have joined */
-    uint64_t bytes, due;
-    job_parts all;
-    bool *here;
-} gathering;
-
 struct job_store {
     uint32_t ranks;
     job_store_reply reply;
@@ -42,7 +31,6 @@ struct job_store {
     void *items;           /* a tree of item, by key */
     uint64_t bytes, added; /* of all items; of those that were added */
     waiter *waiters;       /* by rank */
-    gathering now;
 };
 
 static int by_key(const void *a, const void *b)
@@ -65,7 +53,6 @@ job_store *job_store_open(uint32_t ranks, job_store_reply reply, void *ctx)
     s->reply = reply;
     s->ctx = ctx;
     s->waiters = mem_alloc((uint64_t)ranks * sizeof *s->waiters);
-    s->now.here = mem_alloc((uint64_t)ranks * sizeof *s->now.here);
     return s;
 }
 
@@ -75,8 +62,6 @@ void job_store_close(job_store *s)
         return;
     tdestroy(s->items, free_item);
     free(s->waiters);
-    free(s->now.here);
-    job_parts_end(&s->now.all);
     free(s);
 }
 
@@ -189,90 +174,6 @@ void job_store_get(job_store *s, uint32_t rank, const char *key, uint64_t due)
     snprintf(w->key, sizeof w->key, "%s", key);
 }
 
-/* --- exchange --- */
-
-static void finish(job_store *s, weft_status st, const void *bytes, uint64_t n)
-{
-    gathering *g = &s->now;
-    g->open = false;
-    for (uint32_t r = 0; r < s->ranks; r++)
-        if (g->here[r]) {
-            g->here[r] = false;
-            s->reply(s->ctx, r, st, bytes, n);
-        }
-    job_parts_end(&g->all);
-}
-
-static void disagree(job_store *s, uint32_t rank, const char *name, uint64_t bytes)
-{
-    gathering *g = &s->now;
-    char text[WIRE_TEXT];
-    snprintf(text, sizeof text,
-             "rank %u exchanges '%s' (%llu bytes) while rank %u exchanges '%s' "
-             "(%llu bytes): the ranks do not run the same configuration",
-             rank, name, (unsigned long long)bytes, g->first, g->name,
-             (unsigned long long)g->bytes);
-    g->here[rank] = true;
-    finish(s, WEFT_PEER, text, strlen(text));
-}
-
-uint64_t job_store_fragment(uint32_t ranks, int differ)
-{
-    const uint64_t max = (WIRE_VALUE_MAX - PARTS_OVERHEAD(ranks)) / ranks;
-    const uint64_t by_memory = STORE_ANSWERS_MAX / ranks / ranks;
-    return !differ || max < by_memory ? max : by_memory ? by_memory : 1;
-}
-
-void job_store_exchange(job_store *s, uint32_t rank, const char *name, const void *mine,
-                        uint64_t bytes, uint64_t due)
-{
-    gathering *g = &s->now;
-    if (bytes > job_store_fragment(s->ranks, 0)) {
-        refuse(s, rank, WEFT_USAGE, "an exchange of %llu bytes a rank is above the store's limit",
-               (unsigned long long)bytes);
-        return;
-    }
-    if (g->open && (g->bytes != bytes || strcmp(g->name, name) != 0)) {
-        disagree(s, rank, name, bytes);
-        return;
-    }
-    if (!g->open) {
-        g->open = true;
-        snprintf(g->name, sizeof g->name, "%s", name);
-        g->first = rank;
-        g->arrived = 0;
-        g->bytes = bytes;
-        g->due = due;
-        job_parts_begin(&g->all, s->ranks, bytes);
-    }
-    job_parts_add(&g->all, rank, mine);
-    g->here[rank] = true;
-    if (++g->arrived < s->ranks)
-        return;
-    uint64_t n;
-    uint8_t *answer = job_parts_pack(&g->all, &n);
-    const bool too_much =
-        n * s->ranks > STORE_ANSWERS_MAX && bytes > job_store_fragment(s->ranks, 1);
-    finish(s, too_much ? WEFT_BUSY : WEFT_OK, answer, too_much ? 0 : n);
-    free(answer);
-}
-
-/* --- time --- */
-
-static void exchange_late(job_store *s)
-{
-    char text[WIRE_TEXT];
-    int n = snprintf(text, sizeof text, "the exchange '%s' still waits for", s->now.name);
-    uint32_t listed = 0;
-    for (uint32_t r = 0; r < s->ranks && listed < 8; r++)
-        if (!s->now.here[r])
-            n += snprintf(text + n, sizeof text - (size_t)n, "%s rank %u", listed++ ? "," : "", r);
-    if (s->ranks - s->now.arrived > listed)
-        n += snprintf(text + n, sizeof text - (size_t)n, " and others");
-    snprintf(text + n, sizeof text - (size_t)n, ", and its time is over");
-    finish(s, WEFT_PEER, text, strlen(text));
-}
-
 void job_store_tick(job_store *s, uint64_t now)
 {
     for (uint32_t r = 0; r < s->ranks; r++) {
@@ -282,6 +183,4 @@ void job_store_tick(job_store *s, uint64_t now)
             refuse(s, r, WEFT_PEER, "no rank has put '%s' into the job's store in time", w->key);
         }
     }
-    if (s->now.open && now >= s->now.due)
-        exchange_late(s);
 }

@@ -8,9 +8,8 @@
 
 #include <weft/base.h>
 
-#define STORE_ANSWERS_MAX (UINT64_C(64) << 20) /* all answers of one exchange, in memory */
-#define STORE_BYTES_MAX (UINT64_C(256) << 20)  /* all keys and values together */
-#define STORE_ADDED_MAX (UINT64_C(64) << 20)   /* ... of them those of job_store_add() */
+#define STORE_BYTES_MAX (UINT64_C(256) << 20) /* all keys and values together */
+#define STORE_ADDED_MAX (UINT64_C(64) << 20)  /* ... of them those of job_store_add() */
 
 typedef struct job_store job_store;
 
@@ -28,15 +27,6 @@ void job_store_get(job_store *s, uint32_t rank, const char *key, uint64_t due);
  * get without waiting: WEFT_BUSY if it is not. */
 void job_store_add(job_store *s, uint32_t rank, const char *key, const void *value, uint64_t bytes);
 void job_store_find(job_store *s, uint32_t rank, const char *key);
-
-/* Answered with the parts of all ranks, as in parts.h, once the last has arrived. WEFT_BUSY: too
- * many distinct parts for the memory limit of all answers; the ranks retry with smaller fragments.
- * Fragments of job_store_fragment() bytes never get it. */
-void job_store_exchange(job_store *s, uint32_t rank, const char *name, const void *mine,
-                        uint64_t bytes, uint64_t due);
-
-/* The largest part that can be exchanged; with `differ`, the largest if all parts may differ. */
-uint64_t job_store_fragment(uint32_t ranks, int differ);
 
 /* Answer all requests whose timeout has passed. */
 void job_store_tick(job_store *s, uint64_t now);

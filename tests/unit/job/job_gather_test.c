@@ -1,5 +1,5 @@
-/* Gathers of groups, request by request and without a network: who is answered, when, with what;
- * requests that are damaged; and the limits of what plugins put into the store. */
+/* Gathers of groups and exchanges, request by request and without a network: who is answered, when,
+ * with what; requests that are damaged; and the limits of what plugins put into the store. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,4 +175,45 @@ TEST(values_of_plugins)
     assert_int_equal(reply[0].status, WEFT_OK);
     free(big);
     job_store_close(s);
+}
+
+TEST(exchange)
+{
+    job_gathers *g = fresh();
+    static const uint32_t order[RANKS] = {2, 0, 3, 1};
+    for (int round = 0; round < 3; round++)
+        for (int i = 0; i < RANKS; i++) {
+            char part[2] = {(char)('a' + order[i]), (char)('0' + round)};
+            assert_int_equal(reply[order[i]].times, round);
+            job_gathers_exchange(g, order[i], "x", part, 2, 10);
+        }
+    for (int r = 0; r < RANKS; r++) {
+        assert_int_equal(reply[r].times, 3);
+        char all[RANKS * 2 + 1] = "";
+        assert_int_equal(job_parts_spread(reply[r].bytes, reply[r].n, RANKS, 2, (uint8_t *)all, 2),
+                         WEFT_OK);
+        assert_string_equal(all, "a2b2c2d2");
+    }
+    job_gathers_close(g);
+}
+
+TEST(exchange_fails)
+{
+    job_gathers *g = fresh();
+    job_gathers_exchange(g, 2, "x", "ab", 2, 10);
+    job_gathers_exchange(g, 0, "x", "ab", 2, 10);
+    job_gathers_tick(g, 9);
+    assert_int_equal(reply[0].times, 0);
+    job_gathers_tick(g, 10);
+    assert_int_equal(reply[0].status, WEFT_PEER);
+    assert_string_equal((const char *)reply[2].bytes,
+                        "the exchange 'x' still waits for rank 1, rank 3, and its time is over");
+    job_gathers_exchange(g, 1, "x", "ab", 2, 10);
+    job_gathers_exchange(g, 3, "x", "abc", 3, 10);
+    assert_int_equal(reply[1].status, WEFT_PEER);
+    assert_non_null(
+        strstr((const char *)reply[3].bytes, "rank 3 exchanges 'x' (3 bytes) while rank 1"));
+    job_gathers_exchange(g, 0, "y", NULL, UINT64_MAX / 2, 10);
+    assert_int_equal(reply[0].status, WEFT_USAGE);
+    job_gathers_close(g);
 }

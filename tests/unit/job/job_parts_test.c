@@ -6,8 +6,8 @@
 
 #include "base/err.h"
 #include "base/number/rng.h"
+#include "job/store/gather.h"
 #include "job/store/parts.h"
-#include "job/store/store.h"
 
 #include <cmocka.h> /* last: it has a macro called fail */
 
@@ -103,9 +103,9 @@ TEST(garbled)
 TEST(pieces)
 {
     for (uint32_t ranks = 1; ranks <= 65536; ranks *= 2) {
-        assert_true(job_store_fragment(ranks, 0) >= 1);
-        assert_true(job_store_fragment(ranks, 1) >= 1);
-        assert_true(job_store_fragment(ranks, 1) <= job_store_fragment(ranks, 0));
-        assert_true(job_store_fragment(ranks, 0) * ranks + PARTS_OVERHEAD(ranks) <= 1u << 20);
+        assert_true(job_gather_fragment(ranks, 0) >= 1);
+        assert_true(job_gather_fragment(ranks, 1) >= 1);
+        assert_true(job_gather_fragment(ranks, 1) <= job_gather_fragment(ranks, 0));
+        assert_true(job_gather_fragment(ranks, 0) * ranks + PARTS_OVERHEAD(ranks) <= 1u << 20);
     }
 }

@@ -6,7 +6,6 @@
 #include <test.h>
 
 #include "job/decide/cause.h"
-#include "job/store/parts.h"
 #include "job/store/store.h"
 #include "job/wire/wire.h"
 
@@ -98,47 +97,6 @@ TEST(limits)
     job_store_put(s, 0, "new", big, WIRE_VALUE_MAX / 2);
     assert_int_equal(reply[0].status, WEFT_OK);
     free(big);
-    job_store_close(s);
-}
-
-TEST(exchange)
-{
-    job_store *s = fresh();
-    static const uint32_t order[RANKS] = {2, 0, 3, 1};
-    for (int round = 0; round < 3; round++)
-        for (int i = 0; i < RANKS; i++) {
-            char part[2] = {(char)('a' + order[i]), (char)('0' + round)};
-            assert_int_equal(reply[order[i]].times, round);
-            job_store_exchange(s, order[i], "x", part, 2, 10);
-        }
-    for (int r = 0; r < RANKS; r++) {
-        assert_int_equal(reply[r].times, 3);
-        char all[RANKS * 2 + 1] = "";
-        assert_int_equal(job_parts_spread((const uint8_t *)reply[r].bytes, reply[r].n, RANKS, 2,
-                                          (uint8_t *)all, 2),
-                         WEFT_OK);
-        assert_string_equal(all, "a2b2c2d2");
-    }
-    job_store_close(s);
-}
-
-TEST(exchange_fails)
-{
-    job_store *s = fresh();
-    job_store_exchange(s, 2, "x", "ab", 2, 10);
-    job_store_exchange(s, 0, "x", "ab", 2, 10);
-    job_store_tick(s, 9);
-    assert_int_equal(reply[0].times, 0);
-    job_store_tick(s, 10);
-    assert_int_equal(reply[0].status, WEFT_PEER);
-    assert_string_equal(reply[2].bytes,
-                        "the exchange 'x' still waits for rank 1, rank 3, and its time is over");
-    job_store_exchange(s, 1, "x", "ab", 2, 10);
-    job_store_exchange(s, 3, "x", "abc", 3, 10);
-    assert_int_equal(reply[1].status, WEFT_PEER);
-    assert_non_null(strstr(reply[3].bytes, "rank 3 exchanges 'x' (3 bytes) while rank 1"));
-    job_store_exchange(s, 0, "y", NULL, UINT64_MAX / 2, 10);
-    assert_int_equal(reply[0].status, WEFT_USAGE);
     job_store_close(s);
 }
 
