@@ -8,25 +8,10 @@
 #ifndef BAD_COLL_H
 #define BAD_COLL_H
 
+#include "faults.h"
+
 #include <stdatomic.h>
 #include <weft/coll.h>
-
-enum {
-    GOOD,
-    READY_ALONE,
-    SAME_IDS,
-    MAX_IS_SUM,
-    CLEARS_FIRST,
-    OWN_FIRST,
-    GROUP_STAYS_OPEN,
-    BUSY_LOSES,
-    TEST_WAITS,
-    SPLIT_MIXES,
-    HEALTHY_FOREVER,
-    ABORT_TWICE,
-    REGISTER_BREAKS,
-    CLOSE_WAITS
-};
 
 enum { RANKS = 8, QUEUE = 256, FILES = 64, CHILDREN = 16, AREA = 1 << 20 };
 

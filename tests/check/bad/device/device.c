@@ -4,27 +4,13 @@
  * Built with -DBAD=GOOD it passes all checks; each name of device.expected breaks one rule. Two of
  * them delay a fill: it is kept in the device, and done when a later call ends the delay. */
 #define _GNU_SOURCE
+#include "faults.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <weft/device.h>
-
-enum {
-    GOOD,
-    NEEDS_DRIVER,
-    SILENT_ZERO,
-    DIRTY,
-    HUGE_CRASHES,
-    OTHER_MEMORY,
-    STRAY_DESCRIPTOR,
-    STALE,
-    RACE,
-    NEVER_REACHED,
-    GOES_BACK,
-    CUTS,
-    CLOSE_WAITS
-};
 
 enum { ALIGN = 2 << 20, UNSEEN = 8 };
 

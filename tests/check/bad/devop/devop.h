@@ -5,38 +5,9 @@
 #ifndef BAD_DEVOP_H
 #define BAD_DEVOP_H
 
-#include <weft/match.h>
+#include "faults.h"
 
-enum {
-    GOOD,
-    REFUSES_LATER,
-    BEYOND_WORKSPACE,
-    UNKNOWN_IS_USAGE,
-    NO_SENTENCE,
-    NAME_ALONE,
-    COARSE_EXP,
-    SKIPS_TAIL,
-    OVERWRITES,
-    TURNS_ROUND,
-    CLEANS_INPUT,
-    TAIL_TWICE,
-    BEHIND_OUTPUT,
-    SHARED_POINTERS,
-    READS_SHAPE,
-    READS_BEHIND,
-    WRITES_ABSENT,
-    FEW_REGISTERS,
-    FEW_STEPS,
-    SCALARS_ONCE,
-    SHUT_CLEARS,
-    INFINITE_IS_FINITE,
-    KERNEL_SPILLS,
-    KERNEL_DIFFERS,
-    KERNEL_EVEN,
-    KERNEL_SATURATES,
-    KERNEL_ONE_BLOCK,
-    KERNEL_READS_BEHIND
-};
+#include <weft/match.h>
 
 enum { LANES = 16 }; /* sums in the workspace */
 

@@ -8,49 +8,11 @@
 #ifndef BAD_LINK_H
 #define BAD_LINK_H
 
+#include "faults.h"
+
 #include <stdatomic.h>
 #include <weft/link.h>
 
-enum {
-    GOOD,
-    SWAPS_EQUALS,
-    CUTS_AT_4_GIB,
-    DEAF_TO_DEATH,
-    TAKES_MEMORY,
-    BLOCKS,
-    WAKE_ALONE,
-    SHARED_BUFFER,
-    FORGETS_AFTER_NOTHING,
-    REACHES_ALL,
-    TRUSTS_ADDRESS,
-    READY_BLOCKS,
-    SERVES_IN_ORDER,
-    LISTENS_EVERYWHERE,
-    COUNTS_FALL,
-    SHORT_QUEUE,
-    BUSY_POSTS,
-    WRITES_LATER,
-    WRITES_AFTER_END,
-    IMPATIENT,
-    COUNTS_UNNAMED,
-    STUCK_TOGETHER,
-    LOSES_WAKE,
-    WAIT_SPINS,
-    ABORTS_ALONE,
-    DISCONNECT_WAITS,
-    DIES_TOGETHER,
-    LARGER_THAN_FILE,
-    TRUSTS_KEY,
-    MAPS_A_COPY,
-    ONE_AT_A_TIME,
-    REMEMBERS,
-    TORN_HEADER,
-    KEEPS_DESCRIPTORS,
-    TRUSTS_GREETING,
-    HANGS_AFTER_FAULTS,
-    LOSES_LAST_BYTE,
-    SLEEPS_ON
-};
 #define PICK(which, odd, usual) (BAD == (which) ? (odd) : (usual))
 
 enum { QUEUE = 64, ROOM = 2 * QUEUE, CONNS = 64, KEPT = 64, ADDRESS = 8 };
