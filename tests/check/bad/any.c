@@ -2,6 +2,8 @@
  *
  * Built with -DBAD=GOOD it passes all. Each name of any.expected breaks one rule, so that the check
  * of that number fails and none with a lower number. */
+#include "faults.h"
+
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -14,54 +16,6 @@
 #include <weft/expr.h>
 #include <weft/optim.h>
 
-enum {
-    GOOD,
-    SECOND_SYMBOL,
-    NO_ENTRY,
-    WANTS_SYMBOL,
-    TEXT_RELOCATIONS,
-    EXECUTABLE_STACK, /* by the linker; so are RUN_PATH and WRITABLE */
-    RUN_PATH,
-    STATIC_TLS,
-    CONSTRUCTOR,
-    SLOW_LOAD,
-    WRITABLE,
-    DESTRUCTOR,
-    EXIT_WHILE_OPEN,
-    MAGIC,
-    BUILDS,
-    WRITES,
-    NO_DOT,
-    INTERFACE,
-    SIZE,
-    MEMBER,
-    CAPABILITY,
-    FLAGS,
-    DEFAULT,
-    KEY,
-    LINES,
-    TWICE,
-    READS_BEHIND,
-    EXACT_HOST,
-    LEAKS_DESCRIPTOR,
-    GLOBAL_HOST,
-    LEAKS_ON_FAILURE,
-    SILENT_FAILURE,
-    STALE_RECORD,
-    HALF_OBJECT,
-    LEAKS_THREAD,
-    FOREIGN_MEMORY,
-    FORK_HANGS,
-    PRINTS,
-    CHANGES_UMASK,
-    IMPURE,
-    THREAD_LOCAL,
-    UNDECLARED,
-    LOGS_TWO_LINES,
-    DAEMON_LOADED, /* a process that outlives its parent */
-    DAEMON_OPENED,
-    DAEMON_CALLED
-};
 #define PICK(which, odd, usual) (BAD == (which) ? (odd) : (usual))
 
 /* --- the object --- */

@@ -1,10 +1,10 @@
 /* bad/cxx.cc: a rule in C++. With LETS_OUT an exception leaves its update(). */
+#include "faults.h"
+
 #include <new>
 #include <vector>
 #include <weft/expr.h>
 #include <weft/optim.h>
-
-enum { GOOD, LETS_OUT };
 
 namespace
 {

@@ -1,20 +1,10 @@
 /* bad/data.c: a source of rows that follow from the number of the sample, and its ways of failing.
  * Each name of data.expected breaks one rule. */
+#include "faults.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <weft/data.h>
-
-enum {
-    GOOD,
-    IGNORES_TAIL,
-    ALLOCATES,
-    IN_ORDER,
-    NEW_SEED,
-    BEHIND_FIELD,
-    UNWANTED,
-    BEYOND_VOCABULARY,
-    OWN_FORMAT /* right: read() is the first to look into the file, which begins with "numbers" */
-};
 
 enum { VOCAB = 50, SAMPLES = 20 };
 

@@ -1,24 +1,12 @@
 /* bad/model.c: a model family that classifies vectors, and its ways of failing. Each name of
  * model.expected breaks one rule. */
+#include "faults.h"
+
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <weft/expr.h>
 #include <weft/model.h>
-
-enum {
-    GOOD,
-    BEHIND_BUILDER,
-    BEHIND_ARGS,
-    IGNORES_TAIL,
-    WRITES_BEHIND,
-    IGNORES_WANT,
-    SWALLOWS,
-    ENDS_AT_BOUND,
-    KEEPS_FIELDS,
-    REMEMBERS,
-    THREAD_LOCAL
-};
 
 typedef struct module {
     const weft_host *host;

@@ -1,8 +1,8 @@
 /* bad/placement.c: the state of the rule sharded over the outermost axis of the data, and its ways
  * of failing. Each name of placement.expected breaks one rule. */
-#include <weft/optim.h>
+#include "faults.h"
 
-enum { GOOD, SAYS_MORE, SENDS_MORE };
+#include <weft/optim.h>
 
 static weft_status edit(void *module, const weft_conf *conf, const weft_placement_args *args)
 {

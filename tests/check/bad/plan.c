@@ -1,5 +1,7 @@
 /* bad/plan.c: a rule and a device that only plans, and their ways of failing. The device has its
  * plan half only: its probe() finds no library. Each name of plan.expected breaks one rule. */
+#include "faults.h"
+
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -17,28 +19,6 @@
 #else
 #define NEW ""
 #endif
-
-enum {
-    GOOD,
-    BEHIND_BUILDER,
-    BEHIND_ARGS,
-    EXACT_BUILDER,
-    EXACT_CONF,
-    IGNORES_TAIL,
-    WRITES_BEHIND,
-    NEEDS_FUSE,
-    NEEDS_TLS,
-    IGNORES_TYPE,
-    SWALLOWS,
-    NAMELESS,
-    CLOSE_NULL,
-    OPENS_SOCKET,
-    ENDS_AT_BOUND,
-    KEEPS_NAME,
-    ROTATES,
-    NEW_INSTRUCTION,
-    REMEMBERS
-};
 
 typedef struct module {
     const weft_host *host;

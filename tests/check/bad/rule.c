@@ -1,27 +1,13 @@
 /* bad/rule.c: an update rule, Adam with decoupled decay, and its ways of failing. Each name of
  * rule.expected breaks one rule. */
+#include "faults.h"
+
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <weft/expr.h>
 #include <weft/optim.h>
-
-enum {
-    GOOD,
-    STATE_LEFT,
-    NAMED,
-    SIZED,
-    COUNTS_STEPS,
-    NO_EPS,
-    DECAYS_ALL,
-    IGNORES_OPTION,
-    LONG_LIST,
-    BIG_SUM,
-    MOVES_PADDING,
-    REOPENED,
-    FULL
-};
 
 static unsigned opened;
 

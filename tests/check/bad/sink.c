@@ -1,12 +1,9 @@
 /* bad/sink.c: a sink that counts steps, and its ways of failing. Each name of sink.expected breaks
  * one rule. */
+#include "faults.h"
+
 #include <unistd.h>
 #include <weft/sink.h>
-
-enum {
-    GOOD,
-    NEVER /* metrics() does not return from step 3 on */
-};
 
 struct weft_sink {
     const weft_host *host;

@@ -5,10 +5,9 @@
 #include "../../../plugins/parallel/pp/fthenb.c"
 #include "../../../plugins/parallel/pp/interleaved.c"
 #include "../../../plugins/parallel/pp/tied.c"
+#include "faults.h"
 
 #include "../../../plugins/parallel/pp/pp.c"
-
-enum { GOOD, HANGS };
 
 void pp_onefoneb(const pp_shape *s, weft_work *out)
 {

@@ -1,28 +1,12 @@
 /* bad/strategy.c: data parallelism over a mesh axis of its own, and its ways of failing. Each name
  * of strategy.expected breaks one rule. */
+#include "faults.h"
+
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <weft/coll.h>
 #include <weft/strategy.h>
-
-enum {
-    GOOD,
-    EMIT_SWALLOWS,
-    CLASH,
-    GREETS,
-    FORGETS,
-    UNKNOWN_PHASE,
-    SWALLOWS,
-    HARD_NAMES,
-    RANKED,
-    KEEPS_NAME,
-    EVEN_ONLY,
-    SILENT,
-    ASSIGNS_TWICE,
-    CLAIMS,
-    NO_COMPANY
-};
 
 #define AXIS (BAD == CLASH ? "dp" : "team")
 

@@ -1,9 +1,9 @@
 /* bad/tokenizer.c: a tokenizer with an id for each byte and one for "the ", and its ways of
  * failing. Each name of tokenizer.expected breaks one rule. */
+#include "faults.h"
+
 #include <string.h>
 #include <weft/data.h>
-
-enum { GOOD, IGNORES_TAIL, WRITES_BEHIND, LOSES_CASE, USES_ALL, NEEDS_ROOM, ANY_ID };
 
 enum { THE = 256, VOCAB };
 #define WORD "the "
