@@ -5,7 +5,7 @@
  * polls job_failure(). Heartbeats of many ranks go by a tree (decide/tree.h).
  *
  * Folders: wire/ is the connection: addresses, handshake, keys, TLS, frames. meet/ finds rank 0,
- * beats/ exchanges heartbeats. store/ is the key-value store and gathers, without I/O. decide/ has the pure
+ * beats/ exchanges heartbeats. store/ has keys and gathers, without I/O. decide/ has the pure
  * decisions on failures and stops. The threads of a job, which act on them, are in this folder. */
 #ifndef JOB_JOB_H
 #define JOB_JOB_H
