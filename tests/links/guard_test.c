@@ -133,38 +133,6 @@ TEST(test_encrypt_must_agree)
     node_close(&n[1]);
 }
 
-TEST(test_encrypted_payload)
-{
-    enum { BYTES = 3000017 };
-    node n[2];
-    need_encryption();
-    uint8_t *out = malloc(BYTES), *in = calloc(1, BYTES);
-    for (uint32_t r = 0; r < 2; r++) {
-        node_init(&n[r], r, 2);
-        n[r].options[0][0] = "encrypt";
-        n[r].options[0][1] = "on";
-        assert_int_equal(node_open(&n[r]), WEFT_OK);
-    }
-    pair p = pair_up(&n[0], &n[1], 0);
-    check_pattern(out, BYTES, 3);
-    uint64_t want[4] = {0, 0, 0, 0};
-    for (uint64_t i = 0; i < 20; i++) {
-        uint64_t bytes = i == 10 ? BYTES : i * i * 100;
-        memset(in, 0, BYTES);
-        assert_int_equal(rig_table->send(i % 2 ? p.a : p.b, out, bytes, NULL, 0), WEFT_OK);
-        assert_int_equal(rig_table->recv(i % 2 ? p.b : p.a, in, bytes, NULL, 0), WEFT_OK);
-        want[i % 2 ? 0 : 2]++;
-        want[i % 2 ? 3 : 1]++;
-        pair_finish(p, want);
-        assert_memory_equal(in, out, bytes);
-    }
-    pair_down(p);
-    node_close(&n[0]);
-    node_close(&n[1]);
-    free(out);
-    free(in);
-}
-
 /* Noise and silence at the port, from more strangers than are let wait at once: none is believed,
  * and the real peer gets in between and after them. */
 TEST(test_strangers_are_dropped)
