@@ -24,7 +24,7 @@ static const graph_mesh alone = {0};
 
 static void compare(const char *what, int64_t k, double got, double want)
 {
-    if (fabs(got - want) > 1e-6 * (1 + fabs(want)))
+    if (!(fabs(got - want) <= 1e-6 * (1 + fabs(want))))
         fail_msg("gradient of %s, element %lld: %.9g, by differences %.9g", what, (long long)k, got,
                  want);
 }
