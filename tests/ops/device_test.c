@@ -1,4 +1,5 @@
-/* device_test.c: the run half of the cpu device beside ops: memory, copies, pinning. */
+/* device_test.c: what the cpu device promises beyond the checks of any device: memory, pinning,
+ * instruction sets. */
 #define _GNU_SOURCE
 #include "cases.h"
 #include <fcntl.h>
@@ -77,25 +78,6 @@ TEST(test_arena_too_big)
     assert_non_null(strstr(b.host.why, "GiB"));
     assert_int_equal(b.t->arena(b.d, UINT64_MAX, 1, &base, &fd), WEFT_NO_MEMORY);
     assert_null(base);
-    bench_close(&b);
-}
-
-TEST(test_copies)
-{
-    struct bench b;
-    weft_event *e = NULL;
-    void *ours = NULL;
-    char text[16] = "weft";
-    open_auto(&b);
-    assert_int_equal(b.t->host_memory(b.d, sizeof text, &ours), WEFT_OK);
-    assert_int_equal(b.t->event(b.d, &e), WEFT_OK);
-    assert_int_equal(b.t->copy(b.d, b.s, ours, text, sizeof text, 0), WEFT_OK);
-    assert_int_equal(b.t->record(e, b.s, 0), WEFT_OK);
-    assert_int_equal(b.t->stream_wait(b.s, e, 0), WEFT_OK);
-    assert_int_equal(b.t->event_query(e, 0), WEFT_OK);
-    assert_string_equal(ours, "weft");
-    assert_int_equal(b.t->fill(b.d, b.s, ours, 'x', 4, 0), WEFT_OK);
-    assert_string_equal(ours, "xxxx");
     bench_close(&b);
 }
 
